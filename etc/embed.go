@@ -1,0 +1,10 @@
+// Package etc holds the files that are installed beside the programs and
+// serve as their defaults.
+package etc
+
+import _ "embed"
+
+// Priod is priod.toml: every key with its default.
+//
+//go:embed priod.toml
+var Priod string

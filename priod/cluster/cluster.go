@@ -1,0 +1,128 @@
+// Package cluster is the domain as plain data: jobs, nodes, GPU types, one
+// Snapshot for each cycle, and the History that outlives snapshots. It reads
+// no clock: below the cycle, Snapshot.At is the time.
+package cluster
+
+import (
+	"time"
+
+	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/jobtag"
+)
+
+// JobID names a job for its whole life.
+type JobID = slurmplug.JobID
+
+// State is what a job is doing, as far as a policy cares.
+type State uint8
+
+// Job states. Other covers states that no policy acts on.
+const (
+	Other State = iota
+	Pending
+	Running
+	Suspended
+	Completing
+)
+
+var stateNames = [...]string{"other", "pending", "running", "suspended", "completing"}
+
+func (s State) String() string { return stateNames[s] }
+
+// Class is a job's type in the sense of FitGpp (OpML'19).
+type Class uint8
+
+// Untagged jobs rank with BE but never consent to anything.
+const (
+	BE Class = iota
+	TE
+)
+
+func (c Class) String() string {
+	if c == TE {
+		return "te"
+	}
+	return "be"
+}
+
+// MarshalText renders the class as String does.
+func (c Class) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// Job is one record of the queue. Times that are not set are zero.
+type Job struct {
+	ID        JobID
+	RawID     uint32
+	Tasks     string // tasks of an unsplit array: "1-9,12"; else ""
+	TaskCount int    // tasks that the record stands for, at least 1
+	HetLeader uint32 // leader of a heterogeneous job, 0 otherwise
+	HetOffset int
+
+	User, Account, Partition, QOS, Reservation string
+
+	State  State
+	Reason string // Slurm's reason code
+
+	Priority   int64 // what Slurm orders by now
+	Nice       int64
+	SiteFactor int64 // what Slurm holds now; see SiteFactorKnown
+	// SiteFactorKnown is false for jobs that sprio does not list: not yet
+	// eligible, requeued, held, running.
+	SiteFactorKnown bool
+	Restarts        int
+
+	Nodes, CPUs int // whole job
+	MemMB       int64
+	GPUs        int    // whole job, one task
+	GPUType     string // the GRES type asked for, "" when left open
+	Features    string
+	Prefer      string
+	NodeList    string // nodes it holds, as a host list
+
+	TimeLimit  time.Duration // slurmplug.Unlimited when there is none
+	Submit     time.Time     // reset by a requeue
+	Eligible   time.Time
+	Start      time.Time
+	Dependency bool // waits for another job
+
+	Tag    jobtag.Tag
+	TagErr string // why the comment's tag does not count; "" when it does or there is none
+}
+
+// Held tells whether a user or an administrator holds the job; priority 0 is
+// how Slurm stores a hold.
+func (j *Job) Held() bool {
+	return j.State == Pending && (j.Priority == 0 || j.Reason == "JobHeldUser" || j.Reason == "JobHeldAdmin")
+}
+
+// Node is one node.
+type Node struct {
+	Name       string
+	Usable     bool   // not down, drained or reserved for maintenance
+	State      string // as Slurm says it: "IDLE+DRAIN"
+	Features   []string
+	GPUType    string // GRES type, "" on a node without GPUs or with untyped ones
+	GPUs       int
+	GPUsUsed   int
+	CPUs       int
+	CPUsUsed   int
+	MemMB      int64
+	MemUsedMB  int64
+	MixedTypes bool // more than one GPU type on this node
+}
+
+// Multifactor is what the snapshot knows about Slurm's own ranking.
+type Multifactor struct {
+	// Span is the largest difference that Slurm's own factors can make between
+	// two jobs: the sum of the site's priority weights, and no less than what
+	// this poll saw.
+	Span int64
+}
+
+// Snapshot is the cluster as one poll saw it. Policies read it and nothing else.
+type Snapshot struct {
+	At          time.Time
+	Cluster     string
+	Jobs        []Job
+	Nodes       []Node
+	Multifactor Multifactor
+}

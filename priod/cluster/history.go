@@ -1,0 +1,268 @@
+package cluster
+
+import (
+	"slices"
+	"time"
+
+	"slurmprio/slurmplug"
+)
+
+// UsePeriod is how far back trial-and-error use counts against a budget.
+const UsePeriod = 24 * time.Hour
+
+// RevertPeriod is how soon a value must be written again for that to count as
+// a fight with somebody else over it.
+const RevertPeriod = 10 * time.Minute
+
+// Interval is one uninterrupted stay of a job on GPUs of one type.
+type Interval struct {
+	Job      JobID
+	Start    time.Time
+	End      time.Time // last time it was seen running; final once Closed
+	Closed   bool
+	GPUType  string // "" when the type is not known
+	GPUs     int
+	User     string
+	Account  string
+	Class    Class // as it counted when it started
+	Restarts int
+}
+
+// GPUSeconds is what the interval received up to its End.
+func (i *Interval) GPUSeconds() float64 {
+	return float64(i.GPUs) * i.End.Sub(i.Start).Seconds()
+}
+
+// Written is the last value that priod wrote into a job and how Slurm took it.
+type Written struct {
+	Lever    slurmplug.Lever
+	Value    int64 // as written, in the lever's own units
+	Tried    int64 // sent later, and not known whether Slurm took it; else Value
+	Original int64 // the job's Nice before priod first wrote Nice or Priority
+	At       time.Time
+	Reverts  int // times that this value had to be written again within RevertPeriod each
+}
+
+// History is what priod knows beyond one snapshot. It is fed by Observe and by
+// the outcomes of writes, is the same in the daemon and in the simulator, and
+// can be lost: then budgets and orders start from what Slurm shows.
+type History struct {
+	// FirstEligible is when a job still in the queue could first have run; a
+	// requeue resets Slurm's own times.
+	FirstEligible map[JobID]time.Time
+	// Counted is the class under which a job in the queue was last ranked.
+	Counted map[JobID]Class
+	// Written holds the last write for each job in the queue.
+	Written map[JobID]Written
+
+	running map[JobID]*Interval
+	recent  []Interval // closed TE intervals that still reach into UsePeriod
+}
+
+// NewHistory returns a History that knows nothing.
+func NewHistory() *History {
+	return &History{
+		FirstEligible: map[JobID]time.Time{},
+		Counted:       map[JobID]Class{},
+		Written:       map[JobID]Written{},
+		running:       map[JobID]*Interval{},
+	}
+}
+
+// Restore puts back an interval that an earlier process recorded.
+func (h *History) Restore(i Interval) {
+	switch {
+	case !i.Closed:
+		h.running[i.Job] = &i
+	case i.Class == TE:
+		h.recent = append(h.recent, i)
+	}
+}
+
+// Observe takes in a snapshot and returns the intervals that began or ended,
+// in the order of the snapshot, ended ones last.
+func (h *History) Observe(s *Snapshot) []Interval {
+	var changed []Interval
+	present := make(map[JobID]bool, len(s.Jobs))
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		present[j.ID] = true
+		h.inherit(j.ID)
+		switch j.State {
+		case Pending:
+			h.eligible(j, s.At)
+		case Running:
+			if c, begun := h.run(j, s.At); begun {
+				changed = append(changed, c...)
+			}
+		}
+	}
+	changed = append(changed, h.end(s, present)...)
+	h.forget(present, s.At)
+	return changed
+}
+
+// inherit gives a task that got its own record what was known of its array.
+func (h *History) inherit(id JobID) {
+	if id.Task == slurmplug.NoTask {
+		return
+	}
+	array := slurmplug.Plain(id.ID)
+	if _, known := h.FirstEligible[id]; !known {
+		if t, ok := h.FirstEligible[array]; ok {
+			h.FirstEligible[id] = t
+		}
+	}
+	if _, known := h.Counted[id]; !known {
+		if c, ok := h.Counted[array]; ok {
+			h.Counted[id] = c
+		}
+	}
+	if _, known := h.Written[id]; !known {
+		if w, ok := h.Written[array]; ok {
+			h.Written[id] = w
+		}
+	}
+}
+
+func (h *History) eligible(j *Job, at time.Time) {
+	if _, known := h.FirstEligible[j.ID]; known || j.Eligible.IsZero() || j.Eligible.After(at) {
+		return
+	}
+	h.FirstEligible[j.ID] = j.Eligible
+}
+
+// run extends the interval of a running job, or begins one. A restart between
+// two polls ends the old interval where it was last seen.
+func (h *History) run(j *Job, at time.Time) ([]Interval, bool) {
+	if j.GPUs == 0 {
+		return nil, false
+	}
+	old := h.running[j.ID]
+	if old != nil && old.Start.Equal(j.Start) {
+		old.End = later(old.End, at)
+		return nil, false
+	}
+	var changed []Interval
+	if old != nil {
+		changed = append(changed, h.close(old))
+	}
+	class, known := h.Counted[j.ID]
+	if !known && j.Tag.Type == "te" {
+		class = TE
+	}
+	now := &Interval{
+		Job: j.ID, Start: j.Start, End: later(j.Start, at), GPUType: j.GPUType, GPUs: j.GPUs * max(j.TaskCount, 1),
+		User: j.User, Account: j.Account, Class: class, Restarts: j.Restarts,
+	}
+	h.running[j.ID] = now
+	return append(changed, *now), true
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// end closes the intervals of jobs that no longer run.
+func (h *History) end(s *Snapshot, present map[JobID]bool) []Interval {
+	stopped := map[JobID]bool{}
+	for i := range s.Jobs {
+		if j := &s.Jobs[i]; j.State != Running && j.State != Suspended && h.running[j.ID] != nil {
+			stopped[j.ID] = true
+		}
+	}
+	var ended []Interval
+	for id, i := range h.running {
+		if stopped[id] || !present[id] {
+			ended = append(ended, h.close(i))
+			delete(h.running, id)
+		}
+	}
+	slices.SortFunc(ended, func(a, b Interval) int { return a.Job.Compare(b.Job) })
+	return ended
+}
+
+func (h *History) close(i *Interval) Interval {
+	i.Closed = true
+	if i.Class == TE {
+		h.recent = append(h.recent, *i)
+	}
+	return *i
+}
+
+func (h *History) forget(present map[JobID]bool, at time.Time) {
+	gone := func(id JobID) bool { return !present[id] }
+	deleteFrom(h.FirstEligible, gone)
+	deleteFrom(h.Counted, gone)
+	deleteFrom(h.Written, gone)
+	since := at.Add(-UsePeriod)
+	h.recent = slices.DeleteFunc(h.recent, func(i Interval) bool { return !i.End.After(since) })
+}
+
+func deleteFrom[V any](m map[JobID]V, gone func(JobID) bool) {
+	for id := range m {
+		if gone(id) {
+			delete(m, id)
+		}
+	}
+}
+
+// Use is what trial-and-error jobs of one user or account hold and have had.
+type Use struct {
+	GPUs       int     // held now
+	GPUSeconds float64 // received within UsePeriod
+}
+
+// TEUse sums trial-and-error use by user and by account up to the time at.
+func (h *History) TEUse(at time.Time) (byUser, byAccount map[string]Use) {
+	byUser, byAccount = map[string]Use{}, map[string]Use{}
+	since := at.Add(-UsePeriod)
+	add := func(i *Interval, end time.Time, held int) {
+		start := later(i.Start, since)
+		if !end.After(start) && held == 0 {
+			return
+		}
+		seconds := float64(i.GPUs) * max(end.Sub(start).Seconds(), 0)
+		for _, to := range []struct {
+			m    map[string]Use
+			name string
+		}{{byUser, i.User}, {byAccount, i.Account}} {
+			u := to.m[to.name]
+			u.GPUs += held
+			u.GPUSeconds += seconds
+			to.m[to.name] = u
+		}
+	}
+	for k := range h.recent {
+		add(&h.recent[k], h.recent[k].End, 0)
+	}
+	for _, i := range h.running {
+		if i.Class == TE {
+			add(i, at, i.GPUs)
+		}
+	}
+	return byUser, byAccount
+}
+
+// Wrote takes in a value that Slurm accepted for a job.
+func (h *History) Wrote(id JobID, w Written) {
+	old := h.Written[id]
+	w.Tried, w.Reverts = w.Value, 0
+	if old.Lever == w.Lever && old.Value == w.Value && w.At.Sub(old.At) < RevertPeriod {
+		w.Reverts = old.Reverts + 1
+	}
+	h.Written[id] = w
+}
+
+// Try takes in a value that was sent and may or may not have arrived.
+func (h *History) Try(id JobID, w Written) {
+	old, known := h.Written[id]
+	if !known || old.Lever != w.Lever {
+		old = Written{Lever: w.Lever, Original: w.Original}
+	}
+	old.Tried, old.At = w.Value, w.At
+	h.Written[id] = old
+}

@@ -1,0 +1,300 @@
+// Package config reads priod.toml over the defaults in etc/priod.toml and
+// turns it into the settings of the packages that it steers. Every error names
+// the file and the key.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/BurntSushi/toml"
+	"github.com/xrash/smetrics"
+
+	"slurmprio/etc"
+	"slurmprio/priod/decide"
+	"slurmprio/priod/policy/ranking"
+	"slurmprio/slurmplug"
+)
+
+// Config is priod.toml.
+type Config struct {
+	Slurm struct {
+		BinDir         string   `toml:"bin_dir" json:"bin_dir"`
+		Conf           string   `toml:"conf" json:"conf"`
+		Partitions     []string `toml:"partitions" json:"partitions"`
+		CommandTimeout Duration `toml:"command_timeout" json:"command_timeout"`
+	} `toml:"slurm" json:"slurm"`
+	State struct {
+		Dir       string   `toml:"dir" json:"dir"`
+		Retention Duration `toml:"retention" json:"retention"`
+	} `toml:"state" json:"state"`
+	Cycle struct {
+		Interval Duration `toml:"interval" json:"interval"`
+	} `toml:"cycle" json:"cycle"`
+	Ranking struct {
+		Lever     string   `toml:"lever" json:"lever"`
+		Top       int64    `toml:"top" json:"top"`
+		Step      int64    `toml:"step" json:"step"`
+		NiceLimit int64    `toml:"nice_limit" json:"nice_limit"`
+		TEQOS     []string `toml:"te_qos" json:"te_qos"`
+		BEQOS     []string `toml:"be_qos" json:"be_qos"`
+	} `toml:"ranking" json:"ranking"`
+	TEBudget struct {
+		User     Budget            `toml:"user" json:"user"`
+		Account  Budget            `toml:"account" json:"account"`
+		Users    map[string]Budget `toml:"users" json:"users,omitempty"`
+		Accounts map[string]Budget `toml:"accounts" json:"accounts,omitempty"`
+	} `toml:"te_budget" json:"te_budget"`
+	Limits struct {
+		WritesPerCycle  int     `toml:"writes_per_cycle" json:"writes_per_cycle"`
+		WritesPerSecond float64 `toml:"writes_per_second" json:"writes_per_second"`
+		AgentQueue      int     `toml:"agent_queue" json:"agent_queue"`
+		DBDQueue        int     `toml:"dbd_queue" json:"dbd_queue"`
+	} `toml:"limits" json:"limits"`
+	Log struct {
+		Level  string `toml:"level" json:"level"`
+		Format string `toml:"format" json:"format"`
+	} `toml:"log" json:"log"`
+
+	Path string `toml:"-" json:"path,omitempty"` // the file read over the defaults, "" when there was none
+}
+
+// Budget is one table of te_budget. A key that is left out of a single user's
+// or account's table is nil and taken from the general one.
+type Budget struct {
+	GPUs           *int      `toml:"gpus" json:"gpus"`
+	TimeLimit      *Duration `toml:"time_limit" json:"time_limit"`
+	GPUHoursPerDay *float64  `toml:"gpu_hours_per_day" json:"gpu_hours_per_day"`
+}
+
+// Duration is a time.Duration that also reads and writes days: "30d".
+type Duration time.Duration
+
+// UnmarshalText reads "30d" and whatever time.ParseDuration reads.
+func (d *Duration) UnmarshalText(b []byte) error {
+	s := string(b)
+	if days, ok := strings.CutSuffix(s, "d"); ok {
+		if n, err := strconv.ParseFloat(days, 64); err == nil {
+			*d = Duration(n * float64(24*time.Hour))
+			return nil
+		}
+	}
+	v, err := time.ParseDuration(s)
+	if err != nil {
+		return fmt.Errorf("%q is no duration: write 90s, 5m, 1h30m or 30d", s)
+	}
+	*d = Duration(v)
+	return nil
+}
+
+// MarshalText writes what UnmarshalText reads.
+func (d Duration) MarshalText() ([]byte, error) {
+	const day = Duration(24 * time.Hour)
+	if d != 0 && d%day == 0 {
+		return []byte(strconv.FormatInt(int64(d/day), 10) + "d"), nil
+	}
+	return []byte(time.Duration(d).String()), nil
+}
+
+// DefaultPath is where priod looks for its configuration when none is named.
+const DefaultPath = "/etc/slurmprio/priod.toml"
+
+// Load reads the file at path over the defaults. An empty path means
+// DefaultPath, which need not exist.
+func Load(path string) (*Config, error) {
+	c := &Config{}
+	if _, err := toml.Decode(etc.Priod, c); err != nil {
+		return nil, fmt.Errorf("built-in defaults: %w", err)
+	}
+	optional := path == ""
+	if optional {
+		path = DefaultPath
+	}
+	text, err := os.ReadFile(path)
+	if optional && errors.Is(err, fs.ErrNotExist) {
+		return c, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	if err := c.read(path, string(text)); err != nil {
+		return nil, err
+	}
+	c.Path = path
+	return c, nil
+}
+
+func (c *Config) read(path, text string) error {
+	meta, err := toml.Decode(text, c)
+	if err != nil {
+		var at toml.ParseError
+		if errors.As(err, &at) {
+			if at.LastKey != "" && !strings.Contains(at.Message, at.LastKey) {
+				at.Message = at.LastKey + ": " + at.Message
+			}
+			return fmt.Errorf("%s:%d: %s", path, at.Position.Line, at.Message)
+		}
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if unknown := meta.Undecoded(); len(unknown) > 0 {
+		return fmt.Errorf("%s: unknown key %q%s", path, unknown[0].String(), suggest(unknown[0].String()))
+	}
+	if err := c.validate(); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// suggest names the known key that is nearest to an unknown one.
+func suggest(key string) string {
+	best, distance := "", len(key)
+	for _, k := range knownKeys() {
+		if d := smetrics.WagnerFischer(key, k, 1, 1, 1); d < distance {
+			best, distance = k, d
+		}
+	}
+	if best == "" || distance > max(3, len(key)/3) {
+		return "; etc/priod.toml lists all keys"
+	}
+	return fmt.Sprintf("; did you mean %q?", best)
+}
+
+func knownKeys() []string {
+	meta, err := toml.Decode(etc.Priod, &Config{})
+	if err != nil {
+		return nil
+	}
+	var keys []string
+	for _, k := range meta.Keys() {
+		keys = append(keys, k.String())
+	}
+	return keys
+}
+
+// levers are the names that ranking.lever may have.
+var levers = map[string]slurmplug.Lever{
+	"site_factor": slurmplug.SiteFactor,
+	"nice":        slurmplug.Nice,
+	"priority":    slurmplug.Priority,
+}
+
+// maxTop is the largest SiteFactor and Nice that Slurm takes
+// (NICE_OFFSET - 3, slurm.h).
+const maxTop = 2147483645
+
+func (c *Config) validate() error {
+	_, leverKnown := levers[c.Ranking.Lever]
+	budgets := map[string]Budget{"te_budget.user": c.TEBudget.User, "te_budget.account": c.TEBudget.Account}
+	for name, b := range c.TEBudget.Users {
+		budgets["te_budget.users."+name] = b
+	}
+	for name, b := range c.TEBudget.Accounts {
+		budgets["te_budget.accounts."+name] = b
+	}
+	rules := []struct {
+		key  string
+		ok   bool
+		want string
+	}{
+		{"slurm.bin_dir", c.Slurm.BinDir == "" || filepath.IsAbs(c.Slurm.BinDir), "an absolute path, or empty"},
+		{"slurm.conf", c.Slurm.Conf == "" || filepath.IsAbs(c.Slurm.Conf), "an absolute path, or empty"},
+		{"slurm.partitions", noneEmpty(c.Slurm.Partitions), "names of partitions"},
+		{"slurm.command_timeout", c.Slurm.CommandTimeout >= Duration(time.Second), "at least 1s"},
+		{"state.dir", filepath.IsAbs(c.State.Dir), "an absolute path"},
+		{"state.retention", c.State.Retention >= Duration(24*time.Hour), "at least 1d"},
+		{"cycle.interval", c.Cycle.Interval >= Duration(2*time.Second), "at least 2s"},
+		{"ranking.lever", leverKnown, strings.Join(slices.Sorted(maps.Keys(levers)), ", ")},
+		{"ranking.top", c.Ranking.Top >= 1 && c.Ranking.Top <= maxTop, fmt.Sprintf("from 1 to %d", maxTop)},
+		{"ranking.step", c.Ranking.Step >= 0 && c.Ranking.Step <= c.Ranking.Top/2, "from 0 to half of ranking.top: the band must hold two steps"},
+		{"ranking.nice_limit", c.Ranking.NiceLimit >= 0 && c.Ranking.NiceLimit <= maxTop, fmt.Sprintf("from 0 to %d", maxTop)},
+		{"ranking.te_qos", noneEmpty(c.Ranking.TEQOS), "names of QOS"},
+		{"ranking.be_qos", noneEmpty(c.Ranking.BEQOS) && disjoint(c.Ranking.TEQOS, c.Ranking.BEQOS), "names of QOS that do not stand in ranking.te_qos"},
+		{"limits.writes_per_cycle", c.Limits.WritesPerCycle >= 1, "at least 1"},
+		{"limits.writes_per_second", c.Limits.WritesPerSecond > 0, "more than 0"},
+		{"limits.agent_queue", c.Limits.AgentQueue >= 1, "at least 1"},
+		{"limits.dbd_queue", c.Limits.DBDQueue >= 1, "at least 1"},
+		{"log.level", slices.Contains([]string{"error", "warn", "info", "debug", "trace"}, c.Log.Level), "error, warn, info, debug or trace"},
+		{"log.format", c.Log.Format == "text" || c.Log.Format == "json", "text or json"},
+	}
+	for _, r := range rules {
+		if !r.ok {
+			return fmt.Errorf("%s: want %s", r.key, r.want)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(budgets)) {
+		b := budgets[key]
+		if b.GPUs != nil && *b.GPUs < 0 || b.TimeLimit != nil && *b.TimeLimit < 0 || b.GPUHoursPerDay != nil && !(*b.GPUHoursPerDay >= 0) {
+			return fmt.Errorf("%s: want no negative limits (0 means none)", key)
+		}
+	}
+	return nil
+}
+
+func noneEmpty(names []string) bool { return !slices.Contains(names, "") }
+
+func disjoint(a, b []string) bool {
+	return !slices.ContainsFunc(a, func(s string) bool { return slices.Contains(b, s) })
+}
+
+// Decide returns the settings of the decisions.
+func (c *Config) Decide() decide.Settings {
+	return decide.Settings{
+		Lever:     levers[c.Ranking.Lever],
+		Top:       c.Ranking.Top,
+		Step:      c.Ranking.Step,
+		NiceLimit: c.Ranking.NiceLimit,
+		MaxWrites: c.Limits.WritesPerCycle,
+		Ranking: ranking.Settings{
+			Partitions: c.Slurm.Partitions,
+			TEQOS:      c.Ranking.TEQOS,
+			BEQOS:      c.Ranking.BEQOS,
+			User:       c.TEBudget.User.over(Budget{}),
+			Account:    c.TEBudget.Account.over(Budget{}),
+			Users:      allOver(c.TEBudget.Users, c.TEBudget.User),
+			Accounts:   allOver(c.TEBudget.Accounts, c.TEBudget.Account),
+		},
+	}
+}
+
+func allOver(single map[string]Budget, general Budget) map[string]ranking.Budget {
+	budgets := make(map[string]ranking.Budget, len(single))
+	for name, b := range single {
+		budgets[name] = b.over(general)
+	}
+	return budgets
+}
+
+// over fills the keys that b leaves out from the general budget.
+func (b Budget) over(general Budget) ranking.Budget {
+	return ranking.Budget{
+		GPUs:      first(b.GPUs, general.GPUs),
+		TimeLimit: time.Duration(first(b.TimeLimit, general.TimeLimit)),
+		GPUHours:  first(b.GPUHoursPerDay, general.GPUHoursPerDay),
+	}
+}
+
+func first[T any](a, b *T) T {
+	var zero T
+	switch {
+	case a != nil:
+		return *a
+	case b != nil:
+		return *b
+	}
+	return zero
+}
+
+// TOML renders the configuration in effect.
+func (c *Config) TOML() (string, error) {
+	var b strings.Builder
+	err := toml.NewEncoder(&b).Encode(c)
+	return b.String(), err
+}

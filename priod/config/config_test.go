@@ -1,0 +1,132 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"slurmprio/etc"
+	"slurmprio/priod/policy/ranking"
+	"slurmprio/slurmplug"
+)
+
+func load(t *testing.T, text string) (*Config, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "priod.toml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return Load(path)
+}
+
+func TestDefaultsAreValid(t *testing.T) {
+	c, err := load(t, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := c.Decide()
+	if d.Lever != slurmplug.SiteFactor || d.Top != 2_000_000_000 || d.Ranking.User != (ranking.Budget{GPUs: 8, TimeLimit: time.Hour, GPUHours: 48}) {
+		t.Fatalf("%+v", d)
+	}
+}
+
+// Every key has a comment line of its own above it, or shares one with the
+// key above it.
+func TestEveryKeyIsExplained(t *testing.T) {
+	key := regexp.MustCompile(`^[a-z_]+ = `)
+	explained := true
+	section := ""
+	for i, line := range strings.Split(etc.Priod, "\n") {
+		switch {
+		case strings.HasPrefix(line, "["):
+			section = line
+		case strings.HasPrefix(line, "#"):
+			explained = true
+		case line == "":
+			explained = false
+		case key.MatchString(line) && !explained && section != "[te_budget.account]":
+			t.Errorf("etc/priod.toml:%d: %s has no comment", i+1, line)
+		}
+	}
+}
+
+func TestSingleBudgetsInherit(t *testing.T) {
+	c, err := load(t, "[te_budget.users.alice]\ngpus = 16\n[te_budget.accounts.\"bad name\"]\ntime_limit = \"2d\"\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := c.Decide().Ranking
+	if got := r.Users["alice"]; got != (ranking.Budget{GPUs: 16, TimeLimit: time.Hour, GPUHours: 48}) {
+		t.Errorf("%+v", got)
+	}
+	if got := r.Accounts["bad name"]; got != (ranking.Budget{TimeLimit: 48 * time.Hour}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestErrorsNameTheKey(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"[ranking]\nlevr = \"nice\"", `unknown key "ranking.levr"; did you mean "ranking.lever"?`},
+		{"[rankin]\nlever = \"nice\"", `unknown key "rankin`},
+		{"frobnicate = 1", `unknown key "frobnicate"; etc/priod.toml lists all keys`},
+		{"[ranking]\nlever = \"magic\"", "ranking.lever: want nice, priority, site_factor"},
+		{"[ranking]\nlever = 5", "ranking.lever"},
+		{"[ranking]\ntop = 0", "ranking.top: want from 1"},
+		{"[ranking]\ntop = 10\nstep = 9", "the band must hold two steps"},
+		{"[ranking]\ntop = 3000000000", "ranking.top: want from 1 to 2147483645"},
+		{"[cycle]\ninterval = \"1s\"", "cycle.interval: want at least 2s"},
+		{"[cycle]\ninterval = 10", "cycle.interval"},
+		{"[cycle]\ninterval = \"soon\"", `"soon" is no duration`},
+		{"[te_budget.user]\ngpus = -1", "te_budget.user: want no negative limits"},
+		{"[te_budget.user]\ngpu_hours_per_day = nan", "te_budget.user"},
+		{"[te_budget.users.eve]\ntime_limit = \"-1h\"", "te_budget.users.eve"},
+		{"[ranking]\nte_qos = [\"a\"]\nbe_qos = [\"a\"]", "ranking.be_qos"},
+		{"[ranking", "priod.toml:1:"},
+		{"[state]\ndir = \"here\"", "state.dir: want an absolute path"},
+		{"[limits]\nwrites_per_second = 0", "limits.writes_per_second"},
+		{"[log]\nlevel = \"loud\"", "log.level"},
+	} {
+		_, err := load(t, c.text)
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q gives %v; want one line with %q", c.text, err, c.want)
+		}
+	}
+}
+
+func TestMissingFile(t *testing.T) {
+	if _, err := Load(filepath.Join(t.TempDir(), "none.toml")); err == nil || !strings.Contains(err.Error(), "none.toml") {
+		t.Fatal(err)
+	}
+}
+
+func TestShowReadsBack(t *testing.T) {
+	c, err := load(t, "[state]\nretention = \"36h\"\n[te_budget.users.bob]\ngpus = 1\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := c.TOML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := load(t, text)
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	if second, _ := again.TOML(); second != text {
+		t.Fatalf("%s\nreads back as\n%s", text, second)
+	}
+}
+
+func FuzzConfig(f *testing.F) {
+	f.Add(etc.Priod)
+	f.Add("[ranking]\ntop = 1")
+	f.Fuzz(func(_ *testing.T, text string) {
+		c := &Config{}
+		if c.read("priod.toml", text) == nil {
+			c.Decide()
+		}
+	})
+}

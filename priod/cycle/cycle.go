@@ -1,0 +1,114 @@
+// Package cycle is one turn of the daemon: observe, decide, record, act,
+// record. It has no ticker, reads no clock and knows no SQL, so that the
+// simulator drives the very same Step.
+package cycle
+
+import (
+	"context"
+	"fmt"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/decide"
+	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
+)
+
+// Settings are what a cycle depends on.
+type Settings struct {
+	Decide decide.Settings
+	// DryRun observes, decides and records nothing: the plan is the result.
+	DryRun bool
+	// Hold says why nothing may be written now ("paused by ..."); "" when it may.
+	Hold string
+	// Stage, if set, is told when a stage begins: "observe", "decide",
+	// "record", "act", "" at the end. The daemon takes times with it.
+	Stage func(string)
+}
+
+// Seen is what a cycle hands to the Recorder before it acts.
+type Seen struct {
+	Snapshot  *cluster.Snapshot
+	Intervals []cluster.Interval // that began or ended since the last cycle
+	Plan      *plan.Plan
+	Hold      string // why nothing will be written; "" when Plan.Actions follow
+}
+
+// Recorder keeps what was seen, decided and written.
+type Recorder interface {
+	// Planned returns once everything in Seen is safe: the actions that follow
+	// can then be explained and undone even after a crash. On error nothing is
+	// written to Slurm.
+	Planned(context.Context, Seen) error
+	// Done takes in what became of the actions of the last Planned.
+	Done(context.Context, []plan.Outcome) error
+}
+
+// Result is what one cycle did.
+type Result struct {
+	Snapshot cluster.Snapshot
+	Plan     plan.Plan
+	Outcomes []plan.Outcome // nil when nothing was to be written
+}
+
+// Step runs one cycle. An error of Observe or Planned means that nothing was
+// written; an error of Done means that it was, and the Result says what.
+func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.History, set Settings) (Result, error) {
+	stage := set.Stage
+	if stage == nil {
+		stage = func(string) {}
+	}
+	defer stage("")
+
+	stage("observe")
+	snapshot, err := slurm.Observe(ctx)
+	if err != nil {
+		return Result{}, fmt.Errorf("read Slurm: %w", err)
+	}
+
+	stage("decide")
+	intervals := h.Observe(&snapshot)
+	result := Result{Snapshot: snapshot, Plan: decide.Decide(&snapshot, h, set.Decide)}
+	if set.DryRun {
+		return result, nil
+	}
+	for i := range result.Plan.Decisions {
+		if d := &result.Plan.Decisions[i]; d.Ranked {
+			h.Counted[d.Job] = d.Class
+		}
+	}
+
+	stage("record")
+	seen := Seen{Snapshot: &result.Snapshot, Intervals: intervals, Plan: &result.Plan, Hold: set.Hold}
+	if err := rec.Planned(ctx, seen); err != nil {
+		return result, fmt.Errorf("record the plan (nothing was written to Slurm): %w", err)
+	}
+	if set.Hold != "" || len(result.Plan.Actions) == 0 {
+		return result, nil
+	}
+
+	stage("act")
+	result.Outcomes = slurm.Apply(ctx, result.Plan.Actions)
+	remember(h, &result)
+
+	stage("record")
+	if err := rec.Done(ctx, result.Outcomes); err != nil {
+		return result, fmt.Errorf("record the outcomes: %w", err)
+	}
+	return result, nil
+}
+
+// remember keeps what was sent, because the next snapshot need not show it.
+func remember(h *cluster.History, r *Result) {
+	for _, o := range r.Outcomes {
+		for _, id := range o.Jobs() {
+			w := decide.Effect(o.Action, h)
+			w.At = r.Snapshot.At
+			switch o.Status {
+			case slurmplug.Applied:
+				h.Wrote(id, w)
+			case slurmplug.Unknown:
+				h.Try(id, w)
+			}
+		}
+	}
+}

@@ -1,0 +1,206 @@
+// Package decide composes the policies into one plan: who stands where, what
+// that means in the lever in use, and the fewest writes that get there.
+package decide
+
+import (
+	"fmt"
+	"strconv"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
+	"slurmprio/priod/policy/ranking"
+	"slurmprio/slurmplug"
+)
+
+// Settings are all that decisions depend on besides the cluster.
+type Settings struct {
+	Lever     slurmplug.Lever // SiteFactor, Nice or Priority
+	Top       int64           // highest value that priod writes
+	Step      int64           // size of a step; 0: computed from the cluster
+	NiceLimit int64           // users' Nice beyond this is their own wish and not counted into a step
+	MaxWrites int             // writes for one cycle; 0: no limit
+	Ranking   ranking.Settings
+}
+
+// maxReverts is how often one value is written again after somebody else
+// replaced it by 0.
+const maxReverts = 3
+
+// Why a wanted value is not written.
+const (
+	foreignValue = "somebody else set this value; priod leaves it alone until it is 0 again"
+	leverChange  = "the lever changed: what the old one wrote goes first"
+	keepsGoing   = "somebody else keeps taking this value back; priod stopped after 3 tries"
+	writeLimit   = "the limit of writes for one cycle is reached; the rest follows"
+)
+
+// Decide makes one cycle's plan. It reads no clock and writes nothing.
+func Decide(s *cluster.Snapshot, h *cluster.History, set Settings) plan.Plan {
+	verdicts, te := ranking.Rank(s, h, set.Ranking)
+	d := decider{s: s, h: h, set: set, lever: leverOf(set.Lever)}
+	d.plan = plan.Plan{At: s.At, Mode: set.Lever, Band: d.band()}
+	d.plan.Decisions = make([]plan.Decision, len(verdicts))
+	for i := range verdicts {
+		d.plan.Decisions[i] = d.decision(&verdicts[i])
+	}
+	d.place(verdicts, te)
+	for _, i := range te {
+		d.write(&d.plan.Decisions[i], &verdicts[i])
+	}
+	for i := range verdicts {
+		if v := &verdicts[i]; v.Ranked && v.Class == cluster.BE {
+			d.write(&d.plan.Decisions[i], v)
+		}
+	}
+	d.note()
+	return d.plan
+}
+
+type decider struct {
+	s       *cluster.Snapshot
+	h       *cluster.History
+	set     Settings
+	lever   lever
+	plan    plan.Plan
+	foreign int
+	held    int // writes beyond MaxWrites
+}
+
+// band makes a step larger than all that Slurm's own factors and the users'
+// Nice can do between two jobs, rounded up so that it rarely changes.
+func (d *decider) band() plan.Band {
+	step := d.set.Step
+	if step <= 0 {
+		lo, hi := int64(0), int64(0)
+		for i := range d.s.Jobs {
+			j := &d.s.Jobs[i]
+			if n := d.lever.userNice(j, d.h); j.State == cluster.Pending && n >= -d.set.NiceLimit && n <= d.set.NiceLimit {
+				lo, hi = min(lo, n), max(hi, n)
+			}
+		}
+		step = roundUp(d.s.Multifactor.Span + hi - lo + 1)
+	}
+	return d.lever.band(step, d.set.Top)
+}
+
+// roundUp returns the next number of the form 1, 2 or 5 times a power of ten.
+func roundUp(n int64) int64 {
+	for p := int64(1); ; p *= 10 {
+		for _, m := range []int64{1, 2, 5} {
+			if m*p >= n {
+				return m * p
+			}
+		}
+	}
+}
+
+func (d *decider) decision(v *ranking.Verdict) plan.Decision {
+	j := &d.s.Jobs[v.Job]
+	now, _ := d.lever.now(j, d.h)
+	return plan.Decision{
+		Job: j.ID, Class: v.Class, Ranked: v.Ranked, Own: d.lever.own(j, now),
+		Why: string(v.Why), Detail: v.Detail, Since: v.Since,
+	}
+}
+
+// place gives TE jobs values that put them in exact order. When there are more
+// than half the band can hold, the head of the queue is exact and the rest
+// share the lowest step, in Slurm's own order, until places at the head are free.
+func (d *decider) place(verdicts []ranking.Verdict, te []int) {
+	b := d.plan.Band
+	exact := make([]int, 0, len(te))
+	limit := b.Capacity() / 2
+	for _, i := range te {
+		if d.isForeign(&d.s.Jobs[verdicts[i].Job]) {
+			continue
+		}
+		if len(exact) < limit {
+			exact = append(exact, i)
+			continue
+		}
+		d.plan.Decisions[i].Value = b.Lo
+		d.plan.Decisions[i].Detail = "shares the lowest TE step: more TE jobs wait than the band has steps for"
+	}
+	tiers := make([]plan.Tier, len(exact))
+	for rank, i := range exact {
+		v := &verdicts[i]
+		if now, known := d.lever.now(&d.s.Jobs[v.Job], d.h); known && v.Tasks == 0 {
+			tiers[rank] = plan.Tier{now}
+		}
+	}
+	values, renumbered := plan.Arrange(tiers, plan.Band{Lo: b.Lo + b.Step, Hi: b.Hi, Step: b.Step})
+	for rank, i := range exact {
+		d.plan.Decisions[i].Value = values[rank]
+	}
+	d.plan.Renumbered = renumbered
+	if n := len(te); n > limit {
+		d.plan.Notes = append(d.plan.Notes, fmt.Sprintf("%d TE jobs wait and the band holds %d exact places: the others share the lowest step (priod check says how to widen it)", n, limit))
+	}
+}
+
+// isForeign tells whether a job carries a value that priod did not write.
+func (d *decider) isForeign(j *cluster.Job) bool {
+	now, known := d.lever.now(j, d.h)
+	if !known || now == 0 {
+		return false
+	}
+	w, wrote := d.h.Written[j.ID]
+	return d.lever.foreign(j, now, w, wrote && w.Lever == d.set.Lever)
+}
+
+// write adds the action that turns what a job holds into what is wanted.
+func (d *decider) write(dec *plan.Decision, v *ranking.Verdict) {
+	j := &d.s.Jobs[v.Job]
+	now, known := d.lever.now(j, d.h)
+	w, wrote := d.h.Written[j.ID]
+	switch {
+	case wrote && w.Lever != d.set.Lever && w.Value != leverOf(w.Lever).neutral(w):
+		dec.Unmoved = leverChange
+		d.act(Restore(j, w), j.Tasks, false, string(v.Why))
+		return
+	case known && now == dec.Value && v.Tasks == 0:
+		return
+	case !known && dec.Value == 0 && !wrote:
+		return
+	case d.isForeign(j):
+		dec.Unmoved = foreignValue
+		d.foreign++
+		return
+	case wrote && w.Lever == d.set.Lever && d.lever.value(w.Value, w) == dec.Value && w.Reverts >= maxReverts:
+		dec.Unmoved = keepsGoing
+		d.foreign++
+		return
+	case d.set.MaxWrites > 0 && len(d.plan.Actions) >= d.set.MaxWrites:
+		dec.Unmoved = writeLimit
+		d.held++
+		return
+	}
+	tasks := j.Tasks
+	if v.Tasks > 0 {
+		first, err := slurmplug.FirstTasks(j.Tasks, v.Tasks)
+		if err != nil {
+			dec.Unmoved = err.Error()
+			return
+		}
+		tasks = first
+	}
+	d.act(d.lever.actions(j, d.h, now, dec.Value), tasks, v.Tasks > 0, dec.Why)
+}
+
+func (d *decider) act(actions []plan.Action, tasks string, part bool, why string) {
+	for _, a := range actions {
+		a.Tasks, a.Part, a.Reason = tasks, part, why
+		d.plan.Actions = append(d.plan.Actions, a)
+	}
+}
+
+func (d *decider) note() {
+	if d.foreign > 0 {
+		d.plan.Notes = append(d.plan.Notes, fmt.Sprintf("%d jobs carry a value that somebody else wrote; they are left alone", d.foreign))
+	}
+	if d.held > 0 {
+		d.plan.Notes = append(d.plan.Notes, fmt.Sprintf("%d writes wait for the next cycle: limits.writes_per_cycle is reached", d.held))
+	}
+}
+
+func text(v int64) string { return strconv.FormatInt(v, 10) }

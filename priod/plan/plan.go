@@ -1,0 +1,92 @@
+// Package plan is what priod intends to do to a cluster, as data: actions,
+// what became of them, and why. It also holds the one interface that stands
+// between priod and a cluster, real or simulated.
+package plan
+
+import (
+	"context"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/slurmplug"
+)
+
+// Slurm is a cluster: the real one (priod/live) or a virtual one
+// (priod/simulate).
+type Slurm interface {
+	// Observe returns one consistent snapshot, or an error when the read
+	// cannot be trusted; then nothing may be written.
+	Observe(context.Context) (cluster.Snapshot, error)
+	// Apply carries out the actions in order and returns one outcome for each.
+	Apply(context.Context, []Action) []Outcome
+}
+
+// Action is one write to one job.
+type Action struct {
+	Job    cluster.JobID   `json:"job"`
+	Tasks  string          `json:"tasks,omitempty"` // set for an unsplit array
+	Part   bool            `json:"part,omitempty"`  // Tasks are only some of the record's: Slurm splits it
+	Lever  slurmplug.Lever `json:"lever"`
+	Before string          `json:"before"` // what Slurm held when this was decided
+	After  string          `json:"after"`  // as scontrol takes it
+	Reason string          `json:"reason"`
+	// UserNice is the job's Nice when this was decided: what Priority zeroes
+	// and Nice replaces, and what an undo puts back.
+	UserNice string `json:"user_nice,omitempty"`
+}
+
+// Jobs are the jobs that the action changes, as History and the store name them.
+func (a Action) Jobs() []cluster.JobID {
+	if !a.Part {
+		return []cluster.JobID{a.Job}
+	}
+	tasks, err := slurmplug.ExpandTasks(a.Tasks)
+	if err != nil {
+		return nil // decide took them from a list that parsed
+	}
+	ids := make([]cluster.JobID, len(tasks))
+	for i, t := range tasks {
+		ids[i] = cluster.JobID{ID: a.Job.ID, Task: t}
+	}
+	return ids
+}
+
+// Outcome is what became of one action.
+type Outcome struct {
+	Action
+	Status  slurmplug.Status `json:"status"`
+	Message string           `json:"message,omitempty"` // Slurm's words when it said no
+}
+
+// Decision is what priod decided about one job and why. It is stored when it
+// changes and read back by explain; nothing recomputes it.
+type Decision struct {
+	Job     cluster.JobID `json:"job"`
+	Class   cluster.Class `json:"class"`
+	Ranked  bool          `json:"ranked"`            // priod orders this job
+	Value   int64         `json:"value"`             // wanted above Slurm's own priority; in mode priority the priority itself, 0 for Slurm's own
+	Own     int64         `json:"own_priority"`      // Slurm's own part of the priority when this was decided
+	Why     string        `json:"why"`               // one of ranking's reason words: "te", "over-budget", ...
+	Detail  string        `json:"detail,omitempty"`  // words for a person
+	Since   time.Time     `json:"since,omitzero"`    // when the job could first have run
+	Unmoved string        `json:"unmoved,omitempty"` // why a wanted value is not written; "" when it is or need not be
+}
+
+// Same tells whether two decisions differ in more than Slurm's own priority,
+// which moves with every poll.
+func (d Decision) Same(e Decision) bool {
+	d.Own, e.Own = 0, 0
+	d.Since, e.Since = d.Since.UTC(), e.Since.UTC()
+	return d == e
+}
+
+// Plan is one cycle's decisions and the writes that carry them out.
+type Plan struct {
+	At         time.Time
+	Mode       slurmplug.Lever
+	Band       Band // where values lie and how large one step is
+	Decisions  []Decision
+	Actions    []Action
+	Renumbered int      // writes beyond the fewest possible, because a gap was used up
+	Notes      []string // what an operator should know about the whole plan
+}

@@ -1,0 +1,233 @@
+// Package ranking orders the pending jobs of the configured partitions:
+// trial-and-error (TE) before best-effort (BE); inside TE first come first
+// served by the time a job could first have run, within a budget for each
+// user and account; inside BE the order that Slurm itself gives.
+//
+// It is pure: a snapshot, a history and settings in, an order with its reasons
+// out. The classes are those of FitGpp (Yabuuchi et al., OpML'19).
+package ranking
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/slurmplug"
+)
+
+// Settings say which jobs are ranked and what TE may use.
+type Settings struct {
+	Partitions []string // ranked partitions; none named: all
+	TEQOS      []string // QOS that make a job TE without a tag
+	BEQOS      []string // QOS that make a job BE without a tag
+
+	User     Budget            // of each user not named in Users
+	Users    map[string]Budget // by user
+	Account  Budget            // of each account not named in Accounts
+	Accounts map[string]Budget // by account
+}
+
+// Budget limits trial-and-error use; a zero field limits nothing.
+type Budget struct {
+	GPUs      int           // held at once
+	TimeLimit time.Duration // longest time limit of a TE job
+	GPUHours  float64       // received within cluster.UsePeriod
+}
+
+// Why says in one word why a job stands where it stands.
+type Why string
+
+// The reasons, in the words that explain, queue and the store use.
+const (
+	TETag      Why = "te"           // tagged type=te
+	TEQOS      Why = "te-qos"       // in a QOS that the configuration makes TE
+	BETag      Why = "be"           // tagged type=be
+	BEQOS      Why = "be-qos"       // in a QOS that the configuration makes BE
+	Untagged   Why = "untagged"     // says nothing; ranks with BE
+	BadTag     Why = "bad-tag"      // the tag is not valid; ranks with BE
+	OverBudget Why = "over-budget"  // TE above the budget; counts as BE
+	Held       Why = "held"         // left alone
+	Dependency Why = "dependency"   // left alone
+	Reserved   Why = "reservation"  // left alone
+	Foreign    Why = "partition"    // not in a ranked partition; left alone
+	NotYet     Why = "not-eligible" // begins later; left alone until then
+	Component  Why = "het"          // follows the leader of its heterogeneous job
+)
+
+// Verdict is what ranking says about one pending job.
+type Verdict struct {
+	Job    int // index into Snapshot.Jobs
+	Class  cluster.Class
+	Ranked bool // false: left alone
+	Why    Why
+	Detail string // words for a person, "" when Why says it all
+	Since  time.Time
+	// Tasks is how many tasks of an unsplit array count as TE; the others
+	// exceed the budget. Zero: all of the record.
+	Tasks int
+}
+
+// Rank gives one verdict for each pending job, in the order of the snapshot,
+// and the TE verdicts' indices, first to last.
+func Rank(s *cluster.Snapshot, h *cluster.History, set Settings) (verdicts []Verdict, te []int) {
+	r := ranker{set: set, ranked: nameSet(set.Partitions), te: nameSet(set.TEQOS), be: nameSet(set.BEQOS)}
+	verdicts = make([]Verdict, 0, len(s.Jobs))
+	for i := range s.Jobs {
+		if s.Jobs[i].State != cluster.Pending {
+			continue
+		}
+		v := r.classify(&s.Jobs[i])
+		v.Job = i
+		v.Since = h.FirstEligible[s.Jobs[i].ID]
+		if v.Ranked && v.Since.IsZero() {
+			v.Ranked, v.Class, v.Why = false, cluster.BE, NotYet
+		}
+		if v.Ranked && v.Class == cluster.TE {
+			te = append(te, len(verdicts))
+		}
+		verdicts = append(verdicts, v)
+	}
+	slices.SortFunc(te, func(a, b int) int {
+		return cmp.Or(verdicts[a].Since.Compare(verdicts[b].Since),
+			s.Jobs[verdicts[a].Job].ID.Compare(s.Jobs[verdicts[b].Job].ID))
+	})
+	return verdicts, admit(s, h, set, verdicts, te)
+}
+
+type ranker struct {
+	set            Settings
+	ranked, te, be map[string]bool
+}
+
+func nameSet(names []string) map[string]bool {
+	set := make(map[string]bool, len(names))
+	for _, n := range names {
+		set[n] = true
+	}
+	return set
+}
+
+func (r *ranker) classify(j *cluster.Job) Verdict {
+	alone := func(w Why) Verdict { return Verdict{Why: w} }
+	switch {
+	case !r.inPartitions(j.Partition):
+		return alone(Foreign)
+	case j.Held():
+		return alone(Held)
+	case j.Dependency:
+		return alone(Dependency)
+	case j.Reservation != "":
+		return alone(Reserved)
+	case j.HetOffset > 0:
+		return alone(Component)
+	case j.TagErr != "":
+		return Verdict{Ranked: true, Why: BadTag, Detail: j.TagErr}
+	case j.Tag.Type == "te":
+		return Verdict{Ranked: true, Class: cluster.TE, Why: TETag}
+	case j.Tag.Type == "be":
+		return Verdict{Ranked: true, Why: BETag}
+	case r.te[j.QOS]:
+		return Verdict{Ranked: true, Class: cluster.TE, Why: TEQOS, Detail: "QOS " + j.QOS}
+	case r.be[j.QOS]:
+		return Verdict{Ranked: true, Why: BEQOS, Detail: "QOS " + j.QOS}
+	}
+	return Verdict{Ranked: true, Why: Untagged}
+}
+
+// inPartitions wants every partition of the job: one priority serves them all.
+func (r *ranker) inPartitions(list string) bool {
+	if len(r.ranked) == 0 || r.ranked[list] {
+		return true
+	}
+	if !strings.Contains(list, ",") {
+		return false
+	}
+	for p := range strings.SplitSeq(list, ",") {
+		if !r.ranked[p] {
+			return false
+		}
+	}
+	return true
+}
+
+// admit goes through the TE jobs in their order and turns those that exceed
+// the budget of their user or account into BE. Admitted pending jobs count as
+// if they ran, so that a flood of small trials cannot jump the queue at once.
+func admit(s *cluster.Snapshot, h *cluster.History, set Settings, verdicts []Verdict, te []int) []int {
+	users, accounts := h.TEUse(s.At)
+	admitted := te[:0]
+	for _, i := range te {
+		v := &verdicts[i]
+		j := &s.Jobs[v.Job]
+		user := account{name: "user " + j.User, budget: set.ofUser(j.User), use: users[j.User]}
+		acct := account{name: "account " + j.Account, budget: set.ofAccount(j.Account), use: accounts[j.Account]}
+		tasks := max(j.TaskCount, 1)
+		fit, reason := tasks, ""
+		for _, a := range []account{user, acct} {
+			if n, why := a.admits(j); n < fit {
+				fit, reason = n, why
+			}
+		}
+		if fit == 0 {
+			v.Class, v.Why, v.Detail = cluster.BE, OverBudget, reason
+			continue
+		}
+		if fit < tasks {
+			v.Tasks = fit
+			v.Detail = fmt.Sprintf("the first %d of %d tasks; for the others: %s", fit, tasks, reason)
+		}
+		user.use.GPUs += fit * j.GPUs
+		acct.use.GPUs += fit * j.GPUs
+		users[j.User], accounts[j.Account] = user.use, acct.use
+		admitted = append(admitted, i)
+	}
+	return admitted
+}
+
+func (set *Settings) ofUser(name string) Budget {
+	if b, ok := set.Users[name]; ok {
+		return b
+	}
+	return set.User
+}
+
+func (set *Settings) ofAccount(name string) Budget {
+	if b, ok := set.Accounts[name]; ok {
+		return b
+	}
+	return set.Account
+}
+
+// account is one purse that a TE job draws on: a user's or an account's.
+type account struct {
+	name   string
+	budget Budget
+	use    cluster.Use
+}
+
+// admits says how many of the record's tasks still fit, and what stops more.
+func (a account) admits(j *cluster.Job) (tasks int, why string) {
+	tasks = max(j.TaskCount, 1)
+	if l := a.budget.TimeLimit; l > 0 && (j.TimeLimit == slurmplug.Unlimited || j.TimeLimit > l) {
+		return 0, fmt.Sprintf("time limit %s is above the %s that TE jobs of %s may ask for", limitText(j.TimeLimit), l, a.name)
+	}
+	if l := a.budget.GPUHours; l > 0 && a.use.GPUSeconds/3600 >= l {
+		return 0, fmt.Sprintf("%s has had %.1f TE GPU-hours within %s, of %.1f", a.name, a.use.GPUSeconds/3600, cluster.UsePeriod, l)
+	}
+	if l := a.budget.GPUs; l > 0 && j.GPUs > 0 {
+		if n := max(l-a.use.GPUs, 0) / j.GPUs; n < tasks {
+			return n, fmt.Sprintf("%s holds or is next for %d TE GPUs of %d, and this job wants %d", a.name, a.use.GPUs, l, j.GPUs)
+		}
+	}
+	return tasks, ""
+}
+
+func limitText(d time.Duration) string {
+	if d == slurmplug.Unlimited {
+		return "UNLIMITED"
+	}
+	return d.String()
+}

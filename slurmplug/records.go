@@ -1,0 +1,128 @@
+package slurmplug
+
+import "time"
+
+// Unlimited is a time limit that Slurm calls UNLIMITED.
+const Unlimited time.Duration = -1
+
+// Job is one record of the queue as squeue prints it. Times that Slurm leaves
+// unset are zero. An unsplit array is one record with Tasks set.
+type Job struct {
+	ID        JobID
+	RawID     uint32 // Slurm's own id of this record
+	Tasks     string // the tasks of an unsplit array without "%limit": "1-9,12"; else ""
+	TaskCount int    // tasks this record stands for; 1 for all but unsplit arrays
+	HetID     uint32 // leader's id of a heterogeneous job, 0 otherwise
+	HetOffset int    // component within the heterogeneous job
+
+	User, Account, Partition, QOS string // Partition may be a list: "a,b"
+	Reservation                   string
+	State, Reason                 string // squeue's long state: PENDING, RUNNING, ...
+	Dependency                    string // unmet dependencies, "" when none
+
+	Priority uint32 // as squeue's PriorityLong
+	Nice     int64
+	Restarts int
+
+	Nodes, CPUs  int
+	TRES         string // tres-alloc: the request while pending, the allocation after
+	TresPerJob   string
+	TresPerNode  string
+	TresPerSock  string
+	TresPerTask  string
+	Features     string
+	Prefer       string
+	NodeList     string // compact host list of a job that holds nodes
+	TimeLimit    time.Duration
+	Submit       time.Time
+	Eligible     time.Time
+	Start        time.Time
+	Preempt      time.Time
+	AdminComment string
+	Comment      string
+}
+
+// Node is one node as scontrol show node -d prints it.
+type Node struct {
+	Name       string
+	State      []string // base state first, flags after: ["IDLE", "DRAIN"]
+	Reason     string
+	Features   []string // active features
+	Partitions []string
+	CPUs       int // CPUTot; effective CPUs where Slurm tells them
+	CPUsAlloc  int
+	MemMB      int64 // RealMemory
+	MemAllocMB int64
+	Gres       []Gres // configured
+	GresUsed   []Gres // in use now
+}
+
+// Partition is one partition as scontrol show partition prints it.
+type Partition struct {
+	Name          string
+	State         string
+	Nodes         string // host list
+	Default       bool
+	PriorityTier  int
+	MaxTime       time.Duration
+	DefaultTime   time.Duration
+	PreemptMode   string
+	AllowAccounts []string // nil: all
+	AllowQOS      []string // nil: all
+}
+
+// QOS is one quality of service as sacctmgr prints it.
+type QOS struct {
+	Name        string
+	Priority    int64
+	Preempt     []string
+	PreemptMode string
+	GraceTime   time.Duration
+	Flags       []string
+}
+
+// Run is one row of sacct: one job, or one of its earlier runs.
+type Run struct {
+	ID                       JobID
+	RawID                    uint32
+	User, Account, Partition string
+	QOS, Name                string
+	State                    string // first word: "CANCELLED by 1001" is CANCELLED
+	ExitCode                 int
+	Signal                   int
+	Submit                   time.Time
+	Eligible                 time.Time
+	Start                    time.Time // zero when the job never started
+	End                      time.Time // zero when it has not ended
+	TimeLimit                time.Duration
+	AllocTRES                string
+	NodeList                 string
+	Comment                  string // filled only with AccountingStoreFlags=job_comment
+}
+
+// Factors is a pending job's priority as sprio breaks it down. All weighted.
+type Factors struct {
+	RawID      uint32
+	Priority   int64
+	SiteFactor int64
+	Nice       int64
+	Age        int64
+	Assoc      int64
+	FairShare  int64
+	JobSize    int64
+	Partition  int64
+	QOS        int64
+	TRES       int64 // sum over the TRES terms
+}
+
+// Diag is what sdiag says about the controller's load.
+type Diag struct {
+	ServerThreads  int
+	AgentQueue     int
+	DBDAgentQueue  int
+	LastCycle      time.Duration // main scheduler
+	JobInfoCount   int64         // REQUEST_JOB_INFO since the last reset
+	JobInfoAvg     time.Duration
+	JobUpdateCount int64
+	JobUpdateAvg   time.Duration
+}
