@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -27,6 +28,8 @@ type Interval struct {
 	Class    Class // as it counted when it started
 	Restarts int
 }
+
+func (i *Interval) run() run { return run{i.Job, i.Start.Unix()} }
 
 // GPUSeconds is what the interval received up to its End.
 func (i *Interval) GPUSeconds() float64 {
@@ -56,7 +59,21 @@ type History struct {
 	Written map[JobID]Written
 
 	running map[JobID]*Interval
-	recent  []Interval // closed TE intervals that still reach into UsePeriod
+	recent  map[run]Interval // closed intervals that still reach into UsePeriod
+	filled  []Interval       // from accounting, not yet returned by Observe
+}
+
+// run names one run of a job.
+type run struct {
+	job   JobID
+	start int64 // Unix seconds, as Slurm counts
+}
+
+// PastRun is a run as accounting tells it, with the time from which that run
+// could have started.
+type PastRun struct {
+	Interval
+	Eligible time.Time
 }
 
 // NewHistory returns a History that knows nothing.
@@ -66,23 +83,49 @@ func NewHistory() *History {
 		Counted:       map[JobID]Class{},
 		Written:       map[JobID]Written{},
 		running:       map[JobID]*Interval{},
+		recent:        map[run]Interval{},
 	}
 }
 
 // Restore puts back an interval that an earlier process recorded.
 func (h *History) Restore(i Interval) {
-	switch {
-	case !i.Closed:
+	if !i.Closed {
 		h.running[i.Job] = &i
-	case i.Class == TE:
-		h.recent = append(h.recent, i)
+		return
+	}
+	h.recent[i.run()] = i
+}
+
+// Fill takes in what accounting knows: runs that no poll saw, exact ends of
+// those that one did, and when requeued jobs could first have run.
+func (h *History) Fill(past []PastRun) {
+	for _, p := range past {
+		if t, known := h.FirstEligible[p.Job]; !p.Eligible.IsZero() && (!known || p.Eligible.Before(t)) {
+			h.FirstEligible[p.Job] = p.Eligible
+		}
+		if !p.Closed || p.GPUs == 0 {
+			continue
+		}
+		if r := h.running[p.Job]; r != nil && r.run() == p.run() {
+			continue // the next poll ends it
+		}
+		known, ok := h.recent[p.run()]
+		if ok {
+			p.Class = known.Class // as it was ranked, not as it was tagged
+		}
+		if ok && known.End.Equal(p.End) {
+			continue
+		}
+		h.filled = append(h.filled, p.Interval)
+		h.recent[p.run()] = p.Interval
 	}
 }
 
 // Observe takes in a snapshot and returns the intervals that began or ended,
 // in the order of the snapshot, ended ones last.
 func (h *History) Observe(s *Snapshot) []Interval {
-	var changed []Interval
+	changed := h.filled
+	h.filled = nil
 	present := make(map[JobID]bool, len(s.Jobs))
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
@@ -92,7 +135,7 @@ func (h *History) Observe(s *Snapshot) []Interval {
 		case Pending:
 			h.eligible(j, s.At)
 		case Running:
-			if c, begun := h.run(j, s.At); begun {
+			if c, begun := h.extend(j, s.At); begun {
 				changed = append(changed, c...)
 			}
 		}
@@ -132,9 +175,9 @@ func (h *History) eligible(j *Job, at time.Time) {
 	h.FirstEligible[j.ID] = j.Eligible
 }
 
-// run extends the interval of a running job, or begins one. A restart between
+// extend lengthens the interval of a running job, or begins one. A restart between
 // two polls ends the old interval where it was last seen.
-func (h *History) run(j *Job, at time.Time) ([]Interval, bool) {
+func (h *History) extend(j *Job, at time.Time) ([]Interval, bool) {
 	if j.GPUs == 0 {
 		return nil, false
 	}
@@ -187,9 +230,7 @@ func (h *History) end(s *Snapshot, present map[JobID]bool) []Interval {
 
 func (h *History) close(i *Interval) Interval {
 	i.Closed = true
-	if i.Class == TE {
-		h.recent = append(h.recent, *i)
-	}
+	h.recent[i.run()] = *i
 	return *i
 }
 
@@ -199,15 +240,11 @@ func (h *History) forget(present map[JobID]bool, at time.Time) {
 	deleteFrom(h.Counted, gone)
 	deleteFrom(h.Written, gone)
 	since := at.Add(-UsePeriod)
-	h.recent = slices.DeleteFunc(h.recent, func(i Interval) bool { return !i.End.After(since) })
+	maps.DeleteFunc(h.recent, func(_ run, i Interval) bool { return !i.End.After(since) })
 }
 
 func deleteFrom[V any](m map[JobID]V, gone func(JobID) bool) {
-	for id := range m {
-		if gone(id) {
-			delete(m, id)
-		}
-	}
+	maps.DeleteFunc(m, func(id JobID, _ V) bool { return gone(id) })
 }
 
 // Use is what trial-and-error jobs of one user or account hold and have had.
@@ -236,8 +273,10 @@ func (h *History) TEUse(at time.Time) (byUser, byAccount map[string]Use) {
 			to.m[to.name] = u
 		}
 	}
-	for k := range h.recent {
-		add(&h.recent[k], h.recent[k].End, 0)
+	for _, i := range h.recent {
+		if i.Class == TE {
+			add(&i, i.End, 0)
+		}
 	}
 	for _, i := range h.running {
 		if i.Class == TE {

@@ -47,7 +47,8 @@ type Recorder interface {
 type Result struct {
 	Snapshot cluster.Snapshot
 	Plan     plan.Plan
-	Outcomes []plan.Outcome // nil when nothing was to be written
+	Outcomes []plan.Outcome // nil when nothing was written
+	Hold     string         // why nothing was written, although the plan may hold actions
 }
 
 // Step runs one cycle. An error of Observe or Planned means that nothing was
@@ -82,11 +83,13 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	if err := rec.Planned(ctx, seen); err != nil {
 		return result, fmt.Errorf("record the plan (nothing was written to Slurm): %w", err)
 	}
+	result.Hold = set.Hold
 	if set.Hold != "" || len(result.Plan.Actions) == 0 {
 		return result, nil
 	}
 
 	stage("act")
+	ctx = context.WithoutCancel(ctx) // a recorded plan is carried through
 	result.Outcomes = slurm.Apply(ctx, result.Plan.Actions)
 	remember(h, &result)
 

@@ -43,13 +43,17 @@ func leverOf(l slurmplug.Lever) lever {
 }
 
 // Restore returns the actions that take priod's hand off a job, given what was
-// last written into it.
+// last written into it; none when the job holds its own value, or somebody
+// else's.
 func Restore(j *cluster.Job, w cluster.Written) []plan.Action {
 	h := cluster.History{Written: map[cluster.JobID]cluster.Written{j.ID: w}}
 	l := leverOf(w.Lever)
 	now, known := l.now(j, &h)
-	if !known {
+	switch {
+	case !known:
 		now = l.value(w.Value, w)
+	case now == 0, l.foreign(j, now, w, true):
+		return nil
 	}
 	return l.actions(j, &h, now, 0)
 }

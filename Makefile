@@ -1,0 +1,42 @@
+# make demo, make test: both install what they need and leave nothing behind.
+GO      ?= $(or $(shell command -v go),/usr/local/go/bin/go)
+PREFIX  ?= /usr/local
+DESTDIR ?=
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS  = -X main.version=$(VERSION)
+
+.PHONY: demo test test-short lint bench build install deps clean
+
+build: ## both programs into bin/
+	$(GO) build -ldflags "$(LDFLAGS)" -o bin/priod ./priod
+	CGO_ENABLED=0 $(GO) build -ldflags "$(LDFLAGS)" -o bin/sbatchwrap ./sbatchwrap
+
+deps: ## a C compiler and Slurm with its accounting, from Debian's packages
+	@tests/deps.sh
+
+demo: deps build ## a small real Slurm, before and after priod
+	@PATH="$(CURDIR)/bin:$(dir $(GO)):$$PATH" tests/lab/lab.sh run -- tests/demo.sh
+
+test: deps lint ## every test tier; a missing Slurm is a failure
+	SLURMPRIO_REQUIRE_LAB=1 $(GO) test -timeout 9m ./...
+
+test-short: ## what needs no Slurm and little time
+	$(GO) test -short ./...
+
+lint:
+	@files="$$(gofmt -l $$(git ls-files '*.go'))"; test -z "$$files" || { echo "not formatted: $$files"; exit 1; }
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+
+bench: deps ## figures, side by side with the bare Slurm command
+	SLURMPRIO_REQUIRE_LAB=1 $(GO) test -run '^$$' -bench . -benchmem -timeout 60m ./...
+
+install: build
+	install -D -m 0755 bin/priod $(DESTDIR)$(PREFIX)/sbin/priod
+	install -D -m 0755 bin/sbatchwrap $(DESTDIR)$(PREFIX)/bin/sbatchwrap
+	install -D -m 0644 etc/priod.toml $(DESTDIR)/etc/slurmprio/priod.toml.example
+	install -D -m 0644 etc/systemd/priod.service $(DESTDIR)/lib/systemd/system/priod.service
+	install -D -m 0644 etc/systemd/priod.sysusers $(DESTDIR)/usr/lib/sysusers.d/priod.conf
+
+clean:
+	rm -rf bin

@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/urfave/cli/v2"
+
+	"slurmprio/priod/config"
+	"slurmprio/priod/live"
+	"slurmprio/priod/report"
+	"slurmprio/priod/store"
+)
+
+func checkCommand() *cli.Command {
+	return &cli.Command{
+		Name: "check", Usage: "say whether this Slurm and this configuration fit together",
+		Description: "Each line is PASS, WARN or FAIL, with the line to add to slurm.conf or the command to run.\n" +
+			"Exit status 1 when something FAILs. Run it as the daemon's user to see its rights.",
+		Flags: []cli.Flag{jsonFlag()}, Before: noArgs,
+		Action: func(c *cli.Context) error {
+			cfg, err := loadConfig(c)
+			if err != nil {
+				return err
+			}
+			findings, err := live.New(newClient(cfg)).Check(c.Context, cfg.Decide())
+			if err != nil {
+				findings = []live.Finding{{Level: live.Fail, Name: "Slurm", Text: "cannot be read: " + err.Error()}}
+			}
+			findings = append(findings, checkState(cfg)...)
+			counts := map[live.Level]int{}
+			for _, f := range findings {
+				counts[f.Level]++
+			}
+			if c.Bool("json") {
+				if err := report.JSON(c.App.Writer, map[string]any{"findings": findings, "failed": counts[live.Fail], "warned": counts[live.Warn]}); err != nil {
+					return err
+				}
+			} else {
+				showFindings(c, findings)
+				fmt.Fprintf(c.App.Writer, "%d passed, %d warned, %d failed\n", counts[live.Pass], counts[live.Warn], counts[live.Fail])
+			}
+			if counts[live.Fail] > 0 {
+				return problem
+			}
+			return nil
+		},
+	}
+}
+
+func showFindings(c *cli.Context, findings []live.Finding) {
+	for _, f := range findings {
+		fmt.Fprintf(c.App.Writer, "%s  %-14s  %s\n", f.Level, f.Name, report.Safe(f.Text))
+		if f.Fix != "" && f.Level != live.Pass {
+			fmt.Fprintf(c.App.Writer, "%22s  -> %s\n", "", report.Safe(f.Fix))
+		}
+	}
+}
+
+// checkState looks at the state folder.
+func checkState(cfg *config.Config) []live.Finding {
+	const name = "state folder"
+	dir := cfg.State.Dir
+	fix := fmt.Sprintf("install -d -o priod -g priod -m 0750 %s", dir)
+	info, err := os.Stat(dir)
+	if err != nil {
+		return []live.Finding{{Level: live.Warn, Name: name, Text: err.Error() + "; priod run creates it where it may", Fix: fix}}
+	}
+	if !info.IsDir() {
+		return []live.Finding{{Level: live.Fail, Name: name, Text: dir + " is no folder", Fix: fix}}
+	}
+	var out []live.Finding
+	if p, err := store.Paused(dir); err != nil {
+		out = append(out, live.Finding{Level: live.Warn, Name: name, Text: err.Error()})
+	} else if p != nil {
+		out = append(out, live.Finding{Level: live.Warn, Name: "pause", Text: p.String(), Fix: "priod resume"})
+	}
+	probe, err := os.CreateTemp(dir, "check-*")
+	if err != nil {
+		return append(out, live.Finding{Level: live.Warn, Name: name, Text: "this user cannot write there: " + err.Error(), Fix: fix})
+	}
+	probe.Close()
+	os.Remove(filepath.Join(dir, filepath.Base(probe.Name())))
+	return append(out, live.Finding{Level: live.Pass, Name: name, Text: dir + " can be written"})
+}

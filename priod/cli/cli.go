@@ -1,0 +1,197 @@
+// Package cli is priod's command line: one file for each verb.
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/urfave/cli/v2"
+
+	"slurmprio/priod/config"
+	"slurmprio/priod/report"
+)
+
+// Exit statuses of every verb.
+const (
+	exitDone    = 0
+	exitProblem = 1
+	exitUsage   = 2
+)
+
+// usageError is wrong usage: exit status 2.
+type usageError struct{ error }
+
+func usagef(format string, a ...any) error { return usageError{fmt.Errorf(format, a...)} }
+
+// problem is something a verb found and already showed: exit status 1.
+var problem = errors.New("problem found")
+
+// Main runs one command line and returns the exit status.
+func Main(version string, args []string, stdout, stderr io.Writer) int {
+	app := App(version)
+	app.Writer, app.ErrWriter = stdout, stderr
+	err := app.Run(interleave(app, args))
+	var usage usageError
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.Is(err, problem):
+		return exitProblem
+	case errors.As(err, &usage):
+		fmt.Fprintf(stderr, "priod: %s\n", report.Safe(err.Error()))
+		return exitUsage
+	}
+	fmt.Fprintf(stderr, "priod: %s\n", report.Safe(err.Error()))
+	return exitProblem
+}
+
+// App is the command tree; the man page is made from it.
+func App(version string) *cli.App {
+	app := &cli.App{
+		Name:    "priod",
+		Usage:   "ranks the jobs of a Slurm cluster, and shows, explains and undoes what it did",
+		Version: version,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "configuration `FILE` (default: " + config.DefaultPath + " if it exists)", EnvVars: []string{"PRIOD_CONFIG"}},
+		},
+		Commands: []*cli.Command{
+			runCommand(), checkCommand(), queueCommand(), explainCommand(), diffCommand(), historyCommand(),
+			pauseCommand(), resumeCommand(), resetCommand(), configCommand(), versionCommand(version),
+		},
+		HideVersion:            true,
+		UseShortOptionHandling: true,
+		EnableBashCompletion:   true,
+		ExitErrHandler:         func(*cli.Context, error) {},
+		OnUsageError:           onUsageError,
+		CommandNotFound:        nil,
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return usagef("no command %q; see priod --help", c.Args().First())
+			}
+			return cli.ShowAppHelp(c)
+		},
+	}
+	for _, c := range app.Commands {
+		prepare(c)
+	}
+	return app
+}
+
+func prepare(c *cli.Command) {
+	c.OnUsageError = onUsageError
+	c.HideHelpCommand = true
+	for _, sub := range c.Subcommands {
+		prepare(sub)
+	}
+}
+
+func onUsageError(_ *cli.Context, err error, _ bool) error { return usageError{err} }
+
+// jsonFlag stands on every verb that shows something.
+func jsonFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "json", Usage: "print one JSON object"}
+}
+
+// noArgs refuses arguments where a verb takes none.
+func noArgs(c *cli.Context) error {
+	if c.Args().Present() {
+		return usagef("%s takes no arguments, and got %q", c.Command.FullName(), c.Args().First())
+	}
+	return nil
+}
+
+func loadConfig(c *cli.Context) (*config.Config, error) {
+	cfg, err := config.Load(c.String("config"))
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return cfg, nil
+}
+
+func newLogger(cfg *config.Config, w io.Writer) hclog.Logger {
+	return hclog.New(&hclog.LoggerOptions{
+		Name: "priod", Level: hclog.LevelFromString(cfg.Log.Level), JSONFormat: cfg.Log.Format == "json", Output: lineSafe{w},
+	})
+}
+
+// lineSafe keeps control characters of logged text out of the terminal and
+// the journal; hclog ends every record with a newline of its own.
+type lineSafe struct{ w io.Writer }
+
+func (l lineSafe) Write(p []byte) (int, error) {
+	lines := strings.Split(strings.TrimSuffix(string(p), "\n"), "\n")
+	for i := range lines {
+		lines[i] = report.Safe(lines[i])
+	}
+	if _, err := io.WriteString(l.w, strings.Join(lines, "\n")+"\n"); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// interleave moves global flags before the verb and a verb's flags before its
+// arguments, so that "explain 17 --json" works as users expect; the library
+// stops at the first argument.
+func interleave(app *cli.App, args []string) []string {
+	if len(args) == 0 {
+		return args
+	}
+	var global, verbs, options, operands []string
+	commands, flags := app.Commands, []cli.Flag(nil)
+	for rest := args[1:]; len(rest) > 0; {
+		word, n := rest[0], 1
+		if word == "--" {
+			operands = append(operands, rest...)
+			break
+		}
+		if (takesValue(flags, word) || takesValue(app.Flags, word)) && len(rest) > 1 {
+			n = 2
+		}
+		sub := find(commands, word)
+		switch {
+		case !strings.HasPrefix(word, "-") && sub != nil && len(operands) == 0:
+			verbs, commands, flags = append(verbs, word), sub.Subcommands, sub.Flags
+		case !strings.HasPrefix(word, "-") || word == "-":
+			operands = append(operands, word)
+		case isFlag(app.Flags, word):
+			global = append(global, rest[:n]...)
+		default:
+			options = append(options, rest[:n]...)
+		}
+		rest = rest[n:]
+	}
+	return slices.Concat(args[:1], global, verbs, options, operands)
+}
+
+func find(commands []*cli.Command, name string) *cli.Command {
+	for _, c := range commands {
+		if c.HasName(name) {
+			return c
+		}
+	}
+	return nil
+}
+
+// flagOf finds the flag that a word such as --json or --config=FILE names.
+func flagOf(flags []cli.Flag, word string) cli.Flag {
+	name, _, _ := strings.Cut(strings.TrimLeft(word, "-"), "=")
+	for _, f := range flags {
+		if strings.HasPrefix(word, "-") && slices.Contains(f.Names(), name) {
+			return f
+		}
+	}
+	return nil
+}
+
+func isFlag(flags []cli.Flag, word string) bool { return flagOf(flags, word) != nil }
+
+// takesValue tells whether a flag is followed by its value in a word of its own.
+func takesValue(flags []cli.Flag, word string) bool {
+	f := flagOf(flags, word)
+	_, isBool := f.(*cli.BoolFlag)
+	return f != nil && !isBool && !strings.Contains(word, "=")
+}

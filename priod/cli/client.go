@@ -1,0 +1,25 @@
+package cli
+
+import (
+	"os"
+	"time"
+
+	"slurmprio/priod/config"
+	"slurmprio/slurmplug"
+)
+
+// newClient talks to the cluster that the configuration names; without a name,
+// to that of SLURM_CONF or of Slurm's own default.
+func newClient(cfg *config.Config) *slurmplug.Client {
+	conf := cfg.Slurm.Conf
+	if conf == "" {
+		conf = os.Getenv("SLURM_CONF")
+	}
+	timeout := time.Duration(cfg.Slurm.CommandTimeout)
+	return slurmplug.NewClient(
+		slurmplug.NewExec(slurmplug.ExecOptions{BinDir: cfg.Slurm.BinDir, SlurmConf: conf}),
+		slurmplug.Options{
+			ReadTimeout: timeout, WriteTimeout: timeout, WritesPerSecond: cfg.Limits.WritesPerSecond,
+			AgentQueue: cfg.Limits.AgentQueue, DBDQueue: cfg.Limits.DBDQueue,
+		})
+}

@@ -1,0 +1,227 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/report"
+	"slurmprio/priod/store"
+	"slurmprio/slurmplug"
+)
+
+func explainCommand() *cli.Command {
+	return &cli.Command{
+		Name: "explain", Usage: "say why a job stands where it stands", ArgsUsage: "JOBID",
+		Description: "Answers from what the cycles stored: what was known, decided and written, and why.\n" +
+			"Beside it stands what Slurm says of the job now.",
+		Flags: []cli.Flag{jsonFlag()},
+		Action: func(c *cli.Context) error {
+			id, err := jobArg(c)
+			if err != nil {
+				return err
+			}
+			v, err := readExplanation(c, id)
+			if err != nil {
+				return err
+			}
+			if c.Bool("json") {
+				return report.JSON(c.App.Writer, v)
+			}
+			v.show(c.App.Writer)
+			return nil
+		},
+	}
+}
+
+// explanation is everything that explains one job's place.
+type explanation struct {
+	store.Story
+	Cycle   store.Cycle `json:"last_cycle"`
+	Reason  string      `json:"reason"`             // the decision's why as a sentence
+	TEPlace int         `json:"te_place,omitempty"` // among the TE jobs, 0 when it is none
+	TECount int         `json:"te_count"`
+	Now     *nowView    `json:"slurm_now,omitempty"` // nil when Slurm has no such job or does not answer
+	Note    string      `json:"note,omitempty"`
+}
+
+type nowView struct {
+	State    string             `json:"state"`
+	Reason   string             `json:"reason"`
+	Priority uint32             `json:"priority"`
+	Nice     int64              `json:"nice"`
+	Factors  *slurmplug.Factors `json:"factors,omitempty"`
+}
+
+func readExplanation(c *cli.Context, id cluster.JobID) (*explanation, error) {
+	r, err := openReader(c)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	v := &explanation{}
+	if v.Cycle, err = r.LastCycle(c.Context); err != nil {
+		return nil, err
+	}
+	if v.Story, err = r.Job(c.Context, id, 10); err != nil {
+		return nil, err
+	}
+	if d := v.Decision; d != nil {
+		v.Reason = report.Reason(d.Why)
+		if err := v.place(c, r, d); err != nil {
+			return nil, err
+		}
+	}
+	v.Now, v.Note = slurmNow(c, v.Job.ID, v.Job.RawID)
+	return v, nil
+}
+
+// place counts the TE jobs and those that stand before this one.
+func (v *explanation) place(c *cli.Context, r *store.Reader, d *store.Decision) error {
+	queue, err := r.Queue(c.Context)
+	if err != nil {
+		return err
+	}
+	before := 0
+	for i := range queue {
+		o := queue[i].Decision
+		if o == nil || !o.Ranked || o.Class != cluster.TE || queue[i].Job.State != cluster.Pending.String() {
+			continue
+		}
+		v.TECount++
+		if o.Value > d.Value {
+			before++
+		}
+	}
+	if d.Ranked && d.Class == cluster.TE && v.Job.State == cluster.Pending.String() && v.Job.Left.IsZero() {
+		v.TEPlace = before + 1
+	}
+	return nil
+}
+
+func slurmNow(c *cli.Context, id cluster.JobID, raw uint32) (*nowView, string) {
+	cfg, err := loadConfig(c)
+	if err != nil {
+		return nil, err.Error()
+	}
+	client := newClient(cfg)
+	jobs, err := client.Jobs(c.Context)
+	if err != nil {
+		return nil, "Slurm does not answer: " + err.Error()
+	}
+	for i := range jobs {
+		j := &jobs[i]
+		if j.ID != id {
+			continue
+		}
+		now := &nowView{State: j.State, Reason: j.Reason, Priority: j.Priority, Nice: j.Nice}
+		if factors, err := client.Factors(c.Context); err == nil {
+			for k := range factors {
+				if factors[k].RawID == raw {
+					now.Factors = &factors[k]
+					break
+				}
+			}
+		}
+		return now, ""
+	}
+	return nil, "the job is not in Slurm's queue now"
+}
+
+func (v *explanation) show(w io.Writer) {
+	line := func(name, format string, a ...any) {
+		fmt.Fprintf(w, "%-10s %s\n", name, report.Safe(fmt.Sprintf(format, a...)))
+	}
+	j := &v.Job
+	line("Job", "%s of %s (account %s), partition %s, QOS %s: %s", slurmplug.Update{Job: j.ID, Tasks: j.Tasks}.Target(), j.User, j.Account,
+		j.Partition, j.QOS, request(j))
+	if !j.Left.IsZero() {
+		line("State", "left the queue before %s", clock(j.Left))
+	} else if v.Now != nil {
+		line("State", "%s (%s)", v.Now.State, v.Now.Reason)
+	} else {
+		line("State", "%s (%s) at %s", j.State, j.Reason, clock(v.Cycle.Until))
+	}
+	if j.Tag != "" {
+		line("Tag", "%s", j.Tag)
+	}
+	if j.TagError != "" {
+		line("Tag", "not valid, so it counts as none: %s", j.TagError)
+	}
+	d := v.Decision
+	if d == nil {
+		line("Decision", "none: no cycle has seen it pending")
+		return
+	}
+	if !d.Since.IsZero() && j.Left.IsZero() && j.State == cluster.Pending.String() {
+		line("Waiting", "%s, since it could first have run at %s", report.Ago(time.Since(d.Since)), clock(d.Since))
+	}
+	if d.Ranked {
+		line("Class", "%s, because %s", map[cluster.Class]string{cluster.TE: "TE (trial-and-error)", cluster.BE: "BE (best-effort)"}[d.Class], v.Reason)
+	} else {
+		line("Class", "none: %s", v.Reason)
+	}
+	if d.Detail != "" && d.Detail != j.TagError {
+		line("", "%s", d.Detail)
+	}
+	switch {
+	case v.TEPlace > 0:
+		line("Place", "%d of %d TE jobs; all TE jobs stand before all others", v.TEPlace, v.TECount)
+	case d.Ranked && j.State == cluster.Pending.String() && j.Left.IsZero():
+		line("Place", "behind %s, and among the others where Slurm itself puts it", plural(v.TECount, "TE job", "TE jobs"))
+	}
+	if v.Cycle.Mode == slurmplug.Priority {
+		line("Wanted", "priority %d (0: Slurm's own)", d.Value)
+	} else {
+		line("Wanted", "%+d over Slurm's own priority (one step is %d: more than all that Slurm's factors and Nice can do)", d.Value, v.Cycle.BandStep)
+	}
+	if d.Unmoved != "" {
+		line("", "not written: %s", d.Unmoved)
+	}
+	if v.Cycle.Hold != "" {
+		line("", "nothing is written: %s", v.Cycle.Hold)
+	}
+	v.showNow(line)
+	line("Decided", "cycle %d, %s; checked again until %s", d.Cycle, clock(d.At), clock(v.Cycle.Until))
+	if len(v.Writes) == 0 {
+		line("Written", "never: Slurm's values are the job's own")
+	}
+	for _, x := range v.Writes {
+		line("Written", "cycle %d, %s: %s %s -> %s (%s), %s", x.Cycle, clock(x.At), x.Lever, x.Before, x.After, x.Reason, result(x.Outcome))
+	}
+	if v.Note != "" {
+		line("Note", "%s", v.Note)
+	}
+}
+
+func (v *explanation) showNow(line func(name, format string, a ...any)) {
+	if v.Now == nil {
+		return
+	}
+	f := v.Now.Factors
+	if f == nil {
+		line("Priority", "%d now", v.Now.Priority)
+		return
+	}
+	line("Priority", "%d now = age %d + association %d + fairshare %d + size %d + partition %d + QOS %d + TRES %d + SiteFactor %d - Nice %d",
+		f.Priority, f.Age, f.Assoc, f.FairShare, f.JobSize, f.Partition, f.QOS, f.TRES, f.SiteFactor, f.Nice)
+}
+
+// request is what a job asks for, in words.
+func request(j *store.Job) string {
+	gpus := plural(j.GPUs, "GPU", "GPUs")
+	switch {
+	case j.GPUs > 0 && j.GPUType != "":
+		gpus += " of type " + j.GPUType
+	case j.GPUs > 0:
+		gpus += " of any type"
+	}
+	limit := "no time limit"
+	if j.TimeLimitS >= 0 {
+		limit = "time limit " + report.Ago(time.Duration(j.TimeLimitS)*time.Second)
+	}
+	return gpus + ", " + limit
+}

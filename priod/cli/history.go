@@ -1,0 +1,167 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/urfave/cli/v2"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/config"
+	"slurmprio/priod/report"
+	"slurmprio/priod/store"
+	"slurmprio/slurmplug"
+)
+
+func historyCommand() *cli.Command {
+	return &cli.Command{
+		Name: "history", Usage: "show past cycles and writes, or all that happened to one job", ArgsUsage: "[JOBID]",
+		Flags: []cli.Flag{
+			&cli.IntFlag{Name: "most", Aliases: []string{"n"}, Value: 20, Usage: "how many `ROWS` of each table"},
+			jsonFlag(),
+		},
+		Action: func(c *cli.Context) error {
+			if c.Int("most") < 1 {
+				return usagef("history: --most %d: want at least 1", c.Int("most"))
+			}
+			r, err := openReader(c)
+			if err != nil {
+				return err
+			}
+			defer r.Close()
+			if c.NArg() > 0 {
+				id, err := jobArg(c)
+				if err != nil {
+					return err
+				}
+				return jobHistory(c, r, id)
+			}
+			cycles, err := r.Cycles(c.Context, c.Int("most"))
+			if err != nil {
+				return err
+			}
+			writes, err := r.Writes(c.Context, c.Int("most"))
+			if err != nil {
+				return err
+			}
+			if c.Bool("json") {
+				return report.JSON(c.App.Writer, map[string]any{"cycles": cycles, "writes": writes})
+			}
+			showCycles(c, cycles)
+			fmt.Fprintln(c.App.Writer)
+			showWrites(c, writes, true)
+			return nil
+		},
+	}
+}
+
+func jobHistory(c *cli.Context, r *store.Reader, id cluster.JobID) error {
+	story, err := r.Job(c.Context, id, c.Int("most"))
+	if err != nil {
+		return err
+	}
+	if c.Bool("json") {
+		return report.JSON(c.App.Writer, story)
+	}
+	w := c.App.Writer
+	fmt.Fprintf(w, "Job %s of %s: first seen %s, %s now.\n\n", story.Job.ID, report.Safe(story.Job.User), clock(story.Job.Seen), story.Job.State)
+	rows := make([][]any, len(story.Decisions))
+	for i, d := range story.Decisions {
+		rows[i] = []any{d.Cycle, clock(d.At), d.Class.String(), d.Value, d.Why, first(d.Unmoved, d.Detail)}
+	}
+	report.Table(w, []string{"CYCLE", "DECIDED", "CLASS", "VALUE", "WHY", "DETAIL"}, rows)
+	fmt.Fprintln(w)
+	showWrites(c, story.Writes, false)
+	if len(story.Intervals) > 0 {
+		fmt.Fprintln(w)
+		rows = make([][]any, len(story.Intervals))
+		for i, x := range story.Intervals {
+			end := clock(x.End)
+			if !x.Closed {
+				end = "running"
+			}
+			rows[i] = []any{clock(x.Start), end, x.GPUs, x.GPUType, fmt.Sprintf("%.0f", x.GPUSeconds), x.Class.String()}
+		}
+		report.Table(w, []string{"STARTED", "ENDED", "GPUS", "TYPE", "GPU-SECONDS", "CLASS"}, rows)
+	}
+	return nil
+}
+
+func showCycles(c *cli.Context, cycles []store.Cycle) {
+	rows := make([][]any, len(cycles))
+	for i, x := range cycles {
+		rows[i] = []any{x.Number, clock(x.At), x.Polls, x.Jobs, x.Ranked, x.TE, x.Actions, x.Renumbered, x.Hold}
+	}
+	report.Table(c.App.Writer, []string{"CYCLE", "AT", "POLLS", "JOBS", "RANKED", "TE", "WRITES", "RENUMBERED", "HELD BACK"}, rows)
+}
+
+func showWrites(c *cli.Context, writes []store.Write, withJob bool) {
+	header := []string{"CYCLE", "AT", "LEVER", "BEFORE", "AFTER", "WHY", "RESULT"}
+	if withJob {
+		header = append([]string{"JOB", "USER"}, header...)
+	}
+	rows := make([][]any, len(writes))
+	for i, x := range writes {
+		row := []any{x.Cycle, clock(x.At), string(x.Lever), x.Before, x.After, x.Reason, result(x.Outcome)}
+		if withJob {
+			row = append([]any{target(x.Action), x.User}, row...)
+		}
+		rows[i] = row
+	}
+	report.Table(c.App.Writer, header, rows)
+}
+
+func openReader(c *cli.Context) (*store.Reader, error) {
+	cfg, err := loadConfig(c)
+	if err != nil {
+		return nil, err
+	}
+	return store.OpenReader(c.Context, cfg.State.Dir)
+}
+
+// history is what the daemon knows, for a plan that is only shown. Without a
+// database there is none.
+func history(ctx context.Context, cfg *config.Config, log hclog.Logger) (*cluster.History, error) {
+	if _, err := os.Stat(filepath.Join(cfg.State.Dir, "priod.db")); errors.Is(err, fs.ErrNotExist) {
+		return cluster.NewHistory(), nil
+	}
+	r, err := store.OpenReader(ctx, cfg.State.Dir)
+	if err != nil {
+		log.Warn("the plan is made without priod's history", "error", err)
+		return cluster.NewHistory(), nil
+	}
+	defer r.Close()
+	return r.History(ctx)
+}
+
+// jobArg reads the one job id that a verb takes.
+func jobArg(c *cli.Context) (cluster.JobID, error) {
+	if c.NArg() != 1 {
+		return cluster.JobID{}, usagef("%s: name one job, such as 17 or 17_4", c.Command.Name)
+	}
+	id, err := slurmplug.ParseJobID(c.Args().First())
+	if err != nil {
+		return id, usageError{err}
+	}
+	return id, nil
+}
+
+func clock(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.Local().Format(time.DateTime)
+}
+
+func first(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,129 @@
+package cli
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/cycle"
+	"slurmprio/priod/plan"
+	"slurmprio/priod/report"
+	"slurmprio/slurmplug"
+)
+
+// planView is a plan as diff, run --once and run --dry-run show it.
+type planView struct {
+	At         time.Time       `json:"at"`
+	Cluster    string          `json:"cluster"`
+	Lever      slurmplug.Lever `json:"lever"`
+	Step       int64           `json:"step"`
+	BandLo     int64           `json:"band_lo"`
+	BandHi     int64           `json:"band_hi"`
+	Jobs       int             `json:"jobs"`
+	Ranked     int             `json:"ranked"`
+	TE         int             `json:"te"`
+	Renumbered int             `json:"renumbered"`
+	Hold       string          `json:"hold,omitempty"`
+	Notes      []string        `json:"notes"`
+	Writes     []writeView     `json:"writes"`
+}
+
+type writeView struct {
+	plan.Outcome
+	User  string        `json:"user"`
+	Class cluster.Class `json:"class"`
+	WaitS int64         `json:"wait_s"`
+}
+
+func viewPlan(r *cycle.Result) planView {
+	p := &r.Plan
+	v := planView{
+		At: p.At, Cluster: r.Snapshot.Cluster, Lever: p.Mode, Step: p.Band.Step, BandLo: p.Band.Lo, BandHi: p.Band.Hi,
+		Jobs: len(r.Snapshot.Jobs), Renumbered: p.Renumbered, Hold: r.Hold,
+		Notes: append([]string{}, p.Notes...), Writes: make([]writeView, len(p.Actions)),
+	}
+	decisions := make(map[cluster.JobID]*plan.Decision, len(p.Decisions))
+	for i := range p.Decisions {
+		d := &p.Decisions[i]
+		decisions[d.Job] = d
+		if d.Ranked {
+			v.Ranked++
+			if d.Class == cluster.TE {
+				v.TE++
+			}
+		}
+	}
+	users := make(map[cluster.JobID]string, len(r.Snapshot.Jobs))
+	for i := range r.Snapshot.Jobs {
+		users[r.Snapshot.Jobs[i].ID] = r.Snapshot.Jobs[i].User
+	}
+	for i, a := range p.Actions {
+		w := writeView{Outcome: plan.Outcome{Action: a}, User: users[a.Job]}
+		if r.Outcomes != nil {
+			w.Outcome = r.Outcomes[i]
+		}
+		if d := decisions[a.Job]; d != nil {
+			w.Class, w.WaitS = d.Class, seconds(p.At.Sub(d.Since))
+		}
+		v.Writes[i] = w
+	}
+	return v
+}
+
+// showPlan renders a plan that was carried out, or one that was not.
+func showPlan(c *cli.Context, r *cycle.Result, done bool) error {
+	v := viewPlan(r)
+	if c.Bool("json") {
+		return report.JSON(c.App.Writer, v)
+	}
+	w := c.App.Writer
+	verb := "would be written"
+	if r.Hold != "" {
+		done = false
+		fmt.Fprintln(w, "nothing is written:", report.Safe(r.Hold))
+	}
+	if done {
+		verb = "written"
+	}
+	if len(v.Writes) == 0 {
+		fmt.Fprintf(w, "%s, %d ranked, %d of them TE: the order is as it should be, nothing to write.\n",
+			plural(v.Jobs, "job", "jobs"), v.Ranked, v.TE)
+	} else {
+		fmt.Fprintf(w, "%s, %d ranked, %d of them TE; %s %s:\n", plural(v.Jobs, "job", "jobs"), v.Ranked, v.TE,
+			plural(len(v.Writes), "value", "values"), verb)
+		header := []string{"JOB", "USER", "CLASS", "WAIT", "LEVER", "BEFORE", "AFTER", "WHY"}
+		if done {
+			header = append(header, "RESULT")
+		}
+		rows := make([][]any, len(v.Writes))
+		for i, x := range v.Writes {
+			rows[i] = []any{target(x.Action), x.User, x.Class.String(), report.Ago(time.Duration(x.WaitS) * time.Second),
+				string(x.Lever), x.Before, x.After, x.Reason}
+			if done {
+				rows[i] = append(rows[i], result(x.Outcome))
+			}
+		}
+		report.Table(w, header, rows)
+	}
+	for _, n := range v.Notes {
+		fmt.Fprintln(w, "note:", n)
+	}
+	return nil
+}
+
+// target is the job of an action with the tasks that it reaches.
+func target(a plan.Action) string {
+	return slurmplug.Update{Job: a.Job, Tasks: a.Tasks}.Target()
+}
+
+func result(o plan.Outcome) string {
+	if o.Message == "" {
+		return string(o.Status)
+	}
+	return string(o.Status) + ": " + o.Message
+}
+
+// failed tells a write that should have worked from one that raced with its job.
+func failed(s slurmplug.Status) bool { return s == slurmplug.Refused || s == slurmplug.Unknown }

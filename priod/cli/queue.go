@@ -1,0 +1,187 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/report"
+	"slurmprio/priod/store"
+	"slurmprio/slurmplug"
+)
+
+func queueCommand() *cli.Command {
+	return &cli.Command{
+		Name: "queue", Usage: "show the pending jobs in the order in which Slurm looks at them, with class and reason",
+		Flags: []cli.Flag{
+			&cli.IntFlag{Name: "most", Aliases: []string{"n"}, Usage: "only the first `ROWS`; 0: all"},
+			&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Usage: "only jobs of `USER`"},
+			jsonFlag(),
+		},
+		Before: noArgs,
+		Action: func(c *cli.Context) error {
+			v, err := readQueue(c)
+			if err != nil {
+				return err
+			}
+			if u := c.String("user"); u != "" {
+				v.Jobs = slices.DeleteFunc(v.Jobs, func(q queued) bool { return q.User != u })
+			}
+			if n := c.Int("most"); n > 0 && n < len(v.Jobs) {
+				v.Jobs = v.Jobs[:n]
+			}
+			if c.Bool("json") {
+				return report.JSON(c.App.Writer, v)
+			}
+			v.show(c)
+			return nil
+		},
+	}
+}
+
+// queueView is the queue: Slurm's present order, priod's decisions.
+type queueView struct {
+	At      time.Time `json:"at"` // of the last cycle
+	AgeS    int64     `json:"age_s"`
+	Cycle   int64     `json:"cycle"`
+	Hold    string    `json:"hold,omitempty"`
+	Notes   []string  `json:"notes"`
+	Pending int       `json:"pending"`
+	TE      int       `json:"te"`
+	Jobs    []queued  `json:"jobs"`
+}
+
+type queued struct {
+	Place     int           `json:"place"`
+	Job       cluster.JobID `json:"job"`
+	Tasks     string        `json:"tasks,omitempty"`
+	User      string        `json:"user"`
+	Account   string        `json:"account"`
+	Partition string        `json:"partition"`
+	Class     string        `json:"class"`
+	GPUs      int           `json:"gpus"`
+	GPUType   string        `json:"gpu_type,omitempty"`
+	WaitS     int64         `json:"wait_s"`
+	Priority  int64         `json:"priority"`
+	Value     int64         `json:"value"`
+	Why       string        `json:"why"`
+	Detail    string        `json:"detail,omitempty"`
+	Reason    string        `json:"slurm_reason"`
+}
+
+func readQueue(c *cli.Context) (*queueView, error) {
+	cfg, err := loadConfig(c)
+	if err != nil {
+		return nil, err
+	}
+	r, err := store.OpenReader(c.Context, cfg.State.Dir)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	last, err := r.LastCycle(c.Context)
+	if err != nil {
+		return nil, err
+	}
+	known, err := r.Queue(c.Context)
+	if err != nil {
+		return nil, err
+	}
+	v := &queueView{At: last.Until, AgeS: seconds(time.Since(last.Until)), Cycle: last.Number, Hold: last.Hold, Notes: append([]string{}, last.Notes...)}
+	now, err := liveQueue(c.Context, c, v)
+	if err != nil {
+		return nil, err
+	}
+	for i := range known {
+		v.add(&known[i], now)
+	}
+	slices.SortStableFunc(v.Jobs, func(a, b queued) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.Job.Compare(b.Job))
+	})
+	for i := range v.Jobs {
+		v.Jobs[i].Place = i + 1
+	}
+	return v, nil
+}
+
+// liveQueue is Slurm's queue now; priorities move by themselves, so priod does
+// not store them. When Slurm does not answer, the last known order is shown.
+func liveQueue(ctx context.Context, c *cli.Context, v *queueView) (map[cluster.JobID]*slurmplug.Job, error) {
+	cfg, err := loadConfig(c)
+	if err != nil {
+		return nil, err
+	}
+	client := newClient(cfg)
+	jobs, err := client.Jobs(ctx)
+	if err != nil {
+		v.Notes = append(v.Notes, "Slurm does not answer, so this is the order of the last cycle: "+err.Error())
+		return nil, nil
+	}
+	now := make(map[cluster.JobID]*slurmplug.Job, len(jobs))
+	for i := range jobs {
+		now[jobs[i].ID] = &jobs[i]
+	}
+	return now, nil
+}
+
+func (v *queueView) add(k *store.Queued, now map[cluster.JobID]*slurmplug.Job) {
+	j := &k.Job
+	q := queued{
+		Job: j.ID, Tasks: j.Tasks, User: j.User, Account: j.Account, Partition: j.Partition, GPUs: j.GPUs, GPUType: j.GPUType,
+		Priority: j.Priority, Reason: j.Reason,
+	}
+	if now != nil {
+		n := now[j.ID]
+		if n == nil || n.State != "PENDING" {
+			return // it started or left since the last cycle
+		}
+		q.Priority, q.Reason, q.Tasks = int64(n.Priority), n.Reason, n.Tasks
+	} else if j.State != cluster.Pending.String() {
+		return
+	}
+	since := j.Eligible
+	if d := k.Decision; d != nil {
+		q.Class, q.Value, q.Why, q.Detail = d.Class.String(), d.Value, d.Why, first(d.Unmoved, d.Detail)
+		if !d.Since.IsZero() {
+			since = d.Since
+		}
+		if !d.Ranked {
+			q.Class = "-"
+		}
+		if d.Ranked && d.Class == cluster.TE {
+			v.TE++
+		}
+	}
+	if !since.IsZero() {
+		q.WaitS = max(seconds(time.Since(since)), 0)
+	}
+	v.Pending++
+	v.Jobs = append(v.Jobs, q)
+}
+
+func (v *queueView) show(c *cli.Context) {
+	w := c.App.Writer
+	fmt.Fprintf(w, "%s pending, %d of them TE; decided in cycle %d, %s ago\n", plural(v.Pending, "job", "jobs"), v.TE, v.Cycle,
+		report.Ago(time.Duration(v.AgeS)*time.Second))
+	if v.Hold != "" {
+		fmt.Fprintln(w, "nothing is written:", report.Safe(v.Hold))
+	}
+	rows := make([][]any, len(v.Jobs))
+	for i, q := range v.Jobs {
+		gpus := fmt.Sprint(q.GPUs)
+		if q.GPUType != "" {
+			gpus += " " + q.GPUType
+		}
+		rows[i] = []any{q.Place, slurmplug.Update{Job: q.Job, Tasks: q.Tasks}.Target(), q.User, q.Account, q.Partition, q.Class, gpus,
+			report.Ago(time.Duration(q.WaitS) * time.Second), q.Priority, q.Why, q.Reason}
+	}
+	report.Table(w, []string{"PLACE", "JOB", "USER", "ACCOUNT", "PARTITION", "CLASS", "GPUS", "WAIT", "PRIORITY", "WHY", "SLURM SAYS"}, rows)
+	for _, n := range v.Notes {
+		fmt.Fprintln(w, "note:", report.Safe(n))
+	}
+}

@@ -1,0 +1,147 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/config"
+	"slurmprio/priod/decide"
+	"slurmprio/priod/live"
+	"slurmprio/priod/plan"
+	"slurmprio/priod/report"
+	"slurmprio/priod/store"
+	"slurmprio/slurmplug"
+)
+
+func resetCommand() *cli.Command {
+	return &cli.Command{
+		Name: "reset", Usage: "pause priod and take back everything that it wrote",
+		Description: "Works from the undo journal beside the database, also when the database is gone.\n" +
+			"priod resume lets priod begin anew.",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "dry-run", Usage: "show what would be taken back"},
+			jsonFlag(),
+		},
+		Before: noArgs,
+		Action: func(c *cli.Context) error {
+			cfg, err := loadConfig(c)
+			if err != nil {
+				return err
+			}
+			v, err := reset(c.Context, cfg, c.Bool("dry-run"))
+			if err != nil {
+				return err
+			}
+			if c.Bool("json") {
+				if err := report.JSON(c.App.Writer, v); err != nil {
+					return err
+				}
+			} else {
+				v.show(c)
+			}
+			if v.Failed > 0 {
+				return problem
+			}
+			return nil
+		},
+	}
+}
+
+// resetView is what reset took back, or would.
+type resetView struct {
+	DryRun bool           `json:"dry_run"`
+	Gone   int            `json:"gone"`   // jobs that left the queue meanwhile
+	Failed int            `json:"failed"` // values that are still there
+	Writes []plan.Outcome `json:"writes"`
+}
+
+func reset(ctx context.Context, cfg *config.Config, dryRun bool) (*resetView, error) {
+	dir := cfg.State.Dir
+	if !dryRun {
+		release, err := holdWrites(ctx, dir, store.Pause{Who: operator(), When: time.Now().UTC().Truncate(time.Second), Why: "priod reset"})
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+	}
+	undo, err := store.OpenUndo(dir)
+	if err != nil {
+		return nil, err
+	}
+	client := newClient(cfg)
+	slurm := live.New(client)
+	snapshot, err := slurm.Observe(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read Slurm: %w", err)
+	}
+	h := cluster.NewHistory()
+	h.Written = undo.Written()
+	known := len(h.Written)
+	h.Observe(&snapshot) // tasks that were split off inherit from their array
+	v := &resetView{DryRun: dryRun, Writes: []plan.Outcome{}}
+	var actions []plan.Action
+	present := 0
+	for i := range snapshot.Jobs {
+		j := &snapshot.Jobs[i]
+		w, ours := h.Written[j.ID]
+		if c := undo.Last(j.ID); !ours || c == nil || c.User != j.User {
+			continue // never written, or a later job with the same id
+		}
+		present++
+		for _, a := range decide.Restore(j, w) {
+			a.Tasks, a.Reason = j.Tasks, "reset"
+			actions = append(actions, a)
+		}
+	}
+	v.Gone = max(known-present, 0)
+	if dryRun {
+		for _, a := range actions {
+			v.Writes = append(v.Writes, plan.Outcome{Action: a})
+		}
+		return v, nil
+	}
+	v.Writes = slurm.Apply(context.WithoutCancel(ctx), actions)
+	back := map[cluster.JobID]bool{}
+	for _, o := range v.Writes {
+		if o.Status == slurmplug.Applied || o.Status == slurmplug.Raced {
+			if _, seen := back[o.Job]; !seen {
+				back[o.Job] = true
+			}
+			continue
+		}
+		v.Failed++
+		back[o.Job] = false
+	}
+	return v, undo.Keep(func(c *store.Change) bool {
+		for _, id := range c.Jobs() {
+			if done, tried := back[id]; tried && !done {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func (v *resetView) show(c *cli.Context) {
+	w := c.App.Writer
+	verb := "taken back"
+	if v.DryRun {
+		verb = "would be taken back"
+	}
+	rows := [][]any{}
+	for _, o := range v.Writes {
+		rows = append(rows, []any{target(o.Action), string(o.Lever), o.Before, o.After, result(o)})
+	}
+	if len(rows) > 0 {
+		report.Table(w, []string{"JOB", "LEVER", "BEFORE", "AFTER", "RESULT"}, rows)
+	}
+	fmt.Fprintf(w, "%s %s, %d failed; %s left the queue meanwhile.\n", plural(len(v.Writes)-v.Failed, "value", "values"), verb, v.Failed,
+		plural(v.Gone, "job", "jobs"))
+	if !v.DryRun {
+		fmt.Fprintln(w, "priod is paused; priod resume lets it begin anew.")
+	}
+}

@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/urfave/cli/v2"
+
+	"slurmprio/priod/config"
+	"slurmprio/priod/cycle"
+	"slurmprio/priod/daemon"
+	"slurmprio/priod/live"
+	"slurmprio/priod/store"
+)
+
+func runCommand() *cli.Command {
+	return &cli.Command{
+		Name: "run", Usage: "rank the queue, cycle after cycle",
+		Description: "Runs until SIGTERM; SIGHUP reads the configuration again. With --dry-run it shows one\n" +
+			"cycle's plan and writes nothing, neither to Slurm nor to the state folder.",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "once", Usage: "run one cycle and stop"},
+			&cli.BoolFlag{Name: "dry-run", Usage: "show what one cycle would write"},
+			jsonFlag(),
+		},
+		Before: noArgs,
+		Action: func(c *cli.Context) error {
+			cfg, err := loadConfig(c)
+			if err != nil {
+				return err
+			}
+			log := newLogger(cfg, c.App.ErrWriter)
+			ctx, stop := signal.NotifyContext(c.Context, syscall.SIGTERM, syscall.SIGINT)
+			defer stop()
+			if c.Bool("dry-run") {
+				return showPreview(ctx, c, cfg, log)
+			}
+			if c.Bool("json") && !c.Bool("once") {
+				return usagef("run: --json goes with --once or --dry-run")
+			}
+			st, err := store.Open(ctx, cfg.State.Dir, store.Options{Retention: time.Duration(cfg.State.Retention), Logger: log})
+			if err != nil {
+				return err
+			}
+			defer st.Close()
+			d := &daemon.Daemon{
+				Config: cfg, Store: st, Log: log,
+				Reload:  func() (*config.Config, error) { return config.Load(c.String("config")) },
+				Connect: func(cfg *config.Config) daemon.Slurm { return live.New(newClient(cfg)) },
+			}
+			if c.Bool("once") {
+				result, err := d.Once(ctx)
+				if err != nil {
+					return err
+				}
+				return showResult(c, &result)
+			}
+			return d.Run(ctx, hangups(ctx))
+		},
+	}
+}
+
+// hangups turns SIGHUP into reload requests; several in a row are one.
+func hangups(ctx context.Context) <-chan struct{} {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGHUP)
+	requests := make(chan struct{}, 1)
+	go func() {
+		defer signal.Stop(signals)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-signals:
+				select {
+				case requests <- struct{}{}:
+				default:
+				}
+			}
+		}
+	}()
+	return requests
+}
+
+// preview runs one cycle that writes nothing, with the history of the state
+// folder if there is one.
+func preview(ctx context.Context, cfg *config.Config, log hclog.Logger) (cycle.Result, error) {
+	h, err := history(ctx, cfg, log)
+	if err != nil {
+		return cycle.Result{}, err
+	}
+	return cycle.Step(ctx, live.New(newClient(cfg)), nil, h, cycle.Settings{Decide: cfg.Decide(), DryRun: true})
+}
+
+func showPreview(ctx context.Context, c *cli.Context, cfg *config.Config, log hclog.Logger) error {
+	result, err := preview(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	return showPlan(c, &result, false)
+}
+
+func diffCommand() *cli.Command {
+	return &cli.Command{
+		Name: "diff", Usage: "show what the next cycle would write; writes nothing",
+		Flags: []cli.Flag{jsonFlag()}, Before: noArgs,
+		Action: func(c *cli.Context) error {
+			cfg, err := loadConfig(c)
+			if err != nil {
+				return err
+			}
+			return showPreview(c.Context, c, cfg, newLogger(cfg, c.App.ErrWriter))
+		},
+	}
+}
+
+// showResult renders what one cycle did.
+func showResult(c *cli.Context, r *cycle.Result) error {
+	if err := showPlan(c, r, true); err != nil {
+		return err
+	}
+	for _, o := range r.Outcomes {
+		if failed(o.Status) {
+			return problem
+		}
+	}
+	return nil
+}
+
+// seconds rounds a span of time to whole seconds, as JSON shows it.
+func seconds(d time.Duration) int64 { return int64(d.Round(time.Second) / time.Second) }
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return fmt.Sprintf("%d %s", n, one)
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

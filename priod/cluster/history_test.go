@@ -1,0 +1,135 @@
+package cluster
+
+import (
+	"testing"
+	"time"
+
+	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/jobtag"
+)
+
+var t0 = time.Unix(1_800_000_000, 0)
+
+func at(s int) time.Time { return t0.Add(time.Duration(s) * time.Second) }
+
+func running(id uint32, gpus, start int) Job {
+	return Job{ID: slurmplug.Plain(id), TaskCount: 1, User: "ann", Account: "vision", State: Running,
+		GPUs: gpus, GPUType: "a100", Start: at(start), Tag: jobtag.Tag{Type: "te"}}
+}
+
+func see(h *History, s int, jobs ...Job) []Interval {
+	return h.Observe(&Snapshot{At: at(s), Jobs: jobs})
+}
+
+func gpuSeconds(h *History, s int) float64 {
+	users, _ := h.TEUse(at(s))
+	return users["ann"].GPUSeconds
+}
+
+func TestIntervalsBeginAndEnd(t *testing.T) {
+	h := NewHistory()
+	if c := see(h, 10, running(1, 2, 5)); len(c) != 1 || c[0].Closed || c[0].GPUType != "a100" || c[0].Class != TE {
+		t.Fatalf("%+v", c)
+	}
+	if c := see(h, 20, running(1, 2, 5)); len(c) != 0 {
+		t.Fatalf("%+v", c)
+	}
+	c := see(h, 30)
+	if len(c) != 1 || !c[0].Closed || !c[0].End.Equal(at(20)) || c[0].GPUSeconds() != 30 {
+		t.Fatalf("%+v", c)
+	}
+	if got := gpuSeconds(h, 40); got != 30 {
+		t.Fatal(got)
+	}
+}
+
+// A job that was requeued and started again between two polls has two runs.
+func TestRestartBetweenPolls(t *testing.T) {
+	h := NewHistory()
+	see(h, 10, running(1, 1, 5))
+	c := see(h, 60, running(1, 1, 50))
+	if len(c) != 2 || !c[0].Closed || c[1].Closed || !c[1].Start.Equal(at(50)) {
+		t.Fatalf("%+v", c)
+	}
+}
+
+func TestUseFallsOutOfThePeriod(t *testing.T) {
+	h := NewHistory()
+	see(h, 0, running(1, 1, 0))
+	see(h, 3600, running(1, 1, 0))
+	see(h, 3610)
+	day := int(UsePeriod / time.Second)
+	if got := gpuSeconds(h, day+1800); got != 1800 {
+		t.Fatalf("half the run lies within the period, and it counts %v s", got)
+	}
+	see(h, day+3700)
+	if len(h.recent) != 0 {
+		t.Fatal("old use is kept")
+	}
+}
+
+func TestAccountingFillsGaps(t *testing.T) {
+	h := NewHistory()
+	see(h, 10, running(1, 1, 0))
+	see(h, 20) // ended between 10 and 20
+	past := []PastRun{
+		{Interval: Interval{Job: slurmplug.Plain(1), Start: at(0), End: at(17), Closed: true, GPUs: 1, User: "ann", Class: TE}},
+		{Interval: Interval{Job: slurmplug.Plain(2), Start: at(11), End: at(14), Closed: true, GPUs: 2, User: "ann", Class: TE}},
+	}
+	h.Fill(past)
+	if got := gpuSeconds(h, 30); got != 17+6 {
+		t.Fatalf("TE use %v", got)
+	}
+	if c := see(h, 30); len(c) != 2 {
+		t.Fatalf("the store is told of %d intervals", len(c))
+	}
+	h.Fill(past)
+	if c := see(h, 40); len(c) != 0 || gpuSeconds(h, 40) != 23 {
+		t.Fatal("filling twice counts twice")
+	}
+}
+
+// What was ranked as BE, because it exceeded a budget, stays BE whatever its tag says.
+func TestAccountingKeepsTheClassOfTheRanking(t *testing.T) {
+	h := NewHistory()
+	job := slurmplug.Plain(1)
+	h.FirstEligible[job], h.Counted[job] = at(0), BE
+	see(h, 10, running(1, 1, 5))
+	see(h, 20)
+	h.Fill([]PastRun{{Interval: Interval{Job: job, Start: at(5), End: at(17), Closed: true, GPUs: 1, User: "ann", Class: TE}}})
+	if got := gpuSeconds(h, 30); got != 0 {
+		t.Fatalf("a job over budget counts %v s as TE use", got)
+	}
+}
+
+func TestFirstEligibleSurvivesRequeueAndLostHistory(t *testing.T) {
+	id := slurmplug.Plain(1)
+	j := Job{ID: id, State: Pending, Eligible: at(500)}
+	h := NewHistory()
+	see(h, 400, j) // not yet eligible
+	if _, known := h.FirstEligible[id]; known {
+		t.Fatal("eligible in the future")
+	}
+	see(h, 510, j)
+	h.Fill([]PastRun{{Interval: Interval{Job: id}, Eligible: at(30)}})
+	if !h.FirstEligible[id].Equal(at(30)) {
+		t.Fatal(h.FirstEligible[id])
+	}
+	see(h, 520)
+	if len(h.FirstEligible) != 0 {
+		t.Fatal("a job that left is remembered")
+	}
+}
+
+func TestTaskInheritsFromItsArray(t *testing.T) {
+	array := slurmplug.Plain(9)
+	h := NewHistory()
+	see(h, 10, Job{ID: array, Tasks: "0-9", TaskCount: 10, State: Pending, Eligible: at(3)})
+	h.Counted[array] = TE
+	h.Wrote(array, Written{Lever: slurmplug.SiteFactor, Value: 5})
+	task := JobID{ID: 9, Task: 9}
+	see(h, 20, Job{ID: task, TaskCount: 1, State: Pending, Eligible: at(18)})
+	if !h.FirstEligible[task].Equal(at(3)) || h.Counted[task] != TE || h.Written[task].Value != 5 {
+		t.Fatalf("%+v", h)
+	}
+}

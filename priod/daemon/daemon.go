@@ -1,0 +1,235 @@
+// Package daemon is wall time: the loop around cycle.Step, with polite
+// intervals, reload, systemd's notifications and one line for each action.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/hashicorp/go-hclog"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/config"
+	"slurmprio/priod/cycle"
+	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
+)
+
+// Store is what the daemon needs beside recording cycles.
+type Store interface {
+	cycle.Recorder
+	// Load returns what earlier processes learned.
+	Load(context.Context) (*cluster.History, error)
+	// Hold says why nothing may be written now, "" when it may.
+	Hold() (string, error)
+	// Prune deletes what is older than the retention.
+	Prune(context.Context, time.Time) error
+}
+
+// Slurm is a cluster that also keeps account of the past.
+type Slurm interface {
+	plan.Slurm
+	// Past returns the runs that accounting knows of a span of time.
+	Past(ctx context.Context, since, until time.Time) ([]cluster.PastRun, error)
+}
+
+// Daemon runs cycles until it is told to stop.
+type Daemon struct {
+	Config  *config.Config
+	Reload  func() (*config.Config, error)
+	Connect func(*config.Config) Slurm // called at start and after each reload
+	Store   Store
+	Log     hclog.Logger
+
+	slurm   Slurm
+	filled  time.Time // up to when accounting was read
+	history *cluster.History
+	trouble string // the last cycle's error, so that it is logged once
+	failed  int    // cycles in a row with that error
+	cycles  int
+}
+
+const (
+	politeness = 10 // the next poll waits this many times as long as the last one took
+	pruneEvery = time.Hour
+	fillEvery  = 5 * time.Minute
+	// fillOverlap reads a little twice, because slurmdbd hears of ends late.
+	fillOverlap = 10 * time.Minute
+)
+
+// Once runs a single cycle and returns its result.
+func (d *Daemon) Once(ctx context.Context) (cycle.Result, error) {
+	if err := d.open(ctx); err != nil {
+		return cycle.Result{}, err
+	}
+	result, _, err := d.step(ctx)
+	return result, err
+}
+
+// Run runs cycles until the context ends. A reload request arrives on hup. A
+// cycle that fails is logged and tried again; only what no later cycle can
+// mend is returned.
+func (d *Daemon) Run(ctx context.Context, hup <-chan struct{}) error {
+	if err := d.open(ctx); err != nil {
+		return err
+	}
+	d.notify(daemon.SdNotifyReady)
+	d.Log.Info("started", "interval", time.Duration(d.Config.Cycle.Interval), "lever", d.Config.Ranking.Lever, "config", d.Config.Path)
+	defer d.notify(daemon.SdNotifyStopping)
+	pruned := time.Time{}
+	for {
+		result, polled, err := d.step(ctx)
+		if ctx.Err() != nil && err != nil {
+			return nil
+		}
+		d.report(&result, err)
+		if now := time.Now(); now.Sub(pruned) >= pruneEvery {
+			pruned = now
+			if err := d.Store.Prune(ctx, now); err != nil {
+				d.Log.Warn("old records are not deleted", "error", err)
+			}
+		}
+		if !d.wait(ctx, Interval(time.Duration(d.Config.Cycle.Interval), polled), hup) {
+			d.Log.Info("stopped", "cycles", d.cycles)
+			return nil
+		}
+	}
+}
+
+// Interval is the time from the end of one cycle to the next poll: never less
+// than ten times what the last poll took.
+func Interval(configured, polled time.Duration) time.Duration {
+	return max(configured, politeness*polled)
+}
+
+func (d *Daemon) open(ctx context.Context) (err error) {
+	d.slurm = d.Connect(d.Config)
+	d.history, err = d.Store.Load(ctx)
+	return err
+}
+
+// step runs one cycle and tells how long the poll took.
+func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Duration, err error) {
+	d.fill(ctx)
+	hold, err := d.Store.Hold()
+	if err != nil {
+		return result, 0, err
+	}
+	begun, current := time.Now(), ""
+	set := cycle.Settings{Decide: d.Config.Decide(), Hold: hold, Stage: func(next string) {
+		now := time.Now()
+		if current == "observe" {
+			polled = now.Sub(begun)
+		}
+		begun, current = now, next
+		d.notify(daemon.SdNotifyWatchdog)
+	}}
+	result, err = cycle.Step(ctx, d.slurm, d.Store, d.history, set)
+	return result, polled, err
+}
+
+// fill reads what accounting knows since the last time: runs that no poll saw,
+// exact ends, first eligible times. Without accounting priod goes on with what
+// its polls see.
+func (d *Daemon) fill(ctx context.Context) {
+	now := time.Now()
+	if now.Sub(d.filled) < fillEvery && !now.Before(d.filled) {
+		return
+	}
+	since := d.filled.Add(-fillOverlap)
+	if d.filled.IsZero() {
+		since = now.Add(-cluster.UsePeriod)
+	}
+	d.filled = now
+	past, err := d.slurm.Past(ctx, since, now)
+	if err != nil {
+		d.Log.Warn("accounting cannot be read; TE budgets count what the polls see", "error", err)
+		return
+	}
+	d.history.Fill(past)
+}
+
+// report logs what a cycle did: a line for each write, one for a new trouble.
+func (d *Daemon) report(r *cycle.Result, err error) {
+	d.cycles++
+	if err != nil {
+		d.failed++
+		if err.Error() != d.trouble {
+			d.trouble, d.failed = err.Error(), 1
+			d.Log.Error("cycle failed; nothing is written until one succeeds", "cycle", d.cycles, "error", err)
+		}
+		d.notify(fmt.Sprintf("STATUS=%d cycles in a row failed: %v", d.failed, err))
+		return
+	}
+	if d.trouble != "" {
+		d.Log.Info("cycles succeed again", "cycle", d.cycles, "failed", d.failed)
+		d.trouble, d.failed = "", 0
+	}
+	counts := map[slurmplug.Status]int{}
+	for _, o := range r.Outcomes {
+		counts[o.Status]++
+		line := []any{"cycle", d.cycles, "job", o.Job.String(), "lever", string(o.Lever), "before", o.Before, "after", o.After, "why", o.Reason}
+		switch o.Status {
+		case slurmplug.Applied:
+			d.Log.Info("wrote", line...)
+		case slurmplug.Raced, slurmplug.Postponed:
+			d.Log.Debug("not written", append(line, "status", string(o.Status), "message", o.Message)...)
+		default:
+			d.Log.Warn("not written", append(line, "status", string(o.Status), "message", o.Message)...)
+		}
+	}
+	for _, n := range r.Plan.Notes {
+		d.Log.Debug("note", "cycle", d.cycles, "text", n)
+	}
+	d.notify(fmt.Sprintf("STATUS=cycle %d at %s: %d jobs, %d pending ranked, %d written",
+		d.cycles, r.Snapshot.At.Format(time.TimeOnly), len(r.Snapshot.Jobs), len(r.Plan.Decisions), counts[slurmplug.Applied]))
+}
+
+// wait sleeps until the next cycle, reloading when asked to. It returns false
+// when the daemon is to stop.
+func (d *Daemon) wait(ctx context.Context, interval time.Duration, hup <-chan struct{}) bool {
+	timer := time.NewTimer(interval)
+	defer timer.Stop()
+	watchdog := time.NewTicker(30 * time.Second)
+	defer watchdog.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-timer.C:
+			return true
+		case <-watchdog.C:
+			d.notify(daemon.SdNotifyWatchdog)
+		case <-hup:
+			d.reload()
+			return true
+		}
+	}
+}
+
+// reload takes over a good new configuration and keeps the old one otherwise.
+func (d *Daemon) reload() {
+	d.notify(daemon.SdNotifyReloading)
+	defer d.notify(daemon.SdNotifyReady)
+	c, err := d.Reload()
+	if err == nil && c.State.Dir != d.Config.State.Dir {
+		err = errors.New("state.dir changes only with a restart")
+	}
+	if err == nil {
+		d.Config, d.slurm = c, d.Connect(c)
+		d.Log.SetLevel(hclog.LevelFromString(c.Log.Level))
+		d.Log.Info("configuration reloaded", "config", c.Path)
+		return
+	}
+	d.Log.Error("the new configuration is not used; the old one stays", "error", err)
+}
+
+// notify tells systemd; without systemd it does nothing.
+func (d *Daemon) notify(state string) {
+	if _, err := daemon.SdNotify(false, state); err != nil {
+		d.Log.Debug("sd_notify", "error", err)
+	}
+}

@@ -1,0 +1,337 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/decide"
+	"slurmprio/slurmplug"
+)
+
+// Level is how bad a finding is.
+type Level string
+
+// Levels of findings.
+const (
+	Pass Level = "PASS"
+	Warn Level = "WARN" // priod works, but not as well as it could
+	Fail Level = "FAIL" // priod cannot do its work
+)
+
+// Finding is one thing that check looked at.
+type Finding struct {
+	Level Level  `json:"level"`
+	Name  string `json:"name"`
+	Text  string `json:"text"`
+	Fix   string `json:"fix,omitempty"` // the line to add or the command to run
+}
+
+// Facts are what the findings rest on.
+type Facts struct {
+	Config     slurmplug.Config
+	Partitions []slurmplug.Partition
+	QOS        []slurmplug.QOS
+	QOSErr     error // accounting may be off
+	Nodes      []slurmplug.Node
+	Rights     slurmplug.Rights
+	RightsErr  error
+	Snapshot   cluster.Snapshot
+}
+
+// Check reads the facts of a cluster and says what fits and what does not. The
+// error is a cluster that cannot be read at all.
+func (c *Cluster) Check(ctx context.Context, set decide.Settings) ([]Finding, error) {
+	var f Facts
+	var err error
+	if f.Config, err = c.client.Config(ctx); err != nil {
+		return nil, err
+	}
+	if f.Partitions, err = c.client.Partitions(ctx); err != nil {
+		return nil, err
+	}
+	if f.Nodes, err = c.client.Nodes(ctx); err != nil {
+		return nil, err
+	}
+	if f.Snapshot, err = c.Observe(ctx); err != nil {
+		return nil, err
+	}
+	f.QOS, f.QOSErr = c.client.QOS(ctx)
+	f.Rights, f.RightsErr = c.client.OwnRights(ctx, f.Config)
+	return f.Findings(set), nil
+}
+
+// Findings judges the facts; it reads nothing else.
+func (f *Facts) Findings(set decide.Settings) []Finding {
+	k := checker{f: f, set: set}
+	for _, rule := range []func(){
+		k.version, k.priorityType, k.siteFactorPlugin, k.steps, k.rights, k.partitions, k.accounting, k.tres, k.comments,
+		k.gpuTypes, k.qos, k.preemption, k.rpcLimits, k.memory, k.jobAge,
+	} {
+		rule()
+	}
+	return k.out
+}
+
+type checker struct {
+	f   *Facts
+	set decide.Settings
+	out []Finding
+}
+
+func (k *checker) say(level Level, name, fix, format string, a ...any) {
+	k.out = append(k.out, Finding{Level: level, Name: name, Text: fmt.Sprintf(format, a...), Fix: fix})
+}
+
+func (k *checker) version() {
+	v := k.f.Config.Version()
+	if !k.f.Config.AtLeast(22, 5) {
+		k.say(Fail, "version", "", "Slurm %s is older than 22.05, the oldest that priod knows", v)
+		return
+	}
+	k.say(Pass, "version", "", "Slurm %s", v)
+}
+
+func (k *checker) priorityType() {
+	t := k.f.Config.PriorityType()
+	switch {
+	case t == "priority/multifactor":
+		k.say(Pass, "priority type", "", "%s", t)
+	case k.set.Lever == slurmplug.SiteFactor:
+		k.say(Fail, "priority type", "PriorityType=priority/multifactor", "%s ignores SiteFactor; change it, or set ranking.lever", t)
+	default:
+		k.say(Pass, "priority type", "", "%s works with this lever", t)
+	}
+}
+
+func (k *checker) siteFactorPlugin() {
+	p := k.f.Config.SiteFactorPlugin()
+	if p != "" && k.set.Lever == slurmplug.SiteFactor {
+		k.say(Fail, "site factor", "PrioritySiteFactorPlugin=", "%s writes SiteFactor too; remove it, or set ranking.lever", p)
+		return
+	}
+	k.say(Pass, "site factor", "", "nobody else's plugin writes SiteFactor")
+}
+
+// steps compares the band with what it must hold.
+func (k *checker) steps() {
+	p := decide.Decide(&k.f.Snapshot, cluster.NewHistory(), k.set)
+	te := 0
+	for i := range p.Decisions {
+		if d := &p.Decisions[i]; d.Ranked && d.Class == cluster.TE {
+			te++
+		}
+	}
+	places := p.Band.Capacity() / 2
+	const fix = "lower the PriorityWeight* values, or raise ranking.top"
+	switch {
+	case places < 2:
+		k.say(Fail, "steps", fix, "a step of %d (the sum of the priority weights and the Nice range in use) does not fit twice below ranking.top = %d", p.Band.Step, k.set.Top)
+	case places < te:
+		k.say(Warn, "steps", fix, "%d exact places of %d each; %d TE jobs wait, so the last %d share one", places, p.Band.Step, te, te-places)
+	case places < 100:
+		k.say(Warn, "steps", fix, "only %d exact places of %d each", places, p.Band.Step)
+	default:
+		k.say(Pass, "steps", "", "%d exact places of %d each for TE jobs", places, p.Band.Step)
+	}
+	for _, flag := range k.f.Config.PriorityFlags() {
+		if strings.HasPrefix(flag, "NO_NORMAL") {
+			k.say(Warn, "steps", "PriorityFlags without "+flag, "%s takes the bound off Slurm's own factors; the step follows what each poll sees", flag)
+		}
+	}
+}
+
+func (k *checker) rights() {
+	r := k.f.Rights
+	fix := fmt.Sprintf("sacctmgr -i add user %s account=root adminlevel=Operator", r.User)
+	switch {
+	case k.f.RightsErr != nil:
+		k.say(Warn, "rights", "", "what %s may do is not known: %v", r.User, k.f.RightsErr)
+	case r.Level == slurmplug.NoAdmin:
+		k.say(Fail, "rights", fix, "%s may not change other users' jobs", r.User)
+	case r.Why != "sacctmgr":
+		k.say(Pass, "rights", "", "%s (%s) may change jobs; the daemon needs no more than AdminLevel=Operator", r.User, r.Why)
+	default:
+		k.say(Pass, "rights", "", "%s has AdminLevel=%s", r.User, r.Level)
+	}
+}
+
+func (k *checker) partitions() {
+	known := map[string]bool{}
+	for _, p := range k.f.Partitions {
+		known[p.Name] = true
+	}
+	ok := true
+	for _, p := range k.set.Ranking.Partitions {
+		if !known[p] {
+			ok = false
+			k.say(Fail, "partitions", "", "slurm.partitions names %q, which this cluster does not have", p)
+		}
+	}
+	if ok {
+		n := len(k.set.Ranking.Partitions)
+		if n == 0 {
+			n = len(known)
+		}
+		k.say(Pass, "partitions", "", "%d of %d partitions are ranked", n, len(known))
+	}
+}
+
+func (k *checker) accounting() {
+	if t := k.f.Config.AccountingStorageType(); t != "accounting_storage/slurmdbd" {
+		k.say(Warn, "accounting", "AccountingStorageType=accounting_storage/slurmdbd",
+			"without slurmdbd there are no QOS and no past: TE GPU-hours count only what priod's polls see")
+		return
+	}
+	k.say(Pass, "accounting", "", "slurmdbd keeps account")
+}
+
+// types are the GRES types of the cluster's GPUs, and whether some have none.
+func (k *checker) types() (types []string, untyped bool) {
+	for i := range k.f.Nodes {
+		for _, g := range k.f.Nodes[i].Gres {
+			switch {
+			case g.Name != "gpu":
+			case g.Type == "":
+				untyped = true
+			case !slices.Contains(types, g.Type):
+				types = append(types, g.Type)
+			}
+		}
+	}
+	slices.Sort(types)
+	return types, untyped
+}
+
+func (k *checker) tres() {
+	types, _ := k.types()
+	if len(types) == 0 || k.f.Config.AccountingStorageType() != "accounting_storage/slurmdbd" {
+		return
+	}
+	kept := k.f.Config.AccountingTRES()
+	want := []string{"gres/gpu"}
+	for _, t := range types {
+		want = append(want, "gres/gpu:"+t)
+	}
+	var missing []string
+	for _, w := range want {
+		if !slices.Contains(kept, w) {
+			missing = append(missing, w)
+		}
+	}
+	if len(missing) > 0 {
+		k.say(Warn, "GPU accounting", "AccountingStorageTRES="+strings.Join(want, ","), "Slurm keeps no account of %s", strings.Join(missing, ", "))
+		return
+	}
+	k.say(Pass, "GPU accounting", "", "every GPU type is kept account of")
+}
+
+func (k *checker) comments() {
+	if k.f.Config.AccountingStorageType() != "accounting_storage/slurmdbd" {
+		return
+	}
+	if !slices.Contains(k.f.Config.AccountingStoreFlags(), "job_comment") {
+		k.say(Warn, "comments", "AccountingStoreFlags=job_comment", "accounting drops comments, so tags of past jobs are lost with priod's database")
+		return
+	}
+	k.say(Pass, "comments", "", "accounting keeps comments, and with them the tags")
+}
+
+func (k *checker) gpuTypes() {
+	types, untyped := k.types()
+	if len(types) == 0 && !untyped {
+		k.say(Warn, "GPU types", "", "no node has GPUs")
+		return
+	}
+	if untyped {
+		k.say(Warn, "GPU types", "NodeName=... Gres=gpu:TYPE:COUNT", "some nodes have GPUs without a type")
+	}
+	lacking := map[string][]string{}
+	for i := range k.f.Nodes {
+		n := &k.f.Nodes[i]
+		seen := map[string]bool{}
+		for _, g := range n.Gres {
+			if g.Name == "gpu" && g.Type != "" {
+				seen[g.Type] = true
+				if !slices.Contains(n.Features, g.Type) {
+					lacking[g.Type] = append(lacking[g.Type], n.Name)
+				}
+			}
+		}
+		if len(seen) > 1 {
+			k.say(Warn, "GPU types", "", "%s has more than one GPU type: its jobs' types are known only where they ask for one", n.Name)
+		}
+	}
+	for _, t := range types {
+		if nodes := lacking[t]; len(nodes) > 0 {
+			k.say(Warn, "GPU types", fmt.Sprintf("NodeName=%s Feature=%s", slurmplug.CompactHosts(nodes), t),
+				"%d nodes with %s GPUs lack the node feature of the same name, which steering to a type needs", len(nodes), t)
+		}
+	}
+	if len(lacking) == 0 && !untyped {
+		k.say(Pass, "GPU types", "", "%s: each with a node feature of its name", strings.Join(types, ", "))
+	}
+}
+
+func (k *checker) qos() {
+	named := append(slices.Clone(k.set.Ranking.TEQOS), k.set.Ranking.BEQOS...)
+	if k.f.QOSErr != nil {
+		level := Warn
+		if len(named) > 0 {
+			level = Fail
+		}
+		k.say(level, "QOS", "", "the QOS cannot be read: %v", k.f.QOSErr)
+		return
+	}
+	ok := true
+	for _, name := range named {
+		if !slices.ContainsFunc(k.f.QOS, func(q slurmplug.QOS) bool { return q.Name == name }) {
+			ok = false
+			k.say(Fail, "QOS", "sacctmgr -i add qos "+name, "ranking.te_qos or ranking.be_qos names %q, which does not exist", name)
+		}
+	}
+	if ok {
+		k.say(Pass, "QOS", "", "%d known, %d of them make a job TE or BE", len(k.f.QOS), len(named))
+	}
+}
+
+func (k *checker) preemption() {
+	kind, mode := k.f.Config.PreemptType(), k.f.Config.PreemptMode()
+	switch {
+	case kind == "" || kind == "preempt/none":
+		k.say(Pass, "preemption", "", "Slurm itself preempts nothing")
+	case strings.Contains(mode, "SUSPEND"):
+		k.say(Warn, "preemption", "PreemptMode=REQUEUE", "%s with %s: a suspended job keeps its GPUs", kind, mode)
+	default:
+		k.say(Pass, "preemption", "", "%s with %s; priod preempts nothing", kind, mode)
+	}
+}
+
+func (k *checker) rpcLimits() {
+	if !k.f.Config.RateLimited() {
+		k.say(Pass, "RPC limits", "", "slurmctld does not limit RPCs")
+		return
+	}
+	if k.f.Rights.Why == "SlurmUser" || k.f.Rights.Why == "uid 0" {
+		k.say(Pass, "RPC limits", "", "rl_enable is set; %s is exempt", k.f.Rights.User)
+		return
+	}
+	k.say(Warn, "RPC limits", "SlurmctldParameters=rl_enable,rl_bucket_size=...", "rl_enable slows down a client that writes much: keep limits.writes_per_second below the refill rate")
+}
+
+func (k *checker) memory() {
+	if strings.Contains(k.f.Config.Get("SelectTypeParameters"), "MEMORY") && k.f.Config.Get("DefMemPerCPU") == "" && k.f.Config.Get("DefMemPerNode") == "" && k.f.Config.Get("DefMemPerGPU") == "" || k.f.Config.Get("DefMemPerNode") == "UNLIMITED" {
+		k.say(Warn, "memory", "DefMemPerCPU=4096", "a job that names no memory takes all of its node's")
+		return
+	}
+	k.say(Pass, "memory", "", "jobs that name no memory get a default")
+}
+
+func (k *checker) jobAge() {
+	if age := k.f.Config.MinJobAge(); age > 0 && age < time.Minute {
+		k.say(Warn, "finished jobs", "MinJobAge=300", "slurmctld forgets finished jobs after %s: short jobs may never be seen", age)
+	}
+}

@@ -1,0 +1,61 @@
+// Package live is the real cluster behind plan.Slurm: it reads and writes
+// through slurmplug and turns Slurm's records into the domain's.
+package live
+
+import (
+	"context"
+	"time"
+
+	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
+)
+
+// configEvery is how often slurm.conf's values are read again.
+const configEvery = 5 * time.Minute
+
+// Cluster is a running Slurm cluster. It is used by one goroutine at a time.
+type Cluster struct {
+	client *slurmplug.Client
+
+	name        string
+	multifactor bool
+	weights     int64                    // sum of the site's priority weights
+	limits      map[string]time.Duration // time limit of a job that names none, by partition
+	configAt    time.Time                // when the fields above were read
+	tags        tagCache
+}
+
+// New returns the cluster that the client talks to.
+func New(client *slurmplug.Client) *Cluster { return &Cluster{client: client} }
+
+// Apply carries out the actions. Two actions on one job keep their order: a
+// release comes before the Nice that it would wipe out.
+func (c *Cluster) Apply(ctx context.Context, actions []plan.Action) []plan.Outcome {
+	outcomes := make([]plan.Outcome, len(actions))
+	for _, wave := range waves(actions) {
+		updates := make([]slurmplug.Update, len(wave))
+		for k, i := range wave {
+			a := &actions[i]
+			updates[k] = slurmplug.Update{Job: a.Job, Tasks: a.Tasks, Lever: a.Lever, Value: a.After}
+		}
+		for k, r := range c.client.Update(ctx, updates) {
+			outcomes[wave[k]] = plan.Outcome{Action: actions[wave[k]], Status: r.Status, Message: r.Message}
+		}
+	}
+	return outcomes
+}
+
+// waves splits actions, by index, so that no wave holds a job twice.
+func waves(actions []plan.Action) [][]int {
+	var out [][]int
+	turn := make(map[slurmplug.JobID]int, len(actions))
+	for i := range actions {
+		n := turn[actions[i].Job]
+		turn[actions[i].Job] = n + 1
+		if n == len(out) {
+			out = append(out, nil)
+		}
+		out[n] = append(out[n], i)
+	}
+	return out
+}

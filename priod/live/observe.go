@@ -1,0 +1,246 @@
+package live
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/jobtag"
+)
+
+// Observe polls the queue, the nodes and sprio, and refuses them all when one
+// of them cannot be trusted.
+func (c *Cluster) Observe(ctx context.Context) (cluster.Snapshot, error) {
+	at := time.Now()
+	var jobs []slurmplug.Job
+	var nodes []slurmplug.Node
+	var factors []slurmplug.Factors
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() (err error) { jobs, err = c.client.Jobs(gctx); return err })
+	g.Go(func() (err error) {
+		if err = c.refreshConfig(gctx, at); err != nil {
+			return err
+		}
+		if nodes, err = c.client.Nodes(gctx); err != nil {
+			return err
+		}
+		if c.multifactor {
+			factors, err = c.client.Factors(gctx)
+		}
+		return err
+	})
+	if err := g.Wait(); err != nil {
+		return cluster.Snapshot{}, err
+	}
+	s := cluster.Snapshot{At: at, Cluster: c.name, Nodes: convertNodes(nodes)}
+	types := gpuTypes(s.Nodes)
+	s.Jobs = make([]cluster.Job, len(jobs))
+	c.tags.begin()
+	for i := range jobs {
+		c.convertJob(&s.Jobs[i], &jobs[i], types)
+	}
+	c.tags.end()
+	s.Multifactor.Span = addFactors(s.Jobs, factors, c.weights)
+	return s, nil
+}
+
+func convertNodes(nodes []slurmplug.Node) []cluster.Node {
+	out := make([]cluster.Node, len(nodes))
+	for i := range nodes {
+		n := &nodes[i]
+		o := cluster.Node{
+			Name: n.Name, State: strings.Join(n.State, "+"), Usable: usable(n.State), Features: n.Features,
+			CPUs: n.CPUs, CPUsUsed: n.CPUsAlloc, MemMB: n.MemMB, MemUsedMB: n.MemAllocMB,
+		}
+		for _, g := range n.Gres {
+			if g.Name != "gpu" {
+				continue
+			}
+			o.MixedTypes = o.MixedTypes || o.GPUs > 0 && g.Type != o.GPUType
+			o.GPUType = g.Type
+			o.GPUs += int(g.Count)
+		}
+		for _, g := range n.GresUsed {
+			if g.Name == "gpu" {
+				o.GPUsUsed += int(g.Count)
+			}
+		}
+		out[i] = o
+	}
+	return out
+}
+
+// usable is false for states in which Slurm starts nothing on the node.
+func usable(state []string) bool {
+	for _, s := range state {
+		switch s {
+		case "DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "NOT_RESPONDING", "MAINTENANCE", "MAINT",
+			"FUTURE", "UNKNOWN", "INVAL", "INVALID_REG", "POWERED_DOWN", "POWERING_DOWN", "REBOOT_ISSUED", "ERROR":
+			return false
+		}
+	}
+	return true
+}
+
+// gpuTypes maps a node's name to the GPU type that it has, "" when it has
+// several.
+func gpuTypes(nodes []cluster.Node) map[string]string {
+	types := make(map[string]string, len(nodes))
+	for i := range nodes {
+		if n := &nodes[i]; n.GPUs > 0 && !n.MixedTypes {
+			types[n.Name] = n.GPUType
+		}
+	}
+	return types
+}
+
+func (c *Cluster) convertJob(o *cluster.Job, j *slurmplug.Job, types map[string]string) {
+	*o = cluster.Job{
+		ID: j.ID, RawID: j.RawID, Tasks: j.Tasks, TaskCount: max(j.TaskCount, 1), HetLeader: j.HetID, HetOffset: j.HetOffset,
+		User: j.User, Account: j.Account, Partition: j.Partition, QOS: j.QOS, Reservation: j.Reservation,
+		State: state(j.State), Reason: j.Reason, Priority: int64(j.Priority), Nice: j.Nice, Restarts: j.Restarts,
+		Nodes: j.Nodes, CPUs: j.CPUs, Features: j.Features, Prefer: j.Prefer, NodeList: j.NodeList,
+		TimeLimit: j.TimeLimit, Submit: j.Submit, Eligible: j.Eligible, Start: j.Start, Dependency: j.Dependency != "",
+	}
+	if o.TimeLimit == 0 {
+		o.TimeLimit = c.limitOf(j.Partition)
+	}
+	o.MemMB = j.MemMB()
+	o.GPUType, o.GPUs = j.GPUs()
+	if o.State == cluster.Running && o.GPUType == "" && o.GPUs > 0 {
+		o.GPUType = c.allocatedType(j.NodeList, types)
+	}
+	o.Tag, o.TagErr = c.tags.read(j.Comment)
+}
+
+// limitOf is the time limit of a job that names none: its partition's, the
+// longest of several.
+func (c *Cluster) limitOf(partitions string) time.Duration {
+	longest := time.Duration(0)
+	for p := range strings.SplitSeq(partitions, ",") {
+		limit, known := c.limits[p]
+		if !known || limit == slurmplug.Unlimited {
+			return slurmplug.Unlimited
+		}
+		longest = max(longest, limit)
+	}
+	return longest
+}
+
+func state(s string) cluster.State {
+	switch s {
+	case "PENDING":
+		return cluster.Pending
+	case "RUNNING", "CONFIGURING":
+		return cluster.Running
+	case "SUSPENDED", "STOPPED":
+		return cluster.Suspended
+	case "COMPLETING":
+		return cluster.Completing
+	}
+	return cluster.Other
+}
+
+// allocatedType is the GPU type of the nodes that a job holds, "" when they
+// differ.
+func (c *Cluster) allocatedType(list string, types map[string]string) string {
+	if t, ok := types[list]; ok {
+		return t
+	}
+	names, err := slurmplug.ExpandHosts(list)
+	if err != nil || len(names) == 0 {
+		return ""
+	}
+	first := types[names[0]]
+	if slices.ContainsFunc(names, func(n string) bool { return types[n] != first }) {
+		return ""
+	}
+	return first
+}
+
+// addFactors puts sprio's read-back into the jobs and returns the largest
+// difference that Slurm's own factors can make.
+func addFactors(jobs []cluster.Job, factors []slurmplug.Factors, weights int64) int64 {
+	byID := make(map[uint32]*slurmplug.Factors, len(factors))
+	lowest, highest := int64(0), int64(0)
+	for i := range factors {
+		f := &factors[i]
+		byID[f.RawID] = f
+		own := f.Age + f.Assoc + f.FairShare + f.JobSize + f.Partition + f.QOS + f.TRES
+		if i == 0 {
+			lowest, highest = own, own
+		}
+		lowest, highest = min(lowest, own), max(highest, own)
+	}
+	for i := range jobs {
+		if f := byID[jobs[i].RawID]; f != nil {
+			jobs[i].SiteFactor, jobs[i].SiteFactorKnown = f.SiteFactor, true
+		}
+	}
+	return max(weights, highest-lowest)
+}
+
+// tagCache remembers parsed comments from one poll to the next: a hundred
+// thousand jobs carry a few different ones.
+type tagCache struct{ last, now map[string]parsedTag }
+
+type parsedTag struct {
+	tag jobtag.Tag
+	err string
+}
+
+func (t *tagCache) begin() { t.now = make(map[string]parsedTag, len(t.last)) }
+func (t *tagCache) end()   { t.last, t.now = t.now, nil }
+
+func (t *tagCache) read(comment string) (jobtag.Tag, string) {
+	if !strings.HasPrefix(comment, jobtag.Prefix) {
+		return jobtag.Tag{}, ""
+	}
+	text, _ := jobtag.Split(comment)
+	p, known := t.now[text]
+	if !known {
+		if p, known = t.last[text]; !known {
+			tag, err := jobtag.Parse(text)
+			p.tag = tag
+			if err != nil {
+				p.err = err.Error()
+			}
+		}
+		t.now[text] = p
+	}
+	return p.tag, p.err
+}
+
+// refreshConfig reads slurm.conf's values again now and then: weights change
+// with scontrol reconfigure.
+func (c *Cluster) refreshConfig(ctx context.Context, at time.Time) error {
+	if !c.configAt.IsZero() && at.Sub(c.configAt) < configEvery && !at.Before(c.configAt) {
+		return nil
+	}
+	conf, err := c.client.Config(ctx)
+	if err != nil {
+		return err
+	}
+	c.name = conf.ClusterName()
+	c.multifactor = conf.PriorityType() == "priority/multifactor"
+	if c.weights, err = conf.WeightSum(); err != nil {
+		return fmt.Errorf("scontrol show config: %w", err)
+	}
+	partitions, err := c.client.Partitions(ctx)
+	if err != nil {
+		return err
+	}
+	c.limits = make(map[string]time.Duration, len(partitions))
+	for _, p := range partitions {
+		c.limits[p.Name] = cmp.Or(p.DefaultTime, p.MaxTime, slurmplug.Unlimited)
+	}
+	c.configAt = at
+	return nil
+}

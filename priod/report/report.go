@@ -1,0 +1,100 @@
+// Package report renders what the store and the plans hold: tables for people,
+// JSON for programs. Text that came from users never reaches a terminal
+// unescaped.
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+)
+
+// Table writes rows under a header, columns aligned, numbers to the right.
+func Table(w io.Writer, header []string, rows [][]any) {
+	t := table.NewWriter()
+	t.SetOutputMirror(w)
+	style := table.StyleDefault
+	style.Options = table.Options{}
+	style.Box.PaddingLeft, style.Box.PaddingRight = "", "  "
+	style.Format.Header = text.FormatDefault
+	t.SetStyle(style)
+	head := make(table.Row, len(header))
+	for i, h := range header {
+		head[i] = h
+	}
+	t.AppendHeader(head)
+	for _, r := range rows {
+		row := make(table.Row, len(r))
+		for i, cell := range r {
+			if s, ok := cell.(string); ok {
+				cell = Safe(s)
+			}
+			row[i] = cell
+		}
+		t.AppendRow(row)
+	}
+	t.SuppressTrailingSpaces()
+	t.Render()
+}
+
+// JSON writes one object, indented, and a newline.
+func JSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false) // for programs and terminals, not for pages
+	return e.Encode(v)
+}
+
+// Safe makes text from users fit for a terminal: control and format characters
+// (escape sequences, newlines, bidirectional marks) and broken UTF-8 appear as
+// escapes.
+func Safe(s string) string {
+	clean := true
+	for _, r := range s {
+		if !printable(r) {
+			clean = false
+			break
+		}
+	}
+	if clean {
+		return s
+	}
+	var b strings.Builder
+	for i, r := range s {
+		switch {
+		case r == unicode.ReplacementChar && !strings.HasPrefix(s[i:], string(unicode.ReplacementChar)):
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		case printable(r):
+			b.WriteRune(r)
+		default:
+			q := strconv.QuoteRuneToASCII(r)
+			b.WriteString(q[1 : len(q)-1])
+		}
+	}
+	return b.String()
+}
+
+func printable(r rune) bool { return r != unicode.ReplacementChar && unicode.IsPrint(r) }
+
+// Ago renders a span of time as people say it: "45s", "12m", "3h05m", "2d04h".
+func Ago(d time.Duration) string {
+	s := int64(d.Round(time.Second) / time.Second)
+	switch {
+	case s < 0:
+		return "-" + Ago(-d)
+	case s < 60:
+		return fmt.Sprintf("%ds", s)
+	case s < 3600:
+		return fmt.Sprintf("%dm%02ds", s/60, s%60)
+	case s < 86400:
+		return fmt.Sprintf("%dh%02dm", s/3600, s%3600/60)
+	}
+	return fmt.Sprintf("%dd%02dh", s/86400, s%86400/3600)
+}

@@ -1,0 +1,114 @@
+// Package tests holds what spans packages: the rule of the house, end-to-end
+// scripts and the lab.
+package tests
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// rows is the house from the ground up, as DESIGN lists it: a package may
+// import packages of rows above its own line here, and of its own row only
+// below its own folder.
+var rows = []string{
+	"etc",
+	"slurmplug",
+	"slurmplug/jobtag",
+	"slurmplug/sbatch",
+	"sbatchwrap",
+	"priod/cluster",
+	"priod/workload",
+	"priod/placement",
+	"priod/policy",
+	"priod/plan",
+	"priod/decide",
+	"priod/eviction",
+	"sql",
+	"priod/store",
+	"priod/cycle",
+	"priod/live",
+	"priod/trace",
+	"priod/simulate",
+	"priod/config",
+	"priod/daemon",
+	"priod/report",
+	"priod/cli",
+	"priod",
+}
+
+const module = "slurmprio/"
+
+// row is the longest row that holds the package, -1 when none does.
+func row(pkg string) int {
+	best, length := -1, -1
+	for i, r := range rows {
+		if (pkg == r || strings.HasPrefix(pkg, r+"/")) && len(r) > length {
+			best, length = i, len(r)
+		}
+	}
+	return best
+}
+
+type goPackage struct {
+	ImportPath string
+	Imports    []string
+}
+
+func packages(t *testing.T) []goPackage {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", "slurmprio/...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var all []goPackage
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p goPackage
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+}
+
+func TestImportsGoOnlyDownwards(t *testing.T) {
+	for _, p := range packages(t) {
+		from := strings.TrimPrefix(p.ImportPath, module)
+		if from == "tests" || strings.HasPrefix(from, "tests/") {
+			continue // tests may import anything
+		}
+		own := row(from)
+		if own < 0 {
+			t.Errorf("%s has no room in the house: see DESIGN", from)
+			continue
+		}
+		for _, i := range p.Imports {
+			to, ours := strings.CutPrefix(i, module)
+			if !ours {
+				continue
+			}
+			switch target := row(to); {
+			case target < 0:
+				t.Errorf("%s imports %s, which no production code may", from, to)
+			case target > own, target == own && !strings.HasPrefix(to, from+"/"):
+				t.Errorf("%s imports %s, which stands beside or above it", from, to)
+			case strings.HasPrefix(from, "sbatchwrap") && !strings.HasPrefix(to, "slurmplug"):
+				t.Errorf("sbatchwrap imports %s; it may import only slurmplug", to)
+			}
+		}
+	}
+}
+
+// The words of the rule itself, so that the test above cannot pass by blindness.
+func TestRowsOrder(t *testing.T) {
+	if row("priod/policy/ranking") != slices.Index(rows, "priod/policy") || row("priod/cli") <= row("priod/store") || row("elsewhere") != -1 {
+		t.Fatal("row does not find the rooms")
+	}
+}
