@@ -25,20 +25,12 @@ type Settings struct {
 	Stage func(string)
 }
 
-// Seen is what a cycle hands to the Recorder before it acts.
-type Seen struct {
-	Snapshot  *cluster.Snapshot
-	Intervals []cluster.Interval // that began or ended since the last cycle
-	Plan      *plan.Plan
-	Hold      string // why nothing will be written; "" when Plan.Actions follow
-}
-
 // Recorder keeps what was seen, decided and written.
 type Recorder interface {
-	// Planned returns once everything in Seen is safe: the actions that follow
+	// Planned returns once everything in plan.Seen is safe: the actions that follow
 	// can then be explained and undone even after a crash. On error nothing is
 	// written to Slurm.
-	Planned(context.Context, Seen) error
+	Planned(context.Context, plan.Seen) error
 	// Done takes in what became of the actions of the last Planned.
 	Done(context.Context, []plan.Outcome) error
 }
@@ -79,7 +71,7 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	}
 
 	stage("record")
-	seen := Seen{Snapshot: &result.Snapshot, Intervals: intervals, Plan: &result.Plan, Hold: set.Hold}
+	seen := plan.Seen{Snapshot: &result.Snapshot, Intervals: intervals, Plan: &result.Plan, Hold: set.Hold}
 	if err := rec.Planned(ctx, seen); err != nil {
 		return result, fmt.Errorf("record the plan (nothing was written to Slurm): %w", err)
 	}

@@ -54,6 +54,7 @@ type Daemon struct {
 
 const (
 	politeness = 10 // the next poll waits this many times as long as the last one took
+	patience   = time.Minute
 	pruneEvery = time.Hour
 	fillEvery  = 5 * time.Minute
 	// fillOverlap reads a little twice, because slurmdbd hears of ends late.
@@ -92,7 +93,7 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan struct{}) error {
 				d.Log.Warn("old records are not deleted", "error", err)
 			}
 		}
-		if !d.wait(ctx, Interval(time.Duration(d.Config.Cycle.Interval), polled), hup) {
+		if !d.wait(ctx, Interval(time.Duration(d.Config.Cycle.Interval), polled, d.failed), hup) {
 			d.Log.Info("stopped", "cycles", d.cycles)
 			return nil
 		}
@@ -100,9 +101,14 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan struct{}) error {
 }
 
 // Interval is the time from the end of one cycle to the next poll: never less
-// than ten times what the last poll took.
-func Interval(configured, polled time.Duration) time.Duration {
-	return max(configured, politeness*polled)
+// than ten times what the last poll took. After failed cycles in a row it
+// doubles each time, up to a minute: what a poll took that timed out says
+// nothing of the load that the next one means.
+func Interval(configured, polled time.Duration, failed int) time.Duration {
+	if failed == 0 {
+		return max(configured, politeness*polled)
+	}
+	return max(configured, min(configured<<min(failed, 10), patience))
 }
 
 func (d *Daemon) open(ctx context.Context) (err error) {

@@ -90,3 +90,11 @@ type Plan struct {
 	Renumbered int      // writes beyond the fewest possible, because a gap was used up
 	Notes      []string // what an operator should know about the whole plan
 }
+
+// Seen is what a cycle hands to its recorder before it acts.
+type Seen struct {
+	Snapshot  *cluster.Snapshot
+	Intervals []cluster.Interval // that began or ended since the last cycle
+	Plan      *Plan
+	Hold      string // why nothing will be written; "" when Plan.Actions follow
+}

@@ -1,0 +1,212 @@
+package tests
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"slurmprio/tests/lab"
+)
+
+// bin holds the two programs, built once for the package.
+var bin string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "e2e-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(dir)
+		if err := os.Chmod(dir, 0o755); err != nil { // other users run them too
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		bin = dir
+		for _, p := range []string{"priod", "sbatchwrap"} {
+			build := exec.Command("go", "build", "-o", filepath.Join(dir, p), "slurmprio/"+p)
+			if out, err := build.CombinedOutput(); err != nil {
+				fmt.Fprintf(os.Stderr, "build %s: %v\n%s", p, err, out)
+				return 1
+			}
+		}
+		return lab.Main(m, lab.Options{})
+	}())
+}
+
+// site is a lab with priod beside it: a state folder and a configuration.
+type site struct {
+	testing.TB
+	lab    *lab.Lab
+	user   string // who runs priod; "" for the lab's own user
+	dir    string
+	config string
+}
+
+// newSite clears the shared lab's queue. settings are lines of priod.toml that
+// follow its [slurm] and [state].
+func newSite(t testing.TB, settings string) *site {
+	t.Helper()
+	s := &site{TB: t, lab: lab.Shared(t), dir: t.TempDir()}
+	s.config = filepath.Join(s.dir, "priod.toml")
+	s.configure(settings)
+	t.Cleanup(s.clear)
+	s.clear()
+	return s
+}
+
+func (s *site) configure(settings string) {
+	s.Helper()
+	text := fmt.Sprintf("[slurm]\npartitions = [\"gpu\"]\ncommand_timeout = \"3s\"\n[state]\ndir = %q\n%s", filepath.Join(s.dir, "state"), settings)
+	if err := os.WriteFile(s.config, []byte(text), 0o644); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// clear ends every job and waits until none is left.
+func (s *site) clear() {
+	s.Helper()
+	me, err := user.Current()
+	if err != nil {
+		s.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	err = lab.WaitFor(ctx, "an empty queue", func(ctx context.Context) (bool, error) {
+		if _, err := s.lab.Run(ctx, "scancel", "--quiet", "--user="+me.Username); err != nil {
+			return false, nil // slurmctld may be on its way up
+		}
+		out, err := s.lab.Run(ctx, "squeue", "--noheader", "--format=%i")
+		return err == nil && strings.TrimSpace(out) == "", nil
+	})
+	if err != nil {
+		s.Error(err)
+	}
+}
+
+func (s *site) client() lab.Client {
+	if s.user == "" {
+		return s.lab.Client
+	}
+	return s.lab.As(s.user)
+}
+
+func (s *site) command(args ...string) *exec.Cmd {
+	cmd := s.client().Command(context.Background(), filepath.Join(bin, "priod"), args...)
+	cmd.Env = append(cmd.Env, "PRIOD_CONFIG="+s.config)
+	return cmd
+}
+
+// priod runs a verb to its end.
+func (s *site) priod(args ...string) (stdout, stderr string, status int) {
+	s.Helper()
+	cmd := s.command(args...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		s.Fatalf("priod %v: %v", args, err)
+	}
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+// must runs a verb that has to succeed and returns its output.
+func (s *site) must(args ...string) string {
+	s.Helper()
+	out, errs, status := s.priod(args...)
+	if status != 0 {
+		s.Fatalf("priod %v: exit status %d\n%s%s", args, status, out, errs)
+	}
+	return out
+}
+
+func (s *site) json(into any, args ...string) {
+	s.Helper()
+	out := s.must(append(args, "--json")...)
+	if err := json.Unmarshal([]byte(out), into); err != nil {
+		s.Fatalf("priod %v: %v in\n%s", args, err, out)
+	}
+}
+
+// submit sends a job through sbatchwrap and returns its id.
+func (s *site) submit(args ...string) string {
+	s.Helper()
+	args = append([]string{"--parsable", "--output=/dev/null"}, args...)
+	out, err := s.lab.Run(context.Background(), filepath.Join(bin, "sbatchwrap"), args...)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return strings.TrimSpace(out)
+}
+
+// fill submits BE jobs that take every GPU, and waits until they run.
+func (s *site) fill() (ids []string) {
+	s.Helper()
+	for range s.lab.Nodes {
+		ids = append(ids, s.submit("--prio-type=be", "--gres=gpu:4", "--time=60", "--wrap", "sleep 600"))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	for _, id := range ids {
+		if err := s.lab.WaitJob(ctx, id, "RUNNING"); err != nil {
+			s.Fatal(err)
+		}
+	}
+	return ids
+}
+
+// order is Slurm's own order of the pending jobs, first to last.
+func (s *site) order() []string {
+	s.Helper()
+	out, err := s.lab.Run(context.Background(), "squeue", "--noheader", "--array-unique", "--states=PENDING", "--sort=-p,i", "--format=%i")
+	if err != nil {
+		s.Fatal(err)
+	}
+	return strings.Fields(out)
+}
+
+// slurm runs one of Slurm's commands that has to succeed.
+func (s *site) slurm(name string, args ...string) string {
+	s.Helper()
+	out, err := s.lab.Run(context.Background(), name, args...)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return out
+}
+
+// levers shows what priod could leave behind: SiteFactor, Nice and priority.
+func (s *site) levers() string {
+	s.Helper()
+	return s.slurm("sprio", "--noheader", "--format=%i %S %N") +
+		s.slurm("squeue", "--noheader", "--states=PENDING", "--sort=i", "--Format=JobID:|,Nice:|,Feature:|,Comment:|")
+}
+
+func (s *site) wait(what string, condition func() bool) {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if err := lab.WaitFor(ctx, what, func(context.Context) (bool, error) { return condition(), nil }); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// eligible waits until Slurm counts n pending jobs as eligible: right after a
+// submission it does not.
+func (s *site) eligible(n int) {
+	s.Helper()
+	s.wait(fmt.Sprintf("%d eligible jobs", n), func() bool {
+		return strings.Count(s.slurm("sprio", "--noheader", "--format=%i"), "\n") == n
+	})
+}
