@@ -1,9 +1,159 @@
 package slurmplug
 
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
 // Gres is one generic resource of a node or a request: "gpu:a100:4".
 type Gres struct {
-	Name  string // "gpu"
-	Type  string // "a100", "" when untyped
-	Count int64
-	Index string // devices in use, "0,4-5", when Slurm tells them; else ""
+	Name    string // "gpu"
+	Type    string // "a100", "" when untyped
+	Count   int64
+	Index   string // devices in use, "0,4-5", when Slurm tells them; else ""
+	Sockets string // sockets that the devices hang on, "0-1", when Slurm tells them; else ""
+}
+
+// String writes the resource as --gres takes it: "gpu:a100:4".
+func (g Gres) String() string {
+	if g.Type == "" {
+		return g.Name + ":" + strconv.FormatInt(g.Count, 10)
+	}
+	return g.Name + ":" + g.Type + ":" + strconv.FormatInt(g.Count, 10)
+}
+
+// maxGres bounds one list; a node has a handful.
+const maxGres = 256
+
+// ParseGres reads a list of generic resources in every form that Slurm prints:
+// "gpu:a100:4(S:0-1)", "gpu:a100:1(IDX:0,4-5)", "gpu:8", "gpu" (one), and with
+// the prefix of a request, "gres:gpu:a100:2" (up to 23.02) or
+// "gres/gpu:a100:2" (from 23.11). "", "(null)" and "N/A" are no resources.
+func ParseGres(list string) ([]Gres, error) {
+	if isUnset(list) {
+		return nil, nil
+	}
+	var all []Gres
+	for rest := list; ; {
+		item, tail, more := cutOutside(rest, ',')
+		g, err := parseGres(item)
+		if err != nil {
+			return nil, fmt.Errorf("GRES %.80q: %w", list, err)
+		}
+		if all = append(all, g); len(all) > maxGres {
+			return nil, fmt.Errorf("GRES %.80q: more than %d resources", list, maxGres)
+		}
+		if !more {
+			return all, nil
+		}
+		rest = tail
+	}
+}
+
+func parseGres(item string) (Gres, error) {
+	s := item
+	for _, prefix := range []string{"gres:", "gres/"} {
+		if rest, ok := strings.CutPrefix(s, prefix); ok {
+			s = rest
+			break
+		}
+	}
+	s, notes, bracket := strings.Cut(s, "(")
+	g := Gres{Count: 1}
+	for bracket {
+		note, rest, ok := strings.Cut(notes, ")")
+		if notes, bracket = strings.CutPrefix(rest, "("); !ok || !bracket && rest != "" {
+			return g, fmt.Errorf("%.40q: brackets do not match", item)
+		}
+		if err := g.note(note); err != nil {
+			return g, fmt.Errorf("%.40q: %w", item, err)
+		}
+	}
+	parts := strings.Split(strings.Replace(s, "=", ":", 1), ":") // 24.05 and later may write gres/gpu=2
+	g.Name, parts = parts[0], parts[1:]
+	if n := len(parts); n > 0 && parts[n-1] != "" && isDigit(parts[n-1][0]) {
+		if count, err := parseCount(parts[n-1]); err == nil {
+			g.Count, parts = count, parts[:n-1]
+		} else if n > 1 || strings.Trim(parts[0], "0123456789") == "" { // a lone "3g.20gb" is a type
+			return g, fmt.Errorf("%.40q: %w", item, err)
+		}
+	}
+	if n := len(parts); n > 0 && parts[n-1] == "no_consume" {
+		parts = parts[:n-1]
+	}
+	switch {
+	case len(parts) == 1:
+		if g.Type = parts[0]; !isGresWord(g.Type) {
+			return g, fmt.Errorf("%.40q: the type is no word", item)
+		}
+	case len(parts) > 1:
+		return g, fmt.Errorf("%.40q: want NAME[:TYPE][:COUNT]", item)
+	}
+	if !isGresWord(g.Name) {
+		return g, fmt.Errorf("%.40q: the name is no word", item)
+	}
+	return g, nil
+}
+
+// note takes in what stands in brackets behind the count; what is not known,
+// such as "CNT:2" or the shares of a shard, says nothing more than the count.
+func (g *Gres) note(s string) error {
+	key, value, _ := strings.Cut(s, ":")
+	if value == "N/A" {
+		return nil
+	}
+	for i := range len(value) {
+		if c := value[i]; !isDigit(c) && c != ',' && c != '-' && c != '/' {
+			return fmt.Errorf("%q is no list of devices", value)
+		}
+	}
+	switch key {
+	case "IDX":
+		g.Index = value
+	case "S":
+		g.Sockets = value
+	}
+	return nil
+}
+
+// isGresWord tells whether s can name a GRES or its type. sbatch --hold lets
+// any text through, so the alphabet is closed here.
+func isGresWord(s string) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', isDigit(c), c == '_', c == '-', c == '.', c == '+':
+		default:
+			return false
+		}
+	}
+	return s != ""
+}
+
+// cutOutside cuts s at the first sep that stands outside round and square
+// brackets.
+func cutOutside(s string, sep byte) (before, after string, found bool) {
+	depth := 0
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '(' || c == '[':
+			depth++
+		case c == ')' || c == ']':
+			depth--
+		case c == sep && depth <= 0:
+			return s[:i], s[i+1:], true
+		}
+	}
+	return s, "", false
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+// isUnset tells whether Slurm prints s for a value that is not there.
+func isUnset(s string) bool {
+	switch s {
+	case "", "(null)", "N/A", "n/a", "NONE", "None", "Unknown", "None assigned":
+		return true
+	}
+	return false
 }

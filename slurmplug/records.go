@@ -2,11 +2,10 @@ package slurmplug
 
 import "time"
 
-// Unlimited is a time limit that Slurm calls UNLIMITED.
-const Unlimited time.Duration = -1
-
 // Job is one record of the queue as squeue prints it. Times that Slurm leaves
-// unset are zero. An unsplit array is one record with Tasks set.
+// unset are zero. An unsplit array is one record with Tasks set; when one task
+// is left in it, the record is that task. Account, the TRES strings, Comment
+// and AdminComment are text that users can choose freely: any bytes at all.
 type Job struct {
 	ID        JobID
 	RawID     uint32 // Slurm's own id of this record
@@ -25,6 +24,8 @@ type Job struct {
 	Restarts int
 
 	Nodes, CPUs  int
+	NumTasks     int    // tasks of the job in the sense of --ntasks, which is not Tasks
+	Sockets      int    // sockets for each node as asked for, 0 when not
 	TRES         string // tres-alloc: the request while pending, the allocation after
 	TresPerJob   string
 	TresPerNode  string
@@ -32,8 +33,8 @@ type Job struct {
 	TresPerTask  string
 	Features     string
 	Prefer       string
-	NodeList     string // compact host list of a job that holds nodes
-	TimeLimit    time.Duration
+	NodeList     string        // compact host list of a job that holds nodes
+	TimeLimit    time.Duration // 0 when not set
 	Submit       time.Time
 	Eligible     time.Time
 	Start        time.Time
@@ -49,7 +50,7 @@ type Node struct {
 	Reason     string
 	Features   []string // active features
 	Partitions []string
-	CPUs       int // CPUTot; effective CPUs where Slurm tells them
+	CPUs       int // effective CPUs (22.05 and later), else all
 	CPUsAlloc  int
 	MemMB      int64 // RealMemory
 	MemAllocMB int64
@@ -81,7 +82,8 @@ type QOS struct {
 	Flags       []string
 }
 
-// Run is one row of sacct: one job, or one of its earlier runs.
+// Run is one row of sacct: one job, or one of its earlier runs. Name, Account
+// and Comment are text that users can choose freely.
 type Run struct {
 	ID                       JobID
 	RawID                    uint32
@@ -92,15 +94,16 @@ type Run struct {
 	Signal                   int
 	Submit                   time.Time
 	Eligible                 time.Time
-	Start                    time.Time // zero when the job never started
-	End                      time.Time // zero when it has not ended
-	TimeLimit                time.Duration
+	Start                    time.Time     // zero when the job never started
+	End                      time.Time     // zero when it has not ended
+	TimeLimit                time.Duration // 0 when it is the partition's
 	AllocTRES                string
 	NodeList                 string
-	Comment                  string // filled only with AccountingStoreFlags=job_comment
+	Comment                  string // of a run that ended, with AccountingStoreFlags=job_comment
 }
 
 // Factors is a pending job's priority as sprio breaks it down. All weighted.
+// A job in several partitions has one for each; this is its highest.
 type Factors struct {
 	RawID      uint32
 	Priority   int64
@@ -117,12 +120,39 @@ type Factors struct {
 
 // Diag is what sdiag says about the controller's load.
 type Diag struct {
+	Since          time.Time // when the counts below began
 	ServerThreads  int
 	AgentQueue     int
 	DBDAgentQueue  int
 	LastCycle      time.Duration // main scheduler
+	BackfillCycle  time.Duration // backfill scheduler's last
 	JobInfoCount   int64         // REQUEST_JOB_INFO since the last reset
 	JobInfoAvg     time.Duration
 	JobUpdateCount int64
 	JobUpdateAvg   time.Duration
 }
+
+// Controller is one slurmctld as scontrol ping sees it.
+type Controller struct {
+	Role string // "primary", "backup", "backup1", ...
+	Host string
+	Up   bool
+}
+
+// Rights are what Slurm lets an account do.
+type Rights struct {
+	User  string
+	Level AdminLevel
+	Why   string // where that was read: "uid 0", "SlurmUser", "sacctmgr"
+}
+
+// AdminLevel is Slurm's AdminLevel. Operator may change SiteFactor and every
+// job's priority; AdminComment needs Administrator.
+type AdminLevel string
+
+// Admin levels.
+const (
+	NoAdmin       AdminLevel = "None"
+	Operator      AdminLevel = "Operator"
+	Administrator AdminLevel = "Administrator"
+)

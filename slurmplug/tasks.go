@@ -16,10 +16,19 @@ type taskRange struct{ first, last, step int32 }
 
 func (r taskRange) count() int { return int(r.last-r.first)/int(r.step) + 1 }
 
-// parseTasks reads "1-9:2,12" with an optional "%limit" and optional brackets.
+// parseTasks reads "1-9:2,12" with an optional "%limit", and brackets around
+// both.
 func parseTasks(list string) ([]taskRange, error) {
-	s, _, _ := strings.Cut(strings.TrimSuffix(strings.TrimPrefix(list, "["), "]"), "%")
-	s = strings.TrimSuffix(s, "]")
+	s := list
+	if rest, ok := strings.CutPrefix(s, "["); ok {
+		if s, ok = strings.CutSuffix(rest, "]"); !ok {
+			return nil, fmt.Errorf("array tasks %.80q: [ without ]", list)
+		}
+	}
+	s, limit, limited := strings.Cut(s, "%")
+	if _, err := taskNumber(limit); limited && err != nil {
+		return nil, fmt.Errorf("array tasks %.80q: %w", list, err)
+	}
 	var ranges []taskRange
 	total := 0
 	for item := range strings.SplitSeq(s, ",") {

@@ -35,7 +35,7 @@ func TestTasksWithSteps(t *testing.T) {
 }
 
 func TestTasksRefused(t *testing.T) {
-	for _, list := range []string{"", "a", "3-1", "1-", "-3", "1-5:0", "5:2", "1,,2", "0-2147483647", "99999999999", "1-3...", "1 2"} {
+	for _, list := range []string{"", "a", "3-1", "1-", "-3", "1-5:0", "5:2", "1,,2", "0-2147483647", "99999999999", "1-3...", "1 2", "1-3]", "[1-3", "1%", "1%x", "[1]%2"} {
 		if got, err := ExpandTasks(list); err == nil {
 			t.Errorf("ExpandTasks(%q) = %d tasks, want an error", list, len(got))
 		}

@@ -1,13 +1,20 @@
 package slurmplug
 
-import "fmt"
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
 
 // Lever is one field of a job that scontrol can change. One update carries one
-// lever: Slurm applies fields in its own order and is not transactional.
+// lever: Slurm applies fields in its own order and is not transactional. Any
+// field that scontrol update knows is a Lever; those below have rules of their
+// own.
 type Lever string
 
-// The levers that rank jobs. Release clears a directly set priority, and only
-// on a job that is not held (research: Slurm job_mgr.c, direct_set_prio).
+// The levers that rank jobs. Release clears a directly set priority and sets
+// Nice to 0; never send it for a job that is held, for it would let it go
+// (slurmctld/job_mgr.c, direct_set_prio).
 const (
 	SiteFactor Lever = "SiteFactor"
 	Nice       Lever = "Nice"
@@ -19,6 +26,12 @@ const (
 type Update struct {
 	Job   JobID
 	Tasks string // as Job.Tasks: set for an unsplit array, else ""
+
+	// HetID and HetOffset name one component of a heterogeneous job, as in Job.
+	// Without them the id of its leader reaches all components.
+	HetID     uint32
+	HetOffset int
+
 	Lever Lever
 	Value string // as scontrol takes it; "" for Release
 }
@@ -26,10 +39,96 @@ type Update struct {
 // Target is the job as scontrol takes it; an unsplit array is named by its
 // tasks, because its bare id would also reach tasks that already run.
 func (u Update) Target() string {
-	if u.Tasks != "" {
+	switch {
+	case u.HetID != 0:
+		return fmt.Sprintf("%d+%d", u.HetID, u.HetOffset)
+	case u.Tasks != "":
 		return fmt.Sprintf("%d_[%s]", u.Job.ID, u.Tasks)
 	}
 	return u.Job.String()
+}
+
+// maxOffset is the largest Nice and SiteFactor that Slurm takes, either way
+// (NICE_OFFSET - 3); maxPriority the largest Priority (NO_VAL - 1).
+const (
+	maxOffset   = 1<<31 - 3
+	maxPriority = 1<<32 - 3
+)
+
+// Validate refuses what scontrol would misread: it takes a SiteFactor that is
+// no number for 0, a Priority of 0 for a hold, and an abbreviated or unknown
+// name for another field.
+func (u Update) Validate() error {
+	if u.Job.ID == 0 || u.Job.Task < NoTask {
+		return fmt.Errorf("job %s: no such id", u.Job)
+	}
+	if u.Tasks != "" {
+		if u.Job.Task != NoTask || u.HetID != 0 {
+			return fmt.Errorf("job %s: a task and a component have no tasks", u.Job)
+		}
+		if strings.ContainsAny(u.Tasks, "[%") {
+			return fmt.Errorf("job %s: tasks %.40q: want them without brackets and limit", u.Job, u.Tasks)
+		}
+		if _, err := CountTasks(u.Tasks); err != nil {
+			return fmt.Errorf("job %s: %w", u.Job, err)
+		}
+	}
+	if u.HetOffset < 0 {
+		return fmt.Errorf("job %s: component %d", u.Job, u.HetOffset)
+	}
+	switch u.Lever {
+	case SiteFactor, Nice:
+		return u.inRange(-maxOffset, maxOffset)
+	case Priority:
+		return u.inRange(1, maxPriority)
+	case Release:
+		if u.Value != "" {
+			return fmt.Errorf("job %s: release takes no value, not %.40q", u.Job, u.Value)
+		}
+		return nil
+	}
+	if !isLever(string(u.Lever)) {
+		return fmt.Errorf("job %s: %.40q is no field of a job", u.Job, u.Lever)
+	}
+	if len(u.Value) > maxValue {
+		return fmt.Errorf("job %s: %s: %d bytes, Slurm takes %d", u.Job, u.Lever, len(u.Value), maxValue)
+	}
+	for i := range len(u.Value) {
+		// White space ends a word, quotes stay in the value, "!!" is the line
+		// before: scontrol's standard input has no way to write them.
+		if c := u.Value[i]; c <= ' ' || c >= 0x7f || strings.IndexByte("\"'`\\!", c) >= 0 {
+			return fmt.Errorf("job %s: %s=%.80q: %q cannot be written", u.Job, u.Lever, u.Value, c)
+		}
+	}
+	return nil
+}
+
+// maxValue is Slurm's own limit on a text (slurmctld/job_mgr.c).
+const maxValue = 1024
+
+func (u Update) inRange(low, high int64) error {
+	n, err := strconv.ParseInt(u.Value, 10, 64)
+	if err != nil || n < low || n > high || strconv.FormatInt(n, 10) != u.Value {
+		return fmt.Errorf("job %s: %s=%.40q: want a whole number from %d to %d", u.Job, u.Lever, u.Value, low, high)
+	}
+	return nil
+}
+
+// isLever tells whether s can be the name of a field to write, and is none of
+// those by which scontrol chooses jobs (JobId, JobName, UserID, Clusters).
+func isLever(s string) bool {
+	for i := range len(s) {
+		if c := s[i] | 0x20; c < 'a' || c > 'z' {
+			return false
+		}
+	}
+	lower := strings.ToLower(s)
+	for _, chooser := range []string{"job", "user", "cluster"} {
+		if strings.HasPrefix(lower, chooser) {
+			return false
+		}
+	}
+	return 2 < len(s) && len(s) <= 40 && !strings.EqualFold(s, string(Release))
 }
 
 // Status says how an update ended.
@@ -41,7 +140,7 @@ const (
 	Raced     Status = "raced"     // the job finished, started or left meanwhile: nothing to do
 	Refused   Status = "refused"   // Slurm said no; Message holds its words
 	Unknown   Status = "unknown"   // time-out or no connection: it may or may not have happened
-	Postponed Status = "postponed" // not sent: rate limit or the controller's queues
+	Postponed Status = "postponed" // not done: no turn in time, or the controller is busy or down; try again
 )
 
 // Result is what became of one update.

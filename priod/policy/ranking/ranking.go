@@ -91,10 +91,20 @@ func Rank(s *cluster.Snapshot, h *cluster.History, set Settings) (verdicts []Ver
 		verdicts = append(verdicts, v)
 	}
 	slices.SortFunc(te, func(a, b int) int {
-		return cmp.Or(verdicts[a].Since.Compare(verdicts[b].Since),
-			s.Jobs[verdicts[a].Job].ID.Compare(s.Jobs[verdicts[b].Job].ID))
+		v, w := &verdicts[a], &verdicts[b]
+		return cmp.Or(v.Since.Compare(w.Since), turn(&s.Jobs[v.Job]).Compare(turn(&s.Jobs[w.Job])))
 	})
 	return verdicts, admit(s, h, set, verdicts, te)
+}
+
+// turn orders jobs that could run from the same time on: by id, an unsplit
+// array where its first task stands, so that tasks split off it keep their turn.
+func turn(j *cluster.Job) cluster.JobID {
+	id := j.ID
+	for i := 0; i < len(j.Tasks) && '0' <= j.Tasks[i] && j.Tasks[i] <= '9'; i++ {
+		id.Task = max(id.Task, 0)*10 + int32(j.Tasks[i]-'0')
+	}
+	return id
 }
 
 type ranker struct {

@@ -141,6 +141,23 @@ func TestArrayIsAdmittedInPart(t *testing.T) {
 	}
 }
 
+// The tasks that the budget took first stay first when Slurm has split them
+// off, and the rest of the array does not take their place.
+func TestSplitTasksKeepTheirTurn(t *testing.T) {
+	rest := pending(1, "te")
+	rest.Tasks, rest.TaskCount = "2-9%4", 8
+	jobs := []cluster.Job{rest}
+	for task := range int32(2) {
+		j := pending(1, "te")
+		j.ID.Task = task
+		jobs = append(jobs, j)
+	}
+	v, te := rank(t, Settings{User: Budget{GPUs: 2}}, jobs...)
+	if len(te) != 2 || v[0].Why != OverBudget || v[te[0]].Job != 1 || v[te[1]].Job != 2 {
+		t.Fatalf("%v %+v", te, v)
+	}
+}
+
 // Whatever the queue, nobody's admitted trials exceed a budget, the order is
 // by first eligible time, and a refusal would have exceeded the budget.
 func TestBudgetsHoldForAnyQueue(t *testing.T) {
