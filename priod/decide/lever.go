@@ -51,7 +51,7 @@ func Restore(j *cluster.Job, w cluster.Written) []plan.Action {
 	now, known := l.now(j, &h)
 	switch {
 	case !known:
-		now = l.value(w.Value, w)
+		now = l.value(w.Tried, w)
 	case now == 0, l.foreign(j, now, w, true):
 		return nil
 	}
