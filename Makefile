@@ -5,7 +5,7 @@ DESTDIR ?=
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS  = -X main.version=$(VERSION)
 
-.PHONY: demo test test-short lint bench build install deps clean
+.PHONY: demo test test-short lint bench build man install deps clean
 
 build: ## both programs into bin/
 	$(GO) build -ldflags "$(LDFLAGS)" -o bin/priod ./priod
@@ -31,10 +31,14 @@ lint:
 bench: deps ## figures, side by side with the bare Slurm command
 	SLURMPRIO_REQUIRE_LAB=1 $(GO) test -run '^$$' -bench . -benchmem -timeout 60m ./...
 
+man: ## the man page, from the command tree
+	$(GO) test ./priod/cli -run TestManPage -args -update
+
 install: build
 	install -D -m 0755 bin/priod $(DESTDIR)$(PREFIX)/sbin/priod
 	install -D -m 0755 bin/sbatchwrap $(DESTDIR)$(PREFIX)/bin/sbatchwrap
 	install -D -m 0644 etc/priod.toml $(DESTDIR)/etc/slurmprio/priod.toml.example
+	install -D -m 0644 etc/man/priod.8 $(DESTDIR)$(PREFIX)/share/man/man8/priod.8
 	install -D -m 0644 etc/systemd/priod.service $(DESTDIR)/lib/systemd/system/priod.service
 	install -D -m 0644 etc/systemd/priod.sysusers $(DESTDIR)/usr/lib/sysusers.d/priod.conf
 

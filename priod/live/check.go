@@ -118,7 +118,9 @@ func (k *checker) siteFactorPlugin() {
 
 // steps compares the band with what it must hold.
 func (k *checker) steps() {
-	p := decide.Decide(&k.f.Snapshot, cluster.NewHistory(), k.set)
+	h := cluster.NewHistory()
+	h.Observe(&k.f.Snapshot)
+	p := decide.Decide(&k.f.Snapshot, h, k.set)
 	te := 0
 	for i := range p.Decisions {
 		if d := &p.Decisions[i]; d.Ranked && d.Class == cluster.TE {

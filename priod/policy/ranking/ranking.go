@@ -57,6 +57,11 @@ const (
 	Component  Why = "het"          // follows the leader of its heterogeneous job
 )
 
+// Reasons are all of them.
+var Reasons = []Why{
+	TETag, TEQOS, BETag, BEQOS, Untagged, BadTag, OverBudget, Held, Dependency, Reserved, Foreign, NotYet, Component,
+}
+
 // Verdict is what ranking says about one pending job.
 type Verdict struct {
 	Job    int // index into Snapshot.Jobs

@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/go-hclog"
+
+	"slurmprio/priod/policy/ranking"
+	"slurmprio/priod/report"
+)
+
+func TestFlagsMayFollowArguments(t *testing.T) {
+	for in, want := range map[string]string{
+		"priod explain 17 --json":            "priod explain --json 17",
+		"priod explain --json 17":            "priod explain --json 17",
+		"priod history 17_4 -n 5 --json":     "priod history -n 5 --json 17_4",
+		"priod history -n 5":                 "priod history -n 5",
+		"priod queue --config x.toml --json": "priod --config x.toml queue --json",
+		"priod queue --config=x.toml":        "priod --config=x.toml queue",
+		"priod -c x.toml config show --json": "priod -c x.toml config show --json",
+		"priod explain -- --json":            "priod explain -- --json",
+		"priod pause --why run --json":       "priod pause --why run --json",
+		"priod explain run":                  "priod explain run",
+		"priod":                              "priod",
+		"priod frob --json":                  "priod --json frob",
+	} {
+		got := interleave(App("test"), strings.Fields(in))
+		if diff := cmp.Diff(strings.Fields(want), got); diff != "" {
+			t.Errorf("%s:\n%s", in, diff)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	var out, errs bytes.Buffer
+	if status := Main("v1.2", []string{"priod", "version", "--json"}, &out, &errs); status != 0 || !strings.Contains(out.String(), `"version": "v1.2"`) {
+		t.Fatal(status, out.String(), errs.String())
+	}
+}
+
+// Every verb that shows something has --json.
+func TestEveryVerbHasJSON(t *testing.T) {
+	for _, c := range App("test").Commands {
+		verbs := c.Subcommands
+		if len(verbs) == 0 {
+			verbs = append(verbs, c)
+		}
+		for _, v := range verbs {
+			if !isFlag(v.Flags, "--json") {
+				t.Errorf("%s has no --json", v.Name)
+			}
+		}
+	}
+}
+
+func TestEveryReasonHasWords(t *testing.T) {
+	for _, w := range ranking.Reasons {
+		if report.Reason(string(w)) == string(w) {
+			t.Errorf("%q has no sentence", w)
+		}
+	}
+}
+
+func TestLogIsSafe(t *testing.T) {
+	var out bytes.Buffer
+	log := hclog.New(&hclog.LoggerOptions{Output: lineSafe{&out}})
+	log.Info("wrote", "job", "x\n2026 [INFO] forged\x1b[2J\xff")
+	for line := range strings.Lines(out.String()) {
+		if strings.HasPrefix(line, "2026 [INFO] forged") || strings.Contains(line, "\x1b") {
+			t.Errorf("%q", out.String())
+		}
+	}
+}

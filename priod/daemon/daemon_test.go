@@ -1,0 +1,172 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/config"
+	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
+)
+
+func TestInterval(t *testing.T) {
+	const s = time.Second
+	for _, c := range []struct {
+		configured, polled time.Duration
+		failed             int
+		want               time.Duration
+	}{
+		{10 * s, 100 * time.Millisecond, 0, 10 * s},
+		{10 * s, 2 * s, 0, 20 * s}, // polite to a slow controller
+		{2 * s, 0, 1, 4 * s},
+		{2 * s, 60 * s, 3, 16 * s},
+		{2 * s, 60 * s, 99, 60 * s},
+		{90 * s, 0, 5, 90 * s},
+	} {
+		if got := Interval(c.configured, c.polled, c.failed); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
+// fake is a cluster and a store in one, with faults to order.
+type fake struct {
+	jobs    []cluster.Job
+	err     error
+	past    []cluster.PastRun
+	pastErr error
+	applied []plan.Action
+	hold    string
+}
+
+func (f *fake) Observe(context.Context) (cluster.Snapshot, error) {
+	return cluster.Snapshot{At: time.Now(), Jobs: f.jobs}, f.err
+}
+
+func (f *fake) Apply(_ context.Context, actions []plan.Action) []plan.Outcome {
+	f.applied = append(f.applied, actions...)
+	out := make([]plan.Outcome, len(actions))
+	for i, a := range actions {
+		out[i] = plan.Outcome{Action: a, Status: slurmplug.Applied}
+	}
+	return out
+}
+
+func (f *fake) Past(context.Context, time.Time, time.Time) ([]cluster.PastRun, error) {
+	return f.past, f.pastErr
+}
+func (f *fake) Planned(context.Context, plan.Seen) error       { return nil }
+func (f *fake) Done(context.Context, []plan.Outcome) error     { return nil }
+func (f *fake) Load(context.Context) (*cluster.History, error) { return cluster.NewHistory(), nil }
+func (f *fake) Hold() (string, error)                          { return f.hold, nil }
+func (f *fake) Prune(context.Context, time.Time) error         { return nil }
+
+func newDaemon(t *testing.T, f *fake) (*Daemon, *bytes.Buffer) {
+	t.Helper()
+	cfg, err := config.Load("/dev/null")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := &bytes.Buffer{}
+	return &Daemon{
+		Config: cfg, Store: f, Log: hclog.New(&hclog.LoggerOptions{Output: log}),
+		Connect: func(*config.Config) Slurm { return f },
+	}, log
+}
+
+func trial() cluster.Job {
+	j := cluster.Job{ID: slurmplug.Plain(1), TaskCount: 1, User: "ann", Partition: "gpu", State: cluster.Pending, Priority: 10,
+		GPUs: 1, TimeLimit: time.Minute, Eligible: time.Now().Add(-time.Minute)}
+	j.Tag.Type = "te"
+	return j
+}
+
+func TestOneTroubleIsOneLine(t *testing.T) {
+	f := &fake{err: errors.New("slurmctld is away")}
+	d, log := newDaemon(t, f)
+	if err := d.open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		r, _, err := d.step(t.Context())
+		d.report(&r, err)
+	}
+	if n := strings.Count(log.String(), "slurmctld is away"); n != 1 || d.failed != 5 {
+		t.Errorf("%d lines, %d failures:\n%s", n, d.failed, log)
+	}
+	f.err, f.jobs = nil, []cluster.Job{trial()}
+	r, _, err := d.step(t.Context())
+	d.report(&r, err)
+	if !strings.Contains(log.String(), "cycles succeed again") || !strings.Contains(log.String(), "job=1 lever=SiteFactor") || d.failed != 0 {
+		t.Errorf("%s", log)
+	}
+}
+
+func TestHoldWritesNothing(t *testing.T) {
+	f := &fake{jobs: []cluster.Job{trial()}, hold: "paused by ann"}
+	d, _ := newDaemon(t, f)
+	r, err := d.Once(t.Context())
+	if err != nil || len(f.applied) != 0 || len(r.Plan.Actions) != 1 || r.Hold != "paused by ann" {
+		t.Fatalf("%v, %d applied, %+v", err, len(f.applied), r.Plan)
+	}
+}
+
+// Accounting tells of TE use that no poll saw; without it priod goes on.
+func TestAccountingCountsAgainstTheBudget(t *testing.T) {
+	now := time.Now()
+	f := &fake{jobs: []cluster.Job{trial()}, past: []cluster.PastRun{{Interval: cluster.Interval{
+		Job: slurmplug.Plain(7), Start: now.Add(-20 * time.Hour), End: now.Add(-time.Hour), Closed: true, GPUs: 4, User: "ann", Class: cluster.TE,
+	}}}}
+	d, _ := newDaemon(t, f)
+	r, err := d.Once(t.Context())
+	if err != nil || r.Plan.Decisions[0].Why != "over-budget" {
+		t.Fatalf("%v, %+v", err, r.Plan.Decisions)
+	}
+	f.past, f.pastErr = nil, errors.New("slurmdbd is away")
+	d, log := newDaemon(t, f)
+	if r, err = d.Once(t.Context()); err != nil || len(r.Outcomes) != 1 || !strings.Contains(log.String(), "slurmdbd is away") {
+		t.Fatalf("%v, %+v\n%s", err, r.Plan.Decisions, log)
+	}
+}
+
+func TestReloadKeepsWhatWorks(t *testing.T) {
+	f := &fake{}
+	d, log := newDaemon(t, f)
+	if err := d.open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	old := d.Config
+	d.Reload = func() (*config.Config, error) { return nil, errors.New("priod.toml: unknown key") }
+	d.reload()
+	moved := *old
+	moved.State.Dir = "/elsewhere"
+	d.Reload = func() (*config.Config, error) { return &moved, nil }
+	d.reload()
+	if d.Config != old || strings.Count(log.String(), "the old one stays") != 2 {
+		t.Fatalf("%s", log)
+	}
+	better := *old
+	better.Ranking.Lever = "nice"
+	d.Reload = func() (*config.Config, error) { return &better, nil }
+	if d.reload(); d.Config != &better {
+		t.Fatal("a good configuration is not used")
+	}
+}
+
+func TestRunStopsWhenTold(t *testing.T) {
+	d, _ := newDaemon(t, &fake{})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- d.Run(ctx, make(chan struct{})) }()
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,138 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/decide"
+	"slurmprio/priod/plan"
+	"slurmprio/priod/policy/ranking"
+	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/jobtag"
+)
+
+func actions(ids string) (all []plan.Action) {
+	for id := range strings.FieldsSeq(ids) {
+		job, _ := slurmplug.ParseJobID(id)
+		all = append(all, plan.Action{Job: job})
+	}
+	return all
+}
+
+// says is a Slurm whose every command prints the same.
+type says string
+
+func (s says) Run(context.Context, slurmplug.Command) (slurmplug.Output, error) {
+	return slurmplug.Output{Stdout: []byte(s)}, nil
+}
+
+// facts of a cluster where all is well; conf lines replace its own.
+func facts(t *testing.T, conf ...string) *Facts {
+	t.Helper()
+	values := map[string]string{
+		"SLURM_VERSION": "22.05.8", "ClusterName": "c", "PriorityType": "priority/multifactor", "PriorityWeightAge": "1000",
+		"AccountingStorageType": "accounting_storage/slurmdbd", "AccountingStorageTRES": "cpu,gres/gpu,gres/gpu:a100",
+		"AccountingStoreFlags": "job_comment", "PreemptType": "preempt/none", "SelectTypeParameters": "CR_CORE_MEMORY", "DefMemPerCPU": "1024",
+		"MinJobAge": "300 sec",
+	}
+	for _, line := range conf {
+		k, v, _ := strings.Cut(line, "=")
+		values[k] = v
+	}
+	text := ""
+	for k, v := range values {
+		text += k + " = " + v + "\n"
+	}
+	parsed, err := slurmplug.NewClient(says(text+"\nSlurmctld(primary) at h is UP\n"), slurmplug.Options{}).Config(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &Facts{
+		Config: parsed, Partitions: []slurmplug.Partition{{Name: "gpu"}}, QOS: []slurmplug.QOS{{Name: "te"}},
+		Nodes:  []slurmplug.Node{{Name: "a1", Features: []string{"a100"}, Gres: []slurmplug.Gres{{Name: "gpu", Type: "a100", Count: 4}}}},
+		Rights: slurmplug.Rights{User: "priod", Level: slurmplug.Operator, Why: "sacctmgr"},
+	}
+	f.Snapshot.Multifactor.Span, _ = parsed.WeightSum()
+	return f
+}
+
+func settings() decide.Settings {
+	return decide.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: ranking.Settings{Partitions: []string{"gpu"}, TEQOS: []string{"te"}}}
+}
+
+func TestAllIsWell(t *testing.T) {
+	for _, f := range facts(t).Findings(settings()) {
+		if f.Level != Pass {
+			t.Errorf("%+v", f)
+		}
+	}
+}
+
+func TestFindings(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		conf   []string
+		change func(*Facts, *decide.Settings)
+		level  Level
+		fix    string // part of the fix or the text
+	}{
+		{name: "old Slurm", conf: []string{"SLURM_VERSION=21.08.1"}, level: Fail, fix: "22.05"},
+		{name: "basic priority", conf: []string{"PriorityType=priority/basic"}, level: Fail, fix: "PriorityType=priority/multifactor"},
+		{name: "a plugin", conf: []string{"PrioritySiteFactorPlugin=site_factor/x"}, level: Fail, fix: "PrioritySiteFactorPlugin="},
+		{name: "steps do not fit", conf: []string{"PriorityWeightAge=1999999999"}, level: Fail, fix: "ranking.top"},
+		{name: "few steps", conf: []string{"PriorityWeightAge=90000000"}, level: Warn, fix: "exact places"},
+		{name: "more TE jobs than places", conf: []string{"PriorityWeightAge=90000000"}, level: Warn, fix: "30 TE jobs wait",
+			change: func(f *Facts, _ *decide.Settings) {
+				for id := range uint32(30) {
+					f.Snapshot.Jobs = append(f.Snapshot.Jobs, cluster.Job{ID: slurmplug.Plain(id + 1), State: cluster.Pending, Partition: "gpu",
+						Priority: 5, Eligible: time.Unix(1, 0), Tag: jobtag.Tag{Type: "te"}})
+				}
+				f.Snapshot.At = time.Unix(5, 0)
+			}},
+		{name: "factors without bound", conf: []string{"PriorityFlags=NO_NORMAL_ALL"}, level: Warn, fix: "NO_NORMAL_ALL"},
+		{name: "no rights", level: Fail, fix: "adminlevel=Operator", change: func(f *Facts, _ *decide.Settings) { f.Rights.Level = slurmplug.NoAdmin }},
+		{name: "rights unknown", level: Warn, fix: "boom", change: func(f *Facts, _ *decide.Settings) { f.RightsErr = errors.New("boom") }},
+		{name: "unknown partition", level: Fail, fix: `"big"`, change: func(_ *Facts, s *decide.Settings) { s.Ranking.Partitions = []string{"big"} }},
+		{name: "no accounting", conf: []string{"AccountingStorageType=accounting_storage/none"}, level: Warn, fix: "AccountingStorageType=accounting_storage/slurmdbd"},
+		{name: "untracked type", conf: []string{"AccountingStorageTRES=cpu,gres/gpu"}, level: Warn, fix: "AccountingStorageTRES=gres/gpu,gres/gpu:a100"},
+		{name: "comments dropped", conf: []string{"AccountingStoreFlags=(null)"}, level: Warn, fix: "AccountingStoreFlags=job_comment"},
+		{name: "no node feature", level: Warn, fix: "NodeName=a1 Feature=a100", change: func(f *Facts, _ *decide.Settings) { f.Nodes[0].Features = nil }},
+		{name: "untyped GPUs", level: Warn, fix: "Gres=gpu:TYPE", change: func(f *Facts, _ *decide.Settings) { f.Nodes[0].Gres[0].Type = "" }},
+		{name: "two types on a node", level: Warn, fix: "more than one GPU type", change: func(f *Facts, _ *decide.Settings) {
+			f.Nodes[0].Gres = append(f.Nodes[0].Gres, slurmplug.Gres{Name: "gpu", Type: "v100", Count: 1})
+		}},
+		{name: "no GPUs", level: Warn, fix: "no node has GPUs", change: func(f *Facts, _ *decide.Settings) { f.Nodes = nil }},
+		{name: "unknown QOS", level: Fail, fix: "sacctmgr -i add qos te", change: func(f *Facts, _ *decide.Settings) { f.QOS = nil }},
+		{name: "QOS unreadable", level: Fail, fix: "boom", change: func(f *Facts, _ *decide.Settings) { f.QOSErr = errors.New("boom") }},
+		{name: "suspend", conf: []string{"PreemptType=preempt/qos", "PreemptMode=GANG,SUSPEND"}, level: Warn, fix: "PreemptMode=REQUEUE"},
+		{name: "RPC limit", conf: []string{"SlurmctldParameters=rl_enable"}, level: Warn, fix: "limits.writes_per_second"},
+		{name: "no default memory", conf: []string{"DefMemPerCPU=(null)", "DefMemPerNode=UNLIMITED"}, level: Warn, fix: "DefMemPerCPU"},
+		{name: "short memory of jobs", conf: []string{"MinJobAge=2 sec"}, level: Warn, fix: "MinJobAge"},
+	} {
+		f, set := facts(t, c.conf...), settings()
+		if c.change != nil {
+			c.change(f, &set)
+		}
+		found := f.Findings(set)
+		if !slices.ContainsFunc(found, func(x Finding) bool {
+			return x.Level == c.level && (strings.Contains(x.Fix, c.fix) || strings.Contains(x.Text, c.fix))
+		}) {
+			t.Errorf("%s: no %s with %q in %+v", c.name, c.level, c.fix, found)
+		}
+	}
+}
+
+func TestOtherLeversNeedNoMultifactor(t *testing.T) {
+	set := settings()
+	set.Lever = slurmplug.Nice
+	for _, f := range facts(t, "PriorityType=priority/basic", "PrioritySiteFactorPlugin=site_factor/x").Findings(set) {
+		if f.Level == Fail {
+			t.Errorf("%+v", f)
+		}
+	}
+}

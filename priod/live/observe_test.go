@@ -1,0 +1,109 @@
+package live
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/slurmplug"
+)
+
+func nodes() []cluster.Node {
+	gpus := func(types ...string) (all []slurmplug.Gres) {
+		for _, t := range types {
+			all = append(all, slurmplug.Gres{Name: "gpu", Type: t, Count: 4})
+		}
+		return all
+	}
+	return convertNodes([]slurmplug.Node{
+		{Name: "a1", State: []string{"IDLE"}, Gres: gpus("a100"), GresUsed: []slurmplug.Gres{{Name: "gpu", Type: "a100", Count: 3}}},
+		{Name: "a2", State: []string{"MIXED", "DRAIN"}, Gres: append(gpus("a100"), slurmplug.Gres{Name: "nic", Count: 2})},
+		{Name: "v1", State: []string{"ALLOCATED"}, Gres: gpus("v100")},
+		{Name: "m1", State: []string{"IDLE"}, Gres: gpus("a100", "v100")},
+		{Name: "c1", State: []string{"IDLE"}},
+	})
+}
+
+func TestNodes(t *testing.T) {
+	n := nodes()
+	if n[0].GPUs != 4 || n[0].GPUsUsed != 3 || n[0].GPUType != "a100" || !n[0].Usable {
+		t.Errorf("%+v", n[0])
+	}
+	if n[1].GPUs != 4 || n[1].Usable || n[1].State != "MIXED+DRAIN" {
+		t.Errorf("%+v", n[1])
+	}
+	if !n[3].MixedTypes || n[3].GPUs != 8 {
+		t.Errorf("%+v", n[3])
+	}
+}
+
+func TestAllocatedType(t *testing.T) {
+	types := gpuTypes(nodes())
+	c := New(nil)
+	for list, want := range map[string]string{"a1": "a100", "a[1-2]": "a100", "a1,v1": "", "m1": "", "c1": "", "gone[1-3]": "", "a[": ""} {
+		if got := c.allocatedType(list, types); got != want {
+			t.Errorf("%s: %q, want %q", list, got, want)
+		}
+	}
+}
+
+func TestJob(t *testing.T) {
+	c := New(nil)
+	c.limits = map[string]time.Duration{"gpu": time.Hour, "long": slurmplug.Unlimited}
+	c.tags.begin()
+	convert := func(j slurmplug.Job) cluster.Job {
+		var o cluster.Job
+		c.convertJob(&o, &j, gpuTypes(nodes()))
+		return o
+	}
+	j := convert(slurmplug.Job{ID: slurmplug.Plain(3), State: "PENDING", Partition: "gpu", TresPerNode: "gres:gpu:2", Nodes: 2,
+		Comment: "prio:type=te&grace=60&v=1 my words", Dependency: "afterok:1"})
+	if j.State != cluster.Pending || j.GPUs != 4 || j.GPUType != "" || j.TimeLimit != time.Hour || j.Tag.Type != "te" || j.Tag.Grace != time.Minute || !j.Dependency || j.TaskCount != 1 {
+		t.Errorf("%+v", j)
+	}
+	j = convert(slurmplug.Job{State: "RUNNING", Partition: "gpu,long", TresPerNode: "gres:gpu:2", Nodes: 1, NodeList: "v1", Comment: "prio:type=te&v=7"})
+	if j.State != cluster.Running || j.GPUType != "v100" || j.TimeLimit != slurmplug.Unlimited || j.Tag.Type != "" || !strings.Contains(j.TagErr, "version") {
+		t.Errorf("%+v", j)
+	}
+	if j = convert(slurmplug.Job{Comment: "no tag: prio:type=te&v=1"}); j.Tag.Type != "" || j.TagErr != "" {
+		t.Errorf("a tag that is not the first word counts: %+v", j)
+	}
+}
+
+func TestFactors(t *testing.T) {
+	jobs := []cluster.Job{{RawID: 1}, {RawID: 2}, {RawID: 3}}
+	factors := []slurmplug.Factors{{RawID: 1, SiteFactor: 500, Age: 10, QOS: 5}, {RawID: 3, Age: 900}}
+	if span := addFactors(jobs, factors, 100); span != 885 {
+		t.Errorf("span %d: what the poll saw is more than the weights", span)
+	}
+	if span := addFactors(jobs, factors, 1000); span != 1000 {
+		t.Errorf("span %d", span)
+	}
+	if !jobs[0].SiteFactorKnown || jobs[0].SiteFactor != 500 || jobs[1].SiteFactorKnown || !jobs[2].SiteFactorKnown {
+		t.Errorf("%+v", jobs)
+	}
+}
+
+func TestTagCacheForgetsWhatIsGone(t *testing.T) {
+	var c tagCache
+	for _, comments := range [][]string{{"prio:type=te&v=1 a", "prio:type=te&v=1 b", "prio:bad"}, {"prio:type=be&v=1"}} {
+		c.begin()
+		for _, x := range comments {
+			c.read(x)
+		}
+		c.end()
+	}
+	if len(c.last) != 1 {
+		t.Errorf("%d tags are remembered", len(c.last))
+	}
+}
+
+// A job that appears twice among the actions is written in two waves, in order.
+func TestWaves(t *testing.T) {
+	a := actions("1 2 1 3 1")
+	got := waves(a)
+	if len(got) != 3 || len(got[0]) != 3 || len(got[1]) != 1 || got[1][0] != 2 || got[2][0] != 4 {
+		t.Errorf("%v", got)
+	}
+}
