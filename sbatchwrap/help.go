@@ -1,0 +1,99 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+
+	"slurmprio/slurmplug/sbatch"
+)
+
+// printHelp tells about our own options.
+func printHelp(w io.Writer) {
+	fmt.Fprintf(w, "\nOptions of sbatchwrap (%s), spelled in full:\n", version)
+	for _, o := range options {
+		line := "      --" + o.name
+		if o.arg == sbatch.Optional {
+			line += "[=" + o.value + "]"
+		} else {
+			line += "=" + o.value
+		}
+		if len(line) > 28 {
+			line += "\n"
+			fmt.Fprintf(w, "%s%30s%s\n", line, "", o.help)
+		} else {
+			fmt.Fprintf(w, "%-30s%s\n", line, o.help)
+		}
+	}
+	fmt.Fprint(w, `      --prio-print            show the tag and the command that would run; submit nothing
+      --prio-help             this help alone
+
+The same options may stand on #PRIO lines of the script, before its first
+command, and, but for the last two, in variables: SBATCHWRAP_TYPE=te. The
+command line counts before variables, variables before the script. A bare
+number is a time in minutes, as for sbatch --time.
+`)
+}
+
+// helpOfBoth runs sbatch --help and adds our own.
+func helpOfBoth(path, name string, args []string) error {
+	cmd := exec.Command(path, args...)
+	cmd.Args[0] = argv0(name)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	err := cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		return exitCode(exit.ExitCode())
+	case err != nil:
+		return err
+	}
+	printHelp(os.Stdout)
+	return nil
+}
+
+// printPlan shows what would be submitted.
+func printPlan(w io.Writer, tag, path string, args []string) {
+	if tag == "" {
+		tag = "none"
+	}
+	fmt.Fprintf(w, "tag: %s\nruns: %s", tag, shellWord(path))
+	for _, a := range args {
+		fmt.Fprintf(w, " %s", shellWord(a))
+	}
+	fmt.Fprintln(w)
+}
+
+// shellWord quotes a word for bash, and so that a terminal takes no commands
+// from it.
+func shellWord(s string) string {
+	plain, printable := s != "", true
+	for i := range len(s) {
+		c := s[i]
+		plain = plain && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-_=+,.:/@%^", c) >= 0)
+		printable = printable && c >= ' ' && c <= '~'
+	}
+	switch {
+	case plain:
+		return s
+	case printable:
+		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	}
+	var b strings.Builder
+	b.WriteString("$'")
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '\'' || c == '\\':
+			b.WriteString(`\` + string(c))
+		case c < ' ' || c > '~':
+			fmt.Fprintf(&b, `\x%02x`, c)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	b.WriteString("'")
+	return b.String()
+}

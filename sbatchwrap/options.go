@@ -1,0 +1,130 @@
+package main
+
+import (
+	"errors"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"slurmprio/slurmplug/jobtag"
+	"slurmprio/slurmplug/sbatch"
+)
+
+// option is one --prio-* option that says something about a job.
+type option struct {
+	name  string // "prio-type"
+	arg   sbatch.Arg
+	value string // what the help calls its value
+	help  string
+
+	// tagValue turns what the user wrote into the tag's own form. It returns
+	// the key's value, or what is wanted instead.
+	tagValue func(value string) (text, want string)
+}
+
+func (o *option) key() string      { return strings.TrimPrefix(o.name, "prio-") }
+func (o *option) variable() string { return "SBATCHWRAP_" + strings.ToUpper(o.key()) }
+
+// options in the order of the help.
+var options = []option{
+	{"prio-type", sbatch.Required, "te|be", "te: trial and error, runs first but within a budget; be: best effort, may be stopped for te", lower},
+	{"prio-grace", sbatch.Required, "TIME", "time that the job needs to save its state after the signal", seconds},
+	{"prio-ckpt", sbatch.Required, "TIME", "time between the job's own checkpoints", seconds},
+	{"prio-signal", sbatch.Required, "[B:]SIGNAL", "signal that asks the job to save its state (B: to the batch shell alone)", signal},
+	{"prio-workload", sbatch.Required, "NAME", "name of a workload that the site knows", verbatim},
+	{"prio-speed", sbatch.Required, "TYPE:X,...", "relative speed on each GPU type: a100:1,v100:0.45", verbatim},
+	{"prio-cpu", sbatch.Required, "TYPE:NxX-NxX,...", "relative speed with N CPUs per GPU: a100:3x1-9x2.4", verbatim},
+	{"prio-mem", sbatch.Required, "TYPE:NxX-NxX,...", "relative speed with N MB of memory per GPU", verbatim},
+	{"prio-steps", sbatch.Required, "N", "total work of the job, in steps of its own", steps},
+	{"prio-share", sbatch.Optional, "yes|no", "the job may share a GPU", yesNo},
+	{"prio-retry", sbatch.Required, "never|infra|always", "requeue the job after which failures", lower},
+}
+
+// The options that ask something of the wrapper itself: command line only.
+const (
+	optionHelp  = "prio-help"
+	optionPrint = "prio-print"
+)
+
+func findOption(name string) *option {
+	for i := range options {
+		if options[i].name == name {
+			return &options[i]
+		}
+	}
+	return nil
+}
+
+// exactOptions are ours, and more flags, for the parser of sbatch's command line.
+func exactOptions(more ...string) []*sbatch.Option {
+	var out []*sbatch.Option
+	for _, o := range options {
+		out = append(out, &sbatch.Option{Name: o.name, Arg: o.arg, Exact: true})
+	}
+	for _, name := range more {
+		out = append(out, &sbatch.Option{Name: name, Exact: true})
+	}
+	return out
+}
+
+// apply puts a value into the tag, or says what is wanted instead.
+func (o *option) apply(tag *jobtag.Tag, value string) (want string) {
+	text, want := o.tagValue(value)
+	switch {
+	case want != "":
+		return want
+	case o.name == "prio-share" && text == takenBack:
+		tag.Share = false
+		return ""
+	}
+	var bad *jobtag.Error
+	if err := tag.Set(o.key(), text); errors.As(err, &bad) {
+		return bad.Reason
+	}
+	return ""
+}
+
+func verbatim(value string) (string, string) { return value, "" }
+func lower(value string) (string, string)    { return strings.ToLower(value), "" }
+
+// signal takes "USR1", "SIGUSR1", "sigusr1", each with or without "B:".
+func signal(value string) (string, string) {
+	upper := strings.ToUpper(value)
+	name, shell := strings.CutPrefix(upper, "B:")
+	name = strings.TrimPrefix(name, "SIG")
+	if shell {
+		name = "B:" + name
+	}
+	return name, ""
+}
+
+// takenBack is the answer no. Of all that can be said, only --prio-share can
+// be taken back.
+const takenBack = "no"
+
+func yesNo(value string) (string, string) {
+	switch strings.ToLower(value) {
+	case "", "yes", "true", "1":
+		return "1", ""
+	case "no", "false", "0":
+		return takenBack, ""
+	}
+	return "", "want yes or no"
+}
+
+func steps(value string) (string, string) {
+	n, err := strconv.ParseFloat(value, 64)
+	if err != nil || math.IsInf(n, 0) || math.IsNaN(n) {
+		return "", "want a number, such as 50000 or 1e6"
+	}
+	return strconv.FormatFloat(n, 'f', -1, 64), ""
+}
+
+func seconds(value string) (string, string) {
+	d, ok := parseTime(value)
+	if !ok || d%time.Second != 0 || d < time.Second {
+		return "", "want a time such as 5 (minutes), 5:00, 1-12:00:00, 90s or 1h30m; whole seconds, not 0"
+	}
+	return strconv.FormatInt(int64(d/time.Second), 10), ""
+}

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"slurmprio/slurmplug/jobtag"
+	"slurmprio/slurmplug/sbatch"
+)
+
+// maxComment is Slurm's limit in bytes (_test_strlen in src/slurmctld/job_mgr.c).
+const maxComment = 1024
+
+// run carries out one call. Where the real sbatch takes over it does not return.
+func run(name string, args []string) error {
+	real, notFound := findSbatch()
+	p := &parser{path: real, args: args}
+	p.use(sbatch.AnyRelease())
+	if errors.Is(p.err, sbatch.ErrInstalled) && notFound == nil {
+		if err := p.ask(); err != nil {
+			return err
+		}
+	}
+	if given(p.cmd, optionHelp) {
+		printHelp(os.Stdout)
+		return nil
+	}
+	if notFound != nil {
+		return notFound
+	}
+	if p.err != nil {
+		return refused(p, name)
+	}
+	switch firstOf(p.cmd, "help", "usage", "version") {
+	case "help":
+		return helpOfBoth(real, name, p.cmd.Rewrite(nil))
+	case "usage", "version":
+		return become(real, name, p.cmd.Rewrite(nil))
+	}
+
+	script, err := readScript(p.cmd)
+	if err != nil {
+		return err
+	}
+	if err := script.misplaced(); err != nil {
+		return err
+	}
+	claims, err := scriptClaims(script)
+	if err != nil {
+		return err
+	}
+	fromEnv, strange := environmentClaims(os.Environ())
+	for _, v := range strange {
+		warn("%s is no variable of sbatchwrap (see sbatchwrap --prio-help)", quote(v))
+	}
+	claims = slices.Concat(claims, fromEnv, argumentClaims(p.cmd))
+	final, tag := p.cmd.Rewrite(nil), ""
+	if len(claims) > 0 {
+		if final, tag, err = tagged(p, script, claims); err != nil {
+			return err
+		}
+	}
+	if given(p.cmd, optionPrint) {
+		printPlan(os.Stdout, tag, real, final)
+		return nil
+	}
+	return become(real, name, final)
+}
+
+// tagged returns the command line with the tag in the comment of every job.
+func tagged(p *parser, script *script, claims []claim) (final []string, tag string, err error) {
+	said, tag, err := buildTag(claims)
+	if err != nil {
+		return nil, "", err
+	}
+	switch {
+	case script.once:
+		return nil, "", usagef("%s is a named pipe, and both sbatchwrap and sbatch have to read it: give the script on standard input or as a file", script.title())
+	case p.cmd.Tangled:
+		return nil, "", usagef("a \":\" on the command line is the value of an option or stands behind \"--\", and sbatch takes it for a separator as well: write it as --OPTION=:")
+	}
+	var add []string
+	jobs, err := p.resolve(script.text)
+	switch {
+	case p.err != nil || errors.As(err, new(*sbatch.ScriptError)):
+		// A word or a directive that sbatch refuses: it will say so.
+		for range p.cmd.Components {
+			add = append(add, "--comment="+tag)
+		}
+		return p.cmd.Rewrite(add), tag, nil
+	case err != nil:
+		return nil, "", err
+	}
+	for _, job := range jobs {
+		comment, err := withComment(tag, job.Set["comment"].Value)
+		if err != nil {
+			return nil, "", err
+		}
+		add = append(add, "--comment="+comment)
+	}
+	warnContradiction(said, jobs[0], script)
+	return p.cmd.Rewrite(add), tag, nil
+}
+
+// withComment puts the tag in front of the user's own comment.
+func withComment(tag, comment string) (string, error) {
+	if before, _ := jobtag.Split(comment); before != "" {
+		return "", usagef("the job's comment already begins with a tag, %s: drop that word or the --prio-* options", quote(before))
+	}
+	if comment == "" {
+		return tag, nil
+	}
+	if n := len(tag) + 1 + len(comment); n > maxComment {
+		return "", usagef("tag and comment are %d bytes, and Slurm keeps %d: shorten the comment by %d", n, maxComment, n-maxComment)
+	}
+	return tag + " " + comment, nil
+}
+
+func warn(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "sbatchwrap: warning: "+format+"\n", args...)
+}
+
+// warnContradiction tells of a job that asks for what it forbids. It is no
+// error: the user may know why.
+func warnContradiction(tag jobtag.Tag, job sbatch.Job, script *script) {
+	if job.Requeue != sbatch.RequeueNo {
+		return
+	}
+	by := "--no-requeue"
+	switch s := job.Set["no-requeue"]; s.Source {
+	case sbatch.FromVariable:
+		by = s.Variable
+	case sbatch.FromScript:
+		by = fmt.Sprintf("--no-requeue (%s, line %d)", script.title(), s.Line)
+	}
+	if tag.Type == "be" {
+		warn("a be job may be stopped and requeued, which %s forbids: once stopped, it is lost", by)
+	}
+	if tag.Retry == "infra" || tag.Retry == "always" {
+		warn("--prio-retry %s asks for a requeue, which %s forbids", tag.Retry, by)
+	}
+}
+
+// refused becomes sbatch for a command line that sbatch refuses, so that the
+// error is sbatch's own. What is said goes along all the same: should sbatch
+// know better, no job goes untagged without a word.
+func refused(p *parser, name string) error {
+	var wrong *sbatch.OptionError
+	if errors.As(p.err, &wrong) {
+		switch {
+		case wrong.Option != nil && wrong.Option.Exact:
+			return usagef("command line: %v", p.err)
+		case strings.HasPrefix(wrong.Name, "--prio-"):
+			return usagef("command line: unknown option %s: sbatchwrap --prio-help lists those that there are; they are spelled in full", quote(wrong.Name))
+		}
+	}
+	if given(p.cmd, optionPrint) {
+		return usagef("command line: %v", p.err)
+	}
+	claims, _ := environmentClaims(os.Environ())
+	claims = append(claims, argumentClaims(p.cmd)...)
+	var add []string
+	if len(claims) > 0 {
+		_, tag, err := buildTag(claims)
+		if err != nil {
+			return err
+		}
+		add = []string{"--comment=" + tag}
+	}
+	return become(p.path, name, p.cmd.Rewrite(add))
+}
+
+// parser takes a command line apart with as little knowledge of the installed
+// sbatch as it needs: asking takes longer than all the rest.
+type parser struct {
+	path    string // the real sbatch
+	args    []string
+	grammar *sbatch.Grammar
+	cmd     *sbatch.Command
+	err     error // what is wrong with the command line
+}
+
+func (p *parser) use(g *sbatch.Grammar) {
+	p.grammar = g.With(exactOptions(optionHelp, optionPrint)...)
+	p.cmd, p.err = p.grammar.ParseArgs(p.args)
+}
+
+// ask parses anew with the installed sbatch's own grammar.
+func (p *parser) ask() error {
+	g, err := sbatch.Installed{Path: p.path}.Grammar()
+	if err != nil {
+		return err
+	}
+	p.use(g)
+	return nil
+}
+
+func (p *parser) resolve(script []byte) ([]sbatch.Job, error) {
+	jobs, err := p.grammar.Resolve(p.cmd, script, os.Environ())
+	if !errors.Is(err, sbatch.ErrInstalled) {
+		return jobs, err
+	}
+	if err := p.ask(); err != nil {
+		return nil, err
+	}
+	if p.err != nil {
+		return nil, p.err
+	}
+	return p.grammar.Resolve(p.cmd, script, os.Environ())
+}
+
+func given(cmd *sbatch.Command, name string) bool {
+	_, ok := cmd.Last(name)
+	return ok
+}
+
+// firstOf returns which of the options comes first on the command line.
+func firstOf(cmd *sbatch.Command, names ...string) string {
+	for _, f := range cmd.First {
+		for _, name := range names {
+			if f.Option.Name == name {
+				return name
+			}
+		}
+	}
+	return ""
+}

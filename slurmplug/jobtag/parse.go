@@ -1,0 +1,92 @@
+package jobtag
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// Error says why a tag does not count. Its text is one line of printable
+// ASCII, whatever the tag holds: it goes to terminals and pages.
+type Error struct {
+	Key    string // "" when the tag as a whole is wrong
+	Value  string // as found, "" when no value is at fault
+	Reason string
+}
+
+func (e *Error) Error() string {
+	switch {
+	case e.Key == "":
+		return "tag: " + e.Reason
+	case e.Value == "":
+		return "tag: key " + quote(e.Key) + ": " + e.Reason
+	}
+	return "tag: key " + quote(e.Key) + ", value " + quote(e.Value) + ": " + e.Reason
+}
+
+// quote makes hostile text safe to show, and short.
+func quote(s string) string {
+	const most = 48
+	if len(s) > most {
+		return strconv.QuoteToASCII(s[:most]) + "..."
+	}
+	return strconv.QuoteToASCII(s)
+}
+
+func tooLong(n int) *Error {
+	return &Error{Reason: fmt.Sprintf("%d bytes, at most %d are allowed", n, MaxBytes)}
+}
+
+// keys of a tag; the position is the bit that Parse remembers a key by.
+var keys = []string{"ckpt", "cpu", "grace", "guess", "mem", "retry", "share", "signal", "speed", "steps", "type", "v", "workload"}
+
+// Parse reads one tag, as Split returns it. An unknown or repeated key, a bad
+// value, a missing or foreign v, or more than MaxBytes make the whole tag
+// invalid: then the Tag is zero and the error an *Error.
+func Parse(tag string) (Tag, error) {
+	query, found := strings.CutPrefix(tag, Prefix)
+	if !found {
+		return Tag{}, &Error{Reason: "does not begin with " + Prefix}
+	}
+	if len(tag) > MaxBytes {
+		return Tag{}, tooLong(len(tag))
+	}
+	var t Tag
+	seen, versioned := 0, false
+	for pair := range strings.SplitSeq(query, "&") {
+		if pair == "" {
+			continue
+		}
+		k, v, _ := strings.Cut(pair, "=")
+		key, errKey := url.QueryUnescape(k)
+		value, errValue := url.QueryUnescape(v)
+		if errKey != nil || errValue != nil || strings.Contains(pair, ";") {
+			return Tag{}, &Error{Key: k, Value: v, Reason: "not a URL query"}
+		}
+		i := 0
+		for i < len(keys) && keys[i] != key {
+			i++
+		}
+		switch {
+		case i == len(keys):
+			return Tag{}, &Error{Key: key, Reason: "no such key"}
+		case seen&(1<<i) != 0:
+			return Tag{}, &Error{Key: key, Reason: "stands twice"}
+		case key == "v" && value != "1":
+			return Tag{}, &Error{Key: key, Value: value, Reason: "only version 1 is known"}
+		}
+		seen |= 1 << i
+		if key == "v" {
+			versioned = true
+			continue
+		}
+		if err := t.Set(key, value); err != nil {
+			return Tag{}, err
+		}
+	}
+	if !versioned {
+		return Tag{}, &Error{Key: "v", Reason: "missing; a tag ends its claims with v=1"}
+	}
+	return t, nil
+}
