@@ -39,7 +39,8 @@ install: build
 	install -D -m 0755 bin/sbatchwrap $(DESTDIR)$(PREFIX)/bin/sbatchwrap
 	install -D -m 0644 etc/priod.toml $(DESTDIR)/etc/slurmprio/priod.toml.example
 	install -D -m 0644 etc/man/priod.8 $(DESTDIR)$(PREFIX)/share/man/man8/priod.8
-	install -D -m 0644 etc/systemd/priod.service $(DESTDIR)/lib/systemd/system/priod.service
+	install -d $(DESTDIR)/lib/systemd/system
+	sed 's|/usr/local|$(PREFIX)|' etc/systemd/priod.service >$(DESTDIR)/lib/systemd/system/priod.service
 	install -D -m 0644 etc/systemd/priod.sysusers $(DESTDIR)/usr/lib/sysusers.d/priod.conf
 
 clean:

@@ -42,7 +42,7 @@ func checkCommand() *cli.Command {
 				fmt.Fprintf(c.App.Writer, "%d passed, %d warned, %d failed\n", counts[live.Pass], counts[live.Warn], counts[live.Fail])
 			}
 			if counts[live.Fail] > 0 {
-				return problem
+				return errProblem
 			}
 			return nil
 		},

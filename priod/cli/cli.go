@@ -27,8 +27,8 @@ type usageError struct{ error }
 
 func usagef(format string, a ...any) error { return usageError{fmt.Errorf(format, a...)} }
 
-// problem is something a verb found and already showed: exit status 1.
-var problem = errors.New("problem found")
+// errProblem is something a verb found and already showed: exit status 1.
+var errProblem = errors.New("errProblem found")
 
 // Main runs one command line and returns the exit status.
 func Main(version string, args []string, stdout, stderr io.Writer) int {
@@ -39,7 +39,7 @@ func Main(version string, args []string, stdout, stderr io.Writer) int {
 	switch {
 	case err == nil:
 		return exitDone
-	case errors.Is(err, problem):
+	case errors.Is(err, errProblem):
 		return exitProblem
 	case errors.As(err, &usage):
 		fmt.Fprintf(stderr, "priod: %s\n", report.Safe(err.Error()))

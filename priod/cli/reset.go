@@ -44,7 +44,7 @@ func resetCommand() *cli.Command {
 				v.show(c)
 			}
 			if v.Failed > 0 {
-				return problem
+				return errProblem
 			}
 			return nil
 		},

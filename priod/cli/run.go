@@ -126,7 +126,7 @@ func showResult(c *cli.Context, r *cycle.Result) error {
 	}
 	for _, o := range r.Outcomes {
 		if failed(o.Status) {
-			return problem
+			return errProblem
 		}
 	}
 	return nil
