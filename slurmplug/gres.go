@@ -90,7 +90,7 @@ func parseGres(item string) (Gres, error) {
 	case len(parts) > 1:
 		return g, fmt.Errorf("%.40q: want NAME[:TYPE][:COUNT]", item)
 	}
-	if !isGresWord(g.Name) {
+	if !isGresWord(g.Name) || g.Name == "gres" { // which is a prefix
 		return g, fmt.Errorf("%.40q: the name is no word", item)
 	}
 	return g, nil

@@ -28,7 +28,7 @@ type usageError struct{ error }
 func usagef(format string, a ...any) error { return usageError{fmt.Errorf(format, a...)} }
 
 // errProblem is something a verb found and already showed: exit status 1.
-var errProblem = errors.New("errProblem found")
+var errProblem = errors.New("problem found")
 
 // Main runs one command line and returns the exit status.
 func Main(version string, args []string, stdout, stderr io.Writer) int {
