@@ -1,0 +1,110 @@
+package slurmplug
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Options tune a Client. A zero field means its default.
+type Options struct {
+	ReadTimeout  time.Duration // for one command that reads; 60 s
+	WriteTimeout time.Duration // for one command that writes; 60 s
+
+	// Writing. A call that updates an array by its tasks counts once.
+	WritesPerSecond float64       // on average; 500
+	Burst           int           // updates without waiting; a second's worth
+	MaxWait         time.Duration // how long one Update may wait for its turn; 10 s
+	AgentQueue      int           // writing pauses above this "Agent queue size"; 200
+	DBDQueue        int           // writing pauses above this "DBD Agent queue size"; 5000
+}
+
+func (o Options) filled() Options {
+	setDefault(&o.ReadTimeout, time.Minute)
+	setDefault(&o.WriteTimeout, time.Minute)
+	setDefault(&o.WritesPerSecond, 500)
+	setDefault(&o.Burst, max(1, int(o.WritesPerSecond)))
+	setDefault(&o.MaxWait, 10*time.Second)
+	setDefault(&o.AgentQueue, 200)
+	setDefault(&o.DBDQueue, 5000)
+	return o
+}
+
+func setDefault[T comparable](v *T, def T) {
+	var zero T
+	if *v == zero {
+		*v = def
+	}
+}
+
+// Client reads and writes one cluster. Its methods may be called from several
+// goroutines; two calls of Update wait for each other.
+//
+// A read that returns an error returns nothing else. The errors say which
+// command, what was wrong and where: a *CommandError for a program that failed
+// (errors.Is tells ErrNotFound, ErrTimeout, ErrController, ... apart), ErrDoubtful
+// for output that cannot be believed.
+type Client struct {
+	runner Runner
+	opts   Options
+	nonce  func() separators
+
+	mu       sync.Mutex
+	lastJobs int // records that the last trusted Jobs returned
+
+	writing sync.Mutex
+	pace    pace
+}
+
+// NewClient returns a Client that runs Slurm's programs by r.
+func NewClient(r Runner, o Options) *Client {
+	o = o.filled()
+	return &Client{
+		runner: r,
+		opts:   o,
+		nonce:  newSeparators,
+		pace:   newPace(o.WritesPerSecond, o.Burst),
+	}
+}
+
+// ErrDoubtful is output that cannot be believed: cut off, forged, or at odds
+// with itself.
+var ErrDoubtful = errors.New("output cannot be trusted")
+
+func doubtful(command, format string, args ...any) error {
+	return fmt.Errorf("%s: %w: %w", command, ErrDoubtful, fmt.Errorf(format, args...))
+}
+
+// run runs a command with a time limit.
+func (c *Client) run(ctx context.Context, limit time.Duration, cmd Command) (Output, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, ErrTimeout)
+	defer cancel()
+	return c.runner.Run(ctx, cmd)
+}
+
+// read returns what a command printed, if it succeeded and had nothing to
+// complain about: squeue, for one, exits 0 after "Invalid job format".
+func (c *Client) read(ctx context.Context, name string, args ...string) ([]byte, error) {
+	out, err := c.run(ctx, c.opts.ReadTimeout, Command{Name: name, Args: args})
+	if err != nil {
+		return nil, err
+	}
+	for line := range bytes.Lines(out.Stderr) {
+		if lower := bytes.ToLower(line); bytes.Contains(lower, []byte("error")) || bytes.Contains(lower, []byte("fatal")) {
+			return nil, doubtful(name, "exit status 0, but %q", firstLine(line))
+		}
+	}
+	return out.Stdout, nil
+}
+
+// readLines is read for output that is lines: each must have its end.
+func (c *Client) readLines(ctx context.Context, name string, args ...string) ([]byte, error) {
+	out, err := c.read(ctx, name, args...)
+	if err == nil && len(out) > 0 && out[len(out)-1] != '\n' {
+		return nil, doubtful(name, "cut off at %q", out[max(0, len(out)-40):])
+	}
+	return out, err
+}

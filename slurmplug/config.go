@@ -1,0 +1,188 @@
+package slurmplug
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Config is slurmctld's configuration as scontrol show config prints it, with
+// the defaults filled in.
+type Config struct{ values map[string]string }
+
+// Config reads slurmctld's configuration.
+func (c *Client) Config(ctx context.Context) (Config, error) {
+	out, err := c.readLines(ctx, "scontrol", "show", "config")
+	if err != nil {
+		return Config{}, err
+	}
+	return parseConfig(string(out))
+}
+
+// parseConfig reads "Key = value". The last line says whether slurmctld is up:
+// without it the output was cut off.
+func parseConfig(out string) (Config, error) {
+	conf := Config{map[string]string{}}
+	whole := false
+	for line := range strings.Lines(out) {
+		whole = whole || strings.HasPrefix(line, "Slurmctld(primary)")
+		key, value, ok := strings.Cut(line, "=")
+		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
+		if !ok || key == "" {
+			continue
+		}
+		if isUnset(value) && value != "NONE" {
+			value = ""
+		}
+		if _, known := conf.values[key]; !known {
+			conf.values[key] = value
+		}
+	}
+	if !whole || conf.Version() == "" || conf.ClusterName() == "" {
+		return Config{}, doubtful("scontrol show config", "SLURM_VERSION, ClusterName or the line about slurmctld is missing")
+	}
+	return conf, nil
+}
+
+// Get returns one value as scontrol prints it; "" when there is none.
+func (c Config) Get(key string) string { return c.values[key] }
+
+// All returns every key and value.
+func (c Config) All() map[string]string { return maps.Clone(c.values) }
+
+// list splits a value at commas.
+func (c Config) list(key string) []string { return listOf(c.values[key]) }
+
+// Version is slurmctld's version, "22.05.8".
+func (c Config) Version() string { return c.values["SLURM_VERSION"] }
+
+// AtLeast tells whether slurmctld is of the release major.minor, such as 23.2,
+// or later.
+func (c Config) AtLeast(major, minor int) bool {
+	parts := strings.SplitN(c.Version(), ".", 3)
+	if len(parts) < 2 {
+		return false
+	}
+	a, err1 := strconv.Atoi(parts[0])
+	b, err2 := strconv.Atoi(strings.TrimFunc(parts[1], func(r rune) bool { return r < '0' || '9' < r }))
+	return err1 == nil && err2 == nil && (a > major || a == major && b >= minor)
+}
+
+// ClusterName is the cluster's name.
+func (c Config) ClusterName() string { return c.values["ClusterName"] }
+
+// PriorityType is "priority/multifactor" or "priority/basic".
+func (c Config) PriorityType() string { return c.values["PriorityType"] }
+
+// PriorityFlags lists PriorityFlags.
+func (c Config) PriorityFlags() []string { return c.list("PriorityFlags") }
+
+// SiteFactorPlugin is the plugin that sets SiteFactor by itself; "" when there
+// is none.
+func (c Config) SiteFactorPlugin() string {
+	if p := c.values["PrioritySiteFactorPlugin"]; p != "site_factor/none" {
+		return p
+	}
+	return ""
+}
+
+// Weights returns the priority weights that are not 0: "Age", "Assoc",
+// "FairShare", "JobSize", "Partition", "QOS", and "TRES/CPU" and so on for each
+// part of PriorityWeightTRES, rounded up.
+func (c Config) Weights() (map[string]int64, error) {
+	weights := map[string]int64{}
+	for _, name := range []string{"Age", "Assoc", "FairShare", "JobSize", "Partition", "QOS"} {
+		text := c.values["PriorityWeight"+name]
+		if text == "" {
+			continue // priority/basic has none
+		}
+		n, err := parseUint(text, math.MaxUint32)
+		if err != nil {
+			return nil, fmt.Errorf("PriorityWeight%s: %w", name, err)
+		}
+		if n != 0 {
+			weights[name] = int64(n)
+		}
+	}
+	for _, item := range c.list("PriorityWeightTRES") {
+		name, text, _ := strings.Cut(item, "=")
+		w, err := strconv.ParseFloat(text, 64)
+		if err != nil || math.IsNaN(w) || math.Abs(w) > math.MaxUint32 {
+			return nil, fmt.Errorf("PriorityWeightTRES: %.40q is no weight", item)
+		}
+		if w != 0 {
+			weights["TRES/"+name] = int64(math.Ceil(math.Abs(w)))
+		}
+	}
+	return weights, nil
+}
+
+// WeightSum is the largest difference that Slurm's own factors can make between
+// two jobs: the sum of all weights.
+func (c Config) WeightSum() (int64, error) {
+	weights, err := c.Weights()
+	sum := int64(0)
+	for _, w := range weights {
+		sum += w
+	}
+	return sum, err
+}
+
+// PreemptType is "preempt/qos", "preempt/partition_prio" or "preempt/none".
+func (c Config) PreemptType() string { return c.values["PreemptType"] }
+
+// PreemptMode is "REQUEUE", "CANCEL", "GANG,SUSPEND", ...
+func (c Config) PreemptMode() string { return c.values["PreemptMode"] }
+
+// AccountingStorageType is "accounting_storage/slurmdbd" or ".../none", which
+// later versions leave empty.
+func (c Config) AccountingStorageType() string { return c.values["AccountingStorageType"] }
+
+// AccountingTRES lists what Slurm keeps account of: "cpu", "gres/gpu:a100", ...
+func (c Config) AccountingTRES() []string { return c.list("AccountingStorageTRES") }
+
+// AccountingStoreFlags lists "job_comment" and the like.
+func (c Config) AccountingStoreFlags() []string { return c.list("AccountingStoreFlags") }
+
+// SchedulerParameters lists "bf_interval=30" and the like.
+func (c Config) SchedulerParameters() []string { return c.list("SchedulerParameters") }
+
+// SlurmctldParameters lists "rl_enable" and the like.
+func (c Config) SlurmctldParameters() []string { return c.list("SlurmctldParameters") }
+
+// RateLimited tells whether slurmctld limits RPCs (23.02 and later). SlurmUser
+// and root are exempt.
+func (c Config) RateLimited() bool {
+	for _, p := range c.SlurmctldParameters() {
+		if strings.EqualFold(p, "rl_enable") {
+			return true
+		}
+	}
+	return false
+}
+
+// GresTypes lists the GRES names: "gpu", ...
+func (c Config) GresTypes() []string { return c.list("GresTypes") }
+
+// MinJobAge is how long slurmctld remembers a finished job; 0 when it does not
+// say.
+func (c Config) MinJobAge() time.Duration {
+	seconds, _, _ := strings.Cut(c.values["MinJobAge"], " ")
+	n, err := parseUint(seconds, math.MaxInt32)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(n) * time.Second
+}
+
+// SlurmUser is the account that slurmctld runs as, "slurm" and 64030. ok is
+// false when scontrol does not say.
+func (c Config) SlurmUser() (name string, uid uint32, ok bool) {
+	name, text, _ := strings.Cut(c.values["SlurmUser"], "(")
+	n, err := parseUint(strings.TrimSuffix(text, ")"), math.MaxUint32)
+	return name, uint32(n), err == nil
+}

@@ -1,0 +1,83 @@
+package slurmplug
+
+import (
+	"slices"
+	"strings"
+)
+
+// GPUs says how many GPUs the whole job asks for (one task of an array) and of
+// which GRES type: "" when it left the type open, several joined by a comma.
+//
+// The count follows from the request, in Slurm's order: for the job, for each
+// node, each task, each socket. Where a request cannot be read it is tres-alloc's,
+// which on a cluster without AccountingStorageTRES=gres/gpu is 0.
+func (j *Job) GPUs() (gpuType string, count int) {
+	if gpuType, count, ok := j.requestedGPUs(); ok {
+		return gpuType, count
+	}
+	gpuType, count, _ = j.AllocatedGPUs()
+	return gpuType, count
+}
+
+// AllocatedGPUs is GPUs as tres-alloc counts them: Slurm's own reckoning of the
+// request while the job is pending, what it holds afterwards. The type is
+// known only when AccountingStorageTRES names it; ok is false when no GPUs are
+// listed at all.
+func (j *Job) AllocatedGPUs() (gpuType string, count int, ok bool) {
+	t, err := ParseTRES(j.TRES)
+	if err != nil {
+		return "", 0, false
+	}
+	return t.GPUs()
+}
+
+// MemMB is the memory of the whole job in MB as tres-alloc has it, 0 when it
+// is not listed.
+func (j *Job) MemMB() int64 {
+	t, err := ParseTRES(j.TRES)
+	if err != nil {
+		return 0
+	}
+	mb, _ := t.Get("mem")
+	return mb
+}
+
+// requestedGPUs is false when a request is there and cannot be read.
+func (j *Job) requestedGPUs() (gpuType string, count int, ok bool) {
+	for _, r := range []struct {
+		list  string
+		times int
+	}{
+		{j.TresPerJob, 1},
+		{j.TresPerNode, j.Nodes},
+		{j.TresPerTask, j.NumTasks},
+		{j.TresPerSock, j.Nodes * max(j.Sockets, 1)},
+	} {
+		if r.list == "" {
+			continue
+		}
+		all, err := ParseGres(r.list)
+		if err != nil {
+			return "", 0, false
+		}
+		var types []string
+		n := int64(0)
+		for _, g := range all {
+			if g.Name == "gpu" && g.Count > 0 {
+				n += g.Count
+				if g.Type != "" {
+					types = append(types, g.Type)
+				}
+			}
+		}
+		if n == 0 {
+			continue // --gres=none, or another GRES
+		}
+		slices.Sort(types)
+		return strings.Join(slices.Compact(types), ","), int(min(n, maxGPUs)) * max(r.times, 1), true
+	}
+	return "", 0, true
+}
+
+// maxGPUs bounds what one request may claim, so that products stay numbers.
+const maxGPUs = 1 << 24

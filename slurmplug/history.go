@@ -1,0 +1,134 @@
+package slurmplug
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+)
+
+// runColumns are sacct's names for what a Run holds, in the order in which
+// runParser.run reads them.
+var runColumns = [...]string{
+	"JobID", "JobIDRaw", "User", "Account", "Partition", "QOS", "State", "ExitCode",
+	"Submit", "Eligible", "Start", "End", "TimelimitRaw", "AllocTRES", "NodeList", "JobName", "Comment",
+}
+
+// History reads from the accounting every run of every job, earlier runs of
+// requeued ones too, that was pending or running at some time between since
+// and until (zero: now). Read again from an overlapping since, rows come again:
+// RawID, Submit and Start tell a run from others. What is not yet eligible may
+// be missing, and slurmdbd is some seconds behind slurmctld. The range should be
+// hours or days, not years: it comes at once.
+func (c *Client) History(ctx context.Context, since, until time.Time) ([]Run, error) {
+	end := "now"
+	if !until.IsZero() {
+		end = sacctTime(until)
+	}
+	s := c.nonce()
+	out, err := c.read(ctx, "sacct", "--noheader", "--parsable", "--allocations", "--duplicates", "--allusers",
+		"--delimiter="+s.end, "--starttime="+sacctTime(since), "--endtime="+end, "--format="+strings.Join(runColumns[:], ","))
+	if err != nil {
+		return nil, err
+	}
+	return parseRuns(out, s)
+}
+
+// sacctTime is a time in sacct's notation that depends on no time zone
+// (parse_time.c). It knows none before the twelfth day of Unix.
+func sacctTime(t time.Time) string { return fmt.Sprintf("uts%d", max(t.Unix(), 1_000_000)) }
+
+// parseRuns reads sacct --parsable: each field has the delimiter behind it,
+// each record a newline. Slurm has no mark of its own for the end of a record,
+// but a comment that breaks a line cannot forge the delimiter.
+func parseRuns(out []byte, s separators) ([]Run, error) {
+	sep := []byte(s.end)
+	p := runParser{strings: interner{}}
+	runs := make([]Run, 0, bytes.Count(out, sep)/len(runColumns))
+	for len(out) > 0 {
+		for i := range p.fields {
+			at := bytes.Index(out, sep)
+			if at < 0 {
+				return nil, doubtful("sacct", "record %d is cut off behind field %d", len(runs)+1, i)
+			}
+			p.fields[i], out = out[:at], out[at+len(sep):]
+		}
+		if len(out) == 0 || out[0] != '\n' {
+			return nil, doubtful("sacct", "record %d has more than %d fields, or no end", len(runs)+1, len(runColumns))
+		}
+		out = out[1:]
+		runs = append(runs, Run{})
+		if err := p.run(&runs[len(runs)-1]); err != nil {
+			return nil, doubtful("sacct", "record %d (%q): %w", len(runs), clip(p.fields[0]), err)
+		}
+	}
+	return runs, nil
+}
+
+type runParser struct {
+	fields  [len(runColumns)][]byte
+	strings interner
+}
+
+func (p *runParser) run(r *Run) error {
+	f := &p.fields
+	raw, err := parseUint(f[1], math.MaxUint32)
+	if err != nil {
+		return fmt.Errorf("JobIDRaw: %w", err)
+	}
+	r.RawID = uint32(raw)
+	if r.ID, err = runID(f[0], r.RawID); err != nil {
+		return err
+	}
+	get := p.strings.value
+	r.User, r.Account, r.Partition, r.QOS = get(f[2]), get(f[3]), get(f[4]), get(f[5])
+	state, _, _ := bytes.Cut(f[6], []byte(" "))
+	if r.State = get(state); r.State == "" {
+		return errors.New("no State")
+	}
+	if err := exitCode(r, f[7]); err != nil {
+		return err
+	}
+	for i, t := range []*time.Time{&r.Submit, &r.Eligible, &r.Start, &r.End} {
+		if *t, err = parseEpoch(f[8+i]); err != nil {
+			return fmt.Errorf("%s: %w", runColumns[8+i], err)
+		}
+	}
+	if r.TimeLimit, err = ParseTimeLimit(get(f[12])); err != nil {
+		return err
+	}
+	r.AllocTRES = get(f[13])
+	if list := string(f[14]); !isUnset(list) {
+		r.NodeList = list
+	}
+	r.Name, r.Comment = string(f[15]), string(f[16])
+	return nil
+}
+
+// runID reads sacct's JobID: "17", "17_4", "17_[1-9%3]" for what is left of an
+// array, "17+1" for a component of a heterogeneous job, which is named by its
+// raw id.
+func runID(text []byte, raw uint32) (JobID, error) {
+	if bytes.IndexByte(text, '+') >= 0 {
+		return Plain(raw), nil
+	}
+	if array, _, ok := bytes.Cut(text, []byte("_[")); ok {
+		id, err := ParseJobID(string(array))
+		return Plain(id.ID), err
+	}
+	return ParseJobID(string(text))
+}
+
+func exitCode(r *Run, text []byte) error {
+	code, signal, ok := bytes.Cut(text, []byte(":"))
+	c, err1 := parseUint(code, math.MaxInt32)
+	s, err2 := parseUint(signal, math.MaxInt32)
+	if !ok || err1 != nil || err2 != nil {
+		return fmt.Errorf("ExitCode: %q is not CODE:SIGNAL", clip(text))
+	}
+	r.ExitCode, r.Signal = int(c), int(s)
+	return nil
+}

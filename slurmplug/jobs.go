@@ -1,0 +1,325 @@
+package slurmplug
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// jobColumns are squeue's names (squeue/opts.c) for what a Job holds, in the
+// order in which parser.job reads them.
+var jobColumns = [...]string{
+	colJobID: "JobID", colArrayID: "ArrayJobID", colTasks: "ArrayTaskID", colHetID: "HetJobID", colHetOffset: "HetJobOffset",
+	colUser: "UserName", colAccount: "Account", colPartition: "Partition", colQOS: "QOS", colReservation: "Reservation",
+	colState: "State", colReason: "Reason", colDependency: "Dependency", colPriority: "PriorityLong", colNice: "Nice",
+	colRestarts: "RestartCnt", colNodes: "NumNodes", colCPUs: "NumCPUs", colNumTasks: "NumTasks", colSockets: "Sockets",
+	colTRES: "tres-alloc", colPerJob: "tres-per-job", colPerNode: "tres-per-node", colPerSocket: "tres-per-socket",
+	colPerTask: "tres-per-task", colFeatures: "Feature", colPrefer: "Prefer", colNodeList: "NodeList", colLimit: "TimeLimit",
+	colSubmit: "SubmitTime", colEligible: "EligibleTime", colStart: "StartTime", colPreempt: "PreemptTime",
+	colAdminComment: "admin_comment", colComment: "Comment",
+}
+
+const (
+	colJobID = iota
+	colArrayID
+	colTasks
+	colHetID
+	colHetOffset
+	colUser
+	colAccount
+	colPartition
+	colQOS
+	colReservation
+	colState
+	colReason
+	colDependency
+	colPriority
+	colNice
+	colRestarts
+	colNodes
+	colCPUs
+	colNumTasks
+	colSockets
+	colTRES
+	colPerJob
+	colPerNode
+	colPerSocket
+	colPerTask
+	colFeatures
+	colPrefer
+	colNodeList
+	colLimit
+	colSubmit
+	colEligible
+	colStart
+	colPreempt
+	colAdminComment
+	colComment
+)
+
+// squeueArgs asks for the whole queue of this cluster. "Field:SUFFIX" prints a
+// field in full and SUFFIX behind it; without the colon it is cut at 20
+// characters (squeue/opts.c). Without --array-unique squeue shows pending tasks
+// that have records, and priorities, of their own as part of the array's
+// (squeue/print.c, _combine_pending_array_tasks).
+func squeueArgs(s separators) []string {
+	var format strings.Builder
+	for i, name := range jobColumns {
+		format.WriteString(name)
+		format.WriteByte(':')
+		if i == len(jobColumns)-1 {
+			format.WriteString(s.end)
+			break
+		}
+		format.WriteString(s.field)
+		format.WriteByte(',')
+	}
+	return []string{"--all", "--local", "--array-unique", "--noheader", "--noconvert", "-O", format.String()}
+}
+
+// Jobs reads the queue: every record that is not finished, in squeue's order.
+// A queue that lost more than half of its records since the last read is read
+// once more and believed only when both reads agree.
+func (c *Client) Jobs(ctx context.Context) ([]Job, error) {
+	jobs, err := c.readJobs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	last := c.lastJobs
+	c.mu.Unlock()
+	if shrunk(last, len(jobs)) {
+		first := len(jobs)
+		if jobs, err = c.readJobs(ctx); err != nil {
+			return nil, err
+		}
+		if !shrunk(last, len(jobs)) || shrunk(first, len(jobs)) || shrunk(len(jobs), first) {
+			return nil, doubtful("squeue", "%d records, then %d, then %d", last, first, len(jobs))
+		}
+	}
+	c.mu.Lock()
+	c.lastJobs = len(jobs)
+	c.mu.Unlock()
+	return jobs, nil
+}
+
+// shrunk tells whether more than half of before is gone.
+func shrunk(before, now int) bool { return 2*now < before }
+
+func (c *Client) readJobs(ctx context.Context) ([]Job, error) {
+	s := c.nonce()
+	out, err := c.read(ctx, "squeue", squeueArgs(s)...)
+	if err != nil {
+		return nil, err
+	}
+	return parseJobs(out, s)
+}
+
+// parseJobs reads squeue's output: records that end with s.end and a newline.
+func parseJobs(out []byte, s separators) ([]Job, error) {
+	end := []byte(s.end)
+	p := newJobParser()
+	jobs := make([]Job, 0, bytes.Count(out, end))
+	raw := make(map[uint32]struct{}, cap(jobs))
+	ids := make(map[JobID]struct{}, cap(jobs))
+	for len(out) > 0 {
+		at := bytes.Index(out, end)
+		if at < 0 || at+len(end) >= len(out) || out[at+len(end)] != '\n' {
+			return nil, doubtful("squeue", "record %d is cut off: %q", len(jobs)+1, clip(out))
+		}
+		record := out[:at]
+		out = out[at+len(end)+1:]
+		if err := s.cut(record, p.fields[:]); err != nil {
+			return nil, doubtful("squeue", "record %d: %w", len(jobs)+1, err)
+		}
+		jobs = append(jobs, Job{})
+		j := &jobs[len(jobs)-1]
+		if err := p.job(j); err != nil {
+			return nil, doubtful("squeue", "record %d: %w", len(jobs), err)
+		}
+		raw[j.RawID], ids[j.ID] = struct{}{}, struct{}{}
+		if len(raw) < len(jobs) || len(ids) < len(jobs) {
+			return nil, doubtful("squeue", "record %d: job %s (%d) comes twice", len(jobs), j.ID, j.RawID)
+		}
+	}
+	return jobs, nil
+}
+
+// jobParser turns fields into Jobs. It remembers, for each column, the last
+// value and what became of it: neighbours in the queue are much alike.
+type jobParser struct {
+	fields  [len(jobColumns)][]byte
+	strings interner
+	last    [len(jobColumns)]string // as squeue printed it
+	value   [len(jobColumns)]string // as the Job holds it
+	limits  map[string]time.Duration
+	tasks   struct {
+		list  string
+		count int
+	}
+	err error
+}
+
+func newJobParser() *jobParser {
+	return &jobParser{strings: interner{}, limits: map[string]time.Duration{}}
+}
+
+// text is a column whose values repeat.
+func (p *jobParser) text(col int) string {
+	b := p.fields[col]
+	if p.last[col] != string(b) || p.last[col] == "" {
+		p.value[col] = p.strings.value(b)
+		p.last[col] = p.strings.get(b)
+	}
+	return p.value[col]
+}
+
+// free is a column of free text, whose values may all differ.
+func (p *jobParser) free(col int) string {
+	b := p.fields[col]
+	if p.last[col] != string(b) {
+		p.last[col] = string(b)
+	}
+	if p.last[col] == "(null)" || p.last[col] == "N/A" {
+		return ""
+	}
+	return p.last[col]
+}
+
+func (p *jobParser) fail(col int, err error) {
+	if p.err == nil {
+		p.err = fmt.Errorf("%s: %w", jobColumns[col], err)
+	}
+}
+
+func (p *jobParser) number(col int, limit uint64) uint64 {
+	n, err := parseUint(p.fields[col], limit)
+	if err != nil {
+		p.fail(col, err)
+	}
+	return n
+}
+
+// count is a column that squeue may shorten to "2K", 0 when unset.
+func (p *jobParser) count(col int) int {
+	b := p.fields[col]
+	if n, ok := decimal(b, math.MaxInt32); ok {
+		return int(n)
+	}
+	switch string(b) {
+	case "*", "N/A", "": // Sockets, when not asked for
+		return 0
+	}
+	n, err := parseCount(string(b))
+	if err == nil && n > math.MaxInt32 {
+		err = fmt.Errorf("%d is out of range", n)
+	}
+	if err != nil {
+		p.fail(col, err)
+	}
+	return int(n)
+}
+
+func (p *jobParser) time(col int) time.Time {
+	t, err := parseEpoch(p.fields[col])
+	if err != nil {
+		p.fail(col, err)
+	}
+	return t
+}
+
+func (p *jobParser) limit(col int) time.Duration {
+	if d, known := p.limits[string(p.fields[col])]; known {
+		return d
+	}
+	d, err := ParseTimeLimit(string(p.fields[col]))
+	if err != nil {
+		p.fail(col, err)
+	}
+	p.limits[string(p.fields[col])] = d
+	return d
+}
+
+func (p *jobParser) nice(col int) int64 {
+	n, err := strconv.ParseInt(string(p.fields[col]), 10, 33)
+	if err != nil {
+		p.fail(col, fmt.Errorf("%q is no number", clip(p.fields[col])))
+	}
+	return n
+}
+
+// job fills j from the fields.
+func (p *jobParser) job(j *Job) error {
+	p.err = nil
+	j.RawID = uint32(p.number(colJobID, math.MaxUint32))
+	p.identify(j)
+	if !unsetBytes(p.fields[colHetID]) {
+		j.HetID = uint32(p.number(colHetID, math.MaxUint32))
+		if j.HetID != 0 {
+			j.HetOffset = int(p.number(colHetOffset, math.MaxInt32))
+		}
+	}
+	j.User, j.Account, j.Partition = p.text(colUser), p.text(colAccount), p.text(colPartition)
+	j.QOS, j.Reservation = p.text(colQOS), p.text(colReservation)
+	j.State, j.Reason, j.Dependency = p.text(colState), p.text(colReason), p.free(colDependency)
+	if j.State == "" {
+		p.fail(colState, fmt.Errorf("is empty"))
+	}
+	j.Priority, j.Nice = uint32(p.number(colPriority, math.MaxUint32)), p.nice(colNice)
+	j.Restarts = p.count(colRestarts)
+	j.Nodes, j.CPUs, j.NumTasks, j.Sockets = p.count(colNodes), p.count(colCPUs), p.count(colNumTasks), p.count(colSockets)
+	j.TRES, j.TresPerJob, j.TresPerNode = p.text(colTRES), p.text(colPerJob), p.text(colPerNode)
+	j.TresPerSock, j.TresPerTask = p.text(colPerSocket), p.text(colPerTask)
+	j.Features, j.Prefer = p.text(colFeatures), p.text(colPrefer)
+	j.NodeList = p.free(colNodeList)
+	j.TimeLimit = p.limit(colLimit)
+	j.Submit, j.Eligible = p.time(colSubmit), p.time(colEligible)
+	j.Start, j.Preempt = p.time(colStart), p.time(colPreempt)
+	j.AdminComment, j.Comment = p.free(colAdminComment), p.free(colComment)
+	if p.err != nil {
+		return fmt.Errorf("job %d: %w", j.RawID, p.err)
+	}
+	return nil
+}
+
+// identify sets what names the record: a plain job, an array task, or what is
+// left of an array in one record.
+func (p *jobParser) identify(j *Job) {
+	j.ID, j.TaskCount = Plain(j.RawID), 1
+	if j.RawID == 0 {
+		p.fail(colJobID, fmt.Errorf("is 0"))
+	}
+	b := p.fields[colTasks]
+	if unsetBytes(b) {
+		return
+	}
+	j.ID.ID = uint32(p.number(colArrayID, math.MaxUint32))
+	if j.ID.ID == 0 {
+		p.fail(colArrayID, fmt.Errorf("is 0"))
+	}
+	if cut := bytes.IndexByte(b, '%'); cut >= 0 {
+		b = b[:cut]
+	}
+	if task, ok := decimal(b, math.MaxInt32); ok {
+		j.ID.Task = int32(task)
+		return
+	}
+	if p.tasks.list != string(b) || p.tasks.list == "" {
+		list := string(b)
+		n, err := CountTasks(list)
+		if err != nil {
+			p.fail(colTasks, err)
+			return
+		}
+		p.tasks.list, p.tasks.count = list, n
+	}
+	j.Tasks, j.TaskCount = p.tasks.list, p.tasks.count
+}
+
+func unsetBytes(b []byte) bool {
+	return len(b) == 0 || string(b) == "N/A" || string(b) == "(null)"
+}

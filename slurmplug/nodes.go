@@ -1,0 +1,173 @@
+package slurmplug
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+)
+
+// Nodes reads every node, with the GRES in use.
+func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
+	out, err := c.readLines(ctx, "scontrol", "--all", "--oneliner", "--details", "show", "node")
+	if err != nil {
+		return nil, err
+	}
+	return parseNodes(out)
+}
+
+// parseNodes reads one node from each line that begins with NodeName=. A line
+// that does not is the rest of a reason with a newline in it.
+func parseNodes(out []byte) ([]Node, error) {
+	const first = "NodeName="
+	nodes := make([]Node, 0, bytes.Count(out, []byte(first)))
+	seen := make(map[string]bool, cap(nodes))
+	p := nodeParser{interner{}, map[string][]string{}, map[string][]Gres{}}
+	for line := range bytes.Lines(out) {
+		if !bytes.HasPrefix(line, []byte(first)) {
+			if len(nodes) == 0 && len(bytes.TrimSpace(line)) > 0 {
+				return nil, doubtful("scontrol show node", "begins with %q", clip(line))
+			}
+			continue
+		}
+		nodes = append(nodes, Node{})
+		n := &nodes[len(nodes)-1]
+		if err := p.node(n, line); err != nil {
+			return nil, doubtful("scontrol show node", "node %d (%.40q): %w", len(nodes), n.Name, err)
+		}
+		if seen[n.Name] {
+			return nil, doubtful("scontrol show node", "node %.40q comes twice", n.Name)
+		}
+		seen[n.Name] = true
+	}
+	if len(nodes) == 0 {
+		return nil, doubtful("scontrol show node", "no node in it")
+	}
+	return nodes, nil
+}
+
+// nodeParser keeps what many nodes have in common. Slices are shared between
+// Nodes.
+type nodeParser struct {
+	strings interner
+	lists   map[string][]string
+	gres    map[string][]Gres
+}
+
+// nodeFields are the words that a node cannot be without.
+const nodeFields = 3
+
+// node reads the words KEY=VALUE of one line. A key counts where it first
+// stands, and nothing counts behind Reason, which is free text.
+func (p *nodeParser) node(n *Node, line []byte) error {
+	need, effective := nodeFields, false
+	rest := bytes.TrimRight(line, "\n")
+	for len(rest) > 0 {
+		if text, ok := bytes.CutPrefix(rest, []byte("Reason=")); ok {
+			n.Reason = string(bytes.TrimSpace(text))
+			break
+		}
+		word := rest
+		if at := bytes.IndexByte(rest, ' '); at >= 0 {
+			word, rest = rest[:at], rest[at+1:]
+		} else {
+			rest = nil
+		}
+		at := bytes.IndexByte(word, '=')
+		if at < 0 {
+			continue // a word of OS=
+		}
+		value := word[at+1:]
+		var err error
+		switch string(word[:at]) {
+		case "NodeName":
+			if n.Name == "" {
+				n.Name = string(value)
+			}
+		case "State":
+			if n.State == nil {
+				n.State = p.state(value)
+				need--
+			}
+		case "ActiveFeatures":
+			n.Features = p.list(value)
+		case "Partitions":
+			n.Partitions = p.list(value)
+		case "CPUTot":
+			need--
+			if !effective {
+				n.CPUs, err = nodeNumber[int](value)
+			}
+		case "CPUEfctv":
+			effective = true
+			n.CPUs, err = nodeNumber[int](value)
+		case "CPUAlloc":
+			n.CPUsAlloc, err = nodeNumber[int](value)
+		case "RealMemory":
+			need--
+			n.MemMB, err = nodeNumber[int64](value)
+		case "AllocMem":
+			n.MemAllocMB, err = nodeNumber[int64](value)
+		case "Gres":
+			n.Gres, err = p.gresList(value)
+		case "GresUsed":
+			n.GresUsed, err = p.gresList(value)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", word[:at], err)
+		}
+	}
+	if need != 0 || n.Name == "" {
+		return errors.New("NodeName, State, CPUTot or RealMemory is missing, or comes twice")
+	}
+	return nil
+}
+
+func nodeNumber[T int | int64](value []byte) (T, error) {
+	n, err := parseUint(value, math.MaxInt64/2)
+	return T(n), err
+}
+
+// state splits "IDLE+DRAIN". Before 22.05 flags were also marks behind the
+// base state: "IDLE*" does not respond.
+func (p *nodeParser) state(value []byte) []string {
+	key := string(value)
+	if s, known := p.lists["State="+key]; known {
+		return s
+	}
+	words := strings.Split(key, "+")
+	if base := strings.TrimRight(words[0], "*~#!%$@^-"); base != words[0] {
+		if strings.Contains(words[0], "*") {
+			words = append(words, "NOT_RESPONDING")
+		}
+		words[0] = base
+	}
+	p.lists["State="+key] = words
+	return words
+}
+
+func (p *nodeParser) list(value []byte) []string {
+	if unsetBytes(value) {
+		return nil
+	}
+	l, known := p.lists[string(value)]
+	if !known {
+		l = strings.Split(string(value), ",")
+		p.lists[string(value)] = l
+	}
+	return l
+}
+
+func (p *nodeParser) gresList(value []byte) ([]Gres, error) {
+	g, known := p.gres[string(value)]
+	if !known {
+		var err error
+		if g, err = ParseGres(string(value)); err != nil {
+			return nil, err
+		}
+		p.gres[string(value)] = g
+	}
+	return g, nil
+}

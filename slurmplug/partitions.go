@@ -1,0 +1,76 @@
+package slurmplug
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+)
+
+// Partitions reads every partition, hidden ones too.
+func (c *Client) Partitions(ctx context.Context) ([]Partition, error) {
+	out, err := c.readLines(ctx, "scontrol", "--all", "--oneliner", "show", "partition")
+	if err != nil {
+		return nil, err
+	}
+	return parsePartitions(string(out))
+}
+
+func parsePartitions(out string) ([]Partition, error) {
+	var all []Partition
+	seen := map[string]bool{}
+	for line := range strings.Lines(out) {
+		words := map[string]string{}
+		for word := range strings.FieldsSeq(line) {
+			if key, value, ok := strings.Cut(word, "="); ok && words[key] == "" {
+				words[key] = value
+			}
+		}
+		p, err := partition(words)
+		if err != nil {
+			return nil, doubtful("scontrol show partition", "%q: %w", firstLine([]byte(line)), err)
+		}
+		if seen[p.Name] {
+			return nil, doubtful("scontrol show partition", "%.40q comes twice", p.Name)
+		}
+		seen[p.Name] = true
+		all = append(all, p)
+	}
+	if all == nil {
+		return nil, doubtful("scontrol show partition", "no partition in it")
+	}
+	return all, nil
+}
+
+func partition(words map[string]string) (p Partition, err error) {
+	p = Partition{
+		Name: words["PartitionName"], State: words["State"], Nodes: words["Nodes"], Default: words["Default"] == "YES",
+		PreemptMode: words["PreemptMode"], AllowAccounts: allowed(words["AllowAccounts"]), AllowQOS: allowed(words["AllowQos"]),
+	}
+	if isUnset(p.Nodes) {
+		p.Nodes = ""
+	}
+	if p.Name == "" || p.State == "" {
+		return p, fmt.Errorf("PartitionName or State is missing")
+	}
+	if p.MaxTime, err = ParseTimeLimit(words["MaxTime"]); err != nil {
+		return p, fmt.Errorf("MaxTime: %w", err)
+	}
+	if p.DefaultTime, err = ParseTimeLimit(words["DefaultTime"]); err != nil {
+		return p, fmt.Errorf("DefaultTime: %w", err)
+	}
+	tier, err := parseUint(words["PriorityTier"], math.MaxUint16)
+	if err != nil {
+		return p, fmt.Errorf("PriorityTier: %w", err)
+	}
+	p.PriorityTier = int(tier)
+	return p, nil
+}
+
+// allowed is nil for "ALL".
+func allowed(list string) []string {
+	if list == "ALL" || isUnset(list) {
+		return nil
+	}
+	return strings.Split(list, ",")
+}

@@ -1,0 +1,43 @@
+package slurmplug
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+)
+
+// separators keep fields and records of one read apart. Names and comments may
+// hold any byte, so both are new for each read and cannot be guessed: a record
+// can only be forged by who knows end, and who guesses field spoils a read that
+// is then refused.
+type separators struct{ field, end string }
+
+func newSeparators() separators {
+	var b [21]byte
+	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
+	s := base64.RawURLEncoding.EncodeToString(b[:])
+	return separators{field: "\x1f" + s[:6], end: "\x1e" + s[6:]}
+}
+
+// cut splits one record into exactly len(fields) fields.
+func (s separators) cut(record []byte, fields [][]byte) error {
+	sep := []byte(s.field)
+	rest := record
+	for i := range fields {
+		at := bytes.Index(rest, sep)
+		if last := i == len(fields)-1; last != (at < 0) {
+			n := bytes.Count(record, sep) + 1
+			return fmt.Errorf("%d fields, want %d, in %q", n, len(fields), clip(record))
+		}
+		if at < 0 {
+			fields[i] = rest
+			break
+		}
+		fields[i], rest = rest[:at], rest[at+len(sep):]
+	}
+	return nil
+}
+
+// clip is the beginning of a record, for an error message.
+func clip(b []byte) []byte { return b[:min(len(b), 80)] }

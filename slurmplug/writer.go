@@ -1,0 +1,313 @@
+package slurmplug
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// maxLine keeps a line within one argument of a program (128 KiB on Linux,
+	// MAX_ARG_STRLEN); a single job list may be longer and goes by standard input.
+	maxLine = 100_000
+	// maxSession is how many jobs one scontrol may update: a few tenths of a
+	// second of slurmctld's time.
+	maxSession = 500
+	// pressureEvery is after how many updates sdiag is asked again.
+	pressureEvery = 2000
+)
+
+// Update carries out the updates and returns one Result for each, in order.
+//
+// Levers go one after the other in order of first appearance, so that a Release
+// can stand before the Nice that it would wipe out; within a lever the order is
+// free, and a job may stand once. Jobs with the same value share a call; tasks
+// of an array with the same value share one request. What Validate refuses is
+// never sent. Writing stops, and what is left is Postponed, when slurmctld does
+// not answer, when its queues are longer than Options allow, when MaxWait is
+// used up or ctx ends.
+func (c *Client) Update(ctx context.Context, updates []Update) []Result {
+	results := make([]Result, len(updates))
+	for i, u := range updates {
+		results[i] = Result{Update: u, Status: Postponed, Message: "not sent"}
+	}
+	sessions := planSessions(updates, results, min(maxSession, c.opts.Burst))
+	if len(sessions) == 0 {
+		return results
+	}
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	deadline := time.Now().Add(c.opts.MaxWait)
+	stop := ""
+	for unasked := pressureEvery; len(sessions) > 0; sessions = sessions[1:] {
+		s := &sessions[0]
+		if unasked >= pressureEvery {
+			unasked = 0
+			if stop = c.pressure(ctx); stop != "" {
+				break
+			}
+		}
+		if stop = c.await(ctx, s.targets(), deadline); stop != "" {
+			break
+		}
+		if stop = c.send(ctx, s, results); stop != "" {
+			sessions = sessions[1:]
+			break
+		}
+		unasked += s.targets()
+	}
+	for i := range sessions {
+		sessions[i].postpone(results, stop)
+	}
+	return results
+}
+
+// pressure says why slurmctld should not be written to now; "" when it may.
+func (c *Client) pressure(ctx context.Context) string {
+	d, err := c.Diag(ctx)
+	switch {
+	case err != nil:
+		return err.Error()
+	case d.AgentQueue > c.opts.AgentQueue:
+		return fmt.Sprintf("slurmctld's agent queue holds %d messages, more than %d", d.AgentQueue, c.opts.AgentQueue)
+	case d.DBDAgentQueue > c.opts.DBDQueue:
+		return fmt.Sprintf("slurmctld's queue to slurmdbd holds %d messages, more than %d", d.DBDAgentQueue, c.opts.DBDQueue)
+	}
+	return ""
+}
+
+// await waits for a turn to send n updates; "" when it has come.
+func (c *Client) await(ctx context.Context, n int, deadline time.Time) string {
+	now := time.Now()
+	d := c.pace.delay(n, now)
+	if now.Add(d).After(deadline) {
+		return fmt.Sprintf("no more than %g updates a second", c.opts.WritesPerSecond)
+	}
+	turn := time.NewTimer(d)
+	defer turn.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx).Error()
+	case <-turn.C:
+		c.pace.take(n)
+		return ""
+	}
+}
+
+// target is one job list item of scontrol, one request to slurmctld: "17",
+// "17_4", "17_[1-3,7]" or "17+1", and the updates that it carries out.
+type target struct {
+	text    string
+	job     uint32
+	updates []int
+}
+
+// key is the target as scontrol names it in an error: without brackets.
+func (t *target) key() string {
+	return strings.TrimSuffix(strings.Replace(t.text, "_[", "_", 1), "]")
+}
+
+// line is one call: one lever, one value, some targets.
+type line struct {
+	lever   Lever
+	value   string
+	targets []target
+}
+
+func (l *line) String() string {
+	var b strings.Builder
+	if l.lever == Release {
+		b.WriteString("release ")
+	} else {
+		b.WriteString("update JobId=")
+	}
+	for i := range l.targets {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(l.targets[i].text)
+	}
+	if l.lever != Release {
+		b.WriteString(" " + string(l.lever) + "=" + l.value)
+	}
+	return b.String()
+}
+
+// session is what one scontrol is given to do.
+type session struct{ lines []line }
+
+func (s *session) targets() int {
+	n := 0
+	for i := range s.lines {
+		n += len(s.lines[i].targets)
+	}
+	return n
+}
+
+// postpone says why a session was not sent.
+func (s *session) postpone(results []Result, why string) {
+	for i := range s.lines {
+		for _, t := range s.lines[i].targets {
+			for _, u := range t.updates {
+				results[u].Message = "not sent: " + why
+			}
+		}
+	}
+}
+
+// planSessions validates the updates, marks in results those that may not be
+// sent, and groups the others.
+func planSessions(updates []Update, results []Result, limit int) []session {
+	var levers []Lever
+	byLever := map[Lever][]int{}
+	type once struct {
+		target string
+		lever  Lever
+	}
+	seen := make(map[once]bool, len(updates))
+	for i, u := range updates {
+		if err := u.Validate(); err != nil {
+			results[i].Status, results[i].Message = Refused, err.Error()
+			continue
+		}
+		if key := (once{u.Target(), u.Lever}); seen[key] {
+			results[i].Status, results[i].Message = Refused, fmt.Sprintf("job %s: %s is written twice in one call", u.Job, u.Lever)
+			continue
+		} else {
+			seen[key] = true
+		}
+		if byLever[u.Lever] == nil {
+			levers = append(levers, u.Lever)
+		}
+		byLever[u.Lever] = append(byLever[u.Lever], i)
+	}
+	var sessions []session
+	for _, lever := range levers {
+		sessions = append(sessions, packLines(groupLines(updates, byLever[lever], lever, limit), limit)...)
+	}
+	return sessions
+}
+
+// groupLines makes lines of the updates of one lever: one for each value, or
+// several when it would grow too long.
+func groupLines(updates []Update, indices []int, lever Lever, limit int) []line {
+	var values []string
+	byValue := map[string][]int{}
+	for _, i := range indices {
+		v := updates[i].Value
+		if byValue[v] == nil {
+			values = append(values, v)
+		}
+		byValue[v] = append(byValue[v], i)
+	}
+	var lines []line
+	for _, v := range values {
+		length := maxLine
+		for _, t := range groupTargets(updates, byValue[v]) {
+			last := len(lines) - 1
+			if length += len(t.text) + 1; length > maxLine || len(lines[last].targets) == limit {
+				lines = append(lines, line{lever: lever, value: v})
+				last, length = len(lines)-1, len(t.text)
+			}
+			lines[last].targets = append(lines[last].targets, t)
+		}
+	}
+	return lines
+}
+
+// groupTargets makes targets of updates with one value: tasks of an array share
+// one.
+func groupTargets(updates []Update, indices []int) []target {
+	var targets []target
+	arrays := map[uint32]int{}
+	for _, i := range indices {
+		u := &updates[i]
+		if u.HetID != 0 || u.Job.Task == NoTask && u.Tasks == "" {
+			targets = append(targets, target{u.Target(), u.Job.ID, []int{i}})
+			continue
+		}
+		at, known := arrays[u.Job.ID]
+		if !known {
+			at = len(targets)
+			arrays[u.Job.ID] = at
+			targets = append(targets, target{"", u.Job.ID, nil})
+		}
+		targets[at].updates = append(targets[at].updates, i)
+	}
+	for _, at := range arrays {
+		t := &targets[at]
+		var tasks []int32
+		for _, i := range t.updates {
+			tasks = append(tasks, tasksOf(&updates[i])...)
+		}
+		slices.Sort(tasks)
+		tasks = slices.Compact(tasks)
+		list := CompactTasks(tasks)
+		if len(tasks) > 1 {
+			list = "[" + list + "]"
+		}
+		t.text = fmt.Sprintf("%d_%s", t.job, list)
+	}
+	return targets
+}
+
+// tasksOf lists the array tasks that an update names; none for a plain job.
+func tasksOf(u *Update) []int32 {
+	if u.Tasks == "" {
+		if u.Job.Task == NoTask {
+			return nil
+		}
+		return []int32{u.Job.Task}
+	}
+	tasks, _ := ExpandTasks(u.Tasks) // Validate has read it
+	return tasks
+}
+
+// packLines fills sessions with lines, up to limit targets each.
+func packLines(lines []line, limit int) []session {
+	var sessions []session
+	room := 0
+	for _, l := range lines {
+		if room < len(l.targets) {
+			sessions = append(sessions, session{})
+			room = limit
+		}
+		room -= len(l.targets)
+		s := &sessions[len(sessions)-1]
+		s.lines = append(s.lines, l)
+	}
+	return sessions
+}
+
+// send runs one session and fills in the results of its updates. It returns
+// why writing should stop, "" when it may go on.
+func (c *Client) send(ctx context.Context, s *session, results []Result) (stop string) {
+	cmd := Command{Name: "scontrol", Merge: true}
+	if text := s.lines[0].String(); len(s.lines) == 1 && len(text) <= maxLine {
+		cmd.Args = strings.Fields(text)
+	} else {
+		var in strings.Builder
+		for i := range s.lines {
+			in.WriteString(s.lines[i].String())
+			in.WriteByte('\n')
+		}
+		cmd.Stdin = []byte(in.String())
+	}
+	out, err := c.run(ctx, c.opts.WriteTimeout, cmd)
+	if errors.Is(err, ErrNotFound) {
+		s.postpone(results, err.Error())
+		return err.Error()
+	}
+	r := readReplies(s, string(out.Stdout), err, cmd.Stdin != nil)
+	r.settle(s, results)
+	if !r.silent && (err == nil || errors.Is(err, ErrExit)) {
+		return ""
+	}
+	if stop = "slurmctld did not answer"; err != nil {
+		stop += ": " + err.Error()
+	}
+	return stop
+}

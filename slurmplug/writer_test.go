@@ -1,0 +1,560 @@
+package slurmplug
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func site(job JobID, value int) Update {
+	return Update{Job: job, Lever: SiteFactor, Value: fmt.Sprint(value)}
+}
+
+func TestValidate(t *testing.T) {
+	job := Plain(7)
+	for _, u := range []Update{
+		site(job, 5), site(job, -maxOffset), site(job, maxOffset), site(JobID{7, 0}, 1),
+		{Job: job, Lever: Nice, Value: "-2147483645"},
+		{Job: job, Lever: Priority, Value: "4294967293"},
+		{Job: job, Lever: Release},
+		{Job: job, Tasks: "1-9:2,12", Lever: SiteFactor, Value: "1"},
+		{Job: job, HetID: 7, HetOffset: 1, Lever: SiteFactor, Value: "1"},
+		{Job: job, Lever: "Features", Value: "(a100|v100)&[x*2]"},
+		{Job: job, Lever: "Features", Value: ""},
+		{Job: job, Lever: "TimeLimit", Value: "2-03:04:05"},
+		{Job: job, Lever: "Comment", Value: strings.Repeat("x", 1024)},
+	} {
+		if err := u.Validate(); err != nil {
+			t.Errorf("%+v: %v", u, err)
+		}
+	}
+	for _, u := range []Update{
+		{}, site(Plain(0), 1), site(JobID{7, -2}, 1), site(job, maxOffset+1), site(job, -maxOffset-1),
+		{Job: job, Lever: SiteFactor, Value: ""},
+		{Job: job, Lever: SiteFactor, Value: "5 Priority=0"},
+		{Job: job, Lever: SiteFactor, Value: "+5"},
+		{Job: job, Lever: SiteFactor, Value: "05"},
+		{Job: job, Lever: SiteFactor, Value: "5\nupdate JobId=8 Nice=1"},
+		{Job: job, Lever: Nice, Value: "1e3"},
+		{Job: job, Lever: Priority, Value: "0"}, // would hold it
+		{Job: job, Lever: Priority, Value: "4294967294"},
+		{Job: job, Lever: Priority, Value: "INFINITE"},
+		{Job: job, Lever: Release, Value: "x"},
+		{Job: job, Tasks: "1-3", HetID: 7, Lever: Release},
+		{Job: JobID{7, 1}, Tasks: "1-3", Lever: Release},
+		{Job: job, Tasks: "1-3]", Lever: Release}, // brackets are Target's
+		{Job: job, Tasks: "1 2", Lever: Release},
+		{Job: job, Tasks: "[1-3]", Lever: Release},
+		{Job: job, Tasks: "1-3%2", Lever: Release},
+		{Job: job, HetID: 7, HetOffset: -1, Lever: Release},
+		{Job: job, Lever: "", Value: "x"},
+		{Job: job, Lever: "JobId", Value: "8"},
+		{Job: job, Lever: "jobname", Value: "x"},
+		{Job: job, Lever: "UserID", Value: "0"},
+		{Job: job, Lever: "Release", Value: "0"},
+		{Job: job, Lever: "Nice Priority", Value: "0"},
+		{Job: job, Lever: "AdminComment+", Value: "x"},
+		{Job: job, Lever: "Features=x", Value: "y"},
+		{Job: job, Lever: "Comment", Value: "two words"},
+		{Job: job, Lever: "Comment", Value: "tab\t"},
+		{Job: job, Lever: "Comment", Value: "'x'"},
+		{Job: job, Lever: "Comment", Value: "!!"},
+		{Job: job, Lever: "Comment", Value: "\x1b[2J"},
+		{Job: job, Lever: "Comment", Value: "é"},
+		{Job: job, Lever: "Comment", Value: strings.Repeat("x", 1025)},
+	} {
+		if err := u.Validate(); err == nil {
+			t.Errorf("%+v is let through", u)
+		}
+	}
+}
+
+// genUpdates draws updates of plain jobs, tasks and unsplit arrays, each
+// record once for each lever.
+func genUpdates(t *rapid.T) []Update {
+	var updates []Update
+	for id := range uint32(rapid.IntRange(0, 40).Draw(t, "jobs")) {
+		value := func() string { return fmt.Sprint(rapid.IntRange(1, 3).Draw(t, "value")) }
+		lever := rapid.SampledFrom([]Lever{SiteFactor, Nice, "Features"}).Draw(t, "lever")
+		if rapid.Bool().Draw(t, "plain") {
+			updates = append(updates, Update{Job: Plain(id + 1), Lever: lever, Value: value()})
+			continue
+		}
+		from := rapid.IntRange(0, 5).Draw(t, "split")
+		for task := range from {
+			updates = append(updates, Update{Job: JobID{id + 1, int32(task)}, Lever: lever, Value: value()})
+		}
+		if rapid.Bool().Draw(t, "unsplit") {
+			updates = append(updates, Update{Job: Plain(id + 1), Tasks: fmt.Sprintf("%d-%d:2", from, from+6), Lever: lever, Value: value()})
+		}
+	}
+	return rapid.Permutation(updates).Draw(t, "order")
+}
+
+// fakeScontrol carries out what scontrol is told, in its own words: a map from
+// "lever job task" to value.
+type fakeScontrol struct {
+	wrote map[string]string
+	calls int
+}
+
+func (f *fakeScontrol) run(cmd Command) (Output, error) {
+	if cmd.Name == "sdiag" {
+		return Output{Stdout: []byte(quietDiag)}, nil
+	}
+	f.calls++
+	text := strings.Join(cmd.Args, " ")
+	if cmd.Stdin != nil {
+		text = string(cmd.Stdin)
+	}
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		fmt.Fprintln(&out, "scontrol: "+line)
+		rest, ok := strings.CutPrefix(line, "update JobId=")
+		list, assignment, ok2 := strings.Cut(rest, " ")
+		lever, value, ok3 := strings.Cut(assignment, "=")
+		if !ok || !ok2 || !ok3 || len(line) > maxLine+1000 {
+			return Output{}, fmt.Errorf("scontrol would not understand %q", line)
+		}
+		for more := true; more; {
+			var item string
+			item, list, more = cutOutside(list, ',')
+			job, tasks, isArray := strings.Cut(item, "_")
+			all := []int32{NoTask}
+			if isArray {
+				var err error
+				if all, err = ExpandTasks(tasks); err != nil {
+					return Output{}, err
+				}
+			}
+			for _, task := range all {
+				key := fmt.Sprint(lever, " ", job, " ", task)
+				if _, twice := f.wrote[key]; twice {
+					return Output{}, fmt.Errorf("%s twice", key)
+				}
+				f.wrote[key] = value
+			}
+		}
+	}
+	if cmd.Stdin == nil {
+		return Output{}, nil
+	}
+	return Output{Stdout: []byte(out.String() + "scontrol: \n")}, nil
+}
+
+const quietDiag = "Server thread count: 3\nAgent queue size: 0\nDBD Agent queue size: 0\nRemote Procedure Call statistics by user\n"
+
+func TestEveryUpdateIsSentOnce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		updates := genUpdates(t)
+		scontrol := &fakeScontrol{wrote: map[string]string{}}
+		limit := rapid.IntRange(1, 50).Draw(t, "burst")
+		c := NewClient(runnerFunc(scontrol.run), Options{Burst: limit, WritesPerSecond: 1e9})
+		results := c.Update(context.Background(), updates)
+		want := map[string]string{}
+		for i, r := range results {
+			if r.Update != updates[i] || r.Status != Applied {
+				t.Fatalf("%+v: %s %s", r.Update, r.Status, r.Message)
+			}
+			tasks := tasksOf(&r.Update)
+			if tasks == nil {
+				tasks = []int32{NoTask}
+			}
+			for _, task := range tasks {
+				want[fmt.Sprint(r.Lever, " ", r.Job.ID, " ", task)] = r.Value
+			}
+		}
+		if len(want) != len(scontrol.wrote) {
+			t.Fatalf("%d records written, want %d", len(scontrol.wrote), len(want))
+		}
+		for key, value := range want {
+			if scontrol.wrote[key] != value {
+				t.Fatalf("%s: %q, want %q", key, scontrol.wrote[key], value)
+			}
+		}
+	})
+}
+
+func TestGrouping(t *testing.T) {
+	var got []string
+	c := NewClient(runnerFunc(func(cmd Command) (Output, error) {
+		if cmd.Name == "scontrol" {
+			got = append(got, strings.Join(cmd.Args, " ")+string(cmd.Stdin))
+		}
+		return Output{Stdout: []byte(quietDiag)}, nil
+	}), Options{})
+	send := func(updates ...Update) string {
+		got = nil
+		c.Update(t.Context(), updates)
+		return strings.Join(got, "|")
+	}
+	tasks := func(list string, value int) Update {
+		u := site(Plain(9), value)
+		u.Tasks = list
+		return u
+	}
+	for _, c := range []struct{ got, want string }{
+		{send(), ""},
+		{send(site(Plain(1), 5), site(Plain(2), 5)), "update JobId=1,2 SiteFactor=5"},
+		{send(site(Plain(1), 5), site(Plain(2), 6), site(Plain(3), 5)), "update JobId=1,3 SiteFactor=5\nupdate JobId=2 SiteFactor=6\n"},
+		{send(site(JobID{9, 3}, 5), site(JobID{9, 1}, 5), tasks("4-6,8", 5)), "update JobId=9_[1,3-6,8] SiteFactor=5"},
+		{send(site(JobID{9, 3}, 5), tasks("4-8:2", 6)), "update JobId=9_3 SiteFactor=5\nupdate JobId=9_[4,6,8] SiteFactor=6\n"},
+		{send(Update{Job: Plain(1), Lever: Release}, Update{Job: Plain(1), Lever: Nice, Value: "3"}), "release 1|update JobId=1 Nice=3"},
+		{send(Update{Job: Plain(12), HetID: 11, HetOffset: 1, Lever: Nice, Value: "3"}), "update JobId=11+1 Nice=3"},
+	} {
+		if c.got != c.want {
+			t.Errorf("%q, want %q", c.got, c.want)
+		}
+	}
+}
+
+func TestLongLists(t *testing.T) {
+	const n = 60_000
+	updates := make([]Update, n)
+	for i := range updates {
+		updates[i] = site(Plain(uint32(4_000_000_000+i)), 5) // more than one line's worth
+	}
+	var sparse []int32
+	for i := range int32(50_000) {
+		sparse = append(sparse, 2*i)
+	}
+	updates = append(updates, Update{Job: Plain(5), Tasks: CompactTasks(sparse), Lever: SiteFactor, Value: "5"}) // longer than an argument
+	scontrol := &fakeScontrol{wrote: map[string]string{}}
+	c := NewClient(runnerFunc(func(cmd Command) (Output, error) {
+		for _, a := range cmd.Args {
+			if len(a) >= 128*1024 {
+				t.Errorf("an argument of %d bytes", len(a))
+			}
+		}
+		if len(cmd.Stdin) > 0 && len(cmd.Stdin) < maxLine {
+			return scontrol.run(cmd)
+		}
+		if len(cmd.Stdin) > 0 { // the one long list
+			return Output{Stdout: []byte("scontrol: \r<,99998] SiteFactor=5\nscontrol: \n")}, nil
+		}
+		return scontrol.run(cmd)
+	}), Options{WritesPerSecond: 1e9})
+	for _, r := range c.Update(t.Context(), updates) {
+		if r.Status != Applied {
+			t.Fatalf("%s: %s %s", r.Job, r.Status, r.Message)
+		}
+	}
+	if len(scontrol.wrote) != n || scontrol.calls > n/maxSession+2 {
+		t.Errorf("%d written in %d calls", len(scontrol.wrote), scontrol.calls)
+	}
+}
+
+// What a real scontrol answered (testdata/record.sh), replayed.
+func TestRecordedReplies(t *testing.T) {
+	for name, want := range map[string][]string{
+		"update-list":    {"applied", "raced Invalid job id specified", "applied"},
+		"update-array":   {"applied", "raced Invalid job id specified", "raced Invalid job id specified"},
+		"update-lines":   {"applied", "raced Invalid job id specified", "applied", "raced Invalid job id specified", "applied", "applied", "applied", "raced Invalid job id specified"},
+		"update-held":    {"raced Job is in held state, pending scheduler release", "applied"},
+		"update-feature": {"refused Invalid feature specification", "applied"},
+		"update-field":   {"refused Update of this parameter is not supported: NoSuchField=x; Request aborted", "refused Update of this parameter is not supported: NoSuchField=y; Request aborted"},
+		"update-down":    {"unknown Unexpected message received", "unknown Unexpected message received"},
+		"release":        {"applied", "raced Invalid job id specified"},
+	} {
+		in, out := recording(t, name+".in"), recording(t, name+".out")
+		updates := updatesIn(t, in)
+		c := NewClient(runnerFunc(func(cmd Command) (Output, error) {
+			if cmd.Name == "sdiag" {
+				return Output{Stdout: []byte(quietDiag)}, nil
+			}
+			if sent := strings.Join(cmd.Args, " ") + string(cmd.Stdin); sent != in {
+				t.Errorf("%s: sent %q, recorded %q", name, sent, in)
+			}
+			return Output{Stdout: []byte(out)}, &CommandError{Command: "scontrol", Kind: ErrExit, Status: 1}
+		}), Options{})
+		var got []string
+		for _, r := range c.Update(t.Context(), updates) {
+			got = append(got, strings.TrimSpace(string(r.Status)+" "+r.Message))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}
+
+// updatesIn reads the updates that a recorded scontrol was given; list items
+// that differ in their outcome stand alone.
+func updatesIn(t *testing.T, in string) []Update {
+	var updates []Update
+	for line := range strings.Lines(in) {
+		line = strings.TrimSpace(line)
+		lever, value, list := Release, "", strings.TrimPrefix(line, "release ")
+		if rest, ok := strings.CutPrefix(line, "update JobId="); ok {
+			var assignment string
+			list, assignment, _ = strings.Cut(rest, " ")
+			name, v, _ := strings.Cut(assignment, "=")
+			lever, value = Lever(name), v
+		}
+		for more := true; more; {
+			var item string
+			item, list, more = cutOutside(list, ',')
+			u := Update{Lever: lever, Value: value}
+			job, tasks, isArray := strings.Cut(item, "_")
+			job, offset, isHet := strings.Cut(job, "+")
+			id, err := ParseJobID(job)
+			if err != nil {
+				t.Fatal(err)
+			}
+			u.Job = id
+			if isHet {
+				fmt.Sscan(offset, &u.HetOffset)
+				u.HetID = id.ID
+			}
+			if !isArray {
+				updates = append(updates, u)
+				continue
+			}
+			all, err := ExpandTasks(tasks)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var even, odd []int32 // the recorded arrays have even tasks
+			for _, task := range all {
+				if task%2 == 1 || task >= 98 {
+					odd = append(odd, task)
+				} else {
+					even = append(even, task)
+				}
+			}
+			if len(even) > 1 {
+				u.Tasks = CompactTasks(even)
+				updates = append(updates, u)
+			} else if len(even) == 1 {
+				updates = append(updates, Update{Job: JobID{u.Job.ID, even[0]}, Lever: lever, Value: value})
+			}
+			for _, task := range odd {
+				updates = append(updates, Update{Job: JobID{u.Job.ID, task}, Lever: lever, Value: value})
+			}
+		}
+	}
+	return updates
+}
+
+func TestArrayReplies(t *testing.T) {
+	array := func(list string) Update {
+		return Update{Job: Plain(50), Tasks: list, Lever: SiteFactor, Value: "9"}
+	}
+	for name, c := range map[string]struct {
+		updates []Update
+		out     string
+		want    []string
+	}{
+		"started meanwhile": {
+			[]Update{array("0-5")}, "50_0-1: Job is no longer pending execution\n50_2-5: No error\n",
+			[]string{"applied tasks 0-1: Job is no longer pending execution"},
+		},
+		"all started": {[]Update{array("0-5")}, "50_0-5: Job is no longer pending execution\n", []string{"raced Job is no longer pending execution"}},
+		"one refused": {
+			[]Update{array("0-5")}, "50_0-4: No error\n50_5: Access/permission denied\n", []string{"refused tasks 5: Access/permission denied"},
+		},
+		"each its own": {
+			[]Update{site(JobID{50, 1}, 9), site(JobID{50, 2}, 9), array("4-6")}, "50_1: Job has already finished\n50_2,4-6: No error\n",
+			[]string{"raced Job has already finished", "applied", "applied"},
+		},
+		"one list cut off": {
+			[]Update{array("0-60:2"), site(JobID{50, 99}, 9)}, "50_0,2,4,6,8,10,12,14,16,18,2...: No error\n50_99: Invalid job id specified\n",
+			[]string{"applied", "raced Invalid job id specified"},
+		},
+		"two cut off, one meaning": {
+			[]Update{array("0-60:2"), array("1-61:2")}, "50_0,2,4,6,8,10,12,14,16,18,2...: Job has already finished\n50_1,3,5,7,9,11,13,15,17,19,2...: Invalid job id specified\n",
+			[]string{"raced Job has already finished", "raced tasks 0,2,4,6,8,10,12,14,16,18: Job has already finished; tasks 1,3,5,7,9,11,13,15,17,19: Invalid job id specified"},
+		},
+		"two cut off, two meanings": {
+			[]Update{array("0-60:2"), site(JobID{50, 61}, 9)}, "50_0,2,4,6,8,10,12,14,16,18,2...: No error\n50_1,3,5,7,9,11,13,15,17,19,2...: Invalid job id specified\n",
+			[]string{"unknown Slurm did not say what became of 21 tasks", "unknown Slurm did not say what became of 1 tasks"},
+		},
+		"the whole request": {[]Update{array("0-5")}, "Invalid user id for job 50_0-5\n", []string{"refused Invalid user id"}},
+		"tried too early": {
+			[]Update{array("0-5")}, "Job update not available right now, the DB index is being set, try again in a bit for job 50_0-5\n",
+			[]string{"postponed Job update not available right now, the DB index is being set, try again in a bit"},
+		},
+		"a bare array": {[]Update{site(Plain(50), 9)}, "50_0-1: Job has already finished\n50_2: No error\n", []string{"applied tasks 0-1: Job has already finished"}},
+		"nothing said": {[]Update{site(Plain(50), 9)}, "", []string{"unknown scontrol: exit status 1"}},
+		"nonsense":     {[]Update{site(Plain(50), 9)}, "scontrol: error: plugin trouble\n", []string{"unknown error: plugin trouble"}},
+		"another job":  {[]Update{site(Plain(50), 9)}, "Access/permission denied for job 51\n", []string{"unknown Access/permission denied for job 51"}},
+	} {
+		results := replayed(t, c.updates, c.out, &CommandError{Command: "scontrol", Kind: ErrExit, Status: 1})
+		for i, r := range results {
+			if got := strings.TrimSpace(string(r.Status) + " " + r.Message); got != c.want[i] {
+				t.Errorf("%s: %q, want %q", name, got, c.want[i])
+			}
+		}
+	}
+}
+
+// replayed sends updates to a scontrol that gives one answer.
+func replayed(t *testing.T, updates []Update, out string, err error) []Result {
+	c := NewClient(runnerFunc(func(cmd Command) (Output, error) {
+		if cmd.Name == "sdiag" {
+			return Output{Stdout: []byte(quietDiag)}, nil
+		}
+		return Output{Stdout: []byte(out)}, err
+	}), Options{})
+	return c.Update(t.Context(), updates)
+}
+
+func TestKilledInTheMiddle(t *testing.T) {
+	updates := []Update{site(Plain(1), 1), site(Plain(2), 2), site(Plain(3), 3), site(Plain(4), 4)}
+	echo := "scontrol: update JobId=1 SiteFactor=1\nAccess/permission denied for job 1\nscontrol: update JobId=2 SiteFactor=2\nscontrol: \r<pdate JobId=3 SiteFactor=3\n"
+	for name, c := range map[string]struct {
+		out  string
+		err  error
+		want string
+	}{
+		"timed out":       {echo, &CommandError{Command: "scontrol", Kind: ErrTimeout}, "refused applied unknown postponed"},
+		"killed":          {echo, &CommandError{Command: "scontrol", Kind: ErrExit, Status: -1}, "refused applied unknown postponed"},
+		"without an echo": {"", &CommandError{Command: "scontrol", Kind: ErrTimeout}, "unknown unknown unknown unknown"},
+		"not found":       {"", &CommandError{Command: "scontrol", Kind: ErrNotFound}, "postponed postponed postponed postponed"},
+		"fatal":           {"scontrol: fatal: Unable to process configuration file\n", &CommandError{Command: "scontrol", Kind: ErrExit, Status: 1}, "unknown unknown unknown unknown"},
+		"to its end":      {echo + "scontrol: update JobId=4 SiteFactor=4\nscontrol: \n", &CommandError{Command: "scontrol", Kind: ErrExit, Status: 1}, "refused applied applied applied"},
+	} {
+		var got []string
+		for _, r := range replayed(t, updates, c.out, c.err) {
+			got = append(got, string(r.Status))
+		}
+		if s := strings.Join(got, " "); s != c.want {
+			t.Errorf("%s: %s, want %s", name, s, c.want)
+		}
+	}
+}
+
+func TestWritingStops(t *testing.T) {
+	var updates []Update
+	for i := range uint32(2500) {
+		updates = append(updates, site(Plain(i+1), int(i)))
+	}
+	diag := func(agent, dbd int) string {
+		return fmt.Sprintf("Server thread count: 3\nAgent queue size: %d\nDBD Agent queue size: %d\nRemote Procedure Call statistics by user\n", agent, dbd)
+	}
+	for name, c := range map[string]struct {
+		opts    Options
+		run     func(call int, cmd Command) (Output, error)
+		applied int
+		message string
+	}{
+		"agent queue": {Options{WritesPerSecond: 1e9}, func(_ int, cmd Command) (Output, error) { return Output{Stdout: []byte(diag(201, 0))}, nil }, 0, "agent queue holds 201"},
+		"queue to slurmdbd grows": {Options{WritesPerSecond: 1e9}, func(call int, cmd Command) (Output, error) {
+			return Output{Stdout: []byte(diag(0, 4000*call))}, nil // the first call is sdiag's, then come sessions
+		}, 2000, "slurmdbd holds"},
+		"sdiag fails": {Options{}, func(int, Command) (Output, error) {
+			return Output{}, &CommandError{Command: "sdiag", Kind: ErrExit, Status: 255, Message: "slurm_get_statistics: Unable to contact slurm controller (connect failure)"}
+		}, 0, "Unable to contact"},
+		"rate": {Options{WritesPerSecond: 1, Burst: 1000, MaxWait: time.Millisecond}, nil, 1000, "no more than 1 updates a second"},
+		"slurmctld dies": {Options{WritesPerSecond: 1e9}, func(call int, cmd Command) (Output, error) {
+			if cmd.Name == "scontrol" && call > 2 {
+				return Output{}, &CommandError{Command: "scontrol", Kind: ErrTimeout}
+			}
+			return Output{Stdout: []byte(quietDiag)}, nil
+		}, 500 * 2, "slurmctld did not answer"},
+	} {
+		call := -1
+		if c.run == nil {
+			c.run = func(int, Command) (Output, error) { return Output{Stdout: []byte(quietDiag)}, nil }
+		}
+		client := NewClient(runnerFunc(func(cmd Command) (Output, error) {
+			call++
+			return c.run(call, cmd)
+		}), c.opts)
+		counts := map[Status]int{}
+		last := ""
+		for _, r := range client.Update(t.Context(), updates) {
+			counts[r.Status]++
+			if r.Status == Postponed {
+				last = r.Message
+			}
+		}
+		if counts[Applied] != c.applied || !strings.Contains(last, c.message) || !strings.HasPrefix(last, "not sent: ") {
+			t.Errorf("%s: %v, %q", name, counts, last)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, r := range NewClient(runnerFunc(nil), Options{}).Update(ctx, updates[:2]) {
+		if r.Status != Postponed {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+func TestUpdatesThatAreNotSent(t *testing.T) {
+	c := NewClient(runnerFunc(func(cmd Command) (Output, error) {
+		t.Errorf("%s %q was run", cmd.Name, cmd.Args)
+		return Output{}, nil
+	}), Options{})
+	for _, r := range c.Update(t.Context(), []Update{{Job: Plain(1), Lever: Nice, Value: "x"}, {Job: Plain(0), Lever: Release}}) {
+		if r.Status != Refused || r.Message == "" {
+			t.Errorf("%+v", r)
+		}
+	}
+	twice := replayed(t, []Update{site(Plain(1), 1), site(Plain(1), 2)}, "", nil)
+	if twice[0].Status != Applied || twice[1].Status != Refused {
+		t.Errorf("%+v", twice)
+	}
+}
+
+func TestPace(t *testing.T) {
+	now := time.Unix(1000, 0)
+	p := newPace(10, 20)
+	if d := p.delay(20, now); d != 0 {
+		t.Error(d)
+	}
+	p.take(20)
+	if d := p.delay(5, now); d != 500*time.Millisecond {
+		t.Error(d)
+	}
+	if d := p.delay(5, now.Add(time.Second)); d != 0 {
+		t.Error(d)
+	}
+	p.take(5)
+	if d := p.delay(1000, now.Add(time.Hour)); d != 0 { // more than the burst: when it is full
+		t.Error(d)
+	}
+	p.take(1000)
+	if d := p.delay(1, now.Add(time.Hour)); d != 98*time.Second+100*time.Millisecond {
+		t.Error(d)
+	}
+}
+
+func FuzzReplies(f *testing.F) {
+	for _, name := range []string{"update-list", "update-array", "update-lines", "update-sparse", "update-field", "update-down", "release"} {
+		f.Add(recording(f, name+".out"), true)
+	}
+	f.Fuzz(func(t *testing.T, out string, failed bool) {
+		updates := []Update{site(Plain(1), 1), site(JobID{2, 3}, 1), {Job: Plain(4), Tasks: "1-9", Lever: SiteFactor, Value: "2"}}
+		var err error
+		if failed {
+			err = &CommandError{Command: "scontrol", Kind: ErrExit, Status: 1}
+		}
+		for i, r := range replayed(t, updates, out, err) {
+			if r.Update != updates[i] || severity[r.Status] == 0 && r.Status != Raced {
+				t.Fatalf("%+v", r)
+			}
+			if failed && out == "" && r.Status == Applied {
+				t.Fatalf("%+v after a failure that nothing explains", r)
+			}
+		}
+	})
+}
+
+func BenchmarkUpdate10k(b *testing.B) {
+	var updates []Update
+	for i := range uint32(10_000) {
+		updates = append(updates, site(JobID{i/100 + 1, int32(i % 100)}, int(i%7)))
+	}
+	c := NewClient(runnerFunc(func(cmd Command) (Output, error) { return Output{Stdout: []byte(quietDiag)}, nil }), Options{WritesPerSecond: 1e9})
+	b.ReportAllocs()
+	for b.Loop() {
+		c.Update(context.Background(), updates)
+	}
+}
