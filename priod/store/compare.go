@@ -1,0 +1,238 @@
+package store
+
+import (
+	"encoding/json"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
+)
+
+// changes are what a cycle has to write: the difference between what it saw
+// and what the database holds.
+type changes struct {
+	jobs      []jobChange
+	left      []*entry
+	open      []*entry // whose open interval's row is out of date
+	history   []historyChange
+	decisions []decisionChange
+	nodes     []nodeChange
+	nodesLeft []string
+	others    []*entry // whose id another job has now
+	summary   summary
+}
+
+type jobChange struct {
+	entry  *entry
+	job    *cluster.Job
+	digest uint64
+}
+
+type historyChange struct {
+	entry  *entry
+	digest uint64 // 0: nothing is known any more
+}
+
+type decisionChange struct {
+	entry    *entry
+	decision *plan.Decision
+	digest   uint64
+}
+
+type nodeChange struct {
+	entry  *nodeEntry
+	node   *cluster.Node
+	digest uint64
+}
+
+func empty[T any](s []T) []T {
+	clear(s) // let go of the last snapshot
+	return s[:0]
+}
+
+func (c *changes) reset() {
+	*c = changes{
+		jobs: empty(c.jobs), left: empty(c.left), open: empty(c.open), history: empty(c.history),
+		decisions: empty(c.decisions), nodes: empty(c.nodes), nodesLeft: empty(c.nodesLeft), others: empty(c.others),
+	}
+}
+
+func (c *changes) none() bool {
+	return len(c.jobs)+len(c.left)+len(c.open)+len(c.history)+len(c.decisions)+len(c.nodes)+len(c.nodesLeft) == 0
+}
+
+// intervalEvent is an interval that ended and has no row that says so.
+type intervalEvent struct {
+	entry *entry
+	row   int64 // of jobs, when the job has to get one for it
+	cluster.Interval
+}
+
+// take notes the intervals of a cycle. They are told once, so they are kept
+// until a commit succeeds.
+func (s *Store) take(intervals []cluster.Interval) {
+	for _, i := range intervals {
+		e := s.held.entry(i.Job)
+		if i.Closed {
+			s.unsaved.closed = append(s.unsaved.closed, intervalEvent{entry: e, Interval: i})
+			if e.open != nil && e.open.Start.Equal(i.Start) {
+				e.open = nil
+			}
+		} else {
+			e.open = &openInterval{Interval: i, running: true}
+		}
+	}
+}
+
+// compare fills s.changes. It writes nothing and may be called again.
+func (s *Store) compare(seen *plan.Seen) {
+	h, c := &s.held, &s.changes
+	c.reset()
+	h.poll++
+	next := 0
+	h.order.begin()
+	for i := range seen.Snapshot.Jobs {
+		j := &seen.Snapshot.Jobs[i]
+		e := s.sighted(j)
+		e.poll = h.poll
+		h.order.add(e)
+		switch j.State {
+		case cluster.Pending:
+			c.summary.pending++
+		case cluster.Running:
+			c.summary.running++
+		}
+		if d := h.digester.job(j); d != e.seen {
+			c.jobs = append(c.jobs, jobChange{e, j, d})
+		}
+		s.compareHistory(e)
+		if o := e.open; o != nil {
+			running := j.State == cluster.Running && j.GPUs > 0 && o.Start.Equal(j.Start)
+			if running && seen.Snapshot.At.After(o.End) {
+				o.End = seen.Snapshot.At
+			}
+			if running != o.running || !o.saved {
+				o.running, o.saved = running, false
+				c.open = append(c.open, e)
+			}
+		}
+		// Decisions stand in the order of the snapshot.
+		if ds := seen.Plan.Decisions; next < len(ds) && ds[next].Job == j.ID {
+			s.compareDecision(e, &ds[next])
+			next++
+		}
+	}
+	for ; next < len(seen.Plan.Decisions); next++ {
+		d := &seen.Plan.Decisions[next]
+		if e := h.jobs[d.Job]; e != nil && e.poll == h.poll {
+			s.compareDecision(e, d)
+		}
+	}
+	if len(h.order.now) != len(h.jobs) {
+		for _, e := range h.jobs {
+			if e.poll != h.poll {
+				c.left = append(c.left, e)
+			}
+		}
+	}
+	s.compareNodes(seen.Snapshot.Nodes)
+	s.summarize(seen)
+}
+
+// sighted returns the entry of a job in the snapshot. When the id means another
+// job than before, the old entry ends and what History knew of it is dropped.
+func (s *Store) sighted(j *cluster.Job) *entry {
+	h := &s.held
+	e := h.order.guess(j.ID)
+	if e == nil {
+		e = h.entry(j.ID)
+	}
+	of := e
+	if e.row == 0 && j.ID.Task != slurmplug.NoTask {
+		if array := h.jobs[slurmplug.Plain(j.ID.ID)]; array != nil && !e.named() {
+			of = array // a new task inherits from its array
+		}
+	}
+	if of.isOther(j) {
+		s.changes.others = append(s.changes.others, of)
+		for _, id := range []cluster.JobID{j.ID, of.id} {
+			delete(s.history.FirstEligible, id)
+			delete(s.history.Counted, id)
+			delete(s.history.Written, id)
+		}
+		if of == e {
+			s.unsaved.ended = append(s.unsaved.ended, e)
+			delete(h.jobs, j.ID)
+			e = h.entry(j.ID)
+			// What began in this cycle is the new job's.
+			e.open, of.open = of.open, nil
+		}
+	}
+	if e.row == 0 {
+		h.row++
+		e.row = h.row
+	}
+	if !e.named() {
+		e.identify(j.User, j.Submit)
+	}
+	e.submit = millis(j.Submit)
+	return e
+}
+
+func (s *Store) compareHistory(e *entry) {
+	digest := uint64(0)
+	if row, stored := historyParams(s.history, e.id); stored {
+		digest = s.held.digester.history(&row)
+	}
+	if digest != e.known {
+		s.changes.history = append(s.changes.history, historyChange{e, digest})
+	}
+}
+
+func (s *Store) compareDecision(e *entry, d *plan.Decision) {
+	if digest := s.held.digester.decision(d); digest != e.decided {
+		s.changes.decisions = append(s.changes.decisions, decisionChange{e, d, digest})
+	}
+	if d.Ranked {
+		s.changes.summary.ranked++
+		if d.Class == cluster.TE {
+			s.changes.summary.te++
+		}
+	}
+}
+
+func (s *Store) compareNodes(nodes []cluster.Node) {
+	h, c := &s.held, &s.changes
+	for i := range nodes {
+		n := &nodes[i]
+		e := h.nodes[n.Name]
+		if e == nil {
+			e = &nodeEntry{}
+			h.nodes[n.Name] = e
+		}
+		e.poll = h.poll
+		if d := h.digester.node(n); d != e.seen {
+			c.nodes = append(c.nodes, nodeChange{e, n, d})
+		}
+	}
+	if len(nodes) != len(h.nodes) {
+		for name, e := range h.nodes {
+			if e.poll != h.poll {
+				c.nodesLeft = append(c.nodesLeft, name)
+			}
+		}
+	}
+}
+
+func (s *Store) summarize(seen *plan.Seen) {
+	sum, p := &s.changes.summary, seen.Plan
+	sum.cluster, sum.jobs, sum.nodes = seen.Snapshot.Cluster, len(seen.Snapshot.Jobs), len(seen.Snapshot.Nodes)
+	sum.mode, sum.band, sum.actions, sum.renumbered = p.Mode, p.Band, len(p.Actions), p.Renumbered
+	sum.hold, sum.notes = seen.Hold, "[]"
+	if len(p.Notes) > 0 {
+		text, err := json.Marshal(p.Notes)
+		if err == nil {
+			sum.notes = string(text)
+		}
+	}
+}

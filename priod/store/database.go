@@ -1,0 +1,211 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/mattn/go-sqlite3"
+	"github.com/pressly/goose/v3"
+
+	files "slurmprio/sql"
+)
+
+// A database that breaks again so soon after it was begun anew has a broken
+// disk under it; setting it aside each cycle would fill that disk.
+const anewPeriod = time.Minute
+
+// NewerError says that a newer priod has been at the database.
+type NewerError struct {
+	Path       string
+	Has, Knows int64 // schema versions
+}
+
+func (e *NewerError) Error() string {
+	return fmt.Sprintf("%s was written by a newer priod (schema %d, this one knows %d): install that priod again, or move the file away to begin anew", e.Path, e.Has, e.Knows)
+}
+
+func databasePath(dir string) string { return filepath.Join(dir, "priod.db") }
+
+// openDatabase opens priod.db for writing and brings its schema up to date.
+//
+// synchronous=FULL: a commit is on disk when it returns, so that no power cut
+// loses the plan of writes that went out. There are two commits in a cycle.
+func (s *Store) openDatabase(ctx context.Context) error {
+	path := databasePath(s.dir)
+	// SQLite gives -wal and -shm the mode of the file: group members read.
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o640)
+	if err != nil {
+		return err
+	}
+	s.file, err = f.Stat()
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	params := url.Values{
+		"_auto_vacuum":     {"incremental"},
+		"_journal_mode":    {"wal"},
+		"_synchronous":     {"full"},
+		"_foreign_keys":    {"on"},
+		"_busy_timeout":    {"5000"},
+		"_txlock":          {"immediate"},
+		"_stmt_cache_size": {"64"},
+	}
+	handle, err := sql.Open("sqlite3", uri(path, params))
+	if err != nil {
+		return err
+	}
+	handle.SetMaxOpenConns(1)
+	handle.SetMaxIdleConns(1)
+	err = migrate(ctx, handle, path)
+	if err == nil {
+		// A first cycle leaves a large -wal behind: give it back to the disk.
+		_, err = handle.ExecContext(ctx, "PRAGMA journal_size_limit = 16777216")
+	}
+	if err != nil {
+		_ = handle.Close()
+		return err
+	}
+	s.db = handle
+	return nil
+}
+
+func migrate(ctx context.Context, handle *sql.DB, path string) error {
+	provider, err := migrations(handle)
+	if err != nil {
+		return err
+	}
+	has, knows, err := provider.GetVersions(ctx)
+	if err != nil {
+		return err
+	}
+	if has > knows {
+		return &NewerError{Path: path, Has: has, Knows: knows}
+	}
+	if _, err := provider.Up(ctx); err != nil {
+		return fmt.Errorf("bring the database from schema %d to %d: %w", has, knows, err)
+	}
+	return nil
+}
+
+func migrations(handle *sql.DB) (*goose.Provider, error) {
+	folder, err := fs.Sub(files.Migrations, "migrations")
+	if err != nil {
+		return nil, err
+	}
+	return goose.NewProvider(goose.DialectSQLite3, handle, folder, goose.WithDisableGlobalRegistry(true))
+}
+
+// uri is a path as SQLite takes it, whatever characters are in it.
+func uri(path string, params url.Values) string {
+	return (&url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: params.Encode()}).String()
+}
+
+func (s *Store) closeDatabase() error {
+	if s.db == nil {
+		return nil
+	}
+	err := s.db.Close()
+	s.db = nil
+	return err
+}
+
+// isBroken tells whether an error says that the file is no sound database.
+func isBroken(err error) bool {
+	var e sqlite3.Error
+	return errors.As(err, &e) && (e.Code == sqlite3.ErrCorrupt || e.Code == sqlite3.ErrNotADB) || errors.Is(err, errGone)
+}
+
+// errGone says that priod.db is no longer the file that was opened.
+var errGone = errors.New("priod.db was deleted or replaced while priod ran")
+
+// intact makes sure that what is written can be found again: SQLite itself goes
+// on writing into a deleted file.
+func (s *Store) intact() error {
+	if s.db == nil {
+		return errGone
+	}
+	info, err := os.Stat(databasePath(s.dir))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(info, s.file) {
+		return errGone
+	}
+	return err
+}
+
+// setAside renames a broken database and what belongs to it.
+func (s *Store) setAside(why error) error {
+	if time.Since(s.anew) < anewPeriod {
+		return fmt.Errorf("the database broke again within %s, look at the disk under %s: %w", anewPeriod, s.dir, why)
+	}
+	if err := s.closeDatabase(); err != nil {
+		s.log.Warn("close the broken database", "error", err)
+	}
+	path := databasePath(s.dir)
+	to, err := asideName(path)
+	if err != nil {
+		return err
+	}
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		if err := os.Rename(path+suffix, to+suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("set the broken database aside: %w", err)
+		}
+	}
+	s.anew = time.Now()
+	s.log.Error("the database is broken: set aside, begun anew; history is lost, nothing else", "error", why, "aside", to)
+	return syncDir(s.dir)
+}
+
+// startAnew begins a new database under way; the next cycle writes all that
+// the daemon knows.
+func (s *Store) startAnew(ctx context.Context, why error) error {
+	if err := s.setAside(why); err != nil {
+		return err
+	}
+	if err := s.openDatabase(ctx); err != nil {
+		return err
+	}
+	s.held.forgetRows()
+	s.unsaved.results = nil
+	return nil
+}
+
+// asideName is a free name for a file that is set aside now.
+func asideName(path string) (string, error) {
+	stem := path + ".broken-" + time.Now().UTC().Format("20060102T150405Z")
+	name := stem
+	for n := 2; ; n++ {
+		_, err := os.Lstat(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return name, nil
+		}
+		if err != nil {
+			return "", err
+		}
+		name = fmt.Sprintf("%s-%d", stem, n)
+	}
+}
+
+func (s *Store) explain(err error) error { return explain(err, databasePath(s.dir)) }
+
+// explain says in an operator's words what keeps a database from working.
+func explain(err error, path string) error {
+	var e sqlite3.Error
+	switch {
+	case !errors.As(err, &e):
+		return err
+	case e.Code == sqlite3.ErrFull || e.SystemErrno == syscall.ENOSPC || e.SystemErrno == syscall.EDQUOT:
+		return fmt.Errorf("no room for %s: make space there, or lower the retention: %w", path, err)
+	case e.Code == sqlite3.ErrReadonly || e.SystemErrno == syscall.EROFS || e.SystemErrno == syscall.EACCES:
+		return fmt.Errorf("%s cannot be written: look at its owner, its mode and the mount: %w", path, err)
+	case e.Code == sqlite3.ErrBusy || e.Code == sqlite3.ErrLocked:
+		return fmt.Errorf("another program keeps %s locked (sqlite3, a backup?): end it: %w", path, err)
+	}
+	return fmt.Errorf("%s: %w", path, err)
+}

@@ -1,0 +1,143 @@
+package store
+
+import (
+	"hash/maphash"
+	"time"
+	"unique"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
+)
+
+// held is what the database already holds, in digests, so that a cycle writes
+// only what changed.
+type held struct {
+	digester digester
+	jobs     map[cluster.JobID]*entry
+	nodes    map[string]*nodeEntry
+	order    order
+	cycle    int64   // last row of cycles
+	summary  summary // of that row
+	row      int64   // last row of jobs
+	write    int64   // last row of writes
+	poll     uint32  // counts calls of compare
+}
+
+// entry is one job of the queue. A digest of 0 says that the row does not exist.
+type entry struct {
+	id      cluster.JobID
+	row     int64 // in jobs; 0: not seen in a snapshot yet
+	user    unique.Handle[string]
+	submit  int64  // SubmitTime as last seen, ms
+	seen    uint64 // row of jobs
+	decided uint64 // last row of decisions
+	known   uint64 // row of history
+	poll    uint32 // last compare that saw it
+	at      int    // place in the order of that snapshot
+	open    *openInterval
+}
+
+// openInterval is the stay on GPUs that has not ended, and what its row says.
+type openInterval struct {
+	cluster.Interval
+	running bool // seen running by the last poll; else suspended
+	saved   bool // there is a row, and it says the same
+}
+
+type nodeEntry struct {
+	seen uint64
+	poll uint32
+}
+
+// summary is what a row of cycles says, but for its times; equal ones share a row.
+type summary struct {
+	cluster                string
+	mode                   slurmplug.Lever
+	band                   plan.Band
+	jobs, pending, running int
+	nodes, ranked, te      int
+	actions, renumbered    int
+	hold, notes            string
+}
+
+func (h *held) reset() {
+	*h = held{
+		digester: digester{seed: maphash.MakeSeed()},
+		jobs:     map[cluster.JobID]*entry{},
+		nodes:    map[string]*nodeEntry{},
+	}
+}
+
+// forgetRows says that the database holds nothing any more.
+func (h *held) forgetRows() {
+	for _, e := range h.jobs {
+		e.seen, e.decided, e.known = 0, 0, 0
+		if e.open != nil {
+			e.open.saved = false
+		}
+	}
+	clear(h.nodes)
+	h.summary = summary{}
+}
+
+// entry returns the entry of an id, a new one if need be.
+func (h *held) entry(id cluster.JobID) *entry {
+	e := h.jobs[id]
+	if e == nil {
+		e = &entry{id: id}
+		h.jobs[id] = e
+	}
+	return e
+}
+
+// identify says which job the entry's id names.
+func (e *entry) identify(user string, submit time.Time) {
+	e.user, e.submit = unique.Make(user), millis(submit)
+}
+
+// named tells whether the entry knows its job's user and submission.
+func (e *entry) named() bool { return e.user != unique.Handle[string]{} }
+
+// isOther tells whether j is not the job that the entry stands for, but a later
+// one with the same id: Slurm wraps around at MaxJobId and starts again at
+// FirstJobId when its state is lost. A requeue keeps the user and counts a restart.
+func (e *entry) isOther(j *cluster.Job) bool {
+	return e.named() && (e.user.Value() != j.User || j.Restarts == 0 && millis(j.Submit) > e.submit)
+}
+
+// present returns a function that tells whether any record with a job id is in
+// the queue.
+func (h *held) present() func(id uint32) bool {
+	ids := make(map[uint32]bool, len(h.jobs))
+	for id := range h.jobs {
+		ids[id.ID] = true
+	}
+	return func(id uint32) bool { return ids[id] }
+}
+
+// order is the snapshot's order of jobs. The next snapshot nearly repeats it,
+// which saves most look-ups in a large map.
+type order struct {
+	last, now []*entry
+	next      int // in last
+}
+
+func (o *order) begin() {
+	o.last, o.now, o.next = o.now, empty(o.last), 0
+}
+
+// guess returns the entry that followed the one before in the last snapshot,
+// if it has this id.
+func (o *order) guess(id cluster.JobID) *entry {
+	if o.next < len(o.last) && o.last[o.next].id == id {
+		return o.last[o.next]
+	}
+	return nil
+}
+
+func (o *order) add(e *entry) {
+	o.next = e.at + 1
+	e.at = len(o.now)
+	o.now = append(o.now, e)
+}

@@ -1,0 +1,293 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"strconv"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/decide"
+	"slurmprio/priod/plan"
+	"slurmprio/priod/store/db"
+	"slurmprio/slurmplug"
+)
+
+// Load returns what an earlier priod knew, as if it had never stopped. Writes
+// whose outcome it did not take down count as tried. The store follows the
+// returned History: it must be the one that the cycles use.
+func (s *Store) Load(ctx context.Context) (*cluster.History, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.intact()
+	if err == nil {
+		err = s.load(ctx)
+	}
+	if isBroken(err) {
+		if err = s.startAnew(ctx, err); err == nil {
+			err = s.load(ctx)
+		}
+	}
+	if err != nil {
+		return nil, s.explain(err)
+	}
+	return s.history, nil
+}
+
+func (s *Store) load(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	ctx = context.WithoutCancel(ctx)
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	l := loader{q: s.q, tx: tx, undo: s.undo, history: cluster.NewHistory()}
+	l.held.reset()
+	if err := l.all(ctx); err != nil {
+		return err
+	}
+	s.history, s.held, s.unsaved = l.history, l.held, unsaved{}
+	s.changes.reset()
+	for id := range l.tried {
+		s.compareHistory(s.held.entry(id))
+	}
+	if len(l.tried) > 0 {
+		s.log.Warn("writes of the last run have no outcome: they count as tried", "jobs", len(l.tried))
+	}
+	for _, k := range s.changes.history {
+		if err := s.putHistory(ctx, tx, k); err != nil {
+			return err
+		}
+	}
+	if err := s.q.DoubtWrites(ctx, tx, crashed); err != nil {
+		return err
+	}
+	if err := s.rewriteUndo(); err != nil {
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		return err
+	}
+	for _, k := range s.changes.history {
+		k.entry.known = k.digest
+	}
+	return nil
+}
+
+// rewriteUndo makes a journal that somebody deleted anew from the database.
+func (s *Store) rewriteUndo() error {
+	if !s.undo.missing || len(s.history.Written) == 0 {
+		return nil
+	}
+	if err := s.startActing(); err != nil {
+		return err
+	}
+	defer s.stopActing()
+	s.log.Warn("undo journal is missing: written anew from the database", "file", s.undo.path)
+	lines := make([]*Change, 0, len(s.history.Written))
+	text := func(v int64) string { return strconv.FormatInt(v, 10) }
+	for id, w := range s.history.Written {
+		c := &Change{
+			Time: w.At, Job: id, Lever: w.Lever, Was: "0", From: text(w.Value), To: text(w.Tried), UserNice: text(w.Original),
+		}
+		if w.Lever == slurmplug.Nice {
+			c.Was = c.UserNice
+		}
+		if e := s.held.jobs[id]; e != nil && e.named() {
+			c.User, c.Submit = e.user.Value(), instant(e.submit)
+		}
+		lines = append(lines, c)
+	}
+	return s.undo.Append(lines)
+}
+
+// loader reads History, and what the database holds, from one transaction.
+type loader struct {
+	q       *db.Queries
+	tx      db.DBTX
+	undo    *Undo
+	history *cluster.History
+	held    held
+	rows    map[int64]*entry // by row of jobs
+	tried   map[cluster.JobID]bool
+}
+
+func (l *loader) all(ctx context.Context) error {
+	for _, step := range []func(context.Context) error{
+		l.cycle, l.jobs, l.decisions, l.nodes, l.remembered, l.intervals, l.planned,
+	} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	l.journal()
+	return nil
+}
+
+func (l *loader) cycle(ctx context.Context) error {
+	last, err := l.q.LastKeys(ctx, l.tx)
+	if err != nil {
+		return err
+	}
+	l.held.row, l.held.cycle, l.held.write = last.Job, last.Cycle, last.Write
+	return nil
+}
+
+func (l *loader) jobs(ctx context.Context) error {
+	jobs, err := l.q.JobsInQueue(ctx, l.tx)
+	if err != nil {
+		return err
+	}
+	l.rows = make(map[int64]*entry, len(jobs))
+	for i := range jobs {
+		j := jobOf(&jobs[i])
+		e := l.held.entry(j.ID)
+		e.row, e.seen = jobs[i].Job, l.held.digester.job(&j)
+		e.identify(j.User, j.Submit)
+		l.rows[e.row] = e
+	}
+	return nil
+}
+
+func (l *loader) decisions(ctx context.Context) error {
+	decisions, err := l.q.DecisionsInQueue(ctx, l.tx)
+	if err != nil {
+		return err
+	}
+	for i := range decisions {
+		if e := l.rows[decisions[i].Job]; e != nil {
+			d := decisionOf(&decisions[i], e.id)
+			e.decided = l.held.digester.decision(&d)
+		}
+	}
+	return nil
+}
+
+func (l *loader) nodes(ctx context.Context) error {
+	nodes, err := l.q.AllNodes(ctx, l.tx)
+	if err != nil {
+		return err
+	}
+	for i := range nodes {
+		n := nodeOf(&nodes[i])
+		l.held.nodes[n.Name] = &nodeEntry{seen: l.held.digester.node(&n)}
+	}
+	return nil
+}
+
+// remembered restores History's maps.
+func (l *loader) remembered(ctx context.Context) error {
+	rows, err := l.q.AllHistory(ctx, l.tx)
+	if err != nil {
+		return err
+	}
+	for i := range rows {
+		r, id := &rows[i], jobID(rows[i].ID, rows[i].Task)
+		e := l.held.entry(id)
+		row := historyRow(*r)
+		e.known = l.held.digester.history(&row)
+		if r.FirstEligibleMs != 0 {
+			l.history.FirstEligible[id] = instant(r.FirstEligibleMs)
+		}
+		if r.Counted != "" {
+			l.history.Counted[id] = classOf(r.Counted)
+		}
+		if w := writtenOf(r); w.Lever != "" && l.stands(id, w.Lever) {
+			l.history.Written[id] = w
+		}
+	}
+	return nil
+}
+
+// stands tells whether a value is still priod's: a journal without it means
+// that reset took it back. A journal that is missing or damaged says nothing.
+func (l *loader) stands(id cluster.JobID, lever slurmplug.Lever) bool {
+	if lever == slurmplug.Release {
+		lever = slurmplug.Priority
+	}
+	return l.undo.missing || l.undo.damaged > 0 || l.undo.Find(id, lever) != nil
+}
+
+func (l *loader) intervals(ctx context.Context) error {
+	last, err := l.q.LastCycle(ctx, l.tx)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	l.held.summary = summaryOf(&last)
+	open, err := l.q.OpenIntervals(ctx, l.tx)
+	if err != nil {
+		return err
+	}
+	for i := range open {
+		r := &open[i]
+		interval := intervalOf(&r.Interval, jobID(r.ID, r.Task), last.UntilMs)
+		l.history.Restore(interval)
+		if e := l.rows[r.Interval.Job]; e != nil {
+			e.open = &openInterval{Interval: interval, running: r.Interval.Running, saved: true}
+		}
+	}
+	closed, err := l.q.ClosedIntervals(ctx, l.tx, last.UntilMs-cluster.UsePeriod.Milliseconds())
+	for i := range closed {
+		r := &closed[i]
+		l.history.Restore(intervalOf(&r.Interval, jobID(r.ID, r.Task), last.UntilMs))
+	}
+	return err
+}
+
+// planned takes in the writes that a crash left without an outcome.
+func (l *loader) planned(ctx context.Context) error {
+	writes, err := l.q.PlannedWrites(ctx, l.tx)
+	if err != nil {
+		return err
+	}
+	l.tried = map[cluster.JobID]bool{}
+	for i := range writes {
+		r := &writes[i]
+		a := actionOf(&r.Write, jobID(r.ID, r.JobTask))
+		for _, id := range a.Jobs() {
+			if !l.stands(id, a.Lever) {
+				continue
+			}
+			w := decide.Effect(a, l.history)
+			w.At = instant(r.Write.AtMs)
+			l.history.Try(id, w)
+			l.tried[id] = true
+		}
+	}
+	return nil
+}
+
+// journal stands in for a database that is lost.
+func (l *loader) journal() {
+	if l.held.cycle != 0 {
+		return
+	}
+	for id, w := range l.undo.Written() {
+		l.history.Written[id] = w
+		c := l.undo.Last(id)
+		e := l.held.entry(id)
+		e.identify(c.User, c.Submit)
+	}
+}
+
+func summaryOf(r *db.Cycle) summary {
+	return summary{
+		cluster: r.Cluster, mode: slurmplug.Lever(r.Mode), band: plan.Band{Lo: r.BandLo, Hi: r.BandHi, Step: r.BandStep},
+		jobs: int(r.Jobs), pending: int(r.Pending), running: int(r.Running), nodes: int(r.Nodes),
+		ranked: int(r.Ranked), te: int(r.Te), actions: int(r.Actions), renumbered: int(r.Renumbered),
+		hold: r.Hold, notes: r.Notes,
+	}
+}
+
+func notesOf(text string) []string {
+	var notes []string
+	_ = json.Unmarshal([]byte(text), &notes) // summarize wrote it
+	return notes
+}

@@ -1,0 +1,147 @@
+package store
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"slurmprio/slurmplug"
+)
+
+// rowsOf is what a priod of each schema could have left behind.
+var rowsOf = map[int64]string{
+	1: `INSERT INTO jobs VALUES (3, 17, -1, 1000, 2000, 3000, 0, 17, '', 1, 0, 0, 'alice', 'physics', 'gpu', 'normal', '',
+			'pending', 'Priority', 100, 0, 5000, 1, 0, 1, 8, 1024, 2, 'a100', '', '', '', 3600000, 1000, 1000, 0, 0, 'prio:type=te&v=1', '');
+		INSERT INTO history VALUES (17, -1, 1000, 'te', 'SiteFactor', 5000, 5000, 0, 3000, 0);
+		INSERT INTO cycles VALUES (8, 2000, 3000, 2, 'old', 'SiteFactor', 1, 2, 1, 1, 1, 1, 0, 0, 1, 1, 1, 0, '', '[]');
+		INSERT INTO decisions VALUES (5, 3, 8, 2000, 'te', 1, 5000, 100, 'te', '', 1000, '');
+		INSERT INTO writes VALUES (9, 3, 8, 2000, '', 0, 'SiteFactor', '0', '5000', '0', 'te', 'applied', '');
+		INSERT INTO intervals VALUES (3, 500, 900, 0, 1, 'a100', 2, 'alice', 'physics', 'te', 0);
+		INSERT INTO nodes VALUES ('n1', 2000, 1, 'IDLE', 'a100', 'a100', 8, 0, 64, 0, 1000, 0, 0);`,
+	2: `INSERT INTO claims VALUES (1, 3, 8, 'holding', '', 'n1', 2000, 2000);
+		INSERT INTO evictions VALUES (1, 1, 3, 500, 0, 2, 'USR1', 1000, 0, 1.5, 0, 'recorded', '', 2000, 0, 0, 0, 0);`,
+}
+
+// Every schema since the first is brought up to date with what it holds.
+func TestMigrateFromEverySchema(t *testing.T) {
+	for from := range rowsOf {
+		t.Run(fmt.Sprint("from ", from), func(t *testing.T) {
+			dir := t.TempDir()
+			old := must[*sql.DB](t)(sql.Open("sqlite3", "file:"+databasePath(dir)+"?_auto_vacuum=incremental"))
+			p, err := migrations(old)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := p.UpTo(ctx, from); err != nil {
+				t.Fatal(err)
+			}
+			for v := int64(1); v <= from; v++ {
+				if _, err := old.Exec(rowsOf[v]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := errors.Join(old.Close(), os.WriteFile(undoPath(dir), []byte(`{"job":"17","user":"alice","lever":"SiteFactor","was":"0","from":"0","to":"5000"}`+"\n"), 0o640)); err != nil {
+				t.Fatal(err)
+			}
+			if _, known := rowsOf[from+1]; known {
+				if _, err := OpenReader(ctx, dir); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("has schema %d and this priod reads", from)) {
+					t.Errorf("a reader before the daemon: %v", err)
+				}
+			}
+			d := newDaemon(t, dir, pending(17, "te"))
+			id := slurmplug.Plain(17)
+			if w := d.history.Written[id]; w.Value != 5000 || len(d.history.FirstEligible) != 1 {
+				t.Errorf("%+v", w)
+			}
+			story := must[Story](t)(reader(t, dir).Job(ctx, id, 5))
+			if story.Job.User != "alice" || len(story.Writes) != 1 || len(story.Intervals) != 1 || len(story.Decisions) != 1 {
+				t.Errorf("%+v", story)
+			}
+			d.snapshot.Jobs[0].Submit = story.Job.Submit
+			d.cycle()
+			for _, table := range []string{"claims", "evictions"} {
+				want := int64(0)
+				if from >= 2 {
+					want = 1
+				}
+				if n := count(t, d.store, "SELECT count(*) FROM "+table); n != want {
+					t.Errorf("%s: %d rows", table, n)
+				}
+			}
+			if n := count(t, d.store, "PRAGMA auto_vacuum"); n != 2 {
+				t.Errorf("auto_vacuum is %d, want 2 (incremental)", n)
+			}
+			if n := count(t, d.store, "SELECT count(*) FROM pragma_foreign_key_check"); n != 0 {
+				t.Errorf("%d broken references", n)
+			}
+			if err := d.store.db.QueryRow("PRAGMA integrity_check").Scan(new(string)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	s, _ := openStore(t, t.TempDir(), Options{})
+	p, err := migrations(s.db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if newest, _ := p.GetDBVersion(ctx); rowsOf[newest] == "" || int(newest) != len(rowsOf) {
+		t.Errorf("schema %d has no rows in rowsOf: add what that priod leaves behind", newest)
+	}
+	for pragma, want := range map[string]int64{"auto_vacuum": 2, "foreign_keys": 1, "synchronous": 2, "busy_timeout": 5000} {
+		if n := count(t, s, "PRAGMA "+pragma); n != want {
+			t.Errorf("%s is %d, want %d", pragma, n, want)
+		}
+	}
+	if _, err := p.DownTo(ctx, 0); err != nil {
+		t.Errorf("down: %v", err)
+	}
+}
+
+// A newer database is refused and left as it is.
+func TestNewerDatabase(t *testing.T) {
+	dir := t.TempDir()
+	s, _ := openStore(t, dir, Options{})
+	exec(t, s, "INSERT INTO goose_db_version (version_id, is_applied) VALUES (99, 1)")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var newer *NewerError
+	_, err := Open(ctx, dir, Options{})
+	if !errors.As(err, &newer) || newer.Has != 99 || !strings.Contains(err.Error(), "newer priod (schema 99, this one knows ") {
+		t.Errorf("daemon: %v", err)
+	}
+	if _, err := OpenReader(ctx, dir); !errors.As(err, &newer) {
+		t.Errorf("reader: %v", err)
+	}
+	if len(aside(t, dir)) != 0 {
+		t.Error("it was set aside")
+	}
+	if _, err := acquire(dir + "/lock"); err != nil {
+		t.Errorf("the folder stays locked: %v", err)
+	}
+}
+
+// The checked-in package db has every query of sql/queries and no other.
+func TestQueriesAreGenerated(t *testing.T) {
+	names := func(pattern string, find *regexp.Regexp) map[string]bool {
+		all := map[string]bool{}
+		for _, path := range must[[]string](t)(filepath.Glob(pattern)) {
+			for _, m := range find.FindAllSubmatch(must[[]byte](t)(os.ReadFile(path)), -1) {
+				all[string(m[1])] = true
+			}
+		}
+		return all
+	}
+	written := names("../../sql/queries/*.sql", regexp.MustCompile(`(?m)^-- name: (\w+)`))
+	generated := names("db/*.sql.go", regexp.MustCompile(`(?m)^func \(q \*Queries\) (\w+)`))
+	if diff := cmp.Diff(written, generated); diff != "" || len(written) == 0 {
+		t.Errorf("run go generate in priod/store:\n%s", diff)
+	}
+}

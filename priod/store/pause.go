@@ -1,0 +1,112 @@
+package store
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Pause says who stopped priod from changing jobs.
+type Pause struct {
+	Who  string    `json:"who"`
+	When time.Time `json:"when"`
+	Why  string    `json:"why,omitempty"`
+}
+
+// String is the pause in words for a person.
+func (p Pause) String() string {
+	s := "paused by " + p.Who + " at " + p.When.Format(time.RFC3339)
+	if p.Why != "" {
+		s += ": " + p.Why
+	}
+	return s
+}
+
+func pausePath(dir string) string { return filepath.Join(dir, "paused") }
+
+// SetPause pauses the daemon of the folder, running or not, from its next cycle on.
+func SetPause(dir string, p Pause) error {
+	text, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	if err := replace(pausePath(dir), append(text, '\n')); err != nil {
+		return fmt.Errorf("pause (run it as priod's own user or root): %w", err)
+	}
+	return nil
+}
+
+// Resume ends a pause and tells whether there was one.
+func Resume(dir string) (was bool, err error) {
+	err = os.Remove(pausePath(dir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("resume (run it as priod's own user or root): %w", err)
+	}
+	return true, syncDir(dir)
+}
+
+// Paused returns the pause in force, nil when there is none. Any file counts,
+// also one that somebody made with touch.
+func Paused(dir string) (*Pause, error) {
+	path := pausePath(dir)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("whether priod is paused: %w", err)
+	}
+	var p Pause
+	if err := json.Unmarshal(text, &p); err != nil || p.Who == "" {
+		p = Pause{Who: "somebody (through the file " + path + ")", Why: strings.ToValidUTF8(string(bytes.TrimSpace(text)), "?")}
+		if info, err := os.Stat(path); err == nil {
+			p.When = info.ModTime()
+		}
+	}
+	return &p, nil
+}
+
+// Hold says why nothing may be written now, "" when it may.
+func (s *Store) Hold() (string, error) {
+	p, err := Paused(s.dir)
+	if err != nil || p == nil {
+		return "", err
+	}
+	return p.String(), nil
+}
+
+// replace puts text in place of a file, all of it or nothing, and on disk.
+func replace(path string, text []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".tmp-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // gone after the rename
+	_, err = f.Write(text)
+	err = errors.Join(err, f.Chmod(0o640), f.Sync(), f.Close())
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// syncDir makes names in a folder durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,179 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/store/db"
+)
+
+// minRetention is what budgets and the shortest look back need.
+const minRetention = 2 * cluster.UsePeriod
+
+// pruneBatch is how many rows go in one transaction: a cycle never waits longer
+// than one batch takes.
+const pruneBatch = 200
+
+// Prune drops what is older than the retention, gives the space back to the
+// disk and compacts the undo journal. The daemon calls it between cycles.
+func (s *Store) Prune(ctx context.Context, now time.Time) error {
+	s.mu.Lock()
+	err := s.tidyUndo()
+	s.mu.Unlock()
+	if err != nil || s.opts.Retention <= 0 {
+		return err
+	}
+	before := millis(now.Add(-max(s.opts.Retention, minRetention)))
+	deletes := []func(tx *sql.Tx) (int64, error){
+		func(tx *sql.Tx) (int64, error) {
+			return s.q.PruneJobs(ctx, tx, db.PruneJobsParams{BeforeMs: before, Most: pruneBatch})
+		},
+		func(tx *sql.Tx) (int64, error) {
+			return s.q.PruneIntervals(ctx, tx, db.PruneIntervalsParams{BeforeMs: before, Most: pruneBatch})
+		},
+		func(tx *sql.Tx) (int64, error) {
+			return s.q.PruneWrites(ctx, tx, db.PruneWritesParams{BeforeMs: before, Most: pruneBatch})
+		},
+		s.pruneDecisions(ctx, before),
+		func(tx *sql.Tx) (int64, error) {
+			return s.q.PruneCycles(ctx, tx, db.PruneCyclesParams{BeforeMs: before, Most: pruneBatch})
+		},
+	}
+	dropped := int64(0)
+	for _, batch := range deletes {
+		for n := int64(pruneBatch); n == pruneBatch; {
+			if n, err = s.batch(ctx, batch); err != nil {
+				return fmt.Errorf("drop what is older than the retention: %w", err)
+			}
+			dropped += n
+		}
+	}
+	if err := s.vacuum(ctx); err != nil {
+		return fmt.Errorf("give space back: %w", err)
+	}
+	if dropped > 0 {
+		s.log.Debug("dropped what is older than the retention", "rows", dropped)
+	}
+	return s.pruneAside(now)
+}
+
+// batch runs one transaction between two cycles.
+func (s *Store) batch(ctx context.Context, run func(tx *sql.Tx) (int64, error)) (n int64, err error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err = s.intact(); err == nil {
+		n, err = s.batchOnce(context.WithoutCancel(ctx), run)
+	}
+	if isBroken(err) {
+		err = s.startAnew(context.WithoutCancel(ctx), err)
+	}
+	return n, s.explain(err)
+}
+
+func (s *Store) batchOnce(ctx context.Context, run func(tx *sql.Tx) (int64, error)) (int64, error) {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer tx.Rollback()
+	n, err := run(tx)
+	if err != nil {
+		return 0, err
+	}
+	return n, tx.Commit()
+}
+
+// pruneDecisions walks the old decisions once and keeps those that still hold.
+func (s *Store) pruneDecisions(ctx context.Context, before int64) func(tx *sql.Tx) (int64, error) {
+	after := int64(0)
+	return func(tx *sql.Tx) (int64, error) {
+		rows, err := s.q.OldDecisions(ctx, tx, db.OldDecisionsParams{After: after, BeforeMs: before, Most: pruneBatch})
+		if err != nil {
+			return 0, err
+		}
+		for _, r := range rows {
+			if r.Replaced {
+				if err := s.q.DropDecision(ctx, tx, r.Decision); err != nil {
+					return 0, err
+				}
+			}
+			after = r.Decision
+		}
+		return int64(len(rows)), nil
+	}
+}
+
+// vacuum gives free pages back, some at a time.
+func (s *Store) vacuum(ctx context.Context) error {
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		left, err := s.vacuumOnce(context.WithoutCancel(ctx))
+		if err != nil || left == 0 {
+			return err
+		}
+	}
+}
+
+func (s *Store) vacuumOnce(ctx context.Context) (left int64, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.db == nil {
+		return 0, nil
+	}
+	// One page goes for each step of the statement, so its rows are read out.
+	rows, err := s.db.QueryContext(ctx, "PRAGMA incremental_vacuum(500)")
+	if err != nil {
+		return 0, s.explain(err)
+	}
+	for rows.Next() {
+	}
+	if err := rows.Close(); err != nil {
+		return 0, s.explain(err)
+	}
+	if err := rows.Err(); err != nil {
+		return 0, s.explain(err)
+	}
+	err = s.db.QueryRowContext(ctx, "PRAGMA freelist_count").Scan(&left)
+	return left, s.explain(err)
+}
+
+// tidyUndo compacts the undo journal unless somebody is at it.
+func (s *Store) tidyUndo() error {
+	if s.history == nil || s.acting != nil || s.startActing() != nil {
+		return nil
+	}
+	defer s.stopActing()
+	return s.undo.tidy(s.held.present())
+}
+
+// pruneAside drops broken databases and damaged journals that were set aside
+// longer ago than the retention.
+func (s *Store) pruneAside(now time.Time) error {
+	files, err := os.ReadDir(s.dir)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		info, err := f.Info()
+		if err != nil || !strings.Contains(f.Name(), ".broken-") || now.Sub(info.ModTime()) < s.opts.Retention {
+			continue
+		}
+		path := filepath.Join(s.dir, f.Name())
+		s.log.Info("dropped a file that was set aside", "file", path)
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+	}
+	return nil
+}

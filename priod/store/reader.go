@@ -1,0 +1,170 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/mattn/go-sqlite3"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/store/db"
+)
+
+// Reader shows what a state folder holds, while the daemon runs and when it is
+// down, also to group members who may read the folder but not write into it.
+// It never creates or changes a file. It serves one goroutine at a time.
+type Reader struct {
+	dir    string
+	q      *db.Queries
+	db     *sql.DB
+	frozen bool // no -wal: nobody writes, and SQLite needs no lock files
+}
+
+// OpenReader opens the state folder for reading.
+func OpenReader(ctx context.Context, dir string) (*Reader, error) {
+	r := &Reader{dir: dir, q: db.New()}
+	if err := r.open(ctx); err != nil {
+		_ = r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// Close ends the reader.
+func (r *Reader) Close() error {
+	if r.db == nil {
+		return nil
+	}
+	err := r.db.Close()
+	r.db = nil
+	return err
+}
+
+// open chooses between SQLite's two ways into a WAL database without write
+// access: through the -shm file that the writer made, mapped read-only; or, when
+// there is no -wal, as a file that does not change.
+func (r *Reader) open(ctx context.Context) error {
+	path := databasePath(r.dir)
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("no database in %s: has priod run there? (priod run --once makes one)", r.dir)
+	} else if err != nil {
+		return fmt.Errorf("read the database: %w", err)
+	}
+	params := url.Values{"mode": {"ro"}, "_query_only": {"on"}, "_busy_timeout": {"5000"}}
+	r.frozen = !r.live()
+	if r.frozen {
+		params.Set("immutable", "1")
+	} else {
+		params.Set("readonly_shm", "1")
+	}
+	handle, err := sql.Open("sqlite3", uri(path, params))
+	if err != nil {
+		return err
+	}
+	handle.SetMaxOpenConns(1)
+	r.db = handle
+	return r.checkSchema(ctx)
+}
+
+// live tells whether a writer is, or was when it crashed, at the database.
+func (r *Reader) live() bool {
+	wal, err := os.Stat(databasePath(r.dir) + "-wal")
+	if err != nil {
+		return false
+	}
+	_, err = os.Stat(databasePath(r.dir) + "-shm")
+	return err == nil || wal.Size() > 0
+}
+
+func (r *Reader) checkSchema(ctx context.Context) error {
+	var has, knows int64
+	provider, err := migrations(r.db)
+	if err != nil {
+		return err
+	}
+	for _, source := range provider.ListSources() {
+		knows = max(knows, source.Version)
+	}
+	err = r.db.QueryRowContext(ctx, "SELECT max(version_id) FROM goose_db_version").Scan(&has)
+	switch {
+	case err != nil:
+		return r.explain(err)
+	case has > knows:
+		return &NewerError{Path: databasePath(r.dir), Has: has, Knows: knows}
+	case has < knows:
+		return fmt.Errorf("%s has schema %d and this priod reads %d: start the new priod's daemon once, it brings the database up to date", databasePath(r.dir), has, knows)
+	}
+	return nil
+}
+
+// view runs read in one transaction: all of it sees the same moment.
+func (r *Reader) view(ctx context.Context, read func(tx *sql.Tx) error) error {
+	if r.frozen && r.live() { // the daemon has started meanwhile
+		if err := errors.Join(r.Close(), r.open(ctx)); err != nil {
+			return err
+		}
+	}
+	for try := 0; ; try++ {
+		err := r.viewOnce(ctx, read)
+		// Without write access SQLite cannot set the mark that a reader needs;
+		// the writer's next transaction does.
+		if err == nil || try == 5 || !isUnready(err) {
+			return r.explain(err)
+		}
+		select {
+		case <-ctx.Done():
+			return r.explain(err)
+		case <-time.After(time.Duration(try+1) * 20 * time.Millisecond):
+		}
+	}
+}
+
+func (r *Reader) viewOnce(ctx context.Context, read func(tx *sql.Tx) error) error {
+	tx, err := r.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	return read(tx)
+}
+
+// History is what the daemon would load, for a dry run beside it.
+func (r *Reader) History(ctx context.Context) (*cluster.History, error) {
+	undo, err := OpenUndo(r.dir)
+	if err != nil {
+		return nil, err
+	}
+	var l loader
+	err = r.view(ctx, func(tx *sql.Tx) error {
+		l = loader{q: r.q, tx: tx, undo: undo, history: cluster.NewHistory()}
+		l.held.reset()
+		return l.all(ctx)
+	})
+	return l.history, err
+}
+
+func (r *Reader) explain(err error) error {
+	var e sqlite3.Error
+	switch path := databasePath(r.dir); {
+	case !errors.As(err, &e):
+		return err
+	case isBroken(err):
+		return fmt.Errorf("%s is broken: the running daemon sets it aside and begins anew: %w", path, err)
+	case isUnready(err):
+		return fmt.Errorf("%s cannot be read by this user just now: wait for the daemon's next cycle, or ask as priod's own user: %w", path, err)
+	default:
+		return explain(err, path)
+	}
+}
+
+// isUnready tells whether SQLite would have to write a lock file first.
+func isUnready(err error) bool {
+	var e sqlite3.Error
+	return errors.As(err, &e) && (e.Code == sqlite3.ErrReadonly || e.Code == sqlite3.ErrCantOpen)
+}

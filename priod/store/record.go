@@ -1,0 +1,439 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
+	"slurmprio/priod/store/db"
+	"slurmprio/slurmplug"
+)
+
+// Planned is the status of a write that has not gone out, or whose outcome
+// nobody took down yet.
+const Planned slurmplug.Status = "planned"
+
+// Why a write's outcome is not known.
+const (
+	noOutcome = "no outcome was reported"
+	crashed   = "priod ended before the outcome was known"
+)
+
+// unsaved is what was told once and has no row yet.
+type unsaved struct {
+	closed  []intervalEvent
+	ended   []*entry // jobs whose id another one has now
+	planned []plannedWrite
+	results []db.EndWriteParams
+}
+
+type plannedWrite struct {
+	row    int64
+	action plan.Action
+}
+
+// Planned commits what the cycle saw and decided and the writes that it is
+// about to make, and appends those to the undo journal. It follows the History
+// that Load returned. After an error nothing of it is stored and nothing may be
+// written to Slurm; the next call stores what this one could not.
+func (s *Store) Planned(ctx context.Context, seen plan.Seen) (err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.history == nil {
+		return errors.New("store: Planned needs the History that Load returns")
+	}
+	s.stopActing()
+	s.doubt()
+	s.take(seen.Intervals)
+	s.compare(&seen)
+	if err := s.refuseOthers(); err != nil {
+		return err
+	}
+	acting := seen.Hold == "" && len(seen.Plan.Actions) > 0
+	if acting {
+		if err := s.startActing(); err != nil {
+			return err
+		}
+		defer func() {
+			if err != nil {
+				s.stopActing()
+			}
+		}()
+		if hold, err := s.Hold(); err != nil {
+			return err
+		} else if hold != "" {
+			return errors.New(hold) // since the cycle began
+		}
+		if err := s.noticeReset(); err != nil {
+			return err
+		}
+	}
+	if err = s.intact(); err == nil {
+		err = s.save(ctx, &seen, acting)
+	}
+	if isBroken(err) {
+		if err = s.startAnew(ctx, err); err == nil {
+			s.compare(&seen)
+			err = s.save(ctx, &seen, acting)
+		}
+	}
+	return s.explain(err)
+}
+
+// doubt marks the writes of a cycle that never came to Done.
+func (s *Store) doubt() {
+	for _, p := range s.unsaved.planned {
+		s.unsaved.results = append(s.unsaved.results, db.EndWriteParams{
+			Status: string(slurmplug.Unknown), Message: noOutcome, Write: p.row,
+		})
+	}
+	s.unsaved.planned = nil
+}
+
+// refuseOthers gives up a cycle whose decisions rest on what was known of
+// earlier jobs with the same ids.
+func (s *Store) refuseOthers() error {
+	others := s.changes.others
+	if len(others) == 0 {
+		return nil
+	}
+	ids := map[uint32]bool{}
+	for _, e := range others {
+		ids[e.id.ID] = true
+	}
+	s.undo.forget(ids)
+	return fmt.Errorf("job ids are in use again: %d jobs, %s among them, are not the ones known by these ids; what was known is dropped and the next cycle decides anew", len(others), others[0].id)
+}
+
+// noticeReset gives up a cycle whose values another process took back.
+func (s *Store) noticeReset() error {
+	changed, err := s.undo.Refresh()
+	if err != nil || !changed {
+		return err
+	}
+	dropped := 0
+	for id, w := range s.history.Written {
+		if s.undo.Find(id, w.Lever) == nil {
+			delete(s.history.Written, id)
+			dropped++
+		}
+	}
+	return fmt.Errorf("%s was changed by another process (priod reset?): %d values count as taken back and the next cycle decides anew", s.undo.path, dropped)
+}
+
+// save is one transaction, and the undo journal just before its commit.
+func (s *Store) save(ctx context.Context, seen *plan.Seen, acting bool) error {
+	// A cancelled context would cost the connection, so it is asked by hand.
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	ctx = context.WithoutCancel(ctx)
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+
+	at, number, quiet := seen.Snapshot.At, s.held.cycle, s.quiet(acting)
+	if quiet {
+		if err := s.q.ExtendCycle(ctx, tx, db.ExtendCycleParams{UntilMs: millis(at), Cycle: number}); err != nil {
+			return err
+		}
+		return tx.Commit()
+	}
+	number++
+	if err := s.saveSeen(ctx, tx, at); err != nil {
+		return err
+	}
+	if err := s.saveKnown(ctx, tx); err != nil {
+		return err
+	}
+	for _, d := range s.changes.decisions {
+		if err := s.q.AddDecision(ctx, tx, decisionParams(d.decision, d.entry.row, number, at)); err != nil {
+			return err
+		}
+	}
+	if err := s.q.AddCycle(ctx, tx, s.cycleParams(number, seen)); err != nil {
+		return err
+	}
+	if err := s.endWrites(ctx, tx); err != nil {
+		return err
+	}
+	var planned []plannedWrite
+	if acting {
+		if planned, err = s.savePlanned(ctx, tx, number, seen); err != nil {
+			return err
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		if acting {
+			err = errors.Join(err, s.undo.takeBack())
+		}
+		return err
+	}
+	s.committed(number, planned)
+	return nil
+}
+
+// quiet tells whether the last row of cycles can stand for this one too.
+func (s *Store) quiet(acting bool) bool {
+	u := &s.unsaved
+	return !acting && s.changes.none() && len(u.closed)+len(u.ended)+len(u.results) == 0 && s.held.summary == s.changes.summary
+}
+
+// saveSeen writes jobs, nodes and intervals.
+func (s *Store) saveSeen(ctx context.Context, tx *sql.Tx, at time.Time) error {
+	c := &s.changes
+	for _, j := range c.jobs {
+		if err := s.q.PutJob(ctx, tx, jobParams(j.job, j.entry.row, at)); err != nil {
+			return err
+		}
+	}
+	for _, list := range [][]*entry{c.left, s.unsaved.ended} {
+		for _, e := range list {
+			if e.seen == 0 {
+				continue
+			}
+			if err := s.q.JobLeft(ctx, tx, db.JobLeftParams{AtMs: millis(at), Job: e.row}); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range s.unsaved.closed {
+		if err := s.saveClosed(ctx, tx, &s.unsaved.closed[i], at); err != nil {
+			return err
+		}
+	}
+	for _, e := range c.open {
+		if err := s.q.PutInterval(ctx, tx, intervalParams(&e.open.Interval, e.row, e.open.running)); err != nil {
+			return err
+		}
+	}
+	for _, n := range c.nodes {
+		if err := s.q.PutNode(ctx, tx, nodeParams(n.node, at)); err != nil {
+			return err
+		}
+	}
+	for _, name := range c.nodesLeft {
+		if err := s.q.DropNode(ctx, tx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// saveClosed writes an interval that ended. Its job may have left long ago, when
+// accounting tells of the run, or have come and gone while the database could
+// not be written; without a row of its own it gets one of what the interval tells.
+func (s *Store) saveClosed(ctx context.Context, tx *sql.Tx, i *intervalEvent, at time.Time) error {
+	e := i.entry
+	if e.seen != 0 || e.poll == s.held.poll {
+		return s.q.PutInterval(ctx, tx, intervalParams(&i.Interval, e.row, false))
+	}
+	row, err := s.q.JobOfRun(ctx, tx, db.JobOfRunParams{
+		ID: int64(e.id.ID), Task: int64(e.id.Task), User: i.User, StartMs: millis(i.Start),
+	})
+	if errors.Is(err, sql.ErrNoRows) {
+		if i.row == 0 {
+			s.held.row++
+			i.row = s.held.row
+		}
+		row = i.row
+		params := jobParams(&cluster.Job{
+			ID: e.id, TaskCount: 1, User: i.User, Account: i.Account, GPUs: i.GPUs, GPUType: i.GPUType,
+			Submit: i.Start, Start: i.Start, Restarts: i.Restarts,
+		}, row, at)
+		params.LeftMs = params.AtMs
+		err = s.q.PutJob(ctx, tx, params)
+	}
+	if err != nil {
+		return err
+	}
+	return s.q.PutInterval(ctx, tx, intervalParams(&i.Interval, row, false))
+}
+
+// saveKnown brings table history to what History holds.
+func (s *Store) saveKnown(ctx context.Context, tx *sql.Tx) error {
+	for _, e := range s.changes.left {
+		if e.known != 0 {
+			if err := s.dropHistory(ctx, tx, e); err != nil {
+				return err
+			}
+		}
+	}
+	for _, k := range s.changes.history {
+		if err := s.putHistory(ctx, tx, k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) putHistory(ctx context.Context, tx *sql.Tx, k historyChange) error {
+	if k.digest == 0 {
+		return s.dropHistory(ctx, tx, k.entry)
+	}
+	row, _ := historyParams(s.history, k.entry.id)
+	return s.q.PutHistory(ctx, tx, row)
+}
+
+func (s *Store) dropHistory(ctx context.Context, tx *sql.Tx, e *entry) error {
+	return s.q.DropHistory(ctx, tx, db.DropHistoryParams{ID: int64(e.id.ID), Task: int64(e.id.Task)})
+}
+
+func (s *Store) cycleParams(number int64, seen *plan.Seen) db.AddCycleParams {
+	sum := &s.changes.summary
+	return db.AddCycleParams{
+		Cycle: number, AtMs: millis(seen.Snapshot.At), Cluster: sum.cluster, Mode: string(sum.mode),
+		BandLo: sum.band.Lo, BandHi: sum.band.Hi, BandStep: sum.band.Step, Span: seen.Snapshot.Multifactor.Span,
+		Jobs: int64(sum.jobs), Pending: int64(sum.pending), Running: int64(sum.running), Nodes: int64(sum.nodes),
+		Ranked: int64(sum.ranked), Te: int64(sum.te), Actions: int64(sum.actions), Renumbered: int64(sum.renumbered),
+		Hold: sum.hold, Notes: sum.notes,
+	}
+}
+
+// savePlanned writes the rows of the writes to come and their undo lines.
+func (s *Store) savePlanned(ctx context.Context, tx *sql.Tx, number int64, seen *plan.Seen) ([]plannedWrite, error) {
+	at := seen.Snapshot.At
+	planned := make([]plannedWrite, 0, len(seen.Plan.Actions))
+	lines := make([]*Change, 0, len(seen.Plan.Actions))
+	for _, a := range seen.Plan.Actions {
+		e := s.held.jobs[a.Job]
+		if e == nil || e.poll != s.held.poll {
+			return nil, fmt.Errorf("the plan changes job %s, which the snapshot does not hold", a.Job)
+		}
+		row := s.held.write + int64(len(planned)) + 1
+		planned = append(planned, plannedWrite{row, a})
+		err := s.q.AddWrite(ctx, tx, db.AddWriteParams{
+			Write: row, Job: e.row, Cycle: number, AtMs: millis(at), Tasks: a.Tasks, Part: a.Part,
+			Lever: string(a.Lever), Before: a.Before, After: a.After, UserNice: a.UserNice, Reason: a.Reason,
+		})
+		if err != nil {
+			return nil, err
+		}
+		line := s.undo.change(a, at)
+		line.User, line.Submit = e.user.Value(), instant(e.submit)
+		lines = append(lines, line)
+	}
+	if err := s.undo.tidy(s.held.present()); err != nil {
+		return nil, err
+	}
+	return planned, s.undo.Append(lines)
+}
+
+func (s *Store) endWrites(ctx context.Context, tx *sql.Tx) error {
+	for _, r := range s.unsaved.results {
+		if err := s.q.EndWrite(ctx, tx, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// committed takes note of what the database holds now.
+func (s *Store) committed(number int64, planned []plannedWrite) {
+	h, c := &s.held, &s.changes
+	for _, e := range c.left {
+		delete(h.jobs, e.id)
+	}
+	for _, j := range c.jobs {
+		j.entry.seen = j.digest
+	}
+	for _, k := range c.history {
+		k.entry.known = k.digest
+	}
+	for _, d := range c.decisions {
+		d.entry.decided = d.digest
+	}
+	for _, e := range c.open {
+		e.open.saved = true
+	}
+	for _, n := range c.nodes {
+		n.entry.seen = n.digest
+	}
+	for _, name := range c.nodesLeft {
+		delete(h.nodes, name)
+	}
+	h.cycle, h.summary = number, c.summary
+	h.write += int64(len(planned))
+	s.unsaved = unsaved{planned: planned}
+}
+
+// Done stores what became of the writes of the last Planned, and what History
+// took in of them. When it fails, the next cycle stores it.
+func (s *Store) Done(ctx context.Context, outcomes []plan.Outcome) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.stopActing()
+	s.match(outcomes)
+	s.changes.reset()
+	for i := range outcomes {
+		for _, id := range outcomes[i].Jobs() {
+			s.compareHistory(s.held.entry(id))
+		}
+	}
+	err := s.intact()
+	if err == nil {
+		err = s.saveDone(context.WithoutCancel(ctx))
+	}
+	if isBroken(err) {
+		// The next cycle writes what History holds; the undo journal has it already.
+		err = s.startAnew(ctx, err)
+	}
+	return s.explain(err)
+}
+
+// match turns outcomes into results; a write without one is in doubt.
+func (s *Store) match(outcomes []plan.Outcome) {
+	planned := s.unsaved.planned
+	rows := make(map[plan.Action]int64, len(planned))
+	for _, p := range planned {
+		rows[p.action] = p.row
+	}
+	for _, o := range outcomes {
+		row, ok := rows[o.Action]
+		if !ok {
+			s.log.Error("an outcome of a write that was not planned", "job", o.Job.String(), "lever", o.Lever)
+			continue
+		}
+		delete(rows, o.Action)
+		s.unsaved.results = append(s.unsaved.results, db.EndWriteParams{
+			Status: string(o.Status), Message: o.Message, Write: row,
+		})
+	}
+	s.unsaved.planned = nil
+	for _, p := range planned {
+		if _, left := rows[p.action]; left {
+			s.unsaved.planned = append(s.unsaved.planned, p)
+		}
+	}
+	s.doubt()
+}
+
+func (s *Store) saveDone(ctx context.Context) error {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	if err := s.endWrites(ctx, tx); err != nil {
+		return err
+	}
+	for _, k := range s.changes.history {
+		if err := s.putHistory(ctx, tx, k); err != nil {
+			return err
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		return err
+	}
+	for _, k := range s.changes.history {
+		k.entry.known = k.digest
+	}
+	s.unsaved.results = nil
+	return nil
+}

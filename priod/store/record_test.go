@@ -1,0 +1,474 @@
+package store
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/jobtag"
+)
+
+// A whole life: wait, be ranked, run, be requeued, run again, leave.
+func TestStory(t *testing.T) {
+	dir := t.TempDir()
+	d := newDaemon(t, dir, pending(1, "te"), pending(2, "be"), pending(3, "te"))
+	d.snapshot.Nodes = []cluster.Node{{Name: "n1", Usable: true, State: "IDLE", Features: []string{"a100", "ib"}, GPUType: "a100", GPUs: 8}}
+	d.cycle()
+	run(d.job(1), d.snapshot.At)
+	d.cycle()
+	d.cycle() // seen running until here
+	ended := d.snapshot.At
+	*d.job(1) = pending(1, "te")
+	d.job(1).Submit, d.job(1).Restarts = d.snapshot.At, 1
+	d.cycle()
+	run(d.job(1), d.snapshot.At)
+	d.cycle()
+	d.remove(1)
+	left := d.cycle().Snapshot.At
+
+	r := reader(t, dir)
+	story := must[Story](t)(r.Job(ctx, slurmplug.Plain(1), 10))
+	if got, want := story.Job.FirstSubmit, pending(1, "").Submit; !got.Equal(want) {
+		t.Errorf("first submit %v, want %v", got, want)
+	}
+	if story.Job.Submit.Equal(story.Job.FirstSubmit) || !story.Job.Left.Equal(left) || story.Job.Restarts != 1 {
+		t.Errorf("job %+v", story.Job)
+	}
+	if len(story.Intervals) != 2 || !story.Intervals[1].End.Equal(ended) || !story.Intervals[1].Closed || story.Intervals[0].Restarts != 1 {
+		t.Errorf("intervals %+v", story.Intervals)
+	}
+	if got := story.Intervals[1].GPUSeconds; got != 2*30 {
+		t.Errorf("GPU-seconds %v, want 60", got)
+	}
+	if len(story.Writes) == 0 || story.Writes[0].Status != slurmplug.Applied || story.Writes[0].After == "0" || story.Writes[0].Reason != "te" {
+		t.Errorf("writes %+v", story.Writes)
+	}
+	if len(story.Decisions) == 0 || story.Decision.Class != cluster.TE || story.Decision.Why != "te" || !story.Decision.Since.Equal(pending(1, "").Eligible) {
+		t.Errorf("decisions %+v", story.Decisions)
+	}
+	if story.Known != nil {
+		t.Errorf("a job that left is still known: %+v", story.Known)
+	}
+
+	queue := must[[]Queued](t)(r.Queue(ctx))
+	if len(queue) != 2 || queue[0].Job.ID.ID != 2 || queue[1].Job.ID.ID != 3 {
+		t.Fatalf("queue %+v", queue)
+	}
+	if q := queue[1]; q.Decision == nil || q.Known == nil || q.Known.Value != q.Decision.Value || *q.Job.SiteFactor != q.Known.Value || q.Known.Counted != "te" {
+		t.Errorf("queued TE job %+v, decision %+v, known %+v", q.Job, q.Decision, q.Known)
+	}
+	last := must[Cycle](t)(r.LastCycle(ctx))
+	if last.Jobs != 2 || last.TE != 1 || last.Ranked != 2 || last.Mode != slurmplug.SiteFactor || last.Nodes != 1 || !last.At.Equal(left) {
+		t.Errorf("last cycle %+v", last)
+	}
+	if writes := must[[]Write](t)(r.Writes(ctx, 1)); len(writes) != 1 || writes[0].User != "alice" {
+		t.Errorf("recent writes %+v", writes)
+	}
+	for id, want := range map[slurmplug.JobID]string{
+		slurmplug.Plain(99): "no cycle has seen it",
+		{ID: 1, Task: 3}:    "no cycle has seen it",
+	} {
+		if _, err := r.Job(ctx, id, 1); !errors.Is(err, ErrNone) || !strings.Contains(err.Error(), want) {
+			t.Errorf("job %s: %v", id, err)
+		}
+	}
+}
+
+// The keys of --json are a contract.
+func TestJSONKeys(t *testing.T) {
+	keys := func(v any) string {
+		text, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		dec := json.NewDecoder(bytes.NewReader(text))
+		for depth, key := 0, true; ; {
+			token, err := dec.Token()
+			if err != nil {
+				return strings.Join(names, " ")
+			}
+			switch token {
+			case json.Delim('{'):
+				depth++
+				key = true
+			case json.Delim('}'):
+				depth--
+				key = true
+			default:
+				if key && depth == 1 {
+					names = append(names, token.(string))
+				}
+				key = !key
+			}
+		}
+	}
+	at := epoch
+	factor := int64(1)
+	for _, c := range []struct {
+		value any
+		want  string
+	}{
+		{Cycle{Hold: "x"}, "cycle at until polls cluster mode band_lo band_hi band_step span jobs pending running nodes ranked te actions renumbered hold"},
+		{Job{
+			Tasks: "1", HetLeader: 1, HetOffset: 1, Reservation: "x", SiteFactor: &factor, GPUType: "x", Features: "x", Prefer: "x",
+			NodeList: "x", Submit: at, FirstSubmit: at, Eligible: at, Start: at, Dependency: true, Tag: "x", TagError: "x", Left: at,
+		}, "job raw_id tasks task_count het_leader het_offset user account partition qos reservation state reason priority nice site_factor restarts nodes cpus mem_mb gpus gpu_type features prefer node_list time_limit_s submit first_submit eligible start dependency tag tag_error seen changed left"},
+		{Decision{Decision: plan.Decision{Detail: "x", Since: at, Unmoved: "x"}}, "job class ranked value own_priority why detail since unmoved cycle at"},
+		{Write{Outcome: plan.Outcome{Action: plan.Action{Tasks: "1", Part: true, UserNice: "1"}, Message: "x"}, User: "x"}, "job tasks part lever before after reason user_nice status message user cycle at"},
+		{Interval{GPUType: "x"}, "start end closed gpu_type gpus gpu_s class restarts"},
+		{Known{FirstEligible: at, Counted: "te", Lever: "x", Written: at}, "first_eligible counted lever value tried user_nice written reverts"},
+		{Pause{Why: "x"}, "who when why"},
+	} {
+		if got := keys(c.value); got != c.want {
+			t.Errorf("%T:\n got %s\nwant %s", c.value, got, c.want)
+		}
+	}
+}
+
+// A quiet cycle changes one row; anything that changes makes a row of its own.
+func TestQuietCycles(t *testing.T) {
+	dir := t.TempDir()
+	var jobs []cluster.Job
+	for i := range uint32(50) {
+		jobs = append(jobs, pending(i+1, []string{"te", "be", ""}[i%3]))
+	}
+	run(&jobs[7], epoch)
+	d := newDaemon(t, dir, jobs...)
+	d.snapshot.Nodes = []cluster.Node{{Name: "n1", Features: []string{"x"}}, {Name: "n2"}}
+	for range 3 {
+		d.cycle() // the writes of the first are seen by the next
+	}
+	r := reader(t, dir)
+	before := must[Cycle](t)(r.LastCycle(ctx))
+	changes := func() int64 { return count(t, d.store, "SELECT total_changes()") }
+	start := changes()
+	for i := range d.snapshot.Jobs {
+		d.snapshot.Jobs[i].Priority++ // age moves with every poll
+	}
+	for range 5 {
+		d.cycle()
+	}
+	if n := changes() - start; n != 5 {
+		t.Errorf("5 quiet cycles changed %d rows", n)
+	}
+	after := must[Cycle](t)(r.LastCycle(ctx))
+	if after.Number != before.Number || after.Polls != before.Polls+5 || !after.Until.Equal(d.snapshot.At) || !after.At.Equal(before.At) {
+		t.Errorf("before %+v\nafter %+v", before, after)
+	}
+	d.restart()
+	start = changes()
+	d.cycle()
+	if n := changes() - start; n != 1 {
+		t.Errorf("the first cycle after a restart changed %d rows", n)
+	}
+	for name, change := range map[string]func(){
+		"job":  func() { d.job(3).Reason = "Resources" },
+		"left": func() { d.remove(5) },
+		"node": func() { d.snapshot.Nodes[0].GPUsUsed++ },
+		"tag":  func() { d.job(4).Tag.Speed = map[string]float64{"a100": 1, "v100": 0.5} },
+		"gone": func() { d.snapshot.Nodes = d.snapshot.Nodes[:1] },
+		"hold": func() { d.settings.Hold = "paused" },
+	} {
+		number := must[Cycle](t)(r.LastCycle(ctx)).Number
+		start = changes()
+		change()
+		d.cycle()
+		if last := must[Cycle](t)(r.LastCycle(ctx)); last.Number != number+1 {
+			t.Errorf("%s: no new row", name)
+		}
+		if n := changes() - start; n > 6 {
+			t.Errorf("%s: %d rows changed", name, n)
+		}
+	}
+	if n := count(t, d.store, "SELECT count(*) FROM nodes"); n != 1 {
+		t.Errorf("%d nodes, one has left", n)
+	}
+}
+
+// While priod is held, decisions are stored and writes are not.
+func TestHold(t *testing.T) {
+	dir := t.TempDir()
+	d := newDaemon(t, dir, pending(1, "te"))
+	d.settings.Hold = "paused by bob"
+	d.cycle()
+	r := reader(t, dir)
+	story := must[Story](t)(r.Job(ctx, slurmplug.Plain(1), 5))
+	if len(story.Writes) != 0 || story.Decision == nil || story.Decision.Value == 0 {
+		t.Errorf("%+v", story)
+	}
+	if last := must[Cycle](t)(r.LastCycle(ctx)); last.Hold != "paused by bob" || last.Actions != 1 {
+		t.Errorf("%+v", last)
+	}
+	if exists(undoPath(dir)) {
+		t.Error("an undo journal without a write")
+	}
+}
+
+// Text from users comes back as it was, and is never SQL.
+func TestHostileText(t *testing.T) {
+	texts := []string{
+		"'; DROP TABLE jobs; --", "a\x00b", "\xff\xfe not UTF-8", "line\nbreak\ttab\r", "\x1b[31mred\x1b[0m", `"quoted" \ back`,
+		"?1 :name @x $y %s %n", strings.Repeat("long ", 3000), "\u202eevil", "{\"json\":1}",
+	}
+	dir := t.TempDir()
+	var jobs []cluster.Job
+	for i, text := range texts {
+		j := pending(uint32(i+1), "")
+		j.User, j.Account, j.Features, j.Reason, j.TagErr, j.QOS = text, text, text, text, text, text
+		jobs = append(jobs, j)
+	}
+	d := newDaemon(t, dir, jobs...)
+	d.snapshot.Nodes = []cluster.Node{{Name: texts[0], State: texts[1], Features: []string{texts[2]}}}
+	d.snapshot.Cluster = texts[0]
+	d.cycle()
+	d.restart()
+	before := count(t, d.store, "SELECT total_changes()")
+	d.cycle()
+	if n := count(t, d.store, "SELECT total_changes()") - before; n != 1 {
+		t.Errorf("%d rows changed: the text did not come back as it was", n)
+	}
+	for i, text := range texts {
+		j := must[Story](t)(reader(t, dir).Job(ctx, slurmplug.Plain(uint32(i+1)), 1)).Job
+		for _, got := range []string{j.User, j.Account, j.Features, j.Reason, j.TagError, j.QOS} {
+			if got != text {
+				t.Errorf("%q came back as %q", text, got)
+			}
+		}
+	}
+}
+
+// Every field of a job and a node that is stored comes back as it was, and a
+// change of any one is seen.
+func TestRowsAndDigests(t *testing.T) {
+	base := pending(1, "te")
+	base.Tag = jobtag.Tag{Type: "be", Grace: time.Minute, Speed: map[string]float64{"a100": 1, "v100": 0.5}, CPU: map[string]jobtag.Curve{"a100": {{Amount: 1, Speed: 1}, {Amount: 4, Speed: 2.5}}}}
+	vary := []func(*cluster.Job){
+		func(j *cluster.Job) { j.RawID++ }, func(j *cluster.Job) { j.Tasks = "1-3" }, func(j *cluster.Job) { j.TaskCount++ },
+		func(j *cluster.Job) { j.HetLeader = 9 }, func(j *cluster.Job) { j.HetOffset = 1 }, func(j *cluster.Job) { j.User = "bob" },
+		func(j *cluster.Job) { j.Account = "x" }, func(j *cluster.Job) { j.Partition = "x" }, func(j *cluster.Job) { j.QOS = "x" },
+		func(j *cluster.Job) { j.Reservation = "x" }, func(j *cluster.Job) { run(j, epoch) }, func(j *cluster.Job) { j.Reason = "x" },
+		func(j *cluster.Job) { j.Nice = -5 }, func(j *cluster.Job) { j.SiteFactor = 7 }, func(j *cluster.Job) { j.SiteFactorKnown = false },
+		func(j *cluster.Job) { j.Restarts++ }, func(j *cluster.Job) { j.Nodes++ }, func(j *cluster.Job) { j.CPUs++ },
+		func(j *cluster.Job) { j.MemMB++ }, func(j *cluster.Job) { j.GPUs++ }, func(j *cluster.Job) { j.GPUType = "" },
+		func(j *cluster.Job) { j.Features = "x" }, func(j *cluster.Job) { j.Prefer = "x" }, func(j *cluster.Job) { j.NodeList = "x" },
+		func(j *cluster.Job) { j.TimeLimit = slurmplug.Unlimited }, func(j *cluster.Job) { j.Submit = epoch },
+		func(j *cluster.Job) { j.Eligible = time.Time{} }, func(j *cluster.Job) { j.Dependency = true },
+		func(j *cluster.Job) { j.TagErr = "x" }, func(j *cluster.Job) { j.Tag = jobtag.Tag{} },
+		func(j *cluster.Job) { j.Tag.Speed = map[string]float64{"a100": 1, "v100": 0.25} },
+		func(j *cluster.Job) { j.Tag.CPU = map[string]jobtag.Curve{"v100": {{Amount: 1, Speed: 1}}} },
+		func(j *cluster.Job) { j.Tag.Share = true }, func(j *cluster.Job) { j.Tag.Steps = 3 },
+	}
+	d := digester{seed: testSeed}
+	seen := map[uint64]int{}
+	s, _ := openStore(t, t.TempDir(), Options{})
+	for i, change := range vary {
+		j := base
+		change(&j)
+		sum := d.job(&j)
+		if k, twice := seen[sum]; twice {
+			t.Errorf("variants %d and %d have one digest", k, i)
+		}
+		seen[sum] = i
+		if err := s.q.PutJob(ctx, s.db, jobParams(&j, int64(i+1), epoch)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows := must[[]cluster.Job](t)(func() (all []cluster.Job, err error) {
+		jobs, err := s.q.JobsInQueue(ctx, s.db)
+		for i := range jobs {
+			all = append(all, jobOf(&jobs[i]))
+		}
+		return all, err
+	}())
+	for i, change := range vary {
+		j := base
+		change(&j)
+		if diff := cmp.Diff(j, rows[i]); diff != "" {
+			t.Errorf("variant %d:\n%s", i, diff)
+		}
+		if d.job(&rows[i]) != d.job(&j) {
+			t.Errorf("variant %d: another digest after reading", i)
+		}
+	}
+	same := base
+	same.Priority++
+	same.Start = epoch // Slurm's estimate
+	if d.job(&same) != d.job(&base) {
+		t.Error("a moving priority or estimate counts as a change")
+	}
+}
+
+// Whether Slurm uses an id for another job is seen from user, submission and
+// restarts.
+func TestIDsUsedAgain(t *testing.T) {
+	old := pending(1, "te")
+	later := func(change func(*cluster.Job)) cluster.Job {
+		j := pending(1, "te")
+		j.Submit = epoch.Add(time.Hour)
+		j.Eligible = j.Submit
+		change(&j)
+		return j
+	}
+	for name, c := range map[string]struct {
+		job   cluster.Job
+		other bool
+	}{
+		"requeued":            {later(func(j *cluster.Job) { j.Restarts = 1 }), false},
+		"unchanged":           {old, false},
+		"submitted later":     {later(func(*cluster.Job) {}), true},
+		"another user, runs":  {later(func(j *cluster.Job) { j.User = "mallory"; run(j, j.Submit) }), true},
+		"another user":        {later(func(j *cluster.Job) { j.User, j.Restarts = "mallory", 1 }), true},
+		"another user, as is": {func() cluster.Job { j := old; j.User = "mallory"; return j }(), true},
+	} {
+		for _, restart := range []bool{false, true} {
+			dir := t.TempDir()
+			d := newDaemon(t, dir, old, pending(2, "te"))
+			d.cycle()
+			run(d.job(1), d.snapshot.At)
+			d.cycle()
+			if restart {
+				d.restart()
+			}
+			d.snapshot.At = epoch.Add(2 * time.Hour)
+			*d.job(1) = c.job
+			_, err := d.step()
+			if c.other != (err != nil) {
+				t.Errorf("%s, restart %v: %v", name, restart, err)
+			}
+			if !c.other {
+				if !d.history.FirstEligible[old.ID].Equal(old.Eligible) {
+					t.Errorf("%s: the first eligible time is lost", name)
+				}
+				continue
+			}
+			d.cycle()
+			if first := d.history.FirstEligible[old.ID]; c.job.State == cluster.Pending && !first.Equal(c.job.Eligible) || first.Equal(old.Eligible) && c.job.Eligible != old.Eligible {
+				t.Errorf("%s, restart %v: first eligible %v", name, restart, first)
+			}
+			story := must[Story](t)(reader(t, dir).Job(ctx, old.ID, 10))
+			runs := 0
+			if c.job.State == cluster.Running {
+				runs = 1
+			}
+			if story.Job.User != c.job.User || len(story.Intervals) != runs || !story.Job.FirstSubmit.Equal(c.job.Submit) {
+				t.Errorf("%s: the story of another job: %+v", name, story)
+			}
+			if n := count(t, d.store, "SELECT count(*) FROM jobs WHERE id = 1 AND left_ms > 0"); n != 1 {
+				t.Errorf("%s: %d old rows", name, n)
+			}
+			if n := count(t, d.store, "SELECT count(*) FROM intervals WHERE closed = 1"); n != 1 {
+				t.Errorf("%s: the old interval is not closed (%d)", name, n)
+			}
+			d.restart()
+			d.cycle()
+		}
+	}
+}
+
+// The same for a task that comes out of an array with an old id, and for a
+// journal without a database.
+func TestIDsUsedAgainElsewhere(t *testing.T) {
+	array := func(submit time.Time) cluster.Job {
+		j := pending(5, "te")
+		j.Tasks, j.TaskCount, j.Submit, j.Eligible = "0-3", 4, submit, submit
+		return j
+	}
+	task := func(submit time.Time) cluster.Job {
+		j := pending(5, "te")
+		j.ID.Task, j.Submit, j.Eligible = 2, submit, submit
+		return j
+	}
+	old, now := epoch.Add(-time.Hour), epoch.Add(time.Hour)
+	t.Run("task", func(t *testing.T) {
+		d := newDaemon(t, t.TempDir(), array(old))
+		d.cycle()
+		d.restart()
+		d.snapshot.At, d.snapshot.Jobs = epoch.Add(2*time.Hour), []cluster.Job{task(now)}
+		if _, err := d.step(); err == nil {
+			t.Fatal("a task of another array passed")
+		}
+		r := d.cycle()
+		if !d.history.FirstEligible[task(now).ID].Equal(now) || r.Plan.Actions[0].Before != "0" {
+			t.Errorf("%+v", d.history)
+		}
+	})
+	t.Run("same array", func(t *testing.T) {
+		d := newDaemon(t, t.TempDir(), array(old))
+		d.cycle()
+		d.restart()
+		d.snapshot.Jobs = append(d.snapshot.Jobs, task(old))
+		d.cycle()
+		if !d.history.FirstEligible[task(old).ID].Equal(old) {
+			t.Errorf("the task did not inherit: %+v", d.history)
+		}
+	})
+	t.Run("journal", func(t *testing.T) {
+		dir := t.TempDir()
+		d := newDaemon(t, dir, array(old))
+		d.cycle()
+		d.loseDatabase()
+		d.snapshot.At, d.snapshot.Jobs = epoch.Add(2*time.Hour), []cluster.Job{array(now)}
+		if _, err := d.step(); err == nil {
+			t.Fatal("the journal's job is another one")
+		}
+		d.cycle()
+		u := must[*Undo](t)(OpenUndo(dir))
+		if c := u.Last(array(now).ID); c == nil || !c.Submit.Equal(now) {
+			t.Errorf("journal %+v", c)
+		}
+	})
+}
+
+// An array whose TE budget splits it: the tasks' values survive a crash before
+// they have records of their own.
+func TestPartOfArray(t *testing.T) {
+	dir := t.TempDir()
+	j := pending(5, "te")
+	j.Tasks, j.TaskCount = "0-9", 10
+	d := newDaemon(t, dir, j)
+	d.settings.Decide.Ranking.User.GPUs = 6 // three tasks of two GPUs
+	r := d.cycle()
+	if len(r.Outcomes) != 1 || !r.Outcomes[0].Part || r.Outcomes[0].Tasks != "0-2" {
+		t.Fatalf("outcomes %+v", r.Outcomes)
+	}
+	want := len(d.history.Written)
+	before := d.history
+	d.restart()
+	if diff := diffHistory(before, d.history); diff != "" || want != 3 {
+		t.Fatalf("%d values; restart changed:\n%s", want, diff)
+	}
+	d.settings.Hold = "enough"
+	// Slurm splits the record.
+	d.snapshot.Jobs[0].Tasks, d.snapshot.Jobs[0].TaskCount = "3-9", 7
+	for i := range int32(3) {
+		task := pending(5, "te")
+		task.ID.Task, task.RawID = i, uint32(100+i)
+		task.SiteFactor = before.Written[task.ID].Value
+		d.snapshot.Jobs = append(d.snapshot.Jobs, task)
+	}
+	d.cycle()
+	rd := reader(t, dir)
+	story := must[Story](t)(rd.Job(ctx, slurmplug.JobID{ID: 5, Task: 1}, 5))
+	if len(story.Writes) != 1 || story.Writes[0].Tasks != "0-2" {
+		t.Errorf("writes of the task %+v", story.Writes)
+	}
+	if story := must[Story](t)(rd.Job(ctx, slurmplug.JobID{ID: 5, Task: 7}, 5)); story.Job.Tasks != "3-9" {
+		t.Errorf("a task without a record is answered by %+v", story.Job)
+	}
+	d.snapshot.Jobs = d.snapshot.Jobs[1:]
+	d.cycle()
+	d.restart()
+	d.cycle()
+	if _, err := rd.Job(ctx, slurmplug.JobID{ID: 6, Task: 7}, 5); !errors.Is(err, ErrNone) {
+		t.Error(err)
+	}
+}

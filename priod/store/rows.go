@@ -1,0 +1,182 @@
+package store
+
+import (
+	"strings"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
+	"slurmprio/priod/store/db"
+	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/jobtag"
+)
+
+// Between the domain's types and the database's rows.
+
+type historyRow = db.PutHistoryParams
+
+func jobID(id, task int64) cluster.JobID { return cluster.JobID{ID: uint32(id), Task: int32(task)} }
+
+func limitMS(d time.Duration) int64 {
+	if d == slurmplug.Unlimited {
+		return -1
+	}
+	return d.Milliseconds()
+}
+
+func limitOf(ms int64) time.Duration {
+	if ms < 0 {
+		return slurmplug.Unlimited
+	}
+	return time.Duration(ms) * time.Millisecond
+}
+
+func startMS(j *cluster.Job) int64 {
+	if j.State == cluster.Pending {
+		return 0
+	}
+	return millis(j.Start)
+}
+
+func tagText(t *jobtag.Tag) string {
+	if untagged(t) {
+		return ""
+	}
+	text, err := jobtag.Encode(*t)
+	if err != nil {
+		return "" // a tag that Parse gave can be encoded
+	}
+	return text
+}
+
+func jobParams(j *cluster.Job, row int64, at time.Time) db.PutJobParams {
+	return db.PutJobParams{
+		Job: row, ID: int64(j.ID.ID), Task: int64(j.ID.Task), AtMs: millis(at),
+		RawID: int64(j.RawID), Tasks: j.Tasks, TaskCount: int64(j.TaskCount),
+		HetLeader: int64(j.HetLeader), HetOffset: int64(j.HetOffset),
+		User: j.User, Account: j.Account, Partition: j.Partition, Qos: j.QOS, Reservation: j.Reservation,
+		State: j.State.String(), Reason: j.Reason,
+		Priority: j.Priority, Nice: j.Nice, SiteFactor: j.SiteFactor, SiteFactorKnown: j.SiteFactorKnown,
+		Restarts: int64(j.Restarts), Nodes: int64(j.Nodes), Cpus: int64(j.CPUs), MemMb: j.MemMB,
+		Gpus: int64(j.GPUs), GpuType: j.GPUType, Features: j.Features, Prefer: j.Prefer, NodeList: j.NodeList,
+		TimeLimitMs: limitMS(j.TimeLimit), SubmitMs: millis(j.Submit), EligibleMs: millis(j.Eligible),
+		StartMs: startMS(j), Dependency: j.Dependency, Tag: tagText(&j.Tag), TagError: j.TagErr,
+	}
+}
+
+var states = func() map[string]cluster.State {
+	m := map[string]cluster.State{}
+	for s := cluster.Other; s <= cluster.Completing; s++ {
+		m[s.String()] = s
+	}
+	return m
+}()
+
+// jobOf is the job as its row was last written.
+func jobOf(r *db.Job) cluster.Job {
+	tag, _ := jobtag.Parse(r.Tag) // "" gives none
+	return cluster.Job{
+		ID: jobID(r.ID, r.Task), RawID: uint32(r.RawID), Tasks: r.Tasks, TaskCount: int(r.TaskCount),
+		HetLeader: uint32(r.HetLeader), HetOffset: int(r.HetOffset),
+		User: r.User, Account: r.Account, Partition: r.Partition, QOS: r.Qos, Reservation: r.Reservation,
+		State: states[r.State], Reason: r.Reason,
+		Priority: r.Priority, Nice: r.Nice, SiteFactor: r.SiteFactor, SiteFactorKnown: r.SiteFactorKnown,
+		Restarts: int(r.Restarts), Nodes: int(r.Nodes), CPUs: int(r.Cpus), MemMB: r.MemMb,
+		GPUs: int(r.Gpus), GPUType: r.GpuType, Features: r.Features, Prefer: r.Prefer, NodeList: r.NodeList,
+		TimeLimit: limitOf(r.TimeLimitMs), Submit: instant(r.SubmitMs), Eligible: instant(r.EligibleMs),
+		Start: instant(r.StartMs), Dependency: r.Dependency, Tag: tag, TagErr: r.TagError,
+	}
+}
+
+func nodeParams(n *cluster.Node, at time.Time) db.PutNodeParams {
+	return db.PutNodeParams{
+		Name: n.Name, ChangedMs: millis(at), Usable: n.Usable, State: n.State, Features: strings.Join(n.Features, ","),
+		GpuType: n.GPUType, Gpus: int64(n.GPUs), GpusUsed: int64(n.GPUsUsed), Cpus: int64(n.CPUs),
+		CpusUsed: int64(n.CPUsUsed), MemMb: n.MemMB, MemUsedMb: n.MemUsedMB, MixedTypes: n.MixedTypes,
+	}
+}
+
+func nodeOf(r *db.Node) cluster.Node {
+	n := cluster.Node{
+		Name: r.Name, Usable: r.Usable, State: r.State, GPUType: r.GpuType, GPUs: int(r.Gpus),
+		GPUsUsed: int(r.GpusUsed), CPUs: int(r.Cpus), CPUsUsed: int(r.CpusUsed), MemMB: r.MemMb,
+		MemUsedMB: r.MemUsedMb, MixedTypes: r.MixedTypes,
+	}
+	if r.Features != "" {
+		n.Features = strings.Split(r.Features, ",")
+	}
+	return n
+}
+
+func decisionParams(d *plan.Decision, row, cycle int64, at time.Time) db.AddDecisionParams {
+	return db.AddDecisionParams{
+		Job: row, Cycle: cycle, AtMs: millis(at), Class: d.Class.String(), Ranked: d.Ranked, Value: d.Value,
+		OwnPriority: d.Own, Why: d.Why, Detail: d.Detail, SinceMs: millis(d.Since), Unmoved: d.Unmoved,
+	}
+}
+
+func decisionOf(r *db.Decision, id cluster.JobID) plan.Decision {
+	return plan.Decision{
+		Job: id, Class: classOf(r.Class), Ranked: r.Ranked, Value: r.Value, Own: r.OwnPriority, Why: r.Why,
+		Detail: r.Detail, Since: instant(r.SinceMs), Unmoved: r.Unmoved,
+	}
+}
+
+func classOf(text string) cluster.Class {
+	if text == cluster.TE.String() {
+		return cluster.TE
+	}
+	return cluster.BE
+}
+
+func intervalParams(i *cluster.Interval, row int64, running bool) db.PutIntervalParams {
+	return db.PutIntervalParams{
+		Job: row, StartMs: millis(i.Start), EndMs: millis(i.End), Running: running, Closed: i.Closed,
+		GpuType: i.GPUType, Gpus: int64(i.GPUs), User: i.User, Account: i.Account, Class: i.Class.String(),
+		Restarts: int64(i.Restarts),
+	}
+}
+
+// intervalOf needs the last poll: until then a running interval's end is not
+// written down.
+func intervalOf(r *db.Interval, id cluster.JobID, lastPollMS int64) cluster.Interval {
+	end := r.EndMs
+	if r.Running {
+		end = max(end, lastPollMS)
+	}
+	return cluster.Interval{
+		Job: id, Start: instant(r.StartMs), End: instant(end), Closed: r.Closed, GPUType: r.GpuType,
+		GPUs: int(r.Gpus), User: r.User, Account: r.Account, Class: classOf(r.Class), Restarts: int(r.Restarts),
+	}
+}
+
+// historyParams is what History holds of one job; stored is false when that is
+// nothing.
+func historyParams(h *cluster.History, id cluster.JobID) (row historyRow, stored bool) {
+	row.ID, row.Task = int64(id.ID), int64(id.Task)
+	if t, ok := h.FirstEligible[id]; ok {
+		row.FirstEligibleMs, stored = millis(t), true
+	}
+	if c, ok := h.Counted[id]; ok {
+		row.Counted, stored = c.String(), true
+	}
+	if w, ok := h.Written[id]; ok {
+		row.Lever, row.Value, row.Tried, row.Original = string(w.Lever), w.Value, w.Tried, w.Original
+		row.WrittenMs, row.Reverts, stored = millis(w.At), int64(w.Reverts), true
+	}
+	return row, stored
+}
+
+func writtenOf(r *db.History) cluster.Written {
+	return cluster.Written{
+		Lever: slurmplug.Lever(r.Lever), Value: r.Value, Tried: r.Tried, Original: r.Original,
+		At: instant(r.WrittenMs), Reverts: int(r.Reverts),
+	}
+}
+
+func actionOf(r *db.Write, id cluster.JobID) plan.Action {
+	return plan.Action{
+		Job: id, Tasks: r.Tasks, Part: r.Part, Lever: slurmplug.Lever(r.Lever), Before: r.Before, After: r.After,
+		Reason: r.Reason, UserNice: r.UserNice,
+	}
+}

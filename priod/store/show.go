@@ -1,0 +1,400 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
+	"slurmprio/priod/store/db"
+	"slurmprio/slurmplug"
+)
+
+// Cycle is one row of cycles: a cycle in which something changed, and the quiet
+// ones that followed it.
+type Cycle struct {
+	Number     int64           `json:"cycle"`
+	At         time.Time       `json:"at"`    // first poll
+	Until      time.Time       `json:"until"` // last poll
+	Polls      int             `json:"polls"`
+	Cluster    string          `json:"cluster"`
+	Mode       slurmplug.Lever `json:"mode"`
+	BandLo     int64           `json:"band_lo"`
+	BandHi     int64           `json:"band_hi"`
+	BandStep   int64           `json:"band_step"`
+	Span       int64           `json:"span"` // largest difference that Slurm's own factors make
+	Jobs       int             `json:"jobs"`
+	Pending    int             `json:"pending"`
+	Running    int             `json:"running"`
+	Nodes      int             `json:"nodes"`
+	Ranked     int             `json:"ranked"`
+	TE         int             `json:"te"`      // ranked jobs that count as TE
+	Actions    int             `json:"actions"` // writes in the plan
+	Renumbered int             `json:"renumbered"`
+	Hold       string          `json:"hold,omitempty"` // why nothing was written
+	Notes      []string        `json:"notes,omitempty"`
+}
+
+// Job is a job as it was last seen. Sizes are of the whole job.
+type Job struct {
+	ID          cluster.JobID `json:"job"`
+	RawID       uint32        `json:"raw_id"`
+	Tasks       string        `json:"tasks,omitempty"` // of an unsplit array
+	TaskCount   int           `json:"task_count"`
+	HetLeader   uint32        `json:"het_leader,omitempty"`
+	HetOffset   int           `json:"het_offset,omitempty"`
+	User        string        `json:"user"`
+	Account     string        `json:"account"`
+	Partition   string        `json:"partition"`
+	QOS         string        `json:"qos"`
+	Reservation string        `json:"reservation,omitempty"`
+	State       string        `json:"state"`
+	Reason      string        `json:"reason"`
+	Priority    int64         `json:"priority"` // at Changed
+	Nice        int64         `json:"nice"`
+	SiteFactor  *int64        `json:"site_factor"` // null when Slurm does not tell
+	Restarts    int           `json:"restarts"`
+	Nodes       int           `json:"nodes"`
+	CPUs        int           `json:"cpus"`
+	MemMB       int64         `json:"mem_mb"`
+	GPUs        int           `json:"gpus"`
+	GPUType     string        `json:"gpu_type,omitempty"`
+	Features    string        `json:"features,omitempty"`
+	Prefer      string        `json:"prefer,omitempty"`
+	NodeList    string        `json:"node_list,omitempty"`
+	TimeLimitS  int64         `json:"time_limit_s"` // -1: unlimited
+	Submit      time.Time     `json:"submit,omitzero"`
+	FirstSubmit time.Time     `json:"first_submit,omitzero"` // when priod first saw the job
+	Eligible    time.Time     `json:"eligible,omitzero"`
+	Start       time.Time     `json:"start,omitzero"`
+	Dependency  bool          `json:"dependency,omitempty"`
+	Tag         string        `json:"tag,omitempty"`
+	TagError    string        `json:"tag_error,omitempty"`
+	Seen        time.Time     `json:"seen"`          // first sighting
+	Changed     time.Time     `json:"changed"`       // when this was last different
+	Left        time.Time     `json:"left,omitzero"` // first poll without it
+}
+
+// Decision is a decision and the cycle that made it.
+type Decision struct {
+	plan.Decision
+	Cycle int64     `json:"cycle"`
+	At    time.Time `json:"at"`
+}
+
+// Write is one write, its outcome and its cycle. Status may also be Planned.
+type Write struct {
+	plan.Outcome
+	User  string    `json:"user,omitempty"`
+	Cycle int64     `json:"cycle"`
+	At    time.Time `json:"at"`
+}
+
+// Interval is one stay of a job on GPUs of one type.
+type Interval struct {
+	Start      time.Time     `json:"start"`
+	End        time.Time     `json:"end"` // last seen running
+	Closed     bool          `json:"closed"`
+	GPUType    string        `json:"gpu_type,omitempty"`
+	GPUs       int           `json:"gpus"`
+	GPUSeconds float64       `json:"gpu_s"`
+	Class      cluster.Class `json:"class"` // as it counted when it started
+	Restarts   int           `json:"restarts"`
+}
+
+// Known is what priod remembers of a job in the queue.
+type Known struct {
+	FirstEligible time.Time       `json:"first_eligible,omitzero"`
+	Counted       string          `json:"counted,omitempty"` // te or be, "" when never ranked
+	Lever         slurmplug.Lever `json:"lever,omitempty"`   // "" when never written
+	Value         int64           `json:"value"`             // last value that Slurm took
+	Tried         int64           `json:"tried"`             // sent later, perhaps not arrived; else as Value
+	UserNice      int64           `json:"user_nice"`         // before priod wrote Nice or Priority
+	Written       time.Time       `json:"written,omitzero"`
+	Reverts       int             `json:"reverts"` // times it had to be written again
+}
+
+// Queued is a job in the queue with what holds of it.
+type Queued struct {
+	Job      Job       `json:"job"`
+	Decision *Decision `json:"decision,omitempty"`
+	Known    *Known    `json:"known,omitempty"`
+}
+
+// Story is all that is stored about one job; lists are latest first.
+type Story struct {
+	Queued
+	Decisions []Decision `json:"decisions"`
+	Writes    []Write    `json:"writes"`
+	Intervals []Interval `json:"intervals"`
+}
+
+// ErrNone says that nothing is stored of what was asked for.
+var ErrNone = errors.New("nothing is stored")
+
+// LastCycle returns the last cycle; ErrNone before the first.
+func (r *Reader) LastCycle(ctx context.Context) (c Cycle, err error) {
+	all, err := r.Cycles(ctx, 1)
+	if err == nil && len(all) == 0 {
+		return Cycle{}, fmt.Errorf("%w: priod has not finished a cycle yet", ErrNone)
+	}
+	if err != nil {
+		return Cycle{}, err
+	}
+	return all[0], nil
+}
+
+// Cycles returns the latest cycles, latest first, at most most.
+func (r *Reader) Cycles(ctx context.Context, most int) (all []Cycle, err error) {
+	err = r.view(ctx, func(tx *sql.Tx) error {
+		rows, err := r.q.RecentCycles(ctx, tx, int64(most))
+		all = make([]Cycle, len(rows))
+		for i := range rows {
+			all[i] = showCycle(&rows[i])
+		}
+		return err
+	})
+	return all, err
+}
+
+// Writes returns the latest writes to all jobs, latest first, at most most.
+func (r *Reader) Writes(ctx context.Context, most int) (all []Write, err error) {
+	err = r.view(ctx, func(tx *sql.Tx) error {
+		rows, err := r.q.RecentWrites(ctx, tx, int64(most))
+		all = make([]Write, len(rows))
+		for i := range rows {
+			all[i] = showWrite(&rows[i].Write, jobID(rows[i].ID, rows[i].JobTask), rows[i].User)
+		}
+		return err
+	})
+	return all, err
+}
+
+// Queue returns the jobs of the queue as the last cycle saw them, in the order
+// of their first sighting.
+func (r *Reader) Queue(ctx context.Context) (all []Queued, err error) {
+	err = r.view(ctx, func(tx *sql.Tx) error {
+		jobs, err := r.q.JobsInQueue(ctx, tx)
+		if err != nil {
+			return err
+		}
+		decisions, err := r.q.DecisionsInQueue(ctx, tx)
+		if err != nil {
+			return err
+		}
+		remembered, err := r.q.AllHistory(ctx, tx)
+		if err != nil {
+			return err
+		}
+		known := make(map[cluster.JobID]*db.History, len(remembered))
+		for i := range remembered {
+			known[jobID(remembered[i].ID, remembered[i].Task)] = &remembered[i]
+		}
+		all = make([]Queued, len(jobs))
+		for i := range jobs {
+			q := Queued{Job: showJob(&jobs[i])}
+			if len(decisions) > 0 && decisions[0].Job == jobs[i].Job { // both by row
+				q.Decision = showDecision(&decisions[0], q.Job.ID)
+				decisions = decisions[1:]
+			}
+			q.Known = showKnown(known[q.Job.ID])
+			all[i] = q
+		}
+		return nil
+	})
+	return all, err
+}
+
+// Job returns what is stored about the latest job of this id, at most most of
+// each list; ErrNone when it was never seen. A task that has no record of its
+// own is answered by its array.
+func (r *Reader) Job(ctx context.Context, id cluster.JobID, most int) (s Story, err error) {
+	err = r.view(ctx, func(tx *sql.Tx) error {
+		row, err := r.latest(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		s, err = r.story(ctx, tx, &row, most)
+		return err
+	})
+	return s, err
+}
+
+func (r *Reader) latest(ctx context.Context, tx *sql.Tx, id cluster.JobID) (db.Job, error) {
+	row, err := r.q.LatestJob(ctx, tx, db.LatestJobParams{ID: int64(id.ID), Task: int64(id.Task)})
+	if !errors.Is(err, sql.ErrNoRows) {
+		return row, err
+	}
+	if id.Task != slurmplug.NoTask {
+		array := slurmplug.Plain(id.ID)
+		row, err = r.q.LatestJob(ctx, tx, db.LatestJobParams{ID: int64(array.ID), Task: int64(array.Task)})
+		if err == nil && hasTask(row.Tasks, id.Task) {
+			return row, nil
+		}
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return db.Job{}, err
+		}
+		return db.Job{}, fmt.Errorf("%w about job %s: no cycle has seen it, or it is older than the retention", ErrNone, id)
+	}
+	tasks, err := r.q.TasksOf(ctx, tx, db.TasksOfParams{ID: int64(id.ID), Most: 3})
+	switch {
+	case err != nil:
+		return db.Job{}, err
+	case len(tasks) == 0:
+		return db.Job{}, fmt.Errorf("%w about job %s: no cycle has seen it, or it is older than the retention", ErrNone, id)
+	}
+	names := make([]string, len(tasks))
+	for i, t := range tasks {
+		names[i] = jobID(int64(id.ID), t).String()
+	}
+	return db.Job{}, fmt.Errorf("%w about job %s as a whole, it is an array: ask for a task, such as %s", ErrNone, id, strings.Join(names, ", "))
+}
+
+func hasTask(tasks string, task int32) bool {
+	all, err := slurmplug.ExpandTasks(tasks)
+	if err != nil {
+		return false
+	}
+	return slices.Contains(all, task)
+}
+
+func (r *Reader) story(ctx context.Context, tx *sql.Tx, row *db.Job, most int) (s Story, err error) {
+	s.Job = showJob(row)
+	id := s.Job.ID
+	decisions, err := r.q.DecisionsOfJob(ctx, tx, db.DecisionsOfJobParams{Job: row.Job, Most: int64(most)})
+	if err != nil {
+		return s, err
+	}
+	for i := range decisions {
+		s.Decisions = append(s.Decisions, *showDecision(&decisions[i], id))
+	}
+	if len(s.Decisions) > 0 {
+		s.Decision = &s.Decisions[0]
+	}
+	if s.Writes, err = r.writes(ctx, tx, row, most); err != nil {
+		return s, err
+	}
+	if s.Intervals, err = r.intervals(ctx, tx, row, most); err != nil {
+		return s, err
+	}
+	if row.LeftMs == 0 {
+		known, err := r.q.HistoryOf(ctx, tx, db.HistoryOfParams{ID: row.ID, Task: row.Task})
+		switch {
+		case err == nil:
+			s.Known = showKnown(&known)
+		case !errors.Is(err, sql.ErrNoRows):
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+// writes are those to the job's own record and, for a task, those that reached
+// it while it was part of its array.
+func (r *Reader) writes(ctx context.Context, tx *sql.Tx, row *db.Job, most int) ([]Write, error) {
+	id := jobID(row.ID, row.Task)
+	own, err := r.q.WritesOfJob(ctx, tx, db.WritesOfJobParams{Job: row.Job, Most: int64(most)})
+	if err != nil {
+		return nil, err
+	}
+	var all []Write
+	for i := range own {
+		all = append(all, showWrite(&own[i], id, ""))
+	}
+	if id.Task == slurmplug.NoTask {
+		return all, nil
+	}
+	array := slurmplug.Plain(id.ID)
+	of, err := r.q.LatestJob(ctx, tx, db.LatestJobParams{ID: int64(array.ID), Task: int64(array.Task)})
+	if errors.Is(err, sql.ErrNoRows) || err == nil && of.User != row.User {
+		return all, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	shared, err := r.q.WritesOfJob(ctx, tx, db.WritesOfJobParams{Job: of.Job, Most: int64(most)})
+	for i := range shared {
+		if hasTask(shared[i].Tasks, id.Task) {
+			all = append(all, showWrite(&shared[i], array, ""))
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Write) int { return b.At.Compare(a.At) })
+	return all[:min(len(all), most)], err
+}
+
+func (r *Reader) intervals(ctx context.Context, tx *sql.Tx, row *db.Job, most int) ([]Interval, error) {
+	rows, err := r.q.IntervalsOfJob(ctx, tx, db.IntervalsOfJobParams{Job: row.Job, Most: int64(most)})
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	last, err := r.q.LastCycle(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Interval, len(rows))
+	for i := range rows {
+		c := intervalOf(&rows[i], cluster.JobID{}, last.UntilMs)
+		all[i] = Interval{
+			Start: c.Start, End: c.End, Closed: c.Closed, GPUType: c.GPUType, GPUs: c.GPUs,
+			GPUSeconds: c.GPUSeconds(), Class: c.Class, Restarts: c.Restarts,
+		}
+	}
+	return all, nil
+}
+
+func showCycle(r *db.Cycle) Cycle {
+	return Cycle{
+		Number: r.Cycle, At: instant(r.AtMs), Until: instant(r.UntilMs), Polls: int(r.Polls), Cluster: r.Cluster,
+		Mode: slurmplug.Lever(r.Mode), BandLo: r.BandLo, BandHi: r.BandHi, BandStep: r.BandStep, Span: r.Span,
+		Jobs: int(r.Jobs), Pending: int(r.Pending), Running: int(r.Running), Nodes: int(r.Nodes),
+		Ranked: int(r.Ranked), TE: int(r.Te), Actions: int(r.Actions), Renumbered: int(r.Renumbered),
+		Hold: r.Hold, Notes: notesOf(r.Notes),
+	}
+}
+
+func showJob(r *db.Job) Job {
+	j := jobOf(r)
+	out := Job{
+		ID: j.ID, RawID: j.RawID, Tasks: j.Tasks, TaskCount: j.TaskCount, HetLeader: j.HetLeader, HetOffset: j.HetOffset,
+		User: j.User, Account: j.Account, Partition: j.Partition, QOS: j.QOS, Reservation: j.Reservation,
+		State: r.State, Reason: j.Reason, Priority: j.Priority, Nice: j.Nice, Restarts: j.Restarts,
+		Nodes: j.Nodes, CPUs: j.CPUs, MemMB: j.MemMB, GPUs: j.GPUs, GPUType: j.GPUType, Features: j.Features,
+		Prefer: j.Prefer, NodeList: j.NodeList, TimeLimitS: r.TimeLimitMs / 1000,
+		Submit: j.Submit, FirstSubmit: instant(r.FirstSubmitMs), Eligible: j.Eligible, Start: j.Start,
+		Dependency: j.Dependency, Tag: r.Tag, TagError: j.TagErr,
+		Seen: instant(r.SeenMs), Changed: instant(r.ChangedMs), Left: instant(r.LeftMs),
+	}
+	if r.TimeLimitMs < 0 {
+		out.TimeLimitS = -1
+	}
+	if j.SiteFactorKnown {
+		out.SiteFactor = &j.SiteFactor
+	}
+	return out
+}
+
+func showDecision(r *db.Decision, id cluster.JobID) *Decision {
+	return &Decision{Decision: decisionOf(r, id), Cycle: r.Cycle, At: instant(r.AtMs)}
+}
+
+func showWrite(r *db.Write, id cluster.JobID, user string) Write {
+	return Write{
+		Outcome: plan.Outcome{Action: actionOf(r, id), Status: slurmplug.Status(r.Status), Message: r.Message},
+		User:    user, Cycle: r.Cycle, At: instant(r.AtMs),
+	}
+}
+
+func showKnown(r *db.History) *Known {
+	if r == nil {
+		return nil
+	}
+	return &Known{
+		FirstEligible: instant(r.FirstEligibleMs), Counted: r.Counted, Lever: slurmplug.Lever(r.Lever),
+		Value: r.Value, Tried: r.Tried, UserNice: r.Original, Written: instant(r.WrittenMs), Reverts: int(r.Reverts),
+	}
+}

@@ -1,0 +1,117 @@
+// Package store keeps what priod saw, decided and wrote: a SQLite database, and
+// beside it an undo journal that needs no database. It is the Recorder of the
+// daemon's cycle, and the Reader of every verb that shows something.
+//
+// The state folder holds
+//
+//	priod.db     history: jobs, nodes, intervals, cycles, decisions, writes
+//	undo.jsonl   every change to a job with what was there before; see Undo
+//	paused       who paused priod, when and why; see Pause
+//	lock         held by the one daemon of this folder
+//	act.lock     held while jobs are changed, by the daemon or by priod reset
+//
+// Losing the database costs history, never correctness: it is set aside and
+// begun anew from what the daemon knows, and after a restart from undo.jsonl.
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/store/db"
+)
+
+//go:generate go run github.com/sqlc-dev/sqlc/cmd/sqlc@v1.31.1 generate -f ../../sql/sqlc.yaml
+
+// Options of a Store.
+type Options struct {
+	Retention time.Duration // age at which Prune drops what is past, at least two days; 0: never
+	Logger    hclog.Logger  // nil: silent
+}
+
+// Store is the daemon's side of a state folder. One process holds it.
+type Store struct {
+	dir  string
+	opts Options
+	log  hclog.Logger
+	lock *os.File
+
+	mu      sync.Mutex // one cycle, or one batch of Prune, at a time
+	db      *sql.DB
+	q       *db.Queries
+	file    os.FileInfo // priod.db as it was opened
+	anew    time.Time   // when the database was last begun anew
+	undo    *Undo
+	acting  *os.File         // act.lock, from Planned to Done
+	history *cluster.History // as Load returned it; followed by Planned and Done
+	held    held
+	unsaved unsaved
+	changes changes // of the cycle at hand
+}
+
+// Open opens the state folder for the one daemon that may write to it, and
+// creates what is missing. A database that is broken is set aside; one that a
+// newer priod wrote is an error.
+func Open(ctx context.Context, dir string, o Options) (*Store, error) {
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return nil, fmt.Errorf("state folder: %w", err)
+	}
+	lock, err := acquire(filepath.Join(dir, "lock"))
+	if errors.As(err, new(*HeldError)) {
+		return nil, fmt.Errorf("state folder %s: %w; one priod at a time", dir, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("state folder: %w", err)
+	}
+	s := &Store{dir: dir, opts: o, log: o.Logger, lock: lock, q: db.New()}
+	s.held.reset()
+	if err := s.open(ctx); err != nil {
+		_ = s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Store) open(ctx context.Context) error {
+	err := s.openDatabase(ctx)
+	if isBroken(err) {
+		if err = s.setAside(err); err == nil {
+			err = s.openDatabase(ctx)
+		}
+	}
+	if err != nil {
+		return s.explain(err)
+	}
+	if s.undo, err = OpenUndo(s.dir); err != nil {
+		return err
+	}
+	if n := s.undo.damaged; n > 0 {
+		s.log.Error("the undo journal has unreadable lines; they do not count, and a copy will be kept", "lines", n, "file", s.undo.path)
+	}
+	return nil
+}
+
+// Close ends the store and gives the folder free.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopActing()
+	err := s.closeDatabase()
+	if s.lock != nil {
+		err = errors.Join(err, s.lock.Close())
+		s.lock = nil
+	}
+	return err
+}

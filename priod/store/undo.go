@@ -1,0 +1,349 @@
+package store
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
+)
+
+// Change is one line of undo.jsonl: what priod was about to write into a job.
+type Change struct {
+	Time     time.Time       `json:"time"`
+	Job      cluster.JobID   `json:"job"`
+	Tasks    string          `json:"tasks,omitempty"` // of an unsplit array
+	Part     bool            `json:"part,omitempty"`  // Tasks are only some of the record's
+	User     string          `json:"user"`
+	Submit   time.Time       `json:"submit,omitzero"`     // with User: tells the job from a later one of the same id
+	Lever    slurmplug.Lever `json:"lever"`               // a release counts as Priority 0
+	Was      string          `json:"was"`                 // before priod first touched it: what an undo puts back
+	From     string          `json:"from"`                // just before this change
+	To       string          `json:"to"`                  // sent, perhaps not arrived
+	UserNice string          `json:"user_nice,omitempty"` // the owner's Nice, which Nice and Priority replace
+
+	seq int // place in the file
+}
+
+// Jobs are the jobs that the change reaches.
+func (c *Change) Jobs() []cluster.JobID {
+	return plan.Action{Job: c.Job, Tasks: c.Tasks, Part: c.Part}.Jobs()
+}
+
+// Written is the change as cluster.History remembers it: it may have arrived.
+func (c *Change) Written() cluster.Written {
+	number := func(s string) int64 { n, _ := strconv.ParseInt(s, 10, 64); return n }
+	return cluster.Written{
+		Lever: c.Lever, Value: number(c.From), Tried: number(c.To), Original: number(c.UserNice), At: c.Time,
+	}
+}
+
+// Undo is the undo journal. Each change of each lever is appended and synced
+// before it goes to Slurm, so that reset, and a daemon that lost its database,
+// know priod's values from other people's. Whoever writes holds act.lock.
+type Undo struct {
+	path    string
+	changes map[cluster.JobID][]*Change // the last one for each lever, latest last
+	lines   int                         // in the file
+	seq     int
+	file    os.FileInfo // as last read or written; nil: there was none
+	good    int64       // bytes up to the end of the last whole line
+	before  int64       // good before the last append
+	kept    int         // lines when the file was last replaced
+	missing bool        // there was no file when the journal was opened
+	damaged int         // unreadable lines before that
+	stale   bool        // the file holds changes that were forgotten
+}
+
+func undoPath(dir string) string { return filepath.Join(dir, "undo.jsonl") }
+
+// OpenUndo reads the undo journal of a state folder; a missing one is empty. A
+// line that a crash cut off was never acted on and does not count.
+func OpenUndo(dir string) (*Undo, error) {
+	u := &Undo{path: undoPath(dir)}
+	if err := u.read(); err != nil {
+		return nil, fmt.Errorf("undo journal: %w", err)
+	}
+	u.missing, u.kept = u.file == nil, u.lines
+	return u, nil
+}
+
+func (u *Undo) read() error {
+	u.changes, u.lines, u.file, u.good, u.damaged, u.stale = map[cluster.JobID][]*Change{}, 0, nil, 0, 0, false
+	f, err := os.Open(u.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if u.file, err = f.Stat(); err != nil {
+		return err
+	}
+	text, err := io.ReadAll(f)
+	if err != nil {
+		return err
+	}
+	for len(text) > 0 {
+		line, rest, whole := bytes.Cut(text, []byte{'\n'})
+		if !whole {
+			return nil
+		}
+		var c Change
+		if err := json.Unmarshal(line, &c); err != nil || !c.sound() {
+			u.damaged++
+		} else {
+			u.take(&c)
+		}
+		u.lines++
+		u.good += int64(len(line)) + 1
+		text = rest
+	}
+	return nil
+}
+
+// sound tells whether a line can be what priod wrote. Slurm's largest array has
+// four million tasks.
+func (c *Change) sound() bool {
+	if c.Job.ID == 0 || c.Lever == "" {
+		return false
+	}
+	n, err := slurmplug.CountTasks(c.Tasks)
+	return !c.Part || err == nil && n > 0 && n <= 4_000_001
+}
+
+func (u *Undo) take(c *Change) {
+	u.seq++
+	c.seq = u.seq
+	for _, id := range c.Jobs() {
+		list := slices.DeleteFunc(u.changes[id], func(o *Change) bool { return o.Lever == c.Lever })
+		u.changes[id] = append(list, c)
+	}
+}
+
+// Changes are the last ones for each job and lever, in the order of the file.
+func (u *Undo) Changes() []*Change {
+	var all []*Change
+	for _, list := range u.changes {
+		all = append(all, list...)
+	}
+	slices.SortFunc(all, func(a, b *Change) int { return cmp.Compare(a.seq, b.seq) })
+	return slices.Compact(all) // one change may stand for several tasks
+}
+
+// Last is the latest change of a job, or of the array that it was part of; nil
+// when priod never changed it.
+func (u *Undo) Last(id cluster.JobID) *Change {
+	for _, id := range []cluster.JobID{id, slurmplug.Plain(id.ID)} {
+		if list := u.changes[id]; len(list) > 0 {
+			return list[len(list)-1]
+		}
+	}
+	return nil
+}
+
+// Find is the last change of one lever of a job, or of its array.
+func (u *Undo) Find(id cluster.JobID, l slurmplug.Lever) *Change {
+	for _, id := range []cluster.JobID{id, slurmplug.Plain(id.ID)} {
+		for _, c := range u.changes[id] {
+			if c.Lever == l {
+				return c
+			}
+		}
+	}
+	return nil
+}
+
+// Missing tells whether there was no file when the journal was opened: then it
+// says nothing about what jobs hold, and only the database knows.
+func (u *Undo) Missing() bool { return u.missing }
+
+// Written is what the journal tells about values that priod may have left in jobs.
+func (u *Undo) Written() map[cluster.JobID]cluster.Written {
+	all := make(map[cluster.JobID]cluster.Written, len(u.changes))
+	for id, list := range u.changes {
+		all[id] = list[len(list)-1].Written()
+	}
+	return all
+}
+
+// change is the line for an action; what was there first is carried over from
+// earlier lines.
+func (u *Undo) change(a plan.Action, at time.Time) *Change {
+	c := &Change{
+		Time: at.UTC(), Job: a.Job, Tasks: a.Tasks, Part: a.Part,
+		Lever: a.Lever, Was: a.Before, From: a.Before, To: a.After, UserNice: a.UserNice,
+	}
+	switch a.Lever {
+	case slurmplug.Release:
+		c.Lever, c.To = slurmplug.Priority, "0"
+	case slurmplug.Nice:
+		c.Was = a.UserNice
+	}
+	ids := c.Jobs()
+	if len(ids) == 0 {
+		return c
+	}
+	if first := u.Find(ids[0], c.Lever); first != nil {
+		c.Was = first.Was
+	}
+	if last := u.Last(ids[0]); last != nil && last.Lever == c.Lever {
+		c.UserNice = last.UserNice
+	}
+	return c
+}
+
+// Refresh reads the journal again if another process wrote it since, and tells
+// whether it did. A journal that was deleted is written again.
+func (u *Undo) Refresh() (changed bool, err error) {
+	now, err := os.Stat(u.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if u.file == nil {
+			return false, nil
+		}
+		return false, u.Keep(func(*Change) bool { return true })
+	case err != nil:
+		return false, fmt.Errorf("undo journal: %w", err)
+	case u.file != nil && os.SameFile(u.file, now) && u.file.Size() == now.Size() && u.file.ModTime().Equal(now.ModTime()):
+		return false, nil
+	}
+	return true, u.read()
+}
+
+// Append adds changes with one write and one sync. After an error the file is
+// as before.
+func (u *Undo) Append(changes []*Change) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	if err := u.append(changes); err != nil {
+		return fmt.Errorf("undo journal: %w", err)
+	}
+	for _, c := range changes {
+		u.take(c)
+	}
+	return nil
+}
+
+func (u *Undo) append(changes []*Change) (err error) {
+	if u.damaged > 0 || u.stale {
+		if err := u.Keep(func(*Change) bool { return true }); err != nil {
+			return err
+		}
+	}
+	var text bytes.Buffer
+	for _, c := range changes {
+		line, err := json.Marshal(c)
+		if err != nil {
+			return err
+		}
+		text.Write(line)
+		text.WriteByte('\n')
+	}
+	f, err := os.OpenFile(u.path, os.O_WRONLY|os.O_CREATE, 0o640)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if err := f.Truncate(u.good); err != nil { // a line that a crash cut off
+		return err
+	}
+	_, err = f.WriteAt(text.Bytes(), u.good)
+	err = errors.Join(err, f.Sync())
+	if err == nil && u.file == nil {
+		err = syncDir(filepath.Dir(u.path))
+	}
+	if err != nil {
+		err = errors.Join(err, f.Truncate(u.good))
+		u.file, _ = f.Stat() // its time has changed
+		return err
+	}
+	u.before = u.good
+	u.good += int64(text.Len())
+	u.lines += len(changes)
+	u.missing = false
+	u.file, err = f.Stat()
+	return err
+}
+
+// takeBack undoes the last Append: its changes will not be made.
+func (u *Undo) takeBack() error {
+	err := os.Truncate(u.path, u.before)
+	if err == nil {
+		err = u.read()
+	}
+	if err != nil {
+		return fmt.Errorf("undo journal: %w", err)
+	}
+	return nil
+}
+
+// Keep drops the changes that keep refuses and earlier ones that later ones
+// replaced: the file is replaced as a whole. With none left it is empty, which
+// says that priod left nothing in any job; a missing file says nothing.
+func (u *Undo) Keep(keep func(*Change) bool) error {
+	if u.damaged > 0 {
+		to, err := asideName(u.path)
+		if err == nil {
+			err = os.Link(u.path, to)
+		}
+		if err != nil {
+			return fmt.Errorf("undo journal: keep a copy of the damaged file: %w", err)
+		}
+	}
+	var text bytes.Buffer
+	lines := 0
+	for _, c := range u.Changes() {
+		if !keep(c) {
+			continue
+		}
+		line, err := json.Marshal(c)
+		if err != nil {
+			return fmt.Errorf("undo journal: %w", err)
+		}
+		text.Write(line)
+		text.WriteByte('\n')
+		lines++
+	}
+	if err := replace(u.path, text.Bytes()); err != nil {
+		return fmt.Errorf("undo journal: %w", err)
+	}
+	if err := u.read(); err != nil {
+		return fmt.Errorf("undo journal: %w", err)
+	}
+	u.kept = lines
+	return nil
+}
+
+// tidy compacts the journal when it has doubled. present tells
+// whether any record with a job id is in the queue.
+func (u *Undo) tidy(present func(id uint32) bool) error {
+	if u.lines < 1024+2*u.kept {
+		return nil
+	}
+	return u.Keep(func(c *Change) bool { return present(c.Job.ID) })
+}
+
+// forget drops the changes of jobs whose ids mean others now; the file follows
+// with the next one that is kept or appended.
+func (u *Undo) forget(ids map[uint32]bool) {
+	for id := range u.changes {
+		if ids[id.ID] {
+			delete(u.changes, id)
+			u.stale = true
+		}
+	}
+}

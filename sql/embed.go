@@ -1,0 +1,10 @@
+// Package sql carries the database's migrations. The queries beside them are
+// the source of priod/store/db.
+package sql
+
+import "embed"
+
+// Migrations are goose migrations in the folder "migrations".
+//
+//go:embed migrations/*.sql
+var Migrations embed.FS

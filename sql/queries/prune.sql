@@ -1,0 +1,34 @@
+-- Retention, in small batches. Each takes the cut-off in ms and the batch's size.
+
+-- name: PruneJobs :execrows
+-- Decisions, writes and intervals go with their job.
+DELETE FROM jobs WHERE job IN (
+  SELECT j.job FROM jobs AS j WHERE j.left_ms > 0 AND j.left_ms < sqlc.arg(before_ms) LIMIT sqlc.arg(most)
+);
+
+-- name: PruneIntervals :execrows
+DELETE FROM intervals WHERE (job, start_ms) IN (
+  SELECT i.job, i.start_ms FROM intervals AS i WHERE i.closed = 1 AND i.end_ms < sqlc.arg(before_ms)
+  LIMIT sqlc.arg(most)
+);
+
+-- name: PruneWrites :execrows
+DELETE FROM writes WHERE write IN (
+  SELECT w.write FROM writes AS w WHERE w.at_ms < sqlc.arg(before_ms) ORDER BY w.write LIMIT sqlc.arg(most)
+);
+
+-- name: OldDecisions :many
+-- Old decisions after the one given, oldest first, and whether a later one replaced it.
+SELECT d.decision, EXISTS (SELECT 1 FROM decisions AS x WHERE x.job = d.job AND x.decision > d.decision) AS replaced
+FROM decisions AS d WHERE d.decision > sqlc.arg(after) AND d.at_ms < sqlc.arg(before_ms)
+ORDER BY d.decision LIMIT sqlc.arg(most);
+
+-- name: DropDecision :exec
+DELETE FROM decisions WHERE decision = ?;
+
+-- name: PruneCycles :execrows
+DELETE FROM cycles WHERE cycle IN (
+  SELECT c.cycle FROM cycles AS c
+  WHERE c.until_ms < sqlc.arg(before_ms) AND c.cycle < (SELECT max(m.cycle) FROM cycles AS m)
+  ORDER BY c.cycle LIMIT sqlc.arg(most)
+);

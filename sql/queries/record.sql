@@ -1,0 +1,99 @@
+-- What one cycle writes.
+
+-- name: PutJob :exec
+INSERT INTO jobs (
+  job, id, task, first_submit_ms, seen_ms, changed_ms, left_ms, raw_id, tasks, task_count, het_leader, het_offset,
+  user, account, partition, qos, reservation, state, reason, priority, nice, site_factor, site_factor_known, restarts,
+  nodes, cpus, mem_mb, gpus, gpu_type, features, prefer, node_list, time_limit_ms, submit_ms, eligible_ms, start_ms,
+  dependency, tag, tag_error
+) VALUES (
+  sqlc.arg(job), sqlc.arg(id), sqlc.arg(task), sqlc.arg(submit_ms), sqlc.arg(at_ms), sqlc.arg(at_ms), sqlc.arg(left_ms),
+  sqlc.arg(raw_id), sqlc.arg(tasks), sqlc.arg(task_count), sqlc.arg(het_leader), sqlc.arg(het_offset), sqlc.arg(user),
+  sqlc.arg(account), sqlc.arg(partition), sqlc.arg(qos), sqlc.arg(reservation), sqlc.arg(state), sqlc.arg(reason),
+  sqlc.arg(priority), sqlc.arg(nice), sqlc.arg(site_factor), sqlc.arg(site_factor_known), sqlc.arg(restarts),
+  sqlc.arg(nodes), sqlc.arg(cpus), sqlc.arg(mem_mb), sqlc.arg(gpus), sqlc.arg(gpu_type), sqlc.arg(features),
+  sqlc.arg(prefer), sqlc.arg(node_list), sqlc.arg(time_limit_ms), sqlc.arg(submit_ms), sqlc.arg(eligible_ms),
+  sqlc.arg(start_ms), sqlc.arg(dependency), sqlc.arg(tag), sqlc.arg(tag_error)
+)
+ON CONFLICT (job) DO UPDATE SET
+  changed_ms = excluded.changed_ms, left_ms = excluded.left_ms, raw_id = excluded.raw_id, tasks = excluded.tasks,
+  task_count = excluded.task_count, het_leader = excluded.het_leader, het_offset = excluded.het_offset,
+  user = excluded.user, account = excluded.account, partition = excluded.partition, qos = excluded.qos,
+  reservation = excluded.reservation, state = excluded.state, reason = excluded.reason, priority = excluded.priority,
+  nice = excluded.nice, site_factor = excluded.site_factor, site_factor_known = excluded.site_factor_known,
+  restarts = excluded.restarts, nodes = excluded.nodes, cpus = excluded.cpus, mem_mb = excluded.mem_mb,
+  gpus = excluded.gpus, gpu_type = excluded.gpu_type, features = excluded.features, prefer = excluded.prefer,
+  node_list = excluded.node_list, time_limit_ms = excluded.time_limit_ms, submit_ms = excluded.submit_ms,
+  eligible_ms = excluded.eligible_ms, start_ms = excluded.start_ms, dependency = excluded.dependency,
+  tag = excluded.tag, tag_error = excluded.tag_error;
+
+-- name: JobLeft :exec
+UPDATE jobs SET left_ms = sqlc.arg(at_ms) WHERE job = sqlc.arg(job);
+
+-- name: PutNode :exec
+INSERT INTO nodes (
+  name, changed_ms, usable, state, features, gpu_type, gpus, gpus_used, cpus, cpus_used, mem_mb, mem_used_mb, mixed_types
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (name) DO UPDATE SET
+  changed_ms = excluded.changed_ms, usable = excluded.usable, state = excluded.state, features = excluded.features,
+  gpu_type = excluded.gpu_type, gpus = excluded.gpus, gpus_used = excluded.gpus_used, cpus = excluded.cpus,
+  cpus_used = excluded.cpus_used, mem_mb = excluded.mem_mb, mem_used_mb = excluded.mem_used_mb,
+  mixed_types = excluded.mixed_types;
+
+-- name: DropNode :exec
+DELETE FROM nodes WHERE name = ?;
+
+-- name: PutInterval :exec
+INSERT INTO intervals (job, start_ms, end_ms, running, closed, gpu_type, gpus, user, account, class, restarts)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (job, start_ms) DO UPDATE SET
+  end_ms = excluded.end_ms, running = excluded.running, closed = excluded.closed, gpus = excluded.gpus,
+  gpu_type = excluded.gpu_type, user = excluded.user, account = excluded.account, class = excluded.class,
+  restarts = excluded.restarts;
+
+-- name: JobOfRun :one
+-- The row of the job that had this id when the run started.
+SELECT job FROM jobs
+WHERE id = sqlc.arg(id) AND task = sqlc.arg(task) AND user = sqlc.arg(user)
+  AND first_submit_ms <= sqlc.arg(start_ms) AND (left_ms = 0 OR left_ms >= sqlc.arg(start_ms))
+ORDER BY job DESC LIMIT 1;
+
+-- name: PutHistory :exec
+INSERT INTO history (id, task, first_eligible_ms, counted, lever, value, tried, original, written_ms, reverts)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (id, task) DO UPDATE SET
+  first_eligible_ms = excluded.first_eligible_ms, counted = excluded.counted, lever = excluded.lever,
+  value = excluded.value, tried = excluded.tried, original = excluded.original, written_ms = excluded.written_ms,
+  reverts = excluded.reverts;
+
+-- name: DropHistory :exec
+DELETE FROM history WHERE id = ? AND task = ?;
+
+-- name: AddCycle :exec
+INSERT INTO cycles (
+  cycle, at_ms, until_ms, polls, cluster, mode, band_lo, band_hi, band_step, span, jobs, pending, running, nodes,
+  ranked, te, actions, renumbered, hold, notes
+) VALUES (
+  sqlc.arg(cycle), sqlc.arg(at_ms), sqlc.arg(at_ms), 1, sqlc.arg(cluster), sqlc.arg(mode), sqlc.arg(band_lo),
+  sqlc.arg(band_hi), sqlc.arg(band_step), sqlc.arg(span), sqlc.arg(jobs), sqlc.arg(pending), sqlc.arg(running),
+  sqlc.arg(nodes), sqlc.arg(ranked), sqlc.arg(te), sqlc.arg(actions), sqlc.arg(renumbered), sqlc.arg(hold),
+  sqlc.arg(notes)
+);
+
+-- name: ExtendCycle :exec
+UPDATE cycles SET until_ms = sqlc.arg(until_ms), polls = polls + 1 WHERE cycle = sqlc.arg(cycle);
+
+-- name: AddDecision :exec
+INSERT INTO decisions (job, cycle, at_ms, class, ranked, value, own_priority, why, detail, since_ms, unmoved)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: AddWrite :exec
+INSERT INTO writes (write, job, cycle, at_ms, tasks, part, lever, before, after, user_nice, reason, status, message)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'planned', '');
+
+-- name: EndWrite :exec
+UPDATE writes SET status = ?, message = ? WHERE write = ?;
+
+-- name: DoubtWrites :exec
+-- Writes that were planned and whose outcome nobody took down may have happened.
+UPDATE writes SET status = 'unknown', message = sqlc.arg(message) WHERE status = 'planned';
