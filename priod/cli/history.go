@@ -126,18 +126,23 @@ func openReader(c *cli.Context) (*store.Reader, error) {
 }
 
 // history is what the daemon knows, for a plan that is only shown. Without a
-// database there is none.
+// database it is what the undo journal tells.
 func history(ctx context.Context, cfg *config.Config, log hclog.Logger) (*cluster.History, error) {
-	if _, err := os.Stat(filepath.Join(cfg.State.Dir, "priod.db")); errors.Is(err, fs.ErrNotExist) {
-		return cluster.NewHistory(), nil
-	}
 	r, err := store.OpenReader(ctx, cfg.State.Dir)
-	if err != nil {
-		log.Warn("the plan is made without priod's history", "error", err)
-		return cluster.NewHistory(), nil
+	if err == nil {
+		defer r.Close()
+		return r.History(ctx)
 	}
-	defer r.Close()
-	return r.History(ctx)
+	if _, missing := os.Stat(filepath.Join(cfg.State.Dir, "priod.db")); !errors.Is(missing, fs.ErrNotExist) {
+		log.Warn("the plan is made without priod's history", "error", err)
+	}
+	h := cluster.NewHistory()
+	undo, err := store.OpenUndo(cfg.State.Dir)
+	if err != nil {
+		return nil, err
+	}
+	h.Written = undo.Written()
+	return h, nil
 }
 
 // jobArg reads the one job id that a verb takes.

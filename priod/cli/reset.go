@@ -78,8 +78,10 @@ func reset(ctx context.Context, cfg *config.Config, dryRun bool) (*resetView, er
 	if err != nil {
 		return nil, fmt.Errorf("read Slurm: %w", err)
 	}
-	h := cluster.NewHistory()
-	h.Written = undo.Written()
+	h, err := written(ctx, dir, undo)
+	if err != nil {
+		return nil, err
+	}
 	known := len(h.Written)
 	h.Observe(&snapshot) // tasks that were split off inherit from their array
 	v := &resetView{DryRun: dryRun, Writes: []plan.Outcome{}}
@@ -88,7 +90,7 @@ func reset(ctx context.Context, cfg *config.Config, dryRun bool) (*resetView, er
 	for i := range snapshot.Jobs {
 		j := &snapshot.Jobs[i]
 		w, ours := h.Written[j.ID]
-		if c := undo.Last(j.ID); !ours || c == nil || c.User != j.User {
+		if c := undo.Last(j.ID); !ours || c != nil && c.User != j.User {
 			continue // never written, or a later job with the same id
 		}
 		present++
@@ -124,6 +126,26 @@ func reset(ctx context.Context, cfg *config.Config, dryRun bool) (*resetView, er
 		}
 		return false
 	})
+}
+
+// written is what priod may have left in jobs: what the undo journal tells, and
+// where that is missing, the database.
+func written(ctx context.Context, dir string, undo *store.Undo) (*cluster.History, error) {
+	h := cluster.NewHistory()
+	if !undo.Missing() {
+		h.Written = undo.Written()
+		return h, nil
+	}
+	r, err := store.OpenReader(ctx, dir)
+	if err != nil {
+		return nil, fmt.Errorf("neither the undo journal nor the database can be read, so nothing is known of what priod wrote: %w", err)
+	}
+	defer r.Close()
+	known, err := r.History(ctx)
+	if err == nil {
+		h.Written = known.Written
+	}
+	return h, err
 }
 
 func (v *resetView) show(c *cli.Context) {

@@ -198,6 +198,7 @@ func (h *History) extend(j *Job, at time.Time) ([]Interval, bool) {
 		Job: j.ID, Start: j.Start, End: later(j.Start, at), GPUType: j.GPUType, GPUs: j.GPUs * max(j.TaskCount, 1),
 		User: j.User, Account: j.Account, Class: class, Restarts: j.Restarts,
 	}
+	delete(h.recent, now.run()) // it was not over after all
 	h.running[j.ID] = now
 	return append(changed, *now), true
 }

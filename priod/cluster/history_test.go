@@ -53,6 +53,20 @@ func TestRestartBetweenPolls(t *testing.T) {
 	}
 }
 
+// A job that a poll showed in another state and the next one running again is
+// still the same run.
+func TestSameRunSeenAgainCountsOnce(t *testing.T) {
+	h := NewHistory()
+	see(h, 10, running(1, 1, 0))
+	odd := running(1, 1, 0)
+	odd.State = Other
+	see(h, 20, odd)
+	see(h, 30, running(1, 1, 0))
+	if got := gpuSeconds(h, 30); got != 30 {
+		t.Fatalf("30 s on one GPU count as %v", got)
+	}
+}
+
 func TestUseFallsOutOfThePeriod(t *testing.T) {
 	h := NewHistory()
 	see(h, 0, running(1, 1, 0))

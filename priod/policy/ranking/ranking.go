@@ -230,7 +230,8 @@ func (a account) admits(j *cluster.Job) (tasks int, why string) {
 		return 0, fmt.Sprintf("time limit %s is above the %s that TE jobs of %s may ask for", limitText(j.TimeLimit), l, a.name)
 	}
 	if l := a.budget.GPUHours; l > 0 && a.use.GPUSeconds/3600 >= l {
-		return 0, fmt.Sprintf("%s has had %.1f TE GPU-hours within %s, of %.1f", a.name, a.use.GPUSeconds/3600, cluster.UsePeriod, l)
+		// Without the figure, which moves with every poll: it would be stored each time.
+		return 0, fmt.Sprintf("%s has used up its %.1f TE GPU-hours within %s", a.name, l, cluster.UsePeriod)
 	}
 	if l := a.budget.GPUs; l > 0 && j.GPUs > 0 {
 		if n := max(l-a.use.GPUs, 0) / j.GPUs; n < tasks {

@@ -107,10 +107,10 @@ func TestBudgets(t *testing.T) {
 		{"within", Settings{User: Budget{GPUs: 3, TimeLimit: 10 * time.Minute, GPUHours: 7}}, ""},
 		{"GPUs at once", Settings{User: Budget{GPUs: 2}}, "user ann holds or is next for 2 TE GPUs of 2"},
 		{"time limit", Settings{User: Budget{TimeLimit: 9 * time.Minute}}, "time limit 10m0s is above the 9m0s"},
-		{"GPU-hours", Settings{User: Budget{GPUHours: 6}}, "user ann has had 6.0 TE GPU-hours"},
+		{"GPU-hours", Settings{User: Budget{GPUHours: 6}}, "user ann has used up its 6.0 TE GPU-hours"},
 		{"account", Settings{Account: Budget{GPUs: 2}}, "account vision holds"},
 		{"own budget", Settings{User: Budget{GPUs: 2}, Users: map[string]Budget{"ann": {GPUs: 9}}}, ""},
-		{"account's own budget", Settings{Accounts: map[string]Budget{"vision": {GPUHours: 1}}}, "account vision has had 6.0"},
+		{"account's own budget", Settings{Accounts: map[string]Budget{"vision": {GPUHours: 1}}}, "account vision has used up its 1.0"},
 	} {
 		s := &cluster.Snapshot{At: now, Jobs: []cluster.Job{run, pending(60, "te")}}
 		h.Observe(s)
