@@ -126,14 +126,15 @@ func TestEveryLeverAndReset(t *testing.T) {
 				nice := s.submit("--gres=gpu:1", "--nice=70", "--time=60", "--wrap", "sleep 600")
 				te1 := s.submit("--prio-type=te", "--nice=30", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
 				array := s.submit("--prio-type=te", "--array=1-3", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
+				het := s.submit("--prio-type=te", "--gres=gpu:1", "--time=5", ":", "--gres=gpu:2", "--wrap", "sleep 600")
 				held := s.submit("--prio-type=te", "--hold", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
-				s.eligible(4)
+				s.eligible(6)
 				before := s.levers()
 				if plan := s.must("run", "--dry-run"); !strings.Contains(plan, "would be written") || s.levers() != before {
 					t.Fatalf("dry run says\n%s", plan)
 				}
 				s.must("run", "--once")
-				want := []string{te1, array + "_[1-3]", be, nice, held}
+				want := []string{te1, array + "_[1-3]", het + "+0", het + "+1", be, nice, held}
 				if got := s.order(); !slices.Equal(got, want) {
 					t.Fatalf("the order is %v, want %v\n%s", got, want, s.levers())
 				}
