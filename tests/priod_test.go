@@ -274,12 +274,15 @@ func TestRights(t *testing.T) {
 	trial := s.submit("--prio-type=te", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
 	s.eligible(1)
 	own := func(user string) {
-		s.user = user
-		s.dir, _ = os.MkdirTemp("", "rights-")
-		t.Cleanup(func() { os.RemoveAll(s.dir) })
-		if err := os.Chmod(s.dir, 0o777); err != nil {
+		dir, err := os.MkdirTemp("", "rights-") // t.TempDir's parent is closed to others
+		if err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(func() { os.RemoveAll(dir) })
+		if err := os.Chmod(dir, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		s.user, s.dir = user, dir
 		s.config = filepath.Join(s.dir, "priod.toml")
 		s.configure("")
 	}
