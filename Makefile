@@ -31,14 +31,15 @@ lint:
 bench: deps ## figures, side by side with the bare Slurm command
 	SLURMPRIO_REQUIRE_LAB=1 $(GO) test -run '^$$' -bench . -benchmem -timeout 60m ./...
 
-man: ## the man page, from the command tree
-	$(GO) test ./priod/cli -run TestManPage -args -update
+man: ## the man pages, from the command tree and the option table
+	$(GO) test ./priod/cli ./sbatchwrap -run TestManPage -args -update
 
 install: build
 	install -D -m 0755 bin/priod $(DESTDIR)$(PREFIX)/sbin/priod
 	install -D -m 0755 bin/sbatchwrap $(DESTDIR)$(PREFIX)/bin/sbatchwrap
 	install -D -m 0644 etc/priod.toml $(DESTDIR)/etc/slurmprio/priod.toml.example
 	install -D -m 0644 etc/man/priod.8 $(DESTDIR)$(PREFIX)/share/man/man8/priod.8
+	install -D -m 0644 etc/man/sbatchwrap.1 $(DESTDIR)$(PREFIX)/share/man/man1/sbatchwrap.1
 	install -d $(DESTDIR)/lib/systemd/system
 	sed 's|/usr/local|$(PREFIX)|' etc/systemd/priod.service >$(DESTDIR)/lib/systemd/system/priod.service
 	install -D -m 0644 etc/systemd/priod.sysusers $(DESTDIR)/usr/lib/sysusers.d/priod.conf
