@@ -5,7 +5,7 @@ DESTDIR ?=
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS  = -X main.version=$(VERSION)
 
-.PHONY: demo test test-short lint bench build man install deps clean
+.PHONY: demo test test-long test-short lint bench build man install deps clean
 
 build: ## both programs into bin/
 	$(GO) build -ldflags "$(LDFLAGS)" -o bin/priod ./priod
@@ -19,6 +19,9 @@ demo: deps build ## a small real Slurm, before and after priod
 
 test: deps lint ## every test tier; a missing Slurm is a failure
 	SLURMPRIO_REQUIRE_LAB=1 $(GO) test -timeout 9m ./...
+
+test-long: deps ## the fault harness in full, after the tests
+	SLURMPRIO_REQUIRE_LAB=1 SLURMPRIO_LONG=1 $(GO) test -count=1 -timeout 3h ./...
 
 test-short: ## what needs no Slurm and little time
 	$(GO) test -short ./...
@@ -40,6 +43,8 @@ install: build
 	install -D -m 0644 etc/priod.toml $(DESTDIR)/etc/slurmprio/priod.toml.example
 	install -D -m 0644 etc/man/priod.8 $(DESTDIR)$(PREFIX)/share/man/man8/priod.8
 	install -D -m 0644 etc/man/sbatchwrap.1 $(DESTDIR)$(PREFIX)/share/man/man1/sbatchwrap.1
+	install -D -m 0644 etc/grafana/priod.json $(DESTDIR)$(PREFIX)/share/slurmprio/grafana/priod.json
+	install -D -m 0644 etc/prometheus/priod.rules.yml $(DESTDIR)$(PREFIX)/share/slurmprio/prometheus/priod.rules.yml
 	install -d $(DESTDIR)/lib/systemd/system
 	sed 's|/usr/local|$(PREFIX)|' etc/systemd/priod.service >$(DESTDIR)/lib/systemd/system/priod.service
 	install -D -m 0644 etc/systemd/priod.sysusers $(DESTDIR)/usr/lib/sysusers.d/priod.conf

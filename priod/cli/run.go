@@ -49,7 +49,7 @@ func runCommand() *cli.Command {
 			}
 			defer st.Close()
 			d := &daemon.Daemon{
-				Config: cfg, Store: st, Log: log,
+				Config: cfg, Store: st, Log: log, Version: c.App.Version,
 				Reload:  func() (*config.Config, error) { return config.Load(c.String("config")) },
 				Connect: func(cfg *config.Config) daemon.Slurm { return live.New(newClient(cfg)) },
 			}

@@ -61,6 +61,8 @@ type History struct {
 	running map[JobID]*Interval
 	recent  map[run]Interval // closed intervals that still reach into UsePeriod
 	filled  []Interval       // from accounting, not yet returned by Observe
+	seen    map[JobID]uint32 // the poll that last showed the job
+	poll    uint32           // counts calls of Observe
 }
 
 // run names one run of a job.
@@ -69,11 +71,12 @@ type run struct {
 	start int64 // Unix seconds, as Slurm counts
 }
 
-// PastRun is a run as accounting tells it, with the time from which that run
-// could have started.
+// PastRun is a run as accounting tells it. Who feeds it to Fill sets its Class.
 type PastRun struct {
 	Interval
-	Eligible time.Time
+	Eligible time.Time // from when on the run could have started
+	TagType  string    // what its tag said: "te", "be" or ""
+	QOS      string
 }
 
 // NewHistory returns a History that knows nothing.
@@ -84,6 +87,7 @@ func NewHistory() *History {
 		Written:       map[JobID]Written{},
 		running:       map[JobID]*Interval{},
 		recent:        map[run]Interval{},
+		seen:          map[JobID]uint32{},
 	}
 }
 
@@ -126,11 +130,13 @@ func (h *History) Fill(past []PastRun) {
 func (h *History) Observe(s *Snapshot) []Interval {
 	changed := h.filled
 	h.filled = nil
-	present := make(map[JobID]bool, len(s.Jobs))
+	h.poll++
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
-		present[j.ID] = true
-		h.inherit(j.ID)
+		if _, known := h.seen[j.ID]; !known {
+			h.inherit(j.ID)
+		}
+		h.seen[j.ID] = h.poll
 		switch j.State {
 		case Pending:
 			h.eligible(j, s.At)
@@ -140,12 +146,13 @@ func (h *History) Observe(s *Snapshot) []Interval {
 			}
 		}
 	}
-	changed = append(changed, h.end(s, present)...)
-	h.forget(present, s.At)
+	changed = append(changed, h.end(s)...)
+	h.forget(s.At)
 	return changed
 }
 
-// inherit gives a task that got its own record what was known of its array.
+// inherit gives a task that has got a record of its own what was known of its
+// array.
 func (h *History) inherit(id JobID) {
 	if id.Task == slurmplug.NoTask {
 		return
@@ -190,17 +197,23 @@ func (h *History) extend(j *Job, at time.Time) ([]Interval, bool) {
 	if old != nil {
 		changed = append(changed, h.close(old))
 	}
-	class, known := h.Counted[j.ID]
-	if !known && j.Tag.Type == "te" {
-		class = TE
-	}
 	now := &Interval{
 		Job: j.ID, Start: j.Start, End: later(j.Start, at), GPUType: j.GPUType, GPUs: j.GPUs * max(j.TaskCount, 1),
-		User: j.User, Account: j.Account, Class: class, Restarts: j.Restarts,
+		User: j.User, Account: j.Account, Class: h.ClassOf(j), Restarts: j.Restarts,
 	}
 	delete(h.recent, now.run()) // it was not over after all
 	h.running[j.ID] = now
 	return append(changed, *now), true
+}
+
+// ClassOf is the class under which a job was last ranked; its tag says when it
+// never was.
+func (h *History) ClassOf(j *Job) Class {
+	class, known := h.Counted[j.ID]
+	if !known && j.Tag.Type == "te" {
+		class = TE
+	}
+	return class
 }
 
 func later(a, b time.Time) time.Time {
@@ -211,7 +224,10 @@ func later(a, b time.Time) time.Time {
 }
 
 // end closes the intervals of jobs that no longer run.
-func (h *History) end(s *Snapshot, present map[JobID]bool) []Interval {
+func (h *History) end(s *Snapshot) []Interval {
+	if len(h.running) == 0 {
+		return nil
+	}
 	stopped := map[JobID]bool{}
 	for i := range s.Jobs {
 		if j := &s.Jobs[i]; j.State != Running && j.State != Suspended && h.running[j.ID] != nil {
@@ -220,7 +236,7 @@ func (h *History) end(s *Snapshot, present map[JobID]bool) []Interval {
 	}
 	var ended []Interval
 	for id, i := range h.running {
-		if stopped[id] || !present[id] {
+		if stopped[id] || h.gone(id) {
 			ended = append(ended, h.close(i))
 			delete(h.running, id)
 		}
@@ -235,11 +251,14 @@ func (h *History) close(i *Interval) Interval {
 	return *i
 }
 
-func (h *History) forget(present map[JobID]bool, at time.Time) {
-	gone := func(id JobID) bool { return !present[id] }
-	deleteFrom(h.FirstEligible, gone)
-	deleteFrom(h.Counted, gone)
-	deleteFrom(h.Written, gone)
+// gone tells whether the last poll did not show the job.
+func (h *History) gone(id JobID) bool { return h.seen[id] != h.poll }
+
+func (h *History) forget(at time.Time) {
+	deleteFrom(h.FirstEligible, h.gone)
+	deleteFrom(h.Counted, h.gone)
+	deleteFrom(h.Written, h.gone)
+	maps.DeleteFunc(h.seen, func(_ JobID, poll uint32) bool { return poll != h.poll })
 	since := at.Add(-UsePeriod)
 	maps.DeleteFunc(h.recent, func(_ run, i Interval) bool { return !i.End.After(since) })
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -63,6 +64,10 @@ type Config struct {
 		Level  string `toml:"level" json:"level"`
 		Format string `toml:"format" json:"format"`
 	} `toml:"log" json:"log"`
+
+	Metrics struct {
+		Listen string `toml:"listen" json:"listen"`
+	} `toml:"metrics" json:"metrics"`
 
 	Path string `toml:"-" json:"path,omitempty"` // the file read over the defaults, "" when there was none
 }
@@ -222,6 +227,7 @@ func (c *Config) validate() error {
 		{"limits.agent_queue", c.Limits.AgentQueue >= 1, "at least 1"},
 		{"limits.dbd_queue", c.Limits.DBDQueue >= 1, "at least 1"},
 		{"log.level", slices.Contains([]string{"error", "warn", "info", "debug", "trace"}, c.Log.Level), "error, warn, info, debug or trace"},
+		{"metrics.listen", localAddress(c.Metrics.Listen), "a loopback address such as 127.0.0.1:9817 or [::1]:9817, unix:/absolute/path, or empty"},
 		{"log.format", c.Log.Format == "text" || c.Log.Format == "json", "text or json"},
 	}
 	for _, r := range rules {
@@ -236,6 +242,19 @@ func (c *Config) validate() error {
 		}
 	}
 	return nil
+}
+
+// maxSocketPath is what fits into sun_path of unix(7).
+const maxSocketPath = 107
+
+// localAddress tells whether only this machine can reach the address. Names
+// such as localhost are no addresses: where they lead is the resolver's choice.
+func localAddress(s string) bool {
+	if path, unix := strings.CutPrefix(s, "unix:"); unix {
+		return filepath.IsAbs(path) && len(path) <= maxSocketPath && !strings.ContainsRune(path, 0)
+	}
+	a, err := netip.ParseAddrPort(s)
+	return s == "" || err == nil && a.Addr().IsLoopback() && a.Port() != 0
 }
 
 func noneEmpty(names []string) bool { return !slices.Contains(names, "") }

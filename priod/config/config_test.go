@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -88,10 +89,27 @@ func TestErrorsNameTheKey(t *testing.T) {
 		{"[state]\ndir = \"here\"", "state.dir: want an absolute path"},
 		{"[limits]\nwrites_per_second = 0", "limits.writes_per_second"},
 		{"[log]\nlevel = \"loud\"", "log.level"},
+		{"[metrics]\nlisten = \"0.0.0.0:9817\"", "metrics.listen: want a loopback address such as 127.0.0.1:9817"},
+		{"[metrics]\nlisten = \":9817\"", "metrics.listen"},
+		{"[metrics]\nlisten = \"[::]:9817\"", "metrics.listen"},
+		{"[metrics]\nlisten = \"10.0.0.1:9817\"", "metrics.listen"},
+		{"[metrics]\nlisten = \"localhost:9817\"", "metrics.listen"},
+		{"[metrics]\nlisten = \"127.0.0.1\"", "metrics.listen"},
+		{"[metrics]\nlisten = \"127.0.0.1:0\"", "metrics.listen"},
+		{"[metrics]\nlisten = \"unix:metrics.sock\"", "metrics.listen"},
+		{"[metrics]\nlisten = \"unix:/" + strings.Repeat("a", 107) + "\"", "metrics.listen"},
 	} {
 		_, err := load(t, c.text)
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q gives %v; want one line with %q", c.text, err, c.want)
+		}
+	}
+}
+
+func TestMetricsAddress(t *testing.T) {
+	for _, address := range []string{"", "127.0.0.1:9817", "127.1.2.3:1", "[::1]:9817", "unix:/run/priod/metrics.sock"} {
+		if _, err := load(t, fmt.Sprintf("[metrics]\nlisten = %q", address)); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -43,6 +43,7 @@ type Daemon struct {
 	Connect func(*config.Config) Slurm // called at start and after each reload
 	Store   Store
 	Log     hclog.Logger
+	Version string
 
 	slurm   Slurm
 	filled  time.Time // up to when accounting was read
@@ -50,6 +51,10 @@ type Daemon struct {
 	trouble string // the last cycle's error, so that it is logged once
 	failed  int    // cycles in a row with that error
 	cycles  int
+
+	metrics  *metrics
+	health   *health
+	endpoint endpoint
 }
 
 const (
@@ -77,23 +82,30 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan struct{}) error {
 	if err := d.open(ctx); err != nil {
 		return err
 	}
+	if err := d.endpoint.move(d.Config.Metrics.Listen, d.handler(), d.Log); err != nil {
+		return err
+	}
+	defer d.endpoint.close()
 	d.notify(daemon.SdNotifyReady)
 	d.Log.Info("started", "interval", time.Duration(d.Config.Cycle.Interval), "lever", d.Config.Ranking.Lever, "config", d.Config.Path)
 	defer d.notify(daemon.SdNotifyStopping)
 	pruned := time.Time{}
 	for {
+		begun := time.Now()
 		result, polled, err := d.step(ctx)
 		if ctx.Err() != nil && err != nil {
 			return nil
 		}
 		d.report(&result, err)
+		pause := Interval(time.Duration(d.Config.Cycle.Interval), polled, d.failed)
+		d.health.cycle(time.Since(begun)+pause, err)
 		if now := time.Now(); now.Sub(pruned) >= pruneEvery {
 			pruned = now
 			if err := d.Store.Prune(ctx, now); err != nil {
 				d.Log.Warn("old records are not deleted", "error", err)
 			}
 		}
-		if !d.wait(ctx, Interval(time.Duration(d.Config.Cycle.Interval), polled, d.failed), hup) {
+		if !d.wait(ctx, pause, hup) {
 			d.Log.Info("stopped", "cycles", d.cycles)
 			return nil
 		}
@@ -113,6 +125,8 @@ func Interval(configured, polled time.Duration, failed int) time.Duration {
 
 func (d *Daemon) open(ctx context.Context) (err error) {
 	d.slurm = d.Connect(d.Config)
+	d.health = newHealth()
+	d.metrics = newMetrics(d.Version, d.health)
 	d.history, err = d.Store.Load(ctx)
 	return err
 }
@@ -124,17 +138,23 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 	if err != nil {
 		return result, 0, err
 	}
-	begun, current := time.Now(), ""
+	d.metrics.hold(hold)
+	d.health.hold(hold)
+	begun, current, took := time.Now(), "", map[string]time.Duration{}
 	set := cycle.Settings{Decide: d.Config.Decide(), Hold: hold, Stage: func(next string) {
 		now := time.Now()
-		if current == "observe" {
-			polled = now.Sub(begun)
+		if current != "" {
+			took[current] += now.Sub(begun)
+		}
+		if current == "observe" && next == "decide" {
+			d.health.trusted()
 		}
 		begun, current = now, next
 		d.notify(daemon.SdNotifyWatchdog)
 	}}
 	result, err = cycle.Step(ctx, d.slurm, d.Store, d.history, set)
-	return result, polled, err
+	d.metrics.staged(took)
+	return result, took["observe"], err
 }
 
 // fill reads what accounting knows since the last time: runs that no poll saw,
@@ -151,9 +171,14 @@ func (d *Daemon) fill(ctx context.Context) {
 	}
 	d.filled = now
 	past, err := d.slurm.Past(ctx, since, now)
+	count(d.metrics.accounting, err)
 	if err != nil {
 		d.Log.Warn("accounting cannot be read; TE budgets count what the polls see", "error", err)
 		return
+	}
+	ranking := d.Config.Decide().Ranking
+	for i := range past {
+		past[i].Class = ranking.Class(past[i].TagType, past[i].QOS)
 	}
 	d.history.Fill(past)
 }
@@ -161,6 +186,8 @@ func (d *Daemon) fill(ctx context.Context) {
 // report logs what a cycle did: a line for each write, one for a new trouble.
 func (d *Daemon) report(r *cycle.Result, err error) {
 	d.cycles++
+	d.metrics.cycle(r, d.history, err)
+	counts := d.logWrites(r.Outcomes) // also when the outcomes could not be recorded
 	if err != nil {
 		d.failed++
 		if err.Error() != d.trouble {
@@ -174,8 +201,17 @@ func (d *Daemon) report(r *cycle.Result, err error) {
 		d.Log.Info("cycles succeed again", "cycle", d.cycles, "failed", d.failed)
 		d.trouble, d.failed = "", 0
 	}
+	for _, n := range r.Plan.Notes {
+		d.Log.Debug("note", "cycle", d.cycles, "text", n)
+	}
+	d.notify(fmt.Sprintf("STATUS=cycle %d at %s: %d jobs, %d pending ranked, %d written",
+		d.cycles, r.Snapshot.At.Format(time.TimeOnly), len(r.Snapshot.Jobs), len(r.Plan.Decisions), counts[slurmplug.Applied]))
+}
+
+// logWrites logs a line for each write and counts them by what became of them.
+func (d *Daemon) logWrites(outcomes []plan.Outcome) map[slurmplug.Status]int {
 	counts := map[slurmplug.Status]int{}
-	for _, o := range r.Outcomes {
+	for _, o := range outcomes {
 		counts[o.Status]++
 		line := []any{"cycle", d.cycles, "job", o.Job.String(), "lever", string(o.Lever), "before", o.Before, "after", o.After, "why", o.Reason}
 		switch o.Status {
@@ -187,11 +223,7 @@ func (d *Daemon) report(r *cycle.Result, err error) {
 			d.Log.Warn("not written", append(line, "status", string(o.Status), "message", o.Message)...)
 		}
 	}
-	for _, n := range r.Plan.Notes {
-		d.Log.Debug("note", "cycle", d.cycles, "text", n)
-	}
-	d.notify(fmt.Sprintf("STATUS=cycle %d at %s: %d jobs, %d pending ranked, %d written",
-		d.cycles, r.Snapshot.At.Format(time.TimeOnly), len(r.Snapshot.Jobs), len(r.Plan.Decisions), counts[slurmplug.Applied]))
+	return counts
 }
 
 // wait sleeps until the next cycle, reloading when asked to. It returns false
@@ -224,6 +256,10 @@ func (d *Daemon) reload() {
 	if err == nil && c.State.Dir != d.Config.State.Dir {
 		err = errors.New("state.dir changes only with a restart")
 	}
+	if err == nil {
+		err = d.endpoint.move(c.Metrics.Listen, d.handler(), d.Log)
+	}
+	count(d.metrics.reloads, err)
 	if err == nil {
 		d.Config, d.slurm = c, d.Connect(c)
 		d.Log.SetLevel(hclog.LevelFromString(c.Log.Level))

@@ -121,8 +121,8 @@ func TestHoldWritesNothing(t *testing.T) {
 // Accounting tells of TE use that no poll saw; without it priod goes on.
 func TestAccountingCountsAgainstTheBudget(t *testing.T) {
 	now := time.Now()
-	f := &fake{jobs: []cluster.Job{trial()}, past: []cluster.PastRun{{Interval: cluster.Interval{
-		Job: slurmplug.Plain(7), Start: now.Add(-20 * time.Hour), End: now.Add(-time.Hour), Closed: true, GPUs: 4, User: "ann", Class: cluster.TE,
+	f := &fake{jobs: []cluster.Job{trial()}, past: []cluster.PastRun{{TagType: "te", Interval: cluster.Interval{
+		Job: slurmplug.Plain(7), Start: now.Add(-20 * time.Hour), End: now.Add(-time.Hour), Closed: true, GPUs: 4, User: "ann",
 	}}}}
 	d, _ := newDaemon(t, f)
 	r, err := d.Once(t.Context())

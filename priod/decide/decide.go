@@ -26,12 +26,12 @@ type Settings struct {
 // replaced it by 0.
 const maxReverts = 3
 
-// Why a wanted value is not written.
+// Why a wanted value is not written, in Decision.Unmoved.
 const (
-	foreignValue = "somebody else set this value; priod leaves it alone until it is 0 again"
-	leverChange  = "the lever changed: what the old one wrote goes first"
-	keepsGoing   = "somebody else keeps taking this value back; priod stopped after 3 tries"
-	writeLimit   = "the limit of writes for one cycle is reached; the rest follows"
+	ForeignValue = "somebody else set this value; priod leaves it alone until it is 0 again"
+	LeverChange  = "the lever changed: what the old one wrote goes first"
+	KeepsGoing   = "somebody else keeps taking this value back; priod stopped after 3 tries"
+	WriteLimit   = "the limit of writes for one cycle is reached; the rest follows"
 )
 
 // Decide makes one cycle's plan. It reads no clock and writes nothing.
@@ -155,7 +155,7 @@ func (d *decider) write(dec *plan.Decision, v *ranking.Verdict) {
 	w, wrote := d.h.Written[j.ID]
 	switch {
 	case wrote && w.Lever != d.set.Lever && w.Value != leverOf(w.Lever).neutral(w):
-		dec.Unmoved = leverChange
+		dec.Unmoved = LeverChange
 		d.act(Restore(j, w), j.Tasks, false, string(v.Why))
 		return
 	case known && now == dec.Value && v.Tasks == 0:
@@ -163,15 +163,15 @@ func (d *decider) write(dec *plan.Decision, v *ranking.Verdict) {
 	case !known && dec.Value == 0 && !wrote:
 		return
 	case d.isForeign(j):
-		dec.Unmoved = foreignValue
+		dec.Unmoved = ForeignValue
 		d.foreign++
 		return
 	case wrote && w.Lever == d.set.Lever && d.lever.value(w.Value, w) == dec.Value && w.Reverts >= maxReverts:
-		dec.Unmoved = keepsGoing
+		dec.Unmoved = KeepsGoing
 		d.foreign++
 		return
 	case d.set.MaxWrites > 0 && len(d.plan.Actions) >= d.set.MaxWrites:
-		dec.Unmoved = writeLimit
+		dec.Unmoved = WriteLimit
 		d.held++
 		return
 	}

@@ -230,11 +230,11 @@ func TestSomebodyElsesValueIsLeftAlone(t *testing.T) {
 	}
 	c.jobs[1].SiteFactor = 77
 	p := cycle(start)
-	if len(p.Actions) != 1 || p.Decisions[1].Unmoved != foreignValue {
+	if len(p.Actions) != 1 || p.Decisions[1].Unmoved != ForeignValue {
 		t.Fatalf("%+v", p)
 	}
 	c.jobs[0].SiteFactor = 123
-	if p = cycle(start.Add(time.Minute)); len(p.Actions) != 0 || p.Decisions[0].Unmoved != foreignValue || len(p.Notes) != 1 {
+	if p = cycle(start.Add(time.Minute)); len(p.Actions) != 0 || p.Decisions[0].Unmoved != ForeignValue || len(p.Notes) != 1 {
 		t.Fatalf("%+v", p)
 	}
 	c.jobs[0].SiteFactor = 0 // taken back: priod may go on, but not for ever
@@ -242,7 +242,7 @@ func TestSomebodyElsesValueIsLeftAlone(t *testing.T) {
 		p = cycle(start.Add(time.Duration(2+i) * time.Minute))
 		c.jobs[0].SiteFactor = 0
 	}
-	if p.Decisions[0].Unmoved != keepsGoing || c.writes != 1+maxReverts {
+	if p.Decisions[0].Unmoved != KeepsGoing || c.writes != 1+maxReverts {
 		t.Fatalf("%d writes, %+v", c.writes, p.Decisions[0])
 	}
 }
@@ -277,7 +277,7 @@ func TestLimitOfWritesKeepsTheHead(t *testing.T) {
 	s := c.snapshot(start)
 	h.Observe(s)
 	p := Decide(s, h, set)
-	if len(p.Actions) != 2 || p.Actions[0].Job.ID != 9 || p.Actions[1].Job.ID != 8 || p.Decisions[0].Unmoved != writeLimit {
+	if len(p.Actions) != 2 || p.Actions[0].Job.ID != 9 || p.Actions[1].Job.ID != 8 || p.Decisions[0].Unmoved != WriteLimit {
 		t.Fatalf("%+v", p.Actions)
 	}
 }

@@ -28,13 +28,13 @@ func (c *Cluster) Past(ctx context.Context, since, until time.Time) ([]cluster.P
 		if gpuType == "" && gpus > 0 {
 			gpuType = c.allocatedType(r.NodeList, types)
 		}
-		p := cluster.PastRun{Eligible: r.Eligible, Interval: cluster.Interval{
+		p := cluster.PastRun{Eligible: r.Eligible, QOS: r.QOS, Interval: cluster.Interval{
 			Job: r.ID, Start: r.Start, End: r.End, Closed: !r.End.IsZero() && !r.Start.IsZero(),
 			GPUType: gpuType, GPUs: gpus, User: r.User, Account: r.Account,
 		}}
 		text, _ := jobtag.Split(r.Comment)
-		if tag, err := jobtag.Parse(text); err == nil && tag.Type == "te" {
-			p.Class = cluster.TE
+		if tag, err := jobtag.Parse(text); err == nil {
+			p.TagType = tag.Type
 		}
 		past = append(past, p)
 	}

@@ -30,6 +30,14 @@ type Settings struct {
 	Accounts map[string]Budget // by account
 }
 
+// Class is what a job asks to be: by its tag, else by its QOS.
+func (set *Settings) Class(tagType, qos string) cluster.Class {
+	if tagType == "te" || tagType == "" && slices.Contains(set.TEQOS, qos) {
+		return cluster.TE
+	}
+	return cluster.BE
+}
+
 // Budget limits trial-and-error use; a zero field limits nothing.
 type Budget struct {
 	GPUs      int           // held at once

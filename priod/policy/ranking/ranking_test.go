@@ -64,6 +64,9 @@ func TestClasses(t *testing.T) {
 		{"begins later", with(func(j *cluster.Job) { j.Eligible = now.Add(time.Hour); j.Tag.Type = "te" }), NotYet, cluster.BE, false},
 	} {
 		v, te := rank(t, set, c.job)
+		if asked := set.Class(c.job.Tag.Type, c.job.QOS); v[0].Ranked && c.job.TagErr == "" && asked != c.class {
+			t.Errorf("%s: asks to be %s and counts as %s", c.name, asked, c.class)
+		}
 		if v[0].Why != c.want || v[0].Class != c.class || v[0].Ranked != c.ranked || (len(te) == 1) != (c.class == cluster.TE) {
 			t.Errorf("%s: %+v, te %v", c.name, v[0], te)
 		}

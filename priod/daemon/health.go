@@ -1,0 +1,112 @@
+package daemon
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+)
+
+// healthyIntervals is how many intervals may pass since the last cycle that
+// succeeded.
+const healthyIntervals = 3
+
+// health is what the last cycles say about the daemon: the loop writes it, the
+// endpoint reads it.
+type health struct {
+	mu        sync.Mutex
+	begun     time.Time
+	read      time.Time // end of the last trusted read
+	succeeded time.Time // end of the last cycle that succeeded
+	limit     time.Duration
+	cycles    int
+	trouble   string // the last cycle's error, "" when it succeeded
+	held      string
+}
+
+// State is what /health answers.
+type State struct {
+	Healthy  bool    `json:"healthy"`
+	Reason   string  `json:"reason,omitempty"`  // why it is not healthy
+	Trouble  string  `json:"trouble,omitempty"` // the last cycle's error
+	Hold     string  `json:"hold,omitempty"`    // why nothing is written although cycles succeed
+	Cycles   int     `json:"cycles"`
+	ReadAge  float64 `json:"read_age_s"`
+	CycleAge float64 `json:"cycle_age_s"` // since the last success, or the start
+	Limit    float64 `json:"limit_s"`
+}
+
+func newHealth() *health { return &health{begun: time.Now()} }
+
+// trusted notes the end of a read that can be trusted.
+func (h *health) trusted() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.read = time.Now()
+}
+
+// hold notes why nothing may be written.
+func (h *health) hold(why string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.held = why
+}
+
+// cycle notes the end of a cycle. turn is the time from the begin of one cycle
+// to that of the next.
+func (h *health) cycle(turn time.Duration, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.cycles++
+	if err != nil {
+		h.trouble = err.Error()
+		return
+	}
+	h.trouble, h.succeeded, h.limit = "", time.Now(), healthyIntervals*turn
+}
+
+func (h *health) readAge() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.since(h.read)
+}
+
+func (h *health) since(t time.Time) time.Duration {
+	if t.IsZero() {
+		t = h.begun
+	}
+	return time.Since(t)
+}
+
+// state judges: a cycle that fails now and then is no reason to be unhealthy, a
+// span of healthyIntervals without success is.
+func (h *health) state() State {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	age := h.since(h.succeeded)
+	s := State{
+		Trouble: printable(h.trouble), Hold: printable(h.held), Cycles: h.cycles,
+		ReadAge: h.since(h.read).Seconds(), CycleAge: age.Seconds(), Limit: h.limit.Seconds(),
+	}
+	switch {
+	case h.succeeded.IsZero():
+		s.Reason = "no cycle has succeeded yet"
+	case age > h.limit:
+		s.Reason = fmt.Sprintf("no cycle has succeeded for %s, longer than %d intervals (%s)",
+			age.Round(time.Second), healthyIntervals, h.limit.Round(time.Second))
+	}
+	s.Healthy = s.Reason == ""
+	return s
+}
+
+// printable keeps what could steer a terminal out of text that others wrote;
+// JSON alone leaves C1 controls as they are.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, s)
+}

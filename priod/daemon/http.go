@@ -1,0 +1,132 @@
+package daemon
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// endpoint serves metrics and health on one address; the zero value serves
+// nothing.
+type endpoint struct {
+	address string
+	server  *http.Server
+}
+
+// move serves on the address from now on, on none when it is empty. On error
+// the old address stays.
+func (e *endpoint) move(address string, h http.Handler, log hclog.Logger) error {
+	if address == e.address {
+		return nil
+	}
+	var next *http.Server
+	if address != "" {
+		l, err := listen(address)
+		if err != nil {
+			return fmt.Errorf("metrics.listen: %w", err)
+		}
+		next = &http.Server{
+			Handler:           h,
+			ReadHeaderTimeout: 5 * time.Second,
+			ReadTimeout:       10 * time.Second,
+			WriteTimeout:      30 * time.Second,
+			IdleTimeout:       2 * time.Minute,
+			MaxHeaderBytes:    16 << 10,
+			ErrorLog:          log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
+		}
+		go func() {
+			if err := next.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+				log.Error("metrics are no longer served", "listen", address, "error", err)
+			}
+		}()
+		log.Info("serving metrics", "listen", address)
+	}
+	e.close()
+	e.address, e.server = address, next
+	return nil
+}
+
+func (e *endpoint) close() {
+	if e.server != nil {
+		e.server.Close()
+	}
+	*e = endpoint{}
+}
+
+// listen opens a loopback address or, after "unix:", a socket that its owner
+// and group may use.
+func listen(address string) (net.Listener, error) {
+	path, unix := strings.CutPrefix(address, "unix:")
+	if !unix {
+		return net.Listen("tcp", address)
+	}
+	if err := removeStale(path); err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o660); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// removeStale removes a socket that a killed daemon left behind, and nothing
+// else.
+func removeStale(path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.Mode().Type() != fs.ModeSocket:
+		return fmt.Errorf("%s exists and is no socket", path)
+	}
+	c, err := net.DialTimeout("unix", path, time.Second)
+	if err == nil {
+		c.Close()
+		return fmt.Errorf("another program answers on %s", path)
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		return err
+	}
+	return os.Remove(path)
+}
+
+// handler answers what the endpoint is asked.
+func (d *Daemon) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		fmt.Fprintf(w, "priod %s\n\n/metrics  for Prometheus\n/health   one JSON object: 200 healthy, 503 not\n", d.Version)
+	})
+	mux.Handle("GET /metrics", promhttp.HandlerFor(d.metrics.registry, promhttp.HandlerOpts{
+		Registry: d.metrics.registry, MaxRequestsInFlight: 4, Timeout: 10 * time.Second,
+	}))
+	health := d.health
+	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
+		state := health.state()
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Cache-Control", "no-store")
+		if !state.Healthy {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		_ = json.NewEncoder(w).Encode(state) // fails when the asker has gone
+	})
+	return mux
+}

@@ -1,0 +1,243 @@
+package daemon
+
+import (
+	"runtime"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/cycle"
+	"slurmprio/priod/decide"
+	"slurmprio/priod/plan"
+	"slurmprio/priod/policy/ranking"
+	"slurmprio/slurmplug"
+)
+
+// metrics are what Prometheus reads. Every label has a fixed set of values,
+// all of them there from the start: text of users never becomes one, and a
+// rate is right from the first event on.
+type metrics struct {
+	registry   *prometheus.Registry
+	stages     *prometheus.HistogramVec
+	cycles     *prometheus.CounterVec
+	reloads    *prometheus.CounterVec
+	accounting *prometheus.CounterVec
+	writes     *prometheus.CounterVec
+	renumbered prometheus.Counter
+	jobs       *prometheus.GaugeVec
+	decisions  *prometheus.GaugeVec
+	unwritten  *prometheus.GaugeVec
+	paused     prometheus.Gauge
+}
+
+// Values of the label "result".
+const (
+	resultOK     = "ok"
+	resultFailed = "failed"
+)
+
+var (
+	stages   = []string{"observe", "decide", "record", "act"}
+	states   = []cluster.State{cluster.Pending, cluster.Running, cluster.Suspended, cluster.Completing, cluster.Other}
+	classes  = []cluster.Class{cluster.TE, cluster.BE}
+	statuses = []slurmplug.Status{slurmplug.Applied, slurmplug.Raced, slurmplug.Refused, slurmplug.Unknown, slurmplug.Postponed}
+)
+
+// Why a job does not hold the value that priod wants, beside the statuses of
+// a write that was tried.
+const (
+	driftPaused = "paused"
+	driftOther  = "other"
+)
+
+// drifts are the words for decide's reasons.
+var drifts = map[string]string{
+	decide.ForeignValue: "foreign-value",
+	decide.LeverChange:  "lever-change",
+	decide.KeepsGoing:   "taken-back",
+	decide.WriteLimit:   "write-limit",
+}
+
+func newMetrics(version string, h *health) *metrics {
+	r := prometheus.NewRegistry()
+	factory := promauto.With(r)
+	counter := func(name, help, label string, values ...string) *prometheus.CounterVec {
+		v := factory.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
+		for _, value := range values {
+			v.WithLabelValues(value)
+		}
+		return v
+	}
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		return factory.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+	}
+	m := &metrics{
+		registry: r,
+		stages: factory.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "priod_cycle_stage_duration_seconds", Help: "Time that one cycle spent in a stage.",
+			Buckets: prometheus.ExponentialBuckets(0.005, 2, 16), // 5 ms to 164 s
+		}, []string{"stage"}),
+		cycles:     counter("priod_cycles_total", "Cycles by result.", "result", resultOK, resultFailed),
+		reloads:    counter("priod_reloads_total", "Reloads of the configuration by result.", "result", resultOK, resultFailed),
+		accounting: counter("priod_accounting_reads_total", "Reads of Slurm's accounting by result.", "result", resultOK, resultFailed),
+		writes:     counter("priod_writes_total", "Writes by what became of them.", "status", words(statuses)...),
+		renumbered: factory.NewCounter(prometheus.CounterOpts{
+			Name: "priod_renumbered_writes_total", Help: "Writes beyond the fewest possible, because a gap between values was used up.",
+		}),
+		jobs:      gauge("priod_jobs", "Job records in the last read (an unsplit array is one) by the class that they count as and by state.", "class", "state"),
+		decisions: gauge("priod_decisions", "Pending job records by the reason for where they stand.", "reason"),
+		unwritten: gauge("priod_unwritten_jobs", "Jobs that do not hold the value that the last cycle wanted, by reason.", "reason"),
+		paused:    gauge("priod_paused", "1 while priod is paused and writes nothing.").WithLabelValues(),
+	}
+	for _, s := range stages {
+		m.stages.WithLabelValues(s)
+	}
+	gauge("priod_build_info", "1, with what priod was built from.", "version", "goversion").WithLabelValues(version, runtime.Version()).Set(1)
+	factory.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "priod_read_age_seconds", Help: "Time since the last read of Slurm that could be trusted; since the start when there was none.",
+	}, func() float64 { return h.readAge().Seconds() })
+	factory.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "priod_healthy", Help: "1 while /health answers 200.",
+	}, func() float64 {
+		if h.state().Healthy {
+			return 1
+		}
+		return 0
+	})
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.queue(&cycle.Result{}, cluster.NewHistory())
+	return m
+}
+
+func words[T ~string](values []T) []string {
+	out := make([]string, len(values))
+	for i, v := range values {
+		out[i] = string(v)
+	}
+	return out
+}
+
+// staged takes in how long a cycle spent in each stage that it reached.
+func (m *metrics) staged(took map[string]time.Duration) {
+	for stage, d := range took {
+		m.stages.WithLabelValues(stage).Observe(d.Seconds())
+	}
+}
+
+// hold takes in whether anything may be written now.
+func (m *metrics) hold(why string) {
+	m.paused.Set(0)
+	if why != "" {
+		m.paused.Set(1)
+	}
+}
+
+// count takes in whether something succeeded.
+func count(v *prometheus.CounterVec, err error) {
+	if err != nil {
+		v.WithLabelValues(resultFailed).Inc()
+		return
+	}
+	v.WithLabelValues(resultOK).Inc()
+}
+
+// cycle takes in what one cycle did. Writes count even when their outcome
+// could not be recorded; a failed cycle says nothing about the queue.
+func (m *metrics) cycle(r *cycle.Result, h *cluster.History, err error) {
+	count(m.cycles, err)
+	for i := range r.Outcomes {
+		m.writes.WithLabelValues(string(r.Outcomes[i].Status)).Inc()
+	}
+	if r.Outcomes != nil {
+		m.renumbered.Add(float64(r.Plan.Renumbered))
+	}
+	if err == nil {
+		m.queue(r, h)
+	}
+}
+
+// queue sets every gauge that describes the queue.
+func (m *metrics) queue(r *cycle.Result, h *cluster.History) {
+	type kind struct {
+		class cluster.Class
+		state cluster.State
+	}
+	jobs, reasons := map[kind]int{}, map[string]int{}
+	for i := range r.Snapshot.Jobs {
+		j := &r.Snapshot.Jobs[i]
+		jobs[kind{h.ClassOf(j), j.State}]++
+	}
+	for _, c := range classes {
+		for _, s := range states {
+			m.jobs.WithLabelValues(c.String(), s.String()).Set(float64(jobs[kind{c, s}]))
+		}
+	}
+	for i := range r.Plan.Decisions {
+		reasons[r.Plan.Decisions[i].Why]++
+	}
+	for _, why := range ranking.Reasons {
+		m.decisions.WithLabelValues(string(why)).Set(float64(reasons[string(why)]))
+	}
+	unwritten := drift(r)
+	for _, reason := range driftReasons() {
+		m.unwritten.WithLabelValues(reason).Set(float64(unwritten[reason]))
+	}
+}
+
+// driftReasons are all values of the reason that drift gives.
+func driftReasons() []string {
+	reasons := []string{driftPaused, driftOther}
+	for _, word := range drifts {
+		reasons = append(reasons, word)
+	}
+	for _, s := range statuses {
+		if missed(s) {
+			reasons = append(reasons, string(s))
+		}
+	}
+	return reasons
+}
+
+// missed tells whether a write left its job with another value than wanted; a
+// job that left meanwhile wants none.
+func missed(s slurmplug.Status) bool { return s != slurmplug.Applied && s != slurmplug.Raced }
+
+// drift counts the jobs that do not hold the value that the cycle wanted, each
+// once, by reason.
+func drift(r *cycle.Result) map[string]int {
+	reasons := map[cluster.JobID]string{}
+	for i := range r.Plan.Decisions {
+		d := &r.Plan.Decisions[i]
+		if d.Unmoved == "" {
+			continue
+		}
+		word, known := drifts[d.Unmoved]
+		if !known {
+			word = driftOther
+		}
+		reasons[d.Job] = word
+	}
+	missing := func(a *plan.Action, why string) {
+		if _, known := reasons[a.Job]; !known {
+			reasons[a.Job] = why
+		}
+	}
+	if r.Hold != "" {
+		for i := range r.Plan.Actions {
+			missing(&r.Plan.Actions[i], driftPaused)
+		}
+	}
+	for i := range r.Outcomes {
+		if o := &r.Outcomes[i]; missed(o.Status) {
+			missing(&o.Action, string(o.Status))
+		}
+	}
+	counts := map[string]int{}
+	for _, why := range reasons {
+		counts[why]++
+	}
+	return counts
+}
