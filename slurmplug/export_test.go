@@ -12,3 +12,5 @@ func UseRecordedSeparators(c *Client) { c.nonce = func() separators { return Rec
 func RightsOf(ctx context.Context, c *Client, conf Config, uid int) (Rights, error) {
 	return c.rightsOf(ctx, conf, uid)
 }
+
+func parseJobs(out []byte, s separators) ([]Job, error) { return parseJobsInto(nil, out, s) }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -84,8 +85,12 @@ func squeueArgs(s separators) []string {
 // Jobs reads the queue: every record that is not finished, in squeue's order.
 // A queue that lost more than half of its records since the last read is read
 // once more and believed only when both reads agree.
-func (c *Client) Jobs(ctx context.Context) ([]Job, error) {
-	jobs, err := c.readJobs(ctx)
+func (c *Client) Jobs(ctx context.Context) ([]Job, error) { return c.ReuseJobs(ctx, nil) }
+
+// ReuseJobs is Jobs in the memory of dst, whose records it overwrites: one poll
+// after the other needs it only once.
+func (c *Client) ReuseJobs(ctx context.Context, dst []Job) ([]Job, error) {
+	jobs, err := c.readJobs(ctx, dst)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +99,7 @@ func (c *Client) Jobs(ctx context.Context) ([]Job, error) {
 	c.mu.Unlock()
 	if shrunk(last, len(jobs)) {
 		first := len(jobs)
-		if jobs, err = c.readJobs(ctx); err != nil {
+		if jobs, err = c.readJobs(ctx, jobs); err != nil {
 			return nil, err
 		}
 		if !shrunk(last, len(jobs)) || shrunk(first, len(jobs)) || shrunk(len(jobs), first) {
@@ -110,22 +115,21 @@ func (c *Client) Jobs(ctx context.Context) ([]Job, error) {
 // shrunk tells whether more than half of before is gone.
 func shrunk(before, now int) bool { return 2*now < before }
 
-func (c *Client) readJobs(ctx context.Context) ([]Job, error) {
+func (c *Client) readJobs(ctx context.Context, dst []Job) ([]Job, error) {
 	s := c.nonce()
 	out, err := c.read(ctx, "squeue", squeueArgs(s)...)
 	if err != nil {
 		return nil, err
 	}
-	return parseJobs(out, s)
+	return parseJobsInto(dst, out, s)
 }
 
-// parseJobs reads squeue's output: records that end with s.end and a newline.
-func parseJobs(out []byte, s separators) ([]Job, error) {
+// parseJobsInto reads squeue's output, records that end with s.end and a newline,
+// and overwrites dst.
+func parseJobsInto(dst []Job, out []byte, s separators) ([]Job, error) {
 	end := []byte(s.end)
 	p := newJobParser()
-	jobs := make([]Job, 0, bytes.Count(out, end))
-	raw := make(map[uint32]struct{}, cap(jobs))
-	ids := make(map[JobID]struct{}, cap(jobs))
+	jobs := slices.Grow(dst[:0], bytes.Count(out, end))
 	for len(out) > 0 {
 		at := bytes.Index(out, end)
 		if at < 0 || at+len(end) >= len(out) || out[at+len(end)] != '\n' {
@@ -141,12 +145,31 @@ func parseJobs(out []byte, s separators) ([]Job, error) {
 		if err := p.job(j); err != nil {
 			return nil, doubtful("squeue", "record %d: %w", len(jobs), err)
 		}
-		raw[j.RawID], ids[j.ID] = struct{}{}, struct{}{}
-		if len(raw) < len(jobs) || len(ids) < len(jobs) {
-			return nil, doubtful("squeue", "record %d: job %s (%d) comes twice", len(jobs), j.ID, j.RawID)
-		}
+	}
+	if id, ok := twice(jobs); ok {
+		return nil, doubtful("squeue", "job %s comes twice", id)
 	}
 	return jobs, nil
+}
+
+// twice finds a job that stands in the queue twice, by its name or by Slurm's
+// own id. Sorting what is nearly in order costs less than a map.
+func twice(jobs []Job) (JobID, bool) {
+	raw, ids := make([]uint32, len(jobs)), make([]JobID, len(jobs))
+	for i := range jobs {
+		raw[i], ids[i] = jobs[i].RawID, jobs[i].ID
+	}
+	slices.Sort(raw)
+	slices.SortFunc(ids, JobID.Compare)
+	for i := 1; i < len(jobs); i++ {
+		switch {
+		case raw[i] == raw[i-1]:
+			return Plain(raw[i]), true
+		case ids[i] == ids[i-1]:
+			return ids[i], true
+		}
+	}
+	return JobID{}, false
 }
 
 // jobParser turns fields into Jobs. It remembers, for each column, the last

@@ -396,3 +396,20 @@ func TestJobsShareStrings(t *testing.T) {
 		t.Errorf("%.1f allocations for each job", perJob)
 	}
 }
+
+// A poll into the memory of the last one holds nothing of it.
+func TestJobsIntoUsedMemory(t *testing.T) {
+	used, err := parseJobs(queueOf(100, RecordedSeparators), RecordedSeparators)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := []byte(recording(t, "squeue.out"))
+	want, err := parseJobs(out, RecordedSeparators)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := parseJobsInto(used, out, RecordedSeparators)
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Error(err, diff)
+	}
+}

@@ -147,3 +147,22 @@ func TestTaskInheritsFromItsArray(t *testing.T) {
 		t.Fatalf("%+v", h)
 	}
 }
+
+func TestTaskInheritsOnlyWhenItSplitsOff(t *testing.T) {
+	h := NewHistory()
+	array, task := slurmplug.Plain(9), JobID{ID: 9, Task: 0}
+	jobs := []Job{
+		{ID: array, Tasks: "1-9", TaskCount: 9, State: Pending, Eligible: at(3)},
+		{ID: task, TaskCount: 1, State: Pending, Eligible: at(3)},
+	}
+	see(h, 10, jobs...)
+	h.Wrote(array, Written{Lever: slurmplug.SiteFactor, Value: 5})
+	see(h, 20, jobs...)
+	if w, known := h.Written[task]; known {
+		t.Errorf("what was written to the array later counts as written to its task: %+v", w)
+	}
+	see(h, 30)
+	if len(h.FirstEligible)+len(h.Written)+len(h.seen) != 0 {
+		t.Errorf("%d jobs are remembered after they left", len(h.seen))
+	}
+}

@@ -23,6 +23,8 @@ type Cluster struct {
 	limits      map[string]time.Duration // time limit of a job that names none, by partition
 	configAt    time.Time                // when the fields above were read
 	tags        tagCache
+	demands     demandCache
+	jobs        []slurmplug.Job // memory of the last poll's records
 }
 
 // New returns the cluster that the client talks to.

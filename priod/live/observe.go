@@ -23,7 +23,7 @@ func (c *Cluster) Observe(ctx context.Context) (cluster.Snapshot, error) {
 	var nodes []slurmplug.Node
 	var factors []slurmplug.Factors
 	g, gctx := errgroup.WithContext(ctx)
-	g.Go(func() (err error) { jobs, err = c.client.Jobs(gctx); return err })
+	g.Go(func() (err error) { jobs, err = c.client.ReuseJobs(gctx, c.jobs); return err })
 	g.Go(func() (err error) {
 		if err = c.refreshConfig(gctx, at); err != nil {
 			return err
@@ -39,10 +39,12 @@ func (c *Cluster) Observe(ctx context.Context) (cluster.Snapshot, error) {
 	if err := g.Wait(); err != nil {
 		return cluster.Snapshot{}, err
 	}
+	c.jobs = jobs
 	s := cluster.Snapshot{At: at, Cluster: c.name, Nodes: convertNodes(nodes)}
 	types := gpuTypes(s.Nodes)
 	s.Jobs = make([]cluster.Job, len(jobs))
 	c.tags.begin()
+	c.demands = demandCache{}
 	for i := range jobs {
 		c.convertJob(&s.Jobs[i], &jobs[i], types)
 	}
@@ -112,8 +114,8 @@ func (c *Cluster) convertJob(o *cluster.Job, j *slurmplug.Job, types map[string]
 	if o.TimeLimit == 0 {
 		o.TimeLimit = c.limitOf(j.Partition)
 	}
-	o.MemMB = j.MemMB()
-	o.GPUType, o.GPUs = j.GPUs()
+	d := c.demands.of(j)
+	o.MemMB, o.GPUType, o.GPUs = d.memMB, d.gpuType, d.gpus
 	if o.State == cluster.Running && o.GPUType == "" && o.GPUs > 0 {
 		o.GPUType = c.allocatedType(j.NodeList, types)
 	}
@@ -185,6 +187,44 @@ func addFactors(jobs []cluster.Job, factors []slurmplug.Factors, weights int64) 
 		}
 	}
 	return max(weights, highest-lowest)
+}
+
+// demandCache remembers, within one poll, what requests come to: a hundred
+// thousand jobs ask for a few different things, neighbours often for the same.
+type demandCache struct {
+	last   request
+	demand demand
+	all    map[request]demand
+}
+
+// request is all that a job's demand depends on.
+type request struct {
+	tres, perJob, perNode, perTask, perSocket string
+	nodes, tasks, sockets                     int
+}
+
+type demand struct {
+	memMB   int64
+	gpuType string
+	gpus    int
+}
+
+func (c *demandCache) of(j *slurmplug.Job) demand {
+	r := request{j.TRES, j.TresPerJob, j.TresPerNode, j.TresPerTask, j.TresPerSock, j.Nodes, j.NumTasks, j.Sockets}
+	if c.all != nil && r == c.last {
+		return c.demand
+	}
+	d, known := c.all[r]
+	if !known {
+		d.memMB = j.MemMB()
+		d.gpuType, d.gpus = j.GPUs()
+		if c.all == nil {
+			c.all = map[request]demand{}
+		}
+		c.all[r] = d
+	}
+	c.last, c.demand = r, d
+	return d
 }
 
 // tagCache remembers parsed comments from one poll to the next: a hundred

@@ -1,0 +1,434 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/config"
+	"slurmprio/priod/cycle"
+	"slurmprio/priod/live"
+	"slurmprio/priod/store"
+	"slurmprio/slurmplug"
+	"slurmprio/tests/lab"
+)
+
+// The cluster of BenchmarkScale.
+const (
+	scaleJobs  = 100_000
+	scaleNodes = 2_000
+	scaleArray = 2_000 // tasks of one array; each gets a record of its own
+	scaleTE    = 10    // every so many arrays one is TE
+	scaleMoved = 1_000 // jobs that change place
+)
+
+// realNodes run jobs. The other nodes have no slurmd and are down: slurmctld
+// shows and priod reads them like any other.
+const realNodes = 2
+
+// scaleLab is a lab whose slurmctld holds scaleJobs separate records.
+type scaleLab struct {
+	*lab.Lab
+	te []string // the TE arrays
+}
+
+// newScaleLab has Slurm's own pace of scheduling, not the quicker one of labs, and
+// no line in the log for each of the split records.
+func newScaleLab(b *testing.B) *scaleLab {
+	b.Helper()
+	down := scaleNodes - realNodes
+	l := &scaleLab{Lab: lab.ForTest(b, lab.Options{
+		Nodes:         []lab.NodeSpec{{Count: realNodes, GPUType: "a100", GPUs: 4}},
+		Partitions:    []string{"gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP"},
+		MaxJobs:       2 * scaleJobs,
+		MaxArrayTasks: scaleArray + 1,
+		ExtraConf: []string{
+			"SchedulerParameters=bf_interval=30",
+			"PriorityCalcPeriod=5",
+			"SlurmctldDebug=error",
+			fmt.Sprintf("NodeName=down[1-%d] NodeAddr=127.0.0.1 Port=[20001-%d] CPUs=64 RealMemory=512000 Gres=gpu:a100:8 Feature=a100,ib State=DOWN", down, 20000+down),
+		},
+	})}
+	for n := range scaleJobs / scaleArray {
+		tag := []string{"--comment=prio:type=be&v=1", "--comment=prio:grace=300&type=be&v=1 of user " + strconv.Itoa(n), "--nice=" + strconv.Itoa(n)}[n%3]
+		if n%scaleTE == 0 {
+			tag = "--comment=" + teTag
+		}
+		id, err := l.as(n).Sbatch(b.Context(), tag, fmt.Sprintf("--array=0-%d", scaleArray-1), fmt.Sprintf("--gres=gpu:%d", 1+n%4),
+			fmt.Sprintf("--time=%d", 60+n), "--wrap", "sleep 86400")
+		if err != nil {
+			b.Fatal(err)
+		}
+		if n%scaleTE == 0 {
+			l.te = append(l.te, id)
+		}
+		// An update of some of an array's tasks gives each a record of its own.
+		for _, tasks := range []string{fmt.Sprintf("0-%d", scaleArray/2-1), fmt.Sprintf("%d-%d", scaleArray/2, scaleArray-2)} {
+			l.run(b, "scontrol", "update", fmt.Sprintf("JobId=%s_[%s]", id, tasks), "Requeue=0")
+		}
+	}
+	return l
+}
+
+const (
+	teTag = "prio:type=te&v=1"
+	beTag = "prio:type=be&v=1"
+)
+
+// as gives the jobs to several users where the lab can act as them.
+func (l *scaleLab) as(n int) lab.Client {
+	if os.Geteuid() != 0 {
+		return l.As("")
+	}
+	return l.As([]string{"", lab.PlainUser, lab.OtherUser}[n%3])
+}
+
+func (l *scaleLab) run(b *testing.B, name string, args ...string) string {
+	b.Helper()
+	out, err := l.As("").Run(b.Context(), name, args...)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return out
+}
+
+// await waits until slurmctld has found every job eligible: sprio lists no
+// others.
+func (l *scaleLab) await(b *testing.B, c *slurmplug.Client) {
+	b.Helper()
+	err := lab.WaitFor(b.Context(), "100,000 eligible jobs", func(ctx context.Context) (bool, error) {
+		factors, err := c.Factors(ctx)
+		return len(factors) >= scaleJobs-realNodes*4, err
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	jobs, err := c.Jobs(b.Context())
+	if err != nil || len(jobs) != scaleJobs {
+		b.Fatalf("slurmctld holds %d records, want %d: %v", len(jobs), scaleJobs, err)
+	}
+	nodes, err := c.Nodes(b.Context())
+	if err != nil || len(nodes) != scaleNodes {
+		b.Fatalf("slurmctld shows %d nodes, want %d: %v", len(nodes), scaleNodes, err)
+	}
+}
+
+// timedRunner takes the time during which at least one of Slurm's commands
+// runs, and what each program was last asked and took. An scontrol that writes
+// counts as "update".
+type timedRunner struct {
+	slurmplug.Runner
+	mu      sync.Mutex
+	running int
+	since   time.Time
+	waited  time.Duration
+	took    map[string]time.Duration
+	last    map[string]slurmplug.Command
+	count   map[string]int
+}
+
+func (r *timedRunner) reset() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.waited, r.took, r.last, r.count = 0, map[string]time.Duration{}, map[string]slurmplug.Command{}, map[string]int{}
+}
+
+func (r *timedRunner) Run(ctx context.Context, cmd slurmplug.Command) (slurmplug.Output, error) {
+	begun, name := time.Now(), cmd.Name
+	if cmd.Merge {
+		name = "update"
+	}
+	r.mu.Lock()
+	if r.running++; r.running == 1 {
+		r.since = begun
+	}
+	r.last[name] = cmd
+	r.count[name]++
+	r.mu.Unlock()
+	out, err := r.Runner.Run(ctx, cmd)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.running--; r.running == 0 {
+		r.waited += time.Since(r.since)
+	}
+	r.took[name] += time.Since(begun)
+	return out, err
+}
+
+// scale is priod in this process, on a scaleLab.
+type scale struct {
+	*scaleLab
+	runner  *timedRunner
+	dir     string
+	cluster *live.Cluster
+	store   *store.Store
+	history *cluster.History
+	config  *config.Config
+}
+
+func newScale(b *testing.B) *scale {
+	b.Helper()
+	s := &scale{scaleLab: newScaleLab(b), dir: b.TempDir(), runner: &timedRunner{}}
+	s.runner.reset()
+	file := filepath.Join(s.dir, "priod.toml")
+	// No limits: what is measured is the work, not the politeness.
+	text := "[te_budget.user]\ngpus = 0\ntime_limit = \"0s\"\ngpu_hours_per_day = 0.0\n[limits]\nwrites_per_cycle = 100000\nwrites_per_second = 1e6\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	var err error
+	if s.config, err = config.Load(file); err != nil {
+		b.Fatal(err)
+	}
+	s.runner.Runner = slurmplug.NewExec(slurmplug.ExecOptions{SlurmConf: s.Conf()})
+	client := slurmplug.NewClient(s.runner, slurmplug.Options{WritesPerSecond: s.config.Limits.WritesPerSecond, MaxWait: time.Minute})
+	s.await(b, client)
+	s.cluster = live.New(client)
+	if s.store, err = store.Open(b.Context(), filepath.Join(s.dir, "state"), store.Options{}); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { s.store.Close() })
+	if s.history, err = s.store.Load(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	return s
+}
+
+// figures of one cycle, by the names under which they are reported.
+type figures map[string]float64
+
+// cycle runs one cycle as the daemon does.
+func (s *scale) cycle(b *testing.B) (cycle.Result, figures) {
+	b.Helper()
+	f := figures{}
+	s.runner.reset()
+	stage, begun := "", time.Now()
+	start, cpu, disk, db := begun, cpuTime(b), written(b), s.stateBytes(b)
+	set := cycle.Settings{Decide: s.config.Decide(), Stage: func(next string) {
+		now := time.Now()
+		if stage != "" {
+			f[stage+"_s"] += now.Sub(begun).Seconds()
+		}
+		stage, begun = next, now
+	}}
+	result, err := cycle.Step(b.Context(), s.cluster, s.store, s.history, set)
+	if err != nil {
+		b.Fatal(err)
+	}
+	total := time.Since(start)
+	f["cycle_s"] = total.Seconds()
+	f["wait_s"] = s.runner.waited.Seconds()
+	f["own_s"] = (total - s.runner.waited).Seconds()
+	f["own_cpu_s"] = (cpuTime(b) - cpu).Seconds()
+	f["in_cycle_squeue_s"] = s.runner.took["squeue"].Seconds()
+	f["written_B"] = float64(written(b) - disk)
+	f["db_growth_B"] = float64(s.stateBytes(b) - db)
+	f["writes"] = 0
+	for _, o := range result.Outcomes {
+		if o.Status != slurmplug.Applied {
+			b.Fatalf("job %s: %s %s", o.Job, o.Status, o.Message)
+		}
+		f["writes"]++
+	}
+	return result, f
+}
+
+// bareSqueue is what the squeue of the last cycle takes alone, its output
+// thrown away.
+func (s *scale) bareSqueue(b *testing.B) float64 {
+	b.Helper()
+	cmd := s.As("").Command(b.Context(), "squeue", s.runner.last["squeue"].Args...)
+	cmd.Env = append(cmd.Env, "SLURM_TIME_FORMAT=%s", "SLURM_BITSTR_LEN=0")
+	cmd.Stdout = io.Discard
+	begun := time.Now()
+	if err := cmd.Run(); err != nil {
+		b.Fatal(err)
+	}
+	return time.Since(begun).Seconds()
+}
+
+func (s *scale) stateBytes(b *testing.B) int64 {
+	entries, err := os.ReadDir(filepath.Join(s.dir, "state"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	total := int64(0)
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil {
+			total += info.Size()
+		}
+	}
+	return total
+}
+
+func cpuTime(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// written is what this process made the kernel write to a disk, in bytes.
+func written(b *testing.B) int64 { return procField(b, "/proc/self/io", "write_bytes:") }
+
+// peakMemory is the largest resident size that this process had, in bytes.
+func peakMemory(b *testing.B) int64 { return procField(b, "/proc/self/status", "VmHWM:") << 10 }
+
+func procField(b *testing.B, file, key string) int64 {
+	b.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), key)
+	n, err := strconv.ParseInt(strings.Fields(rest + " ?")[0], 10, 64)
+	if err != nil {
+		b.Fatalf("%s: %s %v", file, key, err)
+	}
+	return n
+}
+
+// maxMemory is what priod may take with a queue of this size.
+const maxMemory = 1e9
+
+// report gives the median of each figure.
+func report(b *testing.B, all []figures) {
+	b.Helper()
+	if peak := peakMemory(b); peak > maxMemory {
+		b.Errorf("%d bytes of memory, want no more than %d", peak, int64(maxMemory))
+	}
+	b.ReportMetric(0, "ns/op")
+	for name := range all[0] {
+		values := make([]float64, len(all))
+		for i, f := range all {
+			values[i] = f[name]
+		}
+		slices.Sort(values)
+		b.ReportMetric(values[len(values)/2], name)
+	}
+	b.ReportMetric(float64(peakMemory(b))/1e6, "rss_MB")
+}
+
+// quietCycles make up one figure of the benchmark quiet.
+const quietCycles = 7
+
+// BenchmarkScale is a cycle at 100,000 pending jobs and 2,000 nodes beside the
+// bare squeue that it waits for:
+//
+//	squeue_s        that squeue alone, its output thrown away
+//	cycle_s         all of cycle.Step
+//	wait_s          of it, while at least one of Slurm's commands ran
+//	own_s           the rest: what priod adds
+//	own_cpu_s       processor time of this process, reading the pipes included
+//	written_B       what the kernel wrote to disk for this process
+//	writes          values that Slurm accepted
+//	scontrol_s      time in the scontrol processes, scontrols in number, that wrote them
+//	process_each_s  the same values with one process each, scaled up from a hundred
+//
+// "first" is the first cycle ever, "quiet" one in which nothing changed,
+// "moved" one in which 1,000 jobs change place.
+func BenchmarkScale(b *testing.B) {
+	s := newScale(b)
+	b.Run("first", func(b *testing.B) {
+		for done := false; b.Loop(); done = true {
+			if done {
+				continue // there is one first cycle
+			}
+			result, f := s.cycle(b)
+			f["state_B"] = float64(s.stateBytes(b))
+			f["squeue_s"] = s.bareSqueue(b)
+			if want := scaleJobs - realNodes*4; len(result.Plan.Decisions) < want {
+				b.Fatalf("%d decisions, want %d", len(result.Plan.Decisions), want)
+			}
+			report(b, []figures{f})
+		}
+	})
+	s.settle(b)
+	b.Run("quiet", func(b *testing.B) {
+		var all []figures
+		for b.Loop() {
+			for range quietCycles {
+				_, f := s.cycle(b)
+				f["squeue_s"] = s.bareSqueue(b)
+				f["own/squeue"] = f["own_s"] / f["squeue_s"]
+				if f["writes"] != 0 {
+					b.Fatalf("%v writes in a cycle in which nothing changed", f["writes"])
+				}
+				all = append(all, f)
+			}
+		}
+		report(b, all)
+	})
+	b.Run("moved", func(b *testing.B) {
+		var all []figures
+		for b.Loop() {
+			all = append(all, s.move(b))
+		}
+		report(b, all)
+	})
+}
+
+// settle runs cycles until one has nothing to write: Slurm shows what the last
+// one wrote only when sprio lists it.
+func (s *scale) settle(b *testing.B) {
+	b.Helper()
+	for range 10 {
+		if _, f := s.cycle(b); f["writes"] == 0 {
+			return
+		}
+	}
+	b.Fatal("priod keeps writing although nothing changes")
+}
+
+// move makes every second task of a TE array BE and then TE again. The tasks
+// between keep their values, so there is one write for each task that moved
+// and no more; and on the way back each needs a value of its own.
+func (s *scale) move(b *testing.B) figures {
+	b.Helper()
+	array := s.te[len(s.te)-1]
+	var tasks []string
+	for n := range scaleMoved {
+		tasks = append(tasks, strconv.Itoa(2*n+1))
+	}
+	target := fmt.Sprintf("JobId=%s_[%s]", array, strings.Join(tasks, ","))
+	s.run(b, "scontrol", "update", target, "Comment="+beTag)
+	result, down := s.cycle(b)
+	checkMoves(b, &result, 1)
+	s.run(b, "scontrol", "update", target, "Comment="+teTag)
+	result, f := s.cycle(b)
+	checkMoves(b, &result, scaleMoved)
+	f["down_act_s"] = down["act_s"]
+	f["scontrol_s"], f["scontrols"] = s.runner.took["update"].Seconds(), float64(s.runner.count["update"])
+
+	// One process for each update, writing the same values once more.
+	const sample = 100
+	begun := time.Now()
+	for _, o := range result.Outcomes[:sample] {
+		s.run(b, "scontrol", "update", "JobId="+o.Job.String(), string(o.Lever)+"="+o.After)
+	}
+	f["process_each_s"] = time.Since(begun).Seconds() * scaleMoved / sample
+	return f
+}
+
+// checkMoves wants scaleMoved writes of so many different values.
+func checkMoves(b *testing.B, r *cycle.Result, values int) {
+	b.Helper()
+	seen := map[string]bool{}
+	for _, o := range r.Outcomes {
+		seen[o.After] = true
+	}
+	if len(r.Outcomes) != scaleMoved || len(seen) != values || r.Plan.Renumbered != 0 {
+		b.Fatalf("%d writes of %d values, %d of them to make room; want %d of %d, 0", len(r.Outcomes), len(seen), r.Plan.Renumbered, scaleMoved, values)
+	}
+}
