@@ -100,6 +100,10 @@ func (h *History) Restore(i Interval) {
 	h.recent[i.run()] = i
 }
 
+// Saw says that an earlier process had this job in its last snapshot: a task
+// known by itself inherits nothing more from its array.
+func (h *History) Saw(id JobID) { h.seen[id] = h.poll }
+
 // Fill takes in what accounting knows: runs that no poll saw, exact ends of
 // those that one did, and when requeued jobs could first have run.
 func (h *History) Fill(past []PastRun) {

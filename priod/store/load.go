@@ -149,6 +149,7 @@ func (l *loader) jobs(ctx context.Context) error {
 		e.row, e.seen = jobs[i].Job, l.held.digester.job(&j)
 		e.identify(j.User, j.Submit)
 		l.rows[e.row] = e
+		l.history.Saw(j.ID)
 	}
 	return nil
 }
