@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/config"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
 	"slurmprio/slurmplug"
@@ -57,7 +59,11 @@ type nowView struct {
 }
 
 func readExplanation(c *cli.Context, id cluster.JobID) (*explanation, error) {
-	r, err := openReader(c)
+	cfg, err := loadConfig(c)
+	if err != nil {
+		return nil, err
+	}
+	r, err := store.OpenReader(c.Context, cfg.State.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +81,7 @@ func readExplanation(c *cli.Context, id cluster.JobID) (*explanation, error) {
 			return nil, err
 		}
 	}
-	v.Now, v.Note = slurmNow(c, v.Job.ID, v.Job.RawID)
+	v.Now, v.Note = slurmNow(c.Context, cfg, v.Job.ID, v.Job.RawID)
 	return v, nil
 }
 
@@ -102,13 +108,9 @@ func (v *explanation) place(c *cli.Context, r *store.Reader, d *store.Decision) 
 	return nil
 }
 
-func slurmNow(c *cli.Context, id cluster.JobID, raw uint32) (*nowView, string) {
-	cfg, err := loadConfig(c)
-	if err != nil {
-		return nil, err.Error()
-	}
+func slurmNow(ctx context.Context, cfg *config.Config, id cluster.JobID, raw uint32) (*nowView, string) {
 	client := newClient(cfg)
-	jobs, err := client.Jobs(c.Context)
+	jobs, err := client.Jobs(ctx)
 	if err != nil {
 		return nil, "Slurm does not answer: " + err.Error()
 	}
@@ -118,7 +120,7 @@ func slurmNow(c *cli.Context, id cluster.JobID, raw uint32) (*nowView, string) {
 			continue
 		}
 		now := &nowView{State: j.State, Reason: j.Reason, Priority: j.Priority, Nice: j.Nice}
-		if factors, err := client.Factors(c.Context); err == nil {
+		if factors, err := client.Factors(ctx); err == nil {
 			for k := range factors {
 				if factors[k].RawID == raw {
 					now.Factors = &factors[k]

@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/config"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
 	"slurmprio/slurmplug"
@@ -93,10 +94,7 @@ func readQueue(c *cli.Context) (*queueView, error) {
 		return nil, err
 	}
 	v := &queueView{At: last.Until, AgeS: seconds(time.Since(last.Until)), Cycle: last.Number, Hold: last.Hold, Notes: append([]string{}, last.Notes...)}
-	now, err := liveQueue(c.Context, c, v)
-	if err != nil {
-		return nil, err
-	}
+	now := liveQueue(c.Context, cfg, v)
 	for i := range known {
 		v.add(&known[i], now)
 	}
@@ -111,22 +109,17 @@ func readQueue(c *cli.Context) (*queueView, error) {
 
 // liveQueue is Slurm's queue now; priorities move by themselves, so priod does
 // not store them. When Slurm does not answer, the last known order is shown.
-func liveQueue(ctx context.Context, c *cli.Context, v *queueView) (map[cluster.JobID]*slurmplug.Job, error) {
-	cfg, err := loadConfig(c)
-	if err != nil {
-		return nil, err
-	}
-	client := newClient(cfg)
-	jobs, err := client.Jobs(ctx)
+func liveQueue(ctx context.Context, cfg *config.Config, v *queueView) map[cluster.JobID]*slurmplug.Job {
+	jobs, err := newClient(cfg).Jobs(ctx)
 	if err != nil {
 		v.Notes = append(v.Notes, "Slurm does not answer, so this is the order of the last cycle: "+err.Error())
-		return nil, nil
+		return nil
 	}
 	now := make(map[cluster.JobID]*slurmplug.Job, len(jobs))
 	for i := range jobs {
 		now[jobs[i].ID] = &jobs[i]
 	}
-	return now, nil
+	return now
 }
 
 func (v *queueView) add(k *store.Queued, now map[cluster.JobID]*slurmplug.Job) {

@@ -47,6 +47,7 @@ type Daemon struct {
 
 	slurm   Slurm
 	filled  time.Time // up to when accounting was read
+	asked   time.Time // when it was last tried
 	history *cluster.History
 	trouble string // the last cycle's error, so that it is logged once
 	failed  int    // cycles in a row with that error
@@ -162,20 +163,21 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 // its polls see.
 func (d *Daemon) fill(ctx context.Context) {
 	now := time.Now()
-	if now.Sub(d.filled) < fillEvery && !now.Before(d.filled) {
+	if now.Sub(d.asked) < fillEvery && !now.Before(d.asked) {
 		return
 	}
-	since := d.filled.Add(-fillOverlap)
-	if d.filled.IsZero() {
-		since = now.Add(-cluster.UsePeriod)
+	d.asked = now
+	since := now.Add(-cluster.UsePeriod)
+	if last := d.filled.Add(-fillOverlap); last.After(since) {
+		since = last
 	}
-	d.filled = now
 	past, err := d.slurm.Past(ctx, since, now)
 	count(d.metrics.accounting, err)
 	if err != nil {
 		d.Log.Warn("accounting cannot be read; TE budgets count what the polls see", "error", err)
 		return
 	}
+	d.filled = now
 	ranking := d.Config.Decide().Ranking
 	for i := range past {
 		past[i].Class = ranking.Class(past[i].TagType, past[i].QOS)

@@ -42,6 +42,7 @@ type fake struct {
 	err     error
 	past    []cluster.PastRun
 	pastErr error
+	since   time.Time // of the last call of Past
 	applied []plan.Action
 	hold    string
 }
@@ -59,7 +60,8 @@ func (f *fake) Apply(_ context.Context, actions []plan.Action) []plan.Outcome {
 	return out
 }
 
-func (f *fake) Past(context.Context, time.Time, time.Time) ([]cluster.PastRun, error) {
+func (f *fake) Past(_ context.Context, since, _ time.Time) ([]cluster.PastRun, error) {
+	f.since = since
 	return f.past, f.pastErr
 }
 func (f *fake) Planned(context.Context, plan.Seen) error       { return nil }
@@ -133,6 +135,28 @@ func TestAccountingCountsAgainstTheBudget(t *testing.T) {
 	d, log := newDaemon(t, f)
 	if r, err = d.Once(t.Context()); err != nil || len(r.Outcomes) != 1 || !strings.Contains(log.String(), "slurmdbd is away") {
 		t.Fatalf("%v, %+v\n%s", err, r.Plan.Decisions, log)
+	}
+}
+
+// What accounting could not tell while it was away is asked for again.
+func TestAccountingGapIsFilledLater(t *testing.T) {
+	f := &fake{}
+	d, _ := newDaemon(t, f)
+	if err := d.open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	hours := func(h time.Duration) time.Time { return time.Now().Add(-h * time.Hour) }
+	d.filled, d.asked = hours(3), hours(3)
+	f.pastErr = errors.New("slurmdbd is away")
+	d.fill(t.Context())
+	f.pastErr, d.asked = nil, hours(1)
+	d.fill(t.Context())
+	if f.since.After(hours(3)) {
+		t.Errorf("asked only since %v", f.since)
+	}
+	d.asked = hours(1)
+	if d.fill(t.Context()); f.since.Before(hours(1)) {
+		t.Errorf("asked again since %v, though all is known", f.since)
 	}
 }
 
