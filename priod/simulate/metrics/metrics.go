@@ -1,0 +1,14 @@
+// Package metrics measures a run: completion times, waits, slowdowns, as
+// DESIGN.md defines them.
+package metrics
+
+// Outcome is what became of one job. Times are seconds from the trace's start.
+type Outcome struct {
+	Start       float64 // first start
+	End         float64
+	Ran         float64 // s on GPUs, all runs together
+	Wasted      float64 // GPU-seconds that made no progress: lost work, grace, restarts
+	Preemptions int32
+	Type        int32 // index of the last GPU type in the cluster's list; -1 when GPUs are only counted
+	Done        bool  // it ran to its end before the simulation stopped
+}

@@ -1,0 +1,4 @@
+// Package simulate runs traces through policies in virtual time. Its parts:
+// virtual is a Slurm behind plan.Slurm, rounds is the papers' ideal where
+// every job may be moved at each round, metrics measures what came out.
+package simulate

@@ -1,0 +1,39 @@
+// Package trace reads the jobs of a past or an invented time: Slurm's own
+// accounting, the traces of the papers, and generators with a seed.
+package trace
+
+import (
+	"math"
+
+	"slurmprio/priod/cluster"
+)
+
+// Job is one job of a trace. Times are seconds from the trace's start. A job
+// is given either by how long it runs (Duration) or by how much it has to do
+// (Workload and Steps); then its run time depends on the GPU type.
+type Job struct {
+	ID     string
+	Submit float64
+	GPUs   int // of the whole job: Gavel's scale factor
+
+	Duration float64 // s; 0 when Workload and Steps say it
+	Workload string  // a name or alias in workloads.toml
+	Steps    float64
+
+	Limit float64 // time limit, s; 0: the job's run time
+	Class cluster.Class
+	Grace float64 // s that it takes to leave when it is told to
+	Ckpt  float64 // s between two checkpoints; 0: it saves its state when told to
+
+	CPUs  int   // of the whole job; 0: the proportional share
+	MemMB int64 // of the whole job; 0: the proportional share
+	Nodes int   // 0: as few as the GPUs need
+
+	User, Account string
+	Weight        float64 // of its share: 1 unless the trace says otherwise
+	GPUType       string  // "" when left open
+	Deadline      float64 // s from the trace's start; NoDeadline when there is none
+}
+
+// NoDeadline is the Deadline of a job without one.
+var NoDeadline = math.Inf(1)
