@@ -1,0 +1,174 @@
+package market
+
+import "math"
+
+// Target says what each job has to reach at a level, steps/s: continuous and
+// not falling in the level, 0 at level 0. Slope is its derivative there. No
+// target within [0, Top] may exceed the job's fastest type.
+type Target interface {
+	At(job int, level float64) (rate, slope float64)
+}
+
+// Answer is an allocation with its proof.
+type Answer struct {
+	Level float64     // reached
+	Bound float64     // no allocation reaches a higher one: the prices prove it
+	Time  [][]float64 // the part of its time that a job of each class spends on each type
+	Price []float64   // of each type, summing to 1 when anything is scarce
+}
+
+const maxSteps = 200
+
+// MaxLevel finds the highest level up to top at which all targets fit, and a
+// way to reach it.
+func MaxLevel(m *Market, target Target, top float64) (*Answer, error) {
+	price := m.prices(target, top)
+	c := newClearing(m)
+	level := m.afford(target, price, top)
+	for range maxSteps {
+		for i := range m.Jobs {
+			c.rate[i], _ = target.At(i, level)
+		}
+		fits, err := c.run(price)
+		if err != nil {
+			return nil, err
+		}
+		next := level
+		if !fits {
+			price = normal(c.price)
+			next = m.afford(target, price, level)
+		}
+		if fits || next >= level*(1-1e-13) {
+			a := &Answer{Level: level, Bound: level, Price: price, Time: make([][]float64, len(m.Jobs))}
+			flat := make([]float64, len(m.Jobs)*len(m.GPUs))
+			for i := range a.Time {
+				a.Time[i], flat = flat[:len(m.GPUs):len(m.GPUs)], flat[len(m.GPUs):]
+			}
+			c.time(a.Time)
+			return a, nil
+		}
+		level = next
+	}
+	return nil, ErrNumeric
+}
+
+// sampleAbove is how many classes a market has before its prices are first
+// looked for in a smaller one.
+const sampleAbove = 4096
+
+// prices guesses: those of a sample of the jobs, or for a small market each
+// type's mean speed.
+func (m *Market) prices(target Target, top float64) []float64 {
+	if len(m.Jobs) > sampleAbove {
+		every := 16
+		s := &Market{GPUs: m.GPUs}
+		index := make([]int, 0, len(m.Jobs)/every+1)
+		for i := 0; i < len(m.Jobs); i += every {
+			j := m.Jobs[i]
+			j.Count *= float64(every)
+			s.Jobs = append(s.Jobs, j)
+			index = append(index, i)
+		}
+		if a, err := MaxLevel(s, sampled{target, index}, top); err == nil {
+			return a.Price
+		}
+	}
+	price := make([]float64, len(m.GPUs))
+	for i := range m.Jobs {
+		j := &m.Jobs[i]
+		if f := j.fastest(); f > 0 {
+			for t, s := range j.Speed {
+				price[t] += j.Count * j.GPUs * s / f
+			}
+		}
+	}
+	return normal(price)
+}
+
+type sampled struct {
+	Target
+	index []int
+}
+
+func (s sampled) At(job int, level float64) (float64, float64) {
+	return s.Target.At(s.index[job], level)
+}
+
+// normal scales prices to a sum of 1.
+func normal(price []float64) []float64 {
+	out := make([]float64, len(price))
+	sum := 0.0
+	for t, p := range price {
+		out[t] = max(0, p)
+		sum += out[t]
+	}
+	for t := range out {
+		if sum > 0 {
+			out[t] /= sum
+		} else {
+			out[t] = 1 / float64(len(out))
+		}
+	}
+	return out
+}
+
+// afford returns the highest level up to top that the jobs' cheapest mixes
+// reach for no more than all GPUs are worth at these prices: no allocation
+// reaches a higher one.
+func (m *Market) afford(target Target, price []float64, top float64) float64 {
+	budget := 0.0
+	for t, n := range m.GPUs {
+		budget += n * price[t]
+	}
+	over := func(level float64) (sum, slope float64) {
+		sum = -budget
+		for i := range m.Jobs {
+			j := &m.Jobs[i]
+			rate, ds := target.At(i, level)
+			best, cost, _ := j.cheapest(rate, price)
+			sum += j.Count * cost
+			slope += j.Count * j.slope(best, price) * ds
+		}
+		return sum, slope
+	}
+	high := top
+	sum, slope := over(high)
+	if sum <= 0 {
+		return top
+	}
+	low := 0.0
+	for high-low > 1e-14*high {
+		next := high - sum/slope
+		if !(next > low && next < high) { // also when slope is 0
+			next = low + (high-low)/2
+		}
+		if next <= low || next >= high {
+			break
+		}
+		s, ds := over(next)
+		if s > 0 {
+			high, sum, slope = next, s, ds
+			if s <= 1e-13*budget {
+				break
+			}
+		} else {
+			low = next
+			if -s <= 1e-15*budget {
+				return next
+			}
+		}
+	}
+	return high
+}
+
+// Fastest is the least level at which some job's linear target, share[i] for
+// each level, asks for more than its fastest type gives.
+func (m *Market) Fastest(share []float64) float64 {
+	top := math.Inf(1)
+	for i := range m.Jobs {
+		if share[i] > 0 {
+			top = min(top, m.Jobs[i].fastest()/share[i])
+		}
+	}
+	return top
+}

@@ -1,0 +1,83 @@
+package market
+
+import "math"
+
+// mix is an extreme way of reaching a rate: x of the time on type hi, y on
+// type lo; none stands for no time at all.
+type mix struct {
+	hi, lo int8
+	x, y   float64
+}
+
+const none = -1
+
+// cheapest returns the mix that reaches rate at the least cost, that cost for
+// one job, and how much more the next best mix costs. Types are tried in order
+// and only a cheaper mix replaces an earlier one, so that equal prices always
+// give equal answers. A rate above the job's fastest type costs +Inf.
+func (j *Job) cheapest(rate float64, price []float64) (best mix, cost, margin float64) {
+	best = mix{hi: none, lo: none}
+	if rate <= 0 {
+		return best, 0, math.Inf(1)
+	}
+	cost, next := math.Inf(1), math.Inf(1)
+	price = price[:len(j.Speed)]
+	for h, fast := range j.Speed {
+		if fast < rate {
+			continue
+		}
+		ph := price[h]
+		if c := ph * rate / fast; c < cost { // the rest of the time idle
+			best, cost, next = mix{int8(h), none, rate / fast, 0}, c, cost
+		} else if c < next {
+			next = c
+		}
+		for l, slow := range j.Speed {
+			if slow <= 0 || slow >= rate || price[l] >= ph {
+				continue
+			}
+			x := (rate - slow) / (fast - slow)
+			if c := x*ph + (1-x)*price[l]; c < cost {
+				best, cost, next = mix{int8(h), int8(l), x, 1 - x}, c, cost
+			} else if c < next {
+				next = c
+			}
+		}
+	}
+	return best, cost * j.GPUs, (next - cost) * j.GPUs
+}
+
+// slope is what one more unit of rate costs in this mix, for one job.
+func (j *Job) slope(m mix, price []float64) float64 {
+	switch {
+	case m.hi == none:
+		return 0
+	case m.lo == none:
+		return j.GPUs * price[m.hi] / j.Speed[m.hi]
+	}
+	return j.GPUs * (price[m.hi] - price[m.lo]) / (j.Speed[m.hi] - j.Speed[m.lo])
+}
+
+// load adds scale times the GPUs that the class occupies in this mix.
+func (j *Job) load(m mix, scale float64, into []float64) {
+	if m.hi == none {
+		return
+	}
+	g := scale * j.GPUs * j.Count
+	into[m.hi] += g * m.x
+	if m.lo != none {
+		into[m.lo] += g * m.y
+	}
+}
+
+// worth is the cost of the class's load at these prices.
+func (j *Job) worth(m mix, price []float64) float64 {
+	if m.hi == none {
+		return 0
+	}
+	c := m.x * price[m.hi]
+	if m.lo != none {
+		c += m.y * price[m.lo]
+	}
+	return c * j.GPUs * j.Count
+}

@@ -1,0 +1,132 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"html/template"
+	"image/color"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
+)
+
+// Curve is one line of a figure; X and Y have equal length and X ascends.
+type Curve struct {
+	Name string
+	X, Y []float64
+}
+
+// Figure is a plot. With LogX, points at X <= 0 are left out.
+type Figure struct {
+	Title          string
+	XLabel, YLabel string
+	LogX           bool
+	Points         bool // mark each point: few of them, each measured
+	Steps          bool // Y holds until the next X
+	Curves         []Curve
+	Bars           []Bar // instead of curves
+}
+
+// Bar is one value with a name.
+type Bar struct {
+	Name  string
+	Value float64
+}
+
+// palette is Okabe and Ito's, which colour-blind readers can tell apart.
+var palette = []color.RGBA{
+	{0, 114, 178, 255}, {213, 94, 0, 255}, {0, 158, 115, 255}, {204, 121, 167, 255},
+	{230, 159, 0, 255}, {86, 180, 233, 255}, {0, 0, 0, 255},
+}
+
+// SVG draws the figure.
+func (f *Figure) SVG() (template.HTML, error) {
+	p := plot.New()
+	p.Title.Text = f.Title
+	p.X.Label.Text, p.Y.Label.Text = f.XLabel, f.YLabel
+	p.Legend.Top, p.Legend.Left = true, true
+	p.Legend.ThumbnailWidth = vg.Points(18)
+	for _, style := range []*draw.TextStyle{&p.Title.TextStyle, &p.X.Label.TextStyle, &p.Y.Label.TextStyle, &p.X.Tick.Label, &p.Y.Tick.Label, &p.Legend.TextStyle} {
+		style.Font.Variant = "Sans"
+	}
+	p.Title.TextStyle.Font.Size = font.Length(13)
+	grid := plotter.NewGrid()
+	grid.Vertical.Color, grid.Horizontal.Color = color.Gray{225}, color.Gray{225}
+	p.Add(grid)
+	drawn := 0
+	for i, c := range f.Curves {
+		xys := f.points(c)
+		if len(xys) == 0 {
+			continue
+		}
+		line, err := plotter.NewLine(xys)
+		if err != nil {
+			return "", fmt.Errorf("figure %q, curve %q: %w", f.Title, c.Name, err)
+		}
+		line.Color, line.Width = palette[i%len(palette)], vg.Points(1.6)
+		line.Dashes = [][]vg.Length{nil, {vg.Points(6), vg.Points(3)}, {vg.Points(2), vg.Points(2)}}[i/len(palette)%3]
+		if f.Steps {
+			line.StepStyle = plotter.PostStep
+		}
+		p.Add(line)
+		if f.Points {
+			marks, err := plotter.NewScatter(xys)
+			if err != nil {
+				return "", fmt.Errorf("figure %q, curve %q: %w", f.Title, c.Name, err)
+			}
+			marks.Color, marks.Shape, marks.Radius = line.Color, draw.CircleGlyph{}, vg.Points(2.5)
+			p.Add(marks)
+		}
+		p.Legend.Add(Safe(c.Name), line)
+		drawn++
+	}
+	if len(f.Bars) > 0 {
+		values, names := make(plotter.Values, len(f.Bars)), make([]string, len(f.Bars))
+		for i, b := range f.Bars {
+			values[i], names[i] = b.Value, Safe(b.Name)
+		}
+		bars, err := plotter.NewBarChart(values, vg.Points(min(30, 300/float64(len(f.Bars)))))
+		if err != nil {
+			return "", fmt.Errorf("figure %q: %w", f.Title, err)
+		}
+		bars.Color, bars.LineStyle.Width = palette[0], 0
+		p.Add(bars)
+		p.NominalX(names...)
+		p.X.Tick.Label.Rotation, p.X.Tick.Label.XAlign, p.X.Tick.Label.YAlign = 0.5, draw.XRight, draw.YTop
+		p.Y.Min = min(0, p.Y.Min)
+		drawn++
+	}
+	if drawn == 0 {
+		return "", fmt.Errorf("figure %q has nothing to draw", f.Title)
+	}
+	if f.LogX {
+		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+		if p.X.Min == p.X.Max { // a log axis needs an extent
+			p.X.Max *= 10
+		}
+	}
+	canvas := vgsvg.New(18*vg.Centimeter, 10*vg.Centimeter)
+	p.Draw(draw.New(canvas))
+	var b bytes.Buffer
+	if _, err := canvas.WriteTo(&b); err != nil {
+		return "", err
+	}
+	if at := bytes.Index(b.Bytes(), []byte("<svg")); at > 0 {
+		b.Next(at) // an XML prologue has no place inside a page
+	}
+	return template.HTML(b.String()), nil
+}
+
+func (f *Figure) points(c Curve) plotter.XYs {
+	xys := make(plotter.XYs, 0, len(c.X))
+	for i, x := range c.X {
+		if !f.LogX || x > 0 {
+			xys = append(xys, plotter.XY{X: x, Y: c.Y[i]})
+		}
+	}
+	return xys
+}

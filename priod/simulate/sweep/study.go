@@ -1,0 +1,165 @@
+// Package sweep runs a grid of simulations: every point is one command line of
+// priod simulate, done once, kept in a file of its own, so that a study goes on
+// where it was stopped and its points may run anywhere that shares the folder.
+package sweep
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+// Study is a grid: the settings that all points share, and the axes.
+type Study struct {
+	Title string
+	base  []setting
+	Axes  []Axis
+	// Metrics are the columns of the table and the plots, in order.
+	Metrics []string
+}
+
+// Axis is one dimension: a flag of priod simulate and its values.
+type Axis struct {
+	Flag   string
+	Values []string
+}
+
+// Point is one simulation of a study.
+type Point struct {
+	At   []string // its value on each axis
+	Args []string // what follows "priod simulate"
+	Key  string   // names its file: a digest of Args
+}
+
+type setting struct{ flag, value string }
+
+// maxPoints keeps a slip of the pen from becoming a week of computing.
+const maxPoints = 100_000
+
+var defaultMetrics = []string{"mean_jct_s", "p95_jct_s", "mean_wait_s", "p95_wait_s"}
+
+// Load reads a study from a TOML file: title, metrics, [base] and [grid],
+// whose keys are priod simulate's flags without the dashes.
+func Load(path string) (*Study, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	s, err := parse(string(text))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return s, nil
+}
+
+func parse(text string) (*Study, error) {
+	var file struct {
+		Title   string
+		Metrics []string
+		Base    map[string]any
+		Grid    map[string]any
+	}
+	meta, err := toml.Decode(text, &file)
+	if err != nil {
+		return nil, err
+	}
+	s := &Study{Title: file.Title, Metrics: file.Metrics}
+	if len(s.Metrics) == 0 {
+		s.Metrics = defaultMetrics
+	}
+	points := 1
+	for _, key := range meta.Keys() { // in the file's order, which a map forgets
+		switch {
+		case len(key) == 2 && key[0] == "base":
+			values, err := words(file.Base[key[1]])
+			if err != nil {
+				return nil, fmt.Errorf("base.%s: %w", key[1], err)
+			}
+			for _, v := range values {
+				s.base = append(s.base, setting{key[1], v})
+			}
+		case len(key) == 2 && key[0] == "grid":
+			values, err := words(file.Grid[key[1]])
+			if err != nil {
+				return nil, fmt.Errorf("grid.%s: %w", key[1], err)
+			}
+			if len(values) == 0 {
+				return nil, fmt.Errorf("grid.%s has no values", key[1])
+			}
+			if _, both := file.Base[key[1]]; both {
+				return nil, fmt.Errorf("%s stands in [base] and in [grid]; leave it in one", key[1])
+			}
+			s.Axes = append(s.Axes, Axis{key[1], values})
+			if points *= len(values); points > maxPoints {
+				return nil, fmt.Errorf("more than %d points; split the study", maxPoints)
+			}
+		case len(key) == 1 && slices.Contains([]string{"title", "metrics", "base", "grid"}, key[0]):
+		default:
+			return nil, fmt.Errorf("unknown key %q; a study has title, metrics, [base] and [grid]", key.String())
+		}
+	}
+	if len(s.Axes) == 0 {
+		return nil, fmt.Errorf("no [grid]: nothing to sweep; use priod simulate for one run")
+	}
+	return s, nil
+}
+
+// words renders one value or a list of them as a command line takes them.
+func words(v any) ([]string, error) {
+	switch v := v.(type) {
+	case string:
+		return []string{v}, nil
+	case int64:
+		return []string{strconv.FormatInt(v, 10)}, nil
+	case float64:
+		return []string{strconv.FormatFloat(v, 'g', -1, 64)}, nil
+	case bool:
+		return []string{strconv.FormatBool(v)}, nil
+	case []any:
+		var all []string
+		for _, e := range v {
+			if _, nested := e.([]any); nested {
+				return nil, fmt.Errorf("a list within a list")
+			}
+			w, err := words(e)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, w...)
+		}
+		return all, nil
+	}
+	return nil, fmt.Errorf("%v is no text, number, true or false", v)
+}
+
+// Points lists the grid, the last axis fastest.
+func (s *Study) Points() []Point {
+	points := []Point{{}}
+	for _, axis := range s.Axes {
+		longer := make([]Point, 0, len(points)*len(axis.Values))
+		for _, p := range points {
+			for _, v := range axis.Values {
+				longer = append(longer, Point{At: append(slices.Clone(p.At), v)})
+			}
+		}
+		points = longer
+	}
+	for i := range points {
+		p := &points[i]
+		for _, b := range s.base {
+			p.Args = append(p.Args, "--"+b.flag+"="+b.value)
+		}
+		for j, axis := range s.Axes {
+			p.Args = append(p.Args, "--"+axis.Flag+"="+p.At[j])
+		}
+		sum := sha256.Sum256([]byte(strings.Join(p.Args, "\x00")))
+		p.Key = hex.EncodeToString(sum[:8])
+	}
+	return points
+}
