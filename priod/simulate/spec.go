@@ -1,82 +1,145 @@
 package simulate
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
+
+	"slurmprio/priod/simulate/metrics"
 )
 
 // Spec says which policy runs: one field for each dimension, named as priod
-// simulate's flags are. Empty fields take their defaults in Check.
+// simulate's flags are. Times are in seconds.
 type Spec struct {
-	Engine     string        // slurm, rounds
-	Order      string        // who goes first
-	LASQueues  []float64     // borders between las's queues, GPU-seconds attained
-	Backfill   string        // who may go before
-	Placement  string        // where
-	Allocation string        // which share of which GPU type
-	Preemption string        // who has to leave for whom
-	Sizing     string        // with how many CPUs and how much memory
-	Round      time.Duration // of engine rounds
-	RoundModel string        // of engine rounds: gavel, synergy
-	Window     Window
+	Engine     string    // slurm, rounds
+	Order      string    // who goes first
+	LASQueues  []float64 // borders between las's queues, GPU-seconds attained
+	Backfill   string    // who may go before
+	Depth      int       // how many jobs conservative backfill plans for; 0: all
+	Placement  string    // where
+	Allocation string    // which share of which GPU type
+	Preemption string    // who has to leave for whom
+	Sizing     string    // with how many CPUs and how much memory
+	RoundModel string    // of engine rounds: gavel, synergy
+	Round      float64   // of engine rounds; 0: the model's own
+	FirstRound float64   // of round model synergy; the published simulator says 1 for static traces
+	Window     *metrics.Window
 	Seed       uint64
 	Overheads  Overheads
+	UserGPUs   int // at once, for each user; 0: no limit
+	AcctGPUs   int // at once, for each account; 0: no limit
 }
 
-// Window measures only the jobs First to Last in order of arrival, inclusive.
-// The zero Window measures all.
-type Window struct {
-	First, Last int
-	Set         bool
-}
-
-// Overheads are what moving a job costs on a real cluster, in seconds; zero
-// costs nothing.
+// Overheads are what moving a job costs on a real cluster; zero costs nothing.
 type Overheads struct {
+	Grace      float64 // to leave, for jobs that do not say
 	Requeue    float64 // from leaving to being eligible again: 121 on Slurm by default
 	Prolog     float64
 	Epilog     float64
-	Restart    float64 // from start until progress is made again after an eviction
 	Checkpoint float64 // between checkpoints, for jobs that do not say
+	Restart    float64 // of each later run, without progress
 	MTBF       float64 // mean time between failures of one node; 0: none fails
-	Repair     float64 // mean time until a failed node is back
+	Repair     float64 // until a failed node is back
 }
 
-// choice is a dimension: its values, the first of which is the default, and
-// those that this version does not know yet.
-type choice struct {
-	flag  string
-	have  []string
+// Choice is a dimension of policy: the flag, its values, the first of which is
+// the default, and those of the papers that this version cannot run.
+type Choice struct {
+	Flag  string
+	Have  []string
 	later []string
 }
 
-// The dimensions of policy. A value of later names a policy of the papers that
-// this version of priod cannot run.
+// The dimensions.
 var (
-	engines     = choice{"engine", []string{"slurm", "rounds"}, nil}
-	orders      = choice{"order", []string{"fifo", "sjf", "srtf", "las", "ftf", "multifactor", "priod"}, nil}
-	backfills   = choice{"backfill", []string{"none", "easy", "conservative", "skip"}, nil}
-	placements  = choice{"placement", []string{"pool", "packed", "consolidated"}, nil}
-	allocations = choice{"allocation", []string{"none", "isolated", "proportional"}, []string{"max-min", "water-filling", "hierarchical", "finish-time-fairness", "makespan", "max-throughput", "min-cost", "fifo", "sjf", "allox", "gandiva", "strategy-proof"}}
-	preemptions = choice{"preemption", []string{"none", "te-first"}, []string{"lrtp", "random", "fitgpp", "least-loss"}}
-	sizings     = choice{"sizing", []string{"request", "proportional"}, []string{"greedy", "tune", "opt", "waterfill"}}
-	models      = choice{"round-model", []string{"gavel", "synergy"}, nil}
+	Engines     = Choice{"engine", []string{"slurm", "rounds"}, nil}
+	Orders      = Choice{"order", []string{"fifo", "sjf", "srtf", "las", "ftf", "multifactor", "priod"}, nil}
+	Backfills   = Choice{"backfill", []string{"none", "easy", "conservative", "skip"}, nil}
+	Placements  = Choice{"placement", []string{"packed", "consolidated", "pool"}, nil}
+	Allocations = Choice{"allocation", []string{"none", "isolated", "proportional"}, []string{
+		"max-min", "water-filling", "hierarchical", "finish-time-fairness", "makespan", "max-throughput",
+		"min-cost", "fifo", "sjf", "allox", "gandiva", "strategy-proof"}}
+	Preemptions = Choice{"preemption", []string{"none", "te-first"}, []string{"lrtp", "random", "fitgpp", "least-loss"}}
+	Sizings     = Choice{"sizing", []string{"request", "proportional"}, []string{"greedy", "tune", "opt", "waterfill"}}
+	RoundModels = Choice{"round-model", []string{"gavel", "synergy"}, nil}
 )
 
-// Values lists what a flag takes, for its help.
-func (c choice) Values() string { return strings.Join(c.have, ", ") }
+// Values lists what the flag takes, for its help.
+func (c Choice) Values() string { return strings.Join(c.Have, ", ") }
 
-func (c choice) check(value *string) error {
+// default or known value; later ones say so.
+func (c Choice) check(value *string) error {
 	if *value == "" {
-		*value = c.have[0]
+		*value = c.Have[0]
 	}
-	if slices.Contains(c.have, *value) {
+	name, _, _ := strings.Cut(*value, ":") // max-min:agnostic:packed
+	switch {
+	case slices.Contains(c.Have, *value):
 		return nil
+	case slices.Contains(c.later, name):
+		return fmt.Errorf("--%s %s: this version of priod does not have that policy yet; it has %s", c.Flag, *value, c.Values())
 	}
-	if slices.Contains(c.later, *value) {
-		return fmt.Errorf("--%s %s: this version of priod does not have that policy yet; it has %s", c.flag, *value, c.Values())
+	return fmt.Errorf("--%s %q: want one of %s", c.Flag, *value, c.Values())
+}
+
+// Check fills in defaults and refuses what does not go together.
+func (s *Spec) Check() error {
+	for _, d := range []struct {
+		choice Choice
+		value  *string
+	}{
+		{Engines, &s.Engine}, {Orders, &s.Order}, {Backfills, &s.Backfill}, {Allocations, &s.Allocation},
+		{Preemptions, &s.Preemption}, {Sizings, &s.Sizing},
+	} {
+		if err := d.choice.check(d.value); err != nil {
+			return err
+		}
 	}
-	return fmt.Errorf("--%s %q: want one of %s", c.flag, *value, c.Values())
+	if s.Engine == "rounds" {
+		return s.checkRounds()
+	}
+	if s.Placement == "" && (s.Order == "srtf" || s.Order == "las") {
+		s.Placement = "pool" // the only place where moving is free
+	}
+	if err := Placements.check(&s.Placement); err != nil {
+		return err
+	}
+	switch {
+	case s.Allocation != "none":
+		return fmt.Errorf("--allocation %s needs --engine rounds; with --engine slurm nothing moves a running job", s.Allocation)
+	case s.RoundModel != "" || s.Round != 0 || s.FirstRound != 0:
+		return errors.New("--round, --round-model and --first-round belong to --engine rounds")
+	case len(s.LASQueues) > 0 && s.Order != "las":
+		return errors.New("--las-queues belongs to --order las")
+	}
+	return nil
+}
+
+func (s *Spec) checkRounds() error {
+	if s.RoundModel == "" && s.Sizing != "request" {
+		s.RoundModel = "synergy"
+	}
+	if err := RoundModels.check(&s.RoundModel); err != nil {
+		return err
+	}
+	switch {
+	case s.Placement != "" || s.Backfill != "none":
+		return errors.New("--placement and --backfill belong to --engine slurm: in a round every job may be moved")
+	case s.Order == "multifactor" || s.Order == "priod":
+		return fmt.Errorf("--order %s belongs to --engine slurm", s.Order)
+	case len(s.LASQueues) > 0:
+		return errors.New("--las-queues belongs to --engine slurm; rounds order by the GPU time itself")
+	case s.Preemption != "none":
+		return fmt.Errorf("--preemption %s belongs to --engine slurm", s.Preemption)
+	case s.Overheads != Overheads{} || s.UserGPUs != 0 || s.AcctGPUs != 0:
+		return errors.New("overheads, failures and limits belong to --engine slurm: rounds are the papers' ideal")
+	case s.RoundModel == "synergy" && s.Allocation != "none":
+		return fmt.Errorf("--allocation %s needs --round-model gavel", s.Allocation)
+	case s.RoundModel == "gavel" && s.Sizing != "request":
+		return fmt.Errorf("--sizing %s needs --round-model synergy", s.Sizing)
+	case s.FirstRound != 0 && s.RoundModel != "synergy":
+		return errors.New("--first-round belongs to --round-model synergy")
+	}
+	return nil
 }

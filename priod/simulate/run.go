@@ -1,0 +1,104 @@
+package simulate
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	"slurmprio/priod/placement"
+	"slurmprio/priod/simulate/metrics"
+	"slurmprio/priod/simulate/rounds"
+	"slurmprio/priod/simulate/virtual"
+	"slurmprio/priod/trace"
+)
+
+// Input is what a policy is run on.
+type Input struct {
+	Cluster trace.Cluster
+	Jobs    iter.Seq2[trace.Job, error] // in the order of submission
+	// Speed is the work per second of a job on a GPU type with all of its
+	// GPUs: steps for a job with a workload, seconds of its duration else; 0
+	// where it cannot run.
+	Speed  func(job *trace.Job, gpuType string) float64
+	Daemon virtual.Daemon // of order priod
+}
+
+// Result is what came out.
+type Result struct {
+	Figures  metrics.Figures
+	Types    []string      // GPU types of the cluster
+	Jobs     []metrics.Job // by order of arrival
+	Outcomes []metrics.Outcome
+	Series   []metrics.Point
+	Rounds   int // of engine rounds
+}
+
+// Run simulates; spec has passed Check.
+func Run(ctx context.Context, spec Spec, in Input) (Result, error) {
+	run := slurm
+	if spec.Engine == "rounds" {
+		run = inRounds
+	}
+	r, err := run(ctx, spec, in)
+	if err != nil {
+		return r, err
+	}
+	r.Figures, err = metrics.Measure(r.Jobs, r.Outcomes, spec.Window, in.Cluster.TotalGPUs())
+	return r, err
+}
+
+var placementModes = map[string]placement.Mode{"pool": placement.Pool, "packed": placement.Packed, "consolidated": placement.Consolidated}
+
+func slurm(ctx context.Context, spec Spec, in Input) (Result, error) {
+	jobs := in.Jobs
+	if spec.Sizing == "proportional" {
+		jobs = proportional(jobs)
+	}
+	o := spec.Overheads
+	r, err := virtual.Run(ctx, in.Cluster, jobs, virtual.Options{
+		Order: virtual.Order(spec.Order), Backfill: virtual.Backfill(spec.Backfill), Placement: placementModes[spec.Placement],
+		TEFirst: spec.Preemption == "te-first", LASQueues: spec.LASQueues, Depth: spec.Depth,
+		Multifactor: virtual.DefaultWeights, Daemon: in.Daemon, Speed: in.Speed, Window: spec.Window, Seed: spec.Seed,
+		Grace: o.Grace, RequeueDelay: o.Requeue, Prolog: o.Prolog, Epilog: o.Epilog, Checkpoint: o.Checkpoint,
+		RestartCost: o.Restart, MTBF: o.MTBF, Repair: o.Repair, UserGPUs: spec.UserGPUs, AccountGPUs: spec.AcctGPUs,
+	})
+	return Result{Types: r.Types, Jobs: r.Jobs, Outcomes: r.Outcomes, Series: r.Series}, err
+}
+
+// proportional drops what jobs ask for beside GPUs: each then gets its share
+// of the node.
+func proportional(jobs iter.Seq2[trace.Job, error]) iter.Seq2[trace.Job, error] {
+	return func(yield func(trace.Job, error) bool) {
+		for j, err := range jobs {
+			j.CPUs, j.MemMB = 0, 0
+			if !yield(j, err) {
+				return
+			}
+		}
+	}
+}
+
+func inRounds(ctx context.Context, spec Spec, in Input) (Result, error) {
+	order, err := rounds.ParseOrder(spec.Order)
+	if err != nil {
+		return Result{}, err
+	}
+	var model rounds.Model
+	switch spec.RoundModel {
+	case "gavel":
+		g := rounds.Gavel{}
+		switch spec.Allocation {
+		case "isolated":
+			g.Allocator = rounds.Isolated()
+		case "proportional":
+			g.Allocator = rounds.Proportional()
+		}
+		model = g
+	case "synergy":
+		model = rounds.Synergy{FirstRound: spec.FirstRound}
+	default:
+		return Result{}, fmt.Errorf("no round model %q", spec.RoundModel)
+	}
+	r, err := rounds.Run(ctx, in.Cluster, in.Jobs, rounds.Options{Model: model, Round: spec.Round, Order: order, Window: spec.Window, Speed: in.Speed})
+	return Result{Types: in.Cluster.Types(), Jobs: r.Jobs, Outcomes: r.Outcomes, Series: r.Series, Rounds: r.Rounds}, err
+}
