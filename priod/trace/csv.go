@@ -29,13 +29,14 @@ func newRows(name string, text io.Reader, separator rune) rows {
 func (r *rows) read() error {
 	var err error
 	r.row, err = r.in.Read()
-	var syntax *csv.ParseError
 	switch {
-	case errors.As(err, &syntax):
-		return &RowError{Name: r.name, Line: syntax.Line, Want: syntax.Err.Error()}
 	case errors.Is(err, io.EOF):
 		return io.EOF
 	case err != nil:
+		var syntax *csv.ParseError
+		if errors.As(err, &syntax) {
+			return &RowError{Name: r.name, Line: syntax.Line, Want: syntax.Err.Error()}
+		}
 		return fmt.Errorf("%s: %w", r.name, err)
 	case r.columns != nil && len(r.row) != len(r.columns):
 		return r.bad(fmt.Sprintf("%d columns, want %d: %s", len(r.row), len(r.columns), strings.Join(r.columns, ", ")))
@@ -75,6 +76,7 @@ func (r *rows) set(j *Job, c *column, field int) error {
 type csvSource struct {
 	rows
 	fields []*column // of each field of a row
+	job    Job       // the one that is being read; kept here, it costs no allocation
 }
 
 // required must stand in every row; a job's run time is checked apart.
@@ -116,12 +118,13 @@ func (s *csvSource) next() (Job, error) {
 	if err := s.read(); err != nil {
 		return Job{}, err
 	}
-	j := newJob()
+	s.job = newJob()
+	j := &s.job
 	for i, c := range s.fields {
 		if s.row[i] == "" && !slices.Contains(required, c.name) {
 			continue
 		}
-		if err := s.set(&j, c, i); err != nil {
+		if err := s.set(j, c, i); err != nil {
 			return Job{}, err
 		}
 	}
@@ -137,7 +140,7 @@ func (s *csvSource) next() (Job, error) {
 	case j.Duration == 0 && j.Steps == 0:
 		return Job{}, s.at("steps", "0", "steps above 0")
 	}
-	return j, nil
+	return *j, nil
 }
 
 // synergySource is Synergy's format: five columns and no header.

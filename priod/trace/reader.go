@@ -196,7 +196,6 @@ func (r *Reader) read() (Job, error) {
 		if err == nil && !r.ids.add(j.ID) {
 			err = r.src.at("job_id", j.ID, "an id that no job above has")
 		}
-		var bad *RowError
 		switch {
 		case err == nil && j.Submit < r.last && !r.opts.Sort:
 			return Job{}, fmt.Errorf("%w (or sort the trace: --sort)",
@@ -205,7 +204,7 @@ func (r *Reader) read() (Job, error) {
 			r.last = j.Submit
 			r.stats.Jobs++
 			return j, nil
-		case errors.As(err, &bad) && r.opts.SkipBad:
+		case r.opts.SkipBad && isRowError(err):
 			r.stats.Bad++
 		case errors.Is(err, io.EOF) && r.stats.Jobs == 0:
 			return Job{}, r.empty()
@@ -213,6 +212,11 @@ func (r *Reader) read() (Job, error) {
 			return Job{}, err
 		}
 	}
+}
+
+func isRowError(err error) bool {
+	var bad *RowError
+	return errors.As(err, &bad)
 }
 
 // empty is the error for a trace without jobs.
