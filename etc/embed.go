@@ -8,3 +8,8 @@ import _ "embed"
 //
 //go:embed priod.toml
 var Priod string
+
+// Workloads is workloads.toml: the speeds that the papers' authors published.
+//
+//go:embed workloads.toml
+var Workloads string

@@ -1,0 +1,181 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"slurmprio/etc"
+	"slurmprio/priod/report"
+	"slurmprio/priod/workload"
+)
+
+func workloadsCommand() *cli.Command {
+	return &cli.Command{
+		Name: "workloads", Usage: "the programs whose speed is known on each GPU type",
+		Subcommands: []*cli.Command{
+			{
+				Name: "list", Usage: "show the workloads, their aliases and speeds",
+				Flags: []cli.Flag{workloadsFlag(), jsonFlag()}, Before: noArgs, Action: listWorkloads,
+			},
+			{
+				Name: "import", Usage: "turn a paper's measurements into a workloads file", ArgsUsage: "gavel|synergy FILE",
+				Description: "gavel reads a throughput file (simulation_throughputs.json, physical_cluster_throughputs.json), with\n" +
+					"--pairs its speeds on shared GPUs; synergy reads its sensitivity profiles as one JSON file. - is standard input.",
+				Flags: []cli.Flag{
+					&cli.BoolFlag{Name: "pairs", Usage: "write the speeds on shared GPUs (gavel only)"},
+					outFlag(),
+				},
+				Action: importWorkloads,
+			},
+			{
+				Name: "export", Usage: "print the workloads file that priod brings along, to start one's own from",
+				Flags: []cli.Flag{outFlag()}, Before: noArgs,
+				Action: func(c *cli.Context) error {
+					return writeOut(c, func(w io.Writer) error {
+						_, err := io.WriteString(w, etc.Workloads)
+						return err
+					})
+				},
+			},
+		},
+		Action: func(c *cli.Context) error {
+			return usagef("workloads: say what to do: workloads list, import or export")
+		},
+	}
+}
+
+// workloadsFlag stands on every verb that needs speeds.
+func workloadsFlag() cli.Flag {
+	return &cli.StringFlag{Name: "workloads", Usage: "read workloads from `FILE` (default: those that priod brings along)"}
+}
+
+func outFlag() cli.Flag {
+	return &cli.StringFlag{Name: "out", Aliases: []string{"o"}, Usage: "write to `FILE` (default: standard output)"}
+}
+
+// writeOut writes to --out, a whole file or none: a write that fails leaves
+// what stood there before.
+func writeOut(c *cli.Context, write func(io.Writer) error) error {
+	path := c.String("out")
+	if path == "" || path == "-" {
+		return write(c.App.Writer)
+	}
+	if i, err := os.Stat(path); err == nil && !i.Mode().IsRegular() { // a pipe, /dev/stdout
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		return write(f)
+	}
+	part := path + ".part"
+	f, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+	if err != nil {
+		return err
+	}
+	err = write(f)
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = os.Rename(part, path)
+	}
+	if err != nil {
+		_ = os.Remove(part)
+	}
+	return err
+}
+
+func importWorkloads(c *cli.Context) error {
+	kind, path := c.Args().Get(0), c.Args().Get(1)
+	if c.NArg() != 2 || kind != "gavel" && kind != "synergy" {
+		return usagef("workloads import: want gavel FILE or synergy FILE")
+	}
+	if c.Bool("pairs") && kind != "gavel" {
+		return usagef("workloads import: --pairs goes with gavel")
+	}
+	var in io.Reader = os.Stdin
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		in = f
+	}
+	var (
+		all     []workload.Workload
+		pairs   []workload.Pair
+		err     error
+		comment = workload.CommentSynergy
+	)
+	if kind == "gavel" {
+		comment = workload.CommentGavel
+		all, pairs, err = workload.ImportGavel(in)
+	} else {
+		all, err = workload.ImportSynergy(in)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if c.Bool("pairs") {
+		if len(pairs) == 0 {
+			return fmt.Errorf("%s: no speeds on shared GPUs in it", path)
+		}
+		return writeOut(c, func(w io.Writer) error { return workload.WritePairs(w, pairs) })
+	}
+	return writeOut(c, func(w io.Writer) error { return workload.WriteTOML(w, comment, all) })
+}
+
+type workloadView struct {
+	Name    string                        `json:"name"`
+	Aliases []string                      `json:"aliases"`
+	Class   string                        `json:"class"`
+	Source  string                        `json:"source"`
+	Speeds  map[string]map[string]float64 `json:"steps_per_s"` // by GPU type, by number of GPUs
+	Curves  map[string]workload.Curve     `json:"curves"`
+}
+
+func listWorkloads(c *cli.Context) error {
+	t, err := workload.Load(c.String("workloads"))
+	if err != nil {
+		return usageError{err}
+	}
+	views := make([]workloadView, len(t.All()))
+	rows := make([][]any, len(views))
+	for i, w := range t.All() {
+		v := workloadView{Name: w.Name, Aliases: append([]string{}, w.Aliases...), Class: w.Class, Source: w.Source,
+			Speeds: map[string]map[string]float64{}, Curves: w.Curves}
+		if v.Curves == nil {
+			v.Curves = map[string]workload.Curve{}
+		}
+		var cells []string
+		for _, gpuType := range slices.Sorted(maps.Keys(w.Speeds)) {
+			v.Speeds[gpuType] = map[string]float64{}
+			var list []string
+			for _, s := range w.Speeds[gpuType] {
+				v.Speeds[gpuType][strconv.Itoa(s.GPUs)] = s.StepsPerS
+				list = append(list, fmt.Sprintf("%dx%.4g", s.GPUs, s.StepsPerS))
+			}
+			cells = append(cells, gpuType+":"+strings.Join(list, "-"))
+		}
+		for _, gpuType := range slices.Sorted(maps.Keys(w.Curves)) {
+			k := w.Curves[gpuType]
+			cells = append(cells, fmt.Sprintf("%s:%.4g, x%.4g with %.4g CPUs and %d MB a GPU", gpuType, 1/k.IterationS, k.Best(), k.DemandCPUs, k.DemandMemMB))
+		}
+		views[i] = v
+		rows[i] = []any{w.Name, strings.Join(w.Aliases, ", "), w.Class, w.Source, strings.Join(cells, " ")}
+	}
+	if c.Bool("json") {
+		return report.JSON(c.App.Writer, map[string]any{"workloads": views})
+	}
+	report.Table(c.App.Writer, []string{"WORKLOAD", "ALIASES", "CLASS", "SOURCE", "STEPS/S (GPUSxSPEED)"}, rows)
+	return nil
+}

@@ -1,0 +1,189 @@
+package trace
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/slurmplug/jobtag"
+)
+
+// NodeGroup is Count nodes that are alike. GPUs, CPUs and MemMB are of one
+// node; CPUs and MemMB of 0 are not counted: such a node never runs out.
+type NodeGroup struct {
+	Count    int      `toml:"count" json:"count"`
+	GPUType  string   `toml:"gpu_type" json:"gpu_type"`
+	GPUs     int      `toml:"gpus" json:"gpus"`
+	CPUs     int      `toml:"cpus" json:"cpus"`
+	MemMB    int64    `toml:"mem_mb" json:"mem_mb"`
+	Features []string `toml:"features" json:"features,omitempty"`
+	Switch   string   `toml:"switch" json:"switch,omitempty"` // the leaf switch that the nodes hang on
+}
+
+// Cluster is what a trace runs on.
+type Cluster struct {
+	Nodes []NodeGroup `toml:"nodes" json:"nodes"`
+}
+
+// Types are the GPU types in order of first appearance.
+func (c *Cluster) Types() []string {
+	var types []string
+	for i := range c.Nodes {
+		if t := c.Nodes[i].GPUType; !slices.Contains(types, t) {
+			types = append(types, t)
+		}
+	}
+	return types
+}
+
+// GPUs counts the GPUs of one type.
+func (c *Cluster) GPUs(gpuType string) int {
+	n := 0
+	for i := range c.Nodes {
+		if g := &c.Nodes[i]; g.GPUType == gpuType {
+			n += g.Count * g.GPUs
+		}
+	}
+	return n
+}
+
+// TotalGPUs counts the GPUs of all types.
+func (c *Cluster) TotalGPUs() int {
+	n := 0
+	for i := range c.Nodes {
+		n += c.Nodes[i].Count * c.Nodes[i].GPUs
+	}
+	return n
+}
+
+// UntypedGPU is the type of GPUs whose GRES names none.
+const UntypedGPU = "gpu"
+
+// Bounds of one description: products of two stay numbers.
+const (
+	maxNodes  = 1 << 20
+	maxAmount = 1 << 20 // GPUs or CPUs of one node
+	maxMemMB  = 1 << 40
+)
+
+// ReadCluster reads a cluster description, [[nodes]] tables with the keys of
+// NodeGroup. Errors name the file, the key and the value.
+func ReadCluster(path string) (Cluster, error) {
+	var c Cluster
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return c, err
+	}
+	meta, err := toml.Decode(string(text), &c)
+	if err != nil {
+		return c, fmt.Errorf("%s: %w", path, err)
+	}
+	if unknown := meta.Undecoded(); len(unknown) > 0 {
+		return c, fmt.Errorf("%s: unknown key %s: a [[nodes]] table has count, gpu_type, gpus, cpus, mem_mb, features and switch", path, unknown[0])
+	}
+	if err := c.check(); err != nil {
+		return c, fmt.Errorf("%s: %w", path, err)
+	}
+	return c, nil
+}
+
+// ParseNodes reads groups in short, COUNT:TYPE:GPUS[:CPUS[:MEM_MB]].
+func ParseNodes(groups []string) (Cluster, error) {
+	var c Cluster
+	for _, text := range groups {
+		fields := strings.Split(text, ":")
+		if len(fields) < 3 || len(fields) > 5 {
+			return c, fmt.Errorf("nodes %.80q: want COUNT:TYPE:GPUS[:CPUS[:MEM_MB]], such as 16:v100:8:24:512000", text)
+		}
+		numbers := [5]int64{}
+		for i, f := range fields {
+			if i == 1 {
+				continue
+			}
+			n, err := strconv.ParseInt(f, 10, 64)
+			if err != nil {
+				return c, fmt.Errorf("nodes %.80q: %s %.40q is no whole number", text, [...]string{"COUNT", "", "GPUS", "CPUS", "MEM_MB"}[i], f)
+			}
+			numbers[i] = min(max(n, -1), maxMemMB+1) // what lies beyond is refused below, as an int too
+		}
+		g := NodeGroup{Count: int(numbers[0]), GPUType: fields[1], GPUs: int(numbers[2]), CPUs: int(numbers[3]), MemMB: numbers[4]}
+		if err := g.check(); err != nil {
+			return c, fmt.Errorf("nodes %.80q: %w", text, err)
+		}
+		c.Nodes = append(c.Nodes, g)
+	}
+	return c, c.check()
+}
+
+// FromSnapshot describes the usable GPU nodes of a cluster as it stands, alike
+// ones together, and counts the GPU nodes that it leaves out because they are
+// down or drained. A snapshot knows no switches.
+func FromSnapshot(s *cluster.Snapshot) (c Cluster, leftOut int) {
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if n.GPUs == 0 {
+			continue
+		}
+		if !n.Usable {
+			leftOut++
+			continue
+		}
+		g := NodeGroup{Count: 1, GPUType: n.GPUType, GPUs: n.GPUs, CPUs: n.CPUs, MemMB: n.MemMB, Features: n.Features}
+		if g.GPUType == "" {
+			g.GPUType = UntypedGPU
+		}
+		if at := slices.IndexFunc(c.Nodes, g.alike); at >= 0 {
+			c.Nodes[at].Count++
+		} else {
+			c.Nodes = append(c.Nodes, g)
+		}
+	}
+	return c, leftOut
+}
+
+func (g NodeGroup) alike(o NodeGroup) bool {
+	return g.GPUType == o.GPUType && g.GPUs == o.GPUs && g.CPUs == o.CPUs && g.MemMB == o.MemMB && slices.Equal(g.Features, o.Features)
+}
+
+func (c *Cluster) check() error {
+	if len(c.Nodes) == 0 {
+		return errors.New("a cluster without nodes: want at least one [[nodes]] table")
+	}
+	nodes := 0
+	for i := range c.Nodes {
+		if err := c.Nodes[i].check(); err != nil {
+			return fmt.Errorf("[[nodes]] table %d: %w", i+1, err)
+		}
+		if nodes += c.Nodes[i].Count; nodes > maxNodes {
+			return fmt.Errorf("[[nodes]] table %d: more than %d nodes in all", i+1, maxNodes)
+		}
+	}
+	return nil
+}
+
+func (g *NodeGroup) check() error {
+	for _, n := range []struct {
+		key       string
+		value     int64
+		low, high int64
+	}{
+		{"count", int64(g.Count), 1, maxNodes},
+		{"gpus", int64(g.GPUs), 1, maxAmount},
+		{"cpus", int64(g.CPUs), 0, maxAmount},
+		{"mem_mb", g.MemMB, 0, maxMemMB},
+	} {
+		if n.value < n.low || n.value > n.high {
+			return fmt.Errorf("%s = %d: want %d to %d", n.key, n.value, n.low, n.high)
+		}
+	}
+	if !jobtag.ValidName(g.GPUType) {
+		return fmt.Errorf("gpu_type = %.80q: want a GRES type, 1 to 64 letters, digits, '.', '-' or '_'", g.GPUType)
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+package trace
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"slurmprio/priod/cluster"
+)
+
+func TestReadCluster(t *testing.T) {
+	c, err := ReadCluster(writeFile(t, `
+[[nodes]]
+count = 2
+gpu_type = "v100"
+gpus = 8
+cpus = 24
+mem_mb = 512000
+features = ["v100", "ib"]
+switch = "leaf1"
+[[nodes]]
+count = 4
+gpu_type = "k80"
+gpus = 1
+[[nodes]]
+count = 1
+gpu_type = "v100"
+gpus = 4
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"v100", "k80"}, c.Types()); diff != "" {
+		t.Error(diff)
+	}
+	if c.GPUs("v100") != 20 || c.GPUs("k80") != 4 || c.GPUs("p100") != 0 || c.TotalGPUs() != 24 {
+		t.Errorf("%d v100, %d k80, %d in all", c.GPUs("v100"), c.GPUs("k80"), c.TotalGPUs())
+	}
+	if g := c.Nodes[0]; g.Switch != "leaf1" || g.MemMB != 512000 || g.CPUs != 24 || len(g.Features) != 2 {
+		t.Errorf("%+v", g)
+	}
+}
+
+func TestReadClusterErrors(t *testing.T) {
+	const good = "[[nodes]]\ncount = 1\ngpu_type = \"a100\"\ngpus = 4\n"
+	for name, c := range map[string]struct{ text, want string }{
+		"empty":       {"", "without nodes"},
+		"unknown key": {good + "gpu = 4\n", "unknown key nodes.gpu"},
+		"no gpus":     {"[[nodes]]\ncount = 1\ngpu_type = \"a100\"\n", "table 1: gpus = 0"},
+		"negative":    {good + good[:len(good)-len("gpus = 4\n")] + "gpus = -4\n", "table 2: gpus = -4"},
+		"no type":     {"[[nodes]]\ncount = 1\ngpus = 4\n", `gpu_type = ""`},
+		"word":        {"[[nodes]]\ncount = \"two\"\n", "count"},
+		"huge":        {"[[nodes]]\ncount = 1000000\ngpu_type = \"a\"\ngpus = 1\n[[nodes]]\ncount = 1000000\ngpu_type = \"a\"\ngpus = 1\n", "table 2: more than"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := writeFile(t, c.text)
+			_, err := ReadCluster(path)
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), path) {
+				t.Errorf("error %v, want the file and %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestParseNodes(t *testing.T) {
+	c, err := ParseNodes([]string{"16:v100:8:24:512000", "4:k80:1"})
+	want := Cluster{Nodes: []NodeGroup{
+		{Count: 16, GPUType: "v100", GPUs: 8, CPUs: 24, MemMB: 512000},
+		{Count: 4, GPUType: "k80", GPUs: 1},
+	}}
+	if err != nil || !cmp.Equal(want, c) {
+		t.Error(err, cmp.Diff(want, c))
+	}
+	for text, want := range map[string]string{
+		"16:v100":                      "want COUNT:TYPE",
+		"16:v100:8:24:512000:1":        "want COUNT:TYPE",
+		"x:v100:8":                     `COUNT "x"`,
+		"1:v100:99999999999999999999":  "GPUS",
+		"1:v100:8:4294967297000000000": "cpus =",
+		"1:a/b:8":                      `gpu_type = "a/b"`,
+		"0:v100:8":                     "count = 0",
+		"1:v100:8:-1":                  "cpus = -1",
+	} {
+		if _, err := ParseNodes([]string{text}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", text, err, want)
+		}
+	}
+	if _, err := ParseNodes(nil); err == nil {
+		t.Error("no nodes are a cluster")
+	}
+}
+
+func TestFromSnapshot(t *testing.T) {
+	node := cluster.Node{Usable: true, GPUType: "a100", GPUs: 4, CPUs: 64, MemMB: 1000, Features: []string{"a100"}}
+	untyped, down, cpu := node, node, node
+	untyped.GPUType = ""
+	down.Usable = false
+	cpu.GPUs = 0
+	c, leftOut := FromSnapshot(&cluster.Snapshot{Nodes: []cluster.Node{node, untyped, down, node, cpu}})
+	want := Cluster{Nodes: []NodeGroup{
+		{Count: 2, GPUType: "a100", GPUs: 4, CPUs: 64, MemMB: 1000, Features: []string{"a100"}},
+		{Count: 1, GPUType: "gpu", GPUs: 4, CPUs: 64, MemMB: 1000, Features: []string{"a100"}},
+	}}
+	if !cmp.Equal(want, c) || leftOut != 1 {
+		t.Error(leftOut, cmp.Diff(want, c))
+	}
+}
+
+func writeFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

@@ -1,0 +1,305 @@
+package trace
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"slices"
+	"strings"
+
+	"slurmprio/priod/workload"
+)
+
+// Format is how a trace is written.
+type Format string
+
+// Formats. CSV is our own; docs/traces.md describes all.
+const (
+	CSV     Format = "csv"
+	Gavel   Format = "gavel"
+	Synergy Format = "synergy"
+	Sacct   Format = "sacct"
+)
+
+// Formats are all formats.
+var Formats = []Format{CSV, Gavel, Synergy, Sacct}
+
+// Options say how to read a trace.
+type Options struct {
+	Format  Format // "" is CSV
+	SkipBad bool   // count bad rows instead of stopping at the first one
+	Sort    bool   // put jobs in order of submission, which takes all of them into memory
+
+	// Workloads give the run times on which deadlines of Gavel's traces
+	// depend, and turn a run that accounting saw into steps. May be nil.
+	Workloads *workload.Table
+	// JobsPerHour spreads the unit arrivals of a recorded stream of Gavel's
+	// generator; +Inf: all jobs at 0.
+	JobsPerHour float64
+	// TEQOS are the QOS whose untagged jobs are trial-and-error.
+	TEQOS []string
+}
+
+// Stats say what became of a trace's rows.
+type Stats struct {
+	Jobs    int            `json:"jobs"`
+	Bad     int            `json:"bad"`     // rows that are wrong, with SkipBad
+	Skipped map[string]int `json:"skipped"` // rows that are right and no job to replay, by why
+}
+
+// skip counts a row that is no job to replay.
+func (s *Stats) skip(why string) {
+	if s.Skipped == nil {
+		s.Skipped = map[string]int{}
+	}
+	s.Skipped[why]++
+}
+
+// RowError is what is wrong with one row.
+type RowError struct {
+	Name   string // of the trace
+	Line   int    // from 1
+	Column int    // from 1, in bytes; 0 when it is the row
+	Key    string // the column's name, "" when it is the row
+	Value  string
+	Want   string
+}
+
+func (e *RowError) Error() string {
+	if e.Key == "" {
+		return fmt.Sprintf("%s:%d: %s", e.Name, e.Line, e.Want)
+	}
+	return fmt.Sprintf("%s:%d:%d: %s = %.80q: want %s", e.Name, e.Line, e.Column, e.Key, e.Value, e.Want)
+}
+
+// source is one format: it gives jobs in the order of the file until io.EOF. An
+// error that is a *RowError leaves it fit to go on.
+type source interface {
+	next() (Job, error)
+	// at says where the row stands that was read last.
+	at(key, value, want string) *RowError
+}
+
+// Reader gives the jobs of a trace one by one, in order of submission.
+type Reader struct {
+	name   string
+	opts   Options
+	src    source
+	stats  Stats
+	last   float64 // submission of the job before
+	ids    idSet
+	sorted []Job // what is left to give, with Options.Sort
+	loaded bool
+	close  func() error
+}
+
+// Open reads the trace in a file, "-" for standard input, gzip or plain.
+func Open(path string, opts Options) (*Reader, error) {
+	if path == "-" {
+		return NewReader("standard input", os.Stdin, opts)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("trace: %w", err)
+	}
+	r, err := NewReader(path, f, opts)
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	r.close = f.Close
+	return r, nil
+}
+
+// NewReader reads a trace; name stands in errors.
+func NewReader(name string, in io.Reader, opts Options) (*Reader, error) {
+	text := bufio.NewReaderSize(in, 1<<16)
+	if magic, _ := text.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+		unzipped, err := gzip.NewReader(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		text = bufio.NewReaderSize(unzipped, 1<<16)
+	}
+	if mark, _ := text.Peek(3); string(mark) == "\ufeff" {
+		_, _ = text.Discard(3)
+	}
+	r := &Reader{name: name, opts: opts, ids: newIDSet()}
+	var err error
+	switch opts.Format {
+	case CSV, "":
+		r.src, err = newCSVSource(name, text)
+	case Gavel:
+		r.src, err = newGavelSource(name, text, opts)
+	case Synergy:
+		r.src = newSynergySource(name, text)
+	case Sacct:
+		r.src, err = newSacctSource(name, text, opts, &r.stats)
+	default:
+		err = fmt.Errorf("format %.40q: want one of %q", opts.Format, Formats)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Close closes the file that Open opened.
+func (r *Reader) Close() error {
+	if r.close == nil {
+		return nil
+	}
+	return r.close()
+}
+
+// Stats are complete when Next has returned io.EOF.
+func (r *Reader) Stats() Stats { return r.stats }
+
+// Next returns the next job, io.EOF behind the last one. A trace without jobs
+// is an error.
+func (r *Reader) Next() (Job, error) {
+	if !r.opts.Sort {
+		return r.read()
+	}
+	if !r.loaded {
+		for {
+			j, err := r.read()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				return Job{}, err
+			}
+			r.sorted = append(r.sorted, j)
+		}
+		r.loaded = true
+		slices.SortStableFunc(r.sorted, func(a, b Job) int { return cmp.Compare(a.Submit, b.Submit) })
+	}
+	if len(r.sorted) == 0 {
+		return Job{}, io.EOF
+	}
+	j := r.sorted[0]
+	r.sorted = r.sorted[1:]
+	return j, nil
+}
+
+// read gives the next good job in the order of the file.
+func (r *Reader) read() (Job, error) {
+	for {
+		j, err := r.src.next()
+		if err == nil && !r.ids.add(j.ID) {
+			err = r.src.at("job_id", j.ID, "an id that no job above has")
+		}
+		switch {
+		case err == nil && j.Submit < r.last && !r.opts.Sort:
+			return Job{}, fmt.Errorf("%w (or sort the trace: --sort)",
+				r.src.at("submit_s", string(appendNumber(nil, j.Submit)), "no less than "+string(appendNumber(nil, r.last))+" of the job above"))
+		case err == nil:
+			r.last = j.Submit
+			r.stats.Jobs++
+			return j, nil
+		case r.opts.SkipBad && isRowError(err):
+			r.stats.Bad++
+		case errors.Is(err, io.EOF) && r.stats.Jobs == 0:
+			return Job{}, r.empty()
+		default:
+			return Job{}, err
+		}
+	}
+}
+
+func isRowError(err error) bool {
+	var bad *RowError
+	return errors.As(err, &bad)
+}
+
+// empty is the error for a trace without jobs.
+func (r *Reader) empty() error {
+	why := ""
+	if r.stats.Bad > 0 {
+		why = fmt.Sprintf("; %d bad rows were skipped", r.stats.Bad)
+	}
+	for _, k := range sortedKeys(r.stats.Skipped) {
+		why += fmt.Sprintf("; %d rows skipped: %s", r.stats.Skipped[k], strings.ReplaceAll(k, "_", " "))
+	}
+	if r.stats.Skipped[skipNoGPUs] > 0 {
+		why += " (does AccountingStorageTRES name gres/gpu?)"
+	}
+	return fmt.Errorf("%s: no jobs in it%s", r.name, why)
+}
+
+// All gives the jobs; an error is the last thing that it gives.
+func (r *Reader) All() iter.Seq2[Job, error] {
+	return func(yield func(Job, error) bool) {
+		for {
+			j, err := r.Next()
+			if errors.Is(err, io.EOF) || !yield(j, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Read reads a whole trace.
+func (r *Reader) Read() ([]Job, error) {
+	var jobs []Job
+	for j, err := range r.All() {
+		if err != nil {
+			return nil, err
+		}
+		jobs = append(jobs, j)
+	}
+	return jobs, nil
+}
+
+// idSet remembers ids: most are numbers, which need no text kept.
+type idSet struct {
+	numbers map[uint64]struct{}
+	words   map[string]struct{}
+}
+
+func newIDSet() idSet { return idSet{map[uint64]struct{}{}, map[string]struct{}{}} }
+
+// add tells whether the id is new.
+func (s *idSet) add(id string) bool {
+	if n, ok := canonical(id); ok {
+		before := len(s.numbers)
+		s.numbers[n] = struct{}{}
+		return len(s.numbers) > before
+	}
+	before := len(s.words)
+	s.words[id] = struct{}{}
+	return len(s.words) > before
+}
+
+// canonical reads a number in the one way in which it can be written.
+func canonical(id string) (n uint64, ok bool) {
+	if id == "" || len(id) > 18 || id[0] == '0' && len(id) > 1 {
+		return 0, false
+	}
+	for i := range len(id) {
+		if id[i] < '0' || id[i] > '9' {
+			return 0, false
+		}
+		n = n*10 + uint64(id[i]-'0')
+	}
+	return n, true
+}
+
+// interner keeps one string for equal ones: a million jobs have few users.
+type interner map[string]string
+
+func (in interner) get(s string) string {
+	if kept, ok := in[s]; ok {
+		return kept
+	}
+	s = strings.Clone(s)
+	in[s] = s
+	return s
+}

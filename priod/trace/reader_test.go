@@ -1,0 +1,447 @@
+package trace
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/workload"
+	"slurmprio/slurmplug"
+)
+
+// data names a file of the authors' data, which not every clone has beside it.
+func data(t testing.TB, path string) string {
+	t.Helper()
+	path = "../../../shared/data/" + path
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		t.Skip("no ../shared/data: the vectors in the other tests hold without it")
+	}
+	return path
+}
+
+func workloads(t testing.TB) *workload.Table {
+	t.Helper()
+	w, err := workload.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func read(text string, opts Options) ([]Job, Stats, error) {
+	r, err := NewReader("t", strings.NewReader(text), opts)
+	if err != nil {
+		return nil, Stats{}, err
+	}
+	jobs, err := r.Read()
+	return jobs, r.Stats(), err
+}
+
+func job(set func(*Job)) Job {
+	j := newJob()
+	set(&j)
+	return j
+}
+
+// forms of which one is used by each test: gzip and a byte order mark are seen by content.
+func TestReadCSV(t *testing.T) {
+	const text = "gpus,submit_s,job_id,duration_s,type,grace_s,deadline_s,weight,workload,steps,user,mem_mb,gpu_type,nodes\r\n" +
+		"4,0.5,a,60,te,30,1e3,2,,,\"Dr. \"\"Q\"\", x\",1024,v100,2\r\n" +
+		"1,2,17_4,,be,,,,A3C,12.5,,,,\r\n"
+	want := []Job{
+		job(func(j *Job) {
+			j.ID, j.Submit, j.GPUs, j.Duration, j.Class, j.Grace, j.Deadline, j.Weight = "a", 0.5, 4, 60, cluster.TE, 30, 1000, 2
+			j.User, j.MemMB, j.GPUType, j.Nodes = `Dr. "Q", x`, 1024, "v100", 2
+		}),
+		job(func(j *Job) { j.ID, j.Submit, j.GPUs, j.Workload, j.Steps = "17_4", 2, 1, "A3C", 12.5 }),
+	}
+	var zipped bytes.Buffer
+	z := gzip.NewWriter(&zipped)
+	_, _ = z.Write([]byte(text))
+	_ = z.Close()
+	for _, text := range []string{text, "\ufeff" + text, zipped.String()} {
+		jobs, stats, err := read(text, Options{})
+		if err != nil || stats.Jobs != 2 {
+			t.Fatal(err, stats)
+		}
+		if diff := cmp.Diff(want, jobs); diff != "" {
+			t.Error(diff)
+		}
+	}
+	if _, _, err := read(zipped.String()[:zipped.Len()-9], Options{}); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Error("a gzip file that is cut off:", err)
+	}
+}
+
+func TestReadErrors(t *testing.T) {
+	const head = "job_id,submit_s,gpus,duration_s\n"
+	sacct := strings.ReplaceAll(SacctColumns, ",", "|") + "\n"
+	gavelRow := "A3C\tcmd\tdir\t--n\t0\t100\t1\t1\t-1.0\t0\n"
+	for _, c := range []struct {
+		format     Format
+		text, want string
+	}{
+		{CSV, "", "t: empty"},
+		{CSV, head, "t: no jobs in it"},
+		{CSV, "job_id,submit_s,gpus,time\n", `t:1: unknown column "time"`},
+		{CSV, "job_id,submit_s,gpus,duration_s,gpus\n", "t:1: column gpus stands twice"},
+		{CSV, "job_id,gpus,duration_s\n", "t:1: no column submit_s"},
+		{CSV, "job_id,submit_s,gpus,workload\n", "t:1: neither"},
+		{CSV, head + "1,0,1\n", "t:2: 3 columns, want 4"},
+		{CSV, head + "1,0,1,5\n2,0,x,5\n", `t:3:5: gpus = "x": want a whole number from 1`},
+		{CSV, head + "1,0,0,5\n", `gpus = "0"`},
+		{CSV, head + "1,0,1.5,5\n", `gpus = "1.5"`},
+		{CSV, head + "1,0,,5\n", `gpus = ""`},
+		{CSV, head + "1,-1,1,5\n", `t:2:3: submit_s = "-1"`},
+		{CSV, head + "1,NaN,1,5\n", `submit_s = "NaN"`},
+		{CSV, head + "1,0x1p3,1,5\n", `submit_s = "0x1p3"`},
+		{CSV, head + "1,0,1,-5\n", `duration_s = "-5"`},
+		{CSV, head + "1,0,1,1e400\n", `duration_s = "1e400"`},
+		{CSV, head + "1,0,1,0\n", `t:2:7: duration_s = "0": want seconds above 0`},
+		{CSV, head + ",0,1,5\n", `job_id = ""`},
+		{CSV, head + "\"a\x1b[31m\",0,1,5\n", `job_id = "a\x1b[31m": want printable`},
+		{CSV, head + "1,0,1,5\n1,1,1,5\n", `t:3:1: job_id = "1": want an id that no job above has`},
+		{CSV, head + "1,5,1,5\n2,4,1,5\n", `t:3:3: submit_s = "4": want no less than 5 of the job above (or sort the trace: --sort)`},
+		{CSV, head + "1,0,1,\"5\n", "t:"},
+		{CSV, "job_id,submit_s,gpus,workload,steps\n1,0,1,,5\n", `workload = ""`},
+		{CSV, "job_id,submit_s,gpus,workload,steps\n1,0,1,A3C,0\n", `steps = "0"`},
+		{CSV, "job_id,submit_s,gpus,workload,steps,duration_s\n1,0,1,A3C,1,1\n", `want either`},
+		{CSV, "job_id,submit_s,gpus,duration_s,type\n1,0,1,5,TE\n", `type = "TE": want te or be`},
+		{CSV, "job_id,submit_s,gpus,duration_s,weight\n1,0,1,5,0\n", `weight = "0"`},
+		{"yaml", "", `format "yaml"`},
+		{Gavel, "", "empty"},
+		{Gavel, "A3C\tx\ty\t0\t1\t2\t3\n", "seven columns"},
+		{Gavel, "A3C\n", "t:1: 1 columns, want 10"},
+		{Gavel, gavelRow + "A3C\n", "t:2: 1 columns, want 10"},
+		{Gavel, strings.Replace(gavelRow, "A3C", "", 1), "job_type"},
+		{Gavel, strings.Replace(gavelRow, "100", "-1", 1), `total_steps = "-1"`},
+		{Gavel, strings.Replace(gavelRow, "-1.0", "2", 1), `SLO = "2"`},
+		{Gavel, strings.Join(gavelStreamColumns, "\t") + "\n", "--jobs-per-hour"},
+		{Synergy, "0,gnmt,0,5\n", "t:1: 4 columns, want 5"},
+		{Synergy, "0,gnmt,0,0,1\n", `steps = "0"`},
+		{Synergy, "0,,0,5,1\n", `workload = ""`},
+		{Synergy, "", "no jobs"},
+		{Sacct, "", "empty"},
+		{Sacct, "JobID|Submit\n", "t:1: no column Start"},
+		{Sacct, sacct, "no jobs"},
+		{Sacct, sacct + "1|x\n", "t:2: 2 columns, want 15"},
+		{Sacct, sacct + "x|100|100|100|200|100|COMPLETED|60|1|||u|a|q|\n", `t:2:1: JobID = "x"`},
+		{Sacct, sacct + "1|soon|100|100|200|100|COMPLETED|60|1|||u|a|q|\n", `t:2:3: Submit = "soon"`},
+		{Sacct, sacct + "1|100|100|300|200|100|COMPLETED|60|1|||u|a|q|\n", `End = "200": want a time not before`},
+		{Sacct, sacct + "1|100|100|100|200|100|COMPLETED|60|1||gpu|u|a|q|\n", `AllocTRES = "gpu"`},
+		{Sacct, sacct + "1|100|100|100|200|100|COMPLETED|60|1|cpu=1|cpu=1|u|a|q|\n", "1 rows skipped: without gpus (does AccountingStorageTRES"},
+	} {
+		_, _, err := read(c.text, Options{Format: c.format})
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s %q: error %v, want %q", c.format, c.text, err, c.want)
+		}
+	}
+}
+
+func TestSkipBadAndSort(t *testing.T) {
+	const text = "job_id,submit_s,gpus,duration_s\n1,5,1,5\n2,x,1,5\n3,4,1,5\n\"x\" y,1,1,1\n1,9,1,5\n4,4,1,5\n5\n"
+	jobs, stats, err := read(text, Options{SkipBad: true, Sort: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, j := range jobs {
+		ids = append(ids, j.ID)
+	}
+	if diff := cmp.Diff([]string{"3", "4", "1"}, ids); diff != "" || stats.Bad != 4 || stats.Jobs != 3 {
+		t.Error(diff, stats)
+	}
+	if _, _, err := read(text, Options{SkipBad: true}); err == nil || !strings.Contains(err.Error(), "--sort") {
+		t.Error("jobs out of order are bad rows:", err)
+	}
+	if _, _, err := read("job_id,submit_s,gpus,duration_s\n1,x,1,5\n", Options{SkipBad: true}); err == nil || !strings.Contains(err.Error(), "1 bad rows") {
+		t.Error(err)
+	}
+}
+
+func TestReadGavel(t *testing.T) {
+	text := "ResNet-18 (batch size 128)\tpython3 \"x\" --d=%s\timages\t--num_steps\t1\t36030\t2\t5.0\t-1.000000\t0\n" +
+		"A3C\tcmd\trl\t-n\t0\t100\t1\t1\t2.0\t10.5\n"
+	jobs, _, err := read(text, Options{Format: Gavel, Workloads: workloads(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Job{
+		job(func(j *Job) {
+			j.ID, j.GPUs, j.Workload, j.Steps, j.Weight = "0", 2, "ResNet-18 (batch size 128)", 36030, 5
+		}),
+		job(func(j *Job) {
+			j.ID, j.GPUs, j.Workload, j.Steps, j.Submit, j.Deadline = "1", 1, "A3C", 100, 10.5, 10.5+2.0*100/7.175767179667988
+		}),
+	}
+	if diff := cmp.Diff(want, jobs); diff != "" {
+		t.Error(diff)
+	}
+	stream := strings.Join(gavelStreamColumns, "\t") + "\n7\tA3C\t1\t50.5\t7\t0.0\n8\tA3C\t1\t50.5\t7\t1.5\n"
+	for rate, second := range map[float64]float64{2: 2700, math.Inf(1): 0} {
+		jobs, _, err = read(stream, Options{Format: Gavel, JobsPerHour: rate})
+		if err != nil || len(jobs) != 2 || jobs[1].ID != "8" || jobs[1].Submit != second || jobs[1].Steps != 50.5 {
+			t.Error(err, jobs)
+		}
+	}
+}
+
+func TestReadSynergy(t *testing.T) {
+	jobs, _, err := read("0,alexnet,.123,3349,4\n1,gnmt,5,26435,1\n", Options{Format: Synergy})
+	want := []Job{
+		job(func(j *Job) { j.ID, j.Workload, j.Submit, j.Steps, j.GPUs = "0", "alexnet", .123, 3349, 4 }),
+		job(func(j *Job) { j.ID, j.Workload, j.Submit, j.Steps, j.GPUs = "1", "gnmt", 5, 26435, 1 }),
+	}
+	if diff := cmp.Diff(want, jobs); diff != "" || err != nil {
+		t.Error(err, diff)
+	}
+}
+
+func TestReadSacct(t *testing.T) {
+	const text = `Comment|JobID|JobName|Submit|Start|End|Elapsed|Timelimit|State|ReqTRES|AllocTRES|User|Account|QOS|NNodes
+prio:type=te&grace=60&ckpt=600&v=1 mine|100|x|2024-03-01T10:00:00|2024-03-01T10:10:00|2024-03-01T11:10:00|01:00:00|02:00:00|COMPLETED|cpu=8,gres/gpu=2,mem=10G,node=1|cpu=16,gres/gpu:a100=2,gres/gpu=2,mem=20G,node=1|ann|ml|normal|1
+|100.batch|batch|2024-03-01T10:10:00|2024-03-01T10:10:00|2024-03-01T11:10:00|01:00:00||COMPLETED||cpu=16,mem=20G|||normal|1
+|101_3|x|2024-03-01T09:00:00|2024-03-01T09:00:05|2024-03-01T09:00:05|00:00:00|UNLIMITED|FAILED|cpu=1,gres/gpu:v100=1|cpu=1,gres/gpu:v100=1,gres/gpu=1|bob||debug|1
+|102|x|2024-03-01T09:00:00|None|2024-03-01T09:30:00|00:00:00|01:00:00|CANCELLED by 0|gres/gpu=1||bob||normal|0
+|103|x|2024-03-01T09:00:00|2024-03-01T09:10:00|Unknown|00:30:00|01:00:00|RUNNING|gres/gpu=1|gres/gpu=1|bob||normal|1
+|104|x|2024-03-01T09:00:00|2024-03-01T09:10:00|2024-03-01T09:20:00|00:10:00|01:00:00|COMPLETED|cpu=1|cpu=1|bob||normal|1
+|105|x|2024-03-01T08:00:00|2024-03-01T08:10:00|2024-03-01T09:20:00|01:10:00|Partition_Limit|NODE_FAIL|gres/gpu=1|gres/gpu=1|bob||normal|1
+|105|x|2024-03-01T09:20:00|2024-03-01T09:25:00|2024-03-02T09:25:10|1-00:00:10|1-00:00:00|TIMEOUT|gres/gpu=1|gres/gpu=1|bob||normal|1
+`
+	jobs, stats, err := read(text, Options{Format: Sacct, TEQOS: []string{"debug"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Job{
+		job(func(j *Job) { // both runs of 105: the first submission, the last run
+			j.ID, j.User, j.GPUs, j.Nodes, j.Duration, j.Limit = "105", "bob", 1, 1, 86410, 86410
+		}),
+		job(func(j *Job) {
+			j.ID, j.User, j.GPUs, j.Nodes, j.CPUs, j.Submit, j.Duration = "101_3", "bob", 1, 1, 1, 3600, 1
+			j.Limit, j.GPUType, j.Class = 365*86400, "v100", cluster.TE
+		}),
+		job(func(j *Job) {
+			j.ID, j.User, j.Account, j.GPUs, j.Nodes, j.CPUs, j.MemMB, j.Submit = "100", "ann", "ml", 2, 1, 16, 20480, 7200
+			j.Duration, j.Limit, j.Class, j.Grace, j.Ckpt = 3600, 7200, cluster.TE, 60, 600
+		}),
+	}
+	if diff := cmp.Diff(want, jobs); diff != "" {
+		t.Error(diff)
+	}
+	skipped := map[string]int{skipStep: 1, skipNotStarted: 1, skipRunning: 1, skipNoGPUs: 1, skipEarlier: 1}
+	if diff := cmp.Diff(Stats{Jobs: 3, Skipped: skipped}, stats); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A tagged run becomes steps, so that its run time follows the GPU type.
+func TestSacctWorkload(t *testing.T) {
+	at := time.Unix(1e9, 0)
+	runs := []slurmplug.Run{{
+		ID: slurmplug.Plain(7), User: "ann", Submit: at, Eligible: at.Add(time.Minute), Start: at.Add(time.Hour), End: at.Add(2 * time.Hour),
+		AllocTRES: "cpu=4,gres/gpu=1,gres/gpu:k80=1", Comment: "prio:v=1&workload=a3c",
+	}}
+	jobs, stats, err := FromRuns(runs, Options{Workloads: workloads(t)})
+	want := []Job{job(func(j *Job) {
+		j.ID, j.User, j.GPUs, j.CPUs, j.GPUType, j.Workload, j.Steps = "7", "ann", 1, 4, "k80", "a3c", 3600*3.4387678290723933
+	})}
+	if diff := cmp.Diff(want, jobs); diff != "" || err != nil || stats.Jobs != 1 {
+		t.Error(err, stats, diff)
+	}
+	if jobs, _, _ = FromRuns(runs, Options{}); jobs[0].Duration != 3600 || jobs[0].Steps != 0 {
+		t.Error(jobs)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	c, err := ParseNodes([]string{"2:v100:4", "8:k80:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := workloads(t)
+	for want, j := range map[string]Job{
+		"":                          {ID: "1", GPUs: 8, Workload: "LM (batch size 5)", Steps: 1},
+		"asks for 17 GPUs":          {ID: "1", GPUs: 17, Duration: 1},
+		"of type \"v100\"":          {ID: "1", GPUs: 9, Duration: 1, GPUType: "v100"},
+		`workload "alexnét" is not`: {ID: "1", GPUs: 1, Workload: "alexnét", Steps: 1},
+		"has no speed on 2 GPUs":    {ID: "1", GPUs: 2, Workload: "resnet-50-128", Steps: 1, GPUType: "k80"},
+		"on 1 GPUs of one of":       {ID: "1", GPUs: 1, Workload: "gnmt", Steps: 1, GPUType: "k80"},
+	} {
+		if err := j.Check(w, &c); (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+}
+
+// The papers' traces that lie beside the repository read as they are known to.
+func TestReadData(t *testing.T) {
+	for _, c := range []struct {
+		path  string
+		opts  Options
+		jobs  int
+		gpus  int
+		last  float64
+		check bool
+	}{
+		{"gavel/traces/artifact_evaluation.trace", Options{Format: Gavel}, 15, 18, 0, true},
+		{"gavel/traces/max_min_fairness.trace", Options{Format: Gavel}, 96, 59 + 2*19 + 4*18, 46317, true},
+		{"gavel/traces/minimize_makespan.trace", Options{Format: Gavel}, 100, 71 + 2*6 + 4*23, 0, true},
+		{"gavel/traces/continuous_single_seed0.tsv.gz", Options{Format: Gavel, JobsPerHour: 5.6}, 7500, 7500, 0, true},
+		{"synergy/deploy_static_100job_6_3_1.csv", Options{Format: Synergy}, 100, 100, 0, true},
+		{"synergy/sim_single_gpu_9jph_20_70_10_seed42.csv.gz", Options{Format: Synergy}, 12000, 12000, 0, true},
+		{"traces/expected/venus-1w.jobs.csv", Options{}, 6665, 0, 0, false},
+	} {
+		r, err := Open(data(t, c.path), c.opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		jobs, err := r.Read()
+		_ = r.Close()
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		gpus := 0
+		w, pool := workloads(t), Cluster{Nodes: []NodeGroup{{Count: 1, GPUType: "v100", GPUs: 1 << 20}}}
+		for i := range jobs {
+			gpus += jobs[i].GPUs
+			if err := jobs[i].Check(w, &pool); err != nil {
+				t.Errorf("%s: %v", c.path, err)
+			}
+		}
+		if len(jobs) != c.jobs || c.gpus > 0 && gpus != c.gpus || c.last > 0 && jobs[len(jobs)-1].Submit != c.last {
+			t.Errorf("%s: %d jobs, %d GPUs, last %v", c.path, len(jobs), gpus, jobs[len(jobs)-1].Submit)
+		}
+	}
+}
+
+// What is written reads back the same.
+func TestCSVRoundTrip(t *testing.T) {
+	seconds := rapid.Float64Range(0, maxSeconds)
+	text := rapid.StringOfN(rapid.RuneFrom([]rune(`abc",;|'= ä日%`)), 0, 9, -1)
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 5).Draw(t, "jobs")
+		jobs := make([]Job, n)
+		at := 0.0
+		for i := range jobs {
+			j := newJob()
+			at = min(at+seconds.Draw(t, "gap")/10, maxSeconds)
+			j.ID, j.Submit, j.GPUs = fmt.Sprint(i)+text.Draw(t, "id"), at, rapid.IntRange(1, maxGPUs).Draw(t, "gpus")
+			j.Workload = text.Draw(t, "workload")
+			if rapid.Bool().Draw(t, "steps") {
+				j.Workload, j.Steps = "w", rapid.Float64Range(1e-9, 1e18).Draw(t, "n")
+			} else {
+				j.Duration = 1e-9 + seconds.Draw(t, "duration")/2
+			}
+			if rapid.Bool().Draw(t, "more") {
+				j.Limit, j.Grace, j.Ckpt = seconds.Draw(t, "limit"), seconds.Draw(t, "grace"), seconds.Draw(t, "ckpt")
+				j.CPUs, j.Nodes, j.MemMB = rapid.IntRange(0, maxGPUs).Draw(t, "cpus"), rapid.IntRange(0, maxGPUs).Draw(t, "nodes"), rapid.Int64Range(0, maxMemMB).Draw(t, "mem")
+				j.User, j.Account, j.GPUType = text.Draw(t, "user"), text.Draw(t, "account"), text.Draw(t, "type")
+				j.Class, j.Weight = cluster.TE, rapid.Float64Range(1e-300, 1e9).Draw(t, "weight")
+				j.Deadline = rapid.SampledFrom([]float64{0, 1.5, maxSeconds, NoDeadline}).Draw(t, "deadline")
+			}
+			jobs[i] = j
+		}
+		var b bytes.Buffer
+		if err := WriteCSV(&b, jobs); err != nil {
+			t.Fatal(err)
+		}
+		again, _, err := read(b.String(), Options{})
+		if err != nil {
+			t.Fatalf("%v\n%s", err, b.String())
+		}
+		if diff := cmp.Diff(jobs, again); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
+
+// fuzz holds of every reader: no panic, and jobs that our own format carries.
+func fuzz(f *testing.F, format Format, seeds ...string) {
+	for _, s := range seeds {
+		f.Add(s)
+	}
+	w := workloads(f)
+	f.Fuzz(func(t *testing.T, text string) {
+		jobs, stats, err := read(text, Options{Format: format, SkipBad: true, Sort: true, Workloads: w, JobsPerHour: 2})
+		if err != nil {
+			return
+		}
+		if stats.Jobs != len(jobs) || len(jobs) == 0 {
+			t.Fatalf("%d jobs, counted %d", len(jobs), stats.Jobs)
+		}
+		var b bytes.Buffer
+		if err := WriteCSV(&b, jobs); err != nil {
+			t.Fatal(err)
+		}
+		again, _, err := read(b.String(), Options{})
+		if err != nil {
+			t.Fatalf("%v\n%s", err, b.String())
+		}
+		if diff := cmp.Diff(jobs, again); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
+
+func FuzzCSV(f *testing.F) {
+	fuzz(f, CSV, "job_id,submit_s,gpus,duration_s\n1,0,1,5\n", "job_id,submit_s,gpus,workload,steps,type,weight,deadline_s\na,1,2,\"A,3C\",5,te,2,9\n")
+}
+
+func FuzzGavel(f *testing.F) {
+	fuzz(f, Gavel, "A3C\tcmd\tdir\t--n\t0\t100\t1\t1\t2\t0\n", strings.Join(gavelStreamColumns, "\t")+"\n7\tA3C\t1\t50.5\t7\t0.5\n")
+}
+
+func FuzzSynergy(f *testing.F) { fuzz(f, Synergy, "0,alexnet,.123,3349,4\n") }
+
+func FuzzSacct(f *testing.F) {
+	head := strings.ReplaceAll(SacctColumns, ",", "|") + "\n"
+	fuzz(f, Sacct, head+"1|100|100|100|200|100|COMPLETED|60|1|cpu=1|cpu=1,gres/gpu:k80=1|u|a|q|prio:v=1&workload=a3c x|y\n"+
+		"1.0|1|1|1|1|1|x|1|1|||||||\n", "Start|End|JobID|Submit|ReqTRES|Timelimit|Elapsed\n2024-03-01T10:00:00|2024-03-01T10:10:00|1_2|2024-03-01T10:00:00|gres/gpu=2|1-00:00:00|10:00\n")
+}
+
+// A million rows; bytes/job is what reading takes for each job, not what it keeps.
+func BenchmarkReadCSV(b *testing.B) {
+	const n = 1_000_000
+	jobs := make([]Job, n)
+	for i := range jobs {
+		jobs[i] = newJob()
+		jobs[i].ID, jobs[i].Submit, jobs[i].GPUs = fmt.Sprint(i+1), float64(i)*1.5, 1+i%8
+		jobs[i].Workload, jobs[i].Steps, jobs[i].User = "resnet-18-128", float64(i+1), fmt.Sprintf("user%d", i%500)
+	}
+	var text bytes.Buffer
+	if err := WriteCSV(&text, jobs); err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(int64(text.Len()))
+	b.ReportAllocs()
+	for b.Loop() {
+		r, err := NewReader("b", bytes.NewReader(text.Bytes()), Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		read := 0
+		for _, err := range r.All() {
+			if err != nil {
+				b.Fatal(err)
+			}
+			read++
+		}
+		if read != n {
+			b.Fatal(read)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/job")
+}

@@ -1,0 +1,391 @@
+package trace
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/jobtag"
+)
+
+// SacctColumns is what to ask sacct for, the user's own words last: sacct does
+// not quote them.
+const SacctColumns = "JobID,Submit,Eligible,Start,End,ElapsedRaw,State,TimelimitRaw,NNodes,ReqTRES,AllocTRES,User,Account,QOS,Comment"
+
+// Why a row of sacct is no job to replay.
+const (
+	skipStep       = "job_steps"
+	skipNotStarted = "never_started"
+	skipRunning    = "still_running"
+	skipNoGPUs     = "without_gpus"
+	skipEarlier    = "earlier_runs" // of a requeued job
+)
+
+// unlimited is the time limit of a job that has none: what Slurm's backfill
+// reckons with (a year).
+const unlimited = 365 * 24 * time.Hour
+
+// past is one run of a job as accounting has it.
+type past struct {
+	id, user, account, qos string
+	req, alloc             string // TRES asked for and held; alloc is "" when it never started
+	tag                    string
+	ready                  time.Time // submitted and eligible
+	start, end             time.Time // zero when not set
+	elapsed                time.Duration
+	elapsedKnown           bool
+	limit                  time.Duration
+	nodes                  int
+}
+
+// FromRuns makes a trace of what accounting holds, in order of submission.
+func FromRuns(runs []slurmplug.Run, opts Options) ([]Job, Stats, error) {
+	var stats Stats
+	all := make([]past, len(runs))
+	for i := range runs {
+		r := &runs[i]
+		tag, _ := jobtag.Split(r.Comment)
+		all[i] = past{
+			id: r.ID.String(), user: r.User, account: r.Account, qos: r.QOS, req: r.AllocTRES, alloc: r.AllocTRES, tag: tag,
+			ready: later(r.Submit, r.Eligible), start: r.Start, end: r.End, limit: r.TimeLimit,
+		}
+	}
+	jobs, err := fold(all, opts, &stats)
+	stats.Jobs = len(jobs)
+	return jobs, stats, err
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// fold makes jobs of runs: the runs of a requeued job are one job that was
+// submitted when the first one was and runs as long as the last one did.
+func fold(all []past, opts Options, stats *Stats) ([]Job, error) {
+	last := make(map[string]int, len(all))
+	var kept []past
+	for i := range all {
+		p := &all[i]
+		switch {
+		case p.start.IsZero(), p.alloc == "":
+			stats.skip(skipNotStarted)
+			continue
+		case p.end.IsZero():
+			stats.skip(skipRunning)
+			continue
+		}
+		at, again := last[p.id]
+		if !again {
+			last[p.id] = len(kept)
+			kept = append(kept, *p)
+			continue
+		}
+		stats.skip(skipEarlier)
+		ready := kept[at].ready
+		if p.ready.Before(ready) {
+			ready = p.ready
+		}
+		if p.start.After(kept[at].start) {
+			kept[at] = *p
+		}
+		kept[at].ready = ready
+	}
+	jobs := make([]Job, 0, len(kept))
+	demands := map[string]demand{}
+	var origin time.Time
+	for i := range kept {
+		p := &kept[i]
+		alloc, err := demandOf(demands, p.alloc)
+		if err != nil {
+			return nil, fmt.Errorf("job %s: %w", p.id, err)
+		}
+		req, err := demandOf(demands, p.req)
+		if err != nil {
+			return nil, fmt.Errorf("job %s: %w", p.id, err)
+		}
+		if alloc.gpus == 0 {
+			stats.skip(skipNoGPUs)
+			continue
+		}
+		if origin.IsZero() || p.ready.Before(origin) {
+			origin = p.ready
+		}
+		jobs = append(jobs, p.job(req, alloc, opts))
+	}
+	for i := range jobs {
+		jobs[i].Submit -= float64(origin.Unix())
+	}
+	slices.SortStableFunc(jobs, func(a, b Job) int { return cmp.Compare(a.Submit, b.Submit) })
+	return jobs, nil
+}
+
+// job is a run as a job of the trace, its submission in Unix time.
+func (p *past) job(req, alloc demand, opts Options) Job {
+	j := newJob()
+	j.ID, j.User, j.Account = p.id, p.user, p.account
+	j.Submit = float64(p.ready.Unix())
+	j.GPUs, j.CPUs, j.MemMB, j.Nodes, j.GPUType = alloc.gpus, alloc.cpus, alloc.memMB, p.nodes, req.gpuType
+	elapsed := p.elapsed
+	if !p.elapsedKnown {
+		elapsed = p.end.Sub(p.start)
+	}
+	j.Duration = max(elapsed.Seconds(), 1) // accounting has whole seconds
+	switch {
+	case p.limit == slurmplug.Unlimited:
+		j.Limit = unlimited.Seconds()
+	case p.limit > 0:
+		j.Limit = max(p.limit.Seconds(), j.Duration) // Slurm kills some seconds late
+	}
+	tag, err := jobtag.Parse(p.tag)
+	if err != nil {
+		tag = jobtag.Tag{}
+	}
+	if tag.Type == "te" || tag.Type == "" && slices.Contains(opts.TEQOS, p.qos) {
+		j.Class = cluster.TE
+	}
+	j.Grace, j.Ckpt, j.Workload = tag.Grace.Seconds(), tag.Ckpt.Seconds(), tag.Workload
+	if opts.Workloads != nil && j.Workload != "" && alloc.gpuType != "" {
+		if speed, ok := speedOf(opts.Workloads, &j, alloc.gpuType); ok {
+			j.Steps, j.Duration = j.Duration*speed, 0 // so that it runs as fast elsewhere as it would
+		}
+	}
+	return j
+}
+
+type demand struct {
+	gpuType string // "" when open, or of several types
+	gpus    int
+	cpus    int
+	memMB   int64
+}
+
+func demandOf(known map[string]demand, list string) (demand, error) {
+	if d, ok := known[list]; ok {
+		return d, nil
+	}
+	t, err := slurmplug.ParseTRES(list)
+	if err != nil {
+		return demand{}, err
+	}
+	var d demand
+	d.gpuType, d.gpus, _ = t.GPUs()
+	if strings.Contains(d.gpuType, ",") {
+		d.gpuType = ""
+	}
+	cpus, _ := t.Get("cpu")
+	mem, _ := t.Get("mem")
+	d.gpus, d.cpus, d.memMB = min(d.gpus, maxGPUs), int(min(cpus, maxGPUs)), min(mem, maxMemMB)
+	known[list] = d
+	return d, nil
+}
+
+// sacctSource is what sacct -P prints. A job's runs may stand anywhere in it,
+// so all of it is read first.
+type sacctSource struct {
+	name    string
+	text    *bufio.Scanner
+	columns []string
+	line    int
+	fields  []string
+	texts   interner
+	opts    Options
+	stats   *Stats
+	all     []past
+	jobs    []Job
+	folded  bool
+}
+
+// maxLine bounds a row of sacct: a comment has at most a few KB.
+const maxLine = 1 << 20
+
+func newSacctSource(name string, text io.Reader, opts Options, stats *Stats) (*sacctSource, error) {
+	s := &sacctSource{name: name, text: bufio.NewScanner(text), texts: interner{}, opts: opts, stats: stats}
+	s.text.Buffer(nil, maxLine)
+	if !s.scan() {
+		return nil, cmp.Or(s.text.Err(), fmt.Errorf("%s: empty: want what sacct -P prints, with its header", name))
+	}
+	s.columns = strings.Split(s.text.Text(), "|")
+	missing := func(names ...string) bool {
+		return !slices.ContainsFunc(names, func(n string) bool { return slices.Contains(s.columns, n) })
+	}
+	for _, need := range [][]string{{"JobID"}, {"Submit"}, {"Start"}, {"End"}, {"AllocTRES", "ReqTRES"}} {
+		if missing(need...) {
+			return nil, fmt.Errorf("%s:1: no column %s: want the header of sacct -P --format=%s", name, strings.Join(need, " or "), SacctColumns)
+		}
+	}
+	return s, nil
+}
+
+func (s *sacctSource) scan() bool {
+	s.line++
+	return s.text.Scan()
+}
+
+func (s *sacctSource) at(key, value, want string) *RowError {
+	column := 1
+	for i, c := range s.columns {
+		if c == key || i >= len(s.fields) {
+			break
+		}
+		column += len(s.fields[i]) + 1
+	}
+	return &RowError{Name: s.name, Line: s.line, Column: column, Key: key, Value: value, Want: want}
+}
+
+// next reads all rows first: bad ones come one by one, then the jobs.
+func (s *sacctSource) next() (Job, error) {
+	for !s.folded {
+		if !s.scan() {
+			if err := s.text.Err(); err != nil {
+				return Job{}, fmt.Errorf("%s:%d: %w", s.name, s.line, err)
+			}
+			jobs, err := fold(s.all, s.opts, s.stats)
+			if err != nil {
+				return Job{}, fmt.Errorf("%s: %w", s.name, err)
+			}
+			s.jobs, s.all, s.folded = jobs, nil, true
+			break
+		}
+		var p past
+		step, err := s.row(&p)
+		switch {
+		case err != nil:
+			return Job{}, err
+		case step:
+			s.stats.skip(skipStep)
+		default:
+			s.all = append(s.all, p)
+		}
+	}
+	if len(s.jobs) == 0 {
+		return Job{}, io.EOF
+	}
+	j := s.jobs[0]
+	s.jobs = s.jobs[1:]
+	return j, nil
+}
+
+// row reads one line into a run; step is true when it is a job step's.
+func (s *sacctSource) row(p *past) (step bool, err error) {
+	s.fields = strings.SplitN(s.text.Text(), "|", len(s.columns)) // bars in a last Comment belong to it
+	if len(s.fields) != len(s.columns) {
+		n := len(s.fields)
+		s.fields = nil
+		return false, &RowError{Name: s.name, Line: s.line, Want: fmt.Sprintf("%d columns, want %d (a line break in a comment?)", n, len(s.columns))}
+	}
+	var submit, eligible time.Time
+	for i, key := range s.columns {
+		value := s.fields[i]
+		ok, want := true, ""
+		switch key {
+		case "JobID":
+			if strings.Contains(value, ".") {
+				return true, nil
+			}
+			p.id, want = strings.Clone(value), "a job id"
+			ok = validSacctID(value)
+		case "Submit":
+			submit, ok = sacctTime(value)
+			ok, want = ok && !submit.IsZero(), "a time"
+		case "Eligible":
+			eligible, ok = sacctTime(value)
+			want = "a time"
+		case "Start":
+			p.start, ok = sacctTime(value)
+			want = "a time"
+		case "End":
+			p.end, ok = sacctTime(value)
+			want = "a time"
+		case "ElapsedRaw":
+			var n int64
+			n, ok = whole(value, maxSeconds/1000)
+			p.elapsed, p.elapsedKnown, want = time.Duration(n)*time.Second, true, "seconds"
+		case "Elapsed":
+			if !p.elapsedKnown {
+				p.elapsed, err = slurmplug.ParseTimeLimit(value)
+				ok, p.elapsedKnown, want = err == nil && p.elapsed >= 0, true, "a span of time"
+			}
+		case "Timelimit", "TimelimitRaw":
+			p.limit, err = slurmplug.ParseTimeLimit(value)
+			ok, want = err == nil, "a time limit"
+		case "NNodes":
+			var n int64
+			n, ok = whole(value, maxGPUs)
+			p.nodes, want = int(n), "a number of nodes"
+		case "AllocTRES", "ReqTRES":
+			if _, err := slurmplug.ParseTRES(value); err != nil {
+				ok, want = false, "a list of TRES"
+			}
+			if key == "ReqTRES" {
+				p.req = s.texts.get(value)
+			} else {
+				p.alloc = s.texts.get(value)
+			}
+		case "User":
+			p.user = s.texts.get(value)
+			ok, want = validText(value), "printable text"
+		case "Account":
+			p.account = s.texts.get(value)
+			ok, want = validText(value), "printable text"
+		case "QOS":
+			p.qos = s.texts.get(value)
+		case "Comment":
+			tag, _ := jobtag.Split(value)
+			p.tag = s.texts.get(tag)
+		}
+		if !ok {
+			return false, s.at(key, value, want)
+		}
+	}
+	if !p.end.IsZero() && !p.start.IsZero() && p.end.Before(p.start) {
+		return false, s.at("End", s.fields[slices.Index(s.columns, "End")], "a time not before Start")
+	}
+	p.ready = later(submit, eligible)
+	if !slices.Contains(s.columns, "AllocTRES") {
+		p.alloc = p.req
+	} else if !slices.Contains(s.columns, "ReqTRES") {
+		p.req = p.alloc
+	}
+	return false, nil
+}
+
+// validSacctID accepts "17", "17_4", "17_[1-9%3]" and "17+1".
+func validSacctID(s string) bool {
+	base, component, het := strings.Cut(s, "+")
+	if het {
+		if _, err := strconv.ParseUint(component, 10, 32); err != nil {
+			return false
+		}
+	}
+	base, _, _ = strings.Cut(base, "_[")
+	_, err := slurmplug.ParseJobID(base)
+	return err == nil && validText(s)
+}
+
+// sacctTime reads a time as sacct prints it by default, in the zone of the
+// site (here taken as UTC: only differences count), or in Unix seconds with
+// SLURM_TIME_FORMAT=%s. A time that is not set is the zero Time.
+func sacctTime(s string) (time.Time, bool) {
+	switch s {
+	case "", "0", "Unknown", "None", "N/A":
+		return time.Time{}, true
+	}
+	if n, ok := canonical(s); ok {
+		return time.Unix(int64(n), 0).UTC(), n < maxSeconds
+	}
+	t, err := time.Parse("2006-01-02T15:04:05", s)
+	return t, err == nil && t.Year() >= 1970
+}
+
+func sortedKeys(m map[string]int) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,352 @@
+package workload
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"slurmprio/etc"
+)
+
+// data opens a file of the papers' authors, which not every clone has beside it.
+func data(t *testing.T, path string) *os.File {
+	t.Helper()
+	f, err := os.Open("../../../shared/data/" + path)
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skip("no ../shared/data: the vectors in the other tests hold without it")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	return f
+}
+
+func mustDefault(t *testing.T) *Table {
+	t.Helper()
+	table, err := Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table
+}
+
+func lookup(t *testing.T, table *Table, name string) ID {
+	t.Helper()
+	id, ok := table.Lookup(name)
+	if !ok {
+		t.Fatalf("no workload %q", name)
+	}
+	return id
+}
+
+// Figures of gavel/scheduler/simulation_throughputs.json and of synergy's
+// models, so that a clone without the data holds the file too.
+func TestDefaultSpeeds(t *testing.T) {
+	table := mustDefault(t)
+	for _, c := range []struct {
+		name string
+		gpus int
+		gpu  string
+		want float64
+		ok   bool
+	}{
+		{"ResNet-18 (batch size 16)", 1, "k80", 4.795294551566172, true},
+		{"resnet-18-16", 2, "k80", 8.758230831811566, true},
+		{"A3C", 1, "k80", 3.4387678290723933, true},
+		{"LM (batch size 5)", 8, "v100", 698.773292956699, true},
+		{"ResNet-50 (batch size 128)", 2, "k80", 0, false}, // measured: does not run
+		{"A3C", 2, "v100", 0, false},                       // not measured
+		{"A3C", 1, "a100", 0, false},
+		{"gnmt", 4, "v100", 1 / 0.12, true},
+		{"gnmt", 4, "p100", 0, false},
+	} {
+		if got, ok := table.Speed(lookup(t, table, c.name), c.gpus, c.gpu); got != c.want || ok != c.ok {
+			t.Errorf("%s on %d %s: %v %v, want %v %v", c.name, c.gpus, c.gpu, got, ok, c.want, c.ok)
+		}
+	}
+	if _, ok := table.Lookup("a3c "); ok {
+		t.Error("names are looked up as written")
+	}
+}
+
+// The file in etc is what the two importers make of the authors' files.
+func TestDefaultIsImported(t *testing.T) {
+	gavel, _, err := ImportGavel(data(t, "gavel/isolated_throughputs.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	synergy, err := ImportSynergy(data(t, "synergy/models/sensitivity.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := WriteTOML(&b, CommentGavel, gavel); err != nil {
+		t.Fatal(err)
+	}
+	b.WriteByte('\n')
+	if err := WriteTOML(&b, CommentSynergy, synergy); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(b.String(), etc.Workloads); diff != "" {
+		t.Error("etc/workloads.toml is not what priod workloads import makes\n", diff)
+	}
+}
+
+const gavelVector = `{
+"v100": {"('LM (batch size 10)', 1)": {"null": 80.5, "('A3C', 1)": [40, 3], "('LM (batch size 10)', 1)": [41, 41]},
+         "('A3C', 1)": {"null": 7.25, "('LM (batch size 10)', 1)": [3, 40]},
+         "('LM (batch size 10)', 2)": {"null": 160}},
+"v100_unconsolidated": {"nonsense": 1},
+"k80": {"('A3C', 1)": 0}}`
+
+func TestImportGavel(t *testing.T) {
+	all, pairs, err := ImportGavel(strings.NewReader(gavelVector))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text bytes.Buffer
+	if err := WriteTOML(&text, "two\nlines", all); err != nil {
+		t.Fatal(err)
+	}
+	const want = `# two
+# lines
+
+[[workload]]
+name = "a3c"
+aliases = ["A3C"]
+class = "reinforcement"
+source = "gavel"
+speed.v100 = { 1 = 7.25 }
+speed.k80 = { 1 = 0 }
+
+[[workload]]
+name = "lm-10"
+aliases = ["LM (batch size 10)"]
+class = "language"
+source = "gavel"
+speed.v100 = { 1 = 80.5, 2 = 160 }
+`
+	if diff := cmp.Diff(want, text.String()); diff != "" {
+		t.Error(diff)
+	}
+	table, err := Parse("vector", text.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var csv bytes.Buffer
+	if err := WritePairs(&csv, pairs); err != nil {
+		t.Fatal(err)
+	}
+	p, err := ReadPairs("pairs", &csv, table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lm, a3c := lookup(t, table, "lm-10"), lookup(t, table, "A3C")
+	if a, b, ok := p.Speed(lm, a3c, 1, "v100"); a != 40 || b != 3 || !ok {
+		t.Error(a, b, ok)
+	}
+	if a, b, ok := p.Speed(a3c, lm, 1, "v100"); a != 3 || b != 40 || !ok {
+		t.Error(a, b, ok)
+	}
+	if _, _, ok := p.Speed(a3c, a3c, 1, "v100"); ok || p.Len() != 2 {
+		t.Error("a pair that nobody measured, or", p.Len(), "pairs")
+	}
+}
+
+func TestImportGavelErrors(t *testing.T) {
+	for text, want := range map[string]string{
+		`[]`:                            "no throughput file",
+		`{"a100": {}}`:                  "none of the GPU types",
+		`{"v100": {"A3C": 1}}`:          `key "A3C"`,
+		`{"v100": {"('A3C', 0)": 1}}`:   "want ('JOB TYPE'",
+		`{"v100": {"('A3C', 1)": "x"}}`: "('A3C', 1)",
+		`{"v100": {"('A3C', 1)": {}}}`:  "no speed alone",
+		`{"v100": {"('A3C', 1)": -1}}`:  "speed.v100.1 = -1",
+		`{"v100": {"('A<>3C', 1)": 1}}`: "name =",
+		`{"v100": {"('A3C', 1)": {"null": 1, "('LM', 2)": [1, 2]}}}`: "as many GPUs",
+		`{"v100": {"('A3C', 1)": {"null": 1, "('LM', 1)": [1]}}}`:    "two numbers",
+	} {
+		if _, _, err := ImportGavel(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", text, err, want)
+		}
+	}
+}
+
+// All pairs of the authors' file come through the compact format unchanged.
+func TestPairsOfGavel(t *testing.T) {
+	_, pairs, err := ImportGavel(data(t, "gavel/simulation_throughputs.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := WritePairs(&b, pairs); err != nil {
+		t.Fatal(err)
+	}
+	table := mustDefault(t)
+	p, err := ReadPairs("pairs", &b, table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 26 job types at one GPU and 19 at 2, 4 and 8, each with each and itself.
+	const each = 26*27/2 + 3*19*20/2
+	if p.Len() < 2*each || p.Len() > 3*each { // few are not measured on some type
+		t.Errorf("%d pairs", p.Len())
+	}
+	for _, q := range pairs {
+		a, b, ok := p.Speed(lookup(t, table, q.A), lookup(t, table, q.B), q.GPUs, q.GPUType)
+		if a != q.SpeedA || b != q.SpeedB || ok != (a > 0 && b > 0) {
+			t.Fatalf("%+v: %v %v %v", q, a, b, ok)
+		}
+	}
+}
+
+func TestReadPairsErrors(t *testing.T) {
+	table := mustDefault(t)
+	const header = "gpu_type,gpus,workload,other,steps_per_s,other_steps_per_s\n"
+	for text, want := range map[string]string{
+		"":                                 "header",
+		"gpu_type\n":                       "header",
+		header + "v100,1,a3c,lm-5,1\n":     "number of fields",
+		header + "v100,0,a3c,lm-5,1,2\n":   `p:2: gpus = "0"`,
+		header + ",1,a3c,lm-5,1,2\n":       `p:2: gpu_type = ""`,
+		header + "v100,1,a3c,lm,1,2\n":     `p:2: other = "lm"`,
+		header + "v100,1,a3c,lm-5,1,NaN\n": `other_steps_per_s = "NaN"`,
+		header + "v100,1,a3c,lm-5,-1,2\n":  `steps_per_s = "-1"`,
+		header + "v100,1,a3c,lm-5,1,2\nv100,1,lm-5,a3c,2,1\n": "p:3: other",
+	} {
+		if _, err := ReadPairs("p", strings.NewReader(text), table); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: error %v, want %q", text, err, want)
+		}
+	}
+}
+
+func TestCurve(t *testing.T) {
+	table := mustDefault(t)
+	alexnet := table.Get(lookup(t, table, "alexnet")).Curves["v100"]
+	for _, c := range []struct{ cpus, mem, want float64 }{
+		{3, 64000, 1}, {12, 128000, 2.94}, {12, 64000, 2}, {24, 512000, 2.94}, {1, 64000, 0.3}, {0.5, 64000, 0.3},
+		{3, 21330, 0.1}, {3, 1, 0.1}, {3.5, 64000, 1.125}, {10.5, 128000, 2.47}, {12, 96000, 2.47},
+	} {
+		if got := alexnet.Relative(c.cpus, c.mem); got < c.want-1e-12 || got > c.want+1e-12 {
+			t.Errorf("%v CPUs, %v MB: %v, want %v", c.cpus, c.mem, got, c.want)
+		}
+	}
+	if alexnet.Best() != 2.94 {
+		t.Error(alexnet.Best())
+	}
+}
+
+const good = "[[workload]]\nname = \"a\"\nspeed.v100 = { 1 = 2 }\n"
+
+func TestParseErrors(t *testing.T) {
+	curve := func(s string) string {
+		keys := map[string]string{"iteration_s": "1", "demand_cpus": "1", "demand_mem_mb": "1", "cpus": "[1, 2]", "mem_mb": "[1]", "speed": "[[1], [2]]"}
+		k, v, _ := strings.Cut(s, "=")
+		keys[k] = v
+		text := "[[workload]]\nname = \"a\"\n[workload.curve.v100]\n"
+		for k, v := range keys {
+			text += k + " = " + v + "\n"
+		}
+		return text
+	}
+	for text, want := range map[string]string{
+		"":                                     "no [[workload]]",
+		"x":                                    "f.toml:1:",
+		good + "speeds.v100 = 1\n":             `unknown key "workload.speeds`,
+		good + good:                            `workload 2 ("a"): name or alias "a"`,
+		good + "aliases = [\"b\", \"b\"]\n":    `"b" stands twice`,
+		good + "aliases = [\"\"]\n":            `aliases: ""`,
+		good + "aliases = [\"\\u001b[31m\"]\n": "printable",
+		good + "speed.k80 = { 1 = -1 }\n":      "speed.k80.1 = -1",
+		good + "speed.k80 = { 1 = nan }\n":     "speed.k80.1 = NaN",
+		good + "speed.k80 = { 1x = 1 }\n":      `speed.k80: key "1x"`,
+		good + "speed.k80 = { 01 = 1 }\n":      `key "01"`,
+		good + "speed.\"k 80\" = { 1 = 1 }\n":  `"k 80" is no GPU type`,
+		good + "speed.k80 = { 1 = \"x\" }\n":   "workload.speed",
+		"[[workload]]\nname = \"a\"\n":         "nothing is known",
+		"[[workload]]\nname = \"a b\"\n":       `name = "a b"`,
+		curve("iteration_s=0"):                 "curve.v100.iteration_s = 0",
+		curve("demand_cpus=-1"):                "demand_cpus",
+		curve("demand_mem_mb=0"):               "demand_mem_mb",
+		curve("cpus=[2, 1]"):                   "cpus = [2 1]",
+		curve("cpus=[1, inf]"):                 "cpus",
+		curve("mem_mb=[]"):                     "mem_mb",
+		curve("speed=[[1]]"):                   "speed: 1 rows",
+		curve("speed=[[1], [1, 2]]"):           "row 2 has 2 columns",
+		curve("speed=[[1], [0]]"):              "row 2 has 0",
+	} {
+		_, err := Parse("f.toml", text)
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "f.toml:") {
+			t.Errorf("%q: error %v, want %q", text, err, want)
+		}
+	}
+}
+
+// What is written reads back the same.
+func TestWriteRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var all []Workload
+		names := rapid.SliceOfNDistinct(rapid.StringMatching(`[a-z0-9][a-zA-Z0-9._-]{0,20}`), 1, 5, rapid.ID).Draw(t, "names")
+		for _, name := range names {
+			w := Workload{Name: name, Class: rapid.StringMatching(`[ -~]{0,9}`).Draw(t, "class"),
+				Aliases: []string{name + rapid.StringMatching(`[ -~äß日]{1,9}!`).Draw(t, "alias")}, Speeds: map[string][]Speed{}}
+			for _, gpuType := range []string{"v100", "3g.20gb"} {
+				w.Speeds[gpuType] = []Speed{{1, rapid.Float64Range(0, 1e300).Draw(t, "speed")}, {16, rapid.Float64Range(0, 1).Draw(t, "speed")}}
+			}
+			if rapid.Bool().Draw(t, "curve") {
+				w.Curves = map[string]Curve{"1g.5gb": {
+					IterationS: rapid.Float64Range(1e-9, 1e9).Draw(t, "s"), DemandCPUs: 2, DemandMemMB: 7,
+					CPUs: []float64{0.5, 2}, MemMB: []int64{1, 1 << 40}, Speed: [][]float64{{1, 2}, {1e-9, 1e17}},
+				}}
+			}
+			all = append(all, w)
+		}
+		var b bytes.Buffer
+		if err := WriteTOML(&b, "", all); err != nil {
+			t.Fatal(err)
+		}
+		table, err := Parse("text", b.String())
+		if err != nil {
+			t.Fatalf("%v\n%s", err, b.String())
+		}
+		if diff := cmp.Diff(all, table.All()); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(good)
+	f.Add(etc.Workloads[:3000])
+	f.Fuzz(func(t *testing.T, text string) {
+		table, err := Parse("f", text)
+		if err != nil {
+			return
+		}
+		var b bytes.Buffer
+		if err := WriteTOML(&b, "", table.All()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Parse("again", b.String()); err != nil {
+			t.Fatalf("%v in\n%s", err, b.String())
+		}
+	})
+}
+
+func BenchmarkSpeed(b *testing.B) {
+	table, err := Default()
+	if err != nil {
+		b.Fatal(err)
+	}
+	id, _ := table.Lookup("resnet-18-128")
+	for b.Loop() {
+		table.Speed(id, 4, "k80")
+	}
+}
