@@ -1,0 +1,289 @@
+package placement
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Node is the size of one node.
+type Node struct {
+	Type int32 // index of its GPU type
+	Amount
+}
+
+// Nodes is what is free on each node of a cluster.
+type Nodes struct {
+	mode   Mode
+	size   []Node
+	free   []Amount
+	down   []bool
+	byType []group
+
+	scratch []Share
+	sorted  []int32
+}
+
+// group is the nodes of one GPU type.
+type group struct {
+	nodes   []int32
+	free    int // GPUs on nodes that are up
+	largest int32
+}
+
+// New returns an empty cluster. In a pool the nodes of a type are merged into
+// one, on which only GPUs count.
+func New(mode Mode, nodes []Node) *Nodes {
+	if mode == Pool {
+		nodes = pools(nodes)
+	}
+	n := &Nodes{mode: mode, size: nodes, free: make([]Amount, len(nodes)), down: make([]bool, len(nodes))}
+	for i, node := range nodes {
+		for int(node.Type) >= len(n.byType) {
+			n.byType = append(n.byType, group{})
+		}
+		g := &n.byType[node.Type]
+		g.nodes = append(g.nodes, int32(i))
+		g.free += int(node.GPUs)
+		g.largest = max(g.largest, node.GPUs)
+		n.free[i] = node.Amount
+	}
+	return n
+}
+
+func pools(nodes []Node) []Node {
+	var merged []Node
+	for _, node := range nodes {
+		for int(node.Type) >= len(merged) {
+			merged = append(merged, Node{Type: int32(len(merged)), Amount: Amount{CPUs: Plenty, MemMB: Plenty}})
+		}
+		merged[node.Type].GPUs += node.GPUs
+	}
+	return merged
+}
+
+// Len is the number of nodes.
+func (n *Nodes) Len() int { return len(n.size) }
+
+// Type is the index of a node's GPU type.
+func (n *Nodes) Type(node int32) int32 { return n.size[node].Type }
+
+// FreeGPUs counts the free GPUs of one type on nodes that are up.
+func (n *Nodes) FreeGPUs(t int32) int { return n.byType[t].free }
+
+// CopyFree makes what is free here equal to what is free there, for two views
+// of one cluster.
+func (n *Nodes) CopyFree(from *Nodes) {
+	copy(n.free, from.free)
+	copy(n.down, from.down)
+	for t := range n.byType {
+		n.byType[t].free = from.byType[t].free
+	}
+}
+
+// Clone returns a second view of the cluster, which then changes by itself.
+func (n *Nodes) Clone() *Nodes {
+	c := *n
+	c.free, c.down = slices.Clone(n.free), slices.Clone(n.down)
+	c.byType = slices.Clone(n.byType)
+	c.scratch, c.sorted = nil, nil
+	return &c
+}
+
+// Take gives the shares to a job. A view of the future may fall below zero.
+func (n *Nodes) Take(shares []Share) {
+	for _, s := range shares {
+		n.free[s.Node] = n.free[s.Node].minus(s.Amount)
+		if !n.down[s.Node] {
+			n.byType[n.size[s.Node].Type].free -= int(s.GPUs)
+		}
+	}
+}
+
+// Release gives back what Take took.
+func (n *Nodes) Release(shares []Share) {
+	for _, s := range shares {
+		n.free[s.Node] = n.free[s.Node].plus(s.Amount)
+		if !n.down[s.Node] {
+			n.byType[n.size[s.Node].Type].free += int(s.GPUs)
+		}
+	}
+}
+
+// SetDown takes a node out of service, or puts it back.
+func (n *Nodes) SetDown(node int32, down bool) {
+	if n.down[node] == down {
+		return
+	}
+	n.down[node] = down
+	g := &n.byType[n.size[node].Type]
+	if down {
+		g.free -= int(n.free[node].GPUs)
+	} else {
+		g.free += int(n.free[node].GPUs)
+	}
+}
+
+// Down tells whether a node is out of service.
+func (n *Nodes) Down(node int32) bool { return n.down[node] }
+
+// Fit finds a place for a request in what is free here and, unless within is
+// nil, there too. Of several types it takes the first of the cluster's order
+// that has room, as Slurm does. The shares are valid until the next call.
+func (n *Nodes) Fit(r Request, within *Nodes) ([]Share, bool) {
+	for t := range n.byType {
+		g := &n.byType[t]
+		if !r.Types.Has(int32(t)) || g.free < int(r.GPUs) || within != nil && within.byType[t].free < int(r.GPUs) {
+			continue
+		}
+		n.scratch = n.scratch[:0]
+		if n.place(g, r, view{n, within}) {
+			return n.scratch, true
+		}
+	}
+	return nil, false
+}
+
+// view is what may be taken of each node.
+type view struct{ now, within *Nodes }
+
+func (v view) free(node int32) Amount {
+	switch {
+	case v.now.down[node]:
+		return Amount{}
+	case v.within == nil:
+		return v.now.free[node]
+	case v.within.down[node]:
+		return Amount{}
+	}
+	return v.now.free[node].least(v.within.free[node])
+}
+
+func (n *Nodes) place(g *group, r Request, v view) bool {
+	switch {
+	case n.mode == Pool:
+		n.scratch = append(n.scratch, Share{g.nodes[0], Amount{GPUs: r.GPUs}})
+		return v.free(g.nodes[0]).GPUs >= r.GPUs
+	case r.Nodes > 1:
+		return n.evenly(g, r, v)
+	case r.GPUs <= g.largest && n.single(g, r, r.GPUs, v):
+		return true
+	case r.Nodes == 1:
+		return false
+	case n.mode == Consolidated:
+		return r.GPUs > g.largest && n.whole(g, r, v)
+	}
+	return n.spread(g, r, v)
+}
+
+// need is what a piece of a job with so many GPUs takes of a node.
+func (n *Nodes) need(r Request, gpus, node int32) Amount {
+	size := n.size[node]
+	a := Amount{GPUs: gpus}
+	part := func(asked, has int64) int64 {
+		switch {
+		case has >= Plenty:
+			return 0
+		case asked > 0:
+			return (asked*int64(gpus) + int64(r.GPUs) - 1) / int64(r.GPUs)
+		}
+		return has * int64(gpus) / int64(size.GPUs)
+	}
+	a.CPUs = int32(part(int64(r.CPUs), int64(size.CPUs)))
+	a.MemMB = part(r.MemMB, size.MemMB)
+	return a
+}
+
+// single finds the node that is fullest afterwards and not yet in use for this job.
+func (n *Nodes) single(g *group, r Request, gpus int32, v view) bool {
+	best, left := int32(-1), int32(0)
+	for _, node := range g.nodes {
+		free := v.free(node)
+		if rest := free.GPUs - gpus; rest < 0 || best >= 0 && rest >= left || !free.holds(n.need(r, gpus, node)) || n.chosen(node) {
+			continue
+		}
+		best, left = node, free.GPUs-gpus
+		if left == 0 {
+			break
+		}
+	}
+	if best >= 0 {
+		n.scratch = append(n.scratch, Share{best, n.need(r, gpus, best)})
+	}
+	return best >= 0
+}
+
+func (n *Nodes) chosen(node int32) bool {
+	return slices.ContainsFunc(n.scratch, func(s Share) bool { return s.Node == node })
+}
+
+// evenly takes exactly as many nodes as the job names, GPUs as even as they go.
+func (n *Nodes) evenly(g *group, r Request, v view) bool {
+	each, more := r.GPUs/r.Nodes, r.GPUs%r.Nodes
+	for i := range r.Nodes {
+		gpus := each
+		if i < more {
+			gpus++
+		}
+		if !n.single(g, r, gpus, v) {
+			return false
+		}
+	}
+	return true
+}
+
+// whole takes idle nodes in full, and one by best fit for what is left.
+func (n *Nodes) whole(g *group, r Request, v view) bool {
+	left := r.GPUs
+	for _, node := range g.nodes {
+		size := n.size[node].GPUs
+		if size != g.largest || left < size {
+			continue
+		}
+		if free := v.free(node); free.GPUs == size && free.holds(n.need(r, size, node)) {
+			n.scratch = append(n.scratch, Share{node, n.need(r, size, node)})
+			left -= size
+		}
+	}
+	return left == 0 || left < g.largest && n.single(g, r, left, v)
+}
+
+// spread takes the emptiest nodes, the last one by best fit.
+func (n *Nodes) spread(g *group, r Request, v view) bool {
+	n.sorted = n.sorted[:0]
+	for _, node := range g.nodes {
+		if v.free(node).GPUs > 0 {
+			n.sorted = append(n.sorted, node)
+		}
+	}
+	slices.SortStableFunc(n.sorted, func(a, b int32) int { return cmp.Compare(v.free(b).GPUs, v.free(a).GPUs) })
+	left := r.GPUs
+	for _, node := range n.sorted {
+		if left <= g.largest && n.single(g, r, left, v) {
+			return true
+		}
+		free := v.free(node)
+		gpus := min(free.GPUs, left)
+		for gpus > 0 && !free.holds(n.need(r, gpus, node)) {
+			gpus--
+		}
+		if gpus > 0 {
+			n.scratch = append(n.scratch, Share{node, n.need(r, gpus, node)})
+			left -= gpus
+		}
+		if left == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Hold tells whether the shares are free.
+func (n *Nodes) Hold(shares []Share) bool {
+	return !slices.ContainsFunc(shares, func(s Share) bool { return n.down[s.Node] || !n.free[s.Node].holds(s.Amount) })
+}
+
+// FreeOn is what is free on a node.
+func (n *Nodes) FreeOn(node int32) Amount { return n.free[node] }
+
+// Size is what a node has.
+func (n *Nodes) Size(node int32) Amount { return n.size[node].Amount }

@@ -1,0 +1,130 @@
+package virtual
+
+import (
+	"iter"
+	"math"
+
+	"slurmprio/priod/placement"
+	"slurmprio/priod/trace"
+)
+
+// Eviction tells a running job to leave: signal, grace period, requeue.
+type Eviction struct {
+	Job     int  // by order of arrival
+	Restore bool // the job keeps its age and its turn; else it queues as if new
+}
+
+// System is what a policy of eviction sees after a scheduling pass.
+type System struct{ e *engine }
+
+// InSystem is a job that waits or runs.
+type InSystem struct {
+	Index   int // by order of arrival
+	Job     *trace.Job
+	Start   float64           // of its run, s; 0 while it waits
+	Shares  []placement.Share // nil while it waits
+	Leaving bool              // already told to
+}
+
+// Now is the time, s from the trace's start.
+func (s *System) Now() float64 { return s.e.now }
+
+// Nodes is what is free. It must not be changed; Clone it.
+func (s *System) Nodes() *placement.Nodes { return s.e.nodes }
+
+// Waiting goes through the queue in order.
+func (s *System) Waiting() iter.Seq[InSystem] {
+	return func(yield func(InSystem) bool) {
+		for _, j := range s.e.queue.list(0) {
+			if !yield(InSystem{Index: int(j.index), Job: &j.Job}) {
+				return
+			}
+		}
+	}
+}
+
+// Running goes through the jobs that hold GPUs, by GPU type and planned end.
+func (s *System) Running() iter.Seq[InSystem] {
+	return func(yield func(InSystem) bool) {
+		for t := range s.e.running {
+			for j := range s.e.running[t].all {
+				if !yield(InSystem{int(j.index), &j.Job, j.start, j.shares, j.state != running}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (e *engine) askEvictions() {
+	if e.opt.Evict == nil {
+		return
+	}
+	for _, v := range e.opt.Evict(&System{e}) {
+		if j := e.find(v.Job); j != nil && j.state == running {
+			e.evict(j, v.Restore)
+		}
+	}
+}
+
+func (e *engine) find(index int) *job {
+	for t := range e.running {
+		for j := range e.running[t].all {
+			if int(j.index) == index {
+				return j
+			}
+		}
+	}
+	return nil
+}
+
+// evict signals a running job. It makes no more progress, saves its state if
+// it can, and leaves at the end of its grace period.
+func (e *engine) evict(j *job, restore bool) {
+	grace := j.Grace
+	if grace == 0 {
+		grace = e.opt.Grace
+	}
+	if e.now < j.start { // in its prolog: nothing to save
+		grace = 0
+	}
+	e.stop(j, true)
+	e.outcomes[j.index].Preemptions++
+	e.outcomes[j.index].Wasted += grace * float64(j.GPUs)
+	if !restore {
+		j.turn = 0
+	}
+	j.state = leaving
+	e.replan(j, e.now+grace+e.opt.Epilog)
+	e.agenda.push(event{at: e.now + grace, kind: left, job: j, epoch: j.epoch})
+	e.slurm.changed(j)
+}
+
+// stop ends a job's progress and books what is kept and what is lost. A job
+// without periodic checkpoints keeps all if it was told, else nothing of this
+// run.
+func (e *engine) stop(j *job, told bool) {
+	j.epoch++
+	passed := max(e.now-j.start, 0)
+	worked := max(passed-j.lost, 0)
+	every := j.Ckpt
+	if every == 0 {
+		every = e.opt.Checkpoint
+	}
+	kept := 0.0
+	switch {
+	case every > 0:
+		kept = math.Floor(worked/every) * every
+	case told:
+		kept = worked
+	}
+	e.outcomes[j.index].Wasted += (passed - kept) * float64(j.GPUs)
+	j.todo = max(j.todo-kept*j.speed, math.SmallestNonzeroFloat64)
+}
+
+// leave ends the grace period.
+func (e *engine) leave(j *job) {
+	e.outcomes[j.index].Ran += max(e.now-j.start, 0)
+	j.eligible = e.now + e.opt.RequeueDelay
+	e.close(j)
+}

@@ -1,0 +1,117 @@
+package virtual
+
+import "math"
+
+// Weights are those of Slurm's priority/multifactor that a trace has data
+// for, under Slurm's names. The zero value stands for DefaultWeights.
+type Weights struct {
+	Age, JobSize, FairShare int64
+	MaxAge                  float64 // s at which age counts in full
+	DecayHalfLife           float64 // s after which past use counts half
+	CalcPeriod              float64 // s between two computations
+}
+
+// DefaultWeights let fair share decide first; times are Slurm's own defaults.
+var DefaultWeights = Weights{Age: 1000, JobSize: 1000, FairShare: 10000, MaxAge: 7 * 86400, DecayHalfLife: 7 * 86400, CalcPeriod: 300}
+
+// multifactor is Slurm's priority of jobs, with fair share by account: all
+// accounts have equal shares, and use is GPU-seconds.
+type multifactor struct {
+	w        Weights
+	accounts map[string]*account
+	all      account
+	decayed  float64 // when use was last brought up to date
+}
+
+// account is the decayed use of one account.
+type account struct {
+	use  float64 // GPU-seconds
+	gpus int     // held now
+}
+
+func newMultifactor(w Weights) *multifactor {
+	if w == (Weights{}) {
+		w = DefaultWeights
+	}
+	for _, d := range []struct{ to, from *float64 }{
+		{&w.MaxAge, &DefaultWeights.MaxAge}, {&w.DecayHalfLife, &DefaultWeights.DecayHalfLife}, {&w.CalcPeriod, &DefaultWeights.CalcPeriod},
+	} {
+		if *d.to == 0 {
+			*d.to = *d.from
+		}
+	}
+	return &multifactor{w: w, accounts: map[string]*account{}}
+}
+
+func (m *multifactor) period() float64 {
+	if m == nil {
+		return DefaultWeights.CalcPeriod
+	}
+	return m.w.CalcPeriod
+}
+
+func (m *multifactor) of(name string) *account {
+	a := m.accounts[name]
+	if a == nil {
+		a = &account{}
+		m.accounts[name] = a
+	}
+	return a
+}
+
+func (m *multifactor) starts(j *job, now float64) { m.holds(j, j.GPUs, now) }
+func (m *multifactor) stops(j *job, now float64)  { m.holds(j, -j.GPUs, now) }
+
+// holds books, ahead of the next decay, that GPUs change hands now.
+func (m *multifactor) holds(j *job, gpus int, now float64) {
+	if m == nil {
+		return
+	}
+	for _, a := range [2]*account{m.of(j.Account), &m.all} {
+		a.gpus += gpus
+		a.use -= float64(gpus) * (now - m.decayed) // decay adds the whole period
+	}
+}
+
+// decay brings all use up to date.
+func (m *multifactor) decay(now float64) {
+	if m == nil {
+		return
+	}
+	passed := now - m.decayed
+	keep := math.Exp2(-passed / m.w.DecayHalfLife)
+	for _, a := range m.accounts {
+		a.use = a.use*keep + float64(a.gpus)*passed
+	}
+	m.all.use = m.all.use*keep + float64(m.all.gpus)*passed
+	m.decayed = now
+}
+
+// fairShare is Slurm's classic factor 2^-(use / share) between 0 and 1
+// (priority_multifactor.c); fresh accounts have 1.
+func (m *multifactor) fairShare(name string) float64 {
+	use := m.of(name).use
+	if !(use > 0) || !(m.all.use > 0) {
+		return 1
+	}
+	return math.Exp2(-use / m.all.use * float64(len(m.accounts)))
+}
+
+// factors is the sum of Slurm's own factors for a job.
+func (m *multifactor) factors(j *job, now float64, gpus int) int64 {
+	age := min(max(now-j.since, 0)/m.w.MaxAge, 1)
+	size := float64(j.GPUs) / float64(gpus)
+	return int64(float64(m.w.Age)*age + float64(m.w.JobSize)*size + float64(m.w.FairShare)*m.fairShare(j.Account))
+}
+
+// span is the most that the factors can make between two jobs.
+func (m *multifactor) span() int64 { return m.w.Age + m.w.JobSize + m.w.FairShare }
+
+// priority is what Slurm orders a job by.
+func (e *engine) priority(j *job) int64 {
+	if j.direct >= 0 && e.slurm != nil {
+		return j.direct
+	}
+	const most = 1<<32 - 3 // NO_VAL
+	return min(max(e.factors.factors(j, e.now, e.gpus)+j.site-j.nice, 1), most)
+}

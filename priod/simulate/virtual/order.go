@@ -1,0 +1,87 @@
+package virtual
+
+import (
+	"math"
+
+	"slurmprio/priod/cluster"
+)
+
+// place is where a job stands in the queue.
+func (e *engine) place(j *job) key {
+	k := key{seq: j.turn}
+	if e.opt.TEFirst && j.Class != cluster.TE {
+		k.tier = 1
+	}
+	switch e.opt.Order {
+	case SJF:
+		k.rank = e.needs(j)
+	case SRTF:
+		k.rank = j.todo / e.speed(j, 0)
+	case LAS:
+		k.rank = float64(j.level)
+	case FTF:
+		k.rank = -e.fairness(j)
+	case Multifactor, Priod:
+		k.rank = -float64(e.priority(j))
+	}
+	return k
+}
+
+// needs is the run time that is left, on the slowest type that the job may get.
+func (e *engine) needs(j *job) float64 {
+	longest := 0.0
+	for t := range e.types {
+		if j.request.Types.Has(int32(t)) {
+			longest = max(longest, j.todo/e.speed(j, int32(t)))
+		}
+	}
+	return longest
+}
+
+// fairness is the finish-time fairness that the job would have if it ran now
+// to its end: its time in the system over the time that it would take on its
+// share, one part of the cluster for each job in the system at its arrival.
+func (e *engine) fairness(j *job) float64 {
+	needs := e.needs(j)
+	share := max(1, float64(j.peers)*float64(j.GPUs)/float64(e.gpus))
+	return (e.now - j.Submit + needs) / ((e.outcomes[j.index].Ran + needs) * share)
+}
+
+// reorder computes the places of all waiting jobs anew.
+func (e *engine) reorder() {
+	all := e.queue.list(0)
+	for _, j := range all {
+		if k := e.place(j); k != j.key {
+			e.queue.remove(j)
+			j.key = k
+			e.queue.add(j)
+		}
+	}
+	e.moved = true
+}
+
+// calculate is Slurm's PriorityCalcPeriod.
+func (e *engine) calculate() {
+	e.calculating = false
+	e.factors.decay(e.now)
+	e.reorder()
+	if e.slurm != nil {
+		e.slurm.reread()
+	}
+	e.wake()
+}
+
+// wake makes sure that what goes by the clock goes on while there are jobs.
+func (e *engine) wake() {
+	if !e.calculating && (e.factors != nil || e.opt.Order == FTF) {
+		e.calculating = true
+		e.agenda.push(event{at: next(e.now, e.factors.period()), kind: calculate})
+	}
+	if !e.cycling && e.slurm != nil {
+		e.cycling = true
+		e.agenda.push(event{at: next(e.now, e.opt.Daemon.Interval.Seconds()), kind: cycled})
+	}
+}
+
+// next is the next whole multiple of a period after now.
+func next(now, period float64) float64 { return (math.Floor(now/period) + 1) * period }

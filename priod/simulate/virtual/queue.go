@@ -1,0 +1,123 @@
+package virtual
+
+import (
+	"slices"
+
+	"slurmprio/priod/placement"
+)
+
+// queue holds the waiting jobs. Jobs that ask for the same (and, where users
+// or accounts have limits, on the same behalf) fit or do not fit together, so
+// they share a class; a scheduling pass looks at classes, never at the queue.
+type queue struct {
+	classes map[classKey]*class
+	active  []*class // those with waiting jobs
+	n       int
+	pass    uint64
+}
+
+type classKey struct {
+	request placement.Request
+	owners  owners
+}
+
+// class is the waiting jobs with one request, in order.
+type class struct {
+	classKey
+	waiting tree
+	head    *job
+	n       int
+	place   int // in queue.active
+
+	ruledOut uint64 // the pass in which no job of the class can start any more
+	passing  uint64 // the pass in which only jobs that end before the reservation can
+}
+
+// owner is a user or an account with a limit of GPUs at once.
+type owner struct{ used, limit int }
+
+// owners are nil where there is no limit.
+type owners struct{ user, account *owner }
+
+// admit tells whether the limits allow so many GPUs more.
+func (o owners) admit(gpus int) bool {
+	return (o.user == nil || o.user.used+gpus <= o.user.limit) && (o.account == nil || o.account.used+gpus <= o.account.limit)
+}
+
+func (o owners) add(gpus int) {
+	for _, w := range [2]*owner{o.user, o.account} {
+		if w != nil {
+			w.used += gpus
+		}
+	}
+}
+
+func (q *queue) add(j *job) {
+	k := classKey{j.request, j.owners}
+	c := q.classes[k]
+	if c == nil {
+		c = &class{classKey: k}
+		q.classes[k] = c
+	}
+	if c.n == 0 {
+		c.place = len(q.active)
+		q.active = append(q.active, c)
+	}
+	j.class = c
+	c.waiting.insert(j)
+	if c.head == nil || j.key.less(c.head.key) {
+		c.head = j
+	}
+	c.n++
+	q.n++
+}
+
+func (q *queue) remove(j *job) {
+	c := j.class
+	c.waiting.remove(j)
+	if c.head == j {
+		c.head = c.waiting.first()
+	}
+	c.n--
+	q.n--
+	if c.n == 0 {
+		last := q.active[len(q.active)-1]
+		q.active[c.place], last.place = last, c.place
+		q.active = q.active[:len(q.active)-1]
+	}
+}
+
+// pick returns the first in order of the jobs that the classes offer.
+func (q *queue) pick(offer func(*class) *job) *job {
+	var best *job
+	for _, c := range q.active {
+		if j := offer(c); j != nil && (best == nil || j.key.less(best.key)) {
+			best = j
+		}
+	}
+	return best
+}
+
+// list returns the first jobs in order, all when depth is 0.
+func (q *queue) list(depth int) []*job {
+	var all []*job
+	for _, c := range q.active {
+		left := depth
+		for j := range c.waiting.all {
+			all = append(all, j)
+			if left--; left == 0 {
+				break
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b *job) int {
+		if a.key.less(b.key) {
+			return -1
+		}
+		return 1
+	})
+	if depth > 0 && len(all) > depth {
+		all = all[:depth]
+	}
+	return all
+}

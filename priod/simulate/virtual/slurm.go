@@ -1,0 +1,227 @@
+package virtual
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/cycle"
+	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/jobtag"
+)
+
+// slurm is the virtual cluster behind plan.Slurm. The snapshot stays in place
+// and changes with the jobs, so that a cycle costs what the policies cost.
+type slurm struct {
+	e        *engine
+	snapshot cluster.Snapshot
+	jobs     []*job // of the snapshot's rows
+	known    map[cluster.JobID]*job
+	history  *cluster.History
+	changes  bool // since the last cycle
+	wrote    bool // in the last cycle
+}
+
+// record is what Slurm holds of a job beside what the scheduler needs.
+type record struct {
+	site, nice int64
+	direct     int64 // a priority set by hand; -1 when there is none, 0 holds
+	row        int   // in slurm.jobs; -1 before the job is known
+}
+
+func (r *record) held() bool { return r.direct == 0 }
+
+// epoch is second 0 of a trace; any fixed time will do.
+var epoch = time.Unix(1_700_000_000, 0).UTC()
+
+func instant(seconds float64) time.Time {
+	return epoch.Add(time.Duration(seconds * float64(time.Second)))
+}
+
+func newSlurm(e *engine) *slurm {
+	s := &slurm{e: e, history: cluster.NewHistory(), known: map[cluster.JobID]*job{}}
+	s.snapshot = cluster.Snapshot{Cluster: "virtual", Multifactor: cluster.Multifactor{Span: e.factors.span()}}
+	for n := range e.nodes.Len() {
+		size := e.nodes.Size(int32(n))
+		s.snapshot.Nodes = append(s.snapshot.Nodes, cluster.Node{
+			Name: "n" + strconv.Itoa(n), GPUType: e.types[e.nodes.Type(int32(n))],
+			GPUs: int(size.GPUs), CPUs: int(size.CPUs), MemMB: size.MemMB,
+		})
+	}
+	return s
+}
+
+// Observe returns the snapshot, which is valid until time goes on.
+func (s *slurm) Observe(context.Context) (cluster.Snapshot, error) {
+	e := s.e
+	s.snapshot.At = instant(e.now)
+	for i := range s.snapshot.Nodes {
+		n, free := &s.snapshot.Nodes[i], e.nodes.FreeOn(int32(i))
+		n.Usable = !e.nodes.Down(int32(i))
+		n.State = "UP"
+		if !n.Usable {
+			n.State = "DOWN"
+		}
+		n.GPUsUsed, n.CPUsUsed, n.MemUsedMB = n.GPUs-int(free.GPUs), n.CPUs-int(free.CPUs), n.MemMB-free.MemMB
+	}
+	return s.snapshot, nil
+}
+
+// Apply writes as scontrol does: at once, and the scheduler looks again.
+func (s *slurm) Apply(_ context.Context, actions []plan.Action) []plan.Outcome {
+	outcomes := make([]plan.Outcome, len(actions))
+	for i, a := range actions {
+		outcomes[i] = plan.Outcome{Action: a, Status: slurmplug.Applied}
+		if err := s.apply(a); err != nil {
+			outcomes[i].Status, outcomes[i].Message = slurmplug.Refused, err.Error()
+		}
+	}
+	return outcomes
+}
+
+func (s *slurm) apply(a plan.Action) error {
+	j := s.known[a.Job]
+	if j == nil {
+		return fmt.Errorf("invalid job id %s", a.Job)
+	}
+	v := int64(0)
+	if a.Lever != slurmplug.Release {
+		var err error
+		if v, err = strconv.ParseInt(a.After, 10, 64); err != nil {
+			return err
+		}
+	}
+	switch a.Lever {
+	case slurmplug.SiteFactor:
+		j.site = v
+	case slurmplug.Nice:
+		if j.direct < 0 { // Slurm ignores it on a priority set by hand
+			j.nice = v
+		}
+	case slurmplug.Priority:
+		j.direct, j.nice = v, 0
+	case slurmplug.Release:
+		j.direct, j.nice = -1, 0
+	default:
+		return fmt.Errorf("the virtual Slurm has no %s", a.Lever)
+	}
+	if k := s.e.place(j); j.state == waiting && k != j.key {
+		s.e.queue.remove(j)
+		j.key = k
+		s.e.queue.add(j)
+		s.e.moved = true
+	}
+	s.changed(j)
+	return nil
+}
+
+// changed brings a job's row up to date, and adds it for a new job.
+func (s *slurm) changed(j *job) {
+	if s == nil {
+		return
+	}
+	s.changes = true
+	if j.row < 0 {
+		j.row = len(s.jobs)
+		s.jobs = append(s.jobs, j)
+		s.known[number(j.index)] = j
+		s.snapshot.Jobs = append(s.snapshot.Jobs, describe(j))
+	}
+	s.refresh(j)
+}
+
+func (s *slurm) refresh(j *job) {
+	row := &s.snapshot.Jobs[j.row]
+	row.Priority, row.SiteFactor, row.Nice = s.e.priority(j), j.site, j.nice
+	row.Restarts = max(int(j.runs)-1, 0)
+	row.Start, row.GPUType, row.Reason = time.Time{}, j.GPUType, ""
+	row.SiteFactorKnown = j.state == waiting
+	switch j.state {
+	case waiting:
+		row.State, row.Reason = cluster.Pending, "Priority"
+		row.Eligible = instant(j.since)
+	case delayed:
+		row.State, row.Reason = cluster.Pending, "BeginTime"
+		row.Restarts = int(j.runs)
+		row.Eligible = instant(j.eligible)
+	case running, leaving:
+		row.State, row.Start = cluster.Running, instant(j.start)
+		row.GPUType = s.e.types[s.e.nodes.Type(j.shares[0].Node)]
+	case closing:
+		row.State, row.Start = cluster.Completing, instant(j.start)
+	}
+}
+
+// describe is what a job's row says all its life.
+func describe(j *job) cluster.Job {
+	limit := j.Limit
+	if limit == 0 {
+		limit = j.occupancy
+	}
+	return cluster.Job{
+		ID: number(j.index), RawID: uint32(j.index) + 1, TaskCount: 1,
+		User: j.User, Account: j.Account, Partition: "virtual",
+		Nodes: j.Nodes, CPUs: j.CPUs, MemMB: j.MemMB, GPUs: j.GPUs,
+		TimeLimit: time.Duration(limit * float64(time.Second)), Submit: instant(j.Submit),
+		Tag: jobtag.Tag{
+			Type: j.Class.String(), Workload: j.Workload, Steps: j.Steps,
+			Grace: time.Duration(j.Grace * float64(time.Second)), Ckpt: time.Duration(j.Ckpt * float64(time.Second)),
+		},
+	}
+}
+
+// number is a job's id in the snapshot: its place in the order of arrival, from 1.
+func number(index int32) cluster.JobID { return slurmplug.Plain(uint32(index) + 1) }
+
+// gone removes a job's row.
+func (s *slurm) gone(j *job) {
+	if s == nil {
+		return
+	}
+	s.changes = true
+	delete(s.known, number(j.index))
+	last := len(s.jobs) - 1
+	s.jobs[j.row], s.snapshot.Jobs[j.row] = s.jobs[last], s.snapshot.Jobs[last]
+	s.jobs[j.row].row = j.row
+	s.jobs[last], s.snapshot.Jobs[last] = nil, cluster.Job{}
+	s.jobs, s.snapshot.Jobs = s.jobs[:last], s.snapshot.Jobs[:last]
+}
+
+// reread takes in new priorities.
+func (s *slurm) reread() {
+	for _, j := range s.jobs {
+		s.refresh(j)
+	}
+}
+
+// cycle is priod's turn. Where nothing has changed since a turn without
+// writes, the next decides the same, unless a budget goes by the clock.
+func (e *engine) cycle() error {
+	e.cycling = false
+	s := e.slurm
+	set := &e.opt.Daemon.Settings
+	r := &set.Decide.Ranking
+	budgets := r.User.GPUHours > 0 || r.Account.GPUHours > 0 || len(r.Users)+len(r.Accounts) > 0
+	if s.changes || s.wrote || budgets {
+		s.changes = false
+		result, err := cycle.Step(e.ctx, s, memory{}, s.history, *set)
+		if err != nil {
+			return fmt.Errorf("priod's cycle at %v s: %w", e.now, err)
+		}
+		s.wrote = len(result.Outcomes) > 0
+	}
+	if e.inSystem > 0 {
+		e.wake()
+	}
+	return nil
+}
+
+// memory is a Recorder for a run that nobody will look up: the outcomes are
+// the record.
+type memory struct{}
+
+func (memory) Planned(context.Context, plan.Seen) error   { return nil }
+func (memory) Done(context.Context, []plan.Outcome) error { return nil }

@@ -1,0 +1,184 @@
+package virtual
+
+// key is a place in an order: lower first.
+type key struct {
+	tier int8    // TE before BE where the options say so
+	rank float64 // what the order goes by
+	seq  int64   // ties: first come
+}
+
+func (k key) less(o key) bool {
+	if k.tier != o.tier {
+		return k.tier < o.tier
+	}
+	if k.rank != o.rank {
+		return k.rank < o.rank
+	}
+	return k.seq < o.seq
+}
+
+// tree is a treap of jobs in the order of their keys. It knows the GPUs and
+// the shortest occupancy of every subtree. Its links stand in the jobs, so a
+// job is in one tree at a time.
+type tree struct{ root *job }
+
+// links are a job's part of a tree.
+type links struct {
+	key         key
+	left, right *job
+	height      uint32  // random, but the same in every run
+	sum         int64   // GPUs of the subtree
+	lowest      float64 // shortest occupancy of the subtree
+}
+
+func (j *job) tally() {
+	j.sum, j.lowest = int64(j.GPUs), j.occupancy
+	for _, child := range [2]*job{j.left, j.right} {
+		if child != nil {
+			j.sum += child.sum
+			j.lowest = min(j.lowest, child.lowest)
+		}
+	}
+}
+
+func (t *tree) insert(j *job) {
+	j.left, j.right = nil, nil
+	t.root = insert(t.root, j)
+}
+
+func insert(n, j *job) *job {
+	switch {
+	case n == nil || j.height > n.height:
+		j.left, j.right = split(n, j.key)
+		j.tally()
+		return j
+	case j.key.less(n.key):
+		n.left = insert(n.left, j)
+	default:
+		n.right = insert(n.right, j)
+	}
+	n.tally()
+	return n
+}
+
+// split divides a subtree into what comes before k and the rest.
+func split(n *job, k key) (before, rest *job) {
+	if n == nil {
+		return nil, nil
+	}
+	if n.key.less(k) {
+		n.right, rest = split(n.right, k)
+		n.tally()
+		return n, rest
+	}
+	before, n.left = split(n.left, k)
+	n.tally()
+	return before, n
+}
+
+func merge(a, b *job) *job {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	case a.height > b.height:
+		a.right = merge(a.right, b)
+		a.tally()
+		return a
+	}
+	b.left = merge(a, b.left)
+	b.tally()
+	return b
+}
+
+func (t *tree) remove(j *job) {
+	t.root = remove(t.root, j)
+	j.left, j.right = nil, nil
+}
+
+func remove(n, j *job) *job {
+	switch {
+	case n == j:
+		return merge(n.left, n.right)
+	case j.key.less(n.key):
+		n.left = remove(n.left, j)
+	default:
+		n.right = remove(n.right, j)
+	}
+	n.tally()
+	return n
+}
+
+func (t *tree) first() *job {
+	n := t.root
+	for n != nil && n.left != nil {
+		n = n.left
+	}
+	return n
+}
+
+// firstWithin is the first job whose occupancy is at most so many seconds.
+func (t *tree) firstWithin(seconds float64) *job {
+	n := t.root
+	if n == nil || !(n.lowest <= seconds) {
+		return nil
+	}
+	for {
+		switch {
+		case n.left != nil && n.left.lowest <= seconds:
+			n = n.left
+		case n.occupancy <= seconds:
+			return n
+		default:
+			n = n.right
+		}
+	}
+}
+
+// before sums the GPUs of the jobs that come before k.
+func (t *tree) before(k key) int64 {
+	sum := int64(0)
+	for n := t.root; n != nil; {
+		if n.key.less(k) {
+			sum += n.sum
+			if n.right != nil {
+				sum -= n.right.sum
+			}
+			n = n.right
+		} else {
+			n = n.left
+		}
+	}
+	return sum
+}
+
+// over is the first job that brings the sum of GPUs, taken in order, above so many.
+func (t *tree) over(gpus int64) *job {
+	n := t.root
+	if n == nil || n.sum <= gpus {
+		return nil
+	}
+	for {
+		left := int64(0)
+		if n.left != nil {
+			left = n.left.sum
+		}
+		switch {
+		case left > gpus:
+			n = n.left
+		case left+int64(n.GPUs) > gpus:
+			return n
+		default:
+			gpus -= left + int64(n.GPUs)
+			n = n.right
+		}
+	}
+}
+
+// all goes through the jobs in order; the tree must not change meanwhile.
+func (t *tree) all(yield func(*job) bool) { walk(t.root, yield) }
+
+func walk(n *job, yield func(*job) bool) bool {
+	return n == nil || walk(n.left, yield) && yield(n) && walk(n.right, yield)
+}

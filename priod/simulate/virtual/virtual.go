@@ -1,0 +1,172 @@
+// Package virtual is a Slurm in virtual time: nodes with GPU types, a priority
+// order, the main scheduler, backfill by time limits, requeue and node
+// failures. It is an event-driven simulator and reads no clock: the same jobs,
+// options and seed give the same result.
+//
+// Jobs with equal requests share a class (queue.go). A scheduling pass asks
+// each class for its first job that may start, so the cost of an event does
+// not grow with the length of the queue.
+package virtual
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"slurmprio/priod/cycle"
+	"slurmprio/priod/placement"
+	"slurmprio/priod/simulate/metrics"
+	"slurmprio/priod/trace"
+)
+
+// Order is who comes first.
+type Order string
+
+// The orders. SRTF and LAS preempt at every event, at no cost.
+const (
+	FIFO        Order = "fifo"        // first come, first served
+	SJF         Order = "sjf"         // shortest run time first
+	SRTF        Order = "srtf"        // shortest remaining time first
+	LAS         Order = "las"         // least attained service, discretised (Tiresias, NSDI'19)
+	FTF         Order = "ftf"         // worst finish-time fairness first (Themis, NSDI'20)
+	Multifactor Order = "multifactor" // Slurm's own
+	Priod       Order = "priod"       // Slurm's own, with priod's daemon beside it
+)
+
+// Backfill is what may start before the head of the queue.
+type Backfill string
+
+// The ways of backfill.
+const (
+	NoBackfill   Backfill = "none"         // nothing: the head blocks
+	EASY         Backfill = "easy"         // what does not delay the head (Lifka, JSSPP'95)
+	Conservative Backfill = "conservative" // what delays nobody before it in the queue
+	Skip         Backfill = "skip"         // whatever fits
+)
+
+// Options say how the virtual Slurm schedules. The zero value of each field of
+// the second half switches it off.
+type Options struct {
+	Order     Order    // "" is FIFO
+	Backfill  Backfill // "" is none
+	Placement placement.Mode
+	TEFirst   bool // TE jobs stand before BE jobs; nobody is evicted for it
+	// LASQueues are the GPU-seconds attained at which a job falls into the
+	// next queue, rising.
+	LASQueues []float64
+	// Depth is how many jobs conservative backfill plans for in one pass
+	// (Slurm's bf_max_job_test) where reservations are made anew each time; 0: all.
+	Depth       int
+	Multifactor Weights
+	Daemon      Daemon // of order priod
+	// Speed is what a job does on a GPU type, in steps per second; 0 where it
+	// cannot run. A job given by its duration has speed 1 everywhere.
+	Speed  func(job *trace.Job, gpuType string) float64
+	Window *metrics.Window // stop when these jobs are done
+	Seed   uint64
+
+	Grace        float64 // s to leave, for jobs that do not say; see Evict
+	RequeueDelay float64 // s from leaving until the job may run again; Slurm's is 121
+	Prolog       float64 // s before each run, on its nodes
+	Epilog       float64 // s after each run, on its nodes
+	Checkpoint   float64 // s between checkpoints, for jobs that do not say
+	RestartCost  float64 // s of each later run that make no progress
+	UserGPUs     int     // at once, for each user
+	AccountGPUs  int     // at once, for each account
+	MTBF         float64 // mean time between failures of one node, s; exponential
+	Repair       float64 // s until a failed node is back
+
+	// Evict, if set, is asked after each scheduling pass who has to leave.
+	Evict func(*System) []Eviction
+}
+
+// Daemon is priod beside the virtual Slurm.
+type Daemon struct {
+	Settings cycle.Settings
+	Interval time.Duration
+}
+
+// Result is a finished run.
+type Result struct {
+	Types    []string      // the cluster's GPU types
+	Jobs     []metrics.Job // by order of arrival
+	Outcomes []metrics.Outcome
+	Series   []Point
+	End      float64 // when it stopped, s
+}
+
+// Stuck is the error about jobs that can never run.
+type Stuck struct {
+	Jobs    []string // at most maxNamed
+	Reasons []string // one for each
+}
+
+const maxNamed = 10
+
+func (s *Stuck) Error() string {
+	reason := s.Reasons[0]
+	if !slices.ContainsFunc(s.Reasons, func(r string) bool { return r != reason }) {
+		return fmt.Sprintf("stuck: these jobs can never run because %s: %s", reason, strings.Join(s.Jobs, ", "))
+	}
+	each := make([]string, len(s.Jobs))
+	for i, id := range s.Jobs {
+		each[i] = id + " (" + s.Reasons[i] + ")"
+	}
+	return "stuck: these jobs can never run because they ask for more than they can get: " + strings.Join(each, ", ")
+}
+
+// Run simulates the jobs, which come in the order of their submission, on the
+// cluster. It ends when all jobs, or those of the window, are done.
+func Run(ctx context.Context, c trace.Cluster, jobs iter.Seq2[trace.Job, error], opt Options) (Result, error) {
+	if opt.Order == "" {
+		opt.Order = FIFO
+	}
+	if opt.Backfill == "" {
+		opt.Backfill = NoBackfill
+	}
+	if err := check(c, &opt); err != nil {
+		return Result{}, err
+	}
+	e := newEngine(ctx, c, opt)
+	if err := e.run(jobs); err != nil {
+		return Result{}, err
+	}
+	return e.finish(), nil
+}
+
+func check(c trace.Cluster, o *Options) error {
+	finite := func(values ...float64) bool {
+		return !slices.ContainsFunc(values, func(v float64) bool { return !(v >= 0) || math.IsInf(v, 1) })
+	}
+	types := len(c.Types())
+	for _, rule := range []struct {
+		broken bool
+		say    string
+	}{
+		{c.TotalGPUs() == 0, "the cluster has no GPUs"},
+		{types > placement.MaxTypes, fmt.Sprintf("the cluster has %d GPU types; %d is the most", types, placement.MaxTypes)},
+		{!slices.Contains([]Order{FIFO, SJF, SRTF, LAS, FTF, Multifactor, Priod}, o.Order), fmt.Sprintf("no order %q: want fifo, sjf, srtf, las, ftf, multifactor or priod", o.Order)},
+		{!slices.Contains([]Backfill{NoBackfill, EASY, Conservative, Skip}, o.Backfill), fmt.Sprintf("no backfill %q: want none, easy, conservative or skip", o.Backfill)},
+		{!finite(o.Grace, o.RequeueDelay, o.Prolog, o.Epilog, o.Checkpoint, o.RestartCost, o.MTBF, o.Repair), "times are finite and not negative"},
+		{o.UserGPUs < 0 || o.AccountGPUs < 0 || o.Depth < 0, "limits are not negative"},
+		{o.Window != nil && (o.Window.First < 0 || o.Window.Last < o.Window.First), "the window's last job comes before its first"},
+		{o.Order == LAS && (len(o.LASQueues) == 0 || !slices.IsSorted(o.LASQueues) || !(o.LASQueues[0] > 0)), "order las wants the thresholds of its queues in GPU-seconds, rising: 3250,7200"},
+		{o.preemptive() && (o.Placement != placement.Pool || types > 1), fmt.Sprintf("order %s moves jobs freely: it wants --placement pool and one GPU type (--engine rounds knows several)", o.Order)},
+		{o.preemptive() && o.Backfill != NoBackfill, fmt.Sprintf("order %s already starts whatever fits: leave backfill at none", o.Order)},
+		{o.preemptive() && !(o.Grace == 0 && o.RequeueDelay == 0 && o.Prolog == 0 && o.Epilog == 0 && o.RestartCost == 0 && o.MTBF == 0 && o.UserGPUs == 0 && o.AccountGPUs == 0 && o.Evict == nil),
+			fmt.Sprintf("order %s preempts at no cost: it knows no grace, delays, limits, failures or evictions", o.Order)},
+		{o.MTBF > 0 && o.Placement == placement.Pool, "nodes fail only where jobs are placed on nodes: --placement packed or consolidated"},
+		{o.MTBF > 0 && o.Repair == 0, "a failed node wants a time for its repair"},
+		{o.Order == Priod && o.Daemon.Interval <= 0, "order priod wants the daemon's interval"},
+	} {
+		if rule.broken {
+			return errors.New(rule.say)
+		}
+	}
+	return nil
+}
