@@ -206,14 +206,14 @@ func (r *replay) recorded() rounds.Allocator {
 }
 
 func (r *replay) lost(reset int, job, gpuType string) float64 {
-	digits := 4e-9
+	sum, digit := 0.0, 2e-9
 	for i := reset; i < len(r.Rounds) && (i == reset || !r.Rounds[i].Reset); i++ {
 		if r.Rounds[i].Schedule[job].Type == gpuType {
-			return digits
+			sum += digit
 		}
-		digits *= 0.9
+		digit /= 2
 	}
-	return 0
+	return sum
 }
 
 var errReplayEnds = errors.New("the recording ends")
