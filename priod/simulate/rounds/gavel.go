@@ -1,0 +1,380 @@
+package rounds
+
+import (
+	"context"
+	"math"
+	"slices"
+
+	"slurmprio/priod/policy/allocation"
+)
+
+// Allocator writes into x, one row for each job and one column for each type,
+// the fraction of wall time that the job should spend on the type.
+type Allocator func(now float64, jobs []*Active, types []Type, x []float64) error
+
+// Gavel is the round mechanism of Gavel (OSDI 2020, section 5). In each round
+// the jobs run that have received least of what the allocation gives them:
+// priority = allocation / time received since the last reset. A job may end
+// within a round, its GPUs stay idle until the round is over, and a round is
+// over when the last job in it has run for a whole round or has ended. Arrivals
+// are admitted between rounds. Gangs get all of their GPUs or none, of one
+// type, and keep them from round to round when they can.
+//
+// Allocations are made anew as soon as the set of jobs has changed, and all
+// types are served together, the neediest pair of job and type first.
+type Gavel struct {
+	Allocator Allocator // nil: in each round the jobs in Order, each on the fastest type that is free
+	Reset     float64   // s between two resets of the time received, at least; 0: 1920
+	Published *Published
+}
+
+// Published repeats what the published scheduler does otherwise (stanford-
+// futuredata/gavel, scheduler.py): allocations are made only at resets, so that
+// new jobs wait for one, and are meanwhile given GPUs that they do not use;
+// types are served one after the other, by the fraction of the type's time;
+// the time that passes idle counts as received; a round does whole steps only.
+type Published struct {
+	Strict    bool              // FIFO: nothing runs without an allocation
+	TypeOrder func(order []int) // permutes the order in which types are served, each round; nil: as in the cluster
+}
+
+func (Gavel) round() float64 { return 360 }
+
+// share is what a job has of one type.
+type share struct {
+	x        float64 // allocation
+	received float64 // s since the last reset, and half a round
+	deficit  float64 // s that the allocation promised and the job did not receive
+}
+
+// Isolated allocates as if every job had its part of every type to itself.
+func Isolated() Allocator {
+	var gpus, gangs []int
+	return func(_ float64, jobs []*Active, types []Type, x []float64) error {
+		gpus, gangs = gpus[:0], gangs[:0]
+		for _, t := range types {
+			gpus = append(gpus, t.GPUs)
+		}
+		for _, a := range jobs {
+			gangs = append(gangs, a.Job.GPUs)
+		}
+		allocation.Isolated(gpus, gangs, x)
+		return nil
+	}
+}
+
+// Proportional allocates every job's time over the types by their GPUs.
+func Proportional() Allocator {
+	var gpus []int
+	return func(_ float64, jobs []*Active, types []Type, x []float64) error {
+		gpus = gpus[:0]
+		for _, t := range types {
+			gpus = append(gpus, t.GPUs)
+		}
+		allocation.Proportional(gpus, len(jobs), x)
+		return nil
+	}
+}
+
+// mechanism is a run of the Gavel model.
+type mechanism struct {
+	*engine
+	Gavel
+	half    float64 // the time that every job is taken to have received on every type: half a round
+	changed bool    // the set of jobs, since the last allocation
+	places  []places
+
+	lastReset, lastAllocation float64
+	typeTime                  []float64 // published: s received by all jobs on a type, with the halves
+	idleFrom                  float64   // s, end of the round before
+
+	x        []float64
+	queues   []queue
+	types    []int // the order that they are served in
+	free     []int
+	chosen   []*Active // in this round, in the order of their choice
+	previous []*Active // in the round before
+	runs     []Assignment
+}
+
+func (m Gavel) run(ctx context.Context, e *engine) error {
+	if m.Reset == 0 {
+		m.Reset = 1920
+	}
+	n := len(e.types)
+	r := &mechanism{
+		engine: e, Gavel: m, half: e.length / 2,
+		typeTime: make([]float64, n), queues: make([]queue, n), types: make([]int, n), free: make([]int, n),
+		lastReset: e.now, lastAllocation: e.now,
+	}
+	if m.Published != nil {
+		r.lastReset = 0 // and 0 counts as long ago
+	}
+	for _, t := range e.types {
+		r.places = append(r.places, places{taken: make([]int, t.GPUs)})
+	}
+	for !e.done() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := r.step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// step runs one round, or moves time to the next arrival when nothing can run.
+func (r *mechanism) step() error {
+	before := len(r.active)
+	if err := r.admit(); err != nil {
+		return err
+	}
+	for _, a := range r.active[before:] {
+		r.changed = true
+		a.shares = make([]share, len(r.engine.types))
+		for j := range a.shares {
+			a.shares[j].received = r.half
+		}
+	}
+	allocated := false
+	if r.Allocator != nil {
+		var err error
+		if allocated, err = r.update(); err != nil {
+			return err
+		}
+	}
+	if r.Allocator == nil || r.opt.Order != FIFO {
+		r.active = r.order.sort(r.active, r.now)
+	}
+	r.choose()
+	r.place()
+	if len(r.chosen) > 0 {
+		r.runRound(allocated)
+		return nil
+	}
+	switch {
+	case r.more:
+		r.now = r.ahead.Submit
+	case len(r.active) > 0 && (allocated || !r.changed):
+		return stuckError(r.active, "the policy gives them nothing, and nothing else is to come")
+	default:
+		r.lastReset = 0 // published: the last jobs need not wait
+	}
+	return nil
+}
+
+// update makes a new allocation when it is time for one.
+func (r *mechanism) update() (allocated bool, err error) {
+	if !r.changed {
+		return false, nil
+	}
+	elapsed := r.now - r.lastReset
+	due := elapsed >= r.Reset || r.Published != nil && r.lastReset == 0
+	if r.Published != nil {
+		if !due {
+			return false, nil
+		}
+		r.publishedReset(elapsed)
+	} else {
+		r.accrue(due)
+	}
+	if due {
+		r.lastReset = r.now
+	}
+	r.changed, r.lastAllocation = false, r.now
+	n := len(r.engine.types)
+	if need := n * len(r.active); cap(r.x) < need {
+		r.x = make([]float64, need, 2*need)
+	}
+	r.x = r.x[:n*len(r.active)]
+	clear(r.x)
+	if len(r.active) > 0 {
+		if err := r.Allocator(r.now, r.active, r.engine.types, r.x); err != nil {
+			return false, err
+		}
+	}
+	for i, a := range r.active {
+		a.allocated = true
+		for j := range a.shares {
+			a.shares[j].x = r.x[i*n+j]
+		}
+	}
+	return true, nil
+}
+
+// accrue adds to each deficit what the allocation has promised since it was
+// made, and at a reset forgets the time received.
+func (r *mechanism) accrue(reset bool) {
+	since := r.now - r.lastAllocation
+	for _, a := range r.active {
+		for j := range a.shares {
+			s := &a.shares[j]
+			s.deficit += s.x * since
+			if reset {
+				s.received = r.half
+			}
+		}
+	}
+}
+
+// publishedReset brings the deficits up to date and forgets the time received.
+func (r *mechanism) publishedReset(elapsed float64) {
+	clear(r.typeTime)
+	for _, a := range r.active {
+		for j := range a.shares {
+			s := &a.shares[j]
+			s.deficit += s.x*elapsed - (s.received - r.half)
+			s.received = r.half
+			r.typeTime[j] += r.half
+		}
+	}
+}
+
+// choose fills chosen with the jobs of this round, and their types.
+func (r *mechanism) choose() {
+	r.previous, r.chosen = r.chosen, r.previous[:0]
+	for j, t := range r.engine.types {
+		r.free[j], r.types[j] = t.GPUs, j
+	}
+	switch {
+	case r.Allocator == nil:
+		r.chooseInOrder()
+	case r.Published != nil:
+		if r.Published.TypeOrder != nil {
+			r.Published.TypeOrder(r.types)
+		}
+		r.fillQueues()
+		for _, j := range r.types {
+			for q := &r.queues[j]; r.free[j] > 0 && len(*q) > 0; {
+				r.take(q.pop(), j)
+			}
+		}
+		// What has no allocation yet has used up its GPUs for nothing.
+		r.chosen = slices.DeleteFunc(r.chosen, func(a *Active) bool { return !a.allocated })
+	default:
+		r.fillQueues()
+		for {
+			best := -1
+			for j, q := range r.queues {
+				if r.free[j] > 0 && len(q) > 0 && (best < 0 || q[0].before(&r.queues[best][0])) {
+					best = j
+				}
+			}
+			if best < 0 {
+				return
+			}
+			r.take(r.queues[best].pop(), best)
+		}
+	}
+}
+
+// chooseInOrder gives each job in turn the fastest type with room for it.
+func (r *mechanism) chooseInOrder() {
+	left := 0
+	for _, n := range r.free {
+		left += n
+	}
+	for _, a := range r.active {
+		if left == 0 {
+			return
+		}
+		if j := fastestFree(a, r.free); j >= 0 {
+			r.take(a, j)
+			left -= a.Job.GPUs
+		}
+	}
+}
+
+// take chooses a job for this round if it is not chosen and still fits.
+func (r *mechanism) take(a *Active, j int) {
+	if a.run == r.rounds || a.Job.GPUs > r.free[j] {
+		return
+	}
+	r.free[j] -= a.Job.GPUs
+	a.run, a.gpuType = r.rounds, j
+	r.chosen = append(r.chosen, a)
+}
+
+// fillQueues orders the jobs for each type.
+func (r *mechanism) fillQueues() {
+	for j := range r.queues {
+		q := r.queues[j][:0]
+		for i, a := range r.active {
+			speed := a.Speed[j]
+			if speed == 0 {
+				continue
+			}
+			s := &a.shares[j]
+			w := want{job: a, rank: i, deficit: s.deficit}
+			if r.Published != nil {
+				if w.tie = s.x; a.allocated {
+					w.priority = s.x / (s.received / r.typeTime[j])
+				}
+				if r.Published.Strict && w.priority == 0 {
+					continue
+				}
+			} else if w.priority = s.x / s.received; s.x == 0 {
+				w.tie = speed * a.best
+			}
+			q = append(q, w)
+		}
+		q.heapify()
+		r.queues[j] = q
+	}
+}
+
+// runRound runs what was chosen and moves time to the round's end.
+func (r *mechanism) runRound(reset bool) {
+	start, end := r.now, r.now
+	ended, jobs := false, len(r.active)
+	for _, a := range r.chosen {
+		speed, left := a.Speed[a.gpuType], a.Left()
+		most := speed * r.length
+		if r.Published != nil {
+			most = math.Floor(most)
+		}
+		todo := min(most, left)
+		finish := start + todo/speed
+		a.Done += todo
+		r.ran(a, a.gpuType, start, finish-start)
+		r.receive(a, finish)
+		if left <= most {
+			r.finish(a, finish)
+			ended = true
+		}
+		end = max(end, finish)
+	}
+	r.now, r.idleFrom = end, end
+	r.rounds++
+	if r.opt.Watch != nil {
+		r.watch(start, jobs, reset)
+	}
+	if ended {
+		r.changed = true
+		r.drop()
+	}
+}
+
+// receive accounts for the time until finish that a job has had on its type.
+func (r *mechanism) receive(a *Active, finish float64) {
+	if r.Allocator == nil {
+		return
+	}
+	s := &a.shares[a.gpuType]
+	if r.Published == nil {
+		s.received += finish - r.now
+		s.deficit -= finish - r.now
+		return
+	}
+	s.received += finish - r.idleFrom
+	r.typeTime[a.gpuType] += finish - r.idleFrom
+}
+
+func (r *mechanism) watch(start float64, jobs int, reset bool) {
+	r.runs = r.runs[:0]
+	for _, a := range r.chosen {
+		r.runs = append(r.runs, Assignment{Job: a, Type: a.gpuType, GPUs: a.gpus})
+	}
+	r.opt.Watch(Round{Start: start, End: r.now, Jobs: jobs, Runs: r.runs, Reset: reset})
+}
