@@ -12,72 +12,13 @@ import (
 )
 
 func traceCommand() *cli.Command {
-	rate := func(usual float64) cli.Flag {
-		return &cli.Float64Flag{Name: "jobs-per-hour", Value: usual, Usage: "arrivals by a Poisson process of this `RATE`; inf: all jobs at once"}
-	}
-	multi := &cli.BoolFlag{Name: "multi-gpu", Usage: "jobs of 1, 2, 4 and 8 GPUs (70, 10, 15, 5 %) instead of 1"}
 	return &cli.Command{
 		Name: "trace", Usage: "traces of jobs for the simulator",
 		Subcommands: []*cli.Command{{
 			Name: "generate", Usage: "make a synthetic trace as one of the papers does; the same seed gives the same bytes",
-			Subcommands: []*cli.Command{
-				generateCommand("gavel", "the traces of Gavel (OSDI 2020)", 5000, []cli.Flag{
-					rate(5.6), multi,
-					&cli.Float64Flag{Name: "high-priority", Usage: "`SHARE` of jobs with weight 5 (paper: 0.2 where it studies priorities)"},
-					&cli.BoolFlag{Name: "slo", Usage: "deadlines of 1.2, 2 or 10 times the run time on a V100"},
-					workloadsFlag(),
-				}, func(c *cli.Context) ([]trace.Job, error) {
-					w, err := workload.Load(c.String("workloads"))
-					if err != nil {
-						return nil, err
-					}
-					return trace.GenerateGavel(trace.GavelParams{
-						Seed: c.Uint64("seed"), Jobs: c.Int("jobs"), JobsPerHour: c.Float64("jobs-per-hour"), MultiGPU: c.Bool("multi-gpu"),
-						HighPriority: c.Float64("high-priority"), SLO: c.Bool("slo"), Workloads: w,
-					})
-				}),
-				generateCommand("synergy", "the dynamic traces of Synergy (OSDI 2022)", 12000, []cli.Flag{
-					rate(9), multi,
-					&cli.StringFlag{Name: "split", Value: "20,70,10", Usage: "`PERCENT` of image, language and speech jobs"},
-					workloadsFlag(),
-				}, func(c *cli.Context) ([]trace.Job, error) {
-					w, err := workload.Load(c.String("workloads"))
-					if err != nil {
-						return nil, err
-					}
-					split, err := parseSplit(c.String("split"))
-					if err != nil {
-						return nil, err
-					}
-					return trace.GenerateSynergy(trace.SynergyParams{
-						Seed: c.Uint64("seed"), Jobs: c.Int("jobs"), JobsPerHour: c.Float64("jobs-per-hour"), MultiGPU: c.Bool("multi-gpu"),
-						Split: split, Workloads: w,
-					})
-				}),
-				generateCommand("fitgpp", "the synthetic workload of FitGpp (OpML 2019)", 1<<16, []cli.Flag{
-					&cli.StringFlag{Name: "mix", Value: "even", Usage: "demands, which the paper does not give: `MIX` is " + strings.Join(trace.FitGppMixes, " or ")},
-					&cli.Float64Flag{Name: "te-share", Value: 0.3, Usage: "`SHARE` of trial-and-error jobs"},
-					&cli.Float64Flag{Name: "load", Usage: "Poisson arrivals at this `LOAD` (default: recorded from a FIFO run held at 2.0)"},
-					&cli.StringFlag{Name: "nodes", Value: "84:gpu:8:32:262144", Usage: "the nodes that jobs are drawn to fit, `COUNT:TYPE:GPUS:CPUS:MEM_MB`"},
-				}, func(c *cli.Context) ([]trace.Job, error) {
-					cluster, err := trace.ParseNodes([]string{c.String("nodes")})
-					if err != nil {
-						return nil, err
-					}
-					return trace.GenerateFitGpp(trace.FitGppParams{
-						Seed: c.Uint64("seed"), Jobs: c.Int("jobs"), Mix: c.String("mix"), TEShare: c.Float64("te-share"),
-						Load: c.Float64("load"), Node: cluster.Nodes[0],
-					})
-				}),
-				generateCommand("philly", "a workload like that of Philly (ATC 2019)", 100_000, []cli.Flag{
-					rate(trace.PhillyJobsPerHour),
-					&cli.BoolFlag{Name: "passed-only", Usage: "no jobs that fail or are killed"},
-				}, func(c *cli.Context) ([]trace.Job, error) {
-					return trace.GeneratePhilly(trace.PhillyParams{
-						Seed: c.Uint64("seed"), Jobs: c.Int("jobs"), JobsPerHour: c.Float64("jobs-per-hour"), Failures: !c.Bool("passed-only"),
-					})
-				}),
-			},
+			Subcommands: generators(func(c *cli.Context, jobs []trace.Job) error {
+				return writeOut(c, func(w io.Writer) error { return trace.WriteCSV(w, jobs) })
+			}, outFlag()),
 			Action: func(c *cli.Context) error {
 				return usagef("trace generate: say which: gavel, synergy, fitgpp or philly")
 			},
@@ -88,21 +29,90 @@ func traceCommand() *cli.Command {
 	}
 }
 
+// generators are the commands that make a trace, and hand it to emit.
+func generators(emit func(*cli.Context, []trace.Job) error, more ...cli.Flag) []*cli.Command {
+	rate := func(usual float64) cli.Flag {
+		return &cli.Float64Flag{Name: "jobs-per-hour", Value: usual, Usage: "arrivals by a Poisson process of this `RATE`; inf: all jobs at once"}
+	}
+	multi := &cli.BoolFlag{Name: "multi-gpu", Usage: "jobs of 1, 2, 4 and 8 GPUs (70, 10, 15, 5 %) instead of 1"}
+	all := []*cli.Command{
+		generateCommand("gavel", "the traces of Gavel (OSDI 2020)", 5000, []cli.Flag{
+			rate(5.6), multi,
+			&cli.Float64Flag{Name: "high-priority", Usage: "`SHARE` of jobs with weight 5 (paper: 0.2 where it studies priorities)"},
+			&cli.BoolFlag{Name: "slo", Usage: "deadlines of 1.2, 2 or 10 times the run time on a V100"},
+			workloadsFlag(),
+		}, func(c *cli.Context) ([]trace.Job, error) {
+			w, err := workload.Load(c.String("workloads"))
+			if err != nil {
+				return nil, err
+			}
+			return trace.GenerateGavel(trace.GavelParams{
+				Seed: c.Uint64("seed"), Jobs: c.Int("jobs"), JobsPerHour: c.Float64("jobs-per-hour"), MultiGPU: c.Bool("multi-gpu"),
+				HighPriority: c.Float64("high-priority"), SLO: c.Bool("slo"), Workloads: w,
+			})
+		}, emit),
+		generateCommand("synergy", "the dynamic traces of Synergy (OSDI 2022)", 12000, []cli.Flag{
+			rate(9), multi,
+			&cli.StringFlag{Name: "split", Value: "20,70,10", Usage: "`PERCENT` of image, language and speech jobs"},
+			workloadsFlag(),
+		}, func(c *cli.Context) ([]trace.Job, error) {
+			w, err := workload.Load(c.String("workloads"))
+			if err != nil {
+				return nil, err
+			}
+			split, err := parseSplit(c.String("split"))
+			if err != nil {
+				return nil, err
+			}
+			return trace.GenerateSynergy(trace.SynergyParams{
+				Seed: c.Uint64("seed"), Jobs: c.Int("jobs"), JobsPerHour: c.Float64("jobs-per-hour"), MultiGPU: c.Bool("multi-gpu"),
+				Split: split, Workloads: w,
+			})
+		}, emit),
+		generateCommand("fitgpp", "the synthetic workload of FitGpp (OpML 2019)", 1<<16, []cli.Flag{
+			&cli.StringFlag{Name: "mix", Value: "even", Usage: "demands, which the paper does not give: `MIX` is " + strings.Join(trace.FitGppMixes, " or ")},
+			&cli.Float64Flag{Name: "te-share", Value: 0.3, Usage: "`SHARE` of trial-and-error jobs"},
+			&cli.Float64Flag{Name: "load", Usage: "Poisson arrivals at this `LOAD` (default: recorded from a FIFO run held at 2.0)"},
+			&cli.StringFlag{Name: "nodes", Value: "84:gpu:8:32:262144", Usage: "the nodes that jobs are drawn to fit, `COUNT:TYPE:GPUS:CPUS:MEM_MB`"},
+		}, func(c *cli.Context) ([]trace.Job, error) {
+			cluster, err := trace.ParseNodes([]string{c.String("nodes")})
+			if err != nil {
+				return nil, err
+			}
+			return trace.GenerateFitGpp(trace.FitGppParams{
+				Seed: c.Uint64("seed"), Jobs: c.Int("jobs"), Mix: c.String("mix"), TEShare: c.Float64("te-share"),
+				Load: c.Float64("load"), Node: cluster.Nodes[0],
+			})
+		}, emit),
+		generateCommand("philly", "a workload like that of Philly (ATC 2019)", 100_000, []cli.Flag{
+			rate(trace.PhillyJobsPerHour),
+			&cli.BoolFlag{Name: "passed-only", Usage: "no jobs that fail or are killed"},
+		}, func(c *cli.Context) ([]trace.Job, error) {
+			return trace.GeneratePhilly(trace.PhillyParams{
+				Seed: c.Uint64("seed"), Jobs: c.Int("jobs"), JobsPerHour: c.Float64("jobs-per-hour"), Failures: !c.Bool("passed-only"),
+			})
+		}, emit),
+	}
+	for _, g := range all {
+		g.Flags = append(g.Flags, more...)
+	}
+	return all
+}
+
 // generateCommand is one generator. What it refuses is wrong usage.
-func generateCommand(name, usage string, jobs int, flags []cli.Flag, generate func(*cli.Context) ([]trace.Job, error)) *cli.Command {
+func generateCommand(name, usage string, jobs int, flags []cli.Flag, generate func(*cli.Context) ([]trace.Job, error), emit func(*cli.Context, []trace.Job) error) *cli.Command {
 	return &cli.Command{
 		Name: name, Usage: usage, Before: noArgs,
 		Flags: append([]cli.Flag{
 			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "`NUMBER` that settles all that is drawn"},
 			&cli.IntFlag{Name: "jobs", Value: jobs, Usage: "how many `JOBS` to make"},
-			outFlag(),
 		}, flags...),
 		Action: func(c *cli.Context) error {
 			made, err := generate(c)
 			if err != nil {
 				return usageError{err}
 			}
-			return writeOut(c, func(w io.Writer) error { return trace.WriteCSV(w, made) })
+			return emit(c, made)
 		},
 	}
 }

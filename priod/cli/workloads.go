@@ -60,13 +60,17 @@ func outFlag() cli.Flag {
 	return &cli.StringFlag{Name: "out", Aliases: []string{"o"}, Usage: "write to `FILE` (default: standard output)"}
 }
 
-// writeOut writes to --out, a whole file or none: a write that fails leaves
-// what stood there before.
+// writeOut writes to --out.
 func writeOut(c *cli.Context, write func(io.Writer) error) error {
-	path := c.String("out")
-	if path == "" || path == "-" {
-		return write(c.App.Writer)
+	if path := c.String("out"); path != "" && path != "-" {
+		return writeFile(path, write)
 	}
+	return write(c.App.Writer)
+}
+
+// writeFile writes a whole file or none: a write that fails leaves what stood
+// there before.
+func writeFile(path string, write func(io.Writer) error) error {
 	if i, err := os.Stat(path); err == nil && !i.Mode().IsRegular() { // a pipe, /dev/stdout
 		f, err := os.OpenFile(path, os.O_WRONLY, 0)
 		if err != nil {

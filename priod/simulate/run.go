@@ -29,8 +29,8 @@ type Result struct {
 	Types    []string      // GPU types of the cluster
 	Jobs     []metrics.Job // by order of arrival
 	Outcomes []metrics.Outcome
-	Series   []metrics.Point
-	Rounds   int // of engine rounds
+	Series   []virtual.Point // GPUs in use and jobs waiting over time
+	Rounds   int             // of engine rounds
 }
 
 // Run simulates; spec has passed Check.
@@ -60,7 +60,7 @@ func slurm(ctx context.Context, spec Spec, in Input) (Result, error) {
 		TEFirst: spec.Preemption == "te-first", LASQueues: spec.LASQueues, Depth: spec.Depth,
 		Multifactor: virtual.DefaultWeights, Daemon: in.Daemon, Speed: in.Speed, Window: spec.Window, Seed: spec.Seed,
 		Grace: o.Grace, RequeueDelay: o.Requeue, Prolog: o.Prolog, Epilog: o.Epilog, Checkpoint: o.Checkpoint,
-		RestartCost: o.Restart, MTBF: o.MTBF, Repair: o.Repair, UserGPUs: spec.UserGPUs, AccountGPUs: spec.AcctGPUs,
+		RestartCost: o.Restart, MTBF: o.MTBF, Repair: o.Repair, UserGPUs: spec.UserGPUs, AccountGPUs: spec.AccountGPUs,
 	})
 	return Result{Types: r.Types, Jobs: r.Jobs, Outcomes: r.Outcomes, Series: r.Series}, err
 }
@@ -99,6 +99,26 @@ func inRounds(ctx context.Context, spec Spec, in Input) (Result, error) {
 	default:
 		return Result{}, fmt.Errorf("no round model %q", spec.RoundModel)
 	}
-	r, err := rounds.Run(ctx, in.Cluster, in.Jobs, rounds.Options{Model: model, Round: spec.Round, Order: order, Window: spec.Window, Speed: in.Speed})
-	return Result{Types: in.Cluster.Types(), Jobs: r.Jobs, Outcomes: r.Outcomes, Series: r.Series, Rounds: r.Rounds}, err
+	opt := rounds.Options{Model: model, Round: spec.Round, Order: order, Speed: in.Speed}
+	if w := spec.Window; w != nil {
+		opt.Window = &rounds.Window{First: w.First, Last: w.Last}
+	}
+	var series virtual.Series
+	opt.Watch = func(r rounds.Round) {
+		gpus := 0
+		for _, a := range r.Runs {
+			gpus += a.Job.Job.GPUs
+		}
+		series.Add(virtual.Point{At: r.Start, GPUs: gpus, Queued: r.Jobs - len(r.Runs)})
+	}
+	var seen []metrics.Job
+	r, err := rounds.Run(ctx, in.Cluster, func(yield func(trace.Job, error) bool) {
+		for j, err := range in.Jobs {
+			seen = append(seen, metrics.JobOf(&j))
+			if !yield(j, err) {
+				return
+			}
+		}
+	}, opt)
+	return Result{Types: in.Cluster.Types(), Jobs: seen[:len(r.Outcomes)], Outcomes: r.Outcomes, Series: series.Points(), Rounds: r.Rounds}, err
 }

@@ -12,23 +12,23 @@ import (
 // Spec says which policy runs: one field for each dimension, named as priod
 // simulate's flags are. Times are in seconds.
 type Spec struct {
-	Engine     string    // slurm, rounds
-	Order      string    // who goes first
-	LASQueues  []float64 // borders between las's queues, GPU-seconds attained
-	Backfill   string    // who may go before
-	Depth      int       // how many jobs conservative backfill plans for; 0: all
-	Placement  string    // where
-	Allocation string    // which share of which GPU type
-	Preemption string    // who has to leave for whom
-	Sizing     string    // with how many CPUs and how much memory
-	RoundModel string    // of engine rounds: gavel, synergy
-	Round      float64   // of engine rounds; 0: the model's own
-	FirstRound float64   // of round model synergy; the published simulator says 1 for static traces
-	Window     *metrics.Window
-	Seed       uint64
-	Overheads  Overheads
-	UserGPUs   int // at once, for each user; 0: no limit
-	AcctGPUs   int // at once, for each account; 0: no limit
+	Engine      string    // slurm, rounds
+	Order       string    // who goes first
+	LASQueues   []float64 // borders between las's queues, GPU-seconds attained
+	Backfill    string    // who may go before
+	Depth       int       // how many jobs conservative backfill plans for; 0: all
+	Placement   string    // where
+	Allocation  string    // which share of which GPU type
+	Preemption  string    // who has to leave for whom
+	Sizing      string    // with how many CPUs and how much memory
+	RoundModel  string    // of engine rounds: gavel, synergy
+	Round       float64   // of engine rounds; 0: the model's own
+	FirstRound  float64   // of round model synergy; the published simulator says 1 for static traces
+	Window      *metrics.Window
+	Seed        uint64
+	Overheads   Overheads
+	UserGPUs    int // at once, for each user; 0: no limit
+	AccountGPUs int // at once, for each account; 0: no limit
 }
 
 // Overheads are what moving a job costs on a real cluster; zero costs nothing.
@@ -132,7 +132,7 @@ func (s *Spec) checkRounds() error {
 		return errors.New("--las-queues belongs to --engine slurm; rounds order by the GPU time itself")
 	case s.Preemption != "none":
 		return fmt.Errorf("--preemption %s belongs to --engine slurm", s.Preemption)
-	case s.Overheads != Overheads{} || s.UserGPUs != 0 || s.AcctGPUs != 0:
+	case s.Overheads != Overheads{} || s.UserGPUs != 0 || s.AccountGPUs != 0:
 		return errors.New("overheads, failures and limits belong to --engine slurm: rounds are the papers' ideal")
 	case s.RoundModel == "synergy" && s.Allocation != "none":
 		return fmt.Errorf("--allocation %s needs --round-model gavel", s.Allocation)
@@ -142,4 +142,21 @@ func (s *Spec) checkRounds() error {
 		return errors.New("--first-round belongs to --round-model synergy")
 	}
 	return nil
+}
+
+// String names the policy in the words of the flags, for a page's head.
+func (s Spec) String() string {
+	words := []string{"engine " + s.Engine}
+	for _, d := range []struct{ flag, value, none string }{
+		{"order", s.Order, ""}, {"backfill", s.Backfill, "none"}, {"placement", s.Placement, ""}, {"allocation", s.Allocation, "none"},
+		{"preemption", s.Preemption, "none"}, {"sizing", s.Sizing, "request"}, {"round-model", s.RoundModel, ""},
+	} {
+		if d.value != d.none {
+			words = append(words, d.flag+" "+d.value)
+		}
+	}
+	if s.Window != nil {
+		words = append(words, fmt.Sprintf("jobs %d to %d", s.Window.First, s.Window.Last))
+	}
+	return strings.Join(append(words, fmt.Sprintf("seed %d", s.Seed)), ", ")
 }

@@ -214,14 +214,23 @@ func (set *Settings) ofUser(name string) Budget {
 	if b, ok := set.Users[name]; ok {
 		return b
 	}
-	return set.User
+	return set.User.of(name)
 }
 
 func (set *Settings) ofAccount(name string) Budget {
 	if b, ok := set.Accounts[name]; ok {
 		return b
 	}
-	return set.Account
+	return set.Account.of(name)
+}
+
+// of keeps jobs of nobody, in a trace that names no users or a Slurm without
+// accounting, from sharing one purse.
+func (b Budget) of(name string) Budget {
+	if name == "" {
+		return Budget{TimeLimit: b.TimeLimit}
+	}
+	return b
 }
 
 // account is one purse that a TE job draws on: a user's or an account's.

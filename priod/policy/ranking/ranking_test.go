@@ -219,3 +219,19 @@ func BenchmarkRank(b *testing.B) {
 		Rank(s, h, Settings{Partitions: []string{"gpu"}})
 	}
 }
+
+// A Slurm without accounting gives no accounts, a trace often no users.
+func TestJobsOfNobodyShareNoPurse(t *testing.T) {
+	set := Settings{Account: Budget{GPUs: 1, TimeLimit: time.Hour}, User: Budget{GPUs: 1}}
+	nobody := func(id uint32, limit time.Duration) cluster.Job {
+		j := pending(id, "te")
+		j.User, j.Account, j.TimeLimit = "", "", limit
+		return j
+	}
+	verdicts, _ := rank(t, set, nobody(1, time.Minute), nobody(2, time.Minute), nobody(3, 2*time.Hour))
+	for i, want := range []cluster.Class{cluster.TE, cluster.TE, cluster.BE} {
+		if verdicts[i].Class != want {
+			t.Errorf("job %d is %s, want %s", i+1, verdicts[i].Class, want)
+		}
+	}
+}

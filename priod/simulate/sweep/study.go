@@ -24,7 +24,9 @@ type Study struct {
 	Metrics []string
 }
 
-// Axis is one dimension: a flag of priod simulate and its values.
+// Axis is one dimension: a flag of priod simulate and its values. An axis that
+// [base] names in braces, as in generate = "fitgpp --load={load}", is put
+// there instead.
 type Axis struct {
 	Flag   string
 	Values []string
@@ -152,14 +154,25 @@ func (s *Study) Points() []Point {
 	}
 	for i := range points {
 		p := &points[i]
+		var pairs []string
+		for j, axis := range s.Axes {
+			pairs = append(pairs, "{"+axis.Flag+"}", p.At[j])
+		}
+		fill := strings.NewReplacer(pairs...)
 		for _, b := range s.base {
-			p.Args = append(p.Args, "--"+b.flag+"="+b.value)
+			p.Args = append(p.Args, "--"+b.flag+"="+fill.Replace(b.value))
 		}
 		for j, axis := range s.Axes {
-			p.Args = append(p.Args, "--"+axis.Flag+"="+p.At[j])
+			if !s.inBraces(axis.Flag) {
+				p.Args = append(p.Args, "--"+axis.Flag+"="+p.At[j])
+			}
 		}
 		sum := sha256.Sum256([]byte(strings.Join(p.Args, "\x00")))
 		p.Key = hex.EncodeToString(sum[:8])
 	}
 	return points
+}
+
+func (s *Study) inBraces(flag string) bool {
+	return slices.ContainsFunc(s.base, func(b setting) bool { return strings.Contains(b.value, "{"+flag+"}") })
 }

@@ -18,7 +18,7 @@ const study = `
 title = "Backfill under load"
 metrics = ["mean_wait_s"]
 [base]
-generate = "fitgpp"
+generate = "fitgpp --load={load}"
 nodes = ["2:a100:8", "4:v100:8"]
 [grid]
 backfill = ["none", "easy"]
@@ -44,7 +44,7 @@ func TestPointsAreTheGridInTheFilesOrder(t *testing.T) {
 	if len(points) != 8 {
 		t.Fatalf("%d points, want 8", len(points))
 	}
-	want := []string{"--generate=fitgpp", "--nodes=2:a100:8", "--nodes=4:v100:8", "--backfill=none", "--load=1", "--seed=2"}
+	want := []string{"--generate=fitgpp --load=1", "--nodes=2:a100:8", "--nodes=4:v100:8", "--backfill=none", "--seed=2"}
 	if diff := cmp.Diff(want, points[3].Args); diff != "" {
 		t.Error(diff)
 	}
@@ -135,7 +135,7 @@ func TestOneFailureStopsNothing(t *testing.T) {
 	done := 0
 	r := &Runner{Dir: t.TempDir(), Workers: 3, Done: func(Point, error) { done++ },
 		Simulate: func(_ context.Context, args []string) (map[string]float64, error) {
-			if slices.Contains(args, "--load=0.7") {
+			if slices.Contains(args, "--generate=fitgpp --load=0.7") {
 				return nil, errors.New("stuck")
 			}
 			return map[string]float64{}, nil

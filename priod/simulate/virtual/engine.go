@@ -91,7 +91,7 @@ type engine struct {
 	awaited  int // jobs of the window not yet done; -1 without one
 	jobs     []metrics.Job
 	outcomes []metrics.Outcome
-	series   series
+	series   Series
 	steps    int
 }
 
@@ -335,7 +335,7 @@ func (e *engine) moment() error {
 		for t := range e.types {
 			used -= e.nodes.FreeGPUs(int32(t))
 		}
-		e.series.add(Point{At: e.now, GPUs: used, Queued: e.queue.n})
+		e.series.Add(Point{At: e.now, GPUs: used, Queued: e.queue.n})
 	}
 	return nil
 }
@@ -548,5 +548,5 @@ func (e *engine) finish() Result {
 			e.outcomes[i].Start = 0
 		}
 	}
-	return Result{Types: e.types, Jobs: e.jobs, Outcomes: e.outcomes, Series: e.series.points, End: e.now}
+	return Result{Types: e.types, Jobs: e.jobs, Outcomes: e.outcomes, Series: e.series.Points(), End: e.now}
 }

@@ -1,0 +1,460 @@
+package cli
+
+import (
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"math"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/mattn/go-isatty"
+	"github.com/urfave/cli/v2"
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+
+	"slurmprio/priod/config"
+	"slurmprio/priod/cycle"
+	"slurmprio/priod/live"
+	"slurmprio/priod/report"
+	"slurmprio/priod/simulate"
+	"slurmprio/priod/simulate/metrics"
+	"slurmprio/priod/simulate/virtual"
+	"slurmprio/priod/trace"
+	"slurmprio/priod/workload"
+)
+
+func simulateCommand() *cli.Command {
+	return &cli.Command{
+		Name: "simulate", Usage: "run a trace through a policy in virtual time",
+		Description: "Jobs come from --trace, --generate or --from-slurm, nodes from --cluster, --nodes or --from-slurm. Each\n" +
+			"dimension of policy is one flag. --order priod runs the daemon's own cycles, as --config says.",
+		Flags: append(simulateFlags(),
+			&cli.StringFlag{Name: "jobs-out", Usage: "write what became of every job to this CSV `FILE`"},
+			&cli.StringFlag{Name: "html", Usage: "write a page with plots, which opens without a network, to `FILE`"},
+			jsonFlag()),
+		Before: noArgs,
+		Action: func(c *cli.Context) error {
+			ctx, stop := signal.NotifyContext(c.Context, syscall.SIGTERM, syscall.SIGINT)
+			defer stop()
+			r, err := simulation(ctx, c, c.App.ErrWriter)
+			if err != nil {
+				return err
+			}
+			return showSimulation(c, r)
+		},
+	}
+}
+
+// simulateFlags say what is simulated. They are also the keys of a sweep.
+func simulateFlags() []cli.Flag {
+	const input, policy, costs = "INPUT", "POLICY", "WHAT MOVING A JOB COSTS"
+	choice := func(d simulate.Choice, usage string) cli.Flag {
+		return &cli.StringFlag{Category: policy, Name: d.Flag, Usage: usage + ": `POLICY` is " + d.Values()}
+	}
+	seconds := func(name, usage string) cli.Flag {
+		return &cli.DurationFlag{Category: costs, Name: name, Usage: usage}
+	}
+	return []cli.Flag{
+		&cli.StringFlag{Category: input, Name: "trace", Usage: "read jobs from `FILE`, gzip or plain; - is standard input"},
+		&cli.StringFlag{Category: input, Name: "format", Value: string(trace.CSV), Usage: "how the trace is written: `FORMAT` is csv, gavel, synergy or sacct"},
+		&cli.Float64Flag{Category: input, Name: "jobs-per-hour", Usage: "spread the unit arrivals of a recorded stream of Gavel's at this `RATE`; inf: all at once"},
+		&cli.BoolFlag{Category: input, Name: "skip-bad", Usage: "count bad rows instead of stopping at the first one"},
+		&cli.BoolFlag{Category: input, Name: "sort", Usage: "sort the trace by submission, in memory"},
+		&cli.StringFlag{Category: input, Name: "generate", Usage: "make the jobs, as priod trace generate `\"KIND FLAGS\"` does"},
+		&cli.BoolFlag{Category: input, Name: "from-slurm", Usage: "jobs from this Slurm's accounting, its nodes unless others are given"},
+		&cli.StringFlag{Category: input, Name: "since", Value: "7d", Usage: "how much `TIME` of accounting, with --from-slurm: 12h, 30d"},
+		&cli.StringFlag{Category: input, Name: "cluster", Usage: "read nodes from `FILE`, TOML with [[nodes]] tables"},
+		&cli.StringSliceFlag{Category: input, Name: "nodes", Usage: "nodes as `COUNT:TYPE:GPUS[:CPUS[:MEM_MB]]`; again for more"},
+		withCategory(workloadsFlag(), input),
+		&cli.StringFlag{Category: input, Name: "window", Usage: "measure jobs `FIRST:LAST` in order of arrival, counted from 0; later ones keep coming until these are done"},
+		&cli.Uint64Flag{Category: input, Name: "seed", Value: 1, Usage: "`NUMBER` that settles what is left to chance"},
+
+		choice(simulate.Engines, "a Slurm, or rounds at whose start every job may be moved at no cost"),
+		choice(simulate.Orders, "who goes first"),
+		&cli.StringFlag{Category: policy, Name: "las-queues", Usage: "`BORDERS` of order las's queues in GPU-seconds, such as 3250,7200"},
+		choice(simulate.Backfills, "who may start before the head of the queue"),
+		&cli.IntFlag{Category: policy, Name: "depth", Usage: "how many `JOBS` conservative backfill plans for; 0: all"},
+		choice(simulate.Placements, "where"),
+		&cli.BoolFlag{Category: policy, Name: "pool", Usage: "the same as --placement pool: GPUs are counted, not placed"},
+		choice(simulate.Allocations, "which share of which GPU type"),
+		choice(simulate.Preemptions, "who goes before whom, who leaves for whom"),
+		choice(simulate.Sizings, "with how many CPUs and how much memory"),
+		&cli.DurationFlag{Category: policy, Name: "round", Usage: "length of a round"},
+		&cli.StringFlag{Category: policy, Name: simulate.RoundModels.Flag, Usage: "how time counts in a round: `MODEL` is " + simulate.RoundModels.Values() + " (default: synergy with its format, else gavel)"},
+		&cli.DurationFlag{Category: policy, Name: "first-round", Usage: "start of the first round of model synergy"},
+		&cli.IntFlag{Category: policy, Name: "user-gpus", Usage: "`GPUS` that one user may hold at once; 0: no limit"},
+		&cli.IntFlag{Category: policy, Name: "account-gpus", Usage: "`GPUS` that one account may hold at once; 0: no limit"},
+
+		seconds("grace", "to leave, for jobs that do not say"),
+		seconds("requeue-delay", "from leaving to being eligible again (Slurm: 121s)"),
+		seconds("prolog", "before each run"),
+		seconds("epilog", "after each run"),
+		seconds("checkpoint", "between two checkpoints, for jobs that do not say"),
+		seconds("restart-cost", "of each later run that make no progress"),
+		seconds("mtbf", "mean time between failures of one node"),
+		seconds("repair", "until a failed node is back"),
+	}
+}
+
+func withCategory(f cli.Flag, category string) cli.Flag {
+	if s, ok := f.(*cli.StringFlag); ok {
+		s.Category = category
+	}
+	return f
+}
+
+// simulated is a finished simulation with what was left out of it.
+type simulated struct {
+	simulate.Result
+	spec  simulate.Spec
+	stats trace.Stats
+	notes []string
+}
+
+// simulation runs what the flags say. Progress goes to bar when it is a
+// terminal.
+func simulation(ctx context.Context, c *cli.Context, bar io.Writer) (*simulated, error) {
+	spec, err := specOf(c)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	s := &simulated{spec: spec}
+	table, err := workload.Load(c.String("workloads"))
+	if err != nil {
+		return nil, usageError{err}
+	}
+	var cfg *config.Config
+	if c.Bool("from-slurm") || spec.Order == "priod" {
+		if cfg, err = loadConfig(c); err != nil {
+			return nil, err
+		}
+	}
+	in := simulate.Input{}
+	if err := s.nodes(ctx, c, cfg, &in); err != nil {
+		return nil, err
+	}
+	jobs, done, err := s.jobs(ctx, c, cfg, table)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	in.Speed = speeds(table)
+	if spec.Order == "priod" {
+		in.Daemon = virtual.Daemon{Interval: time.Duration(cfg.Cycle.Interval), Settings: cycle.Settings{Decide: cfg.Decide()}}
+		in.Daemon.Settings.Decide.Ranking.Partitions = nil // a trace has none
+	}
+	tick, finish := progress(bar)
+	in.Jobs = func(yield func(trace.Job, error) bool) {
+		for j, err := range jobs {
+			if err == nil {
+				err = runnable(&j, table)
+			}
+			tick()
+			if !yield(j, err) {
+				return
+			}
+		}
+	}
+	s.Result, err = simulate.Run(ctx, spec, in)
+	finish()
+	return s, err
+}
+
+// runnable refuses a job whose workload nobody knows.
+func runnable(j *trace.Job, table *workload.Table) error {
+	if j.Duration > 0 || j.Workload == "" {
+		return nil
+	}
+	if _, known := table.Lookup(j.Workload); !known {
+		return fmt.Errorf("job %s: no workload %.80q; see priod workloads list, or give --workloads FILE", j.ID, j.Workload)
+	}
+	return nil
+}
+
+// speeds looks a job up in the table.
+func speeds(table *workload.Table) func(*trace.Job, string) float64 {
+	return func(j *trace.Job, gpuType string) float64 {
+		if j.Duration > 0 {
+			return 1
+		}
+		id, known := table.Lookup(j.Workload)
+		if !known {
+			return 0
+		}
+		s, _ := table.Speed(id, j.GPUs, gpuType)
+		return s
+	}
+}
+
+func (s *simulated) nodes(ctx context.Context, c *cli.Context, cfg *config.Config, in *simulate.Input) (err error) {
+	file, groups := c.String("cluster"), c.StringSlice("nodes")
+	switch {
+	case file != "" && len(groups) > 0:
+		return usagef("simulate: --cluster and --nodes both describe the nodes; give one")
+	case file != "":
+		in.Cluster, err = trace.ReadCluster(file)
+	case len(groups) > 0:
+		in.Cluster, err = trace.ParseNodes(groups)
+	case c.Bool("from-slurm"):
+		snapshot, err := live.New(newClient(cfg)).Observe(ctx)
+		if err != nil {
+			return fmt.Errorf("read Slurm: %w", err)
+		}
+		var left int
+		if in.Cluster, left = trace.FromSnapshot(&snapshot); left > 0 {
+			s.notes = append(s.notes, fmt.Sprintf("%d GPU nodes are down or drained and left out", left))
+		}
+		if len(in.Cluster.Nodes) == 0 {
+			return errors.New("this Slurm shows no usable GPU nodes; describe them with --nodes")
+		}
+		return nil
+	default:
+		return usagef("simulate: which nodes? Give --nodes COUNT:TYPE:GPUS, --cluster FILE or --from-slurm")
+	}
+	if err != nil {
+		return usageError{err}
+	}
+	return nil
+}
+
+// jobs opens the trace; done closes it.
+func (s *simulated) jobs(ctx context.Context, c *cli.Context, cfg *config.Config, table *workload.Table) (jobs iter.Seq2[trace.Job, error], done func(), err error) {
+	sources := 0
+	for _, name := range []string{"trace", "generate", "from-slurm"} {
+		if c.IsSet(name) {
+			sources++
+		}
+	}
+	if sources != 1 {
+		return nil, nil, usagef("simulate: which jobs? Give one of --trace FILE, --generate \"KIND FLAGS\" and --from-slurm")
+	}
+	opts := trace.Options{Format: trace.Format(c.String("format")), SkipBad: c.Bool("skip-bad"), Sort: c.Bool("sort"), Workloads: table, JobsPerHour: c.Float64("jobs-per-hour")}
+	if cfg != nil {
+		opts.TEQOS = cfg.Ranking.TEQOS
+	}
+	switch {
+	case c.IsSet("generate"):
+		all, err := generate(c.String("generate"))
+		return each(all), func() {}, err
+	case c.Bool("from-slurm"):
+		all, err := s.past(ctx, c, cfg, opts)
+		return each(all), func() {}, err
+	}
+	r, err := trace.Open(c.String("trace"), opts)
+	if err != nil {
+		return nil, nil, err
+	}
+	return r.All(), func() {
+		s.stats = r.Stats()
+		r.Close()
+	}, nil
+}
+
+// past reads accounting.
+func (s *simulated) past(ctx context.Context, c *cli.Context, cfg *config.Config, opts trace.Options) ([]trace.Job, error) {
+	var span config.Duration
+	if err := span.UnmarshalText([]byte(c.String("since"))); err != nil || span <= 0 {
+		return nil, usagef("simulate: --since %.40q: want a time such as 12h or 30d", c.String("since"))
+	}
+	now := time.Now()
+	runs, err := newClient(cfg).History(ctx, now.Add(-time.Duration(span)), now)
+	if err != nil {
+		return nil, fmt.Errorf("read accounting: %w", err)
+	}
+	jobs, stats, err := trace.FromRuns(runs, opts)
+	s.stats = stats
+	if err == nil && len(jobs) == 0 {
+		err = fmt.Errorf("accounting holds no finished GPU jobs of the last %s", c.String("since"))
+	}
+	return jobs, err
+}
+
+func each(jobs []trace.Job) iter.Seq2[trace.Job, error] {
+	return func(yield func(trace.Job, error) bool) {
+		for _, j := range jobs {
+			if !yield(j, nil) {
+				return
+			}
+		}
+	}
+}
+
+// generate makes a trace as the words behind priod trace generate say.
+func generate(words string) (made []trace.Job, err error) {
+	app := &cli.App{
+		Name: "--generate", HideHelp: true, Writer: io.Discard, ErrWriter: io.Discard, ExitErrHandler: func(*cli.Context, error) {}, OnUsageError: onUsageError,
+		Commands: generators(func(_ *cli.Context, jobs []trace.Job) error {
+			made = jobs
+			return nil
+		}),
+		Action: func(c *cli.Context) error {
+			return usagef("--generate %.80q: want gavel, synergy, fitgpp or philly and its flags", words)
+		},
+	}
+	for _, g := range app.Commands {
+		prepare(g)
+	}
+	if err := app.Run(append([]string{app.Name}, strings.Fields(words)...)); err != nil {
+		return nil, usagef("--generate: %w", err)
+	}
+	if made == nil { // --help
+		return nil, usagef("--generate: see priod trace generate --help")
+	}
+	return made, nil
+}
+
+func specOf(c *cli.Context) (simulate.Spec, error) {
+	s := func(name string) float64 { return c.Duration(name).Seconds() }
+	spec := simulate.Spec{
+		Engine: c.String("engine"), Order: c.String("order"), Backfill: c.String("backfill"), Depth: c.Int("depth"), Placement: c.String("placement"),
+		Allocation: c.String("allocation"), Preemption: c.String("preemption"), Sizing: c.String("sizing"), RoundModel: c.String("round-model"),
+		Round: s("round"), FirstRound: s("first-round"), Seed: c.Uint64("seed"), UserGPUs: c.Int("user-gpus"), AccountGPUs: c.Int("account-gpus"),
+		Overheads: simulate.Overheads{
+			Grace: s("grace"), Requeue: s("requeue-delay"), Prolog: s("prolog"), Epilog: s("epilog"),
+			Checkpoint: s("checkpoint"), Restart: s("restart-cost"), MTBF: s("mtbf"), Repair: s("repair"),
+		},
+	}
+	if c.Bool("pool") {
+		if spec.Placement != "" && spec.Placement != "pool" {
+			return spec, fmt.Errorf("--pool and --placement %s contradict each other", spec.Placement)
+		}
+		spec.Placement = "pool"
+	}
+	if spec.Engine == "rounds" && spec.RoundModel == "" && c.String("format") == string(trace.Synergy) {
+		spec.RoundModel = "synergy"
+	}
+	if text := c.String("las-queues"); text != "" {
+		for word := range strings.SplitSeq(text, ",") {
+			border, err := strconv.ParseFloat(strings.TrimSpace(word), 64)
+			if err != nil || !(border > 0) || math.IsInf(border, 0) {
+				return spec, fmt.Errorf("--las-queues %.80q: %.40q is no number of GPU-seconds", text, word)
+			}
+			spec.LASQueues = append(spec.LASQueues, border)
+		}
+	}
+	if text := c.String("window"); text != "" {
+		first, last, ok := strings.Cut(text, ":")
+		from, err1 := strconv.Atoi(first)
+		to, err2 := strconv.Atoi(last)
+		if !ok || err1 != nil || err2 != nil || from < 0 || to < from {
+			return spec, fmt.Errorf("--window %.40q: want FIRST:LAST, such as 4000:4999", text)
+		}
+		spec.Window = &metrics.Window{First: from, Last: to}
+	}
+	return spec, spec.Check()
+}
+
+// progress shows on a terminal how many jobs have arrived.
+func progress(w io.Writer) (tick, finish func()) {
+	f, ok := w.(*os.File)
+	if !ok || !isatty.IsTerminal(f.Fd()) {
+		return func() {}, func() {}
+	}
+	p := mpb.New(mpb.WithOutput(w), mpb.WithRefreshRate(200*time.Millisecond))
+	bar := p.New(0, mpb.SpinnerStyle(), mpb.AppendDecorators(decor.CurrentNoUnit(" %d jobs submitted")), mpb.BarRemoveOnComplete())
+	n := int64(0)
+	return func() {
+			if n++; n%1024 == 0 {
+				bar.IncrBy(1024)
+			}
+		}, func() {
+			bar.SetTotal(-1, true)
+			p.Wait()
+		}
+}
+
+// showSimulation prints the figures and writes the files that were asked for.
+func showSimulation(c *cli.Context, s *simulated) error {
+	for _, n := range s.notes {
+		fmt.Fprintf(c.App.ErrWriter, "priod: note: %s\n", n)
+	}
+	if s.stats.Bad > 0 {
+		fmt.Fprintf(c.App.ErrWriter, "priod: note: %d bad rows were skipped\n", s.stats.Bad)
+	}
+	if path := c.String("jobs-out"); path != "" {
+		if err := writeFile(path, s.writeJobs); err != nil {
+			return err
+		}
+	}
+	if path := c.String("html"); path != "" {
+		if err := writeFile(path, s.page().Write); err != nil {
+			return err
+		}
+	}
+	if c.Bool("json") {
+		return report.JSON(c.App.Writer, struct {
+			metrics.Figures
+			trace.Stats
+			Jobs int `json:"jobs"` // measured; Stats counts those read
+		}{s.Figures, s.stats, s.Figures.Jobs})
+	}
+	report.Table(c.App.Writer, []string{"FIGURE", "VALUE"}, s.rows())
+	return nil
+}
+
+// rows are the figures for people; those of an empty group are left out.
+func (s *simulated) rows() [][]any {
+	f := &s.Figures
+	rows := [][]any{
+		{"jobs", f.Jobs},
+		{"JCT mean, p50, p95, p99", spans(f.MeanJCT, f.P50JCT, f.P95JCT, f.P99JCT)},
+		{"wait mean, p90, p95, max", spans(f.MeanWait, f.P90Wait, f.P95Wait, f.MaxWait)},
+		{"makespan", spans(f.Makespan)},
+		{"GPUs in use", fmt.Sprintf("%.1f %%", 100*f.GPUUtilisation)},
+		{"preemptions", f.Preemptions},
+		{"GPU-hours wasted", fmt.Sprintf("%.1f", f.Wasted/3600)},
+	}
+	if f.MeanWaitGE8 != nil && f.MeanWaitLT8 != nil {
+		rows = append(rows, []any{"mean wait below 8 GPUs, from 8 on", spans(*f.MeanWaitLT8, *f.MeanWaitGE8)})
+	}
+	if f.TESlowdownP50 != nil {
+		rows = append(rows, []any{"TE slowdown p50, p95, p99", fmt.Sprintf("%.2f, %.2f, %.2f", *f.TESlowdownP50, *f.TESlowdownP95, *f.TESlowdownP99)})
+	}
+	if f.BESlowdownP50 != nil {
+		rows = append(rows, []any{"BE slowdown p50, p95, p99", fmt.Sprintf("%.2f, %.2f, %.2f", *f.BESlowdownP50, *f.BESlowdownP95, *f.BESlowdownP99)})
+	}
+	return rows
+}
+
+// spans renders times: seconds below two hours, hours above.
+func spans(seconds ...float64) string {
+	words := make([]string, len(seconds))
+	for i, s := range seconds {
+		if s < 7200 {
+			words[i] = strconv.FormatFloat(s, 'f', 1, 64) + " s"
+		} else {
+			words[i] = strconv.FormatFloat(s/3600, 'f', 2, 64) + " h"
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+func (s *simulated) writeJobs(w io.Writer) error {
+	out := csv.NewWriter(w)
+	number := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+	err := out.Write([]string{"job_id", "submit_s", "start_s", "end_s", "wait_s", "ran_s", "preemptions", "gpus", "gpu_type", "type", "done"})
+	for i := range s.Jobs {
+		j, o := &s.Jobs[i], &s.Outcomes[i]
+		row := []string{j.ID, number(j.Submit), "", "", "", number(o.Ran), strconv.Itoa(int(o.Preemptions)), strconv.Itoa(int(j.GPUs)), "", j.Class.String(), strconv.FormatBool(o.Done)}
+		if o.Ran > 0 || o.Done {
+			row[2] = number(o.Start)
+		}
+		if o.Done {
+			row[3], row[4] = number(o.End), number(metrics.Wait(j, o))
+		}
+		if o.Type >= 0 && int(o.Type) < len(s.Types) && row[2] != "" {
+			row[8] = s.Types[o.Type]
+		}
+		err = errors.Join(err, out.Write(row))
+	}
+	out.Flush()
+	return errors.Join(err, out.Error())
+}
