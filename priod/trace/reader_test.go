@@ -55,7 +55,7 @@ func job(set func(*Job)) Job {
 	return j
 }
 
-// forms of which one is used by each test: gzip and a byte order mark are seen by content.
+// gzip and a byte order mark are seen by content.
 func TestReadCSV(t *testing.T) {
 	const text = "gpus,submit_s,job_id,duration_s,type,grace_s,deadline_s,weight,workload,steps,user,mem_mb,gpu_type,nodes\r\n" +
 		"4,0.5,a,60,te,30,1e3,2,,,\"Dr. \"\"Q\"\", x\",1024,v100,2\r\n" +
@@ -128,6 +128,7 @@ func TestReadErrors(t *testing.T) {
 		{Gavel, strings.Replace(gavelRow, "A3C", "", 1), "job_type"},
 		{Gavel, strings.Replace(gavelRow, "100", "-1", 1), `total_steps = "-1"`},
 		{Gavel, strings.Replace(gavelRow, "-1.0", "2", 1), `SLO = "2"`},
+		{Gavel, strings.Replace(gavelRow, "\t0\n", "\t9\n", 1) + gavelRow, `t:2:32: arrival_time = "0": want no less than 9`},
 		{Gavel, strings.Join(gavelStreamColumns, "\t") + "\n", "--jobs-per-hour"},
 		{Synergy, "0,gnmt,0,5\n", "t:1: 4 columns, want 5"},
 		{Synergy, "0,gnmt,0,0,1\n", `steps = "0"`},
