@@ -446,3 +446,26 @@ func BenchmarkReadCSV(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/job")
 }
+
+func BenchmarkReadSacct(b *testing.B) {
+	const n = 100_000
+	var text bytes.Buffer
+	text.WriteString(strings.ReplaceAll(SacctColumns, ",", "|") + "\n")
+	for i := range n {
+		at, gpus := 1_700_000_000+7*i, 1<<(i%4)
+		fmt.Fprintf(&text, "%d|%d|%d|%d|%d|3600|COMPLETED|1440|1|cpu=%d,gres/gpu=%d,mem=64G,node=1|billing=4,cpu=%d,gres/gpu:a100=%d,gres/gpu=%d,mem=64G,node=1|user%d|acct|normal|prio:type=te&v=1 x\n",
+			i+1, at, at, at+60, at+3660, gpus, gpus, gpus, gpus, gpus, i%500)
+	}
+	b.SetBytes(int64(text.Len()))
+	b.ReportAllocs()
+	for b.Loop() {
+		r, err := NewReader("b", bytes.NewReader(text.Bytes()), Options{Format: Sacct})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if jobs, err := r.Read(); err != nil || len(jobs) != n {
+			b.Fatal(len(jobs), err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/job")
+}
