@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -427,7 +428,8 @@ func BenchmarkReadCSV(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.SetBytes(int64(text.Len()))
-	b.ReportAllocs()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
 	for b.Loop() {
 		r, err := NewReader("b", bytes.NewReader(text.Bytes()), Options{})
 		if err != nil {
@@ -444,6 +446,8 @@ func BenchmarkReadCSV(b *testing.B) {
 			b.Fatal(read)
 		}
 	}
+	runtime.ReadMemStats(&after)
+	b.ReportMetric(float64(after.TotalAlloc-before.TotalAlloc)/float64(b.N)/n, "B/job")
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/job")
 }
 

@@ -71,7 +71,7 @@ func later(a, b time.Time) time.Time {
 }
 
 // fold makes jobs of runs: the runs of a requeued job are one job that was
-// submitted when the first one was and runs as long as the last one did.
+// submitted when the first one was and runs as long as the last one that ended.
 func fold(all []past, known demands, opts Options, stats *Stats) ([]Job, error) {
 	last := make(map[string]int, len(all))
 	var kept []past
