@@ -16,6 +16,7 @@ import (
 type column struct {
 	name   string
 	text   bool // few different values, but for job_id
+	spoken bool // written where the column is, even if a missing value means the same
 	set    func(*Job, string) (want string)
 	append func([]byte, *Job) []byte
 	unset  func(*Job) bool // the value is what a missing column means
@@ -24,14 +25,14 @@ type column struct {
 // columns of our CSV, in the order in which they are written.
 var columns = []column{
 	textColumn("job_id", func(j *Job) *string { return &j.ID }),
-	secondsColumn("submit_s", func(j *Job) *float64 { return &j.Submit }),
+	spoken(secondsColumn("submit_s", func(j *Job) *float64 { return &j.Submit })),
 	countColumn("gpus", 1, func(j *Job) *int { return &j.GPUs }),
 	secondsColumn("duration_s", func(j *Job) *float64 { return &j.Duration }),
 	textColumn("workload", func(j *Job) *string { return &j.Workload }),
 	numberColumn("steps", 0, 1e18, "steps from 0", 0, func(j *Job) *float64 { return &j.Steps }),
 	secondsColumn("limit_s", func(j *Job) *float64 { return &j.Limit }),
 	{
-		name: "type",
+		name: "type", spoken: true,
 		set: func(j *Job, s string) string {
 			switch s {
 			case "te":
@@ -68,6 +69,11 @@ var columns = []column{
 	numberColumn("weight", math.SmallestNonzeroFloat64, 1e9, "a weight above 0", 1, func(j *Job) *float64 { return &j.Weight }),
 	textColumn("gpu_type", func(j *Job) *string { return &j.GPUType }),
 	numberColumn("deadline_s", 0, maxSeconds, "seconds from 0", NoDeadline, func(j *Job) *float64 { return &j.Deadline }),
+}
+
+func spoken(c column) column {
+	c.spoken = true
+	return c
 }
 
 // columnNames are what a header may hold.

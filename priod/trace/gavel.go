@@ -88,6 +88,16 @@ func (s *gavelSource) next() (Job, error) {
 	return j, err
 }
 
+// at takes our name of a column too.
+func (s *gavelSource) at(key, value, want string) *RowError {
+	for _, theirs := range s.columns {
+		if gavelOurs[theirs] == key {
+			key = theirs
+		}
+	}
+	return s.rows.at(key, value, want)
+}
+
 // deadline is SLO times what the job takes on a V100, from its arrival; no SLO
 // is written as -1 (gavel/scheduler/scheduler.py, add_job).
 func (s *gavelSource) deadline(j *Job) error {

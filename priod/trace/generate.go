@@ -77,6 +77,9 @@ func gangs(r *rand.Rand) int {
 // truncatedNormal draws from a normal distribution until the number lies
 // between low and high; mean and sd are those before truncation.
 func truncatedNormal(r *rand.Rand, mean, sd, low, high float64) float64 {
+	if low >= high {
+		return low // a node with one GPU
+	}
 	for {
 		if x := mean + sd*r.NormFloat64(); x >= low && x <= high {
 			return x

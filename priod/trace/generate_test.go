@@ -38,7 +38,7 @@ func generators(t testing.TB) map[string]func(seed uint64, jobs int) ([]Job, err
 func TestGenerateBytes(t *testing.T) {
 	want := map[string]string{
 		"gavel": "447642556ef8d931", "synergy": "4b541b6cf4e46e81", "philly": "6ca1ee18d8a8fd64",
-		"fitgpp even": "0ef489ca51b2d50b", "fitgpp small-be, Poisson": "b895a26019ec294f",
+		"fitgpp even": "212f86861ded8601", "fitgpp small-be, Poisson": "dd2a39c7022583a9",
 	}
 	for name, generate := range generators(t) {
 		text := func(seed uint64) string {
@@ -189,6 +189,19 @@ func TestFitGppDistribution(t *testing.T) {
 	}
 	work := mean(small, func(j *Job) float64 { return j.Duration * float64(j.GPUs) })
 	near(t, "load", work*(1<<16)/small[1<<16-1].Submit/(84*8), 0.9, 0.02)
+}
+
+// On nodes with one of each, all jobs ask for that.
+func TestFitGppSmallNodes(t *testing.T) {
+	jobs, err := GenerateFitGpp(FitGppParams{Jobs: 100, Mix: "small-be", Node: NodeGroup{Count: 2, GPUType: "a", GPUs: 1, CPUs: 1, MemMB: 1024}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, j := range jobs {
+		if j.GPUs != 1 || j.CPUs != 1 || j.MemMB != 1024 {
+			t.Fatalf("%+v", j)
+		}
+	}
 }
 
 // The recorded arrivals hold the load of a FIFO run at 2.0: two jobs for one

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -55,7 +56,7 @@ func job(set func(*Job)) Job {
 	return j
 }
 
-// forms of which one is used by each test: gzip and a byte order mark are seen by content.
+// gzip and a byte order mark are seen by content.
 func TestReadCSV(t *testing.T) {
 	const text = "gpus,submit_s,job_id,duration_s,type,grace_s,deadline_s,weight,workload,steps,user,mem_mb,gpu_type,nodes\r\n" +
 		"4,0.5,a,60,te,30,1e3,2,,,\"Dr. \"\"Q\"\", x\",1024,v100,2\r\n" +
@@ -128,6 +129,7 @@ func TestReadErrors(t *testing.T) {
 		{Gavel, strings.Replace(gavelRow, "A3C", "", 1), "job_type"},
 		{Gavel, strings.Replace(gavelRow, "100", "-1", 1), `total_steps = "-1"`},
 		{Gavel, strings.Replace(gavelRow, "-1.0", "2", 1), `SLO = "2"`},
+		{Gavel, strings.Replace(gavelRow, "\t0\n", "\t9\n", 1) + gavelRow, `t:2:32: arrival_time = "0": want no less than 9`},
 		{Gavel, strings.Join(gavelStreamColumns, "\t") + "\n", "--jobs-per-hour"},
 		{Synergy, "0,gnmt,0,5\n", "t:1: 4 columns, want 5"},
 		{Synergy, "0,gnmt,0,0,1\n", `steps = "0"`},
@@ -426,7 +428,8 @@ func BenchmarkReadCSV(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.SetBytes(int64(text.Len()))
-	b.ReportAllocs()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
 	for b.Loop() {
 		r, err := NewReader("b", bytes.NewReader(text.Bytes()), Options{})
 		if err != nil {
@@ -441,6 +444,31 @@ func BenchmarkReadCSV(b *testing.B) {
 		}
 		if read != n {
 			b.Fatal(read)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	b.ReportMetric(float64(after.TotalAlloc-before.TotalAlloc)/float64(b.N)/n, "B/job")
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/job")
+}
+
+func BenchmarkReadSacct(b *testing.B) {
+	const n = 100_000
+	var text bytes.Buffer
+	text.WriteString(strings.ReplaceAll(SacctColumns, ",", "|") + "\n")
+	for i := range n {
+		at, gpus := 1_700_000_000+7*i, 1<<(i%4)
+		fmt.Fprintf(&text, "%d|%d|%d|%d|%d|3600|COMPLETED|1440|1|cpu=%d,gres/gpu=%d,mem=64G,node=1|billing=4,cpu=%d,gres/gpu:a100=%d,gres/gpu=%d,mem=64G,node=1|user%d|acct|normal|prio:type=te&v=1 x\n",
+			i+1, at, at, at+60, at+3660, gpus, gpus, gpus, gpus, gpus, i%500)
+	}
+	b.SetBytes(int64(text.Len()))
+	b.ReportAllocs()
+	for b.Loop() {
+		r, err := NewReader("b", bytes.NewReader(text.Bytes()), Options{Format: Sacct})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if jobs, err := r.Read(); err != nil || len(jobs) != n {
+			b.Fatal(len(jobs), err)
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/job")

@@ -58,7 +58,7 @@ func FromRuns(runs []slurmplug.Run, opts Options) ([]Job, Stats, error) {
 			ready: later(r.Submit, r.Eligible), start: r.Start, end: r.End, limit: r.TimeLimit,
 		}
 	}
-	jobs, err := fold(all, opts, &stats)
+	jobs, err := fold(all, demands{}, opts, &stats)
 	stats.Jobs = len(jobs)
 	return jobs, stats, err
 }
@@ -71,8 +71,8 @@ func later(a, b time.Time) time.Time {
 }
 
 // fold makes jobs of runs: the runs of a requeued job are one job that was
-// submitted when the first one was and runs as long as the last one did.
-func fold(all []past, opts Options, stats *Stats) ([]Job, error) {
+// submitted when the first one was and runs as long as the last one that ended.
+func fold(all []past, known demands, opts Options, stats *Stats) ([]Job, error) {
 	last := make(map[string]int, len(all))
 	var kept []past
 	for i := range all {
@@ -102,15 +102,15 @@ func fold(all []past, opts Options, stats *Stats) ([]Job, error) {
 		kept[at].ready = ready
 	}
 	jobs := make([]Job, 0, len(kept))
-	demands := map[string]demand{}
+	tags := map[string]jobtag.Tag{}
 	var origin time.Time
 	for i := range kept {
 		p := &kept[i]
-		alloc, err := demandOf(demands, p.alloc)
+		alloc, err := known.of(p.alloc)
 		if err != nil {
 			return nil, fmt.Errorf("job %s: %w", p.id, err)
 		}
-		req, err := demandOf(demands, p.req)
+		req, err := known.of(p.req)
 		if err != nil {
 			return nil, fmt.Errorf("job %s: %w", p.id, err)
 		}
@@ -121,7 +121,14 @@ func fold(all []past, opts Options, stats *Stats) ([]Job, error) {
 		if origin.IsZero() || p.ready.Before(origin) {
 			origin = p.ready
 		}
-		jobs = append(jobs, p.job(req, alloc, opts))
+		tag, seen := tags[p.tag]
+		if !seen {
+			if tag, err = jobtag.Parse(p.tag); err != nil {
+				tag = jobtag.Tag{} // the whole tag does not count
+			}
+			tags[p.tag] = tag
+		}
+		jobs = append(jobs, p.job(req, alloc, &tag, opts))
 	}
 	for i := range jobs {
 		jobs[i].Submit -= float64(origin.Unix())
@@ -131,7 +138,7 @@ func fold(all []past, opts Options, stats *Stats) ([]Job, error) {
 }
 
 // job is a run as a job of the trace, its submission in Unix time.
-func (p *past) job(req, alloc demand, opts Options) Job {
+func (p *past) job(req, alloc demand, tag *jobtag.Tag, opts Options) Job {
 	j := newJob()
 	j.ID, j.User, j.Account = p.id, p.user, p.account
 	j.Submit = float64(p.ready.Unix())
@@ -146,10 +153,6 @@ func (p *past) job(req, alloc demand, opts Options) Job {
 		j.Limit = unlimited.Seconds()
 	case p.limit > 0:
 		j.Limit = max(p.limit.Seconds(), j.Duration) // Slurm kills some seconds late
-	}
-	tag, err := jobtag.Parse(p.tag)
-	if err != nil {
-		tag = jobtag.Tag{}
 	}
 	if tag.Type == "te" || tag.Type == "" && slices.Contains(opts.TEQOS, p.qos) {
 		j.Class = cluster.TE
@@ -170,7 +173,10 @@ type demand struct {
 	memMB   int64
 }
 
-func demandOf(known map[string]demand, list string) (demand, error) {
+// demands remembers what lists of TRES say: jobs have few different ones.
+type demands map[string]demand
+
+func (known demands) of(list string) (demand, error) {
 	if d, ok := known[list]; ok {
 		return d, nil
 	}
@@ -199,6 +205,7 @@ type sacctSource struct {
 	line    int
 	fields  []string
 	texts   interner
+	demands demands
 	opts    Options
 	stats   *Stats
 	all     []past
@@ -210,7 +217,7 @@ type sacctSource struct {
 const maxLine = 1 << 20
 
 func newSacctSource(name string, text io.Reader, opts Options, stats *Stats) (*sacctSource, error) {
-	s := &sacctSource{name: name, text: bufio.NewScanner(text), texts: interner{}, opts: opts, stats: stats}
+	s := &sacctSource{name: name, text: bufio.NewScanner(text), texts: interner{}, demands: demands{}, opts: opts, stats: stats}
 	s.text.Buffer(nil, maxLine)
 	if !s.scan() {
 		return nil, cmp.Or(s.text.Err(), fmt.Errorf("%s: empty: want what sacct -P prints, with its header", name))
@@ -250,7 +257,7 @@ func (s *sacctSource) next() (Job, error) {
 			if err := s.text.Err(); err != nil {
 				return Job{}, fmt.Errorf("%s:%d: %w", s.name, s.line, err)
 			}
-			jobs, err := fold(s.all, s.opts, s.stats)
+			jobs, err := fold(s.all, s.demands, s.opts, s.stats)
 			if err != nil {
 				return Job{}, fmt.Errorf("%s: %w", s.name, err)
 			}
@@ -324,13 +331,14 @@ func (s *sacctSource) row(p *past) (step bool, err error) {
 			n, ok = whole(value, maxGPUs)
 			p.nodes, want = int(n), "a number of nodes"
 		case "AllocTRES", "ReqTRES":
-			if _, err := slurmplug.ParseTRES(value); err != nil {
+			list := s.texts.get(value)
+			if _, err := s.demands.of(list); err != nil {
 				ok, want = false, "a list of TRES"
 			}
 			if key == "ReqTRES" {
-				p.req = s.texts.get(value)
+				p.req = list
 			} else {
-				p.alloc = s.texts.get(value)
+				p.alloc = list
 			}
 		case "User":
 			p.user = s.texts.get(value)

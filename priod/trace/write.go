@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/csv"
 	"io"
+	"slices"
 )
 
 // WriteCSV writes jobs in our own format: the columns that every job has and
@@ -12,7 +13,7 @@ func WriteCSV(w io.Writer, jobs []Job) error {
 	var used []*column
 	for i := range columns {
 		c := &columns[i]
-		needed := c.name == "job_id" || c.name == "submit_s" || c.name == "gpus"
+		needed := slices.Contains(required, c.name)
 		for k := 0; k < len(jobs) && !needed; k++ {
 			needed = !c.unset(&jobs[k])
 		}
@@ -33,7 +34,7 @@ func WriteCSV(w io.Writer, jobs []Job) error {
 	for k := range jobs {
 		for i, c := range used {
 			row[i] = ""
-			if !c.unset(&jobs[k]) || c.name == "submit_s" {
+			if !c.unset(&jobs[k]) || c.spoken {
 				b = c.append(b[:0], &jobs[k])
 				row[i] = string(b)
 			}

@@ -122,6 +122,3 @@ func (p *Pairs) Speed(a, b ID, gpus int, gpuType string) (stepsA, stepsB float64
 	}
 	return s[0], s[1], s[0] > 0 && s[1] > 0
 }
-
-// Len is the number of pairs.
-func (p *Pairs) Len() int { return len(p.speeds) }

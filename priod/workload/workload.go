@@ -92,7 +92,7 @@ func Parse(name, text string) (*Table, error) {
 	for i, w := range f.Workload {
 		entry := Workload{Name: w.Name, Aliases: w.Aliases, Class: w.Class, Source: w.Source, Curves: w.Curve}
 		if entry.Speeds, err = speeds(w.Speed); err == nil {
-			err = t.Add(entry)
+			err = t.add(entry)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: workload %d (%.80q): %w", name, i+1, w.Name, err)
@@ -119,11 +119,8 @@ func speeds(byType map[string]map[string]float64) (map[string][]Speed, error) {
 	return all, nil
 }
 
-// Add appends a workload, or says what is wrong with it.
-func (t *Table) Add(w Workload) error {
-	if t.index == nil {
-		t.index = map[string]ID{}
-	}
+// add appends a workload, or says what is wrong with it.
+func (t *Table) add(w Workload) error {
 	if err := w.check(); err != nil {
 		return err
 	}
