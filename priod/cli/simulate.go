@@ -392,9 +392,9 @@ func showSimulation(c *cli.Context, s *simulated) error {
 	if c.Bool("json") {
 		return report.JSON(c.App.Writer, struct {
 			metrics.Figures
-			trace.Stats
-			Jobs int `json:"jobs"` // measured; Stats counts those read
-		}{s.Figures, s.stats, s.Figures.Jobs})
+			Bad     int            `json:"bad_rows"`
+			Skipped map[string]int `json:"skipped_rows"` // by why
+		}{s.Figures, s.stats.Bad, s.stats.Skipped})
 	}
 	report.Table(c.App.Writer, []string{"FIGURE", "VALUE"}, s.rows())
 	return nil
