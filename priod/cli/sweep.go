@@ -1,0 +1,331 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/mattn/go-isatty"
+	"github.com/urfave/cli/v2"
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+
+	"slurmprio/priod/report"
+	"slurmprio/priod/simulate/sweep"
+)
+
+func sweepCommand() *cli.Command {
+	return &cli.Command{
+		Name: "sweep", Usage: "simulate a grid of policies, loads and seeds", ArgsUsage: "FILE [-- SBATCH-OPTIONS]",
+		Description: "FILE is TOML: title, metrics, [base] and [grid], whose keys are simulate's flags. Every point is kept in a\n" +
+			"file of its own, so a sweep goes on where it was stopped. The seed axis is averaged over. --sbatch\n" +
+			"sends the sweep through Slurm as a job array; what stands behind -- goes to sbatch.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "out", Aliases: []string{"o"}, Usage: "keep results and the page in `FOLDER` (default: FILE without .toml, .results)"},
+			&cli.IntFlag{Name: "workers", Value: runtime.NumCPU(), Usage: "simulate so many `POINTS` at once"},
+			&cli.StringFlag{Name: "part", Usage: "simulate only part `K/N` of the points, K from 0"},
+			&cli.BoolFlag{Name: "show", Usage: "simulate nothing, show what is there"},
+			&cli.BoolFlag{Name: "sbatch", Usage: "run on the cluster, as a job array"},
+			&cli.IntFlag{Name: "tasks", Value: 100, Usage: "`TASKS` of the job array at most"},
+			jsonFlag(),
+		},
+		Action: runSweep,
+	}
+}
+
+// study is a sweep with the place where its results are kept.
+type study struct {
+	*sweep.Study
+	sweep.Runner
+	path   string
+	points []sweep.Point
+}
+
+func runSweep(c *cli.Context) error {
+	s, err := openStudy(c)
+	if err != nil {
+		return err
+	}
+	if c.Bool("sbatch") {
+		return s.submit(c)
+	}
+	if c.NArg() > 1 {
+		return usagef("sweep: %q: options of sbatch go with --sbatch", c.Args().Get(1))
+	}
+	ctx, stop := signal.NotifyContext(c.Context, syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	mine, err := part(s.points, c.String("part"))
+	if err != nil {
+		return err
+	}
+	var failed error
+	if !c.Bool("show") {
+		tick, finish := s.progress(c.App.ErrWriter, mine)
+		s.Done = tick
+		failed = s.Run(ctx, mine)
+		finish()
+	}
+	if c.String("part") == "" {
+		if err := s.show(c); err != nil {
+			return errors.Join(failed, err)
+		}
+	}
+	return failed
+}
+
+func openStudy(c *cli.Context) (*study, error) {
+	if c.NArg() < 1 {
+		return nil, usagef("sweep: name the study's FILE")
+	}
+	s := &study{path: c.Args().First()}
+	var err error
+	if s.Study, err = sweep.Load(s.path); err != nil {
+		return nil, usageError{err}
+	}
+	dir := c.String("out")
+	if dir == "" {
+		dir = strings.TrimSuffix(s.path, ".toml") + ".results"
+	}
+	if c.Int("workers") < 1 || c.Int("tasks") < 1 {
+		return nil, usagef("sweep: --workers and --tasks are at least 1")
+	}
+	s.Runner = sweep.Runner{Dir: dir, Version: c.App.Version, Workers: c.Int("workers"), Simulate: func(ctx context.Context, args []string) (map[string]float64, error) {
+		return simulatePoint(ctx, c.String("config"), args)
+	}}
+	s.points = s.Points()
+	return s, nil
+}
+
+// simulatePoint runs one command line of priod simulate within this process.
+func simulatePoint(ctx context.Context, config string, args []string) (measured map[string]float64, err error) {
+	app := &cli.App{
+		Name: "simulate", HideHelp: true, Writer: io.Discard, ErrWriter: io.Discard, ExitErrHandler: func(*cli.Context, error) {}, OnUsageError: onUsageError,
+		Flags: append(simulateFlags(), &cli.StringFlag{Name: "config"}),
+		Action: func(c *cli.Context) error {
+			if err := noArgs(c); err != nil {
+				return err
+			}
+			s, err := simulation(ctx, c, io.Discard)
+			if err != nil {
+				return err
+			}
+			text, err := json.Marshal(s.Figures)
+			if err != nil {
+				return err
+			}
+			var figures map[string]*float64 // null: a group without jobs
+			if err := json.Unmarshal(text, &figures); err != nil {
+				return err
+			}
+			measured = map[string]float64{}
+			for name, v := range figures {
+				if v != nil {
+					measured[name] = *v
+				}
+			}
+			return nil
+		},
+	}
+	err = app.RunContext(ctx, slices.Concat([]string{app.Name, "--config=" + config}, args))
+	return measured, err
+}
+
+// part picks every n-th point from k on.
+func part(points []sweep.Point, text string) ([]sweep.Point, error) {
+	if text == "" {
+		return points, nil
+	}
+	first, of, _ := strings.Cut(text, "/")
+	k, err1 := strconv.Atoi(first)
+	n, err2 := strconv.Atoi(of)
+	if err1 != nil || err2 != nil || k < 0 || k >= n {
+		return nil, usagef("sweep: --part %.40q: want K/N with K from 0 to N-1", text)
+	}
+	var mine []sweep.Point
+	for i := k; i < len(points); i += n {
+		mine = append(mine, points[i])
+	}
+	return mine, nil
+}
+
+func (s *study) progress(w io.Writer, points []sweep.Point) (tick func(sweep.Point, error), finish func()) {
+	f, ok := w.(*os.File)
+	if !ok || !isatty.IsTerminal(f.Fd()) {
+		return nil, func() {}
+	}
+	missing, err := s.Missing(points)
+	if err != nil || len(missing) == 0 {
+		return nil, func() {}
+	}
+	p := mpb.New(mpb.WithOutput(w))
+	bar := p.AddBar(int64(len(missing)), mpb.PrependDecorators(decor.CountersNoUnit("%d of %d points")), mpb.AppendDecorators(decor.AverageETA(decor.ET_STYLE_GO)))
+	return func(sweep.Point, error) { bar.Increment() }, func() {
+		bar.Abort(false)
+		p.Wait()
+	}
+}
+
+// submit sends the points that are missing through Slurm.
+func (s *study) submit(c *cli.Context) error {
+	missing, err := s.Missing(s.points)
+	if err != nil {
+		return err
+	}
+	if len(missing) == 0 {
+		fmt.Fprintln(c.App.Writer, "Every point has its result; see priod sweep --show.")
+		return nil
+	}
+	cfg, err := loadConfig(c)
+	if err != nil {
+		return err
+	}
+	self, err1 := os.Executable()
+	file, err2 := filepath.Abs(s.path)
+	dir, err3 := filepath.Abs(s.Dir)
+	err4 := os.MkdirAll(s.Dir, 0o755)
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		return err
+	}
+	tasks := min(c.Int("tasks"), len(s.points))
+	words := []string{self}
+	if path := c.String("config"); path != "" {
+		full, err := filepath.Abs(path)
+		if err != nil {
+			return err
+		}
+		words = append(words, "--config", full)
+	}
+	words = append(words, "sweep", "--out", dir, "--workers", "1", file)
+	for i, w := range words {
+		words[i] = quote(w)
+	}
+	script := "exec " + strings.Join(words, " ") + fmt.Sprintf(" --part \"$SLURM_ARRAY_TASK_ID/%d\"", tasks)
+	args := []string{"--job-name=priod-sweep", fmt.Sprintf("--array=0-%d", tasks-1), "--output=" + filepath.Join(dir, "slurm-%A_%a.out")}
+	args = append(args, c.Args().Tail()...)
+	sbatch := exec.CommandContext(c.Context, "sbatch", append(args, "--wrap="+script)...)
+	if cfg.Slurm.BinDir != "" {
+		sbatch.Path = filepath.Join(cfg.Slurm.BinDir, "sbatch")
+		sbatch.Err = nil
+	}
+	sbatch.Stdout, sbatch.Stderr = c.App.Writer, c.App.ErrWriter
+	if err := sbatch.Run(); err != nil {
+		return fmt.Errorf("sbatch: %w", err)
+	}
+	fmt.Fprintf(c.App.Writer, "%d points in %d tasks; priod sweep --show %s shows what is there.\n", len(missing), tasks, s.path)
+	return nil
+}
+
+// quote makes one word for a shell.
+func quote(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
+
+// show prints the table and writes the page.
+func (s *study) show(c *cli.Context) error {
+	rows, err := s.Rows(&s.Runner, s.points)
+	if err != nil {
+		return err
+	}
+	if c.Bool("json") {
+		return report.JSON(c.App.Writer, s.asJSON(rows))
+	}
+	header, cells := s.table(rows)
+	report.Table(c.App.Writer, header, cells)
+	page := filepath.Join(s.Dir, "sweep.html")
+	plots := s.plots(rows)
+	if len(plots) == 0 {
+		return nil
+	}
+	title := s.Title
+	if title == "" {
+		title = filepath.Base(s.path)
+	}
+	p := report.Page{Title: title, Words: []string{"priod sweep " + s.path}, Tables: []report.PageTable{{Title: "Means over seeds", Header: header, Rows: cells}}, Plots: plots}
+	if err := writeFile(page, p.Write); err != nil {
+		return err
+	}
+	fmt.Fprintf(c.App.Writer, "\nPlots: %s\n", page)
+	return nil
+}
+
+func (s *study) table(rows []sweep.Row) (header []string, cells [][]any) {
+	for _, a := range s.Questions() {
+		header = append(header, strings.ToUpper(a.Flag))
+	}
+	header = append(append(header, "RUNS"), s.Metrics...)
+	for _, r := range rows {
+		var row []any
+		for _, v := range r.At {
+			row = append(row, v)
+		}
+		row = append(row, fmt.Sprintf("%d/%d", r.Runs, r.Of))
+		for _, m := range s.Metrics {
+			if v, ok := r.Mean[m]; ok {
+				row = append(row, strconv.FormatFloat(v, 'f', 2, 64))
+			} else {
+				row = append(row, "")
+			}
+		}
+		cells = append(cells, row)
+	}
+	return header, cells
+}
+
+func (s *study) asJSON(rows []sweep.Row) any {
+	type row struct {
+		At      map[string]string  `json:"at"`
+		Runs    int                `json:"runs"`
+		Of      int                `json:"of"`
+		Metrics map[string]float64 `json:"metrics"`
+	}
+	out := make([]row, len(rows))
+	for i, r := range rows {
+		out[i] = row{At: map[string]string{}, Runs: r.Runs, Of: r.Of, Metrics: r.Mean}
+		for k, a := range s.Questions() {
+			out[i].At[a.Flag] = r.At[k]
+		}
+	}
+	return map[string]any{"title": s.Title, "points": len(s.points), "rows": out}
+}
+
+// plots has one figure for each metric: along the first axis of numbers, a
+// curve for each combination of the others; without such an axis, bars.
+func (s *study) plots(rows []sweep.Row) []report.Figure {
+	along := s.Scale()
+	var plots []report.Figure
+	for _, m := range s.Metrics {
+		f := report.Figure{Title: m, YLabel: m, Points: true}
+		for _, r := range rows {
+			v, ok := r.Mean[m]
+			if !ok {
+				continue
+			}
+			if along < 0 {
+				f.Bars = append(f.Bars, report.Bar{Name: strings.Join(r.At, " "), Value: v})
+				continue
+			}
+			f.XLabel = s.Questions()[along].Flag
+			name := strings.Join(slices.Delete(slices.Clone(r.At), along, along+1), " ")
+			x, _ := strconv.ParseFloat(r.At[along], 64) // Scale parsed it
+			i := slices.IndexFunc(f.Curves, func(c report.Curve) bool { return c.Name == name })
+			if i < 0 {
+				i = len(f.Curves)
+				f.Curves = append(f.Curves, report.Curve{Name: name})
+			}
+			f.Curves[i].X, f.Curves[i].Y = append(f.Curves[i].X, x), append(f.Curves[i].Y, v)
+		}
+		if len(f.Bars)+len(f.Curves) > 0 {
+			plots = append(plots, f)
+		}
+	}
+	return plots
+}
