@@ -2,6 +2,7 @@ package rounds
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"slices"
 
@@ -109,6 +110,7 @@ func (m Gavel) run(ctx context.Context, e *engine) error {
 	}
 	if m.Published != nil {
 		r.lastReset = 0 // and 0 counts as long ago
+		e.whole = true
 	}
 	for _, t := range e.types {
 		r.places = append(r.places, places{taken: make([]int, t.GPUs)})
@@ -197,7 +199,11 @@ func (r *mechanism) update() (allocated bool, err error) {
 	for i, a := range r.active {
 		a.allocated = true
 		for j := range a.shares {
-			a.shares[j].x = r.x[i*n+j]
+			x := r.x[i*n+j]
+			if !(x >= 0 && x <= 1+1e-6) {
+				return false, fmt.Errorf("job %s: the policy allocates %v of its time to %s", a.Job.ID, x, r.engine.types[j].Name)
+			}
+			a.shares[j].x = x
 		}
 	}
 	return true, nil
@@ -306,16 +312,20 @@ func (r *mechanism) fillQueues() {
 				continue
 			}
 			s := &a.shares[j]
-			w := want{job: a, rank: i, deficit: s.deficit}
-			if r.Published != nil {
-				if w.tie = s.x; a.allocated {
-					w.priority = s.x / (s.received / r.typeTime[j])
+			w := want{job: a, rank: int32(i), second: s.deficit}
+			switch {
+			case r.Published != nil:
+				w.third = s.x
+				if a.allocated {
+					w.first = s.x / (s.received / r.typeTime[j])
 				}
-				if r.Published.Strict && w.priority == 0 {
+				if r.Published.Strict && w.first == 0 {
 					continue
 				}
-			} else if w.priority = s.x / s.received; s.x == 0 {
-				w.tie = speed * a.best
+			case s.x > 0:
+				w.first = s.x / s.received
+			default: // GPUs are left: to whom this type suits best
+				w.second, w.third = speed*a.best, s.deficit
 			}
 			q = append(q, w)
 		}

@@ -118,6 +118,7 @@ type engine struct {
 	outcomes []metrics.Outcome
 	rounds   int
 	now      float64
+	whole    bool // a round does whole units of work only
 
 	pull    func() (trace.Job, error, bool)
 	ahead   trace.Job // the next job to arrive
@@ -207,7 +208,7 @@ func (e *engine) admit() error {
 			if math.IsNaN(speed) || speed < 0 || math.IsInf(speed, 1) {
 				return fmt.Errorf("job %s: speed %v on %s", a.Job.ID, speed, t.Name)
 			}
-			if a.Job.GPUs <= t.GPUs {
+			if a.Job.GPUs <= t.GPUs && (!e.whole || speed*e.length >= 1) {
 				a.Speed[j] = speed
 				fastest = max(fastest, speed)
 			}
@@ -223,7 +224,7 @@ func (e *engine) admit() error {
 		}
 	}
 	if stuck != nil {
-		return stuckError(stuck, "they have no GPU type that is large enough and on which they have a speed")
+		return stuckError(stuck, "no GPU type is both large enough and fast enough for them")
 	}
 	return nil
 }
