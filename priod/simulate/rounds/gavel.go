@@ -89,6 +89,7 @@ type mechanism struct {
 	typeTime                  []float64 // published: s received by all jobs on a type, with the halves
 	idleFrom                  float64   // s, end of the round before
 
+	turn     int // counts the choices: the rounds, and those in which nothing ran
 	x        []float64
 	queues   []queue
 	types    []int // the order that they are served in
@@ -239,6 +240,7 @@ func (r *mechanism) publishedReset(elapsed float64) {
 
 // choose fills chosen with the jobs of this round, and their types.
 func (r *mechanism) choose() {
+	r.turn++
 	r.previous, r.chosen = r.chosen, r.previous[:0]
 	for j, t := range r.engine.types {
 		r.free[j], r.types[j] = t.GPUs, j
@@ -294,11 +296,11 @@ func (r *mechanism) chooseInOrder() {
 
 // take chooses a job for this round if it is not chosen and still fits.
 func (r *mechanism) take(a *Active, j int) {
-	if a.run == r.rounds || a.Job.GPUs > r.free[j] {
+	if a.run == r.turn || a.Job.GPUs > r.free[j] {
 		return
 	}
 	r.free[j] -= a.Job.GPUs
-	a.run, a.gpuType = r.rounds, j
+	a.run, a.gpuType = r.turn, j
 	r.chosen = append(r.chosen, a)
 }
 

@@ -93,11 +93,11 @@ type Active struct {
 
 	shares    []share
 	allocated bool
-	run       int // number of the last round that it was chosen for
-	gpuType   int // in that round
+	run       int // the last turn or round that it was chosen for
+	gpuType   int // in that turn
 	gpus      []int32
 	gpusOf    int  // their type
-	placed    int  // 1 + number of the last round that it held gpus in
+	placed    int  // the last turn that it held gpus in
 	displaced bool // it does not hold the GPUs that it held before
 }
 
@@ -200,7 +200,7 @@ func (e *engine) admit() error {
 		n := len(e.types)
 		a := &Active{
 			Job: e.ahead, Index: len(e.outcomes), Speed: make([]float64, n),
-			work: work(&e.ahead), moved: true, last: e.ahead.Submit, run: -1,
+			work: work(&e.ahead), moved: true, last: e.ahead.Submit, run: -1, placed: -1,
 		}
 		fastest := 0.0
 		for j, t := range e.types {
