@@ -6,7 +6,6 @@ import "slices"
 type places struct {
 	taken []int // by GPU: the last turn that it was taken for
 	jobs  []*Active
-	kept  []bool
 }
 
 // place gives the chosen jobs of a type their GPUs: gangs from large to small,
