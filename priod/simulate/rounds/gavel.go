@@ -25,7 +25,7 @@ type Allocator func(now float64, jobs []*Active, types []Type, x []float64) erro
 // types are served together, the neediest pair of job and type first.
 type Gavel struct {
 	Allocator Allocator // nil: in each round the jobs in Order, each on the fastest type that is free
-	Reset     float64   // s between two resets of the time received, at least; 0: 1920
+	Reset     float64   // s between two resets of the time received, at least; 0: 10 rounds, published 1920
 	Published *Published
 }
 
@@ -34,6 +34,7 @@ type Gavel struct {
 // new jobs wait for one, and are meanwhile given GPUs that they do not use;
 // types are served one after the other, by the fraction of the type's time;
 // the time that passes idle counts as received; a round does whole steps only.
+// It stands here as the baseline, and so that recordings can be replayed.
 type Published struct {
 	Strict    bool              // FIFO: nothing runs without an allocation
 	TypeOrder func(order []int) // permutes the order in which types are served, each round; nil: as in the cluster
@@ -100,8 +101,12 @@ type mechanism struct {
 }
 
 func (m Gavel) run(ctx context.Context, e *engine) error {
-	if m.Reset == 0 {
+	switch {
+	case m.Reset > 0:
+	case m.Published != nil:
 		m.Reset = 1920
+	default: // in 6 rounds a gang of 8 does not get its turn before all is forgotten
+		m.Reset = 10 * e.length
 	}
 	n := len(e.types)
 	r := &mechanism{
