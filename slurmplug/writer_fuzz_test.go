@@ -1,0 +1,106 @@
+package slurmplug
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// sentence is what scontrol makes of one line: it splits at blanks, and a key
+// is what stands before the first "=".
+type sentence struct{ targets, lever, value string }
+
+func understand(text string) (sentence, error) {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c >= 0x7f || strings.IndexByte("\"'`\\!", c) >= 0 {
+			return sentence{}, fmt.Errorf("%q holds %q, which readline or scontrol reads otherwise", text, c)
+		}
+	}
+	words := strings.Split(text, " ")
+	if len(words) == 2 && words[0] == "release" {
+		return sentence{words[1], string(Release), ""}, nil
+	}
+	if len(words) != 3 || words[0] != "update" {
+		return sentence{}, fmt.Errorf("%q is no update of one field", text)
+	}
+	targets, ok := strings.CutPrefix(words[1], "JobId=")
+	lever, value, ok2 := strings.Cut(words[2], "=")
+	if !ok || !ok2 || lever == "" || strings.Trim(targets, "0123456789_,-[]+:") != "" {
+		return sentence{}, fmt.Errorf("%q is no update of one field", text)
+	}
+	return sentence{targets, lever, value}, nil
+}
+
+// Whatever an update holds, scontrol is told of it as it is or not at all: no
+// line, no field and no job more.
+func FuzzUpdates(f *testing.F) {
+	f.Add(uint32(17), int32(-1), "", uint32(0), 0, "Features", "a100|v100", "SiteFactor", "5", true)
+	f.Add(uint32(17), int32(-1), "1-9:2,12", uint32(0), 0, "Comment", "x\nupdate JobId=1 Priority=4294967293", "Nice", "5 Priority=0", true)
+	f.Add(uint32(17), int32(-1), "1-3] JobId=8", uint32(0), 0, "Comment", "!!", "Features=x JobId", "8", false)
+	f.Add(uint32(17), int32(-1), "", uint32(17), 1, "Partition", "\x12a\x0f", "UserID", "0", true)
+	f.Add(uint32(17), int32(4), "", uint32(0), 0, "Gres", "gpu:1\x00", "release", "", true)
+	f.Add(uint32(17), int32(-1), "", uint32(0), 0, "Features", "caf\u00e9", "Priority", "0", false)
+	f.Fuzz(func(t *testing.T, id uint32, task int32, tasks string, het uint32, offset int, lever, value, lever2, value2 string, more bool) {
+		if n, err := CountTasks(tasks); err == nil && n > 1000 {
+			t.Skip("a large array takes its time")
+		}
+		victim := Update{Job: JobID{ID: id, Task: task}, Tasks: tasks, HetID: het, HetOffset: offset, Lever: Lever(lever), Value: value}
+		second := victim
+		second.Lever, second.Value = Lever(lever2), value2
+		updates := []Update{victim, second}
+		if more { // two lines of one lever go by standard input
+			updates = append(updates, Update{Job: Plain(1), Lever: Lever(lever), Value: "1"}, Update{Job: Plain(2), Lever: Lever(lever), Value: "2"})
+		}
+		want := map[sentence]bool{}
+		for i, u := range updates {
+			if u.Validate() == nil {
+				want[sentence{u.Target(), string(u.Lever), u.Value}] = i < 2
+			}
+		}
+		said := map[[2]string]string{}
+		results := make([]Result, len(updates))
+		sessions := planSessions(updates, results, maxSession)
+		for i := range sessions {
+			cmd := sessions[i].command()
+			lines := []string{strings.Join(cmd.Args, " ")}
+			if cmd.Stdin != nil {
+				text, whole := strings.CutSuffix(string(cmd.Stdin), "\n")
+				if !whole || len(cmd.Args) > 0 {
+					t.Fatalf("%q and %q", cmd.Args, cmd.Stdin)
+				}
+				lines = strings.Split(text, "\n")
+			}
+			for _, line := range lines {
+				got, err := understand(line)
+				if err != nil {
+					t.Fatal(err)
+				}
+				said[[2]string{got.lever, got.value}] += "," + got.targets
+			}
+		}
+		for i, r := range results {
+			if refused := updates[i].Validate() != nil || strings.HasSuffix(r.Message, "twice in one call"); refused != (r.Status == Refused) {
+				t.Fatalf("%+v: %s %q", updates[i], r.Status, r.Message)
+			}
+		}
+		for s := range want {
+			key := [2]string{s.lever, s.value}
+			head := strings.TrimRight(s.targets, "]")
+			if at := strings.IndexByte(head, '['); at >= 0 {
+				head = head[:at] // tasks are written anew
+			}
+			if !strings.Contains(said[key], ","+head) {
+				t.Fatalf("%+v is not among %q", s, said)
+			}
+		}
+		for key := range said {
+			found := false
+			for s := range want {
+				found = found || s.lever == key[0] && s.value == key[1]
+			}
+			if !found {
+				t.Fatalf("%q was never asked for", key)
+			}
+		}
+	})
+}
