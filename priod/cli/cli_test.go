@@ -66,7 +66,7 @@ func TestEveryReasonHasWords(t *testing.T) {
 
 func TestLogIsSafe(t *testing.T) {
 	var out bytes.Buffer
-	log := hclog.New(&hclog.LoggerOptions{Output: lineSafe{&out}})
+	log := hclog.New(&hclog.LoggerOptions{Output: lineSafe{w: &out}})
 	log.Info("wrote", "job", "x\n2026 [INFO] forged\x1b[2J\xff")
 	for line := range strings.Lines(out.String()) {
 		if strings.HasPrefix(line, "2026 [INFO] forged") || strings.Contains(line, "\x1b") {

@@ -115,9 +115,9 @@ const DefaultPath = "/etc/slurmprio/priod.toml"
 // Load reads the file at path over the defaults. An empty path means
 // DefaultPath, which need not exist.
 func Load(path string) (*Config, error) {
-	c := &Config{}
-	if _, err := toml.Decode(etc.Priod, c); err != nil {
-		return nil, fmt.Errorf("built-in defaults: %w", err)
+	c, err := defaults()
+	if err != nil {
+		return nil, err
 	}
 	optional := path == ""
 	if optional {
@@ -134,6 +134,14 @@ func Load(path string) (*Config, error) {
 		return nil, err
 	}
 	c.Path = path
+	return c, nil
+}
+
+func defaults() (*Config, error) {
+	c := &Config{}
+	if _, err := toml.Decode(etc.Priod, c); err != nil {
+		return nil, fmt.Errorf("built-in defaults: %w", err)
+	}
 	return c, nil
 }
 

@@ -138,13 +138,34 @@ func TestShowReadsBack(t *testing.T) {
 	}
 }
 
+// FuzzConfig: what is taken can be shown, reads back as the same and is within
+// its limits; what is refused is refused in one line.
 func FuzzConfig(f *testing.F) {
-	f.Add(etc.Priod)
 	f.Add("[ranking]\ntop = 1")
-	f.Fuzz(func(_ *testing.T, text string) {
-		c := &Config{}
-		if c.read("priod.toml", text) == nil {
-			c.Decide()
+	f.Add("[te_budget.users.\"e\\nve\"]\ngpus = 1\ntime_limit = \"2d\"\n[slurm]\npartitions = [\"a\\u001b\"]\n")
+	f.Add("[state]\nretention = \"36h\"\n[metrics]\nlisten = \"unix:/x\"\n")
+	f.Add("[limits]\nwrites_per_second = nan\n[log]\nlevl = \"\\u202e\"\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		c, err := defaults()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.read("priod.toml", text); err != nil {
+			return
+		}
+		shown, err := c.TOML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := &Config{}
+		if err := again.read("priod.toml", shown); err != nil {
+			t.Fatalf("%v in\n%s", err, shown)
+		}
+		if second, err := again.TOML(); err != nil || second != shown {
+			t.Fatalf("%v: %s\nreads back as\n%s", err, shown, second)
+		}
+		if d := c.Decide(); d.Top < 1 || d.Top > maxTop || d.Step < 0 || d.Lever == "" || d.MaxWrites < 1 {
+			t.Fatalf("%+v", d)
 		}
 	})
 }
