@@ -31,7 +31,7 @@ func FuzzLog(f *testing.F) {
 		asText.Warn("not written", "job", job, "error", errors.New(message))
 		asJSON.Warn("not written", "job", job, "error", errors.New(message))
 		for i, line := range strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n") {
-			if i == 0 && !strings.Contains(line, "[WARN]  priod: not written: ") || i > 0 && line != "" && !strings.HasPrefix(line, "  ") {
+			if i == 0 && !strings.Contains(line, "[WARN]  priod: not written:") || i > 0 && line != "" && !strings.HasPrefix(line, "  ") {
 				t.Fatalf("%q", text.String())
 			}
 		}
