@@ -145,10 +145,14 @@ func FuzzConfig(f *testing.F) {
 	f.Add("[te_budget.users.\"e\\nve\"]\ngpus = 1\ntime_limit = \"2d\"\n[slurm]\npartitions = [\"a\\u001b\"]\n")
 	f.Add("[state]\nretention = \"36h\"\n[metrics]\nlisten = \"unix:/x\"\n")
 	f.Add("[limits]\nwrites_per_second = nan\n[log]\nlevl = \"\\u202e\"\n")
+	base, err := defaults() // decoding them anew for each input would take most of the time
+	if err != nil {
+		f.Fatal(err)
+	}
 	f.Fuzz(func(t *testing.T, text string) {
-		c, err := defaults()
-		if err != nil {
-			t.Fatal(err)
+		c := *base
+		for _, b := range []*Budget{&c.TEBudget.User, &c.TEBudget.Account} {
+			b.GPUs, b.TimeLimit, b.GPUHoursPerDay = copied(b.GPUs), copied(b.TimeLimit), copied(b.GPUHoursPerDay)
 		}
 		if err := c.read("priod.toml", text); err != nil {
 			return
@@ -168,4 +172,12 @@ func FuzzConfig(f *testing.F) {
 			t.Fatalf("%+v", d)
 		}
 	})
+}
+
+func copied[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	v := *p
+	return &v
 }
