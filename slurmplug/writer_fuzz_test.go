@@ -2,6 +2,7 @@ package slurmplug
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -52,7 +53,7 @@ func FuzzUpdates(f *testing.F) {
 		if more { // two lines of one lever go by standard input
 			updates = append(updates, Update{Job: Plain(1), Lever: Lever(lever), Value: "1"}, Update{Job: Plain(2), Lever: Lever(lever), Value: "2"})
 		}
-		said := map[[2]string]string{}
+		said, want := map[sentence]bool{}, map[sentence]bool{}
 		results := make([]Result, len(updates))
 		sessions := planSessions(updates, results, maxSession)
 		for i := range sessions {
@@ -70,10 +71,9 @@ func FuzzUpdates(f *testing.F) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				said[[2]string{got.lever, got.value}] += "," + got.targets
+				got.each(said)
 			}
 		}
-		want := map[sentence]bool{}
 		for i, r := range results {
 			u := updates[i]
 			again := slices.ContainsFunc(updates[:i], func(o Update) bool {
@@ -82,27 +82,32 @@ func FuzzUpdates(f *testing.F) {
 			if refused := u.Validate() != nil || again; refused != (r.Status == Refused) {
 				t.Fatalf("%+v: %s %q", u, r.Status, r.Message)
 			} else if !refused {
-				want[sentence{u.Target(), string(u.Lever), u.Value}] = true
+				sentence{u.Target(), string(u.Lever), u.Value}.each(want)
 			}
 		}
-		for s := range want {
-			key := [2]string{s.lever, s.value}
-			head := strings.TrimRight(s.targets, "]")
-			if at := strings.IndexByte(head, '['); at >= 0 {
-				head = head[:at] // tasks are written anew
-			}
-			if !strings.Contains(said[key], ","+head) {
-				t.Fatalf("%+v is not among %q", s, said)
-			}
-		}
-		for key := range said {
-			found := false
-			for s := range want {
-				found = found || s.lever == key[0] && s.value == key[1]
-			}
-			if !found {
-				t.Fatalf("%q was never asked for", key)
-			}
+		if !maps.Equal(said, want) {
+			t.Fatalf("scontrol is told\n%+v\nand should be\n%+v", said, want)
 		}
 	})
+}
+
+// each puts a sentence about each single job or task into all.
+func (s sentence) each(all map[sentence]bool) {
+	for rest, more := s.targets, true; more; {
+		var item string
+		item, rest, more = cutOutside(rest, ',')
+		job, list, isArray := strings.Cut(item, "_")
+		if !isArray {
+			all[sentence{item, s.lever, s.value}] = true
+			continue
+		}
+		tasks, err := ExpandTasks(list)
+		if err != nil {
+			all[s] = true // differs from anything that is wanted
+			return
+		}
+		for _, task := range tasks {
+			all[sentence{fmt.Sprint(job, "_", task), s.lever, s.value}] = true
+		}
+	}
 }
