@@ -5,7 +5,7 @@ DESTDIR ?=
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS  = -X main.version=$(VERSION)
 
-.PHONY: demo test test-long test-short lint bench build man install deps clean
+.PHONY: demo test test-long test-short fuzz lint bench build man install deps clean
 
 build: ## both programs into bin/
 	$(GO) build -ldflags "$(LDFLAGS)" -o bin/priod ./priod
@@ -20,8 +20,14 @@ demo: deps build ## a small real Slurm, before and after priod
 test: deps lint ## every test tier; a missing Slurm is a failure
 	SLURMPRIO_REQUIRE_LAB=1 $(GO) test -timeout 9m ./...
 
-test-long: deps ## the fault harness in full, after the tests
+FUZZ ?= 10000000x
+
+test-long: deps ## the fault harness in full, after the tests; then FUZZ inputs for each parser
 	SLURMPRIO_REQUIRE_LAB=1 SLURMPRIO_LONG=1 $(GO) test -count=1 -timeout 3h ./...
+	GO=$(GO) tests/fuzz.sh $(FUZZ)
+
+fuzz: ## FUZZ inputs for each parser, such as FUZZ=100000x
+	GO=$(GO) tests/fuzz.sh $(FUZZ)
 
 test-short: ## what needs no Slurm and little time
 	$(GO) test -short ./...

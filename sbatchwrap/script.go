@@ -79,8 +79,8 @@ func descriptor(path string) (int, bool) {
 	if dir != "/dev/fd/" && dir != "/proc/self/fd/" {
 		return 0, false
 	}
-	fd, err := strconv.Atoi(name)
-	return fd, err == nil && fd >= 0
+	fd, err := strconv.ParseUint(name, 10, 31)
+	return int(fd), err == nil
 }
 
 // readDescriptor returns what can be read from an open file and leaves the

@@ -65,8 +65,8 @@ func ParseJobID(s string) (JobID, error) {
 	if !isTask {
 		return Plain(uint32(id)), nil
 	}
-	task, err := strconv.ParseInt(tail, 10, 32)
-	if err != nil || task < 0 {
+	task, err := strconv.ParseUint(tail, 10, 31)
+	if err != nil {
 		return JobID{}, fmt.Errorf("job id %q: the task after _ is not a number", s)
 	}
 	return JobID{ID: uint32(id), Task: int32(task)}, nil

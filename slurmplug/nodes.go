@@ -56,13 +56,10 @@ type nodeParser struct {
 	gres    map[string][]Gres
 }
 
-// nodeFields are the words that a node cannot be without.
-const nodeFields = 3
-
-// node reads the words KEY=VALUE of one line. A key counts where it first
-// stands, and nothing counts behind Reason, which is free text.
+// node reads the words KEY=VALUE of one line. Name and state count where they
+// first stand, and nothing counts behind Reason, which is free text.
 func (p *nodeParser) node(n *Node, line []byte) error {
-	need, effective := nodeFields, false
+	total, memory, effective := 0, 0, false // how often a node's CPUs and memory stand there
 	rest := bytes.TrimRight(line, "\n")
 	for len(rest) > 0 {
 		if text, ok := bytes.CutPrefix(rest, []byte("Reason=")); ok {
@@ -89,14 +86,13 @@ func (p *nodeParser) node(n *Node, line []byte) error {
 		case "State":
 			if n.State == nil {
 				n.State = p.state(value)
-				need--
 			}
 		case "ActiveFeatures":
 			n.Features = p.list(value)
 		case "Partitions":
 			n.Partitions = p.list(value)
 		case "CPUTot":
-			need--
+			total++
 			if !effective {
 				n.CPUs, err = nodeNumber[int](value)
 			}
@@ -106,7 +102,7 @@ func (p *nodeParser) node(n *Node, line []byte) error {
 		case "CPUAlloc":
 			n.CPUsAlloc, err = nodeNumber[int](value)
 		case "RealMemory":
-			need--
+			memory++
 			n.MemMB, err = nodeNumber[int64](value)
 		case "AllocMem":
 			n.MemAllocMB, err = nodeNumber[int64](value)
@@ -119,7 +115,7 @@ func (p *nodeParser) node(n *Node, line []byte) error {
 			return fmt.Errorf("%s: %w", word[:at], err)
 		}
 	}
-	if need != 0 || n.Name == "" {
+	if n.Name == "" || n.State == nil || total != 1 || memory != 1 {
 		return errors.New("NodeName, State, CPUTot or RealMemory is missing, or comes twice")
 	}
 	return nil

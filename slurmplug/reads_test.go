@@ -364,41 +364,6 @@ func TestLinesCutOff(t *testing.T) {
 	}
 }
 
-func FuzzReads(f *testing.F) {
-	for _, name := range []string{"node.out", "partition.out", "qos.out", "config.out", "sprio.out", "sdiag.out", "ping.out", "users.out", "sacct.out"} {
-		f.Add([]byte(recording(f, name)))
-	}
-	f.Fuzz(func(t *testing.T, out []byte) {
-		nodes, err := parseNodes(out)
-		seen := map[string]bool{}
-		for _, n := range nodes {
-			if err != nil || n.Name == "" || seen[n.Name] || len(n.State) == 0 || n.CPUs < 0 || n.MemMB < 0 {
-				t.Fatalf("%+v, %v", n, err)
-			}
-			seen[n.Name] = true
-		}
-		runs, err := parseRuns(out, RecordedSeparators)
-		if err != nil && runs != nil {
-			t.Fatal("runs beside an error")
-		}
-		text := string(out)
-		_, _ = parsePartitions(text)
-		_, _ = parseQOS(text)
-		if c, err := parseConfig(text); err == nil {
-			_, _ = c.WeightSum()
-			c.AtLeast(23, 2)
-			c.SlurmUser()
-			c.MinJobAge()
-		}
-		if all, err := parseFactors(text); err != nil && all != nil {
-			t.Fatal("factors beside an error")
-		}
-		_, _ = parseDiag(text)
-		_, _ = parsePing(text)
-		_, _ = parseAdminLevel(text, "root")
-	})
-}
-
 func BenchmarkNodes10k(b *testing.B) {
 	line, _, _ := strings.Cut(recording(b, "node.out"), "\n")
 	var out bytes.Buffer

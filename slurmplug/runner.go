@@ -12,6 +12,7 @@ import (
 	"sync"
 	"syscall"
 	"time"
+	"unicode"
 )
 
 // Command is one call of one of Slurm's programs.
@@ -243,7 +244,7 @@ func printable(s string, limit int) string {
 		s = s[:limit]
 	}
 	s = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || 0x80 <= r && r < 0xa0 || r == '\uFFFD' {
+		if !unicode.IsPrint(r) || r == unicode.ReplacementChar { // controls, marks that turn the direction of text
 			return '?'
 		}
 		return r

@@ -19,8 +19,8 @@ func ParseMemory(s string) (int64, error) {
 // parseCount reads a number that Slurm may have shortened: "2048", "2K",
 // "1.50M". Units are powers of 1024 (slurm_protocol_api.c, convert_num_unit).
 func parseCount(s string) (int64, error) {
-	if n, err := strconv.ParseInt(s, 10, 64); err == nil && n >= 0 {
-		return n, nil
+	if n, ok := decimal(s, math.MaxInt64); ok {
+		return int64(n), nil
 	}
 	n, err := parseUnits(s, 0)
 	return int64(math.Round(n)), err

@@ -282,20 +282,24 @@ func packLines(lines []line, limit int) []session {
 	return sessions
 }
 
-// send runs one session and fills in the results of its updates. It returns
-// why writing should stop, "" when it may go on.
-func (c *Client) send(ctx context.Context, s *session, results []Result) (stop string) {
+// command is what carries out a session: one line fits into arguments, more go
+// by standard input.
+func (s *session) command() Command {
 	cmd := Command{Name: "scontrol", Merge: true}
 	if text := s.lines[0].String(); len(s.lines) == 1 && len(text) <= maxLine {
 		cmd.Args = strings.Fields(text)
-	} else {
-		var in strings.Builder
-		for i := range s.lines {
-			in.WriteString(s.lines[i].String())
-			in.WriteByte('\n')
-		}
-		cmd.Stdin = []byte(in.String())
+		return cmd
 	}
+	for i := range s.lines {
+		cmd.Stdin = append(append(cmd.Stdin, s.lines[i].String()...), '\n')
+	}
+	return cmd
+}
+
+// send runs one session and fills in the results of its updates. It returns
+// why writing should stop, "" when it may go on.
+func (c *Client) send(ctx context.Context, s *session, results []Result) (stop string) {
+	cmd := s.command()
 	out, err := c.run(ctx, c.opts.WriteTimeout, cmd)
 	if errors.Is(err, ErrNotFound) {
 		s.postpone(results, err.Error())

@@ -113,19 +113,27 @@ func loadConfig(c *cli.Context) (*config.Config, error) {
 }
 
 func newLogger(cfg *config.Config, w io.Writer) hclog.Logger {
+	asJSON := cfg.Log.Format == "json"
 	return hclog.New(&hclog.LoggerOptions{
-		Name: "priod", Level: hclog.LevelFromString(cfg.Log.Level), JSONFormat: cfg.Log.Format == "json", Output: lineSafe{w},
+		Name: "priod", Level: hclog.LevelFromString(cfg.Log.Level), JSONFormat: asJSON, Output: lineSafe{w, asJSON},
 	})
 }
 
 // lineSafe keeps control characters of logged text out of the terminal and
 // the journal; hclog ends every record with a newline of its own.
-type lineSafe struct{ w io.Writer }
+type lineSafe struct {
+	w    io.Writer
+	json bool
+}
 
 func (l lineSafe) Write(p []byte) (int, error) {
 	lines := strings.Split(strings.TrimSuffix(string(p), "\n"), "\n")
+	safe := report.Safe
+	if l.json {
+		safe = report.SafeJSON
+	}
 	for i := range lines {
-		lines[i] = report.Safe(lines[i])
+		lines[i] = safe(lines[i])
 	}
 	if _, err := io.WriteString(l.w, strings.Join(lines, "\n")+"\n"); err != nil {
 		return 0, err

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"flag"
 	"strings"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/urfave/cli/v2"
 
+	"slurmprio/priod/cycle"
 	"slurmprio/priod/policy/ranking"
 	"slurmprio/priod/report"
 )
@@ -66,11 +68,25 @@ func TestEveryReasonHasWords(t *testing.T) {
 
 func TestLogIsSafe(t *testing.T) {
 	var out bytes.Buffer
-	log := hclog.New(&hclog.LoggerOptions{Output: lineSafe{&out}})
+	log := hclog.New(&hclog.LoggerOptions{Output: lineSafe{w: &out}})
 	log.Info("wrote", "job", "x\n2026 [INFO] forged\x1b[2J\xff")
 	for line := range strings.Lines(out.String()) {
 		if strings.HasPrefix(line, "2026 [INFO] forged") || strings.Contains(line, "\x1b") {
 			t.Errorf("%q", out.String())
 		}
+	}
+}
+
+func TestPlanNotesAreSafe(t *testing.T) {
+	var out bytes.Buffer
+	app := App("test")
+	app.Writer = &out
+	r := &cycle.Result{Hold: "paused\x1b[2J"}
+	r.Plan.Notes = []string{"account \x1b[2J\u202e"}
+	if err := showPlan(cli.NewContext(app, flag.NewFlagSet("", flag.ContinueOnError), nil), r, false); err != nil {
+		t.Fatal(err)
+	}
+	if strings.ContainsAny(out.String(), "\x1b\u202e") || !strings.Contains(out.String(), `note: account \x1b`) {
+		t.Errorf("%q", out.String())
 	}
 }

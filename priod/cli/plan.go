@@ -108,7 +108,7 @@ func showPlan(c *cli.Context, r *cycle.Result, done bool) error {
 		report.Table(w, header, rows)
 	}
 	for _, n := range v.Notes {
-		fmt.Fprintln(w, "note:", n)
+		fmt.Fprintln(w, "note:", report.Safe(n))
 	}
 	return nil
 }

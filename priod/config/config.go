@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/BurntSushi/toml"
@@ -115,9 +116,9 @@ const DefaultPath = "/etc/slurmprio/priod.toml"
 // Load reads the file at path over the defaults. An empty path means
 // DefaultPath, which need not exist.
 func Load(path string) (*Config, error) {
-	c := &Config{}
-	if _, err := toml.Decode(etc.Priod, c); err != nil {
-		return nil, fmt.Errorf("built-in defaults: %w", err)
+	c, err := defaults()
+	if err != nil {
+		return nil, err
 	}
 	optional := path == ""
 	if optional {
@@ -134,6 +135,14 @@ func Load(path string) (*Config, error) {
 		return nil, err
 	}
 	c.Path = path
+	return c, nil
+}
+
+func defaults() (*Config, error) {
+	c := &Config{}
+	if _, err := toml.Decode(etc.Priod, c); err != nil {
+		return nil, fmt.Errorf("built-in defaults: %w", err)
+	}
 	return c, nil
 }
 
@@ -160,19 +169,23 @@ func (c *Config) read(path, text string) error {
 
 // suggest names the known key that is nearest to an unknown one.
 func suggest(key string) string {
+	most := max(3, len(key)/3)
 	best, distance := "", len(key)
 	for _, k := range knownKeys() {
+		if len(k) > len(key)+most || len(key) > len(k)+most { // at least that far
+			continue
+		}
 		if d := smetrics.WagnerFischer(key, k, 1, 1, 1); d < distance {
 			best, distance = k, d
 		}
 	}
-	if best == "" || distance > max(3, len(key)/3) {
+	if best == "" || distance > most {
 		return "; etc/priod.toml lists all keys"
 	}
 	return fmt.Sprintf("; did you mean %q?", best)
 }
 
-func knownKeys() []string {
+var knownKeys = sync.OnceValue(func() []string {
 	meta, err := toml.Decode(etc.Priod, &Config{})
 	if err != nil {
 		return nil
@@ -182,7 +195,7 @@ func knownKeys() []string {
 		keys = append(keys, k.String())
 	}
 	return keys
-}
+})
 
 // levers are the names that ranking.lever may have.
 var levers = map[string]slurmplug.Lever{

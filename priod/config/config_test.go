@@ -138,13 +138,46 @@ func TestShowReadsBack(t *testing.T) {
 	}
 }
 
+// FuzzConfig: what is taken can be shown, reads back as the same and is within
+// its limits; what is refused is refused in one line.
 func FuzzConfig(f *testing.F) {
-	f.Add(etc.Priod)
 	f.Add("[ranking]\ntop = 1")
-	f.Fuzz(func(_ *testing.T, text string) {
-		c := &Config{}
-		if c.read("priod.toml", text) == nil {
-			c.Decide()
+	f.Add("[te_budget.users.\"e\\nve\"]\ngpus = 1\ntime_limit = \"2d\"\n[slurm]\npartitions = [\"a\\u001b\"]\n")
+	f.Add("[state]\nretention = \"36h\"\n[metrics]\nlisten = \"unix:/x\"\n")
+	f.Add("[limits]\nwrites_per_second = nan\n[log]\nlevl = \"\\u202e\"\n")
+	base, err := defaults() // decoding them anew for each input would take most of the time
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		c := *base
+		for _, b := range []*Budget{&c.TEBudget.User, &c.TEBudget.Account} {
+			b.GPUs, b.TimeLimit, b.GPUHoursPerDay = copied(b.GPUs), copied(b.TimeLimit), copied(b.GPUHoursPerDay)
+		}
+		if err := c.read("priod.toml", text); err != nil {
+			return
+		}
+		shown, err := c.TOML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := &Config{}
+		if err := again.read("priod.toml", shown); err != nil {
+			t.Fatalf("%v in\n%s", err, shown)
+		}
+		if second, err := again.TOML(); err != nil || second != shown {
+			t.Fatalf("%v: %s\nreads back as\n%s", err, shown, second)
+		}
+		if d := c.Decide(); d.Top < 1 || d.Top > maxTop || d.Step < 0 || d.Lever == "" || d.MaxWrites < 1 {
+			t.Fatalf("%+v", d)
 		}
 	})
+}
+
+func copied[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	v := *p
+	return &v
 }

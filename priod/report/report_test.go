@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -37,6 +38,60 @@ func FuzzSafe(f *testing.F) {
 			if !unicode.IsPrint(r) {
 				t.Fatalf("%q holds %U", got, r)
 			}
+		}
+	})
+}
+
+// FuzzTable: a row is a line, whatever stands in its cells.
+func FuzzTable(f *testing.F) {
+	f.Add("eve\x1b[2J\nJOB", "a\tb", "", int64(-5))
+	f.Add("\u202e\u2066", "<b>%s</b>", "\xff\xc3\x28", int64(7))
+	f.Add("漢字", "e\u0301\u200d", "[31m", int64(1<<62))
+	f.Fuzz(func(t *testing.T, a, b, c string, n int64) {
+		var out strings.Builder
+		Table(&out, []string{"JOB", "USER", "N"}, [][]any{{a, b, n}, {c, a, n}, {b, c, 0}})
+		got := out.String()
+		if strings.Count(got, "\n") != 4 || !strings.HasSuffix(got, "\n") || !shown(got) {
+			t.Fatalf("%q", got)
+		}
+		lines := strings.Split(got, "\n")
+		for i, cells := range [][2]string{{a, b}, {c, a}, {b, c}} {
+			for _, cell := range cells {
+				if !strings.Contains(lines[i+1], strings.TrimSpace(Safe(cell))) {
+					t.Fatalf("%q is not in %q", cell, lines[i+1])
+				}
+			}
+		}
+	})
+}
+
+// shown tells whether a terminal can bear the text.
+func shown(s string) bool {
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) })
+}
+
+// FuzzJSON: a program reads what was meant, and a terminal bears it.
+func FuzzJSON(f *testing.F) {
+	f.Add("name", "x\x1b[2J\x7f\u009b\u202e\U000e0001\u2028")
+	f.Add("\",\"forged\":1,\"", "\xff</script>\x00\\")
+	f.Fuzz(func(t *testing.T, key, value string) {
+		var b bytes.Buffer
+		if err := JSON(&b, map[string]any{"m": map[string]string{key: value}, "list": []string{value}}); err != nil {
+			t.Fatal(err)
+		}
+		if !shown(b.String()) {
+			t.Fatalf("%q", b.String())
+		}
+		var got struct {
+			M    map[string]string
+			List []string
+		}
+		if err := json.Unmarshal(b.Bytes(), &got); err != nil {
+			t.Fatalf("%v in %q", err, b.String())
+		}
+		valid := func(s string) string { return string([]rune(s)) } // U+FFFD for each bad byte
+		if len(got.M) != 1 || got.M[valid(key)] != valid(value) || len(got.List) != 1 || got.List[0] != valid(value) {
+			t.Fatalf("%q: %q reads back as %+v", key, value, got)
 		}
 	})
 }

@@ -65,14 +65,22 @@ func Paused(dir string) (*Pause, error) {
 	if err != nil {
 		return nil, fmt.Errorf("whether priod is paused: %w", err)
 	}
-	var p Pause
-	if err := json.Unmarshal(text, &p); err != nil || p.Who == "" {
-		p = Pause{Who: "somebody (through the file " + path + ")", Why: strings.ToValidUTF8(string(bytes.TrimSpace(text)), "?")}
+	p, ours := parsePause(text)
+	if !ours {
+		p.Who = "somebody (through the file " + path + ")"
 		if info, err := os.Stat(path); err == nil {
 			p.When = info.ModTime()
 		}
 	}
 	return &p, nil
+}
+
+// parsePause reads what SetPause wrote; what somebody else wrote is the reason.
+func parsePause(text []byte) (p Pause, ours bool) {
+	if err := json.Unmarshal(text, &p); err != nil || p.Who == "" {
+		return Pause{Why: strings.ToValidUTF8(string(bytes.TrimSpace(text)), "?")}, false
+	}
+	return p, true
 }
 
 // Hold says why nothing may be written now, "" when it may.

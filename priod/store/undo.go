@@ -80,7 +80,8 @@ func OpenUndo(dir string) (*Undo, error) {
 }
 
 func (u *Undo) read() error {
-	u.changes, u.lines, u.file, u.good, u.damaged, u.stale = map[cluster.JobID][]*Change{}, 0, nil, 0, 0, false
+	u.file = nil
+	u.parse(nil)
 	f, err := os.Open(u.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -96,10 +97,17 @@ func (u *Undo) read() error {
 	if err != nil {
 		return err
 	}
+	u.parse(text)
+	return nil
+}
+
+// parse takes in the text of the whole file.
+func (u *Undo) parse(text []byte) {
+	u.changes, u.lines, u.good, u.damaged, u.stale = map[cluster.JobID][]*Change{}, 0, 0, 0, false
 	for len(text) > 0 {
 		line, rest, whole := bytes.Cut(text, []byte{'\n'})
 		if !whole {
-			return nil
+			return
 		}
 		var c Change
 		if err := json.Unmarshal(line, &c); err != nil || !c.sound() {
@@ -111,7 +119,6 @@ func (u *Undo) read() error {
 		u.good += int64(len(line)) + 1
 		text = rest
 	}
-	return nil
 }
 
 // sound tells whether a line can be what priod wrote. Slurm's largest array has
@@ -244,14 +251,9 @@ func (u *Undo) append(changes []*Change) (err error) {
 			return err
 		}
 	}
-	var text bytes.Buffer
-	for _, c := range changes {
-		line, err := json.Marshal(c)
-		if err != nil {
-			return err
-		}
-		text.Write(line)
-		text.WriteByte('\n')
+	text, err := journalText(changes)
+	if err != nil {
+		return err
 	}
 	f, err := os.OpenFile(u.path, os.O_WRONLY|os.O_CREATE, 0o640)
 	if err != nil {
@@ -261,7 +263,7 @@ func (u *Undo) append(changes []*Change) (err error) {
 	if err := f.Truncate(u.good); err != nil { // a line that a crash cut off
 		return err
 	}
-	_, err = f.WriteAt(text.Bytes(), u.good)
+	_, err = f.WriteAt(text, u.good)
 	err = errors.Join(err, f.Sync())
 	if err == nil && u.file == nil {
 		err = syncDir(filepath.Dir(u.path))
@@ -272,11 +274,24 @@ func (u *Undo) append(changes []*Change) (err error) {
 		return err
 	}
 	u.before = u.good
-	u.good += int64(text.Len())
+	u.good += int64(len(text))
 	u.lines += len(changes)
 	u.missing = false
 	u.file, err = f.Stat()
 	return err
+}
+
+// journalText is one line for each change.
+func journalText(changes []*Change) ([]byte, error) {
+	var text []byte
+	for _, c := range changes {
+		line, err := json.Marshal(c)
+		if err != nil {
+			return nil, err
+		}
+		text = append(append(text, line...), '\n')
+	}
+	return text, nil
 }
 
 // takeBack undoes the last Append: its changes will not be made.
@@ -304,27 +319,18 @@ func (u *Undo) Keep(keep func(*Change) bool) error {
 			return fmt.Errorf("undo journal: keep a copy of the damaged file: %w", err)
 		}
 	}
-	var text bytes.Buffer
-	lines := 0
-	for _, c := range u.Changes() {
-		if !keep(c) {
-			continue
-		}
-		line, err := json.Marshal(c)
-		if err != nil {
-			return fmt.Errorf("undo journal: %w", err)
-		}
-		text.Write(line)
-		text.WriteByte('\n')
-		lines++
+	kept := slices.DeleteFunc(u.Changes(), func(c *Change) bool { return !keep(c) })
+	text, err := journalText(kept)
+	if err != nil {
+		return fmt.Errorf("undo journal: %w", err)
 	}
-	if err := replace(u.path, text.Bytes()); err != nil {
+	if err := replace(u.path, text); err != nil {
 		return fmt.Errorf("undo journal: %w", err)
 	}
 	if err := u.read(); err != nil {
 		return fmt.Errorf("undo journal: %w", err)
 	}
-	u.kept = lines
+	u.kept = len(kept)
 	return nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -339,37 +338,6 @@ func TestUndoRoundTrip(t *testing.T) {
 			if changed, err := u.Refresh(); changed || err != nil {
 				rt.Fatalf("the journal takes its own writing for another's: %v", err)
 			}
-		}
-	})
-}
-
-// Whatever stands in the file: no panic, and what is kept can be read again.
-func FuzzUndo(f *testing.F) {
-	f.Add([]byte(`{"time":"0025-11-03T10:00:00Z","job":"17_4","user":"alice","lever":"Nice","was":"5","from":"5","to":"-9"}` + "\n"))
-	f.Add([]byte(`{"job":"17","tasks":"0-3","part":true,"lever":"SiteFactor","was":"0","from":"0","to":"x"}` + "\n{\"jo"))
-	f.Add([]byte("\n\n\x00\n{}\n[1,2]\n"))
-	f.Add([]byte(`{"job":"17","tasks":"0-999:3%4","part":true,"lever":"Nice"}` + "\n"))
-	large := regexp.MustCompile(`[1-9][0-9]{3,}`)
-	f.Fuzz(func(t *testing.T, text []byte) {
-		if large.Match(text) {
-			t.Skip("a large array takes its time")
-		}
-		dir := t.TempDir()
-		if err := os.WriteFile(undoPath(dir), text, 0o640); err != nil {
-			t.Fatal(err)
-		}
-		u := openUndo(t, dir)
-		u.Written()
-		write(t, u, action(4, slurmplug.SiteFactor, "0", "1", "0"))
-		again := openUndo(t, dir)
-		if diff := diffUndo(u, again); diff != "" || again.damaged != 0 {
-			t.Fatalf("%d damaged\n%s", again.damaged, diff)
-		}
-		if err := again.Keep(func(c *Change) bool { return c.Job.ID == 4 }); err != nil {
-			t.Fatal(err)
-		}
-		if third := openUndo(t, dir); third.damaged != 0 || third.Last(slurmplug.Plain(4)) == nil {
-			t.Fatal("the new change is lost")
 		}
 	})
 }

@@ -269,6 +269,27 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
+// FuzzSplit: a comment comes apart into a tag that is its first word, and the
+// user's words as they were; no words change what the tag says.
+func FuzzSplit(f *testing.F) {
+	for _, s := range []string{fullText + " my run", "prio:v=1", "prio:v=1\tx y", "my prio:type=te&v=1", "prio:v=1\u00a0type=te \xff", " prio:v=1", "prio: "} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, comment string) {
+		tag, rest := Split(comment)
+		switch {
+		case tag == "" && rest != comment, tag != "" && comment != tag && comment != tag+" "+rest:
+			t.Fatalf("Split(%q) = %q, %q", comment, tag, rest)
+		case strings.HasPrefix(comment, Prefix) != (tag != "") || strings.Contains(tag, " "):
+			t.Fatalf("Split(%q) = %q, %q", comment, tag, rest)
+		}
+		own, words := Split(fullText + " " + comment)
+		if own != fullText || words != comment {
+			t.Fatalf("Split gave %q, %q", own, words)
+		}
+	})
+}
+
 func BenchmarkParse(b *testing.B) {
 	for _, c := range []struct{ name, text string }{{"short", "prio:type=te&v=1"}, {"full", fullText}} {
 		b.Run(c.name, func(b *testing.B) {

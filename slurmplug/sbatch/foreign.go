@@ -82,7 +82,7 @@ func (g *Grammar) parseForeign(words []Word, set func(letter byte, value string,
 		set(f.Option.Short, f.Value, words[f.At].Line)
 	}
 	if rest < len(args) {
-		return &ScriptError{words[rest].Line, "\"" + args[rest] + "\" is no option"}
+		return &ScriptError{words[rest].Line, "\"" + shown(args[rest]) + "\" is no option"}
 	}
 	return nil
 }

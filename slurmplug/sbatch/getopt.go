@@ -2,6 +2,7 @@ package sbatch
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 )
 
@@ -45,17 +46,30 @@ type OptionError struct {
 }
 
 func (e *OptionError) Error() string {
+	name := shown(e.Name)
 	switch e.Reason {
 	case Ambiguous:
-		return "option " + e.Name + " is ambiguous: --" + strings.Join(e.Candidates, ", --")
+		return "option " + name + " is ambiguous: --" + strings.Join(e.Candidates, ", --")
 	case Unresolved:
-		return "option " + e.Name + " " + ErrInstalled.Error()
+		return "option " + name + " " + ErrInstalled.Error()
 	case NeedsValue:
-		return "option " + e.Name + " needs a value"
+		return "option " + name + " needs a value"
 	case TakesNoValue:
-		return "option " + e.Name + " takes no value"
+		return "option " + name + " takes no value"
 	}
-	return "unknown option " + e.Name
+	return "unknown option " + name
+}
+
+// shown is a word fit for a terminal: quoted when it has to be, and not long.
+func shown(s string) string {
+	const most = 80
+	if len(s) > most {
+		s = s[:most] + "..."
+	}
+	if q := strconv.QuoteToASCII(s); len(q) > len(s)+2 {
+		return q
+	}
+	return s
 }
 
 // ErrInstalled is what errors wrap when only the grammar of the installed

@@ -182,7 +182,7 @@ func (s *state) directives(g *Grammar, words []Word) error {
 		return err
 	}
 	if rest < len(args) {
-		return &ScriptError{words[rest].Line, "\"" + args[rest] + "\" is no option"}
+		return &ScriptError{words[rest].Line, "\"" + shown(args[rest]) + "\" is no option"}
 	}
 	for _, f := range found {
 		if !f.Option.Early {

@@ -1,9 +1,12 @@
 package sbatch
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -140,7 +143,7 @@ func TestParseArgsRefuses(t *testing.T) {
 		{[]string{"--par=x"}, "option --par is ambiguous: --parsable, --partition", "option --par depends on the installed sbatch"},
 		{[]string{"-N1", "--nonsense"}, "unknown option --nonsense", "option --nonsense depends on the installed sbatch"},
 		{[]string{"-z"}, "unknown option -z", ""},
-		{[]string{"-\xff"}, "unknown option -\xff", ""},
+		{[]string{"-\xff"}, `unknown option "-\xff"`, ""},
 		{[]string{"--hold=1"}, "option --hold takes no value", ""},
 		{[]string{"-H", "--comment"}, "option --comment needs a value", ""},
 		{[]string{"-HJ"}, "option -J needs a value", ""},
@@ -394,16 +397,30 @@ func TestSpankOptions(t *testing.T) {
 	}
 }
 
+// isShown tells whether an error is one short line that a terminal can bear.
+func isShown(err error) bool {
+	text := err.Error()
+	return len(text) < 3000 && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' })
+}
+
 func FuzzDirectives(f *testing.F) {
 	f.Add([]byte("#!/bin/sh\n#SBATCH -N1 --comment=\"a b\" # c\n#SBATCH hetjob\n#PBS -N x -l nodes=1\n"), 2205)
 	f.Add([]byte("#SBATCH a\\ b 'c\n"), 0)
 	f.Add([]byte("#BSUB -cwd x -n 1,2\n#SLURM \x00"), 2405)
+	g := AnyRelease()
+	cmd, err := g.ParseArgs([]string{"--comment=mine"})
+	if err != nil {
+		f.Fatal(err)
+	}
 	f.Fuzz(func(t *testing.T, script []byte, release int) {
 		components, err := Directives(script, Release(release))
 		if err != nil {
+			if !isShown(err) {
+				t.Fatalf("%q: %q", script, err)
+			}
 			return
 		}
-		lines := 1 + strings.Count(string(script), "\n")
+		lines := 1 + bytes.Count(script, []byte("\n"))
 		for _, words := range components {
 			for _, w := range words {
 				if w.Text == "" || w.Line < 1 || w.Line > lines {
@@ -411,8 +428,6 @@ func FuzzDirectives(f *testing.F) {
 				}
 			}
 		}
-		g := AnyRelease()
-		cmd, _ := g.ParseArgs([]string{"--comment=mine"})
 		jobs, err := g.Resolve(cmd, script, []string{"SBATCH_REQUEUE=1"})
 		if err == nil && (len(jobs) != len(components) || jobs[0].Set["comment"].Value != "mine") {
 			t.Fatalf("%q: %+v", script, jobs)
@@ -424,22 +439,98 @@ func FuzzParseArgs(f *testing.F) {
 	f.Add("-N1\n:\n--comment=x\n--prio-type\nte\n--\ns.sh\n:\nx")
 	f.Add("-vHJ\nx\n--nice\n5")
 	f.Add(":\n--=\n-")
+	g := For(2205).With(own...)
 	f.Fuzz(func(t *testing.T, joined string) {
 		args := strings.Split(joined, "\n")
-		c, err := For(2205).With(own...).ParseArgs(args)
+		c, err := g.ParseArgs(args)
+		if err != nil && !isShown(err) {
+			t.Fatalf("%q: %q", args, err)
+		}
 		if err != nil || c.Tangled {
 			return
 		}
 		// Adding an option changes nothing but this option.
-		again, err := For(2205).With(own...).ParseArgs(c.Rewrite([]string{"--comment=tag"}))
+		var add []string
+		for i := range c.Components {
+			add = append(add, fmt.Sprint("--comment=tag", i))
+		}
+		again, err := g.ParseArgs(c.Rewrite(add))
 		if err != nil {
 			t.Fatalf("%q: %v", args, err)
 		}
-		if v, _ := again.Last("comment"); len(c.Components) == 1 && v != "tag" {
-			t.Fatalf("%q: comment is %q", args, v)
-		}
-		if d := cmp.Diff(c.Script, again.Script); d != "" || len(again.Components) != len(c.Components) {
+		if !slices.Equal(c.Script, again.Script) || len(again.Components) != len(c.Components) {
 			t.Fatalf("%q became %q", args, again.Args)
+		}
+		for i, part := range again.Components {
+			var before, after []string
+			for _, x := range c.Components[i].Found {
+				if !x.Option.Exact {
+					before = append(before, x.Word())
+				}
+			}
+			for _, x := range part.Found {
+				after = append(after, x.Word())
+			}
+			if !slices.Equal(append(before, add[i]), after) {
+				t.Fatalf("%q became %q: component %d is %q", args, again.Args, i, after)
+			}
+		}
+	})
+}
+
+// FuzzForeign: what #PBS and #BSUB lines say stays within its option, and what
+// stands on the command line still counts.
+func FuzzForeign(f *testing.F) {
+	f.Add([]byte("#!/bin/sh\n#PBS -N x -l nodes=1 -W umask=022 -v A,B\n"), 0)
+	f.Add([]byte("#BSUB -cwd x -n 1,2 -m \"a b\" -M 5 -x\n#PBS -N y\n"), 3)
+	f.Add([]byte("#PBS -h -m nab -d /tmp\n#SBATCH hetjob\n#PBS -z\n"), 1)
+	f.Add([]byte("#PBS -v \x00\n#PBS -W =\n#PBS --job_name=\x1b[2J\n"), 7)
+	grammars := make([]*Grammar, len(Releases))
+	for i, r := range Releases {
+		grammars[i] = For(r)
+	}
+	f.Fuzz(func(t *testing.T, script []byte, release int) {
+		g := grammars[uint(release)%uint(len(grammars))]
+		cmd, err := g.ParseArgs([]string{"--comment=mine", "-Jmine"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := 1 + bytes.Count(script, []byte("\n"))
+		jobs, err := g.Resolve(cmd, script, nil)
+		if err != nil {
+			var bad *ScriptError
+			if !errors.As(err, &bad) || bad.Line < 1 || bad.Line > lines || jobs != nil || !isShown(err) {
+				t.Fatalf("%q: %v", script, err)
+			}
+			return
+		}
+		for _, job := range jobs {
+			if job.Set["comment"].Value != "mine" || job.Set["job-name"].Value != "mine" {
+				t.Fatalf("%q: %+v", script, job)
+			}
+			for name, s := range job.Set {
+				if s.Source == FromForeign && (s.Line < 1 || s.Line > lines || strings.ContainsAny(s.Value, "\n\x00")) {
+					t.Fatalf("%q: %s: %+v", script, name, s)
+				}
+			}
+		}
+	})
+}
+
+// FuzzInstalled: what an installed sbatch prints about itself.
+func FuzzInstalled(f *testing.F) {
+	f.Add("slurm-wlm 22.05.8", []byte("x\nOptions provided by plugins:\n      --renice=[prio]      Re-nice\n      --x11\n"))
+	f.Add("slurm 99.99.1-pre", []byte("\nOptions provided by plugins:\n--\n--=\n--a b"))
+	f.Fuzz(func(t *testing.T, version string, help []byte) {
+		if r, err := ParseRelease(version); err == nil {
+			if back, err := ParseRelease("slurm " + r.String() + ".0"); err != nil || back != r || r < 0 || r > 9999 {
+				t.Fatalf("%q is %v, which reads back as %v, %v", version, r, back, err)
+			}
+		}
+		for _, o := range spankOptions(help) {
+			if o.Name == "" || strings.ContainsAny(o.Name, "= \n") {
+				t.Fatalf("%q: option %q", help, o.Name)
+			}
 		}
 	})
 }
