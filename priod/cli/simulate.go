@@ -228,8 +228,8 @@ func (s *simulated) nodes(ctx context.Context, c *cli.Context, cfg *config.Confi
 // jobs opens the trace; done closes it.
 func (s *simulated) jobs(ctx context.Context, c *cli.Context, cfg *config.Config, table *workload.Table) (jobs iter.Seq2[trace.Job, error], done func(), err error) {
 	sources := 0
-	for _, name := range []string{"trace", "generate", "from-slurm"} {
-		if c.IsSet(name) {
+	for _, given := range []bool{c.String("trace") != "", c.String("generate") != "", c.Bool("from-slurm")} {
+		if given {
 			sources++
 		}
 	}
@@ -241,7 +241,7 @@ func (s *simulated) jobs(ctx context.Context, c *cli.Context, cfg *config.Config
 		opts.TEQOS = cfg.Ranking.TEQOS
 	}
 	switch {
-	case c.IsSet("generate"):
+	case c.String("generate") != "":
 		all, err := generate(c.String("generate"))
 		return each(all), func() {}, err
 	case c.Bool("from-slurm"):

@@ -212,7 +212,11 @@ func (s *study) submit(c *cli.Context) error {
 	}
 	script := "exec " + strings.Join(words, " ") + fmt.Sprintf(" --part \"$SLURM_ARRAY_TASK_ID/%d\"", tasks)
 	args := []string{"--job-name=priod-sweep", fmt.Sprintf("--array=0-%d", tasks-1), "--output=" + filepath.Join(dir, "slurm-%A_%a.out")}
-	args = append(args, c.Args().Tail()...)
+	more := c.Args().Tail()
+	if len(more) > 0 && more[0] == "--" { // the library keeps it behind a first argument
+		more = more[1:]
+	}
+	args = append(args, more...)
 	sbatch := exec.CommandContext(c.Context, "sbatch", append(args, "--wrap="+script)...)
 	if cfg.Slurm.BinDir != "" {
 		sbatch.Path = filepath.Join(cfg.Slurm.BinDir, "sbatch")
