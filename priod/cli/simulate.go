@@ -89,7 +89,7 @@ func simulateFlags() []cli.Flag {
 		choice(simulate.Sizings, "with how many CPUs and how much memory"),
 		&cli.DurationFlag{Category: policy, Name: "round", Usage: "length of a round"},
 		&cli.StringFlag{Category: policy, Name: simulate.RoundModels.Flag, Usage: "how time counts in a round: `MODEL` is " + simulate.RoundModels.Values() + " (default: synergy with its format, else gavel)"},
-		&cli.DurationFlag{Category: policy, Name: "first-round", Usage: "start of the first round of model synergy"},
+		&cli.DurationFlag{Category: policy, Name: "first-round", Usage: "start of the first round of model synergy (default: 1s when all jobs come within the first second, else 0)"},
 		&cli.IntFlag{Category: policy, Name: "user-gpus", Usage: "`GPUS` that one user may hold at once; 0: no limit"},
 		&cli.IntFlag{Category: policy, Name: "account-gpus", Usage: "`GPUS` that one account may hold at once; 0: no limit"},
 
@@ -146,6 +146,11 @@ func simulation(ctx context.Context, c *cli.Context, bar io.Writer) (*simulated,
 		return nil, err
 	}
 	defer done()
+	if s.spec.RoundModel == "synergy" && !c.IsSet("first-round") {
+		if jobs, err = static(jobs, &s.spec); err != nil {
+			return nil, err
+		}
+	}
 	in.Speed = speeds(table)
 	if spec.Order == "priod" {
 		in.Daemon = virtual.Daemon{Interval: time.Duration(cfg.Cycle.Interval), Settings: cycle.Settings{Decide: cfg.Decide()}}
@@ -163,9 +168,25 @@ func simulation(ctx context.Context, c *cli.Context, bar io.Writer) (*simulated,
 			}
 		}
 	}
-	s.Result, err = simulate.Run(ctx, spec, in)
+	s.Result, err = simulate.Run(ctx, s.spec, in)
 	finish()
 	return s, err
+}
+
+// static reads a trace of Synergy's whole: when all of its jobs come within the
+// first second, the published simulator begins at 1 s.
+func static(jobs iter.Seq2[trace.Job, error], spec *simulate.Spec) (iter.Seq2[trace.Job, error], error) {
+	var all []trace.Job
+	for j, err := range jobs {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, j)
+	}
+	if n := len(all); n > 0 && all[n-1].Submit < 1 {
+		spec.FirstRound = 1
+	}
+	return each(all), nil
 }
 
 // runnable refuses a job whose workload nobody knows.

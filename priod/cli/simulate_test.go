@@ -1,0 +1,138 @@
+package cli
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// write puts text into a file of the test's own folder.
+func write(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+const twoJobs = "job_id,submit_s,gpus,duration_s\n1,0,8,100\n2,10,4,50\n"
+
+func TestSimulateRefuses(t *testing.T) {
+	jobs := write(t, "jobs.csv", twoJobs)
+	file := func(text string) string { return write(t, "bad.csv", text) }
+	const header = "job_id,submit_s,gpus,duration_s\n"
+	for _, c := range []struct {
+		name   string
+		args   []string
+		status int
+		want   string
+	}{
+		{"no jobs", []string{"--nodes", "1:v100:8"}, exitUsage, "which jobs?"},
+		{"two sources", []string{"--trace", jobs, "--generate", "fitgpp", "--nodes", "1:v100:8"}, exitUsage, "which jobs?"},
+		{"no nodes", []string{"--trace", jobs}, exitUsage, "which nodes?"},
+		{"bad nodes", []string{"--trace", jobs, "--nodes", "x:v100:8"}, exitUsage, "x"},
+		{"no file", []string{"--trace", "/nowhere/a.csv", "--nodes", "1:v100:8"}, exitProblem, "/nowhere/a.csv"},
+		{"empty trace", []string{"--trace", file(""), "--nodes", "1:v100:8"}, exitProblem, "bad.csv"},
+		{"trace without rows", []string{"--trace", file(header), "--nodes", "1:v100:8"}, exitProblem, "no jobs in it"},
+		{"negative time", []string{"--trace", file(header + "1,-5,1,10\n"), "--nodes", "1:v100:8"}, exitProblem, ":2:3: submit_s"},
+		{"duration 0", []string{"--trace", file(header + "1,0,1,0\n"), "--nodes", "1:v100:8"}, exitProblem, "duration_s"},
+		{"same id", []string{"--trace", file(header + "1,0,1,5\n1,1,1,5\n"), "--nodes", "1:v100:8"}, exitProblem, ":3:"},
+		{"larger than the cluster", []string{"--trace", jobs, "--nodes", "1:v100:4"}, exitProblem, "stuck: these jobs can never run because"},
+		{"larger than the cluster, in rounds", []string{"--trace", jobs, "--nodes", "1:v100:4", "--engine", "rounds"}, exitProblem, "stuck: "},
+		{"type that is not there", []string{"--trace", file("job_id,submit_s,gpus,duration_s,gpu_type\n1,0,1,5,a100\n"), "--nodes", "1:v100:4"}, exitProblem, "a100"},
+		{"workload that nobody knows", []string{"--trace", file("job_id,submit_s,gpus,workload,steps\n1,0,1,nothing,5\n"), "--nodes", "1:v100:4"}, exitProblem, `no workload "nothing"`},
+		{"workload without speeds here", []string{"--trace", file("job_id,submit_s,gpus,workload,steps\n1,0,1,A3C,5\n"), "--nodes", "1:h100:4"}, exitProblem, "stuck"},
+		{"order", []string{"--trace", jobs, "--nodes", "1:v100:8", "--order", "best"}, exitUsage, `--order "best": want one of fifo`},
+		{"later policy", []string{"--trace", jobs, "--nodes", "1:v100:8", "--preemption", "fitgpp"}, exitUsage, "does not have that policy yet"},
+		{"window", []string{"--trace", jobs, "--nodes", "1:v100:8", "--window", "5:2"}, exitUsage, "--window"},
+		{"window behind the end", []string{"--trace", jobs, "--nodes", "1:v100:8", "--window", "0:9"}, exitProblem, "only 2 jobs"},
+		{"las without queues", []string{"--trace", jobs, "--nodes", "1:v100:8", "--order", "las"}, exitProblem, "3250,7200"},
+		{"las queues", []string{"--trace", jobs, "--nodes", "1:v100:8", "--order", "las", "--las-queues", "1,x"}, exitUsage, `"x"`},
+		{"backfill in rounds", []string{"--trace", jobs, "--nodes", "1:v100:8", "--engine", "rounds", "--backfill", "easy"}, exitUsage, "belong to --engine slurm"},
+		{"allocation without rounds", []string{"--trace", jobs, "--nodes", "1:v100:8", "--allocation", "isolated"}, exitUsage, "needs --engine rounds"},
+		{"pool and packed", []string{"--trace", jobs, "--nodes", "1:v100:8", "--pool", "--placement", "packed"}, exitUsage, "contradict"},
+		{"generator", []string{"--generate", "nothing", "--nodes", "1:v100:8"}, exitUsage, "fitgpp"},
+		{"generator's flag", []string{"--generate", "fitgpp --jobs 0", "--nodes", "1:v100:8"}, exitUsage, "0 jobs"},
+		{"page that cannot be written", []string{"--trace", jobs, "--nodes", "1:v100:8", "--html", "/nowhere/page.html"}, exitProblem, "/nowhere/page.html"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			status, out, errs := run(append([]string{"simulate"}, c.args...)...)
+			if status != c.status || !strings.Contains(errs, c.want) {
+				t.Errorf("exit status %d, want %d; said %q, want %q", status, c.status, errs, c.want)
+			}
+			if out != "" || strings.Count(errs, "\n") != 1 {
+				t.Errorf("want one error and nothing else; printed %q, said %q", out, errs)
+			}
+		})
+	}
+}
+
+func TestSimulateCountsBadRows(t *testing.T) {
+	jobs := write(t, "jobs.csv", twoJobs+"x,20,none,5\n")
+	status, out, errs := run("simulate", "--trace", jobs, "--nodes", "1:v100:8", "--skip-bad", "--json")
+	var f struct {
+		Jobs int `json:"jobs"`
+		Bad  int `json:"bad_rows"`
+	}
+	if err := json.Unmarshal([]byte(out), &f); status != exitDone || err != nil || f.Jobs != 2 || f.Bad != 1 {
+		t.Errorf("status %d, %+v, %v, said %q", status, f, err, errs)
+	}
+}
+
+// By hand: two jobs on one node of eight GPUs; the second waits for the first.
+func TestSimulateTwoJobs(t *testing.T) {
+	dir := t.TempDir()
+	out := filepath.Join(dir, "out.csv")
+	status, _, errs := run("simulate", "--trace", write(t, "jobs.csv", twoJobs), "--nodes", "1:v100:8", "--jobs-out", out)
+	if status != exitDone {
+		t.Fatal(errs)
+	}
+	text, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "job_id,submit_s,start_s,end_s,wait_s,ran_s,preemptions,gpus,gpu_type,type,done\n" +
+		"1,0,0,100,0,100,0,8,v100,be,true\n2,10,100,150,90,50,0,4,v100,be,true\n"
+	if string(text) != want {
+		t.Errorf("got\n%s\nwant\n%s", text, want)
+	}
+}
+
+// The paper's names are aliases: a Gavel trace runs out of the box.
+func TestGavelTraceRunsOutOfTheBox(t *testing.T) {
+	jobs := write(t, "gavel.trace", "ResNet-18 (batch size 128)\tpython3 main.py\tdir\t--num_steps\t1\t18000\t1\t1\t-1.000000\t0\n")
+	status, out, errs := run("simulate", "--trace", jobs, "--format", "gavel", "--nodes", "1:v100:1", "--json")
+	var f struct {
+		JCT float64 `json:"mean_jct_s"`
+	}
+	if err := json.Unmarshal([]byte(out), &f); status != exitDone || err != nil {
+		t.Fatal(status, err, errs)
+	}
+	if f.JCT < 950 || f.JCT > 1050 { // 18,000 steps at the paper's 18 steps/s
+		t.Errorf("completion time %v s, want about 1000 s", f.JCT)
+	}
+}
+
+func TestSweepRefuses(t *testing.T) {
+	good := write(t, "s.toml", "[base]\ngenerate = \"fitgpp --jobs 50\"\nnodes = \"4:gpu:8:32:262144\"\n[grid]\nbackfill = [\"none\", \"bad\"]\n")
+	for _, c := range []struct {
+		args   []string
+		status int
+		want   string
+	}{
+		{nil, exitUsage, "FILE"},
+		{[]string{"/nowhere.toml"}, exitUsage, "/nowhere.toml"},
+		{[]string{write(t, "s.toml", "[grid]\n")}, exitUsage, "nothing to sweep"},
+		{[]string{good, "--part", "3/2"}, exitUsage, "--part"},
+		{[]string{good, "--workers", "0"}, exitUsage, "at least 1"},
+		{[]string{good, "--out", filepath.Join(t.TempDir(), "r")}, exitUsage, `--backfill "bad": want one of`},
+	} {
+		status, _, errs := run(append([]string{"sweep"}, c.args...)...)
+		if status != c.status || !strings.Contains(errs, c.want) {
+			t.Errorf("%q: exit status %d, want %d; said %q, want %q", c.args, status, c.status, errs, c.want)
+		}
+	}
+}
