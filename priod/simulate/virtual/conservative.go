@@ -28,16 +28,19 @@ func newReservations(e *engine) *reservations {
 	}
 }
 
+// holds tells whether every waiting job has a start that will come.
+func (r *reservations) holds() bool { return r != nil && r.steady }
+
 // wants takes in a job that begins to wait.
 func (r *reservations) wants(j *job) {
-	if r != nil && r.steady {
+	if r.holds() {
 		r.fresh = append(r.fresh, j)
 	}
 }
 
 // freed takes in that a running job's GPUs become free at another time than planned.
 func (r *reservations) freed(j *job, at float64) {
-	if r != nil && r.steady && at < j.planned {
+	if r.holds() && at < j.planned {
 		r.line.Free(j.shares, at, j.planned)
 		r.early = true
 	}

@@ -378,8 +378,13 @@ func (e *engine) handle(v event) error {
 
 // idle finds out that nothing can happen any more although jobs wait.
 func (e *engine) idle() error {
-	if e.queue.n == 0 || e.queue.n < e.inSystem || e.ahead > 0 || len(e.agenda.heap) > 0 && e.opt.Evict != nil {
+	if e.queue.n == 0 || e.queue.n < e.inSystem || e.ahead > 0 || e.plan.holds() {
 		return nil
+	}
+	for t := range e.running {
+		if e.running[t].root != nil {
+			return nil // an epilog
+		}
 	}
 	for n := range e.nodes.Len() {
 		if e.nodes.Down(int32(n)) {

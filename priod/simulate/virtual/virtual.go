@@ -123,12 +123,6 @@ func (s *Stuck) Error() string {
 // Run simulates the jobs, which come in the order of their submission, on the
 // cluster. It ends when all jobs, or those of the window, are done.
 func Run(ctx context.Context, c trace.Cluster, jobs iter.Seq2[trace.Job, error], opt Options) (Result, error) {
-	if opt.Order == "" {
-		opt.Order = FIFO
-	}
-	if opt.Backfill == "" {
-		opt.Backfill = NoBackfill
-	}
 	if err := check(c, &opt); err != nil {
 		return Result{}, err
 	}
@@ -139,7 +133,14 @@ func Run(ctx context.Context, c trace.Cluster, jobs iter.Seq2[trace.Job, error],
 	return e.finish(), nil
 }
 
+// check fills in what is left open and refuses what makes no sense.
 func check(c trace.Cluster, o *Options) error {
+	if o.Order == "" {
+		o.Order = FIFO
+	}
+	if o.Backfill == "" {
+		o.Backfill = NoBackfill
+	}
 	finite := func(values ...float64) bool {
 		return !slices.ContainsFunc(values, func(v float64) bool { return !(v >= 0) || math.IsInf(v, 1) })
 	}

@@ -1,0 +1,117 @@
+package virtual
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+	"time"
+
+	"slurmprio/priod/placement"
+	"slurmprio/priod/trace"
+)
+
+// stream draws jobs with the sizes of venus-1w (1 GPU in half of them, up to
+// 128) and long-tailed run times, at a load of the given number of GPUs. Above
+// load 1 the queue grows as long as the trace lasts.
+func stream(n, gpus int, load float64, seed uint64) iter.Seq2[trace.Job, error] {
+	return func(yield func(trace.Job, error) bool) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		sizes := []int{1, 1, 1, 1, 1, 2, 4, 8, 8, 16, 32, 32, 128}
+		mean := 0.0
+		for _, s := range sizes {
+			mean += float64(s) / float64(len(sizes))
+		}
+		const median, sigma = 600, 1.5
+		seconds := median * math.Exp(sigma*sigma/2)
+		gap := mean * seconds / (load * float64(gpus))
+		at := 0.0
+		for i := range n {
+			at += rnd.ExpFloat64() * gap
+			run := math.Ceil(median * math.Exp(sigma*rnd.NormFloat64()))
+			job := trace.Job{ID: fmt.Sprint(i), Submit: math.Floor(at), GPUs: sizes[rnd.IntN(len(sizes))], Duration: run, Limit: run * (1 + rnd.Float64())}
+			if !yield(job, nil) {
+				return
+			}
+		}
+	}
+}
+
+// BenchmarkEASY is EASY on a pool of 4,000 GPUs. At load 1.3 the queue of the
+// largest run is some 100,000 jobs long; cost per job stays the same.
+func BenchmarkEASY(b *testing.B) {
+	for _, load := range []float64{0.95, 1.3} {
+		for _, n := range []int{10_000, 100_000, 1_000_000} {
+			b.Run(fmt.Sprintf("load=%v/jobs=%d", load, n), func(b *testing.B) {
+				var most uint64
+				longest := 0
+				for b.Loop() {
+					stop, peak := make(chan struct{}), make(chan uint64)
+					go watchHeap(stop, peak)
+					r, err := Run(context.Background(), nodes(500, 8), stream(n, 4000, load, 1), Options{Backfill: EASY})
+					if err != nil {
+						b.Fatal(err)
+					}
+					close(stop)
+					most = max(most, <-peak)
+					for _, p := range r.Series {
+						longest = max(longest, p.Queued)
+					}
+				}
+				perJob := float64(b.Elapsed().Nanoseconds()) / float64(b.N) / float64(n)
+				b.ReportMetric(perJob, "ns/job")
+				b.ReportMetric(1e9/perJob, "jobs/s")
+				b.ReportMetric(float64(most)/1e6, "peak-MB")
+				b.ReportMetric(float64(longest), "queue")
+			})
+		}
+	}
+}
+
+// watchHeap samples what the runtime has from the system in its heap.
+func watchHeap(stop <-chan struct{}, peak chan<- uint64) {
+	most := uint64(0)
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		most = max(most, m.HeapInuse+m.StackInuse)
+		select {
+		case <-stop:
+			peak <- most
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// BenchmarkVenus runs the week of Venus under each mode; a published simulator
+// takes 5 s for EASY.
+func BenchmarkVenus(b *testing.B) {
+	jobs := venus(b)
+	for _, c := range []struct {
+		name string
+		opt  Options
+	}{
+		{"fifo", Options{}},
+		{"easy", Options{Backfill: EASY}},
+		{"conservative", Options{Backfill: Conservative}},
+		{"srtf", Options{Order: SRTF}},
+		{"las", Options{Order: LAS, LASQueues: []float64{3250, 7200}}},
+		{"consolidated", Options{Placement: placement.Consolidated}},
+		{"consolidated-easy", Options{Placement: placement.Consolidated, Backfill: EASY}},
+		{"packed-conservative", Options{Placement: placement.Packed, Backfill: Conservative, Order: SJF, Depth: 100}},
+		{"multifactor", Options{Order: Multifactor, Backfill: EASY}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			for b.Loop() {
+				run(b, nodes(96, 8), jobs, c.opt)
+			}
+			b.ReportMetric(float64(b.Elapsed().Microseconds())/1e3/float64(b.N), "ms/week")
+		})
+	}
+}
