@@ -527,8 +527,12 @@ func (e *engine) free(j *job) {
 		e.slurm.gone(j)
 		return
 	}
+	if j.eligible <= e.now {
+		e.wait(j)
+		return
+	}
 	j.state = delayed
-	e.agenda.push(event{at: max(e.now, j.eligible), kind: requeued, job: j, epoch: j.epoch})
+	e.agenda.push(event{at: j.eligible, kind: requeued, job: j, epoch: j.epoch})
 	e.slurm.changed(j)
 }
 
