@@ -106,6 +106,7 @@ func (r *reservations) open() {
 			r.e.begin(j, j.shares)
 			r.line.Free(j.shares, from, until)
 			r.line.Reserve(j.shares, max(from, r.e.now), j.planned)
+			r.early = r.early || j.planned < until // it got a faster type
 		}
 	}
 	clear(r.due[len(late):])

@@ -45,6 +45,7 @@ type job struct {
 	one     [1]placement.Share // of jobs on one node
 	epoch   int32              // counts what makes older events void
 	runs    int32
+	vain    int32 // runs on end of which nothing was kept
 	speed   float64
 	start   float64 // of this run, after the prolog
 	lost    float64 // s of this run spent on restarting
@@ -89,6 +90,7 @@ type engine struct {
 	inSystem int
 	ahead    int // arrivals in the agenda
 	awaited  int // jobs of the window not yet done; -1 without one
+	hopeless error
 	jobs     []metrics.Job
 	outcomes []metrics.Outcome
 	series   series
@@ -151,9 +153,14 @@ func nodesOf(c trace.Cluster, types []string) []placement.Node {
 	return nodes
 }
 
+// lookAhead is how many more jobs are read to name those that are stuck: a
+// generator need not end.
+const lookAhead = 100_000
+
 // run takes the jobs one by one and lets time pass up to each.
 func (e *engine) run(jobs iter.Seq2[trace.Job, error]) error {
 	var stuck *Stuck
+	looked := 0
 	for t, err := range jobs {
 		if err != nil {
 			return err
@@ -169,7 +176,7 @@ func (e *engine) run(jobs iter.Seq2[trace.Job, error]) error {
 			if why != "" {
 				stuck.add(t.ID, why)
 			}
-			if len(stuck.Jobs) == maxNamed {
+			if looked++; len(stuck.Jobs) == maxNamed || looked == lookAhead {
 				return stuck
 			}
 			continue
@@ -246,11 +253,11 @@ func (e *engine) never(j *job) string {
 		return "it runs on no GPU type of the cluster"
 	}
 	for _, w := range []struct {
-		limit int
-		of    string
-	}{{e.opt.UserGPUs, "a user"}, {e.opt.AccountGPUs, "an account"}} {
-		if w.limit > 0 && j.GPUs > w.limit {
-			return fmt.Sprintf("%d GPUs are more than %s may hold (%d)", j.GPUs, w.of, w.limit)
+		*owner
+		name string
+	}{{j.owners.user, "a user"}, {j.owners.account, "an account"}} {
+		if w.owner != nil && j.GPUs > w.limit {
+			return fmt.Sprintf("%d GPUs are more than %s may hold (%d)", j.GPUs, w.name, w.limit)
 		}
 	}
 	if _, fits := e.empty.Fit(j.request, nil); fits {
@@ -327,6 +334,9 @@ func (e *engine) moment() error {
 		if !e.together || len(e.agenda.heap) == 0 || e.agenda.heap[0].at != e.now {
 			break
 		}
+	}
+	if e.hopeless != nil {
+		return e.hopeless
 	}
 	if e.moved {
 		e.moved = false

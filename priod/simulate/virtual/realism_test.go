@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -185,6 +186,48 @@ func TestEvictionsLoseNothingButWhatIsBooked(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Without checkpoints a long job on failing nodes never ends; the run does.
+func TestJobThatFailuresNeverLetEnd(t *testing.T) {
+	jobs := []trace.Job{{ID: "long", GPUs: 32, Duration: 1e6}}
+	_, err := Run(context.Background(), nodes(4, 8), seq(jobs), Options{Placement: placement.Packed, MTBF: 3600, Repair: 60})
+	if want := "stuck: these jobs can never run because 1000 runs on end were cut off before anything was saved (no checkpoints?): long"; err == nil || err.Error() != want {
+		t.Fatal(err)
+	}
+}
+
+func TestEndlessTraceWithAStuckJob(t *testing.T) {
+	endless := func(yield func(trace.Job, error) bool) {
+		for i := 0; yield(trace.Job{ID: fmt.Sprint(i), GPUs: 1 + i%2*(i/2%50000), Duration: 1}, nil); i++ {
+			if i > 1_000_000 {
+				t.Fatal("reads on and on")
+			}
+		}
+	}
+	if _, err := Run(context.Background(), nodes(1, 8), endless, Options{}); err == nil || !strings.HasPrefix(err.Error(), "stuck: ") {
+		t.Fatal(err)
+	}
+	one := func(yield func(trace.Job, error) bool) {
+		for i := 0; yield(trace.Job{ID: fmt.Sprint(i), GPUs: max(1, 9-i), Duration: 1}, nil); i++ {
+			if i > 1_000_000 {
+				t.Fatal("reads on and on")
+			}
+		}
+	}
+	if _, err := Run(context.Background(), nodes(1, 8), one, Options{}); err == nil || !strings.HasSuffix(err.Error(), ": 0") {
+		t.Fatal(err)
+	}
+}
+
+// A reservation counts on the slowest type; what a faster one leaves is used.
+func TestConservativeUsesWhatAFasterTypeLeaves(t *testing.T) {
+	c := trace.Cluster{Nodes: []trace.NodeGroup{{Count: 1, GPUType: "fast", GPUs: 1}, {Count: 1, GPUType: "slow", GPUs: 1}}}
+	speed := func(_ *trace.Job, gpuType string) float64 { return map[string]float64{"fast": 10, "slow": 1}[gpuType] }
+	jobs := []trace.Job{{ID: "a", GPUs: 1, Steps: 100}, {ID: "b", GPUs: 1, Steps: 100, GPUType: "fast"}}
+	if r := run(t, c, jobs, Options{Backfill: Conservative, Speed: speed}); r.Outcomes[1].Start != 10 {
+		t.Fatalf("%+v", r.Outcomes)
+	}
 }
 
 func TestWindowStopsTheRun(t *testing.T) {
