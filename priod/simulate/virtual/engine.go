@@ -112,6 +112,7 @@ func newEngine(ctx context.Context, c trace.Cluster, opt Options) *engine {
 	}
 	if opt.Backfill == Conservative {
 		e.plan = newReservations(e)
+		e.together = e.together || !e.plan.steady
 	}
 	if opt.Order == Multifactor || opt.Order == Priod {
 		e.factors = newMultifactor(opt.Multifactor)
@@ -324,7 +325,8 @@ func (e *engine) until(end float64) error {
 
 // moment handles what happens next and then schedules. In a pool that is one
 // event: between two of one time a job may start on what only the first of them
-// freed. Where jobs are placed or moved it is all that happens at that time.
+// freed. Where jobs are placed or moved, or a pass plans anew for all, it is all
+// that happens at that time.
 func (e *engine) moment() error {
 	e.now = e.agenda.heap[0].at
 	for {

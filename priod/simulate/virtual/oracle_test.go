@@ -333,6 +333,39 @@ func TestConservativeIsTheNaiveOne(t *testing.T) {
 	})
 }
 
+// Where reservations are made anew, they are those that a plain plan of the
+// whole queue makes at every pass: with the order FIFO and exact limits, the
+// same as with reservations that are kept.
+func TestReservationsMadeAnewAreThoseKept(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		opt := Options{Backfill: Conservative, Placement: rapid.SampledFrom([]placement.Mode{placement.Pool, placement.Packed, placement.Consolidated}).Draw(t, "placement")}
+		c := drawCluster(t)
+		c.Nodes = c.Nodes[:1]
+		c.Nodes[0].Count = 1 // among several nodes or types, the place at a time may differ
+		jobs := possible(c, drawJobs(t, c, 40), opt)
+		for i := range jobs {
+			jobs[i].Limit = 0
+		}
+		if len(jobs) == 0 {
+			return
+		}
+		kept, err := Run(context.Background(), c, seq(jobs), opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		opt.Depth = 1000
+		anew, err := Run(context.Background(), c, seq(jobs), opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range jobs {
+			if kept.Outcomes[i] != anew.Outcomes[i] {
+				t.Fatalf("job %s: %+v with reservations kept, %+v anew", jobs[i].ID, kept.Outcomes[i], anew.Outcomes[i])
+			}
+		}
+	})
+}
+
 // moments runs the engine and looks at it after every moment.
 func moments(t *rapid.T, c trace.Cluster, jobs []trace.Job, opt Options, look func(*engine)) *engine {
 	if err := check(c, &opt); err != nil {
