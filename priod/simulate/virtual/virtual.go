@@ -15,7 +15,6 @@ import (
 	"iter"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"slurmprio/priod/cycle"
@@ -98,26 +97,6 @@ type Result struct {
 	Outcomes []metrics.Outcome
 	Series   []Point
 	End      float64 // when it stopped, s
-}
-
-// Stuck is the error about jobs that can never run.
-type Stuck struct {
-	Jobs    []string // at most maxNamed
-	Reasons []string // one for each
-}
-
-const maxNamed = 10
-
-func (s *Stuck) Error() string {
-	reason := s.Reasons[0]
-	if !slices.ContainsFunc(s.Reasons, func(r string) bool { return r != reason }) {
-		return fmt.Sprintf("stuck: these jobs can never run because %s: %s", reason, strings.Join(s.Jobs, ", "))
-	}
-	each := make([]string, len(s.Jobs))
-	for i, id := range s.Jobs {
-		each[i] = id + " (" + s.Reasons[i] + ")"
-	}
-	return "stuck: these jobs can never run because they ask for more than they can get: " + strings.Join(each, ", ")
 }
 
 // Run simulates the jobs, which come in the order of their submission, on the
