@@ -28,16 +28,19 @@ func newReservations(e *engine) *reservations {
 	}
 }
 
+// holds tells whether every waiting job has a start that will come.
+func (r *reservations) holds() bool { return r != nil && r.steady }
+
 // wants takes in a job that begins to wait.
 func (r *reservations) wants(j *job) {
-	if r != nil && r.steady {
+	if r.holds() {
 		r.fresh = append(r.fresh, j)
 	}
 }
 
 // freed takes in that a running job's GPUs become free at another time than planned.
 func (r *reservations) freed(j *job, at float64) {
-	if r != nil && r.steady && at < j.planned {
+	if r.holds() && at < j.planned {
 		r.line.Free(j.shares, at, j.planned)
 		r.early = true
 	}
@@ -103,17 +106,45 @@ func (r *reservations) open() {
 			r.e.begin(j, j.shares)
 			r.line.Free(j.shares, from, until)
 			r.line.Reserve(j.shares, max(from, r.e.now), j.planned)
+			r.early = r.early || j.planned < until // it got a faster type
 		}
 	}
 	clear(r.due[len(late):])
 	r.due = late
 }
 
+// upToLastThatFits is the queue up to the last job that fits now: plans for
+// those behind it start nothing.
+func (r *reservations) upToLastThatFits() []*job {
+	e := r.e
+	if !e.idleGPUs() {
+		return nil
+	}
+	e.queue.pass++
+	some := false
+	for _, c := range e.queue.active {
+		if _, fits := e.nodes.Fit(c.request, nil); !fits || !c.owners.admit(int(c.request.GPUs)) {
+			c.ruledOut = e.queue.pass
+			continue
+		}
+		some = true
+	}
+	if !some {
+		return nil
+	}
+	list := e.queue.list(e.opt.Depth)
+	for len(list) > 0 && list[len(list)-1].class.ruledOut == e.queue.pass {
+		list = list[:len(list)-1]
+	}
+	return list
+}
+
 // anew plans in the order of the queue, up to the depth, and starts what is
 // planned for now.
 func (r *reservations) anew() {
 	e := r.e
-	if !e.idleGPUs() {
+	list := r.upToLastThatFits()
+	if len(list) == 0 {
 		return
 	}
 	r.line.Reset(e.now)
@@ -123,7 +154,7 @@ func (r *reservations) anew() {
 			r.line.Free(j.shares, max(j.planned, soon), math.Inf(1))
 		}
 	}
-	for _, j := range e.queue.list(e.opt.Depth) {
+	for _, j := range list {
 		if !j.owners.admit(j.GPUs) {
 			continue
 		}

@@ -182,20 +182,11 @@ func (e *engine) roomAt(r placement.Request, t int32) float64 {
 	}
 	r.Types = 1 << uint(t)
 	e.future.CopyFree(e.nodes)
-	at := math.Inf(-1)
-	fits := func() bool {
-		_, ok := e.future.Fit(r, nil)
-		return ok
-	}
-	for j := range e.running[t].all {
-		if j.planned > at && at >= e.now && fits() {
-			return at
+	return e.future.Shadow(e.now, r, func(yield func(float64, []placement.Share) bool) {
+		for j := range e.running[t].all {
+			if !yield(j.planned, j.shares) {
+				return
+			}
 		}
-		at = j.planned
-		e.future.Release(j.shares)
-	}
-	if fits() {
-		return at
-	}
-	return math.Inf(1)
+	})
 }

@@ -1,6 +1,7 @@
 package virtual
 
 import (
+	"fmt"
 	"iter"
 	"math"
 
@@ -118,9 +119,19 @@ func (e *engine) stop(j *job, told bool) {
 	case told:
 		kept = worked
 	}
+	j.vain++
+	if kept > 0 {
+		j.vain = 0
+	}
+	if j.vain == maxVain {
+		e.hopeless = &Stuck{Jobs: []string{j.ID}, Reasons: []string{fmt.Sprintf("%d runs on end were cut off before anything was saved (no checkpoints?)", maxVain)}}
+	}
 	e.outcomes[j.index].Wasted += (passed - kept) * float64(j.GPUs)
 	j.todo = max(j.todo-kept*j.speed, math.SmallestNonzeroFloat64)
 }
+
+// maxVain is how often a job may start in vain before it counts as stuck.
+const maxVain = 1000
 
 // leave ends the grace period.
 func (e *engine) leave(j *job) {

@@ -109,7 +109,7 @@ func (m *multifactor) span() int64 { return m.w.Age + m.w.JobSize + m.w.FairShar
 
 // priority is what Slurm orders a job by.
 func (e *engine) priority(j *job) int64 {
-	if j.direct >= 0 && e.slurm != nil {
+	if j.direct >= 0 {
 		return j.direct
 	}
 	const most = 1<<32 - 3 // NO_VAL

@@ -15,7 +15,6 @@ import (
 	"iter"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"slurmprio/priod/cycle"
@@ -100,35 +99,9 @@ type Result struct {
 	End      float64 // when it stopped, s
 }
 
-// Stuck is the error about jobs that can never run.
-type Stuck struct {
-	Jobs    []string // at most maxNamed
-	Reasons []string // one for each
-}
-
-const maxNamed = 10
-
-func (s *Stuck) Error() string {
-	reason := s.Reasons[0]
-	if !slices.ContainsFunc(s.Reasons, func(r string) bool { return r != reason }) {
-		return fmt.Sprintf("stuck: these jobs can never run because %s: %s", reason, strings.Join(s.Jobs, ", "))
-	}
-	each := make([]string, len(s.Jobs))
-	for i, id := range s.Jobs {
-		each[i] = id + " (" + s.Reasons[i] + ")"
-	}
-	return "stuck: these jobs can never run because they ask for more than they can get: " + strings.Join(each, ", ")
-}
-
 // Run simulates the jobs, which come in the order of their submission, on the
 // cluster. It ends when all jobs, or those of the window, are done.
 func Run(ctx context.Context, c trace.Cluster, jobs iter.Seq2[trace.Job, error], opt Options) (Result, error) {
-	if opt.Order == "" {
-		opt.Order = FIFO
-	}
-	if opt.Backfill == "" {
-		opt.Backfill = NoBackfill
-	}
 	if err := check(c, &opt); err != nil {
 		return Result{}, err
 	}
@@ -139,7 +112,14 @@ func Run(ctx context.Context, c trace.Cluster, jobs iter.Seq2[trace.Job, error],
 	return e.finish(), nil
 }
 
+// check fills in what is left open and refuses what makes no sense.
 func check(c trace.Cluster, o *Options) error {
+	if o.Order == "" {
+		o.Order = FIFO
+	}
+	if o.Backfill == "" {
+		o.Backfill = NoBackfill
+	}
 	finite := func(values ...float64) bool {
 		return !slices.ContainsFunc(values, func(v float64) bool { return !(v >= 0) || math.IsInf(v, 1) })
 	}

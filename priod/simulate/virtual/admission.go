@@ -1,0 +1,135 @@
+package virtual
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"slurmprio/priod/placement"
+	"slurmprio/priod/simulate/metrics"
+	"slurmprio/priod/trace"
+)
+
+// Stuck is the error about jobs that can never run.
+type Stuck struct {
+	Jobs    []string // at most maxNamed
+	Reasons []string // one for each
+}
+
+const maxNamed = 10
+
+func (s *Stuck) Error() string {
+	reason := s.Reasons[0]
+	if !slices.ContainsFunc(s.Reasons, func(r string) bool { return r != reason }) {
+		return fmt.Sprintf("stuck: these jobs can never run because %s: %s", reason, strings.Join(s.Jobs, ", "))
+	}
+	each := make([]string, len(s.Jobs))
+	for i, id := range s.Jobs {
+		each[i] = id + " (" + s.Reasons[i] + ")"
+	}
+	return "stuck: these jobs can never run because they ask for more than they can get: " + strings.Join(each, ", ")
+}
+
+func (s *Stuck) add(id, why string) {
+	s.Jobs, s.Reasons = append(s.Jobs, id), append(s.Reasons, why)
+}
+
+// admit checks a job and makes it ready to arrive. why is not empty when it
+// can never run.
+func (e *engine) admit(t trace.Job) (j *job, why string, err error) {
+	work := t.Duration
+	if work == 0 {
+		work = t.Steps
+	}
+	switch {
+	case t.GPUs <= 0:
+		return nil, "", fmt.Errorf("job %s asks for %d GPUs", t.ID, t.GPUs)
+	case !(work > 0) || math.IsInf(work, 1):
+		return nil, "", fmt.Errorf("job %s has a run time of %v", t.ID, work)
+	case !(t.Submit >= 0) || math.IsInf(t.Submit, 1):
+		return nil, "", fmt.Errorf("job %s is submitted at %v", t.ID, t.Submit)
+	case t.Submit < e.last:
+		return nil, "", fmt.Errorf("job %s is submitted at %v, before the job that comes before it (%v): sort the trace by submit_s", t.ID, t.Submit, e.last)
+	case t.Limit < 0:
+		return nil, "", fmt.Errorf("job %s has a time limit of %v", t.ID, t.Limit)
+	case t.Duration == 0 && e.opt.Speed == nil:
+		return nil, "", fmt.Errorf("job %s is given by its steps, and no speeds are known", t.ID)
+	}
+	e.last = t.Submit
+	j = &job{Job: t, index: int32(len(e.jobs)), todo: work, record: record{direct: -1, row: -1}}
+	j.height = scatter(j.index)
+	j.owners = owners{e.owner(e.users, t.User, e.opt.UserGPUs), e.owner(e.accounts, t.Account, e.opt.AccountGPUs)}
+	j.request = placement.Request{Amount: placement.Amount{GPUs: int32(t.GPUs)}}
+	if e.opt.Placement != placement.Pool {
+		j.request.CPUs, j.request.MemMB, j.request.Nodes = int32(t.CPUs), t.MemMB, int32(t.Nodes)
+	}
+	for i, name := range e.types {
+		if (t.GPUType == "" || t.GPUType == name) && e.speed(j, int32(i)) > 0 {
+			j.request.Types |= 1 << uint(i)
+		}
+	}
+	if why := e.never(j); why != "" {
+		return nil, why, nil
+	}
+	e.jobs = append(e.jobs, metrics.JobOf(&t))
+	e.outcomes = append(e.outcomes, metrics.Outcome{Start: -1, Type: -1})
+	return j, "", nil
+}
+
+// never says why a job could not even run on the empty cluster.
+func (e *engine) never(j *job) string {
+	if j.request.Types == 0 && j.GPUType != "" {
+		return fmt.Sprintf("the cluster has no GPUs of type %s on which it runs", j.GPUType)
+	}
+	if j.request.Types == 0 {
+		return "it runs on no GPU type of the cluster"
+	}
+	for _, w := range []struct {
+		*owner
+		name string
+	}{{j.owners.user, "a user"}, {j.owners.account, "an account"}} {
+		if w.owner != nil && j.GPUs > w.limit {
+			return fmt.Sprintf("%d GPUs are more than %s may hold (%d)", j.GPUs, w.name, w.limit)
+		}
+	}
+	if _, fits := e.empty.Fit(j.request, nil); fits {
+		return ""
+	}
+	most := 0
+	for t := range e.types {
+		if j.request.Types.Has(int32(t)) {
+			most = max(most, e.empty.FreeGPUs(int32(t)))
+		}
+	}
+	if j.GPUs > most {
+		return fmt.Sprintf("%d GPUs of one type are more than the cluster has (%d)", j.GPUs, most)
+	}
+	return "no nodes of the cluster hold its GPUs, CPUs and memory"
+}
+
+func (e *engine) owner(of map[string]*owner, name string, limit int) *owner {
+	if limit == 0 || name == "" {
+		return nil
+	}
+	if of[name] == nil {
+		of[name] = &owner{limit: limit}
+	}
+	return of[name]
+}
+
+// scatter turns an index into a number without pattern (Steele et al.,
+// SplitMix, OOPSLA'14).
+func scatter(index int32) uint32 {
+	z := uint64(index+1) * 0x9e3779b97f4a7c15
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return uint32(z >> 32)
+}
+
+func (e *engine) speed(j *job, gpuType int32) float64 {
+	if j.Duration > 0 {
+		return 1
+	}
+	return e.opt.Speed(&j.Job, e.types[gpuType])
+}

@@ -1,0 +1,144 @@
+package virtual
+
+import "slurmprio/priod/placement"
+
+// wait puts a job into the queue.
+func (e *engine) wait(j *job) {
+	j.state = waiting
+	if j.turn == 0 {
+		e.turns++
+		j.turn, j.since = e.turns, e.now
+	}
+	j.occupancy = e.occupies(j)
+	j.key = e.place(j)
+	e.queue.add(j)
+	e.plan.wants(j)
+	e.slurm.changed(j)
+	e.wake()
+	e.moved = true
+}
+
+// occupies is how long the scheduler must think that the next run holds GPUs,
+// on the slowest type that the job may get.
+func (e *engine) occupies(j *job) float64 {
+	if j.Limit > 0 {
+		return e.opt.Prolog + j.Limit + e.opt.Epilog
+	}
+	return e.opt.Prolog + e.restart(j) + e.needs(j) + e.opt.Epilog
+}
+
+func (e *engine) restart(j *job) float64 {
+	if j.runs == 0 {
+		return 0
+	}
+	return e.opt.RestartCost
+}
+
+// begin starts a waiting job on the shares.
+func (e *engine) begin(j *job, shares []placement.Share) {
+	e.queue.remove(j)
+	e.hold(j, shares)
+	j.lost = e.restart(j)
+	j.runs++
+	j.epoch++
+	j.start = e.now + e.opt.Prolog
+	j.state = running
+	seconds := j.lost + j.todo/j.speed
+	if j.Limit > 0 {
+		j.planned = j.start + j.Limit + e.opt.Epilog
+		seconds = min(seconds, j.Limit)
+	} else {
+		j.planned = j.start + seconds + e.opt.Epilog
+	}
+	e.agenda.push(event{at: j.start + seconds, kind: ended, job: j, epoch: j.epoch})
+	j.key = key{rank: j.planned, seq: int64(j.index)}
+	e.running[e.nodes.Type(j.shares[0].Node)].insert(j)
+	e.slurm.changed(j)
+}
+
+// hold gives a job its GPUs.
+func (e *engine) hold(j *job, shares []placement.Share) {
+	j.shares = append(j.one[:0], shares...)
+	e.nodes.Take(j.shares)
+	j.owners.add(j.GPUs)
+	t := e.nodes.Type(j.shares[0].Node)
+	j.speed = e.speed(j, t)
+	o := &e.outcomes[j.index]
+	if o.Start < 0 {
+		o.Start = e.now
+	}
+	if e.types[t] != "" {
+		o.Type = t
+	}
+	e.factors.starts(j, e.now)
+}
+
+// end is the end of a job: it is done, or its time limit is reached.
+func (e *engine) end(j *job) {
+	o := &e.outcomes[j.index]
+	o.Ran += e.now - j.start
+	o.Wasted += float64(j.GPUs) * j.lost
+	j.todo = 0
+	e.done(j)
+	e.close(j)
+}
+
+// done closes a job's account.
+func (e *engine) done(j *job) {
+	o := &e.outcomes[j.index]
+	o.End, o.Done = e.now, true
+	e.inSystem--
+	if w := e.opt.Window; w != nil && int(j.index) >= w.First && int(j.index) <= w.Last {
+		e.awaited--
+	}
+}
+
+// close runs the epilog.
+func (e *engine) close(j *job) {
+	j.state = closing
+	if e.opt.Epilog == 0 {
+		e.free(j)
+		return
+	}
+	e.replan(j, e.now+e.opt.Epilog)
+	e.agenda.push(event{at: e.now + e.opt.Epilog, kind: freed, job: j, epoch: j.epoch})
+	e.slurm.changed(j)
+}
+
+// replan moves the time at which a job's GPUs become free.
+func (e *engine) replan(j *job, planned float64) {
+	t := e.nodes.Type(j.shares[0].Node)
+	e.running[t].remove(j)
+	e.plan.freed(j, planned)
+	j.planned = planned
+	j.key.rank = planned
+	e.running[t].insert(j)
+	e.moved = true
+}
+
+// free gives a job's GPUs back, and the job to the queue when it is not done.
+func (e *engine) free(j *job) {
+	e.running[e.nodes.Type(j.shares[0].Node)].remove(j)
+	e.plan.freed(j, e.now)
+	e.drop(j)
+	e.moved = true
+	if e.outcomes[j.index].Done {
+		j.state = gone
+		e.slurm.gone(j)
+		return
+	}
+	if j.eligible <= e.now {
+		e.wait(j)
+		return
+	}
+	j.state = delayed
+	e.agenda.push(event{at: j.eligible, kind: requeued, job: j, epoch: j.epoch})
+	e.slurm.changed(j)
+}
+
+// drop takes a job's GPUs away.
+func (e *engine) drop(j *job) {
+	e.nodes.Release(j.shares)
+	j.owners.add(-j.GPUs)
+	e.factors.stops(j, e.now)
+}

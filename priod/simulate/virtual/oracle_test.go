@@ -1,0 +1,505 @@
+package virtual
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"slurmprio/priod/placement"
+	"slurmprio/priod/simulate/metrics"
+	"slurmprio/priod/trace"
+)
+
+// naive is the virtual Slurm as one would write it at first: it looks at every
+// waiting job at every event and knows nothing of classes or trees.
+type naive struct {
+	opt     Options
+	nodes   *placement.Nodes
+	now     float64
+	queue   []*naiveJob
+	running []*naiveJob
+	starts  int
+	// promised is the first shadow time of each head under EASY.
+	promised map[string]float64
+	delayed  string
+}
+
+type naiveJob struct {
+	trace.Job
+	index           int
+	request         placement.Request
+	start, end, due float64
+	order           int // of starts
+	shares          []placement.Share
+}
+
+func (j *naiveJob) limit() float64 { return cmp.Or(j.Limit, j.Duration) }
+
+func (n *naive) simulate(c trace.Cluster, jobs []trace.Job) []float64 {
+	n.nodes = placement.New(n.opt.Placement, nodesOf(c, c.Types()))
+	n.promised = map[string]float64{}
+	starts := make([]float64, len(jobs))
+	arrivals := make([]*naiveJob, len(jobs))
+	for i, j := range jobs {
+		a := &naiveJob{Job: j, index: i, request: placement.Request{Amount: placement.Amount{GPUs: int32(j.GPUs)}}}
+		for t, name := range c.Types() {
+			if j.GPUType == "" || j.GPUType == name {
+				a.request.Types |= 1 << uint(t)
+			}
+		}
+		if n.opt.Placement != placement.Pool {
+			a.request.CPUs, a.request.Nodes = int32(j.CPUs), int32(j.Nodes)
+		}
+		arrivals[i] = a
+	}
+	for len(arrivals) > 0 || len(n.running) > 0 {
+		slices.SortFunc(n.running, func(a, b *naiveJob) int { return cmp.Or(cmp.Compare(a.end, b.end), a.order-b.order) })
+		n.now = math.Inf(1)
+		if len(arrivals) > 0 {
+			n.now = arrivals[0].Submit
+		}
+		if len(n.running) > 0 {
+			n.now = min(n.now, n.running[0].end)
+		}
+		for first := true; first || n.opt.Placement != placement.Pool; first = false {
+			switch {
+			case len(n.running) > 0 && n.running[0].end == n.now:
+				n.nodes.Release(n.running[0].shares)
+				n.running = n.running[1:]
+				continue
+			case len(arrivals) > 0 && arrivals[0].Submit == n.now:
+				n.queue = append(n.queue, arrivals[0])
+				arrivals = arrivals[1:]
+				continue
+			}
+			break
+		}
+		if n.opt.Order == SJF {
+			slices.SortStableFunc(n.queue, func(a, b *naiveJob) int { return cmp.Compare(a.Duration, b.Duration) })
+		}
+		n.pass(starts)
+	}
+	return starts
+}
+
+func (n *naive) pass(starts []float64) {
+	var left []*naiveJob
+	blocked := false
+	shadow := math.Inf(1)
+	var beyond *placement.Nodes
+	for _, j := range n.queue {
+		shares, fits := n.nodes.Fit(j.request, nil)
+		switch {
+		case blocked && n.opt.Backfill == NoBackfill:
+			fits = false
+		case blocked && n.opt.Backfill == EASY && fits && n.now+j.limit() > shadow:
+			if shares, fits = n.nodes.Fit(j.request, beyond); fits {
+				beyond.Take(shares)
+			}
+		}
+		if !fits {
+			left = append(left, j)
+			if !blocked && n.opt.Backfill == EASY {
+				shadow, beyond = n.shadow(j)
+				if p, known := n.promised[j.ID]; known && shadow > p {
+					n.delayed = j.ID
+				} else if !known {
+					n.promised[j.ID] = shadow
+				}
+			}
+			blocked = true
+			continue
+		}
+		j.shares = slices.Clone(shares)
+		n.nodes.Take(j.shares)
+		n.starts++
+		j.start, j.end, j.due, j.order = n.now, n.now+min(j.Duration, j.limit()), n.now+j.limit(), n.starts
+		if p, known := n.promised[j.ID]; known && n.now > p {
+			n.delayed = j.ID
+		}
+		starts[j.index] = n.now
+		n.running = append(n.running, j)
+	}
+	n.queue = left
+}
+
+// shadow tries the end of every running job.
+func (n *naive) shadow(head *naiveJob) (float64, *placement.Nodes) {
+	ends := []float64{}
+	for _, j := range n.running {
+		ends = append(ends, j.due)
+	}
+	slices.Sort(ends)
+	for _, end := range ends {
+		then := n.nodes.Clone()
+		for _, j := range n.running {
+			if j.due <= end {
+				then.Release(j.shares)
+			}
+		}
+		if shares, fits := then.Fit(head.request, nil); fits {
+			then.Take(slices.Clone(shares))
+			return end, then
+		}
+	}
+	panic("never")
+}
+
+func drawCluster(t *rapid.T) trace.Cluster {
+	var c trace.Cluster
+	for i := range rapid.IntRange(1, 2).Draw(t, "types") {
+		c.Nodes = append(c.Nodes, trace.NodeGroup{
+			Count: rapid.IntRange(1, 3).Draw(t, "count"), GPUType: string(rune('a' + i)),
+			GPUs: rapid.IntRange(1, 4).Draw(t, "gpus"), CPUs: rapid.SampledFrom([]int{0, 8, 16}).Draw(t, "cpus"),
+		})
+	}
+	return c
+}
+
+func drawJobs(t *rapid.T, c trace.Cluster, most int) []trace.Job {
+	var jobs []trace.Job
+	at := 0
+	for i := range rapid.IntRange(1, most).Draw(t, "jobs") {
+		at += rapid.IntRange(0, 6).Draw(t, "gap")
+		j := trace.Job{ID: string(rune('A'+i%26)) + string(rune('0'+i/26)), Submit: float64(at), Duration: float64(rapid.IntRange(1, 30).Draw(t, "duration"))}
+		group := c.Nodes[rapid.IntRange(0, len(c.Nodes)-1).Draw(t, "group")]
+		j.GPUs = rapid.IntRange(1, group.Count*group.GPUs).Draw(t, "gpus")
+		if rapid.Bool().Draw(t, "typed") {
+			j.GPUType = group.GPUType
+		}
+		switch rapid.IntRange(0, 3).Draw(t, "limit") {
+		case 0:
+			j.Limit = j.Duration + float64(rapid.IntRange(0, 20).Draw(t, "more"))
+		case 1:
+			j.Limit = float64(rapid.IntRange(1, 40).Draw(t, "some"))
+		}
+		if rapid.Bool().Draw(t, "cpus") {
+			j.CPUs = rapid.IntRange(1, 2*j.GPUs).Draw(t, "cpus")
+		}
+		jobs = append(jobs, j)
+	}
+	return jobs
+}
+
+// possible leaves out the jobs that the cluster can never hold.
+func possible(c trace.Cluster, jobs []trace.Job, opt Options) []trace.Job {
+	e := newEngine(context.Background(), c, opt)
+	return slices.DeleteFunc(jobs, func(j trace.Job) bool {
+		_, why, _ := e.admit(j)
+		return why != ""
+	})
+}
+
+func TestIndexedBackfillIsTheNaiveOne(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		opt := Options{
+			Order:     rapid.SampledFrom([]Order{FIFO, SJF}).Draw(t, "order"),
+			Backfill:  rapid.SampledFrom([]Backfill{NoBackfill, EASY, Skip}).Draw(t, "backfill"),
+			Placement: rapid.SampledFrom([]placement.Mode{placement.Pool, placement.Packed, placement.Consolidated}).Draw(t, "placement"),
+		}
+		c := drawCluster(t)
+		jobs := possible(c, drawJobs(t, c, 40), opt)
+		if len(jobs) == 0 {
+			return
+		}
+		n := &naive{opt: opt}
+		want := n.simulate(c, jobs)
+		r, err := Run(context.Background(), c, seq(jobs), opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, o := range r.Outcomes {
+			if o.Start != want[i] {
+				t.Fatalf("%+v: job %s starts at %v, the naive one at %v", opt, jobs[i].ID, o.Start, want[i])
+			}
+			if !o.Done || o.End-o.Start != min(jobs[i].Duration, cmp.Or(jobs[i].Limit, jobs[i].Duration)) || o.Ran != o.End-o.Start {
+				t.Fatalf("job %s ran %+v", jobs[i].ID, o)
+			}
+		}
+		// Under SJF a shorter job becomes the head, which is no delay by backfill.
+		if n.delayed != "" && opt.Order == FIFO {
+			t.Fatalf("head %s starts after its first shadow time", n.delayed)
+		}
+		checkCapacity(t, c, r, jobs)
+	})
+}
+
+func checkCapacity(t *rapid.T, c trace.Cluster, r Result, jobs []trace.Job) {
+	for i := range jobs {
+		used := map[int32]int{}
+		for k, o := range r.Outcomes {
+			if o.Start <= r.Outcomes[i].Start && r.Outcomes[i].Start < o.End {
+				used[o.Type] += jobs[k].GPUs
+			}
+		}
+		for k, name := range r.Types {
+			if used[int32(k)] > c.GPUs(name) {
+				t.Fatalf("%d GPUs of %d at %v", used[int32(k)], c.GPUs(name), r.Outcomes[i].Start)
+			}
+		}
+	}
+}
+
+// naiveConservative keeps the free GPUs of every second in a list.
+func naiveConservative(gpus int, jobs []trace.Job) []float64 {
+	free := make([]int, 5000)
+	for i := range free {
+		free[i] = gpus
+	}
+	take := func(j trace.Job, from, until float64) {
+		for s := int(from); s < int(until); s++ {
+			free[s] -= j.GPUs
+		}
+	}
+	give := func(j trace.Job, from, until float64) {
+		j.GPUs = -j.GPUs
+		take(j, from, until)
+	}
+	earliest := func(j trace.Job, from int) float64 {
+		for start := from; ; start++ {
+			if !slices.ContainsFunc(free[start:start+int(cmp.Or(j.Limit, j.Duration))], func(f int) bool { return f < j.GPUs }) {
+				return float64(start)
+			}
+		}
+	}
+	opens := make([]float64, len(jobs))
+	arrived := 0
+	for now := 0; now < 2500; now++ {
+		early := func(i int) bool {
+			end := opens[i] + min(jobs[i].Duration, cmp.Or(jobs[i].Limit, jobs[i].Duration))
+			return opens[i] < float64(now) && end == float64(now) && end < opens[i]+cmp.Or(jobs[i].Limit, jobs[i].Duration)
+		}
+		// In the order of their starts, one by one: each lets all others move.
+		var ending []int
+		for i := range arrived {
+			if early(i) {
+				ending = append(ending, i)
+			}
+		}
+		for _, i := range ending {
+			give(jobs[i], float64(now), opens[i]+cmp.Or(jobs[i].Limit, jobs[i].Duration))
+		}
+		if len(ending) > 0 {
+			for k := range arrived {
+				if opens[k] < float64(now) {
+					continue
+				}
+				limit := cmp.Or(jobs[k].Limit, jobs[k].Duration)
+				give(jobs[k], opens[k], opens[k]+limit)
+				opens[k] = min(opens[k], earliest(jobs[k], now))
+				take(jobs[k], opens[k], opens[k]+limit)
+			}
+		}
+		for arrived < len(jobs) && jobs[arrived].Submit == float64(now) {
+			opens[arrived] = earliest(jobs[arrived], now)
+			take(jobs[arrived], opens[arrived], opens[arrived]+cmp.Or(jobs[arrived].Limit, jobs[arrived].Duration))
+			arrived++
+		}
+	}
+	return opens
+}
+
+func TestConservativeIsTheNaiveOne(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		gpus := rapid.IntRange(1, 8).Draw(t, "gpus")
+		c := nodes(1, gpus)
+		jobs := drawJobs(t, c, 40)
+		r, err := Run(context.Background(), c, seq(jobs), Options{Backfill: Conservative})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Two early ends at one time are two events to the engine and one to the naive.
+		ends := map[float64]bool{}
+		for i, o := range r.Outcomes {
+			if jobs[i].Limit <= jobs[i].Duration {
+				continue
+			}
+			if ends[o.End] {
+				t.SkipNow()
+			}
+			ends[o.End] = true
+		}
+		want := naiveConservative(gpus, jobs)
+		for i, o := range r.Outcomes {
+			if o.Start != want[i] {
+				t.Fatalf("job %s starts at %v, the naive one at %v", jobs[i].ID, o.Start, want[i])
+			}
+		}
+	})
+}
+
+// Where reservations are made anew, they are those that a plain plan of the
+// whole queue makes at every pass: with the order FIFO and exact limits, the
+// same as with reservations that are kept.
+func TestReservationsMadeAnewAreThoseKept(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		opt := Options{Backfill: Conservative, Placement: rapid.SampledFrom([]placement.Mode{placement.Pool, placement.Packed, placement.Consolidated}).Draw(t, "placement")}
+		c := drawCluster(t)
+		c.Nodes = c.Nodes[:1]
+		c.Nodes[0].Count = 1 // among several nodes or types, the place at a time may differ
+		jobs := possible(c, drawJobs(t, c, 40), opt)
+		for i := range jobs {
+			jobs[i].Limit = 0
+		}
+		if len(jobs) == 0 {
+			return
+		}
+		kept, err := Run(context.Background(), c, seq(jobs), opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		opt.Depth = 1000
+		anew, err := Run(context.Background(), c, seq(jobs), opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range jobs {
+			if kept.Outcomes[i] != anew.Outcomes[i] {
+				t.Fatalf("job %s: %+v with reservations kept, %+v anew", jobs[i].ID, kept.Outcomes[i], anew.Outcomes[i])
+			}
+		}
+	})
+}
+
+// moments runs the engine and looks at it after every moment.
+func moments(t *rapid.T, c trace.Cluster, jobs []trace.Job, opt Options, look func(*engine)) *engine {
+	if err := check(c, &opt); err != nil {
+		t.Fatal(err)
+	}
+	e := newEngine(context.Background(), c, opt)
+	for _, j := range jobs {
+		a, _, err := e.admit(j)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.agenda.push(event{at: j.Submit, kind: arrived, job: a})
+		e.ahead++
+	}
+	for len(e.agenda.heap) > 0 && (e.inSystem > 0 || e.ahead > 0) {
+		if err := e.moment(); err != nil {
+			t.Fatal(err)
+		}
+		look(e)
+	}
+	return e
+}
+
+func TestConservativeNeverDelaysAReservation(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		opt := Options{Backfill: Conservative, Placement: rapid.SampledFrom([]placement.Mode{placement.Pool, placement.Packed, placement.Consolidated}).Draw(t, "placement"),
+			Prolog: float64(rapid.IntRange(0, 2).Draw(t, "prolog")), Epilog: float64(rapid.IntRange(0, 2).Draw(t, "epilog"))}
+		c := drawCluster(t)
+		jobs := possible(c, drawJobs(t, c, 30), opt)
+		promised := map[string]float64{}
+		e := moments(t, c, jobs, opt, func(e *engine) {
+			for _, j := range e.queue.list(0) {
+				if p, known := promised[j.ID]; known && j.opens > p {
+					t.Fatalf("%s was to start at %v, now at %v", j.ID, p, j.opens)
+				}
+				promised[j.ID] = j.opens
+			}
+		})
+		for i, o := range e.outcomes {
+			if p, known := promised[e.jobs[i].ID]; !o.Done || known && o.Start > p {
+				t.Fatalf("%s started at %v, promised %v: %+v", e.jobs[i].ID, o.Start, p, o)
+			}
+		}
+	})
+}
+
+// What runs under SRTF and LAS is what a walk through all jobs would start.
+func TestPreemptiveOrdersAreTheWalk(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		opt := Options{Order: rapid.SampledFrom([]Order{SRTF, LAS}).Draw(t, "order"), TEFirst: rapid.Bool().Draw(t, "te")}
+		if opt.Order == LAS {
+			opt.LASQueues = []float64{4, 20}
+		}
+		gpus := rapid.IntRange(1, 10).Draw(t, "gpus")
+		c := nodes(1, gpus)
+		jobs := drawJobs(t, c, 40)
+		for i := range jobs {
+			jobs[i].Limit = 0
+			if rapid.Bool().Draw(t, "te") {
+				jobs[i].Class = 1
+			}
+		}
+		e := moments(t, c, jobs, opt, func(e *engine) {
+			all := e.queue.list(0)
+			waits := len(all)
+			for j := range e.running[0].all {
+				all = append(all, j)
+			}
+			place := map[*job]key{}
+			for i, j := range all {
+				place[j] = j.key
+				if i < waits {
+					k := e.passed(j)
+					if opt.Order == LAS {
+						k.rank, k.seq = k.rank+0.5, j.key.seq
+					}
+					place[j] = k
+				}
+			}
+			slices.SortFunc(all, func(a, b *job) int {
+				if place[a].less(place[b]) {
+					return -1
+				}
+				return 1
+			})
+			free := gpus
+			for _, j := range all {
+				runs := j.GPUs <= free
+				if runs {
+					free -= j.GPUs
+				}
+				if runs != (j.state == running) {
+					t.Fatalf("at %v job %s runs: %v, the walk says %v", e.now, j.ID, j.state == running, runs)
+				}
+			}
+		})
+		for i, o := range e.outcomes {
+			if !o.Done || math.Abs(o.Ran-jobs[i].Duration) > 1e-6 {
+				t.Fatalf("%s ran %v of %v s", jobs[i].ID, o.Ran, jobs[i].Duration)
+			}
+		}
+	})
+}
+
+func TestErrors(t *testing.T) {
+	ok := trace.Job{ID: "ok", GPUs: 1, Duration: 1}
+	for _, c := range []struct {
+		name string
+		jobs []trace.Job
+		opt  Options
+		want string
+	}{
+		{"empty", nil, Options{}, "the trace is empty"},
+		{"too large", []trace.Job{ok, {ID: "big", GPUs: 9, Duration: 1}, ok, {ID: "bigger", GPUs: 99, Duration: 1}}, Options{},
+			"stuck: these jobs can never run because they ask for more than they can get: big (9 GPUs of one type are more than the cluster has (8)), bigger (99 GPUs of one type are more than the cluster has (8))"},
+		{"type", []trace.Job{{ID: "x", GPUs: 1, Duration: 1, GPUType: "h100"}}, Options{}, "stuck: these jobs can never run because the cluster has no GPUs of type h100 on which it runs: x"},
+		{"user", []trace.Job{{ID: "x", GPUs: 5, Duration: 1, User: "ann"}}, Options{UserGPUs: 4}, "stuck: these jobs can never run because 5 GPUs are more than a user may hold (4): x"},
+		{"zero", []trace.Job{{ID: "x", GPUs: 1}}, Options{}, "job x has a run time of 0"},
+		{"no GPU", []trace.Job{{ID: "x", Duration: 1}}, Options{}, "job x asks for 0 GPUs"},
+		{"negative", []trace.Job{{ID: "x", GPUs: 1, Duration: 1, Submit: -1}}, Options{}, "job x is submitted at -1"},
+		{"unsorted", []trace.Job{{ID: "a", GPUs: 1, Duration: 1, Submit: 5}, {ID: "x", GPUs: 1, Duration: 1}}, Options{}, "job x is submitted at 0, before the job that comes before it (5): sort the trace by submit_s"},
+		{"window", []trace.Job{ok}, Options{Window: &metrics.Window{First: 0, Last: 3}}, "the window ends at job 3 and the trace has only 1 jobs, counted from 0"},
+		{"las", []trace.Job{ok}, Options{Order: LAS}, "order las wants the thresholds of its queues in GPU-seconds, rising: 3250,7200"},
+		{"order", []trace.Job{ok}, Options{Order: "lifo"}, `no order "lifo": want fifo, sjf, srtf, las, ftf, multifactor or priod`},
+		{"steps", []trace.Job{{ID: "x", GPUs: 1, Steps: 10}}, Options{}, "job x is given by its steps, and no speeds are known"},
+	} {
+		_, err := Run(context.Background(), nodes(1, 8), seq(c.jobs), c.opt)
+		if err == nil || err.Error() != c.want {
+			t.Errorf("%s: %v\nwant %s", c.name, err, c.want)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := Run(ctx, nodes(100, 8), stream(10000, 800, 1, 1), Options{}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
