@@ -89,7 +89,7 @@ func simulateFlags() []cli.Flag {
 		choice(simulate.Sizings, "with how many CPUs and how much memory"),
 		&cli.DurationFlag{Category: policy, Name: "round", Usage: "length of a round"},
 		&cli.StringFlag{Category: policy, Name: simulate.RoundModels.Flag, Usage: "how time counts in a round: `MODEL` is " + simulate.RoundModels.Values() + " (default: synergy with its format, else gavel)"},
-		&cli.DurationFlag{Category: policy, Name: "first-round", Usage: "start of the first round of model synergy (default: 1s when all jobs come within the first second, else 0)"},
+		&cli.DurationFlag{Category: policy, Name: "first-round", DefaultText: "1s when all jobs come within the first second, else 0s", Usage: "start of the first round of model synergy"},
 		&cli.IntFlag{Category: policy, Name: "user-gpus", Usage: "`GPUS` that one user may hold at once; 0: no limit"},
 		&cli.IntFlag{Category: policy, Name: "account-gpus", Usage: "`GPUS` that one account may hold at once; 0: no limit"},
 

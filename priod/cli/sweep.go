@@ -33,7 +33,7 @@ func sweepCommand() *cli.Command {
 			"sends the sweep through Slurm as a job array; what stands behind -- goes to sbatch.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "out", Aliases: []string{"o"}, Usage: "keep results and the page in `FOLDER` (default: FILE without .toml, .results)"},
-			&cli.IntFlag{Name: "workers", Value: runtime.NumCPU(), Usage: "simulate so many `POINTS` at once"},
+			&cli.IntFlag{Name: "workers", DefaultText: "all cores", Usage: "simulate so many `POINTS` at once"},
 			&cli.StringFlag{Name: "part", Usage: "simulate only part `K/N` of the points, K from 0"},
 			&cli.BoolFlag{Name: "show", Usage: "simulate nothing, show what is there"},
 			&cli.BoolFlag{Name: "sbatch", Usage: "run on the cluster, as a job array"},
@@ -97,10 +97,14 @@ func openStudy(c *cli.Context) (*study, error) {
 	if dir == "" {
 		dir = strings.TrimSuffix(s.path, ".toml") + ".results"
 	}
-	if c.Int("workers") < 1 || c.Int("tasks") < 1 {
+	workers := c.Int("workers")
+	if !c.IsSet("workers") {
+		workers = runtime.NumCPU()
+	}
+	if workers < 1 || c.Int("tasks") < 1 {
 		return nil, usagef("sweep: --workers and --tasks are at least 1")
 	}
-	s.Runner = sweep.Runner{Dir: dir, Version: c.App.Version, Workers: c.Int("workers"), Simulate: func(ctx context.Context, args []string) (map[string]float64, error) {
+	s.Runner = sweep.Runner{Dir: dir, Version: c.App.Version, Workers: workers, Simulate: func(ctx context.Context, args []string) (map[string]float64, error) {
 		return simulatePoint(ctx, c.String("config"), args)
 	}}
 	s.points = s.Points()

@@ -250,9 +250,9 @@ func TestWindowStopsTheRun(t *testing.T) {
 }
 
 func TestSeriesIsBoundedAndKeepsItsEnd(t *testing.T) {
-	var s series
+	var s Series
 	for i := range 100_000 {
-		s.add(Point{At: float64(i), GPUs: i})
+		s.Add(Point{At: float64(i), GPUs: i})
 	}
 	if len(s.points) >= maxPoints || len(s.points) < maxPoints/4 || s.points[len(s.points)-1].GPUs != 99_999 {
 		t.Fatal(len(s.points), s.points[len(s.points)-1])
