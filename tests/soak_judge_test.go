@@ -37,7 +37,7 @@ func (q *quantity) grown() string {
 	}
 	middle, last := slices.Min(q.values[n/3:n-n/3]), slices.Min(q.values[n-n/3:])
 	if allowed := middle*(1+q.margin) + q.slack; last > allowed {
-		return fmt.Sprintf("%s grows: at least %.0f in the middle third, %.0f in the last, want no more than %.0f", q.name, middle, last, allowed)
+		return fmt.Sprintf("%s grows: at least %.0f in the middle third, %.0f in the last, want no more than %.0f: %.0f", q.name, middle, last, allowed, q.values)
 	}
 	return ""
 }

@@ -60,7 +60,7 @@ type soakHour struct{ wall, cpu, mallocs, records []float64 }
 func newSoak(tb testing.TB, o soakOptions) *soak {
 	s := &soak{TB: tb, soakOptions: o, dir: tb.TempDir(), slurm: newSoakSlurm(1, o.nodes, o.pending, o.minutes), outcome: map[slurmplug.Status]int{}}
 	file := filepath.Join(s.dir, "priod.toml")
-	if err := os.WriteFile(file, []byte("[te_budget.user]\ngpus = 24\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("[te_budget.user]\ngpus = 24\ngpu_hours_per_day = 200.0\n"), 0o600); err != nil {
 		tb.Fatal(err)
 	}
 	var err error
@@ -181,8 +181,12 @@ func (s *soak) sample() {
 	runtime.GC()
 	runtime.GC() // what finalizers let go
 	runtime.ReadMemStats(&m)
-	t.add(float64(m.HeapAlloc), quantity{name: "live heap, bytes", judged: true, margin: 0.03, slack: 1 << 16})
+	t.add(float64(m.HeapAlloc), quantity{name: soakLive, judged: true, margin: 0.08, slack: 1 << 16})
 }
+
+// soakLive is judged with a margin because Go's maps split as keys come and go:
+// at as many entries they take up to a fifth more after some days, and no more.
+const soakLive = "live heap, bytes"
 
 // rows counts the rows of each table.
 func (s *soak) rows() map[string]float64 {
@@ -228,19 +232,20 @@ func TestSoakVirtual(t *testing.T) {
 // One record too many for each job that ends is seen.
 func TestSoakSeesALeak(t *testing.T) {
 	o := smallSoak
-	var kept []*cluster.Interval
+	var kept []*cluster.Job
 	o.leak = func(seen *plan.Seen) {
 		for _, i := range seen.Intervals {
 			if i.Closed {
-				kept = append(kept, &i)
+				kept = append(kept, &cluster.Job{ID: i.Job, User: i.User})
 			}
 		}
 	}
 	s := newSoak(t, o)
 	s.run()
-	if all := strings.Join(s.table.growth(), "\n"); !strings.Contains(all, "live heap") {
+	if all := strings.Join(s.table.growth(), "\n"); !strings.Contains(all, soakLive) {
 		t.Errorf("%d records leaked; the judgement is %q\n%s", len(kept), all, &s.table)
 	}
+	runtime.KeepAlive(kept)
 }
 
 // BenchmarkSoak is a cycle at the beginning and at the end of 24 h in which
