@@ -51,6 +51,7 @@ type soak struct {
 	table   soakTable
 	hour    soakHour
 	cycles  int
+	writes  int // most in one cycle
 	outcome map[slurmplug.Status]int
 }
 
@@ -139,6 +140,7 @@ func (s *soak) cycle() {
 		s.outcome[o.Status]++
 	}
 	s.cycles++
+	s.writes = max(s.writes, len(result.Outcomes))
 	h := &s.hour
 	h.wall = append(h.wall, float64(wall))
 	h.cpu = append(h.cpu, float64(cpu))
@@ -168,12 +170,16 @@ func (s *soak) sample() {
 	t.add(fileSize(filepath.Join(state, "priod.db")), quantity{name: "priod.db, bytes", judged: true, margin: 0.03, slack: 1 << 17})
 	// The store gives a -wal back to the disk beyond 16 MiB.
 	t.add(fileSize(filepath.Join(state, "priod.db-wal")), quantity{name: "priod.db-wal, bytes", judged: true, slack: 4 << 20, most: 32 << 20})
-	// At most two lines for each line about a job in the queue, a thousand, and one cycle's.
-	lines := 1024 + 3*slices.Max(s.hour.records) + float64(s.config.Limits.WritesPerCycle)
-	t.add(fileSize(filepath.Join(state, "undo.jsonl")), quantity{name: "undo.jsonl, bytes", judged: true, margin: 0.3, slack: 1 << 17, most: 300 * lines})
+	// The journal is compacted when it has doubled and has a thousand lines more.
+	lines := 1024 + 3*slices.Max(s.hour.records) + float64(s.writes)
+	t.add(fileSize(filepath.Join(state, "undo.jsonl")), quantity{name: "undo.jsonl, bytes", most: 250 * lines})
 	held := holdings("Store", s.store) // its history is the cycle's
 	for _, path := range slices.Sorted(maps.Keys(held)) {
-		t.add(float64(held[path]), quantity{name: path, judged: true, margin: 0.1, slack: 300})
+		kind := quantity{name: path, judged: true, margin: 0.1, slack: 300}
+		if path == "Store.undo.changes" {
+			kind = quantity{name: path, most: lines}
+		}
+		t.add(float64(held[path]), kind)
 	}
 	t.add(float64(openFiles(s, "self")), quantity{name: "open files", judged: true, slack: 1})
 	t.add(float64(runtime.NumGoroutine()), quantity{name: "goroutines", judged: true, slack: 1})
