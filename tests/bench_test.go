@@ -271,7 +271,7 @@ func (s *scale) stateBytes(b *testing.B) int64 {
 	return total
 }
 
-func cpuTime(b *testing.B) time.Duration {
+func cpuTime(b testing.TB) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		b.Fatal(err)
@@ -285,7 +285,7 @@ func written(b *testing.B) int64 { return procField(b, "/proc/self/io", "write_b
 // peakMemory is the largest resident size that this process had, in bytes.
 func peakMemory(b *testing.B) int64 { return procField(b, "/proc/self/status", "VmHWM:") << 10 }
 
-func procField(b *testing.B, file, key string) int64 {
+func procField(b testing.TB, file, key string) int64 {
 	b.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -148,9 +148,10 @@ func (s *Store) vacuumOnce(ctx context.Context) (left int64, err error) {
 	return left, s.explain(err)
 }
 
-// tidyUndo compacts the undo journal unless somebody is at it.
+// tidyUndo compacts the undo journal unless somebody is at it, or no snapshot has
+// told yet which jobs there are.
 func (s *Store) tidyUndo() error {
-	if s.history == nil || s.acting != nil || s.startActing() != nil {
+	if s.held.poll == 0 || s.acting != nil || s.startActing() != nil {
 		return nil
 	}
 	defer s.stopActing()

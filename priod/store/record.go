@@ -50,6 +50,7 @@ func (s *Store) Planned(ctx context.Context, seen plan.Seen) (err error) {
 	s.doubt()
 	s.take(seen.Intervals)
 	s.compare(&seen)
+	defer s.changes.reset() // lets go of the snapshot before the next one is read
 	if err := s.refuseOthers(); err != nil {
 		return err
 	}

@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/google/go-cmp/cmp"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/decide"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
@@ -471,4 +474,21 @@ func TestPartOfArray(t *testing.T) {
 	if _, err := rd.Job(ctx, slurmplug.JobID{ID: 6, Task: 7}, 5); !errors.Is(err, ErrNone) {
 		t.Error(err)
 	}
+}
+
+// Between cycles the store holds no snapshot: the next one is as large.
+func TestPlannedLetsGoOfTheSnapshot(t *testing.T) {
+	s, h := openStore(t, t.TempDir(), Options{})
+	snapshot := &cluster.Snapshot{At: epoch, Jobs: []cluster.Job{pending(1, "be"), pending(2, "te")}, Nodes: []cluster.Node{{Name: "n1"}}}
+	p := decide.Decide(snapshot, h, decide.Settings{Lever: slurmplug.SiteFactor, Top: 1_000_000, Step: 1000})
+	if err := s.Planned(ctx, plan.Seen{Snapshot: snapshot, Intervals: h.Observe(snapshot), Plan: &p}); err != nil {
+		t.Fatal(err)
+	}
+	jobs, nodes, decisions := weak.Make(&snapshot.Jobs[0]), weak.Make(&snapshot.Nodes[0]), weak.Make(&p.Decisions[0])
+	snapshot, p = nil, plan.Plan{}
+	runtime.GC()
+	if jobs.Value() != nil || nodes.Value() != nil || decisions.Value() != nil {
+		t.Error("the last snapshot or plan is still held")
+	}
+	runtime.KeepAlive(s)
 }

@@ -60,7 +60,7 @@ type Undo struct {
 	file    os.FileInfo // as last read or written; nil: there was none
 	good    int64       // bytes up to the end of the last whole line
 	before  int64       // good before the last append
-	kept    int         // lines when the file was last replaced
+	kept    int         // lines when this process last replaced the file
 	missing bool        // there was no file when the journal was opened
 	damaged int         // unreadable lines before that
 	stale   bool        // the file holds changes that were forgotten
@@ -75,7 +75,7 @@ func OpenUndo(dir string) (*Undo, error) {
 	if err := u.read(); err != nil {
 		return nil, fmt.Errorf("undo journal: %w", err)
 	}
-	u.missing, u.kept = u.file == nil, u.lines
+	u.missing = u.file == nil
 	return u, nil
 }
 
@@ -334,7 +334,8 @@ func (u *Undo) Keep(keep func(*Change) bool) error {
 	return nil
 }
 
-// tidy compacts the journal when it has doubled. present tells
+// tidy compacts the journal when it has doubled, and a long one once in each
+// process: what earlier ones left may be of jobs long gone. present tells
 // whether any record with a job id is in the queue.
 func (u *Undo) tidy(present func(id uint32) bool) error {
 	if u.lines < 1024+2*u.kept {

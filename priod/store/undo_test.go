@@ -197,6 +197,32 @@ func TestUndoIsCompacted(t *testing.T) {
 	}
 }
 
+// A daemon that is started again and again compacts what earlier ones left, and
+// not before it knows which jobs there are.
+func TestUndoIsCompactedAcrossRestarts(t *testing.T) {
+	dir := t.TempDir()
+	d := newDaemon(t, dir)
+	for round := range uint32(20) {
+		jobs := make([]cluster.Job, 300)
+		for k := range jobs {
+			jobs[k] = pending(1000+round*300+uint32(k), "te")
+		}
+		d.snapshot.Jobs = jobs
+		d.cycle()
+		d.restart()
+		before := d.store.undo.lines
+		if err := d.store.Prune(ctx, d.snapshot.At); err != nil {
+			t.Fatal(err)
+		}
+		if d.store.undo.lines != before {
+			t.Fatalf("round %d: of %d lines %d are left although nobody has looked at the queue", round, before, d.store.undo.lines)
+		}
+	}
+	if u := openUndo(t, dir); u.lines > 1024+300 {
+		t.Errorf("%d lines for %d jobs", u.lines, len(d.snapshot.Jobs))
+	}
+}
+
 // Without the journal it is written again from the database, so that reset
 // works; with it emptied by reset the values count as taken back.
 func TestUndoAndDatabaseAgree(t *testing.T) {

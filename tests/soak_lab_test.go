@@ -1,0 +1,199 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"slurmprio/tests/lab"
+)
+
+// soakEnv is how long jobs come and go in TestSoakLab: "5m".
+const soakEnv = "SLURMPRIO_SOAK"
+
+func soakTime(t *testing.T) time.Duration {
+	t.Helper()
+	text := os.Getenv(soakEnv)
+	switch {
+	case text == "" && os.Getenv("SLURMPRIO_LONG") == "1":
+		return time.Hour
+	case text == "":
+		return 20 * time.Second
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		t.Fatalf("%s=%q: want a duration such as 5m", soakEnv, text)
+	}
+	return d
+}
+
+// traffic is users whose jobs of a few seconds come and go.
+type traffic struct {
+	*site
+	r     *rand.Rand
+	users []string // "" is who runs the test
+	jobs  int      // submitted so far, each task of an array one
+}
+
+func newTraffic(s *site, r *rand.Rand) *traffic {
+	t := &traffic{site: s, r: r, users: []string{""}}
+	if os.Geteuid() == 0 {
+		t.users = append(t.users, lab.PlainUser, lab.OtherUser)
+	}
+	s.Cleanup(t.cancelAll) // before the site's own clearing
+	return t
+}
+
+func (t *traffic) cancelAll() {
+	for _, u := range t.users[1:] {
+		if _, err := t.lab.Run(context.Background(), "scancel", "--quiet", "--user="+u); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// turn is one thing that a user does; the queue stays about as long.
+func (t *traffic) turn() {
+	t.Helper()
+	pending := t.order()
+	if len(pending) < 40 {
+		t.submitOne()
+		return
+	}
+	id := pending[t.r.IntN(len(pending))]
+	ctx := context.Background()
+	// Whatever it is may have started meanwhile, and be refused.
+	switch t.r.IntN(3) {
+	case 0:
+		_, _ = t.lab.Run(ctx, "scancel", "--quiet", id)
+	case 1:
+		_, _ = t.lab.Run(ctx, "scontrol", "update", "JobId="+id, "Nice="+strconv.Itoa(t.r.IntN(200)))
+	}
+}
+
+func (t *traffic) submitOne() {
+	t.Helper()
+	args := []string{"--parsable", "--output=/dev/null", fmt.Sprintf("--gres=gpu:%d", 1+t.r.IntN(3)), "--time=5"}
+	switch t.r.IntN(5) {
+	case 0, 1:
+		args = append(args, "--prio-type=te")
+	case 2, 3:
+		args = append(args, "--prio-type=be", "--nice="+strconv.Itoa(t.r.IntN(100)))
+	}
+	tasks := 1
+	if t.r.IntN(6) == 0 {
+		tasks = 2 + t.r.IntN(6)
+		args = append(args, fmt.Sprintf("--array=1-%d", tasks))
+	}
+	args = append(args, "--wrap", "sleep "+strconv.Itoa(4+t.r.IntN(16)))
+	user := t.users[t.r.IntN(len(t.users))]
+	if _, err := t.lab.As(user).Run(context.Background(), filepath.Join(bin, "sbatchwrap"), args...); err != nil {
+		t.Fatal(err)
+	}
+	t.jobs += tasks
+}
+
+// soakSample takes down what priod's process and its state folder hold.
+func soakSample(t *soakTable, m scraper, jobs int) {
+	m.Helper()
+	pid := strconv.Itoa(m.cmd.Process.Pid)
+	proc := filepath.Join("/proc", pid)
+	state := filepath.Join(m.dir, "state")
+	t.add(float64(jobs), quantity{name: "jobs submitted so far"})
+	t.add(float64(len(m.order())), quantity{name: "pending records"})
+	t.add(m.value("priod_cycles_total{result=ok}"), quantity{name: "cycles so far"})
+	t.add(m.value("priod_cycles_total{result=failed}"), quantity{name: "failed cycles so far"}) // commands time out on a busy machine
+	t.add(m.value("priod_writes_total{status=applied}"), quantity{name: "values written so far"})
+	t.add(float64(openFiles(m, pid)), quantity{name: "open files", judged: true, slack: 2})
+	t.add(float64(procField(m, filepath.Join(proc, "status"), "Threads:")), quantity{name: "threads", judged: true, slack: 4})
+	t.add(m.value("go_goroutines"), quantity{name: "goroutines", judged: true, slack: 2})
+	t.add(m.value("go_memstats_next_gc_bytes"), quantity{name: soakHeap, margin: 0.1, slack: 1 << 20})
+	t.add(float64(procField(m, filepath.Join(proc, "smaps_rollup"), "Anonymous:")<<10), quantity{name: soakMemory, margin: 0.1, slack: 4 << 20})
+	// The youngest part of the database is in its -wal.
+	db, wal := fileSize(filepath.Join(state, "priod.db")), fileSize(filepath.Join(state, "priod.db-wal"))
+	t.add(db, quantity{name: "priod.db, bytes"})
+	t.add((db+wal)/float64(jobs), quantity{name: "priod.db with -wal, bytes per job", judged: true, margin: 0.1})
+	t.add(wal, quantity{name: "priod.db-wal, bytes", judged: true, slack: 4 << 20, most: 32 << 20})
+	t.add(fileSize(filepath.Join(state, "undo.jsonl")), quantity{name: "undo.jsonl, bytes", judged: true, slack: 1 << 20})
+	if ctld, err := m.lab.PID("slurmctld"); err == nil {
+		t.add(float64(procField(m, fmt.Sprintf("/proc/%d/status", ctld), "VmRSS:")<<10), quantity{name: "slurmctld's memory, bytes"})
+	}
+}
+
+// What grows with the jobs of the last 24 hours, and only in a longer run can be
+// told from a process that warms up.
+const (
+	soakHeap   = "heap at which Go collects, bytes"
+	soakMemory = "anonymous memory, bytes"
+
+	memoryJudged = 5 * time.Minute
+	// bytesPerRun is what History keeps of each run for a day, with as much again
+	// as Go lets the heap grow.
+	bytesPerRun = 1024
+)
+
+// Jobs of several users come and go; priod holds no more at the end than in
+// the middle but what its retention says, the order is right and reset is clean.
+func TestSoakLab(t *testing.T) {
+	total := soakTime(t)
+	address := "unix:" + filepath.Join(t.TempDir(), "metrics.sock")
+	// One user has a budget, so that arrays are split; nobody else has.
+	s := newSite(t, fmt.Sprintf("%s[metrics]\nlisten = %q\n[te_budget.user]\ngpus = 0\ngpu_hours_per_day = 0.0\n[te_budget.users.%s]\ngpus = 4\n", quick, address, lab.PlainUser))
+	users := newTraffic(s, random(t))
+	d := s.daemon()
+	d.waitLog("started")
+	m := scraper{d, address}
+	m.waitValue("priod_cycles_total{result=ok}", atLeast(1))
+
+	var table soakTable
+	begun := time.Now()
+	warm, pause := total/6, max(total/100, time.Second)
+	for next := begun.Add(warm); time.Since(begun) < total; {
+		users.turn()
+		if now := time.Now(); now.After(next) {
+			next = now.Add(pause)
+			soakSample(&table, m, users.jobs)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	jobs := table.quantities[0].values
+	for _, q := range table.quantities {
+		if q.name == soakHeap || q.name == soakMemory {
+			q.judged = total >= memoryJudged
+			q.slack += (jobs[len(jobs)-1] - jobs[0]) / 2 * bytesPerRun // from the middle third to the last
+		}
+	}
+	t.Logf("%s, %d jobs\n%s", total, users.jobs, &table)
+	for _, why := range table.growth() {
+		t.Error(why)
+	}
+
+	users.cancelAll()
+	s.clear()
+	s.fill()
+	be := s.submit("--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
+	for range 10 {
+		s.change(users.r)
+	}
+	s.submit("--prio-type=te", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
+	s.wait("an order with nothing left to write", func() bool {
+		return slices.Index(s.order(), be) != 0 && strings.Contains(s.must("diff"), "nothing to write")
+	})
+	s.checkOrder()
+	if status := d.stop(); status != 0 {
+		t.Errorf("exit status %d", status)
+	}
+	s.must("reset")
+	for value := range strings.FieldsSeq(s.slurm("sprio", "--noheader", "--format=%S")) {
+		if value != "0" {
+			t.Fatalf("reset leaves a SiteFactor of %s\n%s", value, s.levers())
+		}
+	}
+}
