@@ -49,6 +49,7 @@ type site struct {
 	testing.TB
 	lab    *lab.Lab
 	user   string // who runs priod; "" for the lab's own user
+	host   string // where, in a lab with a backup controller
 	dir    string
 	config string
 }
@@ -95,6 +96,9 @@ func (s *site) clear() {
 }
 
 func (s *site) client() lab.Client {
+	if s.host != "" {
+		return s.lab.On(s.host)
+	}
 	if s.user == "" {
 		return s.lab.Client
 	}

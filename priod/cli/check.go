@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -8,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"slurmprio/priod/config"
+	"slurmprio/priod/daemon"
 	"slurmprio/priod/live"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
@@ -24,10 +27,12 @@ func checkCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			findings, err := live.New(newClient(cfg)).Check(c.Context, cfg.Decide())
+			slurm := live.New(newClient(cfg))
+			findings, err := slurm.Check(c.Context, cfg.Decide())
 			if err != nil {
 				findings = []live.Finding{{Level: live.Fail, Name: "Slurm", Text: "cannot be read: " + err.Error()}}
 			}
+			findings = append(findings, checkController(c.Context, slurm, cfg)...)
 			findings = append(findings, checkState(cfg)...)
 			counts := map[live.Level]int{}
 			for _, f := range findings {
@@ -56,6 +61,28 @@ func showFindings(c *cli.Context, findings []live.Finding) {
 			fmt.Fprintf(c.App.Writer, "%22s  -> %s\n", "", report.Safe(f.Fix))
 		}
 	}
+}
+
+// checkController says which host's priod acts; nothing without follow_controller.
+func checkController(ctx context.Context, slurm *live.Cluster, cfg *config.Config) (out []live.Finding) {
+	if !cfg.Cycle.FollowController {
+		return nil
+	}
+	const name = "controller"
+	var standby daemon.StandBy
+	switch err := daemon.Elsewhere(ctx, slurm, cfg); {
+	case err == nil:
+		out = append(out, live.Finding{Level: live.Pass, Name: name, Text: "the acting slurmctld is on this host: priod acts here"})
+	case errors.As(err, &standby):
+		out = append(out, live.Finding{Level: live.Pass, Name: name, Text: standby.Error()})
+	default:
+		out = append(out, live.Finding{Level: live.Fail, Name: name, Text: err.Error()})
+	}
+	if cfg.Ranking.Lever != "site_factor" {
+		out = append(out, live.Finding{Level: live.Warn, Name: name, Fix: "ranking.lever = \"site_factor\"",
+			Text: "with the lever " + cfg.Ranking.Lever + " the owner's own Nice of a job is not known for sure after a take-over"})
+	}
+	return out
 }
 
 // checkState looks at the state folder.

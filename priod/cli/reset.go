@@ -2,13 +2,16 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
+	"slurmprio/priod/daemon"
 	"slurmprio/priod/decide"
 	"slurmprio/priod/live"
 	"slurmprio/priod/plan"
@@ -60,8 +63,13 @@ type resetView struct {
 }
 
 func reset(ctx context.Context, cfg *config.Config, dryRun bool) (*resetView, error) {
-	dir := cfg.State.Dir
+	dir, slurm := cfg.State.Dir, live.New(newClient(cfg))
 	if !dryRun {
+		unclaim, err := alone(ctx, slurm, cfg)
+		if err != nil {
+			return nil, err
+		}
+		defer unclaim()
 		release, err := holdWrites(ctx, dir, store.Pause{Who: operator(), When: time.Now().UTC().Truncate(time.Second), Why: "priod reset"})
 		if err != nil {
 			return nil, err
@@ -72,8 +80,6 @@ func reset(ctx context.Context, cfg *config.Config, dryRun bool) (*resetView, er
 	if err != nil {
 		return nil, err
 	}
-	client := newClient(cfg)
-	slurm := live.New(client)
 	snapshot, err := slurm.Observe(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read Slurm: %w", err)
@@ -82,24 +88,28 @@ func reset(ctx context.Context, cfg *config.Config, dryRun bool) (*resetView, er
 	if err != nil {
 		return nil, err
 	}
-	known := len(h.Written)
+	known := maps.Clone(h.Written)
 	h.Observe(&snapshot) // tasks that were split off inherit from their array
+	set := cfg.Decide()
+	if set.Peers {
+		decide.Adopt(decide.Strangers(&snapshot, h, set), &snapshot, h)
+	}
 	v := &resetView{DryRun: dryRun, Writes: []plan.Outcome{}}
 	var actions []plan.Action
-	present := 0
 	for i := range snapshot.Jobs {
 		j := &snapshot.Jobs[i]
 		w, ours := h.Written[j.ID]
 		if c := undo.Last(j.ID); !ours || c != nil && c.User != j.User {
 			continue // never written, or a later job with the same id
 		}
-		present++
+		delete(known, j.ID)
+		delete(known, slurmplug.Plain(j.ID.ID)) // the array that it was split from
 		for _, a := range decide.Restore(j, w) {
 			a.Tasks, a.Reason = j.Tasks, "reset"
 			actions = append(actions, a)
 		}
 	}
-	v.Gone = max(known-present, 0)
+	v.Gone = len(known)
 	if dryRun {
 		for _, a := range actions {
 			v.Writes = append(v.Writes, plan.Outcome{Action: a})
@@ -126,6 +136,24 @@ func reset(ctx context.Context, cfg *config.Config, dryRun bool) (*resetView, er
 		}
 		return false
 	})
+}
+
+// alone makes sure that no other priod of this host, and with follow_controller
+// none of another host, writes again what reset takes back.
+func alone(ctx context.Context, slurm *live.Cluster, cfg *config.Config) (release func(), err error) {
+	if err := daemon.Elsewhere(ctx, slurm, cfg); err != nil {
+		return nil, fmt.Errorf("reset works where the acting slurmctld is: %w", err)
+	}
+	name, err := slurm.Identity(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read Slurm: %w", err)
+	}
+	claim, err := daemon.NewClaim(name, cfg.State.Dir)
+	var twin *daemon.TwinError
+	if errors.As(err, &twin) && twin.Dir != cfg.State.Dir {
+		return nil, err
+	}
+	return claim.Close, nil // its own daemon is paused; a stranger's claim stops nobody
 }
 
 // written is what priod may have left in jobs: what the undo journal tells, and

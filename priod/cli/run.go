@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -15,6 +16,7 @@ import (
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/daemon"
 	"slurmprio/priod/live"
+	"slurmprio/priod/report"
 	"slurmprio/priod/store"
 )
 
@@ -52,9 +54,13 @@ func runCommand() *cli.Command {
 				Config: cfg, Store: st, Log: log, Version: c.App.Version,
 				Reload:  func() (*config.Config, error) { return config.Load(c.String("config")) },
 				Connect: func(cfg *config.Config) daemon.Slurm { return live.New(newClient(cfg)) },
+				Claim:   daemon.NewClaim,
 			}
 			if c.Bool("once") {
 				result, err := d.Once(ctx)
+				if errors.As(err, new(daemon.StandBy)) {
+					return showStandBy(c, err)
+				}
 				if err != nil {
 					return err
 				}
@@ -63,6 +69,15 @@ func runCommand() *cli.Command {
 			return d.Run(ctx, hangups(ctx))
 		},
 	}
+}
+
+// showStandBy says that another host's priod has the cluster: nothing is wrong.
+func showStandBy(c *cli.Context, err error) error {
+	if c.Bool("json") {
+		return report.JSON(c.App.Writer, map[string]string{"standby": err.Error()})
+	}
+	_, err = fmt.Fprintln(c.App.Writer, "nothing is written:", report.Safe(err.Error()))
+	return err
 }
 
 // hangups turns SIGHUP into reload requests; several in a row are one.

@@ -39,7 +39,9 @@ type Config struct {
 		Retention Duration `toml:"retention" json:"retention"`
 	} `toml:"state" json:"state"`
 	Cycle struct {
-		Interval Duration `toml:"interval" json:"interval"`
+		Interval         Duration `toml:"interval" json:"interval"`
+		FollowController bool     `toml:"follow_controller" json:"follow_controller"`
+		ControllerHost   string   `toml:"controller_host" json:"controller_host"`
 	} `toml:"cycle" json:"cycle"`
 	Ranking struct {
 		Lever     string   `toml:"lever" json:"lever"`
@@ -229,6 +231,7 @@ func (c *Config) validate() error {
 		{"state.dir", filepath.IsAbs(c.State.Dir), "an absolute path"},
 		{"state.retention", c.State.Retention >= Duration(24*time.Hour), "at least 1d"},
 		{"cycle.interval", c.Cycle.Interval >= Duration(2*time.Second), "at least 2s"},
+		{"cycle.controller_host", !strings.ContainsAny(c.Cycle.ControllerHost, " ,()\t\n"), "one name of SlurmctldHost, without its address"},
 		{"ranking.lever", leverKnown, strings.Join(slices.Sorted(maps.Keys(levers)), ", ")},
 		{"ranking.top", c.Ranking.Top >= 1 && c.Ranking.Top <= maxTop, fmt.Sprintf("from 1 to %d", maxTop)},
 		{"ranking.step", c.Ranking.Step >= 0 && c.Ranking.Step <= c.Ranking.Top/2, "from 0 to half of ranking.top: the band must hold two steps"},
@@ -284,6 +287,7 @@ func (c *Config) Decide() decide.Settings {
 		Step:      c.Ranking.Step,
 		NiceLimit: c.Ranking.NiceLimit,
 		MaxWrites: c.Limits.WritesPerCycle,
+		Peers:     c.Cycle.FollowController,
 		Ranking: ranking.Settings{
 			Partitions: c.Slurm.Partitions,
 			TEQOS:      c.Ranking.TEQOS,

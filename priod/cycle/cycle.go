@@ -37,10 +37,11 @@ type Recorder interface {
 
 // Result is what one cycle did.
 type Result struct {
-	Snapshot cluster.Snapshot
-	Plan     plan.Plan
-	Outcomes []plan.Outcome // nil when nothing was written
-	Hold     string         // why nothing was written, although the plan may hold actions
+	Snapshot  cluster.Snapshot
+	Strangers []decide.Stranger // values of another priod
+	Plan      plan.Plan
+	Outcomes  []plan.Outcome // nil when nothing was written
+	Hold      string         // why nothing was written, although the plan may hold actions
 }
 
 // Step runs one cycle. An error of Observe or Planned means that nothing was
@@ -60,7 +61,11 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 
 	stage("decide")
 	intervals := h.Observe(&snapshot)
-	result := Result{Snapshot: snapshot, Plan: decide.Decide(&snapshot, h, set.Decide)}
+	result := Result{Snapshot: snapshot, Strangers: decide.Strangers(&snapshot, h, set.Decide)}
+	if set.Decide.Peers {
+		decide.Adopt(result.Strangers, &snapshot, h)
+	}
+	result.Plan = decide.Decide(&snapshot, h, set.Decide)
 	if set.DryRun {
 		return result, nil
 	}

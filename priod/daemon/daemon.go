@@ -3,6 +3,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,8 @@ type Store interface {
 	Load(context.Context) (*cluster.History, error)
 	// Hold says why nothing may be written now, "" when it may.
 	Hold() (string, error)
+	// Pause lets the daemon stop its own writing until somebody resumes it.
+	Pause(why string) error
 	// Prune deletes what is older than the retention.
 	Prune(context.Context, time.Time) error
 }
@@ -34,13 +37,18 @@ type Slurm interface {
 	plan.Slurm
 	// Past returns the runs that accounting knows of a span of time.
 	Past(ctx context.Context, since, until time.Time) ([]cluster.PastRun, error)
+	// Controllers, Answers and Identity are those of live.Cluster.
+	Controllers(context.Context) ([]slurmplug.Controller, error)
+	Answers(context.Context) error
+	Identity(context.Context) (string, error)
 }
 
 // Daemon runs cycles until it is told to stop.
 type Daemon struct {
 	Config  *config.Config
 	Reload  func() (*config.Config, error)
-	Connect func(*config.Config) Slurm // called at start and after each reload
+	Connect func(*config.Config) Slurm                // called at start and after each reload
+	Claim   func(cluster, dir string) (*Claim, error) // NewClaim; nil: no other priod can be on this host
 	Store   Store
 	Log     hclog.Logger
 	Version string
@@ -52,6 +60,15 @@ type Daemon struct {
 	trouble string // the last cycle's error, so that it is logged once
 	failed  int    // cycles in a row with that error
 	cycles  int
+
+	claim    *Claim
+	squatter string  // who kept the claim away, so that it is logged once
+	acting   bool    // with follow_controller: the last cycle could act
+	looked   bool    // with follow_controller: the last cycle found that this one may act
+	standby  StandBy // the last cycle's, so that it is logged once
+	rival    rival
+	yielded  string // why the daemon gave way, when it could not pause itself
+	paused   string // the last cycle's hold
 
 	metrics  *metrics
 	health   *health
@@ -72,13 +89,15 @@ func (d *Daemon) Once(ctx context.Context) (cycle.Result, error) {
 	if err := d.open(ctx); err != nil {
 		return cycle.Result{}, err
 	}
+	defer func() { d.claim.Close() }()
+	d.looked = true // there is no second look
 	result, _, err := d.step(ctx)
 	return result, err
 }
 
 // Run runs cycles until the context ends. A reload request arrives on hup. A
 // cycle that fails is logged and tried again; only what no later cycle can
-// mend is returned.
+// mend is returned: a *TwinError for one.
 func (d *Daemon) Run(ctx context.Context, hup <-chan struct{}) error {
 	if err := d.open(ctx); err != nil {
 		return err
@@ -87,6 +106,7 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan struct{}) error {
 		return err
 	}
 	defer d.endpoint.close()
+	defer func() { d.claim.Close() }()
 	d.notify(daemon.SdNotifyReady)
 	d.Log.Info("started", "interval", time.Duration(d.Config.Cycle.Interval), "lever", d.Config.Ranking.Lever, "config", d.Config.Path)
 	defer d.notify(daemon.SdNotifyStopping)
@@ -97,7 +117,10 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan struct{}) error {
 		if ctx.Err() != nil && err != nil {
 			return nil
 		}
-		d.report(&result, err)
+		if errors.As(err, new(*TwinError)) {
+			return err
+		}
+		err = d.report(&result, err)
 		pause := Interval(time.Duration(d.Config.Cycle.Interval), polled, d.failed)
 		d.health.cycle(time.Since(begun)+pause, err)
 		if now := time.Now(); now.Sub(pruned) >= pruneEvery {
@@ -134,13 +157,25 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 
 // step runs one cycle and tells how long the poll took.
 func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Duration, err error) {
+	if err := d.claimCluster(ctx); err != nil {
+		return result, 0, err
+	}
+	if err := d.follow(ctx); err != nil {
+		d.rival.reset()
+		return result, 0, err
+	}
 	d.fill(ctx)
 	hold, err := d.Store.Hold()
 	if err != nil {
 		return result, 0, err
 	}
+	hold = cmp.Or(hold, d.yielded)
 	d.metrics.hold(hold)
 	d.health.hold(hold)
+	if hold == "" && d.paused != "" {
+		d.rival.reset() // whoever resumes priod has settled it
+	}
+	d.paused = hold
 	begun, current, took := time.Now(), "", map[string]time.Duration{}
 	set := cycle.Settings{Decide: d.Config.Decide(), Hold: hold, Stage: func(next string) {
 		now := time.Now()
@@ -153,8 +188,17 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 		begun, current = now, next
 		d.notify(daemon.SdNotifyWatchdog)
 	}}
-	result, err = cycle.Step(ctx, d.slurm, d.Store, d.history, set)
+	var slurm plan.Slurm = d.slurm
+	if d.Config.Cycle.FollowController {
+		slurm = follower{d.slurm, d}
+	}
+	result, err = cycle.Step(ctx, slurm, d.Store, d.history, set)
 	d.metrics.staged(took)
+	if err != nil {
+		d.acting, d.looked = false, false // another host may have acted by the next cycle
+	} else {
+		d.rivals(result.Strangers, result.Snapshot.At)
+	}
 	return result, took["observe"], err
 }
 
@@ -185,9 +229,46 @@ func (d *Daemon) fill(ctx context.Context) {
 	d.history.Fill(past)
 }
 
-// report logs what a cycle did: a line for each write, one for a new trouble.
-func (d *Daemon) report(r *cycle.Result, err error) {
+// claimCluster keeps other priods of this host off the cluster. A stranger who
+// holds the claim could else keep priod from its work, so he is only reported.
+func (d *Daemon) claimCluster(ctx context.Context) error {
+	if d.claim != nil || d.Claim == nil {
+		return nil
+	}
+	name, err := d.slurm.Identity(ctx)
+	if err != nil {
+		return fmt.Errorf("read Slurm: %w", err)
+	}
+	d.claim, err = d.Claim(name, d.Config.State.Dir)
+	if errors.As(err, new(*SquatterError)) {
+		if err.Error() != d.squatter {
+			d.squatter = err.Error()
+			d.Log.Warn(d.squatter)
+		}
+		return nil
+	}
+	return err
+}
+
+// report logs what a cycle did: a line for each write, one for a new trouble or
+// stand-by. It returns the cycle's error, nil for a stand-by.
+func (d *Daemon) report(r *cycle.Result, err error) error {
 	d.cycles++
+	standby := standing(err)
+	d.metrics.standby.Set(0)
+	if standby != "" {
+		d.metrics.standby.Set(1)
+		err = nil
+	}
+	d.health.stand(standby)
+	if standby != d.standby {
+		d.standby = standby
+		if standby != "" {
+			d.Log.Info("stand-by", "why", string(standby))
+		} else if err == nil {
+			d.Log.Info("the slurmctld of this host acts, and so does priod", "cycle", d.cycles)
+		}
+	}
 	d.metrics.cycle(r, d.history, err)
 	counts := d.logWrites(r.Outcomes) // also when the outcomes could not be recorded
 	if err != nil {
@@ -197,7 +278,12 @@ func (d *Daemon) report(r *cycle.Result, err error) {
 			d.Log.Error("cycle failed; nothing is written until one succeeds", "cycle", d.cycles, "error", err)
 		}
 		d.notify(fmt.Sprintf("STATUS=%d cycles in a row failed: %v", d.failed, err))
-		return
+		return err
+	}
+	if standby != "" {
+		d.trouble, d.failed = "", 0
+		d.notify("STATUS=" + standby.Error())
+		return nil
 	}
 	if d.trouble != "" {
 		d.Log.Info("cycles succeed again", "cycle", d.cycles, "failed", d.failed)
@@ -208,6 +294,7 @@ func (d *Daemon) report(r *cycle.Result, err error) {
 	}
 	d.notify(fmt.Sprintf("STATUS=cycle %d at %s: %d jobs, %d pending ranked, %d written",
 		d.cycles, r.Snapshot.At.Format(time.TimeOnly), len(r.Snapshot.Jobs), len(r.Plan.Decisions), counts[slurmplug.Applied]))
+	return nil
 }
 
 // logWrites logs a line for each write and counts them by what became of them.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
 	"slurmprio/priod/plan"
+	"slurmprio/priod/store"
 	"slurmprio/slurmplug"
 )
 
@@ -45,6 +47,10 @@ type fake struct {
 	since   time.Time // of the last call of Past
 	applied []plan.Action
 	hold    string
+
+	controllers []slurmplug.Controller
+	pingErr     error
+	away        error // what Answers returns
 }
 
 func (f *fake) Observe(context.Context) (cluster.Snapshot, error) {
@@ -68,7 +74,17 @@ func (f *fake) Planned(context.Context, plan.Seen) error       { return nil }
 func (f *fake) Done(context.Context, []plan.Outcome) error     { return nil }
 func (f *fake) Load(context.Context) (*cluster.History, error) { return cluster.NewHistory(), nil }
 func (f *fake) Hold() (string, error)                          { return f.hold, nil }
-func (f *fake) Prune(context.Context, time.Time) error         { return nil }
+func (f *fake) Pause(why string) error {
+	f.hold = store.OwnPause(why).String()
+	return nil
+}
+
+func (f *fake) Controllers(context.Context) ([]slurmplug.Controller, error) {
+	return f.controllers, f.pingErr
+}
+func (f *fake) Answers(context.Context) error            { return f.away }
+func (f *fake) Identity(context.Context) (string, error) { return fmt.Sprintf("%p", f), nil }
+func (f *fake) Prune(context.Context, time.Time) error   { return nil }
 
 func newDaemon(t *testing.T, f *fake) (*Daemon, *bytes.Buffer) {
 	t.Helper()

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 	"unicode"
+
+	"slurmprio/priod/store"
 )
 
 // healthyIntervals is how many intervals may pass since the last cycle that
@@ -23,6 +25,7 @@ type health struct {
 	cycles    int
 	trouble   string // the last cycle's error, "" when it succeeded
 	held      string
+	standby   StandBy
 }
 
 // State is what /health answers.
@@ -31,6 +34,7 @@ type State struct {
 	Reason   string  `json:"reason,omitempty"`  // why it is not healthy
 	Trouble  string  `json:"trouble,omitempty"` // the last cycle's error
 	Hold     string  `json:"hold,omitempty"`    // why nothing is written although cycles succeed
+	StandBy  string  `json:"standby,omitempty"` // why it leaves the cluster to another host's priod
 	Cycles   int     `json:"cycles"`
 	ReadAge  float64 `json:"read_age_s"`
 	CycleAge float64 `json:"cycle_age_s"` // since the last success, or the start
@@ -51,6 +55,14 @@ func (h *health) hold(why string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.held = why
+}
+
+// stand notes why the last cycle left the cluster to another host, "" when it
+// did not.
+func (h *health) stand(why StandBy) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.standby = why
 }
 
 // cycle notes the end of a cycle. turn is the time from the begin of one cycle
@@ -86,10 +98,12 @@ func (h *health) state() State {
 	defer h.mu.Unlock()
 	age := h.since(h.succeeded)
 	s := State{
-		Trouble: printable(h.trouble), Hold: printable(h.held), Cycles: h.cycles,
+		Trouble: printable(h.trouble), Hold: printable(h.held), StandBy: printable(string(h.standby)), Cycles: h.cycles,
 		ReadAge: h.since(h.read).Seconds(), CycleAge: age.Seconds(), Limit: h.limit.Seconds(),
 	}
 	switch {
+	case store.ByDaemon(h.held):
+		s.Reason = "another priod writes to the same cluster"
 	case h.succeeded.IsZero():
 		s.Reason = "no cycle has succeeded yet"
 	case age > h.limit:

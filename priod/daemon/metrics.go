@@ -31,6 +31,8 @@ type metrics struct {
 	decisions  *prometheus.GaugeVec
 	unwritten  *prometheus.GaugeVec
 	paused     prometheus.Gauge
+	standby    prometheus.Gauge
+	rival      prometheus.Gauge
 }
 
 // Values of the label "result".
@@ -91,6 +93,8 @@ func newMetrics(version string, h *health) *metrics {
 		decisions: gauge("priod_decisions", "Pending job records by the reason for where they stand.", "reason"),
 		unwritten: gauge("priod_unwritten_jobs", "Jobs that do not hold the value that the last cycle wanted, by reason.", "reason"),
 		paused:    gauge("priod_paused", "1 while priod is paused and writes nothing.").WithLabelValues(),
+		standby:   gauge("priod_standby", "1 while the acting slurmctld, and so the acting priod, is on another host.").WithLabelValues(),
+		rival:     gauge("priod_rival", "1 while another priod writes to the same cluster.").WithLabelValues(),
 	}
 	for _, s := range stages {
 		m.stages.WithLabelValues(s)

@@ -19,6 +19,7 @@ type Settings struct {
 	Step      int64           // size of a step; 0: computed from the cluster
 	NiceLimit int64           // users' Nice beyond this is their own wish and not counted into a step
 	MaxWrites int             // writes for one cycle; 0: no limit
+	Peers     bool            // other hosts' priods may have written: see Adopt
 	Ranking   ranking.Settings
 }
 
@@ -68,7 +69,9 @@ type decider struct {
 
 // band makes a step larger than all that Slurm's own factors and the users'
 // Nice can do between two jobs, rounded up so that it rarely changes.
-func (d *decider) band() plan.Band {
+func (d *decider) band() plan.Band { return d.lever.band(d.step(), d.set.Top) }
+
+func (d *decider) step() int64 {
 	step := d.set.Step
 	if step <= 0 {
 		lo, hi := int64(0), int64(0)
@@ -80,7 +83,7 @@ func (d *decider) band() plan.Band {
 		}
 		step = roundUp(d.s.Multifactor.Span + hi - lo + 1)
 	}
-	return d.lever.band(step, d.set.Top)
+	return step
 }
 
 // roundUp returns the next number of the form 1, 2 or 5 times a power of ten.

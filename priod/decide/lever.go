@@ -26,6 +26,10 @@ type lever interface {
 	userNice(j *cluster.Job, h *cluster.History) int64
 	// foreign tells whether the value now, which is not 0, is somebody else's.
 	foreign(j *cluster.Job, now int64, w cluster.Written, wrote bool) bool
+	// peers is what another priod, with the same settings, must have written for
+	// the job to hold what it holds; false when that is no priod's value, or w,
+	// written by this one, explains it.
+	peers(j *cluster.Job, w cluster.Written, wrote bool, s reach) (cluster.Written, bool)
 	// actions move a job that holds now to want.
 	actions(j *cluster.Job, h *cluster.History, now, want int64) []plan.Action
 }
@@ -107,6 +111,14 @@ func (siteFactor) foreign(j *cluster.Job, now int64, w cluster.Written, wrote bo
 	return now != w.Value && now != w.Tried
 }
 
+func (siteFactor) peers(j *cluster.Job, w cluster.Written, wrote bool, s reach) (cluster.Written, bool) {
+	v := j.SiteFactor
+	if !j.SiteFactorKnown || v < s.least || v > s.top || wrote && (v == w.Value || v == w.Tried) {
+		return w, false
+	}
+	return cluster.Written{Lever: slurmplug.SiteFactor, Value: v, Tried: v}, true
+}
+
 func (siteFactor) actions(j *cluster.Job, _ *cluster.History, now, want int64) []plan.Action {
 	return []plan.Action{setTo(j, slurmplug.SiteFactor, now, want)}
 }
@@ -135,8 +147,26 @@ func (n nice) foreign(_ *cluster.Job, now int64, w cluster.Written, wrote bool) 
 	return wrote && now != n.value(w.Value, w) && now != n.value(w.Tried, w)
 }
 
+// peers takes the owner's own Nice for what is left over from whole steps: right
+// while the peer's step was the same, a guess otherwise.
+func (n nice) peers(j *cluster.Job, w cluster.Written, wrote bool, s reach) (cluster.Written, bool) {
+	original := j.Nice + (s.step/2-j.Nice)/s.step*s.step
+	if wrote {
+		original = w.Original
+	}
+	v := original - j.Nice
+	known := wrote && (j.Nice == w.Value || j.Nice == w.Tried)
+	if known || v < s.least || v > s.top || original < -s.nice || original > s.nice {
+		return w, false
+	}
+	return cluster.Written{Lever: slurmplug.Nice, Value: j.Nice, Tried: j.Nice, Original: original}, true
+}
+
 func (n nice) actions(j *cluster.Job, h *cluster.History, _, want int64) []plan.Action {
-	return []plan.Action{setTo(j, slurmplug.Nice, j.Nice, n.userNice(j, h)-want)}
+	own := n.userNice(j, h)
+	a := setTo(j, slurmplug.Nice, j.Nice, own-want)
+	a.UserNice = text(own)
+	return []plan.Action{a}
 }
 
 // priority sets the priority itself. Slurm then freezes the job's own factors
@@ -182,6 +212,15 @@ func (p priority) userNice(j *cluster.Job, h *cluster.History) int64 {
 // priority back by itself (backfill.c), so the value is written again, a few
 // times at most.
 func (priority) foreign(*cluster.Job, int64, cluster.Written, bool) bool { return false }
+
+// peers knows a priority that Slurm's own factors cannot reach; the owner's Nice
+// is lost, since Slurm zeroed it.
+func (priority) peers(j *cluster.Job, w cluster.Written, wrote bool, s reach) (cluster.Written, bool) {
+	if wrote || j.Priority < 2*s.step || j.Priority > s.top {
+		return w, false
+	}
+	return cluster.Written{Lever: slurmplug.Priority, Value: j.Priority, Tried: j.Priority}, true
+}
 
 func (p priority) actions(j *cluster.Job, h *cluster.History, now, want int64) []plan.Action {
 	if want != 0 {

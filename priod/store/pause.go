@@ -19,6 +19,12 @@ type Pause struct {
 	Why  string    `json:"why,omitempty"`
 }
 
+// self stands for the daemon in Pause.Who.
+const self = "priod itself"
+
+// ByDaemon tells whether a hold is one of the daemon's own, by Store.Pause.
+func ByDaemon(hold string) bool { return strings.HasPrefix(hold, "paused by "+self+" at ") }
+
 // String is the pause in words for a person.
 func (p Pause) String() string {
 	s := "paused by " + p.Who + " at " + p.When.Format(time.RFC3339)
@@ -91,6 +97,15 @@ func (s *Store) Hold() (string, error) {
 	}
 	return p.String(), nil
 }
+
+// OwnPause is a pause that the daemon decides on by itself.
+func OwnPause(why string) Pause {
+	return Pause{Who: self, When: time.Now().UTC().Truncate(time.Second), Why: why}
+}
+
+// Pause pauses the daemon by its own decision, over a restart too: somebody has
+// to look first.
+func (s *Store) Pause(why string) error { return SetPause(s.dir, OwnPause(why)) }
 
 // replace puts text in place of a file, all of it or nothing, and on disk.
 func replace(path string, text []byte) error {

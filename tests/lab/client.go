@@ -19,6 +19,7 @@ import (
 type Client struct {
 	lab  *Lab
 	user string // "" for the user that started the lab
+	host string // "" for this machine; see On
 }
 
 // As returns a client of another local user, such as PlainUser. Only a lab
@@ -38,6 +39,10 @@ func (c Client) Command(ctx context.Context, name string, args ...string) *exec.
 		cmd.Err = fmt.Errorf("%s: %w", name, exec.ErrNotFound)
 	}
 	cmd.Args[0] = name
+	if c.host != "" {
+		argv := c.lab.onHost(c.host, append([]string{path}, args...))
+		cmd.Path, cmd.Args = argv[0], argv
+	}
 	cmd.Dir = c.lab.path("work")
 	cmd.WaitDelay = 2 * time.Second
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

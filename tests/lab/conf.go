@@ -103,7 +103,12 @@ func slurmConf(dir, me string, h host, p ports, o Options) string {
 		"GresTypes=gpu",
 	}
 	params, addr := h.binding()
-	conf = append(append(conf, params...), "SlurmctldHost=localhost("+addr+")")
+	conf = append(conf, params...)
+	if o.Backup {
+		conf = replaceKeys(conf, controllers(dir))
+	} else {
+		conf = append(conf, "SlurmctldHost=localhost("+addr+")")
+	}
 	if o.NoAccounting {
 		conf = append(conf, "AccountingStorageType=accounting_storage/none", "PreemptType=preempt/none")
 	} else {
@@ -247,7 +252,7 @@ func sacctmgrCommands(me string, o Options) string {
 // writeFolder lays out everything the daemons read.
 func writeFolder(dir, me string, h host, p ports, o Options) error {
 	for name, mode := range map[string]os.FileMode{
-		"etc": 0o755, "run": 0o755, "log": 0o755, "dev": 0o755, "spool": 0o755,
+		"etc": 0o755, "run": 0o755, "run/host": 0o755, "log": 0o755, "dev": 0o755, "spool": 0o755,
 		"state": 0o700, "db": 0o700, "secret": 0o700, "work": 0o1777,
 	} {
 		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
@@ -263,6 +268,7 @@ func writeFolder(dir, me string, h host, p ports, o Options) error {
 	}
 	files := map[string]string{
 		"etc/slurm.conf": slurmConf(dir, me, h, p, o),
+		"etc/hosts":      hostsFile(),
 		"etc/gres.conf":  gresConf(dir, o),
 	}
 	if !o.NoAccounting {

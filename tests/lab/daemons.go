@@ -13,7 +13,7 @@ import (
 )
 
 // Slurmd names the slurmd of a node. The other daemons are called "munged",
-// "mariadbd", "slurmdbd" and "slurmctld".
+// "mariadbd", "slurmdbd", "slurmctld" and, in a lab with Options.Backup, Backup.
 func Slurmd(node string) string { return "slurmd/" + node }
 
 // quickInnoDB makes MariaDB small and careless: a lab's database need not
@@ -47,7 +47,15 @@ func (l *Lab) command(daemon string) ([]string, error) {
 	case "slurmdbd":
 		return []string{lookup("slurmdbd"), "-D"}, nil
 	case "slurmctld":
-		return []string{lookup("slurmctld"), "-D"}, nil
+		argv := []string{lookup("slurmctld"), "-D"}
+		if l.opts.Backup {
+			argv = l.onHost(PrimaryHost, argv)
+		}
+		return argv, nil
+	case Backup:
+		if l.opts.Backup {
+			return l.onHost(BackupHost, []string{lookup("slurmctld"), "-D"}), nil
+		}
 	}
 	if node, ok := strings.CutPrefix(daemon, "slurmd/"); ok {
 		for _, n := range l.Nodes {
@@ -64,7 +72,7 @@ func (l *Lab) port(daemon string) int {
 	switch daemon {
 	case "slurmdbd":
 		return l.ports.Slurmdbd
-	case "slurmctld":
+	case "slurmctld", Backup:
 		return l.ports.Slurmctld
 	}
 	for i, n := range l.Nodes {

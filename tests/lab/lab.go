@@ -125,6 +125,11 @@ func (l *Lab) startAll(ctx context.Context) error {
 	if err := l.await(ctx, "slurmctld"); err != nil {
 		return err
 	}
+	if l.opts.Backup {
+		if err := l.StartDaemon(ctx, Backup); err != nil {
+			return err
+		}
+	}
 	l.phase("slurmctld")
 	for _, n := range l.Nodes {
 		if err := l.launch(Slurmd(n)); err != nil {

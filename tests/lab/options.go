@@ -24,6 +24,7 @@ type Options struct {
 	ExtraConf     []string          // slurm.conf lines; KEY=VALUE replaces the lab's own line of that key
 	ExtraFiles    map[string]string // further files beside slurm.conf, such as job_submit.lua: name to content
 	NoAccounting  bool              // no MariaDB, no slurmdbd: no QOS, no sacct, no GRES in TRES
+	Backup        bool              // a second slurmctld, as if on another host: see On; only root can
 
 	// OnStartupPhase, if set, hears of each part of the start when it is done,
 	// with the seconds since the beginning.
@@ -130,6 +131,9 @@ func (o Options) filled() (Options, error) {
 	}
 	if o.pickPorts == nil {
 		o.pickPorts = freePorts
+	}
+	if o.Backup && os.Geteuid() != 0 {
+		return o, errors.New("only root can run a backup controller: it needs a host name of its own")
 	}
 	for name := range o.ExtraFiles {
 		if name != filepath.Base(name) || strings.HasPrefix(name, ".") {

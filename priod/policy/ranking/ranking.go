@@ -86,7 +86,7 @@ type Verdict struct {
 // Rank gives one verdict for each pending job, in the order of the snapshot,
 // and the TE verdicts' indices, first to last.
 func Rank(s *cluster.Snapshot, h *cluster.History, set Settings) (verdicts []Verdict, te []int) {
-	r := ranker{set: set, ranked: nameSet(set.Partitions), te: nameSet(set.TEQOS), be: nameSet(set.BEQOS)}
+	r := ranker{set: set, te: nameSet(set.TEQOS), be: nameSet(set.BEQOS)}
 	verdicts = make([]Verdict, 0, len(s.Jobs))
 	for i := range s.Jobs {
 		if s.Jobs[i].State != cluster.Pending {
@@ -121,8 +121,8 @@ func turn(j *cluster.Job) cluster.JobID {
 }
 
 type ranker struct {
-	set            Settings
-	ranked, te, be map[string]bool
+	set    Settings
+	te, be map[string]bool
 }
 
 func nameSet(names []string) map[string]bool {
@@ -136,7 +136,7 @@ func nameSet(names []string) map[string]bool {
 func (r *ranker) classify(j *cluster.Job) Verdict {
 	alone := func(w Why) Verdict { return Verdict{Why: w} }
 	switch {
-	case !r.inPartitions(j.Partition):
+	case !r.set.Ranks(j.Partition):
 		return alone(Foreign)
 	case j.Held():
 		return alone(Held)
@@ -160,16 +160,17 @@ func (r *ranker) classify(j *cluster.Job) Verdict {
 	return Verdict{Ranked: true, Why: Untagged}
 }
 
-// inPartitions wants every partition of the job: one priority serves them all.
-func (r *ranker) inPartitions(list string) bool {
-	if len(r.ranked) == 0 || r.ranked[list] {
+// Ranks tells whether jobs of these partitions are ranked: every one of them
+// must be, because one priority serves them all.
+func (set *Settings) Ranks(list string) bool {
+	if len(set.Partitions) == 0 || slices.Contains(set.Partitions, list) {
 		return true
 	}
 	if !strings.Contains(list, ",") {
 		return false
 	}
 	for p := range strings.SplitSeq(list, ",") {
-		if !r.ranked[p] {
+		if !slices.Contains(set.Partitions, p) {
 			return false
 		}
 	}

@@ -1,0 +1,157 @@
+package daemon
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Claim keeps other priods of this host off the cluster: an abstract unix
+// socket, so that the kernel gives it back however the process ends, and
+// independent of any folder. Network namespaces do not share it.
+type Claim struct{ listener *net.UnixListener }
+
+// TwinError says that another priod of this host acts on the cluster.
+type TwinError struct {
+	PID     int
+	User    string
+	Dir     string // its state folder, as it says
+	Cluster string
+}
+
+func (e *TwinError) Error() string {
+	return fmt.Sprintf("another priod acts on the cluster %s: process %d of user %s, state folder %s; stop it first, or use its configuration",
+		e.Cluster, e.PID, e.User, e.Dir)
+}
+
+// SquatterError says that a process of a user who has no say here holds the
+// socket, which therefore protects nothing.
+type SquatterError struct {
+	PID  int
+	User string
+}
+
+func (e *SquatterError) Error() string {
+	return fmt.Sprintf("process %d of user %s, who is neither root nor priod's user, holds the socket by which two priods on one host notice each other; end it", e.PID, e.User)
+}
+
+const (
+	claimPatience = 2 * time.Second
+	maxClaimText  = 4096 // a state folder's path, with its length limit in Linux
+)
+
+// NewClaim claims the cluster, named as Cluster.Identity does, for the priod
+// with this state folder. The error is a *TwinError, a *SquatterError or the
+// system's.
+func NewClaim(cluster, dir string) (*Claim, error) {
+	host, err := os.Hostname() // containers may share a network and no name
+	if err != nil {
+		return nil, err
+	}
+	name := fmt.Sprintf("@slurmprio-priod-%x", sha256.Sum256([]byte(cluster+"\x00"+host)))
+	address := &net.UnixAddr{Name: name, Net: "unix"}
+	for attempt := 0; ; attempt++ {
+		l, err := net.ListenUnix("unix", address)
+		if err == nil {
+			go answer(l, dir)
+			return &Claim{l}, nil
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			return nil, fmt.Errorf("claim the cluster %s: %w", cluster, err)
+		}
+		err = holder(address, cluster, dir)
+		if !errors.Is(err, syscall.ECONNREFUSED) || attempt == 3 { // refused: it has just ended
+			return nil, err
+		}
+	}
+}
+
+// Close gives the cluster free.
+func (c *Claim) Close() {
+	if c != nil {
+		_ = c.listener.Close()
+	}
+}
+
+// answer tells everybody who asks for whom the cluster is claimed.
+func answer(l *net.UnixListener, dir string) {
+	for {
+		conn, err := l.AcceptUnix()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			time.Sleep(claimPatience) // no file handles are left
+			continue
+		}
+		// One line fits into the socket's buffer, so nobody can hold this up.
+		_ = conn.SetWriteDeadline(time.Now().Add(claimPatience))
+		_, _ = fmt.Fprintf(conn, "%d %d %s\n", os.Getpid(), os.Geteuid(), dir)
+		_ = conn.Close()
+	}
+}
+
+// holder finds out who holds the socket. The kernel vouches for process and user;
+// the folder is what the holder says, and only a trusted one is asked.
+func holder(address *net.UnixAddr, cluster, dir string) error {
+	conn, err := net.DialUnix("unix", nil, address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var peer *unix.Ucred
+	var optErr error
+	if err := raw.Control(func(fd uintptr) {
+		peer, optErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil || optErr != nil {
+		return errors.Join(err, optErr)
+	}
+	name := userName(peer.Uid)
+	if !slices.Contains(trusted(dir), peer.Uid) {
+		return &SquatterError{PID: int(peer.Pid), User: name}
+	}
+	twin := &TwinError{PID: int(peer.Pid), User: name, Dir: "unknown", Cluster: cluster}
+	_ = conn.SetReadDeadline(time.Now().Add(claimPatience))
+	text, _ := io.ReadAll(io.LimitReader(conn, maxClaimText)) // silence changes nothing
+	if line, _, whole := strings.Cut(string(text), "\n"); whole {
+		if words := strings.SplitN(line, " ", 3); len(words) == 3 {
+			twin.Dir = printable(words[2])
+		}
+	}
+	return twin
+}
+
+// trusted are the users whose claim counts: this process's, root, and the owner
+// of the state folder, as whom the daemon runs when root runs a verb.
+func trusted(dir string) []uint32 {
+	uids := []uint32{0, uint32(os.Geteuid())}
+	if info, err := os.Stat(dir); err == nil {
+		if s, ok := info.Sys().(*syscall.Stat_t); ok {
+			uids = append(uids, s.Uid)
+		}
+	}
+	return uids
+}
+
+func userName(uid uint32) string {
+	id := strconv.FormatUint(uint64(uid), 10)
+	if u, err := user.LookupId(id); err == nil {
+		return u.Username
+	}
+	return id
+}

@@ -1,0 +1,83 @@
+package daemon
+
+import (
+	"fmt"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/decide"
+	"slurmprio/priod/store"
+)
+
+// When values of this priod are replaced by another one's: how many jobs, in
+// how many cycles, show that it is no accident.
+const (
+	rivalJobs   = 3
+	rivalCycles = 2
+)
+
+// rival notices another priod on the same cluster by its values. Only the one
+// that came second, which found values of the first when it began, gives way.
+type rival struct {
+	begun  bool
+	second bool                    // there were values already
+	held   map[cluster.JobID]int64 // strangers' values of the last cycle
+	jobs   int
+	cycles int
+	last   time.Time // of the last replaced value
+	found  bool
+}
+
+// cycle takes in the strangers of one cycle; true when a rival shows itself.
+func (r *rival) cycle(strangers []decide.Stranger, at time.Time) (found bool) {
+	values := make(map[cluster.JobID]int64, len(strangers))
+	replaced := 0
+	for _, x := range strangers {
+		values[x.Job] = x.Written.Value
+		if v, known := r.held[x.Job]; x.Replaced && (!known || v != x.Written.Value) {
+			replaced++
+		}
+	}
+	r.held = values
+	if !r.begun {
+		r.begun, r.second = true, len(strangers) > 0
+		return false
+	}
+	if at.Sub(r.last) > cluster.RevertPeriod {
+		r.jobs, r.cycles, r.found = 0, 0, false
+	}
+	if replaced > 0 {
+		r.jobs, r.cycles, r.last = r.jobs+replaced, r.cycles+1, at
+	}
+	was := r.found
+	r.found = r.jobs >= rivalJobs && r.cycles >= rivalCycles
+	return r.found && !was
+}
+
+// reset begins anew after a stand-by: what was written meanwhile is a peer's.
+func (r *rival) reset() { *r = rival{} }
+
+// rivals looks for another priod in what a cycle saw, and stops this one when
+// it came second.
+func (d *Daemon) rivals(strangers []decide.Stranger, at time.Time) {
+	found := d.rival.cycle(strangers, at)
+	d.metrics.rival.Set(0)
+	if d.rival.found || store.ByDaemon(d.paused) || d.yielded != "" {
+		d.metrics.rival.Set(1)
+	}
+	if !found {
+		return
+	}
+	text := fmt.Sprintf("another priod writes to this cluster: %d values of this one were replaced by other values of its band in %d cycles", d.rival.jobs, d.rival.cycles)
+	if !d.rival.second {
+		d.Log.Warn(text+"; it came later and has to stop, this one goes on and leaves its values alone", "cycle", d.cycles)
+		return
+	}
+	why := text + ", and it was there first. Stop one of them, then priod resume"
+	if err := d.Store.Pause(why); err != nil {
+		d.Log.Error("priod cannot pause itself and only stops writing", "why", why, "error", err)
+		d.yielded = store.OwnPause(why).String()
+		return
+	}
+	d.Log.Error(why, "cycle", d.cycles)
+}

@@ -1,0 +1,154 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"slurmprio/priod/config"
+	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
+)
+
+const (
+	// probePatience is how long a controller may take to show that it is in control.
+	probePatience = 5 * time.Second
+	// watchEvery is how often a write under way is compared with who is in control.
+	watchEvery = 2 * time.Second
+)
+
+// StandBy is why this daemon leaves the cluster to the one on another host.
+type StandBy string
+
+func (s StandBy) Error() string { return "stand-by: " + string(s) }
+
+// Reasons to stand by although the controller of this host is up.
+const (
+	notInControl = StandBy("the slurmctld of this host does not act yet")
+	takingOver   = StandBy("the slurmctld of this host acts; priod acts from the next cycle on")
+)
+
+// follow returns a StandBy when this host's priod must not act. To act after
+// standing by takes two looks, an interval apart: what the other host's priod
+// still had under way is over by then.
+func (d *Daemon) follow(ctx context.Context) error {
+	if !d.Config.Cycle.FollowController {
+		d.acting = false // a reload that turns it on begins with a look
+		return nil
+	}
+	err := Elsewhere(ctx, d.slurm, d.Config)
+	if err == nil && !d.acting {
+		probe, cancel := context.WithTimeout(ctx, probePatience)
+		defer cancel()
+		if d.slurm.Answers(probe) != nil {
+			err = notInControl
+		}
+	}
+	switch {
+	case err != nil:
+		d.acting, d.looked = false, false
+		return err
+	case !d.acting && !d.looked:
+		d.looked = true
+		return takingOver
+	}
+	d.acting = true
+	return nil
+}
+
+// Elsewhere returns a StandBy when the configuration says to follow the acting
+// controller and that is on another host.
+func Elsewhere(ctx context.Context, slurm Slurm, c *config.Config) error {
+	if !c.Cycle.FollowController {
+		return nil
+	}
+	names := []string{c.Cycle.ControllerHost}
+	if names[0] == "" {
+		full, err := os.Hostname()
+		if err != nil {
+			return fmt.Errorf("this host's name: %w", err)
+		}
+		short, _, _ := strings.Cut(full, ".")
+		names = []string{full, short}
+	}
+	all, err := slurm.Controllers(ctx)
+	if err != nil {
+		return fmt.Errorf("ask which slurmctld acts: %w", err)
+	}
+	return standBy(all, names)
+}
+
+// standBy judges what scontrol ping says. A controller that stands by is up
+// too: Slurm's clients use the first one that is (slurm_protocol_api.c), and so
+// the first one that is up acts, or is about to.
+func standBy(all []slurmplug.Controller, names []string) error {
+	here := func(c slurmplug.Controller) bool { return slices.Contains(names, c.Host) }
+	var hosts []string
+	for _, c := range all {
+		if strings.Contains(c.Host, ",") {
+			return fmt.Errorf("SlurmctldHost=%s leaves it to other software which host acts, so cycle.follow_controller cannot know; let that software start priod too", c.Host)
+		}
+		hosts = append(hosts, c.Host)
+	}
+	if !slices.ContainsFunc(all, here) {
+		return fmt.Errorf("this host (%s) is none of the controllers (%s): run priod there, or set cycle.controller_host", names[0], strings.Join(hosts, ", "))
+	}
+	first := slices.IndexFunc(all, func(c slurmplug.Controller) bool { return c.Up })
+	switch {
+	case first < 0:
+		return fmt.Errorf("no slurmctld answers (%s)", strings.Join(hosts, ", "))
+	case !here(all[first]):
+		return StandBy("the acting slurmctld is on " + all[first].Host)
+	}
+	return nil
+}
+
+// follower writes only while this host's controller acts.
+type follower struct {
+	Slurm
+	d *Daemon
+}
+
+// Apply looks once more before it writes, and goes on looking: a scontrol whose
+// controller falls waits for the next one, where another priod acts.
+func (f follower) Apply(ctx context.Context, actions []plan.Action) []plan.Outcome {
+	if err := Elsewhere(ctx, f.Slurm, f.d.Config); err != nil {
+		out := make([]plan.Outcome, len(actions))
+		for i, a := range actions {
+			out[i] = plan.Outcome{Action: a, Status: slurmplug.Postponed, Message: "not sent: " + err.Error()}
+		}
+		return out
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		look := time.NewTicker(watchEvery)
+		defer look.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-look.C:
+				if err := Elsewhere(ctx, f.Slurm, f.d.Config); err != nil {
+					cancel(err)
+				}
+			}
+		}
+	}()
+	out := f.Slurm.Apply(ctx, actions)
+	cancel(nil)
+	<-watched
+	return out
+}
+
+// standing returns the StandBy that an error is, "" for any other.
+func standing(err error) StandBy {
+	var s StandBy
+	errors.As(err, &s)
+	return s
+}

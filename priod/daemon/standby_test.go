@@ -1,0 +1,216 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/decide"
+	"slurmprio/priod/plan"
+	"slurmprio/priod/store"
+	"slurmprio/slurmplug"
+)
+
+func controllers(states ...bool) []slurmplug.Controller {
+	names := []string{"ctl1", "ctl2", "ctl3"}
+	all := make([]slurmplug.Controller, len(states))
+	for i, up := range states {
+		all[i] = slurmplug.Controller{Host: names[i], Up: up}
+	}
+	return all
+}
+
+func TestWhoActs(t *testing.T) {
+	const here = ""
+	for _, c := range []struct {
+		all   []slurmplug.Controller
+		names []string
+		want  string
+	}{
+		{controllers(true, true), []string{"ctl1"}, here},
+		{controllers(true, true), []string{"ctl2"}, "stand-by: the acting slurmctld is on ctl1"},
+		{controllers(false, true), []string{"ctl1"}, "stand-by: the acting slurmctld is on ctl2"},
+		{controllers(false, true), []string{"ctl2.site.org", "ctl2"}, here},
+		{controllers(false, true, true), []string{"ctl3"}, "stand-by: the acting slurmctld is on ctl2"},
+		{controllers(false, false), []string{"ctl1"}, "no slurmctld answers"},
+		{controllers(true, true), []string{"head"}, "is none of the controllers (ctl1, ctl2)"},
+		{controllers(true), []string{"CTL1"}, "is none of the controllers"},
+		{[]slurmplug.Controller{{Host: "ctl1,ctl2", Up: true}}, []string{"ctl1"}, "leaves it to other software"},
+	} {
+		err := standBy(c.all, c.names)
+		if err == nil && c.want == here {
+			continue
+		}
+		if err == nil || c.want == here || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v on %v: %v, want %q", c.all, c.names, err, c.want)
+		}
+	}
+}
+
+func following(t *testing.T, f *fake) *Daemon {
+	t.Helper()
+	d, _ := newDaemon(t, f)
+	d.Config.Cycle.FollowController, d.Config.Cycle.ControllerHost = true, "ctl2"
+	return d
+}
+
+// Nothing is written before the second look that finds this host acting, nor
+// after the controller has moved; a stand-by is healthy.
+func TestStandsByAndTakesOver(t *testing.T) {
+	f := &fake{jobs: []cluster.Job{trial()}, controllers: controllers(true, true)}
+	d := following(t, f)
+	for _, c := range []struct {
+		all     []slurmplug.Controller
+		away    error
+		ping    error
+		standby StandBy
+		applied int
+	}{
+		{controllers(true, true), nil, nil, "the acting slurmctld is on ctl1", 0},
+		{controllers(false, true), errors.New("in stand-by mode"), nil, notInControl, 0},
+		{controllers(false, true), nil, nil, takingOver, 0},
+		{controllers(true, true), nil, nil, "the acting slurmctld is on ctl1", 0}, // it came back at once
+		{controllers(false, true), nil, nil, takingOver, 0},
+		{controllers(false, true), nil, nil, "", 1},
+		{controllers(false, true), nil, nil, "", 2},
+		{nil, nil, errors.New("timed out"), "", 2},
+		{controllers(false, true), nil, nil, takingOver, 2}, // another one may have acted meanwhile
+	} {
+		f.controllers, f.away, f.pingErr = c.all, c.away, c.ping
+		turn(t, d)
+		d.health.cycle(time.Minute, nil)
+		if state := d.health.state(); d.standby != c.standby || len(f.applied) != c.applied || !state.Healthy || state.StandBy != string(c.standby) {
+			t.Errorf("%+v: stand-by %q, %d applied, health %+v", c, d.standby, len(f.applied), state)
+		}
+		want := "priod_standby{} 0"
+		if c.standby != "" {
+			want = "priod_standby{} 1"
+		}
+		has(t, d, want)
+	}
+	f.controllers = controllers(true, true)
+	if _, err := following(t, f).Once(t.Context()); !errors.As(err, new(StandBy)) {
+		t.Errorf("run --once on the other host: %v", err)
+	}
+}
+
+// hanging is a cluster whose writes wait for ever, as scontrol does while no
+// controller acts.
+type hanging struct{ *fake }
+
+func (h hanging) Apply(ctx context.Context, actions []plan.Action) []plan.Outcome {
+	<-ctx.Done()
+	out := make([]plan.Outcome, len(actions))
+	for i, a := range actions {
+		out[i] = plan.Outcome{Action: a, Status: slurmplug.Unknown, Message: context.Cause(ctx).Error()}
+	}
+	return out
+}
+
+func TestWriteUnderWayEndsWhenTheControllerMoves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{controllers: controllers(false, true)}
+		d := following(t, f)
+		actions := []plan.Action{{Job: slurmplug.Plain(1)}}
+		go func() {
+			time.Sleep(3 * watchEvery / 2)
+			f.controllers = controllers(true, true)
+		}()
+		out := follower{hanging{f}, d}.Apply(t.Context(), actions)
+		if out[0].Status != slurmplug.Unknown || !strings.Contains(out[0].Message, "is on ctl1") {
+			t.Errorf("%+v", out)
+		}
+		out = follower{hanging{f}, d}.Apply(t.Context(), actions)
+		if out[0].Status != slurmplug.Postponed || !strings.Contains(out[0].Message, "is on ctl1") {
+			t.Errorf("%+v", out)
+		}
+	})
+}
+
+func strangers(replaced bool, value int64, ids ...uint32) (out []decide.Stranger) {
+	for _, id := range ids {
+		out = append(out, decide.Stranger{Job: slurmplug.Plain(id), Written: cluster.Written{Value: value}, Replaced: replaced})
+	}
+	return out
+}
+
+func TestRival(t *testing.T) {
+	at := time.Now()
+	for name, c := range map[string]struct {
+		cycles [][]decide.Stranger
+		every  time.Duration
+		found  bool
+	}{
+		"values that stay are seen once":  {[][]decide.Stranger{strangers(false, 5, 1), strangers(true, 5, 1, 2, 3), strangers(true, 5, 1, 2, 3)}, time.Second, false},
+		"again and again":                 {[][]decide.Stranger{nil, strangers(true, 5, 1, 2), strangers(true, 5, 1, 2, 3)}, time.Second, true},
+		"the same jobs, other values":     {[][]decide.Stranger{nil, strangers(true, 5, 1, 2), strangers(true, 6, 1, 2)}, time.Second, true},
+		"what was there is no attack":     {[][]decide.Stranger{strangers(true, 5, 1, 2, 3, 4), strangers(true, 5, 1, 2, 3, 4)}, time.Second, false},
+		"jobs it never wrote are no loss": {[][]decide.Stranger{nil, strangers(false, 5, 1, 2), strangers(false, 5, 1, 2, 3, 4)}, time.Second, false},
+		"once in an hour is an operator":  {[][]decide.Stranger{nil, strangers(true, 5, 1, 2), strangers(true, 5, 1, 2, 3)}, time.Hour, false},
+	} {
+		var r rival
+		for i, s := range c.cycles {
+			r.cycle(s, at.Add(time.Duration(i)*c.every))
+		}
+		if r.found != c.found {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+}
+
+// The priod that came second pauses itself and is unhealthy, also after a
+// restart, until somebody resumes it; the first one goes on.
+func TestRivalThatCameSecondGivesWay(t *testing.T) {
+	for _, second := range []bool{true, false} {
+		f := &fake{}
+		d, log := newDaemon(t, f)
+		turn(t, d)
+		if second {
+			d.rival.reset()
+			d.rivals(strangers(false, 5, 9), time.Now())
+		}
+		d.rivals(strangers(true, 5, 1, 2), time.Now())
+		d.rivals(strangers(true, 5, 1, 2, 3), time.Now())
+		if store.ByDaemon(f.hold) != second || strings.Count(log.String(), "another priod writes") != 1 {
+			t.Errorf("second=%v: hold %q, log\n%s", second, f.hold, log)
+		}
+		has(t, d, "priod_rival{} 1")
+		again, _ := newDaemon(t, f)
+		turn(t, again)
+		if state := again.health.state(); second && (state.Healthy || !strings.Contains(state.Reason, "another priod")) {
+			t.Errorf("after a restart: %+v", state)
+		}
+		if f.hold = ""; second {
+			turn(t, again)
+			has(t, again, "priod_rival{} 0")
+		}
+	}
+}
+
+func TestClaim(t *testing.T) {
+	cluster := t.Name() + t.TempDir()
+	c, err := NewClaim(cluster, "/var/lib/\x1b[2Jpriod\nx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = NewClaim(cluster, t.TempDir())
+	var twin *TwinError
+	if !errors.As(err, &twin) || twin.PID != os.Getpid() || strings.ContainsRune(err.Error(), '\x1b') || !strings.Contains(err.Error(), "[2Jpriod") {
+		t.Errorf("%v", err)
+	}
+	if other, err := NewClaim(cluster+"2", t.TempDir()); err != nil {
+		t.Error(err)
+	} else {
+		other.Close()
+	}
+	c.Close()
+	if c, err = NewClaim(cluster, t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+}

@@ -1,0 +1,69 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+// Backup names the second slurmctld of a lab with Options.Backup. The first is
+// "slurmctld"; they share the state folder, and take over from each other as
+// SlurmctldTimeout says.
+const Backup = "slurmctld/backup"
+
+// The hosts on which the two controllers believe to run.
+const (
+	PrimaryHost = "ctl1"
+	BackupHost  = "ctl2"
+)
+
+// addresses of the hosts; both belong to this machine's loopback.
+var addresses = map[string]string{PrimaryHost: loopback, BackupHost: "127.0.0.2"}
+
+// controllers are the slurm.conf lines about two controllers.
+func controllers(dir string) []string {
+	lines := []string{
+		"CommunicationParameters=NoCtldInAddrAny",
+		"SlurmctldTimeout=4",                                  // a backup waits for this long, and looks every third of it
+		"SlurmctldPidFile=" + dir + "/run/host/slurmctld.pid", // a slurmctld kills the one whose file it finds
+	}
+	for _, h := range []string{PrimaryHost, BackupHost} {
+		lines = append(lines, fmt.Sprintf("SlurmctldHost=%s(%s)", h, addresses[h]))
+	}
+	return lines
+}
+
+// hostsFile is /etc/hosts on these hosts.
+func hostsFile() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s localhost\n", loopback)
+	for _, h := range []string{PrimaryHost, BackupHost} {
+		fmt.Fprintf(&b, "%s %s\n", addresses[h], h)
+	}
+	return b.String()
+}
+
+// On returns a client on one of the hosts of a lab with Options.Backup: what it
+// runs sees that host's name and /etc/hosts, and shares all else with this
+// machine.
+func (l *Lab) On(host string) Client { return Client{lab: l, host: host} }
+
+// onHost wraps a command so that it runs under another host's name, in the
+// process that starts it: no child, no second pid.
+func (l *Lab) onHost(host string, argv []string) []string {
+	const script = `cd "$1" && mount --bind etc/hosts /etc/hosts && mkdir -p "run/$2" && mount --bind "run/$2" run/host &&
+		hostname "$2" && cd work && shift 2 && exec "$@"`
+	return append([]string{lookup("unshare"), "--uts", "--mount", "--propagation=private", "sh", "-c", script, "sh", l.Dir, host}, argv...)
+}
+
+// WaitSaved waits until slurmctld's folder holds all jobs as they are now: a
+// controller that is killed forgets the last few seconds, in real life too.
+func (l *Lab) WaitSaved(ctx context.Context) error {
+	since := time.Now()
+	return WaitFor(ctx, "slurmctld to save its jobs", func(context.Context) (bool, error) {
+		info, err := os.Stat(l.path("state/job_state"))
+		return err == nil && info.ModTime().After(since), nil
+	})
+}
