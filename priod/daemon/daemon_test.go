@@ -45,6 +45,7 @@ type fake struct {
 	since   time.Time // of the last call of Past
 	applied []plan.Action
 	hold    string
+	pruned  int // calls of Prune
 }
 
 func (f *fake) Observe(context.Context) (cluster.Snapshot, error) {
@@ -68,7 +69,8 @@ func (f *fake) Planned(context.Context, plan.Seen) error       { return nil }
 func (f *fake) Done(context.Context, []plan.Outcome) error     { return nil }
 func (f *fake) Load(context.Context) (*cluster.History, error) { return cluster.NewHistory(), nil }
 func (f *fake) Hold() (string, error)                          { return f.hold, nil }
-func (f *fake) Prune(context.Context, time.Time) error         { return nil }
+func (f *fake) Prune(context.Context, time.Time) error         { f.pruned++; return nil }
+func (f *fake) Mended() (int, string)                          { return 0, "" }
 
 func newDaemon(t *testing.T, f *fake) (*Daemon, *bytes.Buffer) {
 	t.Helper()

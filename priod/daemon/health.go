@@ -23,6 +23,7 @@ type health struct {
 	cycles    int
 	trouble   string // the last cycle's error, "" when it succeeded
 	held      string
+	loss      string
 }
 
 // State is what /health answers.
@@ -31,6 +32,7 @@ type State struct {
 	Reason   string  `json:"reason,omitempty"`  // why it is not healthy
 	Trouble  string  `json:"trouble,omitempty"` // the last cycle's error
 	Hold     string  `json:"hold,omitempty"`    // why nothing is written although cycles succeed
+	Loss     string  `json:"loss,omitempty"`    // what of the state was last lost and made anew, since the start
 	Cycles   int     `json:"cycles"`
 	ReadAge  float64 `json:"read_age_s"`
 	CycleAge float64 `json:"cycle_age_s"` // since the last success, or the start
@@ -51,6 +53,13 @@ func (h *health) hold(why string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.held = why
+}
+
+// mended notes what was last lost of the state folder and made anew.
+func (h *health) mended(what string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.loss = what
 }
 
 // cycle notes the end of a cycle. turn is the time from the begin of one cycle
@@ -86,7 +95,7 @@ func (h *health) state() State {
 	defer h.mu.Unlock()
 	age := h.since(h.succeeded)
 	s := State{
-		Trouble: printable(h.trouble), Hold: printable(h.held), Cycles: h.cycles,
+		Trouble: printable(h.trouble), Hold: printable(h.held), Loss: printable(h.loss), Cycles: h.cycles,
 		ReadAge: h.since(h.read).Seconds(), CycleAge: age.Seconds(), Limit: h.limit.Seconds(),
 	}
 	switch {
