@@ -52,9 +52,12 @@ func runCommand() *cli.Command {
 			defer st.Close()
 			d := &daemon.Daemon{
 				Config: cfg, Store: st, Log: log, Version: c.App.Version,
-				Reload:  func() (*config.Config, error) { return config.Load(c.String("config")) },
-				Connect: func(cfg *config.Config) daemon.Slurm { return live.New(newClient(cfg)) },
-				Claim:   daemon.NewClaim,
+				Reload: func() (*config.Config, error) { return config.Load(c.String("config")) },
+				Connect: func(cfg *config.Config) daemon.Slurm {
+					st.SetRetention(time.Duration(cfg.State.Retention))
+					return live.New(newClient(cfg))
+				},
+				Claim: daemon.NewClaim,
 			}
 			if c.Bool("once") {
 				result, err := d.Once(ctx)

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -63,6 +64,7 @@ type History struct {
 	filled  []Interval       // from accounting, not yet returned by Observe
 	seen    map[JobID]uint32 // the poll that last showed the job
 	poll    uint32           // counts calls of Observe
+	at      time.Time        // of the last snapshot
 }
 
 // run names one run of a job.
@@ -134,6 +136,10 @@ func (h *History) Fill(past []PastRun) {
 func (h *History) Observe(s *Snapshot) []Interval {
 	changed := h.filled
 	h.filled = nil
+	if s.At.Before(h.at) || h.at.IsZero() {
+		changed = append(changed, h.setBack(s.At)...)
+	}
+	h.at = s.At
 	h.poll++
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
@@ -152,6 +158,25 @@ func (h *History) Observe(s *Snapshot) []Interval {
 	}
 	changed = append(changed, h.end(s)...)
 	h.forget(s.At)
+	return changed
+}
+
+// setBack ends intervals now that ended, or were last seen, later than now: by a
+// clock that was ahead. They would count against budgets until it is that late.
+func (h *History) setBack(at time.Time) (changed []Interval) {
+	for name, i := range h.recent {
+		if end := later(i.Start, at); i.End.After(end) {
+			i.End = end
+			h.recent[name] = i
+			changed = append(changed, i)
+		}
+	}
+	for _, i := range h.running {
+		if end := later(i.Start, at); i.End.After(end) {
+			i.End = end
+		}
+	}
+	slices.SortFunc(changed, func(a, b Interval) int { return cmp.Or(a.Job.Compare(b.Job), a.Start.Compare(b.Start)) })
 	return changed
 }
 
@@ -180,7 +205,11 @@ func (h *History) inherit(id JobID) {
 }
 
 func (h *History) eligible(j *Job, at time.Time) {
-	if _, known := h.FirstEligible[j.ID]; known || j.Eligible.IsZero() || j.Eligible.After(at) {
+	if _, known := h.FirstEligible[j.ID]; known || j.Eligible.IsZero() {
+		return
+	}
+	// What Slurm ranks already can run by Slurm's clock, which is the one that counts.
+	if j.Eligible.After(at) && !j.SiteFactorKnown {
 		return
 	}
 	h.FirstEligible[j.ID] = j.Eligible
@@ -314,7 +343,8 @@ func (h *History) TEUse(at time.Time) (byUser, byAccount map[string]Use) {
 func (h *History) Wrote(id JobID, w Written) {
 	old := h.Written[id]
 	w.Tried, w.Reverts = w.Value, 0
-	if old.Lever == w.Lever && old.Value == w.Value && w.At.Sub(old.At) < RevertPeriod {
+	since := w.At.Sub(old.At) // negative when the clock was set back: that says nothing
+	if old.Lever == w.Lever && old.Value == w.Value && since >= 0 && since < RevertPeriod {
 		w.Reverts = old.Reverts + 1
 	}
 	h.Written[id] = w

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -16,6 +17,7 @@ import (
 	"slurmprio/priod/config"
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/plan"
+	"slurmprio/priod/store"
 	"slurmprio/slurmplug"
 )
 
@@ -30,6 +32,9 @@ type Store interface {
 	Pause(why string) error
 	// Prune deletes what is older than the retention.
 	Prune(context.Context, time.Time) error
+	// Mended tells how often a file of the state was lost and made anew, and
+	// what was the last.
+	Mended() (times int, last string)
 }
 
 // Slurm is a cluster that also keeps account of the past.
@@ -52,14 +57,17 @@ type Daemon struct {
 	Store   Store
 	Log     hclog.Logger
 	Version string
+	Now     func() time.Time // the system's clock; nil: time.Now
 
 	slurm   Slurm
+	clock   clock
 	filled  time.Time // up to when accounting was read
 	asked   time.Time // when it was last tried
 	history *cluster.History
 	trouble string // the last cycle's error, so that it is logged once
 	failed  int    // cycles in a row with that error
 	cycles  int
+	losses  int // of the state, as counted
 
 	claim    *Claim
 	squatter string  // who kept the claim away, so that it is logged once
@@ -120,10 +128,12 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan struct{}) error {
 		if errors.As(err, new(*TwinError)) {
 			return err
 		}
-		err = d.report(&result, err)
+		if err = d.report(&result, err); errors.Is(err, store.ErrTaken) {
+			return err
+		}
 		pause := Interval(time.Duration(d.Config.Cycle.Interval), polled, d.failed)
 		d.health.cycle(time.Since(begun)+pause, err)
-		if now := time.Now(); now.Sub(pruned) >= pruneEvery {
+		if now := time.Now(); now.Sub(pruned) >= pruneEvery && d.clock.isSteady() {
 			pruned = now
 			if err := d.Store.Prune(ctx, now); err != nil {
 				d.Log.Warn("old records are not deleted", "error", err)
@@ -149,6 +159,10 @@ func Interval(configured, polled time.Duration, failed int) time.Duration {
 
 func (d *Daemon) open(ctx context.Context) (err error) {
 	d.slurm = d.Connect(d.Config)
+	d.clock = clock{now: d.Now}
+	if d.clock.now == nil {
+		d.clock.now = time.Now
+	}
 	d.health = newHealth()
 	d.metrics = newMetrics(d.Version, d.health)
 	d.history, err = d.Store.Load(ctx)
@@ -166,6 +180,7 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 	}
 	d.fill(ctx)
 	hold, err := d.Store.Hold()
+	defer d.mended()
 	if err != nil {
 		return result, 0, err
 	}
@@ -202,15 +217,28 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 	return result, took["observe"], err
 }
 
+// mended takes in what the store lost and made anew.
+func (d *Daemon) mended() {
+	times, last := d.Store.Mended()
+	d.metrics.losses.Add(float64(times - d.losses))
+	d.losses = times
+	d.health.mended(last)
+}
+
 // fill reads what accounting knows since the last time: runs that no poll saw,
 // exact ends, first eligible times. Without accounting priod goes on with what
 // its polls see.
 func (d *Daemon) fill(ctx context.Context) {
-	now := time.Now()
-	if now.Sub(d.asked) < fillEvery && !now.Before(d.asked) {
+	now, step := d.clock.look()
+	if step != 0 {
+		d.metrics.steps.Inc()
+		d.Log.Warn("the system's clock was set: times recorded until now may be wrong; accounting is read again, and for an hour nothing is deleted by its age", "by", step.Round(time.Second), "now", now)
+		d.filled, d.asked = time.Time{}, time.Time{}
+	}
+	if !d.asked.IsZero() && time.Since(d.asked) < fillEvery {
 		return
 	}
-	d.asked = now
+	d.asked = time.Now()
 	since := now.Add(-cluster.UsePeriod)
 	if last := d.filled.Add(-fillOverlap); last.After(since) {
 		since = last
@@ -222,6 +250,9 @@ func (d *Daemon) fill(ctx context.Context) {
 		return
 	}
 	d.filled = now
+	past = slices.DeleteFunc(past, func(p cluster.PastRun) bool {
+		return p.End.After(now.Add(stepLimit)) // dated by a clock that was ahead
+	})
 	ranking := d.Config.Decide().Ranking
 	for i := range past {
 		past[i].Class = ranking.Class(past[i].TagType, past[i].QOS)
@@ -342,7 +373,11 @@ func (d *Daemon) reload() {
 	d.notify(daemon.SdNotifyReloading)
 	defer d.notify(daemon.SdNotifyReady)
 	c, err := d.Reload()
-	if err == nil && c.State.Dir != d.Config.State.Dir {
+	switch {
+	case err != nil:
+	case c.Path != d.Config.Path:
+		err = fmt.Errorf("%s is gone", d.Config.Path) // the defaults alone are nobody's wish
+	case c.State.Dir != d.Config.State.Dir:
 		err = errors.New("state.dir changes only with a restart")
 	}
 	if err == nil {

@@ -51,6 +51,7 @@ type fake struct {
 	controllers []slurmplug.Controller
 	pingErr     error
 	away        error // what Answers returns
+	pruned      int   // calls of Prune
 }
 
 func (f *fake) Observe(context.Context) (cluster.Snapshot, error) {
@@ -84,7 +85,8 @@ func (f *fake) Controllers(context.Context) ([]slurmplug.Controller, error) {
 }
 func (f *fake) Answers(context.Context) error            { return f.away }
 func (f *fake) Identity(context.Context) (string, error) { return fmt.Sprintf("%p", f), nil }
-func (f *fake) Prune(context.Context, time.Time) error   { return nil }
+func (f *fake) Prune(context.Context, time.Time) error   { f.pruned++; return nil }
+func (f *fake) Mended() (int, string)                    { return 0, "" }
 
 func newDaemon(t *testing.T, f *fake) (*Daemon, *bytes.Buffer) {
 	t.Helper()

@@ -26,6 +26,7 @@ type health struct {
 	trouble   string // the last cycle's error, "" when it succeeded
 	held      string
 	standby   StandBy
+	loss      string
 }
 
 // State is what /health answers.
@@ -35,6 +36,7 @@ type State struct {
 	Trouble  string  `json:"trouble,omitempty"` // the last cycle's error
 	Hold     string  `json:"hold,omitempty"`    // why nothing is written although cycles succeed
 	StandBy  string  `json:"standby,omitempty"` // why it leaves the cluster to another host's priod
+	Loss     string  `json:"loss,omitempty"`    // what of the state was last lost and made anew, since the start
 	Cycles   int     `json:"cycles"`
 	ReadAge  float64 `json:"read_age_s"`
 	CycleAge float64 `json:"cycle_age_s"` // since the last success, or the start
@@ -63,6 +65,13 @@ func (h *health) stand(why StandBy) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.standby = why
+}
+
+// mended notes what was last lost of the state folder and made anew.
+func (h *health) mended(what string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.loss = what
 }
 
 // cycle notes the end of a cycle. turn is the time from the begin of one cycle
@@ -98,7 +107,7 @@ func (h *health) state() State {
 	defer h.mu.Unlock()
 	age := h.since(h.succeeded)
 	s := State{
-		Trouble: printable(h.trouble), Hold: printable(h.held), StandBy: printable(string(h.standby)), Cycles: h.cycles,
+		Trouble: printable(h.trouble), Hold: printable(h.held), StandBy: printable(string(h.standby)), Loss: printable(h.loss), Cycles: h.cycles,
 		ReadAge: h.since(h.read).Seconds(), CycleAge: age.Seconds(), Limit: h.limit.Seconds(),
 	}
 	switch {

@@ -31,6 +31,8 @@ type metrics struct {
 	decisions  *prometheus.GaugeVec
 	unwritten  *prometheus.GaugeVec
 	paused     prometheus.Gauge
+	steps      prometheus.Counter
+	losses     prometheus.Counter
 	standby    prometheus.Gauge
 	rival      prometheus.Gauge
 }
@@ -92,9 +94,15 @@ func newMetrics(version string, h *health) *metrics {
 		jobs:      gauge("priod_jobs", "Job records in the last read (an unsplit array is one) by the class that they count as and by state.", "class", "state"),
 		decisions: gauge("priod_decisions", "Pending job records by the reason for where they stand.", "reason"),
 		unwritten: gauge("priod_unwritten_jobs", "Jobs that do not hold the value that the last cycle wanted, by reason.", "reason"),
-		paused:    gauge("priod_paused", "1 while priod is paused and writes nothing.").WithLabelValues(),
-		standby:   gauge("priod_standby", "1 while the acting slurmctld, and so the acting priod, is on another host.").WithLabelValues(),
-		rival:     gauge("priod_rival", "1 while another priod writes to the same cluster.").WithLabelValues(),
+		steps: factory.NewCounter(prometheus.CounterOpts{
+			Name: "priod_clock_steps_total", Help: "Times that the system's clock was set by a minute or more.",
+		}),
+		losses: factory.NewCounter(prometheus.CounterOpts{
+			Name: "priod_state_losses_total", Help: "Files of the state folder that were lost or damaged, and made anew.",
+		}),
+		paused:  gauge("priod_paused", "1 while priod is paused and writes nothing.").WithLabelValues(),
+		standby: gauge("priod_standby", "1 while the acting slurmctld, and so the acting priod, is on another host.").WithLabelValues(),
+		rival:   gauge("priod_rival", "1 while another priod writes to the same cluster.").WithLabelValues(),
 	}
 	for _, s := range stages {
 		m.stages.WithLabelValues(s)

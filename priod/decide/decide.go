@@ -49,8 +49,11 @@ func Decide(s *cluster.Snapshot, h *cluster.History, set Settings) plan.Plan {
 		d.write(&d.plan.Decisions[i], &verdicts[i])
 	}
 	for i := range verdicts {
-		if v := &verdicts[i]; v.Ranked && v.Class == cluster.BE {
+		switch v := &verdicts[i]; {
+		case v.Ranked && v.Class == cluster.BE:
 			d.write(&d.plan.Decisions[i], v)
+		case v.Why == ranking.Foreign:
+			d.letGo(&d.plan.Decisions[i], v)
 		}
 	}
 	d.note()
@@ -173,7 +176,7 @@ func (d *decider) write(dec *plan.Decision, v *ranking.Verdict) {
 		dec.Unmoved = KeepsGoing
 		d.foreign++
 		return
-	case d.set.MaxWrites > 0 && len(d.plan.Actions) >= d.set.MaxWrites:
+	case d.full():
 		dec.Unmoved = WriteLimit
 		d.held++
 		return
@@ -188,6 +191,26 @@ func (d *decider) write(dec *plan.Decision, v *ranking.Verdict) {
 		tasks = first
 	}
 	d.act(d.lever.actions(j, d.h, now, dec.Value), tasks, v.Tasks > 0, dec.Why)
+}
+
+// letGo takes back what stands in a job that is in no ranked partition any more.
+func (d *decider) letGo(dec *plan.Decision, v *ranking.Verdict) {
+	j := &d.s.Jobs[v.Job]
+	w, wrote := d.h.Written[j.ID]
+	if !wrote || w.Value == leverOf(w.Lever).neutral(w) && w.Tried == w.Value {
+		return
+	}
+	if d.full() {
+		dec.Unmoved = WriteLimit
+		d.held++
+		return
+	}
+	d.act(Restore(j, w), j.Tasks, false, string(v.Why))
+}
+
+// full tells whether the cycle's limit of writes is reached.
+func (d *decider) full() bool {
+	return d.set.MaxWrites > 0 && len(d.plan.Actions) >= d.set.MaxWrites
 }
 
 func (d *decider) act(actions []plan.Action, tasks string, part bool, why string) {

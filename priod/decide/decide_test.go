@@ -323,3 +323,41 @@ func BenchmarkDecide(b *testing.B) {
 		}
 	}
 }
+
+// A partition that is no longer ranked: what priod wrote there goes, by every
+// lever and within the limit of writes.
+func TestPartitionIsRankedNoMore(t *testing.T) {
+	for _, l := range []slurmplug.Lever{slurmplug.SiteFactor, slurmplug.Nice, slurmplug.Priority} {
+		c, h := newController(), cluster.NewHistory()
+		for id := uint32(1); id <= 4; id++ {
+			c.add(id, "te", 0, int64(id), start)
+		}
+		before := c.snapshot(start)
+		set, at := settings(l), start
+		cycle := func() plan.Plan {
+			s := c.snapshot(at)
+			h.Observe(s)
+			p := Decide(s, h, set)
+			c.apply(p.Actions, h, at)
+			at = at.Add(time.Hour)
+			return p
+		}
+		cycle()
+		set.Ranking.Partitions, set.MaxWrites = []string{"other"}, 2
+		if p := cycle(); len(p.Actions) == 0 || p.Decisions[3].Unmoved != WriteLimit {
+			t.Errorf("%s: %+v", l, p)
+		}
+		for range 3 {
+			cycle()
+		}
+		if p := cycle(); len(p.Actions) != 0 {
+			t.Errorf("%s: still writes %+v", l, p.Actions)
+		}
+		after := c.snapshot(at)
+		for i := range before.Jobs {
+			if b, a := before.Jobs[i], after.Jobs[i]; a.Priority != b.Priority || a.Nice != b.Nice || a.SiteFactor != b.SiteFactor {
+				t.Errorf("%s: job %s keeps priority %d, Nice %d, SiteFactor %d", l, a.ID, a.Priority, a.Nice, a.SiteFactor)
+			}
+		}
+	}
+}

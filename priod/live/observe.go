@@ -40,7 +40,7 @@ func (c *Cluster) Observe(ctx context.Context) (cluster.Snapshot, error) {
 		return cluster.Snapshot{}, err
 	}
 	c.jobs = jobs
-	s := cluster.Snapshot{At: at, Cluster: c.name, Nodes: convertNodes(nodes)}
+	s := cluster.Snapshot{At: at.Round(0), Cluster: c.name, Nodes: convertNodes(nodes)}
 	types := gpuTypes(s.Nodes)
 	s.Jobs = make([]cluster.Job, len(jobs))
 	c.tags.begin()

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -73,7 +74,12 @@ func (s *Store) openDatabase(ctx context.Context) error {
 		_ = handle.Close()
 		return err
 	}
-	s.db = handle
+	s.db, s.beside = handle, map[string]os.FileInfo{}
+	for _, suffix := range []string{"-wal", "-shm"} {
+		if info, err := os.Stat(path + suffix); err == nil {
+			s.beside[suffix] = info
+		}
+	}
 	return nil
 }
 
@@ -127,16 +133,53 @@ func isBroken(err error) bool {
 var errGone = errors.New("priod.db was deleted or replaced while priod ran")
 
 // intact makes sure that what is written can be found again: SQLite itself goes
-// on writing into a deleted file.
+// on writing into deleted files.
 func (s *Store) intact() error {
+	if err := s.keepLock(); err != nil {
+		return err
+	}
 	if s.db == nil {
 		return errGone
 	}
-	info, err := os.Stat(databasePath(s.dir))
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(info, s.file) {
-		return errGone
+	path := databasePath(s.dir)
+	if same, err := stands(path, s.file); err != nil || !same {
+		return cmp.Or(err, errGone)
 	}
-	return err
+	for suffix, file := range s.beside {
+		if same, err := stands(path+suffix, file); err != nil || !same {
+			return cmp.Or(err, s.reopen(path+suffix))
+		}
+	}
+	return nil
+}
+
+// stands tells whether a path still names the file that it did.
+func stands(path string, file os.FileInfo) (bool, error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && os.SameFile(info, file), err
+}
+
+// reopen saves what the open database has in a log that was deleted.
+func (s *Store) reopen(lost string) error {
+	var busy, pages, moved int
+	err := s.db.QueryRow("PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &pages, &moved)
+	if err != nil {
+		return err
+	}
+	if busy != 0 {
+		return fmt.Errorf("%s was deleted and another program keeps the database in use: end it", lost)
+	}
+	if err := s.closeDatabase(); err != nil {
+		return err
+	}
+	if err := s.openDatabase(context.Background()); err != nil {
+		return err
+	}
+	s.mended("a file of the database was deleted or replaced while priod ran: made anew, nothing is lost", "file", lost)
+	return nil
 }
 
 // setAside renames a broken database and what belongs to it.
@@ -158,7 +201,7 @@ func (s *Store) setAside(why error) error {
 		}
 	}
 	s.anew = time.Now()
-	s.log.Error("the database is broken: set aside, begun anew; history is lost, nothing else", "error", why, "aside", to)
+	s.mended("the database is broken: set aside, begun anew; history is lost, nothing else", "error", why, "aside", to)
 	return syncDir(s.dir)
 }
 

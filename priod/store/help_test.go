@@ -178,7 +178,7 @@ func run(j *cluster.Job, at time.Time) {
 
 func diffHistory(a, b *cluster.History) string {
 	return cmp.Diff(a, b, cmp.AllowUnexported(cluster.History{}),
-		cmpopts.IgnoreFields(cluster.History{}, "seen", "poll"), cmpopts.EquateEmpty())
+		cmpopts.IgnoreFields(cluster.History{}, "seen", "poll", "at"), cmpopts.EquateEmpty())
 }
 
 func count(t testing.TB, s *Store, query string, args ...any) (n int64) {
@@ -220,9 +220,4 @@ func must[T any](t testing.TB) func(T, error) T {
 		}
 		return v
 	}
-}
-
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strconv"
+	"time"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/decide"
@@ -234,7 +235,8 @@ func (l *loader) intervals(ctx context.Context) error {
 			e.open = &openInterval{Interval: interval, running: r.Interval.Running, saved: true}
 		}
 	}
-	closed, err := l.q.ClosedIntervals(ctx, l.tx, last.UntilMs-cluster.UsePeriod.Milliseconds())
+	until := min(last.UntilMs, millis(time.Now())) // the clock may have been ahead
+	closed, err := l.q.ClosedIntervals(ctx, l.tx, until-cluster.UsePeriod.Milliseconds())
 	for i := range closed {
 		r := &closed[i]
 		l.history.Restore(intervalOf(&r.Interval, jobID(r.ID, r.Task), last.UntilMs))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -47,6 +48,77 @@ func acquire(path string) (*os.File, error) {
 		_, _ = fmt.Fprintf(f, "%d\n", os.Getpid())
 	}
 	return f, nil
+}
+
+// ErrTaken says that another priod has been at the state folder: what this one
+// remembers no longer holds, and only a restart reads what stands there now.
+var ErrTaken = errors.New("another priod has been at the state folder while this one ran")
+
+// keepLock takes the lock again when its file was deleted or the whole folder
+// replaced: the lock held until then keeps nobody out any more.
+func (s *Store) keepLock() error {
+	path := filepath.Join(s.dir, "lock")
+	held, err := s.lock.Stat()
+	if err != nil {
+		return err
+	}
+	if same, err := stands(path, held); err != nil || same {
+		return err
+	}
+	if _, err := os.Stat(s.dir); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("the state folder %s is gone: put it back, or make an empty one for priod's user, and priod goes on with what it remembers", s.dir)
+	}
+	lock, err := acquire(path)
+	if errors.As(err, new(*HeldError)) {
+		s.taken = true
+		return fmt.Errorf("%w: %w", ErrTaken, err)
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.untouched(); err != nil {
+		_ = lock.Close()
+		return err
+	}
+	_ = s.lock.Close()
+	s.lock = lock
+	s.mended("the state folder, or the lock in it, was deleted or replaced while priod ran: taken again", "file", path)
+	if s.pause != nil {
+		return SetPause(s.dir, *s.pause)
+	}
+	return nil
+}
+
+// untouched makes sure that the folder holds what this priod left there, or
+// nothing at all.
+func (s *Store) untouched() error {
+	mine, err := stands(databasePath(s.dir), s.file)
+	if err != nil {
+		return err
+	}
+	if mine && s.db != nil {
+		last, err := s.q.LastKeys(context.Background(), s.db)
+		if err != nil || last.Cycle <= s.held.cycle && last.Write <= s.held.write {
+			return s.explain(err)
+		}
+	}
+	if !mine && !exists(databasePath(s.dir)) {
+		if !exists(s.undo.path) {
+			return nil
+		}
+		if s.undo.file != nil {
+			if mine, err := stands(s.undo.path, s.undo.file); err != nil || mine {
+				return err
+			}
+		}
+	}
+	s.taken = true
+	return fmt.Errorf("%w: restart it, to go on with what stands in %s now", ErrTaken, s.dir)
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // LockActing waits until nobody changes jobs, then keeps others from doing so

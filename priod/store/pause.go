@@ -91,9 +91,22 @@ func parsePause(text []byte) (p Pause, ours bool) {
 
 // Hold says why nothing may be written now, "" when it may.
 func (s *Store) Hold() (string, error) {
-	p, err := Paused(s.dir)
-	if err != nil || p == nil {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hold()
+}
+
+func (s *Store) hold() (string, error) {
+	if err := s.keepLock(); err != nil {
 		return "", err
+	}
+	p, err := Paused(s.dir)
+	if err != nil {
+		return "", err
+	}
+	s.pause = p
+	if p == nil {
+		return "", nil
 	}
 	return p.String(), nil
 }

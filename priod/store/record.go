@@ -54,6 +54,9 @@ func (s *Store) Planned(ctx context.Context, seen plan.Seen) (err error) {
 	if err := s.refuseOthers(); err != nil {
 		return err
 	}
+	if err := s.keepUndo(); err != nil {
+		return err
+	}
 	acting := seen.Hold == "" && len(seen.Plan.Actions) > 0
 	if acting {
 		if err := s.startActing(); err != nil {
@@ -64,7 +67,7 @@ func (s *Store) Planned(ctx context.Context, seen plan.Seen) (err error) {
 				s.stopActing()
 			}
 		}()
-		if hold, err := s.Hold(); err != nil {
+		if hold, err := s.hold(); err != nil {
 			return err
 		} else if hold != "" {
 			return errors.New(hold) // since the cycle began
@@ -108,6 +111,27 @@ func (s *Store) refuseOthers() error {
 	}
 	s.undo.forget(ids)
 	return fmt.Errorf("job ids are in use again: %d jobs, %s among them, are not the ones known by these ids; what was known is dropped and the next cycle decides anew", len(others), others[0].id)
+}
+
+// keepUndo writes the journal again when it was deleted or spoiled; also in a
+// cycle that writes nothing, because reset needs it at any time.
+func (s *Store) keepUndo() error {
+	if err := s.keepLock(); err != nil {
+		return err
+	}
+	if lost, err := s.undo.Lost(); err != nil || !lost {
+		return err
+	}
+	if err := s.startActing(); err != nil {
+		return err
+	}
+	defer s.stopActing()
+	aside, err := s.undo.Restore()
+	if err != nil {
+		return err
+	}
+	s.mended("the undo journal was deleted or spoiled while priod ran: written anew from memory, nothing is lost", "file", s.undo.path, "aside", aside)
+	return nil
 }
 
 // noticeReset gives up a cycle whose values another process took back.

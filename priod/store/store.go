@@ -48,8 +48,13 @@ type Store struct {
 	mu      sync.Mutex // one cycle, or one batch of Prune, at a time
 	db      *sql.DB
 	q       *db.Queries
-	file    os.FileInfo // priod.db as it was opened
-	anew    time.Time   // when the database was last begun anew
+	file    os.FileInfo            // priod.db as it was opened
+	beside  map[string]os.FileInfo // SQLite's own files beside it, by suffix
+	losses  int                    // see Mended
+	loss    string                 // the last of them
+	pause   *Pause                 // as last read
+	taken   bool                   // another priod has been here
+	anew    time.Time              // when the database was last begun anew
 	undo    *Undo
 	acting  *os.File         // act.lock, from Planned to Done
 	history *cluster.History // as Load returned it; followed by Planned and Done
@@ -103,11 +108,35 @@ func (s *Store) open(ctx context.Context) error {
 	return nil
 }
 
+// Mended tells how often since Open a file of the folder was lost or damaged
+// and made anew, and what was the last.
+func (s *Store) Mended() (times int, last string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.losses, s.loss
+}
+
+func (s *Store) mended(what string, details ...any) {
+	s.losses++
+	s.loss = what
+	s.log.Error(what, details...)
+}
+
+// SetRetention changes what Options said.
+func (s *Store) SetRetention(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.opts.Retention = d
+}
+
 // Close ends the store and gives the folder free.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stopActing()
+	if s.taken {
+		return nil // closing would delete the other priod's -wal by its name; the process ends anyway
+	}
 	err := s.closeDatabase()
 	if s.lock != nil {
 		err = errors.Join(err, s.lock.Close())

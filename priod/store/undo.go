@@ -212,22 +212,71 @@ func (u *Undo) change(a plan.Action, at time.Time) *Change {
 	return c
 }
 
-// Refresh reads the journal again if another process wrote it since, and tells
-// whether it did. A journal that was deleted is written again.
+// Refresh reads the journal again if another process replaced it since, as
+// reset does, and tells whether it did.
 func (u *Undo) Refresh() (changed bool, err error) {
+	if u.file == nil && !exists(u.path) {
+		return false, nil
+	}
 	now, err := os.Stat(u.path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		if u.file == nil {
-			return false, nil
-		}
-		return false, u.Keep(func(*Change) bool { return true })
-	case err != nil:
+	if err != nil {
 		return false, fmt.Errorf("undo journal: %w", err)
-	case u.file != nil && os.SameFile(u.file, now) && u.file.Size() == now.Size() && u.file.ModTime().Equal(now.ModTime()):
+	}
+	if u.unchanged(now) {
 		return false, nil
 	}
 	return true, u.read()
+}
+
+func (u *Undo) unchanged(now os.FileInfo) bool {
+	return u.file != nil && os.SameFile(u.file, now) && u.file.Size() == now.Size() && u.file.ModTime().Equal(now.ModTime())
+}
+
+// Lost tells whether the journal was deleted, or changed as no priod does:
+// reset puts a whole new file in its place.
+func (u *Undo) Lost() (bool, error) {
+	if u.file == nil {
+		return false, nil
+	}
+	now, err := os.Stat(u.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("undo journal: %w", err)
+	case u.unchanged(now):
+		return false, nil
+	case os.SameFile(u.file, now):
+		return true, nil
+	}
+	other := &Undo{path: u.path}
+	if err := other.read(); err != nil {
+		return false, fmt.Errorf("undo journal: %w", err)
+	}
+	return other.damaged > 0 || other.good < now.Size(), nil
+}
+
+// Restore writes the journal from memory and tells where what stood there is
+// kept, "" when nothing did.
+func (u *Undo) Restore() (aside string, err error) {
+	if exists(u.path) {
+		if aside, err = u.setAside(); err != nil {
+			return "", err
+		}
+	}
+	u.damaged = 0
+	return aside, u.Keep(func(*Change) bool { return true })
+}
+
+func (u *Undo) setAside() (string, error) {
+	to, err := asideName(u.path)
+	if err == nil {
+		err = os.Link(u.path, to)
+	}
+	if err != nil {
+		return "", fmt.Errorf("undo journal: keep a copy of the damaged file: %w", err)
+	}
+	return to, nil
 }
 
 // Append adds changes with one write and one sync. After an error the file is
@@ -311,12 +360,8 @@ func (u *Undo) takeBack() error {
 // says that priod left nothing in any job; a missing file says nothing.
 func (u *Undo) Keep(keep func(*Change) bool) error {
 	if u.damaged > 0 {
-		to, err := asideName(u.path)
-		if err == nil {
-			err = os.Link(u.path, to)
-		}
-		if err != nil {
-			return fmt.Errorf("undo journal: keep a copy of the damaged file: %w", err)
+		if _, err := u.setAside(); err != nil {
+			return err
 		}
 	}
 	kept := slices.DeleteFunc(u.Changes(), func(c *Change) bool { return !keep(c) })
@@ -340,6 +385,9 @@ func (u *Undo) Keep(keep func(*Change) bool) error {
 func (u *Undo) tidy(present func(id uint32) bool) error {
 	if u.lines < 1024+2*u.kept {
 		return nil
+	}
+	if now, err := os.Stat(u.path); err != nil || !u.unchanged(now) {
+		return nil // the next cycle finds out why
 	}
 	return u.Keep(func(c *Change) bool { return present(c.Job.ID) })
 }

@@ -1,0 +1,111 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/config"
+	"slurmprio/slurmplug"
+)
+
+// The clock goes a year ahead and comes back: accounting is asked for a span
+// that exists, and a run that it dates in the future does not count.
+func TestClockStepsUnderWay(t *testing.T) {
+	offset := time.Duration(0)
+	f := &fake{jobs: []cluster.Job{trial()}}
+	d, log := newDaemon(t, f)
+	d.Now = func() time.Time { return time.Now().Add(offset) }
+	if err := d.open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	cycle := func() {
+		t.Helper()
+		r, _, err := d.step(t.Context())
+		d.report(&r, err)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	cycle()
+	for _, offset = range []time.Duration{8760 * time.Hour, 0, -5 * time.Hour, 0} {
+		now := d.Now()
+		f.past = []cluster.PastRun{{TagType: "te", Interval: cluster.Interval{
+			Job: slurmplug.Plain(7), Start: now.Add(-time.Hour), End: now.Add(8760 * time.Hour), Closed: true, GPUs: 400, User: "ann",
+		}}}
+		f.since = time.Time{}
+		cycle()
+		if back := now.Sub(f.since); back < cluster.UsePeriod-time.Minute || back > cluster.UsePeriod {
+			t.Errorf("by %v: accounting is read from %v before now", offset, back)
+		}
+		byUser, _ := d.history.TEUse(now)
+		if use := byUser["ann"]; use.GPUSeconds != 0 {
+			t.Errorf("by %v: %+v", offset, use)
+		}
+		f.since = time.Time{}
+		if cycle(); !f.since.IsZero() {
+			t.Errorf("by %v: accounting is read each cycle", offset)
+		}
+	}
+	if n := strings.Count(log.String(), "the system's clock was set"); n != 4 || testutil.ToFloat64(d.metrics.steps) != 4 {
+		t.Errorf("%d lines\n%s", n, log)
+	}
+}
+
+// Nothing is deleted by its age until the clock has been steady for an hour.
+func TestClockMustBeSteadyToPrune(t *testing.T) {
+	offset := time.Duration(0)
+	c := clock{now: func() time.Time { return time.Now().Add(offset) }}
+	c.look()
+	if c.isSteady() {
+		t.Error("steady from the start")
+	}
+	long := func() { c.steady = c.steady.Add(-2 * steadyFor) }
+	if long(); !c.isSteady() {
+		t.Error("not steady after hours")
+	}
+	offset = 30 * time.Second
+	if _, step := c.look(); step != 0 || !c.isSteady() {
+		t.Errorf("a slewed clock counts as set by %v", step)
+	}
+	offset += 8760 * time.Hour
+	if _, step := c.look(); step.Round(time.Hour) != 8760*time.Hour || c.isSteady() {
+		t.Errorf("a year: %v", step)
+	}
+	long()
+	offset = 0
+	if _, step := c.look(); step.Round(time.Hour) != -8760*time.Hour || c.isSteady() {
+		t.Errorf("back again: %v", step)
+	}
+
+	f := &fake{}
+	d, _ := newDaemon(t, f)
+	ctx, cancel := context.WithCancel(t.Context())
+	d.Reload = func() (*config.Config, error) { return nil, errors.New("not now") }
+	hup, done := make(chan struct{}), make(chan error)
+	go func() { done <- d.Run(ctx, hup) }()
+	hup <- struct{}{} // taken after the first cycle
+	cancel()
+	if err := <-done; err != nil || f.pruned != 0 {
+		t.Errorf("%v, pruned %d times right after the start", err, f.pruned)
+	}
+}
+
+// A configuration file that is gone does not mean the defaults.
+func TestReloadWithoutFile(t *testing.T) {
+	d, log := newDaemon(t, &fake{})
+	if err := d.open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	bare := *d.Config
+	bare.Path = ""
+	d.Reload = func() (*config.Config, error) { return &bare, nil }
+	if d.reload(); d.Config == &bare || !strings.Contains(log.String(), "/dev/null is gone") {
+		t.Errorf("%s", log)
+	}
+}

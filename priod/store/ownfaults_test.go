@@ -1,0 +1,335 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/slurmplug"
+)
+
+// A daemon with three TE jobs that have values, and its log.
+func ranked(t *testing.T, dir string) (*daemon, *bytes.Buffer) {
+	t.Helper()
+	d := newDaemon(t, dir, pending(1, "te"), pending(2, "te"), pending(3, "te"))
+	log := &bytes.Buffer{}
+	d.store.log = hclog.New(&hclog.LoggerOptions{Output: log})
+	d.cycle()
+	return d, log
+}
+
+// sameAfterRestart restarts and compares what is known; n is how many values
+// the journal has to hold.
+func (d *daemon) sameAfterRestart(n int) {
+	d.t.Helper()
+	undo := must[*Undo](d.t)(OpenUndo(d.store.dir))
+	if len(undo.Written()) != n || undo.damaged != 0 {
+		d.t.Errorf("the journal knows %d values of %d", len(undo.Written()), n)
+	}
+	known := d.history
+	d.restart()
+	if diff := diffHistory(known, d.history); diff != "" {
+		d.t.Errorf("what priod knows changed:\n%s", diff)
+	}
+}
+
+// SQLite's own files beside the database, deleted or replaced: nothing is lost.
+func TestLogOfTheDatabaseDeleted(t *testing.T) {
+	for _, suffix := range []string{"-wal", "-shm"} {
+		for _, how := range []string{"deleted", "replaced"} {
+			t.Run(suffix+" "+how, func(t *testing.T) {
+				dir := t.TempDir()
+				d, log := ranked(t, dir)
+				path := databasePath(dir) + suffix
+				remove(t, path)
+				if how == "replaced" {
+					overwrite(t, path, []byte("something else"))
+				}
+				d.snapshot.Jobs = append(d.snapshot.Jobs, pending(4, "te"))
+				d.cycle()
+				if times, last := d.store.Mended(); times != 1 || !strings.Contains(last, "nothing is lost") || !strings.Contains(log.String(), path) {
+					t.Errorf("%d, %q\n%s", times, last, log)
+				}
+				if n := count(t, d.store, "SELECT count(*) FROM writes"); n != 4 {
+					t.Errorf("%d writes of 4", n)
+				}
+				d.cycle()
+				d.sameAfterRestart(4)
+				if n := count(t, d.store, "SELECT count(*) FROM jobs"); n != 4 || len(aside(t, dir)) != 0 {
+					t.Errorf("%d jobs of 4, aside %v", n, aside(t, dir))
+				}
+			})
+		}
+	}
+}
+
+// The whole folder goes: nothing is written until it is back, or an empty one
+// stands in its place; then all that matters is there again, a pause too.
+func TestFolderGone(t *testing.T) {
+	for _, how := range []string{"moved and back", "deleted", "deleted and paused"} {
+		t.Run(how, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "state")
+			d, log := ranked(t, dir)
+			if strings.Contains(how, "paused") {
+				if err := SetPause(dir, Pause{Who: "ann", When: epoch, Why: "a test"}); err != nil {
+					t.Fatal(err)
+				}
+				must[string](t)(d.store.Hold())
+			}
+			if err := os.Rename(dir, dir+".away"); err != nil {
+				t.Fatal(err)
+			}
+			d.snapshot.Jobs = append(d.snapshot.Jobs, pending(4, "te"))
+			for range 2 {
+				if _, err := d.step(); err == nil || !strings.Contains(err.Error(), "is gone: put it back") {
+					t.Fatal(err)
+				}
+			}
+			if hold, err := d.store.Hold(); err == nil {
+				t.Errorf("hold %q", hold)
+			}
+			if len(d.history.Written) != 3 || exists(dir) {
+				t.Error("something was written")
+			}
+			lost := 0
+			if how == "moved and back" {
+				if err := os.Rename(dir+".away", dir); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				lost = 3 // lock, journal, database
+				if err := os.Mkdir(dir, 0o750); err != nil {
+					t.Fatal(err)
+				}
+			}
+			hold := must[string](t)(d.store.Hold())
+			values := 4
+			if paused := strings.Contains(how, "paused"); paused {
+				values = 3
+				if !strings.Contains(hold, "paused by ann") {
+					t.Errorf("hold %q", hold)
+				}
+			}
+			d.settings.Hold = hold
+			d.cycle()
+			if times, _ := d.store.Mended(); times != lost {
+				t.Errorf("%d losses, want %d:\n%s", times, lost, log)
+			}
+			if _, err := Open(ctx, dir, Options{}); !errors.As(err, new(*HeldError)) {
+				t.Errorf("a second daemon: %v", err)
+			}
+			d.sameAfterRestart(values)
+			if n := count(t, d.store, "SELECT count(*) FROM jobs WHERE left_ms = 0"); n != 4 {
+				t.Errorf("%d jobs of 4", n)
+			}
+		})
+	}
+}
+
+// The lock's file is deleted: it is taken again, unless another priod was
+// quicker or has been there meanwhile.
+func TestLockDeleted(t *testing.T) {
+	for _, other := range []string{"nobody", "runs", "was there", "was there, empty folder"} {
+		t.Run(other, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "state")
+			d, _ := ranked(t, dir)
+			if strings.Contains(other, "empty") {
+				if err := errors.Join(os.Rename(dir, dir+".away"), os.Mkdir(dir, 0o750)); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				remove(t, filepath.Join(dir, "lock"))
+			}
+			var second *daemon
+			if other != "nobody" {
+				second = newDaemon(t, dir, pending(1, "te"), pending(2, "te"), pending(3, "te"), pending(5, "te"))
+				second.cycle()
+			}
+			if strings.HasPrefix(other, "was there") {
+				if err := second.store.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			d.snapshot.Jobs = append(d.snapshot.Jobs, pending(4, "te"))
+			if other == "nobody" {
+				d.cycle()
+				if _, err := Open(ctx, dir, Options{}); !errors.As(err, new(*HeldError)) {
+					t.Errorf("a second daemon: %v", err)
+				}
+				d.sameAfterRestart(4)
+				return
+			}
+			if _, err := d.step(); !errors.Is(err, ErrTaken) {
+				t.Fatal(err)
+			}
+			if _, err := d.store.Hold(); !errors.Is(err, ErrTaken) {
+				t.Error(err)
+			}
+			if err := d.store.Close(); err != nil {
+				t.Error(err)
+			}
+			if other == "runs" {
+				second.snapshot.Jobs = append(second.snapshot.Jobs, pending(6, "te"))
+				second.cycle()
+			}
+			second.restart()
+			if n := len(second.history.Written); n < 4 || len(aside(t, dir)) != 0 {
+				t.Errorf("the other one knows %d values; aside %v", n, aside(t, dir))
+			}
+			if n := count(t, second.store, "SELECT count(*) FROM cycles"); n == 0 {
+				t.Error("the other one's cycles are lost")
+			}
+		})
+	}
+}
+
+// The journal is spoiled under a daemon that has nothing to write: it is whole
+// again after one cycle, and what stood there is kept.
+func TestJournalSpoiled(t *testing.T) {
+	spoils := map[string]func(t *testing.T, path string, text []byte){
+		"deleted":     func(t *testing.T, path string, _ []byte) { remove(t, path) },
+		"emptied":     func(t *testing.T, path string, _ []byte) { truncate(t, path, 0) },
+		"cut off":     func(t *testing.T, path string, text []byte) { truncate(t, path, int64(len(text)-20)) },
+		"a line less": func(t *testing.T, path string, text []byte) { truncate(t, path, int64(bytes.IndexByte(text, '\n')+1)) },
+		"overwritten": func(t *testing.T, path string, text []byte) { overwrite(t, path, bytes.Repeat([]byte("x"), len(text))) },
+		"edited": func(t *testing.T, path string, text []byte) {
+			if err := replace(path, bytes.ReplaceAll(text, []byte(`"job"`), []byte(`job`))); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+	for name, spoil := range spoils {
+		for _, acting := range []bool{false, true} {
+			dir := t.TempDir()
+			d, log := ranked(t, dir)
+			spoil(t, undoPath(dir), must[[]byte](t)(os.ReadFile(undoPath(dir))))
+			n := 3
+			if acting {
+				d.snapshot.Jobs = append(d.snapshot.Jobs, pending(4, "te"))
+				n = 4
+			}
+			d.cycle()
+			if times, _ := d.store.Mended(); times != 1 {
+				t.Errorf("%s: %d losses\n%s", name, times, log)
+			}
+			if kept := len(aside(t, dir)); kept != 1 && name != "deleted" {
+				t.Errorf("%s: %d copies kept", name, kept)
+			}
+			d.cycle()
+			if times, _ := d.store.Mended(); times != 1 {
+				t.Errorf("%s: mended again", name)
+			}
+			d.sameAfterRestart(n)
+		}
+	}
+}
+
+func truncate(t *testing.T, path string, size int64) {
+	t.Helper()
+	if err := os.Truncate(path, size); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The journal cannot be written: nothing goes to Slurm until it can.
+func TestJournalReadOnly(t *testing.T) {
+	dir := t.TempDir()
+	d, _ := ranked(t, dir)
+	path := undoPath(dir)
+	before := string(must[[]byte](t)(os.ReadFile(path)))
+	if err := errors.Join(os.Rename(path, path+".away"), os.Mkdir(path, 0o750)); err != nil { // nobody can write that
+		t.Fatal(err)
+	}
+	d.snapshot.Jobs = append(d.snapshot.Jobs, pending(4, "te"))
+	if _, err := d.step(); err == nil || !strings.Contains(err.Error(), "undo journal") {
+		t.Fatal(err)
+	}
+	if len(d.history.Written) != 3 {
+		t.Error("a value was written")
+	}
+	if err := errors.Join(os.Remove(path), os.Rename(path+".away", path)); err != nil {
+		t.Fatal(err)
+	}
+	if now := string(must[[]byte](t)(os.ReadFile(path))); now != before {
+		t.Error("the journal has changed")
+	}
+	d.cycle()
+	d.sameAfterRestart(4)
+}
+
+// reset took back what stood there and emptied the journal between two cycles
+// in which the journal grew old: tidying must not bring it back.
+func TestTidyAfterReset(t *testing.T) {
+	dir := t.TempDir()
+	d, _ := ranked(t, dir)
+	other := must[*Undo](t)(OpenUndo(dir))
+	if err := other.Keep(func(*Change) bool { return false }); err != nil {
+		t.Fatal(err)
+	}
+	d.store.undo.lines += 5000
+	if err := d.store.Prune(ctx, d.snapshot.At); err != nil {
+		t.Fatal(err)
+	}
+	if text := must[[]byte](t)(os.ReadFile(undoPath(dir))); len(text) != 0 {
+		t.Errorf("the journal is back:\n%s", text)
+	}
+}
+
+// priod ends while the clock is a year ahead, and starts with the right time;
+// then it starts with a clock far behind: budgets count what was used, after the
+// second with accounting's help.
+func TestStartsWithAnotherClock(t *testing.T) {
+	d := newDaemon(t, t.TempDir(), pending(1, "te"), pending(2, "te"), pending(3, "te"))
+	now := time.Now().Truncate(time.Second)
+	for i := range d.snapshot.Jobs {
+		d.snapshot.Jobs[i].Eligible = now.Add(-3 * time.Hour)
+	}
+	d.snapshot.At = now.Add(-2 * time.Hour)
+	d.cycle()
+	run(d.job(1), now.Add(-2*time.Hour))
+	run(d.job(2), now.Add(-2*time.Hour))
+	d.cycle()
+	d.snapshot.At = now.Add(-time.Hour)
+	d.cycle() // one hour each
+	past := cluster.PastRun{Interval: cluster.Interval{
+		Job: slurmplug.Plain(1), Start: now.Add(-2 * time.Hour), End: now.Add(-time.Hour), Closed: true, GPUs: d.job(1).GPUs,
+		User: "alice", Class: cluster.TE,
+	}}
+	d.remove(1)
+	d.cycle()
+	d.snapshot.At = now.AddDate(1, 0, 0)
+	d.cycle()
+	use := func() float64 {
+		byUser, _ := d.history.TEUse(d.snapshot.At)
+		return byUser["alice"].GPUSeconds / 3600
+	}
+	for i, at := range []time.Time{now, now.AddDate(-10, 0, 0), now} {
+		d.snapshot.At = at
+		d.restart()
+		d.snapshot.At = at
+		if i == 2 {
+			d.history.Fill([]cluster.PastRun{past})
+		}
+		order := len(d.cycle().Plan.Actions)
+		gpus := float64(d.job(2).GPUs)
+		switch got := use(); {
+		case at.Equal(now) && (got < 2.9*gpus || got > 3.1*gpus):
+			t.Errorf("at %v: %.2f GPU-hours counted, want about 3 of each GPU", at, got)
+		case got < 0:
+			t.Errorf("at %v: %.2f GPU-hours", at, got)
+		}
+		if order != 0 || d.history.Written[slurmplug.Plain(3)].Value == 0 {
+			t.Errorf("at %v: %d writes", at, order)
+		}
+	}
+	if n := count(t, d.store, "SELECT count(*) FROM intervals WHERE end_ms > ?", millis(now.Add(time.Minute))); n != 0 {
+		t.Errorf("%d intervals end in the future", n)
+	}
+}
