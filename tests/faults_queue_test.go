@@ -91,16 +91,26 @@ func (q *queue) drop(name string) {
 }
 
 // undisturbed plays the seed's first steps with a priod to which nothing
-// happens and returns the state after each.
-func undisturbed(s *site, seed uint64, steps int) []endState {
+// happens and returns the state after each. What also, if set, does comes after
+// a step and before priod sees it.
+func undisturbed(s *site, seed uint64, steps int, also func(q *queue, step int)) []endState {
 	s.Helper()
 	q := newQueue(s, seed)
 	q.settle()
 	states := []endState{q.endState(0)}
-	for range steps {
+	for i := range steps {
 		q.step()
+		if also != nil {
+			also(q, i)
+		}
 		q.settle()
 		states = append(states, q.endState(0))
 	}
 	return states
+}
+
+// comment is a job's, tag and all.
+func (s *site) comment(id string) string {
+	s.Helper()
+	return strings.TrimSpace(s.slurm("squeue", "--noheader", "--jobs="+id, "--Format=Comment:"))
 }

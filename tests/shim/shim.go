@@ -33,6 +33,7 @@ const (
 	Fail = "fail" // exit status 1
 	Warn = "warn" // Text on standard error
 	Run  = "run"  // another command, such as the owner's, runs just then
+	Late = "late" // sacct knows nothing of the last Delay
 )
 
 // Fault is thrown once, at one call of one command.
@@ -52,7 +53,7 @@ func (f Fault) String() string {
 	switch f.Do {
 	case Cut:
 		s += fmt.Sprintf(" at %.6f", f.Part)
-	case Slow:
+	case Slow, Late:
 		s += " " + f.Delay.String()
 	case Warn:
 		s += fmt.Sprintf(" %q", f.Text)
@@ -196,6 +197,17 @@ func (c *call) run() (int, error) {
 		var err error
 		if in, err = io.ReadAll(os.Stdin); err != nil {
 			return 0, err
+		}
+	}
+	if c.Do == Late {
+		end := time.Now().Add(-c.Delay).Unix()
+		for i, a := range c.args {
+			if strings.HasPrefix(a, "--endtime=") {
+				c.args[i] = fmt.Sprintf("--endtime=uts%d", end)
+			}
+			if strings.HasPrefix(a, "--starttime=") {
+				c.args[i] = fmt.Sprintf("--starttime=uts%d", end-24*3600)
+			}
 		}
 	}
 	if c.When == "before" {
