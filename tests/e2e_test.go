@@ -17,7 +17,7 @@ import (
 	"slurmprio/tests/lab"
 )
 
-// bin holds the two programs, built once for the package.
+// bin holds the two programs and the shim, built once for the package.
 var bin string
 
 func TestMain(m *testing.M) {
@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 			return 1
 		}
 		bin = dir
-		for _, p := range []string{"priod", "sbatchwrap"} {
-			build := exec.Command("go", "build", "-o", filepath.Join(dir, p), "slurmprio/"+p)
+		for _, p := range []string{"priod", "sbatchwrap", "tests/shim/cmd/shim"} {
+			build := exec.Command("go", "build", "-o", filepath.Join(dir, filepath.Base(p)), "slurmprio/"+p)
 			if out, err := build.CombinedOutput(); err != nil {
 				fmt.Fprintf(os.Stderr, "build %s: %v\n%s", p, err, out)
 				return 1
@@ -52,13 +52,20 @@ type site struct {
 	host   string // where, in a lab with a backup controller
 	dir    string
 	config string
+	binDir string // where priod looks for Slurm's commands; "" for PATH
 }
 
 // newSite clears the shared lab's queue. settings are lines of priod.toml that
 // follow its [slurm] and [state].
 func newSite(t testing.TB, settings string) *site {
 	t.Helper()
-	s := &site{TB: t, lab: lab.Shared(t), dir: t.TempDir()}
+	return newSiteOn(t, lab.Shared(t), settings)
+}
+
+// newSiteOn is newSite on a lab of the test's own.
+func newSiteOn(t testing.TB, l *lab.Lab, settings string) *site {
+	t.Helper()
+	s := &site{TB: t, lab: l, dir: t.TempDir()}
 	s.config = filepath.Join(s.dir, "priod.toml")
 	s.configure(settings)
 	t.Cleanup(s.clear)
@@ -68,7 +75,7 @@ func newSite(t testing.TB, settings string) *site {
 
 func (s *site) configure(settings string) {
 	s.Helper()
-	text := fmt.Sprintf("[slurm]\npartitions = [\"gpu\"]\ncommand_timeout = \"3s\"\n[state]\ndir = %q\n%s", filepath.Join(s.dir, "state"), settings)
+	text := fmt.Sprintf("[slurm]\npartitions = [\"gpu\"]\ncommand_timeout = \"3s\"\nbin_dir = %q\n[state]\ndir = %q\n%s", s.binDir, filepath.Join(s.dir, "state"), settings)
 	if err := os.WriteFile(s.config, []byte(text), 0o644); err != nil {
 		s.Fatal(err)
 	}

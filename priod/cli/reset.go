@@ -99,7 +99,7 @@ func reset(ctx context.Context, cfg *config.Config, dryRun bool) (*resetView, er
 	for i := range snapshot.Jobs {
 		j := &snapshot.Jobs[i]
 		w, ours := h.Written[j.ID]
-		if c := undo.Last(j.ID); !ours || c != nil && c.User != j.User {
+		if c := undo.Last(j.ID); !ours || c != nil && !c.Of(j) {
 			continue // never written, or a later job with the same id
 		}
 		delete(known, j.ID)

@@ -60,11 +60,12 @@ type History struct {
 	Written map[JobID]Written
 
 	running map[JobID]*Interval
-	recent  map[run]Interval // closed intervals that still reach into UsePeriod
-	filled  []Interval       // from accounting, not yet returned by Observe
-	seen    map[JobID]uint32 // the poll that last showed the job
-	poll    uint32           // counts calls of Observe
-	at      time.Time        // of the last snapshot
+	recent  map[run]Interval    // closed intervals that still reach into UsePeriod
+	filled  []Interval          // from accounting, not yet returned by Observe
+	past    map[JobID][]PastRun // from accounting, since the last Observe
+	seen    map[JobID]uint32    // the poll that last showed the job
+	poll    uint32              // counts calls of Observe
+	at      time.Time           // of the last snapshot
 }
 
 // run names one run of a job.
@@ -76,6 +77,7 @@ type run struct {
 // PastRun is a run as accounting tells it. Who feeds it to Fill sets its Class.
 type PastRun struct {
 	Interval
+	Submit   time.Time
 	Eligible time.Time // from when on the run could have started
 	TagType  string    // what its tag said: "te", "be" or ""
 	QOS      string
@@ -89,6 +91,7 @@ func NewHistory() *History {
 		Written:       map[JobID]Written{},
 		running:       map[JobID]*Interval{},
 		recent:        map[run]Interval{},
+		past:          map[JobID][]PastRun{},
 		seen:          map[JobID]uint32{},
 	}
 }
@@ -110,8 +113,8 @@ func (h *History) Saw(id JobID) { h.seen[id] = h.poll }
 // those that one did, and when requeued jobs could first have run.
 func (h *History) Fill(past []PastRun) {
 	for _, p := range past {
-		if t, known := h.FirstEligible[p.Job]; !p.Eligible.IsZero() && (!known || p.Eligible.Before(t)) {
-			h.FirstEligible[p.Job] = p.Eligible
+		if !p.Eligible.IsZero() {
+			h.past[p.Job] = append(h.past[p.Job], p)
 		}
 		if !p.Closed || p.GPUs == 0 {
 			continue
@@ -147,6 +150,7 @@ func (h *History) Observe(s *Snapshot) []Interval {
 			h.inherit(j.ID)
 		}
 		h.seen[j.ID] = h.poll
+		h.recall(j)
 		switch j.State {
 		case Pending:
 			h.eligible(j, s.At)
@@ -157,6 +161,7 @@ func (h *History) Observe(s *Snapshot) []Interval {
 		}
 	}
 	changed = append(changed, h.end(s)...)
+	clear(h.past)
 	h.forget(s.At)
 	return changed
 }
@@ -200,6 +205,19 @@ func (h *History) inherit(id JobID) {
 	if _, known := h.Written[id]; !known {
 		if w, ok := h.Written[array]; ok {
 			h.Written[id] = w
+		}
+	}
+}
+
+// recall takes from accounting when a job could first have run. Ids come again:
+// a run counts only where it can be the job's own.
+func (h *History) recall(j *Job) {
+	for _, p := range h.past[j.ID] {
+		if p.User != j.User || j.Restarts == 0 && !p.Submit.Equal(j.Submit) {
+			continue
+		}
+		if t, known := h.FirstEligible[j.ID]; !known || p.Eligible.Before(t) {
+			h.FirstEligible[j.ID] = p.Eligible
 		}
 	}
 }

@@ -116,6 +116,22 @@ func TestAccountingKeepsTheClassOfTheRanking(t *testing.T) {
 	}
 }
 
+// Accounting keeps the jobs that had an id before: they did not wait for this one.
+func TestEarlierJobsOfAnIDAreOthers(t *testing.T) {
+	id := slurmplug.Plain(1)
+	for name, p := range map[string]PastRun{
+		"another user": {Interval: Interval{Job: id, User: "bob"}, Submit: at(100), Eligible: at(100)},
+		"earlier":      {Interval: Interval{Job: id, User: "ann"}, Submit: at(20), Eligible: at(20)},
+	} {
+		h := NewHistory()
+		h.Fill([]PastRun{p})
+		see(h, 510, Job{ID: id, User: "ann", State: Pending, Submit: at(100), Eligible: at(110)})
+		if !h.FirstEligible[id].Equal(at(110)) {
+			t.Errorf("%s: could first have run at %v", name, h.FirstEligible[id])
+		}
+	}
+}
+
 func TestFirstEligibleSurvivesRequeueAndLostHistory(t *testing.T) {
 	id := slurmplug.Plain(1)
 	j := Job{ID: id, State: Pending, Eligible: at(500)}
@@ -125,7 +141,9 @@ func TestFirstEligibleSurvivesRequeueAndLostHistory(t *testing.T) {
 		t.Fatal("eligible in the future")
 	}
 	see(h, 510, j)
-	h.Fill([]PastRun{{Interval: Interval{Job: id}, Eligible: at(30)}})
+	j.Restarts = 1
+	h.Fill([]PastRun{{Interval: Interval{Job: id}, Submit: at(20), Eligible: at(30)}})
+	see(h, 515, j)
 	if !h.FirstEligible[id].Equal(at(30)) {
 		t.Fatal(h.FirstEligible[id])
 	}

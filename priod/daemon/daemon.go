@@ -64,8 +64,9 @@ type Daemon struct {
 	filled  time.Time // up to when accounting was read
 	asked   time.Time // when it was last tried
 	history *cluster.History
-	trouble string // the last cycle's error, so that it is logged once
-	failed  int    // cycles in a row with that error
+	trouble string   // the last cycle's error, so that it is logged once
+	failed  int      // cycles in a row with that error
+	notes   []string // the last cycle's, so that each is logged once
 	cycles  int
 	losses  int // of the state, as counted
 
@@ -321,8 +322,11 @@ func (d *Daemon) report(r *cycle.Result, err error) error {
 		d.trouble, d.failed = "", 0
 	}
 	for _, n := range r.Plan.Notes {
-		d.Log.Debug("note", "cycle", d.cycles, "text", n)
+		if !slices.Contains(d.notes, n) {
+			d.Log.Info("note", "cycle", d.cycles, "text", n)
+		}
 	}
+	d.notes = r.Plan.Notes
 	d.notify(fmt.Sprintf("STATUS=cycle %d at %s: %d jobs, %d pending ranked, %d written",
 		d.cycles, r.Snapshot.At.Format(time.TimeOnly), len(r.Snapshot.Jobs), len(r.Plan.Decisions), counts[slurmplug.Applied]))
 	return nil

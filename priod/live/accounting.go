@@ -28,7 +28,7 @@ func (c *Cluster) Past(ctx context.Context, since, until time.Time) ([]cluster.P
 		if gpuType == "" && gpus > 0 {
 			gpuType = c.allocatedType(r.NodeList, types)
 		}
-		p := cluster.PastRun{Eligible: r.Eligible, QOS: r.QOS, Interval: cluster.Interval{
+		p := cluster.PastRun{Submit: r.Submit, Eligible: r.Eligible, QOS: r.QOS, Interval: cluster.Interval{
 			Job: r.ID, Start: r.Start, End: r.End, Closed: !r.End.IsZero() && !r.Start.IsZero(),
 			GPUType: gpuType, GPUs: gpus, User: r.User, Account: r.Account,
 		}}

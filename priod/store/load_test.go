@@ -98,7 +98,7 @@ func (w *world) account(j *cluster.Job) {
 	if j.State == cluster.Pending || j.Tasks != "" {
 		return
 	}
-	w.past = append(w.past, cluster.PastRun{Eligible: j.Eligible, Interval: cluster.Interval{
+	w.past = append(w.past, cluster.PastRun{Submit: j.Submit, Eligible: j.Eligible, Interval: cluster.Interval{
 		Job: j.ID, Start: j.Start, End: w.now.Add(-500 * time.Millisecond), Closed: true, GPUType: j.GPUType, GPUs: j.GPUs,
 		User: j.User, Account: j.Account, Restarts: j.Restarts,
 	}})

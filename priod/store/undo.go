@@ -41,6 +41,14 @@ func (c *Change) Jobs() []cluster.JobID {
 	return plan.Action{Job: c.Job, Tasks: c.Tasks, Part: c.Part}.Jobs()
 }
 
+// Of tells whether j is the job that was changed, and not a later one with the
+// same id, as far as that can be told.
+func (c *Change) Of(j *cluster.Job) bool {
+	e := entry{}
+	e.identify(c.User, c.Submit)
+	return !e.isOther(j)
+}
+
 // Written is the change as cluster.History remembers it: it may have arrived.
 func (c *Change) Written() cluster.Written {
 	number := func(s string) int64 { n, _ := strconv.ParseInt(s, 10, 64); return n }

@@ -1,0 +1,254 @@
+package tests
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"slurmprio/priod/store"
+	"slurmprio/slurmplug"
+)
+
+// endJob is a pending job as a run leaves it. Its name and not its id tells
+// runs' jobs apart from each other, so each needs a name of its own. Which value
+// a place has depends on the order of the writes; that it is the same place
+// does not.
+type endJob struct {
+	Name  string // job name; tasks of an array behind _
+	Held  bool
+	Nice  int64
+	Class string
+	Why   string
+	Place int // of its SiteFactor among those in use: 1 is the highest, 0 none
+}
+
+// endState is what a run leaves behind: the pending jobs in Slurm's own order.
+type endState []endJob
+
+func (e endState) String() string {
+	var b strings.Builder
+	for _, j := range e {
+		fmt.Fprintf(&b, "%+v\n", j)
+	}
+	return b.String()
+}
+
+// sameEnd fails unless the site is as an undisturbed run left it.
+func (s *site) sameEnd(undisturbed endState) {
+	s.Helper()
+	if got := s.endState(0); !slices.Equal(got, undisturbed) {
+		s.Fatalf("the run ends in\n%s\nundisturbed it ends in\n%s\n%s", got, undisturbed, s.must("history"))
+	}
+}
+
+// endState reads what a settled run with lever site_factor leaves, in a form
+// that can be compared with another run's, and checks that Slurm, the store,
+// the journal and what the verbs tell agree: every value that Slurm shows is
+// the last one that the store says was written, none was written twice, and
+// reset finds all that it needs. A crash between the journal and the database
+// may leave a line twice; crashes says how often that can have happened.
+func (s *site) endState(crashes int) endState {
+	s.Helper()
+	values := s.siteFactors()
+	known, writes := s.checkStore(values)
+	s.checkJournal(values, writes, crashes)
+
+	var queue struct {
+		Jobs []struct {
+			Job   slurmplug.JobID `json:"job"`
+			Class string          `json:"class"`
+			Value int64           `json:"value"`
+			Why   string          `json:"why"`
+		} `json:"jobs"`
+	}
+	s.json(&queue, "queue")
+	decided := map[slurmplug.JobID]int{}
+	for i, q := range queue.Jobs {
+		decided[q.Job] = i
+		if k, ok := known[q.Job]; !ok || k.Decision == nil || k.Decision.Value != q.Value {
+			s.Errorf("queue says %+v of job %s, the store %+v", q, q.Job, k)
+		}
+	}
+
+	places := []int64{}
+	for _, v := range values {
+		if v != 0 {
+			places = append(places, v)
+		}
+	}
+	slices.Sort(places)
+	places = slices.Compact(places)
+
+	var end endState
+	out := s.slurm("squeue", "--noheader", "--array-unique", "--states=PENDING", "--sort=-p,i", "--Format=JobID:|,JobArrayID:|,Name:|,Nice:|,Reason:|")
+	for line := range strings.Lines(out) {
+		f := strings.Split(line, "|")
+		_, tasks, _ := strings.Cut(f[1], "_")
+		j := endJob{Name: strings.TrimSuffix(f[2]+"_"+tasks, "_"), Held: strings.HasPrefix(f[4], "JobHeld")}
+		j.Nice, _ = strconv.ParseInt(f[3], 10, 64)
+		raw, err := strconv.ParseUint(f[0], 10, 32)
+		if err != nil {
+			s.Fatalf("%q: %v", line, err)
+		}
+		if v := values[uint32(raw)]; v != 0 {
+			at, _ := slices.BinarySearch(places, v)
+			j.Place = len(places) - at
+		}
+		for id, k := range known {
+			if k.Job.RawID == uint32(raw) {
+				if i, ok := decided[id]; ok {
+					j.Class, j.Why = queue.Jobs[i].Class, queue.Jobs[i].Why
+				}
+			}
+		}
+		end = append(end, j)
+	}
+	return end
+}
+
+// siteFactors are Slurm's own, by raw id; jobs that it does not count as
+// eligible are missing.
+func (s *site) siteFactors() map[uint32]int64 {
+	s.Helper()
+	values := map[uint32]int64{}
+	for line := range strings.Lines(s.slurm("sprio", "--noheader", "--format=%i|%S")) {
+		id, value, _ := strings.Cut(strings.TrimSpace(line), "|")
+		n, err1 := strconv.ParseUint(id, 10, 32)
+		v, err2 := strconv.ParseInt(value, 10, 64)
+		if err1 != nil || err2 != nil {
+			s.Fatalf("sprio says %q", line)
+		}
+		values[uint32(n)] = v
+	}
+	return values
+}
+
+// checkStore holds Slurm's values against those that the store says were wanted
+// and written, and returns what it says of each job in the queue, and the
+// writes, the first one first.
+func (s *site) checkStore(values map[uint32]int64) (map[slurmplug.JobID]store.Queued, []store.Write) {
+	s.Helper()
+	r, err := store.OpenReader(context.Background(), filepath.Join(s.dir, "state"))
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer r.Close()
+	queue, err := r.Queue(context.Background())
+	if err != nil {
+		s.Fatal(err)
+	}
+	var history struct{ Writes []store.Write }
+	s.json(&history, "history", "--most", "1000000")
+	slices.Reverse(history.Writes)
+
+	sent := map[slurmplug.JobID][]store.Write{} // that may have arrived
+	for _, w := range history.Writes {
+		switch w.Status {
+		case slurmplug.Applied, slurmplug.Unknown:
+			for _, id := range w.Jobs() {
+				sent[id] = append(sent[id], w)
+			}
+		case store.Planned:
+			s.Errorf("after a cycle a write has no outcome: %+v", w)
+		}
+		if w.Before == w.After {
+			s.Errorf("a value was written twice: %+v", w)
+		}
+	}
+	known := map[slurmplug.JobID]store.Queued{}
+	for _, q := range queue {
+		known[q.Job.ID] = q
+		value, listed := values[q.Job.RawID]
+		if q.Job.State != "pending" || !listed || q.Decision == nil || !q.Decision.Ranked || q.Decision.Unmoved != "" {
+			continue
+		}
+		if value != q.Decision.Value {
+			s.Errorf("job %s holds %d and the store says that %d is wanted", q.Job.ID, value, q.Decision.Value)
+		}
+		if k := q.Known; value != 0 && (k == nil || k.Lever != slurmplug.SiteFactor || k.Value != value && k.Tried != value) {
+			s.Errorf("job %s holds %d, which the store does not know as its own: %+v", q.Job.ID, value, k)
+		}
+		all := sent[q.Job.ID]
+		if len(all) == 0 && q.Job.ID.Task != slurmplug.NoTask {
+			all = sent[slurmplug.Plain(q.Job.ID.ID)]
+		}
+		text := strconv.FormatInt(value, 10)
+		found := value == 0 && len(all) == 0
+		for _, w := range slices.Backward(all) {
+			if found = w.After == text; found || w.Status == slurmplug.Applied {
+				break
+			}
+		}
+		if !found {
+			s.Errorf("job %s holds %d, which is not the last value that the store says was written: %+v", q.Job.ID, value, all)
+		}
+	}
+	return known, history.Writes
+}
+
+// checkJournal holds undo.jsonl against the writes: a line for each, none
+// twice, and in each what was there before priod came.
+func (s *site) checkJournal(values map[uint32]int64, writes []store.Write, crashes int) {
+	s.Helper()
+	type change struct {
+		job      slurmplug.JobID
+		from, to string
+	}
+	text, err := os.ReadFile(filepath.Join(s.dir, "state", "undo.jsonl"))
+	if err != nil && (len(writes) > 0 || !os.IsNotExist(err)) {
+		s.Fatal(err)
+	}
+	lines := map[change]int{}
+	for line := range bytes.Lines(text) {
+		var c store.Change
+		if err := json.Unmarshal(line, &c); err != nil {
+			s.Fatalf("undo.jsonl: %q: %v", line, err)
+		}
+		if c.Was != "0" || c.Submit.IsZero() || c.User == "" {
+			s.Errorf("undo.jsonl: %s does not say what reset needs", line)
+		}
+		lines[change{c.Job, c.From, c.To}]++
+	}
+	for _, w := range writes {
+		if lines[change{w.Job, w.Before, w.After}]--; lines[change{w.Job, w.Before, w.After}] < 0 {
+			s.Errorf("undo.jsonl has no line for %+v", w)
+		}
+	}
+	double := 0
+	for _, n := range lines {
+		double += max(n, 0)
+	}
+	if most := crashes * len(values); double > most {
+		s.Errorf("undo.jsonl has %d lines without a write, at most %d can come from crashes\n%s", double, most, text)
+	}
+}
+
+// checkReset takes everything back and fails unless Slurm is as if priod had
+// never run: no SiteFactor, and the Nice of before.
+func (s *site) checkReset(before endState) {
+	s.Helper()
+	s.must("reset")
+	for raw, v := range s.siteFactors() {
+		if v != 0 {
+			s.Errorf("reset leaves a SiteFactor of %d in job %d", v, raw)
+		}
+	}
+	nice := map[string]int64{}
+	for _, j := range before {
+		nice[j.Name] = j.Nice
+	}
+	for line := range strings.Lines(s.slurm("squeue", "--noheader", "--array-unique", "--states=PENDING", "--Format=JobArrayID:|,Name:|,Nice:|")) {
+		f := strings.Split(line, "|")
+		_, tasks, _ := strings.Cut(f[0], "_")
+		name := strings.TrimSuffix(f[1]+"_"+tasks, "_")
+		if want, ok := nice[name]; ok && f[2] != strconv.FormatInt(want, 10) {
+			s.Errorf("reset leaves a Nice of %s in job %s, its owner's is %d", f[2], name, want)
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package tests
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"slurmprio/tests/shim"
+)
+
+// slurmctld and slurmdbd hang, stop, die and come back in the middle of a cycle's
+// reads and of its writes.
+func TestSlurmDaemonFaults(t *testing.T) {
+	seed := seedOf(t)
+	s := newSite(t, roomy)
+	d := s.shimmed(roomy)
+	q := (*queue)(nil)
+
+	pid := func(daemon string) string {
+		n, err := s.lab.PID(daemon)
+		if err != nil {
+			s.Fatal(err)
+		}
+		return strconv.Itoa(n)
+	}
+	do := func(err error) {
+		s.Helper()
+		if err != nil {
+			s.Fatal(err)
+		}
+	}
+	signal := func(sig, daemon string) []string { return []string{"/bin/kill", "-" + sig, pid(daemon)} }
+	end := func(daemon string) []string { // and wait for it
+		return []string{"/bin/sh", "-c", "kill -TERM $0 && while kill -0 $0 2>/dev/null; do sleep 0.05; done", pid(daemon)}
+	}
+	at := func(command, when string, argv []string) shim.Fault {
+		return shim.Fault{Command: command, When: when, Call: 1, Do: shim.Run, Argv: argv}
+	}
+	start := func(daemon string) { do(s.lab.StartDaemon(s.Context(), daemon)) }
+	// saved waits until slurmctld has written down the queue: killed before, it
+	// would forget jobs.
+	saved := func() {
+		now := time.Now()
+		s.slurm("scontrol", "update", "JobId="+q.ids[q.names[0]], "Comment="+s.comment(q.ids[q.names[0]]))
+		s.wait("slurmctld to save its state", func() bool {
+			info, err := os.Stat(filepath.Join(s.lab.Dir, "state", "job_state"))
+			return err == nil && info.ModTime().After(now.Add(time.Second))
+		})
+	}
+
+	scenarios := []struct {
+		name string
+		run  func()
+	}{
+		{"slurmctld hangs while it is read", func() {
+			s.cycleWith(d, at("sprio", "before", signal("STOP", "slurmctld")))
+			do(s.lab.Continue("slurmctld"))
+		}},
+		{"slurmctld hangs between two writes", func() {
+			s.cycleWith(d, at("scontrol update", "during", signal("STOP", "slurmctld")))
+			do(s.lab.Continue("slurmctld"))
+		}},
+		{"slurmctld stops between reads and writes", func() {
+			s.cycleWith(d, at("sdiag", "after", end("slurmctld")))
+			start("slurmctld")
+		}},
+		{"slurmctld stops between two writes", func() {
+			s.cycleWith(d, at("scontrol update", "during", end("slurmctld")))
+			start("slurmctld")
+		}},
+		{"slurmctld is killed while it is read", func() {
+			saved()
+			s.cycleWith(d, at("squeue", "before", signal("KILL", "slurmctld")))
+			start("slurmctld")
+		}},
+		{"slurmctld is killed between two writes and forgets them", func() {
+			saved()
+			s.cycleWith(d, at("scontrol update", "during", signal("KILL", "slurmctld")))
+			start("slurmctld")
+		}},
+		{"slurmctld is killed after the writes and forgets them", func() {
+			saved()
+			s.cycleWith(d, at("scontrol update", "after", signal("KILL", "slurmctld")))
+			start("slurmctld")
+		}},
+		{"slurmdbd is down", func() {
+			do(s.lab.Stop(s.Context(), "slurmdbd"))
+			s.must("run", "--once")
+			start("slurmdbd")
+		}},
+		{"slurmdbd hangs while it is read", func() {
+			s.cycleWith(d, at("sacct", "before", signal("STOP", "slurmdbd")))
+			do(s.lab.Continue("slurmdbd"))
+		}},
+		{"accounting is six hours behind", func() {
+			s.cycleWith(d, shim.Fault{Command: "sacct", When: "before", Call: 1, Do: shim.Late, Delay: 6 * time.Hour})
+		}},
+	}
+	want := undisturbed(newSite(t, roomy), seed, len(scenarios), nil)
+	s.clear()
+	q = newQueue(s, seed)
+	s.settle()
+	s.sameEnd(want[0])
+	for i, scenario := range scenarios {
+		s.sub(t, scenario.name, func() {
+			q.step()
+			scenario.run()
+			s.wait("slurmctld to answer", func() bool { _, err := s.lab.Run(s.Context(), "squeue"); return err == nil })
+			s.settle()
+			s.sameEnd(want[i+1])
+		})
+	}
+	s.checkReset(want[len(want)-1])
+}

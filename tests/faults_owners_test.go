@@ -1,0 +1,131 @@
+package tests
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"slurmprio/tests/shim"
+)
+
+// Owners change their jobs between priod's read and its write: the end is as if
+// they had done it before the read.
+func TestOwnersBetweenReadAndWrite(t *testing.T) {
+	changes := []struct {
+		name string
+		argv func(id string) []string
+	}{
+		{"Nice", func(id string) []string { return []string{"scontrol", "update", "JobId=" + id, "Nice=3000"} }},
+		{"tag", func(id string) []string {
+			return []string{"scontrol", "update", "JobId=" + id, "Comment=prio:type=be&v=1"}
+		}},
+		{"hold", func(id string) []string { return []string{"scontrol", "hold", id} }},
+		{"cancel", func(id string) []string { return []string{"scancel", id} }},
+		{"partition", func(id string) []string {
+			return []string{"scontrol", "update", "JobId=" + id, "Partition=interactive"}
+		}},
+	}
+	seed := seedOf(t)
+	argv := func(q *queue, i int) []string {
+		name := q.names[len(q.names)-1] // submitted last: this cycle is to write it
+		switch changes[i].name {
+		case "cancel":
+			q.names = slices.DeleteFunc(q.names, func(n string) bool { return n == name })
+		case "hold":
+			q.held[name] = true
+		}
+		return changes[i].argv(q.ids[name])
+	}
+	want := undisturbed(newSite(t, roomy), seed, len(changes), func(q *queue, i int) {
+		a := argv(q, i)
+		q.slurm(a[0], a[1:]...)
+	})
+	s := newSite(t, roomy)
+	d := s.shimmed(roomy)
+	q := newQueue(s, seed)
+	s.settle()
+	s.sameEnd(want[0])
+	for i, change := range changes {
+		s.sub(t, change.name, func() {
+			q.step()
+			s.cycleWith(d, shim.Fault{Command: "sdiag", When: "before", Call: 1, Do: shim.Run, Argv: argv(q, i)})
+			s.settle()
+			s.sameEnd(want[i+1])
+		})
+	}
+	s.checkReset(want[len(want)-1])
+}
+
+// Another tool writes SiteFactor too: priod says so and leaves its value, and
+// where the tool takes priod's values back, priod gives up soon.
+func TestOtherToolWritesToo(t *testing.T) {
+	s := newSite(t, roomy)
+	d := s.shimmed(roomy)
+	s.fill()
+	trial := s.submit("--prio-type=te", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
+	other := s.submit("--prio-type=te", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
+	be := s.submit("--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
+	s.eligible(3)
+	written := func(id string) int {
+		var story struct{ Writes []struct{ Status string } }
+		s.json(&story, "history", id, "--most", "1000")
+		return len(story.Writes)
+	}
+	value := func(id string) string {
+		return strings.TrimSpace(s.slurm("sprio", "--noheader", "--format=%S", "--jobs="+id))
+	}
+	reported := func(id, why string) {
+		t.Helper()
+		if out := s.must("explain", id); !strings.Contains(out, why) {
+			t.Errorf("explain does not say %q:\n%s", why, out)
+		}
+		if out := s.must("diff"); !strings.Contains(out, "carry a value that somebody else wrote") {
+			t.Errorf("diff says nothing:\n%s", out)
+		}
+	}
+
+	// Just after priod's own write.
+	s.cycleWith(d, shim.Fault{Command: "scontrol update", When: "after", Call: 1, Do: shim.Run,
+		Argv: []string{"scontrol", "update", "JobId=" + trial, "SiteFactor=777"}})
+	s.slurm("scontrol", "update", "JobId="+be, "SiteFactor=555")
+	n := written(trial)
+	for range 4 {
+		s.must("run", "--once")
+	}
+	if value(trial) != "777" || value(be) != "555" || written(trial) != n || written(be) != 0 {
+		t.Errorf("foreign values became %s and %s, in %d and %d writes", value(trial), value(be), written(trial)-n, written(be))
+	}
+	reported(trial, "somebody else set this value")
+	reported(be, "somebody else set this value")
+
+	// Again and again.
+	n = written(other)
+	for range 8 {
+		s.slurm("scontrol", "update", "JobId="+other, "SiteFactor=0")
+		s.must("run", "--once")
+	}
+	if more := written(other) - n; more != 3 || value(other) != "0" {
+		t.Errorf("the fight took %d writes and ends in %s", more, value(other))
+	}
+	reported(other, "somebody else keeps taking this value back")
+
+	// A daemon says it in its log, once, and in its metrics.
+	address := freePort(t)
+	s.configure(quick + roomy + fmt.Sprintf("[metrics]\nlisten = %q\n", address))
+	daemon := s.daemon()
+	daemon.waitLog("3 jobs carry a value that somebody else wrote")
+	metrics := scraper{daemon, address}
+	metrics.waitValue(`priod_unwritten_jobs{reason="foreign-value"}`, func(v float64) bool { return v == 2 })
+	metrics.waitValue(`priod_unwritten_jobs{reason="taken-back"}`, func(v float64) bool { return v == 1 })
+	metrics.waitValue(`priod_cycles_total{result="ok"}`, func(v float64) bool { return v >= 3 })
+	daemon.stop()
+	if n := strings.Count(daemon.log.String(), "carry a value"); n != 1 {
+		t.Errorf("the log says it %d times", n)
+	}
+
+	s.must("reset")
+	if value(trial) != "777" || value(be) != "555" {
+		t.Errorf("reset took foreign values: %s and %s", value(trial), value(be))
+	}
+}
