@@ -94,7 +94,7 @@ func simulateFlags() []cli.Flag {
 		&cli.IntFlag{Category: policy, Name: "account-gpus", Usage: "`GPUS` that one account may hold at once; 0: no limit"},
 
 		seconds("grace", "to leave, for jobs that do not say"),
-		seconds("requeue-delay", "from leaving to being eligible again (Slurm: 121s)"),
+		&cli.DurationFlag{Category: costs, Name: "requeue-delay", DefaultText: "121s, as Slurm's; 0s for srtf, las and rounds", Usage: "from leaving to being eligible again"},
 		seconds("prolog", "before each run"),
 		seconds("epilog", "after each run"),
 		seconds("checkpoint", "between two checkpoints, for jobs that do not say"),
@@ -332,6 +332,10 @@ func generate(words string) (made []trace.Job, err error) {
 	return made, nil
 }
 
+// slurmRequeue is how long a requeued job may not start, s: cred_expire and a
+// second (slurmctld, job_mgr.c).
+const slurmRequeue = 121
+
 func specOf(c *cli.Context) (simulate.Spec, error) {
 	s := func(name string) float64 { return c.Duration(name).Seconds() }
 	spec := simulate.Spec{
@@ -342,6 +346,9 @@ func specOf(c *cli.Context) (simulate.Spec, error) {
 			Grace: s("grace"), Requeue: s("requeue-delay"), Prolog: s("prolog"), Epilog: s("epilog"),
 			Checkpoint: s("checkpoint"), Restart: s("restart-cost"), MTBF: s("mtbf"), Repair: s("repair"),
 		},
+	}
+	if free := spec.Order == "srtf" || spec.Order == "las" || spec.Engine == "rounds"; !free && !c.IsSet("requeue-delay") {
+		spec.Overheads.Requeue = slurmRequeue
 	}
 	if c.Bool("pool") {
 		if spec.Placement != "" && spec.Placement != "pool" {
