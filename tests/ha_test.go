@@ -1,13 +1,15 @@
 package tests
 
 import (
-	"fmt"
+	"context"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"slurmprio/tests/lab"
 )
@@ -96,18 +98,107 @@ func TestFollowsTheController(t *testing.T) {
 	}
 	first.stop()
 
+	for _, d := range []*running{first, second} {
+		actsWithinTwoCycles(t, d)
+	}
+
+	by := writers(t, first, second)
+	if len(by) != len(trials) {
+		t.Errorf("%d trials took %d values", len(trials), len(by))
+	}
+}
+
+// writers lists the values that priods wrote, by their logs, with who did; no
+// value is written by two.
+func writers(t *testing.T, daemons ...*running) map[string]*running {
+	t.Helper()
 	wrote := regexp.MustCompile(`wrote: .*job=(\S+) lever=\S+ before=\S+ after=(\S+)`)
-	by := map[string]string{}
-	for name, d := range map[string]*running{"first": first, "second": second} {
+	by := map[string]*running{}
+	for _, d := range daemons {
 		for _, m := range wrote.FindAllStringSubmatch(d.log.String(), -1) {
-			value := fmt.Sprintf("%s=%s", m[1], m[2])
-			if other := by[value]; other != "" {
-				t.Errorf("%s is written by %s and by %s", value, other, name)
+			value := m[1] + "=" + m[2]
+			if other := by[value]; other != nil {
+				t.Errorf("%s is written by the priods of %s and of %s", value, other.host, d.host)
 			}
-			by[value] = name
+			by[value] = d
 		}
 	}
-	if len(by) != len(trials) {
-		t.Errorf("%d trials took %d values: %v", len(trials), len(by), by)
+	return by
+}
+
+// actsWithinTwoCycles holds a priod's log against its promise: the cycle after
+// the first one that finds this host's slurmctld acting acts.
+func actsWithinTwoCycles(t *testing.T, d *running) {
+	t.Helper()
+	line := regexp.MustCompile(`(?:stand-by: cycle=(\d+) why="the slurmctld of this host acts;|and so does priod: cycle=(\d+))`)
+	looked := 0
+	for _, m := range line.FindAllStringSubmatch(d.log.String(), -1) {
+		if m[1] != "" {
+			looked, _ = strconv.Atoi(m[1])
+			continue
+		}
+		if acts, _ := strconv.Atoi(m[2]); looked != 0 && acts != looked+1 {
+			t.Errorf("cycle %d finds that the slurmctld acts, and cycle %d is the first to act", looked, acts)
+		}
+		looked = 0
 	}
+}
+
+// The acting controller hangs until the other one takes over, then goes on as if
+// nothing had happened, and Slurm sorts out who acts. priod writes nothing while
+// it cannot know, and goes on in the right order, one of the two.
+func TestControllerHangsAndComesBack(t *testing.T) {
+	if rounds(0, 1) == 0 {
+		t.Skip("takes minutes; SLURMPRIO_LONG=1 runs it")
+	}
+	a, b := controllerHosts(t)
+	patiently := func(what string, condition func() bool) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+		defer cancel()
+		if err := lab.WaitFor(ctx, what, func(context.Context) (bool, error) { return condition(), nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.fill()
+	a.submit("--gres=gpu:1", "--time=60", "--wrap", "sleep 600")
+	trials := []string{a.submit("--prio-type=te", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")}
+	first, second := a.daemon(), b.daemon()
+	first.waitLog("wrote:")
+	second.waitLog("the acting slurmctld is on ctl1")
+	if err := a.lab.WaitSaved(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.lab.Pause("slurmctld"); err != nil {
+		t.Fatal(err)
+	}
+	patiently("the other controller to take over", func() bool {
+		return strings.Contains(a.lab.Logs(1000), "Running as primary controller\n--- slurmctld.log")
+	})
+	patiently("both priods to say that Slurm cannot be asked", func() bool {
+		return strings.Contains(first.log.String(), "cycle failed") && strings.Contains(second.log.String(), "cycle failed")
+	})
+	if n := len(writers(t, first, second)); n != 1 {
+		t.Errorf("%d values written, and only one trial before Slurm hung", n)
+	}
+	if err := a.lab.Continue("slurmctld"); err != nil {
+		t.Fatal(err)
+	}
+	patiently("Slurm to take jobs again", func() bool {
+		out, err := a.lab.Run(t.Context(), filepath.Join(bin, "sbatchwrap"), "--parsable", "--output=/dev/null", "--prio-type=te", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
+		if err == nil {
+			trials = append(trials, strings.TrimSpace(out))
+		}
+		return err == nil
+	})
+	patiently("the trials to stand first", func() bool {
+		out, err := a.lab.Run(t.Context(), "squeue", "--noheader", "--states=PENDING", "--sort=-p,i", "--format=%i")
+		got := strings.Fields(out)
+		return err == nil && len(got) > len(trials) && slices.Equal(got[:len(trials)], trials)
+	})
+	if n := len(writers(t, first, second)); n != len(trials) {
+		t.Errorf("%d values written for %d trials", n, len(trials))
+	}
+	first.stop()
+	second.stop()
 }

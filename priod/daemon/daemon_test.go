@@ -52,9 +52,13 @@ type fake struct {
 	pingErr     error
 	away        error // what Answers returns
 	pruned      int   // calls of Prune
+	reads       int   // calls of Observe and Past
+	holdErr     error
+	plannedErr  error
 }
 
 func (f *fake) Observe(context.Context) (cluster.Snapshot, error) {
+	f.reads++
 	return cluster.Snapshot{At: time.Now(), Jobs: f.jobs}, f.err
 }
 
@@ -69,12 +73,13 @@ func (f *fake) Apply(_ context.Context, actions []plan.Action) []plan.Outcome {
 
 func (f *fake) Past(_ context.Context, since, _ time.Time) ([]cluster.PastRun, error) {
 	f.since = since
+	f.reads++
 	return f.past, f.pastErr
 }
-func (f *fake) Planned(context.Context, plan.Seen) error       { return nil }
+func (f *fake) Planned(context.Context, plan.Seen) error       { return f.plannedErr }
 func (f *fake) Done(context.Context, []plan.Outcome) error     { return nil }
 func (f *fake) Load(context.Context) (*cluster.History, error) { return cluster.NewHistory(), nil }
-func (f *fake) Hold() (string, error)                          { return f.hold, nil }
+func (f *fake) Hold() (string, error)                          { return f.hold, f.holdErr }
 func (f *fake) Pause(why string) error {
 	f.hold = store.OwnPause(why).String()
 	return nil
@@ -166,14 +171,14 @@ func TestAccountingGapIsFilledLater(t *testing.T) {
 	hours := func(h time.Duration) time.Time { return time.Now().Add(-h * time.Hour) }
 	d.filled, d.asked = hours(3), hours(3)
 	f.pastErr = errors.New("slurmdbd is away")
-	d.fill(t.Context())
+	d.fill(t.Context(), time.Now())
 	f.pastErr, d.asked = nil, hours(1)
-	d.fill(t.Context())
+	d.fill(t.Context(), time.Now())
 	if f.since.After(hours(3)) {
 		t.Errorf("asked only since %v", f.since)
 	}
 	d.asked = hours(1)
-	if d.fill(t.Context()); f.since.Before(hours(1)) {
+	if d.fill(t.Context(), time.Now()); f.since.Before(hours(1)) {
 		t.Errorf("asked again since %v, though all is known", f.since)
 	}
 }
