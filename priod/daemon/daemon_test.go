@@ -217,3 +217,52 @@ func TestRunStopsWhenTold(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// Another priod with a say ends this one before anything is read; a process
+// without one is warned about once, and once more when it is another.
+func TestTwinEndsItSquatterDoesNot(t *testing.T) {
+	f := &fake{jobs: []cluster.Job{trial()}}
+	d, _ := newDaemon(t, f)
+	d.Claim = func(string, string) (*Claim, error) {
+		return nil, &TwinError{PID: 7, User: "priod", Dir: "/srv/priod", Cluster: "lab"}
+	}
+	err := d.Run(t.Context(), nil)
+	if !errors.As(err, new(*TwinError)) || !strings.Contains(err.Error(), "process 7 of user priod, state folder /srv/priod") || f.reads != 0 || len(f.applied) != 0 {
+		t.Errorf("%v, %d reads, %d writes", err, f.reads, len(f.applied))
+	}
+	d, log := newDaemon(t, f)
+	pid := 8
+	d.Claim = func(string, string) (*Claim, error) { return nil, &SquatterError{PID: pid, User: "eve"} }
+	for _, pid = range []int{8, 8, 9, 9} {
+		turn(t, d)
+	}
+	if n := strings.Count(log.String(), "of user eve"); n != 2 || d.trouble != "" || len(f.applied) != 1 {
+		t.Errorf("%d warnings, trouble %q, %d writes\n%s", n, d.trouble, len(f.applied), log)
+	}
+}
+
+// A reload that names another slurm.conf may mean another cluster.
+func TestReloadClaimsTheOtherCluster(t *testing.T) {
+	f := &fake{}
+	d, _ := newDaemon(t, f)
+	d.Claim = NewClaim
+	turn(t, d)
+	if d.claim == nil {
+		t.Fatal("no claim")
+	}
+	same, moved := *d.Config, *d.Config
+	d.Reload = func() (*config.Config, error) { return &same, nil }
+	if d.reload(); d.claim == nil {
+		t.Error("a reload gives the cluster free")
+	}
+	moved.Slurm.Conf = "/etc/slurm/other.conf"
+	d.Reload = func() (*config.Config, error) { return &moved, nil }
+	if d.reload(); d.claim != nil {
+		t.Error("the old cluster stays claimed")
+	}
+	turn(t, d)
+	if d.claim == nil {
+		t.Fatal("the other cluster is not claimed")
+	}
+	d.claim.Close()
+}
