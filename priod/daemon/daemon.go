@@ -129,10 +129,15 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan struct{}) error {
 		if errors.As(err, new(*TwinError)) {
 			return err
 		}
+		pinged := standing(err) != "" || errors.Is(err, errNobody)
 		if err = d.report(&result, err); errors.Is(err, store.ErrTaken) {
 			return err
 		}
-		pause := Interval(time.Duration(d.Config.Cycle.Interval), polled, d.failed)
+		failed := d.failed
+		if pinged {
+			failed = 0 // to look again loads nobody, and somebody has to take over
+		}
+		pause := Interval(time.Duration(d.Config.Cycle.Interval), polled, failed)
 		d.health.cycle(time.Since(begun)+pause, err)
 		if now := time.Now(); now.Sub(pruned) >= pruneEvery && d.clock.isSteady() {
 			pruned = now

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/config"
 	"slurmprio/priod/decide"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/store"
@@ -142,6 +143,45 @@ func TestStandByHidesNoTrouble(t *testing.T) {
 	}
 }
 
+// moving is a cluster whose controllers change at a time.
+type moving struct {
+	*fake
+	at            time.Time
+	before, after []slurmplug.Controller
+}
+
+func (m moving) Controllers(context.Context) ([]slurmplug.Controller, error) {
+	if time.Now().After(m.at) {
+		return m.after, nil
+	}
+	return m.before, nil
+}
+
+// However long no controller answered, the second cycle after one does acts.
+func TestNoBackOffWhileNoControllerAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		f.queue()
+		d := following(t, f)
+		interval := time.Duration(d.Config.Cycle.Interval)
+		until := 100*interval + interval/2
+		slurm := moving{f, time.Now().Add(until), controllers(false, false), controllers(false, true)}
+		d.Connect = func(*config.Config) Slurm { return slurm }
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- d.Run(ctx, nil) }()
+		time.Sleep(until)
+		synctest.Wait()
+		has(t, d, "priod_cycles_total{result=failed} 101")
+		time.Sleep(2 * interval)
+		synctest.Wait()
+		cancel()
+		if err := <-done; err != nil || len(f.applied) != 1 {
+			t.Errorf("%v, %d writes after two cycles", err, len(f.applied))
+		}
+	})
+}
+
 // While it stands by a priod deletes by age too, so it watches the clock.
 func TestStandByWatchesTheClock(t *testing.T) {
 	f := &fake{controllers: controllers(true, true)}
@@ -159,7 +199,7 @@ func TestStandByWatchesTheClock(t *testing.T) {
 
 // hanging is a cluster whose writes wait for ever, as scontrol does while no
 // controller acts.
-type hanging struct{ *fake }
+type hanging struct{ moving }
 
 func (h hanging) Apply(ctx context.Context, actions []plan.Action) []plan.Outcome {
 	<-ctx.Done()
@@ -172,18 +212,14 @@ func (h hanging) Apply(ctx context.Context, actions []plan.Action) []plan.Outcom
 
 func TestWriteUnderWayEndsWhenTheControllerMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fake{controllers: controllers(false, true)}
-		d := following(t, f)
+		f := &fake{}
+		d, slurm := following(t, f), hanging{moving{f, time.Now().Add(3 * watchEvery / 2), controllers(false, true), controllers(true, true)}}
 		actions := []plan.Action{{Job: slurmplug.Plain(1)}}
-		go func() {
-			time.Sleep(3 * watchEvery / 2)
-			f.controllers = controllers(true, true)
-		}()
-		out := follower{hanging{f}, d}.Apply(t.Context(), actions)
+		out := follower{slurm, d}.Apply(t.Context(), actions)
 		if out[0].Status != slurmplug.Unknown || !strings.Contains(out[0].Message, "is on ctl1") {
 			t.Errorf("%+v", out)
 		}
-		out = follower{hanging{f}, d}.Apply(t.Context(), actions)
+		out = follower{slurm, d}.Apply(t.Context(), actions)
 		if out[0].Status != slurmplug.Postponed || !strings.Contains(out[0].Message, "is on ctl1") {
 			t.Errorf("%+v", out)
 		}
