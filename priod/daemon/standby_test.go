@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -298,27 +297,4 @@ func TestPausedPriodSeesNoRival(t *testing.T) {
 		t.Errorf("hold %q", f.hold)
 	}
 	has(t, d, "priod_rival{} 0")
-}
-
-func TestClaim(t *testing.T) {
-	cluster := t.Name() + t.TempDir()
-	c, err := NewClaim(cluster, "/var/lib/\x1b[2Jpriod\nx")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = NewClaim(cluster, t.TempDir())
-	var twin *TwinError
-	if !errors.As(err, &twin) || twin.PID != os.Getpid() || strings.ContainsRune(err.Error(), '\x1b') || !strings.Contains(err.Error(), "[2Jpriod") {
-		t.Errorf("%v", err)
-	}
-	if other, err := NewClaim(cluster+"2", t.TempDir()); err != nil {
-		t.Error(err)
-	} else {
-		other.Close()
-	}
-	c.Close()
-	if c, err = NewClaim(cluster, t.TempDir()); err != nil {
-		t.Fatal(err)
-	}
-	c.Close()
 }
