@@ -170,8 +170,15 @@ func (c Config) GresTypes() []string { return c.list("GresTypes") }
 
 // MinJobAge is how long slurmctld remembers a finished job; 0 when it does not
 // say.
-func (c Config) MinJobAge() time.Duration {
-	seconds, _, _ := strings.Cut(c.values["MinJobAge"], " ")
+func (c Config) MinJobAge() time.Duration { return c.seconds("MinJobAge") }
+
+// MessageTimeout is how long Slurm's commands wait for a daemon that hangs; 0
+// when scontrol does not say.
+func (c Config) MessageTimeout() time.Duration { return c.seconds("MessageTimeout") }
+
+// seconds reads a value such as "300 sec".
+func (c Config) seconds(key string) time.Duration {
+	seconds, _, _ := strings.Cut(c.values[key], " ")
 	n, err := parseUint(seconds, math.MaxInt32)
 	if err != nil {
 		return 0

@@ -81,6 +81,22 @@ func (s *site) configure(settings string) {
 	}
 }
 
+// become lets another user run priod, with a state folder of its own.
+func (s *site) become(user, settings string) {
+	s.Helper()
+	dir, err := os.MkdirTemp("", "user-") // TempDir's parent is closed to others
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o777); err != nil {
+		s.Fatal(err)
+	}
+	s.user, s.dir = user, dir
+	s.config = filepath.Join(s.dir, "priod.toml")
+	s.configure(settings)
+}
+
 // clear ends every job and waits until none is left.
 func (s *site) clear() {
 	s.Helper()

@@ -273,20 +273,7 @@ func TestRights(t *testing.T) {
 	s.fill()
 	trial := s.submit("--prio-type=te", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
 	s.eligible(1)
-	own := func(user string) {
-		dir, err := os.MkdirTemp("", "rights-") // t.TempDir's parent is closed to others
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { os.RemoveAll(dir) })
-		if err := os.Chmod(dir, 0o777); err != nil {
-			t.Fatal(err)
-		}
-		s.user, s.dir = user, dir
-		s.config = filepath.Join(s.dir, "priod.toml")
-		s.configure("")
-	}
-	own(lab.PlainUser)
+	s.become(lab.PlainUser, "")
 	out, _, status := s.priod("run", "--once")
 	if status != 1 || !strings.Contains(out, "refused") || !strings.Contains(out, "Invalid user id") {
 		t.Errorf("without rights: exit status %d\n%s", status, out)
@@ -297,7 +284,7 @@ func TestRights(t *testing.T) {
 	if got := s.slurm("sprio", "--noheader", "--format=%S", "--jobs="+trial); strings.TrimSpace(got) != "0" {
 		t.Errorf("SiteFactor is %s", got)
 	}
-	own(lab.OperatorUser)
+	s.become(lab.OperatorUser, "")
 	s.must("check")
 	s.must("run", "--once")
 	if got := s.slurm("sprio", "--noheader", "--format=%S", "--jobs="+trial); strings.TrimSpace(got) == "0" {

@@ -51,6 +51,41 @@ func TestSecondStateFolderStops(t *testing.T) {
 	other.must("run", "--once") // the kernel has given the cluster free
 }
 
+// A user without a say in Slurm runs a priod first, and so has the name by which
+// priods notice each other: the centre's own warns of it once and ranks; that
+// user's is told to stop.
+func TestSquatterIsWarnedAboutAndIgnored(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("acting as other users needs root; make test as root runs this")
+	}
+	s := newSite(t, quick)
+	s.fill()
+	trial := s.submit("--prio-type=te", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
+	other := s.beside(quick)
+	other.become(lab.PlainUser, quick)
+	squatter := other.daemon()
+	squatter.waitLog("Invalid user id") // it tries, and Slurm refuses
+	d := s.daemon()
+	d.waitLog("wrote:")
+	s.wait("the trial to hold a value", func() bool {
+		return strings.TrimSpace(s.slurm("sprio", "--noheader", "--format=%S", "--jobs="+trial)) != "0"
+	})
+	s.submit("--prio-type=te", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
+	s.wait("a second write", func() bool { return strings.Count(d.log.String(), "wrote:") == 2 })
+	want := fmt.Sprintf("process %d of user %s", squatter.cmd.Process.Pid, lab.PlainUser)
+	if text := d.log.String(); strings.Count(text, want) != 1 {
+		t.Errorf("no single warning of %q in\n%s", want, text)
+	}
+	s.must("reset")
+	squatter.stop()
+	s.must("resume")
+	s.wait("the squatter's next try to be told to stop", func() bool {
+		_, errs, status := other.priod("run", "--once")
+		return status == 1 && strings.Contains(errs, fmt.Sprintf("process %d of user root", d.cmd.Process.Pid))
+	})
+	d.stop()
+}
+
 // Two priods on two hosts, with different budgets and no follow_controller: the
 // one that came second notices, pauses itself and stays so; the first goes on.
 func TestSecondPriodOnAnotherHostGivesWay(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -77,6 +78,11 @@ func checkController(ctx context.Context, slurm *live.Cluster, cfg *config.Confi
 		out = append(out, live.Finding{Level: live.Pass, Name: name, Text: standby.Error()})
 	default:
 		out = append(out, live.Finding{Level: live.Fail, Name: name, Text: err.Error()})
+	}
+	// What cannot be read is found by the other checks.
+	if conf, err := newClient(cfg).Config(ctx); err == nil && time.Duration(cfg.Slurm.CommandTimeout) <= conf.MessageTimeout() {
+		out = append(out, live.Finding{Level: live.Warn, Name: name, Fix: "slurm.command_timeout = \"60s\"",
+			Text: fmt.Sprintf("slurm.command_timeout ends scontrol ping before it gives up a controller that hangs (MessageTimeout, %s)", conf.MessageTimeout())})
 	}
 	if cfg.Ranking.Lever != "site_factor" {
 		out = append(out, live.Finding{Level: live.Warn, Name: name, Fix: "ranking.lever = \"site_factor\"",

@@ -76,11 +76,3 @@ func cdf(name string, values []float64) report.Curve {
 	}
 	return c
 }
-
-// sweepFigure plots one metric of a sweep.
-func sweepFigure(metric, x string, curves []report.Curve, bars []report.Bar) report.Figure {
-	if len(bars) > 0 {
-		return report.Figure{Title: metric, YLabel: metric, Bars: bars}
-	}
-	return report.Figure{Title: metric, XLabel: x, YLabel: metric, Points: true, Curves: curves}
-}

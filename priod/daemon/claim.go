@@ -55,12 +55,10 @@ const (
 // with this state folder. The error is a *TwinError, a *SquatterError or the
 // system's.
 func NewClaim(cluster, dir string) (*Claim, error) {
-	host, err := os.Hostname() // containers may share a network and no name
+	address, err := claimAddress(cluster)
 	if err != nil {
 		return nil, err
 	}
-	name := fmt.Sprintf("@slurmprio-priod-%x", sha256.Sum256([]byte(cluster+"\x00"+host)))
-	address := &net.UnixAddr{Name: name, Net: "unix"}
 	for attempt := 0; ; attempt++ {
 		l, err := net.ListenUnix("unix", address)
 		if err == nil {
@@ -75,6 +73,15 @@ func NewClaim(cluster, dir string) (*Claim, error) {
 			return nil, err
 		}
 	}
+}
+
+func claimAddress(cluster string) (*net.UnixAddr, error) {
+	host, err := os.Hostname() // containers may share a network and no name
+	if err != nil {
+		return nil, err
+	}
+	name := fmt.Sprintf("@slurmprio-priod-%x", sha256.Sum256([]byte(cluster+"\x00"+host)))
+	return &net.UnixAddr{Name: name, Net: "unix"}, nil
 }
 
 // Close gives the cluster free.

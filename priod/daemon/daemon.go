@@ -74,7 +74,7 @@ type Daemon struct {
 	squatter string  // who kept the claim away, so that it is logged once
 	acting   bool    // with follow_controller: the last cycle could act
 	looked   bool    // with follow_controller: the last cycle found that this one may act
-	standby  StandBy // the last cycle's, so that it is logged once
+	standby  StandBy // of the last cycle without an error, so that it is logged once
 	rival    rival
 	yielded  string // why the daemon gave way, when it could not pause itself
 	paused   string // the last cycle's hold
@@ -129,10 +129,15 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan struct{}) error {
 		if errors.As(err, new(*TwinError)) {
 			return err
 		}
+		pinged := standing(err) != "" || errors.Is(err, errNobody)
 		if err = d.report(&result, err); errors.Is(err, store.ErrTaken) {
 			return err
 		}
-		pause := Interval(time.Duration(d.Config.Cycle.Interval), polled, d.failed)
+		failed := d.failed
+		if pinged {
+			failed = 0 // to look again loads nobody, and somebody has to take over
+		}
+		pause := Interval(time.Duration(d.Config.Cycle.Interval), polled, failed)
 		d.health.cycle(time.Since(begun)+pause, err)
 		if now := time.Now(); now.Sub(pruned) >= pruneEvery && d.clock.isSteady() {
 			pruned = now
@@ -172,15 +177,11 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 
 // step runs one cycle and tells how long the poll took.
 func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Duration, err error) {
+	now := d.look()
 	if err := d.claimCluster(ctx); err != nil {
 		return result, 0, err
 	}
-	if err := d.follow(ctx); err != nil {
-		d.rival.reset()
-		return result, 0, err
-	}
-	d.fill(ctx)
-	hold, err := d.Store.Hold()
+	hold, err := d.Store.Hold() // also in stand-by: a spoiled state folder shows before a take-over
 	defer d.mended()
 	if err != nil {
 		return result, 0, err
@@ -192,6 +193,11 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 		d.rival.reset() // whoever resumes priod has settled it
 	}
 	d.paused = hold
+	if err := d.follow(ctx); err != nil {
+		d.rival.reset()
+		return result, 0, err
+	}
+	d.fill(ctx, now)
 	begun, current, took := time.Now(), "", map[string]time.Duration{}
 	set := cycle.Settings{Decide: d.Config.Decide(), Hold: hold, Stage: func(next string) {
 		now := time.Now()
@@ -226,16 +232,21 @@ func (d *Daemon) mended() {
 	d.health.mended(last)
 }
 
-// fill reads what accounting knows since the last time: runs that no poll saw,
-// exact ends, first eligible times. Without accounting priod goes on with what
-// its polls see.
-func (d *Daemon) fill(ctx context.Context) {
+// look returns the time and notices when the system's clock was set.
+func (d *Daemon) look() time.Time {
 	now, step := d.clock.look()
 	if step != 0 {
 		d.metrics.steps.Inc()
 		d.Log.Warn("the system's clock was set: times recorded until now may be wrong; accounting is read again, and for an hour nothing is deleted by its age", "by", step.Round(time.Second), "now", now)
 		d.filled, d.asked = time.Time{}, time.Time{}
 	}
+	return now
+}
+
+// fill reads what accounting knows up to now since the last time: runs that no
+// poll saw, exact ends, first eligible times. Without accounting priod goes on
+// with what its polls see.
+func (d *Daemon) fill(ctx context.Context, now time.Time) {
 	if !d.asked.IsZero() && time.Since(d.asked) < fillEvery {
 		return
 	}
@@ -287,17 +298,20 @@ func (d *Daemon) claimCluster(ctx context.Context) error {
 func (d *Daemon) report(r *cycle.Result, err error) error {
 	d.cycles++
 	standby := standing(err)
+	if standby == takingOver && d.trouble != "" {
+		standby, err = "", errors.New(d.trouble) // only a cycle that acts ends it
+	}
 	d.metrics.standby.Set(0)
 	if standby != "" {
 		d.metrics.standby.Set(1)
 		err = nil
 	}
 	d.health.stand(standby)
-	if standby != d.standby {
+	if err == nil && standby != d.standby {
 		d.standby = standby
 		if standby != "" {
-			d.Log.Info("stand-by", "why", string(standby))
-		} else if err == nil {
+			d.Log.Info("stand-by", "cycle", d.cycles, "why", string(standby))
+		} else {
 			d.Log.Info("the slurmctld of this host acts, and so does priod", "cycle", d.cycles)
 		}
 	}
@@ -389,6 +403,10 @@ func (d *Daemon) reload() {
 	}
 	count(d.metrics.reloads, err)
 	if err == nil {
+		if c.Slurm.Conf != d.Config.Slurm.Conf {
+			d.claim.Close()
+			d.claim = nil // the next cycle claims that cluster
+		}
 		d.Config, d.slurm = c, d.Connect(c)
 		d.Log.SetLevel(hclog.LevelFromString(c.Log.Level))
 		d.Log.Info("configuration reloaded", "config", c.Path)

@@ -52,9 +52,13 @@ type fake struct {
 	pingErr     error
 	away        error // what Answers returns
 	pruned      int   // calls of Prune
+	reads       int   // calls of Observe and Past
+	holdErr     error
+	plannedErr  error
 }
 
 func (f *fake) Observe(context.Context) (cluster.Snapshot, error) {
+	f.reads++
 	return cluster.Snapshot{At: time.Now(), Jobs: f.jobs}, f.err
 }
 
@@ -69,12 +73,13 @@ func (f *fake) Apply(_ context.Context, actions []plan.Action) []plan.Outcome {
 
 func (f *fake) Past(_ context.Context, since, _ time.Time) ([]cluster.PastRun, error) {
 	f.since = since
+	f.reads++
 	return f.past, f.pastErr
 }
-func (f *fake) Planned(context.Context, plan.Seen) error       { return nil }
+func (f *fake) Planned(context.Context, plan.Seen) error       { return f.plannedErr }
 func (f *fake) Done(context.Context, []plan.Outcome) error     { return nil }
 func (f *fake) Load(context.Context) (*cluster.History, error) { return cluster.NewHistory(), nil }
-func (f *fake) Hold() (string, error)                          { return f.hold, nil }
+func (f *fake) Hold() (string, error)                          { return f.hold, f.holdErr }
 func (f *fake) Pause(why string) error {
 	f.hold = store.OwnPause(why).String()
 	return nil
@@ -166,14 +171,14 @@ func TestAccountingGapIsFilledLater(t *testing.T) {
 	hours := func(h time.Duration) time.Time { return time.Now().Add(-h * time.Hour) }
 	d.filled, d.asked = hours(3), hours(3)
 	f.pastErr = errors.New("slurmdbd is away")
-	d.fill(t.Context())
+	d.fill(t.Context(), time.Now())
 	f.pastErr, d.asked = nil, hours(1)
-	d.fill(t.Context())
+	d.fill(t.Context(), time.Now())
 	if f.since.After(hours(3)) {
 		t.Errorf("asked only since %v", f.since)
 	}
 	d.asked = hours(1)
-	if d.fill(t.Context()); f.since.Before(hours(1)) {
+	if d.fill(t.Context(), time.Now()); f.since.Before(hours(1)) {
 		t.Errorf("asked again since %v, though all is known", f.since)
 	}
 }
@@ -211,4 +216,53 @@ func TestRunStopsWhenTold(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Another priod with a say ends this one before anything is read; a process
+// without one is warned about once, and once more when it is another.
+func TestTwinEndsItSquatterDoesNot(t *testing.T) {
+	f := &fake{jobs: []cluster.Job{trial()}}
+	d, _ := newDaemon(t, f)
+	d.Claim = func(string, string) (*Claim, error) {
+		return nil, &TwinError{PID: 7, User: "priod", Dir: "/srv/priod", Cluster: "lab"}
+	}
+	err := d.Run(t.Context(), nil)
+	if !errors.As(err, new(*TwinError)) || !strings.Contains(err.Error(), "process 7 of user priod, state folder /srv/priod") || f.reads != 0 || len(f.applied) != 0 {
+		t.Errorf("%v, %d reads, %d writes", err, f.reads, len(f.applied))
+	}
+	d, log := newDaemon(t, f)
+	pid := 8
+	d.Claim = func(string, string) (*Claim, error) { return nil, &SquatterError{PID: pid, User: "eve"} }
+	for _, pid = range []int{8, 8, 9, 9} {
+		turn(t, d)
+	}
+	if n := strings.Count(log.String(), "of user eve"); n != 2 || d.trouble != "" || len(f.applied) != 1 {
+		t.Errorf("%d warnings, trouble %q, %d writes\n%s", n, d.trouble, len(f.applied), log)
+	}
+}
+
+// A reload that names another slurm.conf may mean another cluster.
+func TestReloadClaimsTheOtherCluster(t *testing.T) {
+	f := &fake{}
+	d, _ := newDaemon(t, f)
+	d.Claim = NewClaim
+	turn(t, d)
+	if d.claim == nil {
+		t.Fatal("no claim")
+	}
+	same, moved := *d.Config, *d.Config
+	d.Reload = func() (*config.Config, error) { return &same, nil }
+	if d.reload(); d.claim == nil {
+		t.Error("a reload gives the cluster free")
+	}
+	moved.Slurm.Conf = "/etc/slurm/other.conf"
+	d.Reload = func() (*config.Config, error) { return &moved, nil }
+	if d.reload(); d.claim != nil {
+		t.Error("the old cluster stays claimed")
+	}
+	turn(t, d)
+	if d.claim == nil {
+		t.Fatal("the other cluster is not claimed")
+	}
+	d.claim.Close()
 }

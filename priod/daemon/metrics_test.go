@@ -415,7 +415,11 @@ func TestMetricsAreDocumented(t *testing.T) {
 		for _, l := range f.GetMetric()[0].GetLabel() {
 			labels = append(labels, "`"+l.GetName()+"`")
 		}
-		documented := strings.Split(rows[f.GetName()], ", ")
+		row, ok := rows[f.GetName()]
+		if !ok {
+			t.Errorf("%s is not in the table", f.GetName())
+		}
+		documented := strings.Split(row, ", ")
 		slices.Sort(documented)
 		if got := strings.Join(documented, ", "); got != strings.Join(labels, ", ") {
 			t.Errorf("%s has the labels %v and the table says %q", f.GetName(), labels, got)

@@ -58,11 +58,11 @@ func (r *rival) cycle(strangers []decide.Stranger, at time.Time) (found bool) {
 func (r *rival) reset() { *r = rival{} }
 
 // rivals looks for another priod in what a cycle saw, and stops this one when
-// it came second.
+// it came second. While priod is paused whoever writes is no rival.
 func (d *Daemon) rivals(strangers []decide.Stranger, at time.Time) {
-	found := d.rival.cycle(strangers, at)
+	found := d.paused == "" && d.rival.cycle(strangers, at)
 	d.metrics.rival.Set(0)
-	if d.rival.found || store.ByDaemon(d.paused) || d.yielded != "" {
+	if d.rival.found || store.ByDaemon(d.paused) {
 		d.metrics.rival.Set(1)
 	}
 	if !found {

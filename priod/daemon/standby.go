@@ -32,6 +32,9 @@ const (
 	takingOver   = StandBy("the slurmctld of this host acts; priod acts from the next cycle on")
 )
 
+// errNobody says that no controller is up.
+var errNobody = errors.New("no slurmctld answers")
+
 // follow returns a StandBy when this host's priod must not act. To act after
 // standing by takes two looks, an interval apart: what the other host's priod
 // still had under way is over by then.
@@ -100,7 +103,7 @@ func standBy(all []slurmplug.Controller, names []string) error {
 	first := slices.IndexFunc(all, func(c slurmplug.Controller) bool { return c.Up })
 	switch {
 	case first < 0:
-		return fmt.Errorf("no slurmctld answers (%s)", strings.Join(hosts, ", "))
+		return fmt.Errorf("%w (%s)", errNobody, strings.Join(hosts, ", "))
 	case !here(all[first]):
 		return StandBy("the acting slurmctld is on " + all[first].Host)
 	}

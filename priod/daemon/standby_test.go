@@ -3,13 +3,14 @@ package daemon
 import (
 	"context"
 	"errors"
-	"os"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/config"
 	"slurmprio/priod/decide"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/store"
@@ -59,33 +60,55 @@ func following(t *testing.T, f *fake) *Daemon {
 	return d
 }
 
-// Nothing is written before the second look that finds this host acting, nor
-// after the controller has moved; a stand-by is healthy.
+// queue adds a trial to the cluster, so that a cycle that acts has to write.
+func (f *fake) queue() {
+	j := trial()
+	j.ID = slurmplug.Plain(uint32(len(f.jobs) + 1))
+	j.User = fmt.Sprint("user", len(f.jobs)) // with a budget of its own
+	f.jobs = append(f.jobs, j)
+}
+
+// Nothing is read or written before the second look that finds this host acting,
+// nor after the controller has moved; a stand-by is healthy.
 func TestStandsByAndTakesOver(t *testing.T) {
-	f := &fake{jobs: []cluster.Job{trial()}, controllers: controllers(true, true)}
+	const elsewhere = StandBy("the acting slurmctld is on ctl1")
+	first, second := controllers(true, true), controllers(false, true)
+	f := &fake{}
 	d := following(t, f)
-	for _, c := range []struct {
+	for i, c := range []struct {
 		all     []slurmplug.Controller
 		away    error
 		ping    error
 		standby StandBy
-		applied int
+		trouble string
+		acts    bool
 	}{
-		{controllers(true, true), nil, nil, "the acting slurmctld is on ctl1", 0},
-		{controllers(false, true), errors.New("in stand-by mode"), nil, notInControl, 0},
-		{controllers(false, true), nil, nil, takingOver, 0},
-		{controllers(true, true), nil, nil, "the acting slurmctld is on ctl1", 0}, // it came back at once
-		{controllers(false, true), nil, nil, takingOver, 0},
-		{controllers(false, true), nil, nil, "", 1},
-		{controllers(false, true), nil, nil, "", 2},
-		{nil, nil, errors.New("timed out"), "", 2},
-		{controllers(false, true), nil, nil, takingOver, 2}, // another one may have acted meanwhile
+		{all: first, standby: elsewhere},
+		{all: second, away: errors.New("in stand-by mode"), standby: notInControl},
+		{all: second, standby: takingOver},
+		{all: first, standby: elsewhere}, // it came back at once
+		{all: second, standby: takingOver},
+		{all: second, acts: true},
+		{all: second, acts: true},
+		{ping: errors.New("timed out"), trouble: "timed out"},
+		{all: second, trouble: "timed out"}, // another one may have acted meanwhile: two looks again
+		{all: second, acts: true},
+		{ping: errors.New("timed out"), trouble: "timed out"},
+		{all: first, standby: elsewhere},
 	} {
+		f.queue()
 		f.controllers, f.away, f.pingErr = c.all, c.away, c.ping
+		reads, writes := f.reads, len(f.applied)
 		turn(t, d)
-		d.health.cycle(time.Minute, nil)
-		if state := d.health.state(); d.standby != c.standby || len(f.applied) != c.applied || !state.Healthy || state.StandBy != string(c.standby) {
-			t.Errorf("%+v: stand-by %q, %d applied, health %+v", c, d.standby, len(f.applied), state)
+		if d.trouble == "" {
+			d.health.cycle(time.Minute, nil)
+		}
+		state := d.health.state()
+		if d.health.standby != c.standby || !strings.Contains(d.trouble, c.trouble) || c.trouble == "" && d.trouble != "" || !state.Healthy || state.StandBy != string(c.standby) {
+			t.Errorf("%d: stand-by %q, trouble %q, health %+v", i, d.health.standby, d.trouble, state)
+		}
+		if read, wrote := f.reads > reads, len(f.applied) > writes; read != c.acts || wrote != c.acts {
+			t.Errorf("%d: reads %v, writes %v", i, read, wrote)
 		}
 		want := "priod_standby{} 0"
 		if c.standby != "" {
@@ -93,15 +116,89 @@ func TestStandsByAndTakesOver(t *testing.T) {
 		}
 		has(t, d, want)
 	}
-	f.controllers = controllers(true, true)
 	if _, err := following(t, f).Once(t.Context()); !errors.As(err, new(StandBy)) {
 		t.Errorf("run --once on the other host: %v", err)
 	}
 }
 
+// A store that fails in each cycle that acts is one trouble, and unhealthy: the
+// second looks between are no success. Cut off from its state folder, a priod
+// that stands by is in trouble too, before it has to take over.
+func TestStandByHidesNoTrouble(t *testing.T) {
+	f := &fake{controllers: controllers(false, true), plannedErr: errors.New("disk full")}
+	f.queue()
+	d := following(t, f)
+	for range 6 {
+		turn(t, d)
+	}
+	if d.failed != 5 || !strings.Contains(d.trouble, "disk full") || len(f.applied) != 0 {
+		t.Errorf("%d failed cycles, trouble %q, %d writes", d.failed, d.trouble, len(f.applied))
+	}
+	has(t, d, "priod_cycles_total{result=failed} 5")
+	f.plannedErr, f.holdErr, f.controllers = nil, errors.New("the state folder is gone"), controllers(true, true)
+	turn(t, d)
+	if !strings.Contains(d.trouble, "is gone") {
+		t.Errorf("trouble %q", d.trouble)
+	}
+}
+
+// moving is a cluster whose controllers change at a time.
+type moving struct {
+	*fake
+	at            time.Time
+	before, after []slurmplug.Controller
+}
+
+func (m moving) Controllers(context.Context) ([]slurmplug.Controller, error) {
+	if time.Now().After(m.at) {
+		return m.after, nil
+	}
+	return m.before, nil
+}
+
+// However long no controller answered, the second cycle after one does acts.
+func TestNoBackOffWhileNoControllerAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		f.queue()
+		d := following(t, f)
+		interval := time.Duration(d.Config.Cycle.Interval)
+		until := 100*interval + interval/2
+		slurm := moving{f, time.Now().Add(until), controllers(false, false), controllers(false, true)}
+		d.Connect = func(*config.Config) Slurm { return slurm }
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- d.Run(ctx, nil) }()
+		time.Sleep(until)
+		synctest.Wait()
+		has(t, d, "priod_cycles_total{result=failed} 101")
+		time.Sleep(2 * interval)
+		synctest.Wait()
+		cancel()
+		if err := <-done; err != nil || len(f.applied) != 1 {
+			t.Errorf("%v, %d writes after two cycles", err, len(f.applied))
+		}
+	})
+}
+
+// While it stands by a priod deletes by age too, so it watches the clock.
+func TestStandByWatchesTheClock(t *testing.T) {
+	f := &fake{controllers: controllers(true, true)}
+	d := following(t, f)
+	offset := time.Duration(0)
+	d.Now = func() time.Time { return time.Now().Add(offset) }
+	turn(t, d)
+	if d.clock.isSteady() {
+		t.Error("steady from the start")
+	}
+	offset = 8760 * time.Hour
+	turn(t, d)
+	has(t, d, "priod_clock_steps_total{} 1")
+}
+
 // hanging is a cluster whose writes wait for ever, as scontrol does while no
 // controller acts.
-type hanging struct{ *fake }
+type hanging struct{ moving }
 
 func (h hanging) Apply(ctx context.Context, actions []plan.Action) []plan.Outcome {
 	<-ctx.Done()
@@ -114,18 +211,14 @@ func (h hanging) Apply(ctx context.Context, actions []plan.Action) []plan.Outcom
 
 func TestWriteUnderWayEndsWhenTheControllerMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fake{controllers: controllers(false, true)}
-		d := following(t, f)
+		f := &fake{}
+		d, slurm := following(t, f), hanging{moving{f, time.Now().Add(3 * watchEvery / 2), controllers(false, true), controllers(true, true)}}
 		actions := []plan.Action{{Job: slurmplug.Plain(1)}}
-		go func() {
-			time.Sleep(3 * watchEvery / 2)
-			f.controllers = controllers(true, true)
-		}()
-		out := follower{hanging{f}, d}.Apply(t.Context(), actions)
+		out := follower{slurm, d}.Apply(t.Context(), actions)
 		if out[0].Status != slurmplug.Unknown || !strings.Contains(out[0].Message, "is on ctl1") {
 			t.Errorf("%+v", out)
 		}
-		out = follower{hanging{f}, d}.Apply(t.Context(), actions)
+		out = follower{slurm, d}.Apply(t.Context(), actions)
 		if out[0].Status != slurmplug.Postponed || !strings.Contains(out[0].Message, "is on ctl1") {
 			t.Errorf("%+v", out)
 		}
@@ -192,25 +285,16 @@ func TestRivalThatCameSecondGivesWay(t *testing.T) {
 	}
 }
 
-func TestClaim(t *testing.T) {
-	cluster := t.Name() + t.TempDir()
-	c, err := NewClaim(cluster, "/var/lib/\x1b[2Jpriod\nx")
-	if err != nil {
-		t.Fatal(err)
+// Where an operator paused this one, another priod is his own doing: his mark stays.
+func TestPausedPriodSeesNoRival(t *testing.T) {
+	f := &fake{hold: "paused by ann"}
+	d, _ := newDaemon(t, f)
+	turn(t, d)
+	for i := range uint32(3) {
+		d.rivals(strangers(true, 5, 3*i, 3*i+1, 3*i+2), time.Now())
 	}
-	_, err = NewClaim(cluster, t.TempDir())
-	var twin *TwinError
-	if !errors.As(err, &twin) || twin.PID != os.Getpid() || strings.ContainsRune(err.Error(), '\x1b') || !strings.Contains(err.Error(), "[2Jpriod") {
-		t.Errorf("%v", err)
+	if f.hold != "paused by ann" {
+		t.Errorf("hold %q", f.hold)
 	}
-	if other, err := NewClaim(cluster+"2", t.TempDir()); err != nil {
-		t.Error(err)
-	} else {
-		other.Close()
-	}
-	c.Close()
-	if c, err = NewClaim(cluster, t.TempDir()); err != nil {
-		t.Fatal(err)
-	}
-	c.Close()
+	has(t, d, "priod_rival{} 0")
 }

@@ -59,9 +59,17 @@ func (l *Lab) onHost(host string, argv []string) []string {
 }
 
 // WaitSaved waits until slurmctld's folder holds all jobs as they are now: a
-// controller that is killed forgets the last few seconds, in real life too.
+// controller that is killed forgets the last few seconds, in real life too. A
+// job of its own makes sure that there is something to save.
 func (l *Lab) WaitSaved(ctx context.Context) error {
 	since := time.Now()
+	id, err := l.Sbatch(ctx, "--hold", "--wrap=true")
+	if err != nil {
+		return err
+	}
+	if _, err := l.Run(ctx, "scancel", id); err != nil {
+		return err
+	}
 	return WaitFor(ctx, "slurmctld to save its jobs", func(context.Context) (bool, error) {
 		info, err := os.Stat(l.path("state/job_state"))
 		return err == nil && info.ModTime().After(since), nil
