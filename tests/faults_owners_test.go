@@ -105,7 +105,9 @@ func TestOtherToolWritesToo(t *testing.T) {
 		s.slurm("scontrol", "update", "JobId="+other, "SiteFactor=0")
 		s.must("run", "--once")
 	}
-	if more := written(other) - n; more != 3 || value(other) != "0" {
+	// Three times the same value, and perhaps before that another one, for a place
+	// of its own.
+	if more := written(other) - n; more < 3 || more > 4 || value(other) != "0" {
 		t.Errorf("the fight took %d writes and ends in %s", more, value(other))
 	}
 	reported(other, "somebody else keeps taking this value back")
@@ -116,9 +118,9 @@ func TestOtherToolWritesToo(t *testing.T) {
 	daemon := s.daemon()
 	daemon.waitLog("3 jobs carry a value that somebody else wrote")
 	metrics := scraper{daemon, address}
-	metrics.waitValue(`priod_unwritten_jobs{reason="foreign-value"}`, func(v float64) bool { return v == 2 })
-	metrics.waitValue(`priod_unwritten_jobs{reason="taken-back"}`, func(v float64) bool { return v == 1 })
-	metrics.waitValue(`priod_cycles_total{result="ok"}`, func(v float64) bool { return v >= 3 })
+	metrics.waitValue(`priod_unwritten_jobs{reason=foreign-value}`, is(2))
+	metrics.waitValue(`priod_unwritten_jobs{reason=taken-back}`, is(1))
+	metrics.waitValue(`priod_cycles_total{result=ok}`, atLeast(3))
 	daemon.stop()
 	if n := strings.Count(daemon.log.String(), "carry a value"); n != 1 {
 		t.Errorf("the log says it %d times", n)
