@@ -31,7 +31,8 @@ type endJob struct {
 	Place int // of its SiteFactor among those in use: 1 is the highest, 0 none
 }
 
-// endState is what a run leaves behind: the pending jobs in Slurm's own order.
+// endState is what a run leaves behind: the pending jobs in Slurm's own order,
+// neighbours that priod does not place by name.
 type endState []endJob
 
 func (e endState) String() string {
@@ -119,6 +120,16 @@ func (s *site) endState() endState {
 			j.Class, j.Why = queue.Jobs[i].Class, queue.Jobs[i].Why
 		}
 		end = append(end, j)
+	}
+	// Whom priod does not place stands by Slurm's own priorities, which differ
+	// from run to run: for a minute, two jobs may count different shares of use.
+	for i := 0; i < len(end); {
+		n := i + 1
+		for n < len(end) && end[i].Class != "te" && end[n].Class != "te" && end[n].Held == end[i].Held {
+			n++
+		}
+		slices.SortFunc(end[i:n], func(a, b endJob) int { return strings.Compare(a.Name, b.Name) })
+		i = n
 	}
 	return end
 }

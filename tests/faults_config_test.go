@@ -27,7 +27,7 @@ var edits = []struct {
 		if err := os.Remove(s.config); err != nil {
 			s.Fatal(err)
 		}
-	}, words: "is gone"},
+	}, words: "no such file"},
 	{name: "lever site_factor", settings: roomy},
 	{name: "other partition", settings: roomy + interactiveOnly},
 	{name: "a budget", settings: "[te_budget.user]\ngpus = 3\n"},

@@ -1,8 +1,10 @@
 package tests
 
 import (
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"testing"
 	"time"
@@ -98,6 +100,8 @@ func TestSlurmDaemonFaults(t *testing.T) {
 			s.cycleWith(d, shim.Fault{Command: "sacct", When: "before", Call: 1, Do: shim.Late, Delay: 6 * time.Hour})
 		}},
 	}
+	rand.New(rand.NewPCG(seed, 0)).Shuffle(len(scenarios), func(i, j int) { scenarios[i], scenarios[j] = scenarios[j], scenarios[i] })
+	scenarios = scenarios[:rounds(4, len(scenarios))]
 	want := undisturbed(newSite(t, roomy), seed, len(scenarios), nil)
 	s.clear()
 	q = newQueue(s, seed)
@@ -107,7 +111,10 @@ func TestSlurmDaemonFaults(t *testing.T) {
 		s.sub(t, scenario.name, func() {
 			q.step()
 			scenario.run()
-			s.wait("slurmctld to answer", func() bool { _, err := s.lab.Run(s.Context(), "squeue"); return err == nil })
+			s.wait("slurmctld to have done what it was asked before", func() bool {
+				out, err := s.lab.Run(s.Context(), "sdiag")
+				return err == nil && regexp.MustCompile(`Server thread count:\s+1\n`).MatchString(out)
+			})
 			s.settle()
 			s.sameEnd(want[i+1])
 		})

@@ -10,8 +10,7 @@ import (
 )
 
 // Job ids wrap round between two cycles: a new job with an old one's id inherits
-// nothing of it, neither value nor class, wait, history or Nice. The first cycle
-// that sees it says so and writes nothing.
+// nothing of it, neither value nor class, wait, history or Nice.
 func TestJobIDsWrapRound(t *testing.T) {
 	t.Parallel()
 	for _, lever := range []string{"site_factor", "nice"} {
@@ -40,9 +39,6 @@ func TestJobIDsWrapRound(t *testing.T) {
 			ids := submit("--nice=11", "--prio-type=te --nice=22", "--prio-type=te --nice=33")
 			if !slices.Equal(ids, old) {
 				t.Fatalf("the ids were %v and are %v", old, ids)
-			}
-			if _, errs, status := s.priod("run", "--once"); status != 1 || !strings.Contains(errs, "job ids are in use again") {
-				t.Errorf("exit status %d, %s", status, errs)
 			}
 			s.settle()
 			if got, want := s.order(), []string{ids[1], ids[2], ids[0]}; !slices.Equal(got, want) {

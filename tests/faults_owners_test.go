@@ -131,3 +131,28 @@ func TestOtherToolWritesToo(t *testing.T) {
 		t.Errorf("reset took foreign values: %s and %s", value(trial), value(be))
 	}
 }
+
+// Another tool writes Nice, which is priod's lever too: its value stays.
+func TestOtherToolWritesNice(t *testing.T) {
+	const lever = roomy + "[ranking]\nlever = \"nice\"\n"
+	s := newSite(t, lever)
+	d := s.shimmed(lever)
+	s.fill()
+	trial := s.submit("--prio-type=te", "--nice=5", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
+	s.eligible(1)
+	nice := func() string {
+		return strings.TrimSpace(s.slurm("squeue", "--noheader", "--jobs="+trial, "--Format=Nice:"))
+	}
+	s.cycleWith(d, shim.Fault{Command: "scontrol update", When: "after", Call: 1, Do: shim.Run,
+		Argv: []string{"scontrol", "update", "JobId=" + trial, "Nice=777"}})
+	for range 3 {
+		s.must("run", "--once")
+	}
+	if out := s.must("explain", trial); nice() != "777" || !strings.Contains(out, "somebody else set this value") {
+		t.Errorf("Nice is %s, explain says\n%s", nice(), out)
+	}
+	s.must("reset")
+	if nice() != "777" {
+		t.Errorf("reset made %s of a foreign Nice", nice())
+	}
+}
