@@ -287,7 +287,7 @@ func TestStateFolderFaults(t *testing.T) {
 		t.Log("some faults need root, to mount a small filesystem")
 	}
 	rand.New(rand.NewPCG(seed, 0)).Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
-	faults = faults[:rounds(5, len(faults))]
+	faults = faults[:rounds(3, len(faults))]
 
 	want := undisturbed(newSite(t, roomy), seed, len(faults), nil)
 	h.clear()
