@@ -108,7 +108,7 @@ func TestCommandFaults(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	faults := commandFaults(r)
 	r.Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
-	faults = faults[:rounds(10, len(faults))]
+	faults = faults[:rounds(6, len(faults))]
 
 	want := undisturbed(newSite(t, roomy), seed, len(faults), nil)
 	s := newSite(t, roomy)

@@ -105,7 +105,9 @@ func TestOtherToolWritesToo(t *testing.T) {
 		s.slurm("scontrol", "update", "JobId="+other, "SiteFactor=0")
 		s.must("run", "--once")
 	}
-	if more := written(other) - n; more != 3 || value(other) != "0" {
+	// Three times the same value, and perhaps before that another one, for a place
+	// of its own.
+	if more := written(other) - n; more < 3 || more > 4 || value(other) != "0" {
 		t.Errorf("the fight took %d writes and ends in %s", more, value(other))
 	}
 	reported(other, "somebody else keeps taking this value back")
@@ -116,9 +118,9 @@ func TestOtherToolWritesToo(t *testing.T) {
 	daemon := s.daemon()
 	daemon.waitLog("3 jobs carry a value that somebody else wrote")
 	metrics := scraper{daemon, address}
-	metrics.waitValue(`priod_unwritten_jobs{reason="foreign-value"}`, func(v float64) bool { return v == 2 })
-	metrics.waitValue(`priod_unwritten_jobs{reason="taken-back"}`, func(v float64) bool { return v == 1 })
-	metrics.waitValue(`priod_cycles_total{result="ok"}`, func(v float64) bool { return v >= 3 })
+	metrics.waitValue(`priod_unwritten_jobs{reason=foreign-value}`, is(2))
+	metrics.waitValue(`priod_unwritten_jobs{reason=taken-back}`, is(1))
+	metrics.waitValue(`priod_cycles_total{result=ok}`, atLeast(3))
 	daemon.stop()
 	if n := strings.Count(daemon.log.String(), "carry a value"); n != 1 {
 		t.Errorf("the log says it %d times", n)
@@ -127,5 +129,30 @@ func TestOtherToolWritesToo(t *testing.T) {
 	s.must("reset")
 	if value(trial) != "777" || value(be) != "555" {
 		t.Errorf("reset took foreign values: %s and %s", value(trial), value(be))
+	}
+}
+
+// Another tool writes Nice, which is priod's lever too: its value stays.
+func TestOtherToolWritesNice(t *testing.T) {
+	const lever = roomy + "[ranking]\nlever = \"nice\"\n"
+	s := newSite(t, lever)
+	d := s.shimmed(lever)
+	s.fill()
+	trial := s.submit("--prio-type=te", "--nice=5", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
+	s.eligible(1)
+	nice := func() string {
+		return strings.TrimSpace(s.slurm("squeue", "--noheader", "--jobs="+trial, "--Format=Nice:"))
+	}
+	s.cycleWith(d, shim.Fault{Command: "scontrol update", When: "after", Call: 1, Do: shim.Run,
+		Argv: []string{"scontrol", "update", "JobId=" + trial, "Nice=777"}})
+	for range 3 {
+		s.must("run", "--once")
+	}
+	if out := s.must("explain", trial); nice() != "777" || !strings.Contains(out, "somebody else set this value") {
+		t.Errorf("Nice is %s, explain says\n%s", nice(), out)
+	}
+	s.must("reset")
+	if nice() != "777" {
+		t.Errorf("reset made %s of a foreign Nice", nice())
 	}
 }

@@ -97,14 +97,14 @@ func undisturbed(s *site, seed uint64, steps int, also func(q *queue, step int))
 	s.Helper()
 	q := newQueue(s, seed)
 	q.settle()
-	states := []endState{q.endState(0)}
+	states := []endState{q.endState()}
 	for i := range steps {
 		q.step()
 		if also != nil {
 			also(q, i)
 		}
 		q.settle()
-		states = append(states, q.endState(0))
+		states = append(states, q.endState())
 	}
 	return states
 }

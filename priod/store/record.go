@@ -98,6 +98,10 @@ func (s *Store) doubt() {
 	s.unsaved.planned = nil
 }
 
+// ErrIDsInUseAgain says that a cycle's decisions rest on what was known of
+// earlier jobs with the same ids. That is forgotten now: the next cycle is right.
+var ErrIDsInUseAgain = errors.New("job ids are in use again")
+
 // refuseOthers gives up a cycle whose decisions rest on what was known of
 // earlier jobs with the same ids.
 func (s *Store) refuseOthers() error {
@@ -110,7 +114,7 @@ func (s *Store) refuseOthers() error {
 		ids[e.id.ID] = true
 	}
 	s.undo.forget(ids)
-	return fmt.Errorf("job ids are in use again: %d jobs, %s among them, are not the ones known by these ids; what was known is dropped and the next cycle decides anew", len(others), others[0].id)
+	return fmt.Errorf("%w: %d jobs, %s among them, are not the ones known by these ids; what was known is dropped and the next cycle decides anew", ErrIDsInUseAgain, len(others), others[0].id)
 }
 
 // keepUndo writes the journal again when it was deleted or spoiled; also in a
