@@ -34,6 +34,7 @@ var rows = []string{
 	"priod/cycle",
 	"priod/live",
 	"priod/trace",
+	"priod/simulate/metrics",
 	"priod/simulate",
 	"priod/config",
 	"priod/daemon",

@@ -2,6 +2,7 @@ package rounds
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"slices"
 
@@ -24,7 +25,7 @@ type Allocator func(now float64, jobs []*Active, types []Type, x []float64) erro
 // types are served together, the neediest pair of job and type first.
 type Gavel struct {
 	Allocator Allocator // nil: in each round the jobs in Order, each on the fastest type that is free
-	Reset     float64   // s between two resets of the time received, at least; 0: 1920
+	Reset     float64   // s between two resets of the time received, at least; 0: 10 rounds, published 1920
 	Published *Published
 }
 
@@ -33,6 +34,7 @@ type Gavel struct {
 // new jobs wait for one, and are meanwhile given GPUs that they do not use;
 // types are served one after the other, by the fraction of the type's time;
 // the time that passes idle counts as received; a round does whole steps only.
+// It stands here as the baseline, and so that recordings can be replayed.
 type Published struct {
 	Strict    bool              // FIFO: nothing runs without an allocation
 	TypeOrder func(order []int) // permutes the order in which types are served, each round; nil: as in the cluster
@@ -88,6 +90,7 @@ type mechanism struct {
 	typeTime                  []float64 // published: s received by all jobs on a type, with the halves
 	idleFrom                  float64   // s, end of the round before
 
+	turn     int // counts the choices: the rounds, and those in which nothing ran
 	x        []float64
 	queues   []queue
 	types    []int // the order that they are served in
@@ -98,8 +101,12 @@ type mechanism struct {
 }
 
 func (m Gavel) run(ctx context.Context, e *engine) error {
-	if m.Reset == 0 {
+	switch {
+	case m.Reset > 0:
+	case m.Published != nil:
 		m.Reset = 1920
+	default: // in 6 rounds a gang of 8 does not get its turn before all is forgotten
+		m.Reset = 10 * e.length
 	}
 	n := len(e.types)
 	r := &mechanism{
@@ -109,6 +116,7 @@ func (m Gavel) run(ctx context.Context, e *engine) error {
 	}
 	if m.Published != nil {
 		r.lastReset = 0 // and 0 counts as long ago
+		e.whole = true
 	}
 	for _, t := range e.types {
 		r.places = append(r.places, places{taken: make([]int, t.GPUs)})
@@ -197,7 +205,11 @@ func (r *mechanism) update() (allocated bool, err error) {
 	for i, a := range r.active {
 		a.allocated = true
 		for j := range a.shares {
-			a.shares[j].x = r.x[i*n+j]
+			x := r.x[i*n+j]
+			if !(x >= 0 && x <= 1+1e-6) {
+				return false, fmt.Errorf("job %s: the policy allocates %v of its time to %s", a.Job.ID, x, r.engine.types[j].Name)
+			}
+			a.shares[j].x = x
 		}
 	}
 	return true, nil
@@ -233,6 +245,7 @@ func (r *mechanism) publishedReset(elapsed float64) {
 
 // choose fills chosen with the jobs of this round, and their types.
 func (r *mechanism) choose() {
+	r.turn++
 	r.previous, r.chosen = r.chosen, r.previous[:0]
 	for j, t := range r.engine.types {
 		r.free[j], r.types[j] = t.GPUs, j
@@ -288,11 +301,11 @@ func (r *mechanism) chooseInOrder() {
 
 // take chooses a job for this round if it is not chosen and still fits.
 func (r *mechanism) take(a *Active, j int) {
-	if a.run == r.rounds || a.Job.GPUs > r.free[j] {
+	if a.run == r.turn || a.Job.GPUs > r.free[j] {
 		return
 	}
 	r.free[j] -= a.Job.GPUs
-	a.run, a.gpuType = r.rounds, j
+	a.run, a.gpuType = r.turn, j
 	r.chosen = append(r.chosen, a)
 }
 
@@ -306,16 +319,20 @@ func (r *mechanism) fillQueues() {
 				continue
 			}
 			s := &a.shares[j]
-			w := want{job: a, rank: i, deficit: s.deficit}
-			if r.Published != nil {
-				if w.tie = s.x; a.allocated {
-					w.priority = s.x / (s.received / r.typeTime[j])
+			w := want{job: a, rank: int32(i), second: s.deficit}
+			switch {
+			case r.Published != nil:
+				w.third = s.x
+				if a.allocated {
+					w.first = s.x / (s.received / r.typeTime[j])
 				}
-				if r.Published.Strict && w.priority == 0 {
+				if r.Published.Strict && w.first == 0 {
 					continue
 				}
-			} else if w.priority = s.x / s.received; s.x == 0 {
-				w.tie = speed * a.best
+			case s.x > 0:
+				w.first = s.x / s.received
+			default: // GPUs are left: to whom this type suits best
+				w.second, w.third = speed*a.best, s.deficit
 			}
 			q = append(q, w)
 		}

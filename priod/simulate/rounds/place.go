@@ -4,9 +4,8 @@ import "slices"
 
 // places are the GPUs of one type, numbered node by node.
 type places struct {
-	taken []int // by GPU: 1 + number of the last round that it was taken for
+	taken []int // by GPU: the last turn that it was taken for
 	jobs  []*Active
-	kept  []bool
 }
 
 // place gives the chosen jobs of a type their GPUs: gangs from large to small,
@@ -22,39 +21,38 @@ func (r *mechanism) place() {
 		p.jobs = append(p.jobs, a)
 	}
 	for j := range r.places {
-		r.places[j].fill(j, r.rounds)
+		r.places[j].fill(j, r.turn)
 	}
 	for _, a := range r.previous {
-		if a.Done < a.work && (a.run != r.rounds || a.displaced) {
+		if a.Done < a.work && (a.run != r.turn || a.displaced) {
 			r.outcomes[a.Index].Preemptions++
 		}
 	}
 }
 
-func (p *places) fill(gpuType, round int) {
-	mark := round + 1
+func (p *places) fill(gpuType, turn int) {
 	slices.SortStableFunc(p.jobs, func(a, b *Active) int { return b.Job.GPUs - a.Job.GPUs })
 	next := 0
 	for from, to := 0, 0; from < len(p.jobs); from = to {
 		gang := p.jobs[from].Job.GPUs
 		for to = from; to < len(p.jobs) && p.jobs[to].Job.GPUs == gang; to++ {
 			a := p.jobs[to]
-			ranHere := a.placed == round && len(a.gpus) > 0 && a.gpusOf == gpuType
-			a.displaced = !ranHere || slices.ContainsFunc(a.gpus, func(g int32) bool { return p.taken[g] == mark })
+			ranHere := a.placed == turn-1 && a.gpusOf == gpuType
+			a.displaced = !ranHere || slices.ContainsFunc(a.gpus, func(g int32) bool { return p.taken[g] == turn })
 			if !a.displaced {
 				for _, g := range a.gpus {
-					p.taken[g] = mark
+					p.taken[g] = turn
 				}
 			}
 		}
 		for _, a := range p.jobs[from:to] {
-			a.placed, a.gpusOf = mark, gpuType
+			a.placed, a.gpusOf = turn, gpuType
 			if !a.displaced {
 				continue
 			}
 			for a.gpus = a.gpus[:0]; len(a.gpus) < gang; next++ {
-				if p.taken[next] != mark {
-					p.taken[next] = mark
+				if p.taken[next] != turn {
+					p.taken[next] = turn
 					a.gpus = append(a.gpus, int32(next))
 				}
 			}

@@ -1,22 +1,21 @@
 package rounds
 
-// want is the claim of a job on a type in one round.
+// want is the claim of a job on a type in one round. The larger comes first:
+// the priority, then what breaks ties, then the earlier rank.
 type want struct {
-	priority float64 // what it should have over what it has received
-	deficit  float64
-	tie      float64
-	job      *Active
-	rank     int
+	first, second, third float64
+	job                  *Active
+	rank                 int32
 }
 
 func (w *want) before(v *want) bool {
 	switch {
-	case w.priority != v.priority:
-		return w.priority > v.priority
-	case w.deficit != v.deficit:
-		return w.deficit > v.deficit
-	case w.tie != v.tie:
-		return w.tie > v.tie
+	case w.first != v.first:
+		return w.first > v.first
+	case w.second != v.second:
+		return w.second > v.second
+	case w.third != v.third:
+		return w.third > v.third
 	}
 	return w.rank < v.rank
 }

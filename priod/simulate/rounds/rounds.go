@@ -93,11 +93,11 @@ type Active struct {
 
 	shares    []share
 	allocated bool
-	run       int // number of the last round that it was chosen for
-	gpuType   int // in that round
+	run       int // the last turn or round that it was chosen for
+	gpuType   int // in that turn
 	gpus      []int32
 	gpusOf    int  // their type
-	placed    int  // 1 + number of the last round that it held gpus in
+	placed    int  // the last turn that it held gpus in
 	displaced bool // it does not hold the GPUs that it held before
 }
 
@@ -118,6 +118,7 @@ type engine struct {
 	outcomes []metrics.Outcome
 	rounds   int
 	now      float64
+	whole    bool // a round does whole units of work only
 
 	pull    func() (trace.Job, error, bool)
 	ahead   trace.Job // the next job to arrive
@@ -199,7 +200,7 @@ func (e *engine) admit() error {
 		n := len(e.types)
 		a := &Active{
 			Job: e.ahead, Index: len(e.outcomes), Speed: make([]float64, n),
-			work: work(&e.ahead), moved: true, last: e.ahead.Submit, run: -1,
+			work: work(&e.ahead), moved: true, last: e.ahead.Submit, run: -1, placed: -1,
 		}
 		fastest := 0.0
 		for j, t := range e.types {
@@ -207,7 +208,7 @@ func (e *engine) admit() error {
 			if math.IsNaN(speed) || speed < 0 || math.IsInf(speed, 1) {
 				return fmt.Errorf("job %s: speed %v on %s", a.Job.ID, speed, t.Name)
 			}
-			if a.Job.GPUs <= t.GPUs {
+			if a.Job.GPUs <= t.GPUs && (!e.whole || speed*e.length >= 1) {
 				a.Speed[j] = speed
 				fastest = max(fastest, speed)
 			}
@@ -223,7 +224,7 @@ func (e *engine) admit() error {
 		}
 	}
 	if stuck != nil {
-		return stuckError(stuck, "they have no GPU type that is large enough and on which they have a speed")
+		return stuckError(stuck, "no GPU type is both large enough and fast enough for them")
 	}
 	return nil
 }

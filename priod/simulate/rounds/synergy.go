@@ -27,6 +27,7 @@ func (m Synergy) run(ctx context.Context, e *engine) error {
 	if m.Sizer == nil {
 		m.Sizer = &ProportionalSizer{}
 	}
+	e.whole = true
 	e.order.smallest, e.order.speedup = m.Published, m.Sizer.Best
 	r := &grid{engine: e, servers: servers(e)}
 	r.used = make([]Part, len(r.servers))
