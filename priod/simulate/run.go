@@ -6,6 +6,7 @@ import (
 	"iter"
 
 	"slurmprio/priod/placement"
+	"slurmprio/priod/policy/allocation"
 	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/simulate/rounds"
 	"slurmprio/priod/simulate/virtual"
@@ -88,10 +89,17 @@ func inRounds(ctx context.Context, spec Spec, in Input) (Result, error) {
 	case "gavel":
 		g := rounds.Gavel{}
 		switch spec.Allocation {
+		case "none":
 		case "isolated":
 			g.Allocator = rounds.Isolated()
 		case "proportional":
 			g.Allocator = rounds.Proportional()
+		default:
+			policy, err := allocation.ParsePolicy(spec.Allocation)
+			if err != nil {
+				return Result{}, err
+			}
+			g.Allocator = allocator(policy)
 		}
 		model = g
 	case "synergy":

@@ -57,8 +57,8 @@ var (
 	Orders      = Choice{"order", []string{"fifo", "sjf", "srtf", "las", "ftf", "multifactor", "priod"}, nil}
 	Backfills   = Choice{"backfill", []string{"none", "easy", "conservative", "skip"}, nil}
 	Placements  = Choice{"placement", []string{"packed", "consolidated", "pool"}, nil}
-	Allocations = Choice{"allocation", []string{"none", "isolated", "proportional"}, []string{
-		"max-min", "water-filling", "hierarchical", "finish-time-fairness", "makespan", "max-throughput",
+	Allocations = Choice{"allocation", []string{"none", "isolated", "proportional",
+		"max-min", "water-filling", "hierarchical", "finish-time-fairness", "makespan"}, []string{"max-throughput",
 		"min-cost", "fifo", "sjf", "allox", "gandiva", "strategy-proof"}}
 	Preemptions = Choice{"preemption", []string{"none", "te-first"}, []string{"lrtp", "random", "fitgpp", "least-loss"}}
 	Sizings     = Choice{"sizing", []string{"request", "proportional"}, []string{"greedy", "tune", "opt", "waterfill"}}
@@ -75,7 +75,7 @@ func (c Choice) check(value *string) error {
 	}
 	name, _, _ := strings.Cut(*value, ":") // max-min:agnostic:packed
 	switch {
-	case slices.Contains(c.Have, *value):
+	case slices.Contains(c.Have, *value), c.Flag == "allocation" && slices.Contains(c.Have, name):
 		return nil
 	case slices.Contains(c.later, name):
 		return fmt.Errorf("--%s %s: this version of priod does not have that policy yet; it has %s", c.Flag, *value, c.Values())
