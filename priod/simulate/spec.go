@@ -21,7 +21,7 @@ type Spec struct {
 	Allocation  string    // which share of which GPU type
 	Preemption  string    // who has to leave for whom
 	Sizing      string    // with how many CPUs and how much memory
-	RoundModel  string    // of engine rounds: gavel, synergy
+	RoundModel  string    // of engine rounds: gavel, synergy, gavel-published (with the faults of its scheduler)
 	Round       float64   // of engine rounds; 0: the model's own
 	FirstRound  float64   // of round model synergy; the published simulator says 1 for static traces
 	Window      *metrics.Window
@@ -62,7 +62,7 @@ var (
 		"min-cost", "fifo", "sjf", "allox", "gandiva", "strategy-proof"}}
 	Preemptions = Choice{"preemption", []string{"none", "te-first"}, []string{"lrtp", "random", "fitgpp", "least-loss"}}
 	Sizings     = Choice{"sizing", []string{"request", "proportional"}, []string{"greedy", "tune", "opt", "waterfill"}}
-	RoundModels = Choice{"round-model", []string{"gavel", "synergy"}, nil}
+	RoundModels = Choice{"round-model", []string{"gavel", "synergy", "gavel-published"}, nil}
 )
 
 // Values lists what the flag takes, for its help.
@@ -136,7 +136,7 @@ func (s *Spec) checkRounds() error {
 		return errors.New("overheads, failures and limits belong to --engine slurm: rounds are the papers' ideal")
 	case s.RoundModel == "synergy" && s.Allocation != "none":
 		return fmt.Errorf("--allocation %s needs --round-model gavel", s.Allocation)
-	case s.RoundModel == "gavel" && s.Sizing != "request":
+	case s.RoundModel != "synergy" && s.Sizing != "request":
 		return fmt.Errorf("--sizing %s needs --round-model synergy", s.Sizing)
 	case s.FirstRound != 0 && s.RoundModel != "synergy":
 		return errors.New("--first-round belongs to --round-model synergy")

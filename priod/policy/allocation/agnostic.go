@@ -82,7 +82,7 @@ func (p *Problem) spread(a *Allocation) {
 	wanted := make([][]float64, len(p.Jobs))
 	gpus, factor := p.gpus(), make([]float64, len(p.Types))
 	for t := range factor {
-		factor[t] = gpus[t]
+		factor[t] = 1
 	}
 	flat := make([]float64, len(p.Jobs)*len(p.Types))
 	fitted := make([]float64, len(p.Types))

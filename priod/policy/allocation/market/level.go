@@ -17,7 +17,21 @@ type Answer struct {
 	Price []float64   // of each type, summing to 1 when anything is scarce
 }
 
-const maxSteps = 200
+const (
+	maxSteps    = 200
+	maxAttempts = 6
+)
+
+// shake moves prices towards each other, the more the later the attempt, and
+// apart by the type's place.
+func (m *Market) shake(price []float64, attempt int) []float64 {
+	out := make([]float64, len(price))
+	part := float64(attempt) / float64(maxAttempts+1)
+	for t, p := range price {
+		out[t] = (1-part)*p + part*(1+float64(t*attempt)/16)
+	}
+	return normal(out)
+}
 
 // MaxLevel finds the highest level from one that is known to fit up to top at
 // which all targets fit, and a way to reach it.
@@ -33,6 +47,9 @@ func MaxLevel(m *Market, target Target, from, top float64) (*Answer, error) {
 			c.rate[i], _ = target.At(i, level)
 		}
 		fits, err := c.run(price)
+		for attempt := 1; err != nil && attempt <= maxAttempts; attempt++ {
+			fits, err = c.run(m.shake(price, attempt)) // another start, other pivots
+		}
 		if err != nil {
 			return nil, err
 		}
