@@ -25,6 +25,10 @@ type Problem struct {
 	Jobs     []Job
 	Entities []Entity
 	Pairs    []Pair
+	// Together says how fast two jobs run on the same GPUs of a type, in the
+	// place of Pairs, for jobs that their Kind tells apart. Not called for gangs
+	// of different size; 0: they do not run together.
+	Together func(a, b, gpuType int) (speedA, speedB float64)
 	Warm     *Warm // what the last solution of a similar problem leaves; may be nil
 }
 
@@ -43,12 +47,13 @@ type Job struct {
 	GPUs            int
 	Weight          float64 // of its share, above 0
 	StepsLeft       float64
-	Elapsed         float64 // s since its arrival
-	IsolatedElapsed float64 // s that its steps so far would have taken in isolation (finish-time fairness)
-	Arrival         float64 // s
-	Deadline        float64 // s from now; NoDeadline
-	Entity          int     // index in Entities; NoEntity
-	Previous        []float64
+	Elapsed         float64   // s since its arrival
+	IsolatedElapsed float64   // s that its steps so far would have taken in isolation (finish-time fairness)
+	Arrival         float64   // s
+	Deadline        float64   // s from now; NoDeadline
+	Entity          int       // index in Entities; NoEntity
+	Previous        []float64 // its times in the last allocation; nil: none
+	Kind            int       // with Together: which program it runs
 }
 
 // NoDeadline and NoEntity are what a Job has without one.
@@ -82,7 +87,8 @@ type Allocation struct {
 // PairTime is the time that two jobs spend together.
 type PairTime struct {
 	A, B int
-	Time []float64 // by type
+	Time []float64  // by type
+	Rate [2]float64 // what that adds to the rates of A and B
 }
 
 // Warm carries prices from one problem to the next: a queue that changes by a
@@ -104,6 +110,12 @@ var policies = map[string]allocate{
 	"hierarchical":         hierarchical,
 	"finish-time-fairness": finishTimeFairness,
 	"makespan":             makespan,
+	"max-throughput":       maxThroughput,
+	"min-cost":             minCost,
+	"fifo":                 fifo,
+	"sjf":                  sjf,
+	"isolated":             isolatedPolicy,
+	"proportional":         proportionalPolicy,
 }
 
 // Names of the policies, sorted.
@@ -137,6 +149,8 @@ func (p Policy) check() error {
 	switch {
 	case policies[p.Name] == nil:
 		return fmt.Errorf("no policy %.80q: want one of %s", p.Name, strings.Join(Names(), ", "))
+	case p.Packed && packedPolicies[p.Name] == nil:
+		return fmt.Errorf("policy %s: the paper has no space sharing for it", p.Name)
 	case p.Packed && p.Agnostic:
 		return errors.New("space sharing looks at how fast pairs run: it cannot be agnostic")
 	}
@@ -152,6 +166,9 @@ func (p Policy) Allocate(problem *Problem) (*Allocation, error) {
 		return nil, err
 	}
 	solve := policies[p.Name]
+	if p.Packed {
+		solve = packedPolicies[p.Name]
+	}
 	if p.Agnostic {
 		return agnostic(p.Name, problem, solve)
 	}
@@ -166,6 +183,10 @@ func (p Policy) Allocate(problem *Problem) (*Allocation, error) {
 // rates fills in Rate, and notes who gets nothing because no type fits.
 func (p *Problem) rates(a *Allocation) {
 	a.Rate = make([]float64, len(p.Jobs))
+	for _, s := range a.Pairs {
+		a.Rate[s.A] += s.Rate[0]
+		a.Rate[s.B] += s.Rate[1]
+	}
 	for i := range p.Jobs {
 		fits := false
 		for t, s := range p.Jobs[i].Speed {

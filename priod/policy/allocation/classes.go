@@ -18,7 +18,7 @@ type classes struct {
 }
 
 // traits are what a policy tells jobs apart by, beside speeds, gang, weight.
-type traits [3]float64
+type traits [4]float64
 
 // classify groups the jobs; trait is nil when speeds, gang and weight are all
 // that counts. Jobs keep their order: a class stands where its first job does.

@@ -14,21 +14,29 @@ import "math"
 // rises from 0 to infinity, so it is one curve for each job. Isolated elapsed
 // is kept by the caller: each time, it grows by steps done / I.
 func finishTimeFairness(p *Problem) (*Allocation, error) {
-	c := p.classify(func(i int) traits {
-		j := &p.Jobs[i]
-		return traits{j.StepsLeft, j.Elapsed, j.IsolatedElapsed}
-	})
-	f := make(finish, len(c.Jobs))
-	for i := range f {
-		j := &p.Jobs[c.first[i]]
-		f[i] = finishJob{left: j.StepsLeft * j.Weight, late: j.Elapsed * j.Weight, alone: j.IsolatedElapsed + j.StepsLeft/c.isolated(i, len(p.Jobs))}
-	}
-	a, err := together(p, c, f)
+	c := p.classify(finishTraits(p))
+	a, err := together(p, c, finishCurves(p, c))
 	if err != nil {
 		return nil, err
 	}
 	a.Objective, a.Bound = 1/a.Objective, 1/a.Bound
 	return a, nil
+}
+
+func finishTraits(p *Problem) func(i int) traits {
+	return func(i int) traits {
+		j := &p.Jobs[i]
+		return traits{j.StepsLeft, j.Elapsed, j.IsolatedElapsed}
+	}
+}
+
+func finishCurves(p *Problem, c *classes) finish {
+	f := make(finish, len(c.Jobs))
+	for i := range f {
+		j := &p.Jobs[c.first[i]]
+		f[i] = finishJob{left: j.StepsLeft * j.Weight, late: j.Elapsed * j.Weight, alone: j.IsolatedElapsed + j.StepsLeft/c.isolated(i, len(p.Jobs))}
+	}
+	return f
 }
 
 type finishJob struct{ left, late, alone float64 } // steps and s times weight, s

@@ -27,7 +27,7 @@ func waterFilling(p *Problem) (*Allocation, error) { return maxMin(p) }
 // an entity share as one of weight 1, by fairness. The objective is the level
 // at which the first job stops.
 func hierarchical(p *Problem) (*Allocation, error) {
-	order := p.fifo()
+	order := p.arrivals()
 	place := make([]int, len(p.Jobs))
 	for n, i := range order {
 		place[i] = n
@@ -47,16 +47,6 @@ func hierarchical(p *Problem) (*Allocation, error) {
 	result := c.allocation(time)
 	result.Objective, result.Bound = newEntities(p, c, place).lowest(c, time), bound
 	return result, nil
-}
-
-// fifo lists the jobs by arrival, then as they stand.
-func (p *Problem) fifo() []int {
-	order := make([]int, len(p.Jobs))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(p.Jobs[a].Arrival, p.Jobs[b].Arrival) })
-	return order
 }
 
 // entities is the ascent of jobs in entities.
