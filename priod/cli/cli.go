@@ -60,7 +60,7 @@ func App(version string) *cli.App {
 		},
 		Commands: []*cli.Command{
 			runCommand(), checkCommand(), queueCommand(), explainCommand(), diffCommand(), historyCommand(),
-			pauseCommand(), resumeCommand(), resetCommand(), simulateCommand(), traceCommand(), workloadsCommand(), configCommand(), versionCommand(version),
+			pauseCommand(), resumeCommand(), resetCommand(), simulateCommand(), allocateCommand(), traceCommand(), workloadsCommand(), configCommand(), versionCommand(version),
 		},
 		HideVersion:            true,
 		UseShortOptionHandling: true,

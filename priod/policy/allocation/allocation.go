@@ -17,6 +17,9 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"slurmprio/priod/policy/allocation/lp"
+	"slurmprio/priod/policy/allocation/market"
 )
 
 // Problem is what a policy divides, and among whom.
@@ -178,6 +181,12 @@ func (p Policy) Allocate(problem *Problem) (*Allocation, error) {
 	}
 	problem.rates(a)
 	return a, nil
+}
+
+// Numeric says whether the error is the optimiser's: the problem is sound, and
+// worth keeping.
+func Numeric(err error) bool {
+	return errors.Is(err, market.ErrNumeric) || errors.Is(err, lp.ErrNumeric) || errors.Is(err, lp.ErrUnbounded)
 }
 
 // rates fills in Rate, and notes who gets nothing because no type fits.
