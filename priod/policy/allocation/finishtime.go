@@ -33,6 +33,9 @@ func finishTraits(p *Problem) func(i int) traits {
 func finishCurves(p *Problem, c *classes) finish {
 	f := make(finish, len(c.Jobs))
 	for i := range f {
+		if c.Jobs[i].Fastest() == 0 {
+			continue // it cannot run, and asks for nothing
+		}
 		j := &p.Jobs[c.first[i]]
 		f[i] = finishJob{left: j.StepsLeft * j.Weight, late: j.Elapsed * j.Weight, alone: j.IsolatedElapsed + j.StepsLeft/c.isolated(i, len(p.Jobs))}
 	}
