@@ -6,11 +6,12 @@ import (
 )
 
 // allocator solves a policy whenever the round engine asks. It remembers the
-// prices of the last solution, and for each job what the isolated reference
-// would have taken for the steps so far (finish-time fairness).
+// prices of the last solution, and for each job its times in it and what the
+// isolated reference would have taken for its steps so far (finish-time
+// fairness).
 func allocator(policy allocation.Policy) rounds.Allocator {
 	var warm allocation.Warm
-	var alone []isolation // by place in the trace
+	var known []memory // by place in the trace
 	problem := allocation.Problem{Warm: &warm}
 	keeps := policy.Name == "finish-time-fairness"
 	return func(now float64, jobs []*rounds.Active, types []rounds.Type, x []float64) error {
@@ -20,19 +21,17 @@ func allocator(policy allocation.Policy) rounds.Allocator {
 		}
 		for _, a := range jobs {
 			j := allocation.Job{
-				ID: a.Job.ID, Speed: a.Speed, GPUs: a.Job.GPUs, Weight: max(a.Job.Weight, 1e-9), StepsLeft: a.Left(),
+				ID: a.Job.ID, Speed: a.Speed, GPUs: a.Job.GPUs, Weight: weight(a.Job.Weight), StepsLeft: a.Left(),
 				Elapsed: now - a.Job.Submit, Arrival: a.Job.Submit, Deadline: a.Job.Deadline - now, Entity: allocation.NoEntity,
 			}
-			if keeps {
-				for len(alone) <= a.Index {
-					alone = append(alone, isolation{})
-				}
-				s := &alone[a.Index]
-				if s.rate > 0 {
-					s.elapsed += (a.Done - s.done) / s.rate
-				}
-				s.done, j.IsolatedElapsed = a.Done, s.elapsed
+			for len(known) <= a.Index {
+				known = append(known, memory{})
 			}
+			s := &known[a.Index]
+			if s.rate > 0 {
+				s.elapsed += (a.Done - s.done) / s.rate
+			}
+			s.done, j.IsolatedElapsed, j.Previous = a.Done, s.elapsed, s.previous
 			problem.Jobs = append(problem.Jobs, j)
 		}
 		result, err := policy.Allocate(&problem)
@@ -41,14 +40,27 @@ func allocator(policy allocation.Policy) rounds.Allocator {
 		}
 		if keeps {
 			for i, rate := range problem.IsolatedRates() {
-				alone[jobs[i].Index].rate = rate
+				known[jobs[i].Index].rate = rate
 			}
 		}
 		for i, row := range result.Time {
 			copy(x[i*len(types):], row)
+			known[jobs[i].Index].previous = row
 		}
 		return nil
 	}
 }
 
-type isolation struct{ elapsed, done, rate float64 } // s, steps, steps/s when last seen
+// memory is what is known of a job from one allocation to the next.
+type memory struct {
+	elapsed, done, rate float64   // in isolation: s, steps, steps/s when last seen
+	previous            []float64 // its times
+}
+
+// weight is 1 for a job that nothing gives one.
+func weight(w float64) float64 {
+	if w > 0 {
+		return w
+	}
+	return 1
+}

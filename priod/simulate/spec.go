@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"slurmprio/priod/policy/allocation"
 	"slurmprio/priod/simulate/metrics"
 )
 
@@ -57,9 +58,7 @@ var (
 	Orders      = Choice{"order", []string{"fifo", "sjf", "srtf", "las", "ftf", "multifactor", "priod"}, nil}
 	Backfills   = Choice{"backfill", []string{"none", "easy", "conservative", "skip"}, nil}
 	Placements  = Choice{"placement", []string{"packed", "consolidated", "pool"}, nil}
-	Allocations = Choice{"allocation", []string{"none", "isolated", "proportional",
-		"max-min", "water-filling", "hierarchical", "finish-time-fairness", "makespan"}, []string{"max-throughput",
-		"min-cost", "fifo", "sjf", "allox", "gandiva", "strategy-proof"}}
+	Allocations = Choice{"allocation", append([]string{"none"}, allocation.Names()...), []string{"allox", "gandiva", "strategy-proof"}}
 	Preemptions = Choice{"preemption", []string{"none", "te-first"}, []string{"lrtp", "random", "fitgpp", "least-loss"}}
 	Sizings     = Choice{"sizing", []string{"request", "proportional"}, []string{"greedy", "tune", "opt", "waterfill"}}
 	RoundModels = Choice{"round-model", []string{"gavel", "synergy", "gavel-published"}, nil}
@@ -75,7 +74,16 @@ func (c Choice) check(value *string) error {
 	}
 	name, _, _ := strings.Cut(*value, ":") // max-min:agnostic:packed
 	switch {
-	case slices.Contains(c.Have, *value), c.Flag == "allocation" && slices.Contains(c.Have, name):
+	case slices.Contains(c.Have, *value):
+		return nil
+	case c.Flag == "allocation" && slices.Contains(c.Have, name):
+		policy, err := allocation.ParsePolicy(*value)
+		if err == nil && policy.Packed {
+			err = errors.New("the round engine runs no pairs; priod allocate --space-sharing divides time among them")
+		}
+		if err != nil {
+			return fmt.Errorf("--allocation: %w", err)
+		}
 		return nil
 	case slices.Contains(c.later, name):
 		return fmt.Errorf("--%s %s: this version of priod does not have that policy yet; it has %s", c.Flag, *value, c.Values())

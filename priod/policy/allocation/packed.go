@@ -1,7 +1,6 @@
 package allocation
 
 import (
-	"errors"
 	"fmt"
 	"math"
 
@@ -242,8 +241,6 @@ var packedPolicies = map[string]allocate{
 	"max-throughput":       packedThroughput,
 }
 
-var errNobody = errors.New("no job fits any GPU type")
-
 func packedMaxMin(p *Problem) (*Allocation, error) {
 	k := newPacking(p, nil)
 	t, bound, err := k.solve(shares(p, k.classes), math.Inf(1), k.normalised)
@@ -268,7 +265,7 @@ func packedMakespan(p *Problem) (*Allocation, error) {
 		scale = max(scale, n)
 	}
 	if scale == 0 {
-		return nil, errNobody
+		return p.nothing(), nil
 	}
 	for i := range need {
 		need[i] /= scale
@@ -293,8 +290,8 @@ func packedFinishTimeFairness(p *Problem) (*Allocation, error) {
 	for i := range k.classes.Jobs {
 		level = min(level, f.level(i, k.classes.Jobs[i].Fastest()))
 	}
-	if math.IsInf(level, 1) || level == 0 {
-		return nil, errNobody
+	if math.IsInf(level, 1) {
+		return p.nothing(), nil
 	}
 	for range 100 {
 		for i := range need {
