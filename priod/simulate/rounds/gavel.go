@@ -172,12 +172,13 @@ func (r *mechanism) step() error {
 	return nil
 }
 
-// update makes a new allocation when it is time for one.
+// update makes a new allocation when it is time for one: when the set of jobs
+// has changed, and at resets, since policies look at the steps that are left.
 func (r *mechanism) update() (allocated bool, err error) {
-	if !r.changed {
+	elapsed := r.now - r.lastReset
+	if !r.changed && (r.Published != nil || elapsed < r.Reset) {
 		return false, nil
 	}
-	elapsed := r.now - r.lastReset
 	due := elapsed >= r.Reset || r.Published != nil && r.lastReset == 0
 	if r.Published != nil {
 		if !due {
