@@ -45,12 +45,16 @@ const (
 	tolerance = 1e-9
 	pivotMin  = 1e-9
 	refactor  = 64 // pivots between two inversions
+	patience  = 2000
+	// wobble is added to the limits, to each another multiple, so that few
+	// pivots gain nothing; it is far below what anybody asks for.
+	wobble = 1e-10
 )
 
 // New makes a program; limit is b.
 func New(limit []float64, columns [][]Term) *Program {
 	rows := len(limit)
-	p := &Program{limit: limit, column: slices.Clone(columns), slacks: len(columns), basis: make([]int, rows),
+	p := &Program{limit: slices.Clone(limit), column: slices.Clone(columns), slacks: len(columns), basis: make([]int, rows),
 		value: make([]float64, rows), price: make([]float64, rows), rising: make([]float64, rows), inverse: make([][]float64, rows)}
 	p.place = make([]int, len(columns)+rows)
 	for j := range p.place {
@@ -61,7 +65,8 @@ func New(limit []float64, columns [][]Term) *Program {
 		p.basis[r], p.place[p.slacks+r] = p.slacks+r, r
 		p.inverse[r] = make([]float64, rows)
 		p.inverse[r][r] = 1
-		p.value[r] = limit[r]
+		p.limit[r] = limit[r] + wobble*(1+float64(r*7919%1013)/1013)
+		p.value[r] = p.limit[r]
 	}
 	p.banned = make([]bool, len(p.column))
 	p.cost = make([]float64, len(p.column))
@@ -81,15 +86,15 @@ func (p *Program) Maximise(cost []float64) (float64, error) {
 			}
 		}
 		p.prices()
-		enter := p.entering(since > 40)
+		enter := p.entering(since > patience)
 		if enter < 0 {
 			return p.objective(), nil
 		}
-		if err := p.pivot(enter, since > 40); err != nil {
+		if err := p.pivot(enter, since > patience); err != nil {
 			return 0, err
 		}
 		switch now := p.objective(); {
-		case now > best+1e-12*(1+math.Abs(best)):
+		case now > best:
 			best, since = now, 0
 		default:
 			since++
