@@ -42,8 +42,7 @@ type GPUType struct {
 	Price float64 // of one GPU for an hour, for min-cost; 0: unknown
 }
 
-// Job is one job. Its zero values mean nothing: see DESIGN.md for what a tag
-// leaves open.
+// Job is one job. Every field has to be set: a zero is a zero.
 type Job struct {
 	ID              string
 	Speed           []float64 // steps/s on each type with all of the job's GPUs; 0: cannot run there

@@ -66,7 +66,7 @@ func (f finish) level(class int, rate float64) float64 {
 	return rate * j.alone / (j.left + rate*j.late)
 }
 
-// Isolated returns the rate of each job in the isolated reference, with which
+// IsolatedRates returns the rate of each job in the isolated reference, with which
 // IsolatedElapsed is kept.
 func (p *Problem) IsolatedRates() []float64 {
 	rates := make([]float64, len(p.Jobs))

@@ -16,18 +16,6 @@ import (
 // and that sum is the objective here; it has no bound.
 func fifo(p *Problem) (*Allocation, error) { return p.inOrder(p.arrivals()), nil }
 
-// sjf is shortest job first (Gavel, section 4.2): the same in the order of the
-// time that is left on the job's fastest type.
-func sjf(p *Problem) (*Allocation, error) {
-	order := p.arrivals()
-	left := make([]float64, len(p.Jobs))
-	for i := range p.Jobs {
-		left[i] = p.Jobs[i].StepsLeft / slices.Max(p.speeds(&p.Jobs[i]))
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(left[a], left[b]) })
-	return p.inOrder(order), nil
-}
-
 // arrivals lists the jobs by arrival, then as they stand.
 func (p *Problem) arrivals() []int {
 	order := make([]int, len(p.Jobs))
@@ -83,55 +71,6 @@ func (p *Problem) nothing() *Allocation {
 	flat := make([]float64, len(p.Jobs)*len(p.Types))
 	for i := range a.Time {
 		a.Time[i], flat = flat[:len(p.Types):len(p.Types)], flat[len(p.Types):]
-	}
-	return a
-}
-
-// isolatedPolicy divides every type equally; proportionalPolicy gives each job
-// its whole time over the types by their counts, and less when that is more
-// than there is. Time on types that a job cannot use is lost to it. They are
-// references: rules without an objective.
-func isolatedPolicy(p *Problem) (*Allocation, error) {
-	return p.reference(func(gpus, gangs []int, x []float64) { Isolated(gpus, gangs, x) }), nil
-}
-
-func proportionalPolicy(p *Problem) (*Allocation, error) {
-	return p.reference(func(gpus, gangs []int, x []float64) {
-		Proportional(gpus, len(gangs), x)
-		total, asked := 0, 0
-		for _, n := range gpus {
-			total += n
-		}
-		for _, g := range gangs {
-			asked += g
-		}
-		if asked > total {
-			for k := range x {
-				x[k] *= float64(total) / float64(asked)
-			}
-		}
-	}), nil
-}
-
-func (p *Problem) reference(divide func(gpus, gangs []int, x []float64)) *Allocation {
-	var gpus, gangs []int
-	for _, t := range p.Types {
-		gpus = append(gpus, t.GPUs)
-	}
-	for i := range p.Jobs {
-		gangs = append(gangs, p.Jobs[i].GPUs)
-	}
-	x := make([]float64, len(gpus)*len(gangs))
-	divide(gpus, gangs, x)
-	a := &Allocation{Bound: math.NaN(), Objective: math.NaN()}
-	for i := range p.Jobs {
-		row := x[i*len(gpus) : (i+1)*len(gpus) : (i+1)*len(gpus)]
-		for t := range row {
-			if !p.usable(&p.Jobs[i], t) {
-				row[t] = 0
-			}
-		}
-		a.Time = append(a.Time, row)
 	}
 	return a
 }
