@@ -5,12 +5,14 @@ The streams hold 7,500 jobs. At 5.6 jobs/h under an agnostic policy the jobs
 baseline comes out 10 % too good. CPython's random numbers continue the stream;
 the script checks that it draws the recorded jobs, too.
 
-usage: gavel_stream.py THROUGHPUTS.json SINGLE_STREAM.tsv.gz STREAM.tsv.gz JOBS > longer.tsv
-(SINGLE_STREAM teaches the order of the 26 job types; seed 0)
+usage: gavel_stream.py THROUGHPUTS.json SINGLE_STREAM.tsv.gz STREAM.tsv.gz JOBS [SEED] > longer.tsv
+(SINGLE_STREAM, of seed 0, teaches the order of the 26 job types. With another
+SEED, STREAM only says whether there are gangs.)
 """
 import gzip, json, math, random, sys
 
 throughputs, single, stream, jobs = sys.argv[1:5]
+seed = int(sys.argv[5]) if len(sys.argv) > 5 else 0
 speed = json.load(open(throughputs))["v100"]
 GANGS = ("ResNet-18", "ResNet-50", "Transformer", "LM")
 
@@ -20,8 +22,8 @@ def rows(path):
     return lines[0], [line.split("\t") for line in lines[1:]]
 
 
-def draw(n, recorded, types, multi):
-    job, arrival, now = random.Random(2), random.Random(3), 0.0
+def draw(n, recorded, types, multi, seed):
+    job, arrival, now = random.Random(seed + 2), random.Random(seed + 3), 0.0
     for i in range(n):
         r, gpus = job.random(), 1
         if multi:
@@ -49,9 +51,10 @@ def draw(n, recorded, types, multi):
 
 header, first = rows(single)
 types = [None] * 26
-for _ in draw(len(first), first, types, False):
+for _ in draw(len(first), first, types, False, 0):
     pass
 _, recorded = rows(stream)
+multi = any(r[2] != "1" for r in recorded)
 print(header)
-for row in draw(int(jobs), recorded, types, any(r[2] != "1" for r in recorded)):
+for row in draw(int(jobs), recorded if seed == 0 else [], types, multi, seed):
     print("\t".join(row))
