@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"math/rand/v2"
+	"strings"
 
 	"slurmprio/priod/placement"
+	"slurmprio/priod/policy/allocation"
 	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/simulate/rounds"
 	"slurmprio/priod/simulate/virtual"
@@ -85,13 +88,23 @@ func inRounds(ctx context.Context, spec Spec, in Input) (Result, error) {
 	}
 	var model rounds.Model
 	switch spec.RoundModel {
-	case "gavel":
+	case "gavel", "gavel-published":
 		g := rounds.Gavel{}
+		if spec.RoundModel == "gavel-published" {
+			g.Published = published(spec)
+		}
 		switch spec.Allocation {
+		case "none":
 		case "isolated":
 			g.Allocator = rounds.Isolated()
 		case "proportional":
 			g.Allocator = rounds.Proportional()
+		default:
+			policy, err := allocation.ParsePolicy(spec.Allocation)
+			if err != nil {
+				return Result{}, err
+			}
+			g.Allocator = allocator(policy)
 		}
 		model = g
 	case "synergy":
@@ -121,4 +134,17 @@ func inRounds(ctx context.Context, spec Spec, in Input) (Result, error) {
 		}
 	}, opt)
 	return Result{Types: in.Cluster.Types(), Jobs: seen[:len(r.Outcomes)], Outcomes: r.Outcomes, Series: series.Points(), Rounds: r.Rounds}, err
+}
+
+// published is Gavel's scheduler with its faults: the baseline. Agnostic
+// policies serve the types in an order drawn for each round.
+func published(spec Spec) *rounds.Published {
+	p := &rounds.Published{Strict: strings.HasPrefix(spec.Allocation, "fifo")}
+	if strings.Contains(spec.Allocation, ":agnostic") || spec.Allocation == "isolated" || spec.Allocation == "proportional" {
+		draw := rand.New(rand.NewPCG(spec.Seed, 0))
+		p.TypeOrder = func(types []int) {
+			draw.Shuffle(len(types), func(i, j int) { types[i], types[j] = types[j], types[i] })
+		}
+	}
+	return p
 }

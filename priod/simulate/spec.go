@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"slurmprio/priod/policy/allocation"
 	"slurmprio/priod/simulate/metrics"
 )
 
@@ -21,7 +22,7 @@ type Spec struct {
 	Allocation  string    // which share of which GPU type
 	Preemption  string    // who has to leave for whom
 	Sizing      string    // with how many CPUs and how much memory
-	RoundModel  string    // of engine rounds: gavel, synergy
+	RoundModel  string    // of engine rounds: gavel, synergy, gavel-published (with the faults of its scheduler)
 	Round       float64   // of engine rounds; 0: the model's own
 	FirstRound  float64   // of round model synergy; the published simulator says 1 for static traces
 	Window      *metrics.Window
@@ -57,12 +58,10 @@ var (
 	Orders      = Choice{"order", []string{"fifo", "sjf", "srtf", "las", "ftf", "multifactor", "priod"}, nil}
 	Backfills   = Choice{"backfill", []string{"none", "easy", "conservative", "skip"}, nil}
 	Placements  = Choice{"placement", []string{"packed", "consolidated", "pool"}, nil}
-	Allocations = Choice{"allocation", []string{"none", "isolated", "proportional"}, []string{
-		"max-min", "water-filling", "hierarchical", "finish-time-fairness", "makespan", "max-throughput",
-		"min-cost", "fifo", "sjf", "allox", "gandiva", "strategy-proof"}}
+	Allocations = Choice{"allocation", append([]string{"none"}, allocation.Names()...), []string{"allox", "gandiva", "strategy-proof"}}
 	Preemptions = Choice{"preemption", []string{"none", "te-first"}, []string{"lrtp", "random", "fitgpp", "least-loss"}}
 	Sizings     = Choice{"sizing", []string{"request", "proportional"}, []string{"greedy", "tune", "opt", "waterfill"}}
-	RoundModels = Choice{"round-model", []string{"gavel", "synergy"}, nil}
+	RoundModels = Choice{"round-model", []string{"gavel", "synergy", "gavel-published"}, nil}
 )
 
 // Values lists what the flag takes, for its help.
@@ -76,6 +75,15 @@ func (c Choice) check(value *string) error {
 	name, _, _ := strings.Cut(*value, ":") // max-min:agnostic:packed
 	switch {
 	case slices.Contains(c.Have, *value):
+		return nil
+	case c.Flag == "allocation" && slices.Contains(c.Have, name):
+		policy, err := allocation.ParsePolicy(*value)
+		if err == nil && policy.Packed {
+			err = errors.New("the round engine runs no pairs; priod allocate --space-sharing divides time among them")
+		}
+		if err != nil {
+			return fmt.Errorf("--allocation: %w", err)
+		}
 		return nil
 	case slices.Contains(c.later, name):
 		return fmt.Errorf("--%s %s: this version of priod does not have that policy yet; it has %s", c.Flag, *value, c.Values())
@@ -136,7 +144,7 @@ func (s *Spec) checkRounds() error {
 		return errors.New("overheads, failures and limits belong to --engine slurm: rounds are the papers' ideal")
 	case s.RoundModel == "synergy" && s.Allocation != "none":
 		return fmt.Errorf("--allocation %s needs --round-model gavel", s.Allocation)
-	case s.RoundModel == "gavel" && s.Sizing != "request":
+	case s.RoundModel != "synergy" && s.Sizing != "request":
 		return fmt.Errorf("--sizing %s needs --round-model synergy", s.Sizing)
 	case s.FirstRound != 0 && s.RoundModel != "synergy":
 		return errors.New("--first-round belongs to --round-model synergy")

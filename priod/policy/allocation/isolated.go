@@ -3,6 +3,8 @@
 // GPU type: the fraction of wall time that the job spends on that type.
 package allocation
 
+import "math"
+
 // Isolated writes into x what each of n jobs had if every type were divided
 // equally among the jobs and nobody moved: GPUs of the type / (n x GPUs of the
 // job), a row that sums to more than 1 divided by its sum. gangs are the GPUs
@@ -22,4 +24,33 @@ func Isolated(gpus, gangs []int, x []float64) {
 			}
 		}
 	}
+}
+
+// isolatedPolicy is that reference as a policy: a rule without an objective.
+// Time on types that a job cannot use is lost to it.
+func isolatedPolicy(p *Problem) (*Allocation, error) {
+	return p.reference(func(gpus, gangs []int, x []float64) { Isolated(gpus, gangs, x) }), nil
+}
+
+func (p *Problem) reference(divide func(gpus, gangs []int, x []float64)) *Allocation {
+	var gpus, gangs []int
+	for _, t := range p.Types {
+		gpus = append(gpus, t.GPUs)
+	}
+	for i := range p.Jobs {
+		gangs = append(gangs, p.Jobs[i].GPUs)
+	}
+	x := make([]float64, len(gpus)*len(gangs))
+	divide(gpus, gangs, x)
+	a := &Allocation{Bound: math.NaN(), Objective: math.NaN()}
+	for i := range p.Jobs {
+		row := x[i*len(gpus) : (i+1)*len(gpus) : (i+1)*len(gpus)]
+		for t := range row {
+			if !p.usable(&p.Jobs[i], t) {
+				row[t] = 0
+			}
+		}
+		a.Time = append(a.Time, row)
+	}
+	return a
 }

@@ -15,3 +15,23 @@ func Proportional(gpus []int, jobs int, x []float64) {
 		}
 	}
 }
+
+// proportionalPolicy gives each job that time, and less where all of it is more
+// than there is.
+func proportionalPolicy(p *Problem) (*Allocation, error) {
+	return p.reference(func(gpus, gangs []int, x []float64) {
+		Proportional(gpus, len(gangs), x)
+		total, asked := 0, 0
+		for _, n := range gpus {
+			total += n
+		}
+		for _, g := range gangs {
+			asked += g
+		}
+		if asked > total {
+			for k := range x {
+				x[k] *= float64(total) / float64(asked)
+			}
+		}
+	}), nil
+}

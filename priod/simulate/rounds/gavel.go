@@ -14,8 +14,10 @@ import (
 type Allocator func(now float64, jobs []*Active, types []Type, x []float64) error
 
 // Gavel is the round mechanism of Gavel (OSDI 2020, section 5). In each round
-// the jobs run that have received least of what the allocation gives them:
-// priority = allocation / time received since the last reset. A job may end
+// the jobs run that the allocation owes most: the time that it has promised
+// them since their arrival, less the time received, plus a lead for jobs that
+// are nearly done. Over its life a job gets what it was allocated, but for the
+// lead, which is at most what it is allocated in a day. A job may end
 // within a round, its GPUs stay idle until the round is over, and a round is
 // over when the last job in it has run for a whole round or has ended. Arrivals
 // are admitted between rounds. Gangs get all of their GPUs or none, of one
@@ -25,7 +27,7 @@ type Allocator func(now float64, jobs []*Active, types []Type, x []float64) erro
 // types are served together, the neediest pair of job and type first.
 type Gavel struct {
 	Allocator Allocator // nil: in each round the jobs in Order, each on the fastest type that is free
-	Reset     float64   // s between two resets of the time received, at least; 0: 10 rounds, published 1920
+	Reset     float64   // s between two allocations at least when no job comes or goes; 0: 10 rounds; published: between resets of the time received, 1920
 	Published *Published
 }
 
@@ -45,7 +47,7 @@ func (Gavel) round() float64 { return 360 }
 // share is what a job has of one type.
 type share struct {
 	x        float64 // allocation
-	received float64 // s since the last reset, and half a round
+	received float64 // published: s since the last reset, and half a round
 	deficit  float64 // s that the allocation promised and the job did not receive
 }
 
@@ -82,7 +84,7 @@ func Proportional() Allocator {
 type mechanism struct {
 	*engine
 	Gavel
-	half    float64 // the time that every job is taken to have received on every type: half a round
+	half    float64 // published: the time that every job is taken to have received on every type: half a round
 	changed bool    // the set of jobs, since the last allocation
 	places  []places
 
@@ -105,7 +107,7 @@ func (m Gavel) run(ctx context.Context, e *engine) error {
 	case m.Reset > 0:
 	case m.Published != nil:
 		m.Reset = 1920
-	default: // in 6 rounds a gang of 8 does not get its turn before all is forgotten
+	default:
 		m.Reset = 10 * e.length
 	}
 	n := len(e.types)
@@ -172,12 +174,13 @@ func (r *mechanism) step() error {
 	return nil
 }
 
-// update makes a new allocation when it is time for one.
+// update makes a new allocation when it is time for one: when the set of jobs
+// has changed, and at resets, since policies look at the steps that are left.
 func (r *mechanism) update() (allocated bool, err error) {
-	if !r.changed {
+	elapsed := r.now - r.lastReset
+	if !r.changed && (r.Published != nil || elapsed < r.Reset) {
 		return false, nil
 	}
-	elapsed := r.now - r.lastReset
 	due := elapsed >= r.Reset || r.Published != nil && r.lastReset == 0
 	if r.Published != nil {
 		if !due {
@@ -185,7 +188,7 @@ func (r *mechanism) update() (allocated bool, err error) {
 		}
 		r.publishedReset(elapsed)
 	} else {
-		r.accrue(due)
+		r.accrue()
 	}
 	if due {
 		r.lastReset = r.now
@@ -216,16 +219,12 @@ func (r *mechanism) update() (allocated bool, err error) {
 }
 
 // accrue adds to each deficit what the allocation has promised since it was
-// made, and at a reset forgets the time received.
-func (r *mechanism) accrue(reset bool) {
+// made.
+func (r *mechanism) accrue() {
 	since := r.now - r.lastAllocation
 	for _, a := range r.active {
 		for j := range a.shares {
-			s := &a.shares[j]
-			s.deficit += s.x * since
-			if reset {
-				s.received = r.half
-			}
+			a.shares[j].deficit += a.shares[j].x * since
 		}
 	}
 }
@@ -330,7 +329,7 @@ func (r *mechanism) fillQueues() {
 					continue
 				}
 			case s.x > 0:
-				w.first = s.x / s.received
+				w.first, w.second = 1, s.deficit+s.x*(r.now-r.lastAllocation+lead(a))
 			default: // GPUs are left: to whom this type suits best
 				w.second, w.third = speed*a.best, s.deficit
 			}
@@ -339,6 +338,15 @@ func (r *mechanism) fillQueues() {
 		q.heapify()
 		r.queues[j] = q
 	}
+}
+
+// lead is the time, in s of allocation, by which a job comes before its turn: a
+// day when it is nearly done, half a day with ten hours left on its fastest
+// type. Those who wait for it are soon alone again, so the mean JCT falls and
+// nobody's share does.
+func lead(a *Active) float64 {
+	const most, half = 24 * 3600, 10 * 3600
+	return most * half / (a.best*a.Left() + half)
 }
 
 // runRound runs what was chosen and moves time to the round's end.
@@ -380,7 +388,6 @@ func (r *mechanism) receive(a *Active, finish float64) {
 	}
 	s := &a.shares[a.gpuType]
 	if r.Published == nil {
-		s.received += finish - r.now
 		s.deficit -= finish - r.now
 		return
 	}

@@ -118,7 +118,13 @@ func (c *clearing) pass() (moved bool, err error) {
 	case n < len(c.m.Jobs)/200+20:
 		c.near *= 2
 	}
+	last, stalled := math.Inf(1), 0
 	for again := true; again && !c.done(); {
+		if now := c.lack(); now < last*(1-1e-12) {
+			last, stalled = now, 0
+		} else if stalled++; stalled > 50 { // it goes round in circles
+			return false, ErrNumeric
+		}
 		if again, err = c.units(); err != nil {
 			return false, err
 		}

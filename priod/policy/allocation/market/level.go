@@ -3,8 +3,8 @@ package market
 import "math"
 
 // Target says what each job has to reach at a level, steps/s: continuous and
-// not falling in the level, 0 at level 0. Slope is its derivative there. No
-// target within [0, Top] may exceed the job's fastest type.
+// not falling in the level. Slope is its derivative there. No target up to the
+// top may exceed the job's fastest type.
 type Target interface {
 	At(job int, level float64) (rate, slope float64)
 }
@@ -17,28 +17,48 @@ type Answer struct {
 	Price []float64   // of each type, summing to 1 when anything is scarce
 }
 
-const maxSteps = 200
+const (
+	maxSteps    = 200
+	maxAttempts = 6
+)
 
-// MaxLevel finds the highest level up to top at which all targets fit, and a
-// way to reach it.
-func MaxLevel(m *Market, target Target, top float64) (*Answer, error) {
-	price := m.prices(target, top)
+// shake moves prices towards each other, the more the later the attempt, and
+// apart by the type's place.
+func (m *Market) shake(price []float64, attempt int) []float64 {
+	out := make([]float64, len(price))
+	part := float64(attempt) / float64(maxAttempts+1)
+	for t, p := range price {
+		out[t] = (1-part)*p + part*(1+float64(t*attempt)/16)
+	}
+	return normal(out)
+}
+
+// MaxLevel finds the highest level from one that is known to fit up to top at
+// which all targets fit, and a way to reach it.
+func MaxLevel(m *Market, target Target, from, top float64) (*Answer, error) {
+	price := m.Guess
+	if price == nil {
+		price = m.prices(target, from, top)
+	}
 	c := newClearing(m)
-	level := m.afford(target, price, top)
+	level := m.afford(target, price, from, top)
 	for range maxSteps {
 		for i := range m.Jobs {
 			c.rate[i], _ = target.At(i, level)
 		}
 		fits, err := c.run(price)
+		for attempt := 1; err != nil && attempt <= maxAttempts; attempt++ {
+			fits, err = c.run(m.shake(price, attempt)) // another start, other pivots
+		}
 		if err != nil {
 			return nil, err
 		}
 		next := level
 		if !fits {
 			price = normal(c.price)
-			next = m.afford(target, price, level)
+			next = m.afford(target, price, from, level)
 		}
-		if fits || next >= level*(1-1e-13) {
+		if fits || next >= level*(1-1e-13) || level <= from {
 			a := &Answer{Level: level, Bound: level, Price: price, Time: make([][]float64, len(m.Jobs))}
 			flat := make([]float64, len(m.Jobs)*len(m.GPUs))
 			for i := range a.Time {
@@ -58,7 +78,7 @@ const sampleAbove = 4096
 
 // prices guesses: those of a sample of the jobs, or for a small market each
 // type's mean speed.
-func (m *Market) prices(target Target, top float64) []float64 {
+func (m *Market) prices(target Target, from, top float64) []float64 {
 	if len(m.Jobs) > sampleAbove {
 		every := 16
 		s := &Market{GPUs: m.GPUs}
@@ -69,14 +89,14 @@ func (m *Market) prices(target Target, top float64) []float64 {
 			s.Jobs = append(s.Jobs, j)
 			index = append(index, i)
 		}
-		if a, err := MaxLevel(s, sampled{target, index}, top); err == nil {
+		if a, err := MaxLevel(s, sampled{target, index}, from, top); err == nil {
 			return a.Price
 		}
 	}
 	price := make([]float64, len(m.GPUs))
 	for i := range m.Jobs {
 		j := &m.Jobs[i]
-		if f := j.fastest(); f > 0 {
+		if f := j.Fastest(); f > 0 {
 			for t, s := range j.Speed {
 				price[t] += j.Count * j.GPUs * s / f
 			}
@@ -115,7 +135,7 @@ func normal(price []float64) []float64 {
 // afford returns the highest level up to top that the jobs' cheapest mixes
 // reach for no more than all GPUs are worth at these prices: no allocation
 // reaches a higher one.
-func (m *Market) afford(target Target, price []float64, top float64) float64 {
+func (m *Market) afford(target Target, price []float64, from, top float64) float64 {
 	budget := 0.0
 	for t, n := range m.GPUs {
 		budget += n * price[t]
@@ -136,7 +156,7 @@ func (m *Market) afford(target Target, price []float64, top float64) float64 {
 	if sum <= 0 {
 		return top
 	}
-	low := 0.0
+	low := from
 	for high-low > 1e-14*high {
 		next := high - sum/slope
 		if !(next > low && next < high) { // also when slope is 0
@@ -167,7 +187,7 @@ func (m *Market) Fastest(share []float64) float64 {
 	top := math.Inf(1)
 	for i := range m.Jobs {
 		if share[i] > 0 {
-			top = min(top, m.Jobs[i].fastest()/share[i])
+			top = min(top, m.Jobs[i].Fastest()/share[i])
 		}
 	}
 	return top

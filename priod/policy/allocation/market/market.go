@@ -13,8 +13,9 @@ package market
 
 // Market is what jobs share.
 type Market struct {
-	GPUs []float64 // of each type
-	Jobs []Job
+	GPUs  []float64 // of each type
+	Jobs  []Job
+	Guess []float64 // prices to start from; nil: none
 }
 
 // Job is a class of Count equal jobs.
@@ -24,8 +25,8 @@ type Job struct {
 	Count float64
 }
 
-// fastest is the most that a job can reach: always on its fastest type.
-func (j *Job) fastest() float64 {
+// Fastest is the most that a job can reach: always on its fastest type.
+func (j *Job) Fastest() float64 {
 	best := 0.0
 	for _, s := range j.Speed {
 		best = max(best, s)

@@ -99,14 +99,14 @@ func TestLevelIsReachedAndProved(t *testing.T) {
 			for range types {
 				j.Speed = append(j.Speed, speeds.Draw(r, "speed"))
 			}
-			if j.fastest() == 0 {
+			if j.Fastest() == 0 {
 				j.Speed[0] = 1
 			}
 			m.Jobs = append(m.Jobs, j)
 			share = append(share, rapid.SampledFrom([]float64{0.2, 1, 1, 2, 5}).Draw(r, "share"))
 		}
 		top := m.Fastest(share)
-		a, err := MaxLevel(m, linear(share), top)
+		a, err := MaxLevel(m, linear(share), 0, top)
 		if err != nil {
 			r.Fatalf("%v", err)
 		}
@@ -117,7 +117,7 @@ func TestLevelIsReachedAndProved(t *testing.T) {
 func TestTwoJobsOnThreeGPUs(t *testing.T) {
 	m := &Market{GPUs: []float64{1, 1, 1}, Jobs: []Job{{[]float64{2, 1, 0.5}, 1, 1}, {[]float64{3, 2, 1}, 1, 1}}}
 	share := []float64{3.5 / 3, 2}
-	a, err := MaxLevel(m, linear(share), m.Fastest(share))
+	a, err := MaxLevel(m, linear(share), 0, m.Fastest(share))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func random(n, types int) (*Market, []float64) {
 func TestManyDifferentJobs(t *testing.T) {
 	m, share := random(20_000, 6)
 	top := m.Fastest(share)
-	a, err := MaxLevel(m, linear(share), top)
+	a, err := MaxLevel(m, linear(share), 0, top)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func BenchmarkMaxLevel(b *testing.B) {
 				top := m.Fastest(share)
 				b.ReportAllocs()
 				for b.Loop() {
-					if _, err := MaxLevel(m, linear(share), top); err != nil {
+					if _, err := MaxLevel(m, linear(share), 0, top); err != nil {
 						b.Fatal(err)
 					}
 				}

@@ -81,3 +81,13 @@ func (j *Job) worth(m mix, price []float64) float64 {
 	}
 	return c * j.GPUs * j.Count
 }
+
+// Marginal is what one more unit of rate would cost at these prices, for one
+// job that has this rate: +Inf at its fastest type.
+func (j *Job) Marginal(rate float64, price []float64) float64 {
+	const part = 1e-6
+	more := max(rate*(1+part), part*j.Fastest())
+	_, now, _ := j.cheapest(rate, price)
+	_, then, _ := j.cheapest(more, price)
+	return (then - now) / (more - rate)
+}

@@ -1,0 +1,230 @@
+package allocation
+
+import (
+	"math"
+	"slices"
+
+	"slurmprio/priod/policy/allocation/market"
+)
+
+// classes are the jobs as the optimiser sees them: those with the same speeds,
+// gang, weight and traits are one job with a count. Averaging an optimum over
+// equal jobs leaves it feasible and optimal, so nothing is lost, and the work
+// does not grow with the queue.
+type classes struct {
+	market.Market
+	of    []int32 // class of each job
+	first []int32 // a job of each class
+}
+
+// traits are what a policy tells jobs apart by, beside speeds, gang, weight.
+type traits [4]float64
+
+// classify groups the jobs; trait is nil when speeds, gang and weight are all
+// that counts. Jobs keep their order: a class stands where its first job does.
+func (p *Problem) classify(trait func(i int) traits) *classes {
+	c := &classes{Market: market.Market{GPUs: p.gpus()}, of: make([]int32, len(p.Jobs))}
+	if p.Warm != nil && len(p.Warm.price) == len(c.GPUs) {
+		c.Guess = p.Warm.price
+	}
+	table := make([]int32, 256) // class + 1, open addressing
+	var own []traits
+	for i := range p.Jobs {
+		j := &p.Jobs[i]
+		var t traits
+		if trait != nil {
+			t = trait(i)
+		}
+		h := hash(j, t)
+		for {
+			k := h & uint64(len(table)-1)
+			if table[k] == 0 {
+				table[k] = int32(len(c.first) + 1)
+				c.of[i] = int32(len(c.first))
+				c.first, own = append(c.first, int32(i)), append(own, t)
+				c.Jobs = append(c.Jobs, market.Job{Speed: p.speeds(j), GPUs: float64(j.GPUs), Count: 1})
+				break
+			}
+			if n := table[k] - 1; equal(&p.Jobs[c.first[n]], j) && own[n] == t {
+				c.of[i] = n
+				c.Jobs[n].Count++
+				break
+			}
+			h++
+		}
+		if 2*len(c.first) > len(table) {
+			table = make([]int32, 4*len(table))
+			for n, f := range c.first {
+				h := hash(&p.Jobs[f], own[n])
+				for table[h&uint64(len(table)-1)] != 0 {
+					h++
+				}
+				table[h&uint64(len(table)-1)] = int32(n + 1)
+			}
+		}
+	}
+	return c
+}
+
+func equal(a, b *Job) bool {
+	return a.GPUs == b.GPUs && a.Weight == b.Weight && slices.Equal(a.Speed, b.Speed)
+}
+
+func hash(j *Job, t traits) uint64 {
+	h := uint64(j.GPUs)
+	mix := func(v float64) {
+		h = (h ^ math.Float64bits(v)) * 0x9E3779B97F4A7C15
+		h ^= h >> 29
+	}
+	mix(j.Weight)
+	for _, s := range j.Speed {
+		mix(s)
+	}
+	for _, v := range t {
+		mix(v)
+	}
+	return h
+}
+
+// speeds of a job where it may run, 0 elsewhere.
+func (p *Problem) speeds(j *Job) []float64 {
+	for t := range j.Speed {
+		if j.Speed[t] > 0 && !p.usable(j, t) {
+			s := slices.Clone(j.Speed)
+			for u := t; u < len(s); u++ {
+				if !p.usable(j, u) {
+					s[u] = 0
+				}
+			}
+			return s
+		}
+	}
+	return j.Speed
+}
+
+// proportional is Gavel's reference P of a class: its speed if it spent its
+// time on the types in proportion to their GPUs.
+func (c *classes) proportional(class int) float64 {
+	sum, total := 0.0, 0.0
+	for t, s := range c.Jobs[class].Speed {
+		sum += s * c.GPUs[t]
+		total += c.GPUs[t]
+	}
+	return sum / total
+}
+
+// isolated is Gavel's reference I of a class: its speed if each of n jobs had
+// an equal part of every type.
+func (c *classes) isolated(class, n int) float64 {
+	j := &c.Jobs[class]
+	sum, time := 0.0, 0.0
+	for t, s := range j.Speed {
+		x := c.GPUs[t] / (float64(n) * j.GPUs)
+		sum += s * x
+		time += x
+	}
+	return sum / max(1, time)
+}
+
+// allocation gives each job its class's times.
+func (c *classes) allocation(time [][]float64) *Allocation {
+	a := &Allocation{Time: make([][]float64, len(c.of)), Bound: math.NaN(), Objective: math.NaN()}
+	for i, n := range c.of {
+		a.Time[i] = time[n]
+	}
+	return a
+}
+
+// rate of a class with these times.
+func (c *classes) rate(class int, time []float64) float64 {
+	sum := 0.0
+	for t, s := range c.Jobs[class].Speed {
+		sum += s * time[t]
+	}
+	return sum
+}
+
+// crumb is a part of the time, or of the GPUs, that is not worth a move.
+const crumb = 1e-9
+
+// tidy takes away what rounding left: crumbs of time, and what exceeds the
+// time of a job or the GPUs of a type.
+func (c *classes) tidy(time [][]float64) {
+	used := make([]float64, len(c.GPUs))
+	for i, x := range time {
+		sum := 0.0
+		for t := range x {
+			if x[t] < crumb || c.Jobs[i].Speed[t] == 0 {
+				x[t] = 0
+			}
+			sum += x[t]
+		}
+		for t := range x {
+			if sum > 1 {
+				x[t] /= sum
+			}
+			used[t] += x[t] * c.Jobs[i].GPUs * c.Jobs[i].Count
+		}
+	}
+	for t := range used {
+		if used[t] > c.GPUs[t] {
+			for _, x := range time {
+				x[t] *= c.GPUs[t] / used[t]
+			}
+		}
+	}
+}
+
+// fill gives what is left of each type to the jobs that can use it, in order:
+// first to idle time, then to time that they spend on slower types.
+func (c *classes) fill(time [][]float64) {
+	free := slices.Clone(c.GPUs)
+	for i, x := range time {
+		for t := range x {
+			free[t] -= x[t] * c.Jobs[i].GPUs * c.Jobs[i].Count
+		}
+	}
+	for pass, moved := 0, true; moved && pass <= len(free); pass++ {
+		moved = false
+		for i, x := range time {
+			for t := range x {
+				moved = c.fillOne(i, t, x, free) || moved
+			}
+		}
+	}
+}
+
+// fillOne gives the class more of a type while there is some.
+func (c *classes) fillOne(class, t int, x, free []float64) (moved bool) {
+	j := &c.Jobs[class]
+	size := j.GPUs * j.Count
+	for free[t] > crumb*c.GPUs[t] && j.Speed[t] > 0 {
+		idle := 1.0
+		for _, v := range x {
+			idle -= v
+		}
+		give, from := idle, -1
+		if idle <= crumb { // its slowest time goes first
+			for u, v := range x {
+				if v > crumb && j.Speed[u] < j.Speed[t] && (from < 0 || j.Speed[u] < j.Speed[from]) {
+					from, give = u, v
+				}
+			}
+			if from < 0 {
+				return moved
+			}
+		}
+		give = min(give, free[t]/size)
+		if give <= crumb {
+			return moved
+		}
+		x[t] += give
+		free[t] -= give * size
+		if from >= 0 {
+			x[from] = max(0, x[from]-give)
+			free[from] += give * size
+		}
+		moved = true
+	}
+	return moved
+}

@@ -1,0 +1,236 @@
+package allocation_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"slurmprio/priod/policy/allocation"
+)
+
+// three is the cluster of the published small examples: one GPU of each type.
+func three(speeds ...[]float64) *allocation.Problem {
+	p := &allocation.Problem{Types: []allocation.GPUType{{Name: "k80", GPUs: 1, Price: 0.45}, {Name: "p100", GPUs: 1, Price: 1.46}, {Name: "v100", GPUs: 1, Price: 2.48}}}
+	for i, s := range speeds {
+		p.Jobs = append(p.Jobs, allocation.Job{ID: fmt.Sprint(i), Speed: s, GPUs: 1, Weight: 1, StepsLeft: 30_000, Arrival: float64(i), Deadline: allocation.NoDeadline, Entity: allocation.NoEntity})
+	}
+	return p
+}
+
+// The examples of the research's instance A and of misc_policies.json, for a
+// clone without the papers' data.
+func TestSmallExamples(t *testing.T) {
+	two := func() *allocation.Problem {
+		p := three([]float64{0.5, 1, 2}, []float64{1, 2, 3})
+		p.Jobs[1].StepsLeft = 50_000
+		return p
+	}
+	for policy, want := range map[string]float64{
+		"max-min": 1.2631578947368423, "max-min:agnostic": 1, "makespan": 20_000, "makespan:agnostic": 16666.666666666668,
+		"finish-time-fairness": 0.7916666666, "finish-time-fairness:agnostic": 1, "max-throughput": 4,
+	} {
+		if a := solve(t, policy, two()); !near(a.Objective, want, 1e-6) || !near(a.Bound, want, 1e-6) {
+			t.Errorf("%s: objective %v, bound %v, want %v", policy, a.Objective, a.Bound, want)
+		}
+	}
+	for name, c := range map[string]struct {
+		deadline, steps map[int]float64
+		relaxed         int
+	}{
+		"none":       {nil, nil, 0},
+		"feasible":   {map[int]float64{0: 1000}, map[int]float64{0: 1500}, 0},
+		"tight":      {map[int]float64{0: 1000, 2: 1000}, map[int]float64{0: 1900, 2: 500}, 0},
+		"infeasible": {map[int]float64{0: 1000, 1: 1000}, map[int]float64{0: 2000, 1: 3000}, 1},
+	} {
+		p := three([]float64{0.5, 1, 2}, []float64{1, 2, 3}, []float64{1, 1, 1})
+		for i, d := range c.deadline {
+			p.Jobs[i].Deadline, p.Jobs[i].StepsLeft = d, c.steps[i]
+		}
+		a := solve(t, "min-cost", p)
+		if !near(a.Objective, 4.398536853733981, 1e-6) || len(a.Notes) != c.relaxed {
+			t.Errorf("min-cost, deadlines %s: objective %v, notes %q", name, a.Objective, a.Notes)
+		}
+		for i, d := range c.deadline {
+			if len(a.Notes) == 0 && a.Rate[i]*d < c.steps[i]*(1-1e-6) {
+				t.Errorf("min-cost, deadlines %s: job %d makes %v steps/s", name, i, a.Rate[i])
+			}
+		}
+	}
+}
+
+// Two calls of finish-time fairness, the second with what the first left.
+func TestFinishTimeFairnessRemembers(t *testing.T) {
+	p := three([]float64{0.5, 1, 2}, []float64{1, 2, 3})
+	p.Jobs[0].StepsLeft, p.Jobs[1].StepsLeft = 2500, 49_000
+	for i, alone := range []float64{428.5714285714286, 500} {
+		p.Jobs[i].Elapsed, p.Jobs[i].IsolatedElapsed = 600, alone
+	}
+	a := solve(t, "finish-time-fairness", p)
+	for i, want := range []float64{0.399575624 + 2*0.600424376, 2*0.600424376 + 3*0.399575624} {
+		if !near(a.Rate[i], want, 1e-5) {
+			t.Errorf("job %d: %v steps/s, want %v", i, a.Rate[i], want)
+		}
+	}
+}
+
+// What holds of every policy on any problem: feasible (solve checks it), the
+// same twice, the bound reached, and no GPU idle that somebody could use.
+func TestEveryPolicy(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		seed := rapid.Uint64().Draw(r, "seed")
+		for _, name := range allocation.Names() {
+			for _, variant := range []string{"", ":agnostic", ":packed"} {
+				policy, err := allocation.ParsePolicy(name + variant)
+				if err != nil {
+					continue
+				}
+				make := func() *allocation.Problem { return invent(rand.New(rand.NewPCG(seed, 1)), variant == ":packed") }
+				p := make()
+				a, err := policy.Allocate(p)
+				if err != nil {
+					r.Fatalf("%s%s: %v", name, variant, err)
+				}
+				feasible(t, name+variant, p, a)
+				again, _ := policy.Allocate(make())
+				if !reflect.DeepEqual(a.Time, again.Time) || !reflect.DeepEqual(a.Pairs, again.Pairs) {
+					r.Fatalf("%s%s: two runs differ", name, variant)
+				}
+				if !math.IsNaN(a.Bound) && !math.IsInf(a.Objective, 0) && !near(a.Objective, a.Bound, 1e-6) {
+					r.Fatalf("%s%s: objective %v, bound %v", name, variant, a.Objective, a.Bound)
+				}
+				if name == "isolated" || name == "proportional" || variant != "" {
+					continue
+				}
+				for t, idle := range left(p, a) {
+					for i := range p.Jobs {
+						spent := 0.0
+						for _, x := range a.Time[i] {
+							spent += x
+						}
+						whole := name != "fifo" && name != "sjf" || idle >= float64(p.Jobs[i].GPUs)
+						if idle > 1e-6 && spent < 1-1e-6 && p.Jobs[i].Speed[t] > 0 && p.Jobs[i].GPUs <= p.Types[t].GPUs && whole && !(name == "min-cost" || name == "max-throughput") {
+							r.Fatalf("%s: %v GPUs of type %d idle, and job %d has %v of its time", name, idle, t, i, spent)
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+func left(p *allocation.Problem, a *allocation.Allocation) []float64 {
+	free := make([]float64, len(p.Types))
+	for t := range free {
+		free[t] = float64(p.Types[t].GPUs)
+		for i := range p.Jobs {
+			free[t] -= a.Time[i][t] * float64(p.Jobs[i].GPUs)
+		}
+	}
+	return free
+}
+
+func TestBadProblems(t *testing.T) {
+	for want, spoil := range map[string]func(*allocation.Problem){
+		"no GPUs":   func(p *allocation.Problem) { p.Types = []allocation.GPUType{{Name: "a"}}; p.Jobs = nil },
+		"speed NaN": func(p *allocation.Problem) { p.Jobs[0].Speed[1] = math.NaN() },
+		"weight -1": func(p *allocation.Problem) { p.Jobs[0].Weight = -1 },
+		"0 GPUs":    func(p *allocation.Problem) { p.Jobs[0].GPUs = 0 },
+		"1 and 2 GPUs": func(p *allocation.Problem) {
+			p.Jobs[1].GPUs = 2
+			p.Pairs = []allocation.Pair{{A: 0, B: 1, Speed: make([][2]float64, 3)}}
+		},
+		"steps remaining":  func(p *allocation.Problem) { p.Jobs[0].StepsLeft = math.Inf(1) },
+		"2 speeds for 3":   func(p *allocation.Problem) { p.Jobs[0].Speed = p.Jobs[0].Speed[:2] },
+		"want two jobs":    func(p *allocation.Problem) { p.Pairs = []allocation.Pair{{A: 0, B: 0, Speed: make([][2]float64, 3)}} },
+		"weight 0: want a": func(p *allocation.Problem) { p.Entities = []allocation.Entity{{Name: "e"}} },
+	} {
+		p := three([]float64{0.5, 1, 2}, []float64{1, 2, 3})
+		spoil(p)
+		_, err := allocation.Policy{Name: "max-min"}.Allocate(p)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	p := three([]float64{0, 0, 0}, []float64{1, 2, 3})
+	p.Jobs[1].GPUs = 2
+	a := solve(t, "max-min", p)
+	if len(a.Notes) != 2 {
+		t.Errorf("jobs that fit nowhere: notes %q", a.Notes)
+	}
+}
+
+// queue is n jobs of the paper's kind: 83 classes when some are alike.
+func queue(n int, alike bool) *allocation.Problem {
+	r := rand.New(rand.NewPCG(1, 2))
+	p := &allocation.Problem{}
+	for _, name := range []string{"k80", "p100", "v100"} {
+		p.Types = append(p.Types, allocation.GPUType{Name: name, GPUs: max(8, n/4)})
+	}
+	draw := func(i int) allocation.Job {
+		f := 0.5 + r.Float64()
+		return allocation.Job{ID: "j", GPUs: []int{1, 1, 1, 2, 4}[r.IntN(5)], Weight: 1, StepsLeft: 1e4 * (1 + r.Float64()), Elapsed: 100 * r.Float64(),
+			Speed: []float64{f, f * (1 + 2*r.Float64()), f * (2 + 5*r.Float64())}, Deadline: allocation.NoDeadline, Entity: allocation.NoEntity, Kind: i}
+	}
+	var kinds []allocation.Job
+	for i := range 83 {
+		kinds = append(kinds, draw(i))
+	}
+	for i := range n {
+		if alike {
+			p.Jobs = append(p.Jobs, kinds[r.IntN(len(kinds))])
+		} else {
+			p.Jobs = append(p.Jobs, draw(i))
+		}
+	}
+	return p
+}
+
+func BenchmarkPolicies(b *testing.B) {
+	for _, c := range []struct {
+		policy string
+		n      int
+		alike  bool
+	}{
+		{"max-min", 2048, false}, {"max-min", 2048, true}, {"max-min", 100_000, false}, {"max-min", 1_000_000, true},
+		{"finish-time-fairness", 10_000, false}, {"makespan", 10_000, false}, {"hierarchical", 10_000, false}, {"max-min:packed", 8192, true},
+	} {
+		kind := "different"
+		if c.alike {
+			kind = "alike"
+		}
+		b.Run(fmt.Sprintf("%s/jobs=%d/%s", c.policy, c.n, kind), func(b *testing.B) {
+			p := queue(c.n, c.alike)
+			if c.policy == "hierarchical" {
+				for e := range 20 {
+					p.Entities = append(p.Entities, allocation.Entity{Name: fmt.Sprint(e), Weight: float64(1 + e%3), FIFO: e%2 == 0})
+				}
+				for i := range p.Jobs {
+					p.Jobs[i].Entity = i % 20
+				}
+			}
+			if c.policy == "max-min:packed" {
+				for i := range p.Jobs {
+					p.Jobs[i].GPUs = 1
+				}
+				p.Together = func(x, y, t int) (float64, float64) {
+					f := 0.45 + 0.4*float64((p.Jobs[x].Kind+p.Jobs[y].Kind)%7)/7
+					return f * p.Jobs[x].Speed[t], f * p.Jobs[y].Speed[t]
+				}
+			}
+			policy, err := allocation.ParsePolicy(c.policy)
+			if err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				if _, err := policy.Allocate(p); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
