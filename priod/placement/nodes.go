@@ -21,6 +21,10 @@ type Nodes struct {
 
 	scratch []Share
 	sorted  []int32
+
+	watched bool
+	log     []change // the last ones, for the watches
+	logged  int      // changes so far
 }
 
 // group is the nodes of one GPU type.
@@ -78,6 +82,8 @@ func (n *Nodes) CopyFree(from *Nodes) {
 	for t := range n.byType {
 		n.byType[t].free = from.byType[t].free
 	}
+	n.log = n.log[:0]
+	n.logged++
 }
 
 // Clone returns a second view of the cluster, which then changes by itself.
@@ -86,40 +92,35 @@ func (n *Nodes) Clone() *Nodes {
 	c.free, c.down = slices.Clone(n.free), slices.Clone(n.down)
 	c.byType = slices.Clone(n.byType)
 	c.scratch, c.sorted = nil, nil
+	c.watched, c.log = false, nil
 	return &c
 }
 
 // Take gives the shares to a job. A view of the future may fall below zero.
 func (n *Nodes) Take(shares []Share) {
 	for _, s := range shares {
-		n.free[s.Node] = n.free[s.Node].minus(s.Amount)
-		if !n.down[s.Node] {
-			n.byType[n.size[s.Node].Type].free -= int(s.GPUs)
-		}
+		n.set(s.Node, n.free[s.Node].minus(s.Amount), n.down[s.Node])
 	}
 }
 
 // Release gives back what Take took.
 func (n *Nodes) Release(shares []Share) {
 	for _, s := range shares {
-		n.free[s.Node] = n.free[s.Node].plus(s.Amount)
-		if !n.down[s.Node] {
-			n.byType[n.size[s.Node].Type].free += int(s.GPUs)
-		}
+		n.set(s.Node, n.free[s.Node].plus(s.Amount), n.down[s.Node])
 	}
 }
 
 // SetDown takes a node out of service, or puts it back.
-func (n *Nodes) SetDown(node int32, down bool) {
-	if n.down[node] == down {
-		return
-	}
-	n.down[node] = down
-	g := &n.byType[n.size[node].Type]
-	if down {
-		g.free -= int(n.free[node].GPUs)
-	} else {
-		g.free += int(n.free[node].GPUs)
+func (n *Nodes) SetDown(node int32, down bool) { n.set(node, n.free[node], down) }
+
+func (n *Nodes) set(node int32, free Amount, down bool) {
+	v := view{now: n}
+	before := v.free(node)
+	n.free[node], n.down[node] = free, down
+	after := v.free(node)
+	n.byType[n.size[node].Type].free += int(after.GPUs - before.GPUs)
+	if n.watched {
+		n.record(change{node, before, after})
 	}
 }
 
@@ -164,7 +165,7 @@ func (n *Nodes) place(g *group, r Request, v view) bool {
 		n.scratch = append(n.scratch, Share{g.nodes[0], Amount{GPUs: r.GPUs}})
 		return v.free(g.nodes[0]).GPUs >= r.GPUs
 	case r.Nodes > 1:
-		return n.evenly(g, r, v)
+		return n.roomFor(g, r, v) && n.evenly(g, r, v)
 	case r.GPUs <= g.largest && n.single(g, r, r.GPUs, v):
 		return true
 	case r.Nodes == 1:
@@ -172,7 +173,7 @@ func (n *Nodes) place(g *group, r Request, v view) bool {
 	case n.mode == Consolidated:
 		return r.GPUs > g.largest && n.whole(g, r, v)
 	}
-	return n.spread(g, r, v)
+	return n.roomFor(g, r, v) && n.spread(g, r, v)
 }
 
 // need is what a piece of a job with so many GPUs takes of a node.
@@ -262,11 +263,7 @@ func (n *Nodes) spread(g *group, r Request, v view) bool {
 			return true
 		}
 		free := v.free(node)
-		gpus := min(free.GPUs, left)
-		for gpus > 0 && !free.holds(n.need(r, gpus, node)) {
-			gpus--
-		}
-		if gpus > 0 {
+		if gpus := min(n.most(r, free, node), left); gpus > 0 {
 			n.scratch = append(n.scratch, Share{node, n.need(r, gpus, node)})
 			left -= gpus
 		}

@@ -12,16 +12,24 @@ import (
 // Feitelson, TPDS 2001).
 func (n *Nodes) Shadow(now float64, r Request, releases iter.Seq2[float64, []Share]) float64 {
 	at := now
+	room := n.Watch(r)
+	fits := func() bool {
+		if !room.MayFit() {
+			return false
+		}
+		_, fits := n.Fit(r, nil)
+		return fits
+	}
 	for time, shares := range releases {
 		if time > at {
-			if _, fits := n.Fit(r, nil); fits {
+			if fits() {
 				return at
 			}
 			at = time
 		}
 		n.Release(shares)
 	}
-	if _, fits := n.Fit(r, nil); fits {
+	if fits() {
 		return at
 	}
 	return math.Inf(1)

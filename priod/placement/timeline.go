@@ -13,6 +13,7 @@ type Timeline struct {
 	lines  [][]step
 	window *Nodes
 	times  []float64
+	one    [1]Share
 }
 
 // step holds from its time until the next one's; the last one for ever.
@@ -51,6 +52,9 @@ func (t *Timeline) Advance(now float64) {
 
 // at is the index of the step that holds at a time, 0 before the first.
 func at(line []step, time float64) int {
+	if len(line) == 1 || line[1].at > time { // most often
+		return 0
+	}
 	return max(sort.Search(len(line), func(i int) bool { return line[i].at > time })-1, 0)
 }
 
@@ -101,7 +105,10 @@ func cut(line []step, time float64) ([]step, int) {
 // for d seconds on end. It is false when that never comes. The shares are
 // valid until the next call.
 func (t *Timeline) Earliest(r Request, from, d float64) (start float64, shares []Share, ok bool) {
-	for _, start := range t.candidates(r, from, d) {
+	if t.onOneNode(r) {
+		return t.alone(r, from, d)
+	}
+	for _, start := range t.candidates(r, from) {
 		t.look(start, start+d, r.Types)
 		if shares, ok := t.window.Fit(r, nil); ok {
 			return start, shares, true
@@ -110,22 +117,28 @@ func (t *Timeline) Earliest(r Request, from, d float64) (start float64, shares [
 	return 0, nil, false
 }
 
+// onOneNode tells whether the request can lie on one node only, whatever the type.
+func (t *Timeline) onOneNode(r Request) bool {
+	if t.nodes.mode == Pool || r.Nodes == 1 {
+		return true
+	}
+	for g := range t.nodes.byType {
+		if r.Types.Has(int32(g)) && (t.nodes.mode == Packed || r.Nodes > 1 || r.GPUs > t.nodes.byType[g].largest) {
+			return false
+		}
+	}
+	return true
+}
+
 // candidates are times at which the request may begin to fit.
-func (t *Timeline) candidates(r Request, from, d float64) []float64 {
+func (t *Timeline) candidates(r Request, from float64) []float64 {
 	t.times = append(t.times[:0], from)
-	best := math.Inf(1)
 	for g := range t.nodes.byType {
 		if !r.Types.Has(int32(g)) {
 			continue
 		}
-		group := &t.nodes.byType[g]
-		single := t.nodes.mode == Pool || r.Nodes <= 1 && r.GPUs <= group.largest && (t.nodes.mode == Consolidated || r.Nodes == 1)
-		for _, node := range group.nodes {
+		for _, node := range t.nodes.byType[g].nodes {
 			if t.nodes.down[node] {
-				continue
-			}
-			if single {
-				best = min(best, t.alone(node, r, from, d))
 				continue
 			}
 			for _, s := range t.lines[node] {
@@ -135,31 +148,57 @@ func (t *Timeline) candidates(r Request, from, d float64) []float64 {
 			}
 		}
 	}
-	if !math.IsInf(best, 1) {
-		t.times = append(t.times, best)
-	}
 	slices.Sort(t.times)
 	return slices.Compact(t.times)
 }
 
-// alone is when one node alone can first hold the request for d seconds.
-func (t *Timeline) alone(node int32, r Request, from, d float64) float64 {
-	need := Amount{GPUs: r.GPUs}
-	if t.nodes.mode != Pool {
-		need = t.nodes.need(r, r.GPUs, node)
-	}
-	line := t.lines[node]
-	start := from
-	for i := at(line, from); i < len(line) && line[i].at < start+d; i++ {
-		if line[i].free.holds(need) {
+// alone is Earliest on one node: by Fit's order, the first type with the
+// earliest start, and of it the node that is fullest afterwards.
+func (t *Timeline) alone(r Request, from, d float64) (start float64, shares []Share, ok bool) {
+	start = math.Inf(1)
+	var best Share
+	for g := range t.nodes.byType {
+		if !r.Types.Has(int32(g)) {
 			continue
 		}
-		if i+1 == len(line) {
-			return math.Inf(1)
+		left := int32(math.MaxInt32)
+		for _, node := range t.nodes.byType[g].nodes {
+			if t.nodes.down[node] {
+				continue
+			}
+			need := Amount{GPUs: r.GPUs}
+			if t.nodes.mode != Pool {
+				need = t.nodes.need(r, r.GPUs, node)
+			}
+			at, free := t.first(node, need, from, d, start)
+			rest := free - r.GPUs
+			switch {
+			case math.IsInf(at, 1):
+			case at < start, at == start && t.nodes.Type(best.Node) == int32(g) && rest < left:
+				start, best, left = at, Share{node, need}, rest
+			}
 		}
-		start = line[i+1].at
 	}
-	return start
+	t.one[0] = best
+	return start, t.one[:], !math.IsInf(start, 1)
+}
+
+// first is when a node can first hold the need for d seconds, and the GPUs
+// that are free there all that time; infinite when not up to the latest start.
+func (t *Timeline) first(node int32, need Amount, from, d, latest float64) (start float64, free int32) {
+	line := t.lines[node]
+	start, free = from, math.MaxInt32
+	for i := at(line, from); i < len(line) && (line[i].at <= start || line[i].at < start+d); i++ {
+		if line[i].free.holds(need) {
+			free = min(free, line[i].free.GPUs)
+			continue
+		}
+		if i+1 == len(line) || line[i+1].at > latest {
+			return math.Inf(1), 0
+		}
+		start, free = line[i+1].at, math.MaxInt32
+	}
+	return start, free
 }
 
 // look makes the window show what is free on each node all the time.

@@ -108,6 +108,8 @@ func watchHeap(stop <-chan struct{}, peak chan<- uint64) {
 // Venus with EASY, s: the figure that stands beside ours.
 const publishedEASY = 5
 
+var benchDaemon = Daemon{Settings: cycle.Settings{Decide: decide.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000}}, Interval: 15 * time.Second}
+
 // BenchmarkVenus runs the week of Venus under each mode.
 func BenchmarkVenus(b *testing.B) {
 	jobs := venus(b)
@@ -116,7 +118,6 @@ func BenchmarkVenus(b *testing.B) {
 			jobs[i].Class = cluster.TE // which only priod looks at
 		}
 	}
-	daemon := Daemon{Settings: cycle.Settings{Decide: decide.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000}}, Interval: 15 * time.Second}
 	for _, c := range []struct {
 		name string
 		opt  Options
@@ -130,7 +131,7 @@ func BenchmarkVenus(b *testing.B) {
 		{"consolidated-easy", Options{Placement: placement.Consolidated, Backfill: EASY}},
 		{"packed-conservative", Options{Placement: placement.Packed, Backfill: Conservative, Order: SJF, Depth: 100}},
 		{"multifactor", Options{Order: Multifactor, Backfill: EASY}},
-		{"priod", Options{Order: Priod, Backfill: EASY, Daemon: daemon}},
+		{"priod", Options{Order: Priod, Backfill: EASY, Daemon: benchDaemon}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			before := cpuTime(b)
@@ -142,5 +143,42 @@ func BenchmarkVenus(b *testing.B) {
 				b.ReportMetric(publishedEASY, "published-s")
 			}
 		})
+	}
+}
+
+// BenchmarkFitGpp runs FitGpp's synthetic jobs, of which hardly two ask for the
+// same, on nodes on which CPUs and memory count.
+func BenchmarkFitGpp(b *testing.B) {
+	for _, c := range []struct {
+		name       string
+		nodes, n   int
+		load       float64 // 0: arrivals recorded at load 2
+		opt        Options
+		placements []placement.Mode
+	}{
+		{"fifo", 84, 65_536, 0, Options{}, []placement.Mode{placement.Packed, placement.Consolidated}},
+		{"easy", 84, 65_536, 0, Options{Backfill: EASY}, []placement.Mode{placement.Packed, placement.Consolidated}},
+		{"te-first", 84, 65_536, 0, Options{Backfill: EASY, TEFirst: true}, []placement.Mode{placement.Packed, placement.Consolidated}},
+		{"priod", 84, 65_536, 0, Options{Order: Priod, Backfill: EASY, Daemon: benchDaemon}, []placement.Mode{placement.Packed}},
+		{"overload", 84, 65_536, 1.5, Options{Backfill: EASY}, []placement.Mode{placement.Packed}},
+		{"conservative", 500, 20_000, 0.95, Options{Backfill: Conservative, Depth: 100}, []placement.Mode{placement.Consolidated}},
+		{"large", 10_000, 100_000, 0.95, Options{Backfill: EASY}, []placement.Mode{placement.Packed}},
+	} {
+		for _, mode := range c.placements {
+			b.Run(fmt.Sprintf("%s/placement=%d", c.name, mode), func(b *testing.B) {
+				p := trace.FitGppParams{Seed: 1, Jobs: c.n, Mix: "even", TEShare: 0.3, Load: c.load, Node: trace.FitGppNode}
+				p.Node.Count = c.nodes
+				jobs, err := trace.GenerateFitGpp(p)
+				if err != nil {
+					b.Fatal(err)
+				}
+				c.opt.Placement = mode
+				before := cpuTime(b)
+				for b.Loop() {
+					run(b, trace.Cluster{Nodes: []trace.NodeGroup{p.Node}}, jobs, c.opt)
+				}
+				b.ReportMetric((cpuTime(b)-before).Seconds()/float64(b.N), "cpu-s/op")
+			})
+		}
 	}
 }

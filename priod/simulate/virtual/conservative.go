@@ -123,7 +123,7 @@ func (r *reservations) upToLastThatFits() []*job {
 	e.queue.pass++
 	some := false
 	for _, c := range e.queue.active {
-		if _, fits := e.nodes.Fit(c.request, nil); !fits || !c.owners.admit(int(c.request.GPUs)) {
+		if !c.owners.admit(int(c.request.GPUs)) || !c.roomOn(e.nodes).MayFit() {
 			c.ruledOut = e.queue.pass
 			continue
 		}

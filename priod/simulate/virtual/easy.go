@@ -46,6 +46,9 @@ func (e *engine) strict() *job {
 		if head == nil {
 			return nil
 		}
+		if !head.class.roomOn(e.nodes).MayFit() {
+			return head
+		}
 		shares, fits := e.nodes.Fit(head.request, nil)
 		if !fits {
 			return head
@@ -62,9 +65,9 @@ func (e *engine) skip() {
 			if c.ruledOut == e.queue.pass {
 				return nil
 			}
-			if c.owners.admit(int(c.request.GPUs)) {
-				if _, fits := e.nodes.Fit(c.request, nil); fits {
-					return c.head
+			if c.owners.admit(int(c.request.GPUs)) && c.roomOn(e.nodes).MayFit() {
+				if j := c.first(math.Inf(1), e.nodes, nil); j != nil {
+					return j
 				}
 			}
 			c.ruledOut = e.queue.pass // starts only take away
@@ -86,12 +89,12 @@ func (e *engine) backfill(head *job) {
 	}
 	shadow, reserved := e.reserve(head)
 	beyond := e.beyond
-	if !reserved {
+	if reserved == nil {
 		beyond = nil
 	}
 	e.queue.pass++
 	for e.idleGPUs() {
-		j := e.queue.pick(func(c *class) *job { return e.offer(c, shadow, beyond) })
+		j := e.queue.pick(func(c *class) *job { return e.offer(c, shadow, beyond, reserved) })
 		if j == nil {
 			return
 		}
@@ -108,33 +111,35 @@ func (e *engine) backfill(head *job) {
 
 // offer is the first job of a class that may start before the head. What does
 // not fit once does not fit later in the pass, because starts only take away.
-func (e *engine) offer(c *class, shadow float64, beyond *placement.Nodes) *job {
+func (e *engine) offer(c *class, shadow float64, beyond *placement.Nodes, reserved []placement.Share) (best *job) {
 	if c.ruledOut == e.queue.pass {
 		return nil
 	}
-	if !c.owners.admit(int(c.request.GPUs)) {
+	room := c.roomOn(e.nodes)
+	if !c.owners.admit(int(c.request.GPUs)) || !room.MayFit() {
 		c.ruledOut = e.queue.pass
 		return nil
 	}
-	if c.passing != e.queue.pass {
-		if _, fits := e.nodes.Fit(c.request, beyond); fits {
-			return c.head
-		}
+	if c.passing != e.queue.pass && room.MayFitWithin(beyond, reserved) {
+		best = c.first(math.Inf(1), e.nodes, beyond)
+	}
+	if best == nil {
 		c.passing = e.queue.pass
 	}
-	if _, fits := e.nodes.Fit(c.request, nil); fits {
-		if j := c.waiting.firstWithin(shadow - e.now); j != nil {
-			return j
-		}
+	if j := c.first(shadow-e.now, e.nodes, nil); j != nil && (best == nil || j.key.less(best.key)) {
+		best = j
 	}
-	c.ruledOut = e.queue.pass
-	return nil
+	if best == nil {
+		c.ruledOut = e.queue.pass
+	}
+	return best
 }
 
 // reserve finds when the running jobs, by their time limits, will have made
-// room for the head, and leaves in beyond what is free then beside it. It is
-// false when they never will: a node is down.
-func (e *engine) reserve(head *job) (shadow float64, reserved bool) {
+// room for the head, and on which shares, which is valid in this pass; in beyond
+// it leaves what is free then beside them. There are none when the jobs never
+// make room: a node is down.
+func (e *engine) reserve(head *job) (shadow float64, reserved []placement.Share) {
 	shadow = math.Inf(1)
 	best := int32(-1)
 	for t := range e.running {
@@ -146,7 +151,7 @@ func (e *engine) reserve(head *job) (shadow float64, reserved bool) {
 		}
 	}
 	if best < 0 {
-		return shadow, false
+		return shadow, nil
 	}
 	shadow = max(shadow, e.now)
 	e.beyond.CopyFree(e.nodes)
@@ -166,8 +171,9 @@ func (e *engine) reserve(head *job) (shadow float64, reserved bool) {
 	request := head.request
 	request.Types = 1 << uint(best)
 	shares, _ := e.beyond.Fit(request, nil)
-	e.beyond.Take(shares)
-	return shadow, true
+	e.reserved = append(e.reserved[:0], shares...)
+	e.beyond.Take(e.reserved)
+	return shadow, e.reserved
 }
 
 // roomAt is when the request will fit on GPUs of one type; infinite when the

@@ -67,13 +67,14 @@ type engine struct {
 	together bool // all events of one time before one pass
 	moved    bool // a pass may start something that the last one could not
 
-	queue   queue
-	nodes   *placement.Nodes
-	beyond  *placement.Nodes // what the head's reservation leaves
-	future  *placement.Nodes // scratch for finding it
-	empty   *placement.Nodes // the whole cluster
-	running []tree           // by GPU type and planned end; under SRTF and LAS one, in order
-	plan    *reservations    // of conservative backfill
+	queue    queue
+	nodes    *placement.Nodes
+	reserved []placement.Share // for the head
+	beyond   *placement.Nodes  // what that leaves
+	future   *placement.Nodes  // scratch for finding it
+	empty    *placement.Nodes  // the whole cluster
+	running  []tree            // by GPU type and planned end; under SRTF and LAS one, in order
+	plan     *reservations     // of conservative backfill
 
 	demotions []*job // at this moment, under LAS
 	preempted int64  // turns of jobs preempted at this moment, under LAS: before all others

@@ -53,7 +53,7 @@ func (n *naive) simulate(c trace.Cluster, jobs []trace.Job) []float64 {
 			}
 		}
 		if n.opt.Placement != placement.Pool {
-			a.request.CPUs, a.request.Nodes = int32(j.CPUs), int32(j.Nodes)
+			a.request.CPUs, a.request.MemMB, a.request.Nodes = int32(j.CPUs), j.MemMB, int32(j.Nodes)
 		}
 		arrivals[i] = a
 	}
@@ -156,6 +156,7 @@ func drawCluster(t *rapid.T) trace.Cluster {
 		c.Nodes = append(c.Nodes, trace.NodeGroup{
 			Count: rapid.IntRange(1, 3).Draw(t, "count"), GPUType: string(rune('a' + i)),
 			GPUs: rapid.IntRange(1, 4).Draw(t, "gpus"), CPUs: rapid.SampledFrom([]int{0, 8, 16}).Draw(t, "cpus"),
+			MemMB: rapid.SampledFrom([]int64{0, 100}).Draw(t, "mem"),
 		})
 	}
 	return c
@@ -180,6 +181,9 @@ func drawJobs(t *rapid.T, c trace.Cluster, most int) []trace.Job {
 		}
 		if rapid.Bool().Draw(t, "cpus") {
 			j.CPUs = rapid.IntRange(1, 2*j.GPUs).Draw(t, "cpus")
+		}
+		if rapid.Bool().Draw(t, "mem") {
+			j.MemMB = int64(rapid.IntRange(1, 60).Draw(t, "mem"))
 		}
 		jobs = append(jobs, j)
 	}

@@ -1,14 +1,16 @@
 package virtual
 
 import (
+	"math"
 	"slices"
 
 	"slurmprio/priod/placement"
 )
 
-// queue holds the waiting jobs. Jobs that ask for the same (and, where users
-// or accounts have limits, on the same behalf) fit or do not fit together, so
-// they share a class; a scheduling pass looks at classes, never at the queue.
+// queue holds the waiting jobs. Jobs that ask for the same but memory (and,
+// where users or accounts have limits, on the same behalf) share a class: they
+// fit together up to some memory. A scheduling pass looks at classes, never at
+// the queue.
 type queue struct {
 	classes map[classKey]*class
 	active  []*class // those with waiting jobs
@@ -17,17 +19,18 @@ type queue struct {
 }
 
 type classKey struct {
-	request placement.Request
+	request placement.Request // MemMB is 1 where the jobs say how much
 	owners  owners
 }
 
-// class is the waiting jobs with one request, in order.
+// class is the waiting jobs with one request but for memory, in order.
 type class struct {
 	classKey
 	waiting tree
 	head    *job
 	n       int
 	place   int // in queue.active
+	room    *placement.Watch
 
 	ruledOut uint64 // the pass in which no job of the class can start any more
 	passing  uint64 // the pass in which only jobs that end before the reservation can
@@ -54,6 +57,7 @@ func (o owners) add(gpus int) {
 
 func (q *queue) add(j *job) {
 	k := classKey{j.request, j.owners}
+	k.request.MemMB = min(k.request.MemMB, 1)
 	c := q.classes[k]
 	if c == nil {
 		c = &class{classKey: k}
@@ -85,6 +89,40 @@ func (q *queue) remove(j *job) {
 		q.active[c.place], last.place = last, c.place
 		q.active = q.active[:len(q.active)-1]
 	}
+}
+
+// with is the request of the class's jobs that ask for so much memory.
+func (c *class) with(memMB int64) placement.Request {
+	r := c.request
+	r.MemMB = memMB
+	return r
+}
+
+// roomOn watches for room for the job of the class that asks for least.
+func (c *class) roomOn(nodes *placement.Nodes) *placement.Watch {
+	if least := c.with(c.waiting.root.least); c.room == nil || c.room.Request() != least {
+		c.room = nodes.Watch(least)
+	}
+	return c.room
+}
+
+// first is the first job of the class that takes at most so many seconds and
+// fits on the nodes, and within the others unless nil.
+func (c *class) first(seconds float64, nodes, within *placement.Nodes) *job {
+	fits, not := int64(-1), int64(math.MaxInt64) // memory that is known to fit, and not to
+	return c.waiting.find(func(occupancy float64, memMB int64) bool {
+		if !(occupancy <= seconds) || memMB >= not {
+			return false
+		}
+		if memMB > fits {
+			if _, ok := nodes.Fit(c.with(memMB), within); !ok {
+				not = memMB
+				return false
+			}
+			fits = memMB
+		}
+		return true
+	})
 }
 
 // pick returns the first in order of the jobs that the classes offer.

@@ -17,8 +17,8 @@ func (k key) less(o key) bool {
 	return k.seq < o.seq
 }
 
-// tree is a treap of jobs in the order of their keys. It knows the GPUs and
-// the shortest occupancy of every subtree. Its links stand in the jobs, so a
+// tree is a treap of jobs in the order of their keys. It knows the GPUs, the
+// shortest occupancy and the least memory of every subtree. Its links stand in the jobs, so a
 // job is in one tree at a time.
 type tree struct{ root *job }
 
@@ -29,14 +29,16 @@ type links struct {
 	height      uint32  // random, but the same in every run
 	sum         int64   // GPUs of the subtree
 	lowest      float64 // shortest occupancy of the subtree
+	least       int64   // least memory asked for in the subtree, MB
 }
 
 func (j *job) tally() {
-	j.sum, j.lowest = int64(j.GPUs), j.occupancy
+	j.sum, j.lowest, j.least = int64(j.GPUs), j.occupancy, j.request.MemMB
 	for _, child := range [2]*job{j.left, j.right} {
 		if child != nil {
 			j.sum += child.sum
 			j.lowest = min(j.lowest, child.lowest)
+			j.least = min(j.least, child.least)
 		}
 	}
 }
@@ -118,22 +120,21 @@ func (t *tree) first() *job {
 	return n
 }
 
-// firstWithin is the first job whose occupancy is at most so many seconds.
-func (t *tree) firstWithin(seconds float64) *job {
-	n := t.root
-	if n == nil || !(n.lowest <= seconds) {
+// find is the first job that may start, by its occupancy and memory. What may
+// not start may not with more of either.
+func (t *tree) find(may func(occupancy float64, memMB int64) bool) *job { return find(t.root, may) }
+
+func find(n *job, may func(float64, int64) bool) *job {
+	if n == nil || !may(n.lowest, n.least) {
 		return nil
 	}
-	for {
-		switch {
-		case n.left != nil && n.left.lowest <= seconds:
-			n = n.left
-		case n.occupancy <= seconds:
-			return n
-		default:
-			n = n.right
-		}
+	if j := find(n.left, may); j != nil {
+		return j
 	}
+	if may(n.occupancy, n.request.MemMB) {
+		return n
+	}
+	return find(n.right, may)
 }
 
 // before sums the GPUs of the jobs that come before k.

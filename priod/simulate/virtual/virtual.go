@@ -3,7 +3,8 @@
 // failures. It is an event-driven simulator and reads no clock: the same jobs,
 // options and seed give the same result.
 //
-// Jobs with equal requests share a class (queue.go). A scheduling pass asks
+// Jobs with equal requests but for memory share a class (queue.go), which watches
+// for room for the job that asks for least. A scheduling pass asks
 // each class for its first job that may start, so the cost of an event does
 // not grow with the length of the queue.
 package virtual

@@ -1,0 +1,101 @@
+package placement
+
+import "slices"
+
+// change is what happened to one node.
+type change struct {
+	node          int32
+	before, after Amount // free; nothing is on a node that is down
+}
+
+// record keeps a change for the watches. One that missed more changes than
+// there are nodes counts anew.
+func (n *Nodes) record(c change) {
+	if len(n.log) > len(n.size) {
+		n.log = n.log[:0]
+	}
+	n.log = append(n.log, c)
+	n.logged++
+}
+
+// Watch knows whether a request may fit. It follows what is taken and released,
+// so that asking again costs what has changed and not what there is.
+type Watch struct {
+	nodes   *Nodes
+	request Request
+	demands []demand // by type
+	seen    int      // changes taken in
+}
+
+// Watch begins to watch for room for a request.
+func (n *Nodes) Watch(r Request) *Watch {
+	n.watched = true
+	w := &Watch{nodes: n, request: r}
+	w.recount()
+	return w
+}
+
+// Request is what is watched for.
+func (w *Watch) Request() Request { return w.request }
+
+func (w *Watch) recount() {
+	n := w.nodes
+	v := view{now: n}
+	w.demands = w.demands[:0]
+	for t := range n.byType {
+		g := &n.byType[t]
+		if !w.request.Types.Has(int32(t)) || len(g.nodes) == 0 {
+			w.demands = append(w.demands, demand{request: w.request, pieces: 1})
+			continue
+		}
+		d := n.demand(g, w.request)
+		for _, node := range g.nodes {
+			d.count(n.most(w.request, v.free(node), node), 1)
+		}
+		w.demands = append(w.demands, d)
+	}
+	w.seen = n.logged
+}
+
+func (w *Watch) shift(d []demand, c change) {
+	n := w.nodes
+	if t := n.size[c.node].Type; w.request.Types.Has(t) {
+		d[t].count(n.most(w.request, c.before, c.node), -1)
+		d[t].count(n.most(w.request, c.after, c.node), 1)
+	}
+}
+
+// follow takes in what has changed.
+func (w *Watch) follow() {
+	n := w.nodes
+	missed := n.logged - w.seen
+	if missed > len(n.log) {
+		w.recount()
+		return
+	}
+	for _, c := range n.log[len(n.log)-missed:] {
+		w.shift(w.demands, c)
+	}
+	w.seen = n.logged
+}
+
+// MayFit is false when the request does not fit. When it is true, Fit decides,
+// which agrees unless a piece of the request is one without GPUs.
+func (w *Watch) MayFit() bool {
+	w.follow()
+	return slices.ContainsFunc(w.demands, func(d demand) bool { return d.met() })
+}
+
+// MayFitWithin is MayFit for Fit's second view, which gives less than the first
+// only on the nodes of these shares.
+func (w *Watch) MayFitWithin(within *Nodes, on []Share) bool {
+	if !w.MayFit() {
+		return false
+	}
+	least, now := view{w.nodes, within}, view{now: w.nodes}
+	demands := append(make([]demand, 0, 8), w.demands...)
+	for _, s := range on {
+		w.shift(demands, change{s.Node, now.free(s.Node), least.free(s.Node)})
+	}
+	return slices.ContainsFunc(demands, func(d demand) bool { return d.met() })
+}
