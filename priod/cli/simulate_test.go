@@ -18,10 +18,10 @@ func write(t *testing.T, name, text string) string {
 	return path
 }
 
-const twoJobs = "job_id,submit_s,gpus,duration_s\n1,0,8,100\n2,10,4,50\n"
+const twoJobTrace = "job_id,submit_s,gpus,duration_s\n1,0,8,100\n2,10,4,50\n"
 
 func TestSimulateRefuses(t *testing.T) {
-	jobs := write(t, "jobs.csv", twoJobs)
+	jobs := write(t, "jobs.csv", twoJobTrace)
 	file := func(text string) string { return write(t, "bad.csv", text) }
 	const header = "job_id,submit_s,gpus,duration_s\n"
 	for _, c := range []struct {
@@ -71,7 +71,7 @@ func TestSimulateRefuses(t *testing.T) {
 }
 
 func TestSimulateCountsBadRows(t *testing.T) {
-	jobs := write(t, "jobs.csv", twoJobs+"x,20,none,5\n")
+	jobs := write(t, "jobs.csv", twoJobTrace+"x,20,none,5\n")
 	status, out, errs := run("simulate", "--trace", jobs, "--nodes", "1:v100:8", "--skip-bad", "--json")
 	var f struct {
 		Jobs int `json:"jobs"`
@@ -86,7 +86,7 @@ func TestSimulateCountsBadRows(t *testing.T) {
 func TestSimulateTwoJobs(t *testing.T) {
 	dir := t.TempDir()
 	out := filepath.Join(dir, "out.csv")
-	status, _, errs := run("simulate", "--trace", write(t, "jobs.csv", twoJobs), "--nodes", "1:v100:8", "--jobs-out", out)
+	status, _, errs := run("simulate", "--trace", write(t, "jobs.csv", twoJobTrace), "--nodes", "1:v100:8", "--jobs-out", out)
 	if status != exitDone {
 		t.Fatal(errs)
 	}
