@@ -68,12 +68,12 @@ func TestEligibleByAClockThatIsBehind(t *testing.T) {
 func TestRevertsAcrossAStep(t *testing.T) {
 	h, id := NewHistory(), slurmplug.Plain(1)
 	for i := range 5 {
-		h.Wrote(id, Written{Lever: slurmplug.SiteFactor, Value: 7, At: t0.Add(-time.Duration(i) * time.Hour)})
+		h.Wrote(id, Written{Lever: slurmplug.SiteFactor, Value: 7, At: t0.Add(-time.Duration(i) * time.Hour)}, false)
 	}
 	if n := h.Written[id].Reverts; n != 0 {
 		t.Errorf("%d reverts", n)
 	}
-	h.Wrote(id, Written{Lever: slurmplug.SiteFactor, Value: 7, At: t0.Add(-4 * time.Hour)})
+	h.Wrote(id, Written{Lever: slurmplug.SiteFactor, Value: 7, At: t0.Add(-4 * time.Hour)}, false)
 	if n := h.Written[id].Reverts; n != 1 {
 		t.Errorf("%d reverts, want 1", n)
 	}

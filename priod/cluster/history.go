@@ -44,7 +44,7 @@ type Written struct {
 	Tried    int64 // sent later, and not known whether Slurm took it; else Value
 	Original int64 // the job's Nice before priod first wrote Nice or Priority
 	At       time.Time
-	Reverts  int // times that this value had to be written again within RevertPeriod each
+	Reverts  int // times that a value had to be written again within RevertPeriod each
 }
 
 // History is what priod knows beyond one snapshot. It is fed by Observe and by
@@ -357,12 +357,14 @@ func (h *History) TEUse(at time.Time) (byUser, byAccount map[string]Use) {
 	return byUser, byAccount
 }
 
-// Wrote takes in a value that Slurm accepted for a job.
-func (h *History) Wrote(id JobID, w Written) {
+// Wrote takes in a value that Slurm accepted for a job. takenBack says that
+// somebody had replaced the last one by the job's own.
+func (h *History) Wrote(id JobID, w Written, takenBack bool) {
 	old := h.Written[id]
 	w.Tried, w.Reverts = w.Value, 0
+	again := takenBack || old.Value == w.Value
 	since := w.At.Sub(old.At) // negative when the clock was set back: that says nothing
-	if old.Lever == w.Lever && old.Value == w.Value && since >= 0 && since < RevertPeriod {
+	if old.Lever == w.Lever && again && since >= 0 && since < RevertPeriod {
 		w.Reverts = old.Reverts + 1
 	}
 	h.Written[id] = w

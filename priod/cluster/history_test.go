@@ -158,7 +158,7 @@ func TestTaskInheritsFromItsArray(t *testing.T) {
 	h := NewHistory()
 	see(h, 10, Job{ID: array, Tasks: "0-9", TaskCount: 10, State: Pending, Eligible: at(3)})
 	h.Counted[array] = TE
-	h.Wrote(array, Written{Lever: slurmplug.SiteFactor, Value: 5})
+	h.Wrote(array, Written{Lever: slurmplug.SiteFactor, Value: 5}, false)
 	task := JobID{ID: 9, Task: 9}
 	see(h, 20, Job{ID: task, TaskCount: 1, State: Pending, Eligible: at(18)})
 	if !h.FirstEligible[task].Equal(at(3)) || h.Counted[task] != TE || h.Written[task].Value != 5 {
@@ -174,7 +174,7 @@ func TestTaskInheritsOnlyWhenItSplitsOff(t *testing.T) {
 		{ID: task, TaskCount: 1, State: Pending, Eligible: at(3)},
 	}
 	see(h, 10, jobs...)
-	h.Wrote(array, Written{Lever: slurmplug.SiteFactor, Value: 5})
+	h.Wrote(array, Written{Lever: slurmplug.SiteFactor, Value: 5}, false)
 	see(h, 20, jobs...)
 	if w, known := h.Written[task]; known {
 		t.Errorf("what was written to the array later counts as written to its task: %+v", w)

@@ -105,7 +105,7 @@ func remember(h *cluster.History, r *Result) {
 			w.At = r.Snapshot.At
 			switch o.Status {
 			case slurmplug.Applied:
-				h.Wrote(id, w)
+				h.Wrote(id, w, decide.TakenBack(o.Action, h.Written[id]))
 			case slurmplug.Unknown:
 				h.Try(id, w)
 			}

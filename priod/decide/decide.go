@@ -23,8 +23,8 @@ type Settings struct {
 	Ranking   ranking.Settings
 }
 
-// maxReverts is how often one value is written again after somebody else
-// replaced it by 0.
+// maxReverts is how often a job is written to again after somebody else
+// replaced its value by 0.
 const maxReverts = 3
 
 // Why a wanted value is not written, in Decision.Unmoved.
@@ -52,7 +52,7 @@ func Decide(s *cluster.Snapshot, h *cluster.History, set Settings) plan.Plan {
 		switch v := &verdicts[i]; {
 		case v.Ranked && v.Class == cluster.BE:
 			d.write(&d.plan.Decisions[i], v)
-		case v.Why == ranking.Foreign:
+		case v.Why == ranking.Foreign || v.Why == ranking.Reserved:
 			d.letGo(&d.plan.Decisions[i], v)
 		}
 	}
@@ -172,7 +172,7 @@ func (d *decider) write(dec *plan.Decision, v *ranking.Verdict) {
 		dec.Unmoved = ForeignValue
 		d.foreign++
 		return
-	case wrote && w.Lever == d.set.Lever && d.lever.value(w.Value, w) == dec.Value && w.Reverts >= maxReverts:
+	case wrote && w.Lever == d.set.Lever && w.Reverts >= maxReverts && d.isTakenBack(now, dec.Value, w):
 		dec.Unmoved = KeepsGoing
 		d.foreign++
 		return
@@ -193,7 +193,14 @@ func (d *decider) write(dec *plan.Decision, v *ranking.Verdict) {
 	d.act(d.lever.actions(j, d.h, now, dec.Value), tasks, v.Tasks > 0, dec.Why)
 }
 
-// letGo takes back what stands in a job that is in no ranked partition any more.
+// isTakenBack tells whether a job stands at its own value, or lost the very one
+// that is wanted.
+func (d *decider) isTakenBack(now, want int64, w cluster.Written) bool {
+	return now == 0 || d.lever.value(w.Value, w) == want
+}
+
+// letGo takes priod's value off a job that left the ranked queue: it would
+// stand before all others where it went.
 func (d *decider) letGo(dec *plan.Decision, v *ranking.Verdict) {
 	j := &d.s.Jobs[v.Job]
 	w, wrote := d.h.Written[j.ID]

@@ -81,7 +81,7 @@ func (c *controller) apply(actions []plan.Action, h *cluster.History, at time.Ti
 		}
 		w := Effect(a, h)
 		w.At = at
-		h.Wrote(a.Job, w)
+		h.Wrote(a.Job, w, TakenBack(a, h.Written[a.Job]))
 	}
 }
 
@@ -244,6 +244,62 @@ func TestSomebodyElsesValueIsLeftAlone(t *testing.T) {
 	}
 	if p.Decisions[0].Unmoved != KeepsGoing || c.writes != 1+maxReverts {
 		t.Fatalf("%d writes, %+v", c.writes, p.Decisions[0])
+	}
+}
+
+// Nor is it fought for with another value each time, as other jobs come and go.
+func TestTakenBackUnderAMovingQueue(t *testing.T) {
+	for _, lever := range []slurmplug.Lever{slurmplug.SiteFactor, slurmplug.Nice} {
+		c, h := newController(), cluster.NewHistory()
+		c.add(1, "te", 0, 0, start.Add(-time.Hour))
+		writes := 0
+		for i := range 10 {
+			c.add(uint32(2+i), "te", 0, 0, start.Add(-2*time.Hour).Add(time.Duration(i)*time.Second))
+			at := start.Add(time.Duration(i) * time.Minute)
+			s := c.snapshot(at)
+			h.Observe(s)
+			p := Decide(s, h, settings(lever))
+			for _, a := range p.Actions {
+				if a.Job == c.jobs[0].ID {
+					writes++
+				}
+			}
+			c.apply(p.Actions, h, at)
+			c.jobs[0].SiteFactor, c.jobs[0].Nice = 0, 0
+		}
+		if writes != 1+maxReverts {
+			t.Errorf("%s: %d writes", lever, writes)
+		}
+	}
+}
+
+// A job that moves where priod ranks nothing does not take its place along.
+func TestValueIsTakenOffAJobThatLeavesTheRanks(t *testing.T) {
+	for name, leave := range map[string]func(*cluster.Job){
+		"partition":   func(j *cluster.Job) { j.Partition = "elsewhere" },
+		"reservation": func(j *cluster.Job) { j.Reservation = "course" },
+	} {
+		for _, lever := range []slurmplug.Lever{slurmplug.SiteFactor, slurmplug.Nice, slurmplug.Priority} {
+			c, h, set := newController(), cluster.NewHistory(), settings(lever)
+			set.Ranking.Partitions = []string{"gpu"}
+			c.add(1, "te", 0, 7, start)
+			cycle := func() []plan.Action {
+				s := c.snapshot(start)
+				h.Observe(s)
+				p := Decide(s, h, set)
+				c.apply(p.Actions, h, start)
+				return p.Actions
+			}
+			cycle()
+			leave(&c.jobs[0])
+			cycle()
+			if _, direct := c.set[c.jobs[0].ID]; c.jobs[0].SiteFactor != 0 || c.jobs[0].Nice != 7 || direct {
+				t.Errorf("%s, %s: it keeps %+v", name, lever, c.jobs[0])
+			}
+			if again := cycle(); len(again) != 0 {
+				t.Errorf("%s, %s: written again: %+v", name, lever, again)
+			}
+		}
 	}
 }
 

@@ -62,6 +62,16 @@ func Restore(j *cluster.Job, w cluster.Written) []plan.Action {
 	return l.actions(j, &h, now, 0)
 }
 
+// TakenBack tells whether an action writes into a job that no longer held what
+// was last written, but its own value.
+func TakenBack(a plan.Action, w cluster.Written) bool {
+	if w.Lever != a.Lever {
+		return false
+	}
+	neutral := leverOf(w.Lever).neutral(w)
+	return w.Value != neutral && a.Before == text(neutral)
+}
+
 // Effect returns what History must remember of an action that Slurm accepted.
 func Effect(a plan.Action, h *cluster.History) cluster.Written {
 	w := h.Written[a.Job]
