@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"slurmprio/priod/policy/preemption"
 	"slurmprio/priod/simulate/metrics"
 )
 
@@ -20,10 +21,11 @@ type Spec struct {
 	Placement   string    // where
 	Allocation  string    // which share of which GPU type
 	Preemption  string    // who has to leave for whom
-	Sizing      string    // with how many CPUs and how much memory
-	RoundModel  string    // of engine rounds: gavel, synergy
-	Round       float64   // of engine rounds; 0: the model's own
-	FirstRound  float64   // of round model synergy; the published simulator says 1 for static traces
+	Eviction    preemption.Settings
+	Sizing      string  // with how many CPUs and how much memory
+	RoundModel  string  // of engine rounds: gavel, synergy
+	Round       float64 // of engine rounds; 0: the model's own
+	FirstRound  float64 // of round model synergy; the published simulator says 1 for static traces
 	Window      *metrics.Window
 	Seed        uint64
 	Overheads   Overheads
@@ -60,7 +62,7 @@ var (
 	Allocations = Choice{"allocation", []string{"none", "isolated", "proportional"}, []string{
 		"max-min", "water-filling", "hierarchical", "finish-time-fairness", "makespan", "max-throughput",
 		"min-cost", "fifo", "sjf", "allox", "gandiva", "strategy-proof"}}
-	Preemptions = Choice{"preemption", []string{"none", "te-first"}, []string{"lrtp", "random", "fitgpp", "least-loss"}}
+	Preemptions = Choice{"preemption", []string{"none", "te-first", string(preemption.LRTP), string(preemption.Random), string(preemption.FitGpp), string(preemption.LeastLoss)}, nil}
 	Sizings     = Choice{"sizing", []string{"request", "proportional"}, []string{"greedy", "tune", "opt", "waterfill"}}
 	RoundModels = Choice{"round-model", []string{"gavel", "synergy"}, nil}
 )
@@ -112,9 +114,15 @@ func (s *Spec) Check() error {
 		return errors.New("--round, --round-model and --first-round belong to --engine rounds")
 	case len(s.LASQueues) > 0 && s.Order != "las":
 		return errors.New("--las-queues belongs to --order las")
+	case s.evicts():
+		s.Eviction.Policy, s.Eviction.Seed = preemption.Policy(s.Preemption), s.Seed
+		return s.Eviction.Check()
 	}
 	return nil
 }
+
+// evicts tells whether anybody has to leave.
+func (s *Spec) evicts() bool { return s.Preemption != "none" && s.Preemption != "te-first" }
 
 func (s *Spec) checkRounds() error {
 	if s.RoundModel == "" && s.Sizing != "request" {
