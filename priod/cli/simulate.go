@@ -111,9 +111,10 @@ func evictionFlags(category string) []cli.Flag {
 		&cli.Float64Flag{Category: category, Name: "fitgpp-s", Value: 4, Usage: "`WEIGHT` of the grace period against the size in FitGpp's score"},
 		&cli.IntFlag{Category: category, Name: "fitgpp-p", Value: 1, Usage: "FitGpp evicts one job so many `TIMES` at most; 0: no limit"},
 		&cli.StringFlag{Category: category, Name: "fitgpp-fallback", Value: string(preemption.FallRandom), Usage: "when no single victim makes room: `WHO` is random, anybody (also those evicted P times), node-set, none"},
-		&cli.IntFlag{Category: category, Name: "max-evictions", Usage: "the other policies evict one job so many `TIMES` at most; 0: no limit"},
-		&cli.DurationFlag{Category: category, Name: "min-runtime", Usage: "a job runs so long after each start before it may be evicted"},
+		&cli.IntFlag{Category: category, Name: "max-evictions", Value: 10, Usage: "least-loss evicts one job so many `TIMES` at most; 0: no limit"},
+		&cli.DurationFlag{Category: category, Name: "min-runtime", Value: 2 * time.Minute, Usage: "least-loss: a job runs so long after each start before it may be evicted"},
 		&cli.Float64Flag{Category: category, Name: "eviction-rise", Value: 1, Usage: "least-loss: each earlier eviction adds this `SHARE` to a job's price"},
+		&cli.Float64Flag{Category: category, Name: "urgency", Value: 10, Usage: "least-loss: waiting for a second with one GPU of a TE job is worth so many `GPU-SECONDS` lost; 0: any, and none for less wait"},
 		&cli.DurationFlag{Category: category, Name: "min-gain", Usage: "least-loss: the TE job must start so much sooner than without"},
 		&cli.IntFlag{Category: category, Name: "evictions-at-once", Usage: "`VICTIMS` in their grace period; 0: no limit"},
 		&cli.IntFlag{Category: category, Name: "evictions-per-hour", Usage: "`VICTIMS` of any hour; 0: no limit"},
@@ -123,12 +124,15 @@ func evictionFlags(category string) []cli.Flag {
 
 func evictionOf(c *cli.Context) preemption.Settings {
 	set := preemption.Settings{
-		S: c.Float64("fitgpp-s"), Fallback: preemption.Fallback(c.String("fitgpp-fallback")), MaxEvictions: c.Int("max-evictions"),
-		MinRun: c.Duration("min-runtime").Seconds(), Rise: c.Float64("eviction-rise"), MinGain: c.Duration("min-gain").Seconds(),
+		S: c.Float64("fitgpp-s"), Fallback: preemption.Fallback(c.String("fitgpp-fallback")),
+		Rise: c.Float64("eviction-rise"), Urgency: c.Float64("urgency"), MinGain: c.Duration("min-gain").Seconds(),
 		Limits: preemption.Limits{AtOnce: c.Int("evictions-at-once"), PerHour: c.Int("evictions-per-hour"), PerDay: c.Float64("eviction-gpu-hours-per-day")},
 	}
-	if c.String("preemption") == string(preemption.FitGpp) {
+	switch preemption.Policy(c.String("preemption")) {
+	case preemption.FitGpp:
 		set.MaxEvictions = c.Int("fitgpp-p")
+	case preemption.LeastLoss:
+		set.MaxEvictions, set.MinRun = c.Int("max-evictions"), c.Duration("min-runtime").Seconds()
 	}
 	return set
 }

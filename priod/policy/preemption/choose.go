@@ -95,7 +95,7 @@ func (v *view) decide(t *Trial) Verdict {
 		}
 		switch v.set.Fallback {
 		case FallNode:
-			if node, need, victims, ok := v.cheapest(t, gpus[0], nil); ok {
+			if node, need, victims, ok := v.cheapest(t, gpus[0], &verdict); ok {
 				v.take(&verdict, node, need, victims)
 				slices.Sort(verdict.Victims)
 				return verdict
@@ -179,12 +179,31 @@ func (v *view) untilFits(t *Trial, gpus int32, verdict *Verdict) bool {
 	return false
 }
 
-// leastLoss takes the cheapest set, for gangs node by node, the largest piece
-// first; a gang of BE jobs that leaves for one piece is free for the next.
+// leastLoss takes the cheapest set. For a trial over several nodes it looks for
+// one piece after the other, and once more with BE gangs priced by the node,
+// because a gang that leaves for one piece is free for the next.
 func (v *view) leastLoss(t *Trial, gpus []int32) Verdict {
+	verdict := v.piecewise(t, gpus)
+	if len(gpus) > 1 && slices.ContainsFunc(v.Candidates, func(c Candidate) bool { return len(c.Shares) > 1 }) {
+		v.undo(&verdict)
+		v.reprice(true)
+		other := v.piecewise(t, gpus)
+		v.undo(&other)
+		v.reprice(false)
+		v.count(&other)
+		urgent := v.set.Urgency * float64(t.Request.GPUs)
+		if other.Why == Evicts && (verdict.Why != Evicts || other.Cost+urgent*other.Grace < verdict.Cost+urgent*verdict.Grace) {
+			verdict = other
+		}
+		v.redo(&verdict)
+	}
+	return verdict
+}
+
+func (v *view) piecewise(t *Trial, gpus []int32) Verdict {
 	var verdict Verdict
 	for _, g := range gpus {
-		node, need, victims, ok := v.cheapest(t, g, verdict.Shares)
+		node, need, victims, ok := v.cheapest(t, g, &verdict)
 		if !ok {
 			v.undo(&verdict)
 			if !math.IsInf(t.Start, 1) {

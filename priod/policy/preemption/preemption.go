@@ -50,6 +50,7 @@ type Settings struct {
 
 	// Of LeastLoss.
 	Rise    float64 // a job evicted n times costs 1 + n x Rise times its loss
+	Urgency float64 // a second of waiting of one GPU of the TE job is worth so many GPU-seconds lost; 0: any loss, and none for less wait
 	MinGain float64 // the TE job must start so much sooner than without: shadow times move
 
 	Limits Limits
@@ -279,7 +280,7 @@ func (set *Settings) Check() error {
 		return fmt.Errorf("no policy of preemption %q", set.Policy)
 	case set.Policy == FitGpp && !slices.Contains([]Fallback{FallRandom, FallAnybody, FallNode, FallNone}, set.Fallback):
 		return fmt.Errorf("FitGpp's fallback %q: want %s, %s, %s or %s", set.Fallback, FallRandom, FallAnybody, FallNode, FallNone)
-	case !(set.S >= 0 && set.MinRun >= 0 && set.Rise >= 0 && set.MinGain >= 0 && set.Limits.PerDay >= 0):
+	case !(set.S >= 0 && set.MinRun >= 0 && set.Rise >= 0 && set.Urgency >= 0 && set.MinGain >= 0 && set.Limits.PerDay >= 0):
 		return fmt.Errorf("weights and times of preemption are not negative")
 	case set.MaxEvictions < 0 || set.Limits.AtOnce < 0 || set.Limits.PerCycle < 0 || set.Limits.PerHour < 0:
 		return fmt.Errorf("limits of preemption are not negative")

@@ -12,20 +12,26 @@ import (
 // whatever else a trial needs there; a search ends where that exceeds what it
 // has found.
 type ranking struct {
-	gpus  int64
+	wish
 	least []float64 // by node
 	nodes []int32   // by least, then node
 }
 
-func (v *view) ranking(gpus int32) *ranking {
-	r := v.rankings[gpus]
+// wish is what trials may have in common.
+type wish struct {
+	gpus   int64
+	second float64 // what a second of waiting costs
+}
+
+func (v *view) ranking(w wish) *ranking {
+	r := v.rankings[w]
 	if r == nil {
-		r = &ranking{gpus: int64(gpus), least: make([]float64, len(v.places)), nodes: make([]int32, len(v.places))}
+		r = &ranking{wish: w, least: make([]float64, len(v.places)), nodes: make([]int32, len(v.places))}
 		for i := range r.nodes {
-			r.nodes[i], r.least[i] = int32(i), v.places[i].atLeast(r.gpus, v.cost)
+			r.nodes[i], r.least[i] = int32(i), v.atLeast(&v.places[i], w)
 		}
 		slices.SortFunc(r.nodes, r.compare)
-		v.rankings[gpus] = r
+		v.rankings[w] = r
 	}
 	return r
 }
@@ -35,7 +41,7 @@ func (r *ranking) compare(a, b int32) int {
 }
 
 func (r *ranking) move(v *view, node int32) {
-	least := v.places[node].atLeast(r.gpus, v.cost)
+	least := v.atLeast(&v.places[node], r.wish)
 	if least == r.least[node] {
 		return
 	}
@@ -46,40 +52,58 @@ func (r *ranking) move(v *view, node int32) {
 	r.nodes = slices.Insert(r.nodes, to, node)
 }
 
-// atLeast is what freeing GPUs would cost if jobs could leave in part.
-func (p *place) atLeast(gpus int64, cost []float64) float64 {
-	missing, sum := gpus-p.room[0], 0.0
-	if p.down {
+// atLeast is what freeing GPUs would cost if jobs could leave in part. The
+// longest grace is no shorter than the mean, weighted by the GPUs that each
+// frees, so waiting can be charged to each GPU.
+func (v *view) atLeast(p *place, w wish) float64 {
+	missing := w.gpus - p.room[0]
+	switch {
+	case p.down || missing > p.most[0]:
 		return math.Inf(1)
+	case missing <= 0:
+		return 0
 	}
+	second, sum := w.second/float64(missing), 0.0
+	rates := v.rates[:0]
 	for _, c := range p.pieces {
+		if c.vector[0] > 0 {
+			rates = append(rates, rate{v.cost[c.candidate]/float64(c.vector[0]) + second*v.Candidates[c.candidate].Grace, c.vector[0]})
+		}
+	}
+	v.rates = rates
+	slices.SortFunc(rates, func(a, b rate) int { return cmp.Compare(a.cost, b.cost) })
+	for _, r := range rates {
 		if missing <= 0 {
-			return sum
+			break
 		}
-		if c.vector[0] == 0 {
-			break // these come last
-		}
-		sum += cost[c.candidate] * float64(min(missing, c.vector[0])) / float64(c.vector[0])
-		missing -= c.vector[0]
+		sum += r.cost * float64(min(missing, r.gpus))
+		missing -= r.gpus
 	}
-	if missing > 0 {
-		return math.Inf(1)
-	}
-	return sum
+	return sum * (1 - 1e-12) // sums in another order may differ in the last bit
+}
+
+// rate is what each of so many GPUs costs.
+type rate struct {
+	cost float64
+	gpus int64
 }
 
 // cheapest finds the node and the set of victims on it, which may be empty, that
-// make room for so many of the request's GPUs at the least cost. The victims are
-// valid until the next call.
-func (v *view) cheapest(t *Trial, gpus int32, taken []placement.Share) (node int32, need vector, victims []int32, found bool) {
-	v.search.best = math.Inf(1)
-	r := v.ranking(gpus)
+// make room for so many of the request's GPUs at the least cost, beside what is
+// decided so far. The victims are valid until the next call.
+func (v *view) cheapest(t *Trial, gpus int32, so *Verdict) (node int32, need vector, victims []int32, found bool) {
+	v.search.begin(v.set, t, so)
+	w := wish{int64(gpus), v.search.second}
+	if so.Grace > 0 {
+		w.second = 0 // it waits for other victims anyway
+	}
+	r := v.ranking(w)
 	for _, n := range r.nodes {
 		if r.least[n] >= v.search.best {
 			break
 		}
 		p := &v.places[n]
-		if !t.Request.Types.Has(v.Nodes.Type(n)) || slices.ContainsFunc(taken, func(s placement.Share) bool { return s.Node == n }) {
+		if !t.Request.Types.Has(v.Nodes.Type(n)) || slices.ContainsFunc(so.Shares, func(s placement.Share) bool { return s.Node == n }) {
 			continue
 		}
 		wants := v.need(t.Request, gpus, n)
@@ -103,11 +127,27 @@ func (p *place) dearer(missing vector, best float64) bool {
 type search struct {
 	pieces []piece
 	costs  []float64
+	graces []float64
 	rest   []vector // sum of pieces from here on
 	in     []int32
 	best   float64
 	set    []int32
 	better bool
+	second float64 // what a second of the trial's waiting costs
+	waited float64 // s that it has to wait for earlier victims anyway
+}
+
+// begin sets what a set of victims must not cost: as much as letting the trial
+// wait until it starts anyway.
+func (s *search) begin(set *Settings, t *Trial, so *Verdict) {
+	s.best, s.second, s.waited = math.Inf(1), 0, so.Grace
+	if set.Policy != LeastLoss {
+		return
+	}
+	s.second = set.Urgency * float64(t.Request.GPUs)
+	if wait := t.Start - set.MinGain - so.Grace; !math.IsInf(wait, 1) && s.second > 0 {
+		s.best = s.second*wait - so.Cost
+	}
 }
 
 // exact is up to how many candidates on a node all sets are looked at.
@@ -116,10 +156,11 @@ const exact = 16
 // run tells whether a set on this node costs less than the best so far, and keeps
 // it. Candidates that would leave too late are not looked at.
 func (s *search) run(v *view, t *Trial, p *place, missing vector) bool {
-	s.pieces, s.costs, s.in, s.better = s.pieces[:0], s.costs[:0], s.in[:0], false
+	s.pieces, s.costs, s.graces, s.in, s.better = s.pieces[:0], s.costs[:0], s.graces[:0], s.in[:0], false
 	for _, c := range p.pieces {
 		if v.set.Policy != LeastLoss || !v.set.late(&v.Candidates[c.candidate], t) {
 			s.pieces, s.costs = append(s.pieces, c), append(s.costs, v.cost[c.candidate])
+			s.graces = append(s.graces, v.Candidates[c.candidate].Grace)
 		}
 	}
 	s.rest = slices.Grow(s.rest[:0], len(s.pieces)+1)[:len(s.pieces)+1]
@@ -128,7 +169,7 @@ func (s *search) run(v *view, t *Trial, p *place, missing vector) bool {
 		s.rest[i] = s.rest[i+1].plus(s.pieces[i].vector)
 	}
 	if len(s.pieces) <= exact {
-		s.all(0, missing, 0)
+		s.all(0, missing, 0, s.waited)
 	} else {
 		s.greedy(missing)
 	}
@@ -136,18 +177,20 @@ func (s *search) run(v *view, t *Trial, p *place, missing vector) bool {
 }
 
 // all tries every set that may still win: with the piece, then without it.
-func (s *search) all(i int, missing vector, cost float64) {
-	if cost >= s.best || !s.rest[i].holds(missing) {
+func (s *search) all(i int, missing vector, cost, grace float64) {
+	total := cost + s.second*(grace-s.waited)
+	if total >= s.best || !s.rest[i].holds(missing) {
 		return
 	}
 	if (vector{}).holds(missing) {
-		s.keep(cost)
+		s.keep(total)
 		return
 	}
-	s.in = append(s.in, s.pieces[i].candidate)
-	s.all(i+1, missing.minus(s.pieces[i].vector), cost+s.costs[i])
+	c := &s.pieces[i]
+	s.in = append(s.in, c.candidate)
+	s.all(i+1, missing.minus(c.vector), cost+s.costs[i], max(grace, s.graces[i]))
 	s.in = s.in[:len(s.in)-1]
-	s.all(i+1, missing, cost)
+	s.all(i+1, missing, cost, grace)
 }
 
 func (s *search) keep(cost float64) {
@@ -183,16 +226,16 @@ func (s *search) greedy(missing vector) {
 		left = left.minus(s.pieces[best].vector)
 	}
 	slices.SortFunc(chosen, func(a, b int) int { return cmp.Or(cmp.Compare(s.costs[b], s.costs[a]), cmp.Compare(a, b)) })
-	cost := 0.0
+	cost, grace := 0.0, s.waited
 	for _, i := range chosen {
 		if without := left.plus(s.pieces[i].vector); (vector{}).holds(without) {
 			left = without
 			continue
 		}
 		s.in = append(s.in, s.pieces[i].candidate)
-		cost += s.costs[i]
+		cost, grace = cost+s.costs[i], max(grace, s.graces[i])
 	}
-	if cost < s.best {
-		s.keep(cost)
+	if total := cost + s.second*(grace-s.waited); total < s.best {
+		s.keep(total)
 	}
 }

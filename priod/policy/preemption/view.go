@@ -43,17 +43,18 @@ type view struct {
 	set      *Settings
 	standing []Why
 	places   []place
-	cost     []float64          // of each candidate
-	order    []int32            // candidates, in the order of LRTP, Random and FitGpp
-	rankings map[int32]*ranking // of nodes, by GPUs wanted
-	chosen   []bool             // victims so far
+	cost     []float64         // of each candidate
+	order    []int32           // candidates, in the order of LRTP, Random and FitGpp
+	rankings map[wish]*ranking // of nodes, by GPUs wanted
+	chosen   []bool            // victims so far
 	search   search
+	rates    []rate // scratch
 }
 
 func newView(s *Snapshot, set *Settings, standing []Why) *view {
 	v := &view{
 		Snapshot: s, set: set, standing: standing, places: make([]place, s.Nodes.Len()), cost: make([]float64, len(s.Candidates)),
-		rankings: map[int32]*ranking{}, chosen: make([]bool, len(s.Candidates)),
+		rankings: map[wish]*ranking{}, chosen: make([]bool, len(s.Candidates)),
 	}
 	for i := range v.places {
 		v.places[i].room, v.places[i].down = vectorOf(s.Nodes.FreeOn(int32(i))), s.Nodes.Down(int32(i))
@@ -159,15 +160,50 @@ func (v *view) leave(c int32, leaves bool) {
 	}
 }
 
-// undo takes a verdict's victims and place back.
-func (v *view) undo(verdict *Verdict) {
+// undo takes a verdict's victims and place back; redo gives them again.
+func (v *view) undo(verdict *Verdict) { v.apply(verdict, false) }
+func (v *view) redo(verdict *Verdict) { v.apply(verdict, true) }
+
+func (v *view) apply(verdict *Verdict, holds bool) {
+	for _, c := range verdict.Victims {
+		v.leave(int32(c), holds)
+	}
 	for _, share := range verdict.Shares {
-		p := &v.places[share.Node]
-		p.room = p.room.plus(vectorOf(share.Amount))
+		p, amount := &v.places[share.Node], vectorOf(share.Amount)
+		if holds {
+			p.room = p.room.minus(amount)
+		} else {
+			p.room = p.room.plus(amount)
+		}
 		v.moved(share.Node)
 	}
+}
+
+// reprice charges gangs by the node, or whole again.
+func (v *view) reprice(byNode bool) {
+	for i := range v.Candidates {
+		shares := v.Candidates[i].Shares
+		if len(shares) < 2 {
+			continue
+		}
+		if byNode {
+			v.cost[i] /= float64(len(shares))
+		} else {
+			v.cost[i] *= float64(len(shares))
+		}
+		for _, share := range shares {
+			v.settle(share.Node)
+		}
+	}
+	clear(v.rankings)
+}
+
+// count sums up the victims.
+func (v *view) count(verdict *Verdict) {
+	verdict.Cost, verdict.Grace = 0, 0
 	for _, c := range verdict.Victims {
-		v.leave(int32(c), false)
+		verdict.Cost += v.cost[c]
+		verdict.Grace = max(verdict.Grace, v.Candidates[c].Grace)
 	}
 }
 
@@ -196,9 +232,5 @@ func (v *view) spare(verdict *Verdict) {
 			verdict.Victims = slices.DeleteFunc(verdict.Victims, func(x int) bool { return x == c })
 		}
 	}
-	verdict.Cost, verdict.Grace = 0, 0
-	for _, c := range verdict.Victims {
-		verdict.Cost += v.cost[c]
-		verdict.Grace = max(verdict.Grace, v.Candidates[c].Grace)
-	}
+	v.count(verdict)
 }
