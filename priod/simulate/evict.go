@@ -107,7 +107,11 @@ func (e *evictor) candidate(now float64, r *virtual.InSystem) preemption.Candida
 		every = e.overheads.Checkpoint
 	}
 	if every > 0 {
-		c.Unsaved = math.Mod(c.Elapsed, every)
+		worked := c.Elapsed
+		if c.Evicted > 0 {
+			worked = max(worked-c.Restart, 0)
+		}
+		c.Unsaved = math.Mod(worked, every)
 	}
 	return c
 }
