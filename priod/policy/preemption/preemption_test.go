@@ -5,7 +5,9 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"syscall"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -397,14 +399,25 @@ func BenchmarkDecide(b *testing.B) {
 		}
 		b.Run(name, func(b *testing.B) {
 			count := map[Why]int{}
+			before := cpu(b)
 			for b.Loop() {
 				clear(count)
 				for _, v := range Decide(&s, set).Verdicts {
 					count[v.Why]++
 				}
 			}
+			b.ReportMetric((cpu(b)-before).Seconds()*1000/float64(b.N), "cpu-ms/op") // other work on the machine does not count
 			b.ReportMetric(float64(count[Evicts]), "evicting")
 			b.ReportMetric(float64(len(s.Candidates)), "running")
 		})
 	}
+}
+
+// cpu is the time that this process has computed.
+func cpu(b *testing.B) time.Duration {
+	var use syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
 }

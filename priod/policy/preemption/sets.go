@@ -40,9 +40,11 @@ func (r *ranking) compare(a, b int32) int {
 	return cmp.Or(cmp.Compare(r.least[a], r.least[b]), cmp.Compare(a, b))
 }
 
+// move brings a node forward that has become cheaper. One that has become dearer
+// stays: its old cost is still the least that it can be.
 func (r *ranking) move(v *view, node int32) {
 	least := v.atLeast(&v.places[node], r.wish)
-	if least == r.least[node] {
+	if least >= r.least[node] {
 		return
 	}
 	from, _ := slices.BinarySearchFunc(r.nodes, node, r.compare)
