@@ -23,6 +23,7 @@ import (
 	"slurmprio/priod/config"
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/live"
+	"slurmprio/priod/policy/preemption"
 	"slurmprio/priod/report"
 	"slurmprio/priod/simulate"
 	"slurmprio/priod/simulate/metrics"
@@ -62,7 +63,7 @@ func simulateFlags() []cli.Flag {
 	seconds := func(name, usage string) cli.Flag {
 		return &cli.DurationFlag{Category: costs, Name: name, Usage: usage}
 	}
-	return []cli.Flag{
+	return append([]cli.Flag{
 		&cli.StringFlag{Category: input, Name: "trace", Usage: "read jobs from `FILE`, gzip or plain; - is standard input"},
 		&cli.StringFlag{Category: input, Name: "format", Value: string(trace.CSV), Usage: "how the trace is written: `FORMAT` is csv, gavel, synergy or sacct"},
 		&cli.Float64Flag{Category: input, Name: "jobs-per-hour", Usage: "spread the unit arrivals of a recorded stream of Gavel's at this `RATE`; inf: all at once"},
@@ -101,7 +102,39 @@ func simulateFlags() []cli.Flag {
 		seconds("restart-cost", "of each later run that make no progress"),
 		seconds("mtbf", "mean time between failures of one node"),
 		seconds("repair", "until a failed node is back"),
+	}, evictionFlags("EVICTION")...)
+}
+
+// evictionFlags are the settings of those preemptions that evict.
+func evictionFlags(category string) []cli.Flag {
+	return []cli.Flag{
+		&cli.Float64Flag{Category: category, Name: "fitgpp-s", Value: 4, Usage: "`WEIGHT` of the grace period against the size in FitGpp's score"},
+		&cli.IntFlag{Category: category, Name: "fitgpp-p", Value: 1, Usage: "FitGpp evicts one job so many `TIMES` at most; 0: no limit"},
+		&cli.StringFlag{Category: category, Name: "fitgpp-fallback", Value: string(preemption.FallRandom), Usage: "when no single victim makes room: `WHO` is random, anybody (also those evicted P times), node-set, none"},
+		&cli.IntFlag{Category: category, Name: "max-evictions", Value: 10, Usage: "least-loss evicts one job so many `TIMES` at most; 0: no limit"},
+		&cli.DurationFlag{Category: category, Name: "min-runtime", Value: 2 * time.Minute, Usage: "least-loss: a job runs so long after each start before it may be evicted"},
+		&cli.Float64Flag{Category: category, Name: "eviction-rise", Value: 1, Usage: "least-loss: each earlier eviction adds this `SHARE` to a job's price"},
+		&cli.Float64Flag{Category: category, Name: "urgency", Value: 1, Usage: "least-loss: waiting for a second with one GPU of a TE job is worth so many `GPU-SECONDS` lost; 0: any, and none for less wait"},
+		&cli.DurationFlag{Category: category, Name: "min-gain", Value: 15 * time.Second, Usage: "least-loss: the TE job must start so much sooner than without"},
+		&cli.IntFlag{Category: category, Name: "evictions-at-once", Usage: "`VICTIMS` in their grace period; 0: no limit"},
+		&cli.IntFlag{Category: category, Name: "evictions-per-hour", Usage: "`VICTIMS` of any hour; 0: no limit"},
+		&cli.Float64Flag{Category: category, Name: "eviction-gpu-hours-per-day", Usage: "`GPU-HOURS` that evictions may lose in any day; 0: no limit"},
 	}
+}
+
+func evictionOf(c *cli.Context) preemption.Settings {
+	set := preemption.Settings{
+		S: c.Float64("fitgpp-s"), Fallback: preemption.Fallback(c.String("fitgpp-fallback")),
+		Rise: c.Float64("eviction-rise"), Urgency: c.Float64("urgency"), MinGain: c.Duration("min-gain").Seconds(),
+		Limits: preemption.Limits{AtOnce: c.Int("evictions-at-once"), PerHour: c.Int("evictions-per-hour"), PerDay: c.Float64("eviction-gpu-hours-per-day")},
+	}
+	switch preemption.Policy(c.String("preemption")) {
+	case preemption.FitGpp:
+		set.MaxEvictions = c.Int("fitgpp-p")
+	case preemption.LeastLoss:
+		set.MaxEvictions, set.MinRun = c.Int("max-evictions"), c.Duration("min-runtime").Seconds()
+	}
+	return set
 }
 
 func withCategory(f cli.Flag, category string) cli.Flag {
@@ -340,7 +373,7 @@ func specOf(c *cli.Context) (simulate.Spec, error) {
 	s := func(name string) float64 { return c.Duration(name).Seconds() }
 	spec := simulate.Spec{
 		Engine: c.String("engine"), Order: c.String("order"), Backfill: c.String("backfill"), Depth: c.Int("depth"), Placement: c.String("placement"),
-		Allocation: c.String("allocation"), Preemption: c.String("preemption"), Sizing: c.String("sizing"), RoundModel: c.String("round-model"),
+		Allocation: c.String("allocation"), Preemption: c.String("preemption"), Eviction: evictionOf(c), Sizing: c.String("sizing"), RoundModel: c.String("round-model"),
 		Round: s("round"), FirstRound: s("first-round"), Seed: c.Uint64("seed"), UserGPUs: c.Int("user-gpus"), AccountGPUs: c.Int("account-gpus"),
 		Overheads: simulate.Overheads{
 			Grace: s("grace"), Requeue: s("requeue-delay"), Prolog: s("prolog"), Epilog: s("epilog"),

@@ -58,13 +58,17 @@ func slurm(ctx context.Context, spec Spec, in Input) (Result, error) {
 		jobs = proportional(jobs)
 	}
 	o := spec.Overheads
-	r, err := virtual.Run(ctx, in.Cluster, jobs, virtual.Options{
+	opt := virtual.Options{
 		Order: virtual.Order(spec.Order), Backfill: virtual.Backfill(spec.Backfill), Placement: placementModes[spec.Placement],
-		TEFirst: spec.Preemption == "te-first", LASQueues: spec.LASQueues, Depth: spec.Depth,
+		TEFirst: spec.Preemption != "none", LASQueues: spec.LASQueues, Depth: spec.Depth,
 		Multifactor: virtual.DefaultWeights, Daemon: in.Daemon, Speed: in.Speed, Window: spec.Window, Seed: spec.Seed,
 		Grace: o.Grace, RequeueDelay: o.Requeue, Prolog: o.Prolog, Epilog: o.Epilog, Checkpoint: o.Checkpoint,
 		RestartCost: o.Restart, MTBF: o.MTBF, Repair: o.Repair, UserGPUs: spec.UserGPUs, AccountGPUs: spec.AccountGPUs,
-	})
+	}
+	if spec.evicts() {
+		opt.Evict = newEvictor(spec).decide
+	}
+	r, err := virtual.Run(ctx, in.Cluster, jobs, opt)
 	return Result{Types: r.Types, Jobs: r.Jobs, Outcomes: r.Outcomes, Series: r.Series}, err
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"slurmprio/priod/policy/allocation"
+	"slurmprio/priod/policy/preemption"
 	"slurmprio/priod/simulate/metrics"
 )
 
@@ -21,10 +22,11 @@ type Spec struct {
 	Placement   string    // where
 	Allocation  string    // which share of which GPU type
 	Preemption  string    // who has to leave for whom
-	Sizing      string    // with how many CPUs and how much memory
-	RoundModel  string    // of engine rounds: gavel, synergy, gavel-published (with the faults of its scheduler)
-	Round       float64   // of engine rounds; 0: the model's own
-	FirstRound  float64   // of round model synergy; the published simulator says 1 for static traces
+	Eviction    preemption.Settings
+	Sizing      string  // with how many CPUs and how much memory
+	RoundModel  string  // of engine rounds: gavel, synergy, gavel-published (with the faults of its scheduler)
+	Round       float64 // of engine rounds; 0: the model's own
+	FirstRound  float64 // of round model synergy; the published simulator says 1 for static traces
 	Window      *metrics.Window
 	Seed        uint64
 	Overheads   Overheads
@@ -59,7 +61,7 @@ var (
 	Backfills   = Choice{"backfill", []string{"none", "easy", "conservative", "skip"}, nil}
 	Placements  = Choice{"placement", []string{"packed", "consolidated", "pool"}, nil}
 	Allocations = Choice{"allocation", append([]string{"none"}, allocation.Names()...), []string{"allox", "gandiva", "strategy-proof"}}
-	Preemptions = Choice{"preemption", []string{"none", "te-first"}, []string{"lrtp", "random", "fitgpp", "least-loss"}}
+	Preemptions = Choice{"preemption", []string{"none", "te-first", string(preemption.LRTP), string(preemption.Random), string(preemption.FitGpp), string(preemption.LeastLoss)}, nil}
 	Sizings     = Choice{"sizing", []string{"request", "proportional"}, []string{"greedy", "tune", "opt", "waterfill"}}
 	RoundModels = Choice{"round-model", []string{"gavel", "synergy", "gavel-published"}, nil}
 )
@@ -120,9 +122,15 @@ func (s *Spec) Check() error {
 		return errors.New("--round, --round-model and --first-round belong to --engine rounds")
 	case len(s.LASQueues) > 0 && s.Order != "las":
 		return errors.New("--las-queues belongs to --order las")
+	case s.evicts():
+		s.Eviction.Policy, s.Eviction.Seed = preemption.Policy(s.Preemption), s.Seed
+		return s.Eviction.Check()
 	}
 	return nil
 }
+
+// evicts tells whether anybody has to leave.
+func (s *Spec) evicts() bool { return s.Preemption != "none" && s.Preemption != "te-first" }
 
 func (s *Spec) checkRounds() error {
 	if s.RoundModel == "" && s.Sizing != "request" {

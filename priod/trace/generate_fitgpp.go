@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 
 	"slurmprio/priod/cluster"
 )
@@ -44,8 +43,8 @@ type normal struct{ mean, sd, low, high float64 }
 // run times of 0.5 and 1 minute; demands with a mean of 8 CPUs, 64 GB and 2
 // GPUs within a node, and for mix small-be BE demands of 4 CPUs, 32 GB and 1
 // GPU and run times that deviate by 90 minutes; load counted in GPUs, of
-// running and waiting jobs; a grace period for BE jobs only; Poisson arrivals;
-// whole GPUs, CPUs, GB and seconds.
+// running and waiting jobs; a grace period for BE jobs only; each job on one
+// node; Poisson arrivals; whole GPUs, CPUs, GB and seconds.
 func GenerateFitGpp(p FitGppParams) ([]Job, error) {
 	if err := checkJobs(p.Jobs); err != nil {
 		return nil, err
@@ -79,6 +78,7 @@ func GenerateFitGpp(p FitGppParams) ([]Job, error) {
 	work := 0.0 // GPU-seconds
 	for i := range jobs {
 		j := generated(i, 0)
+		j.Nodes = 1
 		if r.Float64() < p.TEShare {
 			j.Class = cluster.TE
 		}
@@ -107,7 +107,9 @@ func GenerateFitGpp(p FitGppParams) ([]Job, error) {
 
 // holdLoad gives jobs their submission: the next one comes whenever the GPUs
 // of running and waiting jobs are fewer than load times those of the cluster,
-// while all run in strict order, each on the first node where it fits.
+// while all run in strict order, each on the node that it fills best, as priod
+// simulate places them: another placement would be faster or slower in the end,
+// and its queue would dry up or grow without end.
 func holdLoad(jobs []Job, node NodeGroup, load float64) {
 	nodes := make([]room, node.Count)
 	for i := range nodes {
@@ -123,7 +125,12 @@ func holdLoad(jobs []Job, node NodeGroup, load float64) {
 		}
 		for ; head < next; head++ {
 			j := &jobs[head]
-			at := slices.IndexFunc(nodes, func(n room) bool { return n.gpus >= j.GPUs && n.cpus >= j.CPUs && n.mem >= j.MemMB })
+			at := -1
+			for i, n := range nodes {
+				if n.gpus >= j.GPUs && n.cpus >= j.CPUs && n.mem >= j.MemMB && (at < 0 || n.gpus < nodes[at].gpus) {
+					at = i
+				}
+			}
 			if at < 0 {
 				break
 			}

@@ -38,7 +38,7 @@ func generators(t testing.TB) map[string]func(seed uint64, jobs int) ([]Job, err
 func TestGenerateBytes(t *testing.T) {
 	want := map[string]string{
 		"gavel": "447642556ef8d931", "synergy": "4b541b6cf4e46e81", "philly": "6ca1ee18d8a8fd64",
-		"fitgpp even": "212f86861ded8601", "fitgpp small-be, Poisson": "dd2a39c7022583a9",
+		"fitgpp even": "3e327e2bb624b4a6", "fitgpp small-be, Poisson": "aec94aefd7b69ff3",
 	}
 	for name, generate := range generators(t) {
 		text := func(seed uint64) string {

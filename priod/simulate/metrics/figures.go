@@ -62,6 +62,10 @@ type Figures struct {
 	BESlowdownP95 *float64 `json:"be_slowdown_p95"`
 	BESlowdownP99 *float64 `json:"be_slowdown_p99"`
 
+	TEWaitP50 *float64 `json:"te_wait_p50_s"`
+	TEWaitP95 *float64 `json:"te_wait_p95_s"`
+	TEWaitP99 *float64 `json:"te_wait_p99_s"`
+
 	MeanWaitGE8 *float64 `json:"mean_wait_ge8_s"` // jobs of 8 GPUs and more
 	MeanWaitLT8 *float64 `json:"mean_wait_lt8_s"`
 }
@@ -78,7 +82,7 @@ func Measure(jobs []Job, outcomes []Outcome, window *Window, gpus int) (Figures,
 	}
 	f := Figures{Jobs: w.Last - w.First + 1}
 	n := f.Jobs
-	jcts, waits := make([]float64, 0, n), make([]float64, 0, n)
+	jcts, waits, trials := make([]float64, 0, n), make([]float64, 0, n), []float64(nil)
 	slowdowns, bySize := map[cluster.Class][]float64{}, map[bool][]float64{}
 	first, last := math.Inf(1), math.Inf(-1)
 	for i := w.First; i <= w.Last; i++ {
@@ -90,6 +94,9 @@ func Measure(jobs []Job, outcomes []Outcome, window *Window, gpus int) (Figures,
 		jcts = append(jcts, o.End-j.Submit)
 		waits = append(waits, wait)
 		slowdowns[j.Class] = append(slowdowns[j.Class], Slowdown(j, o))
+		if j.Class == cluster.TE {
+			trials = append(trials, wait)
+		}
 		bySize[j.GPUs >= 8] = append(bySize[j.GPUs >= 8], wait)
 		first, last = min(first, j.Submit), max(last, o.End)
 		f.Preemptions += int(o.Preemptions)
@@ -103,8 +110,9 @@ func Measure(jobs []Job, outcomes []Outcome, window *Window, gpus int) (Figures,
 	slices.Sort(waits)
 	f.MeanJCT, f.P50JCT, f.P95JCT, f.P99JCT = mean(jcts), Percentile(jcts, 50), Percentile(jcts, 95), Percentile(jcts, 99)
 	f.MeanWait, f.P90Wait, f.P95Wait, f.MaxWait = mean(waits), Percentile(waits, 90), Percentile(waits, 95), waits[n-1]
-	f.TESlowdownP50, f.TESlowdownP95, f.TESlowdownP99 = slowdown(slowdowns[cluster.TE])
-	f.BESlowdownP50, f.BESlowdownP95, f.BESlowdownP99 = slowdown(slowdowns[cluster.BE])
+	f.TESlowdownP50, f.TESlowdownP95, f.TESlowdownP99 = percentiles(slowdowns[cluster.TE])
+	f.BESlowdownP50, f.BESlowdownP95, f.BESlowdownP99 = percentiles(slowdowns[cluster.BE])
+	f.TEWaitP50, f.TEWaitP95, f.TEWaitP99 = percentiles(trials)
 	return f, nil
 }
 
@@ -124,7 +132,7 @@ func utilisation(jobs []Job, outcomes []Outcome, gpus int) float64 {
 	return used / (float64(gpus) * (last - first))
 }
 
-func slowdown(s []float64) (p50, p95, p99 *float64) {
+func percentiles(s []float64) (p50, p95, p99 *float64) {
 	if len(s) == 0 {
 		return nil, nil, nil
 	}

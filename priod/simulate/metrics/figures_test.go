@@ -38,6 +38,7 @@ func TestFiguresByHand(t *testing.T) {
 	near("makespan", f.Makespan, 110)
 	near("utilisation", f.GPUUtilisation, (100+400+160)/1100.0)
 	near("te p50", *f.TESlowdownP50, 1.4)
+	near("te wait p95", *f.TEWaitP95, 20)
 	near("be p50", *f.BESlowdownP50, 1.25)
 	near("be p99", *f.BESlowdownP99, 1.495)
 	near("ge8", *f.MeanWaitGE8, 20)
@@ -56,7 +57,7 @@ func TestFiguresByHand(t *testing.T) {
 		t.Fatal(err)
 	}
 	for key := range strings.FieldsSeq(`jobs mean_jct_s p50_jct_s p95_jct_s p99_jct_s mean_wait_s p90_wait_s p95_wait_s max_wait_s makespan_s gpu_utilisation
-		preemptions wasted_gpu_s te_slowdown_p50 te_slowdown_p95 te_slowdown_p99 be_slowdown_p50 be_slowdown_p95 be_slowdown_p99 mean_wait_ge8_s mean_wait_lt8_s`) {
+		preemptions wasted_gpu_s te_slowdown_p50 te_slowdown_p95 te_slowdown_p99 be_slowdown_p50 be_slowdown_p95 be_slowdown_p99 te_wait_p50_s te_wait_p95_s te_wait_p99_s mean_wait_ge8_s mean_wait_lt8_s`) {
 		if !strings.Contains(string(text), `"`+key+`":`) {
 			t.Errorf("no %s in %s", key, text)
 		}

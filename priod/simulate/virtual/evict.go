@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/placement"
 	"slurmprio/priod/trace"
 )
@@ -22,7 +24,9 @@ type System struct{ e *engine }
 type InSystem struct {
 	Index   int // by order of arrival
 	Job     *trace.Job
+	Request placement.Request // what it asks for, in terms of the cluster
 	Start   float64           // of its run, s; 0 while it waits
+	End     float64           // when its GPUs become free, as far as the scheduler knows, s; 0 while it waits
 	Shares  []placement.Share // nil while it waits
 	Leaving bool              // already told to
 }
@@ -37,19 +41,46 @@ func (s *System) Nodes() *placement.Nodes { return s.e.nodes }
 func (s *System) Waiting() iter.Seq[InSystem] {
 	return func(yield func(InSystem) bool) {
 		for _, j := range s.e.queue.list(0) {
-			if !yield(InSystem{Index: int(j.index), Job: &j.Job}) {
+			if !yield(j.waits()) {
 				return
 			}
 		}
 	}
 }
 
+// Trials are the waiting TE jobs in order. It looks at each class of jobs, not
+// at the whole queue.
+func (s *System) Trials() (trials []InSystem) {
+	var all []*job
+	for _, c := range s.e.queue.active {
+		for j := range c.waiting.all {
+			if j.Class == cluster.TE {
+				all = append(all, j)
+			} else if s.e.opt.TEFirst {
+				break
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b *job) int {
+		if a.key.less(b.key) {
+			return -1
+		}
+		return 1
+	})
+	for _, j := range all {
+		trials = append(trials, j.waits())
+	}
+	return trials
+}
+
+func (j *job) waits() InSystem { return InSystem{Index: int(j.index), Job: &j.Job, Request: j.request} }
+
 // Running goes through the jobs that hold GPUs, by GPU type and planned end.
 func (s *System) Running() iter.Seq[InSystem] {
 	return func(yield func(InSystem) bool) {
 		for t := range s.e.running {
 			for j := range s.e.running[t].all {
-				if !yield(InSystem{int(j.index), &j.Job, j.start, j.shares, j.state != running}) {
+				if !yield(InSystem{int(j.index), &j.Job, j.request, j.start, j.planned, j.shares, j.state != running}) {
 					return
 				}
 			}

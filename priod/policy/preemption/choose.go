@@ -1,0 +1,223 @@
+package preemption
+
+import (
+	"cmp"
+	"math"
+	"math/rand/v2"
+	"slices"
+)
+
+// price fills in what each candidate costs and, where the policy has one, the
+// order in which candidates are asked.
+func (v *view) price() {
+	switch v.set.Policy {
+	case LeastLoss:
+		for i := range v.Candidates {
+			v.cost[i] = v.Candidates[i].Loss() * (1 + float64(v.Candidates[i].Evicted)*v.set.Rise)
+		}
+		return
+	case FitGpp:
+		v.scores()
+	}
+	for i, why := range v.standing {
+		if why == Allowed {
+			v.order = append(v.order, int32(i))
+		}
+	}
+	switch v.set.Policy {
+	case FitGpp:
+		slices.SortStableFunc(v.order, func(a, b int32) int { return cmp.Compare(v.cost[a], v.cost[b]) })
+	case LRTP:
+		slices.SortStableFunc(v.order, func(a, b int32) int { return cmp.Compare(v.Candidates[b].Remaining, v.Candidates[a].Remaining) })
+	}
+}
+
+// scores are FitGpp's: size and grace period, each over its maximum among all
+// running BE jobs.
+func (v *view) scores() {
+	largest, longest := 0.0, 0.0
+	for i := range v.Candidates {
+		c := &v.Candidates[i]
+		if c.Leaving {
+			continue
+		}
+		v.cost[i] = v.size(c)
+		largest, longest = max(largest, v.cost[i]), max(longest, c.Grace)
+	}
+	over := func(x, most float64) float64 {
+		if most == 0 {
+			return 0
+		}
+		return x / most
+	}
+	for i := range v.Candidates {
+		v.cost[i] = over(v.cost[i], largest) + v.set.S*over(v.Candidates[i].Grace, longest)
+	}
+}
+
+// size is the length of the demand in parts of the node; a gang's pieces add up.
+func (v *view) size(c *Candidate) (size float64) {
+	for _, share := range c.Shares {
+		has, sum := vectorOf(v.Nodes.Size(share.Node)), 0.0
+		for k, amount := range vectorOf(share.Amount) {
+			if has[k] > 0 {
+				part := float64(amount) / float64(has[k])
+				sum += part * part
+			}
+		}
+		size += math.Sqrt(sum)
+	}
+	return size
+}
+
+// decide chooses the victims for one trial and gives it their room.
+func (v *view) decide(t *Trial) Verdict {
+	var verdict Verdict
+	gpus := pieces(v.Nodes, t.Request)
+	if len(gpus) == 1 {
+		if node, need, ok := v.free(t, gpus[0]); ok {
+			v.take(&verdict, node, need, nil)
+			verdict.Why = Fits
+			return verdict
+		}
+	}
+	switch {
+	case v.set.Policy == LeastLoss:
+		return v.leastLoss(t, gpus)
+	case len(gpus) > 1:
+		return Verdict{Why: Gang}
+	}
+	verdict.Why = Evicts
+	if v.set.Policy == FitGpp {
+		if c, node, need, ok := v.single(t, gpus[0]); ok {
+			v.take(&verdict, node, need, []int32{c})
+			return verdict
+		}
+		switch v.set.Fallback {
+		case FallNode:
+			if node, need, victims, ok := v.cheapest(t, gpus[0], &verdict); ok {
+				v.take(&verdict, node, need, victims)
+				slices.Sort(verdict.Victims)
+				return verdict
+			}
+			return Verdict{Why: Impossible}
+		case FallNone:
+			return Verdict{Why: Impossible}
+		}
+	}
+	if v.untilFits(t, gpus[0], &verdict) {
+		return verdict
+	}
+	return Verdict{Why: Impossible}
+}
+
+// free finds the node with the least room that holds the trial already.
+func (v *view) free(t *Trial, gpus int32) (node int32, need vector, ok bool) {
+	for i := range v.places {
+		p := &v.places[i]
+		if p.down || p.room[0] < int64(gpus) || ok && p.room[0] >= v.places[node].room[0] || !t.Request.Types.Has(v.Nodes.Type(int32(i))) {
+			continue
+		}
+		if wants := v.need(t.Request, gpus, int32(i)); p.room.holds(wants) {
+			node, need, ok = int32(i), wants, true
+		}
+	}
+	return node, need, ok
+}
+
+// single finds the victim with the least score whose leaving makes room.
+func (v *view) single(t *Trial, gpus int32) (c, node int32, need vector, ok bool) {
+	for _, c := range v.order {
+		victim := &v.Candidates[c]
+		if v.chosen[c] || v.set.MaxEvictions > 0 && victim.Evicted >= v.set.MaxEvictions {
+			continue
+		}
+		for _, share := range victim.Shares {
+			p := &v.places[share.Node]
+			if p.down || !t.Request.Types.Has(v.Nodes.Type(share.Node)) {
+				continue
+			}
+			if need := v.need(t.Request, gpus, share.Node); p.room.plus(vectorOf(share.Amount)).holds(need) {
+				return c, share.Node, need, true
+			}
+		}
+	}
+	return 0, 0, vector{}, false
+}
+
+// untilFits evicts over the whole cluster, in order or at random, until the
+// trial fits on a node. Nobody leaves if it never does.
+func (v *view) untilFits(t *Trial, gpus int32, verdict *Verdict) bool {
+	order := v.order
+	if v.set.Policy != LRTP {
+		order = slices.Clone(order)
+		r := rand.New(rand.NewPCG(v.set.Seed, uint64(len(order))))
+		r.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	}
+	var victims []int32
+	for _, c := range order {
+		if v.chosen[c] || !t.Request.Types.Has(v.Nodes.Type(v.Candidates[c].Shares[0].Node)) {
+			continue
+		}
+		v.leave(c, true)
+		victims = append(victims, c)
+		for _, share := range v.Candidates[c].Shares {
+			p := &v.places[share.Node]
+			if need := v.need(t.Request, gpus, share.Node); !p.down && p.room.holds(need) {
+				for _, c := range victims { // take makes them leave
+					v.leave(c, false)
+				}
+				v.take(verdict, share.Node, need, victims)
+				slices.Sort(verdict.Victims)
+				return true
+			}
+		}
+	}
+	for _, c := range victims {
+		v.leave(c, false)
+	}
+	return false
+}
+
+// leastLoss takes the cheapest set. For a trial over several nodes it looks for
+// one piece after the other, and once more with BE gangs priced by the node,
+// because a gang that leaves for one piece is free for the next.
+func (v *view) leastLoss(t *Trial, gpus []int32) Verdict {
+	verdict := v.piecewise(t, gpus)
+	if len(gpus) > 1 && slices.ContainsFunc(v.Candidates, func(c Candidate) bool { return len(c.Shares) > 1 }) {
+		v.undo(&verdict)
+		v.reprice(true)
+		other := v.piecewise(t, gpus)
+		v.undo(&other)
+		v.reprice(false)
+		v.count(&other)
+		urgent := v.set.Urgency * float64(t.Request.GPUs)
+		if other.Why == Evicts && (verdict.Why != Evicts || other.Cost+urgent*other.Grace < verdict.Cost+urgent*verdict.Grace) {
+			verdict = other
+		}
+		v.redo(&verdict)
+	}
+	return verdict
+}
+
+func (v *view) piecewise(t *Trial, gpus []int32) Verdict {
+	var verdict Verdict
+	for _, g := range gpus {
+		node, need, victims, ok := v.cheapest(t, g, &verdict)
+		if !ok {
+			v.undo(&verdict)
+			if !math.IsInf(t.Start, 1) {
+				return Verdict{Why: Anyway}
+			}
+			return Verdict{Why: Impossible}
+		}
+		v.take(&verdict, node, need, victims)
+	}
+	v.spare(&verdict)
+	slices.Sort(verdict.Victims)
+	verdict.Why = Evicts
+	if len(verdict.Victims) == 0 {
+		verdict.Why = Fits
+	}
+	return verdict
+}

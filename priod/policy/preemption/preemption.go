@@ -1,0 +1,289 @@
+// Package preemption says which best-effort (BE) jobs leave for which waiting
+// trial-and-error (TE) job: FitGpp (Yabuuchi et al., OpML'19) with the
+// baselines that it is compared with, LRTP (Chen et al., ATC'17) and RAND, and
+// LeastLoss, which evicts the set of jobs that loses least.
+//
+// It is pure: a snapshot and settings in, a decision with its reasons out. What
+// it decided before comes back in as claims and as jobs that are leaving, so a
+// TE job never costs two evictions and two TE jobs never share one hole.
+package preemption
+
+import (
+	"fmt"
+	"slices"
+
+	"slurmprio/priod/placement"
+)
+
+// Policy is how victims are chosen.
+type Policy string
+
+// The policies.
+const (
+	LRTP      Policy = "lrtp"       // longest remaining time first, until the TE job fits
+	Random    Policy = "random"     // any, until the TE job fits
+	FitGpp    Policy = "fitgpp"     // the one with the least score whose leaving makes the TE job fit
+	LeastLoss Policy = "least-loss" // the set whose leaving loses the least GPU time
+)
+
+// Fallback is what FitGpp does when no single victim makes room; the paper
+// leaves it open.
+type Fallback string
+
+// The fallbacks.
+const (
+	FallRandom  Fallback = "random"   // any of the cluster, until the TE job fits
+	FallAnybody Fallback = "anybody"  // the same, also those evicted P times
+	FallNode    Fallback = "node-set" // the set on one node with the least sum of scores
+	FallNone    Fallback = "none"     // the TE job waits
+)
+
+// Settings are the policy and its limits. Times are in seconds.
+type Settings struct {
+	Policy   Policy
+	Seed     uint64   // of random choices
+	S        float64  // FitGpp's weight of the grace period against the size
+	Fallback Fallback // of FitGpp
+
+	MaxEvictions int     // of one job in its life: FitGpp's P; 0: no limit
+	MinRun       float64 // a job runs so long after each start before it may be evicted
+
+	// Of LeastLoss.
+	Rise    float64 // a job evicted n times costs 1 + n x Rise times its loss
+	Urgency float64 // a second of waiting of one GPU of the TE job is worth so many GPU-seconds lost; 0: any loss, and none for less wait
+	MinGain float64 // the TE job must start so much sooner than without: shadow times move
+
+	Limits Limits
+}
+
+// Limits stand between a bug and the cluster; a zero field limits nothing.
+type Limits struct {
+	AtOnce   int     // victims in their grace period
+	PerCycle int     // evictions of one decision
+	PerHour  int     // evictions of the past hour
+	PerDay   float64 // GPU-hours lost in the past day
+}
+
+// Snapshot is what the policy decides on.
+type Snapshot struct {
+	Nodes      *placement.Nodes // what is free now; it is not changed
+	Candidates []Candidate      // the running BE jobs
+	Trials     []Trial          // the waiting TE jobs, in order
+	Claims     []Claim          // of earlier decisions, still waiting for their room
+	PastHour   int              // evictions
+	PastDay    float64          // GPU-hours lost by evictions
+}
+
+// Candidate is a running BE job. Times are in seconds.
+type Candidate struct {
+	Shares    []placement.Share // on several nodes for a gang, which leaves as a whole
+	Consent   bool
+	Leaving   bool    // evicted, in its grace period
+	Evicted   int     // times, in its life
+	Elapsed   float64 // since its start
+	Remaining float64 // until its end: only LRTP asks, and only an oracle knows
+	Grace     float64 // that it takes to leave, as learned
+	Unsaved   float64 // work since its last checkpoint, 0 when it saves its state within its grace
+	Restart   float64 // what starting again costs
+}
+
+// Trial is a waiting TE job.
+type Trial struct {
+	Request placement.Request
+	// Start is the time, s from now, at which it would start without evictions
+	// (placement.Nodes.Shadow); infinite when that is not known to come.
+	Start float64
+}
+
+// Claim is room that belongs to a TE job: the candidates on it are leaving.
+type Claim struct {
+	Trial  int // index into Snapshot.Trials
+	Shares []placement.Share
+}
+
+// Why says in one word what became of a TE job, or why a candidate stays.
+type Why string
+
+// The words. The first group is about TE jobs, the second about candidates.
+const (
+	Evicts     Why = "evicts"          // the victims make room
+	Claimed    Why = "claimed"         // has room that is being made
+	Fits       Why = "fits"            // in what is free or being freed
+	Anyway     Why = "starts-anyway"   // before any victim would have left
+	Impossible Why = "no-victims"      // no allowed set of victims makes room
+	Gang       Why = "gang"            // over several nodes: only LeastLoss makes room for those
+	AtOnce     Why = "limit-at-once"   // Limits.AtOnce
+	PerCycle   Why = "limit-per-cycle" // Limits.PerCycle
+	PerHour    Why = "limit-per-hour"  // Limits.PerHour
+	PerDay     Why = "limit-per-day"   // Limits.PerDay
+
+	Allowed   Why = "allowed" // may be evicted
+	Victim    Why = "victim"
+	NoConsent Why = "no-consent"
+	IsLeaving Why = "leaving"
+	Capped    Why = "evicted-often" // Settings.MaxEvictions
+	Young     Why = "just-started"  // Settings.MinRun
+	WrongType Why = "other-gpu-type"
+	Late      Why = "too-late" // the TE job starts anyway before it would have left
+	NoRoom    Why = "no-room"  // all of its node's candidates together do not make room
+	Dearer    Why = "dearer"   // others cost less
+)
+
+// Verdict is what is decided for one TE job.
+type Verdict struct {
+	Why     Why
+	Victims []int             // indices into Snapshot.Candidates, rising
+	Shares  []placement.Share // where it will start; nil when it has to wait
+	Cost    float64           // of LeastLoss: GPU-seconds; of FitGpp: the sum of scores
+	Grace   float64           // s until the last victim has left
+}
+
+// Decision has one verdict for each trial and one standing for each candidate.
+type Decision struct {
+	Verdicts []Verdict
+	Standing []Why // Allowed, or why no TE job at all may evict it
+}
+
+// Decide chooses the victims for each trial in order.
+func Decide(s *Snapshot, set Settings) Decision {
+	d := Decision{Verdicts: make([]Verdict, len(s.Trials)), Standing: make([]Why, len(s.Candidates))}
+	for i := range s.Candidates {
+		d.Standing[i] = standing(&s.Candidates[i], &set)
+	}
+	v := newView(s, &set, d.Standing)
+	for _, c := range s.Claims {
+		d.Verdicts[c.Trial] = Verdict{Why: Claimed, Shares: c.Shares}
+	}
+	gate := newGate(s, set.Limits)
+	for i := range s.Trials {
+		verdict := &d.Verdicts[i]
+		if verdict.Why == Claimed {
+			continue
+		}
+		*verdict = v.decide(&s.Trials[i])
+		if verdict.Why != Evicts {
+			continue
+		}
+		if why := gate.refuses(s, verdict.Victims); why != "" {
+			v.undo(verdict)
+			*verdict = Verdict{Why: why}
+		}
+	}
+	return d
+}
+
+func standing(c *Candidate, set *Settings) Why {
+	switch {
+	case !c.Consent:
+		return NoConsent
+	case c.Leaving:
+		return IsLeaving
+	case set.MaxEvictions > 0 && c.Evicted >= set.MaxEvictions && !set.anybody():
+		return Capped
+	case c.Elapsed < set.MinRun:
+		return Young
+	}
+	return Allowed
+}
+
+func (set *Settings) anybody() bool { return set.Policy == FitGpp && set.Fallback == FallAnybody }
+
+// Loss is the GPU-seconds that evicting the job loses; never nothing, so that
+// nobody is evicted for no reason.
+func (c *Candidate) Loss() float64 {
+	return float64(c.gpus()) * max(c.Unsaved+c.Grace+c.Restart, 1)
+}
+
+func (c *Candidate) gpus() (n int32) {
+	for _, s := range c.Shares {
+		n += s.GPUs
+	}
+	return n
+}
+
+// gate counts what the limits still allow.
+type gate struct {
+	Limits
+	atOnce, perCycle, perHour int
+	perDay                    float64
+}
+
+func newGate(s *Snapshot, l Limits) gate {
+	g := gate{Limits: l, perHour: s.PastHour, perDay: s.PastDay}
+	for i := range s.Candidates {
+		if s.Candidates[i].Leaving {
+			g.atOnce++
+		}
+	}
+	return g
+}
+
+// refuses names the limit that the victims would exceed, or counts them.
+func (g *gate) refuses(s *Snapshot, victims []int) Why {
+	n, lost := len(victims), 0.0
+	for _, i := range victims {
+		lost += s.Candidates[i].Loss() / 3600
+	}
+	switch {
+	case g.AtOnce > 0 && g.atOnce+n > g.AtOnce:
+		return AtOnce
+	case g.PerCycle > 0 && g.perCycle+n > g.PerCycle:
+		return PerCycle
+	case g.PerHour > 0 && g.perHour+n > g.PerHour:
+		return PerHour
+	case g.PerDay > 0 && g.perDay+lost > g.PerDay:
+		return PerDay
+	}
+	g.atOnce, g.perCycle, g.perHour, g.perDay = g.atOnce+n, g.perCycle+n, g.perHour+n, g.perDay+lost
+	return ""
+}
+
+// Refusals says of each candidate why it does not leave for one trial. Only what
+// holds for all trials is kept with the decision; the rest follows from the
+// snapshot and the verdict.
+func (d *Decision) Refusals(s *Snapshot, set Settings, trial int) []Why {
+	t, verdict := &s.Trials[trial], &d.Verdicts[trial]
+	v := newView(s, &set, d.Standing)
+	gpus := pieces(s.Nodes, t.Request)
+	smallest := gpus[len(gpus)-1]
+	all := slices.Clone(d.Standing)
+	for i, why := range all {
+		c := &s.Candidates[i]
+		helps := slices.ContainsFunc(c.Shares, func(share placement.Share) bool {
+			p := &v.places[share.Node]
+			return p.room.plus(p.most).holds(v.need(t.Request, smallest, share.Node))
+		})
+		switch {
+		case slices.Contains(verdict.Victims, i):
+			all[i] = Victim
+		case why != Allowed:
+		case !t.Request.Types.Has(s.Nodes.Type(c.Shares[0].Node)):
+			all[i] = WrongType
+		case set.Policy == LeastLoss && set.late(c, t):
+			all[i] = Late
+		case !helps:
+			all[i] = NoRoom
+		default:
+			all[i] = Dearer
+		}
+	}
+	return all
+}
+
+// late tells whether the trial would start anyway before the candidate has left.
+func (set *Settings) late(c *Candidate, t *Trial) bool { return c.Grace+set.MinGain >= t.Start }
+
+// Check refuses settings that mean nothing.
+func (set *Settings) Check() error {
+	switch {
+	case !slices.Contains([]Policy{LRTP, Random, FitGpp, LeastLoss}, set.Policy):
+		return fmt.Errorf("no policy of preemption %q", set.Policy)
+	case set.Policy == FitGpp && !slices.Contains([]Fallback{FallRandom, FallAnybody, FallNode, FallNone}, set.Fallback):
+		return fmt.Errorf("FitGpp's fallback %q: want %s, %s, %s or %s", set.Fallback, FallRandom, FallAnybody, FallNode, FallNone)
+	case !(set.S >= 0 && set.MinRun >= 0 && set.Rise >= 0 && set.Urgency >= 0 && set.MinGain >= 0 && set.Limits.PerDay >= 0):
+		return fmt.Errorf("weights and times of preemption are not negative")
+	case set.MaxEvictions < 0 || set.Limits.AtOnce < 0 || set.Limits.PerCycle < 0 || set.Limits.PerHour < 0:
+		return fmt.Errorf("limits of preemption are not negative")
+	}
+	return nil
+}

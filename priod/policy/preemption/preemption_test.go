@@ -1,0 +1,423 @@
+package preemption
+
+import (
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"slurmprio/priod/placement"
+)
+
+// drawSnapshot makes a small cluster on which everything happens: jobs over
+// several nodes, some leaving, some claims.
+func drawSnapshot(t *rapid.T) Snapshot {
+	var nodes []placement.Node
+	for range rapid.IntRange(1, 4).Draw(t, "nodes") {
+		nodes = append(nodes, placement.Node{
+			Type:   int32(rapid.IntRange(0, 1).Draw(t, "type")),
+			Amount: placement.Amount{GPUs: int32(rapid.IntRange(1, 8).Draw(t, "gpus")), CPUs: 16, MemMB: 1000},
+		})
+	}
+	s := Snapshot{Nodes: placement.New(placement.Packed, nodes)}
+	share := func(node int32) (placement.Share, bool) {
+		free := s.Nodes.FreeOn(node)
+		a := placement.Share{Node: node, Amount: placement.Amount{
+			GPUs: int32(rapid.IntRange(1, 4).Draw(t, "g")), CPUs: int32(rapid.IntRange(0, 6).Draw(t, "c")), MemMB: int64(rapid.IntRange(0, 400).Draw(t, "m")),
+		}}
+		return a, free.GPUs >= a.GPUs && free.CPUs >= a.CPUs && free.MemMB >= a.MemMB
+	}
+	for range rapid.IntRange(0, 12).Draw(t, "candidates") {
+		first := int32(rapid.IntRange(0, len(nodes)-1).Draw(t, "node"))
+		var shares []placement.Share
+		if a, ok := share(first); ok {
+			shares = append(shares, a)
+		}
+		for n := range nodes {
+			if int32(n) != first && nodes[n].Type == nodes[first].Type && len(shares) > 0 && rapid.IntRange(0, 3).Draw(t, "gang") == 0 {
+				if a, ok := share(int32(n)); ok {
+					shares = append(shares, a)
+				}
+			}
+		}
+		if len(shares) == 0 {
+			continue
+		}
+		s.Nodes.Take(shares)
+		s.Candidates = append(s.Candidates, Candidate{
+			Shares: shares, Consent: rapid.IntRange(0, 5).Draw(t, "consent") > 0, Leaving: rapid.IntRange(0, 7).Draw(t, "leaving") == 0,
+			Evicted: rapid.IntRange(0, 2).Draw(t, "evicted"), Elapsed: float64(rapid.IntRange(0, 100).Draw(t, "elapsed")),
+			Remaining: float64(rapid.IntRange(0, 100).Draw(t, "remaining")), Grace: float64(rapid.IntRange(0, 60).Draw(t, "grace")),
+			Unsaved: float64(rapid.IntRange(0, 60).Draw(t, "unsaved")), Restart: 5,
+		})
+	}
+	if rapid.IntRange(0, 4).Draw(t, "down") == 0 {
+		s.Nodes.SetDown(int32(rapid.IntRange(0, len(nodes)-1).Draw(t, "which")), true)
+	}
+	for range rapid.IntRange(1, 4).Draw(t, "trials") {
+		trial := Trial{Request: placement.Request{Types: placement.Types(rapid.IntRange(1, 3).Draw(t, "types")), Amount: placement.Amount{
+			GPUs: int32(rapid.IntRange(1, 12).Draw(t, "gpus")), CPUs: int32(rapid.IntRange(0, 8).Draw(t, "cpus")), MemMB: int64(rapid.IntRange(0, 500).Draw(t, "mem")),
+		}}, Start: math.Inf(1)}
+		if rapid.Bool().Draw(t, "shadow") {
+			trial.Start = float64(rapid.IntRange(0, 80).Draw(t, "start"))
+		}
+		if rapid.IntRange(0, 3).Draw(t, "says nodes") == 0 {
+			trial.Request.Nodes = int32(rapid.IntRange(1, min(3, int(trial.Request.GPUs))).Draw(t, "nodes"))
+		}
+		s.Trials = append(s.Trials, trial)
+	}
+	for i := range s.Candidates {
+		if c := &s.Candidates[i]; c.Leaving && rapid.Bool().Draw(t, "claimed") {
+			s.Claims = append(s.Claims, Claim{Trial: 0, Shares: c.Shares[:1]})
+			break
+		}
+	}
+	return s
+}
+
+func drawSettings(t *rapid.T) Settings {
+	return Settings{
+		Policy: rapid.SampledFrom([]Policy{LRTP, Random, FitGpp, LeastLoss}).Draw(t, "policy"), Seed: 7, S: 4,
+		Fallback:     rapid.SampledFrom([]Fallback{FallRandom, FallNode, FallNone}).Draw(t, "fallback"),
+		MaxEvictions: rapid.IntRange(0, 2).Draw(t, "max"), MinRun: float64(rapid.IntRange(0, 50).Draw(t, "min run")),
+		Rise: float64(rapid.IntRange(0, 2).Draw(t, "rise")), Urgency: float64(rapid.IntRange(0, 3).Draw(t, "urgency")), MinGain: float64(rapid.IntRange(0, 10).Draw(t, "gain")),
+		Limits: Limits{AtOnce: rapid.IntRange(0, 5).Draw(t, "at once"), PerCycle: rapid.IntRange(0, 5).Draw(t, "cycle")},
+	}
+}
+
+// Whatever the policy: what is promised is there once the victims have left,
+// nobody leaves who must not, and nobody leaves twice.
+func TestVictimsMakeRoomAndMayLeave(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s, set := drawSnapshot(t), drawSettings(t)
+		d := Decide(&s, set)
+		if again := Decide(&s, set); !reflect.DeepEqual(d, again) {
+			t.Fatalf("two decisions on one snapshot: %+v and %+v", d, again)
+		}
+		later := s.Nodes.Clone()
+		for _, c := range s.Candidates {
+			if c.Leaving {
+				later.Release(c.Shares)
+			}
+		}
+		victims := map[int]bool{}
+		leaving := 0
+		for _, c := range s.Candidates {
+			if c.Leaving {
+				leaving++
+			}
+		}
+		for i, v := range d.Verdicts {
+			for _, c := range v.Victims {
+				x := &s.Candidates[c]
+				if victims[c] || !x.Consent || x.Leaving || x.Elapsed < set.MinRun || set.MaxEvictions > 0 && x.Evicted >= set.MaxEvictions {
+					t.Fatalf("%+v leaves for trial %d: %+v", x, i, v)
+				}
+				if set.Policy == LeastLoss && x.Grace+set.MinGain >= s.Trials[i].Start {
+					t.Fatalf("%+v leaves for a trial that starts in %v s", x, s.Trials[i].Start)
+				}
+				victims[c] = true
+				later.Release(x.Shares)
+			}
+			if len(v.Victims) > 0 != (v.Why == Evicts) || (v.Why == Evicts || v.Why == Fits || v.Why == Claimed) != (v.Shares != nil) {
+				t.Fatalf("%+v", v)
+			}
+		}
+		for _, v := range d.Verdicts {
+			later.Take(v.Shares)
+		}
+		for n := range later.Len() {
+			if free := later.FreeOn(int32(n)); free.GPUs < 0 || free.CPUs < 0 || free.MemMB < 0 {
+				if len(s.Claims) == 0 { // a claim of the past may lie where a node went away
+					t.Fatalf("node %d holds %+v: %+v", n, free, d)
+				}
+			}
+		}
+		for i, v := range d.Verdicts {
+			if v.Why != Evicts && v.Why != Fits {
+				continue
+			}
+			gpus := int32(0)
+			for _, share := range v.Shares {
+				gpus += share.GPUs
+				if need := s.Nodes.Need(s.Trials[i].Request, share.GPUs, share.Node); need != share.Amount || s.Nodes.Down(share.Node) || !s.Trials[i].Request.Types.Has(s.Nodes.Type(share.Node)) {
+					t.Fatalf("trial %d: %+v", i, v)
+				}
+			}
+			if gpus != s.Trials[i].Request.GPUs {
+				t.Fatalf("trial %d has %d GPUs", i, gpus)
+			}
+		}
+		if l := set.Limits; l.PerCycle > 0 && len(victims) > l.PerCycle || l.AtOnce > 0 && len(victims) > 0 && len(victims)+leaving > l.AtOnce {
+			t.Fatalf("%d victims, %d leaving, with %+v", len(victims), leaving, l)
+		}
+		for i := range s.Trials {
+			for c, why := range d.Refusals(&s, set, i) {
+				if (why == Victim) != slices.Contains(d.Verdicts[i].Victims, c) || why == "" || why == Allowed {
+					t.Fatalf("candidate %d stays because %q", c, why)
+				}
+			}
+		}
+	})
+}
+
+// For a trial on one node no set on any node is cheaper: all are tried here.
+func TestCheapestSetByBruteForce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawSnapshot(t)
+		s.Trials, s.Claims = s.Trials[:1], nil
+		trial := &s.Trials[0]
+		trial.Request.Nodes = 1
+		set := Settings{Policy: LeastLoss, Rise: 1, Urgency: float64(rapid.IntRange(0, 3).Draw(t, "urgency")), MinRun: 20, MaxEvictions: 2}
+		best := math.Inf(1)
+		if set.Urgency > 0 {
+			best = set.Urgency * float64(trial.Request.GPUs) * trial.Start
+		}
+		fits, found := false, false
+		for n := range int32(s.Nodes.Len()) {
+			if s.Nodes.Down(n) || !trial.Request.Types.Has(s.Nodes.Type(n)) {
+				continue
+			}
+			free := vectorOf(s.Nodes.FreeOn(n))
+			for _, c := range s.Candidates {
+				for _, share := range c.Shares {
+					if c.Leaving && share.Node == n {
+						free = free.plus(vectorOf(share.Amount))
+					}
+				}
+			}
+			need := vectorOf(s.Nodes.Need(trial.Request, trial.Request.GPUs, n))
+			for subset := range 1 << len(s.Candidates) {
+				room, cost, grace, may := free, 0.0, 0.0, true
+				for i, c := range s.Candidates {
+					if subset&(1<<i) == 0 {
+						continue
+					}
+					may = may && c.Consent && !c.Leaving && c.Evicted < 2 && c.Elapsed >= 20 && c.Grace < trial.Start
+					gpus := 0.0
+					for _, share := range c.Shares {
+						gpus += float64(share.GPUs)
+						if share.Node == n {
+							room = room.plus(vectorOf(share.Amount))
+						}
+					}
+					cost += gpus * (c.Grace + c.Unsaved + c.Restart) * (1 + float64(c.Evicted))
+					grace = max(grace, c.Grace)
+				}
+				cost += set.Urgency * float64(trial.Request.GPUs) * grace
+				if may && room.holds(need) && subset == 0 {
+					fits = true
+				}
+				if may && room.holds(need) && cost < best {
+					best, found = cost, true
+				}
+			}
+		}
+		v := Decide(&s, set).Verdicts[0]
+		switch {
+		case fits:
+			if v.Why != Fits {
+				t.Fatalf("%+v, and it fits", v)
+			}
+		case !found:
+			if v.Why == Evicts {
+				t.Fatalf("%+v, and no set is worth it", v)
+			}
+		case v.Why != Evicts || math.Abs(v.Cost+set.Urgency*float64(trial.Request.GPUs)*v.Grace-best) > 1e-6:
+			t.Fatalf("%+v, and the cheapest costs %v", v, best)
+		}
+	})
+}
+
+// one is a cluster of one node of 8 GPUs with these running jobs.
+func one(gpus int32, candidates ...Candidate) Snapshot {
+	s := Snapshot{Nodes: placement.New(placement.Packed, []placement.Node{{Amount: placement.Amount{GPUs: 8, CPUs: placement.Plenty, MemMB: placement.Plenty}}})}
+	for _, c := range candidates {
+		c.Consent = true
+		s.Nodes.Take(c.Shares)
+		s.Candidates = append(s.Candidates, c)
+	}
+	s.Trials = []Trial{{Request: placement.Request{Types: 1, Amount: placement.Amount{GPUs: gpus}}, Start: math.Inf(1)}}
+	return s
+}
+
+func job(gpus int32, grace float64) Candidate {
+	return Candidate{Shares: []placement.Share{{Amount: placement.Amount{GPUs: gpus}}}, Grace: grace}
+}
+
+// The score by hand: size over the largest, plus s times grace over the longest.
+func TestFitGppScore(t *testing.T) {
+	s := one(2, job(4, 60), job(2, 240), job(2, 120))
+	for _, c := range []struct {
+		s    float64
+		want int
+		cost float64
+	}{
+		{4, 0, 1 + 4*0.25}, // 2; the others 0.5+4 and 0.5+2
+		{0, 1, 0.5},        // size only: the first of two equals
+		{0.6, 2, 0.5 + 0.6*0.5},
+	} {
+		v := Decide(&s, Settings{Policy: FitGpp, S: c.s, Fallback: FallNone}).Verdicts[0]
+		if !slices.Equal(v.Victims, []int{c.want}) || math.Abs(v.Cost-c.cost) > 1e-9 {
+			t.Errorf("s %v: %+v, want %d at %v", c.s, v, c.want, c.cost)
+		}
+	}
+	s = one(6, job(4, 60), job(2, 240), job(2, 120))
+	if v := Decide(&s, Settings{Policy: FitGpp, S: 4, Fallback: FallNone}).Verdicts[0]; v.Why != Impossible {
+		t.Errorf("no single victim makes room for 6: %+v", v)
+	}
+	if v := Decide(&s, Settings{Policy: FitGpp, S: 4, Fallback: FallNode}).Verdicts[0]; !slices.Equal(v.Victims, []int{0, 2}) {
+		t.Errorf("%+v", v)
+	}
+	for i := range s.Candidates {
+		s.Candidates[i].Evicted = 1
+	}
+	if v := Decide(&s, Settings{Policy: FitGpp, S: 4, MaxEvictions: 1, Fallback: FallRandom}).Verdicts[0]; v.Why != Impossible {
+		t.Errorf("all were evicted P times: %+v", v)
+	}
+	if v := Decide(&s, Settings{Policy: FitGpp, S: 4, MaxEvictions: 1, Fallback: FallAnybody}).Verdicts[0]; v.Why != Evicts {
+		t.Errorf("anybody may go: %+v", v)
+	}
+}
+
+func TestLongestRemainingGoesFirst(t *testing.T) {
+	s := one(3, job(2, 1), job(2, 1), job(4, 1))
+	for i, r := range []float64{20, 30, 10} {
+		s.Candidates[i].Remaining = r
+	}
+	if v := Decide(&s, Settings{Policy: LRTP}).Verdicts[0]; !slices.Equal(v.Victims, []int{0, 1}) {
+		t.Errorf("%+v", v)
+	}
+}
+
+// A gang that leaves is charged whole, and room on its other nodes is not paid
+// for twice.
+func TestGangs(t *testing.T) {
+	node := placement.Node{Amount: placement.Amount{GPUs: 4, CPUs: placement.Plenty, MemMB: placement.Plenty}}
+	on := func(grace float64, nodes ...int32) (c Candidate) {
+		c.Consent, c.Grace = true, grace
+		for _, n := range nodes {
+			c.Shares = append(c.Shares, placement.Share{Node: n, Amount: placement.Amount{GPUs: 4}})
+		}
+		return c
+	}
+	s := Snapshot{Nodes: placement.New(placement.Packed, []placement.Node{node, node, node})}
+	s.Candidates = []Candidate{on(60, 0, 1), on(100, 2)}
+	for _, c := range s.Candidates {
+		s.Nodes.Take(c.Shares)
+	}
+	ask := func(gpus int32) Trial {
+		return Trial{Request: placement.Request{Types: 1, Amount: placement.Amount{GPUs: gpus}}, Start: math.Inf(1)}
+	}
+	s.Trials = []Trial{ask(4)}
+	if v := Decide(&s, Settings{Policy: LeastLoss}).Verdicts[0]; !slices.Equal(v.Victims, []int{1}) || v.Cost != 400 {
+		t.Errorf("one node: %+v, want the single job at 400", v)
+	}
+	s.Trials = []Trial{ask(8)}
+	if v := Decide(&s, Settings{Policy: LeastLoss}).Verdicts[0]; !slices.Equal(v.Victims, []int{0}) || v.Cost != 480 || len(v.Shares) != 2 {
+		t.Errorf("two nodes: %+v, want the gang alone at 480", v)
+	}
+	s.Trials = []Trial{ask(4), ask(4), ask(4)}
+	d := Decide(&s, Settings{Policy: LeastLoss})
+	if got := []Why{d.Verdicts[0].Why, d.Verdicts[1].Why, d.Verdicts[2].Why}; !slices.Equal(got, []Why{Evicts, Evicts, Fits}) {
+		t.Errorf("three trials: %v", got)
+	}
+}
+
+// More candidates than are searched exhaustively: still room, and no victim in
+// vain.
+func TestCrowdedNode(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(exact+1, 60).Draw(t, "n")
+		s := Snapshot{Nodes: placement.New(placement.Packed, []placement.Node{{Amount: placement.Amount{GPUs: 64, CPUs: 256, MemMB: 1 << 20}}})}
+		for range n {
+			c := Candidate{Consent: true, Grace: float64(rapid.IntRange(0, 300).Draw(t, "grace")), Shares: []placement.Share{{Amount: placement.Amount{GPUs: 1, CPUs: int32(rapid.IntRange(1, 4).Draw(t, "cpus"))}}}}
+			s.Nodes.Take(c.Shares)
+			s.Candidates = append(s.Candidates, c)
+		}
+		need := int32(rapid.IntRange(64-n+1, 64).Draw(t, "need"))
+		s.Trials = []Trial{{Request: placement.Request{Types: 1, Amount: placement.Amount{GPUs: need, CPUs: 1}}, Start: math.Inf(1)}}
+		v := Decide(&s, Settings{Policy: LeastLoss}).Verdicts[0]
+		if v.Why != Evicts || len(v.Victims) != int(need)-(64-n) {
+			t.Fatalf("%d victims for %d GPUs of 64 with %d in use: %+v", len(v.Victims), need, n, v)
+		}
+	})
+}
+
+func TestLimitsAndCheck(t *testing.T) {
+	for limits, want := range map[Limits]Why{
+		{AtOnce: 1}: AtOnce, {PerCycle: 1}: PerCycle, {PerHour: 4}: PerHour, {PerDay: 1}: PerDay, {AtOnce: 2, PerCycle: 2, PerHour: 5, PerDay: 9}: Evicts,
+	} {
+		s := one(8, job(4, 1800), job(4, 1800)) // 4 GPU-hours
+		s.PastHour = 3
+		if v := Decide(&s, Settings{Policy: LeastLoss, Limits: limits}).Verdicts[0]; v.Why != want {
+			t.Errorf("%+v: %+v, want %s", limits, v, want)
+		}
+	}
+	for _, set := range []Settings{{}, {Policy: FitGpp}, {Policy: LRTP, S: math.NaN()}, {Policy: LRTP, MaxEvictions: -1}, {Policy: LeastLoss, Urgency: -1}} {
+		if set.Check() == nil {
+			t.Errorf("%+v passes", set)
+		}
+	}
+}
+
+// large is 10,000 full nodes with 50,000 running jobs and 1,000 waiting TE jobs.
+func large() Snapshot {
+	r := rand.New(rand.NewPCG(1, 2))
+	nodes := make([]placement.Node, 10_000)
+	for i := range nodes {
+		nodes[i] = placement.Node{Amount: placement.Amount{GPUs: 8, CPUs: 32, MemMB: 256 << 10}}
+	}
+	s := Snapshot{Nodes: placement.New(placement.Packed, nodes)}
+	for n := range nodes {
+		for _, gpus := range []int32{1, 1, 2, 2, 2} {
+			a := placement.Amount{GPUs: gpus, CPUs: 2 + int32(r.IntN(5)), MemMB: 1024 * (1 + r.Int64N(50))}
+			c := Candidate{Shares: []placement.Share{{Node: int32(n), Amount: a}}, Consent: true, Evicted: r.IntN(2), Elapsed: r.Float64() * 1e4, Grace: math.Round(r.Float64() * 600), Unsaved: r.Float64() * 3600, Restart: 60}
+			s.Nodes.Take(c.Shares)
+			s.Candidates = append(s.Candidates, c)
+		}
+	}
+	for range 1000 {
+		s.Trials = append(s.Trials, Trial{Start: math.Inf(1), Request: placement.Request{Types: 1, Amount: placement.Amount{
+			GPUs: min(8, 1+int32(r.ExpFloat64()*2)), CPUs: 1 + int32(r.IntN(16)), MemMB: 1024 * (1 + r.Int64N(128)),
+		}}})
+	}
+	return s
+}
+
+func BenchmarkDecide(b *testing.B) {
+	s := large()
+	for _, set := range []Settings{{Policy: LeastLoss, Rise: 1, MaxEvictions: 3}, {Policy: LeastLoss, Rise: 1, MaxEvictions: 3, Urgency: 10}, {Policy: FitGpp, S: 4, MaxEvictions: 2, Fallback: FallNode}} {
+		name := string(set.Policy)
+		if set.Urgency > 0 {
+			name += "-urgent"
+		}
+		b.Run(name, func(b *testing.B) {
+			count := map[Why]int{}
+			before := cpu(b)
+			for b.Loop() {
+				clear(count)
+				for _, v := range Decide(&s, set).Verdicts {
+					count[v.Why]++
+				}
+			}
+			b.ReportMetric((cpu(b)-before).Seconds()*1000/float64(b.N), "cpu-ms/op") // other work on the machine does not count
+			b.ReportMetric(float64(count[Evicts]), "evicting")
+			b.ReportMetric(float64(len(s.Candidates)), "running")
+		})
+	}
+}
+
+// cpu is the time that this process has computed.
+func cpu(b *testing.B) time.Duration {
+	var use syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
+}

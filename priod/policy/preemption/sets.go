@@ -1,0 +1,243 @@
+package preemption
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"slurmprio/priod/placement"
+)
+
+// ranking lists nodes by the least that freeing so many GPUs on them can cost,
+// whatever else a trial needs there; a search ends where that exceeds what it
+// has found.
+type ranking struct {
+	wish
+	least []float64 // by node
+	nodes []int32   // by least, then node
+}
+
+// wish is what trials may have in common.
+type wish struct {
+	gpus   int64
+	second float64 // what a second of waiting costs
+}
+
+func (v *view) ranking(w wish) *ranking {
+	r := v.rankings[w]
+	if r == nil {
+		r = &ranking{wish: w, least: make([]float64, len(v.places)), nodes: make([]int32, len(v.places))}
+		for i := range r.nodes {
+			r.nodes[i], r.least[i] = int32(i), v.atLeast(&v.places[i], w)
+		}
+		slices.SortFunc(r.nodes, r.compare)
+		v.rankings[w] = r
+	}
+	return r
+}
+
+func (r *ranking) compare(a, b int32) int {
+	return cmp.Or(cmp.Compare(r.least[a], r.least[b]), cmp.Compare(a, b))
+}
+
+// move brings a node forward that has become cheaper. One that has become dearer
+// stays: its old cost is still the least that it can be.
+func (r *ranking) move(v *view, node int32) {
+	least := v.atLeast(&v.places[node], r.wish)
+	if least >= r.least[node] {
+		return
+	}
+	from, _ := slices.BinarySearchFunc(r.nodes, node, r.compare)
+	r.nodes = slices.Delete(r.nodes, from, from+1)
+	r.least[node] = least
+	to, _ := slices.BinarySearchFunc(r.nodes, node, r.compare)
+	r.nodes = slices.Insert(r.nodes, to, node)
+}
+
+// atLeast is what freeing GPUs would cost if jobs could leave in part. The
+// longest grace is no shorter than the mean, weighted by the GPUs that each
+// frees, so waiting can be charged to each GPU.
+func (v *view) atLeast(p *place, w wish) float64 {
+	missing := w.gpus - p.room[0]
+	switch {
+	case p.down || missing > p.most[0]:
+		return math.Inf(1)
+	case missing <= 0:
+		return 0
+	}
+	second, sum := w.second/float64(missing), 0.0
+	rates := v.rates[:0]
+	for _, c := range p.pieces {
+		if c.vector[0] > 0 {
+			rates = append(rates, rate{v.cost[c.candidate]/float64(c.vector[0]) + second*v.Candidates[c.candidate].Grace, c.vector[0]})
+		}
+	}
+	v.rates = rates
+	slices.SortFunc(rates, func(a, b rate) int { return cmp.Compare(a.cost, b.cost) })
+	for _, r := range rates {
+		if missing <= 0 {
+			break
+		}
+		sum += r.cost * float64(min(missing, r.gpus))
+		missing -= r.gpus
+	}
+	return sum * (1 - 1e-12) // sums in another order may differ in the last bit
+}
+
+// rate is what each of so many GPUs costs.
+type rate struct {
+	cost float64
+	gpus int64
+}
+
+// cheapest finds the node and the set of victims on it, which may be empty, that
+// make room for so many of the request's GPUs at the least cost, beside what is
+// decided so far. The victims are valid until the next call.
+func (v *view) cheapest(t *Trial, gpus int32, so *Verdict) (node int32, need vector, victims []int32, found bool) {
+	v.search.begin(v.set, t, so)
+	w := wish{int64(gpus), v.search.second}
+	if so.Grace > 0 {
+		w.second = 0 // it waits for other victims anyway
+	}
+	r := v.ranking(w)
+	for _, n := range r.nodes {
+		if r.least[n] >= v.search.best {
+			break
+		}
+		p := &v.places[n]
+		if !t.Request.Types.Has(v.Nodes.Type(n)) || slices.ContainsFunc(so.Shares, func(s placement.Share) bool { return s.Node == n }) {
+			continue
+		}
+		wants := v.need(t.Request, gpus, n)
+		missing := wants.minus(p.room)
+		if !p.most.holds(missing) || p.dearer(missing, v.search.best) {
+			continue
+		}
+		if v.search.run(v, t, p, missing) {
+			node, need, found = n, wants, true
+		}
+	}
+	return node, need, v.search.set, found
+}
+
+// dearer tells whether the CPUs or the memory alone already cost so much.
+func (p *place) dearer(missing vector, best float64) bool {
+	return missing[1] > 0 && float64(missing[1])*p.least[0] >= best || missing[2] > 0 && float64(missing[2])*p.least[1] >= best
+}
+
+// search looks through the sets of victims on one node.
+type search struct {
+	pieces []piece
+	costs  []float64
+	graces []float64
+	rest   []vector // sum of pieces from here on
+	in     []int32
+	best   float64
+	set    []int32
+	better bool
+	second float64 // what a second of the trial's waiting costs
+	waited float64 // s that it has to wait for earlier victims anyway
+}
+
+// begin sets what a set of victims must not cost: as much as letting the trial
+// wait until it starts anyway.
+func (s *search) begin(set *Settings, t *Trial, so *Verdict) {
+	s.best, s.second, s.waited = math.Inf(1), 0, so.Grace
+	if set.Policy != LeastLoss {
+		return
+	}
+	s.second = set.Urgency * float64(t.Request.GPUs)
+	if wait := t.Start - set.MinGain - so.Grace; !math.IsInf(wait, 1) && s.second > 0 {
+		s.best = s.second*wait - so.Cost
+	}
+}
+
+// exact is up to how many candidates on a node all sets are looked at.
+const exact = 16
+
+// run tells whether a set on this node costs less than the best so far, and keeps
+// it. Candidates that would leave too late are not looked at.
+func (s *search) run(v *view, t *Trial, p *place, missing vector) bool {
+	s.pieces, s.costs, s.graces, s.in, s.better = s.pieces[:0], s.costs[:0], s.graces[:0], s.in[:0], false
+	for _, c := range p.pieces {
+		if v.set.Policy != LeastLoss || !v.set.late(&v.Candidates[c.candidate], t) {
+			s.pieces, s.costs = append(s.pieces, c), append(s.costs, v.cost[c.candidate])
+			s.graces = append(s.graces, v.Candidates[c.candidate].Grace)
+		}
+	}
+	s.rest = slices.Grow(s.rest[:0], len(s.pieces)+1)[:len(s.pieces)+1]
+	s.rest[len(s.pieces)] = vector{}
+	for i := len(s.pieces) - 1; i >= 0; i-- {
+		s.rest[i] = s.rest[i+1].plus(s.pieces[i].vector)
+	}
+	if len(s.pieces) <= exact {
+		s.all(0, missing, 0, s.waited)
+	} else {
+		s.greedy(missing)
+	}
+	return s.better
+}
+
+// all tries every set that may still win: with the piece, then without it.
+func (s *search) all(i int, missing vector, cost, grace float64) {
+	total := cost + s.second*(grace-s.waited)
+	if total >= s.best || !s.rest[i].holds(missing) {
+		return
+	}
+	if (vector{}).holds(missing) {
+		s.keep(total)
+		return
+	}
+	c := &s.pieces[i]
+	s.in = append(s.in, c.candidate)
+	s.all(i+1, missing.minus(c.vector), cost+s.costs[i], max(grace, s.graces[i]))
+	s.in = s.in[:len(s.in)-1]
+	s.all(i+1, missing, cost, grace)
+}
+
+func (s *search) keep(cost float64) {
+	s.best, s.better = cost, true
+	s.set = append(s.set[:0], s.in...)
+}
+
+// greedy takes, again and again, who frees most of what is missing for its cost,
+// and then lets those stay whom the others made needless, the dearest first.
+func (s *search) greedy(missing vector) {
+	if !s.rest[0].holds(missing) {
+		return
+	}
+	var chosen []int
+	left := missing
+	for !(vector{}).holds(left) {
+		best, value := -1, 0.0
+		for i, c := range s.pieces {
+			if slices.Contains(chosen, i) {
+				continue
+			}
+			gain := 0.0
+			for k := range left {
+				if left[k] > 0 {
+					gain += float64(min(left[k], c.vector[k])) / float64(left[k])
+				}
+			}
+			if worth := gain / max(s.costs[i], math.SmallestNonzeroFloat64); gain > 0 && (best < 0 || worth > value) {
+				best, value = i, worth
+			}
+		}
+		chosen = append(chosen, best)
+		left = left.minus(s.pieces[best].vector)
+	}
+	slices.SortFunc(chosen, func(a, b int) int { return cmp.Or(cmp.Compare(s.costs[b], s.costs[a]), cmp.Compare(a, b)) })
+	cost, grace := 0.0, s.waited
+	for _, i := range chosen {
+		if without := left.plus(s.pieces[i].vector); (vector{}).holds(without) {
+			left = without
+			continue
+		}
+		s.in = append(s.in, s.pieces[i].candidate)
+		cost, grace = cost+s.costs[i], max(grace, s.graces[i])
+	}
+	if total := cost + s.second*(grace-s.waited); total < s.best {
+		s.keep(total)
+	}
+}

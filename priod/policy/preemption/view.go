@@ -1,0 +1,236 @@
+package preemption
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"slurmprio/priod/placement"
+)
+
+// vector is GPUs, CPUs and MB.
+type vector [3]int64
+
+func vectorOf(a placement.Amount) vector { return vector{int64(a.GPUs), int64(a.CPUs), a.MemMB} }
+
+func (v vector) holds(w vector) bool { return v[0] >= w[0] && v[1] >= w[1] && v[2] >= w[2] }
+
+func (v vector) plus(w vector) vector { return vector{v[0] + w[0], v[1] + w[1], v[2] + w[2]} }
+
+func (v vector) minus(w vector) vector { return vector{v[0] - w[0], v[1] - w[1], v[2] - w[2]} }
+
+// piece is what leaves one node with a candidate.
+type piece struct {
+	candidate int32
+	vector
+}
+
+// place is one node with what may be freed on it.
+type place struct {
+	down   bool
+	room   vector  // free, or being freed, and not claimed
+	pieces []piece // of allowed candidates, by cost for each GPU
+	most   vector  // sum of pieces
+	least  vector2 // least cost for one CPU and one MB
+}
+
+type vector2 [2]float64
+
+// view is the cluster as it will be when all that was decided so far has
+// happened.
+type view struct {
+	*Snapshot
+	set      *Settings
+	standing []Why
+	places   []place
+	cost     []float64         // of each candidate
+	order    []int32           // candidates, in the order of LRTP, Random and FitGpp
+	rankings map[wish]*ranking // of nodes, by GPUs wanted
+	chosen   []bool            // victims so far
+	search   search
+	rates    []rate // scratch
+}
+
+func newView(s *Snapshot, set *Settings, standing []Why) *view {
+	v := &view{
+		Snapshot: s, set: set, standing: standing, places: make([]place, s.Nodes.Len()), cost: make([]float64, len(s.Candidates)),
+		rankings: map[wish]*ranking{}, chosen: make([]bool, len(s.Candidates)),
+	}
+	for i := range v.places {
+		v.places[i].room, v.places[i].down = vectorOf(s.Nodes.FreeOn(int32(i))), s.Nodes.Down(int32(i))
+	}
+	for _, c := range s.Claims {
+		for _, share := range c.Shares {
+			p := &v.places[share.Node]
+			p.room = p.room.minus(vectorOf(share.Amount))
+		}
+	}
+	v.price()
+	for i := range s.Candidates {
+		for _, share := range s.Candidates[i].Shares {
+			p, amount := &v.places[share.Node], vectorOf(share.Amount)
+			switch {
+			case s.Candidates[i].Leaving:
+				p.room = p.room.plus(amount)
+			case standing[i] == Allowed:
+				p.pieces = append(p.pieces, piece{int32(i), amount})
+			}
+		}
+	}
+	for i := range v.places {
+		v.settle(int32(i))
+	}
+	return v
+}
+
+// settle brings a node's sums in line with its pieces.
+func (v *view) settle(node int32) {
+	p := &v.places[node]
+	slices.SortStableFunc(p.pieces, func(a, b piece) int {
+		return cmp.Compare(v.cost[a.candidate]*float64(b.vector[0]), v.cost[b.candidate]*float64(a.vector[0]))
+	})
+	p.most, p.least = vector{}, vector2{math.Inf(1), math.Inf(1)}
+	for _, c := range p.pieces {
+		p.most = p.most.plus(c.vector)
+		for k := range p.least {
+			if c.vector[k+1] > 0 {
+				p.least[k] = min(p.least[k], v.cost[c.candidate]/float64(c.vector[k+1]))
+			}
+		}
+	}
+}
+
+func (v *view) need(r placement.Request, gpus, node int32) vector {
+	return vectorOf(v.Nodes.Need(r, gpus, node))
+}
+
+// pieces are the GPUs that a request takes of each of its nodes, most first.
+func pieces(n *placement.Nodes, r placement.Request) []int32 {
+	nodes := r.Nodes
+	if nodes <= 0 {
+		largest := int32(1)
+		for t := range int32(placement.MaxTypes) {
+			if r.Types.Has(t) {
+				largest = max(largest, n.Largest(t))
+			}
+		}
+		var all []int32
+		for left := r.GPUs; left > 0; left -= largest {
+			all = append(all, min(left, largest))
+		}
+		return all
+	}
+	all := make([]int32, nodes)
+	for i := range all {
+		all[i] = r.GPUs / nodes
+		if int32(i) < r.GPUs%nodes {
+			all[i]++
+		}
+	}
+	return all
+}
+
+// take gives a trial its place on a node once the victims have left.
+func (v *view) take(verdict *Verdict, node int32, need vector, victims []int32) {
+	for _, c := range victims {
+		v.leave(c, true)
+		verdict.Victims = append(verdict.Victims, int(c))
+		verdict.Cost += v.cost[c]
+		verdict.Grace = max(verdict.Grace, v.Candidates[c].Grace)
+	}
+	v.places[node].room = v.places[node].room.minus(need)
+	v.moved(node)
+	verdict.Shares = append(verdict.Shares, placement.Share{Node: node, Amount: placement.Amount{GPUs: int32(need[0]), CPUs: int32(need[1]), MemMB: need[2]}})
+}
+
+// leave makes a candidate a victim, or takes that back.
+func (v *view) leave(c int32, leaves bool) {
+	v.chosen[c] = leaves
+	for _, share := range v.Candidates[c].Shares {
+		p, amount := &v.places[share.Node], vectorOf(share.Amount)
+		if leaves {
+			p.room = p.room.plus(amount)
+			p.pieces = slices.DeleteFunc(p.pieces, func(x piece) bool { return x.candidate == c })
+		} else {
+			p.room = p.room.minus(amount)
+			p.pieces = append(p.pieces, piece{c, amount})
+		}
+		v.settle(share.Node)
+		v.moved(share.Node)
+	}
+}
+
+// undo takes a verdict's victims and place back; redo gives them again.
+func (v *view) undo(verdict *Verdict) { v.apply(verdict, false) }
+func (v *view) redo(verdict *Verdict) { v.apply(verdict, true) }
+
+func (v *view) apply(verdict *Verdict, holds bool) {
+	for _, c := range verdict.Victims {
+		v.leave(int32(c), holds)
+	}
+	for _, share := range verdict.Shares {
+		p, amount := &v.places[share.Node], vectorOf(share.Amount)
+		if holds {
+			p.room = p.room.minus(amount)
+		} else {
+			p.room = p.room.plus(amount)
+		}
+		v.moved(share.Node)
+	}
+}
+
+// reprice charges gangs by the node, or whole again.
+func (v *view) reprice(byNode bool) {
+	for i := range v.Candidates {
+		shares := v.Candidates[i].Shares
+		if len(shares) < 2 {
+			continue
+		}
+		if byNode {
+			v.cost[i] /= float64(len(shares))
+		} else {
+			v.cost[i] *= float64(len(shares))
+		}
+		for _, share := range shares {
+			v.settle(share.Node)
+		}
+	}
+	clear(v.rankings)
+}
+
+// count sums up the victims.
+func (v *view) count(verdict *Verdict) {
+	verdict.Cost, verdict.Grace = 0, 0
+	for _, c := range verdict.Victims {
+		verdict.Cost += v.cost[c]
+		verdict.Grace = max(verdict.Grace, v.Candidates[c].Grace)
+	}
+}
+
+// moved brings a node to its new place in the rankings.
+func (v *view) moved(node int32) {
+	for _, r := range v.rankings {
+		r.move(v, node)
+	}
+}
+
+// spare lets victims stay without whom all still fits: a gang that leaves for
+// one piece of a trial may make others needless.
+func (v *view) spare(verdict *Verdict) {
+	if len(verdict.Shares) < 2 {
+		return
+	}
+	dearest := slices.SortedFunc(slices.Values(verdict.Victims), func(a, b int) int {
+		return cmp.Or(cmp.Compare(v.cost[b], v.cost[a]), cmp.Compare(a, b))
+	})
+	for _, c := range dearest {
+		needed := slices.ContainsFunc(v.Candidates[c].Shares, func(s placement.Share) bool {
+			return !v.places[s.Node].room.holds(vectorOf(s.Amount))
+		})
+		if !needed {
+			v.leave(int32(c), false)
+			verdict.Victims = slices.DeleteFunc(verdict.Victims, func(x int) bool { return x == c })
+		}
+	}
+	v.count(verdict)
+}
