@@ -10,6 +10,7 @@ import (
 	"slurmprio/priod/simulate/rounds"
 	"slurmprio/priod/simulate/virtual"
 	"slurmprio/priod/trace"
+	"slurmprio/priod/workload"
 )
 
 // Input is what a policy is run on.
@@ -20,6 +21,8 @@ type Input struct {
 	// GPUs: steps for a job with a workload, seconds of its duration else; 0
 	// where it cannot run.
 	Speed  func(job *trace.Job, gpuType string) float64
+	// Curve is how that speed depends on CPUs and memory; nil: nobody knows.
+	Curve  func(job *trace.Job, gpuType string) *workload.Curve
 	Daemon virtual.Daemon // of order priod
 }
 
@@ -95,7 +98,11 @@ func inRounds(ctx context.Context, spec Spec, in Input) (Result, error) {
 		}
 		model = g
 	case "synergy":
-		model = rounds.Synergy{FirstRound: spec.FirstRound}
+		sizer, err := newSizer(spec.Sizing, &in)
+		if err != nil {
+			return Result{}, err
+		}
+		model = rounds.Synergy{FirstRound: spec.FirstRound, Sizer: sizer}
 	default:
 		return Result{}, fmt.Errorf("no round model %q", spec.RoundModel)
 	}

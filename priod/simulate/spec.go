@@ -61,7 +61,7 @@ var (
 		"max-min", "water-filling", "hierarchical", "finish-time-fairness", "makespan", "max-throughput",
 		"min-cost", "fifo", "sjf", "allox", "gandiva", "strategy-proof"}}
 	Preemptions = Choice{"preemption", []string{"none", "te-first"}, []string{"lrtp", "random", "fitgpp", "least-loss"}}
-	Sizings     = Choice{"sizing", []string{"request", "proportional"}, []string{"greedy", "tune", "opt", "waterfill"}}
+	Sizings     = Choice{"sizing", []string{"request", "proportional", "greedy", "tune", "tune-published", "waterfill"}, []string{"opt"}}
 	RoundModels = Choice{"round-model", []string{"gavel", "synergy"}, nil}
 )
 
@@ -112,6 +112,8 @@ func (s *Spec) Check() error {
 		return errors.New("--round, --round-model and --first-round belong to --engine rounds")
 	case len(s.LASQueues) > 0 && s.Order != "las":
 		return errors.New("--las-queues belongs to --order las")
+	case s.Sizing != "request" && s.Sizing != "proportional":
+		return fmt.Errorf("--sizing %s needs --engine rounds; with --engine slurm nothing resizes a running job", s.Sizing)
 	}
 	return nil
 }
