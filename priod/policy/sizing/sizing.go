@@ -403,7 +403,7 @@ func (p *plan) bestFit(i int, size sizeOn) []Part {
 		if l.GPUs < r.gpus || best >= 0 && l.GPUs > p.left[best].GPUs {
 			continue
 		}
-		rest := max(ratio(l.CPUs, total.CPUs), ratio(l.MemMB, total.MemMB))
+		rest := max(l.CPUs*total.MemMB, l.MemMB*total.CPUs) / (total.CPUs * total.MemMB)
 		if (best < 0 || l.GPUs < p.left[best].GPUs || rest < least) && p.room(node, size(i, node), r.gpus) == r.gpus {
 			best, least = node, rest
 		}
