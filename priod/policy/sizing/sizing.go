@@ -260,7 +260,7 @@ func (s *Sizer) greedy() []Grant {
 		s.admitted = append(s.admitted, s.request(i, t))
 		at := len(s.admitted) - 1
 		p.grow(at + 1)
-		if parts := p.firstFit(at, p.full); parts != nil {
+		if parts := p.firstFit(at, p.demanded); parts != nil {
 			p.add(at, parts)
 			s.free[t] -= s.jobs[i].GPUs
 		} else {
@@ -276,6 +276,8 @@ type plan struct {
 	left   []Amount
 	grants []Grant // by request; without parts: not placed
 	on     [][]int // requests, by node
+	open   [][]int // nodes with free GPUs and a few that are full, by type
+	full   []int   // how many are full
 	parts  []Part  // scratch
 	sizes  []sized // scratch
 }
@@ -291,6 +293,10 @@ func (p *plan) reset(s *Sizer) {
 	}
 	for len(p.on) < len(s.nodes) {
 		p.on = append(p.on, nil)
+	}
+	p.open, p.full = p.open[:0], p.full[:0]
+	for _, nodes := range s.byType {
+		p.open, p.full = append(p.open, slices.Clone(nodes)), append(p.full, 0)
 	}
 	p.grants = p.grants[:0]
 	p.grow(len(s.admitted))
@@ -310,8 +316,8 @@ func (p *plan) result() []Grant {
 // What each GPU of a request should get on a node.
 type sizeOn func(request, node int) point
 
-// full is the demand; the share when it is not known.
-func (p *plan) full(i, node int) point {
+// demanded is the demand; the share when it is not known.
+func (p *plan) demanded(i, node int) point {
 	if r := &p.admitted[i]; r.known {
 		return r.want
 	}
@@ -322,12 +328,12 @@ func (p *plan) full(i, node int) point {
 func (p *plan) share(_, node int) point { return share(&p.nodes[node]) }
 
 // least is what nobody is ever below: the smaller of demand and share.
-func (p *plan) least(i, node int) point { return p.full(i, node).min(share(&p.nodes[node])) }
+func (p *plan) least(i, node int) point { return p.demanded(i, node).min(share(&p.nodes[node])) }
 
 // published is what TUNE falls back to: the whole share as soon as some
 // component of the demand is above it, else the demand.
 func (p *plan) published(i, node int) point {
-	want, fair := p.full(i, node), share(&p.nodes[node])
+	want, fair := p.demanded(i, node), share(&p.nodes[node])
 	if want.exceeds(fair) {
 		return fair
 	}
@@ -378,7 +384,7 @@ func (p *plan) firstFit(i int, size sizeOn) []Part {
 	r := &p.admitted[i]
 	p.parts = p.parts[:0]
 	need := r.gpus
-	for _, node := range p.byType[r.typ] {
+	for _, node := range p.open[r.typ] {
 		if p.left[node].GPUs == 0 {
 			continue
 		}
@@ -398,7 +404,7 @@ func (p *plan) firstFit(i int, size sizeOn) []Part {
 func (p *plan) bestFit(i int, size sizeOn) []Part {
 	r := &p.admitted[i]
 	best, least := -1, 0.0
-	for _, node := range p.byType[r.typ] {
+	for _, node := range p.open[r.typ] {
 		l, total := &p.left[node], &p.nodes[node].Total
 		if l.GPUs < r.gpus || best >= 0 && l.GPUs > p.left[best].GPUs {
 			continue
@@ -431,7 +437,7 @@ func (p *plan) split(i int, size sizeOn) []Part {
 	r := &p.admitted[i]
 	type room struct{ node, gpus int }
 	var rooms []room
-	for _, node := range p.byType[r.typ] {
+	for _, node := range p.open[r.typ] {
 		if n := p.room(node, size(i, node), r.gpus); n > 0 {
 			rooms = append(rooms, room{node, n})
 		}
@@ -460,6 +466,14 @@ func (p *plan) add(i int, parts []Part) bool {
 		p.on[q.Node] = append(p.on[q.Node], i)
 	}
 	p.take(i, 1)
+	for _, q := range parts {
+		if p.left[q.Node].GPUs == 0 {
+			p.full[r.typ]++
+		}
+	}
+	if open := p.open[r.typ]; p.full[r.typ] > len(open)/2 {
+		p.open[r.typ], p.full[r.typ] = slices.DeleteFunc(open, func(node int) bool { return p.left[node].GPUs == 0 }), 0
+	}
 	p.grants[i].Speed = p.speed(i)
 	return true
 }

@@ -356,4 +356,3 @@ func BenchmarkSize(b *testing.B) {
 		})
 	}
 }
-

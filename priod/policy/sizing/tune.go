@@ -10,7 +10,7 @@ import (
 // nodes have room.
 func (p *plan) tunePublished() {
 	for i := range p.admitted {
-		if p.add(i, p.firstFit(i, p.full)) || p.add(i, p.firstFit(i, p.published)) {
+		if p.add(i, p.firstFit(i, p.demanded)) || p.add(i, p.firstFit(i, p.published)) {
 			continue
 		}
 		for _, n := range p.roomiest(i) {
@@ -23,10 +23,24 @@ func (p *plan) tunePublished() {
 // tune is Synergy-TUNE as the paper describes it: the largest jobs first, on the
 // node with the least left that has room.
 func (p *plan) tune() {
+	// A search that failed fails again until something is cut.
+	type search struct {
+		typ, gpus int
+		want      point
+		known     bool
+	}
+	failed := map[search]bool{}
 	for _, i := range p.bySize() {
-		if p.add(i, p.bestFit(i, p.full)) || p.add(i, p.bestFit(i, p.least)) {
+		r := &p.admitted[i]
+		s := search{r.typ, r.gpus, r.want, r.known}
+		if !failed[s] && p.add(i, p.bestFit(i, p.demanded)) {
 			continue
 		}
+		failed[s] = true
+		if p.add(i, p.bestFit(i, p.least)) {
+			continue
+		}
+		clear(failed)
 		for _, n := range p.roomiest(i) {
 			p.cut(n, p.short(i, n, p.least), p.least, p.above)
 		}
@@ -34,7 +48,7 @@ func (p *plan) tune() {
 			continue
 		}
 		// Others hold too much of those nodes: any node will do.
-		for _, node := range p.byType[p.admitted[i].typ] {
+		for _, node := range p.open[p.admitted[i].typ] {
 			if n := min(p.left[node].GPUs, p.admitted[i].gpus); n > 0 {
 				at := gpusOn{node, n}
 				p.cut(at, p.short(i, at, p.least), p.least, p.above)
@@ -51,10 +65,22 @@ type gpusOn struct{ node, gpus int }
 // holds it whole, else those with the fewest free first.
 func (p *plan) roomiest(i int) []gpusOn {
 	r := &p.admitted[i]
+	if r.gpus == 1 {
+		least := gpusOn{-1, 1}
+		for _, node := range p.open[r.typ] {
+			if n := p.left[node].GPUs; n > 0 && (least.node < 0 || n < p.left[least.node].GPUs) {
+				least.node = node
+			}
+		}
+		if least.node < 0 {
+			return nil
+		}
+		return []gpusOn{least}
+	}
 	var all []gpusOn
-	for _, node := range p.byType[r.typ] {
+	for _, node := range p.open[r.typ] {
 		switch n := p.left[node].GPUs; {
-		case n >= r.gpus && r.gpus > 1:
+		case n >= r.gpus:
 			return []gpusOn{{node, r.gpus}}
 		case n > 0:
 			all = append(all, gpusOn{node, n})

@@ -204,7 +204,7 @@ func (p *plan) spread() {
 		r := &p.admitted[i]
 		most := pressure[i] > 0
 		best := -1
-		for _, node := range p.byType[r.typ] {
+		for _, node := range p.open[r.typ] {
 			if p.left[node].GPUs < r.gpus {
 				continue
 			}
