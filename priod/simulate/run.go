@@ -20,7 +20,7 @@ type Input struct {
 	// Speed is the work per second of a job on a GPU type with all of its
 	// GPUs: steps for a job with a workload, seconds of its duration else; 0
 	// where it cannot run.
-	Speed  func(job *trace.Job, gpuType string) float64
+	Speed func(job *trace.Job, gpuType string) float64
 	// Curve is how that speed depends on CPUs and memory; nil: nobody knows.
 	Curve  func(job *trace.Job, gpuType string) *workload.Curve
 	Daemon virtual.Daemon // of order priod

@@ -15,10 +15,10 @@ type golden struct {
 	Name, Strategy, Mechanism string
 	Servers                   int
 	Jobs                      []struct {
-		Model  string
-		GPUs   int
-		Speed  float64 `json:"effective_speedup"`
-		Alloc  map[int]struct{ GPU, CPU, Mem float64 }
+		Model string
+		GPUs  int
+		Speed float64 `json:"effective_speedup"`
+		Alloc map[int]struct{ GPU, CPU, Mem float64 }
 	}
 }
 
