@@ -56,7 +56,7 @@ func newSizer(name string, in *Input) (rounds.Sizer, error) {
 	}
 	s.policy = sizing.New(sizing.Settings{Mechanism: mechanism})
 	s.demand = mechanism != sizing.Proportional
-	s.published = mechanism == sizing.TunePublished
+	s.published = mechanism == sizing.Tune
 	return s, nil
 }
 

@@ -115,7 +115,7 @@ func TestSynergyMechanisms(t *testing.T) {
 	table, n := defaultTable(t), 0
 	for _, want := range file.Runs {
 		policy, mechanism, _ := strings.Cut(want.Sched, "+")
-		sizing := map[string]string{"fair": "proportional", "": "greedy", "tune": "tune-published"}[mechanism]
+		sizing := map[string]string{"fair": "proportional", "": "greedy", "tune": "tune"}[mechanism]
 		if sizing == "" {
 			continue
 		}
@@ -184,7 +184,7 @@ func TestSynergy128(t *testing.T) {
 		})
 		return r.Figures.MeanJCT / 3600, r.Figures.P99JCT / 3600
 	}
-	if mean, p99 := hours("tune-published"); math.Abs(mean-21.876600555555555) > 1e-9 || math.Abs(p99-156.93307777777775) > 1e-9 {
+	if mean, p99 := hours("tune"); math.Abs(mean-21.876600555555555) > 1e-9 || math.Abs(p99-156.93307777777775) > 1e-9 {
 		t.Errorf("TUNE: mean %v h, p99 %v h", mean, p99)
 	}
 	if mean, _ := hours("waterfill"); mean > 21.5 {
@@ -211,7 +211,7 @@ func TestWaterfillRows(t *testing.T) {
 				return meanHours(t, synergyInput(table, 4, jobs), spec).Figures.MeanJCT / 3600
 			}
 			ours := hours("waterfill")
-			for _, tune := range []string{"tune", "tune-published"} {
+			for _, tune := range []string{"tune-best-fit", "tune"} {
 				if h := hours(tune); ours > h {
 					t.Errorf("%s %s: ours %v h, %s %v h", name, order, ours, tune, h)
 				}
@@ -231,7 +231,7 @@ func TestSizingGenerated(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := math.Inf(1)
-	for _, sizing := range []string{"proportional", "tune", "waterfill"} {
+	for _, sizing := range []string{"proportional", "tune-best-fit", "waterfill"} {
 		mean := meanHours(t, synergyInput(table, 4, jobs), Spec{Engine: "rounds", Order: "fifo", Sizing: sizing}).Figures.MeanJCT / 3600
 		t.Logf("%s: %.2f h", sizing, mean)
 		if mean > last {

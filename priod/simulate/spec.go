@@ -61,7 +61,7 @@ var (
 		"max-min", "water-filling", "hierarchical", "finish-time-fairness", "makespan", "max-throughput",
 		"min-cost", "fifo", "sjf", "allox", "gandiva", "strategy-proof"}}
 	Preemptions = Choice{"preemption", []string{"none", "te-first"}, []string{"lrtp", "random", "fitgpp", "least-loss"}}
-	Sizings     = Choice{"sizing", []string{"request", "proportional", "greedy", "tune", "tune-published", "waterfill"}, []string{"opt"}}
+	Sizings     = Choice{"sizing", []string{"request", "proportional", "greedy", "tune", "tune-best-fit", "waterfill"}, []string{"opt"}}
 	RoundModels = Choice{"round-model", []string{"gavel", "synergy"}, nil}
 )
 

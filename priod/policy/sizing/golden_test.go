@@ -43,7 +43,7 @@ const gb = 1024 // MB
 // on every job list ours is as fast as the published TUNE, either placement.
 func TestGolden(t *testing.T) {
 	curve := curves(t)
-	exact := map[string]sizing.Mechanism{"fair": sizing.Proportional, "greedy": sizing.Greedy, "tune": sizing.TunePublished}
+	exact := map[string]sizing.Mechanism{"fair": sizing.Proportional, "greedy": sizing.Greedy, "tune": sizing.Tune}
 	replayed, better := 0, 0
 	for _, c := range goldens(t) {
 		var jobs []sizing.Job

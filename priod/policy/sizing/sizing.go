@@ -21,14 +21,14 @@ import (
 type Mechanism int
 
 const (
-	Waterfill     Mechanism = iota // ours
-	Tune                           // Synergy-TUNE as the paper describes it
-	TunePublished                  // Synergy-TUNE as its authors' simulator has it: first fit, in the policy's order
-	Greedy                         // demand or nothing
-	Proportional                   // the baseline
+	Waterfill    Mechanism = iota // ours
+	TuneBestFit                   // Synergy-TUNE as the paper describes it
+	Tune                          // Synergy-TUNE as its authors' simulator has it: first fit, in the policy's order
+	Greedy                        // demand or nothing
+	Proportional                  // the baseline
 )
 
-var mechanisms = []string{"waterfill", "tune", "tune-published", "greedy", "proportional"}
+var mechanisms = []string{"waterfill", "tune-best-fit", "tune", "greedy", "proportional"}
 
 func (m Mechanism) String() string { return mechanisms[m] }
 
@@ -155,12 +155,12 @@ func (s *Sizer) Size(jobs []Job, nodes []Node) []Grant {
 		for i := range s.admitted {
 			p.add(i, p.firstFit(i, p.share))
 		}
-	case TunePublished:
-		p.tunePublished()
 	case Tune:
 		p.tune()
+	case TuneBestFit:
+		p.tuneBestFit()
 	case Waterfill:
-		p.tune()
+		p.tuneBestFit()
 		p = s.waterfill(p)
 	}
 	return p.result()

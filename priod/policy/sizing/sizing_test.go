@@ -76,9 +76,9 @@ func TestOneServer(t *testing.T) {
 	}{
 		{sizing.Proportional, hungryFirst, []string{"3x1", "3x1", "3x1", "3x1", "3x1", "3x1", "3x1", "3x1"}},
 		{sizing.Greedy, hungryFirst, []string{"12x2.94", "12x2.94", "-", "-", "-", "-", "-", "-"}},
-		{sizing.TunePublished, hungryFirst, []string{"3x1", "3x1", "3x1", "3x1", "1x1", "1x1", "1x1", "1x1"}},
-		{sizing.TunePublished, hungryLast, []string{"1x1", "1x1", "1x1", "1x1", "3x1", "3x1", "3x1", "3x1"}},
 		{sizing.Tune, hungryFirst, []string{"3x1", "3x1", "3x1", "3x1", "1x1", "1x1", "1x1", "1x1"}},
+		{sizing.Tune, hungryLast, []string{"1x1", "1x1", "1x1", "1x1", "3x1", "3x1", "3x1", "3x1"}},
+		{sizing.TuneBestFit, hungryFirst, []string{"3x1", "3x1", "3x1", "3x1", "1x1", "1x1", "1x1", "1x1"}},
 		{sizing.Waterfill, hungryFirst, []string{"5x1.53", "5x1.53", "5x1.53", "5x1.53", "1x1", "1x1", "1x1", "1x1"}},
 	} {
 		var jobs []sizing.Job
@@ -230,8 +230,8 @@ func TestProperties(t *testing.T) {
 				r.Fatalf("%v runs %v, waterfill %v", m, who, admitted)
 			}
 		}
-		if total[sizing.Waterfill] < total[sizing.Tune]*(1-rounding) {
-			r.Fatalf("waterfill %v, TUNE %v", total[sizing.Waterfill], total[sizing.Tune])
+		if total[sizing.Waterfill] < total[sizing.TuneBestFit]*(1-rounding) {
+			r.Fatalf("waterfill %v, TUNE %v", total[sizing.Waterfill], total[sizing.TuneBestFit])
 		}
 	})
 }
@@ -327,7 +327,7 @@ func TestBoundHolds(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		s := drawSituation(r, false)
 		bound := sizing.Bound(s.jobs, s.nodes)
-		for _, m := range []sizing.Mechanism{sizing.Waterfill, sizing.Tune} {
+		for _, m := range []sizing.Mechanism{sizing.Waterfill, sizing.TuneBestFit} {
 			sum := 0.0
 			for _, g := range sizing.New(sizing.Settings{Mechanism: m}).Size(s.jobs, s.nodes) {
 				sum += g.Speed

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// tunePublished is Synergy-TUNE as its authors' simulator has it
+// tune is Synergy-TUNE as its authors' simulator has it
 // (resources/cluster.py, _tune): in the policy's order, on the first GPUs whose
 // nodes have room.
-func (p *plan) tunePublished() {
+func (p *plan) tune() {
 	for i := range p.admitted {
 		if p.add(i, p.firstFit(i, p.demanded)) || p.add(i, p.firstFit(i, p.published)) {
 			continue
@@ -20,9 +20,9 @@ func (p *plan) tunePublished() {
 	}
 }
 
-// tune is Synergy-TUNE as the paper describes it: the largest jobs first, on the
-// node with the least left that has room.
-func (p *plan) tune() {
+// tuneBestFit is Synergy-TUNE as the paper describes it: the largest jobs first,
+// on the node with the least left that has room.
+func (p *plan) tuneBestFit() {
 	// A search that failed fails again until something is cut.
 	type search struct {
 		typ, gpus int

@@ -15,7 +15,7 @@ import (
 //     give: those that need little evenly, then those that gain the most where
 //     the most is spare.
 //
-// It is never slower in total than TUNE, whose plan tuned is.
+// It is never slower in total than TUNE with best fit, whose plan tuned is.
 func (s *Sizer) waterfill(tuned *plan) *plan {
 	for node := range s.nodes {
 		tuned.fillBest(node)
