@@ -184,7 +184,7 @@ func simulation(ctx context.Context, c *cli.Context, bar io.Writer) (*simulated,
 			return nil, err
 		}
 	}
-	in.Speed = speeds(table)
+	in.Speed, in.Curve = speeds(table), curves(table)
 	if spec.Order == "priod" {
 		in.Daemon = virtual.Daemon{Interval: time.Duration(cfg.Cycle.Interval), Settings: cycle.Settings{Decide: cfg.Decide()}}
 		in.Daemon.Settings.Decide.Ranking.Partitions = nil // a trace has none
@@ -245,6 +245,23 @@ func speeds(table *workload.Table) func(*trace.Job, string) float64 {
 		}
 		s, _ := table.Speed(id, j.GPUs, gpuType)
 		return s
+	}
+}
+
+// curves looks a job's sensitivity up in the table.
+func curves(table *workload.Table) func(*trace.Job, string) *workload.Curve {
+	all := make([]map[string]*workload.Curve, len(table.All()))
+	for id, w := range table.All() {
+		all[id] = make(map[string]*workload.Curve, len(w.Curves))
+		for gpuType, c := range w.Curves {
+			all[id][gpuType] = &c
+		}
+	}
+	return func(j *trace.Job, gpuType string) *workload.Curve {
+		if id, known := table.Lookup(j.Workload); known {
+			return all[id][gpuType]
+		}
+		return nil
 	}
 }
 

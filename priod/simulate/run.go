@@ -13,6 +13,7 @@ import (
 	"slurmprio/priod/simulate/rounds"
 	"slurmprio/priod/simulate/virtual"
 	"slurmprio/priod/trace"
+	"slurmprio/priod/workload"
 )
 
 // Input is what a policy is run on.
@@ -22,7 +23,9 @@ type Input struct {
 	// Speed is the work per second of a job on a GPU type with all of its
 	// GPUs: steps for a job with a workload, seconds of its duration else; 0
 	// where it cannot run.
-	Speed  func(job *trace.Job, gpuType string) float64
+	Speed func(job *trace.Job, gpuType string) float64
+	// Curve is how that speed depends on CPUs and memory; nil: nobody knows.
+	Curve  func(job *trace.Job, gpuType string) *workload.Curve
 	Daemon virtual.Daemon // of order priod
 }
 
@@ -112,7 +115,11 @@ func inRounds(ctx context.Context, spec Spec, in Input) (Result, error) {
 		}
 		model = g
 	case "synergy":
-		model = rounds.Synergy{FirstRound: spec.FirstRound}
+		sizer, err := newSizer(spec.Sizing, &in)
+		if err != nil {
+			return Result{}, err
+		}
+		model = rounds.Synergy{FirstRound: spec.FirstRound, Sizer: sizer}
 	default:
 		return Result{}, fmt.Errorf("no round model %q", spec.RoundModel)
 	}

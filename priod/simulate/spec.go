@@ -62,7 +62,7 @@ var (
 	Placements  = Choice{"placement", []string{"packed", "consolidated", "pool"}, nil}
 	Allocations = Choice{"allocation", append([]string{"none"}, allocation.Names()...), []string{"allox", "gandiva", "strategy-proof"}}
 	Preemptions = Choice{"preemption", []string{"none", "te-first", string(preemption.LRTP), string(preemption.Random), string(preemption.FitGpp), string(preemption.LeastLoss)}, nil}
-	Sizings     = Choice{"sizing", []string{"request", "proportional"}, []string{"greedy", "tune", "opt", "waterfill"}}
+	Sizings     = Choice{"sizing", []string{"request", "proportional", "greedy", "tune", "tune-best-fit", "waterfill"}, []string{"opt"}}
 	RoundModels = Choice{"round-model", []string{"gavel", "synergy", "gavel-published"}, nil}
 )
 
@@ -122,6 +122,8 @@ func (s *Spec) Check() error {
 		return errors.New("--round, --round-model and --first-round belong to --engine rounds")
 	case len(s.LASQueues) > 0 && s.Order != "las":
 		return errors.New("--las-queues belongs to --order las")
+	case s.Sizing != "request" && s.Sizing != "proportional":
+		return fmt.Errorf("--sizing %s needs --engine rounds; with --engine slurm nothing resizes a running job", s.Sizing)
 	case s.evicts():
 		s.Eviction.Policy, s.Eviction.Seed = preemption.Policy(s.Preemption), s.Seed
 		return s.Eviction.Check()

@@ -99,6 +99,7 @@ func (r *grid) runRound() error {
 	for _, a := range r.previous {
 		if a.run != r.rounds {
 			r.outcomes[a.Index].Preemptions++
+			a.moved = true // a Sizer may count on another speed now
 		}
 	}
 	for _, a := range r.active {

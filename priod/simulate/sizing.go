@@ -1,0 +1,114 @@
+package simulate
+
+import (
+	"errors"
+
+	"slurmprio/priod/policy/sizing"
+	"slurmprio/priod/simulate/rounds"
+	"slurmprio/priod/trace"
+	"slurmprio/priod/workload"
+)
+
+// sizer lets a mechanism of policy/sizing decide in rounds.
+type sizer struct {
+	policy  *sizing.Sizer
+	curve   func(*trace.Job, string) *workload.Curve
+	types   []string
+	largest []sizing.Amount        // node, by type
+	on      [][]sizing.Sensitivity // by type, by Active.Index; made when the job is first seen
+	jobs    []sizing.Job
+	nodes   []sizing.Node
+	parts   []rounds.Part
+	demand  bool // speeds are counted on in full: Best is that of the demand
+
+	// The published simulator counts on the speed that a job was cut to for as
+	// long as it runs.
+	published bool
+	last      map[int]float64 // speed in the last round, by Active.Index
+}
+
+// newSizer returns the sizer of round model synergy, nil for the
+// proportional share of nodes whose CPUs and memory nobody knows.
+func newSizer(name string, in *Input) (rounds.Sizer, error) {
+	s := &sizer{curve: in.Curve, types: in.Cluster.Types(), last: map[int]float64{}}
+	known := in.Curve != nil
+	s.largest = make([]sizing.Amount, len(s.types))
+	for t, gpuType := range s.types {
+		for _, g := range in.Cluster.Nodes {
+			if g.GPUType == gpuType && g.GPUs > 0 {
+				known = known && g.CPUs > 0 && g.MemMB > 0
+				l := &s.largest[t]
+				l.GPUs, l.CPUs, l.MemMB = max(l.GPUs, g.GPUs), max(l.CPUs, float64(g.CPUs)), max(l.MemMB, float64(g.MemMB))
+			}
+		}
+	}
+	if name == "request" {
+		name = "proportional"
+	}
+	mechanism, err := sizing.Parse(name)
+	switch {
+	case err != nil:
+		return nil, err
+	case !known && mechanism == sizing.Proportional:
+		return nil, nil
+	case !known:
+		return nil, errors.New("--sizing " + name + " needs the CPUs and memory of every GPU node, as in --nodes 16:v100:8:24:512000")
+	}
+	s.policy = sizing.New(sizing.Settings{Mechanism: mechanism})
+	s.demand = mechanism != sizing.Proportional
+	s.published = mechanism == sizing.Tune
+	return s, nil
+}
+
+func (s *sizer) Best(a *rounds.Active) float64 {
+	if !s.demand {
+		return 1
+	}
+	if speed, ran := s.last[a.Index]; ran && s.published {
+		return speed
+	}
+	best := 1.0
+	for t, on := range s.sensitivity(a) {
+		if on.Speed > 0 && on.Curve != nil {
+			best = max(best, sizing.Best(on.Curve, a.Job.GPUs, s.largest[t]))
+		}
+	}
+	return best
+}
+
+func (s *sizer) sensitivity(a *rounds.Active) []sizing.Sensitivity {
+	for len(s.on) <= a.Index {
+		s.on = append(s.on, nil)
+	}
+	if s.on[a.Index] == nil {
+		on := make([]sizing.Sensitivity, len(s.types))
+		for t, name := range s.types {
+			on[t] = sizing.Sensitivity{Speed: a.Speed[t], Curve: s.curve(&a.Job, name)}
+		}
+		s.on[a.Index] = on
+	}
+	return s.on[a.Index]
+}
+
+func (s *sizer) Size(jobs []*rounds.Active, servers []rounds.Server, grants []rounds.Grant) []rounds.Grant {
+	if s.nodes == nil {
+		for _, v := range servers {
+			all := sizing.Amount{GPUs: v.GPUs, CPUs: float64(v.CPUs), MemMB: float64(v.MemMB)}
+			s.nodes = append(s.nodes, sizing.Node{Type: v.Type, Total: all, Free: all})
+		}
+	}
+	s.jobs, s.parts = s.jobs[:0], s.parts[:0]
+	for _, a := range jobs {
+		s.jobs = append(s.jobs, sizing.Job{GPUs: a.Job.GPUs, On: s.sensitivity(a)})
+	}
+	clear(s.last)
+	for _, g := range s.policy.Size(s.jobs, s.nodes) {
+		a, from := jobs[g.Job], len(s.parts)
+		for _, p := range g.Parts {
+			s.parts = append(s.parts, rounds.Part{Server: p.Node, GPUs: p.GPUs, CPUs: p.CPUs, MemMB: p.MemMB})
+		}
+		s.last[a.Index] = g.Speed
+		grants = append(grants, rounds.Grant{Job: a, Type: g.Type, Speedup: g.Speed, Parts: s.parts[from:len(s.parts):len(s.parts)]})
+	}
+	return grants
+}
