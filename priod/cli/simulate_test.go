@@ -46,7 +46,7 @@ func TestSimulateRefuses(t *testing.T) {
 		{"workload that nobody knows", []string{"--trace", file("job_id,submit_s,gpus,workload,steps\n1,0,1,nothing,5\n"), "--nodes", "1:v100:4"}, exitProblem, `no workload "nothing"`},
 		{"workload without speeds here", []string{"--trace", file("job_id,submit_s,gpus,workload,steps\n1,0,1,A3C,5\n"), "--nodes", "1:h100:4"}, exitProblem, "stuck"},
 		{"order", []string{"--trace", jobs, "--nodes", "1:v100:8", "--order", "best"}, exitUsage, `--order "best": want one of fifo`},
-		{"later policy", []string{"--trace", jobs, "--nodes", "1:v100:8", "--sizing", "tune"}, exitUsage, "does not have that policy yet"},
+		{"later policy", []string{"--trace", jobs, "--nodes", "1:v100:8", "--sizing", "opt"}, exitUsage, "does not have that policy yet"},
 		{"window", []string{"--trace", jobs, "--nodes", "1:v100:8", "--window", "5:2"}, exitUsage, "--window"},
 		{"window behind the end", []string{"--trace", jobs, "--nodes", "1:v100:8", "--window", "0:9"}, exitProblem, "only 2 jobs"},
 		{"las without queues", []string{"--trace", jobs, "--nodes", "1:v100:8", "--order", "las"}, exitProblem, "3250,7200"},
