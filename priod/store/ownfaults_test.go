@@ -333,3 +333,29 @@ func TestStartsWithAnotherClock(t *testing.T) {
 		t.Errorf("%d intervals end in the future", n)
 	}
 }
+
+// A job ends while the clock is hours behind: what accounting then tells of its
+// run belongs to it, not to another one of the same id.
+func TestEndsWhileTheClockIsBehind(t *testing.T) {
+	d := newDaemon(t, t.TempDir(), pending(1, "te"), pending(2, "te"))
+	d.cycle()
+	start := d.snapshot.At
+	run(d.job(1), start)
+	d.cycle()
+	gpus := d.job(1).GPUs
+	d.snapshot.At = start.Add(-10 * time.Hour)
+	d.remove(1)
+	d.cycle()
+	d.snapshot.At = start.Add(time.Hour)
+	d.history.Fill([]cluster.PastRun{{Interval: cluster.Interval{
+		Job: slurmplug.Plain(1), Start: start, End: start.Add(time.Minute), Closed: true, GPUs: gpus, User: "alice", Class: cluster.TE,
+	}}})
+	d.cycle()
+	if n := count(t, d.store, "SELECT count(*) FROM jobs WHERE id = 1"); n != 1 {
+		t.Errorf("%d rows of one job", n)
+	}
+	story := must[Story](t)(reader(t, d.store.dir).Job(ctx, slurmplug.Plain(1), 5))
+	if len(story.Intervals) != 1 || !story.Intervals[0].End.Equal(start.Add(time.Minute)) {
+		t.Errorf("%+v", story.Intervals)
+	}
+}
