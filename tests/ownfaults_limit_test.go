@@ -24,7 +24,9 @@ func (d *running) fileSizeLimit(bytes uint64) {
 func TestFileSizeLimitUnderTheDaemon(t *testing.T) {
 	s := newSite(t, quick+"[te_budget.user]\ngpus = 0\n")
 	s.fill()
-	value := func(job string) string { return strings.TrimSpace(s.slurm("sprio", "--noheader", "--format=%S", "--jobs="+job)) }
+	value := func(job string) string {
+		return strings.TrimSpace(s.slurm("sprio", "--noheader", "--format=%S", "--jobs="+job))
+	}
 	trial := func() string { return s.submit("--prio-type=te", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600") }
 	written := func(job string) func() bool {
 		return func() bool { v := value(job); return v != "" && v != "0" }
