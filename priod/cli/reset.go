@@ -128,7 +128,7 @@ func reset(ctx context.Context, cfg *config.Config, dryRun bool) (*resetView, er
 		v.Failed++
 		back[o.Job] = false
 	}
-	return v, undo.Keep(func(c *store.Change) bool {
+	return v, undo.TakenBack(time.Now(), func(c *store.Change) bool {
 		for _, id := range c.Jobs() {
 			if done, tried := back[id]; tried && !done {
 				return true
@@ -157,23 +157,35 @@ func alone(ctx context.Context, slurm *live.Cluster, cfg *config.Config) (releas
 }
 
 // written is what priod may have left in jobs: what the undo journal tells, and
-// where that is missing, the database.
+// what the database knows beyond that, because the journal was deleted or cut
+// off. Without a journal the database must be there.
 func written(ctx context.Context, dir string, undo *store.Undo) (*cluster.History, error) {
 	h := cluster.NewHistory()
-	if !undo.Missing() {
-		h.Written = undo.Written()
-		return h, nil
+	h.Written = undo.Written()
+	known, err := recorded(ctx, dir)
+	if err != nil && undo.Missing() {
+		return nil, fmt.Errorf("neither the undo journal nor the database can be read, so nothing is known of what priod wrote: %w", err)
 	}
+	for id, w := range known {
+		if _, told := h.Written[id]; !told {
+			h.Written[id] = w
+		}
+	}
+	return h, nil
+}
+
+// recorded is what the database knows of priod's values.
+func recorded(ctx context.Context, dir string) (map[cluster.JobID]cluster.Written, error) {
 	r, err := store.OpenReader(ctx, dir)
 	if err != nil {
-		return nil, fmt.Errorf("neither the undo journal nor the database can be read, so nothing is known of what priod wrote: %w", err)
+		return nil, err
 	}
 	defer r.Close()
 	known, err := r.History(ctx)
-	if err == nil {
-		h.Written = known.Written
+	if err != nil {
+		return nil, err
 	}
-	return h, err
+	return known.Written, nil
 }
 
 func (v *resetView) show(c *cli.Context) {

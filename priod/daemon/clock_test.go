@@ -11,6 +11,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
+	"slurmprio/priod/decide"
 	"slurmprio/slurmplug"
 )
 
@@ -107,5 +108,27 @@ func TestReloadWithoutFile(t *testing.T) {
 	d.Reload = func() (*config.Config, error) { return &bare, nil }
 	if d.reload(); d.Config == &bare || !strings.Contains(log.String(), "/dev/null is gone") {
 		t.Errorf("%s", log)
+	}
+}
+
+// What was counted against a rival by a clock that was ahead is forgotten, not
+// kept until it is that late.
+func TestRivalAcrossAClockStep(t *testing.T) {
+	now := time.Now()
+	seen := func(value int64, replaced bool) []decide.Stranger {
+		var all []decide.Stranger
+		for id := range uint32(2) {
+			all = append(all, decide.Stranger{Job: slurmplug.Plain(id + 1), Replaced: replaced, Written: cluster.Written{Value: value}})
+		}
+		return all
+	}
+	r := rival{}
+	r.cycle(seen(1, false), now.AddDate(1, 0, 0))
+	r.cycle(seen(2, true), now.AddDate(1, 0, 0))
+	if r.cycle(seen(3, true), now); r.found {
+		t.Error("two accidents a year apart count as one rival")
+	}
+	if r.cycle(seen(4, true), now.Add(time.Minute)); !r.found {
+		t.Error("a rival is not found any more")
 	}
 }

@@ -43,7 +43,7 @@ func (r *rival) cycle(strangers []decide.Stranger, at time.Time) (found bool) {
 		r.begun, r.second = true, len(strangers) > 0
 		return false
 	}
-	if at.Sub(r.last) > cluster.RevertPeriod {
+	if since := at.Sub(r.last); since < 0 || since > cluster.RevertPeriod { // negative: the clock was set back
 		r.jobs, r.cycles, r.found = 0, 0, false
 	}
 	if replaced > 0 {

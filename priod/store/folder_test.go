@@ -270,7 +270,7 @@ func TestTidyAfterReset(t *testing.T) {
 	dir := t.TempDir()
 	d, _ := ranked(t, dir)
 	other := must[*Undo](t)(OpenUndo(dir))
-	if err := other.Keep(func(*Change) bool { return false }); err != nil {
+	if err := other.TakenBack(time.Now(), func(*Change) bool { return false }); err != nil {
 		t.Fatal(err)
 	}
 	d.store.undo.lines += 5000
@@ -331,5 +331,66 @@ func TestStartsWithAnotherClock(t *testing.T) {
 	}
 	if n := count(t, d.store, "SELECT count(*) FROM intervals WHERE end_ms > ?", millis(now.Add(time.Minute))); n != 0 {
 		t.Errorf("%d intervals end in the future", n)
+	}
+}
+
+// A job ends while the clock is hours behind: what accounting then tells of its
+// run belongs to it, not to another one of the same id.
+func TestEndsWhileTheClockIsBehind(t *testing.T) {
+	d := newDaemon(t, t.TempDir(), pending(1, "te"), pending(2, "te"))
+	d.cycle()
+	start := d.snapshot.At
+	run(d.job(1), start)
+	d.cycle()
+	gpus := d.job(1).GPUs
+	d.snapshot.At = start.Add(-10 * time.Hour)
+	d.remove(1)
+	d.cycle()
+	d.snapshot.At = start.Add(time.Hour)
+	d.history.Fill([]cluster.PastRun{{Interval: cluster.Interval{
+		Job: slurmplug.Plain(1), Start: start, End: start.Add(time.Minute), Closed: true, GPUs: gpus, User: "alice", Class: cluster.TE,
+	}}})
+	d.cycle()
+	if n := count(t, d.store, "SELECT count(*) FROM jobs WHERE id = 1"); n != 1 {
+		t.Errorf("%d rows of one job", n)
+	}
+	story := must[Story](t)(reader(t, d.store.dir).Job(ctx, slurmplug.Plain(1), 5))
+	if len(story.Intervals) != 1 || !story.Intervals[0].End.Equal(start.Add(time.Minute)) {
+		t.Errorf("%+v", story.Intervals)
+	}
+}
+
+// The journal is emptied, or loses whole lines, while no priod runs: that is no
+// reset, and the database still knows.
+func TestJournalCutOffBetweenRuns(t *testing.T) {
+	for _, lines := range []int{0, 1} {
+		for _, reset := range []bool{false, true} {
+			dir := t.TempDir()
+			d, _ := ranked(t, dir)
+			known := d.history
+			if err := d.store.Close(); err != nil {
+				t.Fatal(err)
+			}
+			u := openUndo(t, dir)
+			if reset { // of an earlier time
+				if err := u.TakenBack(d.snapshot.At.Add(-time.Hour), func(*Change) bool { return true }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			text := must[[]byte](t)(os.ReadFile(undoPath(dir)))
+			size := 0
+			for range lines {
+				size += bytes.IndexByte(text[size:], '\n') + 1
+			}
+			truncate(t, undoPath(dir), int64(size))
+			if h := must[*cluster.History](t)(reader(t, dir).History(ctx)); len(h.Written) != 3 {
+				t.Errorf("%d lines left: a reader knows %d values", lines, len(h.Written))
+			}
+			d.store, d.history = openStore(t, dir, Options{})
+			if diff := diffHistory(known, d.history); diff != "" {
+				t.Errorf("%d lines left: %s", lines, diff)
+			}
+			d.sameAfterRestart(3)
+		}
 	}
 }

@@ -79,19 +79,26 @@ func (s *Store) load(ctx context.Context) error {
 	return nil
 }
 
-// rewriteUndo makes a journal that somebody deleted anew from the database.
+// rewriteUndo adds to a journal that somebody deleted or cut off what the
+// database knows.
 func (s *Store) rewriteUndo() error {
-	if !s.undo.missing || len(s.history.Written) == 0 {
+	lost := map[cluster.JobID]cluster.Written{}
+	for id, w := range s.history.Written {
+		if s.undo.Find(id, journalled(w.Lever)) == nil {
+			lost[id] = w
+		}
+	}
+	if len(lost) == 0 {
 		return nil
 	}
 	if err := s.startActing(); err != nil {
 		return err
 	}
 	defer s.stopActing()
-	s.log.Warn("undo journal is missing: written anew from the database", "file", s.undo.path)
-	lines := make([]*Change, 0, len(s.history.Written))
+	s.log.Warn("the undo journal lacks what the database knows: added", "jobs", len(lost), "file", s.undo.path)
+	lines := make([]*Change, 0, len(lost))
 	text := func(v int64) string { return strconv.FormatInt(v, 10) }
-	for id, w := range s.history.Written {
+	for id, w := range lost {
 		c := &Change{
 			Time: w.At, Job: id, Lever: w.Lever, Was: "0", From: text(w.Value), To: text(w.Tried), UserNice: text(w.Original),
 		}
@@ -198,20 +205,25 @@ func (l *loader) remembered(ctx context.Context) error {
 		if r.Counted != "" {
 			l.history.Counted[id] = classOf(r.Counted)
 		}
-		if w := writtenOf(r); w.Lever != "" && l.stands(id, w.Lever) {
+		if w := writtenOf(r); w.Lever != "" && l.stands(id, w.Lever, w.At) {
 			l.history.Written[id] = w
 		}
 	}
 	return nil
 }
 
-// stands tells whether a value is still priod's: a journal without it means
-// that reset took it back. A journal that is missing or damaged says nothing.
-func (l *loader) stands(id cluster.JobID, lever slurmplug.Lever) bool {
+// stands tells whether a value written at a time is still priod's, and was not
+// taken back by reset.
+func (l *loader) stands(id cluster.JobID, lever slurmplug.Lever, at time.Time) bool {
+	return !l.undo.tookBack(id, journalled(lever), at)
+}
+
+// journalled is the lever under which the journal has a change.
+func journalled(lever slurmplug.Lever) slurmplug.Lever {
 	if lever == slurmplug.Release {
-		lever = slurmplug.Priority
+		return slurmplug.Priority
 	}
-	return l.undo.missing || l.undo.damaged > 0 || l.undo.Find(id, lever) != nil
+	return lever
 }
 
 func (l *loader) intervals(ctx context.Context) error {
@@ -255,7 +267,7 @@ func (l *loader) planned(ctx context.Context) error {
 		r := &writes[i]
 		a := actionOf(&r.Write, jobID(r.ID, r.JobTask))
 		for _, id := range a.Jobs() {
-			if !l.stands(id, a.Lever) {
+			if !l.stands(id, a.Lever, instant(r.Write.AtMs)) {
 				continue
 			}
 			w := decide.Effect(a, l.history)

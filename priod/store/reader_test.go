@@ -15,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
@@ -395,7 +396,7 @@ func TestReaderOfBrokenDatabase(t *testing.T) {
 func TestKilledThenReset(t *testing.T) {
 	dir := t.TempDir()
 	crashedDaemon(t, dir)
-	if err := openUndo(t, dir).Keep(func(*Change) bool { return false }); err != nil {
+	if err := openUndo(t, dir).TakenBack(time.Now(), func(*Change) bool { return false }); err != nil {
 		t.Fatal(err)
 	}
 	s, h := openStore(t, dir, Options{})

@@ -6,6 +6,7 @@
 //
 //	priod.db     history: jobs, nodes, intervals, cycles, decisions, writes
 //	undo.jsonl   every change to a job with what was there before; see Undo
+//	reset        when priod reset last took all of it back
 //	paused       who paused priod, when and why; see Pause
 //	lock         held by the one daemon of this folder
 //	act.lock     held while jobs are changed, by the daemon or by priod reset

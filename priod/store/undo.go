@@ -72,9 +72,13 @@ type Undo struct {
 	missing bool        // there was no file when the journal was opened
 	damaged int         // unreadable lines before that
 	stale   bool        // the file holds changes that were forgotten
+	reset   time.Time   // of the last TakenBack; zero: never
 }
 
 func undoPath(dir string) string { return filepath.Join(dir, "undo.jsonl") }
+
+// resetPath is beside the journal.
+func resetPath(journal string) string { return filepath.Join(filepath.Dir(journal), "reset") }
 
 // OpenUndo reads the undo journal of a state folder; a missing one is empty. A
 // line that a crash cut off was never acted on and does not count.
@@ -90,6 +94,11 @@ func OpenUndo(dir string) (*Undo, error) {
 func (u *Undo) read() error {
 	u.file = nil
 	u.parse(nil)
+	mark, err := os.ReadFile(resetPath(u.path))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	u.reset, _ = time.Parse(time.RFC3339Nano, string(bytes.TrimSpace(mark))) // spoiled: never, and the database decides
 	f, err := os.Open(u.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -181,6 +190,12 @@ func (u *Undo) Find(id cluster.JobID, l slurmplug.Lever) *Change {
 	return nil
 }
 
+// tookBack tells whether reset took back a value that priod wrote at a time: the
+// journal has no line of it, and is neither missing, damaged nor cut off.
+func (u *Undo) tookBack(id cluster.JobID, l slurmplug.Lever, at time.Time) bool {
+	return u.Find(id, l) == nil && !u.missing && u.damaged == 0 && !at.After(u.reset)
+}
+
 // Missing tells whether there was no file when the journal was opened: then it
 // says nothing about what jobs hold, and only the database knows.
 func (u *Undo) Missing() bool { return u.missing }
@@ -241,7 +256,7 @@ func (u *Undo) unchanged(now os.FileInfo) bool {
 }
 
 // Lost tells whether the journal was deleted, or changed as no priod does:
-// reset puts a whole new file in its place.
+// reset puts a whole new file in its place and notes when.
 func (u *Undo) Lost() (bool, error) {
 	if u.file == nil {
 		return false, nil
@@ -261,7 +276,7 @@ func (u *Undo) Lost() (bool, error) {
 	if err := other.read(); err != nil {
 		return false, fmt.Errorf("undo journal: %w", err)
 	}
-	return other.damaged > 0 || other.good < now.Size(), nil
+	return other.damaged > 0 || other.good < now.Size() || !other.reset.After(u.reset), nil
 }
 
 // Restore writes the journal from memory and tells where what stood there is
@@ -385,6 +400,15 @@ func (u *Undo) Keep(keep func(*Change) bool) error {
 	}
 	u.kept = len(kept)
 	return nil
+}
+
+// TakenBack is Keep after a reset at a time, which is noted beside the journal:
+// else one that was cut off would look the same.
+func (u *Undo) TakenBack(at time.Time, keep func(*Change) bool) error {
+	if err := replace(resetPath(u.path), []byte(at.UTC().Format(time.RFC3339Nano)+"\n")); err != nil {
+		return fmt.Errorf("undo journal: %w", err)
+	}
+	return u.Keep(keep)
 }
 
 // tidy compacts the journal when it has doubled, and a long one once in each

@@ -268,7 +268,7 @@ func TestUndoAndDatabaseAgree(t *testing.T) {
 		if err := d.store.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if err := openUndo(t, dir).Keep(func(c *Change) bool { return c.Job != j.ID }); err != nil {
+		if err := openUndo(t, dir).TakenBack(d.snapshot.At, func(c *Change) bool { return c.Job != j.ID }); err != nil {
 			t.Fatal(err)
 		}
 		d.store, d.history = openStore(t, dir, Options{})
@@ -287,7 +287,7 @@ func TestResetBesideTheDaemon(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := openUndo(t, dir).Keep(func(*Change) bool { return false }); err != nil {
+	if err := openUndo(t, dir).TakenBack(time.Now(), func(*Change) bool { return false }); err != nil {
 		t.Fatal(err)
 	}
 	for i := range d.snapshot.Jobs {

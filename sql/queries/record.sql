@@ -28,7 +28,8 @@ ON CONFLICT (job) DO UPDATE SET
   tag = excluded.tag, tag_error = excluded.tag_error;
 
 -- name: JobLeft :exec
-UPDATE jobs SET left_ms = sqlc.arg(at_ms) WHERE job = sqlc.arg(job);
+-- No job leaves before it started, though a clock that was set back may say so.
+UPDATE jobs SET left_ms = max(CAST(sqlc.arg(at_ms) AS INTEGER), start_ms) WHERE job = sqlc.arg(job);
 
 -- name: PutNode :exec
 INSERT INTO nodes (

@@ -201,7 +201,7 @@ func (q *Queries) ExtendCycle(ctx context.Context, db DBTX, arg ExtendCycleParam
 }
 
 const jobLeft = `-- name: JobLeft :exec
-UPDATE jobs SET left_ms = ?1 WHERE job = ?2
+UPDATE jobs SET left_ms = max(CAST(?1 AS INTEGER), start_ms) WHERE job = ?2
 `
 
 type JobLeftParams struct {
@@ -209,6 +209,7 @@ type JobLeftParams struct {
 	Job  int64
 }
 
+// No job leaves before it started, though a clock that was set back may say so.
 func (q *Queries) JobLeft(ctx context.Context, db DBTX, arg JobLeftParams) error {
 	_, err := db.ExecContext(ctx, jobLeft, arg.AtMs, arg.Job)
 	return err
