@@ -16,7 +16,9 @@ func (p *plan) tune() {
 		for _, n := range p.roomiest(i) {
 			p.cut(n, p.short(i, n, p.published), p.published, func(int) bool { return true })
 		}
-		p.add(i, p.firstFit(i, p.published))
+		if !p.add(i, p.firstFit(i, p.published)) {
+			p.force(i) // the released code stops here
+		}
 	}
 }
 
@@ -44,18 +46,23 @@ func (p *plan) tuneBestFit() {
 		for _, n := range p.roomiest(i) {
 			p.cut(n, p.short(i, n, p.least), p.least, p.above)
 		}
-		if p.add(i, p.bestFit(i, p.least)) {
-			continue
+		if !p.add(i, p.bestFit(i, p.least)) {
+			p.force(i)
 		}
-		// Others hold too much of those nodes: any node will do.
-		for _, node := range p.open[p.admitted[i].typ] {
-			if n := min(p.left[node].GPUs, p.admitted[i].gpus); n > 0 {
-				at := gpusOn{node, n}
-				p.cut(at, p.short(i, at, p.least), p.least, p.above)
-			}
-		}
-		p.add(i, p.bestFit(i, p.least))
 	}
+}
+
+// force places a request wherever jobs of ours can make room. It fails only
+// where others than these jobs hold too much.
+func (p *plan) force(i int) {
+	r := &p.admitted[i]
+	for _, node := range p.open[r.typ] {
+		if n := min(p.left[node].GPUs, r.gpus); n > 0 {
+			at := gpusOn{node, n}
+			p.cut(at, p.short(i, at, p.least), p.least, p.above)
+		}
+	}
+	p.add(i, p.bestFit(i, p.least))
 }
 
 // gpusOn is a number of GPUs on a node.
@@ -133,6 +140,9 @@ func (p *plan) cut(at gpusOn, short point, size sizeOn, may func(int) bool) {
 		}
 		before := p.left[at.node]
 		p.resize(i, size)
+		if slices.ContainsFunc(p.grants[i].Parts, func(q Part) bool { return p.overfull(q.Node) }) {
+			p.resize(i, p.least) // the whole share was more than it had; the released code stops here
+		}
 		after := p.left[at.node]
 		gained := point{after.CPUs - before.CPUs, after.MemMB - before.MemMB}.max(point{})
 		short = point{lack(short.cpus, gained.cpus), lack(short.mem, gained.mem)}
@@ -148,4 +158,10 @@ func (p *plan) held(i int) point {
 		sum.MemMB += q.MemMB
 	}
 	return perGPU(&sum)
+}
+
+// overfull says whether more was handed out than a node has, rounding aside.
+func (p *plan) overfull(node int) bool {
+	l, total := &p.left[node], &p.nodes[node].Total
+	return l.CPUs < total.CPUs*(1-rounding) || l.MemMB < total.MemMB*(1-rounding)
 }
