@@ -168,6 +168,9 @@ func (s *Sizer) Size(jobs []Job, nodes []Node) []Grant {
 
 func (s *Sizer) reset(jobs []Job, nodes []Node) {
 	s.jobs, s.nodes, s.admitted = jobs, nodes, s.admitted[:0]
+	if len(s.levels) > 1<<12 {
+		clear(s.levels) // of curves that are long gone
+	}
 	for i := range s.byType {
 		s.byType[i] = s.byType[i][:0]
 	}
