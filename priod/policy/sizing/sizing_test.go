@@ -236,6 +236,41 @@ func TestProperties(t *testing.T) {
 	})
 }
 
+// Where others, such as CPU-only jobs, hold CPUs and memory that GPUs stand
+// beside, a node still gives no more than it has left.
+func TestOthersHoldCPUs(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		s := drawSituation(r, true)
+		for i := range s.nodes {
+			s.nodes[i].Free.CPUs *= rapid.Float64Range(0, 1).Draw(r, "cpus left")
+			s.nodes[i].Free.MemMB *= rapid.Float64Range(0, 1).Draw(r, "mem left")
+		}
+		reserve := rapid.Bool().Draw(r, "reserve")
+		for m := sizing.Waterfill; m <= sizing.Proportional; m++ {
+			left := make([]sizing.Amount, len(s.nodes))
+			for i := range left {
+				left[i] = s.nodes[i].Free
+			}
+			for _, g := range sizing.New(sizing.Settings{Mechanism: m, Reserve: reserve}).Size(s.jobs, s.nodes) {
+				gpus := 0
+				for _, p := range g.Parts {
+					l := &left[p.Node]
+					gpus += p.GPUs
+					l.GPUs, l.CPUs, l.MemMB = l.GPUs-p.GPUs, l.CPUs-p.CPUs, l.MemMB-p.MemMB
+				}
+				if gpus != s.jobs[g.Job].GPUs {
+					r.Fatalf("%v: job %d has %d GPUs", m, g.Job, gpus)
+				}
+			}
+			for i, l := range left {
+				if n := &s.nodes[i].Total; l.GPUs < 0 || l.CPUs < -rounding*n.CPUs || l.MemMB < -rounding*n.MemMB {
+					r.Fatalf("%v: node %d is left with %v", m, i, l)
+				}
+			}
+		}
+	})
+}
+
 func checkGrants(r *rapid.T, m sizing.Mechanism, s situation, grants []sizing.Grant, reserve bool) {
 	left := make([]sizing.Amount, len(s.nodes))
 	largest := map[int]sizing.Amount{}
