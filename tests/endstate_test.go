@@ -105,7 +105,7 @@ func (s *site) endState() endState {
 	for line := range strings.Lines(out) {
 		f := strings.Split(line, "|")
 		_, tasks, _ := strings.Cut(f[1], "_")
-		j := endJob{Name: strings.TrimSuffix(f[2]+"_"+tasks, "_"), Held: strings.HasPrefix(f[4], "JobHeld")}
+		j := endJob{Held: strings.HasPrefix(f[4], "JobHeld")}
 		j.Nice, _ = strconv.ParseInt(f[3], 10, 64)
 		raw, err := strconv.ParseUint(f[0], 10, 32)
 		if err != nil {
@@ -119,7 +119,9 @@ func (s *site) endState() endState {
 		if i, ok := decided[id]; ok {
 			j.Class, j.Why = queue.Jobs[i].Class, queue.Jobs[i].Why
 		}
-		end = append(end, j)
+		for _, j.Name = range s.endNames(f[2], tasks) {
+			end = append(end, j)
+		}
 	}
 	// Whom priod does not place stands by Slurm's own priorities, which differ
 	// from run to run: for a minute, two jobs may count different shares of use.
@@ -132,6 +134,24 @@ func (s *site) endState() endState {
 		i = n
 	}
 	return end
+}
+
+// endNames names each task of a record by itself: how far an array is split
+// depends on the way to an end, not on the end.
+func (s *site) endNames(name, tasks string) (names []string) {
+	s.Helper()
+	list, unsplit := strings.CutPrefix(strings.TrimSuffix(tasks, "]"), "[")
+	if !unsplit {
+		return []string{strings.TrimSuffix(name+"_"+tasks, "_")}
+	}
+	all, err := slurmplug.ExpandTasks(list)
+	if err != nil {
+		s.Fatal(err)
+	}
+	for _, t := range all {
+		names = append(names, fmt.Sprintf("%s_%d", name, t))
+	}
+	return names
 }
 
 // siteFactors are Slurm's own, by raw id; jobs that it does not count as
@@ -264,9 +284,10 @@ func (s *site) checkReset(before endState) {
 	for line := range strings.Lines(s.slurm("squeue", "--noheader", "--array-unique", "--states=PENDING", "--Format=JobArrayID:|,Name:|,Nice:|")) {
 		f := strings.Split(line, "|")
 		_, tasks, _ := strings.Cut(f[0], "_")
-		name := strings.TrimSuffix(f[1]+"_"+tasks, "_")
-		if want, ok := nice[name]; ok && f[2] != strconv.FormatInt(want, 10) {
-			s.Errorf("reset leaves a Nice of %s in job %s, its owner's is %d", f[2], name, want)
+		for _, name := range s.endNames(f[1], tasks) {
+			if want, ok := nice[name]; ok && f[2] != strconv.FormatInt(want, 10) {
+				s.Errorf("reset leaves a Nice of %s in job %s, its owner's is %d", f[2], name, want)
+			}
 		}
 	}
 }
