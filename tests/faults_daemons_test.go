@@ -50,9 +50,10 @@ func TestSlurmDaemonFaults(t *testing.T) {
 	// saved waits until slurmctld has written down the queue: killed before, it
 	// would forget jobs.
 	saved := func() {
-		now := time.Now()
-		s.slurm("scontrol", "update", "JobId="+q.ids[q.names[0]], "Comment="+s.comment(q.ids[q.names[0]]))
+		now, id := time.Now(), q.ids[q.names[0]]
+		comment := s.comment(id)
 		s.wait("slurmctld to save its state", func() bool {
+			s.slurm("scontrol", "update", "JobId="+id, "Comment="+comment) // or a save within the first second were the last
 			info, err := os.Stat(filepath.Join(s.lab.Dir, "state", "job_state"))
 			return err == nil && info.ModTime().After(now.Add(time.Second))
 		})

@@ -18,10 +18,17 @@ func random(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(seedOf(t), 0))
 }
 
+// boundedSeed is make test's: the same faults each time, so that a change and
+// not chance turns it red. Chance has its turn in make test-long.
+const boundedSeed = 7
+
 // seedOf returns the seed of this run and prints it.
 func seedOf(t *testing.T) uint64 {
 	t.Helper()
-	seed := uint64(time.Now().UnixNano())
+	seed := uint64(boundedSeed)
+	if os.Getenv("SLURMPRIO_LONG") == "1" {
+		seed = uint64(time.Now().UnixNano())
+	}
 	if text := os.Getenv(seedEnv); text != "" {
 		n, err := strconv.ParseUint(text, 10, 64)
 		if err != nil {
