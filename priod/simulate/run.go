@@ -35,7 +35,7 @@ type Result struct {
 	Types    []string      // GPU types of the cluster
 	Jobs     []metrics.Job // by order of arrival
 	Outcomes []metrics.Outcome
-	Series   []virtual.Point // GPUs in use and jobs waiting over time
+	Series   []metrics.Point // GPUs in use and jobs waiting over time
 	Rounds   int             // of engine rounds
 }
 
@@ -123,17 +123,14 @@ func inRounds(ctx context.Context, spec Spec, in Input) (Result, error) {
 	default:
 		return Result{}, fmt.Errorf("no round model %q", spec.RoundModel)
 	}
-	opt := rounds.Options{Model: model, Round: spec.Round, Order: order, Speed: in.Speed}
-	if w := spec.Window; w != nil {
-		opt.Window = &rounds.Window{First: w.First, Last: w.Last}
-	}
-	var series virtual.Series
+	opt := rounds.Options{Model: model, Round: spec.Round, Order: order, Speed: in.Speed, Window: spec.Window}
+	var series metrics.Series
 	opt.Watch = func(r rounds.Round) {
 		gpus := 0
 		for _, a := range r.Runs {
 			gpus += a.Job.Job.GPUs
 		}
-		series.Add(virtual.Point{At: r.Start, GPUs: gpus, Queued: r.Jobs - len(r.Runs)})
+		series.Add(metrics.Point{At: r.Start, GPUs: gpus, Queued: r.Jobs - len(r.Runs)})
 	}
 	var seen []metrics.Job
 	r, err := rounds.Run(ctx, in.Cluster, func(yield func(trace.Job, error) bool) {

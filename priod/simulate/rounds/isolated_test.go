@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/simulate/rounds"
 )
 
@@ -91,7 +92,7 @@ func TestIsolatedContinuous(t *testing.T) {
 	speed := speeds(t, "gavel/simulation_throughputs.json")
 	var runs continuousRuns
 	sharedJSON(t, "gavel/expected/small_continuous_4_4_4.json", &runs)
-	window := &rounds.Window{First: 0, Last: 149}
+	window := &metrics.Window{First: 0, Last: 149}
 	for _, want := range runs {
 		if want.Policy != "isolated" {
 			continue
@@ -124,7 +125,7 @@ func BenchmarkGavelIsolated(b *testing.B) {
 	speed := speeds(b, "gavel/simulation_throughputs.json")
 	for b.Loop() {
 		result := run(b, gpus(36, 36, 36), jobs, rounds.Options{
-			Model: rounds.Gavel{Allocator: rounds.Isolated()}, Speed: speed, Window: &rounds.Window{First: 4000, Last: 4999},
+			Model: rounds.Gavel{Allocator: rounds.Isolated()}, Speed: speed, Window: &metrics.Window{First: 4000, Last: 4999},
 		})
 		b.ReportMetric(meanJCT(b, jobs, result, 4000, 4999), "h-mean-JCT")
 		b.ReportMetric(float64(result.Rounds), "rounds")

@@ -25,16 +25,12 @@ type Type struct {
 	GPUs int
 }
 
-// Window measures the jobs First to Last, counted from 0 by order of arrival,
-// both inclusive. The run stops when all of them are done.
-type Window struct{ First, Last int }
-
 // Options of a run.
 type Options struct {
 	Model  Model
-	Round  float64 // s; 0: the paper's, 360 for Gavel and 300 for Synergy
-	Order  Order   // of the jobs; with an allocation it only breaks ties
-	Window *Window // nil: every job
+	Round  float64         // s; 0: the paper's, 360 for Gavel and 300 for Synergy
+	Order  Order           // of the jobs; with an allocation it only breaks ties
+	Window *metrics.Window // nil: every job; the run stops when they are done
 
 	// Speed is how much work a job does per second on a type with all of its
 	// GPUs; 0: it never runs there. The unit of work is the trace's step, or a

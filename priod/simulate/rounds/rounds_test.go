@@ -175,7 +175,7 @@ func TestWindow(t *testing.T) {
 	}
 	for _, model := range []rounds.Model{rounds.Gavel{}, rounds.Gavel{Allocator: rounds.Proportional()}, rounds.Synergy{}} {
 		result, err := rounds.Run(context.Background(), gpus(1, 0, 0), endless, rounds.Options{
-			Model: model, Speed: func(*trace.Job, string) float64 { return 1 }, Window: &rounds.Window{First: 5, Last: 7},
+			Model: model, Speed: func(*trace.Job, string) float64 { return 1 }, Window: &metrics.Window{First: 5, Last: 7},
 		})
 		if err != nil || !result.Outcomes[7].Done || len(result.Outcomes) > 9 {
 			t.Errorf("%T: %d jobs, %v", model, len(result.Outcomes), err)
@@ -201,7 +201,7 @@ func TestBadInput(t *testing.T) {
 		"NaN time":       {change: func(j *trace.Job) { j.Submit = math.NaN() }, want: "job bad: submitted at NaN"},
 		"NaN speed":      {opt: func(o *rounds.Options) { o.Speed = func(*trace.Job, string) float64 { return math.NaN() } }, want: "job good: speed NaN on v100"},
 		"NaN round":      {opt: func(o *rounds.Options) { o.Round = math.NaN() }, want: "round of NaN s"},
-		"window":         {opt: func(o *rounds.Options) { o.Window = &rounds.Window{First: 3, Last: 2} }, want: "window 3:2"},
+		"window":         {opt: func(o *rounds.Options) { o.Window = &metrics.Window{First: 3, Last: 2} }, want: "window 3:2"},
 		"bad allocation": {opt: func(o *rounds.Options) { o.Model = rounds.Gavel{Allocator: nan} }, want: "job good: the policy allocates NaN"},
 		"broken policy":  {opt: func(o *rounds.Options) { o.Model = rounds.Gavel{Allocator: failing} }, want: "no optimum"},
 		"nothing allocated": {

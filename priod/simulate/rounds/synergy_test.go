@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"testing"
 
+	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/simulate/rounds"
 	"slurmprio/priod/trace"
 )
@@ -101,7 +102,7 @@ func TestSynergy128(t *testing.T) {
 		t.Run(c.order.String()+" "+c.file, func(t *testing.T) {
 			jobs := synergyTrace(t, "sim_single_gpu_"+c.file+"_20_70_10_seed42.csv.gz")
 			result := run(t, synergyServers(16), jobs, rounds.Options{
-				Model: rounds.Synergy{Published: true}, Order: c.order, Speed: iterations, Window: &rounds.Window{First: c.first, Last: c.last},
+				Model: rounds.Synergy{Published: true}, Order: c.order, Speed: iterations, Window: &metrics.Window{First: c.first, Last: c.last},
 			})
 			if mean := meanJCT(t, jobs, result, c.first, c.last); math.Abs(mean-c.want) > 1e-9 {
 				t.Errorf("mean JCT %v h, want %v", mean, c.want)
@@ -116,7 +117,7 @@ func BenchmarkSynergyProportional(b *testing.B) {
 		b.Run(order.String(), func(b *testing.B) {
 			for b.Loop() {
 				result := run(b, synergyServers(16), jobs, rounds.Options{
-					Model: rounds.Synergy{}, Order: order, Speed: iterations, Window: &rounds.Window{First: 4000, Last: 4999},
+					Model: rounds.Synergy{}, Order: order, Speed: iterations, Window: &metrics.Window{First: 4000, Last: 4999},
 				})
 				b.ReportMetric(float64(result.Rounds), "rounds")
 			}

@@ -94,7 +94,7 @@ type engine struct {
 	hopeless error
 	jobs     []metrics.Job
 	outcomes []metrics.Outcome
-	series   Series
+	series   metrics.Series
 	steps    int
 }
 
@@ -245,7 +245,7 @@ func (e *engine) moment() error {
 		for t := range e.types {
 			used -= e.nodes.FreeGPUs(int32(t))
 		}
-		e.series.Add(Point{At: e.now, GPUs: used, Queued: e.queue.n})
+		e.series.Add(metrics.Point{At: e.now, GPUs: used, Queued: e.queue.n})
 	}
 	return nil
 }

@@ -96,7 +96,7 @@ type Result struct {
 	Types    []string      // the cluster's GPU types
 	Jobs     []metrics.Job // by order of arrival
 	Outcomes []metrics.Outcome
-	Series   []Point
+	Series   []metrics.Point
 	End      float64 // when it stopped, s
 }
 

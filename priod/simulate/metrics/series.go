@@ -1,4 +1,4 @@
-package virtual
+package metrics
 
 // Point is the state of the cluster at one time.
 type Point struct {
