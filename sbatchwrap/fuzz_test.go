@@ -38,6 +38,7 @@ func FuzzTag(f *testing.F) {
 			said(t, err)
 			return
 		}
+		variable, _, _ = strings.Cut(variable, "=") // a variable's name ends there
 		key := "SBATCHWRAP_" + strings.ToUpper(strings.TrimPrefix(variable, "prio-"))
 		fromEnv, strange := environmentClaims([]string{key + "=" + value, "HOME=/"})
 		if len(fromEnv)+len(strange) > 1 || len(fromEnv) == 1 && fromEnv[0].value != value {
