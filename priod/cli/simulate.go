@@ -75,6 +75,7 @@ func simulateFlags() []cli.Flag {
 		&cli.StringFlag{Category: input, Name: "cluster", Usage: "read nodes from `FILE`, TOML with [[nodes]] tables"},
 		&cli.StringSliceFlag{Category: input, Name: "nodes", Usage: "nodes as `COUNT:TYPE:GPUS[:CPUS[:MEM_MB]]`; again for more"},
 		withCategory(workloadsFlag(), input),
+		&cli.StringFlag{Category: input, Name: "pairs", Usage: "read how fast two workloads run on the same GPUs from CSV `FILE`, for --allocation POLICY:packed"},
 		&cli.StringFlag{Category: input, Name: "window", Usage: "measure jobs `FIRST:LAST` in order of arrival, counted from 0; later ones keep coming until these are done"},
 		&cli.Uint64Flag{Category: input, Name: "seed", Value: 1, Usage: "`NUMBER` that settles what is left to chance"},
 
@@ -171,6 +172,9 @@ func simulation(ctx context.Context, c *cli.Context, bar io.Writer) (*simulated,
 		}
 	}
 	in := simulate.Input{}
+	if in.Pairs, err = pairsOf(c.String("pairs"), &spec, table); err != nil {
+		return nil, usageError{err}
+	}
 	if err := s.nodes(ctx, c, cfg, &in); err != nil {
 		return nil, err
 	}
@@ -246,6 +250,39 @@ func speeds(table *workload.Table) func(*trace.Job, string) float64 {
 		s, _ := table.Speed(id, j.GPUs, gpuType)
 		return s
 	}
+}
+
+// pairsOf reads the speeds of pairs, which a policy with space sharing needs.
+func pairsOf(path string, spec *simulate.Spec, table *workload.Table) (simulate.Pairs, error) {
+	switch {
+	case path == "" && spec.Packed():
+		return nil, fmt.Errorf("--allocation %s: which pairs run how fast? Give --pairs FILE; priod workloads import gavel --pairs makes one", spec.Allocation)
+	case path == "":
+		return nil, nil
+	case !spec.Packed():
+		return nil, errors.New("--pairs belongs to --allocation POLICY:packed")
+	}
+	pairs, err := workload.LoadPairs(path, table)
+	if err != nil {
+		return nil, err
+	}
+	return func(a, b *trace.Job, gpuType string) (float64, float64) {
+		x, knownA := table.Lookup(a.Workload)
+		y, knownB := table.Lookup(b.Workload)
+		speedA, speedB, ok := pairs.Speed(x, y, a.GPUs, gpuType)
+		if !knownA || !knownB || !ok {
+			return 0, 0
+		}
+		if a.Duration > 0 { // counted in seconds of itself alone
+			alone, _ := table.Speed(x, a.GPUs, gpuType)
+			speedA /= alone
+		}
+		if b.Duration > 0 {
+			alone, _ := table.Speed(y, b.GPUs, gpuType)
+			speedB /= alone
+		}
+		return speedA, speedB
+	}, nil
 }
 
 // curves looks a job's sensitivity up in the table.

@@ -79,11 +79,7 @@ func (c Choice) check(value *string) error {
 	case slices.Contains(c.Have, *value):
 		return nil
 	case c.Flag == "allocation" && slices.Contains(c.Have, name):
-		policy, err := allocation.ParsePolicy(*value)
-		if err == nil && policy.Packed {
-			err = errors.New("the round engine runs no pairs; priod allocate --space-sharing divides time among them")
-		}
-		if err != nil {
+		if _, err := allocation.ParsePolicy(*value); err != nil {
 			return fmt.Errorf("--allocation: %w", err)
 		}
 		return nil
@@ -131,6 +127,12 @@ func (s *Spec) Check() error {
 	return nil
 }
 
+// Packed tells whether jobs may run in pairs.
+func (s *Spec) Packed() bool {
+	policy, err := allocation.ParsePolicy(s.Allocation)
+	return err == nil && policy.Packed
+}
+
 // evicts tells whether anybody has to leave.
 func (s *Spec) evicts() bool { return s.Preemption != "none" && s.Preemption != "te-first" }
 
@@ -154,6 +156,8 @@ func (s *Spec) checkRounds() error {
 		return errors.New("overheads, failures and limits belong to --engine slurm: rounds are the papers' ideal")
 	case s.RoundModel == "synergy" && s.Allocation != "none":
 		return fmt.Errorf("--allocation %s needs --round-model gavel", s.Allocation)
+	case s.RoundModel == "gavel-published" && s.Packed():
+		return fmt.Errorf("--allocation %s needs --round-model gavel: pairs do not run as published", s.Allocation)
 	case s.RoundModel != "synergy" && s.Sizing != "request":
 		return fmt.Errorf("--sizing %s needs --round-model synergy", s.Sizing)
 	case s.FirstRound != 0 && s.RoundModel != "synergy":

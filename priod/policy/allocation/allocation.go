@@ -14,6 +14,7 @@ package allocation
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -80,6 +81,7 @@ type Pair struct {
 type Allocation struct {
 	Time      [][]float64 // by job and type; rows may be shared, do not write
 	Pairs     []PairTime
+	Mixes     []Mix     // of packed policies: Time and Pairs by class
 	Rate      []float64 // steps/s of each job with that
 	Objective float64   // as the policy defines it
 	Bound     float64   // no allocation is better than this; NaN: the policy is a rule without objective
@@ -91,6 +93,15 @@ type PairTime struct {
 	A, B int
 	Time []float64  // by type
 	Rate [2]float64 // what that adds to the rates of A and B
+}
+
+// Mix is the time that the jobs of one class, or of two side by side, have on
+// a type together.
+type Mix struct {
+	A, B  []int // their indices in Jobs, do not write; B is nil when nobody is beside A
+	Type  int
+	Time  float64    // how many run so at once, on average
+	Speed [2]float64 // of one of A and one of B, steps/s
 }
 
 // Warm carries prices from one problem to the next: a queue that changes by a
@@ -152,7 +163,7 @@ func (p Policy) check() error {
 	case policies[p.Name] == nil:
 		return fmt.Errorf("no policy %.80q: want one of %s", p.Name, strings.Join(Names(), ", "))
 	case p.Packed && packedPolicies[p.Name] == nil:
-		return fmt.Errorf("policy %s: the paper has no space sharing for it", p.Name)
+		return fmt.Errorf("policy %s: no space sharing: %s have it", p.Name, strings.Join(slices.Sorted(maps.Keys(packedPolicies)), ", "))
 	case p.Packed && p.Agnostic:
 		return errors.New("space sharing looks at how fast pairs run: it cannot be agnostic")
 	}

@@ -192,6 +192,11 @@ func (k *packing) result() *Allocation {
 		if x <= crumb {
 			continue
 		}
+		mix := Mix{A: k.member[w.a], Type: w.t, Time: x, Speed: w.speed}
+		if w.b >= 0 {
+			mix.B = k.member[w.b]
+		}
+		a.Mixes = append(a.Mixes, mix)
 		pair := func(m, o int, time float64) {
 			times := make([]float64, len(k.Types))
 			times[w.t] = time
