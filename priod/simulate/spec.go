@@ -60,7 +60,7 @@ var (
 	Orders      = Choice{"order", []string{"fifo", "sjf", "srtf", "las", "ftf", "multifactor", "priod"}, nil}
 	Backfills   = Choice{"backfill", []string{"none", "easy", "conservative", "skip"}, nil}
 	Placements  = Choice{"placement", []string{"packed", "consolidated", "pool"}, nil}
-	Allocations = Choice{"allocation", append([]string{"none"}, allocation.Names()...), []string{"allox", "gandiva", "strategy-proof"}}
+	Allocations = Choice{"allocation", append([]string{"none"}, allocation.Names()...), nil}
 	Preemptions = Choice{"preemption", []string{"none", "te-first", string(preemption.LRTP), string(preemption.Random), string(preemption.FitGpp), string(preemption.LeastLoss)}, nil}
 	Sizings     = Choice{"sizing", []string{"request", "proportional", "greedy", "tune", "tune-best-fit", "waterfill"}, []string{"opt"}}
 	RoundModels = Choice{"round-model", []string{"gavel", "synergy", "gavel-published"}, nil}
@@ -76,16 +76,18 @@ func (c Choice) check(value *string) error {
 	}
 	name, _, _ := strings.Cut(*value, ":") // max-min:agnostic:packed
 	switch {
-	case slices.Contains(c.Have, *value):
+	case *value == c.Have[0]:
 		return nil
 	case c.Flag == "allocation" && slices.Contains(c.Have, name):
 		policy, err := allocation.ParsePolicy(*value)
-		if err == nil && policy.Packed {
-			err = errors.New("the round engine runs no pairs; priod allocate --space-sharing divides time among them")
+		if err == nil && policy.Pairs() {
+			err = errors.New("the round engine runs no pairs; priod allocate divides time among them")
 		}
 		if err != nil {
 			return fmt.Errorf("--allocation: %w", err)
 		}
+		return nil
+	case slices.Contains(c.Have, *value):
 		return nil
 	case slices.Contains(c.later, name):
 		return fmt.Errorf("--%s %s: this version of priod does not have that policy yet; it has %s", c.Flag, *value, c.Values())

@@ -16,7 +16,7 @@ func agnostic(name string, p *Problem, solve allocate) (*Allocation, error) {
 	blind.Jobs = slices.Clone(p.Jobs)
 	same := map[string][]float64{}
 	liked := p.liked()
-	steps := name == "finish-time-fairness" || name == "makespan" || name == "sjf"
+	steps := name == "finish-time-fairness" || name == "makespan" || name == "sjf" || name == "allox"
 	key := make([]byte, 0, 64)
 	for i := range blind.Jobs {
 		j := &blind.Jobs[i]
@@ -48,7 +48,7 @@ func agnostic(name string, p *Problem, solve allocate) (*Allocation, error) {
 	if err != nil {
 		return nil, fmt.Errorf("policy %s, agnostic: %w", name, err)
 	}
-	if name != "fifo" && name != "sjf" { // those keep a job on one type
+	if name != "fifo" && name != "sjf" && name != "allox" { // those keep a job on one type
 		p.spread(a)
 	}
 	p.rates(a)

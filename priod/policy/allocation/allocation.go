@@ -81,6 +81,7 @@ type Allocation struct {
 	Time      [][]float64 // by job and type; rows may be shared, do not write
 	Pairs     []PairTime
 	Rate      []float64 // steps/s of each job with that
+	Discount  []float64 // strategy-proof: the part of its time that each job keeps
 	Objective float64   // as the policy defines it
 	Bound     float64   // no allocation is better than this; NaN: the policy is a rule without objective
 	Notes     []string
@@ -94,8 +95,12 @@ type PairTime struct {
 }
 
 // Warm carries prices from one problem to the next: a queue that changes by a
-// job costs a few steps then.
-type Warm struct{ price []float64 }
+// job costs a few steps then. For gandiva it carries the pairs.
+type Warm struct {
+	price []float64
+	pairs [][2]string // ids
+	draws uint64      // problems solved with it
+}
 
 // Policy is one of Names, with its variants.
 type Policy struct {
@@ -118,6 +123,9 @@ var policies = map[string]allocate{
 	"sjf":                  sjf,
 	"isolated":             isolatedPolicy,
 	"proportional":         proportionalPolicy,
+	"allox":                alloX,
+	"gandiva":              gandiva,
+	"strategy-proof":       strategyProof,
 }
 
 // Names of the policies, sorted.
@@ -153,11 +161,14 @@ func (p Policy) check() error {
 		return fmt.Errorf("no policy %.80q: want one of %s", p.Name, strings.Join(Names(), ", "))
 	case p.Packed && packedPolicies[p.Name] == nil:
 		return fmt.Errorf("policy %s: the paper has no space sharing for it", p.Name)
-	case p.Packed && p.Agnostic:
+	case p.Pairs() && p.Agnostic:
 		return errors.New("space sharing looks at how fast pairs run: it cannot be agnostic")
 	}
 	return nil
 }
+
+// Pairs says whether jobs may run in pairs.
+func (p Policy) Pairs() bool { return p.Packed || p.Name == "gandiva" }
 
 // Allocate solves the problem.
 func (p Policy) Allocate(problem *Problem) (*Allocation, error) {
