@@ -27,6 +27,9 @@ type Input struct {
 	// Curve is how that speed depends on CPUs and memory; nil: nobody knows.
 	Curve  func(job *trace.Job, gpuType string) *workload.Curve
 	Daemon virtual.Daemon // of order priod
+	// Trouble gets what an allocation's optimiser failed on, at a time in s;
+	// the last allocation then stays. nil: the run ends with the error.
+	Trouble func(now float64, err error, p *allocation.Problem)
 }
 
 // Result is what came out.
@@ -111,7 +114,7 @@ func inRounds(ctx context.Context, spec Spec, in Input) (Result, error) {
 			if err != nil {
 				return Result{}, err
 			}
-			g.Allocator = allocator(policy)
+			g.Allocator = allocator(policy, in.Trouble)
 		}
 		model = g
 	case "synergy":

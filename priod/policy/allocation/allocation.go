@@ -183,9 +183,14 @@ func (p Policy) Allocate(problem *Problem) (*Allocation, error) {
 		solve = packedPolicies[p.Name]
 	}
 	if p.Agnostic {
-		return agnostic(p.Name, problem, solve)
+		solve = agnostic(p.Name, solve)
 	}
-	a, err := solve(problem)
+	a, err := problem.solve(solve)
+	if Numeric(err) && problem.Warm != nil { // perhaps the start was bad
+		cold := *problem
+		*problem.Warm, cold.Warm = Warm{}, nil
+		a, err = cold.solve(solve)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("policy %s: %w", p.Name, err)
 	}
@@ -193,10 +198,55 @@ func (p Policy) Allocate(problem *Problem) (*Allocation, error) {
 	return a, nil
 }
 
+func (p *Problem) solve(by allocate) (*Allocation, error) {
+	a, err := by(p)
+	if err == nil {
+		err = p.fit(a)
+	}
+	return a, err
+}
+
+// ErrNumeric says that the optimiser's answer is none: it does not fit.
+var ErrNumeric = errors.New("the allocation does not fit, for rounding errors")
+
+// fit refuses an answer that rounding has spoilt.
+func (p *Problem) fit(a *Allocation) error {
+	const part = 1e-6
+	used, spent := make([]float64, len(p.Types)), make([]float64, len(p.Jobs))
+	sound := true
+	add := func(row []float64, gpus int) (sum float64) {
+		for t, x := range row {
+			sound = sound && x >= 0 // NaN is not
+			sum += x
+			used[t] += x * float64(gpus)
+		}
+		return sum
+	}
+	for i, row := range a.Time {
+		spent[i] += add(row, p.Jobs[i].GPUs)
+	}
+	for _, s := range a.Pairs {
+		sum := add(s.Time, p.Jobs[s.A].GPUs)
+		spent[s.A] += sum
+		spent[s.B] += sum
+	}
+	for i, sum := range spent {
+		if !sound || sum > 1+part {
+			return fmt.Errorf("job %.80q has %v of its time: %w", p.Jobs[i].ID, sum, ErrNumeric)
+		}
+	}
+	for t, sum := range used {
+		if sum > float64(p.Types[t].GPUs)*(1+part) {
+			return fmt.Errorf("%v of %d GPUs of type %.80q: %w", sum, p.Types[t].GPUs, p.Types[t].Name, ErrNumeric)
+		}
+	}
+	return nil
+}
+
 // Numeric says whether the error is the optimiser's: the problem is sound, and
 // worth keeping.
 func Numeric(err error) bool {
-	return errors.Is(err, market.ErrNumeric) || errors.Is(err, lp.ErrNumeric) || errors.Is(err, lp.ErrUnbounded)
+	return errors.Is(err, ErrNumeric) || errors.Is(err, market.ErrNumeric) || errors.Is(err, lp.ErrNumeric) || errors.Is(err, lp.ErrUnbounded)
 }
 
 // rates fills in Rate, and notes who gets nothing because no type fits.

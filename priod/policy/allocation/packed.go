@@ -135,7 +135,7 @@ func (k *packing) solve(need []float64, most float64, value func(packed) float64
 		col := []lp.Term{{Row: w.a, Value: 1}, {Row: n + w.t, Value: k.classes.Jobs[w.a].GPUs}}
 		rate := func(c int, speed float64) {
 			if row[c] >= 0 {
-				col = append(col, lp.Term{Row: row[c], Value: -speed / (need[c] * k.classes.Jobs[c].Count)})
+				col = append(col, lp.Term{Row: row[c], Value: -speed / (k.classes.Jobs[c].Fastest() * k.classes.Jobs[c].Count)})
 			}
 		}
 		switch {
@@ -152,9 +152,9 @@ func (k *packing) solve(need []float64, most float64, value func(packed) float64
 		k.column = append(k.column, col)
 	}
 	last := []lp.Term{{Row: len(k.limit) - 1, Value: 1}}
-	for _, r := range row {
+	for i, r := range row {
 		if r >= 0 {
-			last = append(last, lp.Term{Row: r, Value: 1})
+			last = append(last, lp.Term{Row: r, Value: need[i] / k.classes.Jobs[i].Fastest()})
 		}
 	}
 	k.column = append(k.column, last)
@@ -258,13 +258,7 @@ var packedPolicies = map[string]allocate{
 // normalised rates. packedWaterFilling goes on as long as somebody can rise.
 func packedMaxMin(p *Problem) (*Allocation, error) {
 	k := newPacking(p, nil)
-	t, bound, err := k.solve(shares(p, k.classes), math.Inf(1), k.normalised)
-	if err != nil {
-		return nil, err
-	}
-	a := k.result()
-	a.Objective, a.Bound = t, bound
-	return a, nil
+	return k.worst(shares(p, k.classes))
 }
 
 func packedWaterFilling(p *Problem) (*Allocation, error) {
@@ -281,26 +275,38 @@ func packedHierarchical(p *Problem) (*Allocation, error) {
 
 func packedMakespan(p *Problem) (*Allocation, error) {
 	k := newPacking(p, func(i int) traits { return traits{p.Jobs[i].StepsLeft} })
-	need := make([]float64, len(k.classes.Jobs))
-	scale := 0.0
-	for i := range need {
-		if k.classes.Jobs[i].Fastest() > 0 {
-			need[i] = p.Jobs[k.first[i]].StepsLeft
-			scale = max(scale, need[i])
+	a, err := k.worst(stepsLeft(p, k.classes))
+	if err != nil {
+		return nil, err
+	}
+	a.Objective, a.Bound = 1/a.Objective, 1/a.Bound
+	return a, nil
+}
+
+// worst raises all rates in proportion to their shares. The unit is the level
+// at which the first class alone is at its fastest: numbers near 1.
+func (k *packing) worst(share linear) (*Allocation, error) {
+	unit := math.Inf(1)
+	for i := range share {
+		if fastest := k.classes.Jobs[i].Fastest(); fastest > 0 && share[i] > 0 {
+			unit = min(unit, share.level(i, fastest))
 		}
 	}
-	if scale == 0 {
-		return p.nothing(), nil
+	if math.IsInf(unit, 1) {
+		return k.nothing(), nil
 	}
+	need := make([]float64, len(share))
 	for i := range need {
-		need[i] /= scale // numbers near 1
+		if k.classes.Jobs[i].Fastest() > 0 {
+			need[i] = share[i] * unit
+		}
 	}
 	t, bound, err := k.solve(need, math.Inf(1), k.normalised)
 	if err != nil {
 		return nil, err
 	}
 	a := k.result()
-	a.Objective, a.Bound = scale/t, scale/bound
+	a.Objective, a.Bound = t*unit, bound*unit
 	return a, nil
 }
 
@@ -378,7 +384,7 @@ func (k *packing) highest(a ascent, from, top float64) (level float64, err error
 		if t >= 1-slack || level <= from {
 			return level, nil
 		}
-		price := k.prices()
+		price := k.prices(need)
 		asked := func(l float64) (sum float64) {
 			for i := range need {
 				if need[i] > 0 {
@@ -404,12 +410,12 @@ func (k *packing) highest(a ascent, from, top float64) (level float64, err error
 	return 0, fmt.Errorf("space sharing: %w", lp.ErrNumeric)
 }
 
-// prices are what the program asks of each class for its rate, summing to 1.
-func (k *packing) prices() []float64 {
+// prices are what the program asks of each class for what it needs, summing to 1.
+func (k *packing) prices(need []float64) []float64 {
 	of := make([]float64, len(k.classes.Jobs))
 	for i, p := range k.program.Prices() {
 		if c := k.floor[i]; c >= 0 {
-			of[c] = max(0, p)
+			of[c] = max(0, p) * need[c] / k.classes.Jobs[c].Fastest()
 		}
 	}
 	return of
@@ -417,7 +423,11 @@ func (k *packing) prices() []float64 {
 
 // stop holds those who rise at a price, or the dearest, and returns the others.
 func (k *packing) stop(a ascent, open []int, level float64) []int {
-	price := k.prices()
+	need := make([]float64, len(k.classes.Jobs))
+	for i := range need {
+		need[i], _ = a.At(i, level)
+	}
+	price := k.prices(need)
 	dearest := slices.MaxFunc(open, func(x, y int) int { return cmp.Compare(price[x], price[y]) })
 	for _, i := range open {
 		if i == dearest || price[i] > 1e-7 {
