@@ -70,17 +70,12 @@ func BenchmarkPolicies(b *testing.B) {
 		policy   string
 		n, types int
 		alike    bool
-		glpk     func(*allocation.Problem) string // the same instance as an LP: its first level only
 	}{
-		{"max-min", 2048, 3, false, lasLP}, {"max-min", 2048, 3, true, lasLP}, {"max-min", 100_000, 3, false, nil}, {"max-min", 100_000, 6, false, nil}, {"max-min", 1_000_000, 3, true, nil},
-		{"finish-time-fairness", 10_000, 3, false, nil}, {"makespan", 10_000, 3, false, nil}, {"water-filling", 10_000, 3, false, nil}, {"hierarchical", 10_000, 3, false, nil},
-		{"strategy-proof", 2048, 3, true, nil}, {"allox", 1000, 3, false, nil},
-		{"max-min:packed", 8192, 3, true, nil}, {"water-filling:packed", 8192, 3, true, nil},
+		{"max-min", 2048, 3, false}, {"max-min", 2048, 3, true}, {"max-min", 100_000, 3, false}, {"max-min", 100_000, 6, false}, {"max-min", 1_000_000, 3, true},
+		{"finish-time-fairness", 10_000, 3, false}, {"makespan", 10_000, 3, false}, {"water-filling", 10_000, 3, false}, {"hierarchical", 10_000, 3, false},
+		{"strategy-proof", 2048, 3, true}, {"allox", 1000, 3, false},
+		{"max-min:packed", 8192, 3, true}, {"water-filling:packed", 8192, 3, true},
 	} {
-		kind := "different"
-		if c.alike {
-			kind = "alike"
-		}
 		p := func() *allocation.Problem {
 			p := queue(c.n, c.types, c.alike)
 			if c.policy == "hierarchical" {
@@ -108,7 +103,7 @@ func BenchmarkPolicies(b *testing.B) {
 			}
 			return p
 		}
-		name := fmt.Sprintf("%s/jobs=%d/types=%d/%s", c.policy, c.n, c.types, kind)
+		name := fmt.Sprintf("%s/jobs=%d/types=%d/%s", c.policy, c.n, c.types, kind(c.alike))
 		b.Run(name, func(b *testing.B) {
 			p := p()
 			policy, err := allocation.ParsePolicy(c.policy)
@@ -121,14 +116,24 @@ func BenchmarkPolicies(b *testing.B) {
 				}
 			})
 		})
-		if c.glpk != nil {
-			b.Run(name+"/glpk", func(b *testing.B) {
-				needGLPK(b)
-				text := c.glpk(p())
-				measured(b, func() { glpk(b, text) })
-			})
-		}
 	}
 }
 
-func lasLP(p *allocation.Problem) string { return base(p, false).worst(lasFloors(p)) }
+// BenchmarkPoliciesByGLPK is the first level of max-min on the same instances.
+func BenchmarkPoliciesByGLPK(b *testing.B) {
+	needGLPK(b)
+	for _, alike := range []bool{false, true} {
+		p := queue(2048, 3, alike)
+		b.Run(fmt.Sprintf("max-min/jobs=2048/types=3/%s", kind(alike)), func(b *testing.B) {
+			text := base(p, false).worst(lasFloors(p))
+			measured(b, func() { glpk(b, text) })
+		})
+	}
+}
+
+func kind(alike bool) string {
+	if alike {
+		return "alike"
+	}
+	return "different"
+}

@@ -257,7 +257,7 @@ func raised(t *testing.T, seed int, name string, p *allocation.Problem, pairs bo
 		return glpk(t, g.text(strings.Join(g.rate[job], " + ")))
 	}
 	// GLPK needs some slack; what that alone gives doubles with it.
-	const slack = 1e-6
+	const slack = 2e-7
 	if free := 2*most(slack) - most(2*slack); free > a.Rate[job]*(1+1e-4)+1e-6 {
 		t.Errorf("seed %d: %s: job %d has %v steps/s and could have %v", seed, name, job, a.Rate[job], free)
 	}
