@@ -61,9 +61,9 @@ func TestSimulateRefusesBadPairs(t *testing.T) {
 		want  string
 	}{
 		{"", []string{"--allocation", "max-min:packed"}, "priod workloads import gavel --pairs makes one"},
-		{pairs, []string{"--allocation", "max-min"}, "--pairs belongs to --allocation POLICY:packed"},
+		{pairs, []string{"--allocation", "max-min"}, "--pairs belongs to --allocation gandiva or POLICY:packed"},
 		{pairs, []string{"--allocation", "max-min:agnostic:packed"}, "cannot be agnostic"},
-		{pairs, []string{"--allocation", "fifo:packed"}, "fifo: no space sharing: finish-time-fairness, makespan, max-min, max-throughput have it"},
+		{pairs, []string{"--allocation", "sjf:packed"}, "sjf: no space sharing: fifo, finish-time-fairness, hierarchical, makespan, max-min, max-throughput, min-cost, water-filling have it"},
 		{pairs, []string{"--allocation", "max-min:packed", "--round-model", "gavel-published"}, "needs --round-model gavel"},
 		{pairs, []string{"--allocation", "max-min:packed", "--round-model", "synergy"}, "needs --round-model gavel"},
 		{"/nowhere/pairs.csv", []string{"--allocation", "max-min:packed"}, "/nowhere/pairs.csv"},

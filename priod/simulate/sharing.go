@@ -19,13 +19,18 @@ type kind struct {
 }
 
 // sharer solves a policy with space sharing whenever the round engine asks.
-func sharer(policy allocation.Policy, pairs Pairs) rounds.Sharer {
+func sharer(policy allocation.Policy, pairs Pairs, trouble func(now float64, err error, p *allocation.Problem)) rounds.Sharer {
 	kinds := map[kind]int{}
 	var first []*trace.Job // of each kind
 	type question struct{ a, b, gpuType int }
 	known := map[question][2]float64{}
 	var isolated []memory // by place in the trace
+	var last []rounds.Mix
+	var warm allocation.Warm
 	var problem allocation.Problem
+	if policy.Name == "gandiva" {
+		problem.Warm = &warm // its pairs stay together
+	}
 	problem.Together = func(a, b, t int) (float64, float64) {
 		q := question{problem.Jobs[a].Kind, problem.Jobs[b].Kind, t}
 		speed, ok := known[q]
@@ -61,11 +66,20 @@ func sharer(policy allocation.Policy, pairs Pairs) rounds.Sharer {
 			})
 		}
 		result, err := policy.Allocate(&problem)
+		if allocation.Numeric(err) && trouble != nil {
+			trouble(now, err, &problem)
+			for _, a := range jobs {
+				shares.Rate = append(shares.Rate, isolated[a.Index].promised)
+			}
+			shares.Mixes = last
+			return shares, nil
+		}
 		if err != nil {
 			return shares, err
 		}
 		for i, rate := range problem.IsolatedRates() {
-			isolated[jobs[i].Index].rate = rate
+			m := &isolated[jobs[i].Index]
+			m.rate, m.promised = rate, result.Rate[i]
 		}
 		shares.Rate = result.Rate
 		for _, m := range result.Mixes {
@@ -75,6 +89,7 @@ func sharer(policy allocation.Policy, pairs Pairs) rounds.Sharer {
 			}
 			shares.Mixes = append(shares.Mixes, x)
 		}
+		last = shares.Mixes
 		return shares, nil
 	}
 }

@@ -19,7 +19,7 @@ func TestMixesAreTheAllocation(t *testing.T) {
 		name := rapid.SampledFrom([]string{"max-min", "makespan", "finish-time-fairness", "max-throughput"}).Draw(r, "policy")
 		p := invent(rand.New(rand.NewPCG(seed, 2)), true)
 		if rapid.Bool().Draw(r, "classes") {
-			p = queue(rapid.IntRange(100, 160).Draw(r, "jobs"), true)
+			p = queue(rapid.IntRange(100, 160).Draw(r, "jobs"), 3, true)
 			for i := range p.Jobs { // few kinds, so that classes are large
 				p.Jobs[i] = p.Jobs[i%(2+int(seed%9))]
 			}
