@@ -41,9 +41,9 @@ SELECT
   CAST((SELECT coalesce(max(eviction), 0) FROM evictions) AS INTEGER) AS eviction;
 
 -- name: ClaimsAfter :many
--- Open claims, and those that ended after a time.
+-- Open claims, those whose job still names its place, and those that ended after a time.
 SELECT j.id, j.task, j.user, sqlc.embed(c) FROM claims AS c JOIN jobs AS j ON j.job = c.job
-WHERE c.ended_ms = 0 OR c.ended_ms > sqlc.arg(since_ms) ORDER BY c.claim;
+WHERE c.ended_ms = 0 OR c.pin <> '' OR c.ended_ms > sqlc.arg(since_ms) ORDER BY c.claim;
 
 -- name: EvictionsAfter :many
 -- Open evictions, and those that ended after a time.
@@ -51,6 +51,7 @@ SELECT j.id, j.task, j.user, sqlc.embed(e) FROM evictions AS e JOIN jobs AS j ON
 WHERE e.ended_ms = 0 OR e.ended_ms > sqlc.arg(since_ms) ORDER BY e.eviction;
 
 -- name: TimesEvicted :many
--- How often each job in the queue was evicted, runs that were spared apart.
+-- How often each job in the queue, or under way, was told to leave.
 SELECT j.id, j.task, count(*) AS times FROM evictions AS e JOIN jobs AS j ON j.job = e.job
-WHERE j.left_ms = 0 AND e.state <> 'called-off' GROUP BY j.job;
+WHERE e.signalled_ms > 0 AND (j.left_ms = 0 OR EXISTS (SELECT 1 FROM evictions AS o WHERE o.job = e.job AND o.ended_ms = 0))
+GROUP BY j.job;

@@ -38,5 +38,5 @@ ORDER BY e.ended_ms = 0 DESC, e.eviction DESC LIMIT sqlc.arg(most);
 SELECT v.id AS victim_id, v.task AS victim_task, v.user AS victim_user, v.tag AS victim_tag,
   t.id AS te_id, t.task AS te_task, t.user AS te_user, sqlc.embed(e), sqlc.embed(c)
 FROM evictions AS e JOIN claims AS c ON c.claim = e.claim JOIN jobs AS v ON v.job = e.job JOIN jobs AS t ON t.job = c.job
-WHERE e.job = sqlc.arg(job) OR c.job = sqlc.arg(job)
+WHERE v.id = sqlc.arg(id) AND v.task = sqlc.arg(task) OR t.id = sqlc.arg(id) AND t.task = sqlc.arg(task)
 ORDER BY e.eviction DESC LIMIT sqlc.arg(most);

@@ -90,7 +90,7 @@ func (q *Queries) AllNodes(ctx context.Context, db DBTX) ([]Node, error) {
 
 const claimsAfter = `-- name: ClaimsAfter :many
 SELECT j.id, j.task, j.user, c.claim, c.job, c.cycle, c.state, c.reason, c.node_list, c.at_ms, c.changed_ms, c.raw_id, c.gpus, c.shares, c.wait_ms, c.pin, c.room_ms, c.ended_ms FROM claims AS c JOIN jobs AS j ON j.job = c.job
-WHERE c.ended_ms = 0 OR c.ended_ms > ?1 ORDER BY c.claim
+WHERE c.ended_ms = 0 OR c.pin <> '' OR c.ended_ms > ?1 ORDER BY c.claim
 `
 
 type ClaimsAfterRow struct {
@@ -100,7 +100,7 @@ type ClaimsAfterRow struct {
 	Claim Claim
 }
 
-// Open claims, and those that ended after a time.
+// Open claims, those whose job still names its place, and those that ended after a time.
 func (q *Queries) ClaimsAfter(ctx context.Context, db DBTX, sinceMs int64) ([]ClaimsAfterRow, error) {
 	rows, err := db.QueryContext(ctx, claimsAfter, sinceMs)
 	if err != nil {
@@ -538,7 +538,8 @@ func (q *Queries) PlannedWrites(ctx context.Context, db DBTX) ([]PlannedWritesRo
 
 const timesEvicted = `-- name: TimesEvicted :many
 SELECT j.id, j.task, count(*) AS times FROM evictions AS e JOIN jobs AS j ON j.job = e.job
-WHERE j.left_ms = 0 AND e.state <> 'called-off' GROUP BY j.job
+WHERE e.signalled_ms > 0 AND (j.left_ms = 0 OR EXISTS (SELECT 1 FROM evictions AS o WHERE o.job = e.job AND o.ended_ms = 0))
+GROUP BY j.job
 `
 
 type TimesEvictedRow struct {
@@ -547,7 +548,7 @@ type TimesEvictedRow struct {
 	Times int64
 }
 
-// How often each job in the queue was evicted, runs that were spared apart.
+// How often each job in the queue, or under way, was told to leave.
 func (q *Queries) TimesEvicted(ctx context.Context, db DBTX) ([]TimesEvictedRow, error) {
 	rows, err := db.QueryContext(ctx, timesEvicted)
 	if err != nil {
