@@ -24,6 +24,7 @@ type Settings struct {
 	Grace    time.Duration // of a job that names none
 	MaxGrace time.Duration // a job that asks for more is never evicted
 	Restart  time.Duration // what starting again costs
+	Reserve  bool          // nodes whose place comes free in parts are reserved meanwhile
 	Hold     time.Duration // how long a place is kept after the last victim left
 	Retry    time.Duration // no second claim for a TE job so soon; doubled each time
 
@@ -455,6 +456,9 @@ func (c *Choice) record(s *cluster.Snapshot, m *nodeMap, t *Trial, job *cluster.
 		claim.Shares = append(claim.Shares, Share{m.names[share.Node], int(share.GPUs), int(share.CPUs), share.MemMB})
 	}
 	claim.Pin = slurmplug.CompactHosts(claim.Nodes())
+	if set.Reserve && c.inParts(v) {
+		claim.Resv = "yes" // Number gives it its name
+	}
 	index := int64(len(c.Turn.Claims))
 	c.Turn.Claims = append(c.Turn.Claims, claim)
 	for _, i := range v.Victims {
@@ -465,6 +469,20 @@ func (c *Choice) record(s *cluster.Snapshot, m *nodeMap, t *Trial, job *cluster.
 			Unsaved: seconds(x.Unsaved), Restart: set.Restart, Promised: x.Loss(), State: Recorded, At: s.At,
 		})
 	}
+}
+
+// inParts tells whether a part of the place is, or comes, free before the rest:
+// backfill would give it to somebody else.
+func (c *Choice) inParts(v *preemption.Verdict) bool {
+	if len(v.Victims) != 1 {
+		return true
+	}
+	victim := c.snapshot.Candidates[v.Victims[0]].Shares
+	return slices.ContainsFunc(v.Shares, func(s placement.Share) bool {
+		return !slices.ContainsFunc(victim, func(x placement.Share) bool {
+			return x.Node == s.Node && x.GPUs >= s.GPUs && x.CPUs >= s.CPUs && x.MemMB >= s.MemMB
+		})
+	})
 }
 
 // grace is the time that a victim is given.

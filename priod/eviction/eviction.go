@@ -19,6 +19,7 @@ package eviction
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -57,6 +58,8 @@ type Claim struct {
 	State   ClaimState
 	Reason  string
 	Pin     string    // the nodes written into the job's ReqNodeList; "": none, or taken back
+	Resv    string    // the reservation that keeps others off the nodes until all victims have left; "": none, or deleted
+	ResvAt  time.Time // it was created
 	At      time.Time // recorded
 	Changed time.Time
 	Room    time.Time // the last victim had left
@@ -158,6 +161,8 @@ const (
 	Begin   Verb = "begin" // lets a requeued victim start, now or later
 	Pin     Verb = "pin"   // names the nodes of the claim in the TE job's request
 	Unpin   Verb = "unpin"
+	Reserve Verb = "reserve" // keeps the nodes of a claim from everybody; ends by itself
+	Free    Verb = "free"    // deletes the reservation
 )
 
 // Command is one write to one job, for one row.
@@ -166,7 +171,10 @@ type Command struct {
 	Job             cluster.JobID
 	Claim, Eviction int64 // the row: one of both
 	Value           string
-	First           bool // no signal can have been sent before
+	Nodes           string        // of Reserve, as a host list
+	For             time.Duration // Reserve ends by itself after that
+	User            string        // of Reserve: the TE job's
+	First           bool          // no signal can have been sent before
 }
 
 // Result is what became of a command.
@@ -223,7 +231,11 @@ func (j *Journal) Eviction(number int64) *Eviction {
 // the index of its claim until then.
 func (j *Journal) Number(t *Turn) {
 	for i := range t.Claims {
-		t.Claims[i].Number = j.LastClaim + int64(i) + 1
+		c := &t.Claims[i]
+		c.Number = j.LastClaim + int64(i) + 1
+		if c.Resv != "" {
+			c.Resv = fmt.Sprintf("priod_%d_%d", c.Number, c.At.Unix())
+		}
 	}
 	for i := range t.Evictions {
 		e := &t.Evictions[i]
@@ -263,7 +275,7 @@ func (j *Journal) Take(t *Turn) {
 // not in the queue.
 func (j *Journal) Forget(now time.Time, present func(cluster.JobID) bool) {
 	before := now.Add(-Memory)
-	j.Claims = slices.DeleteFunc(j.Claims, func(c Claim) bool { return !c.Open() && c.Pin == "" && c.Ended.Before(before) })
+	j.Claims = slices.DeleteFunc(j.Claims, func(c Claim) bool { return !c.Open() && c.Pin == "" && c.Resv == "" && c.Ended.Before(before) })
 	j.Evictions = slices.DeleteFunc(j.Evictions, func(e Eviction) bool { return !e.Open() && e.Ended.Before(before) })
 	open := map[cluster.JobID]bool{}
 	for i := range j.Evictions {
@@ -280,7 +292,7 @@ func (j *Journal) Forget(now time.Time, present func(cluster.JobID) bool) {
 // between two cycles.
 func (j *Journal) Urgent() (jobs []Target) {
 	for i := range j.Claims {
-		if c := &j.Claims[i]; c.Open() || c.State == Released && c.Pin != "" {
+		if c := &j.Claims[i]; c.Open() || c.State == Released && c.Pin != "" || c.Resv != "" {
 			jobs = append(jobs, Target{c.Job, c.RawID})
 		}
 	}

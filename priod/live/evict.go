@@ -89,6 +89,10 @@ func (c *Cluster) Do(ctx context.Context, commands []eviction.Command) []evictio
 			r = c.set(ctx, cmd.Job, "StartTime", cmd.Value)
 		case eviction.Pin, eviction.Unpin:
 			r = c.set(ctx, cmd.Job, slurmplug.ReqNodeList, cmd.Value)
+		case eviction.Reserve:
+			r = c.client.Reserve(ctx, cmd.Value, cmd.Nodes, cmd.User, cmd.For)
+		case eviction.Free:
+			r = c.client.DeleteReservation(ctx, cmd.Value)
 		}
 		results[i] = eviction.Result{Command: cmd, Status: r.Status, Message: r.Message}
 	}
