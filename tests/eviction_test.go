@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -32,6 +33,8 @@ told() {
 	finish) save; echo "complete" >> "$state.log"; exit 0;;
 	esac
 }
+[ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] && [ "$units" = endless ] && units=$((done + 3))
+[ "$units" = endless ] && units=100000
 trap told USR1
 echo "start restart=${SLURM_RESTART_COUNT:-0} from=$done" >> "$state.log"
 while [ "$done" -lt "$units" ]; do
@@ -63,14 +66,22 @@ func newEvictable(t testing.TB, settings string) *evictable {
 
 func (e *evictable) state(name string) string { return filepath.Join(e.work, name) }
 
+// endless work ends soon after a restart.
+const endless = -1
+
 // worker submits a BE job that does units of work, a few a second, on GPUs of a
-// type, and has a grace period of some seconds.
+// type, and has a grace period of some seconds; 0: that of the configuration.
 func (e *evictable) worker(name, gres string, units, grace int, conduct string, args ...string) string {
 	e.Helper()
-	args = append([]string{
-		"--prio-type=be", "--prio-signal=B:USR1", fmt.Sprintf("--prio-grace=0:%02d", grace), "--open-mode=append", "--gres=gpu:" + gres, "--time=60",
-	}, args...)
-	return e.submit(append(args, e.state("worker"), e.state(name), strconv.Itoa(units), conduct)...)
+	args = append([]string{"--prio-type=be", "--prio-signal=B:USR1", "--open-mode=append", "--gres=gpu:" + gres, "--time=60"}, args...)
+	if grace > 0 {
+		args = append(args, fmt.Sprintf("--prio-grace=0:%02d", grace))
+	}
+	todo := "endless"
+	if units != endless {
+		todo = strconv.Itoa(units)
+	}
+	return e.submit(append(args, e.state("worker"), e.state(name), todo, conduct)...)
 }
 
 // blocker is a job that holds GPUs and did not agree to leave.
@@ -298,7 +309,7 @@ func (e *evictable) known() []store.Eviction {
 type conduct struct {
 	name, conduct string
 	grace         int
-	args          []string
+	settings      string
 	meanwhile     func(e *evictable, victim, trial string) // once it is told to leave
 	how, place    string
 	back          bool // the victim runs again
@@ -308,7 +319,7 @@ var conducts = []conduct{
 	{name: "ignores its signal", conduct: "ignore", grace: 2, how: "forced", place: "started", back: true},
 	{name: "finishes in its grace", conduct: "finish", grace: 5, how: "finished", place: "started"},
 	{name: "leaves at once", conduct: "save", grace: 10, how: "exited", place: "started", back: true},
-	{name: "has no grace", conduct: "ignore", grace: 0, args: []string{"--prio-grace=0"}, how: "forced", place: "started", back: true},
+	{name: "has no grace", conduct: "ignore", settings: strings.Replace(evicting, "grace = \"5s\"", "grace = \"0s\"", 1), how: "forced", place: "started", back: true},
 	{name: "is cancelled", conduct: "ignore", grace: 20, how: "ended", place: "started", meanwhile: func(e *evictable, victim, _ string) {
 		e.slurm("scancel", victim)
 	}},
@@ -323,7 +334,7 @@ var conducts = []conduct{
 		})
 		e.slurm("scontrol", "release", victim)
 	}},
-	{name: "the tag goes", conduct: "save", grace: 5, how: "exited", place: "started", back: true, meanwhile: func(e *evictable, victim, _ string) {
+	{name: "the tag goes", conduct: "ignore", grace: 3, how: "forced", place: "started", back: true, meanwhile: func(e *evictable, victim, _ string) {
 		e.slurm("scontrol", "update", "JobId="+victim, "Comment=mine")
 	}},
 	{name: "the TE job is cancelled", conduct: "ignore", grace: 3, how: "forced", place: "released", back: true, meanwhile: func(e *evictable, _, trial string) {
@@ -354,9 +365,9 @@ var conducts = []conduct{
 func TestEvictionConducts(t *testing.T) {
 	for _, c := range conducts[:rounds(1, len(conducts))] {
 		t.Run(c.name, func(t *testing.T) {
-			e := newEvictable(t, evicting)
+			e := newEvictable(t, cmp.Or(c.settings, evicting))
 			e.blocker("t4:4")
-			victim := e.worker("w", "t4:4", 25, c.grace, c.conduct, c.args...)
+			victim := e.worker("w", "t4:4", endless, c.grace, c.conduct)
 			e.begun("w")
 			d := e.daemon()
 			trial := e.trial("t4:2")
@@ -394,8 +405,8 @@ func TestEvictionInParts(t *testing.T) {
 	}
 	e := newEvictable(t, evicting)
 	e.blocker("t4:4")
-	early := e.worker("early", "t4:2", 25, 8, "save")
-	late := e.worker("late", "t4:2", 25, 8, "ignore")
+	early := e.worker("early", "t4:2", endless, 8, "save")
+	late := e.worker("late", "t4:2", endless, 8, "ignore")
 	e.begun("early", "late")
 	d := e.daemon()
 	short := e.submit("--gres=gpu:t4:1", "--time=1", "--wrap", "sleep 5")
@@ -426,7 +437,7 @@ func TestEvictionInParts(t *testing.T) {
 func TestEvictionLeavesAlone(t *testing.T) {
 	e := newEvictable(t, evicting)
 	e.blocker("t4:4")
-	stays := e.worker("w", "t4:4", 600, 5, "save", "--no-requeue")
+	stays := e.worker("w", "t4:4", endless, 5, "save", "--no-requeue")
 	e.begun("w")
 	trial := e.trial("t4:2")
 	e.eligible(1)

@@ -411,7 +411,9 @@ func (c *Choice) shadows(m *nodeMap, set *Settings) {
 	longest := 0.0
 	for i := range c.snapshot.Candidates {
 		x := &c.snapshot.Candidates[i]
-		longest = max(longest, x.Grace)
+		if x.Consent {
+			longest = max(longest, x.Grace)
+		}
 		if !x.Leaving && !math.IsInf(x.Remaining, 1) {
 			releases = append(releases, release{x.Remaining, x.Shares})
 		}

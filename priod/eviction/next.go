@@ -255,8 +255,6 @@ func (n *next) requeued(e *Eviction, s *Sight) {
 	waits := s.Eligible.Sub(n.At)
 	c := n.claimOf(e)
 	switch {
-	case s.Held():
-		e.State, e.RestoredAt, e.Reason = Restored, n.At, "held"
 	case c != nil && c.Open():
 		if waits < delayAhead {
 			n.do(e, Begin, fmt.Sprintf("now+%d", int(delay.Seconds())))
