@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"slurmprio/priod/store"
+	"slurmprio/tests/lab"
 	"slurmprio/tests/shim"
 )
 
@@ -430,6 +431,28 @@ func TestEvictionInParts(t *testing.T) {
 		t.Errorf("a reservation is left:\n%s", left)
 	}
 	d.stop()
+}
+
+// AdminLevel=Operator is enough for everything that an eviction takes.
+func TestEvictionByAnOperator(t *testing.T) {
+	if rounds(0, 1) == 0 || os.Geteuid() != 0 {
+		t.Skip("make test-long as root runs this")
+	}
+	e := newEvictable(t, evicting)
+	e.become(lab.OperatorUser, evicting)
+	e.blocker("t4:4")
+	one := e.worker("one", "t4:2", endless, 5, "save")
+	two := e.worker("two", "t4:2", endless, 5, "ignore")
+	e.begun("one", "two")
+	d := e.daemon()
+	trial := e.trial("t4:4")
+	for _, id := range []string{trial, one, two} {
+		e.completes(id)
+	}
+	d.stop()
+	if text := d.log.String(); strings.Contains(text, "priority alone") || strings.Contains(text, "[WARN]") {
+		t.Errorf("the log says\n%s", text)
+	}
 }
 
 // Jobs that did not agree, cannot be requeued or run in a reservation are left

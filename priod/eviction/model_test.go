@@ -89,13 +89,13 @@ func copied(j *Journal) *Journal {
 }
 
 func (j *job) start(at time.Time) {
-	j.State, j.Start, j.Final, j.told = cluster.Running, at, "", 0
+	j.State, j.Start, j.Final, j.told, j.NodeList = cluster.Running, at, "", 0, "n1"
 }
 
 func (j *job) end(final string) { j.State, j.Final = cluster.Other, final }
 
 func (j *job) requeue(at time.Time) {
-	j.State, j.Final, j.Restarts, j.Eligible = cluster.Pending, "", j.Restarts+1, at.Add(121*time.Second)
+	j.State, j.Final, j.Restarts, j.Eligible, j.NodeList = cluster.Pending, "", j.Restarts+1, at.Add(121*time.Second), ""
 }
 
 // pass lets a second pass.
@@ -258,6 +258,9 @@ func (m *model) disturb() {
 			m.free += j.gpus
 		}
 		if j.Final == "" {
+			if j.State == cluster.Pending {
+				j.Start = m.time() // as Slurm does
+			}
 			j.end("CANCELLED")
 			j.own = true
 		}
@@ -327,6 +330,9 @@ func (m *model) check() {
 		if j.State == cluster.Pending && j.Priority > 0 && j.Eligible.After(m.time()) {
 			m.Errorf("job %s still waits for its begin time", id)
 		}
+	}
+	if c := m.memory.Claim(1); c.State == Started && m.trial.NodeList == "" && m.trial.Restarts == 0 {
+		m.Errorf("a TE job that never ran has started: %+v", c)
 	}
 	for name, until := range m.resv {
 		if m.now < until {

@@ -338,7 +338,7 @@ func (n *next) reserve(c *Claim) {
 func (n *next) open(c *Claim, s *Sight, looked bool) {
 	if looked {
 		switch {
-		case !s.Gone && s.State != cluster.Pending && !s.Start.IsZero() && !s.Start.Before(c.At.Add(-time.Minute)):
+		case s.NodeList != "" && s.State != cluster.Pending: // a job cancelled before it started has a start time too
 			c.State, c.Reason, c.Ended = Started, "", s.Start
 			return
 		case s.Gone || s.Final != "":
