@@ -49,7 +49,12 @@ const (
 	LongGrace  preemption.Why = "grace-too-long" // Settings.MaxGrace
 	Scattered  preemption.Why = "uneven"         // what it takes of each of its nodes is not known
 	Vetoed     preemption.Why = "not-requeueable"
+	LaterTurn  preemption.Why = "later" // behind as many TE jobs as one cycle considers
 )
+
+// considered is how many TE jobs without a claim one cycle looks for room for:
+// what it begins is capped anyway, and the search takes time.
+const considered = 256
 
 // Trial is a waiting TE job and what was decided for it.
 type Trial struct {
@@ -362,6 +367,8 @@ func (c *Choice) trials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Sett
 			t.Why = Unhelpful
 		case n > 0 && s.At.Sub(last[id]) < set.Retry<<min(n-1, 6):
 			t.Why = TooSoon
+		case len(c.snapshot.Trials)-len(c.snapshot.Claims) >= considered:
+			t.Why = LaterTurn
 		case set.UserGPUMinutes > 0 && minutes[w.job.User] >= set.UserGPUMinutes:
 			t.Why = UserBudget
 		}
