@@ -17,7 +17,7 @@ import (
 )
 
 // evicting turns preemption on with short times.
-const evicting = quick + "[te_budget.user]\ngpus = 0\n[preemption]\nenabled = true\nmin_run = \"0s\"\nmin_gain = \"0s\"\nurgency = 0.0\ngrace = \"5s\"\nhold = \"20s\"\nretry = \"1s\"\n"
+const evicting = quick + "[te_budget.user]\ngpus = 0\n[preemption]\nenabled = true\nmin_run = \"0s\"\nmax_evictions = 0\nmax_per_hour = 0\nmin_gain = \"0s\"\nurgency = 0.0\ngrace = \"5s\"\nhold = \"20s\"\nretry = \"1s\"\n"
 
 // worker is the script of a job that counts to a number of units of work, a few
 // a second, and saves after each save-th one and when it is told to. Its conduct
@@ -28,7 +28,7 @@ state=$1 units=$2 conduct=$3
 done=0; [ -s "$state" ] && done=$(cat "$state")
 save() { echo "$done" > "$state.new" && mv "$state.new" "$state"; }
 told() {
-	echo "signal restart=${SLURM_RESTART_COUNT:-0} at=$done" >> "$state.log"
+	echo "signal restart=${SLURM_RESTART_COUNT:-0} at=$done time=$(date +%s.%N)" >> "$state.log"
 	case $conduct in
 	save) save; exit 99;;
 	finish) save; echo "complete" >> "$state.log"; exit 0;;
