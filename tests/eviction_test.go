@@ -433,6 +433,61 @@ func TestEvictionInParts(t *testing.T) {
 	d.stop()
 }
 
+// The victim's node goes down in its grace: the claim is given up, and the TE job
+// may start anywhere again.
+func TestEvictionOnADyingNode(t *testing.T) {
+	if rounds(0, 1) == 0 {
+		t.Skip("make test-long runs this")
+	}
+	e := newEvictable(t, evicting)
+	e.blocker("t4:4")
+	victim := e.worker("w", "t4:4", endless, 50, "ignore")
+	e.begun("w")
+	node := strings.TrimSpace(e.slurm("squeue", "--noheader", "--jobs="+victim, "--format=%N"))
+	d := e.daemon()
+	trial := e.trial("t4:2")
+	e.wait("the signal", func() bool { return strings.Contains(e.log("w"), "signal") })
+	e.slurm("scontrol", "update", "NodeName="+node, "State=DOWN", "Reason=test")
+	t.Cleanup(func() { e.slurm("scontrol", "update", "NodeName="+node, "State=RESUME") })
+	d.waitLog("node " + node + " cannot be used")
+	e.wait("the TE job to be free again", func() bool { return e.pinned() == "" })
+	e.slurm("scontrol", "update", "NodeName="+node, "State=RESUME")
+	e.completes(trial)
+	e.completes(victim)
+	if all := e.settled(); len(all) != 1 || all[0].How != "requeued" || all[0].ClaimState != "released" {
+		t.Errorf("%+v", all)
+	}
+	d.stop()
+}
+
+// reset takes back what holds a place; the eviction ends cleanly afterwards.
+func TestResetTakesBackThePlace(t *testing.T) {
+	if rounds(0, 1) == 0 {
+		t.Skip("make test-long runs this")
+	}
+	e := newEvictable(t, evicting)
+	e.blocker("t4:4")
+	victim := e.worker("w", "t4:4", endless, 8, "ignore")
+	e.begun("w")
+	trial := e.trial("t4:2")
+	e.eligible(1)
+	e.must("run", "--once")
+	if e.pinned() == "" {
+		t.Fatal("nothing is held")
+	}
+	e.must("reset")
+	if left := e.pinned(); left != "" {
+		t.Errorf("reset leaves\n%s", left)
+	}
+	d := e.daemon()
+	e.completes(trial)
+	e.completes(victim)
+	if all := e.settled(); len(all) != 1 || all[0].How != "forced" {
+		t.Errorf("%+v", all)
+	}
+	d.stop()
+}
+
 // AdminLevel=Operator is enough for everything that an eviction takes.
 func TestEvictionByAnOperator(t *testing.T) {
 	if rounds(0, 1) == 0 || os.Geteuid() != 0 {

@@ -146,7 +146,7 @@ func (e *Evictions) save(ctx context.Context, t *eviction.Turn) error {
 // plan are those of the cycle, nil between two cycles; paused says that nothing
 // new may be begun.
 func (e *Evictions) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan, paused bool) error {
-	if e.Journal == nil {
+	if e.Journal == nil || e.Journal.Blank() {
 		return nil
 	}
 	seen := eviction.Seen{Hold: e.Settings.Hold, Consents: e.Settings.Consents, Paused: paused}

@@ -92,6 +92,9 @@ const (
 	CalledOff State = "called-off"
 )
 
+// States are all of them.
+var States = []State{Recorded, Signalled, Left, Requeued, Restored, Done, CalledOff}
+
 // How says how a victim left.
 type How string
 
@@ -208,6 +211,9 @@ type Journal struct {
 
 // NewJournal returns an empty one.
 func NewJournal() *Journal { return &Journal{Times: map[cluster.JobID]int{}} }
+
+// Blank tells whether nothing is known, as long as nobody was ever evicted.
+func (j *Journal) Blank() bool { return len(j.Claims)+len(j.Evictions) == 0 }
 
 // Claim returns the claim of a number, nil when it is forgotten.
 func (j *Journal) Claim(number int64) *Claim {
