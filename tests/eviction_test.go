@@ -433,28 +433,35 @@ func TestEvictionInParts(t *testing.T) {
 	d.stop()
 }
 
-// The victim's node goes down in its grace: the claim is given up, and the TE job
+// The victim's node is drained in its grace (one that goes down comes back by
+// itself in the lab): the claim is given up, and the TE job
 // may start anywhere again.
-func TestEvictionOnADyingNode(t *testing.T) {
+func TestEvictionOnALostNode(t *testing.T) {
 	if rounds(0, 1) == 0 {
 		t.Skip("make test-long runs this")
 	}
 	e := newEvictable(t, evicting)
 	e.blocker("t4:4")
-	victim := e.worker("w", "t4:4", endless, 50, "ignore")
+	victim := e.worker("w", "t4:4", endless, 8, "ignore")
 	e.begun("w")
 	node := strings.TrimSpace(e.slurm("squeue", "--noheader", "--jobs="+victim, "--format=%N"))
 	d := e.daemon()
 	trial := e.trial("t4:2")
 	e.wait("the signal", func() bool { return strings.Contains(e.log("w"), "signal") })
-	e.slurm("scontrol", "update", "NodeName="+node, "State=DOWN", "Reason=test")
-	t.Cleanup(func() { e.slurm("scontrol", "update", "NodeName="+node, "State=RESUME") })
+	e.slurm("scontrol", "update", "NodeName="+node, "State=DRAIN", "Reason=test")
+	resumed := false
+	t.Cleanup(func() {
+		if !resumed {
+			e.slurm("scontrol", "update", "NodeName="+node, "State=RESUME")
+		}
+	})
 	d.waitLog("node " + node + " cannot be used")
 	e.wait("the TE job to be free again", func() bool { return e.pinned() == "" })
 	e.slurm("scontrol", "update", "NodeName="+node, "State=RESUME")
+	resumed = true
 	e.completes(trial)
 	e.completes(victim)
-	if all := e.settled(); len(all) != 1 || all[0].How != "requeued" || all[0].ClaimState != "released" {
+	if all := e.settled(); len(all) != 1 || all[0].How != "forced" || all[0].ClaimState != "released" {
 		t.Errorf("%+v", all)
 	}
 	d.stop()
