@@ -24,7 +24,7 @@ const evicting = quick + "[te_budget.user]\ngpus = 0\n[preemption]\nenabled = tr
 // says what it does about the signal: save, ignore or finish. Each unit is a
 // line in its log, so that a test can tell what was done, twice or never.
 const worker = `#!/bin/bash
-state=$1 units=$2 conduct=$3
+state=$1$SLURM_ARRAY_TASK_ID units=$2 conduct=$3
 done=0; [ -s "$state" ] && done=$(cat "$state")
 save() { echo "$done" > "$state.new" && mv "$state.new" "$state"; }
 told() {
@@ -430,6 +430,43 @@ func TestEvictionInParts(t *testing.T) {
 	if left := e.slurm("scontrol", "show", "reservation"); strings.Contains(left, "priod_") {
 		t.Errorf("a reservation is left:\n%s", left)
 	}
+	d.stop()
+}
+
+// Of an array one task leaves, and the tasks of a TE array get room one by one.
+func TestEvictionOfArrayTasks(t *testing.T) {
+	if rounds(0, 1) == 0 {
+		t.Skip("make test-long runs this")
+	}
+	e := newEvictable(t, evicting)
+	e.blocker("t4:4")
+	array := e.worker("w", "t4:2", endless, 5, "save", "--array=1-2")
+	e.begun("w1", "w2")
+	d := e.daemon()
+	trial := e.trial("t4:2", "--array=7-8")
+	for _, id := range []string{trial + "_7", trial + "_8"} {
+		e.completes(id)
+	}
+	all := e.settled()
+	if len(all) == 0 || len(all) > 2 {
+		t.Fatalf("%+v", all)
+	}
+	signals := 0
+	for _, name := range []string{"w1", "w2"} {
+		signals += strings.Count(e.log(name), "signal ")
+	}
+	if signals != len(all) {
+		t.Errorf("%d signals for %d evictions", signals, len(all))
+	}
+	for _, x := range all {
+		if x.Victim.Task < 0 || x.For.Task < 0 || x.How != "exited" || x.ClaimState != "started" {
+			t.Errorf("%+v", x)
+		}
+	}
+	if text := e.log("w1") + e.log("w2"); strings.Count(text, "start ") != 2+len(all) {
+		t.Errorf("the starts:\n%s", text)
+	}
+	e.slurm("scancel", array)
 	d.stop()
 }
 
