@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -54,7 +55,12 @@ type evictable struct {
 
 func newEvictable(t testing.TB, settings string) *evictable {
 	t.Helper()
-	e := &evictable{site: newSite(t, settings)}
+	return evictableOn(t, newSite(t, settings))
+}
+
+func evictableOn(t testing.TB, s *site) *evictable {
+	t.Helper()
+	e := &evictable{site: s}
 	e.work = filepath.Join(e.lab.Dir, "work", strings.ReplaceAll(t.Name(), "/", "-"))
 	if err := os.MkdirAll(e.work, 0o777); err != nil {
 		t.Fatal(err)
@@ -429,6 +435,39 @@ func TestEvictionInParts(t *testing.T) {
 	}
 	if left := e.slurm("scontrol", "show", "reservation"); strings.Contains(left, "priod_") {
 		t.Errorf("a reservation is left:\n%s", left)
+	}
+	d.stop()
+}
+
+// slurmctld falls in the grace and the backup takes over, which may not know of
+// the pin any more: one eviction all the same.
+func TestEvictionSurvivesFailOver(t *testing.T) {
+	if rounds(0, 1) == 0 || os.Geteuid() != 0 {
+		t.Skip("make test-long as root runs this")
+	}
+	l := lab.ForTest(t, lab.Options{Backup: true, NoAccounting: true, Nodes: []lab.NodeSpec{{Count: 1, GPUType: "t4", GPUs: 4}}})
+	e := evictableOn(t, newSiteOn(t, l, evicting))
+	victim := e.worker("w", "t4:4", endless, 10, "ignore")
+	e.begun("w")
+	trial := e.trial("t4:2")
+	if err := l.WaitSaved(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	d := e.daemon()
+	e.wait("the signal", func() bool { return strings.Contains(e.log("w"), "signal") })
+	if err := l.Kill(t.Context(), "slurmctld"); err != nil {
+		t.Fatal(err)
+	}
+	e.patiently("the victim to run again", func() bool { return strings.Count(e.log("w"), "start ") == 2 })
+	e.patiently("all to end", func() bool {
+		out, err := l.Run(t.Context(), "squeue", "--noheader", "--states=COMPLETED", "--format=%i")
+		return err == nil && slices.Contains(strings.Fields(out), trial) && slices.Contains(strings.Fields(out), victim)
+	})
+	if all := e.settled(); len(all) != 1 || all[0].How != "forced" || all[0].ClaimState != "started" {
+		t.Errorf("%+v", all)
+	}
+	if n := strings.Count(e.log("w"), "signal "); n != 1 {
+		t.Errorf("%d signals", n)
 	}
 	d.stop()
 }
