@@ -355,8 +355,8 @@ func (j *Journal) Mark(h *cluster.History) {
 
 // Slurm is a cluster on which jobs can be told to leave.
 type Slurm interface {
-	// Look shows single jobs as they are now; an error when that cannot be
-	// trusted. A job that Slurm does not know is Gone.
+	// Look shows single jobs as they are now. A job that Slurm does not know is
+	// Gone; one that cannot be trusted is missing, and makes an error.
 	Look(context.Context, []Target) (map[cluster.JobID]Sight, error)
 	// Excluded are the nodes that a waiting job refuses, as a host list.
 	Excluded(context.Context, Target) (string, error)
