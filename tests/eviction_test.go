@@ -191,13 +191,18 @@ func (e *evictable) once(name string) {
 	if strings.Count(text, "signal ") != 1 || strings.Count(text, "start ") != 2 || strings.Count(text, "complete") != 1 {
 		e.Errorf("%s:\n%s", name, text)
 	}
+	_, saved, _ := strings.Cut(text, " at=")
+	saved, _, _ = strings.Cut(saved, " ")
+	if _, again, _ := strings.Cut(text, "start restart=1 from="); !strings.HasPrefix(again, saved+"\n") {
+		e.Errorf("%s does not go on where it was:\n%s", name, text)
+	}
 }
 
 // A TE job evicts one checkpointing BE job, which comes back and completes with
 // all of its work done; the other BE jobs never hear of it.
 func TestEvictionMakesRoom(t *testing.T) {
 	e := newEvictable(t, evicting)
-	victims := []string{e.worker("w0", "t4:4", 20, 5, "save"), e.worker("w1", "t4:4", 20, 5, "save")}
+	victims := []string{e.worker("w0", "t4:4", endless, 20, "save"), e.worker("w1", "t4:4", endless, 5, "save")}
 	e.begun("w0", "w1")
 	d := e.daemon()
 	d.waitLog("started")
@@ -205,10 +210,10 @@ func TestEvictionMakesRoom(t *testing.T) {
 	e.completes(trial)
 	told := 0
 	for i, id := range victims {
-		e.completes(id)
 		name := fmt.Sprint("w", i)
 		if strings.Contains(e.log(name), "signal") {
 			told++
+			e.completes(id)
 			e.once(name)
 		} else if strings.Count(e.log(name), "start ") != 1 {
 			t.Errorf("%s:\n%s", name, e.log(name))
@@ -268,7 +273,7 @@ func TestEvictionSurvivesKill(t *testing.T) {
 			e := newEvictable(t, evicting)
 			d := e.shimmed(evicting)
 			e.blocker("t4:4")
-			victim := e.worker("w", "t4:4", 15, 5, "save")
+			victim := e.worker("w", "t4:4", endless, 20, "save")
 			e.begun("w")
 			trial := e.trial("t4:2")
 			if k.command != "" {
@@ -623,7 +628,7 @@ func TestTwoTrialsOneHole(t *testing.T) {
 	}
 	e := newEvictable(t, evicting)
 	e.blocker("t4:4")
-	victim := e.worker("w", "t4:4", 30, 5, "save")
+	victim := e.worker("w", "t4:4", 60, 5, "save")
 	e.begun("w")
 	d := e.daemon()
 	one, two := e.trial("t4:3"), e.trial("t4:3")
