@@ -118,7 +118,7 @@ func inRounds(ctx context.Context, spec Spec, in Input) (Result, error) {
 				}
 				g.Sharer = sharer(policy, in.Pairs)
 			} else {
-				g.Allocator = allocator(policy, g.Published != nil)
+				g.Allocator, g.Makespan = allocator(policy, g.Published != nil), policy.Name == "makespan"
 			}
 		}
 		model = g
