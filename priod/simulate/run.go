@@ -121,7 +121,7 @@ func inRounds(ctx context.Context, spec Spec, in Input) (Result, error) {
 				}
 				g.Sharer = sharer(policy, in.Pairs, in.Trouble)
 			} else {
-				g.Allocator = allocator(policy, g.Published != nil, in.Trouble)
+				g.Allocator, g.Makespan = allocator(policy, g.Published != nil, in.Trouble), policy.Name == "makespan"
 			}
 		}
 		model = g
