@@ -11,7 +11,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"slurmprio/priod/policy/allocation"
-	"slurmprio/priod/policy/allocation/instance"
 	"slurmprio/priod/report"
 )
 
@@ -35,7 +34,7 @@ func allocateCommand() *cli.Command {
 				return err
 			}
 			policy := allocation.Policy{Name: c.String("policy"), Agnostic: c.Bool("agnostic"), Packed: c.Bool("space-sharing")}
-			problem, notes, err := instance.Parse(text, policy.Name)
+			problem, notes, err := allocation.ParseProblem(text, policy.Name)
 			if err != nil {
 				return usagef("%s: %w", name, err)
 			}

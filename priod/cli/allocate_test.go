@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"slurmprio/priod/policy/allocation"
-	"slurmprio/priod/policy/allocation/instance"
 )
 
 const twoJobs = `{"gpu_types":{"v100":1,"p100":1,"k80":1},"jobs":[{"id":"1","speed":{"v100":2,"p100":1,"k80":0.5}},
@@ -136,7 +135,7 @@ func TestAllocateKeepsWhatItFailsOn(t *testing.T) {
 		if _, err := (allocation.Policy{Name: "max-min"}).Allocate(p); !allocation.Numeric(err) {
 			continue
 		}
-		text, err := instance.Format(p)
+		text, err := p.MarshalJSON()
 		if err != nil {
 			t.Fatal(err)
 		}
