@@ -47,10 +47,13 @@ func ParseTimeLimit(s string) (time.Duration, error) {
 		}
 		total += time.Duration(n) * units[i]
 	}
+	if total > maxDays*day {
+		return 0, notSpan(s)
+	}
 	return total, nil
 }
 
-// maxDays is about what fits into a time.Duration (292 years), with room to add.
+// maxDays is the longest span; a time.Duration holds more (292 years).
 const maxDays = 36500
 
 func notSpan(s string) error {

@@ -51,7 +51,7 @@ func TestTimeLimitRoundTrip(t *testing.T) {
 }
 
 func FuzzTimeLimit(f *testing.F) {
-	for _, s := range []string{"2-03:04:05", "UNLIMITED", "30", "365-00:00:00", "10:00"} {
+	for _, s := range []string{"2-03:04:05", "UNLIMITED", "30", "365-00:00:00", "10:00", "36500-61"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
