@@ -8,8 +8,9 @@ import (
 // allocator solves a policy whenever the round engine asks. It remembers the
 // prices of the last solution, and for each job its times in it and what the
 // isolated reference would have taken for its steps so far (finish-time
-// fairness).
-func allocator(policy allocation.Policy) rounds.Allocator {
+// fairness). Where the optimiser fails, trouble gets the problem, and the jobs
+// keep the times that they had; without trouble the run ends there.
+func allocator(policy allocation.Policy, trouble func(now float64, err error, p *allocation.Problem)) rounds.Allocator {
 	var warm allocation.Warm
 	var known []memory // by place in the trace
 	problem := allocation.Problem{Warm: &warm}
@@ -35,6 +36,13 @@ func allocator(policy allocation.Policy) rounds.Allocator {
 			problem.Jobs = append(problem.Jobs, j)
 		}
 		result, err := policy.Allocate(&problem)
+		if allocation.Numeric(err) && trouble != nil {
+			trouble(now, err, &problem)
+			for i, a := range jobs {
+				copy(x[i*len(types):], known[a.Index].previous)
+			}
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -54,6 +62,7 @@ func allocator(policy allocation.Policy) rounds.Allocator {
 // memory is what is known of a job from one allocation to the next.
 type memory struct {
 	elapsed, done, rate float64   // in isolation: s, steps, steps/s when last seen
+	promised            float64   // steps/s, where jobs may run in pairs
 	previous            []float64 // its times
 }
 

@@ -28,6 +28,9 @@ type Input struct {
 	Curve  func(job *trace.Job, gpuType string) *workload.Curve
 	Pairs  Pairs          // of allocations with space sharing
 	Daemon virtual.Daemon // of order priod
+	// Trouble gets what an allocation's optimiser failed on, at a time in s;
+	// the last allocation then stays. nil: the run ends with the error.
+	Trouble func(now float64, err error, p *allocation.Problem)
 }
 
 // Result is what came out.
@@ -112,13 +115,13 @@ func inRounds(ctx context.Context, spec Spec, in Input) (Result, error) {
 			if err != nil {
 				return Result{}, err
 			}
-			if policy.Packed {
-				if in.Pairs == nil {
-					return Result{}, fmt.Errorf("allocation %s: no speeds of pairs", spec.Allocation)
-				}
-				g.Sharer = sharer(policy, in.Pairs)
-			} else {
-				g.Allocator = allocator(policy)
+			switch {
+			case !policy.Pairs():
+				g.Allocator = allocator(policy, in.Trouble)
+			case in.Pairs == nil:
+				return Result{}, fmt.Errorf("allocation %s: no speeds of pairs", spec.Allocation)
+			default:
+				g.Sharer = sharer(policy, in.Pairs, in.Trouble)
 			}
 		}
 		model = g

@@ -12,9 +12,9 @@ type Sharer func(now float64, jobs []*Active, types []Type) (Shares, error)
 // Shares is an allocation with space sharing. Time is given to kinds: jobs of
 // the same speeds, gang and partners, which may stand in for each other.
 type Shares struct {
-	Kind  []int     // of each job, from 0; a job keeps its kind
+	Kind  []int     // of each job, from 0
 	Rate  []float64 // work per second that each job is promised
-	Mixes []Mix     // those of the same kinds and type add up
+	Mixes []Mix     // those of the same kinds and type add up; those of kinds without jobs do not count
 }
 
 // Mix is the time of one kind on a type, or of two kinds side by side.
@@ -72,6 +72,9 @@ func (r *mechanism) share() error {
 	}
 	h.mixes = h.mixes[:0]
 	for _, m := range s.Mixes {
+		if m.A >= len(h.queue) || m.B >= len(h.queue) || !h.there(&owed{Mix: m}) {
+			continue
+		}
 		if !(m.Time > 0 && m.Speed[0] > 0 && (m.B == Alone || m.Speed[1] > 0)) {
 			return fmt.Errorf("the policy allocates %v GPUs of %s at speeds %v to jobs like %s", m.Time, r.engine.types[m.Type].Name, m.Speed, h.queue[m.A][0].job.Job.ID)
 		}
