@@ -111,7 +111,7 @@ func inRounds(ctx context.Context, spec Spec, in Input) (Result, error) {
 			if err != nil {
 				return Result{}, err
 			}
-			g.Allocator = allocator(policy, g.Published != nil)
+			g.Allocator, g.Makespan = allocator(policy, g.Published != nil), policy.Name == "makespan"
 		}
 		model = g
 	case "synergy":

@@ -28,6 +28,7 @@ type Allocator func(now float64, jobs []*Active, types []Type, x []float64) erro
 type Gavel struct {
 	Allocator Allocator // nil: in each round the jobs in Order, each on the fastest type that is free
 	Reset     float64   // s between two allocations at least when no job comes or goes; 0: 10 rounds; published: between resets of the time received, 1920
+	Makespan  bool      // the last end counts, not the mean: those with much left lead, too
 	Published *Published
 }
 
@@ -329,7 +330,7 @@ func (r *mechanism) fillQueues() {
 					continue
 				}
 			case s.x > 0:
-				w.first, w.second = 1, s.deficit+s.x*(r.now-r.lastAllocation+lead(a))
+				w.first, w.second = 1, s.deficit+s.x*(r.now-r.lastAllocation+r.lead(a))
 			default: // GPUs are left: to whom this type suits best
 				w.second, w.third = speed*a.best, s.deficit
 			}
@@ -343,10 +344,15 @@ func (r *mechanism) fillQueues() {
 // lead is the time, in s of allocation, by which a job comes before its turn: a
 // day when it is nearly done, half a day with ten hours left on its fastest
 // type. Those who wait for it are soon alone again, so the mean JCT falls and
-// nobody's share does.
-func lead(a *Active) float64 {
-	const most, half = 24 * 3600, 10 * 3600
-	return most * half / (a.best*a.Left() + half)
+// nobody's share does. Where the makespan counts an hour of that remains, and
+// 2 % of the time left comes on top: nothing may hold up the longest job.
+func (r *mechanism) lead(a *Active) float64 {
+	const day, hour, half = 24 * 3600, 3600, 10 * 3600
+	left := a.best * a.Left()
+	if r.Makespan {
+		return hour*half/(left+half) + left/50
+	}
+	return day * half / (left + half)
 }
 
 // runRound runs what was chosen and moves time to the round's end.
