@@ -344,15 +344,19 @@ func (r *mechanism) fillQueues() {
 // lead is the time, in s of allocation, by which a job comes before its turn: a
 // day when it is nearly done, half a day with ten hours left on its fastest
 // type. Those who wait for it are soon alone again, so the mean JCT falls and
-// nobody's share does. Where the makespan counts an hour of that remains, and
-// 2 % of the time left comes on top: nothing may hold up the longest job.
+// nobody's share does.
+func lead(a *Active) float64 {
+	const most, half = 24 * 3600, 10 * 3600
+	return most * half / (a.best*a.Left() + half)
+}
+
+// lead, where the makespan counts, is an hour at most, and 2 % of the time left
+// comes on top: nothing may hold up the longest job.
 func (r *mechanism) lead(a *Active) float64 {
-	const day, hour, half = 24 * 3600, 3600, 10 * 3600
-	left := a.best * a.Left()
 	if r.Makespan {
-		return hour*half/(left+half) + left/50
+		return lead(a)/24 + a.best*a.Left()/50
 	}
-	return day * half / (left + half)
+	return lead(a)
 }
 
 // runRound runs what was chosen and moves time to the round's end.
