@@ -20,8 +20,8 @@ import (
 	"slurmprio/priod/policy/allocation"
 )
 
-// Has says whether the policy is here; the published code of others is no
-// linear program, or is not ours to repeat.
+// Has says whether the policy is here. For others our own answer stands: they
+// are rules, or not wired into the published scheduler.
 func Has(p allocation.Policy) bool {
 	return !p.Packed && (p.Name == "max-min" || p.Name == "finish-time-fairness" || p.Name == "makespan")
 }

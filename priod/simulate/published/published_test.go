@@ -41,6 +41,18 @@ func TestCentre(t *testing.T) {
 	}
 }
 
+func TestBlind(t *testing.T) {
+	types, speed := []string{"k80", "v100"}, []float64{2, 7}
+	for policy, want := range map[string][]float64{"max-min": {1, 1}, "makespan": {7, 7}, "finish-time-fairness": {7, 7}} {
+		if got, err := Blind(policy, types, speed); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %v, %v, want %v", policy, got, err, want)
+		}
+	}
+	if _, err := Blind("makespan", []string{"k80", "a100"}, speed); err == nil {
+		t.Error("makespan sees v100's speed on a cluster without")
+	}
+}
+
 func TestBisect(t *testing.T) {
 	for _, least := range []float64{3, 150, 20000, 9e5, 3e6, 4e8} {
 		if got := bisect(least); got < least || got > max(1.05*least, 106) {

@@ -37,7 +37,8 @@ type Gavel struct {
 // new jobs wait for one, and are meanwhile given GPUs that they do not use;
 // types are served one after the other, by the fraction of the type's time;
 // the time that passes idle counts as received; a round does whole steps only.
-// It stands here as the baseline, and so that recordings can be replayed.
+// It stands here as the baseline, and so that recordings can be replayed. What
+// its policies answer is in package published.
 type Published struct {
 	Strict    bool              // FIFO: nothing runs without an allocation
 	TypeOrder func(order []int) // permutes the order in which types are served, each round; nil: as in the cluster
