@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"math/rand/v2"
 	"strings"
 
 	"slurmprio/priod/placement"
 	"slurmprio/priod/policy/allocation"
 	"slurmprio/priod/simulate/metrics"
+	"slurmprio/priod/simulate/published"
 	"slurmprio/priod/simulate/rounds"
 	"slurmprio/priod/simulate/virtual"
 	"slurmprio/priod/trace"
@@ -102,7 +102,7 @@ func inRounds(ctx context.Context, spec Spec, in Input) (Result, error) {
 	case "gavel", "gavel-published":
 		g := rounds.Gavel{}
 		if spec.RoundModel == "gavel-published" {
-			g.Published = published(spec)
+			g.Published = faults(spec)
 		}
 		switch spec.Allocation {
 		case "none":
@@ -115,9 +115,10 @@ func inRounds(ctx context.Context, spec Spec, in Input) (Result, error) {
 			if err != nil {
 				return Result{}, err
 			}
+			g.Makespan = policy.Name == "makespan"
 			switch {
 			case !policy.Pairs():
-				g.Allocator = allocator(policy, in.Trouble)
+				g.Allocator = allocator(policy, g.Published != nil, in.Trouble)
 			case in.Pairs == nil:
 				return Result{}, fmt.Errorf("allocation %s: no speeds of pairs", spec.Allocation)
 			default:
@@ -157,15 +158,12 @@ func inRounds(ctx context.Context, spec Spec, in Input) (Result, error) {
 	return Result{Types: in.Cluster.Types(), Jobs: seen[:len(r.Outcomes)], Outcomes: r.Outcomes, Series: series.Points(), Rounds: r.Rounds}, err
 }
 
-// published is Gavel's scheduler with its faults: the baseline. Agnostic
+// faults are those of Gavel's published scheduler: the baseline. Agnostic
 // policies serve the types in an order drawn for each round.
-func published(spec Spec) *rounds.Published {
+func faults(spec Spec) *rounds.Published {
 	p := &rounds.Published{Strict: strings.HasPrefix(spec.Allocation, "fifo")}
 	if strings.Contains(spec.Allocation, ":agnostic") || spec.Allocation == "isolated" || spec.Allocation == "proportional" {
-		draw := rand.New(rand.NewPCG(spec.Seed, 0))
-		p.TypeOrder = func(types []int) {
-			draw.Shuffle(len(types), func(i, j int) { types[i], types[j] = types[j], types[i] })
-		}
+		p.TypeOrder = published.Shuffle(spec.Seed)
 	}
 	return p
 }

@@ -28,6 +28,7 @@ type Allocator func(now float64, jobs []*Active, types []Type, x []float64) erro
 type Gavel struct {
 	Allocator Allocator // nil: in each round the jobs in Order, each on the fastest type that is free
 	Reset     float64   // s between two allocations at least when no job comes or goes; 0: 10 rounds; published: between resets of the time received, 1920
+	Makespan  bool      // the last end counts, not the mean: those with much left lead, too
 	Published *Published
 	Sharer    Sharer // in the place of Allocator, not with Published: jobs may run in pairs
 }
@@ -37,7 +38,8 @@ type Gavel struct {
 // new jobs wait for one, and are meanwhile given GPUs that they do not use;
 // types are served one after the other, by the fraction of the type's time;
 // the time that passes idle counts as received; a round does whole steps only.
-// It stands here as the baseline, and so that recordings can be replayed.
+// It stands here as the baseline, and so that recordings can be replayed. What
+// its policies answer is in package published.
 type Published struct {
 	Strict    bool              // FIFO: nothing runs without an allocation
 	TypeOrder func(order []int) // permutes the order in which types are served, each round; nil: as in the cluster
@@ -339,7 +341,7 @@ func (r *mechanism) fillQueues() {
 					continue
 				}
 			case s.x > 0:
-				w.first, w.second = 1, s.deficit+s.x*(r.now-r.lastAllocation+lead(a))
+				w.first, w.second = 1, s.deficit+s.x*(r.now-r.lastAllocation+r.lead(a))
 			default: // GPUs are left: to whom this type suits best
 				w.second, w.third = speed*a.best, s.deficit
 			}
@@ -357,6 +359,15 @@ func (r *mechanism) fillQueues() {
 func lead(a *Active) float64 {
 	const most, half = 24 * 3600, 10 * 3600
 	return most * half / (a.best*a.Left() + half)
+}
+
+// lead, where the makespan counts, is an hour at most, and 2 % of the time left
+// comes on top: nothing may hold up the longest job.
+func (r *mechanism) lead(a *Active) float64 {
+	if r.Makespan {
+		return lead(a)/24 + a.best*a.Left()/50
+	}
+	return lead(a)
 }
 
 // runRound runs what was chosen and moves time to the round's end.

@@ -418,3 +418,32 @@ func TestProperties(t *testing.T) {
 		}
 	})
 }
+
+// Nothing may hold up the job that ends last: with three GPUs, a long job that
+// is to have one all the time, and four small ones that share the others, the
+// long job never waits. Where the mean counts, small jobs pass it.
+func TestMakespanHoldsUpNobody(t *testing.T) {
+	jobs := []trace.Job{{ID: "long", GPUs: 1, Duration: 100 * 3600}}
+	for i := range 4 {
+		jobs = append(jobs, trace.Job{ID: strconv.Itoa(i), GPUs: 1, Duration: 3600})
+	}
+	share := func(_ float64, jobs []*rounds.Active, _ []rounds.Type, x []float64) error {
+		for i, a := range jobs {
+			if x[i] = min(1, 2/float64(len(jobs)-1)); a.Job.ID == "long" {
+				x[i] = 1
+			}
+		}
+		return nil
+	}
+	end := func(makespan bool) float64 {
+		return run(t, gpus(3, 0, 0), jobs, rounds.Options{
+			Model: rounds.Gavel{Allocator: share, Makespan: makespan}, Speed: func(*trace.Job, string) float64 { return 1 },
+		}).Outcomes[0].End / 3600
+	}
+	if got := end(true); got > 100+1e-9 {
+		t.Errorf("the long job ends at %v h, want 100", got)
+	}
+	if got := end(false); got < 100.1 {
+		t.Errorf("for the mean the long job ends at %v h, too: this test shows no difference", got)
+	}
+}

@@ -110,7 +110,7 @@ func (h *sharing) line(r *mechanism) {
 		if len(h.queue[a.kind]) == 0 {
 			h.kinds = append(h.kinds, a.kind)
 		}
-		due := a.owed + a.promised*(r.now-r.lastAllocation+lead(a)) - a.Done
+		due := a.owed + a.promised*(r.now-r.lastAllocation+r.lead(a)) - a.Done
 		h.queue[a.kind] = append(h.queue[a.kind], want{job: a, rank: int32(i), first: due * a.best})
 	}
 	for _, k := range h.kinds {
