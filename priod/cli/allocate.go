@@ -11,7 +11,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"slurmprio/priod/policy/allocation"
-	"slurmprio/priod/policy/allocation/instance"
 	"slurmprio/priod/report"
 )
 
@@ -35,7 +34,7 @@ func allocateCommand() *cli.Command {
 				return err
 			}
 			policy := allocation.Policy{Name: c.String("policy"), Agnostic: c.Bool("agnostic"), Packed: c.Bool("space-sharing")}
-			problem, notes, err := instance.Parse(text, policy.Name)
+			problem, notes, err := allocation.ParseProblem(text, policy.Name)
 			if err != nil {
 				return usagef("%s: %w", name, err)
 			}
@@ -98,6 +97,7 @@ func showAllocation(c *cli.Context, policy allocation.Policy, p *allocation.Prob
 		Allocation map[string]map[string]float64 `json:"allocation"`
 		Pairs      []sharedTime                  `json:"pairs,omitempty"`
 		Rate       map[string]float64            `json:"effective_throughput"`
+		Discount   map[string]float64            `json:"discount,omitempty"` // strategy-proof: what each job keeps
 		GPUs       map[string]float64            `json:"gpus_used"`
 		Notes      []string                      `json:"notes"`
 	}{
@@ -120,6 +120,12 @@ func showAllocation(c *cli.Context, policy allocation.Policy, p *allocation.Prob
 	for i := range p.Jobs {
 		out.Allocation[p.Jobs[i].ID] = times(a.Time[i], p.Jobs[i].GPUs)
 		out.Rate[p.Jobs[i].ID] = a.Rate[i]
+	}
+	if a.Discount != nil {
+		out.Discount = map[string]float64{}
+		for i, d := range a.Discount {
+			out.Discount[p.Jobs[i].ID] = d
+		}
 	}
 	for _, s := range a.Pairs {
 		out.Pairs = append(out.Pairs, sharedTime{[2]string{p.Jobs[s.A].ID, p.Jobs[s.B].ID}, times(s.Time, p.Jobs[s.A].GPUs)})

@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"slurmprio/priod/policy/allocation"
-	"slurmprio/priod/policy/allocation/instance"
 )
 
 const twoJobs = `{"gpu_types":{"v100":1,"p100":1,"k80":1},"jobs":[{"id":"1","speed":{"v100":2,"p100":1,"k80":0.5}},
@@ -44,6 +43,29 @@ func TestAllocate(t *testing.T) {
 		if d := got.Objective/want - 1; d > 1e-6 || d < -1e-6 || len(got.Rate) != 2 {
 			t.Errorf("%v: objective %v, want %v", args, got.Objective, want)
 		}
+	}
+}
+
+func TestAllocateShowsDiscountsAndPairs(t *testing.T) {
+	status, out, errs := allocateText(t, twoJobs, "--json", "--policy", "strategy-proof")
+	var got struct{ Discount map[string]float64 }
+	if err := json.Unmarshal([]byte(out), &got); status != 0 || err != nil || math.Abs(got.Discount["1"]-2.0/3) > 1e-6 || math.Abs(got.Discount["2"]-1) > 1e-6 {
+		t.Error(status, err, got, errs)
+	}
+	crowded := strings.Replace(twoJobs, `"v100":1,"p100":1,"k80":1`, `"v100":1`, 1)
+	for _, part := range []string{`,"p100":1,"k80":0.5`, `,"p100":2,"k80":1`} {
+		crowded = strings.Replace(crowded, part, "", 1)
+	}
+	status, out, errs = allocateText(t, crowded, "--json", "--policy", "gandiva")
+	var packed struct {
+		Pairs []struct {
+			Jobs [2]string
+			Time map[string]float64
+		}
+		Rate map[string]float64 `json:"effective_throughput"`
+	}
+	if err := json.Unmarshal([]byte(out), &packed); status != 0 || err != nil || len(packed.Pairs) != 1 || packed.Pairs[0].Time["v100"] != 1 || packed.Rate["2"] != 2.8 {
+		t.Error(status, err, packed, errs)
 	}
 }
 
@@ -136,7 +158,7 @@ func TestAllocateKeepsWhatItFailsOn(t *testing.T) {
 		if _, err := (allocation.Policy{Name: "max-min"}).Allocate(p); !allocation.Numeric(err) {
 			continue
 		}
-		text, err := instance.Format(p)
+		text, err := p.MarshalJSON()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -24,7 +24,6 @@ import (
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/live"
 	"slurmprio/priod/policy/allocation"
-	"slurmprio/priod/policy/allocation/instance"
 	"slurmprio/priod/policy/preemption"
 	"slurmprio/priod/report"
 	"slurmprio/priod/simulate"
@@ -223,7 +222,7 @@ func (s *simulated) trouble(now float64, err error, p *allocation.Problem) {
 	if s.failed++; s.failed > 1 {
 		return
 	}
-	text, cannot := instance.Format(p)
+	text, cannot := p.MarshalJSON()
 	where := fmt.Sprintf("and the instance could not be written: %v", cannot)
 	if cannot == nil {
 		where = kept(text)

@@ -91,7 +91,9 @@ func TestEveryPolicy(t *testing.T) {
 				}
 				make := func() *allocation.Problem {
 					p := invent(rand.New(rand.NewPCG(seed, 1)), policy.Pairs())
+					p.Entities = []allocation.Entity{{Name: "a", Weight: 1}, {Name: "b", Weight: 3, FIFO: true}, {Name: "c", Weight: 0.5}}
 					for i := range p.Jobs {
+						p.Jobs[i].Entity = i%4 - 1 // 0: NoEntity
 						if name == "allox" {
 							p.Jobs[i].GPUs = 1
 						}

@@ -138,7 +138,7 @@ func (a *entities) lay(g *group, level, inner float64) {
 			if a.start[i] >= level {
 				a.start[i] = next
 			}
-			next = a.start[i] + a.most[i]/g.weight
+			next = max(level, a.start[i]+a.most[i]/g.weight) // one that is at its fastest hands on no past
 		}
 		g.level = []float64{next}
 		return

@@ -1,4 +1,4 @@
-package instance
+package allocation_test
 
 import (
 	"reflect"
@@ -8,7 +8,7 @@ import (
 )
 
 // What is written is read again, with Together as pairs.
-func TestFormatIsParsed(t *testing.T) {
+func TestProblemAsJSON(t *testing.T) {
 	p := &allocation.Problem{
 		Types:    []allocation.GPUType{{Name: "k80", GPUs: 8}, {Name: "v100", GPUs: 4, Price: 0.74}},
 		Entities: []allocation.Entity{{Name: "a", Weight: 2}, {Name: "b", Weight: 1, FIFO: true}},
@@ -19,11 +19,11 @@ func TestFormatIsParsed(t *testing.T) {
 		},
 		Pairs: []allocation.Pair{{A: 1, B: 0, Speed: [][2]float64{{0, 0}, {5e25, 0.25}}}},
 	}
-	text, err := Format(p)
+	text, err := p.MarshalJSON()
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, _, err := Parse(text, "max-min")
+	got, _, err := allocation.ParseProblem(text, "max-min")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,11 +36,11 @@ func TestFormatIsParsed(t *testing.T) {
 		t.Errorf("got %+v\nwant %+v\nby way of %s", got, p, text)
 	}
 	p.Pairs, p.Together = nil, func(a, b, gpuType int) (float64, float64) { return float64(gpuType), float64(gpuType) }
-	text, err = Format(p)
+	text, err = p.MarshalJSON()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, _, err = Parse(text, "max-min"); err != nil || len(got.Pairs) != 1 || got.Pairs[0].Speed[1] != [2]float64{1, 1} || got.Pairs[0].Speed[0] != [2]float64{} {
+	if got, _, err = allocation.ParseProblem(text, "max-min"); err != nil || len(got.Pairs) != 1 || got.Pairs[0].Speed[1] != [2]float64{1, 1} || got.Pairs[0].Speed[0] != [2]float64{} {
 		t.Errorf("%v, %+v by way of %s", err, got.Pairs, text)
 	}
 }

@@ -1,7 +1,4 @@
-// Package instance writes an allocation problem as JSON and reads it: what
-// priod allocate takes, and what is left of a problem that the optimiser failed
-// on.
-package instance
+package allocation
 
 import (
 	"encoding/json"
@@ -11,8 +8,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-
-	"slurmprio/priod/policy/allocation"
 )
 
 // instance is a problem as JSON.
@@ -59,9 +54,9 @@ func or[T any](p *T, other T) T {
 	return *p
 }
 
-// Parse reads an instance; notes say what was assumed, of entities when the
-// policy is hierarchical.
-func Parse(text []byte, policy string) (*allocation.Problem, []string, error) {
+// ParseProblem reads a problem as JSON, as priod allocate takes it; notes say
+// what was assumed, of entities when the policy is hierarchical.
+func ParseProblem(text []byte, policy string) (*Problem, []string, error) {
 	var in instance
 	d := json.NewDecoder(strings.NewReader(string(text)))
 	d.DisallowUnknownFields()
@@ -72,11 +67,11 @@ func Parse(text []byte, policy string) (*allocation.Problem, []string, error) {
 		return nil, nil, errors.New("something follows the JSON object")
 	}
 	var notes []string
-	p := &allocation.Problem{}
+	p := &Problem{}
 	place := map[string]int{}
 	for t, name := range slices.Sorted(maps.Keys(in.GPUTypes)) {
 		place[name] = t
-		p.Types = append(p.Types, allocation.GPUType{Name: name, GPUs: in.GPUTypes[name], Price: in.Prices[name]})
+		p.Types = append(p.Types, GPUType{Name: name, GPUs: in.GPUTypes[name], Price: in.Prices[name]})
 	}
 	known := func(name string) error {
 		if _, ok := place[name]; !ok {
@@ -98,7 +93,7 @@ func Parse(text []byte, policy string) (*allocation.Problem, []string, error) {
 			return nil, nil, fmt.Errorf("entity %.80q: policy %.40q: want fairness or fifo", e.Name, e.Policy)
 		}
 		entity[e.Name] = i
-		p.Entities = append(p.Entities, allocation.Entity{Name: e.Name, Weight: or(e.Weight, 1), FIFO: e.Policy == "fifo"})
+		p.Entities = append(p.Entities, Entity{Name: e.Name, Weight: or(e.Weight, 1), FIFO: e.Policy == "fifo"})
 	}
 	index := map[string]int{}
 	members := make([]int, len(p.Entities))
@@ -112,7 +107,7 @@ func Parse(text []byte, policy string) (*allocation.Problem, []string, error) {
 			return nil, nil, fmt.Errorf("job %.80q: %w", j.ID, err)
 		}
 		switch {
-		case one.Entity != allocation.NoEntity:
+		case one.Entity != NoEntity:
 			members[one.Entity]++
 		case policy == "hierarchical":
 			notes = append(notes, fmt.Sprintf("job %.80q has no entity: it shares in one of weight 1", j.ID))
@@ -133,7 +128,7 @@ func Parse(text []byte, policy string) (*allocation.Problem, []string, error) {
 		if !okA || !okB {
 			return nil, nil, fmt.Errorf("pair %d: %.80q: want ids of two jobs", i+1, s.Jobs)
 		}
-		two := allocation.Pair{A: a, B: b, Speed: make([][2]float64, len(p.Types))}
+		two := Pair{A: a, B: b, Speed: make([][2]float64, len(p.Types))}
 		for name, v := range s.Speed {
 			if err := known(name); err != nil {
 				return nil, nil, fmt.Errorf("pair %d: %w", i+1, err)
@@ -145,10 +140,10 @@ func Parse(text []byte, policy string) (*allocation.Problem, []string, error) {
 	return p, notes, nil
 }
 
-func (j *job) problem(types int, place, entity map[string]int) (allocation.Job, error) {
-	job := allocation.Job{
+func (j *job) problem(types int, place, entity map[string]int) (Job, error) {
+	job := Job{
 		ID: j.ID, Speed: make([]float64, types), GPUs: or(j.GPUs, 1), Weight: or(j.Weight, 1), StepsLeft: or(j.Steps, defaultSteps),
-		Elapsed: j.Elapsed, IsolatedElapsed: j.Alone, Arrival: j.Arrival, Deadline: or(j.Deadline, math.Inf(1)), Entity: allocation.NoEntity,
+		Elapsed: j.Elapsed, IsolatedElapsed: j.Alone, Arrival: j.Arrival, Deadline: or(j.Deadline, math.Inf(1)), Entity: NoEntity,
 	}
 	for name, v := range j.Speed {
 		t, ok := place[name]
@@ -177,9 +172,9 @@ func (j *job) problem(types int, place, entity map[string]int) (allocation.Job, 
 	return job, nil
 }
 
-// Format writes a problem so that Parse reads it again. Together is written as
-// pairs.
-func Format(p *allocation.Problem) ([]byte, error) {
+// MarshalJSON writes a problem so that ParseProblem reads it again: what is left
+// of one that the optimiser failed on. Together is written as pairs.
+func (p *Problem) MarshalJSON() ([]byte, error) {
 	in := instance{GPUTypes: map[string]int{}, Prices: map[string]float64{}}
 	for _, t := range p.Types {
 		in.GPUTypes[t.Name] = t.GPUs
@@ -210,7 +205,7 @@ func Format(p *allocation.Problem) ([]byte, error) {
 		if !math.IsInf(j.Deadline, 1) {
 			one.Deadline = &j.Deadline
 		}
-		if j.Entity != allocation.NoEntity {
+		if j.Entity != NoEntity {
 			one.Entity = &p.Entities[j.Entity].Name
 		}
 		in.Jobs = append(in.Jobs, one)
