@@ -126,9 +126,9 @@ func TestAllocateFallsBackAndSaysSo(t *testing.T) {
 func TestAllocateRefusesWhatAPolicyCannot(t *testing.T) {
 	gang := strings.Replace(twoJobs, `"id":"1",`, `"id":"1","gpus":1,`, 1)
 	for want, args := range map[string][]string{
-		"policy sjf: no space sharing": {"--policy", "sjf", "--space-sharing"},
-		"it cannot be agnostic":        {"--policy", "gandiva", "--agnostic"},
-		"has no price":                 {"--policy", "min-cost"},
+		"sjf: no space sharing: fifo": {"--policy", "sjf", "--space-sharing"},
+		"it cannot be agnostic":       {"--policy", "gandiva", "--agnostic"},
+		"has no price":                {"--policy", "min-cost"},
 	} {
 		if status, _, errs := allocateText(t, gang, args...); status != 2 || !strings.Contains(errs, want) {
 			t.Errorf("%v: status %d, %q", args, status, errs)

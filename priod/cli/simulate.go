@@ -275,11 +275,11 @@ func speeds(table *workload.Table) func(*trace.Job, string) float64 {
 // pairsOf reads the speeds of pairs, which a policy with space sharing needs.
 func pairsOf(path string, spec *simulate.Spec, table *workload.Table) (simulate.Pairs, error) {
 	switch {
-	case path == "" && spec.Packed():
+	case path == "" && spec.Pairs():
 		return nil, fmt.Errorf("--allocation %s: which pairs run how fast? Give --pairs FILE; priod workloads import gavel --pairs makes one", spec.Allocation)
 	case path == "":
 		return nil, nil
-	case !spec.Packed():
+	case !spec.Pairs():
 		return nil, errors.New("--pairs belongs to --allocation gandiva or POLICY:packed")
 	}
 	pairs, err := workload.LoadPairs(path, table)

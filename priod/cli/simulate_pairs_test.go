@@ -23,21 +23,29 @@ func TestSimulatePairs(t *testing.T) {
 	for name, c := range map[string]struct {
 		jobs, pair     string
 		mean, makespan float64
+		policy         string // "" is max-min:packed
 	}{
-		"side by side at 0.8":             {steps, "v100,1,x,y,0.8,1.6\n", 900, 900},
-		"the file names the other first":  {steps, "v100,1,y,x,1.6,0.8\n", 900, 900},
-		"the first ends, then at 2 a s":   {steps, "v100,1,x,y,1,1.5\n", (720 + 900) / 2., 900}, // 1080 of 1440 at 720 s, 360 more take 180 s
-		"jobs that say a time":            {seconds, "v100,1,x,y,0.8,1.6\n", 900, 900},
-		"in turns is faster":              {steps, "v100,1,x,y,0.4,0.8\n", (1080 + 1440) / 2., 1440},
-		"in turns: nothing is known":      {steps, "", (1080 + 1440) / 2., 1440},
-		"in turns: they do not run so":    {steps, "v100,1,x,y,0,0\n", (1080 + 1440) / 2., 1440},
-		"in turns: only with themselves":  {steps, "v100,1,x,x,1,1\nv100,1,y,y,2,2\n", (1080 + 1440) / 2., 1440},
-		"two of one workload, at full":    {strings.ReplaceAll(steps, "2,0,1,y,1440", "2,0,1,x,720"), "v100,1,x,x,1,1\n", 720, 720},
-		"in turns: nobody says what runs": {strings.ReplaceAll(seconds, ",y,", ",,"), "v100,1,x,y,0.8,1.6\n", (1080 + 1440) / 2., 1440},
+		"side by side at 0.8":             {steps, "v100,1,x,y,0.8,1.6\n", 900, 900, ""},
+		"the file names the other first":  {steps, "v100,1,y,x,1.6,0.8\n", 900, 900, ""},
+		"the first ends, then at 2 a s":   {steps, "v100,1,x,y,1,1.5\n", (720 + 900) / 2., 900, ""}, // 1080 of 1440 at 720 s, 360 more take 180 s
+		"jobs that say a time":            {seconds, "v100,1,x,y,0.8,1.6\n", 900, 900, ""},
+		"in turns is faster":              {steps, "v100,1,x,y,0.4,0.8\n", (1080 + 1440) / 2., 1440, ""},
+		"in turns: nothing is known":      {steps, "", (1080 + 1440) / 2., 1440, ""},
+		"in turns: they do not run so":    {steps, "v100,1,x,y,0,0\n", (1080 + 1440) / 2., 1440, ""},
+		"in turns: only with themselves":  {steps, "v100,1,x,x,1,1\nv100,1,y,y,2,2\n", (1080 + 1440) / 2., 1440, ""},
+		"two of one workload, at full":    {strings.ReplaceAll(steps, "2,0,1,y,1440", "2,0,1,x,720"), "v100,1,x,x,1,1\n", 720, 720, ""},
+		"in turns: nobody says what runs": {strings.ReplaceAll(seconds, ",y,", ",,"), "v100,1,x,y,0.8,1.6\n", (1080 + 1440) / 2., 1440, ""},
+		"gandiva pairs at 0.7":            {steps, "v100,1,x,y,0.7,1.4\n", 720 / 0.7, 720 / 0.7, "gandiva"},
+		"first come, joined from 0.75 on": {steps, "v100,1,x,y,0.8,1.6\n", 900, 900, "fifo:packed"},
+		"first come, alone at 0.7":        {steps, "v100,1,x,y,0.7,1.4\n", (720 + 1440) / 2., 1440, "fifo:packed"},
+		"water filling":                   {steps, "v100,1,x,y,0.8,1.6\n", 900, 900, "water-filling:packed"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if c.policy == "" {
+				c.policy = "max-min:packed"
+			}
 			status, out, errs := run("simulate", "--trace", write(t, "jobs.csv", c.jobs), "--nodes", "1:v100:1", "--engine", "rounds", "--workloads", table,
-				"--allocation", "max-min:packed", "--pairs", write(t, "pairs.csv", pairHeader+c.pair), "--json")
+				"--allocation", c.policy, "--pairs", write(t, "pairs.csv", pairHeader+c.pair), "--json")
 			var f struct {
 				Mean        float64 `json:"mean_jct_s"`
 				Makespan    float64 `json:"makespan_s"`

@@ -9,9 +9,9 @@ import (
 // allocator solves a policy whenever the round engine asks. It remembers the
 // prices of the last solution, and for each job its times in it and what the
 // isolated reference would have taken for its steps so far (finish-time
-// fairness). In the published rounds it answers as the published code does. Where
-// the optimiser fails, trouble gets the problem, and the jobs keep the times that
-// they had; without trouble the run ends there.
+// fairness). In the published rounds it answers as the published code does.
+// Where the optimiser fails, trouble gets the problem, and the jobs keep the
+// times that they had; without trouble the run ends there.
 func allocator(policy allocation.Policy, asPublished bool, trouble func(now float64, err error, p *allocation.Problem)) rounds.Allocator {
 	asPublished = asPublished && published.Has(policy)
 	var warm allocation.Warm
@@ -84,8 +84,8 @@ func solve(policy allocation.Policy, asPublished bool, p *allocation.Problem) ([
 // memory is what is known of a job from one allocation to the next.
 type memory struct {
 	elapsed, done, rate float64   // in isolation: s, steps, steps/s when last seen
+	promised            float64   // steps/s, where jobs may run in pairs
 	previous            []float64 // its times
-	promised            float64   // its steps/s, with space sharing
 }
 
 // weight is 1 for a job that nothing gives one.

@@ -115,13 +115,14 @@ func inRounds(ctx context.Context, spec Spec, in Input) (Result, error) {
 			if err != nil {
 				return Result{}, err
 			}
-			if policy.Pairs() {
-				if in.Pairs == nil {
-					return Result{}, fmt.Errorf("allocation %s: no speeds of pairs", spec.Allocation)
-				}
+			g.Makespan = policy.Name == "makespan"
+			switch {
+			case !policy.Pairs():
+				g.Allocator = allocator(policy, g.Published != nil, in.Trouble)
+			case in.Pairs == nil:
+				return Result{}, fmt.Errorf("allocation %s: no speeds of pairs", spec.Allocation)
+			default:
 				g.Sharer = sharer(policy, in.Pairs, in.Trouble)
-			} else {
-				g.Allocator, g.Makespan = allocator(policy, g.Published != nil, in.Trouble), policy.Name == "makespan"
 			}
 		}
 		model = g

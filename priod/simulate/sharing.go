@@ -18,78 +18,135 @@ type kind struct {
 	timed    bool
 }
 
-// sharer solves a policy with space sharing whenever the round engine asks.
+// sharing solves a policy with pairs whenever the round engine asks. It
+// remembers what allocator does.
+type sharing struct {
+	policy  allocation.Policy
+	trouble func(now float64, err error, p *allocation.Problem)
+	problem allocation.Problem
+	warm    allocation.Warm
+	kinds   map[kind]int
+	first   []*trace.Job // of each kind
+	known   []memory     // by place in the trace
+	last    rounds.Shares
+}
+
+// sharer is a policy with space sharing; trouble is allocator's.
 func sharer(policy allocation.Policy, pairs Pairs, trouble func(now float64, err error, p *allocation.Problem)) rounds.Sharer {
-	kinds := map[kind]int{}
-	var first []*trace.Job // of each kind
+	s := &sharing{policy: policy, trouble: trouble, kinds: map[kind]int{}}
 	type question struct{ a, b, gpuType int }
-	known := map[question][2]float64{}
-	var isolated []memory // by place in the trace
-	var last []rounds.Mix
-	var warm allocation.Warm
-	var problem allocation.Problem
-	if policy.Name == "gandiva" {
-		problem.Warm = &warm // its pairs stay together
-	}
-	problem.Together = func(a, b, t int) (float64, float64) {
-		q := question{problem.Jobs[a].Kind, problem.Jobs[b].Kind, t}
-		speed, ok := known[q]
+	answers := map[question][2]float64{}
+	s.problem.Warm = &s.warm
+	s.problem.Together = func(a, b, t int) (float64, float64) {
+		q := question{s.problem.Jobs[a].Kind, s.problem.Jobs[b].Kind, t}
+		speed, ok := answers[q]
 		if !ok {
-			speed[0], speed[1] = pairs(first[q.a], first[q.b], problem.Types[t].Name)
-			known[q] = speed
+			speed[0], speed[1] = pairs(s.first[q.a], s.first[q.b], s.problem.Types[t].Name)
+			answers[q] = speed
 		}
 		return speed[0], speed[1]
 	}
-	return func(now float64, jobs []*rounds.Active, types []rounds.Type) (shares rounds.Shares, err error) {
-		problem.Types, problem.Jobs = problem.Types[:0], problem.Jobs[:0]
-		for _, t := range types {
-			problem.Types = append(problem.Types, allocation.GPUType{Name: t.Name, GPUs: t.GPUs})
-		}
-		for _, a := range jobs {
-			k := kind{a.Job.Workload, a.Job.GPUs, a.Job.Duration > 0}
-			if _, ok := kinds[k]; !ok {
-				kinds[k] = len(first)
-				first = append(first, &a.Job)
-			}
-			for len(isolated) <= a.Index {
-				isolated = append(isolated, memory{})
-			}
-			m := &isolated[a.Index]
-			if m.rate > 0 {
-				m.elapsed += (a.Done - m.done) / m.rate
-			}
-			m.done = a.Done
-			shares.Kind = append(shares.Kind, kinds[k])
-			problem.Jobs = append(problem.Jobs, allocation.Job{
-				ID: a.Job.ID, Speed: a.Speed, GPUs: a.Job.GPUs, Weight: weight(a.Job.Weight), StepsLeft: a.Left(), Kind: kinds[k],
-				Elapsed: now - a.Job.Submit, IsolatedElapsed: m.elapsed, Arrival: a.Job.Submit, Deadline: a.Job.Deadline - now, Entity: allocation.NoEntity,
-			})
-		}
-		result, err := policy.Allocate(&problem)
-		if allocation.Numeric(err) && trouble != nil {
-			trouble(now, err, &problem)
-			for _, a := range jobs {
-				shares.Rate = append(shares.Rate, isolated[a.Index].promised)
-			}
-			shares.Mixes = last
-			return shares, nil
-		}
-		if err != nil {
-			return shares, err
-		}
-		for i, rate := range problem.IsolatedRates() {
-			m := &isolated[jobs[i].Index]
-			m.rate, m.promised = rate, result.Rate[i]
-		}
-		shares.Rate = result.Rate
-		for _, m := range result.Mixes {
-			x := rounds.Mix{A: shares.Kind[m.A[0]], B: rounds.Alone, Type: m.Type, Time: m.Time, Speed: m.Speed}
-			if m.B != nil {
-				x.B = shares.Kind[m.B[0]]
-			}
-			shares.Mixes = append(shares.Mixes, x)
-		}
-		last = shares.Mixes
-		return shares, nil
+	return s.share
+}
+
+func (s *sharing) share(now float64, jobs []*rounds.Active, types []rounds.Type) (rounds.Shares, error) {
+	s.pose(now, jobs, types)
+	result, err := s.policy.Allocate(&s.problem)
+	if allocation.Numeric(err) && s.trouble != nil {
+		s.trouble(now, err, &s.problem)
+		return s.again(jobs), nil
 	}
+	if err != nil {
+		return rounds.Shares{}, err
+	}
+	s.last = rounds.Shares{Rate: result.Rate}
+	for i, rate := range s.problem.IsolatedRates() {
+		m := &s.known[jobs[i].Index]
+		m.rate, m.promised, m.previous = rate, result.Rate[i], result.Time[i]
+	}
+	if s.last.Kind = s.byKind(); result.Mixes == nil {
+		s.last.Kind = byJob(jobs)
+		result.Mixes = s.mixes(result)
+	}
+	for _, m := range result.Mixes {
+		x := rounds.Mix{A: s.last.Kind[m.A[0]], B: rounds.Alone, Type: m.Type, Time: m.Time, Speed: m.Speed}
+		if m.B != nil {
+			x.B = s.last.Kind[m.B[0]]
+		}
+		s.last.Mixes = append(s.last.Mixes, x)
+	}
+	return s.last, nil
+}
+
+// pose makes the problem.
+func (s *sharing) pose(now float64, jobs []*rounds.Active, types []rounds.Type) {
+	p := &s.problem
+	p.Types, p.Jobs = p.Types[:0], p.Jobs[:0]
+	for _, t := range types {
+		p.Types = append(p.Types, allocation.GPUType{Name: t.Name, GPUs: t.GPUs})
+	}
+	for _, a := range jobs {
+		k := kind{a.Job.Workload, a.Job.GPUs, a.Job.Duration > 0}
+		if _, ok := s.kinds[k]; !ok {
+			s.kinds[k] = len(s.first)
+			s.first = append(s.first, &a.Job)
+		}
+		for len(s.known) <= a.Index {
+			s.known = append(s.known, memory{})
+		}
+		m := &s.known[a.Index]
+		if m.rate > 0 {
+			m.elapsed += (a.Done - m.done) / m.rate
+		}
+		m.done = a.Done
+		p.Jobs = append(p.Jobs, allocation.Job{
+			ID: a.Job.ID, Speed: a.Speed, GPUs: a.Job.GPUs, Weight: weight(a.Job.Weight), StepsLeft: a.Left(), Kind: s.kinds[k], Previous: m.previous,
+			Elapsed: now - a.Job.Submit, IsolatedElapsed: m.elapsed, Arrival: a.Job.Submit, Deadline: a.Job.Deadline - now, Entity: allocation.NoEntity,
+		})
+	}
+}
+
+// again is the last allocation, for the jobs that are there now.
+func (s *sharing) again(jobs []*rounds.Active) rounds.Shares {
+	s.last.Kind, s.last.Rate = s.byKind(), nil
+	for _, a := range jobs {
+		s.last.Rate = append(s.last.Rate, s.known[a.Index].promised)
+	}
+	return s.last
+}
+
+func (s *sharing) byKind() (kinds []int) {
+	for i := range s.problem.Jobs {
+		kinds = append(kinds, s.problem.Jobs[i].Kind)
+	}
+	return kinds
+}
+
+func byJob(jobs []*rounds.Active) (kinds []int) {
+	for _, a := range jobs {
+		kinds = append(kinds, a.Index)
+	}
+	return kinds
+}
+
+// mixes are the times of an allocation that was made job by job.
+func (s *sharing) mixes(a *allocation.Allocation) (all []allocation.Mix) {
+	for i, row := range a.Time {
+		for t, x := range row {
+			if x > 0 {
+				all = append(all, allocation.Mix{A: []int{i}, Type: t, Time: x, Speed: [2]float64{s.problem.Jobs[i].Speed[t], 0}})
+			}
+		}
+	}
+	for _, p := range a.Pairs {
+		for t, x := range p.Time {
+			if x > 0 {
+				m := allocation.Mix{A: []int{p.A}, B: []int{p.B}, Type: t, Time: x}
+				if m.Speed[0], m.Speed[1] = s.problem.Together(p.A, p.B, t); m.Speed[0] > 0 && m.Speed[1] > 0 {
+					all = append(all, m)
+				}
+			}
+		}
+	}
+	return all
 }

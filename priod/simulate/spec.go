@@ -129,8 +129,8 @@ func (s *Spec) Check() error {
 	return nil
 }
 
-// Packed tells whether jobs may run in pairs.
-func (s *Spec) Packed() bool {
+// Pairs tells whether jobs may run in pairs.
+func (s *Spec) Pairs() bool {
 	policy, err := allocation.ParsePolicy(s.Allocation)
 	return err == nil && policy.Pairs()
 }
@@ -158,7 +158,7 @@ func (s *Spec) checkRounds() error {
 		return errors.New("overheads, failures and limits belong to --engine slurm: rounds are the papers' ideal")
 	case s.RoundModel == "synergy" && s.Allocation != "none":
 		return fmt.Errorf("--allocation %s needs --round-model gavel", s.Allocation)
-	case s.RoundModel == "gavel-published" && s.Packed():
+	case s.RoundModel == "gavel-published" && s.Pairs():
 		return fmt.Errorf("--allocation %s needs --round-model gavel: pairs do not run as published", s.Allocation)
 	case s.RoundModel != "synergy" && s.Sizing != "request":
 		return fmt.Errorf("--sizing %s needs --round-model synergy", s.Sizing)

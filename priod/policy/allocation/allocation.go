@@ -81,7 +81,7 @@ type Pair struct {
 type Allocation struct {
 	Time      [][]float64 // by job and type; rows may be shared, do not write
 	Pairs     []PairTime
-	Mixes     []Mix     // of policies with pairs: Time and Pairs by class
+	Mixes     []Mix     // Time and Pairs by class; nil: the policy looks at jobs one by one
 	Rate      []float64 // steps/s of each job with that
 	Discount  []float64 // strategy-proof: the part of its time that each job keeps
 	Objective float64   // as the policy defines it

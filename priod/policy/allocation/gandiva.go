@@ -54,13 +54,11 @@ func gandiva(p *Problem) (*Allocation, error) {
 			case !p.usable(&p.Jobs[i], t):
 			case mate[i] < 0:
 				a.Time[i][t] = part
-				a.Mixes = append(a.Mixes, Mix{A: []int{i}, Type: t, Time: part, Speed: [2]float64{p.Jobs[i].Speed[t]}})
 			default:
 				pair.Time[t] = part
 				first, second := speed(i, mate[i], t)
 				pair.Rate[0] += part * first
 				pair.Rate[1] += part * second
-				a.Mixes = append(a.Mixes, Mix{A: []int{i}, B: []int{mate[i]}, Type: t, Time: part, Speed: [2]float64{first, second}})
 			}
 		}
 		if mate[i] >= 0 {

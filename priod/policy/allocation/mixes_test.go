@@ -16,7 +16,7 @@ import (
 func TestMixesAreTheAllocation(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		seed := rapid.Uint64().Draw(r, "seed")
-		name := rapid.SampledFrom([]string{"max-min", "makespan", "finish-time-fairness", "max-throughput"}).Draw(r, "policy")
+		name := rapid.SampledFrom([]string{"max-min", "makespan", "finish-time-fairness", "max-throughput", "water-filling", "hierarchical"}).Draw(r, "policy")
 		p := invent(rand.New(rand.NewPCG(seed, 2)), true)
 		if rapid.Bool().Draw(r, "classes") {
 			p = queue(rapid.IntRange(100, 160).Draw(r, "jobs"), 3, true)

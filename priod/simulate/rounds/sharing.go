@@ -12,9 +12,9 @@ type Sharer func(now float64, jobs []*Active, types []Type) (Shares, error)
 // Shares is an allocation with space sharing. Time is given to kinds: jobs of
 // the same speeds, gang and partners, which may stand in for each other.
 type Shares struct {
-	Kind  []int     // of each job, from 0; a job keeps its kind
+	Kind  []int     // of each job, from 0
 	Rate  []float64 // work per second that each job is promised
-	Mixes []Mix     // those of the same kinds and type add up
+	Mixes []Mix     // those of the same kinds and type add up; those of kinds without jobs do not count
 }
 
 // Mix is the time of one kind on a type, or of two kinds side by side.
@@ -36,6 +36,7 @@ type sharing struct {
 	known map[[3]int]*owed // by kinds and type
 	mixes []*owed          // those that have time, in the order of the allocation
 	queue []queue          // by kind: who is not chosen yet
+	kinds []int            // those of the active jobs
 }
 
 // owed is a mix and what it still has to get.
@@ -71,6 +72,9 @@ func (r *mechanism) share() error {
 	}
 	h.mixes = h.mixes[:0]
 	for _, m := range s.Mixes {
+		if m.A >= len(h.queue) || m.B >= len(h.queue) || !h.there(&owed{Mix: m}) {
+			continue
+		}
 		if !(m.Time > 0 && m.Speed[0] > 0 && (m.B == Alone || m.Speed[1] > 0)) {
 			return fmt.Errorf("the policy allocates %v GPUs of %s at speeds %v to jobs like %s", m.Time, r.engine.types[m.Type].Name, m.Speed, h.queue[m.A][0].job.Job.ID)
 		}
@@ -81,32 +85,36 @@ func (r *mechanism) share() error {
 		key := [3]int{m.A, m.B, m.Type}
 		k := h.known[key]
 		if k == nil {
-			k = &owed{gang: h.queue[m.A][0].job.Job.GPUs}
+			k = &owed{}
 			h.known[key] = k
 		}
 		if k.Time == 0 {
 			h.mixes = append(h.mixes, k)
 		}
 		m.Time += k.Time
-		k.Mix = m
+		k.Mix, k.gang = m, h.queue[m.A][0].job.Job.GPUs
 	}
 	return nil
 }
 
 // line puts everybody in the queue of their kind.
 func (h *sharing) line(r *mechanism) {
-	for k := range h.queue {
+	for _, k := range h.kinds {
 		h.queue[k] = h.queue[k][:0]
 	}
+	h.kinds = h.kinds[:0]
 	for i, a := range r.active {
 		for len(h.queue) <= a.kind {
 			h.queue = append(h.queue, nil)
 		}
-		due := a.owed + a.promised*(r.now-r.lastAllocation+lead(a)) - a.Done
+		if len(h.queue[a.kind]) == 0 {
+			h.kinds = append(h.kinds, a.kind)
+		}
+		due := a.owed + a.promised*(r.now-r.lastAllocation+r.lead(a)) - a.Done
 		h.queue[a.kind] = append(h.queue[a.kind], want{job: a, rank: int32(i), first: due * a.best})
 	}
-	for _, q := range h.queue {
-		q.heapify()
+	for _, k := range h.kinds {
+		h.queue[k].heapify()
 	}
 }
 
@@ -147,11 +155,11 @@ func (r *mechanism) chooseShared() {
 	}
 	for {
 		kind, gpuType, best := -1, -1, 0.0
-		for k, q := range h.queue {
-			if len(q) == 0 {
+		for _, k := range h.kinds {
+			if len(h.queue[k]) == 0 {
 				continue
 			}
-			a := q[0].job
+			a := h.queue[k][0].job
 			if j := fastestFree(a, r.free); j >= 0 && a.Speed[j]*a.best > best {
 				kind, gpuType, best = k, j, a.Speed[j]*a.best
 			}
