@@ -3,58 +3,88 @@ package simulate
 import (
 	"slurmprio/priod/policy/allocation"
 	"slurmprio/priod/simulate/rounds"
+	"slurmprio/priod/trace"
 )
 
-// allocator solves a policy whenever the round engine asks. It remembers the
-// prices of the last solution, and for each job its times in it and what the
-// isolated reference would have taken for its steps so far (finish-time
+// solver solves a policy again and again while jobs come and go. It remembers
+// the prices of the last solution, and for each job its times in it and what
+// the isolated reference would have taken for its steps so far (finish-time
 // fairness).
-func allocator(policy allocation.Policy) rounds.Allocator {
-	var warm allocation.Warm
-	var known []memory // by place in the trace
-	problem := allocation.Problem{Warm: &warm}
-	keeps := policy.Name == "finish-time-fairness"
-	return func(now float64, jobs []*rounds.Active, types []rounds.Type, x []float64) error {
-		problem.Types, problem.Jobs = problem.Types[:0], problem.Jobs[:0]
-		for _, t := range types {
-			problem.Types = append(problem.Types, allocation.GPUType{Name: t.Name, GPUs: t.GPUs})
-		}
-		for _, a := range jobs {
-			j := allocation.Job{
-				ID: a.Job.ID, Speed: a.Speed, GPUs: a.Job.GPUs, Weight: weight(a.Job.Weight), StepsLeft: a.Left(),
-				Elapsed: now - a.Job.Submit, Arrival: a.Job.Submit, Deadline: a.Job.Deadline - now, Entity: allocation.NoEntity,
-			}
-			for len(known) <= a.Index {
-				known = append(known, memory{})
-			}
-			s := &known[a.Index]
-			if s.rate > 0 {
-				s.elapsed += (a.Done - s.done) / s.rate
-			}
-			s.done, j.IsolatedElapsed, j.Previous = a.Done, s.elapsed, s.previous
-			problem.Jobs = append(problem.Jobs, j)
-		}
-		result, err := policy.Allocate(&problem)
-		if err != nil {
-			return err
-		}
-		if keeps {
-			for i, rate := range problem.IsolatedRates() {
-				known[jobs[i].Index].rate = rate
-			}
-		}
-		for i, row := range result.Time {
-			copy(x[i*len(types):], row)
-			known[jobs[i].Index].previous = row
-		}
-		return nil
-	}
+type solver struct {
+	policy  allocation.Policy
+	warm    allocation.Warm
+	known   []memory // by place in the trace
+	problem allocation.Problem
 }
 
 // memory is what is known of a job from one allocation to the next.
 type memory struct {
 	elapsed, done, rate float64   // in isolation: s, steps, steps/s when last seen
 	previous            []float64 // its times
+}
+
+// begin starts a problem on these types.
+func (s *solver) begin() {
+	s.problem.Warm = &s.warm
+	s.problem.Types, s.problem.Jobs = s.problem.Types[:0], s.problem.Jobs[:0]
+}
+
+func (s *solver) gpuType(name string, gpus int) {
+	s.problem.Types = append(s.problem.Types, allocation.GPUType{Name: name, GPUs: gpus})
+}
+
+// job adds a job by its place in the trace.
+func (s *solver) job(now float64, index int, job *trace.Job, speed []float64, done, left float64) {
+	for len(s.known) <= index {
+		s.known = append(s.known, memory{})
+	}
+	m := &s.known[index]
+	if m.rate > 0 {
+		m.elapsed += (done - m.done) / m.rate
+	}
+	m.done = done
+	s.problem.Jobs = append(s.problem.Jobs, allocation.Job{
+		ID: job.ID, Speed: speed, GPUs: job.GPUs, Weight: weight(job.Weight), StepsLeft: left,
+		Elapsed: now - job.Submit, IsolatedElapsed: m.elapsed, Arrival: job.Submit, Deadline: job.Deadline - now,
+		Entity: allocation.NoEntity, Previous: m.previous,
+	})
+}
+
+// solve returns one row of times for each job, by type; index gives the places
+// of the jobs in the trace.
+func (s *solver) solve(index func(i int) int) ([][]float64, error) {
+	result, err := s.policy.Allocate(&s.problem)
+	if err != nil {
+		return nil, err
+	}
+	if s.policy.Name == "finish-time-fairness" {
+		for i, rate := range s.problem.IsolatedRates() {
+			s.known[index(i)].rate = rate
+		}
+	}
+	for i, row := range result.Time {
+		s.known[index(i)].previous = row
+	}
+	return result.Time, nil
+}
+
+// allocator solves a policy whenever the round engine asks.
+func allocator(policy allocation.Policy) rounds.Allocator {
+	s := &solver{policy: policy}
+	return func(now float64, jobs []*rounds.Active, types []rounds.Type, x []float64) error {
+		s.begin()
+		for _, t := range types {
+			s.gpuType(t.Name, t.GPUs)
+		}
+		for _, a := range jobs {
+			s.job(now, a.Index, &a.Job, a.Speed, a.Done, a.Left())
+		}
+		time, err := s.solve(func(i int) int { return jobs[i].Index })
+		for i, row := range time {
+			copy(x[i*len(types):], row)
+		}
+		return err
+	}
 }
 
 // weight is 1 for a job that nothing gives one.
