@@ -40,6 +40,9 @@ type Settings struct {
 	// this part.
 	Change float64
 	Cycles int // a job that could start on its type for so many cycles and did not is let go
+	// Busy leaves no GPU idle that a job near the head could use, also when the
+	// job would end sooner by waiting for another.
+	Busy bool
 }
 
 // Defaults are the settings for those who have measured nothing else.
@@ -90,7 +93,7 @@ type Why string
 const (
 	Starts    Why = "starts"      // an allocated type is free for it
 	Waits     Why = "waits"       // it ends sooner by waiting for this type than on any that is free
-	Takes     Why = "takes-other" // it would wait longer for an allocated type than it gains there
+	Takes     Why = "takes-other" // it would wait longer for an allocated type than it gains there, or Settings.Busy
 	Far       Why = "not-near"    // too far from the head; left open
 	NoConsent Why = "no-consent"  // left alone
 	OneType   Why = "one-type"    // its own constraint leaves nothing to choose; left alone
@@ -119,10 +122,7 @@ type Verdict struct {
 
 // Decide gives one verdict for each job.
 func Decide(s *Snapshot, set Settings) []Verdict {
-	p := planner{Snapshot: s, set: set, verdicts: make([]Verdict, len(s.Jobs)), line: placement.NewTimeline(0, s.Nodes), held: make([][]placement.Share, len(s.Jobs))}
-	for _, r := range s.Running {
-		p.line.Free(r.Shares, max(r.End, soon), math.Inf(1))
-	}
+	p := newPlanner(s, set)
 	for i := range s.Jobs {
 		p.verdicts[i] = p.choose(i)
 	}
@@ -133,15 +133,45 @@ func Decide(s *Snapshot, set Settings) []Verdict {
 	return p.verdicts
 }
 
-// soon keeps what has not ended from being free now.
-const soon = 1e-3
-
+// planner keeps the shadow schedule. What is free now it knows node by node;
+// what will be free it counts by type, so a plan for later may come a little
+// early for a gang that finds its GPUs scattered, and costs the same on any
+// number of nodes.
 type planner struct {
 	*Snapshot
 	set      Settings
 	verdicts []Verdict
-	line     *placement.Timeline
-	held     [][]placement.Share // reserved for each job from its start to its end
+	now      *placement.Nodes    // what jobs that start now leave free
+	line     *placement.Timeline // of GPUs, one node for each type
+	next     []float64           // by type, when the next running job ends
+}
+
+func newPlanner(s *Snapshot, set Settings) *planner {
+	p := &planner{Snapshot: s, set: set, verdicts: make([]Verdict, len(s.Jobs)), now: s.Nodes.Clone()}
+	pools := make([]placement.Node, s.Types)
+	for t := range pools {
+		pools[t] = placement.Node{Type: int32(t), Amount: placement.Amount{GPUs: int32(s.Nodes.FreeGPUs(int32(t)))}}
+		p.next = append(p.next, math.Inf(1))
+	}
+	p.line = placement.NewTimeline(0, placement.New(placement.Pool, pools))
+	for _, r := range s.Running {
+		for _, share := range r.Shares {
+			if s.Nodes.Down(share.Node) {
+				continue
+			}
+			t, end := s.Nodes.Type(share.Node), max(r.End, soon)
+			p.line.Free(pool(t, share.GPUs), end, math.Inf(1))
+			p.next[t] = min(p.next[t], end)
+		}
+	}
+	return p
+}
+
+// soon keeps what has not ended from being free now.
+const soon = 1e-3
+
+func pool(t, gpus int32) []placement.Share {
+	return []placement.Share{{Node: t, Amount: placement.Amount{GPUs: gpus}}}
 }
 
 // choose plans a job on the allocated type where its waiting, weighed, and its
@@ -170,7 +200,7 @@ func (p *planner) choose(i int) Verdict {
 		if !p.allocated(j, t) {
 			continue
 		}
-		start, shares, ok := p.earliest(j, t)
+		start, ok := p.earliest(j, t)
 		if !ok {
 			continue
 		}
@@ -181,38 +211,42 @@ func (p *planner) choose(i int) Verdict {
 		if score < least || score == least && p.need(j, t) > p.need(j, best.Type) {
 			least = score
 			best.Type, best.Why, best.Start, best.End = t, Waits, start, start+j.Run[t]
-			p.held[i] = append(p.held[i][:0], shares...)
 		}
 	}
 	if best.Type == Open {
 		return p.release(j, best)
 	}
-	p.line.Reserve(p.held[i], best.Start, best.End)
+	p.reserve(j, best)
 	if best.Start == 0 {
 		best.Why = Starts
 	}
 	return p.release(j, best)
 }
 
-// asSlurm plans a job on the first type that has room for it.
+// asSlurm plans a job on the type that has room for it first.
 func (p *planner) asSlurm(i int, v Verdict) Verdict {
 	j := &p.Jobs[i]
-	longest := 0.0
+	plan := v
 	for t := range int32(p.Types) {
-		if j.Request.Types.Has(t) && !math.IsInf(j.Run[t], 1) {
-			longest = max(longest, j.Run[t])
+		if !j.runs(t) {
+			continue
+		}
+		if start, ok := p.earliest(j, t); ok && start < plan.Start {
+			plan.Type, plan.Start, plan.End = t, start, start+j.Run[t]
 		}
 	}
-	if start, shares, ok := p.line.Earliest(j.Request, 0, longest); ok && longest > 0 {
-		v.Start, v.End = start, start+longest
-		p.line.Reserve(shares, v.Start, v.End)
+	if plan.Type != Open {
+		p.reserve(j, plan)
+		v.Start, v.End = plan.Start, plan.End
 	}
 	return p.release(j, v)
 }
 
+func (j *Job) runs(t int32) bool { return j.Request.Types.Has(t) && !math.IsInf(j.Run[t], 1) }
+
 // allocated tells whether a job's allocation gives it time on a type.
 func (p *planner) allocated(j *Job, t int32) bool {
-	return j.Time != nil && j.Time[t] >= p.set.Least && j.Request.Types.Has(t) && !math.IsInf(j.Run[t], 1)
+	return j.Time != nil && j.Time[t] >= p.set.Least && j.runs(t)
 }
 
 // need is Gavel's priority of a job on a type, allocated over received: of two
@@ -232,10 +266,28 @@ func (p *planner) changed(j *Job) bool {
 }
 
 // earliest is when a job could start on a type, behind those planned so far.
-func (p *planner) earliest(j *Job, t int32) (float64, []placement.Share, bool) {
+func (p *planner) earliest(j *Job, t int32) (start float64, ok bool) {
 	r := j.Request
 	r.Types = 1 << uint(t)
-	return p.line.Earliest(r, 0, j.Run[t])
+	start, _, ok = p.line.Earliest(r, 0, j.Run[t])
+	if ok && start == 0 {
+		if _, fits := p.now.Fit(r, nil); !fits { // what is free lies scattered, or lacks CPUs or memory
+			start, _, ok = p.line.Earliest(r, p.next[t], j.Run[t])
+			ok = ok && !math.IsInf(start, 1)
+		}
+	}
+	return start, ok
+}
+
+// reserve keeps a job's GPUs for it as its verdict says.
+func (p *planner) reserve(j *Job, v Verdict) {
+	p.line.Reserve(pool(v.Type, j.Request.GPUs), v.Start, v.End)
+	if v.Start == 0 {
+		r := j.Request
+		r.Types = 1 << uint(v.Type)
+		shares, _ := p.now.Fit(r, nil)
+		p.now.Take(shares)
+	}
 }
 
 // release says why a type that was written before goes.
@@ -247,7 +299,7 @@ func (p *planner) release(j *Job, v Verdict) Verdict {
 	if p.changed(j) {
 		v.Back = Changed
 	}
-	if _, _, up := p.earliest(j, j.Steered); !up {
+	if _, up := p.earliest(j, j.Steered); !up {
 		v.Back = Down
 	}
 	return v
@@ -258,20 +310,20 @@ func (p *planner) release(j *Job, v Verdict) Verdict {
 func (p *planner) fill() {
 	for {
 		best, to, suits := -1, Open, 0.0
-		for t := range int32(p.Types) {
-			if p.Nodes.FreeGPUs(t) == 0 {
+		for i := range p.Jobs {
+			j, v := &p.Jobs[i], &p.verdicts[i]
+			if v.Why != Waits && v.Why != NoRoom {
 				continue
 			}
-			for i := range p.Jobs {
-				j, v := &p.Jobs[i], &p.verdicts[i]
-				if v.Why != Waits && v.Why != NoRoom || v.Start == 0 || !j.Request.Types.Has(t) || !(j.Run[t] <= v.End) || math.IsInf(j.Run[t], 1) {
+			for t := range int32(p.Types) {
+				if p.now.FreeGPUs(t) < int(j.Request.GPUs) || !j.runs(t) || !p.set.Busy && !(j.Run[t] <= v.End) {
 					continue
 				}
 				fit := shortest(j.Run) / j.Run[t]
 				if fit <= suits {
 					continue
 				}
-				if start, _, ok := p.earliest(j, t); ok && start == 0 {
+				if start, ok := p.earliest(j, t); ok && start == 0 {
 					best, to, suits = i, t, fit
 				}
 			}
@@ -287,14 +339,13 @@ func (p *planner) fill() {
 func (p *planner) move(i int, t int32) {
 	j, v := &p.Jobs[i], &p.verdicts[i]
 	if v.Type != Open {
-		p.line.Free(p.held[i], v.Start, v.End)
+		p.line.Free(pool(v.Type, j.Request.GPUs), v.Start, v.End)
 	}
-	_, shares, _ := p.earliest(j, t)
-	p.held[i] = append(p.held[i][:0], shares...)
 	v.Other, v.OtherEnd = v.Type, v.End
 	v.Type, v.Why, v.Start, v.End, v.Back = t, Takes, 0, j.Run[t], ""
-	p.line.Reserve(p.held[i], 0, v.End)
-	*v = p.release(j, *v)
+	back := p.release(j, *v).Back
+	p.reserve(j, *v)
+	v.Back = back
 }
 
 func shortest(run []float64) float64 {
@@ -315,10 +366,10 @@ func (p *planner) compare(i int) {
 		v.Other, v.OtherEnd = Open, math.Inf(1)
 	}
 	for t := range int32(p.Types) {
-		if t == v.Type || !j.Request.Types.Has(t) || math.IsInf(j.Run[t], 1) {
+		if t == v.Type || !j.runs(t) {
 			continue
 		}
-		start, _, ok := p.earliest(j, t)
+		start, ok := p.earliest(j, t)
 		if !ok {
 			continue
 		}
