@@ -9,9 +9,11 @@ import (
 // solver solves a policy again and again while jobs come and go. It remembers
 // the prices of the last solution, and for each job its times in it and what
 // the isolated reference would have taken for its steps so far (finish-time
-// fairness).
+// fairness). Where the optimiser fails, trouble gets the problem, and the jobs
+// keep the times that they had; without trouble the run ends there.
 type solver struct {
 	policy  allocation.Policy
+	trouble func(now float64, err error, p *allocation.Problem)
 	warm    allocation.Warm
 	known   []memory // by place in the trace
 	problem allocation.Problem
@@ -21,6 +23,7 @@ type solver struct {
 type memory struct {
 	elapsed, done, rate float64   // in isolation: s, steps, steps/s when last seen
 	previous            []float64 // its times
+	promised            float64   // its steps/s, with space sharing
 }
 
 // begin starts a problem on these types.
@@ -50,10 +53,17 @@ func (s *solver) job(now float64, index int, job *trace.Job, speed []float64, do
 	})
 }
 
-// solve returns one row of times for each job, by type; index gives the places
-// of the jobs in the trace.
-func (s *solver) solve(index func(i int) int) ([][]float64, error) {
+// solve returns one row of times for each job, by type, nil for one that has
+// none yet; index gives the places of the jobs in the trace.
+func (s *solver) solve(now float64, index func(i int) int) (times [][]float64, err error) {
 	result, err := s.policy.Allocate(&s.problem)
+	if allocation.Numeric(err) && s.trouble != nil {
+		s.trouble(now, err, &s.problem)
+		for i := range s.problem.Jobs {
+			times = append(times, s.known[index(i)].previous)
+		}
+		return times, nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -69,8 +79,8 @@ func (s *solver) solve(index func(i int) int) ([][]float64, error) {
 }
 
 // allocator solves a policy whenever the round engine asks.
-func allocator(policy allocation.Policy) rounds.Allocator {
-	s := &solver{policy: policy}
+func allocator(policy allocation.Policy, trouble func(now float64, err error, p *allocation.Problem)) rounds.Allocator {
+	s := &solver{policy: policy, trouble: trouble}
 	return func(now float64, jobs []*rounds.Active, types []rounds.Type, x []float64) error {
 		s.begin()
 		for _, t := range types {
@@ -79,7 +89,7 @@ func allocator(policy allocation.Policy) rounds.Allocator {
 		for _, a := range jobs {
 			s.job(now, a.Index, &a.Job, a.Speed, a.Done, a.Left())
 		}
-		time, err := s.solve(func(i int) int { return jobs[i].Index })
+		time, err := s.solve(now, func(i int) int { return jobs[i].Index })
 		for i, row := range time {
 			copy(x[i*len(types):], row)
 		}

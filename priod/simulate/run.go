@@ -26,7 +26,11 @@ type Input struct {
 	Speed func(job *trace.Job, gpuType string) float64
 	// Curve is how that speed depends on CPUs and memory; nil: nobody knows.
 	Curve  func(job *trace.Job, gpuType string) *workload.Curve
+	Pairs  Pairs          // of allocations with space sharing
 	Daemon virtual.Daemon // of order priod
+	// Trouble gets what an allocation's optimiser failed on, at a time in s;
+	// the last allocation then stays. nil: the run ends with the error.
+	Trouble func(now float64, err error, p *allocation.Problem)
 }
 
 // Result is what came out.
@@ -76,7 +80,7 @@ func slurm(ctx context.Context, spec Spec, in Input) (Result, error) {
 		if err != nil {
 			return Result{}, err
 		}
-		s := newSteerer(policy, spec)
+		s := newSteerer(policy, spec, in.Trouble)
 		opt.Steer, opt.SteerEvery = s.decide, spec.Cycle
 		if spec.Round > 0 {
 			opt.Evict, opt.Every = s.yields, spec.Round
@@ -125,7 +129,14 @@ func inRounds(ctx context.Context, spec Spec, in Input) (Result, error) {
 			if err != nil {
 				return Result{}, err
 			}
-			g.Allocator = allocator(policy)
+			if policy.Pairs() {
+				if in.Pairs == nil {
+					return Result{}, fmt.Errorf("allocation %s: no speeds of pairs", spec.Allocation)
+				}
+				g.Sharer = sharer(policy, in.Pairs, in.Trouble)
+			} else {
+				g.Allocator = allocator(policy, in.Trouble)
+			}
 		}
 		model = g
 	case "synergy":
@@ -142,7 +153,9 @@ func inRounds(ctx context.Context, spec Spec, in Input) (Result, error) {
 	opt.Watch = func(r rounds.Round) {
 		gpus := 0
 		for _, a := range r.Runs {
-			gpus += a.Job.Job.GPUs
+			if a.Beside == nil || a.Job.Index < a.Beside.Index {
+				gpus += a.Job.Job.GPUs
+			}
 		}
 		series.Add(metrics.Point{At: r.Start, GPUs: gpus, Queued: r.Jobs - len(r.Runs)})
 	}

@@ -22,7 +22,6 @@ type steerer struct {
 	set     steering.Settings
 	account *share.Account
 	jobs    map[int]*steered // in the system, by order of arrival
-	at      float64          // of the last allocation
 
 	yield     *yield.Settings // nil: jobs keep the order of the queue
 	overheads Overheads
@@ -41,8 +40,8 @@ type steered struct {
 	on    int32     // type of that
 }
 
-func newSteerer(policy allocation.Policy, spec Spec) *steerer {
-	r := &steerer{solver: solver{policy: policy}, set: spec.Steering, account: share.New(), jobs: map[int]*steered{}, overheads: spec.Overheads}
+func newSteerer(policy allocation.Policy, spec Spec, trouble func(now float64, err error, p *allocation.Problem)) *steerer {
+	r := &steerer{solver: solver{policy: policy, trouble: trouble}, set: spec.Steering, account: share.New(), jobs: map[int]*steered{}, overheads: spec.Overheads}
 	if spec.Order == "owed" {
 		r.yield, r.next = &spec.Yield, spec.Round
 	}
@@ -150,6 +149,7 @@ func (r *steerer) yields(s *virtual.System) (told []virtual.Eviction) {
 func (r *steerer) allocate(s *virtual.System, waiting, running []virtual.InSystem) error {
 	now, types := s.Now(), s.Types()
 	r.begin()
+	total := 0
 	for t, name := range types {
 		up := 0
 		for n := range s.Nodes().Len() {
@@ -158,6 +158,7 @@ func (r *steerer) allocate(s *virtual.System, waiting, running []virtual.InSyste
 			}
 		}
 		r.gpuType(name, up)
+		total += up
 	}
 	all := slices.Concat(waiting, running)
 	for i := range all {
@@ -189,8 +190,10 @@ func (r *steerer) allocate(s *virtual.System, waiting, running []virtual.InSyste
 			r.account.Forget(jobID(index))
 		}
 	}
-	r.at = now
-	time, err := r.solve(func(i int) int { return all[i].Index })
+	if total == 0 {
+		return nil // every node is down: what was allocated stays
+	}
+	time, err := r.solve(now, func(i int) int { return all[i].Index })
 	if err != nil {
 		return err
 	}

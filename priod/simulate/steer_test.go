@@ -154,6 +154,8 @@ func TestSteeringSpecs(t *testing.T) {
 		want string
 	}{
 		{Spec{Allocation: "max-min", Backfill: "none"}, "wants backfill"},
+		{Spec{Allocation: "max-min:packed"}, "needs --engine rounds"},
+		{Spec{Allocation: "gandiva"}, "needs --engine rounds"},
 		{Spec{Allocation: "max-min", Order: "srtf"}, "--order srtf"},
 		{Spec{Allocation: "max-min", Order: "priod"}, "--order priod"},
 		{Spec{Allocation: "max-min", Order: "fifo", Round: 60}, "wants --order owed"},
