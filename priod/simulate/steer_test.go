@@ -27,7 +27,7 @@ func speedOf(table *workload.Table) func(*trace.Job, string) float64 {
 func steeredRun(t *testing.T, gangs bool, spec Spec) Result {
 	t.Helper()
 	table := defaultTable(t)
-	p := trace.GavelParams{Seed: 3, Jobs: 600, JobsPerHour: 0.95, MultiGPU: gangs, Workloads: table}
+	p := trace.GavelParams{Seed: 3, Jobs: 350, JobsPerHour: 0.95, MultiGPU: gangs, Workloads: table}
 	node := trace.NodeGroup{Count: 6, GPUs: 1}
 	if gangs {
 		p.JobsPerHour, node.Count, node.GPUs = 0.6, 2, 4
