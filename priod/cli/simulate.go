@@ -25,6 +25,8 @@ import (
 	"slurmprio/priod/live"
 	"slurmprio/priod/policy/allocation"
 	"slurmprio/priod/policy/preemption"
+	"slurmprio/priod/policy/steering"
+	"slurmprio/priod/policy/yield"
 	"slurmprio/priod/report"
 	"slurmprio/priod/simulate"
 	"slurmprio/priod/simulate/metrics"
@@ -90,7 +92,13 @@ func simulateFlags() []cli.Flag {
 		choice(simulate.Allocations, "which share of which GPU type"),
 		choice(simulate.Preemptions, "who goes before whom, who leaves for whom"),
 		choice(simulate.Sizings, "with how many CPUs and how much memory"),
-		&cli.DurationFlag{Category: policy, Name: "round", Usage: "length of a round"},
+		&cli.DurationFlag{Category: policy, Name: "round", Usage: "length of a round; with --engine slurm and --allocation, jobs that have had their share yield at its end (default there: never)"},
+		&cli.DurationFlag{Category: policy, Name: "steering-cycle", Value: 15 * time.Second, Usage: "with --engine slurm and --allocation: time between two cycles, in which jobs that came start anywhere; 0s: none starts before it is steered"},
+		&cli.Float64Flag{Category: policy, Name: "steering-wait", Value: steering.Defaults.Wait, Usage: "with --engine slurm and --allocation: waiting weighs so many `TIMES` as much as running when a job chooses among its GPU types"},
+		&cli.IntFlag{Category: policy, Name: "steering-depth", Value: steering.Defaults.Depth, Usage: "with --engine slurm and --allocation: how many `JOBS` from the head are steered; 0: all"},
+		&cli.BoolFlag{Category: policy, Name: "steering-busy", Usage: "with --engine slurm and --allocation: no GPU stays idle that a job could use, also when it ends sooner by waiting for another"},
+		&cli.DurationFlag{Category: policy, Name: "lead", Value: time.Duration(yield.Defaults.Lead) * time.Second, Usage: "of order owed: what a job that is nearly done is owed beyond its due; 0s when nobody says how long jobs run"},
+		&cli.Float64Flag{Category: policy, Name: "round-pay", Value: yield.Defaults.Pay, Usage: "with --engine slurm and --round: a job yields when that gains so many `TIMES` the GPU time that it loses"},
 		&cli.StringFlag{Category: policy, Name: simulate.RoundModels.Flag, Usage: "how time counts in a round: `MODEL` is " + simulate.RoundModels.Values() + " (default: synergy with its format, else gavel)"},
 		&cli.DurationFlag{Category: policy, Name: "first-round", DefaultText: "1s when all jobs come within the first second, else 0s", Usage: "start of the first round of model synergy"},
 		&cli.IntFlag{Category: policy, Name: "user-gpus", Usage: "`GPUS` that one user may hold at once; 0: no limit"},
@@ -453,6 +461,19 @@ func specOf(c *cli.Context) (simulate.Spec, error) {
 			Grace: s("grace"), Requeue: s("requeue-delay"), Prolog: s("prolog"), Epilog: s("epilog"),
 			Checkpoint: s("checkpoint"), Restart: s("restart-cost"), MTBF: s("mtbf"), Repair: s("repair"),
 		},
+	}
+	if spec.Engine != "rounds" && spec.Allocation != "" && spec.Allocation != "none" {
+		spec.Cycle = s("steering-cycle")
+		spec.Steering, spec.Yield = steering.Defaults, yield.Defaults
+		spec.Steering.Wait, spec.Steering.Depth = c.Float64("steering-wait"), c.Int("steering-depth")
+		spec.Steering.Busy = c.Bool("steering-busy")
+		spec.Yield.Lead, spec.Yield.Pay = s("lead"), c.Float64("round-pay")
+	} else {
+		for _, name := range []string{"steering-cycle", "steering-wait", "steering-depth", "steering-busy", "lead", "round-pay"} {
+			if c.IsSet(name) {
+				return spec, fmt.Errorf("--%s belongs to --engine slurm with an --allocation", name)
+			}
+		}
 	}
 	if free := spec.Order == "srtf" || spec.Order == "las" || spec.Engine == "rounds"; !free && !c.IsSet("requeue-delay") {
 		spec.Overheads.Requeue = slurmRequeue

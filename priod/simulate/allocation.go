@@ -4,81 +4,21 @@ import (
 	"slurmprio/priod/policy/allocation"
 	"slurmprio/priod/simulate/published"
 	"slurmprio/priod/simulate/rounds"
+	"slurmprio/priod/trace"
 )
 
-// allocator solves a policy whenever the round engine asks. It remembers the
-// prices of the last solution, and for each job its times in it and what the
-// isolated reference would have taken for its steps so far (finish-time
-// fairness). In the published rounds it answers as the published code does.
-// Where the optimiser fails, trouble gets the problem, and the jobs keep the
-// times that they had; without trouble the run ends there.
-func allocator(policy allocation.Policy, asPublished bool, trouble func(now float64, err error, p *allocation.Problem)) rounds.Allocator {
-	asPublished = asPublished && published.Has(policy)
-	var warm allocation.Warm
-	var known []memory // by place in the trace
-	problem := allocation.Problem{Warm: &warm}
-	keeps := policy.Name == "finish-time-fairness"
-	var names []string
-	return func(now float64, jobs []*rounds.Active, types []rounds.Type, x []float64) error {
-		problem.Types, problem.Jobs, names = problem.Types[:0], problem.Jobs[:0], names[:0]
-		for _, t := range types {
-			names = append(names, t.Name)
-			problem.Types = append(problem.Types, allocation.GPUType{Name: t.Name, GPUs: t.GPUs})
-		}
-		for _, a := range jobs {
-			j := allocation.Job{
-				ID: a.Job.ID, Speed: a.Speed, GPUs: a.Job.GPUs, Weight: weight(a.Job.Weight), StepsLeft: a.Left(),
-				Elapsed: now - a.Job.Submit, Arrival: a.Job.Submit, Deadline: a.Job.Deadline - now, Entity: allocation.NoEntity,
-			}
-			if asPublished && policy.Agnostic {
-				var err error
-				if j.Speed, err = published.Blind(policy.Name, names, a.Speed); err != nil {
-					return err
-				}
-			}
-			for len(known) <= a.Index {
-				known = append(known, memory{})
-			}
-			s := &known[a.Index]
-			if s.rate > 0 {
-				s.elapsed += (a.Done - s.done) / s.rate
-			}
-			s.done, j.IsolatedElapsed, j.Previous = a.Done, s.elapsed, s.previous
-			problem.Jobs = append(problem.Jobs, j)
-		}
-		time, err := solve(policy, asPublished, &problem)
-		if allocation.Numeric(err) && trouble != nil {
-			trouble(now, err, &problem)
-			for i, a := range jobs {
-				copy(x[i*len(types):], known[a.Index].previous)
-			}
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if keeps {
-			for i, rate := range problem.IsolatedRates() {
-				known[jobs[i].Index].rate = rate
-			}
-		}
-		for i, row := range time {
-			copy(x[i*len(types):], row)
-			known[jobs[i].Index].previous = row
-		}
-		return nil
-	}
-}
-
-func solve(policy allocation.Policy, asPublished bool, p *allocation.Problem) ([][]float64, error) {
-	if asPublished {
-		return published.Allocate(policy.Name, p)
-	}
-	a, err := policy.Allocate(p)
-	if err != nil {
-		return nil, err
-	}
-	return a.Time, nil
+// solver solves a policy again and again while jobs come and go. It remembers
+// the prices of the last solution, and for each job its times in it and what
+// the isolated reference would have taken for its steps so far (finish-time
+// fairness). Where the optimiser fails, trouble gets the problem, and the jobs
+// keep the times that they had; without trouble the run ends there.
+type solver struct {
+	policy    allocation.Policy
+	published bool // answer as the published code does
+	trouble   func(now float64, err error, p *allocation.Problem)
+	warm      allocation.Warm
+	known     []memory // by place in the trace
+	problem   allocation.Problem
 }
 
 // memory is what is known of a job from one allocation to the next.
@@ -86,6 +26,100 @@ type memory struct {
 	elapsed, done, rate float64   // in isolation: s, steps, steps/s when last seen
 	promised            float64   // steps/s, where jobs may run in pairs
 	previous            []float64 // its times
+}
+
+// begin starts a problem on these types.
+func (s *solver) begin() {
+	s.problem.Warm = &s.warm
+	s.problem.Types, s.problem.Jobs = s.problem.Types[:0], s.problem.Jobs[:0]
+}
+
+func (s *solver) gpuType(name string, gpus int) {
+	s.problem.Types = append(s.problem.Types, allocation.GPUType{Name: name, GPUs: gpus})
+}
+
+// job adds a job by its place in the trace.
+func (s *solver) job(now float64, index int, job *trace.Job, speed []float64, done, left float64) {
+	for len(s.known) <= index {
+		s.known = append(s.known, memory{})
+	}
+	m := &s.known[index]
+	if m.rate > 0 {
+		m.elapsed += (done - m.done) / m.rate
+	}
+	m.done = done
+	s.problem.Jobs = append(s.problem.Jobs, allocation.Job{
+		ID: job.ID, Speed: speed, GPUs: job.GPUs, Weight: weight(job.Weight), StepsLeft: left,
+		Elapsed: now - job.Submit, IsolatedElapsed: m.elapsed, Arrival: job.Submit, Deadline: job.Deadline - now,
+		Entity: allocation.NoEntity, Previous: m.previous,
+	})
+}
+
+// solve returns one row of times for each job, by type, nil for one that has
+// none yet; index gives the places of the jobs in the trace.
+func (s *solver) solve(now float64, index func(i int) int) (times [][]float64, err error) {
+	times, err = s.times()
+	if allocation.Numeric(err) && s.trouble != nil {
+		s.trouble(now, err, &s.problem)
+		times = nil
+		for i := range s.problem.Jobs {
+			times = append(times, s.known[index(i)].previous)
+		}
+		return times, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if s.policy.Name == "finish-time-fairness" {
+		for i, rate := range s.problem.IsolatedRates() {
+			s.known[index(i)].rate = rate
+		}
+	}
+	for i, row := range times {
+		s.known[index(i)].previous = row
+	}
+	return times, nil
+}
+
+func (s *solver) times() ([][]float64, error) {
+	if s.published {
+		return published.Allocate(s.policy.Name, &s.problem)
+	}
+	a, err := s.policy.Allocate(&s.problem)
+	if err != nil {
+		return nil, err
+	}
+	return a.Time, nil
+}
+
+// allocator solves a policy whenever the round engine asks; in the published
+// rounds it answers as the published code does.
+func allocator(policy allocation.Policy, asPublished bool, trouble func(now float64, err error, p *allocation.Problem)) rounds.Allocator {
+	s := &solver{policy: policy, published: asPublished && published.Has(policy), trouble: trouble}
+	var names []string
+	return func(now float64, jobs []*rounds.Active, types []rounds.Type, x []float64) error {
+		s.begin()
+		names = names[:0]
+		for _, t := range types {
+			s.gpuType(t.Name, t.GPUs)
+			names = append(names, t.Name)
+		}
+		for _, a := range jobs {
+			speed := a.Speed
+			if s.published && policy.Agnostic {
+				var err error
+				if speed, err = published.Blind(policy.Name, names, speed); err != nil {
+					return err
+				}
+			}
+			s.job(now, a.Index, &a.Job, speed, a.Done, a.Left())
+		}
+		time, err := s.solve(now, func(i int) int { return jobs[i].Index })
+		for i, row := range time {
+			copy(x[i*len(types):], row)
+		}
+		return err
+	}
 }
 
 // weight is 1 for a job that nothing gives one.

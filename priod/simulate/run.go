@@ -64,13 +64,27 @@ func slurm(ctx context.Context, spec Spec, in Input) (Result, error) {
 	if spec.Sizing == "proportional" {
 		jobs = proportional(jobs)
 	}
-	o := spec.Overheads
+	o, order := spec.Overheads, virtual.Order(spec.Order)
+	if spec.Order == "owed" {
+		order = virtual.FIFO // within the ranks that steering gives
+	}
 	opt := virtual.Options{
-		Order: virtual.Order(spec.Order), Backfill: virtual.Backfill(spec.Backfill), Placement: placementModes[spec.Placement],
+		Order: order, Backfill: virtual.Backfill(spec.Backfill), Placement: placementModes[spec.Placement],
 		TEFirst: spec.Preemption != "none", LASQueues: spec.LASQueues, Depth: spec.Depth,
 		Multifactor: virtual.DefaultWeights, Daemon: in.Daemon, Speed: in.Speed, Window: spec.Window, Seed: spec.Seed,
 		Grace: o.Grace, RequeueDelay: o.Requeue, Prolog: o.Prolog, Epilog: o.Epilog, Checkpoint: o.Checkpoint,
 		RestartCost: o.Restart, MTBF: o.MTBF, Repair: o.Repair, UserGPUs: spec.UserGPUs, AccountGPUs: spec.AccountGPUs,
+	}
+	if spec.Allocation != "none" {
+		policy, err := allocation.ParsePolicy(spec.Allocation)
+		if err != nil {
+			return Result{}, err
+		}
+		s := newSteerer(policy, spec, in.Trouble)
+		opt.Steer, opt.SteerEvery = s.decide, spec.Cycle
+		if spec.Round > 0 {
+			opt.Evict, opt.Every = s.yields, spec.Round
+		}
 	}
 	if spec.evicts() {
 		opt.Evict = newEvictor(spec).decide

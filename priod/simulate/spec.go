@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -8,6 +9,8 @@ import (
 
 	"slurmprio/priod/policy/allocation"
 	"slurmprio/priod/policy/preemption"
+	"slurmprio/priod/policy/steering"
+	"slurmprio/priod/policy/yield"
 	"slurmprio/priod/simulate/metrics"
 )
 
@@ -25,13 +28,18 @@ type Spec struct {
 	Eviction    preemption.Settings
 	Sizing      string  // with how many CPUs and how much memory
 	RoundModel  string  // of engine rounds: gavel, synergy, gavel-published (with the faults of its scheduler)
-	Round       float64 // of engine rounds; 0: the model's own
+	Round       float64 // of engine rounds, 0: the model's own; of engine slurm with an allocation, 0: nobody yields
 	FirstRound  float64 // of round model synergy; the published simulator says 1 for static traces
 	Window      *metrics.Window
 	Seed        uint64
 	Overheads   Overheads
 	UserGPUs    int // at once, for each user; 0: no limit
 	AccountGPUs int // at once, for each account; 0: no limit
+
+	// Of engine slurm with an allocation.
+	Steering steering.Settings
+	Cycle    float64        // s between two cycles of steering; 0: before each pass of the scheduler
+	Yield    yield.Settings // with rounds
 }
 
 // Overheads are what moving a job costs on a real cluster; zero costs nothing.
@@ -57,7 +65,7 @@ type Choice struct {
 // The dimensions.
 var (
 	Engines     = Choice{"engine", []string{"slurm", "rounds"}, nil}
-	Orders      = Choice{"order", []string{"fifo", "sjf", "srtf", "las", "ftf", "multifactor", "priod"}, nil}
+	Orders      = Choice{"order", []string{"fifo", "sjf", "srtf", "las", "ftf", "multifactor", "priod", "owed"}, nil}
 	Backfills   = Choice{"backfill", []string{"none", "easy", "conservative", "skip"}, nil}
 	Placements  = Choice{"placement", []string{"packed", "consolidated", "pool"}, nil}
 	Allocations = Choice{"allocation", append([]string{"none"}, allocation.Names()...), nil}
@@ -93,6 +101,13 @@ func (c Choice) check(value *string) error {
 
 // Check fills in defaults and refuses what does not go together.
 func (s *Spec) Check() error {
+	if s.Steering == (steering.Settings{}) {
+		s.Steering = steering.Defaults
+	}
+	if s.Yield == (yield.Settings{}) {
+		s.Yield = yield.Defaults
+	}
+	s.steeredDefaults()
 	for _, d := range []struct {
 		choice Choice
 		value  *string
@@ -113,11 +128,12 @@ func (s *Spec) Check() error {
 	if err := Placements.check(&s.Placement); err != nil {
 		return err
 	}
+	if err := s.checkSteering(); err != nil {
+		return err
+	}
 	switch {
-	case s.Allocation != "none":
-		return fmt.Errorf("--allocation %s needs --engine rounds; with --engine slurm nothing moves a running job", s.Allocation)
-	case s.RoundModel != "" || s.Round != 0 || s.FirstRound != 0:
-		return errors.New("--round, --round-model and --first-round belong to --engine rounds")
+	case !s.steers() && s.Round != 0 || s.RoundModel != "" || s.FirstRound != 0:
+		return errors.New("--round-model and --first-round belong to --engine rounds, --round to it or to --allocation")
 	case len(s.LASQueues) > 0 && s.Order != "las":
 		return errors.New("--las-queues belongs to --order las")
 	case s.Sizing != "request" && s.Sizing != "proportional":
@@ -127,6 +143,51 @@ func (s *Spec) Check() error {
 		return s.Eviction.Check()
 	}
 	return nil
+}
+
+// steers tells whether jobs are bound to GPU types on a Slurm.
+func (s *Spec) steers() bool {
+	return s.Engine != "rounds" && s.Allocation != "" && s.Allocation != "none"
+}
+
+// steeredDefaults are those that differ where jobs are steered: a steered head
+// must not block the other types, and those who yield do so by what is owed.
+func (s *Spec) steeredDefaults() {
+	if !s.steers() {
+		return
+	}
+	if s.Backfill == "" {
+		s.Backfill = "easy"
+	}
+	if s.Order == "" && s.Round != 0 {
+		s.Order = "owed"
+	}
+	if s.Round != 0 {
+		s.Yield.Round = s.Round
+	}
+}
+
+// checkSteering refuses what does not go together with steering.
+func (s *Spec) checkSteering() error {
+	switch {
+	case !s.steers() && s.Order == "owed":
+		return errors.New("--order owed wants --allocation and --engine slurm: an allocation says what is owed")
+	case !s.steers():
+		return nil
+	case s.Pairs():
+		return fmt.Errorf("--allocation %s needs --engine rounds: on a Slurm no jobs share GPUs", s.Allocation)
+	case s.Backfill == "none":
+		return fmt.Errorf("--allocation %s with --engine slurm wants backfill: a job that waits for its GPU type would block all others; leave --backfill out", s.Allocation)
+	case s.Order == "srtf" || s.Order == "las" || s.Order == "priod":
+		return fmt.Errorf("--allocation %s with --engine slurm does not go with --order %s: want fifo, owed, sjf, ftf or multifactor", s.Allocation, s.Order)
+	case s.evicts():
+		return fmt.Errorf("--allocation %s with --engine slurm does not go with --preemption %s: want none or te-first", s.Allocation, s.Preemption)
+	case s.Round != 0 && s.Order != "owed":
+		return fmt.Errorf("--round with --engine slurm wants --order owed, not %s: who yields must not stand before those it yields to", s.Order)
+	case !(s.Cycle >= 0):
+		return errors.New("--steering-cycle: want a time from 0")
+	}
+	return cmp.Or(s.Yield.Check(), s.Steering.Check())
 }
 
 // Pairs tells whether jobs may run in pairs.
@@ -148,7 +209,7 @@ func (s *Spec) checkRounds() error {
 	switch {
 	case s.Placement != "" || s.Backfill != "none":
 		return errors.New("--placement and --backfill belong to --engine slurm: in a round every job may be moved")
-	case s.Order == "multifactor" || s.Order == "priod":
+	case s.Order == "multifactor" || s.Order == "priod" || s.Order == "owed":
 		return fmt.Errorf("--order %s belongs to --engine slurm", s.Order)
 	case len(s.LASQueues) > 0:
 		return errors.New("--las-queues belongs to --engine slurm; rounds order by the GPU time itself")
@@ -178,6 +239,9 @@ func (s Spec) String() string {
 		if d.value != d.none {
 			words = append(words, d.flag+" "+d.value)
 		}
+	}
+	if s.Round != 0 {
+		words = append(words, fmt.Sprintf("rounds of %v s", s.Round))
 	}
 	if s.Window != nil {
 		words = append(words, fmt.Sprintf("jobs %d to %d", s.Window.First, s.Window.Last))

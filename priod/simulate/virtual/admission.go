@@ -69,6 +69,7 @@ func (e *engine) admit(t trace.Job) (j *job, why string, err error) {
 			j.request.Types |= 1 << uint(i)
 		}
 	}
+	j.own = j.request.Types
 	if why := e.never(j); why != "" {
 		return nil, why, nil
 	}

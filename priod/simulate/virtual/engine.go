@@ -31,6 +31,8 @@ type job struct {
 	index   int32
 	state   state
 	request placement.Request
+	own     placement.Types // that it asks for; request may be bound to one of them
+	rank    float64         // before its turn, in order fifo
 	owners  owners
 	class   *class
 	turn    int64 // first come, first served goes by it
@@ -65,6 +67,7 @@ type engine struct {
 	agenda   agenda
 	now      float64
 	together bool // all events of one time before one pass
+	stirred  bool // something happened since steering was asked
 	moved    bool // a pass may start something that the last one could not
 
 	queue    queue
@@ -79,7 +82,7 @@ type engine struct {
 	demotions []*job // at this moment, under LAS
 	preempted int64  // turns of jobs preempted at this moment, under LAS: before all others
 
-	calculating, cycling bool // in the agenda
+	calculating, cycling, waking, steering bool // in the agenda
 
 	users, accounts map[string]*owner
 	factors         *multifactor
@@ -241,6 +244,9 @@ func (e *engine) moment() error {
 	if e.moved {
 		e.moved = false
 		e.schedule()
+		if e.hopeless != nil {
+			return e.hopeless
+		}
 		used := e.gpus
 		for t := range e.types {
 			used -= e.nodes.FreeGPUs(int32(t))
@@ -252,6 +258,7 @@ func (e *engine) moment() error {
 
 func (e *engine) handle(v event) error {
 	j := v.job
+	e.stirred = e.stirred || v.kind != woken && v.kind != steered
 	if j != nil && v.kind != arrived && v.epoch != j.epoch {
 		return nil // of a run that is over
 	}
@@ -279,6 +286,12 @@ func (e *engine) handle(v event) error {
 		e.calculate()
 	case cycled:
 		return e.cycle()
+	case woken:
+		e.waking, e.moved = false, true
+		e.wake()
+	case steered:
+		e.steering, e.moved = false, true
+		return e.steer()
 	case opened:
 		e.plan.due = append(e.plan.due, j)
 		e.moved = true

@@ -15,6 +15,8 @@ const (
 	calculate             // Slurm computes priorities
 	cycled                // priod's turn
 	opened                // a reserved start is due
+	woken                 // it is time for another pass
+	steered               // it is time for steering
 )
 
 // event is something that will happen, unless the job's epoch is over by then.

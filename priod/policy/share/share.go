@@ -1,0 +1,163 @@
+// Package share keeps account of what each job has received of each GPU type
+// and what allocations have promised it: Gavel's time accounting (OSDI 2020,
+// section 5), from the intervals in which jobs ran.
+//
+// It is pure: intervals and spans of time in, sums out. An interval is known by
+// its job and start, so it may come again, longer or final, in any order and
+// from any source (polls, a store, accounting), and counts once; a requeued job
+// has several.
+package share
+
+import (
+	"time"
+
+	"slurmprio/priod/cluster"
+)
+
+// Received is what a job has had of one GPU type.
+type Received struct {
+	Seconds    float64 // holding all of its GPUs
+	GPUSeconds float64
+}
+
+// Account is the received and the promised of the jobs in the queue.
+type Account struct {
+	jobs  map[cluster.JobID]*job
+	index map[string]int // of the GPU types
+	all   []float64      // by type: s that all jobs, also those forgotten, ran since Reset
+}
+
+type job struct {
+	runs  map[int64]*run // by start, Unix nanoseconds
+	last  *run
+	types []account
+}
+
+// account is a job's on one GPU type.
+type account struct {
+	Received
+	fresh    float64 // s received since Reset
+	promised float64 // s
+}
+
+// run is what an interval has added so far.
+type run struct {
+	start   int64
+	gpuType string
+	gpus    int
+	seconds float64
+}
+
+// New returns an account in which nobody has anything.
+func New() *Account {
+	return &Account{jobs: map[cluster.JobID]*job{}, index: map[string]int{}}
+}
+
+// of finds a job's account of a type, and the type's index, and adds them.
+func (a *Account) of(id cluster.JobID, gpuType string) (*job, int) {
+	t, known := a.index[gpuType]
+	if !known {
+		t = len(a.index)
+		a.index[gpuType] = t
+		a.all = append(a.all, 0)
+	}
+	j := a.jobs[id]
+	if j == nil {
+		j = &job{runs: map[int64]*run{}}
+		a.jobs[id] = j
+	}
+	for len(j.types) <= t {
+		j.types = append(j.types, account{})
+	}
+	return j, t
+}
+
+// Observe takes in an interval, or what is now known of it. One that ends
+// before it starts counts nothing; one of an unknown GPU type counts nowhere.
+func (a *Account) Observe(i cluster.Interval) {
+	now := run{i.Start.UnixNano(), i.GPUType, i.GPUs, max(i.End.Sub(i.Start).Seconds(), 0)}
+	j, _ := a.of(i.Job, i.GPUType)
+	old := j.last
+	if old == nil || old.start != now.start {
+		old = j.runs[now.start]
+	}
+	if old == nil {
+		old = &run{start: now.start}
+		j.runs[now.start] = old
+	}
+	a.add(i.Job, *old, -1)
+	a.add(i.Job, now, 1)
+	*old = now
+	j.last = old
+}
+
+func (a *Account) add(id cluster.JobID, r run, sign float64) {
+	if r.gpuType == "" {
+		return
+	}
+	j, t := a.of(id, r.gpuType)
+	had := &j.types[t]
+	had.Seconds += sign * r.seconds
+	had.GPUSeconds += sign * r.seconds * float64(r.gpus)
+	had.fresh += sign * r.seconds
+	a.all[t] += sign * r.seconds
+}
+
+// Promise adds what an allocation gives the job of a type while it stands:
+// its fraction of the time that passed, s.
+func (a *Account) Promise(id cluster.JobID, gpuType string, fraction float64, passed time.Duration) {
+	if fraction > 0 && passed > 0 {
+		j, t := a.of(id, gpuType)
+		j.types[t].promised += fraction * passed.Seconds()
+	}
+}
+
+// look is a job's account of a type; empty when nothing is known.
+func (a *Account) look(id cluster.JobID, gpuType string) (account, int) {
+	j, t := a.jobs[id], -1
+	if i, known := a.index[gpuType]; known {
+		t = i
+	}
+	if j == nil || t < 0 || t >= len(j.types) {
+		return account{}, t
+	}
+	return j.types[t], t
+}
+
+// Received is what the job has had of the type in its life.
+func (a *Account) Received(id cluster.JobID, gpuType string) Received {
+	had, _ := a.look(id, gpuType)
+	return had.Received
+}
+
+// Owed is what the job was promised of the type in its life and has not had,
+// s; below zero when it has had more.
+func (a *Account) Owed(id cluster.JobID, gpuType string) float64 {
+	had, _ := a.look(id, gpuType)
+	return had.promised - had.Seconds
+}
+
+// Fraction is the job's part of the time that all jobs ran on the type since
+// the last Reset; 0 when nobody did. As in Gavel it counts jobs, not GPUs.
+func (a *Account) Fraction(id cluster.JobID, gpuType string) float64 {
+	had, t := a.look(id, gpuType)
+	if t < 0 || !(a.all[t] > 0) {
+		return 0
+	}
+	return min(max(had.fresh/a.all[t], 0), 1)
+}
+
+// Reset begins the fractions anew, as Gavel does at each new allocation.
+// What was received in a job's life, and promised, stays.
+func (a *Account) Reset() {
+	clear(a.all)
+	for _, j := range a.jobs {
+		for t := range j.types {
+			j.types[t].fresh = 0
+		}
+	}
+}
+
+// Forget drops a job that has left the queue. Its time still counts in the
+// others' fractions.
+func (a *Account) Forget(id cluster.JobID) { delete(a.jobs, id) }

@@ -1,0 +1,416 @@
+// Package steering says which GPU type each pending job near the head of the
+// queue should get, so that jobs which start once and stay share the types as
+// an allocation of Gavel's (OSDI 2020) would divide their time. On Slurm the
+// type is written as a node feature; nobody is evicted.
+//
+// Jobs choose in their order. Each looks at the types on which its allocation
+// gives it time, at when a shadow schedule of the running jobs and those before
+// it would start it there, and at how long it would run. A GPU that nobody is
+// planned on now goes to the job that it suits best among those that end no
+// later on it than where they were planned: it stays idle only while every job
+// that could use it ends sooner elsewhere.
+//
+// It is pure: a snapshot and settings in, a verdict with its reasons for each
+// job out.
+package steering
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"slurmprio/priod/placement"
+)
+
+// Open is the type of a job that nobody steers.
+const Open = int32(-1)
+
+// Settings of the choice.
+type Settings struct {
+	Depth int // jobs from the head that are looked at; 0: all
+	// Wait is what a second of waiting weighs, in seconds of running, when a job
+	// chooses among the types that it is allocated. Below 1 it would take a slow
+	// type that is free before it waits; a job that waits holds up others, too.
+	Wait float64
+	// Least is the fraction of a job's time from which on it counts as
+	// allocated to a type.
+	Least float64
+	// Change is what takes a job's type back: so much less of its time allocated
+	// to it than when it was steered; or another type whose choice is better by
+	// this part.
+	Change float64
+	Cycles int // a job that could start on its type for so many cycles and did not is let go
+	// Busy leaves no GPU idle that a job near the head could use, also when the
+	// job would end sooner by waiting for another.
+	Busy bool
+}
+
+// Defaults are the settings for those who have measured nothing else.
+var Defaults = Settings{Depth: 500, Wait: 16, Least: 0.001, Change: 0.2, Cycles: 20}
+
+// Check refuses settings that mean nothing.
+func (set *Settings) Check() error {
+	number := func(v float64) bool { return v >= 0 && !math.IsInf(v, 1) }
+	switch {
+	case set.Depth < 0 || set.Cycles < 1:
+		return fmt.Errorf("steering: depth %d and cycles %d: want a depth from 0 and at least one cycle", set.Depth, set.Cycles)
+	case !number(set.Wait) || !number(set.Least) || !number(set.Change):
+		return errors.New("steering: weights and thresholds are numbers from 0")
+	}
+	return nil
+}
+
+// Snapshot is what is decided on. Times are in seconds from now.
+type Snapshot struct {
+	Nodes   *placement.Nodes // what is free now; it is not changed
+	Types   int              // how many GPU types there are
+	Running []Running
+	Jobs    []Job // pending, in the order of the queue
+}
+
+// Running is a job that holds GPUs.
+type Running struct {
+	Shares []placement.Share
+	End    float64 // expected: by the work that it has left, else by its time limit
+}
+
+// Job is a pending job. Its slices go by GPU type.
+type Job struct {
+	Request  placement.Request // with the types that its own constraint allows
+	Consent  bool              // it may be steered
+	Run      []float64         // expected run time there, s; infinite: it does not run there
+	Time     []float64         // fraction of its time allocated to the type; nil: none
+	Received []float64         // fraction of the type's time received (share.Account); nil: none
+	Steered  int32             // the type written by an earlier decision; Open
+	Given    float64           // Time on that type when it was steered
+	Ready    int               // cycles since then in which it could have started there and did not
+}
+
+// Why says in one word what becomes of a job.
+type Why string
+
+// The words.
+const (
+	Starts    Why = "starts"      // an allocated type is free for it
+	Waits     Why = "waits"       // it ends sooner by waiting for this type than on any that is free
+	Takes     Why = "takes-other" // it would wait longer for an allocated type than it gains there, or Settings.Busy
+	Far       Why = "not-near"    // too far from the head; left open
+	NoConsent Why = "no-consent"  // left alone
+	OneType   Why = "one-type"    // its own constraint leaves nothing to choose; left alone
+	NoRoom    Why = "no-room"     // fits no type, now or when all jobs have ended; left open
+	Stuck     Why = "not-started" // could start on its type for Settings.Cycles cycles and did not; left open
+
+	// Why an earlier type is taken back.
+	Changed Why = "allocation-changed"
+	Down    Why = "nodes-down"
+	Better  Why = "better-type" // another one has become better by Settings.Change
+)
+
+// Verdict is what is decided for one job.
+type Verdict struct {
+	Type  int32 // to steer to; Open: no feature
+	Why   Why
+	Back  Why     // why the type that it was steered to is taken back; "" when it is not
+	Start float64 // expected there, s from now; infinite when open
+	End   float64
+	// Other is the best of the types not chosen, Open when there is none, and
+	// OtherEnd when it would end there.
+	Other    int32
+	OtherEnd float64
+	Idle     bool // a type that it could use now is left free for it to wait
+}
+
+// Decide gives one verdict for each job.
+func Decide(s *Snapshot, set Settings) []Verdict {
+	p := newPlanner(s, set)
+	for i := range s.Jobs {
+		p.verdicts[i] = p.choose(i)
+	}
+	p.fill()
+	for i := range s.Jobs {
+		p.compare(i)
+	}
+	return p.verdicts
+}
+
+// planner keeps the shadow schedule. What is free now it knows node by node;
+// what will be free it counts by type, so a plan for later may come a little
+// early for a gang that finds its GPUs scattered, and costs the same on any
+// number of nodes.
+type planner struct {
+	*Snapshot
+	set      Settings
+	verdicts []Verdict
+	now      *placement.Nodes    // what jobs that start now leave free
+	line     *placement.Timeline // of GPUs, one node for each type
+	next     []float64           // by type, when the next running job ends
+}
+
+func newPlanner(s *Snapshot, set Settings) *planner {
+	p := &planner{Snapshot: s, set: set, verdicts: make([]Verdict, len(s.Jobs)), now: s.Nodes.Clone()}
+	pools := make([]placement.Node, s.Types)
+	for t := range pools {
+		pools[t] = placement.Node{Type: int32(t), Amount: placement.Amount{GPUs: int32(s.Nodes.FreeGPUs(int32(t)))}}
+		p.next = append(p.next, math.Inf(1))
+	}
+	p.line = placement.NewTimeline(0, placement.New(placement.Pool, pools))
+	for _, r := range s.Running {
+		for _, share := range r.Shares {
+			if s.Nodes.Down(share.Node) {
+				continue
+			}
+			t, end := s.Nodes.Type(share.Node), max(r.End, soon)
+			p.line.Free(pool(t, share.GPUs), end, math.Inf(1))
+			p.next[t] = min(p.next[t], end)
+		}
+	}
+	return p
+}
+
+// soon keeps what has not ended from being free now.
+const soon = 1e-3
+
+func pool(t, gpus int32) []placement.Share {
+	return []placement.Share{{Node: t, Amount: placement.Amount{GPUs: gpus}}}
+}
+
+// choose plans a job on the allocated type where its waiting, weighed, and its
+// run are the least. A job without consent, or open, is planned where Slurm
+// would start it: others have to reckon with it.
+func (p *planner) choose(i int) Verdict {
+	j := &p.Jobs[i]
+	open := func(why Why) Verdict {
+		return Verdict{Type: Open, Why: why, Start: math.Inf(1), End: math.Inf(1), Other: Open}
+	}
+	switch {
+	case p.set.Depth > 0 && i >= p.set.Depth:
+		return p.release(j, open(Far))
+	case !j.Consent:
+		return p.asSlurm(i, open(NoConsent))
+	case j.Steered == Open && j.Request.Types&(j.Request.Types-1) == 0:
+		return p.asSlurm(i, open(OneType))
+	case j.Steered != Open && j.Ready >= p.set.Cycles:
+		v := p.asSlurm(i, open(Stuck))
+		v.Back = Stuck
+		return v
+	}
+	best, least := open(NoRoom), math.Inf(1)
+	stays := j.Steered != Open && !p.changed(j)
+	for t := range int32(p.Types) {
+		if !p.allocated(j, t) {
+			continue
+		}
+		start, ok := p.earliest(j, t)
+		if !ok {
+			continue
+		}
+		score := start*p.set.Wait + j.Run[t]
+		if stays && t == j.Steered {
+			score /= 1 + p.set.Change
+		}
+		if score < least || score == least && p.need(j, t) > p.need(j, best.Type) {
+			least = score
+			best.Type, best.Why, best.Start, best.End = t, Waits, start, start+j.Run[t]
+		}
+	}
+	if best.Type == Open {
+		return p.release(j, best)
+	}
+	p.reserve(j, best)
+	if best.Start == 0 {
+		best.Why = Starts
+	}
+	return p.release(j, best)
+}
+
+// asSlurm plans a job on the type that has room for it first.
+func (p *planner) asSlurm(i int, v Verdict) Verdict {
+	j := &p.Jobs[i]
+	plan := v
+	for t := range int32(p.Types) {
+		if !j.runs(t) {
+			continue
+		}
+		if start, ok := p.earliest(j, t); ok && start < plan.Start {
+			plan.Type, plan.Start, plan.End = t, start, start+j.Run[t]
+		}
+	}
+	if plan.Type != Open {
+		p.reserve(j, plan)
+		v.Start, v.End = plan.Start, plan.End
+	}
+	return p.release(j, v)
+}
+
+func (j *Job) runs(t int32) bool { return j.Request.Types.Has(t) && !math.IsInf(j.Run[t], 1) }
+
+// allocated tells whether a job's allocation gives it time on a type.
+func (p *planner) allocated(j *Job, t int32) bool {
+	return j.Time != nil && j.Time[t] >= p.set.Least && j.runs(t)
+}
+
+// need is Gavel's priority of a job on a type, allocated over received: of two
+// equal choices a job that was requeued takes the one that is owed to it.
+func (p *planner) need(j *Job, t int32) float64 {
+	if t == Open || j.Time == nil {
+		return 0
+	}
+	if j.Received == nil || j.Received[t] == 0 {
+		return j.Time[t] * 1e9
+	}
+	return j.Time[t] / j.Received[t]
+}
+
+func (p *planner) changed(j *Job) bool {
+	return j.Time == nil || j.Given-j.Time[j.Steered] > p.set.Change
+}
+
+// earliest is when a job could start on a type, behind those planned so far.
+func (p *planner) earliest(j *Job, t int32) (start float64, ok bool) {
+	r := j.Request
+	r.Types = 1 << uint(t)
+	start, _, ok = p.line.Earliest(r, 0, j.Run[t])
+	if ok && start == 0 {
+		if _, fits := p.now.Fit(r, nil); !fits { // what is free lies scattered, or lacks CPUs or memory
+			start, _, ok = p.line.Earliest(r, p.next[t], j.Run[t])
+			ok = ok && !math.IsInf(start, 1)
+		}
+	}
+	return start, ok
+}
+
+// reserve keeps a job's GPUs for it as its verdict says.
+func (p *planner) reserve(j *Job, v Verdict) {
+	p.line.Reserve(pool(v.Type, j.Request.GPUs), v.Start, v.End)
+	if v.Start == 0 {
+		r := j.Request
+		r.Types = 1 << uint(v.Type)
+		shares, _ := p.now.Fit(r, nil)
+		p.now.Take(shares)
+	}
+}
+
+// release says why a type that was written before goes.
+func (p *planner) release(j *Job, v Verdict) Verdict {
+	if j.Steered == Open || j.Steered == v.Type {
+		return v
+	}
+	v.Back = Better
+	if p.changed(j) {
+		v.Back = Changed
+	}
+	if _, up := p.earliest(j, j.Steered); !up {
+		v.Back = Down
+	}
+	return v
+}
+
+// fill gives GPUs that nobody is planned on now to jobs that end no later on
+// them, the one first whom the type suits best.
+func (p *planner) fill() {
+	for {
+		best, to, suits := -1, Open, 0.0
+		for i := range p.Jobs {
+			j, v := &p.Jobs[i], &p.verdicts[i]
+			if v.Why != Waits && v.Why != NoRoom {
+				continue
+			}
+			for t := range int32(p.Types) {
+				if p.now.FreeGPUs(t) < int(j.Request.GPUs) || !j.runs(t) || !p.set.Busy && !(j.Run[t] <= v.End) {
+					continue
+				}
+				fit := shortest(j.Run) / j.Run[t]
+				if fit <= suits {
+					continue
+				}
+				if start, ok := p.earliest(j, t); ok && start == 0 {
+					best, to, suits = i, t, fit
+				}
+			}
+		}
+		if best < 0 {
+			return
+		}
+		p.move(best, to)
+	}
+}
+
+// move plans a job on a type where it starts now instead.
+func (p *planner) move(i int, t int32) {
+	j, v := &p.Jobs[i], &p.verdicts[i]
+	if v.Type != Open {
+		p.line.Free(pool(v.Type, j.Request.GPUs), v.Start, v.End)
+	}
+	v.Other, v.OtherEnd = v.Type, v.End
+	v.Type, v.Why, v.Start, v.End, v.Back = t, Takes, 0, j.Run[t], ""
+	back := p.release(j, *v).Back
+	p.reserve(j, *v)
+	v.Back = back
+}
+
+func shortest(run []float64) float64 {
+	least := math.Inf(1)
+	for _, r := range run {
+		least = min(least, r)
+	}
+	return least
+}
+
+// compare fills in what the best of the other types would have given.
+func (p *planner) compare(i int) {
+	j, v := &p.Jobs[i], &p.verdicts[i]
+	if v.Type == Open {
+		return
+	}
+	if v.Why != Takes {
+		v.Other, v.OtherEnd = Open, math.Inf(1)
+	}
+	for t := range int32(p.Types) {
+		if t == v.Type || !j.runs(t) {
+			continue
+		}
+		start, ok := p.earliest(j, t)
+		if !ok {
+			continue
+		}
+		v.Idle = v.Idle || v.Start > 0 && start == 0
+		if end := start + j.Run[t]; v.Why != Takes && end < v.OtherEnd {
+			v.Other, v.OtherEnd = t, end
+		}
+	}
+}
+
+// Explain says a verdict in words for a person; name gives a type's.
+func (v *Verdict) Explain(name func(int32) string) string {
+	minutes := func(s float64) string { return fmt.Sprintf("%.0f min", s/60) }
+	text := ""
+	switch v.Why {
+	case Starts:
+		text = fmt.Sprintf("%s is allocated to it and free", name(v.Type))
+	case Waits:
+		text = fmt.Sprintf("waits %s for %s, where it ends in %s", minutes(v.Start), name(v.Type), minutes(v.End))
+		if v.Other != Open {
+			text += fmt.Sprintf("; on %s it would end in %s", name(v.Other), minutes(v.OtherEnd))
+		}
+	case Takes:
+		text = fmt.Sprintf("takes %s, which is free and where it ends in %s", name(v.Type), minutes(v.End))
+		if v.Other != Open {
+			text += fmt.Sprintf("; waiting for %s it would end in %s", name(v.Other), minutes(v.OtherEnd))
+		}
+	default:
+		text = map[Why]string{
+			Far: "too far from the head of the queue", NoConsent: "its tag gives no speed or workload: it may not be steered",
+			OneType: "its own constraint leaves one GPU type", NoRoom: "no GPU type has room for it, now or later",
+			Stuck: "it could start on the type that it was given, and Slurm did not start it: left open",
+		}[v.Why]
+	}
+	switch v.Back {
+	case Changed:
+		text += "; the type before is taken back: the allocation has changed"
+	case Down:
+		text += "; the type before is taken back: its nodes are down"
+	case Better:
+		text += "; the type before is taken back: this is better"
+	}
+	return text
+}

@@ -1,0 +1,280 @@
+package steering
+
+import (
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"slurmprio/priod/placement"
+)
+
+var never = math.Inf(1)
+
+// two is a cluster with so many GPUs of a fast and of a slow type, and what
+// holds them until when.
+func two(fast, slow int32, held ...Running) *Snapshot {
+	s := &Snapshot{Types: 2, Running: held, Nodes: placement.New(placement.Packed, []placement.Node{
+		{Type: 0, Amount: placement.Amount{GPUs: fast, CPUs: placement.Plenty, MemMB: placement.Plenty}},
+		{Type: 1, Amount: placement.Amount{GPUs: slow, CPUs: placement.Plenty, MemMB: placement.Plenty}},
+	})}
+	for _, r := range held {
+		s.Nodes.Take(r.Shares)
+	}
+	return s
+}
+
+func holds(node, gpus int32, until float64) Running {
+	return Running{Shares: []placement.Share{{Node: node, Amount: placement.Amount{GPUs: gpus}}}, End: until}
+}
+
+// pending is a job with one GPU that runs so long on either type.
+func pending(fast, slow float64) Job {
+	return Job{
+		Request: placement.Request{Types: 3, Amount: placement.Amount{GPUs: 1}}, Consent: true,
+		Run: []float64{fast, slow}, Time: []float64{0.5, 0}, Steered: Open,
+	}
+}
+
+func set() Settings { return Settings{Wait: 1, Least: 0.01, Change: 0.2, Cycles: 5} }
+
+func TestVerdicts(t *testing.T) {
+	type change func(*Snapshot, *Job)
+	for _, c := range []struct {
+		name     string
+		s        *Snapshot
+		change   change
+		want     Why
+		to       int32
+		back     Why
+		start    float64
+		explains string
+	}{
+		{"free", two(1, 1), nil, Starts, 0, "", 0, "is allocated to it and free"},
+		{"ends sooner by waiting", two(1, 1, holds(0, 1, 50)), nil, Waits, 0, "", 50, "waits 1 min for fast"},
+		{"waits longer than it gains", two(1, 1, holds(0, 1, 950)), nil, Takes, 1, "", 0, "takes slow"},
+		{"a node is down", two(1, 1), func(s *Snapshot, j *Job) { s.Nodes.SetDown(0, true) }, Takes, 1, "", 0, "takes slow"},
+		{"steered to what is down", two(1, 1), func(s *Snapshot, j *Job) { s.Nodes.SetDown(0, true); j.Steered, j.Given = 0, 0.5 }, Takes, 1, Down, 0, "its nodes are down"},
+		{"the allocation has changed", two(1, 1), func(_ *Snapshot, j *Job) { j.Steered, j.Given = 1, 0.5 }, Starts, 0, Changed, 0, "the allocation has changed"},
+		{"better by the threshold", two(1, 1, holds(1, 1, 5000)), func(_ *Snapshot, j *Job) { j.Steered, j.Given, j.Time = 1, 0.4, []float64{0.5, 0.4} }, Starts, 0, Better, 0, "this is better"},
+		{"better by less", two(1, 1), func(_ *Snapshot, j *Job) {
+			j.Steered, j.Given, j.Time, j.Run = 1, 0.4, []float64{0.5, 0.4}, []float64{90, 100}
+		}, Starts, 1, "", 0, "slow is allocated"},
+		{"never started", two(1, 1), func(_ *Snapshot, j *Job) { j.Steered, j.Given, j.Ready = 0, 0.5, 5 }, Stuck, Open, Stuck, 0, "did not start it"},
+		{"not yet never started", two(1, 1), func(_ *Snapshot, j *Job) { j.Steered, j.Given, j.Ready = 0, 0.5, 4 }, Starts, 0, "", 0, "free"},
+		{"no consent", two(1, 1), func(_ *Snapshot, j *Job) { j.Consent = false }, NoConsent, Open, "", 0, "no speed or workload"},
+		{"its own type", two(1, 1), func(_ *Snapshot, j *Job) { j.Request.Types = 2 }, OneType, Open, "", 0, "one GPU type"},
+		{"too large", two(1, 1), func(_ *Snapshot, j *Job) { j.Request.GPUs = 2 }, NoRoom, Open, "", never, "no GPU type has room"},
+		{"nothing allocated", two(1, 1), func(_ *Snapshot, j *Job) { j.Time = nil }, Takes, 0, "", 0, "takes fast"},
+		{"runs nowhere", two(1, 1), func(_ *Snapshot, j *Job) { j.Run = []float64{never, never} }, NoRoom, Open, "", never, "no GPU type has room"},
+		{"owed more of one of two", two(1, 1), func(_ *Snapshot, j *Job) {
+			j.Time, j.Received, j.Run = []float64{0.5, 0.5}, []float64{0.2, 0.1}, []float64{100, 100}
+		}, Starts, 1, "", 0, "slow is allocated"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			j := pending(100, 1000)
+			if c.change != nil {
+				c.change(c.s, &j)
+			}
+			c.s.Jobs = []Job{j}
+			v := Decide(c.s, set())[0]
+			if v.Why != c.want || v.Type != c.to || v.Back != c.back || v.Start != c.start {
+				t.Errorf("%+v, want %s to %d, back %q, start %v", v, c.want, c.to, c.back, c.start)
+			}
+			if text := v.Explain(func(t int32) string { return []string{"fast", "slow"}[t] }); !strings.Contains(text, c.explains) {
+				t.Errorf("explains %q, want %q in it", text, c.explains)
+			}
+		})
+	}
+}
+
+// The job that gains least from the fast type takes the slow one.
+func TestSuitsBest(t *testing.T) {
+	s := two(1, 1, holds(0, 1, 10_000))
+	s.Jobs = []Job{pending(100, 900), pending(100, 110), pending(100, 500)}
+	got := []Why{}
+	for _, v := range Decide(s, set()) {
+		got = append(got, v.Why)
+	}
+	if want := []Why{Waits, Takes, Waits}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	deep := set()
+	deep.Depth = 1
+	if v := Decide(s, deep); v[1].Why != Far || v[1].Type != Open || v[0].Why != Takes {
+		t.Errorf("only the head is looked at: %+v", v)
+	}
+}
+
+// A job that waits holds up others: waiting may weigh more than running.
+func TestWaitWeighs(t *testing.T) {
+	j := pending(100, 200)
+	j.Time = []float64{0.5, 0.5}
+	s := two(1, 1, holds(0, 1, 50))
+	s.Jobs = []Job{j}
+	if v := Decide(s, set())[0]; v.Why != Waits || v.Type != 0 || v.Other != 1 || v.OtherEnd != 200 || !v.Idle {
+		t.Errorf("150 s there, 200 s here: %+v", v)
+	}
+	with := set()
+	with.Wait = 16
+	if v := Decide(s, with)[0]; v.Why != Starts || v.Type != 1 {
+		t.Errorf("16 x 50 s of waiting save only 100 s: %+v", v)
+	}
+}
+
+// Of those for whom it is worst to be on a slow type, the least hurt goes there
+// when no GPU may idle.
+func TestBusy(t *testing.T) {
+	s := two(1, 1, holds(0, 1, 50))
+	s.Jobs = []Job{pending(100, 2000), pending(100, 1000)}
+	with := set()
+	with.Busy = true
+	if v := Decide(s, with); v[0].Why != Waits || v[1].Why != Takes || v[1].OtherEnd != 250 {
+		t.Errorf("%+v", v)
+	}
+}
+
+// What a job that takes another type leaves behind is there for others.
+func TestMovesMakeRoom(t *testing.T) {
+	s := two(2, 2, holds(0, 1, 50))
+	gang, one := pending(1000, 1010), pending(500, never)
+	gang.Request.GPUs = 2
+	s.Jobs = []Job{gang, one}
+	v := Decide(s, set())
+	if v[0].Why != Takes || v[0].Type != 1 || v[0].OtherEnd != 1050 || v[1].Why != Takes || v[1].Type != 0 {
+		t.Errorf("%+v", v)
+	}
+}
+
+// Whatever is asked: nothing is oversubscribed, nobody gets what it may not
+// have, equal jobs keep their order, and a GPU is idle only for jobs that end
+// sooner without it.
+func TestProperties(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		types := int32(rapid.IntRange(1, 3).Draw(t, "types"))
+		var nodes []placement.Node
+		for g := range types {
+			for range rapid.IntRange(1, 3).Draw(t, "nodes") {
+				nodes = append(nodes, placement.Node{Type: g, Amount: placement.Amount{GPUs: int32(rapid.IntRange(1, 2).Draw(t, "gpus")), CPUs: placement.Plenty, MemMB: placement.Plenty}})
+			}
+		}
+		s := &Snapshot{Nodes: placement.New(placement.Packed, nodes), Types: int(types)}
+		for n := range nodes {
+			if rapid.Bool().Draw(t, "busy") {
+				r := holds(int32(n), 1, float64(rapid.IntRange(0, 1000).Draw(t, "end")))
+				s.Nodes.Take(r.Shares)
+				s.Running = append(s.Running, r)
+			}
+		}
+		for range rapid.IntRange(1, 8).Draw(t, "jobs") {
+			j := Job{Request: placement.Request{Amount: placement.Amount{GPUs: 1}}, Consent: rapid.IntRange(0, 5).Draw(t, "consent") > 0, Steered: Open, Ready: rapid.IntRange(0, 6).Draw(t, "ready")}
+			for g := range types {
+				j.Run = append(j.Run, float64(rapid.SampledFrom([]int{10, 20, 50, 100, 1000}).Draw(t, "run")))
+				if rapid.IntRange(0, 9).Draw(t, "never") == 0 {
+					j.Run[g] = never
+				}
+				j.Time = append(j.Time, rapid.SampledFrom([]float64{0, 0.3, 1}).Draw(t, "time"))
+				if rapid.IntRange(0, 4).Draw(t, "may") > 0 {
+					j.Request.Types |= 1 << uint(g)
+				}
+			}
+			if rapid.Bool().Draw(t, "steered") {
+				j.Steered, j.Given = int32(rapid.IntRange(0, int(types)-1).Draw(t, "to")), 0.3
+			}
+			s.Jobs = append(s.Jobs, j)
+		}
+		with := set()
+		with.Wait = rapid.SampledFrom([]float64{0, 1, 16}).Draw(t, "wait")
+		with.Busy = rapid.Bool().Draw(t, "busy GPUs")
+		with.Depth = rapid.SampledFrom([]int{0, 3}).Draw(t, "depth")
+		before := s.Nodes.Clone()
+		verdicts := Decide(s, with)
+		if !reflect.DeepEqual(verdicts, Decide(s, with)) {
+			t.Fatal("the second time it is another decision")
+		}
+		left := s.Nodes.Clone()
+		mine := true // every job that starts now is steered
+		for i, v := range verdicts {
+			j := &s.Jobs[i]
+			if (v.Type == Open) == (v.Why == Starts || v.Why == Waits || v.Why == Takes) {
+				t.Fatalf("job %d: %+v", i, v)
+			}
+			if v.Back != "" && j.Steered == Open || v.Back == "" && j.Steered != Open && v.Type != j.Steered {
+				t.Fatalf("job %d steered to %d: %+v takes back without a word", i, j.Steered, v)
+			}
+			if v.Type == Open {
+				mine = mine && v.Start > 0
+				continue
+			}
+			if !j.Consent || !j.Request.Types.Has(v.Type) || math.IsInf(j.Run[v.Type], 1) || v.End != v.Start+j.Run[v.Type] {
+				t.Fatalf("job %d %+v: %+v", i, j, v)
+			}
+			if v.Start == 0 {
+				r := j.Request
+				r.Types = 1 << uint(v.Type)
+				shares, ok := left.Fit(r, nil)
+				if !ok {
+					t.Fatalf("job %d starts where nothing is free", i)
+				}
+				left.Take(shares)
+			}
+		}
+		for i, v := range verdicts {
+			for g := range types {
+				if before.FreeGPUs(g) != s.Nodes.FreeGPUs(g) {
+					t.Fatal("the snapshot's nodes have changed")
+				}
+				j := &s.Jobs[i]
+				if mine && v.Why == Waits && v.Start > 0 && left.FreeGPUs(g) > 0 && j.Request.Types.Has(g) && !math.IsInf(j.Run[g], 1) && (with.Busy || j.Run[g] <= v.End) {
+					t.Fatalf("type %d is idle, and job %d waits for %d: %+v, runs %v", g, i, v.Type, v, j.Run)
+				}
+			}
+			for k := range i {
+				if w := verdicts[k]; reflect.DeepEqual(s.Jobs[i], s.Jobs[k]) && v.Why == Starts && w.Why == Waits {
+					t.Fatalf("job %d starts before the equal job %d", i, k)
+				}
+			}
+		}
+	})
+}
+
+func TestCheck(t *testing.T) {
+	d := Defaults
+	if err := d.Check(); err != nil {
+		t.Error(err)
+	}
+	for _, bad := range []Settings{{}, {Cycles: 1, Depth: -1}, {Cycles: 1, Wait: math.NaN()}, {Cycles: 1, Least: -1}, {Cycles: 1, Change: never}} {
+		if bad.Check() == nil {
+			t.Errorf("%+v passes", bad)
+		}
+	}
+}
+
+// 500 pending jobs on 512 nodes of 8 GPUs, four types, one GPU in eight free.
+func BenchmarkDecide(b *testing.B) {
+	var nodes []placement.Node
+	for n := range 512 {
+		nodes = append(nodes, placement.Node{Type: int32(n % 4), Amount: placement.Amount{GPUs: 8, CPUs: placement.Plenty, MemMB: placement.Plenty}})
+	}
+	s := &Snapshot{Nodes: placement.New(placement.Packed, nodes), Types: 4}
+	for n := range nodes {
+		for g := range 7 {
+			r := holds(int32(n), 1, float64(100*(n%97)+g))
+			s.Nodes.Take(r.Shares)
+			s.Running = append(s.Running, r)
+		}
+	}
+	for i := range 500 {
+		run := []float64{100 + float64(i), 200, 300 + float64(i%7), 1000}
+		s.Jobs = append(s.Jobs, Job{
+			Request: placement.Request{Types: 15, Amount: placement.Amount{GPUs: int32(1 + i%8)}}, Consent: true,
+			Run: run, Time: []float64{0.2, 0.1, 0, 0}, Steered: Open,
+		})
+	}
+	for b.Loop() {
+		Decide(s, Defaults)
+	}
+}
