@@ -358,7 +358,7 @@ var conducts = []conduct{
 	{name: "the TE job is none any more", conduct: "ignore", grace: 4, how: "forced", place: "released", back: true, meanwhile: func(e *evictable, _, trial string) {
 		e.slurm("scontrol", "update", "JobId="+trial, "Comment=prio:type=be&v=1")
 	}},
-	{name: "slurmctld is down", conduct: "save", grace: 5, how: "exited", place: "started", back: true, meanwhile: func(e *evictable, _, _ string) {
+	{name: "slurmctld is down", conduct: "save", grace: 50, how: "exited", place: "started", back: true, meanwhile: func(e *evictable, _, _ string) {
 		if err := e.lab.Stop(e.Context(), "slurmctld"); err != nil {
 			e.Fatal(err)
 		}
