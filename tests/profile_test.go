@@ -280,8 +280,8 @@ func TestProfileWhileSlurmIsAway(t *testing.T) {
 	s.empty()
 }
 
-// The same with a slurmctld that is killed, on a lab of its own: squeue alone
-// takes 18 s to give up.
+// The same with a slurmctld that is killed, on a lab of its own. squeue takes
+// 18 s to give up, so a profile rides over less than half a minute.
 func TestProfileWhileSlurmIsDown(t *testing.T) {
 	if !long() {
 		t.Skip("takes a minute; SLURMPRIO_LONG=1 runs it")
@@ -297,7 +297,7 @@ func TestProfileWhileSlurmIsDown(t *testing.T) {
 	if err := l.Kill(t.Context(), "slurmctld"); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(30 * time.Second)
+	time.Sleep(45 * time.Second)
 	if err := l.StartDaemon(t.Context(), "slurmctld"); err != nil {
 		t.Fatal(err)
 	}
@@ -318,7 +318,10 @@ func TestProfileFindsPublishedCurves(t *testing.T) {
 	curves := "a100:1x0.3-2x0.66-3x1-4x1.25-5x1.53-6x1.75-9x2-12x2.94,v100:1x0.4-2x0.74-3x1-4x1.15"
 	script := s.script("train.sh", fmt.Sprintf("#!/bin/bash\n#SBATCH --gres=gpu:1\ntraining -rate 10 -warmup 1s -curve %s\n", curves))
 	var p profiled
-	s.json(&p, "profile", "--gpu-types=a100,v100", "--warmup=1s", "--measure=4s", "--patience=30s", "--budget=5m", "--", script)
+	out := s.must("profile", "--gpu-types=a100,v100", "--warmup=1s", "--measure=4s", "--patience=30s", "--budget=5m", "--json", "--", script)
+	if err := json.Unmarshal([]byte(out), &p); err != nil {
+		t.Fatal(err)
+	}
 	// Relative to 4 CPUs, the lab's proportional share.
 	p.near(t, map[string]map[int]float64{
 		"a100": {1: 0.3 / 1.25, 2: 0.66 / 1.25, 3: 0.8, 4: 1, 6: 1.4, 12: 2.94 / 1.25, 16: 2.94 / 1.25},
