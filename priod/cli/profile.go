@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"regexp"
@@ -144,9 +145,9 @@ func readJob(c *cli.Context) (*profile.Script, error) {
 	if len(args) == 0 {
 		return nil, usagef("profile: want a job as sbatch takes it: priod profile -- --gres=gpu:1 train.sh")
 	}
-	sbatchPath, err := lookPath("sbatch")
+	sbatchPath, err := exec.LookPath("sbatch")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("profile needs Slurm's commands: %w", err)
 	}
 	grammar, err := sbatch.Installed{Path: sbatchPath}.Grammar()
 	if err != nil {
@@ -172,17 +173,6 @@ func readJob(c *cli.Context) (*profile.Script, error) {
 		s.Name, s.Args = cmd.Script[0], cmd.Script[1:]
 	}
 	return s, nil
-}
-
-// lookPath finds a program of Slurm's in PATH.
-func lookPath(name string) (string, error) {
-	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
-		path := filepath.Join(dir, name)
-		if i, err := os.Stat(path); filepath.IsAbs(dir) && err == nil && i.Mode().IsRegular() && i.Mode()&0o111 != 0 {
-			return path, nil
-		}
-	}
-	return "", fmt.Errorf("no %s in PATH: profile needs Slurm's commands", name)
 }
 
 // mostScript is what slurmctld takes (max_script_size).
