@@ -27,7 +27,8 @@ type Cluster interface {
 	State(ctx context.Context, job string) (State, error)
 	// Run runs the program as a step of a running job until it ends or ctx is
 	// done, and hands over what it prints line by line, one call at a time.
-	// The error of a program that failed is an *ExitError.
+	// The error of a program that failed is an *ExitError, that of one that ctx
+	// ended ctx's; others are Slurm's.
 	Run(ctx context.Context, job string, cpus int, line func(string)) error
 	// Cancel ends a job, whatever its state.
 	Cancel(ctx context.Context, job string) error
@@ -248,14 +249,16 @@ func (p *profiler) measure(ctx context.Context, cpus int) (rate float64, steady 
 		}
 	}
 	var exit *ExitError
+	failed := errors.As(ended, &exit)
+	if ended != nil && !failed && !errors.Is(ended, context.Canceled) {
+		return 0, false, ended
+	}
 	with := fmt.Sprintf("with %s for each GPU", count(cpus, "CPU"))
 	switch {
 	case cause == errMeasured || rate > 0 && (cause == errLong || ended == nil):
 		return rate, steady, nil
-	case errors.As(ended, &exit):
+	case failed:
 		return 0, false, fmt.Errorf("the program failed %s: exit status %d after %s; %s", with, exit.Status, w.age(), w.ending())
-	case cause == nil && ended != nil:
-		return 0, false, ended
 	case len(w.last) == 0:
 		return 0, false, fmt.Errorf("the program printed nothing in %s %s: let it print its progress, or name the file with --progress-file", w.age(), with)
 	case len(w.reports) == 0:

@@ -157,7 +157,7 @@ func (s *Slurm) Run(ctx context.Context, job string, cpus int, line func(string)
 		})
 	}()
 	err = cmd.Wait()
-	s.endSteps(ctx, job)
+	left := s.endSteps(ctx, job)
 	select {
 	case <-read:
 	case <-time.After(time.Second): // somebody else holds the pipe
@@ -166,33 +166,44 @@ func (s *Slurm) Run(ctx context.Context, job string, cpus int, line func(string)
 	}
 	var exit *exec.ExitError
 	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case err == nil && began:
-		return nil
+	case !began && ctx.Err() != nil:
+		return fmt.Errorf("srun has not started the program yet: %s", cmp.Or(before, "it says nothing"))
 	case !began:
 		return fmt.Errorf("srun could not start the program: %s", cmp.Or(before, fmt.Sprint(err)))
+	case left != nil:
+		return left
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err == nil:
+		return nil
 	case errors.As(err, &exit):
 		return &ExitError{exit.ExitCode()}
 	}
 	return err
 }
 
-// endSteps ends the steps that the script began by srun: those outlive it, and
-// would hold the CPUs of the next run. Where Slurm does not answer, the caller
-// finds out on its own.
-func (s *Slurm) endSteps(ctx context.Context, job string) {
+// endSteps ends the steps that the script began by srun, and returns when they
+// are gone: they outlive the script, and would hold the CPUs of the next run.
+func (s *Slurm) endSteps(ctx context.Context, job string) error {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), commandTime)
 	defer stop()
-	out, err := s.Runner.Run(ctx, slurmplug.Command{Name: "squeue", Args: []string{"--noheader", "--steps", "--jobs=" + job, "--format=%i"}})
-	var left []string
-	for step := range strings.FieldsSeq(string(out.Stdout)) {
-		if n, ok := strings.CutPrefix(step, job+"."); ok && strings.Trim(n, "0123456789") == "" { // not the batch step
-			left = append(left, step)
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
+		out, err := s.Runner.Run(ctx, slurmplug.Command{Name: "squeue", Args: []string{"--noheader", "--steps", "--jobs=" + job, "--format=%i"}})
+		if err != nil && !bytes.Contains(out.Stderr, []byte("Invalid job id")) {
+			return err
 		}
-	}
-	if err == nil && len(left) > 0 {
+		var left []string
+		for step := range strings.FieldsSeq(string(out.Stdout)) {
+			if n, ok := strings.CutPrefix(step, job+"."); ok && strings.Trim(n, "0123456789") == "" { // not the batch step
+				left = append(left, step)
+			}
+		}
+		if len(left) == 0 {
+			return nil
+		}
+		// One that ended meanwhile is an error of scancel's and none of ours.
 		_, _ = s.Runner.Run(ctx, slurmplug.Command{Name: "scancel", Args: left})
+		time.Sleep(pause)
 	}
 }
 
