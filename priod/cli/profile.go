@@ -91,7 +91,7 @@ func runProfile(c *cli.Context) error {
 	slurm := &profile.Slurm{Script: *script, File: c.String("progress-file"), Env: os.Environ(), Runner: runner}
 	results, errs := profile.Run(ctx, slurm, types, set)
 	finish()
-	return showProfile(c, script.Name, results, errs, cache, gpus)
+	return showProfile(c, script, results, errs, cache, gpus)
 }
 
 // profileSettings reads what the options say about measuring.
@@ -238,7 +238,7 @@ func profileTypes(ctx context.Context, c *cli.Context, client *slurmplug.Client,
 	}
 	types, err := profile.Choose(profile.Offers(nodes, partitions, gpus), names, cpus, gpus)
 	if err != nil {
-		return nil, usageError{err}
+		return nil, usagef("partition %s: %w", strings.Join(partitions, ","), err)
 	}
 	if conf, err := client.Config(ctx); err == nil && !confines(conf.Get("TaskPlugin")) {
 		fmt.Fprintf(c.App.ErrWriter, "priod: note: TaskPlugin=%s does not confine a step to its CPUs: the curve is right only for a program that keeps to SLURM_CPUS_ON_NODE\n",
@@ -322,7 +322,7 @@ type pointView struct {
 }
 
 // showProfile prints what was measured, and then what went wrong.
-func showProfile(c *cli.Context, script string, results []profile.Result, errs []error, cache *curve.Cache, gpus int) error {
+func showProfile(c *cli.Context, script *profile.Script, results []profile.Result, errs []error, cache *curve.Cache, gpus int) error {
 	curves := map[string]workload.Curve{}
 	views := []profiledView{}
 	for i, r := range results {
@@ -356,14 +356,14 @@ func showProfile(c *cli.Context, script string, results []profile.Result, errs [
 	return nil
 }
 
-func showCurves(c *cli.Context, script string, views []profiledView, curves map[string]workload.Curve, gpus int) error {
+func showCurves(c *cli.Context, script *profile.Script, views []profiledView, curves map[string]workload.Curve, gpus int) error {
 	w := c.App.Writer
 	tag := profile.Tag(curves)
 	options, err := tagOptions(tag)
 	if err != nil {
 		return err
 	}
-	entry := workload.Workload{Name: workloadName(c, script), Curves: curves,
+	entry := workload.Workload{Name: workloadName(c, script.Name), Curves: curves,
 		Source: fmt.Sprintf("priod profile %s, %s", time.Now().Format(time.DateOnly), counted(gpus, "GPU"))}
 	var toml strings.Builder
 	if err := workload.WriteTOML(&toml, "", []workload.Workload{entry}); err != nil {
@@ -390,17 +390,23 @@ func showCurves(c *cli.Context, script string, views []profiledView, curves map[
 		fmt.Fprintln(w)
 	}
 	if options == nil {
-		fmt.Fprintln(w, "These curves are longer than a tag can be: give the entry below to your site and tag the job with its name.")
+		fmt.Fprint(w, "These curves are longer than a tag can be: give the entry below to your site and tag the job with its name.\n\n")
 	} else {
-		line := "sbatchwrap"
+		said := ""
 		for _, o := range options {
-			line += " " + sbatch.ShellWord(o)
+			said += " " + sbatch.ShellWord(o)
 		}
-		directive := "#PRIO" + strings.TrimPrefix(line, "sbatchwrap")
-		for _, a := range c.Args().Slice() {
-			line += " " + sbatch.ShellWord(a)
+		_, wrapped := script.Job.Set["wrap"]
+		if script.Name != "" || wrapped { // a script from standard input is gone
+			line := "sbatchwrap" + said
+			for _, a := range c.Args().Slice() {
+				line += " " + sbatch.ShellWord(a)
+			}
+			fmt.Fprintf(w, "Submit it with\n\n    %s\n\n", line)
 		}
-		fmt.Fprintf(w, "Submit it with\n\n    %s\n\nor put one line into the script, below its #SBATCH lines, and submit it with sbatchwrap:\n\n    %s\n\n", line, directive)
+		if !wrapped {
+			fmt.Fprintf(w, "To say it in the script, put this line below its #SBATCH lines and submit it with sbatchwrap:\n\n    #PRIO%s\n\n", said)
+		}
 	}
 	fmt.Fprintf(w, "For your site's workloads.toml (then --prio-workload %s says the same):\n\n%s", entry.Name, strings.TrimLeft(toml.String(), "\n"))
 	return nil

@@ -14,6 +14,7 @@ import (
 	"slurmprio/priod/profile/curve"
 	"slurmprio/priod/workload"
 	"slurmprio/slurmplug/jobtag"
+	"slurmprio/slurmplug/sbatch"
 )
 
 func TestProfileUsage(t *testing.T) {
@@ -79,18 +80,41 @@ func TestOptionsOfATag(t *testing.T) {
 	}
 }
 
+// Only lines that work are printed: a script from standard input is gone, and
+// --wrap has no lines to put one below.
+func TestLinesToCopy(t *testing.T) {
+	results := []profile.Result{{Type: profile.Type{Name: "a100", Share: 3, ShareMB: 1000}, Measured: []curve.Point{{CPUs: 3, Rate: 10}}}}
+	for name, c := range map[string]struct {
+		script            profile.Script
+		submit, directive bool
+	}{
+		"file":           {profile.Script{Name: "train.sh"}, true, true},
+		"standard input": {profile.Script{}, false, true},
+		"wrap":           {profile.Script{Job: sbatch.Job{Set: map[string]sbatch.Setting{"wrap": {Value: "train"}}}}, true, false},
+	} {
+		out, err := shown(&c.script, results, make([]error, 1))
+		if err != nil || strings.Contains(out, "\n    sbatchwrap --prio-cpu") != c.submit || strings.Contains(out, "\n    #PRIO --prio-cpu") != c.directive {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+	}
+}
+
+// shown runs the verb's last part.
+func shown(script *profile.Script, results []profile.Result, errs []error) (string, error) {
+	var out, stderr bytes.Buffer
+	app := App("test")
+	app.Writer, app.ErrWriter = &out, &stderr
+	app.Commands = slices.DeleteFunc(app.Commands, func(c *cli.Command) bool { return c.Name != "profile" })
+	app.Commands[0].Action = func(c *cli.Context) error { return showProfile(c, script, results, errs, nil, 1) }
+	err := app.Run([]string{"priod", "profile", "--", "--gres=gpu:1", "my train.sh"})
+	return out.String(), err
+}
+
 // Where one type fails and another does not, both are told.
 func TestHalfAProfile(t *testing.T) {
 	good := profile.Result{Type: profile.Type{Name: "a100", Share: 3, ShareMB: 1000}, Job: "7", Unsteady: []int{12}, Stopped: true,
 		Measured: []curve.Point{{CPUs: 12, Rate: 20}, {CPUs: 3, Rate: 10}}}
-	var out, errs bytes.Buffer
-	app := App("test")
-	app.Writer, app.ErrWriter = &out, &errs
-	app.Commands = slices.DeleteFunc(app.Commands, func(c *cli.Command) bool { return c.Name != "profile" })
-	app.Commands[0].Action = func(c *cli.Context) error {
-		return showProfile(c, "my train.sh", []profile.Result{good, {}}, []error{nil, fmt.Errorf("v100: no room\x1b[31m")}, nil, 1)
-	}
-	err := app.Run([]string{"priod", "profile", "--", "--gres=gpu:1", "my train.sh"})
+	out, err := shown(&profile.Script{Name: "my train.sh"}, []profile.Result{good, {}}, []error{nil, fmt.Errorf("v100: no room\x1b[31m")})
 	if err == nil || !strings.HasPrefix(err.Error(), "v100: no room") {
 		t.Errorf("error %v", err)
 	}
@@ -100,11 +124,11 @@ func TestHalfAProfile(t *testing.T) {
 		"\n    sbatchwrap --prio-cpu a100:3x1-12x2 --gres=gpu:1 'my train.sh'\n",
 		"\n    #PRIO --prio-cpu a100:3x1-12x2\n", `name = "job"`,
 	} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("%q is not in\n%s", want, &out)
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not in\n%s", want, out)
 		}
 	}
-	_, entry, _ := strings.Cut(out.String(), "\n[[workload]]")
+	_, entry, _ := strings.Cut(out, "\n[[workload]]")
 	if _, err := workload.Parse("printed", "[[workload]]"+entry); err != nil {
 		t.Error(err)
 	}

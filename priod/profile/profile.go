@@ -107,8 +107,11 @@ func Run(ctx context.Context, c Cluster, types []Type, set Settings) ([]Result, 
 			if cause := context.Cause(ctx); err != nil && cause != nil {
 				err = fmt.Errorf("stopped: %w", cause)
 			}
-			if left := p.cancel(ctx); left != nil {
-				err = errors.Join(err, left)
+			switch left := p.cancel(ctx); {
+			case left != nil && err != nil:
+				err = fmt.Errorf("%w; and %w", err, left)
+			case left != nil:
+				err = left
 			}
 			if err != nil {
 				err = fmt.Errorf("%s: %w", t.Name, err)

@@ -197,7 +197,7 @@ func TestEveryTrouble(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				_, errs := Run(t.Context(), &c.fake, []Type{a100}, settings())
-				if errs[0] == nil || !strings.Contains(errs[0].Error(), c.want) || !strings.HasPrefix(errs[0].Error(), "a100: ") {
+				if errs[0] == nil || !strings.Contains(errs[0].Error(), c.want) || !strings.HasPrefix(errs[0].Error(), "a100: ") || strings.Contains(errs[0].Error(), "\n") {
 					t.Errorf("error %v, want %q in it", errs[0], c.want)
 				}
 				if len(c.fake.queue) > 0 && c.fake.deaf < 1000 {

@@ -11,6 +11,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -126,7 +128,11 @@ func (s *Slurm) Run(ctx context.Context, job string, cpus int, line func(string)
 	cmd.Env = append(without(s.Env, "SLURM_", "SRUN_"),
 		fmt.Sprintf("SRUN_CPUS_PER_TASK=%d", cpus), "PYTHONUNBUFFERED=1", "PRIOD_PROFILE=1")
 	cmd.SysProcAttr = apart()
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // srun kills the step
+	cmd.Cancel = func() error {
+		// Steps whose srun is killed first take seconds to end.
+		_ = s.endSteps(ctx, job, 1)
+		return cmd.Process.Signal(syscall.SIGTERM) // and srun kills the step
+	}
 	cmd.WaitDelay = 20 * time.Second
 	cmd.Stdin = bytes.NewReader(s.Script.Text)
 	r, w, err := os.Pipe()
@@ -157,7 +163,7 @@ func (s *Slurm) Run(ctx context.Context, job string, cpus int, line func(string)
 		})
 	}()
 	err = cmd.Wait()
-	left := s.endSteps(ctx, job)
+	left := s.endSteps(ctx, job, 0)
 	select {
 	case <-read:
 	case <-time.After(time.Second): // somebody else holds the pipe
@@ -182,27 +188,34 @@ func (s *Slurm) Run(ctx context.Context, job string, cpus int, line func(string)
 	return err
 }
 
-// endSteps ends the steps that the script began by srun, and returns when they
-// are gone: they outlive the script, and would hold the CPUs of the next run.
-func (s *Slurm) endSteps(ctx context.Context, job string) error {
+// endSteps ends the steps of a job but for the first so many, and returns when
+// they are gone. The first is that of Run; the script may have begun others by
+// srun, which outlive it and would hold the CPUs of the next run.
+func (s *Slurm) endSteps(ctx context.Context, job string, first int) error {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), commandTime)
 	defer stop()
-	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		out, err := s.Runner.Run(ctx, slurmplug.Command{Name: "squeue", Args: []string{"--noheader", "--steps", "--jobs=" + job, "--format=%i"}})
 		if err != nil && !bytes.Contains(out.Stderr, []byte("Invalid job id")) {
 			return err
 		}
-		var left []string
-		for step := range strings.FieldsSeq(string(out.Stdout)) {
-			if n, ok := strings.CutPrefix(step, job+"."); ok && strings.Trim(n, "0123456789") == "" { // not the batch step
-				left = append(left, step)
+		var steps []int
+		for id := range strings.FieldsSeq(string(out.Stdout)) {
+			number, _ := strings.CutPrefix(id, job+".")
+			if n, err := strconv.Atoi(number); err == nil { // not the batch step
+				steps = append(steps, n)
 			}
 		}
-		if len(left) == 0 {
+		if len(steps) <= first {
 			return nil
 		}
+		slices.Sort(steps)
+		args := []string{"--signal=KILL"}
+		for _, n := range steps[first:] {
+			args = append(args, fmt.Sprintf("%s.%d", job, n))
+		}
 		// One that ended meanwhile is an error of scancel's and none of ours.
-		_, _ = s.Runner.Run(ctx, slurmplug.Command{Name: "scancel", Args: left})
+		_, _ = s.Runner.Run(ctx, slurmplug.Command{Name: "scancel", Args: args})
 		time.Sleep(pause)
 	}
 }
