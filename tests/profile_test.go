@@ -281,7 +281,7 @@ func TestProfileWhileSlurmIsAway(t *testing.T) {
 }
 
 // The same with a slurmctld that is killed, on a lab of its own. squeue takes
-// 18 s to give up, so a profile rides over less than half a minute.
+// 18 s to give up, so a profile rides over less than that.
 func TestProfileWhileSlurmIsDown(t *testing.T) {
 	if !long() {
 		t.Skip("takes a minute; SLURMPRIO_LONG=1 runs it")

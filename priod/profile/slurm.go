@@ -128,9 +128,10 @@ func (s *Slurm) Run(ctx context.Context, job string, cpus int, line func(string)
 	cmd.Env = append(without(s.Env, "SLURM_", "SRUN_"),
 		fmt.Sprintf("SRUN_CPUS_PER_TASK=%d", cpus), "PYTHONUNBUFFERED=1", "PRIOD_PROFILE=1")
 	cmd.SysProcAttr = apart()
+	var left error // what keeps the script's own steps from ending
 	cmd.Cancel = func() error {
 		// Steps whose srun is killed first take seconds to end.
-		_ = s.endSteps(ctx, job, 1)
+		left = s.endSteps(ctx, job, 1)
 		return cmd.Process.Signal(syscall.SIGTERM) // and srun kills the step
 	}
 	cmd.WaitDelay = 20 * time.Second
@@ -163,7 +164,9 @@ func (s *Slurm) Run(ctx context.Context, job string, cpus int, line func(string)
 		})
 	}()
 	err = cmd.Wait()
-	left := s.endSteps(ctx, job, 0)
+	if left == nil {
+		left = s.endSteps(ctx, job, 0)
+	}
 	select {
 	case <-read:
 	case <-time.After(time.Second): // somebody else holds the pipe
