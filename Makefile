@@ -45,6 +45,8 @@ man: ## the man pages, from the command tree and the option table
 
 install: build
 	install -D -m 0755 bin/priod $(DESTDIR)$(PREFIX)/sbin/priod
+	install -d $(DESTDIR)$(PREFIX)/bin
+	ln -sf ../sbin/priod $(DESTDIR)$(PREFIX)/bin/priod
 	install -D -m 0755 bin/sbatchwrap $(DESTDIR)$(PREFIX)/bin/sbatchwrap
 	install -D -m 0644 etc/priod.toml $(DESTDIR)/etc/slurmprio/priod.toml.example
 	install -D -m 0644 etc/man/priod.8 $(DESTDIR)$(PREFIX)/share/man/man8/priod.8

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"strings"
 
 	"slurmprio/slurmplug/sbatch"
 )
@@ -60,40 +59,9 @@ func printPlan(w io.Writer, tag, path string, args []string) {
 	if tag == "" {
 		tag = "none"
 	}
-	fmt.Fprintf(w, "tag: %s\nruns: %s", tag, shellWord(path))
+	fmt.Fprintf(w, "tag: %s\nruns: %s", tag, sbatch.ShellWord(path))
 	for _, a := range args {
-		fmt.Fprintf(w, " %s", shellWord(a))
+		fmt.Fprintf(w, " %s", sbatch.ShellWord(a))
 	}
 	fmt.Fprintln(w)
-}
-
-// shellWord quotes a word for bash, and so that a terminal takes no commands
-// from it.
-func shellWord(s string) string {
-	plain, printable := s != "", true
-	for i := range len(s) {
-		c := s[i]
-		plain = plain && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-_=+,.:/@%^", c) >= 0)
-		printable = printable && c >= ' ' && c <= '~'
-	}
-	switch {
-	case plain:
-		return s
-	case printable:
-		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-	}
-	var b strings.Builder
-	b.WriteString("$'")
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c == '\'' || c == '\\':
-			b.WriteString(`\` + string(c))
-		case c < ' ' || c > '~':
-			fmt.Fprintf(&b, `\x%02x`, c)
-		default:
-			b.WriteByte(c)
-		}
-	}
-	b.WriteString("'")
-	return b.String()
 }

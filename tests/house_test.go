@@ -24,6 +24,7 @@ var rows = []string{
 	"sbatchwrap",
 	"priod/cluster",
 	"priod/workload",
+	"priod/profile",
 	"priod/placement",
 	"priod/policy",
 	"priod/plan",

@@ -1,0 +1,136 @@
+package sensitivity
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"slurmprio/priod/workload"
+)
+
+// Run is one finished run of a job as accounting shows it.
+type Run struct {
+	User, Name, Workload string // Workload by its tag, "" when it has none
+	GPUType              string
+	GPUs, CPUs           int           // that it had
+	Elapsed              time.Duration // time that it ran
+	CPUTime              time.Duration // of all its processes: sacct's TotalCPU
+	MaxRSSMB             int64         // most memory of its processes on one node; 0: not recorded
+}
+
+// Key is whose runs are alike: those of a workload, or of one user under one name.
+type Key struct {
+	Workload   string
+	User, Name string
+	GPUType    string
+}
+
+// Usage is what the runs of a key used at most, for each GPU.
+type Usage struct {
+	Runs  int
+	Cores float64 // CPU time over elapsed time
+	Had   float64 // CPUs of the run that used most
+	RSSMB float64 // 0: not recorded
+}
+
+// Past is what was learnt from accounting.
+type Past map[Key]Usage
+
+// shortest is how long a run has to be to say anything: what starts up and
+// fails does not use what it would use later.
+const shortest = 5 * time.Minute
+
+// Learn takes in finished runs. Runs without GPUs, too short or without CPU time
+// (no jobacct_gather) say nothing.
+func Learn(runs []Run) Past {
+	past := Past{}
+	for _, r := range runs {
+		if r.GPUs <= 0 || r.CPUs <= 0 || r.Elapsed < shortest || r.CPUTime <= 0 {
+			continue
+		}
+		gpus := float64(r.GPUs)
+		// Accounting counts more than there was when clocks or cores are shared.
+		cores := min(r.CPUTime.Seconds()/r.Elapsed.Seconds(), float64(r.CPUs)) / gpus
+		for _, key := range []Key{{Workload: r.Workload, GPUType: r.GPUType}, {User: r.User, Name: r.Name, GPUType: r.GPUType}} {
+			if key == (Key{GPUType: r.GPUType}) {
+				continue
+			}
+			u := past[key]
+			u.Runs++
+			if cores > u.Cores {
+				u.Cores, u.Had = cores, float64(r.CPUs)/gpus
+			}
+			u.RSSMB = max(u.RSSMB, float64(r.MaxRSSMB)/gpus)
+			past[key] = u
+		}
+	}
+	return past
+}
+
+const (
+	// saturated is the part of its CPUs from which on a run may have wanted more.
+	saturated = 0.9
+	// spare is what a job gets beyond what it was seen to use; sampling misses
+	// short peaks.
+	spare = 1.3
+	// spareMem is the same for memory, where too little is fatal.
+	spareMem = 1.2
+	// several are the runs that it takes to give a job less than its share.
+	several = 3
+)
+
+// curve is a guess: a job that used so many cores is as slow as CPUs are fewer,
+// and no faster with more, unless it used all that it had; then it may be faster
+// with a third more, and nobody knows what comes after. A job with few runs
+// counts as one that uses its share.
+func (u Usage) curve(share Share) *workload.Curve {
+	demand := max(1, math.Ceil(spare*u.Cores))
+	knee := u.Cores
+	if u.bound() {
+		knee = demand
+	}
+	mem := share.MemMB
+	if u.RSSMB > 0 && (u.Runs >= several || spareMem*u.RSSMB > mem) {
+		mem = spareMem * u.RSSMB
+	}
+	if u.Runs < several {
+		demand, knee = max(demand, share.CPUs), max(knee, share.CPUs)
+	}
+	knee = min(knee, demand)
+	c := &workload.Curve{IterationS: 1, DemandCPUs: demand, DemandMemMB: max(1, int64(math.Ceil(mem)))}
+	c.MemMB = []int64{c.DemandMemMB}
+	// Through the origin: half of what it used gives half of the speed.
+	least := min(1, knee/2)
+	c.CPUs, c.Speed = []float64{least, knee}, [][]float64{{least / knee}, {1}}
+	relativeTo(c, share)
+	return c
+}
+
+// bound tells whether CPUs held the job up.
+func (u Usage) bound() bool { return u.Cores > saturated*u.Had }
+
+func (u Usage) why(k Key) string {
+	whose := fmt.Sprintf("%s of user %s under the name %.40q", runs(u.Runs), k.User, k.Name)
+	if k.Workload != "" {
+		whose = fmt.Sprintf("%s of workload %s", runs(u.Runs), k.Workload)
+	}
+	text := fmt.Sprintf("accounting: %s on %s used at most %.2g CPUs", whose, k.GPUType, u.Cores)
+	if u.RSSMB > 0 {
+		text += fmt.Sprintf(" and %.0f MB", u.RSSMB)
+	}
+	text += " for each GPU"
+	switch {
+	case u.Runs < several:
+		text += "; too few to give it less than its share"
+	case u.bound():
+		text += ", all that it had"
+	}
+	return text
+}
+
+func runs(n int) string {
+	if n == 1 {
+		return "1 run"
+	}
+	return fmt.Sprintf("%d runs", n)
+}

@@ -1,0 +1,210 @@
+package sensitivity
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"slurmprio/priod/workload"
+	"slurmprio/slurmplug/jobtag"
+)
+
+var fair = Share{CPUs: 3, MemMB: 64000}
+
+func defaults(t *testing.T) *workload.Table {
+	t.Helper()
+	table, err := workload.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table
+}
+
+func tag(t *testing.T, text string) *jobtag.Tag {
+	t.Helper()
+	parsed, err := jobtag.Parse("prio:" + text + "&v=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &parsed
+}
+
+// The tag counts before the workload, that before accounting, that before
+// nothing; and what was passed over is said.
+func TestWhereItIsKnownFrom(t *testing.T) {
+	table := defaults(t)
+	past := Learn([]Run{
+		{User: "ada", Name: "train", GPUType: "v100", GPUs: 1, CPUs: 8, Elapsed: time.Hour, CPUTime: 90 * time.Minute, MaxRSSMB: 10000},
+		{User: "bob", Name: "other", Workload: "mine", GPUType: "v100", GPUs: 2, CPUs: 8, Elapsed: time.Hour, CPUTime: 8 * time.Hour},
+	})
+	for _, c := range []struct {
+		tag, gpuType string
+		source       Source
+		why          string
+		notes        string
+	}{
+		{"cpu=v100:1x0.5-3x1&workload=res18", "v100", Tag, "its tag's cpu", ""},
+		{"mem=v100:1000x0.5-64000x1", "v100", Tag, "its tag's mem", ""},
+		{"cpu=a100:1x0.5-3x1&workload=res18", "v100", Workload, "workload res18 of workloads.toml", "its tag's cpu says nothing about v100"},
+		{"cpu=v100:1x0.5-3x1-9x0.9&workload=res18", "v100", Workload, "workload res18 of workloads.toml", "falls from 1 to 0.9 at 9: not used"},
+		{"cpu=v100:1x1-3x0.9&mem=v100:1000x1-2000x2", "v100", Tag, "its tag's mem", "its tag's cpu for v100 falls"},
+		{"workload=res18", "a100", Proportional, "nothing is known about it on a100", "no curve of workload res18 on a100"},
+		{"workload=nobodys", "v100", Accounting, `1 run of user ada under the name "train" on v100 used at most 1.5 CPUs and 10000 MB for each GPU; too few`, `"nobodys" is not in workloads.toml`},
+		{"workload=mine", "v100", Accounting, "1 run of workload mine on v100 used at most 4 CPUs for each GPU", "not in workloads.toml"},
+		{"type=be", "v100", Accounting, "under the name \"train\"", ""},
+		{"type=be", "a100", Proportional, "it gets its share", ""},
+	} {
+		s := Of(Job{User: "ada", Name: "train", Tag: tag(t, c.tag)}, c.gpuType, fair, table, past)
+		notes := strings.Join(s.Notes, "; ")
+		if s.Source != c.source || !strings.Contains(s.Why, c.why) || !strings.Contains(notes, c.notes) || (c.notes == "") != (notes == "") {
+			t.Errorf("%s on %s: %s, %q, notes %q", c.tag, c.gpuType, s.Source, s.Why, notes)
+		}
+		if (s.Curve == nil) != (s.Source == Proportional) {
+			t.Errorf("%s on %s: %s with curve %v", c.tag, c.gpuType, s.Source, s.Curve)
+		}
+	}
+}
+
+func TestCurveOfATag(t *testing.T) {
+	s := Of(Job{Tag: tag(t, "cpu=v100:1x0.6-3x2-12x6-24x6&mem=v100:16000x1-64000x4-128000x5")}, "v100", fair, nil, nil)
+	want := &workload.Curve{IterationS: 1, DemandCPUs: 12, DemandMemMB: 128000, CPUs: []float64{1, 3, 12, 24}, MemMB: []int64{16000, 64000, 128000},
+		Speed: [][]float64{{0.3, 0.3, 0.3}, {0.5, 1, 1}, {0.5, 2, 2.5}, {0.5, 2, 2.5}}}
+	if diff := cmp.Diff(want, s.Curve); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	// Only CPUs are said: memory is that of the share, and holds nothing up.
+	s = Of(Job{Tag: tag(t, "cpu=v100:1x1")}, "v100", fair, nil, nil)
+	want = &workload.Curve{IterationS: 1, DemandCPUs: 1, DemandMemMB: 64000, CPUs: []float64{1}, MemMB: []int64{64000}, Speed: [][]float64{{1}}}
+	if diff := cmp.Diff(want, s.Curve); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// check holds what every curve keeps, whatever users wrote and runs did.
+func check(t *rapid.T, c *workload.Curve, share Share) {
+	t.Helper()
+	var text strings.Builder
+	if err := workload.WriteTOML(&text, "", []workload.Workload{{Name: "x", Curves: map[string]workload.Curve{"v100": *c}}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := workload.Parse("it", text.String()); err != nil {
+		t.Fatalf("%v: %+v", err, c)
+	}
+	if one := c.Relative(share.CPUs, share.MemMB); math.Abs(one-1) > 1e-9 {
+		t.Errorf("the share gives %v: %+v", one, c)
+	}
+	for i := range c.Speed {
+		for j := range c.Speed[i] {
+			if i > 0 && c.Speed[i][j] < c.Speed[i-1][j] || j > 0 && c.Speed[i][j] < c.Speed[i][j-1] {
+				t.Fatalf("falls: %+v", c)
+			}
+		}
+	}
+	if more := c.Relative(1e12, 1e18); more > c.Best()*(1+1e-9) {
+		t.Errorf("%v with everything and %v with the demand: %+v", more, c.Best(), c)
+	}
+}
+
+func share(t *rapid.T) Share {
+	return Share{CPUs: rapid.Float64Range(0.25, 64).Draw(t, "cpus"), MemMB: rapid.Float64Range(1, 1e6).Draw(t, "mb")}
+}
+
+func TestEveryTagGivesAUsableCurve(t *testing.T) {
+	curve := rapid.Custom(func(t *rapid.T) jobtag.Curve {
+		var c jobtag.Curve
+		amount := 0.0
+		for range rapid.IntRange(1, 6).Draw(t, "points") {
+			amount += rapid.Float64Range(0.01, 1e5).Draw(t, "more")
+			c = append(c, jobtag.Point{Amount: amount, Speed: rapid.SampledFrom([]float64{0.1, 0.5, 1, 1, 2, 50}).Draw(t, "speed")})
+		}
+		return c
+	})
+	table, err := workload.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := 0
+	rapid.Check(t, func(t *rapid.T) {
+		var said jobtag.Tag
+		if rapid.Bool().Draw(t, "cpu") {
+			said.CPU = map[string]jobtag.Curve{"v100": curve.Draw(t, "curve")}
+		}
+		if rapid.Bool().Draw(t, "mem") {
+			said.Mem = map[string]jobtag.Curve{"v100": curve.Draw(t, "curve")}
+		}
+		share := share(t)
+		s := Of(Job{Tag: &said}, "v100", share, table, nil)
+		if s.Curve != nil {
+			used++
+			check(t, s.Curve, share)
+		} else if s.Source != Proportional || len(said.CPU)+len(said.Mem) > 0 && len(s.Notes) == 0 {
+			t.Errorf("%+v of %+v", s, said)
+		}
+	})
+	if used == 0 {
+		t.Error("no tag was used")
+	}
+}
+
+// Accounting never takes a job below what it was seen to use, nor below its share
+// after few runs, and promises no more than a third and what whole CPUs make of it.
+func TestAccountingIsCautious(t *testing.T) {
+	table, err := workload.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		share := share(t)
+		n := rapid.IntRange(1, 5).Draw(t, "runs")
+		var all []Run
+		mostCores, mostMB := 0.0, 0.0
+		for range n {
+			r := Run{User: "ada", Name: "train", GPUType: "v100", GPUs: rapid.IntRange(1, 8).Draw(t, "gpus"), CPUs: rapid.IntRange(1, 128).Draw(t, "cpus"),
+				Elapsed: time.Hour, CPUTime: time.Duration(rapid.IntRange(1, 200*3600).Draw(t, "used")) * time.Second, MaxRSSMB: int64(rapid.IntRange(0, 1<<20).Draw(t, "rss"))}
+			all = append(all, r)
+			mostCores = max(mostCores, min(r.CPUTime.Hours(), float64(r.CPUs))/float64(r.GPUs))
+			mostMB = max(mostMB, float64(r.MaxRSSMB)/float64(r.GPUs))
+		}
+		s := Of(Job{User: "ada", Name: "train", Tag: &jobtag.Tag{}}, "v100", share, table, Learn(all))
+		if s.Source != Accounting {
+			t.Fatalf("%+v", s)
+		}
+		c := s.Curve
+		check(t, c, share)
+		if c.DemandCPUs < mostCores || float64(c.DemandMemMB) < mostMB {
+			t.Errorf("used %v CPUs and %v MB, demands %v and %v", mostCores, mostMB, c.DemandCPUs, c.DemandMemMB)
+		}
+		if n < several && (c.DemandCPUs < share.CPUs || float64(c.DemandMemMB) < math.Floor(share.MemMB)) {
+			t.Errorf("%d runs took it below its share: %+v", n, c)
+		}
+		if had := c.Relative(mostCores, 1e18); c.Best() > had*max(spare*mostCores+1, share.CPUs)/mostCores*(1+1e-9) {
+			t.Errorf("promises %v times the speed", c.Best()/had)
+		}
+	})
+}
+
+func TestAccountingOfOneKindOfRun(t *testing.T) {
+	run := Run{User: "ada", Name: "train", GPUType: "v100", GPUs: 2, CPUs: 12, Elapsed: time.Hour, CPUTime: 4 * time.Hour, MaxRSSMB: 20000}
+	bound := run
+	bound.CPUTime = 12 * time.Hour
+	for _, c := range []struct {
+		run    Run
+		demand float64
+		six    float64 // speed with 6 CPUs relative to 3
+		why    string
+	}{{run, 3, 1, "3 runs of user ada under the name \"train\" on v100 used at most 2 CPUs and 10000 MB for each GPU"}, {bound, 8, 2, "used at most 6 CPUs and 10000 MB for each GPU, all that it had"}} {
+		s := Of(Job{User: "ada", Name: "train", Tag: &jobtag.Tag{}}, "v100", fair, defaults(t), Learn([]Run{c.run, c.run, c.run}))
+		if got := s.Curve.Relative(6, 64000); s.Curve.DemandCPUs != c.demand || s.Curve.DemandMemMB != 12000 || math.Abs(got-c.six) > 1e-9 || !strings.Contains(s.Why, c.why) {
+			t.Errorf("%+v, speed %v, %s", s.Curve, got, s.Why)
+		}
+	}
+	short, idle, cpuOnly := run, run, run
+	short.Elapsed, idle.CPUTime, cpuOnly.GPUs = time.Minute, 0, 0
+	if past := Learn([]Run{short, idle, cpuOnly}); len(past) > 0 {
+		t.Errorf("learnt %v of nothing", past)
+	}
+}
