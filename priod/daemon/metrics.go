@@ -45,7 +45,7 @@ const (
 )
 
 var (
-	stages   = []string{"observe", "decide", "record", "act"}
+	stages   = []string{"observe", "decide", "record", "act", "evict"}
 	states   = []cluster.State{cluster.Pending, cluster.Running, cluster.Suspended, cluster.Completing, cluster.Other}
 	classes  = []cluster.Class{cluster.TE, cluster.BE}
 	statuses = []slurmplug.Status{slurmplug.Applied, slurmplug.Raced, slurmplug.Refused, slurmplug.Unknown, slurmplug.Postponed}

@@ -167,12 +167,22 @@ func (u *Undo) Changes() []*Change {
 	return slices.Compact(all) // one change may stand for several tasks
 }
 
-// Last is the latest change of a job, or of the array that it was part of; nil
-// when priod never changed it.
+// Last is the latest change of a job's place in the order, or of that of the
+// array that it was part of; nil when priod never changed it.
 func (u *Undo) Last(id cluster.JobID) *Change {
 	for _, id := range []cluster.JobID{id, slurmplug.Plain(id.ID)} {
-		if list := u.changes[id]; len(list) > 0 {
-			return list[len(list)-1]
+		if c := lastRank(u.changes[id]); c != nil {
+			return c
+		}
+	}
+	return nil
+}
+
+// lastRank is the last change that is not of the nodes that a job asks for.
+func lastRank(list []*Change) *Change {
+	for _, c := range slices.Backward(list) {
+		if c.Lever != slurmplug.ReqNodeList {
+			return c
 		}
 	}
 	return nil
@@ -204,7 +214,9 @@ func (u *Undo) Missing() bool { return u.missing }
 func (u *Undo) Written() map[cluster.JobID]cluster.Written {
 	all := make(map[cluster.JobID]cluster.Written, len(u.changes))
 	for id, list := range u.changes {
-		all[id] = list[len(list)-1].Written()
+		if c := lastRank(list); c != nil {
+			all[id] = c.Written()
+		}
 	}
 	return all
 }
