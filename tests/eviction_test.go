@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"slurmprio/priod/store"
+	"slurmprio/tests/shim"
 )
 
 // evicting turns preemption on with short times.
@@ -62,20 +63,29 @@ func newEvictable(t testing.TB, settings string) *evictable {
 
 func (e *evictable) state(name string) string { return filepath.Join(e.work, name) }
 
-// worker submits a BE job that takes the GPUs of one node of a type.
-func (e *evictable) worker(name, gpuType string, gpus, units int, conduct string, args ...string) string {
+// worker submits a BE job that does units of work, a few a second, on GPUs of a
+// type, and has a grace period of some seconds.
+func (e *evictable) worker(name, gres string, units, grace int, conduct string, args ...string) string {
 	e.Helper()
 	args = append([]string{
-		"--prio-type=be", "--prio-grace=5", "--prio-signal=B:USR1", "--requeue", "--open-mode=append", fmt.Sprintf("--gres=gpu:%s:%d", gpuType, gpus), "--time=60",
+		"--prio-type=be", "--prio-signal=B:USR1", fmt.Sprintf("--prio-grace=0:%02d", grace), "--open-mode=append", "--gres=gpu:" + gres, "--time=60",
 	}, args...)
 	return e.submit(append(args, e.state("worker"), e.state(name), strconv.Itoa(units), conduct)...)
 }
 
-// trial submits a TE job.
-func (e *evictable) trial(gpuType string, gpus int, args ...string) string {
+// blocker is a job that holds GPUs and did not agree to leave.
+func (e *evictable) blocker(gres string, args ...string) string {
 	e.Helper()
-	args = append([]string{"--prio-type=te", fmt.Sprintf("--gres=gpu:%s:%d", gpuType, gpus), "--time=5"}, args...)
-	return e.submit(append(args, "--wrap", "sleep 3")...)
+	id := e.submit(append(args, "--gres=gpu:"+gres, "--time=60", "--wrap", "sleep 600")...)
+	e.runs(id)
+	return id
+}
+
+// trial submits a TE job.
+func (e *evictable) trial(gres string, args ...string) string {
+	e.Helper()
+	args = append([]string{"--prio-type=te", "--gres=gpu:" + gres, "--time=5"}, args...)
+	return e.submit(append(args, "--wrap", "sleep 1")...)
 }
 
 func (e *evictable) log(name string) string {
@@ -169,22 +179,16 @@ func (e *evictable) once(name string) {
 // all of its work done; the other BE jobs never hear of it.
 func TestEvictionMakesRoom(t *testing.T) {
 	e := newEvictable(t, evicting)
-	var victims []string
-	for i := range 3 {
-		victims = append(victims, e.worker(fmt.Sprint("a", i), "a100", 4, 60, "save"))
-	}
-	e.begun("a0", "a1", "a2")
+	victims := []string{e.worker("w0", "t4:4", 20, 5, "save"), e.worker("w1", "t4:4", 20, 5, "save")}
+	e.begun("w0", "w1")
 	d := e.daemon()
 	d.waitLog("started")
-	trial := e.trial("a100", 2)
-	e.runs(trial)
+	trial := e.trial("t4:2")
 	e.completes(trial)
-	for _, id := range victims {
-		e.completes(id)
-	}
 	told := 0
-	for i := range victims {
-		name := fmt.Sprint("a", i)
+	for i, id := range victims {
+		e.completes(id)
+		name := fmt.Sprint("w", i)
 		if strings.Contains(e.log(name), "signal") {
 			told++
 			e.once(name)
@@ -200,9 +204,243 @@ func TestEvictionMakesRoom(t *testing.T) {
 	if x.State != "done" || x.How != "exited" || x.ExitCode != 99 || x.ClaimState != "started" || x.For.String() != trial || x.Paid == nil {
 		t.Errorf("%+v", x)
 	}
-	t.Logf("told %s, left after %.1f s, the TE job started %s after that", x.Signalled.Sub(x.Recorded), *x.TookS, x.ClaimEnded.Sub(x.Left))
+	if out := e.must("evictions"); !strings.Contains(out, "done (exited)") || !strings.Contains(out, trial) {
+		t.Errorf("evictions says\n%s", out)
+	}
+	if out := e.must("explain", trial); !strings.Contains(out, "Room") || !strings.Contains(out, "it exited by itself") {
+		t.Errorf("explain of the TE job says\n%s", out)
+	}
+	if out := e.must("explain", x.Victim.String()); !strings.Contains(out, "Evicted") || !strings.Contains(out, "for TE job "+trial) {
+		t.Errorf("explain of the victim says\n%s", out)
+	}
 	d.stop()
 	if text := d.log.String(); strings.Contains(text, "[WARN]") || strings.Contains(text, "[ERROR]") {
 		t.Errorf("the log warns:\n%s", text)
+	}
+}
+
+// killed is a moment at which priod is killed with -9: at a command of the
+// first turn in which that command comes, or once the journal shows a state.
+type killed struct {
+	name, command, when string
+	call                int
+	state               string
+}
+
+var kills = []killed{
+	{name: "recorded, not signalled", command: "scancel", when: "before", call: 1},
+	{name: "recorded, signalled", command: "scancel", when: "after", call: 1},
+	{name: "left, not requeued", command: "scontrol requeue", when: "before", call: 1},
+	{name: "left, requeued", command: "scontrol requeue", when: "after", call: 1},
+	{name: "signalled", state: "signalled"},
+	{name: "requeued", state: "requeued"},
+	{name: "restored", state: "restored"},
+	{name: "planned, ranked", command: "scontrol update", when: "after", call: 1},
+	{name: "planned, not pinned", command: "scontrol update", when: "before", call: 2},
+	{name: "planned, pinned", command: "scontrol update", when: "after", call: 2},
+	{name: "an update after the signal", command: "scontrol update", when: "before", call: 3},
+	{name: "done with an update after the signal", command: "scontrol update", when: "after", call: 3},
+	{name: "a later update", command: "scontrol update", when: "before", call: 4},
+	{name: "done with a later update", command: "scontrol update", when: "after", call: 4},
+}
+
+// In whichever state priod is killed, the next one goes on: one eviction, no lost
+// job, no place held for ever.
+func TestEvictionSurvivesKill(t *testing.T) {
+	for _, k := range kills[:rounds(2, len(kills))] {
+		t.Run(k.name, func(t *testing.T) {
+			e := newEvictable(t, evicting)
+			d := e.shimmed(evicting)
+			e.blocker("t4:4")
+			victim := e.worker("w", "t4:4", 15, 5, "save")
+			e.begun("w")
+			trial := e.trial("t4:2")
+			if k.command != "" {
+				e.throw(d, shim.Fault{Command: k.command, When: k.when, Call: k.call, Do: shim.Kill})
+			}
+			first := e.daemon()
+			e.wait("the moment", func() bool {
+				if k.command != "" {
+					return len(d.Thrown()) > 0
+				}
+				all := e.known()
+				return len(all) > 0 && (all[0].State == k.state || !all[0].Ended.IsZero())
+			})
+			first.cmd.Process.Kill()
+			first.cmd.Wait()
+			e.throw(d)
+			second := e.daemon()
+			e.completes(trial)
+			e.completes(victim)
+			e.once("w")
+			if all := e.settled(); len(all) != 1 || all[0].State != "done" || all[0].ClaimState != "started" {
+				t.Errorf("%+v", all)
+			}
+			second.stop()
+		})
+	}
+}
+
+// known is journal for a store that may not be there yet.
+func (e *evictable) known() []store.Eviction {
+	e.Helper()
+	if _, err := os.Stat(filepath.Join(e.dir, "state", "priod.db")); err != nil {
+		return nil
+	}
+	r, err := store.OpenReader(context.Background(), filepath.Join(e.dir, "state"))
+	if err != nil {
+		return nil
+	}
+	defer r.Close()
+	all, _ := r.Evictions(context.Background(), 1000) // being made
+	return all
+}
+
+// conduct is what a victim, or an owner, does to an eviction.
+type conduct struct {
+	name, conduct string
+	grace         int
+	args          []string
+	meanwhile     func(e *evictable, victim, trial string) // once it is told to leave
+	how, place    string
+	back          bool // the victim runs again
+}
+
+var conducts = []conduct{
+	{name: "ignores its signal", conduct: "ignore", grace: 2, how: "forced", place: "started", back: true},
+	{name: "finishes in its grace", conduct: "finish", grace: 5, how: "finished", place: "started"},
+	{name: "leaves at once", conduct: "save", grace: 10, how: "exited", place: "started", back: true},
+	{name: "has no grace", conduct: "ignore", grace: 0, args: []string{"--prio-grace=0"}, how: "forced", place: "started", back: true},
+	{name: "is cancelled", conduct: "ignore", grace: 20, how: "ended", place: "started", meanwhile: func(e *evictable, victim, _ string) {
+		e.slurm("scancel", victim)
+	}},
+	{name: "is requeued by its owner", conduct: "ignore", grace: 20, how: "requeued", place: "started", back: true, meanwhile: func(e *evictable, victim, _ string) {
+		e.slurm("scontrol", "requeue", victim)
+	}},
+	{name: "is held", conduct: "ignore", grace: 3, how: "forced", place: "started", back: true, meanwhile: func(e *evictable, victim, trial string) {
+		e.slurm("scontrol", "hold", victim)
+		e.completes(trial)
+		e.wait("the victim to wait", func() bool {
+			return strings.Contains(e.slurm("squeue", "--noheader", "--format=%i %r"), victim+" JobHeld")
+		})
+		e.slurm("scontrol", "release", victim)
+	}},
+	{name: "the tag goes", conduct: "save", grace: 5, how: "exited", place: "started", back: true, meanwhile: func(e *evictable, victim, _ string) {
+		e.slurm("scontrol", "update", "JobId="+victim, "Comment=mine")
+	}},
+	{name: "the TE job is cancelled", conduct: "ignore", grace: 3, how: "forced", place: "released", back: true, meanwhile: func(e *evictable, _, trial string) {
+		e.slurm("scancel", trial)
+	}},
+	{name: "the TE job is held", conduct: "ignore", grace: 3, how: "forced", place: "released", back: true, meanwhile: func(e *evictable, _, trial string) {
+		e.slurm("scontrol", "hold", trial)
+	}},
+	{name: "the TE job is none any more", conduct: "ignore", grace: 4, how: "forced", place: "released", back: true, meanwhile: func(e *evictable, _, trial string) {
+		e.slurm("scontrol", "update", "JobId="+trial, "Comment=prio:type=be&v=1")
+	}},
+	{name: "slurmctld is down", conduct: "save", grace: 5, how: "exited", place: "started", back: true, meanwhile: func(e *evictable, _, _ string) {
+		if err := e.lab.Stop(e.Context(), "slurmctld"); err != nil {
+			e.Fatal(err)
+		}
+		time.Sleep(4 * time.Second) // the victim's end comes to nobody
+		if err := e.lab.StartDaemon(e.Context(), "slurmctld"); err != nil {
+			e.Fatal(err)
+		}
+	}},
+	{name: "priod is paused", conduct: "ignore", grace: 3, how: "forced", place: "started", back: true, meanwhile: func(e *evictable, _, _ string) {
+		e.must("pause", "--why", "a test")
+	}},
+}
+
+// What victims and owners do: the journal tells it, the job that left because of
+// the signal comes back, and the others do not.
+func TestEvictionConducts(t *testing.T) {
+	for _, c := range conducts[:rounds(1, len(conducts))] {
+		t.Run(c.name, func(t *testing.T) {
+			e := newEvictable(t, evicting)
+			e.blocker("t4:4")
+			victim := e.worker("w", "t4:4", 25, c.grace, c.conduct, c.args...)
+			e.begun("w")
+			d := e.daemon()
+			trial := e.trial("t4:2")
+			e.wait("the signal", func() bool { return strings.Contains(e.log("w"), "signal") })
+			if c.meanwhile != nil {
+				c.meanwhile(e, victim, trial)
+			}
+			if c.place == "started" {
+				e.completes(trial)
+			}
+			if c.back {
+				e.wait("the victim to run again", func() bool { return strings.Count(e.log("w"), "start ") == 2 })
+				e.completes(victim)
+			}
+			all := e.settled()
+			if len(all) != 1 || all[0].How != c.how || all[0].ClaimState != c.place {
+				t.Errorf("%+v", all)
+			}
+			if n := strings.Count(e.log("w"), "start "); n != 2 && c.back || n != 1 && !c.back {
+				t.Errorf("it started %d times:\n%s", n, e.log("w"))
+			}
+			if strings.Count(e.log("w"), "signal ") != 1 {
+				t.Errorf("the signals:\n%s", e.log("w"))
+			}
+			d.stop()
+		})
+	}
+}
+
+// Jobs that did not agree, cannot be requeued or run in a reservation are left
+// alone, and evict --dry-run says so.
+func TestEvictionLeavesAlone(t *testing.T) {
+	e := newEvictable(t, evicting)
+	e.blocker("t4:4")
+	stays := e.worker("w", "t4:4", 600, 5, "save", "--no-requeue")
+	e.begun("w")
+	trial := e.trial("t4:2")
+	e.eligible(1)
+	for range 2 {
+		e.must("run", "--once")
+	}
+	if text := e.log("w"); strings.Contains(text, "signal") || len(e.journal()) > 0 {
+		t.Errorf("a job that cannot be requeued: %+v\n%s", e.journal(), text)
+	}
+	if out := e.must("evict", "--dry-run", trial); !strings.Contains(out, "cannot be requeued") || !strings.Contains(out, "did not agree") {
+		t.Errorf("evict --dry-run says\n%s", out)
+	}
+	e.slurm("scancel", stays)
+	e.completes(trial)
+}
+
+// Two TE jobs want one hole: one has it made, the other waits; and when everybody
+// says TE, nobody leaves.
+func TestTwoTrialsOneHole(t *testing.T) {
+	if rounds(0, 1) == 0 {
+		t.Skip("make test-long runs this")
+	}
+	e := newEvictable(t, evicting)
+	e.blocker("t4:4")
+	victim := e.worker("w", "t4:4", 30, 5, "save")
+	e.begun("w")
+	d := e.daemon()
+	one, two := e.trial("t4:3"), e.trial("t4:3")
+	e.completes(one)
+	e.completes(two)
+	e.completes(victim)
+	all := e.settled()
+	if len(all) != 1 && len(all) != 2 { // the second may evict the victim's second run
+		t.Errorf("%+v", all)
+	}
+	if strings.Count(e.log("w"), "signal ") != len(all) {
+		t.Errorf("%d evictions:\n%s", len(all), e.log("w"))
+	}
+	d.stop()
+	e.clear()
+	e.blocker("t4:4", "--prio-type=te")
+	e.blocker("t4:4", "--prio-type=te")
+	e.trial("t4:2")
+	e.eligible(1)
+	e.must("run", "--once")
+	e.must("run", "--once")
+	if again := e.journal(); len(again) != len(all) {
+		t.Errorf("a TE job was evicted: %+v", again)
 	}
 }

@@ -56,6 +56,8 @@ func (d *Daemon) told(e cycle.Event) {
 		line = append(line, "for", e.Of.Job.String())
 	}
 	switch {
+	case e.Before == string(x.State) && x.Tries == 0:
+		return
 	case e.Before == string(x.State):
 		d.Log.Warn("eviction: a command failed and is tried again", append(line, "tries", x.Tries, "message", x.Reason)...)
 		return

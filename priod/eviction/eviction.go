@@ -166,6 +166,7 @@ type Command struct {
 	Job             cluster.JobID
 	Claim, Eviction int64 // the row: one of both
 	Value           string
+	First           bool // no signal can have been sent before
 }
 
 // Result is what became of a command.
@@ -243,8 +244,11 @@ func (j *Journal) Take(t *Turn) {
 	for _, e := range t.Evictions {
 		old := j.Eviction(e.Number)
 		counted := old != nil && !old.SignalledAt.IsZero()
-		if !counted && !e.SignalledAt.IsZero() {
+		switch counts := !e.SignalledAt.IsZero(); {
+		case counts && !counted:
 			j.Times[e.Job]++
+		case counted && !counts:
+			j.Times[e.Job]--
 		}
 		if old != nil {
 			*old = e

@@ -11,8 +11,8 @@ import (
 const (
 	// maxTries is how often a signal, or a pin, that Slurm refuses is sent.
 	maxTries = 3
-	// maxRequeues is how often a requeue that Slurm refuses is sent.
-	maxRequeues = 60
+	// maxRepeats is how often a requeue, or a signal that may have arrived, is sent.
+	maxRepeats = 60
 	// delay keeps a requeued victim out of the room that others still make.
 	delay = 2 * time.Minute
 	// delayAhead is how long before its begin time a victim is delayed again.
@@ -130,8 +130,21 @@ func (n *next) evict(e Eviction) {
 	}
 }
 
+// recorded sends the signal. The row says so first: after a crash nobody knows
+// whether it arrived, so it is sent again, whatever has become of the claim.
 func (n *next) recorded(e *Eviction, s *Sight) {
 	c := n.claimOf(e)
+	if !e.SignalledAt.IsZero() {
+		switch {
+		case !e.isRun(s) || s.Final != "":
+			n.leave(e, s)
+		case e.Tries >= maxRepeats:
+			e.close(CalledOff, "whether the signal arrived is not known: "+e.Reason, n.At)
+		default:
+			n.do(e, Signal, e.Signal)
+		}
+		return
+	}
 	switch {
 	case !e.isRun(s) || s.Final != "" || s.State == cluster.Completing:
 		e.How = Ended
@@ -146,7 +159,9 @@ func (n *next) recorded(e *Eviction, s *Sight) {
 		e.close(CalledOff, "the signal could not be sent: "+e.Reason, n.At)
 	case !n.isPinned(c):
 	default:
+		e.SignalledAt = n.At
 		n.do(e, Signal, e.Signal)
+		n.commands[len(n.commands)-1].First = true
 	}
 }
 
@@ -213,7 +228,7 @@ func (e *Eviction) pay() {
 }
 
 func (n *next) requeue(e *Eviction) {
-	if e.Tries >= maxRequeues {
+	if e.Tries >= maxRepeats {
 		e.close(CalledOff, "it could not be requeued: "+e.Reason, n.At)
 		return
 	}
@@ -315,8 +330,6 @@ func (n *next) open(c *Claim, s *Sight, looked bool) {
 			c.Pin = ""
 			n.release(c, s, "its owner asks for other nodes")
 			return
-		case c.Pin != "" && s.ReqNodes == "" && s.State == cluster.Pending && !n.Paused:
-			n.commands = append(n.commands, Command{Verb: Pin, Job: c.Job, Claim: c.Number, Value: c.Pin})
 		}
 	}
 	for _, share := range c.Shares {
@@ -342,6 +355,10 @@ func (n *next) open(c *Claim, s *Sight, looked bool) {
 		c.State, c.Room = Holding, n.At
 	case c.State == Holding && n.At.After(c.Room.Add(n.Hold)):
 		n.release(c, s, "the room was there, and the TE job did not start in time")
+		return
+	}
+	if looked && c.Pin != "" && s.ReqNodes == "" && s.State == cluster.Pending && !n.Paused {
+		n.commands = append(n.commands, Command{Verb: Pin, Job: c.Job, Claim: c.Number, Value: c.Pin})
 	}
 }
 
@@ -385,10 +402,10 @@ func Settle(j *Journal, results []Result, at time.Time) Turn {
 
 func (e *Eviction) settle(r *Result, at time.Time) bool {
 	if r.Status != slurmplug.Applied {
-		e.Tries, e.Reason = e.Tries+1, r.Message
-		if r.Verb == Signal && r.Status == slurmplug.Unknown && e.Tries >= maxTries {
-			e.State, e.SignalledAt, e.Tries = Signalled, at, 0 // one of them may have arrived
+		if r.Verb == Signal && r.Status != slurmplug.Unknown && r.First {
+			e.SignalledAt = time.Time{} // it did not arrive
 		}
+		e.Tries, e.Reason = e.Tries+1, r.Message
 		return true
 	}
 	tried := e.Tries
