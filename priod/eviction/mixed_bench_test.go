@@ -13,9 +13,9 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// large is what one cycle sees of 10,000 full nodes with 50,000 running jobs and
+// mixed is what one cycle sees of 10,000 full nodes with 50,000 running jobs and
 // 1,000 waiting TE jobs.
-func large() (*cluster.Snapshot, *plan.Plan) {
+func mixed() (*cluster.Snapshot, *plan.Plan) {
 	r := rand.New(rand.NewPCG(1, 2))
 	s := &cluster.Snapshot{At: time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)}
 	p := &plan.Plan{}
@@ -49,9 +49,10 @@ func large() (*cluster.Snapshot, *plan.Plan) {
 	return s, p
 }
 
-// All that one cycle needs to choose victims, on the wall and on the CPU.
-func BenchmarkChoose(b *testing.B) {
-	s, p := large()
+// All that one cycle needs to choose victims among jobs of different prices, on
+// the wall and on the CPU.
+func BenchmarkChooseMixed(b *testing.B) {
+	s, p := mixed()
 	set := &Settings{
 		Enabled: true, Grace: 30 * time.Second, MaxGrace: 10 * time.Minute, Restart: 30 * time.Second,
 		Policy: preemption.Settings{Policy: preemption.LeastLoss, Urgency: 1, Rise: 1, MinGain: 15, MaxEvictions: 3},
