@@ -2,6 +2,7 @@ package tests
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -76,7 +77,7 @@ func workload(seed uint64, gpus int, length time.Duration) (all []arrival) {
 	part := func(of time.Duration, from, to float64) time.Duration {
 		return time.Duration(float64(of) * (from + (to-from)*r.Float64())).Round(time.Second)
 	}
-	for left, first := float64(gpus)*length.Seconds(), gpus; left > 0; {
+	for left, first := 1.3*float64(gpus)*length.Seconds(), gpus; left > 0; {
 		a := arrival{gpus: []int{1, 1, 2, 4}[r.IntN(4)], work: part(length, 0.25, 0.6), saves: r.IntN(10) < 7}
 		if first -= a.gpus; first < 0 {
 			a.at = part(length, 0, 0.6)
@@ -98,6 +99,9 @@ type arm struct {
 	native     bool
 	partitions [2]string // of BE and TE jobs
 	settings   string    // of priod; "": it does not run
+
+	*site
+	call string // where priod hears of TE jobs
 }
 
 // jobRun is what became of one job.
@@ -117,31 +121,34 @@ type played struct {
 	started []float64              // s from the last victim's exit to the TE job's start; ours alone
 }
 
-// play sends the workload through one arm, to the end of its last job.
-func (a *arm) play(t *testing.T, jobs []arrival, length time.Duration) (p played) {
+// open starts the arm's lab and, if it has one, its priod.
+func (a *arm) open(t *testing.T) {
 	a.options.Nodes = []lab.NodeSpec{{Count: 8, GPUType: "a100", GPUs: 4}}
 	l := lab.ForTest(t, a.options)
-	s := &site{TB: t, lab: l, dir: t.TempDir()}
-	s.config = filepath.Join(s.dir, "priod.toml")
-	work := filepath.Join(l.Dir, "work")
-	script := filepath.Join(work, "trainer")
-	if err := os.WriteFile(script, []byte(trainer), 0o755); err != nil {
+	a.site = &site{TB: t, lab: l, dir: t.TempDir()}
+	a.config = filepath.Join(a.dir, "priod.toml")
+	a.call = "unix:" + filepath.Join(l.Dir, "wake")
+	if err := os.WriteFile(filepath.Join(l.Dir, "work", "trainer"), []byte(trainer), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	call := "unix:" + filepath.Join(l.Dir, "wake")
-	if a.settings != "" {
-		text := fmt.Sprintf("[state]\ndir = %q\n[cycle]\ninterval = \"5s\"\n[wake]\nlisten = [%q]\npolls_per_minute = 60\n[te_budget.user]\ngpus = 0\ngpu_hours_per_day = 0.0\n%s", filepath.Join(s.dir, "state"), call, a.settings)
-		if err := os.WriteFile(s.config, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		d := s.daemon()
-		d.waitLog("started")
-		defer d.stop()
+	if a.settings == "" {
+		return
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 4*length+10*time.Minute)
+	text := fmt.Sprintf("[state]\ndir = %q\n[cycle]\ninterval = \"5s\"\n[wake]\nlisten = [%q]\npolls_per_minute = 60\n[te_budget.user]\ngpus = 0\ngpu_hours_per_day = 0.0\n%s", filepath.Join(a.dir, "state"), a.call, a.settings)
+	if err := os.WriteFile(a.config, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	a.daemon().waitLog("started")
+}
+
+// play sends the workload through one arm, to the end of its last job.
+func (a *arm) play(jobs []arrival, length time.Duration) (p played, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 4*length+10*time.Minute)
 	defer cancel()
 	var mu sync.Mutex
 	var group sync.WaitGroup
+	var failed error
+	script := filepath.Join(a.lab.Dir, "work", "trainer")
 	begun := time.Now()
 	for _, j := range jobs {
 		time.Sleep(time.Until(begun.Add(j.at)))
@@ -166,44 +173,38 @@ func (a *arm) play(t *testing.T, jobs []arrival, length time.Duration) (p played
 				}
 				args = append(args, script, strconv.FormatInt(j.work.Milliseconds(), 10), "60000", save, native)
 			}
-			cmd := l.As(user).Command(ctx, filepath.Join(bin, "sbatchwrap"), args...)
-			cmd.Env = append(cmd.Env, "SBATCHWRAP_WAKE="+call)
+			cmd := a.lab.As(user).Command(ctx, filepath.Join(bin, "sbatchwrap"), args...)
+			cmd.Env = append(cmd.Env, "SBATCHWRAP_WAKE="+a.call)
 			out, err := cmd.Output()
-			if err != nil {
-				t.Errorf("submit: %v", err)
-				return
-			}
 			mu.Lock()
 			defer mu.Unlock()
+			failed = errors.Join(failed, err)
 			p.jobs = append(p.jobs, jobRun{arrival: j, id: strings.TrimSpace(string(out))})
 		})
 	}
 	group.Wait()
-	err := lab.WaitFor(ctx, "the last job to end", func(ctx context.Context) (bool, error) {
+	err = lab.WaitFor(ctx, "the last job to end", func(ctx context.Context) (bool, error) {
 		time.Sleep(time.Second)
-		out, err := l.Run(ctx, "squeue", "--noheader", "--format=%i")
+		out, err := a.lab.Run(ctx, "squeue", "--noheader", "--format=%i")
 		if err != nil {
 			return false, nil // slurmctld may be busy
 		}
 		// One that exits because of the signal is in no queue until it is requeued.
-		return strings.TrimSpace(out) == "" && a.settled(s), nil
+		return strings.TrimSpace(out) == "" && a.settled(), nil
 	})
-	if err != nil {
-		t.Error(err)
-	}
-	p.read(t, l)
+	err = errors.Join(failed, err, p.read(a.lab))
 	if a.settings != "" {
-		p.startDelays(s)
+		err = errors.Join(err, p.startDelays(filepath.Join(a.dir, "state")))
 	}
-	return p
+	return p, err
 }
 
 // settled tells whether priod has no eviction under way.
-func (a *arm) settled(s *site) bool {
+func (a *arm) settled() bool {
 	if !strings.Contains(a.settings, "enabled = true") {
 		return true
 	}
-	r, err := store.OpenReader(context.Background(), filepath.Join(s.dir, "state"))
+	r, err := store.OpenReader(context.Background(), filepath.Join(a.dir, "state"))
 	if err != nil {
 		return false
 	}
@@ -213,11 +214,11 @@ func (a *arm) settled(s *site) bool {
 }
 
 // read takes what accounting says of every run of every job.
-func (p *played) read(t *testing.T, l *lab.Lab) {
+func (p *played) read(l *lab.Lab) error {
 	time.Sleep(3 * time.Second) // slurmdbd hears of ends late
 	out, err := l.Run(context.Background(), "sacct", "--duplicates", "--allocations", "--noheader", "--parsable2", "--allusers", "--format=JobID,Submit,Start,End,ElapsedRaw,State")
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	p.ends = map[string][]time.Time{}
 	byID := map[string]*jobRun{}
@@ -248,20 +249,20 @@ func (p *played) read(t *testing.T, l *lab.Lab) {
 			j.end, j.state = at, f[5]
 		}
 	}
+	return nil
 }
 
 // startDelays are the times from the last victim's exit to the TE job's start, s,
 // both as accounting tells them.
-func (p *played) startDelays(s *site) {
-	s.Helper()
-	r, err := store.OpenReader(context.Background(), filepath.Join(s.dir, "state"))
+func (p *played) startDelays(state string) error {
+	r, err := store.OpenReader(context.Background(), state)
 	if err != nil {
-		s.Fatal(err)
+		return err
 	}
 	defer r.Close()
 	evictions, err := r.Evictions(context.Background(), 1000)
 	if err != nil {
-		s.Fatal(err)
+		return err
 	}
 	exit, start := map[int64]time.Time{}, map[int64]time.Time{}
 	for _, e := range evictions {
@@ -282,6 +283,7 @@ func (p *played) startDelays(s *site) {
 	for claim, at := range exit {
 		p.started = append(p.started, start[claim].Sub(at).Seconds())
 	}
+	return nil
 }
 
 // spread is the 50th, 95th and 99th percentile.
@@ -323,17 +325,20 @@ func TestPreemptionInTheLab(t *testing.T) {
 		}},
 		{name: "priod, least-loss", options: lab.Options{PreemptMode: "OFF", Partitions: one}, partitions: [2]string{"gpu", "gpu"}, settings: fmt.Sprintf(preemption, true)},
 	}
-	results := make([]played, len(arms))
-	t.Run("arms", func(t *testing.T) {
-		for i := range arms {
-			t.Run(arms[i].name, func(t *testing.T) {
-				t.Parallel()
-				results[i] = arms[i].play(t, jobs, length)
-			})
-		}
-	})
+	results, errs := make([]played, len(arms)), make([]error, len(arms))
+	for i := range arms {
+		arms[i].open(t)
+	}
+	var group sync.WaitGroup // t.Parallel runs no more of them at a time than there are cores
+	for i := range arms {
+		group.Go(func() { results[i], errs[i] = arms[i].play(jobs, length) })
+	}
+	group.Wait()
 	table := "\n| | TE wait p50, p95, p99 (s) | BE slowdown p50, p95, p99 | GPU-seconds lost | evictions | jobs evicted twice | jobs lost | exit to TE start p50, p95, p99 (s) |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n"
 	for i, p := range results {
+		if errs[i] != nil {
+			t.Errorf("%s: %v", arms[i].name, errs[i])
+		}
 		var waits, slowdowns []float64
 		lost, evictions, twice, gone := 0.0, 0, 0, 0
 		for _, j := range p.jobs {
@@ -362,4 +367,5 @@ func TestPreemptionInTheLab(t *testing.T) {
 		}
 	}
 	t.Log(table)
+	t.Log("\n" + arms[2].must("report", "preemptions") + "\n" + arms[2].must("evictions"))
 }
