@@ -27,7 +27,7 @@ func TestWakeCall(t *testing.T) {
 	defer udp.Close()
 	calls := func(c net.Conn) (n int) {
 		// The call went out before the wrapper ended; on loopback it has arrived.
-		c.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+		c.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
 		for {
 			size, err := c.Read(make([]byte, 10))
 			if err != nil {

@@ -59,7 +59,7 @@ func (d *running) siteFactor(id string) string {
 // A TE submission has its priority long before the next poll.
 func TestSubmissionWakesPriod(t *testing.T) {
 	d, address := sleepy(t, "")
-	for range 3 {
+	for range 2 {
 		begun := time.Now()
 		trial := d.submitTrial("", address)
 		d.wait("the trial's value", func() bool { v := d.siteFactor(trial); return v != "" && v != "0" })
@@ -92,7 +92,7 @@ func TestFloodOfCallsIsBounded(t *testing.T) {
 		}
 	}()
 	m.waitValue(early, atLeast(2)) // half of 4
-	time.Sleep(5 * time.Second)    // room for two polls more, were they allowed
+	time.Sleep(3 * time.Second)    // room for two polls more, were they allowed
 	polls := m.value(early)
 	close(stop)
 	t.Logf("%d datagrams, %.0f early polls", <-stopped, polls)

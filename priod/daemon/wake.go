@@ -22,10 +22,11 @@ const (
 	// settle is how long a submission may take from its call until Slurm has it:
 	// sbatchwrap calls before it becomes sbatch.
 	settle = 500 * time.Millisecond
-	// lookAgain is the time to the next look for a job that the last one did not
-	// find, or found not yet eligible (batch_sched_delay is 3 s by default).
+	// lookAgain is the time to the second look for a job that the first one did not
+	// find, or found not yet eligible (batch_sched_delay is 3 s by default). It
+	// doubles each time.
 	lookAgain = 2 * time.Second
-	maxLooks  = 3
+	maxLooks  = 4
 	// maxCallers bounds the memory that calls take between two polls.
 	maxCallers = 1000
 	// readPause bounds the work that a flood of datagrams makes.
@@ -117,7 +118,7 @@ func (c *calls) polled(at time.Time, early bool, seen func(since time.Time) bool
 		case w.looks == maxLooks || seen(w.first):
 			delete(c.waiting, caller)
 		default:
-			w.due = at.Add(lookAgain)
+			w.due = at.Add(lookAgain << (w.looks - 1))
 			c.waiting[caller] = w
 		}
 	}

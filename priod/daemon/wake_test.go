@@ -52,7 +52,11 @@ func TestACallIsAnsweredByTheJobItMeant(t *testing.T) {
 	if got := c.next(); !got.Equal(at(1.9).Add(lookAgain)) {
 		t.Errorf("after a look in vain the next is at %v", got)
 	}
-	c.polled(at(3.9), true, func(since time.Time) bool { return since.Equal(at(1.4)) })
+	c.polled(at(3.9), true, never)
+	if got := c.next(); !got.Equal(at(3.9).Add(2 * lookAgain)) {
+		t.Errorf("after a second one at %v", got)
+	}
+	c.polled(at(7.9), true, func(since time.Time) bool { return since.Equal(at(1.4)) })
 	if got := c.next(); !got.IsZero() {
 		t.Errorf("found, and still due at %v", got)
 	}
