@@ -42,15 +42,16 @@ func preemptionLength(t *testing.T) time.Duration {
 const trainer = `#!/bin/bash
 work=$1 every=$2 save=$3 native=$4 state=$PWD/state.$SLURM_JOB_ID
 now() { ms=${EPOCHREALTIME/[.,]/}; ms=${ms%???}; }
+left() { now; echo "$ms" >>"$PWD/left.$SLURM_JOB_ID"; }
 keep() { echo "$done" >"$state.new" && mv "$state.new" "$state"; saved=$done; }
 done=$(cat "$state" 2>/dev/null || echo 0) saved=$done
-[ -n "$save" ] && trap told=1 USR1
+[ -n "$save" ] && trap told=1 USR1 || trap 'left; exit 143' TERM
 now; begun=$ms from=$done
 while ((done < work)); do
 	sleep 1 & wait $!
 	now; done=$((from + ms - begun))
 	if [ -n "$told" ]; then
-		sleep "$save"; keep
+		sleep "$save"; keep; left
 		[ -n "$native" ] && scontrol requeue "$SLURM_JOB_ID"
 		exit 99
 	fi
@@ -117,8 +118,7 @@ type jobRun struct {
 // played is what an arm came to.
 type played struct {
 	jobs    []jobRun
-	ends    map[string][]time.Time // of each job's runs
-	started []float64              // s from the last victim's exit to the TE job's start; ours alone
+	started []float64 // s from the last victim's exit to the TE job's first command; ours alone
 }
 
 // open starts the arm's lab and, if it has one, its priod.
@@ -157,7 +157,7 @@ func (a *arm) play(jobs []arrival, length time.Duration) (p played, err error) {
 			user := lab.PlainUser
 			switch {
 			case j.te:
-				args = append(args, "--prio-type=te", "--time=5", "--partition="+a.partitions[1], "--wrap", fmt.Sprintf("sleep %.0f", j.work.Seconds()))
+				args = append(args, "--prio-type=te", "--time=5", "--partition="+a.partitions[1], "--wrap", fmt.Sprintf("date +%%s%%3N >started.$SLURM_JOB_ID; sleep %.0f", j.work.Seconds()))
 				user = ""
 			default:
 				args = append(args, "--prio-type=be", "--time=120", fmt.Sprintf("--prio-grace=%ds", labGrace), "--prio-ckpt=60s", "--partition="+a.partitions[0])
@@ -194,7 +194,7 @@ func (a *arm) play(jobs []arrival, length time.Duration) (p played, err error) {
 	})
 	err = errors.Join(failed, err, p.read(a.lab))
 	if a.settings != "" {
-		err = errors.Join(err, p.startDelays(filepath.Join(a.dir, "state")))
+		err = errors.Join(err, p.startDelays(filepath.Join(a.dir, "state"), filepath.Join(a.lab.Dir, "work")))
 	}
 	return p, err
 }
@@ -220,7 +220,6 @@ func (p *played) read(l *lab.Lab) error {
 	if err != nil {
 		return err
 	}
-	p.ends = map[string][]time.Time{}
 	byID := map[string]*jobRun{}
 	for i := range p.jobs {
 		byID[p.jobs[i].id] = &p.jobs[i]
@@ -238,7 +237,6 @@ func (p *played) read(l *lab.Lab) error {
 		elapsed, _ := strconv.Atoi(f[4])
 		j.ran += time.Duration(elapsed) * time.Second
 		j.runs++
-		p.ends[j.id] = append(p.ends[j.id], instant(f[3]))
 		if at := instant(f[1]); j.submit.IsZero() || at.Before(j.submit) {
 			j.submit = at
 		}
@@ -252,9 +250,9 @@ func (p *played) read(l *lab.Lab) error {
 	return nil
 }
 
-// startDelays are the times from the last victim's exit to the TE job's start, s,
-// both as accounting tells them.
-func (p *played) startDelays(state string) error {
+// startDelays are the times from the last victim's exit to the TE job's first
+// command, s, as the jobs themselves wrote them down.
+func (p *played) startDelays(state, work string) error {
 	r, err := store.OpenReader(context.Background(), state)
 	if err != nil {
 		return err
@@ -264,24 +262,23 @@ func (p *played) startDelays(state string) error {
 	if err != nil {
 		return err
 	}
-	exit, start := map[int64]time.Time{}, map[int64]time.Time{}
+	noted := func(name, id string) float64 {
+		text, _ := os.ReadFile(filepath.Join(work, name+"."+id)) // none, when it had no time to write one
+		first, _, _ := strings.Cut(string(text), "\n")
+		ms, _ := strconv.ParseFloat(first, 64)
+		return ms / 1000
+	}
+	exit, start := map[int64]float64{}, map[int64]float64{}
 	for _, e := range evictions {
-		if e.ClaimState != "started" || e.Left.IsZero() {
-			continue
-		}
-		for _, end := range p.ends[e.Victim.String()] {
-			if !end.After(e.Left.Add(time.Second)) && end.After(e.Signalled.Add(-time.Second)) && end.After(exit[e.Claim]) {
-				exit[e.Claim] = end
-			}
-		}
-		for _, j := range p.jobs {
-			if j.id == e.For.String() {
-				start[e.Claim] = j.start
-			}
+		if e.ClaimState == "started" && !e.Left.IsZero() {
+			exit[e.Claim] = max(exit[e.Claim], noted("left", e.Victim.String()))
+			start[e.Claim] = noted("started", e.For.String())
 		}
 	}
 	for claim, at := range exit {
-		p.started = append(p.started, start[claim].Sub(at).Seconds())
+		if at > 0 && start[claim] > 0 {
+			p.started = append(p.started, start[claim]-at)
+		}
 	}
 	return nil
 }
