@@ -8,6 +8,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Sight is one record of a job as slurmctld shows it now, finished ones too
@@ -125,7 +126,25 @@ func (c *Client) Requeue(ctx context.Context, job JobID) Result {
 	return c.tell(ctx, job, "scontrol", "requeue", job.String())
 }
 
-// tell runs a command about one job.
+// Reserve keeps nodes from all jobs but those that ask for the reservation, which
+// only the user's may. What runs there runs on. It ends by itself.
+func (c *Client) Reserve(ctx context.Context, name, nodes, user string, d time.Duration) Result {
+	for _, s := range []string{name, nodes, user} {
+		if s == "" || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '=' }) {
+			return Result{Status: Refused, Message: fmt.Sprintf("reservation %q of nodes %q for user %q: cannot be written", name, nodes, user)}
+		}
+	}
+	minutes := int(math.Ceil(d.Minutes()))
+	return c.tell(ctx, JobID{}, "scontrol", "create", "reservation", "ReservationName="+name, "Nodes="+nodes, "Users="+user,
+		"StartTime=now", "Duration="+strconv.Itoa(max(minutes, 1)), "Flags=IGNORE_JOBS")
+}
+
+// DeleteReservation ends a reservation; Refused when there is none of the name.
+func (c *Client) DeleteReservation(ctx context.Context, name string) Result {
+	return c.tell(ctx, JobID{}, "scontrol", "delete", "ReservationName="+name)
+}
+
+// tell runs a command about one job, or none.
 func (c *Client) tell(ctx context.Context, job JobID, name string, args ...string) Result {
 	r := Result{Update: Update{Job: job}, Status: Applied}
 	c.writing.Lock()

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -124,4 +125,44 @@ func TestSlurmDaemonFaults(t *testing.T) {
 		})
 	}
 	s.checkReset(want[len(want)-1])
+}
+
+// A slurmctld that is killed comes back with the value before the last but one:
+// it is priod's own, and is written over.
+func TestOlderValueComesBack(t *testing.T) {
+	if os.Getenv("SLURMPRIO_LONG") != "1" {
+		t.Skip("waits for slurmctld to save its state, twice; SLURMPRIO_LONG=1 runs it")
+	}
+	s := newSite(t, roomy)
+	s.fill()
+	trial := s.submit("--prio-type=te", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
+	s.eligible(1)
+	write := func(top string) string {
+		s.configure(roomy + "[ranking]\ntop = " + top + "\n")
+		s.must("run", "--once")
+		return s.siteFactor(trial)
+	}
+	oldest := write("1900000000")
+	if err := s.lab.WaitSaved(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if between, last := write("1200000000"), write("600000000"); oldest == between || between == last {
+		t.Fatalf("the values are %s, %s, %s", oldest, between, last)
+	}
+	if err := s.lab.Kill(t.Context(), "slurmctld"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.lab.StartDaemon(t.Context(), "slurmctld"); err != nil {
+		t.Fatal(err)
+	}
+	s.wait("the trial in the queue", func() bool { return s.siteFactor(trial) != "" })
+	if now := s.siteFactor(trial); now != oldest {
+		t.Skipf("slurmctld saved its state in between: it shows %s, not %s", now, oldest)
+	}
+	if out := s.must("run", "--once"); strings.Contains(out, "somebody else") {
+		t.Error(out)
+	}
+	if now := s.siteFactor(trial); now == oldest {
+		t.Errorf("the value stays %s", now)
+	}
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -145,7 +146,7 @@ func evictDryRun(c *cli.Context, id cluster.JobID) (*evictView, error) {
 	if err != nil {
 		return nil, err
 	}
-	journal, err := journalOf(c, cfg)
+	journal, err := journalOf(c.Context, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -155,6 +156,9 @@ func evictDryRun(c *cli.Context, id cluster.JobID) (*evictView, error) {
 	})
 	if err != nil {
 		return nil, err
+	}
+	if result.Choice == nil {
+		return nil, fmt.Errorf("job %s does not wait as a TE job: none does (priod explain %s says what it counts as)", id, id)
 	}
 	at := slices.IndexFunc(result.Choice.Trials, func(t eviction.Trial) bool { return t.Job == id || t.Job.ID == id.ID && id.Task < 0 })
 	if at < 0 {
@@ -169,16 +173,16 @@ func evictDryRun(c *cli.Context, id cluster.JobID) (*evictView, error) {
 
 // journalOf is the daemon's journal of evictions; an empty one where no priod
 // has run.
-func journalOf(c *cli.Context, cfg *config.Config) (*eviction.Journal, error) {
+func journalOf(ctx context.Context, cfg *config.Config) (*eviction.Journal, error) {
 	if _, err := os.Stat(filepath.Join(cfg.State.Dir, "priod.db")); errors.Is(err, fs.ErrNotExist) {
 		return eviction.NewJournal(), nil
 	}
-	r, err := store.OpenReader(c.Context, cfg.State.Dir)
+	r, err := store.OpenReader(ctx, cfg.State.Dir)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
-	return r.Journal(c.Context)
+	return r.Journal(ctx)
 }
 
 func (v *evictView) show(w io.Writer, most int) {

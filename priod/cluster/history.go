@@ -44,7 +44,40 @@ type Written struct {
 	Tried    int64 // sent later, and not known whether Slurm took it; else Value
 	Original int64 // the job's Nice before priod first wrote Nice or Priority
 	At       time.Time
-	Reverts  int // times that a value had to be written again within RevertPeriod each
+	Reverts  int    // times that a value had to be written again within RevertPeriod each
+	Older    []Sent // values before Value and Tried, the oldest first
+}
+
+// Sent is a value of priod's that a later one replaced.
+type Sent struct {
+	Value int64
+	Until time.Time // when the later one was sent
+}
+
+// A slurmctld that dies loses what came after its last save, one that hung may
+// carry out a command late: for so long a replaced value of priod's may come
+// back, and is no stranger's.
+const olderPeriod, maxOlder = 10 * time.Minute, 16
+
+// Sent tells whether priod wrote a value itself: the last one, or one that may
+// have come back since.
+func (w Written) Sent(value int64) bool {
+	return value == w.Value || value == w.Tried || slices.ContainsFunc(w.Older, func(o Sent) bool { return o.Value == value })
+}
+
+// Replaced gives what is Older once next is sent; nil when the lever is another.
+func (w Written) Replaced(next Written) []Sent {
+	if w.Lever != next.Lever {
+		return nil
+	}
+	var older []Sent
+	for _, o := range append(slices.Clone(w.Older), Sent{w.Value, next.At}, Sent{w.Tried, next.At}) {
+		past := next.At.Sub(o.Until) >= olderPeriod
+		if !past && o.Value != next.Value && !slices.ContainsFunc(older, func(e Sent) bool { return e.Value == o.Value }) {
+			older = append(older, o)
+		}
+	}
+	return older[max(0, len(older)-maxOlder):]
 }
 
 // History is what priod knows beyond one snapshot. It is fed by Observe and by
@@ -366,7 +399,7 @@ func (h *History) TEUse(at time.Time) (byUser, byAccount map[string]Use) {
 // somebody had replaced the last one by the job's own.
 func (h *History) Wrote(id JobID, w Written, takenBack bool) {
 	old := h.Written[id]
-	w.Tried, w.Reverts = w.Value, 0
+	w.Tried, w.Reverts, w.Older = w.Value, 0, old.Replaced(w)
 	again := takenBack || old.Value == w.Value
 	since := w.At.Sub(old.At) // negative when the clock was set back: that says nothing
 	if old.Lever == w.Lever && again && since >= 0 && since < RevertPeriod {
@@ -381,6 +414,7 @@ func (h *History) Try(id JobID, w Written) {
 	if !known || old.Lever != w.Lever {
 		old = Written{Lever: w.Lever, Original: w.Original}
 	}
+	old.Older = old.Replaced(w)
 	old.Tried, old.At = w.Value, w.At
 	h.Written[id] = old
 }

@@ -78,6 +78,7 @@ type Config struct {
 		Grace          Duration `toml:"grace" json:"grace"`
 		MaxGrace       Duration `toml:"max_grace" json:"max_grace"`
 		Restart        Duration `toml:"restart" json:"restart"`
+		Reserve        bool     `toml:"reserve" json:"reserve"`
 		Hold           Duration `toml:"hold" json:"hold"`
 		Retry          Duration `toml:"retry" json:"retry"`
 		Watch          Duration `toml:"watch" json:"watch"`
@@ -390,7 +391,7 @@ func (c *Config) Eviction() eviction.Settings {
 		},
 		Ranking: c.Decide().Ranking,
 		Grace:   time.Duration(p.Grace), MaxGrace: time.Duration(p.MaxGrace), Restart: time.Duration(p.Restart),
-		Hold: time.Duration(p.Hold), Retry: time.Duration(p.Retry), UserGPUMinutes: p.UserGPUMinutes,
+		Reserve: p.Reserve, Hold: time.Duration(p.Hold), Retry: time.Duration(p.Retry), UserGPUMinutes: p.UserGPUMinutes,
 	}
 }
 

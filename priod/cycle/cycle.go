@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/decide"
@@ -109,7 +110,8 @@ func (set *Settings) decide(ctx context.Context, s *cluster.Snapshot, h *cluster
 	}
 	e.Journal.Mark(h)
 	p := decide.Decide(s, h, set.Decide)
-	if !e.Settings.Enabled || set.Hold != "" {
+	waits := slices.ContainsFunc(p.Decisions, func(d plan.Decision) bool { return d.Ranked && d.Class == cluster.TE })
+	if !e.Settings.Enabled || set.Hold != "" || !waits {
 		return p, nil, nil
 	}
 	choice, err := e.choose(ctx, s, &p)

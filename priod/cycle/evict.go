@@ -146,7 +146,7 @@ func (e *Evictions) save(ctx context.Context, t *eviction.Turn) error {
 // plan are those of the cycle, nil between two cycles; paused says that nothing
 // new may be begun.
 func (e *Evictions) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan, paused bool) error {
-	if e.Journal == nil {
+	if e.Journal == nil || e.Journal.Blank() {
 		return nil
 	}
 	seen := eviction.Seen{Hold: e.Settings.Hold, Consents: e.Settings.Consents, Paused: paused}
@@ -155,6 +155,7 @@ func (e *Evictions) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan,
 		queue = whole(s, p, &seen)
 		e.Journal.Forget(s.At, func(id cluster.JobID) bool { return queue[id] != nil })
 	}
+	var doubts error
 	for range rounds {
 		targets := e.Journal.Urgent()
 		sights := map[cluster.JobID]eviction.Sight{}
@@ -176,14 +177,14 @@ func (e *Evictions) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan,
 		if len(targets) > 0 {
 			looked, err := e.Slurm.Look(ctx, targets)
 			if err != nil {
-				return fmt.Errorf("look at the evictions under way: %w", err)
+				doubts = fmt.Errorf("look at the evictions under way: %w", err)
 			}
 			for id, sight := range looked {
 				sights[id] = sight
 			}
 		}
 		if len(sights) == 0 {
-			return nil
+			return doubts
 		}
 		seen.At, seen.Sights = time.Now(), sights
 		turn := eviction.Next(e.Journal, seen)
@@ -191,7 +192,7 @@ func (e *Evictions) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan,
 			return fmt.Errorf("record the evictions (no command was sent): %w", err)
 		}
 		if len(turn.Commands) == 0 {
-			return nil
+			return doubts
 		}
 		acting := context.WithoutCancel(ctx) // what is recorded is carried through
 		results := e.Slurm.Do(acting, turn.Commands)
@@ -200,10 +201,10 @@ func (e *Evictions) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan,
 			return fmt.Errorf("record what became of the evictions: %w", err)
 		}
 		if !slices.ContainsFunc(results, func(r eviction.Result) bool { return r.Status == slurmplug.Applied }) {
-			return nil // later
+			return doubts // later
 		}
 	}
-	return nil
+	return doubts
 }
 
 // whole takes in what only a whole cycle knows.

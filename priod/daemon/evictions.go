@@ -51,6 +51,9 @@ func (d *Daemon) told(e cycle.Event) {
 		return
 	}
 	x := e.Eviction
+	if e.Before != string(x.State) {
+		d.metrics.evictions.WithLabelValues(string(x.State)).Inc()
+	}
 	line := []any{"cycle", d.cycles + 1, "job", x.Job.String(), "user", x.User, "state", string(x.State)}
 	if e.Of != nil {
 		line = append(line, "for", e.Of.Job.String())

@@ -323,6 +323,39 @@ func TestUncertainWriteIsNotSomebodyElses(t *testing.T) {
 	}
 }
 
+// A slurmctld that lost its last seconds shows a value of priod's from before:
+// written over, but not for ever.
+func TestOlderValueIsPriodsOwn(t *testing.T) {
+	for _, lever := range []slurmplug.Lever{slurmplug.SiteFactor, slurmplug.Nice} {
+		c, h := newController(), cluster.NewHistory()
+		c.add(1, "te", 0, 7, start)
+		tops := []int64{9_000_000, 3_000_000, 1_000_000}
+		cycle := func(top int64, at time.Time) plan.Plan {
+			set := settings(lever)
+			set.Top = top
+			s := c.snapshot(at)
+			h.Observe(s)
+			p := Decide(s, h, set)
+			c.apply(p.Actions, h, at)
+			return p
+		}
+		cycle(tops[0], start)
+		first := c.jobs[0]
+		cycle(tops[1], start.Add(time.Second))
+		if p := cycle(tops[2], start.Add(2*time.Second)); len(p.Actions) != 1 {
+			t.Fatalf("%s: the value stayed: %+v", lever, p)
+		}
+		last := c.jobs[0]
+		for i, want := range []string{"", "", ForeignValue} {
+			c.jobs[0] = first
+			p := cycle(tops[2], start.Add(time.Duration(1+20*i)*time.Minute))
+			if got := p.Decisions[0].Unmoved; got != want || (got == "") != (c.jobs[0].SiteFactor == last.SiteFactor && c.jobs[0].Nice == last.Nice) {
+				t.Errorf("%s, %d: %q, %+v", lever, i, got, c.jobs[0])
+			}
+		}
+	}
+}
+
 func TestLimitOfWritesKeepsTheHead(t *testing.T) {
 	c, h := newController(), cluster.NewHistory()
 	for id := uint32(1); id <= 9; id++ {

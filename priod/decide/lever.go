@@ -118,12 +118,12 @@ func (siteFactor) foreign(j *cluster.Job, now int64, w cluster.Written, wrote bo
 	if !wrote {
 		return j.Tag.Type != "te"
 	}
-	return now != w.Value && now != w.Tried
+	return !w.Sent(now)
 }
 
 func (siteFactor) peers(j *cluster.Job, w cluster.Written, wrote bool, s reach) (cluster.Written, bool) {
 	v := j.SiteFactor
-	if !j.SiteFactorKnown || v < s.least || v > s.top || wrote && (v == w.Value || v == w.Tried) {
+	if !j.SiteFactorKnown || v < s.least || v > s.top || wrote && w.Sent(v) {
 		return w, false
 	}
 	return cluster.Written{Lever: slurmplug.SiteFactor, Value: v, Tried: v}, true
@@ -153,8 +153,8 @@ func (nice) userNice(j *cluster.Job, h *cluster.History) int64 {
 	return j.Nice
 }
 
-func (n nice) foreign(_ *cluster.Job, now int64, w cluster.Written, wrote bool) bool {
-	return wrote && now != n.value(w.Value, w) && now != n.value(w.Tried, w)
+func (nice) foreign(_ *cluster.Job, now int64, w cluster.Written, wrote bool) bool {
+	return wrote && !w.Sent(w.Original-now)
 }
 
 // peers takes the owner's own Nice for what is left over from whole steps: right
@@ -165,8 +165,7 @@ func (n nice) peers(j *cluster.Job, w cluster.Written, wrote bool, s reach) (clu
 		original = w.Original
 	}
 	v := original - j.Nice
-	known := wrote && (j.Nice == w.Value || j.Nice == w.Tried)
-	if known || v < s.least || v > s.top || original < -s.nice || original > s.nice {
+	if wrote && w.Sent(j.Nice) || v < s.least || v > s.top || original < -s.nice || original > s.nice {
 		return w, false
 	}
 	return cluster.Written{Lever: slurmplug.Nice, Value: j.Nice, Tried: j.Nice, Original: original}, true

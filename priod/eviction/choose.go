@@ -24,6 +24,7 @@ type Settings struct {
 	Grace    time.Duration // of a job that names none
 	MaxGrace time.Duration // a job that asks for more is never evicted
 	Restart  time.Duration // what starting again costs
+	Reserve  bool          // nodes whose place comes free in parts are reserved meanwhile
 	Hold     time.Duration // how long a place is kept after the last victim left
 	Retry    time.Duration // no second claim for a TE job so soon; doubled each time
 
@@ -48,7 +49,12 @@ const (
 	LongGrace  preemption.Why = "grace-too-long" // Settings.MaxGrace
 	Scattered  preemption.Why = "uneven"         // what it takes of each of its nodes is not known
 	Vetoed     preemption.Why = "not-requeueable"
+	LaterTurn  preemption.Why = "later" // behind as many TE jobs as one cycle considers
 )
+
+// considered is how many TE jobs without a claim one cycle looks for room for:
+// what it begins is capped anyway, and the search takes time.
+const considered = 256
 
 // Trial is a waiting TE job and what was decided for it.
 type Trial struct {
@@ -362,6 +368,8 @@ func (c *Choice) trials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Sett
 			t.Why = Unhelpful
 		case n > 0 && s.At.Sub(last[id]) < set.Retry<<min(n-1, 6):
 			t.Why = TooSoon
+		case len(c.snapshot.Trials)-len(c.snapshot.Claims) >= considered:
+			t.Why = LaterTurn
 		case set.UserGPUMinutes > 0 && minutes[w.job.User] >= set.UserGPUMinutes:
 			t.Why = UserBudget
 		}
@@ -409,7 +417,9 @@ func (c *Choice) shadows(m *nodeMap, set *Settings) {
 	}
 	longest := 0.0
 	for i := range c.snapshot.Candidates {
-		longest = max(longest, c.snapshot.Candidates[i].Grace)
+		if x := &c.snapshot.Candidates[i]; x.Consent {
+			longest = max(longest, x.Grace)
+		}
 	}
 	horizon := longest + set.Policy.MinGain // who ends later saves nobody
 	var releases []release
@@ -457,6 +467,9 @@ func (c *Choice) record(s *cluster.Snapshot, m *nodeMap, t *Trial, job *cluster.
 		claim.Shares = append(claim.Shares, Share{m.names[share.Node], int(share.GPUs), int(share.CPUs), share.MemMB})
 	}
 	claim.Pin = slurmplug.CompactHosts(claim.Nodes())
+	if set.Reserve && c.inParts(v) {
+		claim.Resv = "yes" // Number gives it its name
+	}
 	index := int64(len(c.Turn.Claims))
 	c.Turn.Claims = append(c.Turn.Claims, claim)
 	for _, i := range v.Victims {
@@ -467,6 +480,20 @@ func (c *Choice) record(s *cluster.Snapshot, m *nodeMap, t *Trial, job *cluster.
 			Unsaved: seconds(x.Unsaved), Restart: set.Restart, Promised: x.Loss(), State: Recorded, At: s.At,
 		})
 	}
+}
+
+// inParts tells whether a part of the place is, or comes, free before the rest:
+// backfill would give it to somebody else.
+func (c *Choice) inParts(v *preemption.Verdict) bool {
+	if len(v.Victims) != 1 {
+		return true
+	}
+	victim := c.snapshot.Candidates[v.Victims[0]].Shares
+	return slices.ContainsFunc(v.Shares, func(s placement.Share) bool {
+		return !slices.ContainsFunc(victim, func(x placement.Share) bool {
+			return x.Node == s.Node && x.GPUs >= s.GPUs && x.CPUs >= s.CPUs && x.MemMB >= s.MemMB
+		})
+	})
 }
 
 // grace is the time that a victim is given.

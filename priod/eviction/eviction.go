@@ -19,6 +19,7 @@ package eviction
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -57,6 +58,8 @@ type Claim struct {
 	State   ClaimState
 	Reason  string
 	Pin     string    // the nodes written into the job's ReqNodeList; "": none, or taken back
+	Resv    string    // the reservation that keeps others off the nodes until all victims have left; "": none, or deleted
+	ResvAt  time.Time // it was created
 	At      time.Time // recorded
 	Changed time.Time
 	Room    time.Time // the last victim had left
@@ -88,6 +91,9 @@ const (
 	Done      State = "done"      // runs again, or has ended for good
 	CalledOff State = "called-off"
 )
+
+// States are all of them.
+var States = []State{Recorded, Signalled, Left, Requeued, Restored, Done, CalledOff}
 
 // How says how a victim left.
 type How string
@@ -158,6 +164,8 @@ const (
 	Begin   Verb = "begin" // lets a requeued victim start, now or later
 	Pin     Verb = "pin"   // names the nodes of the claim in the TE job's request
 	Unpin   Verb = "unpin"
+	Reserve Verb = "reserve" // keeps the nodes of a claim from everybody; ends by itself
+	Free    Verb = "free"    // deletes the reservation
 )
 
 // Command is one write to one job, for one row.
@@ -166,7 +174,10 @@ type Command struct {
 	Job             cluster.JobID
 	Claim, Eviction int64 // the row: one of both
 	Value           string
-	First           bool // no signal can have been sent before
+	Nodes           string        // of Reserve, as a host list
+	For             time.Duration // Reserve ends by itself after that
+	User            string        // of Reserve: the TE job's
+	First           bool          // no signal can have been sent before
 }
 
 // Result is what became of a command.
@@ -201,6 +212,9 @@ type Journal struct {
 // NewJournal returns an empty one.
 func NewJournal() *Journal { return &Journal{Times: map[cluster.JobID]int{}} }
 
+// Blank tells whether nothing is known, as long as nobody was ever evicted.
+func (j *Journal) Blank() bool { return len(j.Claims)+len(j.Evictions) == 0 }
+
 // Claim returns the claim of a number, nil when it is forgotten.
 func (j *Journal) Claim(number int64) *Claim {
 	at, ok := slices.BinarySearchFunc(j.Claims, number, func(c Claim, n int64) int { return int(c.Number - n) })
@@ -223,7 +237,11 @@ func (j *Journal) Eviction(number int64) *Eviction {
 // the index of its claim until then.
 func (j *Journal) Number(t *Turn) {
 	for i := range t.Claims {
-		t.Claims[i].Number = j.LastClaim + int64(i) + 1
+		c := &t.Claims[i]
+		c.Number = j.LastClaim + int64(i) + 1
+		if c.Resv != "" {
+			c.Resv = fmt.Sprintf("priod_%d_%d", c.Number, c.At.Unix())
+		}
 	}
 	for i := range t.Evictions {
 		e := &t.Evictions[i]
@@ -263,7 +281,7 @@ func (j *Journal) Take(t *Turn) {
 // not in the queue.
 func (j *Journal) Forget(now time.Time, present func(cluster.JobID) bool) {
 	before := now.Add(-Memory)
-	j.Claims = slices.DeleteFunc(j.Claims, func(c Claim) bool { return !c.Open() && c.Pin == "" && c.Ended.Before(before) })
+	j.Claims = slices.DeleteFunc(j.Claims, func(c Claim) bool { return !c.Open() && c.Pin == "" && c.Resv == "" && c.Ended.Before(before) })
 	j.Evictions = slices.DeleteFunc(j.Evictions, func(e Eviction) bool { return !e.Open() && e.Ended.Before(before) })
 	open := map[cluster.JobID]bool{}
 	for i := range j.Evictions {
@@ -280,7 +298,7 @@ func (j *Journal) Forget(now time.Time, present func(cluster.JobID) bool) {
 // between two cycles.
 func (j *Journal) Urgent() (jobs []Target) {
 	for i := range j.Claims {
-		if c := &j.Claims[i]; c.Open() || c.State == Released && c.Pin != "" {
+		if c := &j.Claims[i]; c.Open() || c.State == Released && c.Pin != "" || c.Resv != "" {
 			jobs = append(jobs, Target{c.Job, c.RawID})
 		}
 	}
@@ -337,8 +355,8 @@ func (j *Journal) Mark(h *cluster.History) {
 
 // Slurm is a cluster on which jobs can be told to leave.
 type Slurm interface {
-	// Look shows single jobs as they are now; an error when that cannot be
-	// trusted. A job that Slurm does not know is Gone.
+	// Look shows single jobs as they are now. A job that Slurm does not know is
+	// Gone; one that cannot be trusted is missing, and makes an error.
 	Look(context.Context, []Target) (map[cluster.JobID]Sight, error)
 	// Excluded are the nodes that a waiting job refuses, as a host list.
 	Excluded(context.Context, Target) (string, error)

@@ -36,6 +36,7 @@ type model struct {
 	memory *Journal
 	down   bool // slurmctld
 	paused bool
+	resv   map[string]int // reservations, with the second at which they end
 }
 
 var epoch = time.Unix(1_700_000_000, 0)
@@ -43,7 +44,7 @@ var epoch = time.Unix(1_700_000_000, 0)
 func (m *model) time() time.Time { return epoch.Add(time.Duration(m.now) * time.Second) }
 
 func newModel(t *rapid.T) *model {
-	m := &model{T: t, jobs: map[cluster.JobID]*job{}, disk: NewJournal()}
+	m := &model{T: t, jobs: map[cluster.JobID]*job{}, resv: map[string]int{}, disk: NewJournal()}
 	turn := Turn{}
 	need := 0
 	for i := range rapid.IntRange(1, 3).Draw(t, "victims") {
@@ -66,7 +67,7 @@ func newModel(t *rapid.T) *model {
 	m.jobs[m.trial.ID] = m.trial
 	turn.Claims = []Claim{{
 		Job: m.trial.ID, User: "bob", GPUs: need, State: Planned, At: m.time(), Changed: m.time(), Shares: []Share{{Node: "n1", GPUs: need}},
-		Pin: rapid.SampledFrom([]string{"", "n1"}).Draw(t, "pin"),
+		Pin: rapid.SampledFrom([]string{"", "n1"}).Draw(t, "pin"), Resv: rapid.SampledFrom([]string{"", "yes"}).Draw(t, "reserve"),
 	}}
 	m.disk.Number(&turn)
 	m.disk.Take(&turn)
@@ -88,13 +89,13 @@ func copied(j *Journal) *Journal {
 }
 
 func (j *job) start(at time.Time) {
-	j.State, j.Start, j.Final, j.told = cluster.Running, at, "", 0
+	j.State, j.Start, j.Final, j.told, j.NodeList = cluster.Running, at, "", 0, "n1"
 }
 
 func (j *job) end(final string) { j.State, j.Final = cluster.Other, final }
 
 func (j *job) requeue(at time.Time) {
-	j.State, j.Final, j.Restarts, j.Eligible = cluster.Pending, "", j.Restarts+1, at.Add(121*time.Second)
+	j.State, j.Final, j.Restarts, j.Eligible, j.NodeList = cluster.Pending, "", j.Restarts+1, at.Add(121*time.Second), ""
 }
 
 // pass lets a second pass.
@@ -117,7 +118,11 @@ func (m *model) pass() {
 		}
 		m.free += j.gpus
 	}
-	if m.down {
+	reserved := false
+	for _, until := range m.resv {
+		reserved = reserved || m.now < until
+	}
+	if m.down || reserved {
 		return
 	}
 	order := []*job{m.trial}
@@ -229,6 +234,13 @@ func (m *model) do(c Command) bool {
 			return false
 		}
 		j.ReqNodes = c.Value
+	case Reserve:
+		m.resv[c.Value] = m.now + int(c.For.Seconds())
+	case Free:
+		if _, there := m.resv[c.Value]; !there {
+			return false
+		}
+		delete(m.resv, c.Value)
 	}
 	return true
 }
@@ -246,6 +258,9 @@ func (m *model) disturb() {
 			m.free += j.gpus
 		}
 		if j.Final == "" {
+			if j.State == cluster.Pending {
+				j.Start = m.time() // as Slurm does
+			}
 			j.end("CANCELLED")
 			j.own = true
 		}
@@ -314,6 +329,14 @@ func (m *model) check() {
 		}
 		if j.State == cluster.Pending && j.Priority > 0 && j.Eligible.After(m.time()) {
 			m.Errorf("job %s still waits for its begin time", id)
+		}
+	}
+	if c := m.memory.Claim(1); c.State == Started && m.trial.NodeList == "" && m.trial.Restarts == 0 {
+		m.Errorf("a TE job that never ran has started: %+v", c)
+	}
+	for name, until := range m.resv {
+		if m.now < until {
+			m.Errorf("reservation %s is left", name)
 		}
 	}
 	for i := range m.memory.Claims {

@@ -157,7 +157,7 @@ func (n *next) recorded(e *Eviction, s *Sight) {
 		e.close(CalledOff, "priod is paused", n.At)
 	case e.Tries >= maxTries:
 		e.close(CalledOff, "the signal could not be sent: "+e.Reason, n.At)
-	case !n.isPinned(c):
+	case !n.isPinned(c) || c.Resv != "" && c.ResvAt.IsZero():
 	default:
 		e.SignalledAt = n.At
 		n.do(e, Signal, e.Signal)
@@ -255,8 +255,6 @@ func (n *next) requeued(e *Eviction, s *Sight) {
 	waits := s.Eligible.Sub(n.At)
 	c := n.claimOf(e)
 	switch {
-	case s.Held():
-		e.State, e.RestoredAt, e.Reason = Restored, n.At, "held"
 	case c != nil && c.Open():
 		if waits < delayAhead {
 			n.do(e, Begin, fmt.Sprintf("now+%d", int(delay.Seconds())))
@@ -296,6 +294,7 @@ func (n *next) claim(c Claim) {
 	case c.Pin != "" && looked:
 		n.unpin(&c, &s)
 	}
+	n.reserve(&c)
 	if c.key() != before {
 		c.Changed = n.At
 		n.claims[c.Number] = c
@@ -304,17 +303,42 @@ func (n *next) claim(c Claim) {
 
 // claimKey is all of a claim that changes.
 type claimKey struct {
-	state       ClaimState
-	reason, pin string
-	room, ended time.Time
+	state             ClaimState
+	reason, pin, resv string
+	made, room, ended time.Time
 }
 
-func (c *Claim) key() claimKey { return claimKey{c.State, c.Reason, c.Pin, c.Room, c.Ended} }
+func (c *Claim) key() claimKey {
+	return claimKey{c.State, c.Reason, c.Pin, c.Resv, c.ResvAt, c.Room, c.Ended}
+}
+
+// margin is how long a reservation outlives the longest grace, should nobody
+// delete it.
+const margin = 2 * time.Minute
+
+// reserve keeps others off the place as long as only parts of it are free.
+func (n *next) reserve(c *Claim) {
+	switch {
+	case c.Resv == "":
+	case c.State != Planned:
+		n.commands = append(n.commands, Command{Verb: Free, Job: c.Job, Claim: c.Number, Value: c.Resv})
+	case c.ResvAt.IsZero() && !n.Paused:
+		grace := time.Duration(0)
+		for i := range n.j.Evictions {
+			if e := &n.j.Evictions[i]; e.Claim == c.Number {
+				grace = max(grace, e.Grace)
+			}
+		}
+		n.commands = append(n.commands, Command{
+			Verb: Reserve, Job: c.Job, Claim: c.Number, Value: c.Resv, Nodes: slurmplug.CompactHosts(c.Nodes()), For: grace + margin, User: c.User,
+		})
+	}
+}
 
 func (n *next) open(c *Claim, s *Sight, looked bool) {
 	if looked {
 		switch {
-		case !s.Gone && s.State != cluster.Pending && !s.Start.IsZero() && !s.Start.Before(c.At.Add(-time.Minute)):
+		case s.NodeList != "" && s.State != cluster.Pending: // a job cancelled before it started has a start time too
 			c.State, c.Reason, c.Ended = Started, "", s.Start
 			return
 		case s.Gone || s.Final != "":
@@ -431,6 +455,12 @@ func (c *Claim) settle(r *Result, at time.Time) bool {
 	switch {
 	case r.Verb == Unpin && r.Status == slurmplug.Applied:
 		c.Pin = ""
+	case r.Verb == Reserve && r.Status == slurmplug.Applied:
+		c.ResvAt = at
+	case r.Verb == Reserve && r.Status == slurmplug.Refused:
+		c.Resv, c.Reason = "", "the place is held by priority alone: "+r.Message
+	case r.Verb == Free && (r.Status == slurmplug.Applied || r.Status == slurmplug.Refused || r.Status == slurmplug.Raced):
+		c.Resv = "" // deleted, or it was not there
 	case r.Verb == Pin && r.Status == slurmplug.Refused:
 		c.Pin, c.Reason = "", "the place is held by priority alone: "+r.Message
 	default:

@@ -25,6 +25,7 @@ var words = map[preemption.Why]string{
 	TooSoon:               "room was made for it a short time ago, and it did not start",
 	UserBudget:            "its user has had preemption.user_gpu_minutes_per_day of work evicted",
 	NoGPUs:                "it asks for no GPUs",
+	LaterTurn:             "256 TE jobs without a place stand before it",
 
 	preemption.Victim:    "leaves",
 	preemption.NoConsent: "its owner did not agree to evictions (no type=be)",

@@ -2,6 +2,8 @@ package live
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -17,25 +19,34 @@ import (
 const looks = 4
 
 // Look reads single jobs as Slurm shows them now, finished ones too. What it
-// costs depends on their number, not on the length of the queue.
+// costs depends on their number, not on the length of the queue. One whose record
+// cannot be believed is left out, with an error, and holds up no other.
 func (c *Cluster) Look(ctx context.Context, targets []eviction.Target) (map[cluster.JobID]eviction.Sight, error) {
 	sights := make(map[cluster.JobID]eviction.Sight, len(targets))
 	var mu sync.Mutex
+	var doubts error
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(looks)
 	for _, t := range targets {
 		g.Go(func() error {
 			records, err := c.client.Sights(ctx, t.RawID)
-			if err != nil {
-				return err
-			}
 			mu.Lock()
 			defer mu.Unlock()
-			sights[t.Job] = c.sight(t.Job, records)
+			switch {
+			case errors.Is(err, slurmplug.ErrDoubtful):
+				doubts = errors.Join(doubts, fmt.Errorf("job %s: %w", t.Job, err))
+			case err != nil:
+				return err
+			default:
+				sights[t.Job] = c.sight(t.Job, records)
+			}
 			return nil
 		})
 	}
-	return sights, g.Wait()
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	return sights, doubts
 }
 
 // sight finds a job among the records of its id: its own, or the array's that it
@@ -89,6 +100,10 @@ func (c *Cluster) Do(ctx context.Context, commands []eviction.Command) []evictio
 			r = c.set(ctx, cmd.Job, "StartTime", cmd.Value)
 		case eviction.Pin, eviction.Unpin:
 			r = c.set(ctx, cmd.Job, slurmplug.ReqNodeList, cmd.Value)
+		case eviction.Reserve:
+			r = c.client.Reserve(ctx, cmd.Value, cmd.Nodes, cmd.User, cmd.For)
+		case eviction.Free:
+			r = c.client.DeleteReservation(ctx, cmd.Value)
 		}
 		results[i] = eviction.Result{Command: cmd, Status: r.Status, Message: r.Message}
 	}

@@ -145,7 +145,7 @@ func (s *Store) saveEvictions(ctx context.Context, t *eviction.Turn) error {
 func (s *Store) saveClaim(ctx context.Context, tx *sql.Tx, c *eviction.Claim) error {
 	n, err := s.q.UpdateClaim(ctx, tx, db.UpdateClaimParams{
 		Claim: c.Number, State: string(c.State), Reason: c.Reason, ChangedMs: millis(c.Changed), Pin: c.Pin,
-		RoomMs: millis(c.Room), EndedMs: millis(c.Ended),
+		Resv: c.Resv, ResvMs: millis(c.ResvAt), RoomMs: millis(c.Room), EndedMs: millis(c.Ended),
 	})
 	if err != nil || n > 0 {
 		return err
@@ -162,7 +162,7 @@ func (s *Store) saveClaim(ctx context.Context, tx *sql.Tx, c *eviction.Claim) er
 		Claim: c.Number, Job: job, Cycle: s.held.cycle, State: string(c.State), Reason: c.Reason,
 		NodeList: slurmplug.CompactHosts(c.Nodes()), AtMs: millis(c.At), ChangedMs: millis(c.Changed), RawID: int64(c.RawID),
 		Gpus: int64(c.GPUs), Shares: string(shares), WaitMs: c.Wait.Milliseconds(), Pin: c.Pin,
-		RoomMs: millis(c.Room), EndedMs: millis(c.Ended),
+		Resv: c.Resv, ResvMs: millis(c.ResvAt), RoomMs: millis(c.Room), EndedMs: millis(c.Ended),
 	})
 }
 
@@ -214,7 +214,7 @@ func (s *Store) jobRow(ctx context.Context, tx *sql.Tx, j *cluster.Job, at time.
 func claimOf(r *db.Claim, id cluster.JobID) eviction.Claim {
 	c := eviction.Claim{
 		Number: r.Claim, Job: id, RawID: uint32(r.RawID), GPUs: int(r.Gpus), Wait: time.Duration(r.WaitMs) * time.Millisecond,
-		State: eviction.ClaimState(r.State), Reason: r.Reason, Pin: r.Pin,
+		State: eviction.ClaimState(r.State), Reason: r.Reason, Pin: r.Pin, Resv: r.Resv, ResvAt: instant(r.ResvMs),
 		At: instant(r.AtMs), Changed: instant(r.ChangedMs), Room: instant(r.RoomMs), Ended: instant(r.EndedMs),
 	}
 	_ = json.Unmarshal([]byte(r.Shares), &c.Shares) // saveClaim wrote it

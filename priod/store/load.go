@@ -206,6 +206,7 @@ func (l *loader) remembered(ctx context.Context) error {
 			l.history.Counted[id] = classOf(r.Counted)
 		}
 		if w := writtenOf(r); w.Lever != "" && l.stands(id, w.Lever, w.At) {
+			w.Older = l.undo.olderOf(id)
 			l.history.Written[id] = w
 		}
 	}

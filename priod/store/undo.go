@@ -63,7 +63,8 @@ func (c *Change) Written() cluster.Written {
 type Undo struct {
 	path    string
 	changes map[cluster.JobID][]*Change // the last one for each lever, latest last
-	lines   int                         // in the file
+	older   map[cluster.JobID][]cluster.Sent
+	lines   int // in the file
 	seq     int
 	file    os.FileInfo // as last read or written; nil: there was none
 	good    int64       // bytes up to the end of the last whole line
@@ -120,7 +121,8 @@ func (u *Undo) read() error {
 
 // parse takes in the text of the whole file.
 func (u *Undo) parse(text []byte) {
-	u.changes, u.lines, u.good, u.damaged, u.stale = map[cluster.JobID][]*Change{}, 0, 0, 0, false
+	u.changes, u.older = map[cluster.JobID][]*Change{}, map[cluster.JobID][]cluster.Sent{}
+	u.lines, u.good, u.damaged, u.stale = 0, 0, 0, false
 	for len(text) > 0 {
 		line, rest, whole := bytes.Cut(text, []byte{'\n'})
 		if !whole {
@@ -152,6 +154,13 @@ func (u *Undo) take(c *Change) {
 	u.seq++
 	c.seq = u.seq
 	for _, id := range c.Jobs() {
+		if o := u.Last(id); o != nil && c.Lever != slurmplug.ReqNodeList {
+			before := o.Written()
+			before.Older = u.olderOf(id)
+			next := c.Written()
+			next.Value = next.Tried
+			u.older[id] = before.Replaced(next)
+		}
 		list := slices.DeleteFunc(u.changes[id], func(o *Change) bool { return o.Lever == c.Lever })
 		u.changes[id] = append(list, c)
 	}
@@ -188,6 +197,15 @@ func lastRank(list []*Change) *Change {
 	return nil
 }
 
+// olderOf gives the values of a job, or of the array that it was part of, that
+// later ones replaced not long ago.
+func (u *Undo) olderOf(id cluster.JobID) []cluster.Sent {
+	if _, own := u.changes[id]; !own {
+		id = slurmplug.Plain(id.ID)
+	}
+	return u.older[id]
+}
+
 // Find is the last change of one lever of a job, or of its array.
 func (u *Undo) Find(id cluster.JobID, l slurmplug.Lever) *Change {
 	for _, id := range []cluster.JobID{id, slurmplug.Plain(id.ID)} {
@@ -215,7 +233,9 @@ func (u *Undo) Written() map[cluster.JobID]cluster.Written {
 	all := make(map[cluster.JobID]cluster.Written, len(u.changes))
 	for id, list := range u.changes {
 		if c := lastRank(list); c != nil {
-			all[id] = c.Written()
+			w := c.Written()
+			w.Older = u.olderOf(id)
+			all[id] = w
 		}
 	}
 	return all
@@ -442,6 +462,7 @@ func (u *Undo) forget(ids map[uint32]bool) {
 	for id := range u.changes {
 		if ids[id.ID] {
 			delete(u.changes, id)
+			delete(u.older, id)
 			u.stale = true
 		}
 	}

@@ -58,9 +58,9 @@ func TestUndoKeepsTheOriginal(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 		want := map[cluster.JobID]cluster.Written{
-			slurmplug.Plain(1): {Lever: slurmplug.Nice, Value: -950, Tried: -1950, Original: 50, At: epoch},
-			slurmplug.Plain(2): {Lever: slurmplug.SiteFactor, Value: 1000, Tried: 3000, At: epoch},
-			slurmplug.Plain(3): {Lever: slurmplug.Priority, Value: 6000, Tried: 0, Original: 7, At: epoch},
+			slurmplug.Plain(1): {Lever: slurmplug.Nice, Value: -950, Tried: -1950, Original: 50, At: epoch, Older: []cluster.Sent{{Value: 50, Until: epoch}, {Value: -950, Until: epoch}}},
+			slurmplug.Plain(2): {Lever: slurmplug.SiteFactor, Value: 1000, Tried: 3000, At: epoch, Older: []cluster.Sent{{Value: 0, Until: epoch}, {Value: 1000, Until: epoch}}},
+			slurmplug.Plain(3): {Lever: slurmplug.Priority, Value: 6000, Tried: 0, Original: 7, At: epoch, Older: []cluster.Sent{{Value: 5000, Until: epoch}, {Value: 6000, Until: epoch}}},
 		}
 		if diff := cmp.Diff(want, u.Written()); diff != "" {
 			t.Error(diff)

@@ -7,6 +7,8 @@ ALTER TABLE claims ADD COLUMN gpus      INTEGER NOT NULL DEFAULT 0;    -- that t
 ALTER TABLE claims ADD COLUMN shares    TEXT    NOT NULL DEFAULT '[]'; -- the place on each node: JSON array of {node, gpus, cpus, mem_mb}
 ALTER TABLE claims ADD COLUMN wait_ms   INTEGER NOT NULL DEFAULT 0;    -- a duration: promised, until the last victim has left
 ALTER TABLE claims ADD COLUMN pin       TEXT    NOT NULL DEFAULT '';   -- ReqNodeList that priod wrote into the job; '' none, or taken back
+ALTER TABLE claims ADD COLUMN resv      TEXT    NOT NULL DEFAULT '';   -- reservation over the nodes while the place is made; '' none, or deleted
+ALTER TABLE claims ADD COLUMN resv_ms   INTEGER NOT NULL DEFAULT 0;    -- it was created
 ALTER TABLE claims ADD COLUMN room_ms   INTEGER NOT NULL DEFAULT 0;    -- the last victim had left
 ALTER TABLE claims ADD COLUMN ended_ms  INTEGER NOT NULL DEFAULT 0;    -- started (Slurm's own start time) or released
 CREATE INDEX claims_open ON claims (claim) WHERE ended_ms = 0;
@@ -27,6 +29,8 @@ ALTER TABLE claims DROP COLUMN gpus;
 ALTER TABLE claims DROP COLUMN shares;
 ALTER TABLE claims DROP COLUMN wait_ms;
 ALTER TABLE claims DROP COLUMN pin;
+ALTER TABLE claims DROP COLUMN resv;
+ALTER TABLE claims DROP COLUMN resv_ms;
 ALTER TABLE claims DROP COLUMN room_ms;
 ALTER TABLE claims DROP COLUMN ended_ms;
 ALTER TABLE evictions DROP COLUMN raw_id;

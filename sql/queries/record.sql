@@ -101,13 +101,14 @@ UPDATE writes SET status = 'unknown', message = sqlc.arg(message) WHERE status =
 
 -- name: AddClaim :exec
 INSERT INTO claims (
-  claim, job, cycle, state, reason, node_list, at_ms, changed_ms, raw_id, gpus, shares, wait_ms, pin, room_ms, ended_ms
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+  claim, job, cycle, state, reason, node_list, at_ms, changed_ms, raw_id, gpus, shares, wait_ms, pin, resv, resv_ms,
+  room_ms, ended_ms
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: UpdateClaim :execrows
 UPDATE claims SET
   state = sqlc.arg(state), reason = sqlc.arg(reason), changed_ms = sqlc.arg(changed_ms), pin = sqlc.arg(pin),
-  room_ms = sqlc.arg(room_ms), ended_ms = sqlc.arg(ended_ms)
+  resv = sqlc.arg(resv), resv_ms = sqlc.arg(resv_ms), room_ms = sqlc.arg(room_ms), ended_ms = sqlc.arg(ended_ms)
 WHERE claim = sqlc.arg(claim);
 
 -- name: AddEviction :exec

@@ -255,9 +255,26 @@ func (l *Lab) tails(daemon string) string {
 	return tail(base+".out", 10)
 }
 
-// Logs gives the last lines of every log of the lab, for a failed test.
+// daemons names all daemons that a lab can have.
+func (l *Lab) daemons() []string {
+	names := []string{"munged", "mariadbd", "slurmdbd", "slurmctld", Backup}
+	for _, n := range l.Nodes {
+		names = append(names, Slurmd(n))
+	}
+	return names
+}
+
+// Logs says which daemons are not running, and why, and gives the last lines of
+// every log of the lab, for a failed test.
 func (l *Lab) Logs(lines int) string {
 	var b strings.Builder
+	for _, d := range l.daemons() {
+		var s procStatus
+		if l.conn.Call("Keeper.Status", d, &s) == nil && s.Exited {
+			// What the C library says of a crash is in no log of Slurm's.
+			fmt.Fprintf(&b, "--- %s is not running: %s\n%s", d, s.Message, tail(l.logFile(d), lines))
+		}
+	}
 	files, _ := filepath.Glob(l.path("log/*"))
 	for _, f := range files {
 		if _, err := os.Stat(strings.TrimSuffix(f, ".out") + ".log"); err == nil && strings.HasSuffix(f, ".out") {

@@ -147,6 +147,9 @@ func TestFaults(t *testing.T) {
 	if err := l.Pause("slurmctld"); err == nil {
 		t.Error("a dead slurmctld could be paused")
 	}
+	if logs := l.Logs(5); !strings.HasPrefix(logs, "--- slurmctld is not running: signal: killed\n") {
+		t.Errorf("the logs do not say who died: %s", logs)
+	}
 	if err := l.StartDaemon(ctx, "slurmctld"); err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,8 @@ type Claim struct {
 	Shares    string
 	WaitMs    int64
 	Pin       string
+	Resv      string
+	ResvMs    int64
 	RoomMs    int64
 	EndedMs   int64
 }

@@ -11,8 +11,9 @@ import (
 
 const addClaim = `-- name: AddClaim :exec
 INSERT INTO claims (
-  claim, job, cycle, state, reason, node_list, at_ms, changed_ms, raw_id, gpus, shares, wait_ms, pin, room_ms, ended_ms
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+  claim, job, cycle, state, reason, node_list, at_ms, changed_ms, raw_id, gpus, shares, wait_ms, pin, resv, resv_ms,
+  room_ms, ended_ms
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 `
 
 type AddClaimParams struct {
@@ -29,6 +30,8 @@ type AddClaimParams struct {
 	Shares    string
 	WaitMs    int64
 	Pin       string
+	Resv      string
+	ResvMs    int64
 	RoomMs    int64
 	EndedMs   int64
 }
@@ -48,6 +51,8 @@ func (q *Queries) AddClaim(ctx context.Context, db DBTX, arg AddClaimParams) err
 		arg.Shares,
 		arg.WaitMs,
 		arg.Pin,
+		arg.Resv,
+		arg.ResvMs,
 		arg.RoomMs,
 		arg.EndedMs,
 	)
@@ -596,8 +601,8 @@ func (q *Queries) PutNode(ctx context.Context, db DBTX, arg PutNodeParams) error
 const updateClaim = `-- name: UpdateClaim :execrows
 UPDATE claims SET
   state = ?1, reason = ?2, changed_ms = ?3, pin = ?4,
-  room_ms = ?5, ended_ms = ?6
-WHERE claim = ?7
+  resv = ?5, resv_ms = ?6, room_ms = ?7, ended_ms = ?8
+WHERE claim = ?9
 `
 
 type UpdateClaimParams struct {
@@ -605,6 +610,8 @@ type UpdateClaimParams struct {
 	Reason    string
 	ChangedMs int64
 	Pin       string
+	Resv      string
+	ResvMs    int64
 	RoomMs    int64
 	EndedMs   int64
 	Claim     int64
@@ -616,6 +623,8 @@ func (q *Queries) UpdateClaim(ctx context.Context, db DBTX, arg UpdateClaimParam
 		arg.Reason,
 		arg.ChangedMs,
 		arg.Pin,
+		arg.Resv,
+		arg.ResvMs,
 		arg.RoomMs,
 		arg.EndedMs,
 		arg.Claim,
