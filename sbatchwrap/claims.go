@@ -39,7 +39,7 @@ func environmentClaims(env []string) (claims []claim, strange []string) {
 		switch {
 		case i >= 0 && value != "":
 			claims = append(claims, claim{&options[i], value, "variable " + name})
-		case i < 0 && name != sbatchVariable && name != guardVariable:
+		case i < 0 && name != sbatchVariable && name != wakeVariable && name != guardVariable:
 			strange = append(strange, name)
 		}
 	}

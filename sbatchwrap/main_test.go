@@ -154,7 +154,7 @@ func TestBuild(t *testing.T) {
 	}
 	for pkg := range strings.FieldsSeq(string(out)) {
 		switch {
-		case pkg == "slurmprio/sbatchwrap", pkg == "slurmprio/slurmplug/jobtag", pkg == "slurmprio/slurmplug/sbatch":
+		case pkg == "slurmprio/sbatchwrap", pkg == "slurmprio/slurmplug/jobtag", pkg == "slurmprio/slurmplug/sbatch", pkg == "slurmprio/slurmplug/wake":
 		case strings.HasPrefix(pkg, "golang.org/x/sys/"):
 		default:
 			t.Errorf("sbatchwrap depends on %s", pkg)

@@ -20,6 +20,7 @@ const siteSbatch = "/etc/slurmprio/sbatch"
 // The variables that are no options.
 const (
 	sbatchVariable = "SBATCHWRAP_SBATCH" // path of the real sbatch
+	wakeVariable   = "SBATCHWRAP_WAKE"   // where priod hears of TE jobs; see callPriod
 	guardVariable  = "SBATCHWRAP_GUARD"  // who ran a script as sbatch; see guard
 )
 

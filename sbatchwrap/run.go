@@ -9,6 +9,7 @@ import (
 
 	"slurmprio/slurmplug/jobtag"
 	"slurmprio/slurmplug/sbatch"
+	"slurmprio/slurmplug/wake"
 )
 
 // maxComment is Slurm's limit in bytes (_test_strlen in src/slurmctld/job_mgr.c).
@@ -57,9 +58,12 @@ func run(name string, args []string) error {
 		warn("%s is no variable of sbatchwrap (see sbatchwrap --prio-help)", quote(v))
 	}
 	claims = slices.Concat(claims, fromEnv, argumentClaims(p.cmd))
-	final, tag := p.cmd.Rewrite(nil), ""
+	final, tag, said := p.cmd.Rewrite(nil), "", jobtag.Tag{}
 	if len(claims) > 0 {
-		if final, tag, err = tagged(p, script, claims); err != nil {
+		if said, tag, err = buildTag(claims); err != nil {
+			return err
+		}
+		if final, err = tagged(p, script, said, tag); err != nil {
 			return err
 		}
 	}
@@ -67,20 +71,33 @@ func run(name string, args []string) error {
 		printPlan(os.Stdout, tag, real, final)
 		return nil
 	}
+	if said.Type == "te" {
+		callPriod()
+	}
 	return become(real, name, final)
 }
 
-// tagged returns the command line with the tag in the comment of every job.
-func tagged(p *parser, script *script, claims []claim) (final []string, tag string, err error) {
-	said, tag, err := buildTag(claims)
-	if err != nil {
-		return nil, "", err
+// callPriod tells priod that a TE job is on its way. The call goes out ahead of
+// the job, because this process becomes sbatch; priod waits for it a little.
+func callPriod() {
+	where := os.Getenv(wakeVariable)
+	if where == "" {
+		where = wake.Default
 	}
+	for _, word := range strings.Fields(where) {
+		if a, err := wake.Parse(word); err == nil {
+			a.Send()
+		}
+	}
+}
+
+// tagged returns the command line with the tag in the comment of every job.
+func tagged(p *parser, script *script, said jobtag.Tag, tag string) (final []string, err error) {
 	switch {
 	case script.once:
-		return nil, "", usagef("%s is a named pipe, and both sbatchwrap and sbatch have to read it: give the script on standard input or as a file", script.title())
+		return nil, usagef("%s is a named pipe, and both sbatchwrap and sbatch have to read it: give the script on standard input or as a file", script.title())
 	case p.cmd.Tangled:
-		return nil, "", usagef("a \":\" on the command line is the value of an option or stands behind \"--\", and sbatch takes it for a separator as well: write it as --OPTION=:")
+		return nil, usagef("a \":\" on the command line is the value of an option or stands behind \"--\", and sbatch takes it for a separator as well: write it as --OPTION=:")
 	}
 	var add []string
 	jobs, err := p.resolve(script.text)
@@ -90,19 +107,19 @@ func tagged(p *parser, script *script, claims []claim) (final []string, tag stri
 		for range p.cmd.Components {
 			add = append(add, "--comment="+tag)
 		}
-		return p.cmd.Rewrite(add), tag, nil
+		return p.cmd.Rewrite(add), nil
 	case err != nil:
-		return nil, "", err
+		return nil, err
 	}
 	for _, job := range jobs {
 		comment, err := withComment(tag, job.Set["comment"].Value)
 		if err != nil {
-			return nil, "", err
+			return nil, err
 		}
 		add = append(add, "--comment="+comment)
 	}
 	warnContradiction(said, jobs[0], script)
-	return p.cmd.Rewrite(add), tag, nil
+	return p.cmd.Rewrite(add), nil
 }
 
 // withComment puts the tag in front of the user's own comment.

@@ -60,7 +60,7 @@ func App(version string) *cli.App {
 		},
 		Commands: []*cli.Command{
 			runCommand(), checkCommand(), queueCommand(), explainCommand(), diffCommand(), historyCommand(),
-			evictionsCommand(), evictCommand(),
+			evictionsCommand(), evictCommand(), reportCommand(),
 			pauseCommand(), resumeCommand(), resetCommand(), profileCommand(), allocateCommand(), simulateCommand(), sweepCommand(), traceCommand(), workloadsCommand(), configCommand(), versionCommand(version),
 		},
 		HideVersion:            true,

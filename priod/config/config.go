@@ -26,6 +26,7 @@ import (
 	"slurmprio/priod/policy/preemption"
 	"slurmprio/priod/policy/ranking"
 	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/wake"
 )
 
 // Config is priod.toml.
@@ -92,6 +93,11 @@ type Config struct {
 		Level  string `toml:"level" json:"level"`
 		Format string `toml:"format" json:"format"`
 	} `toml:"log" json:"log"`
+
+	Wake struct {
+		Listen         []string `toml:"listen" json:"listen"`
+		PollsPerMinute int      `toml:"polls_per_minute" json:"polls_per_minute"`
+	} `toml:"wake" json:"wake"`
 
 	Metrics struct {
 		Listen string `toml:"listen" json:"listen"`
@@ -245,6 +251,7 @@ const maxTop = 2147483645
 
 func (c *Config) validate() error {
 	_, leverKnown := levers[c.Ranking.Lever]
+	_, wakeErr := wakeAddresses(c.Wake.Listen)
 	budgets := map[string]Budget{"te_budget.user": c.TEBudget.User, "te_budget.account": c.TEBudget.Account}
 	for name, b := range c.TEBudget.Users {
 		budgets["te_budget.users."+name] = b
@@ -295,6 +302,8 @@ func (c *Config) validate() error {
 		{"limits.agent_queue", c.Limits.AgentQueue >= 1, "at least 1"},
 		{"limits.dbd_queue", c.Limits.DBDQueue >= 1, "at least 1"},
 		{"log.level", slices.Contains([]string{"error", "warn", "info", "debug", "trace"}, c.Log.Level), "error, warn, info, debug or trace"},
+		{"wake.listen", wakeErr == nil, "unix:/absolute/path or udp:ADDRESS:PORT with an address in numbers; [] for none"},
+		{"wake.polls_per_minute", c.Wake.PollsPerMinute >= 1, "at least 1"},
 		{"metrics.listen", localAddress(c.Metrics.Listen), "a loopback address such as 127.0.0.1:9817 or [::1]:9817, unix:/absolute/path, or empty"},
 		{"log.format", c.Log.Format == "text" || c.Log.Format == "json", "text or json"},
 	}
@@ -310,6 +319,23 @@ func (c *Config) validate() error {
 		}
 	}
 	return nil
+}
+
+// WakeAddresses are where calls of TE submissions are heard.
+func (c *Config) WakeAddresses() []wake.Address {
+	addresses, _ := wakeAddresses(c.Wake.Listen) // validated
+	return addresses
+}
+
+func wakeAddresses(texts []string) (addresses []wake.Address, err error) {
+	for _, text := range texts {
+		a, err := wake.Parse(text)
+		if err != nil {
+			return nil, err
+		}
+		addresses = append(addresses, a)
+	}
+	return addresses, nil
 }
 
 // maxSocketPath is what fits into sun_path of unix(7).

@@ -12,6 +12,7 @@ import (
 	"slurmprio/etc"
 	"slurmprio/priod/policy/ranking"
 	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/wake"
 )
 
 func load(t *testing.T, text string) (*Config, error) {
@@ -90,6 +91,10 @@ func TestErrorsNameTheKey(t *testing.T) {
 		{"[state]\ndir = \"here\"", "state.dir: want an absolute path"},
 		{"[limits]\nwrites_per_second = 0", "limits.writes_per_second"},
 		{"[log]\nlevel = \"loud\"", "log.level"},
+		{"[wake]\nlisten = [\"/run/priod/wake\"]", "wake.listen: want unix:/absolute/path or udp:ADDRESS:PORT"},
+		{"[wake]\nlisten = [\"unix:/a\", \"udp:ctl1:9818\"]", "wake.listen"},
+		{"[wake]\nlisten = \"unix:/a\"", "wake.listen"},
+		{"[wake]\npolls_per_minute = 0", "wake.polls_per_minute: want at least 1"},
 		{"[metrics]\nlisten = \"0.0.0.0:9817\"", "metrics.listen: want a loopback address such as 127.0.0.1:9817"},
 		{"[metrics]\nlisten = \":9817\"", "metrics.listen"},
 		{"[metrics]\nlisten = \"[::]:9817\"", "metrics.listen"},
@@ -112,6 +117,24 @@ func TestMetricsAddress(t *testing.T) {
 		if _, err := load(t, fmt.Sprintf("[metrics]\nlisten = %q", address)); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+func TestWakeAddresses(t *testing.T) {
+	c, err := load(t, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(c.WakeAddresses()); got != "["+wake.Default+"]" {
+		t.Errorf("priod listens at %s, and sbatchwrap calls %s", got, wake.Default)
+	}
+	c, err = load(t, "[wake]\nlisten = []")
+	if err != nil || len(c.WakeAddresses()) != 0 {
+		t.Errorf("%v, %v", c.WakeAddresses(), err)
+	}
+	c, err = load(t, "[wake]\nlisten = [\"unix:/srv/wake\", \"udp:[::1]:9818\"]")
+	if err != nil || fmt.Sprint(c.WakeAddresses()) != "[unix:/srv/wake udp:[::1]:9818]" {
+		t.Errorf("%v, %v", c.WakeAddresses(), err)
 	}
 }
 

@@ -91,10 +91,12 @@ type Daemon struct {
 	metrics  *metrics
 	health   *health
 	endpoint endpoint
+	ears     ears
 }
 
 const (
 	politeness = 10 // the next poll waits this many times as long as the last one took
+	shortest   = 2 * time.Second
 	patience   = time.Minute
 	pruneEvery = time.Hour
 	fillEvery  = 5 * time.Minute
@@ -128,14 +130,17 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan struct{}) error {
 		return err
 	}
 	defer d.endpoint.close()
+	d.ears.listen(d.Config.WakeAddresses(), d.Config.Wake.PollsPerMinute, d.Log)
+	defer d.ears.close()
 	defer func() { d.claim.Close() }()
 	d.notify(daemon.SdNotifyReady)
 	d.Log.Info("started", "interval", time.Duration(d.Config.Cycle.Interval), "lever", d.Config.Ranking.Lever, "config", d.Config.Path)
 	defer d.notify(daemon.SdNotifyStopping)
-	pruned := time.Time{}
+	pruned, early := time.Time{}, false
 	for {
 		begun := time.Now()
 		result, polled, err := d.step(ctx)
+		d.ears.polled(begun, early, &result)
 		if ctx.Err() != nil && err != nil {
 			return nil
 		}
@@ -151,6 +156,10 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan struct{}) error {
 			failed = 0 // to look again loads nobody, and somebody has to take over
 		}
 		pause := Interval(time.Duration(d.Config.Cycle.Interval), polled, failed)
+		soonest := Interval(shortest, polled, d.failed)
+		if pinged {
+			soonest = pause // nothing is ranked here
+		}
 		d.watching = err == nil && d.standby == ""
 		d.health.cycle(time.Since(begun)+pause, err)
 		if now := time.Now(); now.Sub(pruned) >= pruneEvery && d.clock.isSteady() {
@@ -159,9 +168,13 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan struct{}) error {
 				d.Log.Warn("old records are not deleted", "error", err)
 			}
 		}
-		if !d.wait(ctx, pause, hup) {
+		var on bool
+		if on, early = d.wait(ctx, pause, soonest, hup); !on {
 			d.Log.Info("stopped", "cycles", d.cycles)
 			return nil
+		}
+		if early {
+			d.metrics.early.Inc()
 		}
 	}
 }
@@ -382,11 +395,27 @@ func (d *Daemon) logWrites(outcomes []plan.Outcome) map[slurmplug.Status]int {
 	return counts
 }
 
-// wait sleeps until the next cycle, reloading when asked to. It returns false
-// when the daemon is to stop.
-func (d *Daemon) wait(ctx context.Context, interval time.Duration, hup <-chan struct{}) bool {
+// wait sleeps until the next cycle, reloading when asked to. Calls bring it
+// forward, but not before soonest, and then it is early. on is false when the
+// daemon is to stop.
+func (d *Daemon) wait(ctx context.Context, interval, soonest time.Duration, hup <-chan struct{}) (on, early bool) {
+	now := time.Now()
+	end, first := now.Add(interval), now.Add(soonest)
 	timer := time.NewTimer(interval)
 	defer timer.Stop()
+	listen := func() {
+		at := d.ears.next()
+		if at.IsZero() {
+			return
+		}
+		if at.Before(first) {
+			at = first
+		}
+		if early = at.Before(end); early {
+			timer.Reset(time.Until(at))
+		}
+	}
+	listen()
 	watch := time.NewTimer(time.Duration(d.Config.Preemption.Watch))
 	defer watch.Stop()
 	watchdog := time.NewTicker(30 * time.Second)
@@ -394,9 +423,11 @@ func (d *Daemon) wait(ctx context.Context, interval time.Duration, hup <-chan st
 	for {
 		select {
 		case <-ctx.Done():
-			return false
+			return false, false
 		case <-timer.C:
-			return true
+			return true, early
+		case <-d.ears.heard:
+			listen()
 		case <-watch.C:
 			if pause, more := d.tend(ctx); more {
 				watch.Reset(pause)
@@ -405,7 +436,7 @@ func (d *Daemon) wait(ctx context.Context, interval time.Duration, hup <-chan st
 			d.notify(daemon.SdNotifyWatchdog)
 		case <-hup:
 			d.reload()
-			return true
+			return true, false
 		}
 	}
 }
@@ -432,6 +463,7 @@ func (d *Daemon) reload() {
 			d.claim = nil // the next cycle claims that cluster
 		}
 		d.Config, d.slurm = c, d.Connect(c)
+		d.ears.listen(c.WakeAddresses(), c.Wake.PollsPerMinute, d.Log)
 		d.Log.SetLevel(hclog.LevelFromString(c.Log.Level))
 		d.Log.Info("configuration reloaded", "config", c.Path)
 		return

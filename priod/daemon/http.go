@@ -70,7 +70,7 @@ func listen(address string) (net.Listener, error) {
 	if !unix {
 		return net.Listen("tcp", address)
 	}
-	if err := removeStale(path); err != nil {
+	if err := removeStale("unix", path); err != nil {
 		return nil, err
 	}
 	l, err := net.Listen("unix", path)
@@ -86,7 +86,7 @@ func listen(address string) (net.Listener, error) {
 
 // removeStale removes a socket that a killed daemon left behind, and nothing
 // else.
-func removeStale(path string) error {
+func removeStale(network, path string) error {
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -96,7 +96,7 @@ func removeStale(path string) error {
 	case info.Mode().Type() != fs.ModeSocket:
 		return fmt.Errorf("%s exists and is no socket", path)
 	}
-	c, err := net.DialTimeout("unix", path, time.Second)
+	c, err := net.DialTimeout(network, path, time.Second)
 	if err == nil {
 		c.Close()
 		return fmt.Errorf("another program answers on %s", path)

@@ -35,6 +35,7 @@ type metrics struct {
 	paused     prometheus.Gauge
 	steps      prometheus.Counter
 	losses     prometheus.Counter
+	early      prometheus.Counter
 	standby    prometheus.Gauge
 	rival      prometheus.Gauge
 }
@@ -102,6 +103,9 @@ func newMetrics(version string, h *health) *metrics {
 		}),
 		losses: factory.NewCounter(prometheus.CounterOpts{
 			Name: "priod_state_losses_total", Help: "Files of the state folder that were lost or damaged, and made anew.",
+		}),
+		early: factory.NewCounter(prometheus.CounterOpts{
+			Name: "priod_early_polls_total", Help: "Polls that came before their interval because of a TE submission.",
 		}),
 		paused:  gauge("priod_paused", "1 while priod is paused and writes nothing.").WithLabelValues(),
 		standby: gauge("priod_standby", "1 while the acting slurmctld, and so the acting priod, is on another host.").WithLabelValues(),

@@ -255,6 +255,7 @@ func (c *Choice) candidates(s *cluster.Snapshot, j *Journal, set *Settings, m *n
 		}
 	}
 	learned := j.learned()
+	c.snapshot.Candidates = make([]preemption.Candidate, 0, len(s.Jobs))
 	for i := range s.Jobs {
 		job := &s.Jobs[i]
 		running := job.State == cluster.Running
@@ -414,19 +415,20 @@ func (c *Choice) shadows(m *nodeMap, set *Settings) {
 		at     float64
 		shares []placement.Share
 	}
-	var releases []release
 	longest := 0.0
 	for i := range c.snapshot.Candidates {
-		x := &c.snapshot.Candidates[i]
-		if x.Consent {
+		if x := &c.snapshot.Candidates[i]; x.Consent {
 			longest = max(longest, x.Grace)
 		}
-		if !x.Leaving && !math.IsInf(x.Remaining, 1) {
+	}
+	horizon := longest + set.Policy.MinGain // who ends later saves nobody
+	var releases []release
+	for i := range c.snapshot.Candidates {
+		if x := &c.snapshot.Candidates[i]; !x.Leaving && x.Remaining <= horizon {
 			releases = append(releases, release{x.Remaining, x.Shares})
 		}
 	}
 	slices.SortStableFunc(releases, func(a, b release) int { return cmp.Compare(a.at, b.at) })
-	horizon := longest + set.Policy.MinGain
 	var taken []placement.Share
 	claimed := map[int]bool{}
 	for _, x := range c.snapshot.Claims {
@@ -443,7 +445,7 @@ func (c *Choice) shadows(m *nodeMap, set *Settings) {
 		request := c.snapshot.Trials[i].Request
 		at := future.Shadow(0, request, func(yield func(float64, []placement.Share) bool) {
 			for _, r := range releases {
-				if r.at > horizon || !yield(r.at, r.shares) {
+				if !yield(r.at, r.shares) {
 					return
 				}
 			}

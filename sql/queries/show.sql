@@ -40,3 +40,20 @@ SELECT v.id AS victim_id, v.task AS victim_task, v.user AS victim_user, v.tag AS
 FROM evictions AS e JOIN claims AS c ON c.claim = e.claim JOIN jobs AS v ON v.job = e.job JOIN jobs AS t ON t.job = c.job
 WHERE v.id = sqlc.arg(id) AND v.task = sqlc.arg(task) OR t.id = sqlc.arg(id) AND t.task = sqlc.arg(task)
 ORDER BY e.eviction DESC LIMIT sqlc.arg(most);
+
+-- name: JobsSince :many
+-- GPU jobs submitted since a time, each with its stays on GPUs summed up.
+SELECT j.job, j.id, j.task, j.task_count, j.user, j.tag, j.gpus, j.first_submit_ms, j.left_ms,
+  CAST(coalesce(min(i.start_ms), 0) AS INTEGER) AS start_ms, CAST(coalesce(max(i.end_ms), 0) AS INTEGER) AS end_ms,
+  CAST(coalesce(sum(i.end_ms - i.start_ms), 0) AS INTEGER) AS ran_ms, CAST(coalesce(min(i.class), '') AS TEXT) AS class
+FROM jobs AS j LEFT JOIN intervals AS i ON i.job = j.job
+WHERE j.first_submit_ms >= sqlc.arg(since_ms) AND j.gpus > 0
+GROUP BY j.job ORDER BY j.job;
+
+-- name: EvictionsSince :many
+-- Those recorded since a time, first to last, each with the jobs on both sides.
+SELECT v.id AS victim_id, v.task AS victim_task, v.user AS victim_user, v.tag AS victim_tag,
+  t.id AS te_id, t.task AS te_task, t.user AS te_user, sqlc.embed(e), sqlc.embed(c)
+FROM evictions AS e JOIN claims AS c ON c.claim = e.claim JOIN jobs AS v ON v.job = e.job JOIN jobs AS t ON t.job = c.job
+WHERE e.recorded_ms >= sqlc.arg(since_ms)
+ORDER BY e.eviction;

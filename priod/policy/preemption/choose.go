@@ -134,7 +134,7 @@ func (v *view) single(t *Trial, gpus int32) (c, node int32, need vector, ok bool
 		}
 		for _, share := range victim.Shares {
 			p := &v.places[share.Node]
-			if p.down || !t.Request.Types.Has(v.Nodes.Type(share.Node)) {
+			if p.down || p.room[0]+int64(share.Amount.GPUs) < int64(gpus) || !t.Request.Types.Has(v.Nodes.Type(share.Node)) {
 				continue
 			}
 			if need := v.need(t.Request, gpus, share.Node); p.room.plus(vectorOf(share.Amount)).holds(need) {

@@ -155,6 +155,99 @@ func (q *Queries) EvictionsOfJob(ctx context.Context, db DBTX, arg EvictionsOfJo
 	return items, nil
 }
 
+const evictionsSince = `-- name: EvictionsSince :many
+SELECT v.id AS victim_id, v.task AS victim_task, v.user AS victim_user, v.tag AS victim_tag,
+  t.id AS te_id, t.task AS te_task, t.user AS te_user, e.eviction, e.claim, e.job, e.start_ms, e.restarts, e.gpus, e.signal, e.grace_ms, e.eligible_ms, e.cost_promised, e.cost_paid, e.state, e.reason, e.recorded_ms, e.signalled_ms, e.left_ms, e.requeued_ms, e.ended_ms, e.raw_id, e.unsaved_ms, e.restart_ms, e.how, e.exit_code, e.exit_signal, e.tries, e.restored_ms, c.claim, c.job, c.cycle, c.state, c.reason, c.node_list, c.at_ms, c.changed_ms, c.raw_id, c.gpus, c.shares, c.wait_ms, c.pin, c.room_ms, c.ended_ms
+FROM evictions AS e JOIN claims AS c ON c.claim = e.claim JOIN jobs AS v ON v.job = e.job JOIN jobs AS t ON t.job = c.job
+WHERE e.recorded_ms >= ?1
+ORDER BY e.eviction
+`
+
+type EvictionsSinceRow struct {
+	VictimID   int64
+	VictimTask int64
+	VictimUser string
+	VictimTag  string
+	TeID       int64
+	TeTask     int64
+	TeUser     string
+	Eviction   Eviction
+	Claim      Claim
+}
+
+// Those recorded since a time, first to last, each with the jobs on both sides.
+func (q *Queries) EvictionsSince(ctx context.Context, db DBTX, sinceMs int64) ([]EvictionsSinceRow, error) {
+	rows, err := db.QueryContext(ctx, evictionsSince, sinceMs)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []EvictionsSinceRow
+	for rows.Next() {
+		var i EvictionsSinceRow
+		if err := rows.Scan(
+			&i.VictimID,
+			&i.VictimTask,
+			&i.VictimUser,
+			&i.VictimTag,
+			&i.TeID,
+			&i.TeTask,
+			&i.TeUser,
+			&i.Eviction.Eviction,
+			&i.Eviction.Claim,
+			&i.Eviction.Job,
+			&i.Eviction.StartMs,
+			&i.Eviction.Restarts,
+			&i.Eviction.Gpus,
+			&i.Eviction.Signal,
+			&i.Eviction.GraceMs,
+			&i.Eviction.EligibleMs,
+			&i.Eviction.CostPromised,
+			&i.Eviction.CostPaid,
+			&i.Eviction.State,
+			&i.Eviction.Reason,
+			&i.Eviction.RecordedMs,
+			&i.Eviction.SignalledMs,
+			&i.Eviction.LeftMs,
+			&i.Eviction.RequeuedMs,
+			&i.Eviction.EndedMs,
+			&i.Eviction.RawID,
+			&i.Eviction.UnsavedMs,
+			&i.Eviction.RestartMs,
+			&i.Eviction.How,
+			&i.Eviction.ExitCode,
+			&i.Eviction.ExitSignal,
+			&i.Eviction.Tries,
+			&i.Eviction.RestoredMs,
+			&i.Claim.Claim,
+			&i.Claim.Job,
+			&i.Claim.Cycle,
+			&i.Claim.State,
+			&i.Claim.Reason,
+			&i.Claim.NodeList,
+			&i.Claim.AtMs,
+			&i.Claim.ChangedMs,
+			&i.Claim.RawID,
+			&i.Claim.Gpus,
+			&i.Claim.Shares,
+			&i.Claim.WaitMs,
+			&i.Claim.Pin,
+			&i.Claim.RoomMs,
+			&i.Claim.EndedMs,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const historyOf = `-- name: HistoryOf :one
 SELECT id, task, first_eligible_ms, counted, lever, value, tried, original, written_ms, reverts FROM history WHERE id = ? AND task = ?
 `
@@ -212,6 +305,69 @@ func (q *Queries) IntervalsOfJob(ctx context.Context, db DBTX, arg IntervalsOfJo
 			&i.Account,
 			&i.Class,
 			&i.Restarts,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const jobsSince = `-- name: JobsSince :many
+SELECT j.job, j.id, j.task, j.task_count, j.user, j.tag, j.gpus, j.first_submit_ms, j.left_ms,
+  CAST(coalesce(min(i.start_ms), 0) AS INTEGER) AS start_ms, CAST(coalesce(max(i.end_ms), 0) AS INTEGER) AS end_ms,
+  CAST(coalesce(sum(i.end_ms - i.start_ms), 0) AS INTEGER) AS ran_ms, CAST(coalesce(min(i.class), '') AS TEXT) AS class
+FROM jobs AS j LEFT JOIN intervals AS i ON i.job = j.job
+WHERE j.first_submit_ms >= ?1 AND j.gpus > 0
+GROUP BY j.job ORDER BY j.job
+`
+
+type JobsSinceRow struct {
+	Job           int64
+	ID            int64
+	Task          int64
+	TaskCount     int64
+	User          string
+	Tag           string
+	Gpus          int64
+	FirstSubmitMs int64
+	LeftMs        int64
+	StartMs       int64
+	EndMs         int64
+	RanMs         int64
+	Class         string
+}
+
+// GPU jobs submitted since a time, each with its stays on GPUs summed up.
+func (q *Queries) JobsSince(ctx context.Context, db DBTX, sinceMs int64) ([]JobsSinceRow, error) {
+	rows, err := db.QueryContext(ctx, jobsSince, sinceMs)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []JobsSinceRow
+	for rows.Next() {
+		var i JobsSinceRow
+		if err := rows.Scan(
+			&i.Job,
+			&i.ID,
+			&i.Task,
+			&i.TaskCount,
+			&i.User,
+			&i.Tag,
+			&i.Gpus,
+			&i.FirstSubmitMs,
+			&i.LeftMs,
+			&i.StartMs,
+			&i.EndMs,
+			&i.RanMs,
+			&i.Class,
 		); err != nil {
 			return nil, err
 		}

@@ -1,0 +1,119 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"slurmprio/priod/config"
+	"slurmprio/priod/report"
+)
+
+func reportCommand() *cli.Command {
+	return &cli.Command{
+		Name: "report", Usage: "sum up what priod has seen and done",
+		Subcommands: []*cli.Command{{
+			Name: "preemptions", Usage: "what preemption gave to TE jobs, and took from BE jobs",
+			Description: "Counts the GPU jobs submitted, and the evictions recorded, within the last TIME, as far as the\n" +
+				"state folder keeps them. Jobs that came and went between two polls are not there.",
+			Flags: []cli.Flag{
+				&cli.StringFlag{Name: "since", Value: "7d", Usage: "the last `TIME`: 12h, 30d"},
+				jsonFlag(),
+			},
+			Before: noArgs,
+			Action: func(c *cli.Context) error {
+				var span config.Duration
+				if err := span.UnmarshalText([]byte(c.String("since"))); err != nil || span <= 0 {
+					return usagef("report: --since %.40q: want a time such as 12h or 30d", c.String("since"))
+				}
+				r, err := openReader(c)
+				if err != nil {
+					return err
+				}
+				defer r.Close()
+				until := time.Now()
+				since := until.Add(-time.Duration(span))
+				stays, err := r.JobsSince(c.Context, since)
+				if err != nil {
+					return err
+				}
+				evictions, err := r.EvictionsSince(c.Context, since)
+				if err != nil {
+					return err
+				}
+				p := report.OfPreemptions(since, until, stays, evictions)
+				if c.Bool("json") {
+					return report.JSON(c.App.Writer, p)
+				}
+				showPreemptions(c.App.Writer, p)
+				return nil
+			},
+		}},
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return usagef("report: no report %q; there is: preemptions", c.Args().First())
+			}
+			return cli.ShowSubcommandHelp(c)
+		},
+	}
+}
+
+func showPreemptions(w io.Writer, p *report.Preemptions) {
+	number := func(v *float64, format string) string {
+		if v == nil {
+			return ""
+		}
+		return fmt.Sprintf(format, *v)
+	}
+	fmt.Fprintf(w, "From %s to %s.\n\n", clock(p.Since), clock(p.Until))
+	waiting := ""
+	if p.TE.Waiting > 0 {
+		waiting = fmt.Sprintf("%d more wait", p.TE.Waiting)
+	}
+	slowdown := func(s *report.Slowdowns, name string) []any {
+		return []any{name, s.Jobs, number(s.P50, "%.2f"), number(s.P95, "%.2f"), number(s.P99, "%.2f"), ""}
+	}
+	report.Table(w, []string{"", "JOBS", "P50", "P95", "P99", ""}, [][]any{
+		{"TE: wait", p.TE.Jobs, number(p.TE.P50, "%.0fs"), number(p.TE.P95, "%.0fs"), number(p.TE.P99, "%.0fs"), waiting},
+		slowdown(&p.BE, "BE: slowdown"), slowdown(&p.Evicted, "  of the evicted"),
+	})
+	e := &p.Evictions
+	if e.Count+e.Underway+e.CalledOff == 0 {
+		fmt.Fprintln(w, "\nNobody was evicted.")
+		return
+	}
+	var how []string
+	for _, word := range slices.Sorted(maps.Keys(e.How)) {
+		how = append(how, fmt.Sprintf("%s %d", word, e.How[word]))
+	}
+	fmt.Fprintf(w, "\n%s (%s), %d under way, %d called off before the signal.\n", plural(e.Count, "eviction", "evictions"), strings.Join(how, ", "), e.Underway, e.CalledOff)
+	fmt.Fprintf(w, "Lost: %.2f GPU-hours; %.2f were expected.\n", e.Lost, e.Promised)
+	if told := e.Kept + e.Broken; told > 0 {
+		fmt.Fprintf(w, "Left within the grace period: %d of %d (%.0f %%).\n", e.Kept, told, 100*float64(e.Kept)/float64(told))
+	}
+	victims := func(title string, all []report.Victims) {
+		rows := make([][]any, len(all))
+		for i, v := range all {
+			name := v.Name
+			if name == "" {
+				name = "(none)"
+			}
+			rows[i] = []any{name, v.Count, v.Jobs, fmt.Sprintf("%.2f", v.Lost), v.Kept, v.Broken, number(v.P50, "%.0fs"), number(v.P95, "%.0fs")}
+		}
+		fmt.Fprintln(w)
+		report.Table(w, []string{title, "EVICTIONS", "JOBS", "GPU-HOURS LOST", "KEPT", "BROKEN", "TOOK P50", "P95"}, rows)
+	}
+	victims("LEFT: USER", p.ByUser)
+	victims("LEFT: WORKLOAD", p.ByWorkload)
+	rows := make([][]any, len(p.ForUser))
+	for i, b := range p.ForUser {
+		rows[i] = []any{b.User, b.Count, b.Jobs, fmt.Sprintf("%.2f", b.Lost)}
+	}
+	fmt.Fprintln(w)
+	report.Table(w, []string{"FOR: USER", "EVICTIONS", "TE JOBS", "GPU-HOURS LOST"}, rows)
+}

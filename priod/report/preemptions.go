@@ -1,0 +1,270 @@
+package report
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/eviction"
+	"slurmprio/priod/simulate/metrics"
+	"slurmprio/priod/store"
+	"slurmprio/slurmplug/jobtag"
+)
+
+// Preemptions is what preemption gave to TE jobs and took from BE jobs.
+type Preemptions struct {
+	Since time.Time `json:"since"`
+	Until time.Time `json:"until"`
+
+	TE         Waits      `json:"te"`
+	BE         Slowdowns  `json:"be"`
+	Evicted    Slowdowns  `json:"be_evicted"` // those of BE that were evicted
+	Evictions  Evictions  `json:"evictions"`
+	ByUser     []Victims  `json:"by_user"`     // of the jobs that left
+	ByWorkload []Victims  `json:"by_workload"` // the same, by the workload of their tag
+	ForUser    []Benefits `json:"for_user"`    // of the TE jobs
+}
+
+// Waits are those from submission to first start.
+type Waits struct {
+	Jobs    int      `json:"jobs"`    // that started
+	Waiting int      `json:"waiting"` // that have not
+	P50     *float64 `json:"wait_p50_s"`
+	P95     *float64 `json:"wait_p95_s"`
+	P99     *float64 `json:"wait_p99_s"`
+}
+
+// Slowdowns are those of jobs that have left the queue: 1 + wait / run time,
+// where work that an eviction lost is no run time.
+type Slowdowns struct {
+	Jobs int      `json:"jobs"`
+	P50  *float64 `json:"slowdown_p50"`
+	P95  *float64 `json:"slowdown_p95"`
+	P99  *float64 `json:"slowdown_p99"`
+}
+
+// Evictions are those of which the victim had its signal. A promise is kept by
+// who left within the grace period, whatever its exit status, and broken by who
+// had to be ended; who was cancelled or hit its limit meanwhile did neither.
+type Evictions struct {
+	Count     int            `json:"count"`
+	Underway  int            `json:"underway"`
+	CalledOff int            `json:"called_off"` // before the signal; not in count
+	Promised  float64        `json:"lost_promised_gpu_h"`
+	Lost      float64        `json:"lost_gpu_h"`
+	Kept      int            `json:"promises_kept"`
+	Broken    int            `json:"promises_broken"`
+	How       map[string]int `json:"how"` // they left
+}
+
+// Victims are the evictions of one user's or one workload's jobs.
+type Victims struct {
+	Name   string   `json:"name"` // "" for jobs that name no workload
+	Count  int      `json:"evictions"`
+	Jobs   int      `json:"jobs"`
+	Lost   float64  `json:"lost_gpu_h"`
+	Kept   int      `json:"promises_kept"`
+	Broken int      `json:"promises_broken"`
+	P50    *float64 `json:"took_p50_s"` // from the signal until it had left
+	P95    *float64 `json:"took_p95_s"`
+}
+
+// Benefits are the evictions on behalf of one user's TE jobs.
+type Benefits struct {
+	User  string  `json:"user"`
+	Count int     `json:"evictions"`
+	Jobs  int     `json:"te_jobs"`
+	Lost  float64 `json:"lost_gpu_h"`
+}
+
+// OfPreemptions sums up what the store holds of a span of time.
+func OfPreemptions(since, until time.Time, stays []store.Stay, evictions []store.Eviction) *Preemptions {
+	p := &Preemptions{Since: since, Until: until}
+	lost := p.evictions(evictions)
+	stays = joined(stays, lost)
+	var waits, slowdowns, evicted []float64
+	for i := range stays {
+		x := &stays[i]
+		switch {
+		case x.Start.IsZero():
+			if tag, err := jobtag.Parse(x.Tag); x.Left.IsZero() && err == nil && tag.Type == "te" {
+				p.TE.Waiting += max(x.Tasks, 1)
+			}
+		case x.Class == cluster.TE.String():
+			waits = append(waits, x.Start.Sub(x.Submit).Seconds())
+		case !x.Left.IsZero():
+			useful := x.Ran.Seconds()
+			seconds, was := lost[x.Job]
+			if was {
+				useful -= seconds
+			}
+			if useful <= 0 {
+				continue
+			}
+			s := max(1, x.End.Sub(x.Submit).Seconds()/useful)
+			slowdowns = append(slowdowns, s)
+			if was {
+				evicted = append(evicted, s)
+			}
+		}
+	}
+	p.TE.Jobs = len(waits)
+	p.TE.P50, p.TE.P95, p.TE.P99 = spread(waits)
+	p.BE.Jobs, p.Evicted.Jobs = len(slowdowns), len(evicted)
+	p.BE.P50, p.BE.P95, p.BE.P99 = spread(slowdowns)
+	p.Evicted.P50, p.Evicted.P95, p.Evicted.P99 = spread(evicted)
+	return p
+}
+
+// joined makes one of the rows of a victim that left the queue because of its
+// signal and came back.
+func joined(stays []store.Stay, victims map[cluster.JobID]float64) []store.Stay {
+	var out []store.Stay
+	at := map[cluster.JobID]int{}
+	for _, x := range stays {
+		i, again := at[x.Job]
+		if _, victim := victims[x.Job]; !victim || !again {
+			at[x.Job] = len(out)
+			out = append(out, x)
+			continue
+		}
+		was := &out[i]
+		was.Ran += x.Ran
+		was.Left = x.Left
+		if was.Start.IsZero() {
+			was.Start, was.Class = x.Start, x.Class
+		}
+		if x.End.After(was.End) {
+			was.End = x.End
+		}
+	}
+	return out
+}
+
+// evictions fills in all that is about them, and returns the seconds that each
+// victim lost.
+func (p *Preemptions) evictions(all []store.Eviction) (lost map[cluster.JobID]float64) {
+	lost = map[cluster.JobID]float64{}
+	p.Evictions.How = map[string]int{}
+	users, workloads := groups{}, groups{}
+	benefits := map[string]*benefit{}
+	for i := range all {
+		x := &all[i]
+		if x.Signalled.IsZero() {
+			if x.State == string(eviction.CalledOff) {
+				p.Evictions.CalledOff++
+			} else {
+				p.Evictions.Underway++
+			}
+			continue
+		}
+		p.Evictions.Count++
+		p.Evictions.Promised += x.Promised / 3600
+		if x.Ended.IsZero() {
+			p.Evictions.Underway++
+		}
+		paid := 0.0
+		if x.Paid != nil {
+			paid = *x.Paid
+		}
+		p.Evictions.Lost += paid / 3600
+		lost[x.Victim] += paid / float64(max(x.GPUs, 1))
+		kept, broken := promise(x)
+		p.Evictions.Kept += kept
+		p.Evictions.Broken += broken
+		if x.How != "" {
+			p.Evictions.How[x.How]++
+		}
+		tag, _ := jobtag.Parse(x.VictimTag) // a tag that is not valid names no workload
+		users.add(x.VictimUser, x, paid, kept, broken)
+		workloads.add(tag.Workload, x, paid, kept, broken)
+		b := benefits[x.ForUser]
+		if b == nil {
+			b = &benefit{Benefits: Benefits{User: x.ForUser}, jobs: map[cluster.JobID]bool{}}
+			benefits[x.ForUser] = b
+		}
+		b.Count++
+		b.jobs[x.For] = true
+		b.Lost += paid / 3600
+	}
+	p.ByUser, p.ByWorkload = users.list(), workloads.list()
+	p.ForUser = []Benefits{}
+	for _, b := range benefits {
+		b.Jobs = len(b.jobs)
+		p.ForUser = append(p.ForUser, b.Benefits)
+	}
+	slices.SortFunc(p.ForUser, func(a, b Benefits) int { return cmp.Or(cmp.Compare(b.Lost, a.Lost), cmp.Compare(a.User, b.User)) })
+	return lost
+}
+
+type benefit struct {
+	Benefits
+	jobs map[cluster.JobID]bool
+}
+
+// promise tells whether a victim's promise, its grace period, was kept or broken.
+func promise(x *store.Eviction) (kept, broken int) {
+	switch eviction.How(x.How) {
+	case eviction.Exited, eviction.Finished, eviction.Returned:
+		if x.TookS != nil && *x.TookS <= x.GraceS {
+			return 1, 0
+		}
+		return 0, 1
+	case eviction.Forced:
+		return 0, 1
+	}
+	return 0, 0
+}
+
+// groups are the victims by one of their properties.
+type groups map[string]*group
+
+type group struct {
+	Victims
+	jobs map[cluster.JobID]bool
+	took []float64
+}
+
+func (g groups) add(name string, x *store.Eviction, paid float64, kept, broken int) {
+	v := g[name]
+	if v == nil {
+		v = &group{Victims: Victims{Name: name}, jobs: map[cluster.JobID]bool{}}
+		g[name] = v
+	}
+	v.Count++
+	v.Lost += paid / 3600
+	v.Kept += kept
+	v.Broken += broken
+	v.jobs[x.Victim] = true
+	if x.TookS != nil && kept+broken > 0 {
+		v.took = append(v.took, *x.TookS)
+	}
+}
+
+// list is those who lost most first.
+func (g groups) list() []Victims {
+	all := []Victims{}
+	for _, name := range slices.Sorted(maps.Keys(g)) {
+		v := g[name]
+		v.Jobs = len(v.jobs)
+		v.P50, v.P95, _ = spread(v.took)
+		all = append(all, v.Victims)
+	}
+	slices.SortStableFunc(all, func(a, b Victims) int { return cmp.Compare(b.Lost, a.Lost) })
+	return all
+}
+
+// spread is the 50th, 95th and 99th percentile; nil of nothing.
+func spread(values []float64) (p50, p95, p99 *float64) {
+	if len(values) == 0 {
+		return nil, nil, nil
+	}
+	slices.Sort(values)
+	at := func(p float64) *float64 {
+		v := metrics.Percentile(values, p)
+		return &v
+	}
+	return at(50), at(95), at(99)
+}

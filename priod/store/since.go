@@ -1,0 +1,57 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/store/db"
+)
+
+// Stay is a GPU job from its submission to its end, with its runs summed up.
+type Stay struct {
+	Job    cluster.JobID
+	Tasks  int // that the record stands for
+	User   string
+	Tag    string
+	GPUs   int
+	Class  string        // te or be, as it counted when it first ran; "" before
+	Submit time.Time     // first one
+	Start  time.Time     // of its first run
+	End    time.Time     // of its last run, as far as polls saw it
+	Ran    time.Duration // in all of its runs
+	Left   time.Time     // the queue; zero while it is there
+}
+
+// JobsSince returns the GPU jobs that were submitted since a time and seen by a
+// poll.
+func (r *Reader) JobsSince(ctx context.Context, since time.Time) (all []Stay, err error) {
+	err = r.view(ctx, func(tx *sql.Tx) error {
+		rows, err := r.q.JobsSince(ctx, tx, millis(since))
+		all = make([]Stay, len(rows))
+		for i := range rows {
+			x := &rows[i]
+			all[i] = Stay{
+				Job: jobID(x.ID, x.Task), Tasks: int(x.TaskCount), User: x.User, Tag: x.Tag, GPUs: int(x.Gpus), Class: x.Class, Submit: instant(x.FirstSubmitMs),
+				Start: instant(x.StartMs), End: instant(x.EndMs), Ran: time.Duration(x.RanMs) * time.Millisecond, Left: instant(x.LeftMs),
+			}
+		}
+		return err
+	})
+	return all, err
+}
+
+// EvictionsSince returns those recorded since a time, first to last.
+func (r *Reader) EvictionsSince(ctx context.Context, since time.Time) (all []Eviction, err error) {
+	err = r.view(ctx, func(tx *sql.Tx) error {
+		rows, err := r.q.EvictionsSince(ctx, tx, millis(since))
+		same := make([]db.RecentEvictionsRow, len(rows))
+		for i := range rows {
+			same[i] = db.RecentEvictionsRow(rows[i])
+		}
+		all = showEvictions(same)
+		return err
+	})
+	return all, err
+}
