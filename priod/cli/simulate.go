@@ -24,6 +24,7 @@ import (
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/live"
 	"slurmprio/priod/policy/preemption"
+	"slurmprio/priod/policy/speed"
 	"slurmprio/priod/report"
 	"slurmprio/priod/simulate"
 	"slurmprio/priod/simulate/metrics"
@@ -88,6 +89,8 @@ func simulateFlags() []cli.Flag {
 		choice(simulate.Allocations, "which share of which GPU type"),
 		choice(simulate.Preemptions, "who goes before whom, who leaves for whom"),
 		choice(simulate.Sizings, "with how many CPUs and how much memory"),
+		choice(simulate.Speeds, "how the allocation knows how fast jobs are: told; from completed jobs and their steps; from their run times alone, as if no job had a tag"),
+		&cli.IntFlag{Category: policy, Name: "history-jobs", Usage: "learn speeds from the first so many completed `JOBS` only; 0: from all"},
 		&cli.DurationFlag{Category: policy, Name: "round", Usage: "length of a round"},
 		&cli.StringFlag{Category: policy, Name: simulate.RoundModels.Flag, Usage: "how time counts in a round: `MODEL` is " + simulate.RoundModels.Values() + " (default: synergy with its format, else gavel)"},
 		&cli.DurationFlag{Category: policy, Name: "first-round", DefaultText: "1s when all jobs come within the first second, else 0s", Usage: "start of the first round of model synergy"},
@@ -185,6 +188,7 @@ func simulation(ctx context.Context, c *cli.Context, bar io.Writer) (*simulated,
 		}
 	}
 	in.Speed, in.Curve = speeds(table), curves(table)
+	in.Learning = speed.Settings{Within: 2}
 	if spec.Order == "priod" {
 		in.Daemon = virtual.Daemon{Interval: time.Duration(cfg.Cycle.Interval), Settings: cycle.Settings{Decide: cfg.Decide()}}
 		in.Daemon.Settings.Decide.Ranking.Partitions = nil // a trace has none
@@ -390,7 +394,7 @@ func specOf(c *cli.Context) (simulate.Spec, error) {
 	s := func(name string) float64 { return c.Duration(name).Seconds() }
 	spec := simulate.Spec{
 		Engine: c.String("engine"), Order: c.String("order"), Backfill: c.String("backfill"), Depth: c.Int("depth"), Placement: c.String("placement"),
-		Allocation: c.String("allocation"), Preemption: c.String("preemption"), Eviction: evictionOf(c), Sizing: c.String("sizing"), RoundModel: c.String("round-model"),
+		Allocation: c.String("allocation"), Preemption: c.String("preemption"), Eviction: evictionOf(c), Sizing: c.String("sizing"), Speeds: c.String("speeds"), HistoryJobs: c.Int("history-jobs"), RoundModel: c.String("round-model"),
 		Round: s("round"), FirstRound: s("first-round"), Seed: c.Uint64("seed"), UserGPUs: c.Int("user-gpus"), AccountGPUs: c.Int("account-gpus"),
 		Overheads: simulate.Overheads{
 			Grace: s("grace"), Requeue: s("requeue-delay"), Prolog: s("prolog"), Epilog: s("epilog"),

@@ -21,7 +21,7 @@ func allocator(policy allocation.Policy) rounds.Allocator {
 		}
 		for _, a := range jobs {
 			j := allocation.Job{
-				ID: a.Job.ID, Speed: a.Speed, GPUs: a.Job.GPUs, Weight: weight(a.Job.Weight), StepsLeft: a.Left(),
+				ID: a.Job.ID, Speed: a.Estimate, GPUs: a.Job.GPUs, Weight: weight(a.Job.Weight), StepsLeft: a.Left(),
 				Elapsed: now - a.Job.Submit, Arrival: a.Job.Submit, Deadline: a.Job.Deadline - now, Entity: allocation.NoEntity,
 			}
 			for len(known) <= a.Index {

@@ -9,6 +9,7 @@ import (
 
 	"slurmprio/priod/placement"
 	"slurmprio/priod/policy/allocation"
+	"slurmprio/priod/policy/speed"
 	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/simulate/rounds"
 	"slurmprio/priod/simulate/virtual"
@@ -27,6 +28,9 @@ type Input struct {
 	// Curve is how that speed depends on CPUs and memory; nil: nobody knows.
 	Curve  func(job *trace.Job, gpuType string) *workload.Curve
 	Daemon virtual.Daemon // of order priod
+	// Learning is how the site judges what history teaches, where speeds are
+	// learned.
+	Learning speed.Settings
 }
 
 // Result is what came out.
@@ -124,6 +128,9 @@ func inRounds(ctx context.Context, spec Spec, in Input) (Result, error) {
 		return Result{}, fmt.Errorf("no round model %q", spec.RoundModel)
 	}
 	opt := rounds.Options{Model: model, Round: spec.Round, Order: order, Speed: in.Speed, Window: spec.Window}
+	if spec.Speeds != "known" {
+		opt.Estimator = newLearner(&spec, in.Learning)
+	}
 	var series metrics.Series
 	opt.Watch = func(r rounds.Round) {
 		gpus := 0

@@ -147,6 +147,9 @@ func (r *mechanism) step() error {
 			a.shares[j].received = r.half
 		}
 	}
+	if r.estimate(r.active[before:]) {
+		r.changed = true
+	}
 	allocated := false
 	if r.Allocator != nil {
 		var err error
@@ -313,7 +316,7 @@ func (r *mechanism) fillQueues() {
 	for j := range r.queues {
 		q := r.queues[j][:0]
 		for i, a := range r.active {
-			speed := a.Speed[j]
+			speed := a.Estimate[j]
 			if speed == 0 {
 				continue
 			}
