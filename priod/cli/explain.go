@@ -10,6 +10,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
+	"slurmprio/priod/policy/speed"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
 	"slurmprio/slurmplug"
@@ -48,6 +49,8 @@ type explanation struct {
 	TECount int         `json:"te_count"`
 	Now     *nowView    `json:"slurm_now,omitempty"` // nil when Slurm has no such job or does not answer
 	Note    string      `json:"note,omitempty"`
+
+	Speeds *speed.Answers `json:"speeds,omitempty"` // nil for a job without GPUs
 }
 
 type nowView struct {
@@ -82,6 +85,9 @@ func readExplanation(c *cli.Context, id cluster.JobID) (*explanation, error) {
 		}
 	}
 	v.Now, v.Note = slurmNow(c.Context, cfg, v.Job.ID, v.Job.RawID)
+	if v.Now != nil {
+		v.jobSpeeds(c.Context, cfg)
+	}
 	return v, nil
 }
 
@@ -153,6 +159,7 @@ func (v *explanation) show(w io.Writer) {
 	if j.TagError != "" {
 		line("Tag", "not valid, so it counts as none: %s", j.TagError)
 	}
+	v.showSpeeds(line)
 	d := v.Decision
 	if d == nil {
 		line("Decision", "none: no cycle has seen it pending")

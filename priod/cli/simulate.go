@@ -188,7 +188,12 @@ func simulation(ctx context.Context, c *cli.Context, bar io.Writer) (*simulated,
 		}
 	}
 	in.Speed, in.Curve = speeds(table), curves(table)
-	in.Learning = speed.Settings{Within: 2}
+	if spec.Speeds != "known" {
+		if cfg, err = loadConfig(c); err != nil {
+			return nil, err
+		}
+		in.Learning = speed.Settings{Within: cfg.Speeds.Within}
+	}
 	if spec.Order == "priod" {
 		in.Daemon = virtual.Daemon{Interval: time.Duration(cfg.Cycle.Interval), Settings: cycle.Settings{Decide: cfg.Decide()}}
 		in.Daemon.Settings.Decide.Ranking.Partitions = nil // a trace has none

@@ -38,7 +38,7 @@ const (
 func (s Source) Words() string {
 	return map[Source]string{
 		Tag: "the job's tag", Workload: "workloads.toml", Past: "this site's history", Default: "the type's speed in priod.toml",
-		Site: "how other programs ran here", None: "nobody knows: as fast as the others",
+		Site: "how other programs ran here", None: "nobody: it is taken to be as fast as the others",
 	}[s]
 }
 
