@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,16 +12,22 @@ import (
 )
 
 // Jobs whose speed depends on the GPU type that they got teach it: those with
-// steps, and those that are only known by their name. explain says who spoke.
+// steps in the tag or on the command line, and those that are only known by their name. explain says who spoke.
 func TestSpeedsFromAccounting(t *testing.T) {
-	s := newSite(t, quick+"[speeds]\nshortest = \"1s\"\nwithin = 3.0\n")
+	s := newSite(t, quick+"[speeds]\nshortest = \"1s\"\nwithin = 3.0\nsteps = '--steps[ =]([0-9]+)'\n")
 	const program = `case $SLURMD_NODENAME in a100*) sleep 2;; v100*) sleep 4;; *) sleep 8;; esac`
+	script := filepath.Join(s.dir, "train.sh")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\n"+program+"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	argued := fmt.Sprintf("argued-%d", time.Now().UnixNano())
 	name := fmt.Sprintf("name-%d", time.Now().UnixNano())
 	workload := fmt.Sprintf("wl-%d", time.Now().UnixNano())
 	for range 2 {
 		for _, gpuType := range []string{"a100", "v100", "t4"} {
 			s.submit("--prio-workload="+workload, "--prio-steps=100", "--gres=gpu:1", "--time=5", "-C", gpuType, "--wrap", program)
 			s.submit("--job-name="+name, "--gres=gpu:1", "--time=5", "-C", gpuType, "--wrap", program)
+			s.submit("--job-name="+argued, "--gres=gpu:1", "--time=5", "-C", gpuType, script, "--steps", "700")
 		}
 	}
 	type lesson struct {
@@ -36,7 +43,7 @@ func TestSpeedsFromAccounting(t *testing.T) {
 	}
 	var taught lesson
 	// slurmdbd is some seconds behind
-	s.wait("twelve completed jobs in accounting", func() bool {
+	s.wait("eighteen completed jobs in accounting", func() bool {
 		out := s.must("workloads", "history", "--since", "1h", "--json")
 		taught = lesson{}
 		if err := json.Unmarshal([]byte(out), &taught); err != nil {
@@ -44,18 +51,18 @@ func TestSpeedsFromAccounting(t *testing.T) {
 		}
 		runs := 0
 		for _, p := range taught.Programs {
-			if p.Workload == workload || p.Job_name == name {
+			if p.Workload == workload || p.Job_name == name || p.Job_name == argued {
 				runs += p.Runs
 			}
 		}
-		return runs == 12
+		return runs == 18
 	})
 	want := map[string]float64{"a100": 1, "v100": 0.5, "t4": 0.25}
 	for _, p := range taught.Programs {
-		if p.Workload != workload && p.Job_name != name {
+		if p.Workload != workload && p.Job_name != name && p.Job_name != argued {
 			continue
 		}
-		if steps := p.Unit == "steps"; steps != (p.Workload == workload) {
+		if steps := p.Unit == "steps"; steps != (p.Workload == workload || p.Job_name == argued) {
 			t.Errorf("%+v", p)
 		}
 		for _, c := range p.Speeds {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -22,7 +23,7 @@ func workloadsHistoryCommand() *cli.Command {
 	return &cli.Command{
 		Name: "history", Usage: "show what this site's accounting teaches of speeds, before it is believed",
 		Description: "Reads the completed jobs of Slurm's accounting. A program is a workload, or a user's job name, on one number of\n" +
-			"GPUs. Its work is what the tag's steps say; else every run of it counts as the same. Each cell is\n" +
+			"GPUs. Its work is what the tag's steps say, or the command line (speeds.steps); else every run of it counts as the same. Each cell is\n" +
 			"TYPE:SPEED, the fastest being 1, how sure that is (two times in three not farther off than this factor), and on\n" +
 			"how many runs there it rests: 0 follows from other types and programs. ? is not sure enough to be believed\n" +
 			"(speeds.within). --out writes what is believed as a workloads file, to read and to keep.",
@@ -37,7 +38,11 @@ func workloadsHistoryCommand() *cli.Command {
 
 // learn reads accounting and learns from it.
 func learn(ctx context.Context, cfg *config.Config, table *workload.Table, span time.Duration) (*live.Work, *speed.Knowledge, error) {
-	work, err := live.New(newClient(cfg)).Work(ctx, time.Now().Add(-span), time.Duration(cfg.Speeds.Shortest), cfg.SpeedSettings(), table)
+	lessons := live.Lessons{Since: time.Now().Add(-span), Shortest: time.Duration(cfg.Speeds.Shortest), Types: cfg.SpeedSettings(), Table: table}
+	if cfg.Speeds.Steps != "" {
+		lessons.Steps = regexp.MustCompile(cfg.Speeds.Steps) // the configuration was checked
+	}
+	work, err := live.New(newClient(cfg)).Work(ctx, lessons)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read accounting: %w", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -64,6 +65,7 @@ type Config struct {
 		Workloads string             `toml:"workloads" json:"workloads"`
 		History   Duration           `toml:"history" json:"history"`
 		Shortest  Duration           `toml:"shortest" json:"shortest"`
+		Steps     string             `toml:"steps" json:"steps"`
 		Within    float64            `toml:"within" json:"within"`
 		Types     map[string]float64 `toml:"types" json:"types"`
 		Formerly  map[string]string  `toml:"formerly" json:"formerly"`
@@ -252,6 +254,7 @@ func (c *Config) validate() error {
 		{"speeds.workloads", c.Speeds.Workloads == "" || filepath.IsAbs(c.Speeds.Workloads), "an absolute path, or empty"},
 		{"speeds.history", c.Speeds.History >= 0, "a time, or 0s"},
 		{"speeds.shortest", c.Speeds.Shortest >= 0, "a time, or 0s"},
+		{"speeds.steps", c.Speeds.Steps == "" || oneGroup(c.Speeds.Steps), "a regular expression with one group, or empty"},
 		{"speeds.within", c.Speeds.Within > 1 && !math.IsInf(c.Speeds.Within, 1), "a factor above 1"},
 		{"limits.writes_per_cycle", c.Limits.WritesPerCycle >= 1, "at least 1"},
 		{"limits.writes_per_second", c.Limits.WritesPerSecond > 0, "more than 0"},
@@ -276,6 +279,11 @@ func (c *Config) validate() error {
 		}
 	}
 	return nil
+}
+
+func oneGroup(expression string) bool {
+	e, err := regexp.Compile(expression)
+	return err == nil && e.NumSubexp() == 1
 }
 
 // checkTypes looks at the GPU types of speeds.types and speeds.formerly.

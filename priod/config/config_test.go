@@ -92,6 +92,8 @@ func TestErrorsNameTheKey(t *testing.T) {
 		{"[log]\nlevel = \"loud\"", "log.level"},
 		{"[speeds]\nwithin = 1.0", "speeds.within: want a factor above 1"},
 		{"[speeds]\nworkloads = \"here.toml\"", "speeds.workloads: want an absolute path"},
+		{"[speeds]\nsteps = \"--steps [0-9]+\"", "speeds.steps: want a regular expression with one group"},
+		{"[speeds]\nsteps = \"([0-9]+\"", "speeds.steps"},
 		{"[speeds.types]\na100 = 0.0", "speeds.types.a100 = 0: want a GPU type and a relative speed above 0"},
 		{"[speeds.formerly]\na = \"b\"\nb = \"c\"", "speeds.formerly.a = \"b\": want the name that the GPU type has now"},
 		{"[metrics]\nlisten = \"0.0.0.0:9817\"", "metrics.listen: want a loopback address such as 127.0.0.1:9817"},

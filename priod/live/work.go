@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"math"
+	"regexp"
 	"slices"
+	"strconv"
 	"time"
 
 	"slurmprio/priod/policy/speed"
@@ -23,10 +26,18 @@ type Work struct {
 // unended are the states in which a job's run ends and the job does not.
 var unended = []string{"PREEMPTED", "REQUEUED", "NODE_FAIL", "RESIZING"}
 
-// Work reads from accounting what a span of time teaches of speeds. Jobs that
-// ran for less than shortest do not count.
-func (c *Cluster) Work(ctx context.Context, since time.Time, shortest time.Duration, s speed.Settings, table *workload.Table) (*Work, error) {
-	rows, err := c.client.History(ctx, since, time.Time{})
+// Lessons say which jobs teach, and how to read them.
+type Lessons struct {
+	Since    time.Time
+	Shortest time.Duration  // what ran for less does not count
+	Steps    *regexp.Regexp // its group is the steps in a job's command line, where its tag has none; nil: nobody looks
+	Types    speed.Settings // names of GPU types
+	Table    *workload.Table
+}
+
+// Work reads from accounting what teaches of speeds.
+func (c *Cluster) Work(ctx context.Context, l Lessons) (*Work, error) {
+	rows, err := c.client.History(ctx, l.Since, time.Time{})
 	if err != nil {
 		return nil, err
 	}
@@ -46,9 +57,18 @@ func (c *Cluster) Work(ctx context.Context, since time.Time, shortest time.Durat
 		if stays[i].gpuType == "" && stays[i].gpus > 0 {
 			stays[i].gpuType = c.allocatedType(r.NodeList, types)
 		}
-		stays[i].gpuType = s.Today(stays[i].gpuType)
+		stays[i].gpuType = l.Types.Today(stays[i].gpuType)
 	}
-	w.Runs = completed(stays, shortest, table)
+	if l.Steps != nil {
+		lines, err := c.client.SubmitLines(ctx, l.Since)
+		if err != nil {
+			return nil, err
+		}
+		for i := range stays {
+			stays[i].steps = stepsIn(lines[stays[i].RawID], l.Steps)
+		}
+	}
+	w.Runs = completed(stays, l.Shortest, l.Table)
 	return w, nil
 }
 
@@ -73,6 +93,17 @@ type stay struct {
 	*slurmplug.Run
 	gpuType string
 	gpus    int
+	steps   float64 // that the command line says; 0: none
+}
+
+// stepsIn reads the number of steps in a command line, 0 when there is none.
+func stepsIn(line string, steps *regexp.Regexp) float64 {
+	if m := steps.FindStringSubmatch(line); m != nil {
+		if v, err := strconv.ParseFloat(m[1], 64); err == nil && v > 0 && !math.IsInf(v, 1) {
+			return v
+		}
+	}
+	return 0
 }
 
 // completed puts together the runs of each job. What a job did before it was
@@ -113,7 +144,7 @@ func completed(stays []stay, shortest time.Duration, table *workload.Table) []sp
 		}
 		if r.State == "COMPLETED" && !unknown && total >= shortest.Seconds() {
 			j := speed.Job{Tag: tag, User: r.User, Name: r.Name, GPUs: r.gpus}
-			runs = append(runs, speed.Run{Program: j.Program(table), Seconds: seconds, Work: tag.Steps})
+			runs = append(runs, speed.Run{Program: j.Program(table), Seconds: seconds, Work: cmp.Or(tag.Steps, r.steps)})
 		}
 		seconds = nil // the id may come again
 	}
