@@ -227,6 +227,9 @@ func (p *jobParser) number(col int, limit uint64) uint64 {
 	return n
 }
 
+// noVal is Slurm's NO_VAL (slurm.h), which squeue prints in some columns.
+const noVal = "4294967294"
+
 // count is a column that squeue may shorten to "2K", 0 when unset.
 func (p *jobParser) count(col int) int {
 	b := p.fields[col]
@@ -234,7 +237,7 @@ func (p *jobParser) count(col int) int {
 		return int(n)
 	}
 	switch string(b) {
-	case "*", "N/A", "": // Sockets, when not asked for
+	case "*", "N/A", "", noVal: // Sockets, when not asked for; tasks of a job that was cancelled early
 		return 0
 	}
 	n, err := parseCount(string(b))

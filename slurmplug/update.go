@@ -22,6 +22,10 @@ const (
 	Release    Lever = "release"
 )
 
+// ReqNodeList names the nodes that a pending job has to run on, all of them; ""
+// takes that back.
+const ReqNodeList Lever = "ReqNodeList"
+
 // Update is one change to one record of the queue.
 type Update struct {
 	Job   JobID

@@ -5,14 +5,18 @@ The streams hold 7,500 jobs. At 5.6 jobs/h under an agnostic policy the jobs
 baseline comes out 10 % too good. CPython's random numbers continue the stream;
 the script checks that it draws the recorded jobs, too.
 
-usage: gavel_stream.py THROUGHPUTS.json SINGLE_STREAM.tsv.gz STREAM.tsv.gz JOBS [SEED] > longer.tsv
+usage: gavel_stream.py THROUGHPUTS.json SINGLE_STREAM.tsv.gz STREAM.tsv.gz JOBS [SEED [notebook]] > longer.tsv
 (SINGLE_STREAM, of seed 0, teaches the order of the 26 job types. With another
-SEED, STREAM only says whether there are gangs.)
+SEED, STREAM only says whether there are gangs. With the last word, it draws the
+jobs behind the figures in the notebooks, of May 2020: A3C then stood behind the
+Transformers in the table of job types, and now behind the Recommendations. The
+recorded streams are of today's table.)
 """
 import gzip, json, math, random, sys
 
 throughputs, single, stream, jobs = sys.argv[1:5]
 seed = int(sys.argv[5]) if len(sys.argv) > 5 else 0
+notebook = len(sys.argv) > 6
 speed = json.load(open(throughputs))["v100"]
 GANGS = ("ResNet-18", "ResNet-50", "Transformer", "LM")
 
@@ -55,6 +59,8 @@ for _ in draw(len(first), first, types, False, 0):
     pass
 _, recorded = rows(stream)
 multi = any(r[2] != "1" for r in recorded)
+if notebook:
+    types.insert(14, types.pop(24))
 print(header)
-for row in draw(int(jobs), recorded if seed == 0 else [], types, multi, seed):
+for row in draw(int(jobs), recorded if seed == 0 and not notebook else [], types, multi, seed):
     print("\t".join(row))

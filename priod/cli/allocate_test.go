@@ -3,10 +3,16 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"slurmprio/priod/policy/allocation"
+	"slurmprio/priod/policy/allocation/instance"
 )
 
 const twoJobs = `{"gpu_types":{"v100":1,"p100":1,"k80":1},"jobs":[{"id":"1","speed":{"v100":2,"p100":1,"k80":0.5}},
@@ -65,4 +71,84 @@ func TestAllocateRefusesBadInput(t *testing.T) {
 	if status != 0 || !strings.Contains(errs, `job "1" fits no GPU type`) {
 		t.Error(status, errs)
 	}
+}
+
+// Deadlines that cannot be kept are given up one by one, the latest submitted
+// first, and each is reported; an entity without jobs is, too.
+func TestAllocateFallsBackAndSaysSo(t *testing.T) {
+	const job = `{"id":"%s","speed":{"a":1},"steps_remaining":%d,"deadline_s":100,"arrival_s":%d}`
+	text := `{"gpu_types":{"a":1},"jobs":[` + fmt.Sprintf(job, "late", 30, 9) + "," + fmt.Sprintf(job, "first", 60, 1) + "," + fmt.Sprintf(job, "later", 10, 10) + "," +
+		fmt.Sprintf(job, "second", 40, 2) + "," + fmt.Sprintf(job, "hopeless", 101, 0) + `]}`
+	status, out, errs := allocateText(t, text, "--policy", "max-throughput", "--json")
+	var got struct {
+		Notes []string
+		Rate  map[string]float64 `json:"effective_throughput"`
+	}
+	if err := json.Unmarshal([]byte(out), &got); status != 0 || err != nil {
+		t.Fatal(status, err, errs)
+	}
+	for i, want := range []string{`"hopeless" misses its deadline even on its fastest`, `"later" cannot be kept beside`, `"late" cannot be kept beside`} {
+		if len(got.Notes) != 3 || !strings.Contains(got.Notes[i], want) {
+			t.Fatalf("notes %q, want %q", got.Notes, want)
+		}
+	}
+	if got.Rate["first"] < 0.6-1e-6 || got.Rate["second"] < 0.4-1e-6 {
+		t.Errorf("deadlines that can be kept are not: %v", got.Rate)
+	}
+	status, _, errs = allocateText(t, `{"gpu_types":{"a":1},"jobs":[{"id":"1","speed":{"a":1},"entity":"busy"}],"entities":[{"name":"busy"},{"name":"idle","weight":5}]}`, "--policy", "hierarchical")
+	if status != 0 || !strings.Contains(errs, `entity "idle" has no jobs: its share goes to the others`) {
+		t.Error(status, errs)
+	}
+}
+
+func TestAllocateRefusesWhatAPolicyCannot(t *testing.T) {
+	gang := strings.Replace(twoJobs, `"id":"1",`, `"id":"1","gpus":1,`, 1)
+	for want, args := range map[string][]string{
+		"policy sjf: no space sharing": {"--policy", "sjf", "--space-sharing"},
+		"it cannot be agnostic":        {"--policy", "gandiva", "--agnostic"},
+		"has no price":                 {"--policy", "min-cost"},
+	} {
+		if status, _, errs := allocateText(t, gang, args...); status != 2 || !strings.Contains(errs, want) {
+			t.Errorf("%v: status %d, %q", args, status, errs)
+		}
+	}
+	gang = `{"gpu_types":{"a":4},"jobs":[{"id":"big","gpus":4,"speed":{"a":1}}]}`
+	if status, _, errs := allocateText(t, gang, "--policy", "allox"); status != 2 || !strings.Contains(errs, `job "big" has a gang of 4`) {
+		t.Error(status, errs)
+	}
+}
+
+// Speeds and weights thirty decades apart: on some of these instances the
+// optimiser drowns in rounding errors, says so and keeps the instance.
+func TestAllocateKeepsWhatItFailsOn(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	for seed := range uint64(2000) {
+		r := rand.New(rand.NewPCG(seed, 30))
+		far := func() float64 { return math.Pow(10, 30*(r.Float64()-0.5)) }
+		p := &allocation.Problem{}
+		for _, name := range []string{"a", "b", "c", "d"} {
+			p.Types = append(p.Types, allocation.GPUType{Name: name, GPUs: 3})
+		}
+		for i := range 25 {
+			p.Jobs = append(p.Jobs, allocation.Job{ID: fmt.Sprint(i), GPUs: 1 + r.IntN(3), Weight: far(), Speed: []float64{far(), far(), far(), far()}, StepsLeft: 1,
+				Deadline: allocation.NoDeadline, Entity: allocation.NoEntity})
+		}
+		if _, err := (allocation.Policy{Name: "max-min"}).Allocate(p); !allocation.Numeric(err) {
+			continue
+		}
+		text, err := instance.Format(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		status, out, errs := allocateText(t, string(text))
+		_, path, found := strings.Cut(errs, "the instance is in ")
+		if status != exitProblem || out != "" || !found {
+			t.Fatalf("status %d, %q, %q", status, out, errs)
+		}
+		if kept, err := os.ReadFile(strings.TrimSpace(path)); err != nil || string(kept) != string(text) {
+			t.Errorf("%v: %s", err, kept)
+		}
+		return
+	}
+	t.Fatal("no instance provoked it")
 }

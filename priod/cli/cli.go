@@ -60,6 +60,7 @@ func App(version string) *cli.App {
 		},
 		Commands: []*cli.Command{
 			runCommand(), checkCommand(), queueCommand(), explainCommand(), diffCommand(), historyCommand(),
+			evictionsCommand(), evictCommand(),
 			pauseCommand(), resumeCommand(), resetCommand(), allocateCommand(), simulateCommand(), sweepCommand(), traceCommand(), workloadsCommand(), configCommand(), versionCommand(version),
 		},
 		HideVersion:            true,

@@ -10,6 +10,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
+	"slurmprio/priod/eviction"
 	"slurmprio/priod/policy/speed"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
@@ -47,10 +48,12 @@ type explanation struct {
 	Reason  string      `json:"reason"`             // the decision's why as a sentence
 	TEPlace int         `json:"te_place,omitempty"` // among the TE jobs, 0 when it is none
 	TECount int         `json:"te_count"`
-	Now     *nowView    `json:"slurm_now,omitempty"` // nil when Slurm has no such job or does not answer
-	Note    string      `json:"note,omitempty"`
 
-	Speeds *speed.Answers `json:"speeds,omitempty"` // nil for a job without GPUs
+	Evictions []store.Eviction `json:"evictions"`           // of its own runs, and on its behalf
+	Now       *nowView         `json:"slurm_now,omitempty"` // nil when Slurm has no such job or does not answer
+	Note      string           `json:"note,omitempty"`
+
+	Speeds *speed.Answers `json:"speeds,omitempty"` // nil for a job without GPUs, or not in Slurm's queue
 }
 
 type nowView struct {
@@ -76,6 +79,9 @@ func readExplanation(c *cli.Context, id cluster.JobID) (*explanation, error) {
 		return nil, err
 	}
 	if v.Story, err = r.Job(c.Context, id, 10); err != nil {
+		return nil, err
+	}
+	if v.Evictions, err = r.EvictionsOf(c.Context, v.Job.ID, 10); err != nil {
 		return nil, err
 	}
 	if d := v.Decision; d != nil {
@@ -163,6 +169,7 @@ func (v *explanation) show(w io.Writer) {
 	d := v.Decision
 	if d == nil {
 		line("Decision", "none: no cycle has seen it pending")
+		v.showEvictions(line)
 		return
 	}
 	if !d.Since.IsZero() && j.Left.IsZero() && j.State == cluster.Pending.String() {
@@ -201,9 +208,39 @@ func (v *explanation) show(w io.Writer) {
 	for _, x := range v.Writes {
 		line("Written", "cycle %d, %s: %s %s -> %s (%s), %s", x.Cycle, clock(x.At), x.Lever, x.Before, x.After, x.Reason, result(x.Outcome))
 	}
+	v.showEvictions(line)
 	if v.Note != "" {
 		line("Note", "%s", v.Note)
 	}
+}
+
+// showEvictions tells both sides: who left for this job, and for whom it left.
+func (v *explanation) showEvictions(line func(name, format string, a ...any)) {
+	for _, x := range v.Evictions {
+		state := x.State
+		if x.How != "" {
+			state += ", it " + left[eviction.How(x.How)]
+		}
+		if x.Reason != "" {
+			state += " (" + x.Reason + ")"
+		}
+		cost := fmt.Sprintf("%.0f GPU-seconds promised", x.Promised)
+		if x.Paid != nil {
+			cost += fmt.Sprintf(", %.0f paid", *x.Paid)
+		}
+		if x.Victim == v.Job.ID {
+			line("Evicted", "for TE job %s of %s, %s: %s; grace %.0fs, %s", x.For, x.ForUser, clock(x.Recorded), state, x.GraceS, cost)
+			continue
+		}
+		line("Room", "job %s of %s on %s, %s: %s; %s; the place is %s", x.Victim, x.VictimUser, x.Nodes, clock(x.Recorded), state, cost,
+			first(x.ClaimReason, x.ClaimState))
+	}
+}
+
+// left says how a victim left in words.
+var left = map[eviction.How]string{
+	eviction.Exited: "exited by itself", eviction.Finished: "finished its work", eviction.Forced: "was ended after its grace",
+	eviction.Returned: "was requeued by somebody else", eviction.Ended: "ended for a reason of its own", eviction.Forgotten: "was forgotten by Slurm",
 }
 
 func (v *explanation) showNow(line func(name, format string, a ...any)) {

@@ -9,6 +9,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/plan"
+	"slurmprio/priod/policy/preemption"
 	"slurmprio/priod/report"
 	"slurmprio/slurmplug"
 )
@@ -28,6 +29,15 @@ type planView struct {
 	Hold       string          `json:"hold,omitempty"`
 	Notes      []string        `json:"notes"`
 	Writes     []writeView     `json:"writes"`
+	Evictions  []leaveView     `json:"evictions"` // that this cycle begins
+}
+
+// leaveView is who leaves for a TE job.
+type leaveView struct {
+	For     cluster.JobID   `json:"for"`
+	Victims []cluster.JobID `json:"victims"`
+	Cost    float64         `json:"cost_gpu_s"`
+	WaitS   float64         `json:"wait_s"`
 }
 
 type writeView struct {
@@ -42,7 +52,14 @@ func viewPlan(r *cycle.Result) planView {
 	v := planView{
 		At: p.At, Cluster: r.Snapshot.Cluster, Lever: p.Mode, Step: p.Band.Step, BandLo: p.Band.Lo, BandHi: p.Band.Hi,
 		Jobs: len(r.Snapshot.Jobs), Renumbered: p.Renumbered, Hold: r.Hold,
-		Notes: append([]string{}, p.Notes...), Writes: make([]writeView, len(p.Actions)),
+		Notes: append([]string{}, p.Notes...), Writes: make([]writeView, len(p.Actions)), Evictions: []leaveView{},
+	}
+	if r.Choice != nil && !r.Choice.Turn.Empty() {
+		for _, t := range r.Choice.Trials {
+			if t.Why == preemption.Evicts {
+				v.Evictions = append(v.Evictions, leaveView{t.Job, t.Victims, t.Cost, t.Wait.Seconds()})
+			}
+		}
 	}
 	decisions := make(map[cluster.JobID]*plan.Decision, len(p.Decisions))
 	for i := range p.Decisions {
@@ -106,6 +123,13 @@ func showPlan(c *cli.Context, r *cycle.Result, done bool) error {
 			}
 		}
 		report.Table(w, header, rows)
+	}
+	leaves := "would leave"
+	if done {
+		leaves = "leave"
+	}
+	for _, x := range v.Evictions {
+		fmt.Fprintf(w, "for TE job %s %s %s: %v (%.0f GPU-seconds of work).\n", x.For, plural(len(x.Victims), "job", "jobs"), leaves, x.Victims, x.Cost)
 	}
 	for _, n := range v.Notes {
 		fmt.Fprintln(w, "note:", report.Safe(n))

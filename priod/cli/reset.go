@@ -109,6 +109,7 @@ func reset(ctx context.Context, cfg *config.Config, dryRun bool) (*resetView, er
 			actions = append(actions, a)
 		}
 	}
+	actions = append(actions, unpin(&snapshot, undo)...)
 	v.Gone = len(known)
 	if dryRun {
 		for _, a := range actions {
@@ -136,6 +137,18 @@ func reset(ctx context.Context, cfg *config.Config, dryRun bool) (*resetView, er
 		}
 		return false
 	})
+}
+
+// unpin takes back the nodes that priod named in the requests of waiting jobs.
+func unpin(s *cluster.Snapshot, undo *store.Undo) (actions []plan.Action) {
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		c := undo.Find(j.ID, slurmplug.ReqNodeList)
+		if j.State == cluster.Pending && c != nil && c.Job == j.ID && c.To != "" && c.Of(j) {
+			actions = append(actions, plan.Action{Job: j.ID, Lever: slurmplug.ReqNodeList, Before: c.To, After: c.Was, Reason: "reset"})
+		}
+	}
+	return actions
 }
 
 // alone makes sure that no other priod of this host, and with follow_controller

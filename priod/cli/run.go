@@ -15,6 +15,7 @@ import (
 	"slurmprio/priod/config"
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/daemon"
+	"slurmprio/priod/eviction"
 	"slurmprio/priod/live"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
@@ -112,7 +113,13 @@ func preview(ctx context.Context, cfg *config.Config, log hclog.Logger) (cycle.R
 	if err != nil {
 		return cycle.Result{}, err
 	}
-	return cycle.Step(ctx, live.New(newClient(cfg)), nil, h, cycle.Settings{Decide: cfg.Decide(), DryRun: true})
+	journal, err := journalOf(ctx, cfg)
+	if err != nil {
+		journal = eviction.NewJournal() // history has said why
+	}
+	slurm := live.New(newClient(cfg))
+	evictions := cycle.Evictions{Settings: cfg.Eviction(), Slurm: slurm, Journal: journal}
+	return cycle.Step(ctx, slurm, nil, h, cycle.Settings{Decide: cfg.Decide(), DryRun: true, Evictions: evictions})
 }
 
 func showPreview(ctx context.Context, c *cli.Context, cfg *config.Config, log hclog.Logger) error {

@@ -23,6 +23,8 @@ import (
 	"slurmprio/priod/config"
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/live"
+	"slurmprio/priod/policy/allocation"
+	"slurmprio/priod/policy/allocation/instance"
 	"slurmprio/priod/policy/preemption"
 	"slurmprio/priod/policy/speed"
 	"slurmprio/priod/report"
@@ -76,6 +78,7 @@ func simulateFlags() []cli.Flag {
 		&cli.StringFlag{Category: input, Name: "cluster", Usage: "read nodes from `FILE`, TOML with [[nodes]] tables"},
 		&cli.StringSliceFlag{Category: input, Name: "nodes", Usage: "nodes as `COUNT:TYPE:GPUS[:CPUS[:MEM_MB]]`; again for more"},
 		withCategory(workloadsFlag(), input),
+		&cli.StringFlag{Category: input, Name: "pairs", Usage: "read how fast two workloads run on the same GPUs from CSV `FILE`, for --allocation gandiva or POLICY:packed"},
 		&cli.StringFlag{Category: input, Name: "window", Usage: "measure jobs `FIRST:LAST` in order of arrival, counted from 0; later ones keep coming until these are done"},
 		&cli.Uint64Flag{Category: input, Name: "seed", Value: 1, Usage: "`NUMBER` that settles what is left to chance"},
 
@@ -153,6 +156,8 @@ type simulated struct {
 	spec  simulate.Spec
 	stats trace.Stats
 	notes []string
+
+	failed int // allocations
 }
 
 // simulation runs what the flags say. Progress goes to bar when it is a
@@ -174,6 +179,9 @@ func simulation(ctx context.Context, c *cli.Context, bar io.Writer) (*simulated,
 		}
 	}
 	in := simulate.Input{}
+	if in.Pairs, err = pairsOf(c.String("pairs"), &spec, table); err != nil {
+		return nil, usageError{err}
+	}
 	if err := s.nodes(ctx, c, cfg, &in); err != nil {
 		return nil, err
 	}
@@ -198,6 +206,7 @@ func simulation(ctx context.Context, c *cli.Context, bar io.Writer) (*simulated,
 		in.Daemon = virtual.Daemon{Interval: time.Duration(cfg.Cycle.Interval), Settings: cycle.Settings{Decide: cfg.Decide()}}
 		in.Daemon.Settings.Decide.Ranking.Partitions = nil // a trace has none
 	}
+	in.Trouble = s.trouble
 	tick, finish := progress(bar)
 	in.Jobs = func(yield func(trace.Job, error) bool) {
 		for j, err := range jobs {
@@ -212,7 +221,23 @@ func simulation(ctx context.Context, c *cli.Context, bar io.Writer) (*simulated,
 	}
 	s.Result, err = simulate.Run(ctx, s.spec, in)
 	finish()
+	if s.failed > 1 {
+		s.notes = append(s.notes, fmt.Sprintf("%d allocations failed in all", s.failed))
+	}
 	return s, err
+}
+
+// trouble keeps the first problem that the optimiser failed on, and counts.
+func (s *simulated) trouble(now float64, err error, p *allocation.Problem) {
+	if s.failed++; s.failed > 1 {
+		return
+	}
+	text, cannot := instance.Format(p)
+	where := fmt.Sprintf("and the instance could not be written: %v", cannot)
+	if cannot == nil {
+		where = kept(text)
+	}
+	s.notes = append(s.notes, fmt.Sprintf("at %.0f s: %v; %s; the last allocation stayed", now, err, where))
 }
 
 // static reads a trace of Synergy's whole: when all of its jobs come within the
@@ -255,6 +280,39 @@ func speeds(table *workload.Table) func(*trace.Job, string) float64 {
 		s, _ := table.Speed(id, j.GPUs, gpuType)
 		return s
 	}
+}
+
+// pairsOf reads the speeds of pairs, which a policy with space sharing needs.
+func pairsOf(path string, spec *simulate.Spec, table *workload.Table) (simulate.Pairs, error) {
+	switch {
+	case path == "" && spec.Packed():
+		return nil, fmt.Errorf("--allocation %s: which pairs run how fast? Give --pairs FILE; priod workloads import gavel --pairs makes one", spec.Allocation)
+	case path == "":
+		return nil, nil
+	case !spec.Packed():
+		return nil, errors.New("--pairs belongs to --allocation gandiva or POLICY:packed")
+	}
+	pairs, err := workload.LoadPairs(path, table)
+	if err != nil {
+		return nil, err
+	}
+	return func(a, b *trace.Job, gpuType string) (float64, float64) {
+		x, knownA := table.Lookup(a.Workload)
+		y, knownB := table.Lookup(b.Workload)
+		speedA, speedB, ok := pairs.Speed(x, y, a.GPUs, gpuType)
+		if !knownA || !knownB || !ok {
+			return 0, 0
+		}
+		if a.Duration > 0 { // counted in seconds of itself alone
+			alone, _ := table.Speed(x, a.GPUs, gpuType)
+			speedA /= alone
+		}
+		if b.Duration > 0 {
+			alone, _ := table.Speed(y, b.GPUs, gpuType)
+			speedB /= alone
+		}
+		return speedA, speedB
+	}, nil
 }
 
 // curves looks a job's sensitivity up in the table.

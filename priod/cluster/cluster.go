@@ -100,6 +100,7 @@ type Node struct {
 	Usable     bool   // not down, drained or reserved for maintenance
 	State      string // as Slurm says it: "IDLE+DRAIN"
 	Features   []string
+	Partitions []string
 	GPUType    string // GRES type, "" on a node without GPUs or with untyped ones
 	GPUs       int
 	GPUsUsed   int

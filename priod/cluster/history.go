@@ -91,6 +91,11 @@ type History struct {
 	Counted map[JobID]Class
 	// Written holds the last write for each job in the queue.
 	Written map[JobID]Written
+	// Claiming are the TE jobs for which room is being made or held: they go
+	// before other TE jobs. Returning are the BE jobs that were evicted and have
+	// not started again: they go before other BE jobs. Both come from the journal
+	// of evictions.
+	Claiming, Returning map[JobID]bool
 
 	running map[JobID]*Interval
 	recent  map[run]Interval    // closed intervals that still reach into UsePeriod

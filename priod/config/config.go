@@ -24,6 +24,8 @@ import (
 
 	"slurmprio/etc"
 	"slurmprio/priod/decide"
+	"slurmprio/priod/eviction"
+	"slurmprio/priod/policy/preemption"
 	"slurmprio/priod/policy/ranking"
 	"slurmprio/priod/policy/speed"
 	"slurmprio/slurmplug"
@@ -70,6 +72,29 @@ type Config struct {
 		Types     map[string]float64 `toml:"types" json:"types"`
 		Formerly  map[string]string  `toml:"formerly" json:"formerly"`
 	} `toml:"speeds" json:"speeds"`
+	Preemption struct {
+		Enabled        bool     `toml:"enabled" json:"enabled"`
+		Policy         string   `toml:"policy" json:"policy"`
+		FitGppS        float64  `toml:"fitgpp_s" json:"fitgpp_s"`
+		FitGppFallback string   `toml:"fitgpp_fallback" json:"fitgpp_fallback"`
+		Urgency        float64  `toml:"urgency" json:"urgency"`
+		Rise           float64  `toml:"rise" json:"rise"`
+		MinGain        Duration `toml:"min_gain" json:"min_gain"`
+		MaxEvictions   int      `toml:"max_evictions" json:"max_evictions"`
+		MinRun         Duration `toml:"min_run" json:"min_run"`
+		MaxAtOnce      int      `toml:"max_at_once" json:"max_at_once"`
+		MaxPerCycle    int      `toml:"max_per_cycle" json:"max_per_cycle"`
+		MaxPerHour     int      `toml:"max_per_hour" json:"max_per_hour"`
+		GPUHoursPerDay float64  `toml:"gpu_hours_per_day" json:"gpu_hours_per_day"`
+		UserGPUMinutes float64  `toml:"user_gpu_minutes_per_day" json:"user_gpu_minutes_per_day"`
+		Grace          Duration `toml:"grace" json:"grace"`
+		MaxGrace       Duration `toml:"max_grace" json:"max_grace"`
+		Restart        Duration `toml:"restart" json:"restart"`
+		Reserve        bool     `toml:"reserve" json:"reserve"`
+		Hold           Duration `toml:"hold" json:"hold"`
+		Retry          Duration `toml:"retry" json:"retry"`
+		Watch          Duration `toml:"watch" json:"watch"`
+	} `toml:"preemption" json:"preemption"`
 	Limits struct {
 		WritesPerCycle  int     `toml:"writes_per_cycle" json:"writes_per_cycle"`
 		WritesPerSecond float64 `toml:"writes_per_second" json:"writes_per_second"`
@@ -219,6 +244,14 @@ var levers = map[string]slurmplug.Lever{
 	"priority":    slurmplug.Priority,
 }
 
+// noEvictions is the policy that evicts nobody.
+const noEvictions = "none"
+
+var (
+	policies  = []string{string(preemption.LeastLoss), string(preemption.FitGpp), string(preemption.LRTP), string(preemption.Random), noEvictions}
+	fallbacks = []string{string(preemption.FallNode), string(preemption.FallRandom), string(preemption.FallAnybody), string(preemption.FallNone)}
+)
+
 // maxTop is the largest SiteFactor and Nice that Slurm takes
 // (NICE_OFFSET - 3, slurm.h).
 const maxTop = 2147483645
@@ -256,6 +289,25 @@ func (c *Config) validate() error {
 		{"speeds.shortest", c.Speeds.Shortest >= 0, "a time, or 0s"},
 		{"speeds.steps", c.Speeds.Steps == "" || oneGroup(c.Speeds.Steps), "a regular expression with one group, or empty"},
 		{"speeds.within", c.Speeds.Within > 1 && !math.IsInf(c.Speeds.Within, 1), "a factor above 1"},
+		{"preemption.policy", slices.Contains(policies, c.Preemption.Policy), strings.Join(policies, ", ")},
+		{"preemption.fitgpp_fallback", slices.Contains(fallbacks, c.Preemption.FitGppFallback), strings.Join(fallbacks, ", ")},
+		{"preemption.fitgpp_s", c.Preemption.FitGppS >= 0, "0 or more"},
+		{"preemption.urgency", c.Preemption.Urgency >= 0, "0 or more"},
+		{"preemption.rise", c.Preemption.Rise >= 0, "0 or more"},
+		{"preemption.min_gain", c.Preemption.MinGain >= 0, "0s or more"},
+		{"preemption.max_evictions", c.Preemption.MaxEvictions >= 0, "0 (no limit) or more"},
+		{"preemption.min_run", c.Preemption.MinRun >= 0, "0s or more"},
+		{"preemption.max_at_once", c.Preemption.MaxAtOnce >= 0, "0 (no limit) or more"},
+		{"preemption.max_per_cycle", c.Preemption.MaxPerCycle >= 0, "0 (no limit) or more"},
+		{"preemption.max_per_hour", c.Preemption.MaxPerHour >= 0, "0 (no limit) or more"},
+		{"preemption.gpu_hours_per_day", c.Preemption.GPUHoursPerDay >= 0, "0 (no limit) or more"},
+		{"preemption.user_gpu_minutes_per_day", c.Preemption.UserGPUMinutes >= 0, "0 (no limit) or more"},
+		{"preemption.grace", c.Preemption.Grace >= 0 && c.Preemption.Grace <= c.Preemption.MaxGrace, "from 0s to preemption.max_grace"},
+		{"preemption.max_grace", c.Preemption.MaxGrace >= 0, "0s or more"},
+		{"preemption.restart", c.Preemption.Restart >= 0, "0s or more"},
+		{"preemption.hold", c.Preemption.Hold >= Duration(5*time.Second), "at least 5s"},
+		{"preemption.retry", c.Preemption.Retry >= 0, "0s or more"},
+		{"preemption.watch", c.Preemption.Watch >= Duration(200*time.Millisecond), "at least 200ms"},
 		{"limits.writes_per_cycle", c.Limits.WritesPerCycle >= 1, "at least 1"},
 		{"limits.writes_per_second", c.Limits.WritesPerSecond > 0, "more than 0"},
 		{"limits.agent_queue", c.Limits.AgentQueue >= 1, "at least 1"},
@@ -346,6 +398,23 @@ func (c *Config) Decide() decide.Settings {
 // SpeedSettings returns how speeds are judged.
 func (c *Config) SpeedSettings() speed.Settings {
 	return speed.Settings{Types: c.Speeds.Types, Formerly: c.Speeds.Formerly, Within: c.Speeds.Within}
+}
+
+// Eviction returns the settings of making room for TE jobs.
+func (c *Config) Eviction() eviction.Settings {
+	p := &c.Preemption
+	return eviction.Settings{
+		Enabled: p.Enabled && p.Policy != noEvictions,
+		Policy: preemption.Settings{
+			Policy: preemption.Policy(p.Policy), S: p.FitGppS, Fallback: preemption.Fallback(p.FitGppFallback),
+			MaxEvictions: p.MaxEvictions, MinRun: time.Duration(p.MinRun).Seconds(),
+			Rise: p.Rise, Urgency: p.Urgency, MinGain: time.Duration(p.MinGain).Seconds(),
+			Limits: preemption.Limits{AtOnce: p.MaxAtOnce, PerCycle: p.MaxPerCycle, PerHour: p.MaxPerHour, PerDay: p.GPUHoursPerDay},
+		},
+		Ranking: c.Decide().Ranking,
+		Grace:   time.Duration(p.Grace), MaxGrace: time.Duration(p.MaxGrace), Restart: time.Duration(p.Restart),
+		Reserve: p.Reserve, Hold: time.Duration(p.Hold), Retry: time.Duration(p.Retry), UserGPUMinutes: p.UserGPUMinutes,
+	}
 }
 
 func allOver(single map[string]Budget, general Budget) map[string]ranking.Budget {

@@ -5,10 +5,13 @@ package cycle
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/decide"
+	"slurmprio/priod/eviction"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 )
@@ -20,8 +23,10 @@ type Settings struct {
 	DryRun bool
 	// Hold says why nothing may be written now ("paused by ..."); "" when it may.
 	Hold string
+	// Evictions make room for TE jobs; the zero value makes none.
+	Evictions Evictions
 	// Stage, if set, is told when a stage begins: "observe", "decide",
-	// "record", "act", "" at the end. The daemon takes times with it.
+	// "record", "act", "evict", "" at the end. The daemon takes times with it.
 	Stage func(string)
 }
 
@@ -40,12 +45,14 @@ type Result struct {
 	Snapshot  cluster.Snapshot
 	Strangers []decide.Stranger // values of another priod
 	Plan      plan.Plan
-	Outcomes  []plan.Outcome // nil when nothing was written
-	Hold      string         // why nothing was written, although the plan may hold actions
+	Outcomes  []plan.Outcome   // nil when nothing was written
+	Choice    *eviction.Choice // who leaves for whom; nil when that was not asked
+	Hold      string           // why nothing was written, although the plan may hold actions
 }
 
 // Step runs one cycle. An error of Observe or Planned means that nothing was
-// written; an error of Done means that it was, and the Result says what.
+// written; an error of Done means that it was, and the Result says what. An
+// error about evictions comes after everything else is done.
 func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.History, set Settings) (Result, error) {
 	stage := set.Stage
 	if stage == nil {
@@ -65,9 +72,10 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	if set.Decide.Peers {
 		decide.Adopt(result.Strangers, &snapshot, h)
 	}
-	result.Plan = decide.Decide(&snapshot, h, set.Decide)
+	var evictErr error
+	result.Plan, result.Choice, evictErr = set.decide(ctx, &result.Snapshot, h)
 	if set.DryRun {
-		return result, nil
+		return result, evictErr
 	}
 	for i := range result.Plan.Decisions {
 		if d := &result.Plan.Decisions[i]; d.Ranked {
@@ -81,20 +89,58 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 		return result, fmt.Errorf("record the plan (nothing was written to Slurm): %w", err)
 	}
 	result.Hold = set.Hold
-	if set.Hold != "" || len(result.Plan.Actions) == 0 {
-		return result, nil
+	if set.Hold == "" && len(result.Plan.Actions) > 0 {
+		if err := act(ctx, slurm, rec, h, &result, stage); err != nil {
+			return result, err
+		}
 	}
+	stage("evict")
+	if evictErr == nil && result.Choice != nil {
+		evictErr = set.Evictions.record(ctx, &result.Choice.Turn)
+	}
+	return result, errors.Join(evictErr, set.Evictions.Tend(ctx, &result.Snapshot, &result.Plan, set.Hold != ""))
+}
 
+// decide plans the order, and who leaves for whom: TE jobs that get room made
+// stand before the others, so the order is decided once more.
+func (set *Settings) decide(ctx context.Context, s *cluster.Snapshot, h *cluster.History) (plan.Plan, *eviction.Choice, error) {
+	e := &set.Evictions
+	if e.Journal == nil {
+		return decide.Decide(s, h, set.Decide), nil, nil
+	}
+	e.Journal.Mark(h)
+	p := decide.Decide(s, h, set.Decide)
+	waits := slices.ContainsFunc(p.Decisions, func(d plan.Decision) bool { return d.Ranked && d.Class == cluster.TE })
+	if !e.Settings.Enabled || set.Hold != "" || !waits {
+		return p, nil, nil
+	}
+	choice, err := e.choose(ctx, s, &p)
+	if err != nil {
+		return p, nil, err
+	}
+	if !choice.Turn.Empty() {
+		e.Journal.Number(&choice.Turn)
+		for i := range choice.Turn.Claims {
+			h.Claiming[choice.Turn.Claims[i].Job] = true
+		}
+		p = decide.Decide(s, h, set.Decide)
+	}
+	choice.Annotate(&p)
+	return p, choice, nil
+}
+
+// act writes the plan and takes down what became of it.
+func act(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.History, result *Result, stage func(string)) error {
 	stage("act")
 	ctx = context.WithoutCancel(ctx) // a recorded plan is carried through
 	result.Outcomes = slurm.Apply(ctx, result.Plan.Actions)
-	remember(h, &result)
+	remember(h, result)
 
 	stage("record")
 	if err := rec.Done(ctx, result.Outcomes); err != nil {
-		return result, fmt.Errorf("record the outcomes: %w", err)
+		return fmt.Errorf("record the outcomes: %w", err)
 	}
-	return result, nil
+	return nil
 }
 
 // remember keeps what was sent, because the next snapshot need not show it.

@@ -16,6 +16,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
 	"slurmprio/priod/cycle"
+	"slurmprio/priod/eviction"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/store"
 	"slurmprio/slurmplug"
@@ -26,6 +27,10 @@ type Store interface {
 	cycle.Recorder
 	// Load returns what earlier processes learned.
 	Load(context.Context) (*cluster.History, error)
+	// LoadEvictions returns what they left under way, and SaveEvictions makes
+	// safe what a turn comes to.
+	LoadEvictions(context.Context) (*eviction.Journal, error)
+	SaveEvictions(context.Context, *eviction.Turn) error
 	// Hold says why nothing may be written now, "" when it may.
 	Hold() (string, error)
 	// Pause lets the daemon stop its own writing until somebody resumes it.
@@ -40,6 +45,7 @@ type Store interface {
 // Slurm is a cluster that also keeps account of the past.
 type Slurm interface {
 	plan.Slurm
+	eviction.Slurm
 	// Past returns the runs that accounting knows of a span of time.
 	Past(ctx context.Context, since, until time.Time) ([]cluster.PastRun, error)
 	// Controllers, Answers and Identity are those of live.Cluster.
@@ -64,11 +70,14 @@ type Daemon struct {
 	filled  time.Time // up to when accounting was read
 	asked   time.Time // when it was last tried
 	history *cluster.History
+	journal *eviction.Journal
 	trouble string   // the last cycle's error, so that it is logged once
 	failed  int      // cycles in a row with that error
 	notes   []string // the last cycle's, so that each is logged once
 	cycles  int
 	losses  int // of the state, as counted
+
+	watching bool // evictions may be tended until the next cycle
 
 	claim    *Claim
 	squatter string  // who kept the claim away, so that it is logged once
@@ -142,6 +151,7 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan struct{}) error {
 			failed = 0 // to look again loads nobody, and somebody has to take over
 		}
 		pause := Interval(time.Duration(d.Config.Cycle.Interval), polled, failed)
+		d.watching = err == nil && d.standby == ""
 		d.health.cycle(time.Since(begun)+pause, err)
 		if now := time.Now(); now.Sub(pruned) >= pruneEvery && d.clock.isSteady() {
 			pruned = now
@@ -175,7 +185,10 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 	}
 	d.health = newHealth()
 	d.metrics = newMetrics(d.Version, d.health)
-	d.history, err = d.Store.Load(ctx)
+	if d.history, err = d.Store.Load(ctx); err != nil {
+		return err
+	}
+	d.journal, err = d.Store.LoadEvictions(ctx)
 	return err
 }
 
@@ -218,6 +231,7 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 	if d.Config.Cycle.FollowController {
 		slurm = follower{d.slurm, d}
 	}
+	set.Evictions = d.evictions()
 	result, err = cycle.Step(ctx, slurm, d.Store, d.history, set)
 	d.metrics.staged(took)
 	if err != nil {
@@ -373,6 +387,8 @@ func (d *Daemon) logWrites(outcomes []plan.Outcome) map[slurmplug.Status]int {
 func (d *Daemon) wait(ctx context.Context, interval time.Duration, hup <-chan struct{}) bool {
 	timer := time.NewTimer(interval)
 	defer timer.Stop()
+	watch := time.NewTimer(time.Duration(d.Config.Preemption.Watch))
+	defer watch.Stop()
 	watchdog := time.NewTicker(30 * time.Second)
 	defer watchdog.Stop()
 	for {
@@ -381,6 +397,10 @@ func (d *Daemon) wait(ctx context.Context, interval time.Duration, hup <-chan st
 			return false
 		case <-timer.C:
 			return true
+		case <-watch.C:
+			if pause, more := d.tend(ctx); more {
+				watch.Reset(pause)
+			}
 		case <-watchdog.C:
 			d.notify(daemon.SdNotifyWatchdog)
 		case <-hup:

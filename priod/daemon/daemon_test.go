@@ -13,6 +13,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
+	"slurmprio/priod/eviction"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/store"
 	"slurmprio/slurmplug"
@@ -79,7 +80,16 @@ func (f *fake) Past(_ context.Context, since, _ time.Time) ([]cluster.PastRun, e
 func (f *fake) Planned(context.Context, plan.Seen) error       { return f.plannedErr }
 func (f *fake) Done(context.Context, []plan.Outcome) error     { return nil }
 func (f *fake) Load(context.Context) (*cluster.History, error) { return cluster.NewHistory(), nil }
-func (f *fake) Hold() (string, error)                          { return f.hold, f.holdErr }
+func (f *fake) LoadEvictions(context.Context) (*eviction.Journal, error) {
+	return eviction.NewJournal(), nil
+}
+func (f *fake) SaveEvictions(context.Context, *eviction.Turn) error { return nil }
+func (f *fake) Look(context.Context, []eviction.Target) (map[cluster.JobID]eviction.Sight, error) {
+	return nil, nil
+}
+func (f *fake) Excluded(context.Context, eviction.Target) (string, error) { return "", nil }
+func (f *fake) Do(context.Context, []eviction.Command) []eviction.Result  { return nil }
+func (f *fake) Hold() (string, error)                                     { return f.hold, f.holdErr }
 func (f *fake) Pause(why string) error {
 	f.hold = store.OwnPause(why).String()
 	return nil

@@ -11,6 +11,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/decide"
+	"slurmprio/priod/eviction"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/policy/ranking"
 	"slurmprio/slurmplug"
@@ -21,6 +22,7 @@ import (
 // rate is right from the first event on.
 type metrics struct {
 	registry   *prometheus.Registry
+	evictions  *prometheus.CounterVec
 	stages     *prometheus.HistogramVec
 	cycles     *prometheus.CounterVec
 	reloads    *prometheus.CounterVec
@@ -44,7 +46,7 @@ const (
 )
 
 var (
-	stages   = []string{"observe", "decide", "record", "act"}
+	stages   = []string{"observe", "decide", "record", "act", "evict"}
 	states   = []cluster.State{cluster.Pending, cluster.Running, cluster.Suspended, cluster.Completing, cluster.Other}
 	classes  = []cluster.Class{cluster.TE, cluster.BE}
 	statuses = []slurmplug.Status{slurmplug.Applied, slurmplug.Raced, slurmplug.Refused, slurmplug.Unknown, slurmplug.Postponed}
@@ -87,6 +89,7 @@ func newMetrics(version string, h *health) *metrics {
 		cycles:     counter("priod_cycles_total", "Cycles by result.", "result", resultOK, resultFailed),
 		reloads:    counter("priod_reloads_total", "Reloads of the configuration by result.", "result", resultOK, resultFailed),
 		accounting: counter("priod_accounting_reads_total", "Reads of Slurm's accounting by result.", "result", resultOK, resultFailed),
+		evictions:  counter("priod_evictions_total", "Evictions by the state that they came to.", "state", words(eviction.States)...),
 		writes:     counter("priod_writes_total", "Writes by what became of them.", "status", words(statuses)...),
 		renumbered: factory.NewCounter(prometheus.CounterOpts{
 			Name: "priod_renumbered_writes_total", Help: "Writes beyond the fewest possible, because a gap between values was used up.",

@@ -103,10 +103,14 @@ func roundUp(n int64) int64 {
 func (d *decider) decision(v *ranking.Verdict) plan.Decision {
 	j := &d.s.Jobs[v.Job]
 	now, _ := d.lever.now(j, d.h)
-	return plan.Decision{
+	dec := plan.Decision{
 		Job: j.ID, Class: v.Class, Ranked: v.Ranked, Own: d.lever.own(j, now),
 		Why: string(v.Why), Detail: v.Detail, Since: v.Since,
 	}
+	if v.Why == ranking.Evicted {
+		dec.Value = d.plan.Band.Lo // a step above all other BE jobs, below the exact places of TE
+	}
+	return dec
 }
 
 // place gives TE jobs values that put them in exact order. When there are more

@@ -308,7 +308,7 @@ func (k *checker) preemption() {
 	case strings.Contains(mode, "SUSPEND"):
 		k.say(Warn, "preemption", "PreemptMode=REQUEUE", "%s with %s: a suspended job keeps its GPUs", kind, mode)
 	default:
-		k.say(Pass, "preemption", "", "%s with %s; priod preempts nothing", kind, mode)
+		k.say(Pass, "preemption", "", "%s with %s: Slurm evicts by itself, beside priod if preemption.enabled", kind, mode)
 	}
 }
 

@@ -46,7 +46,7 @@ func (c *Cluster) Observe(ctx context.Context) (cluster.Snapshot, error) {
 	c.tags.begin()
 	c.demands = demandCache{}
 	for i := range jobs {
-		c.convertJob(&s.Jobs[i], &jobs[i], types)
+		c.convertJob(&s.Jobs[i], &jobs[i], types, &c.tags)
 	}
 	c.tags.end()
 	s.Multifactor.Span = addFactors(s.Jobs, factors, c.weights)
@@ -58,7 +58,7 @@ func convertNodes(nodes []slurmplug.Node) []cluster.Node {
 	for i := range nodes {
 		n := &nodes[i]
 		o := cluster.Node{
-			Name: n.Name, State: strings.Join(n.State, "+"), Usable: usable(n.State), Features: n.Features,
+			Name: n.Name, State: strings.Join(n.State, "+"), Usable: usable(n.State), Features: n.Features, Partitions: n.Partitions,
 			CPUs: n.CPUs, CPUsUsed: n.CPUsAlloc, MemMB: n.MemMB, MemUsedMB: n.MemAllocMB,
 		}
 		for _, g := range n.Gres {
@@ -103,7 +103,7 @@ func gpuTypes(nodes []cluster.Node) map[string]string {
 	return types
 }
 
-func (c *Cluster) convertJob(o *cluster.Job, j *slurmplug.Job, types map[string]string) {
+func (c *Cluster) convertJob(o *cluster.Job, j *slurmplug.Job, types map[string]string, tags *tagCache) {
 	*o = cluster.Job{
 		ID: j.ID, RawID: j.RawID, Tasks: j.Tasks, TaskCount: max(j.TaskCount, 1), HetLeader: j.HetID, HetOffset: j.HetOffset,
 		User: j.User, Account: j.Account, Partition: j.Partition, QOS: j.QOS, Reservation: j.Reservation,
@@ -119,7 +119,7 @@ func (c *Cluster) convertJob(o *cluster.Job, j *slurmplug.Job, types map[string]
 	if o.State == cluster.Running && o.GPUType == "" && o.GPUs > 0 {
 		o.GPUType = c.allocatedType(j.NodeList, types)
 	}
-	o.Tag, o.TagErr = c.tags.read(j.Comment)
+	o.Tag, o.TagErr = tags.read(j.Comment)
 }
 
 // limitOf is the time limit of a job that names none: its partition's, the

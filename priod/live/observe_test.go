@@ -54,7 +54,7 @@ func TestJob(t *testing.T) {
 	c.tags.begin()
 	convert := func(j slurmplug.Job) cluster.Job {
 		var o cluster.Job
-		c.convertJob(&o, &j, gpuTypes(nodes()))
+		c.convertJob(&o, &j, gpuTypes(nodes()), &c.tags)
 		return o
 	}
 	j := convert(slurmplug.Job{ID: slurmplug.Plain(3), State: "PENDING", Partition: "gpu", TresPerNode: "gres:gpu:2", Nodes: 2,

@@ -201,6 +201,7 @@ func TestFitIsTheNaiveOne(t *testing.T) {
 			if got, want := n.Clone().Shadow(1, r, ends), newNaive(n, nil).shadow(1, r, ends); got != want {
 				t.Fatalf("%+v: shadow time %v, naive %v", r, got, want)
 			}
+			compare(beyond, drawMixedRequest(t)) // which may have become older than n
 			beyond.CopyFree(n)
 			on = nil
 			if shares, fits := compare(nil, drawMixedRequest(t)); fits {

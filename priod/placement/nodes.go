@@ -17,7 +17,13 @@ type Nodes struct {
 	size   []Node
 	free   []Amount
 	down   []bool
+	rank   []int32 // of each node, in the order of its type
 	byType []group
+
+	raises  int     // how often there became more of something on a node
+	source  *Nodes  // what is free here is that there, but for what was set since
+	raised  int     // raises there, at that time
+	lowered []int32 // the nodes on which there became less of something since
 
 	scratch []Share
 	sorted  []int32
@@ -32,7 +38,13 @@ type group struct {
 	nodes   []int32
 	free    int // GPUs on nodes that are up
 	largest int32
+	sizes   []int32 // a node of each size, up to one more than maxSizes
+	index   *index  // nil: none
+	asked   int     // searches without one
 }
+
+// maxSizes is up to how many sizes of nodes a search looks at each.
+const maxSizes = 8
 
 // New returns an empty cluster. In a pool the nodes of a type are merged into
 // one, on which only GPUs count.
@@ -40,13 +52,17 @@ func New(mode Mode, nodes []Node) *Nodes {
 	if mode == Pool {
 		nodes = pools(nodes)
 	}
-	n := &Nodes{mode: mode, size: nodes, free: make([]Amount, len(nodes)), down: make([]bool, len(nodes))}
+	n := &Nodes{mode: mode, size: nodes, free: make([]Amount, len(nodes)), down: make([]bool, len(nodes)), rank: make([]int32, len(nodes))}
 	for i, node := range nodes {
 		for int(node.Type) >= len(n.byType) {
 			n.byType = append(n.byType, group{})
 		}
 		g := &n.byType[node.Type]
+		n.rank[i] = int32(len(g.nodes))
 		g.nodes = append(g.nodes, int32(i))
+		if len(g.sizes) <= maxSizes && !slices.ContainsFunc(g.sizes, func(other int32) bool { return nodes[other] == node }) {
+			g.sizes = append(g.sizes, int32(i))
+		}
 		g.free += int(node.GPUs)
 		g.largest = max(g.largest, node.GPUs)
 		n.free[i] = node.Amount
@@ -81,7 +97,9 @@ func (n *Nodes) CopyFree(from *Nodes) {
 	copy(n.down, from.down)
 	for t := range n.byType {
 		n.byType[t].free = from.byType[t].free
+		n.byType[t].forget()
 	}
+	n.source, n.raised, n.lowered = from, from.raises, n.lowered[:0]
 	n.log = n.log[:0]
 	n.logged++
 }
@@ -91,6 +109,10 @@ func (n *Nodes) Clone() *Nodes {
 	c := *n
 	c.free, c.down = slices.Clone(n.free), slices.Clone(n.down)
 	c.byType = slices.Clone(n.byType)
+	for t := range c.byType {
+		c.byType[t].forget()
+	}
+	c.source, c.lowered = nil, nil
 	c.scratch, c.sorted = nil, nil
 	c.watched, c.log = false, nil
 	return &c
@@ -118,7 +140,17 @@ func (n *Nodes) set(node int32, free Amount, down bool) {
 	before := v.free(node)
 	n.free[node], n.down[node] = free, down
 	after := v.free(node)
-	n.byType[n.size[node].Type].free += int(after.GPUs - before.GPUs)
+	g := &n.byType[n.size[node].Type]
+	g.free += int(after.GPUs - before.GPUs)
+	if g.index != nil {
+		g.index.set(n.rank[node], after)
+	}
+	if !before.holds(after) {
+		n.raises++
+	}
+	if n.source != nil && !after.holds(before) {
+		n.lowered = append(n.lowered, node)
+	}
 	if n.watched {
 		n.record(change{node, before, after})
 	}
@@ -196,6 +228,15 @@ func (n *Nodes) need(r Request, gpus, node int32) Amount {
 
 // single finds the node that is fullest afterwards and not yet in use for this job.
 func (n *Nodes) single(g *group, r Request, gpus int32, v view) bool {
+	if v.within == nil || v.within.below(n) {
+		if x := n.search(g); x != nil {
+			best := n.fullest(x, g, r, gpus, v)
+			if best >= 0 {
+				n.scratch = append(n.scratch, Share{best, n.need(r, gpus, best)})
+			}
+			return best >= 0
+		}
+	}
 	best, left := int32(-1), int32(0)
 	for _, node := range g.nodes {
 		free := v.free(node)

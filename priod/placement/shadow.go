@@ -3,6 +3,7 @@ package placement
 import (
 	"iter"
 	"math"
+	"slices"
 )
 
 // Shadow finds when a request will fit as running jobs release their shares,
@@ -11,6 +12,9 @@ import (
 // shows then what is free at that time (EASY's shadow time: Mu'alem and
 // Feitelson, TPDS 2001).
 func (n *Nodes) Shadow(now float64, r Request, releases iter.Seq2[float64, []Share]) float64 {
+	if n.mode != Pool && n.onOneNode(r) {
+		return n.shadowOfOne(now, r, releases)
+	}
 	at := now
 	room := n.Watch(r)
 	fits := func() bool {
@@ -30,6 +34,36 @@ func (n *Nodes) Shadow(now float64, r Request, releases iter.Seq2[float64, []Sha
 		n.Release(shares)
 	}
 	if fits() {
+		return at
+	}
+	return math.Inf(1)
+}
+
+// shadowOfOne is Shadow for what lies on one node: only nodes on which something
+// is released have to be looked at.
+func (n *Nodes) shadowOfOne(now float64, r Request, releases iter.Seq2[float64, []Share]) float64 {
+	v := view{now: n}
+	holds := func(node int32) bool {
+		free := v.free(node)
+		return r.GPUs <= free.GPUs && free.holds(n.need(r, r.GPUs, node))
+	}
+	fits, at := false, now
+	for t := range n.byType {
+		fits = fits || r.Types.Has(int32(t)) && slices.ContainsFunc(n.byType[t].nodes, holds)
+	}
+	for time, shares := range releases {
+		if time > at {
+			if fits {
+				return at
+			}
+			at = time
+		}
+		n.Release(shares)
+		for _, s := range shares {
+			fits = fits || r.Types.Has(n.Type(s.Node)) && holds(s.Node)
+		}
+	}
+	if fits {
 		return at
 	}
 	return math.Inf(1)

@@ -105,7 +105,7 @@ func cut(line []step, time float64) ([]step, int) {
 // for d seconds on end. It is false when that never comes. The shares are
 // valid until the next call.
 func (t *Timeline) Earliest(r Request, from, d float64) (start float64, shares []Share, ok bool) {
-	if t.onOneNode(r) {
+	if t.nodes.onOneNode(r) {
 		return t.alone(r, from, d)
 	}
 	for _, start := range t.candidates(r, from) {
@@ -115,19 +115,6 @@ func (t *Timeline) Earliest(r Request, from, d float64) (start float64, shares [
 		}
 	}
 	return 0, nil, false
-}
-
-// onOneNode tells whether the request can lie on one node only, whatever the type.
-func (t *Timeline) onOneNode(r Request) bool {
-	if t.nodes.mode == Pool || r.Nodes == 1 {
-		return true
-	}
-	for g := range t.nodes.byType {
-		if r.Types.Has(int32(g)) && (t.nodes.mode == Packed || r.Nodes > 1 || r.GPUs > t.nodes.byType[g].largest) {
-			return false
-		}
-	}
-	return true
 }
 
 // candidates are times at which the request may begin to fit.
@@ -206,6 +193,7 @@ func (t *Timeline) look(from, until float64, types Types) {
 	for g := range t.window.byType {
 		group := &t.window.byType[g]
 		group.free = 0
+		group.forget()
 		if !types.Has(int32(g)) {
 			continue
 		}

@@ -18,21 +18,19 @@ func (n *Nodes) record(c change) {
 	n.logged++
 }
 
-// Watch knows whether a request may fit. It follows what is taken and released,
-// so that asking again costs what has changed and not what there is.
+// Watch knows whether a request may fit. Where the index does not say, it
+// follows what is taken and released, so that asking again costs what has
+// changed and not what there is.
 type Watch struct {
 	nodes   *Nodes
 	request Request
-	demands []demand // by type
+	demands []demand // by type; nil: not counted yet
 	seen    int      // changes taken in
 }
 
 // Watch begins to watch for room for a request.
 func (n *Nodes) Watch(r Request) *Watch {
-	n.watched = true
-	w := &Watch{nodes: n, request: r}
-	w.recount()
-	return w
+	return &Watch{nodes: n, request: r}
 }
 
 // Request is what is watched for.
@@ -41,6 +39,7 @@ func (w *Watch) Request() Request { return w.request }
 func (w *Watch) recount() {
 	n := w.nodes
 	v := view{now: n}
+	n.watched = true
 	w.demands = w.demands[:0]
 	for t := range n.byType {
 		g := &n.byType[t]
@@ -69,7 +68,7 @@ func (w *Watch) shift(d []demand, c change) {
 func (w *Watch) follow() {
 	n := w.nodes
 	missed := n.logged - w.seen
-	if missed > len(n.log) {
+	if w.demands == nil || missed > len(n.log) {
 		w.recount()
 		return
 	}
@@ -82,6 +81,9 @@ func (w *Watch) follow() {
 // MayFit is false when the request does not fit. When it is true, Fit decides,
 // which agrees unless a piece of the request is one without GPUs.
 func (w *Watch) MayFit() bool {
+	if holds, known := w.nodes.holdsOne(w.request, nil); known {
+		return holds
+	}
 	w.follow()
 	return slices.ContainsFunc(w.demands, func(d demand) bool { return d.met() })
 }
@@ -89,9 +91,13 @@ func (w *Watch) MayFit() bool {
 // MayFitWithin is MayFit for Fit's second view, which gives less than the first
 // only on the nodes of these shares.
 func (w *Watch) MayFitWithin(within *Nodes, on []Share) bool {
+	if holds, known := w.nodes.holdsOne(w.request, within); known {
+		return holds
+	}
 	if !w.MayFit() {
 		return false
 	}
+	w.follow()
 	least, now := view{w.nodes, within}, view{now: w.nodes}
 	demands := append(make([]demand, 0, 8), w.demands...)
 	for _, s := range on {

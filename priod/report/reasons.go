@@ -17,6 +17,7 @@ var reasons = map[ranking.Why]string{
 	ranking.Foreign:    "it names a partition that slurm.partitions does not list: left alone",
 	ranking.NotYet:     "it begins later: left alone until then",
 	ranking.Component:  "it follows the leader of its heterogeneous job",
+	ranking.Evicted:    "it was evicted for a TE job and goes before other best-effort jobs until it runs again",
 }
 
 // Reason is a decision's why in the words of a sentence.

@@ -63,6 +63,7 @@ func TestSpeedsFromHistory(t *testing.T) {
 
 func TestSpecOfSpeeds(t *testing.T) {
 	for name, s := range map[string]simulate.Spec{
+		"pairs":                  {Engine: "rounds", Allocation: "max-min:packed", Speeds: "history"},
 		"an unknown word":        {Engine: "rounds", Speeds: "guess"},
 		"engine slurm":           {Speeds: "history"},
 		"model synergy":          {Engine: "rounds", RoundModel: "synergy", Speeds: "history"},

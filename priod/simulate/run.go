@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"math/rand/v2"
 	"strings"
 
 	"slurmprio/priod/placement"
 	"slurmprio/priod/policy/allocation"
 	"slurmprio/priod/policy/speed"
 	"slurmprio/priod/simulate/metrics"
+	"slurmprio/priod/simulate/published"
 	"slurmprio/priod/simulate/rounds"
 	"slurmprio/priod/simulate/virtual"
 	"slurmprio/priod/trace"
@@ -27,10 +27,14 @@ type Input struct {
 	Speed func(job *trace.Job, gpuType string) float64
 	// Curve is how that speed depends on CPUs and memory; nil: nobody knows.
 	Curve  func(job *trace.Job, gpuType string) *workload.Curve
+	Pairs  Pairs          // of allocations with space sharing
 	Daemon virtual.Daemon // of order priod
 	// Learning is how the site judges what history teaches, where speeds are
 	// learned.
 	Learning speed.Settings
+	// Trouble gets what an allocation's optimiser failed on, at a time in s;
+	// the last allocation then stays. nil: the run ends with the error.
+	Trouble func(now float64, err error, p *allocation.Problem)
 }
 
 // Result is what came out.
@@ -102,7 +106,7 @@ func inRounds(ctx context.Context, spec Spec, in Input) (Result, error) {
 	case "gavel", "gavel-published":
 		g := rounds.Gavel{}
 		if spec.RoundModel == "gavel-published" {
-			g.Published = published(spec)
+			g.Published = faults(spec)
 		}
 		switch spec.Allocation {
 		case "none":
@@ -115,7 +119,14 @@ func inRounds(ctx context.Context, spec Spec, in Input) (Result, error) {
 			if err != nil {
 				return Result{}, err
 			}
-			g.Allocator = allocator(policy)
+			if policy.Pairs() {
+				if in.Pairs == nil {
+					return Result{}, fmt.Errorf("allocation %s: no speeds of pairs", spec.Allocation)
+				}
+				g.Sharer = sharer(policy, in.Pairs, in.Trouble)
+			} else {
+				g.Allocator = allocator(policy, g.Published != nil, in.Trouble)
+			}
 		}
 		model = g
 	case "synergy":
@@ -135,7 +146,9 @@ func inRounds(ctx context.Context, spec Spec, in Input) (Result, error) {
 	opt.Watch = func(r rounds.Round) {
 		gpus := 0
 		for _, a := range r.Runs {
-			gpus += a.Job.Job.GPUs
+			if a.Beside == nil || a.Job.Index < a.Beside.Index {
+				gpus += a.Job.Job.GPUs
+			}
 		}
 		series.Add(metrics.Point{At: r.Start, GPUs: gpus, Queued: r.Jobs - len(r.Runs)})
 	}
@@ -151,15 +164,12 @@ func inRounds(ctx context.Context, spec Spec, in Input) (Result, error) {
 	return Result{Types: in.Cluster.Types(), Jobs: seen[:len(r.Outcomes)], Outcomes: r.Outcomes, Series: series.Points(), Rounds: r.Rounds}, err
 }
 
-// published is Gavel's scheduler with its faults: the baseline. Agnostic
+// faults are those of Gavel's published scheduler: the baseline. Agnostic
 // policies serve the types in an order drawn for each round.
-func published(spec Spec) *rounds.Published {
+func faults(spec Spec) *rounds.Published {
 	p := &rounds.Published{Strict: strings.HasPrefix(spec.Allocation, "fifo")}
 	if strings.Contains(spec.Allocation, ":agnostic") || spec.Allocation == "isolated" || spec.Allocation == "proportional" {
-		draw := rand.New(rand.NewPCG(spec.Seed, 0))
-		p.TypeOrder = func(types []int) {
-			draw.Shuffle(len(types), func(i, j int) { types[i], types[j] = types[j], types[i] })
-		}
+		p.TypeOrder = published.Shuffle(spec.Seed)
 	}
 	return p
 }

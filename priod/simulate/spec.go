@@ -62,7 +62,7 @@ var (
 	Orders      = Choice{"order", []string{"fifo", "sjf", "srtf", "las", "ftf", "multifactor", "priod"}, nil}
 	Backfills   = Choice{"backfill", []string{"none", "easy", "conservative", "skip"}, nil}
 	Placements  = Choice{"placement", []string{"packed", "consolidated", "pool"}, nil}
-	Allocations = Choice{"allocation", append([]string{"none"}, allocation.Names()...), []string{"allox", "gandiva", "strategy-proof"}}
+	Allocations = Choice{"allocation", append([]string{"none"}, allocation.Names()...), nil}
 	Preemptions = Choice{"preemption", []string{"none", "te-first", string(preemption.LRTP), string(preemption.Random), string(preemption.FitGpp), string(preemption.LeastLoss)}, nil}
 	Sizings     = Choice{"sizing", []string{"request", "proportional", "greedy", "tune", "tune-best-fit", "waterfill"}, []string{"opt"}}
 	Speeds      = Choice{"speeds", []string{"known", "history", "run-times"}, nil}
@@ -79,16 +79,14 @@ func (c Choice) check(value *string) error {
 	}
 	name, _, _ := strings.Cut(*value, ":") // max-min:agnostic:packed
 	switch {
-	case slices.Contains(c.Have, *value):
+	case *value == c.Have[0]:
 		return nil
 	case c.Flag == "allocation" && slices.Contains(c.Have, name):
-		policy, err := allocation.ParsePolicy(*value)
-		if err == nil && policy.Packed {
-			err = errors.New("the round engine runs no pairs; priod allocate --space-sharing divides time among them")
-		}
-		if err != nil {
+		if _, err := allocation.ParsePolicy(*value); err != nil {
 			return fmt.Errorf("--allocation: %w", err)
 		}
+		return nil
+	case slices.Contains(c.Have, *value):
 		return nil
 	case slices.Contains(c.later, name):
 		return fmt.Errorf("--%s %s: this version of priod does not have that policy yet; it has %s", c.Flag, *value, c.Values())
@@ -139,6 +137,12 @@ func (s *Spec) Check() error {
 	return nil
 }
 
+// Packed tells whether jobs may run in pairs.
+func (s *Spec) Packed() bool {
+	policy, err := allocation.ParsePolicy(s.Allocation)
+	return err == nil && policy.Pairs()
+}
+
 // evicts tells whether anybody has to leave.
 func (s *Spec) evicts() bool { return s.Preemption != "none" && s.Preemption != "te-first" }
 
@@ -162,8 +166,12 @@ func (s *Spec) checkRounds() error {
 		return errors.New("overheads, failures and limits belong to --engine slurm: rounds are the papers' ideal")
 	case s.RoundModel == "synergy" && s.Allocation != "none":
 		return fmt.Errorf("--allocation %s needs --round-model gavel", s.Allocation)
+	case s.RoundModel == "gavel-published" && s.Packed():
+		return fmt.Errorf("--allocation %s needs --round-model gavel: pairs do not run as published", s.Allocation)
 	case s.RoundModel != "synergy" && s.Sizing != "request":
 		return fmt.Errorf("--sizing %s needs --round-model synergy", s.Sizing)
+	case s.Packed() && s.Speeds != "known":
+		return fmt.Errorf("--speeds %s goes with allocations without space sharing: of jobs in pairs nobody knows who did how much", s.Speeds)
 	case s.RoundModel == "synergy" && s.Speeds != "known":
 		return fmt.Errorf("--speeds %s needs --round-model gavel", s.Speeds)
 	case s.FirstRound != 0 && s.RoundModel != "synergy":

@@ -25,8 +25,11 @@ var rowsOf = map[int64]string{
 		INSERT INTO writes VALUES (9, 3, 8, 2000, '', 0, 'SiteFactor', '0', '5000', '0', 'te', 'applied', '');
 		INSERT INTO intervals VALUES (3, 500, 900, 0, 1, 'a100', 2, 'alice', 'physics', 'te', 0);
 		INSERT INTO nodes VALUES ('n1', 2000, 1, 'IDLE', 'a100', 'a100', 8, 0, 64, 0, 1000, 0, 0);`,
-	2: `INSERT INTO claims VALUES (1, 3, 8, 'holding', '', 'n1', 2000, 2000);
-		INSERT INTO evictions VALUES (1, 1, 3, 500, 0, 2, 'USR1', 1000, 0, 1.5, 0, 'recorded', '', 2000, 0, 0, 0, 0);`,
+	2: `INSERT INTO claims (claim, job, cycle, state, reason, node_list, at_ms, changed_ms) VALUES (1, 3, 8, 'holding', '', 'n1', 2000, 2000);
+		INSERT INTO evictions (eviction, claim, job, start_ms, restarts, gpus, signal, grace_ms, eligible_ms, cost_promised, cost_paid,
+			state, reason, recorded_ms, signalled_ms, left_ms, requeued_ms, ended_ms) VALUES (1, 1, 3, 500, 0, 2, 'USR1', 1000, 0, 1.5, 0, 'recorded', '', 2000, 0, 0, 0, 0);`,
+	3: `UPDATE claims SET gpus = 2, shares = '[{"node":"n1","gpus":2,"cpus":8,"mem_mb":1024}]', wait_ms = 1000, pin = 'n1', room_ms = 4000;
+		UPDATE evictions SET unsaved_ms = 500, restart_ms = 30000, how = 'exited', exit_code = 99, restored_ms = 5000;`,
 }
 
 // Every schema since the first is brought up to date with what it holds.

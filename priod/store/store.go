@@ -28,6 +28,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/eviction"
 	"slurmprio/priod/store/db"
 )
 
@@ -61,7 +62,8 @@ type Store struct {
 	history *cluster.History // as Load returned it; followed by Planned and Done
 	held    held
 	unsaved unsaved
-	changes changes // of the cycle at hand
+	changes changes           // of the cycle at hand
+	journal *eviction.Journal // as LoadEvictions returned it
 }
 
 // Open opens the state folder for the one daemon that may write to it, and

@@ -154,7 +154,7 @@ func (u *Undo) take(c *Change) {
 	u.seq++
 	c.seq = u.seq
 	for _, id := range c.Jobs() {
-		if o := u.Last(id); o != nil {
+		if o := u.Last(id); o != nil && c.Lever != slurmplug.ReqNodeList {
 			before := o.Written()
 			before.Older = u.olderOf(id)
 			next := c.Written()
@@ -176,12 +176,22 @@ func (u *Undo) Changes() []*Change {
 	return slices.Compact(all) // one change may stand for several tasks
 }
 
-// Last is the latest change of a job, or of the array that it was part of; nil
-// when priod never changed it.
+// Last is the latest change of a job's place in the order, or of that of the
+// array that it was part of; nil when priod never changed it.
 func (u *Undo) Last(id cluster.JobID) *Change {
 	for _, id := range []cluster.JobID{id, slurmplug.Plain(id.ID)} {
-		if list := u.changes[id]; len(list) > 0 {
-			return list[len(list)-1]
+		if c := lastRank(u.changes[id]); c != nil {
+			return c
+		}
+	}
+	return nil
+}
+
+// lastRank is the last change that is not of the nodes that a job asks for.
+func lastRank(list []*Change) *Change {
+	for _, c := range slices.Backward(list) {
+		if c.Lever != slurmplug.ReqNodeList {
+			return c
 		}
 	}
 	return nil
@@ -222,9 +232,11 @@ func (u *Undo) Missing() bool { return u.missing }
 func (u *Undo) Written() map[cluster.JobID]cluster.Written {
 	all := make(map[cluster.JobID]cluster.Written, len(u.changes))
 	for id, list := range u.changes {
-		w := list[len(list)-1].Written()
-		w.Older = u.olderOf(id)
-		all[id] = w
+		if c := lastRank(list); c != nil {
+			w := c.Written()
+			w.Older = u.olderOf(id)
+			all[id] = w
+		}
 	}
 	return all
 }

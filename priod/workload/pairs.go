@@ -97,6 +97,11 @@ func ReadPairs(name string, r io.Reader, t *Table) (*Pairs, error) {
 				return nil, bad(4+i, "steps a second")
 			}
 		}
+		for i := range 2 {
+			if _, runs := t.Speed(ids[i], k.gpus, k.gpuType); !runs && speeds[0] > 0 && speeds[1] > 0 {
+				return nil, bad(2+i, fmt.Sprintf("a workload with a speed alone on %d GPUs of type %.40q", k.gpus, k.gpuType))
+			}
+		}
 		if ids[0] > ids[1] {
 			ids[0], ids[1] = ids[1], ids[0]
 			speeds[0], speeds[1] = speeds[1], speeds[0]

@@ -220,6 +220,8 @@ func TestReadPairsErrors(t *testing.T) {
 		header + "v100,1,a3c,lm-5,1,NaN\n": `other_steps_per_s = "NaN"`,
 		header + "v100,1,a3c,lm-5,-1,2\n":  `steps_per_s = "-1"`,
 		header + "v100,1,a3c,lm-5,1,2\nv100,1,lm-5,a3c,2,1\n": "p:3: other",
+		header + "v10,1,a3c,lm-5,1,2\n":                       `p:2: workload = "a3c": want a workload with a speed alone on 1 GPUs of type "v10"`,
+		header + "v100,2,lm-5,a3c,1,2\n":                      `p:2: other = "a3c": want a workload with a speed alone on 2 GPUs of type "v100"`,
 	} {
 		if _, err := ReadPairs("p", strings.NewReader(text), table); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want %q", text, err, want)

@@ -34,3 +34,24 @@ WHERE i.closed = 1 AND i.end_ms > sqlc.arg(since_ms) ORDER BY i.end_ms;
 -- name: PlannedWrites :many
 SELECT j.id, j.task AS job_task, sqlc.embed(w) FROM writes AS w JOIN jobs AS j ON j.job = w.job
 WHERE w.status = 'planned' ORDER BY w.write;
+
+-- name: LastEvictionKeys :one
+SELECT
+  CAST((SELECT coalesce(max(claim), 0) FROM claims) AS INTEGER) AS claim,
+  CAST((SELECT coalesce(max(eviction), 0) FROM evictions) AS INTEGER) AS eviction;
+
+-- name: ClaimsAfter :many
+-- Open claims, those whose job still names its place, and those that ended after a time.
+SELECT j.id, j.task, j.user, sqlc.embed(c) FROM claims AS c JOIN jobs AS j ON j.job = c.job
+WHERE c.ended_ms = 0 OR c.pin <> '' OR c.resv <> '' OR c.ended_ms > sqlc.arg(since_ms) ORDER BY c.claim;
+
+-- name: EvictionsAfter :many
+-- Open evictions, and those that ended after a time.
+SELECT j.id, j.task, j.user, sqlc.embed(e) FROM evictions AS e JOIN jobs AS j ON j.job = e.job
+WHERE e.ended_ms = 0 OR e.ended_ms > sqlc.arg(since_ms) ORDER BY e.eviction;
+
+-- name: TimesEvicted :many
+-- How often each job in the queue, or under way, was told to leave.
+SELECT j.id, j.task, count(*) AS times FROM evictions AS e JOIN jobs AS j ON j.job = e.job
+WHERE e.signalled_ms > 0 AND (j.left_ms = 0 OR EXISTS (SELECT 1 FROM evictions AS o WHERE o.job = e.job AND o.ended_ms = 0))
+GROUP BY j.job;

@@ -98,3 +98,30 @@ UPDATE writes SET status = ?, message = ? WHERE write = ?;
 -- name: DoubtWrites :exec
 -- Writes that were planned and whose outcome nobody took down may have happened.
 UPDATE writes SET status = 'unknown', message = sqlc.arg(message) WHERE status = 'planned';
+
+-- name: AddClaim :exec
+INSERT INTO claims (
+  claim, job, cycle, state, reason, node_list, at_ms, changed_ms, raw_id, gpus, shares, wait_ms, pin, resv, resv_ms,
+  room_ms, ended_ms
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: UpdateClaim :execrows
+UPDATE claims SET
+  state = sqlc.arg(state), reason = sqlc.arg(reason), changed_ms = sqlc.arg(changed_ms), pin = sqlc.arg(pin),
+  resv = sqlc.arg(resv), resv_ms = sqlc.arg(resv_ms), room_ms = sqlc.arg(room_ms), ended_ms = sqlc.arg(ended_ms)
+WHERE claim = sqlc.arg(claim);
+
+-- name: AddEviction :exec
+INSERT INTO evictions (
+  eviction, claim, job, start_ms, restarts, gpus, signal, grace_ms, eligible_ms, cost_promised, cost_paid, state, reason,
+  recorded_ms, signalled_ms, left_ms, requeued_ms, ended_ms, raw_id, unsaved_ms, restart_ms, how, exit_code, exit_signal,
+  tries, restored_ms
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: UpdateEviction :execrows
+UPDATE evictions SET
+  state = sqlc.arg(state), reason = sqlc.arg(reason), cost_paid = sqlc.arg(cost_paid), how = sqlc.arg(how),
+  exit_code = sqlc.arg(exit_code), exit_signal = sqlc.arg(exit_signal), tries = sqlc.arg(tries),
+  signalled_ms = sqlc.arg(signalled_ms), left_ms = sqlc.arg(left_ms), requeued_ms = sqlc.arg(requeued_ms),
+  restored_ms = sqlc.arg(restored_ms), ended_ms = sqlc.arg(ended_ms)
+WHERE eviction = sqlc.arg(eviction);

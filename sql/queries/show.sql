@@ -25,3 +25,18 @@ SELECT * FROM cycles ORDER BY cycle DESC LIMIT sqlc.arg(most);
 -- name: RecentWrites :many
 SELECT j.id, j.task AS job_task, j.user, sqlc.embed(w) FROM writes AS w JOIN jobs AS j ON j.job = w.job
 ORDER BY w.write DESC LIMIT sqlc.arg(most);
+
+-- name: RecentEvictions :many
+-- Open evictions, and the latest others, each with the jobs on both sides.
+SELECT v.id AS victim_id, v.task AS victim_task, v.user AS victim_user, v.tag AS victim_tag,
+  t.id AS te_id, t.task AS te_task, t.user AS te_user, sqlc.embed(e), sqlc.embed(c)
+FROM evictions AS e JOIN claims AS c ON c.claim = e.claim JOIN jobs AS v ON v.job = e.job JOIN jobs AS t ON t.job = c.job
+ORDER BY e.ended_ms = 0 DESC, e.eviction DESC LIMIT sqlc.arg(most);
+
+-- name: EvictionsOfJob :many
+-- Those of the job's own runs, and those on its behalf.
+SELECT v.id AS victim_id, v.task AS victim_task, v.user AS victim_user, v.tag AS victim_tag,
+  t.id AS te_id, t.task AS te_task, t.user AS te_user, sqlc.embed(e), sqlc.embed(c)
+FROM evictions AS e JOIN claims AS c ON c.claim = e.claim JOIN jobs AS v ON v.job = e.job JOIN jobs AS t ON t.job = c.job
+WHERE v.id = sqlc.arg(id) AND v.task = sqlc.arg(task) OR t.id = sqlc.arg(id) AND t.task = sqlc.arg(task)
+ORDER BY e.eviction DESC LIMIT sqlc.arg(most);

@@ -65,12 +65,34 @@ func Shared(tb testing.TB) *Lab {
 	if shared.failed {
 		tb.Fatal("the shared lab did not start; see the first test that asked for it")
 	}
+	if shared.lab != nil {
+		if _, err := shared.lab.PID("slurmctld"); err != nil { // the test before failed of it; this one need not
+			tb.Logf("%v: another lab is started", err)
+			discard(tb)
+		}
+	}
 	if shared.lab == nil {
 		defer func() { shared.failed = shared.lab == nil && tb.Failed() }()
 		shared.lab = startFor(tb, shared.options)
 	}
 	showLogs(tb, shared.lab)
 	return shared.lab
+}
+
+// Discard ends the shared lab: the next test that asks gets a new one.
+func Discard(tb testing.TB) {
+	tb.Helper()
+	shared.Lock()
+	defer shared.Unlock()
+	discard(tb)
+}
+
+func discard(tb testing.TB) {
+	tb.Helper()
+	if err := shared.lab.Close(); err != nil {
+		tb.Error(err)
+	}
+	shared.lab = nil
 }
 
 // Main runs a package's tests with o for its Shared lab, and closes that lab:

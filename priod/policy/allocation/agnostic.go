@@ -11,12 +11,23 @@ import (
 // makespan), else 1. Which type a job is on makes no difference then, so
 // everybody's time is spread over the types in proportion to their GPUs.
 // Objective and bound are those of the problem as the policy sees it.
-func agnostic(name string, p *Problem, solve allocate) (*Allocation, error) {
+func agnostic(name string, solve allocate) allocate {
+	return func(p *Problem) (*Allocation, error) {
+		a, err := solve(p.blind(name))
+		if err == nil && name != "fifo" && name != "sjf" && name != "allox" { // those keep a job on one type
+			p.spread(a)
+		}
+		return a, err
+	}
+}
+
+// blind is the problem as agnostic policies see it.
+func (p *Problem) blind(name string) *Problem {
 	blind := *p
 	blind.Jobs = slices.Clone(p.Jobs)
 	same := map[string][]float64{}
 	liked := p.liked()
-	steps := name == "finish-time-fairness" || name == "makespan" || name == "sjf"
+	steps := name == "finish-time-fairness" || name == "makespan" || name == "sjf" || name == "allox"
 	key := make([]byte, 0, 64)
 	for i := range blind.Jobs {
 		j := &blind.Jobs[i]
@@ -44,15 +55,7 @@ func agnostic(name string, p *Problem, solve allocate) (*Allocation, error) {
 		}
 		j.Speed = same[string(key)]
 	}
-	a, err := solve(&blind)
-	if err != nil {
-		return nil, fmt.Errorf("policy %s, agnostic: %w", name, err)
-	}
-	if name != "fifo" && name != "sjf" { // those keep a job on one type
-		p.spread(a)
-	}
-	p.rates(a)
-	return a, nil
+	return &blind
 }
 
 // liked is the type on which most jobs are nearest to their best.

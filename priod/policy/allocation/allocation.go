@@ -14,6 +14,7 @@ package allocation
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -80,7 +81,9 @@ type Pair struct {
 type Allocation struct {
 	Time      [][]float64 // by job and type; rows may be shared, do not write
 	Pairs     []PairTime
+	Mixes     []Mix     // of policies with pairs: Time and Pairs by class
 	Rate      []float64 // steps/s of each job with that
+	Discount  []float64 // strategy-proof: the part of its time that each job keeps
 	Objective float64   // as the policy defines it
 	Bound     float64   // no allocation is better than this; NaN: the policy is a rule without objective
 	Notes     []string
@@ -93,9 +96,22 @@ type PairTime struct {
 	Rate [2]float64 // what that adds to the rates of A and B
 }
 
+// Mix is the time that the jobs of one class, or of two side by side, have on
+// a type together.
+type Mix struct {
+	A, B  []int // their indices in Jobs, do not write; B is nil when nobody is beside A
+	Type  int
+	Time  float64    // how many run so at once, on average
+	Speed [2]float64 // of one of A and one of B, steps/s
+}
+
 // Warm carries prices from one problem to the next: a queue that changes by a
-// job costs a few steps then.
-type Warm struct{ price []float64 }
+// job costs a few steps then. For gandiva it carries the pairs.
+type Warm struct {
+	price []float64
+	pairs [][2]string // ids
+	draws uint64      // problems solved with it
+}
 
 // Policy is one of Names, with its variants.
 type Policy struct {
@@ -118,6 +134,9 @@ var policies = map[string]allocate{
 	"sjf":                  sjf,
 	"isolated":             isolatedPolicy,
 	"proportional":         proportionalPolicy,
+	"allox":                alloX,
+	"gandiva":              gandiva,
+	"strategy-proof":       strategyProof,
 }
 
 // Names of the policies, sorted.
@@ -152,12 +171,15 @@ func (p Policy) check() error {
 	case policies[p.Name] == nil:
 		return fmt.Errorf("no policy %.80q: want one of %s", p.Name, strings.Join(Names(), ", "))
 	case p.Packed && packedPolicies[p.Name] == nil:
-		return fmt.Errorf("policy %s: the paper has no space sharing for it", p.Name)
-	case p.Packed && p.Agnostic:
+		return fmt.Errorf("policy %s: no space sharing: %s have it", p.Name, strings.Join(slices.Sorted(maps.Keys(packedPolicies)), ", "))
+	case p.Pairs() && p.Agnostic:
 		return errors.New("space sharing looks at how fast pairs run: it cannot be agnostic")
 	}
 	return nil
 }
+
+// Pairs says whether jobs may run in pairs.
+func (p Policy) Pairs() bool { return p.Packed || p.Name == "gandiva" }
 
 // Allocate solves the problem.
 func (p Policy) Allocate(problem *Problem) (*Allocation, error) {
@@ -172,9 +194,14 @@ func (p Policy) Allocate(problem *Problem) (*Allocation, error) {
 		solve = packedPolicies[p.Name]
 	}
 	if p.Agnostic {
-		return agnostic(p.Name, problem, solve)
+		solve = agnostic(p.Name, solve)
 	}
-	a, err := solve(problem)
+	a, err := problem.solve(solve)
+	if Numeric(err) && problem.Warm != nil { // perhaps the start was bad
+		cold := *problem
+		*problem.Warm, cold.Warm = Warm{}, nil
+		a, err = cold.solve(solve)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("policy %s: %w", p.Name, err)
 	}
@@ -182,10 +209,55 @@ func (p Policy) Allocate(problem *Problem) (*Allocation, error) {
 	return a, nil
 }
 
+func (p *Problem) solve(by allocate) (*Allocation, error) {
+	a, err := by(p)
+	if err == nil {
+		err = p.fit(a)
+	}
+	return a, err
+}
+
+// ErrNumeric says that the optimiser's answer is none: it does not fit.
+var ErrNumeric = errors.New("the allocation does not fit, for rounding errors")
+
+// fit refuses an answer that rounding has spoilt.
+func (p *Problem) fit(a *Allocation) error {
+	const part = 1e-6
+	used, spent := make([]float64, len(p.Types)), make([]float64, len(p.Jobs))
+	sound := true
+	add := func(row []float64, gpus int) (sum float64) {
+		for t, x := range row {
+			sound = sound && x >= 0 // NaN is not
+			sum += x
+			used[t] += x * float64(gpus)
+		}
+		return sum
+	}
+	for i, row := range a.Time {
+		spent[i] += add(row, p.Jobs[i].GPUs)
+	}
+	for _, s := range a.Pairs {
+		sum := add(s.Time, p.Jobs[s.A].GPUs)
+		spent[s.A] += sum
+		spent[s.B] += sum
+	}
+	for i, sum := range spent {
+		if !sound || sum > 1+part {
+			return fmt.Errorf("job %.80q has %v of its time: %w", p.Jobs[i].ID, sum, ErrNumeric)
+		}
+	}
+	for t, sum := range used {
+		if sum > float64(p.Types[t].GPUs)*(1+part) {
+			return fmt.Errorf("%v of %d GPUs of type %.80q: %w", sum, p.Types[t].GPUs, p.Types[t].Name, ErrNumeric)
+		}
+	}
+	return nil
+}
+
 // Numeric says whether the error is the optimiser's: the problem is sound, and
 // worth keeping.
 func Numeric(err error) bool {
-	return errors.Is(err, market.ErrNumeric) || errors.Is(err, lp.ErrNumeric) || errors.Is(err, lp.ErrUnbounded)
+	return errors.Is(err, ErrNumeric) || errors.Is(err, market.ErrNumeric) || errors.Is(err, lp.ErrNumeric) || errors.Is(err, lp.ErrUnbounded)
 }
 
 // rates fills in Rate, and notes who gets nothing because no type fits.

@@ -135,13 +135,15 @@ func (c *classes) allocation(time [][]float64) *Allocation {
 	return a
 }
 
-// rate of a class with these times.
-func (c *classes) rate(class int, time []float64) float64 {
-	sum := 0.0
-	for t, s := range c.Jobs[class].Speed {
-		sum += s * time[t]
+// rates of a job of each class with these times.
+func (c *classes) rates(time [][]float64) []float64 {
+	rate := make([]float64, len(time))
+	for i, x := range time {
+		for t, s := range c.Jobs[i].Speed {
+			rate[i] += s * x[t]
+		}
 	}
-	return sum
+	return rate
 }
 
 // crumb is a part of the time, or of the GPUs, that is not worth a move.

@@ -223,7 +223,135 @@ func TestAgainstGLPK(t *testing.T) {
 		// Finish-time fairness is no LP; at its level the LP has just no room.
 		a = solve(t, "finish-time-fairness"+suffix, p)
 		check("finish-time-fairness"+suffix, 1, a.Bound/a.Objective, glpk(t, base(p, pairs).worst(finishFloors(p, 1/a.Objective))))
+		a = solve(t, "min-cost"+suffix, p)
+		check("min-cost"+suffix, a.Objective, a.Bound, glpk(t, base(p, pairs).priced(p)))
+		floor := lasFloors(p)
+		for _, name := range []string{"max-min", "water-filling:packed"} {
+			if p := p; pairs || name == "max-min" {
+				raised(t, seed, name, p, pairs && name != "max-min", floor, r.IntN(len(p.Jobs)))
+			}
+		}
+		if !pairs {
+			nash(t, seed, p)
+			deadlines(t, seed, r, p)
+		}
 	}
+}
+
+// raised checks lexicographic max-min fairness where it can fail: no
+// allocation gives the job more without taking from one that has no more.
+func raised(t *testing.T, seed int, name string, p *allocation.Problem, pairs bool, floor []float64, job int) {
+	t.Helper()
+	a := solve(t, name, p)
+	if !fits(p, job) {
+		return
+	}
+	level := a.Rate[job] / floor[job]
+	most := func(slack float64) float64 {
+		g := base(p, pairs)
+		for i := range p.Jobs {
+			if i != job && fits(p, i) {
+				g.rows = append(g.rows, strings.Join(g.rate[i], " + ")+fmt.Sprintf(" >= %.17g", min(a.Rate[i], level*floor[i])*(1-slack)))
+			}
+		}
+		return glpk(t, g.text(strings.Join(g.rate[job], " + ")))
+	}
+	// GLPK needs some slack; what that alone gives doubles with it.
+	const slack = 2e-7
+	if free := 2*most(slack) - most(2*slack); free > a.Rate[job]*(1+1e-4)+1e-6 {
+		t.Errorf("seed %d: %s: job %d has %v steps/s and could have %v", seed, name, job, a.Rate[job], free)
+	}
+}
+
+// nash checks the optimum of a sum of logarithms by its tangent: nobody gains
+// in sum of weight x rate / present rate, which is a linear program.
+func nash(t *testing.T, seed int, p *allocation.Problem) {
+	t.Helper()
+	a := solve(t, "strategy-proof", p)
+	var terms []string
+	total := 0.0
+	for i := range p.Jobs {
+		if !fits(p, i) {
+			continue
+		}
+		for g, s := range p.Jobs[i].Speed {
+			if p.Jobs[i].GPUs <= p.Types[g].GPUs && s > 0 {
+				terms = append(terms, fmt.Sprintf("%.17g x%d_%d", s*p.Jobs[i].Weight/(a.Rate[i]/a.Discount[i]), i, g))
+			}
+		}
+		total += p.Jobs[i].Weight
+	}
+	if got := glpk(t, base(p, false).text(strings.Join(terms, " + "))); math.Abs(got-total) > 1e-5*total {
+		t.Errorf("seed %d: strategy-proof: the tangent's optimum is %v of %v", seed, got, total)
+	}
+}
+
+// deadlines checks that as many of the earlier deadlines are kept as can be.
+func deadlines(t *testing.T, seed int, r *rand.Rand, p *allocation.Problem) {
+	t.Helper()
+	floor := make([]float64, len(p.Jobs))
+	for i := range p.Jobs {
+		j := &p.Jobs[i]
+		most := 0.0
+		for g, s := range j.Speed {
+			if j.GPUs <= p.Types[g].GPUs {
+				most = max(most, s)
+			}
+		}
+		if most > 0 {
+			floor[i] = most * (0.05 + 0.9*r.Float64())
+			j.Deadline = j.StepsLeft / floor[i]
+		}
+	}
+	a := solve(t, "max-throughput", p)
+	relaxed := len(a.Notes)
+	for i := range p.Jobs {
+		if !fits(p, i) {
+			relaxed--
+		}
+	}
+	kept := append([]float64(nil), floor...)
+	last := -1 // the earliest whose deadline is given up: they go from the latest on
+	for i := len(kept) - 1; i >= 0 && relaxed > 0; i-- {
+		if kept[i] > 0 {
+			kept[i], last = 0, i
+			relaxed--
+		}
+	}
+	g := base(p, false)
+	for i, f := range kept {
+		if f > 0 {
+			g.rows = append(g.rows, strings.Join(g.rate[i], " + ")+fmt.Sprintf(" >= %.17g", f*(1-1e-9)))
+		}
+		if a.Rate[i] < f*(1-1e-6) {
+			t.Errorf("seed %d: job %d makes %v steps/s, its deadline needs %v: %q", seed, i, a.Rate[i], f, a.Notes)
+		}
+	}
+	if want := glpk(t, g.text(strings.Join(g.together, " + "))); math.Abs(a.Objective-want) > 1e-6*want {
+		t.Errorf("seed %d: with deadlines max-throughput is %v, GLPK %v", seed, a.Objective, want)
+	}
+	if last >= 0 {
+		kept[last] = floor[last]
+		if l := glpk(t, base(p, false).worst(kept)); l > 1+1e-7 {
+			t.Errorf("seed %d: job %d's deadline could be kept %v times: %q", seed, last, l, a.Notes)
+		}
+	}
+	for i := range p.Jobs {
+		p.Jobs[i].Deadline = allocation.NoDeadline
+	}
+}
+
+// priced is the LP of what the GPUs' prices buy.
+func (g *program) priced(p *allocation.Problem) string {
+	var terms []string
+	for _, term := range g.together {
+		v, x, _ := strings.Cut(term, " ")
+		place := strings.Split(x, "_")
+		s, _ := strconv.ParseFloat(v, 64)
+		of, _ := strconv.Atoi(place[len(place)-1])
+		terms = append(terms, fmt.Sprintf("%.17g %s", s/p.Types[of].Price, x))
+	}
+	return g.text(strings.Join(terms, " + "))
 }
 
 func scaled(v []float64, f float64) []float64 {

@@ -46,13 +46,14 @@ type instance struct {
 	Proportional []float64 `json:"proportional_throughputs"`
 	Isolated     []float64 `json:"isolated_throughputs"`
 	Policies     map[string]struct {
-		Min       float64   `json:"objective_min"`
-		Exact     float64   `json:"exact_lp_optimum"`
-		Rho       float64   `json:"objective_max_rho"`
-		T         float64   `json:"exact_lp_T"`
-		AchievedT float64   `json:"achieved_T"`
-		Sum       float64   `json:"sum_eff"`
-		Effective []float64 `json:"effective_throughputs"`
+		Min        float64   `json:"objective_min"`
+		Exact      float64   `json:"exact_lp_optimum"`
+		Rho        float64   `json:"objective_max_rho"`
+		T          float64   `json:"exact_lp_T"`
+		AchievedT  float64   `json:"achieved_T"`
+		Sum        float64   `json:"sum_eff"`
+		Effective  []float64 `json:"effective_throughputs"`
+		Allocation map[string]map[string]float64
 	}
 }
 
@@ -339,4 +340,108 @@ func lexicographic(a, b []float64, tolerance float64) int {
 		}
 	}
 	return 0
+}
+
+// prices of the published cost policies (utils.py), $/h.
+var prices = map[string]float64{"v100": 0.74, "p100": 0.43, "k80": 0.135}
+
+// What the published policies allocate, valued by us: no policy of ours is
+// worse. Rules agree job by job.
+func TestPublishedAllocations(t *testing.T) {
+	var file map[string]instance
+	sharedJSON(t, "gavel/expected/policy_allocations.json", &file)
+	for _, name := range slices.Sorted(maps.Keys(file)) {
+		in := file[name]
+		for theirs, ours := range map[string]string{
+			"max_min_fairness_water_filling_packed": "water-filling:packed", "max_sum_throughput_normalized_by_cost_perf": "min-cost",
+			"max_sum_throughput_normalized_by_cost_packed_SLOs": "min-cost:packed", "fifo_packed": "fifo:packed", "allox": "allox",
+			"gandiva": "gandiva",
+		} {
+			want, ok := in.Policies[theirs]
+			if !ok || in.gangTooLarge() {
+				continue
+			}
+			t.Run(name+" "+ours, func(t *testing.T) {
+				p := in.problem(t)
+				for g := range p.Types {
+					p.Types[g].Price = prices[p.Types[g].Name]
+				}
+				a := solve(t, ours, p)
+				switch ours {
+				case "water-filling:packed":
+					normalised := func(rate []float64) []float64 {
+						n := make([]float64, len(rate))
+						for i := range n {
+							n[i] = rate[i] / in.Proportional[i] * float64(p.Jobs[i].GPUs) / p.Jobs[i].Weight
+						}
+						slices.Sort(n)
+						return n
+					}
+					if got, want := normalised(a.Rate), normalised(want.Effective); lexicographic(got, want, 1e-4) < 0 {
+						t.Errorf("got %v, want %v", got, want)
+					}
+				case "min-cost", "min-cost:packed":
+					sum := 0.0
+					for key, times := range want.Allocation {
+						for g, x := range times {
+							sum += x * in.speed(t, key, g) / prices[g]
+						}
+					}
+					if !near(a.Objective, sum, 1e-6) || !near(a.Bound, sum, 1e-6) {
+						t.Errorf("objective %v, bound %v, want %v", a.Objective, a.Bound, sum)
+					}
+				case "gandiva": // pairs are drawn
+					if len(a.Pairs)*2 != len(p.Jobs) {
+						t.Errorf("pairs %v", a.Pairs)
+					}
+					for _, s := range a.Pairs {
+						for _, x := range s.Time {
+							if !near(x, 2/float64(len(p.Jobs)), 1e-9) {
+								t.Errorf("pair %v", s)
+							}
+						}
+					}
+				case "allox":
+					running := func(rates []float64) (n int) {
+						for _, r := range rates {
+							if r > 0 {
+								n++
+							}
+						}
+						return n
+					}
+					if got, want := running(a.Rate), running(want.Effective); got != want || !near(a.Objective, a.Bound, 1e-9) {
+						t.Errorf("%d jobs run, want %d; sum of times %v, bound %v", got, want, a.Objective, a.Bound)
+					}
+					if len(p.Jobs) > 6 { // which chain a job begins is open where several are as long
+						return
+					}
+					fallthrough
+				default:
+					for i, rate := range want.Effective {
+						if !near(a.Rate[i], rate, 1e-6) {
+							t.Errorf("rates %v, want %v", a.Rate, want.Effective)
+							break
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// speed of a job, or the sum of a pair's, on a type.
+func (in *instance) speed(t testing.TB, key, gpuType string) float64 {
+	raw := in.Input.Throughputs[key][gpuType]
+	var two [2]float64
+	var err error
+	if strings.Contains(key, ",") {
+		err = json.Unmarshal(raw, &two)
+	} else {
+		err = json.Unmarshal(raw, &two[0])
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return two[0] + two[1]
 }

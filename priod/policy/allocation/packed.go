@@ -1,8 +1,10 @@
 package allocation
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 
 	"slurmprio/priod/policy/allocation/lp"
 )
@@ -20,6 +22,7 @@ type packing struct {
 	column  [][]lp.Term
 	what    []packed // of each column but the last
 	limit   []float64
+	floor   []int // class whose rate a row asks for, -1
 	program *lp.Program
 }
 
@@ -121,12 +124,18 @@ func (k *packing) solve(need []float64, most float64, value func(packed) float64
 	}
 	floors := len(k.limit) - n - types
 	k.limit = append(k.limit, min(most, 1e9))
+	k.floor = slices.Repeat([]int{-1}, len(k.limit))
+	for i, r := range row {
+		if r >= 0 {
+			k.floor[r] = i
+		}
+	}
 	k.column = k.column[:0]
 	for _, w := range k.what {
 		col := []lp.Term{{Row: w.a, Value: 1}, {Row: n + w.t, Value: k.classes.Jobs[w.a].GPUs}}
 		rate := func(c int, speed float64) {
 			if row[c] >= 0 {
-				col = append(col, lp.Term{Row: row[c], Value: -speed / (need[c] * k.classes.Jobs[c].Count)})
+				col = append(col, lp.Term{Row: row[c], Value: -speed / (k.classes.Jobs[c].Fastest() * k.classes.Jobs[c].Count)})
 			}
 		}
 		switch {
@@ -143,9 +152,9 @@ func (k *packing) solve(need []float64, most float64, value func(packed) float64
 		k.column = append(k.column, col)
 	}
 	last := []lp.Term{{Row: len(k.limit) - 1, Value: 1}}
-	for _, r := range row {
+	for i, r := range row {
 		if r >= 0 {
-			last = append(last, lp.Term{Row: r, Value: 1})
+			last = append(last, lp.Term{Row: r, Value: need[i] / k.classes.Jobs[i].Fastest()})
 		}
 	}
 	k.column = append(k.column, last)
@@ -192,6 +201,11 @@ func (k *packing) result() *Allocation {
 		if x <= crumb {
 			continue
 		}
+		mix := Mix{A: k.member[w.a], Type: w.t, Time: x, Speed: w.speed}
+		if w.b >= 0 {
+			mix.B = k.member[w.b]
+		}
+		a.Mixes = append(a.Mixes, mix)
 		pair := func(m, o int, time float64) {
 			times := make([]float64, len(k.Types))
 			times[w.t] = time
@@ -236,100 +250,218 @@ func (k *packing) result() *Allocation {
 // packedPolicies are those that the paper has with space sharing.
 var packedPolicies = map[string]allocate{
 	"max-min":              packedMaxMin,
-	"makespan":             packedMakespan,
+	"water-filling":        packedWaterFilling,
+	"hierarchical":         packedHierarchical,
 	"finish-time-fairness": packedFinishTimeFairness,
+	"makespan":             packedMakespan,
 	"max-throughput":       packedThroughput,
+	"min-cost":             packedCost,
+	"fifo":                 packedFIFO,
 }
 
+// packedMaxMin raises the least only; what is left goes to the sum of
+// normalised rates. packedWaterFilling goes on as long as somebody can rise.
 func packedMaxMin(p *Problem) (*Allocation, error) {
 	k := newPacking(p, nil)
-	t, bound, err := k.solve(shares(p, k.classes), math.Inf(1), k.normalised)
-	if err != nil {
-		return nil, err
-	}
-	a := k.result()
-	a.Objective, a.Bound = t, bound
-	return a, nil
+	return k.worst(shares(p, k.classes))
+}
+
+func packedWaterFilling(p *Problem) (*Allocation, error) {
+	k := newPacking(p, nil)
+	rise := shares(p, k.classes)
+	return k.raise(newClimb(k.classes, rise), func(rate []float64) float64 { return lowest(k.classes, rise, rate) })
+}
+
+func packedHierarchical(p *Problem) (*Allocation, error) {
+	place := p.places()
+	k := newPacking(p, p.entityTraits())
+	return k.raise(newEntities(p, k.classes, place), newEntities(p, k.classes, place).lowest)
 }
 
 func packedMakespan(p *Problem) (*Allocation, error) {
 	k := newPacking(p, func(i int) traits { return traits{p.Jobs[i].StepsLeft} })
-	need := make([]float64, len(k.classes.Jobs))
-	for i := range need {
-		if k.classes.Jobs[i].Fastest() > 0 { // in the unit of its fastest type's time: numbers near 1
-			need[i] = p.Jobs[k.first[i]].StepsLeft / k.classes.Jobs[0].Fastest()
+	a, err := k.worst(stepsLeft(p, k.classes))
+	if err != nil {
+		return nil, err
+	}
+	a.Objective, a.Bound = 1/a.Objective, 1/a.Bound
+	return a, nil
+}
+
+// worst raises all rates in proportion to their shares. The unit is the level
+// at which the first class alone is at its fastest: numbers near 1.
+func (k *packing) worst(share linear) (*Allocation, error) {
+	unit := math.Inf(1)
+	for i := range share {
+		if fastest := k.classes.Jobs[i].Fastest(); fastest > 0 && share[i] > 0 {
+			unit = min(unit, share.level(i, fastest))
 		}
 	}
-	scale := 0.0
-	for _, n := range need {
-		scale = max(scale, n)
+	if math.IsInf(unit, 1) {
+		return k.nothing(), nil
 	}
-	if scale == 0 {
-		return p.nothing(), nil
-	}
+	need := make([]float64, len(share))
 	for i := range need {
-		need[i] /= scale
+		if k.classes.Jobs[i].Fastest() > 0 {
+			need[i] = share[i] * unit
+		}
 	}
 	t, bound, err := k.solve(need, math.Inf(1), k.normalised)
 	if err != nil {
 		return nil, err
 	}
-	scale *= k.classes.Jobs[0].Fastest()
 	a := k.result()
-	a.Objective, a.Bound = scale/t, scale/bound
+	a.Objective, a.Bound = t*unit, bound*unit
 	return a, nil
 }
 
-// packedFinishTimeFairness lowers the level from above: the prices at a level
-// that does not fit say how far it has to come down.
 func packedFinishTimeFairness(p *Problem) (*Allocation, error) {
 	k := newPacking(p, finishTraits(p))
-	f := finishCurves(p, k.classes)
-	n := len(k.classes.Jobs)
-	level, need := math.Inf(1), make([]float64, n)
+	f := newClimb(k.classes, finishCurves(p, k.classes))
+	level := f.top()
 	for i := range k.classes.Jobs {
-		level = min(level, f.level(i, k.classes.Jobs[i].Fastest()))
+		if f.rising(i) {
+			level = min(level, f.cap(i))
+		}
 	}
-	if math.IsInf(level, 1) {
+	if level == 0 {
 		return p.nothing(), nil
 	}
-	for range 100 {
-		for i := range need {
-			need[i], _ = f.at(i, level)
+	level, err := k.highest(f, 0, level)
+	if err != nil {
+		return nil, err
+	}
+	if err := k.finish(f, level); err != nil {
+		return nil, err
+	}
+	a := k.result()
+	a.Objective, a.Bound = 1/level, 1/level
+	return a, nil
+}
+
+// raise is what raise does without pairs: to the highest level that fits, hold
+// those whom the prices stop there, and on with the others.
+func (k *packing) raise(a ascent, objective func(rate []float64) float64) (*Allocation, error) {
+	var open []int
+	bound := math.Inf(1)
+	for i := range k.classes.Jobs {
+		if a.rising(i) {
+			open = append(open, i)
+			bound = min(bound, a.cap(i))
 		}
-		t, _, err := k.solve(need, 1, nil)
+	}
+	level := 0.0
+	for solve := 0; len(open) > 0; solve++ {
+		top := a.top()
+		reached, err := k.highest(a, level, top)
 		if err != nil {
 			return nil, err
 		}
-		if t >= 1-1e-9 {
-			if _, _, err := k.solve(need, 1, k.normalised); err != nil {
-				return nil, err
-			}
-			a := k.result()
-			a.Objective, a.Bound = 1/level, 1/level
-			return a, nil
+		if level = reached; solve == 0 {
+			bound = min(bound, level)
 		}
-		price := k.program.Prices()[n+len(k.Types):]
+		if level >= top {
+			break
+		}
+		open = k.stop(a, open, level)
+	}
+	if err := k.finish(a, level); err != nil {
+		return nil, err
+	}
+	r := k.result()
+	r.Objective, r.Bound = objective(k.rates()), bound
+	return r, nil
+}
+
+// highest lowers the level from the top: the prices at one that does not fit
+// say how far it has to come down.
+func (k *packing) highest(a ascent, from, top float64) (level float64, err error) {
+	level = top
+	need := make([]float64, len(k.classes.Jobs))
+	for range 100 {
+		for i := range need {
+			need[i], _ = a.At(i, level)
+		}
+		t, _, err := k.solve(need, math.Inf(1), nil)
+		if err != nil {
+			return 0, err
+		}
+		if t >= 1-slack || level <= from {
+			return level, nil
+		}
+		price := k.prices(need)
 		asked := func(l float64) (sum float64) {
-			row := 0
 			for i := range need {
 				if need[i] > 0 {
-					rate, _ := f.at(i, l)
-					sum += price[row] * rate / need[i]
-					row++
+					rate, _ := a.At(i, l)
+					sum += price[i] * rate / need[i]
 				}
 			}
 			return sum
 		}
-		low, high := 0.0, level
-		for range 200 {
+		low, high := from, level
+		for range 100 {
 			if middle := (low + high) / 2; asked(middle) > t {
 				high = middle
 			} else {
 				low = middle
 			}
 		}
+		if high >= level*(1-1e-13) {
+			return level, nil // as near as rounding allows
+		}
 		level = high
 	}
-	return nil, fmt.Errorf("finish-time fairness, space sharing: %w", lp.ErrNumeric)
+	return 0, fmt.Errorf("space sharing: %w", lp.ErrNumeric)
+}
+
+// prices are what the program asks of each class for what it needs, summing to 1.
+func (k *packing) prices(need []float64) []float64 {
+	of := make([]float64, len(k.classes.Jobs))
+	for i, p := range k.program.Prices() {
+		if c := k.floor[i]; c >= 0 {
+			of[c] = max(0, p) * need[c] / k.classes.Jobs[c].Fastest()
+		}
+	}
+	return of
+}
+
+// stop holds those who rise at a price, or the dearest, and returns the others.
+func (k *packing) stop(a ascent, open []int, level float64) []int {
+	need := make([]float64, len(k.classes.Jobs))
+	for i := range need {
+		need[i], _ = a.At(i, level)
+	}
+	price := k.prices(need)
+	dearest := slices.MaxFunc(open, func(x, y int) int { return cmp.Compare(price[x], price[y]) })
+	for _, i := range open {
+		if i == dearest || price[i] > 1e-7 {
+			a.hold(i, level)
+		}
+	}
+	a.held(level)
+	return slices.DeleteFunc(open, func(i int) bool { return !a.rising(i) })
+}
+
+// finish solves for the rates at a level, and divides what is left.
+func (k *packing) finish(a ascent, level float64) error {
+	need := make([]float64, len(k.classes.Jobs))
+	for i := range need {
+		need[i], _ = a.At(i, level)
+	}
+	_, _, err := k.solve(need, 1, k.normalised)
+	return err
+}
+
+// rates of a job of each class.
+func (k *packing) rates() []float64 {
+	rate := make([]float64, len(k.classes.Jobs))
+	for j, w := range k.what {
+		x := k.program.Value(j)
+		rate[w.a] += x * w.speed[0] / k.classes.Jobs[w.a].Count
+		if w.b >= 0 {
+			rate[w.b] += x * w.speed[1] / k.classes.Jobs[w.b].Count
+		}
+	}
+	return rate
 }

@@ -168,12 +168,12 @@ func (l linear) at(class int, level float64) (rate, slope float64) {
 
 func (l linear) level(class int, rate float64) float64 { return rate / l[class] }
 
-// lowest is the level that all classes reach with these times: the objective.
-func lowest(c *classes, rise curve, time [][]float64) float64 {
+// lowest is the level that all classes reach with these rates: the objective.
+func lowest(c *classes, rise curve, rate []float64) float64 {
 	least := math.Inf(1)
 	for i := range c.Jobs {
 		if c.Jobs[i].Fastest() > 0 {
-			if l := rise.level(i, c.rate(i, time[i])); l == l {
+			if l := rise.level(i, rate[i]); l == l {
 				least = min(least, l)
 			}
 		}
@@ -188,6 +188,6 @@ func together(p *Problem, c *classes, rise curve) (*Allocation, error) {
 		return nil, err
 	}
 	a := c.allocation(time)
-	a.Objective, a.Bound = lowest(c, rise, time), bound
+	a.Objective, a.Bound = lowest(c, rise, c.rates(time)), bound
 	return a, nil
 }

@@ -24,6 +24,7 @@ func maxThroughput(p *Problem) (*Allocation, error) { return p.mostValue(false, 
 func minCost(p *Problem) (*Allocation, error) { return p.mostValue(true, false) }
 
 func packedThroughput(p *Problem) (*Allocation, error) { return p.mostValue(false, true) }
+func packedCost(p *Problem) (*Allocation, error)       { return p.mostValue(true, true) }
 
 func (p *Problem) mostValue(priced, pairs bool) (*Allocation, error) {
 	price := make([]float64, len(p.Types))
@@ -35,13 +36,13 @@ func (p *Problem) mostValue(priced, pairs bool) (*Allocation, error) {
 			}
 		}
 	}
-	floor, notes, err := p.deadlines()
-	if err != nil {
-		return nil, err
-	}
 	q := *p
 	if !pairs {
 		q.Pairs, q.Together = nil, nil
+	}
+	floor, notes, err := q.deadlines()
+	if err != nil {
+		return nil, err
 	}
 	k := newPacking(&q, func(i int) traits { return traits{floor[i]} })
 	need := make([]float64, len(k.classes.Jobs))
@@ -91,19 +92,7 @@ func (p *Problem) deadlines() (floor []float64, notes []string, err error) {
 		floor[i] = min(rate, slices.Max(p.speeds(j)))
 		with = append(with, i)
 	}
-	fits := func(n int) (bool, error) {
-		m := &market.Market{GPUs: p.gpus()}
-		need := make(linearTarget, n)
-		for k, i := range with[:n] {
-			need[k] = floor[i]
-			m.Jobs = append(m.Jobs, market.Job{Speed: p.speeds(&p.Jobs[i]), GPUs: float64(p.Jobs[i].GPUs), Count: 1})
-		}
-		if n == 0 {
-			return true, nil
-		}
-		a, err := market.MaxLevel(m, need, 0, 1)
-		return err == nil && a.Level >= 1-1e-9, err
-	}
+	fits := func(n int) (bool, error) { return p.fits(with[:n], floor) }
 	keep := len(with)
 	if ok, err := fits(keep); err != nil {
 		return nil, nil, err
@@ -128,6 +117,34 @@ func (p *Problem) deadlines() (floor []float64, notes []string, err error) {
 		notes = append(notes, fmt.Sprintf("the deadline of job %.80q cannot be kept beside those of earlier jobs: relaxed", p.Jobs[i].ID))
 	}
 	return floor, notes, nil
+}
+
+// fits tells whether these jobs can all have their least rates at once.
+func (p *Problem) fits(jobs []int, floor []float64) (bool, error) {
+	if len(jobs) == 0 {
+		return true, nil
+	}
+	if len(p.Pairs) > 0 || p.Together != nil {
+		least := make([]float64, len(floor))
+		for _, i := range jobs {
+			least[i] = floor[i]
+		}
+		k := newPacking(p, func(i int) traits { return traits{least[i]} })
+		need := make([]float64, len(k.classes.Jobs))
+		for c := range need {
+			need[c] = least[k.first[c]]
+		}
+		t, _, err := k.solve(need, 1, nil)
+		return t >= 1-slack, err
+	}
+	m := &market.Market{GPUs: p.gpus()}
+	need := make(linearTarget, len(jobs))
+	for k, i := range jobs {
+		need[k] = floor[i]
+		m.Jobs = append(m.Jobs, market.Job{Speed: p.speeds(&p.Jobs[i]), GPUs: float64(p.Jobs[i].GPUs), Count: 1})
+	}
+	a, err := market.MaxLevel(m, need, 0, 1)
+	return err == nil && a.Level >= 1-slack, err
 }
 
 type linearTarget []float64

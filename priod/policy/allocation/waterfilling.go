@@ -27,26 +27,36 @@ func waterFilling(p *Problem) (*Allocation, error) { return maxMin(p) }
 // an entity share as one of weight 1, by fairness. The objective is the level
 // at which the first job stops.
 func hierarchical(p *Problem) (*Allocation, error) {
-	order := p.arrivals()
-	place := make([]int, len(p.Jobs))
-	for n, i := range order {
-		place[i] = n
-	}
-	c := p.classify(func(i int) traits {
-		e := p.Jobs[i].Entity
-		if e != NoEntity && p.Entities[e].FIFO {
-			return traits{float64(e), float64(i)} // every job for itself
-		}
-		return traits{float64(e)}
-	})
+	place := p.places()
+	c := p.classify(p.entityTraits())
 	a := newEntities(p, c, place)
 	time, bound, err := raise(c, a, p.Warm)
 	if err != nil {
 		return nil, err
 	}
 	result := c.allocation(time)
-	result.Objective, result.Bound = newEntities(p, c, place).lowest(c, time), bound
+	result.Objective, result.Bound = newEntities(p, c, place).lowest(c.rates(time)), bound
 	return result, nil
+}
+
+// places are where the jobs stand in the order of arrival.
+func (p *Problem) places() []int {
+	place := make([]int, len(p.Jobs))
+	for n, i := range p.arrivals() {
+		place[i] = n
+	}
+	return place
+}
+
+// entityTraits tell the jobs of different entities apart, and all of one of FIFO.
+func (p *Problem) entityTraits() func(i int) traits {
+	return func(i int) traits {
+		e := p.Jobs[i].Entity
+		if e != NoEntity && p.Entities[e].FIFO {
+			return traits{float64(e), float64(i)}
+		}
+		return traits{float64(e)}
+	}
 }
 
 // entities is the ascent of jobs in entities.
@@ -227,8 +237,8 @@ func (a *entities) held(level float64) {
 	}
 }
 
-// lowest is the level that all groups reach with these times.
-func (a *entities) lowest(c *classes, time [][]float64) float64 {
+// lowest is the level that all groups reach with these rates.
+func (a *entities) lowest(rate []float64) float64 {
 	least := math.Inf(1)
 	for e := range a.groups {
 		g := &a.groups[e]
@@ -236,7 +246,7 @@ func (a *entities) lowest(c *classes, time [][]float64) float64 {
 			if a.most[i] == 0 {
 				continue
 			}
-			inner := c.rate(i, time[i]) / a.share[i]
+			inner := rate[i] / a.share[i]
 			if !g.fifo {
 				least = min(least, g.when(inner))
 			} else if l := a.start[i] + inner/g.weight; inner < a.most[i]*(1-1e-8) {

@@ -1,7 +1,8 @@
 // Package ranking orders the pending jobs of the configured partitions:
 // trial-and-error (TE) before best-effort (BE); inside TE first come first
 // served by the time a job could first have run, within a budget for each
-// user and account; inside BE the order that Slurm itself gives.
+// user and account; inside BE those first that priod evicted, then the order that
+// Slurm itself gives. TE jobs for which room is being made come first of all.
 //
 // It is pure: a snapshot, a history and settings in, an order with its reasons
 // out. The classes are those of FitGpp (Yabuuchi et al., OpML'19).
@@ -63,11 +64,12 @@ const (
 	Foreign    Why = "partition"    // not in a ranked partition; left alone
 	NotYet     Why = "not-eligible" // begins later; left alone until then
 	Component  Why = "het"          // follows the leader of its heterogeneous job
+	Evicted    Why = "evicted"      // BE; priod evicted it, and it goes before other BE jobs
 )
 
 // Reasons are all of them.
 var Reasons = []Why{
-	TETag, TEQOS, BETag, BEQOS, Untagged, BadTag, OverBudget, Held, Dependency, Reserved, Foreign, NotYet, Component,
+	TETag, TEQOS, BETag, BEQOS, Untagged, BadTag, OverBudget, Held, Dependency, Reserved, Foreign, NotYet, Component, Evicted,
 }
 
 // Verdict is what ranking says about one pending job.
@@ -101,10 +103,19 @@ func Rank(s *cluster.Snapshot, h *cluster.History, set Settings) (verdicts []Ver
 		if v.Ranked && v.Class == cluster.TE {
 			te = append(te, len(verdicts))
 		}
+		if v.Ranked && v.Class == cluster.BE && h.Returning[s.Jobs[i].ID] {
+			v.Why = Evicted
+		}
 		verdicts = append(verdicts, v)
 	}
 	slices.SortFunc(te, func(a, b int) int {
 		v, w := &verdicts[a], &verdicts[b]
+		if x, y := h.Claiming[s.Jobs[v.Job].ID], h.Claiming[s.Jobs[w.Job].ID]; x != y {
+			if x {
+				return -1
+			}
+			return 1
+		}
 		return cmp.Or(v.Since.Compare(w.Since), turn(&s.Jobs[v.Job]).Compare(turn(&s.Jobs[w.Job])))
 	})
 	return verdicts, admit(s, h, set, verdicts, te)

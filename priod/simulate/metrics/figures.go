@@ -117,10 +117,11 @@ func Measure(jobs []Job, outcomes []Outcome, window *Window, gpus int) (Figures,
 }
 
 // utilisation counts all jobs, because those outside the window hold GPUs too.
+// Two that share GPUs hold half of them each.
 func utilisation(jobs []Job, outcomes []Outcome, gpus int) float64 {
 	used, first, last := 0.0, math.Inf(1), math.Inf(-1)
 	for i := range outcomes {
-		used += outcomes[i].Ran * float64(jobs[i].GPUs)
+		used += (outcomes[i].Ran - outcomes[i].Shared/2) * float64(jobs[i].GPUs)
 		first = min(first, jobs[i].Submit)
 		if outcomes[i].Done {
 			last = max(last, outcomes[i].End)

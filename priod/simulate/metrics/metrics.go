@@ -7,6 +7,7 @@ type Outcome struct {
 	Start       float64 // first start
 	End         float64
 	Ran         float64 // s on GPUs, all runs together
+	Shared      float64 // s of Ran beside another job on the same GPUs
 	Wasted      float64 // GPU-seconds that made no progress: lost work, grace, restarts
 	Preemptions int32
 	Type        int32 // index of the last GPU type in the cluster's list; -1 when GPUs are only counted

@@ -29,6 +29,7 @@ type Gavel struct {
 	Allocator Allocator // nil: in each round the jobs in Order, each on the fastest type that is free
 	Reset     float64   // s between two allocations at least when no job comes or goes; 0: 10 rounds; published: between resets of the time received, 1920
 	Published *Published
+	Sharer    Sharer // in the place of Allocator, not with Published: jobs may run in pairs
 }
 
 // Published repeats what the published scheduler does otherwise (stanford-
@@ -100,6 +101,7 @@ type mechanism struct {
 	chosen   []*Active // in this round, in the order of their choice
 	previous []*Active // in the round before
 	runs     []Assignment
+	sharing  sharing
 }
 
 func (m Gavel) run(ctx context.Context, e *engine) error {
@@ -151,13 +153,13 @@ func (r *mechanism) step() error {
 		r.changed = true
 	}
 	allocated := false
-	if r.Allocator != nil {
+	if r.allocates() {
 		var err error
 		if allocated, err = r.update(); err != nil {
 			return err
 		}
 	}
-	if r.Allocator == nil || r.opt.Order != FIFO {
+	if !r.allocates() || r.opt.Order != FIFO {
 		r.active = r.order.sort(r.active, r.now)
 	}
 	r.choose()
@@ -176,6 +178,8 @@ func (r *mechanism) step() error {
 	}
 	return nil
 }
+
+func (r *mechanism) allocates() bool { return r.Allocator != nil || r.Sharer != nil }
 
 // update makes a new allocation when it is time for one: when the set of jobs
 // has changed, and at resets, since policies look at the steps that are left.
@@ -197,6 +201,9 @@ func (r *mechanism) update() (allocated bool, err error) {
 		r.lastReset = r.now
 	}
 	r.changed, r.lastAllocation = false, r.now
+	if r.Sharer != nil {
+		return true, r.share()
+	}
 	n := len(r.engine.types)
 	if need := n * len(r.active); cap(r.x) < need {
 		r.x = make([]float64, need, 2*need)
@@ -226,6 +233,7 @@ func (r *mechanism) update() (allocated bool, err error) {
 func (r *mechanism) accrue() {
 	since := r.now - r.lastAllocation
 	for _, a := range r.active {
+		a.owed += a.promised * since
 		for j := range a.shares {
 			a.shares[j].deficit += a.shares[j].x * since
 		}
@@ -253,6 +261,8 @@ func (r *mechanism) choose() {
 		r.free[j], r.types[j] = t.GPUs, j
 	}
 	switch {
+	case r.Sharer != nil:
+		r.chooseShared()
 	case r.Allocator == nil:
 		r.chooseInOrder()
 	case r.Published != nil:
@@ -307,7 +317,7 @@ func (r *mechanism) take(a *Active, j int) {
 		return
 	}
 	r.free[j] -= a.Job.GPUs
-	a.run, a.gpuType = r.turn, j
+	a.run, a.gpuType, a.beside, a.guest = r.turn, j, nil, false
 	r.chosen = append(r.chosen, a)
 }
 
@@ -357,6 +367,13 @@ func (r *mechanism) runRound(reset bool) {
 	start, end := r.now, r.now
 	ended, jobs := false, len(r.active)
 	for _, a := range r.chosen {
+		if a.beside != nil {
+			if !a.guest {
+				end = max(end, r.runPair(a, start))
+				ended = ended || a.over() || a.beside.over()
+			}
+			continue
+		}
 		speed, left := a.Speed[a.gpuType], a.Left()
 		most := speed * r.length
 		if r.Published != nil {
@@ -401,7 +418,7 @@ func (r *mechanism) receive(a *Active, finish float64) {
 func (r *mechanism) watch(start float64, jobs int, reset bool) {
 	r.runs = r.runs[:0]
 	for _, a := range r.chosen {
-		r.runs = append(r.runs, Assignment{Job: a, Type: a.gpuType, GPUs: a.gpus})
+		r.runs = append(r.runs, Assignment{Job: a, Type: a.gpuType, GPUs: a.gpus, Beside: a.beside})
 	}
 	r.opt.Watch(Round{Start: start, End: r.now, Jobs: jobs, Runs: r.runs, Reset: reset})
 }

@@ -17,11 +17,18 @@ func (r *mechanism) place() {
 		r.places[j].jobs = r.places[j].jobs[:0]
 	}
 	for _, a := range r.chosen {
-		p := &r.places[a.gpuType]
-		p.jobs = append(p.jobs, a)
+		if !a.guest {
+			p := &r.places[a.gpuType]
+			p.jobs = append(p.jobs, a)
+		}
 	}
 	for j := range r.places {
 		r.places[j].fill(j, r.turn)
+	}
+	for _, a := range r.chosen {
+		if a.guest {
+			a.join(r.turn)
+		}
 	}
 	for _, a := range r.previous {
 		if a.Done < a.work && (a.run != r.turn || a.displaced) {
@@ -37,8 +44,7 @@ func (p *places) fill(gpuType, turn int) {
 		gang := p.jobs[from].Job.GPUs
 		for to = from; to < len(p.jobs) && p.jobs[to].Job.GPUs == gang; to++ {
 			a := p.jobs[to]
-			ranHere := a.placed == turn-1 && a.gpusOf == gpuType
-			a.displaced = !ranHere || slices.ContainsFunc(a.gpus, func(g int32) bool { return p.taken[g] == turn })
+			a.displaced = !a.ranOn(gpuType, turn) || slices.ContainsFunc(a.gpus, func(g int32) bool { return p.taken[g] == turn })
 			if !a.displaced {
 				for _, g := range a.gpus {
 					p.taken[g] = turn

@@ -69,10 +69,11 @@ type Round struct {
 
 // Assignment is one job in one round.
 type Assignment struct {
-	Job   *Active
-	Type  int
-	GPUs  []int32 // Gavel: numbers within the type
-	Parts []Part  // Synergy
+	Job    *Active
+	Type   int
+	GPUs   []int32 // Gavel: numbers within the type
+	Beside *Active // the job on the same GPUs; nil: none
+	Parts  []Part  // Synergy
 }
 
 // Active is a job between its arrival and its end.
@@ -102,6 +103,13 @@ type Active struct {
 	gpusOf    int  // their type
 	placed    int  // the last turn that it held gpus in
 	displaced bool // it does not hold the GPUs that it held before
+
+	kind     int     // of the sharer
+	promised float64 // work per second
+	owed     float64 // work promised until the last allocation
+	beside   *Active // the job on the same GPUs, in that turn
+	together float64 // work per second beside it
+	guest    bool    // its GPUs are chosen for the job beside it
 }
 
 // Left is the work still to do.

@@ -13,6 +13,15 @@ type Claim struct {
 	NodeList  string
 	AtMs      int64
 	ChangedMs int64
+	RawID     int64
+	Gpus      int64
+	Shares    string
+	WaitMs    int64
+	Pin       string
+	Resv      string
+	ResvMs    int64
+	RoomMs    int64
+	EndedMs   int64
 }
 
 type Cycle struct {
@@ -72,6 +81,14 @@ type Eviction struct {
 	LeftMs       int64
 	RequeuedMs   int64
 	EndedMs      int64
+	RawID        int64
+	UnsavedMs    int64
+	RestartMs    int64
+	How          string
+	ExitCode     int64
+	ExitSignal   int64
+	Tries        int64
+	RestoredMs   int64
 }
 
 type History struct {

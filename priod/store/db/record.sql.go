@@ -9,6 +9,56 @@ import (
 	"context"
 )
 
+const addClaim = `-- name: AddClaim :exec
+INSERT INTO claims (
+  claim, job, cycle, state, reason, node_list, at_ms, changed_ms, raw_id, gpus, shares, wait_ms, pin, resv, resv_ms,
+  room_ms, ended_ms
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+`
+
+type AddClaimParams struct {
+	Claim     int64
+	Job       int64
+	Cycle     int64
+	State     string
+	Reason    string
+	NodeList  string
+	AtMs      int64
+	ChangedMs int64
+	RawID     int64
+	Gpus      int64
+	Shares    string
+	WaitMs    int64
+	Pin       string
+	Resv      string
+	ResvMs    int64
+	RoomMs    int64
+	EndedMs   int64
+}
+
+func (q *Queries) AddClaim(ctx context.Context, db DBTX, arg AddClaimParams) error {
+	_, err := db.ExecContext(ctx, addClaim,
+		arg.Claim,
+		arg.Job,
+		arg.Cycle,
+		arg.State,
+		arg.Reason,
+		arg.NodeList,
+		arg.AtMs,
+		arg.ChangedMs,
+		arg.RawID,
+		arg.Gpus,
+		arg.Shares,
+		arg.WaitMs,
+		arg.Pin,
+		arg.Resv,
+		arg.ResvMs,
+		arg.RoomMs,
+		arg.EndedMs,
+	)
+	return err
+}
+
 const addCycle = `-- name: AddCycle :exec
 INSERT INTO cycles (
   cycle, at_ms, until_ms, polls, cluster, mode, band_lo, band_hi, band_step, span, jobs, pending, running, nodes,
@@ -98,6 +148,75 @@ func (q *Queries) AddDecision(ctx context.Context, db DBTX, arg AddDecisionParam
 		arg.Detail,
 		arg.SinceMs,
 		arg.Unmoved,
+	)
+	return err
+}
+
+const addEviction = `-- name: AddEviction :exec
+INSERT INTO evictions (
+  eviction, claim, job, start_ms, restarts, gpus, signal, grace_ms, eligible_ms, cost_promised, cost_paid, state, reason,
+  recorded_ms, signalled_ms, left_ms, requeued_ms, ended_ms, raw_id, unsaved_ms, restart_ms, how, exit_code, exit_signal,
+  tries, restored_ms
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+`
+
+type AddEvictionParams struct {
+	Eviction     int64
+	Claim        int64
+	Job          int64
+	StartMs      int64
+	Restarts     int64
+	Gpus         int64
+	Signal       string
+	GraceMs      int64
+	EligibleMs   int64
+	CostPromised float64
+	CostPaid     float64
+	State        string
+	Reason       string
+	RecordedMs   int64
+	SignalledMs  int64
+	LeftMs       int64
+	RequeuedMs   int64
+	EndedMs      int64
+	RawID        int64
+	UnsavedMs    int64
+	RestartMs    int64
+	How          string
+	ExitCode     int64
+	ExitSignal   int64
+	Tries        int64
+	RestoredMs   int64
+}
+
+func (q *Queries) AddEviction(ctx context.Context, db DBTX, arg AddEvictionParams) error {
+	_, err := db.ExecContext(ctx, addEviction,
+		arg.Eviction,
+		arg.Claim,
+		arg.Job,
+		arg.StartMs,
+		arg.Restarts,
+		arg.Gpus,
+		arg.Signal,
+		arg.GraceMs,
+		arg.EligibleMs,
+		arg.CostPromised,
+		arg.CostPaid,
+		arg.State,
+		arg.Reason,
+		arg.RecordedMs,
+		arg.SignalledMs,
+		arg.LeftMs,
+		arg.RequeuedMs,
+		arg.EndedMs,
+		arg.RawID,
+		arg.UnsavedMs,
+		arg.RestartMs,
+		arg.How,
+		arg.ExitCode,
+		arg.ExitSignal,
+		arg.Tries,
+		arg.RestoredMs,
 	)
 	return err
 }
@@ -477,4 +596,88 @@ func (q *Queries) PutNode(ctx context.Context, db DBTX, arg PutNodeParams) error
 		arg.MixedTypes,
 	)
 	return err
+}
+
+const updateClaim = `-- name: UpdateClaim :execrows
+UPDATE claims SET
+  state = ?1, reason = ?2, changed_ms = ?3, pin = ?4,
+  resv = ?5, resv_ms = ?6, room_ms = ?7, ended_ms = ?8
+WHERE claim = ?9
+`
+
+type UpdateClaimParams struct {
+	State     string
+	Reason    string
+	ChangedMs int64
+	Pin       string
+	Resv      string
+	ResvMs    int64
+	RoomMs    int64
+	EndedMs   int64
+	Claim     int64
+}
+
+func (q *Queries) UpdateClaim(ctx context.Context, db DBTX, arg UpdateClaimParams) (int64, error) {
+	result, err := db.ExecContext(ctx, updateClaim,
+		arg.State,
+		arg.Reason,
+		arg.ChangedMs,
+		arg.Pin,
+		arg.Resv,
+		arg.ResvMs,
+		arg.RoomMs,
+		arg.EndedMs,
+		arg.Claim,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+const updateEviction = `-- name: UpdateEviction :execrows
+UPDATE evictions SET
+  state = ?1, reason = ?2, cost_paid = ?3, how = ?4,
+  exit_code = ?5, exit_signal = ?6, tries = ?7,
+  signalled_ms = ?8, left_ms = ?9, requeued_ms = ?10,
+  restored_ms = ?11, ended_ms = ?12
+WHERE eviction = ?13
+`
+
+type UpdateEvictionParams struct {
+	State       string
+	Reason      string
+	CostPaid    float64
+	How         string
+	ExitCode    int64
+	ExitSignal  int64
+	Tries       int64
+	SignalledMs int64
+	LeftMs      int64
+	RequeuedMs  int64
+	RestoredMs  int64
+	EndedMs     int64
+	Eviction    int64
+}
+
+func (q *Queries) UpdateEviction(ctx context.Context, db DBTX, arg UpdateEvictionParams) (int64, error) {
+	result, err := db.ExecContext(ctx, updateEviction,
+		arg.State,
+		arg.Reason,
+		arg.CostPaid,
+		arg.How,
+		arg.ExitCode,
+		arg.ExitSignal,
+		arg.Tries,
+		arg.SignalledMs,
+		arg.LeftMs,
+		arg.RequeuedMs,
+		arg.RestoredMs,
+		arg.EndedMs,
+		arg.Eviction,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
 }

@@ -54,6 +54,107 @@ func (q *Queries) DecisionsOfJob(ctx context.Context, db DBTX, arg DecisionsOfJo
 	return items, nil
 }
 
+const evictionsOfJob = `-- name: EvictionsOfJob :many
+SELECT v.id AS victim_id, v.task AS victim_task, v.user AS victim_user, v.tag AS victim_tag,
+  t.id AS te_id, t.task AS te_task, t.user AS te_user, e.eviction, e.claim, e.job, e.start_ms, e.restarts, e.gpus, e.signal, e.grace_ms, e.eligible_ms, e.cost_promised, e.cost_paid, e.state, e.reason, e.recorded_ms, e.signalled_ms, e.left_ms, e.requeued_ms, e.ended_ms, e.raw_id, e.unsaved_ms, e.restart_ms, e.how, e.exit_code, e.exit_signal, e.tries, e.restored_ms, c.claim, c.job, c.cycle, c.state, c.reason, c.node_list, c.at_ms, c.changed_ms, c.raw_id, c.gpus, c.shares, c.wait_ms, c.pin, c.resv, c.resv_ms, c.room_ms, c.ended_ms
+FROM evictions AS e JOIN claims AS c ON c.claim = e.claim JOIN jobs AS v ON v.job = e.job JOIN jobs AS t ON t.job = c.job
+WHERE v.id = ?1 AND v.task = ?2 OR t.id = ?1 AND t.task = ?2
+ORDER BY e.eviction DESC LIMIT ?3
+`
+
+type EvictionsOfJobParams struct {
+	ID   int64
+	Task int64
+	Most int64
+}
+
+type EvictionsOfJobRow struct {
+	VictimID   int64
+	VictimTask int64
+	VictimUser string
+	VictimTag  string
+	TeID       int64
+	TeTask     int64
+	TeUser     string
+	Eviction   Eviction
+	Claim      Claim
+}
+
+// Those of the job's own runs, and those on its behalf.
+func (q *Queries) EvictionsOfJob(ctx context.Context, db DBTX, arg EvictionsOfJobParams) ([]EvictionsOfJobRow, error) {
+	rows, err := db.QueryContext(ctx, evictionsOfJob, arg.ID, arg.Task, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []EvictionsOfJobRow
+	for rows.Next() {
+		var i EvictionsOfJobRow
+		if err := rows.Scan(
+			&i.VictimID,
+			&i.VictimTask,
+			&i.VictimUser,
+			&i.VictimTag,
+			&i.TeID,
+			&i.TeTask,
+			&i.TeUser,
+			&i.Eviction.Eviction,
+			&i.Eviction.Claim,
+			&i.Eviction.Job,
+			&i.Eviction.StartMs,
+			&i.Eviction.Restarts,
+			&i.Eviction.Gpus,
+			&i.Eviction.Signal,
+			&i.Eviction.GraceMs,
+			&i.Eviction.EligibleMs,
+			&i.Eviction.CostPromised,
+			&i.Eviction.CostPaid,
+			&i.Eviction.State,
+			&i.Eviction.Reason,
+			&i.Eviction.RecordedMs,
+			&i.Eviction.SignalledMs,
+			&i.Eviction.LeftMs,
+			&i.Eviction.RequeuedMs,
+			&i.Eviction.EndedMs,
+			&i.Eviction.RawID,
+			&i.Eviction.UnsavedMs,
+			&i.Eviction.RestartMs,
+			&i.Eviction.How,
+			&i.Eviction.ExitCode,
+			&i.Eviction.ExitSignal,
+			&i.Eviction.Tries,
+			&i.Eviction.RestoredMs,
+			&i.Claim.Claim,
+			&i.Claim.Job,
+			&i.Claim.Cycle,
+			&i.Claim.State,
+			&i.Claim.Reason,
+			&i.Claim.NodeList,
+			&i.Claim.AtMs,
+			&i.Claim.ChangedMs,
+			&i.Claim.RawID,
+			&i.Claim.Gpus,
+			&i.Claim.Shares,
+			&i.Claim.WaitMs,
+			&i.Claim.Pin,
+			&i.Claim.Resv,
+			&i.Claim.ResvMs,
+			&i.Claim.RoomMs,
+			&i.Claim.EndedMs,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const historyOf = `-- name: HistoryOf :one
 SELECT id, task, first_eligible_ms, counted, lever, value, tried, original, written_ms, reverts FROM history WHERE id = ? AND task = ?
 `
@@ -217,6 +318,100 @@ func (q *Queries) RecentCycles(ctx context.Context, db DBTX, most int64) ([]Cycl
 			&i.Renumbered,
 			&i.Hold,
 			&i.Notes,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const recentEvictions = `-- name: RecentEvictions :many
+SELECT v.id AS victim_id, v.task AS victim_task, v.user AS victim_user, v.tag AS victim_tag,
+  t.id AS te_id, t.task AS te_task, t.user AS te_user, e.eviction, e.claim, e.job, e.start_ms, e.restarts, e.gpus, e.signal, e.grace_ms, e.eligible_ms, e.cost_promised, e.cost_paid, e.state, e.reason, e.recorded_ms, e.signalled_ms, e.left_ms, e.requeued_ms, e.ended_ms, e.raw_id, e.unsaved_ms, e.restart_ms, e.how, e.exit_code, e.exit_signal, e.tries, e.restored_ms, c.claim, c.job, c.cycle, c.state, c.reason, c.node_list, c.at_ms, c.changed_ms, c.raw_id, c.gpus, c.shares, c.wait_ms, c.pin, c.resv, c.resv_ms, c.room_ms, c.ended_ms
+FROM evictions AS e JOIN claims AS c ON c.claim = e.claim JOIN jobs AS v ON v.job = e.job JOIN jobs AS t ON t.job = c.job
+ORDER BY e.ended_ms = 0 DESC, e.eviction DESC LIMIT ?1
+`
+
+type RecentEvictionsRow struct {
+	VictimID   int64
+	VictimTask int64
+	VictimUser string
+	VictimTag  string
+	TeID       int64
+	TeTask     int64
+	TeUser     string
+	Eviction   Eviction
+	Claim      Claim
+}
+
+// Open evictions, and the latest others, each with the jobs on both sides.
+func (q *Queries) RecentEvictions(ctx context.Context, db DBTX, most int64) ([]RecentEvictionsRow, error) {
+	rows, err := db.QueryContext(ctx, recentEvictions, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RecentEvictionsRow
+	for rows.Next() {
+		var i RecentEvictionsRow
+		if err := rows.Scan(
+			&i.VictimID,
+			&i.VictimTask,
+			&i.VictimUser,
+			&i.VictimTag,
+			&i.TeID,
+			&i.TeTask,
+			&i.TeUser,
+			&i.Eviction.Eviction,
+			&i.Eviction.Claim,
+			&i.Eviction.Job,
+			&i.Eviction.StartMs,
+			&i.Eviction.Restarts,
+			&i.Eviction.Gpus,
+			&i.Eviction.Signal,
+			&i.Eviction.GraceMs,
+			&i.Eviction.EligibleMs,
+			&i.Eviction.CostPromised,
+			&i.Eviction.CostPaid,
+			&i.Eviction.State,
+			&i.Eviction.Reason,
+			&i.Eviction.RecordedMs,
+			&i.Eviction.SignalledMs,
+			&i.Eviction.LeftMs,
+			&i.Eviction.RequeuedMs,
+			&i.Eviction.EndedMs,
+			&i.Eviction.RawID,
+			&i.Eviction.UnsavedMs,
+			&i.Eviction.RestartMs,
+			&i.Eviction.How,
+			&i.Eviction.ExitCode,
+			&i.Eviction.ExitSignal,
+			&i.Eviction.Tries,
+			&i.Eviction.RestoredMs,
+			&i.Claim.Claim,
+			&i.Claim.Job,
+			&i.Claim.Cycle,
+			&i.Claim.State,
+			&i.Claim.Reason,
+			&i.Claim.NodeList,
+			&i.Claim.AtMs,
+			&i.Claim.ChangedMs,
+			&i.Claim.RawID,
+			&i.Claim.Gpus,
+			&i.Claim.Shares,
+			&i.Claim.WaitMs,
+			&i.Claim.Pin,
+			&i.Claim.Resv,
+			&i.Claim.ResvMs,
+			&i.Claim.RoomMs,
+			&i.Claim.EndedMs,
 		); err != nil {
 			return nil, err
 		}

@@ -3,6 +3,7 @@ package market
 import (
 	"errors"
 	"math"
+	"slices"
 )
 
 // ErrNumeric says that rounding kept the optimiser from an answer.
@@ -11,8 +12,13 @@ var ErrNumeric = errors.New("the optimiser lost its way in rounding errors")
 // clearing is a simplex over mixes. Each job has one key mix; its share of the
 // key is what its other mixes leave of one. So the basis that has to be solved
 // is as small as the number of types: a column in it is a further mix of some
-// job, a type's slack, or a type's excess, which is what clearing minimises
-// (generalised upper bounding, Dantzig and Van Slyke 1967).
+// job, a type's slack, or a type's excess (generalised upper bounding, Dantzig
+// and Van Slyke 1967).
+//
+// Excess costs a little more than the type's price, and slack earns a little
+// less, so that prices stay in a box around those that it starts from, and only
+// jobs that waver there move; the box goes where the prices press against it
+// (Marsten's boxstep, 1975).
 type clearing struct {
 	m     *Market
 	rate  []float64
@@ -22,6 +28,10 @@ type clearing struct {
 	inv   [][]float64 // inverse of the basis
 	share []float64   // of each column of the basis
 	price []float64
+	earns []float64 // a GPU of slack
+	costs []float64 // a GPU of excess
+	whole float64   // what all GPUs cost
+	width float64   // of the box, as a part of the prices
 
 	near     float64 // a margin within which a job counts as wavering
 	wavering []int
@@ -50,7 +60,7 @@ const (
 func newClearing(m *Market) *clearing {
 	n := len(m.GPUs)
 	c := &clearing{m: m, rate: make([]float64, len(m.Jobs)), key: make([]mix, len(m.Jobs)),
-		free: make([]float64, n), basis: make([]column, n), share: make([]float64, n), price: make([]float64, n), near: 0.02, a: make([]float64, n), d: make([]float64, n)}
+		free: make([]float64, n), basis: make([]column, n), share: make([]float64, n), price: make([]float64, n), earns: make([]float64, n), costs: make([]float64, n), width: min(0.05, boxWidth/math.Sqrt(float64(len(m.Jobs)))), near: 0.02, a: make([]float64, n), d: make([]float64, n)}
 	c.inv = make([][]float64, n)
 	for i := range c.inv {
 		c.inv[i] = make([]float64, 2*n) // Gauss-Jordan works in the same rows
@@ -72,28 +82,75 @@ func (c *clearing) run(p []float64) (bool, error) {
 			c.basis[t].kind = excess
 		}
 	}
+	for {
+		c.box(p)
+		fits, proved, err := c.settle()
+		last := c.width >= 1
+		switch pressed := c.pressed(p); {
+		case pressed > 0.99:
+			c.width *= 4
+		default:
+			c.width *= max(0.25, pressed)
+		}
+		if err != nil || fits || proved || last {
+			return fits, err
+		}
+		p = slices.Clone(c.price)
+	}
+}
+
+// boxWidth / sqrt(jobs) is the first width: about as far off as the prices of
+// a sample are.
+const boxWidth = 0.3
+
+// pressed is how far the prices have gone towards the walls of the box.
+func (c *clearing) pressed(p []float64) (most float64) {
+	for t, n := range c.m.GPUs {
+		if n > 0 {
+			most = max(most, math.Abs(c.price[t]-p[t])/(c.costs[t]-p[t]))
+		}
+	}
+	return most
+}
+
+// box lets prices go as far from p as the width says. From 1 on slack earns
+// nothing: any excess that is left then is a proof.
+func (c *clearing) box(p []float64) {
+	c.whole = 0
+	for t, n := range c.m.GPUs {
+		c.whole += p[t] * n
+	}
+	for t, n := range c.m.GPUs {
+		far := c.width * max(p[t], c.whole/(max(1, n)*float64(len(p))))
+		c.earns[t], c.costs[t] = max(0, p[t]-far), p[t]+far
+	}
+}
+
+// settle minimises what excess costs less what slack earns. It ends when there
+// is no excess; else proved says that the prices show that there must be some.
+func (c *clearing) settle() (fits, proved bool, err error) {
 	if err := c.refactor(); err != nil {
-		return false, err
+		return false, false, err
 	}
 	for stalled, last := 0, math.Inf(1); ; {
 		moved, err := c.pass()
 		if err != nil {
-			return false, err
+			return false, false, err
 		}
 		if c.done() {
-			return true, nil
+			return true, false, nil
 		}
 		if !moved {
-			return false, nil
+			return false, c.loss() > rest*c.whole, nil
 		}
 		c.tally() // sheds what rounding added up
 		if err := c.refactor(); err != nil {
-			return false, err
+			return false, false, err
 		}
-		if now := c.lack(); now < last*(1-1e-12) {
+		if now := c.loss(); now < last-rest*c.whole {
 			last, stalled = now, 0
 		} else if stalled++; stalled > 50 {
-			return false, ErrNumeric
+			return false, false, ErrNumeric
 		}
 	}
 }
@@ -120,7 +177,7 @@ func (c *clearing) pass() (moved bool, err error) {
 	}
 	last, stalled := math.Inf(1), 0
 	for again := true; again && !c.done(); {
-		if now := c.lack(); now < last*(1-1e-12) {
+		if now := c.loss(); now < last-rest*c.whole {
 			last, stalled = now, 0
 		} else if stalled++; stalled > 50 { // it goes round in circles
 			return false, ErrNumeric
@@ -149,6 +206,19 @@ func (c *clearing) tally() {
 	for t := range c.free {
 		c.free[t] = c.m.GPUs[t] - used[t]
 	}
+}
+
+// loss is what excess costs less what slack earns.
+func (c *clearing) loss() (sum float64) {
+	for i, col := range c.basis {
+		switch col.kind {
+		case excess:
+			sum += c.share[i] * c.costs[col.unit]
+		case slack:
+			sum -= c.share[i] * c.earns[col.unit]
+		}
+	}
+	return sum
 }
 
 // lack is what is missing, each type's as a part of its GPUs.
@@ -182,9 +252,9 @@ func (c *clearing) improve(i int) (moved bool, margin float64, err error) {
 func (c *clearing) units() (moved bool, err error) {
 	for t, p := range c.price {
 		kind := further
-		if p < -tolerance/c.m.GPUs[t] {
+		if p < c.earns[t]-tolerance*c.costs[t] {
 			kind = slack
-		} else if p > (1+tolerance)/c.m.GPUs[t] {
+		} else if p > (1+tolerance)*c.costs[t] {
 			kind = excess
 		}
 		if kind != further {
@@ -353,12 +423,15 @@ func (c *clearing) refactor() error {
 			c.share[i] += c.inv[i][t] * c.free[t]
 		}
 	}
-	// A price is what one more GPU of the type would take off the excess.
-	for t := range n {
-		c.price[t] = 0
-		for i, col := range c.basis {
-			if col.kind == excess {
-				c.price[t] -= c.inv[i][t] / c.m.GPUs[col.unit]
+	// A price is what one more GPU of the type would take off the loss.
+	clear(c.price)
+	for i, col := range c.basis {
+		for t := range n {
+			switch col.kind {
+			case excess:
+				c.price[t] -= c.inv[i][t] * c.costs[col.unit]
+			case slack:
+				c.price[t] += c.inv[i][t] * c.earns[col.unit]
 			}
 		}
 	}

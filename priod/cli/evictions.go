@@ -1,0 +1,212 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/config"
+	"slurmprio/priod/cycle"
+	"slurmprio/priod/eviction"
+	"slurmprio/priod/live"
+	"slurmprio/priod/policy/preemption"
+	"slurmprio/priod/report"
+	"slurmprio/priod/store"
+)
+
+func evictionsCommand() *cli.Command {
+	return &cli.Command{
+		Name: "evictions", Usage: "show who left for whom, under way and past, with what it cost", ArgsUsage: "[JOBID]",
+		Description: "Costs are GPU-seconds of work lost: as promised when the victim was chosen, and as paid.\n" +
+			"With a job, those of its own runs and those on its behalf.",
+		Flags: []cli.Flag{
+			&cli.IntFlag{Name: "most", Aliases: []string{"n"}, Value: 50, Usage: "how many `ROWS`"},
+			jsonFlag(),
+		},
+		Action: func(c *cli.Context) error {
+			if c.Int("most") < 1 {
+				return usagef("evictions: --most %d: want at least 1", c.Int("most"))
+			}
+			r, err := openReader(c)
+			if err != nil {
+				return err
+			}
+			defer r.Close()
+			var all []store.Eviction
+			if c.NArg() > 0 {
+				id, err := jobArg(c)
+				if err != nil {
+					return err
+				}
+				all, err = r.EvictionsOf(c.Context, id, c.Int("most"))
+				if err != nil {
+					return err
+				}
+			} else if all, err = r.Evictions(c.Context, c.Int("most")); err != nil {
+				return err
+			}
+			if c.Bool("json") {
+				return report.JSON(c.App.Writer, map[string]any{"evictions": all})
+			}
+			showEvictions(c.App.Writer, all)
+			return nil
+		},
+	}
+}
+
+func showEvictions(w io.Writer, all []store.Eviction) {
+	if len(all) == 0 {
+		fmt.Fprintln(w, "Nobody was evicted.")
+		return
+	}
+	rows := make([][]any, len(all))
+	for i, x := range all {
+		took, paid := "", ""
+		if x.TookS != nil {
+			took, paid = fmt.Sprintf("%.0fs", *x.TookS), fmt.Sprintf("%.0f", *x.Paid)
+		}
+		state := x.State
+		if x.How != "" {
+			state += " (" + x.How + ")"
+		}
+		rows[i] = []any{x.Number, x.Victim.String(), x.VictimUser, x.GPUs, x.For.String(), x.ForUser, x.Nodes, clock(x.Recorded), state,
+			fmt.Sprintf("%.0fs", x.GraceS), took, fmt.Sprintf("%.0f", x.Promised), paid, x.ClaimState, first(x.Reason, x.ClaimReason)}
+	}
+	report.Table(w, []string{"#", "VICTIM", "USER", "GPUS", "FOR", "USER", "NODES", "RECORDED", "STATE", "GRACE", "TOOK", "PROMISED", "PAID", "PLACE", "WHY"}, rows)
+}
+
+func evictCommand() *cli.Command {
+	return &cli.Command{
+		Name: "evict", Usage: "show who would leave for a TE job, and why not the others", ArgsUsage: "JOBID",
+		Description: "Asks Slurm and the journal now, by the configured policy, also while preemption is off.\n" +
+			"It only shows: the daemon alone evicts, so --dry-run has to be said.",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "dry-run", Usage: "show, and do nothing"},
+			&cli.IntFlag{Name: "most", Aliases: []string{"n"}, Value: 50, Usage: "how many `ROWS`"},
+			jsonFlag(),
+		},
+		Action: func(c *cli.Context) error {
+			if !c.Bool("dry-run") {
+				return usagef("evict: only --dry-run: the daemon alone evicts")
+			}
+			if c.Int("most") < 1 {
+				return usagef("evict: --most %d: want at least 1", c.Int("most"))
+			}
+			id, err := jobArg(c)
+			if err != nil {
+				return err
+			}
+			v, err := evictDryRun(c, id)
+			if err != nil {
+				return err
+			}
+			if c.Bool("json") {
+				return report.JSON(c.App.Writer, v)
+			}
+			v.show(c.App.Writer, c.Int("most"))
+			return nil
+		},
+	}
+}
+
+// evictView is who would leave for a TE job.
+type evictView struct {
+	Job     cluster.JobID      `json:"job"`
+	Enabled bool               `json:"enabled"`
+	Policy  string             `json:"policy"`
+	Why     preemption.Why     `json:"why"`
+	Words   string             `json:"words"`
+	Cost    float64            `json:"cost_gpu_s"`
+	WaitS   float64            `json:"wait_s"` // until the last victim would have left
+	Victims []cluster.JobID    `json:"victims"`
+	Others  []eviction.Refusal `json:"others"` // all jobs that hold GPUs, with why they stay
+}
+
+func evictDryRun(c *cli.Context, id cluster.JobID) (*evictView, error) {
+	cfg, err := loadConfig(c)
+	if err != nil {
+		return nil, err
+	}
+	set := cfg.Eviction()
+	v := &evictView{Job: id, Enabled: set.Enabled, Policy: cfg.Preemption.Policy, Victims: []cluster.JobID{}, Others: []eviction.Refusal{}}
+	if err := set.Policy.Check(); err != nil {
+		return nil, usagef("preemption.policy %q evicts nobody", cfg.Preemption.Policy)
+	}
+	set.Enabled = true
+	h, err := history(c.Context, cfg, newLogger(cfg, c.App.ErrWriter))
+	if err != nil {
+		return nil, err
+	}
+	journal, err := journalOf(c.Context, cfg)
+	if err != nil {
+		return nil, err
+	}
+	slurm := live.New(newClient(cfg))
+	result, err := cycle.Step(c.Context, slurm, nil, h, cycle.Settings{
+		Decide: cfg.Decide(), DryRun: true, Evictions: cycle.Evictions{Settings: set, Slurm: slurm, Journal: journal},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if result.Choice == nil {
+		return nil, fmt.Errorf("job %s does not wait as a TE job: none does (priod explain %s says what it counts as)", id, id)
+	}
+	at := slices.IndexFunc(result.Choice.Trials, func(t eviction.Trial) bool { return t.Job == id || t.Job.ID == id.ID && id.Task < 0 })
+	if at < 0 {
+		return nil, fmt.Errorf("job %s does not wait as a TE job (priod explain %s says what it counts as)", id, id)
+	}
+	t := &result.Choice.Trials[at]
+	v.Why, v.Words, v.Cost, v.WaitS = t.Why, eviction.Words(t.Why), t.Cost, t.Wait.Seconds()
+	v.Victims = append(v.Victims, t.Victims...)
+	v.Others = append(v.Others, result.Choice.Refusals(t)...)
+	return v, nil
+}
+
+// journalOf is the daemon's journal of evictions; an empty one where no priod
+// has run.
+func journalOf(ctx context.Context, cfg *config.Config) (*eviction.Journal, error) {
+	if _, err := os.Stat(filepath.Join(cfg.State.Dir, "priod.db")); errors.Is(err, fs.ErrNotExist) {
+		return eviction.NewJournal(), nil
+	}
+	r, err := store.OpenReader(ctx, cfg.State.Dir)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return r.Journal(ctx)
+}
+
+func (v *evictView) show(w io.Writer, most int) {
+	fmt.Fprintf(w, "Job %s: %s.\n", v.Job, v.Words)
+	if len(v.Victims) > 0 {
+		fmt.Fprintf(w, "%s would leave within %s.\n", plural(len(v.Victims), "job", "jobs"), report.Ago(time.Duration(v.WaitS*float64(time.Second))))
+	}
+	if !v.Enabled {
+		fmt.Fprintln(w, "Preemption is off (preemption.enabled), so nothing happens.")
+	}
+	rows := [][]any{}
+	for _, victims := range []bool{true, false} {
+		for _, o := range v.Others {
+			if (o.Why == preemption.Victim) == victims {
+				rows = append(rows, []any{o.Job.String(), o.User, o.GPUs, fmt.Sprintf("%.0f", o.Cost), string(o.Why), eviction.Words(o.Why)})
+			}
+		}
+	}
+	if len(rows) == 0 {
+		return
+	}
+	left := max(len(rows)-most, 0)
+	report.Table(w, []string{"JOB", "USER", "GPUS", "COST", "WHY", "IN WORDS"}, rows[:len(rows)-left])
+	if left > 0 {
+		fmt.Fprintf(w, "%s not shown; --most shows more.\n", plural(left, "job", "jobs"))
+	}
+}

@@ -1,0 +1,235 @@
+package cycle
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/eviction"
+	"slurmprio/priod/plan"
+	"slurmprio/priod/policy/preemption"
+	"slurmprio/slurmplug"
+)
+
+// Evictions are what making room for TE jobs takes. The zero value makes none.
+type Evictions struct {
+	Settings eviction.Settings
+	Slurm    eviction.Slurm
+	Journal  *eviction.Journal // as the Recorder knows it; nil: nobody is ever evicted
+	Recorder interface {
+		// SaveEvictions returns once the rows are safe; on error no command is sent.
+		SaveEvictions(context.Context, *eviction.Turn) error
+	}
+	Told func(Event) // hears of each step; nil: nobody does
+}
+
+// Event is one row that changed, with what it was before: one of both pairs.
+type Event struct {
+	Claim          *eviction.Claim
+	Eviction       *eviction.Eviction
+	Of             *eviction.Claim // the claim of Eviction
+	Before, Reason string          // state; Reason says what a command met
+}
+
+const (
+	// rounds is how many steps one turn goes at most: pin, signal, requeue, begin.
+	rounds = 5
+	// vetoes is how often a choice is made anew because a closer look ruled out a job.
+	vetoes = 4
+)
+
+// choose decides who leaves for whom. Nobody does before a closer look, which
+// tells what a poll does not: whether a job can be requeued, and which nodes
+// the TE job asks for or refuses.
+func (e *Evictions) choose(ctx context.Context, s *cluster.Snapshot, p *plan.Plan) (*eviction.Choice, error) {
+	vetoed := map[cluster.JobID]preemption.Why{}
+	for range vetoes {
+		choice := eviction.Choose(s, p, e.Journal, &e.Settings, vetoed)
+		before := len(vetoed)
+		if err := e.vet(ctx, choice, vetoed); err != nil {
+			return nil, err
+		}
+		if len(vetoed) == before {
+			return choice, nil
+		}
+	}
+	choice := eviction.Choose(s, p, e.Journal, &e.Settings, vetoed)
+	choice.Turn = eviction.Turn{} // too many surprises: the next cycle sees better
+	return choice, nil
+}
+
+func (e *Evictions) vet(ctx context.Context, c *eviction.Choice, vetoed map[cluster.JobID]preemption.Why) error {
+	var targets []eviction.Target
+	for i := range c.Turn.Claims {
+		targets = append(targets, eviction.Target{Job: c.Turn.Claims[i].Job, RawID: c.Turn.Claims[i].RawID})
+	}
+	for i := range c.Turn.Evictions {
+		targets = append(targets, eviction.Target{Job: c.Turn.Evictions[i].Job, RawID: c.Turn.Evictions[i].RawID})
+	}
+	if len(targets) == 0 {
+		return nil
+	}
+	sights, err := e.Slurm.Look(ctx, targets)
+	if err != nil {
+		return fmt.Errorf("look at the jobs to evict: %w", err)
+	}
+	for i := range c.Turn.Claims {
+		claim := &c.Turn.Claims[i]
+		excluded, err := e.Slurm.Excluded(ctx, eviction.Target{Job: claim.Job, RawID: claim.RawID})
+		if err != nil {
+			return fmt.Errorf("look at the TE jobs: %w", err)
+		}
+		if why := claim.Vet(sights[claim.Job], excluded); why != "" {
+			vetoed[claim.Job] = why
+		}
+	}
+	for i := range c.Turn.Evictions {
+		x := &c.Turn.Evictions[i]
+		if why := x.Vet(sights[x.Job], &e.Settings); why != "" {
+			vetoed[x.Job] = why
+		}
+	}
+	return nil
+}
+
+// record saves the rows of new claims.
+func (e *Evictions) record(ctx context.Context, t *eviction.Turn) error {
+	if t.Empty() {
+		return nil
+	}
+	if err := e.save(ctx, t); err != nil {
+		return fmt.Errorf("record the evictions (none was begun): %w", err)
+	}
+	return nil
+}
+
+// save makes rows safe, tells of them and takes them in.
+func (e *Evictions) save(ctx context.Context, t *eviction.Turn) error {
+	if t.Empty() {
+		return nil
+	}
+	if err := e.Recorder.SaveEvictions(ctx, t); err != nil {
+		return err
+	}
+	events := make([]Event, 0, len(t.Claims)+len(t.Evictions))
+	for i := range t.Claims {
+		c := &t.Claims[i]
+		event := Event{Claim: c, Reason: c.Reason}
+		if old := e.Journal.Claim(c.Number); old != nil {
+			event.Before = string(old.State)
+		}
+		events = append(events, event)
+	}
+	for i := range t.Evictions {
+		x := &t.Evictions[i]
+		event := Event{Eviction: x, Reason: x.Reason}
+		if old := e.Journal.Eviction(x.Number); old != nil {
+			event.Before = string(old.State)
+		}
+		events = append(events, event)
+	}
+	e.Journal.Take(t)
+	for _, event := range events {
+		if event.Eviction != nil {
+			event.Of = e.Journal.Claim(event.Eviction.Claim)
+		}
+		if e.Told != nil {
+			e.Told(event)
+		}
+	}
+	return nil
+}
+
+// Tend takes the evictions under way as far as they go now. The snapshot and the
+// plan are those of the cycle, nil between two cycles; paused says that nothing
+// new may be begun.
+func (e *Evictions) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan, paused bool) error {
+	if e.Journal == nil || e.Journal.Blank() {
+		return nil
+	}
+	seen := eviction.Seen{Hold: e.Settings.Hold, Consents: e.Settings.Consents, Paused: paused}
+	var queue map[cluster.JobID]*cluster.Job
+	if s != nil {
+		queue = whole(s, p, &seen)
+		e.Journal.Forget(s.At, func(id cluster.JobID) bool { return queue[id] != nil })
+	}
+	var doubts error
+	for range rounds {
+		targets := e.Journal.Urgent()
+		sights := map[cluster.JobID]eviction.Sight{}
+		if s != nil {
+			waiting, pinned := e.Journal.Idle()
+			for _, t := range waiting {
+				if j := queue[t.Job]; j != nil {
+					sights[t.Job] = eviction.Sight{Job: *j}
+				} else {
+					targets = append(targets, t)
+				}
+			}
+			for _, t := range pinned {
+				if j := queue[t.Job]; j == nil || j.State == cluster.Pending {
+					targets = append(targets, t)
+				}
+			}
+		}
+		if len(targets) > 0 {
+			looked, err := e.Slurm.Look(ctx, targets)
+			if err != nil {
+				doubts = fmt.Errorf("look at the evictions under way: %w", err)
+			}
+			for id, sight := range looked {
+				sights[id] = sight
+			}
+		}
+		if len(sights) == 0 {
+			return doubts
+		}
+		seen.At, seen.Sights = time.Now(), sights
+		turn := eviction.Next(e.Journal, seen)
+		if err := e.save(ctx, &turn); err != nil {
+			return fmt.Errorf("record the evictions (no command was sent): %w", err)
+		}
+		if len(turn.Commands) == 0 {
+			return doubts
+		}
+		acting := context.WithoutCancel(ctx) // what is recorded is carried through
+		results := e.Slurm.Do(acting, turn.Commands)
+		settled := eviction.Settle(e.Journal, results, time.Now())
+		if err := e.save(acting, &settled); err != nil {
+			return fmt.Errorf("record what became of the evictions: %w", err)
+		}
+		if !slices.ContainsFunc(results, func(r eviction.Result) bool { return r.Status == slurmplug.Applied }) {
+			return doubts // later
+		}
+	}
+	return doubts
+}
+
+// whole takes in what only a whole cycle knows.
+func whole(s *cluster.Snapshot, p *plan.Plan, seen *eviction.Seen) map[cluster.JobID]*cluster.Job {
+	queue := make(map[cluster.JobID]*cluster.Job, len(s.Jobs))
+	tasks := map[cluster.JobID]string{}
+	for i := range s.Jobs {
+		queue[s.Jobs[i].ID] = &s.Jobs[i]
+		tasks[s.Jobs[i].ID] = s.Jobs[i].Tasks
+	}
+	seen.TE, seen.Unusable = map[cluster.JobID]bool{}, map[string]bool{}
+	for i := range p.Decisions {
+		d := &p.Decisions[i]
+		if !d.Ranked || d.Class != cluster.TE {
+			continue
+		}
+		seen.TE[d.Job] = true
+		if first, err := slurmplug.FirstTasks(tasks[d.Job], 1); tasks[d.Job] != "" && err == nil {
+			if list, err := slurmplug.ExpandTasks(first); err == nil && len(list) == 1 {
+				seen.TE[cluster.JobID{ID: d.Job.ID, Task: list[0]}] = true
+			}
+		}
+	}
+	for i := range s.Nodes {
+		seen.Unusable[s.Nodes[i].Name] = !s.Nodes[i].Usable
+	}
+	return queue
+}

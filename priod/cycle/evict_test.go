@@ -1,0 +1,191 @@
+package cycle
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/eviction"
+	"slurmprio/priod/plan"
+	"slurmprio/priod/policy/preemption"
+	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/jobtag"
+)
+
+var start = time.Now().Add(-time.Hour).Truncate(time.Second)
+
+// slurm shows jobs that do not change, but for those in odd, and notes what it is
+// told, and in which order with what is saved.
+type slurm struct {
+	jobs     map[cluster.JobID]eviction.Sight
+	odd      map[cluster.JobID]bool // cannot be believed
+	excluded string
+	log      []string
+	saveErr  error
+}
+
+func (f *slurm) Look(_ context.Context, targets []eviction.Target) (map[cluster.JobID]eviction.Sight, error) {
+	sights := map[cluster.JobID]eviction.Sight{}
+	var err error
+	for _, t := range targets {
+		if f.odd[t.Job] {
+			err = errors.New("odd")
+			continue
+		}
+		sights[t.Job] = f.jobs[t.Job]
+	}
+	return sights, err
+}
+
+func (f *slurm) Excluded(context.Context, eviction.Target) (string, error) { return f.excluded, nil }
+
+func (f *slurm) Do(_ context.Context, commands []eviction.Command) []eviction.Result {
+	var results []eviction.Result
+	for _, c := range commands {
+		f.log = append(f.log, string(c.Verb)+" "+c.Job.String())
+		if s := f.jobs[c.Job]; c.Verb == eviction.Pin {
+			s.ReqNodes = c.Value
+			f.jobs[c.Job] = s
+		}
+		results = append(results, eviction.Result{Command: c, Status: slurmplug.Applied})
+	}
+	return results
+}
+
+func (f *slurm) SaveEvictions(_ context.Context, t *eviction.Turn) error {
+	for _, e := range t.Evictions {
+		f.log = append(f.log, "save "+e.Job.String()+" "+string(e.State))
+	}
+	return f.saveErr
+}
+
+// scene is a node with two victims, of whom the first is cheaper, and a TE job.
+func scene() (*slurm, *Evictions, *cluster.Snapshot, *plan.Plan) {
+	s := &cluster.Snapshot{At: start.Add(time.Hour), Nodes: []cluster.Node{{
+		Name: "n1", Usable: true, GPUType: "a100", GPUs: 4, GPUsUsed: 4, CPUs: 4, CPUsUsed: 4, MemMB: 400, MemUsedMB: 400, Partitions: []string{"gpu"},
+	}}}
+	f := &slurm{jobs: map[cluster.JobID]eviction.Sight{}, odd: map[cluster.JobID]bool{}}
+	for i := range uint32(2) {
+		j := cluster.Job{
+			ID: slurmplug.Plain(i + 1), RawID: i + 1, TaskCount: 1, User: "alice", Partition: "gpu", State: cluster.Running, Nodes: 1, GPUs: 2, CPUs: 2,
+			MemMB: 200, NodeList: "n1", Start: start, TimeLimit: 10 * time.Hour, Tag: jobtag.Tag{Type: "be", Signal: "USR1", Grace: time.Duration(i+1) * time.Minute},
+		}
+		s.Jobs = append(s.Jobs, j)
+		f.jobs[j.ID] = eviction.Sight{Job: j, CanRequeue: true}
+	}
+	te := cluster.Job{
+		ID: slurmplug.Plain(9), RawID: 9, TaskCount: 1, User: "bob", Partition: "gpu", State: cluster.Pending, Reason: "Resources", Priority: 5, Nodes: 1,
+		GPUs: 2, CPUs: 2, MemMB: 200, Tag: jobtag.Tag{Type: "te"},
+	}
+	s.Jobs = append(s.Jobs, te)
+	f.jobs[te.ID] = eviction.Sight{Job: te, CanRequeue: true}
+	p := &plan.Plan{Decisions: []plan.Decision{{Job: te.ID, Class: cluster.TE, Ranked: true, Value: 5}}}
+	e := &Evictions{Slurm: f, Recorder: f, Journal: eviction.NewJournal(), Settings: eviction.Settings{
+		Enabled: true, Policy: preemption.Settings{Policy: preemption.LeastLoss}, MaxGrace: time.Hour, Hold: time.Minute,
+	}}
+	return f, e, s, p
+}
+
+func (f *slurm) change(id uint32, by func(*eviction.Sight)) {
+	s := f.jobs[slurmplug.Plain(id)]
+	by(&s)
+	f.jobs[slurmplug.Plain(id)] = s
+}
+
+// A closer look rules out victims that a poll takes for good ones, one after the
+// other, and TE jobs that name their nodes.
+func TestVetoes(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(*slurm)
+		victims string
+	}{
+		"none":                 {func(*slurm) {}, "1"},
+		"the first stays":      {func(f *slurm) { f.change(1, func(s *eviction.Sight) { s.CanRequeue = false }) }, "2"},
+		"the first began anew": {func(f *slurm) { f.change(1, func(s *eviction.Sight) { s.Restarts++ }) }, "2"},
+		"the first is TE now":  {func(f *slurm) { f.change(1, func(s *eviction.Sight) { s.Tag.Type = "te" }) }, "2"},
+		"both stay": {func(f *slurm) {
+			f.change(1, func(s *eviction.Sight) { s.CanRequeue = false })
+			f.change(2, func(s *eviction.Sight) { s.CanRequeue = false })
+		}, ""},
+		"the TE job names a node": {func(f *slurm) { f.change(9, func(s *eviction.Sight) { s.ReqNodes = "n1" }) }, ""},
+		"it refuses the node":     {func(f *slurm) { f.excluded = "n[1-3]" }, ""},
+		"it refuses another":      {func(f *slurm) { f.excluded = "n[2-3]" }, "1"},
+		"it is gone":              {func(f *slurm) { f.change(9, func(s *eviction.Sight) { s.Gone = true }) }, ""},
+	} {
+		f, e, s, p := scene()
+		c.change(f)
+		choice, err := e.choose(t.Context(), s, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, x := range choice.Turn.Evictions {
+			got += x.Job.String()
+		}
+		if got != c.victims {
+			t.Errorf("%s: %q leave, want %q", name, got, c.victims)
+		}
+	}
+}
+
+// begun is a scene with its claim recorded.
+func begun(t *testing.T) (*slurm, *Evictions, *cluster.Snapshot, *plan.Plan) {
+	t.Helper()
+	f, e, s, p := scene()
+	choice, err := e.choose(t.Context(), s, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Journal.Number(&choice.Turn)
+	if err := e.record(t.Context(), &choice.Turn); err != nil {
+		t.Fatal(err)
+	}
+	return f, e, s, p
+}
+
+// The row comes before the command, the place before the signal.
+func TestRowBeforeCommand(t *testing.T) {
+	f, e, s, p := begun(t)
+	if err := e.Tend(t.Context(), s, p, false); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"save 1 recorded", "pin 9", "save 1 recorded", "signal 1", "save 1 signalled"}
+	if len(f.log) != len(want) {
+		t.Fatalf("%q", f.log)
+	}
+	for i := range want {
+		if f.log[i] != want[i] {
+			t.Fatalf("%q, want %q", f.log, want)
+		}
+	}
+}
+
+// What cannot be saved is not sent.
+func TestNothingWithoutARow(t *testing.T) {
+	f, e, s, p := begun(t)
+	f.change(9, func(s *eviction.Sight) { s.ReqNodes = "n1" })
+	f.saveErr, f.log = errors.New("disk full"), nil
+	if err := e.Tend(t.Context(), s, p, false); !errors.Is(err, f.saveErr) {
+		t.Errorf("%v", err)
+	}
+	for _, line := range f.log {
+		if line == "signal 1" {
+			t.Errorf("%q", f.log)
+		}
+	}
+}
+
+// A record that cannot be believed holds up no other.
+func TestOddRecord(t *testing.T) {
+	f, e, s, p := begun(t)
+	f.odd[slurmplug.Plain(9)] = true
+	e.Journal.Claims[0].Pin = ""
+	if err := e.Tend(t.Context(), s, p, false); err == nil {
+		t.Error("nobody is told of the odd record")
+	}
+	if e.Journal.Evictions[0].State != eviction.Signalled {
+		t.Errorf("%+v", e.Journal.Evictions[0])
+	}
+}

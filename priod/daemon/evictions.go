@@ -1,0 +1,95 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/cycle"
+	"slurmprio/priod/eviction"
+)
+
+// evictions is what a cycle needs to make room for TE jobs.
+func (d *Daemon) evictions() cycle.Evictions {
+	slurm := eviction.Slurm(d.slurm)
+	if d.Config.Cycle.FollowController {
+		slurm = evictor{d.slurm, d}
+	}
+	return cycle.Evictions{
+		Settings: d.Config.Eviction(), Slurm: slurm, Journal: d.journal, Recorder: d.Store, Told: d.told,
+	}
+}
+
+// tend goes on with the evictions under way between two cycles, so that a TE job
+// does not wait for the next poll. It tells when to come again, if at all. A
+// look costs a small request for each job concerned, whatever the queue's length.
+func (d *Daemon) tend(ctx context.Context) (pause time.Duration, more bool) {
+	if !d.watching || d.journal == nil || len(d.journal.Urgent()) == 0 {
+		return 0, false
+	}
+	hold, err := d.Store.Hold()
+	begun := time.Now()
+	if err == nil {
+		e := d.evictions()
+		err = e.Tend(ctx, nil, nil, hold != "" || d.yielded != "")
+	}
+	if err != nil {
+		d.Log.Debug("evictions wait for the next cycle", "error", err) // which meets the same and says so
+		return 0, false
+	}
+	return max(time.Duration(d.Config.Preemption.Watch), politeness*time.Since(begun)), true
+}
+
+// told logs each step of a claim or an eviction.
+func (d *Daemon) told(e cycle.Event) {
+	if c := e.Claim; c != nil {
+		if e.Before == string(c.State) {
+			return // the pin alone
+		}
+		d.Log.Info("claim", "cycle", d.cycles+1, "job", c.Job.String(), "user", c.User, "state", string(c.State), "nodes", fmt.Sprint(c.Nodes()), "why", c.Reason)
+		return
+	}
+	x := e.Eviction
+	if e.Before != string(x.State) {
+		d.metrics.evictions.WithLabelValues(string(x.State)).Inc()
+	}
+	line := []any{"cycle", d.cycles + 1, "job", x.Job.String(), "user", x.User, "state", string(x.State)}
+	if e.Of != nil {
+		line = append(line, "for", e.Of.Job.String())
+	}
+	switch {
+	case e.Before == string(x.State) && x.Tries == 0:
+		return
+	case e.Before == string(x.State):
+		d.Log.Warn("eviction: a command failed and is tried again", append(line, "tries", x.Tries, "message", x.Reason)...)
+		return
+	case x.State == eviction.Recorded:
+		line = append(line, "signal", x.Signal, "grace", x.Grace.String(), "promised_gpu_s", fmt.Sprintf("%.0f", x.Promised))
+	case x.How != "":
+		line = append(line, "how", string(x.How), "paid_gpu_s", fmt.Sprintf("%.0f", x.Paid))
+	}
+	if x.Reason != "" {
+		line = append(line, "why", x.Reason)
+	}
+	if x.How == eviction.Forgotten || x.State == eviction.CalledOff && !x.SignalledAt.IsZero() {
+		d.Log.Error("eviction", line...) // a person has to look
+		return
+	}
+	d.Log.Info("eviction", line...)
+}
+
+// evictor sends commands only while this host's controller acts.
+type evictor struct {
+	Slurm
+	d *Daemon
+}
+
+// Look does nothing while another host's priod acts: it may have the same jobs in
+// hand.
+func (e evictor) Look(ctx context.Context, targets []eviction.Target) (map[cluster.JobID]eviction.Sight, error) {
+	if err := Elsewhere(ctx, e.Slurm, e.d.Config); err != nil {
+		return nil, err
+	}
+	return e.Slurm.Look(ctx, targets)
+}

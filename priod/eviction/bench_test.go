@@ -1,0 +1,30 @@
+package eviction
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/policy/preemption"
+)
+
+// BenchmarkChoose decides on 10,000 full nodes with 50,000 running jobs of equal
+// price, the worst case for the search, while 1,000 TE jobs wait.
+func BenchmarkChoose(b *testing.B) {
+	s := newScene(10_000)
+	for i := range 50_000 {
+		gpus := 1 - i/40_000 // four of each node have one GPU, the fifth has none
+		s.runs(uint32(i+1), i%10_000+1, gpus, func(j *cluster.Job) { j.Start = at.Add(-time.Duration(i%9000) * time.Second) })
+	}
+	for i := range 1000 {
+		s.waits(uint32(100_000+i), 1+i%3)
+	}
+	s.set.Policy.Limits = preemption.Limits{PerCycle: 4}
+	b.ResetTimer()
+	for b.Loop() {
+		if c := s.choose(); len(c.Turn.Claims) == 0 {
+			b.Fatal(fmt.Sprint(c.Trials[0]))
+		}
+	}
+}

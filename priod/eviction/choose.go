@@ -1,0 +1,548 @@
+package eviction
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/placement"
+	"slurmprio/priod/plan"
+	"slurmprio/priod/policy/preemption"
+	"slurmprio/priod/policy/ranking"
+	"slurmprio/slurmplug"
+)
+
+// Settings say whether, for whom and how jobs are evicted.
+type Settings struct {
+	Enabled bool // new evictions; those under way end in any case
+	Policy  preemption.Settings
+	Ranking ranking.Settings // which partitions, and which QOS consent
+
+	Grace    time.Duration // of a job that names none
+	MaxGrace time.Duration // a job that asks for more is never evicted
+	Restart  time.Duration // what starting again costs
+	Reserve  bool          // nodes whose place comes free in parts are reserved meanwhile
+	Hold     time.Duration // how long a place is kept after the last victim left
+	Retry    time.Duration // no second claim for a TE job so soon; doubled each time
+
+	UserGPUMinutes float64 // evicted on behalf of one user in a day; 0: no limit
+}
+
+// Consents tells whether a job agreed to be evicted: by its tag, or by a QOS
+// that the configuration names. Reservations, foreign partitions and components
+// of heterogeneous jobs are never touched.
+func (set *Settings) Consents(j *cluster.Job) bool {
+	agreed := j.Tag.Type == "be" || j.Tag.Type == "" && slices.Contains(set.Ranking.BEQOS, j.QOS)
+	return agreed && j.TagErr == "" && j.Reservation == "" && j.HetLeader == 0 && set.Ranking.Ranks(j.Partition)
+}
+
+// Reasons of this package beside preemption's, for a TE job and for a candidate.
+const (
+	Unhelpful  preemption.Why = "slurm-waits"       // for what no eviction gives
+	Constraint preemption.Why = "constraint"        // it names nodes or features in a way that is not read here
+	TooSoon    preemption.Why = "released-recently" // its last claim failed
+	UserBudget preemption.Why = "user-budget"       // Settings.UserGPUMinutes
+	NoGPUs     preemption.Why = "no-gpus"
+	LongGrace  preemption.Why = "grace-too-long" // Settings.MaxGrace
+	Scattered  preemption.Why = "uneven"         // what it takes of each of its nodes is not known
+	Vetoed     preemption.Why = "not-requeueable"
+	LaterTurn  preemption.Why = "later" // behind as many TE jobs as one cycle considers
+)
+
+// considered is how many TE jobs without a claim one cycle looks for room for:
+// what it begins is capped anyway, and the search takes time.
+const considered = 256
+
+// Trial is a waiting TE job and what was decided for it.
+type Trial struct {
+	Job     cluster.JobID
+	RawID   uint32
+	User    string
+	Why     preemption.Why
+	Victims []cluster.JobID
+	Cost    float64       // GPU-seconds with least-loss
+	Wait    time.Duration // until the last victim has left
+
+	at int // among preemption's trials, -1 when it was not asked about
+}
+
+// Refusal says why a running job does not leave for a trial.
+type Refusal struct {
+	Job  cluster.JobID  `json:"job"`
+	User string         `json:"user"`
+	GPUs int            `json:"gpus"`
+	Cost float64        `json:"cost_gpu_s"`
+	Why  preemption.Why `json:"why"`
+}
+
+// Choice is one cycle's decision. Turn holds the rows of new claims and
+// evictions, not yet numbered.
+type Choice struct {
+	Trials []Trial
+	Turn   Turn
+
+	set      preemption.Settings
+	snapshot preemption.Snapshot
+	decision preemption.Decision
+	running  []*cluster.Job   // of candidates
+	own      []preemption.Why // why a candidate has no consent, when not for lack of it
+}
+
+// Choose decides who leaves for whom. vetoed are jobs that a closer look ruled
+// out. The plan says which jobs count as TE, and in which order.
+func Choose(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Settings, vetoed map[cluster.JobID]preemption.Why) *Choice {
+	m := newMap(s, j)
+	c := &Choice{set: set.Policy}
+	c.snapshot.Nodes = m.nodes
+	c.candidates(s, j, set, m, vetoed)
+	waiting := c.trials(s, p, j, set, m, vetoed)
+	for i := range j.Evictions {
+		if e := &j.Evictions[i]; e.Counts() {
+			if s.At.Sub(e.At) < time.Hour {
+				c.snapshot.PastHour++
+			}
+			if s.At.Sub(e.At) < 24*time.Hour {
+				c.snapshot.PastDay += e.cost() / 3600
+			}
+		}
+	}
+	if set.Policy.Policy == preemption.LeastLoss {
+		c.shadows(m, set)
+	}
+	c.set.Seed += uint64(j.LastEviction) // another shuffle each time
+	c.decision = preemption.Decide(&c.snapshot, c.set)
+	for i := range c.Trials {
+		t := &c.Trials[i]
+		if t.at < 0 {
+			continue
+		}
+		v := &c.decision.Verdicts[t.at]
+		t.Why, t.Cost, t.Wait = v.Why, v.Cost, seconds(v.Grace)
+		for _, x := range v.Victims {
+			t.Victims = append(t.Victims, c.running[x].ID)
+		}
+		if v.Why == preemption.Evicts {
+			c.record(s, m, t, waiting[i], v, set)
+		}
+	}
+	return c
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// cost is what the eviction cost, or is expected to.
+func (e *Eviction) cost() float64 {
+	if e.Paid > 0 || !e.Open() {
+		return e.Paid
+	}
+	return e.Promised
+}
+
+// nodeMap is the cluster in placement's terms. Nodes of one kind (GPU type,
+// features, partitions) make one of its types.
+type nodeMap struct {
+	nodes *placement.Nodes
+	index map[string]int32
+	names []string
+	kinds []*cluster.Node // one node of each kind
+}
+
+func newMap(s *cluster.Snapshot, j *Journal) *nodeMap {
+	m := &nodeMap{index: map[string]int32{}}
+	kinds := map[string]int32{}
+	var sizes []placement.Node
+	var used []placement.Share
+	var down []int32
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		features := slices.Sorted(slices.Values(n.Features))
+		key := n.GPUType + "\x00" + strings.Join(features, ",") + "\x00" + strings.Join(n.Partitions, ",")
+		kind, known := kinds[key]
+		if !known {
+			if len(kinds) == placement.MaxTypes {
+				continue // more kinds than can be told apart: nobody is evicted there
+			}
+			kind = int32(len(kinds))
+			kinds[key] = kind
+			m.kinds = append(m.kinds, n)
+		}
+		at := int32(len(sizes))
+		m.index[n.Name] = at
+		m.names = append(m.names, n.Name)
+		sizes = append(sizes, placement.Node{Type: kind, Amount: placement.Amount{GPUs: int32(n.GPUs), CPUs: int32(n.CPUs), MemMB: n.MemMB}})
+		used = append(used, placement.Share{Node: at, Amount: placement.Amount{GPUs: int32(n.GPUsUsed), CPUs: int32(n.CPUsUsed), MemMB: n.MemUsedMB}})
+		if !n.Usable || n.MixedTypes || strings.Contains(n.State, "RESERVED") {
+			down = append(down, at)
+		}
+	}
+	m.nodes = placement.New(placement.Packed, sizes)
+	m.nodes.Take(used)
+	for _, at := range down {
+		m.nodes.SetDown(at, true)
+	}
+	return m
+}
+
+// shares is what a running job takes of each node; nil when that is not known.
+func (m *nodeMap) shares(j *cluster.Job) []placement.Share {
+	hosts, err := slurmplug.ExpandHosts(j.NodeList)
+	n := len(hosts)
+	if err != nil || n == 0 || j.GPUs%n != 0 {
+		return nil
+	}
+	all := make([]placement.Share, 0, n)
+	for _, h := range hosts {
+		at, known := m.index[h]
+		if !known {
+			return nil
+		}
+		all = append(all, placement.Share{Node: at, Amount: placement.Amount{
+			GPUs: int32(j.GPUs / n), CPUs: int32(j.CPUs / n), MemMB: j.MemMB / int64(n),
+		}})
+	}
+	return all
+}
+
+// types are the kinds of nodes that a waiting job may run on; ok is false when
+// its constraint is not understood.
+func (m *nodeMap) types(j *cluster.Job) (types placement.Types, ok bool) {
+	fits, ok := constraint(j.Features)
+	if !ok || strings.Contains(j.GPUType, ",") {
+		return 0, false
+	}
+	partitions := strings.Split(j.Partition, ",")
+	for i, n := range m.kinds {
+		in := slices.ContainsFunc(partitions, func(p string) bool { return slices.Contains(n.Partitions, p) })
+		if in && (j.GPUType == "" || j.GPUType == n.GPUType) && fits(n.Features) {
+			types |= 1 << uint(i)
+		}
+	}
+	return types, true
+}
+
+// constraint reads features that are all joined by & or all by |; Slurm's other
+// forms it leaves alone.
+func constraint(text string) (fits func(features []string) bool, ok bool) {
+	switch {
+	case text == "":
+		return func([]string) bool { return true }, true
+	case strings.ContainsAny(text, "()[]*!") || strings.Contains(text, "&") && strings.Contains(text, "|"):
+		return nil, false
+	case strings.Contains(text, "|"):
+		any := strings.Split(text, "|")
+		return func(f []string) bool {
+			return slices.ContainsFunc(any, func(x string) bool { return slices.Contains(f, x) })
+		}, true
+	}
+	all := strings.FieldsFunc(text, func(r rune) bool { return r == '&' || r == ',' })
+	return func(f []string) bool {
+		return !slices.ContainsFunc(all, func(x string) bool { return !slices.Contains(f, x) })
+	}, true
+}
+
+// epilog is how long a job that has ended may still hold its nodes, s.
+const epilog = 5
+
+// candidates are the jobs that hold GPUs.
+func (c *Choice) candidates(s *cluster.Snapshot, j *Journal, set *Settings, m *nodeMap, vetoed map[cluster.JobID]preemption.Why) {
+	leaving := map[cluster.JobID]bool{}
+	for i := range j.Evictions {
+		if e := &j.Evictions[i]; e.Leaving() {
+			leaving[e.Job] = true
+		}
+	}
+	learned := j.learned()
+	for i := range s.Jobs {
+		job := &s.Jobs[i]
+		running := job.State == cluster.Running
+		if job.GPUs == 0 || !running && job.State != cluster.Completing && !leaving[job.ID] || job.State == cluster.Pending {
+			continue
+		}
+		shares := m.shares(job)
+		consent, why := running && set.Consents(job), preemption.Why("")
+		switch {
+		case len(shares) == 0:
+			continue
+		case !consent:
+		case vetoed[job.ID] != "":
+			consent, why = false, vetoed[job.ID]
+		case job.Tag.Grace > set.MaxGrace:
+			consent, why = false, LongGrace
+		case len(shares) > 1 && (job.CPUs%len(shares) != 0 || job.MemMB%int64(len(shares)) != 0):
+			consent, why = false, Scattered
+		}
+		x := preemption.Candidate{
+			Shares: shares, Consent: consent || leaving[job.ID], Leaving: leaving[job.ID],
+			Evicted: j.Times[job.ID], Elapsed: max(s.At.Sub(job.Start).Seconds(), 0), Remaining: remaining(job, s.At),
+			Restart: set.Restart.Seconds(),
+		}
+		if job.State == cluster.Completing {
+			x.Remaining = epilog
+		}
+		x.Grace, x.Unsaved = learned.expect(job, set, x.Elapsed)
+		c.snapshot.Candidates = append(c.snapshot.Candidates, x)
+		c.running = append(c.running, job)
+		c.own = append(c.own, why)
+	}
+}
+
+// remaining is the time until a job's limit, s.
+func remaining(j *cluster.Job, now time.Time) float64 {
+	if j.TimeLimit == slurmplug.Unlimited {
+		return math.Inf(1)
+	}
+	return max(j.Start.Add(j.TimeLimit).Sub(now).Seconds(), 0)
+}
+
+// helps are Slurm's reasons for waiting that more room can end.
+var helps = map[string]bool{"": true, "None": true, "Resources": true, "Priority": true}
+
+// trials lists the waiting TE jobs, those with claims first, and tells which
+// record of the queue each one is.
+func (c *Choice) trials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Settings, m *nodeMap, vetoed map[cluster.JobID]preemption.Why) (jobs []*cluster.Job) {
+	type waiting struct {
+		job   *cluster.Job
+		value int64
+	}
+	te := map[cluster.JobID]int64{}
+	for i := range p.Decisions {
+		if d := &p.Decisions[i]; d.Ranked && d.Class == cluster.TE {
+			te[d.Job] = d.Value
+		}
+	}
+	var all []waiting
+	for i := range s.Jobs {
+		if value, ok := te[s.Jobs[i].ID]; ok {
+			all = append(all, waiting{&s.Jobs[i], value})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b waiting) int { return cmp.Compare(b.value, a.value) })
+	claims, released := map[cluster.JobID]*Claim{}, map[cluster.JobID]int{}
+	last := map[cluster.JobID]time.Time{}
+	minutes := map[string]float64{}
+	for i := range j.Claims {
+		x := &j.Claims[i]
+		switch {
+		case x.Open():
+			claims[x.Job] = x
+		case x.State == Released:
+			released[x.Job]++
+			last[x.Job] = x.Ended
+		}
+	}
+	for i := range j.Evictions {
+		e := &j.Evictions[i]
+		if claim := j.Claim(e.Claim); claim != nil && e.Counts() && s.At.Sub(e.At) < 24*time.Hour {
+			minutes[claim.User] += e.cost() / 60
+		}
+	}
+	held := map[cluster.JobID]bool{}
+	for _, w := range all {
+		id, count := w.job.ID, max(w.job.TaskCount, 1)
+		if count > 1 { // one task at a time: the first, which gets a record of its own
+			first, err := slurmplug.FirstTasks(w.job.Tasks, 1)
+			tasks, err2 := slurmplug.ExpandTasks(first)
+			if err != nil || err2 != nil || len(tasks) != 1 {
+				continue
+			}
+			id.Task = tasks[0]
+		}
+		t := Trial{Job: id, RawID: w.job.RawID, User: w.job.User, at: -1}
+		types, understood := m.types(w.job)
+		claim := claims[id]
+		n := released[id]
+		switch {
+		case claim != nil:
+			held[id] = true
+		case w.job.GPUs == 0:
+			t.Why = NoGPUs
+		case w.job.HetLeader != 0 || !understood:
+			t.Why = Constraint
+		case vetoed[id] != "":
+			t.Why = vetoed[id]
+		case !helps[w.job.Reason]:
+			t.Why = Unhelpful
+		case n > 0 && s.At.Sub(last[id]) < set.Retry<<min(n-1, 6):
+			t.Why = TooSoon
+		case len(c.snapshot.Trials)-len(c.snapshot.Claims) >= considered:
+			t.Why = LaterTurn
+		case set.UserGPUMinutes > 0 && minutes[w.job.User] >= set.UserGPUMinutes:
+			t.Why = UserBudget
+		}
+		if t.Why == "" {
+			t.at = len(c.snapshot.Trials)
+			request := placement.Request{Types: types, Nodes: int32(w.job.Nodes), Amount: placement.Amount{
+				GPUs: int32(w.job.GPUs), CPUs: int32(w.job.CPUs), MemMB: w.job.MemMB,
+			}}
+			if request.Nodes <= 1 { // what Slurm shows before it has looked for a place
+				request.Nodes = 0
+			}
+			c.snapshot.Trials = append(c.snapshot.Trials, preemption.Trial{Request: request, Start: math.Inf(1)})
+			if claim != nil {
+				c.claim(t.at, claim, m)
+			}
+		}
+		c.Trials = append(c.Trials, t)
+		jobs = append(jobs, w.job)
+	}
+	for id, claim := range claims { // of jobs that are not in the plan just now
+		if !held[id] {
+			c.snapshot.Trials = append(c.snapshot.Trials, preemption.Trial{Start: math.Inf(1)})
+			c.claim(len(c.snapshot.Trials)-1, claim, m)
+		}
+	}
+	return jobs
+}
+
+func (c *Choice) claim(trial int, claim *Claim, m *nodeMap) {
+	x := preemption.Claim{Trial: trial}
+	for _, s := range claim.Shares {
+		if at, known := m.index[s.Node]; known {
+			x.Shares = append(x.Shares, placement.Share{Node: at, Amount: placement.Amount{GPUs: int32(s.GPUs), CPUs: int32(s.CPUs), MemMB: s.MemMB}})
+		}
+	}
+	c.snapshot.Claims = append(c.snapshot.Claims, x)
+}
+
+// shadows finds when each trial would start without evictions, by the time
+// limits of what runs, each behind the room of those before it.
+func (c *Choice) shadows(m *nodeMap, set *Settings) {
+	type release struct {
+		at     float64
+		shares []placement.Share
+	}
+	var releases []release
+	longest := 0.0
+	for i := range c.snapshot.Candidates {
+		x := &c.snapshot.Candidates[i]
+		if x.Consent {
+			longest = max(longest, x.Grace)
+		}
+		if !x.Leaving && !math.IsInf(x.Remaining, 1) {
+			releases = append(releases, release{x.Remaining, x.Shares})
+		}
+	}
+	slices.SortStableFunc(releases, func(a, b release) int { return cmp.Compare(a.at, b.at) })
+	horizon := longest + set.Policy.MinGain
+	var taken []placement.Share
+	claimed := map[int]bool{}
+	for _, x := range c.snapshot.Claims {
+		taken = append(taken, x.Shares...)
+		claimed[x.Trial] = true
+	}
+	future := m.nodes.Clone()
+	for i := range c.snapshot.Trials {
+		if claimed[i] {
+			continue
+		}
+		future.CopyFree(m.nodes)
+		future.Take(taken)
+		request := c.snapshot.Trials[i].Request
+		at := future.Shadow(0, request, func(yield func(float64, []placement.Share) bool) {
+			for _, r := range releases {
+				if r.at > horizon || !yield(r.at, r.shares) {
+					return
+				}
+			}
+		})
+		if !math.IsInf(at, 1) {
+			c.snapshot.Trials[i].Start = at
+			shares, _ := future.Fit(request, nil)
+			taken = append(taken, shares...)
+		}
+	}
+}
+
+// record makes the rows of a claim and its evictions.
+func (c *Choice) record(s *cluster.Snapshot, m *nodeMap, t *Trial, job *cluster.Job, v *preemption.Verdict, set *Settings) {
+	claim := Claim{
+		Job: t.Job, RawID: t.RawID, User: t.User, GPUs: job.GPUs, Wait: t.Wait, State: Planned, At: s.At, Changed: s.At,
+	}
+	for _, share := range v.Shares {
+		claim.Shares = append(claim.Shares, Share{m.names[share.Node], int(share.GPUs), int(share.CPUs), share.MemMB})
+	}
+	claim.Pin = slurmplug.CompactHosts(claim.Nodes())
+	if set.Reserve && c.inParts(v) {
+		claim.Resv = "yes" // Number gives it its name
+	}
+	index := int64(len(c.Turn.Claims))
+	c.Turn.Claims = append(c.Turn.Claims, claim)
+	for _, i := range v.Victims {
+		x, victim := &c.snapshot.Candidates[i], c.running[i]
+		c.Turn.Evictions = append(c.Turn.Evictions, Eviction{
+			Claim: index, Job: victim.ID, RawID: victim.RawID, User: victim.User, Start: victim.Start, Restarts: victim.Restarts,
+			GPUs: victim.GPUs, Signal: victim.Tag.Signal, Grace: set.grace(victim), Eligible: victim.Eligible,
+			Unsaved: seconds(x.Unsaved), Restart: set.Restart, Promised: x.Loss(), State: Recorded, At: s.At,
+		})
+	}
+}
+
+// inParts tells whether a part of the place is, or comes, free before the rest:
+// backfill would give it to somebody else.
+func (c *Choice) inParts(v *preemption.Verdict) bool {
+	if len(v.Victims) != 1 {
+		return true
+	}
+	victim := c.snapshot.Candidates[v.Victims[0]].Shares
+	return slices.ContainsFunc(v.Shares, func(s placement.Share) bool {
+		return !slices.ContainsFunc(victim, func(x placement.Share) bool {
+			return x.Node == s.Node && x.GPUs >= s.GPUs && x.CPUs >= s.CPUs && x.MemMB >= s.MemMB
+		})
+	})
+}
+
+// grace is the time that a victim is given.
+func (set *Settings) grace(j *cluster.Job) time.Duration {
+	if j.Tag.Grace > 0 {
+		return j.Tag.Grace
+	}
+	return set.Grace
+}
+
+// Refusals says of each candidate why it does not leave for a trial, in the
+// order of the queue; nil when the trial did not come to a choice.
+func (c *Choice) Refusals(t *Trial) []Refusal {
+	if t.at < 0 {
+		return nil
+	}
+	all := c.decision.Refusals(&c.snapshot, c.set, t.at)
+	out := make([]Refusal, len(all))
+	for i, why := range all {
+		if why == preemption.NoConsent && c.own[i] != "" {
+			why = c.own[i]
+		}
+		out[i] = Refusal{Job: c.running[i].ID, User: c.running[i].User, GPUs: c.running[i].GPUs, Cost: c.snapshot.Candidates[i].Loss(), Why: why}
+	}
+	return out
+}
+
+// Vet takes a closer look at a victim before it is recorded; "" lets it go.
+func (e *Eviction) Vet(s Sight, set *Settings) preemption.Why {
+	switch {
+	case !e.isRun(&s) || s.State != cluster.Running:
+		return preemption.IsLeaving
+	case !set.Consents(&s.Job):
+		return preemption.NoConsent
+	case !s.CanRequeue:
+		return Vetoed
+	}
+	return ""
+}
+
+// Vet takes a closer look at the TE job: who names nodes, or refuses those of
+// the claim, gets no room made.
+func (c *Claim) Vet(s Sight, excluded string) preemption.Why {
+	refused, err := slurmplug.ExpandHosts(excluded)
+	switch {
+	case s.Gone || s.State != cluster.Pending:
+		return Unhelpful
+	case s.ReqNodes != "", excluded != "" && err != nil:
+		return Constraint
+	case slices.ContainsFunc(c.Nodes(), func(n string) bool { return slices.Contains(refused, n) }):
+		return Constraint
+	}
+	return ""
+}

@@ -1,0 +1,471 @@
+package eviction
+
+import (
+	"fmt"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/slurmplug"
+)
+
+const (
+	// maxTries is how often a signal, or a pin, that Slurm refuses is sent.
+	maxTries = 3
+	// maxRepeats is how often a requeue, or a signal that may have arrived, is sent.
+	maxRepeats = 60
+	// delay keeps a requeued victim out of the room that others still make.
+	delay = 2 * time.Minute
+	// delayAhead is how long before its begin time a victim is delayed again.
+	delayAhead = 20 * time.Second
+)
+
+// Seen is what one look at Slurm showed.
+type Seen struct {
+	At     time.Time
+	Sights map[cluster.JobID]Sight // of the jobs that were looked at
+	Hold   time.Duration           // how long a place is kept after the last victim left
+
+	// Paused calls off what is only recorded, and begins nothing.
+	Paused bool
+	// Consents tells whether a job may be evicted: its owner can change that.
+	Consents func(*cluster.Job) bool
+
+	// Of a whole cycle; nil between cycles.
+	TE       map[cluster.JobID]bool // waiting jobs that count as TE
+	Unusable map[string]bool        // nodes
+}
+
+// Next is the transition: what Slurm shows now, against the journal. It changes
+// nothing.
+func Next(j *Journal, seen Seen) Turn {
+	n := next{j: j, Seen: seen, claims: map[int64]Claim{}, evictions: map[int64]Eviction{}, busy: map[int64]bool{}}
+	for i := range j.Evictions {
+		n.evict(j.Evictions[i])
+	}
+	for i := range j.Claims {
+		n.claim(j.Claims[i])
+	}
+	for i := range j.Evictions { // of claims that were just settled
+		if e := n.now(&j.Evictions[i]); !n.busy[e.Number] {
+			if _, changed := n.claims[e.Claim]; changed {
+				n.evict(*e)
+			}
+		}
+	}
+	var t Turn
+	for i := range j.Claims {
+		if c, ok := n.claims[j.Claims[i].Number]; ok {
+			t.Claims = append(t.Claims, c)
+		}
+	}
+	for i := range j.Evictions {
+		if e, ok := n.evictions[j.Evictions[i].Number]; ok {
+			t.Evictions = append(t.Evictions, e)
+		}
+	}
+	t.Commands = n.commands
+	return t
+}
+
+type next struct {
+	j *Journal
+	Seen
+	claims    map[int64]Claim
+	evictions map[int64]Eviction
+	busy      map[int64]bool // evictions with a command in this turn
+	commands  []Command
+}
+
+// now is an eviction as this turn leaves it.
+func (n *next) now(e *Eviction) *Eviction {
+	if changed, ok := n.evictions[e.Number]; ok {
+		return &changed
+	}
+	return e
+}
+
+func (n *next) claimOf(e *Eviction) *Claim {
+	if c, ok := n.claims[e.Claim]; ok {
+		return &c
+	}
+	return n.j.Claim(e.Claim)
+}
+
+func (n *next) do(e *Eviction, verb Verb, value string) {
+	n.busy[e.Number] = true
+	n.commands = append(n.commands, Command{Verb: verb, Job: e.Job, Eviction: e.Number, Value: value})
+}
+
+// isRun tells whether the sight still shows the run that is evicted.
+func (e *Eviction) isRun(s *Sight) bool {
+	return !s.Gone && s.State != cluster.Pending && s.Restarts == e.Restarts && s.Start.Equal(e.Start)
+}
+
+func (n *next) evict(e Eviction) {
+	if !e.Open() {
+		return
+	}
+	s, looked := n.Sights[e.Job]
+	if !looked {
+		return
+	}
+	if s.User != "" && s.User != e.User {
+		s = Sight{Gone: true} // the id means another job now
+	}
+	before := e
+	switch e.State {
+	case Recorded:
+		n.recorded(&e, &s)
+	case Signalled:
+		n.signalled(&e, &s)
+	case Left:
+		n.left(&e, &s)
+	case Requeued:
+		n.requeued(&e, &s)
+	case Restored:
+		n.back(&e, &s)
+	}
+	if e != before {
+		n.evictions[e.Number] = e
+	}
+}
+
+// recorded sends the signal. The row says so first: after a crash nobody knows
+// whether it arrived, so it is sent again, whatever has become of the claim.
+func (n *next) recorded(e *Eviction, s *Sight) {
+	c := n.claimOf(e)
+	if !e.SignalledAt.IsZero() {
+		switch {
+		case !e.isRun(s) || s.Final != "":
+			n.leave(e, s)
+		case e.Tries >= maxRepeats:
+			e.close(CalledOff, "whether the signal arrived is not known: "+e.Reason, n.At)
+		default:
+			n.do(e, Signal, e.Signal)
+		}
+		return
+	}
+	switch {
+	case !e.isRun(s) || s.Final != "" || s.State == cluster.Completing:
+		e.How = Ended
+		e.close(CalledOff, "its run ended before it was told to", n.At)
+	case c == nil || !c.Open():
+		e.close(CalledOff, "the TE job does not wait for its place any more", n.At)
+	case !s.CanRequeue || !n.Consents(&s.Job):
+		e.close(CalledOff, "it may not be evicted any more", n.At)
+	case n.Paused:
+		e.close(CalledOff, "priod is paused", n.At)
+	case e.Tries >= maxTries:
+		e.close(CalledOff, "the signal could not be sent: "+e.Reason, n.At)
+	case !n.isPinned(c) || c.Resv != "" && c.ResvAt.IsZero():
+	default:
+		e.SignalledAt = n.At
+		n.do(e, Signal, e.Signal)
+		n.commands[len(n.commands)-1].First = true
+	}
+}
+
+// isPinned tells whether the TE job names its place, if it has to: until then
+// nobody leaves for it.
+func (n *next) isPinned(c *Claim) bool {
+	if c.Pin == "" {
+		return true
+	}
+	s, looked := n.Sights[c.Job]
+	return looked && s.ReqNodes != ""
+}
+
+func (n *next) signalled(e *Eviction, s *Sight) {
+	if !e.isRun(s) || s.Final != "" {
+		n.leave(e, s)
+		return
+	}
+	if n.At.Before(e.SignalledAt) {
+		e.SignalledAt = n.At // the clock was set back: one more grace at most
+	}
+	if s.State != cluster.Completing && !n.At.Before(e.SignalledAt.Add(e.Grace)) {
+		n.requeue(e)
+	}
+}
+
+// leave says how a signalled victim went, and puts it back into the queue if it
+// went because of the signal.
+func (n *next) leave(e *Eviction, s *Sight) {
+	e.LeftAt, e.Tries, e.Reason = n.At, 0, ""
+	e.ExitCode, e.ExitSignal = s.ExitCode, s.ExitedBy
+	switch {
+	case s.Gone:
+		e.How = Forgotten
+		e.close(Done, "Slurm knows it no more: unless it finished, its owner has to submit it again", n.At)
+	case !e.isRun(s):
+		e.How, e.State, e.RequeuedAt = Returned, Requeued, n.At
+		if !n.At.Before(e.SignalledAt.Add(e.Grace)) {
+			e.How = Forced // by a requeue whose answer nobody heard
+		}
+	default:
+		switch s.Final {
+		case "COMPLETED":
+			e.How = Finished
+			e.close(Done, "", n.At)
+		case "FAILED", "NODE_FAIL", "BOOT_FAIL", "PREEMPTED":
+			e.How, e.State = Exited, Left
+			n.requeue(e)
+		default:
+			e.How = Ended
+			e.close(Done, s.Final, n.At)
+		}
+	}
+	e.pay()
+}
+
+// pay says what the eviction has cost: the promise, with the time that leaving
+// really took.
+func (e *Eviction) pay() {
+	switch e.How {
+	case Exited, Forced, Returned:
+		e.Paid = float64(e.GPUs) * (e.Unsaved + e.LeftAt.Sub(e.SignalledAt) + e.Restart).Seconds()
+	}
+}
+
+func (n *next) requeue(e *Eviction) {
+	if e.Tries >= maxRepeats {
+		e.close(CalledOff, "it could not be requeued: "+e.Reason, n.At)
+		return
+	}
+	n.do(e, Requeue, "")
+}
+
+func (n *next) left(e *Eviction, s *Sight) {
+	switch {
+	case s.Gone:
+		e.How = Forgotten
+		e.close(Done, "Slurm forgot it before it could be requeued: its owner has to submit it again", n.At)
+	case !e.isRun(s):
+		e.State, e.RequeuedAt, e.Tries, e.Reason = Requeued, n.At, 0, ""
+	case s.State != cluster.Completing:
+		n.requeue(e)
+	}
+}
+
+func (n *next) requeued(e *Eviction, s *Sight) {
+	if s.State != cluster.Pending {
+		n.back(e, s)
+		return
+	}
+	waits := s.Eligible.Sub(n.At)
+	c := n.claimOf(e)
+	switch {
+	case c != nil && c.Open():
+		if waits < delayAhead {
+			n.do(e, Begin, fmt.Sprintf("now+%d", int(delay.Seconds())))
+		}
+	case waits <= 0 || e.Tries >= maxTries:
+		e.State, e.RestoredAt, e.Tries = Restored, n.At, 0
+	default:
+		n.do(e, Begin, "now")
+	}
+}
+
+// back ends an eviction when its victim runs again or is gone.
+func (n *next) back(e *Eviction, s *Sight) {
+	switch {
+	case s.Gone || s.Final != "":
+		e.close(Done, "it left the queue", n.At)
+	case s.State == cluster.Running || s.State == cluster.Suspended:
+		if !e.isRun(s) {
+			e.close(Done, "", s.Start)
+		}
+	}
+}
+
+func (e *Eviction) close(state State, why string, at time.Time) {
+	e.State, e.Reason, e.Ended = state, why, at
+}
+
+func (n *next) claim(c Claim) {
+	s, looked := n.Sights[c.Job]
+	if looked && s.User != "" && s.User != c.User {
+		s = Sight{Gone: true}
+	}
+	before := c.key()
+	switch {
+	case c.Open():
+		n.open(&c, &s, looked)
+	case c.Pin != "" && looked:
+		n.unpin(&c, &s)
+	}
+	n.reserve(&c)
+	if c.key() != before {
+		c.Changed = n.At
+		n.claims[c.Number] = c
+	}
+}
+
+// claimKey is all of a claim that changes.
+type claimKey struct {
+	state             ClaimState
+	reason, pin, resv string
+	made, room, ended time.Time
+}
+
+func (c *Claim) key() claimKey {
+	return claimKey{c.State, c.Reason, c.Pin, c.Resv, c.ResvAt, c.Room, c.Ended}
+}
+
+// margin is how long a reservation outlives the longest grace, should nobody
+// delete it.
+const margin = 2 * time.Minute
+
+// reserve keeps others off the place as long as only parts of it are free.
+func (n *next) reserve(c *Claim) {
+	switch {
+	case c.Resv == "":
+	case c.State != Planned:
+		n.commands = append(n.commands, Command{Verb: Free, Job: c.Job, Claim: c.Number, Value: c.Resv})
+	case c.ResvAt.IsZero() && !n.Paused:
+		grace := time.Duration(0)
+		for i := range n.j.Evictions {
+			if e := &n.j.Evictions[i]; e.Claim == c.Number {
+				grace = max(grace, e.Grace)
+			}
+		}
+		n.commands = append(n.commands, Command{
+			Verb: Reserve, Job: c.Job, Claim: c.Number, Value: c.Resv, Nodes: slurmplug.CompactHosts(c.Nodes()), For: grace + margin, User: c.User,
+		})
+	}
+}
+
+func (n *next) open(c *Claim, s *Sight, looked bool) {
+	if looked {
+		switch {
+		case s.NodeList != "" && s.State != cluster.Pending: // a job cancelled before it started has a start time too
+			c.State, c.Reason, c.Ended = Started, "", s.Start
+			return
+		case s.Gone || s.Final != "":
+			n.release(c, s, "the TE job left the queue")
+			return
+		case s.Held():
+			n.release(c, s, "the TE job is held")
+			return
+		case n.TE != nil && !n.TE[c.Job] && s.State == cluster.Pending:
+			n.release(c, s, "the job does not count as TE any more")
+			return
+		case c.Pin != "" && s.ReqNodes != "" && s.ReqNodes != c.Pin:
+			c.Pin = ""
+			n.release(c, s, "its owner asks for other nodes")
+			return
+		}
+	}
+	for _, share := range c.Shares {
+		if n.Unusable[share.Node] {
+			n.release(c, s, "node "+share.Node+" cannot be used")
+			return
+		}
+	}
+	complete := true
+	for i := range n.j.Evictions {
+		e := n.now(&n.j.Evictions[i])
+		if e.Claim != c.Number {
+			continue
+		}
+		if e.State == CalledOff && e.How == "" {
+			n.release(c, s, "job "+e.Job.String()+" stays: "+e.Reason)
+			return
+		}
+		complete = complete && !e.Leaving()
+	}
+	switch {
+	case c.State == Planned && complete:
+		c.State, c.Room = Holding, n.At
+	case c.State == Holding && n.At.After(c.Room.Add(n.Hold)):
+		n.release(c, s, "the room was there, and the TE job did not start in time")
+		return
+	}
+	if looked && c.Pin != "" && s.ReqNodes == "" && s.State == cluster.Pending && !n.Paused {
+		n.commands = append(n.commands, Command{Verb: Pin, Job: c.Job, Claim: c.Number, Value: c.Pin})
+	}
+}
+
+func (n *next) release(c *Claim, s *Sight, why string) {
+	c.State, c.Reason, c.Ended = Released, why, n.At
+	if c.Pin != "" {
+		n.unpin(c, s)
+	}
+}
+
+// unpin takes the nodes out of the job's request again. A job that runs keeps
+// them until it ends or is requeued: Slurm changes them only before.
+func (n *next) unpin(c *Claim, s *Sight) {
+	switch {
+	case s.Gone || s.Final != "":
+		c.Pin = ""
+	case s.State != cluster.Pending:
+	case s.ReqNodes != c.Pin:
+		c.Pin = ""
+	default:
+		n.commands = append(n.commands, Command{Verb: Unpin, Job: c.Job, Claim: c.Number})
+	}
+}
+
+// Settle takes in what became of the commands of a turn.
+func Settle(j *Journal, results []Result, at time.Time) Turn {
+	var t Turn
+	for _, r := range results {
+		if r.Eviction != 0 {
+			if e := *j.Eviction(r.Eviction); e.settle(&r, at) {
+				t.Evictions = append(t.Evictions, e)
+			}
+			continue
+		}
+		if c := *j.Claim(r.Claim); c.settle(&r, at) {
+			t.Claims = append(t.Claims, c)
+		}
+	}
+	return t
+}
+
+func (e *Eviction) settle(r *Result, at time.Time) bool {
+	if r.Status != slurmplug.Applied {
+		if r.Verb == Signal && r.Status != slurmplug.Unknown && r.First {
+			e.SignalledAt = time.Time{} // it did not arrive
+		}
+		e.Tries, e.Reason = e.Tries+1, r.Message
+		return true
+	}
+	tried := e.Tries
+	e.Tries, e.Reason = 0, ""
+	switch {
+	case r.Verb == Signal:
+		e.State, e.SignalledAt = Signalled, at
+	case r.Verb == Requeue:
+		if e.State == Signalled {
+			e.How, e.LeftAt = Forced, at
+			e.pay()
+		}
+		e.State, e.RequeuedAt = Requeued, at
+	case r.Verb == Begin && r.Value == "now":
+		e.State, e.RestoredAt = Restored, at
+	default:
+		return tried > 0
+	}
+	return true
+}
+
+func (c *Claim) settle(r *Result, at time.Time) bool {
+	switch {
+	case r.Verb == Unpin && r.Status == slurmplug.Applied:
+		c.Pin = ""
+	case r.Verb == Reserve && r.Status == slurmplug.Applied:
+		c.ResvAt = at
+	case r.Verb == Reserve && r.Status == slurmplug.Refused:
+		c.Resv, c.Reason = "", "the place is held by priority alone: "+r.Message
+	case r.Verb == Free && (r.Status == slurmplug.Applied || r.Status == slurmplug.Refused || r.Status == slurmplug.Raced):
+		c.Resv = "" // deleted, or it was not there
+	case r.Verb == Pin && r.Status == slurmplug.Refused:
+		c.Pin, c.Reason = "", "the place is held by priority alone: "+r.Message
+	default:
+		return false
+	}
+	c.Changed = at
+	return true
+}

@@ -1,0 +1,67 @@
+package eviction
+
+import (
+	"cmp"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
+	"slurmprio/priod/policy/preemption"
+)
+
+// words say what became of a TE job, or why a candidate stays.
+var words = map[preemption.Why]string{
+	preemption.Evicts:     "others leave for it",
+	preemption.Claimed:    "room is being made or held for it",
+	preemption.Fits:       "it fits in what is free or being freed",
+	preemption.Anyway:     "it starts soon enough without an eviction",
+	preemption.Impossible: "no jobs that may be evicted make room for it",
+	preemption.Gang:       "only least-loss makes room over several nodes",
+	preemption.AtOnce:     "as many jobs are leaving as preemption.max_at_once allows",
+	preemption.PerCycle:   "preemption.max_per_cycle is reached",
+	preemption.PerHour:    "preemption.max_per_hour is reached",
+	preemption.PerDay:     "preemption.gpu_hours_per_day is reached",
+	Unhelpful:             "it waits for something that no eviction gives",
+	Constraint:            "it names nodes or features, and room is made only where the choice is open",
+	TooSoon:               "room was made for it a short time ago, and it did not start",
+	UserBudget:            "its user has had preemption.user_gpu_minutes_per_day of work evicted",
+	NoGPUs:                "it asks for no GPUs",
+	LaterTurn:             "256 TE jobs without a place stand before it",
+
+	preemption.Victim:    "leaves",
+	preemption.NoConsent: "its owner did not agree to evictions (no type=be)",
+	preemption.IsLeaving: "is leaving already",
+	preemption.Capped:    "was evicted as often as preemption.max_evictions allows",
+	preemption.Young:     "started less than preemption.min_run ago",
+	preemption.WrongType: "runs on nodes that the TE job cannot use",
+	preemption.Late:      "the TE job starts anyway before it would have left",
+	preemption.NoRoom:    "its node would not have room even if all left who may",
+	preemption.Dearer:    "others cost less",
+	LongGrace:            "asks for more than preemption.max_grace",
+	Scattered:            "what it takes of each of its nodes is not known",
+	Vetoed:               "cannot be requeued (--no-requeue, or no batch job)",
+}
+
+// Words are a reason in the words of a sentence.
+func Words(why preemption.Why) string { return cmp.Or(words[why], string(why)) }
+
+// Annotate puts into the plan, for explain, what was decided for each TE job.
+func (c *Choice) Annotate(p *plan.Plan) {
+	said := map[cluster.JobID]string{}
+	for i := range c.Trials {
+		t := &c.Trials[i]
+		text := "preemption: " + Words(t.Why)
+		said[t.Job] = text
+		if array := (cluster.JobID{ID: t.Job.ID, Task: -1}); said[array] == "" {
+			said[array] = text
+		}
+	}
+	for i := range p.Decisions {
+		d := &p.Decisions[i]
+		if text := said[d.Job]; text != "" && d.Class == cluster.TE {
+			if d.Detail != "" {
+				text = d.Detail + "; " + text
+			}
+			d.Detail = text
+		}
+	}
+}

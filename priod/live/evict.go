@@ -1,0 +1,127 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/eviction"
+	"slurmprio/slurmplug"
+)
+
+// looks is how many jobs are looked at at once.
+const looks = 4
+
+// Look reads single jobs as Slurm shows them now, finished ones too. What it
+// costs depends on their number, not on the length of the queue. One whose record
+// cannot be believed is left out, with an error, and holds up no other.
+func (c *Cluster) Look(ctx context.Context, targets []eviction.Target) (map[cluster.JobID]eviction.Sight, error) {
+	sights := make(map[cluster.JobID]eviction.Sight, len(targets))
+	var mu sync.Mutex
+	var doubts error
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(looks)
+	for _, t := range targets {
+		g.Go(func() error {
+			records, err := c.client.Sights(ctx, t.RawID)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case errors.Is(err, slurmplug.ErrDoubtful):
+				doubts = errors.Join(doubts, fmt.Errorf("job %s: %w", t.Job, err))
+			case err != nil:
+				return err
+			default:
+				sights[t.Job] = c.sight(t.Job, records)
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	return sights, doubts
+}
+
+// sight finds a job among the records of its id: its own, or the array's that it
+// is still a part of.
+func (c *Cluster) sight(id cluster.JobID, records []slurmplug.Sight) eviction.Sight {
+	own := slices.IndexFunc(records, func(r slurmplug.Sight) bool { return r.ID == id })
+	if own < 0 && id.Task != slurmplug.NoTask {
+		own = slices.IndexFunc(records, func(r slurmplug.Sight) bool {
+			tasks, err := slurmplug.ExpandTasks(r.Tasks)
+			return r.ID.ID == id.ID && err == nil && slices.Contains(tasks, id.Task)
+		})
+	}
+	if own < 0 {
+		return eviction.Sight{Gone: true}
+	}
+	r := &records[own]
+	s := eviction.Sight{ExitCode: r.ExitCode, ExitedBy: r.Signal, CanRequeue: r.Requeue && r.Batch, ReqNodes: r.ReqNodes}
+	var tags tagCache
+	tags.begin()
+	c.convertJob(&s.Job, &r.Job, nil, &tags)
+	s.ID = id
+	if finals[r.State] {
+		s.Final = r.State
+	}
+	return s
+}
+
+// finals are the states that a job does not leave by itself.
+var finals = map[string]bool{
+	"BOOT_FAIL": true, "CANCELLED": true, "COMPLETED": true, "DEADLINE": true, "FAILED": true, "NODE_FAIL": true,
+	"OUT_OF_MEMORY": true, "PREEMPTED": true, "TIMEOUT": true, "REVOKED": true,
+}
+
+// Excluded are the nodes that a waiting job refuses, as a host list.
+func (c *Cluster) Excluded(ctx context.Context, t eviction.Target) (string, error) {
+	return c.client.Excluded(ctx, t.RawID)
+}
+
+// Do sends the commands, one after the other.
+func (c *Cluster) Do(ctx context.Context, commands []eviction.Command) []eviction.Result {
+	results := make([]eviction.Result, len(commands))
+	for i, cmd := range commands {
+		var r slurmplug.Result
+		switch cmd.Verb {
+		case eviction.Signal:
+			signal, part := meaning(cmd.Value)
+			r = c.client.Signal(ctx, cmd.Job, signal, part)
+		case eviction.Requeue:
+			r = c.client.Requeue(ctx, cmd.Job)
+		case eviction.Begin:
+			r = c.set(ctx, cmd.Job, "StartTime", cmd.Value)
+		case eviction.Pin, eviction.Unpin:
+			r = c.set(ctx, cmd.Job, slurmplug.ReqNodeList, cmd.Value)
+		case eviction.Reserve:
+			r = c.client.Reserve(ctx, cmd.Value, cmd.Nodes, cmd.User, cmd.For)
+		case eviction.Free:
+			r = c.client.DeleteReservation(ctx, cmd.Value)
+		}
+		results[i] = eviction.Result{Command: cmd, Status: r.Status, Message: r.Message}
+	}
+	return results
+}
+
+func (c *Cluster) set(ctx context.Context, job cluster.JobID, lever slurmplug.Lever, value string) slurmplug.Result {
+	return c.client.Update(ctx, []slurmplug.Update{{Job: job, Lever: lever, Value: value}})[0]
+}
+
+// meaning is who gets which signal: as with sbatch --signal the steps, with B:
+// the script alone. A job that names none gets TERM, all of it.
+func meaning(tag string) (signal string, part slurmplug.Part) {
+	if tag == "" {
+		return "TERM", slurmplug.Whole
+	}
+	if signal, script := strings.CutPrefix(tag, "B:"); script {
+		return signal, slurmplug.Script
+	}
+	return tag, slurmplug.Steps
+}

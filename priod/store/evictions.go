@@ -1,0 +1,326 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/eviction"
+	"slurmprio/priod/store/db"
+	"slurmprio/slurmplug"
+)
+
+// LoadEvictions returns the journal of claims and evictions as an earlier priod
+// left it. The store follows it: SaveEvictions can write it anew when the
+// database is lost.
+func (s *Store) LoadEvictions(ctx context.Context) (*eviction.Journal, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.intact()
+	if err == nil {
+		err = s.loadEvictions(ctx)
+	}
+	if isBroken(err) {
+		if err = s.startAnew(ctx, err); err == nil {
+			err = s.loadEvictions(ctx)
+		}
+	}
+	return s.journal, s.explain(err)
+}
+
+func (s *Store) loadEvictions(ctx context.Context) error {
+	tx, err := s.db.BeginTx(context.WithoutCancel(ctx), nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	s.journal, err = journalOf(ctx, s.q, tx, time.Now())
+	return err
+}
+
+// journalOf reads the journal as far as it is still of use.
+func journalOf(ctx context.Context, q *db.Queries, tx db.DBTX, now time.Time) (*eviction.Journal, error) {
+	j, since := eviction.NewJournal(), millis(now.Add(-eviction.Memory))
+	last, err := q.LastEvictionKeys(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	j.LastClaim, j.LastEviction = last.Claim, last.Eviction
+	claims, err := q.ClaimsAfter(ctx, tx, since)
+	if err != nil {
+		return nil, err
+	}
+	for i := range claims {
+		c := claimOf(&claims[i].Claim, jobID(claims[i].ID, claims[i].Task))
+		c.User = claims[i].User
+		j.Claims = append(j.Claims, c)
+	}
+	evictions, err := q.EvictionsAfter(ctx, tx, since)
+	if err != nil {
+		return nil, err
+	}
+	for i := range evictions {
+		e := evictionOf(&evictions[i].Eviction, jobID(evictions[i].ID, evictions[i].Task))
+		e.User = evictions[i].User
+		j.Evictions = append(j.Evictions, e)
+	}
+	times, err := q.TimesEvicted(ctx, tx)
+	for _, t := range times {
+		j.Times[jobID(t.ID, t.Task)] = int(t.Times)
+	}
+	return j, err
+}
+
+// SaveEvictions commits the rows of a turn, and what it is about to write into
+// jobs' requests to the undo journal. After an error none of its commands may be
+// sent.
+func (s *Store) SaveEvictions(ctx context.Context, t *eviction.Turn) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ctx = context.WithoutCancel(ctx)
+	lines := s.pins(t)
+	if len(lines) > 0 {
+		if err := s.startActing(); err != nil {
+			return err
+		}
+		defer s.stopActing()
+		if err := s.undo.Append(lines); err != nil {
+			return err
+		}
+	}
+	err := s.intact()
+	if err == nil {
+		err = s.saveEvictions(ctx, t)
+	}
+	if isBroken(err) {
+		if err = s.startAnew(ctx, err); err == nil {
+			err = s.saveEvictions(ctx, t)
+		}
+	}
+	return s.explain(err)
+}
+
+// pins are the undo lines of claims that name their place in the job's request,
+// or take that back.
+func (s *Store) pins(t *eviction.Turn) (lines []*Change) {
+	for i := range t.Claims {
+		c, was := &t.Claims[i], ""
+		if old := s.journal.Claim(c.Number); old != nil {
+			was = old.Pin
+		}
+		if c.Pin == was {
+			continue
+		}
+		line := &Change{Time: c.Changed.UTC(), Job: c.Job, User: c.User, Lever: slurmplug.ReqNodeList, From: was, To: c.Pin}
+		if e := s.held.jobs[c.Job]; e != nil && e.named() {
+			line.Submit = instant(e.submit)
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func (s *Store) saveEvictions(ctx context.Context, t *eviction.Turn) error {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	for i := range t.Claims {
+		if err := s.saveClaim(ctx, tx, &t.Claims[i]); err != nil {
+			return err
+		}
+	}
+	for i := range t.Evictions {
+		if err := s.saveEviction(ctx, tx, &t.Evictions[i]); err != nil {
+			return err
+		}
+	}
+	return tx.Commit()
+}
+
+func (s *Store) saveClaim(ctx context.Context, tx *sql.Tx, c *eviction.Claim) error {
+	n, err := s.q.UpdateClaim(ctx, tx, db.UpdateClaimParams{
+		Claim: c.Number, State: string(c.State), Reason: c.Reason, ChangedMs: millis(c.Changed), Pin: c.Pin,
+		Resv: c.Resv, ResvMs: millis(c.ResvAt), RoomMs: millis(c.Room), EndedMs: millis(c.Ended),
+	})
+	if err != nil || n > 0 {
+		return err
+	}
+	job, err := s.jobRow(ctx, tx, &cluster.Job{ID: c.Job, RawID: c.RawID, User: c.User, GPUs: c.GPUs}, c.At)
+	if err != nil {
+		return err
+	}
+	shares, err := json.Marshal(c.Shares)
+	if err != nil {
+		return err
+	}
+	return s.q.AddClaim(ctx, tx, db.AddClaimParams{
+		Claim: c.Number, Job: job, Cycle: s.held.cycle, State: string(c.State), Reason: c.Reason,
+		NodeList: slurmplug.CompactHosts(c.Nodes()), AtMs: millis(c.At), ChangedMs: millis(c.Changed), RawID: int64(c.RawID),
+		Gpus: int64(c.GPUs), Shares: string(shares), WaitMs: c.Wait.Milliseconds(), Pin: c.Pin,
+		Resv: c.Resv, ResvMs: millis(c.ResvAt), RoomMs: millis(c.Room), EndedMs: millis(c.Ended),
+	})
+}
+
+func (s *Store) saveEviction(ctx context.Context, tx *sql.Tx, e *eviction.Eviction) error {
+	n, err := s.q.UpdateEviction(ctx, tx, db.UpdateEvictionParams{
+		Eviction: e.Number, State: string(e.State), Reason: e.Reason, CostPaid: e.Paid, How: string(e.How),
+		ExitCode: int64(e.ExitCode), ExitSignal: int64(e.ExitSignal), Tries: int64(e.Tries),
+		SignalledMs: millis(e.SignalledAt), LeftMs: millis(e.LeftAt), RequeuedMs: millis(e.RequeuedAt),
+		RestoredMs: millis(e.RestoredAt), EndedMs: millis(e.Ended),
+	})
+	if err != nil || n > 0 {
+		return err
+	}
+	if c := s.journal.Claim(e.Claim); c != nil { // in a database that was begun anew
+		if err := s.saveClaim(ctx, tx, c); err != nil {
+			return err
+		}
+	}
+	job, err := s.jobRow(ctx, tx, &cluster.Job{
+		ID: e.Job, RawID: e.RawID, User: e.User, GPUs: e.GPUs, Start: e.Start, Restarts: e.Restarts,
+	}, e.At)
+	if err != nil {
+		return err
+	}
+	return s.q.AddEviction(ctx, tx, db.AddEvictionParams{
+		Eviction: e.Number, Claim: e.Claim, Job: job, RawID: int64(e.RawID), StartMs: millis(e.Start), Restarts: int64(e.Restarts),
+		Gpus: int64(e.GPUs), Signal: e.Signal, GraceMs: e.Grace.Milliseconds(), EligibleMs: millis(e.Eligible),
+		UnsavedMs: e.Unsaved.Milliseconds(), RestartMs: e.Restart.Milliseconds(), CostPromised: e.Promised, CostPaid: e.Paid,
+		State: string(e.State), Reason: e.Reason, How: string(e.How), ExitCode: int64(e.ExitCode), ExitSignal: int64(e.ExitSignal),
+		Tries: int64(e.Tries), RecordedMs: millis(e.At), SignalledMs: millis(e.SignalledAt), LeftMs: millis(e.LeftAt),
+		RequeuedMs: millis(e.RequeuedAt), RestoredMs: millis(e.RestoredAt), EndedMs: millis(e.Ended),
+	})
+}
+
+// jobRow is the row of a job that the last snapshot showed; a task that is still
+// part of its array's record, or a job of which a new database knows nothing,
+// gets a row of what is known.
+func (s *Store) jobRow(ctx context.Context, tx *sql.Tx, j *cluster.Job, at time.Time) (int64, error) {
+	if e := s.held.jobs[j.ID]; e != nil && e.seen != 0 {
+		return e.row, nil
+	}
+	s.held.row++
+	j.TaskCount, j.Submit = 1, at
+	params := jobParams(j, s.held.row, at)
+	params.LeftMs = params.AtMs
+	return s.held.row, s.q.PutJob(ctx, tx, params)
+}
+
+func claimOf(r *db.Claim, id cluster.JobID) eviction.Claim {
+	c := eviction.Claim{
+		Number: r.Claim, Job: id, RawID: uint32(r.RawID), GPUs: int(r.Gpus), Wait: time.Duration(r.WaitMs) * time.Millisecond,
+		State: eviction.ClaimState(r.State), Reason: r.Reason, Pin: r.Pin, Resv: r.Resv, ResvAt: instant(r.ResvMs),
+		At: instant(r.AtMs), Changed: instant(r.ChangedMs), Room: instant(r.RoomMs), Ended: instant(r.EndedMs),
+	}
+	_ = json.Unmarshal([]byte(r.Shares), &c.Shares) // saveClaim wrote it
+	return c
+}
+
+func evictionOf(r *db.Eviction, id cluster.JobID) eviction.Eviction {
+	return eviction.Eviction{
+		Number: r.Eviction, Claim: r.Claim, Job: id, RawID: uint32(r.RawID), Start: instant(r.StartMs), Restarts: int(r.Restarts),
+		GPUs: int(r.Gpus), Signal: r.Signal, Grace: time.Duration(r.GraceMs) * time.Millisecond, Eligible: instant(r.EligibleMs),
+		Unsaved: time.Duration(r.UnsavedMs) * time.Millisecond, Restart: time.Duration(r.RestartMs) * time.Millisecond,
+		Promised: r.CostPromised, Paid: r.CostPaid, State: eviction.State(r.State), Reason: r.Reason, How: eviction.How(r.How),
+		ExitCode: int(r.ExitCode), ExitSignal: int(r.ExitSignal), Tries: int(r.Tries),
+		At: instant(r.RecordedMs), SignalledAt: instant(r.SignalledMs), LeftAt: instant(r.LeftMs),
+		RequeuedAt: instant(r.RequeuedMs), RestoredAt: instant(r.RestoredMs), Ended: instant(r.EndedMs),
+	}
+}
+
+// Journal is what the daemon would load, for a dry run beside it.
+func (r *Reader) Journal(ctx context.Context) (j *eviction.Journal, err error) {
+	err = r.view(ctx, func(tx *sql.Tx) error {
+		j, err = journalOf(ctx, r.q, tx, time.Now())
+		return err
+	})
+	return j, err
+}
+
+// Eviction is one victim's one run, and the claim that it made room for.
+type Eviction struct {
+	Number      int64         `json:"eviction"`
+	Victim      cluster.JobID `json:"victim"`
+	VictimUser  string        `json:"victim_user"`
+	VictimTag   string        `json:"victim_tag,omitempty"`
+	For         cluster.JobID `json:"for"` // the TE job
+	ForUser     string        `json:"for_user"`
+	State       string        `json:"state"`
+	Reason      string        `json:"reason,omitempty"`
+	How         string        `json:"how,omitempty"` // it left
+	GPUs        int           `json:"gpus"`
+	Signal      string        `json:"signal,omitempty"`
+	GraceS      float64       `json:"grace_s"`
+	TookS       *float64      `json:"took_s"` // from the signal until it had left
+	Promised    float64       `json:"cost_promised_gpu_s"`
+	Paid        *float64      `json:"cost_paid_gpu_s"`
+	ExitCode    int           `json:"exit_code"`
+	ExitSignal  int           `json:"exit_signal"`
+	Recorded    time.Time     `json:"recorded"`
+	Signalled   time.Time     `json:"signalled,omitzero"`
+	Left        time.Time     `json:"left,omitzero"`
+	Requeued    time.Time     `json:"requeued,omitzero"`
+	Restored    time.Time     `json:"restored,omitzero"`
+	Ended       time.Time     `json:"ended,omitzero"`
+	Claim       int64         `json:"claim"`
+	ClaimState  string        `json:"claim_state"`
+	ClaimReason string        `json:"claim_reason,omitempty"`
+	Nodes       string        `json:"node_list"`
+	WaitS       float64       `json:"wait_promised_s"` // of the TE job, until the last victim has left
+	Room        time.Time     `json:"room,omitzero"`   // the last victim had left
+	ClaimEnded  time.Time     `json:"claim_ended,omitzero"`
+}
+
+// Evictions returns those under way and the latest others.
+func (r *Reader) Evictions(ctx context.Context, most int) (all []Eviction, err error) {
+	err = r.view(ctx, func(tx *sql.Tx) error {
+		rows, err := r.q.RecentEvictions(ctx, tx, int64(most))
+		all = showEvictions(rows)
+		return err
+	})
+	return all, err
+}
+
+// EvictionsOf returns those of a job's own runs and those on its behalf.
+func (r *Reader) EvictionsOf(ctx context.Context, id cluster.JobID, most int) (all []Eviction, err error) {
+	err = r.view(ctx, func(tx *sql.Tx) error {
+		rows, err := r.q.EvictionsOfJob(ctx, tx, db.EvictionsOfJobParams{ID: int64(id.ID), Task: int64(id.Task), Most: int64(most)})
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		same := make([]db.RecentEvictionsRow, len(rows))
+		for i := range rows {
+			same[i] = db.RecentEvictionsRow(rows[i])
+		}
+		all = showEvictions(same)
+		return err
+	})
+	return all, err
+}
+
+func showEvictions(rows []db.RecentEvictionsRow) []Eviction {
+	all := make([]Eviction, len(rows))
+	for i := range rows {
+		r, e, c := &rows[i], &rows[i].Eviction, &rows[i].Claim
+		all[i] = Eviction{
+			Number: e.Eviction, Victim: jobID(r.VictimID, r.VictimTask), VictimUser: r.VictimUser, VictimTag: r.VictimTag,
+			For: jobID(r.TeID, r.TeTask), ForUser: r.TeUser, State: e.State, Reason: e.Reason, How: e.How, GPUs: int(e.Gpus),
+			Signal: e.Signal, GraceS: inSeconds(e.GraceMs), Promised: e.CostPromised, ExitCode: int(e.ExitCode), ExitSignal: int(e.ExitSignal),
+			Recorded: instant(e.RecordedMs), Signalled: instant(e.SignalledMs), Left: instant(e.LeftMs), Requeued: instant(e.RequeuedMs),
+			Restored: instant(e.RestoredMs), Ended: instant(e.EndedMs), Claim: c.Claim, ClaimState: c.State, ClaimReason: c.Reason,
+			Nodes: c.NodeList, WaitS: inSeconds(c.WaitMs), Room: instant(c.RoomMs), ClaimEnded: instant(c.EndedMs),
+		}
+		if e.LeftMs > 0 {
+			took, paid := inSeconds(e.LeftMs-e.SignalledMs), e.CostPaid
+			all[i].TookS, all[i].Paid = &took, &paid
+		}
+	}
+	return all
+}
+
+func inSeconds(ms int64) float64 { return float64(ms) / 1000 }

@@ -1,0 +1,130 @@
+package store
+
+import (
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/eviction"
+	"slurmprio/slurmplug"
+)
+
+// evicted is a journal's first turn: job 17 wants the place of job 18.
+func evicted(at time.Time) *eviction.Turn {
+	return &eviction.Turn{
+		Claims: []eviction.Claim{{
+			Number: 1, Job: slurmplug.Plain(17), RawID: 17, User: "alice", GPUs: 2, Wait: 5 * time.Second, State: eviction.Planned,
+			Shares: []eviction.Share{{Node: "n1", GPUs: 2, CPUs: 4, MemMB: 100}}, Pin: "n1", Resv: "priod_1_9", At: at, Changed: at,
+		}},
+		Evictions: []eviction.Eviction{{
+			Number: 1, Claim: 1, Job: slurmplug.Plain(18), RawID: 18, User: "alice", Start: at.Add(-time.Hour), Restarts: 1, GPUs: 2,
+			Signal: "B:USR1", Grace: time.Minute, Eligible: at.Add(-2 * time.Hour), Unsaved: 30 * time.Second, Restart: time.Second,
+			Promised: 180, State: eviction.Recorded, At: at,
+		}},
+	}
+}
+
+// now is a time as the database keeps it.
+func now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
+
+func underWay(t *testing.T) (*daemon, *eviction.Journal) {
+	t.Helper()
+	d := newDaemon(t, t.TempDir(), pending(17, "te"), pending(18, "be"))
+	d.cycle()
+	return d, must[*eviction.Journal](t)(d.store.LoadEvictions(ctx))
+}
+
+func save(t *testing.T, s *Store, j *eviction.Journal, turn *eviction.Turn) {
+	t.Helper()
+	if err := s.SaveEvictions(ctx, turn); err != nil {
+		t.Fatal(err)
+	}
+	j.Take(turn)
+}
+
+// What is saved comes back as it was, whatever is killed.
+func TestEvictionsComeBack(t *testing.T) {
+	d, j := underWay(t)
+	turn := evicted(now())
+	save(t, d.store, j, turn)
+	turn.Claims[0].State, turn.Claims[0].Pin, turn.Claims[0].Resv, turn.Claims[0].Ended = eviction.Started, "", "", now()
+	turn.Claims[0].ResvAt, turn.Claims[0].Room, turn.Claims[0].Changed = now(), now(), now()
+	e := &turn.Evictions[0]
+	e.State, e.SignalledAt, e.LeftAt, e.RequeuedAt, e.RestoredAt = eviction.Restored, now(), now(), now(), now()
+	e.How, e.ExitCode, e.ExitSignal, e.Paid, e.Tries, e.Reason = eviction.Exited, 99, 3, 70, 2, "why"
+	save(t, d.store, j, turn)
+	read := must[*eviction.Journal](t)(reader(t, d.store.dir).Journal(ctx))
+	if diff := cmp.Diff(j, read); diff != "" {
+		t.Error(diff)
+	}
+	if read.Times[e.Job] != 1 || read.LastClaim != 1 || read.LastEviction != 1 {
+		t.Errorf("%+v", read)
+	}
+	all := must[[]Eviction](t)(reader(t, d.store.dir).EvictionsOf(ctx, slurmplug.Plain(18), 9))
+	if len(all) != 1 || all[0].For != slurmplug.Plain(17) || all[0].State != "restored" || *all[0].Paid != 70 || all[0].Nodes != "n1" {
+		t.Errorf("%+v", all)
+	}
+}
+
+// A pin goes into the undo journal before it goes to Slurm, and is no value of
+// the ranking.
+func TestPinsAreUndone(t *testing.T) {
+	d, j := underWay(t)
+	save(t, d.store, j, evicted(now()))
+	u := must[*Undo](t)(OpenUndo(d.store.dir))
+	id := slurmplug.Plain(17)
+	c := u.Find(id, slurmplug.ReqNodeList)
+	if c == nil || c.Was != "" || c.To != "n1" || c.User == "" || c.Submit.IsZero() {
+		t.Fatalf("%+v", c)
+	}
+	if last := u.Last(id); last == nil || last.Lever != slurmplug.SiteFactor || u.Written()[id].Lever != slurmplug.SiteFactor {
+		t.Errorf("%+v %+v", last, u.Written()[id])
+	}
+	turn := &eviction.Turn{Claims: []eviction.Claim{*j.Claim(1)}}
+	turn.Claims[0].Pin = ""
+	save(t, d.store, j, turn)
+	if c := must[*Undo](t)(OpenUndo(d.store.dir)).Find(id, slurmplug.ReqNodeList); c.To != "" || c.From != "n1" {
+		t.Errorf("%+v", c)
+	}
+}
+
+// While reset changes jobs, no pin is written.
+func TestNoPinWhileResetActs(t *testing.T) {
+	d, _ := underWay(t)
+	lock := must[*os.File](t)(acquire(d.store.dir + "/act.lock"))
+	defer lock.Close()
+	if err := d.store.SaveEvictions(ctx, evicted(now())); !errors.As(err, new(*HeldError)) {
+		t.Errorf("%v", err)
+	}
+	if n := count(t, d.store, "SELECT count(*) FROM claims"); n != 0 {
+		t.Errorf("%d claims", n)
+	}
+}
+
+// A database that is lost is written anew with what is under way, also of jobs
+// that left the queue, and of tasks that have no record of their own.
+func TestEvictionsInANewDatabase(t *testing.T) {
+	d, j := underWay(t)
+	turn := evicted(now())
+	turn.Claims[0].Job = cluster.JobID{ID: 17, Task: 3}
+	save(t, d.store, j, turn)
+	for _, name := range []string{"", "-wal", "-shm"} {
+		if err := os.Remove(databasePath(d.store.dir) + name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	turn = &eviction.Turn{Evictions: []eviction.Eviction{j.Evictions[0]}}
+	turn.Evictions[0].State, turn.Evictions[0].SignalledAt = eviction.Signalled, now()
+	save(t, d.store, j, turn)
+	read := must[*eviction.Journal](t)(reader(t, d.store.dir).Journal(ctx))
+	if diff := cmp.Diff(j, read); diff != "" {
+		t.Error(diff)
+	}
+	if n := count(t, d.store, "SELECT count(*) FROM pragma_foreign_key_check"); n != 0 {
+		t.Errorf("%d broken references", n)
+	}
+}

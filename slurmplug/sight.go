@@ -1,0 +1,164 @@
+package slurmplug
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Sight is one record of a job as slurmctld shows it now, finished ones too
+// until MinJobAge has passed.
+type Sight struct {
+	Job
+	Requeue  bool   // Slurm may put it back into the queue
+	Batch    bool   // has a script: srun and salloc have none and cannot be requeued
+	ReqNodes string // the nodes asked for, as a host list
+	ExitCode int    // of the last run that ended
+	Signal   int    // that ended it
+}
+
+// sightColumns come before those of a Job.
+var sightColumns = [...]string{"exit_code", "requeue", "BatchFlag", "ReqNodes"}
+
+// Sights reads the records of one job by Slurm's own id of a record: one small
+// request whatever the size of the queue. For the id of an array they are the
+// records of all its tasks; there is none when slurmctld does not know the id.
+func (c *Client) Sights(ctx context.Context, raw uint32) ([]Sight, error) {
+	s := c.nonce()
+	args := squeueArgs(s)
+	last := len(args) - 1
+	for i := len(sightColumns) - 1; i >= 0; i-- {
+		args[last] = sightColumns[i] + ":" + s.field + "," + args[last]
+	}
+	args = append([]string{"--states=all", "--jobs=" + strconv.FormatUint(uint64(raw), 10)}, args...)
+	out, err := c.read(ctx, "squeue", args...)
+	var failed *CommandError
+	if errors.As(err, &failed) && failed.Kind == ErrExit && strings.Contains(failed.Message, "Invalid job id specified") {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return parseSights(out, s)
+}
+
+func parseSights(out []byte, s separators) ([]Sight, error) {
+	end, p := []byte(s.end), newJobParser()
+	var fields [len(sightColumns) + len(jobColumns)][]byte
+	var sights []Sight
+	for len(out) > 0 {
+		record, rest, whole := bytes.Cut(out, end)
+		if !whole || len(rest) == 0 || rest[0] != '\n' {
+			return nil, doubtful("squeue", "record %d is cut off: %q", len(sights)+1, clip(out))
+		}
+		out = rest[1:]
+		if err := s.cut(record, fields[:]); err != nil {
+			return nil, doubtful("squeue", "record %d: %w", len(sights)+1, err)
+		}
+		copy(p.fields[:], fields[len(sightColumns):])
+		var sight Sight
+		if err := errors.Join(sight.own(fields[:len(sightColumns)]), p.job(&sight.Job)); err != nil {
+			return nil, doubtful("squeue", "record %d: %w", len(sights)+1, err)
+		}
+		sights = append(sights, sight)
+	}
+	return sights, nil
+}
+
+// own reads what a Job does not have. The exit code is the status of wait(2).
+func (x *Sight) own(f [][]byte) error {
+	status, err := parseUint(f[0], math.MaxUint32)
+	if err != nil {
+		return fmt.Errorf("exit_code: %w", err)
+	}
+	x.ExitCode, x.Signal = int(status>>8&0xff), int(status&0x7f)
+	x.Requeue, x.Batch = string(f[1]) == "1", string(f[2]) == "1"
+	if !unsetBytes(f[3]) {
+		x.ReqNodes = string(f[3])
+	}
+	return nil
+}
+
+// Excluded reads the nodes on which a pending job refuses to run, as a host
+// list: squeue -O knows them only since 23.02.
+func (c *Client) Excluded(ctx context.Context, raw uint32) (string, error) {
+	out, err := c.read(ctx, "squeue", "--all", "--local", "--array-unique", "--noheader",
+		"--jobs="+strconv.FormatUint(uint64(raw), 10), "--format=%x")
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(out)) {
+		if line = strings.TrimSpace(line); !isUnset(line) {
+			return line, nil
+		}
+	}
+	return "", nil
+}
+
+// Part is what of a job gets a signal.
+type Part string
+
+// The parts. sbatch's --signal reaches the steps, with B: the script.
+const (
+	Steps  Part = ""
+	Script Part = "--batch" // the shell alone
+	Whole  Part = "--full"  // the script, its children and the steps
+)
+
+// Signal sends a signal, named as Slurm does ("USR1"), to a running job.
+func (c *Client) Signal(ctx context.Context, job JobID, signal string, part Part) Result {
+	args := []string{"--signal=" + signal}
+	if part != Steps {
+		args = append(args, string(part))
+	}
+	return c.tell(ctx, job, "scancel", append(args, job.String())...)
+}
+
+// Requeue ends a running job and puts it back into the queue, or only does the
+// latter when it has ended (slurmctld/job_mgr.c, job_requeue). An array is never
+// meant as a whole.
+func (c *Client) Requeue(ctx context.Context, job JobID) Result {
+	return c.tell(ctx, job, "scontrol", "requeue", job.String())
+}
+
+// Reserve keeps nodes from all jobs but those that ask for the reservation, which
+// only the user's may. What runs there runs on. It ends by itself.
+func (c *Client) Reserve(ctx context.Context, name, nodes, user string, d time.Duration) Result {
+	for _, s := range []string{name, nodes, user} {
+		if s == "" || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '=' }) {
+			return Result{Status: Refused, Message: fmt.Sprintf("reservation %q of nodes %q for user %q: cannot be written", name, nodes, user)}
+		}
+	}
+	minutes := int(math.Ceil(d.Minutes()))
+	return c.tell(ctx, JobID{}, "scontrol", "create", "reservation", "ReservationName="+name, "Nodes="+nodes, "Users="+user,
+		"StartTime=now", "Duration="+strconv.Itoa(max(minutes, 1)), "Flags=IGNORE_JOBS")
+}
+
+// DeleteReservation ends a reservation; Refused when there is none of the name.
+func (c *Client) DeleteReservation(ctx context.Context, name string) Result {
+	return c.tell(ctx, JobID{}, "scontrol", "delete", "ReservationName="+name)
+}
+
+// tell runs a command about one job, or none.
+func (c *Client) tell(ctx context.Context, job JobID, name string, args ...string) Result {
+	r := Result{Update: Update{Job: job}, Status: Applied}
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	out, err := c.run(ctx, c.opts.WriteTimeout, Command{Name: name, Args: args, Merge: true})
+	if err == nil {
+		return r
+	}
+	r.Status, r.Message = Unknown, err.Error()
+	if errors.Is(err, ErrNotFound) {
+		r.Status = Refused
+	} else if errors.Is(err, ErrExit) {
+		r.Message = firstLine(out.Stdout)
+		r.Status = statusOf(r.Message)
+	}
+	return r
+}

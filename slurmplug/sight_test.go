@@ -1,0 +1,114 @@
+package slurmplug
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// sightOutput is a recorded queue as squeue prints it with the columns of a Sight.
+func sightOutput(t testing.TB, own ...string) string {
+	t.Helper()
+	s := RecordedSeparators
+	var out strings.Builder
+	for record := range strings.SplitSeq(recording(t, "squeue.out"), s.end+"\n") {
+		if record != "" {
+			out.WriteString(strings.Join(own, s.field) + s.field + record + s.end + "\n")
+		}
+	}
+	return out.String()
+}
+
+func TestSights(t *testing.T) {
+	jobs, err := parseJobs([]byte(recording(t, "squeue.out")), RecordedSeparators)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cmd Command
+	out := sightOutput(t, "25353", "1", "0", "n[1-2]") // 99 << 8 | 9
+	c := NewClient(runnerFunc(func(c Command) (Output, error) { cmd = c; return Output{Stdout: []byte(out)}, nil }), Options{})
+	UseRecordedSeparators(c)
+	sights, err := c.Sights(context.Background(), 17)
+	if err != nil || len(sights) != len(jobs) {
+		t.Fatalf("%d of %d: %v", len(sights), len(jobs), err)
+	}
+	for i, s := range sights {
+		if s.ID != jobs[i].ID || s.Comment != jobs[i].Comment || !s.Requeue || s.Batch || s.ReqNodes != "n[1-2]" || s.ExitCode != 99 || s.Signal != 9 {
+			t.Fatalf("%+v", s)
+		}
+	}
+	if !slices.Contains(cmd.Args, "--jobs=17") || !slices.Contains(cmd.Args, "--states=all") {
+		t.Errorf("%q", cmd.Args)
+	}
+	if n := strings.Count(cmd.Args[len(cmd.Args)-1], RecordedSeparators.field); n != len(jobColumns)+len(sightColumns)-1 {
+		t.Errorf("%d separators", n)
+	}
+}
+
+// A job cancelled before it started has no number of tasks: squeue prints NO_VAL.
+func TestCancelledEarly(t *testing.T) {
+	p := newJobParser()
+	p.fields[colNumTasks] = []byte(noVal)
+	if n := p.count(colNumTasks); n != 0 || p.err != nil {
+		t.Errorf("%d, %v", n, p.err)
+	}
+}
+
+func TestSightsDoubted(t *testing.T) {
+	whole := sightOutput(t, "0", "1", "1", "")
+	for name, out := range map[string]string{
+		"cut off": whole[:len(whole)-3], "no status": sightOutput(t, "none", "1", "1", ""), "too few": recording(t, "squeue.out"),
+	} {
+		if sights, err := answering(out, "", nil).Sights(context.Background(), 1); !errors.Is(err, ErrDoubtful) {
+			t.Errorf("%s: %d, %v", name, len(sights), err)
+		}
+	}
+	gone := &CommandError{Command: "squeue", Kind: ErrExit, Status: 1, Message: "slurm_load_jobs error: Invalid job id specified"}
+	if sights, err := answering("", "", gone).Sights(context.Background(), 1); sights != nil || err != nil {
+		t.Errorf("of a job that Slurm forgot: %v, %v", sights, err)
+	}
+	down := &CommandError{Command: "squeue", Kind: ErrExit, Status: 1, Message: "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"}
+	if _, err := answering("", "", down).Sights(context.Background(), 1); !errors.Is(err, ErrController) {
+		t.Errorf("while slurmctld is down: %v", err)
+	}
+}
+
+func TestTelling(t *testing.T) {
+	task := JobID{ID: 17, Task: 4}
+	for _, c := range []struct {
+		do   func(*Client) Result
+		want string
+	}{
+		{func(c *Client) Result { return c.Signal(context.Background(), task, "USR1", Script) }, "scancel --signal=USR1 --batch 17_4"},
+		{func(c *Client) Result { return c.Signal(context.Background(), Plain(17), "USR2", Steps) }, "scancel --signal=USR2 17"},
+		{func(c *Client) Result { return c.Signal(context.Background(), Plain(17), "TERM", Whole) }, "scancel --signal=TERM --full 17"},
+		{func(c *Client) Result { return c.Requeue(context.Background(), task) }, "scontrol requeue 17_4"},
+		{func(c *Client) Result {
+			return c.Reserve(context.Background(), "priod_1", "n[1-2]", "alice", 61*time.Second)
+		}, "scontrol create reservation ReservationName=priod_1 Nodes=n[1-2] Users=alice StartTime=now Duration=2 Flags=IGNORE_JOBS"},
+		{func(c *Client) Result { return c.DeleteReservation(context.Background(), "priod_1") }, "scontrol delete ReservationName=priod_1"},
+	} {
+		for said, status := range map[string]Status{
+			"": Applied, "Job/step already completing or completed": Raced, "Invalid user id": Refused, "Unable to contact slurm controller": Unknown,
+		} {
+			ran := ""
+			client := NewClient(runnerFunc(func(cmd Command) (Output, error) {
+				ran = strings.Join(append([]string{cmd.Name}, cmd.Args...), " ")
+				if said == "" {
+					return Output{}, nil
+				}
+				return Output{Stdout: []byte(fmt.Sprintf("scancel: error: Kill job error on job id 17: %s\n", said))}, &CommandError{Kind: ErrExit, Status: 1}
+			}), Options{})
+			if r := c.do(client); r.Status != status || ran != c.want {
+				t.Errorf("%s: %+v after %q", ran, r, said)
+			}
+		}
+	}
+	if r := NewClient(nil, Options{}).Reserve(context.Background(), "r", "n1", "eve Flags=MAINT", time.Minute); r.Status != Refused {
+		t.Errorf("%+v", r)
+	}
+}
