@@ -11,6 +11,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
 	"slurmprio/priod/eviction"
+	"slurmprio/priod/policy/speed"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
 	"slurmprio/slurmplug"
@@ -51,6 +52,8 @@ type explanation struct {
 	Evictions []store.Eviction `json:"evictions"`           // of its own runs, and on its behalf
 	Now       *nowView         `json:"slurm_now,omitempty"` // nil when Slurm has no such job or does not answer
 	Note      string           `json:"note,omitempty"`
+
+	Speeds *speed.Answers `json:"speeds,omitempty"` // nil for a job without GPUs, or not in Slurm's queue
 }
 
 type nowView struct {
@@ -88,6 +91,9 @@ func readExplanation(c *cli.Context, id cluster.JobID) (*explanation, error) {
 		}
 	}
 	v.Now, v.Note = slurmNow(c.Context, cfg, v.Job.ID, v.Job.RawID)
+	if v.Now != nil {
+		v.jobSpeeds(c.Context, cfg)
+	}
 	return v, nil
 }
 
@@ -159,6 +165,7 @@ func (v *explanation) show(w io.Writer) {
 	if j.TagError != "" {
 		line("Tag", "not valid, so it counts as none: %s", j.TagError)
 	}
+	v.showSpeeds(line)
 	d := v.Decision
 	if d == nil {
 		line("Decision", "none: no cycle has seen it pending")

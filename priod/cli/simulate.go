@@ -25,6 +25,7 @@ import (
 	"slurmprio/priod/live"
 	"slurmprio/priod/policy/allocation"
 	"slurmprio/priod/policy/preemption"
+	"slurmprio/priod/policy/speed"
 	"slurmprio/priod/policy/steering"
 	"slurmprio/priod/policy/yield"
 	"slurmprio/priod/report"
@@ -99,6 +100,8 @@ func simulateFlags() []cli.Flag {
 		&cli.BoolFlag{Category: policy, Name: "steering-busy", Usage: "with --engine slurm and --allocation: no GPU stays idle that a job could use, also when it ends sooner by waiting for another"},
 		&cli.DurationFlag{Category: policy, Name: "lead", Value: time.Duration(yield.Defaults.Lead) * time.Second, Usage: "of order owed: what a job that is nearly done is owed beyond its due; 0s when nobody says how long jobs run"},
 		&cli.Float64Flag{Category: policy, Name: "round-pay", Value: yield.Defaults.Pay, Usage: "with --engine slurm and --round: a job yields when that gains so many `TIMES` the GPU time that it loses"},
+		choice(simulate.Speeds, "how the allocation knows how fast jobs are: told; from completed jobs and their steps; from their run times alone, as if no job had a tag"),
+		&cli.IntFlag{Category: policy, Name: "history-jobs", Usage: "learn speeds from the first so many completed `JOBS` only; 0: from all"},
 		&cli.StringFlag{Category: policy, Name: simulate.RoundModels.Flag, Usage: "how time counts in a round: `MODEL` is " + simulate.RoundModels.Values() + " (default: synergy with its format, else gavel)"},
 		&cli.DurationFlag{Category: policy, Name: "first-round", DefaultText: "1s when all jobs come within the first second, else 0s", Usage: "start of the first round of model synergy"},
 		&cli.IntFlag{Category: policy, Name: "user-gpus", Usage: "`GPUS` that one user may hold at once; 0: no limit"},
@@ -200,6 +203,12 @@ func simulation(ctx context.Context, c *cli.Context, bar io.Writer) (*simulated,
 		}
 	}
 	in.Speed, in.Curve = speeds(table), curves(table)
+	if spec.Speeds != "known" {
+		if cfg, err = loadConfig(c); err != nil {
+			return nil, err
+		}
+		in.Learning = speed.Settings{Within: cfg.Speeds.Within}
+	}
 	if spec.Order == "priod" {
 		in.Daemon = virtual.Daemon{Interval: time.Duration(cfg.Cycle.Interval), Settings: cycle.Settings{Decide: cfg.Decide()}}
 		in.Daemon.Settings.Decide.Ranking.Partitions = nil // a trace has none
@@ -455,7 +464,7 @@ func specOf(c *cli.Context) (simulate.Spec, error) {
 	s := func(name string) float64 { return c.Duration(name).Seconds() }
 	spec := simulate.Spec{
 		Engine: c.String("engine"), Order: c.String("order"), Backfill: c.String("backfill"), Depth: c.Int("depth"), Placement: c.String("placement"),
-		Allocation: c.String("allocation"), Preemption: c.String("preemption"), Eviction: evictionOf(c), Sizing: c.String("sizing"), RoundModel: c.String("round-model"),
+		Allocation: c.String("allocation"), Preemption: c.String("preemption"), Eviction: evictionOf(c), Sizing: c.String("sizing"), Speeds: c.String("speeds"), HistoryJobs: c.Int("history-jobs"), RoundModel: c.String("round-model"),
 		Round: s("round"), FirstRound: s("first-round"), Seed: c.Uint64("seed"), UserGPUs: c.Int("user-gpus"), AccountGPUs: c.Int("account-gpus"),
 		Overheads: simulate.Overheads{
 			Grace: s("grace"), Requeue: s("requeue-delay"), Prolog: s("prolog"), Epilog: s("epilog"),

@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,7 +27,9 @@ import (
 	"slurmprio/priod/eviction"
 	"slurmprio/priod/policy/preemption"
 	"slurmprio/priod/policy/ranking"
+	"slurmprio/priod/policy/speed"
 	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/jobtag"
 	"slurmprio/slurmplug/wake"
 )
 
@@ -60,6 +64,15 @@ type Config struct {
 		Users    map[string]Budget `toml:"users" json:"users,omitempty"`
 		Accounts map[string]Budget `toml:"accounts" json:"accounts,omitempty"`
 	} `toml:"te_budget" json:"te_budget"`
+	Speeds struct {
+		Workloads string             `toml:"workloads" json:"workloads"`
+		History   Duration           `toml:"history" json:"history"`
+		Shortest  Duration           `toml:"shortest" json:"shortest"`
+		Steps     string             `toml:"steps" json:"steps"`
+		Within    float64            `toml:"within" json:"within"`
+		Types     map[string]float64 `toml:"types" json:"types"`
+		Formerly  map[string]string  `toml:"formerly" json:"formerly"`
+	} `toml:"speeds" json:"speeds"`
 	Preemption struct {
 		Enabled        bool     `toml:"enabled" json:"enabled"`
 		Policy         string   `toml:"policy" json:"policy"`
@@ -278,6 +291,11 @@ func (c *Config) validate() error {
 		{"ranking.nice_limit", c.Ranking.NiceLimit >= 0 && c.Ranking.NiceLimit <= maxTop, fmt.Sprintf("from 0 to %d", maxTop)},
 		{"ranking.te_qos", noneEmpty(c.Ranking.TEQOS), "names of QOS"},
 		{"ranking.be_qos", noneEmpty(c.Ranking.BEQOS) && disjoint(c.Ranking.TEQOS, c.Ranking.BEQOS), "names of QOS that do not stand in ranking.te_qos"},
+		{"speeds.workloads", c.Speeds.Workloads == "" || filepath.IsAbs(c.Speeds.Workloads), "an absolute path, or empty"},
+		{"speeds.history", c.Speeds.History >= 0, "a time, or 0s"},
+		{"speeds.shortest", c.Speeds.Shortest >= 0, "a time, or 0s"},
+		{"speeds.steps", c.Speeds.Steps == "" || oneGroup(c.Speeds.Steps), "a regular expression with one group, or empty"},
+		{"speeds.within", c.Speeds.Within > 1 && !math.IsInf(c.Speeds.Within, 1), "a factor above 1"},
 		{"preemption.policy", slices.Contains(policies, c.Preemption.Policy), strings.Join(policies, ", ")},
 		{"preemption.fitgpp_fallback", slices.Contains(fallbacks, c.Preemption.FitGppFallback), strings.Join(fallbacks, ", ")},
 		{"preemption.fitgpp_s", c.Preemption.FitGppS >= 0, "0 or more"},
@@ -312,6 +330,9 @@ func (c *Config) validate() error {
 			return fmt.Errorf("%s: want %s", r.key, r.want)
 		}
 	}
+	if err := c.checkTypes(); err != nil {
+		return err
+	}
 	for _, key := range slices.Sorted(maps.Keys(budgets)) {
 		b := budgets[key]
 		if b.GPUs != nil && *b.GPUs < 0 || b.TimeLimit != nil && *b.TimeLimit < 0 || b.GPUHoursPerDay != nil && !(*b.GPUHoursPerDay >= 0) {
@@ -336,6 +357,28 @@ func wakeAddresses(texts []string) (addresses []wake.Address, err error) {
 		addresses = append(addresses, a)
 	}
 	return addresses, nil
+}
+
+func oneGroup(expression string) bool {
+	e, err := regexp.Compile(expression)
+	return err == nil && e.NumSubexp() == 1
+}
+
+// checkTypes looks at the GPU types of speeds.types and speeds.formerly.
+func (c *Config) checkTypes() error {
+	for _, t := range slices.Sorted(maps.Keys(c.Speeds.Types)) {
+		if v := c.Speeds.Types[t]; !jobtag.ValidName(t) || !(v > 0) || math.IsInf(v, 1) {
+			return fmt.Errorf("speeds.types.%s = %v: want a GPU type and a relative speed above 0", t, v)
+		}
+	}
+	for _, old := range slices.Sorted(maps.Keys(c.Speeds.Formerly)) {
+		now := c.Speeds.Formerly[old]
+		_, again := c.Speeds.Formerly[now]
+		if !jobtag.ValidName(old) || !jobtag.ValidName(now) || again {
+			return fmt.Errorf("speeds.formerly.%s = %q: want the name that the GPU type has now", old, now)
+		}
+	}
+	return nil
 }
 
 // maxSocketPath is what fits into sun_path of unix(7).
@@ -376,6 +419,11 @@ func (c *Config) Decide() decide.Settings {
 			Accounts:   allOver(c.TEBudget.Accounts, c.TEBudget.Account),
 		},
 	}
+}
+
+// SpeedSettings returns how speeds are judged.
+func (c *Config) SpeedSettings() speed.Settings {
+	return speed.Settings{Types: c.Speeds.Types, Formerly: c.Speeds.Formerly, Within: c.Speeds.Within}
 }
 
 // Eviction returns the settings of making room for TE jobs.

@@ -105,10 +105,10 @@ func allocator(policy allocation.Policy, asPublished bool, trouble func(now floa
 			names = append(names, t.Name)
 		}
 		for _, a := range jobs {
-			speed := a.Speed
+			speed := a.Estimate
 			if s.published && policy.Agnostic {
 				var err error
-				if speed, err = published.Blind(policy.Name, names, speed); err != nil {
+				if speed, err = published.Blind(policy.Name, names, a.Speed); err != nil {
 					return err
 				}
 			}

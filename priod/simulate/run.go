@@ -8,6 +8,7 @@ import (
 
 	"slurmprio/priod/placement"
 	"slurmprio/priod/policy/allocation"
+	"slurmprio/priod/policy/speed"
 	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/simulate/published"
 	"slurmprio/priod/simulate/rounds"
@@ -28,6 +29,9 @@ type Input struct {
 	Curve  func(job *trace.Job, gpuType string) *workload.Curve
 	Pairs  Pairs          // of allocations with space sharing
 	Daemon virtual.Daemon // of order priod
+	// Learning is how the site judges what history teaches, where speeds are
+	// learned.
+	Learning speed.Settings
 	// Trouble gets what an allocation's optimiser failed on, at a time in s;
 	// the last allocation then stays. nil: the run ends with the error.
 	Trouble func(now float64, err error, p *allocation.Problem)
@@ -150,6 +154,9 @@ func inRounds(ctx context.Context, spec Spec, in Input) (Result, error) {
 		return Result{}, fmt.Errorf("no round model %q", spec.RoundModel)
 	}
 	opt := rounds.Options{Model: model, Round: spec.Round, Order: order, Speed: in.Speed, Window: spec.Window}
+	if spec.Speeds != "known" {
+		opt.Estimator = newLearner(&spec, in.Learning)
+	}
 	var series metrics.Series
 	opt.Watch = func(r rounds.Round) {
 		gpus := 0

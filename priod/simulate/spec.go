@@ -26,6 +26,8 @@ type Spec struct {
 	Allocation  string    // which share of which GPU type
 	Preemption  string    // who has to leave for whom
 	Eviction    preemption.Settings
+	Speeds      string  // where the allocation has speeds from
+	HistoryJobs int     // speeds from history: so many completed jobs are learned from; 0: all
 	Sizing      string  // with how many CPUs and how much memory
 	RoundModel  string  // of engine rounds: gavel, synergy, gavel-published (with the faults of its scheduler)
 	Round       float64 // of engine rounds, 0: the model's own; of engine slurm with an allocation, 0: nobody yields
@@ -71,6 +73,7 @@ var (
 	Allocations = Choice{"allocation", append([]string{"none"}, allocation.Names()...), nil}
 	Preemptions = Choice{"preemption", []string{"none", "te-first", string(preemption.LRTP), string(preemption.Random), string(preemption.FitGpp), string(preemption.LeastLoss)}, nil}
 	Sizings     = Choice{"sizing", []string{"request", "proportional", "greedy", "tune", "tune-best-fit", "waterfill"}, []string{"opt"}}
+	Speeds      = Choice{"speeds", []string{"known", "history", "run-times"}, nil}
 	RoundModels = Choice{"round-model", []string{"gavel", "synergy", "gavel-published"}, nil}
 )
 
@@ -113,11 +116,14 @@ func (s *Spec) Check() error {
 		value  *string
 	}{
 		{Engines, &s.Engine}, {Orders, &s.Order}, {Backfills, &s.Backfill}, {Allocations, &s.Allocation},
-		{Preemptions, &s.Preemption}, {Sizings, &s.Sizing},
+		{Preemptions, &s.Preemption}, {Sizings, &s.Sizing}, {Speeds, &s.Speeds},
 	} {
 		if err := d.choice.check(d.value); err != nil {
 			return err
 		}
+	}
+	if s.HistoryJobs != 0 && (s.Speeds == "known" || s.HistoryJobs < 0) {
+		return errors.New("--history-jobs is a number of jobs from 1, for --speeds history or run-times")
 	}
 	if s.Engine == "rounds" {
 		return s.checkRounds()
@@ -134,6 +140,8 @@ func (s *Spec) Check() error {
 	switch {
 	case !s.steers() && s.Round != 0 || s.RoundModel != "" || s.FirstRound != 0:
 		return errors.New("--round-model and --first-round belong to --engine rounds, --round to it or to --allocation")
+	case s.Speeds != "known":
+		return fmt.Errorf("--speeds %s needs --engine rounds", s.Speeds)
 	case len(s.LASQueues) > 0 && s.Order != "las":
 		return errors.New("--las-queues belongs to --order las")
 	case s.Sizing != "request" && s.Sizing != "proportional":
@@ -223,6 +231,10 @@ func (s *Spec) checkRounds() error {
 		return fmt.Errorf("--allocation %s needs --round-model gavel: pairs do not run as published", s.Allocation)
 	case s.RoundModel != "synergy" && s.Sizing != "request":
 		return fmt.Errorf("--sizing %s needs --round-model synergy", s.Sizing)
+	case s.Pairs() && s.Speeds != "known":
+		return fmt.Errorf("--speeds %s goes with allocations without space sharing: of jobs in pairs nobody knows who did how much", s.Speeds)
+	case s.RoundModel == "synergy" && s.Speeds != "known":
+		return fmt.Errorf("--speeds %s needs --round-model gavel", s.Speeds)
 	case s.FirstRound != 0 && s.RoundModel != "synergy":
 		return errors.New("--first-round belongs to --round-model synergy")
 	}
@@ -234,7 +246,7 @@ func (s Spec) String() string {
 	words := []string{"engine " + s.Engine}
 	for _, d := range []struct{ flag, value, none string }{
 		{"order", s.Order, ""}, {"backfill", s.Backfill, "none"}, {"placement", s.Placement, ""}, {"allocation", s.Allocation, "none"},
-		{"preemption", s.Preemption, "none"}, {"sizing", s.Sizing, "request"}, {"round-model", s.RoundModel, ""},
+		{"preemption", s.Preemption, "none"}, {"sizing", s.Sizing, "request"}, {"speeds", s.Speeds, "known"}, {"round-model", s.RoundModel, ""},
 	} {
 		if d.value != d.none {
 			words = append(words, d.flag+" "+d.value)

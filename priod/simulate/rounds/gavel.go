@@ -151,6 +151,9 @@ func (r *mechanism) step() error {
 			a.shares[j].received = r.half
 		}
 	}
+	if r.estimate(r.active[before:]) {
+		r.changed = true
+	}
 	allocated := false
 	if r.allocates() {
 		var err error
@@ -325,7 +328,7 @@ func (r *mechanism) fillQueues() {
 	for j := range r.queues {
 		q := r.queues[j][:0]
 		for i, a := range r.active {
-			speed := a.Speed[j]
+			speed := a.Estimate[j]
 			if speed == 0 {
 				continue
 			}

@@ -38,6 +38,10 @@ type Options struct {
 	// type, when the job arrives.
 	Speed func(job *trace.Job, gpuType string) float64
 
+	// Estimator stands between Speed and the scheduler, if it is set: jobs run
+	// at Speed, and what is decided is decided by the estimates.
+	Estimator Estimator
+
 	// Watch sees every round, when it is over, if it is set.
 	Watch func(Round)
 }
@@ -79,6 +83,9 @@ type Active struct {
 	Speed []float64 // work per second on each type; 0: it never runs there
 	Done  float64   // work
 	Ran   float64   // s on GPUs
+	RanOn []float64 // s on GPUs of each type; nil without an Estimator
+
+	Estimate []float64 // Speed as the scheduler believes it; Speed itself without an Estimator
 
 	work     float64
 	best     float64 // s for one unit of work on the fastest type
@@ -217,7 +224,10 @@ func (e *engine) admit() error {
 				fastest = max(fastest, speed)
 			}
 		}
-		a.best = 1 / fastest
+		a.best, a.Estimate = 1/fastest, a.Speed
+		if e.opt.Estimator != nil {
+			a.RanOn = make([]float64, n)
+		}
 		if fastest == 0 {
 			stuck = append(stuck, a)
 		}
@@ -245,6 +255,9 @@ func (e *engine) ran(a *Active, gpuType int, start, seconds float64) {
 		o.Start = start
 	}
 	a.Ran += seconds
+	if a.RanOn != nil {
+		a.RanOn[gpuType] += seconds
+	}
 	a.moved = true
 	o.Ran, o.Type = a.Ran, int32(gpuType)
 }
@@ -254,6 +267,9 @@ func (e *engine) finish(a *Active, at float64) {
 	a.Done = a.work
 	o := &e.outcomes[a.Index]
 	o.End, o.Done = at, true
+	if e.opt.Estimator != nil {
+		e.opt.Estimator.Completed(a, e.types)
+	}
 	if w := e.opt.Window; w != nil && w.First <= a.Index && a.Index <= w.Last {
 		e.pending--
 	}
@@ -268,7 +284,7 @@ func (e *engine) drop() {
 func fastestFree(a *Active, free []int) int {
 	best := -1
 	for j, n := range free {
-		if n >= a.Job.GPUs && a.Speed[j] > 0 && (best < 0 || a.Speed[j] > a.Speed[best]) {
+		if n >= a.Job.GPUs && a.Estimate[j] > 0 && (best < 0 || a.Estimate[j] > a.Estimate[best]) {
 			best = j
 		}
 	}

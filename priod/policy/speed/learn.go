@@ -1,0 +1,404 @@
+package speed
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/mat"
+)
+
+// What is taken for likely before any run is seen. The spreads are standard
+// deviations of natural logs.
+const (
+	spreadSteps = 0.1  // of the speed of a program's runs on one type
+	spreadRuns  = 0.5  // of the work of its runs where nobody says it
+	spreadTypes = 0.35 // of programs around the usual ratio of two types: as of the 26 of Gavel (OSDI'20)
+	priorRuns   = 4    // how many runs, or programs, these count as
+	leastSpread = 0.01 // no clock is better
+	tails       = 4    // degrees of freedom of Student's t: an outlier counts for little, ten for ten littles
+	spreadApart = 1.5  // of types that no program compares
+	whole       = 0.95 // part of a run's time from which on it counts as one on that type alone
+)
+
+// Knowledge is what a History teaches: for each program the logs of its speeds
+// on all types, normal around what is usual on this site, with the types' own
+// covariance. It completes the matrix of programs and types: a cell that no run
+// has seen follows from the program's other cells and from how the types
+// usually compare.
+type Knowledge struct {
+	types  []string
+	linked []int         // by column: the lowest column that programs compare it with, directly or not
+	usual  *mat.VecDense // mean of the rows, up to a constant for each
+	doubt  *mat.SymDense // covariance of usual
+	spread *mat.SymDense // covariance of the rows around it
+	rows   map[subject]*row
+}
+
+// row is one program: posterior mean and covariance of its log speeds.
+type row struct {
+	*past
+	key    subject
+	mean   *mat.VecDense
+	cov    *mat.SymDense
+	spread float64 // of its runs
+	free   int     // runs beyond those that one speed for each type takes up
+}
+
+// Learn fits the model to all that was added: rows s_p = a_p + N(usual, spread),
+// a_p free (the unit of work), and for each run log rate = log sum_t part_t
+// exp(s_pt) + noise with heavy tails. The fit alternates, as expectation
+// maximisation does: rows by Gauss and Newton with robust weights, scales of
+// the noise by median absolute deviations, usual by generalised least squares,
+// spread by its expectation.
+func (h *History) Learn() *Knowledge {
+	n := len(h.types)
+	k := &Knowledge{types: slices.Clone(h.types), rows: make(map[subject]*row, len(h.programs))}
+	if n == 0 {
+		return k
+	}
+	k.usual, k.doubt, k.spread = mat.NewVecDense(n, nil), identity(n, 1), identity(n, spreadTypes*spreadTypes)
+	rows := make([]*row, 0, len(h.programs))
+	for key, p := range h.programs {
+		r := &row{past: p, key: key, mean: mat.NewVecDense(n, nil), cov: mat.NewSymDense(n, nil)}
+		r.start()
+		rows, k.rows[key] = append(rows, r), r
+	}
+	slices.SortFunc(rows, func(a, b *row) int { return a.key.compare(b.key) })
+	k.linked = link(n, rows)
+	f := newFit(n)
+	for i := range 100 {
+		f.robust = i >= 5 // least squares first: far from the answer all runs look like outliers
+		f.noise(rows)
+		if i == 10 { // where Gauss and Newton's steps go back and forth
+			f.pace = 0.5
+		}
+		if k.step(f, rows) < 1e-6 && f.robust {
+			break
+		}
+	}
+	for _, r := range rows { // the doubt about usual is theirs, too
+		f.inner.Mul(r.cov, f.precision)
+		f.outer.Mul(&f.inner, k.doubt)
+		f.inner.Mul(&f.outer, f.inner.T())
+		addTo(r.cov, &f.inner)
+	}
+	return k
+}
+
+// link finds the types that programs compare with each other, by runs on the
+// one and runs on the other.
+func link(n int, rows []*row) []int {
+	linked := all(n)
+	for _, r := range rows {
+		var seen []int
+		for _, parts := range r.shares {
+			for _, s := range parts {
+				if s.part >= whole {
+					seen = append(seen, linked[s.column])
+				}
+			}
+		}
+		for j, l := range linked {
+			if slices.Contains(seen, l) {
+				linked[j] = slices.Min(seen)
+			}
+		}
+	}
+	return linked
+}
+
+// apart is what is known of usual beforehand: nothing of the ratios of linked
+// types, and of the means of types that are not that they are alike.
+func (k *Knowledge) apart(normal *mat.SymDense) {
+	size := map[int]float64{}
+	for _, l := range k.linked {
+		size[l]++
+	}
+	for i, l := range k.linked {
+		for j := i; j < len(k.linked); j++ {
+			if k.linked[j] == l {
+				normal.SetSym(i, j, 1/(spreadApart*spreadApart*size[l]*size[l]))
+			}
+		}
+	}
+}
+
+// start puts the row at the medians of the runs on each type.
+func (r *row) start() {
+	used := make([][]float64, r.mean.Len())
+	for i, parts := range r.shares {
+		most := slices.MaxFunc(parts, func(a, b share) int { return cmp.Compare(a.part, b.part) })
+		used[most.column] = append(used[most.column], r.rates[i])
+	}
+	all := median(slices.Clone(r.rates))
+	columns := map[int]bool{}
+	for j, rates := range used {
+		r.mean.SetVec(j, all)
+		if len(rates) > 0 {
+			r.mean.SetVec(j, median(rates))
+		}
+	}
+	for _, parts := range r.shares {
+		for _, s := range parts {
+			columns[s.column] = true
+		}
+	}
+	r.free = max(len(r.rates)-len(columns), 0)
+}
+
+// fit holds what the iterations work on.
+type fit struct {
+	n            int
+	robust       bool
+	pace         float64       // part of each row's step that is taken
+	precision    *mat.SymDense // of a row around usual, up to a constant: spread's inverse without its part along (1, ..., 1)
+	gain         *mat.VecDense // of the constant
+	loose        float64       // variance of the constant, given all else
+	inner, outer mat.Dense
+	residuals    []float64
+}
+
+func newFit(n int) *fit {
+	return &fit{n: n, pace: 1, precision: mat.NewSymDense(n, nil), gain: mat.NewVecDense(n, nil)}
+}
+
+// noise sets the spreads of all rows' runs, each between its own and that of
+// all rows of its kind.
+func (f *fit) noise(rows []*row) {
+	for _, steps := range []bool{true, false} {
+		usual := spreadRuns
+		if steps {
+			usual = spreadSteps
+		}
+		f.residuals = f.residuals[:0]
+		free := 0
+		for _, r := range rows {
+			if f.robust && r.key.steps == steps && r.free > 0 {
+				f.residuals = r.residuals(f.residuals)
+				free += r.free
+			}
+		}
+		usual = between(usual, f.residuals, free)
+		for _, r := range rows {
+			if r.key.steps == steps && !f.robust {
+				r.spread = usual
+			} else if r.key.steps == steps {
+				r.spread = max(between(usual, r.residuals(f.residuals[:0]), r.free), leastSpread)
+			}
+		}
+	}
+}
+
+// between is the standard deviation of residuals with so many degrees of
+// freedom, where priorRuns others have the usual one.
+func between(usual float64, residuals []float64, free int) float64 {
+	if free == 0 {
+		return usual
+	}
+	for i, r := range residuals {
+		residuals[i] = math.Abs(r)
+	}
+	const normal = 1.4826 // standard deviation over median absolute deviation
+	own := normal * median(residuals) * math.Sqrt(float64(len(residuals))/float64(free))
+	return math.Sqrt((priorRuns*usual*usual + float64(free)*own*own) / float64(priorRuns+free))
+}
+
+func (r *row) residuals(to []float64) []float64 {
+	for i, parts := range r.shares {
+		to = append(to, r.rates[i]-r.rate(parts))
+	}
+	return to
+}
+
+// rate is the log of the work done in a second of which so much is spent on
+// each type.
+func (r *row) rate(parts []share) float64 {
+	if len(parts) == 1 { // exactly
+		return r.mean.AtVec(parts[0].column)
+	}
+	sum := 0.0
+	for _, s := range parts {
+		sum += s.part * math.Exp(r.mean.AtVec(s.column))
+	}
+	return math.Log(sum)
+}
+
+// evidence is the normal equations of a row's runs, linear around its mean.
+func (r *row) evidence(a *mat.SymDense, b *mat.VecDense, robust bool) {
+	a.Zero()
+	b.Zero()
+	for i, parts := range r.shares {
+		at := r.rate(parts)
+		residual := r.rates[i] - at
+		weight := 1 / (r.spread * r.spread)
+		if robust {
+			z := residual / r.spread
+			weight *= (tails + 1) / (tails + z*z)
+		}
+		target := residual
+		for _, s := range parts {
+			target += r.slope(s, at) * r.mean.AtVec(s.column)
+		}
+		for u, s := range parts {
+			x := r.slope(s, at)
+			b.SetVec(s.column, b.AtVec(s.column)+weight*x*target)
+			for _, t := range parts[u:] {
+				a.SetSym(s.column, t.column, a.At(s.column, t.column)+weight*x*r.slope(t, at))
+			}
+		}
+	}
+}
+
+// slope is the part of the work that is done on a type.
+func (r *row) slope(s share, rate float64) float64 {
+	if s.part == 1 {
+		return 1
+	}
+	return s.part * math.Exp(r.mean.AtVec(s.column)-rate)
+}
+
+// step is one round of the alternation; it returns the largest change.
+func (k *Knowledge) step(f *fit, rows []*row) (change float64) {
+	n := f.n
+	f.prior(k.spread)
+	var (
+		evidence   = mat.NewSymDense(n, nil)
+		target     = mat.NewVecDense(n, nil)
+		normal     = mat.NewSymDense(n, nil)
+		right      = mat.NewVecDense(n, nil)
+		sum        = mat.NewSymDense(n, nil)
+		chol       mat.Cholesky
+		mean, from mat.VecDense
+	)
+	k.apart(normal)
+	for _, r := range rows {
+		r.evidence(evidence, target, f.robust)
+		evidence.AddSym(evidence, f.precision)
+		if !chol.Factorize(evidence) {
+			continue // a row of nothing but infinities cannot be, and must not end a daemon
+		}
+		if chol.InverseTo(r.cov) != nil {
+			continue
+		}
+		from.MulVec(f.precision, k.usual)
+		from.AddVec(&from, target)
+		mean.MulVec(r.cov, &from)
+		for j := range n {
+			change = max(change, math.Abs(mean.AtVec(j)-r.mean.AtVec(j)))
+		}
+		from.SubVec(&mean, r.mean)
+		r.mean.AddScaledVec(r.mean, f.pace, &from)
+
+		// What the row says of usual, whatever its own constant and deviation.
+		f.inner.Mul(f.precision, r.cov)
+		from.MulVec(&f.inner, target)
+		right.AddVec(right, &from)
+		f.outer.Mul(&f.inner, f.precision)
+		addTo(normal, f.precision)
+		f.outer.Scale(-1, &f.outer)
+		addTo(normal, &f.outer)
+
+		f.deviation(sum, r, k.usual)
+	}
+	if !chol.Factorize(normal) || chol.InverseTo(k.doubt) != nil {
+		return 0
+	}
+	mean.MulVec(k.doubt, right)
+	for j := range n {
+		change = max(change, math.Abs(mean.AtVec(j)-k.usual.AtVec(j)))
+	}
+	k.usual.CopyVec(&mean)
+	for i := range n {
+		for j := i; j < n; j++ {
+			s := sum.At(i, j)
+			if i == j {
+				s += priorRuns * spreadTypes * spreadTypes
+			}
+			k.spread.SetSym(i, j, s/float64(priorRuns+len(rows)))
+		}
+	}
+	return change
+}
+
+// prior turns the rows' covariance into the precision of what can be seen of
+// it: a row's constant is free.
+func (f *fit) prior(spread *mat.SymDense) {
+	var chol mat.Cholesky
+	inverse := mat.NewSymDense(f.n, nil)
+	if !chol.Factorize(spread) || chol.InverseTo(inverse) != nil {
+		return // as before
+	}
+	total := 0.0
+	for i := range f.n {
+		sum := 0.0
+		for j := range f.n {
+			sum += inverse.At(i, j)
+		}
+		f.gain.SetVec(i, sum)
+		total += sum
+	}
+	f.loose = 1 / total
+	f.gain.ScaleVec(f.loose, f.gain)
+	for i := range f.n {
+		for j := i; j < f.n; j++ {
+			f.precision.SetSym(i, j, inverse.At(i, j)-f.gain.AtVec(i)*f.gain.AtVec(j)*total)
+		}
+	}
+}
+
+// deviation adds the expected square of what a row is off usual, its constant
+// taken out.
+func (f *fit) deviation(sum *mat.SymDense, r *row, usual *mat.VecDense) {
+	var off mat.VecDense
+	off.SubVec(r.mean, usual)
+	square := mat.NewDense(f.n, f.n, nil)
+	square.Outer(1, &off, &off)
+	square.Add(square, r.cov)
+	project := mat.NewDense(f.n, f.n, nil)
+	for i := range f.n {
+		for j := range f.n {
+			p := -f.gain.AtVec(j)
+			if i == j {
+				p++
+			}
+			project.Set(i, j, p)
+		}
+	}
+	f.inner.Mul(project, square)
+	f.outer.Mul(&f.inner, project.T())
+	addTo(sum, &f.outer)
+	for i := range f.n {
+		for j := i; j < f.n; j++ {
+			sum.SetSym(i, j, sum.At(i, j)+f.loose)
+		}
+	}
+}
+
+func identity(n int, scale float64) *mat.SymDense {
+	m := mat.NewSymDense(n, nil)
+	for i := range n {
+		m.SetSym(i, i, scale)
+	}
+	return m
+}
+
+// addTo adds a matrix that is symmetric but for rounding.
+func addTo(to *mat.SymDense, m mat.Matrix) {
+	n := to.SymmetricDim()
+	for i := range n {
+		for j := i; j < n; j++ {
+			to.SetSym(i, j, to.At(i, j)+(m.At(i, j)+m.At(j, i))/2)
+		}
+	}
+}
+
+// median sorts its argument.
+func median(s []float64) float64 {
+	slices.Sort(s)
+	m := len(s) / 2
+	if len(s)%2 == 1 {
+		return s[m]
+	}
+	return (s[m-1] + s[m]) / 2
+}

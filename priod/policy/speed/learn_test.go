@@ -1,0 +1,293 @@
+package speed_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"slurmprio/priod/policy/speed"
+)
+
+var types = []string{"a100", "t4", "v100"}
+
+// site is a made-up truth: speeds of programs on types.
+type site struct {
+	programs int
+	speed    func(program int, gpuType string) float64
+}
+
+func program(i int) speed.Program { return speed.Program{Workload: fmt.Sprint("w", i), GPUs: 1} }
+
+// run is a run with so much work on one type.
+func (s site) run(i int, gpuType string, work float64) speed.Run {
+	return speed.Run{Program: program(i), Seconds: map[string]float64{gpuType: work / s.speed(i, gpuType)}, Work: work}
+}
+
+func learn(runs []speed.Run) *speed.Knowledge {
+	var h speed.History
+	for _, r := range runs {
+		h.Add(r)
+	}
+	return h.Learn()
+}
+
+// settings believe whatever history says of types that any runs link.
+var settings = speed.Settings{Within: 1000}
+
+func ask(k *speed.Knowledge, i int) []speed.Answer {
+	p := program(i)
+	j := speed.Job{GPUs: p.GPUs}
+	j.Tag.Workload = p.Workload
+	return settings.For(&j, types, nil, k).Speeds
+}
+
+// off is the largest factor between two answers' ratios of speeds.
+func off(a, b []speed.Answer) float64 {
+	worst := 0.0
+	for i := range a {
+		for j := range a {
+			worst = max(worst, math.Abs(math.Log(a[i].Speed/a[j].Speed*b[j].Speed/b[i].Speed)))
+		}
+	}
+	return math.Exp(worst)
+}
+
+func drawSite(t *rapid.T) site {
+	s := site{programs: rapid.IntRange(1, 8).Draw(t, "programs")}
+	logs := rapid.SliceOfN(rapid.Float64Range(-1.5, 1.5), s.programs*len(types), s.programs*len(types)).Draw(t, "logs")
+	s.speed = func(i int, gpuType string) float64 {
+		for j, name := range types {
+			if name == gpuType {
+				return math.Exp(logs[i*len(types)+j])
+			}
+		}
+		return math.NaN()
+	}
+	return s
+}
+
+// drawRuns are runs with noise, some of them on two types one after the other.
+func drawRuns(t *rapid.T, s site, most int) []speed.Run {
+	runs := make([]speed.Run, rapid.IntRange(1, most).Draw(t, "runs"))
+	for n := range runs {
+		i := rapid.IntRange(0, s.programs-1).Draw(t, "program")
+		noise := math.Exp(rapid.Float64Range(-0.2, 0.2).Draw(t, "noise"))
+		r := s.run(i, rapid.SampledFrom(types).Draw(t, "type"), rapid.Float64Range(100, 1000).Draw(t, "work")*noise)
+		r.Work /= noise
+		if rapid.IntRange(0, 3).Draw(t, "moved") == 0 {
+			other, more := rapid.SampledFrom(types).Draw(t, "to"), rapid.Float64Range(100, 1000).Draw(t, "more")
+			r.Seconds[other] += more / s.speed(i, other)
+			r.Work += more
+		}
+		if rapid.Bool().Draw(t, "untold") {
+			r.Work = 0
+		}
+		runs[n] = r
+	}
+	return runs
+}
+
+func same(t *rapid.T, a, b []speed.Answer, within float64) {
+	t.Helper()
+	if x := off(a, b); !(x < within) { // false for NaN, too
+		t.Fatalf("off by a factor %v:\n%+v\n%+v", x, a, b)
+	}
+	for i := range a {
+		if math.Abs(math.Log(a[i].Factor/b[i].Factor)) > math.Log(within)*(1+math.Log(a[i].Factor)) || a[i].Source != b[i].Source || a[i].Runs != b[i].Runs {
+			t.Fatalf("not the same answer:\n%+v\n%+v", a, b)
+		}
+	}
+}
+
+// Steps may be counted in anything, and seconds in minutes.
+func TestUnitsDoNotMatter(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawSite(t)
+		runs := drawRuns(t, s, 30)
+		steps, clock := rapid.Float64Range(1e-3, 1e6).Draw(t, "steps"), rapid.Float64Range(1e-3, 1e3).Draw(t, "clock")
+		scaled := make([]speed.Run, len(runs))
+		for n, r := range runs {
+			scaled[n] = speed.Run{Program: r.Program, Work: steps * r.Work, Seconds: map[string]float64{}}
+			for name, v := range r.Seconds {
+				scaled[n].Seconds[name] = clock * v
+			}
+		}
+		a, b := learn(runs), learn(scaled)
+		for i := range s.programs {
+			same(t, ask(a, i), ask(b, i), 1.01)
+		}
+	})
+}
+
+func TestOrderDoesNotMatter(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawSite(t)
+		runs := drawRuns(t, s, 30)
+		a, b := learn(runs), learn(rapid.Permutation(runs).Draw(t, "order"))
+		for i := range s.programs {
+			same(t, ask(a, i), ask(b, i), 1.01)
+		}
+	})
+}
+
+// However wrong one run in ten is, the ratio of the others stands.
+func TestAnOutlierMovesLittle(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawSite(t)
+		var clean []speed.Run
+		for i := range s.programs {
+			for _, name := range types {
+				for n := range 9 {
+					r := s.run(i, name, 1000)
+					r.Seconds[name] *= math.Exp(0.02 * (float64(n) - 4))
+					clean = append(clean, r)
+				}
+			}
+		}
+		wrong := s.run(rapid.IntRange(0, s.programs-1).Draw(t, "program"), rapid.SampledFrom(types).Draw(t, "type"), 1000)
+		wrong.Work *= math.Exp(rapid.Float64Range(-12, 12).Draw(t, "off"))
+		a, b := learn(clean), learn(append(clean, wrong))
+		for i := range s.programs {
+			if x := off(ask(a, i), ask(b, i)); x > 1.03 {
+				t.Fatalf("one run of ten moves a ratio by a factor %v", x)
+			}
+		}
+	})
+}
+
+// Programs that all compare the types alike: every cell that no run has seen
+// follows from the others, if the types hang together at all.
+func TestCompletionIsExactAtRankOne(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rows := rapid.SliceOfN(rapid.Float64Range(-3, 3), 2, 10).Draw(t, "rows")
+		columns := rapid.SliceOfN(rapid.Float64Range(-2, 2), len(types), len(types)).Draw(t, "columns")
+		s := site{len(rows), func(i int, gpuType string) float64 {
+			for j, name := range types {
+				if name == gpuType {
+					return math.Exp(rows[i] + columns[j])
+				}
+			}
+			return math.NaN()
+		}}
+		var runs []speed.Run
+		for j, name := range types { // program 0 links all types
+			if j == 0 || rapid.Bool().Draw(t, "linked") || j == len(types)-1 {
+				runs = append(runs, s.run(0, name, 500))
+			} else {
+				runs = append(runs, s.run(1, name, 500), s.run(1, types[0], 500))
+			}
+		}
+		for i := 1; i < s.programs; i++ {
+			runs = append(runs, s.run(i, rapid.SampledFrom(types).Draw(t, "seen"), 1000))
+		}
+		k := learn(runs)
+		for i := range s.programs {
+			got := ask(k, i)
+			for a := range types {
+				for b := range types {
+					want := math.Exp(columns[a] - columns[b])
+					if x := got[a].Speed / got[b].Speed; math.Abs(math.Log(x/want)) > 1e-4 {
+						t.Fatalf("program %d: %s is %v times as fast as %s, want %v", i, types[a], x, types[b], want)
+					}
+				}
+			}
+		}
+	})
+}
+
+// The more runs, the surer, and in the end right.
+func TestUncertaintyFallsWithData(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawSite(t)
+		round := func(n int) (runs []speed.Run) {
+			for k := range n {
+				for i := range s.programs {
+					for _, name := range types {
+						r := s.run(i, name, 1000)
+						r.Seconds[name] *= math.Exp(0.1 * float64(1-2*(k%2))) // noise
+						runs = append(runs, r)
+					}
+				}
+			}
+			return runs
+		}
+		few, some, many := learn(round(2)), learn(round(8)), learn(round(64))
+		truth := make([]speed.Answer, len(types))
+		for i := range s.programs {
+			a, b, c := ask(few, i), ask(some, i), ask(many, i)
+			for j, name := range types {
+				if !(a[j].Factor > b[j].Factor && b[j].Factor > c[j].Factor && c[j].Factor > 1) {
+					t.Fatalf("%s: within a factor %v with 2 runs, %v with 8, %v with 64", name, a[j].Factor, b[j].Factor, c[j].Factor)
+				}
+				truth[j].Speed = s.speed(i, name)
+			}
+			if x := off(c, truth); x > 1.2 {
+				t.Fatalf("off by a factor %v after 64 runs", x)
+			}
+		}
+	})
+}
+
+// A cell without runs is less sure than one with, and says so.
+func TestACompletedCellIsLessSure(t *testing.T) {
+	s := site{2, func(i int, gpuType string) float64 { return map[string]float64{"a100": 9, "v100": 4, "t4": 1}[gpuType] }}
+	var runs []speed.Run
+	for range 5 {
+		for _, name := range types {
+			runs = append(runs, s.run(0, name, 100))
+		}
+		runs = append(runs, s.run(1, "a100", 100), s.run(1, "v100", 100))
+	}
+	got := ask(learn(runs), 1)
+	if got[1].GPUType != "t4" || got[1].Runs != 0 || got[0].Runs != 5 || got[1].Factor <= got[0].Factor || got[1].Source != speed.Past {
+		t.Fatalf("%+v", got)
+	}
+}
+
+// A job that was moved from type to type teaches the speeds on all of them.
+func TestRunsOnSeveralTypesAreTakenApart(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawSite(t)
+		var runs []speed.Run
+		for i := range s.programs {
+			for n := range 12 {
+				r := speed.Run{Program: program(i), Seconds: map[string]float64{}}
+				for j, name := range types {
+					seconds := float64(1 + (n*(j+2)+i)%7)
+					r.Seconds[name] = seconds
+					r.Work += seconds * s.speed(i, name)
+				}
+				runs = append(runs, r)
+			}
+		}
+		k := learn(runs)
+		for i := range s.programs {
+			truth := make([]speed.Answer, len(types))
+			for j, name := range types {
+				truth[j].Speed = s.speed(i, name)
+			}
+			if x := off(ask(k, i), truth); x > 1.5 {
+				t.Fatalf("program %d: off by a factor %v", i, x)
+			}
+		}
+	})
+}
+
+func TestWhatSaysNothing(t *testing.T) {
+	for name, r := range map[string]speed.Run{
+		"no name":       {Seconds: map[string]float64{"a100": 5}},
+		"no time":       {Program: program(0)},
+		"negative time": {Program: program(0), Seconds: map[string]float64{"a100": -5}},
+		"infinite":      {Program: program(0), Seconds: map[string]float64{"a100": math.Inf(1)}},
+		"not a number":  {Program: program(0), Seconds: map[string]float64{"a100": math.NaN()}},
+		"negative work": {Program: program(0), Seconds: map[string]float64{"a100": 5}, Work: -1},
+	} {
+		for i, a := range ask(learn([]speed.Run{r}), 0) {
+			if a.Source != speed.None || a.Speed != 1 || a.GPUType != types[i] {
+				t.Errorf("%s: %+v", name, a)
+			}
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package speed
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"slurmprio/priod/workload"
+	"slurmprio/slurmplug/jobtag"
+)
+
+// Taught is what history would teach of one program.
+type Taught struct {
+	Program Program
+	Steps   bool // work is counted in the tag's steps; else in runs
+	Runs    int
+	Cells   []Cell // one for each type that any run was on and that was asked for
+}
+
+// Cell is one program on one type.
+type Cell struct {
+	GPUType string  `json:"gpu_type"`
+	Rate    float64 `json:"work_per_s"` // steps, or runs, per second with all of the program's GPUs
+	Speed   float64 `json:"speed"`      // relative: the fastest of the program's cells is 1
+	Factor  float64 `json:"within_factor"`
+	Runs    int     `json:"runs"`     // that spent most of their time there; 0: from the other cells
+	Counts  bool    `json:"believed"` // it is sure enough to answer
+}
+
+// All is what history teaches of all programs, those with most runs first.
+func (k *Knowledge) All(types []string, within float64) []Taught {
+	var taught []Taught
+	for key, r := range k.rows {
+		e := k.estimate(r.mean, r.cov, types)
+		whole, sure := e.claim(Past, math.Inf(1)), e.claim(Past, within)
+		t := Taught{Program: key.Program, Steps: key.steps, Runs: len(r.rates)}
+		fastest := 0.0
+		for _, u := range e.known {
+			fastest = max(fastest, math.Exp(e.log[u]))
+		}
+		for _, u := range e.known {
+			c := Cell{GPUType: types[u], Rate: math.Exp(e.log[u]), Factor: whole.factors[u], Counts: !math.IsNaN(sure.speeds[u])}
+			c.Speed = c.Rate / fastest
+			if c.Counts {
+				c.Factor = sure.factors[u]
+			}
+			if j := slices.Index(k.types, types[u]); j < len(r.types) {
+				c.Runs = r.types[j]
+			}
+			t.Cells = append(t.Cells, c)
+		}
+		taught = append(taught, t)
+	}
+	slices.SortFunc(taught, func(a, b Taught) int {
+		return cmp.Or(cmp.Compare(b.Runs, a.Runs), subject{a.Program, a.Steps}.compare(subject{b.Program, b.Steps}))
+	})
+	return taught
+}
+
+// Workloads are the believed cells as a table of workloads: steps a second, or
+// runs a second where nobody said how many steps a run has. A program that is
+// known by its user and name gets a name that a tag can hold. Of two programs
+// that would have one name on one number of GPUs, that with more runs counts.
+func Workloads(taught []Taught) []workload.Workload {
+	var all []workload.Workload
+	for _, t := range taught {
+		name := t.Program.Workload
+		if name == "" {
+			name = validName(t.Program.User + "-" + t.Program.Name)
+		}
+		speeds := map[string]float64{}
+		for _, c := range t.Cells {
+			if c.Counts {
+				speeds[c.GPUType] = c.Rate
+			}
+		}
+		if len(speeds) == 0 {
+			continue
+		}
+		i := slices.IndexFunc(all, func(w workload.Workload) bool { return w.Name == name })
+		if i < 0 {
+			i = len(all)
+			all = append(all, workload.Workload{Name: name, Source: "history", Speeds: map[string][]workload.Speed{}})
+		}
+		for _, gpuType := range sorted(speeds) {
+			list := all[i].Speeds[gpuType]
+			if !slices.ContainsFunc(list, func(s workload.Speed) bool { return s.GPUs == t.Program.GPUs }) {
+				all[i].Speeds[gpuType] = append(list, workload.Speed{GPUs: t.Program.GPUs, StepsPerS: speeds[gpuType]})
+			}
+		}
+	}
+	for _, w := range all {
+		for _, list := range w.Speeds {
+			slices.SortFunc(list, func(a, b workload.Speed) int { return a.GPUs - b.GPUs })
+		}
+	}
+	slices.SortFunc(all, func(a, b workload.Workload) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// validName makes a name of a workload out of a user's text.
+func validName(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		if r == '.' || r == '-' || r == '_' || jobtag.ValidName(string(r)) {
+			b.WriteRune(r)
+		} else {
+			fmt.Fprint(&b, "_")
+		}
+	}
+	name := b.String()
+	if len(name) > 64 {
+		name = name[:64]
+	}
+	if !jobtag.ValidName(name) { // it begins with a dot or a minus
+		name = "_" + name[:min(len(name), 63)]
+	}
+	return name
+}

@@ -1,0 +1,94 @@
+package tests
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Jobs whose speed depends on the GPU type that they got teach it: those with
+// steps in the tag or on the command line, and those that are only known by their name. explain says who spoke.
+func TestSpeedsFromAccounting(t *testing.T) {
+	s := newSite(t, quick+"[speeds]\nshortest = \"1s\"\nwithin = 3.0\nsteps = '--steps[ =]([0-9]+)'\n")
+	const program = `case $SLURMD_NODENAME in a100*) sleep 2;; v100*) sleep 4;; *) sleep 8;; esac`
+	script := filepath.Join(s.dir, "train.sh")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\n"+program+"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	argued := fmt.Sprintf("argued-%d", time.Now().UnixNano())
+	name := fmt.Sprintf("name-%d", time.Now().UnixNano())
+	workload := fmt.Sprintf("wl-%d", time.Now().UnixNano())
+	for range 2 {
+		for _, gpuType := range []string{"a100", "v100", "t4"} {
+			s.submit("--prio-workload="+workload, "--prio-steps=100", "--gres=gpu:1", "--time=5", "-C", gpuType, "--wrap", program)
+			s.submit("--job-name="+name, "--gres=gpu:1", "--time=5", "-C", gpuType, "--wrap", program)
+			s.submit("--job-name="+argued, "--gres=gpu:1", "--time=5", "-C", gpuType, script, "--steps", "700")
+		}
+	}
+	type lesson struct {
+		Programs []struct {
+			Workload, Job_name, Unit string
+			Runs                     int
+			Speeds                   []struct {
+				GPU_type          string
+				Speed, Work_per_s float64
+				Believed          bool
+			}
+		}
+	}
+	var taught lesson
+	// slurmdbd is some seconds behind
+	s.wait("eighteen completed jobs in accounting", func() bool {
+		out := s.must("workloads", "history", "--since", "1h", "--json")
+		taught = lesson{}
+		if err := json.Unmarshal([]byte(out), &taught); err != nil {
+			t.Fatal(err)
+		}
+		runs := 0
+		for _, p := range taught.Programs {
+			if p.Workload == workload || p.Job_name == name || p.Job_name == argued {
+				runs += p.Runs
+			}
+		}
+		return runs == 18
+	})
+	want := map[string]float64{"a100": 1, "v100": 0.5, "t4": 0.25}
+	for _, p := range taught.Programs {
+		if p.Workload != workload && p.Job_name != name && p.Job_name != argued {
+			continue
+		}
+		if steps := p.Unit == "steps"; steps != (p.Workload == workload || p.Job_name == argued) {
+			t.Errorf("%+v", p)
+		}
+		for _, c := range p.Speeds {
+			// accounting has whole seconds, and a job takes part of one to start
+			if off := math.Abs(math.Log(c.Speed / want[c.GPU_type])); off > math.Log(1.7) || !c.Believed {
+				t.Errorf("%s%s on %s: %+v, want a speed of %v", p.Workload, p.Job_name, c.GPU_type, c, want[c.GPU_type])
+			}
+		}
+	}
+	file := filepath.Join(s.dir, "learned.toml")
+	s.must("workloads", "history", "--since", "1h", "--out", file)
+	if out := s.must("workloads", "list", "--workloads", file); !strings.Contains(out, workload) || !strings.Contains(out, name) {
+		t.Errorf("exported:\n%s", out)
+	}
+
+	s.fill() // a job that is held is not in accounting
+	job := s.submit("--job-name="+name, "--gres=gpu:1", "--time=5", "--wrap", program)
+	told := s.submit("--prio-workload="+workload, "--prio-speed=a100:1,t4:4", "--gres=gpu:1", "--time=5", "--wrap", program)
+	s.must("run", "--once")
+	s.wait("the job's name in accounting", func() bool {
+		return strings.Contains(s.must("explain", job), "2 runs there, says this site's history")
+	})
+	out := s.must("explain", told)
+	for _, want := range []string{"a100: 0.25, says the job's tag", "nobody knows a workload", "the job's tag is believed on t4, and this site's history contradicts", "says this site's history"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("explain lacks %q:\n%s", want, out)
+		}
+	}
+}
