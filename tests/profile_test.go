@@ -60,7 +60,7 @@ func (s *site) empty() {
 }
 
 // short are options for a program that takes a second, not a minute.
-var short = []string{"--warmup=200ms", "--measure=700ms", "--patience=4s", "--budget=1m"}
+var short = []string{"--warmup=200ms", "--measure=700ms", "--patience=15s", "--budget=1m"}
 
 type profiled struct {
 	Types []struct {
@@ -99,7 +99,7 @@ func TestProfile(t *testing.T) {
 #SBATCH --gres=gpu:2 --cpus-per-task=8 --time=2-0 --begin=now+2hours
 training -warmup 200ms -rate 20 -curve a100:1x0.25-4x1-8x4-16x4,v100:1x1
 `)
-	args := append(append([]string{"profile", "--gpu-types=a100,v100", "--cpus=1,4,8"}, short...), "--patience=10s", "--json", "--", "--mem=8G", script)
+	args := append(append([]string{"profile", "--gpu-types=a100,v100", "--cpus=1,4,8"}, short...), "--json", "--", "--mem=8G", script)
 	var p profiled
 	if err := json.Unmarshal([]byte(s.must(args...)), &p); err != nil {
 		t.Fatal(err)
@@ -126,7 +126,7 @@ func TestProfilePrintsLinesToCopy(t *testing.T) {
 	s := profileSite(t, lab.Shared(t))
 	log := filepath.Join(s.dir, "progress log")
 	script := s.script("train.sh", "#!/bin/bash -e\n#SBATCH --time=5\nsrun training -rate 20 -curve t4:1x1-4x3 >> \"$1\"\n")
-	args := append(append([]string{"profile", "--progress-file", log, "--cpus=1,4", "--name=mine"}, short...), "--patience=10s", "--", "--gpus=t4:1", script, log)
+	args := append(append([]string{"profile", "--progress-file", log, "--cpus=1,4", "--name=mine"}, short...), "--", "--gpus=t4:1", script, log)
 	out := s.must(args...)
 	line := regexp.MustCompile(`(?m)^    (sbatchwrap --prio-cpu t4:1x\S+ .*)$`).FindStringSubmatch(out)
 	if line == nil || !strings.Contains(out, "\n    #PRIO --prio-cpu t4:1x") || !strings.Contains(out, `name = "mine"`) || !strings.Contains(out, "####") {
@@ -153,8 +153,8 @@ func TestProfileTrouble(t *testing.T) {
 		status int
 		want   string
 	}{
-		"prints nothing":   {"sleep 60", nil, 1, "the program printed nothing in"},
-		"wrong pattern":    {"training -curve a100:1x1", []string{"--progress=epoch ([0-9]+)"}, 1, `matches "epoch ([0-9]+)": give a --progress pattern that does; it printed last: step`},
+		"prints nothing":   {"sleep 60", []string{"--patience=8s"}, 1, "the program printed nothing in"},
+		"wrong pattern":    {"training -curve a100:1x1", []string{"--progress=epoch ([0-9]+)", "--patience=8s"}, 1, `matches "epoch ([0-9]+)": give a --progress pattern that does; it printed last: step`},
 		"crashes":          {"echo step 1; echo no such module >&2; exit 3", nil, 1, "the program failed with 4 CPUs for each GPU: exit status 3 after"},
 		"ends at once":     {"echo step 1", nil, 1, "the program ended by itself with 4 CPUs for each GPU after"},
 		"ends its own job": {"echo step 1; scancel $SLURM_JOB_ID; sleep 60", nil, 1, "ended in the middle of it: CANCELLED"},
