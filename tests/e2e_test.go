@@ -75,6 +75,9 @@ func newSiteOn(t testing.TB, l *lab.Lab, settings string) *site {
 
 func (s *site) configure(settings string) {
 	s.Helper()
+	if !strings.Contains(settings, "[wake]") {
+		settings += "\n[wake]\nlisten = []\n" // the default is one place for the whole machine
+	}
 	text := fmt.Sprintf("[slurm]\npartitions = [\"gpu\"]\ncommand_timeout = \"3s\"\nbin_dir = %q\n[state]\ndir = %q\n%s", s.binDir, filepath.Join(s.dir, "state"), settings)
 	if err := os.WriteFile(s.config, []byte(text), 0o644); err != nil {
 		s.Fatal(err)

@@ -72,8 +72,8 @@ type arrival struct {
 	saves bool // on a signal, in two seconds
 }
 
-// workload keeps GPUs busy with BE jobs while TE jobs arrive.
-func workload(seed uint64, gpus int, length time.Duration) (all []arrival) {
+// arrivals keep GPUs busy with BE jobs while TE jobs arrive.
+func arrivals(seed uint64, gpus int, length time.Duration) (all []arrival) {
 	r := rand.New(rand.NewPCG(seed, 6))
 	part := func(of time.Duration, from, to float64) time.Duration {
 		return time.Duration(float64(of) * (from + (to-from)*r.Float64())).Round(time.Second)
@@ -301,7 +301,7 @@ func TestPreemptionInTheLab(t *testing.T) {
 		t.Skip("jobs of several users need a lab started by root")
 	}
 	const seed = 1
-	jobs := workload(seed, 32, length)
+	jobs := arrivals(seed, 32, length)
 	te := 0
 	for _, j := range jobs {
 		if j.te {

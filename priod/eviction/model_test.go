@@ -226,7 +226,7 @@ func (m *model) do(c Command) bool {
 			return false
 		}
 		j.Eligible = m.time()
-		if c.Value != "now" {
+		if c.Value != "now+2" {
 			j.Eligible = m.time().Add(delay)
 		}
 	case Pin, Unpin:

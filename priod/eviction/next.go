@@ -15,6 +15,9 @@ const (
 	maxRepeats = 60
 	// delay keeps a requeued victim out of the room that others still make.
 	delay = 2 * time.Minute
+	// soon is when a victim may start again: one that starts on the same node within
+	// the second in which it ended is lost (Slurm 22.05.8: "Job credential revoked").
+	soon = "now+2"
 	// delayAhead is how long before its begin time a victim is delayed again.
 	delayAhead = 20 * time.Second
 )
@@ -262,7 +265,7 @@ func (n *next) requeued(e *Eviction, s *Sight) {
 	case waits <= 0 || e.Tries >= maxTries:
 		e.State, e.RestoredAt, e.Tries = Restored, n.At, 0
 	default:
-		n.do(e, Begin, "now")
+		n.do(e, Begin, soon)
 	}
 }
 
@@ -443,7 +446,7 @@ func (e *Eviction) settle(r *Result, at time.Time) bool {
 			e.pay()
 		}
 		e.State, e.RequeuedAt = Requeued, at
-	case r.Verb == Begin && r.Value == "now":
+	case r.Verb == Begin && r.Value == soon:
 		e.State, e.RestoredAt = Restored, at
 	default:
 		return tried > 0
