@@ -112,3 +112,36 @@ func TestTelling(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// FuzzSights: what a job's own columns hold moves nothing in the others, and
+// what is no output of squeue is refused as a whole.
+func FuzzSights(f *testing.F) {
+	f.Add("25353", "1", "n[1-2]", []byte("x"))
+	f.Add("0", "0", "a"+RecordedSeparators.field+"b", []byte("0\x1f1"))
+	f.Add("4294967295", "", RecordedSeparators.end+"\n", []byte(nil))
+	jobs, err := parseJobs([]byte(recording(f, "squeue.out")), RecordedSeparators)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, exit, requeue, nodes string, raw []byte) {
+		if sights, err := parseSights(raw, RecordedSeparators); err != nil && sights != nil {
+			t.Fatal("records beside an error")
+		}
+		own := exit + "|" + requeue + "|" + nodes
+		if strings.Contains(own, RecordedSeparators.field) || strings.Contains(own, RecordedSeparators.end) {
+			return // new for each read
+		}
+		sights, err := parseSights([]byte(sightOutput(t, exit, requeue, "1", nodes)), RecordedSeparators)
+		if err != nil {
+			return
+		}
+		if len(sights) != len(jobs) {
+			t.Fatalf("%d records of %d", len(sights), len(jobs))
+		}
+		for i, s := range sights {
+			if s.ID != jobs[i].ID || s.Comment != jobs[i].Comment || s.Requeue != (requeue == "1") || s.ReqNodes != nodes && s.ReqNodes != "" || s.ExitCode > 255 || s.Signal > 127 {
+				t.Fatalf("%+v", s)
+			}
+		}
+	})
+}

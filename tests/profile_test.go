@@ -17,7 +17,7 @@ import (
 )
 
 // long adds what takes more than some seconds.
-func long() bool { return os.Getenv("SLURMPRIO_LONG") != "" }
+func long() bool { return os.Getenv("SLURMPRIO_LONG") == "1" }
 
 // profileSite is a site for a user without rights.
 func profileSite(t *testing.T, l *lab.Lab) *site {
@@ -123,6 +123,9 @@ training -warmup 200ms -rate 20 -curve a100:1x0.25-4x1-8x4-16x4,v100:1x1
 // The printed lines are ones that a shell and a script take, and the picture is
 // there; progress comes from a file, by steps of the script's own.
 func TestProfilePrintsLinesToCopy(t *testing.T) {
+	if !long() {
+		t.Skip("make test-long runs it")
+	}
 	s := profileSite(t, lab.Shared(t))
 	log := filepath.Join(s.dir, "progress log")
 	script := s.script("train.sh", "#!/bin/bash -e\n#SBATCH --time=5\nsrun training -rate 20 -curve t4:1x1-4x3 >> \"$1\"\n")
@@ -141,6 +144,9 @@ func TestProfilePrintsLinesToCopy(t *testing.T) {
 
 // Bad input and bad programs: one error that says what, and nothing is left.
 func TestProfileTrouble(t *testing.T) {
+	if !long() {
+		t.Skip("make test-long runs it")
+	}
 	l := lab.Shared(t)
 	s := profileSite(t, l)
 	full := s.slurm("sbatch", "--parsable", "--partition=gpu", "--gres=gpu:t4:4", "--exclusive", "--nodes=2", "--time=5", "--output=/dev/null", "--wrap=sleep 300")

@@ -137,6 +137,9 @@ func TestFaults(t *testing.T) {
 		t.Errorf("squeue after Continue: %q, %v", out, err)
 	}
 
+	if err := l.WaitSaved(ctx); err != nil { // or it may forget that the job runs
+		t.Fatal(err)
+	}
 	before, err := l.PID("slurmctld")
 	if err != nil {
 		t.Fatal(err)
