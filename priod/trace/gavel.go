@@ -77,6 +77,8 @@ func (s *gavelSource) next() (Job, error) {
 		return Job{}, s.at("job_type", "", "a job type")
 	case j.Steps == 0:
 		return Job{}, s.at("total_steps", "0", "steps above 0")
+	case s.stream && j.ID == "":
+		return Job{}, s.at("job_id", "", "an id")
 	}
 	if s.stream {
 		j.Submit *= 3600 / s.opts.JobsPerHour

@@ -403,7 +403,8 @@ func FuzzCSV(f *testing.F) {
 }
 
 func FuzzGavel(f *testing.F) {
-	fuzz(f, Gavel, "A3C\tcmd\tdir\t--n\t0\t100\t1\t1\t2\t0\n", strings.Join(gavelStreamColumns, "\t")+"\n7\tA3C\t1\t50.5\t7\t0.5\n")
+	fuzz(f, Gavel, "A3C\tcmd\tdir\t--n\t0\t100\t1\t1\t2\t0\n", strings.Join(gavelStreamColumns, "\t")+"\n7\tA3C\t1\t50.5\t7\t0.5\n",
+		strings.Join(gavelStreamColumns, "\t")+"\n\tC\t1\t5\t\t0\n")
 }
 
 func FuzzSynergy(f *testing.F) { fuzz(f, Synergy, "0,alexnet,.123,3349,4\n") }
