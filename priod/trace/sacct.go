@@ -143,6 +143,9 @@ func (p *past) job(req, alloc demand, tag *jobtag.Tag, opts Options) Job {
 	j.ID, j.User, j.Account = p.id, p.user, p.account
 	j.Submit = float64(p.ready.Unix())
 	j.GPUs, j.CPUs, j.MemMB, j.Nodes, j.GPUType = alloc.gpus, alloc.cpus, alloc.memMB, p.nodes, req.gpuType
+	if !validText(j.GPUType) {
+		j.GPUType = "" // no node has such a type
+	}
 	elapsed := p.elapsed
 	if !p.elapsedKnown {
 		elapsed = p.end.Sub(p.start)
