@@ -75,9 +75,9 @@ type Daemon struct {
 	journal *eviction.Journal
 	ledger  decide.Ledger
 	table   *workload.Table // nil: it could not be read
-	trouble string   // the last cycle's error, so that it is logged once
-	failed  int      // cycles in a row with that error
-	notes   []string // the last cycle's, so that each is logged once
+	trouble string          // the last cycle's error, so that it is logged once
+	failed  int             // cycles in a row with that error
+	notes   []string        // the last cycle's, so that each is logged once
 	cycles  int
 	losses  int // of the state, as counted
 

@@ -39,7 +39,9 @@ func TestAllocate(t *testing.T) {
 	s.Jobs[2].GPUType = "v100"
 	h, l := cluster.NewHistory(), &Ledger{}
 	h.Observe(s)
-	got := l.Allocate(s, h, maxMin())
+	set := maxMin()
+	set.Policy.Name = "max-throughput"
+	got := l.Allocate(s, h, set)
 	if len(got.Jobs) != 3 {
 		t.Fatalf("%d jobs", len(got.Jobs))
 	}
