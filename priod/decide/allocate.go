@@ -748,8 +748,12 @@ func (l *Ledger) owe(at time.Time) {
 				continue
 			}
 			e.Owed[t] += e.Time[t] * passed
-			if x := e.Time[t]; x > 0 && e.Speed[t] > 0 {
-				e.Priority = max(e.Priority, x/e.Received[t]) // infinite when nothing was received
+			switch x, had := e.Time[t], e.Received[t]; {
+			case !(x > 0) || e.Speed[t] == 0:
+			case had > 0:
+				e.Priority = max(e.Priority, x/had)
+			default:
+				e.Priority = max(e.Priority, x*plan.Untouched)
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
 	"slurmprio/priod/policy/allocation"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
@@ -52,7 +53,7 @@ func TestAllocate(t *testing.T) {
 	if three.Speed[0] != 0 || three.Speed[1] != 0 || three.Time != nil || !math.IsInf(three.Run[1], 1) {
 		t.Errorf("a gang of two fits nowhere: %+v", three)
 	}
-	if !math.IsInf(one.Priority, 1) || three.Priority != 0 || !close(one.Run[0], 360) || !close(one.Run[1], 3600) {
+	if !close(one.Priority, plan.Untouched) || three.Priority != 0 || !close(one.Run[0], 360) || !close(one.Run[1], 3600) {
 		t.Errorf("%+v", one)
 	}
 }
