@@ -50,6 +50,8 @@ type Slurm interface {
 	eviction.Slurm
 	// Past returns the runs that accounting knows of a span of time.
 	Past(ctx context.Context, since, until time.Time) ([]cluster.PastRun, error)
+	// Places is for cycle.Steering.
+	Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]decide.Place, error)
 	// Controllers, Answers and Identity are those of live.Cluster.
 	Controllers(context.Context) ([]slurmplug.Controller, error)
 	Answers(context.Context) error
@@ -74,6 +76,7 @@ type Daemon struct {
 	history *cluster.History
 	journal *eviction.Journal
 	ledger  decide.Ledger
+	helm    decide.Helm
 	table   *workload.Table // nil: it could not be read
 	trouble string          // the last cycle's error, so that it is logged once
 	failed  int             // cycles in a row with that error
@@ -253,6 +256,7 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 	}
 	set.Evictions = d.evictions()
 	set.Ledger, set.Allocation = &d.ledger, d.allocation()
+	set.Steering = cycle.Steering{Settings: d.Config.Steer(), Helm: &d.helm, Slurm: d.slurm}
 	result, err = cycle.Step(ctx, slurm, d.Store, d.history, set)
 	d.metrics.staged(took)
 	if err != nil {

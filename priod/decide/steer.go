@@ -23,7 +23,6 @@ type SteerSettings struct {
 	Policy    steering.Settings
 	Features  map[string]string // by GPU type: the node feature, where it is not the type's name
 	MaxWrites int               // for one cycle; 0: no limit
-	Ranking   ranking.Settings
 }
 
 // Feature is the node feature that stands for a GPU type.
