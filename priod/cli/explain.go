@@ -189,6 +189,9 @@ func (v *explanation) show(w io.Writer) {
 	case d.Ranked && j.State == cluster.Pending.String() && j.Left.IsZero():
 		line("Place", "behind %s, and among the others where Slurm itself puts it", plural(v.TECount, "TE job", "TE jobs"))
 	}
+	if d.Steer != "" {
+		line("GPU type", "%s", d.Steer)
+	}
 	if v.Cycle.Mode == slurmplug.Priority {
 		line("Wanted", "priority %d (0: Slurm's own)", d.Value)
 	} else {
