@@ -60,8 +60,9 @@ type fake struct {
 	holdErr     error
 	plannedErr  error
 
-	stays   []speed.Stay // in accounting
-	kept    []speed.Stay // in the store
+	stays   []speed.Stay    // in accounting
+	spans   []time.Duration // that were read of it
+	kept    []speed.Stay    // in the store
 	lessons store.Lessons
 }
 
@@ -84,8 +85,14 @@ func (f *fake) Past(_ context.Context, since, _ time.Time) ([]cluster.PastRun, e
 	f.reads++
 	return f.past, f.pastErr
 }
-func (f *fake) Stays(context.Context, time.Time, time.Time, *regexp.Regexp) ([]speed.Stay, error) {
-	return f.stays, f.pastErr
+func (f *fake) Stays(_ context.Context, since, until time.Time, _ *regexp.Regexp) (stays []speed.Stay, err error) {
+	f.spans = append(f.spans, until.Sub(since))
+	for _, s := range f.stays {
+		if s.End.After(since) && !s.End.After(until) {
+			stays = append(stays, s)
+		}
+	}
+	return stays, f.pastErr
 }
 func (f *fake) SaveStays(_ context.Context, stays []speed.Stay, until time.Time) error {
 	f.kept, f.lessons.Read = append(f.kept, stays...), until
