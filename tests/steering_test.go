@@ -241,6 +241,23 @@ func TestSteeringGivesWay(t *testing.T) {
 	d.stop()
 }
 
+// A user who edits the constraint between the write and the look at it wins.
+func TestSteeringRacesWithItsUser(t *testing.T) {
+	b := newBindable(t)
+	d := b.shimmed(steering)
+	b.fill()
+	id := b.asks("--gres=gpu:1")
+	b.eligible(1)
+	b.cycleWith(d, shim.Fault{Command: "scontrol update", When: "after", Call: 1, Do: shim.Run, Argv: []string{"scontrol", "update", "JobId=" + id, "Features=t4|v100"}})
+	if c := b.constraints()[id]; c != "t4|v100" {
+		t.Errorf("it holds %q", c)
+	}
+	b.must("reset")
+	if c := b.constraints()[id]; c != "t4|v100" {
+		t.Errorf("reset leaves %q", c)
+	}
+}
+
 // Killed between the undo line and the write, or right after that, priod knows
 // its own value from the user's.
 func TestSteeringKilled(t *testing.T) {

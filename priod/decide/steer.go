@@ -6,6 +6,7 @@ import (
 	"math"
 	"regexp"
 	"slices"
+	"strings"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/placement"
@@ -86,8 +87,16 @@ type course struct {
 	poll  uint32
 }
 
-// helps are Slurm's reasons for waiting that a GPU can end.
-var helps = map[string]bool{"": true, "None": true, "Resources": true, "Priority": true}
+// helps tells whether a GPU can end what Slurm says that a job waits for. Of a job
+// that priod bound, nodes that are down can be those of its type.
+func helps(reason string, ours bool) bool {
+	switch reason {
+	case "", "None", "Resources", "Priority":
+		return true
+	}
+	return ours && strings.HasPrefix(reason, "ReqNodeNotAvail") ||
+		strings.HasPrefix(strings.ReplaceAll(reason, "_", " "), "Nodes required for job are DOWN") // Resources, in more words
+}
 
 // Why a job is not steered, beside steering's own.
 const (
@@ -132,6 +141,10 @@ func (x *Helm) Steer(s *cluster.Snapshot, h *cluster.History, p *plan.Plan, shar
 		x.jobs = map[cluster.JobID]*course{}
 	}
 	x.poll++
+	if !set.Enabled && len(h.Requests) == 0 {
+		clear(x.jobs)
+		return &Steered{}
+	}
 	d := &Steered{helm: x, s: s, h: h, plan: p, shares: shares, set: &set, fits: map[request]placement.Types{}}
 	d.match()
 	switch {
@@ -246,7 +259,7 @@ func (d *Steered) queue() (queue []int) {
 		if j.GPUs > 0 && why != consent {
 			dec.Steer = why
 		}
-		if dec.Ranked && j.GPUs > 0 && d.shares.Jobs[j.ID] != nil && helps[j.Reason] {
+		if dec.Ranked && j.GPUs > 0 && d.shares.Jobs[j.ID] != nil && helps(j.Reason, d.ours(j)) {
 			queue = append(queue, at)
 			continue
 		}
@@ -282,11 +295,16 @@ func (d *Steered) priority(at int) int64 {
 
 // alone says why a job is not steered, whatever the allocation is.
 func (d *Steered) alone(j *cluster.Job) string {
-	r, written := d.h.Requests[j.ID][slurmplug.Features]
-	_, err := slurmplug.ParseConstraint(d.h.Own(j, slurmplug.Features))
-	switch {
-	case j.TagErr != "" || len(j.Tag.Speed) == 0 && j.Tag.Workload == "":
+	if j.TagErr != "" || len(j.Tag.Speed) == 0 && j.Tag.Workload == "" {
 		return consent
+	}
+	r, written := d.h.Requests[j.ID][slurmplug.Features]
+	own := d.h.Own(j, slurmplug.Features)
+	c, err := slurmplug.ParseConstraint(own)
+	if err == nil {
+		_, err = c.With("x")
+	}
+	switch {
 	case j.GPUType != "":
 		return typed
 	case j.HetLeader != 0:
@@ -296,12 +314,9 @@ func (d *Steered) alone(j *cluster.Job) string {
 	case written && r.Theirs(j.Features):
 		return edited
 	case err != nil:
-		return fmt.Sprintf("its constraint %.80q is left alone: %v", d.h.Own(j, slurmplug.Features), err)
+		return fmt.Sprintf("its constraint %.80q is left alone: %v", own, err)
 	case d.h.Claiming[j.ID]:
 		return claimed
-	}
-	if _, err := d.constraint(j).With("x"); err != nil {
-		return fmt.Sprintf("its constraint %.80q is left alone: %v", d.h.Own(j, slurmplug.Features), err)
 	}
 	return ""
 }

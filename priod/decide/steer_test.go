@@ -112,10 +112,18 @@ func TestSteer(t *testing.T) {
 		"named":           {func(p *harbour, j *cluster.Job) { p.places[j.ID] = Place{Required: "v1"} }, "", named},
 		"refused":         {func(p *harbour, j *cluster.Job) { p.places[j.ID] = Place{Excluded: "a1"} }, "", "it refuses nodes (a1)"},
 		"a node too many": {func(p *harbour, j *cluster.Job) { p.places[j.ID] = Place{Excluded: "v1"} }, "a100", "free"},
-		"held":            {func(_ *harbour, j *cluster.Job) { j.Priority, j.Reason = 0, "JobHeldUser" }, "", ""},
-		"limited":         {func(_ *harbour, j *cluster.Job) { j.Reason = "QOSMaxGRESPerUser" }, "", ""},
-		"elsewhere":       {func(_ *harbour, j *cluster.Job) { j.Partition = "cpu" }, "", ""},
-		"nodes down":      {func(p *harbour, _ *cluster.Job) { p.Nodes[0].Usable = false }, "v100", "takes v100"},
+		"type gone": {func(p *harbour, j *cluster.Job) {
+			p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)
+			j.Features, j.Reason = "a100", "ReqNodeNotAvail, UnavailableNodes:a1"
+			p.Nodes[0].Usable = false
+		}, "v100", "its nodes are down"},
+		"some nodes down": {func(_ *harbour, j *cluster.Job) {
+			j.Reason = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
+		}, "a100", "free"},
+		"held":       {func(_ *harbour, j *cluster.Job) { j.Priority, j.Reason = 0, "JobHeldUser" }, "", ""},
+		"limited":    {func(_ *harbour, j *cluster.Job) { j.Reason = "QOSMaxGRESPerUser" }, "", ""},
+		"elsewhere":  {func(_ *harbour, j *cluster.Job) { j.Partition = "cpu" }, "", ""},
+		"nodes down": {func(p *harbour, _ *cluster.Job) { p.Nodes[0].Usable = false }, "v100", "takes v100"},
 		"all down": {func(p *harbour, _ *cluster.Job) {
 			for i := range p.Nodes {
 				p.Nodes[i].Usable = false
