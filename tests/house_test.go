@@ -26,6 +26,7 @@ var rows = []string{
 	"priod/workload",
 	"priod/profile",
 	"priod/placement",
+	"priod/placement/nodemap",
 	"priod/policy",
 	"priod/plan",
 	"priod/decide",
