@@ -62,6 +62,8 @@ type Slurm interface {
 	Past(ctx context.Context, since, until time.Time) ([]cluster.PastRun, error)
 	// Places is for cycle.Steering.
 	Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]decide.Place, error)
+	// AccountShares are the parts of the cluster that accounts have in Slurm.
+	AccountShares(context.Context) (map[string]float64, error)
 	// Stays returns the ended runs of GPU jobs that it knows, with the steps in their
 	// command lines. It may be called beside the other methods.
 	Stays(ctx context.Context, since, until time.Time, steps *regexp.Regexp) ([]speed.Stay, error)
@@ -91,6 +93,7 @@ type Daemon struct {
 	ledger  *decide.Ledger
 	helm    decide.Helm
 	school  school
+	parts   accountParts
 	table   *workload.Table // nil: it could not be read
 	trouble string          // the last cycle's error, so that it is logged once
 	failed  int             // cycles in a row with that error
@@ -265,6 +268,7 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 		return result, 0, err
 	}
 	d.fill(ctx, now)
+	d.readAccounts(ctx)
 	begun, current, took := time.Now(), "", map[string]time.Duration{}
 	set := cycle.Settings{Decide: d.Config.Decide(), Hold: hold, Stage: func(next string) {
 		now := time.Now()

@@ -325,7 +325,7 @@ func (l *Ledger) counts(n *cluster.Node) bool {
 }
 
 // takesPart tells whether the allocation counts a job.
-func (l *Ledger) takesPart(j *cluster.Job, h *cluster.History) bool {
+func (l *Ledger) takesPart(j *cluster.Job, h *cluster.History, at time.Time) bool {
 	if j.GPUs <= 0 || j.HetLeader != 0 || !l.set.Ranking.Ranks(j.Partition) {
 		return false
 	}
@@ -333,7 +333,7 @@ func (l *Ledger) takesPart(j *cluster.Job, h *cluster.History) bool {
 	case cluster.Running, cluster.Suspended:
 		return true
 	case cluster.Pending:
-		return l.set.Ranking.Alone(j) == "" && !h.FirstEligible[j.ID].IsZero()
+		return l.set.Ranking.Alone(j) == "" && (!h.FirstEligible[j.ID].IsZero() || j.Begins(at))
 	}
 	return false
 }
@@ -350,7 +350,7 @@ func (l *Ledger) meet(s *cluster.Snapshot, h *cluster.History) {
 	}
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
-		if !l.takesPart(j, h) {
+		if !l.takesPart(j, h, s.At) {
 			continue
 		}
 		e := l.jobs[j.ID]
