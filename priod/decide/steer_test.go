@@ -120,6 +120,11 @@ func TestSteer(t *testing.T) {
 		"some nodes down": {func(_ *harbour, j *cluster.Job) {
 			j.Reason = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
 		}, "a100", "free"},
+		"soon": {func(_ *harbour, j *cluster.Job) { j.Reason, j.Eligible = "BeginTime", start.Add(20e9) }, "a100", "free"},
+		"later": {func(p *harbour, j *cluster.Job) {
+			j.Reason, j.Eligible = "BeginTime", start.Add(3600e9)
+			delete(p.shares.Jobs, j.ID)
+		}, "", ""},
 		"held":       {func(_ *harbour, j *cluster.Job) { j.Priority, j.Reason = 0, "JobHeldUser" }, "", ""},
 		"limited":    {func(_ *harbour, j *cluster.Job) { j.Reason = "QOSMaxGRESPerUser" }, "", ""},
 		"elsewhere":  {func(_ *harbour, j *cluster.Job) { j.Partition = "cpu" }, "", ""},
