@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -326,4 +327,26 @@ func (p *harbour) checkBinding(t *rapid.T, a plan.Action, set *SteerSettings) {
 		return
 	}
 	t.Fatalf("%+v is no composed constraint", a)
+}
+
+// What steering adds to a cycle with 100,000 pending jobs, all of which agreed to
+// it, on 5,000 nodes.
+func BenchmarkSteer(b *testing.B) {
+	p := newHarbour()
+	for i := range 5000 {
+		t := p.shares.Types[i%3]
+		p.node(fmt.Sprint(t, "-", i), t, t).GPUsUsed = 4 - i%7/6*4
+	}
+	p.Jobs = make([]cluster.Job, 0, 100_000)
+	for id := range uint32(100_000) {
+		j := p.job(id+1, []string{"", "a100|v100"}[id%2])
+		p.shares.Jobs[j.ID].Time = []float64{0.4, 0.2, 0.3}
+	}
+	p.h.Observe(&p.Snapshot)
+	pl := Decide(&p.Snapshot, p.h, Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: ranking.Settings{Partitions: []string{"gpu"}}})
+	set := steerSettings()
+	set.MaxWrites = 100
+	for b.Loop() {
+		p.helm.Steer(&p.Snapshot, p.h, &pl, &p.shares, set)
+	}
 }
