@@ -89,6 +89,7 @@ type Plan struct {
 	Actions    []Action
 	Renumbered int      // writes beyond the fewest possible, because a gap was used up
 	Notes      []string // what an operator should know about the whole plan
+	Shares     *Shares  // what the allocation gives each job; nil: nothing is allocated
 }
 
 // Seen is what a cycle hands to its recorder before it acts.
