@@ -95,6 +95,16 @@ func (j *Job) Held() bool {
 	return j.State == Pending && (j.Priority == 0 || j.Reason == "JobHeldUser" || j.Reason == "JobHeldAdmin")
 }
 
+// Request is what Slurm shows in the field of a lever on the job's request, as
+// the lever would write it; false for a field that no poll reads.
+func (j *Job) Request(l slurmplug.Lever) (text string, shown bool) {
+	switch l {
+	case slurmplug.Features:
+		return j.Features, true
+	}
+	return "", false
+}
+
 // Node is one node.
 type Node struct {
 	Name       string

@@ -154,6 +154,12 @@ func act(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.History
 func remember(h *cluster.History, r *Result) {
 	for _, o := range r.Outcomes {
 		for _, id := range o.Jobs() {
+			if !o.Lever.Ranks() {
+				if o.Status == slurmplug.Applied || o.Status == slurmplug.Unknown {
+					h.Asked(id, o.Lever, o.Was, o.After, o.Status == slurmplug.Applied, r.Snapshot.At)
+				}
+				continue
+			}
 			w := decide.Effect(o.Action, h)
 			w.At = r.Snapshot.At
 			switch o.Status {
