@@ -58,6 +58,7 @@ type Job struct {
 	HetOffset int
 
 	User, Account, Partition, QOS, Reservation string
+	Name                                       string // "" where nobody asked for it
 
 	State  State
 	Reason string // Slurm's reason code

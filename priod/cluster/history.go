@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -401,6 +402,23 @@ func (h *History) forget(at time.Time) {
 	maps.DeleteFunc(h.seen, func(_ JobID, poll uint32) bool { return poll != h.poll })
 	since := at.Add(-UsePeriod)
 	maps.DeleteFunc(h.recent, func(_ run, i Interval) bool { return !i.End.After(since) })
+}
+
+// Intervals are those that are open, up to the last poll, and those that ended
+// within UsePeriod, in no order.
+func (h *History) Intervals() iter.Seq[Interval] {
+	return func(yield func(Interval) bool) {
+		for _, i := range h.running {
+			if !yield(*i) {
+				return
+			}
+		}
+		for _, i := range h.recent {
+			if !yield(i) {
+				return
+			}
+		}
+	}
 }
 
 func deleteFrom[V any](m map[JobID]V, gone func(JobID) bool) {

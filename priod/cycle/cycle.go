@@ -23,6 +23,10 @@ type Settings struct {
 	DryRun bool
 	// Hold says why nothing may be written now ("paused by ..."); "" when it may.
 	Hold string
+	// Ledger keeps what was allocated and received, by the settings of Allocation;
+	// nil: nothing is allocated.
+	Ledger     *decide.Ledger
+	Allocation decide.AllocationSettings
 	// Evictions make room for TE jobs; the zero value makes none.
 	Evictions Evictions
 	// Stage, if set, is told when a stage begins: "observe", "decide",
@@ -71,6 +75,9 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	result := Result{Snapshot: snapshot, Strangers: decide.Strangers(&snapshot, h, set.Decide)}
 	if set.Decide.Peers {
 		decide.Adopt(result.Strangers, &snapshot, h)
+	}
+	if set.Ledger != nil {
+		set.Decide.Shares = set.Ledger.Allocate(&result.Snapshot, h, set.Allocation)
 	}
 	var evictErr error
 	result.Plan, result.Choice, evictErr = set.decide(ctx, &result.Snapshot, h)

@@ -92,6 +92,7 @@ type Plan struct {
 	Actions    []Action
 	Renumbered int      // writes beyond the fewest possible, because a gap was used up
 	Notes      []string // what an operator should know about the whole plan
+	Shares     *Shares  // what the allocation gives each job; nil: nothing is allocated
 }
 
 // Ask puts writes into jobs' requests before all that rank: those could let the
