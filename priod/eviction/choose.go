@@ -27,8 +27,6 @@ type Settings struct {
 	Reserve  bool          // nodes whose place comes free in parts are reserved meanwhile
 	Hold     time.Duration // how long a place is kept after the last victim left
 	Retry    time.Duration // no second claim for a TE job so soon; doubled each time
-
-	UserGPUMinutes float64 // evicted on behalf of one user in a day; 0: no limit
 }
 
 // Consents tells whether a job agreed to be evicted: by its tag, or by a QOS
@@ -44,7 +42,6 @@ const (
 	Unhelpful  preemption.Why = "slurm-waits"       // for what no eviction gives
 	Constraint preemption.Why = "constraint"        // it names nodes or features in a way that is not read here
 	TooSoon    preemption.Why = "released-recently" // its last claim failed
-	UserBudget preemption.Why = "user-budget"       // Settings.UserGPUMinutes
 	NoGPUs     preemption.Why = "no-gpus"
 	LongGrace  preemption.Why = "grace-too-long" // Settings.MaxGrace
 	Scattered  preemption.Why = "uneven"         // what it takes of each of its nodes is not known
@@ -101,10 +98,10 @@ func Choose(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Settings, vetoed
 	waiting := c.trials(s, p, j, set, m, vetoed)
 	for i := range j.Evictions {
 		if e := &j.Evictions[i]; e.Counts() {
-			if s.At.Sub(e.At) < time.Hour {
+			if within(time.Hour, s.At, e.At) {
 				c.snapshot.PastHour++
 			}
-			if s.At.Sub(e.At) < 24*time.Hour {
+			if within(day, s.At, e.At) {
 				c.snapshot.PastDay += e.cost() / 3600
 			}
 		}
@@ -130,6 +127,12 @@ func Choose(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Settings, vetoed
 	}
 	return c
 }
+
+const day = 24 * time.Hour
+
+// within tells whether something happened no longer ago than a span; what a clock
+// that was ahead dated later than that from now is past.
+func within(span time.Duration, now, at time.Time) bool { return now.Sub(at).Abs() < span }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
@@ -323,7 +326,7 @@ func (c *Choice) trials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Sett
 	slices.SortStableFunc(all, func(a, b waiting) int { return cmp.Compare(b.value, a.value) })
 	claims, released := map[cluster.JobID]*Claim{}, map[cluster.JobID]int{}
 	last := map[cluster.JobID]time.Time{}
-	minutes := map[string]float64{}
+	spent := map[string]float64{} // GPU-hours lost within a day, by the TE jobs' user
 	for i := range j.Claims {
 		x := &j.Claims[i]
 		switch {
@@ -336,10 +339,11 @@ func (c *Choice) trials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Sett
 	}
 	for i := range j.Evictions {
 		e := &j.Evictions[i]
-		if claim := j.Claim(e.Claim); claim != nil && e.Counts() && s.At.Sub(e.At) < 24*time.Hour {
-			minutes[claim.User] += e.cost() / 60
+		if claim := j.Claim(e.Claim); claim != nil && e.Counts() && within(day, s.At, e.At) {
+			spent[claim.User] += e.cost() / 3600
 		}
 	}
+	owners := map[string]int{}
 	held := map[cluster.JobID]bool{}
 	for _, w := range all {
 		id, count := w.job.ID, max(w.job.TaskCount, 1)
@@ -366,12 +370,12 @@ func (c *Choice) trials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Sett
 			t.Why = vetoed[id]
 		case !helps[w.job.Reason]:
 			t.Why = Unhelpful
-		case n > 0 && s.At.Sub(last[id]) < set.Retry<<min(n-1, 6):
+		case n > 0 && within(set.Retry<<min(n-1, 6), s.At, last[id]):
 			t.Why = TooSoon
 		case len(c.snapshot.Trials)-len(c.snapshot.Claims) >= considered:
 			t.Why = LaterTurn
-		case set.UserGPUMinutes > 0 && minutes[w.job.User] >= set.UserGPUMinutes:
-			t.Why = UserBudget
+		case set.Policy.Limits.PerOwner > 0 && spent[t.User] >= set.Policy.Limits.PerOwner:
+			t.Why = preemption.PerOwner
 		}
 		if t.Why == "" {
 			t.at = len(c.snapshot.Trials)
@@ -381,7 +385,13 @@ func (c *Choice) trials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Sett
 			if request.Nodes <= 1 { // what Slurm shows before it has looked for a place
 				request.Nodes = 0
 			}
-			c.snapshot.Trials = append(c.snapshot.Trials, preemption.Trial{Request: request, Start: math.Inf(1)})
+			owner, known := owners[t.User]
+			if !known {
+				owner = len(owners)
+				owners[t.User] = owner
+				c.snapshot.PastOwner = append(c.snapshot.PastOwner, spent[t.User])
+			}
+			c.snapshot.Trials = append(c.snapshot.Trials, preemption.Trial{Request: request, Owner: owner, Start: math.Inf(1)})
 			if claim != nil {
 				c.claim(t.at, claim, m)
 			}
