@@ -98,6 +98,7 @@ func (j *Job) Held() bool {
 type Node struct {
 	Name       string
 	Usable     bool   // not down, drained or reserved for maintenance
+	Silent     bool   // not usable only because it does not answer now: it soon will, or goes down
 	State      string // as Slurm says it: "IDLE+DRAIN"
 	Features   []string
 	Partitions []string

@@ -229,7 +229,8 @@ func whole(s *cluster.Snapshot, p *plan.Plan, seen *eviction.Seen) map[cluster.J
 		}
 	}
 	for i := range s.Nodes {
-		seen.Unusable[s.Nodes[i].Name] = !s.Nodes[i].Usable
+		n := &s.Nodes[i]
+		seen.Unusable[n.Name] = !n.Usable && !n.Silent
 	}
 	return queue
 }
