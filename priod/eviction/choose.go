@@ -27,6 +27,10 @@ type Settings struct {
 	Reserve  bool          // nodes whose place comes free in parts are reserved meanwhile
 	Hold     time.Duration // how long a place is kept after the last victim left
 	Retry    time.Duration // no second claim for a TE job so soon; doubled each time
+
+	// Since is when this priod began to act for one on another host, whose journal
+	// it cannot read; zero: it never did.
+	Since time.Time
 }
 
 // Consents tells whether a job agreed to be evicted: by its tag, or by a QOS
@@ -46,7 +50,8 @@ const (
 	LongGrace  preemption.Why = "grace-too-long" // Settings.MaxGrace
 	Scattered  preemption.Why = "uneven"         // what it takes of each of its nodes is not known
 	Vetoed     preemption.Why = "not-requeueable"
-	LaterTurn  preemption.Why = "later" // behind as many TE jobs as one cycle considers
+	LaterTurn  preemption.Why = "later"     // behind as many TE jobs as one cycle considers
+	TookOver   preemption.Why = "took-over" // Settings.Since: another priod's victims may be in their grace
 )
 
 // considered is how many TE jobs without a claim one cycle looks for room for:
@@ -86,6 +91,7 @@ type Choice struct {
 	decision preemption.Decision
 	running  []*cluster.Job   // of candidates
 	own      []preemption.Why // why a candidate has no consent, when not for lack of it
+	unknown  time.Duration    // for so long after Settings.Since another priod's victims may be in their grace
 }
 
 // Choose decides who leaves for whom. vetoed are jobs that a closer look ruled
@@ -278,6 +284,9 @@ func (c *Choice) candidates(s *cluster.Snapshot, j *Journal, set *Settings, m *n
 		case len(shares) > 1 && (job.CPUs%len(shares) != 0 || job.MemMB%int64(len(shares)) != 0):
 			consent, why = false, Scattered
 		}
+		if consent && job.Start.Before(set.Since) {
+			c.unknown = max(c.unknown, set.grace(job)+time.Second)
+		}
 		x := preemption.Candidate{
 			Shares: shares, Consent: consent || leaving[job.ID], Leaving: leaving[job.ID],
 			Evicted: j.Times[job.ID], Elapsed: max(s.At.Sub(job.Start).Seconds(), 0), Remaining: remaining(job, s.At),
@@ -370,6 +379,8 @@ func (c *Choice) trials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Sett
 			t.Why = vetoed[id]
 		case !helps[w.job.Reason]:
 			t.Why = Unhelpful
+		case within(c.unknown, s.At, set.Since):
+			t.Why = TookOver
 		case n > 0 && within(set.Retry<<min(n-1, 6), s.At, last[id]):
 			t.Why = TooSoon
 		case len(c.snapshot.Trials)-len(c.snapshot.Claims) >= considered:

@@ -198,6 +198,9 @@ func TestLeavesAlone(t *testing.T) {
 		"another's budget": {with(func(s *scene) { spent(s, "carol", -time.Hour) }), preemption.Evicts, preemption.Victim},
 		"yesterday's":      {with(func(s *scene) { spent(s, "bob", -25*time.Hour) }), preemption.Evicts, preemption.Victim},
 		"dated tomorrow":   {with(func(s *scene) { spent(s, "bob", 25*time.Hour) }), preemption.Evicts, preemption.Victim},
+		"took over":        {with(func(s *scene) { s.set.Since = at.Add(-time.Minute) }), TookOver, ""},
+		"graces are over":  {with(func(s *scene) { s.set.Since = at.Add(-62 * time.Second) }), preemption.Evicts, preemption.Victim},
+		"began afterwards": {with(func(s *scene) { s.set.Since = at.Add(-2 * time.Hour) }), preemption.Evicts, preemption.Victim},
 		"released":         {with(func(s *scene) { released(s, 30*time.Second) }), TooSoon, ""},
 		"long ago":         {with(func(s *scene) { released(s, 90*time.Second) }), preemption.Evicts, preemption.Victim},
 		"released later":   {with(func(s *scene) { released(s, -24*time.Hour) }), preemption.Evicts, preemption.Victim}, // by a clock that was ahead

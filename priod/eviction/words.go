@@ -25,6 +25,7 @@ var words = map[preemption.Why]string{
 	Constraint:            "it names nodes or features, and room is made only where the choice is open",
 	TooSoon:               "room was made for it a short time ago, and it did not start",
 	NoGPUs:                "it asks for no GPUs",
+	TookOver:              "this priod took over a short time ago, and jobs that another one told to leave may be in their grace",
 	LaterTurn:             "256 TE jobs without a place stand before it",
 
 	preemption.Victim:    "leaves",
