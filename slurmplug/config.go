@@ -169,7 +169,7 @@ func (c Config) RateLimited() bool {
 func (c Config) GresTypes() []string { return c.list("GresTypes") }
 
 // MinJobAge is how long slurmctld remembers a finished job; 0 when it does not
-// say.
+// say, or never forgets one.
 func (c Config) MinJobAge() time.Duration { return c.seconds("MinJobAge") }
 
 // MessageTimeout is how long Slurm's commands wait for a daemon that hangs; 0

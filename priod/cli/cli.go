@@ -92,6 +92,19 @@ func prepare(c *cli.Command) {
 
 func onUsageError(_ *cli.Context, err error, _ bool) error { return usageError{err} }
 
+// mostFlag is --most, and most reads it.
+func mostFlag(value int, usage string) cli.Flag {
+	return &cli.IntFlag{Name: "most", Aliases: []string{"n"}, Value: value, Usage: usage}
+}
+
+func most(c *cli.Context) (int, error) {
+	n := c.Int("most")
+	if n < 1 {
+		return 0, usagef("%s: --most %d: want at least 1", c.Command.Name, n)
+	}
+	return n, nil
+}
+
 // jsonFlag stands on every verb that shows something.
 func jsonFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "json", Usage: "print one JSON object"}

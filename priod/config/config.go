@@ -486,11 +486,11 @@ func (c *Config) Eviction() eviction.Settings {
 			Policy: preemption.Policy(p.Policy), S: p.FitGppS, Fallback: preemption.Fallback(p.FitGppFallback),
 			MaxEvictions: p.MaxEvictions, MinRun: time.Duration(p.MinRun).Seconds(),
 			Rise: p.Rise, Urgency: p.Urgency, MinGain: time.Duration(p.MinGain).Seconds(),
-			Limits: preemption.Limits{AtOnce: p.MaxAtOnce, PerCycle: p.MaxPerCycle, PerHour: p.MaxPerHour, PerDay: p.GPUHoursPerDay},
+			Limits: preemption.Limits{AtOnce: p.MaxAtOnce, PerCycle: p.MaxPerCycle, PerHour: p.MaxPerHour, PerDay: p.GPUHoursPerDay, PerOwner: p.UserGPUMinutes / 60},
 		},
 		Ranking: c.Decide().Ranking,
 		Grace:   time.Duration(p.Grace), MaxGrace: time.Duration(p.MaxGrace), Restart: time.Duration(p.Restart),
-		Reserve: p.Reserve, Hold: time.Duration(p.Hold), Retry: time.Duration(p.Retry), UserGPUMinutes: p.UserGPUMinutes,
+		Reserve: p.Reserve, Hold: time.Duration(p.Hold), Retry: time.Duration(p.Retry),
 	}
 }
 

@@ -103,7 +103,7 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	}
 	stage("evict")
 	if evictErr == nil && result.Choice != nil {
-		evictErr = set.Evictions.record(ctx, &result.Choice.Turn)
+		evictErr = set.Evictions.save(ctx, &result.Choice.Turn, "none was begun")
 	}
 	return result, errors.Join(evictErr, set.Evictions.Tend(ctx, &result.Snapshot, &result.Plan, set.Hold != ""))
 }

@@ -84,10 +84,11 @@ type Daemon struct {
 	watching bool // evictions may be tended until the next cycle
 
 	claim    *Claim
-	squatter string  // who kept the claim away, so that it is logged once
-	acting   bool    // with follow_controller: the last cycle could act
-	looked   bool    // with follow_controller: the last cycle found that this one may act
-	standby  StandBy // of the last cycle without an error, so that it is logged once
+	squatter string    // who kept the claim away, so that it is logged once
+	acting   bool      // with follow_controller: the last cycle could act
+	looked   bool      // with follow_controller: the last cycle found that this one may act
+	since    time.Time // with follow_controller: no other host's priod has acted since then, as far as this one saw
+	standby  StandBy   // of the last cycle without an error, so that it is logged once
 	rival    rival
 	yielded  string // why the daemon gave way, when it could not pause itself
 	paused   string // the last cycle's hold

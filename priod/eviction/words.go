@@ -20,11 +20,12 @@ var words = map[preemption.Why]string{
 	preemption.PerCycle:   "preemption.max_per_cycle is reached",
 	preemption.PerHour:    "preemption.max_per_hour is reached",
 	preemption.PerDay:     "preemption.gpu_hours_per_day is reached",
+	preemption.PerOwner:   "its user has had preemption.user_gpu_minutes_per_day of work evicted",
 	Unhelpful:             "it waits for something that no eviction gives",
 	Constraint:            "it names nodes or features, and room is made only where the choice is open",
 	TooSoon:               "room was made for it a short time ago, and it did not start",
-	UserBudget:            "its user has had preemption.user_gpu_minutes_per_day of work evicted",
 	NoGPUs:                "it asks for no GPUs",
+	TookOver:              "this priod took over a short time ago, and jobs that another one told to leave may be in their grace",
 	LaterTurn:             "256 TE jobs without a place stand before it",
 
 	preemption.Victim:    "leaves",

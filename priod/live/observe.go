@@ -58,9 +58,10 @@ func convertNodes(nodes []slurmplug.Node) []cluster.Node {
 	for i := range nodes {
 		n := &nodes[i]
 		o := cluster.Node{
-			Name: n.Name, State: strings.Join(n.State, "+"), Usable: usable(n.State), Features: n.Features, Partitions: n.Partitions,
+			Name: n.Name, State: strings.Join(n.State, "+"), Features: n.Features, Partitions: n.Partitions,
 			CPUs: n.CPUs, CPUsUsed: n.CPUsAlloc, MemMB: n.MemMB, MemUsedMB: n.MemAllocMB,
 		}
+		o.Usable, o.Silent = usable(n.State)
 		for _, g := range n.Gres {
 			if g.Name != "gpu" {
 				continue
@@ -79,16 +80,20 @@ func convertNodes(nodes []slurmplug.Node) []cluster.Node {
 	return out
 }
 
-// usable is false for states in which Slurm starts nothing on the node.
-func usable(state []string) bool {
+// usable is false for states in which Slurm starts nothing on the node; silent
+// says that a node that does not answer, as after a start of slurmctld, is all.
+func usable(state []string) (yes, silent bool) {
+	yes = true
 	for _, s := range state {
 		switch s {
-		case "DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "NOT_RESPONDING", "MAINTENANCE", "MAINT",
-			"FUTURE", "UNKNOWN", "INVAL", "INVALID_REG", "POWERED_DOWN", "POWERING_DOWN", "REBOOT_ISSUED", "ERROR":
-			return false
+		case "DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "MAINTENANCE", "MAINT",
+			"FUTURE", "INVAL", "INVALID_REG", "POWERED_DOWN", "POWERING_DOWN", "REBOOT_ISSUED", "ERROR":
+			return false, false
+		case "NOT_RESPONDING", "UNKNOWN":
+			yes, silent = false, true
 		}
 	}
-	return true
+	return yes, silent
 }
 
 // gpuTypes maps a node's name to the GPU type that it has, "" when it has
