@@ -21,6 +21,7 @@ var rows = []string{
 	"slurmplug",
 	"slurmplug/jobtag",
 	"slurmplug/sbatch",
+	"slurmplug/prio",
 	"sbatchwrap",
 	"priod/cluster",
 	"priod/workload",
