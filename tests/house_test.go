@@ -28,6 +28,7 @@ var rows = []string{
 	"priod/profile",
 	"priod/placement",
 	"priod/policy",
+	"priod/advise",
 	"priod/plan",
 	"priod/decide",
 	"priod/eviction",
