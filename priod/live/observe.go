@@ -40,6 +40,13 @@ func (c *Cluster) Observe(ctx context.Context) (cluster.Snapshot, error) {
 		return cluster.Snapshot{}, err
 	}
 	c.jobs = jobs
+	s := c.snapshot(at, jobs, nodes)
+	s.Multifactor.Span = addFactors(s.Jobs, factors, c.weights)
+	return s, nil
+}
+
+// snapshot turns Slurm's records into the domain's.
+func (c *Cluster) snapshot(at time.Time, jobs []slurmplug.Job, nodes []slurmplug.Node) cluster.Snapshot {
 	s := cluster.Snapshot{At: at.Round(0), Cluster: c.name, Nodes: convertNodes(nodes)}
 	types := gpuTypes(s.Nodes)
 	s.Jobs = make([]cluster.Job, len(jobs))
@@ -49,8 +56,7 @@ func (c *Cluster) Observe(ctx context.Context) (cluster.Snapshot, error) {
 		c.convertJob(&s.Jobs[i], &jobs[i], types, &c.tags)
 	}
 	c.tags.end()
-	s.Multifactor.Span = addFactors(s.Jobs, factors, c.weights)
-	return s, nil
+	return s
 }
 
 func convertNodes(nodes []slurmplug.Node) []cluster.Node {
@@ -282,10 +288,14 @@ func (c *Cluster) refreshConfig(ctx context.Context, at time.Time) error {
 	if err != nil {
 		return err
 	}
+	c.setLimits(partitions)
+	c.configAt = at
+	return nil
+}
+
+func (c *Cluster) setLimits(partitions []slurmplug.Partition) {
 	c.limits = make(map[string]time.Duration, len(partitions))
 	for _, p := range partitions {
 		c.limits[p.Name] = cmp.Or(p.DefaultTime, p.MaxTime, slurmplug.Unlimited)
 	}
-	c.configAt = at
-	return nil
 }
