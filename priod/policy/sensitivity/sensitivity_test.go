@@ -38,9 +38,9 @@ func tag(t *testing.T, text string) *jobtag.Tag {
 func TestWhereItIsKnownFrom(t *testing.T) {
 	table := defaults(t)
 	past := Learn([]Run{
-		{User: "ada", Name: "train", GPUType: "v100", GPUs: 1, CPUs: 8, Elapsed: time.Hour, CPUTime: 90 * time.Minute, MaxRSSMB: 10000},
+		{User: "ada", Name: "train", GPUType: "v100", GPUs: 1, CPUs: 8, Elapsed: time.Hour, CPUTime: 90 * time.Minute, NodeMB: 10000},
 		{User: "bob", Name: "other", Workload: "mine", GPUType: "v100", GPUs: 2, CPUs: 8, Elapsed: time.Hour, CPUTime: 8 * time.Hour},
-	})
+	}, 0)
 	for _, c := range []struct {
 		tag, gpuType string
 		source       Source
@@ -164,12 +164,12 @@ func TestAccountingIsCautious(t *testing.T) {
 		mostCores, mostMB := 0.0, 0.0
 		for range n {
 			r := Run{User: "ada", Name: "train", GPUType: "v100", GPUs: rapid.IntRange(1, 8).Draw(t, "gpus"), CPUs: rapid.IntRange(1, 128).Draw(t, "cpus"),
-				Elapsed: time.Hour, CPUTime: time.Duration(rapid.IntRange(1, 200*3600).Draw(t, "used")) * time.Second, MaxRSSMB: int64(rapid.IntRange(0, 1<<20).Draw(t, "rss"))}
+				Elapsed: time.Hour, CPUTime: time.Duration(rapid.IntRange(1, 200*3600).Draw(t, "used")) * time.Second, NodeMB: int64(rapid.IntRange(0, 1<<20).Draw(t, "rss"))}
 			all = append(all, r)
 			mostCores = max(mostCores, min(r.CPUTime.Hours(), float64(r.CPUs))/float64(r.GPUs))
-			mostMB = max(mostMB, float64(r.MaxRSSMB)/float64(r.GPUs))
+			mostMB = max(mostMB, float64(r.NodeMB)/float64(r.GPUs))
 		}
-		s := Of(Job{User: "ada", Name: "train", Tag: &jobtag.Tag{}}, "v100", share, table, Learn(all))
+		s := Of(Job{User: "ada", Name: "train", Tag: &jobtag.Tag{}}, "v100", share, table, Learn(all, 5*time.Minute))
 		if s.Source != Accounting {
 			t.Fatalf("%+v", s)
 		}
@@ -188,7 +188,7 @@ func TestAccountingIsCautious(t *testing.T) {
 }
 
 func TestAccountingOfOneKindOfRun(t *testing.T) {
-	run := Run{User: "ada", Name: "train", GPUType: "v100", GPUs: 2, CPUs: 12, Elapsed: time.Hour, CPUTime: 4 * time.Hour, MaxRSSMB: 20000}
+	run := Run{User: "ada", Name: "train", GPUType: "v100", GPUs: 2, CPUs: 12, Elapsed: time.Hour, CPUTime: 4 * time.Hour, NodeMB: 20000}
 	bound := run
 	bound.CPUTime = 12 * time.Hour
 	for _, c := range []struct {
@@ -197,14 +197,14 @@ func TestAccountingOfOneKindOfRun(t *testing.T) {
 		six    float64 // speed with 6 CPUs relative to 3
 		why    string
 	}{{run, 3, 1, "3 runs of user ada under the name \"train\" on v100 used at most 2 CPUs and 10000 MB for each GPU"}, {bound, 8, 2, "used at most 6 CPUs and 10000 MB for each GPU, all that it had"}} {
-		s := Of(Job{User: "ada", Name: "train", Tag: &jobtag.Tag{}}, "v100", fair, defaults(t), Learn([]Run{c.run, c.run, c.run}))
+		s := Of(Job{User: "ada", Name: "train", Tag: &jobtag.Tag{}}, "v100", fair, defaults(t), Learn([]Run{c.run, c.run, c.run}, time.Minute))
 		if got := s.Curve.Relative(6, 64000); s.Curve.DemandCPUs != c.demand || s.Curve.DemandMemMB != 12000 || math.Abs(got-c.six) > 1e-9 || !strings.Contains(s.Why, c.why) {
 			t.Errorf("%+v, speed %v, %s", s.Curve, got, s.Why)
 		}
 	}
 	short, idle, cpuOnly := run, run, run
 	short.Elapsed, idle.CPUTime, cpuOnly.GPUs = time.Minute, 0, 0
-	if past := Learn([]Run{short, idle, cpuOnly}); len(past) > 0 {
+	if past := Learn([]Run{short, idle, cpuOnly}, 5*time.Minute); len(past) > 0 {
 		t.Errorf("learnt %v of nothing", past)
 	}
 }
