@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"slurmprio/priod/policy/allocation"
+	"slurmprio/priod/policy/yield"
 )
 
 // Allocator writes into x, one row for each job and one column for each type,
@@ -355,22 +356,17 @@ func (r *mechanism) fillQueues() {
 	}
 }
 
-// lead is the time, in s of allocation, by which a job comes before its turn: a
-// day when it is nearly done, half a day with ten hours left on its fastest
-// type. Those who wait for it are soon alone again, so the mean JCT falls and
-// nobody's share does.
-func lead(a *Active) float64 {
-	const most, half = 24 * 3600, 10 * 3600
-	return most * half / (a.best*a.Left() + half)
-}
-
-// lead, where the makespan counts, is an hour at most, and 2 % of the time left
-// comes on top: nothing may hold up the longest job.
+// lead is the time, in s of allocation, by which a job comes before its turn:
+// as much as on a Slurm (package yield). Where the makespan counts it is an hour
+// at most, and 2 % of the time left comes on top: nothing may hold up the
+// longest job.
 func (r *mechanism) lead(a *Active) float64 {
+	left := a.best * a.Left()
+	ahead := yield.Defaults.Ahead(left)
 	if r.Makespan {
-		return lead(a)/24 + a.best*a.Left()/50
+		return ahead/24 + left/50
 	}
-	return lead(a)
+	return ahead
 }
 
 // runRound runs what was chosen and moves time to the round's end.
@@ -395,7 +391,7 @@ func (r *mechanism) runRound(reset bool) {
 		a.Done += todo
 		r.ran(a, a.gpuType, start, finish-start)
 		r.receive(a, finish)
-		if left <= most {
+		if a.over() { // also by rounding, with most a hair below left
 			r.finish(a, finish)
 			ended = true
 		}

@@ -447,3 +447,22 @@ func TestMakespanHoldsUpNobody(t *testing.T) {
 		t.Errorf("for the mean the long job ends at %v h, too: this test shows no difference", got)
 	}
 }
+
+// A job whose work is a number of rounds ends with the last of them, whatever
+// their sum is rounded to: to less, so that nothing is left for another one, or,
+// with 0.7 steps per second and 4 rounds, to all of it while a hair more than a
+// round seemed to be left.
+func TestWholeRounds(t *testing.T) {
+	one := trace.Cluster{Nodes: []trace.NodeGroup{{Count: 1, GPUType: "a", GPUs: 1}}}
+	for _, rounded := range []int{4, 10} {
+		for tenths := range 200 {
+			speed, seconds := float64(tenths+1)/10, float64(360*rounded)
+			result := run(t, one, []trace.Job{{ID: "1", Steps: speed * seconds, GPUs: 1}}, rounds.Options{
+				Model: rounds.Gavel{}, Speed: func(*trace.Job, string) float64 { return speed },
+			})
+			if o := result.Outcomes[0]; !o.Done || math.Abs(o.End-seconds) > 1e-6 || result.Rounds != rounded {
+				t.Errorf("speed %v: done %v at %v after %d rounds, want %v after %d", speed, o.Done, o.End, result.Rounds, seconds, rounded)
+			}
+		}
+	}
+}
