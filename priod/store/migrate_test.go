@@ -30,6 +30,9 @@ var rowsOf = map[int64]string{
 			state, reason, recorded_ms, signalled_ms, left_ms, requeued_ms, ended_ms) VALUES (1, 1, 3, 500, 0, 2, 'USR1', 1000, 0, 1.5, 0, 'recorded', '', 2000, 0, 0, 0, 0);`,
 	3: `UPDATE claims SET gpus = 2, shares = '[{"node":"n1","gpus":2,"cpus":8,"mem_mb":1024}]', wait_ms = 1000, pin = 'n1', room_ms = 4000;
 		UPDATE evictions SET unsaved_ms = 500, restart_ms = 30000, how = 'exited', exit_code = 99, restored_ms = 5000;`,
+	4: `INSERT INTO shares VALUES (3, 8, 2000, 2000, 0, 1.5, '[{"gpu_type":"a100","speed":1,"source":"tag","within_factor":1,"runs":0,"time_fraction":0.5,"promised_s":7}]', '[]');
+		INSERT INTO stays VALUES (7, 1000, 2000, 'COMPLETED', 'a100', 1, 'alice', 'train', '', 0);
+		INSERT INTO lessons VALUES (1, 3000, 0, 0, '');`,
 }
 
 // Every schema since the first is brought up to date with what it holds.
