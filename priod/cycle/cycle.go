@@ -27,6 +27,8 @@ type Settings struct {
 	// nil: nothing is allocated.
 	Ledger     *decide.Ledger
 	Allocation decide.AllocationSettings
+	// Steering binds pending jobs to GPU types; the zero value binds none.
+	Steering Steering
 	// Evictions make room for TE jobs; the zero value makes none.
 	Evictions Evictions
 	// Stage, if set, is told when a stage begins: "observe", "decide",
@@ -81,6 +83,7 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	}
 	var evictErr error
 	result.Plan, result.Choice, evictErr = set.decide(ctx, &result.Snapshot, h)
+	set.Steering.steer(ctx, &result.Snapshot, h, &result.Plan, set.Decide.Shares)
 	if set.DryRun {
 		return result, evictErr
 	}

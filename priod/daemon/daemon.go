@@ -63,6 +63,8 @@ type Slurm interface {
 	// Stays returns the ended runs of GPU jobs that it knows, with the steps in their
 	// command lines. It may be called beside the other methods.
 	Stays(ctx context.Context, since, until time.Time, steps *regexp.Regexp) ([]speed.Stay, error)
+	// Places is for cycle.Steering.
+	Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]decide.Place, error)
 	// Controllers, Answers and Identity are those of live.Cluster.
 	Controllers(context.Context) ([]slurmplug.Controller, error)
 	Answers(context.Context) error
@@ -88,6 +90,7 @@ type Daemon struct {
 	journal *eviction.Journal
 	ledger  *decide.Ledger
 	school  school
+	helm    decide.Helm
 	table   *workload.Table // nil: it could not be read
 	trouble string          // the last cycle's error, so that it is logged once
 	failed  int             // cycles in a row with that error
@@ -281,6 +284,7 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 	}
 	set.Evictions = d.evictions()
 	set.Ledger, set.Allocation = d.ledger, d.allocation()
+	set.Steering = cycle.Steering{Settings: d.Config.Steer(), Helm: &d.helm, Slurm: d.slurm}
 	result, err = cycle.Step(ctx, slurm, d.Store, d.history, set)
 	d.metrics.staged(took)
 	if err != nil {
