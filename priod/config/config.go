@@ -28,6 +28,7 @@ import (
 	"slurmprio/priod/policy/allocation"
 	"slurmprio/priod/policy/preemption"
 	"slurmprio/priod/policy/ranking"
+	"slurmprio/priod/policy/sizing"
 	"slurmprio/priod/policy/speed"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
@@ -66,6 +67,12 @@ type Config struct {
 		Weights map[string]float64 `toml:"weights" json:"weights,omitempty"`
 		FIFO    []string           `toml:"fifo" json:"fifo"`
 	} `toml:"allocation" json:"allocation"`
+	Sizing struct {
+		Enabled   bool     `toml:"enabled" json:"enabled"`
+		Mechanism string   `toml:"mechanism" json:"mechanism"`
+		Within    Duration `toml:"within" json:"within"`
+		Jobs      int      `toml:"jobs" json:"jobs"`
+	} `toml:"sizing" json:"sizing"`
 	TEBudget struct {
 		User     Budget            `toml:"user" json:"user"`
 		Account  Budget            `toml:"account" json:"account"`
@@ -273,6 +280,7 @@ const maxTop = 2147483645
 func (c *Config) validate() error {
 	_, leverKnown := levers[c.Ranking.Lever]
 	_, wakeErr := wakeAddresses(c.Wake.Listen)
+	_, sizingErr := sizing.Parse(c.Sizing.Mechanism)
 	budgets := map[string]Budget{"te_budget.user": c.TEBudget.User, "te_budget.account": c.TEBudget.Account}
 	for name, b := range c.TEBudget.Users {
 		budgets["te_budget.users."+name] = b
@@ -303,6 +311,9 @@ func (c *Config) validate() error {
 		{"ranking.order", c.Ranking.Order != string(decide.GavelOrder) || c.Allocation.Policy != "", "an allocation.policy beside order gavel"},
 		{"allocation.every", c.Allocation.Every >= Duration(time.Minute), "at least 1m"},
 		{"allocation.fifo", noneEmpty(c.Allocation.FIFO), "names of accounts"},
+		{"sizing.mechanism", sizingErr == nil, "waterfill, tune-best-fit, tune, greedy or proportional"},
+		{"sizing.within", c.Sizing.Within >= Duration(5*time.Second), "at least 5s"},
+		{"sizing.jobs", c.Sizing.Jobs >= 1 && c.Sizing.Jobs <= 10000, "from 1 to 10000"},
 		{"speeds.workloads", c.Speeds.Workloads == "" || filepath.IsAbs(c.Speeds.Workloads), "an absolute path, or empty"},
 		{"speeds.history", c.Speeds.History >= 0, "a time, or 0s"},
 		{"speeds.shortest", c.Speeds.Shortest >= 0, "a time, or 0s"},
@@ -475,6 +486,14 @@ func (c *Config) AllocationSettings() decide.AllocationSettings {
 // SpeedSettings returns how speeds are judged.
 func (c *Config) SpeedSettings() speed.Settings {
 	return speed.Settings{Types: c.Speeds.Types, Formerly: c.Speeds.Formerly, Within: c.Speeds.Within}
+}
+
+// Sizes are the settings of sizing but for the table of workloads and the past.
+func (c *Config) Sizes() decide.SizeSettings {
+	mechanism, _ := sizing.Parse(c.Sizing.Mechanism) // validate has read it
+	return decide.SizeSettings{
+		Enabled: c.Sizing.Enabled, Mechanism: mechanism, Within: time.Duration(c.Sizing.Within), Most: c.Sizing.Jobs,
+	}
 }
 
 // Eviction returns the settings of making room for TE jobs.

@@ -27,6 +27,8 @@ type Settings struct {
 	// nil: nothing is allocated.
 	Ledger     *decide.Ledger
 	Allocation decide.AllocationSettings
+	// Sizing gives waiting jobs other sizes; the zero value gives none.
+	Sizing Sizing
 	// Evictions make room for TE jobs; the zero value makes none.
 	Evictions Evictions
 	// Stage, if set, is told when a stage begins: "observe", "decide",
@@ -81,6 +83,7 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	}
 	var evictErr error
 	result.Plan, result.Choice, evictErr = set.decide(ctx, &result.Snapshot, h)
+	set.Sizing.decide(ctx, &result.Snapshot, h, &result.Plan)
 	if set.DryRun {
 		return result, evictErr
 	}
@@ -100,6 +103,7 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 		if err := act(ctx, slurm, rec, h, &result, stage); err != nil {
 			return result, err
 		}
+		set.Sizing.learn(result.Outcomes)
 	}
 	stage("evict")
 	if evictErr == nil && result.Choice != nil {

@@ -48,6 +48,7 @@ type Store interface {
 type Slurm interface {
 	plan.Slurm
 	eviction.Slurm
+	cycle.Asker
 	// Past returns the runs that accounting knows of a span of time.
 	Past(ctx context.Context, since, until time.Time) ([]cluster.PastRun, error)
 	// Controllers, Answers and Identity are those of live.Cluster.
@@ -74,6 +75,7 @@ type Daemon struct {
 	history *cluster.History
 	journal *eviction.Journal
 	ledger  decide.Ledger
+	sizes   decide.Sizes
 	table   *workload.Table // nil: it could not be read
 	trouble string          // the last cycle's error, so that it is logged once
 	failed  int             // cycles in a row with that error
@@ -253,6 +255,10 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 	}
 	set.Evictions = d.evictions()
 	set.Ledger, set.Allocation = &d.ledger, d.allocation()
+	sizes := d.Config.Sizes()
+	sizes.Table = d.table
+	d.sizes.Set(sizes)
+	set.Sizing = cycle.Sizing{Sizes: &d.sizes, Slurm: d.slurm}
 	result, err = cycle.Step(ctx, slurm, d.Store, d.history, set)
 	d.metrics.staged(took)
 	if err != nil {
