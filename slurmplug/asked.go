@@ -2,6 +2,7 @@ package slurmplug
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"regexp"
@@ -80,12 +81,18 @@ func (c *Client) Asked(ctx context.Context, conf Config, job JobID) (a Asked, pe
 	if a, pending, err = parseAsked(string(out)); err != nil {
 		return a, false, doubtful("scontrol show job", "job %s: %w", job, err)
 	}
+	a.of(conf)
+	return a, pending, nil
+}
+
+// of takes in which Slurm it is: up to 23.11 a change of CpusPerTres can be written
+// and does nothing (seen on 22.05), so such a job can get more CPUs and not fewer.
+func (a *Asked) of(conf Config) {
 	a.follows = conf.AtLeast(24, 5)
 	a.Text = a.text()
 	if a.perGPU > 0 && !a.follows {
 		a.Least = max(a.Least, a.perGPU*a.GPUs)
 	}
-	return a, pending, nil
 }
 
 // askedKeys are the words that count, and whether a job may be without one.
@@ -163,8 +170,12 @@ func (a *Asked) read(words map[string]string) error {
 	a.CPUs = max(a.cpus, a.node, a.perGPU*a.GPUs)
 
 	text, byNode := words["MinMemoryNode"]
+	byCPU, other := words["MinMemoryCPU"]
+	if byNode && other {
+		return errors.New("MinMemoryNode= and MinMemoryCPU= both stand there: a name or comment of the job says one")
+	}
 	if !byNode {
-		text = words["MinMemoryCPU"]
+		text = byCPU
 	}
 	if a.memory, err = ParseMemory(text); err != nil {
 		return err
@@ -303,7 +314,6 @@ func (a *Asked) text() string {
 	case a.perGPU > 0 && a.follows:
 		byGPU("CpusPerTres", int64(a.perGPU))
 	case a.perGPU > 0:
-		// Up to 23.11 CpusPerTres can be written and does nothing (seen on 22.05).
 		say("MinCPUsNode", int64(a.node))
 		say("NumCPUs", int64(a.cpus))
 	default:

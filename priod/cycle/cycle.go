@@ -29,6 +29,8 @@ type Settings struct {
 	Allocation decide.AllocationSettings
 	// Steering binds pending jobs to GPU types; the zero value binds none.
 	Steering Steering
+	// Sizing gives waiting jobs other sizes; the zero value gives none.
+	Sizing Sizing
 	// Evictions make room for TE jobs; the zero value makes none.
 	Evictions Evictions
 	// Stage, if set, is told when a stage begins: "observe", "decide",
@@ -84,6 +86,7 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	var evictErr error
 	result.Plan, result.Choice, evictErr = set.decide(ctx, &result.Snapshot, h)
 	set.Steering.steer(ctx, &result.Snapshot, h, &result.Plan, set.Decide.Shares)
+	set.Sizing.decide(ctx, &result.Snapshot, h, &result.Plan)
 	if set.DryRun {
 		return result, evictErr
 	}
@@ -103,6 +106,7 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 		if err := act(ctx, slurm, rec, h, &result, stage); err != nil {
 			return result, err
 		}
+		set.Sizing.learn(result.Outcomes)
 	}
 	stage("evict")
 	if evictErr == nil && result.Choice != nil {

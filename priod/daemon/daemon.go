@@ -58,6 +58,7 @@ type Store interface {
 type Slurm interface {
 	plan.Slurm
 	eviction.Slurm
+	cycle.Asker
 	// Past returns the runs that accounting knows of a span of time.
 	Past(ctx context.Context, since, until time.Time) ([]cluster.PastRun, error)
 	// Stays returns the ended runs of GPU jobs that it knows, with the steps in their
@@ -91,6 +92,7 @@ type Daemon struct {
 	ledger  *decide.Ledger
 	school  school
 	helm    decide.Helm
+	sizes   decide.Sizes
 	table   *workload.Table // nil: it could not be read
 	trouble string          // the last cycle's error, so that it is logged once
 	failed  int             // cycles in a row with that error
@@ -285,6 +287,10 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 	set.Evictions = d.evictions()
 	set.Ledger, set.Allocation = d.ledger, d.allocation()
 	set.Steering = cycle.Steering{Settings: d.Config.Steer(), Helm: &d.helm, Slurm: d.slurm}
+	sizes := d.Config.Sizes()
+	sizes.Table = d.table
+	d.sizes.Set(sizes)
+	set.Sizing = cycle.Sizing{Sizes: &d.sizes, Slurm: d.slurm}
 	result, err = cycle.Step(ctx, slurm, d.Store, d.history, set)
 	d.metrics.staged(took)
 	if err != nil {

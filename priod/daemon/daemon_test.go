@@ -116,6 +116,7 @@ func (f *fake) SaveEvictions(context.Context, *eviction.Turn) error { return nil
 func (f *fake) Look(context.Context, []eviction.Target) (map[cluster.JobID]eviction.Sight, error) {
 	return nil, nil
 }
+func (f *fake) Ask(context.Context, []*cluster.Job) error                 { return nil }
 func (f *fake) Excluded(context.Context, eviction.Target) (string, error) { return "", nil }
 func (f *fake) Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]decide.Place, error) {
 	return nil, nil

@@ -65,7 +65,7 @@ func convertNodes(nodes []slurmplug.Node) []cluster.Node {
 		n := &nodes[i]
 		o := cluster.Node{
 			Name: n.Name, State: strings.Join(n.State, "+"), Features: n.Features, Partitions: n.Partitions,
-			CPUs: n.CPUs, CPUsUsed: n.CPUsAlloc, MemMB: n.MemMB, MemUsedMB: n.MemAllocMB,
+			CPUs: n.CPUs, CPUsUsed: n.CPUsAlloc, Threads: n.Threads, MemMB: n.MemMB, MemUsedMB: n.MemAllocMB,
 		}
 		o.Usable, o.Silent = usable(n.State)
 		for _, g := range n.Gres {
@@ -289,7 +289,7 @@ func (c *Cluster) refreshConfig(ctx context.Context, at time.Time) error {
 		return err
 	}
 	c.setLimits(partitions)
-	c.configAt = at
+	c.conf, c.configAt = conf, at
 	return nil
 }
 
