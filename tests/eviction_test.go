@@ -269,11 +269,13 @@ func TestEvictionMakesRoom(t *testing.T) {
 }
 
 // killed is a moment at which priod is killed with -9: at a command of the
-// first turn in which that command comes, or once the journal shows a state.
+// first turn in which that command comes, or once the journal shows a state of
+// the eviction or of the claim, whose TE job may have been cancelled before.
 type killed struct {
 	name, command, when string
 	call                int
-	state               string
+	state, claim        string
+	cancelled           bool
 }
 
 var kills = []killed{
@@ -284,6 +286,9 @@ var kills = []killed{
 	{name: "signalled", state: "signalled"},
 	{name: "requeued", state: "requeued"},
 	{name: "restored", state: "restored"},
+	{name: "holding", claim: "holding"},
+	{name: "started", claim: "started"},
+	{name: "released", claim: "released", cancelled: true},
 	{name: "planned, ranked", command: "scontrol update", when: "after", call: 1},
 	{name: "planned, not pinned", command: "scontrol update", when: "before", call: 2},
 	{name: "planned, pinned", command: "scontrol update", when: "after", call: 2},
@@ -298,28 +303,47 @@ func TestEvictionSurvivesKill(t *testing.T) {
 		t.Run(k.name, func(t *testing.T) {
 			e := newEvictable(t, evicting)
 			d := e.shimmed(evicting)
-			victim := e.full(20, "save")
+			grace, conduct := 20, "save"
+			if k.cancelled {
+				grace, conduct = 5, "ignore"
+			}
+			victim := e.full(grace, conduct)
 			trial := e.trial("t4:2")
 			if k.command != "" {
 				e.throw(d, shim.Fault{Command: k.command, When: k.when, Call: k.call, Do: shim.Kill})
 			}
 			first := e.daemon()
+			if k.cancelled {
+				e.told("w")
+				e.slurm("scancel", trial)
+			}
 			e.wait("the moment", func() bool {
 				if k.command != "" {
 					return len(d.Thrown()) > 0
 				}
 				all := e.known()
-				return len(all) > 0 && (all[0].State == k.state || !all[0].Ended.IsZero())
+				return len(all) > 0 && (all[0].State == k.state || all[0].ClaimState == k.claim || !all[0].Ended.IsZero())
 			})
 			first.cmd.Process.Kill()
 			first.cmd.Wait()
 			e.throw(d)
 			second := e.daemon()
-			e.completes(trial)
+			place := "started"
+			if k.cancelled {
+				place = "released"
+				e.wait("the victim to run again", func() bool { return strings.Count(e.log("w"), "start ") == 2 })
+			} else {
+				e.completes(trial)
+			}
 			e.completes(victim)
-			e.leftOnce("w")
-			if all := e.settled(); len(all) != 1 || all[0].State != "done" || all[0].ClaimState != "started" {
+			if !k.cancelled {
+				e.leftOnce("w")
+			}
+			if all := e.settled(); len(all) != 1 || all[0].State != "done" || all[0].ClaimState != place {
 				t.Errorf("%+v", all)
+			}
+			if text := e.log("w"); strings.Count(text, "signal ") != 1 || strings.Count(text, "start ") != 2 {
+				t.Errorf("the victim:\n%s", text)
 			}
 			second.stop()
 		})
@@ -474,6 +498,47 @@ func TestEvictionInParts(t *testing.T) {
 	d.stop()
 }
 
+// priod is killed when it makes the reservation of such a place, or deletes it:
+// the next one knows it, and the TE job waits for no reservation that is left.
+func TestEvictionSurvivesKillAtTheReservation(t *testing.T) {
+	if rounds(0, 1) == 0 {
+		t.Skip("make test-long runs this")
+	}
+	for _, command := range []string{"scontrol create", "scontrol delete"} {
+		for _, when := range []string{"before", "after"} {
+			t.Run(command+", "+when, func(t *testing.T) {
+				e := newEvictable(t, evicting)
+				d := e.shimmed(evicting)
+				e.blocker("t4:4")
+				early := e.worker("early", "t4:2", endless, 8, "save")
+				late := e.worker("late", "t4:2", endless, 8, "ignore")
+				e.begun("early", "late")
+				trial := e.trial("t4:4")
+				e.throw(d, shim.Fault{Command: command, When: when, Call: 1, Do: shim.Kill})
+				first := e.daemon()
+				e.wait("the kill", func() bool { return len(d.Thrown()) > 0 })
+				first.cmd.Wait()
+				e.throw(d)
+				second := e.daemon()
+				for _, id := range []string{trial, early, late} {
+					e.completes(id)
+				}
+				e.leftOnce("early")
+				if all := e.settled(); len(all) != 2 || all[0].ClaimState != "started" || all[1].ClaimState != "started" {
+					t.Errorf("%+v", all)
+				}
+				if left := e.slurm("scontrol", "show", "reservation"); strings.Contains(left, "priod_") {
+					t.Errorf("a reservation is left:\n%s", left)
+				}
+				if text := second.log.String(); strings.Contains(text, "priority alone") {
+					t.Errorf("the place is not reserved any more:\n%s", text)
+				}
+				second.stop()
+			})
+		}
+	}
+}
+
 // slurmctld falls in the grace and the backup takes over, which may not know of
 // the pin any more: one eviction all the same.
 func TestEvictionSurvivesFailOver(t *testing.T) {
@@ -537,6 +602,7 @@ func TestEvictionForgotten(t *testing.T) {
 		}
 		gone = append(gone, id)
 	}
+	e.wait("the kill", func() bool { return len(d.Thrown()) > 0 })
 	first.cmd.Wait()
 	e.throw(d)
 	e.patiently("Slurm to forget them", func() bool {
