@@ -56,7 +56,7 @@ const (
 
 // considered is how many TE jobs without a claim one cycle looks for room for:
 // what it begins is capped anyway, and the search takes time.
-const considered = 256
+const considered = 1000
 
 // Trial is a waiting TE job and what was decided for it.
 type Trial struct {

@@ -26,7 +26,7 @@ var words = map[preemption.Why]string{
 	TooSoon:               "room was made for it a short time ago, and it did not start",
 	NoGPUs:                "it asks for no GPUs",
 	TookOver:              "this priod took over a short time ago, and jobs that another one told to leave may be in their grace",
-	LaterTurn:             "256 TE jobs without a place stand before it",
+	LaterTurn:             "1,000 TE jobs without a place stand before it",
 
 	preemption.Victim:    "leaves",
 	preemption.NoConsent: "its owner did not agree to evictions (no type=be)",
