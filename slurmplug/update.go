@@ -22,9 +22,21 @@ const (
 	Release    Lever = "release"
 )
 
-// ReqNodeList names the nodes that a pending job has to run on, all of them; ""
-// takes that back.
-const ReqNodeList Lever = "ReqNodeList"
+// Levers on what a pending job asks for. Their values are texts; "" takes back.
+const (
+	ReqNodeList Lever = "ReqNodeList" // the nodes that it has to run on, all of them
+	Features    Lever = "Features"    // the constraint on its nodes
+)
+
+// Ranks tells whether the lever moves a job in the order, by a number; any other
+// one changes what the job's user asked for.
+func (l Lever) Ranks() bool {
+	switch l {
+	case SiteFactor, Nice, Priority, Release:
+		return true
+	}
+	return false
+}
 
 // Update is one change to one record of the queue.
 type Update struct {

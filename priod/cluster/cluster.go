@@ -58,6 +58,7 @@ type Job struct {
 	HetOffset int
 
 	User, Account, Partition, QOS, Reservation string
+	Name                                       string // "" where nobody asked for it
 
 	State  State
 	Reason string // Slurm's reason code
@@ -92,6 +93,16 @@ type Job struct {
 // how Slurm stores a hold.
 func (j *Job) Held() bool {
 	return j.State == Pending && (j.Priority == 0 || j.Reason == "JobHeldUser" || j.Reason == "JobHeldAdmin")
+}
+
+// Request is what Slurm shows in the field of a lever on the job's request, as
+// the lever would write it; false for a field that no poll reads.
+func (j *Job) Request(l slurmplug.Lever) (text string, shown bool) {
+	switch l {
+	case slurmplug.Features:
+		return j.Features, true
+	}
+	return "", false
 }
 
 // Node is one node.

@@ -25,9 +25,11 @@ import (
 	"slurmprio/etc"
 	"slurmprio/priod/decide"
 	"slurmprio/priod/eviction"
+	"slurmprio/priod/policy/allocation"
 	"slurmprio/priod/policy/preemption"
 	"slurmprio/priod/policy/ranking"
 	"slurmprio/priod/policy/speed"
+	"slurmprio/priod/policy/steering"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
 	"slurmprio/slurmplug/wake"
@@ -57,7 +59,25 @@ type Config struct {
 		NiceLimit int64    `toml:"nice_limit" json:"nice_limit"`
 		TEQOS     []string `toml:"te_qos" json:"te_qos"`
 		BEQOS     []string `toml:"be_qos" json:"be_qos"`
+		Order     string   `toml:"order" json:"order"`
 	} `toml:"ranking" json:"ranking"`
+	Allocation struct {
+		Policy  string             `toml:"policy" json:"policy"`
+		Every   Duration           `toml:"every" json:"every"`
+		Weights map[string]float64 `toml:"weights" json:"weights,omitempty"`
+		FIFO    []string           `toml:"fifo" json:"fifo"`
+	} `toml:"allocation" json:"allocation"`
+	Steering struct {
+		Enabled        bool    `toml:"enabled" json:"enabled"`
+		Depth          int     `toml:"depth" json:"depth"`
+		Wait           float64 `toml:"wait" json:"wait"`
+		Least          float64 `toml:"least" json:"least"`
+		Change         float64 `toml:"change" json:"change"`
+		Cycles         int     `toml:"cycles" json:"cycles"`
+		Busy           bool    `toml:"busy" json:"busy"`
+		WritesPerCycle int     `toml:"writes_per_cycle" json:"writes_per_cycle"`
+	} `toml:"steering" json:"steering"`
+	GPUTypes map[string]GPUType `toml:"gpu_types" json:"gpu_types,omitempty"`
 	TEBudget struct {
 		User     Budget            `toml:"user" json:"user"`
 		Account  Budget            `toml:"account" json:"account"`
@@ -117,6 +137,11 @@ type Config struct {
 	} `toml:"metrics" json:"metrics"`
 
 	Path string `toml:"-" json:"path,omitempty"` // the file read over the defaults, "" when there was none
+}
+
+// GPUType is one table of gpu_types.
+type GPUType struct {
+	Feature string `toml:"feature" json:"feature"`
 }
 
 // Budget is one table of te_budget. A key that is left out of a single user's
@@ -291,6 +316,17 @@ func (c *Config) validate() error {
 		{"ranking.nice_limit", c.Ranking.NiceLimit >= 0 && c.Ranking.NiceLimit <= maxTop, fmt.Sprintf("from 0 to %d", maxTop)},
 		{"ranking.te_qos", noneEmpty(c.Ranking.TEQOS), "names of QOS"},
 		{"ranking.be_qos", noneEmpty(c.Ranking.BEQOS) && disjoint(c.Ranking.TEQOS, c.Ranking.BEQOS), "names of QOS that do not stand in ranking.te_qos"},
+		{"ranking.order", slices.Contains(orders, c.Ranking.Order), strings.Join(orders, ", ")},
+		{"ranking.order", c.Ranking.Order != string(decide.GavelOrder) || c.Allocation.Policy != "", "an allocation.policy beside order gavel"},
+		{"allocation.every", c.Allocation.Every >= Duration(time.Minute), "at least 1m"},
+		{"allocation.fifo", noneEmpty(c.Allocation.FIFO), "names of accounts"},
+		{"steering.enabled", !c.Steering.Enabled || c.Allocation.Policy != "", "an allocation.policy beside steering"},
+		{"steering.depth", c.Steering.Depth >= 0, "0 (all) or more"},
+		{"steering.wait", finite(c.Steering.Wait), "a number from 0"},
+		{"steering.least", c.Steering.Least >= 0 && c.Steering.Least <= 1, "from 0 to 1"},
+		{"steering.change", finite(c.Steering.Change), "a number from 0"},
+		{"steering.cycles", c.Steering.Cycles >= 1, "at least 1"},
+		{"steering.writes_per_cycle", c.Steering.WritesPerCycle >= 1, "at least 1"},
 		{"speeds.workloads", c.Speeds.Workloads == "" || filepath.IsAbs(c.Speeds.Workloads), "an absolute path, or empty"},
 		{"speeds.history", c.Speeds.History >= 0, "a time, or 0s"},
 		{"speeds.shortest", c.Speeds.Shortest >= 0, "a time, or 0s"},
@@ -330,6 +366,9 @@ func (c *Config) validate() error {
 			return fmt.Errorf("%s: want %s", r.key, r.want)
 		}
 	}
+	if err := c.checkAllocation(); err != nil {
+		return err
+	}
 	if err := c.checkTypes(); err != nil {
 		return err
 	}
@@ -359,9 +398,33 @@ func wakeAddresses(texts []string) (addresses []wake.Address, err error) {
 	return addresses, nil
 }
 
+func finite(v float64) bool { return v >= 0 && !math.IsInf(v, 1) }
+
 func oneGroup(expression string) bool {
 	e, err := regexp.Compile(expression)
 	return err == nil && e.NumSubexp() == 1
+}
+
+var orders = []string{string(decide.SlurmOrder), string(decide.GavelOrder)}
+
+// checkAllocation looks at the policy and its weights.
+func (c *Config) checkAllocation() error {
+	a := &c.Allocation
+	if a.Policy != "" {
+		p, err := allocation.ParsePolicy(a.Policy)
+		switch {
+		case err != nil:
+			return fmt.Errorf("allocation.policy: %w", err)
+		case p.Pairs():
+			return errors.New("allocation.policy: want a policy without space sharing: Slurm gives a GPU to one job")
+		}
+	}
+	for _, account := range slices.Sorted(maps.Keys(a.Weights)) {
+		if w := a.Weights[account]; account == "" || !(w > 0) || math.IsInf(w, 1) {
+			return fmt.Errorf("allocation.weights.%s = %v: want an account and a weight above 0", account, w)
+		}
+	}
+	return nil
 }
 
 // checkTypes looks at the GPU types of speeds.types and speeds.formerly.
@@ -377,6 +440,17 @@ func (c *Config) checkTypes() error {
 		if !jobtag.ValidName(old) || !jobtag.ValidName(now) || again {
 			return fmt.Errorf("speeds.formerly.%s = %q: want the name that the GPU type has now", old, now)
 		}
+	}
+	features := map[string]string{}
+	for _, t := range slices.Sorted(maps.Keys(c.GPUTypes)) {
+		f := c.GPUTypes[t].Feature
+		if !jobtag.ValidName(t) || !slurmplug.ValidFeature(f) {
+			return fmt.Errorf("gpu_types.%s.feature = %q: want a GPU type and the name of a node feature", t, f)
+		}
+		if other, twice := features[f]; twice {
+			return fmt.Errorf("gpu_types.%s.feature = %q: that stands for %s", t, f, other)
+		}
+		features[f] = t
 	}
 	return nil
 }
@@ -409,6 +483,7 @@ func (c *Config) Decide() decide.Settings {
 		NiceLimit: c.Ranking.NiceLimit,
 		MaxWrites: c.Limits.WritesPerCycle,
 		Peers:     c.Cycle.FollowController,
+		Order:     decide.Order(c.Ranking.Order),
 		Ranking: ranking.Settings{
 			Partitions: c.Slurm.Partitions,
 			TEQOS:      c.Ranking.TEQOS,
@@ -419,6 +494,32 @@ func (c *Config) Decide() decide.Settings {
 			Accounts:   allOver(c.TEBudget.Accounts, c.TEBudget.Account),
 		},
 	}
+}
+
+// AllocationSettings returns how the time of GPUs is divided; what speeds rest on
+// is the caller's to add.
+func (c *Config) AllocationSettings() decide.AllocationSettings {
+	a := &c.Allocation
+	set := decide.AllocationSettings{
+		Every: time.Duration(a.Every), Weights: a.Weights, FIFO: a.FIFO, Ranking: c.Decide().Ranking, Speeds: c.SpeedSettings(),
+	}
+	if a.Policy != "" {
+		set.Policy, _ = allocation.ParsePolicy(a.Policy) // validated
+	}
+	return set
+}
+
+// Steer returns how pending jobs are bound to GPU types.
+func (c *Config) Steer() decide.SteerSettings {
+	s := &c.Steering
+	set := decide.SteerSettings{
+		Enabled: s.Enabled, MaxWrites: s.WritesPerCycle, Features: map[string]string{},
+		Policy: steering.Settings{Depth: s.Depth, Wait: s.Wait, Least: s.Least, Change: s.Change, Cycles: s.Cycles, Busy: s.Busy},
+	}
+	for t, g := range c.GPUTypes {
+		set.Features[t] = g.Feature
+	}
+	return set
 }
 
 // SpeedSettings returns how speeds are judged.

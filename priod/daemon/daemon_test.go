@@ -13,6 +13,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
+	"slurmprio/priod/decide"
 	"slurmprio/priod/eviction"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/store"
@@ -88,8 +89,11 @@ func (f *fake) Look(context.Context, []eviction.Target) (map[cluster.JobID]evict
 	return nil, nil
 }
 func (f *fake) Excluded(context.Context, eviction.Target) (string, error) { return "", nil }
-func (f *fake) Do(context.Context, []eviction.Command) []eviction.Result  { return nil }
-func (f *fake) Hold() (string, error)                                     { return f.hold, f.holdErr }
+func (f *fake) Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]decide.Place, error) {
+	return nil, nil
+}
+func (f *fake) Do(context.Context, []eviction.Command) []eviction.Result { return nil }
+func (f *fake) Hold() (string, error)                                    { return f.hold, f.holdErr }
 func (f *fake) Pause(why string) error {
 	f.hold = store.OwnPause(why).String()
 	return nil

@@ -4,6 +4,7 @@ package decide
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"slurmprio/priod/cluster"
@@ -21,7 +22,18 @@ type Settings struct {
 	MaxWrites int             // writes for one cycle; 0: no limit
 	Peers     bool            // other hosts' priods may have written: see Adopt
 	Ranking   ranking.Settings
+	Order     Order   // of BE jobs
+	Shares    *Shares // of this cycle, by Ledger.Allocate; nil: nothing is allocated
 }
+
+// Order is how BE jobs stand among each other.
+type Order string
+
+// The orders.
+const (
+	SlurmOrder Order = "slurm" // as Slurm itself puts them
+	GavelOrder Order = "gavel" // by Share.Priority
+)
 
 // maxReverts is how often a job is written to again after somebody else
 // replaced its value by 0.
@@ -39,17 +51,25 @@ const (
 func Decide(s *cluster.Snapshot, h *cluster.History, set Settings) plan.Plan {
 	verdicts, te := ranking.Rank(s, h, set.Ranking)
 	d := decider{s: s, h: h, set: set, lever: leverOf(set.Lever)}
-	d.plan = plan.Plan{At: s.At, Mode: set.Lever, Band: d.band()}
+	d.plan = plan.Plan{At: s.At, Mode: set.Lever, Band: d.band(), Shares: set.Shares}
+	if set.Shares != nil {
+		d.plan.Notes = slices.Clone(set.Shares.Notes)
+	}
 	d.plan.Decisions = make([]plan.Decision, len(verdicts))
 	for i := range verdicts {
 		d.plan.Decisions[i] = d.decision(&verdicts[i])
 	}
 	d.place(verdicts, te)
+	shared, placed := d.placeByShare(verdicts)
 	for _, i := range te {
+		d.write(&d.plan.Decisions[i], &verdicts[i])
+	}
+	for _, i := range shared {
 		d.write(&d.plan.Decisions[i], &verdicts[i])
 	}
 	for i := range verdicts {
 		switch v := &verdicts[i]; {
+		case placed != nil && placed[i]:
 		case v.Ranked && v.Class == cluster.BE:
 			d.write(&d.plan.Decisions[i], v)
 		case v.Why == ranking.Foreign || v.Why == ranking.Reserved:
@@ -108,7 +128,7 @@ func (d *decider) decision(v *ranking.Verdict) plan.Decision {
 		Why: string(v.Why), Detail: v.Detail, Since: v.Since,
 	}
 	if v.Why == ranking.Evicted {
-		dec.Value = d.plan.Band.Lo // a step above all other BE jobs, below the exact places of TE
+		dec.Value = d.aboveShares() // a step above all other BE jobs, below the exact places of TE
 	}
 	return dec
 }
@@ -118,6 +138,7 @@ func (d *decider) decision(v *ranking.Verdict) plan.Decision {
 // share the lowest step, in Slurm's own order, until places at the head are free.
 func (d *decider) place(verdicts []ranking.Verdict, te []int) {
 	b := d.plan.Band
+	b.Lo = d.aboveShares()
 	exact := make([]int, 0, len(te))
 	limit := b.Capacity() / 2
 	for _, i := range te {
