@@ -3,6 +3,7 @@ package tests
 import (
 	"context"
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -129,6 +130,35 @@ func TestAdvise(t *testing.T) {
 	}
 	if _, errs, status := s.priod("advise", "--no-such-option", script); status != 2 || !strings.Contains(errs, "--no-such-option") {
 		t.Errorf("a wrong option: exit status %d, %s", status, errs)
+	}
+}
+
+// A site that hides jobs or nodes: what is not known is said, never made up.
+func TestAdviseOnAClosedSite(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs a second user")
+	}
+	for _, c := range []struct {
+		private string
+		status  int
+		want    []string
+	}{
+		{"jobs", 0, []string{"not known: not before jobs end that you may not see", "4 GPUs are held by jobs that squeue does not show you", "Best: leave the type open, Slurm starts it on v100"}},
+		{"nodes", 1, []string{"this site shows its nodes to operators only (PrivateData=nodes in slurm.conf): ask them"}},
+	} {
+		l := lab.ForTest(t, lab.Options{NoAccounting: true, ExtraConf: []string{"PrivateData=" + c.private}, Nodes: []lab.NodeSpec{
+			{Count: 1, GPUType: "a100", GPUs: 4}, {Count: 1, GPUType: "v100", GPUs: 4}}})
+		s := profileSite(t, l)
+		job := s.submit("--gres=gpu:a100:4", "--time=10", "--wrap", "sleep 600")
+		s.wait("the job to run", func() bool {
+			return strings.Contains(s.slurm("squeue", "--noheader", "--states=RUNNING", "--format=%i"), job)
+		})
+		out, errs, status := s.priod("advise", s.script("train.sh", "#!/bin/bash\n#SBATCH --gres=gpu:1 --time=10\n"))
+		for _, want := range c.want {
+			if status != c.status || !strings.Contains(out+errs, want) {
+				t.Errorf("PrivateData=%s: exit status %d\n%s%s; want %q", c.private, status, out, errs, want)
+			}
+		}
 	}
 }
 
