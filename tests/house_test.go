@@ -27,6 +27,7 @@ var rows = []string{
 	"priod/workload",
 	"priod/profile",
 	"priod/placement",
+	"priod/placement/nodemap",
 	"priod/policy",
 	"priod/advise",
 	"priod/plan",

@@ -94,6 +94,9 @@ func Give(site *Site, r *Request, speeds []speed.Answer, rate func(gpuType strin
 	if ranked {
 		class = site.Ranking.Class(r.Tag.Type, r.QOS)
 	}
+	if _, err := slurmplug.ParseConstraint(r.Features); err != nil {
+		a.Notes = append(a.Notes, fmt.Sprintf("--constraint %.80q is not looked into: %v", r.Features, err))
+	}
 	g := giver{Advice: a, site: site, r: r, nodes: nodemap.New(mark(site, r))}
 	g.schedule = newSchedule(site, g.nodes, site.tier(strings.Join(a.Partitions, ",")), class)
 	a.Behind, a.LeftOut = g.schedule.behind, len(site.Snapshot.Nodes)-g.nodes.Nodes.Len()
@@ -214,7 +217,6 @@ type giver struct {
 	r        *Request
 	nodes    *nodemap.Map
 	schedule *schedule
-	noted    bool
 }
 
 // request is the job's on one GPU type, or why it cannot run there.
@@ -225,10 +227,6 @@ func (g *giver) request(s speed.Answer) (r placement.Request, why string) {
 	fit, understood := g.nodes.Types(&cluster.Job{Partition: partition, Features: g.r.Features})
 	if !understood {
 		fit = all
-		if !g.noted {
-			g.noted = true
-			g.Notes = append(g.Notes, fmt.Sprintf("--constraint %.80q is not understood: the answer is for a job without it", g.r.Features))
-		}
 	}
 	for i, kind := range g.nodes.Kinds {
 		bit := placement.Types(1) << uint(i)
@@ -274,6 +272,7 @@ func (g *giver) amounts(types placement.Types) placement.Request {
 		default:
 			whole = true // Slurm gives such a job all memory of its nodes
 		}
+		r.MemMB = min(r.MemMB, mostMB)
 	}
 	if whole { // all GPUs of each node, and with them its share of the rest: everything
 		largest := int32(1)

@@ -107,6 +107,9 @@ var noted = map[string]string{
 	"contiguous": "not looked into",
 }
 
+// mostMB bounds what one job may ask for, so that products stay numbers.
+const mostMB = 1 << 40
+
 type options map[string]sbatch.Setting
 
 func (o options) text(name string) string { return o[name].Value }
@@ -186,7 +189,9 @@ func (r *Request) amounts(set options) error {
 		case has && mb == 0:
 			r.Whole = true // 0: all memory of each node
 		case has:
-			r.MemMB = mb * int64(m.times)
+			if r.MemMB = mb * int64(m.times); r.MemMB > mostMB {
+				return fmt.Errorf("--%s: %d MB in all: no cluster has so much", m.name, r.MemMB)
+			}
 		}
 	}
 	return nil

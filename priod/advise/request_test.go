@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
+	"unicode"
 
 	"slurmprio/slurmplug/sbatch"
 )
@@ -82,6 +84,7 @@ func TestReadRefuses(t *testing.T) {
 		"--gres=gpu:65536 -N 1000000":         "no cluster has so many",
 		"--gres=gpu:1 -w n[1-":                "--nodelist",
 		"--gres=gpu:1 --gpus-per-socket=1":    "--gpus-per-socket",
+		"--gres=gpu:1 -N 99999 --mem=1024T":   "no cluster has so much",
 		"--gres=gpu:1 -n 1000000 -c 1000000":  "no cluster has so many",
 		"--gres=gpu:1 --cpus-per-gpu=9999999": "--cpus-per-gpu",
 	} {
@@ -90,4 +93,42 @@ func TestReadRefuses(t *testing.T) {
 			t.Errorf("%q: %v; want %q", args, err, want)
 		}
 	}
+}
+
+// FuzzAdvise: whatever is asked for, there is an error of one printable line or an
+// answer for each GPU type, and what fits is no larger than the cluster.
+func FuzzAdvise(f *testing.F) {
+	f.Add("--gres=gpu:1\n-t\n10\n--mem=4G")
+	f.Add("--gpus=a100:8\n-N2-4\n-n3\n--cpus-per-gpu=5\n--mem-per-cpu=1T\n-Cib&(a100|v100)")
+	f.Add("--gpus-per-node=4\n-N\n1000000\n--exclusive\n-wn[0-2]\n-x\nn9\n--time=0\n-pgpu,gpu")
+	f.Add("--gpus-per-task=1048575\n-n1048575\n--mincpus=1048575\n-C[ib*9]")
+	grammar := sbatch.For(2205)
+	f.Fuzz(func(t *testing.T, joined string) {
+		cmd, err := grammar.ParseArgs(strings.Split(joined, "\n"))
+		if err != nil {
+			return
+		}
+		jobs, err := grammar.Resolve(cmd, nil, nil)
+		if err != nil {
+			return
+		}
+		r, err := Read(jobs[0])
+		if err == nil {
+			site := small()
+			site.run(0, 3, time.Minute, time.Hour)
+			site.wait(4, "a100", time.Hour)
+			var a *Advice
+			if a, err = Give(site, &r, speeds(1, 0.5), noRate); err == nil {
+				for _, x := range a.Types {
+					if x.Fits && (r.GPUs > 8 || r.CPUs > 32 || r.MemMB > 128000) || x.Fits == (x.Why != "") && x.Start.Known() || x.Start < 0 {
+						t.Fatalf("%q: %+v of %+v", joined, x, r)
+					}
+				}
+				return
+			}
+		}
+		if text := err.Error(); len(text) > 1000 || strings.ContainsFunc(text, func(c rune) bool { return !unicode.IsPrint(c) }) {
+			t.Fatalf("%q", text)
+		}
+	})
 }

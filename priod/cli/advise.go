@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"os/user"
@@ -247,6 +248,8 @@ type adviceView struct {
 	BestType string   `json:"best,omitempty"` // GPU type; "" when the job fits nowhere
 	OpenOn   []string `json:"left_open,omitempty"`
 	Submit   []string `json:"submit,omitempty"` // words of the command that gets the best type
+	Steered  bool     `json:"steered"`          // left open, the type is the site's choice: priod steers the job
+	Say      string   `json:"say,omitempty"`    // the option that would let priod steer it
 	Slurm    string   `json:"slurm,omitempty"`  // what Slurm itself expects
 	Stdin    bool     `json:"-"`                // the script comes from standard input
 }
@@ -267,8 +270,14 @@ func (a *adviser) view(ctx context.Context, j *adviseJob, ownJobs bool) (adviceV
 		return adviceView{}, usageError{err}
 	}
 	advice.Notes = append(advice.Notes, answers.Notes...)
+	if advice.LeftOut > 0 {
+		advice.Notes = append(advice.Notes, plural(advice.LeftOut, "node has", "nodes have")+" several GPU types and is not looked at")
+	}
+	if advice.Hidden > 0 {
+		advice.Notes = append(advice.Notes, plural(advice.Hidden, "GPU is", "GPUs are")+" held by jobs that squeue does not show you: when they end is not known")
+	}
 	if ownJobs {
-		advice.Notes = append(advice.Notes, "this site shows you your own jobs only (PrivateData=jobs): those of others may start before yours, and when they end is not known")
+		advice.Notes = append(advice.Notes, "this site shows you your own jobs only (PrivateData=jobs): those of others may start before yours")
 	}
 	v := adviceView{Tag: j.tag, GPUs: r.GPUs, GPUType: r.GPUType, CPUs: r.CPUs, Advice: advice}
 	if len(j.cmd.Script) > 0 {
@@ -285,7 +294,8 @@ func (a *adviser) view(ctx context.Context, j *adviseJob, ownJobs bool) (adviceV
 	}
 	if advice.Best != nil {
 		v.BestType = advice.Best.GPUType
-		v.Submit = a.submission(j, advice)
+		v.Steered, v.Say = a.steers(j, advice)
+		v.Submit = a.submission(j, advice, !v.Steered)
 	}
 	if a.given("slurm") {
 		v.Slurm = a.testOnly(ctx, j)
@@ -293,9 +303,31 @@ func (a *adviser) view(ctx context.Context, j *adviseJob, ownJobs bool) (adviceV
 	return v, nil
 }
 
+// steers tells whether the site chooses a type for the job if it leaves it open;
+// else what the job would have to say for that, if this site's history knows it.
+func (a *adviser) steers(j *adviseJob, advice *advise.Advice) (is bool, say string) {
+	r := &j.request
+	if !a.cfg.Steering.Enabled || a.site.Ranking == nil || r.GPUType != "" || !a.site.Ranking.Ranks(strings.Join(advice.Partitions, ",")) {
+		return false, ""
+	}
+	if len(r.Tag.Speed) > 0 || r.Tag.Workload != "" {
+		return true, ""
+	}
+	tag := jobtag.Tag{Speed: map[string]float64{}}
+	for _, t := range advice.Types {
+		if t.Source == speed.Past && t.Fits && jobtag.ValidName(t.GPUType) {
+			tag.Speed[t.GPUType] = math.Round(t.Speed*1000) / 1000
+		}
+	}
+	if options, err := tagOptions(tag); err == nil && len(tag.Speed) > 1 {
+		say = strings.Join(options, " ")
+	}
+	return false, say
+}
+
 // submission is the command line that gets the job its best type: the user's
 // own, with the type in it where it has to be.
-func (a *adviser) submission(j *adviseJob, advice *advise.Advice) []string {
+func (a *adviser) submission(j *adviseJob, advice *advise.Advice, typed bool) []string {
 	words := []string{"sbatch"}
 	if j.tag != "" {
 		words[0] = "sbatchwrap"
@@ -313,7 +345,7 @@ func (a *adviser) submission(j *adviseJob, advice *advise.Advice) []string {
 		}
 	}
 	copyTo(part.End)
-	if advice.Typed() {
+	if typed && advice.Typed() {
 		if value, err := slurmplug.WithGPUType(j.request.Option, j.request.Value, advice.Best.GPUType); err == nil {
 			words = append(words, "--"+j.request.Option+"="+value)
 		}
@@ -424,10 +456,15 @@ func (v *adviceView) showBest(w io.Writer) {
 	switch {
 	case v.GPUType != "":
 		fmt.Fprintf(w, "It asks for %s. Submit it with\n\n    %s\n", gpuName(best.GPUType), line)
+	case v.Steered:
+		fmt.Fprintf(w, "Best for it alone: %s. Leave the type open: this site chooses it for jobs that say how fast they are\n\n    %s\n", gpuName(best.GPUType), line)
 	case !v.Typed():
 		fmt.Fprintf(w, "Best: leave the type open, Slurm starts it on %s. Submit it with\n\n    %s\n", open, line)
 	default:
 		fmt.Fprintf(w, "Best: %s. With the type left open Slurm starts it on %s. Submit it with\n\n    %s\n", gpuName(best.GPUType), open, line)
+	}
+	if v.Say != "" {
+		fmt.Fprintf(w, "Or leave the type open and say how fast the job is, as its runs here show, for this site to choose the type:\n\n    sbatchwrap %s ...\n", report.Safe(v.Say))
 	}
 	if v.Script == "" && v.Stdin {
 		fmt.Fprintln(w, "    (and the script on standard input)")

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"slurmprio/priod/advise"
+	"slurmprio/priod/config"
+	"slurmprio/priod/policy/ranking"
 	"slurmprio/priod/policy/speed"
 	"slurmprio/priod/report"
 	"slurmprio/slurmplug/prio"
@@ -95,8 +97,41 @@ func TestAdviseSubmission(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := adviser{own: adviseOptions}
-		if got := strings.Join(a.submission(&j, &advise.Advice{Best: fast, Open: c.open}), " "); got != c.want {
+		if got := strings.Join(a.submission(&j, &advise.Advice{Best: fast, Open: c.open}, true), " "); got != c.want {
 			t.Errorf("%q: %q, want %q", c.args, got, c.want)
+		}
+	}
+}
+
+// Where the site steers, a job that says its speeds leaves its type open; one
+// whose speeds history knows may say them.
+func TestAdviseWhereTheSiteSteers(t *testing.T) {
+	advice := &advise.Advice{Partitions: []string{"gpu"}}
+	for _, name := range []string{"a100", "v100"} {
+		advice.Types = append(advice.Types, advise.Answer{Answer: speed.Answer{GPUType: name, Speed: 1 / float64(len(name)-3+len(advice.Types)*2), Source: speed.Past}, Fits: true})
+	}
+	const bare = "#!/bin/sh\n#SBATCH --gres=gpu:1\n"
+	for _, c := range []struct {
+		script string
+		args   []string
+		steers bool
+		is     bool
+		say    string
+	}{
+		{train, nil, true, true, ""},
+		{train, nil, false, false, ""},
+		{train, []string{"--gres=gpu:v100:1"}, true, false, ""},
+		{bare, []string{"--prio-workload=x"}, true, true, ""},
+		{bare, nil, true, false, "--prio-speed a100:1,v100:0.333"},
+	} {
+		j, err := adviseOn(t, c.script, append(c.args, "train.sh")...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := adviser{cfg: &config.Config{}, site: &advise.Site{Ranking: &ranking.Settings{}}}
+		a.cfg.Steering.Enabled = c.steers
+		if is, say := a.steers(&j, advice); is != c.is || say != c.say {
+			t.Errorf("%+v: %v, %q", c, is, say)
 		}
 	}
 }
