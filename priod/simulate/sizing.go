@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"errors"
+	"fmt"
 
 	"slurmprio/priod/policy/sizing"
 	"slurmprio/priod/simulate/rounds"
@@ -11,7 +12,7 @@ import (
 
 // sizer lets a mechanism of policy/sizing decide in rounds.
 type sizer struct {
-	policy  *sizing.Sizer
+	policy  *sizing.Sizer // nil: Synergy's OPT
 	curve   func(*trace.Job, string) *workload.Curve
 	types   []string
 	largest []sizing.Amount        // node, by type
@@ -45,16 +46,23 @@ func newSizer(name string, in *Input) (rounds.Sizer, error) {
 	if name == "request" {
 		name = "proportional"
 	}
-	mechanism, err := sizing.Parse(name)
+	optimum := name == "opt"
+	var mechanism sizing.Mechanism
+	if !optimum {
+		var err error
+		if mechanism, err = sizing.Parse(name); err != nil {
+			return nil, err
+		}
+	}
 	switch {
-	case err != nil:
-		return nil, err
 	case !known && mechanism == sizing.Proportional:
 		return nil, nil
 	case !known:
 		return nil, errors.New("--sizing " + name + " needs the CPUs and memory of every GPU node, as in --nodes 16:v100:8:24:512000")
 	}
-	s.policy = sizing.New(sizing.Settings{Mechanism: mechanism})
+	if !optimum {
+		s.policy = sizing.New(sizing.Settings{Mechanism: mechanism})
+	}
 	s.demand = mechanism != sizing.Proportional
 	s.published = mechanism == sizing.Tune
 	return s, nil
@@ -90,7 +98,7 @@ func (s *sizer) sensitivity(a *rounds.Active) []sizing.Sensitivity {
 	return s.on[a.Index]
 }
 
-func (s *sizer) Size(jobs []*rounds.Active, servers []rounds.Server, grants []rounds.Grant) []rounds.Grant {
+func (s *sizer) Size(jobs []*rounds.Active, servers []rounds.Server, grants []rounds.Grant) ([]rounds.Grant, error) {
 	if s.nodes == nil {
 		for _, v := range servers {
 			all := sizing.Amount{GPUs: v.GPUs, CPUs: float64(v.CPUs), MemMB: float64(v.MemMB)}
@@ -102,13 +110,33 @@ func (s *sizer) Size(jobs []*rounds.Active, servers []rounds.Server, grants []ro
 		s.jobs = append(s.jobs, sizing.Job{GPUs: a.Job.GPUs, On: s.sensitivity(a)})
 	}
 	clear(s.last)
+	if s.policy == nil {
+		return s.optimum(jobs, grants)
+	}
 	for _, g := range s.policy.Size(s.jobs, s.nodes) {
 		a, from := jobs[g.Job], len(s.parts)
 		for _, p := range g.Parts {
-			s.parts = append(s.parts, rounds.Part{Server: p.Node, GPUs: p.GPUs, CPUs: p.CPUs, MemMB: p.MemMB})
+			s.parts = append(s.parts, rounds.Part{Server: p.Node, GPUs: float64(p.GPUs), CPUs: p.CPUs, MemMB: p.MemMB})
 		}
 		s.last[a.Index] = g.Speed
 		grants = append(grants, rounds.Grant{Job: a, Type: g.Type, Speedup: g.Speed, Parts: s.parts[from:len(s.parts):len(s.parts)]})
 	}
-	return grants
+	return grants, nil
+}
+
+// optimum grants what nothing can run: parts of GPUs.
+func (s *sizer) optimum(jobs []*rounds.Active, grants []rounds.Grant) ([]rounds.Grant, error) {
+	all, err := sizing.Optimum(s.jobs, s.nodes)
+	if err != nil {
+		return nil, fmt.Errorf("--sizing opt: %w", err)
+	}
+	for _, g := range all {
+		a, from := jobs[g.Job], len(s.parts)
+		for _, on := range g.On {
+			gpus := on.Part * float64(a.Job.GPUs)
+			s.parts = append(s.parts, rounds.Part{Server: on.Node, GPUs: gpus, CPUs: gpus * g.CPUs, MemMB: gpus * g.MemMB})
+		}
+		grants = append(grants, rounds.Grant{Job: a, Type: g.Type, Speedup: g.Speed, Parts: s.parts[from:len(s.parts):len(s.parts)]})
+	}
+	return grants, nil
 }

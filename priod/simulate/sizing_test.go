@@ -77,7 +77,7 @@ func synergyInput(table *workload.Table, servers int, jobs []trace.Job) Input {
 // are tried, and what GREEDY leaves stays empty.
 type preselected struct{ rounds.Sizer }
 
-func (p preselected) Size(jobs []*rounds.Active, servers []rounds.Server, grants []rounds.Grant) []rounds.Grant {
+func (p preselected) Size(jobs []*rounds.Active, servers []rounds.Server, grants []rounds.Grant) ([]rounds.Grant, error) {
 	free := 0
 	for _, s := range servers {
 		free += s.GPUs
@@ -223,6 +223,32 @@ func TestWaterfillRows(t *testing.T) {
 	}
 }
 
+// The published simulator's OPT, whose optimum is one of many: the same makespan
+// but for a round, and the same mean but for half a percent.
+func TestSynergyOptimum(t *testing.T) {
+	table := defaultTable(t)
+	for _, want := range []struct {
+		name, order    string
+		mean, makespan float64 // h, the makespan from 0 on
+	}{
+		{"deploy_static_100job_6_3_1.csv", "fifo", 4.6627640277777775, 10.58361111111111},
+		{"deploy_static_100job_6_3_1.csv", "srtf", 3.8969306944444444, 12.416944444444445},
+		{"deploy_dynamic_100job_srtf.csv", "fifo", 3.3900722222222224, 14},
+		{"deploy_dynamic_100job_srtf.csv", "srtf", 3.0934055555555555, 12.833333333333334},
+	} {
+		jobs := synergyJobs(t, table, want.name)
+		spec := Spec{Engine: "rounds", Order: want.order, Sizing: "opt"}
+		if strings.Contains(want.name, "static") {
+			spec.FirstRound, spec.RoundModel = 1, "synergy"
+		}
+		f := meanHours(t, synergyInput(table, 4, jobs), spec).Figures
+		mean, makespan := f.MeanJCT/3600, (f.Makespan+jobs[0].Submit)/3600
+		if math.Abs(mean/want.mean-1) > 0.005 || math.Abs(makespan-want.makespan) > 301./3600 {
+			t.Errorf("%s %s: mean %v h, makespan %v h", want.name, want.order, mean, makespan)
+		}
+	}
+}
+
 // What a plain clone can see of it: jobs as Synergy's generator draws them.
 func TestSizingGenerated(t *testing.T) {
 	table := defaultTable(t)
@@ -231,7 +257,7 @@ func TestSizingGenerated(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := math.Inf(1)
-	for _, sizing := range []string{"proportional", "tune-best-fit", "waterfill"} {
+	for _, sizing := range []string{"proportional", "tune-best-fit", "waterfill", "opt"} {
 		mean := meanHours(t, synergyInput(table, 4, jobs), Spec{Engine: "rounds", Order: "fifo", Sizing: sizing}).Figures.MeanJCT / 3600
 		t.Logf("%s: %.2f h", sizing, mean)
 		if mean > last {
@@ -246,6 +272,12 @@ func TestSizingNeedsNodes(t *testing.T) {
 	in.Cluster.Nodes[0].CPUs = 0
 	if _, err := newSizer("waterfill", &in); err == nil || !strings.Contains(err.Error(), "--nodes") {
 		t.Errorf("nodes without CPUs: %v", err)
+	}
+	if _, err := newSizer("opt", &in); err == nil || !strings.Contains(err.Error(), "--nodes") {
+		t.Errorf("nodes without CPUs: %v", err)
+	}
+	if _, err := newSizer("best", &in); err == nil || !strings.Contains(err.Error(), "best") {
+		t.Errorf("no such sizing: %v", err)
 	}
 	if s, err := newSizer("proportional", &in); s != nil || err != nil {
 		t.Errorf("the proportional share of GPUs alone: %v, %v", s, err)
