@@ -3,9 +3,13 @@ package simulate
 import (
 	"errors"
 	"fmt"
+	"iter"
+	"math"
 
+	"slurmprio/priod/placement"
 	"slurmprio/priod/policy/sizing"
 	"slurmprio/priod/simulate/rounds"
+	"slurmprio/priod/simulate/virtual"
 	"slurmprio/priod/trace"
 	"slurmprio/priod/workload"
 )
@@ -58,7 +62,7 @@ func newSizer(name string, in *Input) (rounds.Sizer, error) {
 	case !known && mechanism == sizing.Proportional:
 		return nil, nil
 	case !known:
-		return nil, errors.New("--sizing " + name + " needs the CPUs and memory of every GPU node, as in --nodes 16:v100:8:24:512000")
+		return nil, errors.New("--sizing " + name + needsNodes)
 	}
 	if !optimum {
 		s.policy = sizing.New(sizing.Settings{Mechanism: mechanism})
@@ -67,6 +71,8 @@ func newSizer(name string, in *Input) (rounds.Sizer, error) {
 	s.published = mechanism == sizing.Tune
 	return s, nil
 }
+
+const needsNodes = " needs the CPUs and memory of every GPU node, as in --nodes 16:v100:8:24:512000"
 
 func (s *sizer) Best(a *rounds.Active) float64 {
 	if !s.demand {
@@ -139,4 +145,117 @@ func (s *sizer) optimum(jobs []*rounds.Active, grants []rounds.Grant) ([]rounds.
 		grants = append(grants, rounds.Grant{Job: a, Type: g.Type, Speedup: g.Speed, Parts: s.parts[from:len(s.parts):len(s.parts)]})
 	}
 	return grants, nil
+}
+
+// starts sizes the jobs that start in one pass of a virtual Slurm, beside those
+// that run and stay as they are.
+type starts struct {
+	policy *sizing.Sizer
+	curve  func(*trace.Job, string) *workload.Curve
+	shares map[string]sizing.Amount // the least of one GPU, by type
+	jobs   []sizing.Job
+	nodes  []sizing.Node
+}
+
+// newStarts refuses what has no meaning where nothing resizes a running job.
+func newStarts(name string, in *Input) (*starts, error) {
+	mechanism, err := sizing.Parse(name)
+	if err != nil {
+		return nil, err
+	}
+	s := &starts{policy: sizing.New(sizing.Settings{Mechanism: mechanism, Reserve: true}), curve: in.Curve, shares: map[string]sizing.Amount{}}
+	for _, g := range in.Cluster.Nodes {
+		if g.GPUs == 0 {
+			continue
+		}
+		if g.CPUs <= 0 || g.MemMB <= 0 || in.Curve == nil {
+			return nil, errors.New("--sizing " + name + needsNodes)
+		}
+		share := sizing.Amount{GPUs: 1, CPUs: float64(g.CPUs) / float64(g.GPUs), MemMB: float64(g.MemMB) / float64(g.GPUs)}
+		if least, more := s.shares[g.GPUType]; more {
+			share.CPUs, share.MemMB = min(share.CPUs, least.CPUs), min(share.MemMB, least.MemMB)
+		}
+		s.shares[g.GPUType] = share
+	}
+	return s, nil
+}
+
+// least has each job wait for the smaller of its share and what it can use: so
+// it may start where others have taken of the share.
+func (s *starts) least(jobs iter.Seq2[trace.Job, error]) iter.Seq2[trace.Job, error] {
+	return func(yield func(trace.Job, error) bool) {
+		for j, err := range jobs {
+			cpus, mem, below, belowMem := 0.0, 0.0, true, true // on the type where it is most
+			for t, share := range s.shares {
+				if j.GPUType != "" && j.GPUType != t {
+					continue
+				}
+				c := s.curve(&j, t)
+				below = below && c != nil && c.DemandCPUs < share.CPUs
+				belowMem = belowMem && c != nil && float64(c.DemandMemMB) < share.MemMB
+				if c != nil {
+					cpus, mem = max(cpus, c.DemandCPUs), max(mem, float64(c.DemandMemMB))
+				}
+			}
+			if below {
+				j.CPUs = int(math.Ceil(cpus * float64(j.GPUs)))
+			}
+			if belowMem {
+				j.MemMB = int64(math.Ceil(mem * float64(j.GPUs)))
+			}
+			if !yield(j, err) {
+				return
+			}
+		}
+	}
+}
+
+func (s *starts) size(sys *virtual.System, starting []virtual.InSystem) []virtual.Sized {
+	free, types := sys.Nodes(), sys.Types()
+	s.jobs, s.nodes = s.jobs[:0], s.nodes[:0]
+	for n := range int32(free.Len()) {
+		size := free.Size(n)
+		size.CPUs -= size.CPUs % size.GPUs // whole shares
+		size.MemMB -= size.MemMB % int64(size.GPUs)
+		node := sizing.Node{Type: int(free.Type(n)), Total: amount(size)}
+		if !free.Down(n) {
+			node.Free = amount(free.FreeOn(n))
+		}
+		s.nodes = append(s.nodes, node)
+	}
+	for i := range starting {
+		w := &starting[i]
+		on := make([]sizing.Sensitivity, len(types))
+		t := free.Type(w.Shares[0].Node) // as Slurm chose
+		on[t] = sizing.Sensitivity{Speed: 1, Curve: s.curve(w.Job, types[t])}
+		s.jobs = append(s.jobs, sizing.Job{GPUs: w.Job.GPUs, On: on})
+	}
+	sized := make([]virtual.Sized, len(starting))
+	grants := s.policy.Size(s.jobs, s.nodes)
+	if len(grants) < len(starting) {
+		return sized // what some have now may be what others would get
+	}
+	for _, g := range grants {
+		j := &sized[g.Job]
+		j.Speedup = math.Inf(1)
+		c := s.jobs[g.Job].On[g.Type].Curve
+		for _, p := range g.Parts {
+			// What Slurm hands out is whole.
+			whole := placement.Amount{GPUs: int32(p.GPUs), CPUs: int32(p.CPUs + almost), MemMB: int64(p.MemMB + almost)}
+			j.Shares = append(j.Shares, placement.Share{Node: int32(p.Node), Amount: whole})
+			gpus, speed := float64(p.GPUs), 1.0
+			if c != nil {
+				speed = c.Relative(float64(whole.CPUs)/gpus, float64(whole.MemMB)/gpus)
+			}
+			j.Speedup = min(j.Speedup, speed)
+		}
+	}
+	return sized
+}
+
+// almost forgives sums their rounding before they are cut to whole numbers.
+const almost = 1e-6
+
+func amount(a placement.Amount) sizing.Amount {
+	return sizing.Amount{GPUs: int(a.GPUs), CPUs: float64(a.CPUs), MemMB: float64(a.MemMB)}
 }

@@ -141,13 +141,20 @@ func (s *Spec) Check() error {
 		return fmt.Errorf("--speeds %s needs --engine rounds", s.Speeds)
 	case len(s.LASQueues) > 0 && s.Order != "las":
 		return errors.New("--las-queues belongs to --order las")
-	case s.Sizing != "request" && s.Sizing != "proportional":
-		return fmt.Errorf("--sizing %s needs --engine rounds; with --engine slurm nothing resizes a running job", s.Sizing)
+	case s.Sizing == "greedy" || s.Sizing == "opt":
+		return fmt.Errorf("--sizing %s needs --engine rounds: on a Slurm nothing resizes a running job, so that each free GPU must keep its share", s.Sizing)
+	case s.sizes() && (s.Placement == "pool" || s.Backfill == "conservative" || s.Order == "priod"):
+		return fmt.Errorf("--sizing %s with --engine slurm wants jobs placed on nodes, and an order and a backfill that start them without a plan: no --placement pool, --order srtf, las or priod, --backfill conservative", s.Sizing)
 	case s.evicts():
 		s.Eviction.Policy, s.Eviction.Seed = preemption.Policy(s.Preemption), s.Seed
 		return s.Eviction.Check()
 	}
 	return nil
+}
+
+// sizes tells whether jobs on a Slurm get other CPUs and memory when they start.
+func (s *Spec) sizes() bool {
+	return s.Engine != "rounds" && s.Sizing != "request" && s.Sizing != "proportional"
 }
 
 // steers tells whether jobs are bound to GPU types on a Slurm.
