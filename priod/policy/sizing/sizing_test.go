@@ -124,6 +124,42 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
+// A curve that begins beyond what a node has, or falls, or says two things: the
+// job runs, with its share at least, and never with more than there is.
+func TestCurvesNobodyCanMeet(t *testing.T) {
+	for name, c := range map[string]*workload.Curve{
+		"begins above the node":        {IterationS: 1, DemandCPUs: 128, DemandMemMB: 1 << 40, CPUs: []float64{64, 128}, MemMB: []int64{1 << 39, 1 << 40}, Speed: [][]float64{{1, 2}, {2, 3}}},
+		"falls with CPUs":              {IterationS: 1, DemandCPUs: 6, DemandMemMB: 64000, CPUs: []float64{1, 3, 6}, MemMB: []int64{64000}, Speed: [][]float64{{2}, {1}, {0.5}}},
+		"falls with memory":            {IterationS: 1, DemandCPUs: 6, DemandMemMB: 96000, CPUs: []float64{6}, MemMB: []int64{64000, 96000}, Speed: [][]float64{{2, 1}}},
+		"demands what makes it slower": {IterationS: 1, DemandCPUs: 12, DemandMemMB: 64000, CPUs: []float64{3, 6, 12}, MemMB: []int64{64000}, Speed: [][]float64{{1}, {3}, {0.1}}},
+	} {
+		jobs := []sizing.Job{job(c, 1), job(c, 1), job(c, 2), job(c, 4)}
+		for m := sizing.Waterfill; m <= sizing.Proportional; m++ {
+			grants := sizing.New(sizing.Settings{Mechanism: m}).Size(jobs, servers(1))
+			if m == sizing.Greedy {
+				continue // passes over whom it cannot satisfy
+			}
+			if len(grants) != len(jobs) {
+				t.Errorf("%s, %v: %v", name, m, grants)
+			}
+			var cpus, mem float64
+			for _, g := range grants {
+				p := g.Parts[0]
+				cpus, mem = cpus+p.CPUs, mem+p.MemMB
+				if gpus := float64(p.GPUs); p.CPUs < gpus*min(3, c.DemandCPUs)-1e-9 || p.MemMB < gpus*min(64000, float64(c.DemandMemMB))-1e-6 {
+					t.Errorf("%s, %v: job %d has %+v", name, m, g.Job, p)
+				}
+			}
+			if cpus > server.CPUs+1e-9 || mem > server.MemMB+1e-6 {
+				t.Errorf("%s, %v: %v CPUs and %v MB are handed out", name, m, cpus, mem)
+			}
+		}
+		if all, err := sizing.Optimum(jobs, servers(1)); err != nil || len(all) != len(jobs) {
+			t.Errorf("%s, OPT: %v, %v", name, all, err)
+		}
+	}
+}
+
 func TestParse(t *testing.T) {
 	for m := sizing.Waterfill; m <= sizing.Proportional; m++ {
 		if got, err := sizing.Parse(m.String()); got != m || err != nil {
