@@ -28,6 +28,7 @@ var rows = []string{
 	"priod/profile",
 	"priod/placement",
 	"priod/placement/nodemap",
+	"priod/lp",
 	"priod/policy",
 	"priod/advise",
 	"priod/plan",

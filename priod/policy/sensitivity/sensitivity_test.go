@@ -84,6 +84,34 @@ func TestCurveOfATag(t *testing.T) {
 	}
 }
 
+// What a tag says that cannot be meant: passed over with a note, or met as far as
+// it can be.
+func TestTagsThatCannotBeMeant(t *testing.T) {
+	for _, c := range []struct {
+		name, tag       string
+		cpus, mem, best float64 // demanded, and speed with it; cpus 0: not used
+		note            string
+	}{
+		{"falls", "cpu=v100:1x1-3x0.5", 0, 0, 0, "falls from 1 to 0.5 at 3: not used"},
+		{"falls after it rose", "mem=v100:1000x1-2000x2-4000x1.9", 0, 0, 0, "falls from 2 to 1.9 at 4000: not used"},
+		{"speaks of types that are not here", "cpu=h100:1x1-8x2,b200:1x1&mem=h100:1000x1", 0, 0, 0, "its tag's cpu says nothing about v100"},
+		{"contradicts itself: memory holds it where CPUs do not", "cpu=v100:3x1-12x4&mem=v100:64000x1", 3, 64000, 1, ""},
+		{"begins above the node", "cpu=v100:64x1-128x2", 128, 64000, 2, ""},
+		{"is one point", "cpu=v100:2x1", 2, 64000, 1, ""},
+	} {
+		s := Of(Job{Tag: tag(t, c.tag)}, "v100", fair, nil, nil)
+		if notes := strings.Join(s.Notes, "; "); !strings.Contains(notes, c.note) || (c.note == "") != (notes == "") {
+			t.Errorf("%s: notes %q", c.name, notes)
+		}
+		switch {
+		case c.cpus == 0 && (s.Curve != nil || s.Source != Proportional):
+			t.Errorf("%s: used: %+v", c.name, s)
+		case c.cpus > 0 && (s.Curve == nil || s.Curve.DemandCPUs != c.cpus || float64(s.Curve.DemandMemMB) != c.mem || math.Abs(s.Curve.Best()-c.best) > 1e-9):
+			t.Errorf("%s: %+v", c.name, s.Curve)
+		}
+	}
+}
+
 // check holds what every curve keeps, whatever users wrote and runs did.
 func check(t *rapid.T, c *workload.Curve, share Share) {
 	t.Helper()
