@@ -208,6 +208,11 @@ func (s *Spec) Pairs() bool {
 	return err == nil && policy.Pairs()
 }
 
+// agnostic tells whether the allocation knows no speeds.
+func (s *Spec) agnostic() bool {
+	return strings.Contains(s.Allocation, ":agnostic") || s.Allocation == "isolated" || s.Allocation == "proportional"
+}
+
 // evicts tells whether anybody has to leave.
 func (s *Spec) evicts() bool { return s.Preemption != "none" && s.Preemption != "te-first" }
 

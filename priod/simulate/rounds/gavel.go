@@ -25,10 +25,12 @@ type Allocator func(now float64, jobs []*Active, types []Type, x []float64) erro
 // type, and keep them from round to round when they can.
 //
 // Allocations are made anew as soon as the set of jobs has changed, and all
-// types are served together, the neediest pair of job and type first.
+// types are served together, the neediest pair of job and type first. GPUs that
+// nobody waits for go to those who would be faster there.
 type Gavel struct {
 	Allocator Allocator // nil: in each round the jobs in Order, each on the fastest type that is free
 	Reset     float64   // s between two allocations at least when no job comes or goes; 0: 10 rounds; published: between resets of the time received, 1920
+	Agnostic  bool      // who allocates knows no speeds: nobody is moved to a faster type than allocated
 	Makespan  bool      // the last end counts, not the mean: those with much left lead, too
 	Published *Published
 	Sharer    Sharer // in the place of Allocator, not with Published: jobs may run in pairs
@@ -290,6 +292,9 @@ func (r *mechanism) choose() {
 				}
 			}
 			if best < 0 {
+				if !r.Agnostic {
+					r.moveUp()
+				}
 				return
 			}
 			r.take(r.queues[best].pop(), best)
@@ -297,7 +302,8 @@ func (r *mechanism) choose() {
 	}
 }
 
-// chooseInOrder gives each job in turn the fastest type with room for it.
+// chooseInOrder gives each job in turn that is not chosen the fastest type with
+// room for it.
 func (r *mechanism) chooseInOrder() {
 	left := 0
 	for _, n := range r.free {
@@ -307,7 +313,7 @@ func (r *mechanism) chooseInOrder() {
 		if left == 0 {
 			return
 		}
-		if j := fastestFree(a, r.free); j >= 0 {
+		if j := fastestFree(a, r.free); j >= 0 && a.run != r.turn {
 			r.take(a, j)
 			left -= a.Job.GPUs
 		}
@@ -322,6 +328,22 @@ func (r *mechanism) take(a *Active, j int) {
 	r.free[j] -= a.Job.GPUs
 	a.run, a.gpuType, a.beside, a.guest = r.turn, j, nil, false
 	r.chosen = append(r.chosen, a)
+}
+
+// moveUp moves chosen jobs to faster types that have GPUs left, which nobody
+// waits for, and gives what they leave to those who wait.
+func (r *mechanism) moveUp() {
+	defer r.chooseInOrder()
+	for moved := true; moved; {
+		moved = false
+		for _, a := range r.chosen {
+			if j := fastestFree(a, r.free); a.beside == nil && j >= 0 && a.Estimate[j] > a.Estimate[a.gpuType] {
+				r.free[a.gpuType] += a.Job.GPUs
+				r.free[j] -= a.Job.GPUs
+				a.gpuType, moved = j, true
+			}
+		}
+	}
 }
 
 // fillQueues orders the jobs for each type.

@@ -317,17 +317,19 @@ func drawInstance(t *rapid.T) instance {
 }
 
 // In every round: no type over its GPUs, each job once, gangs whole, nobody
-// waits for whom GPUs are free; and each job's work is done exactly.
+// waits for whom GPUs are free, or runs where it is slower unless the policy knows
+// no speeds; and each job's work is done exactly.
 func TestProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawInstance(t)
 		models := map[string]rounds.Model{
-			"orders": rounds.Gavel{}, "isolated": rounds.Gavel{Allocator: rounds.Isolated()},
+			"orders": rounds.Gavel{}, "isolated": rounds.Gavel{Allocator: rounds.Isolated(), Agnostic: true},
 			"proportional": rounds.Gavel{Allocator: rounds.Proportional()}, "strict": rounds.Gavel{Allocator: fastestFIFO},
 			"published": rounds.Gavel{Allocator: rounds.Isolated(), Published: &rounds.Published{}}, "synergy": rounds.Synergy{},
 		}
 		name := rapid.SampledFrom([]string{"orders", "isolated", "proportional", "strict", "published", "synergy"}).Draw(t, "model")
 		order := rapid.SampledFrom([]rounds.Order{rounds.FIFO, rounds.SJF, rounds.SRTF, rounds.LAS, rounds.FTF}).Draw(t, "order")
+		knows := name == "orders" || name == "proportional" || name == "strict"
 		ended := make([]bool, len(in.jobs))
 		did := make([]float64, len(in.jobs))
 		types := in.cluster.Types()
@@ -377,6 +379,13 @@ func TestProperties(t *testing.T) {
 			for n, left := range free {
 				if left < 0 {
 					t.Fatalf("type %s: %d GPUs too many", n, -left)
+				}
+			}
+			for _, a := range r.Runs {
+				for n, left := range free {
+					if j := &a.Job.Job; knows && left >= j.GPUs && in.speed(j, n) > in.speed(j, types[a.Type]) {
+						t.Fatalf("%d GPUs of %s idle while job %d runs on %s", left, n, a.Job.Index, types[a.Type])
+					}
 				}
 			}
 			for i, j := range in.jobs {
