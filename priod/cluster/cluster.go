@@ -85,6 +85,8 @@ type Job struct {
 	Start      time.Time
 	Dependency bool // waits for another job
 
+	Asked *slurmplug.Asked // how it asks for its size; nil where nobody looked
+
 	Tag    jobtag.Tag
 	TagErr string // why the comment's tag does not count; "" when it does or there is none
 }
@@ -95,10 +97,25 @@ func (j *Job) Held() bool {
 	return j.State == Pending && (j.Priority == 0 || j.Reason == "JobHeldUser" || j.Reason == "JobHeldAdmin")
 }
 
+// Request is what Slurm shows in the field of a lever on the job's request, as
+// the lever would write it; false for a field that no poll reads.
+func (j *Job) Request(l slurmplug.Lever) (text string, shown bool) {
+	switch l {
+	case slurmplug.Features:
+		return j.Features, true
+	case slurmplug.Size:
+		if j.Asked != nil {
+			return j.Asked.Text, true
+		}
+	}
+	return "", false
+}
+
 // Node is one node.
 type Node struct {
 	Name       string
 	Usable     bool   // not down, drained or reserved for maintenance
+	Silent     bool   // not usable only because it does not answer now: it soon will, or goes down
 	State      string // as Slurm says it: "IDLE+DRAIN"
 	Features   []string
 	Partitions []string
@@ -107,6 +124,7 @@ type Node struct {
 	GPUsUsed   int
 	CPUs       int
 	CPUsUsed   int
+	Threads    int // per core; 0 where nobody asked
 	MemMB      int64
 	MemUsedMB  int64
 	MixedTypes bool // more than one GPU type on this node

@@ -81,6 +81,49 @@ func (w Written) Replaced(next Written) []Sent {
 	return older[max(0, len(older)-maxOlder):]
 }
 
+// Requested is what priod made of one field of a job's request. The texts are as
+// Slurm shows the field.
+type Requested struct {
+	Was   string // the user's own, from before priod first wrote: all else is made from it
+	Value string // sent last
+	Sure  bool   // Slurm took Value
+	Older []string
+	At    time.Time // Value was sent
+}
+
+// maxSent is how many earlier values of priod's are remembered.
+const maxSent = 16
+
+// Next is r after another value was sent.
+func (r Requested) Next(value string, sure bool, at time.Time) Requested {
+	var older []string
+	for _, s := range append(slices.Clone(r.Older), r.Value) {
+		if s != r.Was && s != value && !slices.Contains(older, s) {
+			older = append(older, s)
+		}
+	}
+	if len(older) > maxSent {
+		older = older[len(older)-maxSent:]
+	}
+	r.Older = older
+	r.Value, r.Sure, r.At = value, sure, at
+	return r
+}
+
+// Ours tells whether a field that shows now holds a value of priod's.
+func (r Requested) Ours(now string) bool {
+	return now != r.Was && (now == r.Value || slices.Contains(r.Older, now))
+}
+
+// Theirs tells whether somebody changed the field after priod wrote it. Such a
+// field is never written again.
+func (r Requested) Theirs(now string) bool {
+	if now == r.Was {
+		return r.Sure && r.Value != r.Was
+	}
+	return !r.Ours(now)
+}
+
 // History is what priod knows beyond one snapshot. It is fed by Observe and by
 // the outcomes of writes, is the same in the daemon and in the simulator, and
 // can be lost: then budgets and orders start from what Slurm shows.
@@ -92,6 +135,9 @@ type History struct {
 	Counted map[JobID]Class
 	// Written holds the last write for each job in the queue.
 	Written map[JobID]Written
+	// Requests holds what priod made of the requests of jobs in the queue, until
+	// it has taken that back.
+	Requests map[JobID]map[slurmplug.Lever]Requested
 	// Claiming are the TE jobs for which room is being made or held: they go
 	// before other TE jobs. Returning are the BE jobs that were evicted and have
 	// not started again: they go before other BE jobs. Both come from the journal
@@ -128,6 +174,7 @@ func NewHistory() *History {
 		FirstEligible: map[JobID]time.Time{},
 		Counted:       map[JobID]Class{},
 		Written:       map[JobID]Written{},
+		Requests:      map[JobID]map[slurmplug.Lever]Requested{},
 		running:       map[JobID]*Interval{},
 		recent:        map[run]Interval{},
 		past:          map[JobID][]PastRun{},
@@ -246,6 +293,9 @@ func (h *History) inherit(id JobID) {
 			h.Written[id] = w
 		}
 	}
+	if _, known := h.Requests[id]; !known && h.Requests[array] != nil {
+		h.Requests[id] = maps.Clone(h.Requests[array])
+	}
 }
 
 // recall takes from accounting when a job could first have run. Ids come again:
@@ -348,6 +398,7 @@ func (h *History) forget(at time.Time) {
 	deleteFrom(h.FirstEligible, h.gone)
 	deleteFrom(h.Counted, h.gone)
 	deleteFrom(h.Written, h.gone)
+	deleteFrom(h.Requests, h.gone)
 	maps.DeleteFunc(h.seen, func(_ JobID, poll uint32) bool { return poll != h.poll })
 	since := at.Add(-UsePeriod)
 	maps.DeleteFunc(h.recent, func(_ run, i Interval) bool { return !i.End.After(since) })
@@ -380,16 +431,28 @@ type Use struct {
 	GPUSeconds float64 // received within UsePeriod
 }
 
-// TEUse sums trial-and-error use by user and by account up to the time at.
-func (h *History) TEUse(at time.Time) (byUser, byAccount map[string]Use) {
-	byUser, byAccount = map[string]Use{}, map[string]Use{}
+// NoLimit lets TE jobs run for as long as they like.
+func NoLimit(string, string) time.Duration { return 0 }
+
+// TEUse sums trial-and-error use by user and by account up to the time at, and
+// tells how long each job ran as TE within UsePeriod. What a job runs beyond the
+// limit of its user and account (0: none) is no TE use, and holds none.
+func (h *History) TEUse(at time.Time, limit func(user, account string) time.Duration) (byUser, byAccount map[string]Use, ran map[JobID]time.Duration) {
+	byUser, byAccount, ran = map[string]Use{}, map[string]Use{}, map[JobID]time.Duration{}
 	since := at.Add(-UsePeriod)
 	add := func(i *Interval, end time.Time, held int) {
-		start := later(i.Start, since)
-		if !end.After(start) && held == 0 {
+		took := max(end.Sub(i.Start), 0)
+		beyond, most := time.Duration(0), limit(i.User, i.Account)
+		if ran[i.Job] += took; most > 0 {
+			beyond = min(max(ran[i.Job]-most, 0), took)
+		}
+		if beyond > 0 {
+			held = 0
+		}
+		if start := later(i.Start, since); !end.After(start) && held == 0 {
 			return
 		}
-		seconds := float64(i.GPUs) * max(end.Sub(start).Seconds(), 0)
+		seconds := float64(i.GPUs) * max(end.Sub(later(i.Start, since))-beyond, 0).Seconds()
 		for _, to := range []struct {
 			m    map[string]Use
 			name string
@@ -410,7 +473,7 @@ func (h *History) TEUse(at time.Time) (byUser, byAccount map[string]Use) {
 			add(i, at, i.GPUs)
 		}
 	}
-	return byUser, byAccount
+	return byUser, byAccount, ran
 }
 
 // Wrote takes in a value that Slurm accepted for a job. takenBack says that
@@ -435,4 +498,34 @@ func (h *History) Try(id JobID, w Written) {
 	old.Older = old.Replaced(w)
 	old.Tried, old.At = w.Value, w.At
 	h.Written[id] = old
+}
+
+// Asked takes in a value that was sent into a job's request in place of what
+// stood there; sure says that Slurm took it. The user's own ends the matter.
+func (h *History) Asked(id JobID, l slurmplug.Lever, was, value string, sure bool, at time.Time) {
+	if sure && value == was {
+		delete(h.Requests[id], l)
+		if len(h.Requests[id]) == 0 {
+			delete(h.Requests, id)
+		}
+		return
+	}
+	r, known := h.Requests[id][l]
+	if !known || r.Was != was {
+		r = Requested{Was: was, Value: was}
+	}
+	if h.Requests[id] == nil {
+		h.Requests[id] = map[slurmplug.Lever]Requested{}
+	}
+	h.Requests[id][l] = r.Next(value, sure, at)
+}
+
+// Own is what the user asked for in a field of a job's request: what stands
+// there, unless priod wrote it.
+func (h *History) Own(j *Job, l slurmplug.Lever) string {
+	now, _ := j.Request(l)
+	if r, known := h.Requests[j.ID][l]; known && r.Ours(now) {
+		return r.Was
+	}
+	return now
 }

@@ -28,7 +28,9 @@ import (
 	"slurmprio/priod/policy/allocation"
 	"slurmprio/priod/policy/preemption"
 	"slurmprio/priod/policy/ranking"
+	"slurmprio/priod/policy/sizing"
 	"slurmprio/priod/policy/speed"
+	"slurmprio/priod/policy/steering"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
 	"slurmprio/slurmplug/wake"
@@ -66,6 +68,23 @@ type Config struct {
 		Weights map[string]float64 `toml:"weights" json:"weights,omitempty"`
 		FIFO    []string           `toml:"fifo" json:"fifo"`
 	} `toml:"allocation" json:"allocation"`
+	Steering struct {
+		Enabled        bool    `toml:"enabled" json:"enabled"`
+		Depth          int     `toml:"depth" json:"depth"`
+		Wait           float64 `toml:"wait" json:"wait"`
+		Least          float64 `toml:"least" json:"least"`
+		Change         float64 `toml:"change" json:"change"`
+		Cycles         int     `toml:"cycles" json:"cycles"`
+		Busy           bool    `toml:"busy" json:"busy"`
+		WritesPerCycle int     `toml:"writes_per_cycle" json:"writes_per_cycle"`
+	} `toml:"steering" json:"steering"`
+	GPUTypes map[string]GPUType `toml:"gpu_types" json:"gpu_types,omitempty"`
+	Sizing   struct {
+		Enabled   bool     `toml:"enabled" json:"enabled"`
+		Mechanism string   `toml:"mechanism" json:"mechanism"`
+		Within    Duration `toml:"within" json:"within"`
+		Jobs      int      `toml:"jobs" json:"jobs"`
+	} `toml:"sizing" json:"sizing"`
 	TEBudget struct {
 		User     Budget            `toml:"user" json:"user"`
 		Account  Budget            `toml:"account" json:"account"`
@@ -126,6 +145,11 @@ type Config struct {
 	} `toml:"metrics" json:"metrics"`
 
 	Path string `toml:"-" json:"path,omitempty"` // the file read over the defaults, "" when there was none
+}
+
+// GPUType is one table of gpu_types.
+type GPUType struct {
+	Feature string `toml:"feature" json:"feature"`
 }
 
 // Budget is one table of te_budget. A key that is left out of a single user's
@@ -274,6 +298,7 @@ const maxTop = 2147483645
 func (c *Config) validate() error {
 	_, leverKnown := levers[c.Ranking.Lever]
 	_, wakeErr := wakeAddresses(c.Wake.Listen)
+	_, sizingErr := sizing.Parse(c.Sizing.Mechanism)
 	budgets := map[string]Budget{"te_budget.user": c.TEBudget.User, "te_budget.account": c.TEBudget.Account}
 	for name, b := range c.TEBudget.Users {
 		budgets["te_budget.users."+name] = b
@@ -304,6 +329,16 @@ func (c *Config) validate() error {
 		{"ranking.order", c.Ranking.Order != string(decide.GavelOrder) || c.Allocation.Policy != "", "an allocation.policy beside order gavel"},
 		{"allocation.every", c.Allocation.Every >= Duration(time.Minute), "at least 1m"},
 		{"allocation.fifo", noneEmpty(c.Allocation.FIFO), "names of accounts"},
+		{"steering.enabled", !c.Steering.Enabled || c.Allocation.Policy != "", "an allocation.policy beside steering"},
+		{"steering.depth", c.Steering.Depth >= 0, "0 (all) or more"},
+		{"steering.wait", finite(c.Steering.Wait), "a number from 0"},
+		{"steering.least", c.Steering.Least >= 0 && c.Steering.Least <= 1, "from 0 to 1"},
+		{"steering.change", finite(c.Steering.Change), "a number from 0"},
+		{"steering.cycles", c.Steering.Cycles >= 1, "at least 1"},
+		{"steering.writes_per_cycle", c.Steering.WritesPerCycle >= 1, "at least 1"},
+		{"sizing.mechanism", sizingErr == nil, "waterfill, tune-best-fit, tune, greedy or proportional"},
+		{"sizing.within", c.Sizing.Within >= Duration(5*time.Second), "at least 5s"},
+		{"sizing.jobs", c.Sizing.Jobs >= 1 && c.Sizing.Jobs <= 10000, "from 1 to 10000"},
 		{"speeds.workloads", c.Speeds.Workloads == "" || filepath.IsAbs(c.Speeds.Workloads), "an absolute path, or empty"},
 		{"speeds.history", c.Speeds.History >= 0, "a time, or 0s"},
 		{"speeds.every", c.Speeds.Every >= Duration(time.Second), "at least 1s"},
@@ -376,6 +411,8 @@ func wakeAddresses(texts []string) (addresses []wake.Address, err error) {
 	return addresses, nil
 }
 
+func finite(v float64) bool { return v >= 0 && !math.IsInf(v, 1) }
+
 func oneGroup(expression string) bool {
 	e, err := regexp.Compile(expression)
 	return err == nil && e.NumSubexp() == 1
@@ -416,6 +453,17 @@ func (c *Config) checkTypes() error {
 		if !jobtag.ValidName(old) || !jobtag.ValidName(now) || again {
 			return fmt.Errorf("speeds.formerly.%s = %q: want the name that the GPU type has now", old, now)
 		}
+	}
+	features := map[string]string{}
+	for _, t := range slices.Sorted(maps.Keys(c.GPUTypes)) {
+		f := c.GPUTypes[t].Feature
+		if !jobtag.ValidName(t) || !slurmplug.ValidFeature(f) {
+			return fmt.Errorf("gpu_types.%s.feature = %q: want a GPU type and the name of a node feature", t, f)
+		}
+		if other, twice := features[f]; twice {
+			return fmt.Errorf("gpu_types.%s.feature = %q: that stands for %s", t, f, other)
+		}
+		features[f] = t
 	}
 	return nil
 }
@@ -474,9 +522,30 @@ func (c *Config) AllocationSettings() decide.AllocationSettings {
 	return set
 }
 
+// Steer returns how pending jobs are bound to GPU types.
+func (c *Config) Steer() decide.SteerSettings {
+	s := &c.Steering
+	set := decide.SteerSettings{
+		Enabled: s.Enabled, MaxWrites: s.WritesPerCycle, Features: map[string]string{},
+		Policy: steering.Settings{Depth: s.Depth, Wait: s.Wait, Least: s.Least, Change: s.Change, Cycles: s.Cycles, Busy: s.Busy},
+	}
+	for t, g := range c.GPUTypes {
+		set.Features[t] = g.Feature
+	}
+	return set
+}
+
 // SpeedSettings returns how speeds are judged.
 func (c *Config) SpeedSettings() speed.Settings {
 	return speed.Settings{Types: c.Speeds.Types, Formerly: c.Speeds.Formerly, Within: c.Speeds.Within}
+}
+
+// Sizes are the settings of sizing but for the table of workloads and the past.
+func (c *Config) Sizes() decide.SizeSettings {
+	mechanism, _ := sizing.Parse(c.Sizing.Mechanism) // validate has read it
+	return decide.SizeSettings{
+		Enabled: c.Sizing.Enabled, Mechanism: mechanism, Within: time.Duration(c.Sizing.Within), Most: c.Sizing.Jobs,
+	}
 }
 
 // Eviction returns the settings of making room for TE jobs.
@@ -488,11 +557,11 @@ func (c *Config) Eviction() eviction.Settings {
 			Policy: preemption.Policy(p.Policy), S: p.FitGppS, Fallback: preemption.Fallback(p.FitGppFallback),
 			MaxEvictions: p.MaxEvictions, MinRun: time.Duration(p.MinRun).Seconds(),
 			Rise: p.Rise, Urgency: p.Urgency, MinGain: time.Duration(p.MinGain).Seconds(),
-			Limits: preemption.Limits{AtOnce: p.MaxAtOnce, PerCycle: p.MaxPerCycle, PerHour: p.MaxPerHour, PerDay: p.GPUHoursPerDay},
+			Limits: preemption.Limits{AtOnce: p.MaxAtOnce, PerCycle: p.MaxPerCycle, PerHour: p.MaxPerHour, PerDay: p.GPUHoursPerDay, PerOwner: p.UserGPUMinutes / 60},
 		},
 		Ranking: c.Decide().Ranking,
 		Grace:   time.Duration(p.Grace), MaxGrace: time.Duration(p.MaxGrace), Restart: time.Duration(p.Restart),
-		Reserve: p.Reserve, Hold: time.Duration(p.Hold), Retry: time.Duration(p.Retry), UserGPUMinutes: p.UserGPUMinutes,
+		Reserve: p.Reserve, Hold: time.Duration(p.Hold), Retry: time.Duration(p.Retry),
 	}
 }
 

@@ -27,6 +27,10 @@ type Settings struct {
 	// nil: nothing is allocated.
 	Ledger     *decide.Ledger
 	Allocation decide.AllocationSettings
+	// Steering binds pending jobs to GPU types; the zero value binds none.
+	Steering Steering
+	// Sizing gives waiting jobs other sizes; the zero value gives none.
+	Sizing Sizing
 	// Evictions make room for TE jobs; the zero value makes none.
 	Evictions Evictions
 	// Stage, if set, is told when a stage begins: "observe", "decide",
@@ -81,6 +85,8 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	}
 	var evictErr error
 	result.Plan, result.Choice, evictErr = set.decide(ctx, &result.Snapshot, h)
+	set.Steering.steer(ctx, &result.Snapshot, h, &result.Plan, set.Decide.Shares)
+	set.Sizing.decide(ctx, &result.Snapshot, h, &result.Plan)
 	if set.DryRun {
 		return result, evictErr
 	}
@@ -100,10 +106,11 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 		if err := act(ctx, slurm, rec, h, &result, stage); err != nil {
 			return result, err
 		}
+		set.Sizing.learn(result.Outcomes)
 	}
 	stage("evict")
 	if evictErr == nil && result.Choice != nil {
-		evictErr = set.Evictions.record(ctx, &result.Choice.Turn)
+		evictErr = set.Evictions.save(ctx, &result.Choice.Turn, "none was begun")
 	}
 	return result, errors.Join(evictErr, set.Evictions.Tend(ctx, &result.Snapshot, &result.Plan, set.Hold != ""))
 }
@@ -154,6 +161,12 @@ func act(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.History
 func remember(h *cluster.History, r *Result) {
 	for _, o := range r.Outcomes {
 		for _, id := range o.Jobs() {
+			if !o.Lever.Ranks() {
+				if o.Status == slurmplug.Applied || o.Status == slurmplug.Unknown {
+					h.Asked(id, o.Lever, o.Was, o.After, o.Status == slurmplug.Applied, r.Snapshot.At)
+				}
+				continue
+			}
 			w := decide.Effect(o.Action, h)
 			w.At = r.Snapshot.At
 			switch o.Status {

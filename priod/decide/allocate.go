@@ -367,7 +367,7 @@ func (l *Ledger) meet(s *cluster.Snapshot, h *cluster.History) {
 			l.dirty = true
 		}
 		e.poll, e.submit = l.poll, j.Submit
-		l.describe(e, j, nodes)
+		l.describe(e, j, h.Own(j, slurmplug.Features), nodes)
 	}
 	for id, e := range l.jobs {
 		if e.poll != l.poll {
@@ -397,9 +397,9 @@ func (l *Ledger) newcomer(j *cluster.Job) *entry {
 
 // describe brings up to date what a job is. What a running job asked for Slurm
 // does not show as it was: that stays as it was known.
-func (l *Ledger) describe(e *entry, j *cluster.Job, nodes func() *nodemap.Map) {
+func (l *Ledger) describe(e *entry, j *cluster.Job, constraint string, nodes func() *nodemap.Map) {
 	r := request{
-		gpuType: j.GPUType, features: j.Features, partition: j.Partition, nodes: j.Nodes, gpus: j.GPUs, cpus: j.CPUs, memMB: j.MemMB,
+		gpuType: j.GPUType, features: constraint, partition: j.Partition, nodes: j.Nodes, gpus: j.GPUs, cpus: j.CPUs, memMB: j.MemMB,
 	}
 	waits := j.State == cluster.Pending
 	switch {
@@ -451,9 +451,7 @@ func (l *Ledger) where(r request, j *cluster.Job, nodes func() *nodemap.Map) []b
 	}
 	m := nodes()
 	any := *j
-	if any.State != cluster.Pending {
-		any.Features = ""
-	}
+	any.Features = r.features
 	kinds, understood := m.Types(&any)
 	if !understood {
 		any.Features = ""

@@ -29,6 +29,7 @@ type job struct {
 type model struct {
 	*rapid.T
 	now    int
+	skew   time.Duration // of priod's clock
 	free   int
 	trial  *job
 	jobs   map[cluster.JobID]*job
@@ -42,6 +43,9 @@ type model struct {
 var epoch = time.Unix(1_700_000_000, 0)
 
 func (m *model) time() time.Time { return epoch.Add(time.Duration(m.now) * time.Second) }
+
+// clock is the time as priod has it.
+func (m *model) clock() time.Time { return m.time().Add(m.skew) }
 
 func newModel(t *rapid.T) *model {
 	m := &model{T: t, jobs: map[cluster.JobID]*job{}, resv: map[string]int{}, disk: NewJournal()}
@@ -144,7 +148,7 @@ func (m *model) turn(faults bool) {
 	if m.down {
 		return
 	}
-	seen := Seen{At: m.time(), Sights: map[cluster.JobID]Sight{}, Hold: 30 * time.Second, Paused: m.paused, Consents: func(j *cluster.Job) bool { return j.Tag.Type == "be" }}
+	seen := Seen{At: m.clock(), Sights: map[cluster.JobID]Sight{}, Hold: 30 * time.Second, Paused: m.paused, Consents: func(j *cluster.Job) bool { return j.Tag.Type == "be" }}
 	waiting, pinned := m.memory.Idle()
 	for _, t := range slices.Concat(m.memory.Urgent(), waiting, pinned) {
 		seen.Sights[t.Job] = m.jobs[t.Job].Sight
@@ -184,7 +188,7 @@ func (m *model) turn(faults bool) {
 	if die("before the outcomes") {
 		return
 	}
-	settled := Settle(m.memory, results, m.time())
+	settled := Settle(m.memory, results, m.clock())
 	m.disk.Take(&settled)
 	m.memory.Take(&settled)
 }
@@ -252,7 +256,7 @@ func (m *model) disturb() {
 	if j == nil {
 		return
 	}
-	switch rapid.SampledFrom([]string{"cancel", "hold", "release", "tag", "requeue", "down", "pause"}).Draw(m.T, "what") {
+	switch rapid.SampledFrom([]string{"cancel", "hold", "release", "tag", "requeue", "down", "pause", "clock"}).Draw(m.T, "what") {
 	case "cancel":
 		if j.State == cluster.Running {
 			m.free += j.gpus
@@ -281,6 +285,8 @@ func (m *model) disturb() {
 		m.down = !m.down
 	case "pause":
 		m.paused = !m.paused
+	case "clock":
+		m.skew = rapid.SampledFrom([]time.Duration{0, time.Minute, 8 * day, -time.Minute, -8 * day}).Draw(m.T, "skew")
 	}
 }
 

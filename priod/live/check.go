@@ -40,12 +40,13 @@ type Facts struct {
 	Rights     slurmplug.Rights
 	RightsErr  error
 	Snapshot   cluster.Snapshot
+	Evicts     bool // priod is to make room for TE jobs
 }
 
 // Check reads the facts of a cluster and says what fits and what does not. The
 // error is a cluster that cannot be read at all.
-func (c *Cluster) Check(ctx context.Context, set decide.Settings) ([]Finding, error) {
-	var f Facts
+func (c *Cluster) Check(ctx context.Context, set decide.Settings, evicts bool) ([]Finding, error) {
+	f := Facts{Evicts: evicts}
 	var err error
 	if f.Config, err = c.client.Config(ctx); err != nil {
 		return nil, err
@@ -332,8 +333,18 @@ func (k *checker) memory() {
 	k.say(Pass, "memory", "", "jobs that name no memory get a default")
 }
 
+// safeAge is how long slurmctld has to remember a victim that left, for a priod
+// that is started again to put it back into the queue: Slurm's default.
+const safeAge = 5 * time.Minute
+
 func (k *checker) jobAge() {
-	if age := k.f.Config.MinJobAge(); age > 0 && age < time.Minute {
-		k.say(Warn, "finished jobs", "MinJobAge=300", "slurmctld forgets finished jobs after %s: short jobs may never be seen", age)
+	const name, fix = "finished jobs", "MinJobAge=300"
+	age := k.f.Config.MinJobAge()
+	switch {
+	case age == 0: // it never does
+	case age < safeAge && k.f.Evicts:
+		k.say(Warn, name, fix, "slurmctld forgets finished jobs after %s: one that leaves for a TE job while priod is away for longer is not put back into the queue", age)
+	case age < time.Minute:
+		k.say(Warn, name, fix, "slurmctld forgets finished jobs after %s: short jobs may never be seen", age)
 	}
 }

@@ -30,6 +30,12 @@ func (c *Cluster) Look(ctx context.Context, targets []eviction.Target) (map[clus
 	for _, t := range targets {
 		g.Go(func() error {
 			records, err := c.client.Sights(ctx, t.RawID)
+			sight := eviction.Sight{}
+			if err == nil {
+				if sight = c.sight(t.Job, records); sight.Gone {
+					sight = c.forgotten(ctx, t.Job)
+				}
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -38,7 +44,7 @@ func (c *Cluster) Look(ctx context.Context, targets []eviction.Target) (map[clus
 			case err != nil:
 				return err
 			default:
-				sights[t.Job] = c.sight(t.Job, records)
+				sights[t.Job] = sight
 			}
 			return nil
 		})
@@ -74,6 +80,21 @@ func (c *Cluster) sight(id cluster.JobID, records []slurmplug.Sight) eviction.Si
 	return s
 }
 
+// forgotten is what accounting knows of the last run of a job that slurmctld has
+// forgotten; that it is gone and no more when it has not ended by what accounting
+// knows, or accounting does not answer.
+func (c *Cluster) forgotten(ctx context.Context, id cluster.JobID) eviction.Sight {
+	s := eviction.Sight{Gone: true}
+	runs, err := c.client.RunsOf(ctx, id)
+	if err != nil || len(runs) == 0 || !finals[runs[len(runs)-1].State] {
+		return s
+	}
+	r := &runs[len(runs)-1]
+	s.Job = cluster.Job{ID: id, User: r.User, State: cluster.Other, Start: r.Start, NodeList: r.NodeList}
+	s.Final, s.ExitCode, s.ExitedBy, s.End = r.State, r.ExitCode, r.Signal, r.End
+	return s
+}
+
 // finals are the states that a job does not leave by itself.
 var finals = map[string]bool{
 	"BOOT_FAIL": true, "CANCELLED": true, "COMPLETED": true, "DEADLINE": true, "FAILED": true, "NODE_FAIL": true,
@@ -82,7 +103,11 @@ var finals = map[string]bool{
 
 // Excluded are the nodes that a waiting job refuses, as a host list.
 func (c *Cluster) Excluded(ctx context.Context, t eviction.Target) (string, error) {
-	return c.client.Excluded(ctx, t.RawID)
+	_, excluded, err := c.client.NodesAsked(ctx, t.RawID)
+	if errors.Is(err, slurmplug.ErrNoJob) {
+		return "", nil
+	}
+	return excluded, err
 }
 
 // Do sends the commands, one after the other.

@@ -33,6 +33,9 @@ type Action struct {
 	// UserNice is the job's Nice when this was decided: what Priority zeroes
 	// and Nice replaces, and what an undo puts back.
 	UserNice string `json:"user_nice,omitempty"`
+	// Was is, for a lever on the job's request, what the user asked for: what an
+	// undo puts back.
+	Was string `json:"was,omitempty"`
 }
 
 // Jobs are the jobs that the action changes, as History and the store name them.
@@ -69,6 +72,7 @@ type Decision struct {
 	Why     string        `json:"why"`               // one of ranking's reason words: "te", "over-budget", ...
 	Detail  string        `json:"detail,omitempty"`  // words for a person
 	Since   time.Time     `json:"since,omitzero"`    // when the job could first have run
+	Steer   string        `json:"steer,omitempty"`   // which GPU type it gets, or none, and why; "" when that was no question
 	Unmoved string        `json:"unmoved,omitempty"` // why a wanted value is not written; "" when it is or need not be
 }
 
@@ -91,6 +95,10 @@ type Plan struct {
 	Notes      []string // what an operator should know about the whole plan
 	Shares     *Shares  // what the allocation gives each job; nil: nothing is allocated
 }
+
+// Ask puts writes into jobs' requests before all that rank: those could let the
+// jobs start as they are.
+func (p *Plan) Ask(actions []Action) { p.Actions = append(actions, p.Actions...) }
 
 // Seen is what a cycle hands to its recorder before it acts.
 type Seen struct {

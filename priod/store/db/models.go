@@ -60,6 +60,7 @@ type Decision struct {
 	Detail      string
 	SinceMs     int64
 	Unmoved     string
+	Steer       string
 }
 
 type Eviction struct {

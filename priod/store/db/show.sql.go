@@ -10,7 +10,7 @@ import (
 )
 
 const decisionsOfJob = `-- name: DecisionsOfJob :many
-SELECT decision, job, cycle, at_ms, class, ranked, value, own_priority, why, detail, since_ms, unmoved FROM decisions WHERE job = ?1 ORDER BY decision DESC LIMIT ?2
+SELECT decision, job, cycle, at_ms, class, ranked, value, own_priority, why, detail, since_ms, unmoved, steer FROM decisions WHERE job = ?1 ORDER BY decision DESC LIMIT ?2
 `
 
 type DecisionsOfJobParams struct {
@@ -40,6 +40,7 @@ func (q *Queries) DecisionsOfJob(ctx context.Context, db DBTX, arg DecisionsOfJo
 			&i.Detail,
 			&i.SinceMs,
 			&i.Unmoved,
+			&i.Steer,
 		); err != nil {
 			return nil, err
 		}
