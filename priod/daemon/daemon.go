@@ -90,8 +90,8 @@ type Daemon struct {
 	history *cluster.History
 	journal *eviction.Journal
 	ledger  *decide.Ledger
-	school  school
 	helm    decide.Helm
+	school  school
 	sizes   decide.Sizes
 	table   *workload.Table // nil: it could not be read
 	trouble string          // the last cycle's error, so that it is logged once
