@@ -77,6 +77,13 @@ type Partition struct {
 	AllowQOS      []string // nil: all
 }
 
+// Account is one account of a cluster.
+type Account struct {
+	Name, Parent string // Parent is "" for the root
+	Share        int64  // fairshare among its siblings; 0 with UseParent
+	UseParent    bool   // fairshare=parent
+}
+
 // QOS is one quality of service as sacctmgr prints it.
 type QOS struct {
 	Name        string

@@ -120,10 +120,10 @@ func preview(ctx context.Context, cfg *config.Config, log hclog.Logger) (cycle.R
 		journal = eviction.NewJournal() // history has said why
 	}
 	set := cycle.Settings{Decide: cfg.Decide(), DryRun: true, Allocation: cfg.AllocationSettings()}
-	if set.Ledger, err = ledger(ctx, cfg, &set.Allocation); err != nil {
+	slurm := live.New(newClient(cfg))
+	if set.Ledger, err = ledger(ctx, cfg, slurm, &set.Allocation); err != nil {
 		return cycle.Result{}, err
 	}
-	slurm := live.New(newClient(cfg))
 	set.Evictions = cycle.Evictions{Settings: cfg.Eviction(), Slurm: slurm, Journal: journal}
 	var sizes decide.Sizes
 	sizing := cfg.Sizes()
@@ -138,13 +138,18 @@ func preview(ctx context.Context, cfg *config.Config, log hclog.Logger) (cycle.R
 
 // ledger is what the daemon knows of allocations, and takes speeds from; an empty
 // one without a state folder.
-func ledger(ctx context.Context, cfg *config.Config, set *decide.AllocationSettings) (*decide.Ledger, error) {
+func ledger(ctx context.Context, cfg *config.Config, slurm *live.Cluster, set *decide.AllocationSettings) (*decide.Ledger, error) {
 	if set.Policy.Name == "" {
 		return nil, nil
 	}
 	var err error
 	if set.Table, err = workload.Load(cfg.Speeds.Workloads); err != nil {
 		return nil, err
+	}
+	if set.Policy.Name == "hierarchical" {
+		if set.Accounts, err = slurm.AccountShares(ctx); err != nil {
+			return nil, err
+		}
 	}
 	r, err := store.OpenReader(ctx, cfg.State.Dir)
 	if err != nil {

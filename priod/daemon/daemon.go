@@ -61,6 +61,8 @@ type Slurm interface {
 	cycle.Asker
 	// Past returns the runs that accounting knows of a span of time.
 	Past(ctx context.Context, since, until time.Time) ([]cluster.PastRun, error)
+	// AccountShares are the parts of the cluster that accounts have in Slurm.
+	AccountShares(context.Context) (map[string]float64, error)
 	// Stays returns the ended runs of GPU jobs that it knows, with the steps in their
 	// command lines. It may be called beside the other methods.
 	Stays(ctx context.Context, since, until time.Time, steps *regexp.Regexp) ([]speed.Stay, error)
@@ -93,6 +95,7 @@ type Daemon struct {
 	helm    decide.Helm
 	school  school
 	sizes   decide.Sizes
+	parts   accountParts
 	table   *workload.Table // nil: it could not be read
 	trouble string          // the last cycle's error, so that it is logged once
 	failed  int             // cycles in a row with that error
@@ -268,6 +271,7 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 		return result, 0, err
 	}
 	d.fill(ctx, now)
+	d.readAccounts(ctx)
 	begun, current, took := time.Now(), "", map[string]time.Duration{}
 	set := cycle.Settings{Decide: d.Config.Decide(), Hold: hold, Stage: func(next string) {
 		now := time.Now()

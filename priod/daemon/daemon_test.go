@@ -61,6 +61,7 @@ type fake struct {
 	plannedErr  error
 
 	stays   []speed.Stay    // in accounting
+	asked   int             // calls of AccountShares
 	spans   []time.Duration // that were read of it
 	kept    []speed.Stay    // in the store
 	lessons store.Lessons
@@ -93,6 +94,10 @@ func (f *fake) Stays(_ context.Context, since, until time.Time, _ *regexp.Regexp
 		}
 	}
 	return stays, f.pastErr
+}
+func (f *fake) AccountShares(context.Context) (map[string]float64, error) {
+	f.asked++
+	return map[string]float64{"vision": 0.3}, f.pastErr
 }
 func (f *fake) SaveStays(_ context.Context, stays []speed.Stay, until time.Time) error {
 	f.kept, f.lessons.Read = append(f.kept, stays...), until

@@ -73,3 +73,31 @@ func TestLessons(t *testing.T) {
 		}
 	})
 }
+
+// Accounts are asked for once an hour, and only where they count.
+func TestAccountsAreRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		d, log := newDaemon(t, f)
+		if err := d.open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		d.readAccounts(t.Context())
+		d.Config.Allocation.Policy = "hierarchical"
+		for range 5 {
+			d.readAccounts(t.Context())
+			time.Sleep(25 * time.Minute)
+		}
+		if f.asked != 2 || d.allocation().Accounts["vision"] != 0.3 {
+			t.Errorf("asked %d times: %v", f.asked, d.parts.of)
+		}
+		f.pastErr = errors.New("no slurmdbd")
+		for range 2 {
+			time.Sleep(2 * time.Hour)
+			d.readAccounts(t.Context())
+		}
+		if d.allocation().Accounts["vision"] != 0.3 || strings.Count(log.String(), "no slurmdbd") != 1 {
+			t.Errorf("%v: %s", d.parts.of, log)
+		}
+	})
+}
