@@ -52,6 +52,7 @@ type Node struct {
 	Partitions []string
 	CPUs       int // effective CPUs (22.05 and later), else all
 	CPUsAlloc  int
+	Threads    int   // per core, at least 1: Slurm gives out whole cores
 	MemMB      int64 // RealMemory
 	MemAllocMB int64
 	Gres       []Gres // configured
@@ -68,6 +69,9 @@ type Partition struct {
 	MaxTime       time.Duration
 	DefaultTime   time.Duration
 	PreemptMode   string
+	QOS           string   // of the partition itself, "" for none
+	SizeLimit     string   // what bounds or rounds the CPUs or memory of its jobs, "MaxCPUsPerNode=8"; "" for nothing
+	Defaults      string   // "DefCpuPerGPU=4,DefMemPerGPU=8192", "" for none
 	AllowAccounts []string // nil: all
 	AllowQOS      []string // nil: all
 }

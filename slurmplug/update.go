@@ -22,9 +22,21 @@ const (
 	Release    Lever = "release"
 )
 
-// ReqNodeList names the nodes that a pending job has to run on, all of them; ""
-// takes that back.
-const ReqNodeList Lever = "ReqNodeList"
+// Levers on what a pending job asks for. Their values are texts; "" takes back.
+const (
+	ReqNodeList Lever = "ReqNodeList" // the nodes that it has to run on, all of them
+	Features    Lever = "Features"    // the constraint on its nodes
+)
+
+// Ranks tells whether the lever moves a job in the order, by a number; any other
+// one changes what the job's user asked for.
+func (l Lever) Ranks() bool {
+	switch l {
+	case SiteFactor, Nice, Priority, Release:
+		return true
+	}
+	return false
+}
 
 // Update is one change to one record of the queue.
 type Update struct {
@@ -88,6 +100,11 @@ func (u Update) Validate() error {
 	case Release:
 		if u.Value != "" {
 			return fmt.Errorf("job %s: release takes no value, not %.40q", u.Job, u.Value)
+		}
+		return nil
+	case Size:
+		if err := validateSize(u.Value); err != nil {
+			return fmt.Errorf("job %s: %w", u.Job, err)
 		}
 		return nil
 	}

@@ -130,7 +130,11 @@ func (l *line) String() string {
 		}
 		b.WriteString(l.targets[i].text)
 	}
-	if l.lever != Release {
+	switch l.lever {
+	case Release:
+	case Size:
+		b.WriteString(" " + l.value)
+	default:
 		b.WriteString(" " + string(l.lever) + "=" + l.value)
 	}
 	return b.String()

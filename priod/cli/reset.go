@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -90,6 +91,9 @@ func reset(ctx context.Context, cfg *config.Config, dryRun bool) (*resetView, er
 	}
 	known := maps.Clone(h.Written)
 	h.Observe(&snapshot) // tasks that were split off inherit from their array
+	if err := askSizes(ctx, slurm, &snapshot, h); err != nil {
+		return nil, fmt.Errorf("read the sizes that jobs ask for: %w", err)
+	}
 	set := cfg.Decide()
 	if set.Peers {
 		decide.Adopt(decide.Strangers(&snapshot, h, set), &snapshot, h)
@@ -109,7 +113,8 @@ func reset(ctx context.Context, cfg *config.Config, dryRun bool) (*resetView, er
 			actions = append(actions, a)
 		}
 	}
-	actions = append(actions, unpin(&snapshot, undo)...)
+	asked, running := unask(&snapshot, undo, h)
+	actions = append(asked, actions...)
 	v.Gone = len(known)
 	if dryRun {
 		for _, a := range actions {
@@ -130,6 +135,9 @@ func reset(ctx context.Context, cfg *config.Config, dryRun bool) (*resetView, er
 		back[o.Job] = false
 	}
 	return v, undo.TakenBack(time.Now(), func(c *store.Change) bool {
+		if running[c] {
+			return true // to be taken back should the job be requeued
+		}
 		for _, id := range c.Jobs() {
 			if done, tried := back[id]; tried && !done {
 				return true
@@ -139,16 +147,48 @@ func reset(ctx context.Context, cfg *config.Config, dryRun bool) (*resetView, er
 	})
 }
 
-// unpin takes back the nodes that priod named in the requests of waiting jobs.
-func unpin(s *cluster.Snapshot, undo *store.Undo) (actions []plan.Action) {
+// unask takes back what priod wrote into the requests of waiting jobs and
+// nobody has changed since. A request of a job that runs cannot be changed:
+// its lines stay.
+func unask(s *cluster.Snapshot, undo *store.Undo, h *cluster.History) (actions []plan.Action, running map[*store.Change]bool) {
+	running = map[*store.Change]bool{}
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
-		c := undo.Find(j.ID, slurmplug.ReqNodeList)
-		if j.State == cluster.Pending && c != nil && c.Job == j.ID && c.To != "" && c.Of(j) {
-			actions = append(actions, plan.Action{Job: j.ID, Lever: slurmplug.ReqNodeList, Before: c.To, After: c.Was, Reason: "reset"})
+		back := plan.Action{Job: j.ID, Tasks: j.Tasks, Reason: "reset"}
+		if c := undo.Find(j.ID, slurmplug.ReqNodeList); j.State == cluster.Pending && c != nil && c.Job == j.ID && c.To != "" && c.Of(j) {
+			back.Lever, back.Before, back.After, back.Was = c.Lever, c.To, c.Was, c.Was
+			actions = append(actions, back)
+		}
+		for _, lever := range slices.Sorted(maps.Keys(h.Requests[j.ID])) {
+			r := h.Requests[j.ID][lever]
+			c := undo.Find(j.ID, lever)
+			now, shown := j.Request(lever)
+			if c != nil && !c.Of(j) || shown && !r.Ours(now) {
+				continue
+			}
+			if j.State != cluster.Pending {
+				running[c] = true
+				continue
+			}
+			if !shown {
+				continue
+			}
+			back.Lever, back.Before, back.After, back.Was = lever, now, r.Was, r.Was
+			actions = append(actions, back)
 		}
 	}
-	return actions
+	return actions, running
+}
+
+// askSizes reads the sizes of waiting jobs that priod has written to.
+func askSizes(ctx context.Context, slurm *live.Cluster, s *cluster.Snapshot, h *cluster.History) error {
+	var jobs []*cluster.Job
+	for i := range s.Jobs {
+		if _, written := h.Requests[s.Jobs[i].ID][slurmplug.Size]; written && s.Jobs[i].State == cluster.Pending {
+			jobs = append(jobs, &s.Jobs[i])
+		}
+	}
+	return slurm.Ask(ctx, jobs)
 }
 
 // alone makes sure that no other priod of this host, and with follow_controller
@@ -174,31 +214,37 @@ func alone(ctx context.Context, slurm *live.Cluster, cfg *config.Config) (releas
 // off. Without a journal the database must be there.
 func written(ctx context.Context, dir string, undo *store.Undo) (*cluster.History, error) {
 	h := cluster.NewHistory()
-	h.Written = undo.Written()
+	h.Written, h.Requests = undo.Written(), undo.Requests()
 	known, err := recorded(ctx, dir)
 	if err != nil && undo.Missing() {
 		return nil, fmt.Errorf("neither the undo journal nor the database can be read, so nothing is known of what priod wrote: %w", err)
 	}
-	for id, w := range known {
+	for id, w := range known.Written {
 		if _, told := h.Written[id]; !told {
 			h.Written[id] = w
+		}
+	}
+	for id, requests := range known.Requests {
+		if h.Requests[id] == nil {
+			h.Requests[id] = requests
 		}
 	}
 	return h, nil
 }
 
 // recorded is what the database knows of priod's values.
-func recorded(ctx context.Context, dir string) (map[cluster.JobID]cluster.Written, error) {
+func recorded(ctx context.Context, dir string) (*cluster.History, error) {
+	none := cluster.NewHistory()
 	r, err := store.OpenReader(ctx, dir)
 	if err != nil {
-		return nil, err
+		return none, err
 	}
 	defer r.Close()
 	known, err := r.History(ctx)
 	if err != nil {
-		return nil, err
+		return none, err
 	}
-	return known.Written, nil
+	return known, nil
 }
 
 func (v *resetView) show(c *cli.Context) {

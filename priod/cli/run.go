@@ -15,10 +15,12 @@ import (
 	"slurmprio/priod/config"
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/daemon"
+	"slurmprio/priod/decide"
 	"slurmprio/priod/eviction"
 	"slurmprio/priod/live"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
+	"slurmprio/priod/workload"
 )
 
 func runCommand() *cli.Command {
@@ -119,7 +121,15 @@ func preview(ctx context.Context, cfg *config.Config, log hclog.Logger) (cycle.R
 	}
 	slurm := live.New(newClient(cfg))
 	evictions := cycle.Evictions{Settings: cfg.Eviction(), Slurm: slurm, Journal: journal}
-	return cycle.Step(ctx, slurm, nil, h, cycle.Settings{Decide: cfg.Decide(), DryRun: true, Evictions: evictions})
+	var sizes decide.Sizes
+	set := cfg.Sizes()
+	if set.Table, err = workload.Load(cfg.Speeds.Workloads); err != nil {
+		return cycle.Result{}, err
+	}
+	sizes.Set(set)
+	return cycle.Step(ctx, slurm, nil, h, cycle.Settings{
+		Decide: cfg.Decide(), DryRun: true, Evictions: evictions, Sizing: cycle.Sizing{Sizes: &sizes, Slurm: slurm},
+	})
 }
 
 func showPreview(ctx context.Context, c *cli.Context, cfg *config.Config, log hclog.Logger) error {

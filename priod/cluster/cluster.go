@@ -58,6 +58,7 @@ type Job struct {
 	HetOffset int
 
 	User, Account, Partition, QOS, Reservation string
+	Name                                       string // "" where nobody asked for it
 
 	State  State
 	Reason string // Slurm's reason code
@@ -84,6 +85,8 @@ type Job struct {
 	Start      time.Time
 	Dependency bool // waits for another job
 
+	Asked *slurmplug.Asked // how it asks for its size; nil where nobody looked
+
 	Tag    jobtag.Tag
 	TagErr string // why the comment's tag does not count; "" when it does or there is none
 }
@@ -92,6 +95,20 @@ type Job struct {
 // how Slurm stores a hold.
 func (j *Job) Held() bool {
 	return j.State == Pending && (j.Priority == 0 || j.Reason == "JobHeldUser" || j.Reason == "JobHeldAdmin")
+}
+
+// Request is what Slurm shows in the field of a lever on the job's request, as
+// the lever would write it; false for a field that no poll reads.
+func (j *Job) Request(l slurmplug.Lever) (text string, shown bool) {
+	switch l {
+	case slurmplug.Features:
+		return j.Features, true
+	case slurmplug.Size:
+		if j.Asked != nil {
+			return j.Asked.Text, true
+		}
+	}
+	return "", false
 }
 
 // Node is one node.
@@ -106,6 +123,7 @@ type Node struct {
 	GPUsUsed   int
 	CPUs       int
 	CPUsUsed   int
+	Threads    int // per core; 0 where nobody asked
 	MemMB      int64
 	MemUsedMB  int64
 	MixedTypes bool // more than one GPU type on this node

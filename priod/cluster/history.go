@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -80,6 +81,49 @@ func (w Written) Replaced(next Written) []Sent {
 	return older[max(0, len(older)-maxOlder):]
 }
 
+// Requested is what priod made of one field of a job's request. The texts are as
+// Slurm shows the field.
+type Requested struct {
+	Was   string // the user's own, from before priod first wrote: all else is made from it
+	Value string // sent last
+	Sure  bool   // Slurm took Value
+	Older []string
+	At    time.Time // Value was sent
+}
+
+// maxSent is how many earlier values of priod's are remembered.
+const maxSent = 16
+
+// Next is r after another value was sent.
+func (r Requested) Next(value string, sure bool, at time.Time) Requested {
+	var older []string
+	for _, s := range append(slices.Clone(r.Older), r.Value) {
+		if s != r.Was && s != value && !slices.Contains(older, s) {
+			older = append(older, s)
+		}
+	}
+	if len(older) > maxSent {
+		older = older[len(older)-maxSent:]
+	}
+	r.Older = older
+	r.Value, r.Sure, r.At = value, sure, at
+	return r
+}
+
+// Ours tells whether a field that shows now holds a value of priod's.
+func (r Requested) Ours(now string) bool {
+	return now != r.Was && (now == r.Value || slices.Contains(r.Older, now))
+}
+
+// Theirs tells whether somebody changed the field after priod wrote it. Such a
+// field is never written again.
+func (r Requested) Theirs(now string) bool {
+	if now == r.Was {
+		return r.Sure && r.Value != r.Was
+	}
+	return !r.Ours(now)
+}
+
 // History is what priod knows beyond one snapshot. It is fed by Observe and by
 // the outcomes of writes, is the same in the daemon and in the simulator, and
 // can be lost: then budgets and orders start from what Slurm shows.
@@ -91,6 +135,9 @@ type History struct {
 	Counted map[JobID]Class
 	// Written holds the last write for each job in the queue.
 	Written map[JobID]Written
+	// Requests holds what priod made of the requests of jobs in the queue, until
+	// it has taken that back.
+	Requests map[JobID]map[slurmplug.Lever]Requested
 	// Claiming are the TE jobs for which room is being made or held: they go
 	// before other TE jobs. Returning are the BE jobs that were evicted and have
 	// not started again: they go before other BE jobs. Both come from the journal
@@ -127,6 +174,7 @@ func NewHistory() *History {
 		FirstEligible: map[JobID]time.Time{},
 		Counted:       map[JobID]Class{},
 		Written:       map[JobID]Written{},
+		Requests:      map[JobID]map[slurmplug.Lever]Requested{},
 		running:       map[JobID]*Interval{},
 		recent:        map[run]Interval{},
 		past:          map[JobID][]PastRun{},
@@ -245,6 +293,9 @@ func (h *History) inherit(id JobID) {
 			h.Written[id] = w
 		}
 	}
+	if _, known := h.Requests[id]; !known && h.Requests[array] != nil {
+		h.Requests[id] = maps.Clone(h.Requests[array])
+	}
 }
 
 // recall takes from accounting when a job could first have run. Ids come again:
@@ -347,9 +398,27 @@ func (h *History) forget(at time.Time) {
 	deleteFrom(h.FirstEligible, h.gone)
 	deleteFrom(h.Counted, h.gone)
 	deleteFrom(h.Written, h.gone)
+	deleteFrom(h.Requests, h.gone)
 	maps.DeleteFunc(h.seen, func(_ JobID, poll uint32) bool { return poll != h.poll })
 	since := at.Add(-UsePeriod)
 	maps.DeleteFunc(h.recent, func(_ run, i Interval) bool { return !i.End.After(since) })
+}
+
+// Intervals are those that are open, up to the last poll, and those that ended
+// within UsePeriod, in no order.
+func (h *History) Intervals() iter.Seq[Interval] {
+	return func(yield func(Interval) bool) {
+		for _, i := range h.running {
+			if !yield(*i) {
+				return
+			}
+		}
+		for _, i := range h.recent {
+			if !yield(i) {
+				return
+			}
+		}
+	}
 }
 
 func deleteFrom[V any](m map[JobID]V, gone func(JobID) bool) {
@@ -417,4 +486,24 @@ func (h *History) Try(id JobID, w Written) {
 	old.Older = old.Replaced(w)
 	old.Tried, old.At = w.Value, w.At
 	h.Written[id] = old
+}
+
+// Asked takes in a value that was sent into a job's request in place of what
+// stood there; sure says that Slurm took it. The user's own ends the matter.
+func (h *History) Asked(id JobID, l slurmplug.Lever, was, value string, sure bool, at time.Time) {
+	if sure && value == was {
+		delete(h.Requests[id], l)
+		if len(h.Requests[id]) == 0 {
+			delete(h.Requests, id)
+		}
+		return
+	}
+	r, known := h.Requests[id][l]
+	if !known || r.Was != was {
+		r = Requested{Was: was, Value: was}
+	}
+	if h.Requests[id] == nil {
+		h.Requests[id] = map[slurmplug.Lever]Requested{}
+	}
+	h.Requests[id][l] = r.Next(value, sure, at)
 }

@@ -184,3 +184,33 @@ func TestTaskInheritsOnlyWhenItSplitsOff(t *testing.T) {
 		t.Errorf("%d jobs are remembered after they left", len(h.seen))
 	}
 }
+
+// What was sent into a request is told from what its user wrote, also when an
+// earlier value arrives late.
+func TestRequested(t *testing.T) {
+	h, id, at := NewHistory(), slurmplug.Plain(1), time.Unix(0, 0)
+	ask := func(value string, sure bool) Requested {
+		h.Asked(id, slurmplug.Features, "ssd", value, sure, at)
+		return h.Requests[id][slurmplug.Features]
+	}
+	check := func(what string, r Requested, now string, ours, theirs bool) {
+		t.Helper()
+		if r.Ours(now) != ours || r.Theirs(now) != theirs {
+			t.Errorf("%s, shown %q: ours %v, theirs %v; %+v", what, now, r.Ours(now), r.Theirs(now), r)
+		}
+	}
+	r := ask("ssd&a100", false)
+	check("sent", r, "ssd", false, false) // it did not arrive
+	check("sent", r, "ssd&a100", true, false)
+	check("sent", r, "mine", false, true)
+	r = ask("ssd&a100", true)
+	check("taken", r, "ssd", false, true) // the user took it back
+	r = ask("ssd&v100", true)
+	check("another", r, "ssd&a100", true, false)
+	r = ask("ssd", false)
+	check("taken back, perhaps", r, "ssd&v100", true, false)
+	check("taken back, perhaps", r, "ssd", false, false)
+	if ask("ssd", true); len(h.Requests) != 0 {
+		t.Errorf("taken back: %+v", h.Requests)
+	}
+}

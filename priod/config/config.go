@@ -25,8 +25,10 @@ import (
 	"slurmprio/etc"
 	"slurmprio/priod/decide"
 	"slurmprio/priod/eviction"
+	"slurmprio/priod/policy/allocation"
 	"slurmprio/priod/policy/preemption"
 	"slurmprio/priod/policy/ranking"
+	"slurmprio/priod/policy/sizing"
 	"slurmprio/priod/policy/speed"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
@@ -57,7 +59,20 @@ type Config struct {
 		NiceLimit int64    `toml:"nice_limit" json:"nice_limit"`
 		TEQOS     []string `toml:"te_qos" json:"te_qos"`
 		BEQOS     []string `toml:"be_qos" json:"be_qos"`
+		Order     string   `toml:"order" json:"order"`
 	} `toml:"ranking" json:"ranking"`
+	Allocation struct {
+		Policy  string             `toml:"policy" json:"policy"`
+		Every   Duration           `toml:"every" json:"every"`
+		Weights map[string]float64 `toml:"weights" json:"weights,omitempty"`
+		FIFO    []string           `toml:"fifo" json:"fifo"`
+	} `toml:"allocation" json:"allocation"`
+	Sizing struct {
+		Enabled   bool     `toml:"enabled" json:"enabled"`
+		Mechanism string   `toml:"mechanism" json:"mechanism"`
+		Within    Duration `toml:"within" json:"within"`
+		Jobs      int      `toml:"jobs" json:"jobs"`
+	} `toml:"sizing" json:"sizing"`
 	TEBudget struct {
 		User     Budget            `toml:"user" json:"user"`
 		Account  Budget            `toml:"account" json:"account"`
@@ -265,6 +280,7 @@ const maxTop = 2147483645
 func (c *Config) validate() error {
 	_, leverKnown := levers[c.Ranking.Lever]
 	_, wakeErr := wakeAddresses(c.Wake.Listen)
+	_, sizingErr := sizing.Parse(c.Sizing.Mechanism)
 	budgets := map[string]Budget{"te_budget.user": c.TEBudget.User, "te_budget.account": c.TEBudget.Account}
 	for name, b := range c.TEBudget.Users {
 		budgets["te_budget.users."+name] = b
@@ -291,6 +307,13 @@ func (c *Config) validate() error {
 		{"ranking.nice_limit", c.Ranking.NiceLimit >= 0 && c.Ranking.NiceLimit <= maxTop, fmt.Sprintf("from 0 to %d", maxTop)},
 		{"ranking.te_qos", noneEmpty(c.Ranking.TEQOS), "names of QOS"},
 		{"ranking.be_qos", noneEmpty(c.Ranking.BEQOS) && disjoint(c.Ranking.TEQOS, c.Ranking.BEQOS), "names of QOS that do not stand in ranking.te_qos"},
+		{"ranking.order", slices.Contains(orders, c.Ranking.Order), strings.Join(orders, ", ")},
+		{"ranking.order", c.Ranking.Order != string(decide.GavelOrder) || c.Allocation.Policy != "", "an allocation.policy beside order gavel"},
+		{"allocation.every", c.Allocation.Every >= Duration(time.Minute), "at least 1m"},
+		{"allocation.fifo", noneEmpty(c.Allocation.FIFO), "names of accounts"},
+		{"sizing.mechanism", sizingErr == nil, "waterfill, tune-best-fit, tune, greedy or proportional"},
+		{"sizing.within", c.Sizing.Within >= Duration(5*time.Second), "at least 5s"},
+		{"sizing.jobs", c.Sizing.Jobs >= 1 && c.Sizing.Jobs <= 10000, "from 1 to 10000"},
 		{"speeds.workloads", c.Speeds.Workloads == "" || filepath.IsAbs(c.Speeds.Workloads), "an absolute path, or empty"},
 		{"speeds.history", c.Speeds.History >= 0, "a time, or 0s"},
 		{"speeds.shortest", c.Speeds.Shortest >= 0, "a time, or 0s"},
@@ -330,6 +353,9 @@ func (c *Config) validate() error {
 			return fmt.Errorf("%s: want %s", r.key, r.want)
 		}
 	}
+	if err := c.checkAllocation(); err != nil {
+		return err
+	}
 	if err := c.checkTypes(); err != nil {
 		return err
 	}
@@ -362,6 +388,28 @@ func wakeAddresses(texts []string) (addresses []wake.Address, err error) {
 func oneGroup(expression string) bool {
 	e, err := regexp.Compile(expression)
 	return err == nil && e.NumSubexp() == 1
+}
+
+var orders = []string{string(decide.SlurmOrder), string(decide.GavelOrder)}
+
+// checkAllocation looks at the policy and its weights.
+func (c *Config) checkAllocation() error {
+	a := &c.Allocation
+	if a.Policy != "" {
+		p, err := allocation.ParsePolicy(a.Policy)
+		switch {
+		case err != nil:
+			return fmt.Errorf("allocation.policy: %w", err)
+		case p.Pairs():
+			return errors.New("allocation.policy: want a policy without space sharing: Slurm gives a GPU to one job")
+		}
+	}
+	for _, account := range slices.Sorted(maps.Keys(a.Weights)) {
+		if w := a.Weights[account]; account == "" || !(w > 0) || math.IsInf(w, 1) {
+			return fmt.Errorf("allocation.weights.%s = %v: want an account and a weight above 0", account, w)
+		}
+	}
+	return nil
 }
 
 // checkTypes looks at the GPU types of speeds.types and speeds.formerly.
@@ -409,6 +457,7 @@ func (c *Config) Decide() decide.Settings {
 		NiceLimit: c.Ranking.NiceLimit,
 		MaxWrites: c.Limits.WritesPerCycle,
 		Peers:     c.Cycle.FollowController,
+		Order:     decide.Order(c.Ranking.Order),
 		Ranking: ranking.Settings{
 			Partitions: c.Slurm.Partitions,
 			TEQOS:      c.Ranking.TEQOS,
@@ -421,9 +470,30 @@ func (c *Config) Decide() decide.Settings {
 	}
 }
 
+// AllocationSettings returns how the time of GPUs is divided; what speeds rest on
+// is the caller's to add.
+func (c *Config) AllocationSettings() decide.AllocationSettings {
+	a := &c.Allocation
+	set := decide.AllocationSettings{
+		Every: time.Duration(a.Every), Weights: a.Weights, FIFO: a.FIFO, Ranking: c.Decide().Ranking, Speeds: c.SpeedSettings(),
+	}
+	if a.Policy != "" {
+		set.Policy, _ = allocation.ParsePolicy(a.Policy) // validated
+	}
+	return set
+}
+
 // SpeedSettings returns how speeds are judged.
 func (c *Config) SpeedSettings() speed.Settings {
 	return speed.Settings{Types: c.Speeds.Types, Formerly: c.Speeds.Formerly, Within: c.Speeds.Within}
+}
+
+// Sizes are the settings of sizing but for the table of workloads and the past.
+func (c *Config) Sizes() decide.SizeSettings {
+	mechanism, _ := sizing.Parse(c.Sizing.Mechanism) // validate has read it
+	return decide.SizeSettings{
+		Enabled: c.Sizing.Enabled, Mechanism: mechanism, Within: time.Duration(c.Sizing.Within), Most: c.Sizing.Jobs,
+	}
 }
 
 // Eviction returns the settings of making room for TE jobs.

@@ -23,6 +23,12 @@ type Settings struct {
 	DryRun bool
 	// Hold says why nothing may be written now ("paused by ..."); "" when it may.
 	Hold string
+	// Ledger keeps what was allocated and received, by the settings of Allocation;
+	// nil: nothing is allocated.
+	Ledger     *decide.Ledger
+	Allocation decide.AllocationSettings
+	// Sizing gives waiting jobs other sizes; the zero value gives none.
+	Sizing Sizing
 	// Evictions make room for TE jobs; the zero value makes none.
 	Evictions Evictions
 	// Stage, if set, is told when a stage begins: "observe", "decide",
@@ -72,8 +78,12 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	if set.Decide.Peers {
 		decide.Adopt(result.Strangers, &snapshot, h)
 	}
+	if set.Ledger != nil {
+		set.Decide.Shares = set.Ledger.Allocate(&result.Snapshot, h, set.Allocation)
+	}
 	var evictErr error
 	result.Plan, result.Choice, evictErr = set.decide(ctx, &result.Snapshot, h)
+	set.Sizing.decide(ctx, &result.Snapshot, h, &result.Plan)
 	if set.DryRun {
 		return result, evictErr
 	}
@@ -93,6 +103,7 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 		if err := act(ctx, slurm, rec, h, &result, stage); err != nil {
 			return result, err
 		}
+		set.Sizing.learn(result.Outcomes)
 	}
 	stage("evict")
 	if evictErr == nil && result.Choice != nil {
@@ -147,6 +158,12 @@ func act(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.History
 func remember(h *cluster.History, r *Result) {
 	for _, o := range r.Outcomes {
 		for _, id := range o.Jobs() {
+			if !o.Lever.Ranks() {
+				if o.Status == slurmplug.Applied || o.Status == slurmplug.Unknown {
+					h.Asked(id, o.Lever, o.Was, o.After, o.Status == slurmplug.Applied, r.Snapshot.At)
+				}
+				continue
+			}
 			w := decide.Effect(o.Action, h)
 			w.At = r.Snapshot.At
 			switch o.Status {

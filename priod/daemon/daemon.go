@@ -16,9 +16,11 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
 	"slurmprio/priod/cycle"
+	"slurmprio/priod/decide"
 	"slurmprio/priod/eviction"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/store"
+	"slurmprio/priod/workload"
 	"slurmprio/slurmplug"
 )
 
@@ -46,6 +48,7 @@ type Store interface {
 type Slurm interface {
 	plan.Slurm
 	eviction.Slurm
+	cycle.Asker
 	// Past returns the runs that accounting knows of a span of time.
 	Past(ctx context.Context, since, until time.Time) ([]cluster.PastRun, error)
 	// Controllers, Answers and Identity are those of live.Cluster.
@@ -71,9 +74,12 @@ type Daemon struct {
 	asked   time.Time // when it was last tried
 	history *cluster.History
 	journal *eviction.Journal
-	trouble string   // the last cycle's error, so that it is logged once
-	failed  int      // cycles in a row with that error
-	notes   []string // the last cycle's, so that each is logged once
+	ledger  decide.Ledger
+	sizes   decide.Sizes
+	table   *workload.Table // nil: it could not be read
+	trouble string          // the last cycle's error, so that it is logged once
+	failed  int             // cycles in a row with that error
+	notes   []string        // the last cycle's, so that each is logged once
 	cycles  int
 	losses  int // of the state, as counted
 
@@ -201,7 +207,10 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 	if d.history, err = d.Store.Load(ctx); err != nil {
 		return err
 	}
-	d.journal, err = d.Store.LoadEvictions(ctx)
+	if d.journal, err = d.Store.LoadEvictions(ctx); err != nil {
+		return err
+	}
+	d.table, err = workload.Load(d.Config.Speeds.Workloads)
 	return err
 }
 
@@ -245,6 +254,11 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 		slurm = follower{d.slurm, d}
 	}
 	set.Evictions = d.evictions()
+	set.Ledger, set.Allocation = &d.ledger, d.allocation()
+	sizes := d.Config.Sizes()
+	sizes.Table = d.table
+	d.sizes.Set(sizes)
+	set.Sizing = cycle.Sizing{Sizes: &d.sizes, Slurm: d.slurm}
 	result, err = cycle.Step(ctx, slurm, d.Store, d.history, set)
 	d.metrics.staged(took)
 	if err != nil {
@@ -453,6 +467,10 @@ func (d *Daemon) reload() {
 	case c.State.Dir != d.Config.State.Dir:
 		err = errors.New("state.dir changes only with a restart")
 	}
+	var table *workload.Table
+	if err == nil {
+		table, err = workload.Load(c.Speeds.Workloads)
+	}
 	if err == nil {
 		err = d.endpoint.move(c.Metrics.Listen, d.handler(), d.Log)
 	}
@@ -462,7 +480,7 @@ func (d *Daemon) reload() {
 			d.claim.Close()
 			d.claim = nil // the next cycle claims that cluster
 		}
-		d.Config, d.slurm = c, d.Connect(c)
+		d.Config, d.slurm, d.table = c, d.Connect(c), table
 		d.ears.listen(c.WakeAddresses(), c.Wake.PollsPerMinute, d.Log)
 		d.Log.SetLevel(hclog.LevelFromString(c.Log.Level))
 		d.Log.Info("configuration reloaded", "config", c.Path)

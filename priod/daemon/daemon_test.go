@@ -87,6 +87,7 @@ func (f *fake) SaveEvictions(context.Context, *eviction.Turn) error { return nil
 func (f *fake) Look(context.Context, []eviction.Target) (map[cluster.JobID]eviction.Sight, error) {
 	return nil, nil
 }
+func (f *fake) Ask(context.Context, []*cluster.Job) error                 { return nil }
 func (f *fake) Excluded(context.Context, eviction.Target) (string, error) { return "", nil }
 func (f *fake) Do(context.Context, []eviction.Command) []eviction.Result  { return nil }
 func (f *fake) Hold() (string, error)                                     { return f.hold, f.holdErr }

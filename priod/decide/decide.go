@@ -4,6 +4,7 @@ package decide
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"slurmprio/priod/cluster"
@@ -21,7 +22,18 @@ type Settings struct {
 	MaxWrites int             // writes for one cycle; 0: no limit
 	Peers     bool            // other hosts' priods may have written: see Adopt
 	Ranking   ranking.Settings
+	Order     Order   // of BE jobs
+	Shares    *Shares // of this cycle, by Ledger.Allocate; nil: nothing is allocated
 }
+
+// Order is how BE jobs stand among each other.
+type Order string
+
+// The orders.
+const (
+	SlurmOrder Order = "slurm" // as Slurm itself puts them
+	GavelOrder Order = "gavel" // by Share.Priority
+)
 
 // maxReverts is how often a job is written to again after somebody else
 // replaced its value by 0.
@@ -39,7 +51,10 @@ const (
 func Decide(s *cluster.Snapshot, h *cluster.History, set Settings) plan.Plan {
 	verdicts, te := ranking.Rank(s, h, set.Ranking)
 	d := decider{s: s, h: h, set: set, lever: leverOf(set.Lever)}
-	d.plan = plan.Plan{At: s.At, Mode: set.Lever, Band: d.band()}
+	d.plan = plan.Plan{At: s.At, Mode: set.Lever, Band: d.band(), Shares: set.Shares}
+	if set.Shares != nil {
+		d.plan.Notes = slices.Clone(set.Shares.Notes)
+	}
 	d.plan.Decisions = make([]plan.Decision, len(verdicts))
 	for i := range verdicts {
 		d.plan.Decisions[i] = d.decision(&verdicts[i])

@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/placement"
+	"slurmprio/priod/placement/nodemap"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/policy/preemption"
 	"slurmprio/priod/policy/ranking"
@@ -94,9 +94,9 @@ type Choice struct {
 // Choose decides who leaves for whom. vetoed are jobs that a closer look ruled
 // out. The plan says which jobs count as TE, and in which order.
 func Choose(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Settings, vetoed map[cluster.JobID]preemption.Why) *Choice {
-	m := newMap(s, j)
+	m := nodemap.New(s)
 	c := &Choice{set: set.Policy}
-	c.snapshot.Nodes = m.nodes
+	c.snapshot.Nodes = m.Nodes
 	c.candidates(s, j, set, m, vetoed)
 	waiting := c.trials(s, p, j, set, m, vetoed)
 	for i := range j.Evictions {
@@ -141,113 +141,11 @@ func (e *Eviction) cost() float64 {
 	return e.Promised
 }
 
-// nodeMap is the cluster in placement's terms. Nodes of one kind (GPU type,
-// features, partitions) make one of its types.
-type nodeMap struct {
-	nodes *placement.Nodes
-	index map[string]int32
-	names []string
-	kinds []*cluster.Node // one node of each kind
-}
-
-func newMap(s *cluster.Snapshot, j *Journal) *nodeMap {
-	m := &nodeMap{index: map[string]int32{}}
-	kinds := map[string]int32{}
-	var sizes []placement.Node
-	var used []placement.Share
-	var down []int32
-	for i := range s.Nodes {
-		n := &s.Nodes[i]
-		features := slices.Sorted(slices.Values(n.Features))
-		key := n.GPUType + "\x00" + strings.Join(features, ",") + "\x00" + strings.Join(n.Partitions, ",")
-		kind, known := kinds[key]
-		if !known {
-			if len(kinds) == placement.MaxTypes {
-				continue // more kinds than can be told apart: nobody is evicted there
-			}
-			kind = int32(len(kinds))
-			kinds[key] = kind
-			m.kinds = append(m.kinds, n)
-		}
-		at := int32(len(sizes))
-		m.index[n.Name] = at
-		m.names = append(m.names, n.Name)
-		sizes = append(sizes, placement.Node{Type: kind, Amount: placement.Amount{GPUs: int32(n.GPUs), CPUs: int32(n.CPUs), MemMB: n.MemMB}})
-		used = append(used, placement.Share{Node: at, Amount: placement.Amount{GPUs: int32(n.GPUsUsed), CPUs: int32(n.CPUsUsed), MemMB: n.MemUsedMB}})
-		if !n.Usable || n.MixedTypes || strings.Contains(n.State, "RESERVED") {
-			down = append(down, at)
-		}
-	}
-	m.nodes = placement.New(placement.Packed, sizes)
-	m.nodes.Take(used)
-	for _, at := range down {
-		m.nodes.SetDown(at, true)
-	}
-	return m
-}
-
-// shares is what a running job takes of each node; nil when that is not known.
-func (m *nodeMap) shares(j *cluster.Job) []placement.Share {
-	hosts, err := slurmplug.ExpandHosts(j.NodeList)
-	n := len(hosts)
-	if err != nil || n == 0 || j.GPUs%n != 0 {
-		return nil
-	}
-	all := make([]placement.Share, 0, n)
-	for _, h := range hosts {
-		at, known := m.index[h]
-		if !known {
-			return nil
-		}
-		all = append(all, placement.Share{Node: at, Amount: placement.Amount{
-			GPUs: int32(j.GPUs / n), CPUs: int32(j.CPUs / n), MemMB: j.MemMB / int64(n),
-		}})
-	}
-	return all
-}
-
-// types are the kinds of nodes that a waiting job may run on; ok is false when
-// its constraint is not understood.
-func (m *nodeMap) types(j *cluster.Job) (types placement.Types, ok bool) {
-	fits, ok := constraint(j.Features)
-	if !ok || strings.Contains(j.GPUType, ",") {
-		return 0, false
-	}
-	partitions := strings.Split(j.Partition, ",")
-	for i, n := range m.kinds {
-		in := slices.ContainsFunc(partitions, func(p string) bool { return slices.Contains(n.Partitions, p) })
-		if in && (j.GPUType == "" || j.GPUType == n.GPUType) && fits(n.Features) {
-			types |= 1 << uint(i)
-		}
-	}
-	return types, true
-}
-
-// constraint reads features that are all joined by & or all by |; Slurm's other
-// forms it leaves alone.
-func constraint(text string) (fits func(features []string) bool, ok bool) {
-	switch {
-	case text == "":
-		return func([]string) bool { return true }, true
-	case strings.ContainsAny(text, "()[]*!") || strings.Contains(text, "&") && strings.Contains(text, "|"):
-		return nil, false
-	case strings.Contains(text, "|"):
-		any := strings.Split(text, "|")
-		return func(f []string) bool {
-			return slices.ContainsFunc(any, func(x string) bool { return slices.Contains(f, x) })
-		}, true
-	}
-	all := strings.FieldsFunc(text, func(r rune) bool { return r == '&' || r == ',' })
-	return func(f []string) bool {
-		return !slices.ContainsFunc(all, func(x string) bool { return !slices.Contains(f, x) })
-	}, true
-}
-
 // epilog is how long a job that has ended may still hold its nodes, s.
 const epilog = 5
 
 // candidates are the jobs that hold GPUs.
-func (c *Choice) candidates(s *cluster.Snapshot, j *Journal, set *Settings, m *nodeMap, vetoed map[cluster.JobID]preemption.Why) {
+func (c *Choice) candidates(s *cluster.Snapshot, j *Journal, set *Settings, m *nodemap.Map, vetoed map[cluster.JobID]preemption.Why) {
 	leaving := map[cluster.JobID]bool{}
 	for i := range j.Evictions {
 		if e := &j.Evictions[i]; e.Leaving() {
@@ -262,7 +160,7 @@ func (c *Choice) candidates(s *cluster.Snapshot, j *Journal, set *Settings, m *n
 		if job.GPUs == 0 || !running && job.State != cluster.Completing && !leaving[job.ID] || job.State == cluster.Pending {
 			continue
 		}
-		shares := m.shares(job)
+		shares := m.Shares(job)
 		consent, why := running && set.Consents(job), preemption.Why("")
 		switch {
 		case len(shares) == 0:
@@ -303,7 +201,7 @@ var helps = map[string]bool{"": true, "None": true, "Resources": true, "Priority
 
 // trials lists the waiting TE jobs, those with claims first, and tells which
 // record of the queue each one is.
-func (c *Choice) trials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Settings, m *nodeMap, vetoed map[cluster.JobID]preemption.Why) (jobs []*cluster.Job) {
+func (c *Choice) trials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Settings, m *nodemap.Map, vetoed map[cluster.JobID]preemption.Why) (jobs []*cluster.Job) {
 	type waiting struct {
 		job   *cluster.Job
 		value int64
@@ -352,7 +250,7 @@ func (c *Choice) trials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Sett
 			id.Task = tasks[0]
 		}
 		t := Trial{Job: id, RawID: w.job.RawID, User: w.job.User, at: -1}
-		types, understood := m.types(w.job)
+		types, understood := m.Types(w.job)
 		claim := claims[id]
 		n := released[id]
 		switch {
@@ -375,12 +273,7 @@ func (c *Choice) trials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Sett
 		}
 		if t.Why == "" {
 			t.at = len(c.snapshot.Trials)
-			request := placement.Request{Types: types, Nodes: int32(w.job.Nodes), Amount: placement.Amount{
-				GPUs: int32(w.job.GPUs), CPUs: int32(w.job.CPUs), MemMB: w.job.MemMB,
-			}}
-			if request.Nodes <= 1 { // what Slurm shows before it has looked for a place
-				request.Nodes = 0
-			}
+			request := nodemap.Request(w.job, types)
 			c.snapshot.Trials = append(c.snapshot.Trials, preemption.Trial{Request: request, Start: math.Inf(1)})
 			if claim != nil {
 				c.claim(t.at, claim, m)
@@ -398,10 +291,10 @@ func (c *Choice) trials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Sett
 	return jobs
 }
 
-func (c *Choice) claim(trial int, claim *Claim, m *nodeMap) {
+func (c *Choice) claim(trial int, claim *Claim, m *nodemap.Map) {
 	x := preemption.Claim{Trial: trial}
 	for _, s := range claim.Shares {
-		if at, known := m.index[s.Node]; known {
+		if at, known := m.Index[s.Node]; known {
 			x.Shares = append(x.Shares, placement.Share{Node: at, Amount: placement.Amount{GPUs: int32(s.GPUs), CPUs: int32(s.CPUs), MemMB: s.MemMB}})
 		}
 	}
@@ -410,7 +303,7 @@ func (c *Choice) claim(trial int, claim *Claim, m *nodeMap) {
 
 // shadows finds when each trial would start without evictions, by the time
 // limits of what runs, each behind the room of those before it.
-func (c *Choice) shadows(m *nodeMap, set *Settings) {
+func (c *Choice) shadows(m *nodemap.Map, set *Settings) {
 	type release struct {
 		at     float64
 		shares []placement.Share
@@ -435,12 +328,12 @@ func (c *Choice) shadows(m *nodeMap, set *Settings) {
 		taken = append(taken, x.Shares...)
 		claimed[x.Trial] = true
 	}
-	future := m.nodes.Clone()
+	future := m.Nodes.Clone()
 	for i := range c.snapshot.Trials {
 		if claimed[i] {
 			continue
 		}
-		future.CopyFree(m.nodes)
+		future.CopyFree(m.Nodes)
 		future.Take(taken)
 		request := c.snapshot.Trials[i].Request
 		at := future.Shadow(0, request, func(yield func(float64, []placement.Share) bool) {
@@ -459,12 +352,12 @@ func (c *Choice) shadows(m *nodeMap, set *Settings) {
 }
 
 // record makes the rows of a claim and its evictions.
-func (c *Choice) record(s *cluster.Snapshot, m *nodeMap, t *Trial, job *cluster.Job, v *preemption.Verdict, set *Settings) {
+func (c *Choice) record(s *cluster.Snapshot, m *nodemap.Map, t *Trial, job *cluster.Job, v *preemption.Verdict, set *Settings) {
 	claim := Claim{
 		Job: t.Job, RawID: t.RawID, User: t.User, GPUs: job.GPUs, Wait: t.Wait, State: Planned, At: s.At, Changed: s.At,
 	}
 	for _, share := range v.Shares {
-		claim.Shares = append(claim.Shares, Share{m.names[share.Node], int(share.GPUs), int(share.CPUs), share.MemMB})
+		claim.Shares = append(claim.Shares, Share{m.Names[share.Node], int(share.GPUs), int(share.CPUs), share.MemMB})
 	}
 	claim.Pin = slurmplug.CompactHosts(claim.Nodes())
 	if set.Reserve && c.inParts(v) {

@@ -21,7 +21,10 @@ type Cluster struct {
 	multifactor bool
 	weights     int64                    // sum of the site's priority weights
 	limits      map[string]time.Duration // time limit of a job that names none, by partition
-	configAt    time.Time                // when the fields above were read
+	conf        slurmplug.Config
+	configAt    time.Time // when the fields above were read
+	sizes       *sizeRules
+	sizesAt     time.Time // configAt, when sizes were read
 	tags        tagCache
 	demands     demandCache
 	jobs        []slurmplug.Job // memory of the last poll's records
@@ -31,7 +34,8 @@ type Cluster struct {
 func New(client *slurmplug.Client) *Cluster { return &Cluster{client: client} }
 
 // Apply carries out the actions. Two actions on one job keep their order: a
-// release comes before the Nice that it would wipe out.
+// release comes before the Nice that it would wipe out, what it asks for before
+// what could let it start. Writes into requests are read back.
 func (c *Cluster) Apply(ctx context.Context, actions []plan.Action) []plan.Outcome {
 	outcomes := make([]plan.Outcome, len(actions))
 	for _, wave := range waves(actions) {
@@ -40,8 +44,13 @@ func (c *Cluster) Apply(ctx context.Context, actions []plan.Action) []plan.Outco
 			a := &actions[i]
 			updates[k] = slurmplug.Update{Job: a.Job, Tasks: a.Tasks, Lever: a.Lever, Value: a.After}
 		}
+		done := make([]plan.Outcome, len(wave))
 		for k, r := range c.client.Update(ctx, updates) {
-			outcomes[wave[k]] = plan.Outcome{Action: actions[wave[k]], Status: r.Status, Message: r.Message}
+			done[k] = plan.Outcome{Action: actions[wave[k]], Status: r.Status, Message: r.Message}
+		}
+		c.confirm(ctx, done)
+		for k, i := range wave {
+			outcomes[i] = done[k]
 		}
 	}
 	return outcomes

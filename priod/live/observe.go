@@ -59,7 +59,7 @@ func convertNodes(nodes []slurmplug.Node) []cluster.Node {
 		n := &nodes[i]
 		o := cluster.Node{
 			Name: n.Name, State: strings.Join(n.State, "+"), Usable: usable(n.State), Features: n.Features, Partitions: n.Partitions,
-			CPUs: n.CPUs, CPUsUsed: n.CPUsAlloc, MemMB: n.MemMB, MemUsedMB: n.MemAllocMB,
+			CPUs: n.CPUs, CPUsUsed: n.CPUsAlloc, Threads: n.Threads, MemMB: n.MemMB, MemUsedMB: n.MemAllocMB,
 		}
 		for _, g := range n.Gres {
 			if g.Name != "gpu" {
@@ -281,6 +281,6 @@ func (c *Cluster) refreshConfig(ctx context.Context, at time.Time) error {
 	for _, p := range partitions {
 		c.limits[p.Name] = cmp.Or(p.DefaultTime, p.MaxTime, slurmplug.Unlimited)
 	}
-	c.configAt = at
+	c.conf, c.configAt = conf, at
 	return nil
 }

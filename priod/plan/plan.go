@@ -33,6 +33,9 @@ type Action struct {
 	// UserNice is the job's Nice when this was decided: what Priority zeroes
 	// and Nice replaces, and what an undo puts back.
 	UserNice string `json:"user_nice,omitempty"`
+	// Was is, for a lever on the job's request, what the user asked for: what an
+	// undo puts back.
+	Was string `json:"was,omitempty"`
 }
 
 // Jobs are the jobs that the action changes, as History and the store name them.
@@ -89,7 +92,12 @@ type Plan struct {
 	Actions    []Action
 	Renumbered int      // writes beyond the fewest possible, because a gap was used up
 	Notes      []string // what an operator should know about the whole plan
+	Shares     *Shares  // what the allocation gives each job; nil: nothing is allocated
 }
+
+// Ask puts writes into jobs' requests before all that rank: those could let the
+// jobs start as they are.
+func (p *Plan) Ask(actions []Action) { p.Actions = append(actions, p.Actions...) }
 
 // Seen is what a cycle hands to its recorder before it acts.
 type Seen struct {

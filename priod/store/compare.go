@@ -159,6 +159,7 @@ func (s *Store) sighted(j *cluster.Job) *entry {
 			delete(s.history.FirstEligible, id)
 			delete(s.history.Counted, id)
 			delete(s.history.Written, id)
+			delete(s.history.Requests, id)
 		}
 		if of == e {
 			s.unsaved.ended = append(s.unsaved.ended, e)

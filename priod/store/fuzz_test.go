@@ -2,6 +2,7 @@ package store
 
 import (
 	"encoding/json"
+	"reflect"
 	"regexp"
 	"testing"
 	"time"
@@ -63,7 +64,7 @@ func FuzzUndoText(f *testing.F) {
 				t.Skip("JSON cannot hold it; nothing of the kind is ever written to a job")
 			}
 		}
-		c := Change{Time: epoch, Job: slurmplug.JobID{ID: 7, Task: 3}, User: user, Submit: epoch, Lever: "Features", Was: from, From: from, To: to, UserNice: nice}
+		c := Change{Time: epoch, Job: slurmplug.JobID{ID: 7, Task: 3}, User: user, Submit: epoch, Lever: "Features", Was: from, From: from, To: to, UserNice: nice, Sent: []string{from, to}}
 		text, err := journalText([]*Change{&c, {Job: slurmplug.Plain(8), Lever: "Nice", To: "1"}})
 		if err != nil {
 			t.Fatal(err)
@@ -75,7 +76,7 @@ func FuzzUndoText(f *testing.F) {
 			t.Fatalf("%d lines, %d damaged, %d changes in %q", u.lines, u.damaged, len(all), text)
 		}
 		c.seq = all[0].seq
-		if *all[0] != c {
+		if !reflect.DeepEqual(*all[0], c) {
 			t.Fatalf("%+v reads back as %+v", c, *all[0])
 		}
 	})

@@ -88,15 +88,22 @@ func (s *Store) rewriteUndo() error {
 			lost[id] = w
 		}
 	}
-	if len(lost) == 0 {
+	var lines []*Change
+	for id, requests := range s.history.Requests {
+		for lever, r := range requests {
+			if s.undo.Find(id, lever) == nil {
+				lines = append(lines, &Change{Time: r.At, Job: id, Lever: lever, Was: r.Was, From: r.Was, To: r.Value, Sent: r.Older})
+			}
+		}
+	}
+	if len(lost)+len(lines) == 0 {
 		return nil
 	}
 	if err := s.startActing(); err != nil {
 		return err
 	}
 	defer s.stopActing()
-	s.log.Warn("the undo journal lacks what the database knows: added", "jobs", len(lost), "file", s.undo.path)
-	lines := make([]*Change, 0, len(lost))
+	s.log.Warn("the undo journal lacks what the database knows: added", "changes", len(lost)+len(lines), "file", s.undo.path)
 	text := func(v int64) string { return strconv.FormatInt(v, 10) }
 	for id, w := range lost {
 		c := &Change{
@@ -105,10 +112,12 @@ func (s *Store) rewriteUndo() error {
 		if w.Lever == slurmplug.Nice {
 			c.Was = c.UserNice
 		}
-		if e := s.held.jobs[id]; e != nil && e.named() {
+		lines = append(lines, c)
+	}
+	for _, c := range lines {
+		if e := s.held.jobs[c.Job]; e != nil && e.named() {
 			c.User, c.Submit = e.user.Value(), instant(e.submit)
 		}
-		lines = append(lines, c)
 	}
 	return s.undo.Append(lines)
 }
@@ -126,7 +135,7 @@ type loader struct {
 
 func (l *loader) all(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
-		l.cycle, l.jobs, l.decisions, l.nodes, l.remembered, l.intervals, l.planned,
+		l.cycle, l.jobs, l.decisions, l.nodes, l.remembered, l.intervals, l.asked, l.planned,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -158,6 +167,9 @@ func (l *loader) jobs(ctx context.Context) error {
 		e.identify(j.User, j.Submit)
 		l.rows[e.row] = e
 		l.history.Saw(j.ID)
+		if requests := l.undo.requests(j.ID, func(c *Change) bool { return c.Of(&j) }); requests != nil {
+			l.history.Requests[j.ID] = requests
+		}
 	}
 	return nil
 }
@@ -257,6 +269,50 @@ func (l *loader) intervals(ctx context.Context) error {
 	return err
 }
 
+// asked takes in what was written into requests: the database knows what became
+// of it, the journal what was there first when the database was begun anew.
+func (l *loader) asked(ctx context.Context) error {
+	writes, err := l.q.RequestWrites(ctx, l.tx)
+	if err != nil {
+		return err
+	}
+	told := cluster.NewHistory()
+	for i := range writes {
+		r := &writes[i]
+		a := actionOf(&r.Write, jobID(r.ID, r.JobTask))
+		at := instant(r.Write.AtMs)
+		for _, id := range a.Jobs() {
+			sure, doubt := false, false
+			switch slurmplug.Status(r.Write.Status) {
+			case slurmplug.Applied:
+				sure = true
+			case slurmplug.Unknown, Planned:
+				doubt = true
+			}
+			if !sure && !doubt || !l.stands(id, a.Lever, at) {
+				continue
+			}
+			was := a.Before
+			if before, known := told.Requests[id][a.Lever]; known && !before.Theirs(a.Before) {
+				was = before.Was
+			}
+			told.Asked(id, a.Lever, was, a.After, sure, at)
+		}
+	}
+	for id, requests := range told.Requests {
+		for lever, r := range requests {
+			known, journal := l.history.Requests[id][lever]
+			switch {
+			case !journal && l.history.Requests[id] == nil:
+				l.history.Requests[id] = map[slurmplug.Lever]cluster.Requested{lever: r}
+			case !journal, r.Was == known.Was, r.At.After(known.At):
+				l.history.Requests[id][lever] = r
+			}
+		}
+	}
+	return nil
+}
+
 // planned takes in the writes that a crash left without an outcome.
 func (l *loader) planned(ctx context.Context) error {
 	writes, err := l.q.PlannedWrites(ctx, l.tx)
@@ -267,6 +323,9 @@ func (l *loader) planned(ctx context.Context) error {
 	for i := range writes {
 		r := &writes[i]
 		a := actionOf(&r.Write, jobID(r.ID, r.JobTask))
+		if !a.Lever.Ranks() {
+			continue // asked has it
+		}
 		for _, id := range a.Jobs() {
 			if !l.stands(id, a.Lever, instant(r.Write.AtMs)) {
 				continue
@@ -290,6 +349,15 @@ func (l *loader) journal() {
 		c := l.undo.Last(id)
 		e := l.held.entry(id)
 		e.identify(c.User, c.Submit)
+	}
+	for id := range l.undo.changes {
+		requests := l.undo.requests(id, func(c *Change) bool {
+			l.held.entry(id).identify(c.User, c.Submit)
+			return true
+		})
+		if requests != nil {
+			l.history.Requests[id] = requests
+		}
 	}
 }
 

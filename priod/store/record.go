@@ -151,6 +151,14 @@ func (s *Store) noticeReset() error {
 			dropped++
 		}
 	}
+	for id, requests := range s.history.Requests {
+		for lever := range requests {
+			if s.undo.Find(id, lever) == nil {
+				delete(requests, lever)
+				dropped++
+			}
+		}
+	}
 	return fmt.Errorf("%s was changed by another process (priod reset?): %d values count as taken back and the next cycle decides anew", s.undo.path, dropped)
 }
 

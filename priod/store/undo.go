@@ -32,6 +32,7 @@ type Change struct {
 	From     string          `json:"from"`                // just before this change
 	To       string          `json:"to"`                  // sent, perhaps not arrived
 	UserNice string          `json:"user_nice,omitempty"` // the owner's Nice, which Nice and Priority replace
+	Sent     []string        `json:"sent,omitempty"`      // into a request, between Was and From
 
 	seq int // place in the file
 }
@@ -55,6 +56,12 @@ func (c *Change) Written() cluster.Written {
 	return cluster.Written{
 		Lever: c.Lever, Value: number(c.From), Tried: number(c.To), Original: number(c.UserNice), At: c.Time,
 	}
+}
+
+// Requested is the change as cluster.History remembers it: it may have arrived.
+func (c *Change) Requested() cluster.Requested {
+	r := cluster.Requested{Was: c.Was, Older: c.Sent, Value: c.From}
+	return r.Next(c.To, false, c.Time)
 }
 
 // Undo is the undo journal. Each change of each lever is appended and synced
@@ -154,7 +161,7 @@ func (u *Undo) take(c *Change) {
 	u.seq++
 	c.seq = u.seq
 	for _, id := range c.Jobs() {
-		if o := u.Last(id); o != nil && c.Lever != slurmplug.ReqNodeList {
+		if o := u.Last(id); o != nil && c.Lever.Ranks() {
 			before := o.Written()
 			before.Older = u.olderOf(id)
 			next := c.Written()
@@ -187,10 +194,10 @@ func (u *Undo) Last(id cluster.JobID) *Change {
 	return nil
 }
 
-// lastRank is the last change that is not of the nodes that a job asks for.
+// lastRank is the last change of a job's place in the order.
 func lastRank(list []*Change) *Change {
 	for _, c := range slices.Backward(list) {
-		if c.Lever != slurmplug.ReqNodeList {
+		if c.Lever.Ranks() {
 			return c
 		}
 	}
@@ -241,6 +248,37 @@ func (u *Undo) Written() map[cluster.JobID]cluster.Written {
 	return all
 }
 
+// Requests is what the journal tells about values that priod may have left in
+// jobs' requests.
+func (u *Undo) Requests() map[cluster.JobID]map[slurmplug.Lever]cluster.Requested {
+	all := map[cluster.JobID]map[slurmplug.Lever]cluster.Requested{}
+	for id := range u.changes {
+		if r := u.requests(id, func(*Change) bool { return true }); r != nil {
+			all[id] = r
+		}
+	}
+	return all
+}
+
+// requests is what the changes of a job, or of its array, that count tell about
+// values that priod may have left in its request; nil when there is none. The
+// nodes that it asks for are the journal of evictions' affair.
+func (u *Undo) requests(id cluster.JobID, counts func(*Change) bool) map[slurmplug.Lever]cluster.Requested {
+	var all map[slurmplug.Lever]cluster.Requested
+	for _, id := range []cluster.JobID{slurmplug.Plain(id.ID), id} {
+		for _, c := range u.changes[id] {
+			if c.Lever.Ranks() || c.Lever == slurmplug.ReqNodeList || !counts(c) {
+				continue
+			}
+			if all == nil {
+				all = map[slurmplug.Lever]cluster.Requested{}
+			}
+			all[c.Lever] = c.Requested()
+		}
+	}
+	return all
+}
+
 // change is the line for an action; what was there first is carried over from
 // earlier lines.
 func (u *Undo) change(a plan.Action, at time.Time) *Change {
@@ -256,6 +294,13 @@ func (u *Undo) change(a plan.Action, at time.Time) *Change {
 	}
 	ids := c.Jobs()
 	if len(ids) == 0 {
+		return c
+	}
+	if !c.Lever.Ranks() {
+		c.Was = a.Was
+		if before := u.Find(ids[0], c.Lever); before != nil && before.Was == c.Was {
+			c.Sent = before.Requested().Older
+		}
 		return c
 	}
 	if first := u.Find(ids[0], c.Lever); first != nil {

@@ -35,6 +35,11 @@ WHERE i.closed = 1 AND i.end_ms > sqlc.arg(since_ms) ORDER BY i.end_ms;
 SELECT j.id, j.task AS job_task, sqlc.embed(w) FROM writes AS w JOIN jobs AS j ON j.job = w.job
 WHERE w.status = 'planned' ORDER BY w.write;
 
+-- name: RequestWrites :many
+-- What was written into the requests of jobs in the queue, the earliest first.
+SELECT j.id, j.task AS job_task, sqlc.embed(w) FROM writes AS w JOIN jobs AS j ON j.job = w.job
+WHERE j.left_ms = 0 AND w.lever NOT IN ('SiteFactor', 'Nice', 'Priority', 'release') ORDER BY w.write;
+
 -- name: LastEvictionKeys :one
 SELECT
   CAST((SELECT coalesce(max(claim), 0) FROM claims) AS INTEGER) AS claim,

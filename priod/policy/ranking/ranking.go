@@ -145,18 +145,10 @@ func nameSet(names []string) map[string]bool {
 }
 
 func (r *ranker) classify(j *cluster.Job) Verdict {
-	alone := func(w Why) Verdict { return Verdict{Why: w} }
+	if why := r.set.Alone(j); why != "" {
+		return Verdict{Why: why}
+	}
 	switch {
-	case !r.set.Ranks(j.Partition):
-		return alone(Foreign)
-	case j.Held():
-		return alone(Held)
-	case j.Dependency:
-		return alone(Dependency)
-	case j.Reservation != "":
-		return alone(Reserved)
-	case j.HetOffset > 0:
-		return alone(Component)
 	case j.TagErr != "":
 		return Verdict{Ranked: true, Why: BadTag, Detail: j.TagErr}
 	case j.Tag.Type == "te":
@@ -169,6 +161,23 @@ func (r *ranker) classify(j *cluster.Job) Verdict {
 		return Verdict{Ranked: true, Why: BEQOS, Detail: "QOS " + j.QOS}
 	}
 	return Verdict{Ranked: true, Why: Untagged}
+}
+
+// Alone says why a pending job is left alone, whatever its type; "" when it is ranked.
+func (set *Settings) Alone(j *cluster.Job) Why {
+	switch {
+	case !set.Ranks(j.Partition):
+		return Foreign
+	case j.Held():
+		return Held
+	case j.Dependency:
+		return Dependency
+	case j.Reservation != "":
+		return Reserved
+	case j.HetOffset > 0:
+		return Component
+	}
+	return ""
 }
 
 // Ranks tells whether jobs of these partitions are ranked: every one of them

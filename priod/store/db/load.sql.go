@@ -538,6 +538,57 @@ func (q *Queries) PlannedWrites(ctx context.Context, db DBTX) ([]PlannedWritesRo
 	return items, nil
 }
 
+const requestWrites = `-- name: RequestWrites :many
+SELECT j.id, j.task AS job_task, w.write, w.job, w.cycle, w.at_ms, w.tasks, w.part, w.lever, w."before", w."after", w.user_nice, w.reason, w.status, w.message FROM writes AS w JOIN jobs AS j ON j.job = w.job
+WHERE j.left_ms = 0 AND w.lever NOT IN ('SiteFactor', 'Nice', 'Priority', 'release') ORDER BY w.write
+`
+
+type RequestWritesRow struct {
+	ID      int64
+	JobTask int64
+	Write   Write
+}
+
+// What was written into the requests of jobs in the queue, the earliest first.
+func (q *Queries) RequestWrites(ctx context.Context, db DBTX) ([]RequestWritesRow, error) {
+	rows, err := db.QueryContext(ctx, requestWrites)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RequestWritesRow
+	for rows.Next() {
+		var i RequestWritesRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.JobTask,
+			&i.Write.Write,
+			&i.Write.Job,
+			&i.Write.Cycle,
+			&i.Write.AtMs,
+			&i.Write.Tasks,
+			&i.Write.Part,
+			&i.Write.Lever,
+			&i.Write.Before,
+			&i.Write.After,
+			&i.Write.UserNice,
+			&i.Write.Reason,
+			&i.Write.Status,
+			&i.Write.Message,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const timesEvicted = `-- name: TimesEvicted :many
 SELECT j.id, j.task, count(*) AS times FROM evictions AS e JOIN jobs AS j ON j.job = e.job
 WHERE e.signalled_ms > 0 AND (j.left_ms = 0 OR EXISTS (SELECT 1 FROM evictions AS o WHERE o.job = e.job AND o.ended_ms = 0))

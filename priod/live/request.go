@@ -1,0 +1,106 @@
+package live
+
+import (
+	"context"
+	"fmt"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/eviction"
+	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
+)
+
+// confirm reads back what was written into requests: Slurm takes commands that it
+// then ignores, or that make a job impossible to start. Such a write is taken
+// back at once and counts as refused.
+func (c *Cluster) confirm(ctx context.Context, outcomes []plan.Outcome) {
+	var asked []int
+	for i := range outcomes {
+		o := &outcomes[i]
+		if o.Status == slurmplug.Applied && !o.Lever.Ranks() || o.Status == slurmplug.Refused && o.Lever == slurmplug.Size {
+			asked = append(asked, i) // of a size some fields may have been taken before one was refused
+		}
+	}
+	if len(asked) == 0 {
+		return
+	}
+	raw := c.rawIDs(outcomes, asked)
+	var targets []eviction.Target
+	for _, i := range asked {
+		for _, id := range outcomes[i].Jobs() {
+			targets = append(targets, eviction.Target{Job: id, RawID: raw[id]})
+		}
+	}
+	sights, err := c.Look(ctx, targets)
+	for _, i := range asked {
+		o := &outcomes[i]
+		for _, id := range o.Jobs() {
+			sight, seen := sights[id]
+			if o.Lever == slurmplug.Size && seen && !sight.Gone {
+				if sight.Asked, err = c.askedOf(ctx, &cluster.Job{ID: id}); err != nil {
+					seen = false
+				}
+			}
+			if o.Status == slurmplug.Refused {
+				if now, shown := sight.Request(o.Lever); shown && now != o.Before {
+					c.retract(ctx, o, o.Message)
+				}
+				break
+			}
+			switch problem := problem(o, &sight.Job); {
+			case !seen || sight.Gone:
+				o.Status, o.Message = slurmplug.Unknown, "written, and not seen again"
+				if err != nil {
+					o.Message += ": " + err.Error()
+				}
+			case problem != "":
+				c.retract(ctx, o, problem)
+			default:
+				continue
+			}
+			break
+		}
+	}
+}
+
+// rawIDs are Slurm's own ids of the records that outcomes name, from the last
+// poll; an array's own is its record's, too.
+func (c *Cluster) rawIDs(outcomes []plan.Outcome, asked []int) map[cluster.JobID]uint32 {
+	raw := map[cluster.JobID]uint32{}
+	for _, i := range asked {
+		for _, id := range outcomes[i].Jobs() {
+			raw[id] = id.ID
+		}
+	}
+	for i := range c.jobs {
+		if j := &c.jobs[i]; raw[j.ID] != 0 {
+			raw[j.ID] = j.RawID
+		}
+	}
+	return raw
+}
+
+// problem says why a write into a request does not stand; "" when it does, or
+// the job has started and there is nothing to take back.
+func problem(o *plan.Outcome, j *cluster.Job) string {
+	shown, known := j.Request(o.Lever)
+	switch {
+	case !known || j.State != cluster.Pending:
+		return ""
+	case shown != o.After:
+		return fmt.Sprintf("Slurm shows %q after the write", shown)
+	case j.Reason == "BadConstraints" && o.After != o.Was:
+		return "no node satisfies it (BadConstraints)"
+	}
+	return ""
+}
+
+// retract puts back what a request held before a write.
+func (c *Cluster) retract(ctx context.Context, o *plan.Outcome, why string) {
+	u := slurmplug.Update{Job: o.Job, Tasks: o.Tasks, Lever: o.Lever, Value: o.Before}
+	r := c.client.Update(ctx, []slurmplug.Update{u})[0]
+	o.Status, o.Message = slurmplug.Refused, why+"; taken back"
+	if r.Status != slurmplug.Applied && r.Status != slurmplug.Raced {
+		o.Status, o.Message = slurmplug.Unknown, why+"; could not be taken back: "+r.Message
+	}
+}

@@ -1,0 +1,130 @@
+// Package nodemap turns a snapshot of a real cluster into placement's terms:
+// which kinds of nodes there are, which of them a job's own constraint allows,
+// and what a running job takes of each node.
+package nodemap
+
+import (
+	"slices"
+	"strings"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/placement"
+	"slurmprio/slurmplug"
+)
+
+// Map is the cluster in placement's terms. Nodes of one kind (GPU type,
+// features, partitions) make one of its types.
+type Map struct {
+	Nodes *placement.Nodes // what is free now; nodes that start nothing are down
+	Names []string
+	Index map[string]int32
+	Kinds []*cluster.Node // one node of each kind
+
+	sizes []placement.Node
+}
+
+// New reads the nodes of a snapshot. Those of more kinds than can be told apart
+// are left out: nothing is placed there.
+func New(s *cluster.Snapshot) *Map {
+	m := &Map{Index: make(map[string]int32, len(s.Nodes))}
+	kinds := map[string]int32{}
+	var used []placement.Share
+	var down []int32
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		features := slices.Sorted(slices.Values(n.Features))
+		key := n.GPUType + "\x00" + strings.Join(features, ",") + "\x00" + strings.Join(n.Partitions, ",")
+		kind, known := kinds[key]
+		if !known {
+			if len(kinds) == placement.MaxTypes {
+				continue
+			}
+			kind = int32(len(kinds))
+			kinds[key] = kind
+			m.Kinds = append(m.Kinds, n)
+		}
+		at := int32(len(m.sizes))
+		m.Index[n.Name] = at
+		m.Names = append(m.Names, n.Name)
+		m.sizes = append(m.sizes, placement.Node{Type: kind, Amount: placement.Amount{GPUs: int32(n.GPUs), CPUs: int32(n.CPUs), MemMB: n.MemMB}})
+		used = append(used, placement.Share{Node: at, Amount: placement.Amount{GPUs: int32(n.GPUsUsed), CPUs: int32(n.CPUsUsed), MemMB: n.MemUsedMB}})
+		if !n.Usable || n.MixedTypes || strings.Contains(n.State, "RESERVED") {
+			down = append(down, at)
+		}
+	}
+	m.Nodes = placement.New(placement.Packed, m.sizes)
+	m.Nodes.Take(used)
+	for _, at := range down {
+		m.Nodes.SetDown(at, true)
+	}
+	return m
+}
+
+// Empty is the cluster with nothing on it and no node down.
+func (m *Map) Empty() *placement.Nodes { return placement.New(placement.Packed, m.sizes) }
+
+// Shares is what a running job takes of each node; nil when that is not known.
+func (m *Map) Shares(j *cluster.Job) []placement.Share {
+	hosts, err := slurmplug.ExpandHosts(j.NodeList)
+	n := len(hosts)
+	if err != nil || n == 0 || j.GPUs%n != 0 {
+		return nil
+	}
+	all := make([]placement.Share, 0, n)
+	for _, h := range hosts {
+		at, known := m.Index[h]
+		if !known {
+			return nil
+		}
+		all = append(all, placement.Share{Node: at, Amount: placement.Amount{
+			GPUs: int32(j.GPUs / n), CPUs: int32(j.CPUs / n), MemMB: j.MemMB / int64(n),
+		}})
+	}
+	return all
+}
+
+// Types are the kinds of nodes that a waiting job may run on; ok is false when
+// its constraint is not understood.
+func (m *Map) Types(j *cluster.Job) (types placement.Types, ok bool) {
+	fits, ok := constraint(j.Features)
+	if !ok || strings.Contains(j.GPUType, ",") {
+		return 0, false
+	}
+	partitions := strings.Split(j.Partition, ",")
+	for i, n := range m.Kinds {
+		in := slices.ContainsFunc(partitions, func(p string) bool { return slices.Contains(n.Partitions, p) })
+		if in && (j.GPUType == "" || j.GPUType == n.GPUType) && fits(n.Features) {
+			types |= 1 << uint(i)
+		}
+	}
+	return types, true
+}
+
+// constraint reads features that are all joined by & or all by |; Slurm's other
+// forms it leaves alone.
+func constraint(text string) (fits func(features []string) bool, ok bool) {
+	switch {
+	case text == "":
+		return func([]string) bool { return true }, true
+	case strings.ContainsAny(text, "()[]*!") || strings.Contains(text, "&") && strings.Contains(text, "|"):
+		return nil, false
+	case strings.Contains(text, "|"):
+		any := strings.Split(text, "|")
+		return func(f []string) bool {
+			return slices.ContainsFunc(any, func(x string) bool { return slices.Contains(f, x) })
+		}, true
+	}
+	all := strings.FieldsFunc(text, func(r rune) bool { return r == '&' || r == ',' })
+	return func(f []string) bool {
+		return !slices.ContainsFunc(all, func(x string) bool { return !slices.Contains(f, x) })
+	}, true
+}
+
+// Request is what a waiting job asks for, on these kinds of nodes.
+func Request(j *cluster.Job, types placement.Types) placement.Request {
+	r := placement.Request{Types: types, Nodes: int32(j.Nodes), Amount: placement.Amount{GPUs: int32(j.GPUs), CPUs: int32(j.CPUs), MemMB: j.MemMB}}
+	if r.Nodes <= 1 { // what Slurm shows before it has looked for a place
+		r.Nodes = 0
+	}
+	return r
+}

@@ -1,0 +1,119 @@
+package store
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
+)
+
+// asks are jobs whose constraints a daemon and their users change.
+type asks struct {
+	*daemon
+	own   map[cluster.JobID]string // what the users want
+	crash bool                     // between the write and its outcome
+}
+
+// ask sends a value, as cycle does; taken says whether it arrives.
+func (d *asks) ask(j *cluster.Job, value string, taken bool, answer slurmplug.Status) {
+	d.t.Helper()
+	d.snapshot.At = d.snapshot.At.Add(15 * time.Second)
+	d.history.Observe(&d.snapshot)
+	was := j.Features
+	if r, known := d.history.Requests[j.ID][slurmplug.Features]; known {
+		if r.Theirs(j.Features) {
+			return
+		}
+		was = r.Was
+	}
+	a := plan.Action{Job: j.ID, Lever: slurmplug.Features, Before: j.Features, After: value, Was: was, Reason: "steer"}
+	if value == "" {
+		a.After = was
+	}
+	p := plan.Plan{At: d.snapshot.At, Actions: []plan.Action{a}}
+	if err := d.store.Planned(ctx, plan.Seen{Snapshot: &d.snapshot, Plan: &p}); err != nil {
+		d.t.Fatal(err)
+	}
+	if taken {
+		j.Features = a.After
+	}
+	if d.crash {
+		return
+	}
+	if answer == slurmplug.Applied || answer == slurmplug.Unknown {
+		d.history.Asked(j.ID, a.Lever, a.Was, a.After, answer == slurmplug.Applied, d.snapshot.At)
+	}
+	if err := d.store.Done(ctx, []plan.Outcome{{Action: a, Status: answer}}); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// Whatever is written, lost and edited, and whichever one of the two files is lost:
+// what holds priod's value is known with what its user asked for, and what a user
+// wrote last is nobody else's.
+func TestRequestsAreRemembered(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		d := &asks{daemon: newDaemon(t, t.TempDir(), pending(1, "be"), pending(2, "be"), pending(3, "be")), own: map[cluster.JobID]string{}}
+		for i := range d.snapshot.Jobs {
+			j := &d.snapshot.Jobs[i]
+			j.Features = rapid.SampledFrom([]string{"", "ssd", "ssd|nvme"}).Draw(rt, "own")
+			d.own[j.ID] = j.Features
+		}
+		lost := false
+		for step := range rapid.IntRange(1, 12).Draw(rt, "steps") {
+			j := &d.snapshot.Jobs[rapid.IntRange(0, 2).Draw(rt, "job")]
+			value := rapid.SampledFrom([]string{"a100", "v100", "t4", ""}).Draw(rt, "value")
+			switch rapid.SampledFrom([]string{"write", "write", "refused", "lost", "late", "crash", "edit", "restart", "no database", "no journal"}).Draw(rt, "event") {
+			case "write":
+				d.ask(j, value, true, slurmplug.Applied)
+			case "refused":
+				d.ask(j, value, false, slurmplug.Refused)
+			case "lost":
+				d.ask(j, value, false, slurmplug.Unknown)
+			case "late":
+				d.ask(j, value, true, slurmplug.Unknown)
+			case "crash":
+				d.crash = true
+				d.ask(j, value, rapid.Bool().Draw(rt, "taken"), "")
+				d.crash = false
+				d.restart()
+			case "edit":
+				j.Features = fmt.Sprint("mine", step)
+				d.own[j.ID] = j.Features
+			case "restart":
+				d.restart()
+			case "no database":
+				lost = true
+				d.loseDatabase()
+			case "no journal":
+				if lost || openUndo(t, d.store.dir).Missing() {
+					continue // what only the journal knew is in no database; there may be none
+				}
+				remove(t, undoPath(d.store.dir))
+				d.restart()
+			}
+			d.history.Observe(&d.snapshot)
+			undo := openUndo(t, d.store.dir).Requests()
+			for i := range d.snapshot.Jobs {
+				j := &d.snapshot.Jobs[i]
+				for name, requests := range map[string]map[slurmplug.Lever]cluster.Requested{"history": d.history.Requests[j.ID], "journal": undo[j.ID]} {
+					r, known := requests[slurmplug.Features]
+					if j.Features != d.own[j.ID] && (!known || !r.Ours(j.Features) || r.Was != d.own[j.ID]) {
+						rt.Fatalf("step %d, %s, job %s: %q is not known as priod's in place of %q: %+v", step, name, j.ID, j.Features, d.own[j.ID], r)
+					}
+					if j.Features == d.own[j.ID] && known && r.Ours(j.Features) {
+						rt.Fatalf("step %d, %s, job %s: the user's own %q counts as priod's: %+v", step, name, j.ID, j.Features, r)
+					}
+				}
+			}
+		}
+		if err := d.store.Close(); err != nil {
+			rt.Fatal(err)
+		}
+	})
+}
