@@ -106,6 +106,15 @@ type Run struct {
 	Comment                  string // of a run that ended, with AccountingStoreFlags=job_comment
 }
 
+// Usage is what one run of a job used, as its steps were measured.
+type Usage struct {
+	RawID   uint32
+	Start   time.Time     // of the run
+	Nodes   int           // that it held, at least 1
+	CPUTime time.Duration // of all its processes; 0 when nobody measured
+	NodeMB  int64         // the most memory that its processes used at one time on one node; 0 when nobody measured
+}
+
 // Factors is a pending job's priority as sprio breaks it down. All weighted.
 // A job in several partitions has one for each; this is its highest.
 type Factors struct {

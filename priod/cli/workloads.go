@@ -34,7 +34,7 @@ func workloadsCommand() *cli.Command {
 				},
 				Action: importWorkloads,
 			},
-			workloadsHistoryCommand(),
+			workloadsHistoryCommand(), workloadsUsageCommand(),
 			{
 				Name: "export", Usage: "print the workloads file that priod brings along, to start one's own from",
 				Flags: []cli.Flag{outFlag()}, Before: noArgs,
@@ -47,7 +47,7 @@ func workloadsCommand() *cli.Command {
 			},
 		},
 		Action: func(c *cli.Context) error {
-			return usagef("workloads: say what to do: workloads list, import, history or export")
+			return usagef("workloads: say what to do: workloads list, import, history, usage or export")
 		},
 	}
 }

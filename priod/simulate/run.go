@@ -90,6 +90,13 @@ func slurm(ctx context.Context, spec Spec, in Input) (Result, error) {
 			opt.Evict, opt.Every = s.yields, spec.Round
 		}
 	}
+	if spec.sizes() {
+		s, err := newStarts(spec.Sizing, &in)
+		if err != nil {
+			return Result{}, err
+		}
+		jobs, opt.Size = s.least(proportional(jobs)), s.size
+	}
 	if spec.evicts() {
 		opt.Evict = newEvictor(spec).decide
 	}

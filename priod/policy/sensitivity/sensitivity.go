@@ -71,7 +71,7 @@ func Of(j Job, gpuType string, share Share, table *workload.Table, past Past) Se
 	}
 	for _, key := range []Key{{Workload: name, GPUType: gpuType}, {User: j.User, Name: j.Name, GPUType: gpuType}} {
 		if use, known := past[key]; known && key != (Key{GPUType: gpuType}) {
-			s.Source, s.Curve, s.Why = Accounting, use.curve(share), use.why(key)
+			s.Source, s.Curve, s.Why = Accounting, use.Curve(share), use.why(key)
 			s.CPU, s.Mem = true, use.RSSMB > 0
 			return s
 		}
