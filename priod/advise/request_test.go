@@ -127,7 +127,7 @@ func FuzzAdvise(f *testing.F) {
 				return
 			}
 		}
-		if text := err.Error(); len(text) > 1000 || strings.ContainsFunc(text, func(c rune) bool { return !unicode.IsPrint(c) }) {
+		if text := err.Error(); len(text) > 2000 || strings.ContainsFunc(text, func(c rune) bool { return !unicode.IsPrint(c) }) {
 			t.Fatalf("%q", text)
 		}
 	})

@@ -47,9 +47,10 @@ func adviseCommand() *cli.Command {
 	}
 }
 
-// adviseFlags are the names of advise's own options; all others are those of
-// sbatch and sbatchwrap.
+// adviseFlags are the names of the options that go neither to sbatch nor into the
+// tag: advise's own, and those of sbatchwrap about itself.
 func adviseFlags(c *cli.Context) (names []string) {
+	names = []string{"prio-print", "prio-help"}
 	for _, f := range c.Command.Flags {
 		if f != cli.HelpFlag {
 			names = append(names, f.Names()[0])
@@ -155,7 +156,7 @@ func newAdviser(c *cli.Context, cfg *config.Config) (*adviser, error) {
 	if a.cmd, err = grammar.ParseArgs(args); err != nil {
 		return nil, usagef("command line: %v", err)
 	}
-	if a.given("help") || a.given("usage") {
+	if a.given("help") || a.given("usage") || a.given("prio-help") {
 		return nil, nil
 	}
 	commands := []*sbatch.Command{a.cmd}
