@@ -15,6 +15,7 @@ type Job struct {
 	HetOffset int    // component within the heterogeneous job
 
 	User, Account, Partition, QOS string // Partition may be a list: "a,b"
+	Name                          string // the job's
 	Reservation                   string
 	State, Reason                 string // squeue's long state: PENDING, RUNNING, ...
 	Dependency                    string // unmet dependencies, "" when none

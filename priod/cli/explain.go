@@ -48,6 +48,7 @@ type explanation struct {
 	Reason  string      `json:"reason"`             // the decision's why as a sentence
 	TEPlace int         `json:"te_place,omitempty"` // among the TE jobs, 0 when it is none
 	TECount int         `json:"te_count"`
+	BEAhead int         `json:"be_ahead"` // BE jobs that priod puts before it
 
 	Evictions []store.Eviction `json:"evictions"`           // of its own runs, and on its behalf
 	Now       *nowView         `json:"slurm_now,omitempty"` // nil when Slurm has no such job or does not answer
@@ -90,14 +91,12 @@ func readExplanation(c *cli.Context, id cluster.JobID) (*explanation, error) {
 			return nil, err
 		}
 	}
-	v.Now, v.Note = slurmNow(c.Context, cfg, v.Job.ID, v.Job.RawID)
-	if v.Now != nil {
-		v.jobSpeeds(c.Context, cfg)
-	}
-	return v, nil
+	var name string
+	v.Now, name, v.Note = slurmNow(c.Context, cfg, v.Job.ID, v.Job.RawID)
+	return v, v.jobSpeeds(c.Context, cfg, r, name)
 }
 
-// place counts the TE jobs and those that stand before this one.
+// place counts the TE jobs, and those that stand before this one.
 func (v *explanation) place(c *cli.Context, r *store.Reader, d *store.Decision) error {
 	queue, err := r.Queue(c.Context)
 	if err != nil {
@@ -106,7 +105,13 @@ func (v *explanation) place(c *cli.Context, r *store.Reader, d *store.Decision) 
 	before := 0
 	for i := range queue {
 		o := queue[i].Decision
-		if o == nil || !o.Ranked || o.Class != cluster.TE || queue[i].Job.State != cluster.Pending.String() {
+		if o == nil || !o.Ranked || queue[i].Job.State != cluster.Pending.String() {
+			continue
+		}
+		if o.Class == cluster.BE {
+			if d.Class == cluster.BE && o.Value > d.Value {
+				v.BEAhead++
+			}
 			continue
 		}
 		v.TECount++
@@ -120,18 +125,18 @@ func (v *explanation) place(c *cli.Context, r *store.Reader, d *store.Decision) 
 	return nil
 }
 
-func slurmNow(ctx context.Context, cfg *config.Config, id cluster.JobID, raw uint32) (*nowView, string) {
+func slurmNow(ctx context.Context, cfg *config.Config, id cluster.JobID, raw uint32) (now *nowView, name, note string) {
 	client := newClient(cfg)
 	jobs, err := client.Jobs(ctx)
 	if err != nil {
-		return nil, "Slurm does not answer: " + err.Error()
+		return nil, "", "Slurm does not answer: " + err.Error()
 	}
 	for i := range jobs {
 		j := &jobs[i]
 		if j.ID != id {
 			continue
 		}
-		now := &nowView{State: j.State, Reason: j.Reason, Priority: j.Priority, Nice: j.Nice}
+		now = &nowView{State: j.State, Reason: j.Reason, Priority: j.Priority, Nice: j.Nice}
 		if factors, err := client.Factors(ctx); err == nil {
 			for k := range factors {
 				if factors[k].RawID == raw {
@@ -140,9 +145,9 @@ func slurmNow(ctx context.Context, cfg *config.Config, id cluster.JobID, raw uin
 				}
 			}
 		}
-		return now, ""
+		return now, j.Name, ""
 	}
-	return nil, "the job is not in Slurm's queue now"
+	return nil, "", "the job is not in Slurm's queue now"
 }
 
 func (v *explanation) show(w io.Writer) {
@@ -166,6 +171,7 @@ func (v *explanation) show(w io.Writer) {
 		line("Tag", "not valid, so it counts as none: %s", j.TagError)
 	}
 	v.showSpeeds(line)
+	v.showShare(line)
 	d := v.Decision
 	if d == nil {
 		line("Decision", "none: no cycle has seen it pending")
@@ -187,7 +193,14 @@ func (v *explanation) show(w io.Writer) {
 	case v.TEPlace > 0:
 		line("Place", "%d of %d TE jobs; all TE jobs stand before all others", v.TEPlace, v.TECount)
 	case d.Ranked && j.State == cluster.Pending.String() && j.Left.IsZero():
-		line("Place", "behind %s, and among the others where Slurm itself puts it", plural(v.TECount, "TE job", "TE jobs"))
+		ahead := ""
+		if v.BEAhead > 0 {
+			ahead = fmt.Sprintf(" and %s", plural(v.BEAhead, "best-effort job", "best-effort jobs"))
+		}
+		line("Place", "behind %s%s, and among the others where Slurm itself puts it", plural(v.TECount, "TE job", "TE jobs"), ahead)
+	}
+	if d.Steer != "" {
+		line("GPU type", "%s", d.Steer)
 	}
 	if v.Cycle.Mode == slurmplug.Priority {
 		line("Wanted", "priority %d (0: Slurm's own)", d.Value)

@@ -15,10 +15,12 @@ import (
 	"slurmprio/priod/config"
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/daemon"
+	"slurmprio/priod/decide"
 	"slurmprio/priod/eviction"
 	"slurmprio/priod/live"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
+	"slurmprio/priod/workload"
 )
 
 func runCommand() *cli.Command {
@@ -117,9 +119,39 @@ func preview(ctx context.Context, cfg *config.Config, log hclog.Logger) (cycle.R
 	if err != nil {
 		journal = eviction.NewJournal() // history has said why
 	}
+	set := cycle.Settings{Decide: cfg.Decide(), DryRun: true, Allocation: cfg.AllocationSettings()}
+	if set.Ledger, err = ledger(ctx, cfg, &set.Allocation); err != nil {
+		return cycle.Result{}, err
+	}
 	slurm := live.New(newClient(cfg))
-	evictions := cycle.Evictions{Settings: cfg.Eviction(), Slurm: slurm, Journal: journal}
-	return cycle.Step(ctx, slurm, nil, h, cycle.Settings{Decide: cfg.Decide(), DryRun: true, Evictions: evictions})
+	set.Evictions = cycle.Evictions{Settings: cfg.Eviction(), Slurm: slurm, Journal: journal}
+	set.Steering = cycle.Steering{Settings: cfg.Steer(), Helm: &decide.Helm{}, Slurm: slurm}
+	return cycle.Step(ctx, slurm, nil, h, set)
+}
+
+// ledger is what the daemon knows of allocations, and takes speeds from; an empty
+// one without a state folder.
+func ledger(ctx context.Context, cfg *config.Config, set *decide.AllocationSettings) (*decide.Ledger, error) {
+	if set.Policy.Name == "" {
+		return nil, nil
+	}
+	var err error
+	if set.Table, err = workload.Load(cfg.Speeds.Workloads); err != nil {
+		return nil, err
+	}
+	r, err := store.OpenReader(ctx, cfg.State.Dir)
+	if err != nil {
+		return &decide.Ledger{}, nil // history has said why
+	}
+	defer r.Close()
+	l, err := r.Lessons(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Speeds.History > 0 {
+		set.Knowledge = l.Knowledge
+	}
+	return r.Ledger(ctx)
 }
 
 func showPreview(ctx context.Context, c *cli.Context, cfg *config.Config, log hclog.Logger) error {

@@ -87,6 +87,7 @@ type Config struct {
 	Speeds struct {
 		Workloads string             `toml:"workloads" json:"workloads"`
 		History   Duration           `toml:"history" json:"history"`
+		Every     Duration           `toml:"every" json:"every"`
 		Shortest  Duration           `toml:"shortest" json:"shortest"`
 		Steps     string             `toml:"steps" json:"steps"`
 		Within    float64            `toml:"within" json:"within"`
@@ -329,6 +330,7 @@ func (c *Config) validate() error {
 		{"steering.writes_per_cycle", c.Steering.WritesPerCycle >= 1, "at least 1"},
 		{"speeds.workloads", c.Speeds.Workloads == "" || filepath.IsAbs(c.Speeds.Workloads), "an absolute path, or empty"},
 		{"speeds.history", c.Speeds.History >= 0, "a time, or 0s"},
+		{"speeds.every", c.Speeds.Every >= Duration(time.Second), "at least 1s"},
 		{"speeds.shortest", c.Speeds.Shortest >= 0, "a time, or 0s"},
 		{"speeds.steps", c.Speeds.Steps == "" || oneGroup(c.Speeds.Steps), "a regular expression with one group, or empty"},
 		{"speeds.within", c.Speeds.Within > 1 && !math.IsInf(c.Speeds.Within, 1), "a factor above 1"},

@@ -13,6 +13,9 @@ import (
 func (d *Daemon) allocation() decide.AllocationSettings {
 	set := d.Config.AllocationSettings()
 	set.Table = d.table
+	if d.Config.Speeds.History > 0 {
+		set.Knowledge = d.school.last.Knowledge
+	}
 	set.Trouble = d.keepProblem
 	return set
 }

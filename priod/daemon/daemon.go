@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"slurmprio/priod/decide"
 	"slurmprio/priod/eviction"
 	"slurmprio/priod/plan"
+	"slurmprio/priod/policy/speed"
 	"slurmprio/priod/store"
 	"slurmprio/priod/workload"
 	"slurmprio/slurmplug"
@@ -33,6 +35,14 @@ type Store interface {
 	// safe what a turn comes to.
 	LoadEvictions(context.Context) (*eviction.Journal, error)
 	SaveEvictions(context.Context, *eviction.Turn) error
+	// LoadShares returns what they allocated, and Lessons what they learned of speeds.
+	LoadShares(context.Context) (*decide.Ledger, error)
+	Lessons(context.Context) (store.Lessons, error)
+	// SaveStays, StaysSince and SaveLessons are those of store.Store. They and Lessons may
+	// be called beside the cycles.
+	SaveStays(ctx context.Context, stays []speed.Stay, until time.Time) error
+	StaysSince(ctx context.Context, since time.Time) ([]speed.Stay, error)
+	SaveLessons(ctx context.Context, k *speed.Knowledge, runs int, at time.Time) error
 	// Hold says why nothing may be written now, "" when it may.
 	Hold() (string, error)
 	// Pause lets the daemon stop its own writing until somebody resumes it.
@@ -52,6 +62,9 @@ type Slurm interface {
 	Past(ctx context.Context, since, until time.Time) ([]cluster.PastRun, error)
 	// Places is for cycle.Steering.
 	Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]decide.Place, error)
+	// Stays returns the ended runs of GPU jobs that it knows, with the steps in their
+	// command lines. It may be called beside the other methods.
+	Stays(ctx context.Context, since, until time.Time, steps *regexp.Regexp) ([]speed.Stay, error)
 	// Controllers, Answers and Identity are those of live.Cluster.
 	Controllers(context.Context) ([]slurmplug.Controller, error)
 	Answers(context.Context) error
@@ -75,8 +88,9 @@ type Daemon struct {
 	asked   time.Time // when it was last tried
 	history *cluster.History
 	journal *eviction.Journal
-	ledger  decide.Ledger
+	ledger  *decide.Ledger
 	helm    decide.Helm
+	school  school
 	table   *workload.Table // nil: it could not be read
 	trouble string          // the last cycle's error, so that it is logged once
 	failed  int             // cycles in a row with that error
@@ -139,6 +153,9 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan struct{}) error {
 	defer d.endpoint.close()
 	d.ears.listen(d.Config.WakeAddresses(), d.Config.Wake.PollsPerMinute, d.Log)
 	defer d.ears.close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer d.school.leave()
+	defer cancel()
 	defer func() { d.claim.Close() }()
 	d.notify(daemon.SdNotifyReady)
 	d.Log.Info("started", "interval", time.Duration(d.Config.Cycle.Interval), "lever", d.Config.Ranking.Lever, "config", d.Config.Path)
@@ -168,6 +185,9 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan struct{}) error {
 			soonest = pause // nothing is ranked here
 		}
 		d.watching = err == nil && d.standby == ""
+		if d.watching {
+			d.learn(ctx)
+		}
 		d.health.cycle(time.Since(begun)+pause, err)
 		if now := time.Now(); now.Sub(pruned) >= pruneEvery && d.clock.isSteady() {
 			pruned = now
@@ -211,7 +231,14 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 	if d.journal, err = d.Store.LoadEvictions(ctx); err != nil {
 		return err
 	}
-	d.table, err = workload.Load(d.Config.Speeds.Workloads)
+	if d.ledger, err = d.Store.LoadShares(ctx); err != nil {
+		return err
+	}
+	if d.table, err = workload.Load(d.Config.Speeds.Workloads); err != nil {
+		return err
+	}
+	l, err := d.Store.Lessons(ctx)
+	d.school.begin(l, time.Duration(d.Config.Speeds.Every), d.clock.now())
 	return err
 }
 
@@ -255,7 +282,7 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 		slurm = follower{d.slurm, d}
 	}
 	set.Evictions = d.evictions()
-	set.Ledger, set.Allocation = &d.ledger, d.allocation()
+	set.Ledger, set.Allocation = d.ledger, d.allocation()
 	set.Steering = cycle.Steering{Settings: d.Config.Steer(), Helm: &d.helm, Slurm: d.slurm}
 	result, err = cycle.Step(ctx, slurm, d.Store, d.history, set)
 	d.metrics.staged(took)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"slurmprio/priod/decide"
 	"slurmprio/priod/eviction"
 	"slurmprio/priod/plan"
+	"slurmprio/priod/policy/speed"
 	"slurmprio/priod/store"
 	"slurmprio/slurmplug"
 )
@@ -57,6 +59,11 @@ type fake struct {
 	reads       int   // calls of Observe and Past
 	holdErr     error
 	plannedErr  error
+
+	stays   []speed.Stay    // in accounting
+	spans   []time.Duration // that were read of it
+	kept    []speed.Stay    // in the store
+	lessons store.Lessons
 }
 
 func (f *fake) Observe(context.Context) (cluster.Snapshot, error) {
@@ -78,6 +85,27 @@ func (f *fake) Past(_ context.Context, since, _ time.Time) ([]cluster.PastRun, e
 	f.reads++
 	return f.past, f.pastErr
 }
+func (f *fake) Stays(_ context.Context, since, until time.Time, _ *regexp.Regexp) (stays []speed.Stay, err error) {
+	f.spans = append(f.spans, until.Sub(since))
+	for _, s := range f.stays {
+		if s.End.After(since) && !s.End.After(until) {
+			stays = append(stays, s)
+		}
+	}
+	return stays, f.pastErr
+}
+func (f *fake) SaveStays(_ context.Context, stays []speed.Stay, until time.Time) error {
+	f.kept, f.lessons.Read = append(f.kept, stays...), until
+	return nil
+}
+func (f *fake) StaysSince(context.Context, time.Time) ([]speed.Stay, error) { return f.kept, nil }
+func (f *fake) SaveLessons(_ context.Context, k *speed.Knowledge, runs int, at time.Time) error {
+	f.lessons.Knowledge, f.lessons.Runs, f.lessons.At = k, runs, at
+	return nil
+}
+func (f *fake) Lessons(context.Context) (store.Lessons, error)     { return f.lessons, nil }
+func (f *fake) LoadShares(context.Context) (*decide.Ledger, error) { return &decide.Ledger{}, nil }
+
 func (f *fake) Planned(context.Context, plan.Seen) error       { return f.plannedErr }
 func (f *fake) Done(context.Context, []plan.Outcome) error     { return nil }
 func (f *fake) Load(context.Context) (*cluster.History, error) { return cluster.NewHistory(), nil }

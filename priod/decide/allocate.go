@@ -513,10 +513,11 @@ func (l *Ledger) book(s *cluster.Snapshot, h *cluster.History) {
 		if e == nil || i.User != e.user || i.Start.Before(e.born) {
 			continue
 		}
-		if r, known := e.runs[i.Start.Unix()]; !known && i.Start.Before(since) {
-			anew = true // it is older than the fractions
-		} else if known && r == i {
+		switch r, known := e.runs[i.Start.Unix()]; {
+		case known && r == i:
 			continue
+		case known && r.End.Before(since), !known && i.Start.Before(since):
+			anew = true // it is older than the fractions, or was taken to be
 		}
 		e.runs[i.Start.Unix()] = i
 		if !anew {

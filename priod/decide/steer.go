@@ -79,6 +79,8 @@ type course struct {
 	ready int     // cycles in which it could have started there and did not
 	rest  int     // cycles for which it is left alone
 	alone string  // why
+	place Place   // what it says of nodes, when it was last asked
+	asked int     // for how many more cycles that is believed
 	last  steering.Verdict
 	told  string // what last says, in the words of the cycle that first said it
 	poll  uint32
@@ -240,8 +242,10 @@ func (d *Steered) steer() {
 // the others the type is taken that they may not have.
 func (d *Steered) queue() (queue []int) {
 	for at, j := range d.jobs {
-		dec := &d.plan.Decisions[at]
-		bad := j.Reason == "BadConstraints"
+		dec, why := &d.plan.Decisions[at], d.alone(j)
+		if j.GPUs > 0 && why != consent {
+			dec.Steer = why
+		}
 		if dec.Ranked && j.GPUs > 0 && d.shares.Jobs[j.ID] != nil && helps[j.Reason] {
 			queue = append(queue, at)
 			continue
@@ -249,8 +253,7 @@ func (d *Steered) queue() (queue []int) {
 		if !d.ours(j) {
 			continue
 		}
-		why := d.alone(j)
-		if bad {
+		if j.Reason == "BadConstraints" {
 			why = "no node satisfies it (BadConstraints)"
 			c := d.course(j.ID)
 			c.rest, c.alone = d.set.Policy.Cycles, why
@@ -348,6 +351,16 @@ func (d *Steered) berth(at int, id cluster.JobID, tasks int) berth {
 		c.rest--
 	}
 	types := d.fit(j)
+	if c.asked--; c.asked > 0 && c.place.Excluded != "" {
+		for t := range d.shares.Types {
+			if types.Has(int32(t)) && !d.without(j, t, c.place.Excluded) {
+				types &^= 1 << uint(t)
+			}
+		}
+	}
+	if c.asked > 0 && c.place.Required != "" && b.alone == "" {
+		b.alone = named
+	}
 	b.Job = steering.Job{Run: share.Run, Time: share.Time, Received: share.Received, Steered: steering.Open, Given: c.given, Ready: c.ready}
 	if b.alone == "" {
 		own := d.constraint(j)
@@ -498,7 +511,7 @@ func (d *Steered) follow(b *berth, v *steering.Verdict) {
 		c.ready++
 	}
 	dec := &d.plan.Decisions[b.at]
-	if dec.Steer == "" && b.alone != consent {
+	if dec.Steer == "" && b.alone != consent { // of an array, its first task
 		dec.Steer = c.told
 	}
 }
@@ -583,8 +596,8 @@ func (d *Steered) Unseen() map[cluster.JobID]uint32 {
 }
 
 // Vet drops the writes that a closer look rules out: for jobs that name nodes,
-// and for those that refuse all those of the type. Such jobs are left alone for
-// a while; one of which nothing is known is asked about again in the next cycle.
+// and for those that refuse all those of the type. What they say is believed for
+// Settings.Cycles cycles: the next one chooses by it.
 func (d *Steered) Vet(places map[cluster.JobID]Place) {
 	jobs := map[cluster.JobID]int{}
 	for at, j := range d.jobs {
@@ -601,6 +614,10 @@ func (d *Steered) Vet(places map[cluster.JobID]Place) {
 		if !known {
 			continue
 		}
+		for _, id := range a.Jobs() {
+			c := d.course(id)
+			c.place, c.asked = place, d.set.Policy.Cycles+1
+		}
 		j, why := d.jobs[jobs[a.Job]], ""
 		switch {
 		case place.Required != "":
@@ -610,10 +627,6 @@ func (d *Steered) Vet(places map[cluster.JobID]Place) {
 		default:
 			kept = append(kept, a)
 			continue
-		}
-		for _, id := range a.Jobs() {
-			c := d.course(id)
-			c.rest, c.alone = d.set.Policy.Cycles, why
 		}
 		d.plan.Decisions[jobs[a.Job]].Steer = why
 		if d.ours(j) {
