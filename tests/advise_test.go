@@ -19,6 +19,7 @@ type advised struct {
 		Types []struct {
 			GPUType string   `json:"gpu_type"`
 			Start   *float64 `json:"start_s"`
+			Run     *float64 `json:"run_s"`
 			Why     string
 		}
 		Best, Slurm string

@@ -22,6 +22,7 @@ import (
 	"slurmprio/priod/live"
 	"slurmprio/priod/policy/speed"
 	"slurmprio/priod/report"
+	"slurmprio/priod/store"
 	"slurmprio/priod/workload"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
@@ -259,14 +260,10 @@ func (a *adviser) view(ctx context.Context, j *adviseJob, ownJobs bool) (adviceV
 	r := &j.request
 	types := advise.Types(a.site)
 	set := a.cfg.SpeedSettings()
-	answers := set.For(&speed.Job{Tag: r.Tag, User: a.user, Name: r.Name, GPUs: r.GPUs}, types, a.table, nil)
-	id, known := a.table.Lookup(r.Tag.Workload)
-	advice, err := advise.Give(a.site, r, answers.Speeds, func(gpuType string) (float64, bool) {
-		if !known {
-			return 0, false
-		}
-		return a.table.Speed(id, r.GPUs, gpuType)
-	})
+	job := speed.Job{Tag: r.Tag, User: a.user, Name: r.Name, GPUs: r.GPUs}
+	learned := a.learned(ctx, job.Program(a.table))
+	answers := set.For(&job, types, a.table, learned)
+	advice, err := advise.Give(a.site, r, answers.Speeds, a.rates(&job, types, learned))
 	if err != nil {
 		return adviceView{}, usageError{err}
 	}
@@ -302,6 +299,50 @@ func (a *adviser) view(ctx context.Context, j *adviseJob, ownJobs bool) (adviceV
 		v.Slurm = a.testOnly(ctx, j)
 	}
 	return v, nil
+}
+
+// learned is what the daemon learned of a program from accounting; nil when that
+// is nothing, or its state folder is not for this user to read.
+func (a *adviser) learned(ctx context.Context, program speed.Program) *speed.Knowledge {
+	if a.cfg.Speeds.History <= 0 {
+		return nil
+	}
+	r, err := store.OpenReader(ctx, a.cfg.State.Dir)
+	if err != nil {
+		return nil
+	}
+	defer r.Close()
+	lessons, err := r.Lessons(ctx, &program)
+	if err != nil {
+		return nil
+	}
+	return lessons.Knowledge
+}
+
+// rates says how many steps a second a job makes on a type: its workload's, else
+// those of its runs here whose steps are known.
+func (a *adviser) rates(job *speed.Job, types []string, learned *speed.Knowledge) func(gpuType string) (float64, bool) {
+	rates := map[string]float64{}
+	if learned != nil {
+		program := job.Program(a.table)
+		for _, t := range learned.All(types, a.cfg.Speeds.Within) {
+			for _, cell := range t.Cells {
+				if t.Program == program && t.Steps && cell.Counts {
+					rates[cell.GPUType] = cell.Rate
+				}
+			}
+		}
+	}
+	id, known := a.table.Lookup(job.Tag.Workload)
+	return func(gpuType string) (float64, bool) {
+		if known {
+			if v, ok := a.table.Speed(id, job.GPUs, gpuType); ok {
+				return v, ok
+			}
+		}
+		v, ok := rates[gpuType]
+		return v, ok
+	}
 }
 
 // steers tells whether the site chooses a type for the job if it leaves it open;
