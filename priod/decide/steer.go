@@ -421,7 +421,7 @@ func (d *Steered) fitsOn(j *cluster.Job, t int, nodes *placement.Nodes) bool {
 			kinds &^= 1 << uint(k)
 		}
 	}
-	if kinds == 0 {
+	if kinds == 0 || j.GPUs < j.Nodes { // a node without a GPU of its own: nobody knows where
 		return false
 	}
 	_, fits := nodes.Fit(nodemap.Request(&own, kinds), nil)
