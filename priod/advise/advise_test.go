@@ -122,10 +122,9 @@ func TestSchedule(t *testing.T) {
 			s.wait(4, "a100", hour).Dependency = true
 			s.wait(4, "a100", hour).Priority = 0
 			s.wait(4, "a100", hour).Reservation = "course"
+			s.wait(4, "a100", hour).Reason = "BeginTime"
 		}, want: "a100 600+1800; v100 0+3600", best: "a100", typed: true},
 		{name: "an array of five", site: func(s *Site) { s.wait(4, "a100", hour).TaskCount = 5 }, want: "v100 0+3600; a100 7200+1800", best: "v100"},
-		{name: "a job that begins later", site: func(s *Site) { s.wait(4, "v100", hour).Eligible = now.Add(30 * time.Minute) },
-			speeds: speeds(0.5, 1), want: "a100 0+3600; v100 5400+1800", best: "a100"},
 		{name: "who has no limit never leaves", site: func(s *Site) {
 			s.run(2, 4, hour, slurmplug.Unlimited)
 		}, want: "a100 0+1800; v100 when: not before jobs end that have no time limit", best: "a100"},
