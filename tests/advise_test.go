@@ -92,7 +92,7 @@ func TestAdvise(t *testing.T) {
 
 	typed := s.advise("--slurm", "--gres=gpu:a100:4", script)
 	near(t, "the start on the full type", typed.start(t, "a100"), ends[1])
-	slurm, _, _ := strings.Cut(strings.TrimPrefix(typed.Jobs[0].Slurm, "start at "), " ")
+	slurm, _, _ := strings.Cut(strings.TrimPrefix(typed.Jobs[0].Slurm, "would start it at "), " ")
 	expected, err := time.ParseInLocation("2006-01-02T15:04:05", slurm, time.Local)
 	if err != nil {
 		t.Fatalf("Slurm expects %q", typed.Jobs[0].Slurm)

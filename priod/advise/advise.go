@@ -300,21 +300,22 @@ func (g *giver) amounts(types placement.Types) placement.Request {
 func (g *giver) room(r placement.Request) string {
 	empty := g.nodes.Empty()
 	up := empty.Clone()
-	var most placement.Amount
+	nodes, most := 0, placement.Amount{}
 	for node := range g.nodes.Names {
 		at := int32(node)
 		up.SetDown(at, g.nodes.Nodes.Down(at))
 		if r.Types.Has(empty.Type(at)) {
+			nodes++
 			size := empty.Size(at)
 			most = placement.Amount{GPUs: max(most.GPUs, size.GPUs), CPUs: max(most.CPUs, size.CPUs), MemMB: max(most.MemMB, size.MemMB)}
 		}
 	}
 	if _, fits := empty.Fit(r, nil); !fits {
-		text := fmt.Sprintf("too large: its nodes have up to %d GPUs and %d CPUs", most.GPUs, most.CPUs)
+		memory := ""
 		if g.site.Memory {
-			text = fmt.Sprintf("too large: its nodes have up to %d GPUs, %d CPUs and %d MB", most.GPUs, most.CPUs, most.MemMB)
+			memory = fmt.Sprintf(", %d MB", most.MemMB)
 		}
-		return text
+		return fmt.Sprintf("too large: %d nodes there, of up to %d GPUs, %d CPUs%s", nodes, most.GPUs, most.CPUs, memory)
 	}
 	if _, fits := up.Fit(r, nil); !fits {
 		return "its nodes are down, drained or reserved"

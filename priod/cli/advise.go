@@ -415,7 +415,7 @@ func (a *adviser) testOnly(ctx context.Context, j *adviseJob) string {
 	lines := strings.Split(strings.TrimSpace(string(said)), "\n")
 	text := strings.TrimPrefix(strings.TrimPrefix(lines[len(lines)-1], "sbatch: "), "error: ")
 	if _, start, ok := strings.Cut(text, " to start at "); ok { // the job number before it means nothing
-		text = "start at " + start
+		text = "would start it at " + start
 	}
 	switch {
 	case text != "":
@@ -472,7 +472,7 @@ func (v *adviceView) show(w io.Writer, now time.Time) {
 		fmt.Fprintf(w, "note: %s\n", report.Safe(n))
 	}
 	if v.Slurm != "" {
-		fmt.Fprintf(w, "Slurm itself expects: %s\n", report.Safe(v.Slurm))
+		fmt.Fprintf(w, "Slurm itself: %s\n", report.Safe(v.Slurm))
 	}
 }
 
