@@ -19,6 +19,7 @@ type advised struct {
 		Types []struct {
 			GPUType string   `json:"gpu_type"`
 			Start   *float64 `json:"start_s"`
+			Run     *float64 `json:"run_s"`
 			Why     string
 		}
 		Best, Slurm string
@@ -91,7 +92,7 @@ func TestAdvise(t *testing.T) {
 
 	typed := s.advise("--slurm", "--gres=gpu:a100:4", script)
 	near(t, "the start on the full type", typed.start(t, "a100"), ends[1])
-	slurm, _, _ := strings.Cut(strings.TrimPrefix(typed.Jobs[0].Slurm, "start at "), " ")
+	slurm, _, _ := strings.Cut(strings.TrimPrefix(typed.Jobs[0].Slurm, "would start it at "), " ")
 	expected, err := time.ParseInLocation("2006-01-02T15:04:05", slurm, time.Local)
 	if err != nil {
 		t.Fatalf("Slurm expects %q", typed.Jobs[0].Slurm)

@@ -85,7 +85,7 @@ func Types(site *Site) []string {
 // known. The error is a request that this cluster could not have: a partition
 // that there is not.
 func Give(site *Site, r *Request, speeds []speed.Answer, rate func(gpuType string) (stepsPerS float64, known bool)) (*Advice, error) {
-	a := &Advice{Notes: slices.Clone(r.Notes), Types: make([]Answer, len(speeds))}
+	a := &Advice{Notes: append([]string{}, r.Notes...), Types: make([]Answer, len(speeds))}
 	if err := a.where(site, r); err != nil {
 		return nil, err
 	}
@@ -187,6 +187,7 @@ func mark(site *Site, r *Request) *cluster.Snapshot {
 	for i := range site.Snapshot.Jobs {
 		take(site.Snapshot.Jobs[i].Features)
 	}
+	on, not := set(r.On), set(r.Not)
 	s := *site.Snapshot
 	s.Nodes = make([]cluster.Node, 0, len(site.Snapshot.Nodes))
 	for _, n := range site.Snapshot.Nodes {
@@ -199,7 +200,7 @@ func mark(site *Site, r *Request) *cluster.Snapshot {
 				kept = append(kept, f)
 			}
 		}
-		if (len(r.On) == 0 || slices.Contains(r.On, n.Name)) && !slices.Contains(r.Not, n.Name) {
+		if (len(on) == 0 || on[n.Name]) && !not[n.Name] {
 			kept = append(kept, chosen)
 		}
 		n.Features = kept
@@ -209,6 +210,14 @@ func mark(site *Site, r *Request) *cluster.Snapshot {
 		s.Nodes = append(s.Nodes, n)
 	}
 	return &s
+}
+
+func set(names []string) map[string]bool {
+	s := make(map[string]bool, len(names))
+	for _, n := range names {
+		s[n] = true
+	}
+	return s
 }
 
 type giver struct {
@@ -291,21 +300,22 @@ func (g *giver) amounts(types placement.Types) placement.Request {
 func (g *giver) room(r placement.Request) string {
 	empty := g.nodes.Empty()
 	up := empty.Clone()
-	var most placement.Amount
+	nodes, most := 0, placement.Amount{}
 	for node := range g.nodes.Names {
 		at := int32(node)
 		up.SetDown(at, g.nodes.Nodes.Down(at))
 		if r.Types.Has(empty.Type(at)) {
+			nodes++
 			size := empty.Size(at)
 			most = placement.Amount{GPUs: max(most.GPUs, size.GPUs), CPUs: max(most.CPUs, size.CPUs), MemMB: max(most.MemMB, size.MemMB)}
 		}
 	}
 	if _, fits := empty.Fit(r, nil); !fits {
-		text := fmt.Sprintf("too large: its nodes have up to %d GPUs and %d CPUs", most.GPUs, most.CPUs)
+		memory := ""
 		if g.site.Memory {
-			text = fmt.Sprintf("too large: its nodes have up to %d GPUs, %d CPUs and %d MB", most.GPUs, most.CPUs, most.MemMB)
+			memory = fmt.Sprintf(", %d MB", most.MemMB)
 		}
-		return text
+		return fmt.Sprintf("too large: %d nodes there, of up to %d GPUs, %d CPUs%s", nodes, most.GPUs, most.CPUs, memory)
 	}
 	if _, fits := up.Fit(r, nil); !fits {
 		return "its nodes are down, drained or reserved"

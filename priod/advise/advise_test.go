@@ -122,10 +122,9 @@ func TestSchedule(t *testing.T) {
 			s.wait(4, "a100", hour).Dependency = true
 			s.wait(4, "a100", hour).Priority = 0
 			s.wait(4, "a100", hour).Reservation = "course"
+			s.wait(4, "a100", hour).Reason = "BeginTime"
 		}, want: "a100 600+1800; v100 0+3600", best: "a100", typed: true},
 		{name: "an array of five", site: func(s *Site) { s.wait(4, "a100", hour).TaskCount = 5 }, want: "v100 0+3600; a100 7200+1800", best: "v100"},
-		{name: "a job that begins later", site: func(s *Site) { s.wait(4, "v100", hour).Eligible = now.Add(30 * time.Minute) },
-			speeds: speeds(0.5, 1), want: "a100 0+3600; v100 5400+1800", best: "a100"},
 		{name: "who has no limit never leaves", site: func(s *Site) {
 			s.run(2, 4, hour, slurmplug.Unlimited)
 		}, want: "a100 0+1800; v100 when: not before jobs end that have no time limit", best: "a100"},
@@ -137,9 +136,9 @@ func TestSchedule(t *testing.T) {
 		{name: "nodes", ask: func(r *Request) { r.On = []string{"n2"} }, want: "v100 0+3600; a100 no: --nodelist and --exclude leave none of its nodes", best: "v100"},
 		{name: "without nodes", ask: func(r *Request) { r.Not = []string{"n2"} }, want: "a100 0+3600; v100 no: --nodelist and --exclude leave none of its nodes", best: "a100"},
 		{name: "not there", speeds: speeds(1, 0), want: "a100 0+3600; v100 no: it does not run there, says the job's tag", best: "a100"},
-		{name: "too many GPUs", ask: func(r *Request) { r.GPUs, r.Nodes = 8, 0 }, want: "a100 0+3600; v100 no: too large: its nodes have up to 4 GPUs, 16 CPUs and 64000 MB", best: "a100"},
+		{name: "too many GPUs", ask: func(r *Request) { r.GPUs, r.Nodes = 8, 0 }, want: "a100 0+3600; v100 no: too large: 1 nodes there, of up to 4 GPUs, 16 CPUs, 64000 MB", best: "a100"},
 		{name: "too much memory", ask: func(r *Request) { r.MemMB = 64001 },
-			want: "a100 no: too large: its nodes have up to 4 GPUs, 16 CPUs and 64000 MB; v100 no: too large: its nodes have up to 4 GPUs, 16 CPUs and 64000 MB"},
+			want: "a100 no: too large: 2 nodes there, of up to 4 GPUs, 16 CPUs, 64000 MB; v100 no: too large: 1 nodes there, of up to 4 GPUs, 16 CPUs, 64000 MB"},
 		{name: "memory that is not handed out", site: func(s *Site) { s.Memory = false }, ask: func(r *Request) { r.MemMB = 64001 }, want: "a100 0+1800; v100 0+3600", best: "a100", typed: true},
 		{name: "memory by default", site: func(s *Site) { s.run(2, 1, 30*time.Minute, hour); s.Defaults.PerCPU = 4000 },
 			ask: func(r *Request) { r.CPUs = 15 }, speeds: speeds(0.5, 1), want: "v100 0+1800; a100 0+3600", best: "v100", typed: true},

@@ -62,7 +62,7 @@ func Read(job sbatch.Job) (Request, error) {
 		if text := set.text(name); text != "" {
 			hosts, err := slurmplug.ExpandHosts(text)
 			if err != nil {
-				return r, fmt.Errorf("--%s %.80q: %w", name, text, err)
+				return r, fmt.Errorf("--%s: %w", name, err)
 			}
 			*to = hosts
 		}

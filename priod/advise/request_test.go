@@ -102,6 +102,7 @@ func FuzzAdvise(f *testing.F) {
 	f.Add("--gpus=a100:8\n-N2-4\n-n3\n--cpus-per-gpu=5\n--mem-per-cpu=1T\n-Cib&(a100|v100)")
 	f.Add("--gpus-per-node=4\n-N\n1000000\n--exclusive\n-wn[0-2]\n-x\nn9\n--time=0\n-pgpu,gpu")
 	f.Add("--gpus-per-task=1048575\n-n1048575\n--mincpus=1048575\n-C[ib*9]")
+	f.Add("-G(:" + strings.Repeat("z", 4000))
 	grammar := sbatch.For(2205)
 	f.Fuzz(func(t *testing.T, joined string) {
 		cmd, err := grammar.ParseArgs(strings.Split(joined, "\n"))
@@ -127,7 +128,7 @@ func FuzzAdvise(f *testing.F) {
 				return
 			}
 		}
-		if text := err.Error(); len(text) > 1000 || strings.ContainsFunc(text, func(c rune) bool { return !unicode.IsPrint(c) }) {
+		if text := err.Error(); len(text) > 2000 || strings.ContainsFunc(text, func(c rune) bool { return !unicode.IsPrint(c) }) {
 			t.Fatalf("%q", text)
 		}
 	})

@@ -71,7 +71,9 @@ func newSchedule(site *Site, nodes *nodemap.Map, tier int, class cluster.Class) 
 	now := site.Snapshot.At
 	for i := range site.Snapshot.Nodes {
 		n := &site.Snapshot.Nodes[i]
-		s.hidden[n.GPUType] += n.GPUsUsed
+		if _, known := nodes.Index[n.Name]; known {
+			s.hidden[n.GPUType] += n.GPUsUsed
+		}
 	}
 	reservations := 0
 	for i := range site.Snapshot.Jobs {
@@ -106,8 +108,9 @@ func remaining(j *cluster.Job, now time.Time) float64 {
 	return max(j.Start.Add(j.TimeLimit).Sub(now).Seconds(), 0)
 }
 
-// mayStart are Slurm's reasons for waiting that room alone can end, or time.
-var mayStart = map[string]bool{"": true, "None": true, "Resources": true, "Priority": true, "BeginTime": true}
+// mayStart are Slurm's reasons for waiting that room alone can end. For all others
+// Slurm keeps no place.
+var mayStart = map[string]bool{"": true, "None": true, "Resources": true, "Priority": true}
 
 // before are the waiting jobs that stand before a new one of such a class and
 // tier, in Slurm's order. A new job has no age, so it stands behind all others;
@@ -154,7 +157,6 @@ type class struct {
 // queue plans the waiting jobs in their order, each where it fits first.
 func (s *schedule) queue(site *Site, tier int, asked cluster.Class, reservations int) {
 	left := effort
-	now := site.Snapshot.At
 	starts := map[class]float64{} // of the last one: a second one fits no sooner
 	requests := map[place]placement.Request{}
 	for _, j := range site.before(tier, asked) {
@@ -170,16 +172,20 @@ func (s *schedule) queue(site *Site, tier int, asked cluster.Class, reservations
 			c.length = max(j.TimeLimit.Seconds(), soon)
 		}
 		for task := range j.TaskCount {
+			last, seen := starts[c]
 			cost := s.nodes.Nodes.Len()
-			if _, seen := starts[c]; r.Nodes != 1 { // looked for at each time at which something ends
-				cost *= 1 + min(reservations, map[bool]int{true: 64, false: 2048}[seen])
+			switch { // a gang is looked for at each time at which something ends
+			case r.Nodes != 1 && seen:
+				cost *= 1 + min(reservations, 64)
+			case r.Nodes != 1:
+				cost *= 1 + min(reservations, 2048)
 			}
 			if left < cost {
 				s.crowd(r.Types, float64(r.GPUs)*c.length*float64(j.TaskCount-task))
 				break
 			}
 			left -= cost
-			start, shares, ok := s.line.Earliest(r, max(starts[c], j.Eligible.Sub(now).Seconds(), 0), c.length)
+			start, shares, ok := s.line.Earliest(r, last, c.length)
 			if !ok {
 				break
 			}

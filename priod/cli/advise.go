@@ -22,6 +22,7 @@ import (
 	"slurmprio/priod/live"
 	"slurmprio/priod/policy/speed"
 	"slurmprio/priod/report"
+	"slurmprio/priod/store"
 	"slurmprio/priod/workload"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
@@ -47,9 +48,10 @@ func adviseCommand() *cli.Command {
 	}
 }
 
-// adviseFlags are the names of advise's own options; all others are those of
-// sbatch and sbatchwrap.
+// adviseFlags are the names of the options that go neither to sbatch nor into the
+// tag: advise's own, and those of sbatchwrap about itself.
 func adviseFlags(c *cli.Context) (names []string) {
+	names = []string{"prio-print", "prio-help"}
 	for _, f := range c.Command.Flags {
 		if f != cli.HelpFlag {
 			names = append(names, f.Names()[0])
@@ -155,7 +157,7 @@ func newAdviser(c *cli.Context, cfg *config.Config) (*adviser, error) {
 	if a.cmd, err = grammar.ParseArgs(args); err != nil {
 		return nil, usagef("command line: %v", err)
 	}
-	if a.given("help") || a.given("usage") {
+	if a.given("help") || a.given("usage") || a.given("prio-help") {
 		return nil, nil
 	}
 	commands := []*sbatch.Command{a.cmd}
@@ -258,14 +260,10 @@ func (a *adviser) view(ctx context.Context, j *adviseJob, ownJobs bool) (adviceV
 	r := &j.request
 	types := advise.Types(a.site)
 	set := a.cfg.SpeedSettings()
-	answers := set.For(&speed.Job{Tag: r.Tag, User: a.user, Name: r.Name, GPUs: r.GPUs}, types, a.table, nil)
-	id, known := a.table.Lookup(r.Tag.Workload)
-	advice, err := advise.Give(a.site, r, answers.Speeds, func(gpuType string) (float64, bool) {
-		if !known {
-			return 0, false
-		}
-		return a.table.Speed(id, r.GPUs, gpuType)
-	})
+	job := speed.Job{Tag: r.Tag, User: a.user, Name: r.Name, GPUs: r.GPUs}
+	learned := a.learned(ctx, job.Program(a.table))
+	answers := set.For(&job, types, a.table, learned)
+	advice, err := advise.Give(a.site, r, answers.Speeds, a.rates(&job, types, learned))
 	if err != nil {
 		return adviceView{}, usageError{err}
 	}
@@ -301,6 +299,50 @@ func (a *adviser) view(ctx context.Context, j *adviseJob, ownJobs bool) (adviceV
 		v.Slurm = a.testOnly(ctx, j)
 	}
 	return v, nil
+}
+
+// learned is what the daemon learned of a program from accounting; nil when that
+// is nothing, or its state folder is not for this user to read.
+func (a *adviser) learned(ctx context.Context, program speed.Program) *speed.Knowledge {
+	if a.cfg.Speeds.History <= 0 {
+		return nil
+	}
+	r, err := store.OpenReader(ctx, a.cfg.State.Dir)
+	if err != nil {
+		return nil
+	}
+	defer r.Close()
+	lessons, err := r.Lessons(ctx, &program)
+	if err != nil {
+		return nil
+	}
+	return lessons.Knowledge
+}
+
+// rates says how many steps a second a job makes on a type: its workload's, else
+// those of its runs here whose steps are known.
+func (a *adviser) rates(job *speed.Job, types []string, learned *speed.Knowledge) func(gpuType string) (float64, bool) {
+	rates := map[string]float64{}
+	if learned != nil {
+		program := job.Program(a.table)
+		for _, t := range learned.All(types, a.cfg.Speeds.Within) {
+			for _, cell := range t.Cells {
+				if t.Program == program && t.Steps && cell.Counts {
+					rates[cell.GPUType] = cell.Rate
+				}
+			}
+		}
+	}
+	id, known := a.table.Lookup(job.Tag.Workload)
+	return func(gpuType string) (float64, bool) {
+		if known {
+			if v, ok := a.table.Speed(id, job.GPUs, gpuType); ok {
+				return v, ok
+			}
+		}
+		v, ok := rates[gpuType]
+		return v, ok
+	}
 }
 
 // steers tells whether the site chooses a type for the job if it leaves it open;
@@ -373,7 +415,7 @@ func (a *adviser) testOnly(ctx context.Context, j *adviseJob) string {
 	lines := strings.Split(strings.TrimSpace(string(said)), "\n")
 	text := strings.TrimPrefix(strings.TrimPrefix(lines[len(lines)-1], "sbatch: "), "error: ")
 	if _, start, ok := strings.Cut(text, " to start at "); ok { // the job number before it means nothing
-		text = "start at " + start
+		text = "would start it at " + start
 	}
 	switch {
 	case text != "":
@@ -430,7 +472,7 @@ func (v *adviceView) show(w io.Writer, now time.Time) {
 		fmt.Fprintf(w, "note: %s\n", report.Safe(n))
 	}
 	if v.Slurm != "" {
-		fmt.Fprintf(w, "Slurm itself expects: %s\n", report.Safe(v.Slurm))
+		fmt.Fprintf(w, "Slurm itself: %s\n", report.Safe(v.Slurm))
 	}
 }
 

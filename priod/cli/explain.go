@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -55,6 +57,8 @@ type explanation struct {
 	Now       *nowView         `json:"slurm_now,omitempty"` // nil when Slurm has no such job or does not answer
 	Note      string           `json:"note,omitempty"`
 
+	Own map[slurmplug.Lever]string `json:"own_request,omitempty"` // what its user asked for where priod has written
+
 	Speeds *speed.Answers `json:"speeds,omitempty"` // nil for a job without GPUs, or not in Slurm's queue
 }
 
@@ -86,6 +90,9 @@ func readExplanation(c *cli.Context, id cluster.JobID) (*explanation, error) {
 	if v.Evictions, err = r.EvictionsOf(c.Context, v.Job.ID, 10); err != nil {
 		return nil, err
 	}
+	if v.Own, err = ownRequest(cfg.State.Dir, &v.Job); err != nil {
+		return nil, err
+	}
 	if d := v.Decision; d != nil {
 		v.Reason = report.Reason(d.Why)
 		if err := v.place(c, r, d); err != nil {
@@ -95,6 +102,23 @@ func readExplanation(c *cli.Context, id cluster.JobID) (*explanation, error) {
 	var name string
 	v.Now, name, v.Note = slurmNow(c.Context, cfg, v.Job.ID, v.Job.RawID)
 	return v, v.jobSpeeds(c.Context, cfg, r, name)
+}
+
+// ownRequest is what the undo journal knows of a job's own request; nil where
+// priod never wrote into it.
+func ownRequest(dir string, j *store.Job) (map[slurmplug.Lever]string, error) {
+	undo, err := store.OpenUndo(dir)
+	if err != nil {
+		return nil, err
+	}
+	var own map[slurmplug.Lever]string
+	for lever, r := range undo.Of(j.ID, j.User) {
+		if own == nil {
+			own = map[slurmplug.Lever]string{}
+		}
+		own[lever] = r.Was
+	}
+	return own, nil
 }
 
 // place counts the TE jobs, and those that stand before this one.
@@ -200,6 +224,9 @@ func (v *explanation) show(w io.Writer) {
 		}
 		line("Place", "behind %s%s, and among the others where Slurm itself puts it", plural(v.TECount, "TE job", "TE jobs"), ahead)
 	}
+	if d.Steer != "" {
+		line("GPU type", "%s", d.Steer)
+	}
 	if v.Cycle.Mode == slurmplug.Priority {
 		line("Wanted", "priority %d (0: Slurm's own)", d.Value)
 	} else {
@@ -218,6 +245,9 @@ func (v *explanation) show(w io.Writer) {
 	}
 	for _, x := range v.Writes {
 		line("Written", "cycle %d, %s: %s %s -> %s (%s), %s", x.Cycle, clock(x.At), x.Lever, x.Before, x.After, x.Reason, result(x.Outcome))
+	}
+	for _, lever := range slices.Sorted(maps.Keys(v.Own)) {
+		line("Own", "%s as its user wrote it: %s (priod reset puts it back)", lever, first(v.Own[lever], "none"))
 	}
 	v.showEvictions(line)
 	if v.Note != "" {

@@ -132,6 +132,7 @@ func preview(ctx context.Context, cfg *config.Config, log hclog.Logger) (cycle.R
 	}
 	sizes.Set(sizing)
 	set.Sizing = cycle.Sizing{Sizes: &sizes, Slurm: slurm}
+	set.Steering = cycle.Steering{Settings: cfg.Steer(), Helm: &decide.Helm{}, Slurm: slurm}
 	return cycle.Step(ctx, slurm, nil, h, set)
 }
 

@@ -66,6 +66,15 @@ func (w Written) Sent(value int64) bool {
 	return value == w.Value || value == w.Tried || slices.ContainsFunc(w.Older, func(o Sent) bool { return o.Value == value })
 }
 
+// Holding takes in that Slurm still showed a value at a time: an older one of
+// priod's did not only come back.
+func (w Written) Holding(value int64, at time.Time) Written {
+	if i := slices.IndexFunc(w.Older, func(o Sent) bool { return o.Value == value }); i >= 0 {
+		w.Older = append(slices.Delete(slices.Clone(w.Older), i, i+1), Sent{value, at})
+	}
+	return w
+}
+
 // Replaced gives what is Older once next is sent; nil when the lever is another.
 func (w Written) Replaced(next Written) []Sent {
 	if w.Lever != next.Lever {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/decide"
@@ -166,6 +167,10 @@ func remember(h *cluster.History, r *Result) {
 					h.Asked(id, o.Lever, o.Was, o.After, o.Status == slurmplug.Applied, r.Snapshot.At)
 				}
 				continue
+			}
+			if old, known := h.Written[id]; known && old.Lever == o.Lever {
+				before, _ := strconv.ParseInt(o.Before, 10, 64) // decide wrote it
+				h.Written[id] = old.Holding(before, r.Snapshot.At)
 			}
 			w := decide.Effect(o.Action, h)
 			w.At = r.Snapshot.At

@@ -92,10 +92,10 @@ type Daemon struct {
 	history *cluster.History
 	journal *eviction.Journal
 	ledger  *decide.Ledger
-	school  school
-	parts   accountParts
 	helm    decide.Helm
+	school  school
 	sizes   decide.Sizes
+	parts   accountParts
 	table   *workload.Table // nil: it could not be read
 	trouble string          // the last cycle's error, so that it is logged once
 	failed  int             // cycles in a row with that error

@@ -6,6 +6,7 @@ import (
 	"math"
 	"regexp"
 	"slices"
+	"strings"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/placement"
@@ -79,13 +80,23 @@ type course struct {
 	ready int     // cycles in which it could have started there and did not
 	rest  int     // cycles for which it is left alone
 	alone string  // why
+	place Place   // what it says of nodes, when it was last asked
+	asked int     // for how many more cycles that is believed
 	last  steering.Verdict
 	told  string // what last says, in the words of the cycle that first said it
 	poll  uint32
 }
 
-// helps are Slurm's reasons for waiting that a GPU can end.
-var helps = map[string]bool{"": true, "None": true, "Resources": true, "Priority": true}
+// helps tells whether a GPU can end what Slurm says that a job waits for. Of a job
+// that priod bound, nodes that are down can be those of its type.
+func helps(reason string, ours bool) bool {
+	switch reason {
+	case "", "None", "Resources", "Priority":
+		return true
+	}
+	return ours && strings.HasPrefix(reason, "ReqNodeNotAvail") ||
+		strings.HasPrefix(strings.ReplaceAll(reason, "_", " "), "Nodes required for job are DOWN") // Resources, in more words
+}
 
 // Why a job is not steered, beside steering's own.
 const (
@@ -130,6 +141,10 @@ func (x *Helm) Steer(s *cluster.Snapshot, h *cluster.History, p *plan.Plan, shar
 		x.jobs = map[cluster.JobID]*course{}
 	}
 	x.poll++
+	if !set.Enabled && len(h.Requests) == 0 {
+		clear(x.jobs)
+		return &Steered{}
+	}
 	d := &Steered{helm: x, s: s, h: h, plan: p, shares: shares, set: &set, fits: map[request]placement.Types{}}
 	d.match()
 	switch {
@@ -240,17 +255,18 @@ func (d *Steered) steer() {
 // the others the type is taken that they may not have.
 func (d *Steered) queue() (queue []int) {
 	for at, j := range d.jobs {
-		dec := &d.plan.Decisions[at]
-		bad := j.Reason == "BadConstraints"
-		if dec.Ranked && j.GPUs > 0 && d.shares.Jobs[j.ID] != nil && helps[j.Reason] {
+		dec, why := &d.plan.Decisions[at], d.alone(j)
+		if j.GPUs > 0 && why != consent {
+			dec.Steer = why
+		}
+		if dec.Ranked && j.GPUs > 0 && d.shares.Jobs[j.ID] != nil && helps(j.Reason, d.ours(j)) {
 			queue = append(queue, at)
 			continue
 		}
 		if !d.ours(j) {
 			continue
 		}
-		why := d.alone(j)
-		if bad {
+		if j.Reason == "BadConstraints" {
 			why = "no node satisfies it (BadConstraints)"
 			c := d.course(j.ID)
 			c.rest, c.alone = d.set.Policy.Cycles, why
@@ -279,11 +295,16 @@ func (d *Steered) priority(at int) int64 {
 
 // alone says why a job is not steered, whatever the allocation is.
 func (d *Steered) alone(j *cluster.Job) string {
-	r, written := d.h.Requests[j.ID][slurmplug.Features]
-	_, err := slurmplug.ParseConstraint(d.h.Own(j, slurmplug.Features))
-	switch {
-	case j.TagErr != "" || len(j.Tag.Speed) == 0 && j.Tag.Workload == "":
+	if j.TagErr != "" || len(j.Tag.Speed) == 0 && j.Tag.Workload == "" {
 		return consent
+	}
+	r, written := d.h.Requests[j.ID][slurmplug.Features]
+	own := d.h.Own(j, slurmplug.Features)
+	c, err := slurmplug.ParseConstraint(own)
+	if err == nil {
+		_, err = c.With("x")
+	}
+	switch {
 	case j.GPUType != "":
 		return typed
 	case j.HetLeader != 0:
@@ -293,12 +314,9 @@ func (d *Steered) alone(j *cluster.Job) string {
 	case written && r.Theirs(j.Features):
 		return edited
 	case err != nil:
-		return fmt.Sprintf("its constraint %.80q is left alone: %v", d.h.Own(j, slurmplug.Features), err)
+		return fmt.Sprintf("its constraint %.80q is left alone: %v", own, err)
 	case d.h.Claiming[j.ID]:
 		return claimed
-	}
-	if _, err := d.constraint(j).With("x"); err != nil {
-		return fmt.Sprintf("its constraint %.80q is left alone: %v", d.h.Own(j, slurmplug.Features), err)
 	}
 	return ""
 }
@@ -348,6 +366,16 @@ func (d *Steered) berth(at int, id cluster.JobID, tasks int) berth {
 		c.rest--
 	}
 	types := d.fit(j)
+	if c.asked--; c.asked > 0 && c.place.Excluded != "" {
+		for t := range d.shares.Types {
+			if types.Has(int32(t)) && !d.without(j, t, c.place.Excluded) {
+				types &^= 1 << uint(t)
+			}
+		}
+	}
+	if c.asked > 0 && c.place.Required != "" && b.alone == "" {
+		b.alone = named
+	}
 	b.Job = steering.Job{Run: share.Run, Time: share.Time, Received: share.Received, Steered: steering.Open, Given: c.given, Ready: c.ready}
 	if b.alone == "" {
 		own := d.constraint(j)
@@ -408,7 +436,7 @@ func (d *Steered) fitsOn(j *cluster.Job, t int, nodes *placement.Nodes) bool {
 			kinds &^= 1 << uint(k)
 		}
 	}
-	if kinds == 0 {
+	if kinds == 0 || j.GPUs < j.Nodes { // a node without a GPU of its own: nobody knows where
 		return false
 	}
 	_, fits := nodes.Fit(nodemap.Request(&own, kinds), nil)
@@ -498,7 +526,7 @@ func (d *Steered) follow(b *berth, v *steering.Verdict) {
 		c.ready++
 	}
 	dec := &d.plan.Decisions[b.at]
-	if dec.Steer == "" && b.alone != consent {
+	if dec.Steer == "" && b.alone != consent { // of an array, its first task
 		dec.Steer = c.told
 	}
 }
@@ -583,8 +611,8 @@ func (d *Steered) Unseen() map[cluster.JobID]uint32 {
 }
 
 // Vet drops the writes that a closer look rules out: for jobs that name nodes,
-// and for those that refuse all those of the type. Such jobs are left alone for
-// a while; one of which nothing is known is asked about again in the next cycle.
+// and for those that refuse all those of the type. What they say is believed for
+// Settings.Cycles cycles: the next one chooses by it.
 func (d *Steered) Vet(places map[cluster.JobID]Place) {
 	jobs := map[cluster.JobID]int{}
 	for at, j := range d.jobs {
@@ -601,6 +629,10 @@ func (d *Steered) Vet(places map[cluster.JobID]Place) {
 		if !known {
 			continue
 		}
+		for _, id := range a.Jobs() {
+			c := d.course(id)
+			c.place, c.asked = place, d.set.Policy.Cycles+1
+		}
 		j, why := d.jobs[jobs[a.Job]], ""
 		switch {
 		case place.Required != "":
@@ -610,10 +642,6 @@ func (d *Steered) Vet(places map[cluster.JobID]Place) {
 		default:
 			kept = append(kept, a)
 			continue
-		}
-		for _, id := range a.Jobs() {
-			c := d.course(id)
-			c.rest, c.alone = d.set.Policy.Cycles, why
 		}
 		d.plan.Decisions[jobs[a.Job]].Steer = why
 		if d.ours(j) {

@@ -3,6 +3,7 @@ package live
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -39,14 +40,22 @@ type Facts struct {
 	Nodes      []slurmplug.Node
 	Rights     slurmplug.Rights
 	RightsErr  error
+	LimitsErr  error
 	Snapshot   cluster.Snapshot
-	Evicts     bool // priod is to make room for TE jobs
+	Uses
+}
+
+// Uses are what priod is to do beside ordering jobs.
+type Uses struct {
+	Steer  decide.SteerSettings
+	Evicts bool
+	Sizing bool
 }
 
 // Check reads the facts of a cluster and says what fits and what does not. The
 // error is a cluster that cannot be read at all.
-func (c *Cluster) Check(ctx context.Context, set decide.Settings, evicts bool) ([]Finding, error) {
-	f := Facts{Evicts: evicts}
+func (c *Cluster) Check(ctx context.Context, set decide.Settings, uses Uses) ([]Finding, error) {
+	f := Facts{Uses: uses}
 	var err error
 	if f.Config, err = c.client.Config(ctx); err != nil {
 		return nil, err
@@ -62,6 +71,9 @@ func (c *Cluster) Check(ctx context.Context, set decide.Settings, evicts bool) (
 	}
 	f.QOS, f.QOSErr = c.client.QOS(ctx)
 	f.Rights, f.RightsErr = c.client.OwnRights(ctx, f.Config)
+	if uses.Sizing && enforcesLimits(f.Config) {
+		_, f.LimitsErr = c.client.Limits(ctx, f.Config.ClusterName())
+	}
 	return f.Findings(set), nil
 }
 
@@ -70,7 +82,7 @@ func (f *Facts) Findings(set decide.Settings) []Finding {
 	k := checker{f: f, set: set}
 	for _, rule := range []func(){
 		k.version, k.priorityType, k.siteFactorPlugin, k.steps, k.rights, k.partitions, k.accounting, k.tres, k.comments,
-		k.gpuTypes, k.qos, k.preemption, k.rpcLimits, k.memory, k.jobAge,
+		k.gpuTypes, k.qos, k.preemption, k.rpcLimits, k.memory, k.jobAge, k.sizing,
 	} {
 		rule()
 	}
@@ -252,30 +264,61 @@ func (k *checker) gpuTypes() {
 	if untyped {
 		k.say(Warn, "GPU types", "NodeName=... Gres=gpu:TYPE:COUNT", "some nodes have GPUs without a type")
 	}
-	lacking := map[string][]string{}
 	for i := range k.f.Nodes {
-		n := &k.f.Nodes[i]
 		seen := map[string]bool{}
-		for _, g := range n.Gres {
-			if g.Name == "gpu" && g.Type != "" {
-				seen[g.Type] = true
-				if !slices.Contains(n.Features, g.Type) {
-					lacking[g.Type] = append(lacking[g.Type], n.Name)
+		for _, g := range k.f.Nodes[i].Gres {
+			seen[g.Type] = seen[g.Type] || g.Name == "gpu" && g.Type != ""
+		}
+		delete(seen, "")
+		if len(seen) > 1 {
+			k.say(Warn, "GPU types", "", "%s has more than one GPU type: its jobs' types are known only where they ask for one", k.f.Nodes[i].Name)
+		}
+	}
+	k.features(types, untyped)
+}
+
+// features looks at the node features that stand for the GPU types, which
+// steering writes.
+func (k *checker) features(types []string, untyped bool) {
+	steer := &k.f.Steer
+	nodes := convertNodes(k.f.Nodes)
+	why := steer.Unsteerable(nodes)
+	well, steerable := true, 0
+	for _, t := range types {
+		problem, whole := why[t]
+		switch feature := steer.Feature(t); {
+		case !whole:
+			continue // only on nodes with several types
+		case problem == "":
+			steerable++
+			continue
+		default:
+			well = false
+			var lacking []string
+			for i := range nodes {
+				if n := &nodes[i]; n.GPUType == t && !n.MixedTypes && !slices.Contains(n.Features, feature) {
+					lacking = append(lacking, n.Name)
 				}
 			}
-		}
-		if len(seen) > 1 {
-			k.say(Warn, "GPU types", "", "%s has more than one GPU type: its jobs' types are known only where they ask for one", n.Name)
-		}
-	}
-	for _, t := range types {
-		if nodes := lacking[t]; len(nodes) > 0 {
-			k.say(Warn, "GPU types", fmt.Sprintf("NodeName=%s Feature=%s", slurmplug.CompactHosts(nodes), t),
-				"%d nodes with %s GPUs lack the node feature of the same name, which steering to a type needs", len(nodes), t)
+			fix := ""
+			if len(lacking) > 0 {
+				fix = fmt.Sprintf("NodeName=%s Feature=%s", slurmplug.CompactHosts(lacking), feature)
+			}
+			k.say(Warn, "GPU types", fix, "no job can be steered to %s: %s", t, problem)
 		}
 	}
-	if len(lacking) == 0 && !untyped {
-		k.say(Pass, "GPU types", "", "%s: each with a node feature of its name", strings.Join(types, ", "))
+	for _, t := range slices.Sorted(maps.Keys(steer.Features)) {
+		if !slices.Contains(types, t) {
+			well = false
+			k.say(Warn, "GPU types", "", "gpu_types names %s, which no node has: has it got another name?", t)
+		}
+	}
+	if steer.Enabled && steerable < 2 {
+		well = false
+		k.say(Fail, "steering", "", "steering.enabled wants at least two GPU types with node features of their own, and finds %d", steerable)
+	}
+	if well && !untyped {
+		k.say(Pass, "GPU types", "", "%s: each with a node feature of its own", strings.Join(types, ", "))
 	}
 }
 
@@ -346,5 +389,43 @@ func (k *checker) jobAge() {
 		k.say(Warn, name, fix, "slurmctld forgets finished jobs after %s: one that leaves for a TE job while priod is away for longer is not put back into the queue", age)
 	case age < time.Minute:
 		k.say(Warn, name, fix, "slurmctld forgets finished jobs after %s: short jobs may never be seen", age)
+	}
+}
+
+// sizing says what keeps priod from changing sizes, or makes it do harm.
+func (k *checker) sizing() {
+	if !k.f.Sizing {
+		return
+	}
+	if why := sizeLimit(k.f.Config); why != "" {
+		k.say(Fail, "sizing", "SelectType=select/cons_tres and SelectTypeParameters=CR_Core_Memory, no MaxMemPerNode or MaxMemPerCPU", "no size is changed: every job %s", why)
+		return
+	}
+	if k.f.LimitsErr != nil {
+		k.say(Fail, "sizing", "", "no size is changed without the limits of associations and QOS: %v", k.f.LimitsErr)
+		return
+	}
+	var without, bounded []string
+	for _, p := range k.f.Partitions {
+		if len(k.set.Ranking.Partitions) > 0 && !slices.Contains(k.set.Ranking.Partitions, p.Name) {
+			continue
+		}
+		defaults := p.Defaults + "," + k.f.Config.Get("JobDefaults")
+		if !strings.Contains(defaults, "DefCpuPerGPU=") {
+			without = append(without, p.Name)
+		}
+		if p.SizeLimit != "" {
+			bounded = append(bounded, p.Name+" ("+p.SizeLimit+")")
+		}
+	}
+	if len(without) > 0 {
+		k.say(Warn, "sizing", "PartitionName=... DefCpuPerGPU=... DefMemPerGPU=...",
+			"partition %s has no DefCpuPerGPU: jobs that ask for no CPUs get one, and those of nobody's concern can take the CPUs of free GPUs", strings.Join(without, ", "))
+	}
+	if len(bounded) > 0 {
+		k.say(Warn, "sizing", "", "jobs of partition %s keep their sizes", strings.Join(bounded, ", "))
+	}
+	if len(without)+len(bounded) == 0 {
+		k.say(Pass, "sizing", "", "sizes can be changed in every ranked partition")
 	}
 }
