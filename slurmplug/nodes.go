@@ -99,6 +99,8 @@ func (p *nodeParser) node(n *Node, line []byte) error {
 		case "CPUEfctv":
 			effective = true
 			n.CPUs, err = nodeNumber[int](value)
+		case "ThreadsPerCore":
+			n.Threads, err = nodeNumber[int](value)
 		case "CPUAlloc":
 			n.CPUsAlloc, err = nodeNumber[int](value)
 		case "RealMemory":
@@ -118,6 +120,7 @@ func (p *nodeParser) node(n *Node, line []byte) error {
 	if n.Name == "" || n.State == nil || total != 1 || memory != 1 {
 		return errors.New("NodeName, State, CPUTot or RealMemory is missing, or comes twice")
 	}
+	n.Threads = max(n.Threads, 1)
 	return nil
 }
 

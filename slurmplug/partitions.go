@@ -44,11 +44,21 @@ func parsePartitions(out string) ([]Partition, error) {
 
 func partition(words map[string]string) (p Partition, err error) {
 	p = Partition{
-		Name: words["PartitionName"], State: words["State"], Nodes: words["Nodes"], Default: words["Default"] == "YES",
+		Name: words["PartitionName"], State: words["State"], Default: words["Default"] == "YES",
 		PreemptMode: words["PreemptMode"], AllowAccounts: allowed(words["AllowAccounts"]), AllowQOS: allowed(words["AllowQos"]),
 	}
-	if isUnset(p.Nodes) {
-		p.Nodes = ""
+	for key, text := range map[string]*string{"Nodes": &p.Nodes, "QoS": &p.QOS, "JobDefaults": &p.Defaults} {
+		if *text = words[key]; isUnset(*text) {
+			*text = ""
+		}
+	}
+	for _, key := range []string{"MaxCPUsPerNode", "MaxCPUsPerSocket", "MaxMemPerNode", "MaxMemPerCPU"} {
+		if value := words[key]; value != "" && value != "UNLIMITED" {
+			p.SizeLimit = key + "=" + value
+		}
+	}
+	if words["OverSubscribe"] == "EXCLUSIVE" {
+		p.SizeLimit = "OverSubscribe=EXCLUSIVE"
 	}
 	if p.Name == "" || p.State == "" {
 		return p, fmt.Errorf("PartitionName or State is missing")

@@ -25,7 +25,7 @@ func TestRecordedNodes(t *testing.T) {
 	}
 	want := Node{
 		Name: "mix-1", State: []string{"MIXED"}, Features: []string{"a100", "t4"}, Partitions: []string{"gpu"},
-		CPUs: 8, MemMB: 65536,
+		CPUs: 8, Threads: 1, MemMB: 65536,
 		Gres: []Gres{{Name: "gpu", Type: "a100", Count: 2}, {Name: "gpu", Type: "t4", Count: 2}},
 	}
 	got := byName["mix-1"]

@@ -68,26 +68,7 @@ func TestRecord(t *testing.T) {
 		t.Fatal("only root can record: jobs of several users are needed")
 	}
 	l := lab.ForTest(t, labOptions("record"))
-	host, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
-	kernel, err := os.ReadFile("/proc/sys/kernel/osrelease")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &recorder{
-		Runner: slurmplug.NewExec(slurmplug.ExecOptions{SlurmConf: l.Conf()}),
-		t:      t,
-		scrub:  strings.NewReplacer(l.Dir, "/lab", " at "+host+" is", " at head is", "= "+host, "= head", strings.TrimSpace(string(kernel)), "6.1.0"),
-	}
-	version := strings.Fields(run(t, l.Client, "scontrol", "--version"))[1]
-	r.dir = filepath.Join("testdata", strings.Join(strings.Split(version, ".")[:2], "."))
-	if err := os.MkdirAll(r.dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	c := slurmplug.NewClient(r, slurmplug.Options{})
-	slurmplug.UseRecordedSeparators(c)
+	c, r := recorded(t, l)
 	began := time.Now()
 	fill(t, l)
 
@@ -150,6 +131,73 @@ func TestRecord(t *testing.T) {
 	t.Logf("%s %v", bytes.TrimSpace(out.Stdout), err)
 	if err := l.Continue("slurmctld"); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// recorded is a Client whose reads and writes are kept.
+func recorded(t testing.TB, l *lab.Lab) (*slurmplug.Client, *recorder) {
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kernel, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &recorder{
+		Runner: slurmplug.NewExec(slurmplug.ExecOptions{SlurmConf: l.Conf()}),
+		t:      t,
+		scrub:  strings.NewReplacer(l.Dir, "/lab", " at "+host+" is", " at head is", "= "+host, "= head", strings.TrimSpace(string(kernel)), "6.1.0"),
+	}
+	version := strings.Fields(run(t, l.Client, "scontrol", "--version"))[1]
+	r.dir = filepath.Join("testdata", strings.Join(strings.Split(version, ".")[:2], "."))
+	if err := os.MkdirAll(r.dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c := slurmplug.NewClient(r, slurmplug.Options{})
+	slurmplug.UseRecordedSeparators(c)
+	return c, r
+}
+
+// TestRecordUsage records what the steps of jobs used, from a lab that measures it.
+func TestRecordUsage(t *testing.T) {
+	if !*record {
+		t.Skip("-record records testdata/ anew")
+	}
+	o := labOptions("usage")
+	o.ExtraConf = append(o.ExtraConf, "JobAcctGatherType=jobacct_gather/linux", "JobAcctGatherFrequency=task=1")
+	l := lab.ForTest(t, o)
+	c, r := recorded(t, l)
+	began := time.Now()
+	const busy = `import time; a = bytearray(%d << 20); end = time.time() + %d
+while time.time() < end: pass`
+	program := func(mb, seconds int) string { return "python3 -c '" + fmt.Sprintf(busy, mb, seconds) + "'" }
+	wrap := func(lines ...string) string { return "--wrap=" + strings.Join(lines, "\n") }
+	submit(t, l.Client, "steps", "--ntasks=2", "--gres=gpu:1", "--mem=2G", "--time=5",
+		wrap("srun --ntasks=1 --overlap --mem=500 "+program(150, 3)+" &", "srun --ntasks=2 --overlap --mem=500 "+program(100, 3), "wait", "srun true", "srun true"))
+	submit(t, l.Client, "batch", "--gres=gpu:1", wrap(program(50, 2)))
+	submit(t, l.Client, "nodes", "--nodes=2", "--ntasks=4", "--gres=gpu:1", "--constraint=v100", wrap("srun "+program(80, 3)))
+	submit(t, l.Client, "array", "--array=1-2", wrap("sleep 1"))
+	submit(t, l.Client, "failed", wrap("exit 3"))
+	requeued := submit(t, l.Client, "requeued", "--requeue")
+	if err := l.WaitJob(t.Context(), requeued, "RUNNING"); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2 * time.Second) // a run of some length
+	run(t, l.Client, "scontrol", "requeue", requeued)
+	r.name = "sacct-usage"
+	eventually(t, "what seven runs used", func() bool {
+		runs, err := c.Usage(t.Context(), began.Add(-time.Minute), time.Time{})
+		measured := 0
+		for _, u := range runs {
+			if u.CPUTime > 0 {
+				measured++
+			}
+		}
+		return err == nil && measured == 7
+	})
+	if early, err := clientOf(l, slurmplug.Options{}).Usage(t.Context(), began.Add(-time.Hour), began.Add(-time.Minute)); err != nil || len(early) != 0 {
+		t.Error(early, err)
 	}
 }
 

@@ -53,6 +53,7 @@ type Node struct {
 	Partitions []string
 	CPUs       int // effective CPUs (22.05 and later), else all
 	CPUsAlloc  int
+	Threads    int   // per core, at least 1: Slurm gives out whole cores
 	MemMB      int64 // RealMemory
 	MemAllocMB int64
 	Gres       []Gres // configured
@@ -69,6 +70,9 @@ type Partition struct {
 	MaxTime       time.Duration
 	DefaultTime   time.Duration
 	PreemptMode   string
+	QOS           string   // of the partition itself, "" for none
+	SizeLimit     string   // what bounds or rounds the CPUs or memory of its jobs, "MaxCPUsPerNode=8"; "" for nothing
+	Defaults      string   // "DefCpuPerGPU=4,DefMemPerGPU=8192", "" for none
 	AllowAccounts []string // nil: all
 	AllowQOS      []string // nil: all
 }
@@ -108,6 +112,15 @@ type Run struct {
 	AllocTRES                string
 	NodeList                 string
 	Comment                  string // of a run that ended, with AccountingStoreFlags=job_comment
+}
+
+// Usage is what one run of a job used, as its steps were measured.
+type Usage struct {
+	RawID   uint32
+	Start   time.Time     // of the run
+	Nodes   int           // that it held, at least 1
+	CPUTime time.Duration // of all its processes; 0 when nobody measured
+	NodeMB  int64         // the most memory that its processes used at one time on one node; 0 when nobody measured
 }
 
 // Factors is a pending job's priority as sprio breaks it down. All weighted.

@@ -102,6 +102,11 @@ func (u Update) Validate() error {
 			return fmt.Errorf("job %s: release takes no value, not %.40q", u.Job, u.Value)
 		}
 		return nil
+	case Size:
+		if err := validateSize(u.Value); err != nil {
+			return fmt.Errorf("job %s: %w", u.Job, err)
+		}
+		return nil
 	}
 	if !isLever(string(u.Lever)) {
 		return fmt.Errorf("job %s: %.40q is no field of a job", u.Job, u.Lever)

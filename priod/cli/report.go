@@ -53,10 +53,20 @@ func reportCommand() *cli.Command {
 				showPreemptions(c.App.Writer, p)
 				return nil
 			},
+		}, {
+			Name: "sizing", Usage: "GPUs that lack CPUs or memory, CPUs idle beside jobs that want them, requests far above use",
+			Description: "Reads the queue and the nodes as they are now. With --since it reads Slurm's accounting too, where\n" +
+				"JobAcctGatherType measures, and shows which programs had at least twice the CPUs that they can use, with\n" +
+				"the options for their next script. All figures of programs are for each GPU.",
+			Flags: []cli.Flag{
+				&cli.StringFlag{Name: "since", Usage: "how much `TIME` of accounting: 12h, 30d (default: none)"},
+				jsonFlag(),
+			},
+			Before: noArgs, Action: reportSizing,
 		}},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return usagef("report: no report %q; there is: preemptions", c.Args().First())
+				return usagef("report: no report %q; there are: preemptions, sizing", c.Args().First())
 			}
 			return cli.ShowSubcommandHelp(c)
 		},

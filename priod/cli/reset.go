@@ -91,6 +91,9 @@ func reset(ctx context.Context, cfg *config.Config, dryRun bool) (*resetView, er
 	}
 	known := maps.Clone(h.Written)
 	h.Observe(&snapshot) // tasks that were split off inherit from their array
+	if err := askSizes(ctx, slurm, &snapshot, h); err != nil {
+		return nil, fmt.Errorf("read the sizes that jobs ask for: %w", err)
+	}
 	set := cfg.Decide()
 	if set.Peers {
 		decide.Adopt(decide.Strangers(&snapshot, h, set), &snapshot, h)
@@ -160,11 +163,14 @@ func unask(s *cluster.Snapshot, undo *store.Undo, h *cluster.History) (actions [
 			r := h.Requests[j.ID][lever]
 			c := undo.Find(j.ID, lever)
 			now, shown := j.Request(lever)
-			if c != nil && !c.Of(j) || !shown || !r.Ours(now) {
+			if c != nil && !c.Of(j) || shown && !r.Ours(now) {
 				continue
 			}
 			if j.State != cluster.Pending {
 				running[c] = true
+				continue
+			}
+			if !shown {
 				continue
 			}
 			back.Lever, back.Before, back.After, back.Was = lever, now, r.Was, r.Was
@@ -172,6 +178,17 @@ func unask(s *cluster.Snapshot, undo *store.Undo, h *cluster.History) (actions [
 		}
 	}
 	return actions, running
+}
+
+// askSizes reads the sizes of waiting jobs that priod has written to.
+func askSizes(ctx context.Context, slurm *live.Cluster, s *cluster.Snapshot, h *cluster.History) error {
+	var jobs []*cluster.Job
+	for i := range s.Jobs {
+		if _, written := h.Requests[s.Jobs[i].ID][slurmplug.Size]; written && s.Jobs[i].State == cluster.Pending {
+			jobs = append(jobs, &s.Jobs[i])
+		}
+	}
+	return slurm.Ask(ctx, jobs)
 }
 
 // alone makes sure that no other priod of this host, and with follow_controller

@@ -125,6 +125,13 @@ func preview(ctx context.Context, cfg *config.Config, log hclog.Logger) (cycle.R
 		return cycle.Result{}, err
 	}
 	set.Evictions = cycle.Evictions{Settings: cfg.Eviction(), Slurm: slurm, Journal: journal}
+	var sizes decide.Sizes
+	sizing := cfg.Sizes()
+	if sizing.Table, err = workload.Load(cfg.Speeds.Workloads); err != nil {
+		return cycle.Result{}, err
+	}
+	sizes.Set(sizing)
+	set.Sizing = cycle.Sizing{Sizes: &sizes, Slurm: slurm}
 	set.Steering = cycle.Steering{Settings: cfg.Steer(), Helm: &decide.Helm{}, Slurm: slurm}
 	return cycle.Step(ctx, slurm, nil, h, set)
 }

@@ -85,6 +85,8 @@ type Job struct {
 	Start      time.Time
 	Dependency bool // waits for another job
 
+	Asked *slurmplug.Asked // how it asks for its size; nil where nobody looked
+
 	Tag    jobtag.Tag
 	TagErr string // why the comment's tag does not count; "" when it does or there is none
 }
@@ -110,6 +112,10 @@ func (j *Job) Request(l slurmplug.Lever) (text string, shown bool) {
 	switch l {
 	case slurmplug.Features:
 		return j.Features, true
+	case slurmplug.Size:
+		if j.Asked != nil {
+			return j.Asked.Text, true
+		}
 	}
 	return "", false
 }
@@ -118,6 +124,7 @@ func (j *Job) Request(l slurmplug.Lever) (text string, shown bool) {
 type Node struct {
 	Name       string
 	Usable     bool   // not down, drained or reserved for maintenance
+	Silent     bool   // not usable only because it does not answer now: it soon will, or goes down
 	State      string // as Slurm says it: "IDLE+DRAIN"
 	Features   []string
 	Partitions []string
@@ -126,6 +133,7 @@ type Node struct {
 	GPUsUsed   int
 	CPUs       int
 	CPUsUsed   int
+	Threads    int // per core; 0 where nobody asked
 	MemMB      int64
 	MemUsedMB  int64
 	MixedTypes bool // more than one GPU type on this node

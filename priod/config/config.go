@@ -28,6 +28,7 @@ import (
 	"slurmprio/priod/policy/allocation"
 	"slurmprio/priod/policy/preemption"
 	"slurmprio/priod/policy/ranking"
+	"slurmprio/priod/policy/sizing"
 	"slurmprio/priod/policy/speed"
 	"slurmprio/priod/policy/steering"
 	"slurmprio/slurmplug"
@@ -78,6 +79,12 @@ type Config struct {
 		WritesPerCycle int     `toml:"writes_per_cycle" json:"writes_per_cycle"`
 	} `toml:"steering" json:"steering"`
 	GPUTypes map[string]GPUType `toml:"gpu_types" json:"gpu_types,omitempty"`
+	Sizing   struct {
+		Enabled   bool     `toml:"enabled" json:"enabled"`
+		Mechanism string   `toml:"mechanism" json:"mechanism"`
+		Within    Duration `toml:"within" json:"within"`
+		Jobs      int      `toml:"jobs" json:"jobs"`
+	} `toml:"sizing" json:"sizing"`
 	TEBudget struct {
 		User     Budget            `toml:"user" json:"user"`
 		Account  Budget            `toml:"account" json:"account"`
@@ -291,6 +298,7 @@ const maxTop = 2147483645
 func (c *Config) validate() error {
 	_, leverKnown := levers[c.Ranking.Lever]
 	_, wakeErr := wakeAddresses(c.Wake.Listen)
+	_, sizingErr := sizing.Parse(c.Sizing.Mechanism)
 	budgets := map[string]Budget{"te_budget.user": c.TEBudget.User, "te_budget.account": c.TEBudget.Account}
 	for name, b := range c.TEBudget.Users {
 		budgets["te_budget.users."+name] = b
@@ -328,6 +336,9 @@ func (c *Config) validate() error {
 		{"steering.change", finite(c.Steering.Change), "a number from 0"},
 		{"steering.cycles", c.Steering.Cycles >= 1, "at least 1"},
 		{"steering.writes_per_cycle", c.Steering.WritesPerCycle >= 1, "at least 1"},
+		{"sizing.mechanism", sizingErr == nil, "waterfill, tune-best-fit, tune, greedy or proportional"},
+		{"sizing.within", c.Sizing.Within >= Duration(5*time.Second), "at least 5s"},
+		{"sizing.jobs", c.Sizing.Jobs >= 1 && c.Sizing.Jobs <= 10000, "from 1 to 10000"},
 		{"speeds.workloads", c.Speeds.Workloads == "" || filepath.IsAbs(c.Speeds.Workloads), "an absolute path, or empty"},
 		{"speeds.history", c.Speeds.History >= 0, "a time, or 0s"},
 		{"speeds.every", c.Speeds.Every >= Duration(time.Second), "at least 1s"},
@@ -529,6 +540,14 @@ func (c *Config) SpeedSettings() speed.Settings {
 	return speed.Settings{Types: c.Speeds.Types, Formerly: c.Speeds.Formerly, Within: c.Speeds.Within}
 }
 
+// Sizes are the settings of sizing but for the table of workloads and the past.
+func (c *Config) Sizes() decide.SizeSettings {
+	mechanism, _ := sizing.Parse(c.Sizing.Mechanism) // validate has read it
+	return decide.SizeSettings{
+		Enabled: c.Sizing.Enabled, Mechanism: mechanism, Within: time.Duration(c.Sizing.Within), Most: c.Sizing.Jobs,
+	}
+}
+
 // Eviction returns the settings of making room for TE jobs.
 func (c *Config) Eviction() eviction.Settings {
 	p := &c.Preemption
@@ -538,11 +557,11 @@ func (c *Config) Eviction() eviction.Settings {
 			Policy: preemption.Policy(p.Policy), S: p.FitGppS, Fallback: preemption.Fallback(p.FitGppFallback),
 			MaxEvictions: p.MaxEvictions, MinRun: time.Duration(p.MinRun).Seconds(),
 			Rise: p.Rise, Urgency: p.Urgency, MinGain: time.Duration(p.MinGain).Seconds(),
-			Limits: preemption.Limits{AtOnce: p.MaxAtOnce, PerCycle: p.MaxPerCycle, PerHour: p.MaxPerHour, PerDay: p.GPUHoursPerDay},
+			Limits: preemption.Limits{AtOnce: p.MaxAtOnce, PerCycle: p.MaxPerCycle, PerHour: p.MaxPerHour, PerDay: p.GPUHoursPerDay, PerOwner: p.UserGPUMinutes / 60},
 		},
 		Ranking: c.Decide().Ranking,
 		Grace:   time.Duration(p.Grace), MaxGrace: time.Duration(p.MaxGrace), Restart: time.Duration(p.Restart),
-		Reserve: p.Reserve, Hold: time.Duration(p.Hold), Retry: time.Duration(p.Retry), UserGPUMinutes: p.UserGPUMinutes,
+		Reserve: p.Reserve, Hold: time.Duration(p.Hold), Retry: time.Duration(p.Retry),
 	}
 }
 

@@ -58,15 +58,16 @@ type Store interface {
 type Slurm interface {
 	plan.Slurm
 	eviction.Slurm
+	cycle.Asker
 	// Past returns the runs that accounting knows of a span of time.
 	Past(ctx context.Context, since, until time.Time) ([]cluster.PastRun, error)
-	// Places is for cycle.Steering.
-	Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]decide.Place, error)
 	// AccountShares are the parts of the cluster that accounts have in Slurm.
 	AccountShares(context.Context) (map[string]float64, error)
 	// Stays returns the ended runs of GPU jobs that it knows, with the steps in their
 	// command lines. It may be called beside the other methods.
 	Stays(ctx context.Context, since, until time.Time, steps *regexp.Regexp) ([]speed.Stay, error)
+	// Places is for cycle.Steering.
+	Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]decide.Place, error)
 	// Controllers, Answers and Identity are those of live.Cluster.
 	Controllers(context.Context) ([]slurmplug.Controller, error)
 	Answers(context.Context) error
@@ -93,6 +94,7 @@ type Daemon struct {
 	ledger  *decide.Ledger
 	helm    decide.Helm
 	school  school
+	sizes   decide.Sizes
 	parts   accountParts
 	table   *workload.Table // nil: it could not be read
 	trouble string          // the last cycle's error, so that it is logged once
@@ -104,10 +106,11 @@ type Daemon struct {
 	watching bool // evictions may be tended until the next cycle
 
 	claim    *Claim
-	squatter string  // who kept the claim away, so that it is logged once
-	acting   bool    // with follow_controller: the last cycle could act
-	looked   bool    // with follow_controller: the last cycle found that this one may act
-	standby  StandBy // of the last cycle without an error, so that it is logged once
+	squatter string    // who kept the claim away, so that it is logged once
+	acting   bool      // with follow_controller: the last cycle could act
+	looked   bool      // with follow_controller: the last cycle found that this one may act
+	since    time.Time // with follow_controller: no other host's priod has acted since then, as far as this one saw
+	standby  StandBy   // of the last cycle without an error, so that it is logged once
 	rival    rival
 	yielded  string // why the daemon gave way, when it could not pause itself
 	paused   string // the last cycle's hold
@@ -288,6 +291,10 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 	set.Evictions = d.evictions()
 	set.Ledger, set.Allocation = d.ledger, d.allocation()
 	set.Steering = cycle.Steering{Settings: d.Config.Steer(), Helm: &d.helm, Slurm: d.slurm}
+	sizes := d.Config.Sizes()
+	sizes.Table = d.table
+	d.sizes.Set(sizes)
+	set.Sizing = cycle.Sizing{Sizes: &d.sizes, Slurm: d.slurm}
 	result, err = cycle.Step(ctx, slurm, d.Store, d.history, set)
 	d.metrics.staged(took)
 	if err != nil {

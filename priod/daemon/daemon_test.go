@@ -121,6 +121,7 @@ func (f *fake) SaveEvictions(context.Context, *eviction.Turn) error { return nil
 func (f *fake) Look(context.Context, []eviction.Target) (map[cluster.JobID]eviction.Sight, error) {
 	return nil, nil
 }
+func (f *fake) Ask(context.Context, []*cluster.Job) error                 { return nil }
 func (f *fake) Excluded(context.Context, eviction.Target) (string, error) { return "", nil }
 func (f *fake) Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]decide.Place, error) {
 	return nil, nil
@@ -194,7 +195,7 @@ func TestHoldWritesNothing(t *testing.T) {
 func TestAccountingCountsAgainstTheBudget(t *testing.T) {
 	now := time.Now()
 	f := &fake{jobs: []cluster.Job{trial()}, past: []cluster.PastRun{{TagType: "te", Interval: cluster.Interval{
-		Job: slurmplug.Plain(7), Start: now.Add(-20 * time.Hour), End: now.Add(-time.Hour), Closed: true, GPUs: 4, User: "ann",
+		Job: slurmplug.Plain(7), Start: now.Add(-2 * time.Hour), End: now.Add(-time.Hour), Closed: true, GPUs: 64, User: "ann",
 	}}}}
 	d, _ := newDaemon(t, f)
 	r, err := d.Once(t.Context())

@@ -40,14 +40,22 @@ type Facts struct {
 	Nodes      []slurmplug.Node
 	Rights     slurmplug.Rights
 	RightsErr  error
+	LimitsErr  error
 	Snapshot   cluster.Snapshot
-	Steer      decide.SteerSettings
+	Uses
+}
+
+// Uses are what priod is to do beside ordering jobs.
+type Uses struct {
+	Steer  decide.SteerSettings
+	Evicts bool
+	Sizing bool
 }
 
 // Check reads the facts of a cluster and says what fits and what does not. The
 // error is a cluster that cannot be read at all.
-func (c *Cluster) Check(ctx context.Context, set decide.Settings, steer decide.SteerSettings) ([]Finding, error) {
-	f := Facts{Steer: steer}
+func (c *Cluster) Check(ctx context.Context, set decide.Settings, uses Uses) ([]Finding, error) {
+	f := Facts{Uses: uses}
 	var err error
 	if f.Config, err = c.client.Config(ctx); err != nil {
 		return nil, err
@@ -63,6 +71,9 @@ func (c *Cluster) Check(ctx context.Context, set decide.Settings, steer decide.S
 	}
 	f.QOS, f.QOSErr = c.client.QOS(ctx)
 	f.Rights, f.RightsErr = c.client.OwnRights(ctx, f.Config)
+	if uses.Sizing && enforcesLimits(f.Config) {
+		_, f.LimitsErr = c.client.Limits(ctx, f.Config.ClusterName())
+	}
 	return f.Findings(set), nil
 }
 
@@ -71,7 +82,7 @@ func (f *Facts) Findings(set decide.Settings) []Finding {
 	k := checker{f: f, set: set}
 	for _, rule := range []func(){
 		k.version, k.priorityType, k.siteFactorPlugin, k.steps, k.rights, k.partitions, k.accounting, k.tres, k.comments,
-		k.gpuTypes, k.qos, k.preemption, k.rpcLimits, k.memory, k.jobAge,
+		k.gpuTypes, k.qos, k.preemption, k.rpcLimits, k.memory, k.jobAge, k.sizing,
 	} {
 		rule()
 	}
@@ -365,8 +376,56 @@ func (k *checker) memory() {
 	k.say(Pass, "memory", "", "jobs that name no memory get a default")
 }
 
+// safeAge is how long slurmctld has to remember a victim that left, for a priod
+// that is started again to put it back into the queue: Slurm's default.
+const safeAge = 5 * time.Minute
+
 func (k *checker) jobAge() {
-	if age := k.f.Config.MinJobAge(); age > 0 && age < time.Minute {
-		k.say(Warn, "finished jobs", "MinJobAge=300", "slurmctld forgets finished jobs after %s: short jobs may never be seen", age)
+	const name, fix = "finished jobs", "MinJobAge=300"
+	age := k.f.Config.MinJobAge()
+	switch {
+	case age == 0: // it never does
+	case age < safeAge && k.f.Evicts:
+		k.say(Warn, name, fix, "slurmctld forgets finished jobs after %s: one that leaves for a TE job while priod is away for longer is not put back into the queue", age)
+	case age < time.Minute:
+		k.say(Warn, name, fix, "slurmctld forgets finished jobs after %s: short jobs may never be seen", age)
+	}
+}
+
+// sizing says what keeps priod from changing sizes, or makes it do harm.
+func (k *checker) sizing() {
+	if !k.f.Sizing {
+		return
+	}
+	if why := sizeLimit(k.f.Config); why != "" {
+		k.say(Fail, "sizing", "SelectType=select/cons_tres and SelectTypeParameters=CR_Core_Memory, no MaxMemPerNode or MaxMemPerCPU", "no size is changed: every job %s", why)
+		return
+	}
+	if k.f.LimitsErr != nil {
+		k.say(Fail, "sizing", "", "no size is changed without the limits of associations and QOS: %v", k.f.LimitsErr)
+		return
+	}
+	var without, bounded []string
+	for _, p := range k.f.Partitions {
+		if len(k.set.Ranking.Partitions) > 0 && !slices.Contains(k.set.Ranking.Partitions, p.Name) {
+			continue
+		}
+		defaults := p.Defaults + "," + k.f.Config.Get("JobDefaults")
+		if !strings.Contains(defaults, "DefCpuPerGPU=") {
+			without = append(without, p.Name)
+		}
+		if p.SizeLimit != "" {
+			bounded = append(bounded, p.Name+" ("+p.SizeLimit+")")
+		}
+	}
+	if len(without) > 0 {
+		k.say(Warn, "sizing", "PartitionName=... DefCpuPerGPU=... DefMemPerGPU=...",
+			"partition %s has no DefCpuPerGPU: jobs that ask for no CPUs get one, and those of nobody's concern can take the CPUs of free GPUs", strings.Join(without, ", "))
+	}
+	if len(bounded) > 0 {
+		k.say(Warn, "sizing", "", "jobs of partition %s keep their sizes", strings.Join(bounded, ", "))
+	}
+	if len(without)+len(bounded) == 0 {
+		k.say(Pass, "sizing", "", "sizes can be changed in every ranked partition")
 	}
 }

@@ -66,7 +66,9 @@ func settings() decide.Settings {
 }
 
 func TestAllIsWell(t *testing.T) {
-	for _, f := range facts(t).Findings(settings()) {
+	well := facts(t)
+	well.Evicts = true
+	for _, f := range well.Findings(settings()) {
 		if f.Level != Pass {
 			t.Errorf("%+v", f)
 		}
@@ -125,7 +127,15 @@ func TestFindings(t *testing.T) {
 		{name: "suspend", conf: []string{"PreemptType=preempt/qos", "PreemptMode=GANG,SUSPEND"}, level: Warn, fix: "PreemptMode=REQUEUE"},
 		{name: "RPC limit", conf: []string{"SlurmctldParameters=rl_enable"}, level: Warn, fix: "limits.writes_per_second"},
 		{name: "no default memory", conf: []string{"DefMemPerCPU=(null)", "DefMemPerNode=UNLIMITED"}, level: Warn, fix: "DefMemPerCPU"},
+		{name: "sizing without cons_tres", conf: []string{"SelectType=select/linear"}, level: Fail, fix: "select/cons_tres", change: func(f *Facts, _ *decide.Settings) { f.Sizing = true }},
+		{name: "sizing without memory", conf: []string{"SelectType=select/cons_tres", "SelectTypeParameters=CR_CORE"}, level: Fail, fix: "does not count memory", change: func(f *Facts, _ *decide.Settings) { f.Sizing = true }},
+		{name: "sizing without DefCpuPerGPU", conf: []string{"SelectType=select/cons_tres", "SelectTypeParameters=CR_CORE_MEMORY"}, level: Warn, fix: "DefCpuPerGPU", change: func(f *Facts, _ *decide.Settings) { f.Sizing = true }},
+		{name: "sizing without limits", conf: []string{"SelectType=select/cons_tres", "SelectTypeParameters=CR_CORE_MEMORY"}, level: Fail, fix: "boom", change: func(f *Facts, _ *decide.Settings) { f.Sizing, f.LimitsErr = true, errors.New("boom") }},
+		{name: "sizing in a bounded partition", conf: []string{"SelectType=select/cons_tres", "SelectTypeParameters=CR_CORE_MEMORY"}, level: Warn, fix: "MaxCPUsPerNode=8", change: func(f *Facts, _ *decide.Settings) {
+			f.Sizing, f.Partitions[0].SizeLimit = true, "MaxCPUsPerNode=8"
+		}},
 		{name: "short memory of jobs", conf: []string{"MinJobAge=2 sec"}, level: Warn, fix: "MinJobAge"},
+		{name: "too short to find victims", conf: []string{"MinJobAge=120 sec"}, level: Warn, fix: "put back into the queue", change: func(f *Facts, _ *decide.Settings) { f.Evicts = true }},
 	} {
 		f, set := facts(t, c.conf...), settings()
 		if c.change != nil {

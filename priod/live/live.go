@@ -21,7 +21,10 @@ type Cluster struct {
 	multifactor bool
 	weights     int64                    // sum of the site's priority weights
 	limits      map[string]time.Duration // time limit of a job that names none, by partition
-	configAt    time.Time                // when the fields above were read
+	conf        slurmplug.Config
+	configAt    time.Time // when the fields above were read
+	sizes       *sizeRules
+	sizesAt     time.Time // configAt, when sizes were read
 	tags        tagCache
 	demands     demandCache
 	jobs        []slurmplug.Job // memory of the last poll's records

@@ -19,8 +19,9 @@ import (
 func (c *Cluster) confirm(ctx context.Context, outcomes []plan.Outcome) {
 	var asked []int
 	for i := range outcomes {
-		if o := &outcomes[i]; o.Status == slurmplug.Applied && !o.Lever.Ranks() {
-			asked = append(asked, i)
+		o := &outcomes[i]
+		if o.Status == slurmplug.Applied && !o.Lever.Ranks() || o.Status == slurmplug.Refused && o.Lever == slurmplug.Size {
+			asked = append(asked, i) // of a size some fields may have been taken before one was refused
 		}
 	}
 	if len(asked) == 0 {
@@ -31,6 +32,17 @@ func (c *Cluster) confirm(ctx context.Context, outcomes []plan.Outcome) {
 		o := &outcomes[i]
 		for _, id := range o.Jobs() {
 			sight, seen := sights[id]
+			if o.Lever == slurmplug.Size && seen && !sight.Gone {
+				if sight.Asked, err = c.askedOf(ctx, &cluster.Job{ID: id}); err != nil {
+					seen = false
+				}
+			}
+			if o.Status == slurmplug.Refused {
+				if now, shown := sight.Request(o.Lever); shown && now != o.Before {
+					c.retract(ctx, o, o.Message)
+				}
+				break
+			}
 			switch problem := problem(o, &sight.Job); {
 			case !seen || sight.Gone:
 				o.Status, o.Message = slurmplug.Unknown, "written, and not seen again"

@@ -90,6 +90,13 @@ func slurm(ctx context.Context, spec Spec, in Input) (Result, error) {
 			opt.Evict, opt.Every = s.yields, spec.Round
 		}
 	}
+	if spec.sizes() {
+		s, err := newStarts(spec.Sizing, &in)
+		if err != nil {
+			return Result{}, err
+		}
+		jobs, opt.Size = s.least(proportional(jobs)), s.size
+	}
 	if spec.evicts() {
 		opt.Evict = newEvictor(spec).decide
 	}
@@ -118,7 +125,7 @@ func inRounds(ctx context.Context, spec Spec, in Input) (Result, error) {
 	var model rounds.Model
 	switch spec.RoundModel {
 	case "gavel", "gavel-published":
-		g := rounds.Gavel{}
+		g := rounds.Gavel{Agnostic: spec.agnostic()}
 		if spec.RoundModel == "gavel-published" {
 			g.Published = faults(spec)
 		}
@@ -183,7 +190,7 @@ func inRounds(ctx context.Context, spec Spec, in Input) (Result, error) {
 // policies serve the types in an order drawn for each round.
 func faults(spec Spec) *rounds.Published {
 	p := &rounds.Published{Strict: strings.HasPrefix(spec.Allocation, "fifo")}
-	if strings.Contains(spec.Allocation, ":agnostic") || spec.Allocation == "isolated" || spec.Allocation == "proportional" {
+	if spec.agnostic() {
 		p.TypeOrder = published.Shuffle(spec.Seed)
 	}
 	return p

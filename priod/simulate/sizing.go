@@ -2,16 +2,21 @@ package simulate
 
 import (
 	"errors"
+	"fmt"
+	"iter"
+	"math"
 
+	"slurmprio/priod/placement"
 	"slurmprio/priod/policy/sizing"
 	"slurmprio/priod/simulate/rounds"
+	"slurmprio/priod/simulate/virtual"
 	"slurmprio/priod/trace"
 	"slurmprio/priod/workload"
 )
 
 // sizer lets a mechanism of policy/sizing decide in rounds.
 type sizer struct {
-	policy  *sizing.Sizer
+	policy  *sizing.Sizer // nil: Synergy's OPT
 	curve   func(*trace.Job, string) *workload.Curve
 	types   []string
 	largest []sizing.Amount        // node, by type
@@ -45,20 +50,29 @@ func newSizer(name string, in *Input) (rounds.Sizer, error) {
 	if name == "request" {
 		name = "proportional"
 	}
-	mechanism, err := sizing.Parse(name)
+	optimum := name == "opt"
+	var mechanism sizing.Mechanism
+	if !optimum {
+		var err error
+		if mechanism, err = sizing.Parse(name); err != nil {
+			return nil, err
+		}
+	}
 	switch {
-	case err != nil:
-		return nil, err
 	case !known && mechanism == sizing.Proportional:
 		return nil, nil
 	case !known:
-		return nil, errors.New("--sizing " + name + " needs the CPUs and memory of every GPU node, as in --nodes 16:v100:8:24:512000")
+		return nil, errors.New("--sizing " + name + needsNodes)
 	}
-	s.policy = sizing.New(sizing.Settings{Mechanism: mechanism})
+	if !optimum {
+		s.policy = sizing.New(sizing.Settings{Mechanism: mechanism})
+	}
 	s.demand = mechanism != sizing.Proportional
 	s.published = mechanism == sizing.Tune
 	return s, nil
 }
+
+const needsNodes = " needs the CPUs and memory of every GPU node, as in --nodes 16:v100:8:24:512000"
 
 func (s *sizer) Best(a *rounds.Active) float64 {
 	if !s.demand {
@@ -90,7 +104,7 @@ func (s *sizer) sensitivity(a *rounds.Active) []sizing.Sensitivity {
 	return s.on[a.Index]
 }
 
-func (s *sizer) Size(jobs []*rounds.Active, servers []rounds.Server, grants []rounds.Grant) []rounds.Grant {
+func (s *sizer) Size(jobs []*rounds.Active, servers []rounds.Server, grants []rounds.Grant) ([]rounds.Grant, error) {
 	if s.nodes == nil {
 		for _, v := range servers {
 			all := sizing.Amount{GPUs: v.GPUs, CPUs: float64(v.CPUs), MemMB: float64(v.MemMB)}
@@ -102,13 +116,146 @@ func (s *sizer) Size(jobs []*rounds.Active, servers []rounds.Server, grants []ro
 		s.jobs = append(s.jobs, sizing.Job{GPUs: a.Job.GPUs, On: s.sensitivity(a)})
 	}
 	clear(s.last)
+	if s.policy == nil {
+		return s.optimum(jobs, grants)
+	}
 	for _, g := range s.policy.Size(s.jobs, s.nodes) {
 		a, from := jobs[g.Job], len(s.parts)
 		for _, p := range g.Parts {
-			s.parts = append(s.parts, rounds.Part{Server: p.Node, GPUs: p.GPUs, CPUs: p.CPUs, MemMB: p.MemMB})
+			s.parts = append(s.parts, rounds.Part{Server: p.Node, GPUs: float64(p.GPUs), CPUs: p.CPUs, MemMB: p.MemMB})
 		}
 		s.last[a.Index] = g.Speed
 		grants = append(grants, rounds.Grant{Job: a, Type: g.Type, Speedup: g.Speed, Parts: s.parts[from:len(s.parts):len(s.parts)]})
 	}
-	return grants
+	return grants, nil
+}
+
+// optimum grants what nothing can run: parts of GPUs.
+func (s *sizer) optimum(jobs []*rounds.Active, grants []rounds.Grant) ([]rounds.Grant, error) {
+	all, err := sizing.Optimum(s.jobs, s.nodes)
+	if err != nil {
+		return nil, fmt.Errorf("--sizing opt: %w", err)
+	}
+	for _, g := range all {
+		a, from := jobs[g.Job], len(s.parts)
+		for _, on := range g.On {
+			gpus := on.Part * float64(a.Job.GPUs)
+			s.parts = append(s.parts, rounds.Part{Server: on.Node, GPUs: gpus, CPUs: gpus * g.CPUs, MemMB: gpus * g.MemMB})
+		}
+		grants = append(grants, rounds.Grant{Job: a, Type: g.Type, Speedup: g.Speed, Parts: s.parts[from:len(s.parts):len(s.parts)]})
+	}
+	return grants, nil
+}
+
+// starts sizes the jobs that start in one pass of a virtual Slurm, beside those
+// that run and stay as they are.
+type starts struct {
+	policy *sizing.Sizer
+	curve  func(*trace.Job, string) *workload.Curve
+	shares map[string]sizing.Amount // the least of one GPU, by type
+	jobs   []sizing.Job
+	nodes  []sizing.Node
+}
+
+// newStarts refuses what has no meaning where nothing resizes a running job.
+func newStarts(name string, in *Input) (*starts, error) {
+	mechanism, err := sizing.Parse(name)
+	if err != nil {
+		return nil, err
+	}
+	s := &starts{policy: sizing.New(sizing.Settings{Mechanism: mechanism, Reserve: true}), curve: in.Curve, shares: map[string]sizing.Amount{}}
+	for _, g := range in.Cluster.Nodes {
+		if g.GPUs == 0 {
+			continue
+		}
+		if g.CPUs <= 0 || g.MemMB <= 0 || in.Curve == nil {
+			return nil, errors.New("--sizing " + name + needsNodes)
+		}
+		share := sizing.Amount{GPUs: 1, CPUs: float64(g.CPUs) / float64(g.GPUs), MemMB: float64(g.MemMB) / float64(g.GPUs)}
+		if least, more := s.shares[g.GPUType]; more {
+			share.CPUs, share.MemMB = min(share.CPUs, least.CPUs), min(share.MemMB, least.MemMB)
+		}
+		s.shares[g.GPUType] = share
+	}
+	return s, nil
+}
+
+// least has each job wait for the smaller of its share and what it can use: so
+// it may start where others have taken of the share.
+func (s *starts) least(jobs iter.Seq2[trace.Job, error]) iter.Seq2[trace.Job, error] {
+	return func(yield func(trace.Job, error) bool) {
+		for j, err := range jobs {
+			cpus, mem, below, belowMem := 0.0, 0.0, true, true // on the type where it is most
+			for t, share := range s.shares {
+				if j.GPUType != "" && j.GPUType != t {
+					continue
+				}
+				c := s.curve(&j, t)
+				below = below && c != nil && c.DemandCPUs < share.CPUs
+				belowMem = belowMem && c != nil && float64(c.DemandMemMB) < share.MemMB
+				if c != nil {
+					cpus, mem = max(cpus, c.DemandCPUs), max(mem, float64(c.DemandMemMB))
+				}
+			}
+			if below {
+				j.CPUs = int(math.Ceil(cpus * float64(j.GPUs)))
+			}
+			if belowMem {
+				j.MemMB = int64(math.Ceil(mem * float64(j.GPUs)))
+			}
+			if !yield(j, err) {
+				return
+			}
+		}
+	}
+}
+
+func (s *starts) size(sys *virtual.System, starting []virtual.InSystem) []virtual.Sized {
+	free, types := sys.Nodes(), sys.Types()
+	s.jobs, s.nodes = s.jobs[:0], s.nodes[:0]
+	for n := range int32(free.Len()) {
+		size := free.Size(n)
+		size.CPUs -= size.CPUs % size.GPUs // whole shares
+		size.MemMB -= size.MemMB % int64(size.GPUs)
+		node := sizing.Node{Type: int(free.Type(n)), Total: amount(size)}
+		if !free.Down(n) {
+			node.Free = amount(free.FreeOn(n))
+		}
+		s.nodes = append(s.nodes, node)
+	}
+	for i := range starting {
+		w := &starting[i]
+		on := make([]sizing.Sensitivity, len(types))
+		t := free.Type(w.Shares[0].Node) // as Slurm chose
+		on[t] = sizing.Sensitivity{Speed: 1, Curve: s.curve(w.Job, types[t])}
+		s.jobs = append(s.jobs, sizing.Job{GPUs: w.Job.GPUs, On: on})
+	}
+	sized := make([]virtual.Sized, len(starting))
+	grants := s.policy.Size(s.jobs, s.nodes)
+	if len(grants) < len(starting) {
+		return sized // what some have now may be what others would get
+	}
+	for _, g := range grants {
+		j := &sized[g.Job]
+		j.Speedup = math.Inf(1)
+		c := s.jobs[g.Job].On[g.Type].Curve
+		for _, p := range g.Parts {
+			// What Slurm hands out is whole.
+			whole := placement.Amount{GPUs: int32(p.GPUs), CPUs: int32(p.CPUs + almost), MemMB: int64(p.MemMB + almost)}
+			j.Shares = append(j.Shares, placement.Share{Node: int32(p.Node), Amount: whole})
+			gpus, speed := float64(p.GPUs), 1.0
+			if c != nil {
+				speed = c.Relative(float64(whole.CPUs)/gpus, float64(whole.MemMB)/gpus)
+			}
+			j.Speedup = min(j.Speedup, speed)
+		}
+	}
+	return sized
+}
+
+// almost forgives sums their rounding before they are cut to whole numbers.
+const almost = 1e-6
+
+func amount(a placement.Amount) sizing.Amount {
+	return sizing.Amount{GPUs: int(a.GPUs), CPUs: float64(a.CPUs), MemMB: float64(a.MemMB)}
 }

@@ -56,31 +56,30 @@ type Overheads struct {
 	Repair     float64 // until a failed node is back
 }
 
-// Choice is a dimension of policy: the flag, its values, the first of which is
-// the default, and those of the papers that this version cannot run.
+// Choice is a dimension of policy: the flag and its values, the first of which
+// is the default.
 type Choice struct {
-	Flag  string
-	Have  []string
-	later []string
+	Flag string
+	Have []string
 }
 
 // The dimensions.
 var (
-	Engines     = Choice{"engine", []string{"slurm", "rounds"}, nil}
-	Orders      = Choice{"order", []string{"fifo", "sjf", "srtf", "las", "ftf", "multifactor", "priod", "owed"}, nil}
-	Backfills   = Choice{"backfill", []string{"none", "easy", "conservative", "skip"}, nil}
-	Placements  = Choice{"placement", []string{"packed", "consolidated", "pool"}, nil}
-	Allocations = Choice{"allocation", append([]string{"none"}, allocation.Names()...), nil}
-	Preemptions = Choice{"preemption", []string{"none", "te-first", string(preemption.LRTP), string(preemption.Random), string(preemption.FitGpp), string(preemption.LeastLoss)}, nil}
-	Sizings     = Choice{"sizing", []string{"request", "proportional", "greedy", "tune", "tune-best-fit", "waterfill"}, []string{"opt"}}
-	Speeds      = Choice{"speeds", []string{"known", "history", "run-times"}, nil}
-	RoundModels = Choice{"round-model", []string{"gavel", "synergy", "gavel-published"}, nil}
+	Engines     = Choice{"engine", []string{"slurm", "rounds"}}
+	Orders      = Choice{"order", []string{"fifo", "sjf", "srtf", "las", "ftf", "multifactor", "priod", "owed"}}
+	Backfills   = Choice{"backfill", []string{"none", "easy", "conservative", "skip"}}
+	Placements  = Choice{"placement", []string{"packed", "consolidated", "pool"}}
+	Allocations = Choice{"allocation", append([]string{"none"}, allocation.Names()...)}
+	Preemptions = Choice{"preemption", []string{"none", "te-first", string(preemption.LRTP), string(preemption.Random), string(preemption.FitGpp), string(preemption.LeastLoss)}}
+	Sizings     = Choice{"sizing", []string{"request", "proportional", "greedy", "tune", "tune-best-fit", "waterfill", "opt"}}
+	Speeds      = Choice{"speeds", []string{"known", "history", "run-times"}}
+	RoundModels = Choice{"round-model", []string{"gavel", "synergy", "gavel-published"}}
 )
 
 // Values lists what the flag takes, for its help.
 func (c Choice) Values() string { return strings.Join(c.Have, ", ") }
 
-// default or known value; later ones say so.
+// check fills in the default and refuses what nobody knows.
 func (c Choice) check(value *string) error {
 	if *value == "" {
 		*value = c.Have[0]
@@ -96,8 +95,6 @@ func (c Choice) check(value *string) error {
 		return nil
 	case slices.Contains(c.Have, *value):
 		return nil
-	case slices.Contains(c.later, name):
-		return fmt.Errorf("--%s %s: this version of priod does not have that policy yet; it has %s", c.Flag, *value, c.Values())
 	}
 	return fmt.Errorf("--%s %q: want one of %s", c.Flag, *value, c.Values())
 }
@@ -144,13 +141,20 @@ func (s *Spec) Check() error {
 		return fmt.Errorf("--speeds %s needs --engine rounds", s.Speeds)
 	case len(s.LASQueues) > 0 && s.Order != "las":
 		return errors.New("--las-queues belongs to --order las")
-	case s.Sizing != "request" && s.Sizing != "proportional":
-		return fmt.Errorf("--sizing %s needs --engine rounds; with --engine slurm nothing resizes a running job", s.Sizing)
+	case s.Sizing == "greedy" || s.Sizing == "opt":
+		return fmt.Errorf("--sizing %s needs --engine rounds: on a Slurm nothing resizes a running job, so that each free GPU must keep its share", s.Sizing)
+	case s.sizes() && (s.Placement == "pool" || s.Backfill == "conservative" || s.Order == "priod"):
+		return fmt.Errorf("--sizing %s with --engine slurm wants jobs placed on nodes, and an order and a backfill that start them without a plan: no --placement pool, --order srtf, las or priod, --backfill conservative", s.Sizing)
 	case s.evicts():
 		s.Eviction.Policy, s.Eviction.Seed = preemption.Policy(s.Preemption), s.Seed
 		return s.Eviction.Check()
 	}
 	return nil
+}
+
+// sizes tells whether jobs on a Slurm get other CPUs and memory when they start.
+func (s *Spec) sizes() bool {
+	return s.Engine != "rounds" && s.Sizing != "request" && s.Sizing != "proportional"
 }
 
 // steers tells whether jobs are bound to GPU types on a Slurm.
@@ -202,6 +206,11 @@ func (s *Spec) checkSteering() error {
 func (s *Spec) Pairs() bool {
 	policy, err := allocation.ParsePolicy(s.Allocation)
 	return err == nil && policy.Pairs()
+}
+
+// agnostic tells whether the allocation knows no speeds.
+func (s *Spec) agnostic() bool {
+	return strings.Contains(s.Allocation, ":agnostic") || s.Allocation == "isolated" || s.Allocation == "proportional"
 }
 
 // evicts tells whether anybody has to leave.

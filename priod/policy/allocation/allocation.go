@@ -19,7 +19,7 @@ import (
 	"slices"
 	"strings"
 
-	"slurmprio/priod/policy/allocation/lp"
+	"slurmprio/priod/lp"
 	"slurmprio/priod/policy/allocation/market"
 )
 

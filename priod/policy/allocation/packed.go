@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"slurmprio/priod/policy/allocation/lp"
+	"slurmprio/priod/lp"
 )
 
 // Space sharing (Gavel, section 3.1): beside jobs, pairs of jobs with equal

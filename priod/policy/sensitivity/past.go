@@ -1,8 +1,10 @@
 package sensitivity
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"slurmprio/priod/workload"
@@ -13,9 +15,10 @@ type Run struct {
 	User, Name, Workload string // Workload by its tag, "" when it has none
 	GPUType              string
 	GPUs, CPUs           int           // that it had
+	Nodes                int           // that it was on; 0 counts as 1
 	Elapsed              time.Duration // time that it ran
 	CPUTime              time.Duration // of all its processes: sacct's TotalCPU
-	MaxRSSMB             int64         // most memory of its processes on one node; 0: not recorded
+	NodeMB               int64         // most memory of its processes on one node (sacct's MaxRSS); 0: not recorded
 }
 
 // Key is whose runs are alike: those of a workload, or of one user under one name.
@@ -36,16 +39,19 @@ type Usage struct {
 // Past is what was learnt from accounting.
 type Past map[Key]Usage
 
-// shortest is how long a run has to be to say anything: what starts up and
-// fails does not use what it would use later.
-const shortest = 5 * time.Minute
-
-// Learn takes in finished runs. Runs without GPUs, too short or without CPU time
-// (no jobacct_gather) say nothing.
-func Learn(runs []Run) Past {
+// Learn takes in finished runs.
+func Learn(runs []Run, shortest time.Duration) Past {
 	past := Past{}
+	past.Add(runs, shortest)
+	return past
+}
+
+// Add takes in more runs, each of them once. Runs without GPUs or without CPU
+// time (no jobacct_gather) say nothing, nor do those that were shorter than
+// shortest: what starts up and fails does not use what it would use later.
+func (p Past) Add(runs []Run, shortest time.Duration) {
 	for _, r := range runs {
-		if r.GPUs <= 0 || r.CPUs <= 0 || r.Elapsed < shortest || r.CPUTime <= 0 {
+		if r.GPUs <= 0 || r.CPUs <= 0 || r.Elapsed <= 0 || r.Elapsed < shortest || r.CPUTime <= 0 {
 			continue
 		}
 		gpus := float64(r.GPUs)
@@ -55,16 +61,36 @@ func Learn(runs []Run) Past {
 			if key == (Key{GPUType: r.GPUType}) {
 				continue
 			}
-			u := past[key]
+			u := p[key]
 			u.Runs++
 			if cores > u.Cores {
 				u.Cores, u.Had = cores, float64(r.CPUs)/gpus
 			}
-			u.RSSMB = max(u.RSSMB, float64(r.MaxRSSMB)/gpus)
-			past[key] = u
+			u.RSSMB = max(u.RSSMB, float64(r.NodeMB)*float64(max(1, r.Nodes))/gpus)
+			p[key] = u
 		}
 	}
-	return past
+}
+
+// Lesson is what the runs of a key teach.
+type Lesson struct {
+	Key
+	Usage
+}
+
+// All are the lessons, workloads first, then by user and name.
+func (p Past) All() []Lesson {
+	all := make([]Lesson, 0, len(p))
+	for k, u := range p {
+		all = append(all, Lesson{k, u})
+	}
+	slices.SortFunc(all, func(a, b Lesson) int {
+		if (a.Workload == "") != (b.Workload == "") {
+			return cmp.Compare(b.Workload, a.Workload)
+		}
+		return cmp.Or(cmp.Compare(a.Workload, b.Workload), cmp.Compare(a.User, b.User), cmp.Compare(a.Name, b.Name), cmp.Compare(a.GPUType, b.GPUType))
+	})
+	return all
 }
 
 const (
@@ -79,14 +105,14 @@ const (
 	several = 3
 )
 
-// curve is a guess: a job that used so many cores is as slow as CPUs are fewer,
+// Curve is a guess: a job that used so many cores is as slow as CPUs are fewer,
 // and no faster with more, unless it used all that it had; then it may be faster
 // with a third more, and nobody knows what comes after. A job with few runs
 // counts as one that uses its share.
-func (u Usage) curve(share Share) *workload.Curve {
+func (u Usage) Curve(share Share) *workload.Curve {
 	demand := max(1, math.Ceil(spare*u.Cores))
 	knee := u.Cores
-	if u.bound() {
+	if u.Bound() {
 		knee = demand
 	}
 	mem := share.MemMB
@@ -106,8 +132,8 @@ func (u Usage) curve(share Share) *workload.Curve {
 	return c
 }
 
-// bound tells whether CPUs held the job up.
-func (u Usage) bound() bool { return u.Cores > saturated*u.Had }
+// Bound tells whether CPUs held the job up.
+func (u Usage) Bound() bool { return u.Cores > saturated*u.Had }
 
 func (u Usage) why(k Key) string {
 	whose := fmt.Sprintf("%s of user %s under the name %.40q", runs(u.Runs), k.User, k.Name)
@@ -122,7 +148,7 @@ func (u Usage) why(k Key) string {
 	switch {
 	case u.Runs < several:
 		text += "; too few to give it less than its share"
-	case u.bound():
+	case u.Bound():
 		text += ", all that it had"
 	}
 	return text

@@ -42,6 +42,8 @@ type Share struct{ CPUs, MemMB float64 }
 type Sensitivity struct {
 	Source Source
 	Curve  *workload.Curve // speed 1 is that of the proportional share; nil for Proportional
+	CPU    bool            // the curve tells what CPUs do; without, it is level
+	Mem    bool            // likewise memory
 	Why    string          // for people: what it is known by
 	Notes  []string        // for people: what was passed over, and why
 }
@@ -62,13 +64,15 @@ func Of(j Job, gpuType string, share Share, table *workload.Table, past Past) Se
 		} else if c, known := table.Get(id).Curves[gpuType]; !known {
 			s.note("workloads.toml has no curve of workload %s on %s", table.Get(id).Name, gpuType)
 		} else {
+			s.CPU, s.Mem = true, true
 			s.Source, s.Curve, s.Why = Workload, &c, fmt.Sprintf("workload %s of workloads.toml", table.Get(id).Name)
 			return s
 		}
 	}
 	for _, key := range []Key{{Workload: name, GPUType: gpuType}, {User: j.User, Name: j.Name, GPUType: gpuType}} {
 		if use, known := past[key]; known && key != (Key{GPUType: gpuType}) {
-			s.Source, s.Curve, s.Why = Accounting, use.curve(share), use.why(key)
+			s.Source, s.Curve, s.Why = Accounting, use.Curve(share), use.why(key)
+			s.CPU, s.Mem = true, use.RSSMB > 0
 			return s
 		}
 	}
@@ -90,6 +94,7 @@ func fromTag(tag *jobtag.Tag, gpuType string, share Share, s *Sensitivity) (*wor
 	if cpu == nil && mem == nil {
 		return nil, ""
 	}
+	s.CPU, s.Mem = cpu != nil, mem != nil
 	var said []string
 	c := workload.Curve{IterationS: 1, CPUs: []float64{share.CPUs}, MemMB: []int64{max(1, int64(share.MemMB))}}
 	asFast := jobtag.Curve{{Speed: math.Inf(1)}} // what is not said does not hold it up

@@ -38,9 +38,9 @@ func tag(t *testing.T, text string) *jobtag.Tag {
 func TestWhereItIsKnownFrom(t *testing.T) {
 	table := defaults(t)
 	past := Learn([]Run{
-		{User: "ada", Name: "train", GPUType: "v100", GPUs: 1, CPUs: 8, Elapsed: time.Hour, CPUTime: 90 * time.Minute, MaxRSSMB: 10000},
+		{User: "ada", Name: "train", GPUType: "v100", GPUs: 1, CPUs: 8, Elapsed: time.Hour, CPUTime: 90 * time.Minute, NodeMB: 10000},
 		{User: "bob", Name: "other", Workload: "mine", GPUType: "v100", GPUs: 2, CPUs: 8, Elapsed: time.Hour, CPUTime: 8 * time.Hour},
-	})
+	}, 0)
 	for _, c := range []struct {
 		tag, gpuType string
 		source       Source
@@ -81,6 +81,34 @@ func TestCurveOfATag(t *testing.T) {
 	want = &workload.Curve{IterationS: 1, DemandCPUs: 1, DemandMemMB: 64000, CPUs: []float64{1}, MemMB: []int64{64000}, Speed: [][]float64{{1}}}
 	if diff := cmp.Diff(want, s.Curve); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// What a tag says that cannot be meant: passed over with a note, or met as far as
+// it can be.
+func TestTagsThatCannotBeMeant(t *testing.T) {
+	for _, c := range []struct {
+		name, tag       string
+		cpus, mem, best float64 // demanded, and speed with it; cpus 0: not used
+		note            string
+	}{
+		{"falls", "cpu=v100:1x1-3x0.5", 0, 0, 0, "falls from 1 to 0.5 at 3: not used"},
+		{"falls after it rose", "mem=v100:1000x1-2000x2-4000x1.9", 0, 0, 0, "falls from 2 to 1.9 at 4000: not used"},
+		{"speaks of types that are not here", "cpu=h100:1x1-8x2,b200:1x1&mem=h100:1000x1", 0, 0, 0, "its tag's cpu says nothing about v100"},
+		{"contradicts itself: memory holds it where CPUs do not", "cpu=v100:3x1-12x4&mem=v100:64000x1", 3, 64000, 1, ""},
+		{"begins above the node", "cpu=v100:64x1-128x2", 128, 64000, 2, ""},
+		{"is one point", "cpu=v100:2x1", 2, 64000, 1, ""},
+	} {
+		s := Of(Job{Tag: tag(t, c.tag)}, "v100", fair, nil, nil)
+		if notes := strings.Join(s.Notes, "; "); !strings.Contains(notes, c.note) || (c.note == "") != (notes == "") {
+			t.Errorf("%s: notes %q", c.name, notes)
+		}
+		switch {
+		case c.cpus == 0 && (s.Curve != nil || s.Source != Proportional):
+			t.Errorf("%s: used: %+v", c.name, s)
+		case c.cpus > 0 && (s.Curve == nil || s.Curve.DemandCPUs != c.cpus || float64(s.Curve.DemandMemMB) != c.mem || math.Abs(s.Curve.Best()-c.best) > 1e-9):
+			t.Errorf("%s: %+v", c.name, s.Curve)
+		}
 	}
 }
 
@@ -164,12 +192,12 @@ func TestAccountingIsCautious(t *testing.T) {
 		mostCores, mostMB := 0.0, 0.0
 		for range n {
 			r := Run{User: "ada", Name: "train", GPUType: "v100", GPUs: rapid.IntRange(1, 8).Draw(t, "gpus"), CPUs: rapid.IntRange(1, 128).Draw(t, "cpus"),
-				Elapsed: time.Hour, CPUTime: time.Duration(rapid.IntRange(1, 200*3600).Draw(t, "used")) * time.Second, MaxRSSMB: int64(rapid.IntRange(0, 1<<20).Draw(t, "rss"))}
+				Elapsed: time.Hour, CPUTime: time.Duration(rapid.IntRange(1, 200*3600).Draw(t, "used")) * time.Second, NodeMB: int64(rapid.IntRange(0, 1<<20).Draw(t, "rss"))}
 			all = append(all, r)
 			mostCores = max(mostCores, min(r.CPUTime.Hours(), float64(r.CPUs))/float64(r.GPUs))
-			mostMB = max(mostMB, float64(r.MaxRSSMB)/float64(r.GPUs))
+			mostMB = max(mostMB, float64(r.NodeMB)/float64(r.GPUs))
 		}
-		s := Of(Job{User: "ada", Name: "train", Tag: &jobtag.Tag{}}, "v100", share, table, Learn(all))
+		s := Of(Job{User: "ada", Name: "train", Tag: &jobtag.Tag{}}, "v100", share, table, Learn(all, 5*time.Minute))
 		if s.Source != Accounting {
 			t.Fatalf("%+v", s)
 		}
@@ -188,7 +216,7 @@ func TestAccountingIsCautious(t *testing.T) {
 }
 
 func TestAccountingOfOneKindOfRun(t *testing.T) {
-	run := Run{User: "ada", Name: "train", GPUType: "v100", GPUs: 2, CPUs: 12, Elapsed: time.Hour, CPUTime: 4 * time.Hour, MaxRSSMB: 20000}
+	run := Run{User: "ada", Name: "train", GPUType: "v100", GPUs: 2, CPUs: 12, Elapsed: time.Hour, CPUTime: 4 * time.Hour, NodeMB: 20000}
 	bound := run
 	bound.CPUTime = 12 * time.Hour
 	for _, c := range []struct {
@@ -197,14 +225,14 @@ func TestAccountingOfOneKindOfRun(t *testing.T) {
 		six    float64 // speed with 6 CPUs relative to 3
 		why    string
 	}{{run, 3, 1, "3 runs of user ada under the name \"train\" on v100 used at most 2 CPUs and 10000 MB for each GPU"}, {bound, 8, 2, "used at most 6 CPUs and 10000 MB for each GPU, all that it had"}} {
-		s := Of(Job{User: "ada", Name: "train", Tag: &jobtag.Tag{}}, "v100", fair, defaults(t), Learn([]Run{c.run, c.run, c.run}))
+		s := Of(Job{User: "ada", Name: "train", Tag: &jobtag.Tag{}}, "v100", fair, defaults(t), Learn([]Run{c.run, c.run, c.run}, time.Minute))
 		if got := s.Curve.Relative(6, 64000); s.Curve.DemandCPUs != c.demand || s.Curve.DemandMemMB != 12000 || math.Abs(got-c.six) > 1e-9 || !strings.Contains(s.Why, c.why) {
 			t.Errorf("%+v, speed %v, %s", s.Curve, got, s.Why)
 		}
 	}
 	short, idle, cpuOnly := run, run, run
 	short.Elapsed, idle.CPUTime, cpuOnly.GPUs = time.Minute, 0, 0
-	if past := Learn([]Run{short, idle, cpuOnly}); len(past) > 0 {
+	if past := Learn([]Run{short, idle, cpuOnly}, 5*time.Minute); len(past) > 0 {
 		t.Errorf("learnt %v of nothing", past)
 	}
 }

@@ -1,6 +1,9 @@
 package rounds
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // Server is one node, as a Sizer may fill it.
 type Server struct {
@@ -20,7 +23,7 @@ type Grant struct {
 // Part is a job's share of one server.
 type Part struct {
 	Server int
-	GPUs   int
+	GPUs   float64 // whole, but where a bound is computed that nothing can run
 	CPUs   float64
 	MemMB  float64
 }
@@ -32,7 +35,7 @@ type Sizer interface {
 	Best(*Active) float64
 	// Size appends to grants. jobs stand in the policy's order; the servers are
 	// empty and must be left as they are.
-	Size(jobs []*Active, servers []Server, grants []Grant) []Grant
+	Size(jobs []*Active, servers []Server, grants []Grant) ([]Grant, error)
 }
 
 // ProportionalSizer grants each job, in turn, CPUs and memory in the
@@ -49,7 +52,7 @@ type ProportionalSizer struct {
 // Best is 1: the proportional share is what Speed means.
 func (*ProportionalSizer) Best(*Active) float64 { return 1 }
 
-func (p *ProportionalSizer) Size(jobs []*Active, servers []Server, grants []Grant) []Grant {
+func (p *ProportionalSizer) Size(jobs []*Active, servers []Server, grants []Grant) ([]Grant, error) {
 	p.reset(servers)
 	left := 0
 	for _, n := range p.free {
@@ -77,11 +80,11 @@ func (p *ProportionalSizer) Size(jobs []*Active, servers []Server, grants []Gran
 			p.left[i] -= n
 			s := &servers[i]
 			share := float64(n) / float64(s.GPUs)
-			p.parts = append(p.parts, Part{i, n, share * float64(s.CPUs), share * float64(s.MemMB)})
+			p.parts = append(p.parts, Part{i, float64(n), share * float64(s.CPUs), share * float64(s.MemMB)})
 		}
 		grants = append(grants, Grant{Job: a, Type: t, Speedup: 1, Parts: p.parts[from:len(p.parts):len(p.parts)]})
 	}
-	return grants
+	return grants, nil
 }
 
 func (p *ProportionalSizer) reset(servers []Server) {
@@ -114,20 +117,20 @@ func check(grants []Grant, servers []Server, round int, used []Part) error {
 			return fmt.Errorf("job %s: granted twice in a round", g.Job.Job.ID)
 		}
 		g.Job.run = round
-		gpus := 0
+		gpus := 0.0
 		for _, p := range g.Parts {
 			s, u := &servers[p.Server], &used[p.Server]
 			gpus += p.GPUs
 			u.GPUs += p.GPUs
 			u.CPUs += p.CPUs
 			u.MemMB += p.MemMB
-			const rounding = 1 + 1e-9
-			if s.Type != g.Type || u.GPUs > s.GPUs || u.CPUs > float64(s.CPUs)*rounding || u.MemMB > float64(s.MemMB)*rounding {
+			const rounding = 1 + 1e-6
+			if s.Type != g.Type || u.GPUs > float64(s.GPUs)*rounding || u.CPUs > float64(s.CPUs)*rounding || u.MemMB > float64(s.MemMB)*rounding {
 				return fmt.Errorf("job %s: granted more than server %d has, or another type", g.Job.Job.ID, p.Server)
 			}
 		}
-		if gpus != g.Job.Job.GPUs {
-			return fmt.Errorf("job %s: granted %d of its %d GPUs", g.Job.Job.ID, gpus, g.Job.Job.GPUs)
+		if math.Abs(gpus-float64(g.Job.Job.GPUs)) > 1e-6 {
+			return fmt.Errorf("job %s: granted %v of its %d GPUs", g.Job.Job.ID, gpus, g.Job.Job.GPUs)
 		}
 	}
 	return nil

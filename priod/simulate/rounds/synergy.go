@@ -45,7 +45,11 @@ func (m Synergy) run(ctx context.Context, e *engine) error {
 			return err
 		}
 		e.active = e.order.sort(e.active, e.now)
-		r.previous, r.grants = r.running(), m.Sizer.Size(e.active, r.servers, r.grants[:0])
+		r.previous = r.running()
+		var err error
+		if r.grants, err = m.Sizer.Size(e.active, r.servers, r.grants[:0]); err != nil {
+			return err
+		}
 		if err := r.runRound(); err != nil {
 			return err
 		}

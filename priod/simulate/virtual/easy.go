@@ -17,10 +17,13 @@ func (e *engine) schedule() {
 	case e.opt.Backfill == Skip:
 		e.skip()
 	default:
-		if head := e.strict(); head != nil && e.opt.Backfill == EASY {
+		head := e.strict()
+		e.launch() // the head's reservation counts on their ends
+		if head != nil && e.opt.Backfill == EASY {
 			e.backfill(head)
 		}
 	}
+	e.launch()
 	e.askEvictions()
 }
 

@@ -78,6 +78,7 @@ type engine struct {
 	empty    *placement.Nodes  // the whole cluster
 	running  []tree            // by GPU type and planned end; under SRTF and LAS one, in order
 	plan     *reservations     // of conservative backfill
+	starting []*job            // in this pass, where Size says how large
 
 	demotions []*job // at this moment, under LAS
 	preempted int64  // turns of jobs preempted at this moment, under LAS: before all others

@@ -34,10 +34,20 @@ func (e *engine) restart(j *job) float64 {
 	return e.opt.RestartCost
 }
 
-// begin starts a waiting job on the shares.
+// begin gives a waiting job the shares and starts it, or has it started when it
+// is known how large it will be.
 func (e *engine) begin(j *job, shares []placement.Share) {
 	e.queue.remove(j)
 	e.hold(j, shares)
+	if e.opt.Size != nil {
+		e.starting = append(e.starting, j)
+		return
+	}
+	e.start(j)
+}
+
+// start lets a job run that holds its GPUs.
+func (e *engine) start(j *job) {
 	j.lost = e.restart(j)
 	j.runs++
 	j.epoch++

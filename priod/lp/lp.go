@@ -1,5 +1,5 @@
-// Package lp is a revised simplex for the linear programs that prices do not
-// decompose: pairs of jobs on one GPU, sums of throughputs. It solves
+// Package lp is a revised simplex for the linear programs of policies: pairs of
+// jobs on one GPU, sums of throughputs, the bound of sizing. It solves
 //
 //	maximise c x  such that  A x <= b, x >= 0,  with b >= 0
 //

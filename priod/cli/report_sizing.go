@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"slurmprio/priod/config"
+	"slurmprio/priod/live"
+	"slurmprio/priod/policy/sensitivity"
+	"slurmprio/priod/report"
+	"slurmprio/priod/workload"
+)
+
+func reportSizing(c *cli.Context) error {
+	cfg, err := loadConfig(c)
+	if err != nil {
+		return err
+	}
+	var span config.Duration
+	if text := c.String("since"); text != "" {
+		if err := span.UnmarshalText([]byte(text)); err != nil || span <= 0 {
+			return usagef("report: --since %.40q: want a time such as 12h or 30d", text)
+		}
+	}
+	table, err := workload.Load(cfg.Speeds.Workloads)
+	if err != nil {
+		return err
+	}
+	slurm := live.New(newClient(cfg))
+	snapshot, err := slurm.Observe(c.Context)
+	if err != nil {
+		return fmt.Errorf("read Slurm: %w", err)
+	}
+	var past sensitivity.Past
+	var shares map[string]sensitivity.Share
+	if span > 0 {
+		now, set := time.Now(), cfg.SpeedSettings()
+		used, err := slurm.Used(c.Context, now.Add(-time.Duration(span)), now, set.Today)
+		if err != nil {
+			return fmt.Errorf("read accounting: %w", err)
+		}
+		past, shares = sensitivity.Learn(used.Runs, time.Duration(cfg.Speeds.Shortest)), used.Shares
+	}
+	s := report.OfSizing(&snapshot, table, past, shares)
+	if c.Bool("json") {
+		return report.JSON(c.App.Writer, s)
+	}
+	showSizing(c.App.Writer, s, span > 0)
+	return nil
+}
+
+func showSizing(w io.Writer, s *report.Sizing, asked bool) {
+	fmt.Fprintf(w, "%d of %d GPUs are free, and %d of those are stranded: their nodes lack the CPUs or the memory of their share.\n", s.Free, s.GPUs, s.Stranded)
+	rows := make([][]any, len(s.Nodes))
+	for i, n := range s.Nodes {
+		rows[i] = []any{n.Node, n.GPUType, n.FreeGPUs, n.FreeCPUs, n.FreeMemMB, n.ForCPUs, n.ForMem}
+	}
+	if len(rows) > 0 {
+		fmt.Fprintln(w)
+		report.Table(w, []string{"NODE", "TYPE", "FREE GPUS", "FREE CPUS", "FREE MB", "STRANDED FOR CPUS", "FOR MEMORY"}, rows)
+	}
+	rows = rows[:0]
+	for _, j := range s.Starving {
+		rows = append(rows, []any{j.Job.String(), j.User, j.Node, j.CPUs, j.Wants, j.Idle, fmt.Sprintf("%.2f", j.Gain), j.Why})
+	}
+	if len(rows) > 0 {
+		fmt.Fprintln(w, "\nThese run slower than they could beside idle CPUs:")
+		report.Table(w, []string{"JOB", "USER", "NODE", "CPUS", "WANTS", "IDLE THERE", "TIMES FASTER", "BY"}, rows)
+	}
+	rows = rows[:0]
+	for _, p := range s.Programs {
+		mem := "-"
+		if p.UsedMB > 0 {
+			mem = fmt.Sprintf("%.0f", p.UsedMB)
+		}
+		rows = append(rows, []any{p.Program, p.GPUType, p.Runs, fmt.Sprintf("%.3g", p.Had), fmt.Sprintf("%.2g", p.Used), mem, p.Options})
+	}
+	switch {
+	case len(rows) > 0:
+		fmt.Fprintln(w, "\nThese asked for far more than they used:")
+		report.Table(w, []string{"PROGRAM", "TYPE", "RUNS", "HAD CPUS", "USED CPUS", "USED MB", "ENOUGH"}, rows)
+	case asked:
+		fmt.Fprintln(w, "\nNo program in accounting had twice the CPUs that it can use.")
+	}
+}

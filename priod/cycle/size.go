@@ -1,0 +1,52 @@
+package cycle
+
+import (
+	"context"
+	"fmt"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/decide"
+	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
+)
+
+// Sizing is what other sizes for waiting jobs take. The zero value gives none.
+type Sizing struct {
+	Sizes *decide.Sizes
+	Slurm Asker
+}
+
+// Asker is the Slurm that jobs ask.
+type Asker interface {
+	// Ask reads how waiting jobs ask for their sizes, into their Asked. After an
+	// error some have none, and stay as they are.
+	Ask(context.Context, []*cluster.Job) error
+}
+
+// decide looks at the jobs at the head of the queue and adds their sizes to the
+// plan. What cannot be read is noted, and keeps nobody from anything else.
+func (z *Sizing) decide(ctx context.Context, s *cluster.Snapshot, h *cluster.History, p *plan.Plan) {
+	if z.Sizes == nil {
+		return
+	}
+	heads := z.Sizes.Heads(s, h, p)
+	jobs := make([]*cluster.Job, len(heads))
+	for k, i := range heads {
+		jobs[k] = &s.Jobs[i]
+	}
+	if err := z.Slurm.Ask(ctx, jobs); err != nil {
+		p.Notes = append(p.Notes, fmt.Sprintf("sizes: %.300s", err))
+	}
+	z.Sizes.Decide(s, h, p)
+}
+
+// learn keeps from trying again what Slurm refused.
+func (z *Sizing) learn(outcomes []plan.Outcome) {
+	for i := range outcomes {
+		if o := &outcomes[i]; z.Sizes != nil && o.Lever == slurmplug.Size && o.Status == slurmplug.Refused {
+			for _, id := range o.Jobs() {
+				z.Sizes.Refused(id, o.Message)
+			}
+		}
+	}
+}

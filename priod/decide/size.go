@@ -1,0 +1,696 @@
+package decide
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/placement"
+	"slurmprio/priod/placement/nodemap"
+	"slurmprio/priod/plan"
+	"slurmprio/priod/policy/sensitivity"
+	"slurmprio/priod/policy/sizing"
+	"slurmprio/priod/workload"
+	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/jobtag"
+)
+
+// SizeSettings say which waiting jobs get other CPUs and memory than they ask for.
+type SizeSettings struct {
+	Enabled   bool // new sizes are written; what was written is given back in any case
+	Mechanism sizing.Mechanism
+	Within    time.Duration // a job that has not started so long after it got a place gets its own request back
+	Most      int           // jobs at the head of the queue that are looked at, and written to, in one cycle
+	Table     *workload.Table
+	Past      sensitivity.Past
+}
+
+// again is how many times Within passes before a job that got its own request
+// back is sized anew.
+const again = 10
+
+// Sizes decides on sizes, and remembers from one cycle to the next what it need
+// not work out again and what Slurm refused. It may be lost.
+type Sizes struct {
+	set     SizeSettings
+	sizer   *sizing.Sizer
+	curves  map[curveKey]*sensitivity.Sensitivity
+	later   map[cluster.JobID]time.Time // when a job that got its own back may be sized again
+	refused map[cluster.JobID]string    // by jobs that Slurm would not have changed: its words
+	told    map[cluster.JobID]string    // what was said of jobs that wait with a new size
+}
+
+// Set takes in settings, which may change between two cycles.
+func (z *Sizes) Set(set SizeSettings) {
+	if z.curves == nil {
+		z.curves, z.later = map[curveKey]*sensitivity.Sensitivity{}, map[cluster.JobID]time.Time{}
+		z.refused, z.told = map[cluster.JobID]string{}, map[cluster.JobID]string{}
+	}
+	if z.sizer == nil || z.set.Mechanism != set.Mechanism {
+		z.sizer = sizing.New(sizing.Settings{Mechanism: set.Mechanism, Reserve: true})
+	}
+	if z.set.Table != set.Table {
+		clear(z.curves)
+	}
+	z.set = set
+}
+
+// inTurn is one waiting job in its turn.
+type inTurn struct {
+	job  *cluster.Job
+	dec  *plan.Decision
+	goal int64 // the priority that it will have
+}
+
+// queue are the waiting jobs that could start, in the order that the plan gives.
+func queue(s *cluster.Snapshot, h *cluster.History, p *plan.Plan) []inTurn {
+	var all []inTurn
+	next := 0
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		if j.State != cluster.Pending {
+			continue
+		}
+		for next < len(p.Decisions) && p.Decisions[next].Job != j.ID {
+			next++
+		}
+		if next == len(p.Decisions) {
+			break
+		}
+		d := &p.Decisions[next]
+		if _, eligible := h.FirstEligible[j.ID]; !eligible || j.GPUs == 0 || j.Held() || j.Dependency || j.Reservation != "" || j.HetOffset > 0 {
+			continue
+		}
+		w := inTurn{j, d, d.Own + d.Value}
+		if p.Mode == slurmplug.Priority && d.Value > 0 {
+			w.goal = d.Value
+		}
+		all = append(all, w)
+	}
+	slices.SortStableFunc(all, func(a, b inTurn) int {
+		return cmp.Or(cmp.Compare(b.goal, a.goal), a.job.Submit.Compare(b.job.Submit), a.job.ID.Compare(b.job.ID))
+	})
+	return all
+}
+
+// consents tells whether a job's tag agrees to another size.
+func consents(j *cluster.Job) bool {
+	return j.TagErr == "" && (len(j.Tag.CPU) > 0 || len(j.Tag.Mem) > 0 || j.Tag.Workload != "")
+}
+
+// Heads are the waiting jobs, as indices into the snapshot, whose Asked Decide
+// needs: those that carry a size of priod's and, where some job at the head of the
+// queue consents, that head.
+func (z *Sizes) Heads(s *cluster.Snapshot, h *cluster.History, p *plan.Plan) []int {
+	var heads []int
+	consent := false
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		if _, written := h.Requests[j.ID][slurmplug.Size]; written && j.State == cluster.Pending {
+			heads = append(heads, i)
+		}
+		consent = consent || j.State == cluster.Pending && consents(j)
+	}
+	if !z.set.Enabled || !consent {
+		return heads
+	}
+	first := queue(s, h, p)
+	first = first[:min(len(first), z.set.Most)]
+	if !slices.ContainsFunc(first, func(w inTurn) bool { return consents(w.job) }) {
+		return heads
+	}
+	at := make(map[*cluster.Job]int, len(s.Jobs))
+	for i := range s.Jobs {
+		at[&s.Jobs[i]] = i
+	}
+	for _, w := range first {
+		if i := at[w.job]; !slices.Contains(heads, i) {
+			heads = append(heads, i)
+		}
+	}
+	return heads
+}
+
+// Decide adds to the plan the writes that give waiting jobs the sizes on which
+// they gain most, and those that give others their own requests back. The jobs of
+// Heads have their Asked. The plan's decisions say for people what became of it.
+func (z *Sizes) Decide(s *cluster.Snapshot, h *cluster.History, p *plan.Plan) {
+	z.forget(s)
+	d := &sizer{Sizes: z, s: s, h: h, p: p}
+	d.giveBack()
+	if z.set.Enabled {
+		d.place()
+	}
+	p.Ask(d.actions)
+}
+
+// Refused takes in that Slurm would not have a job's size changed.
+func (z *Sizes) Refused(id cluster.JobID, why string) { z.refused[id] = why }
+
+func (z *Sizes) forget(s *cluster.Snapshot) {
+	if len(z.later)+len(z.refused)+len(z.told) == 0 {
+		return
+	}
+	pending := make(map[cluster.JobID]bool, len(s.Jobs))
+	for i := range s.Jobs {
+		if s.Jobs[i].State == cluster.Pending {
+			pending[s.Jobs[i].ID] = true
+			if s.Jobs[i].Tasks != "" {
+				tasks, _ := slurmplug.ExpandTasks(s.Jobs[i].Tasks)
+				for _, t := range tasks[:min(len(tasks), most)] {
+					pending[cluster.JobID{ID: s.Jobs[i].ID.ID, Task: t}] = true
+				}
+			}
+		}
+	}
+	deleteGone(z.later, pending)
+	deleteGone(z.refused, pending)
+	deleteGone(z.told, pending)
+}
+
+func deleteGone[V any](m map[cluster.JobID]V, pending map[cluster.JobID]bool) {
+	for id := range m {
+		if !pending[id] {
+			delete(m, id)
+		}
+	}
+}
+
+// sizer makes one cycle's sizes.
+type sizer struct {
+	*Sizes
+	s       *cluster.Snapshot
+	h       *cluster.History
+	p       *plan.Plan
+	nodes   *nodemap.Map
+	actions []plan.Action
+	writes  int
+
+	kept   map[cluster.JobID]bool // carry a size of priod's that stays
+	theirs map[cluster.JobID]bool // somebody changed after priod wrote
+	due    []resizable
+	others []placement.Share // what jobs take that are not sized
+}
+
+// resizable is a job, or a task of an array, that may get another size.
+type resizable struct {
+	inTurn
+	id    cluster.JobID
+	asked *slurmplug.Asked
+	on    []*sensitivity.Sensitivity // by kind of nodes; nil where it may not run
+}
+
+// tell says what became of a job's size; of an array, of its first task.
+func (d *sizer) tell(dec *plan.Decision, format string, a ...any) {
+	switch {
+	case strings.Contains(dec.Detail, "size: "):
+		return
+	case dec.Detail != "":
+		dec.Detail += "; "
+	}
+	dec.Detail += fmt.Sprintf(format, a...)
+}
+
+// giveBack takes back sizes of jobs that did not start with them, or no longer
+// agree.
+func (d *sizer) giveBack() {
+	d.kept, d.theirs = map[cluster.JobID]bool{}, map[cluster.JobID]bool{}
+	decisions := map[cluster.JobID]*plan.Decision{}
+	if len(d.h.Requests) > 0 {
+		for i := range d.p.Decisions {
+			decisions[d.p.Decisions[i].Job] = &d.p.Decisions[i]
+		}
+	}
+	for i := range d.s.Jobs {
+		j := &d.s.Jobs[i]
+		r, written := d.h.Requests[j.ID][slurmplug.Size]
+		dec := decisions[j.ID]
+		if !written || j.State != cluster.Pending || j.Asked == nil || dec == nil {
+			continue
+		}
+		switch age := d.s.At.Sub(r.At); {
+		case r.Theirs(j.Asked.Text):
+			d.theirs[j.ID] = true
+			d.tell(dec, "size: changed by somebody else after priod wrote it, and left alone since")
+		case !r.Ours(j.Asked.Text):
+			// It never arrived, or is the user's own again.
+		case !d.set.Enabled, !dec.Ranked, !consents(j):
+			d.restore(j, dec, r, "sizing is off for it")
+		case j.Asked.Nodes != "" && (age >= d.set.Within || age < 0):
+			d.later[j.ID] = d.s.At.Add(again * d.set.Within)
+			d.restore(j, dec, r, fmt.Sprintf("it did not start within %s on %s", d.set.Within, j.Asked.Nodes))
+		default:
+			d.kept[j.ID] = true
+			d.tell(dec, "%s", cmp.Or(d.told[j.ID], fmt.Sprintf("size: %q, of its own %q", r.Value, r.Was)))
+		}
+	}
+}
+
+func (d *sizer) restore(j *cluster.Job, dec *plan.Decision, r cluster.Requested, why string) {
+	d.kept[j.ID] = true // for this cycle
+	d.actions = append(d.actions, plan.Action{
+		Job: j.ID, Tasks: j.Tasks, Lever: slurmplug.Size, Before: j.Asked.Text, After: r.Was, Was: r.Was, Reason: "size",
+	})
+	d.tell(dec, "size: its own request again, because %s", why)
+}
+
+// place goes through the queue and gives each job in its turn its place, then
+// has those sized that agree to it.
+func (d *sizer) place() {
+	all := queue(d.s, d.h, d.p)
+	if !slices.ContainsFunc(all, func(w inTurn) bool { return consents(w.job) }) {
+		return
+	}
+	d.nodes = nodemap.New(d.s)
+	free := d.nodes.Nodes.Clone()
+	gpus := 0
+	for t := range d.nodes.Kinds {
+		gpus += free.FreeGPUs(int32(t))
+	}
+	for n, w := range all {
+		if gpus <= 0 && n >= d.set.Most {
+			return
+		}
+		types, known := d.nodes.Types(w.job)
+		if !known {
+			continue // Slurm knows where it may run; priod does not
+		}
+		for _, id := range tasksFrom(w.job, gpus/max(w.job.GPUs, 1)) {
+			c, why := d.candidate(w, id, types)
+			if why != "" && consents(w.job) && !d.kept[id] && !d.theirs[id] {
+				d.tell(w.dec, "size: its own, because %s", why)
+			}
+			took := d.take(free, c, w, types)
+			gpus -= took
+			if took == 0 {
+				if c != nil {
+					d.ahead(c)
+				}
+				break
+			}
+		}
+	}
+	d.size()
+}
+
+// tasksFrom are the first n tasks of an unsplit array that may start now, at
+// least one; the job itself when it is none.
+func tasksFrom(j *cluster.Job, n int) []cluster.JobID {
+	if j.Tasks == "" {
+		return []cluster.JobID{j.ID}
+	}
+	tasks, err := slurmplug.ExpandTasks(j.Tasks)
+	if err != nil {
+		return nil
+	}
+	tasks = tasks[:min(len(tasks), max(n, 1))]
+	ids := make([]cluster.JobID, len(tasks))
+	for i, t := range tasks {
+		ids[i] = cluster.JobID{ID: j.ID.ID, Task: t}
+	}
+	return ids
+}
+
+// candidate is nil with the reason for a job whose size stays as it is.
+func (d *sizer) candidate(w inTurn, id cluster.JobID, types placement.Types) (*resizable, string) {
+	j, a := w.job, w.job.Asked
+	switch {
+	case !consents(j):
+		return nil, "it did not agree"
+	case !w.dec.Ranked:
+		return nil, "priod does not order it"
+	case d.h.Claiming[j.ID]:
+		return nil, "room is being made for it"
+	case d.kept[id], d.theirs[id]:
+		return nil, "it has one from an earlier cycle"
+	case d.refused[id] != "":
+		return nil, "Slurm refused the change: " + d.refused[id]
+	case d.s.At.Before(d.later[id]):
+		return nil, fmt.Sprintf("it did not start with another one; priod tries again after %s", d.later[id].Format(time.RFC3339))
+	case a == nil:
+		return nil, "its turn is too far off, or Slurm did not say how it asks"
+	case a.Fixed != "":
+		return nil, "it " + a.Fixed
+	case a.Nodes != "":
+		return nil, "it names its nodes"
+	}
+	c := &resizable{inTurn: w, id: id, asked: a, on: make([]*sensitivity.Sensitivity, len(d.nodes.Kinds))}
+	why := "no node has its GPUs"
+	for t, n := range d.nodes.Kinds {
+		if !types.Has(int32(t)) || n.GPUs == 0 {
+			continue
+		}
+		if c.on[t], why = d.sensitivity(j, a, n), ""; c.on[t] == nil {
+			return nil, fmt.Sprintf("nothing is known of how it uses CPUs and memory on %s", n.GPUType)
+		}
+	}
+	if why != "" {
+		return nil, why
+	}
+	return c, ""
+}
+
+// curveKey is all that a sensitivity depends on.
+type curveKey struct {
+	tag, user, name, gpuType string
+	share                    sensitivity.Share
+	cpus, memMB              float64 // own, for each GPU
+}
+
+// sensitivity is how a job's speed depends on its size on a kind of nodes. What
+// nobody knows it to gain from it keeps as asked: its memory, without which it
+// might die, and CPUs of which it has its share. nil when nothing is known at all
+// and it has its share.
+func (d *sizer) sensitivity(j *cluster.Job, a *slurmplug.Asked, n *cluster.Node) *sensitivity.Sensitivity {
+	gpus := float64(a.GPUs)
+	key := curveKey{
+		user: j.User, name: j.Name, gpuType: n.GPUType, cpus: float64(a.CPUs) / gpus, memMB: float64(a.MemMB) / gpus,
+		share: sensitivity.Share{CPUs: float64(n.CPUs) / float64(n.GPUs), MemMB: float64(n.MemMB) / float64(n.GPUs)},
+	}
+	key.tag, _ = jobtag.Encode(j.Tag) // it was read from one
+	if s, known := d.curves[key]; known {
+		return s
+	}
+	if len(d.curves) > 1<<14 {
+		clear(d.curves)
+	}
+	s := sensitivity.Of(sensitivity.Job{User: j.User, Name: j.Name, Tag: &j.Tag}, n.GPUType, key.share, d.set.Table, d.set.Past)
+	result := &s
+	switch {
+	case !s.CPU && !s.Mem && key.cpus >= math.Floor(key.share.CPUs):
+		result = nil
+	case !s.CPU && !s.Mem:
+		s.Curve = flat(key.share.CPUs, key.memMB)
+	case !s.Mem:
+		s.Curve = across(s.Curve, s.Curve.CPUs, s.Curve.DemandCPUs, []int64{whole(key.memMB)}, key.memMB)
+	case !s.CPU:
+		s.Curve = across(s.Curve, []float64{key.cpus}, key.cpus, s.Curve.MemMB, float64(s.Curve.DemandMemMB))
+	}
+	d.curves[key] = result
+	return result
+}
+
+func whole(mb float64) int64 { return max(1, int64(math.Ceil(mb))) }
+
+// flat is the curve of a job that is as fast whatever it gets.
+func flat(cpus, memMB float64) *workload.Curve {
+	return &workload.Curve{
+		IterationS: 1, DemandCPUs: cpus, DemandMemMB: whole(memMB),
+		CPUs: []float64{cpus}, MemMB: []int64{whole(memMB)}, Speed: [][]float64{{1}},
+	}
+}
+
+// across is a curve along some points of another one.
+func across(c *workload.Curve, cpus []float64, wantCPUs float64, memMB []int64, wantMB float64) *workload.Curve {
+	o := &workload.Curve{IterationS: c.IterationS, DemandCPUs: wantCPUs, DemandMemMB: whole(wantMB), CPUs: cpus, MemMB: memMB}
+	for _, x := range cpus {
+		row := make([]float64, len(memMB))
+		for k, mb := range memMB {
+			row[k] = c.Relative(x, float64(mb))
+		}
+		o.Speed = append(o.Speed, row)
+	}
+	return o
+}
+
+// take gives a job its place in what is free, if it has one, and says how many
+// GPUs that takes. What a job takes that is not sized counts in full, else the
+// least that it may be brought to.
+func (d *sizer) take(free *placement.Nodes, c *resizable, w inTurn, types placement.Types) int {
+	r := nodemap.Request(w.job, types)
+	if a := w.job.Asked; a != nil && a.GPUs > 0 {
+		r.CPUs, r.MemMB = int32(min(a.CPUs, placement.Plenty)), a.MemMB
+		if a.Nodes != "" {
+			at, known := d.nodes.Index[a.Nodes]
+			own := []placement.Share{{Node: at, Amount: r.Amount}}
+			if !known || !free.Hold(own) {
+				return 0
+			}
+			free.Take(own)
+			d.others = append(d.others, own...)
+			return w.job.GPUs
+		}
+	}
+	if c != nil {
+		r.CPUs, r.MemMB = d.least(c)
+		r.Nodes = 1
+	}
+	shares, fits := free.Fit(r, nil)
+	if !fits {
+		return 0
+	}
+	free.Take(shares)
+	if c != nil {
+		d.due = append(d.due, *c)
+	} else {
+		d.others = append(d.others, shares...)
+	}
+	return w.job.GPUs
+}
+
+// least is what a job needs at least to be placed, on the kind of nodes where
+// that is least.
+func (d *sizer) least(c *resizable) (cpus int32, memMB int64) {
+	cpus, memMB = math.MaxInt32, math.MaxInt64
+	gpus := float64(c.asked.GPUs)
+	for t, s := range c.on {
+		if s == nil {
+			continue
+		}
+		n := d.nodes.Kinds[t]
+		want, wantMB := s.Curve.DemandCPUs*gpus, float64(s.Curve.DemandMemMB)*gpus
+		if s.CPU {
+			want = min(want, float64(n.CPUs)*gpus/float64(n.GPUs))
+		}
+		if s.Mem {
+			wantMB = min(wantMB, float64(n.MemMB)*gpus/float64(n.GPUs))
+		}
+		cpus, memMB = min(cpus, int32(max(want, 1))), min(memMB, int64(max(wantMB, 1)))
+	}
+	return max(cpus, int32(c.asked.Least)), memMB
+}
+
+// ahead brings a job that cannot start now down to what it can use: with that
+// it fits wherever it would have.
+func (d *sizer) ahead(c *resizable) {
+	cpus, memMB := 0, int64(0)
+	gpus := float64(c.asked.GPUs)
+	for t, s := range c.on {
+		if s == nil {
+			continue
+		}
+		core := float64(max(d.nodes.Kinds[t].Threads, 1))
+		want := c.asked.CPUs
+		if s.CPU {
+			want = int(math.Ceil(s.Curve.DemandCPUs*gpus/core) * core)
+		}
+		wantMB := c.asked.MemMB
+		if s.Mem {
+			wantMB = s.Curve.DemandMemMB * int64(c.asked.GPUs)
+		}
+		cpus, memMB = max(cpus, want), max(memMB, wantMB)
+	}
+	cpus, memMB = min(cpus, c.asked.CPUs), min(memMB, c.asked.MemMB)
+	value, gets, getsMB := c.asked.Resize(cpus, memMB, "")
+	if gets > c.asked.CPUs || getsMB > c.asked.MemMB || gets == c.asked.CPUs && alike(getsMB, c.asked.MemMB) {
+		return
+	}
+	d.write(c, value, fmt.Sprintf("size: asked for %s; more than %s makes it no faster, and it has that while it waits (%s)",
+		amount(c.asked.CPUs, c.asked.MemMB), amount(gets, getsMB), d.why(c)))
+}
+
+func (d *sizer) why(c *resizable) string {
+	for _, s := range c.on {
+		if s != nil {
+			return s.Why
+		}
+	}
+	return ""
+}
+
+// alike tells whether two amounts of memory are not worth a write.
+func alike(a, b int64) bool { return math.Abs(float64(a-b)) <= 0.02*float64(max(a, b)) }
+
+func amount(cpus int, memMB int64) string { return fmt.Sprintf("%d CPUs and %d MB", cpus, memMB) }
+
+// size has the jobs sized that got a place, and writes what fits in whole CPUs and
+// MB beside what each free GPU is kept.
+func (d *sizer) size() {
+	if len(d.due) == 0 {
+		return
+	}
+	for _, o := range d.others {
+		d.nodes.Nodes.Take([]placement.Share{{Node: o.Node, Amount: d.atLeastShare(o)}})
+	}
+	var nodes []sizing.Node
+	var at []int32
+	for i := range int32(d.nodes.Nodes.Len()) {
+		size := d.nodes.Nodes.Size(i)
+		if size.GPUs == 0 || size.CPUs == 0 || size.MemMB == 0 {
+			continue
+		}
+		free := d.nodes.Nodes.FreeOn(i)
+		if d.nodes.Nodes.Down(i) {
+			free = placement.Amount{}
+		}
+		nodes = append(nodes, sizing.Node{Type: int(d.nodes.Nodes.Type(i)), Total: sizes(size), Free: sizes(free)})
+		at = append(at, i)
+	}
+	jobs := make([]sizing.Job, len(d.due))
+	for i := range d.due {
+		c := &d.due[i]
+		jobs[i] = sizing.Job{GPUs: c.asked.GPUs, On: make([]sizing.Sensitivity, len(c.on))}
+		for t, s := range c.on {
+			if s != nil {
+				speed := 1.0
+				if v, said := c.job.Tag.Speed[d.nodes.Kinds[t].GPUType]; said {
+					speed = v
+				}
+				jobs[i].On[t] = sizing.Sensitivity{Speed: speed, Curve: s.Curve}
+			}
+		}
+	}
+	var grants []grant
+	for _, g := range d.Sizes.sizer.Size(jobs, nodes) {
+		c := &d.due[g.Job]
+		if len(g.Parts) != 1 {
+			d.tell(c.dec, "size: its own, because no single node has its GPUs free")
+			continue
+		}
+		if g, ok := d.grant(c, at[g.Parts[0].Node], &g.Parts[0]); ok {
+			grants = append(grants, g)
+		}
+	}
+	// A job that takes more than its share counts on what its neighbours leave: they
+	// all go where they were placed. Others may go anywhere.
+	full := map[int32]bool{}
+	for _, g := range grants {
+		full[g.node] = full[g.node] || g.over
+	}
+	place := map[bool]string{true: " on "}
+	for _, g := range grants {
+		if !g.same || full[g.node] {
+			node := ""
+			if full[g.node] {
+				node = d.nodes.Names[g.node]
+			}
+			d.write(g.resizable, g.value(node), g.told+place[full[g.node]]+node)
+			continue
+		}
+		d.tell(g.dec, "%s", g.told)
+	}
+}
+
+// grant is what a job gets on a node.
+type grant struct {
+	*resizable
+	node  int32
+	cpus  int
+	memMB int64
+	over  bool // more than the share
+	same  bool // as it asks for already
+	told  string
+}
+
+func (g *grant) value(node string) string {
+	value, _, _ := g.asked.Resize(g.cpus, g.memMB, node)
+	return value
+}
+
+// atLeastShare is what an unsized job is counted with: no less than the share of its
+// GPUs, as far as that is there. It may start elsewhere, and then they stay free.
+func (d *sizer) atLeastShare(o placement.Share) placement.Amount {
+	size, free := d.nodes.Nodes.Size(o.Node), d.nodes.Nodes.FreeOn(o.Node)
+	a := o.Amount
+	if size.GPUs > 0 && free.GPUs > 0 {
+		part := func(own, all, free64 int64) int64 {
+			return max(own, min(all*int64(a.GPUs)/int64(size.GPUs), max(free64, 0)*int64(a.GPUs)/int64(free.GPUs)))
+		}
+		a.CPUs = int32(part(int64(a.CPUs), int64(size.CPUs), int64(free.CPUs)))
+		a.MemMB = part(a.MemMB, size.MemMB, free.MemMB)
+	}
+	return a
+}
+
+func sizes(a placement.Amount) sizing.Amount {
+	return sizing.Amount{GPUs: int(max(a.GPUs, 0)), CPUs: float64(max(a.CPUs, 0)), MemMB: float64(max(a.MemMB, 0))}
+}
+
+// room is what a job may take of a node beside its GPUs: each GPU that stays free
+// keeps its share, but where others took of that already the job has its own.
+func room(free, size placement.Amount, gpus int32) (cpus int32, memMB int64) {
+	left := int64(free.GPUs - gpus)
+	of := func(have, all int64) int64 {
+		reserved := (all*left + int64(size.GPUs) - 1) / int64(size.GPUs)
+		own := all * int64(gpus) / int64(size.GPUs)
+		return max(min(have, own), have-reserved, 0)
+	}
+	return int32(of(int64(free.CPUs), int64(size.CPUs))), of(free.MemMB, size.MemMB)
+}
+
+// grant is what fits, in whole CPUs and MB; false when that is not what the job
+// needs at least.
+func (d *sizer) grant(c *resizable, node int32, part *sizing.Part) (grant, bool) {
+	var (
+		all   = d.nodes.Nodes
+		s     = c.on[all.Type(node)]
+		size  = all.Size(node)
+		gpus  = c.asked.GPUs
+		name  = d.nodes.Names[node]
+		share = placement.Amount{CPUs: size.CPUs * int32(gpus) / size.GPUs, MemMB: size.MemMB * int64(gpus) / int64(size.GPUs)}
+	)
+	mayCPUs, mayMB := room(all.FreeOn(node), size, int32(gpus))
+	core := max(d.nodes.Kinds[all.Type(node)].Threads, 1)
+	g := grant{resizable: c, node: node, cpus: max(min(int(part.CPUs+1e-6), int(mayCPUs))/core*core, 1), memMB: c.asked.MemMB}
+	if !s.CPU {
+		g.cpus = max(g.cpus, c.asked.CPUs)
+	}
+	if s.Mem {
+		g.memMB = max(min(int64(math.Ceil(part.MemMB-1e-6)), mayMB), 1)
+	}
+	_, gets, getsMB := c.asked.Resize(g.cpus, g.memMB, "")
+	if s.Mem && getsMB > mayMB { // rounded up by CPU or GPU
+		g.memMB = max(g.memMB-int64(max(gets, gpus)), 1)
+		_, gets, getsMB = c.asked.Resize(g.cpus, g.memMB, "")
+	}
+	if getsMB > mayMB || gets > int(mayCPUs) {
+		d.tell(c.dec, "size: its own, because %s do not fit on %s beside the share of its free GPUs", amount(gets, getsMB), name)
+		return g, false
+	}
+	all.Take([]placement.Share{{Node: node, Amount: placement.Amount{GPUs: int32(gpus), CPUs: int32(gets), MemMB: getsMB}}})
+	g.over = gets > int(share.CPUs) || getsMB > share.MemMB
+	g.same = gets == c.asked.CPUs && alike(getsMB, c.asked.MemMB)
+	if g.same {
+		g.told = fmt.Sprintf("size: asked for %s, which is what it gets most from (%s)", amount(gets, getsMB), s.Why)
+		return g, true
+	}
+	speed := func(cpus int, memMB int64) float64 {
+		return s.Curve.Relative(float64(cpus)/float64(gpus), float64(memMB)/float64(gpus))
+	}
+	faster := ""
+	if asked := speed(c.asked.CPUs, c.asked.MemMB); asked > 0 && (s.CPU || s.Mem) {
+		faster = fmt.Sprintf(", expected at %.2f times the speed", speed(gets, getsMB)/asked)
+	}
+	g.told = fmt.Sprintf("size: asked for %s, its share of a node like %s is %s; gets %s%s (%s)",
+		amount(c.asked.CPUs, c.asked.MemMB), name, amount(int(share.CPUs), share.MemMB), amount(gets, getsMB), faster, s.Why)
+	return g, true
+}
+
+// write adds the action that gives a job its size.
+func (d *sizer) write(c *resizable, value, told string) {
+	if d.writes >= d.set.Most {
+		return // the next cycle goes on
+	}
+	d.writes++
+	a := plan.Action{Job: c.id, Lever: slurmplug.Size, Before: c.asked.Text, After: value, Was: c.asked.Text, Reason: "size"}
+	if c.job.Tasks != "" {
+		a.Job, a.Tasks, a.Part = c.job.ID, fmt.Sprint(c.id.Task), true
+	}
+	d.actions = append(d.actions, a)
+	d.told[c.id] = told
+	d.tell(c.dec, "%s", told)
+}

@@ -1,0 +1,140 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/slurmplug"
+)
+
+// sizeRules are what keeps sizes as they are, whatever the job asks.
+type sizeRules struct {
+	everywhere string // "" for nothing
+	partitions map[string]slurmplug.Partition
+	limits     *slurmplug.Limits // nil: Slurm enforces none
+}
+
+// Ask reads how waiting jobs ask for their sizes. One that cannot be read stays
+// without, with an error, and holds up no other; a job that started has none.
+func (c *Cluster) Ask(ctx context.Context, jobs []*cluster.Job) error {
+	if len(jobs) == 0 {
+		return nil
+	}
+	if err := c.refreshSizeRules(ctx); err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	var doubts error
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(looks)
+	for _, j := range jobs {
+		g.Go(func() error {
+			a, err := c.askedOf(ctx, j)
+			if err != nil && !errors.Is(err, slurmplug.ErrDoubtful) {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			j.Asked, doubts = a, errors.Join(doubts, err)
+			return nil
+		})
+	}
+	return errors.Join(g.Wait(), doubts)
+}
+
+// askedOf is how one job asks, nil when it waits no more. An array in one record
+// asks as each of its tasks.
+func (c *Cluster) askedOf(ctx context.Context, j *cluster.Job) (*slurmplug.Asked, error) {
+	id := j.ID
+	if j.Tasks != "" {
+		tasks, err := slurmplug.ExpandTasks(j.Tasks)
+		if err != nil || len(tasks) == 0 {
+			return nil, err
+		}
+		id.Task = tasks[0]
+	}
+	a, pending, err := c.client.Asked(ctx, c.conf, id)
+	if err != nil || !pending {
+		return nil, err
+	}
+	if a.Fixed == "" && c.sizes != nil {
+		a.Fixed = c.sizes.fixed(j)
+	}
+	return &a, nil
+}
+
+// refreshSizeRules reads with slurm.conf's values what they do not say: an
+// operator's update lifts a user's limit silently, so whom one binds is left alone.
+func (c *Cluster) refreshSizeRules(ctx context.Context) error {
+	if c.sizes != nil && c.sizesAt.Equal(c.configAt) {
+		return nil
+	}
+	partitions, err := c.client.Partitions(ctx)
+	if err != nil {
+		return err
+	}
+	r := &sizeRules{everywhere: sizeLimit(c.conf), partitions: map[string]slurmplug.Partition{}}
+	for _, p := range partitions {
+		r.partitions[p.Name] = p
+	}
+	if enforcesLimits(c.conf) {
+		if r.limits, err = c.client.Limits(ctx, c.conf.ClusterName()); err != nil {
+			return fmt.Errorf("limits of associations and QOS, without which no size is changed: %w", err)
+		}
+	}
+	c.sizes, c.sizesAt = r, c.configAt
+	return nil
+}
+
+// enforcesLimits tells whether Slurm holds jobs to limits.
+func enforcesLimits(conf slurmplug.Config) bool {
+	words := strings.Split(strings.ToLower(conf.Get("AccountingStorageEnforce")), ",")
+	return slices.ContainsFunc(words, func(w string) bool { return w == "limits" || w == "safe" || w == "all" })
+}
+
+// sizeLimit says what of slurm.conf keeps all sizes as they are.
+func sizeLimit(conf slurmplug.Config) string {
+	switch {
+	case conf.Get("SelectType") != "select/cons_tres":
+		return "runs under " + conf.Get("SelectType") + ", and sizing needs select/cons_tres"
+	case !strings.Contains(strings.ToUpper(conf.Get("SelectTypeParameters")), "MEMORY"):
+		return "runs where Slurm does not count memory (SelectTypeParameters)"
+	}
+	for _, key := range []string{"MaxMemPerNode", "MaxMemPerCPU"} {
+		if value := conf.Get(key); value != "" && value != "UNLIMITED" {
+			return "is under slurm.conf's " + key + "=" + value
+		}
+	}
+	return ""
+}
+
+// fixed says why the size of a job stays as it is, "" when it need not.
+func (r *sizeRules) fixed(j *cluster.Job) string {
+	if r.everywhere != "" {
+		return r.everywhere
+	}
+	qos := []string{j.QOS}
+	for name := range strings.SplitSeq(j.Partition, ",") {
+		p := r.partitions[name]
+		if p.SizeLimit != "" {
+			return fmt.Sprintf("is in partition %s, which has %s", name, p.SizeLimit)
+		}
+		qos = append(qos, p.QOS)
+	}
+	if r.limits == nil {
+		return ""
+	}
+	for name := range strings.SplitSeq(j.Partition, ",") {
+		if limit := r.limits.Of(j.User, j.Account, name, qos...); limit != "" {
+			return "is under a limit that a new size would lift: " + limit
+		}
+	}
+	return ""
+}

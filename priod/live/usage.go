@@ -1,0 +1,100 @@
+package live
+
+import (
+	"context"
+	"time"
+
+	"slurmprio/priod/policy/sensitivity"
+	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/jobtag"
+)
+
+// Used is what accounting says of CPUs and memory.
+type Used struct {
+	Runs   []sensitivity.Run            // that ended, the newest first
+	Shares map[string]sensitivity.Share // the least of a GPU on the nodes of each type, as they are now
+}
+
+// enough runs teach all that there is to learn; older ones are not asked for.
+const enough = 50_000
+
+// Used reads from accounting what the runs used that ended in a span of time,
+// day by day, because each step of a job is a row. today gives a GPU type its
+// present name.
+func (c *Cluster) Used(ctx context.Context, since, until time.Time, today func(string) string) (*Used, error) {
+	raw, err := c.client.Nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	nodes := convertNodes(raw)
+	types := gpuTypes(nodes)
+	u := &Used{Shares: map[string]sensitivity.Share{}}
+	for i := range nodes {
+		n := &nodes[i]
+		if t := types[n.Name]; t != "" {
+			share := sensitivity.Share{CPUs: float64(n.CPUs) / float64(n.GPUs), MemMB: float64(n.MemMB) / float64(n.GPUs)}
+			if least, more := u.Shares[t]; more {
+				share = sensitivity.Share{CPUs: min(share.CPUs, least.CPUs), MemMB: min(share.MemMB, least.MemMB)}
+			}
+			u.Shares[t] = share
+		}
+	}
+	type run struct {
+		id    uint32
+		start int64
+	}
+	seen := map[run]bool{}
+	for end := until; end.After(since) && len(u.Runs) < enough; {
+		start := end.Add(-24 * time.Hour)
+		if start.Before(since) {
+			start = since
+		}
+		used, err := c.client.Usage(ctx, start, end)
+		if err != nil {
+			return nil, err
+		}
+		measured := make(map[run]*slurmplug.Usage, len(used))
+		for i := range used {
+			measured[run{used[i].RawID, used[i].Start.Unix()}] = &used[i]
+		}
+		if len(measured) > 0 {
+			rows, err := c.client.History(ctx, start, end)
+			if err != nil {
+				return nil, err
+			}
+			for i := range rows {
+				r := &rows[i]
+				key := run{r.RawID, r.Start.Unix()}
+				if m := measured[key]; m != nil && !seen[key] && !r.Start.IsZero() && !r.End.IsZero() {
+					seen[key] = true
+					u.Runs = append(u.Runs, c.usedBy(r, m, types, today))
+				}
+			}
+		}
+		end = start
+	}
+	return u, nil
+}
+
+// usedBy puts together what accounting says of a run in two places.
+func (c *Cluster) usedBy(r *slurmplug.Run, m *slurmplug.Usage, types map[string]string, today func(string) string) sensitivity.Run {
+	held := slurmplug.Job{TRES: r.AllocTRES}
+	gpuType, gpus, _ := held.AllocatedGPUs()
+	if gpuType == "" && gpus > 0 {
+		gpuType = c.allocatedType(r.NodeList, types)
+	}
+	used := sensitivity.Run{
+		User: r.User, Name: r.Name, GPUType: today(gpuType), GPUs: gpus, Nodes: m.Nodes,
+		Elapsed: r.End.Sub(r.Start), CPUTime: m.CPUTime, NodeMB: m.NodeMB,
+	}
+	if tres, err := slurmplug.ParseTRES(r.AllocTRES); err == nil {
+		cpus, _ := tres.Get("cpu")
+		used.CPUs = int(cpus)
+	}
+	if text, _ := jobtag.Split(r.Comment); text != "" {
+		if tag, err := jobtag.Parse(text); err == nil {
+			used.Workload = tag.Workload
+		}
+	}
+	return used
+}

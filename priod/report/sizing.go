@@ -1,0 +1,136 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/policy/sensitivity"
+	"slurmprio/priod/workload"
+)
+
+// Sizing is how well CPUs and memory go with the GPUs now, and what programs asked
+// for beyond what they used.
+type Sizing struct {
+	GPUs     int           `json:"gpus"`          // on nodes in service
+	Free     int           `json:"free_gpus"`     // of them
+	Stranded int           `json:"stranded_gpus"` // of the free ones: without their share of CPUs or memory
+	Nodes    []StrandedOn  `json:"stranded"`
+	Starving []StarvingJob `json:"starving"`
+	Programs []Overasked   `json:"overasked"`
+}
+
+// StrandedOn is a node whose free GPUs lack CPUs or memory.
+type StrandedOn struct {
+	Node      string `json:"node"`
+	GPUType   string `json:"gpu_type"`
+	FreeGPUs  int    `json:"free_gpus"`
+	FreeCPUs  int    `json:"free_cpus"`
+	FreeMemMB int64  `json:"free_mem_mb"`
+	ForCPUs   int    `json:"stranded_for_cpus"` // GPUs
+	ForMem    int    `json:"stranded_for_mem"`
+}
+
+// StarvingJob is a running job that would be faster with CPUs that lie idle beside
+// it. Only its next start can give it more.
+type StarvingJob struct {
+	Job   cluster.JobID `json:"job"`
+	User  string        `json:"user"`
+	Node  string        `json:"node"`
+	CPUs  int           `json:"cpus"`
+	Wants int           `json:"wants_cpus"`
+	Idle  int           `json:"idle_cpus"` // on its node, beyond the share of free GPUs
+	Gain  float64       `json:"gain"`      // speed with what it wants over that which it has
+	Why   string        `json:"why"`
+}
+
+// Overasked is a program whose runs had far more CPUs than they used.
+type Overasked struct {
+	Program string  `json:"program"`
+	GPUType string  `json:"gpu_type"`
+	Runs    int     `json:"runs"`
+	Had     float64 `json:"had_cpus"` // for each GPU, as all that follows
+	Used    float64 `json:"used_cpus"`
+	UsedMB  float64 `json:"used_mem_mb"` // 0: not measured
+	Options string  `json:"options"`     // for the next script
+}
+
+// far is how many times its demand a program must have had to be told.
+const far = 2
+
+// OfSizing sums up a snapshot, and what accounting taught: past and shares may be nil.
+func OfSizing(s *cluster.Snapshot, table *workload.Table, past sensitivity.Past, shares map[string]sensitivity.Share) *Sizing {
+	r := &Sizing{Nodes: []StrandedOn{}, Starving: []StarvingJob{}, Programs: []Overasked{}}
+	idle := map[string]*cluster.Node{}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if n.GPUs == 0 || !n.Usable {
+			continue
+		}
+		idle[n.Name] = n
+		r.GPUs += n.GPUs
+		free := max(n.GPUs-n.GPUsUsed, 0)
+		r.Free += free
+		on := StrandedOn{
+			Node: n.Name, GPUType: n.GPUType, FreeGPUs: free, FreeCPUs: max(n.CPUs-n.CPUsUsed, 0), FreeMemMB: max(n.MemMB-n.MemUsedMB, 0),
+		}
+		served := func(have, all float64) int { // free GPUs that get their share, in whole CPUs and MB
+			if share := math.Floor(all / float64(n.GPUs)); share > 0 {
+				return min(free, int(have/share))
+			}
+			return free
+		}
+		on.ForCPUs = free - served(float64(on.FreeCPUs), float64(n.CPUs))
+		on.ForMem = free - served(float64(on.FreeMemMB), float64(n.MemMB))
+		if stranded := max(on.ForCPUs, on.ForMem); stranded > 0 {
+			r.Stranded += stranded
+			r.Nodes = append(r.Nodes, on)
+		}
+	}
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		n := idle[j.NodeList]
+		if j.State != cluster.Running || n == nil || j.GPUs == 0 || j.TagErr != "" {
+			continue
+		}
+		spare := n.CPUs - n.CPUsUsed - n.CPUs*max(n.GPUs-n.GPUsUsed, 0)/n.GPUs
+		share := sensitivity.Share{CPUs: float64(n.CPUs) / float64(n.GPUs), MemMB: float64(n.MemMB) / float64(n.GPUs)}
+		known := sensitivity.Of(sensitivity.Job{User: j.User, Name: j.Name, Tag: &j.Tag}, n.GPUType, share, table, past)
+		if spare < 1 || !known.CPU {
+			continue
+		}
+		gpus := float64(j.GPUs)
+		wants := int(math.Ceil(known.Curve.DemandCPUs * gpus))
+		mem := float64(j.MemMB) / gpus
+		has := known.Curve.Relative(float64(j.CPUs)/gpus, mem)
+		if gain := known.Curve.Relative(known.Curve.DemandCPUs, mem) / has; wants > j.CPUs && gain > 1.01 {
+			r.Starving = append(r.Starving, StarvingJob{
+				Job: j.ID, User: j.User, Node: n.Name, CPUs: j.CPUs, Wants: wants, Idle: spare, Gain: gain, Why: known.Why,
+			})
+		}
+	}
+	slices.SortStableFunc(r.Starving, func(a, b StarvingJob) int { return cmp.Compare(b.Gain, a.Gain) })
+	for _, l := range past.All() {
+		share, here := shares[l.GPUType]
+		if !here {
+			continue
+		}
+		demand := l.Curve(share)
+		if l.Had < far*demand.DemandCPUs {
+			continue
+		}
+		o := Overasked{Program: l.Workload, GPUType: l.GPUType, Runs: l.Runs, Had: l.Had, Used: l.Cores, UsedMB: l.RSSMB}
+		if o.Program == "" {
+			o.Program = l.User + "'s " + l.Name
+		}
+		o.Options = fmt.Sprintf("--cpus-per-gpu=%d", int(math.Ceil(demand.DemandCPUs)))
+		if l.RSSMB > 0 {
+			o.Options += fmt.Sprintf(" --mem-per-gpu=%dM", demand.DemandMemMB)
+		}
+		r.Programs = append(r.Programs, o)
+	}
+	slices.SortStableFunc(r.Programs, func(a, b Overasked) int { return cmp.Compare(b.Had/b.Used, a.Had/a.Used) })
+	return r
+}

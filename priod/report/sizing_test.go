@@ -1,0 +1,46 @@
+package report
+
+import (
+	"testing"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/policy/sensitivity"
+	"slurmprio/priod/workload"
+	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/jobtag"
+)
+
+func TestSizing(t *testing.T) {
+	tag, err := jobtag.Parse("prio:cpu=v100:3x1-6x2&v=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &cluster.Snapshot{
+		Nodes: []cluster.Node{
+			{Name: "full", Usable: true, GPUType: "v100", GPUs: 8, GPUsUsed: 2, CPUs: 24, CPUsUsed: 20, MemMB: 80000, MemUsedMB: 10000},
+			{Name: "idle", Usable: true, GPUType: "v100", GPUs: 8, GPUsUsed: 7, CPUs: 24, CPUsUsed: 10, MemMB: 80000, MemUsedMB: 75000},
+			{Name: "down", GPUType: "v100", GPUs: 8, CPUs: 24, CPUsUsed: 24, MemMB: 80000},
+		},
+		Jobs: []cluster.Job{
+			{ID: slurmplug.Plain(1), State: cluster.Running, NodeList: "idle", GPUs: 2, CPUs: 6, MemMB: 20000, Tag: tag, User: "ann"},
+			{ID: slurmplug.Plain(2), State: cluster.Running, NodeList: "full", GPUs: 2, CPUs: 6, MemMB: 20000, Tag: tag},
+			{ID: slurmplug.Plain(3), State: cluster.Running, NodeList: "idle", GPUs: 1, CPUs: 6, MemMB: 20000, Tag: tag},
+			{ID: slurmplug.Plain(4), State: cluster.Running, NodeList: "idle", GPUs: 1, CPUs: 1, MemMB: 20000},
+		},
+	}
+	past := sensitivity.Past{
+		{Workload: "lm", GPUType: "v100"}:           {Runs: 9, Cores: 1, Had: 12, RSSMB: 1000},
+		{User: "bob", Name: "x", GPUType: "v100"}:   {Runs: 9, Cores: 5, Had: 6},
+		{Workload: "lm", GPUType: "of an old node"}: {Runs: 9, Cores: 1, Had: 12},
+	}
+	r := OfSizing(s, &workload.Table{}, past, map[string]sensitivity.Share{"v100": {CPUs: 3, MemMB: 10000}})
+	if r.GPUs != 16 || r.Free != 7 || r.Stranded != 6 || len(r.Nodes) != 2 || r.Nodes[0].ForCPUs != 5 || r.Nodes[0].ForMem != 0 || r.Nodes[1].ForMem != 1 {
+		t.Errorf("%+v", r)
+	}
+	if len(r.Starving) != 1 || r.Starving[0].Job.ID != 1 || r.Starving[0].Wants != 12 || r.Starving[0].Idle != 11 || r.Starving[0].Gain != 2 {
+		t.Errorf("%+v", r.Starving)
+	}
+	if len(r.Programs) != 1 || r.Programs[0].Program != "lm" || r.Programs[0].Options != "--cpus-per-gpu=2 --mem-per-gpu=1200M" {
+		t.Errorf("%+v", r.Programs)
+	}
+}
