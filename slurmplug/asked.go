@@ -78,10 +78,9 @@ func (c *Client) Asked(ctx context.Context, conf Config, job JobID) (a Asked, pe
 		}
 		return a, false, err
 	}
-	if a, pending, err = parseAsked(string(out)); err != nil {
+	if a, pending, err = ParseAsked(conf, string(out)); err != nil {
 		return a, false, doubtful("scontrol show job", "job %s: %w", job, err)
 	}
-	a.of(conf)
 	return a, pending, nil
 }
 
@@ -104,9 +103,10 @@ var askedKeys = map[string]bool{
 	"TresPerSocket": true, "TresPerTask": true, "NtasksPerTRES": true, "HetJobId": true, "CronJob": true,
 }
 
-// parseAsked reads the words KEY=VALUE of one job. A job's name and comment are
-// among them: what stands there twice is believed in neither place.
-func parseAsked(out string) (a Asked, pending bool, err error) {
+// ParseAsked reads the words KEY=VALUE that scontrol shows of one job. The job's
+// name and comment are among them: what stands there twice is believed in neither
+// place.
+func ParseAsked(conf Config, out string) (a Asked, pending bool, err error) {
 	words := map[string]string{}
 	for word := range strings.FieldsSeq(out) {
 		key, value, ok := strings.Cut(word, "=")
@@ -130,6 +130,7 @@ func parseAsked(out string) (a Asked, pending bool, err error) {
 		return Asked{}, false, err
 	}
 	a.Fixed = a.fixed(words)
+	a.of(conf)
 	return a, true, nil
 }
 
@@ -181,9 +182,10 @@ func (a *Asked) read(words map[string]string) error {
 		return err
 	}
 	// A default by GPU stands there without prefix, also beside the user's own
-	// --mem and --mem-per-cpu, which then count (seen on 22.05).
+	// --mem and --mem-per-cpu, which then count (seen on 22.05). Beside --mem=0 it
+	// looks as if there were nothing else: such a job is taken for one by GPU.
 	switch asked := strings.HasPrefix(words["MemPerTres"], "gres"); {
-	case memPerGPU > 0 && (asked || !byNode && a.memory == 0):
+	case memPerGPU > 0 && (asked || a.memory == 0):
 		a.by, a.memory = ByGPU, memPerGPU
 		a.MemMB = memPerGPU * int64(a.GPUs)
 	case byNode:

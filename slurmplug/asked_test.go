@@ -52,12 +52,11 @@ func TestAsked(t *testing.T) {
 		{"het", "2 0 1", "", "heterogeneous"},
 	} {
 		out := recordedAsked(t)[c.name]
-		a, pending, err := parseAsked(out)
+		a, pending, err := ParseAsked(Config{}, out)
 		if err != nil || !pending {
 			t.Errorf("%s: pending %v, %v\n%s", c.name, pending, err, out)
 			continue
 		}
-		a.of(Config{})
 		if gets := fmt.Sprint(a.CPUs, a.MemMB, a.GPUs); gets != c.gets {
 			t.Errorf("%s gets %s, want %s", c.name, gets, c.gets)
 		}
@@ -82,21 +81,21 @@ func TestAsked(t *testing.T) {
 
 func TestAskedOdd(t *testing.T) {
 	all := recordedAsked(t)
-	if _, pending, err := parseAsked(all["running"]); pending || err != nil {
+	if _, pending, err := ParseAsked(Config{}, all["running"]); pending || err != nil {
 		t.Errorf("a running job is pending: %v, %v", pending, err)
 	}
 	for _, name := range []string{"hostile NumCPUs=1", "comment"} {
-		if _, _, err := parseAsked(all[name]); err == nil || !strings.Contains(err.Error(), "a name or comment of the job") {
+		if _, _, err := ParseAsked(Config{}, all[name]); err == nil || !strings.Contains(err.Error(), "a name or comment of the job") {
 			t.Errorf("%s is believed: %v", name, err)
 		}
 	}
 	for _, out := range []string{"", "JobState=PENDING", strings.Replace(all["mem"], "NumCPUs=4", "", 1), strings.Replace(all["mem"], "gres:gpu:1", "gres:gpu:x:y:z", 1)} {
-		if a, _, err := parseAsked(out); err == nil {
+		if a, _, err := ParseAsked(Config{}, out); err == nil {
 			t.Errorf("%.60q is believed: %+v", out, a)
 		}
 	}
 	cron := all["mem"] + " CronJob=Yes"
-	if a, _, err := parseAsked(cron); err != nil || !strings.Contains(a.Fixed, "scrontab") {
+	if a, _, err := ParseAsked(Config{}, cron); err != nil || !strings.Contains(a.Fixed, "scrontab") {
 		t.Errorf("a scrontab job: %q, %v", a.Fixed, err)
 	}
 }
@@ -108,11 +107,10 @@ func TestAskedByVersion(t *testing.T) {
 		"23.11.4": "MinCPUsNode=8 NumCPUs=8 MemPerTres=gres/gpu:6000 TresPerNode=gres/gpu:2 ReqNodeList=",
 		"24.05.1": "CpusPerTres=gres/gpu:3 MemPerTres=gres/gpu:6000 TresPerNode=gres/gpu:2 ReqNodeList=",
 	} {
-		a, _, err := parseAsked(out)
+		a, _, err := ParseAsked(Config{map[string]string{"SLURM_VERSION": version}}, out)
 		if err != nil {
 			t.Fatal(err)
 		}
-		a.of(Config{map[string]string{"SLURM_VERSION": version}})
 		if value, _, _ := a.Resize(6, 12000, ""); value != want {
 			t.Errorf("%s: %s, want %s", version, value, want)
 		}
@@ -124,14 +122,13 @@ func FuzzAsked(f *testing.F) {
 		f.Add(out, 6, int64(12000))
 	}
 	f.Fuzz(func(t *testing.T, out string, cpus int, memMB int64) {
-		a, pending, err := parseAsked(out)
+		a, pending, err := ParseAsked(Config{}, out)
 		if err != nil && (pending || a.Text != "") {
 			t.Fatal("a job beside an error")
 		}
 		if err != nil || !pending || a.Fixed != "" || cpus < 1 || cpus > 1<<20 || memMB < 1 || memMB > 1<<40 || strings.ContainsAny(a.Nodes, "[,") {
 			return
 		}
-		a.of(Config{})
 		for _, node := range []string{"", "n-1"} {
 			value, gets, getsMB := a.Resize(cpus, memMB, node)
 			if gets < 1 || getsMB < 1 || gets > max(cpus, a.Least) {

@@ -212,7 +212,8 @@ func groupLines(updates []Update, indices []int, lever Lever, limit int) []line 
 		length := maxLine
 		for _, t := range groupTargets(updates, byValue[v]) {
 			last := len(lines) - 1
-			if length += len(t.text) + 1; length > maxLine || len(lines[last].targets) == limit {
+			// scontrol takes a list of nodes for one job at a time (update_job.c, update_size).
+			if length += len(t.text) + 1; length > maxLine || len(lines[last].targets) == limit || lever == Size {
 				lines = append(lines, line{lever: lever, value: v})
 				last, length = len(lines)-1, len(t.text)
 			}

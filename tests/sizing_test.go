@@ -3,6 +3,7 @@ package tests
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -21,7 +22,7 @@ function slurm_job_modify(job, rec, part, uid)
 		slurm.log_user("not in this house")
 		return slurm.ERROR
 	end
-	if rec.name == "half" and job.cpus_per_task ~= nil and job.cpus_per_task > 8 then
+	if rec.name == "half" and job.cpus_per_task < 6 then
 		job.pn_min_cpus = slurm.NO_VAL16
 	end
 	return slurm.SUCCESS
@@ -85,45 +86,183 @@ func (s *site) holds(job string) string {
 // exactly that, or left alone with the reason; what did not start is put back.
 func TestSizesOfEachWay(t *testing.T) {
 	const settings = "enabled = true\nwithin = \"5s\"\n"
-	s := newSizingSite(t, lab.Options{ExtraFiles: map[string]string{"job_submit.lua": vetoes}, ExtraConf: []string{"JobSubmitPlugins=lua"}}, settings)
-	// Eight CPUs for each GPU make it fast, one is enough for the others.
+	s := newSizingSite(t, lab.Options{NoAccounting: true, ExtraFiles: map[string]string{"job_submit.lua": vetoes}, ExtraConf: []string{"JobSubmitPlugins=lua"}}, settings)
+	// Eight CPUs for each GPU make it fast, or one is enough.
 	hungry, modest := "--prio-cpu=a100:1x1-8x8", "--prio-cpu=a100:1x1-3x1"
-	both := "--prio-mem=a100:1000x1-30000x2"
+	memory := "--prio-mem=a100:1000x1-30000x1"
 	ways := []struct {
-		name, want string // CPUs and memory that it runs with; "" or "its own, because ..." for one left alone
-		args       []string
+		name, holds string // CPUs and memory that it runs with, "" for one that need not start
+		says        string // explain
+		args        []string
 	}{
-		{"cpus", "1 2000M", []string{modest, "-c", "8", "--gres=gpu:1", "--mem-per-cpu=2000"}},
-		{"tasks", "", []string{modest, "-N1", "-n", "2", "-c", "3", "--gres=gpu:2"}},
-		{"per-gpu", "", []string{hungry, "--cpus-per-gpu=2", "--mem=16G", "--gres=gpu:1"}},
-		{"mem", "", []string{modest, both, "-c", "3", "--mem=100G", "--gres=gpu:1"}},
-		{"mem-per-gpu", "", []string{modest, both, "-c", "3", "--mem-per-gpu=100G", "--gpus=1"}},
-		{"default", "", []string{hungry, "-p", "def", "--gres=gpu:1"}},
-		{"array", "", []string{modest, "--array=1-2", "-c", "5", "--gres=gpu:1"}},
-		{"exclusive", "node alone", []string{modest, "--exclusive", "--gres=gpu:1"}},
-		{"nodes", "several nodes", []string{modest, "-N2", "-c", "4", "--gres=gpu:1"}},
-		{"open", "tasks without", []string{modest, "-n", "2", "-c", "4", "--gres=gpu:1"}},
-		{"veto", "not in this house", []string{modest, "-c", "6", "--gres=gpu:1"}},
+		{"cpus", "1 16000M", "gets 1 CPUs and 16000 MB, expected at 1.00 times", []string{modest, "-c", "8", "--gres=gpu:1"}},
+		{"tasks", "2 12000M", "its share of a node like", []string{modest, "-N1", "-n", "2", "-c", "3", "--gres=gpu:2"}},
+		{"tasks-per-node", "2 12000M", "gets 2 CPUs", []string{modest, "--ntasks-per-node=2", "-N1", "-c", "3", "--gres=gpu:2"}},
+		{"per-gpu", "8 16G", "expected at 4.00 times the speed (its tag's cpu)", []string{hungry, "--cpus-per-gpu=2", "--mem=16G", "--gres=gpu:1"}},
+		{"mem", "1 1000M", "its tag's cpu and mem", []string{modest, memory, "-c", "3", "--mem=100G", "--gres=gpu:1"}},
+		{"mem-per-cpu", "1 1000M", "its tag's cpu and mem", []string{modest, memory, "-c", "3", "--mem-per-cpu=10G", "--gres=gpu:1"}},
+		{"mem-per-gpu", "1 1000M", "its tag's cpu and mem", []string{modest, memory, "-c", "3", "--mem-per-gpu=100G", "--gpus=1"}},
+		{"default", "2 1000M", "2 CPUs and 1000 MB", []string{modest, memory, "-p", "def", "--gres=gpu:a100:1"}},
+		{"array", "1 10000M", "gets 1 CPUs and 10000 MB", []string{modest, "--array=1-2", "-c", "5", "--gres=gpu:1"}},
+		{"exclusive", "", "its own, because it asks for its node alone", []string{modest, "--exclusive", "--gres=gpu:1"}},
+		{"nodes", "", "its own, because it asks for several nodes", []string{modest, "-N2", "-c", "4", "--gres=gpu:1"}},
+		{"open", "", "its own, because it asks for 2 tasks without --nodes=1", []string{modest, "-n", "2", "-c", "4", "--gres=gpu:1"}},
 	}
 	s.open(false)
-	ids := map[string]string{}
+	ids, own := map[string]string{}, map[string]string{}
 	for _, w := range ways {
 		ids[w.name] = s.submit(append([]string{"--job-name=" + w.name, "--time=5", "--wrap", "sleep 600"}, w.args...)...)
+		own[w.name] = s.asks(ids[w.name])
 	}
-	before := map[string]string{}
-	for name, id := range ids {
-		before[name] = s.asks(id)
-	}
-	time.Sleep(time.Second)
-	fmt.Println(s.priod("run", "--once"))
+	s.eligible(len(ways))
+	s.must("run", "--once")
 	for _, w := range ways {
-		fmt.Println(w.name, before[w.name], "=>", s.asks(ids[w.name]))
-		fmt.Println(s.must("explain", ids[w.name]))
+		if told := s.must("explain", ids[w.name]); !strings.Contains(told, w.says) {
+			t.Errorf("%s: explain lacks %q:\n%s", w.name, w.says, told)
+		}
+		if now := s.asks(ids[w.name]); (now != own[w.name]) != (w.holds != "") {
+			t.Errorf("%s asked\n%s, and now\n%s", w.name, own[w.name], now)
+		}
+	}
+	for _, w := range ways {
+		if w.holds == "" {
+			s.slurm("scancel", ids[w.name])
+		}
 	}
 	s.open(true)
-	time.Sleep(4 * time.Second)
 	for _, w := range ways {
-		fmt.Println(w.name, s.holds(ids[w.name]))
+		if w.holds == "" {
+			continue
+		}
+		id := ids[w.name]
+		if w.name == "array" {
+			id += "_2"
+		}
+		s.wait(w.name+" running with "+w.holds, func() bool {
+			now := s.holds(id)
+			if !strings.HasPrefix(now, "PENDING") && now != w.holds {
+				t.Fatalf("%s runs with %s, want %s", w.name, now, w.holds)
+			}
+			return now == w.holds
+		})
 	}
-	fmt.Println(s.slurm("sinfo", "-N", "-o", "%N %C %e %G"))
+
+	s.clear()
+	s.open(false)
+	for _, name := range []string{"veto", "half"} {
+		ids[name] = s.submit("--job-name="+name, "--time=5", modest, "-c", "6", "--gres=gpu:1", "--wrap", "sleep 600")
+		own[name] = s.asks(ids[name])
+	}
+	s.eligible(2)
+	out, _, status := s.priod("run", "--once")
+	if status == 0 || !strings.Contains(out, "refused: Unspecified error") || !strings.Contains(out, "after the write; taken back") {
+		t.Errorf("a change was refused and another one half made, and nobody says so:\n%s", out)
+	}
+	for _, name := range []string{"veto", "half"} {
+		if now := s.asks(ids[name]); now != own[name] {
+			t.Errorf("%s asks\n%s, its own was\n%s", name, now, own[name])
+		}
+	}
+}
+
+// What was written and did not let its job start is given back: after a while, by
+// reset, also without the database, and after a kill between the undo line and the
+// write. What the user changes meanwhile is the user's.
+func TestSizesGivenBack(t *testing.T) {
+	const settings = "enabled = true\nwithin = \"5s\"\n"
+	s := newSizingSite(t, lab.Options{NoAccounting: true}, settings)
+	s.open(false)
+	var job, own string
+	submit := func() {
+		s.submit("--prio-cpu=a100:1x1-3x1", "-c", "21", "--gres=gpu:7", "--time=5", "--wrap", "sleep 600") // leaves what the other takes
+		job = s.submit("--prio-cpu=a100:1x1-8x8", "-c", "2", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
+		own = s.asks(job)
+		s.wait("the job in sprio", func() bool { return strings.Contains(s.slurm("sprio", "--noheader", "--format=%i"), job) })
+	}
+	sized := func() {
+		t.Helper()
+		s.must("run", "--once")
+		if now := s.asks(job); !strings.Contains(now, "NumCPUs=8 ") || !strings.Contains(now, "ReqNodeList=a100-") {
+			t.Fatalf("not sized: %s\n%s", now, s.must("explain", job))
+		}
+	}
+	back := func(what string) {
+		t.Helper()
+		if now := s.asks(job); now != own {
+			t.Fatalf("%s: the job asks\n%s, its own was\n%s", what, now, own)
+		}
+	}
+
+	submit()
+	sized()
+	time.Sleep(5 * time.Second)
+	s.must("run", "--once")
+	back("not started in time")
+	if told := s.must("explain", job); !strings.Contains(told, "its own request again, because it did not start within 5s on a100-") {
+		t.Errorf("explain does not say it:\n%s", told)
+	}
+
+	sized() // a new process knows no pause
+	s.must("reset")
+	back("reset")
+	s.must("resume")
+
+	sized()
+	for _, file := range []string{"priod.db", "priod.db-wal", "priod.db-shm"} {
+		if err := os.Remove(filepath.Join(s.dir, "state", file)); err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+	}
+	s.must("reset")
+	back("reset without the database")
+	s.must("resume")
+
+	sized()
+	s.slurm("scontrol", "update", "JobId="+job, "MinMemoryCPU=3000")
+	mine := s.asks(job)
+	s.must("run", "--once")
+	if told := s.must("explain", job); s.asks(job) != mine || !strings.Contains(told, "changed by somebody else") {
+		t.Errorf("the user's own edit did not stay: %s\n%s", s.asks(job), told)
+	}
+	s.must("reset")
+	if now := s.asks(job); now != mine {
+		t.Errorf("reset changed the user's own: %s", now)
+	}
+	s.must("resume")
+
+	// The scontrol that should write kills its caller instead.
+	s.clear()
+	submit()
+	s.binDir = t.TempDir()
+	real, err := exec.LookPath("scontrol")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"squeue", "sinfo", "sprio", "sdiag", "sacct", "sacctmgr", "scancel"} {
+		if err := os.Symlink(filepath.Join(filepath.Dir(real), name), filepath.Join(s.binDir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	killer := "#!/bin/sh\ncase \"$#$*\" in 0*|*NumCPUs=*) kill -9 $PPID; exit 1;; esac\nexec " + real + " \"$@\"\n"
+	if err := os.WriteFile(filepath.Join(s.binDir, "scontrol"), []byte(killer), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(s.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	killing := strings.Replace(string(text), "[slurm]\n", "[slurm]\nbin_dir = \""+s.binDir+"\"\n", 1)
+	if err := os.WriteFile(s.config, []byte(killing), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, _, status := s.priod("run", "--once"); status >= 0 {
+		t.Fatalf("priod was not killed: %d\n%s", status, out)
+	}
+	back("killed before the write")
+	if err := os.WriteFile(s.config, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	sized()
+	s.must("reset")
+	back("reset after the kill")
 }

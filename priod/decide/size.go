@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -203,8 +204,12 @@ type resizable struct {
 	on    []*sensitivity.Sensitivity // by kind of nodes; nil where it may not run
 }
 
+// tell says what became of a job's size; of an array, of its first task.
 func (d *sizer) tell(dec *plan.Decision, format string, a ...any) {
-	if dec.Detail != "" {
+	switch {
+	case strings.Contains(dec.Detail, "size: "):
+		return
+	case dec.Detail != "":
 		dec.Detail += "; "
 	}
 	dec.Detail += fmt.Sprintf(format, a...)
@@ -519,7 +524,7 @@ func (d *sizer) size() {
 		return
 	}
 	for _, o := range d.others {
-		d.nodes.Nodes.Take([]placement.Share{o})
+		d.nodes.Nodes.Take([]placement.Share{{Node: o.Node, Amount: d.atLeastShare(o)}})
 	}
 	var nodes []sizing.Node
 	var at []int32
@@ -549,14 +554,66 @@ func (d *sizer) size() {
 			}
 		}
 	}
+	var grants []grant
 	for _, g := range d.Sizes.sizer.Size(jobs, nodes) {
 		c := &d.due[g.Job]
 		if len(g.Parts) != 1 {
 			d.tell(c.dec, "size: its own, because no single node has its GPUs free")
 			continue
 		}
-		d.grant(c, at[g.Parts[0].Node], &g.Parts[0])
+		if g, ok := d.grant(c, at[g.Parts[0].Node], &g.Parts[0]); ok {
+			grants = append(grants, g)
+		}
 	}
+	// A job that takes more than its share counts on what its neighbours leave: they
+	// all go where they were placed. Others may go anywhere.
+	full := map[int32]bool{}
+	for _, g := range grants {
+		full[g.node] = full[g.node] || g.over
+	}
+	place := map[bool]string{true: " on "}
+	for _, g := range grants {
+		if !g.same || full[g.node] {
+			node := ""
+			if full[g.node] {
+				node = d.nodes.Names[g.node]
+			}
+			d.write(g.resizable, g.value(node), g.told+place[full[g.node]]+node)
+			continue
+		}
+		d.tell(g.dec, "%s", g.told)
+	}
+}
+
+// grant is what a job gets on a node.
+type grant struct {
+	*resizable
+	node  int32
+	cpus  int
+	memMB int64
+	over  bool // more than the share
+	same  bool // as it asks for already
+	told  string
+}
+
+func (g *grant) value(node string) string {
+	value, _, _ := g.asked.Resize(g.cpus, g.memMB, node)
+	return value
+}
+
+// atLeastShare is what an unsized job is counted with: no less than the share of its
+// GPUs, as far as that is there. It may start elsewhere, and then they stay free.
+func (d *sizer) atLeastShare(o placement.Share) placement.Amount {
+	size, free := d.nodes.Nodes.Size(o.Node), d.nodes.Nodes.FreeOn(o.Node)
+	a := o.Amount
+	if size.GPUs > 0 && free.GPUs > 0 {
+		part := func(own, all, free64 int64) int64 {
+			return max(own, min(all*int64(a.GPUs)/int64(size.GPUs), max(free64, 0)*int64(a.GPUs)/int64(free.GPUs)))
+		}
+		a.CPUs = int32(part(int64(a.CPUs), int64(size.CPUs), int64(free.CPUs)))
+		a.MemMB = part(a.MemMB, size.MemMB, free.MemMB)
+	}
+	return a
 }
 
 func sizes(a placement.Amount) sizing.Amount {
@@ -575,46 +632,52 @@ func room(free, size placement.Amount, gpus int32) (cpus int32, memMB int64) {
 	return int32(of(int64(free.CPUs), int64(size.CPUs))), of(free.MemMB, size.MemMB)
 }
 
-// grant writes what a job gets on a node.
-func (d *sizer) grant(c *resizable, node int32, part *sizing.Part) {
+// grant is what fits, in whole CPUs and MB; false when that is not what the job
+// needs at least.
+func (d *sizer) grant(c *resizable, node int32, part *sizing.Part) (grant, bool) {
 	var (
 		all   = d.nodes.Nodes
-		kind  = d.nodes.Kinds[all.Type(node)]
 		s     = c.on[all.Type(node)]
 		size  = all.Size(node)
 		gpus  = c.asked.GPUs
 		name  = d.nodes.Names[node]
-		share = amount(int(size.CPUs)*gpus/int(size.GPUs), size.MemMB*int64(gpus)/int64(size.GPUs))
+		share = placement.Amount{CPUs: size.CPUs * int32(gpus) / size.GPUs, MemMB: size.MemMB * int64(gpus) / int64(size.GPUs)}
 	)
 	mayCPUs, mayMB := room(all.FreeOn(node), size, int32(gpus))
-	core := max(kind.Threads, 1)
-	cpus := min(int(part.CPUs+1e-6), int(mayCPUs)) / core * core
-	memMB := c.asked.MemMB
-	if s.Mem {
-		memMB = min(int64(math.Ceil(part.MemMB-1e-6)), mayMB)
+	core := max(d.nodes.Kinds[all.Type(node)].Threads, 1)
+	g := grant{resizable: c, node: node, cpus: max(min(int(part.CPUs+1e-6), int(mayCPUs))/core*core, 1), memMB: c.asked.MemMB}
+	if !s.CPU {
+		g.cpus = max(g.cpus, c.asked.CPUs)
 	}
-	value, gets, getsMB := c.asked.Resize(max(cpus, 1), max(memMB, 1), name)
+	if s.Mem {
+		g.memMB = max(min(int64(math.Ceil(part.MemMB-1e-6)), mayMB), 1)
+	}
+	_, gets, getsMB := c.asked.Resize(g.cpus, g.memMB, "")
 	if s.Mem && getsMB > mayMB { // rounded up by CPU or GPU
-		value, gets, getsMB = c.asked.Resize(max(cpus, 1), max(memMB-int64(max(gets, gpus)), 1), name)
+		g.memMB = max(g.memMB-int64(max(gets, gpus)), 1)
+		_, gets, getsMB = c.asked.Resize(g.cpus, g.memMB, "")
 	}
 	if getsMB > mayMB || gets > int(mayCPUs) {
 		d.tell(c.dec, "size: its own, because %s do not fit on %s beside the share of its free GPUs", amount(gets, getsMB), name)
-		return
+		return g, false
 	}
 	all.Take([]placement.Share{{Node: node, Amount: placement.Amount{GPUs: int32(gpus), CPUs: int32(gets), MemMB: getsMB}}})
-	if gets == c.asked.CPUs && alike(getsMB, c.asked.MemMB) {
-		d.tell(c.dec, "size: asked for %s, which is what it gets most from (%s)", amount(gets, getsMB), s.Why)
-		return
+	g.over = gets > int(share.CPUs) || getsMB > share.MemMB
+	g.same = gets == c.asked.CPUs && alike(getsMB, c.asked.MemMB)
+	if g.same {
+		g.told = fmt.Sprintf("size: asked for %s, which is what it gets most from (%s)", amount(gets, getsMB), s.Why)
+		return g, true
 	}
-	per := func(cpus int, memMB int64) float64 {
+	speed := func(cpus int, memMB int64) float64 {
 		return s.Curve.Relative(float64(cpus)/float64(gpus), float64(memMB)/float64(gpus))
 	}
 	faster := ""
-	if asked := per(c.asked.CPUs, c.asked.MemMB); asked > 0 && (s.CPU || s.Mem) {
-		faster = fmt.Sprintf(", expected at %.2f times the speed", per(gets, getsMB)/asked)
+	if asked := speed(c.asked.CPUs, c.asked.MemMB); asked > 0 && (s.CPU || s.Mem) {
+		faster = fmt.Sprintf(", expected at %.2f times the speed", speed(gets, getsMB)/asked)
 	}
-	d.write(c, value, fmt.Sprintf("size: asked for %s, its share of a node like %s is %s; gets %s there%s (%s)",
-		amount(c.asked.CPUs, c.asked.MemMB), name, share, amount(gets, getsMB), faster, s.Why))
+	g.told = fmt.Sprintf("size: asked for %s, its share of a node like %s is %s; gets %s%s (%s)",
+		amount(c.asked.CPUs, c.asked.MemMB), name, amount(int(share.CPUs), share.MemMB), amount(gets, getsMB), faster, s.Why)
+	return g, true
 }
 
 // write adds the action that gives a job its size.

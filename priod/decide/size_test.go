@@ -1,0 +1,321 @@
+package decide
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
+	"slurmprio/priod/policy/sizing"
+	"slurmprio/priod/workload"
+	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/jobtag"
+)
+
+// sizeQueue is a queue of jobs with consent on nodes of one type.
+type sizeQueue struct {
+	s cluster.Snapshot
+	h *cluster.History
+	p plan.Plan
+	z Sizes
+
+	texts []string // as scontrol shows the jobs
+}
+
+func newSizeQueue(t testing.TB, nodes []cluster.Node) *sizeQueue {
+	q := &sizeQueue{h: cluster.NewHistory()}
+	q.s = cluster.Snapshot{At: time.Unix(1_000_000, 0), Nodes: nodes}
+	table, err := workload.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.z.Set(SizeSettings{Enabled: true, Mechanism: sizing.Waterfill, Within: time.Minute, Most: 100_000, Table: table})
+	return q
+}
+
+// asks are the ways in which jobs may ask: CPUs, MB and GPUs go in.
+var asks = []string{
+	"NumCPUs=%[1]d NumTasks=1 CPUs/Task=%[1]d MinCPUsNode=%[1]d MinMemoryNode=%[2]dM TresPerNode=gres:gpu:%[3]d",
+	"NumCPUs=%[1]d NumTasks=1 CPUs/Task=%[1]d MinCPUsNode=%[1]d MinMemoryCPU=%[2]dM TresPerNode=gres:gpu:%[3]d",
+	"NumCPUs=1 NumTasks=1 CPUs/Task=1 MinCPUsNode=1 MinMemoryNode=0 CpusPerTres=gpu:%[1]d MemPerTres=gpu:%[2]d TresPerJob=gres:gpu:%[3]d",
+	"NumCPUs=%[1]d NumTasks=%[1]d CPUs/Task=1 MinCPUsNode=1 MinMemoryNode=%[2]dM TresPerNode=gres:gpu:%[3]d",
+}
+
+// add puts a job at the end of the queue.
+func (q *sizeQueue) add(t interface{ Fatal(...any) }, way, cpus int, memMB int64, gpus int, tag string) *cluster.Job {
+	id := slurmplug.Plain(uint32(len(q.s.Jobs) + 1))
+	parsed, err := jobtag.Parse("prio:" + tag)
+	if err != nil {
+		t.Fatal(tag, err)
+	}
+	text := fmt.Sprintf("JobState=PENDING NumNodes=1-1 "+asks[way]+
+		" ReqB:S:C:T=0:0:*:* Socks/Node=* NtasksPerN:B:S:C=0:0:*:* CoreSpec=* OverSubscribe=OK ReqNodeList=(null) ExcNodeList=(null)", cpus, memMB, gpus)
+	asked, _, err := slurmplug.ParseAsked(slurmplug.Config{}, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.texts = append(q.texts, text)
+	q.s.Jobs = append(q.s.Jobs, cluster.Job{
+		ID: id, RawID: id.ID, TaskCount: 1, State: cluster.Pending, Partition: "gpu", GPUs: gpus, CPUs: cpus, MemMB: memMB, Nodes: 1,
+		Priority: 1000 - int64(id.ID), Submit: q.s.At, Eligible: q.s.At, Tag: parsed, Asked: &asked,
+	})
+	q.h.FirstEligible[id] = q.s.At
+	q.p.Decisions = append(q.p.Decisions, plan.Decision{Job: id, Ranked: true, Own: 1_000_000 - int64(id.ID)})
+	return &q.s.Jobs[len(q.s.Jobs)-1]
+}
+
+func sizeNode(name string, gpus, cpus int, memMB int64) cluster.Node {
+	return cluster.Node{Name: name, Usable: true, State: "IDLE", Partitions: []string{"gpu"}, GPUType: "v100", GPUs: gpus, CPUs: cpus, MemMB: memMB, Threads: 1}
+}
+
+// One node of Synergy's, four jobs that one core is enough for and four that gain
+// from twelve: what the ones leave the others get.
+func TestSizes(t *testing.T) {
+	q := newSizeQueue(t, []cluster.Node{sizeNode("n1", 8, 24, 512000)})
+	for i := range 8 {
+		tag := "cpu=v100:1x1-3x1&v=1"
+		if i%2 == 1 {
+			tag = "cpu=v100:3x1-5x2-12x3&v=1"
+		}
+		q.add(t, 0, 3, 64000, 1, tag)
+	}
+	q.z.Decide(&q.s, q.h, &q.p)
+	if len(q.p.Actions) != 8 {
+		t.Fatalf("%d writes: %+v", len(q.p.Actions), q.p.Actions)
+	}
+	for i, a := range q.p.Actions {
+		want := "CPUsPerTask=1 MinCPUsNode=1 NumCPUs=1 MinMemoryNode=64000 ReqNodeList=n1"
+		if i%2 == 1 {
+			want = "CPUsPerTask=5 MinCPUsNode=5 NumCPUs=5 MinMemoryNode=64000 ReqNodeList=n1"
+		}
+		if a.After != want || !strings.HasSuffix(a.Was, "MinMemoryNode=64000 ReqNodeList=") || a.Before != a.Was {
+			t.Errorf("job %s: %q, want %q; was %q", a.Job, a.After, want, a.Was)
+		}
+	}
+	if d := q.p.Decisions[1].Detail; !strings.Contains(d, "asked for 3 CPUs and 64000 MB, its share of a node like n1 is 3 CPUs and 64000 MB; gets 5 CPUs and 64000 MB, expected at 2.00 times the speed (its tag's cpu)") {
+		t.Error(d)
+	}
+}
+
+// Who is left as it is, and why.
+func TestSizesLeftAlone(t *testing.T) {
+	const gains = "cpu=v100:1x1-3x1&v=1"
+	for _, c := range []struct {
+		name   string
+		change func(*sizeQueue, *cluster.Job)
+		says   string
+	}{
+		{"no consent", func(_ *sizeQueue, j *cluster.Job) { j.Tag = jobtag.Tag{Type: "be"} }, ""},
+		{"bad tag", func(_ *sizeQueue, j *cluster.Job) { j.TagErr = "no" }, ""},
+		{"held", func(_ *sizeQueue, j *cluster.Job) { j.Priority = 0 }, ""},
+		{"reservation", func(_ *sizeQueue, j *cluster.Job) { j.Reservation = "r" }, ""},
+		{"dependency", func(_ *sizeQueue, j *cluster.Job) { j.Dependency = true }, ""},
+		{"not ranked", func(q *sizeQueue, _ *cluster.Job) { q.p.Decisions[0].Ranked = false }, "priod does not order it"},
+		{"claim", func(q *sizeQueue, j *cluster.Job) { q.h.Claiming = map[cluster.JobID]bool{j.ID: true} }, "room is being made"},
+		{"fixed", func(_ *sizeQueue, j *cluster.Job) { j.Asked.Fixed = "asks for its node alone" }, "it asks for its node alone"},
+		{"not read", func(_ *sizeQueue, j *cluster.Job) { j.Asked = nil }, "too far off"},
+		{"names a node", func(_ *sizeQueue, j *cluster.Job) { j.Asked.Nodes = "n1" }, "names its nodes"},
+		{"unknown", func(_ *sizeQueue, j *cluster.Job) { j.Tag = jobtag.Tag{Workload: "nobody-knows"} }, "nothing is known"},
+		{"refused", func(q *sizeQueue, j *cluster.Job) { q.z.Refused(j.ID, "veto") }, "Slurm refused the change: veto"},
+		{"full", func(q *sizeQueue, _ *cluster.Job) { q.s.Nodes[0].Usable = false }, ""},
+	} {
+		q := newSizeQueue(t, []cluster.Node{sizeNode("n1", 8, 24, 512000)})
+		j := q.add(t, 0, 3, 64000, 1, gains)
+		c.change(q, j)
+		q.z.Decide(&q.s, q.h, &q.p)
+		if c.name == "full" { // down to what it can use, and nowhere in particular
+			if len(q.p.Actions) != 1 || !strings.HasSuffix(q.p.Actions[0].After, "NumCPUs=1 MinMemoryNode=64000 ReqNodeList=") {
+				t.Errorf("%s: %+v", c.name, q.p.Actions)
+			}
+			continue
+		}
+		if d := q.p.Decisions[0].Detail; len(q.p.Actions) != 0 || !strings.Contains(d, c.says) || c.says == "" && d != "" {
+			t.Errorf("%s: %q, %+v", c.name, d, q.p.Actions)
+		}
+	}
+}
+
+// A job that got a place and did not start gets its own back, and is not tried
+// again for a while; one whose user changed it is the user's.
+func TestSizesBack(t *testing.T) {
+	q := newSizeQueue(t, []cluster.Node{sizeNode("n1", 8, 24, 512000)})
+	q.add(t, 0, 21, 64000, 7, "cpu=v100:1x1-3x1&v=1")
+	q.add(t, 0, 3, 64000, 1, "cpu=v100:3x1-12x3&v=1")
+	cycle := func(after time.Duration) []plan.Action {
+		q.s.At = q.s.At.Add(after)
+		q.p.Actions = nil
+		for i := range q.p.Decisions {
+			q.p.Decisions[i].Detail = ""
+		}
+		q.z.Decide(&q.s, q.h, &q.p)
+		for _, a := range q.p.Actions {
+			j := &q.s.Jobs[a.Job.ID-1]
+			q.h.Asked(a.Job, a.Lever, a.Was, a.After, true, q.s.At)
+			asked := *j.Asked
+			asked.Text = a.After
+			_, asked.Nodes, _ = strings.Cut(a.After, "ReqNodeList=")
+			j.Asked = &asked
+		}
+		return q.p.Actions
+	}
+	first := cycle(0)
+	if len(first) != 2 {
+		t.Fatalf("%+v", first)
+	}
+	if again := cycle(30 * time.Second); len(again) != 0 || !strings.Contains(q.p.Decisions[1].Detail, "gets 12 CPUs") {
+		t.Errorf("%+v, %q", again, q.p.Decisions[1].Detail)
+	}
+	q.s.Jobs[0].Asked.Text = "NumCPUs=4" // its user's
+	back := cycle(31 * time.Second)
+	if len(back) != 1 || back[0].Job.ID != 2 || back[0].After != first[1].Was || back[0].Before != first[1].After {
+		t.Fatalf("%+v", back)
+	}
+	if len(q.h.Requests) != 1 {
+		t.Errorf("%+v", q.h.Requests)
+	}
+	if again := cycle(time.Minute); len(again) != 0 || !strings.Contains(q.p.Decisions[1].Detail, "priod tries again") || !strings.Contains(q.p.Decisions[0].Detail, "changed by somebody else") {
+		t.Errorf("%+v, %q, %q", again, q.p.Decisions[1].Detail, q.p.Decisions[0].Detail)
+	}
+	if again := cycle(10 * time.Minute); len(again) != 0 { // with the first job's GPUs at its user's size there is nothing to gain
+		t.Logf("%+v", again)
+	}
+	q.z.set.Enabled = false
+	q.h.Asked(slurmplug.Plain(2), slurmplug.Size, "own", q.s.Jobs[1].Asked.Text, true, q.s.At)
+	if off := cycle(0); len(off) != 1 || off[0].After != "own" {
+		t.Errorf("turned off: %+v", off)
+	}
+}
+
+// Whatever others hold and jobs ask: all that is sized fits, no free GPU is left
+// with less than its share of CPUs and memory that was there for it, and nobody
+// gets less than the smaller of its share and what it can use, nor CPUs or
+// memory cut whose use nobody knows.
+func TestSizesKeepShares(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var nodes []cluster.Node
+		for i := range rapid.IntRange(1, 4).Draw(t, "nodes") {
+			gpus := rapid.IntRange(1, 8).Draw(t, "gpus")
+			n := sizeNode(fmt.Sprintf("n%d", i), gpus, gpus*rapid.IntRange(1, 6).Draw(t, "ratio")+rapid.IntRange(0, 3).Draw(t, "odd"), int64(gpus)*64000)
+			n.Threads = rapid.IntRange(1, 2).Draw(t, "threads")
+			n.GPUsUsed = rapid.IntRange(0, gpus).Draw(t, "used")
+			n.CPUsUsed = rapid.IntRange(0, n.CPUs).Draw(t, "cpus used")
+			n.MemUsedMB = rapid.Int64Range(0, n.MemMB).Draw(t, "mem used")
+			nodes = append(nodes, n)
+		}
+		q := &sizeQueue{h: cluster.NewHistory(), s: cluster.Snapshot{At: time.Unix(1_000_000, 0), Nodes: nodes}}
+		q.z.Set(SizeSettings{Enabled: true, Mechanism: sizing.Mechanism(rapid.IntRange(0, 4).Draw(t, "mechanism")), Within: time.Minute, Most: 1000, Table: &workload.Table{}})
+		for range rapid.IntRange(1, 12).Draw(t, "jobs") {
+			gpus := rapid.IntRange(1, 8).Draw(t, "job gpus")
+			tag := rapid.SampledFrom([]string{
+				"cpu=v100:1x1-3x1&v=1", "cpu=v100:1x1-3x3-12x6&v=1", "cpu=v100:2x1-6x4&mem=v100:1000x1-90000x2&v=1", "mem=v100:500x1-2000x3&v=1", "type=be&v=1",
+			}).Draw(t, "tag")
+			q.add(t, rapid.IntRange(0, len(asks)-1).Draw(t, "way"), rapid.IntRange(1, 16).Draw(t, "cpus"), rapid.Int64Range(1, 100000).Draw(t, "mem"), gpus, tag)
+		}
+		own := map[cluster.JobID]slurmplug.Asked{}
+		for i := range q.s.Jobs {
+			own[q.s.Jobs[i].ID] = *q.s.Jobs[i].Asked
+		}
+		q.z.Decide(&q.s, q.h, &q.p)
+		free := map[string][3]int64{} // GPUs, CPUs, MB
+		for _, n := range nodes {
+			free[n.Name] = [3]int64{int64(n.GPUs - n.GPUsUsed), int64(n.CPUs - n.CPUsUsed), n.MemMB - n.MemUsedMB}
+		}
+		before := map[string][3]int64{}
+		for name, f := range free {
+			before[name] = f
+		}
+		for _, a := range q.p.Actions {
+			j := &q.s.Jobs[a.Job.ID-1]
+			was := own[a.Job]
+			now, _, err := slurmplug.ParseAsked(slurmplug.Config{}, resized(q.texts[a.Job.ID-1], a.After))
+			if err != nil {
+				t.Fatal(a.After, err)
+			}
+			if a.Was != was.Text || now.Text != a.After {
+				t.Fatalf("job %s: was %q for %q, after %q for %q", a.Job, a.Was, was.Text, a.After, now.Text)
+			}
+			if len(j.Tag.CPU) == 0 && now.CPUs < was.CPUs || len(j.Tag.Mem) == 0 && now.MemMB < was.MemMB {
+				t.Fatalf("job %s lost what nobody knows it can do without: %d CPUs and %d MB of %d and %d", a.Job, now.CPUs, now.MemMB, was.CPUs, was.MemMB)
+			}
+			if now.Nodes == "" {
+				if now.CPUs > was.CPUs && !placedAny(nodes, now) || now.MemMB > was.MemMB+int64(now.CPUs+j.GPUs) && len(j.Tag.Mem) == 0 {
+					t.Fatalf("job %s grows to %d CPUs and %d MB anywhere", a.Job, now.CPUs, now.MemMB)
+				}
+				continue
+			}
+			f, known := free[now.Nodes]
+			if !known {
+				t.Fatalf("job %s goes to %q", a.Job, now.Nodes)
+			}
+			free[now.Nodes] = [3]int64{f[0] - int64(j.GPUs), f[1] - int64(now.CPUs), f[2] - now.MemMB}
+		}
+		for _, n := range nodes {
+			f, b := free[n.Name], before[n.Name]
+			if f[0] < 0 || f[1] < 0 || f[2] < 0 {
+				t.Fatalf("%s is overfull: %v of %v", n.Name, f, b)
+			}
+			// Each free GPU keeps its share as far as that was there.
+			for k, all := range map[int]int64{1: int64(n.CPUs), 2: n.MemMB} {
+				share := all * f[0] / int64(n.GPUs)
+				missing := max(all*b[0]/int64(n.GPUs)-b[k], 0)
+				if f[k] < b[k] && f[k] < share-missing-1 {
+					t.Fatalf("%s: %d GPUs stay free with %d of resource %d, their share is %d and %d were missing before", n.Name, f[0], f[k], k, share, missing)
+				}
+			}
+		}
+	})
+}
+
+// placedAny tells whether some node's share for the job's GPUs has so many CPUs.
+func placedAny(nodes []cluster.Node, a slurmplug.Asked) bool {
+	for _, n := range nodes {
+		if a.CPUs <= n.CPUs*a.GPUs/n.GPUs {
+			return true
+		}
+	}
+	return a.CPUs <= a.Least
+}
+
+// resized is what scontrol shows of a job after an update.
+func resized(text, value string) string {
+	words := map[string]string{}
+	for _, word := range append(strings.Fields(text), strings.Fields(value)...) {
+		key, v, _ := strings.Cut(word, "=")
+		if key == "CPUsPerTask" {
+			key = "CPUs/Task"
+		}
+		words[key] = v
+	}
+	var all []string
+	for key, v := range words {
+		all = append(all, key+"="+v)
+	}
+	return strings.Join(all, " ")
+}
+
+// 10,000 waiting jobs on 2,000 nodes.
+func BenchmarkSizes(b *testing.B) {
+	nodes := make([]cluster.Node, 2000)
+	for i := range nodes {
+		nodes[i] = sizeNode(fmt.Sprintf("n%04d", i), 8, 24, 512000)
+		nodes[i].GPUsUsed = i % 3
+		nodes[i].CPUsUsed = 3 * nodes[i].GPUsUsed
+	}
+	q := newSizeQueue(b, nodes)
+	tags := []string{"cpu=v100:1x1-3x1&v=1", "cpu=v100:3x1-5x2-12x3&v=1", "cpu=v100:1x1-4x2&mem=v100:16000x1-64000x1.5&v=1", "workload=resnet18&v=1"}
+	for i := range 10000 {
+		q.add(b, 0, 3, 60000, []int{1, 1, 1, 2, 4}[i%5], tags[i%len(tags)])
+	}
+	for b.Loop() {
+		q.p.Actions = nil
+		for i := range q.p.Decisions {
+			q.p.Decisions[i].Detail = ""
+		}
+		q.z.Decide(&q.s, q.h, &q.p)
+	}
+	b.ReportMetric(float64(len(q.p.Actions)), "writes")
+}
