@@ -26,6 +26,7 @@ var rows = []string{
 	"priod/workload",
 	"priod/profile",
 	"priod/placement",
+	"priod/placement/nodemap",
 	"priod/lp",
 	"priod/policy",
 	"priod/plan",
