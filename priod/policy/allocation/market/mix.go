@@ -33,7 +33,11 @@ func (j *Job) cheapest(rate float64, price []float64) (best mix, cost, margin fl
 			next = c
 		}
 		for l, slow := range j.Speed {
-			if slow <= 0 || slow >= rate || price[l] >= ph {
+			if slow <= 0 || slow >= rate {
+				continue
+			}
+			if price[l] >= ph { // dearer than h alone: at least ph
+				next = min(next, ph)
 				continue
 			}
 			x := (rate - slow) / (fast - slow)
