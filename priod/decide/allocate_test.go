@@ -147,6 +147,36 @@ func TestWhenItIsAllocated(t *testing.T) {
 	}
 }
 
+// What a job had counts in the others' fractions after it is gone, once.
+func TestFractionsOfThoseWhoStay(t *testing.T) {
+	s := newSite(waiting(1, 1, speeds(1, 0.3)), waiting(2, 1, speeds(1, 0.6)), waiting(3, 1, speeds(1, 0.6)))
+	s.At = s.At.Truncate(s.set.Every).Add(20 * time.Minute)
+	for i := range s.Jobs[:2] {
+		s.Jobs[i].State, s.Jobs[i].Start, s.Jobs[i].GPUType = cluster.Running, s.At, "a100"
+	}
+	check := func(after time.Duration, want float64) {
+		t.Helper()
+		if got := s.allocate(after).Jobs[slurmplug.Plain(2)].Received; !close(got[0], want) || got[1] != 0 {
+			t.Errorf("fraction %v, want %v", got, want)
+		}
+	}
+	s.allocate(0)
+	check(25*time.Minute, 0.5) // 15 minutes each since the half-hour
+	gone := s.Jobs[0]
+	s.Jobs = s.Jobs[1:]
+	check(0, 0.5)
+	check(10*time.Minute, 25./40)
+	s.h.Fill([]cluster.PastRun{{Interval: cluster.Interval{ // it ran five minutes longer than a poll saw
+		Job: gone.ID, User: gone.User, Start: gone.Start, End: gone.Start.Add(30 * time.Minute), Closed: true, GPUType: "a100", GPUs: 1,
+	}}})
+	check(0, 25./45)
+	s.l = &Ledger{} // the same from history alone
+	check(0, 25./45)
+	s.Jobs = append(s.Jobs, gone) // it was requeued
+	s.Jobs[2].Restarts, s.Jobs[2].State, s.Jobs[2].Submit = 1, cluster.Pending, s.At
+	check(0, 25./45)
+}
+
 // A task that is split off its array was promised what the array was, and an
 // account shares as one with policy hierarchical.
 func TestArraysAndAccounts(t *testing.T) {
