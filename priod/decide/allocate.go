@@ -123,7 +123,7 @@ type nodeKey struct {
 	name, gpuType, features, partitions string
 	gpus, cpus                          int
 	memMB                               int64
-	counts, usable                      bool
+	usable                              bool
 }
 
 // Remembered is what an earlier process stored of a job: its Share, by the types
@@ -246,6 +246,9 @@ func (l *Ledger) settle(set AllocationSettings) {
 		for _, e := range l.jobs {
 			e.kind = nil
 		}
+	}
+	if !slices.Equal(old.Ranking.Partitions, set.Ranking.Partitions) {
+		l.nodes = nil // other ones count
 	}
 	l.set = set
 }

@@ -129,6 +129,7 @@ func TestWhenItIsAllocated(t *testing.T) {
 		{"time", func() { s.At = s.At.Add(s.set.Every) }, true},
 		{"the clock is set back", func() { s.At = s.At.Add(-24 * time.Hour) }, true},
 		{"a weight", func() { s.set.Weights = map[string]float64{"x": 2} }, true},
+		{"no partition is ranked any more", func() { s.set.Ranking.Partitions = []string{"none"} }, false},
 		{"every node goes down", func() { s.Nodes = nil }, false},
 	} {
 		c.change()
