@@ -8,6 +8,7 @@ import (
 
 	"slurmprio/priod/placement"
 	"slurmprio/priod/policy/allocation"
+	"slurmprio/priod/policy/sizing"
 	"slurmprio/priod/policy/speed"
 	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/simulate/published"
@@ -90,12 +91,23 @@ func slurm(ctx context.Context, spec Spec, in Input) (Result, error) {
 			opt.Evict, opt.Every = s.yields, spec.Round
 		}
 	}
-	if spec.sizes() {
+	switch {
+	case spec.sizes():
 		s, err := newStarts(spec.Sizing, &in)
 		if err != nil {
 			return Result{}, err
 		}
-		jobs, opt.Size = s.least(proportional(jobs)), s.size
+		if spec.Order != "priod" {
+			jobs, opt.Size = s.least(proportional(jobs)), s.size
+		} else {
+			opt.Daemon.Sizes.Enabled = true
+			opt.Daemon.Sizes.Mechanism, _ = sizing.Parse(spec.Sizing) // newStarts did
+		}
+	case spec.Sizing != "request" || !in.sized() || spec.Placement == "pool" || spec.Backfill == "conservative":
+		opt.Daemon.Sizes.Enabled = false // else as configured
+	}
+	if in.sized() {
+		opt.Speedup = in.speedup
 	}
 	if spec.evicts() {
 		opt.Evict = newEvictor(spec).decide
