@@ -27,6 +27,7 @@ type SizeSettings struct {
 	Most      int           // jobs at the head of the queue that are looked at, and written to, in one cycle
 	Table     *workload.Table
 	Past      sensitivity.Past
+	PastAt    time.Time // when it was learnt
 }
 
 // again is how many times Within passes before a job that got its own request
@@ -53,7 +54,7 @@ func (z *Sizes) Set(set SizeSettings) {
 	if z.sizer == nil || z.set.Mechanism != set.Mechanism {
 		z.sizer = sizing.New(sizing.Settings{Mechanism: set.Mechanism, Reserve: true})
 	}
-	if z.set.Table != set.Table {
+	if z.set.Table != set.Table || !z.set.PastAt.Equal(set.PastAt) {
 		clear(z.curves)
 	}
 	z.set = set
