@@ -43,6 +43,7 @@ type Sizes struct {
 	later   map[cluster.JobID]time.Time // when a job that got its own back may be sized again
 	refused map[cluster.JobID]string    // by jobs that Slurm would not have changed: its words
 	told    map[cluster.JobID]string    // what was said of jobs that wait with a new size
+	ample   map[cluster.JobID]bool      // of those: it is all that they can use
 }
 
 // Set takes in settings, which may change between two cycles.
@@ -50,6 +51,7 @@ func (z *Sizes) Set(set SizeSettings) {
 	if z.curves == nil {
 		z.curves, z.later = map[curveKey]*sensitivity.Sensitivity{}, map[cluster.JobID]time.Time{}
 		z.refused, z.told = map[cluster.JobID]string{}, map[cluster.JobID]string{}
+		z.ample = map[cluster.JobID]bool{}
 	}
 	if z.sizer == nil || z.set.Mechanism != set.Mechanism {
 		z.sizer = sizing.New(sizing.Settings{Mechanism: set.Mechanism, Reserve: true})
@@ -171,6 +173,7 @@ func (z *Sizes) forget(s *cluster.Snapshot) {
 	deleteGone(z.later, pending)
 	deleteGone(z.refused, pending)
 	deleteGone(z.told, pending)
+	deleteGone(z.ample, pending)
 }
 
 func deleteGone[V any](m map[cluster.JobID]V, pending map[cluster.JobID]bool) {
@@ -244,6 +247,8 @@ func (d *sizer) giveBack() {
 		case j.Asked.Nodes != "" && (age >= d.set.Within || age < 0):
 			d.later[j.ID] = d.s.At.Add(again * d.set.Within)
 			d.restore(j, dec, r, fmt.Sprintf("it did not start within %s on %s", d.set.Within, j.Asked.Nodes))
+		case j.Asked.Nodes == "" && !d.ample[j.ID] && (age >= d.set.Within || age < 0):
+			d.restore(j, dec, r, fmt.Sprintf("it did not start within %s with less than it can use", d.set.Within))
 		default:
 			d.kept[j.ID] = true
 			d.tell(dec, "%s", cmp.Or(d.told[j.ID], fmt.Sprintf("size: %q, of its own %q", r.Value, r.Was)))
@@ -274,7 +279,7 @@ func (d *sizer) place() {
 	}
 	for n, w := range all {
 		if gpus <= 0 && n >= d.set.Most {
-			return
+			break
 		}
 		types, known := d.nodes.Types(w.job)
 		if !known {
@@ -500,6 +505,7 @@ func (d *sizer) ahead(c *resizable) {
 	if gets > c.asked.CPUs || getsMB > c.asked.MemMB || gets == c.asked.CPUs && alike(getsMB, c.asked.MemMB) {
 		return
 	}
+	d.ample[c.id] = true
 	d.write(c, value, fmt.Sprintf("size: asked for %s; more than %s makes it no faster, and it has that while it waits (%s)",
 		amount(c.asked.CPUs, c.asked.MemMB), amount(gets, getsMB), d.why(c)))
 }
@@ -575,6 +581,7 @@ func (d *sizer) size() {
 	place := map[bool]string{true: " on "}
 	for _, g := range grants {
 		if !g.same || full[g.node] {
+			d.ample[g.id] = g.ample
 			node := ""
 			if full[g.node] {
 				node = d.nodes.Names[g.node]
@@ -594,6 +601,7 @@ type grant struct {
 	memMB int64
 	over  bool // more than the share
 	same  bool // as it asks for already
+	ample bool // all that the job can use
 	told  string
 }
 
@@ -664,6 +672,7 @@ func (d *sizer) grant(c *resizable, node int32, part *sizing.Part) (grant, bool)
 	}
 	all.Take([]placement.Share{{Node: node, Amount: placement.Amount{GPUs: int32(gpus), CPUs: int32(gets), MemMB: getsMB}}})
 	g.over = gets > int(share.CPUs) || getsMB > share.MemMB
+	g.ample = s.Curve.Relative(float64(gets)/float64(gpus), float64(getsMB)/float64(gpus)) >= s.Curve.Best()*(1-1e-9)
 	g.same = gets == c.asked.CPUs && alike(getsMB, c.asked.MemMB)
 	if g.same {
 		g.told = fmt.Sprintf("size: asked for %s, which is what it gets most from (%s)", amount(gets, getsMB), s.Why)
