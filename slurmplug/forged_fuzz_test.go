@@ -13,7 +13,7 @@ import (
 // freeColumns are those of squeue whose text a user can choose: where the
 // site's checks end (--hold, no accounting), any bytes at all.
 var freeColumns = []int{
-	colAccount, colQOS, colReservation, colReason, colDependency, colTRES, colPerJob, colPerNode, colPerSocket, colPerTask,
+	colName, colAccount, colQOS, colReservation, colReason, colDependency, colTRES, colPerJob, colPerNode, colPerSocket, colPerTask,
 	colFeatures, colPrefer, colNodeList, colAdminComment, colComment,
 }
 
@@ -40,7 +40,7 @@ func printJobs(texts []string, place uint64, s separators) ([]byte, []Job) {
 			return f[col]
 		}
 		jobs = append(jobs, Job{
-			ID: Plain(id), RawID: id, TaskCount: 1, User: "user" + n, Account: text(colAccount), Partition: "gpu", QOS: text(colQOS),
+			ID: Plain(id), RawID: id, TaskCount: 1, User: "user" + n, Name: text(colName), Account: text(colAccount), Partition: "gpu", QOS: text(colQOS),
 			Reservation: text(colReservation), State: "PENDING", Reason: text(colReason), Dependency: text(colDependency),
 			Priority: 100 + id, Nice: -int64(id), Nodes: int(id), CPUs: 8, NumTasks: 1, TRES: text(colTRES), TresPerJob: text(colPerJob),
 			TresPerNode: text(colPerNode), TresPerSock: text(colPerSocket), TresPerTask: text(colPerTask), Features: text(colFeatures),

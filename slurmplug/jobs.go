@@ -15,7 +15,7 @@ import (
 // order in which parser.job reads them.
 var jobColumns = [...]string{
 	colJobID: "JobID", colArrayID: "ArrayJobID", colTasks: "ArrayTaskID", colHetID: "HetJobID", colHetOffset: "HetJobOffset",
-	colUser: "UserName", colAccount: "Account", colPartition: "Partition", colQOS: "QOS", colReservation: "Reservation",
+	colUser: "UserName", colName: "Name", colAccount: "Account", colPartition: "Partition", colQOS: "QOS", colReservation: "Reservation",
 	colState: "State", colReason: "Reason", colDependency: "Dependency", colPriority: "PriorityLong", colNice: "Nice",
 	colRestarts: "RestartCnt", colNodes: "NumNodes", colCPUs: "NumCPUs", colNumTasks: "NumTasks", colSockets: "Sockets",
 	colTRES: "tres-alloc", colPerJob: "tres-per-job", colPerNode: "tres-per-node", colPerSocket: "tres-per-socket",
@@ -31,6 +31,7 @@ const (
 	colHetID
 	colHetOffset
 	colUser
+	colName
 	colAccount
 	colPartition
 	colQOS
@@ -289,7 +290,7 @@ func (p *jobParser) job(j *Job) error {
 			j.HetOffset = int(p.number(colHetOffset, math.MaxInt32))
 		}
 	}
-	j.User, j.Account, j.Partition = p.text(colUser), p.text(colAccount), p.text(colPartition)
+	j.User, j.Name, j.Account, j.Partition = p.text(colUser), p.text(colName), p.text(colAccount), p.text(colPartition)
 	j.QOS, j.Reservation = p.text(colQOS), p.text(colReservation)
 	j.State, j.Reason, j.Dependency = p.text(colState), p.text(colReason), p.free(colDependency)
 	if j.State == "" {

@@ -94,6 +94,17 @@ func TestRecord(t *testing.T) {
 			t.Errorf("%s: %v", rec.name, err)
 		}
 	}
+	r.name = "assoc"
+	for _, a := range []string{"vision parent=physics fairshare=3", "language parent=physics", "shy parent=biology fairshare=parent"} {
+		run(t, l.Client, "sacctmgr", append([]string{"-i", "add", "account"}, strings.Fields(a)...)...)
+	}
+	run(t, l.Client, "sacctmgr", "-i", "add", "user", lab.OtherUser, "account=vision", "fairshare=7")
+	run(t, l.Client, "sacctmgr", "-i", "modify", "account", lab.Biology, "set", "fairshare=20")
+	if conf, err := c.Config(t.Context()); err != nil {
+		t.Error(err)
+	} else if _, err := c.Accounts(t.Context(), conf.ClusterName()); err != nil {
+		t.Error(err)
+	}
 	r.name = "users"
 	if _, err := r.Run(t.Context(), slurmplug.Command{Name: "sacctmgr", Args: []string{"--noheader", "--parsable2", "show", "user", "format=User,AdminLevel"}}); err != nil {
 		t.Error(err)

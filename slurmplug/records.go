@@ -15,6 +15,7 @@ type Job struct {
 	HetOffset int    // component within the heterogeneous job
 
 	User, Account, Partition, QOS string // Partition may be a list: "a,b"
+	Name                          string // the job's
 	Reservation                   string
 	State, Reason                 string // squeue's long state: PENDING, RUNNING, ...
 	Dependency                    string // unmet dependencies, "" when none
@@ -74,6 +75,13 @@ type Partition struct {
 	Defaults      string   // "DefCpuPerGPU=4,DefMemPerGPU=8192", "" for none
 	AllowAccounts []string // nil: all
 	AllowQOS      []string // nil: all
+}
+
+// Account is one account of a cluster.
+type Account struct {
+	Name, Parent string // Parent is "" for the root
+	Share        int64  // fairshare among its siblings; 0 with UseParent
+	UseParent    bool   // fairshare=parent
 }
 
 // QOS is one quality of service as sacctmgr prints it.

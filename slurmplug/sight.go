@@ -37,14 +37,21 @@ func (c *Client) Sights(ctx context.Context, raw uint32) ([]Sight, error) {
 	}
 	args = append([]string{"--states=all", "--jobs=" + strconv.FormatUint(uint64(raw), 10)}, args...)
 	out, err := c.read(ctx, "squeue", args...)
-	var failed *CommandError
-	if errors.As(err, &failed) && failed.Kind == ErrExit && strings.Contains(failed.Message, "Invalid job id specified") {
+	if isNoJob(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
 	return parseSights(out, s)
+}
+
+// ErrNoJob says that slurmctld does not know the id.
+var ErrNoJob = errors.New("no such job")
+
+func isNoJob(err error) bool {
+	var failed *CommandError
+	return errors.As(err, &failed) && failed.Kind == ErrExit && strings.Contains(failed.Message, "Invalid job id specified")
 }
 
 func parseSights(out []byte, s separators) ([]Sight, error) {
@@ -84,20 +91,33 @@ func (x *Sight) own(f [][]byte) error {
 	return nil
 }
 
-// Excluded reads the nodes on which a pending job refuses to run, as a host
-// list: squeue -O knows them only since 23.02.
-func (c *Client) Excluded(ctx context.Context, raw uint32) (string, error) {
+// NodesAsked reads the nodes that a job has to run on and those on which it
+// refuses to, as host lists; of an array's records the first that names any.
+// squeue -O knows the latter only since 23.02.
+func (c *Client) NodesAsked(ctx context.Context, raw uint32) (required, excluded string, err error) {
 	out, err := c.read(ctx, "squeue", "--all", "--local", "--array-unique", "--noheader",
-		"--jobs="+strconv.FormatUint(uint64(raw), 10), "--format=%x")
-	if err != nil {
-		return "", err
+		"--jobs="+strconv.FormatUint(uint64(raw), 10), "--format=%n|%x")
+	switch {
+	case isNoJob(err):
+		return "", "", ErrNoJob
+	case err != nil:
+		return "", "", err
+	case len(out) == 0:
+		return "", "", ErrNoJob
 	}
 	for line := range strings.Lines(string(out)) {
-		if line = strings.TrimSpace(line); !isUnset(line) {
-			return line, nil
+		n, x, whole := strings.Cut(strings.TrimRight(line, "\n"), "|")
+		if !whole || strings.Contains(x, "|") {
+			return "", "", doubtful("squeue", "no two host lists: %q", clip([]byte(line)))
+		}
+		if n, x = strings.TrimSpace(n), strings.TrimSpace(x); required == "" && !isUnset(n) {
+			required = n
+		}
+		if excluded == "" && !isUnset(x) {
+			excluded = x
 		}
 	}
-	return "", nil
+	return required, excluded, nil
 }
 
 // Part is what of a job gets a signal.

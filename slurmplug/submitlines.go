@@ -7,13 +7,18 @@ import (
 	"time"
 )
 
-// SubmitLines reads from the accounting the command lines by which the jobs of
-// a time were submitted, by raw id (sacct's SubmitLine, from Slurm 21.08 on).
-// They are text of users, and sacct has lost their quotes.
-func (c *Client) SubmitLines(ctx context.Context, since time.Time) (map[uint32]string, error) {
+// SubmitLines reads from the accounting the command lines by which the jobs
+// that were pending or running between since and until (zero: now) were submitted,
+// by raw id (sacct's SubmitLine, from Slurm 21.08 on). They are text of users, and
+// sacct has lost their quotes.
+func (c *Client) SubmitLines(ctx context.Context, since, until time.Time) (map[uint32]string, error) {
+	end := "now"
+	if !until.IsZero() {
+		end = sacctTime(until)
+	}
 	s := c.nonce()
 	out, err := c.read(ctx, "sacct", "--noheader", "--parsable", "--allocations", "--allusers",
-		"--delimiter="+s.end, "--starttime="+sacctTime(since), "--endtime=now", "--format=JobIDRaw,SubmitLine")
+		"--delimiter="+s.end, "--starttime="+sacctTime(since), "--endtime="+end, "--format=JobIDRaw,SubmitLine")
 	if err != nil {
 		return nil, err
 	}

@@ -27,6 +27,7 @@ var rows = []string{
 	"priod/profile",
 	"priod/placement",
 	"priod/lp",
+	"priod/placement/nodemap",
 	"priod/policy",
 	"priod/plan",
 	"priod/decide",

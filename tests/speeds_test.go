@@ -14,7 +14,7 @@ import (
 // Jobs whose speed depends on the GPU type that they got teach it: those with
 // steps in the tag or on the command line, and those that are only known by their name. explain says who spoke.
 func TestSpeedsFromAccounting(t *testing.T) {
-	s := newSite(t, quick+"[speeds]\nshortest = \"1s\"\nwithin = 3.0\nsteps = '--steps[ =]([0-9]+)'\n")
+	s := newSite(t, quick+"[speeds]\nshortest = \"1s\"\nwithin = 3.0\nevery = \"1s\"\nsteps = '--steps[ =]([0-9]+)'\n")
 	const program = `case $SLURMD_NODENAME in a100*) sleep 2;; v100*) sleep 4;; *) sleep 8;; esac`
 	script := filepath.Join(s.dir, "train.sh")
 	if err := os.WriteFile(script, []byte("#!/bin/sh\n"+program+"\n"), 0o755); err != nil {
@@ -78,13 +78,20 @@ func TestSpeedsFromAccounting(t *testing.T) {
 		t.Errorf("exported:\n%s", out)
 	}
 
-	s.fill() // a job that is held is not in accounting
+	s.fill()
 	job := s.submit("--job-name="+name, "--gres=gpu:1", "--time=5", "--wrap", program)
 	told := s.submit("--prio-workload="+workload, "--prio-speed=a100:1,t4:4", "--gres=gpu:1", "--time=5", "--wrap", program)
-	s.must("run", "--once")
-	s.wait("the job's name in accounting", func() bool {
-		return strings.Contains(s.must("explain", job), "2 runs there, says this site's history")
+	d := s.daemon()
+	s.wait("the daemon to learn", func() bool {
+		out, _, _ := s.priod("explain", job)
+		return strings.Contains(out, "2 runs there, says this site's history")
 	})
+	if status := d.stop(); status != 0 {
+		t.Errorf("exit status %d", status)
+	}
+	if out := s.must("workloads", "history"); !strings.Contains(out, name) {
+		t.Errorf("history is\n%s", out)
+	}
 	out := s.must("explain", told)
 	for _, want := range []string{"a100: 0.25, says the job's tag", "nobody knows a workload", "the job's tag is believed on t4, and this site's history contradicts", "says this site's history"} {
 		if !strings.Contains(out, want) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -48,10 +50,13 @@ type explanation struct {
 	Reason  string      `json:"reason"`             // the decision's why as a sentence
 	TEPlace int         `json:"te_place,omitempty"` // among the TE jobs, 0 when it is none
 	TECount int         `json:"te_count"`
+	BEAhead int         `json:"be_ahead"` // BE jobs that priod puts before it
 
 	Evictions []store.Eviction `json:"evictions"`           // of its own runs, and on its behalf
 	Now       *nowView         `json:"slurm_now,omitempty"` // nil when Slurm has no such job or does not answer
 	Note      string           `json:"note,omitempty"`
+
+	Own map[slurmplug.Lever]string `json:"own_request,omitempty"` // what its user asked for where priod has written
 
 	Speeds *speed.Answers `json:"speeds,omitempty"` // nil for a job without GPUs, or not in Slurm's queue
 }
@@ -84,20 +89,38 @@ func readExplanation(c *cli.Context, id cluster.JobID) (*explanation, error) {
 	if v.Evictions, err = r.EvictionsOf(c.Context, v.Job.ID, 10); err != nil {
 		return nil, err
 	}
+	if v.Own, err = ownRequest(cfg.State.Dir, &v.Job); err != nil {
+		return nil, err
+	}
 	if d := v.Decision; d != nil {
 		v.Reason = report.Reason(d.Why)
 		if err := v.place(c, r, d); err != nil {
 			return nil, err
 		}
 	}
-	v.Now, v.Note = slurmNow(c.Context, cfg, v.Job.ID, v.Job.RawID)
-	if v.Now != nil {
-		v.jobSpeeds(c.Context, cfg)
-	}
-	return v, nil
+	var name string
+	v.Now, name, v.Note = slurmNow(c.Context, cfg, v.Job.ID, v.Job.RawID)
+	return v, v.jobSpeeds(c.Context, cfg, r, name)
 }
 
-// place counts the TE jobs and those that stand before this one.
+// ownRequest is what the undo journal knows of a job's own request; nil where
+// priod never wrote into it.
+func ownRequest(dir string, j *store.Job) (map[slurmplug.Lever]string, error) {
+	undo, err := store.OpenUndo(dir)
+	if err != nil {
+		return nil, err
+	}
+	var own map[slurmplug.Lever]string
+	for lever, r := range undo.Of(j.ID, j.User) {
+		if own == nil {
+			own = map[slurmplug.Lever]string{}
+		}
+		own[lever] = r.Was
+	}
+	return own, nil
+}
+
+// place counts the TE jobs, and those that stand before this one.
 func (v *explanation) place(c *cli.Context, r *store.Reader, d *store.Decision) error {
 	queue, err := r.Queue(c.Context)
 	if err != nil {
@@ -106,7 +129,13 @@ func (v *explanation) place(c *cli.Context, r *store.Reader, d *store.Decision) 
 	before := 0
 	for i := range queue {
 		o := queue[i].Decision
-		if o == nil || !o.Ranked || o.Class != cluster.TE || queue[i].Job.State != cluster.Pending.String() {
+		if o == nil || !o.Ranked || queue[i].Job.State != cluster.Pending.String() {
+			continue
+		}
+		if o.Class == cluster.BE {
+			if d.Class == cluster.BE && o.Value > d.Value {
+				v.BEAhead++
+			}
 			continue
 		}
 		v.TECount++
@@ -120,18 +149,18 @@ func (v *explanation) place(c *cli.Context, r *store.Reader, d *store.Decision) 
 	return nil
 }
 
-func slurmNow(ctx context.Context, cfg *config.Config, id cluster.JobID, raw uint32) (*nowView, string) {
+func slurmNow(ctx context.Context, cfg *config.Config, id cluster.JobID, raw uint32) (now *nowView, name, note string) {
 	client := newClient(cfg)
 	jobs, err := client.Jobs(ctx)
 	if err != nil {
-		return nil, "Slurm does not answer: " + err.Error()
+		return nil, "", "Slurm does not answer: " + err.Error()
 	}
 	for i := range jobs {
 		j := &jobs[i]
 		if j.ID != id {
 			continue
 		}
-		now := &nowView{State: j.State, Reason: j.Reason, Priority: j.Priority, Nice: j.Nice}
+		now = &nowView{State: j.State, Reason: j.Reason, Priority: j.Priority, Nice: j.Nice}
 		if factors, err := client.Factors(ctx); err == nil {
 			for k := range factors {
 				if factors[k].RawID == raw {
@@ -140,9 +169,9 @@ func slurmNow(ctx context.Context, cfg *config.Config, id cluster.JobID, raw uin
 				}
 			}
 		}
-		return now, ""
+		return now, j.Name, ""
 	}
-	return nil, "the job is not in Slurm's queue now"
+	return nil, "", "the job is not in Slurm's queue now"
 }
 
 func (v *explanation) show(w io.Writer) {
@@ -166,6 +195,7 @@ func (v *explanation) show(w io.Writer) {
 		line("Tag", "not valid, so it counts as none: %s", j.TagError)
 	}
 	v.showSpeeds(line)
+	v.showShare(line)
 	d := v.Decision
 	if d == nil {
 		line("Decision", "none: no cycle has seen it pending")
@@ -187,7 +217,14 @@ func (v *explanation) show(w io.Writer) {
 	case v.TEPlace > 0:
 		line("Place", "%d of %d TE jobs; all TE jobs stand before all others", v.TEPlace, v.TECount)
 	case d.Ranked && j.State == cluster.Pending.String() && j.Left.IsZero():
-		line("Place", "behind %s, and among the others where Slurm itself puts it", plural(v.TECount, "TE job", "TE jobs"))
+		ahead := ""
+		if v.BEAhead > 0 {
+			ahead = fmt.Sprintf(" and %s", plural(v.BEAhead, "best-effort job", "best-effort jobs"))
+		}
+		line("Place", "behind %s%s, and among the others where Slurm itself puts it", plural(v.TECount, "TE job", "TE jobs"), ahead)
+	}
+	if d.Steer != "" {
+		line("GPU type", "%s", d.Steer)
 	}
 	if v.Cycle.Mode == slurmplug.Priority {
 		line("Wanted", "priority %d (0: Slurm's own)", d.Value)
@@ -207,6 +244,9 @@ func (v *explanation) show(w io.Writer) {
 	}
 	for _, x := range v.Writes {
 		line("Written", "cycle %d, %s: %s %s -> %s (%s), %s", x.Cycle, clock(x.At), x.Lever, x.Before, x.After, x.Reason, result(x.Outcome))
+	}
+	for _, lever := range slices.Sorted(maps.Keys(v.Own)) {
+		line("Own", "%s as its user wrote it: %s (priod reset puts it back)", lever, first(v.Own[lever], "none"))
 	}
 	v.showEvictions(line)
 	if v.Note != "" {

@@ -67,6 +67,8 @@ type queued struct {
 	Class     string        `json:"class"`
 	GPUs      int           `json:"gpus"`
 	GPUType   string        `json:"gpu_type,omitempty"`
+	Features  string        `json:"features,omitempty"` // its constraint, as priod may have written it
+	Steer     string        `json:"steer,omitempty"`    // which GPU type it gets, or none, and why
 	WaitS     int64         `json:"wait_s"`
 	Priority  int64         `json:"priority"`
 	Value     int64         `json:"value"`
@@ -126,20 +128,21 @@ func (v *queueView) add(k *store.Queued, now map[cluster.JobID]*slurmplug.Job) {
 	j := &k.Job
 	q := queued{
 		Job: j.ID, Tasks: j.Tasks, User: j.User, Account: j.Account, Partition: j.Partition, GPUs: j.GPUs, GPUType: j.GPUType,
-		Priority: j.Priority, Reason: j.Reason,
+		Features: j.Features, Priority: j.Priority, Reason: j.Reason,
 	}
 	if now != nil {
 		n := now[j.ID]
 		if n == nil || n.State != "PENDING" {
 			return // it started or left since the last cycle
 		}
-		q.Priority, q.Reason, q.Tasks = int64(n.Priority), n.Reason, n.Tasks
+		q.Priority, q.Reason, q.Tasks, q.Features = int64(n.Priority), n.Reason, n.Tasks, n.Features
 	} else if j.State != cluster.Pending.String() {
 		return
 	}
 	since := j.Eligible
 	if d := k.Decision; d != nil {
 		q.Class, q.Value, q.Why, q.Detail = d.Class.String(), d.Value, d.Why, first(d.Unmoved, d.Detail)
+		q.Steer = d.Steer
 		if !d.Since.IsZero() {
 			since = d.Since
 		}
@@ -169,6 +172,9 @@ func (v *queueView) show(c *cli.Context) {
 		gpus := fmt.Sprint(q.GPUs)
 		if q.GPUType != "" {
 			gpus += " " + q.GPUType
+		}
+		if q.Steer != "" && q.Features != "" {
+			gpus += " " + q.Features
 		}
 		rows[i] = []any{q.Place, slurmplug.Update{Job: q.Job, Tasks: q.Tasks}.Target(), q.User, q.Account, q.Partition, q.Class, gpus,
 			report.Ago(time.Duration(q.WaitS) * time.Second), q.Priority, q.Why, q.Reason}

@@ -119,17 +119,51 @@ func preview(ctx context.Context, cfg *config.Config, log hclog.Logger) (cycle.R
 	if err != nil {
 		journal = eviction.NewJournal() // history has said why
 	}
+	set := cycle.Settings{Decide: cfg.Decide(), DryRun: true, Allocation: cfg.AllocationSettings()}
 	slurm := live.New(newClient(cfg))
-	evictions := cycle.Evictions{Settings: cfg.Eviction(), Slurm: slurm, Journal: journal}
-	var sizes decide.Sizes
-	set := cfg.Sizes()
-	if set.Table, err = workload.Load(cfg.Speeds.Workloads); err != nil {
+	if set.Ledger, err = ledger(ctx, cfg, slurm, &set.Allocation); err != nil {
 		return cycle.Result{}, err
 	}
-	sizes.Set(set)
-	return cycle.Step(ctx, slurm, nil, h, cycle.Settings{
-		Decide: cfg.Decide(), DryRun: true, Evictions: evictions, Sizing: cycle.Sizing{Sizes: &sizes, Slurm: slurm},
-	})
+	set.Evictions = cycle.Evictions{Settings: cfg.Eviction(), Slurm: slurm, Journal: journal}
+	set.Steering = cycle.Steering{Settings: cfg.Steer(), Helm: &decide.Helm{}, Slurm: slurm}
+	var sizes decide.Sizes
+	sized := cfg.Sizes()
+	if sized.Table, err = workload.Load(cfg.Speeds.Workloads); err != nil {
+		return cycle.Result{}, err
+	}
+	sizes.Set(sized)
+	set.Sizing = cycle.Sizing{Sizes: &sizes, Slurm: slurm}
+	return cycle.Step(ctx, slurm, nil, h, set)
+}
+
+// ledger is what the daemon knows of allocations, and takes speeds from; an empty
+// one without a state folder.
+func ledger(ctx context.Context, cfg *config.Config, slurm *live.Cluster, set *decide.AllocationSettings) (*decide.Ledger, error) {
+	if set.Policy.Name == "" {
+		return nil, nil
+	}
+	var err error
+	if set.Table, err = workload.Load(cfg.Speeds.Workloads); err != nil {
+		return nil, err
+	}
+	if set.Policy.Name == "hierarchical" {
+		if set.Accounts, err = slurm.AccountShares(ctx); err != nil {
+			return nil, err
+		}
+	}
+	r, err := store.OpenReader(ctx, cfg.State.Dir)
+	if err != nil {
+		return &decide.Ledger{}, nil // history has said why
+	}
+	defer r.Close()
+	l, err := r.Lessons(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Speeds.History > 0 {
+		set.Knowledge = l.Knowledge
+	}
+	return r.Ledger(ctx)
 }
 
 func showPreview(ctx context.Context, c *cli.Context, cfg *config.Config, log hclog.Logger) error {

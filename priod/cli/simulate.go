@@ -22,6 +22,7 @@ import (
 
 	"slurmprio/priod/config"
 	"slurmprio/priod/cycle"
+	"slurmprio/priod/decide"
 	"slurmprio/priod/live"
 	"slurmprio/priod/policy/allocation"
 	"slurmprio/priod/policy/preemption"
@@ -212,6 +213,10 @@ func simulation(ctx context.Context, c *cli.Context, bar io.Writer) (*simulated,
 	if spec.Order == "priod" {
 		in.Daemon = virtual.Daemon{Interval: time.Duration(cfg.Cycle.Interval), Settings: cycle.Settings{Decide: cfg.Decide()}}
 		in.Daemon.Settings.Decide.Ranking.Partitions = nil // a trace has none
+		if set := cfg.AllocationSettings(); set.Policy.Name != "" {
+			set.Ranking.Partitions, set.Table = nil, table
+			in.Daemon.Settings.Ledger, in.Daemon.Settings.Allocation = &decide.Ledger{}, set
+		}
 	}
 	in.Trouble = s.trouble
 	tick, finish := progress(bar)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -15,6 +16,7 @@ import (
 	"slurmprio/priod/live"
 	"slurmprio/priod/policy/speed"
 	"slurmprio/priod/report"
+	"slurmprio/priod/store"
 	"slurmprio/priod/workload"
 	"slurmprio/slurmplug/jobtag"
 )
@@ -22,13 +24,13 @@ import (
 func workloadsHistoryCommand() *cli.Command {
 	return &cli.Command{
 		Name: "history", Usage: "show what this site's accounting teaches of speeds, before it is believed",
-		Description: "Reads the completed jobs of Slurm's accounting. A program is a workload, or a user's job name, on one number of\n" +
+		Description: "The daemon learns from the completed jobs of Slurm's accounting (speeds.every); this shows what. A program is a workload, or a user's job name, on one number of\n" +
 			"GPUs. Its work is what the tag's steps say, or the command line (speeds.steps); else every run of it counts as the same. Each cell is\n" +
 			"TYPE:SPEED, the fastest being 1, how sure that is (two times in three not farther off than this factor), and on\n" +
 			"how many runs there it rests: 0 follows from other types and programs. ? is not sure enough to be believed\n" +
 			"(speeds.within). --out writes what is believed as a workloads file, to read and to keep.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "since", Usage: "how much `TIME` of accounting: 12h, 30d (default: speeds.history)"},
+			&cli.StringFlag{Name: "since", Usage: "read this much `TIME` of accounting now, 12h or 30d, instead of what the daemon learned"},
 			&cli.StringFlag{Name: "out", Aliases: []string{"o"}, Usage: "write what is believed as workloads to `FILE`; - is standard output"},
 			jsonFlag(),
 		},
@@ -36,21 +38,45 @@ func workloadsHistoryCommand() *cli.Command {
 	}
 }
 
-// learn reads accounting and learns from it.
-func learn(ctx context.Context, cfg *config.Config, table *workload.Table, span time.Duration) (*live.Work, *speed.Knowledge, error) {
-	lessons := live.Lessons{Since: time.Now().Add(-span), Shortest: time.Duration(cfg.Speeds.Shortest), Types: cfg.SpeedSettings(), Table: table}
+// learn reads accounting now and learns from it, as the daemon does in pieces.
+func learn(ctx context.Context, cfg *config.Config, table *workload.Table, span time.Duration) (store.Lessons, error) {
+	var steps *regexp.Regexp
 	if cfg.Speeds.Steps != "" {
-		lessons.Steps = regexp.MustCompile(cfg.Speeds.Steps) // the configuration was checked
+		steps = regexp.MustCompile(cfg.Speeds.Steps) // the configuration was checked
 	}
-	work, err := live.New(newClient(cfg)).Work(ctx, lessons)
+	now := time.Now()
+	stays, err := live.New(newClient(cfg)).Stays(ctx, now.Add(-span), time.Time{}, steps)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read accounting: %w", err)
+		return store.Lessons{}, fmt.Errorf("read accounting: %w", err)
 	}
+	set := cfg.SpeedSettings()
+	runs := set.Completed(stays, time.Duration(cfg.Speeds.Shortest), table)
 	var h speed.History
-	for _, r := range work.Runs {
+	for _, r := range runs {
 		h.Add(r)
 	}
-	return work, h.Learn(), nil
+	return store.Lessons{Read: now, At: now, Runs: len(runs), Knowledge: h.Learn()}, nil
+}
+
+// lessons are what the daemon learned, or with --since what accounting teaches now.
+func lessons(c *cli.Context, cfg *config.Config, table *workload.Table) (store.Lessons, error) {
+	if text := c.String("since"); text != "" {
+		var span config.Duration
+		if err := span.UnmarshalText([]byte(text)); err != nil || span <= 0 {
+			return store.Lessons{}, usagef("workloads history: --since %.40q: want a time such as 12h or 30d", text)
+		}
+		return learn(c.Context, cfg, table, time.Duration(span))
+	}
+	r, err := store.OpenReader(c.Context, cfg.State.Dir)
+	if err != nil {
+		return store.Lessons{}, err
+	}
+	defer r.Close()
+	l, err := r.Lessons(c.Context, nil)
+	if err == nil && l.Knowledge == nil {
+		err = errors.New("the daemon has learned nothing yet (speeds.history, speeds.every): --since 14d reads accounting now")
+	}
+	return l, err
 }
 
 type taughtView struct {
@@ -69,26 +95,20 @@ func workloadsHistory(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	span := cfg.Speeds.History
-	if text := c.String("since"); text != "" || span == 0 {
-		if err := span.UnmarshalText([]byte(text)); err != nil || span <= 0 {
-			return usagef("workloads history: --since %.40q: want a time such as 12h or 30d", text)
-		}
-	}
 	table, err := workload.Load(cfg.Speeds.Workloads)
 	if err != nil {
 		return usageError{err}
 	}
-	work, k, err := learn(c.Context, cfg, table, time.Duration(span))
+	l, err := lessons(c, cfg, table)
 	if err != nil {
 		return err
 	}
-	within := cfg.SpeedSettings().Within
-	taught := k.All(work.Types, within)
+	within, types := cfg.SpeedSettings().Within, l.Knowledge.Types()
+	taught := l.Knowledge.All(types, within)
 	if path := c.String("out"); path != "" {
 		all := speed.Workloads(taught)
 		if len(all) == 0 {
-			return fmt.Errorf("%d completed jobs teach nothing that is known to within a factor %v", len(work.Runs), within)
+			return fmt.Errorf("%d completed jobs teach nothing that is known to within a factor %v", l.Runs, within)
 		}
 		const comment = "What this site's accounting teaches: steps a second with all GPUs of the job, or runs a\n" +
 			"second where nobody said how many steps a run has.\nMade by: priod workloads history --out FILE"
@@ -103,12 +123,12 @@ func workloadsHistory(c *cli.Context) error {
 		}
 		if v.Workload != "" {
 			j := speed.Job{Tag: jobtag.Tag{Workload: v.Workload}, GPUs: v.GPUs}
-			v.Notes = set.For(&j, work.Types, table, k).Notes
+			v.Notes = set.For(&j, types, table, l.Knowledge).Notes
 		}
 		views[i] = v
 	}
 	if c.Bool("json") {
-		return report.JSON(c.App.Writer, map[string]any{"jobs": len(work.Runs), "within_factor": within, "programs": views})
+		return report.JSON(c.App.Writer, map[string]any{"learned": l.At, "jobs": l.Runs, "within_factor": within, "programs": views})
 	}
 	rows := make([][]any, len(views))
 	for i, v := range views {
@@ -134,55 +154,65 @@ func workloadsHistory(c *cli.Context) error {
 	return nil
 }
 
-// jobSpeeds are a stored job's speeds on the types of the nodes. Accounting is
-// asked only when the job does not say enough itself.
-func (v *explanation) jobSpeeds(ctx context.Context, cfg *config.Config) {
-	if v.Job.GPUs == 0 {
-		return
+// jobSpeeds are a job's speeds: those that its allocation was made with, else what
+// the sources say now.
+func (v *explanation) jobSpeeds(ctx context.Context, cfg *config.Config, r *store.Reader, name string) error {
+	if v.Share != nil {
+		v.Speeds = &speed.Answers{Notes: v.Share.Notes}
+		for _, t := range v.Share.Types {
+			v.Speeds.Speeds = append(v.Speeds.Speeds, speed.Answer{GPUType: t.GPUType, Speed: t.Speed, Source: t.Source, Factor: t.Factor, Runs: t.Runs})
+		}
+		return nil
+	}
+	if v.Job.GPUs == 0 || v.Now == nil {
+		return nil
+	}
+	types, err := r.GPUTypes(ctx)
+	if err != nil || len(types) == 0 {
+		return err
 	}
 	tag, err := jobtag.Parse(v.Job.Tag)
 	if err != nil { // none, or one that does not count
 		tag = jobtag.Tag{}
 	}
-	j := speed.Job{Tag: tag, User: v.Job.User, GPUs: v.Job.GPUs}
 	table, err := workload.Load(cfg.Speeds.Workloads)
 	if err != nil {
 		v.Speeds = &speed.Answers{Notes: []string{err.Error()}}
-		return
+		return nil
 	}
-	set := cfg.SpeedSettings()
-	nodes, err := live.New(newClient(cfg)).GPUTypes(ctx)
-	if err != nil || len(nodes) == 0 {
-		return // the note of slurmNow says why, or there is nothing to say
-	}
-	answers := set.For(&j, nodes, table, nil)
-	told := func(a speed.Answer) bool { return a.Source == speed.Tag || a.Source == speed.Workload }
-	if cfg.Speeds.History > 0 && !allOf(answers.Speeds, told) {
-		work, k, err := learn(ctx, cfg, table, time.Duration(cfg.Speeds.History))
-		if err == nil {
-			j.Name = work.Names[v.Job.RawID]
-			answers = set.For(&j, nodes, table, k)
-			if j.Name == "" && tag.Workload == "" {
-				answers.Notes = append(answers.Notes, "history cannot know the job: accounting does not have its name until it may run")
-			}
-		} else {
-			answers.Notes = append(answers.Notes, "history was not asked: "+err.Error())
+	j := speed.Job{Tag: tag, User: v.Job.User, Name: name, GPUs: v.Job.GPUs}
+	var l store.Lessons
+	if cfg.Speeds.History > 0 {
+		program := j.Program(table)
+		if l, err = r.Lessons(ctx, &program); err != nil {
+			return err
 		}
 	}
+	set := cfg.SpeedSettings()
+	answers := set.For(&j, types, table, l.Knowledge)
 	v.Speeds = &answers
+	return nil
 }
 
-func allOf[T any](s []T, is func(T) bool) bool {
-	return !slices.ContainsFunc(s, func(x T) bool { return !is(x) })
-}
-
-// showSpeeds is a line for each type.
+// showSpeeds is a line for each type, or one when nobody knows.
 func (v *explanation) showSpeeds(line func(name, format string, a ...any)) {
 	if v.Speeds == nil {
 		return
 	}
 	head := "Speed"
+	known := slices.ContainsFunc(v.Speeds.Speeds, func(a speed.Answer) bool { return a.Source != speed.None })
+	if !known && len(v.Speeds.Speeds) > 1 {
+		var types []string
+		for _, a := range v.Speeds.Speeds {
+			types = append(types, a.GPUType)
+		}
+		line(head, "nobody says: it is taken to be as fast on %s", strings.Join(types, ", "))
+		head = ""
+	}
 	for _, a := range v.Speeds.Speeds {
+		if !known {
+			break
+		}
 		sure := ""
 		if a.Factor > 1 {
 			sure = fmt.Sprintf(" within a factor %.2f", a.Factor)
@@ -197,4 +227,37 @@ func (v *explanation) showSpeeds(line func(name, format string, a ...any)) {
 		line(head, "%s", n)
 		head = ""
 	}
+}
+
+// showShare tells what the allocation gives the job, and what it had.
+func (v *explanation) showShare(line func(name, format string, a ...any)) {
+	if v.Share == nil {
+		return
+	}
+	head, untouched := "Allocated", false
+	for _, t := range v.Share.Types {
+		switch {
+		case t.RunS == nil:
+			line(head, "%s: it cannot run there", t.GPUType)
+		case t.Time == nil:
+			line(head, "%s: nothing yet", t.GPUType)
+		default:
+			untouched = untouched || *t.Time > 0 && t.Received == 0
+			owed := fmt.Sprintf("%s owed", shortly(t.OwedS))
+			if t.OwedS < 0 {
+				owed = fmt.Sprintf("%s more than was promised", shortly(-t.OwedS))
+			}
+			line(head, "%s: %.3g %% of its time; received %s there, %s; it would run %s", t.GPUType, 100**t.Time, shortly(t.ReceivedS), owed, shortly(*t.RunS))
+		}
+		head = ""
+	}
+	had := fmt.Sprintf("the best of allocated over received since %s is %.3g", clock(v.Share.Since), v.Share.Priority)
+	if untouched {
+		had = fmt.Sprintf("of a type that it is allocated it received nothing since %s", clock(v.Share.Since))
+	}
+	line("", "%s; figures of %s", had, clock(v.Share.At))
+}
+
+func shortly(seconds float64) string {
+	return report.Ago(time.Duration(seconds * float64(time.Second)))
 }

@@ -507,3 +507,13 @@ func (h *History) Asked(id JobID, l slurmplug.Lever, was, value string, sure boo
 	}
 	h.Requests[id][l] = r.Next(value, sure, at)
 }
+
+// Own is what the user asked for in a field of a job's request: what stands
+// there, unless priod wrote it.
+func (h *History) Own(j *Job, l slurmplug.Lever) string {
+	now, _ := j.Request(l)
+	if r, known := h.Requests[j.ID][l]; known && r.Ours(now) {
+		return r.Was
+	}
+	return now
+}

@@ -30,6 +30,7 @@ import (
 	"slurmprio/priod/policy/ranking"
 	"slurmprio/priod/policy/sizing"
 	"slurmprio/priod/policy/speed"
+	"slurmprio/priod/policy/steering"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
 	"slurmprio/slurmplug/wake"
@@ -73,6 +74,17 @@ type Config struct {
 		Within    Duration `toml:"within" json:"within"`
 		Jobs      int      `toml:"jobs" json:"jobs"`
 	} `toml:"sizing" json:"sizing"`
+	Steering struct {
+		Enabled        bool    `toml:"enabled" json:"enabled"`
+		Depth          int     `toml:"depth" json:"depth"`
+		Wait           float64 `toml:"wait" json:"wait"`
+		Least          float64 `toml:"least" json:"least"`
+		Change         float64 `toml:"change" json:"change"`
+		Cycles         int     `toml:"cycles" json:"cycles"`
+		Busy           bool    `toml:"busy" json:"busy"`
+		WritesPerCycle int     `toml:"writes_per_cycle" json:"writes_per_cycle"`
+	} `toml:"steering" json:"steering"`
+	GPUTypes map[string]GPUType `toml:"gpu_types" json:"gpu_types,omitempty"`
 	TEBudget struct {
 		User     Budget            `toml:"user" json:"user"`
 		Account  Budget            `toml:"account" json:"account"`
@@ -82,6 +94,7 @@ type Config struct {
 	Speeds struct {
 		Workloads string             `toml:"workloads" json:"workloads"`
 		History   Duration           `toml:"history" json:"history"`
+		Every     Duration           `toml:"every" json:"every"`
 		Shortest  Duration           `toml:"shortest" json:"shortest"`
 		Steps     string             `toml:"steps" json:"steps"`
 		Within    float64            `toml:"within" json:"within"`
@@ -132,6 +145,11 @@ type Config struct {
 	} `toml:"metrics" json:"metrics"`
 
 	Path string `toml:"-" json:"path,omitempty"` // the file read over the defaults, "" when there was none
+}
+
+// GPUType is one table of gpu_types.
+type GPUType struct {
+	Feature string `toml:"feature" json:"feature"`
 }
 
 // Budget is one table of te_budget. A key that is left out of a single user's
@@ -314,8 +332,16 @@ func (c *Config) validate() error {
 		{"sizing.mechanism", sizingErr == nil, "waterfill, tune-best-fit, tune, greedy or proportional"},
 		{"sizing.within", c.Sizing.Within >= Duration(5*time.Second), "at least 5s"},
 		{"sizing.jobs", c.Sizing.Jobs >= 1 && c.Sizing.Jobs <= 10000, "from 1 to 10000"},
+		{"steering.enabled", !c.Steering.Enabled || c.Allocation.Policy != "", "an allocation.policy beside steering"},
+		{"steering.depth", c.Steering.Depth >= 0, "0 (all) or more"},
+		{"steering.wait", finite(c.Steering.Wait), "a number from 0"},
+		{"steering.least", c.Steering.Least >= 0 && c.Steering.Least <= 1, "from 0 to 1"},
+		{"steering.change", finite(c.Steering.Change), "a number from 0"},
+		{"steering.cycles", c.Steering.Cycles >= 1, "at least 1"},
+		{"steering.writes_per_cycle", c.Steering.WritesPerCycle >= 1, "at least 1"},
 		{"speeds.workloads", c.Speeds.Workloads == "" || filepath.IsAbs(c.Speeds.Workloads), "an absolute path, or empty"},
 		{"speeds.history", c.Speeds.History >= 0, "a time, or 0s"},
+		{"speeds.every", c.Speeds.Every >= Duration(time.Second), "at least 1s"},
 		{"speeds.shortest", c.Speeds.Shortest >= 0, "a time, or 0s"},
 		{"speeds.steps", c.Speeds.Steps == "" || oneGroup(c.Speeds.Steps), "a regular expression with one group, or empty"},
 		{"speeds.within", c.Speeds.Within > 1 && !math.IsInf(c.Speeds.Within, 1), "a factor above 1"},
@@ -385,6 +411,8 @@ func wakeAddresses(texts []string) (addresses []wake.Address, err error) {
 	return addresses, nil
 }
 
+func finite(v float64) bool { return v >= 0 && !math.IsInf(v, 1) }
+
 func oneGroup(expression string) bool {
 	e, err := regexp.Compile(expression)
 	return err == nil && e.NumSubexp() == 1
@@ -425,6 +453,17 @@ func (c *Config) checkTypes() error {
 		if !jobtag.ValidName(old) || !jobtag.ValidName(now) || again {
 			return fmt.Errorf("speeds.formerly.%s = %q: want the name that the GPU type has now", old, now)
 		}
+	}
+	features := map[string]string{}
+	for _, t := range slices.Sorted(maps.Keys(c.GPUTypes)) {
+		f := c.GPUTypes[t].Feature
+		if !jobtag.ValidName(t) || !slurmplug.ValidFeature(f) {
+			return fmt.Errorf("gpu_types.%s.feature = %q: want a GPU type and the name of a node feature", t, f)
+		}
+		if other, twice := features[f]; twice {
+			return fmt.Errorf("gpu_types.%s.feature = %q: that stands for %s", t, f, other)
+		}
+		features[f] = t
 	}
 	return nil
 }
@@ -479,6 +518,19 @@ func (c *Config) AllocationSettings() decide.AllocationSettings {
 	}
 	if a.Policy != "" {
 		set.Policy, _ = allocation.ParsePolicy(a.Policy) // validated
+	}
+	return set
+}
+
+// Steer returns how pending jobs are bound to GPU types.
+func (c *Config) Steer() decide.SteerSettings {
+	s := &c.Steering
+	set := decide.SteerSettings{
+		Enabled: s.Enabled, MaxWrites: s.WritesPerCycle, Features: map[string]string{},
+		Policy: steering.Settings{Depth: s.Depth, Wait: s.Wait, Least: s.Least, Change: s.Change, Cycles: s.Cycles, Busy: s.Busy},
+	}
+	for t, g := range c.GPUTypes {
+		set.Features[t] = g.Feature
 	}
 	return set
 }

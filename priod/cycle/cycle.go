@@ -29,6 +29,8 @@ type Settings struct {
 	Allocation decide.AllocationSettings
 	// Sizing gives waiting jobs other sizes; the zero value gives none.
 	Sizing Sizing
+	// Steering binds pending jobs to GPU types; the zero value binds none.
+	Steering Steering
 	// Evictions make room for TE jobs; the zero value makes none.
 	Evictions Evictions
 	// Stage, if set, is told when a stage begins: "observe", "decide",
@@ -83,6 +85,7 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	}
 	var evictErr error
 	result.Plan, result.Choice, evictErr = set.decide(ctx, &result.Snapshot, h)
+	set.Steering.steer(ctx, &result.Snapshot, h, &result.Plan, set.Decide.Shares)
 	set.Sizing.decide(ctx, &result.Snapshot, h, &result.Plan)
 	if set.DryRun {
 		return result, evictErr

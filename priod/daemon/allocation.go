@@ -1,9 +1,11 @@
 package daemon
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"slurmprio/priod/decide"
 	"slurmprio/priod/policy/allocation"
@@ -13,8 +15,39 @@ import (
 func (d *Daemon) allocation() decide.AllocationSettings {
 	set := d.Config.AllocationSettings()
 	set.Table = d.table
-	set.Trouble = d.keepProblem
+	if d.Config.Speeds.History > 0 {
+		set.Knowledge = d.school.last.Knowledge
+	}
+	set.Trouble, set.Accounts = d.keepProblem, d.parts.of
 	return set
+}
+
+// accountParts are the accounts' shares, as they were last read.
+type accountParts struct {
+	of      map[string]float64
+	asked   time.Time
+	trouble string // so that it is logged once
+}
+
+// accountsEvery is how often Slurm's associations are read, where they count.
+const accountsEvery = time.Hour
+
+// readAccounts brings the accounts' shares up to date now and then. Without them
+// accounts share alike.
+func (d *Daemon) readAccounts(ctx context.Context) {
+	p := &d.parts
+	if d.Config.AllocationSettings().Policy.Name != "hierarchical" || !p.asked.IsZero() && time.Since(p.asked) < accountsEvery {
+		return
+	}
+	p.asked = time.Now()
+	of, err := d.slurm.AccountShares(ctx)
+	switch {
+	case err == nil:
+		p.of, p.trouble = of, ""
+	case err.Error() != p.trouble:
+		p.trouble = err.Error()
+		d.Log.Warn("accounts' shares cannot be read; those that are known count, others are 1", "error", err)
+	}
 }
 
 // keepProblem writes down a problem that the optimiser failed on, the last one

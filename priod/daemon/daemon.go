@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"slurmprio/priod/eviction"
 	"slurmprio/priod/live"
 	"slurmprio/priod/plan"
+	"slurmprio/priod/policy/speed"
 	"slurmprio/priod/store"
 	"slurmprio/priod/workload"
 	"slurmprio/slurmplug"
@@ -34,6 +36,14 @@ type Store interface {
 	// safe what a turn comes to.
 	LoadEvictions(context.Context) (*eviction.Journal, error)
 	SaveEvictions(context.Context, *eviction.Turn) error
+	// LoadShares returns what they allocated, and Lessons what they learned of speeds.
+	LoadShares(context.Context) (*decide.Ledger, error)
+	Lessons(context.Context) (store.Lessons, error)
+	// SaveStays, StaysSince and SaveLessons are those of store.Store. They and Lessons may
+	// be called beside the cycles.
+	SaveStays(ctx context.Context, stays []speed.Stay, until time.Time) error
+	StaysSince(ctx context.Context, since time.Time) ([]speed.Stay, error)
+	SaveLessons(ctx context.Context, k *speed.Knowledge, runs int, at time.Time) error
 	// Hold says why nothing may be written now, "" when it may.
 	Hold() (string, error)
 	// Pause lets the daemon stop its own writing until somebody resumes it.
@@ -54,6 +64,13 @@ type Slurm interface {
 	Used(ctx context.Context, since, until time.Time, today func(string) string) (*live.Used, error)
 	// Past returns the runs that accounting knows of a span of time.
 	Past(ctx context.Context, since, until time.Time) ([]cluster.PastRun, error)
+	// Places is for cycle.Steering.
+	Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]decide.Place, error)
+	// AccountShares are the parts of the cluster that accounts have in Slurm.
+	AccountShares(context.Context) (map[string]float64, error)
+	// Stays returns the ended runs of GPU jobs that it knows, with the steps in their
+	// command lines. It may be called beside the other methods.
+	Stays(ctx context.Context, since, until time.Time, steps *regexp.Regexp) ([]speed.Stay, error)
 	// Controllers, Answers and Identity are those of live.Cluster.
 	Controllers(context.Context) ([]slurmplug.Controller, error)
 	Answers(context.Context) error
@@ -77,9 +94,12 @@ type Daemon struct {
 	asked   time.Time // when it was last tried
 	history *cluster.History
 	journal *eviction.Journal
-	ledger  decide.Ledger
+	ledger  *decide.Ledger
+	helm    decide.Helm
+	school  school
+	parts   accountParts
 	sizes   decide.Sizes
-	lessons lessons
+	uses    uses
 	table   *workload.Table // nil: it could not be read
 	trouble string          // the last cycle's error, so that it is logged once
 	failed  int             // cycles in a row with that error
@@ -142,6 +162,9 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan struct{}) error {
 	defer d.endpoint.close()
 	d.ears.listen(d.Config.WakeAddresses(), d.Config.Wake.PollsPerMinute, d.Log)
 	defer d.ears.close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer d.school.leave()
+	defer cancel()
 	defer func() { d.claim.Close() }()
 	d.notify(daemon.SdNotifyReady)
 	d.Log.Info("started", "interval", time.Duration(d.Config.Cycle.Interval), "lever", d.Config.Ranking.Lever, "config", d.Config.Path)
@@ -171,6 +194,9 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan struct{}) error {
 			soonest = pause // nothing is ranked here
 		}
 		d.watching = err == nil && d.standby == ""
+		if d.watching {
+			d.learn(ctx)
+		}
 		d.health.cycle(time.Since(begun)+pause, err)
 		if now := time.Now(); now.Sub(pruned) >= pruneEvery && d.clock.isSteady() {
 			pruned = now
@@ -214,7 +240,14 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 	if d.journal, err = d.Store.LoadEvictions(ctx); err != nil {
 		return err
 	}
-	d.table, err = workload.Load(d.Config.Speeds.Workloads)
+	if d.ledger, err = d.Store.LoadShares(ctx); err != nil {
+		return err
+	}
+	if d.table, err = workload.Load(d.Config.Speeds.Workloads); err != nil {
+		return err
+	}
+	l, err := d.Store.Lessons(ctx)
+	d.school.begin(l, time.Duration(d.Config.Speeds.Every), d.clock.now())
 	return err
 }
 
@@ -241,6 +274,7 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 		return result, 0, err
 	}
 	d.fill(ctx, now)
+	d.readAccounts(ctx)
 	begun, current, took := time.Now(), "", map[string]time.Duration{}
 	set := cycle.Settings{Decide: d.Config.Decide(), Hold: hold, Stage: func(next string) {
 		now := time.Now()
@@ -258,7 +292,8 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 		slurm = follower{d.slurm, d}
 	}
 	set.Evictions = d.evictions()
-	set.Ledger, set.Allocation = &d.ledger, d.allocation()
+	set.Ledger, set.Allocation = d.ledger, d.allocation()
+	set.Steering = cycle.Steering{Settings: d.Config.Steer(), Helm: &d.helm, Slurm: d.slurm}
 	set.Sizing = d.sizing(ctx, now)
 	result, err = cycle.Step(ctx, slurm, d.Store, d.history, set)
 	d.metrics.staged(took)

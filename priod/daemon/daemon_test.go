@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -13,9 +14,11 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
+	"slurmprio/priod/decide"
 	"slurmprio/priod/eviction"
 	"slurmprio/priod/live"
 	"slurmprio/priod/plan"
+	"slurmprio/priod/policy/speed"
 	"slurmprio/priod/store"
 	"slurmprio/slurmplug"
 )
@@ -57,6 +60,12 @@ type fake struct {
 	reads       int   // calls of Observe and Past
 	holdErr     error
 	plannedErr  error
+
+	stays   []speed.Stay    // in accounting
+	asked   int             // calls of AccountShares
+	spans   []time.Duration // that were read of it
+	kept    []speed.Stay    // in the store
+	lessons store.Lessons
 }
 
 func (f *fake) Observe(context.Context) (cluster.Snapshot, error) {
@@ -78,6 +87,31 @@ func (f *fake) Past(_ context.Context, since, _ time.Time) ([]cluster.PastRun, e
 	f.reads++
 	return f.past, f.pastErr
 }
+func (f *fake) Stays(_ context.Context, since, until time.Time, _ *regexp.Regexp) (stays []speed.Stay, err error) {
+	f.spans = append(f.spans, until.Sub(since))
+	for _, s := range f.stays {
+		if s.End.After(since) && !s.End.After(until) {
+			stays = append(stays, s)
+		}
+	}
+	return stays, f.pastErr
+}
+func (f *fake) AccountShares(context.Context) (map[string]float64, error) {
+	f.asked++
+	return map[string]float64{"vision": 0.3}, f.pastErr
+}
+func (f *fake) SaveStays(_ context.Context, stays []speed.Stay, until time.Time) error {
+	f.kept, f.lessons.Read = append(f.kept, stays...), until
+	return nil
+}
+func (f *fake) StaysSince(context.Context, time.Time) ([]speed.Stay, error) { return f.kept, nil }
+func (f *fake) SaveLessons(_ context.Context, k *speed.Knowledge, runs int, at time.Time) error {
+	f.lessons.Knowledge, f.lessons.Runs, f.lessons.At = k, runs, at
+	return nil
+}
+func (f *fake) Lessons(context.Context) (store.Lessons, error)     { return f.lessons, nil }
+func (f *fake) LoadShares(context.Context) (*decide.Ledger, error) { return &decide.Ledger{}, nil }
+
 func (f *fake) Planned(context.Context, plan.Seen) error       { return f.plannedErr }
 func (f *fake) Done(context.Context, []plan.Outcome) error     { return nil }
 func (f *fake) Load(context.Context) (*cluster.History, error) { return cluster.NewHistory(), nil }
@@ -93,8 +127,11 @@ func (f *fake) Used(context.Context, time.Time, time.Time, func(string) string) 
 }
 func (f *fake) Ask(context.Context, []*cluster.Job) error                 { return nil }
 func (f *fake) Excluded(context.Context, eviction.Target) (string, error) { return "", nil }
-func (f *fake) Do(context.Context, []eviction.Command) []eviction.Result  { return nil }
-func (f *fake) Hold() (string, error)                                     { return f.hold, f.holdErr }
+func (f *fake) Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]decide.Place, error) {
+	return nil, nil
+}
+func (f *fake) Do(context.Context, []eviction.Command) []eviction.Result { return nil }
+func (f *fake) Hold() (string, error)                                    { return f.hold, f.holdErr }
 func (f *fake) Pause(why string) error {
 	f.hold = store.OwnPause(why).String()
 	return nil

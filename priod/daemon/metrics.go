@@ -29,6 +29,7 @@ type metrics struct {
 	accounting *prometheus.CounterVec
 	writes     *prometheus.CounterVec
 	renumbered prometheus.Counter
+	steered    prometheus.Gauge
 	jobs       *prometheus.GaugeVec
 	decisions  *prometheus.GaugeVec
 	unwritten  *prometheus.GaugeVec
@@ -98,6 +99,7 @@ func newMetrics(version string, h *health) *metrics {
 		jobs:      gauge("priod_jobs", "Job records in the last read (an unsplit array is one) by the class that they count as and by state.", "class", "state"),
 		decisions: gauge("priod_decisions", "Pending job records by the reason for where they stand.", "reason"),
 		unwritten: gauge("priod_unwritten_jobs", "Jobs that do not hold the value that the last cycle wanted, by reason.", "reason"),
+		steered:   gauge("priod_steered_jobs", "Pending job records whose constraint holds a GPU type that priod wrote.").WithLabelValues(),
 		steps: factory.NewCounter(prometheus.CounterOpts{
 			Name: "priod_clock_steps_total", Help: "Times that the system's clock was set by a minute or more.",
 		}),
@@ -185,10 +187,15 @@ func (m *metrics) queue(r *cycle.Result, h *cluster.History) {
 		state cluster.State
 	}
 	jobs, reasons := map[kind]int{}, map[string]int{}
+	steered := 0
 	for i := range r.Snapshot.Jobs {
 		j := &r.Snapshot.Jobs[i]
 		jobs[kind{h.ClassOf(j), j.State}]++
+		if bound, known := h.Requests[j.ID][slurmplug.Features]; known && j.State == cluster.Pending && bound.Ours(j.Features) {
+			steered++
+		}
 	}
+	m.steered.Set(float64(steered))
 	for _, c := range classes {
 		for _, s := range states {
 			m.jobs.WithLabelValues(c.String(), s.String()).Set(float64(jobs[kind{c, s}]))

@@ -9,12 +9,12 @@ import (
 	"slurmprio/priod/policy/sensitivity"
 )
 
-// learnEvery is how often accounting is asked what programs used: a row for each
+// useEvery is how often accounting is asked what programs used: a row for each
 // step of the past days is a large read, and says much the same hours later.
-const learnEvery = 6 * time.Hour
+const useEvery = 6 * time.Hour
 
-// lessons are what accounting taught of CPUs and memory, read beside the cycles.
-type lessons struct {
+// uses are what accounting taught of CPUs and memory, read beside the cycles.
+type uses struct {
 	past   sensitivity.Past
 	at     time.Time             // past was learnt
 	asked  time.Time             // accounting was, last
@@ -26,17 +26,17 @@ func (d *Daemon) sizing(ctx context.Context, now time.Time) cycle.Sizing {
 	set := d.Config.Sizes()
 	set.Table = d.table
 	if set.Enabled && d.Config.Speeds.History > 0 {
-		d.learn(ctx, now)
-		set.Past, set.PastAt = d.lessons.past, d.lessons.at
+		d.learnUse(ctx, now)
+		set.Past, set.PastAt = d.uses.past, d.uses.at
 	}
 	d.sizes.Set(set)
 	return cycle.Sizing{Sizes: &d.sizes, Slurm: d.slurm}
 }
 
-// learn takes in what accounting has answered, and asks again when it is time. A
+// learnUse takes in what accounting has answered, and asks again when it is time. A
 // single cycle (Once) ends before the answer is there.
-func (d *Daemon) learn(ctx context.Context, now time.Time) {
-	l := &d.lessons
+func (d *Daemon) learnUse(ctx context.Context, now time.Time) {
+	l := &d.uses
 	select {
 	case past, ok := <-l.answer:
 		if l.answer = nil; ok {
@@ -44,7 +44,7 @@ func (d *Daemon) learn(ctx context.Context, now time.Time) {
 		}
 	default:
 	}
-	if l.answer != nil || now.Sub(l.asked) < learnEvery && !now.Before(l.asked) {
+	if l.answer != nil || now.Sub(l.asked) < useEvery && !now.Before(l.asked) {
 		return
 	}
 	l.asked, l.answer = now, make(chan sensitivity.Past, 1)

@@ -325,7 +325,7 @@ func (l *Ledger) counts(n *cluster.Node) bool {
 }
 
 // takesPart tells whether the allocation counts a job.
-func (l *Ledger) takesPart(j *cluster.Job, h *cluster.History) bool {
+func (l *Ledger) takesPart(j *cluster.Job, h *cluster.History, at time.Time) bool {
 	if j.GPUs <= 0 || j.HetLeader != 0 || !l.set.Ranking.Ranks(j.Partition) {
 		return false
 	}
@@ -333,7 +333,7 @@ func (l *Ledger) takesPart(j *cluster.Job, h *cluster.History) bool {
 	case cluster.Running, cluster.Suspended:
 		return true
 	case cluster.Pending:
-		return l.set.Ranking.Alone(j) == "" && !h.FirstEligible[j.ID].IsZero()
+		return l.set.Ranking.Alone(j) == "" && (!h.FirstEligible[j.ID].IsZero() || j.Begins(at))
 	}
 	return false
 }
@@ -350,7 +350,7 @@ func (l *Ledger) meet(s *cluster.Snapshot, h *cluster.History) {
 	}
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
-		if !l.takesPart(j, h) {
+		if !l.takesPart(j, h, s.At) {
 			continue
 		}
 		e := l.jobs[j.ID]
@@ -367,7 +367,7 @@ func (l *Ledger) meet(s *cluster.Snapshot, h *cluster.History) {
 			l.dirty = true
 		}
 		e.poll, e.submit = l.poll, j.Submit
-		l.describe(e, j, nodes)
+		l.describe(e, j, h.Own(j, slurmplug.Features), nodes)
 	}
 	for id, e := range l.jobs {
 		if e.poll != l.poll {
@@ -397,9 +397,9 @@ func (l *Ledger) newcomer(j *cluster.Job) *entry {
 
 // describe brings up to date what a job is. What a running job asked for Slurm
 // does not show as it was: that stays as it was known.
-func (l *Ledger) describe(e *entry, j *cluster.Job, nodes func() *nodemap.Map) {
+func (l *Ledger) describe(e *entry, j *cluster.Job, constraint string, nodes func() *nodemap.Map) {
 	r := request{
-		gpuType: j.GPUType, features: j.Features, partition: j.Partition, nodes: j.Nodes, gpus: j.GPUs, cpus: j.CPUs, memMB: j.MemMB,
+		gpuType: j.GPUType, features: constraint, partition: j.Partition, nodes: j.Nodes, gpus: j.GPUs, cpus: j.CPUs, memMB: j.MemMB,
 	}
 	waits := j.State == cluster.Pending
 	switch {
@@ -451,6 +451,7 @@ func (l *Ledger) where(r request, j *cluster.Job, nodes func() *nodemap.Map) []b
 	}
 	m := nodes()
 	any := *j
+	any.Features = r.features
 	if any.State != cluster.Pending {
 		any.Features = ""
 	}
@@ -512,10 +513,11 @@ func (l *Ledger) book(s *cluster.Snapshot, h *cluster.History) {
 		if e == nil || i.User != e.user || i.Start.Before(e.born) {
 			continue
 		}
-		if r, known := e.runs[i.Start.Unix()]; !known && i.Start.Before(since) {
-			anew = true // it is older than the fractions
-		} else if known && r == i {
+		switch r, known := e.runs[i.Start.Unix()]; {
+		case known && r == i:
 			continue
+		case known && r.End.Before(since), !known && i.Start.Before(since):
+			anew = true // it is older than the fractions, or was taken to be
 		}
 		e.runs[i.Start.Unix()] = i
 		if !anew {
@@ -747,8 +749,12 @@ func (l *Ledger) owe(at time.Time) {
 				continue
 			}
 			e.Owed[t] += e.Time[t] * passed
-			if x := e.Time[t]; x > 0 && e.Speed[t] > 0 {
-				e.Priority = max(e.Priority, x/e.Received[t]) // infinite when nothing was received
+			switch x, had := e.Time[t], e.Received[t]; {
+			case !(x > 0) || e.Speed[t] == 0:
+			case had > 0:
+				e.Priority = max(e.Priority, x/had)
+			default:
+				e.Priority = max(e.Priority, x*plan.Untouched)
 			}
 		}
 	}

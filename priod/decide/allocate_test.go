@@ -1,11 +1,14 @@
 package decide
 
 import (
+	"fmt"
 	"math"
+	"strconv"
 	"testing"
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
 	"slurmprio/priod/policy/allocation"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
@@ -52,7 +55,67 @@ func TestAllocate(t *testing.T) {
 	if three.Speed[0] != 0 || three.Speed[1] != 0 || three.Time != nil || !math.IsInf(three.Run[1], 1) {
 		t.Errorf("a gang of two fits nowhere: %+v", three)
 	}
-	if !math.IsInf(one.Priority, 1) || three.Priority != 0 || !close(one.Run[0], 360) || !close(one.Run[1], 3600) {
+	if !close(one.Priority, plan.Untouched) || three.Priority != 0 || !close(one.Run[0], 360) || !close(one.Run[1], 3600) {
 		t.Errorf("%+v", one)
 	}
+}
+
+// BenchmarkAllocate is a cycle of a large site: 100,000 jobs, a fifth of them
+// running, of 60 programs and 5 sizes, on 10,000 nodes of three types.
+func BenchmarkAllocate(b *testing.B) {
+	s := &cluster.Snapshot{At: start, Multifactor: cluster.Multifactor{Span: span}}
+	for n := range 10_000 {
+		s.Nodes = append(s.Nodes, gpuNode(fmt.Sprintf("n%05d", n), []string{"a100", "k80", "v100"}[n%3], 4))
+	}
+	for id := range uint32(100_000) {
+		p := float64(id % 60)
+		j := waiting(id+1, 1<<(id/60%5%3), jobtag.Tag{Type: "be", Speed: map[string]float64{"a100": 1, "v100": 0.2 + p/100, "k80": 0.05 + p/200}})
+		if id%5 == 0 {
+			j.State, j.Start, j.GPUType = cluster.Running, start.Add(-time.Duration(id)*time.Second), s.Nodes[id%3].GPUType
+		}
+		s.Jobs = append(s.Jobs, j)
+	}
+	for _, changed := range []bool{false, true} {
+		b.Run(fmt.Sprint("changed=", changed), func(b *testing.B) {
+			h, l := cluster.NewHistory(), &Ledger{}
+			h.Observe(s)
+			shares := l.Allocate(s, h, maxMin())
+			set := settings(slurmplug.SiteFactor)
+			set.Order, set.Shares = GavelOrder, shares
+			for _, a := range Decide(s, h, set).Actions {
+				v, _ := strconv.ParseInt(a.After, 10, 64)
+				s.Jobs[a.Job.ID-1].SiteFactor = v
+				h.Wrote(a.Job, Effect(a, h), false)
+			}
+			at := s.At
+			b.ReportAllocs()
+			for b.Loop() {
+				s.At = s.At.Add(time.Second)
+				h.Observe(s)
+				l.dirty = changed
+				set.Shares = l.Allocate(s, h, maxMin())
+			}
+			s.At = at
+		})
+	}
+	b.Run("decide", func(b *testing.B) {
+		h, l := cluster.NewHistory(), &Ledger{}
+		for i := range s.Jobs {
+			s.Jobs[i].SiteFactor = 0
+		}
+		h.Observe(s)
+		set := settings(slurmplug.SiteFactor)
+		set.Order, set.Shares = GavelOrder, l.Allocate(s, h, maxMin())
+		for _, a := range Decide(s, h, set).Actions {
+			v, _ := strconv.ParseInt(a.After, 10, 64)
+			s.Jobs[a.Job.ID-1].SiteFactor = v
+			h.Wrote(a.Job, Effect(a, h), false)
+		}
+		b.ReportAllocs()
+		for b.Loop() {
+			if n := len(Decide(s, h, set).Actions); n != 0 {
+				b.Fatal(n, "writes")
+			}
+		}
+	})
 }

@@ -60,11 +60,16 @@ func Decide(s *cluster.Snapshot, h *cluster.History, set Settings) plan.Plan {
 		d.plan.Decisions[i] = d.decision(&verdicts[i])
 	}
 	d.place(verdicts, te)
+	shared, placed := d.placeByShare(verdicts)
 	for _, i := range te {
+		d.write(&d.plan.Decisions[i], &verdicts[i])
+	}
+	for _, i := range shared {
 		d.write(&d.plan.Decisions[i], &verdicts[i])
 	}
 	for i := range verdicts {
 		switch v := &verdicts[i]; {
+		case placed != nil && placed[i]:
 		case v.Ranked && v.Class == cluster.BE:
 			d.write(&d.plan.Decisions[i], v)
 		case v.Why == ranking.Foreign || v.Why == ranking.Reserved:
@@ -123,7 +128,7 @@ func (d *decider) decision(v *ranking.Verdict) plan.Decision {
 		Why: string(v.Why), Detail: v.Detail, Since: v.Since,
 	}
 	if v.Why == ranking.Evicted {
-		dec.Value = d.plan.Band.Lo // a step above all other BE jobs, below the exact places of TE
+		dec.Value = d.aboveShares() // a step above all other BE jobs, below the exact places of TE
 	}
 	return dec
 }
@@ -133,6 +138,7 @@ func (d *decider) decision(v *ranking.Verdict) plan.Decision {
 // share the lowest step, in Slurm's own order, until places at the head are free.
 func (d *decider) place(verdicts []ranking.Verdict, te []int) {
 	b := d.plan.Band
+	b.Lo = d.aboveShares()
 	exact := make([]int, 0, len(te))
 	limit := b.Capacity() / 2
 	for _, i := range te {

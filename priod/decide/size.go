@@ -143,7 +143,12 @@ func (z *Sizes) Heads(s *cluster.Snapshot, h *cluster.History, p *plan.Plan) []i
 // Heads have their Asked. The plan's decisions say for people what became of it.
 func (z *Sizes) Decide(s *cluster.Snapshot, h *cluster.History, p *plan.Plan) {
 	z.forget(s)
-	d := &sizer{Sizes: z, s: s, h: h, p: p}
+	d := &sizer{Sizes: z, s: s, h: h, p: p, moved: map[cluster.JobID]bool{}}
+	for i := range p.Actions {
+		if !p.Actions[i].Lever.Ranks() {
+			d.moved[p.Actions[i].Job] = true
+		}
+	}
 	d.giveBack()
 	if z.set.Enabled {
 		d.place()
@@ -196,6 +201,7 @@ type sizer struct {
 
 	kept   map[cluster.JobID]bool // carry a size of priod's that stays
 	theirs map[cluster.JobID]bool // somebody changed after priod wrote
+	moved  map[cluster.JobID]bool // are steered in this cycle: where they may run changes
 	due    []resizable
 	others []placement.Share // what jobs take that are not sized
 }
@@ -331,6 +337,8 @@ func (d *sizer) candidate(w inTurn, id cluster.JobID, types placement.Types) (*r
 		return nil, "priod does not order it"
 	case d.h.Claiming[j.ID]:
 		return nil, "room is being made for it"
+	case d.moved[j.ID]:
+		return nil, "its GPU type is being chosen"
 	case d.kept[id], d.theirs[id]:
 		return nil, "it has one from an earlier cycle"
 	case d.refused[id] != "":

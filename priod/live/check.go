@@ -3,6 +3,7 @@ package live
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -42,12 +43,13 @@ type Facts struct {
 	Sizing     bool // sizing.enabled
 	LimitsErr  error
 	Snapshot   cluster.Snapshot
+	Steer      decide.SteerSettings
 }
 
 // Check reads the facts of a cluster and says what fits and what does not. The
 // error is a cluster that cannot be read at all.
-func (c *Cluster) Check(ctx context.Context, set decide.Settings, sizing bool) ([]Finding, error) {
-	f := Facts{Sizing: sizing}
+func (c *Cluster) Check(ctx context.Context, set decide.Settings, steer decide.SteerSettings, sizing bool) ([]Finding, error) {
+	f := Facts{Steer: steer, Sizing: sizing}
 	var err error
 	if f.Config, err = c.client.Config(ctx); err != nil {
 		return nil, err
@@ -256,30 +258,61 @@ func (k *checker) gpuTypes() {
 	if untyped {
 		k.say(Warn, "GPU types", "NodeName=... Gres=gpu:TYPE:COUNT", "some nodes have GPUs without a type")
 	}
-	lacking := map[string][]string{}
 	for i := range k.f.Nodes {
-		n := &k.f.Nodes[i]
 		seen := map[string]bool{}
-		for _, g := range n.Gres {
-			if g.Name == "gpu" && g.Type != "" {
-				seen[g.Type] = true
-				if !slices.Contains(n.Features, g.Type) {
-					lacking[g.Type] = append(lacking[g.Type], n.Name)
+		for _, g := range k.f.Nodes[i].Gres {
+			seen[g.Type] = seen[g.Type] || g.Name == "gpu" && g.Type != ""
+		}
+		delete(seen, "")
+		if len(seen) > 1 {
+			k.say(Warn, "GPU types", "", "%s has more than one GPU type: its jobs' types are known only where they ask for one", k.f.Nodes[i].Name)
+		}
+	}
+	k.features(types, untyped)
+}
+
+// features looks at the node features that stand for the GPU types, which
+// steering writes.
+func (k *checker) features(types []string, untyped bool) {
+	steer := &k.f.Steer
+	nodes := convertNodes(k.f.Nodes)
+	why := steer.Unsteerable(nodes)
+	well, steerable := true, 0
+	for _, t := range types {
+		problem, whole := why[t]
+		switch feature := steer.Feature(t); {
+		case !whole:
+			continue // only on nodes with several types
+		case problem == "":
+			steerable++
+			continue
+		default:
+			well = false
+			var lacking []string
+			for i := range nodes {
+				if n := &nodes[i]; n.GPUType == t && !n.MixedTypes && !slices.Contains(n.Features, feature) {
+					lacking = append(lacking, n.Name)
 				}
 			}
-		}
-		if len(seen) > 1 {
-			k.say(Warn, "GPU types", "", "%s has more than one GPU type: its jobs' types are known only where they ask for one", n.Name)
-		}
-	}
-	for _, t := range types {
-		if nodes := lacking[t]; len(nodes) > 0 {
-			k.say(Warn, "GPU types", fmt.Sprintf("NodeName=%s Feature=%s", slurmplug.CompactHosts(nodes), t),
-				"%d nodes with %s GPUs lack the node feature of the same name, which steering to a type needs", len(nodes), t)
+			fix := ""
+			if len(lacking) > 0 {
+				fix = fmt.Sprintf("NodeName=%s Feature=%s", slurmplug.CompactHosts(lacking), feature)
+			}
+			k.say(Warn, "GPU types", fix, "no job can be steered to %s: %s", t, problem)
 		}
 	}
-	if len(lacking) == 0 && !untyped {
-		k.say(Pass, "GPU types", "", "%s: each with a node feature of its name", strings.Join(types, ", "))
+	for _, t := range slices.Sorted(maps.Keys(steer.Features)) {
+		if !slices.Contains(types, t) {
+			well = false
+			k.say(Warn, "GPU types", "", "gpu_types names %s, which no node has: has it got another name?", t)
+		}
+	}
+	if steer.Enabled && steerable < 2 {
+		well = false
+		k.say(Fail, "steering", "", "steering.enabled wants at least two GPU types with node features of their own, and finds %d", steerable)
+	}
+	if well && !untyped {
+		k.say(Pass, "GPU types", "", "%s: each with a node feature of its own", strings.Join(types, ", "))
 	}
 }
 

@@ -102,6 +102,19 @@ func TestFindings(t *testing.T) {
 		{name: "untracked type", conf: []string{"AccountingStorageTRES=cpu,gres/gpu"}, level: Warn, fix: "AccountingStorageTRES=gres/gpu,gres/gpu:a100"},
 		{name: "comments dropped", conf: []string{"AccountingStoreFlags=(null)"}, level: Warn, fix: "AccountingStoreFlags=job_comment"},
 		{name: "no node feature", level: Warn, fix: "NodeName=a1 Feature=a100", change: func(f *Facts, _ *decide.Settings) { f.Nodes[0].Features = nil }},
+		{name: "another feature", level: Pass, fix: "feature of its own", change: func(f *Facts, _ *decide.Settings) {
+			f.Nodes[0].Features, f.Steer.Features = []string{"ampere"}, map[string]string{"a100": "ampere"}
+		}},
+		{name: "a feature of two types", level: Warn, fix: "a2 has the feature a100 and other GPUs", change: func(f *Facts, _ *decide.Settings) {
+			f.Nodes = append(f.Nodes, slurmplug.Node{Name: "a2", Features: []string{"a100", "v100"}, Gres: []slurmplug.Gres{{Name: "gpu", Type: "v100", Count: 4}}})
+		}},
+		{name: "MIG", level: Warn, fix: "slice of a GPU", change: func(f *Facts, _ *decide.Settings) {
+			f.Nodes[0].Gres[0].Type, f.Nodes[0].Features = "a100_1g.5gb", []string{"a100_1g.5gb"}
+		}},
+		{name: "a type renamed", level: Warn, fix: "gpu_types names tesla", change: func(f *Facts, _ *decide.Settings) {
+			f.Steer.Features = map[string]string{"tesla": "tesla"}
+		}},
+		{name: "steering with one type", level: Fail, fix: "two GPU types", change: func(f *Facts, _ *decide.Settings) { f.Steer.Enabled = true }},
 		{name: "untyped GPUs", level: Warn, fix: "Gres=gpu:TYPE", change: func(f *Facts, _ *decide.Settings) { f.Nodes[0].Gres[0].Type = "" }},
 		{name: "two types on a node", level: Warn, fix: "more than one GPU type", change: func(f *Facts, _ *decide.Settings) {
 			f.Nodes[0].Gres = append(f.Nodes[0].Gres, slurmplug.Gres{Name: "gpu", Type: "v100", Count: 1})

@@ -82,7 +82,11 @@ var finals = map[string]bool{
 
 // Excluded are the nodes that a waiting job refuses, as a host list.
 func (c *Cluster) Excluded(ctx context.Context, t eviction.Target) (string, error) {
-	return c.client.Excluded(ctx, t.RawID)
+	_, excluded, err := c.client.NodesAsked(ctx, t.RawID)
+	if errors.Is(err, slurmplug.ErrNoJob) {
+		return "", nil
+	}
+	return excluded, err
 }
 
 // Do sends the commands, one after the other.

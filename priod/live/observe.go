@@ -106,7 +106,7 @@ func gpuTypes(nodes []cluster.Node) map[string]string {
 func (c *Cluster) convertJob(o *cluster.Job, j *slurmplug.Job, types map[string]string, tags *tagCache) {
 	*o = cluster.Job{
 		ID: j.ID, RawID: j.RawID, Tasks: j.Tasks, TaskCount: max(j.TaskCount, 1), HetLeader: j.HetID, HetOffset: j.HetOffset,
-		User: j.User, Account: j.Account, Partition: j.Partition, QOS: j.QOS, Reservation: j.Reservation,
+		User: j.User, Name: j.Name, Account: j.Account, Partition: j.Partition, QOS: j.QOS, Reservation: j.Reservation,
 		State: state(j.State), Reason: j.Reason, Priority: int64(j.Priority), Nice: j.Nice, Restarts: j.Restarts,
 		Nodes: j.Nodes, CPUs: j.CPUs, Features: j.Features, Prefer: j.Prefer, NodeList: j.NodeList,
 		TimeLimit: j.TimeLimit, Submit: j.Submit, Eligible: j.Eligible, Start: j.Start, Dependency: j.Dependency != "",

@@ -3,6 +3,9 @@ package live
 import (
 	"context"
 	"fmt"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/eviction"
@@ -24,14 +27,7 @@ func (c *Cluster) confirm(ctx context.Context, outcomes []plan.Outcome) {
 	if len(asked) == 0 {
 		return
 	}
-	raw := c.rawIDs(outcomes, asked)
-	var targets []eviction.Target
-	for _, i := range asked {
-		for _, id := range outcomes[i].Jobs() {
-			targets = append(targets, eviction.Target{Job: id, RawID: raw[id]})
-		}
-	}
-	sights, err := c.Look(ctx, targets)
+	sights, err := c.sightsOf(ctx, outcomes, asked)
 	for _, i := range asked {
 		o := &outcomes[i]
 		for _, id := range o.Jobs() {
@@ -53,6 +49,9 @@ func (c *Cluster) confirm(ctx context.Context, outcomes []plan.Outcome) {
 				if err != nil {
 					o.Message += ": " + err.Error()
 				}
+			case problem != "" && o.Lever == slurmplug.Features && sight.Features != o.After:
+				// Slurm keeps this text as it is: somebody else has written since.
+				o.Status, o.Message = slurmplug.Raced, problem
 			case problem != "":
 				c.retract(ctx, o, problem)
 			default:
@@ -63,13 +62,12 @@ func (c *Cluster) confirm(ctx context.Context, outcomes []plan.Outcome) {
 	}
 }
 
-// rawIDs are Slurm's own ids of the records that outcomes name, from the last
-// poll; an array's own is its record's, too.
-func (c *Cluster) rawIDs(outcomes []plan.Outcome, asked []int) map[cluster.JobID]uint32 {
+// sightsOf reads the jobs that outcomes name, each record or array once.
+func (c *Cluster) sightsOf(ctx context.Context, outcomes []plan.Outcome, asked []int) (map[cluster.JobID]eviction.Sight, error) {
 	raw := map[cluster.JobID]uint32{}
 	for _, i := range asked {
 		for _, id := range outcomes[i].Jobs() {
-			raw[id] = id.ID
+			raw[id] = id.ID // an array's id is its record's, too
 		}
 	}
 	for i := range c.jobs {
@@ -77,7 +75,28 @@ func (c *Cluster) rawIDs(outcomes []plan.Outcome, asked []int) map[cluster.JobID
 			raw[j.ID] = j.RawID
 		}
 	}
-	return raw
+	ids := map[uint32][]cluster.JobID{}
+	for id, raw := range raw {
+		ids[raw] = append(ids[raw], id)
+	}
+	sights := make(map[cluster.JobID]eviction.Sight, len(raw))
+	var mu sync.Mutex
+	var g errgroup.Group
+	g.SetLimit(looks)
+	for raw, ids := range ids {
+		g.Go(func() error {
+			records, err := c.client.Sights(ctx, raw)
+			mu.Lock()
+			defer mu.Unlock()
+			for _, id := range ids {
+				if err == nil {
+					sights[id] = c.sight(id, records)
+				}
+			}
+			return err
+		})
+	}
+	return sights, g.Wait()
 }
 
 // problem says why a write into a request does not stand; "" when it does, or

@@ -87,8 +87,14 @@ func (n *Nodes) Len() int { return len(n.size) }
 // Type is the index of a node's GPU type.
 func (n *Nodes) Type(node int32) int32 { return n.size[node].Type }
 
-// FreeGPUs counts the free GPUs of one type on nodes that are up.
-func (n *Nodes) FreeGPUs(t int32) int { return n.byType[t].free }
+// FreeGPUs counts the free GPUs of one type on nodes that are up; 0 for a type
+// that the cluster does not have.
+func (n *Nodes) FreeGPUs(t int32) int {
+	if int(t) >= len(n.byType) {
+		return 0
+	}
+	return n.byType[t].free
+}
 
 // CopyFree makes what is free here equal to what is free there, for two views
 // of one cluster.

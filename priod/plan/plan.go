@@ -72,6 +72,7 @@ type Decision struct {
 	Why     string        `json:"why"`               // one of ranking's reason words: "te", "over-budget", ...
 	Detail  string        `json:"detail,omitempty"`  // words for a person
 	Since   time.Time     `json:"since,omitzero"`    // when the job could first have run
+	Steer   string        `json:"steer,omitempty"`   // which GPU type it gets, or none, and why; "" when that was no question
 	Unmoved string        `json:"unmoved,omitempty"` // why a wanted value is not written; "" when it is or need not be
 }
 

@@ -32,7 +32,11 @@ type Share struct {
 	Promised []float64
 	Given    time.Time
 
-	Priority float64 // the best of Time over Received (Gavel, OSDI'20, section 5); infinite: allocated and nothing received
-	Tier     int     // its place in the order of BE jobs by that, from 1; 0: not ordered so
-	Tiers    int     // of how many
+	// Priority is the best of Time over Received (Gavel, OSDI'20, section 5), and of
+	// Time x Untouched where nothing was received; 0: no time is allocated.
+	Priority float64
 }
+
+// Untouched is what Gavel weighs the time by that a job is allocated on a type of
+// which it has received nothing yet.
+const Untouched = 1e9

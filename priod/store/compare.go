@@ -16,6 +16,7 @@ type changes struct {
 	open      []*entry // whose open interval's row is out of date
 	history   []historyChange
 	decisions []decisionChange
+	shares    []shareChange
 	nodes     []nodeChange
 	nodesLeft []string
 	others    []*entry // whose id another job has now
@@ -53,12 +54,12 @@ func empty[T any](s []T) []T {
 func (c *changes) reset() {
 	*c = changes{
 		jobs: empty(c.jobs), left: empty(c.left), open: empty(c.open), history: empty(c.history),
-		decisions: empty(c.decisions), nodes: empty(c.nodes), nodesLeft: empty(c.nodesLeft), others: empty(c.others),
+		decisions: empty(c.decisions), shares: empty(c.shares), nodes: empty(c.nodes), nodesLeft: empty(c.nodesLeft), others: empty(c.others),
 	}
 }
 
 func (c *changes) none() bool {
-	return len(c.jobs)+len(c.left)+len(c.open)+len(c.history)+len(c.decisions)+len(c.nodes)+len(c.nodesLeft) == 0
+	return len(c.jobs)+len(c.left)+len(c.open)+len(c.history)+len(c.decisions)+len(c.shares)+len(c.nodes)+len(c.nodesLeft) == 0
 }
 
 // intervalEvent is an interval that ended and has no row that says so.
@@ -106,6 +107,7 @@ func (s *Store) compare(seen *plan.Seen) {
 			c.jobs = append(c.jobs, jobChange{e, j, d})
 		}
 		s.compareHistory(e)
+		s.compareShare(e, seen.Plan.Shares)
 		if o := e.open; o != nil {
 			running := j.State == cluster.Running && j.GPUs > 0 && o.Start.Equal(j.Start)
 			if running && seen.Snapshot.At.After(o.End) {

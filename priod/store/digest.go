@@ -130,6 +130,7 @@ func (d *digester) decision(p *plan.Decision) uint64 {
 	d.text(p.Why)
 	d.text(p.Detail)
 	d.text(p.Unmoved)
+	d.text(p.Steer)
 	return d.sum()
 }
 

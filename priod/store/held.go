@@ -33,6 +33,7 @@ type entry struct {
 	seen    uint64 // row of jobs
 	decided uint64 // last row of decisions
 	known   uint64 // row of history
+	shared  uint64 // row of shares
 	poll    uint32 // last compare that saw it
 	at      int    // place in the order of that snapshot
 	open    *openInterval
@@ -72,7 +73,7 @@ func (h *held) reset() {
 // forgetRows says that the database holds nothing any more.
 func (h *held) forgetRows() {
 	for _, e := range h.jobs {
-		e.seen, e.decided, e.known = 0, 0, 0
+		e.seen, e.decided, e.known, e.shared = 0, 0, 0, 0
 		if e.open != nil {
 			e.open.saved = false
 		}

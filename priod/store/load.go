@@ -135,7 +135,7 @@ type loader struct {
 
 func (l *loader) all(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
-		l.cycle, l.jobs, l.decisions, l.nodes, l.remembered, l.intervals, l.asked, l.planned,
+		l.cycle, l.jobs, l.decisions, l.shares, l.nodes, l.remembered, l.intervals, l.asked, l.planned,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -186,6 +186,17 @@ func (l *loader) decisions(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// shares that are stored: the first cycle writes them anew.
+func (l *loader) shares(ctx context.Context) error {
+	rows, err := l.q.SharesInQueue(ctx, l.tx)
+	for i := range rows {
+		if e := l.rows[rows[i].Share.Job]; e != nil {
+			e.shared = 2 // no digest is even
+		}
+	}
+	return err
 }
 
 func (l *loader) nodes(ctx context.Context) error {

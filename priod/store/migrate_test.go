@@ -21,7 +21,8 @@ var rowsOf = map[int64]string{
 			'pending', 'Priority', 100, 0, 5000, 1, 0, 1, 8, 1024, 2, 'a100', '', '', '', 3600000, 1000, 1000, 0, 0, 'prio:type=te&v=1', '');
 		INSERT INTO history VALUES (17, -1, 1000, 'te', 'SiteFactor', 5000, 5000, 0, 3000, 0);
 		INSERT INTO cycles VALUES (8, 2000, 3000, 2, 'old', 'SiteFactor', 1, 2, 1, 1, 1, 1, 0, 0, 1, 1, 1, 0, '', '[]');
-		INSERT INTO decisions VALUES (5, 3, 8, 2000, 'te', 1, 5000, 100, 'te', '', 1000, '');
+		INSERT INTO decisions (decision, job, cycle, at_ms, class, ranked, value, own_priority, why, detail, since_ms, unmoved)
+			VALUES (5, 3, 8, 2000, 'te', 1, 5000, 100, 'te', '', 1000, '');
 		INSERT INTO writes VALUES (9, 3, 8, 2000, '', 0, 'SiteFactor', '0', '5000', '0', 'te', 'applied', '');
 		INSERT INTO intervals VALUES (3, 500, 900, 0, 1, 'a100', 2, 'alice', 'physics', 'te', 0);
 		INSERT INTO nodes VALUES ('n1', 2000, 1, 'IDLE', 'a100', 'a100', 8, 0, 64, 0, 1000, 0, 0);`,
@@ -30,6 +31,10 @@ var rowsOf = map[int64]string{
 			state, reason, recorded_ms, signalled_ms, left_ms, requeued_ms, ended_ms) VALUES (1, 1, 3, 500, 0, 2, 'USR1', 1000, 0, 1.5, 0, 'recorded', '', 2000, 0, 0, 0, 0);`,
 	3: `UPDATE claims SET gpus = 2, shares = '[{"node":"n1","gpus":2,"cpus":8,"mem_mb":1024}]', wait_ms = 1000, pin = 'n1', room_ms = 4000;
 		UPDATE evictions SET unsaved_ms = 500, restart_ms = 30000, how = 'exited', exit_code = 99, restored_ms = 5000;`,
+	4: `INSERT INTO shares VALUES (3, 8, 2000, 2000, 0, 1.5, '[{"gpu_type":"a100","speed":1,"source":"tag","within_factor":1,"runs":0,"time_fraction":0.5,"promised_s":7}]', '[]');
+		INSERT INTO stays VALUES (7, 1000, 2000, 'COMPLETED', 'a100', 1, 'alice', 'train', '', 0);
+		INSERT INTO lessons VALUES (1, 3000, 0, 0, '');`,
+	5: `UPDATE decisions SET steer = 'waits 5 min for a100';`,
 }
 
 // Every schema since the first is brought up to date with what it holds.

@@ -194,6 +194,9 @@ func (s *Store) save(ctx context.Context, seen *plan.Seen, acting bool) error {
 			return err
 		}
 	}
+	if err := s.saveShares(ctx, tx, number, seen); err != nil {
+		return err
+	}
 	if err := s.q.AddCycle(ctx, tx, s.cycleParams(number, seen)); err != nil {
 		return err
 	}
@@ -385,6 +388,9 @@ func (s *Store) committed(number int64, planned []plannedWrite) {
 	}
 	for _, d := range c.decisions {
 		d.entry.decided = d.digest
+	}
+	for _, x := range c.shares {
+		x.entry.shared = x.digest
 	}
 	for _, e := range c.open {
 		e.open.saved = true

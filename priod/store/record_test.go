@@ -125,7 +125,7 @@ func TestJSONKeys(t *testing.T) {
 			Tasks: "1", HetLeader: 1, HetOffset: 1, Reservation: "x", SiteFactor: &factor, GPUType: "x", Features: "x", Prefer: "x",
 			NodeList: "x", Submit: at, FirstSubmit: at, Eligible: at, Start: at, Dependency: true, Tag: "x", TagError: "x", Left: at,
 		}, "job raw_id tasks task_count het_leader het_offset user account partition qos reservation state reason priority nice site_factor restarts nodes cpus mem_mb gpus gpu_type features prefer node_list time_limit_s submit first_submit eligible start dependency tag tag_error seen changed left"},
-		{Decision{Decision: plan.Decision{Detail: "x", Since: at, Unmoved: "x"}}, "job class ranked value own_priority why detail since unmoved cycle at"},
+		{Decision{Decision: plan.Decision{Detail: "x", Since: at, Unmoved: "x", Steer: "x"}}, "job class ranked value own_priority why detail since steer unmoved cycle at"},
 		{Write{Outcome: plan.Outcome{Action: plan.Action{Tasks: "1", Part: true, UserNice: "1"}, Message: "x"}, User: "x"}, "job tasks part lever before after reason user_nice status message user cycle at"},
 		{Interval{GPUType: "x"}, "start end closed gpu_type gpus gpu_s class restarts"},
 		{Known{FirstEligible: at, Counted: "te", Lever: "x", Written: at}, "first_eligible counted lever value tried user_nice written reverts"},

@@ -111,14 +111,14 @@ func nodeOf(r *db.Node) cluster.Node {
 func decisionParams(d *plan.Decision, row, cycle int64, at time.Time) db.AddDecisionParams {
 	return db.AddDecisionParams{
 		Job: row, Cycle: cycle, AtMs: millis(at), Class: d.Class.String(), Ranked: d.Ranked, Value: d.Value,
-		OwnPriority: d.Own, Why: d.Why, Detail: d.Detail, SinceMs: millis(d.Since), Unmoved: d.Unmoved,
+		OwnPriority: d.Own, Why: d.Why, Detail: d.Detail, SinceMs: millis(d.Since), Unmoved: d.Unmoved, Steer: d.Steer,
 	}
 }
 
 func decisionOf(r *db.Decision, id cluster.JobID) plan.Decision {
 	return plan.Decision{
 		Job: id, Class: classOf(r.Class), Ranked: r.Ranked, Value: r.Value, Own: r.OwnPriority, Why: r.Why,
-		Detail: r.Detail, Since: instant(r.SinceMs), Unmoved: r.Unmoved,
+		Detail: r.Detail, Since: instant(r.SinceMs), Unmoved: r.Unmoved, Steer: r.Steer,
 	}
 }
 

@@ -132,6 +132,7 @@ type Story struct {
 	Decisions []Decision `json:"decisions"`
 	Writes    []Write    `json:"writes"`
 	Intervals []Interval `json:"intervals"`
+	Share     *Share     `json:"share,omitempty"` // nil: the allocation never counted it
 }
 
 // ErrNone says that nothing is stored of what was asked for.
@@ -266,6 +267,9 @@ func hasTask(tasks string, task int32) bool {
 func (r *Reader) story(ctx context.Context, tx *sql.Tx, row *db.Job, most int) (s Story, err error) {
 	s.Job = showJob(row)
 	id := s.Job.ID
+	if s.Share, err = r.shareOfJob(ctx, tx, row.Job); err != nil {
+		return s, err
+	}
 	decisions, err := r.q.DecisionsOfJob(ctx, tx, db.DecisionsOfJobParams{Job: row.Job, Most: int64(most)})
 	if err != nil {
 		return s, err

@@ -260,6 +260,11 @@ func (u *Undo) Requests() map[cluster.JobID]map[slurmplug.Lever]cluster.Requeste
 	return all
 }
 
+// Of is what the journal tells about the request of a user's job, or of its array.
+func (u *Undo) Of(id cluster.JobID, user string) map[slurmplug.Lever]cluster.Requested {
+	return u.requests(id, func(c *Change) bool { return c.User == user })
+}
+
 // requests is what the changes of a job, or of its array, that count tell about
 // values that priod may have left in its request; nil when there is none. The
 // nodes that it asks for are the journal of evictions' affair.

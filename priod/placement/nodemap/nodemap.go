@@ -63,6 +63,15 @@ func New(s *cluster.Snapshot) *Map {
 // Empty is the cluster with nothing on it and no node down.
 func (m *Map) Empty() *placement.Nodes { return placement.New(placement.Packed, m.sizes) }
 
+// Up is the cluster with nothing on it; nodes that start nothing are down.
+func (m *Map) Up() *placement.Nodes {
+	up := m.Empty()
+	for i := range m.sizes {
+		up.SetDown(int32(i), m.Nodes.Down(int32(i)))
+	}
+	return up
+}
+
 // Shares is what a running job takes of each node; nil when that is not known.
 func (m *Map) Shares(j *cluster.Job) []placement.Share {
 	hosts, err := slurmplug.ExpandHosts(j.NodeList)
@@ -86,38 +95,18 @@ func (m *Map) Shares(j *cluster.Job) []placement.Share {
 // Types are the kinds of nodes that a waiting job may run on; ok is false when
 // its constraint is not understood.
 func (m *Map) Types(j *cluster.Job) (types placement.Types, ok bool) {
-	fits, ok := constraint(j.Features)
-	if !ok || strings.Contains(j.GPUType, ",") {
+	constraint, err := slurmplug.ParseConstraint(j.Features)
+	if err != nil || strings.Contains(j.GPUType, ",") {
 		return 0, false
 	}
 	partitions := strings.Split(j.Partition, ",")
 	for i, n := range m.Kinds {
 		in := slices.ContainsFunc(partitions, func(p string) bool { return slices.Contains(n.Partitions, p) })
-		if in && (j.GPUType == "" || j.GPUType == n.GPUType) && fits(n.Features) {
+		if in && (j.GPUType == "" || j.GPUType == n.GPUType) && constraint.Allows(n.Features) {
 			types |= 1 << uint(i)
 		}
 	}
 	return types, true
-}
-
-// constraint reads features that are all joined by & or all by |; Slurm's other
-// forms it leaves alone.
-func constraint(text string) (fits func(features []string) bool, ok bool) {
-	switch {
-	case text == "":
-		return func([]string) bool { return true }, true
-	case strings.ContainsAny(text, "()[]*!") || strings.Contains(text, "&") && strings.Contains(text, "|"):
-		return nil, false
-	case strings.Contains(text, "|"):
-		any := strings.Split(text, "|")
-		return func(f []string) bool {
-			return slices.ContainsFunc(any, func(x string) bool { return slices.Contains(f, x) })
-		}, true
-	}
-	all := strings.FieldsFunc(text, func(r rune) bool { return r == '&' || r == ',' })
-	return func(f []string) bool {
-		return !slices.ContainsFunc(all, func(x string) bool { return !slices.Contains(f, x) })
-	}, true
 }
 
 // Request is what a waiting job asks for, on these kinds of nodes.

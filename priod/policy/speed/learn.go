@@ -42,7 +42,8 @@ type row struct {
 	mean   *mat.VecDense
 	cov    *mat.SymDense
 	spread float64 // of its runs
-	free   int     // runs beyond those that one speed for each type takes up
+	runs   int
+	free   int // runs beyond those that one speed for each type takes up
 }
 
 // Learn fits the model to all that was added: rows s_p = a_p + N(usual, spread),
@@ -60,7 +61,7 @@ func (h *History) Learn() *Knowledge {
 	k.usual, k.doubt, k.spread = mat.NewVecDense(n, nil), identity(n, 1), identity(n, spreadTypes*spreadTypes)
 	rows := make([]*row, 0, len(h.programs))
 	for key, p := range h.programs {
-		r := &row{past: p, key: key, mean: mat.NewVecDense(n, nil), cov: mat.NewSymDense(n, nil)}
+		r := &row{past: p, key: key, mean: mat.NewVecDense(n, nil), cov: mat.NewSymDense(n, nil), runs: len(p.rates)}
 		r.start()
 		rows, k.rows[key] = append(rows, r), r
 	}

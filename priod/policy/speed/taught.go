@@ -35,7 +35,7 @@ func (k *Knowledge) All(types []string, within float64) []Taught {
 	for key, r := range k.rows {
 		e := k.estimate(r.mean, r.cov, types)
 		whole, sure := e.claim(Past, math.Inf(1)), e.claim(Past, within)
-		t := Taught{Program: key.Program, Steps: key.steps, Runs: len(r.rates)}
+		t := Taught{Program: key.Program, Steps: key.steps, Runs: r.runs}
 		fastest := 0.0
 		for _, u := range e.known {
 			fastest = max(fastest, math.Exp(e.log[u]))

@@ -98,6 +98,7 @@ const (
 	NoConsent Why = "no-consent"  // left alone
 	OneType   Why = "one-type"    // its own constraint leaves nothing to choose; left alone
 	NoRoom    Why = "no-room"     // fits no type, now or when all jobs have ended; left open
+	NoTime    Why = "no-time"     // no type is allocated to it; left open
 	Stuck     Why = "not-started" // could start on its type for Settings.Cycles cycles and did not; left open
 
 	// Why an earlier type is taken back.
@@ -194,7 +195,7 @@ func (p *planner) choose(i int) Verdict {
 		v.Back = Stuck
 		return v
 	}
-	best, least := open(NoRoom), math.Inf(1)
+	best, least := open(NoTime), math.Inf(1)
 	stays := j.Steered != Open && !p.changed(j)
 	for t := range int32(p.Types) {
 		if !p.allocated(j, t) {
@@ -214,6 +215,9 @@ func (p *planner) choose(i int) Verdict {
 		}
 	}
 	if best.Type == Open {
+		if !p.hasRoom(j) {
+			best.Why = NoRoom
+		}
 		return p.release(j, best)
 	}
 	p.reserve(j, best)
@@ -221,6 +225,18 @@ func (p *planner) choose(i int) Verdict {
 		best.Why = Starts
 	}
 	return p.release(j, best)
+}
+
+// hasRoom tells whether a job could start anywhere, allocated or not.
+func (p *planner) hasRoom(j *Job) bool {
+	for t := range int32(p.Types) {
+		if j.runs(t) {
+			if _, ok := p.earliest(j, t); ok {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // asSlurm plans a job on the type that has room for it first.
@@ -312,7 +328,7 @@ func (p *planner) fill() {
 		best, to, suits := -1, Open, 0.0
 		for i := range p.Jobs {
 			j, v := &p.Jobs[i], &p.verdicts[i]
-			if v.Why != Waits && v.Why != NoRoom {
+			if v.Why != Waits && v.Why != NoRoom && v.Why != NoTime {
 				continue
 			}
 			for t := range int32(p.Types) {
@@ -400,7 +416,7 @@ func (v *Verdict) Explain(name func(int32) string) string {
 	default:
 		text = map[Why]string{
 			Far: "too far from the head of the queue", NoConsent: "its tag gives no speed or workload: it may not be steered",
-			OneType: "its own constraint leaves one GPU type", NoRoom: "no GPU type has room for it, now or later",
+			OneType: "its own constraint leaves one GPU type", NoRoom: "no GPU type has room for it, now or later", NoTime: "the allocation gives it no time now: left open",
 			Stuck: "it could start on the type that it was given, and Slurm did not start it: left open",
 		}[v.Why]
 	}

@@ -15,6 +15,7 @@ import (
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/decide"
 	"slurmprio/priod/placement"
+	"slurmprio/priod/policy/allocation"
 	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/trace"
 	"slurmprio/slurmplug"
@@ -291,6 +292,28 @@ func TestPriodOrdersThroughItsCycle(t *testing.T) {
 		r = run(t, nodes(1, 1), jobs, Options{Order: Priod, Daemon: without})
 		if r.Outcomes[10].Start != 1000 {
 			t.Errorf("%s: paused, and job 10 starts at %v", lever, r.Outcomes[10].Start)
+		}
+	}
+}
+
+// The daemon's allocation goes through the same cycle: an account of more weight
+// first, and a job that had its share last.
+func TestPriodOrdersByAllocation(t *testing.T) {
+	jobs := []trace.Job{{ID: "first", GPUs: 1, Duration: 100, User: "ann", Account: "x"}}
+	for i := range 4 {
+		jobs = append(jobs, trace.Job{ID: fmt.Sprint(i), GPUs: 1, Duration: 100, User: "ann", Account: []string{"x", "y"}[i%2], Submit: 1})
+	}
+	daemon := Daemon{Interval: 15 * time.Second, Settings: cycle.Settings{
+		Decide: decide.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Order: decide.GavelOrder},
+		Ledger: &decide.Ledger{},
+		Allocation: decide.AllocationSettings{
+			Policy: allocation.Policy{Name: "max-min"}, Every: time.Hour, Weights: map[string]float64{"y": 5},
+		},
+	}}
+	r := run(t, nodes(1, 1), jobs, Options{Order: Priod, Daemon: daemon})
+	for i, want := range []float64{0, 300, 100, 400, 200} {
+		if r.Outcomes[i].Start != want {
+			t.Errorf("job %d starts at %v, want %v", i, r.Outcomes[i].Start, want)
 		}
 	}
 }

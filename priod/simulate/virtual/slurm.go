@@ -34,6 +34,9 @@ type record struct {
 
 func (r *record) held() bool { return r.direct == 0 }
 
+// partition is the only one.
+const partition = "virtual"
+
 // epoch is second 0 of a trace; any fixed time will do.
 var epoch = time.Unix(1_700_000_000, 0).UTC()
 
@@ -48,7 +51,7 @@ func newSlurm(e *engine) *slurm {
 		size := e.nodes.Size(int32(n))
 		s.snapshot.Nodes = append(s.snapshot.Nodes, cluster.Node{
 			Name: "n" + strconv.Itoa(n), GPUType: e.types[e.nodes.Type(int32(n))],
-			GPUs: int(size.GPUs), CPUs: int(size.CPUs), MemMB: size.MemMB,
+			GPUs: int(size.GPUs), CPUs: int(size.CPUs), MemMB: size.MemMB, Partitions: []string{partition},
 		})
 	}
 	return s
@@ -163,7 +166,7 @@ func describe(j *job) cluster.Job {
 	}
 	return cluster.Job{
 		ID: number(j.index), RawID: uint32(j.index) + 1, TaskCount: 1,
-		User: j.User, Account: j.Account, Partition: "virtual",
+		User: j.User, Account: j.Account, Partition: partition,
 		Nodes: j.Nodes, CPUs: j.CPUs, MemMB: j.MemMB, GPUs: j.GPUs,
 		TimeLimit: time.Duration(limit * float64(time.Second)), Submit: instant(j.Submit),
 		Tag: jobtag.Tag{
@@ -198,14 +201,14 @@ func (s *slurm) reread() {
 }
 
 // cycle is priod's turn. Where nothing has changed since a turn without
-// writes, the next decides the same, unless a budget goes by the clock.
+// writes, the next decides the same, unless a budget or a share goes by the clock.
 func (e *engine) cycle() error {
 	e.cycling = false
 	s := e.slurm
 	set := &e.opt.Daemon.Settings
 	r := &set.Decide.Ranking
 	budgets := r.User.GPUHours > 0 || r.Account.GPUHours > 0 || len(r.Users)+len(r.Accounts) > 0
-	if s.changes || s.wrote || budgets {
+	if s.changes || s.wrote || budgets || set.Ledger != nil {
 		s.changes = false
 		result, err := cycle.Step(e.ctx, s, memory{}, s.history, *set)
 		if err != nil {

@@ -60,6 +60,7 @@ type Decision struct {
 	Detail      string
 	SinceMs     int64
 	Unmoved     string
+	Steer       string
 }
 
 type Eviction struct {
@@ -160,6 +161,23 @@ type Job struct {
 	TagError        string
 }
 
+type Lesson struct {
+	Lesson int64
+	ReadMs int64
+	AtMs   int64
+	Runs   int64
+	Body   string
+}
+
+type LessonProgram struct {
+	Workload string
+	User     string
+	Name     string
+	Gpus     int64
+	Steps    bool
+	Body     string
+}
+
 type Node struct {
 	Name       string
 	ChangedMs  int64
@@ -174,6 +192,30 @@ type Node struct {
 	MemMb      int64
 	MemUsedMb  int64
 	MixedTypes bool
+}
+
+type Share struct {
+	Job      int64
+	Cycle    int64
+	AtMs     int64
+	GivenMs  int64
+	SinceMs  int64
+	Priority float64
+	Types    string
+	Notes    string
+}
+
+type Stay struct {
+	RawID   int64
+	StartMs int64
+	EndMs   int64
+	State   string
+	GpuType string
+	Gpus    int64
+	User    string
+	Name    string
+	Tag     string
+	Steps   float64
 }
 
 type Write struct {

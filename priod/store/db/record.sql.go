@@ -117,8 +117,8 @@ func (q *Queries) AddCycle(ctx context.Context, db DBTX, arg AddCycleParams) err
 }
 
 const addDecision = `-- name: AddDecision :exec
-INSERT INTO decisions (job, cycle, at_ms, class, ranked, value, own_priority, why, detail, since_ms, unmoved)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO decisions (job, cycle, at_ms, class, ranked, value, own_priority, why, detail, since_ms, unmoved, steer)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 `
 
 type AddDecisionParams struct {
@@ -133,6 +133,7 @@ type AddDecisionParams struct {
 	Detail      string
 	SinceMs     int64
 	Unmoved     string
+	Steer       string
 }
 
 func (q *Queries) AddDecision(ctx context.Context, db DBTX, arg AddDecisionParams) error {
@@ -148,6 +149,7 @@ func (q *Queries) AddDecision(ctx context.Context, db DBTX, arg AddDecisionParam
 		arg.Detail,
 		arg.SinceMs,
 		arg.Unmoved,
+		arg.Steer,
 	)
 	return err
 }

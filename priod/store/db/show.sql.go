@@ -10,7 +10,7 @@ import (
 )
 
 const decisionsOfJob = `-- name: DecisionsOfJob :many
-SELECT decision, job, cycle, at_ms, class, ranked, value, own_priority, why, detail, since_ms, unmoved FROM decisions WHERE job = ?1 ORDER BY decision DESC LIMIT ?2
+SELECT decision, job, cycle, at_ms, class, ranked, value, own_priority, why, detail, since_ms, unmoved, steer FROM decisions WHERE job = ?1 ORDER BY decision DESC LIMIT ?2
 `
 
 type DecisionsOfJobParams struct {
@@ -40,6 +40,7 @@ func (q *Queries) DecisionsOfJob(ctx context.Context, db DBTX, arg DecisionsOfJo
 			&i.Detail,
 			&i.SinceMs,
 			&i.Unmoved,
+			&i.Steer,
 		); err != nil {
 			return nil, err
 		}
@@ -157,7 +158,7 @@ func (q *Queries) EvictionsOfJob(ctx context.Context, db DBTX, arg EvictionsOfJo
 
 const evictionsSince = `-- name: EvictionsSince :many
 SELECT v.id AS victim_id, v.task AS victim_task, v.user AS victim_user, v.tag AS victim_tag,
-  t.id AS te_id, t.task AS te_task, t.user AS te_user, e.eviction, e.claim, e.job, e.start_ms, e.restarts, e.gpus, e.signal, e.grace_ms, e.eligible_ms, e.cost_promised, e.cost_paid, e.state, e.reason, e.recorded_ms, e.signalled_ms, e.left_ms, e.requeued_ms, e.ended_ms, e.raw_id, e.unsaved_ms, e.restart_ms, e.how, e.exit_code, e.exit_signal, e.tries, e.restored_ms, c.claim, c.job, c.cycle, c.state, c.reason, c.node_list, c.at_ms, c.changed_ms, c.raw_id, c.gpus, c.shares, c.wait_ms, c.pin, c.room_ms, c.ended_ms
+  t.id AS te_id, t.task AS te_task, t.user AS te_user, e.eviction, e.claim, e.job, e.start_ms, e.restarts, e.gpus, e.signal, e.grace_ms, e.eligible_ms, e.cost_promised, e.cost_paid, e.state, e.reason, e.recorded_ms, e.signalled_ms, e.left_ms, e.requeued_ms, e.ended_ms, e.raw_id, e.unsaved_ms, e.restart_ms, e.how, e.exit_code, e.exit_signal, e.tries, e.restored_ms, c.claim, c.job, c.cycle, c.state, c.reason, c.node_list, c.at_ms, c.changed_ms, c.raw_id, c.gpus, c.shares, c.wait_ms, c.pin, c.resv, c.resv_ms, c.room_ms, c.ended_ms
 FROM evictions AS e JOIN claims AS c ON c.claim = e.claim JOIN jobs AS v ON v.job = e.job JOIN jobs AS t ON t.job = c.job
 WHERE e.recorded_ms >= ?1
 ORDER BY e.eviction
@@ -232,6 +233,8 @@ func (q *Queries) EvictionsSince(ctx context.Context, db DBTX, sinceMs int64) ([
 			&i.Claim.Shares,
 			&i.Claim.WaitMs,
 			&i.Claim.Pin,
+			&i.Claim.Resv,
+			&i.Claim.ResvMs,
 			&i.Claim.RoomMs,
 			&i.Claim.EndedMs,
 		); err != nil {

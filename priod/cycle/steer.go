@@ -1,0 +1,38 @@
+package cycle
+
+import (
+	"context"
+	"fmt"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/decide"
+	"slurmprio/priod/plan"
+)
+
+// Steering binds pending jobs to GPU types, by what the Ledger allocates.
+type Steering struct {
+	Settings decide.SteerSettings
+	Helm     *decide.Helm // nil: nobody is steered
+	Slurm    interface {
+		// Places reads which nodes pending jobs name and refuse, given Slurm's own
+		// ids. Jobs that are gone, or whose record cannot be believed, are left out.
+		Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]decide.Place, error)
+	}
+}
+
+// steer adds to the plan what binds jobs, after a closer look at each.
+func (g *Steering) steer(ctx context.Context, s *cluster.Snapshot, h *cluster.History, p *plan.Plan, shares *plan.Shares) {
+	if g.Helm == nil {
+		return
+	}
+	steered := g.Helm.Steer(s, h, p, shares, g.Settings)
+	var places map[cluster.JobID]decide.Place
+	if unseen := steered.Unseen(); len(unseen) > 0 {
+		var err error
+		if places, err = g.Slurm.Places(ctx, unseen); err != nil {
+			p.Notes = append(p.Notes, fmt.Sprintf("some jobs are not steered in this cycle: %v", err))
+		}
+	}
+	steered.Vet(places)
+	p.Ask(steered.Actions)
+}

@@ -1,0 +1,138 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"time"
+
+	"slurmprio/priod/config"
+	"slurmprio/priod/policy/speed"
+	"slurmprio/priod/store"
+	"slurmprio/priod/workload"
+)
+
+// Lessons are learned beside the cycles: accounting is read in pieces, each time
+// from where the last reading ended.
+const (
+	// readAtOnce is how much of accounting one command reads.
+	readAtOnce = 24 * time.Hour
+	// readTwice is read again, because slurmdbd hears of ends late.
+	readTwice = time.Hour
+	// firstLesson is how long a new daemon leaves accounting alone.
+	firstLesson = time.Minute
+)
+
+// school learns speeds from accounting, one lesson at a time.
+type school struct {
+	next    time.Time // lesson, by the time that a process keeps
+	under   chan lesson
+	last    store.Lessons
+	trouble string // so that it is logged once
+}
+
+type lesson struct {
+	store.Lessons
+	err error
+}
+
+// begin takes up what an earlier process learned.
+func (c *school) begin(l store.Lessons, every time.Duration, now time.Time) {
+	c.last = l
+	c.next = time.Now().Add(min(every, firstLesson))
+	if since := now.Sub(l.At); since >= 0 && since < every {
+		c.next = time.Now().Add(max(every-since, min(every, firstLesson)))
+	}
+}
+
+// learn begins a lesson when it is time for one, and takes in one that is over.
+func (d *Daemon) learn(ctx context.Context) {
+	c := &d.school
+	every := time.Duration(d.Config.Speeds.Every)
+	if c.under != nil {
+		select {
+		case l := <-c.under:
+			c.under, c.next = nil, time.Now().Add(every)
+			d.learned(l)
+		default:
+		}
+		return
+	}
+	if d.Config.Speeds.History == 0 || time.Now().Before(c.next) {
+		return
+	}
+	c.under = make(chan lesson, 1)
+	cfg, slurm, table, now, under := d.Config, d.slurm, d.table, d.clock.now(), c.under
+	go func() {
+		l, err := study(ctx, cfg, slurm, d.Store, table, now)
+		under <- lesson{l, err}
+	}()
+}
+
+func (d *Daemon) learned(l lesson) {
+	c := &d.school
+	count(d.metrics.accounting, l.err)
+	if l.err != nil {
+		if l.err.Error() != c.trouble {
+			c.trouble = l.err.Error()
+			d.Log.Warn("speeds were not learned from accounting; what is known stays", "error", l.err)
+		}
+		return
+	}
+	c.trouble, c.last = "", l.Lessons
+	d.Log.Debug("learned speeds from accounting", "jobs", l.Runs)
+}
+
+// leave waits for a lesson that is under way: it uses the store.
+func (c *school) leave() {
+	if c.under != nil {
+		<-c.under
+		c.under = nil
+	}
+}
+
+// study reads what is new in accounting and learns from all that is not too old.
+func study(ctx context.Context, cfg *config.Config, slurm Slurm, st Store, table *workload.Table, now time.Time) (store.Lessons, error) {
+	oldest := now.Add(-time.Duration(cfg.Speeds.History))
+	last, err := st.Lessons(ctx)
+	if err != nil {
+		return last, err
+	}
+	from := oldest
+	if since := last.Read.Add(-readTwice); since.After(oldest) && !last.Read.After(now) {
+		from = since
+	}
+	var steps *regexp.Regexp
+	if cfg.Speeds.Steps != "" {
+		steps = regexp.MustCompile(cfg.Speeds.Steps) // the configuration was checked
+	}
+	for from.Before(now) {
+		until := from.Add(readAtOnce)
+		if until.After(now) {
+			until = now
+		}
+		stays, err := slurm.Stays(ctx, from, until, steps)
+		if err != nil {
+			return last, fmt.Errorf("read accounting: %w", err)
+		}
+		if err := st.SaveStays(ctx, stays, until); err != nil {
+			return last, err
+		}
+		from = until
+	}
+	stays, err := st.StaysSince(ctx, oldest)
+	if err != nil {
+		return last, err
+	}
+	set := cfg.SpeedSettings()
+	runs := set.Completed(stays, time.Duration(cfg.Speeds.Shortest), table)
+	var h speed.History
+	for _, r := range runs {
+		h.Add(r)
+	}
+	l := store.Lessons{Read: now, At: now, Runs: len(runs), Knowledge: h.Learn()}
+	if err := ctx.Err(); err != nil {
+		return last, err
+	}
+	return l, st.SaveLessons(ctx, l.Knowledge, l.Runs, l.At)
+}

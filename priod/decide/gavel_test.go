@@ -1,0 +1,186 @@
+package decide
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
+)
+
+var levers = []slurmplug.Lever{slurmplug.SiteFactor, slurmplug.Nice, slurmplug.Priority}
+
+// sharing is Settings whose order goes by these priorities of jobs.
+func sharing(l slurmplug.Lever, priorities map[uint32]float64) Settings {
+	set := settings(l)
+	set.Order, set.Shares = GavelOrder, &Shares{Jobs: map[cluster.JobID]*plan.Share{}}
+	for id, p := range priorities {
+		set.Shares.Jobs[slurmplug.Plain(id)] = &plan.Share{Priority: p}
+	}
+	return set
+}
+
+// TE jobs stand before evicted ones, these before the others, and of those that the
+// allocation counts the one with half as much again of priority before the other,
+// whatever happened before. A second cycle writes nothing.
+func TestOrderByShares(t *testing.T) {
+	for _, l := range levers {
+		t.Run(string(l), func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				c, h, at := newController(), cluster.NewHistory(), start
+				priorities := map[uint32]float64{}
+				draw := func() float64 {
+					return rapid.SampledFrom([]float64{0, 1, 0.02 * plan.Untouched, math.Exp(rapid.Float64Range(-6, 6).Draw(t, "log"))}).Draw(t, "priority")
+				}
+				for round := range rapid.IntRange(1, 4).Draw(t, "rounds") {
+					for n := range uint32(rapid.IntRange(1, 8).Draw(t, "arrivals")) {
+						id := uint32(round)*100 + n
+						typ := rapid.SampledFrom([]string{"te", "be", "be", "be"}).Draw(t, "type")
+						c.add(id, typ, rapid.Int64Range(1, span).Draw(t, "factors"), 0, at)
+						if typ == "be" && rapid.IntRange(0, 9).Draw(t, "evicted") == 0 {
+							if h.Returning == nil {
+								h.Returning = map[cluster.JobID]bool{}
+							}
+							h.Returning[slurmplug.Plain(id)] = true
+						} else if typ == "be" && rapid.IntRange(0, 9).Draw(t, "no gpus") > 0 {
+							priorities[id] = draw()
+						}
+					}
+					for _, id := range slices.Sorted(maps.Keys(priorities)) {
+						if rapid.Bool().Draw(t, "moves") {
+							priorities[id] = draw()
+						}
+					}
+					set := sharing(l, priorities)
+					for again := range 2 {
+						s := c.snapshot(at)
+						h.Observe(s)
+						p := Decide(s, h, set)
+						if again == 1 && len(p.Actions) > 0 {
+							t.Fatalf("the second cycle writes %+v", p.Actions)
+						}
+						c.apply(p.Actions, h, at)
+						at = at.Add(time.Minute)
+					}
+					rank := func(j *cluster.Job) (tier int, priority float64) {
+						priority, shared := priorities[j.ID.ID]
+						switch {
+						case j.Tag.Type == "te":
+							return 0, 0
+						case h.Returning[j.ID]:
+							return 1, 0
+						case shared:
+							return 2, priority
+						}
+						return 3, 0
+					}
+					jobs := c.served(at)
+					for i := range jobs {
+						for k := range jobs[:i] {
+							tier, priority := rank(&jobs[i])
+							before, p := rank(&jobs[k])
+							if before > tier && before < 3 || before == tier && priority >= parts*p && priority > p {
+								t.Fatalf("job %s (%d, %v) stands before %s (%d, %v)", jobs[k].ID, before, p, jobs[i].ID, tier, priority)
+							}
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
+// Priorities that move a little, and jobs that come and go, cost writes only for
+// those who change places.
+func TestOrderByShareWritesLittle(t *testing.T) {
+	c, h := newController(), cluster.NewHistory()
+	priorities := map[uint32]float64{}
+	for id := uint32(1); id <= 90; id++ {
+		c.add(id, "be", int64(id), 0, start)
+		priorities[id] = float64(int(1) << (id % 3 * 2))
+	}
+	cycle := func(at time.Time) plan.Plan {
+		s := c.snapshot(at)
+		h.Observe(s)
+		p := Decide(s, h, sharing(slurmplug.SiteFactor, priorities))
+		c.apply(p.Actions, h, at)
+		return p
+	}
+	if n := len(cycle(start).Actions); n != 60 {
+		t.Fatalf("%d writes for two of three groups of 30: one stays where Slurm puts it", n)
+	}
+	for id := range priorities {
+		priorities[id] *= 0.5 + 0.1*float64(id%2)
+	}
+	if n := len(cycle(start.Add(time.Minute)).Actions); n != 0 {
+		t.Errorf("%d writes although nobody changed places", n)
+	}
+	for id := range priorities {
+		if id%3 == 2 {
+			delete(priorities, id)
+		}
+	}
+	c.jobs = c.jobs[:0]
+	for id := range priorities {
+		c.add(id, "be", int64(id), 0, start)
+		if id%3 == 1 {
+			c.jobs[len(c.jobs)-1].SiteFactor = h.Written[slurmplug.Plain(id)].Value
+		}
+	}
+	priorities[200] = 5
+	c.add(200, "be", 1, 0, start)
+	if p := cycle(start.Add(2 * time.Minute)); len(p.Actions) != 1 || p.Actions[0].Job.ID != 200 {
+		t.Errorf("one came, a third went: %+v", p.Actions)
+	}
+}
+
+// More places than the band has for them: the head is exact, the rest share.
+func TestOrderBySharesInASmallBand(t *testing.T) {
+	c, h := newController(), cluster.NewHistory()
+	priorities := map[uint32]float64{}
+	for id := uint32(1); id <= 10; id++ {
+		c.add(id, "be", 0, 0, start)
+		priorities[id] = math.Pow(2, float64(id))
+	}
+	set := sharing(slurmplug.SiteFactor, priorities)
+	set.Step, set.Top = 50_000, 50_000*16 // 16 steps: 4 and Slurm's own are for shares
+	s := c.snapshot(start)
+	h.Observe(s)
+	p := Decide(s, h, set)
+	c.apply(p.Actions, h, start)
+	if len(p.Notes) != 1 {
+		t.Errorf("notes %q", p.Notes)
+	}
+	if jobs := c.served(start); fmt.Sprint(jobs[0].ID) != "10" || len(p.Actions) != 1 {
+		t.Errorf("%v first; %+v", jobs[0].ID, p.Actions)
+	}
+}
+
+// Without the order by shares nothing of it is left.
+func TestOrderBySharesIsSwitchedOff(t *testing.T) {
+	for _, l := range levers {
+		c, h, at := newController(), cluster.NewHistory(), start
+		priorities := map[uint32]float64{}
+		for id := uint32(1); id <= 9; id++ {
+			c.add(id, "be", int64(id), 3, start)
+			priorities[id] = math.Pow(3, float64(id))
+		}
+		before := fmt.Sprint(c.served(start))
+		for _, set := range []Settings{sharing(l, priorities), settings(l), settings(l)} {
+			s := c.snapshot(at)
+			h.Observe(s)
+			c.apply(Decide(s, h, set).Actions, h, at)
+			at = at.Add(time.Hour)
+		}
+		if after := fmt.Sprint(c.served(start)); after != before {
+			t.Errorf("%s: %s, before %s", l, after, before)
+		}
+	}
+}

@@ -1,0 +1,673 @@
+package decide
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/placement"
+	"slurmprio/priod/placement/nodemap"
+	"slurmprio/priod/plan"
+	"slurmprio/priod/policy/ranking"
+	"slurmprio/priod/policy/steering"
+	"slurmprio/slurmplug"
+)
+
+// SteerSettings say whether pending jobs get their GPU type written into their
+// constraint, and how.
+type SteerSettings struct {
+	Enabled   bool
+	Policy    steering.Settings
+	Features  map[string]string // by GPU type: the node feature, where it is not the type's name
+	MaxWrites int               // for one cycle; 0: no limit
+}
+
+// Feature is the node feature that stands for a GPU type.
+func (set *SteerSettings) Feature(gpuType string) string {
+	return cmp.Or(set.Features[gpuType], gpuType)
+}
+
+// slices of one GPU (MIG): a job gets less than it asks for there.
+var mig = regexp.MustCompile(`(^|[^0-9])[0-9]+[gc]\.[0-9]+gb`)
+
+// Unsteerable says, for each GPU type of the nodes, why no job can be steered to
+// it; "" when jobs can. Nodes with several types count for none.
+func (set *SteerSettings) Unsteerable(nodes []cluster.Node) map[string]string {
+	why := map[string]string{}
+	for i := range nodes {
+		n := &nodes[i]
+		t, f := n.GPUType, set.Feature(n.GPUType)
+		if t == "" || n.MixedTypes || n.GPUs == 0 {
+			continue
+		}
+		switch known := why[t]; {
+		case known != "":
+		case mig.MatchString(t):
+			why[t] = "it is a slice of a GPU (MIG)"
+		case !slurmplug.ValidFeature(f):
+			why[t] = fmt.Sprintf("%q cannot be the name of a node feature", f)
+		case !slices.Contains(n.Features, f):
+			why[t] = fmt.Sprintf("node %s has no feature %s", n.Name, f)
+		default:
+			why[t] = ""
+		}
+	}
+	for i := range nodes {
+		n := &nodes[i]
+		for t := range why {
+			if why[t] == "" && n.GPUs > 0 && (n.GPUType != t || n.MixedTypes) && slices.Contains(n.Features, set.Feature(t)) {
+				why[t] = fmt.Sprintf("node %s has the feature %s and other GPUs", n.Name, set.Feature(t))
+			}
+		}
+	}
+	return why
+}
+
+// Helm is what steering remembers of jobs from one cycle to the next. The zero
+// Helm knows nothing; what was written into jobs is in History.
+type Helm struct {
+	jobs map[cluster.JobID]*course
+	poll uint32
+}
+
+// course is one job's.
+type course struct {
+	given float64 // of its time on the type that it was steered to, then
+	ready int     // cycles in which it could have started there and did not
+	rest  int     // cycles for which it is left alone
+	alone string  // why
+	place Place   // what it says of nodes, when it was last asked
+	asked int     // for how many more cycles that is believed
+	last  steering.Verdict
+	told  string // what last says, in the words of the cycle that first said it
+	poll  uint32
+}
+
+// helps tells whether a GPU can end what Slurm says that a job waits for. Of a job
+// that priod bound, nodes that are down can be those of its type.
+func helps(reason string, ours bool) bool {
+	switch reason {
+	case "", "None", "Resources", "Priority":
+		return true
+	}
+	return ours && strings.HasPrefix(reason, "ReqNodeNotAvail") ||
+		strings.HasPrefix(strings.ReplaceAll(reason, "_", " "), "Nodes required for job are DOWN") // Resources, in more words
+}
+
+// Why a job is not steered, beside steering's own.
+const (
+	consent   = "its tag gives no speed or workload: it may not be steered"
+	typed     = "it asks for a GPU type itself"
+	component = "it is part of a heterogeneous job"
+	prefers   = "it prefers nodes itself (--prefer), and Slurm then forgets what else it asks for"
+	claimed   = "room is being made for it"
+	edited    = "its constraint was changed after priod had written it: that stays as it is"
+	named     = "it names its nodes itself"
+	nowhere   = "no GPU type has nodes for it that are up"
+)
+
+// Steered is what one cycle's steering comes to.
+type Steered struct {
+	Actions []plan.Action
+	to      []int32 // the type that each of Actions binds to; Open: it takes back
+
+	helm   *Helm
+	s      *cluster.Snapshot
+	h      *cluster.History
+	plan   *plan.Plan
+	shares *plan.Shares
+	set    *SteerSettings
+
+	jobs     []*cluster.Job // of plan.Decisions
+	features []string       // by type of shares; "": nobody is steered there
+	kinds    *nodemap.Map
+	up       *placement.Nodes // nothing on them
+	fits     map[request]placement.Types
+	held     int // writes beyond the limit
+}
+
+// Place is what a pending job says of single nodes, as host lists.
+type Place struct{ Required, Excluded string }
+
+// Steer says which writes bind pending jobs to GPU types and which take that
+// back, and notes in the plan's decisions why. Jobs stand in the plan's order.
+// What is to be carried out is what Vet leaves.
+func (x *Helm) Steer(s *cluster.Snapshot, h *cluster.History, p *plan.Plan, shares *plan.Shares, set SteerSettings) *Steered {
+	if x.jobs == nil {
+		x.jobs = map[cluster.JobID]*course{}
+	}
+	x.poll++
+	if !set.Enabled && len(h.Requests) == 0 {
+		clear(x.jobs)
+		return &Steered{}
+	}
+	d := &Steered{helm: x, s: s, h: h, plan: p, shares: shares, set: &set, fits: map[request]placement.Types{}}
+	d.match()
+	switch {
+	case !set.Enabled:
+		d.leave("steering is off")
+	case shares == nil:
+		d.leave("nothing is allocated")
+	default:
+		d.look()
+		d.steer()
+	}
+	for id, c := range x.jobs {
+		if c.poll != x.poll {
+			delete(x.jobs, id)
+		}
+	}
+	return d
+}
+
+// match finds the jobs that the plan decided about: both go by the snapshot's
+// order.
+func (d *Steered) match() {
+	d.jobs = make([]*cluster.Job, 0, len(d.plan.Decisions))
+	for i := range d.s.Jobs {
+		if n := len(d.jobs); n < len(d.plan.Decisions) && d.plan.Decisions[n].Job == d.s.Jobs[i].ID {
+			d.jobs = append(d.jobs, &d.s.Jobs[i])
+		}
+	}
+}
+
+// ours tells whether a job's constraint is one that priod wrote.
+func (d *Steered) ours(j *cluster.Job) bool {
+	r, known := d.h.Requests[j.ID][slurmplug.Features]
+	return known && r.Ours(j.Features)
+}
+
+// leave takes back every type that a pending job was given.
+func (d *Steered) leave(why string) {
+	for _, j := range d.jobs {
+		if d.ours(j) {
+			d.act(j, j.Tasks, false, steering.Open, d.h.Own(j, slurmplug.Features), why)
+		}
+	}
+	d.note()
+}
+
+// look reads the nodes.
+func (d *Steered) look() {
+	why := d.set.Unsteerable(d.s.Nodes)
+	for _, t := range d.shares.Types {
+		f := d.set.Feature(t)
+		if problem, known := why[t]; problem != "" || !known {
+			f = ""
+		}
+		d.features = append(d.features, f)
+	}
+	d.kinds = nodemap.New(d.s)
+	d.up = d.kinds.Up()
+}
+
+// berth is a place in the queue: that of a job, or of a task of an array.
+type berth struct {
+	at    int // of plan.Decisions
+	id    cluster.JobID
+	tasks int // of the record, that have a berth
+	alone string
+	kept  *course
+	steering.Job
+}
+
+// steer asks the policy about the jobs at the head of the queue, and takes types
+// off jobs that may not have one any more.
+func (d *Steered) steer() {
+	var berths []berth
+	snap := d.snapshot()
+	for _, at := range d.queue() {
+		j, n := d.jobs[at], 1
+		if j.Tasks != "" {
+			n = d.width(j)
+		}
+		if d.set.Policy.Depth > 0 && len(berths)+n > d.set.Policy.Depth {
+			if d.ours(j) {
+				d.act(j, j.Tasks, false, steering.Open, d.h.Own(j, slurmplug.Features), string(steering.Far))
+			}
+			continue
+		}
+		for _, id := range places(j, n) {
+			berths = append(berths, d.berth(at, id, n))
+			snap.Jobs = append(snap.Jobs, berths[len(berths)-1].Job)
+		}
+	}
+	verdicts := steering.Decide(snap, d.set.Policy)
+	for i := range verdicts {
+		d.follow(&berths[i], &verdicts[i])
+	}
+	for i := 0; i < len(berths); {
+		n := i + 1
+		for n < len(berths) && berths[n].at == berths[i].at {
+			n++
+		}
+		d.bind(berths[i:n], verdicts[i:n])
+		i = n
+	}
+	d.note()
+}
+
+// queue is the decisions about jobs that a GPU would start, by priority. From
+// the others the type is taken that they may not have.
+func (d *Steered) queue() (queue []int) {
+	for at, j := range d.jobs {
+		dec, why := &d.plan.Decisions[at], d.alone(j)
+		if j.GPUs > 0 && why != consent {
+			dec.Steer = why
+		}
+		waits := dec.Ranked && helps(j.Reason, d.ours(j)) || (dec.Ranked || dec.Why == string(ranking.NotYet)) && j.Begins(d.s.At)
+		if waits && j.GPUs > 0 && d.shares.Jobs[j.ID] != nil {
+			queue = append(queue, at)
+			continue
+		}
+		if !d.ours(j) {
+			continue
+		}
+		if j.Reason == "BadConstraints" {
+			why = "no node satisfies it (BadConstraints)"
+			c := d.course(j.ID)
+			c.rest, c.alone = d.set.Policy.Cycles, why
+		}
+		if why == "" && (dec.Why == string(ranking.Foreign) || dec.Why == string(ranking.Reserved)) {
+			why = dec.Why
+		}
+		if why != "" {
+			d.act(j, j.Tasks, false, steering.Open, d.h.Own(j, slurmplug.Features), why)
+		}
+	}
+	slices.SortStableFunc(queue, func(a, b int) int {
+		return cmp.Or(cmp.Compare(d.priority(b), d.priority(a)), d.jobs[a].ID.Compare(d.jobs[b].ID))
+	})
+	return queue
+}
+
+// priority is what Slurm will order a job by.
+func (d *Steered) priority(at int) int64 {
+	dec := &d.plan.Decisions[at]
+	if d.plan.Mode == slurmplug.Priority && dec.Value != 0 {
+		return dec.Value
+	}
+	return dec.Own + dec.Value
+}
+
+// alone says why a job is not steered, whatever the allocation is.
+func (d *Steered) alone(j *cluster.Job) string {
+	if j.TagErr != "" || len(j.Tag.Speed) == 0 && j.Tag.Workload == "" {
+		return consent
+	}
+	r, written := d.h.Requests[j.ID][slurmplug.Features]
+	own := d.h.Own(j, slurmplug.Features)
+	c, err := slurmplug.ParseConstraint(own)
+	if err == nil {
+		_, err = c.With("x")
+	}
+	switch {
+	case j.GPUType != "":
+		return typed
+	case j.HetLeader != 0:
+		return component
+	case j.Prefer != "":
+		return prefers
+	case written && r.Theirs(j.Features):
+		return edited
+	case err != nil:
+		return fmt.Sprintf("its constraint %.80q is left alone: %v", own, err)
+	case d.h.Claiming[j.ID]:
+		return claimed
+	}
+	return ""
+}
+
+func (d *Steered) constraint(j *cluster.Job) slurmplug.Constraint {
+	c, _ := slurmplug.ParseConstraint(d.h.Own(j, slurmplug.Features)) // alone knows of the error
+	return c
+}
+
+// course is what is remembered of a job.
+func (d *Steered) course(id cluster.JobID) *course {
+	c := d.helm.jobs[id]
+	if c == nil {
+		c = &course{last: steering.Verdict{Type: steering.Open}}
+		d.helm.jobs[id] = c
+	}
+	c.poll = d.helm.poll
+	return c
+}
+
+// width is for how many tasks of an array there is a berth: as many as the
+// cluster could run at once.
+func (d *Steered) width(j *cluster.Job) int {
+	gpus := 0
+	for i := range d.s.Nodes {
+		gpus += d.s.Nodes[i].GPUs
+	}
+	return max(min(j.TaskCount, gpus/j.GPUs), 1)
+}
+
+// places are the first tasks of an array, or the job itself.
+func places(j *cluster.Job, n int) []cluster.JobID {
+	first, err := slurmplug.FirstTasks(j.Tasks, n)
+	if j.Tasks == "" || err != nil {
+		return []cluster.JobID{j.ID}
+	}
+	return plan.Action{Job: j.ID, Tasks: first, Part: true}.Jobs()
+}
+
+// berth is what the policy has to know of a job.
+func (d *Steered) berth(at int, id cluster.JobID, tasks int) berth {
+	j := d.jobs[at]
+	share, c := d.shares.Jobs[j.ID], d.course(id)
+	b := berth{at: at, id: id, tasks: tasks, kept: c, alone: d.alone(j)}
+	if b.alone == "" && c.rest > 0 {
+		b.alone = c.alone
+		c.rest--
+	}
+	types := d.fit(j)
+	if c.asked--; c.asked > 0 && c.place.Excluded != "" {
+		for t := range d.shares.Types {
+			if types.Has(int32(t)) && !d.without(j, t, c.place.Excluded) {
+				types &^= 1 << uint(t)
+			}
+		}
+	}
+	if c.asked > 0 && c.place.Required != "" && b.alone == "" {
+		b.alone = named
+	}
+	b.Job = steering.Job{Run: share.Run, Time: share.Time, Received: share.Received, Steered: steering.Open, Given: c.given, Ready: c.ready}
+	if b.alone == "" {
+		own := d.constraint(j)
+		for t, f := range d.features {
+			if f == "" {
+				types &^= 1 << uint(t)
+				continue
+			}
+			if text, err := own.With(f); err == nil && text == j.Features && d.ours(j) {
+				b.Steered = int32(t)
+			}
+		}
+		if b.Steered == steering.Open {
+			b.Ready, c.ready = 0, 0
+		} else if c.given == 0 && share.Time != nil { // priod was started since
+			c.given = share.Time[b.Steered]
+			b.Given = c.given
+		}
+		if types == 0 {
+			b.alone = nowhere
+		}
+	}
+	b.Consent = b.alone == ""
+	b.Request = nodemap.Request(j, types)
+	return b
+}
+
+// fit is the GPU types that have nodes for a job that are up, by its own
+// constraint.
+func (d *Steered) fit(j *cluster.Job) placement.Types {
+	r := request{
+		gpuType: j.GPUType, features: d.h.Own(j, slurmplug.Features), partition: j.Partition, nodes: j.Nodes, gpus: j.GPUs, cpus: j.CPUs, memMB: j.MemMB,
+	}
+	types, known := d.fits[r]
+	if !known {
+		for t := range d.shares.Types {
+			if d.fitsOn(j, t, d.up) {
+				types |= 1 << uint(t)
+			}
+		}
+		d.fits[r] = types
+	}
+	return types
+}
+
+// fitsOn tells whether a job, by its own constraint, fits on nodes of one type.
+// One that is not understood keeps it from none.
+func (d *Steered) fitsOn(j *cluster.Job, t int, nodes *placement.Nodes) bool {
+	own := *j
+	own.Features = d.h.Own(j, slurmplug.Features)
+	kinds, understood := d.kinds.Types(&own)
+	if !understood {
+		own.Features = ""
+		kinds, _ = d.kinds.Types(&own)
+	}
+	for k, n := range d.kinds.Kinds {
+		if n.GPUType != d.shares.Types[t] {
+			kinds &^= 1 << uint(k)
+		}
+	}
+	if kinds == 0 || j.GPUs < j.Nodes { // a node without a GPU of its own: nobody knows where
+		return false
+	}
+	_, fits := nodes.Fit(nodemap.Request(&own, kinds), nil)
+	return fits
+}
+
+// snapshot is the nodes and who holds them.
+func (d *Steered) snapshot() *steering.Snapshot {
+	index := map[string]int32{}
+	var sizes []placement.Node
+	var used []placement.Share
+	var down []int32
+	for i := range d.s.Nodes {
+		n := &d.s.Nodes[i]
+		t, known := slices.BinarySearch(d.shares.Types, n.GPUType)
+		if !known || n.GPUs == 0 || n.MixedTypes {
+			continue
+		}
+		at := int32(len(sizes))
+		index[n.Name] = at
+		sizes = append(sizes, placement.Node{Type: int32(t), Amount: placement.Amount{GPUs: int32(n.GPUs), CPUs: int32(n.CPUs), MemMB: n.MemMB}})
+		used = append(used, placement.Share{Node: at, Amount: placement.Amount{GPUs: int32(n.GPUsUsed), CPUs: int32(n.CPUsUsed), MemMB: n.MemUsedMB}})
+		if k := d.kinds.Index[n.Name]; d.kinds.Nodes.Down(k) {
+			down = append(down, at)
+		}
+	}
+	nodes := placement.New(placement.Packed, sizes)
+	nodes.Take(used)
+	for _, at := range down {
+		nodes.SetDown(at, true)
+	}
+	snap := &steering.Snapshot{Nodes: nodes, Types: len(d.shares.Types)}
+	for i := range d.s.Jobs {
+		if j := &d.s.Jobs[i]; j.GPUs > 0 && (j.State == cluster.Running || j.State == cluster.Completing) {
+			snap.Running = append(snap.Running, d.running(j, index)...)
+		}
+	}
+	return snap
+}
+
+// running is what a job holds, and until when. How its GPUs lie on several nodes
+// no poll tells: evenly.
+func (d *Steered) running(j *cluster.Job, index map[string]int32) []steering.Running {
+	hosts, err := slurmplug.ExpandHosts(j.NodeList)
+	if err != nil || len(hosts) == 0 {
+		return nil
+	}
+	r := steering.Running{End: math.Inf(1)}
+	if j.TimeLimit != slurmplug.Unlimited {
+		r.End = max(j.Start.Add(j.TimeLimit).Sub(d.s.At).Seconds(), 0)
+	}
+	for k, h := range hosts {
+		at, known := index[h]
+		if !known {
+			continue
+		}
+		gpus := j.GPUs / len(hosts)
+		if k < j.GPUs%len(hosts) {
+			gpus++
+		}
+		r.Shares = append(r.Shares, placement.Share{Node: at, Amount: placement.Amount{GPUs: int32(gpus)}})
+	}
+	if t, known := slices.BinarySearch(d.shares.Types, j.GPUType); known && d.shares.Jobs[j.ID] != nil {
+		r.End = min(r.End, d.shares.Jobs[j.ID].Run[t])
+	}
+	return []steering.Running{r}
+}
+
+// follow remembers a verdict, and tells it in the decision about the job. Words
+// stay while only the figures in them change.
+func (d *Steered) follow(b *berth, v *steering.Verdict) {
+	c := b.kept
+	if b.alone != "" {
+		c.told = b.alone
+	} else if v.Type != c.last.Type || v.Why != c.last.Why || v.Back != c.last.Back || c.told == "" {
+		c.told = v.Explain(func(t int32) string { return d.shares.Types[t] })
+	}
+	c.last = *v
+	switch {
+	case v.Why == steering.Stuck:
+		c.rest, c.alone = d.set.Policy.Cycles, c.told
+	case v.Type == steering.Open:
+		c.given, c.ready = 0, 0
+	case v.Type != b.Steered:
+		c.given, c.ready = b.Time[v.Type], 0
+	case v.Start == 0:
+		c.ready++
+	}
+	dec := &d.plan.Decisions[b.at]
+	if dec.Steer == "" && b.alone != consent { // of an array, its first task
+		dec.Steer = c.told
+	}
+}
+
+// bind writes what the verdicts say about the tasks of one record.
+func (d *Steered) bind(berths []berth, verdicts []steering.Verdict) {
+	j := d.jobs[berths[0].at]
+	own := d.constraint(j)
+	whole := j.Tasks == "" || berths[0].tasks == j.TaskCount
+	for i := range verdicts {
+		whole = whole && verdicts[i].Type == verdicts[0].Type
+	}
+	type group struct {
+		why   string
+		tasks []int32
+	}
+	groups := map[int32]*group{}
+	var order []int32
+	for i := range berths {
+		v := &verdicts[i]
+		if groups[v.Type] == nil {
+			why := cmp.Or(string(v.Back), string(v.Why))
+			if berths[i].alone != "" {
+				why = berths[i].alone
+			}
+			groups[v.Type] = &group{why: why}
+			order = append(order, v.Type)
+		}
+		groups[v.Type].tasks = append(groups[v.Type].tasks, berths[i].id.Task)
+	}
+	for _, t := range order {
+		text := d.h.Own(j, slurmplug.Features)
+		if t != steering.Open {
+			var err error
+			if text, err = own.With(d.features[t]); err != nil {
+				continue
+			}
+		}
+		if text == j.Features {
+			continue
+		}
+		tasks := j.Tasks
+		if !whole {
+			tasks = slurmplug.CompactTasks(groups[t].tasks)
+		}
+		d.act(j, tasks, !whole, t, text, groups[t].why)
+	}
+}
+
+func (d *Steered) act(j *cluster.Job, tasks string, part bool, t int32, text, why string) {
+	if d.set.MaxWrites > 0 && len(d.Actions) >= d.set.MaxWrites {
+		d.held++
+		return
+	}
+	d.Actions = append(d.Actions, plan.Action{
+		Job: j.ID, Tasks: tasks, Part: part, Lever: slurmplug.Features, Before: j.Features, After: text,
+		Was: d.h.Own(j, slurmplug.Features), Reason: "steering: " + why,
+	})
+	d.to = append(d.to, t)
+}
+
+func (d *Steered) note() {
+	if d.held > 0 {
+		d.plan.Notes = append(d.plan.Notes, fmt.Sprintf("%d constraints wait for the next cycle: steering.writes_per_cycle is reached", d.held))
+	}
+}
+
+// Unseen are the jobs of which Vet has to know the Place, by Slurm's own id.
+func (d *Steered) Unseen() map[cluster.JobID]uint32 {
+	ask := map[cluster.JobID]uint32{}
+	for i := range d.Actions {
+		if d.to[i] != steering.Open {
+			ask[d.Actions[i].Job] = 0
+		}
+	}
+	for _, j := range d.jobs {
+		if _, asked := ask[j.ID]; asked {
+			ask[j.ID] = j.RawID
+		}
+	}
+	return ask
+}
+
+// Vet drops the writes that a closer look rules out: for jobs that name nodes,
+// and for those that refuse all those of the type. What they say is believed for
+// Settings.Cycles cycles: the next one chooses by it.
+func (d *Steered) Vet(places map[cluster.JobID]Place) {
+	jobs := map[cluster.JobID]int{}
+	for at, j := range d.jobs {
+		jobs[j.ID] = at
+	}
+	kept := d.Actions[:0]
+	for i, a := range d.Actions {
+		t := d.to[i]
+		if t == steering.Open {
+			kept = append(kept, a)
+			continue
+		}
+		place, known := places[a.Job]
+		if !known {
+			continue
+		}
+		for _, id := range a.Jobs() {
+			c := d.course(id)
+			c.place, c.asked = place, d.set.Policy.Cycles+1
+		}
+		j, why := d.jobs[jobs[a.Job]], ""
+		switch {
+		case place.Required != "":
+			why = named
+		case !d.without(j, int(t), place.Excluded):
+			why = fmt.Sprintf("it refuses nodes (%.80s), and the others have no place for it on %s", place.Excluded, d.shares.Types[t])
+		default:
+			kept = append(kept, a)
+			continue
+		}
+		d.plan.Decisions[jobs[a.Job]].Steer = why
+		if d.ours(j) {
+			a.After, a.Reason = a.Was, "steering: "+why
+			kept = append(kept, a)
+		}
+	}
+	d.Actions = kept
+}
+
+// without tells whether a job fits on nodes of a type beside those that it
+// refuses.
+func (d *Steered) without(j *cluster.Job, t int, excluded string) bool {
+	if excluded == "" {
+		return true // fit has seen to it
+	}
+	hosts, err := slurmplug.ExpandHosts(excluded)
+	if err != nil {
+		return false
+	}
+	nodes := d.up.Clone()
+	for _, h := range hosts {
+		if at, known := d.kinds.Index[h]; known {
+			nodes.SetDown(at, true)
+		}
+	}
+	return d.fitsOn(j, t, nodes)
+}

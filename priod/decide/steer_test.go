@@ -1,0 +1,352 @@
+package decide
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
+	"slurmprio/priod/policy/ranking"
+	"slurmprio/priod/policy/steering"
+	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/jobtag"
+)
+
+// harbour is a cluster whose constraints priod and its users change.
+type harbour struct {
+	cluster.Snapshot
+	h      *cluster.History
+	helm   Helm
+	shares plan.Shares
+	own    map[cluster.JobID]string // what users want
+	places map[cluster.JobID]Place
+}
+
+func newHarbour() *harbour {
+	return &harbour{
+		Snapshot: cluster.Snapshot{At: start}, h: cluster.NewHistory(), own: map[cluster.JobID]string{}, places: map[cluster.JobID]Place{},
+		shares: plan.Shares{Types: []string{"a100", "t4", "v100"}, Jobs: map[cluster.JobID]*plan.Share{}},
+	}
+}
+
+func (p *harbour) node(name, gpuType string, features ...string) *cluster.Node {
+	p.Nodes = append(p.Nodes, cluster.Node{Name: name, Usable: true, GPUType: gpuType, GPUs: 4, CPUs: 16, MemMB: 1000, Features: features, Partitions: []string{"gpu"}})
+	return &p.Nodes[len(p.Nodes)-1]
+}
+
+// job waits with a constraint of its own.
+func (p *harbour) job(id uint32, own string) *cluster.Job {
+	j := cluster.Job{
+		ID: slurmplug.Plain(id), RawID: id, TaskCount: 1, User: "ann", Partition: "gpu", State: cluster.Pending, Priority: int64(1000 - id), Reason: "Resources",
+		Nodes: 1, GPUs: 1, CPUs: 1, MemMB: 10, Features: own, Eligible: start, Submit: start, TimeLimit: 3600e9,
+		Tag: jobtag.Tag{Speed: map[string]float64{"a100": 3, "v100": 2, "t4": 1}},
+	}
+	p.Jobs = append(p.Jobs, j)
+	p.own[j.ID] = own
+	p.shares.Jobs[j.ID] = &plan.Share{Speed: []float64{1, 1. / 3, 2. / 3}, Time: []float64{1, 0, 0}, Received: make([]float64, 3), Run: []float64{1200, 3600, 1800}}
+	return &p.Jobs[len(p.Jobs)-1]
+}
+
+func steerSettings() SteerSettings {
+	set := SteerSettings{Enabled: true, Policy: steering.Defaults}
+	return set
+}
+
+// cycle steers once, and writes.
+func (p *harbour) cycle(set SteerSettings) (plan.Plan, []plan.Action) {
+	p.h.Observe(&p.Snapshot)
+	pl := Decide(&p.Snapshot, p.h, Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: ranking.Settings{Partitions: []string{"gpu"}}})
+	steered := p.helm.Steer(&p.Snapshot, p.h, &pl, &p.shares, set)
+	places := map[cluster.JobID]Place{}
+	for id := range steered.Unseen() {
+		places[id] = p.places[id]
+	}
+	steered.Vet(places)
+	for _, a := range steered.Actions {
+		for i := range p.Jobs {
+			if j := &p.Jobs[i]; j.ID == a.Job && !a.Part {
+				j.Features = a.After
+			}
+		}
+		for _, id := range a.Jobs() {
+			p.h.Asked(id, a.Lever, a.Was, a.After, true, p.At)
+		}
+	}
+	return pl, steered.Actions
+}
+
+func (p *harbour) told(pl *plan.Plan, id uint32) string {
+	i := slices.IndexFunc(pl.Decisions, func(d plan.Decision) bool { return d.Job == slurmplug.Plain(id) })
+	return pl.Decisions[i].Steer
+}
+
+// Each reason for which a job is left alone, and each for which a type goes again.
+func TestSteer(t *testing.T) {
+	typical := func() *harbour {
+		p := newHarbour()
+		p.node("a1", "a100", "a100", "ssd")
+		p.node("v1", "v100", "v100")
+		p.node("t1", "t4", "t4")
+		return p
+	}
+	for name, c := range map[string]struct {
+		change func(*harbour, *cluster.Job)
+		want   string // constraint
+		told   string
+	}{
+		"bound":           {func(*harbour, *cluster.Job) {}, "a100", "a100 is allocated to it and free"},
+		"and its own":     {func(_ *harbour, j *cluster.Job) { j.Features = "ssd" }, "ssd", "leaves one GPU type"},
+		"alternatives":    {func(_ *harbour, j *cluster.Job) { j.Features = "a100|t4" }, "(a100|t4)&a100", "free"},
+		"no consent":      {func(_ *harbour, j *cluster.Job) { j.Tag = jobtag.Tag{Type: "be"} }, "", ""},
+		"a bad tag":       {func(_ *harbour, j *cluster.Job) { j.TagErr = "x" }, "", ""},
+		"typed":           {func(_ *harbour, j *cluster.Job) { j.GPUType = "v100" }, "", typed},
+		"part of one":     {func(_ *harbour, j *cluster.Job) { j.HetLeader = 7 }, "", component},
+		"prefers":         {func(_ *harbour, j *cluster.Job) { j.Prefer = "t4" }, "", prefers},
+		"counts":          {func(_ *harbour, j *cluster.Job) { j.Features = "[a100|v100]" }, "[a100|v100]", "counts"},
+		"groups":          {func(_ *harbour, j *cluster.Job) { j.Features = "(a100|v100)&ssd" }, "(a100|v100)&ssd", "parentheses"},
+		"claimed":         {func(p *harbour, j *cluster.Job) { p.h.Claiming = map[cluster.JobID]bool{j.ID: true} }, "", claimed},
+		"named":           {func(p *harbour, j *cluster.Job) { p.places[j.ID] = Place{Required: "v1"} }, "", named},
+		"refused":         {func(p *harbour, j *cluster.Job) { p.places[j.ID] = Place{Excluded: "a1"} }, "", "it refuses nodes (a1)"},
+		"a node too many": {func(p *harbour, j *cluster.Job) { p.places[j.ID] = Place{Excluded: "v1"} }, "a100", "free"},
+		"type gone": {func(p *harbour, j *cluster.Job) {
+			p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)
+			j.Features, j.Reason = "a100", "ReqNodeNotAvail, UnavailableNodes:a1"
+			p.Nodes[0].Usable = false
+		}, "v100", "its nodes are down"},
+		"some nodes down": {func(_ *harbour, j *cluster.Job) {
+			j.Reason = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
+		}, "a100", "free"},
+		"soon": {func(_ *harbour, j *cluster.Job) { j.Reason, j.Eligible = "BeginTime", start.Add(20e9) }, "a100", "free"},
+		"later": {func(p *harbour, j *cluster.Job) {
+			j.Reason, j.Eligible = "BeginTime", start.Add(3600e9)
+			delete(p.shares.Jobs, j.ID)
+		}, "", ""},
+		"held":       {func(_ *harbour, j *cluster.Job) { j.Priority, j.Reason = 0, "JobHeldUser" }, "", ""},
+		"limited":    {func(_ *harbour, j *cluster.Job) { j.Reason = "QOSMaxGRESPerUser" }, "", ""},
+		"elsewhere":  {func(_ *harbour, j *cluster.Job) { j.Partition = "cpu" }, "", ""},
+		"nodes down": {func(p *harbour, _ *cluster.Job) { p.Nodes[0].Usable = false }, "v100", "takes v100"},
+		"all down": {func(p *harbour, _ *cluster.Job) {
+			for i := range p.Nodes {
+				p.Nodes[i].Usable = false
+			}
+		}, "", nowhere},
+		"no feature":     {func(p *harbour, _ *cluster.Job) { p.Nodes[0].Features = nil }, "v100", "takes v100"},
+		"a shared one":   {func(p *harbour, _ *cluster.Job) { p.Nodes[1].Features = append(p.Nodes[1].Features, "a100") }, "v100", "takes v100"},
+		"mixed types":    {func(p *harbour, _ *cluster.Job) { p.Nodes[0].MixedTypes = true }, "v100", "takes v100"},
+		"too much of it": {func(_ *harbour, j *cluster.Job) { j.CPUs = 17 }, "", nowhere},
+		"edited": {func(p *harbour, j *cluster.Job) {
+			p.h.Asked(j.ID, slurmplug.Features, "", "v100", true, start)
+			j.Features = "t4"
+		}, "t4", edited},
+		"undone by its user": {func(p *harbour, j *cluster.Job) { p.h.Asked(j.ID, slurmplug.Features, "", "v100", true, start) }, "", edited},
+		"on another type": {func(p *harbour, j *cluster.Job) {
+			p.h.Asked(j.ID, slurmplug.Features, "", "v100", true, start)
+			j.Features = "v100"
+		}, "a100", "the type before is taken back"},
+		"impossible": {func(p *harbour, j *cluster.Job) {
+			p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)
+			j.Features, j.Reason, j.Priority = "a100", "BadConstraints", 0
+		}, "", ""},
+		"consent gone": {func(p *harbour, j *cluster.Job) {
+			p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)
+			j.Features, j.Tag = "a100", jobtag.Tag{}
+		}, "", ""},
+	} {
+		p := typical()
+		p.job(1, "")
+		c.change(p, &p.Jobs[0])
+		pl, _ := p.cycle(steerSettings())
+		if got := p.Jobs[0].Features; got != c.want {
+			t.Errorf("%s: it holds %q, want %q", name, got, c.want)
+		}
+		if told := p.told(&pl, 1); !strings.Contains(told, c.told) || c.told == "" && told != "" {
+			t.Errorf("%s: told %q, want %q", name, told, c.told)
+		}
+	}
+}
+
+// A job that Slurm does not start on a free type is let go, left alone for a
+// while, and tried again.
+func TestSteerLetsGo(t *testing.T) {
+	p := newHarbour()
+	p.node("a1", "a100", "a100")
+	p.node("v1", "v100", "v100")
+	p.job(1, "")
+	set := steerSettings()
+	set.Policy.Cycles = 3
+	seen := ""
+	for range 12 {
+		p.cycle(set)
+		seen += map[string]string{"": ".", "a100": "a"}[p.Jobs[0].Features]
+	}
+	if seen != "aaaa....aaaa" && seen != "aaaa...aaaa." {
+		t.Errorf("bound as %s", seen)
+	}
+}
+
+// An array is bound task by task, as many as the cluster could run.
+func TestSteerSplitsAnArray(t *testing.T) {
+	p := newHarbour()
+	p.node("a1", "a100", "a100")
+	p.node("v1", "v100", "v100")
+	j := p.job(1, "")
+	j.Tasks, j.TaskCount = "0-99", 100
+	p.shares.Jobs[j.ID].Time = []float64{0.5, 0, 0.5}
+	_, actions := p.cycle(steerSettings())
+	tasks := map[string]string{}
+	for _, a := range actions {
+		if !a.Part || a.Was != "" {
+			t.Errorf("%+v", a)
+		}
+		tasks[a.After] += a.Tasks
+	}
+	n := 0
+	for _, list := range tasks {
+		k, err := slurmplug.CountTasks(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += k
+	}
+	if n != 8 || len(tasks) != 2 {
+		t.Errorf("bound %v", tasks)
+	}
+}
+
+// Whatever the cluster looks like: what is written is the user's own constraint
+// with a type on which there is place; it is bounded, it is stable, and it goes
+// when steering is switched off. What users edited stays.
+func TestSteerIsSafe(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := newHarbour()
+		types := p.shares.Types
+		for i := range rapid.IntRange(1, 6).Draw(t, "nodes") {
+			gpuType := rapid.SampledFrom(types).Draw(t, "type")
+			features := rapid.SampledFrom([][]string{{gpuType}, {gpuType, "ssd"}, {"ssd"}, {gpuType, "ssd", "ib"}}).Draw(t, "features")
+			n := p.node(string(rune('a'+i))+"1", gpuType, features...)
+			n.Usable = rapid.IntRange(0, 4).Draw(t, "up") > 0
+			n.GPUsUsed = rapid.IntRange(0, 4).Draw(t, "used")
+			n.MixedTypes = rapid.IntRange(0, 9).Draw(t, "mixed") == 0
+		}
+		for id := range uint32(rapid.IntRange(1, 8).Draw(t, "jobs")) {
+			j := p.job(id+1, rapid.SampledFrom([]string{"", "", "ssd", "ssd&ib", "a100|t4", "[a100|v100]", "(ssd|ib)&a100", "nosuch"}).Draw(t, "own"))
+			j.GPUs = rapid.IntRange(1, 8).Draw(t, "gpus")
+			j.Nodes = rapid.SampledFrom([]int{1, 1, 2}).Draw(t, "on")
+			j.CPUs = rapid.SampledFrom([]int{1, 8, 40}).Draw(t, "cpus")
+			if rapid.IntRange(0, 4).Draw(t, "typed") == 0 {
+				j.GPUType = rapid.SampledFrom(types).Draw(t, "asks for")
+			}
+			share := p.shares.Jobs[j.ID]
+			for i := range types {
+				share.Time[i] = rapid.Float64Range(0, 1).Draw(t, "time")
+				share.Run[i] = rapid.SampledFrom([]float64{100, 1000, math.Inf(1)}).Draw(t, "run")
+			}
+			p.places[j.ID] = rapid.SampledFrom([]Place{{}, {}, {Required: "a1"}, {Excluded: "a1"}, {Excluded: "[a-c]1"}}).Draw(t, "place")
+		}
+		set := steerSettings()
+		set.MaxWrites = rapid.SampledFrom([]int{0, 0, 1, 3}).Draw(t, "limit")
+		edited := map[cluster.JobID]bool{}
+		for range rapid.IntRange(1, 4).Draw(t, "cycles") {
+			_, actions := p.cycle(set)
+			if set.MaxWrites > 0 && len(actions) > set.MaxWrites {
+				t.Fatalf("%d writes", len(actions))
+			}
+			for _, a := range actions {
+				p.checkBinding(t, a, &set)
+				if edited[a.Job] {
+					t.Fatalf("job %s was edited by its user", a.Job)
+				}
+			}
+			if _, again := p.cycle(set); set.MaxWrites == 0 && len(again) > 0 {
+				if _, third := p.cycle(set); len(third) > 0 { // one more for what the first look at nodes taught
+					t.Fatalf("the same cluster, and after %+v and %+v %+v", actions, again, third)
+				}
+			}
+			switch j := &p.Jobs[rapid.IntRange(0, len(p.Jobs)-1).Draw(t, "which")]; rapid.IntRange(0, 3).Draw(t, "event") {
+			case 0:
+				j.Features = "theirs"
+				p.own[j.ID] = j.Features
+				edited[j.ID] = p.h.Requests[j.ID] != nil
+			case 1:
+				n := &p.Nodes[rapid.IntRange(0, len(p.Nodes)-1).Draw(t, "node")]
+				n.Usable = !n.Usable
+			case 2:
+				j.Tag = jobtag.Tag{}
+			}
+		}
+		set.Enabled = false
+		for range 20 { // the limit holds here, too
+			p.cycle(set)
+		}
+		for i := range p.Jobs {
+			if j := &p.Jobs[i]; j.Features != p.own[j.ID] {
+				t.Fatalf("job %s is left with %q, its own is %q", j.ID, j.Features, p.own[j.ID])
+			}
+		}
+	})
+}
+
+// checkBinding looks at one write by counting nodes one by one.
+func (p *harbour) checkBinding(t *rapid.T, a plan.Action, set *SteerSettings) {
+	i := slices.IndexFunc(p.Jobs, func(j cluster.Job) bool { return j.ID == a.Job })
+	j := &p.Jobs[i]
+	if a.Was != p.own[a.Job] {
+		t.Fatalf("%+v: the user's own is %q", a, p.own[a.Job])
+	}
+	if a.After == a.Was {
+		return
+	}
+	own, err := slurmplug.ParseConstraint(a.Was)
+	if err != nil || len(j.Tag.Speed) == 0 || j.GPUType != "" || p.places[j.ID].Required != "" {
+		t.Fatalf("%+v of %+v is to be left alone", a, j)
+	}
+	refused, _ := slurmplug.ExpandHosts(p.places[j.ID].Excluded)
+	for _, gpuType := range p.shares.Types {
+		if text, err := own.With(set.Feature(gpuType)); err != nil || text != a.After {
+			continue
+		}
+		gpus, nodes := 0, 0
+		for i := range p.Nodes {
+			n := &p.Nodes[i]
+			if slices.Contains(n.Features, gpuType) && n.GPUType != gpuType {
+				t.Fatalf("%+v: node %s has the feature and other GPUs", a, n.Name)
+			}
+			if n.GPUType == gpuType && n.Usable && !n.MixedTypes && own.Allows(n.Features) && slices.Contains(n.Features, gpuType) && !slices.Contains(refused, n.Name) {
+				gpus += n.GPUs
+				nodes++
+			}
+		}
+		if gpus < j.GPUs || nodes < j.Nodes || nodes*16 < j.CPUs {
+			t.Fatalf("%+v: %d GPUs on %d nodes for %+v", a, gpus, nodes, j)
+		}
+		return
+	}
+	t.Fatalf("%+v is no composed constraint", a)
+}
+
+// What steering adds to a cycle with 100,000 pending jobs, all of which agreed to
+// it, on 5,000 nodes.
+func BenchmarkSteer(b *testing.B) {
+	p := newHarbour()
+	for i := range 5000 {
+		t := p.shares.Types[i%3]
+		p.node(fmt.Sprint(t, "-", i), t, t).GPUsUsed = 4 - i%7/6*4
+	}
+	p.Jobs = make([]cluster.Job, 0, 100_000)
+	for id := range uint32(100_000) {
+		j := p.job(id+1, []string{"", "a100|v100"}[id%2])
+		p.shares.Jobs[j.ID].Time = []float64{0.4, 0.2, 0.3}
+	}
+	p.h.Observe(&p.Snapshot)
+	pl := Decide(&p.Snapshot, p.h, Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: ranking.Settings{Partitions: []string{"gpu"}}})
+	set := steerSettings()
+	set.MaxWrites = 100
+	for b.Loop() {
+		p.helm.Steer(&p.Snapshot, p.h, &pl, &p.shares, set)
+	}
+}

@@ -1,0 +1,40 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/decide"
+	"slurmprio/slurmplug"
+)
+
+// Places reads which nodes jobs name and refuse; see cycle.Steering. An error
+// leaves out the jobs that it is about.
+func (c *Cluster) Places(ctx context.Context, raw map[cluster.JobID]uint32) (map[cluster.JobID]decide.Place, error) {
+	places := make(map[cluster.JobID]decide.Place, len(raw))
+	var mu sync.Mutex
+	var doubts error
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(looks)
+	for id, raw := range raw {
+		g.Go(func() error {
+			required, excluded, err := c.client.NodesAsked(ctx, raw)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil:
+				places[id] = decide.Place{Required: required, Excluded: excluded}
+			case !errors.Is(err, slurmplug.ErrNoJob):
+				doubts = errors.Join(doubts, fmt.Errorf("job %s: %w", id, err))
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // the errors are in doubts
+	return places, doubts
+}

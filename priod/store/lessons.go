@@ -1,0 +1,165 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"slurmprio/priod/policy/speed"
+	"slurmprio/priod/store/db"
+)
+
+// Lessons are what this site's accounting taught of speeds, the last time.
+type Lessons struct {
+	Read time.Time // accounting was read up to then
+	At   time.Time // it was learned; zero: not yet
+	Runs int       // completed jobs that taught
+
+	Knowledge *speed.Knowledge // nil: not yet
+}
+
+// SaveStays takes in what accounting says of the runs that ended up to a time.
+// It may be called beside the cycles, like the methods below.
+func (s *Store) SaveStays(ctx context.Context, stays []speed.Stay, until time.Time) error {
+	for len(stays) > 0 {
+		now := stays[:min(len(stays), pruneBatch)]
+		stays = stays[len(now):]
+		if _, err := s.batch(ctx, func(tx *sql.Tx) (int64, error) {
+			for i := range now {
+				if err := s.q.PutStay(ctx, tx, stayParams(&now[i])); err != nil {
+					return 0, err
+				}
+			}
+			return 0, nil
+		}); err != nil {
+			return err
+		}
+	}
+	_, err := s.batch(ctx, func(tx *sql.Tx) (int64, error) { return 0, s.q.ReadUntil(ctx, tx, millis(until)) })
+	return err
+}
+
+// StaysSince returns the runs that ended since a time, and drops the older ones.
+func (s *Store) StaysSince(ctx context.Context, since time.Time) (stays []speed.Stay, err error) {
+	for n := int64(1); n > 0; {
+		n, err = s.batch(ctx, func(tx *sql.Tx) (int64, error) {
+			return s.q.PruneStays(ctx, tx, db.PruneStaysParams{BeforeMs: millis(since), Most: pruneBatch})
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	_, err = s.batch(ctx, func(tx *sql.Tx) (int64, error) {
+		rows, err := s.q.AllStays(ctx, tx, millis(since))
+		stays = make([]speed.Stay, len(rows))
+		for i := range rows {
+			stays[i] = stayOf(&rows[i])
+		}
+		return 0, err
+	})
+	return stays, err
+}
+
+// SaveLessons replaces what was learned.
+func (s *Store) SaveLessons(ctx context.Context, k *speed.Knowledge, runs int, at time.Time) error {
+	usual, programs := k.Lessons()
+	body, err := json.Marshal(usual)
+	if err != nil {
+		return err
+	}
+	params := make([]db.AddProgramParams, len(programs))
+	for i := range programs {
+		p := &programs[i]
+		text, err := json.Marshal(p)
+		if err != nil {
+			return err
+		}
+		params[i] = db.AddProgramParams{
+			Workload: p.Program.Workload, User: p.Program.User, Name: p.Program.Name, Gpus: int64(p.Program.GPUs), Steps: p.Steps, Body: string(text),
+		}
+	}
+	_, err = s.batch(ctx, func(tx *sql.Tx) (int64, error) {
+		if err := s.q.DropPrograms(ctx, tx); err != nil {
+			return 0, err
+		}
+		for i := range params {
+			if err := s.q.AddProgram(ctx, tx, params[i]); err != nil {
+				return 0, err
+			}
+		}
+		return 0, s.q.PutLesson(ctx, tx, db.PutLessonParams{AtMs: millis(at), Runs: int64(runs), Body: string(body)})
+	})
+	return err
+}
+
+// Lessons returns what was learned.
+func (s *Store) Lessons(ctx context.Context) (l Lessons, err error) {
+	_, err = s.batch(ctx, func(tx *sql.Tx) (int64, error) {
+		l, err = lessonsOf(ctx, s.q, tx, nil)
+		return 0, err
+	})
+	return l, err
+}
+
+// Lessons returns what the daemon learned, of all programs or of one.
+func (r *Reader) Lessons(ctx context.Context, of *speed.Program) (l Lessons, err error) {
+	err = r.view(ctx, func(tx *sql.Tx) error {
+		l, err = lessonsOf(ctx, r.q, tx, of)
+		return err
+	})
+	return l, err
+}
+
+func lessonsOf(ctx context.Context, q *db.Queries, tx db.DBTX, of *speed.Program) (l Lessons, err error) {
+	last, err := q.LastLesson(ctx, tx)
+	if errors.Is(err, sql.ErrNoRows) {
+		return l, nil
+	}
+	if err != nil {
+		return l, err
+	}
+	l = Lessons{Read: instant(last.ReadMs), At: instant(last.AtMs), Runs: int(last.Runs)}
+	if last.AtMs == 0 {
+		return l, nil
+	}
+	var usual speed.Usual
+	if err := json.Unmarshal([]byte(last.Body), &usual); err != nil {
+		return l, err
+	}
+	var rows []db.LessonProgram
+	if of == nil {
+		rows, err = q.AllPrograms(ctx, tx)
+	} else {
+		rows, err = q.ProgramOf(ctx, tx, db.ProgramOfParams{Workload: of.Workload, User: of.User, Name: of.Name, Gpus: int64(of.GPUs)})
+	}
+	if err != nil {
+		return l, err
+	}
+	programs := make([]speed.Lesson, len(rows))
+	for i := range rows {
+		r, p := &rows[i], &programs[i]
+		if err := json.Unmarshal([]byte(r.Body), p); err != nil {
+			return l, err
+		}
+		p.Program = speed.Program{Workload: r.Workload, User: r.User, Name: r.Name, GPUs: int(r.Gpus)}
+		p.Steps = r.Steps
+	}
+	l.Knowledge, err = speed.Recall(usual, programs)
+	return l, err
+}
+
+func stayParams(s *speed.Stay) db.PutStayParams {
+	return db.PutStayParams{
+		RawID: int64(s.RawID), StartMs: millis(s.Start), EndMs: millis(s.End), State: s.State, GpuType: s.GPUType, Gpus: int64(s.GPUs),
+		User: s.User, Name: s.Name, Tag: s.Tag, Steps: s.Steps,
+	}
+}
+
+func stayOf(r *db.Stay) speed.Stay {
+	return speed.Stay{
+		RawID: uint32(r.RawID), Start: instant(r.StartMs), End: instant(r.EndMs), State: r.State, GPUType: r.GpuType, GPUs: int(r.Gpus),
+		User: r.User, Name: r.Name, Tag: r.Tag, Steps: r.Steps,
+	}
+}

@@ -1,0 +1,232 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/decide"
+	"slurmprio/priod/plan"
+	"slurmprio/priod/policy/speed"
+	"slurmprio/priod/store/db"
+)
+
+// Share is what the allocation gave a job when its row was last written.
+type Share struct {
+	Cycle    int64         `json:"cycle"`
+	At       time.Time     `json:"at"`       // the figures are of then
+	Given    time.Time     `json:"given"`    // its times hold since then
+	Since    time.Time     `json:"since"`    // fractions received count from then
+	Priority float64       `json:"priority"` // as Gavel orders by; from plan.Untouched down: it had received nothing
+	Types    []ShareOfType `json:"gpu_types"`
+	Notes    []string      `json:"notes,omitempty"`
+}
+
+// ShareOfType is a job's on one GPU type.
+type ShareOfType struct {
+	GPUType   string       `json:"gpu_type"`
+	Speed     float64      `json:"speed"` // relative: 1 on its fastest type; 0: it cannot run there
+	Source    speed.Source `json:"source"`
+	Factor    float64      `json:"within_factor"`
+	Runs      int          `json:"runs"`                    // of its program there that history has
+	Time      *float64     `json:"time_fraction,omitempty"` // allocated; nil: not yet
+	Received  float64      `json:"received_fraction"`       // of the time that all jobs ran there since Share.Since
+	ReceivedS float64      `json:"received_s"`              // in its life
+	PromisedS float64      `json:"promised_s"`              // in its life, up to Share.Given
+	OwedS     float64      `json:"owed_s"`                  // promised up to Share.At and not received
+	RunS      *float64     `json:"run_s,omitempty"`         // that it would still run there; nil: it cannot
+}
+
+type shareChange struct {
+	entry  *entry
+	share  *plan.Share // nil: it has none any more
+	digest uint64
+}
+
+// compareShare covers who says how fast the job is, and its times. What grows
+// with the time alone is not written each cycle: it follows from those.
+func (s *Store) compareShare(e *entry, shares *plan.Shares) {
+	var share *plan.Share
+	digest := uint64(0)
+	if shares != nil {
+		if share = shares.Jobs[e.id]; share != nil {
+			digest = s.held.digester.share(share, shares.Types)
+		}
+	}
+	if digest != e.shared {
+		s.changes.shares = append(s.changes.shares, shareChange{e, share, digest})
+	}
+}
+
+func (d *digester) share(s *plan.Share, types []string) uint64 {
+	d.start()
+	d.int(millis(s.Given))
+	d.flag(s.Time != nil)
+	for t, name := range types {
+		a := &s.Answers.Speeds[t]
+		d.text(name)
+		d.text(string(a.Source))
+		d.int(int64(a.Runs))
+		for _, v := range [...]float64{s.Speed[t], a.Factor} {
+			d.int(int64(math.Float64bits(v)))
+		}
+		if s.Time != nil {
+			d.int(int64(math.Float64bits(s.Time[t])))
+		}
+	}
+	for _, n := range s.Answers.Notes {
+		d.text(n)
+	}
+	return d.sum()
+}
+
+func (s *Store) saveShares(ctx context.Context, tx *sql.Tx, number int64, seen *plan.Seen) error {
+	for _, c := range s.changes.shares {
+		if c.share == nil {
+			if err := s.q.DropShare(ctx, tx, c.entry.row); err != nil {
+				return err
+			}
+			continue
+		}
+		params, err := shareParams(c.share, seen.Plan.Shares, c.entry.row, number, seen.Snapshot.At)
+		if err == nil {
+			err = s.q.PutShare(ctx, tx, params)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func shareParams(s *plan.Share, all *plan.Shares, row, cycle int64, at time.Time) (p db.PutShareParams, err error) {
+	types := make([]ShareOfType, len(all.Types))
+	for t, name := range all.Types {
+		a := &s.Answers.Speeds[t]
+		types[t] = ShareOfType{
+			GPUType: name, Speed: s.Speed[t], Source: a.Source, Factor: a.Factor, Runs: a.Runs, Received: s.Received[t],
+			ReceivedS: s.Seconds[t], PromisedS: s.Promised[t], OwedS: s.Owed[t],
+		}
+		if s.Time != nil {
+			types[t].Time = &s.Time[t]
+		}
+		if !math.IsInf(s.Run[t], 1) {
+			types[t].RunS = &s.Run[t]
+		}
+	}
+	body, err := json.Marshal(types)
+	if err != nil {
+		return p, err
+	}
+	notes, err := json.Marshal(append([]string{}, s.Answers.Notes...))
+	return db.PutShareParams{
+		Job: row, Cycle: cycle, AtMs: millis(at), GivenMs: millis(s.Given), SinceMs: millis(all.Since), Priority: s.Priority,
+		Types: string(body), Notes: string(notes),
+	}, err
+}
+
+func shareOf(r *db.Share) (*Share, error) {
+	s := &Share{Cycle: r.Cycle, At: instant(r.AtMs), Given: instant(r.GivenMs), Since: instant(r.SinceMs), Priority: r.Priority, Notes: notesOf(r.Notes)}
+	return s, json.Unmarshal([]byte(r.Types), &s.Types)
+}
+
+// shareOfJob is what the allocation gave a job; nil when it has no share.
+func (r *Reader) shareOfJob(ctx context.Context, tx db.DBTX, row int64) (*Share, error) {
+	found, err := r.q.ShareOfJob(ctx, tx, row)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return shareOf(&found)
+}
+
+// LoadShares returns what an earlier priod allocated, as if it had never stopped:
+// what it promised stood while it was away.
+func (s *Store) LoadShares(ctx context.Context) (*decide.Ledger, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.intact()
+	if err == nil {
+		var l *decide.Ledger
+		if l, err = ledgerOf(ctx, s.q, s.db); err == nil {
+			return l, nil
+		}
+	}
+	if isBroken(err) {
+		if err = s.startAnew(ctx, err); err == nil {
+			return &decide.Ledger{}, nil
+		}
+	}
+	return nil, s.explain(err)
+}
+
+// Ledger is what the daemon would load, for a dry run beside it.
+func (r *Reader) Ledger(ctx context.Context) (l *decide.Ledger, err error) {
+	err = r.view(ctx, func(tx *sql.Tx) error {
+		l, err = ledgerOf(ctx, r.q, tx)
+		return err
+	})
+	return l, err
+}
+
+func ledgerOf(ctx context.Context, q *db.Queries, tx db.DBTX) (*decide.Ledger, error) {
+	shares, err := q.SharesInQueue(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	intervals, err := q.IntervalsOfShares(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	runs := map[cluster.JobID][]cluster.Interval{}
+	for i := range intervals {
+		id := jobID(intervals[i].ID, intervals[i].Task)
+		runs[id] = append(runs[id], intervalOf(&intervals[i].Interval, id, 0))
+	}
+	l := &decide.Ledger{}
+	for i := range shares {
+		r := &shares[i]
+		s, err := shareOf(&r.Share)
+		if err != nil {
+			return nil, err
+		}
+		id := jobID(r.ID, r.Task)
+		l.Restore(id, s.remembered(r, runs[id]))
+	}
+	return l, nil
+}
+
+func (s *Share) remembered(r *db.SharesInQueueRow, runs []cluster.Interval) decide.Remembered {
+	m := decide.Remembered{User: r.User, Submit: instant(r.SubmitMs), Born: instant(r.FirstSubmitMs), Given: s.Given, Runs: runs}
+	for _, t := range s.Types {
+		m.Types, m.Speed, m.Promised = append(m.Types, t.GPUType), append(m.Speed, t.Speed), append(m.Promised, t.PromisedS)
+		if t.Time != nil {
+			m.Time = append(m.Time, *t.Time)
+		}
+	}
+	return m
+}
+
+// GPUTypes are the types of the nodes as the last cycle saw them, sorted.
+func (r *Reader) GPUTypes(ctx context.Context) (types []string, err error) {
+	err = r.view(ctx, func(tx *sql.Tx) error {
+		nodes, err := r.q.AllNodes(ctx, tx)
+		types = nil
+		for i := range nodes {
+			if n := &nodes[i]; n.Gpus > 0 && n.GpuType != "" && !n.MixedTypes {
+				types = append(types, n.GpuType)
+			}
+		}
+		slices.Sort(types)
+		types = slices.Compact(types)
+		return err
+	})
+	return types, err
+}

@@ -1,0 +1,45 @@
+package slurmplug
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestRecordedAccounts(t *testing.T) {
+	got, err := parseAccounts(recording(t, "assoc.out"))
+	want := []Account{
+		{Name: "root", Share: 1}, {Name: "biology", Parent: "root", Share: 20}, {Name: "shy", Parent: "biology", UseParent: true},
+		{Name: "physics", Parent: "root", Share: 1}, {Name: "language", Parent: "physics", Share: 1}, {Name: "vision", Parent: "physics", Share: 3},
+	}
+	if d := cmp.Diff(want, got); d != "" || err != nil {
+		t.Error(d, err)
+	}
+}
+
+func TestAccountsThatCannotBeTrusted(t *testing.T) {
+	for out, want := range map[string]string{
+		"root||||1\nroot||||1\n": "comes twice", "root|||1\n": "4 fields", "|x|||1\n": "not empty", "root||||-1\n": "Fairshare", "a|b|c||\n": "",
+	} {
+		if _, err := parseAccounts(out); (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", out, err, want)
+		}
+	}
+}
+
+// Whatever it is, it gives accounts with their names once each, or an error.
+func FuzzAccounts(f *testing.F) {
+	f.Add(recording(f, "assoc.out"))
+	f.Add("root||||1\nx|root|||parent\n")
+	f.Fuzz(func(t *testing.T, out string) {
+		all, err := parseAccounts(out)
+		seen := map[string]bool{}
+		for _, a := range all {
+			if err != nil || a.Name == "" || seen[a.Name] || a.Share < 0 || a.UseParent && a.Share != 0 || !strings.Contains("\n"+out, "\n"+a.Name+"|"+a.Parent+"||") {
+				t.Fatalf("%+v, %v", a, err)
+			}
+			seen[a.Name] = true
+		}
+	})
+}

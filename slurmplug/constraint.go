@@ -1,0 +1,97 @@
+package slurmplug
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Constraint is what a job asks of its nodes' features, in the forms of which it
+// is certain what Slurm makes: words joined by & (or commas), words joined by |,
+// and one such group of alternatives in parentheses joined by & to others.
+type Constraint struct {
+	all    [][]string // of each group a node has one
+	groups bool       // written with parentheses
+}
+
+// Why a constraint is not read.
+var (
+	ErrCounts  = errors.New("it holds counts or matching alternatives ([], *)")
+	ErrMixed   = errors.New("it mixes & and | without parentheses")
+	ErrGroups  = errors.New("it holds parentheses")
+	ErrFeature = errors.New("it holds what is no name of a feature")
+)
+
+// ParseConstraint reads what sbatch -C and Slurm's Features say; "" asks for
+// nothing.
+func ParseConstraint(text string) (Constraint, error) {
+	var c Constraint
+	switch {
+	case text == "":
+		return c, nil
+	case strings.ContainsAny(text, "[]*"):
+		return c, ErrCounts
+	}
+	c.groups = strings.ContainsAny(text, "()")
+	parts := strings.Split(strings.ReplaceAll(text, ",", "&"), "&")
+	for _, part := range parts {
+		inner, group := strings.CutPrefix(part, "(")
+		if group {
+			if inner, group = strings.CutSuffix(inner, ")"); !group {
+				return c, ErrGroups
+			}
+		}
+		words := strings.Split(inner, "|")
+		switch {
+		case slices.ContainsFunc(words, func(w string) bool { return strings.ContainsAny(w, "()") }):
+			return c, ErrGroups
+		case slices.ContainsFunc(words, func(w string) bool { return !ValidFeature(w) }):
+			return c, ErrFeature
+		case len(words) > 1 && !group && len(parts) > 1:
+			return c, ErrMixed
+		}
+		c.all = append(c.all, words)
+	}
+	return c, nil
+}
+
+// ValidFeature tells whether s can be written as the name of a node feature.
+func ValidFeature(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c <= ' ' || c >= 0x7f || strings.IndexByte("&|()[]*!,\"'`\\", c) >= 0 {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// Allows tells whether a node with these features will do.
+func (c Constraint) Allows(features []string) bool {
+	for _, words := range c.all {
+		if !slices.ContainsFunc(words, func(w string) bool { return slices.Contains(features, w) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// With writes the constraint with one more feature that a node must have. What
+// has parentheses gets none: 22.05 refuses to nest them.
+func (c Constraint) With(feature string) (string, error) {
+	switch {
+	case !ValidFeature(feature):
+		return "", fmt.Errorf("feature %.80q: %w", feature, ErrFeature)
+	case c.groups:
+		return "", ErrGroups
+	case len(c.all) == 0:
+		return feature, nil
+	case len(c.all) == 1 && len(c.all[0]) > 1:
+		return "(" + strings.Join(c.all[0], "|") + ")&" + feature, nil
+	}
+	var words []string
+	for _, w := range c.all {
+		words = append(words, w[0])
+	}
+	return strings.Join(append(words, feature), "&"), nil
+}

@@ -1,0 +1,59 @@
+-- What allocation and speeds need.
+
+-- name: PutShare :exec
+INSERT INTO shares (job, cycle, at_ms, given_ms, since_ms, priority, types, notes) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (job) DO UPDATE SET
+  cycle = excluded.cycle, at_ms = excluded.at_ms, given_ms = excluded.given_ms, since_ms = excluded.since_ms,
+  priority = excluded.priority, types = excluded.types, notes = excluded.notes;
+
+-- name: DropShare :exec
+DELETE FROM shares WHERE job = ?;
+
+-- name: ShareOfJob :one
+SELECT * FROM shares WHERE job = ?;
+
+-- name: SharesInQueue :many
+SELECT j.id, j.task, j.user, j.submit_ms, j.first_submit_ms, sqlc.embed(s)
+FROM shares AS s JOIN jobs AS j ON j.job = s.job WHERE j.left_ms = 0 ORDER BY s.job;
+
+-- name: IntervalsOfShares :many
+-- The stays on GPUs of the jobs in the queue that have a share.
+SELECT j.id, j.task, sqlc.embed(i) FROM shares AS s JOIN jobs AS j ON j.job = s.job JOIN intervals AS i ON i.job = j.job
+WHERE j.left_ms = 0 ORDER BY i.job, i.start_ms;
+
+-- name: PutStay :exec
+INSERT INTO stays (raw_id, start_ms, end_ms, state, gpu_type, gpus, user, name, tag, steps) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (raw_id, start_ms) DO UPDATE SET
+  end_ms = excluded.end_ms, state = excluded.state, gpu_type = excluded.gpu_type, gpus = excluded.gpus,
+  user = excluded.user, name = excluded.name, tag = excluded.tag, steps = excluded.steps;
+
+-- name: AllStays :many
+SELECT * FROM stays WHERE end_ms >= sqlc.arg(since_ms) ORDER BY raw_id, start_ms;
+
+-- name: PruneStays :execrows
+DELETE FROM stays WHERE (raw_id, start_ms) IN (
+  SELECT s.raw_id, s.start_ms FROM stays AS s WHERE s.end_ms < sqlc.arg(before_ms) LIMIT sqlc.arg(most)
+);
+
+-- name: LastLesson :one
+SELECT * FROM lessons WHERE lesson = 1;
+
+-- name: PutLesson :exec
+INSERT INTO lessons (lesson, read_ms, at_ms, runs, body) VALUES (1, 0, ?, ?, ?)
+ON CONFLICT (lesson) DO UPDATE SET at_ms = excluded.at_ms, runs = excluded.runs, body = excluded.body;
+
+-- name: ReadUntil :exec
+INSERT INTO lessons (lesson, read_ms, at_ms, runs, body) VALUES (1, ?, 0, 0, '')
+ON CONFLICT (lesson) DO UPDATE SET read_ms = excluded.read_ms;
+
+-- name: DropPrograms :exec
+DELETE FROM lesson_programs;
+
+-- name: AddProgram :exec
+INSERT INTO lesson_programs (workload, user, name, gpus, steps, body) VALUES (?, ?, ?, ?, ?, ?);
+
+-- name: AllPrograms :many
+SELECT * FROM lesson_programs;
+
+-- name: ProgramOf :many
+SELECT * FROM lesson_programs WHERE workload = ? AND user = ? AND name = ? AND gpus = ?;

@@ -1,0 +1,104 @@
+package tests
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"slurmprio/priod/store"
+	"slurmprio/tests/lab"
+)
+
+// shared is what explain --json shows of a job's allocation.
+type shared struct{ Share *store.Share }
+
+// Jobs stand in Gavel's order: the one that its account's weight gives more of its
+// time first, the one that has had its share last. Each cycle here is a process of
+// its own, which knows what jobs received; reset takes all of it back.
+func TestOrderByAllocation(t *testing.T) {
+	s := newSite(t, quick+"[ranking]\norder = \"gavel\"\n[allocation]\npolicy = \"max-min\"\n[allocation.weights]\nbiology = 8.0\n")
+	submit := func(args ...string) string {
+		return s.submit(append(append([]string{"--prio-type=be", "--gres=gpu:4", "--time=60"}, args...), "--wrap", "sleep 600")...)
+	}
+	running := []string{submit("--gres=gpu:a100:4")}
+	for range len(s.lab.Nodes) - 1 {
+		running = append(running, submit())
+	}
+	for _, id := range running {
+		if err := s.lab.WaitJob(t.Context(), id, "RUNNING"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.must("run", "--once") // sees who runs
+	lm := submit("--prio-speed=a100:1,v100:0.4,t4:0.2")
+	vision := submit("--prio-workload=imagenet-of-nobody")
+	weighty := submit("--prio-speed=a100:1,v100:0.4,t4:0.2", "--account="+lab.Biology)
+	trial := s.submit("--prio-type=te", "--gres=gpu:4", "--time=5", "--wrap", "sleep 600")
+	s.eligible(4)
+	if got := s.order(); got[0] != lm {
+		t.Fatalf("Slurm alone: %v", got)
+	}
+	before := s.levers()
+	s.must("run", "--once")
+	if got := s.order(); got[0] != trial || got[1] != weighty {
+		t.Fatalf("the order is %v, want %s, %s first\n%s", got, trial, weighty, s.levers())
+	}
+	if again := s.must("run", "--once"); !strings.Contains(again, "nothing to write") {
+		t.Errorf("the second cycle says\n%s", again)
+	}
+	out := s.must("explain", weighty)
+	for _, want := range []string{"a100: 1.00, says the job's tag", "a100: 100 % of its time; received 0s there", "Place      behind 1 TE job, and", "it received nothing"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("explain lacks %q:\n%s", want, out)
+		}
+	}
+	if out := s.must("explain", vision); !strings.Contains(out, "nobody says: it is taken to be as fast on a100, t4, v100") || !strings.Contains(out, "and 1 best-effort job") {
+		t.Errorf("explain says\n%s", out)
+	}
+	s.must("reset")
+	s.must("resume")
+	if after := s.levers(); after != before {
+		t.Errorf("reset leaves\n%s\nbefore priod it was\n%s", after, before)
+	}
+
+	// One that ran is requeued: Slurm alone would put it first. The node that all
+	// wait for stays busy.
+	ran, busy := running[0], strings.TrimSpace(s.slurm("squeue", "--noheader", "--jobs="+running[1], "--format=%N"))
+	s.slurm("scancel", trial, weighty)
+	for _, id := range []string{lm, vision} {
+		s.slurm("scontrol", "update", "JobId="+id, "ReqNodeList="+busy)
+	}
+	s.slurm("scontrol", "requeue", ran)
+	s.wait("the requeued job to wait", func() bool { return slices.Contains(s.order(), ran) })
+	s.slurm("scontrol", "update", "JobId="+ran, "ReqNodeList="+busy)
+	s.wait("the requeued job to be eligible", func() bool {
+		s.slurm("scontrol", "update", "JobId="+ran, "StartTime=now", "Nice=-200")
+		return strings.Contains(s.slurm("sprio", "--noheader", "--format=%i"), ran)
+	})
+	if got := s.order(); got[0] != ran {
+		t.Fatalf("Slurm alone: %v", got)
+	}
+	s.must("run", "--once")
+	if got := s.order(); !slices.Equal(got, []string{lm, vision, ran}) {
+		t.Errorf("the order is %v, want %s, that has had its share, last", got, ran)
+	}
+	received := func() (sum float64) {
+		var v shared
+		s.json(&v, "explain", ran)
+		for _, g := range v.Share.Types {
+			sum += g.ReceivedS
+		}
+		return sum
+	}
+	had := received()
+	s.slurm("scontrol", "update", "JobId="+ran, "TimeLimit=50") // its row is written anew
+	s.slurm("scancel", lm)
+	s.must("run", "--once")
+	if now := received(); had < 0.5 || math.Abs(now-had) > 1.5 { // accounting may tell the end exactly
+		t.Errorf("it received %v s, and %v s after another start of priod", had, now)
+	}
+	if out := s.must("explain", ran); !strings.Contains(out, "the best of allocated over received since") {
+		t.Errorf("explain says\n%s", out)
+	}
+}
