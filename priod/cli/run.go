@@ -133,13 +133,6 @@ func preview(ctx context.Context, cfg *config.Config, log hclog.Logger) (cycle.R
 	sizes.Set(sizing)
 	set.Sizing = cycle.Sizing{Sizes: &sizes, Slurm: slurm}
 	set.Steering = cycle.Steering{Settings: cfg.Steer(), Helm: &decide.Helm{}, Slurm: slurm}
-	var sizes decide.Sizes
-	sized := cfg.Sizes()
-	if sized.Table, err = workload.Load(cfg.Speeds.Workloads); err != nil {
-		return cycle.Result{}, err
-	}
-	sizes.Set(sized)
-	set.Sizing = cycle.Sizing{Sizes: &sizes, Slurm: slurm}
 	return cycle.Step(ctx, slurm, nil, h, set)
 }
 
