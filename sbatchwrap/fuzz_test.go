@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"slurmprio/slurmplug/jobtag"
+	"slurmprio/slurmplug/prio"
 	"slurmprio/slurmplug/sbatch"
 )
 
@@ -29,22 +30,18 @@ func FuzzTag(f *testing.F) {
 	f.Add("s", []byte("#PRIO --prio-steps=1e300\n#PRIO\t--prio-share\n"), "prio-mem", "a:1x1-2x2", strings.Repeat("x", 1000))
 	f.Add("s", []byte("#PRIO '--prio-\x1b=x\n#SBATCH hetjob\n#PRIO --prio-retry=always\n"), "prio-signal", "b:sigusr1", "prio:")
 	f.Fuzz(func(t *testing.T, name string, text []byte, variable, value, comment string) {
-		s := &script{name: name, text: text}
-		if err := s.misplaced(); err != nil {
-			said(t, err)
-		}
-		claims, err := scriptClaims(s)
+		claims, err := prio.FromScript((&script{name: name}).title(), text)
 		if err != nil {
 			said(t, err)
 			return
 		}
 		variable, _, _ = strings.Cut(variable, "=") // a variable's name ends there
 		key := "SBATCHWRAP_" + strings.ToUpper(strings.TrimPrefix(variable, "prio-"))
-		fromEnv, strange := environmentClaims([]string{key + "=" + value, "HOME=/"})
-		if len(fromEnv)+len(strange) > 1 || len(fromEnv) == 1 && fromEnv[0].value != value {
+		fromEnv, strange := prio.FromEnvironment([]string{key + "=" + value, "HOME=/"})
+		if len(fromEnv)+len(strange) > 1 || len(fromEnv) == 1 && fromEnv[0].Value != value {
 			t.Fatalf("%s=%q: %+v, %q", key, value, fromEnv, strange)
 		}
-		_, tag, err := buildTag(append(claims, fromEnv...))
+		_, tag, err := prio.Tag(append(claims, fromEnv...))
 		if err != nil {
 			said(t, err)
 			return
@@ -84,7 +81,7 @@ func FuzzCommandLine(f *testing.F) {
 		bare := p.cmd.Rewrite(nil)
 		again := &parser{args: bare}
 		again.use(grammar)
-		if again.err != nil || len(argumentClaims(again.cmd)) != 0 || len(bare) > len(p.args) {
+		if again.err != nil || len(prio.FromArguments(again.cmd)) != 0 || len(bare) > len(p.args) {
 			t.Fatalf("%q becomes %q: %v", p.args, bare, again.err)
 		}
 		tagged := &parser{args: again.cmd.Rewrite([]string{"--comment=tag"})}

@@ -7,24 +7,25 @@ import (
 	"os"
 	"os/exec"
 
+	"slurmprio/slurmplug/prio"
 	"slurmprio/slurmplug/sbatch"
 )
 
 // printHelp tells about our own options.
 func printHelp(w io.Writer) {
 	fmt.Fprintf(w, "\nOptions of sbatchwrap (%s), spelled in full:\n", version)
-	for _, o := range options {
-		line := "      --" + o.name
-		if o.arg == sbatch.Optional {
-			line += "[=" + o.value + "]"
+	for _, o := range prio.Options {
+		line := "      --" + o.Name
+		if o.Arg == sbatch.Optional {
+			line += "[=" + o.Value + "]"
 		} else {
-			line += "=" + o.value
+			line += "=" + o.Value
 		}
 		if len(line) > 28 {
 			line += "\n"
-			fmt.Fprintf(w, "%s%30s%s\n", line, "", o.help)
+			fmt.Fprintf(w, "%s%30s%s\n", line, "", o.Help)
 		} else {
-			fmt.Fprintf(w, "%-30s%s\n", line, o.help)
+			fmt.Fprintf(w, "%-30s%s\n", line, o.Help)
 		}
 	}
 	fmt.Fprint(w, `      --prio-print            show the tag and the command that would run; submit nothing

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 
+	"slurmprio/slurmplug/prio"
 	"slurmprio/slurmplug/sbatch"
 )
 
@@ -55,10 +56,7 @@ type exitCode int
 
 func (e exitCode) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
-// usageError is what the user has to mend in a command line, a variable or a
-// script. One line: what, where, what to do.
-type usageError struct{ text string }
+// usageError is what the user has to mend.
+type usageError = prio.Error
 
-func (e *usageError) Error() string { return e.text }
-
-func usagef(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
+func usagef(format string, args ...any) error { return prio.Errorf(format, args...) }

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"slurmprio/slurmplug/prio"
 	"slurmprio/tests/lab"
 )
 
@@ -154,7 +155,7 @@ func TestBuild(t *testing.T) {
 	}
 	for pkg := range strings.FieldsSeq(string(out)) {
 		switch {
-		case pkg == "slurmprio/sbatchwrap", pkg == "slurmprio/slurmplug/jobtag", pkg == "slurmprio/slurmplug/sbatch", pkg == "slurmprio/slurmplug/wake":
+		case pkg == "slurmprio/sbatchwrap", pkg == "slurmprio/slurmplug/jobtag", pkg == "slurmprio/slurmplug/sbatch", pkg == "slurmprio/slurmplug/prio", pkg == "slurmprio/slurmplug/wake":
 		case strings.HasPrefix(pkg, "golang.org/x/sys/"):
 		default:
 			t.Errorf("sbatchwrap depends on %s", pkg)
@@ -418,9 +419,9 @@ func TestPrintAndHelp(t *testing.T) {
 	}
 	// Our own help needs no sbatch.
 	o = call{args: []string{"--prio-help"}, env: []string{"SBATCHWRAP_SBATCH=/nowhere"}}.run(t)
-	for _, opt := range options {
-		if !strings.Contains(o.stdout, "--"+opt.name) {
-			t.Errorf("--prio-help says nothing about --%s", opt.name)
+	for _, opt := range prio.Options {
+		if !strings.Contains(o.stdout, "--"+opt.Name) {
+			t.Errorf("--prio-help says nothing about --%s", opt.Name)
 		}
 	}
 	if o.code != 0 || o.stderr != "" {
@@ -436,42 +437,15 @@ func TestPrintAndHelp(t *testing.T) {
 	}
 }
 
-func TestParseTime(t *testing.T) {
-	for text, want := range map[string]string{
-		"5": "5m0s", "0": "0s", "5:30": "5m30s", "1:02:03": "1h2m3s", "1-0": "24h0m0s", "2-12:30": "60h30m0s", "1-00:00:01": "24h0m1s",
-		"90s": "1m30s", "1h30m": "1h30m0s", "90": "1h30m0s", "1.5h": "1h30m0s",
-	} {
-		if d, ok := parseTime(text); !ok || d.String() != want {
-			t.Errorf("parseTime(%q) = %v, %v; want %s", text, d, ok, want)
-		}
-	}
-	for _, text := range []string{"", "-5", "+5", "abc", "5x", ":5", "5:", "1:2:3:4", "1-", "-1", "1-2-3", "1-1:2:3:4", "5 ", "99999999999999", "999999999-0", "1e3", "∞"} {
-		if d, ok := parseTime(text); ok {
-			t.Errorf("parseTime(%q) = %v", text, d)
-		}
-	}
-}
-
-func FuzzParseTime(f *testing.F) {
-	for _, s := range []string{"5", "1-00:00:00", "90s", "1:2:3", "-", "106751-23:59:59"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		if d, ok := parseTime(s); ok && d < 0 {
-			t.Fatalf("parseTime(%q) = %v", s, d)
-		}
-	})
-}
-
 // TestGuide finds every option and variable in the users' guide.
 func TestGuide(t *testing.T) {
 	guide, err := os.ReadFile("../docs/sbatchwrap.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := []string{"--" + optionHelp, "--" + optionPrint, sbatchVariable, guardVariable, siteSbatch}
-	for _, o := range options {
-		names = append(names, "--"+o.name, o.variable())
+	names := []string{"--" + optionHelp, "--" + optionPrint, prio.SbatchVariable, prio.GuardVariable, siteSbatch}
+	for _, o := range prio.Options {
+		names = append(names, "--"+o.Name, o.Variable())
 	}
 	for _, name := range names {
 		if !strings.Contains(string(guide), "`"+name+"`") {

@@ -10,6 +10,7 @@ import (
 	"github.com/cpuguy83/go-md2man/v2/md2man"
 	"github.com/google/go-cmp/cmp"
 
+	"slurmprio/slurmplug/prio"
 	"slurmprio/slurmplug/sbatch"
 )
 
@@ -37,13 +38,13 @@ They are spelled in full and stand before the script.
 
 `)
 	entry := func(name, value, help string) { fmt.Fprintf(&b, "**--%s**%s\n: %s\n\n", name, value, help) }
-	for i := range options {
-		o := &options[i]
-		value := " *" + o.value + "*"
-		if o.arg == sbatch.Optional {
-			value = "[=*" + o.value + "*]"
+	for i := range prio.Options {
+		o := &prio.Options[i]
+		value := " *" + o.Value + "*"
+		if o.Arg == sbatch.Optional {
+			value = "[=*" + o.Value + "*]"
 		}
-		entry(o.name, value, o.help+" (variable "+strings.ReplaceAll(o.variable(), "_", `\_`)+")")
+		entry(o.Name, value, o.Help+" (variable "+strings.ReplaceAll(o.Variable(), "_", `\_`)+")")
 	}
 	entry(optionPrint, "", "show the tag and the command that would run; submit nothing")
 	entry(optionHelp, "", "explain these options")

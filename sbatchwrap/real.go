@@ -11,18 +11,13 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"slurmprio/slurmplug/prio"
 )
 
 // siteSbatch is where a site says which sbatch is the real one: a symbolic
 // link. Needed only when the wrapper has taken sbatch's place in PATH.
 const siteSbatch = "/etc/slurmprio/sbatch"
-
-// The variables that are no options.
-const (
-	sbatchVariable = "SBATCHWRAP_SBATCH" // path of the real sbatch
-	wakeVariable   = "SBATCHWRAP_WAKE"   // where priod hears of TE jobs; see callPriod
-	guardVariable  = "SBATCHWRAP_GUARD"  // who ran a script as sbatch; see guard
-)
 
 // selfMark stands in every build of this program and in no sbatch, so that a
 // copy of the wrapper, of this release or another, is never taken for sbatch.
@@ -31,7 +26,7 @@ var selfMark = []byte("This program is sbatchwrap of slurmprio and not sbatch.")
 // findSbatch finds the real sbatch: SBATCHWRAP_SBATCH, then siteSbatch, then
 // the first one in PATH that is not this program.
 func findSbatch() (string, error) {
-	for _, named := range []struct{ path, by string }{{os.Getenv(sbatchVariable), sbatchVariable}, {siteSbatch, siteSbatch}} {
+	for _, named := range []struct{ path, by string }{{os.Getenv(prio.SbatchVariable), prio.SbatchVariable}, {siteSbatch, siteSbatch}} {
 		if named.path == "" {
 			continue
 		}
@@ -44,11 +39,11 @@ func findSbatch() (string, error) {
 		}
 		switch {
 		case !filepath.IsAbs(named.path) && named.by != siteSbatch:
-			return "", fmt.Errorf("%s is %s: want an absolute path", named.by, quote(named.path))
+			return "", fmt.Errorf("%s is %s: want an absolute path", named.by, prio.Quote(named.path))
 		case err != nil || !executable(path):
-			return "", fmt.Errorf("%s says that sbatch is %s, which is no program that can be run", named.by, quote(named.path))
+			return "", fmt.Errorf("%s says that sbatch is %s, which is no program that can be run", named.by, prio.Quote(named.path))
 		case isSelf(path):
-			return "", fmt.Errorf("%s says that sbatch is %s, which is sbatchwrap itself: name the real sbatch", named.by, quote(named.path))
+			return "", fmt.Errorf("%s says that sbatch is %s, which is sbatchwrap itself: name the real sbatch", named.by, prio.Quote(named.path))
 		}
 		return path, nil
 	}
@@ -62,12 +57,12 @@ func findSbatch() (string, error) {
 		switch {
 		case !executable(path):
 		case isSelf(path):
-			skipped = fmt.Sprintf(" (%s is sbatchwrap itself)", quote(path))
+			skipped = fmt.Sprintf(" (%s is sbatchwrap itself)", prio.Quote(path))
 		default:
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("no sbatch in PATH%s: install Slurm's client, set %s to the path of the real sbatch, or make %s a link to it", skipped, sbatchVariable, siteSbatch)
+	return "", fmt.Errorf("no sbatch in PATH%s: install Slurm's client, set %s to the path of the real sbatch, or make %s a link to it", skipped, prio.SbatchVariable, siteSbatch)
 }
 
 func executable(path string) bool {
@@ -104,7 +99,7 @@ func become(path, name string, args []string) error {
 	if errors.Is(err, syscall.E2BIG) {
 		return usagef("the command line and the environment are longer than the system allows")
 	}
-	return fmt.Errorf("%s: %w", quote(path), err)
+	return fmt.Errorf("%s: %w", prio.Quote(path), err)
 }
 
 // argv0 is the name that sbatch gets: the one that the user called, when that
@@ -131,11 +126,11 @@ func guard(path string, env []string) ([]string, error) {
 	if n, _ := f.Read(magic); n < 2 || string(magic) != "#!" {
 		return env, nil
 	}
-	if mark := os.Getenv(guardVariable); mark != "" {
+	if mark := os.Getenv(prio.GuardVariable); mark != "" {
 		for pid := os.Getpid(); pid > 1; {
 			parent, began := process(pid)
 			if mark == fmt.Sprintf("%d:%s", pid, began) {
-				return nil, fmt.Errorf("%s is a script that runs sbatchwrap again: set %s to the path of the real sbatch", quote(path), sbatchVariable)
+				return nil, fmt.Errorf("%s is a script that runs sbatchwrap again: set %s to the path of the real sbatch", prio.Quote(path), prio.SbatchVariable)
 			}
 			pid = parent
 		}
@@ -143,11 +138,11 @@ func guard(path string, env []string) ([]string, error) {
 	_, began := process(os.Getpid())
 	out := make([]string, 0, len(env)+1)
 	for _, e := range env {
-		if !strings.HasPrefix(e, guardVariable+"=") {
+		if !strings.HasPrefix(e, prio.GuardVariable+"=") {
 			out = append(out, e)
 		}
 	}
-	return append(out, fmt.Sprintf("%s=%d:%s", guardVariable, os.Getpid(), began)), nil
+	return append(out, fmt.Sprintf("%s=%d:%s", prio.GuardVariable, os.Getpid(), began)), nil
 }
 
 // process reads the parent and the start time of a process from /proc.

@@ -8,8 +8,15 @@ import (
 	"strings"
 
 	"slurmprio/slurmplug/jobtag"
+	"slurmprio/slurmplug/prio"
 	"slurmprio/slurmplug/sbatch"
 	"slurmprio/slurmplug/wake"
+)
+
+// The options that ask something of the wrapper itself: command line only.
+const (
+	optionHelp  = "prio-help"
+	optionPrint = "prio-print"
 )
 
 // maxComment is Slurm's limit in bytes (_test_strlen in src/slurmctld/job_mgr.c).
@@ -46,21 +53,18 @@ func run(name string, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := script.misplaced(); err != nil {
-		return err
-	}
-	claims, err := scriptClaims(script)
+	claims, err := prio.FromScript(script.title(), script.text)
 	if err != nil {
 		return err
 	}
-	fromEnv, strange := environmentClaims(os.Environ())
+	fromEnv, strange := prio.FromEnvironment(os.Environ())
 	for _, v := range strange {
-		warn("%s is no variable of sbatchwrap (see sbatchwrap --prio-help)", quote(v))
+		warn("%s is no variable of sbatchwrap (see sbatchwrap --prio-help)", prio.Quote(v))
 	}
-	claims = slices.Concat(claims, fromEnv, argumentClaims(p.cmd))
+	claims = slices.Concat(claims, fromEnv, prio.FromArguments(p.cmd))
 	final, tag, said := p.cmd.Rewrite(nil), "", jobtag.Tag{}
 	if len(claims) > 0 {
-		if said, tag, err = buildTag(claims); err != nil {
+		if said, tag, err = prio.Tag(claims); err != nil {
 			return err
 		}
 		if final, err = tagged(p, script, said, tag); err != nil {
@@ -80,7 +84,7 @@ func run(name string, args []string) error {
 // callPriod tells priod that a TE job is on its way. The call goes out ahead of
 // the job, because this process becomes sbatch; priod waits for it a little.
 func callPriod() {
-	where := os.Getenv(wakeVariable)
+	where := os.Getenv(prio.WakeVariable)
 	if where == "" {
 		where = wake.Default
 	}
@@ -125,7 +129,7 @@ func tagged(p *parser, script *script, said jobtag.Tag, tag string) (final []str
 // withComment puts the tag in front of the user's own comment.
 func withComment(tag, comment string) (string, error) {
 	if before, _ := jobtag.Split(comment); before != "" {
-		return "", usagef("the job's comment already begins with a tag, %s: drop that word or the --prio-* options", quote(before))
+		return "", usagef("the job's comment already begins with a tag, %s: drop that word or the --prio-* options", prio.Quote(before))
 	}
 	if comment == "" {
 		return tag, nil
@@ -171,17 +175,17 @@ func refused(p *parser, name string) error {
 		case wrong.Option != nil && wrong.Option.Exact:
 			return usagef("command line: %v", p.err)
 		case strings.HasPrefix(wrong.Name, "--prio-"):
-			return usagef("command line: unknown option %s: sbatchwrap --prio-help lists those that there are; they are spelled in full", quote(wrong.Name))
+			return usagef("command line: unknown option %s: sbatchwrap --prio-help lists those that there are; they are spelled in full", prio.Quote(wrong.Name))
 		}
 	}
 	if given(p.cmd, optionPrint) {
 		return usagef("command line: %v", p.err)
 	}
-	claims, _ := environmentClaims(os.Environ())
-	claims = append(claims, argumentClaims(p.cmd)...)
+	claims, _ := prio.FromEnvironment(os.Environ())
+	claims = append(claims, prio.FromArguments(p.cmd)...)
 	var add []string
 	if len(claims) > 0 {
-		_, tag, err := buildTag(claims)
+		_, tag, err := prio.Tag(claims)
 		if err != nil {
 			return err
 		}
@@ -201,7 +205,7 @@ type parser struct {
 }
 
 func (p *parser) use(g *sbatch.Grammar) {
-	p.grammar = g.With(exactOptions(optionHelp, optionPrint)...)
+	p.grammar = g.With(prio.Exact(optionHelp, optionPrint)...)
 	p.cmd, p.err = p.grammar.ParseArgs(p.args)
 }
 

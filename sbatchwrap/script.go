@@ -1,17 +1,15 @@
 package main
 
 import (
-	"bytes"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"slurmprio/slurmplug/prio"
 	"slurmprio/slurmplug/sbatch"
 )
 
@@ -31,7 +29,7 @@ func (s *script) title() string {
 	if s.name == "" {
 		return "script on standard input"
 	}
-	return "script " + quote(s.name)
+	return "script " + prio.Quote(s.name)
 }
 
 // readScript reads the script where sbatch would, so that sbatch can read it
@@ -165,29 +163,4 @@ func unlinkedFile() (*os.File, error) {
 		return nil, err
 	}
 	return f, os.Remove(f.Name())
-}
-
-// misplaced finds an option of ours on a directive of sbatch's own, where
-// sbatch would refuse it.
-func (s *script) misplaced() error {
-	if !bytes.Contains(s.text, []byte("--prio-")) {
-		return nil
-	}
-	components, _ := sbatch.Directives(s.text, 2405)
-	for _, w := range slices.Concat(components...) {
-		name, _, _ := strings.Cut(strings.TrimPrefix(w.Text, "--"), "=")
-		if findOption(name) != nil {
-			return usagef("%s, line %d: --%s stands on an #SBATCH line, where sbatch refuses it: write #PRIO --%[3]s", s.title(), w.Line, name)
-		}
-	}
-	return nil
-}
-
-// quote shows hostile text safely, and not at any length.
-func quote(s string) string {
-	const most = 80
-	if len(s) > most {
-		return strconv.QuoteToASCII(strings.ToValidUTF8(s[:most], "?")) + "..."
-	}
-	return strconv.QuoteToASCII(s)
 }

@@ -154,6 +154,28 @@ func (c Config) SchedulerParameters() []string { return c.list("SchedulerParamet
 // SlurmctldParameters lists "rl_enable" and the like.
 func (c Config) SlurmctldParameters() []string { return c.list("SlurmctldParameters") }
 
+// PrivateData lists what ordinary users may not see of others: "jobs", "nodes", ...
+func (c Config) PrivateData() []string { return c.list("PrivateData") }
+
+// ConsumesMemory tells whether memory is handed out to jobs as CPUs are.
+func (c Config) ConsumesMemory() bool {
+	return strings.Contains(strings.ToUpper(c.values["SelectTypeParameters"]), "MEMORY")
+}
+
+// DefaultMemory is what a job gets that does not ask for memory, MB for each
+// CPU or for each node; 0 when not set, and when both are 0 all memory of its
+// nodes.
+func (c Config) DefaultMemory() (perCPU, perNode int64) {
+	mb := func(key string) int64 {
+		n, err := parseUint(c.values[key], math.MaxInt32)
+		if err != nil { // UNLIMITED
+			return 0
+		}
+		return int64(n)
+	}
+	return mb("DefMemPerCPU"), mb("DefMemPerNode")
+}
+
 // RateLimited tells whether slurmctld limits RPCs (23.02 and later). SlurmUser
 // and root are exempt.
 func (c Config) RateLimited() bool {
@@ -169,7 +191,7 @@ func (c Config) RateLimited() bool {
 func (c Config) GresTypes() []string { return c.list("GresTypes") }
 
 // MinJobAge is how long slurmctld remembers a finished job; 0 when it does not
-// say.
+// say, or never forgets one.
 func (c Config) MinJobAge() time.Duration { return c.seconds("MinJobAge") }
 
 // MessageTimeout is how long Slurm's commands wait for a daemon that hangs; 0

@@ -105,7 +105,7 @@ func (g *Gres) note(s string) error {
 	}
 	for i := range len(value) {
 		if c := value[i]; !isDigit(c) && c != ',' && c != '-' && c != '/' {
-			return fmt.Errorf("%q is no list of devices", value)
+			return fmt.Errorf("%.40q is no list of devices", value)
 		}
 	}
 	switch key {

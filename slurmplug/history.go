@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 )
@@ -28,9 +29,23 @@ func (c *Client) History(ctx context.Context, since, until time.Time) ([]Run, er
 	if !until.IsZero() {
 		end = sacctTime(until)
 	}
+	return c.runs(ctx, "--starttime="+sacctTime(since), "--endtime="+end)
+}
+
+// RunsOf reads from the accounting every run of one job, earlier runs of a
+// requeued one too, in the order of their submission.
+func (c *Client) RunsOf(ctx context.Context, job JobID) ([]Run, error) {
+	runs, err := c.runs(ctx, "--jobs="+job.String(), "--starttime="+sacctTime(time.Time{}))
+	runs = slices.DeleteFunc(runs, func(r Run) bool { return r.ID != job }) // "17" stands for all tasks of an array
+	slices.SortStableFunc(runs, func(a, b Run) int { return a.Submit.Compare(b.Submit) })
+	return runs, err
+}
+
+func (c *Client) runs(ctx context.Context, which ...string) ([]Run, error) {
 	s := c.nonce()
-	out, err := c.read(ctx, "sacct", "--noheader", "--parsable", "--allocations", "--duplicates", "--allusers",
-		"--delimiter="+s.end, "--starttime="+sacctTime(since), "--endtime="+end, "--format="+strings.Join(runColumns[:], ","))
+	args := append([]string{"--noheader", "--parsable", "--allocations", "--duplicates", "--allusers",
+		"--delimiter=" + s.end, "--format=" + strings.Join(runColumns[:], ",")}, which...)
+	out, err := c.read(ctx, "sacct", args...)
 	if err != nil {
 		return nil, err
 	}

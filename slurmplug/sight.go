@@ -147,7 +147,8 @@ func (c *Client) Requeue(ctx context.Context, job JobID) Result {
 }
 
 // Reserve keeps nodes from all jobs but those that ask for the reservation, which
-// only the user's may. What runs there runs on. It ends by itself.
+// only the user's may. What runs there runs on. It ends by itself. The name is one
+// that nobody else uses: when it is there already, an earlier call arrived.
 func (c *Client) Reserve(ctx context.Context, name, nodes, user string, d time.Duration) Result {
 	for _, s := range []string{name, nodes, user} {
 		if s == "" || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '=' }) {
@@ -155,8 +156,12 @@ func (c *Client) Reserve(ctx context.Context, name, nodes, user string, d time.D
 		}
 	}
 	minutes := int(math.Ceil(d.Minutes()))
-	return c.tell(ctx, JobID{}, "scontrol", "create", "reservation", "ReservationName="+name, "Nodes="+nodes, "Users="+user,
+	r := c.tell(ctx, JobID{}, "scontrol", "create", "reservation", "ReservationName="+name, "Nodes="+nodes, "Users="+user,
 		"StartTime=now", "Duration="+strconv.Itoa(max(minutes, 1)), "Flags=IGNORE_JOBS")
+	if r.Status == Refused && strings.HasSuffix(r.Message, "Duplicate reservation name") {
+		r.Status, r.Message = Applied, ""
+	}
+	return r
 }
 
 // DeleteReservation ends a reservation; Refused when there is none of the name.

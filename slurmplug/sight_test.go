@@ -108,6 +108,10 @@ func TestTelling(t *testing.T) {
 			}
 		}
 	}
+	again := answering("Error creating the reservation: Duplicate reservation name\n", "", &CommandError{Kind: ErrExit, Status: 1})
+	if r := again.Reserve(context.Background(), "priod_1", "n1", "alice", time.Minute); r.Status != Applied {
+		t.Errorf("a reservation that is there: %+v", r)
+	}
 	if r := NewClient(nil, Options{}).Reserve(context.Background(), "r", "n1", "eve Flags=MAINT", time.Minute); r.Status != Refused {
 		t.Errorf("%+v", r)
 	}

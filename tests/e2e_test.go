@@ -44,6 +44,9 @@ func TestMain(m *testing.M) {
 	}())
 }
 
+// long tells whether what takes more than some seconds runs too: make test-long.
+func long() bool { return os.Getenv("SLURMPRIO_LONG") == "1" }
+
 // site is a lab with priod beside it: a state folder and a configuration.
 type site struct {
 	testing.TB

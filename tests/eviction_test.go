@@ -76,6 +76,31 @@ func (e *evictable) state(name string) string { return filepath.Join(e.work, nam
 // endless work ends soon after a restart.
 const endless = -1
 
+// full fills the nodes of type t4: a job that stays on one, the worker w on the
+// other.
+func (e *evictable) full(grace int, conduct string, args ...string) (victim string) {
+	e.Helper()
+	e.blocker("t4:4")
+	victim = e.worker("w", "t4:4", endless, grace, conduct, args...)
+	e.begun("w")
+	return victim
+}
+
+// told waits until a worker has its signal.
+func (e *evictable) told(name string) {
+	e.Helper()
+	e.wait("the signal to "+name, func() bool { return strings.Contains(e.log(name), "signal") })
+}
+
+// once runs single cycles as soon as Slurm ranks so many jobs.
+func (s *site) once(eligible, cycles int) {
+	s.Helper()
+	s.eligible(eligible)
+	for range cycles {
+		s.must("run", "--once")
+	}
+}
+
 // worker submits a BE job that does units of work, a few a second, on GPUs of a
 // type, and has a grace period of some seconds; 0: that of the configuration.
 func (e *evictable) worker(name, gres string, units, grace int, conduct string, args ...string) string {
@@ -184,8 +209,9 @@ func (e *evictable) settled() []store.Eviction {
 	return e.journal()
 }
 
-// once fails unless the worker was told to leave once and has done all of its work.
-func (e *evictable) once(name string) {
+// leftOnce fails unless the worker was told to leave once and has done all of its
+// work.
+func (e *evictable) leftOnce(name string) {
 	e.Helper()
 	text := e.log(name)
 	if strings.Count(text, "signal ") != 1 || strings.Count(text, "start ") != 2 || strings.Count(text, "complete") != 1 {
@@ -214,7 +240,7 @@ func TestEvictionMakesRoom(t *testing.T) {
 		if strings.Contains(e.log(name), "signal") {
 			told++
 			e.completes(id)
-			e.once(name)
+			e.leftOnce(name)
 		} else if strings.Count(e.log(name), "start ") != 1 {
 			t.Errorf("%s:\n%s", name, e.log(name))
 		}
@@ -243,11 +269,13 @@ func TestEvictionMakesRoom(t *testing.T) {
 }
 
 // killed is a moment at which priod is killed with -9: at a command of the
-// first turn in which that command comes, or once the journal shows a state.
+// first turn in which that command comes, or once the journal shows a state of
+// the eviction or of the claim, whose TE job may have been cancelled before.
 type killed struct {
 	name, command, when string
 	call                int
-	state               string
+	state, claim        string
+	cancelled           bool
 }
 
 var kills = []killed{
@@ -258,6 +286,9 @@ var kills = []killed{
 	{name: "signalled", state: "signalled"},
 	{name: "requeued", state: "requeued"},
 	{name: "restored", state: "restored"},
+	{name: "holding", claim: "holding"},
+	{name: "started", claim: "started"},
+	{name: "released", claim: "released", cancelled: true},
 	{name: "planned, ranked", command: "scontrol update", when: "after", call: 1},
 	{name: "planned, not pinned", command: "scontrol update", when: "before", call: 2},
 	{name: "planned, pinned", command: "scontrol update", when: "after", call: 2},
@@ -272,30 +303,47 @@ func TestEvictionSurvivesKill(t *testing.T) {
 		t.Run(k.name, func(t *testing.T) {
 			e := newEvictable(t, evicting)
 			d := e.shimmed(evicting)
-			e.blocker("t4:4")
-			victim := e.worker("w", "t4:4", endless, 20, "save")
-			e.begun("w")
+			grace, conduct := 20, "save"
+			if k.cancelled {
+				grace, conduct = 5, "ignore"
+			}
+			victim := e.full(grace, conduct)
 			trial := e.trial("t4:2")
 			if k.command != "" {
 				e.throw(d, shim.Fault{Command: k.command, When: k.when, Call: k.call, Do: shim.Kill})
 			}
 			first := e.daemon()
+			if k.cancelled {
+				e.told("w")
+				e.slurm("scancel", trial)
+			}
 			e.wait("the moment", func() bool {
 				if k.command != "" {
 					return len(d.Thrown()) > 0
 				}
 				all := e.known()
-				return len(all) > 0 && (all[0].State == k.state || !all[0].Ended.IsZero())
+				return len(all) > 0 && (all[0].State == k.state || all[0].ClaimState == k.claim || !all[0].Ended.IsZero())
 			})
 			first.cmd.Process.Kill()
 			first.cmd.Wait()
 			e.throw(d)
 			second := e.daemon()
-			e.completes(trial)
+			place := "started"
+			if k.cancelled {
+				place = "released"
+				e.wait("the victim to run again", func() bool { return strings.Count(e.log("w"), "start ") == 2 })
+			} else {
+				e.completes(trial)
+			}
 			e.completes(victim)
-			e.once("w")
-			if all := e.settled(); len(all) != 1 || all[0].State != "done" || all[0].ClaimState != "started" {
+			if !k.cancelled {
+				e.leftOnce("w")
+			}
+			if all := e.settled(); len(all) != 1 || all[0].State != "done" || all[0].ClaimState != place {
 				t.Errorf("%+v", all)
+			}
+			if text := e.log("w"); strings.Count(text, "signal ") != 1 || strings.Count(text, "start ") != 2 {
+				t.Errorf("the victim:\n%s", text)
 			}
 			second.stop()
 		})
@@ -323,8 +371,8 @@ type conduct struct {
 	grace         int
 	settings      string
 	meanwhile     func(e *evictable, victim, trial string) // once it is told to leave
-	how, place    string
-	back          bool // the victim runs again
+	how, place    string                                   // place "": either way
+	back          bool                                     // the victim runs again
 }
 
 var conducts = []conduct{
@@ -358,6 +406,14 @@ var conducts = []conduct{
 	{name: "the TE job is none any more", conduct: "ignore", grace: 4, how: "forced", place: "released", back: true, meanwhile: func(e *evictable, _, trial string) {
 		e.slurm("scontrol", "update", "JobId="+trial, "Comment=prio:type=be&v=1")
 	}},
+	{name: "its node goes down", conduct: "ignore", grace: 30, how: "requeued", back: true, meanwhile: func(e *evictable, victim, _ string) {
+		node := strings.TrimSpace(e.slurm("squeue", "--noheader", "--jobs="+victim, "--format=%N"))
+		e.slurm("scontrol", "update", "NodeName="+node, "State=DOWN", "Reason=test")
+		e.wait("the victim to be off the node", func() bool {
+			return !strings.Contains(e.slurm("squeue", "--noheader", "--states=RUNNING", "--format=%i"), victim)
+		})
+		_, _ = e.lab.Run(e.Context(), "scontrol", "update", "NodeName="+node, "State=RESUME") // Slurm may have done it
+	}},
 	{name: "slurmctld is down", conduct: "save", grace: 50, how: "exited", place: "started", back: true, meanwhile: func(e *evictable, _, _ string) {
 		if err := e.lab.Stop(e.Context(), "slurmctld"); err != nil {
 			e.Fatal(err)
@@ -378,16 +434,14 @@ func TestEvictionConducts(t *testing.T) {
 	for _, c := range conducts[:rounds(1, len(conducts))] {
 		t.Run(c.name, func(t *testing.T) {
 			e := newEvictable(t, cmp.Or(c.settings, evicting))
-			e.blocker("t4:4")
-			victim := e.worker("w", "t4:4", endless, c.grace, c.conduct)
-			e.begun("w")
+			victim := e.full(c.grace, c.conduct)
 			d := e.daemon()
 			trial := e.trial("t4:2")
-			e.wait("the signal", func() bool { return strings.Contains(e.log("w"), "signal") })
+			e.told("w")
 			if c.meanwhile != nil {
 				c.meanwhile(e, victim, trial)
 			}
-			if c.place == "started" {
+			if c.place != "released" {
 				e.completes(trial)
 			}
 			if c.back {
@@ -395,7 +449,7 @@ func TestEvictionConducts(t *testing.T) {
 				e.completes(victim)
 			}
 			all := e.settled()
-			if len(all) != 1 || all[0].How != c.how || all[0].ClaimState != c.place {
+			if len(all) != 1 || all[0].How != c.how || c.place != "" && all[0].ClaimState != c.place {
 				t.Errorf("%+v", all)
 			}
 			if n := strings.Count(e.log("w"), "start "); n != 2 && c.back || n != 1 && !c.back {
@@ -423,7 +477,7 @@ func TestEvictionInParts(t *testing.T) {
 	d := e.daemon()
 	short := e.submit("--gres=gpu:t4:1", "--time=1", "--wrap", "sleep 5")
 	trial := e.trial("t4:4")
-	e.wait("the first to leave", func() bool { return strings.Contains(e.log("early"), "signal") })
+	e.told("early")
 	e.completes(trial)
 	for _, id := range []string{short, early, late} {
 		e.completes(id)
@@ -444,6 +498,47 @@ func TestEvictionInParts(t *testing.T) {
 	d.stop()
 }
 
+// priod is killed when it makes the reservation of such a place, or deletes it:
+// the next one knows it, and the TE job waits for no reservation that is left.
+func TestEvictionSurvivesKillAtTheReservation(t *testing.T) {
+	if rounds(0, 1) == 0 {
+		t.Skip("make test-long runs this")
+	}
+	for _, command := range []string{"scontrol create", "scontrol delete"} {
+		for _, when := range []string{"before", "after"} {
+			t.Run(command+", "+when, func(t *testing.T) {
+				e := newEvictable(t, evicting)
+				d := e.shimmed(evicting)
+				e.blocker("t4:4")
+				early := e.worker("early", "t4:2", endless, 8, "save")
+				late := e.worker("late", "t4:2", endless, 8, "ignore")
+				e.begun("early", "late")
+				trial := e.trial("t4:4")
+				e.throw(d, shim.Fault{Command: command, When: when, Call: 1, Do: shim.Kill})
+				first := e.daemon()
+				e.wait("the kill", func() bool { return len(d.Thrown()) > 0 })
+				first.cmd.Wait()
+				e.throw(d)
+				second := e.daemon()
+				for _, id := range []string{trial, early, late} {
+					e.completes(id)
+				}
+				e.leftOnce("early")
+				if all := e.settled(); len(all) != 2 || all[0].ClaimState != "started" || all[1].ClaimState != "started" {
+					t.Errorf("%+v", all)
+				}
+				if left := e.slurm("scontrol", "show", "reservation"); strings.Contains(left, "priod_") {
+					t.Errorf("a reservation is left:\n%s", left)
+				}
+				if text := second.log.String(); strings.Contains(text, "priority alone") {
+					t.Errorf("the place is not reserved any more:\n%s", text)
+				}
+				second.stop()
+			})
+		}
+	}
+}
+
 // slurmctld falls in the grace and the backup takes over, which may not know of
 // the pin any more: one eviction all the same.
 func TestEvictionSurvivesFailOver(t *testing.T) {
@@ -459,7 +554,7 @@ func TestEvictionSurvivesFailOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := e.daemon()
-	e.wait("the signal", func() bool { return strings.Contains(e.log("w"), "signal") })
+	e.told("w")
 	if err := l.Kill(t.Context(), "slurmctld"); err != nil {
 		t.Fatal(err)
 	}
@@ -475,6 +570,116 @@ func TestEvictionSurvivesFailOver(t *testing.T) {
 		t.Errorf("%d signals", n)
 	}
 	d.stop()
+}
+
+// priod dies once the victims are told to leave, and comes back when Slurm has
+// forgotten them and the TE jobs: accounting says what became of each, or that its
+// owner has to see to it, and nothing stays open.
+func TestEvictionForgotten(t *testing.T) {
+	if rounds(0, 1) == 0 {
+		t.Skip("make test-long runs this")
+	}
+	l := lab.ForTest(t, lab.Options{ExtraConf: []string{"MinJobAge=2"}, Nodes: []lab.NodeSpec{{Count: 1, GPUType: "t4", GPUs: 4}}})
+	e := evictableOn(t, newSiteOn(t, l, evicting))
+	d := e.shimmed(evicting)
+	e.blocker("t4:1")
+	how := map[string]string{}
+	for name, conduct := range map[string]string{"forgotten": "save", "finished": "finish", "ended": "ignore"} {
+		how[e.worker(name, "t4:1", endless, 50, conduct)] = name
+	}
+	e.begun("forgotten", "finished", "ended")
+	var gone []string
+	for range how {
+		gone = append(gone, e.trial("t4:1"))
+	}
+	e.throw(d, shim.Fault{Command: "scancel", When: "after", Call: 3, Do: shim.Kill})
+	e.eligible(3)
+	first := e.daemon()
+	for id, name := range how {
+		e.told(name)
+		if name == "ended" {
+			e.slurm("scancel", id)
+		}
+		gone = append(gone, id)
+	}
+	e.wait("the kill", func() bool { return len(d.Thrown()) > 0 })
+	first.cmd.Wait()
+	e.throw(d)
+	e.patiently("Slurm to forget them", func() bool {
+		known := strings.Fields(e.slurm("squeue", "--noheader", "--states=all", "--format=%i"))
+		return !slices.ContainsFunc(gone, func(id string) bool { return slices.Contains(known, id) })
+	})
+	second := e.daemon()
+	all := e.settled()
+	if len(all) != len(how) {
+		t.Errorf("%+v", all)
+	}
+	for _, x := range all {
+		if x.How != how[x.Victim.String()] || x.ClaimState != "started" || x.TookS == nil || *x.TookS > 30 {
+			t.Errorf("%+v", x)
+		}
+		if again := strings.Contains(x.Reason, "has to submit it again"); again != (x.How == "forgotten") {
+			t.Errorf("%s: %q", x.How, x.Reason)
+		}
+	}
+	if text := second.log.String(); strings.Count(text, "[ERROR]") != 1 || !strings.Contains(text, "has to submit it again") {
+		t.Errorf("the log says\n%s", text)
+	}
+	second.stop()
+}
+
+// With a state folder on each host, the priod that takes over while a victim is in
+// its grace tells nobody to leave again; the first one ends what it began.
+func TestEvictionLeftToTheOtherHost(t *testing.T) {
+	if rounds(0, 1) == 0 || os.Geteuid() != 0 {
+		t.Skip("make test-long as root runs this")
+	}
+	l := lab.ForTest(t, lab.Options{Backup: true, NoAccounting: true, Nodes: []lab.NodeSpec{{Count: 1, GPUType: "t4", GPUs: 4}}})
+	settings := strings.Replace(evicting, quick, quick+"follow_controller = true\n", 1)
+	a := newSiteOn(t, l, settings)
+	a.host = lab.PrimaryHost
+	b := a.beside(settings)
+	b.host = lab.BackupHost
+	e, other := evictableOn(t, a), &evictable{site: b}
+	victim := e.worker("w", "t4:4", endless, 20, "ignore")
+	e.begun("w")
+	first, second := e.daemon(), b.daemon()
+	second.waitLog("the acting slurmctld is on ctl1")
+	trial := e.trial("t4:2")
+	e.told("w")
+	if err := l.WaitSaved(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Kill(t.Context(), "slurmctld"); err != nil {
+		t.Fatal(err)
+	}
+	says := func(text string) func() bool {
+		return func() bool {
+			out, _, _ := b.priod("explain", trial)
+			return strings.Contains(out, text)
+		}
+	}
+	b.patiently("the other priod to take over", says("this priod took over a short time ago"))
+	b.patiently("the victim's grace to be over", says("it names nodes"))
+	if n := strings.Count(e.log("w"), "signal "); n != 1 || len(other.journal()) > 0 {
+		t.Errorf("%d signals, %+v", n, other.journal())
+	}
+	if err := l.StartDaemon(t.Context(), "slurmctld"); err != nil {
+		t.Fatal(err)
+	}
+	a.patiently("the victim to run again", func() bool { return strings.Count(e.log("w"), "start ") == 2 })
+	a.patiently("all to end", func() bool {
+		out, err := l.Run(t.Context(), "squeue", "--noheader", "--states=COMPLETED", "--format=%i")
+		return err == nil && slices.Contains(strings.Fields(out), trial) && slices.Contains(strings.Fields(out), victim)
+	})
+	if all := e.settled(); len(all) != 1 || all[0].How != "forced" || all[0].ClaimState != "started" {
+		t.Errorf("%+v", all)
+	}
+	if n := strings.Count(e.log("w"), "signal "); n != 1 || len(other.journal()) > 0 {
+		t.Errorf("%d signals, %+v", n, other.journal())
+	}
+	first.stop()
+	second.stop()
 }
 
 // Of an array one task leaves, and the tasks of a TE array get room one by one.
@@ -522,13 +727,11 @@ func TestEvictionOnALostNode(t *testing.T) {
 		t.Skip("make test-long runs this")
 	}
 	e := newEvictable(t, evicting)
-	e.blocker("t4:4")
-	victim := e.worker("w", "t4:4", endless, 8, "ignore")
-	e.begun("w")
+	victim := e.full(8, "ignore")
 	node := strings.TrimSpace(e.slurm("squeue", "--noheader", "--jobs="+victim, "--format=%N"))
 	d := e.daemon()
 	trial := e.trial("t4:2")
-	e.wait("the signal", func() bool { return strings.Contains(e.log("w"), "signal") })
+	e.told("w")
 	e.slurm("scontrol", "update", "NodeName="+node, "State=DRAIN", "Reason=test")
 	resumed := false
 	t.Cleanup(func() {
@@ -554,12 +757,9 @@ func TestResetTakesBackThePlace(t *testing.T) {
 		t.Skip("make test-long runs this")
 	}
 	e := newEvictable(t, evicting)
-	e.blocker("t4:4")
-	victim := e.worker("w", "t4:4", endless, 8, "ignore")
-	e.begun("w")
+	victim := e.full(8, "ignore")
 	trial := e.trial("t4:2")
-	e.eligible(1)
-	e.must("run", "--once")
+	e.once(1, 1)
 	if e.pinned() == "" {
 		t.Fatal("nothing is held")
 	}
@@ -602,14 +802,9 @@ func TestEvictionByAnOperator(t *testing.T) {
 // alone, and evict --dry-run says so.
 func TestEvictionLeavesAlone(t *testing.T) {
 	e := newEvictable(t, evicting)
-	e.blocker("t4:4")
-	stays := e.worker("w", "t4:4", endless, 5, "save", "--no-requeue")
-	e.begun("w")
+	stays := e.full(5, "save", "--no-requeue")
 	trial := e.trial("t4:2")
-	e.eligible(1)
-	for range 2 {
-		e.must("run", "--once")
-	}
+	e.once(1, 2)
 	if text := e.log("w"); strings.Contains(text, "signal") || len(e.journal()) > 0 {
 		t.Errorf("a job that cannot be requeued: %+v\n%s", e.journal(), text)
 	}
@@ -647,9 +842,7 @@ func TestTwoTrialsOneHole(t *testing.T) {
 	e.blocker("t4:4", "--prio-type=te")
 	e.blocker("t4:4", "--prio-type=te")
 	e.trial("t4:2")
-	e.eligible(1)
-	e.must("run", "--once")
-	e.must("run", "--once")
+	e.once(1, 2)
 	if again := e.journal(); len(again) != len(all) {
 		t.Errorf("a TE job was evicted: %+v", again)
 	}

@@ -130,7 +130,7 @@ func TestSlurmDaemonFaults(t *testing.T) {
 // A slurmctld that is killed comes back with the value before the last but one:
 // it is priod's own, and is written over.
 func TestOlderValueComesBack(t *testing.T) {
-	if os.Getenv("SLURMPRIO_LONG") != "1" {
+	if !long() {
 		t.Skip("waits for slurmctld to save its state, twice; SLURMPRIO_LONG=1 runs it")
 	}
 	s := newSite(t, roomy)

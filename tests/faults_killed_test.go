@@ -26,7 +26,7 @@ const boundedSeed = 7
 func seedOf(t *testing.T) uint64 {
 	t.Helper()
 	seed := uint64(boundedSeed)
-	if os.Getenv("SLURMPRIO_LONG") == "1" {
+	if long() {
 		seed = uint64(time.Now().UnixNano())
 	}
 	if text := os.Getenv(seedEnv); text != "" {
@@ -40,11 +40,11 @@ func seedOf(t *testing.T) uint64 {
 	return seed
 }
 
-// rounds is how many faults a test throws: few in make test, long in make
+// rounds is how many faults a test throws: few in make test, many in make
 // test-long.
-func rounds(few, long int) int {
-	if os.Getenv("SLURMPRIO_LONG") == "1" {
-		return long
+func rounds(few, many int) int {
+	if long() {
+		return many
 	}
 	return few
 }

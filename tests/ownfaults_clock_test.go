@@ -187,3 +187,36 @@ func TestClockStepsUnderTheDaemon(t *testing.T) {
 		t.Errorf("%v, the journal still holds\n%s", err, text)
 	}
 }
+
+// A TE job runs longer than TE jobs may, by a clock that says so: the next one has
+// its place in the budget, and it comes back as a best-effort job.
+func TestTrialOverruns(t *testing.T) {
+	s := newSite(t, quick+"[te_budget.user]\ngpus = 4\n")
+	trainings := s.fill()
+	long := s.submit("--prio-type=te", "--gres=gpu:4", "--time=60", "--wrap", "sleep 600")
+	s.slurm("scancel", trainings[0])
+	if err := s.lab.WaitJob(t.Context(), long, "RUNNING"); err != nil {
+		t.Fatal(err)
+	}
+	next := s.submit("--prio-type=te", "--gres=gpu:4", "--time=5", "--wrap", "sleep 600")
+	s.eligible(1)
+	c := s.clocked(0)
+	says := func(job, text string) {
+		t.Helper()
+		if _, err := c.Once(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if out := s.must("explain", job); !strings.Contains(out, text) {
+			t.Errorf("explain %s says\n%s", job, out)
+		}
+	}
+	says(next, "exceeds the TE budget")
+	c.ahead.Store(int64(63 * time.Minute))
+	says(next, "TE (trial-and-error), because its tag says type=te")
+	says(long, "it has run longer than the 1h0m0s")
+	s.slurm("scontrol", "requeue", long)
+	s.wait("it to wait", func() bool {
+		return strings.Contains(s.slurm("squeue", "--noheader", "--states=PENDING", "--format=%i"), long)
+	})
+	says(long, "BE (best-effort), because it asked to be TE, but has run longer")
+}

@@ -29,7 +29,7 @@ func preemptionLength(t *testing.T) time.Duration {
 		}
 		return d
 	}
-	if os.Getenv("SLURMPRIO_LONG") != "1" {
+	if !long() {
 		t.Skip("takes a quarter of an hour: SLURMPRIO_LONG=1, or SLURMPRIO_PREEMPTION=2m for a shorter one")
 	}
 	return 10 * time.Minute

@@ -16,9 +16,6 @@ import (
 	"slurmprio/tests/lab"
 )
 
-// long adds what takes more than some seconds.
-func long() bool { return os.Getenv("SLURMPRIO_LONG") == "1" }
-
 // profileSite is a site for a user without rights.
 func profileSite(t *testing.T, l *lab.Lab) *site {
 	s := newSiteOn(t, l, "")

@@ -22,7 +22,7 @@ func soakTime(t *testing.T) time.Duration {
 	t.Helper()
 	text := os.Getenv(soakEnv)
 	switch {
-	case text == "" && os.Getenv("SLURMPRIO_LONG") == "1":
+	case text == "" && long():
 		return time.Hour
 	case text == "":
 		return 20 * time.Second

@@ -221,7 +221,7 @@ var fullSoak = soakOptions{nodes: 100, pending: 3000, minutes: 30, interval: 30 
 
 func TestSoakVirtual(t *testing.T) {
 	o := smallSoak
-	if os.Getenv("SLURMPRIO_LONG") == "1" {
+	if long() {
 		o = fullSoak
 	}
 	s := newSoak(t, o)

@@ -98,4 +98,16 @@ func TestSpeedsFromAccounting(t *testing.T) {
 			t.Errorf("explain lacks %q:\n%s", want, out)
 		}
 	}
+
+	// Before a job is submitted, what was learned of its name says how fast it is,
+	// and its steps how long it runs.
+	if out := s.must("advise", "--job-name="+name, "--gres=gpu:1", "--time=5", "--wrap", program); strings.Count(out, "this site's history, within a factor") != 3 {
+		t.Errorf("advise says\n%s", out)
+	}
+	a := s.advise("--prio-workload="+workload, "--prio-steps=100", "--gres=gpu:1", "--time=5", "--wrap", program)
+	for _, x := range a.Jobs[0].Types {
+		if x.Run == nil || *x.Run < 1 || x.GPUType == "a100" && *x.Run > 4 || x.GPUType == "t4" && *x.Run < 5 {
+			t.Errorf("advise lets it run for %v s on %s", x.Run, x.GPUType)
+		}
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"slurmprio/slurmplug"
+	"slurmprio/tests/lab"
 	"slurmprio/tests/shim"
 )
 
@@ -203,6 +204,31 @@ func TestSteeringBeforeItBegins(t *testing.T) {
 	}
 	if node := b.slurm("squeue", "--noheader", "--jobs="+id, "--format=%N"); !strings.HasPrefix(node, "t4") {
 		t.Errorf("it runs on %s", node)
+	}
+	d.stop()
+}
+
+// What no poll shows, here the local disk that a job asks for, can make a type
+// impossible: Slurm says so, the constraint is put back, and the job starts.
+func TestSteeringToAnImpossibleType(t *testing.T) {
+	if rounds(0, 1) == 0 {
+		t.Skip("make test-long runs this")
+	}
+	l := lab.ForTest(t, lab.Options{Nodes: []lab.NodeSpec{
+		{Count: 1, GPUType: "a100", GPUs: 4, Extra: "TmpDisk=10"}, {Count: 1, GPUType: "t4", GPUs: 4, Extra: "TmpDisk=1000"},
+	}})
+	b := &bindable{newSiteOn(t, l, steering)}
+	b.fill()
+	id := b.asks("--gres=gpu:1", "--tmp=500")
+	b.eligible(1)
+	d := b.daemon()
+	d.waitLog("BadConstraints")
+	b.wait("the constraint to be put back", func() bool { return b.constraints()[id] == "" })
+	for line := range strings.Lines(b.slurm("squeue", "--noheader", "--states=RUNNING", "--format=%i")) {
+		b.slurm("scancel", strings.TrimSpace(line))
+	}
+	if err := l.WaitJob(t.Context(), id, "RUNNING"); err != nil {
+		t.Error(err)
 	}
 	d.stop()
 }

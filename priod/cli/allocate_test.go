@@ -77,6 +77,10 @@ func TestAllocateRefusesBadInput(t *testing.T) {
 		"want steps/s from 0":     `{"gpu_types":{"a":1},"jobs":[{"id":"1","speed":{"a":-1}}]}`,
 		"none of the gpu_types":   `{"gpu_types":{"a":1},"jobs":[{"id":"1","speed":{"b":1}}]}`,
 		"weight -1":               `{"gpu_types":{"a":1},"jobs":[{"id":"1","weight":-1}]}`,
+		"no negative numbers":     `{"gpu_types":{"a":-1},"jobs":[]}`,
+		"want at least one":       `{"gpu_types":{"a":1},"jobs":[{"id":"1","gpus":0}]}`,
+		"want a name, and each":   `{"gpu_types":{"a":1},"entities":[{"name":"a"},{"name":"a"}]}`,
+		"number above 0":          `{"gpu_types":{"a":1},"entities":[{"name":"a","weight":-1}]}`,
 		"no GPUs":                 `{"gpu_types":{"a":0},"jobs":[]}`,
 		"none of the entities":    `{"gpu_types":{"a":1},"jobs":[{"id":"1","entity":"x"}]}`,
 		"1 and 2 GPUs":            `{"gpu_types":{"a":4},"jobs":[{"id":"1"},{"id":"2","gpus":2}],"pairs":[{"jobs":["1","2"]}]}`,
@@ -89,9 +93,11 @@ func TestAllocateRefusesBadInput(t *testing.T) {
 	if status, _, errs := allocateText(t, twoJobs, "--policy", "best"); status != 2 || !strings.Contains(errs, "want one of") {
 		t.Error(status, errs)
 	}
-	status, _, errs := allocateText(t, `{"gpu_types":{"a":1},"jobs":[{"id":"1"},{"id":"2","speed":{"a":1}}]}`)
-	if status != 0 || !strings.Contains(errs, `job "1" fits no GPU type`) {
-		t.Error(status, errs)
+	for _, job := range []string{`{"id":"1"}`, `{"id":"1","speed":{"a":0}}`, `{"id":"1","speed":{"a":1},"gpus":2}`} {
+		status, _, errs := allocateText(t, `{"gpu_types":{"a":1},"jobs":[`+job+`,{"id":"2","speed":{"a":1}}]}`)
+		if status != 0 || !strings.Contains(errs, `job "1" fits no GPU type`) {
+			t.Errorf("%s: status %d, %q", job, status, errs)
+		}
 	}
 }
 

@@ -61,7 +61,7 @@ func App(version string) *cli.App {
 		Commands: []*cli.Command{
 			runCommand(), checkCommand(), queueCommand(), explainCommand(), diffCommand(), historyCommand(),
 			evictionsCommand(), evictCommand(), reportCommand(),
-			pauseCommand(), resumeCommand(), resetCommand(), profileCommand(), allocateCommand(), simulateCommand(), sweepCommand(), traceCommand(), workloadsCommand(), configCommand(), versionCommand(version),
+			pauseCommand(), resumeCommand(), resetCommand(), profileCommand(), adviseCommand(), allocateCommand(), simulateCommand(), sweepCommand(), traceCommand(), workloadsCommand(), configCommand(), versionCommand(version),
 		},
 		HideVersion:            true,
 		UseShortOptionHandling: true,
@@ -91,6 +91,19 @@ func prepare(c *cli.Command) {
 }
 
 func onUsageError(_ *cli.Context, err error, _ bool) error { return usageError{err} }
+
+// mostFlag is --most, and most reads it.
+func mostFlag(value int, usage string) cli.Flag {
+	return &cli.IntFlag{Name: "most", Aliases: []string{"n"}, Value: value, Usage: usage}
+}
+
+func most(c *cli.Context) (int, error) {
+	n := c.Int("most")
+	if n < 1 {
+		return 0, usagef("%s: --most %d: want at least 1", c.Command.Name, n)
+	}
+	return n, nil
+}
 
 // jsonFlag stands on every verb that shows something.
 func jsonFlag() cli.Flag {
@@ -164,6 +177,9 @@ func interleave(app *cli.App, args []string) []string {
 		switch {
 		case !strings.HasPrefix(word, "-") && sub != nil && len(operands) == 0:
 			verbs, commands, flags = append(verbs, word), sub.Subcommands, sub.Flags
+			if sub.SkipFlagParsing { // it reads its words itself
+				return slices.Concat(args[:1], global, options, verbs, rest[1:])
+			}
 		case !strings.HasPrefix(word, "-") || word == "-":
 			operands = append(operands, word)
 		case isFlag(app.Flags, word):

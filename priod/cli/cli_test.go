@@ -28,6 +28,8 @@ func TestFlagsMayFollowArguments(t *testing.T) {
 		"priod pause --why run --json":       "priod pause --why run --json",
 		"priod explain run":                  "priod explain run",
 		"priod":                              "priod",
+		"priod advise -c 4 x.sh --json":      "priod advise -c 4 x.sh --json",
+		"priod -c x.toml advise -c 4 -- run": "priod -c x.toml advise -c 4 -- run",
 		"priod frob --json":                  "priod --json frob",
 	} {
 		got := interleave(App("test"), strings.Fields(in))

@@ -29,29 +29,12 @@ func evictionsCommand() *cli.Command {
 		Description: "Costs are GPU-seconds of work lost: as promised when the victim was chosen, and as paid.\n" +
 			"With a job, those of its own runs and those on its behalf.",
 		Flags: []cli.Flag{
-			&cli.IntFlag{Name: "most", Aliases: []string{"n"}, Value: 50, Usage: "how many `ROWS`"},
+			mostFlag(50, "how many `ROWS`"),
 			jsonFlag(),
 		},
 		Action: func(c *cli.Context) error {
-			if c.Int("most") < 1 {
-				return usagef("evictions: --most %d: want at least 1", c.Int("most"))
-			}
-			r, err := openReader(c)
+			all, err := readEvictions(c)
 			if err != nil {
-				return err
-			}
-			defer r.Close()
-			var all []store.Eviction
-			if c.NArg() > 0 {
-				id, err := jobArg(c)
-				if err != nil {
-					return err
-				}
-				all, err = r.EvictionsOf(c.Context, id, c.Int("most"))
-				if err != nil {
-					return err
-				}
-			} else if all, err = r.Evictions(c.Context, c.Int("most")); err != nil {
 				return err
 			}
 			if c.Bool("json") {
@@ -61,6 +44,26 @@ func evictionsCommand() *cli.Command {
 			return nil
 		},
 	}
+}
+
+func readEvictions(c *cli.Context) ([]store.Eviction, error) {
+	n, err := most(c)
+	if err != nil {
+		return nil, err
+	}
+	r, err := openReader(c)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	if c.NArg() == 0 {
+		return r.Evictions(c.Context, n)
+	}
+	id, err := jobArg(c)
+	if err != nil {
+		return nil, err
+	}
+	return r.EvictionsOf(c.Context, id, n)
 }
 
 func showEvictions(w io.Writer, all []store.Eviction) {
@@ -91,15 +94,16 @@ func evictCommand() *cli.Command {
 			"It only shows: the daemon alone evicts, so --dry-run has to be said.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "dry-run", Usage: "show, and do nothing"},
-			&cli.IntFlag{Name: "most", Aliases: []string{"n"}, Value: 50, Usage: "how many `ROWS`"},
+			mostFlag(50, "how many `ROWS`"),
 			jsonFlag(),
 		},
 		Action: func(c *cli.Context) error {
 			if !c.Bool("dry-run") {
 				return usagef("evict: only --dry-run: the daemon alone evicts")
 			}
-			if c.Int("most") < 1 {
-				return usagef("evict: --most %d: want at least 1", c.Int("most"))
+			n, err := most(c)
+			if err != nil {
+				return err
 			}
 			id, err := jobArg(c)
 			if err != nil {
@@ -112,7 +116,7 @@ func evictCommand() *cli.Command {
 			if c.Bool("json") {
 				return report.JSON(c.App.Writer, v)
 			}
-			v.show(c.App.Writer, c.Int("most"))
+			v.show(c.App.Writer, n)
 			return nil
 		},
 	}
@@ -157,14 +161,15 @@ func evictDryRun(c *cli.Context, id cluster.JobID) (*evictView, error) {
 	if err != nil {
 		return nil, err
 	}
-	if result.Choice == nil {
-		return nil, fmt.Errorf("job %s does not wait as a TE job: none does (priod explain %s says what it counts as)", id, id)
+	var trials []eviction.Trial
+	if result.Choice != nil { // nil when no TE job waits
+		trials = result.Choice.Trials
 	}
-	at := slices.IndexFunc(result.Choice.Trials, func(t eviction.Trial) bool { return t.Job == id || t.Job.ID == id.ID && id.Task < 0 })
+	at := slices.IndexFunc(trials, func(t eviction.Trial) bool { return t.Job == id || t.Job.ID == id.ID && id.Task < 0 })
 	if at < 0 {
 		return nil, fmt.Errorf("job %s does not wait as a TE job (priod explain %s says what it counts as)", id, id)
 	}
-	t := &result.Choice.Trials[at]
+	t := &trials[at]
 	v.Why, v.Words, v.Cost, v.WaitS = t.Why, eviction.Words(t.Why), t.Cost, t.Wait.Seconds()
 	v.Victims = append(v.Victims, t.Victims...)
 	v.Others = append(v.Others, result.Choice.Refusals(t)...)

@@ -13,6 +13,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
 	"slurmprio/priod/eviction"
+	"slurmprio/priod/policy/ranking"
 	"slurmprio/priod/policy/speed"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
@@ -205,7 +206,7 @@ func (v *explanation) show(w io.Writer) {
 	if !d.Since.IsZero() && j.Left.IsZero() && j.State == cluster.Pending.String() {
 		line("Waiting", "%s, since it could first have run at %s", report.Ago(time.Since(d.Since)), clock(d.Since))
 	}
-	if d.Ranked {
+	if d.Ranked || d.Why == string(ranking.Overrun) {
 		line("Class", "%s, because %s", map[cluster.Class]string{cluster.TE: "TE (trial-and-error)", cluster.BE: "BE (best-effort)"}[d.Class], v.Reason)
 	} else {
 		line("Class", "none: %s", v.Reason)

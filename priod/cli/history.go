@@ -23,12 +23,13 @@ func historyCommand() *cli.Command {
 	return &cli.Command{
 		Name: "history", Usage: "show past cycles and writes, or all that happened to one job", ArgsUsage: "[JOBID]",
 		Flags: []cli.Flag{
-			&cli.IntFlag{Name: "most", Aliases: []string{"n"}, Value: 20, Usage: "how many `ROWS` of each table"},
+			mostFlag(20, "how many `ROWS` of each table"),
 			jsonFlag(),
 		},
 		Action: func(c *cli.Context) error {
-			if c.Int("most") < 1 {
-				return usagef("history: --most %d: want at least 1", c.Int("most"))
+			n, err := most(c)
+			if err != nil {
+				return err
 			}
 			r, err := openReader(c)
 			if err != nil {
@@ -40,13 +41,13 @@ func historyCommand() *cli.Command {
 				if err != nil {
 					return err
 				}
-				return jobHistory(c, r, id)
+				return jobHistory(c, r, id, n)
 			}
-			cycles, err := r.Cycles(c.Context, c.Int("most"))
+			cycles, err := r.Cycles(c.Context, n)
 			if err != nil {
 				return err
 			}
-			writes, err := r.Writes(c.Context, c.Int("most"))
+			writes, err := r.Writes(c.Context, n)
 			if err != nil {
 				return err
 			}
@@ -61,8 +62,8 @@ func historyCommand() *cli.Command {
 	}
 }
 
-func jobHistory(c *cli.Context, r *store.Reader, id cluster.JobID) error {
-	story, err := r.Job(c.Context, id, c.Int("most"))
+func jobHistory(c *cli.Context, r *store.Reader, id cluster.JobID, most int) error {
+	story, err := r.Job(c.Context, id, most)
 	if err != nil {
 		return err
 	}

@@ -125,14 +125,14 @@ func preview(ctx context.Context, cfg *config.Config, log hclog.Logger) (cycle.R
 		return cycle.Result{}, err
 	}
 	set.Evictions = cycle.Evictions{Settings: cfg.Eviction(), Slurm: slurm, Journal: journal}
-	set.Steering = cycle.Steering{Settings: cfg.Steer(), Helm: &decide.Helm{}, Slurm: slurm}
 	var sizes decide.Sizes
-	sized := cfg.Sizes()
-	if sized.Table, err = workload.Load(cfg.Speeds.Workloads); err != nil {
+	sizing := cfg.Sizes()
+	if sizing.Table, err = workload.Load(cfg.Speeds.Workloads); err != nil {
 		return cycle.Result{}, err
 	}
-	sizes.Set(sized)
+	sizes.Set(sizing)
 	set.Sizing = cycle.Sizing{Sizes: &sizes, Slurm: slurm}
+	set.Steering = cycle.Steering{Settings: cfg.Steer(), Helm: &decide.Helm{}, Slurm: slurm}
 	return cycle.Step(ctx, slurm, nil, h, set)
 }
 

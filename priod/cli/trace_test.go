@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -82,6 +83,29 @@ func TestTraceAndWorkloadsUsage(t *testing.T) {
 	} {
 		if status, out, errs := run(strings.Fields(c.args)...); status != c.status || !strings.Contains(errs, c.want) || out != "" {
 			t.Errorf("%s: status %d, %q %q; want %d and %q", c.args, status, out, errs, c.status, c.want)
+		}
+	}
+}
+
+// What counts here is what list and export show.
+func TestWorkloadsOfTheSite(t *testing.T) {
+	dir := t.TempDir()
+	file, site, missing := filepath.Join(dir, "ours.toml"), filepath.Join(dir, "priod.toml"), filepath.Join(dir, "no.toml")
+	const text = "# ours\n[[workload]]\nname = \"ours\"\nspeed.a100 = { 1 = 4.1 }\n"
+	for path, content := range map[string]string{file: text, site: fmt.Sprintf("[speeds]\nworkloads = %q\n", file), missing: fmt.Sprintf("[speeds]\nworkloads = %q\n", dir+"/none")} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if status, out, errs := run("-c", site, "workloads", "export"); status != exitDone || out != text {
+		t.Errorf("export: %d, %q, %s", status, out, errs)
+	}
+	if status, out, errs := run("-c", site, "workloads", "list"); status != exitDone || !strings.Contains(out, "ours") || strings.Contains(out, "resnet") {
+		t.Errorf("list: %d, %q, %s", status, out, errs)
+	}
+	for _, verb := range []string{"list", "export"} {
+		if status, out, errs := run("-c", missing, "workloads", verb); status == exitDone || out != "" || !strings.Contains(errs, "none") {
+			t.Errorf("%s: %d, %q, %s", verb, status, out, errs)
 		}
 	}
 }

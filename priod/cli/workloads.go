@@ -21,8 +21,12 @@ func workloadsCommand() *cli.Command {
 		Name: "workloads", Usage: "the programs whose speed is known on each GPU type",
 		Subcommands: []*cli.Command{
 			{
-				Name: "list", Usage: "show the workloads, their aliases and speeds",
-				Flags: []cli.Flag{workloadsFlag(), jsonFlag()}, Before: noArgs, Action: listWorkloads,
+				Name: "list", Usage: "show the workloads that tags may name here, their aliases and speeds",
+				Flags: []cli.Flag{
+					&cli.StringFlag{Name: "workloads", Usage: "read workloads from `FILE` (default: speeds.workloads of the configuration)"},
+					jsonFlag(),
+				},
+				Before: noArgs, Action: listWorkloads,
 			},
 			{
 				Name: "import", Usage: "turn a paper's measurements into a workloads file", ArgsUsage: "gavel|synergy FILE",
@@ -36,14 +40,8 @@ func workloadsCommand() *cli.Command {
 			},
 			workloadsHistoryCommand(), workloadsUsageCommand(),
 			{
-				Name: "export", Usage: "print the workloads file that priod brings along, to start one's own from",
-				Flags: []cli.Flag{outFlag()}, Before: noArgs,
-				Action: func(c *cli.Context) error {
-					return writeOut(c, func(w io.Writer) error {
-						_, err := io.WriteString(w, etc.Workloads)
-						return err
-					})
-				},
+				Name: "export", Usage: "print the workloads file that counts here: speeds.workloads of the configuration, else the one that priod brings along",
+				Flags: []cli.Flag{outFlag()}, Before: noArgs, Action: exportWorkloads,
 			},
 		},
 		Action: func(c *cli.Context) error {
@@ -148,8 +146,36 @@ type workloadView struct {
 	Curves  map[string]workload.Curve     `json:"curves"`
 }
 
+// exportWorkloads prints the file as it stands, comments and all.
+func exportWorkloads(c *cli.Context) error {
+	cfg, err := loadConfig(c)
+	if err != nil {
+		return err
+	}
+	text := etc.Workloads
+	if path := cfg.Speeds.Workloads; path != "" {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return fmt.Errorf("speeds.workloads: %w", err)
+		}
+		text = string(b)
+	}
+	return writeOut(c, func(w io.Writer) error {
+		_, err := io.WriteString(w, text)
+		return err
+	})
+}
+
 func listWorkloads(c *cli.Context) error {
-	t, err := workload.Load(c.String("workloads"))
+	path := c.String("workloads")
+	if path == "" {
+		cfg, err := loadConfig(c)
+		if err != nil {
+			return err
+		}
+		path = cfg.Speeds.Workloads
+	}
+	t, err := workload.Load(path)
 	if err != nil {
 		return usageError{err}
 	}

@@ -78,3 +78,18 @@ func TestRevertsAcrossAStep(t *testing.T) {
 		t.Errorf("%d reverts, want 1", n)
 	}
 }
+
+// A value whose replacement never arrived is still priod's own, however old.
+func TestHoldingKeepsAnOldValue(t *testing.T) {
+	h, id := NewHistory(), slurmplug.Plain(1)
+	write := func(after time.Duration, v int64) {
+		h.Written[id] = h.Written[id].Holding(81000, t0.Add(after))
+		h.Try(id, Written{Lever: slurmplug.SiteFactor, Value: v, At: t0.Add(after)})
+	}
+	write(0, 81000)
+	write(time.Second, 67000)
+	write(24*time.Hour, 70000)
+	if w := h.Written[id]; !w.Sent(81000) || !w.Sent(70000) {
+		t.Errorf("%+v", w)
+	}
+}

@@ -124,6 +124,7 @@ func (j *Job) Request(l slurmplug.Lever) (text string, shown bool) {
 type Node struct {
 	Name       string
 	Usable     bool   // not down, drained or reserved for maintenance
+	Silent     bool   // not usable only because it does not answer now: it soon will, or goes down
 	State      string // as Slurm says it: "IDLE+DRAIN"
 	Features   []string
 	Partitions []string

@@ -66,6 +66,15 @@ func (w Written) Sent(value int64) bool {
 	return value == w.Value || value == w.Tried || slices.ContainsFunc(w.Older, func(o Sent) bool { return o.Value == value })
 }
 
+// Holding takes in that Slurm still showed a value at a time: an older one of
+// priod's did not only come back.
+func (w Written) Holding(value int64, at time.Time) Written {
+	if i := slices.IndexFunc(w.Older, func(o Sent) bool { return o.Value == value }); i >= 0 {
+		w.Older = append(slices.Delete(slices.Clone(w.Older), i, i+1), Sent{value, at})
+	}
+	return w
+}
+
 // Replaced gives what is Older once next is sent; nil when the lever is another.
 func (w Written) Replaced(next Written) []Sent {
 	if w.Lever != next.Lever {
@@ -431,16 +440,28 @@ type Use struct {
 	GPUSeconds float64 // received within UsePeriod
 }
 
-// TEUse sums trial-and-error use by user and by account up to the time at.
-func (h *History) TEUse(at time.Time) (byUser, byAccount map[string]Use) {
-	byUser, byAccount = map[string]Use{}, map[string]Use{}
+// NoLimit lets TE jobs run for as long as they like.
+func NoLimit(string, string) time.Duration { return 0 }
+
+// TEUse sums trial-and-error use by user and by account up to the time at, and
+// tells how long each job ran as TE within UsePeriod. What a job runs beyond the
+// limit of its user and account (0: none) is no TE use, and holds none.
+func (h *History) TEUse(at time.Time, limit func(user, account string) time.Duration) (byUser, byAccount map[string]Use, ran map[JobID]time.Duration) {
+	byUser, byAccount, ran = map[string]Use{}, map[string]Use{}, map[JobID]time.Duration{}
 	since := at.Add(-UsePeriod)
 	add := func(i *Interval, end time.Time, held int) {
-		start := later(i.Start, since)
-		if !end.After(start) && held == 0 {
+		took := max(end.Sub(i.Start), 0)
+		beyond, most := time.Duration(0), limit(i.User, i.Account)
+		if ran[i.Job] += took; most > 0 {
+			beyond = min(max(ran[i.Job]-most, 0), took)
+		}
+		if beyond > 0 {
+			held = 0
+		}
+		if start := later(i.Start, since); !end.After(start) && held == 0 {
 			return
 		}
-		seconds := float64(i.GPUs) * max(end.Sub(start).Seconds(), 0)
+		seconds := float64(i.GPUs) * max(end.Sub(later(i.Start, since))-beyond, 0).Seconds()
 		for _, to := range []struct {
 			m    map[string]Use
 			name string
@@ -461,7 +482,7 @@ func (h *History) TEUse(at time.Time) (byUser, byAccount map[string]Use) {
 			add(i, at, i.GPUs)
 		}
 	}
-	return byUser, byAccount
+	return byUser, byAccount, ran
 }
 
 // Wrote takes in a value that Slurm accepted for a job. takenBack says that

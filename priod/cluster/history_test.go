@@ -22,7 +22,7 @@ func see(h *History, s int, jobs ...Job) []Interval {
 }
 
 func gpuSeconds(h *History, s int) float64 {
-	users, _ := h.TEUse(at(s))
+	users, _, _ := h.TEUse(at(s), NoLimit)
 	return users["ann"].GPUSeconds
 }
 

@@ -68,12 +68,6 @@ type Config struct {
 		Weights map[string]float64 `toml:"weights" json:"weights,omitempty"`
 		FIFO    []string           `toml:"fifo" json:"fifo"`
 	} `toml:"allocation" json:"allocation"`
-	Sizing struct {
-		Enabled   bool     `toml:"enabled" json:"enabled"`
-		Mechanism string   `toml:"mechanism" json:"mechanism"`
-		Within    Duration `toml:"within" json:"within"`
-		Jobs      int      `toml:"jobs" json:"jobs"`
-	} `toml:"sizing" json:"sizing"`
 	Steering struct {
 		Enabled        bool    `toml:"enabled" json:"enabled"`
 		Depth          int     `toml:"depth" json:"depth"`
@@ -85,6 +79,12 @@ type Config struct {
 		WritesPerCycle int     `toml:"writes_per_cycle" json:"writes_per_cycle"`
 	} `toml:"steering" json:"steering"`
 	GPUTypes map[string]GPUType `toml:"gpu_types" json:"gpu_types,omitempty"`
+	Sizing   struct {
+		Enabled   bool     `toml:"enabled" json:"enabled"`
+		Mechanism string   `toml:"mechanism" json:"mechanism"`
+		Within    Duration `toml:"within" json:"within"`
+		Jobs      int      `toml:"jobs" json:"jobs"`
+	} `toml:"sizing" json:"sizing"`
 	TEBudget struct {
 		User     Budget            `toml:"user" json:"user"`
 		Account  Budget            `toml:"account" json:"account"`
@@ -329,9 +329,6 @@ func (c *Config) validate() error {
 		{"ranking.order", c.Ranking.Order != string(decide.GavelOrder) || c.Allocation.Policy != "", "an allocation.policy beside order gavel"},
 		{"allocation.every", c.Allocation.Every >= Duration(time.Minute), "at least 1m"},
 		{"allocation.fifo", noneEmpty(c.Allocation.FIFO), "names of accounts"},
-		{"sizing.mechanism", sizingErr == nil, "waterfill, tune-best-fit, tune, greedy or proportional"},
-		{"sizing.within", c.Sizing.Within >= Duration(5*time.Second), "at least 5s"},
-		{"sizing.jobs", c.Sizing.Jobs >= 1 && c.Sizing.Jobs <= 10000, "from 1 to 10000"},
 		{"steering.enabled", !c.Steering.Enabled || c.Allocation.Policy != "", "an allocation.policy beside steering"},
 		{"steering.depth", c.Steering.Depth >= 0, "0 (all) or more"},
 		{"steering.wait", finite(c.Steering.Wait), "a number from 0"},
@@ -339,6 +336,9 @@ func (c *Config) validate() error {
 		{"steering.change", finite(c.Steering.Change), "a number from 0"},
 		{"steering.cycles", c.Steering.Cycles >= 1, "at least 1"},
 		{"steering.writes_per_cycle", c.Steering.WritesPerCycle >= 1, "at least 1"},
+		{"sizing.mechanism", sizingErr == nil, "waterfill, tune-best-fit, tune, greedy or proportional"},
+		{"sizing.within", c.Sizing.Within >= Duration(5*time.Second), "at least 5s"},
+		{"sizing.jobs", c.Sizing.Jobs >= 1 && c.Sizing.Jobs <= 10000, "from 1 to 10000"},
 		{"speeds.workloads", c.Speeds.Workloads == "" || filepath.IsAbs(c.Speeds.Workloads), "an absolute path, or empty"},
 		{"speeds.history", c.Speeds.History >= 0, "a time, or 0s"},
 		{"speeds.every", c.Speeds.Every >= Duration(time.Second), "at least 1s"},
@@ -557,11 +557,11 @@ func (c *Config) Eviction() eviction.Settings {
 			Policy: preemption.Policy(p.Policy), S: p.FitGppS, Fallback: preemption.Fallback(p.FitGppFallback),
 			MaxEvictions: p.MaxEvictions, MinRun: time.Duration(p.MinRun).Seconds(),
 			Rise: p.Rise, Urgency: p.Urgency, MinGain: time.Duration(p.MinGain).Seconds(),
-			Limits: preemption.Limits{AtOnce: p.MaxAtOnce, PerCycle: p.MaxPerCycle, PerHour: p.MaxPerHour, PerDay: p.GPUHoursPerDay},
+			Limits: preemption.Limits{AtOnce: p.MaxAtOnce, PerCycle: p.MaxPerCycle, PerHour: p.MaxPerHour, PerDay: p.GPUHoursPerDay, PerOwner: p.UserGPUMinutes / 60},
 		},
 		Ranking: c.Decide().Ranking,
 		Grace:   time.Duration(p.Grace), MaxGrace: time.Duration(p.MaxGrace), Restart: time.Duration(p.Restart),
-		Reserve: p.Reserve, Hold: time.Duration(p.Hold), Retry: time.Duration(p.Retry), UserGPUMinutes: p.UserGPUMinutes,
+		Reserve: p.Reserve, Hold: time.Duration(p.Hold), Retry: time.Duration(p.Retry),
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"slurmprio/etc"
+	"slurmprio/priod/policy/preemption"
 	"slurmprio/priod/policy/ranking"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/wake"
@@ -32,6 +33,9 @@ func TestDefaultsAreValid(t *testing.T) {
 	d := c.Decide()
 	if d.Lever != slurmplug.SiteFactor || d.Top != 2_000_000_000 || d.Ranking.User != (ranking.Budget{GPUs: 8, TimeLimit: time.Hour, GPUHours: 48}) {
 		t.Fatalf("%+v", d)
+	}
+	if got, want := c.Eviction().Policy.Limits, (preemption.Limits{AtOnce: 8, PerCycle: 4, PerHour: 60, PerDay: 100, PerOwner: 10}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }
 

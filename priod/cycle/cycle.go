@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/decide"
@@ -27,10 +28,10 @@ type Settings struct {
 	// nil: nothing is allocated.
 	Ledger     *decide.Ledger
 	Allocation decide.AllocationSettings
-	// Sizing gives waiting jobs other sizes; the zero value gives none.
-	Sizing Sizing
 	// Steering binds pending jobs to GPU types; the zero value binds none.
 	Steering Steering
+	// Sizing gives waiting jobs other sizes; the zero value gives none.
+	Sizing Sizing
 	// Evictions make room for TE jobs; the zero value makes none.
 	Evictions Evictions
 	// Stage, if set, is told when a stage begins: "observe", "decide",
@@ -110,7 +111,7 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	}
 	stage("evict")
 	if evictErr == nil && result.Choice != nil {
-		evictErr = set.Evictions.record(ctx, &result.Choice.Turn)
+		evictErr = set.Evictions.save(ctx, &result.Choice.Turn, "none was begun")
 	}
 	return result, errors.Join(evictErr, set.Evictions.Tend(ctx, &result.Snapshot, &result.Plan, set.Hold != ""))
 }
@@ -166,6 +167,10 @@ func remember(h *cluster.History, r *Result) {
 					h.Asked(id, o.Lever, o.Was, o.After, o.Status == slurmplug.Applied, r.Snapshot.At)
 				}
 				continue
+			}
+			if old, known := h.Written[id]; known && old.Lever == o.Lever {
+				before, _ := strconv.ParseInt(o.Before, 10, 64) // decide wrote it
+				h.Written[id] = old.Holding(before, r.Snapshot.At)
 			}
 			w := decide.Effect(o.Action, h)
 			w.At = r.Snapshot.At

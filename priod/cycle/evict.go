@@ -27,10 +27,10 @@ type Evictions struct {
 
 // Event is one row that changed, with what it was before: one of both pairs.
 type Event struct {
-	Claim          *eviction.Claim
-	Eviction       *eviction.Eviction
-	Of             *eviction.Claim // the claim of Eviction
-	Before, Reason string          // state; Reason says what a command met
+	Claim    *eviction.Claim
+	Eviction *eviction.Eviction
+	Of       *eviction.Claim // the claim of Eviction
+	Before   string          // the row's state; "": it is new
 }
 
 const (
@@ -94,38 +94,26 @@ func (e *Evictions) vet(ctx context.Context, c *eviction.Choice, vetoed map[clus
 	return nil
 }
 
-// record saves the rows of new claims.
-func (e *Evictions) record(ctx context.Context, t *eviction.Turn) error {
-	if t.Empty() {
-		return nil
-	}
-	if err := e.save(ctx, t); err != nil {
-		return fmt.Errorf("record the evictions (none was begun): %w", err)
-	}
-	return nil
-}
-
-// save makes rows safe, tells of them and takes them in.
-func (e *Evictions) save(ctx context.Context, t *eviction.Turn) error {
+// save makes rows safe, tells of them and takes them in. meaning is what it means
+// that it could not.
+func (e *Evictions) save(ctx context.Context, t *eviction.Turn, meaning string) error {
 	if t.Empty() {
 		return nil
 	}
 	if err := e.Recorder.SaveEvictions(ctx, t); err != nil {
-		return err
+		return fmt.Errorf("record the evictions (%s): %w", meaning, err)
 	}
 	events := make([]Event, 0, len(t.Claims)+len(t.Evictions))
 	for i := range t.Claims {
-		c := &t.Claims[i]
-		event := Event{Claim: c, Reason: c.Reason}
-		if old := e.Journal.Claim(c.Number); old != nil {
+		event := Event{Claim: &t.Claims[i]}
+		if old := e.Journal.Claim(event.Claim.Number); old != nil {
 			event.Before = string(old.State)
 		}
 		events = append(events, event)
 	}
 	for i := range t.Evictions {
-		x := &t.Evictions[i]
-		event := Event{Eviction: x, Reason: x.Reason}
-		if old := e.Journal.Eviction(x.Number); old != nil {
+		event := Event{Eviction: &t.Evictions[i]}
+		if old := e.Journal.Eviction(event.Eviction.Number); old != nil {
 			event.Before = string(old.State)
 		}
 		events = append(events, event)
@@ -188,8 +176,8 @@ func (e *Evictions) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan,
 		}
 		seen.At, seen.Sights = time.Now(), sights
 		turn := eviction.Next(e.Journal, seen)
-		if err := e.save(ctx, &turn); err != nil {
-			return fmt.Errorf("record the evictions (no command was sent): %w", err)
+		if err := e.save(ctx, &turn, "no command was sent"); err != nil {
+			return err
 		}
 		if len(turn.Commands) == 0 {
 			return doubts
@@ -197,8 +185,8 @@ func (e *Evictions) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan,
 		acting := context.WithoutCancel(ctx) // what is recorded is carried through
 		results := e.Slurm.Do(acting, turn.Commands)
 		settled := eviction.Settle(e.Journal, results, time.Now())
-		if err := e.save(acting, &settled); err != nil {
-			return fmt.Errorf("record what became of the evictions: %w", err)
+		if err := e.save(acting, &settled, "the commands are sent"); err != nil {
+			return err
 		}
 		if !slices.ContainsFunc(results, func(r eviction.Result) bool { return r.Status == slurmplug.Applied }) {
 			return doubts // later
@@ -229,7 +217,8 @@ func whole(s *cluster.Snapshot, p *plan.Plan, seen *eviction.Seen) map[cluster.J
 		}
 	}
 	for i := range s.Nodes {
-		seen.Unusable[s.Nodes[i].Name] = !s.Nodes[i].Usable
+		n := &s.Nodes[i]
+		seen.Unusable[n.Name] = !n.Usable && !n.Silent
 	}
 	return queue
 }

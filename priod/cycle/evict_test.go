@@ -139,7 +139,7 @@ func begun(t *testing.T) (*slurm, *Evictions, *cluster.Snapshot, *plan.Plan) {
 		t.Fatal(err)
 	}
 	e.Journal.Number(&choice.Turn)
-	if err := e.record(t.Context(), &choice.Turn); err != nil {
+	if err := e.save(t.Context(), &choice.Turn, "none was begun"); err != nil {
 		t.Fatal(err)
 	}
 	return f, e, s, p
@@ -158,6 +158,31 @@ func TestRowBeforeCommand(t *testing.T) {
 	for i := range want {
 		if f.log[i] != want[i] {
 			t.Fatalf("%q, want %q", f.log, want)
+		}
+	}
+}
+
+// A grace is measured by the monotonic clock, which nobody sets.
+func TestGraceIsMonotonic(t *testing.T) {
+	_, e, s, p := begun(t)
+	if err := e.Tend(t.Context(), s, p, false); err != nil {
+		t.Fatal(err)
+	}
+	if at := e.Journal.Evictions[0].SignalledAt; at == at.Round(0) {
+		t.Errorf("%s has no monotonic reading", at)
+	}
+}
+
+// A node that is silent for a moment, as after a start of slurmctld, costs no claim.
+func TestSilentNode(t *testing.T) {
+	for _, silent := range []bool{true, false} {
+		_, e, s, p := begun(t)
+		s.Nodes[0].Usable, s.Nodes[0].Silent = false, silent
+		if err := e.Tend(t.Context(), s, p, false); err != nil {
+			t.Fatal(err)
+		}
+		if open := e.Journal.Claims[0].Open(); open != silent {
+			t.Errorf("silent %v: %+v", silent, e.Journal.Claims[0])
 		}
 	}
 }

@@ -64,13 +64,13 @@ type Slurm interface {
 	Used(ctx context.Context, since, until time.Time, today func(string) string) (*live.Used, error)
 	// Past returns the runs that accounting knows of a span of time.
 	Past(ctx context.Context, since, until time.Time) ([]cluster.PastRun, error)
-	// Places is for cycle.Steering.
-	Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]decide.Place, error)
 	// AccountShares are the parts of the cluster that accounts have in Slurm.
 	AccountShares(context.Context) (map[string]float64, error)
 	// Stays returns the ended runs of GPU jobs that it knows, with the steps in their
 	// command lines. It may be called beside the other methods.
 	Stays(ctx context.Context, since, until time.Time, steps *regexp.Regexp) ([]speed.Stay, error)
+	// Places is for cycle.Steering.
+	Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]decide.Place, error)
 	// Controllers, Answers and Identity are those of live.Cluster.
 	Controllers(context.Context) ([]slurmplug.Controller, error)
 	Answers(context.Context) error
@@ -97,8 +97,8 @@ type Daemon struct {
 	ledger  *decide.Ledger
 	helm    decide.Helm
 	school  school
-	parts   accountParts
 	sizes   decide.Sizes
+	parts   accountParts
 	uses    uses
 	table   *workload.Table // nil: it could not be read
 	trouble string          // the last cycle's error, so that it is logged once
@@ -110,10 +110,11 @@ type Daemon struct {
 	watching bool // evictions may be tended until the next cycle
 
 	claim    *Claim
-	squatter string  // who kept the claim away, so that it is logged once
-	acting   bool    // with follow_controller: the last cycle could act
-	looked   bool    // with follow_controller: the last cycle found that this one may act
-	standby  StandBy // of the last cycle without an error, so that it is logged once
+	squatter string    // who kept the claim away, so that it is logged once
+	acting   bool      // with follow_controller: the last cycle could act
+	looked   bool      // with follow_controller: the last cycle found that this one may act
+	since    time.Time // with follow_controller: no other host's priod has acted since then, as far as this one saw
+	standby  StandBy   // of the last cycle without an error, so that it is logged once
 	rival    rival
 	yielded  string // why the daemon gave way, when it could not pause itself
 	paused   string // the last cycle's hold

@@ -199,7 +199,7 @@ func TestHoldWritesNothing(t *testing.T) {
 func TestAccountingCountsAgainstTheBudget(t *testing.T) {
 	now := time.Now()
 	f := &fake{jobs: []cluster.Job{trial()}, past: []cluster.PastRun{{TagType: "te", Interval: cluster.Interval{
-		Job: slurmplug.Plain(7), Start: now.Add(-20 * time.Hour), End: now.Add(-time.Hour), Closed: true, GPUs: 4, User: "ann",
+		Job: slurmplug.Plain(7), Start: now.Add(-2 * time.Hour), End: now.Add(-time.Hour), Closed: true, GPUs: 64, User: "ann",
 	}}}}
 	d, _ := newDaemon(t, f)
 	r, err := d.Once(t.Context())

@@ -16,8 +16,10 @@ func (d *Daemon) evictions() cycle.Evictions {
 	if d.Config.Cycle.FollowController {
 		slurm = evictor{d.slurm, d}
 	}
+	set := d.Config.Eviction()
+	set.Since = d.since
 	return cycle.Evictions{
-		Settings: d.Config.Eviction(), Slurm: slurm, Journal: d.journal, Recorder: d.Store, Told: d.told,
+		Settings: set, Slurm: slurm, Journal: d.journal, Recorder: d.Store, Told: d.told,
 	}
 }
 

@@ -40,7 +40,7 @@ var errNobody = errors.New("no slurmctld answers")
 // still had under way is over by then.
 func (d *Daemon) follow(ctx context.Context) error {
 	if !d.Config.Cycle.FollowController {
-		d.acting = false // a reload that turns it on begins with a look
+		d.acting, d.since = false, time.Time{} // a reload that turns it on begins with a look
 		return nil
 	}
 	err := Elsewhere(ctx, d.slurm, d.Config)
@@ -54,12 +54,18 @@ func (d *Daemon) follow(ctx context.Context) error {
 	switch {
 	case err != nil:
 		d.acting, d.looked = false, false
+		if standing(err) != "" {
+			d.since = time.Time{}
+		}
 		return err
 	case !d.acting && !d.looked:
 		d.looked = true
 		return takingOver
 	}
 	d.acting = true
+	if d.since.IsZero() {
+		d.since = time.Now()
+	}
 	return nil
 }
 

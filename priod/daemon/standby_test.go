@@ -75,6 +75,7 @@ func TestStandsByAndTakesOver(t *testing.T) {
 	first, second := controllers(true, true), controllers(false, true)
 	f := &fake{}
 	d := following(t, f)
+	began := time.Time{}
 	for i, c := range []struct {
 		all     []slurmplug.Controller
 		away    error
@@ -106,6 +107,15 @@ func TestStandsByAndTakesOver(t *testing.T) {
 		state := d.health.state()
 		if d.health.standby != c.standby || !strings.Contains(d.trouble, c.trouble) || c.trouble == "" && d.trouble != "" || !state.Healthy || state.StandBy != string(c.standby) {
 			t.Errorf("%d: stand-by %q, trouble %q, health %+v", i, d.health.standby, d.trouble, state)
+		}
+		if acting := !d.since.IsZero(); acting && c.standby == elsewhere || !acting && c.acts {
+			t.Errorf("%d: it says to act since %s", i, d.since)
+		}
+		if c.acts && began.IsZero() {
+			began = d.since
+		}
+		if c.acts && d.since != began {
+			t.Errorf("%d: a ping that timed out moves since when it acts", i)
 		}
 		if read, wrote := f.reads > reads, len(f.applied) > writes; read != c.acts || wrote != c.acts {
 			t.Errorf("%d: reads %v, writes %v", i, read, wrote)

@@ -452,9 +452,6 @@ func (l *Ledger) where(r request, j *cluster.Job, nodes func() *nodemap.Map) []b
 	m := nodes()
 	any := *j
 	any.Features = r.features
-	if any.State != cluster.Pending {
-		any.Features = ""
-	}
 	kinds, understood := m.Types(&any)
 	if !understood {
 		any.Features = ""

@@ -28,7 +28,9 @@ type Settings struct {
 	Hold     time.Duration // how long a place is kept after the last victim left
 	Retry    time.Duration // no second claim for a TE job so soon; doubled each time
 
-	UserGPUMinutes float64 // evicted on behalf of one user in a day; 0: no limit
+	// Since is when this priod began to act for one on another host, whose journal
+	// it cannot read; zero: it never did.
+	Since time.Time
 }
 
 // Consents tells whether a job agreed to be evicted: by its tag, or by a QOS
@@ -44,17 +46,17 @@ const (
 	Unhelpful  preemption.Why = "slurm-waits"       // for what no eviction gives
 	Constraint preemption.Why = "constraint"        // it names nodes or features in a way that is not read here
 	TooSoon    preemption.Why = "released-recently" // its last claim failed
-	UserBudget preemption.Why = "user-budget"       // Settings.UserGPUMinutes
 	NoGPUs     preemption.Why = "no-gpus"
 	LongGrace  preemption.Why = "grace-too-long" // Settings.MaxGrace
 	Scattered  preemption.Why = "uneven"         // what it takes of each of its nodes is not known
 	Vetoed     preemption.Why = "not-requeueable"
-	LaterTurn  preemption.Why = "later" // behind as many TE jobs as one cycle considers
+	LaterTurn  preemption.Why = "later"     // behind as many TE jobs as one cycle considers
+	TookOver   preemption.Why = "took-over" // Settings.Since: another priod's victims may be in their grace
 )
 
 // considered is how many TE jobs without a claim one cycle looks for room for:
 // what it begins is capped anyway, and the search takes time.
-const considered = 256
+const considered = 1000
 
 // Trial is a waiting TE job and what was decided for it.
 type Trial struct {
@@ -89,6 +91,7 @@ type Choice struct {
 	decision preemption.Decision
 	running  []*cluster.Job   // of candidates
 	own      []preemption.Why // why a candidate has no consent, when not for lack of it
+	unknown  time.Duration    // for so long after Settings.Since another priod's victims may be in their grace
 }
 
 // Choose decides who leaves for whom. vetoed are jobs that a closer look ruled
@@ -101,10 +104,10 @@ func Choose(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Settings, vetoed
 	waiting := c.trials(s, p, j, set, m, vetoed)
 	for i := range j.Evictions {
 		if e := &j.Evictions[i]; e.Counts() {
-			if s.At.Sub(e.At) < time.Hour {
+			if within(time.Hour, s.At, e.At) {
 				c.snapshot.PastHour++
 			}
-			if s.At.Sub(e.At) < 24*time.Hour {
+			if within(day, s.At, e.At) {
 				c.snapshot.PastDay += e.cost() / 3600
 			}
 		}
@@ -130,6 +133,12 @@ func Choose(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Settings, vetoed
 	}
 	return c
 }
+
+const day = 24 * time.Hour
+
+// within tells whether something happened no longer ago than a span; what a clock
+// that was ahead dated later than that from now is past.
+func within(span time.Duration, now, at time.Time) bool { return now.Sub(at).Abs() < span }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
@@ -172,6 +181,9 @@ func (c *Choice) candidates(s *cluster.Snapshot, j *Journal, set *Settings, m *n
 			consent, why = false, LongGrace
 		case len(shares) > 1 && (job.CPUs%len(shares) != 0 || job.MemMB%int64(len(shares)) != 0):
 			consent, why = false, Scattered
+		}
+		if consent && job.Start.Before(set.Since) {
+			c.unknown = max(c.unknown, set.grace(job)+time.Second)
 		}
 		x := preemption.Candidate{
 			Shares: shares, Consent: consent || leaving[job.ID], Leaving: leaving[job.ID],
@@ -221,7 +233,7 @@ func (c *Choice) trials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Sett
 	slices.SortStableFunc(all, func(a, b waiting) int { return cmp.Compare(b.value, a.value) })
 	claims, released := map[cluster.JobID]*Claim{}, map[cluster.JobID]int{}
 	last := map[cluster.JobID]time.Time{}
-	minutes := map[string]float64{}
+	spent := map[string]float64{} // GPU-hours lost within a day, by the TE jobs' user
 	for i := range j.Claims {
 		x := &j.Claims[i]
 		switch {
@@ -234,10 +246,11 @@ func (c *Choice) trials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Sett
 	}
 	for i := range j.Evictions {
 		e := &j.Evictions[i]
-		if claim := j.Claim(e.Claim); claim != nil && e.Counts() && s.At.Sub(e.At) < 24*time.Hour {
-			minutes[claim.User] += e.cost() / 60
+		if claim := j.Claim(e.Claim); claim != nil && e.Counts() && within(day, s.At, e.At) {
+			spent[claim.User] += e.cost() / 3600
 		}
 	}
+	owners := map[string]int{}
 	held := map[cluster.JobID]bool{}
 	for _, w := range all {
 		id, count := w.job.ID, max(w.job.TaskCount, 1)
@@ -264,17 +277,24 @@ func (c *Choice) trials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Sett
 			t.Why = vetoed[id]
 		case !helps[w.job.Reason]:
 			t.Why = Unhelpful
-		case n > 0 && s.At.Sub(last[id]) < set.Retry<<min(n-1, 6):
+		case within(c.unknown, s.At, set.Since):
+			t.Why = TookOver
+		case n > 0 && within(set.Retry<<min(n-1, 6), s.At, last[id]):
 			t.Why = TooSoon
 		case len(c.snapshot.Trials)-len(c.snapshot.Claims) >= considered:
 			t.Why = LaterTurn
-		case set.UserGPUMinutes > 0 && minutes[w.job.User] >= set.UserGPUMinutes:
-			t.Why = UserBudget
+		case set.Policy.Limits.PerOwner > 0 && spent[t.User] >= set.Policy.Limits.PerOwner:
+			t.Why = preemption.PerOwner
 		}
 		if t.Why == "" {
 			t.at = len(c.snapshot.Trials)
-			request := nodemap.Request(w.job, types)
-			c.snapshot.Trials = append(c.snapshot.Trials, preemption.Trial{Request: request, Start: math.Inf(1)})
+			owner, known := owners[t.User]
+			if !known {
+				owner = len(owners)
+				owners[t.User] = owner
+				c.snapshot.PastOwner = append(c.snapshot.PastOwner, spent[t.User])
+			}
+			c.snapshot.Trials = append(c.snapshot.Trials, preemption.Trial{Request: nodemap.Request(w.job, types), Owner: owner, Start: math.Inf(1)})
 			if claim != nil {
 				c.claim(t.at, claim, m)
 			}

@@ -149,6 +149,12 @@ func TestLeavesAlone(t *testing.T) {
 		change(s)
 		return s
 	}
+	spent := func(s *scene, user string, when time.Duration) { // two GPU-minutes of a budget of one
+		s.set.Policy.Limits.PerOwner = 1.0 / 60
+		then := at.Add(when)
+		s.journal.Claims = []Claim{{Number: 1, User: user, State: Started, Ended: then}}
+		s.journal.Evictions = []Eviction{{Number: 1, Claim: 1, State: Done, At: then, SignalledAt: then, Ended: then, Paid: 120}}
+	}
 	released := func(s *scene, ago time.Duration) {
 		s.journal.Claims = append(s.journal.Claims, Claim{Number: int64(len(s.journal.Claims) + 1), Job: slurmplug.Plain(10), State: Released, Ended: at.Add(-ago)})
 	}
@@ -188,19 +194,17 @@ func TestLeavesAlone(t *testing.T) {
 			s.set.Policy.Limits.PerHour = 1
 			s.journal.Evictions = []Eviction{{Number: 1, State: Done, At: at, SignalledAt: at, Ended: at}}
 		}), preemption.PerHour, ""},
-		"user's budget": {with(func(s *scene) {
-			s.set.UserGPUMinutes = 1
-			s.journal.Claims = []Claim{{Number: 1, User: "bob", State: Started, Ended: at}}
-			s.journal.Evictions = []Eviction{{Number: 1, Claim: 1, State: Done, At: at, SignalledAt: at, Ended: at, Paid: 60}}
-		}), UserBudget, ""},
-		"another's budget": {with(func(s *scene) {
-			s.set.UserGPUMinutes = 1
-			s.journal.Claims = []Claim{{Number: 1, User: "carol", State: Started, Ended: at}}
-			s.journal.Evictions = []Eviction{{Number: 1, Claim: 1, State: Done, At: at, SignalledAt: at, Ended: at, Paid: 60}}
-		}), preemption.Evicts, preemption.Victim},
-		"released":       {with(func(s *scene) { released(s, 30*time.Second) }), TooSoon, ""},
-		"long ago":       {with(func(s *scene) { released(s, 90*time.Second) }), preemption.Evicts, preemption.Victim},
-		"released twice": {with(func(s *scene) { released(s, 10*time.Minute); released(s, 90*time.Second) }), TooSoon, ""},
+		"user's budget":    {with(func(s *scene) { spent(s, "bob", -time.Hour) }), preemption.PerOwner, ""},
+		"another's budget": {with(func(s *scene) { spent(s, "carol", -time.Hour) }), preemption.Evicts, preemption.Victim},
+		"yesterday's":      {with(func(s *scene) { spent(s, "bob", -25*time.Hour) }), preemption.Evicts, preemption.Victim},
+		"dated tomorrow":   {with(func(s *scene) { spent(s, "bob", 25*time.Hour) }), preemption.Evicts, preemption.Victim},
+		"took over":        {with(func(s *scene) { s.set.Since = at.Add(-time.Minute) }), TookOver, ""},
+		"graces are over":  {with(func(s *scene) { s.set.Since = at.Add(-62 * time.Second) }), preemption.Evicts, preemption.Victim},
+		"began afterwards": {with(func(s *scene) { s.set.Since = at.Add(-2 * time.Hour) }), preemption.Evicts, preemption.Victim},
+		"released":         {with(func(s *scene) { released(s, 30*time.Second) }), TooSoon, ""},
+		"long ago":         {with(func(s *scene) { released(s, 90*time.Second) }), preemption.Evicts, preemption.Victim},
+		"released later":   {with(func(s *scene) { released(s, -24*time.Hour) }), preemption.Evicts, preemption.Victim}, // by a clock that was ahead
+		"released twice":   {with(func(s *scene) { released(s, 10*time.Minute); released(s, 90*time.Second) }), TooSoon, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			choice := c.s.choose()
@@ -217,6 +221,32 @@ func TestLeavesAlone(t *testing.T) {
 				t.Errorf("%+v", choice.Turn)
 			}
 		})
+	}
+}
+
+// Everybody says TE, and one user floods the queue: within one cycle, too, no
+// more is evicted for him than his budget, and the others come to theirs.
+func TestFloodOfTrials(t *testing.T) {
+	s := newScene(8)
+	for n := range 8 {
+		s.runs(uint32(n+1), n+1, 4) // each costs 244 GPU-seconds
+	}
+	s.set.Policy.Limits.PerOwner = 500.0 / 3600
+	for id := range uint32(2 * considered) {
+		s.waits(100+id, 4)
+	}
+	s.waits(900, 4, func(j *cluster.Job) { j.User = "carol" })
+	room := map[string]int{}
+	for range 2 {
+		c := s.choose()
+		s.journal.Number(&c.Turn)
+		s.journal.Take(&c.Turn)
+		for _, c := range c.Turn.Claims {
+			room[c.User]++
+		}
+	}
+	if room["bob"] != 3 || room["carol"] != 1 {
+		t.Errorf("%v", room)
 	}
 }
 

@@ -105,7 +105,7 @@ const (
 	Forced    How = "forced"    // by the requeue at the end of its grace
 	Returned  How = "requeued"  // its owner, itself or Slurm put it back into the queue
 	Ended     How = "ended"     // cancelled, out of time or memory: an end of its own
-	Forgotten How = "forgotten" // Slurm knows it no more
+	Forgotten How = "forgotten" // Slurm knew it no more when priod looked
 )
 
 // Eviction is one run of one victim that makes room. Costs are in GPU-seconds.
@@ -147,11 +147,12 @@ func (e *Eviction) Counts() bool { return e.State != CalledOff || !e.SignalledAt
 // Sight is a job as Slurm shows it now.
 type Sight struct {
 	cluster.Job
-	Gone               bool   // Slurm does not know the job
+	Gone               bool   // slurmctld does not know the job; what follows is of its last run, by accounting
 	Final              string // the state in which it ended: "COMPLETED"; "" when it has not
 	ExitCode, ExitedBy int    // of a run that ended: status and signal
 	CanRequeue         bool   // a batch job that Slurm may put back into the queue
 	ReqNodes           string
+	End                time.Time // of one that is Gone
 }
 
 // Verb is what a command does.

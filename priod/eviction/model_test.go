@@ -22,6 +22,7 @@ type job struct {
 	toldAt   int
 	ended    map[int]int // runs, by restarts, that a requeue of priod's ended while they ran
 	requeues int         // by priod
+	over     int         // when it ended
 	own      bool        // its owner cancelled it
 }
 
@@ -29,6 +30,7 @@ type job struct {
 type model struct {
 	*rapid.T
 	now    int
+	skew   time.Duration // of priod's clock
 	free   int
 	trial  *job
 	jobs   map[cluster.JobID]*job
@@ -36,6 +38,7 @@ type model struct {
 	memory *Journal
 	down   bool // slurmctld
 	paused bool
+	age    int            // MinJobAge, s
 	resv   map[string]int // reservations, with the second at which they end
 }
 
@@ -43,8 +46,11 @@ var epoch = time.Unix(1_700_000_000, 0)
 
 func (m *model) time() time.Time { return epoch.Add(time.Duration(m.now) * time.Second) }
 
+// clock is the time as priod has it.
+func (m *model) clock() time.Time { return m.time().Add(m.skew) }
+
 func newModel(t *rapid.T) *model {
-	m := &model{T: t, jobs: map[cluster.JobID]*job{}, resv: map[string]int{}, disk: NewJournal()}
+	m := &model{T: t, age: rapid.SampledFrom([]int{10, 1000}).Draw(t, "age"), jobs: map[cluster.JobID]*job{}, resv: map[string]int{}, disk: NewJournal()}
 	turn := Turn{}
 	need := 0
 	for i := range rapid.IntRange(1, 3).Draw(t, "victims") {
@@ -92,7 +98,20 @@ func (j *job) start(at time.Time) {
 	j.State, j.Start, j.Final, j.told, j.NodeList = cluster.Running, at, "", 0, "n1"
 }
 
-func (j *job) end(final string) { j.State, j.Final = cluster.Other, final }
+func (j *job) end(final string, now int) { j.State, j.Final, j.over = cluster.Other, final, now }
+
+// forgotten tells whether slurmctld knows a job no more.
+func (m *model) forgotten(j *job) bool { return j.Final != "" && m.now > j.over+m.age }
+
+// sight is a job as Slurm shows it, or as accounting does.
+func (m *model) sight(j *job) Sight {
+	s := j.Sight
+	if m.forgotten(j) {
+		s = Sight{Gone: true, Final: j.Final, ExitCode: j.ExitCode, End: epoch.Add(time.Duration(j.over) * time.Second)}
+		s.ID, s.User, s.Start, s.NodeList, s.State = j.ID, j.User, j.Start, j.NodeList, cluster.Other
+	}
+	return s
+}
 
 func (j *job) requeue(at time.Time) {
 	j.State, j.Final, j.Restarts, j.Eligible, j.NodeList = cluster.Pending, "", j.Restarts+1, at.Add(121*time.Second), ""
@@ -107,10 +126,10 @@ func (m *model) pass() {
 		}
 		switch j.conduct {
 		case "exit":
-			j.end("FAILED")
+			j.end("FAILED", m.now)
 			j.ExitCode = 99
 		case "finish":
-			j.end("COMPLETED")
+			j.end("COMPLETED", m.now)
 		case "requeue":
 			j.requeue(m.time())
 		default:
@@ -144,10 +163,10 @@ func (m *model) turn(faults bool) {
 	if m.down {
 		return
 	}
-	seen := Seen{At: m.time(), Sights: map[cluster.JobID]Sight{}, Hold: 30 * time.Second, Paused: m.paused, Consents: func(j *cluster.Job) bool { return j.Tag.Type == "be" }}
+	seen := Seen{At: m.clock(), Sights: map[cluster.JobID]Sight{}, Hold: 30 * time.Second, Paused: m.paused, Consents: func(j *cluster.Job) bool { return j.Tag.Type == "be" }}
 	waiting, pinned := m.memory.Idle()
 	for _, t := range slices.Concat(m.memory.Urgent(), waiting, pinned) {
-		seen.Sights[t.Job] = m.jobs[t.Job].Sight
+		seen.Sights[t.Job] = m.sight(m.jobs[t.Job])
 	}
 	die := func(what string) bool {
 		if faults && rapid.IntRange(0, 5).Draw(m.T, what) == 0 {
@@ -184,7 +203,7 @@ func (m *model) turn(faults bool) {
 	if die("before the outcomes") {
 		return
 	}
-	settled := Settle(m.memory, results, m.time())
+	settled := Settle(m.memory, results, m.clock())
 	m.disk.Take(&settled)
 	m.memory.Take(&settled)
 }
@@ -196,6 +215,9 @@ func equal(a, b *Journal) bool {
 // do is what Slurm does with a command.
 func (m *model) do(c Command) bool {
 	j := m.jobs[c.Job]
+	if m.forgotten(j) && c.Verb != Reserve && c.Verb != Free {
+		return false
+	}
 	switch c.Verb {
 	case Signal:
 		if j.State != cluster.Running {
@@ -252,7 +274,7 @@ func (m *model) disturb() {
 	if j == nil {
 		return
 	}
-	switch rapid.SampledFrom([]string{"cancel", "hold", "release", "tag", "requeue", "down", "pause"}).Draw(m.T, "what") {
+	switch rapid.SampledFrom([]string{"cancel", "hold", "release", "tag", "requeue", "down", "pause", "clock"}).Draw(m.T, "what") {
 	case "cancel":
 		if j.State == cluster.Running {
 			m.free += j.gpus
@@ -261,7 +283,7 @@ func (m *model) disturb() {
 			if j.State == cluster.Pending {
 				j.Start = m.time() // as Slurm does
 			}
-			j.end("CANCELLED")
+			j.end("CANCELLED", m.now)
 			j.own = true
 		}
 	case "hold":
@@ -281,11 +303,13 @@ func (m *model) disturb() {
 		m.down = !m.down
 	case "pause":
 		m.paused = !m.paused
+	case "clock":
+		m.skew = rapid.SampledFrom([]time.Duration{0, time.Minute, 8 * day, -time.Minute, -8 * day}).Draw(m.T, "skew")
 	}
 }
 
 // Whatever happens, and wherever priod dies: no run is ended twice or without a
-// signal, no job is lost, no place is held for ever.
+// signal, no job is lost but where the journal says so, no place is held for ever.
 func TestWhereverPriodDies(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newModel(t)
@@ -311,6 +335,12 @@ func TestWhereverPriodDies(t *testing.T) {
 	})
 }
 
+// told tells whether the journal says that a job was forgotten before it could be
+// requeued.
+func (m *model) told(id cluster.JobID) bool {
+	return slices.ContainsFunc(m.memory.Evictions, func(e Eviction) bool { return e.Job == id && e.How == Forgotten })
+}
+
 func (m *model) check() {
 	for id, j := range m.jobs {
 		for run, n := range j.ended {
@@ -321,7 +351,7 @@ func (m *model) check() {
 		if j != m.trial && j.requeues > 1 {
 			m.Errorf("job %s was requeued %d times", id, j.requeues)
 		}
-		if j != m.trial && !j.own && j.Final != "" && j.Final != "COMPLETED" {
+		if j != m.trial && !j.own && j.Final != "" && j.Final != "COMPLETED" && !m.told(id) {
 			m.Errorf("job %s is lost: %s", id, j.Final)
 		}
 		if j.State == cluster.Pending && j.ReqNodes != "" {

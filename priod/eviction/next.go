@@ -22,7 +22,8 @@ const (
 	delayAhead = 20 * time.Second
 )
 
-// Seen is what one look at Slurm showed.
+// Seen is what one look at Slurm showed. At carries the monotonic clock, so that a
+// system's clock that is set moves no grace and no hold, but for one over a restart.
 type Seen struct {
 	At     time.Time
 	Sights map[cluster.JobID]Sight // of the jobs that were looked at
@@ -197,20 +198,30 @@ func (n *next) leave(e *Eviction, s *Sight) {
 	e.LeftAt, e.Tries, e.Reason = n.At, 0, ""
 	e.ExitCode, e.ExitSignal = s.ExitCode, s.ExitedBy
 	switch {
-	case s.Gone:
+	case s.Gone && (s.Final == "" || s.Start.Before(e.Start)):
 		e.How = Forgotten
-		e.close(Done, "Slurm knows it no more: unless it finished, its owner has to submit it again", n.At)
-	case !e.isRun(s):
+		e.close(Done, "Slurm knows it no more, and accounting does not say how it ended: unless it finished, its owner has to submit it again", n.At)
+	case s.Gone && s.Start.After(e.Start):
+		e.How = Returned
+		e.close(Done, "it ran again and ended: "+s.Final, n.At)
+	case !s.Gone && !e.isRun(s):
 		e.How, e.State, e.RequeuedAt = Returned, Requeued, n.At
 		if !n.At.Before(e.SignalledAt.Add(e.Grace)) {
 			e.How = Forced // by a requeue whose answer nobody heard
 		}
 	default:
+		if s.Gone && s.End.After(e.SignalledAt) {
+			e.LeftAt = s.End
+		}
 		switch s.Final {
 		case "COMPLETED":
 			e.How = Finished
 			e.close(Done, "", n.At)
 		case "FAILED", "NODE_FAIL", "BOOT_FAIL", "PREEMPTED":
+			if s.Gone {
+				e.forget(n.At)
+				break
+			}
 			e.How, e.State = Exited, Left
 			n.requeue(e)
 		default:
@@ -241,8 +252,7 @@ func (n *next) requeue(e *Eviction) {
 func (n *next) left(e *Eviction, s *Sight) {
 	switch {
 	case s.Gone:
-		e.How = Forgotten
-		e.close(Done, "Slurm forgot it before it could be requeued: its owner has to submit it again", n.At)
+		e.forget(n.At)
 	case !e.isRun(s):
 		e.State, e.RequeuedAt, e.Tries, e.Reason = Requeued, n.At, 0, ""
 	case s.State != cluster.Completing:
@@ -279,6 +289,13 @@ func (n *next) back(e *Eviction, s *Sight) {
 			e.close(Done, "", s.Start)
 		}
 	}
+}
+
+// forget closes the eviction of a victim that left because of the signal, longer
+// ago than slurmctld remembers.
+func (e *Eviction) forget(at time.Time) {
+	e.How = Forgotten
+	e.close(Done, "it left because of the signal, and Slurm forgot it before it could be requeued: its owner has to submit it again", at)
 }
 
 func (e *Eviction) close(state State, why string, at time.Time) {
@@ -376,6 +393,9 @@ func (n *next) open(c *Claim, s *Sight, looked bool) {
 			return
 		}
 		complete = complete && !e.Leaving()
+	}
+	if n.At.Before(c.Room) {
+		c.Room = n.At // the clock was set back: kept for as long once more at most
 	}
 	switch {
 	case c.State == Planned && complete:

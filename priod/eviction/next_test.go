@@ -1,6 +1,7 @@
 package eviction
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -35,6 +36,51 @@ func TestClockSetBack(t *testing.T) {
 	}
 }
 
+// A clock that goes ahead over a restart of priod ends a grace, and a hold, at once:
+// the victim is requeued, and one whose signal is only recorded gets all of its grace.
+func TestClockSetAhead(t *testing.T) {
+	j, seen := signalledAt(epoch)
+	seen.At = epoch.Add(24 * time.Hour)
+	turn := Next(j, seen)
+	if len(turn.Commands) != 1 || turn.Commands[0].Verb != Requeue || len(turn.Claims) > 0 {
+		t.Errorf("%+v", turn)
+	}
+	j.Evictions[0].State = Recorded // after a crash: nobody knows whether it was sent
+	turn = Next(j, seen)
+	if len(turn.Commands) != 1 || turn.Commands[0].Verb != Signal {
+		t.Fatalf("%+v", turn)
+	}
+	turn = Settle(j, []Result{{Command: turn.Commands[0], Status: slurmplug.Applied}}, seen.At)
+	j.Take(&turn)
+	seen.At = seen.At.Add(59 * time.Second)
+	if turn = Next(j, seen); len(turn.Commands) > 0 {
+		t.Errorf("%+v", turn)
+	}
+}
+
+// A place is kept for as long as promised, once more after each time that the clock
+// is set back, and never for ever.
+func TestPlaceUnderAClockThatJumps(t *testing.T) {
+	j, seen := signalledAt(epoch)
+	j.Claims[0].State, j.Claims[0].Room = Holding, epoch
+	step := func(at time.Time, want ClaimState) {
+		t.Helper()
+		seen.At = at
+		turn := Next(j, seen)
+		j.Take(&turn)
+		if c := &j.Claims[0]; c.State != want {
+			t.Errorf("at %s: %+v", at, c)
+		}
+	}
+	back := epoch.Add(-24 * time.Hour)
+	step(epoch.Add(50*time.Second), Holding)
+	step(back, Holding)
+	step(back.Add(60*time.Second), Holding)
+	step(back.Add(61*time.Second), Released)
+	j.Claims[0].State, j.Claims[0].Room = Holding, epoch
+	step(epoch.Add(24*time.Hour), Released)
+}
+
 // Slurm gives ids again: another user's job with the victim's id is left alone.
 func TestAnotherJobWithTheId(t *testing.T) {
 	j, seen := signalledAt(epoch)
@@ -46,6 +92,44 @@ func TestAnotherJobWithTheId(t *testing.T) {
 	turn := Next(j, seen)
 	if len(turn.Commands) > 0 || len(turn.Evictions) != 1 || turn.Evictions[0].How != Forgotten {
 		t.Errorf("%+v", turn)
+	}
+}
+
+// What Slurm has forgotten while nobody looked is closed by what accounting says,
+// or told as unknown; nothing is sent.
+func TestForgottenVictims(t *testing.T) {
+	begun, over := epoch.Add(-time.Hour), epoch.Add(5*time.Second)
+	for name, c := range map[string]struct {
+		sight Sight
+		how   How
+		took  time.Duration
+		why   string
+	}{
+		"nobody knows":     {Sight{}, Forgotten, time.Hour, "accounting does not say"},
+		"an earlier run":   {Sight{Job: cluster.Job{Start: begun.Add(-time.Hour)}, Final: "FAILED", End: begun}, Forgotten, time.Hour, "accounting does not say"},
+		"it left":          {Sight{Job: cluster.Job{Start: begun}, Final: "FAILED", ExitCode: 99, End: over}, Forgotten, 5 * time.Second, "has to submit it again"},
+		"it finished":      {Sight{Job: cluster.Job{Start: begun}, Final: "COMPLETED", End: over}, Finished, 5 * time.Second, ""},
+		"it was cancelled": {Sight{Job: cluster.Job{Start: begun}, Final: "CANCELLED", End: over}, Ended, 5 * time.Second, "CANCELLED"},
+		"it ran again":     {Sight{Job: cluster.Job{Start: over}, Final: "COMPLETED", End: over.Add(time.Minute)}, Returned, time.Hour, "ran again"},
+		"another's job":    {Sight{Job: cluster.Job{Start: begun, User: "carol"}, Final: "COMPLETED", End: over}, Forgotten, time.Hour, "accounting does not say"},
+	} {
+		j, seen := signalledAt(epoch)
+		c.sight.Gone = true
+		seen.Sights[slurmplug.Plain(1)] = c.sight
+		seen.At = epoch.Add(time.Hour)
+		turn := Next(j, seen)
+		if len(turn.Commands) > 0 || len(turn.Evictions) != 1 {
+			t.Fatalf("%s: %+v", name, turn)
+		}
+		e := &turn.Evictions[0]
+		if e.How != c.how || e.State != Done || e.LeftAt.Sub(epoch) != c.took || (e.Reason == "") != (c.why == "") || !strings.Contains(e.Reason, c.why) {
+			t.Errorf("%s: %+v", name, e)
+		}
+	}
+	j, seen := signalledAt(epoch)
+	seen.Sights[slurmplug.Plain(9)] = Sight{Gone: true, Job: cluster.Job{User: "bob", Start: over, NodeList: "n1", State: cluster.Other}, Final: "COMPLETED"}
+	if turn := Next(j, seen); len(turn.Claims) != 1 || turn.Claims[0].State != Started || !turn.Claims[0].Ended.Equal(over) {
+		t.Errorf("a TE job that ran meanwhile: %+v", turn)
 	}
 }
 

@@ -40,16 +40,22 @@ type Facts struct {
 	Nodes      []slurmplug.Node
 	Rights     slurmplug.Rights
 	RightsErr  error
-	Sizing     bool // sizing.enabled
 	LimitsErr  error
 	Snapshot   cluster.Snapshot
-	Steer      decide.SteerSettings
+	Uses
+}
+
+// Uses are what priod is to do beside ordering jobs.
+type Uses struct {
+	Steer  decide.SteerSettings
+	Evicts bool
+	Sizing bool
 }
 
 // Check reads the facts of a cluster and says what fits and what does not. The
 // error is a cluster that cannot be read at all.
-func (c *Cluster) Check(ctx context.Context, set decide.Settings, steer decide.SteerSettings, sizing bool) ([]Finding, error) {
-	f := Facts{Steer: steer, Sizing: sizing}
+func (c *Cluster) Check(ctx context.Context, set decide.Settings, uses Uses) ([]Finding, error) {
+	f := Facts{Uses: uses}
 	var err error
 	if f.Config, err = c.client.Config(ctx); err != nil {
 		return nil, err
@@ -65,7 +71,7 @@ func (c *Cluster) Check(ctx context.Context, set decide.Settings, steer decide.S
 	}
 	f.QOS, f.QOSErr = c.client.QOS(ctx)
 	f.Rights, f.RightsErr = c.client.OwnRights(ctx, f.Config)
-	if sizing && enforcesLimits(f.Config) {
+	if uses.Sizing && enforcesLimits(f.Config) {
 		_, f.LimitsErr = c.client.Limits(ctx, f.Config.ClusterName())
 	}
 	return f.Findings(set), nil
@@ -370,9 +376,19 @@ func (k *checker) memory() {
 	k.say(Pass, "memory", "", "jobs that name no memory get a default")
 }
 
+// safeAge is how long slurmctld has to remember a victim that left, for a priod
+// that is started again to put it back into the queue: Slurm's default.
+const safeAge = 5 * time.Minute
+
 func (k *checker) jobAge() {
-	if age := k.f.Config.MinJobAge(); age > 0 && age < time.Minute {
-		k.say(Warn, "finished jobs", "MinJobAge=300", "slurmctld forgets finished jobs after %s: short jobs may never be seen", age)
+	const name, fix = "finished jobs", "MinJobAge=300"
+	age := k.f.Config.MinJobAge()
+	switch {
+	case age == 0: // it never does
+	case age < safeAge && k.f.Evicts:
+		k.say(Warn, name, fix, "slurmctld forgets finished jobs after %s: one that leaves for a TE job while priod is away for longer is not put back into the queue", age)
+	case age < time.Minute:
+		k.say(Warn, name, fix, "slurmctld forgets finished jobs after %s: short jobs may never be seen", age)
 	}
 }
 

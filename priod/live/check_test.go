@@ -66,7 +66,9 @@ func settings() decide.Settings {
 }
 
 func TestAllIsWell(t *testing.T) {
-	for _, f := range facts(t).Findings(settings()) {
+	well := facts(t)
+	well.Evicts = true
+	for _, f := range well.Findings(settings()) {
 		if f.Level != Pass {
 			t.Errorf("%+v", f)
 		}
@@ -133,6 +135,7 @@ func TestFindings(t *testing.T) {
 			f.Sizing, f.Partitions[0].SizeLimit = true, "MaxCPUsPerNode=8"
 		}},
 		{name: "short memory of jobs", conf: []string{"MinJobAge=2 sec"}, level: Warn, fix: "MinJobAge"},
+		{name: "too short to find victims", conf: []string{"MinJobAge=120 sec"}, level: Warn, fix: "put back into the queue", change: func(f *Facts, _ *decide.Settings) { f.Evicts = true }},
 	} {
 		f, set := facts(t, c.conf...), settings()
 		if c.change != nil {

@@ -30,6 +30,12 @@ func (c *Cluster) Look(ctx context.Context, targets []eviction.Target) (map[clus
 	for _, t := range targets {
 		g.Go(func() error {
 			records, err := c.client.Sights(ctx, t.RawID)
+			sight := eviction.Sight{}
+			if err == nil {
+				if sight = c.sight(t.Job, records); sight.Gone {
+					sight = c.forgotten(ctx, t.Job)
+				}
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -38,7 +44,7 @@ func (c *Cluster) Look(ctx context.Context, targets []eviction.Target) (map[clus
 			case err != nil:
 				return err
 			default:
-				sights[t.Job] = c.sight(t.Job, records)
+				sights[t.Job] = sight
 			}
 			return nil
 		})
@@ -71,6 +77,21 @@ func (c *Cluster) sight(id cluster.JobID, records []slurmplug.Sight) eviction.Si
 	if finals[r.State] {
 		s.Final = r.State
 	}
+	return s
+}
+
+// forgotten is what accounting knows of the last run of a job that slurmctld has
+// forgotten; that it is gone and no more when it has not ended by what accounting
+// knows, or accounting does not answer.
+func (c *Cluster) forgotten(ctx context.Context, id cluster.JobID) eviction.Sight {
+	s := eviction.Sight{Gone: true}
+	runs, err := c.client.RunsOf(ctx, id)
+	if err != nil || len(runs) == 0 || !finals[runs[len(runs)-1].State] {
+		return s
+	}
+	r := &runs[len(runs)-1]
+	s.Job = cluster.Job{ID: id, User: r.User, State: cluster.Other, Start: r.Start, NodeList: r.NodeList}
+	s.Final, s.ExitCode, s.ExitedBy, s.End = r.State, r.ExitCode, r.Signal, r.End
 	return s
 }
 

@@ -40,6 +40,13 @@ func (c *Cluster) Observe(ctx context.Context) (cluster.Snapshot, error) {
 		return cluster.Snapshot{}, err
 	}
 	c.jobs = jobs
+	s := c.snapshot(at, jobs, nodes)
+	s.Multifactor.Span = addFactors(s.Jobs, factors, c.weights)
+	return s, nil
+}
+
+// snapshot turns Slurm's records into the domain's.
+func (c *Cluster) snapshot(at time.Time, jobs []slurmplug.Job, nodes []slurmplug.Node) cluster.Snapshot {
 	s := cluster.Snapshot{At: at.Round(0), Cluster: c.name, Nodes: convertNodes(nodes)}
 	types := gpuTypes(s.Nodes)
 	s.Jobs = make([]cluster.Job, len(jobs))
@@ -49,8 +56,7 @@ func (c *Cluster) Observe(ctx context.Context) (cluster.Snapshot, error) {
 		c.convertJob(&s.Jobs[i], &jobs[i], types, &c.tags)
 	}
 	c.tags.end()
-	s.Multifactor.Span = addFactors(s.Jobs, factors, c.weights)
-	return s, nil
+	return s
 }
 
 func convertNodes(nodes []slurmplug.Node) []cluster.Node {
@@ -58,9 +64,10 @@ func convertNodes(nodes []slurmplug.Node) []cluster.Node {
 	for i := range nodes {
 		n := &nodes[i]
 		o := cluster.Node{
-			Name: n.Name, State: strings.Join(n.State, "+"), Usable: usable(n.State), Features: n.Features, Partitions: n.Partitions,
+			Name: n.Name, State: strings.Join(n.State, "+"), Features: n.Features, Partitions: n.Partitions,
 			CPUs: n.CPUs, CPUsUsed: n.CPUsAlloc, Threads: n.Threads, MemMB: n.MemMB, MemUsedMB: n.MemAllocMB,
 		}
+		o.Usable, o.Silent = usable(n.State)
 		for _, g := range n.Gres {
 			if g.Name != "gpu" {
 				continue
@@ -79,16 +86,20 @@ func convertNodes(nodes []slurmplug.Node) []cluster.Node {
 	return out
 }
 
-// usable is false for states in which Slurm starts nothing on the node.
-func usable(state []string) bool {
+// usable is false for states in which Slurm starts nothing on the node; silent
+// says that a node that does not answer, as after a start of slurmctld, is all.
+func usable(state []string) (yes, silent bool) {
+	yes = true
 	for _, s := range state {
 		switch s {
-		case "DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "NOT_RESPONDING", "MAINTENANCE", "MAINT",
-			"FUTURE", "UNKNOWN", "INVAL", "INVALID_REG", "POWERED_DOWN", "POWERING_DOWN", "REBOOT_ISSUED", "ERROR":
-			return false
+		case "DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "MAINTENANCE", "MAINT",
+			"FUTURE", "INVAL", "INVALID_REG", "POWERED_DOWN", "POWERING_DOWN", "REBOOT_ISSUED", "ERROR":
+			return false, false
+		case "NOT_RESPONDING", "UNKNOWN":
+			yes, silent = false, true
 		}
 	}
-	return true
+	return yes, silent
 }
 
 // gpuTypes maps a node's name to the GPU type that it has, "" when it has
@@ -277,10 +288,14 @@ func (c *Cluster) refreshConfig(ctx context.Context, at time.Time) error {
 	if err != nil {
 		return err
 	}
+	c.setLimits(partitions)
+	c.conf, c.configAt = conf, at
+	return nil
+}
+
+func (c *Cluster) setLimits(partitions []slurmplug.Partition) {
 	c.limits = make(map[string]time.Duration, len(partitions))
 	for _, p := range partitions {
 		c.limits[p.Name] = cmp.Or(p.DefaultTime, p.MaxTime, slurmplug.Unlimited)
 	}
-	c.conf, c.configAt = conf, at
-	return nil
 }

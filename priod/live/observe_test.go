@@ -38,6 +38,17 @@ func TestNodes(t *testing.T) {
 	}
 }
 
+func TestUsable(t *testing.T) {
+	for state, want := range map[string][2]bool{
+		"IDLE": {true, false}, "MIXED+CLOUD": {true, false}, "IDLE+DRAIN": {false, false}, "DOWN+NOT_RESPONDING": {false, false},
+		"ALLOCATED+NOT_RESPONDING": {false, true}, "UNKNOWN": {false, true},
+	} {
+		if usable, silent := usable(strings.Split(state, "+")); usable != want[0] || silent != want[1] {
+			t.Errorf("%s: usable %v, silent %v", state, usable, silent)
+		}
+	}
+}
+
 func TestAllocatedType(t *testing.T) {
 	types := gpuTypes(nodes())
 	c := New(nil)

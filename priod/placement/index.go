@@ -173,5 +173,5 @@ func (n *Nodes) onOneNode(r Request) bool {
 
 // oneNode tells whether a request can lie on one node only, of this type.
 func (n *Nodes) oneNode(g *group, r Request) bool {
-	return r.Nodes == 1 || n.mode == Pool || n.mode == Consolidated && r.Nodes == 0 && r.GPUs <= g.largest
+	return r.Nodes == 1 || r.On > 0 || n.mode == Pool || n.mode == Consolidated && r.Nodes == 0 && r.GPUs <= g.largest
 }

@@ -202,6 +202,11 @@ func (n *Nodes) place(g *group, r Request, v view) bool {
 	case n.mode == Pool:
 		n.scratch = append(n.scratch, Share{g.nodes[0], Amount{GPUs: r.GPUs}})
 		return v.free(g.nodes[0]).GPUs >= r.GPUs
+	case r.On > 0:
+		node := r.On - 1
+		need := n.need(r, r.GPUs, node)
+		n.scratch = append(n.scratch, Share{node, need})
+		return g == &n.byType[n.size[node].Type] && v.free(node).holds(need)
 	case r.Nodes > 1:
 		return n.roomFor(g, r, v) && n.evenly(g, r, v)
 	case r.GPUs <= g.largest && n.single(g, r, r.GPUs, v):

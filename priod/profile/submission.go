@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"slurmprio/slurmplug"
@@ -65,7 +64,7 @@ func (s *Script) GPUs() (gpuType string, n int, err error) {
 		if !has {
 			continue
 		}
-		all, err := gres(name, value.Value)
+		all, err := slurmplug.ParseGPUOption(name, value.Value)
 		if err != nil {
 			return "", 0, fmt.Errorf("--%s: %w", name, err)
 		}
@@ -88,17 +87,6 @@ func (s *Script) GPUs() (gpuType string, n int, err error) {
 	return gpuType, n, nil
 }
 
-func gres(option, value string) ([]slurmplug.Gres, error) {
-	if option == "gres" {
-		return slurmplug.ParseGres(value)
-	}
-	all, err := slurmplug.ParseGres("gpu:" + value)
-	if err == nil && len(all) != 1 {
-		err = fmt.Errorf("%.40q: want one GPU type", value)
-	}
-	return all, err
-}
-
 // Arguments are those of an sbatch that holds what the request asks for, for
 // the job that the script describes otherwise.
 func (s *Script) Arguments(r Request) ([]string, error) {
@@ -110,7 +98,7 @@ func (s *Script) Arguments(r Request) ([]string, error) {
 		case slices.Contains(left, name):
 			continue
 		case name == "gres" || slices.Contains(gpuOptions, name):
-			typed, err := withType(name, value.Value, r.GPUType)
+			typed, err := slurmplug.WithGPUType(name, value.Value, r.GPUType)
 			if err != nil {
 				return nil, err
 			}
@@ -129,26 +117,6 @@ func (s *Script) Arguments(r Request) ([]string, error) {
 	minutes := (r.Time + time.Minute - 1) / time.Minute
 	return append(args, fmt.Sprintf("--cpus-per-task=%d", r.CPUs), fmt.Sprintf("--time=%d", minutes),
 		fmt.Sprintf("--wrap=exec sleep %d", int(r.Time.Seconds()))), nil
-}
-
-// withType names the GPU type in a request for GPUs and leaves the rest of it.
-func withType(option, value, gpuType string) (string, error) {
-	all, err := gres(option, value)
-	if err != nil {
-		return "", err
-	}
-	words := make([]string, len(all))
-	for i, g := range all {
-		if g.Name == "gpu" {
-			g.Type = gpuType
-		}
-		words[i] = g.String()
-	}
-	list := strings.Join(words, ",")
-	if option != "gres" {
-		list = strings.TrimPrefix(list, "gpu:")
-	}
-	return list, nil
 }
 
 // times turns memory for each CPU into that of the job as its user asked for

@@ -11,6 +11,7 @@ var reasons = map[ranking.Why]string{
 	ranking.Untagged:   "it carries no tag, so it ranks with best-effort jobs, in Slurm's own order",
 	ranking.BadTag:     "its tag is not valid, so it counts as untagged",
 	ranking.OverBudget: "it asked to be TE, but exceeds the TE budget and counts as BE until there is room",
+	ranking.Overrun:    "it asked to be TE, but has run longer than a TE job may and counts as BE",
 	ranking.Held:       "it is held: left alone",
 	ranking.Dependency: "it waits for another job: left alone",
 	ranking.Reserved:   "it runs in a reservation: left alone",

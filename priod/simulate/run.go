@@ -8,6 +8,7 @@ import (
 
 	"slurmprio/priod/placement"
 	"slurmprio/priod/policy/allocation"
+	"slurmprio/priod/policy/sizing"
 	"slurmprio/priod/policy/speed"
 	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/simulate/published"
@@ -90,12 +91,23 @@ func slurm(ctx context.Context, spec Spec, in Input) (Result, error) {
 			opt.Evict, opt.Every = s.yields, spec.Round
 		}
 	}
-	if spec.sizes() {
+	switch {
+	case spec.sizes():
 		s, err := newStarts(spec.Sizing, &in)
 		if err != nil {
 			return Result{}, err
 		}
-		jobs, opt.Size = s.least(proportional(jobs)), s.size
+		if spec.Order != "priod" {
+			jobs, opt.Size = s.least(proportional(jobs)), s.size
+		} else {
+			opt.Daemon.Sizes.Enabled = true
+			opt.Daemon.Sizes.Mechanism, _ = sizing.Parse(spec.Sizing) // newStarts did
+		}
+	case spec.Sizing != "request" || !in.sized() || spec.Placement == "pool" || spec.Backfill == "conservative":
+		opt.Daemon.Sizes.Enabled = false // else as configured
+	}
+	if in.sized() {
+		opt.Speedup = in.speedup
 	}
 	if spec.evicts() {
 		opt.Evict = newEvictor(spec).decide
@@ -125,7 +137,7 @@ func inRounds(ctx context.Context, spec Spec, in Input) (Result, error) {
 	var model rounds.Model
 	switch spec.RoundModel {
 	case "gavel", "gavel-published":
-		g := rounds.Gavel{}
+		g := rounds.Gavel{Agnostic: spec.agnostic()}
 		if spec.RoundModel == "gavel-published" {
 			g.Published = faults(spec)
 		}
@@ -190,7 +202,7 @@ func inRounds(ctx context.Context, spec Spec, in Input) (Result, error) {
 // policies serve the types in an order drawn for each round.
 func faults(spec Spec) *rounds.Published {
 	p := &rounds.Published{Strict: strings.HasPrefix(spec.Allocation, "fifo")}
-	if strings.Contains(spec.Allocation, ":agnostic") || spec.Allocation == "isolated" || spec.Allocation == "proportional" {
+	if spec.agnostic() {
 		p.TypeOrder = published.Shuffle(spec.Seed)
 	}
 	return p

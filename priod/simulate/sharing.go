@@ -18,25 +18,19 @@ type kind struct {
 	timed    bool
 }
 
-// sharing solves a policy with pairs whenever the round engine asks. It
-// remembers what allocator does.
+// sharing solves a policy with pairs whenever the round engine asks.
 type sharing struct {
-	policy  allocation.Policy
-	trouble func(now float64, err error, p *allocation.Problem)
-	problem allocation.Problem
-	warm    allocation.Warm
-	kinds   map[kind]int
-	first   []*trace.Job // of each kind
-	known   []memory     // by place in the trace
-	last    rounds.Shares
+	solver
+	kinds map[kind]int
+	first []*trace.Job // of each kind
+	last  rounds.Shares
 }
 
 // sharer is a policy with space sharing; trouble is allocator's.
 func sharer(policy allocation.Policy, pairs Pairs, trouble func(now float64, err error, p *allocation.Problem)) rounds.Sharer {
-	s := &sharing{policy: policy, trouble: trouble, kinds: map[kind]int{}}
+	s := &sharing{solver: solver{policy: policy, trouble: trouble}, kinds: map[kind]int{}}
 	type question struct{ a, b, gpuType int }
 	answers := map[question][2]float64{}
-	s.problem.Warm = &s.warm
 	s.problem.Together = func(a, b, t int) (float64, float64) {
 		q := question{s.problem.Jobs[a].Kind, s.problem.Jobs[b].Kind, t}
 		speed, ok := answers[q]
@@ -80,29 +74,18 @@ func (s *sharing) share(now float64, jobs []*rounds.Active, types []rounds.Type)
 
 // pose makes the problem.
 func (s *sharing) pose(now float64, jobs []*rounds.Active, types []rounds.Type) {
-	p := &s.problem
-	p.Types, p.Jobs = p.Types[:0], p.Jobs[:0]
+	s.begin()
 	for _, t := range types {
-		p.Types = append(p.Types, allocation.GPUType{Name: t.Name, GPUs: t.GPUs})
+		s.gpuType(t.Name, t.GPUs)
 	}
-	for _, a := range jobs {
+	for i, a := range jobs {
 		k := kind{a.Job.Workload, a.Job.GPUs, a.Job.Duration > 0}
 		if _, ok := s.kinds[k]; !ok {
 			s.kinds[k] = len(s.first)
 			s.first = append(s.first, &a.Job)
 		}
-		for len(s.known) <= a.Index {
-			s.known = append(s.known, memory{})
-		}
-		m := &s.known[a.Index]
-		if m.rate > 0 {
-			m.elapsed += (a.Done - m.done) / m.rate
-		}
-		m.done = a.Done
-		p.Jobs = append(p.Jobs, allocation.Job{
-			ID: a.Job.ID, Speed: a.Speed, GPUs: a.Job.GPUs, Weight: weight(a.Job.Weight), StepsLeft: a.Left(), Kind: s.kinds[k], Previous: m.previous,
-			Elapsed: now - a.Job.Submit, IsolatedElapsed: m.elapsed, Arrival: a.Job.Submit, Deadline: a.Job.Deadline - now, Entity: allocation.NoEntity,
-		})
+		s.job(now, a.Index, &a.Job, a.Speed, a.Done, a.Left())
+		s.problem.Jobs[i].Kind = s.kinds[k]
 	}
 }
 

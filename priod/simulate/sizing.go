@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 
 	"slurmprio/priod/placement"
 	"slurmprio/priod/policy/sizing"
@@ -164,12 +165,12 @@ func newStarts(name string, in *Input) (*starts, error) {
 		return nil, err
 	}
 	s := &starts{policy: sizing.New(sizing.Settings{Mechanism: mechanism, Reserve: true}), curve: in.Curve, shares: map[string]sizing.Amount{}}
+	if !in.sized() {
+		return nil, errors.New("--sizing " + name + needsNodes)
+	}
 	for _, g := range in.Cluster.Nodes {
 		if g.GPUs == 0 {
 			continue
-		}
-		if g.CPUs <= 0 || g.MemMB <= 0 || in.Curve == nil {
-			return nil, errors.New("--sizing " + name + needsNodes)
 		}
 		share := sizing.Amount{GPUs: 1, CPUs: float64(g.CPUs) / float64(g.GPUs), MemMB: float64(g.MemMB) / float64(g.GPUs)}
 		if least, more := s.shares[g.GPUType]; more {
@@ -210,7 +211,7 @@ func (s *starts) least(jobs iter.Seq2[trace.Job, error]) iter.Seq2[trace.Job, er
 	}
 }
 
-func (s *starts) size(sys *virtual.System, starting []virtual.InSystem) []virtual.Sized {
+func (s *starts) size(sys *virtual.System, starting []virtual.InSystem) [][]placement.Share {
 	free, types := sys.Nodes(), sys.Types()
 	s.jobs, s.nodes = s.jobs[:0], s.nodes[:0]
 	for n := range int32(free.Len()) {
@@ -230,27 +231,34 @@ func (s *starts) size(sys *virtual.System, starting []virtual.InSystem) []virtua
 		on[t] = sizing.Sensitivity{Speed: 1, Curve: s.curve(w.Job, types[t])}
 		s.jobs = append(s.jobs, sizing.Job{GPUs: w.Job.GPUs, On: on})
 	}
-	sized := make([]virtual.Sized, len(starting))
+	sized := make([][]placement.Share, len(starting))
 	grants := s.policy.Size(s.jobs, s.nodes)
 	if len(grants) < len(starting) {
 		return sized // what some have now may be what others would get
 	}
 	for _, g := range grants {
-		j := &sized[g.Job]
-		j.Speedup = math.Inf(1)
-		c := s.jobs[g.Job].On[g.Type].Curve
 		for _, p := range g.Parts {
 			// What Slurm hands out is whole.
 			whole := placement.Amount{GPUs: int32(p.GPUs), CPUs: int32(p.CPUs + almost), MemMB: int64(p.MemMB + almost)}
-			j.Shares = append(j.Shares, placement.Share{Node: int32(p.Node), Amount: whole})
-			gpus, speed := float64(p.GPUs), 1.0
-			if c != nil {
-				speed = c.Relative(float64(whole.CPUs)/gpus, float64(whole.MemMB)/gpus)
-			}
-			j.Speedup = min(j.Speedup, speed)
+			sized[g.Job] = append(sized[g.Job], placement.Share{Node: int32(p.Node), Amount: whole})
 		}
 	}
 	return sized
+}
+
+// sized tells whether it is known how CPUs and memory make jobs faster, and how
+// much of them nodes have.
+func (in *Input) sized() bool {
+	lacks := func(g trace.NodeGroup) bool { return g.GPUs > 0 && (g.CPUs <= 0 || g.MemMB <= 0) }
+	return in.Curve != nil && !slices.ContainsFunc(in.Cluster.Nodes, lacks)
+}
+
+// speedup is how many times as fast a job is as with the share of its GPUs.
+func (in *Input) speedup(job *trace.Job, gpuType string, cpus, memMB float64) float64 {
+	if c := in.Curve(job, gpuType); c != nil {
+		return c.Relative(cpus, memMB)
+	}
+	return 1
 }
 
 // almost forgives sums their rounding before they are cut to whole numbers.

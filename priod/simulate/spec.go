@@ -143,8 +143,8 @@ func (s *Spec) Check() error {
 		return errors.New("--las-queues belongs to --order las")
 	case s.Sizing == "greedy" || s.Sizing == "opt":
 		return fmt.Errorf("--sizing %s needs --engine rounds: on a Slurm nothing resizes a running job, so that each free GPU must keep its share", s.Sizing)
-	case s.sizes() && (s.Placement == "pool" || s.Backfill == "conservative" || s.Order == "priod"):
-		return fmt.Errorf("--sizing %s with --engine slurm wants jobs placed on nodes, and an order and a backfill that start them without a plan: no --placement pool, --order srtf, las or priod, --backfill conservative", s.Sizing)
+	case s.sizes() && (s.Placement == "pool" || s.Backfill == "conservative"):
+		return fmt.Errorf("--sizing %s with --engine slurm wants jobs placed on nodes, and an order and a backfill that start them without a plan: no --placement pool, --order srtf or las, --backfill conservative", s.Sizing)
 	case s.evicts():
 		s.Eviction.Policy, s.Eviction.Seed = preemption.Policy(s.Preemption), s.Seed
 		return s.Eviction.Check()
@@ -206,6 +206,11 @@ func (s *Spec) checkSteering() error {
 func (s *Spec) Pairs() bool {
 	policy, err := allocation.ParsePolicy(s.Allocation)
 	return err == nil && policy.Pairs()
+}
+
+// agnostic tells whether the allocation knows no speeds.
+func (s *Spec) agnostic() bool {
+	return strings.Contains(s.Allocation, ":agnostic") || s.Allocation == "isolated" || s.Allocation == "proportional"
 }
 
 // evicts tells whether anybody has to leave.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -286,27 +285,32 @@ func (r *Reader) Evictions(ctx context.Context, most int) (all []Eviction, err e
 	return all, err
 }
 
-// EvictionsOf returns those of a job's own runs and those on its behalf.
-func (r *Reader) EvictionsOf(ctx context.Context, id cluster.JobID, most int) (all []Eviction, err error) {
+// EvictionsSince returns those recorded since a time, first to last.
+func (r *Reader) EvictionsSince(ctx context.Context, since time.Time) (all []Eviction, err error) {
 	err = r.view(ctx, func(tx *sql.Tx) error {
-		rows, err := r.q.EvictionsOfJob(ctx, tx, db.EvictionsOfJobParams{ID: int64(id.ID), Task: int64(id.Task), Most: int64(most)})
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil
-		}
-		same := make([]db.RecentEvictionsRow, len(rows))
-		for i := range rows {
-			same[i] = db.RecentEvictionsRow(rows[i])
-		}
-		all = showEvictions(same)
+		rows, err := r.q.EvictionsSince(ctx, tx, millis(since))
+		all = showEvictions(rows)
 		return err
 	})
 	return all, err
 }
 
-func showEvictions(rows []db.RecentEvictionsRow) []Eviction {
+// EvictionsOf returns those of a job's own runs and those on its behalf.
+func (r *Reader) EvictionsOf(ctx context.Context, id cluster.JobID, most int) (all []Eviction, err error) {
+	err = r.view(ctx, func(tx *sql.Tx) error {
+		rows, err := r.q.EvictionsOfJob(ctx, tx, db.EvictionsOfJobParams{ID: int64(id.ID), Task: int64(id.Task), Most: int64(most)})
+		all = showEvictions(rows)
+		return err
+	})
+	return all, err
+}
+
+// showEvictions takes the rows of any of the queries, which all select the same.
+func showEvictions[R db.RecentEvictionsRow | db.EvictionsSinceRow | db.EvictionsOfJobRow](rows []R) []Eviction {
 	all := make([]Eviction, len(rows))
 	for i := range rows {
-		r, e, c := &rows[i], &rows[i].Eviction, &rows[i].Claim
+		r := db.RecentEvictionsRow(rows[i])
+		e, c := &r.Eviction, &r.Claim
 		all[i] = Eviction{
 			Number: e.Eviction, Victim: jobID(r.VictimID, r.VictimTask), VictimUser: r.VictimUser, VictimTag: r.VictimTag,
 			For: jobID(r.TeID, r.TeTask), ForUser: r.TeUser, State: e.State, Reason: e.Reason, How: e.How, GPUs: int(e.Gpus),

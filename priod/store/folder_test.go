@@ -307,7 +307,7 @@ func TestStartsWithAnotherClock(t *testing.T) {
 	d.snapshot.At = now.AddDate(1, 0, 0)
 	d.cycle()
 	use := func() float64 {
-		byUser, _ := d.history.TEUse(d.snapshot.At)
+		byUser, _, _ := d.history.TEUse(d.snapshot.At, cluster.NoLimit)
 		return byUser["alice"].GPUSeconds / 3600
 	}
 	for i, at := range []time.Time{now, now.AddDate(-10, 0, 0), now} {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/store/db"
 )
 
 // Stay is a GPU job from its submission to its end, with its runs summed up.
@@ -37,20 +36,6 @@ func (r *Reader) JobsSince(ctx context.Context, since time.Time) (all []Stay, er
 				Start: instant(x.StartMs), End: instant(x.EndMs), Ran: time.Duration(x.RanMs) * time.Millisecond, Left: instant(x.LeftMs),
 			}
 		}
-		return err
-	})
-	return all, err
-}
-
-// EvictionsSince returns those recorded since a time, first to last.
-func (r *Reader) EvictionsSince(ctx context.Context, since time.Time) (all []Eviction, err error) {
-	err = r.view(ctx, func(tx *sql.Tx) error {
-		rows, err := r.q.EvictionsSince(ctx, tx, millis(since))
-		same := make([]db.RecentEvictionsRow, len(rows))
-		for i := range rows {
-			same[i] = db.RecentEvictionsRow(rows[i])
-		}
-		all = showEvictions(same)
 		return err
 	})
 	return all, err

@@ -2,6 +2,7 @@ package allocation
 
 import (
 	"math"
+	"math/bits"
 	"slices"
 
 	"slurmprio/priod/policy/allocation/market"
@@ -27,8 +28,10 @@ func (p *Problem) classify(trait func(i int) traits) *classes {
 	if p.Warm != nil && len(p.Warm.price) == len(c.GPUs) {
 		c.Guess = p.Warm.price
 	}
-	table := make([]int32, 256) // class + 1, open addressing
-	var own []traits
+	most := min(len(p.Jobs), 4096) // classes that there is room for at once
+	c.first, c.Jobs = make([]int32, 0, most), make([]market.Job, 0, most)
+	own := make([]traits, 0, most)
+	table := make([]int32, 1<<bits.Len(uint(2*most))) // class + 1, open addressing
 	for i := range p.Jobs {
 		j := &p.Jobs[i]
 		var t traits

@@ -51,7 +51,7 @@ func needGLPK(t testing.TB) int {
 		}
 		t.Skip("no glpsol")
 	}
-	if os.Getenv("SLURMPRIO_LONG") != "" {
+	if os.Getenv("SLURMPRIO_LONG") == "1" {
 		return 2000
 	}
 	return 20

@@ -1,6 +1,3 @@
-// Package allocation divides the time of GPUs of several types among jobs. An
-// allocation is a flat matrix, one row for each job and one column for each
-// GPU type: the fraction of wall time that the job spends on that type.
 package allocation
 
 import "math"

@@ -2,7 +2,7 @@ package allocation
 
 // Proportional writes into x, for each of the jobs, the share of each type in
 // all GPUs: the whole wall time, divided over the types by their counts. It is
-// the reference that Gavel (OSDI 2020) normalises throughputs by, not a
+// the reference that Gavel (OSDI 2020, section 4.1) normalises rates by, not a
 // division of the cluster: it does not depend on how many jobs there are.
 func Proportional(gpus []int, jobs int, x []float64) {
 	total := 0

@@ -5,8 +5,12 @@ import (
 	"slices"
 )
 
-// sjf is shortest job first (Gavel, section 4.2): the same in the order of the
-// time that is left on the job's fastest type.
+// sjf is shortest job first (Gavel, section 4.2), fifo in another order: that of
+// the time that is left to job m,
+//
+//	steps left_m / fastest speed_m
+//
+// so it is a rule, with fifo's sum over that order as its objective.
 func sjf(p *Problem) (*Allocation, error) {
 	order := p.arrivals()
 	left := make([]float64, len(p.Jobs))

@@ -62,6 +62,7 @@ type Limits struct {
 	PerCycle int     // evictions of one decision
 	PerHour  int     // evictions of the past hour
 	PerDay   float64 // GPU-hours lost in the past day
+	PerOwner float64 // no more for the TE jobs of one owner once they have cost so many of these
 }
 
 // Snapshot is what the policy decides on.
@@ -72,6 +73,7 @@ type Snapshot struct {
 	Claims     []Claim          // of earlier decisions, still waiting for their room
 	PastHour   int              // evictions
 	PastDay    float64          // GPU-hours lost by evictions
+	PastOwner  []float64        // of these, for the TE jobs of each owner
 }
 
 // Candidate is a running BE job. Times are in seconds.
@@ -90,6 +92,7 @@ type Candidate struct {
 // Trial is a waiting TE job.
 type Trial struct {
 	Request placement.Request
+	Owner   int // index into Snapshot.PastOwner, when Limits.PerOwner is set
 	// Start is the time, s from now, at which it would start without evictions
 	// (placement.Nodes.Shadow); infinite when that is not known to come.
 	Start float64
@@ -116,6 +119,7 @@ const (
 	PerCycle   Why = "limit-per-cycle" // Limits.PerCycle
 	PerHour    Why = "limit-per-hour"  // Limits.PerHour
 	PerDay     Why = "limit-per-day"   // Limits.PerDay
+	PerOwner   Why = "limit-per-owner" // Limits.PerOwner
 
 	Allowed   Why = "allowed" // may be evicted
 	Victim    Why = "victim"
@@ -164,7 +168,7 @@ func Decide(s *Snapshot, set Settings) Decision {
 		if verdict.Why != Evicts {
 			continue
 		}
-		if why := gate.refuses(s, verdict.Victims); why != "" {
+		if why := gate.refuses(s, &s.Trials[i], verdict.Victims); why != "" {
 			v.undo(verdict)
 			*verdict = Verdict{Why: why}
 		}
@@ -206,10 +210,11 @@ type gate struct {
 	Limits
 	atOnce, perCycle, perHour int
 	perDay                    float64
+	perOwner                  []float64
 }
 
 func newGate(s *Snapshot, l Limits) gate {
-	g := gate{Limits: l, perHour: s.PastHour, perDay: s.PastDay}
+	g := gate{Limits: l, perHour: s.PastHour, perDay: s.PastDay, perOwner: slices.Clone(s.PastOwner)}
 	for i := range s.Candidates {
 		if s.Candidates[i].Leaving {
 			g.atOnce++
@@ -219,7 +224,7 @@ func newGate(s *Snapshot, l Limits) gate {
 }
 
 // refuses names the limit that the victims would exceed, or counts them.
-func (g *gate) refuses(s *Snapshot, victims []int) Why {
+func (g *gate) refuses(s *Snapshot, t *Trial, victims []int) Why {
 	n, lost := len(victims), 0.0
 	for _, i := range victims {
 		lost += s.Candidates[i].Loss() / 3600
@@ -233,6 +238,11 @@ func (g *gate) refuses(s *Snapshot, victims []int) Why {
 		return PerHour
 	case g.PerDay > 0 && g.perDay+lost > g.PerDay:
 		return PerDay
+	case g.PerOwner > 0 && g.perOwner[t.Owner] >= g.PerOwner:
+		return PerOwner
+	}
+	if g.PerOwner > 0 {
+		g.perOwner[t.Owner] += lost
 	}
 	g.atOnce, g.perCycle, g.perHour, g.perDay = g.atOnce+n, g.perCycle+n, g.perHour+n, g.perDay+lost
 	return ""
@@ -280,7 +290,7 @@ func (set *Settings) Check() error {
 		return fmt.Errorf("no policy of preemption %q", set.Policy)
 	case set.Policy == FitGpp && !slices.Contains([]Fallback{FallRandom, FallAnybody, FallNode, FallNone}, set.Fallback):
 		return fmt.Errorf("FitGpp's fallback %q: want %s, %s, %s or %s", set.Fallback, FallRandom, FallAnybody, FallNode, FallNone)
-	case !(set.S >= 0 && set.MinRun >= 0 && set.Rise >= 0 && set.Urgency >= 0 && set.MinGain >= 0 && set.Limits.PerDay >= 0):
+	case !(set.S >= 0 && set.MinRun >= 0 && set.Rise >= 0 && set.Urgency >= 0 && set.MinGain >= 0 && set.Limits.PerDay >= 0 && set.Limits.PerOwner >= 0):
 		return fmt.Errorf("weights and times of preemption are not negative")
 	case set.MaxEvictions < 0 || set.Limits.AtOnce < 0 || set.Limits.PerCycle < 0 || set.Limits.PerHour < 0:
 		return fmt.Errorf("limits of preemption are not negative")

@@ -359,6 +359,20 @@ func TestLimitsAndCheck(t *testing.T) {
 			t.Errorf("%+v: %+v, want %s", limits, v, want)
 		}
 	}
+	s := one(8, job(2, 1800), job(2, 1800), job(2, 1800), job(2, 1800)) // 1 GPU-hour each
+	trial := s.Trials[0]
+	trial.Request.GPUs = 2
+	s.Trials, s.PastOwner = nil, []float64{2, 0}
+	for _, trial.Owner = range []int{0, 0, 1, 1, 1} {
+		s.Trials = append(s.Trials, trial)
+	}
+	got := []Why{}
+	for _, v := range Decide(&s, Settings{Policy: LeastLoss, Limits: Limits{PerOwner: 2.5}}).Verdicts {
+		got = append(got, v.Why)
+	}
+	if want := []Why{Evicts, PerOwner, Evicts, Evicts, Evicts}; !slices.Equal(got, want) {
+		t.Errorf("%s, want %s", got, want)
+	}
 	for _, set := range []Settings{{}, {Policy: FitGpp}, {Policy: LRTP, S: math.NaN()}, {Policy: LRTP, MaxEvictions: -1}, {Policy: LeastLoss, Urgency: -1}} {
 		if set.Check() == nil {
 			t.Errorf("%+v passes", set)

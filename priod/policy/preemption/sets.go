@@ -54,9 +54,9 @@ func (r *ranking) move(v *view, node int32) {
 	r.nodes = slices.Insert(r.nodes, to, node)
 }
 
-// atLeast is what freeing GPUs would cost if jobs could leave in part. The
-// longest grace is no shorter than the mean, weighted by the GPUs that each
-// frees, so waiting can be charged to each GPU.
+// atLeast is what freeing GPUs costs if nothing else is missing: the cheapest set,
+// exactly. The longest grace is no shorter than the mean, weighted by the GPUs
+// that each frees, so waiting can be charged to each GPU.
 func (v *view) atLeast(p *place, w wish) float64 {
 	missing := w.gpus - p.room[0]
 	switch {
@@ -65,30 +65,24 @@ func (v *view) atLeast(p *place, w wish) float64 {
 	case missing <= 0:
 		return 0
 	}
-	second, sum := w.second/float64(missing), 0.0
-	rates := v.rates[:0]
+	second, least := w.second/float64(missing), append(v.least[:0], 0) // least for so many GPUs
+	for range missing {
+		least = append(least, math.Inf(1))
+	}
+	v.least = least
 	for _, c := range p.pieces {
-		if c.vector[0] > 0 {
-			rates = append(rates, rate{v.cost[c.candidate]/float64(c.vector[0]) + second*v.Candidates[c.candidate].Grace, c.vector[0]})
+		cost, wait := v.cost[c.candidate], second*v.Candidates[c.candidate].Grace
+		for m := missing; c.vector[0] > 0 && m > 0; m-- {
+			frees := min(c.vector[0], m)
+			least[m] = min(least[m], least[m-frees]+cost+wait*float64(frees))
 		}
 	}
-	v.rates = rates
-	slices.SortFunc(rates, func(a, b rate) int { return cmp.Compare(a.cost, b.cost) })
-	for _, r := range rates {
-		if missing <= 0 {
-			break
-		}
-		sum += r.cost * float64(min(missing, r.gpus))
-		missing -= r.gpus
-	}
-	return sum * (1 - 1e-12) // sums in another order may differ in the last bit
+	return least[missing] * (1 - rounding)
 }
 
-// rate is what each of so many GPUs costs.
-type rate struct {
-	cost float64
-	gpus int64
-}
+// rounding is by how much, as a part of it, a sum may differ that is added up in
+// another order.
+const rounding = 1e-12
 
 // cheapest finds the node and the set of victims on it, which may be empty, that
 // make room for so many of the request's GPUs at the least cost, beside what is
@@ -101,7 +95,7 @@ func (v *view) cheapest(t *Trial, gpus int32, so *Verdict) (node int32, need vec
 	}
 	r := v.ranking(w)
 	for _, n := range r.nodes {
-		if r.least[n] >= v.search.best {
+		if r.least[n] >= v.search.best*(1-2*rounding) {
 			break
 		}
 		p := &v.places[n]

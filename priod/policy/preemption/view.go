@@ -48,7 +48,7 @@ type view struct {
 	rankings map[wish]*ranking // of nodes, by GPUs wanted
 	chosen   []bool            // victims so far
 	search   search
-	rates    []rate // scratch
+	least    []float64 // scratch of atLeast
 }
 
 func newView(s *Snapshot, set *Settings, standing []Why) *view {

@@ -58,6 +58,7 @@ const (
 	Untagged   Why = "untagged"     // says nothing; ranks with BE
 	BadTag     Why = "bad-tag"      // the tag is not valid; ranks with BE
 	OverBudget Why = "over-budget"  // TE above the budget; counts as BE
+	Overrun    Why = "overrun"      // TE that has run longer than TE jobs may; counts as BE
 	Held       Why = "held"         // left alone
 	Dependency Why = "dependency"   // left alone
 	Reserved   Why = "reservation"  // left alone
@@ -69,7 +70,7 @@ const (
 
 // Reasons are all of them.
 var Reasons = []Why{
-	TETag, TEQOS, BETag, BEQOS, Untagged, BadTag, OverBudget, Held, Dependency, Reserved, Foreign, NotYet, Component, Evicted,
+	TETag, TEQOS, BETag, BEQOS, Untagged, BadTag, OverBudget, Overrun, Held, Dependency, Reserved, Foreign, NotYet, Component, Evicted,
 }
 
 // Verdict is what ranking says about one pending job.
@@ -85,13 +86,17 @@ type Verdict struct {
 	Tasks int
 }
 
-// Rank gives one verdict for each pending job, in the order of the snapshot,
-// and the TE verdicts' indices, first to last.
+// Rank gives one verdict for each pending job and each running TE job that
+// overran, in the order of the snapshot, and the TE verdicts' indices, first to
+// last.
 func Rank(s *cluster.Snapshot, h *cluster.History, set Settings) (verdicts []Verdict, te []int) {
-	r := ranker{set: set, te: nameSet(set.TEQOS), be: nameSet(set.BEQOS)}
+	r := ranker{set: set, te: nameSet(set.TEQOS), be: nameSet(set.BEQOS), use: useOf(s, h, &set)}
 	verdicts = make([]Verdict, 0, len(s.Jobs))
 	for i := range s.Jobs {
 		if s.Jobs[i].State != cluster.Pending {
+			if why := r.runsOver(&s.Jobs[i]); why != "" {
+				verdicts = append(verdicts, Verdict{Job: i, Why: Overrun, Detail: why})
+			}
 			continue
 		}
 		v := r.classify(&s.Jobs[i])
@@ -99,6 +104,11 @@ func Rank(s *cluster.Snapshot, h *cluster.History, set Settings) (verdicts []Ver
 		v.Since = h.FirstEligible[s.Jobs[i].ID]
 		if v.Ranked && v.Since.IsZero() {
 			v.Ranked, v.Class, v.Why = false, cluster.BE, NotYet
+		}
+		if v.Ranked && v.Class == cluster.TE {
+			if why := r.ranOver(&s.Jobs[i]); why != "" {
+				v.Class, v.Why, v.Detail = cluster.BE, Overrun, why
+			}
 		}
 		if v.Ranked && v.Class == cluster.TE {
 			te = append(te, len(verdicts))
@@ -118,7 +128,7 @@ func Rank(s *cluster.Snapshot, h *cluster.History, set Settings) (verdicts []Ver
 		}
 		return cmp.Or(v.Since.Compare(w.Since), turn(&s.Jobs[v.Job]).Compare(turn(&s.Jobs[w.Job])))
 	})
-	return verdicts, admit(s, h, set, verdicts, te)
+	return verdicts, r.admit(s, verdicts, te)
 }
 
 // turn orders jobs that could run from the same time on: by id, an unsplit
@@ -134,6 +144,7 @@ func turn(j *cluster.Job) cluster.JobID {
 type ranker struct {
 	set    Settings
 	te, be map[string]bool
+	use    func() use
 }
 
 func nameSet(names []string) map[string]bool {
@@ -200,11 +211,12 @@ func (set *Settings) Ranks(list string) bool {
 // admit goes through the TE jobs in their order and turns those that exceed
 // the budget of their user or account into BE. Admitted pending jobs count as
 // if they ran, so that a flood of small trials cannot jump the queue at once.
-func admit(s *cluster.Snapshot, h *cluster.History, set Settings, verdicts []Verdict, te []int) []int {
-	if set.User == (Budget{}) && set.Account == (Budget{}) && len(set.Users)+len(set.Accounts) == 0 {
-		return te // nothing to exceed, and the sums look at a whole day
+func (r *ranker) admit(s *cluster.Snapshot, verdicts []Verdict, te []int) []int {
+	set := &r.set
+	if set.boundless() {
+		return te
 	}
-	users, accounts := h.TEUse(s.At)
+	users, accounts := r.use().users, r.use().accounts
 	admitted := te[:0]
 	for _, i := range te {
 		v := &verdicts[i]

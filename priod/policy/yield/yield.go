@@ -64,10 +64,17 @@ func (set *Settings) Owed(owed, run []float64) float64 {
 			sum += o * shortest / run[t]
 		}
 	}
-	if set.Lead > 0 {
-		sum += set.Lead * set.Half / (shortest + set.Half)
+	return sum + set.Ahead(shortest)
+}
+
+// Ahead is what a job is owed beyond its due when its fastest type would be done
+// with it in left seconds: it comes before its turn, and those who wait for it
+// are soon alone again. So the mean of the times falls and nobody's share does.
+func (set *Settings) Ahead(left float64) float64 {
+	if set.Lead == 0 {
+		return 0
 	}
-	return sum
+	return set.Lead * set.Half / (left + set.Half)
 }
 
 // Snapshot is what is decided on. Times are in seconds from now.

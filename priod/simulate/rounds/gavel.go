@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"slurmprio/priod/policy/allocation"
+	"slurmprio/priod/policy/yield"
 )
 
 // Allocator writes into x, one row for each job and one column for each type,
@@ -24,10 +25,12 @@ type Allocator func(now float64, jobs []*Active, types []Type, x []float64) erro
 // type, and keep them from round to round when they can.
 //
 // Allocations are made anew as soon as the set of jobs has changed, and all
-// types are served together, the neediest pair of job and type first.
+// types are served together, the neediest pair of job and type first. GPUs that
+// nobody waits for go to those who would be faster there.
 type Gavel struct {
 	Allocator Allocator // nil: in each round the jobs in Order, each on the fastest type that is free
 	Reset     float64   // s between two allocations at least when no job comes or goes; 0: 10 rounds; published: between resets of the time received, 1920
+	Agnostic  bool      // who allocates knows no speeds: nobody is moved to a faster type than allocated
 	Makespan  bool      // the last end counts, not the mean: those with much left lead, too
 	Published *Published
 	Sharer    Sharer // in the place of Allocator, not with Published: jobs may run in pairs
@@ -289,6 +292,9 @@ func (r *mechanism) choose() {
 				}
 			}
 			if best < 0 {
+				if !r.Agnostic {
+					r.moveUp()
+				}
 				return
 			}
 			r.take(r.queues[best].pop(), best)
@@ -296,7 +302,8 @@ func (r *mechanism) choose() {
 	}
 }
 
-// chooseInOrder gives each job in turn the fastest type with room for it.
+// chooseInOrder gives each job in turn that is not chosen the fastest type with
+// room for it.
 func (r *mechanism) chooseInOrder() {
 	left := 0
 	for _, n := range r.free {
@@ -306,7 +313,7 @@ func (r *mechanism) chooseInOrder() {
 		if left == 0 {
 			return
 		}
-		if j := fastestFree(a, r.free); j >= 0 {
+		if j := fastestFree(a, r.free); j >= 0 && a.run != r.turn {
 			r.take(a, j)
 			left -= a.Job.GPUs
 		}
@@ -321,6 +328,22 @@ func (r *mechanism) take(a *Active, j int) {
 	r.free[j] -= a.Job.GPUs
 	a.run, a.gpuType, a.beside, a.guest = r.turn, j, nil, false
 	r.chosen = append(r.chosen, a)
+}
+
+// moveUp moves chosen jobs to faster types that have GPUs left, which nobody
+// waits for, and gives what they leave to those who wait.
+func (r *mechanism) moveUp() {
+	defer r.chooseInOrder()
+	for moved := true; moved; {
+		moved = false
+		for _, a := range r.chosen {
+			if j := fastestFree(a, r.free); a.beside == nil && j >= 0 && a.Estimate[j] > a.Estimate[a.gpuType] {
+				r.free[a.gpuType] += a.Job.GPUs
+				r.free[j] -= a.Job.GPUs
+				a.gpuType, moved = j, true
+			}
+		}
+	}
 }
 
 // fillQueues orders the jobs for each type.
@@ -355,22 +378,17 @@ func (r *mechanism) fillQueues() {
 	}
 }
 
-// lead is the time, in s of allocation, by which a job comes before its turn: a
-// day when it is nearly done, half a day with ten hours left on its fastest
-// type. Those who wait for it are soon alone again, so the mean JCT falls and
-// nobody's share does.
-func lead(a *Active) float64 {
-	const most, half = 24 * 3600, 10 * 3600
-	return most * half / (a.best*a.Left() + half)
-}
-
-// lead, where the makespan counts, is an hour at most, and 2 % of the time left
-// comes on top: nothing may hold up the longest job.
+// lead is the time, in s of allocation, by which a job comes before its turn:
+// as much as on a Slurm (package yield). Where the makespan counts it is an hour
+// at most, and 2 % of the time left comes on top: nothing may hold up the
+// longest job.
 func (r *mechanism) lead(a *Active) float64 {
+	left := a.best * a.Left()
+	ahead := yield.Defaults.Ahead(left)
 	if r.Makespan {
-		return lead(a)/24 + a.best*a.Left()/50
+		return ahead/24 + left/50
 	}
-	return lead(a)
+	return ahead
 }
 
 // runRound runs what was chosen and moves time to the round's end.
@@ -395,7 +413,7 @@ func (r *mechanism) runRound(reset bool) {
 		a.Done += todo
 		r.ran(a, a.gpuType, start, finish-start)
 		r.receive(a, finish)
-		if left <= most {
+		if a.over() { // also by rounding, with most a hair below left
 			r.finish(a, finish)
 			ended = true
 		}

@@ -41,7 +41,7 @@ func TestIsolatedContinuous(t *testing.T) {
 			t.Errorf("mean JCT %v h, want %v", mean, want.AvgJCT)
 		}
 	}
-	ours := run(t, gpus(4, 4, 4), jobs, rounds.Options{Model: rounds.Gavel{Allocator: rounds.Isolated()}, Speed: speed, Window: window})
+	ours := run(t, gpus(4, 4, 4), jobs, rounds.Options{Model: rounds.Gavel{Allocator: rounds.Isolated(), Agnostic: true}, Speed: speed, Window: window})
 	mean := meanJCT(t, jobs, ours, 0, 149)
 	t.Logf("ours: mean JCT %.3f h", mean)
 	if math.Abs(mean/20.267-1) > 0.03 {
@@ -55,7 +55,7 @@ func BenchmarkGavelIsolated(b *testing.B) {
 	speed := speeds(b, "gavel/simulation_throughputs.json")
 	for b.Loop() {
 		result := run(b, gpus(36, 36, 36), jobs, rounds.Options{
-			Model: rounds.Gavel{Allocator: rounds.Isolated()}, Speed: speed, Window: &metrics.Window{First: 4000, Last: 4999},
+			Model: rounds.Gavel{Allocator: rounds.Isolated(), Agnostic: true}, Speed: speed, Window: &metrics.Window{First: 4000, Last: 4999},
 		})
 		b.ReportMetric(meanJCT(b, jobs, result, 4000, 4999), "h-mean-JCT")
 		b.ReportMetric(float64(result.Rounds), "rounds")

@@ -317,17 +317,19 @@ func drawInstance(t *rapid.T) instance {
 }
 
 // In every round: no type over its GPUs, each job once, gangs whole, nobody
-// waits for whom GPUs are free; and each job's work is done exactly.
+// waits for whom GPUs are free, or runs where it is slower unless the policy knows
+// no speeds; and each job's work is done exactly.
 func TestProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawInstance(t)
 		models := map[string]rounds.Model{
-			"orders": rounds.Gavel{}, "isolated": rounds.Gavel{Allocator: rounds.Isolated()},
+			"orders": rounds.Gavel{}, "isolated": rounds.Gavel{Allocator: rounds.Isolated(), Agnostic: true},
 			"proportional": rounds.Gavel{Allocator: rounds.Proportional()}, "strict": rounds.Gavel{Allocator: fastestFIFO},
 			"published": rounds.Gavel{Allocator: rounds.Isolated(), Published: &rounds.Published{}}, "synergy": rounds.Synergy{},
 		}
 		name := rapid.SampledFrom([]string{"orders", "isolated", "proportional", "strict", "published", "synergy"}).Draw(t, "model")
 		order := rapid.SampledFrom([]rounds.Order{rounds.FIFO, rounds.SJF, rounds.SRTF, rounds.LAS, rounds.FTF}).Draw(t, "order")
+		knows := name == "orders" || name == "proportional" || name == "strict"
 		ended := make([]bool, len(in.jobs))
 		did := make([]float64, len(in.jobs))
 		types := in.cluster.Types()
@@ -377,6 +379,13 @@ func TestProperties(t *testing.T) {
 			for n, left := range free {
 				if left < 0 {
 					t.Fatalf("type %s: %d GPUs too many", n, -left)
+				}
+			}
+			for _, a := range r.Runs {
+				for n, left := range free {
+					if j := &a.Job.Job; knows && left >= j.GPUs && in.speed(j, n) > in.speed(j, types[a.Type]) {
+						t.Fatalf("%d GPUs of %s idle while job %d runs on %s", left, n, a.Job.Index, types[a.Type])
+					}
 				}
 			}
 			for i, j := range in.jobs {
@@ -445,5 +454,24 @@ func TestMakespanHoldsUpNobody(t *testing.T) {
 	}
 	if got := end(false); got < 100.1 {
 		t.Errorf("for the mean the long job ends at %v h, too: this test shows no difference", got)
+	}
+}
+
+// A job whose work is a number of rounds ends with the last of them, whatever
+// their sum is rounded to: to less, so that nothing is left for another one, or,
+// with 0.7 steps per second and 4 rounds, to all of it while a hair more than a
+// round seemed to be left.
+func TestWholeRounds(t *testing.T) {
+	one := trace.Cluster{Nodes: []trace.NodeGroup{{Count: 1, GPUType: "a", GPUs: 1}}}
+	for _, rounded := range []int{4, 10} {
+		for tenths := range 200 {
+			speed, seconds := float64(tenths+1)/10, float64(360*rounded)
+			result := run(t, one, []trace.Job{{ID: "1", Steps: speed * seconds, GPUs: 1}}, rounds.Options{
+				Model: rounds.Gavel{}, Speed: func(*trace.Job, string) float64 { return speed },
+			})
+			if o := result.Outcomes[0]; !o.Done || math.Abs(o.End-seconds) > 1e-6 || result.Rounds != rounded {
+				t.Errorf("speed %v: done %v at %v after %d rounds, want %v after %d", speed, o.Done, o.End, result.Rounds, seconds, rounded)
+			}
+		}
 	}
 }

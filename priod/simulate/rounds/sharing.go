@@ -165,6 +165,7 @@ func (r *mechanism) chooseShared() {
 			}
 		}
 		if kind < 0 {
+			r.moveUp()
 			return
 		}
 		r.take(h.queue[kind].pop(), gpuType)

@@ -137,8 +137,8 @@ func TestBadShares(t *testing.T) {
 
 // Whatever is allocated, also what cannot be kept, in every round: each job at
 // most once, at most two on a GPU, both of them whole and on the same GPUs, no
-// type over its GPUs, nobody waits for whom GPUs are free; and each job's work
-// is done at the speed of its company.
+// type over its GPUs, nobody waits for whom GPUs are free, or runs alone where it
+// is slower; and each job's work is done at the speed of its company.
 func TestPairsProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawInstance(t)
@@ -237,6 +237,13 @@ func TestPairsProperties(t *testing.T) {
 			for n, left := range free {
 				if left < 0 {
 					t.Fatalf("type %s: %d GPUs too many", n, -left)
+				}
+			}
+			for _, a := range r.Runs {
+				for n, left := range free {
+					if j := &a.Job.Job; a.Beside == nil && left >= j.GPUs && speed(j, n) > speed(j, types[a.Type]) {
+						t.Fatalf("%d GPUs of %s idle while job %d runs alone on %s", left, n, a.Job.Index, types[a.Type])
+					}
 				}
 			}
 			for i, j := range in.jobs {

@@ -72,7 +72,7 @@ func (e *engine) hold(j *job, shares []placement.Share) {
 	e.nodes.Take(j.shares)
 	j.owners.add(j.GPUs)
 	t := e.nodes.Type(j.shares[0].Node)
-	j.speed = e.speed(j, t)
+	j.speed = e.runs(j)
 	o := &e.outcomes[j.index]
 	if o.Start < 0 {
 		o.Start = e.now

@@ -1,13 +1,15 @@
 package virtual
 
-import "slurmprio/priod/placement"
+import (
+	"context"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
 
-// Sized is how a job starts: with how much, where, and how many times as fast
-// as with the share of its GPUs.
-type Sized struct {
-	Shares  []placement.Share // nil: as it would without
-	Speedup float64
-}
+	"slurmprio/priod/cluster"
+	"slurmprio/slurmplug"
+)
 
 // launch starts the jobs that the pass has found room for. The options' Size may
 // give them other CPUs and memory, and other nodes of the type; what it gives
@@ -26,13 +28,78 @@ func (e *engine) launch() {
 	}
 	sized := e.opt.Size(&System{e}, starting)
 	for i, j := range e.starting {
-		speedup := 1.0
-		if s := sized[i]; s.Shares != nil {
-			j.shares, speedup = append(j.one[:0], s.Shares...), s.Speedup
+		if sized[i] != nil {
+			j.shares = append(j.one[:0], sized[i]...)
 		}
 		e.nodes.Take(j.shares)
-		j.speed *= speedup
+		j.speed = e.runs(j)
 		e.start(j)
 	}
 	e.starting = e.starting[:0]
+}
+
+// runs is the speed of a job on what it holds.
+func (e *engine) runs(j *job) float64 {
+	t := e.nodes.Type(j.shares[0].Node)
+	speed := e.speed(j, t)
+	if e.opt.Speedup == nil {
+		return speed
+	}
+	slowest := math.Inf(1)
+	for _, s := range j.shares {
+		gpus := float64(s.GPUs)
+		slowest = min(slowest, e.opt.Speedup(&j.Job, e.types[t], float64(s.CPUs)/gpus, float64(s.MemMB)/gpus))
+	}
+	return speed * slowest
+}
+
+// Ask says how waiting jobs ask for their sizes, as scontrol show job would: those
+// that the trace does not give a size ask for the share of their GPUs.
+func (s *slurm) Ask(_ context.Context, jobs []*cluster.Job) error {
+	for _, row := range jobs {
+		j := s.known[row.ID]
+		if j == nil || row.State != cluster.Pending {
+			continue
+		}
+		s.asked = append(s.asked, j)
+		need, name := s.share(j), ""
+		if on := j.request.On; on > 0 {
+			name = s.snapshot.Nodes[on-1].Name
+		}
+		row.Asked = slurmplug.AskedBy(j.GPUs, int(need.CPUs), need.MemMB, name)
+		for t := range s.e.types {
+			if j.request.Types.Has(int32(t)) && j.GPUs > int(s.e.nodes.Largest(int32(t))) || j.request.Nodes > 1 {
+				row.Asked.Fixed = "asks for several nodes"
+			}
+		}
+	}
+	return nil
+}
+
+// resize writes a value of the lever Size.
+func (s *slurm) resize(j *job, value string) error {
+	if j.state != waiting && j.state != delayed {
+		return fmt.Errorf("job %s is not pending", number(j.index))
+	}
+	cpus, memMB, name, err := slurmplug.ParseSize(value)
+	if err != nil {
+		return err
+	}
+	on := 0
+	if name != "" {
+		n, err := strconv.Atoi(strings.TrimPrefix(name, "n"))
+		if err != nil || n < 0 || n >= s.e.nodes.Len() {
+			return fmt.Errorf("no node %s", name)
+		}
+		on = n + 1
+	}
+	if j.state == waiting {
+		s.e.queue.remove(j)
+	}
+	j.request.CPUs, j.request.MemMB, j.request.On = int32(cpus), memMB, int32(on)
+	if j.state == waiting {
+		s.e.queue.add(j)
+		s.e.moved = true
+	}
+	return nil
 }

@@ -8,6 +8,8 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/cycle"
+	"slurmprio/priod/decide"
+	"slurmprio/priod/placement"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
@@ -21,8 +23,9 @@ type slurm struct {
 	jobs     []*job // of the snapshot's rows
 	known    map[cluster.JobID]*job
 	history  *cluster.History
-	changes  bool // since the last cycle
-	wrote    bool // in the last cycle
+	asked    []*job // whose rows say how they ask, since the last look
+	changes  bool   // since the last cycle
+	wrote    bool   // in the last cycle
 }
 
 // record is what Slurm holds of a job beside what the scheduler needs.
@@ -54,13 +57,34 @@ func newSlurm(e *engine) *slurm {
 			GPUs: int(size.GPUs), CPUs: int(size.CPUs), MemMB: size.MemMB, Partitions: []string{partition},
 		})
 	}
+	if set := e.opt.Daemon.Sizes; set.Enabled {
+		sizes := &decide.Sizes{}
+		sizes.Set(set)
+		e.opt.Daemon.Settings.Sizing = cycle.Sizing{Sizes: sizes, Slurm: s}
+	}
 	return s
+}
+
+// share is what a waiting job asks for, on the first type that it may have.
+func (s *slurm) share(j *job) placement.Amount {
+	for n := range int32(s.e.nodes.Len()) {
+		if j.request.Types.Has(s.e.nodes.Type(n)) {
+			return s.e.nodes.Need(j.request, j.request.GPUs, n)
+		}
+	}
+	return j.request.Amount
 }
 
 // Observe returns the snapshot, which is valid until time goes on.
 func (s *slurm) Observe(context.Context) (cluster.Snapshot, error) {
 	e := s.e
 	s.snapshot.At = instant(e.now)
+	for _, j := range s.asked {
+		if j.row >= 0 && j.row < len(s.jobs) && s.jobs[j.row] == j {
+			s.snapshot.Jobs[j.row].Asked = nil
+		}
+	}
+	s.asked = s.asked[:0]
 	for i := range s.snapshot.Nodes {
 		n, free := &s.snapshot.Nodes[i], e.nodes.FreeOn(int32(i))
 		n.Usable = !e.nodes.Down(int32(i))
@@ -89,6 +113,11 @@ func (s *slurm) apply(a plan.Action) error {
 	j := s.known[a.Job]
 	if j == nil {
 		return fmt.Errorf("invalid job id %s", a.Job)
+	}
+	if a.Lever == slurmplug.Size {
+		err := s.resize(j, a.After)
+		s.changed(j)
+		return err
 	}
 	v := int64(0)
 	if a.Lever != slurmplug.Release {
@@ -208,7 +237,7 @@ func (e *engine) cycle() error {
 	set := &e.opt.Daemon.Settings
 	r := &set.Decide.Ranking
 	budgets := r.User.GPUHours > 0 || r.Account.GPUHours > 0 || len(r.Users)+len(r.Accounts) > 0
-	if s.changes || s.wrote || budgets || set.Ledger != nil {
+	if s.changes || s.wrote || budgets || set.Ledger != nil || set.Sizing.Sizes != nil {
 		s.changes = false
 		result, err := cycle.Step(e.ctx, s, memory{}, s.history, *set)
 		if err != nil {

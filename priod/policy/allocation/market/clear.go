@@ -33,7 +33,9 @@ type clearing struct {
 	whole float64   // what all GPUs cost
 	width float64   // of the box, as a part of the prices
 
-	near     float64 // a margin within which a job counts as wavering
+	start    []float64 // prices that the keys were chosen at
+	lead     []float64 // how much less a job's key cost there than its next best, as a part of that; 0: no longer its key
+	near     float64   // a margin within which a job counts as wavering
 	wavering []int
 	a, d     []float64 // scratch of enter and refactor
 }
@@ -59,7 +61,7 @@ const (
 
 func newClearing(m *Market) *clearing {
 	n := len(m.GPUs)
-	c := &clearing{m: m, rate: make([]float64, len(m.Jobs)), key: make([]mix, len(m.Jobs)),
+	c := &clearing{m: m, rate: make([]float64, len(m.Jobs)), key: make([]mix, len(m.Jobs)), lead: make([]float64, len(m.Jobs)),
 		free: make([]float64, n), basis: make([]column, n), share: make([]float64, n), price: make([]float64, n), earns: make([]float64, n), costs: make([]float64, n), width: min(0.05, boxWidth/math.Sqrt(float64(len(m.Jobs)))), near: 0.02, a: make([]float64, n), d: make([]float64, n)}
 	c.inv = make([][]float64, n)
 	for i := range c.inv {
@@ -72,8 +74,13 @@ func newClearing(m *Market) *clearing {
 // prices p. It returns whether they fit; if not, c.price proves it: at those
 // prices the cheapest mixes cost more than all GPUs are worth.
 func (c *clearing) run(p []float64) (bool, error) {
+	c.start = p
 	for i := range c.m.Jobs {
-		c.key[i], _, _ = c.m.Jobs[i].cheapest(c.rate[i], p)
+		key, cost, margin := c.m.Jobs[i].cheapest(c.rate[i], p)
+		c.key[i], c.lead[i] = key, 1
+		if c.rate[i] > 0 && !math.IsInf(margin, 1) {
+			c.lead[i] = margin / (cost + margin)
+		}
 	}
 	c.tally()
 	for t, free := range c.free {
@@ -159,7 +166,11 @@ func (c *clearing) settle() (fits, proved bool, err error) {
 // prefer another mix, until none of them moves. Most jobs never waver.
 func (c *clearing) pass() (moved bool, err error) {
 	c.wavering = c.wavering[:0]
+	sure := c.sure()
 	for i := range c.m.Jobs {
+		if c.lead[i] > sure {
+			continue
+		}
 		entered, margin, err := c.improve(i)
 		if err != nil {
 			return false, err
@@ -195,6 +206,21 @@ func (c *clearing) pass() (moved bool, err error) {
 		moved = moved || again
 	}
 	return moved, nil
+}
+
+// sure is the lead with which a job's key is the cheapest at these prices, too:
+// when all prices have moved by a part d at most, a key gained (1+d)/(1-d) on
+// the next best at most.
+func (c *clearing) sure() float64 {
+	d := 0.0
+	for t, p := range c.start {
+		if p > 0 {
+			d = max(d, math.Abs(c.price[t]/p-1))
+		} else if c.price[t] != 0 {
+			return 1
+		}
+	}
+	return min(1, 2*d/(1+d)+1e-9)
 }
 
 // tally computes what the key mixes leave free.
@@ -285,6 +311,9 @@ func (c *clearing) vector(col column, into []float64) {
 // enter brings a column into the basis and throws one out.
 func (c *clearing) enter(col column) error {
 	a, d := c.a, c.d
+	if col.job >= 0 {
+		c.lead[col.job] = 0
+	}
 	c.vector(col, a)
 	for i := range d {
 		d[i] = 0

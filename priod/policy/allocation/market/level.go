@@ -20,6 +20,9 @@ type Answer struct {
 const (
 	maxSteps    = 200
 	maxAttempts = 6
+
+	exact = 1e-13 // how near a level comes to what is affordable, as a part of the budget
+	rough = 1e-2  // at prices that are only guessed
 )
 
 // shake moves prices towards each other, the more the later the attempt, and
@@ -36,12 +39,13 @@ func (m *Market) shake(price []float64, attempt int) []float64 {
 // MaxLevel finds the highest level from one that is known to fit up to top at
 // which all targets fit, and a way to reach it.
 func MaxLevel(m *Market, target Target, from, top float64) (*Answer, error) {
-	price := m.Guess
+	price, near := m.Guess, exact
 	if price == nil {
+		near = rough
 		price = m.prices(target, from, top)
 	}
 	c := newClearing(m)
-	level := m.afford(target, price, from, top)
+	level := m.afford(target, price, from, top, near)
 	for range maxSteps {
 		for i := range m.Jobs {
 			c.rate[i], _ = target.At(i, level)
@@ -56,7 +60,7 @@ func MaxLevel(m *Market, target Target, from, top float64) (*Answer, error) {
 		next := level
 		if !fits {
 			price = normal(c.price)
-			next = m.afford(target, price, from, level)
+			next = m.afford(target, price, from, level, exact)
 		}
 		if fits || next >= level*(1-1e-13) || level <= from {
 			a := &Answer{Level: level, Bound: level, Price: price, Time: make([][]float64, len(m.Jobs))}
@@ -134,8 +138,8 @@ func normal(price []float64) []float64 {
 
 // afford returns the highest level up to top that the jobs' cheapest mixes
 // reach for no more than all GPUs are worth at these prices: no allocation
-// reaches a higher one.
-func (m *Market) afford(target Target, price []float64, from, top float64) float64 {
+// reaches a higher one. It may be too high by what costs near of that.
+func (m *Market) afford(target Target, price []float64, from, top, near float64) float64 {
 	budget := 0.0
 	for t, n := range m.GPUs {
 		budget += n * price[t]
@@ -168,7 +172,7 @@ func (m *Market) afford(target Target, price []float64, from, top float64) float
 		s, ds := over(next)
 		if s > 0 {
 			high, sum, slope = next, s, ds
-			if s <= 1e-13*budget {
+			if s <= near*budget {
 				break
 			}
 		} else {

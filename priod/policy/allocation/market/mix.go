@@ -22,27 +22,41 @@ func (j *Job) cheapest(rate float64, price []float64) (best mix, cost, margin fl
 	}
 	cost, next := math.Inf(1), math.Inf(1)
 	price = price[:len(j.Speed)]
-	for h, fast := range j.Speed {
+	for h, fast := range j.Speed { // costs are compared before they are divided: most are too high
 		if fast < rate {
 			continue
 		}
 		ph := price[h]
-		if c := ph * rate / fast; c < cost { // the rest of the time idle
-			best, cost, next = mix{int8(h), none, rate / fast, 0}, c, cost
-		} else if c < next {
-			next = c
+		if c := ph * rate; c < cost*fast { // the rest of the time idle
+			best.hi, best.lo, cost, next = int8(h), none, c/fast, cost
+		} else if c < next*fast {
+			next = c / fast
 		}
 		for l, slow := range j.Speed {
-			if slow <= 0 || slow >= rate || price[l] >= ph {
+			if slow <= 0 || slow >= rate {
 				continue
 			}
-			x := (rate - slow) / (fast - slow)
-			if c := x*ph + (1-x)*price[l]; c < cost {
-				best, cost, next = mix{int8(h), int8(l), x, 1 - x}, c, cost
-			} else if c < next {
-				next = c
+			pl := price[l]
+			if pl >= ph { // dearer than h alone: at least ph
+				next = min(next, ph)
+				continue
+			}
+			more, gain := (rate-slow)*(ph-pl), fast-slow
+			if more < (cost-pl)*gain {
+				best.hi, best.lo, cost, next = int8(h), int8(l), pl+more/gain, cost
+			} else if more < (next-pl)*gain {
+				next = pl + more/gain
 			}
 		}
+	}
+	switch {
+	case best.hi == none:
+	case best.lo == none:
+		best.x = rate / j.Speed[best.hi]
+	default:
+		slow := j.Speed[best.lo]
+		best.x = (rate - slow) / (j.Speed[best.hi] - slow)
+		best.y = 1 - best.x
 	}
 	return best, cost * j.GPUs, (next - cost) * j.GPUs
 }

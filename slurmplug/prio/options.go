@@ -1,4 +1,4 @@
-package main
+package prio
 
 import (
 	"errors"
@@ -11,23 +11,28 @@ import (
 	"slurmprio/slurmplug/sbatch"
 )
 
-// option is one --prio-* option that says something about a job.
-type option struct {
-	name  string // "prio-type"
-	arg   sbatch.Arg
-	value string // what the help calls its value
-	help  string
+// Option is one --prio-* option that says something about a job.
+type Option struct {
+	Name  string // "prio-type"
+	Arg   sbatch.Arg
+	Value string // what the help calls its value
+	Help  string
 
 	// tagValue turns what the user wrote into the tag's own form. It returns
 	// the key's value, or what is wanted instead.
 	tagValue func(value string) (text, want string)
 }
 
-func (o *option) key() string      { return strings.TrimPrefix(o.name, "prio-") }
-func (o *option) variable() string { return "SBATCHWRAP_" + strings.ToUpper(o.key()) }
+func (o *Option) key() string { return strings.TrimPrefix(o.Name, "prio-") }
 
-// options in the order of the help.
-var options = []option{
+// Variable is the environment variable that says the same.
+func (o *Option) Variable() string { return variables + strings.ToUpper(o.key()) }
+
+// variables is what the names of all of them begin with.
+const variables = "SBATCHWRAP_"
+
+// Options in the order of the help.
+var Options = []Option{
 	{"prio-type", sbatch.Required, "te|be", "te: trial and error, runs first but within a budget; be: best effort, may be stopped for te", lower},
 	{"prio-grace", sbatch.Required, "TIME", "time that the job needs to save its state after the signal", seconds},
 	{"prio-ckpt", sbatch.Required, "TIME", "time between the job's own checkpoints", seconds},
@@ -41,26 +46,21 @@ var options = []option{
 	{"prio-retry", sbatch.Required, "never|infra|always", "requeue the job after which failures", lower},
 }
 
-// The options that ask something of the wrapper itself: command line only.
-const (
-	optionHelp  = "prio-help"
-	optionPrint = "prio-print"
-)
-
-func findOption(name string) *option {
-	for i := range options {
-		if options[i].name == name {
-			return &options[i]
+// Find finds an option by its name; nil when there is none.
+func Find(name string) *Option {
+	for i := range Options {
+		if Options[i].Name == name {
+			return &Options[i]
 		}
 	}
 	return nil
 }
 
-// exactOptions are ours, and more flags, for the parser of sbatch's command line.
-func exactOptions(more ...string) []*sbatch.Option {
+// Exact are the options, and more flags, for the parser of sbatch's command line.
+func Exact(more ...string) []*sbatch.Option {
 	var out []*sbatch.Option
-	for _, o := range options {
-		out = append(out, &sbatch.Option{Name: o.name, Arg: o.arg, Exact: true})
+	for _, o := range Options {
+		out = append(out, &sbatch.Option{Name: o.Name, Arg: o.Arg, Exact: true})
 	}
 	for _, name := range more {
 		out = append(out, &sbatch.Option{Name: name, Exact: true})
@@ -69,12 +69,12 @@ func exactOptions(more ...string) []*sbatch.Option {
 }
 
 // apply puts a value into the tag, or says what is wanted instead.
-func (o *option) apply(tag *jobtag.Tag, value string) (want string) {
+func (o *Option) apply(tag *jobtag.Tag, value string) (want string) {
 	text, want := o.tagValue(value)
 	switch {
 	case want != "":
 		return want
-	case o.name == "prio-share" && text == takenBack:
+	case o.Name == "prio-share" && text == takenBack:
 		tag.Share = false
 		return ""
 	}

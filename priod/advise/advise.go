@@ -1,0 +1,432 @@
+// Package advise says on which GPU types a job that is not submitted yet would
+// start when, and end when, given the queue as it is now: a shadow schedule of
+// the running jobs, up to their time limits, and of those that wait before it.
+//
+// It is pure: the cluster as a user sees it, a request and its speeds in, an
+// answer for each GPU type out. What Slurm alone knows it does not: limits of a
+// QOS or an association, reservations, licences, who submits what next.
+package advise
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/placement"
+	"slurmprio/priod/placement/nodemap"
+	"slurmprio/priod/policy/speed"
+	"slurmprio/slurmplug"
+)
+
+// Answer is what is to be expected on one GPU type.
+type Answer struct {
+	speed.Answer
+	Nodes int `json:"nodes"` // that are up and that the job may use
+	GPUs  int `json:"gpus"`  // of them
+	Free  int `json:"free_gpus"`
+
+	Fits bool   `json:"fits"`
+	Why  string `json:"why,omitempty"` // it does not
+
+	Start Seconds `json:"start_s"` // from now; null when it is not known or the job does not fit
+	Run   Seconds `json:"run_s"`   // at most; null when there is no time limit
+	End   Seconds `json:"end_s"`   // from now
+	Rough bool    `json:"rough"`   // the queue was too long to plan all of it
+}
+
+// Seconds is a time from now, s; infinite when it is not known, null in JSON.
+type Seconds float64
+
+// Known is false for an infinite time.
+func (s Seconds) Known() bool { return !math.IsInf(float64(s), 1) }
+
+// MarshalJSON writes whole seconds.
+func (s Seconds) MarshalJSON() ([]byte, error) {
+	if !s.Known() {
+		return []byte("null"), nil
+	}
+	return fmt.Appendf(nil, "%.0f", float64(s)), nil
+}
+
+// Advice is what is to be expected of a job.
+type Advice struct {
+	Types []Answer `json:"types"` // the best first; those on which it does not fit last
+	Best  *Answer  `json:"-"`     // nil when it fits nowhere
+	// Open are the types on which a job that leaves the type open would start
+	// first, all at the same time; nil when the job names one.
+	Open []*Answer `json:"-"`
+
+	Partitions []string      `json:"partitions"`
+	Limit      time.Duration `json:"-"`        // of time; slurmplug.Unlimited
+	Behind     int           `json:"behind"`   // jobs that wait before it, tasks of arrays counted
+	Hidden     int           `json:"-"`        // GPUs held by nobody that the user sees
+	Notes      []string      `json:"notes"`    // what was not looked into
+	LeftOut    int           `json:"left_out"` // nodes with several GPU types, or of too many kinds
+}
+
+// Types are the GPU types of the site's nodes, sorted; "" for untyped GPUs.
+func Types(site *Site) []string {
+	var types []string
+	for i := range site.Snapshot.Nodes {
+		if n := &site.Snapshot.Nodes[i]; n.GPUs > 0 && !n.MixedTypes {
+			types = append(types, n.GPUType)
+		}
+	}
+	slices.Sort(types)
+	return slices.Compact(types)
+}
+
+// Give answers for a request. speeds are those on Types(site), in that order;
+// rate says how many steps a second the job makes on a type, where that is
+// known. The error is a request that this cluster could not have: a partition
+// that there is not.
+func Give(site *Site, r *Request, speeds []speed.Answer, rate func(gpuType string) (stepsPerS float64, known bool)) (*Advice, error) {
+	a := &Advice{Notes: append([]string{}, r.Notes...), Types: make([]Answer, len(speeds))}
+	if err := a.where(site, r); err != nil {
+		return nil, err
+	}
+	class := cluster.BE
+	ranked := site.Ranking != nil && site.Ranking.Ranks(strings.Join(a.Partitions, ","))
+	if ranked {
+		class = site.Ranking.Class(r.Tag.Type, r.QOS)
+	}
+	if _, err := slurmplug.ParseConstraint(r.Features); err != nil {
+		a.Notes = append(a.Notes, fmt.Sprintf("--constraint %.80q is not looked into: %v", r.Features, err))
+	}
+	g := giver{Advice: a, site: site, r: r, nodes: nodemap.New(mark(site, r))}
+	g.schedule = newSchedule(site, g.nodes, site.tier(strings.Join(a.Partitions, ",")), class)
+	a.Behind, a.LeftOut = g.schedule.behind, len(site.Snapshot.Nodes)-g.nodes.Nodes.Len()
+	requests := make([]placement.Request, len(speeds))
+	for i, s := range speeds {
+		a.Types[i].Answer = s
+		requests[i], a.Types[i].Why = g.request(s)
+		a.Types[i].Fits = a.Types[i].Why == ""
+	}
+	g.run(rate)
+	for i := range a.Types {
+		g.start(&a.Types[i], requests[i])
+	}
+	for t, n := range g.schedule.hidden {
+		if slices.ContainsFunc(a.Types, func(x Answer) bool { return x.GPUType == t }) {
+			a.Hidden += max(n, 0)
+		}
+	}
+	a.choose(r.GPUType == "")
+	return a, nil
+}
+
+// where finds the partitions and the time limit of a job.
+func (a *Advice) where(site *Site, r *Request) error {
+	a.Partitions = r.Partitions
+	if len(a.Partitions) == 0 {
+		for _, p := range site.Partitions {
+			if p.Default {
+				a.Partitions = append(a.Partitions, p.Name)
+			}
+		}
+	}
+	if len(a.Partitions) == 0 {
+		return fmt.Errorf("this cluster has no default partition: name one by --partition")
+	}
+	most := time.Duration(0)
+	a.Limit = r.Limit
+	for _, name := range a.Partitions {
+		p := site.partition(name)
+		if p == nil {
+			names := make([]string, len(site.Partitions))
+			for i := range names {
+				names[i] = site.Partitions[i].Name
+			}
+			return fmt.Errorf("--partition %.80q: there is none; there are %s", name, strings.Join(names, ", "))
+		}
+		if p.State != "UP" {
+			a.Notes = append(a.Notes, fmt.Sprintf("partition %s is %s: nothing starts there now", p.Name, p.State))
+		}
+		limit := cmp.Or(p.DefaultTime, p.MaxTime, slurmplug.Unlimited)
+		if r.Limit == 0 && a.Limit != slurmplug.Unlimited {
+			if a.Limit = max(a.Limit, limit); limit == slurmplug.Unlimited {
+				a.Limit = limit
+			}
+		}
+		if longest := cmp.Or(p.MaxTime, slurmplug.Unlimited); most != slurmplug.Unlimited {
+			if most = max(most, longest); longest == slurmplug.Unlimited {
+				most = longest
+			}
+		}
+	}
+	if most != slurmplug.Unlimited && (r.Limit > most || r.Limit == slurmplug.Unlimited) {
+		return fmt.Errorf("--time %s: partition %s allows %s at most", slurmplug.FormatTimeLimit(r.Limit), strings.Join(a.Partitions, ","), slurmplug.FormatTimeLimit(most))
+	}
+	return nil
+}
+
+// chosen is a feature that no node can have: of those that --nodelist and
+// --exclude leave.
+const chosen = "\x01"
+
+// mark is the snapshot as nodemap should see it: nodes with several GPU types
+// left out, and only the features that somebody asks for, which keeps the
+// number of kinds of nodes small.
+func mark(site *Site, r *Request) *cluster.Snapshot {
+	asked := map[string]bool{}
+	lists := map[string]bool{}
+	take := func(list string) {
+		if list == "" || lists[list] {
+			return
+		}
+		lists[list] = true
+		for _, f := range strings.FieldsFunc(list, func(c rune) bool { return strings.ContainsRune("&|,()[]*!", c) }) {
+			asked[f] = true
+		}
+	}
+	take(r.Features)
+	for i := range site.Snapshot.Jobs {
+		take(site.Snapshot.Jobs[i].Features)
+	}
+	on, not := set(r.On), set(r.Not)
+	s := *site.Snapshot
+	s.Nodes = make([]cluster.Node, 0, len(site.Snapshot.Nodes))
+	for _, n := range site.Snapshot.Nodes {
+		if n.MixedTypes {
+			continue
+		}
+		var kept []string
+		for _, f := range n.Features {
+			if asked[f] {
+				kept = append(kept, f)
+			}
+		}
+		if (len(on) == 0 || on[n.Name]) && !not[n.Name] {
+			kept = append(kept, chosen)
+		}
+		n.Features = kept
+		if !site.Memory {
+			n.MemMB, n.MemUsedMB = placement.Plenty, 0
+		}
+		s.Nodes = append(s.Nodes, n)
+	}
+	return &s
+}
+
+func set(names []string) map[string]bool {
+	s := make(map[string]bool, len(names))
+	for _, n := range names {
+		s[n] = true
+	}
+	return s
+}
+
+type giver struct {
+	*Advice
+	site     *Site
+	r        *Request
+	nodes    *nodemap.Map
+	schedule *schedule
+}
+
+// request is the job's on one GPU type, or why it cannot run there.
+func (g *giver) request(s speed.Answer) (r placement.Request, why string) {
+	in, featured, left := placement.Types(0), placement.Types(0), placement.Types(0)
+	partition := strings.Join(g.Partitions, ",")
+	all, _ := g.nodes.Types(&cluster.Job{Partition: partition})
+	fit, understood := g.nodes.Types(&cluster.Job{Partition: partition, Features: g.r.Features})
+	if !understood {
+		fit = all
+	}
+	for i, kind := range g.nodes.Kinds {
+		bit := placement.Types(1) << uint(i)
+		if kind.GPUType != s.GPUType || kind.GPUs == 0 {
+			continue
+		}
+		in |= all & bit
+		featured |= fit & bit
+		if slices.Contains(kind.Features, chosen) {
+			left |= fit & bit
+		}
+	}
+	switch {
+	case s.Speed == 0:
+		return r, "it does not run there, says " + s.Source.Words()
+	case g.r.GPUType != "" && g.r.GPUType != s.GPUType:
+		return r, "the job asks for " + g.r.GPUType
+	case in == 0:
+		return r, "no node of partition " + partition + " has it"
+	case featured == 0:
+		return r, fmt.Sprintf("none of its nodes has the features %.80s", g.r.Features)
+	case left == 0:
+		return r, "--nodelist and --exclude leave none of its nodes"
+	}
+	r = g.amounts(left)
+	if why := g.room(r); why != "" {
+		return r, why
+	}
+	return r, ""
+}
+
+// amounts is what the job takes on some kinds of nodes.
+func (g *giver) amounts(types placement.Types) placement.Request {
+	r := placement.Request{Types: types, Nodes: int32(g.r.Nodes), Amount: placement.Amount{GPUs: int32(g.r.GPUs), CPUs: int32(g.r.CPUs), MemMB: g.r.MemMB}}
+	whole := g.r.Whole
+	if g.site.Memory && r.MemMB == 0 && !whole {
+		d := g.site.Defaults
+		switch {
+		case d.PerCPU > 0:
+			r.MemMB = d.PerCPU * int64(r.CPUs)
+		case d.PerNode > 0:
+			r.MemMB = d.PerNode * int64(max(r.Nodes, 1))
+		default:
+			whole = true // Slurm gives such a job all memory of its nodes
+		}
+		r.MemMB = min(r.MemMB, mostMB)
+	}
+	if whole { // all GPUs of each node, and with them its share of the rest: everything
+		largest := int32(1)
+		for kind := range g.nodes.Kinds {
+			if types.Has(int32(kind)) {
+				largest = max(largest, g.nodes.Nodes.Largest(int32(kind)))
+			}
+		}
+		nodes := max(r.Nodes, (r.GPUs+largest-1)/largest)
+		r.Nodes, r.Amount = nodes, placement.Amount{GPUs: nodes * largest}
+	}
+	return r
+}
+
+// room says why a job has no room on a type even when all others are gone.
+func (g *giver) room(r placement.Request) string {
+	empty := g.nodes.Empty()
+	up := empty.Clone()
+	nodes, most := 0, placement.Amount{}
+	for node := range g.nodes.Names {
+		at := int32(node)
+		up.SetDown(at, g.nodes.Nodes.Down(at))
+		if r.Types.Has(empty.Type(at)) {
+			nodes++
+			size := empty.Size(at)
+			most = placement.Amount{GPUs: max(most.GPUs, size.GPUs), CPUs: max(most.CPUs, size.CPUs), MemMB: max(most.MemMB, size.MemMB)}
+		}
+	}
+	if _, fits := empty.Fit(r, nil); !fits {
+		memory := ""
+		if g.site.Memory {
+			memory = fmt.Sprintf(", %d MB", most.MemMB)
+		}
+		return fmt.Sprintf("too large: %d nodes there, of up to %d GPUs, %d CPUs%s", nodes, most.GPUs, most.CPUs, memory)
+	}
+	if _, fits := up.Fit(r, nil); !fits {
+		return "its nodes are down, drained or reserved"
+	}
+	return ""
+}
+
+// run fills in how long the job runs on each type: as its steps and its rate
+// say, where both are known; else the time limit on the slowest type on which it
+// may run, and less on faster ones.
+func (g *giver) run(rate func(string) (float64, bool)) {
+	limit := Seconds(math.Inf(1))
+	if g.Limit != slurmplug.Unlimited {
+		limit = Seconds(g.Limit.Seconds())
+	}
+	perSpeed, slowest := 0.0, math.Inf(1) // steps a second at speed 1
+	for _, t := range g.Types {
+		if stepsPerS, known := rate(t.GPUType); known && t.Speed > 0 && perSpeed == 0 {
+			perSpeed = stepsPerS / t.Speed
+		}
+		if t.Fits {
+			slowest = min(slowest, t.Speed)
+		}
+	}
+	for i := range g.Types {
+		t := &g.Types[i]
+		t.Run, t.Start, t.End = Seconds(math.Inf(1)), Seconds(math.Inf(1)), Seconds(math.Inf(1))
+		if !t.Fits {
+			continue
+		}
+		t.Run = limit * Seconds(slowest/t.Speed)
+		if g.r.Tag.Steps == 0 || perSpeed == 0 {
+			continue
+		}
+		t.Run = Seconds(g.r.Tag.Steps / perSpeed / t.Speed)
+		if stepsPerS, known := rate(t.GPUType); known {
+			t.Run = Seconds(g.r.Tag.Steps / stepsPerS)
+		}
+		if t.Run > limit {
+			t.Fits, t.Why = false, fmt.Sprintf("its steps take %s there, and the time limit is %s", span(t.Run), span(limit))
+		}
+	}
+}
+
+func span(s Seconds) string {
+	return slurmplug.FormatTimeLimit(time.Duration(min(float64(s), 1e9)) * time.Second)
+}
+
+// start looks for the first place on one type.
+func (g *giver) start(t *Answer, r placement.Request) {
+	for node := range g.nodes.Names {
+		at := int32(node)
+		if r.Types.Has(g.nodes.Nodes.Type(at)) && !g.nodes.Nodes.Down(at) {
+			t.Nodes++
+			t.GPUs += int(g.nodes.Nodes.Size(at).GPUs)
+			t.Free += int(g.nodes.Nodes.FreeOn(at).GPUs)
+		}
+	}
+	if !t.Fits {
+		return
+	}
+	length := math.Inf(1)
+	if g.Limit != slurmplug.Unlimited {
+		length = g.Limit.Seconds()
+	}
+	start, rough, ok := g.schedule.earliest(r, length)
+	switch {
+	case ok:
+		t.Start, t.End, t.Rough = Seconds(start), Seconds(start)+t.Run, rough
+	case g.schedule.hidden[t.GPUType] > 0:
+		t.Why = "not before jobs end that you may not see"
+	default:
+		t.Why = "not before jobs end that have no time limit"
+	}
+}
+
+// choose orders the answers and finds the best, and where Slurm would go first.
+func (a *Advice) choose(open bool) {
+	order := func(x, y Answer) int {
+		last := func(t *Answer) int {
+			switch {
+			case !t.Fits:
+				return 2
+			case !t.Start.Known():
+				return 1
+			}
+			return 0
+		}
+		return cmp.Or(cmp.Compare(last(&x), last(&y)), cmp.Compare(x.End, y.End), cmp.Compare(x.Start, y.Start), cmp.Compare(y.Speed, x.Speed))
+	}
+	slices.SortStableFunc(a.Types, order)
+	for i := range a.Types {
+		t := &a.Types[i]
+		if !t.Fits || !t.Start.Known() {
+			continue
+		}
+		if a.Best == nil {
+			a.Best = t
+		}
+		switch {
+		case !open || a.Open != nil && t.Start > a.Open[0].Start:
+		case a.Open != nil && t.Start == a.Open[0].Start:
+			a.Open = append(a.Open, t)
+		default:
+			a.Open = []*Answer{t}
+		}
+	}
+}
+
+// Typed tells whether a job that leaves the type open has to name it to be sure
+// to end as soon as it can.
+func (a *Advice) Typed() bool {
+	return a.Best != nil && a.Best.GPUType != "" && slices.ContainsFunc(a.Open, func(t *Answer) bool { return t.End > a.Best.End })
+}

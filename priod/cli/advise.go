@@ -1,0 +1,532 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"slurmprio/priod/advise"
+	"slurmprio/priod/config"
+	"slurmprio/priod/live"
+	"slurmprio/priod/policy/speed"
+	"slurmprio/priod/report"
+	"slurmprio/priod/store"
+	"slurmprio/priod/workload"
+	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/jobtag"
+	"slurmprio/slurmplug/prio"
+	"slurmprio/slurmplug/sbatch"
+)
+
+func adviseCommand() *cli.Command {
+	return &cli.Command{
+		Name: "advise", Usage: "say on which GPU types a job would start when and run how fast; for any user", ArgsUsage: "SBATCH-OPTIONS SCRIPT [ARGUMENTS]",
+		Description: "Takes the command line of sbatchwrap, or of sbatch, and submits nothing: put priod advise where sbatchwrap stood.\n" +
+			"Answers for the queue and the nodes as you see them now. Running jobs are taken to end at their time limits, and\n" +
+			"those that wait before yours to start in their order where they fit first. How fast the job is says its tag, its\n" +
+			"workload, or the GPU type. It runs at most as long as its time limit on the slowest type, or as its --prio-steps\n" +
+			"take. Options of priod itself stand before advise. Exit status 1 when a job fits nowhere.",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "each", Usage: "each word behind the options is a script; else the words behind the first one are its arguments"},
+			&cli.BoolFlag{Name: "slurm", Usage: "show what Slurm itself expects, too (sbatch --test-only); it looks at running jobs only"},
+			jsonFlag(),
+		},
+		SkipFlagParsing: true, // -c is sbatch's here
+		Action:          runAdvise,
+	}
+}
+
+// adviseFlags are the names of the options that go neither to sbatch nor into the
+// tag: advise's own, and those of sbatchwrap about itself.
+func adviseFlags(c *cli.Context) (names []string) {
+	names = []string{"prio-print", "prio-help"}
+	for _, f := range c.Command.Flags {
+		if f != cli.HelpFlag {
+			names = append(names, f.Names()[0])
+		}
+	}
+	return names
+}
+
+func runAdvise(c *cli.Context) error {
+	cfg, err := loadConfig(c)
+	if err != nil {
+		return err
+	}
+	a, err := newAdviser(c, cfg)
+	switch {
+	case err != nil:
+		return err
+	case a == nil:
+		return cli.ShowCommandHelp(c, c.Command.Name)
+	}
+	view, err := live.New(newClient(cfg)).View(c.Context)
+	if err != nil {
+		return fmt.Errorf("the cluster cannot be read: %w", err)
+	}
+	a.site = &advise.Site{Snapshot: &view.Snapshot, Partitions: view.Partitions, Memory: view.Config.ConsumesMemory()}
+	a.site.Defaults.PerCPU, a.site.Defaults.PerNode = view.Config.DefaultMemory()
+	if cfg.Path != "" { // without one nobody runs priod here
+		set := cfg.Decide().Ranking
+		a.site.Ranking = &set
+	}
+	views := make([]adviceView, len(a.jobs))
+	nowhere := false
+	for i := range a.jobs {
+		if views[i], err = a.view(c.Context, &a.jobs[i], view.OwnJobs); err != nil {
+			return err
+		}
+		nowhere = nowhere || views[i].Best == nil
+	}
+	if a.given("json") {
+		if err := report.JSON(c.App.Writer, map[string]any{"at": view.Snapshot.At, "jobs": views}); err != nil {
+			return err
+		}
+	} else {
+		for i := range views {
+			if i > 0 {
+				fmt.Fprintln(c.App.Writer)
+			}
+			views[i].show(c.App.Writer, view.Snapshot.At)
+		}
+	}
+	if nowhere {
+		return errProblem
+	}
+	return nil
+}
+
+// adviser is one call of advise.
+type adviser struct {
+	cfg    *config.Config
+	sbatch string // path of sbatch
+	own    []string
+	cmd    *sbatch.Command
+	jobs   []adviseJob
+	table  *workload.Table
+	user   string
+	site   *advise.Site
+}
+
+// adviseJob is one job that is asked about.
+type adviseJob struct {
+	cmd     *sbatch.Command
+	text    []byte // of the script
+	tag     string
+	request advise.Request
+}
+
+func (a *adviser) given(name string) bool {
+	_, ok := a.cmd.Last(name)
+	return ok
+}
+
+// newAdviser reads the command line and the scripts; nil when help is asked for.
+func newAdviser(c *cli.Context, cfg *config.Config) (*adviser, error) {
+	args := c.Args().Slice()
+	if len(args) > 0 && args[0] == "--" { // as for profile
+		args = args[1:]
+	}
+	if len(args) == 0 {
+		return nil, usagef("advise: want a job as sbatchwrap takes it: priod advise --gres=gpu:1 train.sh")
+	}
+	a := &adviser{cfg: cfg, own: adviseFlags(c), sbatch: filepath.Join(cfg.Slurm.BinDir, "sbatch")}
+	var err error
+	if cfg.Slurm.BinDir == "" {
+		if a.sbatch, err = exec.LookPath("sbatch"); err != nil {
+			return nil, fmt.Errorf("advise needs Slurm's commands: %w", err)
+		}
+	}
+	grammar, err := sbatch.Installed{Path: a.sbatch}.Grammar()
+	if err != nil {
+		return nil, err
+	}
+	grammar = grammar.With(prio.Exact(a.own...)...)
+	if a.cmd, err = grammar.ParseArgs(args); err != nil {
+		return nil, usagef("command line: %v", err)
+	}
+	if a.given("help") || a.given("usage") || a.given("prio-help") {
+		return nil, nil
+	}
+	commands := []*sbatch.Command{a.cmd}
+	if a.given("each") {
+		commands = nil
+		options := args[:len(args)-len(a.cmd.Script)]
+		for _, script := range a.cmd.Script {
+			cmd, err := grammar.ParseArgs(append(slices.Clip(options), script))
+			if err != nil {
+				return nil, usagef("command line: %v", err)
+			}
+			commands = append(commands, cmd)
+		}
+		if len(commands) == 0 {
+			return nil, usagef("advise --each: name at least one script behind the options")
+		}
+	}
+	a.jobs = make([]adviseJob, len(commands))
+	for i, cmd := range commands {
+		if a.jobs[i], err = readAdviseJob(grammar, cmd); err != nil {
+			return nil, err
+		}
+	}
+	if a.table, err = workload.Load(cfg.Speeds.Workloads); err != nil {
+		return nil, usageError{err}
+	}
+	if me, err := user.Current(); err == nil {
+		a.user = me.Username
+	}
+	return a, nil
+}
+
+// readAdviseJob reads a job as sbatchwrap and sbatch do: the tag and the request.
+func readAdviseJob(grammar *sbatch.Grammar, cmd *sbatch.Command) (adviseJob, error) {
+	j := adviseJob{cmd: cmd}
+	title, name := "standard input", "sbatch"
+	_, wrapped := cmd.Last("wrap")
+	switch {
+	case wrapped:
+		title, name = "--wrap", "wrap"
+	default:
+		if len(cmd.Script) > 0 {
+			title, name = "script "+prio.Quote(cmd.Script[0]), filepath.Base(cmd.Script[0])
+		}
+		var err error
+		if j.text, err = scriptText(cmd); err != nil {
+			return j, err
+		}
+	}
+	wrong := func(err error) error { return usagef("%s: %w", title, err) }
+	jobs, err := grammar.Resolve(cmd, j.text, os.Environ())
+	switch {
+	case err != nil:
+		return j, wrong(err)
+	case len(jobs) > 1:
+		return j, usagef("%s: a heterogeneous job: ask about its components one by one", title)
+	}
+	claims, err := prio.FromScript(title, j.text)
+	if err != nil {
+		return j, usageError{err}
+	}
+	fromEnv, _ := prio.FromEnvironment(os.Environ())
+	claims = slices.Concat(claims, fromEnv, prio.FromArguments(cmd))
+	var tag jobtag.Tag
+	if len(claims) > 0 {
+		if tag, j.tag, err = prio.Tag(claims); err != nil {
+			return j, usageError{err}
+		}
+	} else if j.tag, _ = jobtag.Split(jobs[0].Set["comment"].Value); j.tag != "" { // written by hand
+		if tag, err = jobtag.Parse(j.tag); err != nil {
+			return j, wrong(fmt.Errorf("--comment: %w", err))
+		}
+	}
+	if j.request, err = advise.Read(jobs[0]); err != nil {
+		return j, wrong(err)
+	}
+	j.request.Tag, j.request.Name = tag, cmp.Or(j.request.Name, name)
+	return j, nil
+}
+
+// adviceView is one job's advice, as it is shown.
+type adviceView struct {
+	Script  string `json:"script"` // "" for standard input and --wrap
+	Tag     string `json:"tag,omitempty"`
+	GPUs    int    `json:"gpus"`
+	GPUType string `json:"gpu_type,omitempty"` // that the job names
+	CPUs    int    `json:"cpus"`
+	LimitS  *int64 `json:"time_limit_s"` // null: none
+	*advise.Advice
+	BestType string   `json:"best,omitempty"` // GPU type; "" when the job fits nowhere
+	OpenOn   []string `json:"left_open,omitempty"`
+	Submit   []string `json:"submit,omitempty"` // words of the command that gets the best type
+	Steered  bool     `json:"steered"`          // left open, the type is the site's choice: priod steers the job
+	Say      string   `json:"say,omitempty"`    // the option that would let priod steer it
+	Slurm    string   `json:"slurm,omitempty"`  // what Slurm itself expects
+	Stdin    bool     `json:"-"`                // the script comes from standard input
+}
+
+func (a *adviser) view(ctx context.Context, j *adviseJob, ownJobs bool) (adviceView, error) {
+	r := &j.request
+	types := advise.Types(a.site)
+	set := a.cfg.SpeedSettings()
+	job := speed.Job{Tag: r.Tag, User: a.user, Name: r.Name, GPUs: r.GPUs}
+	learned := a.learned(ctx, job.Program(a.table))
+	answers := set.For(&job, types, a.table, learned)
+	advice, err := advise.Give(a.site, r, answers.Speeds, a.rates(&job, types, learned))
+	if err != nil {
+		return adviceView{}, usageError{err}
+	}
+	advice.Notes = append(advice.Notes, answers.Notes...)
+	if advice.LeftOut > 0 {
+		advice.Notes = append(advice.Notes, plural(advice.LeftOut, "node has", "nodes have")+" several GPU types and is not looked at")
+	}
+	if advice.Hidden > 0 {
+		advice.Notes = append(advice.Notes, plural(advice.Hidden, "GPU is", "GPUs are")+" held by jobs that squeue does not show you: when they end is not known")
+	}
+	if ownJobs {
+		advice.Notes = append(advice.Notes, "this site shows you your own jobs only (PrivateData=jobs): those of others may start before yours")
+	}
+	v := adviceView{Tag: j.tag, GPUs: r.GPUs, GPUType: r.GPUType, CPUs: r.CPUs, Advice: advice}
+	if len(j.cmd.Script) > 0 {
+		v.Script = j.cmd.Script[0]
+	} else {
+		v.Stdin = j.text != nil
+	}
+	if advice.Limit != slurmplug.Unlimited {
+		s := int64(advice.Limit / time.Second)
+		v.LimitS = &s
+	}
+	for _, t := range advice.Open {
+		v.OpenOn = append(v.OpenOn, t.GPUType)
+	}
+	if advice.Best != nil {
+		v.BestType = advice.Best.GPUType
+		v.Steered, v.Say = a.steers(j, advice)
+		v.Submit = a.submission(j, advice, !v.Steered)
+	}
+	if a.given("slurm") {
+		v.Slurm = a.testOnly(ctx, j)
+	}
+	return v, nil
+}
+
+// learned is what the daemon learned of a program from accounting; nil when that
+// is nothing, or its state folder is not for this user to read.
+func (a *adviser) learned(ctx context.Context, program speed.Program) *speed.Knowledge {
+	if a.cfg.Speeds.History <= 0 {
+		return nil
+	}
+	r, err := store.OpenReader(ctx, a.cfg.State.Dir)
+	if err != nil {
+		return nil
+	}
+	defer r.Close()
+	lessons, err := r.Lessons(ctx, &program)
+	if err != nil {
+		return nil
+	}
+	return lessons.Knowledge
+}
+
+// rates says how many steps a second a job makes on a type: its workload's, else
+// those of its runs here whose steps are known.
+func (a *adviser) rates(job *speed.Job, types []string, learned *speed.Knowledge) func(gpuType string) (float64, bool) {
+	rates := map[string]float64{}
+	if learned != nil {
+		program := job.Program(a.table)
+		for _, t := range learned.All(types, a.cfg.Speeds.Within) {
+			for _, cell := range t.Cells {
+				if t.Program == program && t.Steps && cell.Counts {
+					rates[cell.GPUType] = cell.Rate
+				}
+			}
+		}
+	}
+	id, known := a.table.Lookup(job.Tag.Workload)
+	return func(gpuType string) (float64, bool) {
+		if known {
+			if v, ok := a.table.Speed(id, job.GPUs, gpuType); ok {
+				return v, ok
+			}
+		}
+		v, ok := rates[gpuType]
+		return v, ok
+	}
+}
+
+// steers tells whether the site chooses a type for the job if it leaves it open;
+// else what the job would have to say for that, if this site's history knows it.
+func (a *adviser) steers(j *adviseJob, advice *advise.Advice) (is bool, say string) {
+	r := &j.request
+	if !a.cfg.Steering.Enabled || a.site.Ranking == nil || r.GPUType != "" || !a.site.Ranking.Ranks(strings.Join(advice.Partitions, ",")) {
+		return false, ""
+	}
+	if len(r.Tag.Speed) > 0 || r.Tag.Workload != "" {
+		return true, ""
+	}
+	tag := jobtag.Tag{Speed: map[string]float64{}}
+	for _, t := range advice.Types {
+		if t.Source == speed.Past && t.Fits && jobtag.ValidName(t.GPUType) {
+			tag.Speed[t.GPUType] = math.Round(t.Speed*1000) / 1000
+		}
+	}
+	if options, err := tagOptions(tag); err == nil && len(tag.Speed) > 1 {
+		say = strings.Join(options, " ")
+	}
+	return false, say
+}
+
+// submission is the command line that gets the job its best type: the user's
+// own, with the type in it where it has to be.
+func (a *adviser) submission(j *adviseJob, advice *advise.Advice, typed bool) []string {
+	words := []string{"sbatch"}
+	if j.tag != "" {
+		words[0] = "sbatchwrap"
+	}
+	next := 0
+	copyTo := func(end int) {
+		words = append(words, j.cmd.Args[next:end]...)
+		next = end
+	}
+	part := j.cmd.Components[0]
+	for _, f := range part.Found {
+		if slices.Contains(a.own, f.Option.Name) {
+			copyTo(f.At)
+			next += f.Words
+		}
+	}
+	copyTo(part.End)
+	if typed && advice.Typed() {
+		if value, err := slurmplug.WithGPUType(j.request.Option, j.request.Value, advice.Best.GPUType); err == nil {
+			words = append(words, "--"+j.request.Option+"="+value)
+		}
+	}
+	copyTo(len(j.cmd.Args))
+	return words
+}
+
+// testOnly asks Slurm when it expects to start the job as it stands. Nothing is
+// submitted.
+func (a *adviser) testOnly(ctx context.Context, j *adviseJob) string {
+	if j.cmd.Tangled {
+		return "not asked: the command line cannot be changed safely"
+	}
+	ctx, stop := context.WithTimeout(ctx, time.Duration(a.cfg.Slurm.CommandTimeout))
+	defer stop()
+	cmd := exec.CommandContext(ctx, a.sbatch, j.cmd.Rewrite([]string{"--test-only"})...)
+	if len(j.cmd.Script) == 0 {
+		cmd.Stdin = bytes.NewReader(j.text)
+	}
+	if conf := a.cfg.Slurm.Conf; conf != "" {
+		cmd.Env = append(os.Environ(), "SLURM_CONF="+conf)
+	}
+	said, err := cmd.CombinedOutput()
+	lines := strings.Split(strings.TrimSpace(string(said)), "\n")
+	text := strings.TrimPrefix(strings.TrimPrefix(lines[len(lines)-1], "sbatch: "), "error: ")
+	if _, start, ok := strings.Cut(text, " to start at "); ok { // the job number before it means nothing
+		text = "would start it at " + start
+	}
+	switch {
+	case text != "":
+		return text
+	case err != nil:
+		return err.Error()
+	}
+	return "says nothing"
+}
+
+// show prints one job's advice.
+func (v *adviceView) show(w io.Writer, now time.Time) {
+	amount := plural(v.GPUs, "GPU", "GPUs")
+	if v.GPUType != "" {
+		amount += " of type " + v.GPUType
+	}
+	limit := "no time limit"
+	if v.LimitS != nil {
+		limit = "time limit " + report.Ago(v.Limit)
+	}
+	script := v.Script
+	if script == "" {
+		script = "Job"
+	}
+	fmt.Fprintf(w, "%s: %s, %s, %s, partition %s; %s it\n", report.Safe(script), report.Safe(amount), plural(v.CPUs, "CPU", "CPUs"), limit,
+		report.Safe(strings.Join(v.Partitions, ",")), plural(v.Behind, "job waits before", "jobs wait before"))
+	rows := make([][]any, 0, len(v.Types))
+	for i := range v.Types {
+		t := &v.Types[i]
+		start, end := "", ""
+		switch {
+		case !t.Fits:
+			start = "no: " + t.Why
+		case !t.Start.Known():
+			start = "not known: " + t.Why
+		default:
+			start, end = when(now, t.Start, t.Rough), when(now, t.End, t.Rough)
+			if !t.End.Known() {
+				end = "not known"
+			}
+		}
+		says := t.Source.Words()
+		switch {
+		case t.Source == speed.None:
+			says = "nobody"
+		case t.Factor > 1:
+			says += fmt.Sprintf(", within a factor %.2f", t.Factor)
+		}
+		rows = append(rows, []any{gpuName(t.GPUType), t.Free, t.GPUs, fmt.Sprintf("%.2f", t.Speed), says, start, end})
+	}
+	report.Table(w, []string{"GPU TYPE", "FREE", "GPUS", "SPEED", "SAYS", "STARTS", "ENDS BY"}, rows)
+	v.showBest(w)
+	for _, n := range v.Notes {
+		fmt.Fprintf(w, "note: %s\n", report.Safe(n))
+	}
+	if v.Slurm != "" {
+		fmt.Fprintf(w, "Slurm itself: %s\n", report.Safe(v.Slurm))
+	}
+}
+
+// showBest says which type to take, and how.
+func (v *adviceView) showBest(w io.Writer) {
+	best := v.Best
+	if best == nil {
+		fmt.Fprintln(w, "On no GPU type can it be said to start.")
+		return
+	}
+	line := ""
+	for i, word := range v.Submit {
+		if i > 0 {
+			line += " "
+		}
+		line += sbatch.ShellWord(word)
+	}
+	names := make([]string, len(v.OpenOn))
+	for i, t := range v.OpenOn {
+		names[i] = gpuName(t)
+	}
+	open := strings.Join(names, " or ")
+	switch {
+	case v.GPUType != "":
+		fmt.Fprintf(w, "It asks for %s. Submit it with\n\n    %s\n", gpuName(best.GPUType), line)
+	case v.Steered:
+		fmt.Fprintf(w, "Best for it alone: %s. Leave the type open: this site chooses it for jobs that say how fast they are\n\n    %s\n", gpuName(best.GPUType), line)
+	case !v.Typed():
+		fmt.Fprintf(w, "Best: leave the type open, Slurm starts it on %s. Submit it with\n\n    %s\n", open, line)
+	default:
+		fmt.Fprintf(w, "Best: %s. With the type left open Slurm starts it on %s. Submit it with\n\n    %s\n", gpuName(best.GPUType), open, line)
+	}
+	if v.Say != "" {
+		fmt.Fprintf(w, "Or leave the type open and say how fast the job is, as its runs here show, for this site to choose the type:\n\n    sbatchwrap %s ...\n", report.Safe(v.Say))
+	}
+	if v.Script == "" && v.Stdin {
+		fmt.Fprintln(w, "    (and the script on standard input)")
+	}
+}
+
+func gpuName(t string) string { return cmp.Or(report.Safe(t), "(no type)") }
+
+// when is a time from now, for people.
+func when(now time.Time, s advise.Seconds, rough bool) string {
+	d := time.Duration(min(float64(s), 1e9) * float64(time.Second))
+	about := ""
+	if rough {
+		about = "about "
+	}
+	switch {
+	case d < time.Second:
+		return "now"
+	case d < 20*time.Hour:
+		return fmt.Sprintf("%sin %s (%s)", about, report.Ago(d), now.Add(d).Local().Format(time.TimeOnly))
+	}
+	return fmt.Sprintf("%sin %s", about, report.Ago(d))
+}

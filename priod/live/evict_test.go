@@ -1,0 +1,63 @@
+package live
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"slurmprio/priod/eviction"
+	"slurmprio/slurmplug"
+)
+
+// forgetful is a slurmctld that knows no job, beside accounting that does.
+type forgetful struct {
+	runs []string // fields of sacct's, joined by |
+	err  error
+}
+
+func (f forgetful) Run(_ context.Context, c slurmplug.Command) (slurmplug.Output, error) {
+	if c.Name != "sacct" {
+		return slurmplug.Output{}, &slurmplug.CommandError{Command: c.Name, Kind: slurmplug.ErrExit, Status: 1, Message: "slurm_load_jobs error: Invalid job id specified"}
+	}
+	delimiter := ""
+	for _, a := range c.Args {
+		if text, ok := strings.CutPrefix(a, "--delimiter="); ok {
+			delimiter = text
+		}
+	}
+	out := ""
+	for _, r := range f.runs {
+		out += strings.ReplaceAll(r, "|", delimiter) + delimiter + "\n"
+	}
+	return slurmplug.Output{Stdout: []byte(out)}, f.err
+}
+
+// A job that slurmctld has forgotten is what accounting says of its last run, and
+// gone without a word when that does not say how it ended.
+func TestLookAtForgottenJobs(t *testing.T) {
+	run := func(id, state, submit, start, end string) string {
+		return id + "|17|ann|a|gpu|normal|" + state + "|99:0|" + submit + "|" + submit + "|" + start + "|" + end + "|60|cpu=1|n1|job|"
+	}
+	first, second := run("17", "REQUEUED", "100", "200", "300"), run("17", "FAILED", "300", "400", "500")
+	for name, c := range map[string]struct {
+		slurm forgetful
+		final string
+	}{
+		"two runs":         {forgetful{runs: []string{second, first}}, "FAILED"},
+		"requeued":         {forgetful{runs: []string{first}}, ""},
+		"runs":             {forgetful{runs: []string{first, run("17", "RUNNING", "300", "400", "Unknown")}}, ""},
+		"tasks of that id": {forgetful{runs: []string{run("17_4", "FAILED", "300", "400", "500")}}, ""},
+		"no accounting":    {forgetful{err: &slurmplug.CommandError{Command: "sacct", Kind: slurmplug.ErrExit, Status: 1, Message: "Slurm accounting storage is disabled"}}, ""},
+	} {
+		id := slurmplug.Plain(17)
+		sights, err := New(slurmplug.NewClient(c.slurm, slurmplug.Options{})).Look(t.Context(), []eviction.Target{{Job: id, RawID: 17}})
+		s := sights[id]
+		if err != nil || !s.Gone || s.Final != c.final {
+			t.Errorf("%s: %+v, %v", name, s, err)
+		}
+		if c.final != "" && (s.User != "ann" || !s.Start.Equal(time.Unix(400, 0)) || !s.End.Equal(time.Unix(500, 0)) || s.ExitCode != 99 || s.NodeList != "n1") {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package prio
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"slurmprio/slurmplug/jobtag"
+	"slurmprio/slurmplug/sbatch"
+)
+
+// Claim is one thing that a user says about a job.
+type Claim struct {
+	Option *Option
+	Value  string
+	where  string // place and name, as an error shows them
+}
+
+// FromArguments are the claims of the command line.
+func FromArguments(cmd *sbatch.Command) (claims []Claim) {
+	for _, f := range cmd.First {
+		if o := Find(f.Option.Name); o != nil {
+			claims = append(claims, Claim{o, f.Value, "command line: --" + o.Name})
+		}
+	}
+	return claims
+}
+
+// Variables of sbatchwrap that are no options.
+const (
+	SbatchVariable = variables + "SBATCH" // path of the real sbatch
+	WakeVariable   = variables + "WAKE"   // where priod hears of TE jobs
+	GuardVariable  = variables + "GUARD"  // who ran a script as sbatch
+)
+
+// FromEnvironment are those of SBATCHWRAP_* variables; an empty one says
+// nothing. strange are variables that look like ours and are not.
+func FromEnvironment(env []string) (claims []Claim, strange []string) {
+	for _, e := range env {
+		if !strings.HasPrefix(e, variables) {
+			continue
+		}
+		name, value, _ := strings.Cut(e, "=")
+		i := slices.IndexFunc(Options, func(o Option) bool { return o.Variable() == name })
+		switch {
+		case i >= 0 && value != "":
+			claims = append(claims, Claim{&Options[i], value, "variable " + name})
+		case i < 0 && name != SbatchVariable && name != WakeVariable && name != GuardVariable:
+			strange = append(strange, name)
+		}
+	}
+	return claims, strange
+}
+
+// FromScript are those of #PRIO lines. They stand where #SBATCH lines count,
+// and their words are quoted as those are (as 24.05 and later do it). title is
+// what an error calls the script. An option of ours on a directive of sbatch's
+// own, where sbatch would refuse it, is an error as well.
+func FromScript(title string, text []byte) (claims []Claim, err error) {
+	if err := misplaced(title, text); err != nil {
+		return nil, err
+	}
+	components, err := sbatch.Scan(text, 2405, func(line string) (string, bool) {
+		tail, ok := strings.CutPrefix(line, "#PRIO")
+		return tail, ok && (tail == "" || strings.ContainsAny(tail[:1], " \t\r\v\f"))
+	})
+	var bad *sbatch.ScriptError
+	if errors.As(err, &bad) {
+		return nil, Errorf("%s, line %d: #PRIO: %s", title, bad.Line, bad.Reason)
+	}
+	words := slices.Concat(components...)
+	args := make([]string, len(words))
+	for i, w := range words {
+		args[i] = w.Text
+	}
+	where := func(i int) string { return fmt.Sprintf("%s, line %d: ", title, words[i].Line) }
+	found, _, rest, err := sbatch.Only(Exact()...).Getopt(args)
+	var wrong *sbatch.OptionError
+	switch {
+	case errors.As(err, &wrong) && wrong.Option != nil:
+		return nil, Errorf("%s%s", where(wrong.At), wrong.Error())
+	case wrong != nil:
+		return nil, Errorf("%s#PRIO takes --prio-* options only, spelled in full, not %s", where(wrong.At), Quote(args[wrong.At]))
+	case rest < len(words):
+		return nil, Errorf("%s#PRIO takes --prio-* options only, not %s", where(rest), Quote(args[rest]))
+	}
+	for _, f := range found {
+		claims = append(claims, Claim{Find(f.Option.Name), f.Value, where(f.At) + "--" + f.Option.Name})
+	}
+	return claims, nil
+}
+
+// Tag makes the tag of all claims. The last one on a matter counts; a bad
+// one is an error even when it would not.
+func Tag(claims []Claim) (jobtag.Tag, string, error) {
+	var tag jobtag.Tag
+	for _, c := range claims {
+		if want := c.Option.apply(&tag, c.Value); want != "" {
+			return tag, "", Errorf("%s %s: %s", c.where, Quote(c.Value), want)
+		}
+	}
+	text, err := jobtag.Encode(tag)
+	if err != nil {
+		return tag, "", Errorf("the --prio-* options don't fit into a tag: %v", err)
+	}
+	return tag, text, nil
+}
+
+// misplaced finds an option of ours on an #SBATCH line.
+func misplaced(title string, text []byte) error {
+	if !bytes.Contains(text, []byte("--prio-")) {
+		return nil
+	}
+	components, _ := sbatch.Directives(text, 2405)
+	for _, w := range slices.Concat(components...) {
+		name, _, _ := strings.Cut(strings.TrimPrefix(w.Text, "--"), "=")
+		if Find(name) != nil {
+			return Errorf("%s, line %d: --%s stands on an #SBATCH line, where sbatch refuses it: write #PRIO --%[3]s", title, w.Line, name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,230 @@
+package tests
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"slurmprio/tests/lab"
+)
+
+// learner is a job that does so many steps at the speed that its workload has on
+// the type of the node it got: a lab's node is named after its GPUs.
+const learner = `#!/bin/bash
+steps=$1; shift
+for s in "$@"; do [[ $SLURMD_NODENAME == ${s%%=*}* ]] && speed=${s#*=}; done
+exec sleep "$(awk "BEGIN { print $steps / $speed }")"
+`
+
+// learnerTypes are the lab's GPU types, the fastest first, two nodes of four each.
+var learnerTypes = []string{"a100", "v100", "t4"}
+
+// learners are the workloads: steps a second by type.
+var learners = []struct {
+	name  string
+	speed [3]float64
+}{
+	{"language", [3]float64{1, 0.35, 0.12}},
+	{"image", [3]float64{1, 0.6, 0.3}},
+	{"game", [3]float64{1, 0.9, 0.75}},
+}
+
+// lesson is one job of the workload.
+type lesson struct {
+	at    time.Duration
+	what  int // of learners
+	gpus  int
+	steps int // s on the fastest type
+}
+
+// lessons come in faster than the three types together can do them, so that
+// most wait.
+func lessons(seed uint64, n int, within time.Duration) []lesson {
+	r := rand.New(rand.NewPCG(seed, 7))
+	all := make([]lesson, n)
+	for i := range all {
+		all[i] = lesson{time.Duration(r.Int64N(int64(within))), r.IntN(len(learners)), []int{1, 1, 1, 2}[r.IntN(4)], 10 + r.IntN(50)}
+	}
+	slices.SortFunc(all, func(a, b lesson) int { return int(a.at - b.at) })
+	return all
+}
+
+// school is one way to choose GPU types.
+type school struct {
+	name     string
+	fastest  bool // users ask for the fastest type
+	steering bool // priod chooses
+	*site
+}
+
+func (a *school) open(t *testing.T) {
+	var nodes []lab.NodeSpec
+	for _, gpuType := range learnerTypes {
+		nodes = append(nodes, lab.NodeSpec{Count: 2, GPUType: gpuType, GPUs: 4})
+	}
+	l := lab.ForTest(t, lab.Options{Nodes: nodes})
+	a.site = &site{TB: t, lab: l, dir: t.TempDir()}
+	a.config = filepath.Join(a.dir, "priod.toml")
+	if err := os.WriteFile(filepath.Join(l.Dir, "work", "learner"), []byte(learner), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if !a.steering {
+		return
+	}
+	table := ""
+	for _, w := range learners {
+		table += fmt.Sprintf("[[workload]]\nname = %q\n", w.name)
+		for i, gpuType := range learnerTypes {
+			table += fmt.Sprintf("speed.%s = { 1 = %v, 2 = %v }\n", gpuType, w.speed[i], w.speed[i])
+		}
+	}
+	workloads := filepath.Join(a.dir, "workloads.toml")
+	if err := os.WriteFile(workloads, []byte(table), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	a.configure(fmt.Sprintf("[cycle]\ninterval = \"2s\"\n[speeds]\nworkloads = %q\n[allocation]\npolicy = \"max-min\"\n[ranking]\norder = \"gavel\"\n[steering]\nenabled = true\n", workloads))
+	a.daemon().waitLog("started")
+}
+
+// lived is what an arm came to.
+type lived struct {
+	played
+	idle  float64 // GPU-seconds that stood free while a job that could use them had waited for 10 s
+	total float64 // GPU-seconds while any job waited so long
+}
+
+// play sends all jobs to Slurm and watches until the last one has ended.
+func (a *school) play(jobs []lesson) (p lived, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 25*time.Minute)
+	defer cancel()
+	var group sync.WaitGroup
+	watching, stop := context.WithCancel(ctx)
+	group.Go(func() { a.watch(watching, &p) })
+	begun, script := time.Now(), filepath.Join(a.lab.Dir, "work", "learner")
+	for _, j := range jobs {
+		time.Sleep(time.Until(begun.Add(j.at)))
+		gres := fmt.Sprintf("--gres=gpu:%d", j.gpus)
+		if a.fastest {
+			gres = fmt.Sprintf("--gres=gpu:%s:%d", learnerTypes[0], j.gpus)
+		}
+		w := &learners[j.what]
+		args := []string{"--parsable", "--output=/dev/null", "--time=10", gres, "--prio-type=be",
+			"--prio-workload=" + w.name, "--prio-steps=" + strconv.Itoa(j.steps), script, strconv.Itoa(j.steps)}
+		for i, gpuType := range learnerTypes {
+			args = append(args, fmt.Sprintf("%s=%v", gpuType, w.speed[i]))
+		}
+		out, failed := a.lab.Command(ctx, filepath.Join(bin, "sbatchwrap"), args...).Output()
+		err = errors.Join(err, failed)
+		work := time.Duration(j.steps) * time.Second
+		p.jobs = append(p.jobs, jobRun{arrival: arrival{at: j.at, gpus: j.gpus, work: work}, id: strings.TrimSpace(string(out))})
+	}
+	err = errors.Join(err, lab.WaitFor(ctx, "the last job to end", func(ctx context.Context) (bool, error) {
+		time.Sleep(time.Second)
+		out, err := a.lab.Run(ctx, "squeue", "--noheader", "--format=%i")
+		return err == nil && strings.TrimSpace(out) == "", nil // slurmctld may be busy
+	}))
+	stop()
+	group.Wait()
+	return p, errors.Join(err, p.read(a.lab))
+}
+
+// watch adds up GPUs that stand free while a job that fits there waits.
+func (a *school) watch(ctx context.Context, p *lived) {
+	last := time.Now()
+	for ctx.Err() == nil {
+		time.Sleep(time.Second)
+		out, err := a.lab.Run(ctx, "squeue", "--noheader", "--format=%T|%N|%b|%V|%r")
+		if err != nil {
+			continue
+		}
+		passed := time.Since(last).Seconds()
+		last = time.Now()
+		free := map[string]int{} // by node
+		for _, n := range a.lab.Nodes {
+			free[n] = 4
+		}
+		waits := 0 // smallest demand of the jobs that wait; 0: none does
+		for line := range strings.Lines(out) {
+			f := strings.Split(strings.TrimSpace(line), "|")
+			if len(f) != 5 {
+				continue
+			}
+			gpus, _ := strconv.Atoi(f[2][strings.LastIndex(f[2], ":")+1:])
+			submit, _ := time.ParseInLocation("2006-01-02T15:04:05", f[3], time.Local)
+			switch {
+			case f[0] != "PENDING":
+				free[f[1]] -= gpus
+			case time.Since(submit) > 10*time.Second && !a.fastest && (waits == 0 || gpus < waits):
+				waits = gpus
+			}
+		}
+		if waits == 0 {
+			continue
+		}
+		p.total += passed * float64(4*len(a.lab.Nodes))
+		for _, n := range free {
+			if n >= waits {
+				p.idle += passed * float64(n)
+			}
+		}
+	}
+}
+
+// 120 jobs of three workloads that left their GPU type open: on Slurm alone, with
+// users who always ask for the fastest type, and with priod. The same jobs at the
+// same time in three labs, so that the machine's load is the same. Figures are logged.
+func TestSteeringInTheLab(t *testing.T) {
+	if !long() {
+		t.Skip("takes half an hour; SLURMPRIO_LONG=1 runs it")
+	}
+	table := "\n| seed | | mean completion (s) | p50, p95, p99 | idle while one waits (% of GPU-s) |\n| --- | --- | --- | --- | --- |\n"
+	for seed := range uint64(3) {
+		jobs := lessons(seed, 120, 200*time.Second)
+		arms := []school{{name: "Slurm alone"}, {name: "the fastest type asked for", fastest: true}, {name: "priod", steering: true}}
+		results, errs := make([]lived, len(arms)), make([]error, len(arms))
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { // ends the labs
+			for i := range arms {
+				arms[i].open(t)
+			}
+			var group sync.WaitGroup
+			for i := range arms {
+				group.Go(func() { results[i], errs[i] = arms[i].play(jobs) })
+			}
+			group.Wait()
+		})
+		var means []float64
+		for i, p := range results {
+			if errs[i] != nil {
+				t.Errorf("seed %d, %s: %v", seed, arms[i].name, errs[i])
+			}
+			var took []float64
+			sum := 0.0
+			for _, j := range p.jobs {
+				if j.state != "COMPLETED" {
+					t.Errorf("seed %d, %s: job %s ended %q", seed, arms[i].name, j.id, j.state)
+				}
+				took = append(took, j.end.Sub(j.submit).Seconds())
+				sum += took[len(took)-1]
+			}
+			means = append(means, sum/float64(len(took)))
+			idle := "not asked"
+			if !arms[i].fastest {
+				idle = fmt.Sprintf("%.1f", 100*p.idle/max(p.total, 1))
+			}
+			table += fmt.Sprintf("| %d | %s | %.1f | %s | %s |\n", seed, arms[i].name, means[i], spread(took), idle)
+		}
+		if better := min(means[0], means[1]) / means[2]; better < 1.3 {
+			t.Errorf("seed %d: priod is %.2f times better than the better of the others, want 1.3", seed, better)
+		}
+	}
+	t.Log(table)
+}
