@@ -109,6 +109,9 @@ func consents(j *cluster.Job) bool {
 // needs: those that carry a size of priod's and, where some job at the head of the
 // queue consents, that head.
 func (z *Sizes) Heads(s *cluster.Snapshot, h *cluster.History, p *plan.Plan) []int {
+	if !z.set.Enabled && len(h.Requests) == 0 {
+		return nil
+	}
 	var heads []int
 	consent := false
 	for i := range s.Jobs {
@@ -229,11 +232,12 @@ func (d *sizer) tell(dec *plan.Decision, format string, a ...any) {
 // agree.
 func (d *sizer) giveBack() {
 	d.kept, d.theirs = map[cluster.JobID]bool{}, map[cluster.JobID]bool{}
-	decisions := map[cluster.JobID]*plan.Decision{}
-	if len(d.h.Requests) > 0 {
-		for i := range d.p.Decisions {
-			decisions[d.p.Decisions[i].Job] = &d.p.Decisions[i]
-		}
+	if len(d.h.Requests) == 0 {
+		return
+	}
+	decisions := make(map[cluster.JobID]*plan.Decision, len(d.p.Decisions))
+	for i := range d.p.Decisions {
+		decisions[d.p.Decisions[i].Job] = &d.p.Decisions[i]
 	}
 	for i := range d.s.Jobs {
 		j := &d.s.Jobs[i]
