@@ -265,6 +265,17 @@ func (a *Asked) fixed(words map[string]string) string {
 	return ""
 }
 
+// Unit is what the job's CPUs come in multiples of.
+func (a *Asked) Unit() int {
+	switch {
+	case a.perGPU > 0 && a.follows:
+		return max(a.GPUs, 1)
+	case a.perGPU > 0:
+		return 1
+	}
+	return max(a.tasks, 1)
+}
+
 // Resize is the value of Size by which the job gets so many CPUs and so much
 // memory, asked for in its own way, on the node named; "" names none. In units of
 // that way the job may get fewer CPUs than said, and a few MB more of memory: what
@@ -275,13 +286,13 @@ func (a *Asked) Resize(cpus int, memMB int64, node string) (value string, gets i
 	gpus := max(a.GPUs, 1)
 	switch {
 	case a.perGPU > 0 && a.follows:
-		b.perGPU = max(cpus/gpus, 1)
+		b.perGPU = max(cpus/a.Unit(), 1)
 		b.CPUs = b.perGPU * gpus
 	case a.perGPU > 0:
 		b.CPUs = max(cpus, a.Least)
 		b.node, b.cpus = b.CPUs, b.CPUs
 	default:
-		b.perTask = max(cpus/max(a.tasks, 1), 1)
+		b.perTask = max(cpus/a.Unit(), 1)
 		b.CPUs = b.perTask * a.tasks
 		b.cpus = b.CPUs
 		if b.node = b.perTask; a.node != a.perTask {

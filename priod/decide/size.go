@@ -44,6 +44,7 @@ type Sizes struct {
 	refused map[cluster.JobID]string    // by jobs that Slurm would not have changed: its words
 	told    map[cluster.JobID]string    // what was said of jobs that wait with a new size
 	ample   map[cluster.JobID]bool      // of those: it is all that they can use
+	more    map[cluster.JobID]bool      // of those: it is more than they asked for
 }
 
 // Set takes in settings, which may change between two cycles.
@@ -51,7 +52,7 @@ func (z *Sizes) Set(set SizeSettings) {
 	if z.curves == nil {
 		z.curves, z.later = map[curveKey]*sensitivity.Sensitivity{}, map[cluster.JobID]time.Time{}
 		z.refused, z.told = map[cluster.JobID]string{}, map[cluster.JobID]string{}
-		z.ample = map[cluster.JobID]bool{}
+		z.ample, z.more = map[cluster.JobID]bool{}, map[cluster.JobID]bool{}
 	}
 	if z.sizer == nil || z.set.Mechanism != set.Mechanism {
 		z.sizer = sizing.New(sizing.Settings{Mechanism: set.Mechanism, Reserve: true})
@@ -182,6 +183,7 @@ func (z *Sizes) forget(s *cluster.Snapshot) {
 	deleteGone(z.refused, pending)
 	deleteGone(z.told, pending)
 	deleteGone(z.ample, pending)
+	deleteGone(z.more, pending)
 }
 
 func deleteGone[V any](m map[cluster.JobID]V, pending map[cluster.JobID]bool) {
@@ -246,7 +248,9 @@ func (d *sizer) giveBack() {
 		if !written || j.State != cluster.Pending || j.Asked == nil || dec == nil {
 			continue
 		}
-		switch age := d.s.At.Sub(r.At); {
+		age := d.s.At.Sub(r.At)
+		late := age >= d.set.Within || age < 0
+		switch {
 		case r.Theirs(j.Asked.Text):
 			d.theirs[j.ID] = true
 			d.tell(dec, "size: changed by somebody else after priod wrote it, and left alone since")
@@ -254,10 +258,15 @@ func (d *sizer) giveBack() {
 			// It never arrived, or is the user's own again.
 		case !d.set.Enabled, !dec.Ranked, !consents(j):
 			d.restore(j, dec, r, "sizing is off for it")
-		case j.Asked.Nodes != "" && (age >= d.set.Within || age < 0):
+		case j.Asked.Fixed != "":
+			d.restore(j, dec, r, "it now "+j.Asked.Fixed)
+		case j.Asked.Nodes != "" && late:
 			d.later[j.ID] = d.s.At.Add(again * d.set.Within)
 			d.restore(j, dec, r, fmt.Sprintf("it did not start within %s on %s", d.set.Within, j.Asked.Nodes))
-		case j.Asked.Nodes == "" && !d.ample[j.ID] && (age >= d.set.Within || age < 0):
+		case d.more[j.ID] && late: // with its own it may fit elsewhere
+			d.later[j.ID] = d.s.At.Add(again * d.set.Within)
+			d.restore(j, dec, r, fmt.Sprintf("it did not start within %s with more than it asked for", d.set.Within))
+		case j.Asked.Nodes == "" && !d.ample[j.ID] && late:
 			d.restore(j, dec, r, fmt.Sprintf("it did not start within %s with less than it can use", d.set.Within))
 		default:
 			d.kept[j.ID] = true
@@ -512,12 +521,12 @@ func (d *sizer) ahead(c *resizable) {
 		}
 		cpus, memMB = max(cpus, want), max(memMB, wantMB)
 	}
-	cpus, memMB = min(cpus, c.asked.CPUs), min(memMB, c.asked.MemMB)
+	cpus, memMB = min(up(cpus, c.asked.Unit()), c.asked.CPUs), min(memMB, c.asked.MemMB)
 	value, gets, getsMB := c.asked.Resize(cpus, memMB, "")
 	if gets > c.asked.CPUs || getsMB > c.asked.MemMB || gets == c.asked.CPUs && alike(getsMB, c.asked.MemMB) {
 		return
 	}
-	d.ample[c.id] = true
+	d.ample[c.id], d.more[c.id] = true, false
 	d.write(c, value, fmt.Sprintf("size: asked for %s; more than %s makes it no faster, and it has that while it waits (%s)",
 		amount(c.asked.CPUs, c.asked.MemMB), amount(gets, getsMB), d.why(c)))
 }
@@ -530,6 +539,9 @@ func (d *sizer) why(c *resizable) string {
 	}
 	return ""
 }
+
+// up is n rounded up to a multiple of unit.
+func up(n, unit int) int { return (n + unit - 1) / unit * unit }
 
 // alike tells whether two amounts of memory are not worth a write.
 func alike(a, b int64) bool { return math.Abs(float64(a-b)) <= 0.02*float64(max(a, b)) }
@@ -593,7 +605,7 @@ func (d *sizer) size() {
 	place := map[bool]string{true: " on "}
 	for _, g := range grants {
 		if !g.same || full[g.node] {
-			d.ample[g.id] = g.ample
+			d.ample[g.id], d.more[g.id] = g.ample, g.more
 			node := ""
 			if full[g.node] {
 				node = d.nodes.Names[g.node]
@@ -614,6 +626,7 @@ type grant struct {
 	over  bool // more than the share
 	same  bool // as it asks for already
 	ample bool // all that the job can use
+	more  bool // than it asks for
 	told  string
 }
 
@@ -667,8 +680,17 @@ func (d *sizer) grant(c *resizable, node int32, part *sizing.Part) (grant, bool)
 	mayCPUs, mayMB := room(all.FreeOn(node), size, int32(gpus))
 	core := max(d.nodes.Kinds[all.Type(node)].Threads, 1)
 	g := grant{resizable: c, node: node, cpus: max(min(int(part.CPUs+1e-6), int(mayCPUs))/core*core, 1), memMB: c.asked.MemMB}
+	speed := func(cpus int, memMB int64) float64 {
+		return s.Curve.Relative(float64(cpus)/float64(gpus), float64(memMB)/float64(gpus))
+	}
 	if !s.CPU {
 		g.cpus = max(g.cpus, c.asked.CPUs)
+	} else if _, gets, getsMB := c.asked.Resize(g.cpus, c.asked.MemMB, ""); part.CPUs > float64(gets) {
+		// Rounded down it might be slower than with its share, which it has a right to.
+		whole := up(up(int(math.Ceil(part.CPUs-1e-6)), c.asked.Unit()), core)
+		if whole <= int(min(share.CPUs, mayCPUs)) && speed(whole, getsMB) > speed(gets, getsMB) {
+			g.cpus = whole
+		}
 	}
 	if s.Mem {
 		g.memMB = max(min(int64(math.Ceil(part.MemMB-1e-6)), mayMB), 1)
@@ -678,20 +700,19 @@ func (d *sizer) grant(c *resizable, node int32, part *sizing.Part) (grant, bool)
 		g.memMB = max(g.memMB-int64(max(gets, gpus)), 1)
 		_, gets, getsMB = c.asked.Resize(g.cpus, g.memMB, "")
 	}
-	if getsMB > mayMB || gets > int(mayCPUs) {
+	taken := up(gets, core) // Slurm gives whole cores
+	if getsMB > mayMB || taken > int(mayCPUs) {
 		d.tell(c.dec, "size: its own, because %s do not fit on %s beside the share of its free GPUs", amount(gets, getsMB), name)
 		return g, false
 	}
-	all.Take([]placement.Share{{Node: node, Amount: placement.Amount{GPUs: int32(gpus), CPUs: int32(gets), MemMB: getsMB}}})
+	all.Take([]placement.Share{{Node: node, Amount: placement.Amount{GPUs: int32(gpus), CPUs: int32(taken), MemMB: getsMB}}})
 	g.over = gets > int(share.CPUs) || getsMB > share.MemMB
-	g.ample = s.Curve.Relative(float64(gets)/float64(gpus), float64(getsMB)/float64(gpus)) >= s.Curve.Best()*(1-1e-9)
+	g.ample = speed(gets, getsMB) >= s.Curve.Best()*(1-1e-9)
 	g.same = gets == c.asked.CPUs && alike(getsMB, c.asked.MemMB)
+	g.more = gets > c.asked.CPUs || getsMB > c.asked.MemMB && !alike(getsMB, c.asked.MemMB)
 	if g.same {
 		g.told = fmt.Sprintf("size: asked for %s, which is what it gets most from (%s)", amount(gets, getsMB), s.Why)
 		return g, true
-	}
-	speed := func(cpus int, memMB int64) float64 {
-		return s.Curve.Relative(float64(cpus)/float64(gpus), float64(memMB)/float64(gpus))
 	}
 	faster := ""
 	if asked := speed(c.asked.CPUs, c.asked.MemMB); asked > 0 && (s.CPU || s.Mem) {

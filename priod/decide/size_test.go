@@ -197,12 +197,13 @@ func TestSizesBack(t *testing.T) {
 func TestSizesKeepShares(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var nodes []cluster.Node
+		threads := rapid.IntRange(1, 2).Draw(t, "threads")
 		for i := range rapid.IntRange(1, 4).Draw(t, "nodes") {
 			gpus := rapid.IntRange(1, 8).Draw(t, "gpus")
-			n := sizeNode(fmt.Sprintf("n%d", i), gpus, gpus*rapid.IntRange(1, 6).Draw(t, "ratio")+rapid.IntRange(0, 3).Draw(t, "odd"), int64(gpus)*64000)
-			n.Threads = rapid.IntRange(1, 2).Draw(t, "threads")
+			n := sizeNode(fmt.Sprintf("n%d", i), gpus, threads*(gpus*rapid.IntRange(1, 6).Draw(t, "ratio")+rapid.IntRange(0, 3).Draw(t, "odd")), int64(gpus)*64000)
+			n.Threads = threads // whole cores are there, and held
 			n.GPUsUsed = rapid.IntRange(0, gpus).Draw(t, "used")
-			n.CPUsUsed = rapid.IntRange(0, n.CPUs).Draw(t, "cpus used")
+			n.CPUsUsed = threads * rapid.IntRange(0, n.CPUs/threads).Draw(t, "cpus used")
 			n.MemUsedMB = rapid.Int64Range(0, n.MemMB).Draw(t, "mem used")
 			nodes = append(nodes, n)
 		}
@@ -238,6 +239,9 @@ func TestSizesKeepShares(t *testing.T) {
 			if a.Was != was.Text || now.Text != a.After {
 				t.Fatalf("job %s: was %q for %q, after %q for %q", a.Job, a.Was, was.Text, a.After, now.Text)
 			}
+			if now.Fixed != "" {
+				t.Fatalf("job %s was sized to what cannot be sized: %s", a.Job, now.Fixed)
+			}
 			if len(j.Tag.CPU) == 0 && now.CPUs < was.CPUs || len(j.Tag.Mem) == 0 && now.MemMB < was.MemMB {
 				t.Fatalf("job %s lost what nobody knows it can do without: %d CPUs and %d MB of %d and %d", a.Job, now.CPUs, now.MemMB, was.CPUs, was.MemMB)
 			}
@@ -251,7 +255,7 @@ func TestSizesKeepShares(t *testing.T) {
 			if !known {
 				t.Fatalf("job %s goes to %q", a.Job, now.Nodes)
 			}
-			free[now.Nodes] = [3]int64{f[0] - int64(j.GPUs), f[1] - int64(now.CPUs), f[2] - now.MemMB}
+			free[now.Nodes] = [3]int64{f[0] - int64(j.GPUs), f[1] - int64(up(now.CPUs, threads)), f[2] - now.MemMB}
 		}
 		for _, n := range nodes {
 			f, b := free[n.Name], before[n.Name]
@@ -318,4 +322,77 @@ func BenchmarkSizes(b *testing.B) {
 		q.z.Decide(&q.s, q.h, &q.p)
 	}
 	b.ReportMetric(float64(len(q.p.Actions)), "writes")
+}
+
+// asksTasks makes a job ask by tasks of some CPUs each, on one node.
+func asksTasks(t *testing.T, j *cluster.Job, tasks, each int) {
+	asked, _, err := slurmplug.ParseAsked(slurmplug.Config{}, fmt.Sprintf("JobState=PENDING NumNodes=1-1 NumCPUs=%d NumTasks=%d CPUs/Task=%d MinCPUsNode=%[3]d "+
+		"MinMemoryNode=%dM TresPerNode=gres:gpu:%d ReqB:S:C:T=0:0:*:* Socks/Node=* NtasksPerN:B:S:C=0:0:*:* CoreSpec=* OverSubscribe=OK ReqNodeList=(null) ExcNodeList=(null)",
+		tasks*each, tasks, each, j.MemMB, j.GPUs))
+	if err != nil || asked.Fixed != "" {
+		t.Fatal(err, asked.Fixed)
+	}
+	j.CPUs, j.Asked = tasks*each, &asked
+}
+
+// Eight tasks on four GPUs can use 12 CPUs, three a GPU. In multiples of eight that
+// is 16: with eight they would be slower than with their share.
+func TestSizesRoundUp(t *testing.T) {
+	for _, usable := range []bool{true, false} { // it starts now; it waits
+		q := newSizeQueue(t, []cluster.Node{sizeNode("n1", 8, 32, 512000)})
+		q.s.Nodes[0].Usable = usable
+		asksTasks(t, q.add(t, 0, 24, 64000, 4, "cpu=v100:1x1-2x2-3x3&v=1"), 8, 3)
+		q.z.Decide(&q.s, q.h, &q.p)
+		if len(q.p.Actions) != 1 || !strings.HasPrefix(q.p.Actions[0].After, "CPUsPerTask=2 MinCPUsNode=2 NumCPUs=16 ") {
+			t.Errorf("usable %v: %+v", usable, q.p.Actions)
+		}
+	}
+}
+
+// Three tasks of a CPU take two cores of two threads, and what they take nobody else
+// may count on: the last free GPU keeps its four CPUs.
+func TestSizesWholeCores(t *testing.T) {
+	q := newSizeQueue(t, []cluster.Node{sizeNode("n1", 4, 16, 512000)})
+	q.s.Nodes[0].Threads = 2
+	for range 2 {
+		asksTasks(t, q.add(t, 0, 6, 64000, 1, "cpu=v100:1x1-3x3&v=1"), 3, 2)
+	}
+	q.add(t, 0, 2, 64000, 1, "cpu=v100:1x1-4x4-5x5-6x6&v=1")
+	q.z.Decide(&q.s, q.h, &q.p)
+	left := 16
+	for _, a := range q.p.Actions {
+		cpus, _, _, err := slurmplug.ParseSize(a.After)
+		if err != nil {
+			t.Fatal(err)
+		}
+		left -= up(cpus, 2)
+	}
+	if len(q.p.Actions) != 3 || left < 4 {
+		t.Errorf("%d CPUs are left: %+v", left, q.p.Actions)
+	}
+}
+
+// A job that got more than it asked for and did not start could start elsewhere
+// with its own; so could one that may no longer be sized.
+func TestSizesRaisedBack(t *testing.T) {
+	for _, change := range []func(*sizeQueue, *slurmplug.Asked){
+		func(q *sizeQueue, _ *slurmplug.Asked) { q.s.At = q.s.At.Add(time.Minute) },
+		func(_ *sizeQueue, a *slurmplug.Asked) { a.Fixed = "is under a limit" },
+	} {
+		q := newSizeQueue(t, []cluster.Node{sizeNode("n1", 8, 24, 512000)})
+		j := q.add(t, 0, 1, 64000, 1, "cpu=v100:1x1-3x3&v=1")
+		q.z.Decide(&q.s, q.h, &q.p)
+		if len(q.p.Actions) != 1 || !strings.HasSuffix(q.p.Actions[0].After, "NumCPUs=3 MinMemoryNode=64000 ReqNodeList=") {
+			t.Fatalf("%+v", q.p.Actions)
+		}
+		raised := q.p.Actions[0]
+		q.h.Asked(j.ID, raised.Lever, raised.Was, raised.After, true, q.s.At)
+		j.Asked.Text = raised.After
+		change(q, j.Asked)
+		q.p.Actions = nil
+		q.z.Decide(&q.s, q.h, &q.p)
+		if len(q.p.Actions) != 1 || q.p.Actions[0].After != raised.Was {
+			t.Errorf("%+v", q.p.Actions)
+		}
+	}
 }
