@@ -166,7 +166,9 @@ func TestLimits(t *testing.T) {
 		{"root", "biology", "gpu", []string{"normal"}, "user root has a limit in account biology: GrpTRES=cpu=100"},
 		{"games", "physics", "gpu", []string{"normal"}, "account physics has a limit: GrpTRESRunMins=mem=10000M"},
 		{"games", "biology", "gpu", []string{"normal", "te"}, "QOS te limits it: GrpTRES=cpu=4"},
-		{"stranger", "nowhere", "gpu", nil, ""},
+		{"games", "biology", "gpu", []string{"normal,te", ""}, "QOS te limits it: GrpTRES=cpu=4"}, // several, which newer Slurm allows
+		{"games", "nowhere", "gpu", nil, "account nowhere is not known"},
+		{"games", "biology", "gpu", []string{"new"}, "QOS new is not known"},
 	} {
 		if got := l.Of(c.user, c.account, c.partition, c.qos...); got != c.want {
 			t.Errorf("%+v: %q", c, got)

@@ -90,11 +90,17 @@ func onSize(names, values []string) (string, error) {
 }
 
 // Of says which limit on CPUs or memory a job is under, "" for none: its QOS's, its
-// association's, or that of an account above. The QOS may be a partition's.
+// association's, or that of an account above. The QOS may be a partition's, or
+// several with commas. What was made since the limits were read may have one.
 func (l *Limits) Of(user, account, partition string, qos ...string) string {
-	for _, q := range qos {
-		if limit := l.qos[q]; limit != "" {
-			return fmt.Sprintf("QOS %s limits it: %s", q, limit)
+	for _, list := range qos {
+		for q := range strings.SplitSeq(list, ",") {
+			switch limit, known := l.qos[q]; {
+			case !known && !isUnset(q):
+				return fmt.Sprintf("QOS %.40s is not known", q)
+			case limit != "":
+				return fmt.Sprintf("QOS %s limits it: %s", q, limit)
+			}
 		}
 	}
 	a, known := l.assoc[association{account, user, partition}]
@@ -107,7 +113,9 @@ func (l *Limits) Of(user, account, partition string, qos ...string) string {
 	for range len(l.assoc) { // accounts are a tree, however odd the output
 		a, known = l.assoc[association{account, "", ""}]
 		switch {
-		case !known:
+		case !known && account != "":
+			return fmt.Sprintf("account %.40s is not known", account)
+		case !known: // above the root
 			return ""
 		case a.limit != "":
 			return fmt.Sprintf("account %s has a limit: %s", account, a.limit)

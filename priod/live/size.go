@@ -133,7 +133,7 @@ func (r *sizeRules) fixed(j *cluster.Job) string {
 	}
 	for name := range strings.SplitSeq(j.Partition, ",") {
 		if limit := r.limits.Of(j.User, j.Account, name, qos...); limit != "" {
-			return "is under a limit that a new size would lift: " + limit
+			return "is or may be under a limit that a new size would lift: " + limit
 		}
 	}
 	return ""
