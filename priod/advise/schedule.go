@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/placement"
@@ -85,27 +84,13 @@ func newSchedule(site *Site, nodes *nodemap.Map, tier int, class cluster.Class) 
 		for _, x := range shares {
 			s.hidden[nodes.Kinds[nodes.Nodes.Type(x.Node)].GPUType] -= int(x.GPUs)
 		}
-		if end := remaining(j, now); !math.IsInf(end, 1) {
+		if end := j.Remaining(now); !math.IsInf(end, 1) {
 			s.line.Free(shares, max(end, soon), math.Inf(1))
 			reservations++
 		}
 	}
 	s.queue(site, tier, class, reservations)
 	return s
-}
-
-// epilog is how long a job that has ended may still hold its nodes, s.
-const epilog = 5
-
-// remaining is the time until a job's limit, s.
-func remaining(j *cluster.Job, now time.Time) float64 {
-	switch {
-	case j.State == cluster.Completing:
-		return epilog
-	case j.TimeLimit == slurmplug.Unlimited:
-		return math.Inf(1)
-	}
-	return max(j.Start.Add(j.TimeLimit).Sub(now).Seconds(), 0)
 }
 
 // mayStart are Slurm's reasons for waiting that room alone can end. For all others

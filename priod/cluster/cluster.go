@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"math"
 	"time"
 
 	"slurmprio/slurmplug"
@@ -104,6 +105,21 @@ const soon = time.Minute
 // user, or a requeue, gave it a begin time.
 func (j *Job) Begins(at time.Time) bool {
 	return j.State == Pending && j.Reason == "BeginTime" && !j.Eligible.IsZero() && j.Eligible.Sub(at) <= soon
+}
+
+// epilog is how long a job that has ended may still hold its nodes, s.
+const epilog = 5
+
+// Remaining is how long a job that holds nodes may still hold them, s: to its time
+// limit, +Inf without one.
+func (j *Job) Remaining(at time.Time) float64 {
+	switch {
+	case j.State == Completing:
+		return epilog
+	case j.TimeLimit == slurmplug.Unlimited:
+		return math.Inf(1)
+	}
+	return max(j.Start.Add(j.TimeLimit).Sub(at).Seconds(), 0)
 }
 
 // Request is what Slurm shows in the field of a lever on the job's request, as

@@ -150,9 +150,6 @@ func (e *Eviction) cost() float64 {
 	return e.Promised
 }
 
-// epilog is how long a job that has ended may still hold its nodes, s.
-const epilog = 5
-
 // candidates are the jobs that hold GPUs.
 func (c *Choice) candidates(s *cluster.Snapshot, j *Journal, set *Settings, m *nodemap.Map, vetoed map[cluster.JobID]preemption.Why) {
 	leaving := map[cluster.JobID]bool{}
@@ -187,25 +184,14 @@ func (c *Choice) candidates(s *cluster.Snapshot, j *Journal, set *Settings, m *n
 		}
 		x := preemption.Candidate{
 			Shares: shares, Consent: consent || leaving[job.ID], Leaving: leaving[job.ID],
-			Evicted: j.Times[job.ID], Elapsed: max(s.At.Sub(job.Start).Seconds(), 0), Remaining: remaining(job, s.At),
+			Evicted: j.Times[job.ID], Elapsed: max(s.At.Sub(job.Start).Seconds(), 0), Remaining: job.Remaining(s.At),
 			Restart: set.Restart.Seconds(),
-		}
-		if job.State == cluster.Completing {
-			x.Remaining = epilog
 		}
 		x.Grace, x.Unsaved = learned.expect(job, set, x.Elapsed)
 		c.snapshot.Candidates = append(c.snapshot.Candidates, x)
 		c.running = append(c.running, job)
 		c.own = append(c.own, why)
 	}
-}
-
-// remaining is the time until a job's limit, s.
-func remaining(j *cluster.Job, now time.Time) float64 {
-	if j.TimeLimit == slurmplug.Unlimited {
-		return math.Inf(1)
-	}
-	return max(j.Start.Add(j.TimeLimit).Sub(now).Seconds(), 0)
 }
 
 // helps are Slurm's reasons for waiting that more room can end.
