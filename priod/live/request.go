@@ -40,6 +40,8 @@ func (c *Cluster) confirm(ctx context.Context, outcomes []plan.Outcome) {
 			if o.Status == slurmplug.Refused {
 				if now, shown := sight.Request(o.Lever); shown && now != o.Before {
 					c.retract(ctx, o, o.Message)
+				} else if !seen { // half of it may stand: what was written is kept in mind
+					o.Status, o.Message = slurmplug.Unknown, o.Message+"; not seen again"
 				}
 				break
 			}
