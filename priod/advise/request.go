@@ -216,7 +216,7 @@ func (r *Request) gpus(set options, nodes, tasks int) error {
 		n := 0
 		for _, g := range all {
 			if g.Name == "gpu" {
-				n += int(min(g.Count, 1<<16))
+				n = min(n+int(min(g.Count, 1<<16)), 1<<16) // times all tasks it stays a number
 				if g.Type != "" {
 					types = append(types, g.Type)
 				}
