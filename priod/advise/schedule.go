@@ -93,10 +93,6 @@ func newSchedule(site *Site, nodes *nodemap.Map, tier int, class cluster.Class) 
 	return s
 }
 
-// mayStart are Slurm's reasons for waiting that room alone can end. For all others
-// Slurm keeps no place.
-var mayStart = map[string]bool{"": true, "None": true, "Resources": true, "Priority": true}
-
 // before are the waiting jobs that stand before a new one of such a class and
 // tier, in Slurm's order. A new job has no age, so it stands behind all others;
 // a TE job only behind other TE jobs where priod ranks.
@@ -110,7 +106,7 @@ func (site *Site) before(tier int, class cluster.Class) []*cluster.Job {
 	jobs := site.Snapshot.Jobs
 	for i := range jobs {
 		j := &jobs[i]
-		if j.State != cluster.Pending || j.GPUs == 0 || j.Held() || j.Dependency || j.Reservation != "" || !mayStart[j.Reason] {
+		if j.State != cluster.Pending || j.GPUs == 0 || j.Held() || j.Dependency || j.Reservation != "" || !j.WantsRoom() {
 			continue
 		}
 		own, known := tiers[j.Partition]

@@ -107,6 +107,16 @@ func (j *Job) Begins(at time.Time) bool {
 	return j.State == Pending && j.Reason == "BeginTime" && !j.Eligible.IsZero() && j.Eligible.Sub(at) <= soon
 }
 
+// WantsRoom tells whether room alone can end what Slurm says that a pending job waits
+// for. For others Slurm keeps no place.
+func (j *Job) WantsRoom() bool {
+	switch j.Reason {
+	case "", "None", "Resources", "Priority":
+		return true
+	}
+	return false
+}
+
 // epilog is how long a job that has ended may still hold its nodes, s.
 const epilog = 5
 

@@ -89,13 +89,9 @@ type course struct {
 
 // helps tells whether a GPU can end what Slurm says that a job waits for. Of a job
 // that priod bound, nodes that are down can be those of its type.
-func helps(reason string, ours bool) bool {
-	switch reason {
-	case "", "None", "Resources", "Priority":
-		return true
-	}
-	return ours && strings.HasPrefix(reason, "ReqNodeNotAvail") ||
-		strings.HasPrefix(strings.ReplaceAll(reason, "_", " "), "Nodes required for job are DOWN") // Resources, in more words
+func helps(j *cluster.Job, ours bool) bool {
+	return j.WantsRoom() || ours && strings.HasPrefix(j.Reason, "ReqNodeNotAvail") ||
+		strings.HasPrefix(strings.ReplaceAll(j.Reason, "_", " "), "Nodes required for job are DOWN") // Resources, in more words
 }
 
 // Why a job is not steered, beside steering's own.
@@ -259,7 +255,7 @@ func (d *Steered) queue() (queue []int) {
 		if j.GPUs > 0 && why != consent {
 			dec.Steer = why
 		}
-		waits := dec.Ranked && helps(j.Reason, d.ours(j)) || (dec.Ranked || dec.Why == string(ranking.NotYet)) && j.Begins(d.s.At)
+		waits := dec.Ranked && helps(j, d.ours(j)) || (dec.Ranked || dec.Why == string(ranking.NotYet)) && j.Begins(d.s.At)
 		if waits && j.GPUs > 0 && d.shares.Jobs[j.ID] != nil {
 			queue = append(queue, at)
 			continue

@@ -194,9 +194,6 @@ func (c *Choice) candidates(s *cluster.Snapshot, j *Journal, set *Settings, m *n
 	}
 }
 
-// helps are Slurm's reasons for waiting that more room can end.
-var helps = map[string]bool{"": true, "None": true, "Resources": true, "Priority": true}
-
 // trials lists the waiting TE jobs, those with claims first, and tells which
 // record of the queue each one is.
 func (c *Choice) trials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Settings, m *nodemap.Map, vetoed map[cluster.JobID]preemption.Why) (jobs []*cluster.Job) {
@@ -261,7 +258,7 @@ func (c *Choice) trials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Sett
 			t.Why = Constraint
 		case vetoed[id] != "":
 			t.Why = vetoed[id]
-		case !helps[w.job.Reason]:
+		case !w.job.WantsRoom():
 			t.Why = Unhelpful
 		case within(c.unknown, s.At, set.Since):
 			t.Why = TookOver
