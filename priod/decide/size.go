@@ -3,6 +3,8 @@ package decide
 import (
 	"cmp"
 	"fmt"
+	"iter"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -167,9 +169,15 @@ func (z *Sizes) forget(s *cluster.Snapshot) {
 	if len(z.later)+len(z.refused)+len(z.told) == 0 {
 		return
 	}
-	pending := make(map[cluster.JobID]bool, len(s.Jobs))
+	known := map[uint32]bool{} // arrays are long, and few of them are meant
+	for _, ids := range []iter.Seq[cluster.JobID]{maps.Keys(z.later), maps.Keys(z.refused), maps.Keys(z.told), maps.Keys(z.ample)} {
+		for id := range ids {
+			known[id.ID] = true
+		}
+	}
+	pending := map[cluster.JobID]bool{}
 	for i := range s.Jobs {
-		if s.Jobs[i].State == cluster.Pending {
+		if s.Jobs[i].State == cluster.Pending && known[s.Jobs[i].ID.ID] {
 			pending[s.Jobs[i].ID] = true
 			if s.Jobs[i].Tasks != "" {
 				tasks, _ := slurmplug.ExpandTasks(s.Jobs[i].Tasks)
