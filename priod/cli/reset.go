@@ -91,7 +91,7 @@ func reset(ctx context.Context, cfg *config.Config, dryRun bool) (*resetView, er
 	}
 	known := maps.Clone(h.Written)
 	h.Observe(&snapshot) // tasks that were split off inherit from their array
-	if err := askSizes(ctx, slurm, &snapshot, h); err != nil {
+	if err := askSizes(ctx, slurm, &snapshot, h); err != nil && !errors.Is(err, slurmplug.ErrDoubtful) {
 		return nil, fmt.Errorf("read the sizes that jobs ask for: %w", err)
 	}
 	set := cfg.Decide()
@@ -113,7 +113,7 @@ func reset(ctx context.Context, cfg *config.Config, dryRun bool) (*resetView, er
 			actions = append(actions, a)
 		}
 	}
-	asked, running := unask(&snapshot, undo, h)
+	asked, unread, running := unask(&snapshot, undo, h)
 	actions = append(asked, actions...)
 	v.Gone = len(known)
 	if dryRun {
@@ -122,7 +122,7 @@ func reset(ctx context.Context, cfg *config.Config, dryRun bool) (*resetView, er
 		}
 		return v, nil
 	}
-	v.Writes = slurm.Apply(context.WithoutCancel(ctx), actions)
+	v.Writes = append(slurm.Apply(context.WithoutCancel(ctx), actions), unread...)
 	back := map[cluster.JobID]bool{}
 	for _, o := range v.Writes {
 		if o.Status == slurmplug.Applied || o.Status == slurmplug.Raced {
@@ -149,8 +149,8 @@ func reset(ctx context.Context, cfg *config.Config, dryRun bool) (*resetView, er
 
 // unask takes back what priod wrote into the requests of waiting jobs and
 // nobody has changed since. A request of a job that runs cannot be changed:
-// its lines stay.
-func unask(s *cluster.Snapshot, undo *store.Undo, h *cluster.History) (actions []plan.Action, running map[*store.Change]bool) {
+// its lines stay, and those of what is unread.
+func unask(s *cluster.Snapshot, undo *store.Undo, h *cluster.History) (actions []plan.Action, unread []plan.Outcome, running map[*store.Change]bool) {
 	running = map[*store.Change]bool{}
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
@@ -170,14 +170,16 @@ func unask(s *cluster.Snapshot, undo *store.Undo, h *cluster.History) (actions [
 				running[c] = true
 				continue
 			}
-			if !shown {
+			back.Lever, back.Before, back.After, back.Was = lever, now, r.Was, r.Was
+			if !shown { // a name or comment of the job can be in the way
+				running[c] = true
+				unread = append(unread, plan.Outcome{Action: back, Status: slurmplug.Unknown, Message: "what it holds now cannot be read"})
 				continue
 			}
-			back.Lever, back.Before, back.After, back.Was = lever, now, r.Was, r.Was
 			actions = append(actions, back)
 		}
 	}
-	return actions, running
+	return actions, unread, running
 }
 
 // askSizes reads the sizes of waiting jobs that priod has written to.
@@ -188,7 +190,7 @@ func askSizes(ctx context.Context, slurm *live.Cluster, s *cluster.Snapshot, h *
 			jobs = append(jobs, &s.Jobs[i])
 		}
 	}
-	return slurm.Ask(ctx, jobs)
+	return slurm.Asked(ctx, jobs)
 }
 
 // alone makes sure that no other priod of this host, and with follow_controller

@@ -21,15 +21,29 @@ type sizeRules struct {
 	limits     *slurmplug.Limits // nil: Slurm enforces none
 }
 
-// Ask reads how waiting jobs ask for their sizes. One that cannot be read stays
-// without, with an error, and holds up no other; a job that started has none.
+// Ask reads how waiting jobs ask for their sizes, and which of them have to stay as
+// they are. After an error some have no Asked.
 func (c *Cluster) Ask(ctx context.Context, jobs []*cluster.Job) error {
 	if len(jobs) == 0 {
 		return nil
 	}
-	if err := c.refreshSizeRules(ctx); err != nil {
-		return err
+	doubts := c.refreshSizeRules(ctx)
+	if c.sizes == nil {
+		return doubts
 	}
+	err := c.Asked(ctx, jobs)
+	for _, j := range jobs {
+		if j.Asked != nil && j.Asked.Fixed == "" {
+			j.Asked.Fixed = c.sizes.fixed(j)
+		}
+	}
+	return errors.Join(err, doubts)
+}
+
+// Asked reads how waiting jobs ask for their sizes, whatever the limits. One that
+// cannot be read stays without, with an error, and holds up no other; a job that
+// started has none.
+func (c *Cluster) Asked(ctx context.Context, jobs []*cluster.Job) error {
 	var mu sync.Mutex
 	var doubts error
 	g, ctx := errgroup.WithContext(ctx)
@@ -64,9 +78,6 @@ func (c *Cluster) askedOf(ctx context.Context, j *cluster.Job) (*slurmplug.Asked
 	if err != nil || !pending {
 		return nil, err
 	}
-	if a.Fixed == "" && c.sizes != nil {
-		a.Fixed = c.sizes.fixed(j)
-	}
 	return &a, nil
 }
 
@@ -85,12 +96,18 @@ func (c *Cluster) refreshSizeRules(ctx context.Context) error {
 		r.partitions[p.Name] = p
 	}
 	if enforcesLimits(c.conf) {
-		if r.limits, err = c.client.Limits(ctx, c.conf.ClusterName()); err != nil {
-			return fmt.Errorf("limits of associations and QOS, without which no size is changed: %w", err)
+		r.limits, err = c.client.Limits(ctx, c.conf.ClusterName())
+		switch {
+		case err == nil:
+		case c.sizes != nil && c.sizes.limits != nil:
+			r.limits = c.sizes.limits // nobody changes them where slurmdbd does not answer
+		default:
+			err = fmt.Errorf("limits of associations and QOS, without which no job gets another size: %w", err)
+			r.everywhere = "may be under a limit: those of associations and QOS cannot be read"
 		}
 	}
-	c.sizes, c.sizesAt = r, c.configAt
-	return nil
+	c.sizes, c.sizesAt = r, c.configAt // also after an error: sacctmgr waits long for a slurmdbd that is down
+	return err
 }
 
 // enforcesLimits tells whether Slurm holds jobs to limits.
