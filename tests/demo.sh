@@ -72,12 +72,13 @@ scancel --user="$(id -un)"
 for _ in $(seq 40); do [ -z "$(squeue -h)" ] && break; sleep 0.25; done
 cat >>"$PRIOD_CONFIG" <<TOML
 [allocation]
-policy = "max-throughput"
+policy = "max-min"
 [steering]
 enabled = true
+least = 0.1
 TOML
 open() { submit --begin=now+8 --prio-type be --gres=gpu:4 --job-name="$1" --prio-speed "$2" --wrap 'sleep 300'; }
-for _ in 1 2 3 4; do
+for _ in 1 2 3 4 5 6; do
   open game a100:1,v100:0.9,t4:0.8 >/dev/null
   language=$(open language a100:1,v100:0.3,t4:0.1)
 done
