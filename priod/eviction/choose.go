@@ -374,7 +374,7 @@ func (c *Choice) shadows(m *nodemap.Map, set *Settings) {
 // record makes the rows of a claim and its evictions.
 func (c *Choice) record(s *cluster.Snapshot, m *nodemap.Map, t *Trial, job *cluster.Job, v *preemption.Verdict, set *Settings) {
 	claim := Claim{
-		Job: t.Job, RawID: t.RawID, User: t.User, GPUs: job.GPUs, Wait: t.Wait, State: Planned, At: s.At, Changed: s.At,
+		Purpose: ForTrial, Job: t.Job, RawID: t.RawID, User: t.User, GPUs: job.GPUs, Wait: t.Wait, State: Planned, At: s.At, Changed: s.At,
 	}
 	for _, share := range v.Shares {
 		claim.Shares = append(claim.Shares, Share{m.Names[share.Node], int(share.GPUs), int(share.CPUs), share.MemMB})

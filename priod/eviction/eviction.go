@@ -38,6 +38,15 @@ const (
 	Released ClaimState = "released" // Reason says why
 )
 
+// Purpose is what a claim is for.
+type Purpose string
+
+// The purposes of a claim.
+const (
+	ForTrial Purpose = "te"    // a TE job starts at once
+	ForRound Purpose = "round" // a BE job gets the GPU type that it is owed
+)
+
 // Share is what a claim takes of one node.
 type Share struct {
 	Node  string `json:"node"`
@@ -46,9 +55,10 @@ type Share struct {
 	MemMB int64  `json:"mem_mb"`
 }
 
-// Claim is one TE job's demand for a place.
+// Claim is one waiting job's demand for a place.
 type Claim struct {
 	Number  int64
+	Purpose Purpose
 	Job     cluster.JobID
 	RawID   uint32 // an id by which Slurm finds the job's record
 	User    string
@@ -347,9 +357,11 @@ func (j *Journal) Mark(h *cluster.History) {
 		}
 	}
 	for i := range j.Evictions {
-		switch j.Evictions[i].State {
+		switch e := &j.Evictions[i]; e.State {
 		case Left, Requeued, Restored:
-			h.Returning[j.Evictions[i].Job] = true
+			if c := j.Claim(e.Claim); c == nil || c.Purpose != ForRound { // who has had more than its due goes back to its place
+				h.Returning[e.Job] = true
+			}
 		}
 	}
 }
