@@ -148,7 +148,8 @@ func (c *Client) Requeue(ctx context.Context, job JobID) Result {
 
 // Reserve keeps nodes from all jobs but those that ask for the reservation, which
 // only the user's may. What runs there runs on. It ends by itself. The name is one
-// that nobody else uses: when it is there already, an earlier call arrived.
+// that nobody else uses: when there is such a reservation, an earlier call arrived,
+// and Slurm calls this one overlapping.
 func (c *Client) Reserve(ctx context.Context, name, nodes, user string, d time.Duration) Result {
 	for _, s := range []string{name, nodes, user} {
 		if s == "" || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '=' }) {
@@ -158,10 +159,15 @@ func (c *Client) Reserve(ctx context.Context, name, nodes, user string, d time.D
 	minutes := int(math.Ceil(d.Minutes()))
 	r := c.tell(ctx, JobID{}, "scontrol", "create", "reservation", "ReservationName="+name, "Nodes="+nodes, "Users="+user,
 		"StartTime=now", "Duration="+strconv.Itoa(max(minutes, 1)), "Flags=IGNORE_JOBS")
-	if r.Status == Refused && strings.HasSuffix(r.Message, "Duplicate reservation name") {
+	if r.Status == Refused && c.isReserved(ctx, name) {
 		r.Status, r.Message = Applied, ""
 	}
 	return r
+}
+
+func (c *Client) isReserved(ctx context.Context, name string) bool {
+	out, err := c.read(ctx, "scontrol", "--oneliner", "show", "reservation", name)
+	return err == nil && bytes.HasPrefix(out, []byte("ReservationName="+name+" "))
 }
 
 // DeleteReservation ends a reservation; Refused when there is none of the name.

@@ -97,7 +97,9 @@ func TestTelling(t *testing.T) {
 		} {
 			ran := ""
 			client := NewClient(runnerFunc(func(cmd Command) (Output, error) {
-				ran = strings.Join(append([]string{cmd.Name}, cmd.Args...), " ")
+				if ran == "" {
+					ran = strings.Join(append([]string{cmd.Name}, cmd.Args...), " ")
+				}
 				if said == "" {
 					return Output{}, nil
 				}
@@ -108,9 +110,17 @@ func TestTelling(t *testing.T) {
 			}
 		}
 	}
-	again := answering("Error creating the reservation: Duplicate reservation name\n", "", &CommandError{Kind: ErrExit, Status: 1})
-	if r := again.Reserve(context.Background(), "priod_1", "n1", "alice", time.Minute); r.Status != Applied {
-		t.Errorf("a reservation that is there: %+v", r)
+	for there, want := range map[string]Status{"ReservationName=priod_1 StartTime=...": Applied, "ReservationName=priod_12 StartTime=...": Refused} {
+		again := NewClient(runnerFunc(func(cmd Command) (Output, error) {
+			if slices.Contains(cmd.Args, "show") {
+				return Output{Stdout: []byte(there)}, nil
+			}
+			said := "Error creating the reservation: Requested reservation overlaps with another reservation\n"
+			return Output{Stdout: []byte(said)}, &CommandError{Kind: ErrExit, Status: 1}
+		}), Options{})
+		if r := again.Reserve(context.Background(), "priod_1", "n1", "alice", time.Minute); r.Status != want {
+			t.Errorf("beside %s: %+v", there, r)
+		}
 	}
 	if r := NewClient(nil, Options{}).Reserve(context.Background(), "r", "n1", "eve Flags=MAINT", time.Minute); r.Status != Refused {
 		t.Errorf("%+v", r)

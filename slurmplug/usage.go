@@ -80,19 +80,19 @@ func (p *usageParser) row() error {
 	id, step, isStep := bytes.Cut(f[0], []byte("."))
 	raw, err := parseUint(id, math.MaxUint32)
 	if err != nil {
-		return fmt.Errorf("JobIDRaw: %w", err)
+		return fmt.Errorf("column JobIDRaw: %w", err)
 	}
 	start, err := parseEpoch(f[1])
 	if err != nil {
-		return fmt.Errorf("Start: %w", err)
+		return fmt.Errorf("column Start: %w", err)
 	}
 	end, err := parseEpoch(f[2])
 	if err != nil {
-		return fmt.Errorf("End: %w", err)
+		return fmt.Errorf("column End: %w", err)
 	}
 	nodes, err := countOrNone(f[5])
 	if err != nil {
-		return fmt.Errorf("NNodes: %w", err)
+		return fmt.Errorf("column NNodes: %w", err)
 	}
 	if !isStep {
 		p.finish()

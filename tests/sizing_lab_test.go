@@ -44,7 +44,7 @@ func sizedWorkload(seed uint64) []sizedJob {
 		j.at = time.Duration(r.IntN(90000)) * time.Millisecond
 		switch n := r.IntN(10); {
 		case n < 3:
-			j.curve, j.cpus = "a100:1x0.4-3x1-6x1.7-9x2.1", 9*j.gpus
+			j.curve, j.cpus = "a100:1x0.4-3x1-6x1.7-9x2.1", min(9*j.gpus, 24)
 		case n < 4:
 			j.curve, j.cpus = "a100:1x0.7-3x1-6x1.2", 6*j.gpus
 		default:

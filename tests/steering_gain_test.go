@@ -30,8 +30,8 @@ func comers(seed uint64) (all []comer) {
 	for range gained {
 		p := programs[r.IntN(len(programs))]
 		all = append(all, comer{
-			after: time.Duration(r.ExpFloat64() * 0.9 * float64(time.Second)),
-			work:  20 * p.v100 * math.Exp(0.5*r.NormFloat64()), // 20 s on a v100
+			after: time.Duration(r.ExpFloat64() * 0.6 * float64(time.Second)),
+			work:  12 * p.v100 * math.Exp(0.5*r.NormFloat64()), // 12 s on a v100
 			gpus:  1 + r.IntN(3), program: p,
 		})
 	}

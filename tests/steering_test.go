@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"slurmprio/slurmplug"
+	"slurmprio/tests/lab"
 	"slurmprio/tests/shim"
 )
 
@@ -128,7 +129,7 @@ func TestSteering(t *testing.T) {
 	for _, lost := range []bool{false, true}[:rounds(1, 2)] {
 		t.Run(fmt.Sprintf("lost=%v", lost), func(t *testing.T) {
 			b := newBindable(t)
-			blockers := b.fill()
+			b.fill()
 			ids := map[string]*form{}
 			for i := range forms {
 				id := b.asks(forms[i].args...)
@@ -143,13 +144,32 @@ func TestSteering(t *testing.T) {
 			d := b.daemon()
 			b.settled(ids, before)
 			b.wait("the array's tasks to be bound", func() bool {
-				n := 0
 				for id, c := range b.constraints() {
 					if strings.HasPrefix(id, array) && bound("", c, anyType...) {
-						n++
+						return true
 					}
 				}
-				return n > 0
+				return false
+			})
+			for line := range strings.Lines(b.slurm("squeue", "--noheader", "--states=RUNNING", "--format=%i %N")) {
+				if id, node, _ := strings.Cut(strings.TrimSpace(line), " "); strings.HasSuffix(node, "-1") {
+					b.slurm("scancel", id)
+				}
+			}
+			b.wait("jobs to start where they were bound to", func() bool {
+				started := 0
+				for line := range strings.Lines(b.slurm("squeue", "--noheader", "--array-unique", "--states=RUNNING", "--format=%i %f %N")) {
+					f := strings.Fields(line)
+					own, known := before[f[0]]
+					if !known || ids[f[0]] == nil || ids[f[0]].why != "" {
+						continue
+					}
+					started++
+					if gpuType, _, _ := strings.Cut(f[2], "-"); !bound(own, f[1], gpuType) {
+						t.Errorf("job %s asks for %q, was given %q, and runs on %s", f[0], own, f[1], f[2])
+					}
+				}
+				return started >= 3
 			})
 			d.stop()
 			if lost {
@@ -165,29 +185,52 @@ func TestSteering(t *testing.T) {
 					t.Errorf("reset leaves job %s with %q, its own is %q", id, c, own)
 				}
 			}
-			b.must("resume")
-			d = b.daemon()
-			b.settled(ids, before)
-			bindings := b.constraints()
-			b.slurm("scancel", blockers...)
-			started := 0
-			b.wait("jobs to start", func() bool {
-				started = 0
-				for line := range strings.Lines(b.slurm("squeue", "--noheader", "--array-unique", "--states=RUNNING", "--format=%i %f %N")) {
-					f := strings.Fields(line)
-					if own, known := before[f[0]]; known && ids[f[0]] != nil && ids[f[0]].why == "" {
-						started++
-						gpuType, _, _ := strings.Cut(f[2], "-")
-						if !bound(own, f[1], gpuType) {
-							t.Errorf("job %s was bound to %q, then %q, and runs on %s", f[0], bindings[f[0]], f[1], f[2])
-						}
-					}
-				}
-				return started >= 5
-			})
-			d.stop()
 		})
 	}
+}
+
+// A job that begins in a few seconds has its type by then, also where every GPU is
+// free and Slurm would have started it on the first one.
+func TestSteeringBeforeItBegins(t *testing.T) {
+	if rounds(0, 1) == 0 {
+		t.Skip("make test-long runs this")
+	}
+	b := newBindable(t)
+	d := b.daemon()
+	id := b.submit("--prio-speed=a100:1,v100:1,t4:8", "--gres=gpu:1", "--time=30", "--mem=100", "--begin=now+6", "--wrap", "sleep 600")
+	b.boundTo(id, "t4")
+	if err := b.lab.WaitJob(t.Context(), id, "RUNNING"); err != nil {
+		t.Fatal(err)
+	}
+	if node := b.slurm("squeue", "--noheader", "--jobs="+id, "--format=%N"); !strings.HasPrefix(node, "t4") {
+		t.Errorf("it runs on %s", node)
+	}
+	d.stop()
+}
+
+// What no poll shows, here the local disk that a job asks for, can make a type
+// impossible: Slurm says so, the constraint is put back, and the job starts.
+func TestSteeringToAnImpossibleType(t *testing.T) {
+	if rounds(0, 1) == 0 {
+		t.Skip("make test-long runs this")
+	}
+	l := lab.ForTest(t, lab.Options{Nodes: []lab.NodeSpec{
+		{Count: 1, GPUType: "a100", GPUs: 4, Extra: "TmpDisk=10"}, {Count: 1, GPUType: "t4", GPUs: 4, Extra: "TmpDisk=1000"},
+	}})
+	b := &bindable{newSiteOn(t, l, steering)}
+	b.fill()
+	id := b.asks("--gres=gpu:1", "--tmp=500")
+	b.eligible(1)
+	d := b.daemon()
+	d.waitLog("BadConstraints")
+	b.wait("the constraint to be put back", func() bool { return b.constraints()[id] == "" })
+	for line := range strings.Lines(b.slurm("squeue", "--noheader", "--states=RUNNING", "--format=%i")) {
+		b.slurm("scancel", strings.TrimSpace(line))
+	}
+	if err := l.WaitJob(t.Context(), id, "RUNNING"); err != nil {
+		t.Error(err)
+	}
+	d.stop()
 }
 
 func (b *bindable) loseDatabase() {

@@ -97,6 +97,15 @@ func (j *Job) Held() bool {
 	return j.State == Pending && (j.Priority == 0 || j.Reason == "JobHeldUser" || j.Reason == "JobHeldAdmin")
 }
 
+// soon is how long before it may run a job is planned for.
+const soon = time.Minute
+
+// Begins tells whether a pending job may run within a minute, but not yet: its
+// user, or a requeue, gave it a begin time.
+func (j *Job) Begins(at time.Time) bool {
+	return j.State == Pending && j.Reason == "BeginTime" && !j.Eligible.IsZero() && j.Eligible.Sub(at) <= soon
+}
+
 // Request is what Slurm shows in the field of a lever on the job's request, as
 // the lever would write it; false for a field that no poll reads.
 func (j *Job) Request(l slurmplug.Lever) (text string, shown bool) {

@@ -19,6 +19,7 @@ import (
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/decide"
 	"slurmprio/priod/eviction"
+	"slurmprio/priod/live"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/policy/speed"
 	"slurmprio/priod/store"
@@ -59,6 +60,8 @@ type Slurm interface {
 	plan.Slurm
 	eviction.Slurm
 	cycle.Asker
+	// Used is that of live.Cluster.
+	Used(ctx context.Context, since, until time.Time, today func(string) string) (*live.Used, error)
 	// Past returns the runs that accounting knows of a span of time.
 	Past(ctx context.Context, since, until time.Time) ([]cluster.PastRun, error)
 	// AccountShares are the parts of the cluster that accounts have in Slurm.
@@ -96,6 +99,7 @@ type Daemon struct {
 	school  school
 	sizes   decide.Sizes
 	parts   accountParts
+	uses    uses
 	table   *workload.Table // nil: it could not be read
 	trouble string          // the last cycle's error, so that it is logged once
 	failed  int             // cycles in a row with that error
@@ -291,10 +295,7 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 	set.Evictions = d.evictions()
 	set.Ledger, set.Allocation = d.ledger, d.allocation()
 	set.Steering = cycle.Steering{Settings: d.Config.Steer(), Helm: &d.helm, Slurm: d.slurm}
-	sizes := d.Config.Sizes()
-	sizes.Table = d.table
-	d.sizes.Set(sizes)
-	set.Sizing = cycle.Sizing{Sizes: &d.sizes, Slurm: d.slurm}
+	set.Sizing = d.sizing(ctx, now)
 	result, err = cycle.Step(ctx, slurm, d.Store, d.history, set)
 	d.metrics.staged(took)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"slurmprio/priod/config"
 	"slurmprio/priod/decide"
 	"slurmprio/priod/eviction"
+	"slurmprio/priod/live"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/policy/speed"
 	"slurmprio/priod/store"
@@ -120,6 +121,9 @@ func (f *fake) LoadEvictions(context.Context) (*eviction.Journal, error) {
 func (f *fake) SaveEvictions(context.Context, *eviction.Turn) error { return nil }
 func (f *fake) Look(context.Context, []eviction.Target) (map[cluster.JobID]eviction.Sight, error) {
 	return nil, nil
+}
+func (f *fake) Used(context.Context, time.Time, time.Time, func(string) string) (*live.Used, error) {
+	return &live.Used{}, nil
 }
 func (f *fake) Ask(context.Context, []*cluster.Job) error                 { return nil }
 func (f *fake) Excluded(context.Context, eviction.Target) (string, error) { return "", nil }

@@ -59,6 +59,7 @@ type Ledger struct {
 	set    AllocationSettings
 	shares plan.Shares
 	jobs   map[cluster.JobID]*entry
+	left   map[cluster.JobID]*entry // jobs whose time the account has, and that went since
 	kinds  map[kindKey]*kind
 	fits   map[request][]bool
 	gpus   []int // by type, of usable nodes
@@ -122,7 +123,7 @@ type nodeKey struct {
 	name, gpuType, features, partitions string
 	gpus, cpus                          int
 	memMB                               int64
-	counts, usable                      bool
+	usable                              bool
 }
 
 // Remembered is what an earlier process stored of a job: its Share, by the types
@@ -157,7 +158,7 @@ func (l *Ledger) Restore(id cluster.JobID, r Remembered) {
 }
 
 func (l *Ledger) begin() {
-	l.jobs, l.account = map[cluster.JobID]*entry{}, share.New()
+	l.jobs, l.left, l.account = map[cluster.JobID]*entry{}, map[cluster.JobID]*entry{}, share.New()
 	l.kinds, l.fits = map[kindKey]*kind{}, map[request][]bool{}
 	l.shares.Jobs = map[cluster.JobID]*plan.Share{}
 }
@@ -246,6 +247,9 @@ func (l *Ledger) settle(set AllocationSettings) {
 			e.kind = nil
 		}
 	}
+	if !slices.Equal(old.Ranking.Partitions, set.Ranking.Partitions) {
+		l.nodes = nil // other ones count
+	}
 	l.set = set
 }
 
@@ -325,7 +329,7 @@ func (l *Ledger) counts(n *cluster.Node) bool {
 }
 
 // takesPart tells whether the allocation counts a job.
-func (l *Ledger) takesPart(j *cluster.Job, h *cluster.History) bool {
+func (l *Ledger) takesPart(j *cluster.Job, h *cluster.History, at time.Time) bool {
 	if j.GPUs <= 0 || j.HetLeader != 0 || !l.set.Ranking.Ranks(j.Partition) {
 		return false
 	}
@@ -333,7 +337,7 @@ func (l *Ledger) takesPart(j *cluster.Job, h *cluster.History) bool {
 	case cluster.Running, cluster.Suspended:
 		return true
 	case cluster.Pending:
-		return l.set.Ranking.Alone(j) == "" && !h.FirstEligible[j.ID].IsZero()
+		return l.set.Ranking.Alone(j) == "" && (!h.FirstEligible[j.ID].IsZero() || j.Begins(at))
 	}
 	return false
 }
@@ -350,7 +354,7 @@ func (l *Ledger) meet(s *cluster.Snapshot, h *cluster.History) {
 	}
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
-		if !l.takesPart(j, h) {
+		if !l.takesPart(j, h, s.At) {
 			continue
 		}
 		e := l.jobs[j.ID]
@@ -360,6 +364,7 @@ func (l *Ledger) meet(s *cluster.Snapshot, h *cluster.History) {
 		if e == nil {
 			e = l.newcomer(j)
 			l.jobs[j.ID], l.shares.Jobs[j.ID] = e, &e.Share
+			delete(l.left, j.ID)
 			l.dirty = true
 		}
 		if e.poll == 0 {
@@ -371,6 +376,9 @@ func (l *Ledger) meet(s *cluster.Snapshot, h *cluster.History) {
 	}
 	for id, e := range l.jobs {
 		if e.poll != l.poll {
+			if len(e.runs) > 0 {
+				l.left[id] = e
+			}
 			delete(l.jobs, id)
 			delete(l.shares.Jobs, id)
 			l.dirty = true
@@ -452,9 +460,6 @@ func (l *Ledger) where(r request, j *cluster.Job, nodes func() *nodemap.Map) []b
 	m := nodes()
 	any := *j
 	any.Features = r.features
-	if any.State != cluster.Pending {
-		any.Features = ""
-	}
 	kinds, understood := m.Types(&any)
 	if !understood {
 		any.Features = ""
@@ -510,6 +515,9 @@ func (l *Ledger) book(s *cluster.Snapshot, h *cluster.History) {
 	for i := range h.Intervals() {
 		i.GPUType = l.set.Speeds.Today(i.GPUType)
 		e := l.jobs[i.Job]
+		if e == nil {
+			e = l.left[i.Job]
+		}
 		if e == nil || i.User != e.user || i.Start.Before(e.born) {
 			continue
 		}
@@ -526,6 +534,7 @@ func (l *Ledger) book(s *cluster.Snapshot, h *cluster.History) {
 	}
 	if anew {
 		l.account = share.New()
+		clear(l.left)
 		for id, e := range l.jobs {
 			for _, i := range e.runs {
 				i.Job = id
@@ -544,7 +553,7 @@ func (l *Ledger) book(s *cluster.Snapshot, h *cluster.History) {
 		}
 	}
 	for i := range h.Intervals() { // those who are gone took their part, too
-		if l.jobs[i.Job] == nil && i.End.After(since) {
+		if l.jobs[i.Job] == nil && l.left[i.Job] == nil && i.End.After(since) {
 			i.GPUType = l.set.Speeds.Today(i.GPUType)
 			if i.Start.Before(since) {
 				i.Start = since

@@ -3,7 +3,9 @@ package decide
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,6 +59,146 @@ func TestAllocate(t *testing.T) {
 	}
 	if !close(one.Priority, plan.Untouched) || three.Priority != 0 || !close(one.Run[0], 360) || !close(one.Run[1], 3600) {
 		t.Errorf("%+v", one)
+	}
+}
+
+// site is a cluster whose ledger is asked again and again.
+type site struct {
+	cluster.Snapshot
+	h   *cluster.History
+	l   *Ledger
+	set AllocationSettings
+}
+
+func newSite(jobs ...cluster.Job) *site {
+	s := &site{h: cluster.NewHistory(), l: &Ledger{}, set: maxMin()}
+	s.At, s.Nodes, s.Jobs = start, []cluster.Node{gpuNode("a", "a100", 2), gpuNode("v", "v100", 2)}, jobs
+	return s
+}
+
+func (s *site) allocate(after time.Duration) *Shares {
+	s.At = s.At.Add(after)
+	s.h.Observe(&s.Snapshot)
+	return s.l.Allocate(&s.Snapshot, s.h, s.set)
+}
+
+// Where the optimiser fails, everybody keeps what he had; the problem is handed on
+// once, and a note stays until it works again.
+func TestAllocationFails(t *testing.T) {
+	s := newSite(waiting(1, 1, speeds(1, 0.3)), waiting(2, 1, speeds(1, 0.6)))
+	had := slices.Clone(s.allocate(0).Jobs[slurmplug.Plain(1)].Time)
+	failed := 0
+	s.set.Policy.Name = "nonsense"
+	s.set.Trouble = func(p *allocation.Problem, err error) string {
+		failed++
+		if len(p.Jobs) != 2 || err == nil {
+			t.Errorf("%+v, %v", p, err)
+		}
+		return "it is in a file"
+	}
+	for range 2 {
+		got := s.allocate(time.Minute)
+		if !slices.Equal(got.Jobs[slurmplug.Plain(1)].Time, had) || failed != 1 || len(got.Notes) != 1 || !strings.Contains(got.Notes[0], "it is in a file") {
+			t.Errorf("%d failures: %+v", failed, got)
+		}
+	}
+	s.set.Policy.Name = "max-min"
+	if got := s.allocate(time.Minute); len(got.Notes) != 0 {
+		t.Errorf("%q", got.Notes)
+	}
+}
+
+// It is computed when somebody comes or goes, when nodes do, and when it is old;
+// a job that stays keeps its times until they move.
+func TestWhenItIsAllocated(t *testing.T) {
+	s := newSite(waiting(1, 1, speeds(1, 0.3)), waiting(2, 1, speeds(1, 0.6)))
+	last := s.allocate(0).At
+	for _, c := range []struct {
+		what   string
+		change func()
+		anew   bool
+	}{
+		{"nothing", func() {}, false},
+		{"a job comes", func() { s.Jobs = append(s.Jobs, waiting(3, 2, speeds(1, 0.6))) }, true},
+		{"it starts", func() { s.Jobs[2].State, s.Jobs[2].Start, s.Jobs[2].GPUType = cluster.Running, s.At, "v100" }, false},
+		{"a job without GPUs comes", func() { s.Jobs = append(s.Jobs, waiting(4, 0, jobtag.Tag{})) }, false},
+		{"a job is held", func() { s.Jobs[1].Priority = 0 }, true},
+		{"a node goes down", func() { s.Nodes[1].Usable = false }, true},
+		{"a new type", func() { s.Nodes = append(s.Nodes, gpuNode("k", "k80", 8)) }, true},
+		{"a job goes", func() { s.Jobs = s.Jobs[1:] }, true},
+		{"time", func() { s.At = s.At.Add(s.set.Every) }, true},
+		{"the clock is set back", func() { s.At = s.At.Add(-24 * time.Hour) }, true},
+		{"a weight", func() { s.set.Weights = map[string]float64{"x": 2} }, true},
+		{"no partition is ranked any more", func() { s.set.Ranking.Partitions = []string{"none"} }, false},
+		{"every node goes down", func() { s.Nodes = nil }, false},
+	} {
+		c.change()
+		got := s.allocate(time.Second)
+		if anew := !got.At.Equal(last); anew != c.anew {
+			t.Errorf("%s: allocated anew: %v", c.what, anew)
+		}
+		last = got.At
+		for id, j := range got.Jobs {
+			for _, row := range [][]float64{j.Speed, j.Time, j.Received, j.Seconds, j.Owed, j.Run, j.Promised} {
+				if row != nil && len(row) != len(got.Types) {
+					t.Errorf("%s: job %s: %+v on %v", c.what, id, j, got.Types)
+				}
+			}
+		}
+	}
+}
+
+// What a job had counts in the others' fractions after it is gone, once.
+func TestFractionsOfThoseWhoStay(t *testing.T) {
+	s := newSite(waiting(1, 1, speeds(1, 0.3)), waiting(2, 1, speeds(1, 0.6)), waiting(3, 1, speeds(1, 0.6)))
+	s.At = s.At.Truncate(s.set.Every).Add(20 * time.Minute)
+	for i := range s.Jobs[:2] {
+		s.Jobs[i].State, s.Jobs[i].Start, s.Jobs[i].GPUType = cluster.Running, s.At, "a100"
+	}
+	check := func(after time.Duration, want float64) {
+		t.Helper()
+		if got := s.allocate(after).Jobs[slurmplug.Plain(2)].Received; !close(got[0], want) || got[1] != 0 {
+			t.Errorf("fraction %v, want %v", got, want)
+		}
+	}
+	s.allocate(0)
+	check(25*time.Minute, 0.5) // 15 minutes each since the half-hour
+	gone := s.Jobs[0]
+	s.Jobs = s.Jobs[1:]
+	check(0, 0.5)
+	check(10*time.Minute, 25./40)
+	s.h.Fill([]cluster.PastRun{{Interval: cluster.Interval{ // it ran five minutes longer than a poll saw
+		Job: gone.ID, User: gone.User, Start: gone.Start, End: gone.Start.Add(30 * time.Minute), Closed: true, GPUType: "a100", GPUs: 1,
+	}}})
+	check(0, 25./45)
+	s.l = &Ledger{} // the same from history alone
+	check(0, 25./45)
+	s.Jobs = append(s.Jobs, gone) // it was requeued
+	s.Jobs[2].Restarts, s.Jobs[2].State, s.Jobs[2].Submit = 1, cluster.Pending, s.At
+	check(0, 25./45)
+}
+
+// A task that is split off its array was promised what the array was, and an
+// account shares as one with policy hierarchical.
+func TestArraysAndAccounts(t *testing.T) {
+	array, other := waiting(1, 1, speeds(1, 0.5)), waiting(2, 1, speeds(1, 0.5))
+	array.Tasks, array.TaskCount, array.Account, other.Account = "0-9", 10, "many", "one"
+	s := newSite(array, other)
+	flat := s.allocate(0)
+	if a, o := flat.Jobs[array.ID], flat.Jobs[other.ID]; !close(a.Time[0]+a.Time[1], o.Time[0]+o.Time[1]) {
+		t.Errorf("eleven jobs: %v and %v", a.Time, o.Time)
+	}
+	s.set.Policy.Name, s.set.Accounts = "hierarchical", map[string]float64{"many": 0.5, "one": 0.5}
+	got := s.allocate(time.Hour)
+	if o := got.Jobs[other.ID]; !close(o.Time[0], 1) {
+		t.Errorf("an account's only job has %v", o.Time)
+	}
+	owed := got.Jobs[array.ID].Owed[0]
+	task := array
+	task.ID.Task, task.Tasks, task.TaskCount = 3, "", 1
+	s.Jobs = append(s.Jobs, task)
+	if of := s.allocate(0).Jobs[task.ID]; !close(of.Owed[0], owed) || owed == 0 {
+		t.Errorf("the task is owed %v, its array was owed %v", of.Owed, owed)
 	}
 }
 

@@ -27,6 +27,7 @@ type SizeSettings struct {
 	Most      int           // jobs at the head of the queue that are looked at, and written to, in one cycle
 	Table     *workload.Table
 	Past      sensitivity.Past
+	PastAt    time.Time // when it was learnt
 }
 
 // again is how many times Within passes before a job that got its own request
@@ -42,6 +43,7 @@ type Sizes struct {
 	later   map[cluster.JobID]time.Time // when a job that got its own back may be sized again
 	refused map[cluster.JobID]string    // by jobs that Slurm would not have changed: its words
 	told    map[cluster.JobID]string    // what was said of jobs that wait with a new size
+	ample   map[cluster.JobID]bool      // of those: it is all that they can use
 }
 
 // Set takes in settings, which may change between two cycles.
@@ -49,11 +51,12 @@ func (z *Sizes) Set(set SizeSettings) {
 	if z.curves == nil {
 		z.curves, z.later = map[curveKey]*sensitivity.Sensitivity{}, map[cluster.JobID]time.Time{}
 		z.refused, z.told = map[cluster.JobID]string{}, map[cluster.JobID]string{}
+		z.ample = map[cluster.JobID]bool{}
 	}
 	if z.sizer == nil || z.set.Mechanism != set.Mechanism {
 		z.sizer = sizing.New(sizing.Settings{Mechanism: set.Mechanism, Reserve: true})
 	}
-	if z.set.Table != set.Table {
+	if z.set.Table != set.Table || !z.set.PastAt.Equal(set.PastAt) {
 		clear(z.curves)
 	}
 	z.set = set
@@ -106,6 +109,9 @@ func consents(j *cluster.Job) bool {
 // needs: those that carry a size of priod's and, where some job at the head of the
 // queue consents, that head.
 func (z *Sizes) Heads(s *cluster.Snapshot, h *cluster.History, p *plan.Plan) []int {
+	if !z.set.Enabled && len(h.Requests) == 0 {
+		return nil
+	}
 	var heads []int
 	consent := false
 	for i := range s.Jobs {
@@ -140,7 +146,12 @@ func (z *Sizes) Heads(s *cluster.Snapshot, h *cluster.History, p *plan.Plan) []i
 // Heads have their Asked. The plan's decisions say for people what became of it.
 func (z *Sizes) Decide(s *cluster.Snapshot, h *cluster.History, p *plan.Plan) {
 	z.forget(s)
-	d := &sizer{Sizes: z, s: s, h: h, p: p}
+	d := &sizer{Sizes: z, s: s, h: h, p: p, moved: map[cluster.JobID]bool{}}
+	for i := range p.Actions {
+		if !p.Actions[i].Lever.Ranks() {
+			d.moved[p.Actions[i].Job] = true
+		}
+	}
 	d.giveBack()
 	if z.set.Enabled {
 		d.place()
@@ -170,6 +181,7 @@ func (z *Sizes) forget(s *cluster.Snapshot) {
 	deleteGone(z.later, pending)
 	deleteGone(z.refused, pending)
 	deleteGone(z.told, pending)
+	deleteGone(z.ample, pending)
 }
 
 func deleteGone[V any](m map[cluster.JobID]V, pending map[cluster.JobID]bool) {
@@ -192,6 +204,7 @@ type sizer struct {
 
 	kept   map[cluster.JobID]bool // carry a size of priod's that stays
 	theirs map[cluster.JobID]bool // somebody changed after priod wrote
+	moved  map[cluster.JobID]bool // are steered in this cycle: where they may run changes
 	due    []resizable
 	others []placement.Share // what jobs take that are not sized
 }
@@ -219,11 +232,12 @@ func (d *sizer) tell(dec *plan.Decision, format string, a ...any) {
 // agree.
 func (d *sizer) giveBack() {
 	d.kept, d.theirs = map[cluster.JobID]bool{}, map[cluster.JobID]bool{}
-	decisions := map[cluster.JobID]*plan.Decision{}
-	if len(d.h.Requests) > 0 {
-		for i := range d.p.Decisions {
-			decisions[d.p.Decisions[i].Job] = &d.p.Decisions[i]
-		}
+	if len(d.h.Requests) == 0 {
+		return
+	}
+	decisions := make(map[cluster.JobID]*plan.Decision, len(d.p.Decisions))
+	for i := range d.p.Decisions {
+		decisions[d.p.Decisions[i].Job] = &d.p.Decisions[i]
 	}
 	for i := range d.s.Jobs {
 		j := &d.s.Jobs[i]
@@ -243,6 +257,8 @@ func (d *sizer) giveBack() {
 		case j.Asked.Nodes != "" && (age >= d.set.Within || age < 0):
 			d.later[j.ID] = d.s.At.Add(again * d.set.Within)
 			d.restore(j, dec, r, fmt.Sprintf("it did not start within %s on %s", d.set.Within, j.Asked.Nodes))
+		case j.Asked.Nodes == "" && !d.ample[j.ID] && (age >= d.set.Within || age < 0):
+			d.restore(j, dec, r, fmt.Sprintf("it did not start within %s with less than it can use", d.set.Within))
 		default:
 			d.kept[j.ID] = true
 			d.tell(dec, "%s", cmp.Or(d.told[j.ID], fmt.Sprintf("size: %q, of its own %q", r.Value, r.Was)))
@@ -273,7 +289,7 @@ func (d *sizer) place() {
 	}
 	for n, w := range all {
 		if gpus <= 0 && n >= d.set.Most {
-			return
+			break
 		}
 		types, known := d.nodes.Types(w.job)
 		if !known {
@@ -325,6 +341,8 @@ func (d *sizer) candidate(w inTurn, id cluster.JobID, types placement.Types) (*r
 		return nil, "priod does not order it"
 	case d.h.Claiming[j.ID]:
 		return nil, "room is being made for it"
+	case d.moved[j.ID]:
+		return nil, "its GPU type is being chosen"
 	case d.kept[id], d.theirs[id]:
 		return nil, "it has one from an earlier cycle"
 	case d.refused[id] != "":
@@ -499,6 +517,7 @@ func (d *sizer) ahead(c *resizable) {
 	if gets > c.asked.CPUs || getsMB > c.asked.MemMB || gets == c.asked.CPUs && alike(getsMB, c.asked.MemMB) {
 		return
 	}
+	d.ample[c.id] = true
 	d.write(c, value, fmt.Sprintf("size: asked for %s; more than %s makes it no faster, and it has that while it waits (%s)",
 		amount(c.asked.CPUs, c.asked.MemMB), amount(gets, getsMB), d.why(c)))
 }
@@ -574,6 +593,7 @@ func (d *sizer) size() {
 	place := map[bool]string{true: " on "}
 	for _, g := range grants {
 		if !g.same || full[g.node] {
+			d.ample[g.id] = g.ample
 			node := ""
 			if full[g.node] {
 				node = d.nodes.Names[g.node]
@@ -593,6 +613,7 @@ type grant struct {
 	memMB int64
 	over  bool // more than the share
 	same  bool // as it asks for already
+	ample bool // all that the job can use
 	told  string
 }
 
@@ -663,6 +684,7 @@ func (d *sizer) grant(c *resizable, node int32, part *sizing.Part) (grant, bool)
 	}
 	all.Take([]placement.Share{{Node: node, Amount: placement.Amount{GPUs: int32(gpus), CPUs: int32(gets), MemMB: getsMB}}})
 	g.over = gets > int(share.CPUs) || getsMB > share.MemMB
+	g.ample = s.Curve.Relative(float64(gets)/float64(gpus), float64(getsMB)/float64(gpus)) >= s.Curve.Best()*(1-1e-9)
 	g.same = gets == c.asked.CPUs && alike(getsMB, c.asked.MemMB)
 	if g.same {
 		g.told = fmt.Sprintf("size: asked for %s, which is what it gets most from (%s)", amount(gets, getsMB), s.Why)

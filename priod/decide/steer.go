@@ -259,7 +259,8 @@ func (d *Steered) queue() (queue []int) {
 		if j.GPUs > 0 && why != consent {
 			dec.Steer = why
 		}
-		if dec.Ranked && j.GPUs > 0 && d.shares.Jobs[j.ID] != nil && helps(j.Reason, d.ours(j)) {
+		waits := dec.Ranked && helps(j.Reason, d.ours(j)) || (dec.Ranked || dec.Why == string(ranking.NotYet)) && j.Begins(d.s.At)
+		if waits && j.GPUs > 0 && d.shares.Jobs[j.ID] != nil {
 			queue = append(queue, at)
 			continue
 		}

@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -120,6 +121,11 @@ func TestSteer(t *testing.T) {
 		"some nodes down": {func(_ *harbour, j *cluster.Job) {
 			j.Reason = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
 		}, "a100", "free"},
+		"soon": {func(_ *harbour, j *cluster.Job) { j.Reason, j.Eligible = "BeginTime", start.Add(20e9) }, "a100", "free"},
+		"later": {func(p *harbour, j *cluster.Job) {
+			j.Reason, j.Eligible = "BeginTime", start.Add(3600e9)
+			delete(p.shares.Jobs, j.ID)
+		}, "", ""},
 		"held":       {func(_ *harbour, j *cluster.Job) { j.Priority, j.Reason = 0, "JobHeldUser" }, "", ""},
 		"limited":    {func(_ *harbour, j *cluster.Job) { j.Reason = "QOSMaxGRESPerUser" }, "", ""},
 		"elsewhere":  {func(_ *harbour, j *cluster.Job) { j.Partition = "cpu" }, "", ""},
@@ -321,4 +327,26 @@ func (p *harbour) checkBinding(t *rapid.T, a plan.Action, set *SteerSettings) {
 		return
 	}
 	t.Fatalf("%+v is no composed constraint", a)
+}
+
+// What steering adds to a cycle with 100,000 pending jobs, all of which agreed to
+// it, on 5,000 nodes.
+func BenchmarkSteer(b *testing.B) {
+	p := newHarbour()
+	for i := range 5000 {
+		t := p.shares.Types[i%3]
+		p.node(fmt.Sprint(t, "-", i), t, t).GPUsUsed = 4 - i%7/6*4
+	}
+	p.Jobs = make([]cluster.Job, 0, 100_000)
+	for id := range uint32(100_000) {
+		j := p.job(id+1, []string{"", "a100|v100"}[id%2])
+		p.shares.Jobs[j.ID].Time = []float64{0.4, 0.2, 0.3}
+	}
+	p.h.Observe(&p.Snapshot)
+	pl := Decide(&p.Snapshot, p.h, Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: ranking.Settings{Partitions: []string{"gpu"}}})
+	set := steerSettings()
+	set.MaxWrites = 100
+	for b.Loop() {
+		p.helm.Steer(&p.Snapshot, p.h, &pl, &p.shares, set)
+	}
 }
