@@ -53,7 +53,7 @@ var roundWords = map[preemption.Why]string{
 	preemption.Why(yield.NoneLeft): "the jobs on its GPU type that may yield are too few or too small",
 	preemption.Why(yield.Limit):    "rounds.at_once is reached",
 
-	preemption.Why(yield.Yields): "yields",
+	preemption.Why(yield.Yields): "yields its GPUs",
 	preemption.Why(yield.Stays):  "nobody is owed enough",
 	preemption.Why(yield.Young):  "is within its first round, or started less than preemption.min_run ago",
 	preemption.Why(yield.Ending): "ends before it would pay to leave",
