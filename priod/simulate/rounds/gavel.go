@@ -19,8 +19,8 @@ type Allocator func(now float64, jobs []*Active, types []Type, x []float64) erro
 // them since their arrival, less the time received, plus a lead for jobs that
 // are nearly done. Over its life a job gets what it was allocated, but for the
 // lead, which is at most what it is allocated in a day. A job may end
-// within a round, its GPUs stay idle until the round is over, and a round is
-// over when the last job in it has run for a whole round or has ended. Arrivals
+// within a round; its GPUs stay idle until the round is over, unless the makespan
+// counts: then those who wait get them for the rest of it. A round is over when the last job in it has run for a whole round or has ended. Arrivals
 // are admitted between rounds. Gangs get all of their GPUs or none, of one
 // type, and keep them from round to round when they can.
 //
@@ -403,21 +403,12 @@ func (r *mechanism) runRound(reset bool) {
 			}
 			continue
 		}
-		speed, left := a.Speed[a.gpuType], a.Left()
-		most := speed * r.length
-		if r.Published != nil {
-			most = math.Floor(most)
-		}
-		todo := min(most, left)
-		finish := start + todo/speed
-		a.Done += todo
-		r.ran(a, a.gpuType, start, finish-start)
-		r.receive(a, finish)
-		if a.over() { // also by rounding, with most a hair below left
-			r.finish(a, finish)
-			ended = true
-		}
+		finish := r.runAlone(a, start, r.length)
+		ended = ended || a.over()
 		end = max(end, finish)
+	}
+	if r.Makespan && r.Published == nil && r.Allocator != nil && r.refill(end) {
+		ended = true
 	}
 	r.now, r.idleFrom = end, end
 	r.rounds++
@@ -430,14 +421,32 @@ func (r *mechanism) runRound(reset bool) {
 	}
 }
 
-// receive accounts for the time until finish that a job has had on its type.
-func (r *mechanism) receive(a *Active, finish float64) {
+// runAlone runs a job for some seconds, or to its end.
+func (r *mechanism) runAlone(a *Active, from, seconds float64) (finish float64) {
+	speed, left := a.Speed[a.gpuType], a.Left()
+	most := speed * seconds
+	if r.Published != nil {
+		most = math.Floor(most)
+	}
+	todo := min(most, left)
+	finish = from + todo/speed
+	a.Done += todo
+	r.ran(a, a.gpuType, from, finish-from)
+	r.receive(a, from, finish)
+	if a.over() { // also by rounding, with most a hair below left
+		r.finish(a, finish)
+	}
+	return finish
+}
+
+// receive accounts for the time from from until finish that a job has had on its type.
+func (r *mechanism) receive(a *Active, from, finish float64) {
 	if r.Allocator == nil {
 		return
 	}
 	s := &a.shares[a.gpuType]
 	if r.Published == nil {
-		s.deficit -= finish - r.now
+		s.deficit -= finish - from
 		return
 	}
 	s.received += finish - r.idleFrom

@@ -149,9 +149,9 @@ func (m *Market) afford(target Target, price []float64, from, top, near float64)
 		for i := range m.Jobs {
 			j := &m.Jobs[i]
 			rate, ds := target.At(i, level)
-			best, cost, _ := j.cheapest(rate, price)
+			cost, dc := j.cost(rate, price)
 			sum += j.Count * cost
-			slope += j.Count * j.slope(best, price) * ds
+			slope += j.Count * dc * ds
 		}
 		return sum, slope
 	}

@@ -61,15 +61,33 @@ func (j *Job) cheapest(rate float64, price []float64) (best mix, cost, margin fl
 	return best, cost * j.GPUs, (next - cost) * j.GPUs
 }
 
-// slope is what one more unit of rate costs in this mix, for one job.
-func (j *Job) slope(m mix, price []float64) float64 {
-	switch {
-	case m.hi == none:
-		return 0
-	case m.lo == none:
-		return j.GPUs * price[m.hi] / j.Speed[m.hi]
+// cost is what the cheapest mix costs, for one job, and what one more unit of
+// rate would: all that a search for a level asks, at two thirds of the time.
+func (j *Job) cost(rate float64, price []float64) (cost, slope float64) {
+	if rate <= 0 {
+		return 0, 0
 	}
-	return j.GPUs * (price[m.hi] - price[m.lo]) / (j.Speed[m.hi] - j.Speed[m.lo])
+	cost = math.Inf(1)
+	price = price[:len(j.Speed)]
+	for h, fast := range j.Speed {
+		if fast < rate {
+			continue
+		}
+		ph := price[h]
+		if c := ph * rate; c < cost*fast {
+			cost, slope = c/fast, ph/fast
+		}
+		for l, slow := range j.Speed {
+			pl := price[l]
+			if slow <= 0 || slow >= rate || pl >= ph {
+				continue
+			}
+			if more, gain := (rate-slow)*(ph-pl), fast-slow; more < (cost-pl)*gain {
+				cost, slope = pl+more/gain, (ph-pl)/gain
+			}
+		}
+	}
+	return cost * j.GPUs, slope * j.GPUs
 }
 
 // load adds scale times the GPUs that the class occupies in this mix.
