@@ -247,7 +247,7 @@ type Eviction struct {
 	Victim      cluster.JobID `json:"victim"`
 	VictimUser  string        `json:"victim_user"`
 	VictimTag   string        `json:"victim_tag,omitempty"`
-	For         cluster.JobID `json:"for"` // the TE job
+	For         cluster.JobID `json:"for"` // the job that it made room for
 	ForUser     string        `json:"for_user"`
 	State       string        `json:"state"`
 	Reason      string        `json:"reason,omitempty"`
@@ -271,7 +271,7 @@ type Eviction struct {
 	ClaimState  string        `json:"claim_state"`
 	ClaimReason string        `json:"claim_reason,omitempty"`
 	Nodes       string        `json:"node_list"`
-	WaitS       float64       `json:"wait_promised_s"` // of the TE job, until the last victim has left
+	WaitS       float64       `json:"wait_promised_s"` // of that job, until the last victim has left
 	Room        time.Time     `json:"room,omitzero"`   // the last victim had left
 	ClaimEnded  time.Time     `json:"claim_ended,omitzero"`
 }
