@@ -50,7 +50,7 @@ func EndRound(s *cluster.Snapshot, o *plan.Owing, j *Journal, set *Settings, rou
 	for _, claim := range j.open() {
 		snap.Nodes.Take(claim.on(m))
 	}
-	asked := r.waiting(&snap, c, s, o, j, set, m, vetoed)
+	asked, jobs := r.waiting(&snap, c, s, o, j, set, m, vetoed)
 	d := yield.Decide(&snap, round.Policy)
 	for i, why := range d.Running {
 		if r.Stays[i].Why == "" {
@@ -90,7 +90,7 @@ func EndRound(s *cluster.Snapshot, o *plan.Owing, j *Journal, set *Settings, rou
 			t.Cost += x.Loss()
 			t.Wait = max(t.Wait, seconds(x.Grace))
 		}
-		job := s.Jobs[slices.IndexFunc(s.Jobs, func(j cluster.Job) bool { return j.ID == t.Job })]
+		job := jobs[k]
 		c.record(s, m, Claim{Purpose: ForRound, Job: t.Job, RawID: job.RawID, User: job.User, GPUs: job.GPUs, Wait: t.Wait}, d.Shares[k], victims, set)
 	}
 	r.Turn = c.Turn
@@ -122,17 +122,18 @@ func (r *Round) running(snap *yield.Snapshot, c *Choice, o *plan.Owing) {
 	}
 }
 
-// waiting are those for which room can be made, and which of Takers they are.
+// waiting are those for which room can be made: which of Takers they are, and their
+// records.
 func (r *Round) waiting(
 	snap *yield.Snapshot, c *Choice, s *cluster.Snapshot, o *plan.Owing, j *Journal, set *Settings, m *nodemap.Map, vetoed map[cluster.JobID]preemption.Why,
-) (asked []int) {
-	jobs := make(map[cluster.JobID]*cluster.Job, len(s.Jobs))
+) (asked []int, jobs []*cluster.Job) {
+	queue := make(map[cluster.JobID]*cluster.Job, len(s.Jobs))
 	for i := range s.Jobs {
-		jobs[s.Jobs[i].ID] = &s.Jobs[i]
+		queue[s.Jobs[i].ID] = &s.Jobs[i]
 	}
 	claims, tooSoon := j.open(), j.tooSoon(s.At, set.Retry)
 	for i, w := range o.Waiting {
-		t, job := &r.Takers[i], jobs[w.Job]
+		t, job := &r.Takers[i], queue[w.Job]
 		t.Job = w.Job
 		types, understood := m.Types(job)
 		switch {
@@ -148,8 +149,8 @@ func (r *Round) waiting(
 			t.Why = TooSoon
 		default:
 			snap.Waiting = append(snap.Waiting, yield.Waiting{Request: nodemap.Request(job, types), Owed: w.Owed, Start: w.Start, Run: w.Run})
-			asked = append(asked, i)
+			asked, jobs = append(asked, i), append(jobs, job)
 		}
 	}
-	return asked
+	return asked, jobs
 }
