@@ -3,8 +3,6 @@ package tests
 import (
 	"strings"
 	"testing"
-
-	"slurmprio/tests/lab"
 )
 
 // turns are short rounds without preemption, and without a lead: who is owed is a
@@ -23,8 +21,10 @@ lead = "0s"
 // A job that has had more than its due of the fast type leaves at the end of a round
 // for one that waits for it and had nothing, and comes back with all of its work.
 func TestRoundEnds(t *testing.T) {
-	l := lab.ForTest(t, lab.Options{Nodes: []lab.NodeSpec{{Count: 1, GPUType: "a100", GPUs: 4}, {Count: 1, GPUType: "v100", GPUs: 4}}})
-	e := evictableOn(t, newSiteOn(t, l, turns))
+	e := newEvictable(t, turns)
+	others := "NodeName=a100-[2-3],v100-[2-3],t4-[1-2]"
+	e.slurm("scontrol", "update", others, "State=DRAIN", "Reason=rounds")
+	t.Cleanup(func() { e.slurm("scontrol", "update", others, "State=RESUME") })
 	e.blocker("v100:4")
 	rich := e.worker("rich", "4", endless, 5, "save", "--prio-speed=a100:4,v100:1")
 	e.begun("rich")
