@@ -18,14 +18,21 @@ pay = 1.0
 lead = "0s"
 `
 
-// A job that has had more than its due of the fast type leaves at the end of a round
-// for one that waits for it and had nothing, and comes back with all of its work.
-func TestRoundEnds(t *testing.T) {
+// newTurns is a queue on one node of a fast type, beside one of a slow type that is
+// taken.
+func newTurns(t *testing.T) *evictable {
 	e := newEvictable(t, turns)
 	others := "NodeName=a100-[2-3],v100-[2-3],t4-[1-2]"
 	e.slurm("scontrol", "update", others, "State=DRAIN", "Reason=rounds")
 	t.Cleanup(func() { e.slurm("scontrol", "update", others, "State=RESUME") })
 	e.blocker("v100:4")
+	return e
+}
+
+// A job that has had more than its due of the fast type leaves at the end of a round
+// for one that waits for it and had nothing, and comes back with all of its work.
+func TestRoundEnds(t *testing.T) {
+	e := newTurns(t)
 	rich := e.worker("rich", "4", endless, 5, "save", "--prio-speed=a100:4,v100:1")
 	e.begun("rich")
 	poor := e.worker("poor", "4", 10, 5, "save", "--prio-speed=a100:4,v100:1")
@@ -56,4 +63,50 @@ func TestRoundEnds(t *testing.T) {
 		}
 	}
 	d.stop()
+}
+
+// Three jobs take turns on one node, round after round, while priod is killed now and
+// then: each comes back with all of its work, and none is told to leave twice in one
+// run.
+func TestRoundsTakeTurns(t *testing.T) {
+	if rounds(0, 1) == 0 {
+		t.Skip("make test-long runs this")
+	}
+	e := newTurns(t)
+	names, ids := []string{"one", "two", "three"}, []string{}
+	for _, name := range names {
+		ids = append(ids, e.worker(name, "4", 80, 5, "save", "--prio-speed=a100:4,v100:1"))
+	}
+	e.begun("one")
+	e.eligible(2)
+	for _, name := range names {
+		d := e.daemon()
+		e.told(name)
+		d.cmd.Process.Kill()
+		d.cmd.Wait()
+	}
+	d := e.daemon()
+	for i, name := range names {
+		e.completes(ids[i])
+		text := e.log(name)
+		told, saved := strings.Count(text, "signal "), "0"
+		if told == 0 || strings.Count(text, "start ") != told+1 || strings.Count(text, "complete") != 1 {
+			t.Errorf("%s:\n%s", name, text)
+		}
+		for line := range strings.Lines(text) {
+			if _, from, starts := strings.Cut(strings.TrimSpace(line), " from="); starts && from != saved {
+				t.Errorf("%s begins at %s and had saved %s:\n%s", name, from, saved, text)
+			}
+			if _, at, signal := strings.Cut(line, " at="); signal {
+				saved, _, _ = strings.Cut(at, " ")
+			}
+		}
+	}
+	d.stop()
+	for _, x := range e.settled() {
+		t.Logf("%s yielded to %s: %s, %s", x.Victim, x.For, x.State, x.ClaimState)
+		if x.Purpose != "round" || x.State != "done" || x.ClaimState != "started" {
+			t.Errorf("%+v", x)
+		}
+	}
 }
