@@ -90,7 +90,10 @@ func viewPlan(r *cycle.Result) planView {
 			w.Outcome = r.Outcomes[i]
 		}
 		if d := decisions[a.Job]; d != nil {
-			w.Class, w.WaitS = d.Class, seconds(p.At.Sub(d.Since))
+			w.Class = d.Class
+			if !d.Since.IsZero() { // else it begins later
+				w.WaitS = seconds(p.At.Sub(d.Since))
+			}
 		}
 		v.Writes[i] = w
 	}
