@@ -99,17 +99,21 @@ func TestSteer(t *testing.T) {
 		want   string // constraint
 		told   string
 	}{
-		"bound":           {func(*harbour, *cluster.Job) {}, "a100", "a100 is allocated to it and free"},
-		"and its own":     {func(_ *harbour, j *cluster.Job) { j.Features = "ssd" }, "ssd", "leaves one GPU type"},
-		"alternatives":    {func(_ *harbour, j *cluster.Job) { j.Features = "a100|t4" }, "(a100|t4)&a100", "free"},
-		"no consent":      {func(_ *harbour, j *cluster.Job) { j.Tag = jobtag.Tag{Type: "be"} }, "", ""},
-		"a bad tag":       {func(_ *harbour, j *cluster.Job) { j.TagErr = "x" }, "", ""},
-		"typed":           {func(_ *harbour, j *cluster.Job) { j.GPUType = "v100" }, "", typed},
-		"part of one":     {func(_ *harbour, j *cluster.Job) { j.HetLeader = 7 }, "", component},
-		"prefers":         {func(_ *harbour, j *cluster.Job) { j.Prefer = "t4" }, "", prefers},
-		"counts":          {func(_ *harbour, j *cluster.Job) { j.Features = "[a100|v100]" }, "[a100|v100]", "counts"},
-		"groups":          {func(_ *harbour, j *cluster.Job) { j.Features = "(a100|v100)&ssd" }, "(a100|v100)&ssd", "parentheses"},
-		"claimed":         {func(p *harbour, j *cluster.Job) { p.h.Claiming = map[cluster.JobID]bool{j.ID: true} }, "", claimed},
+		"bound":        {func(*harbour, *cluster.Job) {}, "a100", "a100 is allocated to it and free"},
+		"and its own":  {func(_ *harbour, j *cluster.Job) { j.Features = "ssd" }, "ssd", "leaves one GPU type"},
+		"alternatives": {func(_ *harbour, j *cluster.Job) { j.Features = "a100|t4" }, "(a100|t4)&a100", "free"},
+		"no consent":   {func(_ *harbour, j *cluster.Job) { j.Tag = jobtag.Tag{Type: "be"} }, "", ""},
+		"a bad tag":    {func(_ *harbour, j *cluster.Job) { j.TagErr = "x" }, "", ""},
+		"typed":        {func(_ *harbour, j *cluster.Job) { j.GPUType = "v100" }, "", typed},
+		"part of one":  {func(_ *harbour, j *cluster.Job) { j.HetLeader = 7 }, "", component},
+		"prefers":      {func(_ *harbour, j *cluster.Job) { j.Prefer = "t4" }, "", prefers},
+		"counts":       {func(_ *harbour, j *cluster.Job) { j.Features = "[a100|v100]" }, "[a100|v100]", "counts"},
+		"groups":       {func(_ *harbour, j *cluster.Job) { j.Features = "(a100|v100)&ssd" }, "(a100|v100)&ssd", "parentheses"},
+		"claimed":      {func(p *harbour, j *cluster.Job) { p.h.Claiming = map[cluster.JobID]bool{j.ID: true} }, "", claimed},
+		"claimed and bound": {func(p *harbour, j *cluster.Job) {
+			p.h.Asked(j.ID, slurmplug.Features, "", "v100", true, start)
+			j.Features, p.h.Claiming = "v100", map[cluster.JobID]bool{j.ID: true}
+		}, "v100", claimed},
 		"named":           {func(p *harbour, j *cluster.Job) { p.places[j.ID] = Place{Required: "v1"} }, "", named},
 		"refused":         {func(p *harbour, j *cluster.Job) { p.places[j.ID] = Place{Excluded: "a1"} }, "", "it refuses nodes (a1)"},
 		"a node too many": {func(p *harbour, j *cluster.Job) { p.places[j.ID] = Place{Excluded: "v1"} }, "a100", "free"},
