@@ -60,6 +60,7 @@ type fake struct {
 	reads       int   // calls of Observe and Past
 	holdErr     error
 	plannedErr  error
+	useReads    int // calls of Used
 
 	stays   []speed.Stay    // in accounting
 	asked   int             // calls of AccountShares
@@ -123,7 +124,8 @@ func (f *fake) Look(context.Context, []eviction.Target) (map[cluster.JobID]evict
 	return nil, nil
 }
 func (f *fake) Used(context.Context, time.Time, time.Time, func(string) string) (*live.Used, error) {
-	return &live.Used{}, nil
+	f.useReads++
+	return &live.Used{}, f.pastErr
 }
 func (f *fake) Ask(context.Context, []*cluster.Job) error                 { return nil }
 func (f *fake) Excluded(context.Context, eviction.Target) (string, error) { return "", nil }

@@ -16,9 +16,15 @@ const useEvery = 6 * time.Hour
 // uses are what accounting taught of CPUs and memory, read beside the cycles.
 type uses struct {
 	past   sensitivity.Past
-	at     time.Time             // past was learnt
-	asked  time.Time             // accounting was, last
-	answer chan sensitivity.Past // one is on its way; nil: none
+	at     time.Time     // past was learnt
+	asked  time.Time     // accounting was, last
+	answer chan pastUses // one is on its way; nil: none
+}
+
+// pastUses is what accounting answers.
+type pastUses struct {
+	sensitivity.Past
+	err error
 }
 
 // sizing is what this cycle needs to size waiting jobs.
@@ -26,40 +32,43 @@ func (d *Daemon) sizing(ctx context.Context, now time.Time) cycle.Sizing {
 	set := d.Config.Sizes()
 	set.Table = d.table
 	if set.Enabled && d.Config.Speeds.History > 0 {
-		d.learnUse(ctx, now)
+		if d.watching { // a single cycle (Once) ends before the answer is there
+			d.learnUse(ctx, now)
+		}
 		set.Past, set.PastAt = d.uses.past, d.uses.at
 	}
 	d.sizes.Set(set)
 	return cycle.Sizing{Sizes: &d.sizes, Slurm: d.slurm}
 }
 
-// learnUse takes in what accounting has answered, and asks again when it is time. A
-// single cycle (Once) ends before the answer is there.
+// learnUse takes in what accounting has answered, and asks again when it is time.
 func (d *Daemon) learnUse(ctx context.Context, now time.Time) {
 	l := &d.uses
 	select {
-	case past, ok := <-l.answer:
-		if l.answer = nil; ok {
-			l.past, l.at = past, now
+	case a := <-l.answer:
+		if l.answer = nil; a.err != nil {
+			d.Log.Warn("accounting teaches nothing of CPUs and memory; what is known stays", "error", a.err)
+		} else {
+			l.past, l.at = a.Past, now
 		}
 	default:
 	}
 	if l.answer != nil || now.Sub(l.asked) < useEvery && !now.Before(l.asked) {
 		return
 	}
-	l.asked, l.answer = now, make(chan sensitivity.Past, 1)
-	go used(ctx, d, d.Config, now, l.answer)
+	l.asked, l.answer = now, make(chan pastUses, 1)
+	go func(slurm Slurm, c *config.Config, answer chan<- pastUses) {
+		past, err := used(ctx, slurm, c, now)
+		answer <- pastUses{past, err}
+	}(d.Connect(d.Config), d.Config, l.answer) // a connection of its own, beside the cycles'
 }
 
-// used reads accounting through a connection of its own; without an answer the
-// channel is closed.
-func used(ctx context.Context, d *Daemon, c *config.Config, now time.Time, answer chan<- sensitivity.Past) {
-	defer close(answer)
+// used reads what programs used within the history that speeds are learnt from.
+func used(ctx context.Context, slurm Slurm, c *config.Config, now time.Time) (sensitivity.Past, error) {
 	set := c.SpeedSettings()
-	used, err := d.Connect(c).Used(ctx, now.Add(-time.Duration(c.Speeds.History)), now, set.Today)
+	used, err := slurm.Used(ctx, now.Add(-time.Duration(c.Speeds.History)), now, set.Today)
 	if err != nil {
-		d.Log.Debug("accounting teaches nothing of CPUs and memory", "error", err)
-		return
+		return nil, err
 	}
-	answer <- sensitivity.Learn(used.Runs, time.Duration(c.Speeds.Shortest))
+	return sensitivity.Learn(used.Runs, time.Duration(c.Speeds.Shortest)), nil
 }
