@@ -472,10 +472,16 @@ func (h *History) TEUse(at time.Time, limit func(user, account string) time.Dura
 			to.m[to.name] = u
 		}
 	}
+	var past []Interval
 	for _, i := range h.recent {
 		if i.Class == TE {
-			add(&i, i.End, 0)
+			past = append(past, i)
 		}
+	}
+	// What a job ran too long it did last, whichever of its runs a map gives first.
+	slices.SortFunc(past, func(a, b Interval) int { return a.Start.Compare(b.Start) })
+	for i := range past {
+		add(&past[i], past[i].End, 0)
 	}
 	for _, i := range h.running {
 		if i.Class == TE {

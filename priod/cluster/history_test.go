@@ -214,3 +214,22 @@ func TestRequested(t *testing.T) {
 		t.Errorf("taken back: %+v", h.Requests)
 	}
 }
+
+// What a job ran beyond its limit is the end of its last run: 90 minutes are over
+// half an hour before the first run ends, an hour of which is within the day.
+func TestUseBeyondTheLimit(t *testing.T) {
+	now := time.Unix(10_000_000, 0)
+	h := NewHistory()
+	for _, hours := range [][2]time.Duration{{-25, -23}, {-10, -9}} {
+		i := Interval{
+			Job: slurmplug.Plain(1), Start: now.Add(hours[0] * time.Hour), End: now.Add(hours[1] * time.Hour), Closed: true, GPUs: 1, User: "ann", Class: TE,
+		}
+		h.recent[i.run()] = i
+	}
+	for range 50 {
+		users, _, _ := h.TEUse(now, func(string, string) time.Duration { return 90 * time.Minute })
+		if got := users["ann"].GPUSeconds; got != 1800 {
+			t.Fatalf("%g GPU-seconds, want 1800", got)
+		}
+	}
+}
