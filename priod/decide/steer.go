@@ -225,7 +225,10 @@ func (d *Steered) steer() {
 		if j.Tasks != "" {
 			n = d.width(j)
 		}
-		if d.set.Policy.Depth > 0 && len(berths)+n > d.set.Policy.Depth {
+		if d.set.Policy.Depth > 0 {
+			n = min(n, d.set.Policy.Depth-len(berths))
+		}
+		if n <= 0 {
 			if d.ours(j) {
 				d.act(j, j.Tasks, false, steering.Open, d.h.Own(j, slurmplug.Features), string(steering.Far))
 			}
@@ -362,6 +365,9 @@ func (d *Steered) berth(at int, id cluster.JobID, tasks int) berth {
 	j := d.jobs[at]
 	share, c := d.shares.Jobs[j.ID], d.course(id)
 	b := berth{at: at, id: id, tasks: tasks, kept: c, alone: d.alone(j)}
+	if b.alone == "" && d.h.Claiming[id] {
+		b.alone = claimed // the first task of an array, before it has a record of its own
+	}
 	if b.alone == "" && c.rest > 0 {
 		b.alone = c.alone
 		c.rest--

@@ -218,6 +218,22 @@ func TestSteerSplitsAnArray(t *testing.T) {
 	}
 }
 
+// An array that is longer than depth is bound as far as that reaches; the task for
+// which room is being made is left alone before it has a record of its own.
+func TestSteerTheHeadOfAnArray(t *testing.T) {
+	p := newHarbour()
+	p.node("a1", "a100", "a100")
+	p.node("v1", "v100", "v100")
+	j := p.job(1, "")
+	j.Tasks, j.TaskCount = "0-99", 100
+	set := steerSettings()
+	set.Policy.Depth = 3
+	p.h.Claiming = map[cluster.JobID]bool{{ID: 1, Task: 0}: true}
+	if _, actions := p.cycle(set); len(actions) != 1 || actions[0].Tasks != "1-2" || actions[0].After != "a100" {
+		t.Errorf("%+v", actions)
+	}
+}
+
 // Whatever the cluster looks like: what is written is the user's own constraint
 // with a type on which there is place; it is bounded, it is stable, and it goes
 // when steering is switched off. What users edited stays.
