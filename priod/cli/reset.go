@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -91,9 +92,7 @@ func reset(ctx context.Context, cfg *config.Config, dryRun bool) (*resetView, er
 	}
 	known := maps.Clone(h.Written)
 	h.Observe(&snapshot) // tasks that were split off inherit from their array
-	if err := askSizes(ctx, slurm, &snapshot, h); err != nil {
-		return nil, fmt.Errorf("read the sizes that jobs ask for: %w", err)
-	}
+	doubts := askSizes(ctx, slurm, &snapshot, h)
 	set := cfg.Decide()
 	if set.Peers {
 		decide.Adopt(decide.Strangers(&snapshot, h, set), &snapshot, h)
@@ -113,71 +112,93 @@ func reset(ctx context.Context, cfg *config.Config, dryRun bool) (*resetView, er
 			actions = append(actions, a)
 		}
 	}
-	asked, running := unask(&snapshot, undo, h)
+	asked, unread, running := unask(&snapshot, undo, h, doubts)
 	actions = append(asked, actions...)
 	v.Gone = len(known)
 	if dryRun {
 		for _, a := range actions {
 			v.Writes = append(v.Writes, plan.Outcome{Action: a})
 		}
+		v.Writes, v.Failed = append(v.Writes, unread...), len(unread)
 		return v, nil
 	}
-	v.Writes = slurm.Apply(context.WithoutCancel(ctx), actions)
-	back := map[cluster.JobID]bool{}
+	v.Writes = append(slurm.Apply(context.WithoutCancel(ctx), actions), unread...)
+	still := v.failures()
+	return v, undo.TakenBack(time.Now(), func(c *store.Change) bool {
+		return running[c] || slices.ContainsFunc(c.Jobs(), func(id cluster.JobID) bool { return still[id] })
+	})
+}
+
+// failures counts the values that could not be taken back, and tells in which jobs
+// something may still be: a request of a job that has started meanwhile, too. What
+// was written into a task may stand in the journal under its array.
+func (v *resetView) failures() map[cluster.JobID]bool {
+	still := map[cluster.JobID]bool{}
 	for _, o := range v.Writes {
-		if o.Status == slurmplug.Applied || o.Status == slurmplug.Raced {
-			if _, seen := back[o.Job]; !seen {
-				back[o.Job] = true
-			}
+		raced := o.Status == slurmplug.Raced
+		if o.Status == slurmplug.Applied || raced && o.Lever.Ranks() {
 			continue
 		}
-		v.Failed++
-		back[o.Job] = false
+		if !raced {
+			v.Failed++
+		}
+		still[o.Job], still[slurmplug.Plain(o.Job.ID)] = true, true
 	}
-	return v, undo.TakenBack(time.Now(), func(c *store.Change) bool {
-		if running[c] {
-			return true // to be taken back should the job be requeued
-		}
-		for _, id := range c.Jobs() {
-			if done, tried := back[id]; tried && !done {
-				return true
-			}
-		}
-		return false
-	})
+	return still
 }
 
 // unask takes back what priod wrote into the requests of waiting jobs and
 // nobody has changed since. A request of a job that runs cannot be changed:
-// its lines stay.
-func unask(s *cluster.Snapshot, undo *store.Undo, h *cluster.History) (actions []plan.Action, running map[*store.Change]bool) {
+// its lines stay, should the job be requeued. With doubts sizes may not have been
+// read: those are still there, and hold up no other.
+func unask(s *cluster.Snapshot, undo *store.Undo, h *cluster.History, doubts error) (actions []plan.Action, unread []plan.Outcome, running map[*store.Change]bool) {
 	running = map[*store.Change]bool{}
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
 		back := plan.Action{Job: j.ID, Tasks: j.Tasks, Reason: "reset"}
-		if c := undo.Find(j.ID, slurmplug.ReqNodeList); j.State == cluster.Pending && c != nil && c.Job == j.ID && c.To != "" && c.Of(j) {
-			back.Lever, back.Before, back.After, back.Was = c.Lever, c.To, c.Was, c.Was
+		pin := undo.Find(j.ID, slurmplug.ReqNodeList)
+		if j.State == cluster.Pending && pin != nil && pin.Job == j.ID && pin.To != "" && pin.Of(j) {
+			back.Lever, back.Before, back.After, back.Was = pin.Lever, pin.To, pin.Was, pin.Was
 			actions = append(actions, back)
+		} else {
+			pin = nil
 		}
 		for _, lever := range slices.Sorted(maps.Keys(h.Requests[j.ID])) {
 			r := h.Requests[j.ID][lever]
 			c := undo.Find(j.ID, lever)
 			now, shown := j.Request(lever)
+			if size, pinned := unpinned(now, pin); pinned && lever == slurmplug.Size {
+				now = size
+			}
 			if c != nil && !c.Of(j) || shown && !r.Ours(now) {
 				continue
 			}
-			if j.State != cluster.Pending {
-				running[c] = true
+			if j.State == cluster.Pending && !shown && doubts != nil {
+				o := plan.Outcome{Action: back, Status: slurmplug.Postponed, Message: fmt.Sprintf("its size cannot be read: %.300s", doubts)}
+				o.Lever, o.After, o.Was = lever, r.Was, r.Was
+				unread = append(unread, o)
 				continue
 			}
-			if !shown {
+			if j.State != cluster.Pending || !shown {
+				running[c] = true
 				continue
 			}
 			back.Lever, back.Before, back.After, back.Was = lever, now, r.Was, r.Was
 			actions = append(actions, back)
 		}
 	}
-	return actions, running
+	return actions, unread, running
+}
+
+// unpinned is a size as it is once the node is taken back that an eviction wrote
+// beside it.
+func unpinned(size string, pin *store.Change) (text string, pinned bool) {
+	if pin == nil {
+		return size, false
+	}
+	const nodes = string(slurmplug.ReqNodeList) + "="
+	text, pinned = strings.CutSuffix(size, nodes+pin.To)
+	return text + nodes + pin.Was, pinned
 }
 
 // askSizes reads the sizes of waiting jobs that priod has written to.
@@ -225,8 +246,13 @@ func written(ctx context.Context, dir string, undo *store.Undo) (*cluster.Histor
 		}
 	}
 	for id, requests := range known.Requests {
-		if h.Requests[id] == nil {
-			h.Requests[id] = requests
+		for lever, r := range requests {
+			if h.Requests[id] == nil {
+				h.Requests[id] = map[slurmplug.Lever]cluster.Requested{}
+			}
+			if _, told := h.Requests[id][lever]; !told {
+				h.Requests[id][lever] = r
+			}
 		}
 	}
 	return h, nil

@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
+	"slurmprio/priod/store"
+	"slurmprio/slurmplug"
+)
+
+var submitted = time.Unix(1_700_000_000, 0)
+
+// journal is an undo journal with lines for jobs of ann.
+func journal(t *testing.T, lines ...*store.Change) *store.Undo {
+	t.Helper()
+	undo, err := store.OpenUndo(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range lines {
+		c.Time, c.User, c.Submit = submitted, "ann", submitted
+	}
+	if err := undo.Append(lines); err != nil {
+		t.Fatal(err)
+	}
+	return undo
+}
+
+func sized(id uint32, was, to string) *store.Change {
+	return &store.Change{Job: slurmplug.Plain(id), Lever: slurmplug.Size, Was: was, From: was, To: to}
+}
+
+// waits is a waiting job that asks for a size; "": nobody could read it.
+func waits(id uint32, size string) cluster.Job {
+	j := cluster.Job{ID: slurmplug.Plain(id), User: "ann", State: cluster.Pending, Submit: submitted}
+	if size != "" {
+		j.Asked = &slurmplug.Asked{Text: size}
+	}
+	return j
+}
+
+// unasked is what reset does about requests, and how many lines stay of those.
+func unasked(undo *store.Undo, doubts error, jobs ...cluster.Job) (actions []plan.Action, unread []plan.Outcome, kept map[*store.Change]bool) {
+	h := cluster.NewHistory()
+	h.Requests = undo.Requests()
+	s := cluster.Snapshot{At: submitted.Add(time.Hour), Jobs: jobs}
+	h.Observe(&s)
+	return unask(&s, undo, h, doubts)
+}
+
+// A size that cannot be read, because a user named the job so, keeps no other from
+// being taken back, and is known to be there still.
+func TestResetPastASizeThatCannotBeRead(t *testing.T) {
+	undo := journal(t, sized(1, "NumCPUs=2 ReqNodeList=", "NumCPUs=9 ReqNodeList="), sized(2, "NumCPUs=2 ReqNodeList=", "NumCPUs=9 ReqNodeList="))
+	actions, unread, _ := unasked(undo, errors.New("NumCPUs= comes twice"), waits(1, ""), waits(2, "NumCPUs=9 ReqNodeList="))
+	if len(actions) != 1 || actions[0].Job.ID != 2 || actions[0].After != "NumCPUs=2 ReqNodeList=" {
+		t.Errorf("%+v", actions)
+	}
+	v := resetView{Writes: unread}
+	if failed := v.failures(); len(unread) != 1 || v.Failed != 1 || !failed[slurmplug.Plain(1)] {
+		t.Errorf("%+v, %v", unread, failed)
+	}
+	if actions, unread, kept := unasked(undo, nil, waits(1, "")); len(actions)+len(unread) != 0 || !kept[undo.Find(slurmplug.Plain(1), slurmplug.Size)] {
+		t.Errorf("it started since: %+v, %+v, %v", actions, unread, kept)
+	}
+}
+
+// The node that an eviction wrote into a job beside its size is nobody's change.
+func TestResetOfASizeOnAClaimedNode(t *testing.T) {
+	pin := &store.Change{Job: slurmplug.Plain(1), Lever: slurmplug.ReqNodeList, To: "n7"}
+	undo := journal(t, sized(1, "NumCPUs=2 ReqNodeList=", "NumCPUs=9 ReqNodeList="), pin)
+	actions, _, _ := unasked(undo, nil, waits(1, "NumCPUs=9 ReqNodeList=n7"))
+	if len(actions) != 2 || actions[0].Lever != slurmplug.ReqNodeList || actions[1].After != "NumCPUs=2 ReqNodeList=" {
+		t.Errorf("%+v", actions)
+	}
+	if actions, _, _ := unasked(undo, nil, waits(1, "NumCPUs=9 ReqNodeList=n3")); len(actions) != 1 {
+		t.Errorf("its user names a node: %+v", actions)
+	}
+}
+
+// What could not be taken back from a task stays known when the line is its array's.
+func TestResetKeepsTheArraysLine(t *testing.T) {
+	array := sized(5, "", "a100")
+	array.Lever, array.Tasks = slurmplug.Features, "0-9"
+	task := cluster.JobID{ID: 5, Task: 3}
+	for status, want := range map[slurmplug.Status]struct {
+		failed int
+		still  bool
+	}{slurmplug.Applied: {0, false}, slurmplug.Refused: {1, true}, slurmplug.Raced: {0, true}} { // it started, and may be requeued
+		v := resetView{Writes: []plan.Outcome{{Action: plan.Action{Job: task, Lever: slurmplug.Features}, Status: status}}}
+		if still := v.failures(); still[array.Jobs()[0]] != want.still || still[task] != want.still || v.Failed != want.failed {
+			t.Errorf("%s: %v, %d failed", status, still, v.Failed)
+		}
+	}
+}
