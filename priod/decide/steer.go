@@ -125,6 +125,7 @@ type Steered struct {
 	jobs     []*cluster.Job // of plan.Decisions
 	features []string       // by type of shares; "": nobody is steered there
 	kinds    *nodemap.Map
+	gpus     int              // of all nodes
 	up       *placement.Nodes // nothing on them
 	fits     map[request]placement.Types
 	held     int // writes beyond the limit
@@ -200,6 +201,9 @@ func (d *Steered) look() {
 			f = ""
 		}
 		d.features = append(d.features, f)
+	}
+	for i := range d.s.Nodes {
+		d.gpus += d.s.Nodes[i].GPUs
 	}
 	d.kinds = nodemap.New(d.s)
 	d.up = d.kinds.Up()
@@ -344,11 +348,7 @@ func (d *Steered) course(id cluster.JobID) *course {
 // width is for how many tasks of an array there is a berth: as many as the
 // cluster could run at once.
 func (d *Steered) width(j *cluster.Job) int {
-	gpus := 0
-	for i := range d.s.Nodes {
-		gpus += d.s.Nodes[i].GPUs
-	}
-	return max(min(j.TaskCount, gpus/j.GPUs), 1)
+	return max(min(j.TaskCount, d.gpus/j.GPUs), 1)
 }
 
 // places are the first tasks of an array, or the job itself.

@@ -357,6 +357,9 @@ func BenchmarkSteer(b *testing.B) {
 	for id := range uint32(100_000) {
 		j := p.job(id+1, []string{"", "a100|v100"}[id%2])
 		p.shares.Jobs[j.ID].Time = []float64{0.4, 0.2, 0.3}
+		if id%10 == 9 {
+			j.Tasks, j.TaskCount = "0-9", 10
+		}
 	}
 	p.h.Observe(&p.Snapshot)
 	pl := Decide(&p.Snapshot, p.h, Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: ranking.Settings{Partitions: []string{"gpu"}}})
