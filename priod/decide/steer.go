@@ -276,8 +276,10 @@ func (d *Steered) queue() (queue []int) {
 		}
 		if j.Reason == "BadConstraints" {
 			why = "no node satisfies it (BadConstraints)"
-			c := d.course(j.ID)
-			c.rest, c.alone = d.set.Policy.Cycles, why
+			for _, id := range places(j, d.width(j)) {
+				c := d.course(id)
+				c.rest, c.alone = d.set.Policy.Cycles, why
+			}
 		}
 		if why == "" && (dec.Why == string(ranking.Foreign) || dec.Why == string(ranking.Reserved)) {
 			why = dec.Why
@@ -348,7 +350,7 @@ func (d *Steered) course(id cluster.JobID) *course {
 // width is for how many tasks of an array there is a berth: as many as the
 // cluster could run at once.
 func (d *Steered) width(j *cluster.Job) int {
-	return max(min(j.TaskCount, d.gpus/j.GPUs), 1)
+	return max(min(j.TaskCount, d.gpus/max(j.GPUs, 1)), 1)
 }
 
 // places are the first tasks of an array, or the job itself.

@@ -218,6 +218,26 @@ func TestSteerSplitsAnArray(t *testing.T) {
 	}
 }
 
+// Slurm says of an array that no node satisfies what was written: it gets its own
+// back, and no other type in the next cycle.
+func TestSteerLeavesAnImpossibleArray(t *testing.T) {
+	p := newHarbour()
+	p.node("a1", "a100", "a100")
+	p.node("v1", "v100", "v100")
+	j := p.job(1, "")
+	j.Tasks, j.TaskCount = "0-1", 2
+	p.cycle(steerSettings())
+	if j.Features != "a100" {
+		t.Fatalf("bound to %q", j.Features)
+	}
+	for _, reason := range []string{"BadConstraints", "Resources"} {
+		j.Reason = reason
+		if p.cycle(steerSettings()); j.Features != "" {
+			t.Errorf("%s: bound to %q", reason, j.Features)
+		}
+	}
+}
+
 // An array that is longer than depth is bound as far as that reaches; the task for
 // which room is being made is left alone before it has a record of its own.
 func TestSteerTheHeadOfAnArray(t *testing.T) {
