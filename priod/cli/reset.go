@@ -112,20 +112,23 @@ func reset(ctx context.Context, cfg *config.Config, dryRun bool) (*resetView, er
 			actions = append(actions, a)
 		}
 	}
-	asked, unread, running := unask(&snapshot, undo, h, doubts)
-	actions = append(asked, actions...)
+	asked := unask(&snapshot, undo, h, doubts)
+	actions = append(asked.actions, actions...)
 	v.Gone = len(known)
 	if dryRun {
 		for _, a := range actions {
 			v.Writes = append(v.Writes, plan.Outcome{Action: a})
 		}
-		v.Writes, v.Failed = append(v.Writes, unread...), len(unread)
+		v.Writes, v.Failed = append(v.Writes, asked.unread...), len(asked.unread)
 		return v, nil
 	}
-	v.Writes = append(slurm.Apply(context.WithoutCancel(ctx), actions), unread...)
+	if err := undo.Append(asked.lost); err != nil {
+		return nil, err
+	}
+	v.Writes = append(slurm.Apply(context.WithoutCancel(ctx), actions), asked.unread...)
 	still := v.failures()
 	return v, undo.TakenBack(time.Now(), func(c *store.Change) bool {
-		return running[c] || slices.ContainsFunc(c.Jobs(), func(id cluster.JobID) bool { return still[id] })
+		return asked.stay[c] || slices.ContainsFunc(c.Jobs(), func(id cluster.JobID) bool { return still[id] })
 	})
 }
 
@@ -147,19 +150,26 @@ func (v *resetView) failures() map[cluster.JobID]bool {
 	return still
 }
 
+// unasked is what reset does about the requests of jobs.
+type unasked struct {
+	actions []plan.Action
+	unread  []plan.Outcome         // sizes that could not be read: they are still there
+	stay    map[*store.Change]bool // lines of running jobs, should they be requeued
+	lost    []*store.Change        // lines that the journal lacks
+}
+
 // unask takes back what priod wrote into the requests of waiting jobs and
-// nobody has changed since. A request of a job that runs cannot be changed:
-// its lines stay, should the job be requeued. With doubts sizes may not have been
-// read: those are still there, and hold up no other.
-func unask(s *cluster.Snapshot, undo *store.Undo, h *cluster.History, doubts error) (actions []plan.Action, unread []plan.Outcome, running map[*store.Change]bool) {
-	running = map[*store.Change]bool{}
+// nobody has changed since. A request of a job that runs cannot be changed.
+// With doubts sizes may not have been read, which holds up no other.
+func unask(s *cluster.Snapshot, undo *store.Undo, h *cluster.History, doubts error) *unasked {
+	u := &unasked{stay: map[*store.Change]bool{}}
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
 		back := plan.Action{Job: j.ID, Tasks: j.Tasks, Reason: "reset"}
 		pin := undo.Find(j.ID, slurmplug.ReqNodeList)
 		if j.State == cluster.Pending && pin != nil && pin.Job == j.ID && pin.To != "" && pin.Of(j) {
 			back.Lever, back.Before, back.After, back.Was = pin.Lever, pin.To, pin.Was, pin.Was
-			actions = append(actions, back)
+			u.actions = append(u.actions, back)
 		} else {
 			pin = nil
 		}
@@ -173,21 +183,25 @@ func unask(s *cluster.Snapshot, undo *store.Undo, h *cluster.History, doubts err
 			if c != nil && !c.Of(j) || shown && !r.Ours(now) {
 				continue
 			}
+			if c == nil {
+				c = &store.Change{Time: r.At, Job: j.ID, User: j.User, Submit: j.Submit, Lever: lever, Was: r.Was, From: r.Was, To: r.Value, Sent: r.Older}
+				u.lost = append(u.lost, c)
+			}
 			if j.State == cluster.Pending && !shown && doubts != nil {
 				o := plan.Outcome{Action: back, Status: slurmplug.Postponed, Message: fmt.Sprintf("its size cannot be read: %.300s", doubts)}
 				o.Lever, o.After, o.Was = lever, r.Was, r.Was
-				unread = append(unread, o)
+				u.unread = append(u.unread, o)
 				continue
 			}
 			if j.State != cluster.Pending || !shown {
-				running[c] = true
+				u.stay[c] = true
 				continue
 			}
 			back.Lever, back.Before, back.After, back.Was = lever, now, r.Was, r.Was
-			actions = append(actions, back)
+			u.actions = append(u.actions, back)
 		}
 	}
-	return actions, unread, running
+	return u
 }
 
 // unpinned is a size as it is once the node is taken back that an eviction wrote

@@ -42,8 +42,8 @@ func waits(id uint32, size string) cluster.Job {
 	return j
 }
 
-// unasked is what reset does about requests, and how many lines stay of those.
-func unasked(undo *store.Undo, doubts error, jobs ...cluster.Job) (actions []plan.Action, unread []plan.Outcome, kept map[*store.Change]bool) {
+// unaskAll is what reset does about the requests of jobs that the journal knows.
+func unaskAll(undo *store.Undo, doubts error, jobs ...cluster.Job) *unasked {
 	h := cluster.NewHistory()
 	h.Requests = undo.Requests()
 	s := cluster.Snapshot{At: submitted.Add(time.Hour), Jobs: jobs}
@@ -55,16 +55,16 @@ func unasked(undo *store.Undo, doubts error, jobs ...cluster.Job) (actions []pla
 // being taken back, and is known to be there still.
 func TestResetPastASizeThatCannotBeRead(t *testing.T) {
 	undo := journal(t, sized(1, "NumCPUs=2 ReqNodeList=", "NumCPUs=9 ReqNodeList="), sized(2, "NumCPUs=2 ReqNodeList=", "NumCPUs=9 ReqNodeList="))
-	actions, unread, _ := unasked(undo, errors.New("NumCPUs= comes twice"), waits(1, ""), waits(2, "NumCPUs=9 ReqNodeList="))
-	if len(actions) != 1 || actions[0].Job.ID != 2 || actions[0].After != "NumCPUs=2 ReqNodeList=" {
-		t.Errorf("%+v", actions)
+	u := unaskAll(undo, errors.New("NumCPUs= comes twice"), waits(1, ""), waits(2, "NumCPUs=9 ReqNodeList="))
+	if len(u.actions) != 1 || u.actions[0].Job.ID != 2 || u.actions[0].After != "NumCPUs=2 ReqNodeList=" {
+		t.Errorf("%+v", u)
 	}
-	v := resetView{Writes: unread}
-	if failed := v.failures(); len(unread) != 1 || v.Failed != 1 || !failed[slurmplug.Plain(1)] {
-		t.Errorf("%+v, %v", unread, failed)
+	v := resetView{Writes: u.unread}
+	if still := v.failures(); len(u.unread) != 1 || v.Failed != 1 || !still[slurmplug.Plain(1)] {
+		t.Errorf("%+v, %v", u.unread, still)
 	}
-	if actions, unread, kept := unasked(undo, nil, waits(1, "")); len(actions)+len(unread) != 0 || !kept[undo.Find(slurmplug.Plain(1), slurmplug.Size)] {
-		t.Errorf("it started since: %+v, %+v, %v", actions, unread, kept)
+	if u := unaskAll(undo, nil, waits(1, "")); len(u.actions)+len(u.unread) != 0 || !u.stay[undo.Find(slurmplug.Plain(1), slurmplug.Size)] {
+		t.Errorf("it started since: %+v", u)
 	}
 }
 
@@ -72,12 +72,30 @@ func TestResetPastASizeThatCannotBeRead(t *testing.T) {
 func TestResetOfASizeOnAClaimedNode(t *testing.T) {
 	pin := &store.Change{Job: slurmplug.Plain(1), Lever: slurmplug.ReqNodeList, To: "n7"}
 	undo := journal(t, sized(1, "NumCPUs=2 ReqNodeList=", "NumCPUs=9 ReqNodeList="), pin)
-	actions, _, _ := unasked(undo, nil, waits(1, "NumCPUs=9 ReqNodeList=n7"))
-	if len(actions) != 2 || actions[0].Lever != slurmplug.ReqNodeList || actions[1].After != "NumCPUs=2 ReqNodeList=" {
-		t.Errorf("%+v", actions)
+	u := unaskAll(undo, nil, waits(1, "NumCPUs=9 ReqNodeList=n7"))
+	if len(u.actions) != 2 || u.actions[0].Lever != slurmplug.ReqNodeList || u.actions[1].After != "NumCPUs=2 ReqNodeList=" {
+		t.Errorf("%+v", u)
 	}
-	if actions, _, _ := unasked(undo, nil, waits(1, "NumCPUs=9 ReqNodeList=n3")); len(actions) != 1 {
-		t.Errorf("its user names a node: %+v", actions)
+	if u := unaskAll(undo, nil, waits(1, "NumCPUs=9 ReqNodeList=n3")); len(u.actions) != 1 {
+		t.Errorf("its user names a node: %+v", u)
+	}
+}
+
+// What only the database knows of a job that runs gets its line: reset empties the
+// journal, and the job may be requeued.
+func TestResetOfWhatTheJournalLost(t *testing.T) {
+	undo, h := journal(t), cluster.NewHistory()
+	j := cluster.Job{ID: slurmplug.Plain(4), User: "ann", State: cluster.Running, Submit: submitted, Features: "a100"}
+	h.Asked(j.ID, slurmplug.Features, "ssd", "a100", true, submitted)
+	u := unask(&cluster.Snapshot{Jobs: []cluster.Job{j}}, undo, h, nil)
+	if err := undo.Append(u.lost); err != nil {
+		t.Fatal(err)
+	}
+	if err := undo.TakenBack(submitted, func(c *store.Change) bool { return u.stay[c] }); err != nil {
+		t.Fatal(err)
+	}
+	if r := undo.Of(j.ID, "ann")[slurmplug.Features]; r.Was != "ssd" || !r.Ours("a100") {
+		t.Errorf("%+v", r)
 	}
 }
 
