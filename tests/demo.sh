@@ -65,3 +65,27 @@ show priod reset
 left=$(sprio -h -o %S | awk '$1 != 0' | wc -l)
 echo "jobs with a SiteFactor left in Slurm: $left"
 [ "$left" -eq 0 ]
+
+title "On the right GPU: two programs that leave the type open and say how fast they are on each"
+priod resume >/dev/null
+scancel --user="$(id -un)"
+for _ in $(seq 40); do [ -z "$(squeue -h)" ] && break; sleep 0.25; done
+cat >>"$PRIOD_CONFIG" <<TOML
+[allocation]
+policy = "max-min"
+[steering]
+enabled = true
+least = 0.1
+TOML
+open() { submit --begin=now+8 --prio-type be --gres=gpu:4 --job-name="$1" --prio-speed "$2" --wrap 'sleep 300'; }
+for _ in 1 2 3 4 5 6; do
+  open game a100:1,v100:0.9,t4:0.8 >/dev/null
+  language=$(open language a100:1,v100:0.3,t4:0.1)
+done
+show priod run --once
+show squeue --noheader --sort=j,i --format='%.6i %10j %.9T  %f'
+show priod explain "$language"
+for _ in $(seq 60); do [ "$(squeue -h -t RUNNING | wc -l)" -ge 7 ] && break; sleep 0.25; done
+show squeue --noheader --sort=j,i --format='%.6i %10j %.9T  %N'
+show priod reset
+[ -z "$(squeue -h -t PENDING -o %f | grep -v null)" ] || { echo "a GPU type is left in a job" >&2; exit 1; }

@@ -65,6 +65,14 @@ func newSite(t testing.TB, settings string) *site {
 	return newSiteOn(t, lab.Shared(t), settings)
 }
 
+// newOwnSite is newSite on a lab of the test's own, beside other such tests: for
+// those that mostly wait.
+func newOwnSite(t *testing.T, settings string) *site {
+	t.Helper()
+	t.Parallel()
+	return newSiteOn(t, lab.ForTest(t, lab.Options{}), settings)
+}
+
 // newSiteOn is newSite on a lab of the test's own.
 func newSiteOn(t testing.TB, l *lab.Lab, settings string) *site {
 	t.Helper()

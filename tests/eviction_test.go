@@ -542,6 +542,7 @@ func TestEvictionSurvivesKillAtTheReservation(t *testing.T) {
 // slurmctld falls in the grace and the backup takes over, which may not know of
 // the pin any more: one eviction all the same.
 func TestEvictionSurvivesFailOver(t *testing.T) {
+	t.Parallel()
 	if rounds(0, 1) == 0 || os.Geteuid() != 0 {
 		t.Skip("make test-long as root runs this")
 	}
@@ -576,6 +577,7 @@ func TestEvictionSurvivesFailOver(t *testing.T) {
 // forgotten them and the TE jobs: accounting says what became of each, or that its
 // owner has to see to it, and nothing stays open.
 func TestEvictionForgotten(t *testing.T) {
+	t.Parallel()
 	if rounds(0, 1) == 0 {
 		t.Skip("make test-long runs this")
 	}
@@ -631,6 +633,7 @@ func TestEvictionForgotten(t *testing.T) {
 // With a state folder on each host, the priod that takes over while a victim is in
 // its grace tells nobody to leave again; the first one ends what it began.
 func TestEvictionLeftToTheOtherHost(t *testing.T) {
+	t.Parallel()
 	if rounds(0, 1) == 0 || os.Geteuid() != 0 {
 		t.Skip("make test-long as root runs this")
 	}

@@ -14,6 +14,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"slurmprio/tests/lab"
 )
 
 // freePort is a loopback address that nobody uses.
@@ -105,13 +107,15 @@ func atLeast(want float64) func(float64) bool { return func(v float64) bool { re
 
 // What happens on the cluster shows in the metrics, over TCP and a socket.
 func TestMetrics(t *testing.T) {
+	t.Parallel()
+	l := lab.ForTest(t, lab.Options{})
 	for _, kind := range []string{"tcp", "unix"} {
 		t.Run(kind, func(t *testing.T) {
 			address := freePort(t)
 			if kind == "unix" {
 				address = "unix:" + filepath.Join(t.TempDir(), "metrics.sock")
 			}
-			s := newSite(t, fmt.Sprintf("%s[metrics]\nlisten = %q\n[te_budget.user]\ngpus = 2\n", quick, address))
+			s := newSiteOn(t, l, fmt.Sprintf("%s[metrics]\nlisten = %q\n[te_budget.user]\ngpus = 2\n", quick, address))
 			trainings := s.fill()
 			d := s.daemon()
 			d.waitLog("started")

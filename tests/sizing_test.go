@@ -85,6 +85,7 @@ func (s *site) holds(job string) string {
 // Each way to ask for CPUs and memory on the real Slurm: resized, and started with
 // exactly that, or left alone with the reason; what did not start is put back.
 func TestSizesOfEachWay(t *testing.T) {
+	t.Parallel()
 	const settings = "enabled = true\nwithin = \"5s\"\n"
 	s := newSizingSite(t, lab.Options{NoAccounting: true, ExtraFiles: map[string]string{"job_submit.lua": vetoes}, ExtraConf: []string{"JobSubmitPlugins=lua"}}, settings)
 	// Eight CPUs for each GPU make it fast, or one is enough.
@@ -169,6 +170,7 @@ func TestSizesOfEachWay(t *testing.T) {
 // reset, also without the database, and after a kill between the undo line and the
 // write. What the user changes meanwhile is the user's.
 func TestSizesGivenBack(t *testing.T) {
+	t.Parallel()
 	const settings = "enabled = true\nwithin = \"5s\"\n"
 	s := newSizingSite(t, lab.Options{NoAccounting: true}, settings)
 	s.open(false)

@@ -14,7 +14,7 @@ import (
 // Jobs whose speed depends on the GPU type that they got teach it: those with
 // steps in the tag or on the command line, and those that are only known by their name. explain says who spoke.
 func TestSpeedsFromAccounting(t *testing.T) {
-	s := newSite(t, quick+"[speeds]\nshortest = \"1s\"\nwithin = 3.0\nevery = \"1s\"\nsteps = '--steps[ =]([0-9]+)'\n")
+	s := newOwnSite(t, quick+"[speeds]\nshortest = \"1s\"\nwithin = 3.0\nevery = \"1s\"\nsteps = '--steps[ =]([0-9]+)'\n")
 	const program = `case $SLURMD_NODENAME in a100*) sleep 2;; v100*) sleep 4;; *) sleep 8;; esac`
 	script := filepath.Join(s.dir, "train.sh")
 	if err := os.WriteFile(script, []byte("#!/bin/sh\n"+program+"\n"), 0o755); err != nil {

@@ -58,7 +58,7 @@ func TestSquatterIsWarnedAboutAndIgnored(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("acting as other users needs root; make test as root runs this")
 	}
-	s := newSite(t, quick)
+	s := newOwnSite(t, quick)
 	s.fill()
 	trial := s.submit("--prio-type=te", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
 	other := s.beside(quick)
@@ -89,6 +89,7 @@ func TestSquatterIsWarnedAboutAndIgnored(t *testing.T) {
 // Two priods on two hosts, with different budgets and no follow_controller: the
 // one that came second notices, pauses itself and stays so; the first goes on.
 func TestSecondPriodOnAnotherHostGivesWay(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("two hosts need root; make test as root runs this")
 	}

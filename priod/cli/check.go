@@ -29,7 +29,7 @@ func checkCommand() *cli.Command {
 				return err
 			}
 			slurm := live.New(newClient(cfg))
-			findings, err := slurm.Check(c.Context, cfg.Decide(), live.Uses{Steer: cfg.Steer(), Evicts: cfg.Eviction().Enabled, Sizing: cfg.Sizing.Enabled})
+			findings, err := slurm.Check(c.Context, cfg.Decide(), live.Uses{Steer: cfg.Steer(), Evicts: cfg.Eviction().Enabled || cfg.Rounds.Enabled, Sizing: cfg.Sizing.Enabled})
 			if err != nil {
 				findings = []live.Finding{{Level: live.Fail, Name: "Slurm", Text: "cannot be read: " + err.Error()}}
 			}

@@ -27,6 +27,7 @@ func evictionsCommand() *cli.Command {
 	return &cli.Command{
 		Name: "evictions", Usage: "show who left for whom, under way and past, with what it cost", ArgsUsage: "[JOBID]",
 		Description: "Costs are GPU-seconds of work lost: as promised when the victim was chosen, and as paid.\n" +
+			"FOR says for which job it left: a TE job (te), or a BE job that is owed its GPUs at the end of a round (round).\n" +
 			"With a job, those of its own runs and those on its behalf.",
 		Flags: []cli.Flag{
 			mostFlag(50, "how many `ROWS`"),
@@ -81,7 +82,7 @@ func showEvictions(w io.Writer, all []store.Eviction) {
 		if x.How != "" {
 			state += " (" + x.How + ")"
 		}
-		rows[i] = []any{x.Number, x.Victim.String(), x.VictimUser, x.GPUs, x.For.String(), x.ForUser, x.Nodes, clock(x.Recorded), state,
+		rows[i] = []any{x.Number, x.Victim.String(), x.VictimUser, x.GPUs, x.Purpose + " " + x.For.String(), x.ForUser, x.Nodes, clock(x.Recorded), state,
 			fmt.Sprintf("%.0fs", x.GraceS), took, fmt.Sprintf("%.0f", x.Promised), paid, x.ClaimState, first(x.Reason, x.ClaimReason)}
 	}
 	report.Table(w, []string{"#", "VICTIM", "USER", "GPUS", "FOR", "USER", "NODES", "RECORDED", "STATE", "GRACE", "TOOK", "PROMISED", "PAID", "PLACE", "WHY"}, rows)

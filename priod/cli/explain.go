@@ -270,7 +270,11 @@ func (v *explanation) showEvictions(line func(name, format string, a ...any)) {
 			cost += fmt.Sprintf(", %.0f paid", *x.Paid)
 		}
 		if x.Victim == v.Job.ID {
-			line("Evicted", "for TE job %s of %s, %s: %s; grace %.0fs, %s", x.For, x.ForUser, clock(x.Recorded), state, x.GraceS, cost)
+			job := "for TE job"
+			if x.Purpose == string(eviction.ForRound) {
+				job = "at the end of a round, for job"
+			}
+			line("Evicted", "%s %s of %s, %s: %s; grace %.0fs, %s", job, x.For, x.ForUser, clock(x.Recorded), state, x.GraceS, cost)
 			continue
 		}
 		line("Room", "job %s of %s on %s, %s: %s; %s; the place is %s", x.Victim, x.VictimUser, x.Nodes, clock(x.Recorded), state, cost,

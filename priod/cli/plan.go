@@ -30,9 +30,10 @@ type planView struct {
 	Notes      []string        `json:"notes"`
 	Writes     []writeView     `json:"writes"`
 	Evictions  []leaveView     `json:"evictions"` // that this cycle begins
+	Yields     []leaveView     `json:"yields"`    // that this cycle begins, or would were a round to end now
 }
 
-// leaveView is who leaves for a TE job.
+// leaveView is who leaves for a job.
 type leaveView struct {
 	For     cluster.JobID   `json:"for"`
 	Victims []cluster.JobID `json:"victims"`
@@ -52,12 +53,19 @@ func viewPlan(r *cycle.Result) planView {
 	v := planView{
 		At: p.At, Cluster: r.Snapshot.Cluster, Lever: p.Mode, Step: p.Band.Step, BandLo: p.Band.Lo, BandHi: p.Band.Hi,
 		Jobs: len(r.Snapshot.Jobs), Renumbered: p.Renumbered, Hold: r.Hold,
-		Notes: append([]string{}, p.Notes...), Writes: make([]writeView, len(p.Actions)), Evictions: []leaveView{},
+		Notes: append([]string{}, p.Notes...), Writes: make([]writeView, len(p.Actions)), Evictions: []leaveView{}, Yields: []leaveView{},
 	}
 	if r.Choice != nil && !r.Choice.Turn.Empty() {
 		for _, t := range r.Choice.Trials {
 			if t.Why == preemption.Evicts {
 				v.Evictions = append(v.Evictions, leaveView{t.Job, t.Victims, t.Cost, t.Wait.Seconds()})
+			}
+		}
+	}
+	if r.Round != nil && !r.Round.Turn.Empty() {
+		for _, t := range r.Round.Takers {
+			if len(t.Victims) > 0 {
+				v.Yields = append(v.Yields, leaveView{t.Job, t.Victims, t.Cost, t.Wait.Seconds()})
 			}
 		}
 	}
@@ -82,7 +90,10 @@ func viewPlan(r *cycle.Result) planView {
 			w.Outcome = r.Outcomes[i]
 		}
 		if d := decisions[a.Job]; d != nil {
-			w.Class, w.WaitS = d.Class, seconds(p.At.Sub(d.Since))
+			w.Class = d.Class
+			if !d.Since.IsZero() { // else it begins later
+				w.WaitS = seconds(p.At.Sub(d.Since))
+			}
 		}
 		v.Writes[i] = w
 	}
@@ -130,6 +141,13 @@ func showPlan(c *cli.Context, r *cycle.Result, done bool) error {
 	}
 	for _, x := range v.Evictions {
 		fmt.Fprintf(w, "for TE job %s %s %s: %v (%.0f GPU-seconds of work).\n", x.For, plural(len(x.Victims), "job", "jobs"), leaves, x.Victims, x.Cost)
+	}
+	ends := "were a round to end now"
+	if done {
+		ends = "at the end of the round"
+	}
+	for _, x := range v.Yields {
+		fmt.Fprintf(w, "%s, for job %s %s %s: %v (%.0f GPU-seconds of work).\n", ends, x.For, plural(len(x.Victims), "job", "jobs"), leaves, x.Victims, x.Cost)
 	}
 	for _, n := range v.Notes {
 		fmt.Fprintln(w, "note:", report.Safe(n))

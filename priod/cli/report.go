@@ -92,20 +92,20 @@ func showPreemptions(w io.Writer, p *report.Preemptions) {
 		{"TE: wait", p.TE.Jobs, number(p.TE.P50, "%.0fs"), number(p.TE.P95, "%.0fs"), number(p.TE.P99, "%.0fs"), waiting},
 		slowdown(&p.BE, "BE: slowdown"), slowdown(&p.Evicted, "  of the evicted"),
 	})
-	e := &p.Evictions
-	if e.Count+e.Underway+e.CalledOff == 0 {
-		fmt.Fprintln(w, "\nNobody was evicted.")
-		return
+	if e := &p.Evictions; e.Count+e.Underway+e.CalledOff == 0 {
+		fmt.Fprintln(w, "\nNobody was evicted for a TE job.")
+	} else {
+		fmt.Fprintln(w)
+		showSum(w, e)
+		showVictims(w, p, number)
 	}
-	var how []string
-	for _, word := range slices.Sorted(maps.Keys(e.How)) {
-		how = append(how, fmt.Sprintf("%s %d", word, e.How[word]))
+	if e := &p.Rounds; e.Count+e.Underway+e.CalledOff > 0 {
+		fmt.Fprintln(w, "\nAt the end of rounds, for BE jobs that were owed their GPUs:")
+		showSum(w, e)
 	}
-	fmt.Fprintf(w, "\n%s (%s), %d under way, %d called off before the signal.\n", plural(e.Count, "eviction", "evictions"), strings.Join(how, ", "), e.Underway, e.CalledOff)
-	fmt.Fprintf(w, "Lost: %.2f GPU-hours; %.2f were expected.\n", e.Lost, e.Promised)
-	if told := e.Kept + e.Broken; told > 0 {
-		fmt.Fprintf(w, "Left within the grace period: %d of %d (%.0f %%).\n", e.Kept, told, 100*float64(e.Kept)/float64(told))
-	}
+}
+
+func showVictims(w io.Writer, p *report.Preemptions, number func(*float64, string) string) {
 	victims := func(title string, all []report.Victims) {
 		rows := make([][]any, len(all))
 		for i, v := range all {
@@ -126,4 +126,16 @@ func showPreemptions(w io.Writer, p *report.Preemptions) {
 	}
 	fmt.Fprintln(w)
 	report.Table(w, []string{"FOR: USER", "EVICTIONS", "TE JOBS", "GPU-HOURS LOST"}, rows)
+}
+
+func showSum(w io.Writer, e *report.Evictions) {
+	var how []string
+	for _, word := range slices.Sorted(maps.Keys(e.How)) {
+		how = append(how, fmt.Sprintf("%s %d", word, e.How[word]))
+	}
+	fmt.Fprintf(w, "%s (%s), %d under way, %d called off before the signal.\n", plural(e.Count, "eviction", "evictions"), strings.Join(how, ", "), e.Underway, e.CalledOff)
+	fmt.Fprintf(w, "Lost: %.2f GPU-hours; %.2f were expected.\n", e.Lost, e.Promised)
+	if told := e.Kept + e.Broken; told > 0 {
+		fmt.Fprintf(w, "Left within the grace period: %d of %d (%.0f %%).\n", e.Kept, told, 100*float64(e.Kept)/float64(told))
+	}
 }

@@ -125,6 +125,7 @@ func preview(ctx context.Context, cfg *config.Config, log hclog.Logger) (cycle.R
 		return cycle.Result{}, err
 	}
 	set.Evictions = cycle.Evictions{Settings: cfg.Eviction(), Slurm: slurm, Journal: journal}
+	set.Rounds = &cycle.Rounds{Settings: cfg.RoundSettings()}
 	var sizes decide.Sizes
 	sizing := cfg.Sizes()
 	if sizing.Table, err = workload.Load(cfg.Speeds.Workloads); err != nil {

@@ -211,8 +211,9 @@ func simulation(ctx context.Context, c *cli.Context, bar io.Writer) (*simulated,
 		in.Learning = speed.Settings{Within: cfg.Speeds.Within}
 	}
 	if spec.Order == "priod" {
-		in.Daemon = virtual.Daemon{Interval: time.Duration(cfg.Cycle.Interval), Settings: cycle.Settings{Decide: cfg.Decide()}, Sizes: cfg.Sizes()}
-		in.Daemon.Sizes.Table = table
+		in.Daemon = virtual.Daemon{Interval: time.Duration(cfg.Cycle.Interval), Settings: cycle.Settings{Decide: cfg.Decide()}}
+		in.Sizes = cfg.Sizes()
+		in.Sizes.Table = table
 		in.Daemon.Settings.Decide.Ranking.Partitions = nil // a trace has none
 		if set := cfg.AllocationSettings(); set.Policy.Name != "" {
 			set.Ranking.Partitions, set.Table = nil, table

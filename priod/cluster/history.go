@@ -147,8 +147,8 @@ type History struct {
 	// Requests holds what priod made of the requests of jobs in the queue, until
 	// it has taken that back.
 	Requests map[JobID]map[slurmplug.Lever]Requested
-	// Claiming are the TE jobs for which room is being made or held: they go
-	// before other TE jobs. Returning are the BE jobs that were evicted and have
+	// Claiming are the jobs for which room is being made or held: they go before
+	// others of their class. Returning are the BE jobs that were evicted and have
 	// not started again: they go before other BE jobs. Both come from the journal
 	// of evictions.
 	Claiming, Returning map[JobID]bool

@@ -31,6 +31,7 @@ import (
 	"slurmprio/priod/policy/sizing"
 	"slurmprio/priod/policy/speed"
 	"slurmprio/priod/policy/steering"
+	"slurmprio/priod/policy/yield"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
 	"slurmprio/slurmplug/wake"
@@ -78,6 +79,14 @@ type Config struct {
 		Busy           bool    `toml:"busy" json:"busy"`
 		WritesPerCycle int     `toml:"writes_per_cycle" json:"writes_per_cycle"`
 	} `toml:"steering" json:"steering"`
+	Rounds struct {
+		Enabled bool     `toml:"enabled" json:"enabled"`
+		Length  Duration `toml:"length" json:"length"`
+		Pay     float64  `toml:"pay" json:"pay"`
+		AtOnce  int      `toml:"at_once" json:"at_once"`
+		Lead    Duration `toml:"lead" json:"lead"`
+		Half    Duration `toml:"half" json:"half"`
+	} `toml:"rounds" json:"rounds"`
 	GPUTypes map[string]GPUType `toml:"gpu_types" json:"gpu_types,omitempty"`
 	Sizing   struct {
 		Enabled   bool     `toml:"enabled" json:"enabled"`
@@ -338,6 +347,12 @@ func (c *Config) validate() error {
 		{"steering.change", finite(c.Steering.Change), "a number from 0"},
 		{"steering.cycles", c.Steering.Cycles >= 1, "at least 1"},
 		{"steering.writes_per_cycle", c.Steering.WritesPerCycle >= 1, "at least 1"},
+		{"rounds.enabled", !c.Rounds.Enabled || c.Steering.Enabled, "steering.enabled beside rounds: a job has to wait for one GPU type before others yield to it"},
+		{"rounds.length", c.Rounds.Length >= Duration(5*time.Second), "at least 5s"},
+		{"rounds.pay", finite(c.Rounds.Pay), "a number from 0"},
+		{"rounds.at_once", c.Rounds.AtOnce >= 0, "0 (no limit) or more"},
+		{"rounds.lead", c.Rounds.Lead >= 0, "0s or more"},
+		{"rounds.half", c.Rounds.Half > 0 || c.Rounds.Half == 0 && c.Rounds.Lead == 0, "a time above 0s beside a lead"},
 		{"sizing.mechanism", sizingErr == nil, "waterfill, tune-best-fit, tune, greedy or proportional"},
 		{"sizing.within", c.Sizing.Within >= Duration(5*time.Second), "at least 5s"},
 		{"sizing.jobs", c.Sizing.Jobs >= 1 && c.Sizing.Jobs <= 10000, "from 1 to 10000"},
@@ -537,6 +552,15 @@ func (c *Config) Steer() decide.SteerSettings {
 	return set
 }
 
+// RoundSettings returns who yields to whom at the end of a round.
+func (c *Config) RoundSettings() eviction.RoundSettings {
+	r := &c.Rounds
+	return eviction.RoundSettings{Enabled: r.Enabled, Policy: yield.Settings{
+		Round: time.Duration(r.Length).Seconds(), Pay: r.Pay, AtOnce: r.AtOnce,
+		Lead: time.Duration(r.Lead).Seconds(), Half: time.Duration(r.Half).Seconds(),
+	}}
+}
+
 // SpeedSettings returns how speeds are judged.
 func (c *Config) SpeedSettings() speed.Settings {
 	return speed.Settings{Types: c.Speeds.Types, Formerly: c.Speeds.Formerly, Within: c.Speeds.Within}
@@ -550,7 +574,7 @@ func (c *Config) Sizes() decide.SizeSettings {
 	}
 }
 
-// Eviction returns the settings of making room for TE jobs.
+// Eviction returns the settings of making room.
 func (c *Config) Eviction() eviction.Settings {
 	p := &c.Preemption
 	return eviction.Settings{

@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"slurmprio/etc"
+	"slurmprio/priod/eviction"
 	"slurmprio/priod/policy/preemption"
 	"slurmprio/priod/policy/ranking"
+	"slurmprio/priod/policy/yield"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/wake"
 )
@@ -33,6 +35,9 @@ func TestDefaultsAreValid(t *testing.T) {
 	d := c.Decide()
 	if d.Lever != slurmplug.SiteFactor || d.Top != 2_000_000_000 || d.Ranking.User != (ranking.Budget{GPUs: 8, TimeLimit: time.Hour, GPUHours: 48}) {
 		t.Fatalf("%+v", d)
+	}
+	if got, want := c.RoundSettings(), (eviction.RoundSettings{Policy: yield.Defaults}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 	if got, want := c.Eviction().Policy.Limits, (preemption.Limits{AtOnce: 8, PerCycle: 4, PerHour: 60, PerDay: 100, PerOwner: 10}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
@@ -106,6 +111,14 @@ func TestErrorsNameTheKey(t *testing.T) {
 		{"[speeds]\nsteps = \"([0-9]+\"", "speeds.steps"},
 		{"[speeds.types]\na100 = 0.0", "speeds.types.a100 = 0: want a GPU type and a relative speed above 0"},
 		{"[speeds.formerly]\na = \"b\"\nb = \"c\"", "speeds.formerly.a = \"b\": want the name that the GPU type has now"},
+		{"[rounds]\nenabled = true", "rounds.enabled: want steering.enabled beside rounds"},
+		{"[rounds]\nenabled = true\n[steering]\nenabled = true", "steering.enabled: want an allocation.policy"},
+		{"[rounds]\nlength = \"4s\"", "rounds.length: want at least 5s"},
+		{"[rounds]\npay = -1.0", "rounds.pay: want a number from 0"},
+		{"[rounds]\npay = nan", "rounds.pay"},
+		{"[rounds]\nat_once = -1", "rounds.at_once"},
+		{"[rounds]\nlead = \"-1s\"", "rounds.lead"},
+		{"[rounds]\nhalf = \"0s\"", "rounds.half: want a time above 0s beside a lead"},
 		{"[metrics]\nlisten = \"0.0.0.0:9817\"", "metrics.listen: want a loopback address such as 127.0.0.1:9817"},
 		{"[metrics]\nlisten = \":9817\"", "metrics.listen"},
 		{"[metrics]\nlisten = \"[::]:9817\"", "metrics.listen"},

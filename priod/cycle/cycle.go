@@ -34,6 +34,8 @@ type Settings struct {
 	Sizing Sizing
 	// Evictions make room for TE jobs; the zero value makes none.
 	Evictions Evictions
+	// Rounds end by Evictions and Steering; nil: none ever does.
+	Rounds *Rounds
 	// Stage, if set, is told when a stage begins: "observe", "decide",
 	// "record", "act", "evict", "" at the end. The daemon takes times with it.
 	Stage func(string)
@@ -56,6 +58,7 @@ type Result struct {
 	Plan      plan.Plan
 	Outcomes  []plan.Outcome   // nil when nothing was written
 	Choice    *eviction.Choice // who leaves for whom; nil when that was not asked
+	Round     *eviction.Round  // who yields to whom; nil when no round ended
 	Hold      string           // why nothing was written, although the plan may hold actions
 }
 
@@ -86,7 +89,10 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	}
 	var evictErr error
 	result.Plan, result.Choice, evictErr = set.decide(ctx, &result.Snapshot, h)
-	set.Steering.steer(ctx, &result.Snapshot, h, &result.Plan, set.Decide.Shares)
+	steered := set.Steering.steer(ctx, &result.Snapshot, h, &result.Plan, set.Decide.Shares)
+	if evictErr == nil {
+		evictErr = set.endRound(ctx, h, &result, steered)
+	}
 	set.Sizing.decide(ctx, &result.Snapshot, h, &result.Plan)
 	if set.DryRun {
 		return result, evictErr
@@ -113,6 +119,9 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	if evictErr == nil && result.Choice != nil {
 		evictErr = set.Evictions.save(ctx, &result.Choice.Turn, "none was begun")
 	}
+	if evictErr == nil && result.Round != nil {
+		evictErr = set.Evictions.save(ctx, &result.Round.Turn, "none was begun")
+	}
 	return result, errors.Join(evictErr, set.Evictions.Tend(ctx, &result.Snapshot, &result.Plan, set.Hold != ""))
 }
 
@@ -134,14 +143,19 @@ func (set *Settings) decide(ctx context.Context, s *cluster.Snapshot, h *cluster
 		return p, nil, err
 	}
 	if !choice.Turn.Empty() {
-		e.Journal.Number(&choice.Turn)
-		for i := range choice.Turn.Claims {
-			h.Claiming[choice.Turn.Claims[i].Job] = true
-		}
+		e.begin(&choice.Turn, h)
 		p = decide.Decide(s, h, set.Decide)
 	}
 	choice.Annotate(&p)
 	return p, choice, nil
+}
+
+// begin numbers the rows of new claims, and marks their jobs.
+func (e *Evictions) begin(t *eviction.Turn, h *cluster.History) {
+	e.Journal.Number(t)
+	for i := range t.Claims {
+		h.Claiming[t.Claims[i].Job] = true
+	}
 }
 
 // act writes the plan and takes down what became of it.

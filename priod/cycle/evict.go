@@ -13,7 +13,7 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// Evictions are what making room for TE jobs takes. The zero value makes none.
+// Evictions are what making room takes, for TE jobs and at the end of a round. The zero value makes none.
 type Evictions struct {
 	Settings eviction.Settings
 	Slurm    eviction.Slurm
@@ -34,8 +34,8 @@ type Event struct {
 }
 
 const (
-	// rounds is how many steps one turn goes at most: pin, signal, requeue, begin.
-	rounds = 5
+	// turns is how many steps one Tend goes at most: pin, signal, requeue, begin.
+	turns = 5
 	// vetoes is how often a choice is made anew because a closer look ruled out a job.
 	vetoes = 4
 )
@@ -44,29 +44,37 @@ const (
 // tells what a poll does not: whether a job can be requeued, and which nodes
 // the TE job asks for or refuses.
 func (e *Evictions) choose(ctx context.Context, s *cluster.Snapshot, p *plan.Plan) (*eviction.Choice, error) {
-	vetoed := map[cluster.JobID]preemption.Why{}
-	for range vetoes {
-		choice := eviction.Choose(s, p, e.Journal, &e.Settings, vetoed)
-		before := len(vetoed)
-		if err := e.vet(ctx, choice, vetoed); err != nil {
-			return nil, err
-		}
-		if len(vetoed) == before {
-			return choice, nil
-		}
-	}
-	choice := eviction.Choose(s, p, e.Journal, &e.Settings, vetoed)
-	choice.Turn = eviction.Turn{} // too many surprises: the next cycle sees better
-	return choice, nil
+	var choice *eviction.Choice
+	err := e.vetted(ctx, func(vetoed map[cluster.JobID]preemption.Why) *eviction.Turn {
+		choice = eviction.Choose(s, p, e.Journal, &e.Settings, vetoed)
+		return &choice.Turn
+	})
+	return choice, err
 }
 
-func (e *Evictions) vet(ctx context.Context, c *eviction.Choice, vetoed map[cluster.JobID]preemption.Why) error {
-	var targets []eviction.Target
-	for i := range c.Turn.Claims {
-		targets = append(targets, eviction.Target{Job: c.Turn.Claims[i].Job, RawID: c.Turn.Claims[i].RawID})
+// vetted asks until a closer look rules out nobody more.
+func (e *Evictions) vetted(ctx context.Context, ask func(vetoed map[cluster.JobID]preemption.Why) *eviction.Turn) error {
+	vetoed := map[cluster.JobID]preemption.Why{}
+	for range vetoes {
+		turn, before := ask(vetoed), len(vetoed)
+		if err := e.vet(ctx, turn, vetoed); err != nil {
+			return err
+		}
+		if len(vetoed) == before {
+			return nil
+		}
 	}
-	for i := range c.Turn.Evictions {
-		targets = append(targets, eviction.Target{Job: c.Turn.Evictions[i].Job, RawID: c.Turn.Evictions[i].RawID})
+	*ask(vetoed) = eviction.Turn{} // too many surprises: the next cycle sees better
+	return nil
+}
+
+func (e *Evictions) vet(ctx context.Context, t *eviction.Turn, vetoed map[cluster.JobID]preemption.Why) error {
+	var targets []eviction.Target
+	for i := range t.Claims {
+		targets = append(targets, eviction.Target{Job: t.Claims[i].Job, RawID: t.Claims[i].RawID})
+	}
+	for i := range t.Evictions {
+		targets = append(targets, eviction.Target{Job: t.Evictions[i].Job, RawID: t.Evictions[i].RawID})
 	}
 	if len(targets) == 0 {
 		return nil
@@ -75,18 +83,18 @@ func (e *Evictions) vet(ctx context.Context, c *eviction.Choice, vetoed map[clus
 	if err != nil {
 		return fmt.Errorf("look at the jobs to evict: %w", err)
 	}
-	for i := range c.Turn.Claims {
-		claim := &c.Turn.Claims[i]
+	for i := range t.Claims {
+		claim := &t.Claims[i]
 		excluded, err := e.Slurm.Excluded(ctx, eviction.Target{Job: claim.Job, RawID: claim.RawID})
 		if err != nil {
-			return fmt.Errorf("look at the TE jobs: %w", err)
+			return fmt.Errorf("look at the jobs that others leave for: %w", err)
 		}
 		if why := claim.Vet(sights[claim.Job], excluded); why != "" {
 			vetoed[claim.Job] = why
 		}
 	}
-	for i := range c.Turn.Evictions {
-		x := &c.Turn.Evictions[i]
+	for i := range t.Evictions {
+		x := &t.Evictions[i]
 		if why := x.Vet(sights[x.Job], &e.Settings); why != "" {
 			vetoed[x.Job] = why
 		}
@@ -144,7 +152,7 @@ func (e *Evictions) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan,
 		e.Journal.Forget(s.At, func(id cluster.JobID) bool { return queue[id] != nil })
 	}
 	var doubts error
-	for range rounds {
+	for range turns {
 		targets := e.Journal.Urgent()
 		sights := map[cluster.JobID]eviction.Sight{}
 		if s != nil {

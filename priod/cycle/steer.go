@@ -20,10 +20,11 @@ type Steering struct {
 	}
 }
 
-// steer adds to the plan what binds jobs, after a closer look at each.
-func (g *Steering) steer(ctx context.Context, s *cluster.Snapshot, h *cluster.History, p *plan.Plan, shares *plan.Shares) {
+// steer adds to the plan what binds jobs, after a closer look at each. nil: nobody
+// is steered.
+func (g *Steering) steer(ctx context.Context, s *cluster.Snapshot, h *cluster.History, p *plan.Plan, shares *plan.Shares) *decide.Steered {
 	if g.Helm == nil {
-		return
+		return nil
 	}
 	steered := g.Helm.Steer(s, h, p, shares, g.Settings)
 	var places map[cluster.JobID]decide.Place
@@ -35,4 +36,5 @@ func (g *Steering) steer(ctx context.Context, s *cluster.Snapshot, h *cluster.Hi
 	}
 	steered.Vet(places)
 	p.Ask(steered.Actions)
+	return steered
 }

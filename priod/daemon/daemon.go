@@ -96,6 +96,7 @@ type Daemon struct {
 	journal *eviction.Journal
 	ledger  *decide.Ledger
 	helm    decide.Helm
+	rounds  cycle.Rounds
 	school  school
 	sizes   decide.Sizes
 	parts   accountParts
@@ -293,6 +294,8 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 		slurm = follower{d.slurm, d}
 	}
 	set.Evictions = d.evictions()
+	d.rounds.Settings = d.Config.RoundSettings()
+	set.Rounds = &d.rounds
 	set.Ledger, set.Allocation = d.ledger, d.allocation()
 	set.Steering = cycle.Steering{Settings: d.Config.Steer(), Helm: &d.helm, Slurm: d.slurm}
 	set.Sizing = d.sizing(ctx, now)

@@ -10,7 +10,7 @@ import (
 	"slurmprio/priod/eviction"
 )
 
-// evictions is what a cycle needs to make room for TE jobs.
+// evictions is what a cycle needs to make room.
 func (d *Daemon) evictions() cycle.Evictions {
 	slurm := eviction.Slurm(d.slurm)
 	if d.Config.Cycle.FollowController {
@@ -23,8 +23,8 @@ func (d *Daemon) evictions() cycle.Evictions {
 	}
 }
 
-// tend goes on with the evictions under way between two cycles, so that a TE job
-// does not wait for the next poll. It tells when to come again, if at all. A
+// tend goes on with the evictions under way between two cycles, so that nobody
+// waits for the next poll. It tells when to come again, if at all. A
 // look costs a small request for each job concerned, whatever the queue's length.
 func (d *Daemon) tend(ctx context.Context) (pause time.Duration, more bool) {
 	if !d.watching || d.journal == nil || len(d.journal.Urgent()) == 0 {
@@ -49,16 +49,20 @@ func (d *Daemon) told(e cycle.Event) {
 		if e.Before == string(c.State) {
 			return // the pin alone
 		}
-		d.Log.Info("claim", "cycle", d.cycles+1, "job", c.Job.String(), "user", c.User, "state", string(c.State), "nodes", fmt.Sprint(c.Nodes()), "why", c.Reason)
+		d.Log.Info("claim", "cycle", d.cycles+1, "purpose", string(c.Purpose), "job", c.Job.String(), "user", c.User, "state", string(c.State), "nodes", fmt.Sprint(c.Nodes()), "why", c.Reason)
 		return
 	}
 	x := e.Eviction
 	if e.Before != string(x.State) {
-		d.metrics.evictions.WithLabelValues(string(x.State)).Inc()
+		counts := d.metrics.evictions
+		if e.Of != nil && e.Of.Purpose == eviction.ForRound {
+			counts = d.metrics.yields
+		}
+		counts.WithLabelValues(string(x.State)).Inc()
 	}
 	line := []any{"cycle", d.cycles + 1, "job", x.Job.String(), "user", x.User, "state", string(x.State)}
 	if e.Of != nil {
-		line = append(line, "for", e.Of.Job.String())
+		line = append(line, "for", e.Of.Job.String(), "purpose", string(e.Of.Purpose))
 	}
 	switch {
 	case e.Before == string(x.State) && x.Tries == 0:

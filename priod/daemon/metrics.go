@@ -23,6 +23,7 @@ import (
 type metrics struct {
 	registry   *prometheus.Registry
 	evictions  *prometheus.CounterVec
+	yields     *prometheus.CounterVec
 	stages     *prometheus.HistogramVec
 	cycles     *prometheus.CounterVec
 	reloads    *prometheus.CounterVec
@@ -91,7 +92,8 @@ func newMetrics(version string, h *health) *metrics {
 		cycles:     counter("priod_cycles_total", "Cycles by result.", "result", resultOK, resultFailed),
 		reloads:    counter("priod_reloads_total", "Reloads of the configuration by result.", "result", resultOK, resultFailed),
 		accounting: counter("priod_accounting_reads_total", "Reads of Slurm's accounting by result.", "result", resultOK, resultFailed),
-		evictions:  counter("priod_evictions_total", "Evictions by the state that they came to.", "state", words(eviction.States)...),
+		evictions:  counter("priod_evictions_total", "Evictions for TE jobs by the state that they came to.", "state", words(eviction.States)...),
+		yields:     counter("priod_round_evictions_total", "Evictions at the end of rounds by the state that they came to.", "state", words(eviction.States)...),
 		writes:     counter("priod_writes_total", "Writes by what became of them.", "status", words(statuses)...),
 		renumbered: factory.NewCounter(prometheus.CounterOpts{
 			Name: "priod_renumbered_writes_total", Help: "Writes beyond the fewest possible, because a gap between values was used up.",

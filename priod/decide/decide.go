@@ -127,8 +127,11 @@ func (d *decider) decision(v *ranking.Verdict) plan.Decision {
 		Job: j.ID, Class: v.Class, Ranked: v.Ranked, Own: d.lever.own(j, now),
 		Why: string(v.Why), Detail: v.Detail, Since: v.Since,
 	}
-	if v.Why == ranking.Evicted {
-		dec.Value = d.aboveShares() // a step above all other BE jobs, below the exact places of TE
+	switch v.Why { // steps above all other BE jobs, below the exact places of TE
+	case ranking.Evicted:
+		dec.Value = d.aboveShares()
+	case ranking.Round:
+		dec.Value = d.aboveShares() + d.plan.Band.Step
 	}
 	return dec
 }
@@ -139,6 +142,9 @@ func (d *decider) decision(v *ranking.Verdict) plan.Decision {
 func (d *decider) place(verdicts []ranking.Verdict, te []int) {
 	b := d.plan.Band
 	b.Lo = d.aboveShares()
+	if slices.ContainsFunc(verdicts, func(v ranking.Verdict) bool { return v.Why == ranking.Round }) {
+		b.Lo += b.Step
+	}
 	exact := make([]int, 0, len(te))
 	limit := b.Capacity() / 2
 	for _, i := range te {

@@ -57,7 +57,7 @@ func (d *decider) placeByShare(verdicts []ranking.Verdict) (order []int, placed 
 		v := &verdicts[i]
 		j := &d.s.Jobs[v.Job]
 		share := d.set.Shares.Jobs[j.ID]
-		if !v.Ranked || v.Class != cluster.BE || v.Why == ranking.Evicted || share == nil || d.isForeign(j) {
+		if !v.Ranked || v.Class != cluster.BE || v.Why == ranking.Evicted || v.Why == ranking.Round || share == nil || d.isForeign(j) {
 			continue
 		}
 		p := job{at: i, priority: share.Priority}

@@ -27,7 +27,8 @@ func sharing(l slurmplug.Lever, priorities map[uint32]float64) Settings {
 	return set
 }
 
-// TE jobs stand before evicted ones, these before the others, and of those that the
+// TE jobs stand before those of a round, these before evicted ones and these before
+// the others, and of those that the
 // allocation counts the one with half as much again of priority before the other,
 // whatever happened before. A second cycle writes nothing.
 func TestOrderByShares(t *testing.T) {
@@ -44,11 +45,13 @@ func TestOrderByShares(t *testing.T) {
 						id := uint32(round)*100 + n
 						typ := rapid.SampledFrom([]string{"te", "be", "be", "be"}).Draw(t, "type")
 						c.add(id, typ, rapid.Int64Range(1, span).Draw(t, "factors"), 0, at)
+						if h.Returning == nil {
+							h.Returning, h.Claiming = map[cluster.JobID]bool{}, map[cluster.JobID]bool{}
+						}
 						if typ == "be" && rapid.IntRange(0, 9).Draw(t, "evicted") == 0 {
-							if h.Returning == nil {
-								h.Returning = map[cluster.JobID]bool{}
-							}
 							h.Returning[slurmplug.Plain(id)] = true
+						} else if typ == "be" && rapid.IntRange(0, 9).Draw(t, "round") == 0 {
+							h.Claiming[slurmplug.Plain(id)] = true
 						} else if typ == "be" && rapid.IntRange(0, 9).Draw(t, "no gpus") > 0 {
 							priorities[id] = draw()
 						}
@@ -74,19 +77,21 @@ func TestOrderByShares(t *testing.T) {
 						switch {
 						case j.Tag.Type == "te":
 							return 0, 0
-						case h.Returning[j.ID]:
+						case h.Claiming[j.ID]:
 							return 1, 0
+						case h.Returning[j.ID]:
+							return 2, 0
 						case shared:
-							return 2, priority
+							return 3, priority
 						}
-						return 3, 0
+						return 4, 0
 					}
 					jobs := c.served(at)
 					for i := range jobs {
 						for k := range jobs[:i] {
 							tier, priority := rank(&jobs[i])
 							before, p := rank(&jobs[k])
-							if before > tier && before < 3 || before == tier && priority >= parts*p && priority > p {
+							if before > tier && before < 4 || before == tier && priority >= parts*p && priority > p {
 								t.Fatalf("job %s (%d, %v) stands before %s (%d, %v)", jobs[k].ID, before, p, jobs[i].ID, tier, priority)
 							}
 						}

@@ -129,6 +129,9 @@ type Steered struct {
 	up       *placement.Nodes // nothing on them
 	fits     map[request]placement.Types
 	held     int // writes beyond the limit
+
+	berths   []berth
+	verdicts []steering.Verdict // of berths
 }
 
 // Place is what a pending job says of single nodes, as host lists.
@@ -233,7 +236,7 @@ func (d *Steered) steer() {
 			n = min(n, d.set.Policy.Depth-len(berths))
 		}
 		if n <= 0 {
-			if d.ours(j) {
+			if d.ours(j) && !d.h.Claiming[j.ID] {
 				d.act(j, j.Tasks, false, steering.Open, d.h.Own(j, slurmplug.Features), string(steering.Far))
 			}
 			continue
@@ -247,6 +250,7 @@ func (d *Steered) steer() {
 	for i := range verdicts {
 		d.follow(&berths[i], &verdicts[i])
 	}
+	d.berths, d.verdicts = berths, verdicts
 	for i := 0; i < len(berths); {
 		n := i + 1
 		for n < len(berths) && berths[n].at == berths[i].at {
@@ -284,7 +288,7 @@ func (d *Steered) queue() (queue []int) {
 		if why == "" && (dec.Why == string(ranking.Foreign) || dec.Why == string(ranking.Reserved)) {
 			why = dec.Why
 		}
-		if why != "" {
+		if why != "" && why != claimed {
 			d.act(j, j.Tasks, false, steering.Open, d.h.Own(j, slurmplug.Features), why)
 		}
 	}
@@ -386,17 +390,18 @@ func (d *Steered) berth(at int, id cluster.JobID, tasks int) berth {
 		b.alone = named
 	}
 	b.Job = steering.Job{Run: share.Run, Time: share.Time, Received: share.Received, Steered: steering.Open, Given: c.given, Ready: c.ready}
-	if b.alone == "" {
-		own := d.constraint(j)
+	switch b.alone {
+	case claimed:
+		if t := d.steeredTo(j); t != steering.Open {
+			types &= 1 << uint(t)
+		}
+	case "":
 		for t, f := range d.features {
 			if f == "" {
 				types &^= 1 << uint(t)
-				continue
-			}
-			if text, err := own.With(f); err == nil && text == j.Features && d.ours(j) {
-				b.Steered = int32(t)
 			}
 		}
+		b.Steered = d.steeredTo(j)
 		if b.Steered == steering.Open {
 			b.Ready, c.ready = 0, 0
 		} else if c.given == 0 && share.Time != nil { // priod was started since
@@ -410,6 +415,18 @@ func (d *Steered) berth(at int, id cluster.JobID, tasks int) berth {
 	b.Consent = b.alone == ""
 	b.Request = nodemap.Request(j, types)
 	return b
+}
+
+// steeredTo is the type that a job's constraint holds because priod wrote it.
+func (d *Steered) steeredTo(j *cluster.Job) int32 {
+	if own := d.constraint(j); d.ours(j) {
+		for t, f := range d.features {
+			if text, err := own.With(f); f != "" && err == nil && text == j.Features {
+				return int32(t)
+			}
+		}
+	}
+	return steering.Open
 }
 
 // fit is the GPU types that have nodes for a job that are up, by its own
@@ -540,13 +557,15 @@ func (d *Steered) follow(b *berth, v *steering.Verdict) {
 	}
 }
 
-// bind writes what the verdicts say about the tasks of one record.
+// bind writes what the verdicts say about the tasks of one record. The place of a
+// claimed one lies where its constraint leads.
 func (d *Steered) bind(berths []berth, verdicts []steering.Verdict) {
 	j := d.jobs[berths[0].at]
 	own := d.constraint(j)
+	claims := func(id cluster.JobID) bool { return d.h.Claiming[id] || d.h.Claiming[j.ID] }
 	whole := j.Tasks == "" || berths[0].tasks == j.TaskCount
 	for i := range verdicts {
-		whole = whole && verdicts[i].Type == verdicts[0].Type
+		whole = whole && verdicts[i].Type == verdicts[0].Type && !claims(berths[i].id)
 	}
 	type group struct {
 		why   string
@@ -556,6 +575,9 @@ func (d *Steered) bind(berths []berth, verdicts []steering.Verdict) {
 	var order []int32
 	for i := range berths {
 		v := &verdicts[i]
+		if claims(berths[i].id) {
+			continue
+		}
 		if groups[v.Type] == nil {
 			why := cmp.Or(string(v.Back), string(v.Why))
 			if berths[i].alone != "" {

@@ -99,17 +99,21 @@ func TestSteer(t *testing.T) {
 		want   string // constraint
 		told   string
 	}{
-		"bound":           {func(*harbour, *cluster.Job) {}, "a100", "a100 is allocated to it and free"},
-		"and its own":     {func(_ *harbour, j *cluster.Job) { j.Features = "ssd" }, "ssd", "leaves one GPU type"},
-		"alternatives":    {func(_ *harbour, j *cluster.Job) { j.Features = "a100|t4" }, "(a100|t4)&a100", "free"},
-		"no consent":      {func(_ *harbour, j *cluster.Job) { j.Tag = jobtag.Tag{Type: "be"} }, "", ""},
-		"a bad tag":       {func(_ *harbour, j *cluster.Job) { j.TagErr = "x" }, "", ""},
-		"typed":           {func(_ *harbour, j *cluster.Job) { j.GPUType = "v100" }, "", typed},
-		"part of one":     {func(_ *harbour, j *cluster.Job) { j.HetLeader = 7 }, "", component},
-		"prefers":         {func(_ *harbour, j *cluster.Job) { j.Prefer = "t4" }, "", prefers},
-		"counts":          {func(_ *harbour, j *cluster.Job) { j.Features = "[a100|v100]" }, "[a100|v100]", "counts"},
-		"groups":          {func(_ *harbour, j *cluster.Job) { j.Features = "(a100|v100)&ssd" }, "(a100|v100)&ssd", "parentheses"},
-		"claimed":         {func(p *harbour, j *cluster.Job) { p.h.Claiming = map[cluster.JobID]bool{j.ID: true} }, "", claimed},
+		"bound":        {func(*harbour, *cluster.Job) {}, "a100", "a100 is allocated to it and free"},
+		"and its own":  {func(_ *harbour, j *cluster.Job) { j.Features = "ssd" }, "ssd", "leaves one GPU type"},
+		"alternatives": {func(_ *harbour, j *cluster.Job) { j.Features = "a100|t4" }, "(a100|t4)&a100", "free"},
+		"no consent":   {func(_ *harbour, j *cluster.Job) { j.Tag = jobtag.Tag{Type: "be"} }, "", ""},
+		"a bad tag":    {func(_ *harbour, j *cluster.Job) { j.TagErr = "x" }, "", ""},
+		"typed":        {func(_ *harbour, j *cluster.Job) { j.GPUType = "v100" }, "", typed},
+		"part of one":  {func(_ *harbour, j *cluster.Job) { j.HetLeader = 7 }, "", component},
+		"prefers":      {func(_ *harbour, j *cluster.Job) { j.Prefer = "t4" }, "", prefers},
+		"counts":       {func(_ *harbour, j *cluster.Job) { j.Features = "[a100|v100]" }, "[a100|v100]", "counts"},
+		"groups":       {func(_ *harbour, j *cluster.Job) { j.Features = "(a100|v100)&ssd" }, "(a100|v100)&ssd", "parentheses"},
+		"claimed":      {func(p *harbour, j *cluster.Job) { p.h.Claiming = map[cluster.JobID]bool{j.ID: true} }, "", claimed},
+		"claimed and bound": {func(p *harbour, j *cluster.Job) {
+			p.h.Asked(j.ID, slurmplug.Features, "", "v100", true, start)
+			j.Features, p.h.Claiming = "v100", map[cluster.JobID]bool{j.ID: true}
+		}, "v100", claimed},
 		"named":           {func(p *harbour, j *cluster.Job) { p.places[j.ID] = Place{Required: "v1"} }, "", named},
 		"refused":         {func(p *harbour, j *cluster.Job) { p.places[j.ID] = Place{Excluded: "a1"} }, "", "it refuses nodes (a1)"},
 		"a node too many": {func(p *harbour, j *cluster.Job) { p.places[j.ID] = Place{Excluded: "v1"} }, "a100", "free"},
@@ -251,6 +255,11 @@ func TestSteerTheHeadOfAnArray(t *testing.T) {
 	p.h.Claiming = map[cluster.JobID]bool{{ID: 1, Task: 0}: true}
 	if _, actions := p.cycle(set); len(actions) != 1 || actions[0].Tasks != "1-2" || actions[0].After != "a100" {
 		t.Errorf("%+v", actions)
+	}
+	p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)
+	j.Features, j.Tag = "a100", jobtag.Tag{}
+	if _, actions := p.cycle(set); len(actions) != 1 || actions[0].Tasks != "1-2" || actions[0].After != "" {
+		t.Errorf("what the claimed task holds stays: %+v", actions)
 	}
 }
 

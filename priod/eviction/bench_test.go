@@ -7,6 +7,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/policy/preemption"
+	"slurmprio/priod/policy/yield"
 )
 
 // BenchmarkChoose decides on 10,000 full nodes with 50,000 running jobs of equal
@@ -28,4 +29,25 @@ func BenchmarkChoose(b *testing.B) {
 		}
 	}
 	b.ReportMetric((cpu(b)-before).Seconds()*1000/float64(b.N), "cpu-ms/op")
+}
+
+// BenchmarkEndRound has 1,250 nodes full of 5,000 jobs, and 500 that want a node each:
+// none of them gains enough, so that all are looked at to the end.
+func BenchmarkEndRound(b *testing.B) {
+	x := newBout(1250)
+	for n := range 1250 {
+		x.Nodes[n].GPUs, x.Nodes[n].CPUs = 8, 32
+		for k := range 4 {
+			x.has(uint32(4*n+k+1), n+1, 2, -float64((n*k)%97), func(j *cluster.Job) { j.Tag.Signal = "" })
+		}
+	}
+	for i := range uint32(500) {
+		x.wants(10000+i, 8, float64(i%13))
+	}
+	x.round.Policy.Pay = 5
+	for b.Loop() {
+		if r := x.end(); r.Takers[0].Why != preemption.Why(yield.NoGain) {
+			b.Fatal(r.Takers[0])
+		}
+	}
 }

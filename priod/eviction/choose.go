@@ -50,8 +50,9 @@ const (
 	LongGrace  preemption.Why = "grace-too-long" // Settings.MaxGrace
 	Scattered  preemption.Why = "uneven"         // what it takes of each of its nodes is not known
 	Vetoed     preemption.Why = "not-requeueable"
-	LaterTurn  preemption.Why = "later"     // behind as many TE jobs as one cycle considers
-	TookOver   preemption.Why = "took-over" // Settings.Since: another priod's victims may be in their grace
+	LaterTurn  preemption.Why = "later"         // behind as many TE jobs as one cycle considers
+	Uncounted  preemption.Why = "not-allocated" // the allocation does not count it: for rounds
+	TookOver   preemption.Why = "took-over"     // Settings.Since: another priod's victims may be in their grace
 )
 
 // considered is how many TE jobs without a claim one cycle looks for room for:
@@ -102,16 +103,7 @@ func Choose(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Settings, vetoed
 	c.snapshot.Nodes = m.Nodes
 	c.candidates(s, j, set, m, vetoed)
 	waiting := c.trials(s, p, j, set, m, vetoed)
-	for i := range j.Evictions {
-		if e := &j.Evictions[i]; e.Counts() {
-			if within(time.Hour, s.At, e.At) {
-				c.snapshot.PastHour++
-			}
-			if within(day, s.At, e.At) {
-				c.snapshot.PastDay += e.cost() / 3600
-			}
-		}
-	}
+	c.past(s, j)
 	if set.Policy.Policy == preemption.LeastLoss {
 		c.shadows(m, set)
 	}
@@ -128,10 +120,24 @@ func Choose(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Settings, vetoed
 			t.Victims = append(t.Victims, c.running[x].ID)
 		}
 		if v.Why == preemption.Evicts {
-			c.record(s, m, t, waiting[i], v, set)
+			c.record(s, m, Claim{Purpose: ForTrial, Job: t.Job, RawID: t.RawID, User: t.User, GPUs: waiting[i].GPUs, Wait: t.Wait}, v.Shares, v.Victims, set)
 		}
 	}
 	return c
+}
+
+// past counts what was evicted lately.
+func (c *Choice) past(s *cluster.Snapshot, j *Journal) {
+	for i := range j.Evictions {
+		if e := &j.Evictions[i]; e.Counts() {
+			if within(time.Hour, s.At, e.At) {
+				c.snapshot.PastHour++
+			}
+			if within(day, s.At, e.At) {
+				c.snapshot.PastDay += e.cost() / 3600
+			}
+		}
+	}
 }
 
 const day = 24 * time.Hour
@@ -231,22 +237,11 @@ func (c *Choice) trials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Sett
 		}
 	}
 	slices.SortStableFunc(all, func(a, b waiting) int { return cmp.Compare(b.value, a.value) })
-	claims, released := map[cluster.JobID]*Claim{}, map[cluster.JobID]int{}
-	last := map[cluster.JobID]time.Time{}
+	claims, tooSoon := j.open(), j.tooSoon(s.At, set.Retry)
 	spent := map[string]float64{} // GPU-hours lost within a day, by the TE jobs' user
-	for i := range j.Claims {
-		x := &j.Claims[i]
-		switch {
-		case x.Open():
-			claims[x.Job] = x
-		case x.State == Released:
-			released[x.Job]++
-			last[x.Job] = x.Ended
-		}
-	}
 	for i := range j.Evictions {
 		e := &j.Evictions[i]
-		if claim := j.Claim(e.Claim); claim != nil && e.Counts() && within(day, s.At, e.At) {
+		if claim := j.Claim(e.Claim); claim != nil && claim.Purpose != ForRound && e.Counts() && within(day, s.At, e.At) {
 			spent[claim.User] += e.cost() / 3600
 		}
 	}
@@ -265,7 +260,6 @@ func (c *Choice) trials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Sett
 		t := Trial{Job: id, RawID: w.job.RawID, User: w.job.User, at: -1}
 		types, understood := m.Types(w.job)
 		claim := claims[id]
-		n := released[id]
 		switch {
 		case claim != nil:
 			held[id] = true
@@ -279,7 +273,7 @@ func (c *Choice) trials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Sett
 			t.Why = Unhelpful
 		case within(c.unknown, s.At, set.Since):
 			t.Why = TookOver
-		case n > 0 && within(set.Retry<<min(n-1, 6), s.At, last[id]):
+		case tooSoon(id):
 			t.Why = TooSoon
 		case len(c.snapshot.Trials)-len(c.snapshot.Claims) >= considered:
 			t.Why = LaterTurn
@@ -312,13 +306,44 @@ func (c *Choice) trials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Sett
 }
 
 func (c *Choice) claim(trial int, claim *Claim, m *nodemap.Map) {
-	x := preemption.Claim{Trial: trial}
-	for _, s := range claim.Shares {
+	c.snapshot.Claims = append(c.snapshot.Claims, preemption.Claim{Trial: trial, Shares: claim.on(m)})
+}
+
+// on is the claim's place in placement's terms, without nodes that are gone.
+func (c *Claim) on(m *nodemap.Map) (shares []placement.Share) {
+	for _, s := range c.Shares {
 		if at, known := m.Index[s.Node]; known {
-			x.Shares = append(x.Shares, placement.Share{Node: at, Amount: placement.Amount{GPUs: int32(s.GPUs), CPUs: int32(s.CPUs), MemMB: s.MemMB}})
+			shares = append(shares, placement.Share{Node: at, Amount: placement.Amount{GPUs: int32(s.GPUs), CPUs: int32(s.CPUs), MemMB: s.MemMB}})
 		}
 	}
-	c.snapshot.Claims = append(c.snapshot.Claims, x)
+	return shares
+}
+
+// open are the claims that keep a place, by job.
+func (j *Journal) open() map[cluster.JobID]*Claim {
+	claims := map[cluster.JobID]*Claim{}
+	for i := range j.Claims {
+		if x := &j.Claims[i]; x.Open() {
+			claims[x.Job] = x
+		}
+	}
+	return claims
+}
+
+// tooSoon tells of which jobs a claim was released lately: after retry they get the
+// next one, then after twice that, and so on.
+func (j *Journal) tooSoon(now time.Time, retry time.Duration) func(cluster.JobID) bool {
+	released, last := map[cluster.JobID]int{}, map[cluster.JobID]time.Time{}
+	for i := range j.Claims {
+		if x := &j.Claims[i]; x.State == Released {
+			released[x.Job]++
+			last[x.Job] = x.Ended
+		}
+	}
+	return func(id cluster.JobID) bool {
+		n := released[id]
+		return n > 0 && within(retry<<min(n-1, 6), now, last[id])
+	}
 }
 
 // shadows finds when each trial would start without evictions, by the time
@@ -372,20 +397,18 @@ func (c *Choice) shadows(m *nodemap.Map, set *Settings) {
 }
 
 // record makes the rows of a claim and its evictions.
-func (c *Choice) record(s *cluster.Snapshot, m *nodemap.Map, t *Trial, job *cluster.Job, v *preemption.Verdict, set *Settings) {
-	claim := Claim{
-		Job: t.Job, RawID: t.RawID, User: t.User, GPUs: job.GPUs, Wait: t.Wait, State: Planned, At: s.At, Changed: s.At,
-	}
-	for _, share := range v.Shares {
+func (c *Choice) record(s *cluster.Snapshot, m *nodemap.Map, claim Claim, shares []placement.Share, victims []int, set *Settings) {
+	claim.State, claim.At, claim.Changed = Planned, s.At, s.At
+	for _, share := range shares {
 		claim.Shares = append(claim.Shares, Share{m.Names[share.Node], int(share.GPUs), int(share.CPUs), share.MemMB})
 	}
 	claim.Pin = slurmplug.CompactHosts(claim.Nodes())
-	if set.Reserve && c.inParts(v) {
+	if set.Reserve && c.inParts(shares, victims) {
 		claim.Resv = "yes" // Number gives it its name
 	}
 	index := int64(len(c.Turn.Claims))
 	c.Turn.Claims = append(c.Turn.Claims, claim)
-	for _, i := range v.Victims {
+	for _, i := range victims {
 		x, victim := &c.snapshot.Candidates[i], c.running[i]
 		c.Turn.Evictions = append(c.Turn.Evictions, Eviction{
 			Claim: index, Job: victim.ID, RawID: victim.RawID, User: victim.User, Start: victim.Start, Restarts: victim.Restarts,
@@ -397,12 +420,12 @@ func (c *Choice) record(s *cluster.Snapshot, m *nodemap.Map, t *Trial, job *clus
 
 // inParts tells whether a part of the place is, or comes, free before the rest:
 // backfill would give it to somebody else.
-func (c *Choice) inParts(v *preemption.Verdict) bool {
-	if len(v.Victims) != 1 {
+func (c *Choice) inParts(shares []placement.Share, victims []int) bool {
+	if len(victims) != 1 {
 		return true
 	}
-	victim := c.snapshot.Candidates[v.Victims[0]].Shares
-	return slices.ContainsFunc(v.Shares, func(s placement.Share) bool {
+	victim := c.snapshot.Candidates[victims[0]].Shares
+	return slices.ContainsFunc(shares, func(s placement.Share) bool {
 		return !slices.ContainsFunc(victim, func(x placement.Share) bool {
 			return x.Node == s.Node && x.GPUs >= s.GPUs && x.CPUs >= s.CPUs && x.MemMB >= s.MemMB
 		})

@@ -94,7 +94,7 @@ func TestChoosesTheCheapest(t *testing.T) {
 	}
 	s.journal.Number(&c.Turn)
 	want := Claim{
-		Number: 1, Job: slurmplug.Plain(10), RawID: 10, User: "bob", GPUs: 2, Wait: time.Minute, State: Planned, Pin: "n2", At: at, Changed: at,
+		Number: 1, Purpose: ForTrial, Job: slurmplug.Plain(10), RawID: 10, User: "bob", GPUs: 2, Wait: time.Minute, State: Planned, Pin: "n2", At: at, Changed: at,
 		Shares: []Share{{"n2", 2, 2, 100}},
 	}
 	if !reflect.DeepEqual(c.Turn.Claims[0], want) {

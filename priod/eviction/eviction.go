@@ -1,8 +1,9 @@
-// Package eviction makes room for trial-and-error (TE) jobs on a real Slurm. Two
+// Package eviction makes room on a real Slurm: for trial-and-error (TE) jobs, and
+// at the end of a round for best-effort (BE) jobs that are owed their GPUs. Two
 // state machines, each a pure transition from the journal's rows, what Slurm
 // shows now and the time, to the next rows and the commands that follow them:
 //
-//	claim     planned -> holding -> started, or released: one TE job's place
+//	claim     planned -> holding -> started, or released: one waiting job's place
 //	eviction  recorded -> signalled -> left -> requeued -> restored -> done, or
 //	          called off: one victim's one run
 //
@@ -12,7 +13,7 @@
 // come twice, an eviction never.
 //
 // Once signalled, a victim is always carried to the end of its eviction, even
-// when the TE job goes away: it may have saved its state and wait to be ended.
+// when the waiting job goes away: it may have saved its state and wait to be ended.
 // Its begin time is given back only when the claim is settled, so that it does
 // not take back the place that it left.
 package eviction
@@ -33,9 +34,18 @@ type ClaimState string
 // The states of a claim.
 const (
 	Planned  ClaimState = "planned"  // its victims have not all left
-	Holding  ClaimState = "holding"  // the room is there, the TE job has not started
+	Holding  ClaimState = "holding"  // the room is there, the job has not started
 	Started  ClaimState = "started"  //
 	Released ClaimState = "released" // Reason says why
+)
+
+// Purpose is what a claim is for.
+type Purpose string
+
+// The purposes of a claim.
+const (
+	ForTrial Purpose = "te"    // a TE job starts at once
+	ForRound Purpose = "round" // a BE job gets the GPU type that it is owed
 )
 
 // Share is what a claim takes of one node.
@@ -46,9 +56,10 @@ type Share struct {
 	MemMB int64  `json:"mem_mb"`
 }
 
-// Claim is one TE job's demand for a place.
+// Claim is one waiting job's demand for a place.
 type Claim struct {
 	Number  int64
+	Purpose Purpose
 	Job     cluster.JobID
 	RawID   uint32 // an id by which Slurm finds the job's record
 	User    string
@@ -163,7 +174,7 @@ const (
 	Signal  Verb = "signal"
 	Requeue Verb = "requeue"
 	Begin   Verb = "begin" // lets a requeued victim start, now or later
-	Pin     Verb = "pin"   // names the nodes of the claim in the TE job's request
+	Pin     Verb = "pin"   // names the nodes of the claim in the waiting job's request
 	Unpin   Verb = "unpin"
 	Reserve Verb = "reserve" // keeps the nodes of a claim from everybody; ends by itself
 	Free    Verb = "free"    // deletes the reservation
@@ -177,7 +188,7 @@ type Command struct {
 	Value           string
 	Nodes           string        // of Reserve, as a host list
 	For             time.Duration // Reserve ends by itself after that
-	User            string        // of Reserve: the TE job's
+	User            string        // of Reserve: the waiting job's
 	First           bool          // no signal can have been sent before
 }
 
@@ -312,7 +323,7 @@ func (j *Journal) Urgent() (jobs []Target) {
 }
 
 // Idle lists the others of which something is still to come: victims that wait
-// in the queue, and TE jobs that started where they were pinned.
+// in the queue, and jobs that started where they were pinned.
 func (j *Journal) Idle() (waiting, pinned []Target) {
 	for i := range j.Claims {
 		if c := &j.Claims[i]; c.State == Started && c.Pin != "" {
@@ -347,9 +358,11 @@ func (j *Journal) Mark(h *cluster.History) {
 		}
 	}
 	for i := range j.Evictions {
-		switch j.Evictions[i].State {
+		switch e := &j.Evictions[i]; e.State {
 		case Left, Requeued, Restored:
-			h.Returning[j.Evictions[i].Job] = true
+			if c := j.Claim(e.Claim); c == nil || c.Purpose != ForRound { // who has had more than its due goes back to its place
+				h.Returning[e.Job] = true
+			}
 		}
 	}
 }

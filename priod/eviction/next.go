@@ -154,7 +154,7 @@ func (n *next) recorded(e *Eviction, s *Sight) {
 		e.How = Ended
 		e.close(CalledOff, "its run ended before it was told to", n.At)
 	case c == nil || !c.Open():
-		e.close(CalledOff, "the TE job does not wait for its place any more", n.At)
+		e.close(CalledOff, "the job that it makes room for does not wait any more", n.At)
 	case !s.CanRequeue || !n.Consents(&s.Job):
 		e.close(CalledOff, "it may not be evicted any more", n.At)
 	case n.Paused:
@@ -169,7 +169,7 @@ func (n *next) recorded(e *Eviction, s *Sight) {
 	}
 }
 
-// isPinned tells whether the TE job names its place, if it has to: until then
+// isPinned tells whether the waiting job names its place, if it has to: until then
 // nobody leaves for it.
 func (n *next) isPinned(c *Claim) bool {
 	if c.Pin == "" {
@@ -362,12 +362,12 @@ func (n *next) open(c *Claim, s *Sight, looked bool) {
 			c.State, c.Reason, c.Ended = Started, "", s.Start
 			return
 		case s.Gone || s.Final != "":
-			n.release(c, s, "the TE job left the queue")
+			n.release(c, s, "the job left the queue")
 			return
 		case s.Held():
-			n.release(c, s, "the TE job is held")
+			n.release(c, s, "the job is held")
 			return
-		case n.TE != nil && !n.TE[c.Job] && s.State == cluster.Pending:
+		case c.Purpose != ForRound && n.TE != nil && !n.TE[c.Job] && s.State == cluster.Pending:
 			n.release(c, s, "the job does not count as TE any more")
 			return
 		case c.Pin != "" && s.ReqNodes != "" && s.ReqNodes != c.Pin:
@@ -401,7 +401,7 @@ func (n *next) open(c *Claim, s *Sight, looked bool) {
 	case c.State == Planned && complete:
 		c.State, c.Room = Holding, n.At
 	case c.State == Holding && n.At.After(c.Room.Add(n.Hold)):
-		n.release(c, s, "the room was there, and the TE job did not start in time")
+		n.release(c, s, "the room was there, and the job did not start in time")
 		return
 	}
 	if looked && c.Pin != "" && s.ReqNodes == "" && s.State == cluster.Pending && !n.Paused {

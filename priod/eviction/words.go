@@ -6,6 +6,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/policy/preemption"
+	"slurmprio/priod/policy/yield"
 )
 
 // words say what became of a TE job, or why a candidate stays.
@@ -41,6 +42,26 @@ var words = map[preemption.Why]string{
 	Scattered:            "what it takes of each of its nodes is not known",
 	Vetoed:               "cannot be requeued (--no-requeue, or no batch job)",
 }
+
+// roundWords say what the end of a round brings a waiting job, or why a running
+// one stays, where words would tell of a TE job.
+var roundWords = map[preemption.Why]string{
+	preemption.Why(yield.Gets):     "others yield to it",
+	preemption.Why(yield.Soon):     "it starts by itself within the next one",
+	preemption.Why(yield.NotOwed):  "no job on its GPU type has had so much more of its due",
+	preemption.Why(yield.NoGain):   "what it would gain does not pay for a checkpoint, a restart and a requeue",
+	preemption.Why(yield.NoneLeft): "the jobs on its GPU type that may yield are too few or too small",
+	preemption.Why(yield.Limit):    "rounds.at_once is reached",
+
+	preemption.Why(yield.Yields): "yields its GPUs",
+	preemption.Why(yield.Stays):  "nobody is owed enough",
+	preemption.Why(yield.Young):  "is within its first round, or started less than preemption.min_run ago",
+	preemption.Why(yield.Ending): "ends before it would pay to leave",
+	Uncounted:                    "the allocation does not count it",
+}
+
+// RoundWords are a reason at the end of a round in the words of a sentence.
+func RoundWords(why preemption.Why) string { return cmp.Or(roundWords[why], Words(why)) }
 
 // Words are a reason in the words of a sentence.
 func Words(why preemption.Why) string { return cmp.Or(words[why], string(why)) }

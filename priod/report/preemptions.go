@@ -22,6 +22,7 @@ type Preemptions struct {
 	BE         Slowdowns  `json:"be"`
 	Evicted    Slowdowns  `json:"be_evicted"` // those of BE that were evicted
 	Evictions  Evictions  `json:"evictions"`
+	Rounds     Evictions  `json:"rounds"`      // those at the end of rounds; in none of the others
 	ByUser     []Victims  `json:"by_user"`     // of the jobs that left
 	ByWorkload []Victims  `json:"by_workload"` // the same, by the workload of their tag
 	ForUser    []Benefits `json:"for_user"`    // of the TE jobs
@@ -82,7 +83,7 @@ type Benefits struct {
 // OfPreemptions sums up what the store holds of a span of time.
 func OfPreemptions(since, until time.Time, stays []store.Stay, evictions []store.Eviction) *Preemptions {
 	p := &Preemptions{Since: since, Until: until}
-	lost := p.evictions(evictions)
+	lost, forTE := p.evictions(evictions)
 	stays = joined(stays, lost)
 	var waits, slowdowns, evicted []float64
 	for i := range stays {
@@ -105,7 +106,7 @@ func OfPreemptions(since, until time.Time, stays []store.Stay, evictions []store
 			}
 			s := max(1, x.End.Sub(x.Submit).Seconds()/useful)
 			slowdowns = append(slowdowns, s)
-			if was {
+			if forTE[x.Job] {
 				evicted = append(evicted, s)
 			}
 		}
@@ -144,39 +145,27 @@ func joined(stays []store.Stay, victims map[cluster.JobID]float64) []store.Stay 
 }
 
 // evictions fills in all that is about them, and returns the seconds that each
-// victim lost.
-func (p *Preemptions) evictions(all []store.Eviction) (lost map[cluster.JobID]float64) {
-	lost = map[cluster.JobID]float64{}
-	p.Evictions.How = map[string]int{}
+// victim lost, and who was evicted for a TE job.
+func (p *Preemptions) evictions(all []store.Eviction) (lost map[cluster.JobID]float64, forTE map[cluster.JobID]bool) {
+	lost, forTE = map[cluster.JobID]float64{}, map[cluster.JobID]bool{}
+	p.Evictions.How, p.Rounds.How = map[string]int{}, map[string]int{}
 	users, workloads := groups{}, groups{}
 	benefits := map[string]*benefit{}
 	for i := range all {
 		x := &all[i]
+		sum, round := &p.Evictions, x.Purpose == string(eviction.ForRound)
+		if round {
+			sum = &p.Rounds
+		}
+		paid, kept, broken := sum.add(x)
 		if x.Signalled.IsZero() {
-			if x.State == string(eviction.CalledOff) {
-				p.Evictions.CalledOff++
-			} else {
-				p.Evictions.Underway++
-			}
 			continue
 		}
-		p.Evictions.Count++
-		p.Evictions.Promised += x.Promised / 3600
-		if x.Ended.IsZero() {
-			p.Evictions.Underway++
-		}
-		paid := 0.0
-		if x.Paid != nil {
-			paid = *x.Paid
-		}
-		p.Evictions.Lost += paid / 3600
 		lost[x.Victim] += paid / float64(max(x.GPUs, 1))
-		kept, broken := promise(x)
-		p.Evictions.Kept += kept
-		p.Evictions.Broken += broken
-		if x.How != "" {
-			p.Evictions.How[x.How]++
+		if round {
+			continue
 		}
+		forTE[x.Victim] = true
 		tag, _ := jobtag.Parse(x.VictimTag) // a tag that is not valid names no workload
 		users.add(x.VictimUser, x, paid, kept, broken)
 		workloads.add(tag.Workload, x, paid, kept, broken)
@@ -196,7 +185,34 @@ func (p *Preemptions) evictions(all []store.Eviction) (lost map[cluster.JobID]fl
 		p.ForUser = append(p.ForUser, b.Benefits)
 	}
 	slices.SortFunc(p.ForUser, func(a, b Benefits) int { return cmp.Or(cmp.Compare(b.Lost, a.Lost), cmp.Compare(a.User, b.User)) })
-	return lost
+	return lost, forTE
+}
+
+// add counts one eviction, and returns what it cost and what became of the promise.
+func (e *Evictions) add(x *store.Eviction) (paid float64, kept, broken int) {
+	switch {
+	case x.Signalled.IsZero() && x.State == string(eviction.CalledOff):
+		e.CalledOff++
+		return 0, 0, 0
+	case x.Signalled.IsZero():
+		e.Underway++
+		return 0, 0, 0
+	case x.Ended.IsZero():
+		e.Underway++
+	}
+	if x.Paid != nil {
+		paid = *x.Paid
+	}
+	kept, broken = promise(x)
+	e.Count++
+	e.Promised += x.Promised / 3600
+	e.Lost += paid / 3600
+	e.Kept += kept
+	e.Broken += broken
+	if x.How != "" {
+		e.How[x.How]++
+	}
+	return paid, kept, broken
 }
 
 type benefit struct {

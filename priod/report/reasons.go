@@ -19,6 +19,7 @@ var reasons = map[ranking.Why]string{
 	ranking.NotYet:     "it begins later: left alone until then",
 	ranking.Component:  "it follows the leader of its heterogeneous job",
 	ranking.Evicted:    "it was evicted for a TE job and goes before other best-effort jobs until it runs again",
+	ranking.Round:      "it is owed its GPU type: others yield to it at the end of a round, and it goes before other best-effort jobs until it starts",
 }
 
 // Reason is a decision's why in the words of a sentence.

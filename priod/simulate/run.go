@@ -6,6 +6,7 @@ import (
 	"iter"
 	"strings"
 
+	"slurmprio/priod/decide"
 	"slurmprio/priod/placement"
 	"slurmprio/priod/policy/allocation"
 	"slurmprio/priod/policy/sizing"
@@ -28,8 +29,9 @@ type Input struct {
 	Speed func(job *trace.Job, gpuType string) float64
 	// Curve is how that speed depends on CPUs and memory; nil: nobody knows.
 	Curve  func(job *trace.Job, gpuType string) *workload.Curve
-	Pairs  Pairs          // of allocations with space sharing
-	Daemon virtual.Daemon // of order priod
+	Pairs  Pairs               // of allocations with space sharing
+	Daemon virtual.Daemon      // of order priod
+	Sizes  decide.SizeSettings // of its waiting jobs; not enabled: they keep theirs
 	// Learning is how the site judges what history teaches, where speeds are
 	// learned.
 	Learning speed.Settings
@@ -100,11 +102,18 @@ func slurm(ctx context.Context, spec Spec, in Input) (Result, error) {
 		if spec.Order != "priod" {
 			jobs, opt.Size = s.least(proportional(jobs)), s.size
 		} else {
-			opt.Daemon.Sizes.Enabled = true
-			opt.Daemon.Sizes.Mechanism, _ = sizing.Parse(spec.Sizing) // newStarts did
+			in.Sizes.Enabled = true
+			in.Sizes.Mechanism, _ = sizing.Parse(spec.Sizing) // newStarts did
 		}
 	case spec.Sizing != "request" || !in.sized() || spec.Placement == "pool" || spec.Backfill == "conservative":
-		opt.Daemon.Sizes.Enabled = false // else as configured
+		in.Sizes.Enabled = false // else as configured
+	}
+	if in.Sizes.Enabled {
+		opt.Daemon.Settings.Sizing.Sizes = &decide.Sizes{}
+		opt.Daemon.Settings.Sizing.Sizes.Set(in.Sizes)
+	}
+	if opt.Daemon.Settings.Ledger != nil { // each run begins with an empty one
+		opt.Daemon.Settings.Ledger = &decide.Ledger{}
 	}
 	if in.sized() {
 		opt.Speedup = in.speedup

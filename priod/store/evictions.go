@@ -161,7 +161,7 @@ func (s *Store) saveClaim(ctx context.Context, tx *sql.Tx, c *eviction.Claim) er
 		Claim: c.Number, Job: job, Cycle: s.held.cycle, State: string(c.State), Reason: c.Reason,
 		NodeList: slurmplug.CompactHosts(c.Nodes()), AtMs: millis(c.At), ChangedMs: millis(c.Changed), RawID: int64(c.RawID),
 		Gpus: int64(c.GPUs), Shares: string(shares), WaitMs: c.Wait.Milliseconds(), Pin: c.Pin,
-		Resv: c.Resv, ResvMs: millis(c.ResvAt), RoomMs: millis(c.Room), EndedMs: millis(c.Ended),
+		Resv: c.Resv, ResvMs: millis(c.ResvAt), RoomMs: millis(c.Room), EndedMs: millis(c.Ended), Purpose: string(c.Purpose),
 	})
 }
 
@@ -212,7 +212,7 @@ func (s *Store) jobRow(ctx context.Context, tx *sql.Tx, j *cluster.Job, at time.
 
 func claimOf(r *db.Claim, id cluster.JobID) eviction.Claim {
 	c := eviction.Claim{
-		Number: r.Claim, Job: id, RawID: uint32(r.RawID), GPUs: int(r.Gpus), Wait: time.Duration(r.WaitMs) * time.Millisecond,
+		Number: r.Claim, Purpose: eviction.Purpose(r.Purpose), Job: id, RawID: uint32(r.RawID), GPUs: int(r.Gpus), Wait: time.Duration(r.WaitMs) * time.Millisecond,
 		State: eviction.ClaimState(r.State), Reason: r.Reason, Pin: r.Pin, Resv: r.Resv, ResvAt: instant(r.ResvMs),
 		At: instant(r.AtMs), Changed: instant(r.ChangedMs), Room: instant(r.RoomMs), Ended: instant(r.EndedMs),
 	}
@@ -247,7 +247,7 @@ type Eviction struct {
 	Victim      cluster.JobID `json:"victim"`
 	VictimUser  string        `json:"victim_user"`
 	VictimTag   string        `json:"victim_tag,omitempty"`
-	For         cluster.JobID `json:"for"` // the TE job
+	For         cluster.JobID `json:"for"` // the job that it made room for
 	ForUser     string        `json:"for_user"`
 	State       string        `json:"state"`
 	Reason      string        `json:"reason,omitempty"`
@@ -267,10 +267,11 @@ type Eviction struct {
 	Restored    time.Time     `json:"restored,omitzero"`
 	Ended       time.Time     `json:"ended,omitzero"`
 	Claim       int64         `json:"claim"`
+	Purpose     string        `json:"purpose"` // te, round
 	ClaimState  string        `json:"claim_state"`
 	ClaimReason string        `json:"claim_reason,omitempty"`
 	Nodes       string        `json:"node_list"`
-	WaitS       float64       `json:"wait_promised_s"` // of the TE job, until the last victim has left
+	WaitS       float64       `json:"wait_promised_s"` // of that job, until the last victim has left
 	Room        time.Time     `json:"room,omitzero"`   // the last victim had left
 	ClaimEnded  time.Time     `json:"claim_ended,omitzero"`
 }
@@ -316,7 +317,7 @@ func showEvictions[R db.RecentEvictionsRow | db.EvictionsSinceRow | db.Evictions
 			For: jobID(r.TeID, r.TeTask), ForUser: r.TeUser, State: e.State, Reason: e.Reason, How: e.How, GPUs: int(e.Gpus),
 			Signal: e.Signal, GraceS: inSeconds(e.GraceMs), Promised: e.CostPromised, ExitCode: int(e.ExitCode), ExitSignal: int(e.ExitSignal),
 			Recorded: instant(e.RecordedMs), Signalled: instant(e.SignalledMs), Left: instant(e.LeftMs), Requeued: instant(e.RequeuedMs),
-			Restored: instant(e.RestoredMs), Ended: instant(e.EndedMs), Claim: c.Claim, ClaimState: c.State, ClaimReason: c.Reason,
+			Restored: instant(e.RestoredMs), Ended: instant(e.EndedMs), Claim: c.Claim, Purpose: c.Purpose, ClaimState: c.State, ClaimReason: c.Reason,
 			Nodes: c.NodeList, WaitS: inSeconds(c.WaitMs), Room: instant(c.RoomMs), ClaimEnded: instant(c.EndedMs),
 		}
 		if e.LeftMs > 0 {

@@ -17,7 +17,7 @@ import (
 func evicted(at time.Time) *eviction.Turn {
 	return &eviction.Turn{
 		Claims: []eviction.Claim{{
-			Number: 1, Job: slurmplug.Plain(17), RawID: 17, User: "alice", GPUs: 2, Wait: 5 * time.Second, State: eviction.Planned,
+			Number: 1, Purpose: eviction.ForRound, Job: slurmplug.Plain(17), RawID: 17, User: "alice", GPUs: 2, Wait: 5 * time.Second, State: eviction.Planned,
 			Shares: []eviction.Share{{Node: "n1", GPUs: 2, CPUs: 4, MemMB: 100}}, Pin: "n1", Resv: "priod_1_9", At: at, Changed: at,
 		}},
 		Evictions: []eviction.Eviction{{
@@ -65,7 +65,7 @@ func TestEvictionsComeBack(t *testing.T) {
 		t.Errorf("%+v", read)
 	}
 	all := must[[]Eviction](t)(reader(t, d.store.dir).EvictionsOf(ctx, slurmplug.Plain(18), 9))
-	if len(all) != 1 || all[0].For != slurmplug.Plain(17) || all[0].State != "restored" || *all[0].Paid != 70 || all[0].Nodes != "n1" {
+	if len(all) != 1 || all[0].For != slurmplug.Plain(17) || all[0].State != "restored" || all[0].Purpose != "round" || *all[0].Paid != 70 || all[0].Nodes != "n1" {
 		t.Errorf("%+v", all)
 	}
 }

@@ -35,6 +35,7 @@ var rowsOf = map[int64]string{
 		INSERT INTO stays VALUES (7, 1000, 2000, 'COMPLETED', 'a100', 1, 'alice', 'train', '', 0);
 		INSERT INTO lessons VALUES (1, 3000, 0, 0, '');`,
 	5: `UPDATE decisions SET steer = 'waits 5 min for a100';`,
+	6: `UPDATE claims SET purpose = 'round';`,
 }
 
 // Every schema since the first is brought up to date with what it holds.

@@ -102,8 +102,8 @@ UPDATE writes SET status = 'unknown', message = sqlc.arg(message) WHERE status =
 -- name: AddClaim :exec
 INSERT INTO claims (
   claim, job, cycle, state, reason, node_list, at_ms, changed_ms, raw_id, gpus, shares, wait_ms, pin, resv, resv_ms,
-  room_ms, ended_ms
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+  room_ms, ended_ms, purpose
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: UpdateClaim :execrows
 UPDATE claims SET

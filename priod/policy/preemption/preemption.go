@@ -158,7 +158,7 @@ func Decide(s *Snapshot, set Settings) Decision {
 	for _, c := range s.Claims {
 		d.Verdicts[c.Trial] = Verdict{Why: Claimed, Shares: c.Shares}
 	}
-	gate := newGate(s, set.Limits)
+	gate := NewGate(s, set.Limits)
 	for i := range s.Trials {
 		verdict := &d.Verdicts[i]
 		if verdict.Why == Claimed {
@@ -168,7 +168,7 @@ func Decide(s *Snapshot, set Settings) Decision {
 		if verdict.Why != Evicts {
 			continue
 		}
-		if why := gate.refuses(s, &s.Trials[i], verdict.Victims); why != "" {
+		if why := gate.Refuses(s, s.Trials[i].Owner, verdict.Victims); why != "" {
 			v.undo(verdict)
 			*verdict = Verdict{Why: why}
 		}
@@ -205,16 +205,17 @@ func (c *Candidate) gpus() (n int32) {
 	return n
 }
 
-// gate counts what the limits still allow.
-type gate struct {
+// Gate counts what the limits still allow in one decision.
+type Gate struct {
 	Limits
 	atOnce, perCycle, perHour int
 	perDay                    float64
 	perOwner                  []float64
 }
 
-func newGate(s *Snapshot, l Limits) gate {
-	g := gate{Limits: l, perHour: s.PastHour, perDay: s.PastDay, perOwner: slices.Clone(s.PastOwner)}
+// NewGate knows of the candidates that are leaving, and of the past.
+func NewGate(s *Snapshot, l Limits) Gate {
+	g := Gate{Limits: l, perHour: s.PastHour, perDay: s.PastDay, perOwner: slices.Clone(s.PastOwner)}
 	for i := range s.Candidates {
 		if s.Candidates[i].Leaving {
 			g.atOnce++
@@ -223,8 +224,11 @@ func newGate(s *Snapshot, l Limits) gate {
 	return g
 }
 
-// refuses names the limit that the victims would exceed, or counts them.
-func (g *gate) refuses(s *Snapshot, t *Trial, victims []int) Why {
+// Nobody owns what no owner's limit is for.
+const Nobody = -1
+
+// Refuses names the limit that the victims would exceed, or counts them.
+func (g *Gate) Refuses(s *Snapshot, owner int, victims []int) Why {
 	n, lost := len(victims), 0.0
 	for _, i := range victims {
 		lost += s.Candidates[i].Loss() / 3600
@@ -238,11 +242,11 @@ func (g *gate) refuses(s *Snapshot, t *Trial, victims []int) Why {
 		return PerHour
 	case g.PerDay > 0 && g.perDay+lost > g.PerDay:
 		return PerDay
-	case g.PerOwner > 0 && g.perOwner[t.Owner] >= g.PerOwner:
+	case g.PerOwner > 0 && owner != Nobody && g.perOwner[owner] >= g.PerOwner:
 		return PerOwner
 	}
-	if g.PerOwner > 0 {
-		g.perOwner[t.Owner] += lost
+	if g.PerOwner > 0 && owner != Nobody {
+		g.perOwner[owner] += lost
 	}
 	g.atOnce, g.perCycle, g.perHour, g.perDay = g.atOnce+n, g.perCycle+n, g.perHour+n, g.perDay+lost
 	return ""

@@ -1,8 +1,9 @@
 // Package ranking orders the pending jobs of the configured partitions:
 // trial-and-error (TE) before best-effort (BE); inside TE first come first
 // served by the time a job could first have run, within a budget for each
-// user and account; inside BE those first that priod evicted, then the order that
-// Slurm itself gives. TE jobs for which room is being made come first of all.
+// user and account; inside BE those first to which others yield at the end of a
+// round, then those that priod evicted, then the order that Slurm itself gives. TE
+// jobs for which room is being made come first of all.
 //
 // It is pure: a snapshot, a history and settings in, an order with its reasons
 // out. The classes are those of FitGpp (Yabuuchi et al., OpML'19).
@@ -66,11 +67,12 @@ const (
 	NotYet     Why = "not-eligible" // begins later; left alone until then
 	Component  Why = "het"          // follows the leader of its heterogeneous job
 	Evicted    Why = "evicted"      // BE; priod evicted it, and it goes before other BE jobs
+	Round      Why = "round"        // BE; others yield to it at the end of a round, and it goes before all BE jobs
 )
 
 // Reasons are all of them.
 var Reasons = []Why{
-	TETag, TEQOS, BETag, BEQOS, Untagged, BadTag, OverBudget, Overrun, Held, Dependency, Reserved, Foreign, NotYet, Component, Evicted,
+	TETag, TEQOS, BETag, BEQOS, Untagged, BadTag, OverBudget, Overrun, Held, Dependency, Reserved, Foreign, NotYet, Component, Evicted, Round,
 }
 
 // Verdict is what ranking says about one pending job.
@@ -113,8 +115,13 @@ func Rank(s *cluster.Snapshot, h *cluster.History, set Settings) (verdicts []Ver
 		if v.Ranked && v.Class == cluster.TE {
 			te = append(te, len(verdicts))
 		}
-		if v.Ranked && v.Class == cluster.BE && h.Returning[s.Jobs[i].ID] {
-			v.Why = Evicted
+		if v.Ranked && v.Class == cluster.BE {
+			switch id := s.Jobs[i].ID; {
+			case h.Claiming[id]:
+				v.Why = Round
+			case h.Returning[id]:
+				v.Why = Evicted
+			}
 		}
 		verdicts = append(verdicts, v)
 	}

@@ -118,6 +118,7 @@ type Verdict struct {
 	// OtherEnd when it would end there.
 	Other    int32
 	OtherEnd float64
+	NotGiven bool // the allocation gives it no time on Other
 	Idle     bool // a type that it could use now is left free for it to wait
 }
 
@@ -394,6 +395,7 @@ func (p *planner) compare(i int) {
 			v.Other, v.OtherEnd = t, end
 		}
 	}
+	v.NotGiven = v.Other != Open && !p.allocated(j, v.Other)
 }
 
 // Explain says a verdict in words for a person; name gives a type's.
@@ -406,7 +408,11 @@ func (v *Verdict) Explain(name func(int32) string) string {
 	case Waits:
 		text = fmt.Sprintf("waits %s for %s, where it ends in %s", minutes(v.Start), name(v.Type), minutes(v.End))
 		if v.Other != Open {
-			text += fmt.Sprintf("; on %s it would end in %s", name(v.Other), minutes(v.OtherEnd))
+			given := ""
+			if v.NotGiven {
+				given = ", where nothing is allocated to it,"
+			}
+			text += fmt.Sprintf("; on %s%s it would end in %s", name(v.Other), given, minutes(v.OtherEnd))
 		}
 	case Takes:
 		text = fmt.Sprintf("takes %s, which is free and where it ends in %s", name(v.Type), minutes(v.End))

@@ -84,7 +84,7 @@ type Snapshot struct {
 	Waiting []Waiting // in the order of the queue
 }
 
-// Running is a job that holds GPUs of one type.
+// Running is a job that holds GPUs of one type of nodes.
 type Running struct {
 	Shares  []placement.Share
 	Consent bool // best effort, and its tag allows eviction
@@ -97,7 +97,7 @@ type Running struct {
 
 // Waiting is a pending job.
 type Waiting struct {
-	Request placement.Request // with the one type that it is steered to
+	Request placement.Request // with the types of nodes that have the GPUs that it is steered to
 	Owed    float64
 	Start   float64 // when it starts there if nobody yields
 	Run     float64 // how long it runs there
@@ -127,24 +127,25 @@ const (
 type Decision struct {
 	Waiting []Why
 	Running []Why
-	For     []int // by running job: index into Snapshot.Waiting of the one that it yields to; -1
+	For     []int               // by running job: index into Snapshot.Waiting of the one that it yields to; -1
+	Shares  [][]placement.Share // by waiting job: where it runs then; nil for those that do not get
 }
 
 // Decide goes through the waiting jobs, the one that is owed most first.
 func Decide(s *Snapshot, set Settings) Decision {
-	d := Decision{Waiting: make([]Why, len(s.Waiting)), Running: make([]Why, len(s.Running)), For: make([]int, len(s.Running))}
-	byType := map[int32][]int{} // those that may yield, the one that has had most first
+	d := Decision{
+		Waiting: make([]Why, len(s.Waiting)), Running: make([]Why, len(s.Running)), For: make([]int, len(s.Running)),
+		Shares: make([][]placement.Share, len(s.Waiting)),
+	}
+	var may []int // yield, the one that has had most first
 	for i := range s.Running {
 		r := &s.Running[i]
 		d.For[i], d.Running[i] = -1, r.standing(&set)
 		if d.Running[i] == Stays {
-			t := s.Nodes.Type(r.Shares[0].Node)
-			byType[t] = append(byType[t], i)
+			may = append(may, i)
 		}
 	}
-	for _, list := range byType {
-		slices.SortStableFunc(list, func(a, b int) int { return cmp.Compare(s.Running[a].Owed, s.Running[b].Owed) })
-	}
+	slices.SortStableFunc(may, func(a, b int) int { return cmp.Compare(s.Running[a].Owed, s.Running[b].Owed) })
 	order := make([]int, len(s.Waiting))
 	for i := range order {
 		order[i] = i
@@ -153,12 +154,11 @@ func Decide(s *Snapshot, set Settings) Decision {
 	free, yielding := s.Nodes.Clone(), 0
 	for _, i := range order {
 		w := &s.Waiting[i]
-		t := typeOf(w.Request.Types)
 		if w.Start <= set.Round {
 			d.Waiting[i] = Soon
 			continue
 		}
-		victims, why := choose(s, &set, free, w, byType[t])
+		victims, why := choose(s, &set, free, w, may)
 		if why == Gets && set.AtOnce > 0 && yielding+len(victims) > set.AtOnce {
 			why = Limit
 		}
@@ -169,10 +169,11 @@ func Decide(s *Snapshot, set Settings) Decision {
 		for _, v := range victims {
 			d.Running[v], d.For[v] = Yields, i
 			free.Release(s.Running[v].Shares)
-			byType[t] = slices.DeleteFunc(byType[t], func(x int) bool { return x == v })
+			may = slices.DeleteFunc(may, func(x int) bool { return x == v })
 		}
 		yielding += len(victims)
 		shares, _ := free.Fit(w.Request, nil)
+		d.Shares[i] = slices.Clone(shares)
 		free.Take(shares)
 	}
 	return d
@@ -192,16 +193,6 @@ func (r *Running) standing(set *Settings) Why {
 	return Stays
 }
 
-// typeOf is the only type of a set, -1 when there is none.
-func typeOf(types placement.Types) int32 {
-	for t := range int32(placement.MaxTypes) {
-		if types.Has(t) {
-			return t
-		}
-	}
-	return -1
-}
-
 // choose finds the victims for one waiting job: those that have had most, until
 // it fits, without those that it would fit without.
 func choose(s *Snapshot, set *Settings, free *placement.Nodes, w *Waiting, list []int) ([]int, Why) {
@@ -214,6 +205,9 @@ func choose(s *Snapshot, set *Settings, free *placement.Nodes, w *Waiting, list 
 	}
 	for _, v := range list {
 		r := &s.Running[v]
+		if !w.Request.Types.Has(s.Nodes.Type(r.Shares[0].Node)) {
+			continue
+		}
 		if w.Owed <= r.Owed {
 			why = NotOwed
 			break

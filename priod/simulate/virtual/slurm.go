@@ -8,7 +8,6 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/cycle"
-	"slurmprio/priod/decide"
 	"slurmprio/priod/placement"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
@@ -57,11 +56,7 @@ func newSlurm(e *engine) *slurm {
 			GPUs: int(size.GPUs), CPUs: int(size.CPUs), MemMB: size.MemMB, Partitions: []string{partition},
 		})
 	}
-	if set := e.opt.Daemon.Sizes; set.Enabled {
-		sizes := &decide.Sizes{}
-		sizes.Set(set)
-		e.opt.Daemon.Settings.Sizing = cycle.Sizing{Sizes: sizes, Slurm: s}
-	}
+	e.opt.Daemon.Settings.Sizing.Slurm = s
 	return s
 }
 

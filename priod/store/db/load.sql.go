@@ -89,7 +89,7 @@ func (q *Queries) AllNodes(ctx context.Context, db DBTX) ([]Node, error) {
 }
 
 const claimsAfter = `-- name: ClaimsAfter :many
-SELECT j.id, j.task, j.user, c.claim, c.job, c.cycle, c.state, c.reason, c.node_list, c.at_ms, c.changed_ms, c.raw_id, c.gpus, c.shares, c.wait_ms, c.pin, c.resv, c.resv_ms, c.room_ms, c.ended_ms FROM claims AS c JOIN jobs AS j ON j.job = c.job
+SELECT j.id, j.task, j.user, c.claim, c.job, c.cycle, c.state, c.reason, c.node_list, c.at_ms, c.changed_ms, c.raw_id, c.gpus, c.shares, c.wait_ms, c.pin, c.resv, c.resv_ms, c.room_ms, c.ended_ms, c.purpose FROM claims AS c JOIN jobs AS j ON j.job = c.job
 WHERE c.ended_ms = 0 OR c.pin <> '' OR c.resv <> '' OR c.ended_ms > ?1 ORDER BY c.claim
 `
 
@@ -131,6 +131,7 @@ func (q *Queries) ClaimsAfter(ctx context.Context, db DBTX, sinceMs int64) ([]Cl
 			&i.Claim.ResvMs,
 			&i.Claim.RoomMs,
 			&i.Claim.EndedMs,
+			&i.Claim.Purpose,
 		); err != nil {
 			return nil, err
 		}

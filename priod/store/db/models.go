@@ -22,6 +22,7 @@ type Claim struct {
 	ResvMs    int64
 	RoomMs    int64
 	EndedMs   int64
+	Purpose   string
 }
 
 type Cycle struct {

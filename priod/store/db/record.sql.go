@@ -12,8 +12,8 @@ import (
 const addClaim = `-- name: AddClaim :exec
 INSERT INTO claims (
   claim, job, cycle, state, reason, node_list, at_ms, changed_ms, raw_id, gpus, shares, wait_ms, pin, resv, resv_ms,
-  room_ms, ended_ms
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+  room_ms, ended_ms, purpose
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 `
 
 type AddClaimParams struct {
@@ -34,6 +34,7 @@ type AddClaimParams struct {
 	ResvMs    int64
 	RoomMs    int64
 	EndedMs   int64
+	Purpose   string
 }
 
 func (q *Queries) AddClaim(ctx context.Context, db DBTX, arg AddClaimParams) error {
@@ -55,6 +56,7 @@ func (q *Queries) AddClaim(ctx context.Context, db DBTX, arg AddClaimParams) err
 		arg.ResvMs,
 		arg.RoomMs,
 		arg.EndedMs,
+		arg.Purpose,
 	)
 	return err
 }

@@ -57,7 +57,7 @@ func (q *Queries) DecisionsOfJob(ctx context.Context, db DBTX, arg DecisionsOfJo
 
 const evictionsOfJob = `-- name: EvictionsOfJob :many
 SELECT v.id AS victim_id, v.task AS victim_task, v.user AS victim_user, v.tag AS victim_tag,
-  t.id AS te_id, t.task AS te_task, t.user AS te_user, e.eviction, e.claim, e.job, e.start_ms, e.restarts, e.gpus, e.signal, e.grace_ms, e.eligible_ms, e.cost_promised, e.cost_paid, e.state, e.reason, e.recorded_ms, e.signalled_ms, e.left_ms, e.requeued_ms, e.ended_ms, e.raw_id, e.unsaved_ms, e.restart_ms, e.how, e.exit_code, e.exit_signal, e.tries, e.restored_ms, c.claim, c.job, c.cycle, c.state, c.reason, c.node_list, c.at_ms, c.changed_ms, c.raw_id, c.gpus, c.shares, c.wait_ms, c.pin, c.resv, c.resv_ms, c.room_ms, c.ended_ms
+  t.id AS te_id, t.task AS te_task, t.user AS te_user, e.eviction, e.claim, e.job, e.start_ms, e.restarts, e.gpus, e.signal, e.grace_ms, e.eligible_ms, e.cost_promised, e.cost_paid, e.state, e.reason, e.recorded_ms, e.signalled_ms, e.left_ms, e.requeued_ms, e.ended_ms, e.raw_id, e.unsaved_ms, e.restart_ms, e.how, e.exit_code, e.exit_signal, e.tries, e.restored_ms, c.claim, c.job, c.cycle, c.state, c.reason, c.node_list, c.at_ms, c.changed_ms, c.raw_id, c.gpus, c.shares, c.wait_ms, c.pin, c.resv, c.resv_ms, c.room_ms, c.ended_ms, c.purpose
 FROM evictions AS e JOIN claims AS c ON c.claim = e.claim JOIN jobs AS v ON v.job = e.job JOIN jobs AS t ON t.job = c.job
 WHERE v.id = ?1 AND v.task = ?2 OR t.id = ?1 AND t.task = ?2
 ORDER BY e.eviction DESC LIMIT ?3
@@ -142,6 +142,7 @@ func (q *Queries) EvictionsOfJob(ctx context.Context, db DBTX, arg EvictionsOfJo
 			&i.Claim.ResvMs,
 			&i.Claim.RoomMs,
 			&i.Claim.EndedMs,
+			&i.Claim.Purpose,
 		); err != nil {
 			return nil, err
 		}
@@ -158,7 +159,7 @@ func (q *Queries) EvictionsOfJob(ctx context.Context, db DBTX, arg EvictionsOfJo
 
 const evictionsSince = `-- name: EvictionsSince :many
 SELECT v.id AS victim_id, v.task AS victim_task, v.user AS victim_user, v.tag AS victim_tag,
-  t.id AS te_id, t.task AS te_task, t.user AS te_user, e.eviction, e.claim, e.job, e.start_ms, e.restarts, e.gpus, e.signal, e.grace_ms, e.eligible_ms, e.cost_promised, e.cost_paid, e.state, e.reason, e.recorded_ms, e.signalled_ms, e.left_ms, e.requeued_ms, e.ended_ms, e.raw_id, e.unsaved_ms, e.restart_ms, e.how, e.exit_code, e.exit_signal, e.tries, e.restored_ms, c.claim, c.job, c.cycle, c.state, c.reason, c.node_list, c.at_ms, c.changed_ms, c.raw_id, c.gpus, c.shares, c.wait_ms, c.pin, c.resv, c.resv_ms, c.room_ms, c.ended_ms
+  t.id AS te_id, t.task AS te_task, t.user AS te_user, e.eviction, e.claim, e.job, e.start_ms, e.restarts, e.gpus, e.signal, e.grace_ms, e.eligible_ms, e.cost_promised, e.cost_paid, e.state, e.reason, e.recorded_ms, e.signalled_ms, e.left_ms, e.requeued_ms, e.ended_ms, e.raw_id, e.unsaved_ms, e.restart_ms, e.how, e.exit_code, e.exit_signal, e.tries, e.restored_ms, c.claim, c.job, c.cycle, c.state, c.reason, c.node_list, c.at_ms, c.changed_ms, c.raw_id, c.gpus, c.shares, c.wait_ms, c.pin, c.resv, c.resv_ms, c.room_ms, c.ended_ms, c.purpose
 FROM evictions AS e JOIN claims AS c ON c.claim = e.claim JOIN jobs AS v ON v.job = e.job JOIN jobs AS t ON t.job = c.job
 WHERE e.recorded_ms >= ?1
 ORDER BY e.eviction
@@ -237,6 +238,7 @@ func (q *Queries) EvictionsSince(ctx context.Context, db DBTX, sinceMs int64) ([
 			&i.Claim.ResvMs,
 			&i.Claim.RoomMs,
 			&i.Claim.EndedMs,
+			&i.Claim.Purpose,
 		); err != nil {
 			return nil, err
 		}
@@ -493,7 +495,7 @@ func (q *Queries) RecentCycles(ctx context.Context, db DBTX, most int64) ([]Cycl
 
 const recentEvictions = `-- name: RecentEvictions :many
 SELECT v.id AS victim_id, v.task AS victim_task, v.user AS victim_user, v.tag AS victim_tag,
-  t.id AS te_id, t.task AS te_task, t.user AS te_user, e.eviction, e.claim, e.job, e.start_ms, e.restarts, e.gpus, e.signal, e.grace_ms, e.eligible_ms, e.cost_promised, e.cost_paid, e.state, e.reason, e.recorded_ms, e.signalled_ms, e.left_ms, e.requeued_ms, e.ended_ms, e.raw_id, e.unsaved_ms, e.restart_ms, e.how, e.exit_code, e.exit_signal, e.tries, e.restored_ms, c.claim, c.job, c.cycle, c.state, c.reason, c.node_list, c.at_ms, c.changed_ms, c.raw_id, c.gpus, c.shares, c.wait_ms, c.pin, c.resv, c.resv_ms, c.room_ms, c.ended_ms
+  t.id AS te_id, t.task AS te_task, t.user AS te_user, e.eviction, e.claim, e.job, e.start_ms, e.restarts, e.gpus, e.signal, e.grace_ms, e.eligible_ms, e.cost_promised, e.cost_paid, e.state, e.reason, e.recorded_ms, e.signalled_ms, e.left_ms, e.requeued_ms, e.ended_ms, e.raw_id, e.unsaved_ms, e.restart_ms, e.how, e.exit_code, e.exit_signal, e.tries, e.restored_ms, c.claim, c.job, c.cycle, c.state, c.reason, c.node_list, c.at_ms, c.changed_ms, c.raw_id, c.gpus, c.shares, c.wait_ms, c.pin, c.resv, c.resv_ms, c.room_ms, c.ended_ms, c.purpose
 FROM evictions AS e JOIN claims AS c ON c.claim = e.claim JOIN jobs AS v ON v.job = e.job JOIN jobs AS t ON t.job = c.job
 ORDER BY e.ended_ms = 0 DESC, e.eviction DESC LIMIT ?1
 `
@@ -571,6 +573,7 @@ func (q *Queries) RecentEvictions(ctx context.Context, db DBTX, most int64) ([]R
 			&i.Claim.ResvMs,
 			&i.Claim.RoomMs,
 			&i.Claim.EndedMs,
+			&i.Claim.Purpose,
 		); err != nil {
 			return nil, err
 		}

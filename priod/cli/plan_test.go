@@ -1,0 +1,25 @@
+package cli
+
+import (
+	"reflect"
+	"testing"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/cycle"
+	"slurmprio/priod/eviction"
+	"slurmprio/slurmplug"
+)
+
+// A plan tells those who leave for TE jobs from those who yield at a round's end, and
+// of the waiting ones only those that get.
+func TestPlanTellsRounds(t *testing.T) {
+	one, two, nine := slurmplug.Plain(1), slurmplug.Plain(2), slurmplug.Plain(9)
+	r := &cycle.Result{Round: &eviction.Round{Takers: []eviction.Taker{{Job: two, Why: eviction.TooSoon}, {Job: nine, Victims: []cluster.JobID{one}, Cost: 60}}}}
+	if v := viewPlan(r); len(v.Yields) > 0 {
+		t.Errorf("nothing is begun: %+v", v.Yields)
+	}
+	r.Round.Turn.Claims = make([]eviction.Claim, 1)
+	if v := viewPlan(r); !reflect.DeepEqual(v.Yields, []leaveView{{For: nine, Victims: []cluster.JobID{one}, Cost: 60}}) || len(v.Evictions) > 0 {
+		t.Errorf("%+v", v)
+	}
+}

@@ -1,0 +1,146 @@
+package cycle
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/decide"
+	"slurmprio/priod/eviction"
+	"slurmprio/priod/plan"
+	"slurmprio/priod/policy/ranking"
+	"slurmprio/priod/policy/steering"
+	"slurmprio/priod/policy/yield"
+	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/jobtag"
+)
+
+// A round ends once at each whole multiple of its length that the cycles pass, and
+// none when the first of them looks or the clock is set back.
+func TestWhenRoundsEnd(t *testing.T) {
+	r := &Rounds{Settings: eviction.RoundSettings{Policy: yield.Settings{Round: 1800}}}
+	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	for i, c := range []struct {
+		after time.Duration
+		ends  bool
+	}{
+		{time.Minute, false}, {29 * time.Minute, false}, {30 * time.Minute, true}, {31 * time.Minute, false}, {59 * time.Minute, false},
+		{3 * time.Hour, true}, {time.Hour, false}, {61 * time.Minute, false}, {90 * time.Minute, true},
+	} {
+		ends := r.ends(noon.Add(c.after))
+		if ends != c.ends {
+			t.Errorf("cycle %d, %s after noon: %v", i, c.after, ends)
+		}
+		if ends && !r.ends(noon.Add(c.after)) {
+			t.Errorf("cycle %d: nobody was asked, and it is not due any more", i)
+		}
+		r.due = false
+	}
+}
+
+// turning is a node held by two BE jobs that have had more than their due, and a BE
+// job bound to its type that is owed it.
+func turning(t *testing.T) (*slurm, *Settings, *cluster.History, func() (*Result, error)) {
+	f, e, s, _ := scene()
+	id := slurmplug.Plain(9)
+	s.Nodes[0].Features, s.Nodes[0].State = []string{"a100"}, "ALLOCATED"
+	h := cluster.NewHistory()
+	shares := &plan.Shares{Types: []string{"a100"}, Jobs: map[cluster.JobID]*plan.Share{}}
+	for i := range s.Jobs {
+		j, owed := &s.Jobs[i], -9*3600.0
+		if j.ID == id {
+			j.Tag, j.Features, j.Eligible, j.Submit, owed = jobtag.Tag{Workload: "x"}, "a100", start, start, 9*3600
+			h.Asked(id, slurmplug.Features, "", "a100", true, s.At)
+			f.change(9, func(s *eviction.Sight) { s.Job = *j })
+		} else {
+			j.GPUType = "a100"
+		}
+		shares.Jobs[j.ID] = &plan.Share{Speed: []float64{1}, Time: []float64{.5}, Received: []float64{0}, Owed: []float64{owed}, Run: []float64{8 * 3600}}
+	}
+	set := &Settings{
+		Decide:    decide.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: ranking.Settings{Partitions: []string{"gpu"}}},
+		Evictions: *e, Steering: Steering{Settings: decide.SteerSettings{Enabled: true, Policy: steering.Defaults}, Helm: &decide.Helm{}},
+		Rounds: &Rounds{Settings: eviction.RoundSettings{Enabled: true, Policy: yield.Settings{Round: 1800, Pay: 20}}, due: true},
+	}
+	return f, set, h, func() (*Result, error) {
+		t.Helper()
+		h.Observe(s)
+		set.Evictions.Journal.Mark(h)
+		result := &Result{Snapshot: *s, Plan: decide.Decide(s, h, set.Decide)}
+		steered := set.Steering.steer(t.Context(), s, h, &result.Plan, shares)
+		return result, set.endRound(t.Context(), h, result, steered)
+	}
+}
+
+// At the end of a round one job makes room for the one that is owed, which stands
+// before the others in the same cycle, and keeps its constraint.
+func TestRoundEnds(t *testing.T) {
+	_, set, _, turn := turning(t)
+	r, err := turn()
+	if err != nil || r.Round == nil || len(r.Round.Turn.Claims) != 1 || len(r.Round.Turn.Evictions) != 1 {
+		t.Fatalf("%+v, %v", r.Round, err)
+	}
+	d := r.Plan.Decisions[0]
+	if d.Why != string(ranking.Round) || d.Value <= 0 || !strings.Contains(d.Detail, "others yield to it") || !strings.Contains(d.Steer, "waits") {
+		t.Errorf("%+v", d)
+	}
+	if len(r.Plan.Actions) != 1 || r.Plan.Actions[0].Lever != slurmplug.SiteFactor {
+		t.Errorf("%+v", r.Plan.Actions)
+	}
+	if err := set.Evictions.save(t.Context(), &r.Round.Turn, "none was begun"); err != nil {
+		t.Fatal(err)
+	}
+	r, err = turn()
+	if err != nil || r.Round != nil || len(r.Plan.Actions) != 1 || r.Plan.Decisions[0].Why != string(ranking.Round) {
+		t.Errorf("in the next cycle: %+v and %+v, %v", r.Round, r.Plan, err)
+	}
+	if e := set.Evictions.Journal.Evictions; len(e) != 1 || set.Evictions.Journal.Claims[0].Purpose != eviction.ForRound {
+		t.Errorf("%+v", e)
+	}
+}
+
+// A closer look, a hold, and TE jobs that come first.
+func TestRoundsGiveWay(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*slurm, *Settings)
+		rows   int
+		due    bool // in the next cycle
+	}{
+		"none":                {func(*slurm, *Settings) {}, 1, false},
+		"no victim can leave": {func(f *slurm, _ *Settings) { f.change(1, norequeue); f.change(2, norequeue) }, 0, false},
+		"one can":             {func(f *slurm, _ *Settings) { f.change(1, norequeue) }, 1, false},
+		"it names a node":     {func(f *slurm, _ *Settings) { f.change(9, func(s *eviction.Sight) { s.ReqNodes = "n1" }) }, 0, false},
+		"paused":              {func(_ *slurm, set *Settings) { set.Hold = "paused by ann" }, 0, false},
+		"off":                 {func(_ *slurm, set *Settings) { set.Rounds.Settings.Enabled = false }, 0, true},
+		"within a round":      {func(_ *slurm, set *Settings) { set.Rounds.due = false }, 0, false},
+		"shown":               {func(_ *slurm, set *Settings) { set.Rounds.due, set.DryRun = false, true }, 1, false},
+	} {
+		f, set, _, turn := turning(t)
+		c.change(f, set)
+		r, err := turn()
+		rows := 0
+		if r.Round != nil {
+			rows = len(r.Round.Turn.Claims)
+		}
+		if err != nil || rows != c.rows || set.Rounds.due != c.due {
+			t.Errorf("%s: %+v, due %v, %v", name, r.Round, set.Rounds.due, err)
+		}
+	}
+	f, set, h, _ := turning(t)
+	_, _, s, p := scene()
+	trial := &eviction.Choice{Turn: eviction.Turn{Claims: []eviction.Claim{{}}}}
+	result := &Result{Snapshot: *s, Plan: *p, Choice: trial}
+	steered := set.Steering.Helm.Steer(s, h, p, &plan.Shares{}, set.Steering.Settings)
+	if err := set.endRound(t.Context(), h, result, steered); err != nil || result.Round != nil || !set.Rounds.due {
+		t.Errorf("beside a trial: %+v, %v", result.Round, err)
+	}
+	f.odd[slurmplug.Plain(9)] = true
+	_, set, _, turn := turning(t)
+	set.Evictions.Slurm = f
+	if r, err := turn(); err == nil || r.Round != nil && !r.Round.Turn.Empty() || !set.Rounds.due {
+		t.Errorf("with a record that cannot be believed: %+v, %v", r.Round, err)
+	}
+}
+
+func norequeue(s *eviction.Sight) { s.CanRequeue = false }

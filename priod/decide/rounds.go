@@ -1,0 +1,41 @@
+package decide
+
+import (
+	"math"
+	"slices"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
+	"slurmprio/priod/policy/steering"
+	"slurmprio/priod/policy/yield"
+)
+
+// Owing is what the jobs are owed for which others may leave at the end of a
+// round, BE jobs that wait for the type that an earlier cycle gave them, and what
+// those are owed that run; nil when nobody is steered. Tasks of an unsplit array
+// have no record that could hold a place.
+func (d *Steered) Owing(set *yield.Settings) *plan.Owing {
+	if d.shares == nil || !d.set.Enabled {
+		return nil
+	}
+	o := &plan.Owing{Running: map[cluster.JobID]plan.Owed{}}
+	for i := range d.berths {
+		b, v := &d.berths[i], &d.verdicts[i]
+		j, dec := d.jobs[b.at], &d.plan.Decisions[b.at]
+		if b.alone != "" || v.Why != steering.Waits || v.Type != b.Steered || j.Tasks != "" || !dec.Ranked || dec.Class != cluster.BE {
+			continue
+		}
+		share := d.shares.Jobs[j.ID]
+		o.Waiting = append(o.Waiting, plan.Owed{Job: j.ID, Owed: set.Owed(share.Owed, share.Run), Start: v.Start, Run: v.End - v.Start})
+	}
+	for i := range d.s.Jobs {
+		j := &d.s.Jobs[i]
+		t, known := slices.BinarySearch(d.shares.Types, j.GPUType)
+		share := d.shares.Jobs[j.ID]
+		if j.State != cluster.Running || !known || share == nil || math.IsInf(share.Run[t], 1) {
+			continue
+		}
+		o.Running[j.ID] = plan.Owed{Job: j.ID, Owed: set.Owed(share.Owed, share.Run), Run: share.Run[t]}
+	}
+	return o
+}

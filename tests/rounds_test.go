@@ -1,0 +1,112 @@
+package tests
+
+import (
+	"strings"
+	"testing"
+)
+
+// turns are short rounds without preemption, and without a lead: who is owed is a
+// matter of seconds.
+const turns = steering + `
+[preemption]
+min_run = "0s"
+restart = "0s"
+[rounds]
+enabled = true
+length = "5s"
+pay = 1.0
+lead = "0s"
+`
+
+// newTurns is a queue on one node of a fast type, beside one of a slow type that is
+// taken.
+func newTurns(t *testing.T) *evictable {
+	e := newEvictable(t, turns)
+	others := "NodeName=a100-[2-3],v100-[2-3],t4-[1-2]"
+	e.slurm("scontrol", "update", others, "State=DRAIN", "Reason=rounds")
+	t.Cleanup(func() { e.slurm("scontrol", "update", others, "State=RESUME") })
+	e.blocker("v100:4")
+	return e
+}
+
+// A job that has had more than its due of the fast type leaves at the end of a round
+// for one that waits for it and had nothing, and comes back with all of its work.
+func TestRoundEnds(t *testing.T) {
+	e := newTurns(t)
+	rich := e.worker("rich", "4", endless, 5, "save", "--prio-speed=a100:4,v100:1")
+	e.begun("rich")
+	poor := e.worker("poor", "4", 10, 5, "save", "--prio-speed=a100:4,v100:1")
+	e.eligible(1)
+	d := e.daemon()
+	b := &bindable{e.site}
+	b.boundTo(poor, "a100")
+	e.told("rich")
+	e.completes(poor)
+	e.completes(rich)
+	e.leftOnce("rich")
+	if text := e.log("poor"); strings.Count(text, "start ") != 1 || strings.Contains(text, "signal") {
+		t.Errorf("the one that was owed:\n%s", text)
+	}
+	all := e.settled()
+	if len(all) != 1 || all[0].Purpose != "round" || all[0].For.String() != poor || all[0].Nodes != "a100-1" || all[0].State != "done" || all[0].ClaimState != "started" {
+		t.Errorf("%+v", all)
+	}
+	for _, c := range []struct{ want, args string }{
+		{"at the end of a round, for job " + poor, "explain " + rich},
+		{"job " + rich + " of", "explain " + poor},
+		{"round " + poor, "evictions"},
+		{"At the end of rounds", "report preemptions"},
+		{"Nobody was evicted for a TE job", "report preemptions"},
+	} {
+		if out := e.must(strings.Fields(c.args)...); !strings.Contains(out, c.want) {
+			t.Errorf("%s does not say %q:\n%s", c.args, c.want, out)
+		}
+	}
+	d.stop()
+}
+
+// Three jobs take turns on one node, round after round, while priod is killed now and
+// then: each comes back with all of its work, and none is told to leave twice in one
+// run.
+func TestRoundsTakeTurns(t *testing.T) {
+	if rounds(0, 1) == 0 {
+		t.Skip("make test-long runs this")
+	}
+	e := newTurns(t)
+	names, ids := []string{"one", "two", "three"}, []string{}
+	for _, name := range names {
+		ids = append(ids, e.worker(name, "4", 80, 5, "save", "--prio-speed=a100:4,v100:1"))
+	}
+	e.begun("one")
+	e.eligible(2)
+	for _, name := range names {
+		d := e.daemon()
+		e.told(name)
+		d.cmd.Process.Kill()
+		d.cmd.Wait()
+	}
+	d := e.daemon()
+	for i, name := range names {
+		e.completes(ids[i])
+		text := e.log(name)
+		told, saved := strings.Count(text, "signal "), "0"
+		if told == 0 || strings.Count(text, "start ") != told+1 || strings.Count(text, "complete") != 1 {
+			t.Errorf("%s:\n%s", name, text)
+		}
+		for line := range strings.Lines(text) {
+			if _, from, starts := strings.Cut(strings.TrimSpace(line), " from="); starts && from != saved {
+				t.Errorf("%s begins at %s and had saved %s:\n%s", name, from, saved, text)
+			}
+			if _, at, signal := strings.Cut(line, " at="); signal {
+				saved, _, _ = strings.Cut(at, " ")
+			}
+		}
+	}
+	d.stop()
+	for _, x := range e.settled() {
+		t.Logf("%s yielded to %s: %s, %s", x.Victim, x.For, x.State, x.ClaimState)
+		if x.Purpose != "round" || x.State != "done" || x.ClaimState != "started" {
+			t.Errorf("%+v", x)
+		}
+	}
+}
