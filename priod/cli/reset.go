@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -91,9 +92,7 @@ func reset(ctx context.Context, cfg *config.Config, dryRun bool) (*resetView, er
 	}
 	known := maps.Clone(h.Written)
 	h.Observe(&snapshot) // tasks that were split off inherit from their array
-	if err := askSizes(ctx, slurm, &snapshot, h); err != nil && !errors.Is(err, slurmplug.ErrDoubtful) {
-		return nil, fmt.Errorf("read the sizes that jobs ask for: %w", err)
-	}
+	doubts := askSizes(ctx, slurm, &snapshot, h)
 	set := cfg.Decide()
 	if set.Peers {
 		decide.Adopt(decide.Strangers(&snapshot, h, set), &snapshot, h)
@@ -113,73 +112,107 @@ func reset(ctx context.Context, cfg *config.Config, dryRun bool) (*resetView, er
 			actions = append(actions, a)
 		}
 	}
-	asked, unread, running := unask(&snapshot, undo, h)
-	actions = append(asked, actions...)
+	asked := unask(&snapshot, undo, h, doubts)
+	actions = append(asked.actions, actions...)
 	v.Gone = len(known)
 	if dryRun {
 		for _, a := range actions {
 			v.Writes = append(v.Writes, plan.Outcome{Action: a})
 		}
+		v.Writes, v.Failed = append(v.Writes, asked.unread...), len(asked.unread)
 		return v, nil
 	}
-	v.Writes = append(slurm.Apply(context.WithoutCancel(ctx), actions), unread...)
-	back := map[cluster.JobID]bool{}
-	for _, o := range v.Writes {
-		if o.Status == slurmplug.Applied || o.Status == slurmplug.Raced {
-			if _, seen := back[o.Job]; !seen {
-				back[o.Job] = true
-			}
-			continue
-		}
-		v.Failed++
-		back[o.Job] = false
+	if err := undo.Append(asked.lost); err != nil {
+		return nil, err
 	}
+	v.Writes = append(slurm.Apply(context.WithoutCancel(ctx), actions), asked.unread...)
+	still := v.failures()
 	return v, undo.TakenBack(time.Now(), func(c *store.Change) bool {
-		if running[c] {
-			return true // to be taken back should the job be requeued
-		}
-		for _, id := range c.Jobs() {
-			if done, tried := back[id]; tried && !done {
-				return true
-			}
-		}
-		return false
+		return asked.stay[c] || slices.ContainsFunc(c.Jobs(), func(id cluster.JobID) bool { return still[id] })
 	})
 }
 
+// failures counts the values that could not be taken back, and tells in which jobs
+// something may still be: a request of a job that has started meanwhile, too. What
+// was written into a task may stand in the journal under its array.
+func (v *resetView) failures() map[cluster.JobID]bool {
+	still := map[cluster.JobID]bool{}
+	for _, o := range v.Writes {
+		raced := o.Status == slurmplug.Raced
+		if o.Status == slurmplug.Applied || raced && o.Lever.Ranks() {
+			continue
+		}
+		if !raced {
+			v.Failed++
+		}
+		still[o.Job], still[slurmplug.Plain(o.Job.ID)] = true, true
+	}
+	return still
+}
+
+// unasked is what reset does about the requests of jobs.
+type unasked struct {
+	actions []plan.Action
+	unread  []plan.Outcome         // sizes that could not be read: they are still there
+	stay    map[*store.Change]bool // lines of running jobs, should they be requeued
+	lost    []*store.Change        // lines that the journal lacks
+}
+
 // unask takes back what priod wrote into the requests of waiting jobs and
-// nobody has changed since. A request of a job that runs cannot be changed:
-// its lines stay, and those of what is unread.
-func unask(s *cluster.Snapshot, undo *store.Undo, h *cluster.History) (actions []plan.Action, unread []plan.Outcome, running map[*store.Change]bool) {
-	running = map[*store.Change]bool{}
+// nobody has changed since. A request of a job that runs cannot be changed.
+// With doubts sizes may not have been read, which holds up no other.
+func unask(s *cluster.Snapshot, undo *store.Undo, h *cluster.History, doubts error) *unasked {
+	u := &unasked{stay: map[*store.Change]bool{}}
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
 		back := plan.Action{Job: j.ID, Tasks: j.Tasks, Reason: "reset"}
-		if c := undo.Find(j.ID, slurmplug.ReqNodeList); j.State == cluster.Pending && c != nil && c.Job == j.ID && c.To != "" && c.Of(j) {
-			back.Lever, back.Before, back.After, back.Was = c.Lever, c.To, c.Was, c.Was
-			actions = append(actions, back)
+		pin := undo.Find(j.ID, slurmplug.ReqNodeList)
+		if j.State == cluster.Pending && pin != nil && pin.Job == j.ID && pin.To != "" && pin.Of(j) {
+			back.Lever, back.Before, back.After, back.Was = pin.Lever, pin.To, pin.Was, pin.Was
+			u.actions = append(u.actions, back)
+		} else {
+			pin = nil
 		}
 		for _, lever := range slices.Sorted(maps.Keys(h.Requests[j.ID])) {
 			r := h.Requests[j.ID][lever]
 			c := undo.Find(j.ID, lever)
 			now, shown := j.Request(lever)
+			if size, pinned := unpinned(now, pin); pinned && lever == slurmplug.Size {
+				now = size
+			}
 			if c != nil && !c.Of(j) || shown && !r.Ours(now) {
 				continue
 			}
-			if j.State != cluster.Pending {
-				running[c] = true
+			if c == nil {
+				c = &store.Change{Time: r.At, Job: j.ID, User: j.User, Submit: j.Submit, Lever: lever, Was: r.Was, From: r.Was, To: r.Value, Sent: r.Older}
+				u.lost = append(u.lost, c)
+			}
+			if j.State == cluster.Pending && !shown && doubts != nil {
+				o := plan.Outcome{Action: back, Status: slurmplug.Postponed, Message: fmt.Sprintf("its size cannot be read: %.300s", doubts)}
+				o.Lever, o.After, o.Was = lever, r.Was, r.Was
+				u.unread = append(u.unread, o)
+				continue
+			}
+			if j.State != cluster.Pending || !shown {
+				u.stay[c] = true
 				continue
 			}
 			back.Lever, back.Before, back.After, back.Was = lever, now, r.Was, r.Was
-			if !shown { // a name or comment of the job can be in the way
-				running[c] = true
-				unread = append(unread, plan.Outcome{Action: back, Status: slurmplug.Unknown, Message: "what it holds now cannot be read"})
-				continue
-			}
-			actions = append(actions, back)
+			u.actions = append(u.actions, back)
 		}
 	}
-	return actions, unread, running
+	return u
+}
+
+// unpinned is a size as it is once the node is taken back that an eviction wrote
+// beside it.
+func unpinned(size string, pin *store.Change) (text string, pinned bool) {
+	if pin == nil {
+		return size, false
+	}
+	const nodes = string(slurmplug.ReqNodeList) + "="
+	text, pinned = strings.CutSuffix(size, nodes+pin.To)
+	return text + nodes + pin.Was, pinned
 }
 
 // askSizes reads the sizes of waiting jobs that priod has written to.
@@ -227,8 +260,13 @@ func written(ctx context.Context, dir string, undo *store.Undo) (*cluster.Histor
 		}
 	}
 	for id, requests := range known.Requests {
-		if h.Requests[id] == nil {
-			h.Requests[id] = requests
+		for lever, r := range requests {
+			if h.Requests[id] == nil {
+				h.Requests[id] = map[slurmplug.Lever]cluster.Requested{}
+			}
+			if _, told := h.Requests[id][lever]; !told {
+				h.Requests[id][lever] = r
+			}
 		}
 	}
 	return h, nil

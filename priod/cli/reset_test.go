@@ -1,33 +1,116 @@
 package cli
 
 import (
+	"errors"
 	"testing"
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
 	"slurmprio/priod/store"
 	"slurmprio/slurmplug"
 )
 
-// A size that cannot be read keeps reset from nothing else, is told, and its line
-// stays in the journal.
-func TestResetUnreadSize(t *testing.T) {
+var submitted = time.Unix(1_700_000_000, 0)
+
+// journal is an undo journal with lines for jobs of ann.
+func journal(t *testing.T, lines ...*store.Change) *store.Undo {
+	t.Helper()
 	undo, err := store.OpenUndo(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, c := range lines {
+		c.Time, c.User, c.Submit = submitted, "ann", submitted
+	}
+	if err := undo.Append(lines); err != nil {
+		t.Fatal(err)
+	}
+	return undo
+}
+
+func sized(id uint32, was, to string) *store.Change {
+	return &store.Change{Job: slurmplug.Plain(id), Lever: slurmplug.Size, Was: was, From: was, To: to}
+}
+
+// waits is a waiting job that asks for a size; "": nobody could read it.
+func waits(id uint32, size string) cluster.Job {
+	j := cluster.Job{ID: slurmplug.Plain(id), User: "ann", State: cluster.Pending, Submit: submitted}
+	if size != "" {
+		j.Asked = &slurmplug.Asked{Text: size}
+	}
+	return j
+}
+
+// unaskAll is what reset does about the requests of jobs that the journal knows.
+func unaskAll(undo *store.Undo, doubts error, jobs ...cluster.Job) *unasked {
 	h := cluster.NewHistory()
-	s := cluster.Snapshot{At: time.Unix(1_000_000, 0)}
-	for id := uint32(1); id <= 2; id++ {
-		s.Jobs = append(s.Jobs, cluster.Job{ID: slurmplug.Plain(id), State: cluster.Pending, TaskCount: 1})
-		h.Asked(slurmplug.Plain(id), slurmplug.Size, "NumCPUs=3", "NumCPUs=6", true, s.At)
+	h.Requests = undo.Requests()
+	s := cluster.Snapshot{At: submitted.Add(time.Hour), Jobs: jobs}
+	h.Observe(&s)
+	return unask(&s, undo, h, doubts)
+}
+
+// A size that cannot be read, because a user named the job so, keeps no other from
+// being taken back, and is known to be there still.
+func TestResetPastASizeThatCannotBeRead(t *testing.T) {
+	undo := journal(t, sized(1, "NumCPUs=2 ReqNodeList=", "NumCPUs=9 ReqNodeList="), sized(2, "NumCPUs=2 ReqNodeList=", "NumCPUs=9 ReqNodeList="))
+	u := unaskAll(undo, errors.New("NumCPUs= comes twice"), waits(1, ""), waits(2, "NumCPUs=9 ReqNodeList="))
+	if len(u.actions) != 1 || u.actions[0].Job.ID != 2 || u.actions[0].After != "NumCPUs=2 ReqNodeList=" {
+		t.Errorf("%+v", u)
 	}
-	s.Jobs[1].Asked = &slurmplug.Asked{Text: "NumCPUs=6"}
-	actions, unread, keep := unask(&s, undo, h)
-	if len(actions) != 1 || actions[0].Job.ID != 2 || actions[0].After != "NumCPUs=3" {
-		t.Errorf("%+v", actions)
+	v := resetView{Writes: u.unread}
+	if still := v.failures(); len(u.unread) != 1 || v.Failed != 1 || !still[slurmplug.Plain(1)] {
+		t.Errorf("%+v, %v", u.unread, still)
 	}
-	if len(unread) != 1 || unread[0].Job.ID != 1 || unread[0].Status != slurmplug.Unknown || len(keep) != 1 {
-		t.Errorf("%+v, %v", unread, keep)
+	if u := unaskAll(undo, nil, waits(1, "")); len(u.actions)+len(u.unread) != 0 || !u.stay[undo.Find(slurmplug.Plain(1), slurmplug.Size)] {
+		t.Errorf("it started since: %+v", u)
+	}
+}
+
+// The node that an eviction wrote into a job beside its size is nobody's change.
+func TestResetOfASizeOnAClaimedNode(t *testing.T) {
+	pin := &store.Change{Job: slurmplug.Plain(1), Lever: slurmplug.ReqNodeList, To: "n7"}
+	undo := journal(t, sized(1, "NumCPUs=2 ReqNodeList=", "NumCPUs=9 ReqNodeList="), pin)
+	u := unaskAll(undo, nil, waits(1, "NumCPUs=9 ReqNodeList=n7"))
+	if len(u.actions) != 2 || u.actions[0].Lever != slurmplug.ReqNodeList || u.actions[1].After != "NumCPUs=2 ReqNodeList=" {
+		t.Errorf("%+v", u)
+	}
+	if u := unaskAll(undo, nil, waits(1, "NumCPUs=9 ReqNodeList=n3")); len(u.actions) != 1 {
+		t.Errorf("its user names a node: %+v", u)
+	}
+}
+
+// What only the database knows of a job that runs gets its line: reset empties the
+// journal, and the job may be requeued.
+func TestResetOfWhatTheJournalLost(t *testing.T) {
+	undo, h := journal(t), cluster.NewHistory()
+	j := cluster.Job{ID: slurmplug.Plain(4), User: "ann", State: cluster.Running, Submit: submitted, Features: "a100"}
+	h.Asked(j.ID, slurmplug.Features, "ssd", "a100", true, submitted)
+	u := unask(&cluster.Snapshot{Jobs: []cluster.Job{j}}, undo, h, nil)
+	if err := undo.Append(u.lost); err != nil {
+		t.Fatal(err)
+	}
+	if err := undo.TakenBack(submitted, func(c *store.Change) bool { return u.stay[c] }); err != nil {
+		t.Fatal(err)
+	}
+	if r := undo.Of(j.ID, "ann")[slurmplug.Features]; r.Was != "ssd" || !r.Ours("a100") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// What could not be taken back from a task stays known when the line is its array's.
+func TestResetKeepsTheArraysLine(t *testing.T) {
+	array := sized(5, "", "a100")
+	array.Lever, array.Tasks = slurmplug.Features, "0-9"
+	task := cluster.JobID{ID: 5, Task: 3}
+	for status, want := range map[slurmplug.Status]struct {
+		failed int
+		still  bool
+	}{slurmplug.Applied: {0, false}, slurmplug.Refused: {1, true}, slurmplug.Raced: {0, true}} { // it started, and may be requeued
+		v := resetView{Writes: []plan.Outcome{{Action: plan.Action{Job: task, Lever: slurmplug.Features}, Status: status}}}
+		if still := v.failures(); still[array.Jobs()[0]] != want.still || still[task] != want.still || v.Failed != want.failed {
+			t.Errorf("%s: %v, %d failed", status, still, v.Failed)
+		}
 	}
 }

@@ -327,6 +327,8 @@ func (c *Config) validate() error {
 		{"state.dir", filepath.IsAbs(c.State.Dir), "an absolute path"},
 		{"state.retention", c.State.Retention >= Duration(24*time.Hour), "at least 1d"},
 		{"cycle.interval", c.Cycle.Interval >= Duration(2*time.Second), "at least 2s"},
+		{"cycle.follow_controller", !c.Cycle.FollowController || !c.Steering.Enabled && !c.Sizing.Enabled,
+			"false beside steering or sizing: what a job's user asked for stands in the state folder of the host that wrote, so let the hosts share that (docs/operators.md)"},
 		{"cycle.controller_host", !strings.ContainsAny(c.Cycle.ControllerHost, " ,()\t\n"), "one name of SlurmctldHost, without its address"},
 		{"ranking.lever", leverKnown, strings.Join(slices.Sorted(maps.Keys(levers)), ", ")},
 		{"ranking.top", c.Ranking.Top >= 1 && c.Ranking.Top <= maxTop, fmt.Sprintf("from 1 to %d", maxTop)},

@@ -91,6 +91,7 @@ func TestErrorsNameTheKey(t *testing.T) {
 		{"[cycle]\ninterval = \"1s\"", "cycle.interval: want at least 2s"},
 		{"[cycle]\ninterval = 10", "cycle.interval"},
 		{"[cycle]\ncontroller_host = \"ctl1(10.0.0.1)\"", "cycle.controller_host"},
+		{"[cycle]\nfollow_controller = true\n[sizing]\nenabled = true", "cycle.follow_controller: want false beside steering or sizing"},
 		{"[cycle]\ninterval = \"soon\"", `"soon" is no duration`},
 		{"[te_budget.user]\ngpus = -1", "te_budget.user: want no negative limits"},
 		{"[te_budget.user]\ngpu_hours_per_day = nan", "te_budget.user"},

@@ -111,7 +111,7 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	result.Hold = set.Hold
 	if set.Hold == "" && len(result.Plan.Actions) > 0 {
 		if err := act(ctx, slurm, rec, h, &result, stage); err != nil {
-			return result, err
+			return result, errors.Join(err, evictErr)
 		}
 		set.Sizing.learn(result.Outcomes)
 	}

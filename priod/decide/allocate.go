@@ -384,6 +384,10 @@ func (l *Ledger) meet(s *cluster.Snapshot, h *cluster.History) {
 			l.dirty = true
 		}
 	}
+	if len(l.kinds) > 2*len(l.jobs)+1024 { // mostly of jobs that are gone
+		clear(l.kinds)
+		clear(l.fits)
+	}
 }
 
 // newcomer is a job's entry. A task that has got a record of its own was
@@ -655,9 +659,29 @@ func (l *Ledger) divide(s *cluster.Snapshot) {
 			entries[i].rate = rate
 		}
 	}
-	for i, row := range a.Time {
-		entries[i].give(row, s.At)
+	for i := 0; i < len(entries); {
+		n := i + 1
+		for n < len(entries) && entries[n] == entries[i] {
+			n++
+		}
+		entries[i].give(mean(a.Time[i:n]), s.At)
+		i = n
 	}
+}
+
+// mean is what each task of an array gets: policies such as fifo give some all of
+// their time and others none.
+func mean(rows [][]float64) []float64 {
+	if len(rows) == 1 {
+		return rows[0]
+	}
+	of := make([]float64, len(rows[0]))
+	for _, row := range rows {
+		for t, x := range row {
+			of[t] += x / float64(len(rows))
+		}
+	}
+	return of
 }
 
 func total(n []int) (sum int) {

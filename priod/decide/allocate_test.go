@@ -202,6 +202,36 @@ func TestArraysAndAccounts(t *testing.T) {
 	}
 }
 
+// Where a policy gives some tasks of an array all of their time and others none,
+// each has the mean.
+func TestArrayHasTheMeanOfItsTasks(t *testing.T) {
+	array := waiting(1, 1, speeds(1, 0.5))
+	array.Tasks, array.TaskCount = "0-9", 10
+	s := newSite(array)
+	s.set.Policy.Name = "fifo"
+	if of := s.allocate(0).Jobs[array.ID].Time; !close(of[0], 0.2) || !close(of[1], 0.2) {
+		t.Errorf("two GPUs of each type for ten tasks: %v", of)
+	}
+}
+
+// What was asked about jobs that are gone is forgotten.
+func TestLedgerForgets(t *testing.T) {
+	s := newSite()
+	s.set.Policy.Name = "fifo"
+	for day := range 5 {
+		s.Jobs = nil
+		for i := range 700 {
+			j := waiting(uint32(1+day*700+i), 1, jobtag.Tag{})
+			j.Name, j.MemMB = fmt.Sprint(day, " ", i), int64(day*700+i)
+			s.Jobs = append(s.Jobs, j)
+		}
+		s.allocate(time.Minute)
+	}
+	if most := 2*700 + 1024; len(s.l.kinds) > most || len(s.l.fits) > most {
+		t.Errorf("%d kinds and %d requests of 700 jobs", len(s.l.kinds), len(s.l.fits))
+	}
+}
+
 // BenchmarkAllocate is a cycle of a large site: 100,000 jobs, a fifth of them
 // running, of 60 programs and 5 sizes, on 10,000 nodes of three types.
 func BenchmarkAllocate(b *testing.B) {

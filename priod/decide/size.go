@@ -259,6 +259,8 @@ func (d *sizer) giveBack() {
 		age := d.s.At.Sub(r.At)
 		late := age >= d.set.Within || age < 0
 		switch {
+		case r.Theirs(j.Asked.Text) && d.h.Claiming[j.ID]:
+			d.kept[j.ID] = true // the node is the claim's
 		case r.Theirs(j.Asked.Text):
 			d.theirs[j.ID] = true
 			d.tell(dec, "size: changed by somebody else after priod wrote it, and left alone since")
@@ -356,7 +358,7 @@ func (d *sizer) candidate(w inTurn, id cluster.JobID, types placement.Types) (*r
 		return nil, "it did not agree"
 	case !w.dec.Ranked:
 		return nil, "priod does not order it"
-	case d.h.Claiming[j.ID]:
+	case d.h.Claiming[j.ID], d.h.Claiming[id]:
 		return nil, "room is being made for it"
 	case d.moved[j.ID]:
 		return nil, "its GPU type is being chosen"

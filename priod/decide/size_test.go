@@ -166,7 +166,14 @@ func TestSizesBack(t *testing.T) {
 	if len(first) != 2 {
 		t.Fatalf("%+v", first)
 	}
-	if again := cycle(30 * time.Second); len(again) != 0 || !strings.Contains(q.p.Decisions[1].Detail, "gets 12 CPUs") {
+	own := *q.s.Jobs[0].Asked
+	q.s.Jobs[0].Asked.Text = strings.Replace(own.Text, "ReqNodeList="+own.Nodes, "ReqNodeList=n9", 1)
+	q.h.Claiming = map[cluster.JobID]bool{slurmplug.Plain(1): true}
+	if pinned := cycle(time.Second); len(pinned) != 0 || strings.Contains(q.p.Decisions[0].Detail, "somebody else") {
+		t.Errorf("room is made for it: %+v, %q", pinned, q.p.Decisions[0].Detail)
+	}
+	q.h.Claiming, *q.s.Jobs[0].Asked = nil, own
+	if again := cycle(29 * time.Second); len(again) != 0 || !strings.Contains(q.p.Decisions[1].Detail, "gets 12 CPUs") {
 		t.Errorf("%+v, %q", again, q.p.Decisions[1].Detail)
 	}
 	q.s.Jobs[0].Asked.Text = "NumCPUs=4" // its user's

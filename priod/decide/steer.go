@@ -121,6 +121,7 @@ type Steered struct {
 	jobs     []*cluster.Job // of plan.Decisions
 	features []string       // by type of shares; "": nobody is steered there
 	kinds    *nodemap.Map
+	gpus     int              // of all nodes
 	up       *placement.Nodes // nothing on them
 	fits     map[request]placement.Types
 	held     int // writes beyond the limit
@@ -200,6 +201,9 @@ func (d *Steered) look() {
 		}
 		d.features = append(d.features, f)
 	}
+	for i := range d.s.Nodes {
+		d.gpus += d.s.Nodes[i].GPUs
+	}
 	d.kinds = nodemap.New(d.s)
 	d.up = d.kinds.Up()
 }
@@ -224,7 +228,10 @@ func (d *Steered) steer() {
 		if j.Tasks != "" {
 			n = d.width(j)
 		}
-		if d.set.Policy.Depth > 0 && len(berths)+n > d.set.Policy.Depth {
+		if d.set.Policy.Depth > 0 {
+			n = min(n, d.set.Policy.Depth-len(berths))
+		}
+		if n <= 0 {
 			if d.ours(j) && !d.h.Claiming[j.ID] {
 				d.act(j, j.Tasks, false, steering.Open, d.h.Own(j, slurmplug.Features), string(steering.Far))
 			}
@@ -269,8 +276,10 @@ func (d *Steered) queue() (queue []int) {
 		}
 		if j.Reason == "BadConstraints" {
 			why = "no node satisfies it (BadConstraints)"
-			c := d.course(j.ID)
-			c.rest, c.alone = d.set.Policy.Cycles, why
+			for _, id := range places(j, d.width(j)) {
+				c := d.course(id)
+				c.rest, c.alone = d.set.Policy.Cycles, why
+			}
 		}
 		if why == "" && (dec.Why == string(ranking.Foreign) || dec.Why == string(ranking.Reserved)) {
 			why = dec.Why
@@ -341,11 +350,7 @@ func (d *Steered) course(id cluster.JobID) *course {
 // width is for how many tasks of an array there is a berth: as many as the
 // cluster could run at once.
 func (d *Steered) width(j *cluster.Job) int {
-	gpus := 0
-	for i := range d.s.Nodes {
-		gpus += d.s.Nodes[i].GPUs
-	}
-	return max(min(j.TaskCount, gpus/j.GPUs), 1)
+	return max(min(j.TaskCount, d.gpus/max(j.GPUs, 1)), 1)
 }
 
 // places are the first tasks of an array, or the job itself.
@@ -362,6 +367,9 @@ func (d *Steered) berth(at int, id cluster.JobID, tasks int) berth {
 	j := d.jobs[at]
 	share, c := d.shares.Jobs[j.ID], d.course(id)
 	b := berth{at: at, id: id, tasks: tasks, kept: c, alone: d.alone(j)}
+	if b.alone == "" && d.h.Claiming[id] {
+		b.alone = claimed // the first task of an array, before it has a record of its own
+	}
 	if b.alone == "" && c.rest > 0 {
 		b.alone = c.alone
 		c.rest--
@@ -545,16 +553,15 @@ func (d *Steered) follow(b *berth, v *steering.Verdict) {
 	}
 }
 
-// bind writes what the verdicts say about the tasks of one record.
+// bind writes what the verdicts say about the tasks of one record. The place of a
+// claimed one lies where its constraint leads.
 func (d *Steered) bind(berths []berth, verdicts []steering.Verdict) {
 	j := d.jobs[berths[0].at]
-	if d.h.Claiming[j.ID] {
-		return // its place lies where its constraint leads
-	}
 	own := d.constraint(j)
+	claims := func(id cluster.JobID) bool { return d.h.Claiming[id] || d.h.Claiming[j.ID] }
 	whole := j.Tasks == "" || berths[0].tasks == j.TaskCount
 	for i := range verdicts {
-		whole = whole && verdicts[i].Type == verdicts[0].Type
+		whole = whole && verdicts[i].Type == verdicts[0].Type && !claims(berths[i].id)
 	}
 	type group struct {
 		why   string
@@ -564,6 +571,9 @@ func (d *Steered) bind(berths []berth, verdicts []steering.Verdict) {
 	var order []int32
 	for i := range berths {
 		v := &verdicts[i]
+		if claims(berths[i].id) {
+			continue
+		}
 		if groups[v.Type] == nil {
 			why := cmp.Or(string(v.Back), string(v.Why))
 			if berths[i].alone != "" {

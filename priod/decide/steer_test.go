@@ -222,6 +222,47 @@ func TestSteerSplitsAnArray(t *testing.T) {
 	}
 }
 
+// Slurm says of an array that no node satisfies what was written: it gets its own
+// back, and no other type in the next cycle.
+func TestSteerLeavesAnImpossibleArray(t *testing.T) {
+	p := newHarbour()
+	p.node("a1", "a100", "a100")
+	p.node("v1", "v100", "v100")
+	j := p.job(1, "")
+	j.Tasks, j.TaskCount = "0-1", 2
+	p.cycle(steerSettings())
+	if j.Features != "a100" {
+		t.Fatalf("bound to %q", j.Features)
+	}
+	for _, reason := range []string{"BadConstraints", "Resources"} {
+		j.Reason = reason
+		if p.cycle(steerSettings()); j.Features != "" {
+			t.Errorf("%s: bound to %q", reason, j.Features)
+		}
+	}
+}
+
+// An array that is longer than depth is bound as far as that reaches; the task for
+// which room is being made is left alone before it has a record of its own.
+func TestSteerTheHeadOfAnArray(t *testing.T) {
+	p := newHarbour()
+	p.node("a1", "a100", "a100")
+	p.node("v1", "v100", "v100")
+	j := p.job(1, "")
+	j.Tasks, j.TaskCount = "0-99", 100
+	set := steerSettings()
+	set.Policy.Depth = 3
+	p.h.Claiming = map[cluster.JobID]bool{{ID: 1, Task: 0}: true}
+	if _, actions := p.cycle(set); len(actions) != 1 || actions[0].Tasks != "1-2" || actions[0].After != "a100" {
+		t.Errorf("%+v", actions)
+	}
+	p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)
+	j.Features, j.Tag = "a100", jobtag.Tag{}
+	if _, actions := p.cycle(set); len(actions) != 1 || actions[0].Tasks != "1-2" || actions[0].After != "" {
+		t.Errorf("what the claimed task holds stays: %+v", actions)
+	}
+}
+
 // Whatever the cluster looks like: what is written is the user's own constraint
 // with a type on which there is place; it is bounded, it is stable, and it goes
 // when steering is switched off. What users edited stays.
@@ -345,6 +386,9 @@ func BenchmarkSteer(b *testing.B) {
 	for id := range uint32(100_000) {
 		j := p.job(id+1, []string{"", "a100|v100"}[id%2])
 		p.shares.Jobs[j.ID].Time = []float64{0.4, 0.2, 0.3}
+		if id%10 == 9 {
+			j.Tasks, j.TaskCount = "0-9", 10
+		}
 	}
 	p.h.Observe(&p.Snapshot)
 	pl := Decide(&p.Snapshot, p.h, Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: ranking.Settings{Partitions: []string{"gpu"}}})

@@ -52,8 +52,9 @@ func (c *Cluster) confirm(ctx context.Context, outcomes []plan.Outcome) {
 					o.Message += ": " + err.Error()
 				}
 			case problem != "" && o.Lever == slurmplug.Features && sight.Features != o.After:
-				// Slurm keeps this text as it is: somebody else has written since.
-				o.Status, o.Message = slurmplug.Raced, problem
+				// Slurm keeps this text as it is: somebody else has written since, or a
+				// job_submit plugin did. Nothing may be made from that: it stays as it is.
+				o.Status, o.Message = slurmplug.Unknown, problem
 			case problem != "":
 				c.retract(ctx, o, problem)
 			default:

@@ -2,11 +2,56 @@ package live
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 )
+
+// shows is a slurmctld with one waiting job, whose constraint it shows whatever is
+// written.
+type shows struct {
+	features string
+	writes   []string
+}
+
+func (f *shows) Run(_ context.Context, c slurmplug.Command) (slurmplug.Output, error) {
+	if c.Name != "squeue" {
+		f.writes = append(f.writes, string(c.Stdin))
+		return slurmplug.Output{}, nil
+	}
+	values := map[string]string{
+		"exit_code": "0", "requeue": "1", "BatchFlag": "1", "JobID": "7", "ArrayJobID": "7", "ArrayTaskID": "N/A", "HetJobID": "0", "HetJobOffset": "0",
+		"UserName": "ann", "State": "PENDING", "Reason": "Resources", "PriorityLong": "5", "Nice": "0", "RestartCnt": "0", "NumNodes": "1", "NumCPUs": "1",
+		"NumTasks": "1", "Feature": f.features, "TimeLimit": "1:00:00", "SubmitTime": "1762164000", "EligibleTime": "1762164000",
+		"StartTime": "N/A", "PreemptTime": "N/A",
+	}
+	row := ""
+	for column := range strings.SplitSeq(c.Args[len(c.Args)-1], ",") {
+		name, separator, _ := strings.Cut(column, ":")
+		row += values[name] + separator
+	}
+	return slurmplug.Output{Stdout: []byte(row + "\n")}, nil
+}
+
+// What a job shows after a write is the write, or somebody else's: a job_submit
+// plugin's too. Then the user's own has to stay known, or the next write would be
+// made from what stands there.
+func TestConstraintIsReadBack(t *testing.T) {
+	for shown, want := range map[string]slurmplug.Status{"ssd&a100": slurmplug.Applied, "ssd&a100&nvme": slurmplug.Unknown} {
+		slurm := &shows{features: shown}
+		a := plan.Action{Job: slurmplug.Plain(7), Lever: slurmplug.Features, Before: "ssd", After: "ssd&a100", Was: "ssd"}
+		o := []plan.Outcome{{Action: a, Status: slurmplug.Applied}}
+		New(slurmplug.NewClient(slurm, slurmplug.Options{})).confirm(t.Context(), o)
+		if o[0].Status != want || len(slurm.writes) != 0 {
+			t.Errorf("%q: %+v, then %q", shown, o[0], slurm.writes)
+		}
+		if want == slurmplug.Unknown && !strings.Contains(o[0].Message, "nvme") {
+			t.Errorf("%q", o[0].Message)
+		}
+	}
+}
 
 // denying is a slurmctld that refuses updates, and then shows no job.
 type denying struct{}

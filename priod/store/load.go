@@ -304,7 +304,11 @@ func (l *loader) asked(ctx context.Context) error {
 				continue
 			}
 			was := a.Before
-			if before, known := told.Requests[id][a.Lever]; known && !before.Theirs(a.Before) {
+			before, known := told.Requests[id][a.Lever]
+			if !known { // a task that was split off since
+				before, known = told.Requests[slurmplug.Plain(id.ID)][a.Lever]
+			}
+			if known && !before.Theirs(a.Before) {
 				was = before.Was
 			}
 			told.Asked(id, a.Lever, was, a.After, sure, at)

@@ -117,3 +117,25 @@ func TestRequestsAreRemembered(t *testing.T) {
 		}
 	})
 }
+
+// A task of an array that was written as a whole, written again by itself: what its
+// user asked for is known from the database alone, too.
+func TestTaskOfAWrittenArray(t *testing.T) {
+	array := pending(1, "be")
+	array.Tasks, array.TaskCount = "0-3", 4
+	d := &asks{daemon: newDaemon(t, t.TempDir(), array)}
+	d.ask(&d.snapshot.Jobs[0], "a100", true, slurmplug.Applied)
+	task := d.snapshot.Jobs[0]
+	task.ID.Task, task.RawID, task.Tasks, task.TaskCount = 2, 9, "", 1
+	d.snapshot.Jobs = append(d.snapshot.Jobs, task)
+	d.ask(&d.snapshot.Jobs[1], "v100", true, slurmplug.Applied)
+	remove(t, undoPath(d.store.dir))
+	d.restart()
+	r := d.history.Requests[task.ID][slurmplug.Features]
+	if line := openUndo(t, d.store.dir).Find(task.ID, slurmplug.Features); r.Was != "" || !r.Ours("v100") || line == nil || line.Was != "" {
+		t.Errorf("%+v, in the journal %+v", r, line)
+	}
+	if err := d.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
