@@ -24,7 +24,8 @@ import (
 func workloadsHistoryCommand() *cli.Command {
 	return &cli.Command{
 		Name: "history", Usage: "show what this site's accounting teaches of speeds, before it is believed",
-		Description: "The daemon learns from the completed jobs of Slurm's accounting (speeds.every); this shows what. A program is a workload, or a user's job name, on one number of\n" +
+		Description: "The daemon learns from the completed jobs of Slurm's accounting (speeds.every);\n" +
+			"this shows what. A program is a workload, or a user's job name, on one number of\n" +
 			"GPUs. Its work is what the tag's steps say, or the command line (speeds.steps); else every run of it counts as the same. Each cell is\n" +
 			"TYPE:SPEED, the fastest being 1, how sure that is (two times in three not farther off than this factor), and on\n" +
 			"how many runs there it rests: 0 follows from other types and programs. ? is not sure enough to be believed\n" +

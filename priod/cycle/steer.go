@@ -31,7 +31,7 @@ func (g *Steering) steer(ctx context.Context, s *cluster.Snapshot, h *cluster.Hi
 	if unseen := steered.Unseen(); len(unseen) > 0 {
 		var err error
 		if places, err = g.Slurm.Places(ctx, unseen); err != nil {
-			p.Notes = append(p.Notes, fmt.Sprintf("some jobs are not steered in this cycle: %v", err))
+			p.Notes = append(p.Notes, fmt.Sprintf("some jobs are not steered in this cycle: %.300s", err))
 		}
 	}
 	steered.Vet(places)
