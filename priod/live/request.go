@@ -32,10 +32,10 @@ func (c *Cluster) confirm(ctx context.Context, outcomes []plan.Outcome) {
 		o := &outcomes[i]
 		for _, id := range o.Jobs() {
 			sight, seen := sights[id]
+			unseen := err // why, if it is not
 			if o.Lever == slurmplug.Size && seen && !sight.Gone {
-				if sight.Asked, err = c.askedOf(ctx, &cluster.Job{ID: id}); err != nil {
-					seen = false
-				}
+				sight.Asked, unseen = c.askedOf(ctx, &cluster.Job{ID: id})
+				seen = unseen == nil
 			}
 			if o.Status == slurmplug.Refused {
 				if now, shown := sight.Request(o.Lever); shown && now != o.Before {
@@ -48,8 +48,8 @@ func (c *Cluster) confirm(ctx context.Context, outcomes []plan.Outcome) {
 			switch problem := problem(o, &sight.Job); {
 			case !seen || sight.Gone:
 				o.Status, o.Message = slurmplug.Unknown, "written, and not seen again"
-				if err != nil {
-					o.Message += ": " + err.Error()
+				if unseen != nil {
+					o.Message += ": " + unseen.Error()
 				}
 			case problem != "" && o.Lever == slurmplug.Features && sight.Features != o.After:
 				// Slurm keeps this text as it is: somebody else has written since, or a
