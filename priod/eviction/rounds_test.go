@@ -163,6 +163,35 @@ func TestRoundsHoles(t *testing.T) {
 	}
 }
 
+// Nobody yields for a place that Slurm would give to a TE job, which stands before
+// the one that is owed.
+func TestRoundsAndTrials(t *testing.T) {
+	for name, c := range map[string]struct {
+		gpus   int
+		change func(*cluster.Job)
+		want   preemption.Why
+	}{
+		"it takes the place":         {4, func(*cluster.Job) {}, preemption.Why(yield.Behind)},
+		"it takes too much of it":    {3, func(*cluster.Job) {}, preemption.Why(yield.Behind)},
+		"there is room for both":     {2, func(*cluster.Job) {}, preemption.Why(yield.Gets)},
+		"there is none for an array": {1, func(j *cluster.Job) { j.ID.Task, j.Tasks, j.TaskCount = -1, "0-2", 3 }, preemption.Why(yield.Behind)},
+		"it is too large":            {5, func(*cluster.Job) {}, preemption.Why(yield.Gets)},
+		"it wants another type":      {4, func(j *cluster.Job) { j.GPUType = "v100" }, preemption.Why(yield.Gets)},
+		"it waits for a licence":     {4, func(j *cluster.Job) { j.Reason = "Licenses" }, preemption.Why(yield.Gets)},
+		"nobody knows where it runs": {4, func(j *cluster.Job) { j.Features = "[a100*2]" }, preemption.Why(yield.Gets)},
+	} {
+		b := newBout(1)
+		b.has(1, 1, 4, -9)
+		b.wants(10, 2, 3)
+		b.waits(12, c.gpus, c.change)
+		b.owing.First = []cluster.JobID{b.Jobs[2].ID}
+		r := b.end()
+		if r.Takers[0].Why != c.want || r.Turn.Empty() != (c.want != preemption.Why(yield.Gets)) || RoundWords(c.want) == string(c.want) {
+			t.Errorf("%s: %+v, want %s", name, r.Takers, c.want)
+		}
+	}
+}
+
 // What is promised is there once those who yield have left, and nobody yields who
 // must not.
 func TestRoundsProperties(t *testing.T) {
