@@ -284,3 +284,17 @@ func TestRoundsClaim(t *testing.T) {
 		t.Errorf("of a job that is gone: %+v", turn.Claims)
 	}
 }
+
+// Who yielded goes back to its own place however long it waits there: its claim is
+// remembered as long as its eviction.
+func TestRoundsVictimWaitsLong(t *testing.T) {
+	week := Memory + time.Hour
+	j := NewJournal()
+	j.Claims = []Claim{{Number: 1, Purpose: ForRound, State: Started, Ended: at.Add(-week)}, {Number: 2, Purpose: ForRound, State: Started, Ended: at.Add(-week)}}
+	j.Evictions = []Eviction{{Number: 1, Claim: 1, Job: slurmplug.Plain(1), State: Restored}, {Number: 2, Claim: 2, State: Done, Ended: at.Add(-week)}}
+	j.Forget(at, func(cluster.JobID) bool { return true })
+	h := cluster.NewHistory()
+	if j.Mark(h); len(h.Returning) > 0 || j.Claim(1) == nil || j.Claim(2) != nil || j.Eviction(2) != nil {
+		t.Errorf("%v stand first; %+v", h.Returning, j)
+	}
+}
