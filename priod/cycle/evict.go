@@ -247,16 +247,16 @@ func whole(s *cluster.Snapshot, p *plan.Plan, seen *eviction.Seen) map[cluster.J
 		queue[s.Jobs[i].ID] = &s.Jobs[i]
 		tasks[s.Jobs[i].ID] = s.Jobs[i].Tasks
 	}
-	seen.TE, seen.Unusable = map[cluster.JobID]bool{}, map[string]bool{}
+	seen.Waiting, seen.Unusable = map[cluster.JobID]cluster.Class{}, map[string]bool{}
 	for i := range p.Decisions {
 		d := &p.Decisions[i]
-		if !d.Ranked || d.Class != cluster.TE {
+		if !d.Ranked {
 			continue
 		}
-		seen.TE[d.Job] = true
+		seen.Waiting[d.Job] = d.Class
 		if first, err := slurmplug.FirstTasks(tasks[d.Job], 1); tasks[d.Job] != "" && err == nil {
 			if list, err := slurmplug.ExpandTasks(first); err == nil && len(list) == 1 {
-				seen.TE[cluster.JobID{ID: d.Job.ID, Task: list[0]}] = true
+				seen.Waiting[cluster.JobID{ID: d.Job.ID, Task: list[0]}] = d.Class
 			}
 		}
 	}

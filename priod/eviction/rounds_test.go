@@ -259,8 +259,8 @@ func TestRoundsProperties(t *testing.T) {
 func TestRoundsClaim(t *testing.T) {
 	j, seen := signalledAt(epoch)
 	j.Claims[0].Purpose = ForRound
-	seen.TE = map[cluster.JobID]bool{}
 	id := j.Claims[0].Job
+	seen.Waiting = map[cluster.JobID]cluster.Class{id: cluster.BE}
 	seen.Sights[id] = Sight{Job: cluster.Job{ID: id, User: "bob", State: cluster.Pending, Priority: 1}}
 	turn := Next(j, seen)
 	if len(turn.Claims) > 0 {
@@ -278,7 +278,10 @@ func TestRoundsClaim(t *testing.T) {
 	if turn = Next(j, seen); len(turn.Claims) != 1 || turn.Claims[0].State != Released {
 		t.Errorf("the claim of a trial: %+v", turn.Claims)
 	}
-	j.Claims[0].Purpose = ForRound
+	j.Claims[0].Purpose, seen.Waiting = ForRound, map[cluster.JobID]cluster.Class{} // for its user gave it a dependency, say
+	if turn = Next(j, seen); len(turn.Claims) != 1 || turn.Claims[0].State != Released {
+		t.Errorf("of a job that waits for something else: %+v", turn.Claims)
+	}
 	seen.Sights[id] = Sight{Gone: true}
 	if turn = Next(j, seen); len(turn.Claims) != 1 || turn.Claims[0].State != Released {
 		t.Errorf("of a job that is gone: %+v", turn.Claims)
