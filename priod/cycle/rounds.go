@@ -51,12 +51,16 @@ func (set *Settings) endRound(ctx context.Context, h *cluster.History, result *R
 		return nil
 	}
 	var round *eviction.Round
-	err := e.vetted(ctx, func(vetoed map[cluster.JobID]preemption.Why) *eviction.Turn {
+	settled, err := e.vetted(ctx, s.At, func(vetoed map[cluster.JobID]preemption.Why) *eviction.Turn {
 		round = eviction.EndRound(s, owing, e.Journal, &e.Settings, &r.Settings, vetoed)
 		return &round.Turn
 	})
 	if err != nil {
 		return fmt.Errorf("end the round: %w", err)
+	}
+	if !settled {
+		r.annotate(&result.Plan)
+		return nil // the next cycle ends it
 	}
 	r.due, r.told, result.Round = false, map[cluster.JobID]string{}, round
 	for _, t := range round.Takers {

@@ -1,6 +1,7 @@
 package cycle
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -40,9 +41,15 @@ func TestWhenRoundsEnd(t *testing.T) {
 }
 
 // turning is a node held by two BE jobs that have had more than their due, and a BE
-// job bound to its type that is owed it.
-func turning(t *testing.T) (*slurm, *Settings, *cluster.History, func() (*Result, error)) {
+// job bound to its type that is owed it. More are like the first of them.
+func turning(t *testing.T, more ...uint32) (*slurm, *Settings, *cluster.History, func() (*Result, error)) {
 	f, e, s, _ := scene()
+	for _, id := range more {
+		sight, n := f.jobs[slurmplug.Plain(1)], &s.Nodes[0]
+		sight.ID, sight.RawID = slurmplug.Plain(id), id
+		s.Jobs, f.jobs[sight.ID] = slices.Insert(s.Jobs, 0, sight.Job), sight
+		n.GPUs, n.GPUsUsed, n.CPUs, n.CPUsUsed, n.MemMB, n.MemUsedMB = n.GPUs+2, n.GPUsUsed+2, n.CPUs+2, n.CPUsUsed+2, n.MemMB+200, n.MemUsedMB+200
+	}
 	id := slurmplug.Plain(9)
 	s.Nodes[0].Features, s.Nodes[0].State = []string{"a100"}, "ALLOCATED"
 	h := cluster.NewHistory()
@@ -140,6 +147,22 @@ func TestRoundsGiveWay(t *testing.T) {
 	set.Evictions.Slurm = f
 	if r, err := turn(); err == nil || r.Round != nil && !r.Round.Turn.Empty() || !set.Rounds.due {
 		t.Errorf("with a record that cannot be believed: %+v, %v", r.Round, err)
+	}
+}
+
+// Jobs that a closer look rules out do not end the round for the others: it goes on
+// in the next cycle.
+func TestRoundsAndManyVetoes(t *testing.T) {
+	odd := []uint32{11, 12, 13, 14, 15, 16}
+	f, set, _, turn := turning(t, odd...)
+	for _, id := range odd {
+		f.change(id, norequeue)
+	}
+	if r, err := turn(); err != nil || r.Round != nil || !set.Rounds.due || strings.Contains(r.Plan.Decisions[0].Detail, "yield") {
+		t.Errorf("with many surprises: %+v, due %v, %v", r.Round, set.Rounds.due, err)
+	}
+	if r, err := turn(); err != nil || r.Round == nil || len(r.Round.Turn.Evictions) != 1 || set.Rounds.due {
+		t.Errorf("in the next cycle: %+v, due %v, %v", r.Round, set.Rounds.due, err)
 	}
 }
 

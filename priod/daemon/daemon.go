@@ -97,6 +97,7 @@ type Daemon struct {
 	ledger  *decide.Ledger
 	helm    decide.Helm
 	rounds  cycle.Rounds
+	vetoes  cycle.Vetoes
 	school  school
 	sizes   decide.Sizes
 	parts   accountParts
@@ -234,6 +235,7 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 	if d.clock.now == nil {
 		d.clock.now = time.Now
 	}
+	d.vetoes = cycle.Vetoes{}
 	d.health = newHealth()
 	d.metrics = newMetrics(d.Version, d.health)
 	if d.history, err = d.Store.Load(ctx); err != nil {

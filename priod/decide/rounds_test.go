@@ -57,6 +57,9 @@ func TestOwing(t *testing.T) {
 		if !reflect.DeepEqual(o.Waiting, c.want) {
 			t.Errorf("%s: %+v, want %+v", name, o.Waiting, c.want)
 		}
+		if te := o.First; len(te) > 0 != (name == "te") || len(te) > 0 && te[0] != j.ID {
+			t.Errorf("%s: %v come first", name, te)
+		}
 		if want := (plan.Owed{Job: r.ID, Owed: -hour, Run: 7200}); len(o.Running) != 1 || o.Running[r.ID] != want {
 			t.Errorf("%s: %+v", name, o.Running)
 		}
