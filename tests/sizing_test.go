@@ -96,7 +96,7 @@ func TestSizesOfEachWay(t *testing.T) {
 		says        string // explain
 		args        []string
 	}{
-		{"cpus", "1 16000M", "gets 1 CPUs and 16000 MB, expected at 1.00 times", []string{modest, "-c", "8", "--gres=gpu:1"}},
+		{"cpus", "1 16000M", "gets 1 CPU and 16000 MB, expected at 1.00 times", []string{modest, "-c", "8", "--gres=gpu:1"}},
 		{"tasks", "2 12000M", "its share of a node like", []string{modest, "-N1", "-n", "2", "-c", "3", "--gres=gpu:2"}},
 		{"tasks-per-node", "2 12000M", "gets 2 CPUs", []string{modest, "--ntasks-per-node=2", "-N1", "-c", "3", "--gres=gpu:2"}},
 		{"per-gpu", "8 16G", "expected at 4.00 times the speed (its tag's cpu)", []string{hungry, "--cpus-per-gpu=2", "--mem=16G", "--gres=gpu:1"}},
@@ -104,7 +104,7 @@ func TestSizesOfEachWay(t *testing.T) {
 		{"mem-per-cpu", "1 1000M", "its tag's cpu and mem", []string{modest, memory, "-c", "3", "--mem-per-cpu=10G", "--gres=gpu:1"}},
 		{"mem-per-gpu", "1 1000M", "its tag's cpu and mem", []string{modest, memory, "-c", "3", "--mem-per-gpu=100G", "--gpus=1"}},
 		{"default", "2 1000M", "2 CPUs and 1000 MB", []string{modest, memory, "-p", "def", "--gres=gpu:a100:1"}},
-		{"array", "1 10000M", "gets 1 CPUs and 10000 MB", []string{modest, "--array=1-2", "-c", "5", "--gres=gpu:1"}},
+		{"array", "1 10000M", "gets 1 CPU and 10000 MB", []string{modest, "--array=1-2", "-c", "5", "--gres=gpu:1"}},
 		{"exclusive", "", "its own, because it asks for its node alone", []string{modest, "--exclusive", "--gres=gpu:1"}},
 		{"nodes", "", "its own, because it asks for several nodes", []string{modest, "-N2", "-c", "4", "--gres=gpu:1"}},
 		{"open", "", "its own, because it asks for 2 tasks without --nodes=1", []string{modest, "-n", "2", "-c", "4", "--gres=gpu:1"}},
@@ -148,6 +148,33 @@ func TestSizesOfEachWay(t *testing.T) {
 		})
 	}
 
+	// More that is left alone, and none of it puzzles priod.
+	s.clear()
+	s.open(false)
+	alone := []struct {
+		name, says string
+		args       []string
+	}{
+		{"whole", "its own, because it asks for all memory of its node", []string{modest, "--mem=0", "-c", "4", "--gres=gpu:1"}},
+		{"mincpus", "its own, because it asks for --mincpus", []string{modest, "--mincpus=4", "--gres=gpu:1"}},
+		{"het", "its own, because it is part of a heterogeneous job", []string{modest, "-c", "4", "--gres=gpu:1", ":", "-c", "4"}},
+		{"falls", "its tag's cpu for a100 falls from 8 to 7 at 8: not used", []string{"--prio-cpu=a100:1x1-3x8-8x7", "-c", "4", "--gres=gpu:1"}},
+		{"elsewhere", "its tag's cpu says nothing about a100", []string{"--prio-cpu=h100:1x1-3x8", "-c", "4", "--gres=gpu:1"}},
+	}
+	for _, w := range alone {
+		ids[w.name] = s.submit(append([]string{"--job-name=" + w.name, "--time=5", "--wrap", "sleep 600"}, w.args...)...)
+		own[w.name] = s.asks(ids[w.name])
+	}
+	s.eligible(len(alone) + 1) // het is two
+	if out := s.must("run", "--once"); strings.Contains(out, "note:") || !strings.Contains(out, "nothing to write") {
+		t.Errorf("jobs to be left alone puzzle priod:\n%s", out)
+	}
+	for _, w := range alone {
+		if told := s.must("explain", ids[w.name]); !strings.Contains(told, w.says) || s.asks(ids[w.name]) != own[w.name] {
+			t.Errorf("%s: explain lacks %q, or it is changed:\n%s\n%s", w.name, w.says, told, s.asks(ids[w.name]))
+		}
+	}
+
 	s.clear()
 	s.open(false)
 	for _, name := range []string{"veto", "half"} {
@@ -162,6 +189,22 @@ func TestSizesOfEachWay(t *testing.T) {
 	for _, name := range []string{"veto", "half"} {
 		if now := s.asks(ids[name]); now != own[name] {
 			t.Errorf("%s asks\n%s, its own was\n%s", name, now, own[name])
+		}
+	}
+
+	// What jobs without GPUs take from free GPUs is told, with who they are.
+	s.clear()
+	s.open(true)
+	greedy := s.submit("-c", "20", "--mem=1G", "-w", "a100-1", "--time=5", "--wrap", "sleep 600")
+	if err := s.lab.WaitJob(t.Context(), greedy, "RUNNING"); err != nil {
+		t.Fatal(err)
+	}
+	told := s.must("report", "sizing")
+	for _, want := range []string{
+		"16 of 16 GPUs are free, and 7 of those are stranded", `a100-1 +a100 +8 +4 +\d+ +7 +1 +20 +1024\n`, greedy + ` +\S+ +a100-1 +20 +1024\n`,
+	} {
+		if !regexp.MustCompile(want).MatchString(told) {
+			t.Errorf("report sizing lacks %s:\n%s", want, told)
 		}
 	}
 }

@@ -2,6 +2,8 @@ package tests
 
 import (
 	"encoding/json"
+	"regexp"
+	"strings"
 	"testing"
 
 	"slurmprio/tests/lab"
@@ -52,7 +54,7 @@ while time.time() < end: pass'`
 		}
 	}
 	// One CPU is all that it had; this machine may be too busy to give it that.
-	if b := by["busy"]; b.Used_CPUs < 0.1 || b.Used_CPUs > 1 || b.Demand_CPUs >= 8 || b.Demand_CPUs < 1 || b.CPU_bound != (b.Used_CPUs > 0.9) {
+	if b := by["busy"]; b.Used_CPUs < 0.02 || b.Used_CPUs > 1 || b.Demand_CPUs >= 8 || b.Demand_CPUs < 1 || b.CPU_bound != (b.Used_CPUs > 0.9) {
 		t.Errorf("busy: %+v", b)
 	}
 	if b := by["large"]; b.Used_mem_MB < 150 || b.Used_mem_MB > 200 || b.Demand_mem_MB < 180 || b.Demand_mem_MB > 240 || b.Demand_CPUs != 1 {
@@ -60,5 +62,16 @@ while time.time() < end: pass'`
 	}
 	if b := by["once"]; b.Used_mem_MB < 300 || b.Demand_mem_MB != 4096 || b.Demand_CPUs != 8 {
 		t.Errorf("once: %+v", b)
+	}
+	// Two CPUs and 2 GB for two GPUs are far more memory than it used; what is enough
+	// can be copied.
+	told := s.must("report", "sizing", "--since", "1h")
+	line := regexp.MustCompile(`(?m)^large +t4 +3 .* (--mem-per-gpu=(\d+)M)$`).FindStringSubmatch(told)
+	if line == nil {
+		t.Fatalf("report sizing says\n%s", told)
+	}
+	job := s.submit("--gres=gpu:2", line[1], "--time=5", "--wrap", "sleep 1")
+	if asks := s.slurm("scontrol", "-o", "show", "job", job); !strings.Contains(asks, "MemPerTres=gres:gpu:"+line[2]+" ") {
+		t.Errorf("%s is not taken for memory:\n%s", line[1], asks)
 	}
 }

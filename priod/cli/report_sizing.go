@@ -48,19 +48,39 @@ func reportSizing(c *cli.Context) error {
 	if c.Bool("json") {
 		return report.JSON(c.App.Writer, s)
 	}
-	showSizing(c.App.Writer, s, span > 0)
+	showSizing(c.App.Writer, s)
+	switch {
+	case span > 0 && len(past) == 0:
+		fmt.Fprintln(c.App.Writer, "\nAccounting says of no run with GPUs what it used: JobAcctGatherType must not be none.")
+	case span > 0 && len(s.Programs) == 0:
+		fmt.Fprintln(c.App.Writer, "\nNo program in accounting had twice the CPUs or the memory that it can use.")
+	}
 	return nil
 }
 
-func showSizing(w io.Writer, s *report.Sizing, asked bool) {
+// mostCPUOnly are the jobs without GPUs that a table names.
+const mostCPUOnly = 20
+
+func showSizing(w io.Writer, s *report.Sizing) {
 	fmt.Fprintf(w, "%d of %d GPUs are free, and %d of those are stranded: their nodes lack the CPUs or the memory of their share.\n", s.Free, s.GPUs, s.Stranded)
 	rows := make([][]any, len(s.Nodes))
 	for i, n := range s.Nodes {
-		rows[i] = []any{n.Node, n.GPUType, n.FreeGPUs, n.FreeCPUs, n.FreeMemMB, n.ForCPUs, n.ForMem}
+		rows[i] = []any{n.Node, n.GPUType, n.FreeGPUs, n.FreeCPUs, n.FreeMemMB, n.ForCPUs, n.ForMem, n.CPUOnlyCPUs, n.CPUOnlyMemMB}
 	}
 	if len(rows) > 0 {
 		fmt.Fprintln(w)
-		report.Table(w, []string{"NODE", "TYPE", "FREE GPUS", "FREE CPUS", "FREE MB", "STRANDED FOR CPUS", "FOR MEMORY"}, rows)
+		report.Table(w, []string{"NODE", "TYPE", "FREE GPUS", "FREE CPUS", "FREE MB", "STRANDED FOR CPUS", "FOR MEMORY", "CPU-ONLY JOBS HOLD CPUS", "MB"}, rows)
+	}
+	rows = rows[:0]
+	for _, j := range s.CPUOnly[:min(len(s.CPUOnly), mostCPUOnly)] {
+		rows = append(rows, []any{j.Job.String(), j.User, j.Nodes, j.CPUs, j.MemMB})
+	}
+	if len(rows) > 0 {
+		fmt.Fprintln(w, "\nThese hold CPUs and memory there, and no GPU:")
+		report.Table(w, []string{"JOB", "USER", "NODES", "CPUS", "MB"}, rows)
+		if more := len(s.CPUOnly) - len(rows); more > 0 {
+			fmt.Fprintf(w, "and %d more (--json)\n", more)
+		}
 	}
 	rows = rows[:0]
 	for _, j := range s.Starving {
@@ -72,17 +92,18 @@ func showSizing(w io.Writer, s *report.Sizing, asked bool) {
 	}
 	rows = rows[:0]
 	for _, p := range s.Programs {
-		mem := "-"
-		if p.UsedMB > 0 {
-			mem = fmt.Sprintf("%.0f", p.UsedMB)
-		}
-		rows = append(rows, []any{p.Program, p.GPUType, p.Runs, fmt.Sprintf("%.3g", p.Had), fmt.Sprintf("%.2g", p.Used), mem, p.Options})
+		rows = append(rows, []any{p.Program, p.GPUType, p.Runs, fmt.Sprintf("%.3g", p.Had), fmt.Sprintf("%.2g", p.Used), megabytes(p.HadMB), megabytes(p.UsedMB), p.Options})
 	}
-	switch {
-	case len(rows) > 0:
-		fmt.Fprintln(w, "\nThese asked for far more than they used:")
-		report.Table(w, []string{"PROGRAM", "TYPE", "RUNS", "HAD CPUS", "USED CPUS", "USED MB", "ENOUGH"}, rows)
-	case asked:
-		fmt.Fprintln(w, "\nNo program in accounting had twice the CPUs that it can use.")
+	if len(rows) > 0 {
+		fmt.Fprintln(w, "\nThese had far more for each GPU than they used. What is enough can stand in the next script in place of its -c and --mem:")
+		report.Table(w, []string{"PROGRAM", "TYPE", "RUNS", "HAD CPUS", "USED CPUS", "HAD MB", "USED MB", "ENOUGH"}, rows)
 	}
+}
+
+// megabytes are "-" where accounting has none.
+func megabytes(mb float64) string {
+	if mb == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f", mb)
 }

@@ -137,7 +137,7 @@ func (z *Sizes) Heads(s *cluster.Snapshot, h *cluster.History, p *plan.Plan) []i
 		at[&s.Jobs[i]] = i
 	}
 	for _, w := range first {
-		if i := at[w.job]; !slices.Contains(heads, i) {
+		if i := at[w.job]; w.job.HetLeader == 0 && !slices.Contains(heads, i) {
 			heads = append(heads, i)
 		}
 	}
@@ -358,6 +358,8 @@ func (d *sizer) candidate(w inTurn, id cluster.JobID, types placement.Types) (*r
 		return nil, "it did not agree"
 	case !w.dec.Ranked:
 		return nil, "priod does not order it"
+	case j.HetLeader != 0:
+		return nil, "it is part of a heterogeneous job"
 	case d.h.Claiming[j.ID], d.h.Claiming[id]:
 		return nil, "room is being made for it"
 	case d.moved[j.ID]:
@@ -381,8 +383,8 @@ func (d *sizer) candidate(w inTurn, id cluster.JobID, types placement.Types) (*r
 		if !types.Has(int32(t)) || n.GPUs == 0 {
 			continue
 		}
-		if c.on[t], why = d.sensitivity(j, a, n), ""; c.on[t] == nil {
-			return nil, fmt.Sprintf("nothing is known of how it uses CPUs and memory on %s", n.GPUType)
+		if c.on[t], why = d.sensitivity(j, a, n), ""; c.on[t].Curve == nil {
+			return nil, strings.Join(append([]string{"nothing is known of how it uses CPUs and memory on " + n.GPUType}, c.on[t].Notes...), "; ")
 		}
 	}
 	if why != "" {
@@ -400,8 +402,8 @@ type curveKey struct {
 
 // sensitivity is how a job's speed depends on its size on a kind of nodes. What
 // nobody knows it to gain from it keeps as asked: its memory, without which it
-// might die, and CPUs of which it has its share. nil when nothing is known at all
-// and it has its share.
+// might die, and CPUs of which it has its share. Without a curve when nothing is
+// known at all and it has its share.
 func (d *sizer) sensitivity(j *cluster.Job, a *slurmplug.Asked, n *cluster.Node) *sensitivity.Sensitivity {
 	gpus := float64(a.GPUs)
 	key := curveKey{
@@ -416,10 +418,10 @@ func (d *sizer) sensitivity(j *cluster.Job, a *slurmplug.Asked, n *cluster.Node)
 		clear(d.curves)
 	}
 	s := sensitivity.Of(sensitivity.Job{User: j.User, Name: j.Name, Tag: &j.Tag}, n.GPUType, key.share, d.set.Table, d.set.Past)
-	result := &s
+	s.Why = strings.Join(append([]string{s.Why}, s.Notes...), "; ")
 	switch {
 	case !s.CPU && !s.Mem && key.cpus >= math.Floor(key.share.CPUs):
-		result = nil
+		s.Curve = nil
 	case !s.CPU && !s.Mem:
 		s.Curve = flat(key.share.CPUs, key.memMB)
 	case !s.Mem:
@@ -427,8 +429,8 @@ func (d *sizer) sensitivity(j *cluster.Job, a *slurmplug.Asked, n *cluster.Node)
 	case !s.CPU:
 		s.Curve = across(s.Curve, []float64{key.cpus}, key.cpus, s.Curve.MemMB, float64(s.Curve.DemandMemMB))
 	}
-	d.curves[key] = result
-	return result
+	d.curves[key] = &s
+	return &s
 }
 
 func whole(mb float64) int64 { return max(1, int64(math.Ceil(mb))) }
@@ -534,6 +536,7 @@ func (d *sizer) ahead(c *resizable) {
 	cpus, memMB = min(up(cpus, c.asked.Unit()), c.asked.CPUs), min(memMB, c.asked.MemMB)
 	value, gets, getsMB := c.asked.Resize(cpus, memMB, "")
 	if gets > c.asked.CPUs || getsMB > c.asked.MemMB || gets == c.asked.CPUs && alike(getsMB, c.asked.MemMB) {
+		d.tell(c.dec, "size: its own, %s, while no node has room for it (%s)", amount(c.asked.CPUs, c.asked.MemMB), d.why(c))
 		return
 	}
 	d.ample[c.id], d.more[c.id] = true, false
@@ -556,7 +559,12 @@ func up(n, unit int) int { return (n + unit - 1) / unit * unit }
 // alike tells whether two amounts of memory are not worth a write.
 func alike(a, b int64) bool { return math.Abs(float64(a-b)) <= 0.02*float64(max(a, b)) }
 
-func amount(cpus int, memMB int64) string { return fmt.Sprintf("%d CPUs and %d MB", cpus, memMB) }
+func amount(cpus int, memMB int64) string {
+	if cpus == 1 {
+		return fmt.Sprintf("1 CPU and %d MB", memMB)
+	}
+	return fmt.Sprintf("%d CPUs and %d MB", cpus, memMB)
+}
 
 // size has the jobs sized that got a place, and writes what fits in whole CPUs and
 // MB beside what each free GPU is kept.

@@ -120,6 +120,13 @@ func TestSizesLeftAlone(t *testing.T) {
 		{"not read", func(_ *sizeQueue, j *cluster.Job) { j.Asked = nil }, "too far off"},
 		{"names a node", func(_ *sizeQueue, j *cluster.Job) { j.Asked.Nodes = "n1" }, "names its nodes"},
 		{"unknown", func(_ *sizeQueue, j *cluster.Job) { j.Tag = jobtag.Tag{Workload: "nobody-knows"} }, "nothing is known"},
+		{"heterogeneous", func(_ *sizeQueue, j *cluster.Job) { j.HetLeader = j.ID.ID }, "it is part of a heterogeneous job"},
+		{"a curve that falls", func(_ *sizeQueue, j *cluster.Job) {
+			j.Tag.CPU = map[string]jobtag.Curve{"v100": {{Amount: 1, Speed: 1}, {Amount: 3, Speed: 2}, {Amount: 6, Speed: 1.5}}}
+		}, "nothing is known of how it uses CPUs and memory on v100; its tag's cpu for v100 falls from 2 to 1.5 at 6: not used"},
+		{"curves of other types", func(_ *sizeQueue, j *cluster.Job) {
+			j.Tag.CPU = map[string]jobtag.Curve{"h100": {{Amount: 1, Speed: 1}, {Amount: 3, Speed: 2}}}
+		}, "its tag's cpu says nothing about v100"},
 		{"refused", func(q *sizeQueue, j *cluster.Job) { q.z.Refused(j.ID, "veto") }, "Slurm refused the change: veto"},
 		{"full", func(q *sizeQueue, _ *cluster.Job) { q.s.Nodes[0].Usable = false }, ""},
 	} {

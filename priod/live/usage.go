@@ -90,6 +90,7 @@ func (c *Cluster) usedBy(r *slurmplug.Run, m *slurmplug.Usage, types map[string]
 	if tres, err := slurmplug.ParseTRES(r.AllocTRES); err == nil {
 		cpus, _ := tres.Get("cpu")
 		used.CPUs = int(cpus)
+		used.MemMB, _ = tres.Get("mem")
 	}
 	if text, _ := jobtag.Split(r.Comment); text != "" {
 		if tag, err := jobtag.Parse(text); err == nil {

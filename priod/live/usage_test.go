@@ -62,7 +62,7 @@ func TestUsed(t *testing.T) {
 	})
 	want := &Used{
 		Runs: []sensitivity.Run{
-			{User: "ann", Name: "train", Workload: "lm", GPUType: "a100", GPUs: 1, CPUs: 4, Nodes: 1, Elapsed: time.Hour, CPUTime: 2 * time.Hour, NodeMB: 4096},
+			{User: "ann", Name: "train", Workload: "lm", GPUType: "a100", GPUs: 1, CPUs: 4, MemMB: 8192, Nodes: 1, Elapsed: time.Hour, CPUTime: 2 * time.Hour, NodeMB: 4096},
 			{User: "ann", Name: "other", GPUType: "a100", GPUs: 4, CPUs: 8, Nodes: 2, Elapsed: 10 * time.Minute, CPUTime: 10 * time.Second, NodeMB: 1024},
 		},
 		Shares: map[string]sensitivity.Share{"a100": {CPUs: 2, MemMB: 10000}},

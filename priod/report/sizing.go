@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/policy/sensitivity"
 	"slurmprio/priod/workload"
+	"slurmprio/slurmplug"
 )
 
 // Sizing is how well CPUs and memory go with the GPUs now, and what programs asked
@@ -18,6 +20,7 @@ type Sizing struct {
 	Free     int           `json:"free_gpus"`     // of them
 	Stranded int           `json:"stranded_gpus"` // of the free ones: without their share of CPUs or memory
 	Nodes    []StrandedOn  `json:"stranded"`
+	CPUOnly  []CPUOnlyJob  `json:"cpu_only"` // on those nodes, the largest first
 	Starving []StarvingJob `json:"starving"`
 	Programs []Overasked   `json:"overasked"`
 }
@@ -31,6 +34,18 @@ type StrandedOn struct {
 	FreeMemMB int64  `json:"free_mem_mb"`
 	ForCPUs   int    `json:"stranded_for_cpus"` // GPUs
 	ForMem    int    `json:"stranded_for_mem"`
+	// What jobs without GPUs hold of it; one on several nodes as if spread evenly.
+	CPUOnlyCPUs  int   `json:"cpu_only_cpus"`
+	CPUOnlyMemMB int64 `json:"cpu_only_mem_mb"`
+}
+
+// CPUOnlyJob is a running job without GPUs on nodes whose free GPUs lack what it holds.
+type CPUOnlyJob struct {
+	Job   cluster.JobID `json:"job"`
+	User  string        `json:"user"`
+	Nodes string        `json:"nodes"` // all that it runs on
+	CPUs  int           `json:"cpus"`
+	MemMB int64         `json:"mem_mb"`
 }
 
 // StarvingJob is a running job that would be faster with CPUs that lie idle beside
@@ -46,13 +61,14 @@ type StarvingJob struct {
 	Why   string        `json:"why"`
 }
 
-// Overasked is a program whose runs had far more CPUs than they used.
+// Overasked is a program whose runs had far more CPUs or memory than they used.
 type Overasked struct {
 	Program string  `json:"program"`
 	GPUType string  `json:"gpu_type"`
 	Runs    int     `json:"runs"`
 	Had     float64 `json:"had_cpus"` // for each GPU, as all that follows
 	Used    float64 `json:"used_cpus"`
+	HadMB   float64 `json:"had_mem_mb"`  // 0: not recorded
 	UsedMB  float64 `json:"used_mem_mb"` // 0: not measured
 	Options string  `json:"options"`     // for the next script
 }
@@ -62,7 +78,7 @@ const far = 2
 
 // OfSizing sums up a snapshot, and what accounting taught: past and shares may be nil.
 func OfSizing(s *cluster.Snapshot, table *workload.Table, past sensitivity.Past, shares map[string]sensitivity.Share) *Sizing {
-	r := &Sizing{Nodes: []StrandedOn{}, Starving: []StarvingJob{}, Programs: []Overasked{}}
+	r := &Sizing{Nodes: []StrandedOn{}, CPUOnly: []CPUOnlyJob{}, Starving: []StarvingJob{}, Programs: []Overasked{}}
 	idle := map[string]*cluster.Node{}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
@@ -89,6 +105,7 @@ func OfSizing(s *cluster.Snapshot, table *workload.Table, past sensitivity.Past,
 			r.Nodes = append(r.Nodes, on)
 		}
 	}
+	r.cpuOnly(s)
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
 		n := idle[j.NodeList]
@@ -118,19 +135,63 @@ func OfSizing(s *cluster.Snapshot, table *workload.Table, past sensitivity.Past,
 			continue
 		}
 		demand := l.Curve(share)
-		if l.Had < far*demand.DemandCPUs {
+		cpus, memMB := math.Ceil(demand.DemandCPUs), float64(demand.DemandMemMB)
+		o := Overasked{Program: l.Workload, GPUType: l.GPUType, Runs: l.Runs, Had: l.Had, Used: l.Cores, HadMB: l.HadMB, UsedMB: l.RSSMB}
+		if o.Had < far*cpus && (o.UsedMB == 0 || o.HadMB < far*memMB) {
 			continue
 		}
-		o := Overasked{Program: l.Workload, GPUType: l.GPUType, Runs: l.Runs, Had: l.Had, Used: l.Cores, UsedMB: l.RSSMB}
 		if o.Program == "" {
 			o.Program = l.User + "'s " + l.Name
 		}
-		o.Options = fmt.Sprintf("--cpus-per-gpu=%d", int(math.Ceil(demand.DemandCPUs)))
-		if l.RSSMB > 0 {
-			o.Options += fmt.Sprintf(" --mem-per-gpu=%dM", demand.DemandMemMB)
+		var options []string
+		if cpus < o.Had {
+			options = append(options, fmt.Sprintf("--cpus-per-gpu=%.0f", cpus))
 		}
+		if o.UsedMB > 0 && (o.HadMB == 0 || memMB < o.HadMB) {
+			options = append(options, fmt.Sprintf("--mem-per-gpu=%.0fM", memMB))
+		}
+		o.Options = strings.Join(options, " ")
 		r.Programs = append(r.Programs, o)
 	}
-	slices.SortStableFunc(r.Programs, func(a, b Overasked) int { return cmp.Compare(b.Had/b.Used, a.Had/a.Used) })
+	slices.SortStableFunc(r.Programs, func(a, b Overasked) int { return cmp.Compare(b.times(), a.times()) })
 	return r
+}
+
+// times is how many times what it used a program had.
+func (o *Overasked) times() float64 {
+	times := o.Had / o.Used
+	if o.UsedMB > 0 {
+		times = max(times, o.HadMB/o.UsedMB)
+	}
+	return times
+}
+
+// cpuOnly adds to the nodes with stranded GPUs what jobs without GPUs hold there.
+func (r *Sizing) cpuOnly(s *cluster.Snapshot) {
+	at := make(map[string]*StrandedOn, len(r.Nodes))
+	for i := range r.Nodes {
+		at[r.Nodes[i].Node] = &r.Nodes[i]
+	}
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		if j.State != cluster.Running || j.GPUs > 0 || j.NodeList == "" || len(at) == 0 {
+			continue
+		}
+		names, err := slurmplug.ExpandHosts(j.NodeList)
+		if err != nil {
+			continue
+		}
+		there := false
+		for _, name := range names {
+			if n := at[name]; n != nil {
+				there = true
+				n.CPUOnlyCPUs += j.CPUs / len(names)
+				n.CPUOnlyMemMB += j.MemMB / int64(len(names))
+			}
+		}
+		if there {
+			r.CPUOnly = append(r.CPUOnly, CPUOnlyJob{Job: j.ID, User: j.User, Nodes: j.NodeList, CPUs: j.CPUs, MemMB: j.MemMB})
+		}
+	}
+	slices.SortStableFunc(r.CPUOnly, func(a, b CPUOnlyJob) int { return cmp.Compare(b.CPUs, a.CPUs) })
 }

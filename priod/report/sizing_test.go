@@ -1,6 +1,7 @@
 package report
 
 import (
+	"slices"
 	"testing"
 
 	"slurmprio/priod/cluster"
@@ -26,11 +27,17 @@ func TestSizing(t *testing.T) {
 			{ID: slurmplug.Plain(2), State: cluster.Running, NodeList: "full", GPUs: 2, CPUs: 6, MemMB: 20000, Tag: tag},
 			{ID: slurmplug.Plain(3), State: cluster.Running, NodeList: "idle", GPUs: 1, CPUs: 6, MemMB: 20000, Tag: tag},
 			{ID: slurmplug.Plain(4), State: cluster.Running, NodeList: "idle", GPUs: 1, CPUs: 1, MemMB: 20000},
+			{ID: slurmplug.Plain(5), State: cluster.Running, NodeList: "full", CPUs: 2, MemMB: 1000, User: "eve"},
+			{ID: slurmplug.Plain(6), State: cluster.Running, NodeList: "full,c[1-3]", CPUs: 40, MemMB: 4000, User: "eve"},
+			{ID: slurmplug.Plain(7), State: cluster.Running, NodeList: "c4", CPUs: 99, User: "eve"},
+			{ID: slurmplug.Plain(8), State: cluster.Pending, CPUs: 99, User: "eve"},
 		},
 	}
 	past := sensitivity.Past{
 		{Workload: "lm", GPUType: "v100"}:           {Runs: 9, Cores: 1, Had: 12, RSSMB: 1000},
 		{User: "bob", Name: "x", GPUType: "v100"}:   {Runs: 9, Cores: 5, Had: 6},
+		{User: "bob", Name: "mem", GPUType: "v100"}: {Runs: 9, Cores: 5, Had: 6, RSSMB: 1000, HadMB: 9000},
+		{User: "bob", Name: "few", GPUType: "v100"}: {Runs: 2, Cores: 1, Had: 3, RSSMB: 1000, HadMB: 9000},
 		{Workload: "lm", GPUType: "of an old node"}: {Runs: 9, Cores: 1, Had: 12},
 	}
 	r := OfSizing(s, &workload.Table{}, past, map[string]sensitivity.Share{"v100": {CPUs: 3, MemMB: 10000}})
@@ -40,7 +47,14 @@ func TestSizing(t *testing.T) {
 	if len(r.Starving) != 1 || r.Starving[0].Job.ID != 1 || r.Starving[0].Wants != 12 || r.Starving[0].Idle != 11 || r.Starving[0].Gain != 2 {
 		t.Errorf("%+v", r.Starving)
 	}
-	if len(r.Programs) != 1 || r.Programs[0].Program != "lm" || r.Programs[0].Options != "--cpus-per-gpu=2 --mem-per-gpu=1200M" {
+	if n := r.Nodes[0]; n.CPUOnlyCPUs != 12 || n.CPUOnlyMemMB != 2000 || len(r.CPUOnly) != 2 || r.CPUOnly[0].Job.ID != 6 || r.CPUOnly[0].CPUs != 40 {
+		t.Errorf("without GPUs: %+v, %+v", n, r.CPUOnly)
+	}
+	want := []Overasked{
+		{Program: "lm", GPUType: "v100", Runs: 9, Had: 12, Used: 1, UsedMB: 1000, Options: "--cpus-per-gpu=2 --mem-per-gpu=1200M"},
+		{Program: "bob's mem", GPUType: "v100", Runs: 9, Had: 6, Used: 5, HadMB: 9000, UsedMB: 1000, Options: "--mem-per-gpu=1200M"},
+	}
+	if !slices.Equal(r.Programs, want) {
 		t.Errorf("%+v", r.Programs)
 	}
 }

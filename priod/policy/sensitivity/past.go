@@ -15,6 +15,7 @@ type Run struct {
 	User, Name, Workload string // Workload by its tag, "" when it has none
 	GPUType              string
 	GPUs, CPUs           int           // that it had
+	MemMB                int64         // that it had; 0: not recorded
 	Nodes                int           // that it was on; 0 counts as 1
 	Elapsed              time.Duration // time that it ran
 	CPUTime              time.Duration // of all its processes: sacct's TotalCPU
@@ -34,6 +35,7 @@ type Usage struct {
 	Cores float64 // CPU time over elapsed time
 	Had   float64 // CPUs of the run that used most
 	RSSMB float64 // 0: not recorded
+	HadMB float64 // memory of the run that used most of it; 0: not recorded
 }
 
 // Past is what was learnt from accounting.
@@ -66,7 +68,9 @@ func (p Past) Add(runs []Run, shortest time.Duration) {
 			if cores > u.Cores {
 				u.Cores, u.Had = cores, float64(r.CPUs)/gpus
 			}
-			u.RSSMB = max(u.RSSMB, float64(r.NodeMB)*float64(max(1, r.Nodes))/gpus)
+			if rss := float64(r.NodeMB) * float64(max(1, r.Nodes)) / gpus; rss > u.RSSMB {
+				u.RSSMB, u.HadMB = rss, float64(r.MemMB)/gpus
+			}
 			p[key] = u
 		}
 	}

@@ -178,6 +178,17 @@ func TestEveryTagGivesAUsableCurve(t *testing.T) {
 	}
 }
 
+// What a program had is what its run had that used most, of CPUs and of memory each.
+func TestHadIsOfTheHungriestRun(t *testing.T) {
+	run := func(cpus int, used time.Duration, memMB, nodeMB int64) Run {
+		return Run{User: "ada", Name: "train", GPUType: "v100", GPUs: 2, CPUs: cpus, MemMB: memMB, Elapsed: time.Hour, CPUTime: used, NodeMB: nodeMB}
+	}
+	past := Learn([]Run{run(8, 3*time.Hour, 90000, 1000), run(4, 4*time.Hour, 50000, 900), run(40, 2*time.Hour, 20000, 4000)}, 0)
+	if u := past[Key{User: "ada", Name: "train", GPUType: "v100"}]; u != (Usage{Runs: 3, Cores: 2, Had: 2, RSSMB: 2000, HadMB: 10000}) {
+		t.Errorf("%+v", u)
+	}
+}
+
 // Accounting never takes a job below what it was seen to use, nor below its share
 // after few runs, and promises no more than a third and what whole CPUs make of it.
 func TestAccountingIsCautious(t *testing.T) {

@@ -1,0 +1,40 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"slurmprio/priod/report"
+	"slurmprio/slurmplug"
+)
+
+// What an operator reads; hostile names take no commands of the terminal.
+func TestShowSizing(t *testing.T) {
+	s := &report.Sizing{
+		GPUs: 16, Free: 8, Stranded: 7,
+		Nodes:    []report.StrandedOn{{Node: "n1", GPUType: "v100", FreeGPUs: 8, FreeCPUs: 4, FreeMemMB: 9, ForCPUs: 7, ForMem: 1, CPUOnlyCPUs: 20, CPUOnlyMemMB: 1024}},
+		Starving: []report.StarvingJob{{Job: slurmplug.Plain(7), User: "ann", Node: "n2", CPUs: 3, Wants: 9, Idle: 12, Gain: 2, Why: "its tag's cpu"}},
+		Programs: []report.Overasked{{Program: "bob's x\x1b[2J", GPUType: "v100", Runs: 9, Had: 12, Used: 1, UsedMB: 500, Options: "--cpus-per-gpu=2 --mem-per-gpu=600M"}},
+	}
+	for i := range mostCPUOnly + 2 {
+		s.CPUOnly = append(s.CPUOnly, report.CPUOnlyJob{Job: slurmplug.Plain(uint32(100 + i)), User: "eve", Nodes: "n1", CPUs: 1, MemMB: 10})
+	}
+	var out strings.Builder
+	showSizing(&out, s)
+	for _, want := range []string{
+		"8 of 16 GPUs are free, and 7 of those are stranded: their nodes lack the CPUs or the memory of their share.\n\nNODE  TYPE  FREE GPUS",
+		"n1    v100          8          4        9                  7           1                       20  1024\n",
+		"These hold CPUs and memory there, and no GPU:\nJOB  USER  NODES  CPUS  MB\n100  eve   n1        1  10\n",
+		"\nand 2 more (--json)\n",
+		"7    ann   n2       3      9          12  2.00          its tag's cpu\n",
+		"What is enough can stand in the next script in place of its -c and --mem:\n",
+		"  --cpus-per-gpu=2 --mem-per-gpu=600M\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not in\n%s", want, &out)
+		}
+	}
+	if strings.Contains(out.String(), "\x1b") {
+		t.Errorf("%q", out.String())
+	}
+}
