@@ -167,8 +167,11 @@ func TestLimits(t *testing.T) {
 		{"games", "physics", "gpu", []string{"normal"}, "account physics has a limit: GrpTRESRunMins=mem=10000M"},
 		{"games", "biology", "gpu", []string{"normal", "te"}, "QOS te limits it: GrpTRES=cpu=4"},
 		{"games", "biology", "gpu", []string{"normal,te", ""}, "QOS te limits it: GrpTRES=cpu=4"}, // several, which newer Slurm allows
-		{"games", "nowhere", "gpu", nil, "account nowhere is not known"},
+		{"games", "nowhere", "gpu", nil, "user games in account nowhere is not known"},
 		{"games", "biology", "gpu", []string{"new"}, "QOS new is not known"},
+		{"newcomer", "biology", "gpu", []string{"normal"}, "user newcomer in account biology is not known"},
+		{"Games", "biology", "gpu", []string{"normal"}, ""}, // slurmdbd keeps it in small letters
+		{"ROOT", "biology", "gpu", []string{"normal"}, "user ROOT has a limit in account biology: GrpTRES=cpu=100"},
 	} {
 		if got := l.Of(c.user, c.account, c.partition, c.qos...); got != c.want {
 			t.Errorf("%+v: %q", c, got)
