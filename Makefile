@@ -5,7 +5,7 @@ DESTDIR ?=
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS  = -X main.version=$(VERSION)
 
-.PHONY: demo test test-long test-short fuzz lint bench build man install deps clean
+.PHONY: demo test test-long test-short fuzz lint bench evidence-sizing build man install deps clean
 
 build: ## both programs into bin/
 	$(GO) build -ldflags "$(LDFLAGS)" -o bin/priod ./priod
@@ -39,6 +39,12 @@ lint:
 
 bench: deps ## figures, side by side with the bare Slurm command
 	SLURMPRIO_REQUIRE_LAB=1 $(GO) test -run '^$$' -bench . -benchmem -timeout 60m ./...
+
+DATA  ?=
+SEEDS ?= 7 8 9
+
+evidence-sizing: deps build ## the figures of docs/evidence/sizing.md; DATA=FOLDER of Synergy's traces; SEEDS= for no real Slurm
+	PATH="$(CURDIR)/bin:$$PATH" GO=$(GO) docs/evidence/sizing.sh "$(DATA)" $(SEEDS)
 
 man: ## the man pages, from the command tree and the option table
 	$(GO) test ./priod/cli ./sbatchwrap -run TestManPage -args -update

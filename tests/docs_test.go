@@ -2,6 +2,7 @@ package tests
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -42,6 +43,35 @@ func TestDocsAreLinked(t *testing.T) {
 	for _, page := range pages[1:] {
 		if !from[page] {
 			t.Errorf("README.md does not lead to %s", page)
+		}
+	}
+}
+
+// One command makes the figures of docs/evidence/sizing.md: it knows every study, and
+// says what is missing where the traces are not there.
+func TestEvidenceOfSizing(t *testing.T) {
+	script, err := filepath.Abs("../docs/evidence/sizing.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(script)
+	if err != nil {
+		t.Fatal(err)
+	}
+	studies, err := filepath.Glob("../docs/evidence/sizing-*.toml")
+	if err != nil || len(studies) < 8 {
+		t.Fatal(studies, err)
+	}
+	for _, s := range studies {
+		name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(s), "sizing-"), ".toml")
+		if !regexp.MustCompile(`(?m)^for study in .*\b` + name + `\b.*; do$`).Match(text) {
+			t.Errorf("%s does not run %s", script, s)
+		}
+	}
+	for _, args := range [][]string{nil, {""}, {t.TempDir()}} {
+		out, err := exec.Command(script, args...).CombinedOutput()
+		if err == nil || !strings.HasPrefix(string(out), "sizing.sh: nothing was measured: no deploy_static_100job_6_3_1.csv in ") {
+			t.Errorf("%q: %v: %s", args, err, out)
 		}
 	}
 }

@@ -201,7 +201,7 @@ func TestSizesOfEachWay(t *testing.T) {
 	}
 	told := s.must("report", "sizing")
 	for _, want := range []string{
-		"16 of 16 GPUs are free, and 7 of those are stranded", `a100-1 +a100 +8 +4 +\d+ +7 +1 +20 +1024\n`, greedy + ` +\S+ +a100-1 +20 +1024\n`,
+		"16 of 16 GPUs are free, 7 of them stranded", `a100-1 +a100 +8 +4 +\d+ +7 +1 +20 +1024\n`, greedy + ` +\S+ +a100-1 +20 +1024\n`,
 	} {
 		if !regexp.MustCompile(want).MatchString(told) {
 			t.Errorf("report sizing lacks %s:\n%s", want, told)

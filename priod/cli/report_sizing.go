@@ -62,7 +62,7 @@ func reportSizing(c *cli.Context) error {
 const mostCPUOnly = 20
 
 func showSizing(w io.Writer, s *report.Sizing) {
-	fmt.Fprintf(w, "%d of %d GPUs are free, and %d of those are stranded: their nodes lack the CPUs or the memory of their share.\n", s.Free, s.GPUs, s.Stranded)
+	fmt.Fprintf(w, "%d of %d GPUs are free, %d of them stranded: their nodes lack the CPUs or the memory of their share.\n", s.Free, s.GPUs, s.Stranded)
 	rows := make([][]any, len(s.Nodes))
 	for i, n := range s.Nodes {
 		rows[i] = []any{n.Node, n.GPUType, n.FreeGPUs, n.FreeCPUs, n.FreeMemMB, n.ForCPUs, n.ForMem, n.CPUOnlyCPUs, n.CPUOnlyMemMB}

@@ -22,7 +22,7 @@ func TestShowSizing(t *testing.T) {
 	var out strings.Builder
 	showSizing(&out, s)
 	for _, want := range []string{
-		"8 of 16 GPUs are free, and 7 of those are stranded: their nodes lack the CPUs or the memory of their share.\n\nNODE  TYPE  FREE GPUS",
+		"8 of 16 GPUs are free, 7 of them stranded: their nodes lack the CPUs or the memory of their share.\n\nNODE  TYPE  FREE GPUS",
 		"n1    v100          8          4        9                  7           1                       20  1024\n",
 		"These hold CPUs and memory there, and no GPU:\nJOB  USER  NODES  CPUS  MB\n100  eve   n1        1  10\n",
 		"\nand 2 more (--json)\n",

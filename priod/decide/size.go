@@ -156,6 +156,7 @@ func (z *Sizes) Decide(s *cluster.Snapshot, h *cluster.History, p *plan.Plan) {
 		}
 	}
 	d.giveBack()
+	d.recheck()
 	if z.set.Enabled {
 		d.place()
 	}
@@ -213,6 +214,7 @@ type sizer struct {
 	writes  int
 
 	kept   map[cluster.JobID]bool // carry a size of priod's that stays
+	placed []placed               // of those: on a node of its own
 	theirs map[cluster.JobID]bool // somebody changed after priod wrote
 	moved  map[cluster.JobID]bool // are steered in this cycle: where they may run changes
 	due    []resizable
@@ -280,9 +282,64 @@ func (d *sizer) giveBack() {
 			d.restore(j, dec, r, fmt.Sprintf("it did not start within %s with less than it can use", d.set.Within))
 		default:
 			d.kept[j.ID] = true
-			d.tell(dec, "%s", cmp.Or(d.told[j.ID], fmt.Sprintf("size: %q, of its own %q", r.Value, r.Was)))
+			if j.Asked.Nodes != "" {
+				d.placed = append(d.placed, placed{j, dec, r})
+				continue
+			}
+			d.stays(j, dec, r)
 		}
 	}
+}
+
+// placed is a waiting job that has a size on a node of its own.
+type placed struct {
+	job *cluster.Job
+	dec *plan.Decision
+	r   cluster.Requested
+}
+
+// recheck gives back what is above a share where a free GPU would lack its own by
+// it: a neighbour that would have left enough has gone, or somebody else came.
+func (d *sizer) recheck() {
+	if len(d.placed) == 0 {
+		return
+	}
+	d.nodes = nodemap.New(d.s)
+	left := map[int32]placement.Amount{} // when all have started that wait for their node
+	hold := func(at int32, a *slurmplug.Asked, times int32) {
+		f, known := left[at]
+		if !known {
+			f = d.nodes.Nodes.FreeOn(at)
+		}
+		core := max(d.nodes.Kinds[d.nodes.Nodes.Type(at)].Threads, 1)
+		left[at] = placement.Amount{GPUs: f.GPUs - times*int32(a.GPUs), CPUs: f.CPUs - times*int32(up(a.CPUs, core)), MemMB: f.MemMB - int64(times)*a.MemMB}
+	}
+	for _, p := range d.placed {
+		if at, known := d.nodes.Index[p.job.Asked.Nodes]; known {
+			hold(at, p.job.Asked, 1)
+		}
+	}
+	for _, p := range d.placed {
+		a := p.job.Asked
+		if at, known := d.nodes.Index[a.Nodes]; known {
+			size, f := d.nodes.Nodes.Size(at), left[at]
+			// above tells whether the job has more than its share of something that lacks.
+			above := func(has, free, all int64) bool {
+				return has*int64(size.GPUs) > all*int64(a.GPUs) && free < all*int64(f.GPUs)/int64(size.GPUs)
+			}
+			if f.GPUs > 0 && (above(int64(a.CPUs), int64(f.CPUs), int64(size.CPUs)) || above(a.MemMB, f.MemMB, size.MemMB)) {
+				hold(at, a, -1)
+				d.restore(p.job, p.dec, p.r, "a free GPU of "+a.Nodes+" would lack its share by it now")
+				continue
+			}
+		}
+		d.stays(p.job, p.dec, p.r)
+	}
+}
+
+// stays says of a job that it keeps the size that it has.
+func (d *sizer) stays(j *cluster.Job, dec *plan.Decision, r cluster.Requested) {
+	d.tell(dec, "%s", cmp.Or(d.told[j.ID], fmt.Sprintf("size: %q, of its own %q", r.Value, r.Was)))
 }
 
 func (d *sizer) restore(j *cluster.Job, dec *plan.Decision, r cluster.Requested, why string) {
@@ -300,7 +357,9 @@ func (d *sizer) place() {
 	if !slices.ContainsFunc(all, func(w inTurn) bool { return consents(w.job) }) {
 		return
 	}
-	d.nodes = nodemap.New(d.s)
+	if d.nodes == nil {
+		d.nodes = nodemap.New(d.s)
+	}
 	free := d.nodes.Nodes.Clone()
 	gpus := 0
 	for t := range d.nodes.Kinds {
@@ -615,37 +674,71 @@ func (d *sizer) size() {
 		}
 	}
 	// A job that takes more than its share counts on what its neighbours leave: they
-	// all go where they were placed. Others may go anywhere.
+	// all go where they were placed. So does one that is raised to its share and would
+	// have more than that on other nodes. The rest may go anywhere.
 	full := map[int32]bool{}
 	for _, g := range grants {
 		full[g.node] = full[g.node] || g.over
 	}
-	place := map[bool]string{true: " on "}
+	least := leastShares(d.nodes)
 	for _, g := range grants {
-		if !g.same || full[g.node] {
-			d.ample[g.id], d.more[g.id] = g.ample, g.more
-			node := ""
-			if full[g.node] {
-				node = d.nodes.Names[g.node]
-			}
-			d.write(g.resizable, g.value(node), g.told+place[full[g.node]]+node)
+		node, on := "", ""
+		if full[g.node] || g.tooMuch(least) {
+			node = d.nodes.Names[g.node]
+			on = " on " + node
+		}
+		if g.same && node == "" {
+			d.tell(g.dec, "%s", g.told)
 			continue
 		}
-		d.tell(g.dec, "%s", g.told)
+		d.ample[g.id], d.more[g.id] = g.ample, g.more
+		d.write(g.resizable, g.value(node), g.told+on)
 	}
+}
+
+// leastShares are the smallest shares of a GPU on the nodes of each kind.
+func leastShares(nodes *nodemap.Map) []sensitivity.Share {
+	least := make([]sensitivity.Share, len(nodes.Kinds))
+	for i := range int32(nodes.Nodes.Len()) {
+		size, l := nodes.Nodes.Size(i), &least[nodes.Nodes.Type(i)]
+		if size.GPUs == 0 {
+			continue
+		}
+		share := sensitivity.Share{CPUs: float64(size.CPUs) / float64(size.GPUs), MemMB: float64(size.MemMB) / float64(size.GPUs)}
+		if *l != (sensitivity.Share{}) {
+			share = sensitivity.Share{CPUs: min(share.CPUs, l.CPUs), MemMB: min(share.MemMB, l.MemMB)}
+		}
+		*l = share
+	}
+	return least
+}
+
+// tooMuch tells whether a job is raised to what is more than its share on some of
+// the nodes where it might start.
+func (g *grant) tooMuch(least []sensitivity.Share) bool {
+	gpus := float64(g.asked.GPUs)
+	for t, s := range g.on {
+		if s != nil && (g.gets > g.asked.CPUs && float64(g.gets) > least[t].CPUs*gpus ||
+			g.getsMB > g.asked.MemMB && !alike(g.getsMB, g.asked.MemMB) && float64(g.getsMB) > least[t].MemMB*gpus) {
+			return true
+		}
+	}
+	return false
 }
 
 // grant is what a job gets on a node.
 type grant struct {
 	*resizable
-	node  int32
-	cpus  int
-	memMB int64
-	over  bool // more than the share
-	same  bool // as it asks for already
-	ample bool // all that the job can use
-	more  bool // than it asks for
-	told  string
+	node   int32
+	cpus   int
+	memMB  int64
+	gets   int // CPUs that this comes to in all
+	getsMB int64
+	over   bool // more than the share
+	same   bool // as it asks for already
+	ample  bool // all that the job can use
+	more   bool // than it asks for
+	told   string
 }
 
 func (g *grant) value(node string) string {
@@ -724,6 +817,7 @@ func (d *sizer) grant(c *resizable, node int32, part *sizing.Part) (grant, bool)
 		return g, false
 	}
 	all.Take([]placement.Share{{Node: node, Amount: placement.Amount{GPUs: int32(gpus), CPUs: int32(taken), MemMB: getsMB}}})
+	g.gets, g.getsMB = gets, getsMB
 	g.over = gets > int(share.CPUs) || getsMB > share.MemMB
 	g.ample = speed(gets, getsMB) >= s.Curve.Best()*(1-1e-9)
 	g.same = gets == c.asked.CPUs && alike(getsMB, c.asked.MemMB)

@@ -410,3 +410,141 @@ func TestSizesRaisedBack(t *testing.T) {
 		}
 	}
 }
+
+// Over several cycles, while Slurm starts what it likes where it may, jobs end, are
+// cancelled and come: nobody is raised above its share but for a node, and whenever
+// such a job starts, each GPU that then is free on its node, and not meant for another
+// sized job, has its share of CPUs and memory; but for what others took in this cycle.
+func TestSizesKeepSharesOverCycles(t *testing.T) {
+	raised := 0
+	rapid.Check(t, func(t *rapid.T) {
+		type held struct {
+			node         int
+			gpus, cpus   int
+			memMB        int64
+			placed, over bool // by priod, on the node; above the share
+		}
+		var nodes []cluster.Node
+		for i := range rapid.IntRange(1, 3).Draw(t, "nodes") {
+			gpus := rapid.IntRange(1, 8).Draw(t, "gpus")
+			nodes = append(nodes, sizeNode(fmt.Sprintf("n%d", i), gpus, gpus*rapid.IntRange(2, 5).Draw(t, "ratio")+rapid.IntRange(0, 2).Draw(t, "odd"), int64(gpus)*64000))
+		}
+		q := &sizeQueue{h: cluster.NewHistory(), s: cluster.Snapshot{At: time.Unix(1_000_000, 0), Nodes: nodes}}
+		q.z.Set(SizeSettings{Enabled: true, Mechanism: sizing.Waterfill, Within: time.Minute, Most: 1000, Table: &workload.Table{}})
+		running, own := map[int]held{}, map[cluster.JobID]slurmplug.Asked{}
+		take := func(h held, sign int) {
+			n := &q.s.Nodes[h.node]
+			n.GPUsUsed, n.CPUsUsed, n.MemUsedMB = n.GPUsUsed+sign*h.gpus, n.CPUsUsed+sign*h.cpus, n.MemUsedMB+int64(sign)*h.memMB
+		}
+		free := func(n *cluster.Node) [3]int64 {
+			return [3]int64{int64(n.GPUs - n.GPUsUsed), int64(n.CPUs - n.CPUsUsed), n.MemMB - n.MemUsedMB}
+		}
+		// lacks is how much the free GPUs of a node lack of their share.
+		lacks := func(n *cluster.Node, f [3]int64) [3]int64 {
+			return [3]int64{0, max(int64(n.CPUs)*f[0]/int64(n.GPUs)-f[1], 0), max(n.MemMB*f[0]/int64(n.GPUs)-f[2], 0)}
+		}
+		for range rapid.IntRange(2, 5).Draw(t, "cycles") {
+			for i := range q.s.Jobs {
+				j := &q.s.Jobs[i]
+				h, runs := running[i]
+				switch chance := rapid.IntRange(0, 5).Draw(t, "fate"); {
+				case runs && chance < 2: // ends
+					take(h, -1)
+					delete(running, i)
+					j.State = cluster.Other
+				case j.State == cluster.Pending && chance == 0: // is cancelled
+					j.State = cluster.Other
+				}
+			}
+			for range rapid.IntRange(0, 5).Draw(t, "new jobs") {
+				tag := rapid.SampledFrom([]string{
+					"cpu=v100:1x1-3x1&v=1", "cpu=v100:1x1-3x3-12x6&v=1", "cpu=v100:2x1-6x4&mem=v100:1000x1-90000x2&v=1", "mem=v100:500x1-2000x3&v=1", "type=be&v=1",
+				}).Draw(t, "tag")
+				q.add(t, rapid.IntRange(0, len(asks)-1).Draw(t, "way"), rapid.IntRange(1, 8).Draw(t, "cpus"), rapid.Int64Range(1, 64000).Draw(t, "mem"), rapid.IntRange(1, 4).Draw(t, "job gpus"), tag)
+				j := &q.s.Jobs[len(q.s.Jobs)-1]
+				own[j.ID] = *j.Asked
+			}
+			q.s.At = q.s.At.Add(time.Duration(rapid.IntRange(1, 70).Draw(t, "pause")) * time.Second)
+			q.p.Actions = nil
+			for i := range q.p.Decisions {
+				q.p.Decisions[i].Detail = ""
+			}
+			before := make([][3]int64, len(nodes))
+			for i := range q.s.Nodes {
+				before[i] = lacks(&q.s.Nodes[i], free(&q.s.Nodes[i]))
+			}
+			q.z.Decide(&q.s, q.h, &q.p)
+			for _, a := range q.p.Actions {
+				i := int(a.Job.ID) - 1
+				q.texts[i] = resized(q.texts[i], a.After)
+				asked, _, err := slurmplug.ParseAsked(slurmplug.Config{}, q.texts[i])
+				if err != nil || asked.Text != a.After {
+					t.Fatal(err, asked.Text, a.After)
+				}
+				q.s.Jobs[i].Asked = &asked
+				q.h.Asked(a.Job, a.Lever, a.Was, a.After, true, q.s.At)
+			}
+			started := map[int]held{}
+			for _, i := range rapid.Permutation(indices(len(q.s.Jobs))).Draw(t, "order") {
+				j := &q.s.Jobs[i]
+				if j.State != cluster.Pending || rapid.IntRange(0, 2).Draw(t, "starts") == 0 {
+					continue
+				}
+				r, sized := q.h.Requests[j.ID][slurmplug.Size]
+				sized = sized && r.Ours(j.Asked.Text)
+				for at := range q.s.Nodes {
+					n := &q.s.Nodes[at]
+					if f := free(n); j.Asked.Nodes != "" && j.Asked.Nodes != n.Name || f[0] < int64(j.GPUs) || f[1] < int64(j.Asked.CPUs) || f[2] < j.Asked.MemMB {
+						continue
+					}
+					h := held{node: at, gpus: j.GPUs, cpus: j.Asked.CPUs, memMB: j.Asked.MemMB, placed: sized && j.Asked.Nodes != ""}
+					moreCPUs, moreMB := h.cpus*n.GPUs > n.CPUs*h.gpus, h.memMB*int64(n.GPUs) > n.MemMB*int64(h.gpus)
+					h.over = moreCPUs || moreMB
+					if was := own[j.ID]; sized && !h.placed && (moreCPUs && h.cpus > was.CPUs || moreMB && h.memMB > was.MemMB+int64(h.cpus+h.gpus)) {
+						t.Fatalf("job %s starts anywhere with %d CPUs and %d MB, asked for %d and %d", j.ID, h.cpus, h.memMB, was.CPUs, was.MemMB)
+					}
+					take(h, 1)
+					running[i], started[i], j.State = h, h, cluster.Running
+					break
+				}
+			}
+			for at := range q.s.Nodes {
+				n := &q.s.Nodes[at]
+				f, over, others := free(n), false, [3]int64{}
+				for _, h := range started {
+					if h.node == at && !h.placed {
+						others[1] += max(int64(h.cpus)-int64(n.CPUs*h.gpus/n.GPUs), 0)
+						others[2] += max(h.memMB-n.MemMB*int64(h.gpus)/int64(n.GPUs), 0)
+					}
+					over = over || h.node == at && h.placed && h.over
+				}
+				for i := range q.s.Jobs {
+					if j := &q.s.Jobs[i]; j.State == cluster.Pending && j.Asked.Nodes == n.Name {
+						f[0], f[1], f[2] = f[0]-int64(j.GPUs), f[1]-int64(j.Asked.CPUs), f[2]-j.Asked.MemMB
+					}
+				}
+				if !over || f[0] <= 0 {
+					continue
+				}
+				raised++
+				now := lacks(n, f)
+				for k := 1; k < 3; k++ {
+					if now[k] > before[at][k]+others[k]+1 {
+						t.Fatalf("%s: %v free of %d GPUs, %d CPUs, %d MB beside a job above its share: %v are lacking, %v before, others took %v", n.Name, f, n.GPUs, n.CPUs, n.MemMB, now, before[at], others)
+					}
+				}
+			}
+		}
+	})
+	if raised == 0 {
+		t.Error("no job started with more than its share")
+	}
+}
+
+func indices(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
