@@ -40,6 +40,21 @@ func TestWhenRoundsEnd(t *testing.T) {
 	}
 }
 
+// Rounds that are switched on again end at the next boundary, not for the time
+// between; what the last one brought is told no more.
+func TestRoundsOffAndOn(t *testing.T) {
+	f, set, _, turn := turning(t)
+	set.Rounds.due, set.Rounds.last, set.Rounds.told = false, start.Add(-24*time.Hour), map[cluster.JobID]string{slurmplug.Plain(9): "of yesterday"}
+	set.Rounds.Settings.Enabled = false
+	if _, err := turn(); err != nil {
+		t.Fatal(err)
+	}
+	set.Rounds.Settings.Enabled = true
+	if r, err := turn(); err != nil || r.Round != nil || set.Rounds.due || strings.Contains(r.Plan.Decisions[0].Detail, "yesterday") {
+		t.Errorf("%+v, due %v, %v; %v", r.Round, set.Rounds.due, err, f.log)
+	}
+}
+
 // turning is a node held by two BE jobs that have had more than their due, and a BE
 // job bound to its type that is owed it. More are like the first of them.
 func turning(t *testing.T, more ...uint32) (*slurm, *Settings, *cluster.History, func() (*Result, error)) {
@@ -119,7 +134,7 @@ func TestRoundsGiveWay(t *testing.T) {
 		"one can":             {func(f *slurm, _ *Settings) { f.change(1, norequeue) }, 1, false},
 		"it names a node":     {func(f *slurm, _ *Settings) { f.change(9, func(s *eviction.Sight) { s.ReqNodes = "n1" }) }, 0, false},
 		"paused":              {func(_ *slurm, set *Settings) { set.Hold = "paused by ann" }, 0, false},
-		"off":                 {func(_ *slurm, set *Settings) { set.Rounds.Settings.Enabled = false }, 0, true},
+		"off":                 {func(_ *slurm, set *Settings) { set.Rounds.Settings.Enabled = false }, 0, false},
 		"within a round":      {func(_ *slurm, set *Settings) { set.Rounds.due = false }, 0, false},
 		"shown":               {func(_ *slurm, set *Settings) { set.Rounds.due, set.DryRun = false, true }, 1, false},
 	} {

@@ -24,7 +24,7 @@ func (d *Steered) Owing(set *yield.Settings) *plan.Owing {
 	for i := range d.berths {
 		b, v := &d.berths[i], &d.verdicts[i]
 		j, dec := d.jobs[b.at], &d.plan.Decisions[b.at]
-		if b.alone != "" || v.Why != steering.Waits || v.Type != b.Steered || j.Tasks != "" || !dec.Ranked || dec.Class != cluster.BE {
+		if b.alone != "" || v.Why != steering.Waits || v.Type != b.Steered || j.Tasks != "" || j.Begins(d.s.At) || !dec.Ranked || dec.Class != cluster.BE {
 			continue
 		}
 		share := d.shares.Jobs[j.ID]

@@ -36,7 +36,10 @@ func TestOwing(t *testing.T) {
 		}, nil},
 		"has a place": {func(p *harbour, j *cluster.Job) { p.h.Claiming = map[cluster.JobID]bool{j.ID: true} }, nil},
 		"held":        {func(_ *harbour, j *cluster.Job) { j.Priority, j.Reason = 0, "JobHeldUser" }, nil},
-		"starts":      {func(p *harbour, _ *cluster.Job) { p.Nodes[0].GPUsUsed = 0 }, nil},
+		"begins soon": {func(p *harbour, j *cluster.Job) { // requeued
+			p.h.FirstEligible[j.ID], j.Reason, j.Eligible = start.Add(-time.Hour), "BeginTime", start.Add(30*time.Second)
+		}, nil},
+		"starts": {func(p *harbour, _ *cluster.Job) { p.Nodes[0].GPUsUsed = 0 }, nil},
 	} {
 		p := newHarbour()
 		p.node("a1", "a100", "a100").GPUsUsed = 4

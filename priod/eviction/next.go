@@ -272,6 +272,8 @@ func (n *next) requeued(e *Eviction, s *Sight) {
 		if waits < delayAhead {
 			n.do(e, Begin, fmt.Sprintf("now+%d", int(delay.Seconds())))
 		}
+	case c != nil && c.Purpose == ForRound && n.Waiting == nil && waits > 0:
+		// A whole cycle takes back what an earlier round wrote to put it first.
 	case waits <= 0 || e.Tries >= maxTries:
 		e.State, e.RestoredAt, e.Tries = Restored, n.At, 0
 	default:

@@ -301,3 +301,22 @@ func TestRoundsVictimWaitsLong(t *testing.T) {
 		t.Errorf("%v stand first; %+v", h.Returning, j)
 	}
 }
+
+// One that has had a place by an earlier round still carries the value that gave it
+// that: it may start again only after a whole cycle, which takes the value back.
+func TestRoundsVictimLosesItsPlaceFirst(t *testing.T) {
+	for _, purpose := range []Purpose{ForRound, ForTrial} {
+		j, seen := signalledAt(epoch)
+		e, id := &j.Evictions[0], slurmplug.Plain(1)
+		j.Claims[0].Purpose, j.Claims[0].State = purpose, Started
+		e.State, e.RequeuedAt = Requeued, epoch
+		seen.Sights[id] = Sight{Job: cluster.Job{ID: id, User: "alice", State: cluster.Pending, Reason: "BeginTime", Restarts: 1, Eligible: epoch.Add(2 * time.Minute)}}
+		if turn := Next(j, seen); len(turn.Commands) > 0 == (purpose == ForRound) {
+			t.Errorf("%s, between two cycles: %+v", purpose, turn.Commands)
+		}
+		seen.Waiting = map[cluster.JobID]cluster.Class{}
+		if turn := Next(j, seen); len(turn.Commands) != 1 || turn.Commands[0].Value != soon {
+			t.Errorf("%s, in a cycle: %+v", purpose, turn.Commands)
+		}
+	}
+}
