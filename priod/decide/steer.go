@@ -622,22 +622,36 @@ func (d *Steered) bind(berths []berth, verdicts []steering.Verdict) {
 		}
 		groups[v.Type].tasks = append(groups[v.Type].tasks, berths[i].id.Task)
 	}
+	texts := map[int32]string{}
+	written := 0
 	for _, t := range order {
-		text := d.h.Own(j, slurmplug.Features)
+		text, err := d.h.Own(j, slurmplug.Features), error(nil)
 		if t != steering.Open {
-			var err error
-			if text, err = own.With(d.features[t]); err != nil {
-				continue
-			}
+			text, err = own.With(d.features[t])
 		}
-		if text == j.Features {
+		if err == nil && text != j.Features {
+			texts[t] = text
+			written += len(groups[t].tasks)
+		}
+	}
+	for i, t := range order {
+		text, write := texts[t]
+		if !write {
 			continue
 		}
-		tasks := j.Tasks
-		if !whole {
-			tasks = slurmplug.CompactTasks(groups[t].tasks)
+		if whole {
+			d.act(j, j.Tasks, false, t, text, groups[t].why)
+			continue
 		}
-		d.act(j, tasks, !whole, t, text, groups[t].why)
+		// Slurm writes into the record itself what is for all tasks that are left in it,
+		// and what was its user's would be known of the tasks only: one is left for later.
+		tasks := groups[t].tasks
+		if i == len(order)-1 && written == j.TaskCount {
+			tasks = tasks[:len(tasks)-1]
+		}
+		if len(tasks) > 0 {
+			d.act(j, slurmplug.CompactTasks(tasks), true, t, text, groups[t].why)
+		}
 	}
 }
 

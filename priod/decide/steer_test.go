@@ -269,6 +269,36 @@ func TestSteerSplitsAnArray(t *testing.T) {
 	}
 }
 
+// Of an array that goes to several types one task is left for the next cycle: what is
+// for all tasks that its record still has Slurm writes into the record, whose user's
+// own would then be known of the tasks only.
+func TestSteerNeverWritesARecordAway(t *testing.T) {
+	p := newHarbour()
+	p.node("a1", "a100", "a100").GPUsUsed = 2
+	p.node("v1", "v100", "v100").GPUsUsed = 2
+	j := p.job(1, "")
+	j.Tasks, j.TaskCount = "2-5", 4
+	p.shares.Jobs[j.ID].Time = []float64{0.5, 0, 0.5}
+	_, actions := p.cycle(steerSettings())
+	left, values := 4, map[string]bool{}
+	for _, a := range actions {
+		n, err := slurmplug.CountTasks(a.Tasks)
+		if err != nil || !a.Part {
+			t.Errorf("%+v", a)
+		}
+		left -= n
+		values[a.After] = true
+	}
+	if left != 1 || len(values) != 2 {
+		t.Errorf("%d tasks are left by %+v", left, actions)
+	}
+	j.Tasks, j.TaskCount = "5", 1 // as Slurm shows what is left
+	_, actions = p.cycle(steerSettings())
+	if len(actions) != 1 || actions[0].Part || actions[0].Tasks != "5" || !p.h.Requests[j.ID][slurmplug.Features].Ours(j.Features) || p.h.Own(j, slurmplug.Features) != "" {
+		t.Errorf("the last one: %+v, own %q", actions, p.h.Own(j, slurmplug.Features))
+	}
+}
+
 // Slurm says of an array that no node satisfies what was written: it gets its own
 // back, and no other type in the next cycle.
 func TestSteerLeavesAnImpossibleArray(t *testing.T) {
