@@ -95,7 +95,8 @@ func callPriod() {
 	}
 }
 
-// tagged returns the command line with the tag in the comment of every job.
+// tagged returns the command line with the tag in the comment of every job, and
+// with a begin time where the site wants one.
 func tagged(p *parser, script *script, said jobtag.Tag, tag string) (final []string, err error) {
 	switch {
 	case script.once:
@@ -123,6 +124,9 @@ func tagged(p *parser, script *script, said jobtag.Tag, tag string) (final []str
 		add = append(add, []string{"--comment=" + comment})
 	}
 	warnContradiction(said, jobs[0], script)
+	if steerable(said, jobs) {
+		add[0] = append(add[0], holdBack()...)
+	}
 	return p.cmd.Rewrite(add), nil
 }
 
