@@ -85,6 +85,8 @@ func TestErrorsNameTheKey(t *testing.T) {
 		{"frobnicate = 1", `unknown key "frobnicate"; etc/priod.toml lists all keys`},
 		{"[ranking]\nlever = \"magic\"", "ranking.lever: want nice, priority, site_factor"},
 		{"[ranking]\nlever = 5", "ranking.lever"},
+		{"[ranking]\norder = \"owed\"", "want an allocation.policy beside order owed"},
+		{"[ranking]\norder = \"due\"", "ranking.order: want slurm, gavel, owed"},
 		{"[ranking]\ntop = 0", "ranking.top: want from 1"},
 		{"[ranking]\ntop = 10\nstep = 9", "the band must hold two steps"},
 		{"[ranking]\ntop = 3000000000", "ranking.top: want from 1 to 2147483645"},
