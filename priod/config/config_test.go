@@ -36,6 +36,9 @@ func TestDefaultsAreValid(t *testing.T) {
 	if d.Lever != slurmplug.SiteFactor || d.Top != 2_000_000_000 || d.Ranking.User != (ranking.Budget{GPUs: 8, TimeLimit: time.Hour, GPUHours: 48}) {
 		t.Fatalf("%+v", d)
 	}
+	if d.Lead != yield.Defaults {
+		t.Errorf("order owed has the lead %+v", d.Lead)
+	}
 	if got, want := c.RoundSettings(), (eviction.RoundSettings{Policy: yield.Defaults}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
