@@ -366,8 +366,11 @@ func (d *Steered) width(j *cluster.Job) int {
 
 // places are the first tasks of an array, or the job itself.
 func places(j *cluster.Job, n int) []cluster.JobID {
+	if j.Tasks == "" {
+		return []cluster.JobID{j.ID}
+	}
 	first, err := slurmplug.FirstTasks(j.Tasks, n)
-	if j.Tasks == "" || err != nil {
+	if err != nil {
 		return []cluster.JobID{j.ID}
 	}
 	return plan.Action{Job: j.ID, Tasks: first, Part: true}.Jobs()
@@ -514,9 +517,12 @@ func (d *Steered) snapshot() *steering.Snapshot {
 // running is what a job holds, and until when. How its GPUs lie on several nodes
 // no poll tells: evenly.
 func (d *Steered) running(j *cluster.Job, index map[string]int32) []steering.Running {
-	hosts, err := slurmplug.ExpandHosts(j.NodeList)
-	if err != nil || len(hosts) == 0 {
-		return nil
+	hosts := []string{j.NodeList}
+	if _, one := index[j.NodeList]; !one {
+		var err error
+		if hosts, err = slurmplug.ExpandHosts(j.NodeList); err != nil || len(hosts) == 0 {
+			return nil
+		}
 	}
 	r := steering.Running{End: math.Inf(1)}
 	if j.TimeLimit != slurmplug.Unlimited {
