@@ -31,6 +31,23 @@ func (j *Job) AllocatedGPUs() (gpuType string, count int, ok bool) {
 	return t.GPUs()
 }
 
+// NodeCount is how many nodes the job asks for at least while it is pending, how
+// many it holds afterwards. NumNodes of a pending job is what its last run had or
+// an estimate (seen on 22.05.8), tres-alloc the request.
+func (j *Job) NodeCount() int {
+	if j.State != "PENDING" {
+		return j.Nodes
+	}
+	t, err := ParseTRES(j.TRES)
+	if err != nil {
+		return j.Nodes
+	}
+	if n, ok := t.Get("node"); ok && n > 0 && n <= maxGPUs {
+		return int(n)
+	}
+	return j.Nodes
+}
+
 // MemMB is the memory of the whole job in MB as tres-alloc has it, 0 when it
 // is not listed.
 func (j *Job) MemMB() int64 {
@@ -44,14 +61,15 @@ func (j *Job) MemMB() int64 {
 
 // requestedGPUs is false when a request is there and cannot be read.
 func (j *Job) requestedGPUs() (gpuType string, count int, ok bool) {
+	nodes := j.NodeCount()
 	for _, r := range []struct {
 		list  string
 		times int
 	}{
 		{j.TresPerJob, 1},
-		{j.TresPerNode, j.Nodes},
+		{j.TresPerNode, nodes},
 		{j.TresPerTask, j.NumTasks},
-		{j.TresPerSock, j.Nodes * max(j.Sockets, 1)},
+		{j.TresPerSock, nodes * max(j.Sockets, 1)},
 	} {
 		if r.list == "" {
 			continue

@@ -184,9 +184,8 @@ type place struct {
 	memMB                        int64
 }
 
-// request is what a waiting job asks for. What fits on one node is planned on
-// one, which is where nearly all such jobs end up, and costs little. A
-// constraint that is not understood is left out.
+// request is what a waiting job asks for. A constraint that is not understood is
+// left out.
 func (s *schedule) request(j *cluster.Job, memory bool) placement.Request {
 	types, ok := s.nodes.Types(j)
 	if !ok {
@@ -197,12 +196,7 @@ func (s *schedule) request(j *cluster.Job, memory bool) placement.Request {
 		}
 		types, _ = s.nodes.Types(&plain)
 	}
-	r := nodemap.Request(j, types)
-	for kind := range s.nodes.Kinds {
-		if r.Nodes == 0 && types.Has(int32(kind)) && r.GPUs <= s.nodes.Nodes.Largest(int32(kind)) {
-			r.Nodes = 1
-		}
-	}
+	r := s.nodes.Request(j, types)
 	if r.CPUs == 0 {
 		r.CPUs = 1 // 0 would mean the proportional share
 	}

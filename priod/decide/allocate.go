@@ -479,7 +479,7 @@ func (l *Ledger) where(r request, j *cluster.Job, nodes func() *nodemap.Map) []b
 			}
 		}
 		if of != 0 {
-			_, fits[t] = empty.Fit(nodemap.Request(&any, of), nil)
+			_, fits[t] = empty.Fit(m.Request(&any, of), nil)
 		}
 	}
 	l.fits[r] = fits

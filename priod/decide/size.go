@@ -519,7 +519,7 @@ func across(c *workload.Curve, cpus []float64, wantCPUs float64, memMB []int64, 
 // GPUs that takes. What a job takes that is not sized counts in full, else the
 // least that it may be brought to.
 func (d *sizer) take(free *placement.Nodes, c *resizable, w inTurn, types placement.Types) int {
-	r := nodemap.Request(w.job, types)
+	r := d.nodes.Request(w.job, types)
 	if a := w.job.Asked; a != nil && a.GPUs > 0 {
 		r.CPUs, r.MemMB = int32(min(a.CPUs, placement.Plenty)), a.MemMB
 		if a.Nodes != "" {

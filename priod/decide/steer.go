@@ -424,7 +424,7 @@ func (d *Steered) berth(at int, id cluster.JobID, tasks int) berth {
 		}
 	}
 	b.Consent = b.alone == ""
-	b.Request = nodemap.Request(j, types)
+	b.Request = d.kinds.Request(j, types)
 	return b
 }
 
@@ -476,7 +476,7 @@ func (d *Steered) fitsOn(j *cluster.Job, t int, nodes *placement.Nodes) bool {
 	if kinds == 0 || j.GPUs < j.Nodes { // a node without a GPU of its own: nobody knows where
 		return false
 	}
-	_, fits := nodes.Fit(nodemap.Request(&own, kinds), nil)
+	_, fits := nodes.Fit(d.kinds.Request(&own, kinds), nil)
 	return fits
 }
 

@@ -271,7 +271,7 @@ func (c *Choice) trials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Sett
 				owners[t.User] = owner
 				c.snapshot.PastOwner = append(c.snapshot.PastOwner, spent[t.User])
 			}
-			c.snapshot.Trials = append(c.snapshot.Trials, preemption.Trial{Request: nodemap.Request(w.job, types), Owner: owner, Start: math.Inf(1)})
+			c.snapshot.Trials = append(c.snapshot.Trials, preemption.Trial{Request: m.Request(w.job, types), Owner: owner, Start: math.Inf(1)})
 			if claim != nil {
 				c.claim(t.at, claim, m)
 			}

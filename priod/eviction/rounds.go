@@ -135,7 +135,7 @@ func first(o *plan.Owing, m *nodemap.Map, queue map[cluster.JobID]*cluster.Job) 
 		job := queue[id]
 		types, understood := m.Types(job)
 		for n := max(job.TaskCount, 1); n > 0 && understood && job.WantsRoom() && len(requests) < considered; n-- {
-			requests = append(requests, nodemap.Request(job, types))
+			requests = append(requests, m.Request(job, types))
 		}
 	}
 	return requests
@@ -164,7 +164,7 @@ func (r *Round) waiting(
 		case tooSoon(w.Job):
 			t.Why = TooSoon
 		default:
-			snap.Waiting = append(snap.Waiting, yield.Waiting{Request: nodemap.Request(job, types), Owed: w.Owed, Start: w.Start, Run: w.Run})
+			snap.Waiting = append(snap.Waiting, yield.Waiting{Request: m.Request(job, types), Owed: w.Owed, Start: w.Start, Run: w.Run})
 			asked, jobs = append(asked, i), append(jobs, job)
 		}
 	}

@@ -119,14 +119,14 @@ func (c *Cluster) convertJob(o *cluster.Job, j *slurmplug.Job, types map[string]
 		ID: j.ID, RawID: j.RawID, Tasks: j.Tasks, TaskCount: max(j.TaskCount, 1), HetLeader: j.HetID, HetOffset: j.HetOffset,
 		User: j.User, Name: j.Name, Account: j.Account, Partition: j.Partition, QOS: j.QOS, Reservation: j.Reservation,
 		State: state(j.State), Reason: j.Reason, Priority: int64(j.Priority), Nice: j.Nice, Restarts: j.Restarts,
-		Nodes: j.Nodes, CPUs: j.CPUs, Features: j.Features, Prefer: j.Prefer, NodeList: j.NodeList,
+		CPUs: j.CPUs, Features: j.Features, Prefer: j.Prefer, NodeList: j.NodeList,
 		TimeLimit: j.TimeLimit, Submit: j.Submit, Eligible: j.Eligible, Start: j.Start, Dependency: j.Dependency != "",
 	}
 	if o.TimeLimit == 0 {
 		o.TimeLimit = c.limitOf(j.Partition)
 	}
 	d := c.demands.of(j)
-	o.MemMB, o.GPUType, o.GPUs = d.memMB, d.gpuType, d.gpus
+	o.Nodes, o.MemMB, o.GPUType, o.GPUs = d.nodes, d.memMB, d.gpuType, d.gpus
 	if o.State == cluster.Running && o.GPUType == "" && o.GPUs > 0 {
 		o.GPUType = c.allocatedType(j.NodeList, types)
 	}
@@ -210,24 +210,25 @@ type demandCache struct {
 
 // request is all that a job's demand depends on.
 type request struct {
-	tres, perJob, perNode, perTask, perSocket string
-	nodes, tasks, sockets                     int
+	state, tres, perJob, perNode, perTask, perSocket string
+	nodes, tasks, sockets                            int
 }
 
 type demand struct {
+	nodes   int
 	memMB   int64
 	gpuType string
 	gpus    int
 }
 
 func (c *demandCache) of(j *slurmplug.Job) demand {
-	r := request{j.TRES, j.TresPerJob, j.TresPerNode, j.TresPerTask, j.TresPerSock, j.Nodes, j.NumTasks, j.Sockets}
+	r := request{j.State, j.TRES, j.TresPerJob, j.TresPerNode, j.TresPerTask, j.TresPerSock, j.Nodes, j.NumTasks, j.Sockets}
 	if c.all != nil && r == c.last {
 		return c.demand
 	}
 	d, known := c.all[r]
 	if !known {
-		d.memMB = j.MemMB()
+		d.nodes, d.memMB = j.NodeCount(), j.MemMB()
 		d.gpuType, d.gpus = j.GPUs()
 		if c.all == nil {
 			c.all = map[request]demand{}

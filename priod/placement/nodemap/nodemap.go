@@ -109,11 +109,19 @@ func (m *Map) Types(j *cluster.Job) (types placement.Types, ok bool) {
 	return types, true
 }
 
-// Request is what a waiting job asks for, on these kinds of nodes.
-func Request(j *cluster.Job, types placement.Types) placement.Request {
+// Request is what a waiting job asks for, on these kinds of nodes. One whose GPUs
+// one node has lies on one: Slurm gives each node what --gres asks for, so a second
+// node would not halve that, and with --gpus it would be another task.
+func (m *Map) Request(j *cluster.Job, types placement.Types) placement.Request {
 	r := placement.Request{Types: types, Nodes: int32(j.Nodes), Amount: placement.Amount{GPUs: int32(j.GPUs), CPUs: int32(j.CPUs), MemMB: j.MemMB}}
-	if r.Nodes <= 1 { // what Slurm shows before it has looked for a place
-		r.Nodes = 0
+	if r.Nodes > 1 {
+		return r
+	}
+	r.Nodes = 0 // Slurm shows one before it has looked for a place
+	for kind := range m.Kinds {
+		if types.Has(int32(kind)) && r.GPUs <= m.Nodes.Largest(int32(kind)) {
+			r.Nodes = 1
+		}
 	}
 	return r
 }
