@@ -138,7 +138,7 @@ func TestSteering(t *testing.T) {
 				}
 				ids[id] = &forms[i]
 			}
-			array := b.asks("--gres=gpu:1", "--array=0-5")
+			array := b.asks("--gres=gpu:1", "--array=0-40") // more tasks than GPUs: its record is bound, too, once it is small
 			b.eligible(len(forms) + 2)
 			before := b.constraints()
 			d := b.daemon()

@@ -422,7 +422,7 @@ func (v *Verdict) Explain(name func(int32) string) string {
 	default:
 		text = map[Why]string{
 			Far: "too far from the head of the queue", NoConsent: "its tag gives no speed or workload: it may not be steered",
-			OneType: "its own constraint leaves one GPU type", NoRoom: "no GPU type has room for it, now or later", NoTime: "the allocation gives it no time now: left open",
+			OneType: "what it asks for leaves one GPU type", NoRoom: "no GPU type has room for it, now or later", NoTime: "the allocation gives it no time now: left open",
 			Stuck: "it could start on the type that it was given, and Slurm did not start it: left open",
 		}[v.Why]
 	}
