@@ -84,7 +84,7 @@ func FuzzCommandLine(f *testing.F) {
 		if again.err != nil || len(prio.FromArguments(again.cmd)) != 0 || len(bare) > len(p.args) {
 			t.Fatalf("%q becomes %q: %v", p.args, bare, again.err)
 		}
-		tagged := &parser{args: again.cmd.Rewrite([]string{"--comment=tag"})}
+		tagged := &parser{args: again.cmd.Rewrite([][]string{{"--comment=tag"}})}
 		tagged.use(grammar)
 		if tagged.err != nil || len(tagged.args) != len(bare)+1 {
 			t.Fatalf("%q becomes %q: %v", bare, tagged.args, tagged.err)

@@ -443,7 +443,7 @@ func TestGuide(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := []string{"--" + optionHelp, "--" + optionPrint, prio.SbatchVariable, prio.GuardVariable, siteSbatch}
+	names := []string{"--" + optionHelp, "--" + optionPrint, prio.SbatchVariable, prio.WakeVariable, prio.HoldVariable, prio.GuardVariable, siteSbatch, siteHold}
 	for _, o := range prio.Options {
 		names = append(names, "--"+o.Name, o.Variable())
 	}

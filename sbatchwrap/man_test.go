@@ -52,6 +52,14 @@ They are spelled in full and stand before the script.
 variables, variables before the script. A bare number is a time in minutes, as for sbatch --time; 90s, 5m and 1h30m are
 understood too.
 
+# FILES
+*/etc/slurmprio/sbatch*
+: a link to the real sbatch, where **sbatchwrap** has taken its place (variable SBATCHWRAP\_SBATCH)
+
+*/etc/slurmprio/hold*
+: how much later jobs begin that leave their GPU type open and have a speed or workload, such as 20s, so that **priod**(8)
+can choose the type; a --begin of their own counts (variable SBATCHWRAP\_HOLD)
+
 # EXIT STATUS
 **2** for a value that cannot be right (nothing was submitted), **1** when there is no sbatch to run, else sbatch's own.
 

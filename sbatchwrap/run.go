@@ -95,7 +95,8 @@ func callPriod() {
 	}
 }
 
-// tagged returns the command line with the tag in the comment of every job.
+// tagged returns the command line with the tag in the comment of every job, and
+// with a begin time where the site wants one.
 func tagged(p *parser, script *script, said jobtag.Tag, tag string) (final []string, err error) {
 	switch {
 	case script.once:
@@ -103,13 +104,13 @@ func tagged(p *parser, script *script, said jobtag.Tag, tag string) (final []str
 	case p.cmd.Tangled:
 		return nil, usagef("a \":\" on the command line is the value of an option or stands behind \"--\", and sbatch takes it for a separator as well: write it as --OPTION=:")
 	}
-	var add []string
+	var add [][]string
 	jobs, err := p.resolve(script.text)
 	switch {
 	case p.err != nil || errors.As(err, new(*sbatch.ScriptError)):
 		// A word or a directive that sbatch refuses: it will say so.
 		for range p.cmd.Components {
-			add = append(add, "--comment="+tag)
+			add = append(add, []string{"--comment=" + tag})
 		}
 		return p.cmd.Rewrite(add), nil
 	case err != nil:
@@ -120,9 +121,12 @@ func tagged(p *parser, script *script, said jobtag.Tag, tag string) (final []str
 		if err != nil {
 			return nil, err
 		}
-		add = append(add, "--comment="+comment)
+		add = append(add, []string{"--comment=" + comment})
 	}
 	warnContradiction(said, jobs[0], script)
+	if steerable(said, jobs) {
+		add[0] = append(add[0], holdBack()...)
+	}
 	return p.cmd.Rewrite(add), nil
 }
 
@@ -183,13 +187,13 @@ func refused(p *parser, name string) error {
 	}
 	claims, _ := prio.FromEnvironment(os.Environ())
 	claims = append(claims, prio.FromArguments(p.cmd)...)
-	var add []string
+	var add [][]string
 	if len(claims) > 0 {
 		_, tag, err := prio.Tag(claims)
 		if err != nil {
 			return err
 		}
-		add = []string{"--comment=" + tag}
+		add = [][]string{{"--comment=" + tag}}
 	}
 	return become(p.path, name, p.cmd.Rewrite(add))
 }

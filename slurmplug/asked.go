@@ -51,6 +51,7 @@ type Asked struct {
 	MemMB int64  // likewise, all of it
 	Least int    // CPUs that it cannot be brought below
 	Nodes string // that it has to run on, as a host list; "" for any
+	UID   string // of its user; "" when Slurm did not say
 	// Fixed says why the size cannot be changed; "" when it can.
 	Fixed string
 	// Text is the value of Size that the job holds: writing it again after another
@@ -100,7 +101,7 @@ var askedKeys = map[string]bool{
 	"Socks/Node": false, "NtasksPerN:B:S:C": false, "CoreSpec": false, "MinCPUsNode": false, "OverSubscribe": false,
 	"ReqNodeList": false, "ExcNodeList": false,
 	"MinMemoryNode": true, "MinMemoryCPU": true, "CpusPerTres": true, "MemPerTres": true, "TresPerJob": true, "TresPerNode": true,
-	"TresPerSocket": true, "TresPerTask": true, "NtasksPerTRES": true, "HetJobId": true, "CronJob": true,
+	"TresPerSocket": true, "TresPerTask": true, "NtasksPerTRES": true, "HetJobId": true, "CronJob": true, "UserId": true,
 }
 
 // ParseAsked reads the words KEY=VALUE that scontrol shows of one job. The job's
@@ -135,6 +136,10 @@ func ParseAsked(conf Config, out string) (a Asked, pending bool, err error) {
 }
 
 func (a *Asked) read(words map[string]string) error {
+	_, uid, _ := strings.Cut(words["UserId"], "(") // "games(5)"
+	if _, ok := decimal(strings.TrimSuffix(uid, ")"), math.MaxUint32-2); ok {
+		a.UID = strings.TrimSuffix(uid, ")")
+	}
 	number := func(key string) int {
 		n, _ := parseUint(words[key], math.MaxInt32) // what is no number is fixed
 		return int(n)

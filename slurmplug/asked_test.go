@@ -141,6 +141,21 @@ func FuzzAsked(f *testing.F) {
 	})
 }
 
+// Whose a job is decides in whose name it is changed: a job's name or comment that
+// says it too is not believed, and what is no uid names nobody.
+func TestAskedUser(t *testing.T) {
+	out := recordedAsked(t)["mem"]
+	for user, want := range map[string]string{"root(0)": "0", "games(5)": "5", "nobody": "", "x(-2)": "", "x(4294967294)": "", "x(y)": "", "(null)": ""} {
+		a, _, err := ParseAsked(Config{}, strings.Replace(out, "UserId=root(0)", "UserId="+user, 1))
+		if err != nil || a.UID != want {
+			t.Errorf("%s: %q, %v", user, a.UID, err)
+		}
+	}
+	if a, _, err := ParseAsked(Config{}, strings.Replace(out, "JobName=", "JobName=UserId=x(5) UserId=root(0) ", 1)); err == nil {
+		t.Errorf("a name that says UserId= is believed: %q", a.UID)
+	}
+}
+
 func TestValidateSize(t *testing.T) {
 	for _, value := range []string{
 		"", "NumCPUs=1 NumCPUs=2", "NumCPUs=-1", "NumCPUs=1  MinCPUsNode=1", "Priority=5", "NumCPUs=1 JobId=7", "ReqNodeList=a[1-2]",
@@ -167,8 +182,11 @@ func TestLimits(t *testing.T) {
 		{"games", "physics", "gpu", []string{"normal"}, "account physics has a limit: GrpTRESRunMins=mem=10000M"},
 		{"games", "biology", "gpu", []string{"normal", "te"}, "QOS te limits it: GrpTRES=cpu=4"},
 		{"games", "biology", "gpu", []string{"normal,te", ""}, "QOS te limits it: GrpTRES=cpu=4"}, // several, which newer Slurm allows
-		{"games", "nowhere", "gpu", nil, "account nowhere is not known"},
+		{"games", "nowhere", "gpu", nil, "user games in account nowhere is not known"},
 		{"games", "biology", "gpu", []string{"new"}, "QOS new is not known"},
+		{"newcomer", "biology", "gpu", []string{"normal"}, "user newcomer in account biology is not known"},
+		{"Games", "biology", "gpu", []string{"normal"}, ""}, // slurmdbd keeps it in small letters
+		{"ROOT", "biology", "gpu", []string{"normal"}, "user ROOT has a limit in account biology: GrpTRES=cpu=100"},
 	} {
 		if got := l.Of(c.user, c.account, c.partition, c.qos...); got != c.want {
 			t.Errorf("%+v: %q", c, got)

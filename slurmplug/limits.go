@@ -103,11 +103,19 @@ func (l *Limits) Of(user, account, partition string, qos ...string) string {
 			}
 		}
 	}
-	a, known := l.assoc[association{account, user, partition}]
-	if !known {
-		a = l.assoc[association{account, user, ""}]
+	var a bound
+	known := false
+	for _, as := range []association{ // slurmdbd keeps names in small letters, unless told otherwise
+		{account, user, partition}, {account, user, ""}, {account, strings.ToLower(user), partition}, {account, strings.ToLower(user), ""},
+	} {
+		if a, known = l.assoc[as]; known {
+			break
+		}
 	}
-	if a.limit != "" {
+	switch {
+	case !known:
+		return fmt.Sprintf("user %.40s in account %.40s is not known", user, account)
+	case a.limit != "":
 		return fmt.Sprintf("user %s has a limit in account %s: %s", user, account, a.limit)
 	}
 	for range len(l.assoc) { // accounts are a tree, however odd the output

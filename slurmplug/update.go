@@ -2,6 +2,7 @@ package slurmplug
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 )
@@ -50,6 +51,11 @@ type Update struct {
 
 	Lever Lever
 	Value string // as scontrol takes it; "" for Release
+
+	// As is the uid of the user in whose name Slurm takes the update (scontrol --uid),
+	// "" for one's own. It needs the rights of an Administrator. An update in an
+	// operator's name lifts limits from the job, one in its user's does not.
+	As string
 }
 
 // Target is the job as scontrol takes it; an unsplit array is named by its
@@ -91,6 +97,11 @@ func (u Update) Validate() error {
 	}
 	if u.HetOffset < 0 {
 		return fmt.Errorf("job %s: component %d", u.Job, u.HetOffset)
+	}
+	if u.As != "" {
+		if _, err := parseUint(u.As, math.MaxUint32-2); err != nil {
+			return fmt.Errorf("job %s: as user %.40q: want a uid", u.Job, u.As)
+		}
 	}
 	switch u.Lever {
 	case SiteFactor, Nice:

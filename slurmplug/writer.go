@@ -23,8 +23,8 @@ const (
 // Update carries out the updates and returns one Result for each, in order.
 //
 // Levers go one after the other in order of first appearance, so that a Release
-// can stand before the Nice that it would wipe out; within a lever the order is
-// free, and a job may stand once. Jobs with the same value share a call; tasks
+// can stand before the Nice that it would wipe out; within a lever, where As is the
+// same, the order is free, and a job may stand once. Jobs with the same value share a call; tasks
 // of an array with the same value share one request. What Validate refuses is
 // never sent. Writing stops, and what is left is Postponed, when slurmctld does
 // not answer, when its queues are longer than Options allow, when MaxWait is
@@ -141,7 +141,10 @@ func (l *line) String() string {
 }
 
 // session is what one scontrol is given to do.
-type session struct{ lines []line }
+type session struct {
+	as    string // Update.As
+	lines []line
+}
 
 func (s *session) targets() int {
 	n := 0
@@ -165,8 +168,12 @@ func (s *session) postpone(results []Result, why string) {
 // planSessions validates the updates, marks in results those that may not be
 // sent, and groups the others.
 func planSessions(updates []Update, results []Result, limit int) []session {
-	var levers []Lever
-	byLever := map[Lever][]int{}
+	type turn struct {
+		lever Lever
+		as    string
+	}
+	var turns []turn
+	byTurn := map[turn][]int{}
 	type once struct {
 		target string
 		lever  Lever
@@ -183,14 +190,19 @@ func planSessions(updates []Update, results []Result, limit int) []session {
 		} else {
 			seen[key] = true
 		}
-		if byLever[u.Lever] == nil {
-			levers = append(levers, u.Lever)
+		t := turn{u.Lever, u.As}
+		if byTurn[t] == nil {
+			turns = append(turns, t)
 		}
-		byLever[u.Lever] = append(byLever[u.Lever], i)
+		byTurn[t] = append(byTurn[t], i)
 	}
 	var sessions []session
-	for _, lever := range levers {
-		sessions = append(sessions, packLines(groupLines(updates, byLever[lever], lever, limit), limit)...)
+	for _, t := range turns {
+		packed := packLines(groupLines(updates, byTurn[t], t.lever, limit), limit)
+		for i := range packed {
+			packed[i].as = t.as
+		}
+		sessions = append(sessions, packed...)
 	}
 	return sessions
 }
@@ -291,8 +303,11 @@ func packLines(lines []line, limit int) []session {
 // by standard input.
 func (s *session) command() Command {
 	cmd := Command{Name: "scontrol", Merge: true}
+	if s.as != "" {
+		cmd.Args = []string{"--uid=" + s.as}
+	}
 	if text := s.lines[0].String(); len(s.lines) == 1 && len(text) <= maxLine {
-		cmd.Args = strings.Fields(text)
+		cmd.Args = append(cmd.Args, strings.Fields(text)...)
 		return cmd
 	}
 	for i := range s.lines {

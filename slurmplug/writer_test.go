@@ -194,6 +194,9 @@ func TestGrouping(t *testing.T) {
 		c.Update(t.Context(), updates)
 		return strings.Join(got, "|")
 	}
+	as := func(uid string, job uint32, cpus int) Update {
+		return Update{Job: Plain(job), Lever: Size, Value: fmt.Sprintf("NumCPUs=%d", cpus), As: uid}
+	}
 	tasks := func(list string, value int) Update {
 		u := site(Plain(9), value)
 		u.Tasks = list
@@ -207,6 +210,9 @@ func TestGrouping(t *testing.T) {
 		{send(site(JobID{9, 3}, 5), tasks("4-8:2", 6)), "update JobId=9_3 SiteFactor=5\nupdate JobId=9_[4,6,8] SiteFactor=6\n"},
 		{send(Update{Job: Plain(1), Lever: Release}, Update{Job: Plain(1), Lever: Nice, Value: "3"}), "release 1|update JobId=1 Nice=3"},
 		{send(Update{Job: Plain(12), HetID: 11, HetOffset: 1, Lever: Nice, Value: "3"}), "update JobId=11+1 Nice=3"},
+		{send(as("5", 1, 4), as("", 2, 4), as("5", 3, 4)), "--uid=5update JobId=1 NumCPUs=4\nupdate JobId=3 NumCPUs=4\n|update JobId=2 NumCPUs=4"},
+		{send(as("5", 1, 4), as("0", 2, 5)), "--uid=5 update JobId=1 NumCPUs=4|--uid=0 update JobId=2 NumCPUs=5"},
+		{send(as("games", 1, 4), as("-1", 2, 5), as("4294967294", 3, 5)), ""}, // scontrol looks names up, and takes NO_VAL for none
 	} {
 		if c.got != c.want {
 			t.Errorf("%q, want %q", c.got, c.want)

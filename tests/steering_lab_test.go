@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,11 +19,18 @@ import (
 )
 
 // learner is a job that does so many steps at the speed that its workload has on
-// the type of the node it got: a lab's node is named after its GPUs.
+// the type of the node it got: a lab's node is named after its GPUs. On USR1 it
+// saves what it has done and leaves, to go on from there when it is requeued.
 const learner = `#!/bin/bash
-steps=$1; shift
+steps=$1 state=$PWD/state.$SLURM_JOB_ID; shift
 for s in "$@"; do [[ $SLURMD_NODENAME == ${s%%=*}* ]] && speed=${s#*=}; done
-exec sleep "$(awk "BEGIN { print $steps / $speed }")"
+did=$(cat "$state" 2>/dev/null || echo 0) begun=$EPOCHREALTIME
+trap told=1 USR1
+sleep "$(awk "BEGIN { print ($steps - $did) / $speed }")" & wait $!
+[ -n "$told" ] || exit 0
+awk "BEGIN { print $did + ($EPOCHREALTIME - $begun) * $speed }" >"$state.new" && mv "$state.new" "$state"
+kill $!
+exit 99
 `
 
 // learnerTypes are the lab's GPU types, the fastest first, two nodes of four each.
@@ -60,9 +68,9 @@ func lessons(seed uint64, n int, within time.Duration) []lesson {
 
 // school is one way to choose GPU types.
 type school struct {
-	name     string
-	fastest  bool // users ask for the fastest type
-	steering bool // priod chooses
+	name    string
+	fastest bool   // users ask for the fastest type
+	priod   string // what stands under [steering] and behind it; "": priod does not run
 	*site
 }
 
@@ -77,7 +85,7 @@ func (a *school) open(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(l.Dir, "work", "learner"), []byte(learner), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if !a.steering {
+	if a.priod == "" {
 		return
 	}
 	table := ""
@@ -91,7 +99,7 @@ func (a *school) open(t *testing.T) {
 	if err := os.WriteFile(workloads, []byte(table), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	a.configure(fmt.Sprintf("[cycle]\ninterval = \"2s\"\n[speeds]\nworkloads = %q\n[allocation]\npolicy = \"max-min\"\n[ranking]\norder = \"gavel\"\n[steering]\nenabled = true\n", workloads))
+	a.configure(fmt.Sprintf("[cycle]\ninterval = \"2s\"\n[speeds]\nworkloads = %q\n[allocation]\npolicy = \"max-min\"\n[ranking]\norder = \"gavel\"\n[steering]\nenabled = true\n%s", workloads, a.priod))
 	a.daemon().waitLog("started")
 }
 
@@ -99,8 +107,13 @@ func (a *school) open(t *testing.T) {
 type lived struct {
 	played
 	idle  float64 // GPU-seconds that stood free while a job that could use them had waited for 10 s
+	kept  float64 // of idle, those of GPUs that had stood so for longer than turnover
 	total float64 // GPU-seconds while any job waited so long
 }
+
+// turnover is what it takes to see that a GPU is free and to fill it: a cycle of
+// priod's, a pass of Slurm's, and a watcher that looks once a second.
+const turnover = 5 * time.Second
 
 // play sends all jobs to Slurm and watches until the last one has ended.
 func (a *school) play(jobs []lesson) (p lived, err error) {
@@ -117,8 +130,8 @@ func (a *school) play(jobs []lesson) (p lived, err error) {
 			gres = fmt.Sprintf("--gres=gpu:%s:%d", learnerTypes[0], j.gpus)
 		}
 		w := &learners[j.what]
-		args := []string{"--parsable", "--output=/dev/null", "--time=10", gres, "--prio-type=be",
-			"--prio-workload=" + w.name, "--prio-steps=" + strconv.Itoa(j.steps), script, strconv.Itoa(j.steps)}
+		args := []string{"--parsable", "--output=/dev/null", "--time=10", gres, "--signal=B:USR1@5", "--prio-type=be",
+			"--prio-signal=B:USR1", "--prio-grace=5s", "--prio-workload=" + w.name, "--prio-steps=" + strconv.Itoa(j.steps), script, strconv.Itoa(j.steps)}
 		for i, gpuType := range learnerTypes {
 			args = append(args, fmt.Sprintf("%s=%v", gpuType, w.speed[i]))
 		}
@@ -139,7 +152,7 @@ func (a *school) play(jobs []lesson) (p lived, err error) {
 
 // watch adds up GPUs that stand free while a job that fits there waits.
 func (a *school) watch(ctx context.Context, p *lived) {
-	last := time.Now()
+	last, since := time.Now(), map[string][]time.Time{} // by node, when each of its idle GPUs was seen first
 	for ctx.Err() == nil {
 		time.Sleep(time.Second)
 		out, err := a.lab.Run(ctx, "squeue", "--noheader", "--format=%T|%N|%b|%V|%r")
@@ -167,29 +180,73 @@ func (a *school) watch(ctx context.Context, p *lived) {
 				waits = gpus
 			}
 		}
-		if waits == 0 {
-			continue
+		if waits != 0 {
+			p.total += passed * float64(4*len(a.lab.Nodes))
 		}
-		p.total += passed * float64(4*len(a.lab.Nodes))
-		for _, n := range free {
-			if n >= waits {
-				p.idle += passed * float64(n)
+		for node, n := range free {
+			if waits == 0 || n < waits {
+				n = 0
+			}
+			idle := since[node]
+			idle = idle[:min(n, len(idle))] // the last to come is the first to go
+			for len(idle) < n {
+				idle = append(idle, last)
+			}
+			since[node] = idle
+			p.idle += passed * float64(n)
+			for _, at := range idle {
+				if last.Sub(at) > turnover {
+					p.kept += passed
+				}
 			}
 		}
 	}
 }
 
+// schools are the ways that are compared, priod's own first among its kinds.
+var schools = []school{
+	{name: "Slurm alone"},
+	{name: "the fastest type asked for", fastest: true},
+	{name: "priod", priod: "depth = 500\n"},
+	{name: "priod, busy", priod: "busy = true\n"},
+	{name: "priod, rounds", priod: `[preemption]
+min_run = "5s"
+restart = "2s"
+max_evictions = 0
+max_per_hour = 0
+[rounds]
+enabled = true
+length = "20s"
+pay = 5.0
+lead = "2m"
+half = "1m"
+`},
+}
+
+// schoolSeeds are those of SLURMPRIO_SEED, "0 1 2" when it says nothing.
+func schoolSeeds(t *testing.T) (seeds []uint64) {
+	for _, text := range strings.Fields(cmp.Or(os.Getenv("SLURMPRIO_SEED"), "0 1 2")) {
+		seed, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatalf("SLURMPRIO_SEED=%q: want numbers, such as \"0 2\"", os.Getenv("SLURMPRIO_SEED"))
+		}
+		seeds = append(seeds, seed)
+	}
+	return seeds
+}
+
 // 120 jobs of three workloads that left their GPU type open: on Slurm alone, with
 // users who always ask for the fastest type, and with priod. The same jobs at the
-// same time in three labs, so that the machine's load is the same. Figures are logged.
+// same time, each way in a lab of its own, so that the machine's load is the same.
+// Figures are logged.
 func TestSteeringInTheLab(t *testing.T) {
 	if !long() {
 		t.Skip("takes half an hour; SLURMPRIO_LONG=1 runs it")
 	}
-	table := "\n| seed | | mean completion (s) | p50, p95, p99 | idle while one waits (% of GPU-s) |\n| --- | --- | --- | --- | --- |\n"
-	for seed := range uint64(3) {
+	table := "\n| seed | | mean completion (s) | p50, p95, p99 | idle while one waits (% of GPU-s) | for longer than " + turnover.String() + " | requeued |\n| --- | --- | --- | --- | --- | --- | --- |\n"
+	for _, seed := range schoolSeeds(t) {
 		jobs := lessons(seed, 120, 200*time.Second)
-		arms := []school{{name: "Slurm alone"}, {name: "the fastest type asked for", fastest: true}, {name: "priod", steering: true}}
+		arms := slices.Clone(schools)
 		results, errs := make([]lived, len(arms)), make([]error, len(arms))
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { // ends the labs
 			for i := range arms {
@@ -207,8 +264,9 @@ func TestSteeringInTheLab(t *testing.T) {
 				t.Errorf("seed %d, %s: %v", seed, arms[i].name, errs[i])
 			}
 			var took []float64
-			sum := 0.0
+			sum, requeued := 0.0, 0
 			for _, j := range p.jobs {
+				requeued += j.runs - 1
 				if j.state != "COMPLETED" {
 					t.Errorf("seed %d, %s: job %s ended %q", seed, arms[i].name, j.id, j.state)
 				}
@@ -216,11 +274,11 @@ func TestSteeringInTheLab(t *testing.T) {
 				sum += took[len(took)-1]
 			}
 			means = append(means, sum/float64(len(took)))
-			idle := "not asked"
+			idle := "not asked |"
 			if !arms[i].fastest {
-				idle = fmt.Sprintf("%.1f", 100*p.idle/max(p.total, 1))
+				idle = fmt.Sprintf("%.1f | %.1f", 100*p.idle/max(p.total, 1), 100*p.kept/max(p.total, 1))
 			}
-			table += fmt.Sprintf("| %d | %s | %.1f | %s | %s |\n", seed, arms[i].name, means[i], spread(took), idle)
+			table += fmt.Sprintf("| %d | %s | %.1f | %s | %s | %d |\n", seed, arms[i].name, means[i], spread(took), idle, requeued)
 		}
 		if better := min(means[0], means[1]) / means[2]; better < 1.3 {
 			t.Errorf("seed %d: priod is %.2f times better than the better of the others, want 1.3", seed, better)

@@ -189,25 +189,6 @@ func TestSteering(t *testing.T) {
 	}
 }
 
-// A job that begins in a few seconds has its type by then, also where every GPU is
-// free and Slurm would have started it on the first one.
-func TestSteeringBeforeItBegins(t *testing.T) {
-	if rounds(0, 1) == 0 {
-		t.Skip("make test-long runs this")
-	}
-	b := newBindable(t)
-	d := b.daemon()
-	id := b.submit("--prio-speed=a100:1,v100:1,t4:8", "--gres=gpu:1", "--time=30", "--mem=100", "--begin=now+6", "--wrap", "sleep 600")
-	b.boundTo(id, "t4")
-	if err := b.lab.WaitJob(t.Context(), id, "RUNNING"); err != nil {
-		t.Fatal(err)
-	}
-	if node := b.slurm("squeue", "--noheader", "--jobs="+id, "--format=%N"); !strings.HasPrefix(node, "t4") {
-		t.Errorf("it runs on %s", node)
-	}
-	d.stop()
-}
-
 // What no poll shows, here the local disk that a job asks for, can make a type
 // impossible: Slurm says so, the constraint is put back, and the job starts.
 func TestSteeringToAnImpossibleType(t *testing.T) {

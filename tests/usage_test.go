@@ -2,6 +2,7 @@ package tests
 
 import (
 	"encoding/json"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -73,5 +74,25 @@ while time.time() < end: pass'`
 	job := s.submit("--gres=gpu:2", line[1], "--time=5", "--wrap", "sleep 1")
 	if asks := s.slurm("scontrol", "-o", "show", "job", job); !strings.Contains(asks, "MemPerTres=gres:gpu:"+line[2]+" ") {
 		t.Errorf("%s is not taken for memory:\n%s", line[1], asks)
+	}
+
+	// A plan that is only shown rests on the same as one that is written at once.
+	text, err := os.ReadFile(s.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(s.config, append(text, "[sizing]\nenabled = true\n"...), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s.slurm("scontrol", "update", "PartitionName=gpu", "State=DOWN")
+	id := s.submit("--prio-workload=large", "--gres=gpu:2", "-c", "20", "--time=5", "--wrap", "sleep 600")
+	s.eligible(1)
+	size := regexp.MustCompile(`Size +CPUs.*`)
+	shown, done := size.FindString(s.must("diff")), size.FindString(s.must("run", "--once"))
+	if shown == "" || strings.Join(strings.Fields(shown), " ")+" applied" != strings.Join(strings.Fields(done), " ") {
+		t.Errorf("diff shows %q, and written was %q", shown, done)
+	}
+	if told := s.must("explain", id); !strings.Contains(told, "accounting: 3 runs of workload large") {
+		t.Errorf("explain does not speak of accounting:\n%s", told)
 	}
 }

@@ -404,7 +404,7 @@ func (a *adviser) testOnly(ctx context.Context, j *adviseJob) string {
 	}
 	ctx, stop := context.WithTimeout(ctx, time.Duration(a.cfg.Slurm.CommandTimeout))
 	defer stop()
-	cmd := exec.CommandContext(ctx, a.sbatch, j.cmd.Rewrite([]string{"--test-only"})...)
+	cmd := exec.CommandContext(ctx, a.sbatch, j.cmd.Rewrite([][]string{{"--test-only"}})...)
 	if len(j.cmd.Script) == 0 {
 		cmd.Stdin = bytes.NewReader(j.text)
 	}

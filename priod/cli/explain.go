@@ -18,6 +18,7 @@ import (
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
 	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/jobtag"
 )
 
 func explainCommand() *cli.Command {
@@ -59,6 +60,8 @@ type explanation struct {
 
 	Own map[slurmplug.Lever]string `json:"own_request,omitempty"` // what its user asked for where priod has written
 
+	Steering bool `json:"-"` // jobs that agree to it get a GPU type here
+
 	Speeds *speed.Answers `json:"speeds,omitempty"` // nil for a job without GPUs, or not in Slurm's queue
 }
 
@@ -80,7 +83,7 @@ func readExplanation(c *cli.Context, id cluster.JobID) (*explanation, error) {
 		return nil, err
 	}
 	defer r.Close()
-	v := &explanation{}
+	v := &explanation{Steering: cfg.Steering.Enabled}
 	if v.Cycle, err = r.LastCycle(c.Context); err != nil {
 		return nil, err
 	}
@@ -224,8 +227,11 @@ func (v *explanation) show(w io.Writer) {
 		}
 		line("Place", "behind %s%s, and among the others where Slurm itself puts it", plural(v.TECount, "TE job", "TE jobs"), ahead)
 	}
-	if d.Steer != "" {
+	switch {
+	case d.Steer != "":
 		line("GPU type", "%s", d.Steer)
+	case v.Steering && j.GPUs > 0 && j.State == cluster.Pending.String() && !agrees(j):
+		line("GPU type", "left as it is: no valid tag gives a speed or a workload, so it may not be steered")
 	}
 	if v.Cycle.Mode == slurmplug.Priority {
 		line("Wanted", "priority %d (0: Slurm's own)", d.Value)
@@ -244,7 +250,7 @@ func (v *explanation) show(w io.Writer) {
 		line("Written", "never: Slurm's values are the job's own")
 	}
 	for _, x := range v.Writes {
-		line("Written", "cycle %d, %s: %s %s -> %s (%s), %s", x.Cycle, clock(x.At), x.Lever, x.Before, x.After, x.Reason, result(x.Outcome))
+		line("Written", "cycle %d, %s: %s %s -> %s (%s), %s", x.Cycle, clock(x.At), x.Lever, first(x.Before, "none"), first(x.After, "none"), x.Reason, result(x.Outcome))
 	}
 	for _, lever := range slices.Sorted(maps.Keys(v.Own)) {
 		line("Own", "%s as its user wrote it: %s (priod reset puts it back)", lever, first(v.Own[lever], "none"))
@@ -299,6 +305,12 @@ func (v *explanation) showNow(line func(name, format string, a ...any)) {
 	}
 	line("Priority", "%d now = age %d + association %d + fairshare %d + size %d + partition %d + QOS %d + TRES %d + SiteFactor %d - Nice %d",
 		f.Priority, f.Age, f.Assoc, f.FairShare, f.JobSize, f.Partition, f.QOS, f.TRES, f.SiteFactor, f.Nice)
+}
+
+// agrees tells whether a job may be steered to a GPU type.
+func agrees(j *store.Job) bool {
+	tag, err := jobtag.Parse(j.Tag)
+	return err == nil && (len(tag.Speed) > 0 || tag.Workload != "")
 }
 
 // request is what a job asks for, in words.

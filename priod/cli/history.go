@@ -109,7 +109,7 @@ func showWrites(c *cli.Context, writes []store.Write, withJob bool) {
 	}
 	rows := make([][]any, len(writes))
 	for i, x := range writes {
-		row := []any{x.Cycle, clock(x.At), string(x.Lever), x.Before, x.After, x.Reason, result(x.Outcome)}
+		row := []any{x.Cycle, clock(x.At), string(x.Lever), first(x.Before, "none"), first(x.After, "none"), x.Reason, result(x.Outcome)}
 		if withJob {
 			row = append([]any{target(x.Action), x.User}, row...)
 		}

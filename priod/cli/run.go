@@ -131,6 +131,8 @@ func preview(ctx context.Context, cfg *config.Config, log hclog.Logger) (cycle.R
 	if sizing.Table, err = workload.Load(cfg.Speeds.Workloads); err != nil {
 		return cycle.Result{}, err
 	}
+	sizing.PastAt = time.Now()
+	sizing.Past = daemon.UsesKnown(ctx, slurm, cfg, sizing.PastAt, log)
 	sizes.Set(sizing)
 	set.Sizing = cycle.Sizing{Sizes: &sizes, Slurm: slurm}
 	set.Steering = cycle.Steering{Settings: cfg.Steer(), Helm: &decide.Helm{}, Slurm: slurm}

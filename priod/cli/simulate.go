@@ -219,6 +219,12 @@ func simulation(ctx context.Context, c *cli.Context, bar io.Writer) (*simulated,
 			set.Ranking.Partitions, set.Table = nil, table
 			in.Daemon.Settings.Ledger, in.Daemon.Settings.Allocation = &decide.Ledger{}, set
 		}
+		if set := cfg.Steer(); set.Enabled {
+			in.Daemon.Settings.Steering = cycle.Steering{Settings: set, Helm: &decide.Helm{}}
+			if err := steeredBackfill(c, &s.spec); err != nil {
+				return nil, err
+			}
+		}
 	}
 	in.Trouble = s.trouble
 	tick, finish := progress(bar)
@@ -239,6 +245,17 @@ func simulation(ctx context.Context, c *cli.Context, bar io.Writer) (*simulated,
 		s.notes = append(s.notes, fmt.Sprintf("%d allocations failed in all", s.failed))
 	}
 	return s, err
+}
+
+// steeredBackfill has a job that waits for its GPU type not block all others.
+func steeredBackfill(c *cli.Context, spec *simulate.Spec) error {
+	if !c.IsSet("backfill") {
+		spec.Backfill = string(virtual.EASY)
+	}
+	if spec.Backfill == string(virtual.NoBackfill) {
+		return usagef("simulate: with steering.enabled --order priod wants backfill: a job that waits for its GPU type would block all others; leave --backfill out")
+	}
+	return nil
 }
 
 // trouble keeps the first problem that the optimiser failed on, and counts.

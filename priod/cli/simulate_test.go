@@ -150,6 +150,36 @@ func TestSimulateSteers(t *testing.T) {
 	}
 }
 
+// The daemon's own cycles steer where the configuration says so, and then nobody
+// blocks the others: the third job lets the K80, free after 70 s, pass.
+func TestSimulateDaemonSteers(t *testing.T) {
+	jobs := write(t, "jobs.csv", "job_id,submit_s,gpus,workload,steps\n1,0,1,A3C,718\n2,0,1,A3C,240\n3,1,1,A3C,7180\n")
+	allocates := "[allocation]\npolicy = \"max-min\"\n"
+	for _, c := range []struct {
+		config string
+		want   float64
+	}{
+		{allocates, (100 + 70 + 69 + 7180/3.44) / 3},
+		{allocates + "[steering]\nenabled = true\n", (100 + 70 + 99 + 1000) / 3.},
+	} {
+		args := []string{"--config", write(t, "priod.toml", c.config), "simulate", "--trace", jobs, "--nodes", "1:v100:1", "--nodes", "1:k80:1", "--order", "priod"}
+		status, out, errs := run(append(args, "--json")...)
+		var f struct {
+			JCT float64 `json:"mean_jct_s"`
+		}
+		if err := json.Unmarshal([]byte(out), &f); status != exitDone || err != nil {
+			t.Fatal(status, err, errs)
+		}
+		if f.JCT < 0.99*c.want || f.JCT > 1.01*c.want {
+			t.Errorf("%q: mean completion time %v s, want about %v s", c.config, f.JCT, c.want)
+		}
+		status, _, errs = run(append(args, "--backfill", "none")...)
+		if refused := status == exitUsage && strings.Contains(errs, "wants backfill"); refused != strings.Contains(c.config, "steering") {
+			t.Errorf("%q without backfill: exit status %d, %s", c.config, status, errs)
+		}
+	}
+}
+
 func TestSweepRefuses(t *testing.T) {
 	good := write(t, "s.toml", "[base]\ngenerate = \"fitgpp --jobs 50\"\nnodes = \"4:gpu:8:32:262144\"\n[grid]\nbackfill = [\"none\", \"bad\"]\n")
 	for _, c := range []struct {

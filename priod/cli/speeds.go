@@ -131,6 +131,12 @@ func workloadsHistory(c *cli.Context) error {
 	if c.Bool("json") {
 		return report.JSON(c.App.Writer, map[string]any{"learned": l.At, "jobs": l.Runs, "within_factor": within, "programs": views})
 	}
+	showTaught(c.App.Writer, views)
+	return nil
+}
+
+// showTaught is a line for each program, or one that says that there is none.
+func showTaught(w io.Writer, views []taughtView) {
 	rows := make([][]any, len(views))
 	for i, v := range views {
 		name := v.Workload
@@ -146,13 +152,16 @@ func workloadsHistory(c *cli.Context) error {
 		}
 		rows[i] = []any{report.Safe(name), v.GPUs, v.Runs, v.Unit, strings.Join(cells, "  ")}
 	}
-	report.Table(c.App.Writer, []string{"PROGRAM", "GPUS", "RUNS", "WORK IN", "SPEEDS (RUNS THERE)"}, rows)
+	if len(rows) == 0 {
+		fmt.Fprintln(w, "Nothing: no job that accounting knows completed on a GPU of a named type, after speeds.shortest at least.")
+		return
+	}
+	report.Table(w, []string{"PROGRAM", "GPUS", "RUNS", "WORK IN", "SPEEDS (RUNS THERE)"}, rows)
 	for _, v := range views {
 		for _, n := range v.Notes {
-			fmt.Fprintf(c.App.Writer, "%s: %s\n", report.Safe(v.Workload), report.Safe(n))
+			fmt.Fprintf(w, "%s: %s\n", report.Safe(v.Workload), report.Safe(n))
 		}
 	}
-	return nil
 }
 
 // jobSpeeds are a job's speeds: those that its allocation was made with, else what
@@ -235,7 +244,8 @@ func (v *explanation) showShare(line func(name, format string, a ...any)) {
 	if v.Share == nil {
 		return
 	}
-	head, untouched := "Allocated", false
+	head := "Allocated"
+	var untouched []string
 	for _, t := range v.Share.Types {
 		switch {
 		case t.RunS == nil:
@@ -243,7 +253,9 @@ func (v *explanation) showShare(line func(name, format string, a ...any)) {
 		case t.Time == nil:
 			line(head, "%s: nothing yet", t.GPUType)
 		default:
-			untouched = untouched || *t.Time > 0 && t.Received == 0
+			if *t.Time > 0 && t.Received == 0 {
+				untouched = append(untouched, t.GPUType)
+			}
 			owed := fmt.Sprintf("%s owed", shortly(t.OwedS))
 			if t.OwedS < 0 {
 				owed = fmt.Sprintf("%s more than was promised", shortly(-t.OwedS))
@@ -253,8 +265,8 @@ func (v *explanation) showShare(line func(name, format string, a ...any)) {
 		head = ""
 	}
 	had := fmt.Sprintf("the best of allocated over received since %s is %.3g", clock(v.Share.Since), v.Share.Priority)
-	if untouched {
-		had = fmt.Sprintf("of a type that it is allocated it received nothing since %s", clock(v.Share.Since))
+	if len(untouched) > 0 {
+		had = fmt.Sprintf("it has had no time on %s since %s, when the present count of received shares began", strings.Join(untouched, ", "), clock(v.Share.Since))
 	}
 	line("", "%s; figures of %s", had, clock(v.Share.At))
 }

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"slurmprio/slurmplug"
@@ -245,6 +246,9 @@ func (h *History) Observe(s *Snapshot) []Interval {
 			h.inherit(j.ID)
 		}
 		h.seen[j.ID] = h.poll
+		if j.Tasks != "" && len(h.Requests) > 0 {
+			h.collect(j)
+		}
 		h.recall(j)
 		switch j.State {
 		case Pending:
@@ -304,6 +308,29 @@ func (h *History) inherit(id JobID) {
 	}
 	if _, known := h.Requests[id]; !known && h.Requests[array] != nil {
 		h.Requests[id] = maps.Clone(h.Requests[array])
+	}
+}
+
+// collect gives an array's record what was asked for its tasks and stands in the
+// record: Slurm writes there what is for all tasks that the record still has.
+func (h *History) collect(j *Job) {
+	first, err := slurmplug.FirstTasks(j.Tasks, 1)
+	if err != nil {
+		return
+	}
+	task, err := strconv.ParseInt(first, 10, 32)
+	if err != nil {
+		return
+	}
+	for l, r := range h.Requests[JobID{ID: j.ID.ID, Task: int32(task)}] {
+		now, shown := j.Request(l)
+		if _, known := h.Requests[j.ID][l]; known || shown && (now == r.Was || !r.Ours(now)) {
+			continue
+		}
+		if h.Requests[j.ID] == nil {
+			h.Requests[j.ID] = map[slurmplug.Lever]Requested{}
+		}
+		h.Requests[j.ID][l] = r
 	}
 }
 

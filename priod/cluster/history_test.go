@@ -185,6 +185,39 @@ func TestTaskInheritsOnlyWhenItSplitsOff(t *testing.T) {
 	}
 }
 
+// What is written into all tasks that an array's record still has stands in the record:
+// its user's own is known there, too. What its user wrote is not taken for it.
+func TestRecordOfWrittenTasks(t *testing.T) {
+	array, task := slurmplug.Plain(9), JobID{ID: 9, Task: 7}
+	for name, c := range map[string]struct {
+		features, own string
+		asked         string // size, "" when it was not read
+		levers        int
+	}{
+		"written": {"ssd&t4", "ssd", "", 2}, "never arrived": {"ssd", "ssd", "", 1}, "its user's": {"mine", "mine", "", 1},
+		"sizes": {"ssd", "ssd", "cpus=4", 1}, "its user's size": {"ssd", "ssd", "cpus=9", 0},
+	} {
+		h := NewHistory()
+		record := Job{ID: array, Tasks: "7-8", TaskCount: 2, State: Pending, Eligible: at(3), Features: "ssd"}
+		see(h, 10, record)
+		h.Asked(task, slurmplug.Features, "ssd", "ssd&t4", true, at(10))
+		h.Asked(task, slurmplug.Size, "cpus=1", "cpus=4", true, at(10))
+		if record.Features = c.features; c.asked != "" {
+			record.Asked = &slurmplug.Asked{Text: c.asked}
+		}
+		for s := 20; s < 50; s += 10 {
+			see(h, s, record)
+		}
+		if own := h.Own(&record, slurmplug.Features); own != c.own || len(h.Requests[array]) != c.levers || len(h.Requests[task]) != 0 {
+			t.Errorf("%s: its own is %q, and %+v is known", name, own, h.Requests)
+		}
+		see(h, 60)
+		if len(h.Requests) != 0 {
+			t.Errorf("%s: %+v is known of a job that left", name, h.Requests)
+		}
+	}
+}
+
 // What was sent into a request is told from what its user wrote, also when an
 // earlier value arrives late.
 func TestRequested(t *testing.T) {

@@ -337,7 +337,7 @@ func (c *Config) validate() error {
 		{"ranking.te_qos", noneEmpty(c.Ranking.TEQOS), "names of QOS"},
 		{"ranking.be_qos", noneEmpty(c.Ranking.BEQOS) && disjoint(c.Ranking.TEQOS, c.Ranking.BEQOS), "names of QOS that do not stand in ranking.te_qos"},
 		{"ranking.order", slices.Contains(orders, c.Ranking.Order), strings.Join(orders, ", ")},
-		{"ranking.order", c.Ranking.Order != string(decide.GavelOrder) || c.Allocation.Policy != "", "an allocation.policy beside order gavel"},
+		{"ranking.order", c.Ranking.Order == string(decide.SlurmOrder) || c.Allocation.Policy != "", "an allocation.policy beside order " + c.Ranking.Order},
 		{"allocation.every", c.Allocation.Every >= Duration(time.Minute), "at least 1m"},
 		{"allocation.fifo", noneEmpty(c.Allocation.FIFO), "names of accounts"},
 		{"steering.enabled", !c.Steering.Enabled || c.Allocation.Policy != "", "an allocation.policy beside steering"},
@@ -435,7 +435,7 @@ func oneGroup(expression string) bool {
 	return err == nil && e.NumSubexp() == 1
 }
 
-var orders = []string{string(decide.SlurmOrder), string(decide.GavelOrder)}
+var orders = []string{string(decide.SlurmOrder), string(decide.GavelOrder), string(decide.OwedOrder)}
 
 // checkAllocation looks at the policy and its weights.
 func (c *Config) checkAllocation() error {
@@ -514,6 +514,7 @@ func (c *Config) Decide() decide.Settings {
 		MaxWrites: c.Limits.WritesPerCycle,
 		Peers:     c.Cycle.FollowController,
 		Order:     decide.Order(c.Ranking.Order),
+		Lead:      c.RoundSettings().Policy,
 		Ranking: ranking.Settings{
 			Partitions: c.Slurm.Partitions,
 			TEQOS:      c.Ranking.TEQOS,

@@ -36,6 +36,9 @@ func TestDefaultsAreValid(t *testing.T) {
 	if d.Lever != slurmplug.SiteFactor || d.Top != 2_000_000_000 || d.Ranking.User != (ranking.Budget{GPUs: 8, TimeLimit: time.Hour, GPUHours: 48}) {
 		t.Fatalf("%+v", d)
 	}
+	if d.Lead != yield.Defaults {
+		t.Errorf("order owed has the lead %+v", d.Lead)
+	}
 	if got, want := c.RoundSettings(), (eviction.RoundSettings{Policy: yield.Defaults}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
@@ -85,6 +88,8 @@ func TestErrorsNameTheKey(t *testing.T) {
 		{"frobnicate = 1", `unknown key "frobnicate"; etc/priod.toml lists all keys`},
 		{"[ranking]\nlever = \"magic\"", "ranking.lever: want nice, priority, site_factor"},
 		{"[ranking]\nlever = 5", "ranking.lever"},
+		{"[ranking]\norder = \"owed\"", "want an allocation.policy beside order owed"},
+		{"[ranking]\norder = \"due\"", "ranking.order: want slurm, gavel, owed"},
 		{"[ranking]\ntop = 0", "ranking.top: want from 1"},
 		{"[ranking]\ntop = 10\nstep = 9", "the band must hold two steps"},
 		{"[ranking]\ntop = 3000000000", "ranking.top: want from 1 to 2147483645"},

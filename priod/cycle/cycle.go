@@ -89,6 +89,9 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	}
 	var evictErr error
 	result.Plan, result.Choice, evictErr = set.decide(ctx, &result.Snapshot, h)
+	if set.Hold != "" { // Slurm is asked about single jobs for what is to be written into them
+		set.Steering.Slurm, set.Sizing.Sizes = nil, nil
+	}
 	steered := set.Steering.steer(ctx, &result.Snapshot, h, &result.Plan, set.Decide.Shares)
 	if evictErr == nil {
 		evictErr = set.endRound(ctx, h, &result, steered)

@@ -22,7 +22,41 @@ type Evictions struct {
 		// SaveEvictions returns once the rows are safe; on error no command is sent.
 		SaveEvictions(context.Context, *eviction.Turn) error
 	}
-	Told func(Event) // hears of each step; nil: nobody does
+	Told   func(Event) // hears of each step; nil: nobody does
+	Vetoes Vetoes      // from one cycle to the next; nil: each looks anew
+}
+
+// Vetoes are the jobs that a closer look ruled out lately for what no poll shows.
+type Vetoes map[cluster.JobID]veto
+
+type veto struct {
+	why preemption.Why
+	at  time.Time
+}
+
+// believed is for how long a veto holds: its owner can change what is behind it.
+const believed = 10 * time.Minute
+
+// now are those that still hold.
+func (v Vetoes) now(at time.Time) map[cluster.JobID]preemption.Why {
+	hold := map[cluster.JobID]preemption.Why{}
+	for id, x := range v {
+		if at.Sub(x.at).Abs() >= believed {
+			delete(v, id)
+			continue
+		}
+		hold[id] = x.why
+	}
+	return hold
+}
+
+// keep takes in what the next snapshot would not tell.
+func (v Vetoes) keep(vetoed map[cluster.JobID]preemption.Why, at time.Time) {
+	for id, why := range vetoed {
+		if _, known := v[id]; v != nil && !known && (why == eviction.Vetoed || why == eviction.Constraint) {
+			v[id] = veto{why, at}
+		}
+	}
 }
 
 // Event is one row that changed, with what it was before: one of both pairs.
@@ -45,27 +79,29 @@ const (
 // the TE job asks for or refuses.
 func (e *Evictions) choose(ctx context.Context, s *cluster.Snapshot, p *plan.Plan) (*eviction.Choice, error) {
 	var choice *eviction.Choice
-	err := e.vetted(ctx, func(vetoed map[cluster.JobID]preemption.Why) *eviction.Turn {
+	_, err := e.vetted(ctx, s.At, func(vetoed map[cluster.JobID]preemption.Why) *eviction.Turn {
 		choice = eviction.Choose(s, p, e.Journal, &e.Settings, vetoed)
 		return &choice.Turn
 	})
 	return choice, err
 }
 
-// vetted asks until a closer look rules out nobody more.
-func (e *Evictions) vetted(ctx context.Context, ask func(vetoed map[cluster.JobID]preemption.Why) *eviction.Turn) error {
-	vetoed := map[cluster.JobID]preemption.Why{}
+// vetted asks until a closer look rules out nobody more; false when there were too
+// many surprises: then nobody leaves, and the next cycle knows of these.
+func (e *Evictions) vetted(ctx context.Context, at time.Time, ask func(vetoed map[cluster.JobID]preemption.Why) *eviction.Turn) (bool, error) {
+	vetoed := e.Vetoes.now(at)
 	for range vetoes {
 		turn, before := ask(vetoed), len(vetoed)
 		if err := e.vet(ctx, turn, vetoed); err != nil {
-			return err
+			return false, err
 		}
 		if len(vetoed) == before {
-			return nil
+			return true, nil
 		}
+		e.Vetoes.keep(vetoed, at)
 	}
-	*ask(vetoed) = eviction.Turn{} // too many surprises: the next cycle sees better
-	return nil
+	*ask(vetoed) = eviction.Turn{}
+	return false, nil
 }
 
 func (e *Evictions) vet(ctx context.Context, t *eviction.Turn, vetoed map[cluster.JobID]preemption.Why) error {
@@ -211,16 +247,16 @@ func whole(s *cluster.Snapshot, p *plan.Plan, seen *eviction.Seen) map[cluster.J
 		queue[s.Jobs[i].ID] = &s.Jobs[i]
 		tasks[s.Jobs[i].ID] = s.Jobs[i].Tasks
 	}
-	seen.TE, seen.Unusable = map[cluster.JobID]bool{}, map[string]bool{}
+	seen.Waiting, seen.Unusable = map[cluster.JobID]cluster.Class{}, map[string]bool{}
 	for i := range p.Decisions {
 		d := &p.Decisions[i]
-		if !d.Ranked || d.Class != cluster.TE {
+		if !d.Ranked {
 			continue
 		}
-		seen.TE[d.Job] = true
+		seen.Waiting[d.Job] = d.Class
 		if first, err := slurmplug.FirstTasks(tasks[d.Job], 1); tasks[d.Job] != "" && err == nil {
 			if list, err := slurmplug.ExpandTasks(first); err == nil && len(list) == 1 {
-				seen.TE[cluster.JobID{ID: d.Job.ID, Task: list[0]}] = true
+				seen.Waiting[cluster.JobID{ID: d.Job.ID, Task: list[0]}] = d.Class
 			}
 		}
 	}

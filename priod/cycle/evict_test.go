@@ -82,7 +82,7 @@ func scene() (*slurm, *Evictions, *cluster.Snapshot, *plan.Plan) {
 	s.Jobs = append(s.Jobs, te)
 	f.jobs[te.ID] = eviction.Sight{Job: te, CanRequeue: true}
 	p := &plan.Plan{Decisions: []plan.Decision{{Job: te.ID, Class: cluster.TE, Ranked: true, Value: 5}}}
-	e := &Evictions{Slurm: f, Recorder: f, Journal: eviction.NewJournal(), Settings: eviction.Settings{
+	e := &Evictions{Slurm: f, Recorder: f, Journal: eviction.NewJournal(), Vetoes: Vetoes{}, Settings: eviction.Settings{
 		Enabled: true, Policy: preemption.Settings{Policy: preemption.LeastLoss}, MaxGrace: time.Hour, Hold: time.Minute,
 	}}
 	return f, e, s, p
@@ -127,6 +127,69 @@ func TestVetoes(t *testing.T) {
 		if got != c.victims {
 			t.Errorf("%s: %q leave, want %q", name, got, c.victims)
 		}
+	}
+}
+
+// However many jobs a closer look rules out, it does not keep room from others for
+// long: a cycle remembers what the one before it learned.
+func TestManyVetoes(t *testing.T) {
+	grow := func(s *cluster.Snapshot, f *slurm, like cluster.JobID, ids ...uint32) {
+		for _, id := range ids {
+			sight := f.jobs[like]
+			sight.ID, sight.RawID = slurmplug.Plain(id), id
+			s.Jobs, f.jobs[sight.ID] = append(s.Jobs, sight.Job), sight
+		}
+	}
+	for name, c := range map[string]func(*slurm, *cluster.Snapshot, *plan.Plan){
+		"victims that cannot be requeued": func(f *slurm, s *cluster.Snapshot, _ *plan.Plan) {
+			s.Nodes[0].GPUs, s.Nodes[0].GPUsUsed, s.Nodes[0].CPUs, s.Nodes[0].CPUsUsed, s.Nodes[0].MemMB, s.Nodes[0].MemUsedMB = 20, 20, 20, 20, 2000, 2000
+			f.change(1, norequeue)
+			grow(s, f, slurmplug.Plain(1), 11, 12, 13, 14, 15, 16, 17, 18) // all cheaper than job 2
+		},
+		"TE jobs that name a node": func(f *slurm, s *cluster.Snapshot, p *plan.Plan) {
+			for id := range uint32(9) {
+				id += 20
+				grow(s, f, slurmplug.Plain(9), id)
+				f.change(id, func(s *eviction.Sight) { s.ReqNodes = "n1" })
+				p.Decisions = append(p.Decisions, plan.Decision{Job: slurmplug.Plain(id), Class: cluster.TE, Ranked: true, Value: int64(id)})
+			}
+		},
+	} {
+		f, e, s, p := scene()
+		c(f, s, p)
+		e.Settings.Policy.Limits.PerCycle = 1
+		cycles, victims := 0, 0
+		for ; victims == 0 && cycles < 5; cycles++ {
+			choice, err := e.choose(t.Context(), s, p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			victims = len(choice.Turn.Evictions)
+			s.At = s.At.Add(15 * time.Second)
+		}
+		if victims != 1 {
+			t.Errorf("%s: nobody leaves in %d cycles", name, cycles)
+		}
+	}
+}
+
+// What a closer look found is believed for a while, and then asked again.
+func TestVetoesPass(t *testing.T) {
+	f, e, s, p := scene()
+	f.change(1, norequeue)
+	leaves := func() string {
+		choice, err := e.choose(t.Context(), s, p)
+		if err != nil || len(choice.Turn.Evictions) != 1 {
+			t.Fatalf("%+v, %v", choice, err)
+		}
+		return choice.Turn.Evictions[0].Job.String()
+	}
+	before := leaves()
+	f.change(1, func(s *eviction.Sight) { s.CanRequeue = true })
+	soon := leaves()
+	s.At = s.At.Add(time.Hour)
+	if later := leaves(); before != "2" || soon != "2" || later != "1" {
+		t.Errorf("%s, %s, %s", before, soon, later)
 	}
 }
 

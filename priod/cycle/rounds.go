@@ -13,7 +13,8 @@ import (
 )
 
 // Rounds end at the whole multiples of their length that lie between two cycles.
-// Nothing of them is stored: a priod that was started waits for the next one.
+// Nothing of them is stored: a priod that was started, or in which they were
+// switched on, waits for the next one.
 type Rounds struct {
 	Settings eviction.RoundSettings
 
@@ -37,7 +38,11 @@ func (r *Rounds) ends(now time.Time) bool {
 // first: a cycle that makes room for them leaves the round to the next one.
 func (set *Settings) endRound(ctx context.Context, h *cluster.History, result *Result, steered *decide.Steered) error {
 	r, e, s := set.Rounds, &set.Evictions, &result.Snapshot
-	if r == nil || !r.Settings.Enabled || e.Journal == nil || steered == nil {
+	if r == nil || e.Journal == nil || steered == nil {
+		return nil
+	}
+	if !r.Settings.Enabled {
+		*r = Rounds{Settings: r.Settings}
 		return nil
 	}
 	ends := r.ends(s.At) || set.DryRun // which shows what would be, were it to end now
@@ -51,12 +56,16 @@ func (set *Settings) endRound(ctx context.Context, h *cluster.History, result *R
 		return nil
 	}
 	var round *eviction.Round
-	err := e.vetted(ctx, func(vetoed map[cluster.JobID]preemption.Why) *eviction.Turn {
+	settled, err := e.vetted(ctx, s.At, func(vetoed map[cluster.JobID]preemption.Why) *eviction.Turn {
 		round = eviction.EndRound(s, owing, e.Journal, &e.Settings, &r.Settings, vetoed)
 		return &round.Turn
 	})
 	if err != nil {
 		return fmt.Errorf("end the round: %w", err)
+	}
+	if !settled {
+		r.annotate(&result.Plan)
+		return nil // the next cycle ends it
 	}
 	r.due, r.told, result.Round = false, map[cluster.JobID]string{}, round
 	for _, t := range round.Takers {

@@ -1,6 +1,7 @@
 package cycle
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,10 +40,31 @@ func TestWhenRoundsEnd(t *testing.T) {
 	}
 }
 
+// Rounds that are switched on again end at the next boundary, not for the time
+// between; what the last one brought is told no more.
+func TestRoundsOffAndOn(t *testing.T) {
+	f, set, _, turn := turning(t)
+	set.Rounds.due, set.Rounds.last, set.Rounds.told = false, start.Add(-24*time.Hour), map[cluster.JobID]string{slurmplug.Plain(9): "of yesterday"}
+	set.Rounds.Settings.Enabled = false
+	if _, err := turn(); err != nil {
+		t.Fatal(err)
+	}
+	set.Rounds.Settings.Enabled = true
+	if r, err := turn(); err != nil || r.Round != nil || set.Rounds.due || strings.Contains(r.Plan.Decisions[0].Detail, "yesterday") {
+		t.Errorf("%+v, due %v, %v; %v", r.Round, set.Rounds.due, err, f.log)
+	}
+}
+
 // turning is a node held by two BE jobs that have had more than their due, and a BE
-// job bound to its type that is owed it.
-func turning(t *testing.T) (*slurm, *Settings, *cluster.History, func() (*Result, error)) {
+// job bound to its type that is owed it. More are like the first of them.
+func turning(t *testing.T, more ...uint32) (*slurm, *Settings, *cluster.History, func() (*Result, error)) {
 	f, e, s, _ := scene()
+	for _, id := range more {
+		sight, n := f.jobs[slurmplug.Plain(1)], &s.Nodes[0]
+		sight.ID, sight.RawID = slurmplug.Plain(id), id
+		s.Jobs, f.jobs[sight.ID] = slices.Insert(s.Jobs, 0, sight.Job), sight
+		n.GPUs, n.GPUsUsed, n.CPUs, n.CPUsUsed, n.MemMB, n.MemUsedMB = n.GPUs+2, n.GPUsUsed+2, n.CPUs+2, n.CPUsUsed+2, n.MemMB+200, n.MemUsedMB+200
+	}
 	id := slurmplug.Plain(9)
 	s.Nodes[0].Features, s.Nodes[0].State = []string{"a100"}, "ALLOCATED"
 	h := cluster.NewHistory()
@@ -112,7 +134,7 @@ func TestRoundsGiveWay(t *testing.T) {
 		"one can":             {func(f *slurm, _ *Settings) { f.change(1, norequeue) }, 1, false},
 		"it names a node":     {func(f *slurm, _ *Settings) { f.change(9, func(s *eviction.Sight) { s.ReqNodes = "n1" }) }, 0, false},
 		"paused":              {func(_ *slurm, set *Settings) { set.Hold = "paused by ann" }, 0, false},
-		"off":                 {func(_ *slurm, set *Settings) { set.Rounds.Settings.Enabled = false }, 0, true},
+		"off":                 {func(_ *slurm, set *Settings) { set.Rounds.Settings.Enabled = false }, 0, false},
 		"within a round":      {func(_ *slurm, set *Settings) { set.Rounds.due = false }, 0, false},
 		"shown":               {func(_ *slurm, set *Settings) { set.Rounds.due, set.DryRun = false, true }, 1, false},
 	} {
@@ -140,6 +162,22 @@ func TestRoundsGiveWay(t *testing.T) {
 	set.Evictions.Slurm = f
 	if r, err := turn(); err == nil || r.Round != nil && !r.Round.Turn.Empty() || !set.Rounds.due {
 		t.Errorf("with a record that cannot be believed: %+v, %v", r.Round, err)
+	}
+}
+
+// Jobs that a closer look rules out do not end the round for the others: it goes on
+// in the next cycle.
+func TestRoundsAndManyVetoes(t *testing.T) {
+	odd := []uint32{11, 12, 13, 14, 15, 16}
+	f, set, _, turn := turning(t, odd...)
+	for _, id := range odd {
+		f.change(id, norequeue)
+	}
+	if r, err := turn(); err != nil || r.Round != nil || !set.Rounds.due || strings.Contains(r.Plan.Decisions[0].Detail, "yield") {
+		t.Errorf("with many surprises: %+v, due %v, %v", r.Round, set.Rounds.due, err)
+	}
+	if r, err := turn(); err != nil || r.Round == nil || len(r.Round.Turn.Evictions) != 1 || set.Rounds.due {
+		t.Errorf("in the next cycle: %+v, due %v, %v", r.Round, set.Rounds.due, err)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 type Steering struct {
 	Settings decide.SteerSettings
 	Helm     *decide.Helm // nil: nobody is steered
-	Slurm    interface {
+	Slurm    interface {  // nil: nobody is looked at, and nobody bound
 		// Places reads which nodes pending jobs name and refuse, given Slurm's own
 		// ids. Jobs that are gone, or whose record cannot be believed, are left out.
 		Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]decide.Place, error)
@@ -28,7 +28,7 @@ func (g *Steering) steer(ctx context.Context, s *cluster.Snapshot, h *cluster.Hi
 	}
 	steered := g.Helm.Steer(s, h, p, shares, g.Settings)
 	var places map[cluster.JobID]decide.Place
-	if unseen := steered.Unseen(); len(unseen) > 0 {
+	if unseen := steered.Unseen(); len(unseen) > 0 && g.Slurm != nil {
 		var err error
 		if places, err = g.Slurm.Places(ctx, unseen); err != nil {
 			p.Notes = append(p.Notes, fmt.Sprintf("some jobs are not steered in this cycle: %.300s", err))

@@ -19,7 +19,6 @@ import (
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/decide"
 	"slurmprio/priod/eviction"
-	"slurmprio/priod/live"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/policy/speed"
 	"slurmprio/priod/store"
@@ -60,8 +59,7 @@ type Slurm interface {
 	plan.Slurm
 	eviction.Slurm
 	cycle.Asker
-	// Used is that of live.Cluster.
-	Used(ctx context.Context, since, until time.Time, today func(string) string) (*live.Used, error)
+	UseReader
 	// Past returns the runs that accounting knows of a span of time.
 	Past(ctx context.Context, since, until time.Time) ([]cluster.PastRun, error)
 	// AccountShares are the parts of the cluster that accounts have in Slurm.
@@ -97,6 +95,7 @@ type Daemon struct {
 	ledger  *decide.Ledger
 	helm    decide.Helm
 	rounds  cycle.Rounds
+	vetoes  cycle.Vetoes
 	school  school
 	sizes   decide.Sizes
 	parts   accountParts
@@ -109,6 +108,7 @@ type Daemon struct {
 	losses  int // of the state, as counted
 
 	watching bool // evictions may be tended until the next cycle
+	single   bool // there is no next cycle
 
 	claim    *Claim
 	squatter string    // who kept the claim away, so that it is logged once
@@ -142,7 +142,7 @@ func (d *Daemon) Once(ctx context.Context) (cycle.Result, error) {
 		return cycle.Result{}, err
 	}
 	defer func() { d.claim.Close() }()
-	d.looked = true // there is no second look
+	d.looked, d.single = true, true // there is no second look
 	result, _, err := d.step(ctx)
 	if errors.Is(err, store.ErrIDsInUseAgain) {
 		// What the store forgot is not on disk: each later process would fail alike.
@@ -234,6 +234,7 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 	if d.clock.now == nil {
 		d.clock.now = time.Now
 	}
+	d.vetoes = cycle.Vetoes{}
 	d.health = newHealth()
 	d.metrics = newMetrics(d.Version, d.health)
 	if d.history, err = d.Store.Load(ctx); err != nil {

@@ -19,7 +19,7 @@ func (d *Daemon) evictions() cycle.Evictions {
 	set := d.Config.Eviction()
 	set.Since = d.since
 	return cycle.Evictions{
-		Settings: set, Slurm: slurm, Journal: d.journal, Recorder: d.Store, Told: d.told,
+		Settings: set, Slurm: slurm, Journal: d.journal, Recorder: d.Store, Told: d.told, Vetoes: d.vetoes,
 	}
 }
 

@@ -4,8 +4,11 @@ import (
 	"context"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"slurmprio/priod/config"
 	"slurmprio/priod/cycle"
+	"slurmprio/priod/live"
 	"slurmprio/priod/policy/sensitivity"
 )
 
@@ -32,8 +35,11 @@ func (d *Daemon) sizing(ctx context.Context, now time.Time) cycle.Sizing {
 	set := d.Config.Sizes()
 	set.Table = d.table
 	if set.Enabled && d.Config.Speeds.History > 0 {
-		if d.watching { // a single cycle (Once) ends before the answer is there
+		switch {
+		case d.watching:
 			d.learnUse(ctx, now)
+		case d.single && d.uses.asked.IsZero(): // it ends before an answer would be there
+			d.uses = uses{asked: now, at: now, past: UsesKnown(ctx, d.slurm, d.Config, now, d.Log)}
 		}
 		set.Past, set.PastAt = d.uses.past, d.uses.at
 	}
@@ -63,8 +69,27 @@ func (d *Daemon) learnUse(ctx context.Context, now time.Time) {
 	}(d.Connect(d.Config), d.Config, l.answer) // a connection of its own, beside the cycles'
 }
 
+// UsesKnown is what the sizes of a single cycle rest on beside tags and workloads,
+// read at once: nil where they are not asked for, or accounting cannot be read, which
+// is logged.
+func UsesKnown(ctx context.Context, slurm UseReader, c *config.Config, now time.Time, log hclog.Logger) sensitivity.Past {
+	if !c.Sizing.Enabled || c.Speeds.History == 0 {
+		return nil
+	}
+	past, err := used(ctx, slurm, c, now)
+	if err != nil {
+		log.Warn("accounting teaches nothing of CPUs and memory", "error", err)
+	}
+	return past
+}
+
+// UseReader reads accounting as live.Cluster does.
+type UseReader interface {
+	Used(ctx context.Context, since, until time.Time, today func(string) string) (*live.Used, error)
+}
+
 // used reads what programs used within the history that speeds are learnt from.
-func used(ctx context.Context, slurm Slurm, c *config.Config, now time.Time) (sensitivity.Past, error) {
+func used(ctx context.Context, slurm UseReader, c *config.Config, now time.Time) (sensitivity.Past, error) {
 	set := c.SpeedSettings()
 	used, err := slurm.Used(ctx, now.Add(-time.Duration(c.Speeds.History)), now, set.Today)
 	if err != nil {

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"slurmprio/priod/config"
 )
 
 // What programs used is read beside the cycles of a daemon that acts, now and then,
@@ -28,7 +30,10 @@ func TestLearnUse(t *testing.T) {
 		d.watching = true
 		cycle(0, "off")
 		d.Config.Sizing.Enabled, d.watching = true, false
-		cycle(0, "a single cycle")
+		cycle(0, "the first cycle")
+		if past := d.uses.past; past != nil {
+			t.Errorf("nothing was read, and that teaches %v", past)
+		}
 		d.watching = true
 		cycle(1, "on")
 		cycle(1, "the answer")
@@ -43,4 +48,36 @@ func TestLearnUse(t *testing.T) {
 			t.Errorf("%v: %s", d.uses.past, log)
 		}
 	})
+}
+
+// A single cycle reads what programs used before it decides, once; and goes on
+// without it.
+func TestLearnUseAtOnce(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		enabled bool
+		history time.Duration
+		err     error
+		reads   int
+		known   bool
+	}{
+		{"on", true, 24 * time.Hour, nil, 1, true},
+		{"off", false, 24 * time.Hour, nil, 0, false},
+		{"without history", true, 0, nil, 0, false},
+		{"without accounting", true, 24 * time.Hour, errors.New("slurmdbd is away"), 1, false},
+	} {
+		f := &fake{pastErr: c.err}
+		d, log := newDaemon(t, f)
+		d.Config.Sizing.Enabled, d.Config.Speeds.History = c.enabled, config.Duration(c.history)
+		if _, err := d.Once(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		d.sizing(t.Context(), time.Now())
+		if f.useReads != c.reads || (d.uses.past != nil) != c.known {
+			t.Errorf("%s: read %d times, %v", c.name, f.useReads, d.uses.past)
+		}
+		if said := strings.Count(log.String(), "teaches nothing of CPUs and memory"); (said == 1) != (c.err != nil) {
+			t.Errorf("%s: %s", c.name, log)
+		}
+	}
 }

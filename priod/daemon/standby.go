@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"slurmprio/priod/config"
+	"slurmprio/priod/cycle"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 )
@@ -55,7 +56,7 @@ func (d *Daemon) follow(ctx context.Context) error {
 	case err != nil:
 		d.acting, d.looked = false, false
 		if standing(err) != "" {
-			d.since = time.Time{}
+			d.since, d.rounds = time.Time{}, cycle.Rounds{}
 		}
 		return err
 	case !d.acting && !d.looked:

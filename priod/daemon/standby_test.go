@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
+	"slurmprio/priod/cycle"
 	"slurmprio/priod/decide"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/store"
@@ -116,6 +118,9 @@ func TestStandsByAndTakesOver(t *testing.T) {
 		}
 		if c.acts && d.since != began {
 			t.Errorf("%d: a ping that timed out moves since when it acts", i)
+		}
+		if c.standby != "" && !reflect.DeepEqual(d.rounds, cycle.Rounds{}) {
+			t.Errorf("%d: a round that ended while the other priod acted would count: %+v", i, d.rounds)
 		}
 		if read, wrote := f.reads > reads, len(f.applied) > writes; read != c.acts || wrote != c.acts {
 			t.Errorf("%d: reads %v, writes %v", i, read, wrote)

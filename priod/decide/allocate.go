@@ -631,10 +631,16 @@ func (e *entry) done(j *cluster.Job, types []string, now string) (sum float64) {
 	return sum
 }
 
+// Due tells whether the last allocation is too old to stand at a time, or of a later
+// one: the clock was set back.
+func (l *Ledger) Due(at time.Time, set *AllocationSettings) bool {
+	age := at.Sub(l.shares.At)
+	return age < 0 || age >= set.Every
+}
+
 // divide solves the policy when it is time to.
 func (l *Ledger) divide(s *cluster.Snapshot) {
-	due := s.At.Sub(l.shares.At)
-	if total(l.gpus) == 0 || !l.dirty && due >= 0 && due < l.set.Every {
+	if total(l.gpus) == 0 || !l.dirty && !l.Due(s.At, &l.set) {
 		if l.trouble != "" {
 			l.note("%s", l.trouble)
 		}

@@ -10,6 +10,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/policy/ranking"
+	"slurmprio/priod/policy/yield"
 	"slurmprio/slurmplug"
 )
 
@@ -22,8 +23,9 @@ type Settings struct {
 	MaxWrites int             // writes for one cycle; 0: no limit
 	Peers     bool            // other hosts' priods may have written: see Adopt
 	Ranking   ranking.Settings
-	Order     Order   // of BE jobs
-	Shares    *Shares // of this cycle, by Ledger.Allocate; nil: nothing is allocated
+	Order     Order          // of BE jobs
+	Lead      yield.Settings // of order owed: what a job that is nearly done is owed beyond its due
+	Shares    *Shares        // of this cycle, by Ledger.Allocate; nil: nothing is allocated
 }
 
 // Order is how BE jobs stand among each other.
@@ -33,6 +35,7 @@ type Order string
 const (
 	SlurmOrder Order = "slurm" // as Slurm itself puts them
 	GavelOrder Order = "gavel" // by Share.Priority
+	OwedOrder  Order = "owed"  // by what the allocations promised and the job has not had, see Settings.Lead
 )
 
 // maxReverts is how often a job is written to again after somebody else

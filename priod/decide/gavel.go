@@ -11,7 +11,8 @@ import (
 )
 
 // Jobs share a step, and Slurm's own order inside it, while the priority of the
-// first is less than so many times that of the others: where they hold one value
+// first is less than so many times that of the others (in order owed: less by owedBy
+// for each 1 beyond 1): where they hold one value
 // already, where they hold none or in the wrong order, and where they hold
 // different ones in the right order. So little is written when priorities move.
 const (
@@ -20,13 +21,36 @@ const (
 	joined  = 1.1
 )
 
+// owedBy is by how many seconds owed jobs stand apart where, in order gavel, it is by
+// twice the priority: a part of it goes with a part of that.
+const owedBy = 600
+
+// byShares tells whether an order goes by what the allocation gives.
+func (o Order) byShares() bool { return o == GavelOrder || o == OwedOrder }
+
+// standing is what the order goes by, the more the sooner.
+func (d *decider) standing(share *plan.Share) float64 {
+	if d.set.Order == OwedOrder {
+		return d.set.Lead.Owed(share.Owed, share.Run)
+	}
+	return share.Priority
+}
+
+// apart tells whether one job stands before another by so much as limit asks for.
+func (o Order) apart(first, other, limit float64) bool {
+	if o == OwedOrder {
+		return first-other >= (limit-1)*owedBy
+	}
+	return first >= limit*other && first > other
+}
+
 // steps is how many steps of the band BE jobs get at most: twice as many as jobs
 // that were all allocated and received something, and differ by a factor of a million, need.
 const steps = 128
 
 // reserved is how many of the band's lowest steps are for the order by shares.
 func (d *decider) reserved() int64 {
-	if d.set.Order != GavelOrder || d.set.Shares == nil {
+	if !d.set.Order.byShares() || d.set.Shares == nil {
 		return 0
 	}
 	return min(steps, int64(d.plan.Band.Capacity()/4))
@@ -60,7 +84,7 @@ func (d *decider) placeByShare(verdicts []ranking.Verdict) (order []int, placed 
 		if !v.Ranked || v.Class != cluster.BE || v.Why == ranking.Evicted || v.Why == ranking.Round || share == nil || d.isForeign(j) {
 			continue
 		}
-		p := job{at: i, priority: share.Priority}
+		p := job{at: i, priority: d.standing(share)}
 		if p.held, p.known = d.lever.now(j, d.h); p.held == 0 {
 			p.held = floor
 		}
@@ -79,7 +103,7 @@ func (d *decider) placeByShare(verdicts []ranking.Verdict) (order []int, placed 
 		case p.held == first.held && p.held > floor:
 			limit = parts
 		}
-		if i == 0 || first.priority >= limit*p.priority && first.priority > p.priority {
+		if i == 0 || d.set.Order.apart(first.priority, p.priority, limit) {
 			tiers, head = append(tiers, nil), i
 		}
 		of = append(of, len(tiers)-1)

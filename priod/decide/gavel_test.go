@@ -12,6 +12,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
+	"slurmprio/priod/policy/yield"
 	"slurmprio/slurmplug"
 )
 
@@ -187,5 +188,42 @@ func TestOrderBySharesIsSwitchedOff(t *testing.T) {
 		if after := fmt.Sprint(c.served(start)); after != before {
 			t.Errorf("%s: %s, before %s", l, after, before)
 		}
+	}
+}
+
+// In order owed those stand first who are owed most, in seconds on their fastest type,
+// and a job that is nearly done is owed more; two minutes do not make a step.
+func TestOrderByOwed(t *testing.T) {
+	const hour = 3600.0
+	c, h := newController(), cluster.NewHistory()
+	owed := map[uint32]*plan.Share{
+		1: {Owed: []float64{-hour, 0}, Run: []float64{50 * hour, 100 * hour}, Priority: 9}, // has had more than its due
+		2: {Owed: []float64{0, 4 * hour}, Run: []float64{50 * hour, 100 * hour}},           // of the slow type: two hours
+		3: {Owed: []float64{5 * hour, 0}, Run: []float64{50 * hour, math.Inf(1)}},
+		4: {Owed: []float64{0, 0}, Run: []float64{10 * hour, 10 * hour}}, // nearly done: half of the lead
+		5: {Owed: []float64{5*hour - 100, 0}, Run: []float64{50 * hour, 100 * hour}},
+	}
+	set := settings(slurmplug.SiteFactor)
+	set.Order, set.Shares = OwedOrder, &Shares{Jobs: map[cluster.JobID]*plan.Share{}}
+	for id, share := range owed {
+		c.add(id, "be", int64(id), 0, start)
+		set.Shares.Jobs[slurmplug.Plain(id)] = share
+	}
+	order := func(lead float64) (ids []uint32) {
+		set.Lead = yield.Settings{Lead: lead * hour, Half: 10 * hour}
+		s := c.snapshot(start)
+		h.Observe(s)
+		c.apply(Decide(s, h, set).Actions, h, start)
+		for _, j := range c.served(start) {
+			ids = append(ids, j.ID.ID)
+		}
+		return ids
+	}
+	// 5 and 3 share a step, in which Slurm has 5 first.
+	if got, want := order(0), []uint32{5, 3, 2, 4, 1}; !slices.Equal(got, want) {
+		t.Errorf("served %v, want %v", got, want)
+	}
+	if got, want := order(24), []uint32{4, 5, 3, 2, 1}; !slices.Equal(got, want) {
+		t.Errorf("with a lead for those nearly done: served %v, want %v", got, want)
 	}
 }

@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -12,7 +13,8 @@ import (
 
 // Owing is what the jobs are owed for which others may leave at the end of a
 // round, BE jobs that wait for the type that an earlier cycle gave them, and what
-// those are owed that run; nil when nobody is steered. Tasks of an unsplit array
+// those are owed that run, and which TE jobs stand before them; nil when nobody is
+// steered. Tasks of an unsplit array
 // have no record that could hold a place.
 func (d *Steered) Owing(set *yield.Settings) *plan.Owing {
 	if d.shares == nil || !d.set.Enabled {
@@ -22,11 +24,21 @@ func (d *Steered) Owing(set *yield.Settings) *plan.Owing {
 	for i := range d.berths {
 		b, v := &d.berths[i], &d.verdicts[i]
 		j, dec := d.jobs[b.at], &d.plan.Decisions[b.at]
-		if b.alone != "" || v.Why != steering.Waits || v.Type != b.Steered || j.Tasks != "" || !dec.Ranked || dec.Class != cluster.BE {
+		if b.alone != "" || v.Why != steering.Waits || v.Type != b.Steered || j.Tasks != "" || j.Begins(d.s.At) || !dec.Ranked || dec.Class != cluster.BE {
 			continue
 		}
 		share := d.shares.Jobs[j.ID]
 		o.Waiting = append(o.Waiting, plan.Owed{Job: j.ID, Owed: set.Owed(share.Owed, share.Run), Start: v.Start, Run: v.End - v.Start})
+	}
+	var first []int
+	for at, j := range d.jobs {
+		if dec := &d.plan.Decisions[at]; dec.Ranked && dec.Class == cluster.TE && j.GPUs > 0 && !d.h.Claiming[j.ID] {
+			first = append(first, at)
+		}
+	}
+	slices.SortStableFunc(first, func(a, b int) int { return cmp.Compare(d.priority(b), d.priority(a)) })
+	for _, at := range first {
+		o.First = append(o.First, d.jobs[at].ID)
 	}
 	for i := range d.s.Jobs {
 		j := &d.s.Jobs[i]

@@ -36,7 +36,10 @@ func TestOwing(t *testing.T) {
 		}, nil},
 		"has a place": {func(p *harbour, j *cluster.Job) { p.h.Claiming = map[cluster.JobID]bool{j.ID: true} }, nil},
 		"held":        {func(_ *harbour, j *cluster.Job) { j.Priority, j.Reason = 0, "JobHeldUser" }, nil},
-		"starts":      {func(p *harbour, _ *cluster.Job) { p.Nodes[0].GPUsUsed = 0 }, nil},
+		"begins soon": {func(p *harbour, j *cluster.Job) { // requeued
+			p.h.FirstEligible[j.ID], j.Reason, j.Eligible = start.Add(-time.Hour), "BeginTime", start.Add(30*time.Second)
+		}, nil},
+		"starts": {func(p *harbour, _ *cluster.Job) { p.Nodes[0].GPUsUsed = 0 }, nil},
 	} {
 		p := newHarbour()
 		p.node("a1", "a100", "a100").GPUsUsed = 4
@@ -56,6 +59,9 @@ func TestOwing(t *testing.T) {
 		o := p.helm.Steer(&p.Snapshot, p.h, &pl, &p.shares, steerSettings()).Owing(&yield.Settings{Round: 1800})
 		if !reflect.DeepEqual(o.Waiting, c.want) {
 			t.Errorf("%s: %+v, want %+v", name, o.Waiting, c.want)
+		}
+		if te := o.First; len(te) > 0 != (name == "te") || len(te) > 0 && te[0] != j.ID {
+			t.Errorf("%s: %v come first", name, te)
 		}
 		if want := (plan.Owed{Job: r.ID, Owed: -hour, Run: 7200}); len(o.Running) != 1 || o.Running[r.ID] != want {
 			t.Errorf("%s: %+v", name, o.Running)

@@ -76,15 +76,16 @@ type Helm struct {
 
 // course is one job's.
 type course struct {
-	given float64 // of its time on the type that it was steered to, then
-	ready int     // cycles in which it could have started there and did not
-	rest  int     // cycles for which it is left alone
-	alone string  // why
-	place Place   // what it says of nodes, when it was last asked
-	asked int     // for how many more cycles that is believed
-	last  steering.Verdict
-	told  string // what last says, in the words of the cycle that first said it
-	poll  uint32
+	given  float64 // of its time on the type that it was steered to, then
+	ready  int     // cycles in which it could have started there and did not
+	rest   int     // cycles for which it is left alone
+	alone  string  // why
+	place  Place   // what it says of nodes, when it was last asked
+	asked  int     // for how many more cycles that is believed
+	last   steering.Verdict
+	barred string // what closed said with it
+	told   string // what last says, in the words of the cycle that first said it
+	poll   uint32
 }
 
 // helps tells whether a GPU can end what Slurm says that a job waits for. Of a job
@@ -120,6 +121,7 @@ type Steered struct {
 
 	jobs     []*cluster.Job // of plan.Decisions
 	features []string       // by type of shares; "": nobody is steered there
+	barred   []string       // by type of shares: why nobody is; "": somebody may be
 	kinds    *nodemap.Map
 	gpus     int              // of all nodes
 	up       *placement.Nodes // nothing on them
@@ -194,12 +196,20 @@ func (d *Steered) leave(why string) {
 // look reads the nodes.
 func (d *Steered) look() {
 	why := d.set.Unsteerable(d.s.Nodes)
+	var closed []string
 	for _, t := range d.shares.Types {
 		f := d.set.Feature(t)
-		if problem, known := why[t]; problem != "" || !known {
+		problem, known := why[t]
+		if problem != "" || !known {
 			f = ""
 		}
-		d.features = append(d.features, f)
+		if problem != "" {
+			closed = append(closed, fmt.Sprintf("%s: %s", t, problem))
+		}
+		d.features, d.barred = append(d.features, f), append(d.barred, problem)
+	}
+	if len(closed) > 0 {
+		d.plan.Notes = append(d.plan.Notes, "no job is steered to "+strings.Join(closed, "; ")+" (priod check)")
 	}
 	for i := range d.s.Nodes {
 		d.gpus += d.s.Nodes[i].GPUs
@@ -215,6 +225,7 @@ type berth struct {
 	tasks int // of the record, that have a berth
 	alone string
 	kept  *course
+	fits  placement.Types // on which it may run, also where nobody is steered
 	steering.Job
 }
 
@@ -355,8 +366,11 @@ func (d *Steered) width(j *cluster.Job) int {
 
 // places are the first tasks of an array, or the job itself.
 func places(j *cluster.Job, n int) []cluster.JobID {
+	if j.Tasks == "" {
+		return []cluster.JobID{j.ID}
+	}
 	first, err := slurmplug.FirstTasks(j.Tasks, n)
-	if j.Tasks == "" || err != nil {
+	if err != nil {
 		return []cluster.JobID{j.ID}
 	}
 	return plan.Action{Job: j.ID, Tasks: first, Part: true}.Jobs()
@@ -392,6 +406,7 @@ func (d *Steered) berth(at int, id cluster.JobID, tasks int) berth {
 			types &= 1 << uint(t)
 		}
 	case "":
+		b.fits = types
 		for t, f := range d.features {
 			if f == "" {
 				types &^= 1 << uint(t)
@@ -405,7 +420,7 @@ func (d *Steered) berth(at int, id cluster.JobID, tasks int) berth {
 			b.Given = c.given
 		}
 		if types == 0 {
-			b.alone = nowhere
+			b.alone = cmp.Or(d.closed(b.fits), nowhere)
 		}
 	}
 	b.Consent = b.alone == ""
@@ -502,9 +517,12 @@ func (d *Steered) snapshot() *steering.Snapshot {
 // running is what a job holds, and until when. How its GPUs lie on several nodes
 // no poll tells: evenly.
 func (d *Steered) running(j *cluster.Job, index map[string]int32) []steering.Running {
-	hosts, err := slurmplug.ExpandHosts(j.NodeList)
-	if err != nil || len(hosts) == 0 {
-		return nil
+	hosts := []string{j.NodeList}
+	if _, one := index[j.NodeList]; !one {
+		var err error
+		if hosts, err = slurmplug.ExpandHosts(j.NodeList); err != nil || len(hosts) == 0 {
+			return nil
+		}
 	}
 	r := steering.Running{End: math.Inf(1)}
 	if j.TimeLimit != slurmplug.Unlimited {
@@ -530,13 +548,21 @@ func (d *Steered) running(j *cluster.Job, index map[string]int32) []steering.Run
 // follow remembers a verdict, and tells it in the decision about the job. Words
 // stay while only the figures in them change.
 func (d *Steered) follow(b *berth, v *steering.Verdict) {
-	c := b.kept
+	c, barred := b.kept, ""
+	switch v.Why {
+	case steering.NoTime:
+		barred = d.closed(d.timed(b))
+	case steering.OneType, steering.NoRoom:
+		barred = d.closed(b.fits)
+	}
 	if b.alone != "" {
 		c.told = b.alone
-	} else if v.Type != c.last.Type || v.Why != c.last.Why || v.Back != c.last.Back || c.told == "" {
+	} else if barred != "" {
+		c.told = barred
+	} else if c.barred != "" || v.Type != c.last.Type || v.Why != c.last.Why || v.Back != c.last.Back || c.told == "" {
 		c.told = v.Explain(func(t int32) string { return d.shares.Types[t] })
 	}
-	c.last = *v
+	c.last, c.barred = *v, barred
 	switch {
 	case v.Why == steering.Stuck:
 		c.rest, c.alone = d.set.Policy.Cycles, c.told
@@ -551,6 +577,27 @@ func (d *Steered) follow(b *berth, v *steering.Verdict) {
 	if dec.Steer == "" && b.alone != consent { // of an array, its first task
 		dec.Steer = c.told
 	}
+}
+
+// closed says of the first of these types to which nobody is steered why that is;
+// "" when there is none.
+func (d *Steered) closed(types placement.Types) string {
+	for t, why := range d.barred {
+		if why != "" && types.Has(int32(t)) {
+			return fmt.Sprintf("left open: it could run on %s, to which no job is steered: %s", d.shares.Types[t], why)
+		}
+	}
+	return ""
+}
+
+// timed are the types on which a job may run and has time.
+func (d *Steered) timed(b *berth) (types placement.Types) {
+	for t := range d.shares.Types {
+		if b.fits.Has(int32(t)) && b.Time != nil && b.Time[t] >= max(d.set.Policy.Least, 1e-9) {
+			types |= 1 << uint(t)
+		}
+	}
+	return types
 }
 
 // bind writes what the verdicts say about the tasks of one record. The place of a
@@ -575,31 +622,42 @@ func (d *Steered) bind(berths []berth, verdicts []steering.Verdict) {
 			continue
 		}
 		if groups[v.Type] == nil {
-			why := cmp.Or(string(v.Back), string(v.Why))
-			if berths[i].alone != "" {
-				why = berths[i].alone
-			}
+			why := cmp.Or(berths[i].alone, berths[i].kept.barred, string(v.Back), string(v.Why))
 			groups[v.Type] = &group{why: why}
 			order = append(order, v.Type)
 		}
 		groups[v.Type].tasks = append(groups[v.Type].tasks, berths[i].id.Task)
 	}
+	texts := map[int32]string{}
+	written := 0
 	for _, t := range order {
-		text := d.h.Own(j, slurmplug.Features)
+		text, err := d.h.Own(j, slurmplug.Features), error(nil)
 		if t != steering.Open {
-			var err error
-			if text, err = own.With(d.features[t]); err != nil {
-				continue
-			}
+			text, err = own.With(d.features[t])
 		}
-		if text == j.Features {
+		if err == nil && text != j.Features {
+			texts[t] = text
+			written += len(groups[t].tasks)
+		}
+	}
+	for i, t := range order {
+		text, write := texts[t]
+		if !write {
 			continue
 		}
-		tasks := j.Tasks
-		if !whole {
-			tasks = slurmplug.CompactTasks(groups[t].tasks)
+		if whole {
+			d.act(j, j.Tasks, false, t, text, groups[t].why)
+			continue
 		}
-		d.act(j, tasks, !whole, t, text, groups[t].why)
+		// Slurm writes into the record itself what is for all tasks that are left in it,
+		// and what was its user's would be known of the tasks only: one is left for later.
+		tasks := groups[t].tasks
+		if i == len(order)-1 && written == j.TaskCount {
+			tasks = tasks[:len(tasks)-1]
+		}
+		if len(tasks) > 0 {
+			d.act(j, slurmplug.CompactTasks(tasks), true, t, text, groups[t].why)
+		}
 	}
 }
 

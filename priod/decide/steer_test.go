@@ -139,10 +139,31 @@ func TestSteer(t *testing.T) {
 				p.Nodes[i].Usable = false
 			}
 		}, "", nowhere},
-		"no feature":     {func(p *harbour, _ *cluster.Job) { p.Nodes[0].Features = nil }, "v100", "takes v100"},
-		"a shared one":   {func(p *harbour, _ *cluster.Job) { p.Nodes[1].Features = append(p.Nodes[1].Features, "a100") }, "v100", "takes v100"},
-		"mixed types":    {func(p *harbour, _ *cluster.Job) { p.Nodes[0].MixedTypes = true }, "v100", "takes v100"},
-		"too much of it": {func(_ *harbour, j *cluster.Job) { j.CPUs = 17 }, "", nowhere},
+		"no feature": {func(p *harbour, _ *cluster.Job) { p.Nodes[0].Features = nil }, "v100", "takes v100"},
+		"no feature, and no place elsewhere": {func(p *harbour, _ *cluster.Job) {
+			p.Nodes[0].Features, p.Nodes[1].GPUsUsed, p.Nodes[2].GPUsUsed = nil, 4, 4
+		}, "", "it could run on a100, to which no job is steered: node a1 has no feature a100"},
+		"no feature, bound before": {func(p *harbour, j *cluster.Job) {
+			p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)
+			j.Features = "a100"
+			p.Nodes[0].Features, p.Nodes[1].GPUsUsed, p.Nodes[2].GPUsUsed = nil, 4, 4
+			for i, node := range []string{"v1", "t1"} { // which come free, so that there is room, but no time
+				p.Jobs = append(p.Jobs, cluster.Job{ID: slurmplug.Plain(uint32(7 + i)), State: cluster.Running, GPUs: 4, NodeList: node, Start: start, TimeLimit: 600e9})
+			}
+		}, "", "node a1 has no feature a100"},
+		"features of one type": {func(p *harbour, _ *cluster.Job) { p.Nodes[0].Features, p.Nodes[2].Features = nil, nil }, "", "to which no job is steered"},
+		"no features at all": {func(p *harbour, _ *cluster.Job) {
+			p.Nodes[0].Features, p.Nodes[1].Features, p.Nodes[2].Features = nil, nil, nil
+		}, "", "to which no job is steered"},
+		"a slice of a GPU": {func(p *harbour, _ *cluster.Job) {
+			p.Nodes[0].GPUType, p.Nodes[0].Features = "a100_1g.5gb", []string{"a100_1g.5gb"}
+			p.shares.Types[0] = "a100_1g.5gb"
+			p.Nodes[1].GPUsUsed, p.Nodes[2].GPUsUsed = 4, 4
+		}, "", "it is a slice of a GPU (MIG)"},
+		"a word that is no feature": {func(p *harbour, j *cluster.Job) { j.Features = "nvlink!" }, "nvlink!", "no name of a feature"},
+		"a shared one":              {func(p *harbour, _ *cluster.Job) { p.Nodes[1].Features = append(p.Nodes[1].Features, "a100") }, "v100", "takes v100"},
+		"mixed types":               {func(p *harbour, _ *cluster.Job) { p.Nodes[0].MixedTypes = true }, "v100", "takes v100"},
+		"too much of it":            {func(_ *harbour, j *cluster.Job) { j.CPUs = 17 }, "", nowhere},
 		"edited": {func(p *harbour, j *cluster.Job) {
 			p.h.Asked(j.ID, slurmplug.Features, "", "v100", true, start)
 			j.Features = "t4"
@@ -171,6 +192,32 @@ func TestSteer(t *testing.T) {
 		if told := p.told(&pl, 1); !strings.Contains(told, c.told) || c.told == "" && told != "" {
 			t.Errorf("%s: told %q, want %q", name, told, c.told)
 		}
+	}
+}
+
+// Where the features of the nodes have names of their own, those are written; a type
+// whose nodes lack them is named in a note for the operator.
+func TestSteerByFeature(t *testing.T) {
+	p := newHarbour()
+	p.node("a1", "a100", "ampere")
+	p.node("t1", "t4", "turing")
+	p.node("v1", "v100")
+	p.job(1, "ampere|turing")
+	set := steerSettings()
+	set.Features = map[string]string{"a100": "ampere", "t4": "turing"}
+	pl, _ := p.cycle(set)
+	if got := p.Jobs[0].Features; got != "(ampere|turing)&ampere" {
+		t.Errorf("it holds %q", got)
+	}
+	if len(pl.Notes) != 1 || !strings.Contains(pl.Notes[0], "no job is steered to v100: node v1 has no feature v100") {
+		t.Errorf("notes %q", pl.Notes)
+	}
+	set.Features = map[string]string{"a100": "volta", "t4": "turing"} // renamed
+	p.Nodes[0].Features = []string{"volta"}
+	p.Jobs[0].Features, p.own[p.Jobs[0].ID] = "ampere", ""
+	p.h.Asked(p.Jobs[0].ID, slurmplug.Features, "", "ampere", true, start)
+	if p.cycle(set); p.Jobs[0].Features != "volta" {
+		t.Errorf("after another name of the feature it holds %q", p.Jobs[0].Features)
 	}
 }
 
@@ -219,6 +266,36 @@ func TestSteerSplitsAnArray(t *testing.T) {
 	}
 	if n != 8 || len(tasks) != 2 {
 		t.Errorf("bound %v", tasks)
+	}
+}
+
+// Of an array that goes to several types one task is left for the next cycle: what is
+// for all tasks that its record still has Slurm writes into the record, whose user's
+// own would then be known of the tasks only.
+func TestSteerNeverWritesARecordAway(t *testing.T) {
+	p := newHarbour()
+	p.node("a1", "a100", "a100").GPUsUsed = 2
+	p.node("v1", "v100", "v100").GPUsUsed = 2
+	j := p.job(1, "")
+	j.Tasks, j.TaskCount = "2-5", 4
+	p.shares.Jobs[j.ID].Time = []float64{0.5, 0, 0.5}
+	_, actions := p.cycle(steerSettings())
+	left, values := 4, map[string]bool{}
+	for _, a := range actions {
+		n, err := slurmplug.CountTasks(a.Tasks)
+		if err != nil || !a.Part {
+			t.Errorf("%+v", a)
+		}
+		left -= n
+		values[a.After] = true
+	}
+	if left != 1 || len(values) != 2 {
+		t.Errorf("%d tasks are left by %+v", left, actions)
+	}
+	j.Tasks, j.TaskCount = "5", 1 // as Slurm shows what is left
+	_, actions = p.cycle(steerSettings())
+	if len(actions) != 1 || actions[0].Part || actions[0].Tasks != "5" || !p.h.Requests[j.ID][slurmplug.Features].Ours(j.Features) || p.h.Own(j, slurmplug.Features) != "" {
+		t.Errorf("the last one: %+v, own %q", actions, p.h.Own(j, slurmplug.Features))
 	}
 }
 

@@ -290,15 +290,19 @@ func (j *Journal) Take(t *Turn) {
 }
 
 // Forget drops what ended longer ago than Memory, and counts of jobs that are
-// not in the queue.
+// not in the queue. A claim stays as long as one of its evictions is open.
 func (j *Journal) Forget(now time.Time, present func(cluster.JobID) bool) {
 	before := now.Add(-Memory)
-	j.Claims = slices.DeleteFunc(j.Claims, func(c Claim) bool { return !c.Open() && c.Pin == "" && c.Resv == "" && c.Ended.Before(before) })
 	j.Evictions = slices.DeleteFunc(j.Evictions, func(e Eviction) bool { return !e.Open() && e.Ended.Before(before) })
-	open := map[cluster.JobID]bool{}
+	open, made := map[cluster.JobID]bool{}, map[int64]bool{}
 	for i := range j.Evictions {
-		open[j.Evictions[i].Job] = open[j.Evictions[i].Job] || j.Evictions[i].Open()
+		if e := &j.Evictions[i]; e.Open() {
+			open[e.Job], made[e.Claim] = true, true
+		}
 	}
+	j.Claims = slices.DeleteFunc(j.Claims, func(c Claim) bool {
+		return !c.Open() && c.Pin == "" && c.Resv == "" && !made[c.Number] && c.Ended.Before(before)
+	})
 	for id := range j.Times {
 		if !open[id] && !present(id) {
 			delete(j.Times, id)

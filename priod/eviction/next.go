@@ -35,8 +35,8 @@ type Seen struct {
 	Consents func(*cluster.Job) bool
 
 	// Of a whole cycle; nil between cycles.
-	TE       map[cluster.JobID]bool // waiting jobs that count as TE
-	Unusable map[string]bool        // nodes
+	Waiting  map[cluster.JobID]cluster.Class // jobs that priod ranks
+	Unusable map[string]bool                 // nodes
 }
 
 // Next is the transition: what Slurm shows now, against the journal. It changes
@@ -272,6 +272,8 @@ func (n *next) requeued(e *Eviction, s *Sight) {
 		if waits < delayAhead {
 			n.do(e, Begin, fmt.Sprintf("now+%d", int(delay.Seconds())))
 		}
+	case c != nil && c.Purpose == ForRound && n.Waiting == nil && waits > 0:
+		// A whole cycle takes back what an earlier round wrote to put it first.
 	case waits <= 0 || e.Tries >= maxTries:
 		e.State, e.RestoredAt, e.Tries = Restored, n.At, 0
 	default:
@@ -367,8 +369,12 @@ func (n *next) open(c *Claim, s *Sight, looked bool) {
 		case s.Held():
 			n.release(c, s, "the job is held")
 			return
-		case c.Purpose != ForRound && n.TE != nil && !n.TE[c.Job] && s.State == cluster.Pending:
-			n.release(c, s, "the job does not count as TE any more")
+		case n.Waiting != nil && s.State == cluster.Pending && !n.stillWants(c):
+			why := "the job does not count as TE any more"
+			if c.Purpose == ForRound {
+				why = "the job waits for something else now"
+			}
+			n.release(c, s, why)
 			return
 		case c.Pin != "" && s.ReqNodes != "" && s.ReqNodes != c.Pin:
 			c.Pin = ""
@@ -407,6 +413,12 @@ func (n *next) open(c *Claim, s *Sight, looked bool) {
 	if looked && c.Pin != "" && s.ReqNodes == "" && s.State == cluster.Pending && !n.Paused {
 		n.commands = append(n.commands, Command{Verb: Pin, Job: c.Job, Claim: c.Number, Value: c.Pin})
 	}
+}
+
+// stillWants tells whether the waiting job still is what the claim is for.
+func (n *next) stillWants(c *Claim) bool {
+	class, ranked := n.Waiting[c.Job]
+	return ranked && (c.Purpose == ForRound || class == cluster.TE)
 }
 
 func (n *next) release(c *Claim, s *Sight, why string) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/placement"
 	"slurmprio/priod/placement/nodemap"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/policy/preemption"
@@ -50,7 +51,12 @@ func EndRound(s *cluster.Snapshot, o *plan.Owing, j *Journal, set *Settings, rou
 	for _, claim := range j.open() {
 		snap.Nodes.Take(claim.on(m))
 	}
-	asked, jobs := r.waiting(&snap, c, s, o, j, set, m, vetoed)
+	queue := make(map[cluster.JobID]*cluster.Job, len(s.Jobs))
+	for i := range s.Jobs {
+		queue[s.Jobs[i].ID] = &s.Jobs[i]
+	}
+	snap.First = first(o, m, queue)
+	asked, jobs := r.waiting(&snap, c, s, o, j, set, m, vetoed, queue)
 	d := yield.Decide(&snap, round.Policy)
 	for i, why := range d.Running {
 		if r.Stays[i].Why == "" {
@@ -122,15 +128,25 @@ func (r *Round) running(snap *yield.Snapshot, c *Choice, o *plan.Owing) {
 	}
 }
 
+// first are the TE jobs to which Slurm would give a place before it gives it to
+// those that are owed it.
+func first(o *plan.Owing, m *nodemap.Map, queue map[cluster.JobID]*cluster.Job) (requests []placement.Request) {
+	for _, id := range o.First {
+		job := queue[id]
+		types, understood := m.Types(job)
+		for n := max(job.TaskCount, 1); n > 0 && understood && job.WantsRoom() && len(requests) < considered; n-- {
+			requests = append(requests, nodemap.Request(job, types))
+		}
+	}
+	return requests
+}
+
 // waiting are those for which room can be made: which of Takers they are, and their
 // records.
 func (r *Round) waiting(
 	snap *yield.Snapshot, c *Choice, s *cluster.Snapshot, o *plan.Owing, j *Journal, set *Settings, m *nodemap.Map, vetoed map[cluster.JobID]preemption.Why,
+	queue map[cluster.JobID]*cluster.Job,
 ) (asked []int, jobs []*cluster.Job) {
-	queue := make(map[cluster.JobID]*cluster.Job, len(s.Jobs))
-	for i := range s.Jobs {
-		queue[s.Jobs[i].ID] = &s.Jobs[i]
-	}
 	claims, tooSoon := j.open(), j.tooSoon(s.At, set.Retry)
 	for i, w := range o.Waiting {
 		t, job := &r.Takers[i], queue[w.Job]

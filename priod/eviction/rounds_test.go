@@ -163,6 +163,35 @@ func TestRoundsHoles(t *testing.T) {
 	}
 }
 
+// Nobody yields for a place that Slurm would give to a TE job, which stands before
+// the one that is owed.
+func TestRoundsAndTrials(t *testing.T) {
+	for name, c := range map[string]struct {
+		gpus   int
+		change func(*cluster.Job)
+		want   preemption.Why
+	}{
+		"it takes the place":         {4, func(*cluster.Job) {}, preemption.Why(yield.Behind)},
+		"it takes too much of it":    {3, func(*cluster.Job) {}, preemption.Why(yield.Behind)},
+		"there is room for both":     {2, func(*cluster.Job) {}, preemption.Why(yield.Gets)},
+		"there is none for an array": {1, func(j *cluster.Job) { j.ID.Task, j.Tasks, j.TaskCount = -1, "0-2", 3 }, preemption.Why(yield.Behind)},
+		"it is too large":            {5, func(*cluster.Job) {}, preemption.Why(yield.Gets)},
+		"it wants another type":      {4, func(j *cluster.Job) { j.GPUType = "v100" }, preemption.Why(yield.Gets)},
+		"it waits for a licence":     {4, func(j *cluster.Job) { j.Reason = "Licenses" }, preemption.Why(yield.Gets)},
+		"nobody knows where it runs": {4, func(j *cluster.Job) { j.Features = "[a100*2]" }, preemption.Why(yield.Gets)},
+	} {
+		b := newBout(1)
+		b.has(1, 1, 4, -9)
+		b.wants(10, 2, 3)
+		b.waits(12, c.gpus, c.change)
+		b.owing.First = []cluster.JobID{b.Jobs[2].ID}
+		r := b.end()
+		if r.Takers[0].Why != c.want || r.Turn.Empty() != (c.want != preemption.Why(yield.Gets)) || RoundWords(c.want) == string(c.want) {
+			t.Errorf("%s: %+v, want %s", name, r.Takers, c.want)
+		}
+	}
+}
+
 // What is promised is there once those who yield have left, and nobody yields who
 // must not.
 func TestRoundsProperties(t *testing.T) {
@@ -230,8 +259,8 @@ func TestRoundsProperties(t *testing.T) {
 func TestRoundsClaim(t *testing.T) {
 	j, seen := signalledAt(epoch)
 	j.Claims[0].Purpose = ForRound
-	seen.TE = map[cluster.JobID]bool{}
 	id := j.Claims[0].Job
+	seen.Waiting = map[cluster.JobID]cluster.Class{id: cluster.BE}
 	seen.Sights[id] = Sight{Job: cluster.Job{ID: id, User: "bob", State: cluster.Pending, Priority: 1}}
 	turn := Next(j, seen)
 	if len(turn.Claims) > 0 {
@@ -249,9 +278,45 @@ func TestRoundsClaim(t *testing.T) {
 	if turn = Next(j, seen); len(turn.Claims) != 1 || turn.Claims[0].State != Released {
 		t.Errorf("the claim of a trial: %+v", turn.Claims)
 	}
-	j.Claims[0].Purpose = ForRound
+	j.Claims[0].Purpose, seen.Waiting = ForRound, map[cluster.JobID]cluster.Class{} // for its user gave it a dependency, say
+	if turn = Next(j, seen); len(turn.Claims) != 1 || turn.Claims[0].State != Released {
+		t.Errorf("of a job that waits for something else: %+v", turn.Claims)
+	}
 	seen.Sights[id] = Sight{Gone: true}
 	if turn = Next(j, seen); len(turn.Claims) != 1 || turn.Claims[0].State != Released {
 		t.Errorf("of a job that is gone: %+v", turn.Claims)
+	}
+}
+
+// Who yielded goes back to its own place however long it waits there: its claim is
+// remembered as long as its eviction.
+func TestRoundsVictimWaitsLong(t *testing.T) {
+	week := Memory + time.Hour
+	j := NewJournal()
+	j.Claims = []Claim{{Number: 1, Purpose: ForRound, State: Started, Ended: at.Add(-week)}, {Number: 2, Purpose: ForRound, State: Started, Ended: at.Add(-week)}}
+	j.Evictions = []Eviction{{Number: 1, Claim: 1, Job: slurmplug.Plain(1), State: Restored}, {Number: 2, Claim: 2, State: Done, Ended: at.Add(-week)}}
+	j.Forget(at, func(cluster.JobID) bool { return true })
+	h := cluster.NewHistory()
+	if j.Mark(h); len(h.Returning) > 0 || j.Claim(1) == nil || j.Claim(2) != nil || j.Eviction(2) != nil {
+		t.Errorf("%v stand first; %+v", h.Returning, j)
+	}
+}
+
+// One that has had a place by an earlier round still carries the value that gave it
+// that: it may start again only after a whole cycle, which takes the value back.
+func TestRoundsVictimLosesItsPlaceFirst(t *testing.T) {
+	for _, purpose := range []Purpose{ForRound, ForTrial} {
+		j, seen := signalledAt(epoch)
+		e, id := &j.Evictions[0], slurmplug.Plain(1)
+		j.Claims[0].Purpose, j.Claims[0].State = purpose, Started
+		e.State, e.RequeuedAt = Requeued, epoch
+		seen.Sights[id] = Sight{Job: cluster.Job{ID: id, User: "alice", State: cluster.Pending, Reason: "BeginTime", Restarts: 1, Eligible: epoch.Add(2 * time.Minute)}}
+		if turn := Next(j, seen); len(turn.Commands) > 0 == (purpose == ForRound) {
+			t.Errorf("%s, between two cycles: %+v", purpose, turn.Commands)
+		}
+		seen.Waiting = map[cluster.JobID]cluster.Class{}
+		if turn := Next(j, seen); len(turn.Commands) != 1 || turn.Commands[0].Value != soon {
+			t.Errorf("%s, in a cycle: %+v", purpose, turn.Commands)
+		}
 	}
 }

@@ -52,6 +52,7 @@ var roundWords = map[preemption.Why]string{
 	preemption.Why(yield.NoGain):   "what it would gain does not pay for a checkpoint, a restart and a requeue",
 	preemption.Why(yield.NoneLeft): "the jobs on its GPU type that may yield are too few or too small",
 	preemption.Why(yield.Limit):    "rounds.at_once is reached",
+	preemption.Why(yield.Behind):   "TE jobs wait, and the place would go to them first",
 
 	preemption.Why(yield.Yields): "yields its GPUs",
 	preemption.Why(yield.Stays):  "nobody is owed enough",

@@ -428,4 +428,11 @@ func (k *checker) sizing() {
 	if len(without)+len(bounded) == 0 {
 		k.say(Pass, "sizing", "", "sizes can be changed in every ranked partition")
 	}
+	switch {
+	case !enforcesLimits(k.f.Config):
+	case k.f.RightsErr == nil && k.f.Rights.Level == slurmplug.Administrator:
+		k.say(Pass, "limits", "", "sizes are written in the names of the jobs' users: limits made later bind these jobs, too")
+	default:
+		k.say(Pass, "limits", "", "sizes are written as an operator: no job under a limit gets one, and limits made later do not bind those that got one (AdminLevel=Administrator would let them)")
+	}
 }

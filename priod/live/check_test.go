@@ -131,6 +131,10 @@ func TestFindings(t *testing.T) {
 		{name: "sizing without memory", conf: []string{"SelectType=select/cons_tres", "SelectTypeParameters=CR_CORE"}, level: Fail, fix: "does not count memory", change: func(f *Facts, _ *decide.Settings) { f.Sizing = true }},
 		{name: "sizing without DefCpuPerGPU", conf: []string{"SelectType=select/cons_tres", "SelectTypeParameters=CR_CORE_MEMORY"}, level: Warn, fix: "DefCpuPerGPU", change: func(f *Facts, _ *decide.Settings) { f.Sizing = true }},
 		{name: "sizing without limits", conf: []string{"SelectType=select/cons_tres", "SelectTypeParameters=CR_CORE_MEMORY"}, level: Fail, fix: "boom", change: func(f *Facts, _ *decide.Settings) { f.Sizing, f.LimitsErr = true, errors.New("boom") }},
+		{name: "sizing as an operator", conf: []string{"SelectType=select/cons_tres", "SelectTypeParameters=CR_CORE_MEMORY", "AccountingStorageEnforce=associations,limits"}, level: Pass, fix: "written as an operator", change: func(f *Facts, _ *decide.Settings) { f.Sizing = true }},
+		{name: "sizing in users' names", conf: []string{"SelectType=select/cons_tres", "SelectTypeParameters=CR_CORE_MEMORY", "AccountingStorageEnforce=safe"}, level: Pass, fix: "in the names of the jobs' users", change: func(f *Facts, _ *decide.Settings) {
+			f.Sizing, f.Rights.Level = true, slurmplug.Administrator
+		}},
 		{name: "sizing in a bounded partition", conf: []string{"SelectType=select/cons_tres", "SelectTypeParameters=CR_CORE_MEMORY"}, level: Warn, fix: "MaxCPUsPerNode=8", change: func(f *Facts, _ *decide.Settings) {
 			f.Sizing, f.Partitions[0].SizeLimit = true, "MaxCPUsPerNode=8"
 		}},

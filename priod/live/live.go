@@ -24,7 +24,7 @@ type Cluster struct {
 	conf        slurmplug.Config
 	configAt    time.Time // when the fields above were read
 	sizes       *sizeRules
-	sizesAt     time.Time // configAt, when sizes were read
+	inNameOf    ownNames
 	tags        tagCache
 	demands     demandCache
 	jobs        []slurmplug.Job // memory of the last poll's records
@@ -42,7 +42,7 @@ func (c *Cluster) Apply(ctx context.Context, actions []plan.Action) []plan.Outco
 		updates := make([]slurmplug.Update, len(wave))
 		for k, i := range wave {
 			a := &actions[i]
-			updates[k] = slurmplug.Update{Job: a.Job, Tasks: a.Tasks, Lever: a.Lever, Value: a.After}
+			updates[k] = c.update(a, a.After)
 		}
 		done := make([]plan.Outcome, len(wave))
 		for k, r := range c.client.Update(ctx, updates) {
@@ -54,6 +54,16 @@ func (c *Cluster) Apply(ctx context.Context, actions []plan.Action) []plan.Outco
 		}
 	}
 	return outcomes
+}
+
+// update is the write of a value, of a size in the name of the job's user if that
+// may be: an operator's lifts the user's limits from the job.
+func (c *Cluster) update(a *plan.Action, value string) slurmplug.Update {
+	u := slurmplug.Update{Job: a.Job, Tasks: a.Tasks, Lever: a.Lever, Value: value}
+	if a.Lever == slurmplug.Size {
+		u.As = c.inNameOf.uids[a.Job.ID]
+	}
+	return u
 }
 
 // waves splits actions, by index, so that no wave holds a job twice.

@@ -119,8 +119,7 @@ func problem(o *plan.Outcome, j *cluster.Job) string {
 
 // retract puts back what a request held before a write.
 func (c *Cluster) retract(ctx context.Context, o *plan.Outcome, why string) {
-	u := slurmplug.Update{Job: o.Job, Tasks: o.Tasks, Lever: o.Lever, Value: o.Before}
-	r := c.client.Update(ctx, []slurmplug.Update{u})[0]
+	r := c.client.Update(ctx, []slurmplug.Update{c.update(&o.Action, o.Before)})[0]
 	o.Status, o.Message = slurmplug.Refused, why+"; taken back"
 	if r.Status != slurmplug.Applied && r.Status != slurmplug.Raced {
 		o.Status, o.Message = slurmplug.Unknown, why+"; could not be taken back: "+r.Message

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -19,6 +20,24 @@ type sizeRules struct {
 	everywhere string // "" for nothing
 	partitions map[string]slurmplug.Partition
 	limits     *slurmplug.Limits // nil: Slurm enforces none
+	limitsAt   time.Time         // when they were read
+
+	at   time.Time     // when all this was read, or could not be
+	took time.Duration // what that took
+}
+
+// restBetween is how many times what reading the rules took passes before they are
+// read again: where that is quick, limits made meanwhile count in the next cycle.
+const restBetween = 10
+
+// limitsLast is how long limits count that can be read no more.
+const limitsLast = 5 * time.Minute
+
+// ownNames are the users in whose names sizes can be written.
+type ownNames struct {
+	may   bool              // this process has the rights for it
+	since time.Time         // configAt, when that was found out
+	uids  map[uint32]string // by job, of those that were asked last; nil unless may
 }
 
 // Ask reads how waiting jobs ask for their sizes, and which of them have to stay as
@@ -27,7 +46,7 @@ func (c *Cluster) Ask(ctx context.Context, jobs []*cluster.Job) error {
 	if len(jobs) == 0 {
 		return nil
 	}
-	doubts := c.refreshSizeRules(ctx)
+	doubts := c.refreshSizeRules(ctx, time.Now())
 	if c.sizes == nil {
 		return doubts
 	}
@@ -46,6 +65,7 @@ func (c *Cluster) Ask(ctx context.Context, jobs []*cluster.Job) error {
 func (c *Cluster) Asked(ctx context.Context, jobs []*cluster.Job) error {
 	var mu sync.Mutex
 	var doubts error
+	c.refreshRights(ctx)
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(looks)
 	for _, j := range jobs {
@@ -57,6 +77,9 @@ func (c *Cluster) Asked(ctx context.Context, jobs []*cluster.Job) error {
 			mu.Lock()
 			defer mu.Unlock()
 			j.Asked, doubts = a, errors.Join(doubts, err)
+			if a != nil && a.UID != "" && c.inNameOf.may {
+				c.inNameOf.uids[j.ID.ID] = a.UID
+			}
 			return nil
 		})
 	}
@@ -81,17 +104,34 @@ func (c *Cluster) askedOf(ctx context.Context, j *cluster.Job) (*slurmplug.Asked
 	return &a, nil
 }
 
-// refreshSizeRules reads with slurm.conf's values what they do not say: an
-// operator's update lifts a user's limit silently, so whom one binds is left alone.
-func (c *Cluster) refreshSizeRules(ctx context.Context) error {
-	if c.sizes != nil && c.sizesAt.Equal(c.configAt) {
+// refreshRights finds out whether sizes can be written in the names of the jobs'
+// users, which lifts no limit from them. Where Slurm enforces none it makes no
+// difference. It forgets the users of the jobs that were asked before.
+func (c *Cluster) refreshRights(ctx context.Context) {
+	n := &c.inNameOf
+	n.uids = map[uint32]string{}
+	if n.since.Equal(c.configAt) {
+		return
+	}
+	n.may, n.since = false, c.configAt
+	if enforcesLimits(c.conf) {
+		rights, err := c.client.OwnRights(ctx, c.conf)
+		n.may = err == nil && rights.Level == slurmplug.Administrator // not known: as an operator
+	}
+}
+
+// refreshSizeRules reads which limits there are: an operator's update lifts a
+// user's limit silently, so whom one binds is left alone.
+func (c *Cluster) refreshSizeRules(ctx context.Context, now time.Time) error {
+	if r := c.sizes; r != nil && !now.Before(r.at) && now.Sub(r.at) < restBetween*r.took {
 		return nil
 	}
+	began := time.Now()
 	partitions, err := c.client.Partitions(ctx)
 	if err != nil {
 		return err
 	}
-	r := &sizeRules{everywhere: sizeLimit(c.conf), partitions: map[string]slurmplug.Partition{}}
+	r := &sizeRules{everywhere: sizeLimit(c.conf), partitions: map[string]slurmplug.Partition{}, limitsAt: now}
 	for _, p := range partitions {
 		r.partitions[p.Name] = p
 	}
@@ -99,14 +139,16 @@ func (c *Cluster) refreshSizeRules(ctx context.Context) error {
 		r.limits, err = c.client.Limits(ctx, c.conf.ClusterName())
 		switch {
 		case err == nil:
-		case c.sizes != nil && c.sizes.limits != nil:
-			r.limits = c.sizes.limits // nobody changes them where slurmdbd does not answer
+		case c.sizes != nil && c.sizes.limits != nil && now.Sub(c.sizes.limitsAt) < limitsLast:
+			r.limits, r.limitsAt = c.sizes.limits, c.sizes.limitsAt // slurmdbd is started again, most often
 		default:
 			err = fmt.Errorf("limits of associations and QOS, without which no job gets another size: %w", err)
 			r.everywhere = "may be under a limit: those of associations and QOS cannot be read"
 		}
 	}
-	c.sizes, c.sizesAt = r, c.configAt // also after an error: sacctmgr waits long for a slurmdbd that is down
+	r.took = time.Since(began)
+	r.at = now.Add(r.took)
+	c.sizes = r // also after an error: sacctmgr waits long for a slurmdbd that is down
 	return err
 }
 

@@ -9,13 +9,15 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 )
 
 // limited is a Slurm that enforces limits, whose slurmdbd may be down.
 type limited struct {
-	t    *testing.T
-	down *bool
+	t      *testing.T
+	down   *bool
+	rename *strings.Replacer // of what it says
 }
 
 func (l limited) Run(_ context.Context, c slurmplug.Command) (slurmplug.Output, error) {
@@ -39,35 +41,89 @@ func (l limited) Run(_ context.Context, c slurmplug.Command) (slurmplug.Output, 
 	case strings.Contains(words, "show partition"):
 		out = read("partition.out")
 	default:
-		out = "JobState=PENDING NumNodes=1-1 NumCPUs=3 NumTasks=1 CPUs/Task=3 MinCPUsNode=3 MinMemoryNode=64000M TresPerNode=gres:gpu:1 " +
+		out = "UserId=games(5) JobState=PENDING NumNodes=1-1 NumCPUs=3 NumTasks=1 CPUs/Task=3 MinCPUsNode=3 MinMemoryNode=64000M TresPerNode=gres:gpu:1 " +
 			"ReqB:S:C:T=0:0:*:* Socks/Node=* NtasksPerN:B:S:C=0:0:*:* CoreSpec=* OverSubscribe=OK ReqNodeList=(null) ExcNodeList=(null)\n"
 	}
-	return slurmplug.Output{Stdout: []byte(out)}, nil
+	return slurmplug.Output{Stdout: []byte(l.rename.Replace(out))}, nil
 }
 
-// Without slurmdbd the limits that were read last count, because nobody can change
-// them; with none read no job gets a new size. How jobs ask is read in any case: those
-// with a size of priod's have to get theirs back.
+// asking is a Cluster before a limited Slurm, and a job of it.
+func asking(t *testing.T, down *bool) (*Cluster, *cluster.Job) {
+	c := New(slurmplug.NewClient(limited{t, down, strings.NewReplacer()}, slurmplug.Options{}))
+	if err := c.refreshConfig(t.Context(), time.Unix(1_000_000, 0)); err != nil {
+		t.Fatal(err)
+	}
+	return c, &cluster.Job{ID: slurmplug.Plain(17), User: "games", Account: "biology", QOS: "normal", Partition: "gpu", State: cluster.Pending}
+}
+
+// Without slurmdbd the limits that were read last count for a while; with none read
+// no job gets a new size. How jobs ask is read in any case: those with a size of
+// priod's have to get theirs back.
 func TestAskWithoutAccounting(t *testing.T) {
-	for _, seen := range []bool{true, false} {
-		down := !seen
-		c := New(slurmplug.NewClient(limited{t, &down}, slurmplug.Options{}))
-		job := cluster.Job{ID: slurmplug.Plain(17), User: "games", Account: "biology", QOS: "normal", Partition: "gpu", State: cluster.Pending}
-		ask := func(at time.Time) error {
-			if err := c.refreshConfig(t.Context(), at); err != nil {
-				t.Fatal(err)
-			}
-			job.Asked = nil
-			return c.Ask(t.Context(), []*cluster.Job{&job})
-		}
-		if seen {
-			if err := ask(time.Unix(1_000_000, 0)); err != nil || job.Asked == nil || job.Asked.Fixed != "" {
+	for _, c := range []struct {
+		name  string
+		seen  bool
+		age   time.Duration
+		fixed bool
+	}{
+		{"never read", false, 0, true},
+		{"read before", true, limitsLast / 2, false},
+		{"read long before", true, 2 * limitsLast, true},
+	} {
+		down := !c.seen
+		slurm, job := asking(t, &down)
+		if c.seen {
+			if err := slurm.Ask(t.Context(), []*cluster.Job{job}); err != nil || job.Asked == nil || job.Asked.Fixed != "" {
 				t.Fatalf("%+v, %v", job.Asked, err)
 			}
+			slurm.sizes.at, slurm.sizes.limitsAt = slurm.sizes.at.Add(-c.age), slurm.sizes.limitsAt.Add(-c.age)
 		}
 		down = true
-		if err := ask(time.Unix(2_000_000, 0)); err == nil || job.Asked == nil || (job.Asked.Fixed == "") != seen {
-			t.Errorf("limits read before: %v: %+v, %v", seen, job.Asked, err)
+		for range 2 { // with the second one what came of the first is remembered
+			if err := slurm.Ask(t.Context(), []*cluster.Job{job}); job.Asked == nil || (job.Asked.Fixed != "") != c.fixed {
+				t.Errorf("%s: %+v, %v", c.name, job.Asked, err)
+			}
+		}
+	}
+}
+
+// A limit that is made while priod runs counts as soon as a poll comes, which is no
+// sooner than ten times after what reading them takes.
+func TestNewLimitsCount(t *testing.T) {
+	down := false
+	slurm, job := asking(t, &down)
+	if err := slurm.Ask(t.Context(), []*cluster.Job{job}); err != nil || job.Asked.Fixed != "" {
+		t.Fatalf("%+v, %v", job.Asked, err)
+	}
+	slurm.client = slurmplug.NewClient(limited{t, &down, strings.NewReplacer("biology|games|||", "biology|games|||cpu=2")}, slurmplug.Options{})
+	for _, c := range []struct {
+		took, ago time.Duration
+		fixed     bool
+	}{
+		{time.Second, 9 * time.Second, false},
+		{time.Second, 10 * time.Second, true},
+	} {
+		slurm.sizes.took, slurm.sizes.at = c.took, time.Now().Add(-c.ago)
+		if err := slurm.Ask(t.Context(), []*cluster.Job{job}); err != nil || (job.Asked.Fixed != "") != c.fixed {
+			t.Errorf("%s after one that took %s: %q, %v", c.ago, c.took, job.Asked.Fixed, err)
+		}
+	}
+}
+
+// Sizes are written in the name of the job's user by one who may do that, no other
+// lever is.
+func TestSizesInTheUsersName(t *testing.T) {
+	for may, want := range map[bool]string{true: "5", false: ""} {
+		down := false
+		slurm, job := asking(t, &down)
+		slurm.inNameOf = ownNames{may: may, since: slurm.configAt} // as OwnRights said
+		if err := slurm.Ask(t.Context(), []*cluster.Job{job}); err != nil {
+			t.Fatal(err)
+		}
+		for lever, want := range map[slurmplug.Lever]string{slurmplug.Size: want, slurmplug.Features: "", slurmplug.SiteFactor: ""} {
+			if u := slurm.update(&plan.Action{Job: cluster.JobID{ID: 17, Task: 3}, Lever: lever}, "x"); u.As != want {
+				t.Errorf("who may do it %t writes %s as %q, want %q", may, lever, u.As, want)
+			}
 		}
 	}
 }

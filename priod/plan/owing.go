@@ -7,6 +7,7 @@ import "slurmprio/priod/cluster"
 type Owing struct {
 	Waiting []Owed // in the order of the queue, jobs that wait for the GPU type that their constraint holds
 	Running map[cluster.JobID]Owed
+	First   []cluster.JobID // in their order, TE jobs without a place: Slurm gives them what comes free before all of Waiting
 }
 
 // Owed is one job's part of it.

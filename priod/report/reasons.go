@@ -8,7 +8,7 @@ var reasons = map[ranking.Why]string{
 	ranking.TEQOS:      "the configuration makes its QOS trial-and-error",
 	ranking.BETag:      "its tag says type=be",
 	ranking.BEQOS:      "the configuration makes its QOS best-effort",
-	ranking.Untagged:   "it carries no tag, so it ranks with best-effort jobs, in Slurm's own order",
+	ranking.Untagged:   "neither its tag nor its QOS makes it one or the other: it ranks with best-effort jobs, in Slurm's own order",
 	ranking.BadTag:     "its tag is not valid, so it counts as untagged",
 	ranking.OverBudget: "it asked to be TE, but exceeds the TE budget and counts as BE until there is room",
 	ranking.Overrun:    "it asked to be TE, but has run longer than a TE job may and counts as BE",

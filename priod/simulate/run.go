@@ -115,6 +115,9 @@ func slurm(ctx context.Context, spec Spec, in Input) (Result, error) {
 	if opt.Daemon.Settings.Ledger != nil { // each run begins with an empty one
 		opt.Daemon.Settings.Ledger = &decide.Ledger{}
 	}
+	if opt.Daemon.Settings.Steering.Helm != nil {
+		opt.Daemon.Settings.Steering.Helm = &decide.Helm{}
+	}
 	if in.sized() {
 		opt.Speedup = in.speedup
 	}

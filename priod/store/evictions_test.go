@@ -70,6 +70,26 @@ func TestEvictionsComeBack(t *testing.T) {
 	}
 }
 
+// A claim is read as long as its victim waits, however long ago it ended: it says
+// where that goes back to.
+func TestClaimsOfOpenEvictions(t *testing.T) {
+	d, j := underWay(t)
+	turn := evicted(now())
+	turn.Claims[0].State, turn.Claims[0].Pin, turn.Claims[0].Resv = eviction.Started, "", ""
+	turn.Claims[0].Ended = now().Add(-eviction.Memory - time.Hour)
+	turn.Evictions[0].State = eviction.Restored
+	save(t, d.store, j, turn)
+	read := must[*eviction.Journal](t)(reader(t, d.store.dir).Journal(ctx))
+	if len(read.Evictions) != 1 || len(read.Claims) != 1 || read.Claims[0].Purpose != eviction.ForRound {
+		t.Errorf("%+v", read)
+	}
+	turn.Evictions[0].State, turn.Evictions[0].Ended = eviction.Done, now()
+	save(t, d.store, j, turn)
+	if read = must[*eviction.Journal](t)(reader(t, d.store.dir).Journal(ctx)); len(read.Claims) > 0 {
+		t.Errorf("%+v", read)
+	}
+}
+
 // A pin goes into the undo journal before it goes to Slurm, and is no value of
 // the ranking.
 func TestPinsAreUndone(t *testing.T) {

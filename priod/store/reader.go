@@ -53,6 +53,8 @@ func (r *Reader) open(ctx context.Context) error {
 	path := databasePath(r.dir)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("no database in %s: has priod run there? (priod run --once makes one)", r.dir)
+	} else if errors.Is(err, fs.ErrPermission) {
+		return forbidden(path)
 	} else if err != nil {
 		return fmt.Errorf("read the database: %w", err)
 	}
@@ -157,10 +159,25 @@ func (r *Reader) explain(err error) error {
 	case isBroken(err):
 		return fmt.Errorf("%s is broken: the running daemon sets it aside and begins anew: %w", path, err)
 	case isUnready(err):
+		if err := forbidden(path); err != nil {
+			return err
+		}
 		return fmt.Errorf("%s cannot be read by this user just now: wait for the daemon's next cycle, or ask as priod's own user: %w", path, err)
 	default:
 		return explain(err, path)
 	}
+}
+
+// forbidden is an error when the file's rights keep this user from it.
+func forbidden(path string) error {
+	f, err := os.Open(path)
+	if err == nil {
+		return f.Close()
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("%s is not for this user: ask as a member of its folder's group, or as priod's own user: %w", path, fs.ErrPermission)
+	}
+	return nil
 }
 
 // isUnready tells whether SQLite would have to write a lock file first.

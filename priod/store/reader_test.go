@@ -217,10 +217,13 @@ func TestReadersOfOtherUsers(t *testing.T) {
 				if after := listing(t, dir); after != before {
 					t.Errorf("the reader changed the folder\n%sto\n%s", before, after)
 				}
-				if state == "down" {
+				for _, more := range []os.FileMode{0, 0o5} { // the folder hides the files, or only they themselves are closed
+					if err := os.Chmod(dir, mode|more|os.ModeSetgid); err != nil {
+						t.Fatal(err)
+					}
 					out, err = asProcess(t, "reader", stranger, dir, "1").CombinedOutput()
-					if err == nil || !bytes.Contains(out, []byte("permission denied")) {
-						t.Errorf("a stranger: %v: %s", err, out)
+					if err == nil || !bytes.Contains(out, []byte("is not for this user")) {
+						t.Errorf("a stranger, %o: %v: %s", mode|more, err, out)
 					}
 				}
 				// The daemon comes back to a folder that it can use.

@@ -95,7 +95,7 @@ func (t *Tag) Set(key, value string) error {
 const (
 	wantName   = "want 1 to 64 letters, digits, '.', '-' or '_'"
 	wantNumber = "want a plain number from 0.000001 to 1000000000000000"
-	wantSpeeds = "want TYPE:SPEED for each GPU type, such as a100:1,v100:0.45"
+	wantSpeeds = "want TYPE:SPEED for each GPU type, such as a100:1,v100:0.45, with plain numbers above 0"
 	wantCurves = "want TYPE:AMOUNTxSPEED-AMOUNTxSPEED for each GPU type, amounts rising, such as a100:3x1-9x2.4"
 )
 

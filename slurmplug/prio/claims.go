@@ -32,8 +32,12 @@ func FromArguments(cmd *sbatch.Command) (claims []Claim) {
 const (
 	SbatchVariable = variables + "SBATCH" // path of the real sbatch
 	WakeVariable   = variables + "WAKE"   // where priod hears of TE jobs
+	HoldVariable   = variables + "HOLD"   // how long jobs that may be steered begin later
 	GuardVariable  = variables + "GUARD"  // who ran a script as sbatch
 )
+
+// others are variables that say nothing about a job.
+var others = []string{SbatchVariable, WakeVariable, HoldVariable, GuardVariable}
 
 // FromEnvironment are those of SBATCHWRAP_* variables; an empty one says
 // nothing. strange are variables that look like ours and are not.
@@ -47,7 +51,7 @@ func FromEnvironment(env []string) (claims []Claim, strange []string) {
 		switch {
 		case i >= 0 && value != "":
 			claims = append(claims, Claim{&Options[i], value, "variable " + name})
-		case i < 0 && name != SbatchVariable && name != WakeVariable && name != GuardVariable:
+		case i < 0 && !slices.Contains(others, name):
 			strange = append(strange, name)
 		}
 	}

@@ -94,12 +94,12 @@ func (c *Command) Last(name string) (value string, ok bool) {
 }
 
 // Rewrite returns the command line without our own (Exact) options, and with
-// add[i] as the last option of component i, where it counts. sbatch reads
+// the words of add[i] as the last options of component i, where they count. sbatch reads
 // the last part of a command line again for further components of the script;
 // when add goes on with other words for those, that part is written out for
 // each of them. Nothing else changes. It must not be used with Tangled.
-func (c *Command) Rewrite(add []string) []string {
-	out := make([]string, 0, len(c.Args)+len(add))
+func (c *Command) Rewrite(add [][]string) []string {
+	out := make([]string, 0, len(c.Args)+2*len(add))
 	next := 0
 	copyTo := func(end int) {
 		out = append(out, c.Args[next:end]...)
@@ -115,12 +115,12 @@ func (c *Command) Rewrite(add []string) []string {
 		}
 		copyTo(part.End)
 		if i < len(add) {
-			out = append(out, add[i])
+			out = append(out, add[i]...)
 		}
-		if i < last || len(add) <= last || !slices.ContainsFunc(add[last:], func(w string) bool { return w != add[last] }) {
+		if i < last || len(add) <= last || !slices.ContainsFunc(add[last:], func(w []string) bool { return !slices.Equal(w, add[last]) }) {
 			continue
 		}
-		for _, word := range add[last+1:] {
+		for _, words := range add[last+1:] {
 			out = append(out, ":")
 			for _, f := range part.Found {
 				// Early options count once for the whole command line.
@@ -128,7 +128,7 @@ func (c *Command) Rewrite(add []string) []string {
 					out = append(out, f.Word())
 				}
 			}
-			out = append(out, word)
+			out = append(out, words...)
 		}
 	}
 	copyTo(len(c.Args))

@@ -342,15 +342,16 @@ func (o *oracle) rewrite(t tb, dir string, s submission, before answer) {
 		t.Fatalf("%q\n-as it was +own options removed:\n%s", strewn.args, d)
 	}
 	var want []map[string]string
-	var add []string
+	var add [][]string
 	for i, j := range before.jobs {
 		j := maps.Clone(j)
 		j["comment"] = "tag " + j["comment"]
 		if i%3 == 0 {
 			j["comment"] = "tag"
 		}
+		j["begin"] = "set"
 		want = append(want, j)
-		add = append(add, "--comment="+j["comment"])
+		add = append(add, []string{"--comment=" + j["comment"], "--begin=now+20"})
 	}
 	rewritten := s
 	rewritten.args = c.Rewrite(add)

@@ -199,18 +199,22 @@ func TestReleases(t *testing.T) {
 
 func TestRewrite(t *testing.T) {
 	for _, c := range []struct {
-		args, add, want []string
+		args []string
+		add  [][]string
+		want []string
 	}{
-		{[]string{}, []string{"T"}, []string{"T"}},
+		{[]string{}, [][]string{{"T"}}, []string{"T"}},
 		{[]string{"s.sh", "a"}, nil, []string{"s.sh", "a"}},
-		{[]string{"-N1", "s.sh", "a"}, []string{"T"}, []string{"-N1", "T", "s.sh", "a"}},
-		{[]string{"-N1", "--", "s.sh"}, []string{"T"}, []string{"-N1", "T", "--", "s.sh"}},
-		{[]string{"--prio-type", "te", "-N1", "--prio-share", "s.sh", "--prio-type", "x"}, []string{"T"}, []string{"-N1", "T", "s.sh", "--prio-type", "x"}},
-		{[]string{"-N1", ":", "-N2", ":", "s.sh"}, []string{"T", "U", "V"}, []string{"-N1", "T", ":", "-N2", "U", ":", "V", "s.sh"}},
-		{[]string{"-N1", "s.sh"}, []string{"T", "T", "T"}, []string{"-N1", "T", "s.sh"}},
-		{[]string{"-vHN1", "--prio-share", "-J", "x y", "--nice", "--", "s.sh"}, []string{"T", "U"},
+		{[]string{"-N1", "s.sh", "a"}, [][]string{{"T"}}, []string{"-N1", "T", "s.sh", "a"}},
+		{[]string{"-N1", "--", "s.sh"}, [][]string{{"T"}}, []string{"-N1", "T", "--", "s.sh"}},
+		{[]string{"--prio-type", "te", "-N1", "--prio-share", "s.sh", "--prio-type", "x"}, [][]string{{"T"}}, []string{"-N1", "T", "s.sh", "--prio-type", "x"}},
+		{[]string{"-N1", ":", "-N2", ":", "s.sh"}, [][]string{{"T"}, {"U"}, {"V"}}, []string{"-N1", "T", ":", "-N2", "U", ":", "V", "s.sh"}},
+		{[]string{"-N1", "s.sh"}, [][]string{{"T"}, {"T"}, {"T"}}, []string{"-N1", "T", "s.sh"}},
+		{[]string{"-vHN1", "--prio-share", "-J", "x y", "--nice", "--", "s.sh"}, [][]string{{"T"}, {"U"}},
 			[]string{"-vHN1", "-J", "x y", "--nice", "T", ":", "--hold", "--nodes=1", "--job-name=x y", "--nice", "U", "--", "s.sh"}},
-		{[]string{"-N1", ":", "-N2", "s.sh"}, []string{"T", "U", "V"}, []string{"-N1", "T", ":", "-N2", "U", ":", "--nodes=2", "V", "s.sh"}},
+		{[]string{"-N1", "s.sh", "T"}, [][]string{{"T", "U"}}, []string{"-N1", "T", "U", "s.sh", "T"}},
+		{[]string{"-N1", "s.sh"}, [][]string{{"T"}, {"T", "U"}}, []string{"-N1", "T", ":", "--nodes=1", "T", "U", "s.sh"}},
+		{[]string{"-N1", ":", "-N2", "s.sh"}, [][]string{{"T"}, {"U"}, {"V"}}, []string{"-N1", "T", ":", "-N2", "U", ":", "--nodes=2", "V", "s.sh"}},
 	} {
 		cmd, err := For(2205).With(own...).ParseArgs(c.args)
 		if err != nil {
@@ -449,10 +453,10 @@ func FuzzParseArgs(f *testing.F) {
 		if err != nil || c.Tangled {
 			return
 		}
-		// Adding an option changes nothing but this option.
-		var add []string
+		// Adding options changes nothing but these options.
+		var add [][]string
 		for i := range c.Components {
-			add = append(add, fmt.Sprint("--comment=tag", i))
+			add = append(add, []string{fmt.Sprint("--comment=tag", i), "--begin=now"})
 		}
 		again, err := g.ParseArgs(c.Rewrite(add))
 		if err != nil {
@@ -471,7 +475,7 @@ func FuzzParseArgs(f *testing.F) {
 			for _, x := range part.Found {
 				after = append(after, x.Word())
 			}
-			if !slices.Equal(append(before, add[i]), after) {
+			if !slices.Equal(append(before, add[i]...), after) {
 				t.Fatalf("%q became %q: component %d is %q", args, again.Args, i, after)
 			}
 		}

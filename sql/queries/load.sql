@@ -46,9 +46,11 @@ SELECT
   CAST((SELECT coalesce(max(eviction), 0) FROM evictions) AS INTEGER) AS eviction;
 
 -- name: ClaimsAfter :many
--- Open claims, those whose job still names its place, and those that ended after a time.
+-- Open claims, those whose job still names its place or whose victims are not back, and
+-- those that ended after a time.
 SELECT j.id, j.task, j.user, sqlc.embed(c) FROM claims AS c JOIN jobs AS j ON j.job = c.job
-WHERE c.ended_ms = 0 OR c.pin <> '' OR c.resv <> '' OR c.ended_ms > sqlc.arg(since_ms) ORDER BY c.claim;
+WHERE c.ended_ms = 0 OR c.pin <> '' OR c.resv <> '' OR c.ended_ms > sqlc.arg(since_ms)
+OR c.claim IN (SELECT e.claim FROM evictions AS e WHERE e.ended_ms = 0) ORDER BY c.claim;
 
 -- name: EvictionsAfter :many
 -- Open evictions, and those that ended after a time.

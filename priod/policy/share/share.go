@@ -9,6 +9,7 @@
 package share
 
 import (
+	"slices"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -23,8 +24,11 @@ type Received struct {
 // Account is the received and the promised of the jobs in the queue.
 type Account struct {
 	jobs  map[cluster.JobID]*job
-	index map[string]int // of the GPU types
-	all   []float64      // by type: s that all jobs, also those forgotten, ran since Reset
+	types []string  // GPU types, in the order in which they were met: they are few
+	all   []float64 // by type: s that all jobs, also those forgotten, ran since Reset
+
+	last   cluster.JobID // the job that was last looked for, and is often the next one
+	lastOf *job          // nil: none was
 }
 
 type job struct {
@@ -50,21 +54,29 @@ type run struct {
 
 // New returns an account in which nobody has anything.
 func New() *Account {
-	return &Account{jobs: map[cluster.JobID]*job{}, index: map[string]int{}}
+	return &Account{jobs: map[cluster.JobID]*job{}}
+}
+
+// job finds a job's account; nil when nothing is known.
+func (a *Account) job(id cluster.JobID) *job {
+	if a.lastOf == nil || a.last != id {
+		a.last, a.lastOf = id, a.jobs[id]
+	}
+	return a.lastOf
 }
 
 // of finds a job's account of a type, and the type's index, and adds them.
 func (a *Account) of(id cluster.JobID, gpuType string) (*job, int) {
-	t, known := a.index[gpuType]
-	if !known {
-		t = len(a.index)
-		a.index[gpuType] = t
+	t := slices.Index(a.types, gpuType)
+	if t < 0 {
+		t = len(a.types)
+		a.types = append(a.types, gpuType)
 		a.all = append(a.all, 0)
 	}
-	j := a.jobs[id]
+	j := a.job(id)
 	if j == nil {
 		j = &job{runs: map[int64]*run{}}
-		a.jobs[id] = j
+		a.jobs[id], a.lastOf = j, j
 	}
 	for len(j.types) <= t {
 		j.types = append(j.types, account{})
@@ -85,13 +97,13 @@ func (a *Account) Observe(i cluster.Interval) {
 		old = &run{start: now.start}
 		j.runs[now.start] = old
 	}
-	a.add(i.Job, *old, -1)
-	a.add(i.Job, now, 1)
+	a.add(i.Job, old, -1)
+	a.add(i.Job, &now, 1)
 	*old = now
 	j.last = old
 }
 
-func (a *Account) add(id cluster.JobID, r run, sign float64) {
+func (a *Account) add(id cluster.JobID, r *run, sign float64) {
 	if r.gpuType == "" {
 		return
 	}
@@ -114,10 +126,7 @@ func (a *Account) Promise(id cluster.JobID, gpuType string, fraction float64, pa
 
 // look is a job's account of a type; empty when nothing is known.
 func (a *Account) look(id cluster.JobID, gpuType string) (account, int) {
-	j, t := a.jobs[id], -1
-	if i, known := a.index[gpuType]; known {
-		t = i
-	}
+	j, t := a.job(id), slices.Index(a.types, gpuType)
 	if j == nil || t < 0 || t >= len(j.types) {
 		return account{}, t
 	}
@@ -160,4 +169,7 @@ func (a *Account) Reset() {
 
 // Forget drops a job that has left the queue. Its time still counts in the
 // others' fractions.
-func (a *Account) Forget(id cluster.JobID) { delete(a.jobs, id) }
+func (a *Account) Forget(id cluster.JobID) {
+	delete(a.jobs, id)
+	a.lastOf = nil
+}

@@ -45,9 +45,13 @@ func TestThroughRequeues(t *testing.T) {
 	if got := a.Owed(one, "v100"); !near(got, 250) {
 		t.Errorf("owed %v s, want half of 1000 s less 250 s", got)
 	}
+	a.Received(slurmplug.Plain(2), "v100")
 	a.Forget(slurmplug.Plain(2))
 	if got := a.Fraction(one, "v100"); !near(got, 0.25) {
 		t.Errorf("fraction %v once the other job is gone: its time was spent", got)
+	}
+	if got := a.Received(slurmplug.Plain(2), "v100"); got != (Received{}) {
+		t.Errorf("a forgotten job has %+v", got)
 	}
 	a.Reset()
 	a.Observe(interval(1, "v100", 2, 500, 700))

@@ -82,6 +82,9 @@ type Snapshot struct {
 	Nodes   *placement.Nodes // what is free now; it is not changed
 	Running []Running
 	Waiting []Waiting // in the order of the queue
+	// First wait before all of Waiting and get nobody to leave, in their order: they
+	// take what is or comes free and fits them.
+	First []placement.Request
 }
 
 // Running is a job that holds GPUs of one type of nodes.
@@ -114,6 +117,7 @@ const (
 	NoGain   Why = "no-gain"    // what it would gain does not pay for the move
 	NoneLeft Why = "no-victims" // those that may yield are too few or too small
 	Limit    Why = "limit"      // Settings.AtOnce
+	Behind   Why = "behind"     // those of Snapshot.First would take the place
 
 	Yields    Why = "yields"
 	Stays     Why = "stays"      // nobody is owed enough
@@ -152,13 +156,14 @@ func Decide(s *Snapshot, set Settings) Decision {
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(s.Waiting[b].Owed, s.Waiting[a].Owed) })
 	free, yielding := s.Nodes.Clone(), 0
+	first := slices.DeleteFunc(slices.Clone(s.First), func(r placement.Request) bool { return take(free, r) })
 	for _, i := range order {
 		w := &s.Waiting[i]
-		if w.Start <= set.Round {
+		if take(free, w.Request) || w.Start <= set.Round {
 			d.Waiting[i] = Soon
 			continue
 		}
-		victims, why := choose(s, &set, free, w, may)
+		victims, why := choose(s, &set, free, first, w, may)
 		if why == Gets && set.AtOnce > 0 && yielding+len(victims) > set.AtOnce {
 			why = Limit
 		}
@@ -193,16 +198,21 @@ func (r *Running) standing(set *Settings) Why {
 	return Stays
 }
 
-// choose finds the victims for one waiting job: those that have had most, until
-// it fits, without those that it would fit without.
-func choose(s *Snapshot, set *Settings, free *placement.Nodes, w *Waiting, list []int) ([]int, Why) {
+// take gives a job its room when it fits.
+func take(free *placement.Nodes, r placement.Request) bool {
+	shares, fits := free.Fit(r, nil)
+	if fits {
+		free.Take(shares)
+	}
+	return fits
+}
+
+// choose finds the victims for one waiting job, that does not fit: those that have
+// had most, until it does, without those that it would fit without.
+func choose(s *Snapshot, set *Settings, free *placement.Nodes, first []placement.Request, w *Waiting, list []int) ([]int, Why) {
 	view := free.Clone()
 	var victims []int
-	why := NoneLeft
-	_, fits := view.Fit(w.Request, nil)
-	if fits {
-		return nil, Soon
-	}
+	why, fits := NoneLeft, false
 	for _, v := range list {
 		r := &s.Running[v]
 		if !w.Request.Types.Has(s.Nodes.Type(r.Shares[0].Node)) {
@@ -241,6 +251,12 @@ func choose(s *Snapshot, set *Settings, free *placement.Nodes, w *Waiting, list 
 	gain = float64(w.Request.GPUs) * min(least, w.Run, w.Start)
 	if gain < set.Pay*loss || least < set.Round {
 		return nil, NoGain
+	}
+	for _, r := range first {
+		take(view, r)
+	}
+	if _, fits = view.Fit(w.Request, nil); !fits {
+		return nil, Behind
 	}
 	return victims, Gets
 }

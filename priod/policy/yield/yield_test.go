@@ -95,6 +95,41 @@ func TestNobodyYieldsTwice(t *testing.T) {
 	}
 }
 
+// Who starts by itself, or stands before all of them, takes its room first: nobody
+// yields to one that would not get it.
+func TestWhoComesFirst(t *testing.T) {
+	s := full(4, runs(2, -9*hour))
+	s.Waiting = []Waiting{waits(2, 6*hour), waits(4, 5*hour)}
+	if d := Decide(s, set()); d.Waiting[0] != Soon || d.Waiting[1] != NoneLeft || d.For[0] != -1 {
+		t.Errorf("the room of one that fits is given away: %+v", d)
+	}
+	for name, c := range map[string]struct {
+		first []int32 // their GPUs
+		want  Why
+	}{
+		"takes the place":        {[]int32{4}, Behind},
+		"takes a part":           {[]int32{3}, Behind},
+		"leaves enough":          {[]int32{2}, Gets},
+		"two of them":            {[]int32{2, 1}, Behind},
+		"is too large":           {[]int32{8}, Gets},
+		"the second takes a bit": {[]int32{8, 3}, Behind},
+	} {
+		s := full(4, runs(4, -9*hour))
+		s.Waiting = []Waiting{waits(2, 5*hour)}
+		for _, gpus := range c.first {
+			s.First = append(s.First, waits(gpus, 0).Request)
+		}
+		if d := Decide(s, set()); d.Waiting[0] != c.want || (d.Running[0] == Yields) != (c.want == Gets) {
+			t.Errorf("%s: %+v, want %s", name, d, c.want)
+		}
+	}
+	s = full(4, runs(2, -9*hour)) // half of the node is free, and somebody's soon
+	s.Waiting, s.First = []Waiting{waits(4, 5*hour)}, []placement.Request{waits(1, 0).Request}
+	if d := Decide(s, set()); d.Waiting[0] != NoneLeft {
+		t.Errorf("free GPUs are counted on that others take: %+v", d)
+	}
+}
+
 func TestOwed(t *testing.T) {
 	with := set()
 	// An hour of a type three times slower is 20 minutes of the fastest.

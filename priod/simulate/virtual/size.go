@@ -78,7 +78,7 @@ func (s *slurm) Ask(_ context.Context, jobs []*cluster.Job) error {
 
 // resize writes a value of the lever Size.
 func (s *slurm) resize(j *job, value string) error {
-	if j.state != waiting && j.state != delayed {
+	if !j.pending() {
 		return fmt.Errorf("job %s is not pending", number(j.index))
 	}
 	cpus, memMB, name, err := slurmplug.ParseSize(value)

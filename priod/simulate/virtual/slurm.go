@@ -3,6 +3,7 @@ package virtual
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -25,16 +26,21 @@ type slurm struct {
 	asked    []*job // whose rows say how they ask, since the last look
 	changes  bool   // since the last cycle
 	wrote    bool   // in the last cycle
+	left     bool   // a cycle was left out since the last change
+	leftAt   float64
 }
 
 // record is what Slurm holds of a job beside what the scheduler needs.
 type record struct {
 	site, nice int64
-	direct     int64 // a priority set by hand; -1 when there is none, 0 holds
-	row        int   // in slurm.jobs; -1 before the job is known
+	direct     int64  // a priority set by hand; -1 when there is none, 0 holds
+	features   string // the node feature that it is bound to; "": none
+	row        int    // in slurm.jobs; -1 before the job is known
 }
 
 func (r *record) held() bool { return r.direct == 0 }
+
+func (j *job) pending() bool { return j.state == waiting || j.state == delayed }
 
 // partition is the only one.
 const partition = "virtual"
@@ -52,11 +58,11 @@ func newSlurm(e *engine) *slurm {
 	for n := range e.nodes.Len() {
 		size := e.nodes.Size(int32(n))
 		s.snapshot.Nodes = append(s.snapshot.Nodes, cluster.Node{
-			Name: "n" + strconv.Itoa(n), GPUType: e.types[e.nodes.Type(int32(n))],
+			Name: "n" + strconv.Itoa(n), GPUType: e.types[e.nodes.Type(int32(n))], Features: s.featuresOf(int32(n)),
 			GPUs: int(size.GPUs), CPUs: int(size.CPUs), MemMB: size.MemMB, Partitions: []string{partition},
 		})
 	}
-	e.opt.Daemon.Settings.Sizing.Slurm = s
+	e.opt.Daemon.Settings.Sizing.Slurm, e.opt.Daemon.Settings.Steering.Slurm = s, s
 	return s
 }
 
@@ -109,8 +115,9 @@ func (s *slurm) apply(a plan.Action) error {
 	if j == nil {
 		return fmt.Errorf("invalid job id %s", a.Job)
 	}
-	if a.Lever == slurmplug.Size {
-		err := s.resize(j, a.After)
+	write := map[slurmplug.Lever]func(*job, string) error{slurmplug.Size: s.resize, slurmplug.Features: s.constrain}[a.Lever]
+	if write != nil {
+		err := write(j, a.After)
 		s.changed(j)
 		return err
 	}
@@ -145,12 +152,22 @@ func (s *slurm) apply(a plan.Action) error {
 	return nil
 }
 
+// change takes down that something will change. The history then sees how it was at the
+// last cycle that was left out: until then those ran whose run ends now.
+func (s *slurm) change() {
+	if s.left {
+		s.snapshot.At, s.left = instant(s.leftAt), false
+		s.history.Observe(&s.snapshot)
+	}
+	s.changes = true
+}
+
 // changed brings a job's row up to date, and adds it for a new job.
 func (s *slurm) changed(j *job) {
 	if s == nil {
 		return
 	}
-	s.changes = true
+	s.change()
 	if j.row < 0 {
 		j.row = len(s.jobs)
 		s.jobs = append(s.jobs, j)
@@ -166,6 +183,7 @@ func (s *slurm) refresh(j *job) {
 	row.Restarts = max(int(j.runs)-1, 0)
 	row.Start, row.GPUType, row.Reason = time.Time{}, j.GPUType, ""
 	row.SiteFactorKnown = j.state == waiting
+	row.Features, row.NodeList = j.features, s.nodeList(j)
 	switch j.state {
 	case waiting:
 		row.State, row.Reason = cluster.Pending, "Priority"
@@ -208,7 +226,7 @@ func (s *slurm) gone(j *job) {
 	if s == nil {
 		return
 	}
-	s.changes = true
+	s.change()
 	delete(s.known, number(j.index))
 	last := len(s.jobs) - 1
 	s.jobs[j.row], s.snapshot.Jobs[j.row] = s.jobs[last], s.snapshot.Jobs[last]
@@ -224,17 +242,15 @@ func (s *slurm) reread() {
 	}
 }
 
-// cycle is priod's turn. Where nothing has changed since a turn without
-// writes, the next decides the same, unless a budget or a share goes by the clock.
+// cycle is priod's turn, unless it would be as the last one.
 func (e *engine) cycle() error {
 	e.cycling = false
 	s := e.slurm
-	set := &e.opt.Daemon.Settings
-	r := &set.Decide.Ranking
-	budgets := r.User.GPUHours > 0 || r.Account.GPUHours > 0 || len(r.Users)+len(r.Accounts) > 0
-	if s.changes || s.wrote || budgets || set.Ledger != nil || set.Sizing.Sizes != nil {
-		s.changes = false
-		result, err := cycle.Step(e.ctx, s, memory{}, s.history, *set)
+	if !e.opt.Daemon.every && s.still() {
+		s.left, s.leftAt = true, e.now
+	} else {
+		s.changes, s.left = false, false
+		result, err := cycle.Step(e.ctx, s, memory{}, s.history, e.opt.Daemon.Settings)
 		if err != nil {
 			return fmt.Errorf("priod's cycle at %v s: %w", e.now, err)
 		}
@@ -244,6 +260,23 @@ func (e *engine) cycle() error {
 		e.wake()
 	}
 	return nil
+}
+
+// still tells whether a turn would decide what the last one did, and leave behind
+// what that left: nothing has changed since it, it wrote nothing, and no budget,
+// share or size goes by the clock for a job that waits. An allocation is made when
+// it is due, also while nobody waits.
+func (s *slurm) still() bool {
+	set := &s.e.opt.Daemon.Settings
+	switch r := &set.Decide.Ranking; {
+	case s.changes || s.wrote:
+		return false
+	case !slices.ContainsFunc(s.jobs, (*job).pending):
+		return set.Ledger == nil || !set.Ledger.Due(instant(s.e.now), &set.Allocation)
+	default:
+		budgets := r.User.GPUHours > 0 || r.Account.GPUHours > 0 || len(r.Users)+len(r.Accounts) > 0
+		return !budgets && set.Ledger == nil && set.Sizing.Sizes == nil
+	}
 }
 
 // memory is a Recorder for a run that nobody will look up: the outcomes are

@@ -3,11 +3,21 @@ package virtual
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
+	"time"
 
+	"slurmprio/priod/cycle"
+	"slurmprio/priod/decide"
 	"slurmprio/priod/placement"
+	"slurmprio/priod/policy/allocation"
+	"slurmprio/priod/policy/steering"
+	"slurmprio/priod/policy/yield"
+	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/trace"
+	"slurmprio/priod/workload"
+	"slurmprio/slurmplug"
 )
 
 // steeredStarts runs jobs of 100 s on one fast and one slow GPU; steer is asked
@@ -88,5 +98,152 @@ func TestSteeringFails(t *testing.T) {
 		if !errors.Is(err, broken) {
 			t.Errorf("every %v s: %v", every, err)
 		}
+	}
+}
+
+// twoPrograms are one to which the type is all the same and one that is ten times as
+// fast on the first.
+const twoPrograms = `
+[[workload]]
+name = "even"
+speed.fast = { 1 = 1.0, 2 = 2.0 }
+speed.slow = { 1 = 1.0, 2 = 2.0 }
+[[workload]]
+name = "picky"
+speed.fast = { 1 = 1.0, 2 = 2.0 }
+speed.slow = { 1 = 0.1, 2 = 0.2 }
+`
+
+// steering15s is the daemon's own steering, and the order by shares, every 15 s. The
+// fast type's feature has another name.
+func steering15s(t *testing.T) Options {
+	t.Helper()
+	table, err := workload.Parse("programs", twoPrograms)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Options{
+		Order: Priod, Placement: placement.Packed, Backfill: EASY, Speed: func(j *trace.Job, gpuType string) float64 {
+			id, _ := table.Lookup(j.Workload)
+			s, _ := table.Speed(id, j.GPUs, gpuType)
+			return s
+		},
+		Daemon: Daemon{Interval: 15 * time.Second, Settings: cycle.Settings{
+			Decide:     decide.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Order: decide.GavelOrder},
+			Ledger:     &decide.Ledger{},
+			Allocation: decide.AllocationSettings{Policy: allocation.Policy{Name: "max-min"}, Every: 30 * time.Minute, Table: table},
+			Steering: cycle.Steering{
+				Settings: decide.SteerSettings{Enabled: true, Policy: steering.Defaults, Features: map[string]string{"fast": "ampere"}},
+				Helm:     &decide.Helm{},
+			},
+		}},
+	}
+}
+
+// The daemon binds a waiting job to its type, by a feature, in its own cycles: the
+// picky one lets a slow GPU pass, on which the one behind it starts.
+func TestDaemonSteers(t *testing.T) {
+	c, err := trace.ParseNodes([]string{"1:fast:2", "1:slow:2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var jobs []trace.Job
+	for i, j := range []trace.Job{{Workload: "even", Steps: 260}, {Workload: "even", Steps: 200}, {Workload: "picky", Steps: 200}, {Workload: "even", Steps: 200}} {
+		j.ID, j.GPUs, j.User, j.Account, j.Submit, j.Limit = fmt.Sprint(i), 2, "ann", "x", float64(i), 7200
+		jobs = append(jobs, j)
+	}
+	for _, w := range []struct {
+		steers bool
+		starts []float64
+		types  []int32
+	}{
+		{true, []float64{0, 1, 130, 101}, []int32{0, 1, 0, 1}},
+		{false, []float64{0, 1, 101, 130}, []int32{0, 1, 1, 0}},
+	} {
+		opt := steering15s(t)
+		opt.Daemon.Settings.Decide.Order = decide.SlurmOrder
+		if !w.steers {
+			opt.Daemon.Settings.Steering = cycle.Steering{}
+		}
+		var starts []float64
+		var types []int32
+		for _, o := range run(t, c, jobs, opt).Outcomes {
+			starts, types = append(starts, o.Start), append(types, o.Type)
+		}
+		if !slices.Equal(starts, w.starts) || !slices.Equal(types, w.types) {
+			t.Errorf("steers %v: starts %v on %v, want %v on %v", w.steers, starts, types, w.starts, w.types)
+		}
+	}
+}
+
+// eachBurst evicts whoever runs at the third pass of each span of time, s: they wait
+// again with what they have had.
+func eachBurst(length float64) func(*System) []Eviction {
+	passes := map[int]int{}
+	return func(s *System) (told []Eviction) {
+		at := int(s.Now() / length)
+		if passes[at]++; passes[at] != 3 {
+			return nil
+		}
+		for r := range s.Running() {
+			told = append(told, Eviction{Job: r.Index, Restore: true})
+		}
+		return told
+	}
+}
+
+// Cycles in which nobody waits and nothing has changed are left out, and nothing comes
+// out differently, for allocations that depend on when they are made, too.
+func TestSkippedCyclesChangeNothing(t *testing.T) {
+	c, err := trace.ParseNodes([]string{"2:fast:2", "2:slow:2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var jobs []trace.Job
+	for i := range 60 { // bursts, and hours in which nobody waits
+		jobs = append(jobs, trace.Job{
+			ID: fmt.Sprint(i), GPUs: 1 + i%3/2, Workload: []string{"even", "picky"}[i%2], Steps: float64(700 * (1 + i*i%13) * (1 + i%15/14*4)),
+			User: "ann", Account: fmt.Sprint(i % 2), Submit: float64(i/15*30000 + i%15*70), Ckpt: 60,
+		})
+	}
+	for _, policy := range []string{"max-min", "finish-time-fairness", "makespan"} {
+		outcomes, cycles := map[bool][]metrics.Outcome{}, map[bool]int{}
+		for _, every := range []bool{true, false} {
+			opt := steering15s(t)
+			opt.RequeueDelay, opt.Evict = 121, eachBurst(30000)
+			opt.Daemon.Settings.Decide.Order, opt.Daemon.Settings.Decide.Lead = decide.OwedOrder, yield.Defaults
+			opt.Daemon.every, opt.Daemon.Settings.Allocation.Policy.Name = every, policy
+			opt.Daemon.Settings.Allocation.Every = 2 * time.Minute
+			opt.Daemon.Settings.Stage = func(stage string) {
+				if stage == "observe" {
+					cycles[every]++
+				}
+			}
+			outcomes[every] = run(t, c, jobs, opt).Outcomes
+		}
+		if !slices.Equal(outcomes[true], outcomes[false]) {
+			t.Errorf("%s: another outcome:\n%+v\n%+v", policy, outcomes[true], outcomes[false])
+		}
+		if cycles[false] > cycles[true]/2 {
+			t.Errorf("%s: %d of %d cycles were run", policy, cycles[false], cycles[true])
+		}
+	}
+}
+
+// While nobody waits the daemon still allocates when it is due, and does nothing else.
+func TestSkippedCyclesAllocate(t *testing.T) {
+	c, err := trace.ParseNodes([]string{"1:fast:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	opt, at := steering15s(t), 0
+	opt.Daemon.Settings.Stage = func(stage string) {
+		if stage == "observe" {
+			at++
+		}
+	}
+	run(t, c, []trace.Job{{ID: "long", GPUs: 1, Workload: "even", Steps: 36000, User: "ann"}}, opt)
+	if at < 20 || at > 24 {
+		t.Errorf("%d cycles within ten hours, want one for each half hour, the first, and the last", at)
 	}
 }

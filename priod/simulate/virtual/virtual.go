@@ -106,6 +106,8 @@ type Options struct {
 type Daemon struct {
 	Settings cycle.Settings
 	Interval time.Duration
+
+	every bool // tests: also those cycles that would change nothing
 }
 
 // Result is a finished run.

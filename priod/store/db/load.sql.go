@@ -90,7 +90,8 @@ func (q *Queries) AllNodes(ctx context.Context, db DBTX) ([]Node, error) {
 
 const claimsAfter = `-- name: ClaimsAfter :many
 SELECT j.id, j.task, j.user, c.claim, c.job, c.cycle, c.state, c.reason, c.node_list, c.at_ms, c.changed_ms, c.raw_id, c.gpus, c.shares, c.wait_ms, c.pin, c.resv, c.resv_ms, c.room_ms, c.ended_ms, c.purpose FROM claims AS c JOIN jobs AS j ON j.job = c.job
-WHERE c.ended_ms = 0 OR c.pin <> '' OR c.resv <> '' OR c.ended_ms > ?1 ORDER BY c.claim
+WHERE c.ended_ms = 0 OR c.pin <> '' OR c.resv <> '' OR c.ended_ms > ?1
+OR c.claim IN (SELECT e.claim FROM evictions AS e WHERE e.ended_ms = 0) ORDER BY c.claim
 `
 
 type ClaimsAfterRow struct {
@@ -100,7 +101,8 @@ type ClaimsAfterRow struct {
 	Claim Claim
 }
 
-// Open claims, those whose job still names its place, and those that ended after a time.
+// Open claims, those whose job still names its place or whose victims are not back, and
+// those that ended after a time.
 func (q *Queries) ClaimsAfter(ctx context.Context, db DBTX, sinceMs int64) ([]ClaimsAfterRow, error) {
 	rows, err := db.QueryContext(ctx, claimsAfter, sinceMs)
 	if err != nil {

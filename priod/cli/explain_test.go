@@ -1,0 +1,67 @@
+package cli
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
+	"slurmprio/priod/policy/ranking"
+	"slurmprio/priod/policy/speed"
+	"slurmprio/priod/report"
+	"slurmprio/priod/store"
+	"slurmprio/slurmplug"
+)
+
+// What a job got of the GPU types reads as sentences that are true of it.
+func TestExplainGPUTypes(t *testing.T) {
+	all, none, run := 1.0, 0.0, 600.0
+	for name, c := range map[string]struct {
+		change func(*explanation)
+		want   []string
+		lacks  string
+	}{
+		"untouched":    {func(*explanation) {}, []string{"it has had no time on a100 since ", "neither its tag nor its QOS", "Features none -> a100", "Features a100 -> none"}, "it may not be steered"},
+		"served":       {func(v *explanation) { v.Share.Types[0].Received = 0.5 }, []string{"the best of allocated over received since "}, "had no time"},
+		"no tag":       {func(v *explanation) { v.Job.Tag = "" }, []string{"GPU type   left as it is: no valid tag gives a speed or a workload"}, ""},
+		"only a class": {func(v *explanation) { v.Job.Tag = "prio:v=1&type=be" }, []string{"GPU type   left as it is"}, ""},
+		"a bad tag":    {func(v *explanation) { v.Job.Tag, v.Job.TagError = "prio:v=1&speed=a100:0", "wrong" }, []string{"GPU type   left as it is", "not valid"}, ""},
+		"steering off": {func(v *explanation) { v.Job.Tag, v.Steering = "", false }, nil, "GPU type "},
+		"runs":         {func(v *explanation) { v.Job.Tag, v.Job.State = "", cluster.Running.String() }, nil, "GPU type "},
+		"steered":      {func(v *explanation) { v.Decision.Steer = "a100 is allocated to it and free" }, []string{"GPU type   a100 is allocated to it and free"}, ""},
+	} {
+		v := &explanation{Steering: true}
+		v.Job = store.Job{ID: slurmplug.Plain(1), User: "ann", State: cluster.Pending.String(), GPUs: 1, Tag: "prio:v=1&workload=bert", TimeLimitS: 60}
+		v.Share = &store.Share{Since: time.Unix(1000, 0), Types: []store.ShareOfType{
+			{GPUType: "a100", Speed: 1, Source: speed.Workload, Factor: 1, Time: &all, RunS: &run}, {GPUType: "t4", Speed: 0.5, Source: speed.Default, Factor: 1.4, Time: &none, RunS: &run},
+		}}
+		v.Decision = &store.Decision{Decision: plan.Decision{Job: v.Job.ID, Ranked: true, Class: cluster.BE, Why: string(ranking.Untagged)}}
+		v.Reason = report.Reason(v.Decision.Why)
+		v.Writes = []store.Write{
+			{Outcome: plan.Outcome{Action: plan.Action{Lever: slurmplug.Features, Before: "a100"}, Status: slurmplug.Applied}},
+			{Outcome: plan.Outcome{Action: plan.Action{Lever: slurmplug.Features, After: "a100"}, Status: slurmplug.Applied}},
+		}
+		c.change(v)
+		var out bytes.Buffer
+		v.show(&out)
+		for _, want := range c.want {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("%s: lacks %q:\n%s", name, want, &out)
+			}
+		}
+		if c.lacks != "" && strings.Contains(out.String(), c.lacks) {
+			t.Errorf("%s: says %q:\n%s", name, c.lacks, &out)
+		}
+	}
+}
+
+// Where history teaches nothing the answer is a sentence, not an empty table.
+func TestNothingTaught(t *testing.T) {
+	var out bytes.Buffer
+	showTaught(&out, nil)
+	if !strings.HasPrefix(out.String(), "Nothing:") {
+		t.Errorf("%s", &out)
+	}
+}

@@ -1,0 +1,84 @@
+package cycle
+
+import (
+	"context"
+	"testing"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/decide"
+	"slurmprio/priod/plan"
+	"slurmprio/priod/policy/ranking"
+	"slurmprio/priod/policy/sizing"
+	"slurmprio/priod/policy/steering"
+	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/jobtag"
+)
+
+// asked is a Slurm that counts which jobs it is asked about one by one.
+type asked struct {
+	snapshot cluster.Snapshot
+	placed   int // where they may run
+	sized    int // how they ask
+	written  []plan.Action
+}
+
+func (a *asked) Observe(context.Context) (cluster.Snapshot, error) { return a.snapshot, nil }
+func (a *asked) Apply(_ context.Context, actions []plan.Action) []plan.Outcome {
+	a.written = append(a.written, actions...)
+	return make([]plan.Outcome, len(actions))
+}
+func (a *asked) Planned(context.Context, plan.Seen) error   { return nil }
+func (a *asked) Done(context.Context, []plan.Outcome) error { return nil }
+func (a *asked) Places(_ context.Context, jobs map[cluster.JobID]uint32) (map[cluster.JobID]decide.Place, error) {
+	a.placed += len(jobs)
+	places := map[cluster.JobID]decide.Place{}
+	for id := range jobs {
+		places[id] = decide.Place{}
+	}
+	return places, nil
+}
+func (a *asked) Ask(_ context.Context, jobs []*cluster.Job) error { a.sized += len(jobs); return nil }
+
+// While priod is paused no job is asked about: nothing would be written. The first
+// cycle after that asks, and writes.
+func TestPausedAsksNobody(t *testing.T) {
+	a := &asked{snapshot: cluster.Snapshot{At: start}}
+	for _, gpuType := range []string{"a100", "v100"} {
+		a.snapshot.Nodes = append(a.snapshot.Nodes, cluster.Node{
+			Name: gpuType + "-1", Usable: true, GPUType: gpuType, GPUs: 4, CPUs: 16, MemMB: 1000, Features: []string{gpuType}, Partitions: []string{"gpu"},
+		})
+	}
+	j := cluster.Job{
+		ID: slurmplug.Plain(1), RawID: 1, TaskCount: 1, User: "ann", Partition: "gpu", State: cluster.Pending, Priority: 10, Reason: "Resources",
+		Nodes: 1, GPUs: 1, CPUs: 1, MemMB: 10, Eligible: start, Submit: start, TimeLimit: 3600e9, SiteFactorKnown: true,
+		Tag: jobtag.Tag{Speed: map[string]float64{"a100": 3, "v100": 1}, CPU: map[string]jobtag.Curve{"a100": {{Amount: 1, Speed: 1}, {Amount: 4, Speed: 3}}}},
+	}
+	a.snapshot.Jobs = []cluster.Job{j}
+	shares := &plan.Shares{Types: []string{"a100", "v100"}, Jobs: map[cluster.JobID]*plan.Share{
+		j.ID: {Speed: []float64{1, 1. / 3}, Time: []float64{1, 0}, Received: make([]float64, 2), Run: []float64{1200, 3600}},
+	}}
+	sizes := &decide.Sizes{}
+	sizes.Set(decide.SizeSettings{Enabled: true, Mechanism: sizing.Waterfill, Most: 10})
+	set := Settings{
+		Decide:   decide.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: ranking.Settings{Partitions: []string{"gpu"}}, Shares: shares},
+		Steering: Steering{Settings: decide.SteerSettings{Enabled: true, Policy: steering.Defaults}, Helm: &decide.Helm{}, Slurm: a},
+		Sizing:   Sizing{Sizes: sizes, Slurm: a},
+	}
+	h := cluster.NewHistory()
+	set.Hold = "paused by ann"
+	for range 3 {
+		if _, err := Step(t.Context(), a, a, h, set); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if a.placed+a.sized+len(a.written) > 0 {
+		t.Errorf("paused, it asked about %d and %d jobs and wrote %v", a.placed, a.sized, a.written)
+	}
+	set.Hold = ""
+	if _, err := Step(t.Context(), a, a, h, set); err != nil {
+		t.Fatal(err)
+	}
+	if a.placed != 1 || a.sized != 1 || len(a.written) == 0 {
+		t.Errorf("later it asked about %d and %d jobs and wrote %v", a.placed, a.sized, a.written)
+	}
+}

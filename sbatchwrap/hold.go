@@ -1,0 +1,111 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"slurmprio/slurmplug/jobtag"
+	"slurmprio/slurmplug/prio"
+	"slurmprio/slurmplug/sbatch"
+)
+
+// siteHold is where a site says how much later jobs begin that priod may steer
+// to a GPU type, so that it sees them before they start: a file with a duration.
+// Tests have another one.
+var siteHold = "/etc/slurmprio/hold"
+
+// longestHold is how early priod steers a job that begins later.
+const longestHold = time.Minute
+
+// holdBack is the option that has a job begin later; none where the site wants
+// none. Slurm starts the job by itself then, whether or not priod is there.
+func holdBack() []string {
+	by, text := prio.HoldVariable, os.Getenv(prio.HoldVariable)
+	if text == "" {
+		content, err := os.ReadFile(siteHold)
+		if err != nil {
+			return nil
+		}
+		by, text = siteHold, strings.TrimSpace(string(content))
+	}
+	d, err := time.ParseDuration(text)
+	switch {
+	case err != nil || d < 0 || d > longestHold || d%time.Second != 0:
+		warn("%s says %s: want whole seconds up to a minute, such as 20s, or 0; the job is not held back", by, prio.Quote(text))
+		return nil
+	case d == 0:
+		return nil
+	}
+	return []string{fmt.Sprintf("--begin=now+%d", d/time.Second)}
+}
+
+// Options by which a job says itself when or where it starts, or that it does not.
+var ownStart = []string{"begin", "hold", "dependency", "deadline", "reservation", "test-only", "external", "nodelist", "nodefile", "prefer"}
+
+// Options that ask for GPUs.
+var gpuOptions = []string{"gres", "gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task", "tres-per-task"}
+
+// steerable tells whether priod may give a submission its GPU type, as far as the
+// submission itself shows.
+func steerable(tag jobtag.Tag, jobs []sbatch.Job) bool {
+	// A TE job is to start at once; parts of heterogeneous jobs are not steered.
+	if len(tag.Speed) == 0 && tag.Workload == "" || tag.Type == "te" || len(jobs) != 1 {
+		return false
+	}
+	set := jobs[0].Set
+	for _, name := range ownStart {
+		if _, own := set[name]; own {
+			return false
+		}
+	}
+	some := false
+	for _, name := range gpuOptions {
+		ask, given := set[name]
+		if !given {
+			continue
+		}
+		asks, typed := gpus(name, ask.Value)
+		if typed {
+			return false
+		}
+		some = some || asks
+	}
+	return some && extensible(set["constraint"].Value)
+}
+
+// gpus tells whether the value of an option asks for GPUs, and whether it names
+// their type.
+func gpus(option, value string) (asks, typed bool) {
+	for item := range strings.SplitSeq(value, ",") {
+		if strings.HasPrefix(option, "gpus") {
+			item = "gpu:" + item
+		}
+		item = strings.TrimPrefix(strings.TrimPrefix(item, "gres:"), "gres/")
+		words := strings.FieldsFunc(item, func(r rune) bool { return r == ':' || r == '=' })
+		switch {
+		case len(words) == 0 || words[0] != "gpu":
+		case len(words) > 2 || len(words) == 2 && !isCount(words[1]):
+			typed = true
+		case len(words) == 1 || strings.ContainsAny(words[1], "123456789"):
+			asks = true
+		}
+	}
+	return asks, typed
+}
+
+// isCount tells a number, such as 8 or 1K, from a GPU type.
+func isCount(s string) bool {
+	if n := len(s) - 1; n > 0 && strings.IndexByte("KMGTPE", s[n]) >= 0 {
+		s = s[:n]
+	}
+	return strings.Trim(s, "0123456789") == ""
+}
+
+// extensible tells whether one more feature can be added to a constraint: none
+// can beside parentheses, counts, or & and | at once.
+func extensible(constraint string) bool {
+	mixed := strings.Contains(constraint, "|") && strings.ContainsAny(constraint, "&,")
+	return !mixed && !strings.ContainsAny(constraint, "()[]*")
+}
