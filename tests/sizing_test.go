@@ -217,9 +217,9 @@ func TestSizesGivenBack(t *testing.T) {
 	const settings = "enabled = true\nwithin = \"5s\"\n"
 	s := newSizingSite(t, lab.Options{NoAccounting: true}, settings)
 	s.open(false)
-	var job, own string
+	var job, own, neighbour string
 	submit := func() {
-		s.submit("--prio-cpu=a100:1x1-3x1", "-c", "21", "--gres=gpu:7", "--time=5", "--wrap", "sleep 600") // leaves what the other takes
+		neighbour = s.submit("--prio-cpu=a100:1x1-3x1", "-c", "21", "--gres=gpu:7", "--time=5", "--wrap", "sleep 600") // leaves what the other takes
 		job = s.submit("--prio-cpu=a100:1x1-8x8", "-c", "2", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
 		own = s.asks(job)
 		s.wait("the job in sprio", func() bool { return strings.Contains(s.slurm("sprio", "--noheader", "--format=%i"), job) })
@@ -310,4 +310,15 @@ func TestSizesGivenBack(t *testing.T) {
 	sized()
 	s.must("reset")
 	back("reset after the kill")
+	s.must("resume")
+
+	// What the neighbour would have left is the share of the GPUs that are free without it.
+	sized()
+	s.slurm("scancel", neighbour)
+	s.wait("the neighbour to be gone", func() bool { return !strings.Contains(s.slurm("squeue", "--noheader", "--format=%i"), neighbour) })
+	s.must("run", "--once")
+	back("its neighbour was cancelled")
+	if told := s.must("explain", job); !strings.Contains(told, "would lack its share by it now") {
+		t.Errorf("explain does not say it:\n%s", told)
+	}
 }
