@@ -16,9 +16,12 @@ type Steering struct {
 	Slurm    interface {  // nil: nobody is looked at, and nobody bound
 		// Places reads which nodes pending jobs name and refuse, given Slurm's own
 		// ids. Jobs that are gone, or whose record cannot be believed, are left out.
-		Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]decide.Place, error)
+		Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]Place, error)
 	}
 }
+
+// Place is what a pending job says of single nodes.
+type Place = decide.Place
 
 // steer adds to the plan what binds jobs, after a closer look at each. nil: nobody
 // is steered.
