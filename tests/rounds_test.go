@@ -65,6 +65,31 @@ func TestRoundEnds(t *testing.T) {
 	d.stop()
 }
 
+// An array waits unsplit, each task for the same type: the task that starts next gets
+// a place, and Slurm gives it a record of its own.
+func TestRoundForAnArray(t *testing.T) {
+	if rounds(0, 1) == 0 {
+		t.Skip("make test-long runs this")
+	}
+	e := newTurns(t)
+	rich := e.worker("rich", "4", endless, 5, "save", "--prio-speed=a100:4,v100:1")
+	e.begun("rich")
+	array := e.worker("poor", "4", 10, 5, "save", "--prio-speed=a100:100,v100:1", "--array=3-4") // both for the fast type: one record
+	e.eligible(1)
+	d := e.daemon()
+	e.told("rich")
+	e.completes(array + "_3")
+	all := e.journal()
+	if len(all) == 0 || all[0].Purpose != "round" || all[0].Victim.String() != rich || all[0].For.String() != array+"_3" || all[0].Nodes != "a100-1" || all[0].ClaimState != "started" {
+		t.Errorf("%+v", all)
+	}
+	if text := e.log("poor3"); strings.Count(text, "start ") != 1 || strings.Contains(text, "signal") {
+		t.Errorf("the task that was owed:\n%s", text)
+	}
+	e.slurm("scancel", rich, array)
+	d.stop()
+}
+
 // Three jobs take turns on one node, round after round, while priod is killed now and
 // then: each comes back with all of its work, and none is told to leave twice in one
 // run.

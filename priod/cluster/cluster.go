@@ -92,6 +92,16 @@ type Job struct {
 	TagErr string // why the comment's tag does not count; "" when it does or there is none
 }
 
+// FirstTask is the job, or of an unsplit array the task that starts next.
+func (j *Job) FirstTask() JobID {
+	if first, err := slurmplug.FirstTasks(j.Tasks, 1); j.Tasks != "" && err == nil {
+		if tasks, err := slurmplug.ExpandTasks(first); err == nil && len(tasks) == 1 {
+			return JobID{ID: j.ID.ID, Task: tasks[0]}
+		}
+	}
+	return j.ID
+}
+
 // Held tells whether a user or an administrator holds the job; priority 0 is
 // how Slurm stores a hold.
 func (j *Job) Held() bool {

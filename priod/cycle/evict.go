@@ -242,10 +242,8 @@ func (e *Evictions) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan,
 // whole takes in what only a whole cycle knows.
 func whole(s *cluster.Snapshot, p *plan.Plan, seen *eviction.Seen) map[cluster.JobID]*cluster.Job {
 	queue := make(map[cluster.JobID]*cluster.Job, len(s.Jobs))
-	tasks := map[cluster.JobID]string{}
 	for i := range s.Jobs {
 		queue[s.Jobs[i].ID] = &s.Jobs[i]
-		tasks[s.Jobs[i].ID] = s.Jobs[i].Tasks
 	}
 	seen.Waiting, seen.Unusable = map[cluster.JobID]cluster.Class{}, map[string]bool{}
 	for i := range p.Decisions {
@@ -254,10 +252,8 @@ func whole(s *cluster.Snapshot, p *plan.Plan, seen *eviction.Seen) map[cluster.J
 			continue
 		}
 		seen.Waiting[d.Job] = d.Class
-		if first, err := slurmplug.FirstTasks(tasks[d.Job], 1); tasks[d.Job] != "" && err == nil {
-			if list, err := slurmplug.ExpandTasks(first); err == nil && len(list) == 1 {
-				seen.Waiting[cluster.JobID{ID: d.Job.ID, Task: list[0]}] = d.Class
-			}
+		if j := queue[d.Job]; j != nil {
+			seen.Waiting[j.FirstTask()] = d.Class
 		}
 	}
 	for i := range s.Nodes {

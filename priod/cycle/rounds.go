@@ -10,6 +10,7 @@ import (
 	"slurmprio/priod/eviction"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/policy/preemption"
+	"slurmprio/slurmplug"
 )
 
 // Rounds end at the whole multiples of their length that lie between two cycles.
@@ -69,7 +70,11 @@ func (set *Settings) endRound(ctx context.Context, h *cluster.History, result *R
 	}
 	r.due, r.told, result.Round = false, map[cluster.JobID]string{}, round
 	for _, t := range round.Takers {
-		r.told[t.Job] = "at the end of the last round: " + eviction.RoundWords(t.Why)
+		text := "at the end of the last round: " + eviction.RoundWords(t.Why)
+		r.told[t.Job] = text
+		if array := slurmplug.Plain(t.Job.ID); r.told[array] == "" {
+			r.told[array] = text
+		}
 	}
 	if !round.Turn.Empty() {
 		e.begin(&round.Turn, h)

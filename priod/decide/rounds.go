@@ -14,21 +14,23 @@ import (
 // Owing is what the jobs are owed for which others may leave at the end of a
 // round, BE jobs that wait for the type that an earlier cycle gave them, and what
 // those are owed that run, and which TE jobs stand before them; nil when nobody is
-// steered. Tasks of an unsplit array
-// have no record that could hold a place.
+// steered. Of an unsplit array the task counts that starts next.
 func (d *Steered) Owing(set *yield.Settings) *plan.Owing {
 	if d.shares == nil || !d.set.Enabled {
 		return nil
 	}
 	o := &plan.Owing{Running: map[cluster.JobID]plan.Owed{}}
 	for i := range d.berths {
+		if i > 0 && d.berths[i-1].at == d.berths[i].at {
+			continue // a later task of the same array
+		}
 		b, v := &d.berths[i], &d.verdicts[i]
 		j, dec := d.jobs[b.at], &d.plan.Decisions[b.at]
-		if b.alone != "" || v.Why != steering.Waits || v.Type != b.Steered || j.Tasks != "" || j.Begins(d.s.At) || !dec.Ranked || dec.Class != cluster.BE {
+		if b.alone != "" || v.Why != steering.Waits || v.Type != b.Steered || j.Begins(d.s.At) || !dec.Ranked || dec.Class != cluster.BE {
 			continue
 		}
 		share := d.shares.Jobs[j.ID]
-		o.Waiting = append(o.Waiting, plan.Owed{Job: j.ID, Owed: set.Owed(share.Owed, share.Run), Start: v.Start, Run: v.End - v.Start})
+		o.Waiting = append(o.Waiting, plan.Owed{Job: b.id, Owed: set.Owed(share.Owed, share.Run), Start: v.Start, Run: v.End - v.Start})
 	}
 	var first []int
 	for at, j := range d.jobs {

@@ -33,7 +33,7 @@ func TestOwing(t *testing.T) {
 			j.ID.Task, j.Tasks, j.TaskCount = -1, "0-1", 2
 			p.shares.Jobs[j.ID] = p.shares.Jobs[slurmplug.Plain(1)]
 			p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)
-		}, nil},
+		}, []plan.Owed{{Job: cluster.JobID{ID: 1, Task: 0}, Owed: waits[0].Owed, Start: 3600, Run: 1200}}},
 		"has a place": {func(p *harbour, j *cluster.Job) { p.h.Claiming = map[cluster.JobID]bool{j.ID: true} }, nil},
 		"held":        {func(_ *harbour, j *cluster.Job) { j.Priority, j.Reason = 0, "JobHeldUser" }, nil},
 		"begins soon": {func(p *harbour, j *cluster.Job) { // requeued

@@ -233,12 +233,9 @@ func (c *Choice) trials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Sett
 	for _, w := range all {
 		id, count := w.job.ID, max(w.job.TaskCount, 1)
 		if count > 1 { // one task at a time: the first, which gets a record of its own
-			first, err := slurmplug.FirstTasks(w.job.Tasks, 1)
-			tasks, err2 := slurmplug.ExpandTasks(first)
-			if err != nil || err2 != nil || len(tasks) != 1 {
+			if id = w.job.FirstTask(); id.Task == slurmplug.NoTask {
 				continue
 			}
-			id.Task = tasks[0]
 		}
 		t := Trial{Job: id, RawID: w.job.RawID, User: w.job.User, at: -1}
 		types, understood := m.Types(w.job)

@@ -55,6 +55,11 @@ func EndRound(s *cluster.Snapshot, o *plan.Owing, j *Journal, set *Settings, rou
 	for i := range s.Jobs {
 		queue[s.Jobs[i].ID] = &s.Jobs[i]
 	}
+	for i := range s.Jobs { // an array stands for the task that starts next
+		if id := s.Jobs[i].FirstTask(); queue[id] == nil {
+			queue[id] = &s.Jobs[i]
+		}
+	}
 	snap.First = first(o, m, queue)
 	asked, jobs := r.waiting(&snap, c, s, o, j, set, m, vetoed, queue)
 	d := yield.Decide(&snap, round.Policy)

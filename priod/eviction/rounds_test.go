@@ -192,6 +192,25 @@ func TestRoundsAndTrials(t *testing.T) {
 	}
 }
 
+// Of an array one task after the other gets a place.
+func TestRoundsArray(t *testing.T) {
+	b := newBout(2)
+	b.has(1, 1, 4, -9)
+	b.has(2, 2, 4, -9)
+	b.wants(10, 4, 3, func(j *cluster.Job) { j.ID.Task, j.Tasks, j.TaskCount = -1, "3-9%4", 7 })
+	next := cluster.JobID{ID: 10, Task: 3}
+	b.owing.Waiting[0].Job = next
+	r := b.end()
+	if len(r.Turn.Claims) != 1 || r.Turn.Claims[0].Job != next || r.Turn.Claims[0].RawID != 10 || r.Turn.Claims[0].GPUs != 4 || len(r.Turn.Evictions) != 1 {
+		t.Fatalf("%+v", r.Turn)
+	}
+	b.journal.Number(&r.Turn)
+	b.journal.Take(&r.Turn)
+	if r = b.end(); r.Takers[0].Why != preemption.Claimed || !r.Turn.Empty() {
+		t.Errorf("asked again: %+v", r.Takers)
+	}
+}
+
 // What is promised is there once those who yield have left, and nobody yields who
 // must not.
 func TestRoundsProperties(t *testing.T) {

@@ -83,8 +83,8 @@ type Verdict struct {
 	Why    Why
 	Detail string // words for a person, "" when Why says it all
 	Since  time.Time
-	// Tasks is how many tasks of an unsplit array count as TE; the others
-	// exceed the budget. Zero: all of the record.
+	// Tasks is how many tasks of an unsplit array count as TE, the others exceed
+	// the budget, or for how many of a BE one others yield. Zero: all of the record.
 	Tasks int
 }
 
@@ -119,6 +119,8 @@ func Rank(s *cluster.Snapshot, h *cluster.History, set Settings) (verdicts []Ver
 			switch id := s.Jobs[i].ID; {
 			case h.Claiming[id]:
 				v.Why = Round
+			case len(h.Claiming) > 0 && h.Claiming[s.Jobs[i].FirstTask()]:
+				v.Why, v.Tasks = Round, 1
 			case h.Returning[id]:
 				v.Why = Evicted
 			}

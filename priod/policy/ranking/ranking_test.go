@@ -162,6 +162,23 @@ func TestSplitTasksKeepTheirTurn(t *testing.T) {
 	}
 }
 
+// Of a BE array the task that has a place goes first, and the others do not.
+func TestArrayWithAPlace(t *testing.T) {
+	array := pending(1, "be")
+	array.Tasks, array.TaskCount = "4-9", 6
+	h := cluster.NewHistory()
+	h.Claiming = map[cluster.JobID]bool{{ID: 1, Task: 4}: true}
+	s := &cluster.Snapshot{At: now, Jobs: []cluster.Job{array}}
+	h.Observe(s)
+	if v, _ := Rank(s, h, Settings{}); v[0].Why != Round || v[0].Tasks != 1 {
+		t.Errorf("%+v", v[0])
+	}
+	s.Jobs[0].Tasks, s.Jobs[0].TaskCount = "5-9", 5
+	if v, _ := Rank(s, h, Settings{}); v[0].Why != BETag || v[0].Tasks != 0 {
+		t.Errorf("%+v", v[0])
+	}
+}
+
 // Whatever the queue, nobody's admitted trials exceed a budget, the order is
 // by first eligible time, and a refusal would have exceeded the budget.
 func TestBudgetsHoldForAnyQueue(t *testing.T) {
