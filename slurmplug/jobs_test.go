@@ -71,6 +71,30 @@ func TestGPUsWithoutAccounting(t *testing.T) {
 	}
 }
 
+// A job that was requeued shows the nodes of its last run, and an estimate where one
+// node is too small: scontrol update of ReqNodeList and a requeue on 22.05.8.
+func TestNodeCount(t *testing.T) {
+	for _, c := range []struct {
+		state, tres string
+		nodes, want int
+	}{
+		{"PENDING", "cpu=1,mem=1G,node=1,billing=1,gres/gpu=2", 2, 1},
+		{"PENDING", "cpu=2,mem=2G,node=2,billing=2", 2, 2},
+		{"RUNNING", "cpu=2,mem=2G,node=2,billing=2,gres/gpu=4", 2, 2},
+		{"PENDING", "", 3, 3},
+		{"PENDING", "cpu=1,mem=1G,node=0", 3, 3},
+		{"PENDING", "nonsense", 3, 3},
+	} {
+		j := Job{State: c.state, TRES: c.tres, Nodes: c.nodes, TresPerNode: "gres:gpu:2"}
+		if got := j.NodeCount(); got != c.want {
+			t.Errorf("%+v: %d nodes", c, got)
+		}
+		if _, gpus := j.GPUs(); gpus != 2*c.want {
+			t.Errorf("%+v: %d GPUs", c, gpus)
+		}
+	}
+}
+
 func TestRecordedIdentities(t *testing.T) {
 	jobs := recordedJobs(t)
 	for comment, want := range map[string][]Job{

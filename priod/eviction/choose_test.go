@@ -129,6 +129,24 @@ func TestChoosesTheCheapest(t *testing.T) {
 }
 
 // Who must not leave does not, and who cannot be helped gets no room made.
+// Two GPUs on two nodes are no place for a job that asks for two: pinned to both
+// it would get two of each.
+func TestOneNodeIsOnePlace(t *testing.T) {
+	s := newScene(2)
+	for node := 1; node <= 2; node++ {
+		s.runs(uint32(node), node, 1)
+		s.runs(uint32(node+2), node, 3, func(j *cluster.Job) { j.Tag = jobtag.Tag{} })
+	}
+	s.waits(10, 2)
+	if why, victims := s.why(10); victims != nil {
+		t.Errorf("%v leave: %s", victims, why)
+	}
+	s.Jobs[len(s.Jobs)-1].GPUs = 1
+	if why, victims := s.why(10); len(victims) != 1 {
+		t.Errorf("one GPU: %v leave: %s", victims, why)
+	}
+}
+
 func TestLeavesAlone(t *testing.T) {
 	victim := func(change func(*cluster.Job)) *scene {
 		s := newScene(1)
