@@ -428,11 +428,12 @@ func (n *next) release(c *Claim, s *Sight, why string) {
 	}
 }
 
-// unpin takes the nodes out of the job's request again. A job that runs keeps
-// them until it ends or is requeued: Slurm changes them only before.
+// unpin takes the nodes out of the job's request again. A job that runs keeps them
+// until it is requeued or Slurm forgets it: Slurm changes them only before, and
+// one that has ended can come back, as a victim does that exits by itself.
 func (n *next) unpin(c *Claim, s *Sight) {
 	switch {
-	case s.Gone || s.Final != "":
+	case s.Gone || s.Final != "" && c.State != Started:
 		c.Pin = ""
 	case s.State != cluster.Pending:
 	case s.ReqNodes != c.Pin:

@@ -174,3 +174,30 @@ func TestHowVictimsLeave(t *testing.T) {
 		}
 	}
 }
+
+// A job that started where it was pinned and then fails, as a victim that exits by
+// itself, comes back with the nodes in its request: they are taken out then.
+func TestPinOutlivesARun(t *testing.T) {
+	id := slurmplug.Plain(9)
+	job := cluster.Job{ID: id, User: "bob", State: cluster.Other}
+	for _, c := range []struct {
+		what     string
+		sight    Sight
+		pin      string
+		commands int
+	}{
+		{"runs", Sight{Job: cluster.Job{ID: id, User: "bob", State: cluster.Running, NodeList: "n1"}, ReqNodes: "n1"}, "n1", 0},
+		{"has failed", Sight{Job: job, Final: "FAILED", ReqNodes: "n1"}, "n1", 0},
+		{"waits again", Sight{Job: cluster.Job{ID: id, User: "bob", State: cluster.Pending}, ReqNodes: "n1"}, "n1", 1},
+		{"its owner names others", Sight{Job: cluster.Job{ID: id, User: "bob", State: cluster.Pending}, ReqNodes: "n2"}, "", 0},
+		{"is forgotten", Sight{Gone: true}, "", 0},
+	} {
+		j := NewJournal()
+		j.Claims = []Claim{{Number: 1, Job: id, User: "bob", State: Started, Pin: "n1", At: epoch, Ended: epoch}}
+		turn := Next(j, Seen{At: epoch.Add(time.Minute), Sights: map[cluster.JobID]Sight{id: c.sight}, Hold: time.Minute})
+		j.Take(&turn)
+		if j.Claims[0].Pin != c.pin || len(turn.Commands) != c.commands || c.commands > 0 && turn.Commands[0].Verb != Unpin {
+			t.Errorf("%s: pin %q, %+v", c.what, j.Claims[0].Pin, turn.Commands)
+		}
+	}
+}
