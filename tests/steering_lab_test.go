@@ -70,7 +70,8 @@ func lessons(seed uint64, n int, within time.Duration) []lesson {
 type school struct {
 	name    string
 	fastest bool   // users ask for the fastest type
-	priod   string // what stands under [steering] and behind it; "": priod does not run
+	order   string // priod's order of BE jobs; "": it does not run
+	more    string // of its configuration, from [steering] on
 	*site
 }
 
@@ -85,7 +86,7 @@ func (a *school) open(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(l.Dir, "work", "learner"), []byte(learner), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if a.priod == "" {
+	if a.order == "" {
 		return
 	}
 	table := ""
@@ -99,7 +100,7 @@ func (a *school) open(t *testing.T) {
 	if err := os.WriteFile(workloads, []byte(table), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	a.configure(fmt.Sprintf("[cycle]\ninterval = \"2s\"\n[speeds]\nworkloads = %q\n[allocation]\npolicy = \"max-min\"\n[ranking]\norder = \"gavel\"\n[steering]\nenabled = true\n%s", workloads, a.priod))
+	a.configure(fmt.Sprintf("[cycle]\ninterval = \"2s\"\n[speeds]\nworkloads = %q\n[allocation]\npolicy = \"max-min\"\n[ranking]\norder = %q\n[steering]\nenabled = true\n%s", workloads, a.order, a.more))
 	a.daemon().waitLog("started")
 }
 
@@ -203,23 +204,28 @@ func (a *school) watch(ctx context.Context, p *lived) {
 	}
 }
 
-// schools are the ways that are compared, priod's own first among its kinds.
+// What a job that is nearly done is owed beyond its due, for jobs that run for a
+// minute in place of a day.
+const lead = `[rounds]
+lead = "2m"
+half = "1m"
+`
+
+// schools are the ways that are compared.
 var schools = []school{
 	{name: "Slurm alone"},
 	{name: "the fastest type asked for", fastest: true},
-	{name: "priod", priod: "depth = 500\n"},
-	{name: "priod, busy", priod: "busy = true\n"},
-	{name: "priod, rounds", priod: `[preemption]
+	{name: "priod", order: "gavel"},
+	{name: "priod, busy", order: "gavel", more: "busy = true\n"},
+	{name: "priod, owed", order: "owed", more: lead},
+	{name: "priod, owed, rounds of 20 s", order: "owed", more: lead + `enabled = true
+length = "20s"
+pay = 5.0
+[preemption]
 min_run = "5s"
 restart = "2s"
 max_evictions = 0
 max_per_hour = 0
-[rounds]
-enabled = true
-length = "20s"
-pay = 5.0
-lead = "2m"
-half = "1m"
 `},
 }
 
