@@ -136,9 +136,11 @@ func ParseAsked(conf Config, out string) (a Asked, pending bool, err error) {
 }
 
 func (a *Asked) read(words map[string]string) error {
-	_, uid, _ := strings.Cut(words["UserId"], "(") // "games(5)"
-	if _, ok := decimal(strings.TrimSuffix(uid, ")"), math.MaxUint32-2); ok {
-		a.UID = strings.TrimSuffix(uid, ")")
+	if user, closed := strings.CutSuffix(words["UserId"], ")"); closed { // "games(5)"
+		uid := user[strings.LastIndexByte(user, '(')+1:]
+		if _, ok := decimal(uid, math.MaxUint32-2); ok && len(uid) < len(user) {
+			a.UID = uid
+		}
 	}
 	number := func(key string) int {
 		n, _ := parseUint(words[key], math.MaxInt32) // what is no number is fixed

@@ -145,7 +145,7 @@ func FuzzAsked(f *testing.F) {
 // says it too is not believed, and what is no uid names nobody.
 func TestAskedUser(t *testing.T) {
 	out := recordedAsked(t)["mem"]
-	for user, want := range map[string]string{"root(0)": "0", "games(5)": "5", "nobody": "", "x(-2)": "", "x(4294967294)": "", "x(y)": "", "(null)": ""} {
+	for user, want := range map[string]string{"root(0)": "0", "games(5)": "5", "we(ird)(7)": "7", "5)": "", "games(5": "", "nobody": "", "x(-2)": "", "x(4294967294)": "", "x(y)": "", "(null)": ""} {
 		a, _, err := ParseAsked(Config{}, strings.Replace(out, "UserId=root(0)", "UserId="+user, 1))
 		if err != nil || a.UID != want {
 			t.Errorf("%s: %q, %v", user, a.UID, err)

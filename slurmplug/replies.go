@@ -87,6 +87,7 @@ type replies struct {
 	of     map[*target][]reply
 	loose  map[int][]string // by line: what names no job
 	failed bool             // exit status other than 0
+	nobody string           // Update.As is no user of this host: nothing was sent, and the exit status is 0 (seen on 22.05.8)
 	silent bool             // slurmctld did not answer
 
 	// started counts the lines that scontrol began, as its echo shows; all of
@@ -134,6 +135,9 @@ func readReplies(s *session, out string, err error, echoes bool) *replies {
 			continue
 		case echoes && (strings.HasPrefix(text, "update JobId=") || strings.HasPrefix(text, "release ") || text[0] == '<'):
 			at = min(at+1, len(s.lines)-1)
+			continue
+		case strings.HasPrefix(text, "error: --uid="):
+			r.nobody = printable(text, 200)
 			continue
 		case strings.HasPrefix(text, "fatal"):
 			r.whole, r.why = false, printable(text, 200)
@@ -222,6 +226,8 @@ func (r *replies) settle(s *session, results []Result) {
 // nothing.
 func (r *replies) ofLine(s *session, i int, explained bool) (Status, string) {
 	switch {
+	case r.nobody != "":
+		return Refused, r.nobody
 	case !r.whole && r.started > 0 && i >= r.started:
 		return Postponed, "not sent: " + r.why
 	case !r.whole && i >= r.started-1: // the last line begun; any, when there was no echo

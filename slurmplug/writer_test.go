@@ -423,6 +423,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 		"without an echo": {"", &CommandError{Command: "scontrol", Kind: ErrTimeout}, "unknown unknown unknown unknown"},
 		"not found":       {"", &CommandError{Command: "scontrol", Kind: ErrNotFound}, "postponed postponed postponed postponed"},
 		"fatal":           {"scontrol: fatal: Unable to process configuration file\n", &CommandError{Command: "scontrol", Kind: ErrExit, Status: 1}, "unknown unknown unknown unknown"},
+		"unknown user":    {"scontrol: error: --uid=\"54321\" invalid\n", nil, "refused refused refused refused"}, // seen on 22.05.8: exit status 0
 		"to its end":      {echo + "scontrol: update JobId=4 SiteFactor=4\nscontrol: \n", &CommandError{Command: "scontrol", Kind: ErrExit, Status: 1}, "refused applied applied applied"},
 	} {
 		var got []string

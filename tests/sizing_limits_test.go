@@ -3,7 +3,9 @@ package tests
 import (
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -272,4 +274,52 @@ func TestSizesOfAnOperator(t *testing.T) {
 	l.open(true)
 	l.wait("small running", func() bool { return strings.HasPrefix(l.stands(small), "RUNNING") })
 	l.wait("large held", func() bool { return l.stands(large) == "PENDING AssocMaxCpuPerJobLimit" })
+}
+
+// A user whom priod's host does not know, or not just now: the job gets no size, one
+// that it has is given back, by a cycle and by reset, and all else goes on.
+func TestSizesOfAUserWithoutAName(t *testing.T) {
+	if os.Geteuid() != 0 || exec.Command("unshare", "--mount", "true").Run() != nil {
+		t.Skip("another /etc/passwd needs root and a mount namespace")
+	}
+	l := &limitedSite{site: newSite(t, "[sizing]\nenabled = true\n")}
+	t.Cleanup(func() { l.slurm("scancel", "--quiet", "--user="+lab.OtherUser) })
+	l.slurm("scontrol", "update", "PartitionName=gpu", "State=DOWN")
+	t.Cleanup(func() { l.slurm("scontrol", "update", "PartitionName=gpu", "State=UP") })
+	users, err := os.ReadFile("/etc/passwd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	without := filepath.Join(t.TempDir(), "passwd")
+	users = regexp.MustCompile("(?m)^"+lab.OtherUser+":.*\n").ReplaceAll(users, nil)
+	if err := os.WriteFile(without, users, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	unnamed := func(verb ...string) {
+		t.Helper()
+		words := append([]string{"--mount", "sh", "-c", `mount --bind "$0" /etc/passwd && exec "$@"`, without, filepath.Join(bin, "priod")}, verb...)
+		cmd := l.lab.Command(context.Background(), "unshare", words...)
+		cmd.Env = append(cmd.Env, "PRIOD_CONFIG="+l.config)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", verb, err, out)
+		}
+	}
+	id := l.theirs("theirs", "--gres=gpu:a100:1", "--prio-cpu=a100:2x1-4x2")
+	l.eligible(1)
+	for _, c := range []struct {
+		what string
+		does func()
+		cpus int
+	}{
+		{"a cycle that finds no name", func() { unnamed("run", "--once") }, 2},
+		{"a cycle that finds it", func() { l.must("run", "--once") }, 4},
+		{"one that finds none again", func() { unnamed("run", "--once") }, 2},
+		{"one that finds it again", func() { l.must("run", "--once") }, 4},
+		{"reset, finding none", func() { unnamed("reset") }, 2},
+	} {
+		if c.does(); l.cpus(id) != c.cpus {
+			t.Fatalf("after %s it asks for %d CPUs, want %d\n%s", c.what, l.cpus(id), c.cpus, l.must("explain", id))
+		}
+	}
+	l.must("resume")
 }

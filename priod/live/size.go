@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/user"
 	"slices"
 	"strings"
 	"sync"
@@ -52,8 +53,11 @@ func (c *Cluster) Ask(ctx context.Context, jobs []*cluster.Job) error {
 	}
 	err := c.Asked(ctx, jobs)
 	for _, j := range jobs {
-		if j.Asked != nil && j.Asked.Fixed == "" {
-			j.Asked.Fixed = c.sizes.fixed(j)
+		if j.Asked == nil || j.Asked.Fixed != "" {
+			continue
+		}
+		if j.Asked.Fixed = c.sizes.fixed(j); j.Asked.Fixed == "" && c.inNameOf.may && c.inNameOf.uids[j.ID.ID] == "" {
+			j.Asked.Fixed = "is of a user whom this host does not know, in whose name it would be written"
 		}
 	}
 	return errors.Join(err, doubts)
@@ -77,7 +81,7 @@ func (c *Cluster) Asked(ctx context.Context, jobs []*cluster.Job) error {
 			mu.Lock()
 			defer mu.Unlock()
 			j.Asked, doubts = a, errors.Join(doubts, err)
-			if a != nil && a.UID != "" && c.inNameOf.may {
+			if a != nil && c.inNameOf.may && isKnown(a.UID) {
 				c.inNameOf.uids[j.ID.ID] = a.UID
 			}
 			return nil
@@ -113,11 +117,25 @@ func (c *Cluster) refreshRights(ctx context.Context) {
 	if n.since.Equal(c.configAt) {
 		return
 	}
-	n.may, n.since = false, c.configAt
-	if enforcesLimits(c.conf) {
-		rights, err := c.client.OwnRights(ctx, c.conf)
-		n.may = err == nil && rights.Level == slurmplug.Administrator // not known: as an operator
+	n.since = c.configAt
+	if !enforcesLimits(c.conf) {
+		n.may = false
+		return
 	}
+	n.take(c.client.OwnRights(ctx, c.conf))
+}
+
+// take takes in an answer; without one what was known still holds.
+func (n *ownNames) take(rights slurmplug.Rights, err error) {
+	if err == nil {
+		n.may = rights.Level == slurmplug.Administrator
+	}
+}
+
+// isKnown tells whether this host knows a user: scontrol takes no other uid.
+func isKnown(uid string) bool {
+	_, err := user.LookupId(uid)
+	return err == nil
 }
 
 // refreshSizeRules reads which limits there are: an operator's update lifts a

@@ -110,6 +110,46 @@ func TestNewLimitsCount(t *testing.T) {
 	}
 }
 
+// A user whom this host does not know (any more) cannot be named to scontrol: such a
+// job gets no size, and one that it has is taken back in priod's own name. A name may
+// hold a space or parentheses, and is then as good as unknown.
+func TestSizesOfUnknownUsers(t *testing.T) {
+	for _, who := range []string{"nobody(4294900001)", "we (ird)(5)", "games(5", "(null)"} {
+		for may, fixed := range map[bool]bool{true: true, false: false} {
+			down := false
+			slurm, job := asking(t, &down)
+			slurm.client = slurmplug.NewClient(limited{t, &down, strings.NewReplacer("games(5)", who)}, slurmplug.Options{})
+			slurm.inNameOf = ownNames{may: may, since: slurm.configAt}
+			if err := slurm.Ask(t.Context(), []*cluster.Job{job}); err != nil || (job.Asked.Fixed != "") != fixed {
+				t.Errorf("%s: who may write in users' names %t: %+v, %v", who, may, job.Asked, err)
+			}
+			if u := slurm.update(&plan.Action{Job: job.ID, Lever: slurmplug.Size}, "x"); u.As != "" {
+				t.Errorf("%s is named as %q", who, u.As)
+			}
+		}
+	}
+}
+
+// What was known of priod's own rights holds while slurmdbd does not answer: an
+// operator's write would lift limits from jobs that were written in their users' names.
+func TestOwnRightsThatCannotBeRead(t *testing.T) {
+	var n ownNames
+	for _, c := range []struct {
+		level slurmplug.AdminLevel
+		err   error
+		may   bool
+	}{
+		{slurmplug.NoAdmin, slurmplug.ErrExit, false},
+		{slurmplug.Administrator, nil, true},
+		{slurmplug.NoAdmin, slurmplug.ErrTimeout, true},
+		{slurmplug.Operator, nil, false},
+	} {
+		if n.take(slurmplug.Rights{Level: c.level}, c.err); n.may != c.may {
+			t.Errorf("after %q, %v: %t", c.level, c.err, n.may)
+		}
+	}
+}
+
 // Sizes are written in the name of the job's user by one who may do that, no other
 // lever is.
 func TestSizesInTheUsersName(t *testing.T) {
