@@ -92,6 +92,13 @@ type Job struct {
 	TagErr string // why the comment's tag does not count; "" when it does or there is none
 }
 
+// Nameless is whom Slurm's commands show for a uid without a name (seen on 22.05.8): its
+// user is gone, or names cannot be looked up just now.
+const Nameless = "nobody"
+
+// SameUser tells whether two names may be one user's, as Slurm's commands show them.
+func SameUser(a, b string) bool { return a == b || a == Nameless || b == Nameless }
+
 // FirstTask is the job, or of an unsplit array the task that starts next.
 func (j *Job) FirstTask() JobID {
 	if first, err := slurmplug.FirstTasks(j.Tasks, 1); j.Tasks != "" && err == nil {

@@ -338,7 +338,7 @@ func (h *History) collect(j *Job) {
 // a run counts only where it can be the job's own.
 func (h *History) recall(j *Job) {
 	for _, p := range h.past[j.ID] {
-		if p.User != j.User || j.Restarts == 0 && !p.Submit.Equal(j.Submit) {
+		if !SameUser(p.User, j.User) || j.Restarts == 0 && !p.Submit.Equal(j.Submit) {
 			continue
 		}
 		if t, known := h.FirstEligible[j.ID]; !known || p.Eligible.Before(t) {

@@ -113,7 +113,7 @@ func (n *next) evict(e Eviction) {
 	if !looked {
 		return
 	}
-	if s.User != "" && s.User != e.User {
+	if s.User != "" && !cluster.SameUser(s.User, e.User) {
 		s = Sight{Gone: true} // the id means another job now
 	}
 	before := e
@@ -306,7 +306,7 @@ func (e *Eviction) close(state State, why string, at time.Time) {
 
 func (n *next) claim(c Claim) {
 	s, looked := n.Sights[c.Job]
-	if looked && s.User != "" && s.User != c.User {
+	if looked && s.User != "" && !cluster.SameUser(s.User, c.User) {
 		s = Sight{Gone: true}
 	}
 	before := c.key()

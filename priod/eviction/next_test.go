@@ -95,6 +95,18 @@ func TestAnotherJobWithTheId(t *testing.T) {
 	}
 }
 
+// While users' names cannot be found the jobs are still the same.
+func TestNoNames(t *testing.T) {
+	j, seen := signalledAt(epoch)
+	for id, s := range seen.Sights {
+		s.User = cluster.Nameless
+		seen.Sights[id] = s
+	}
+	if turn := Next(j, seen); len(turn.Claims)+len(turn.Evictions) > 0 {
+		t.Errorf("%+v", turn)
+	}
+}
+
 // What Slurm has forgotten while nobody looked is closed by what accounting says,
 // or told as unknown; nothing is sent.
 func TestForgottenVictims(t *testing.T) {

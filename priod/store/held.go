@@ -104,7 +104,7 @@ func (e *entry) named() bool { return e.user != unique.Handle[string]{} }
 // one with the same id: Slurm wraps around at MaxJobId and starts again at
 // FirstJobId when its state is lost. A requeue keeps the user and counts a restart.
 func (e *entry) isOther(j *cluster.Job) bool {
-	return e.named() && (e.user.Value() != j.User || j.Restarts == 0 && millis(j.Submit) > e.submit)
+	return e.named() && (!cluster.SameUser(e.user.Value(), j.User) || j.Restarts == 0 && millis(j.Submit) > e.submit)
 }
 
 // present returns a function that tells whether any record with a job id is in

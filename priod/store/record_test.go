@@ -325,12 +325,14 @@ func TestIDsUsedAgain(t *testing.T) {
 		job   cluster.Job
 		other bool
 	}{
-		"requeued":            {later(func(j *cluster.Job) { j.Restarts = 1 }), false},
-		"unchanged":           {old, false},
-		"submitted later":     {later(func(*cluster.Job) {}), true},
-		"another user, runs":  {later(func(j *cluster.Job) { j.User = "mallory"; run(j, j.Submit) }), true},
-		"another user":        {later(func(j *cluster.Job) { j.User, j.Restarts = "mallory", 1 }), true},
-		"another user, as is": {func() cluster.Job { j := old; j.User = "mallory"; return j }(), true},
+		"requeued":                        {later(func(j *cluster.Job) { j.Restarts = 1 }), false},
+		"unchanged":                       {old, false},
+		"submitted later":                 {later(func(*cluster.Job) {}), true},
+		"another user, runs":              {later(func(j *cluster.Job) { j.User = "mallory"; run(j, j.Submit) }), true},
+		"another user":                    {later(func(j *cluster.Job) { j.User, j.Restarts = "mallory", 1 }), true},
+		"another user, as is":             {func() cluster.Job { j := old; j.User = "mallory"; return j }(), true},
+		"its user's name cannot be found": {func() cluster.Job { j := old; j.User = cluster.Nameless; return j }(), false},
+		"submitted later, no user's name": {later(func(j *cluster.Job) { j.User = cluster.Nameless }), true},
 	} {
 		for _, restart := range []bool{false, true} {
 			dir := t.TempDir()

@@ -262,7 +262,7 @@ func (u *Undo) Requests() map[cluster.JobID]map[slurmplug.Lever]cluster.Requeste
 
 // Of is what the journal tells about the request of a user's job, or of its array.
 func (u *Undo) Of(id cluster.JobID, user string) map[slurmplug.Lever]cluster.Requested {
-	return u.requests(id, func(c *Change) bool { return c.User == user })
+	return u.requests(id, func(c *Change) bool { return cluster.SameUser(c.User, user) })
 }
 
 // requests is what the changes of a job, or of its array, that count tell about
