@@ -38,10 +38,13 @@ func (c *Cluster) confirm(ctx context.Context, outcomes []plan.Outcome) {
 				seen = unseen == nil
 			}
 			if o.Status == slurmplug.Refused {
-				if now, shown := sight.Request(o.Lever); shown && now != o.Before {
+				switch now, shown := sight.Request(o.Lever); {
+				case shown && now != o.Before:
 					c.retract(ctx, o, o.Message)
-				} else if !seen { // half of it may stand: what was written is kept in mind
+				case !seen: // half of it may stand: what was written is kept in mind
 					o.Status, o.Message = slurmplug.Unknown, o.Message+"; not seen again"
+				case !shown: // these are Slurm's words for a job that runs
+					o.Status, o.Message = slurmplug.Raced, "it waits no more: "+o.Message
 				}
 				break
 			}

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"testing"
@@ -12,18 +13,24 @@ import (
 // shows is a slurmctld with one waiting job, whose constraint it shows whatever is
 // written.
 type shows struct {
+	state    string // "" for PENDING
 	features string
 	writes   []string
 }
 
 func (f *shows) Run(_ context.Context, c slurmplug.Command) (slurmplug.Output, error) {
+	state := cmp.Or(f.state, "PENDING")
+	if words := strings.Join(c.Args, " "); strings.Contains(words, "show job") {
+		return slurmplug.Output{Stdout: []byte("JobState=" + state + " NumNodes=1 NumCPUs=3 NumTasks=1 CPUs/Task=3 MinCPUsNode=3 MinMemoryNode=64000M " +
+			"TresPerNode=gres:gpu:1 ReqB:S:C:T=0:0:*:* Socks/Node=* NtasksPerN:B:S:C=0:0:*:* CoreSpec=* OverSubscribe=OK ReqNodeList=(null) ExcNodeList=(null)\n")}, nil
+	}
 	if c.Name != "squeue" {
 		f.writes = append(f.writes, string(c.Stdin))
 		return slurmplug.Output{}, nil
 	}
 	values := map[string]string{
 		"exit_code": "0", "requeue": "1", "BatchFlag": "1", "JobID": "7", "ArrayJobID": "7", "ArrayTaskID": "N/A", "HetJobID": "0", "HetJobOffset": "0",
-		"UserName": "ann", "State": "PENDING", "Reason": "Resources", "PriorityLong": "5", "Nice": "0", "RestartCnt": "0", "NumNodes": "1", "NumCPUs": "1",
+		"UserName": "ann", "State": state, "Reason": "Resources", "PriorityLong": "5", "Nice": "0", "RestartCnt": "0", "NumNodes": "1", "NumCPUs": "1",
 		"NumTasks": "1", "Feature": f.features, "TimeLimit": "1:00:00", "SubmitTime": "1762164000", "EligibleTime": "1762164000",
 		"StartTime": "N/A", "PreemptTime": "N/A",
 	}
@@ -49,6 +56,21 @@ func TestConstraintIsReadBack(t *testing.T) {
 		}
 		if want == slurmplug.Unknown && !strings.Contains(o[0].Message, "nvme") {
 			t.Errorf("%q", o[0].Message)
+		}
+	}
+}
+
+// A job that starts while its size is written was too fast, whatever words Slurm has
+// for that: of a running one it says "Invalid node name specified" (seen on 22.05.8).
+func TestSizeOfAJobThatStarts(t *testing.T) {
+	for state, want := range map[string]slurmplug.Status{"PENDING": slurmplug.Refused, "RUNNING": slurmplug.Raced} {
+		slurm := &shows{state: state}
+		own := "CPUsPerTask=3 MinCPUsNode=3 NumCPUs=3 MinMemoryNode=64000 ReqNodeList="
+		a := plan.Action{Job: slurmplug.Plain(7), Lever: slurmplug.Size, Before: own, After: strings.ReplaceAll(own, "=3", "=6"), Was: own}
+		o := []plan.Outcome{{Action: a, Status: slurmplug.Refused, Message: "Invalid node name specified"}}
+		New(slurmplug.NewClient(slurm, slurmplug.Options{})).confirm(t.Context(), o)
+		if o[0].Status != want || len(slurm.writes) != 0 {
+			t.Errorf("%s: %+v, then %q", state, o[0], slurm.writes)
 		}
 	}
 }
