@@ -96,6 +96,7 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	if evictErr == nil {
 		evictErr = set.endRound(ctx, h, &result, steered)
 	}
+	set.Evictions.Vetoes.except(h)
 	set.Sizing.decide(ctx, &result.Snapshot, h, &result.Plan)
 	if set.DryRun {
 		return result, evictErr

@@ -59,6 +59,18 @@ func (v Vetoes) keep(vetoed map[cluster.JobID]preemption.Why, at time.Time) {
 	}
 }
 
+// except drops what was found of waiting jobs with a size of priod's: it names a node
+// for a while, which is no wish of their owners'.
+func (v Vetoes) except(h *cluster.History) {
+	for id, x := range v {
+		_, sized := h.Requests[id][slurmplug.Size]
+		_, array := h.Requests[slurmplug.Plain(id.ID)][slurmplug.Size]
+		if x.why == eviction.Constraint && (sized || array) {
+			delete(v, id)
+		}
+	}
+}
+
 // Event is one row that changed, with what it was before: one of both pairs.
 type Event struct {
 	Claim    *eviction.Claim
