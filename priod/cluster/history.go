@@ -321,7 +321,7 @@ func (h *History) collect(j *Job) {
 	}
 	for l, r := range h.Requests[task] {
 		now, shown := j.Request(l)
-		if _, known := h.Requests[j.ID][l]; known || shown && (now == r.Was || !r.Ours(now)) {
+		if old, known := h.Requests[j.ID][l]; known && !(shown && r.At.After(old.At)) || shown && !r.Ours(now) {
 			continue
 		}
 		if h.Requests[j.ID] == nil {

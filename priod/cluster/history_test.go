@@ -218,6 +218,23 @@ func TestRecordOfWrittenTasks(t *testing.T) {
 	}
 }
 
+// A record that was written to as such before is no other's for it.
+func TestRecordOfTasksWrittenAnew(t *testing.T) {
+	array, task := slurmplug.Plain(9), JobID{ID: 9, Task: 7}
+	for shows, own := range map[string]string{"ssd&t4": "ssd", "ssd&a100": "ssd", "ssd": "ssd", "mine": "mine"} {
+		h := NewHistory()
+		record := Job{ID: array, Tasks: "7-8", TaskCount: 2, State: Pending, Eligible: at(3), Features: "ssd&a100"}
+		see(h, 10, record)
+		h.Asked(array, slurmplug.Features, "ssd", "ssd&a100", true, at(10))
+		h.Asked(task, slurmplug.Features, "ssd", "ssd&t4", true, at(20))
+		record.Features = shows
+		see(h, 30, record)
+		if r := h.Requests[array][slurmplug.Features]; h.Own(&record, slurmplug.Features) != own || r.Ours(shows) != (shows != own) {
+			t.Errorf("%s: its own is %q, and %+v is known", shows, h.Own(&record, slurmplug.Features), r)
+		}
+	}
+}
+
 // So is its place in the order: without it the user's own Nice would be lost, and reset
 // would leave priod's value. What was written later into the record counts.
 func TestPlaceOfWrittenTasks(t *testing.T) {
