@@ -214,16 +214,6 @@ func TestSteeringToAnImpossibleType(t *testing.T) {
 	d.stop()
 }
 
-func (b *bindable) loseDatabase() {
-	b.Helper()
-	files, _ := filepath.Glob(filepath.Join(b.dir, "state", "priod.db*"))
-	for _, f := range files {
-		if err := os.Remove(f); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 // boundTo waits until a job is bound to one of the types.
 func (b *bindable) boundTo(id string, types ...string) {
 	b.Helper()
