@@ -39,6 +39,10 @@ func (l Lever) Ranks() bool {
 	return false
 }
 
+// single tells whether scontrol takes the lever for one job or one task at a time: it
+// does so for whatever names nodes (update_job.c, update_size).
+func (l Lever) single() bool { return l == Size || l == ReqNodeList }
+
 // Update is one change to one record of the queue.
 type Update struct {
 	Job   JobID

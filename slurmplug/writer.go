@@ -224,8 +224,7 @@ func groupLines(updates []Update, indices []int, lever Lever, limit int) []line 
 		length := maxLine
 		for _, t := range groupTargets(updates, byValue[v]) {
 			last := len(lines) - 1
-			// scontrol takes a list of nodes for one job at a time (update_job.c, update_size).
-			if length += len(t.text) + 1; length > maxLine || len(lines[last].targets) == limit || lever == Size {
+			if length += len(t.text) + 1; length > maxLine || len(lines[last].targets) == limit || lever.single() {
 				lines = append(lines, line{lever: lever, value: v})
 				last, length = len(lines)-1, len(t.text)
 			}
@@ -236,20 +235,28 @@ func groupLines(updates []Update, indices []int, lever Lever, limit int) []line 
 }
 
 // groupTargets makes targets of updates with one value: tasks of an array share
-// one.
+// one, where scontrol takes more than one.
 func groupTargets(updates []Update, indices []int) []target {
 	var targets []target
-	arrays := map[uint32]int{}
+	type group struct {
+		array uint32
+		alone int // the update that shares with none
+	}
+	arrays := map[group]int{}
 	for _, i := range indices {
 		u := &updates[i]
 		if u.HetID != 0 || u.Job.Task == NoTask && u.Tasks == "" {
 			targets = append(targets, target{u.Target(), u.Job.ID, []int{i}})
 			continue
 		}
-		at, known := arrays[u.Job.ID]
+		with := group{u.Job.ID, -1}
+		if u.Lever.single() {
+			with.alone = i
+		}
+		at, known := arrays[with]
 		if !known {
 			at = len(targets)
-			arrays[u.Job.ID] = at
+			arrays[with] = at
 			targets = append(targets, target{"", u.Job.ID, nil})
 		}
 		targets[at].updates = append(targets[at].updates, i)

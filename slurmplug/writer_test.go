@@ -197,6 +197,8 @@ func TestGrouping(t *testing.T) {
 	as := func(uid string, job uint32, cpus int) Update {
 		return Update{Job: Plain(job), Lever: Size, Value: fmt.Sprintf("NumCPUs=%d", cpus), As: uid}
 	}
+	size := func(job JobID) Update { return Update{Job: job, Lever: Size, Value: "NumCPUs=2"} }
+	pin := func(job JobID) Update { return Update{Job: job, Lever: ReqNodeList} }
 	tasks := func(list string, value int) Update {
 		u := site(Plain(9), value)
 		u.Tasks = list
@@ -212,6 +214,8 @@ func TestGrouping(t *testing.T) {
 		{send(Update{Job: Plain(12), HetID: 11, HetOffset: 1, Lever: Nice, Value: "3"}), "update JobId=11+1 Nice=3"},
 		{send(as("5", 1, 4), as("", 2, 4), as("5", 3, 4)), "--uid=5update JobId=1 NumCPUs=4\nupdate JobId=3 NumCPUs=4\n|update JobId=2 NumCPUs=4"},
 		{send(as("5", 1, 4), as("0", 2, 5)), "--uid=5 update JobId=1 NumCPUs=4|--uid=0 update JobId=2 NumCPUs=5"},
+		{send(size(JobID{9, 3}), size(JobID{9, 1}), size(Plain(4))), "update JobId=9_3 NumCPUs=2\nupdate JobId=9_1 NumCPUs=2\nupdate JobId=4 NumCPUs=2\n"},
+		{send(pin(Plain(1)), pin(Plain(2)), pin(JobID{9, 1}), pin(JobID{9, 2})), "update JobId=1 ReqNodeList=\nupdate JobId=2 ReqNodeList=\nupdate JobId=9_1 ReqNodeList=\nupdate JobId=9_2 ReqNodeList=\n"},
 		{send(as("games", 1, 4), as("-1", 2, 5), as("4294967294", 3, 5)), ""}, // scontrol looks names up, and takes NO_VAL for none
 	} {
 		if c.got != c.want {

@@ -243,6 +243,17 @@ func (s *site) wait(what string, condition func() bool) {
 	}
 }
 
+// loseDatabase deletes priod's database; the undo journal stays.
+func (s *site) loseDatabase() {
+	s.Helper()
+	files, _ := filepath.Glob(filepath.Join(s.dir, "state", "priod.db*"))
+	for _, f := range files {
+		if err := os.Remove(f); err != nil {
+			s.Fatal(err)
+		}
+	}
+}
+
 // eligible waits until Slurm counts n pending jobs as eligible: right after a
 // submission it does not.
 func (s *site) eligible(n int) {

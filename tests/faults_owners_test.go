@@ -156,3 +156,35 @@ func TestOtherToolWritesNice(t *testing.T) {
 		t.Errorf("reset made %s of a foreign Nice", nice())
 	}
 }
+
+// The owner cancels what the TE budget leaves of an array just when priod writes the
+// other tasks: Slurm writes their value into the record itself. Its own comes back.
+func TestOwnerLeavesOnlyTheWrittenTasks(t *testing.T) {
+	for _, c := range []struct{ lever, reset string }{
+		{"site_factor", "at once"}, {"nice", "after a cycle"}, {"nice", "without the database"},
+	} {
+		t.Run(c.lever+" "+c.reset, func(t *testing.T) {
+			s := newSite(t, "")
+			d := s.shimmed("[te_budget.user]\ngpus = 4\n[ranking]\nlever = \"" + c.lever + "\"\n")
+			s.fill()
+			array := s.submit("--prio-type=te", "--array=0-9", "--nice=7", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
+			s.eligible(1)
+			before := s.levers()
+			s.cycleWith(d, shim.Fault{Command: "sdiag", When: "before", Call: 1, Do: shim.Run, Argv: []string{"scancel", array + "_[4-9]"}})
+			if now := s.levers(); now == before || s.order()[0] != array+"_[0-3]" {
+				t.Fatalf("not written into the record:\n%s", now)
+			}
+			switch c.reset {
+			case "after a cycle":
+				if out := s.must("run", "--once"); !strings.Contains(out, "nothing to write") {
+					t.Errorf("the next cycle says\n%s", out)
+				}
+			case "without the database":
+				s.loseDatabase()
+			}
+			if out := s.must("reset"); s.levers() != before || !strings.Contains(out, "; 0 jobs left the queue") {
+				t.Errorf("before priod it was\n%s, reset leaves\n%s\n%s", before, s.levers(), out)
+			}
+		})
+	}
+}

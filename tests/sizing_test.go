@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -253,11 +254,7 @@ func TestSizesGivenBack(t *testing.T) {
 	s.must("resume")
 
 	sized()
-	for _, file := range []string{"priod.db", "priod.db-wal", "priod.db-shm"} {
-		if err := os.Remove(filepath.Join(s.dir, "state", file)); err != nil && !os.IsNotExist(err) {
-			t.Fatal(err)
-		}
-	}
+	s.loseDatabase()
 	s.must("reset")
 	back("reset without the database")
 	s.must("resume")
@@ -320,5 +317,38 @@ func TestSizesGivenBack(t *testing.T) {
 	back("its neighbour was cancelled")
 	if told := s.must("explain", job); !strings.Contains(told, "would lack its share by it now") {
 		t.Errorf("explain does not say it:\n%s", told)
+	}
+
+	// An array of more tasks than GPUs comes to its sizes over several cycles. The last
+	// task is what is left of the record, and all go back at once.
+	for _, lost := range []bool{false, true} {
+		s.clear()
+		array := s.submit("--prio-cpu=a100:1x1-3x1", "--array=1-4", "-c", "20", "--gres=gpu:8", "--time=5", "--wrap", "sleep 600")
+		own := s.asks(array)
+		records := func() (all []string) {
+			for line := range strings.Lines(s.slurm("scontrol", "-o", "show", "job", array)) {
+				if asks := strings.Join(sizeFields.FindAllString(line, -1), " "); asks != "" {
+					all = append(all, asks)
+				}
+			}
+			return all
+		}
+		s.wait("the array in sprio", func() bool { return strings.Contains(s.slurm("sprio", "--noheader", "--format=%i"), array) })
+		for range 3 {
+			s.must("run", "--once")
+		}
+		if all := records(); len(all) != 4 || slices.Contains(all, own) {
+			t.Errorf("the array's tasks, of their own %s, ask for\n%s\n%s", own, strings.Join(all, "\n"), s.must("explain", array))
+		}
+		if lost {
+			s.loseDatabase()
+		}
+		s.must("reset")
+		for _, now := range records() {
+			if now != own {
+				t.Errorf("reset (without the database: %v) leaves a task of the array with\n%s, its own is\n%s", lost, now, own)
+			}
+		}
+		s.must("resume")
 	}
 }

@@ -214,16 +214,6 @@ func TestSteeringToAnImpossibleType(t *testing.T) {
 	d.stop()
 }
 
-func (b *bindable) loseDatabase() {
-	b.Helper()
-	files, _ := filepath.Glob(filepath.Join(b.dir, "state", "priod.db*"))
-	for _, f := range files {
-		if err := os.Remove(f); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 // boundTo waits until a job is bound to one of the types.
 func (b *bindable) boundTo(id string, types ...string) {
 	b.Helper()
@@ -261,6 +251,32 @@ func TestSteeringGivesWay(t *testing.T) {
 	b.wait("the last type to be taken back", func() bool { return b.constraints()[third] == "" })
 	if c := b.constraints(); c[first] != "t4|v100" || c[second] != "" {
 		t.Errorf("the users' edits became %q and %q", c[first], c[second])
+	}
+	d.stop()
+}
+
+// Nodes without their type's feature lose only themselves: jobs are steered to the
+// type, start on its other nodes, and what needs more of these goes elsewhere.
+func TestSteeringPastNodesWithoutTheirFeature(t *testing.T) {
+	b := newBindable(t)
+	features := func(f string) {
+		b.slurm("scontrol", "update", "NodeName=a100-[2-3]", "AvailableFeatures="+f, "ActiveFeatures="+f)
+	}
+	features("other")
+	defer features("a100")
+	one := b.asks("--gres=gpu:1", "--begin=now+20")
+	gang := b.asks("--gpus-per-node=4", "-N2", "--begin=now+20")
+	d := b.daemon()
+	b.boundTo(one, "a100")
+	b.boundTo(gang, "v100", "t4")
+	if out := b.must("queue"); !strings.Contains(out, "steered jobs do not run on a100-[2-3]: they have no feature a100") {
+		t.Errorf("queue does not name the nodes:\n%s", out)
+	}
+	if err := b.lab.WaitJob(t.Context(), one, "RUNNING"); err != nil {
+		t.Fatal(err)
+	}
+	if node := strings.TrimSpace(b.slurm("squeue", "--noheader", "--jobs="+one, "--format=%N")); node != "a100-1" {
+		t.Errorf("it runs on %s", node)
 	}
 	d.stop()
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -102,11 +103,12 @@ func reset(ctx context.Context, cfg *config.Config, dryRun bool) (*resetView, er
 	for i := range snapshot.Jobs {
 		j := &snapshot.Jobs[i]
 		w, ours := h.Written[j.ID]
-		if c := undo.Last(j.ID); !ours || c != nil && !c.Of(j) {
+		if c := cmp.Or(undo.Last(j.ID), undo.Last(j.FirstTask())); !ours || c != nil && !c.Of(j) {
 			continue // never written, or a later job with the same id
 		}
-		delete(known, j.ID)
-		delete(known, slurmplug.Plain(j.ID.ID)) // the array that it was split from
+		for _, id := range names(j.ID, j.Tasks) {
+			delete(known, id)
+		}
 		for _, a := range decide.Restore(j, w) {
 			a.Tasks, a.Reason = j.Tasks, "reset"
 			actions = append(actions, a)
@@ -134,7 +136,7 @@ func reset(ctx context.Context, cfg *config.Config, dryRun bool) (*resetView, er
 
 // failures counts the values that could not be taken back, and tells in which jobs
 // something may still be: a request of a job that has started meanwhile, too. What
-// was written into a task may stand in the journal under its array.
+// was written into a task may stand in the journal under its array, and the reverse.
 func (v *resetView) failures() map[cluster.JobID]bool {
 	still := map[cluster.JobID]bool{}
 	for _, o := range v.Writes {
@@ -145,9 +147,18 @@ func (v *resetView) failures() map[cluster.JobID]bool {
 		if !raced {
 			v.Failed++
 		}
-		still[o.Job], still[slurmplug.Plain(o.Job.ID)] = true, true
+		for _, id := range names(o.Job, o.Tasks) {
+			still[id] = true
+		}
 	}
 	return still
+}
+
+// names are all that the journal may know a record by: its own id, the tasks that an
+// unsplit array still has, and the array that a task was split from.
+func names(id cluster.JobID, tasks string) []cluster.JobID {
+	record := plan.Action{Job: id, Tasks: tasks, Part: tasks != ""}
+	return append(record.Jobs(), id, slurmplug.Plain(id.ID))
 }
 
 // unasked is what reset does about the requests of jobs.
@@ -175,12 +186,12 @@ func unask(s *cluster.Snapshot, undo *store.Undo, h *cluster.History, doubts err
 		}
 		for _, lever := range slices.Sorted(maps.Keys(h.Requests[j.ID])) {
 			r := h.Requests[j.ID][lever]
-			c := undo.Find(j.ID, lever)
+			c, part := undo.Find(j.ID, lever), undo.Find(j.FirstTask(), lever)
 			now, shown := j.Request(lever)
 			if size, pinned := unpinned(now, pin); pinned && lever == slurmplug.Size {
 				now = size
 			}
-			if c != nil && !c.Of(j) || shown && !r.Ours(now) {
+			if of := cmp.Or(c, part); of != nil && !of.Of(j) || shown && !r.Ours(now) {
 				continue
 			}
 			if c == nil {

@@ -114,3 +114,25 @@ func TestResetKeepsTheArraysLine(t *testing.T) {
 		}
 	}
 }
+
+// What could not be taken back from what is left of an array stays known when the line
+// is that of its tasks. A later array with their ids is another one.
+func TestResetKeepsTheTasksLine(t *testing.T) {
+	part := sized(5, "NumCPUs=2", "NumCPUs=9")
+	part.Lever, part.Tasks, part.Part = slurmplug.Features, "3-4", true
+	undo := journal(t, part)
+	array := cluster.Job{ID: slurmplug.Plain(5), Tasks: "3-4", TaskCount: 2, User: "ann", State: cluster.Pending, Submit: submitted, Features: part.To}
+	if u := unaskAll(undo, nil, array); len(u.actions) != 1 || u.actions[0].After != part.Was {
+		t.Fatalf("%+v", u)
+	}
+	v := resetView{Writes: []plan.Outcome{{Action: plan.Action{Job: array.ID, Tasks: array.Tasks, Lever: slurmplug.Features}, Status: slurmplug.Refused}}}
+	for still, jobs := v.failures(), part.Jobs(); len(jobs) > 0; jobs = jobs[1:] {
+		if !still[jobs[0]] {
+			t.Errorf("%v is forgotten of %v", jobs[0], still)
+		}
+	}
+	array.User = "bob"
+	if u := unaskAll(undo, nil, array); len(u.actions) != 0 {
+		t.Errorf("another one: %+v", u)
+	}
+}

@@ -109,6 +109,19 @@ func (j *Job) FirstTask() JobID {
 	return j.ID
 }
 
+// ranks is what the job shows in a lever that ranks it, and whether that is known.
+func (j *Job) ranks(l slurmplug.Lever) (value int64, shown bool) {
+	switch l {
+	case slurmplug.SiteFactor:
+		return j.SiteFactor, j.SiteFactorKnown
+	case slurmplug.Nice:
+		return j.Nice, true
+	case slurmplug.Priority:
+		return j.Priority, true
+	}
+	return 0, false
+}
+
 // Held tells whether a user or an administrator holds the job; priority 0 is
 // how Slurm stores a hold.
 func (j *Job) Held() bool {

@@ -5,7 +5,6 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	"slurmprio/slurmplug"
@@ -246,7 +245,7 @@ func (h *History) Observe(s *Snapshot) []Interval {
 			h.inherit(j.ID)
 		}
 		h.seen[j.ID] = h.poll
-		if j.Tasks != "" && len(h.Requests) > 0 {
+		if j.Tasks != "" && len(h.Written)+len(h.Requests) > 0 {
 			h.collect(j)
 		}
 		h.recall(j)
@@ -311,20 +310,18 @@ func (h *History) inherit(id JobID) {
 	}
 }
 
-// collect gives an array's record what was asked for its tasks and stands in the
+// collect gives an array's record what was written for its tasks and stands in the
 // record: Slurm writes there what is for all tasks that the record still has.
 func (h *History) collect(j *Job) {
-	first, err := slurmplug.FirstTasks(j.Tasks, 1)
-	if err != nil {
-		return
+	task := j.FirstTask()
+	if w, known := h.Written[task]; known && w.At.After(h.Written[j.ID].At) {
+		if now, shown := j.ranks(w.Lever); !shown || w.Sent(now) {
+			h.Written[j.ID] = w
+		}
 	}
-	task, err := strconv.ParseInt(first, 10, 32)
-	if err != nil {
-		return
-	}
-	for l, r := range h.Requests[JobID{ID: j.ID.ID, Task: int32(task)}] {
+	for l, r := range h.Requests[task] {
 		now, shown := j.Request(l)
-		if _, known := h.Requests[j.ID][l]; known || shown && (now == r.Was || !r.Ours(now)) {
+		if old, known := h.Requests[j.ID][l]; known && !(shown && r.At.After(old.At)) || shown && !r.Ours(now) {
 			continue
 		}
 		if h.Requests[j.ID] == nil {

@@ -218,6 +218,61 @@ func TestRecordOfWrittenTasks(t *testing.T) {
 	}
 }
 
+// A record that was written to as such before is no other's for it.
+func TestRecordOfTasksWrittenAnew(t *testing.T) {
+	array, task := slurmplug.Plain(9), JobID{ID: 9, Task: 7}
+	for shows, own := range map[string]string{"ssd&t4": "ssd", "ssd&a100": "ssd", "ssd": "ssd", "mine": "mine"} {
+		h := NewHistory()
+		record := Job{ID: array, Tasks: "7-8", TaskCount: 2, State: Pending, Eligible: at(3), Features: "ssd&a100"}
+		see(h, 10, record)
+		h.Asked(array, slurmplug.Features, "ssd", "ssd&a100", true, at(10))
+		h.Asked(task, slurmplug.Features, "ssd", "ssd&t4", true, at(20))
+		record.Features = shows
+		see(h, 30, record)
+		if r := h.Requests[array][slurmplug.Features]; h.Own(&record, slurmplug.Features) != own || r.Ours(shows) != (shows != own) {
+			t.Errorf("%s: its own is %q, and %+v is known", shows, h.Own(&record, slurmplug.Features), r)
+		}
+	}
+}
+
+// So is its place in the order: without it the user's own Nice would be lost, and reset
+// would leave priod's value. What was written later into the record counts.
+func TestPlaceOfWrittenTasks(t *testing.T) {
+	array, task := slurmplug.Plain(9), JobID{ID: 9, Task: 7}
+	part := Written{Lever: slurmplug.Nice, Value: -500, Original: 3, At: at(20)}
+	for name, c := range map[string]struct {
+		record Written
+		shows  Job
+		value  int64
+		wrote  bool
+	}{
+		"first": {Written{}, Job{Nice: -500}, -500, true}, "never arrived": {Written{}, Job{Nice: 3}, 0, false},
+		"after the record": {Written{Lever: slurmplug.Nice, Value: -100, Original: 3, At: at(10)}, Job{Nice: -500}, -500, true},
+		"not arrived":      {Written{Lever: slurmplug.Nice, Value: -100, Original: 3, At: at(10)}, Job{Nice: -100}, -100, true},
+		"before it":        {Written{Lever: slurmplug.Nice, Value: -900, Original: 3, At: at(30)}, Job{Nice: -500}, -900, true},
+		"site factor":      {Written{Lever: slurmplug.SiteFactor, Value: 5, At: at(30)}, Job{SiteFactor: 5, SiteFactorKnown: true}, 5, true},
+	} {
+		h := NewHistory()
+		record := c.shows
+		record.ID, record.Tasks, record.TaskCount, record.State, record.Eligible = array, "7-8", 2, Pending, at(3)
+		see(h, 10, record)
+		if h.Wrote(task, part, false); c.record.Lever != "" {
+			h.Wrote(array, c.record, false)
+		}
+		see(h, 40, record)
+		if w, wrote := h.Written[array]; wrote != c.wrote || w.Value != c.value || wrote && w.Lever == part.Lever && w.Original != 3 || len(h.Written) > 1 {
+			t.Errorf("%s: %+v is known", name, h.Written)
+		}
+	}
+	h := NewHistory()
+	see(h, 10, Job{ID: array, Tasks: "1-8", TaskCount: 8, State: Pending, Eligible: at(3)})
+	h.Wrote(JobID{ID: 9, Task: 1}, Written{Lever: slurmplug.SiteFactor, Value: 5, At: at(10)}, false)
+	see(h, 20, Job{ID: array, Tasks: "2-8", TaskCount: 7, State: Pending, Eligible: at(3), SiteFactor: 5, SiteFactorKnown: true}, Job{ID: JobID{ID: 9, Task: 1}, State: Pending})
+	if _, wrote := h.Written[array]; wrote {
+		t.Error("what was written for a task that was split off is known of what is left")
+	}
+}
+
 // What was sent into a request is told from what its user wrote, also when an
 // earlier value arrives late.
 func TestRequested(t *testing.T) {

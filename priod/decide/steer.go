@@ -35,25 +35,31 @@ func (set *SteerSettings) Feature(gpuType string) string {
 var mig = regexp.MustCompile(`(^|[^0-9])[0-9]+[gc]\.[0-9]+gb`)
 
 // Unsteerable says, for each GPU type of the nodes, why no job can be steered to
-// it; "" when jobs can. Nodes with several types count for none.
-func (set *SteerSettings) Unsteerable(nodes []cluster.Node) map[string]string {
-	why := map[string]string{}
+// it; "" when jobs can, to those of its nodes that have its feature. lacking are the
+// names of the others. Nodes with several types count for none.
+func (set *SteerSettings) Unsteerable(nodes []cluster.Node) (why map[string]string, lacking map[string][]string) {
+	why, lacking = map[string]string{}, map[string][]string{}
+	found := map[string]bool{}
 	for i := range nodes {
 		n := &nodes[i]
 		t, f := n.GPUType, set.Feature(n.GPUType)
 		if t == "" || n.MixedTypes || n.GPUs == 0 {
 			continue
 		}
-		switch known := why[t]; {
-		case known != "":
+		switch {
 		case mig.MatchString(t):
 			why[t] = "it is a slice of a GPU (MIG)"
 		case !slurmplug.ValidFeature(f):
 			why[t] = fmt.Sprintf("%q cannot be the name of a node feature", f)
 		case !slices.Contains(n.Features, f):
-			why[t] = fmt.Sprintf("node %s has no feature %s", n.Name, f)
+			lacking[t] = append(lacking[t], n.Name)
 		default:
-			why[t] = ""
+			found[t], why[t] = true, ""
+		}
+	}
+	for t := range lacking {
+		if !found[t] {
+			why[t] = "none of its nodes has the feature " + set.Feature(t)
 		}
 	}
 	for i := range nodes {
@@ -64,7 +70,20 @@ func (set *SteerSettings) Unsteerable(nodes []cluster.Node) map[string]string {
 			}
 		}
 	}
-	return why
+	return why, lacking
+}
+
+// Lacks says that some nodes have no feature, and names a few of them.
+func Lacks(nodes []string, feature string) string {
+	const few = 4
+	text, have := slurmplug.CompactHosts(nodes[:min(len(nodes), few)]), "they have"
+	switch n := len(nodes) - few; {
+	case n > 0:
+		text += fmt.Sprintf(" and %d more", n)
+	case len(nodes) == 1:
+		have = "it has"
+	}
+	return fmt.Sprintf("%s: %s no feature %s", text, have, feature)
 }
 
 // Helm is what steering remembers of jobs from one cycle to the next. The zero
@@ -122,9 +141,11 @@ type Steered struct {
 	jobs     []*cluster.Job // of plan.Decisions
 	features []string       // by type of shares; "": nobody is steered there
 	barred   []string       // by type of shares: why nobody is; "": somebody may be
+	apart    []int32        // types of shares some of whose nodes lack their feature: those nodes are types of their own, after all others
 	kinds    *nodemap.Map
-	gpus     int              // of all nodes
-	up       *placement.Nodes // nothing on them
+	lie      []placement.Types // by type, kinds of nodes
+	gpus     int               // of all nodes
+	up       *placement.Nodes  // nothing on them
 	fits     map[request]placement.Types
 	held     int // writes beyond the limit
 
@@ -195,9 +216,9 @@ func (d *Steered) leave(why string) {
 
 // look reads the nodes.
 func (d *Steered) look() {
-	why := d.set.Unsteerable(d.s.Nodes)
-	var closed []string
-	for _, t := range d.shares.Types {
+	why, lacking := d.set.Unsteerable(d.s.Nodes)
+	var closed, without []string
+	for i, t := range d.shares.Types {
 		f := d.set.Feature(t)
 		problem, known := why[t]
 		if problem != "" || !known {
@@ -206,16 +227,41 @@ func (d *Steered) look() {
 		if problem != "" {
 			closed = append(closed, fmt.Sprintf("%s: %s", t, problem))
 		}
+		if f != "" && len(lacking[t]) > 0 {
+			without = append(without, "on "+Lacks(lacking[t], f))
+			if len(d.shares.Types)+len(d.apart) < placement.MaxTypes {
+				d.apart = append(d.apart, int32(i))
+			}
+		}
 		d.features, d.barred = append(d.features, f), append(d.barred, problem)
 	}
 	if len(closed) > 0 {
 		d.plan.Notes = append(d.plan.Notes, "no job is steered to "+strings.Join(closed, "; ")+" (priod check)")
+	}
+	if len(without) > 0 {
+		d.plan.Notes = append(d.plan.Notes, "steered jobs do not run "+strings.Join(without, "; ")+" (priod check)")
 	}
 	for i := range d.s.Nodes {
 		d.gpus += d.s.Nodes[i].GPUs
 	}
 	d.kinds = nodemap.New(d.s)
 	d.up = d.kinds.Up()
+	d.lie = make([]placement.Types, len(d.shares.Types)+len(d.apart))
+	for k, n := range d.kinds.Kinds {
+		if t, known := d.of(n); known {
+			d.lie[t] |= 1 << uint(k)
+		}
+	}
+}
+
+// of is a node's type: one of shares, or behind them one of apart.
+func (d *Steered) of(n *cluster.Node) (t int32, known bool) {
+	i, known := slices.BinarySearch(d.shares.Types, n.GPUType)
+	if !known || d.features[i] == "" || slices.Contains(n.Features, d.features[i]) {
+		return int32(i), known
+	}
+	i, known = slices.BinarySearch(d.apart, int32(i))
+	return int32(len(d.shares.Types) + i), known
 }
 
 // berth is a place in the queue: that of a job, or of a task of an array.
@@ -390,7 +436,7 @@ func (d *Steered) berth(at int, id cluster.JobID, tasks int) berth {
 	}
 	types := d.fit(j)
 	if c.asked--; c.asked > 0 && c.place.Excluded != "" {
-		for t := range d.shares.Types {
+		for t := range d.lie {
 			if types.Has(int32(t)) && !d.without(j, t, c.place.Excluded) {
 				types &^= 1 << uint(t)
 			}
@@ -424,7 +470,8 @@ func (d *Steered) berth(at int, id cluster.JobID, tasks int) berth {
 		}
 	}
 	b.Consent = b.alone == ""
-	b.Request = d.kinds.Request(j, types)
+	b.Request = d.kinds.Request(j, d.on(types))
+	b.Request.Types = types
 	return b
 }
 
@@ -440,15 +487,24 @@ func (d *Steered) steeredTo(j *cluster.Job) int32 {
 	return steering.Open
 }
 
-// fit is the GPU types that have nodes for a job that are up, by its own
-// constraint.
+// on is the kinds of nodes of these types.
+func (d *Steered) on(types placement.Types) (kinds placement.Types) {
+	for t, lie := range d.lie {
+		if types.Has(int32(t)) {
+			kinds |= lie
+		}
+	}
+	return kinds
+}
+
+// fit is the types that have nodes for a job that are up, by its own constraint.
 func (d *Steered) fit(j *cluster.Job) placement.Types {
 	r := request{
 		gpuType: j.GPUType, features: d.h.Own(j, slurmplug.Features), partition: j.Partition, nodes: j.Nodes, gpus: j.GPUs, cpus: j.CPUs, memMB: j.MemMB,
 	}
 	types, known := d.fits[r]
 	if !known {
-		for t := range d.shares.Types {
+		for t := range d.lie {
 			if d.fitsOn(j, t, d.up) {
 				types |= 1 << uint(t)
 			}
@@ -468,11 +524,7 @@ func (d *Steered) fitsOn(j *cluster.Job, t int, nodes *placement.Nodes) bool {
 		own.Features = ""
 		kinds, _ = d.kinds.Types(&own)
 	}
-	for k, n := range d.kinds.Kinds {
-		if n.GPUType != d.shares.Types[t] {
-			kinds &^= 1 << uint(k)
-		}
-	}
+	kinds &= d.lie[t]
 	if kinds == 0 || j.GPUs < j.Nodes { // a node without a GPU of its own: nobody knows where
 		return false
 	}
@@ -488,13 +540,13 @@ func (d *Steered) snapshot() *steering.Snapshot {
 	var down []int32
 	for i := range d.s.Nodes {
 		n := &d.s.Nodes[i]
-		t, known := slices.BinarySearch(d.shares.Types, n.GPUType)
+		t, known := d.of(n)
 		if !known || n.GPUs == 0 || n.MixedTypes {
 			continue
 		}
 		at := int32(len(sizes))
 		index[n.Name] = at
-		sizes = append(sizes, placement.Node{Type: int32(t), Amount: placement.Amount{GPUs: int32(n.GPUs), CPUs: int32(n.CPUs), MemMB: n.MemMB}})
+		sizes = append(sizes, placement.Node{Type: t, Amount: placement.Amount{GPUs: int32(n.GPUs), CPUs: int32(n.CPUs), MemMB: n.MemMB}})
 		used = append(used, placement.Share{Node: at, Amount: placement.Amount{GPUs: int32(n.GPUsUsed), CPUs: int32(n.CPUsUsed), MemMB: n.MemUsedMB}})
 		if k := d.kinds.Index[n.Name]; d.kinds.Nodes.Down(k) {
 			down = append(down, at)
@@ -505,7 +557,7 @@ func (d *Steered) snapshot() *steering.Snapshot {
 	for _, at := range down {
 		nodes.SetDown(at, true)
 	}
-	snap := &steering.Snapshot{Nodes: nodes, Types: len(d.shares.Types)}
+	snap := &steering.Snapshot{Nodes: nodes, Types: len(d.shares.Types), Apart: d.apart}
 	for i := range d.s.Jobs {
 		if j := &d.s.Jobs[i]; j.GPUs > 0 && (j.State == cluster.Running || j.State == cluster.Completing) {
 			snap.Running = append(snap.Running, d.running(j, index)...)
@@ -553,7 +605,7 @@ func (d *Steered) follow(b *berth, v *steering.Verdict) {
 	case steering.NoTime:
 		barred = d.closed(d.timed(b))
 	case steering.OneType, steering.NoRoom:
-		barred = d.closed(b.fits)
+		barred = cmp.Or(d.closed(b.fits), d.beyond(b.fits))
 	}
 	if b.alone != "" {
 		c.told = b.alone
@@ -585,6 +637,17 @@ func (d *Steered) closed(types placement.Types) string {
 	for t, why := range d.barred {
 		if why != "" && types.Has(int32(t)) {
 			return fmt.Sprintf("left open: it could run on %s, to which no job is steered: %s", d.shares.Types[t], why)
+		}
+	}
+	return ""
+}
+
+// beyond says of the first type of which a job could run only on nodes that lack the
+// feature that this is so; "" when there is none.
+func (d *Steered) beyond(types placement.Types) string {
+	for i, t := range d.apart {
+		if !types.Has(t) && types.Has(int32(len(d.shares.Types)+i)) {
+			return fmt.Sprintf("left open: on %s it could run only on nodes without the feature %s, where steered jobs do not run", d.shares.Types[t], d.features[t])
 		}
 	}
 	return ""

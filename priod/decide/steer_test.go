@@ -142,7 +142,7 @@ func TestSteer(t *testing.T) {
 		"no feature": {func(p *harbour, _ *cluster.Job) { p.Nodes[0].Features = nil }, "v100", "takes v100"},
 		"no feature, and no place elsewhere": {func(p *harbour, _ *cluster.Job) {
 			p.Nodes[0].Features, p.Nodes[1].GPUsUsed, p.Nodes[2].GPUsUsed = nil, 4, 4
-		}, "", "it could run on a100, to which no job is steered: node a1 has no feature a100"},
+		}, "", "it could run on a100, to which no job is steered: none of its nodes has the feature a100"},
 		"no feature, bound before": {func(p *harbour, j *cluster.Job) {
 			p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)
 			j.Features = "a100"
@@ -150,7 +150,51 @@ func TestSteer(t *testing.T) {
 			for i, node := range []string{"v1", "t1"} { // which come free, so that there is room, but no time
 				p.Jobs = append(p.Jobs, cluster.Job{ID: slurmplug.Plain(uint32(7 + i)), State: cluster.Running, GPUs: 4, NodeList: node, Start: start, TimeLimit: 600e9})
 			}
-		}, "", "node a1 has no feature a100"},
+		}, "", "none of its nodes has the feature a100"},
+		"no feature on another node": {func(p *harbour, _ *cluster.Job) { p.node("a2", "a100") }, "a100", "free"},
+		"no feature on the free node": {func(p *harbour, _ *cluster.Job) {
+			p.Nodes[0].GPUsUsed = 4
+			p.node("a2", "a100")
+		}, "v100", "takes v100"},
+		"no feature on the node that is up": {func(p *harbour, _ *cluster.Job) {
+			p.Nodes[0].Usable = false
+			p.node("a2", "a100")
+		}, "v100", "takes v100"},
+		"no feature on the node that is large enough": {func(p *harbour, j *cluster.Job) {
+			p.node("a2", "a100").CPUs, j.CPUs = 32, 17
+		}, "", "on a100 it could run only on nodes without the feature a100"},
+		"no feature any more on the node that is large enough": {func(p *harbour, j *cluster.Job) {
+			p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)
+			p.node("a2", "a100").CPUs, j.CPUs, j.Features = 32, 17, "a100"
+		}, "", "on a100 it could run only on nodes without the feature a100"},
+		"no feature on a node for a gang": {func(p *harbour, j *cluster.Job) {
+			j.Nodes, j.GPUs = 2, 8
+			p.node("a2", "a100")
+			p.node("v2", "v100", "v100")
+			p.node("t2", "t4", "t4")
+		}, "v100", "takes v100"},
+		"no feature on the node that is large enough, and one other type": {func(p *harbour, j *cluster.Job) {
+			p.node("a2", "a100").CPUs, p.Nodes[1].CPUs, j.CPUs = 32, 32, 17
+		}, "", "on a100 it could run only on nodes without the feature a100"},
+		"no feature on a node of its one type": {func(p *harbour, j *cluster.Job) {
+			p.node("a2", "a100", "ssd")
+			j.Features = "ssd"
+		}, "ssd", "leaves one GPU type"},
+		"no feature on a node that it does not refuse": {func(p *harbour, j *cluster.Job) {
+			p.node("a2", "a100")
+			p.places[j.ID] = Place{Excluded: "a1"}
+		}, "", "it refuses nodes (a1)"},
+		"no feature on one, and on a wrong one": {func(p *harbour, _ *cluster.Job) {
+			p.node("a2", "a100")
+			p.node("v2", "v100", "v100", "a100")
+		}, "v100", "takes v100"},
+		"no feature where a job left alone will start": {func(p *harbour, _ *cluster.Job) {
+			p.Nodes[0].GPUsUsed = 2
+			p.Jobs = append(p.Jobs, cluster.Job{ID: slurmplug.Plain(7), State: cluster.Running, GPUs: 2, NodeList: "a1", Start: start, TimeLimit: 600e9})
+			p.node("a2", "a100")
+			j := p.job(0, "") // before the other
+			j.GPUs, j.GPUType = 4, "a100"
+		}, "a100", "free"},
 		"features of one type": {func(p *harbour, _ *cluster.Job) { p.Nodes[0].Features, p.Nodes[2].Features = nil, nil }, "", "to which no job is steered"},
 		"no features at all": {func(p *harbour, _ *cluster.Job) {
 			p.Nodes[0].Features, p.Nodes[1].Features, p.Nodes[2].Features = nil, nil, nil
@@ -209,7 +253,7 @@ func TestSteerByFeature(t *testing.T) {
 	if got := p.Jobs[0].Features; got != "(ampere|turing)&ampere" {
 		t.Errorf("it holds %q", got)
 	}
-	if len(pl.Notes) != 1 || !strings.Contains(pl.Notes[0], "no job is steered to v100: node v1 has no feature v100") {
+	if len(pl.Notes) != 1 || !strings.Contains(pl.Notes[0], "no job is steered to v100: none of its nodes has the feature v100") {
 		t.Errorf("notes %q", pl.Notes)
 	}
 	set.Features = map[string]string{"a100": "volta", "t4": "turing"} // renamed
@@ -218,6 +262,58 @@ func TestSteerByFeature(t *testing.T) {
 	p.h.Asked(p.Jobs[0].ID, slurmplug.Features, "", "ampere", true, start)
 	if p.cycle(set); p.Jobs[0].Features != "volta" {
 		t.Errorf("after another name of the feature it holds %q", p.Jobs[0].Features)
+	}
+}
+
+// Nodes that lack the feature of their type are named, a few of them, and the type
+// is used through the others.
+func TestSteerNamesNodesWithoutTheFeature(t *testing.T) {
+	p := newHarbour()
+	p.node("a100-1", "a100", "a100")
+	p.node("v1", "v100", "v100")
+	p.node("v2", "v100")
+	for n := 2; n < 9; n++ {
+		p.node(fmt.Sprintf("a100-%d", n), "a100")
+	}
+	p.job(1, "")
+	pl, _ := p.cycle(steerSettings())
+	if p.Jobs[0].Features != "a100" {
+		t.Errorf("it holds %q", p.Jobs[0].Features)
+	}
+	want := "steered jobs do not run on a100-[2-5] and 3 more: they have no feature a100; on v2: it has no feature v100 (priod check)"
+	if len(pl.Notes) != 1 || pl.Notes[0] != want {
+		t.Errorf("notes %q", pl.Notes)
+	}
+}
+
+// What a job refuses it also refuses among the nodes that lack the feature.
+func TestSteerKnowsWhatIsRefused(t *testing.T) {
+	p := newHarbour()
+	for _, gpuType := range p.shares.Types {
+		p.node(gpuType+"-1", gpuType, gpuType)
+	}
+	p.node("a100-2", "a100")
+	j := p.job(1, "")
+	p.places[j.ID] = Place{Excluded: "a100-[1-2],t4-1,v100-1"}
+	p.cycle(steerSettings())
+	if pl, _ := p.cycle(steerSettings()); p.told(&pl, 1) != nowhere {
+		t.Errorf("told %q", p.told(&pl, 1))
+	}
+}
+
+// A job whose GPUs no node of its types has lies on several, however large the nodes
+// of other types are.
+func TestSteerSpreadsByTheJobsOwnTypes(t *testing.T) {
+	p := newHarbour()
+	p.node("v1", "v100", "v100").GPUs = 8
+	p.node("a1", "a100", "a100")
+	p.node("a2", "a100", "a100")
+	p.node("t1", "t4", "t4")
+	p.node("t2", "t4", "t4")
+	p.job(1, "a100|t4").GPUs = 8
+	pl, _ := p.cycle(steerSettings())
+	if got := p.Jobs[0].Features; got != "(a100|t4)&a100" {
+		t.Errorf("it holds %q, told %q", got, p.told(&pl, 1))
 	}
 }
 

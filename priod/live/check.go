@@ -282,29 +282,26 @@ func (k *checker) gpuTypes() {
 func (k *checker) features(types []string, untyped bool) {
 	steer := &k.f.Steer
 	nodes := convertNodes(k.f.Nodes)
-	why := steer.Unsteerable(nodes)
+	why, lacking := steer.Unsteerable(nodes)
 	well, steerable := true, 0
 	for _, t := range types {
 		problem, whole := why[t]
-		switch feature := steer.Feature(t); {
-		case !whole:
+		if !whole {
 			continue // only on nodes with several types
-		case problem == "":
-			steerable++
-			continue
-		default:
-			well = false
-			var lacking []string
-			for i := range nodes {
-				if n := &nodes[i]; n.GPUType == t && !n.MixedTypes && !slices.Contains(n.Features, feature) {
-					lacking = append(lacking, n.Name)
-				}
-			}
-			fix := ""
-			if len(lacking) > 0 {
-				fix = fmt.Sprintf("NodeName=%s Feature=%s", slurmplug.CompactHosts(lacking), feature)
-			}
+		}
+		fix, feature := "", steer.Feature(t)
+		if len(lacking[t]) > 0 {
+			fix = fmt.Sprintf("NodeName=%s Feature=%s", slurmplug.CompactHosts(lacking[t]), feature)
+		}
+		switch {
+		case problem != "":
 			k.say(Warn, "GPU types", fix, "no job can be steered to %s: %s", t, problem)
+		case fix != "":
+			k.say(Warn, "GPU types", fix, "steered jobs do not run on %s", decide.Lacks(lacking[t], feature))
+		}
+		well = well && problem == "" && fix == ""
+		if problem == "" {
+			steerable++
 		}
 	}
 	for _, t := range slices.Sorted(maps.Keys(steer.Features)) {

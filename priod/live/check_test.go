@@ -104,6 +104,14 @@ func TestFindings(t *testing.T) {
 		{name: "untracked type", conf: []string{"AccountingStorageTRES=cpu,gres/gpu"}, level: Warn, fix: "AccountingStorageTRES=gres/gpu,gres/gpu:a100"},
 		{name: "comments dropped", conf: []string{"AccountingStoreFlags=(null)"}, level: Warn, fix: "AccountingStoreFlags=job_comment"},
 		{name: "no node feature", level: Warn, fix: "NodeName=a1 Feature=a100", change: func(f *Facts, _ *decide.Settings) { f.Nodes[0].Features = nil }},
+		{name: "no feature on one node", level: Warn, fix: "steered jobs do not run on a2: it has no feature a100", change: func(f *Facts, _ *decide.Settings) {
+			f.Nodes = append(f.Nodes, f.Nodes[0])
+			f.Nodes[1].Name, f.Nodes[1].Features = "a2", nil
+		}},
+		{name: "the line for that node", level: Warn, fix: "NodeName=a2 Feature=a100", change: func(f *Facts, _ *decide.Settings) {
+			f.Nodes = append(f.Nodes, f.Nodes[0])
+			f.Nodes[1].Name, f.Nodes[1].Features = "a2", nil
+		}},
 		{name: "another feature", level: Pass, fix: "feature of its own", change: func(f *Facts, _ *decide.Settings) {
 			f.Nodes[0].Features, f.Steer.Features = []string{"ampere"}, map[string]string{"a100": "ampere"}
 		}},
@@ -150,6 +158,17 @@ func TestFindings(t *testing.T) {
 			return x.Level == c.level && (strings.Contains(x.Fix, c.fix) || strings.Contains(x.Text, c.fix))
 		}) {
 			t.Errorf("%s: no %s with %q in %+v", c.name, c.level, c.fix, found)
+		}
+	}
+}
+
+func TestATypeWithANodeWithoutItsFeatureIsNotAllWell(t *testing.T) {
+	f := facts(t)
+	f.Nodes = append(f.Nodes, f.Nodes[0])
+	f.Nodes[1].Name, f.Nodes[1].Features = "a2", nil
+	for _, x := range f.Findings(settings()) {
+		if x.Level == Pass && x.Name == "GPU types" {
+			t.Errorf("%+v", x)
 		}
 	}
 }

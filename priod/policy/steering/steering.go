@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 
 	"slurmprio/priod/placement"
 )
@@ -62,8 +63,11 @@ func (set *Settings) Check() error {
 
 // Snapshot is what is decided on. Times are in seconds from now.
 type Snapshot struct {
-	Nodes   *placement.Nodes // what is free now; it is not changed
-	Types   int              // how many GPU types there are
+	Nodes *placement.Nodes // what is free now; it is not changed
+	Types int              // how many GPU types there are
+	// Apart are nodes to which no verdict can lead: of which GPU type those are that
+	// the nodes call type Types, Types+1 and so on. Jobs left alone may start there.
+	Apart   []int32
 	Running []Running
 	Jobs    []Job // pending, in the order of the queue
 }
@@ -76,7 +80,7 @@ type Running struct {
 
 // Job is a pending job. Its slices go by GPU type.
 type Job struct {
-	Request  placement.Request // with the types that its own constraint allows
+	Request  placement.Request // with the types that its own constraint allows, also of Snapshot.Apart
 	Consent  bool              // it may be steered
 	Run      []float64         // expected run time there, s; infinite: it does not run there
 	Time     []float64         // fraction of its time allocated to the type; nil: none
@@ -150,7 +154,7 @@ type planner struct {
 
 func newPlanner(s *Snapshot, set Settings) *planner {
 	p := &planner{Snapshot: s, set: set, verdicts: make([]Verdict, len(s.Jobs)), now: s.Nodes.Clone()}
-	pools := make([]placement.Node, s.Types)
+	pools := make([]placement.Node, s.Types+len(s.Apart))
 	for t := range pools {
 		pools[t] = placement.Node{Type: int32(t), Amount: placement.Amount{GPUs: int32(s.Nodes.FreeGPUs(int32(t)))}}
 		p.next = append(p.next, math.Inf(1))
@@ -189,7 +193,7 @@ func (p *planner) choose(i int) Verdict {
 		return p.release(j, open(Far))
 	case !j.Consent:
 		return p.asSlurm(i, open(NoConsent))
-	case j.Steered == Open && j.Request.Types&(j.Request.Types-1) == 0:
+	case j.Steered == Open && bits.OnesCount64(uint64(j.Request.Types)<<(placement.MaxTypes-p.Types)) < 2:
 		return p.asSlurm(i, open(OneType))
 	case j.Steered != Open && j.Ready >= p.set.Cycles:
 		v := p.asSlurm(i, open(Stuck))
@@ -244,12 +248,13 @@ func (p *planner) hasRoom(j *Job) bool {
 func (p *planner) asSlurm(i int, v Verdict) Verdict {
 	j := &p.Jobs[i]
 	plan := v
-	for t := range int32(p.Types) {
-		if !j.runs(t) {
+	for t := range int32(p.Types + len(p.Apart)) {
+		run := j.Run[p.is(t)]
+		if !j.Request.Types.Has(t) || math.IsInf(run, 1) {
 			continue
 		}
 		if start, ok := p.earliest(j, t); ok && start < plan.Start {
-			plan.Type, plan.Start, plan.End = t, start, start+j.Run[t]
+			plan.Type, plan.Start, plan.End = t, start, start+run
 		}
 	}
 	if plan.Type != Open {
@@ -257,6 +262,14 @@ func (p *planner) asSlurm(i int, v Verdict) Verdict {
 		v.Start, v.End = plan.Start, plan.End
 	}
 	return p.release(j, v)
+}
+
+// is the GPU type of the nodes' type t.
+func (p *planner) is(t int32) int32 {
+	if int(t) < p.Types {
+		return t
+	}
+	return p.Apart[int(t)-p.Types]
 }
 
 func (j *Job) runs(t int32) bool { return j.Request.Types.Has(t) && !math.IsInf(j.Run[t], 1) }
@@ -286,10 +299,11 @@ func (p *planner) changed(j *Job) bool {
 func (p *planner) earliest(j *Job, t int32) (start float64, ok bool) {
 	r := j.Request
 	r.Types = 1 << uint(t)
-	start, _, ok = p.line.Earliest(r, 0, j.Run[t])
+	run := j.Run[p.is(t)]
+	start, _, ok = p.line.Earliest(r, 0, run)
 	if ok && start == 0 {
 		if _, fits := p.now.Fit(r, nil); !fits { // what is free lies scattered, or lacks CPUs or memory
-			start, _, ok = p.line.Earliest(r, p.next[t], j.Run[t])
+			start, _, ok = p.line.Earliest(r, p.next[t], run)
 			ok = ok && !math.IsInf(start, 1)
 		}
 	}

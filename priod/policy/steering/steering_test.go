@@ -67,6 +67,7 @@ func TestVerdicts(t *testing.T) {
 		{"not yet never started", two(1, 1), func(_ *Snapshot, j *Job) { j.Steered, j.Given, j.Ready = 0, 0.5, 4 }, Starts, 0, "", 0, "free"},
 		{"no consent", two(1, 1), func(_ *Snapshot, j *Job) { j.Consent = false }, NoConsent, Open, "", 0, "no speed or workload"},
 		{"its own type", two(1, 1), func(_ *Snapshot, j *Job) { j.Request.Types = 2 }, OneType, Open, "", 0, "one GPU type"},
+		{"its own type, and nodes apart", two(1, 1), func(s *Snapshot, j *Job) { s.Apart, j.Request.Types = []int32{0}, 1|4 }, OneType, Open, "", 0, "one GPU type"},
 		{"too large", two(1, 1), func(_ *Snapshot, j *Job) { j.Request.GPUs = 2 }, NoRoom, Open, "", never, "no GPU type has room"},
 		{"nothing allocated", two(1, 1), func(_ *Snapshot, j *Job) { j.Time = nil }, Takes, 0, "", 0, "takes fast"},
 		{"runs nowhere", two(1, 1), func(_ *Snapshot, j *Job) { j.Run = []float64{never, never} }, NoRoom, Open, "", never, "no GPU type has room"},
@@ -276,5 +277,43 @@ func BenchmarkDecide(b *testing.B) {
 	}
 	for b.Loop() {
 		Decide(s, Defaults)
+	}
+}
+
+// Nodes apart are free to jobs that are left alone, and to no others; what runs there
+// frees nothing for these.
+func TestApart(t *testing.T) {
+	apart := func(running ...Running) *Snapshot {
+		s := &Snapshot{Types: 2, Apart: []int32{1}, Running: running, Nodes: placement.New(placement.Packed, []placement.Node{
+			{Type: 0, Amount: placement.Amount{GPUs: 1, CPUs: placement.Plenty, MemMB: placement.Plenty}},
+			{Type: 1, Amount: placement.Amount{GPUs: 1, CPUs: placement.Plenty, MemMB: placement.Plenty}},
+			{Type: 2, Amount: placement.Amount{GPUs: 1, CPUs: placement.Plenty, MemMB: placement.Plenty}},
+		})}
+		for _, r := range running {
+			s.Nodes.Take(r.Shares)
+		}
+		return s
+	}
+	on := func(types placement.Types, consent bool) Job {
+		j := pending(100, 200)
+		j.Request.Types, j.Consent, j.Time = types, consent, []float64{0, 1}
+		return j
+	}
+	for name, c := range map[string]struct {
+		s     *Snapshot
+		jobs  []Job
+		types []int32
+		start []float64
+	}{
+		"a job left alone goes there":      {apart(holds(0, 1, 900), holds(1, 1, 50)), []Job{on(6, false), on(7, true)}, []int32{Open, 1}, []float64{0, 50}},
+		"another waits":                    {apart(holds(0, 1, 900), holds(1, 1, 50)), []Job{on(7, true)}, []int32{1}, []float64{50}},
+		"what ends there is for the alone": {apart(holds(0, 1, 900), holds(1, 1, 50), holds(2, 1, 10)), []Job{on(6, false), on(7, true)}, []int32{Open, 1}, []float64{10, 50}},
+	} {
+		c.s.Jobs = c.jobs
+		for i, v := range Decide(c.s, set()) {
+			if v.Type != c.types[i] || v.Start != c.start[i] {
+				t.Errorf("%s: job %d gets type %d at %v, want %d at %v", name, i, v.Type, v.Start, c.types[i], c.start[i])
+			}
+		}
 	}
 }
