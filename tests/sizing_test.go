@@ -352,3 +352,38 @@ func TestSizesGivenBack(t *testing.T) {
 		s.must("resume")
 	}
 }
+
+// A user who changes the memory of a job that priod sized does not see to the node that
+// priod named: the next priod lets the job go from there, and leaves the rest to its user.
+func TestSizeThatItsUserChanges(t *testing.T) {
+	t.Parallel()
+	s := newSizingSite(t, lab.Options{NoAccounting: true}, "enabled = true\nwithin = \"1m\"\n")
+	s.open(false)
+	submit := func(args ...string) string { return s.submit(append(args, "--time=5", "--wrap", "sleep 600")...) }
+	s.slurm("scontrol", "update", "NodeName=a100-2", "State=DRAIN", "Reason=full")
+	var ids []string
+	for range 2 {
+		ids = append(ids, submit("--gres=gpu:1", "-c", "3", "--mem=6000", "--prio-cpu=a100:3x1-12x3"))
+	}
+	submit("--gres=gpu:6", "-c", "18", "--mem=6000", "--prio-cpu=a100:1x1-3x1") // it leaves them what they gain from
+	s.eligible(3)
+	s.must("run", "--once")
+	var users []string
+	for i, verb := range []string{"run --once", "reset"} {
+		id := ids[i]
+		s.slurm("scontrol", "update", "JobId="+id, "MinMemoryNode=7000")
+		before := s.asks(id)
+		if !strings.Contains(before, "ReqNodeList=a100-") || !strings.Contains(before, "MinMemoryNode=7000M") {
+			t.Fatalf("%s: %s", id, before)
+		}
+		want := regexp.MustCompile(`ReqNodeList=\S*`).ReplaceAllString(before, "ReqNodeList=(null)")
+		s.must(strings.Fields(verb)...)
+		if now := s.asks(id); now != want {
+			t.Errorf("%s makes of\n%s\n%s, want\n%s\n%s", verb, before, now, want, s.must("explain", id))
+		}
+		users = append(users, want)
+	}
+	if now := s.asks(ids[0]); now != users[0] {
+		t.Errorf("reset makes of its user's own\n%s\n%s", users[0], now)
+	}
+}

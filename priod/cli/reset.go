@@ -170,7 +170,7 @@ type unasked struct {
 }
 
 // unask takes back what priod wrote into the requests of waiting jobs and
-// nobody has changed since. A request of a job that runs cannot be changed.
+// nobody has changed since; of a size that somebody has, the node. A request of a job that runs cannot be changed.
 // With doubts sizes may not have been read, which holds up no other.
 func unask(s *cluster.Snapshot, undo *store.Undo, h *cluster.History, doubts error) *unasked {
 	u := &unasked{stay: map[*store.Change]bool{}}
@@ -191,8 +191,16 @@ func unask(s *cluster.Snapshot, undo *store.Undo, h *cluster.History, doubts err
 			if size, pinned := unpinned(now, pin); pinned && lever == slurmplug.Size {
 				now = size
 			}
-			if of := cmp.Or(c, part); of != nil && !of.Of(j) || shown && !r.Ours(now) {
+			if of := cmp.Or(c, part); of != nil && !of.Of(j) {
 				continue
+			}
+			to := r.Was
+			if shown && !r.Ours(now) {
+				size, pinned := r.Freed(now)
+				if lever != slurmplug.Size || !pinned {
+					continue
+				}
+				to = size // somebody has changed it since, beside the node that priod named
 			}
 			if c == nil {
 				c = &store.Change{Time: r.At, Job: j.ID, User: j.User, Submit: j.Submit, Lever: lever, Was: r.Was, From: r.Was, To: r.Value, Sent: r.Older}
@@ -208,7 +216,7 @@ func unask(s *cluster.Snapshot, undo *store.Undo, h *cluster.History, doubts err
 				u.stay[c] = true
 				continue
 			}
-			back.Lever, back.Before, back.After, back.Was = lever, now, r.Was, r.Was
+			back.Lever, back.Before, back.After, back.Was = lever, now, to, to
 			u.actions = append(u.actions, back)
 		}
 	}

@@ -81,6 +81,20 @@ func TestResetOfASizeOnAClaimedNode(t *testing.T) {
 	}
 }
 
+// A user who changes a size does not see to the node that priod wrote beside it.
+func TestResetOfAChangedSizeOnANode(t *testing.T) {
+	undo := journal(t, sized(1, "NumCPUs=2 ReqNodeList=", "NumCPUs=9 ReqNodeList=n1"))
+	for now, want := range map[string]string{"NumCPUs=5 ReqNodeList=n1": "NumCPUs=5 ReqNodeList=", "NumCPUs=5 ReqNodeList=n2": "", "NumCPUs=5 ReqNodeList=": ""} {
+		got := ""
+		for _, a := range unaskAll(undo, nil, waits(1, now)).actions {
+			got += a.After
+		}
+		if got != want {
+			t.Errorf("%q becomes %q, want %q", now, got, want)
+		}
+	}
+}
+
 // What only the database knows of a job that runs gets its line: reset empties the
 // journal, and the job may be requeued.
 func TestResetOfWhatTheJournalLost(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"slurmprio/slurmplug"
@@ -131,6 +132,19 @@ func (r Requested) Theirs(now string) bool {
 		return r.Sure && r.Value != r.Was
 	}
 	return !r.Ours(now)
+}
+
+// Freed is a size that somebody changed after priod wrote it, with the user's own nodes
+// in place of those that priod named; false when it names none of priod's.
+func (r Requested) Freed(now string) (size string, pinned bool) {
+	const key = string(slurmplug.ReqNodeList) + "="
+	size, nodes, _ := strings.Cut(now, key)
+	_, own, _ := strings.Cut(r.Was, key)
+	for _, v := range append(slices.Clone(r.Older), r.Value) {
+		_, ours, _ := strings.Cut(v, key)
+		pinned = pinned || ours == nodes && nodes != own
+	}
+	return size + key + own, pinned && !r.Ours(now)
 }
 
 // History is what priod knows beyond one snapshot. It is fed by Observe and by

@@ -265,6 +265,11 @@ func (d *sizer) giveBack() {
 			d.kept[j.ID] = true // the node is the claim's
 		case r.Theirs(j.Asked.Text):
 			d.theirs[j.ID] = true
+			if size, pinned := r.Freed(j.Asked.Text); pinned {
+				d.later[j.ID] = d.s.At.Add(again * d.set.Within)
+				d.restore(j, dec, cluster.Requested{Was: size}, "somebody else changed it after priod wrote it, and only the node was priod's")
+				continue
+			}
 			d.tell(dec, "size: changed by somebody else after priod wrote it, and left alone since")
 		case !r.Ours(j.Asked.Text):
 			// It never arrived, or is the user's own again.

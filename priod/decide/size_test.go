@@ -2,6 +2,7 @@ package decide
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -142,6 +143,53 @@ func TestSizesLeftAlone(t *testing.T) {
 		}
 		if d := q.p.Decisions[0].Detail; len(q.p.Actions) != 0 || !strings.Contains(d, c.says) || c.says == "" && d != "" {
 			t.Errorf("%s: %q, %+v", c.name, d, q.p.Actions)
+		}
+	}
+}
+
+// A user who changes the size of a waiting job does not see to the node that priod wrote
+// beside it: that goes, and the rest is the user's own from then on.
+func TestChangedSizeIsFreed(t *testing.T) {
+	q := newSizeQueue(t, []cluster.Node{sizeNode("n1", 8, 24, 512000)})
+	j := q.add(t, 0, 21, 64000, 7, "cpu=v100:1x1-3x1&v=1")
+	q.add(t, 0, 3, 64000, 1, "cpu=v100:3x1-12x3&v=1")
+	own := j.Asked.Text
+	q.z.Decide(&q.s, q.h, &q.p)
+	if len(q.p.Actions) != 2 || !strings.HasSuffix(q.p.Actions[0].After, "ReqNodeList=n1") {
+		t.Fatalf("%+v", q.p.Actions)
+	}
+	pinned := q.p.Actions[0].After
+	for now, want := range map[string]string{
+		strings.Replace(pinned, "64000", "70000", 1):                               strings.Replace(pinned, "64000 ReqNodeList=n1", "70000 ReqNodeList=", 1),
+		strings.Replace(pinned, "64000 ReqNodeList=n1", "70000 ReqNodeList=n2", 1): "",
+		strings.Replace(own, "64000", "70000", 1):                                  "",
+	} {
+		q.z.later = map[cluster.JobID]time.Time{}
+		q.h.Requests = map[cluster.JobID]map[slurmplug.Lever]cluster.Requested{}
+		q.h.Asked(j.ID, slurmplug.Size, own, pinned, true, q.s.At)
+		j.Asked.Text = now
+		_, j.Asked.Nodes, _ = strings.Cut(now, "ReqNodeList=")
+		for i := range q.p.Decisions {
+			q.p.Decisions[i].Detail = ""
+		}
+		q.p.Actions = nil
+		q.z.Decide(&q.s, q.h, &q.p)
+		got := slices.DeleteFunc(q.p.Actions, func(a plan.Action) bool { return a.Job != j.ID })
+		switch {
+		case want == "":
+			if len(got) != 0 {
+				t.Errorf("%q: %+v", now, got)
+			}
+			continue
+		case len(got) != 1 || got[0].Before != now || got[0].After != want || got[0].Was != want:
+			t.Fatalf("%q: %+v", now, got)
+		}
+		q.h.Asked(j.ID, slurmplug.Size, got[0].Was, got[0].After, true, q.s.At)
+		j.Asked.Text, j.Asked.Nodes = want, ""
+		q.p.Actions = nil
+		q.z.Decide(&q.s, q.h, &q.p)
+		if len(q.h.Requests) != 0 || slices.ContainsFunc(q.p.Actions, func(a plan.Action) bool { return a.Job == j.ID }) {
+			t.Errorf("its user's own: %+v, %+v", q.h.Requests, q.p.Actions)
 		}
 	}
 }
