@@ -175,6 +175,33 @@ func TestManyVetoes(t *testing.T) {
 	}
 }
 
+// A TE job that names the node which sizing gave it gets no room made, and gets it as
+// soon as sizing has given up: that is no wish of its owner's.
+func TestSizedJobIsNoVeto(t *testing.T) {
+	for _, sized := range []bool{true, false} {
+		f, e, s, _ := scene()
+		s.Jobs[2].Submit, s.Jobs[2].Eligible, s.Jobs[2].SiteFactorKnown = start, start, true
+		on := fullDisk{f, *s}
+		set := Settings{
+			Decide: decide.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: ranking.Settings{User: ranking.Budget{TimeLimit: time.Hour}}}, Evictions: *e,
+		}
+		leave := func(h *cluster.History) int {
+			result, _ := Step(t.Context(), on, on, h, set)
+			return len(result.Choice.Turn.Evictions)
+		}
+		h := cluster.NewHistory()
+		if sized {
+			h.Asked(slurmplug.Plain(9), slurmplug.Size, "NumCPUs=1 ReqNodeList=", "NumCPUs=2 ReqNodeList=n1", true, s.At)
+		}
+		f.change(9, func(s *eviction.Sight) { s.ReqNodes = "n1" })
+		named := leave(h)
+		f.change(9, func(s *eviction.Sight) { s.ReqNodes = "" })
+		if own := leave(cluster.NewHistory()); named != 0 || (own > 0) != sized {
+			t.Errorf("sized %t: %d leave for one that names its node, %d later", sized, named, own)
+		}
+	}
+}
+
 // What a closer look found is believed for a while, and then asked again.
 func TestVetoesPass(t *testing.T) {
 	f, e, s, p := scene()
@@ -277,32 +304,5 @@ func TestOddRecord(t *testing.T) {
 	}
 	if e.Journal.Evictions[0].State != eviction.Signalled {
 		t.Errorf("%+v", e.Journal.Evictions[0])
-	}
-}
-
-// A TE job that names the node which sizing gave it gets no room made, and gets it as
-// soon as sizing has given up: that is no wish of its owner's.
-func TestSizedJobIsNoVeto(t *testing.T) {
-	for _, sized := range []bool{true, false} {
-		f, e, s, _ := scene()
-		s.Jobs[2].Submit, s.Jobs[2].Eligible, s.Jobs[2].SiteFactorKnown = start, start, true
-		on := fullDisk{f, *s}
-		set := Settings{
-			Decide: decide.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: ranking.Settings{User: ranking.Budget{TimeLimit: time.Hour}}}, Evictions: *e,
-		}
-		leave := func(h *cluster.History) int {
-			result, _ := Step(t.Context(), on, on, h, set)
-			return len(result.Choice.Turn.Evictions)
-		}
-		h := cluster.NewHistory()
-		if sized {
-			h.Asked(slurmplug.Plain(9), slurmplug.Size, "NumCPUs=1 ReqNodeList=", "NumCPUs=2 ReqNodeList=n1", true, s.At)
-		}
-		f.change(9, func(s *eviction.Sight) { s.ReqNodes = "n1" })
-		named := leave(h)
-		f.change(9, func(s *eviction.Sight) { s.ReqNodes = "" })
-		if own := leave(cluster.NewHistory()); named != 0 || (own > 0) != sized {
-			t.Errorf("sized %t: %d leave for one that names its node, %d later", sized, named, own)
-		}
 	}
 }
