@@ -20,7 +20,8 @@ type Map struct {
 	Index map[string]int32
 	Kinds []*cluster.Node // one node of each kind
 
-	sizes []placement.Node
+	sizes   []placement.Node
+	largest []placement.Amount // by kind, the most of each that one of its nodes has
 }
 
 // New reads the nodes of a snapshot. Those of more kinds than can be told apart
@@ -41,12 +42,14 @@ func New(s *cluster.Snapshot) *Map {
 			}
 			kind = int32(len(kinds))
 			kinds[key] = kind
-			m.Kinds = append(m.Kinds, n)
+			m.Kinds, m.largest = append(m.Kinds, n), append(m.largest, placement.Amount{})
 		}
 		at := int32(len(m.sizes))
 		m.Index[n.Name] = at
 		m.Names = append(m.Names, n.Name)
-		m.sizes = append(m.sizes, placement.Node{Type: kind, Amount: placement.Amount{GPUs: int32(n.GPUs), CPUs: int32(n.CPUs), MemMB: n.MemMB}})
+		size, most := placement.Amount{GPUs: int32(n.GPUs), CPUs: int32(n.CPUs), MemMB: n.MemMB}, &m.largest[kind]
+		m.sizes = append(m.sizes, placement.Node{Type: kind, Amount: size})
+		most.GPUs, most.CPUs, most.MemMB = max(most.GPUs, size.GPUs), max(most.CPUs, size.CPUs), max(most.MemMB, size.MemMB)
 		used = append(used, placement.Share{Node: at, Amount: placement.Amount{GPUs: int32(n.GPUsUsed), CPUs: int32(n.CPUsUsed), MemMB: n.MemUsedMB}})
 		if !n.Usable || n.MixedTypes || strings.Contains(n.State, "RESERVED") {
 			down = append(down, at)
@@ -109,8 +112,8 @@ func (m *Map) Types(j *cluster.Job) (types placement.Types, ok bool) {
 	return types, true
 }
 
-// Request is what a waiting job asks for, on these kinds of nodes. One whose GPUs
-// one node has lies on one: Slurm gives each node what --gres asks for, so a second
+// Request is what a waiting job asks for, on these kinds of nodes. One that a node
+// can hold lies on one: Slurm gives each node what --gres asks for, so a second
 // node would not halve that, and with --gpus it would be another task.
 func (m *Map) Request(j *cluster.Job, types placement.Types) placement.Request {
 	r := placement.Request{Types: types, Nodes: int32(j.Nodes), Amount: placement.Amount{GPUs: int32(j.GPUs), CPUs: int32(j.CPUs), MemMB: j.MemMB}}
@@ -118,8 +121,8 @@ func (m *Map) Request(j *cluster.Job, types placement.Types) placement.Request {
 		return r
 	}
 	r.Nodes = 0 // Slurm shows one before it has looked for a place
-	for kind := range m.Kinds {
-		if types.Has(int32(kind)) && r.GPUs <= m.Nodes.Largest(int32(kind)) {
+	for kind, size := range m.largest {
+		if types.Has(int32(kind)) && r.GPUs <= size.GPUs && r.CPUs <= size.CPUs && r.MemMB <= size.MemMB {
 			r.Nodes = 1
 		}
 	}

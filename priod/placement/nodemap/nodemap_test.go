@@ -22,6 +22,7 @@ func TestRequest(t *testing.T) {
 		{"larger than a node of its type", cluster.Job{Nodes: 1, GPUs: 8, Features: "t4"}, 0, true},
 		{"asks for two nodes", cluster.Job{Nodes: 2, GPUs: 4}, 2, true},
 		{"two nodes of a type that has one", cluster.Job{Nodes: 2, GPUs: 4, Features: "a100"}, 2, false},
+		{"more CPUs than a node has", cluster.Job{Nodes: 1, GPUs: 4, CPUs: 24, Features: "t4"}, 0, true},
 		{"larger than all", cluster.Job{Nodes: 1, GPUs: 32}, 0, false},
 	} {
 		c.job.Partition = "gpu"
