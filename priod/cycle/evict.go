@@ -3,6 +3,7 @@ package cycle
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -72,6 +73,9 @@ const (
 	turns = 5
 	// vetoes is how often a choice is made anew because a closer look ruled out a job.
 	vetoes = 4
+	// few is how many of the jobs that have ended where they were pinned one Tend looks
+	// at: Slurm may remember them for days, and one that comes back is in the queue.
+	few = 8
 )
 
 // choose decides who leaves for whom. Nobody does before a closer look, which
@@ -188,6 +192,7 @@ func (e *Evictions) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan,
 		e.Journal.Forget(s.At, func(id cluster.JobID) bool { return queue[id] != nil })
 	}
 	var doubts error
+	some := rand.Uint64()
 	for range turns {
 		targets := e.Journal.Urgent()
 		sights := map[cluster.JobID]eviction.Sight{}
@@ -200,10 +205,16 @@ func (e *Evictions) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan,
 					targets = append(targets, t)
 				}
 			}
+			var ended []eviction.Target
 			for _, t := range pinned {
-				if j := queue[t.Job]; j == nil || j.State == cluster.Pending {
+				if j := queue[t.Job]; j == nil {
+					ended = append(ended, t)
+				} else if j.State == cluster.Pending {
 					targets = append(targets, t)
 				}
+			}
+			for i := range min(few, len(ended)) {
+				targets = append(targets, ended[(some+uint64(i))%uint64(len(ended))])
 			}
 		}
 		if len(targets) > 0 {
