@@ -129,7 +129,11 @@ func (e *Evictions) vet(ctx context.Context, t *eviction.Turn, vetoed map[cluste
 		if err != nil {
 			return fmt.Errorf("look at the jobs that others leave for: %w", err)
 		}
-		if why := claim.Vet(sights[claim.Job], excluded); why != "" {
+		why := claim.Vet(sights[claim.Job], excluded)
+		if why == eviction.Constraint && e.Journal.Pins(claim.Job) {
+			why = eviction.Unhelpful // for this cycle, which takes out what an earlier claim wrote
+		}
+		if why != "" {
 			vetoed[claim.Job] = why
 		}
 	}

@@ -195,6 +195,30 @@ func TestVetoesPass(t *testing.T) {
 	}
 }
 
+// A job that comes back with the place of an earlier claim in its request is not taken
+// for one that names its nodes: that is taken out in the same cycle.
+func TestVetoesForgetPins(t *testing.T) {
+	f, e, s, p := scene()
+	e.Journal.Claims = []eviction.Claim{{Number: 1, Job: slurmplug.Plain(9), RawID: 9, User: "bob", State: eviction.Started, Pin: "n1", Ended: start}}
+	f.change(9, func(s *eviction.Sight) { s.ReqNodes = "n1" })
+	leaves := func() int {
+		choice, err := e.choose(t.Context(), s, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(choice.Turn.Evictions)
+	}
+	before := leaves()
+	if err := e.Tend(t.Context(), s, p, false); err != nil || len(f.log) == 0 || f.log[0] != "unpin 9" {
+		t.Fatalf("%v, %q", err, f.log)
+	}
+	f.change(9, func(s *eviction.Sight) { s.ReqNodes = "" })
+	s.At = s.At.Add(15 * time.Second)
+	if after := leaves(); before != 0 || after != 1 {
+		t.Errorf("%d leave while the place is in its request, %d then", before, after)
+	}
+}
+
 // begun is a scene with its claim recorded.
 func begun(t *testing.T) (*slurm, *Evictions, *cluster.Snapshot, *plan.Plan) {
 	t.Helper()
