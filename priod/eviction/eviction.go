@@ -344,7 +344,7 @@ func (j *Journal) Idle() (waiting, pinned []Target) {
 
 // Pins tells whether a job's request may still name the place of one of its claims.
 func (j *Journal) Pins(id cluster.JobID) bool {
-	return slices.ContainsFunc(j.Claims, func(c Claim) bool { return c.Job == id && c.Pin != "" })
+	return j != nil && slices.ContainsFunc(j.Claims, func(c Claim) bool { return c.Job == id && c.Pin != "" })
 }
 
 // Target is a job to look at and an id by which Slurm finds its record.
