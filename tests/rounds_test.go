@@ -1,8 +1,12 @@
 package tests
 
 import (
+	"context"
 	"strings"
 	"testing"
+	"time"
+
+	"slurmprio/tests/lab"
 )
 
 // turns are short rounds without preemption, and without a lead: who is owed is a
@@ -111,7 +115,13 @@ func TestRoundsTakeTurns(t *testing.T) {
 		d.cmd.Wait()
 	}
 	d := e.daemon()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
 	for i, name := range names {
+		// One that was told to leave once more has failed, until priod requeues it.
+		if err := lab.WaitFor(ctx, name+" to be complete", func(context.Context) (bool, error) { return strings.Contains(e.log(name), "complete"), nil }); err != nil {
+			t.Fatal(err)
+		}
 		e.completes(ids[i])
 		text := e.log(name)
 		told, saved := strings.Count(text, "signal "), "0"

@@ -101,7 +101,10 @@ func SameUser(a, b string) bool { return a == b || a == Nameless || b == Nameles
 
 // FirstTask is the job, or of an unsplit array the task that starts next.
 func (j *Job) FirstTask() JobID {
-	if first, err := slurmplug.FirstTasks(j.Tasks, 1); j.Tasks != "" && err == nil {
+	if j.Tasks == "" {
+		return j.ID
+	}
+	if first, err := slurmplug.FirstTasks(j.Tasks, 1); err == nil {
 		if tasks, err := slurmplug.ExpandTasks(first); err == nil && len(tasks) == 1 {
 			return JobID{ID: j.ID.ID, Task: tasks[0]}
 		}

@@ -92,7 +92,7 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	if set.Hold != "" { // Slurm is asked about single jobs for what is to be written into them
 		set.Steering.Slurm, set.Sizing.Sizes = nil, nil
 	}
-	steered := set.Steering.steer(ctx, &result.Snapshot, h, &result.Plan, set.Decide.Shares)
+	steered := set.Steering.steer(ctx, &result.Snapshot, h, &result.Plan, set.Decide.Shares, set.Evictions.Journal)
 	if evictErr == nil {
 		evictErr = set.endRound(ctx, h, &result, steered)
 	}

@@ -3,6 +3,7 @@ package cycle
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -84,6 +85,9 @@ const (
 	turns = 5
 	// vetoes is how often a choice is made anew because a closer look ruled out a job.
 	vetoes = 4
+	// few is how many of the jobs that have ended where they were pinned one Tend looks
+	// at: Slurm may remember them for days, and one that comes back is in the queue.
+	few = 8
 )
 
 // choose decides who leaves for whom. Nobody does before a closer look, which
@@ -137,7 +141,11 @@ func (e *Evictions) vet(ctx context.Context, t *eviction.Turn, vetoed map[cluste
 		if err != nil {
 			return fmt.Errorf("look at the jobs that others leave for: %w", err)
 		}
-		if why := claim.Vet(sights[claim.Job], excluded); why != "" {
+		why := claim.Vet(sights[claim.Job], excluded)
+		if why == eviction.Constraint && e.Journal.Pins(claim.Job) {
+			why = eviction.Unhelpful // for this cycle, which takes out what an earlier claim wrote
+		}
+		if why != "" {
 			vetoed[claim.Job] = why
 		}
 	}
@@ -200,6 +208,7 @@ func (e *Evictions) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan,
 		e.Journal.Forget(s.At, func(id cluster.JobID) bool { return queue[id] != nil })
 	}
 	var doubts error
+	some := rand.Uint64()
 	for range turns {
 		targets := e.Journal.Urgent()
 		sights := map[cluster.JobID]eviction.Sight{}
@@ -212,10 +221,16 @@ func (e *Evictions) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan,
 					targets = append(targets, t)
 				}
 			}
+			var ended []eviction.Target
 			for _, t := range pinned {
-				if j := queue[t.Job]; j == nil || j.State == cluster.Pending {
+				if j := queue[t.Job]; j == nil {
+					ended = append(ended, t)
+				} else if j.State == cluster.Pending {
 					targets = append(targets, t)
 				}
+			}
+			for i := range min(few, len(ended)) {
+				targets = append(targets, ended[(some+uint64(i))%uint64(len(ended))])
 			}
 		}
 		if len(targets) > 0 {

@@ -25,12 +25,14 @@ type slurm struct {
 	odd      map[cluster.JobID]bool // cannot be believed
 	excluded string
 	log      []string
+	looked   int // jobs, by Look
 	saveErr  error
 }
 
 func (f *slurm) Look(_ context.Context, targets []eviction.Target) (map[cluster.JobID]eviction.Sight, error) {
 	sights := map[cluster.JobID]eviction.Sight{}
 	var err error
+	f.looked += len(targets)
 	for _, t := range targets {
 		if f.odd[t.Job] {
 			err = errors.New("odd")
@@ -222,6 +224,30 @@ func TestVetoesPass(t *testing.T) {
 	}
 }
 
+// A job that comes back with the place of an earlier claim in its request is not taken
+// for one that names its nodes: that is taken out in the same cycle.
+func TestVetoesForgetPins(t *testing.T) {
+	f, e, s, p := scene()
+	e.Journal.Claims = []eviction.Claim{{Number: 1, Job: slurmplug.Plain(9), RawID: 9, User: "bob", State: eviction.Started, Pin: "n1", Ended: start}}
+	f.change(9, func(s *eviction.Sight) { s.ReqNodes = "n1" })
+	leaves := func() int {
+		choice, err := e.choose(t.Context(), s, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(choice.Turn.Evictions)
+	}
+	before := leaves()
+	if err := e.Tend(t.Context(), s, p, false); err != nil || len(f.log) == 0 || f.log[0] != "unpin 9" {
+		t.Fatalf("%v, %q", err, f.log)
+	}
+	f.change(9, func(s *eviction.Sight) { s.ReqNodes = "" })
+	s.At = s.At.Add(15 * time.Second)
+	if after := leaves(); before != 0 || after != 1 {
+		t.Errorf("%d leave while the place is in its request, %d then", before, after)
+	}
+}
+
 // begun is a scene with its claim recorded.
 func begun(t *testing.T) (*slurm, *Evictions, *cluster.Snapshot, *plan.Plan) {
 	t.Helper()
@@ -304,5 +330,42 @@ func TestOddRecord(t *testing.T) {
 	}
 	if e.Journal.Evictions[0].State != eviction.Signalled {
 		t.Errorf("%+v", e.Journal.Evictions[0])
+	}
+}
+
+// Of the jobs that started where they were pinned and have left the queue, a cycle
+// looks at a few: Slurm may remember them for days.
+func TestPinsOfEndedJobs(t *testing.T) {
+	f, e, s, p := scene()
+	const ended, back = 200, 100 // jobs from 100 on; one is requeued
+	for id := range uint32(ended) {
+		id += 100
+		job := cluster.Job{ID: slurmplug.Plain(id), RawID: id, User: "bob", State: cluster.Other, NodeList: "n1"}
+		f.jobs[job.ID] = eviction.Sight{Job: job, Final: "FAILED", ReqNodes: "n1"}
+		e.Journal.Claims = append(e.Journal.Claims, eviction.Claim{Number: int64(id), Job: job.ID, RawID: id, User: "bob", State: eviction.Started, Pin: "n1", Ended: start})
+	}
+	f.change(back, func(x *eviction.Sight) { x.State, x.Final, x.NodeList = cluster.Pending, "", "" })
+	s.Jobs = append(s.Jobs, f.jobs[slurmplug.Plain(back)].Job)
+	tend := func() {
+		f.looked = 0
+		if err := e.Tend(t.Context(), s, p, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if tend(); len(f.log) == 0 || f.log[0] != "unpin 100" || f.looked > ended/2 {
+		t.Errorf("%d looks: %q", f.looked, f.log)
+	}
+	f.jobs = map[cluster.JobID]eviction.Sight{}
+	for id := range uint32(ended) {
+		f.jobs[slurmplug.Plain(id+100)] = eviction.Sight{Gone: true}
+	}
+	s.Jobs = s.Jobs[:len(s.Jobs)-1]
+	for range 100 {
+		tend()
+	}
+	for _, c := range e.Journal.Claims {
+		if c.Pin != "" {
+			t.Fatalf("kept although Slurm forgot the job: %+v", c)
+		}
 	}
 }

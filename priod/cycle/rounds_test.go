@@ -90,7 +90,7 @@ func turning(t *testing.T, more ...uint32) (*slurm, *Settings, *cluster.History,
 		h.Observe(s)
 		set.Evictions.Journal.Mark(h)
 		result := &Result{Snapshot: *s, Plan: decide.Decide(s, h, set.Decide)}
-		steered := set.Steering.steer(t.Context(), s, h, &result.Plan, shares)
+		steered := set.Steering.steer(t.Context(), s, h, &result.Plan, shares, e.Journal)
 		return result, set.endRound(t.Context(), h, result, steered)
 	}
 }

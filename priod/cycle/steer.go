@@ -3,9 +3,11 @@ package cycle
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/decide"
+	"slurmprio/priod/eviction"
 	"slurmprio/priod/plan"
 )
 
@@ -24,8 +26,10 @@ type Steering struct {
 type Place = decide.Place
 
 // steer adds to the plan what binds jobs, after a closer look at each. nil: nobody
-// is steered.
-func (g *Steering) steer(ctx context.Context, s *cluster.Snapshot, h *cluster.History, p *plan.Plan, shares *plan.Shares) *decide.Steered {
+// is steered. What the journal still pins is not taken for its user's own word.
+func (g *Steering) steer(
+	ctx context.Context, s *cluster.Snapshot, h *cluster.History, p *plan.Plan, shares *plan.Shares, j *eviction.Journal,
+) *decide.Steered {
 	if g.Helm == nil {
 		return nil
 	}
@@ -37,6 +41,7 @@ func (g *Steering) steer(ctx context.Context, s *cluster.Snapshot, h *cluster.Hi
 			p.Notes = append(p.Notes, fmt.Sprintf("some jobs are not steered in this cycle: %.300s", err))
 		}
 	}
+	maps.DeleteFunc(places, func(id cluster.JobID, _ Place) bool { return j.Pins(id) }) // Tend takes it out: the next cycle looks
 	steered.Vet(places)
 	p.Ask(steered.Actions)
 	return steered

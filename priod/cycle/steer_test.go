@@ -2,10 +2,12 @@ package cycle
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/decide"
+	"slurmprio/priod/eviction"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/policy/ranking"
 	"slurmprio/priod/policy/sizing"
@@ -17,6 +19,7 @@ import (
 // asked is a Slurm that counts which jobs it is asked about one by one.
 type asked struct {
 	snapshot cluster.Snapshot
+	place    decide.Place
 	placed   int // where they may run
 	sized    int // how they ask
 	written  []plan.Action
@@ -33,15 +36,14 @@ func (a *asked) Places(_ context.Context, jobs map[cluster.JobID]uint32) (map[cl
 	a.placed += len(jobs)
 	places := map[cluster.JobID]decide.Place{}
 	for id := range jobs {
-		places[id] = decide.Place{}
+		places[id] = a.place
 	}
 	return places, nil
 }
 func (a *asked) Ask(_ context.Context, jobs []*cluster.Job) error { a.sized += len(jobs); return nil }
 
-// While priod is paused no job is asked about: nothing would be written. The first
-// cycle after that asks, and writes.
-func TestPausedAsksNobody(t *testing.T) {
+// steerable is a job that may run on two types of free nodes and gets another size.
+func steerable() (*asked, Settings) {
 	a := &asked{snapshot: cluster.Snapshot{At: start}}
 	for _, gpuType := range []string{"a100", "v100"} {
 		a.snapshot.Nodes = append(a.snapshot.Nodes, cluster.Node{
@@ -64,6 +66,13 @@ func TestPausedAsksNobody(t *testing.T) {
 		Steering: Steering{Settings: decide.SteerSettings{Enabled: true, Policy: steering.Defaults}, Helm: &decide.Helm{}, Slurm: a},
 		Sizing:   Sizing{Sizes: sizes, Slurm: a},
 	}
+	return a, set
+}
+
+// While priod is paused no job is asked about: nothing would be written. The first
+// cycle after that asks, and writes.
+func TestPausedAsksNobody(t *testing.T) {
+	a, set := steerable()
 	h := cluster.NewHistory()
 	set.Hold = "paused by ann"
 	for range 3 {
@@ -80,5 +89,31 @@ func TestPausedAsksNobody(t *testing.T) {
 	}
 	if a.placed != 1 || a.sized != 1 || len(a.written) == 0 {
 		t.Errorf("later it asked about %d and %d jobs and wrote %v", a.placed, a.sized, a.written)
+	}
+}
+
+// A job that comes back with the place of an earlier claim in its request is steered
+// once that is taken out, in the same cycle: it does not name its nodes itself.
+func TestSteeringForgetsPins(t *testing.T) {
+	a, set := steerable()
+	h, id := cluster.NewHistory(), slurmplug.Plain(1)
+	a.place.Required = "v100-1"
+	f := &slurm{jobs: map[cluster.JobID]eviction.Sight{id: {Job: a.snapshot.Jobs[0], ReqNodes: "v100-1"}}}
+	set.Evictions = Evictions{Slurm: f, Recorder: f, Journal: eviction.NewJournal()}
+	set.Evictions.Journal.Claims = []eviction.Claim{{Number: 1, Job: id, RawID: 1, User: "ann", State: eviction.Started, Pin: "v100-1", Ended: start}}
+	step := func() (steered bool) {
+		a.written = nil
+		if _, err := Step(t.Context(), a, a, h, set); err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(a.written, func(x plan.Action) bool { return x.Lever == slurmplug.Features })
+	}
+	before := step()
+	if len(f.log) != 1 || f.log[0] != "unpin 1" {
+		t.Errorf("%q", f.log)
+	}
+	a.place.Required, f.jobs[id] = "", eviction.Sight{Job: a.snapshot.Jobs[0]}
+	if after := step(); before || !after {
+		t.Errorf("steered while it is pinned: %v, then: %v", before, after)
 	}
 }

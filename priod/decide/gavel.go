@@ -73,6 +73,7 @@ func (d *decider) placeByShare(verdicts []ranking.Verdict) (order []int, placed 
 		priority float64
 		held     int64
 		known    bool
+		wrote    bool // a value, also one that was taken back when the lowest step was the job's
 	}
 	b := d.plan.Band
 	floor := b.Lo - b.Step // stands for 0, Slurm's own
@@ -88,6 +89,7 @@ func (d *decider) placeByShare(verdicts []ranking.Verdict) (order []int, placed 
 		if p.held, p.known = d.lever.now(j, d.h); p.held == 0 {
 			p.held = floor
 		}
+		_, p.wrote = d.h.Written[j.ID]
 		jobs = append(jobs, p)
 	}
 	slices.SortStableFunc(jobs, func(a, b job) int { return cmp.Compare(b.priority, a.priority) })
@@ -100,7 +102,7 @@ func (d *decider) placeByShare(verdicts []ranking.Verdict) (order []int, placed 
 		switch {
 		case p.held < first.held:
 			limit = joined
-		case p.held == first.held && p.held > floor:
+		case p.held == first.held && (p.held > floor || p.wrote && first.wrote):
 			limit = parts
 		}
 		if i == 0 || d.set.Order.apart(first.priority, p.priority, limit) {

@@ -23,22 +23,26 @@ func sharing(l slurmplug.Lever, priorities map[uint32]float64) Settings {
 	set := settings(l)
 	set.Order, set.Shares = GavelOrder, &Shares{Jobs: map[cluster.JobID]*plan.Share{}}
 	for id, p := range priorities {
-		set.Shares.Jobs[slurmplug.Plain(id)] = &plan.Share{Priority: p}
+		set.Shares.Jobs[slurmplug.Plain(id)] = &plan.Share{Priority: p, Owed: []float64{p}, Run: []float64{1}}
 	}
 	return set
 }
 
 // TE jobs stand before those of a round, these before evicted ones and these before
-// the others, and of those that the
-// allocation counts the one with half as much again of priority before the other,
-// whatever happened before. A second cycle writes nothing.
+// the others, and of those that the allocation counts the one with half as much again
+// of priority before the other, or in order owed the one that is owed five minutes
+// more, whatever happened before. A second cycle writes nothing.
 func TestOrderByShares(t *testing.T) {
 	for _, l := range levers {
 		t.Run(string(l), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				c, h, at := newController(), cluster.NewHistory(), start
 				priorities := map[uint32]float64{}
+				order := rapid.SampledFrom([]Order{GavelOrder, OwedOrder}).Draw(t, "order")
 				draw := func() float64 {
+					if order == OwedOrder {
+						return rapid.SampledFrom([]float64{0, -1e6, 1e6, rapid.Float64Range(-1000, 1000).Draw(t, "seconds")}).Draw(t, "owed")
+					}
 					return rapid.SampledFrom([]float64{0, 1, 0.02 * plan.Untouched, math.Exp(rapid.Float64Range(-6, 6).Draw(t, "log"))}).Draw(t, "priority")
 				}
 				for round := range rapid.IntRange(1, 4).Draw(t, "rounds") {
@@ -63,6 +67,7 @@ func TestOrderByShares(t *testing.T) {
 						}
 					}
 					set := sharing(l, priorities)
+					set.Order = order
 					for again := range 2 {
 						s := c.snapshot(at)
 						h.Observe(s)
@@ -92,7 +97,7 @@ func TestOrderByShares(t *testing.T) {
 						for k := range jobs[:i] {
 							tier, priority := rank(&jobs[i])
 							before, p := rank(&jobs[k])
-							if before > tier && before < 4 || before == tier && priority >= parts*p && priority > p {
+							if before > tier && before < 4 || before == tier && order.apart(priority, p, parts) {
 								t.Fatalf("job %s (%d, %v) stands before %s (%d, %v)", jobs[k].ID, before, p, jobs[i].ID, tier, priority)
 							}
 						}
@@ -225,5 +230,29 @@ func TestOrderByOwed(t *testing.T) {
 	}
 	if got, want := order(24), []uint32{4, 5, 3, 2, 1}; !slices.Equal(got, want) {
 		t.Errorf("with a lead for those nearly done: served %v, want %v", got, want)
+	}
+}
+
+// Jobs that share a step go on sharing it where they fall to the lowest, which is the
+// one where Slurm itself puts jobs.
+func TestOrderByOwedOnTheLowestStep(t *testing.T) {
+	c, h := newController(), cluster.NewHistory()
+	cycle := func(owed map[uint32]float64) plan.Plan {
+		set := sharing(slurmplug.SiteFactor, owed)
+		set.Order, set.Step, set.Top = OwedOrder, 50_000, 50_000*28 // 7 steps and Slurm's own are for shares
+		s := c.snapshot(start)
+		h.Observe(s)
+		p := Decide(s, h, set)
+		c.apply(p.Actions, h, start)
+		return p
+	}
+	for id := range uint32(6) {
+		c.add(id+1, "be", int64(id), 0, start)
+	}
+	cycle(map[uint32]float64{1: 1000, 2: 1000, 3: 0, 4: 0, 5: 0, 6: -1000})
+	later := map[uint32]float64{1: -1000, 2: -1200, 3: 0, 4: 0, 5: 0, 6: 1000}
+	first := cycle(later)
+	if second := cycle(later); len(first.Actions) == 0 || first.Decisions[0].Value != 0 || len(second.Actions) > 0 {
+		t.Errorf("wrote %+v, then %+v", first.Actions, second.Actions)
 	}
 }

@@ -178,7 +178,7 @@ func (c *Choice) candidates(s *cluster.Snapshot, j *Journal, set *Settings, m *n
 		case len(shares) == 0:
 			continue
 		case !consent:
-		case vetoed[job.ID] != "":
+		case vetoed[job.ID] != "" && vetoed[job.ID] != Constraint: // that was about a place for itself
 			consent, why = false, vetoed[job.ID]
 		case job.Tag.Grace > set.MaxGrace:
 			consent, why = false, LongGrace

@@ -314,7 +314,7 @@ func (j *Journal) Forget(now time.Time, present func(cluster.JobID) bool) {
 // between two cycles.
 func (j *Journal) Urgent() (jobs []Target) {
 	for i := range j.Claims {
-		if c := &j.Claims[i]; c.Open() || c.State == Released && c.Pin != "" || c.Resv != "" {
+		if c := &j.Claims[i]; c.Open() || c.Resv != "" {
 			jobs = append(jobs, Target{c.Job, c.RawID})
 		}
 	}
@@ -327,10 +327,10 @@ func (j *Journal) Urgent() (jobs []Target) {
 }
 
 // Idle lists the others of which something is still to come: victims that wait
-// in the queue, and jobs that started where they were pinned.
+// in the queue, and jobs that are pinned to a place that no claim keeps any more.
 func (j *Journal) Idle() (waiting, pinned []Target) {
 	for i := range j.Claims {
-		if c := &j.Claims[i]; c.State == Started && c.Pin != "" {
+		if c := &j.Claims[i]; !c.Open() && c.Pin != "" {
 			pinned = append(pinned, Target{c.Job, c.RawID})
 		}
 	}
@@ -340,6 +340,11 @@ func (j *Journal) Idle() (waiting, pinned []Target) {
 		}
 	}
 	return unique(waiting), unique(pinned)
+}
+
+// Pins tells whether a job's request may still name the place of one of its claims.
+func (j *Journal) Pins(id cluster.JobID) bool {
+	return j != nil && slices.ContainsFunc(j.Claims, func(c Claim) bool { return c.Job == id && c.Pin != "" })
 }
 
 // Target is a job to look at and an id by which Slurm finds its record.

@@ -433,7 +433,7 @@ func (n *next) release(c *Claim, s *Sight, why string) {
 // one that has ended can come back, as a victim does that exits by itself.
 func (n *next) unpin(c *Claim, s *Sight) {
 	switch {
-	case s.Gone || s.Final != "" && c.State != Started:
+	case s.Gone:
 		c.Pin = ""
 	case s.State != cluster.Pending:
 	case s.ReqNodes != c.Pin:

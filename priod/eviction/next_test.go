@@ -188,10 +188,12 @@ func TestHowVictimsLeave(t *testing.T) {
 }
 
 // A job that started where it was pinned and then fails, as a victim that exits by
-// itself, comes back with the nodes in its request: they are taken out then.
+// itself, comes back with the nodes in its request: they are taken out then. So it is
+// where its place was given up in the moment in which it started.
 func TestPinOutlivesARun(t *testing.T) {
 	id := slurmplug.Plain(9)
-	job := cluster.Job{ID: id, User: "bob", State: cluster.Other}
+	ended := cluster.Job{ID: id, User: "bob", State: cluster.Other, NodeList: "n1"}
+	waits := cluster.Job{ID: id, User: "bob", State: cluster.Pending}
 	for _, c := range []struct {
 		what     string
 		sight    Sight
@@ -199,17 +201,23 @@ func TestPinOutlivesARun(t *testing.T) {
 		commands int
 	}{
 		{"runs", Sight{Job: cluster.Job{ID: id, User: "bob", State: cluster.Running, NodeList: "n1"}, ReqNodes: "n1"}, "n1", 0},
-		{"has failed", Sight{Job: job, Final: "FAILED", ReqNodes: "n1"}, "n1", 0},
-		{"waits again", Sight{Job: cluster.Job{ID: id, User: "bob", State: cluster.Pending}, ReqNodes: "n1"}, "n1", 1},
-		{"its owner names others", Sight{Job: cluster.Job{ID: id, User: "bob", State: cluster.Pending}, ReqNodes: "n2"}, "", 0},
+		{"has failed", Sight{Job: ended, Final: "FAILED", ReqNodes: "n1"}, "n1", 0},
+		{"waits again", Sight{Job: waits, ReqNodes: "n1"}, "n1", 1},
+		{"its owner names others", Sight{Job: waits, ReqNodes: "n2"}, "", 0},
+		{"was cancelled while it waited", Sight{Job: cluster.Job{ID: id, User: "bob", State: cluster.Other}, Final: "CANCELLED", ReqNodes: "n1"}, "n1", 0},
 		{"is forgotten", Sight{Gone: true}, "", 0},
 	} {
-		j := NewJournal()
-		j.Claims = []Claim{{Number: 1, Job: id, User: "bob", State: Started, Pin: "n1", At: epoch, Ended: epoch}}
-		turn := Next(j, Seen{At: epoch.Add(time.Minute), Sights: map[cluster.JobID]Sight{id: c.sight}, Hold: time.Minute})
-		j.Take(&turn)
-		if j.Claims[0].Pin != c.pin || len(turn.Commands) != c.commands || c.commands > 0 && turn.Commands[0].Verb != Unpin {
-			t.Errorf("%s: pin %q, %+v", c.what, j.Claims[0].Pin, turn.Commands)
+		for _, state := range []ClaimState{Started, Released} {
+			j := NewJournal()
+			j.Claims = []Claim{{Number: 1, Job: id, User: "bob", State: state, Pin: "n1", At: epoch, Ended: epoch}}
+			if _, pinned := j.Idle(); len(j.Urgent()) != 0 || len(pinned) != 1 {
+				t.Errorf("%s: looked at between two cycles: %v, in a cycle: %v", state, j.Urgent(), pinned)
+			}
+			turn := Next(j, Seen{At: epoch.Add(time.Minute), Sights: map[cluster.JobID]Sight{id: c.sight}, Hold: time.Minute})
+			j.Take(&turn)
+			if j.Claims[0].Pin != c.pin || len(turn.Commands) != c.commands || c.commands > 0 && turn.Commands[0].Verb != Unpin {
+				t.Errorf("%s, %s: pin %q, %+v", c.what, state, j.Claims[0].Pin, turn.Commands)
+			}
 		}
 	}
 }

@@ -101,6 +101,7 @@ func TestRoundsLeaveAlone(t *testing.T) {
 		"long grace":      {func(b *bout) { b.Jobs[0].Tag.Grace = time.Hour }, preemption.Why(yield.NoneLeft), LongGrace},
 		"too often":       {func(b *bout) { b.set.Policy.MaxEvictions, b.journal.Times[b.Jobs[0].ID] = 3, 3 }, preemption.Why(yield.NoneLeft), preemption.Capped},
 		"vetoed":          {func(b *bout) { b.vetoed = map[cluster.JobID]preemption.Why{b.Jobs[0].ID: Vetoed} }, preemption.Why(yield.NoneLeft), Vetoed},
+		"refused nodes":   {func(b *bout) { b.vetoed = map[cluster.JobID]preemption.Why{b.Jobs[0].ID: Constraint} }, preemption.Why(yield.Gets), preemption.Why(yield.Yields)},
 		"another type":    {func(b *bout) { b.Jobs[1].Features = "v100" }, preemption.Why(yield.NoneLeft), preemption.Why(yield.Stays)},
 		"partition":       {func(b *bout) { b.Jobs[1].Partition = "other" }, preemption.Why(yield.NoneLeft), preemption.Why(yield.Stays)},
 		"refuses nodes":   {func(b *bout) { b.vetoed = map[cluster.JobID]preemption.Why{b.Jobs[1].ID: Constraint} }, Constraint, preemption.Why(yield.Stays)},

@@ -90,6 +90,32 @@ func TestClaimsOfOpenEvictions(t *testing.T) {
 	}
 }
 
+// Nor does the retention take either, though the row of the job that it was for, or of
+// the victim in a database that was begun anew, left the queue long ago.
+func TestOpenEvictionsArePrunedLater(t *testing.T) {
+	for _, left := range []uint32{17, 18} {
+		d, j := underWay(t)
+		d.store.opts.Retention = 72 * time.Hour
+		turn := evicted(now())
+		turn.Claims[0].State, turn.Claims[0].Pin, turn.Claims[0].Resv, turn.Claims[0].Ended = eviction.Started, "", "", now()
+		turn.Evictions[0].State = eviction.Restored
+		save(t, d.store, j, turn)
+		d.remove(left)
+		d.cycle()
+		for _, want := range []int{1, 0} {
+			if err := d.store.Prune(ctx, d.snapshot.At.Add(73*time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+			read := must[*eviction.Journal](t)(reader(t, d.store.dir).Journal(ctx))
+			if claims, rows := len(read.Claims), count(t, d.store, "SELECT count(*) FROM evictions"); int(rows) != want || len(read.Evictions) != want || claims < want {
+				t.Errorf("job %d left: want %d: %+v", left, want, read)
+			}
+			turn.Evictions[0].State, turn.Evictions[0].Ended = eviction.Done, now()
+			save(t, d.store, j, turn)
+		}
+	}
+}
+
 // A pin goes into the undo journal before it goes to Slurm, and is no value of
 // the ranking.
 func TestPinsAreUndone(t *testing.T) {

@@ -1,9 +1,15 @@
 -- Retention, in small batches. Each takes the cut-off in ms and the batch's size.
 
 -- name: PruneJobs :execrows
--- Decisions, writes and intervals go with their job.
+-- Decisions, writes and intervals go with their job, and claims with their evictions:
+-- a job stays as long as an eviction of it, or for it, is open.
 DELETE FROM jobs WHERE job IN (
-  SELECT j.job FROM jobs AS j WHERE j.left_ms > 0 AND j.left_ms < sqlc.arg(before_ms) LIMIT sqlc.arg(most)
+  SELECT j.job FROM jobs AS j WHERE j.left_ms > 0 AND j.left_ms < sqlc.arg(before_ms)
+  AND j.job NOT IN (
+    SELECT e.job FROM evictions AS e WHERE e.ended_ms = 0
+    UNION ALL SELECT c.job FROM evictions AS o JOIN claims AS c ON c.claim = o.claim WHERE o.ended_ms = 0
+  )
+  LIMIT sqlc.arg(most)
 );
 
 -- name: PruneIntervals :execrows

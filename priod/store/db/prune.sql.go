@@ -103,7 +103,12 @@ func (q *Queries) PruneIntervals(ctx context.Context, db DBTX, arg PruneInterval
 const pruneJobs = `-- name: PruneJobs :execrows
 
 DELETE FROM jobs WHERE job IN (
-  SELECT j.job FROM jobs AS j WHERE j.left_ms > 0 AND j.left_ms < ?1 LIMIT ?2
+  SELECT j.job FROM jobs AS j WHERE j.left_ms > 0 AND j.left_ms < ?1
+  AND j.job NOT IN (
+    SELECT e.job FROM evictions AS e WHERE e.ended_ms = 0
+    UNION ALL SELECT c.job FROM evictions AS o JOIN claims AS c ON c.claim = o.claim WHERE o.ended_ms = 0
+  )
+  LIMIT ?2
 )
 `
 
@@ -113,7 +118,8 @@ type PruneJobsParams struct {
 }
 
 // Retention, in small batches. Each takes the cut-off in ms and the batch's size.
-// Decisions, writes and intervals go with their job.
+// Decisions, writes and intervals go with their job, and claims with their evictions:
+// a job stays as long as an eviction of it, or for it, is open.
 func (q *Queries) PruneJobs(ctx context.Context, db DBTX, arg PruneJobsParams) (int64, error) {
 	result, err := db.ExecContext(ctx, pruneJobs, arg.BeforeMs, arg.Most)
 	if err != nil {
