@@ -18,7 +18,7 @@ demo: deps build ## a small real Slurm, before and after priod
 	@PATH="$(CURDIR)/bin:$(dir $(GO)):$$PATH" tests/lab/lab.sh run -- tests/demo.sh
 
 test: deps lint ## every test tier; a missing Slurm is a failure
-	SLURMPRIO_REQUIRE_LAB=1 $(GO) test -parallel 3 -timeout 9m ./...
+	SLURMPRIO_REQUIRE_LAB=1 $(GO) test -parallel 4 -timeout 9m ./...
 
 FUZZ ?= 10000000x
 

@@ -25,10 +25,9 @@ lead = "0s"
 // newTurns is a queue on one node of a fast type, beside one of a slow type that is
 // taken.
 func newTurns(t *testing.T) *evictable {
-	e := newEvictable(t, turns)
+	e := evictableOn(t, newOwnSite(t, turns))
 	others := "NodeName=a100-[2-3],v100-[2-3],t4-[1-2]"
 	e.slurm("scontrol", "update", others, "State=DRAIN", "Reason=rounds")
-	t.Cleanup(func() { e.slurm("scontrol", "update", others, "State=RESUME") })
 	e.blocker("v100:4")
 	return e
 }

@@ -282,7 +282,7 @@ func TestSizesOfAUserWithoutAName(t *testing.T) {
 	if os.Geteuid() != 0 || exec.Command("unshare", "--mount", "true").Run() != nil {
 		t.Skip("another /etc/passwd needs root and a mount namespace")
 	}
-	l := &limitedSite{site: newSite(t, "[sizing]\nenabled = true\n")}
+	l := &limitedSite{site: newOwnSite(t, "[sizing]\nenabled = true\n")}
 	t.Cleanup(func() { l.slurm("scancel", "--quiet", "--user="+lab.OtherUser) })
 	l.slurm("scontrol", "update", "PartitionName=gpu", "State=DOWN")
 	t.Cleanup(func() { l.slurm("scontrol", "update", "PartitionName=gpu", "State=UP") })
