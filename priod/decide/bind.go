@@ -1,0 +1,167 @@
+package decide
+
+import (
+	"cmp"
+	"fmt"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
+	"slurmprio/priod/policy/steering"
+	"slurmprio/slurmplug"
+)
+
+// bind writes what the verdicts say about the tasks of one record. The place of a
+// claimed one lies where its constraint leads.
+func (d *Steered) bind(berths []berth, verdicts []steering.Verdict) {
+	j := d.jobs[berths[0].at]
+	own := d.constraint(j)
+	claims := func(id cluster.JobID) bool { return d.h.Claiming[id] || d.h.Claiming[j.ID] }
+	whole := j.Tasks == "" || berths[0].tasks == j.TaskCount
+	for i := range verdicts {
+		whole = whole && verdicts[i].Type == verdicts[0].Type && !claims(berths[i].id)
+	}
+	type group struct {
+		why   string
+		tasks []int32
+	}
+	groups := map[int32]*group{}
+	var order []int32
+	for i := range berths {
+		v := &verdicts[i]
+		if claims(berths[i].id) {
+			continue
+		}
+		if groups[v.Type] == nil {
+			why := cmp.Or(berths[i].alone, berths[i].kept.barred, string(v.Back), string(v.Why))
+			groups[v.Type] = &group{why: why}
+			order = append(order, v.Type)
+		}
+		groups[v.Type].tasks = append(groups[v.Type].tasks, berths[i].id.Task)
+	}
+	texts := map[int32]string{}
+	written := 0
+	for _, t := range order {
+		text, err := d.h.Own(j, slurmplug.Features), error(nil)
+		if t != steering.Open {
+			text, err = own.With(d.features[t])
+		}
+		if err == nil && text != j.Features {
+			texts[t] = text
+			written += len(groups[t].tasks)
+		}
+	}
+	for i, t := range order {
+		text, write := texts[t]
+		if !write {
+			continue
+		}
+		if whole {
+			d.act(j, j.Tasks, false, t, text, groups[t].why)
+			continue
+		}
+		// Slurm writes into the record itself what is for all tasks that are left in it,
+		// and what was its user's would be known of the tasks only: one is left for later.
+		tasks := groups[t].tasks
+		if i == len(order)-1 && written == j.TaskCount {
+			tasks = tasks[:len(tasks)-1]
+		}
+		if len(tasks) > 0 {
+			d.act(j, slurmplug.CompactTasks(tasks), true, t, text, groups[t].why)
+		}
+	}
+}
+
+func (d *Steered) act(j *cluster.Job, tasks string, part bool, t int32, text, why string) {
+	if d.set.MaxWrites > 0 && len(d.Actions) >= d.set.MaxWrites {
+		d.held++
+		return
+	}
+	d.Actions = append(d.Actions, plan.Action{
+		Job: j.ID, Tasks: tasks, Part: part, Lever: slurmplug.Features, Before: j.Features, After: text,
+		Was: d.h.Own(j, slurmplug.Features), Reason: "steering: " + why,
+	})
+	d.to = append(d.to, t)
+}
+
+func (d *Steered) note() {
+	if d.held > 0 {
+		d.plan.Notes = append(d.plan.Notes, fmt.Sprintf("%d constraints wait for the next cycle: steering.writes_per_cycle is reached", d.held))
+	}
+}
+
+// Unseen are the jobs of which Vet has to know the Place, by Slurm's own id.
+func (d *Steered) Unseen() map[cluster.JobID]uint32 {
+	ask := map[cluster.JobID]uint32{}
+	for i := range d.Actions {
+		if d.to[i] != steering.Open {
+			ask[d.Actions[i].Job] = 0
+		}
+	}
+	for _, j := range d.jobs {
+		if _, asked := ask[j.ID]; asked {
+			ask[j.ID] = j.RawID
+		}
+	}
+	return ask
+}
+
+// Vet drops the writes that a closer look rules out: for jobs that name nodes,
+// and for those that refuse all those of the type. What they say is believed for
+// Settings.Cycles cycles: the next one chooses by it.
+func (d *Steered) Vet(places map[cluster.JobID]Place) {
+	jobs := map[cluster.JobID]int{}
+	for at, j := range d.jobs {
+		jobs[j.ID] = at
+	}
+	kept := d.Actions[:0]
+	for i, a := range d.Actions {
+		t := d.to[i]
+		if t == steering.Open {
+			kept = append(kept, a)
+			continue
+		}
+		place, known := places[a.Job]
+		if !known {
+			continue
+		}
+		for _, id := range a.Jobs() {
+			c := d.course(id)
+			c.place, c.asked = place, d.set.Policy.Cycles+1
+		}
+		j, why := d.jobs[jobs[a.Job]], ""
+		switch {
+		case place.Required != "":
+			why = named
+		case !d.without(j, int(t), place.Excluded):
+			why = fmt.Sprintf("it refuses nodes (%.80s), and the others have no place for it on %s", place.Excluded, d.shares.Types[t])
+		default:
+			kept = append(kept, a)
+			continue
+		}
+		d.plan.Decisions[jobs[a.Job]].Steer = why
+		if d.ours(j) {
+			a.After, a.Reason = a.Was, "steering: "+why
+			kept = append(kept, a)
+		}
+	}
+	d.Actions = kept
+}
+
+// without tells whether a job fits on nodes of a type beside those that it
+// refuses.
+func (d *Steered) without(j *cluster.Job, t int, excluded string) bool {
+	if excluded == "" {
+		return true // fit has seen to it
+	}
+	hosts, err := slurmplug.ExpandHosts(excluded)
+	if err != nil {
+		return false
+	}
+	nodes := d.up.Clone()
+	for _, h := range hosts {
+		if at, known := d.kinds.Index[h]; known {
+			nodes.SetDown(at, true)
+		}
+	}
+	return d.fitsOn(j, t, nodes)
+}
