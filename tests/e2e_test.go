@@ -118,17 +118,28 @@ func (s *site) clear() {
 	if err != nil {
 		s.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	// Slurm repeats a lost end of a job after KillWait and two message timeouts, once a minute.
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
+	var left string
 	err = lab.WaitFor(ctx, "an empty queue", func(ctx context.Context) (bool, error) {
-		if _, err := s.lab.Run(ctx, "scancel", "--quiet", "--user="+me.Username); err != nil {
+		// A call that hangs must not take the whole wait with it.
+		ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+		defer cancel()
+		if out, err := s.lab.Run(ctx, "scancel", "--quiet", "--user="+me.Username); err != nil {
+			left = fmt.Sprintf("scancel: %v %s", err, out)
 			return false, nil // slurmctld may be on its way up
 		}
-		out, err := s.lab.Run(ctx, "squeue", "--noheader", "--format=%i")
-		return err == nil && strings.TrimSpace(out) == "", nil
+		out, err := s.lab.Run(ctx, "squeue", "--noheader", "--format=%i %T %N %r")
+		if err != nil {
+			left = fmt.Sprintf("squeue: %v", err)
+			return false, nil
+		}
+		left = strings.TrimSpace(out)
+		return left == "", nil
 	})
 	if err != nil {
-		s.Error(err)
+		s.Errorf("%v; at last: %s", err, left)
 	}
 }
 
