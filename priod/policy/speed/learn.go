@@ -18,7 +18,6 @@ const (
 	leastSpread = 0.01 // no clock is better
 	tails       = 4    // degrees of freedom of Student's t: an outlier counts for little, ten for ten littles
 	spreadApart = 1.5  // of types that no program compares
-	whole       = 0.95 // part of a run's time from which on it counts as one on that type alone
 )
 
 // Knowledge is what a History teaches: for each program the logs of its speeds
@@ -41,7 +40,8 @@ type row struct {
 	key    subject
 	mean   *mat.VecDense
 	cov    *mat.SymDense
-	spread float64 // of its runs
+	step   *mat.VecDense // to where mean would be best if all were linear
+	spread float64       // of its runs
 	runs   int
 	free   int // runs beyond those that one speed for each type takes up
 }
@@ -49,9 +49,9 @@ type row struct {
 // Learn fits the model to all that was added: rows s_p = a_p + N(usual, spread),
 // a_p free (the unit of work), and for each run log rate = log sum_t part_t
 // exp(s_pt) + noise with heavy tails. The fit alternates, as expectation
-// maximisation does: rows by Gauss and Newton with robust weights, scales of
-// the noise by median absolute deviations, usual by generalised least squares,
-// spread by its expectation.
+// maximisation does: rows and usual together by Gauss and Newton with robust
+// weights, scales of the noise by median absolute deviations, spread by its
+// expectation.
 func (h *History) Learn() *Knowledge {
 	n := len(h.types)
 	k := &Knowledge{types: slices.Clone(h.types), rows: make(map[subject]*row, len(h.programs))}
@@ -61,7 +61,7 @@ func (h *History) Learn() *Knowledge {
 	k.usual, k.doubt, k.spread = mat.NewVecDense(n, nil), identity(n, 1), identity(n, spreadTypes*spreadTypes)
 	rows := make([]*row, 0, len(h.programs))
 	for key, p := range h.programs {
-		r := &row{past: p, key: key, mean: mat.NewVecDense(n, nil), cov: mat.NewSymDense(n, nil), runs: len(p.rates)}
+		r := &row{past: p, key: key, mean: mat.NewVecDense(n, nil), cov: mat.NewSymDense(n, nil), step: mat.NewVecDense(n, nil), runs: len(p.rates)}
 		r.start()
 		rows, k.rows[key] = append(rows, r), r
 	}
@@ -71,9 +71,6 @@ func (h *History) Learn() *Knowledge {
 	for i := range 100 {
 		f.robust = i >= 5 // least squares first: far from the answer all runs look like outliers
 		f.noise(rows)
-		if i == 10 { // where Gauss and Newton's steps go back and forth
-			f.pace = 0.5
-		}
 		if k.step(f, rows) < 1e-6 && f.robust {
 			break
 		}
@@ -88,16 +85,15 @@ func (h *History) Learn() *Knowledge {
 }
 
 // link finds the types that programs compare with each other, by runs on the
-// one and runs on the other.
+// one and runs on the other. A run on both may say no more of a type than that
+// it is not too fast: all of its work may be the other's.
 func link(n int, rows []*row) []int {
 	linked := all(n)
 	for _, r := range rows {
 		var seen []int
 		for _, parts := range r.shares {
-			for _, s := range parts {
-				if s.part >= whole {
-					seen = append(seen, linked[s.column])
-				}
+			if len(parts) == 1 {
+				seen = append(seen, linked[parts[0].column])
 			}
 		}
 		for j, l := range linked {
@@ -152,7 +148,6 @@ func (r *row) start() {
 type fit struct {
 	n            int
 	robust       bool
-	pace         float64       // part of each row's step that is taken
 	precision    *mat.SymDense // of a row around usual, up to a constant: spread's inverse without its part along (1, ..., 1)
 	gain         *mat.VecDense // of the constant
 	loose        float64       // variance of the constant, given all else
@@ -161,7 +156,7 @@ type fit struct {
 }
 
 func newFit(n int) *fit {
-	return &fit{n: n, pace: 1, precision: mat.NewSymDense(n, nil), gain: mat.NewVecDense(n, nil)}
+	return &fit{n: n, precision: mat.NewSymDense(n, nil), gain: mat.NewVecDense(n, nil)}
 }
 
 // noise sets the spreads of all rows' runs, each between its own and that of
@@ -264,52 +259,53 @@ func (k *Knowledge) step(f *fit, rows []*row) (change float64) {
 	n := f.n
 	f.prior(k.spread)
 	var (
-		evidence   = mat.NewSymDense(n, nil)
-		target     = mat.NewVecDense(n, nil)
-		normal     = mat.NewSymDense(n, nil)
-		right      = mat.NewVecDense(n, nil)
-		sum        = mat.NewSymDense(n, nil)
-		chol       mat.Cholesky
-		mean, from mat.VecDense
+		evidence = mat.NewSymDense(n, nil)
+		target   = mat.NewVecDense(n, nil)
+		apart    = mat.NewSymDense(n, nil)
+		normal   = mat.NewSymDense(n, nil)
+		right    = mat.NewVecDense(n, nil)
+		usual    = mat.NewVecDense(n, nil) // its step
+		chol     mat.Cholesky
+		of       mat.VecDense
 	)
-	k.apart(normal)
+	k.apart(apart)
+	normal.CopySym(apart)
 	for _, r := range rows {
 		r.evidence(evidence, target, f.robust)
 		evidence.AddSym(evidence, f.precision)
-		if !chol.Factorize(evidence) {
-			continue // a row of nothing but infinities cannot be, and must not end a daemon
+		if !chol.Factorize(evidence) || chol.InverseTo(r.cov) != nil {
+			return 0
 		}
-		if chol.InverseTo(r.cov) != nil {
-			continue
-		}
-		from.MulVec(f.precision, k.usual)
-		from.AddVec(&from, target)
-		mean.MulVec(r.cov, &from)
-		for j := range n {
-			change = max(change, math.Abs(mean.AtVec(j)-r.mean.AtVec(j)))
-		}
-		from.SubVec(&mean, r.mean)
-		r.mean.AddScaledVec(r.mean, f.pace, &from)
+		r.step.CopyVec(target)
 
 		// What the row says of usual, whatever its own constant and deviation.
 		f.inner.Mul(f.precision, r.cov)
-		from.MulVec(&f.inner, target)
-		right.AddVec(right, &from)
+		of.MulVec(&f.inner, target)
+		right.AddVec(right, &of)
 		f.outer.Mul(&f.inner, f.precision)
 		addTo(normal, f.precision)
 		f.outer.Scale(-1, &f.outer)
 		addTo(normal, &f.outer)
-
-		f.deviation(sum, r, k.usual)
 	}
 	if !chol.Factorize(normal) || chol.InverseTo(k.doubt) != nil {
 		return 0
 	}
-	mean.MulVec(k.doubt, right)
-	for j := range n {
-		change = max(change, math.Abs(mean.AtVec(j)-k.usual.AtVec(j)))
+	usual.MulVec(k.doubt, right)
+	of.MulVec(f.precision, usual)
+	for _, r := range rows {
+		target.AddVec(r.step, &of)
+		r.step.MulVec(r.cov, target)
+		r.step.SubVec(r.step, r.mean)
+		change = max(change, mat.Norm(r.step, math.Inf(1)))
 	}
-	k.usual.CopyVec(&mean)
+	usual.SubVec(usual, k.usual)
+	change = max(change, mat.Norm(usual, math.Inf(1)))
+	k.walk(f, rows, apart, usual)
+
+	sum := mat.NewSymDense(n, nil)
+	for _, r := range rows {
+		f.deviation(sum, r, k.usual)
+	}
 	for i := range n {
 		for j := i; j < n; j++ {
 			s := sum.At(i, j)
@@ -320,6 +316,41 @@ func (k *Knowledge) step(f *fit, rows []*row) (change float64) {
 		}
 	}
 	return change
+}
+
+// walk takes the steps of all rows and of usual as far as they make the whole
+// likelier: rates are not linear in the logs of speeds, and a step may lead
+// from a place where a type does hardly any of a run's work to beyond all sense.
+func (k *Knowledge) walk(f *fit, rows []*row, apart mat.Symmetric, usual *mat.VecDense) {
+	before, pace := k.misfit(f, rows, apart), 0.0
+	for next := 1.0; next > 1e-6; next /= 2 {
+		k.usual.AddScaledVec(k.usual, next-pace, usual)
+		for _, r := range rows {
+			r.mean.AddScaledVec(r.mean, next-pace, r.step)
+		}
+		pace = next
+		if k.misfit(f, rows, apart) <= before {
+			return
+		}
+	}
+}
+
+// misfit is minus the log of how likely all of it is, given the scales.
+func (k *Knowledge) misfit(f *fit, rows []*row, apart mat.Symmetric) (sum float64) {
+	off := mat.NewVecDense(f.n, nil)
+	for _, r := range rows {
+		for i, parts := range r.shares {
+			z := (r.rates[i] - r.rate(parts)) / r.spread
+			if f.robust {
+				sum += (tails + 1) * math.Log1p(z*z/tails) / 2
+			} else {
+				sum += z * z / 2
+			}
+		}
+		off.SubVec(r.mean, k.usual)
+		sum += mat.Inner(off, f.precision, off) / 2
+	}
+	return sum + mat.Inner(k.usual, apart, k.usual)/2
 }
 
 // prior turns the rows' covariance into the precision of what can be seen of

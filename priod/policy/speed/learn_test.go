@@ -3,6 +3,7 @@ package speed_test
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -130,6 +131,24 @@ func TestOrderDoesNotMatter(t *testing.T) {
 			same(t, ask(a, i), ask(b, i), 1.01)
 		}
 	})
+}
+
+// A run that was moved says no more of one type than that it is not too fast,
+// if the other may have done all of its work: its likeliest speed is none at
+// all. What is likely of types beforehand keeps it from there.
+func TestWhatARunOnTwoTypesLeavesOpen(t *testing.T) {
+	k := learn([]speed.Run{
+		{Program: program(0), Seconds: map[string]float64{"a100": 950, "v100": 29}},
+		{Program: program(0), Seconds: map[string]float64{"v100": 24}},
+		{Program: program(1), Seconds: map[string]float64{"a100": 30}, Work: 100},
+		{Program: program(1), Seconds: map[string]float64{"t4": 30}, Work: 100},
+	})
+	got := ask(k, 0)
+	for _, a := range got[:2] {
+		if !(a.Speed > 1e-3) || a.Speed > 0.1 || a.Factor < 1.5 || a.Source != speed.Past {
+			t.Errorf("%+v", got)
+		}
+	}
 }
 
 // However wrong one run in ten is, the ratio of the others stands.
@@ -289,5 +308,30 @@ func TestWhatSaysNothing(t *testing.T) {
 				t.Errorf("%s: %+v", name, a)
 			}
 		}
+	}
+}
+
+// A site's history: most runs on one type, some moved on the way, some of
+// untold work.
+func BenchmarkLearn(b *testing.B) {
+	r := rand.New(rand.NewPCG(1, 2))
+	var h speed.History
+	for i := range 300 {
+		base := [3]float64{1.5 + 0.3*r.NormFloat64(), 0, 0.8 + 0.3*r.NormFloat64()}
+		for range 1 + r.IntN(30) {
+			one := speed.Run{Program: program(i), Seconds: map[string]float64{}, Work: 1000}
+			for range 1 + r.IntN(4)/3 {
+				j, seconds := r.IntN(len(types)), 60*math.Exp(3*r.Float64())
+				one.Seconds[types[j]] += seconds
+				one.Work += seconds * math.Exp(base[j]+0.1*r.NormFloat64())
+			}
+			if i%3 == 0 {
+				one.Work = 0
+			}
+			h.Add(one)
+		}
+	}
+	for b.Loop() {
+		h.Learn()
 	}
 }
