@@ -1,7 +1,6 @@
 package speed
 
 import (
-	"cmp"
 	"math"
 	"slices"
 
@@ -36,14 +35,15 @@ type Knowledge struct {
 
 // row is one program: posterior mean and covariance of its log speeds.
 type row struct {
-	*past
 	key    subject
+	seen   []observation
 	mean   *mat.VecDense
 	cov    *mat.SymDense
 	step   *mat.VecDense // to where mean would be best if all were linear
 	spread float64       // of its runs
 	runs   int
-	free   int // runs beyond those that one speed for each type takes up
+	on     []int // runs that were longest on a type
+	free   int   // runs beyond those that one speed for each type takes up
 }
 
 // Learn fits the model to all that was added: rows s_p = a_p + N(usual, spread),
@@ -53,16 +53,15 @@ type row struct {
 // weights, scales of the noise by median absolute deviations, spread by its
 // expectation.
 func (h *History) Learn() *Knowledge {
-	n := len(h.types)
-	k := &Knowledge{types: slices.Clone(h.types), rows: make(map[subject]*row, len(h.programs))}
+	k := &Knowledge{types: h.types(), rows: make(map[subject]*row, len(h.programs))}
+	n := len(k.types)
 	if n == 0 {
 		return k
 	}
 	k.usual, k.doubt, k.spread = mat.NewVecDense(n, nil), identity(n, 1), identity(n, spreadTypes*spreadTypes)
 	rows := make([]*row, 0, len(h.programs))
-	for key, p := range h.programs {
-		r := &row{past: p, key: key, mean: mat.NewVecDense(n, nil), cov: mat.NewSymDense(n, nil), step: mat.NewVecDense(n, nil), runs: len(p.rates)}
-		r.start()
+	for key, seen := range h.programs {
+		r := k.start(key, seen)
 		rows, k.rows[key] = append(rows, r), r
 	}
 	slices.SortFunc(rows, func(a, b *row) int { return a.key.compare(b.key) })
@@ -91,9 +90,9 @@ func link(n int, rows []*row) []int {
 	linked := all(n)
 	for _, r := range rows {
 		var seen []int
-		for _, parts := range r.shares {
-			if len(parts) == 1 {
-				seen = append(seen, linked[parts[0].column])
+		for _, o := range r.seen {
+			if len(o.shares) == 1 {
+				seen = append(seen, linked[o.shares[0].column])
 			}
 		}
 		for j, l := range linked {
@@ -121,27 +120,51 @@ func (k *Knowledge) apart(normal *mat.SymDense) {
 	}
 }
 
-// start puts the row at the medians of the runs on each type.
-func (r *row) start() {
-	used := make([][]float64, r.mean.Len())
-	for i, parts := range r.shares {
-		most := slices.MaxFunc(parts, func(a, b share) int { return cmp.Compare(a.part, b.part) })
-		used[most.column] = append(used[most.column], r.rates[i])
+// types are those that any run was on, sorted.
+func (h *History) types() []string {
+	types := map[string]bool{}
+	for _, seen := range h.programs {
+		for _, o := range seen {
+			for _, s := range o.shares {
+				types[s.gpuType] = true
+			}
+		}
 	}
-	all := median(slices.Clone(r.rates))
-	columns := map[int]bool{}
-	for j, rates := range used {
+	return sorted(types)
+}
+
+// start puts a row at the medians of the runs on each type.
+func (k *Knowledge) start(key subject, seen []observation) *row {
+	n := len(k.types)
+	r := &row{
+		key: key, seen: seen, runs: len(seen), on: make([]int, n),
+		mean: mat.NewVecDense(n, nil), cov: mat.NewSymDense(n, nil), step: mat.NewVecDense(n, nil),
+	}
+	slices.SortFunc(seen, observation.compare)
+	rates, touched := make([][]float64, n), make([]bool, n)
+	for _, o := range seen {
+		for i := range o.shares {
+			s := &o.shares[i]
+			s.column, _ = slices.BinarySearch(k.types, s.gpuType)
+			touched[s.column] = true
+		}
+		most := o.most().column
+		rates[most] = append(rates[most], o.rate)
+	}
+	m := len(seen) / 2
+	all := (seen[m].rate + seen[len(seen)-1-m].rate) / 2
+	r.free = len(seen)
+	for j := range n {
 		r.mean.SetVec(j, all)
-		if len(rates) > 0 {
-			r.mean.SetVec(j, median(rates))
+		if r.on[j] = len(rates[j]); r.on[j] > 0 {
+			r.mean.SetVec(j, median(rates[j]))
+		}
+		if touched[j] {
+			r.free--
 		}
 	}
-	for _, parts := range r.shares {
-		for _, s := range parts {
-			columns[s.column] = true
-		}
-	}
-	r.free = max(len(r.rates)-len(columns), 0)
+	r.free = max(r.free, 0)
+	return r
 }
 
 // fit holds what the iterations work on.
@@ -201,45 +224,48 @@ func between(usual float64, residuals []float64, free int) float64 {
 }
 
 func (r *row) residuals(to []float64) []float64 {
-	for i, parts := range r.shares {
-		to = append(to, r.rates[i]-r.rate(parts))
+	for _, o := range r.seen {
+		to = append(to, o.rate-r.rate(o.shares))
 	}
 	return to
 }
 
 // rate is the log of the work done in a second of which so much is spent on
 // each type.
-func (r *row) rate(parts []share) float64 {
-	if len(parts) == 1 { // exactly
-		return r.mean.AtVec(parts[0].column)
+func (r *row) rate(shares []share) float64 {
+	if len(shares) == 1 { // exactly
+		return r.mean.AtVec(shares[0].column)
 	}
-	sum := 0.0
-	for _, s := range parts {
-		sum += s.part * math.Exp(r.mean.AtVec(s.column))
+	top, sum := math.Inf(-1), 0.0
+	for _, s := range shares {
+		top = max(top, r.mean.AtVec(s.column))
 	}
-	return math.Log(sum)
+	for _, s := range shares {
+		sum += s.part * math.Exp(r.mean.AtVec(s.column)-top)
+	}
+	return top + math.Log(sum)
 }
 
 // evidence is the normal equations of a row's runs, linear around its mean.
 func (r *row) evidence(a *mat.SymDense, b *mat.VecDense, robust bool) {
 	a.Zero()
 	b.Zero()
-	for i, parts := range r.shares {
-		at := r.rate(parts)
-		residual := r.rates[i] - at
+	for _, o := range r.seen {
+		at := r.rate(o.shares)
+		residual := o.rate - at
 		weight := 1 / (r.spread * r.spread)
 		if robust {
 			z := residual / r.spread
 			weight *= (tails + 1) / (tails + z*z)
 		}
 		target := residual
-		for _, s := range parts {
+		for _, s := range o.shares {
 			target += r.slope(s, at) * r.mean.AtVec(s.column)
 		}
-		for u, s := range parts {
+		for u, s := range o.shares {
 			x := r.slope(s, at)
 			b.SetVec(s.column, b.AtVec(s.column)+weight*x*target)
-			for _, t := range parts[u:] {
+			for _, t := range o.shares[u:] {
 				a.SetSym(s.column, t.column, a.At(s.column, t.column)+weight*x*r.slope(t, at))
 			}
 		}
@@ -248,9 +274,6 @@ func (r *row) evidence(a *mat.SymDense, b *mat.VecDense, robust bool) {
 
 // slope is the part of the work that is done on a type.
 func (r *row) slope(s share, rate float64) float64 {
-	if s.part == 1 {
-		return 1
-	}
 	return s.part * math.Exp(r.mean.AtVec(s.column)-rate)
 }
 
@@ -339,8 +362,8 @@ func (k *Knowledge) walk(f *fit, rows []*row, apart mat.Symmetric, usual *mat.Ve
 func (k *Knowledge) misfit(f *fit, rows []*row, apart mat.Symmetric) (sum float64) {
 	off := mat.NewVecDense(f.n, nil)
 	for _, r := range rows {
-		for i, parts := range r.shares {
-			z := (r.rates[i] - r.rate(parts)) / r.spread
+		for _, o := range r.seen {
+			z := (o.rate - r.rate(o.shares)) / r.spread
 			if f.robust {
 				sum += (tails + 1) * math.Log1p(z*z/tails) / 2
 			} else {

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"slurmprio/priod/policy/speed"
@@ -102,15 +103,19 @@ func same(t *rapid.T, a, b []speed.Answer, within float64) {
 	}
 }
 
-// Steps may be counted in anything, and seconds in minutes.
+// Each program may count its steps in anything, and seconds may be minutes.
 func TestUnitsDoNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSite(t)
 		runs := drawRuns(t, s, 30)
-		steps, clock := rapid.Float64Range(1e-3, 1e6).Draw(t, "steps"), rapid.Float64Range(1e-3, 1e3).Draw(t, "clock")
+		steps := map[speed.Program]float64{}
+		for i := range s.programs {
+			steps[program(i)] = rapid.Float64Range(1e-3, 1e6).Draw(t, "steps")
+		}
+		clock := rapid.Float64Range(1e-3, 1e3).Draw(t, "clock")
 		scaled := make([]speed.Run, len(runs))
 		for n, r := range runs {
-			scaled[n] = speed.Run{Program: r.Program, Work: steps * r.Work, Seconds: map[string]float64{}}
+			scaled[n] = speed.Run{Program: r.Program, Work: steps[r.Program] * r.Work, Seconds: map[string]float64{}}
 			for name, v := range r.Seconds {
 				scaled[n].Seconds[name] = clock * v
 			}
@@ -128,7 +133,9 @@ func TestOrderDoesNotMatter(t *testing.T) {
 		runs := drawRuns(t, s, 30)
 		a, b := learn(runs), learn(rapid.Permutation(runs).Draw(t, "order"))
 		for i := range s.programs {
-			same(t, ask(a, i), ask(b, i), 1.01)
+			if d := cmp.Diff(ask(a, i), ask(b, i)); d != "" {
+				t.Fatal(d)
+			}
 		}
 	})
 }
@@ -149,6 +156,46 @@ func TestWhatARunOnTwoTypesLeavesOpen(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 	}
+}
+
+// Whatever anybody writes on a command line, speeds are numbers above 0.
+func TestSpeedsAreNumbers(t *testing.T) {
+	amount := rapid.Custom(func(t *rapid.T) float64 {
+		if rapid.Bool().Draw(t, "likely") {
+			return math.Exp(rapid.Float64Range(0, 12).Draw(t, "log"))
+		}
+		return rapid.Float64().Draw(t, "any")
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		var runs []speed.Run
+		for range rapid.IntRange(1, 20).Draw(t, "runs") {
+			runs = append(runs, speed.Run{
+				Program: program(rapid.IntRange(0, 3).Draw(t, "program")),
+				Seconds: rapid.MapOfN(rapid.SampledFrom(types), amount, 1, -1).Draw(t, "seconds"),
+				Work:    rapid.OneOf(amount, rapid.Just(0.)).Draw(t, "work"),
+			})
+		}
+		k := learn(runs)
+		number := func(v float64) bool { return v > 0 && !math.IsInf(v, 1) }
+		for i := range 5 { // the last one was never seen
+			for _, a := range ask(k, i) {
+				if !number(a.Speed) || a.Speed > 1 || !number(a.Factor) || a.Factor < 1 {
+					t.Fatalf("%+v", a)
+				}
+			}
+		}
+		for _, p := range k.All(types, 2) {
+			for _, c := range p.Cells {
+				if !number(c.Rate) || !number(c.Speed) || !number(c.Factor) {
+					t.Fatalf("%+v", c)
+				}
+			}
+		}
+		usual, lessons := k.Lessons()
+		if again, err := speed.Recall(usual, lessons); err != nil || !cmp.Equal(ask(k, 0), ask(again, 0)) {
+			t.Fatalf("stored and recalled: %v", err)
+		}
+	})
 }
 
 // However wrong one run in ten is, the ratio of the others stands.
@@ -265,7 +312,8 @@ func TestACompletedCellIsLessSure(t *testing.T) {
 	}
 }
 
-// A job that was moved from type to type teaches the speeds on all of them.
+// A job that was moved from type to type teaches the speeds on all of them, as
+// well as it says: a type that did a fiftieth of the work is less sure.
 func TestRunsOnSeveralTypesAreTakenApart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSite(t)
@@ -283,12 +331,14 @@ func TestRunsOnSeveralTypesAreTakenApart(t *testing.T) {
 		}
 		k := learn(runs)
 		for i := range s.programs {
-			truth := make([]speed.Answer, len(types))
-			for j, name := range types {
-				truth[j].Speed = s.speed(i, name)
-			}
-			if x := off(ask(k, i), truth); x > 1.5 {
-				t.Fatalf("program %d: off by a factor %v", i, x)
+			got := ask(k, i)
+			for _, a := range got {
+				for _, b := range got {
+					x := math.Abs(math.Log(a.Speed / b.Speed * s.speed(i, b.GPUType) / s.speed(i, a.GPUType)))
+					if doubt := math.Log(a.Factor * b.Factor); x > math.Log(2) || x > 1.5*doubt {
+						t.Fatalf("program %d: %s to %s is off by a factor %v, %+v", i, a.GPUType, b.GPUType, math.Exp(x), got)
+					}
+				}
 			}
 		}
 	})
@@ -296,12 +346,14 @@ func TestRunsOnSeveralTypesAreTakenApart(t *testing.T) {
 
 func TestWhatSaysNothing(t *testing.T) {
 	for name, r := range map[string]speed.Run{
-		"no name":       {Seconds: map[string]float64{"a100": 5}},
-		"no time":       {Program: program(0)},
-		"negative time": {Program: program(0), Seconds: map[string]float64{"a100": -5}},
-		"infinite":      {Program: program(0), Seconds: map[string]float64{"a100": math.Inf(1)}},
-		"not a number":  {Program: program(0), Seconds: map[string]float64{"a100": math.NaN()}},
-		"negative work": {Program: program(0), Seconds: map[string]float64{"a100": 5}, Work: -1},
+		"no name":        {Seconds: map[string]float64{"a100": 5}},
+		"no time":        {Program: program(0)},
+		"negative time":  {Program: program(0), Seconds: map[string]float64{"a100": -5}},
+		"beyond measure": {Program: program(0), Seconds: map[string]float64{"a100": 60}, Work: 1e300},
+		"infinite":       {Program: program(0), Seconds: map[string]float64{"a100": math.Inf(1)}},
+		"not a number":   {Program: program(0), Seconds: map[string]float64{"a100": math.NaN()}},
+		"in part":        {Program: program(0), Seconds: map[string]float64{"a100": math.NaN(), "t4": 60}},
+		"negative work":  {Program: program(0), Seconds: map[string]float64{"a100": 5}, Work: -1},
 	} {
 		for i, a := range ask(learn([]speed.Run{r}), 0) {
 			if a.Source != speed.None || a.Speed != 1 || a.GPUType != types[i] {
