@@ -15,7 +15,7 @@ const (
 	spreadTypes = 0.35 // of programs around the usual ratio of two types: as of the 26 of Gavel (OSDI'20)
 	priorRuns   = 4    // how many runs, or programs, these count as
 	leastSpread = 0.01 // no clock is better
-	tails       = 4    // degrees of freedom of Student's t: an outlier counts for little, ten for ten littles
+	bend        = 1.5  // standard deviations beyond which a run pulls no harder (Huber 1964)
 	spreadApart = 1.5  // of types that no program compares
 )
 
@@ -48,10 +48,11 @@ type row struct {
 
 // Learn fits the model to all that was added: rows s_p = a_p + N(usual, spread),
 // a_p free (the unit of work), and for each run log rate = log sum_t part_t
-// exp(s_pt) + noise with heavy tails. The fit alternates, as expectation
-// maximisation does: rows and usual together by Gauss and Newton with robust
-// weights, scales of the noise by median absolute deviations, spread by its
-// expectation.
+// exp(s_pt) + noise with Huber's tails: heavy, and still one likeliest answer
+// where runs on one type contradict each other. The fit alternates, as
+// expectation maximisation does: rows and usual together by Gauss and Newton with
+// robust weights, scales of the noise by median absolute deviations, spread by
+// its expectation.
 func (h *History) Learn() *Knowledge {
 	k := &Knowledge{types: h.types(), rows: make(map[subject]*row, len(h.programs))}
 	n := len(k.types)
@@ -74,13 +75,28 @@ func (h *History) Learn() *Knowledge {
 			break
 		}
 	}
-	for _, r := range rows { // the doubt about usual is theirs, too
+	k.doubts(f, rows)
+	return k
+}
+
+// doubts sets the rows' covariances. A run far off pulls at the mean as much as
+// one not so far, and makes it no surer: here it has its weight squared. The
+// doubt about usual is theirs, too.
+func (k *Knowledge) doubts(f *fit, rows []*row) {
+	evidence, target := mat.NewSymDense(f.n, nil), mat.NewVecDense(f.n, nil)
+	var chol mat.Cholesky
+	for _, r := range rows {
+		r.evidence(evidence, target, 2)
+		evidence.AddSym(evidence, f.precision)
+		if !chol.Factorize(evidence) || chol.InverseTo(r.cov) != nil {
+			delete(k.rows, r.key)
+			continue
+		}
 		f.inner.Mul(r.cov, f.precision)
 		f.outer.Mul(&f.inner, k.doubt)
 		f.inner.Mul(&f.outer, f.inner.T())
 		addTo(r.cov, &f.inner)
 	}
-	return k
 }
 
 // link finds the types that programs compare with each other, by runs on the
@@ -89,15 +105,15 @@ func (h *History) Learn() *Knowledge {
 func link(n int, rows []*row) []int {
 	linked := all(n)
 	for _, r := range rows {
-		var seen []int
+		var alone []int
 		for _, o := range r.seen {
 			if len(o.shares) == 1 {
-				seen = append(seen, linked[o.shares[0].column])
+				alone = append(alone, linked[o.shares[0].column])
 			}
 		}
 		for j, l := range linked {
-			if slices.Contains(seen, l) {
-				linked[j] = slices.Min(seen)
+			if slices.Contains(alone, l) {
+				linked[j] = slices.Min(alone)
 			}
 		}
 	}
@@ -246,17 +262,17 @@ func (r *row) rate(shares []share) float64 {
 	return top + math.Log(sum)
 }
 
-// evidence is the normal equations of a row's runs, linear around its mean.
-func (r *row) evidence(a *mat.SymDense, b *mat.VecDense, robust bool) {
+// evidence is the normal equations of a row's runs, linear around its mean, with
+// robust weights to a power; 0: least squares.
+func (r *row) evidence(a *mat.SymDense, b *mat.VecDense, power int) {
 	a.Zero()
 	b.Zero()
 	for _, o := range r.seen {
 		at := r.rate(o.shares)
 		residual := o.rate - at
 		weight := 1 / (r.spread * r.spread)
-		if robust {
-			z := residual / r.spread
-			weight *= (tails + 1) / (tails + z*z)
+		for range power {
+			weight *= min(1, bend*r.spread/math.Abs(residual))
 		}
 		target := residual
 		for _, s := range o.shares {
@@ -293,10 +309,15 @@ func (k *Knowledge) step(f *fit, rows []*row) (change float64) {
 	)
 	k.apart(apart)
 	normal.CopySym(apart)
+	power := 0
+	if f.robust {
+		power = 1
+	}
 	for _, r := range rows {
-		r.evidence(evidence, target, f.robust)
+		r.evidence(evidence, target, power)
 		evidence.AddSym(evidence, f.precision)
 		if !chol.Factorize(evidence) || chol.InverseTo(r.cov) != nil {
+			clear(k.rows) // cannot be; then nothing is known, and no daemon ends
 			return 0
 		}
 		r.step.CopyVec(target)
@@ -311,6 +332,7 @@ func (k *Knowledge) step(f *fit, rows []*row) (change float64) {
 		addTo(normal, &f.outer)
 	}
 	if !chol.Factorize(normal) || chol.InverseTo(k.doubt) != nil {
+		clear(k.rows)
 		return 0
 	}
 	usual.MulVec(k.doubt, right)
@@ -341,18 +363,17 @@ func (k *Knowledge) step(f *fit, rows []*row) (change float64) {
 	return change
 }
 
-// walk takes the steps of all rows and of usual as far as they make the whole
-// likelier: rates are not linear in the logs of speeds, and a step may lead
-// from a place where a type does hardly any of a run's work to beyond all sense.
+// walk takes the steps of all rows and of usual, all of each or half or a
+// quarter of it and so on, so that the whole gets likelier: a step that takes
+// rates to be linear in the logs of speeds may lead too far.
 func (k *Knowledge) walk(f *fit, rows []*row, apart mat.Symmetric, usual *mat.VecDense) {
-	before, pace := k.misfit(f, rows, apart), 0.0
-	for next := 1.0; next > 1e-6; next /= 2 {
-		k.usual.AddScaledVec(k.usual, next-pace, usual)
+	enough := k.misfit(f, rows, apart) * (1 + 1e-12) // rounding is no reason to stop
+	for at, pace := 0.0, 1.0; pace > 1e-6; at, pace = pace, pace/2 {
+		k.usual.AddScaledVec(k.usual, pace-at, usual)
 		for _, r := range rows {
-			r.mean.AddScaledVec(r.mean, next-pace, r.step)
+			r.mean.AddScaledVec(r.mean, pace-at, r.step)
 		}
-		pace = next
-		if k.misfit(f, rows, apart) <= before {
+		if k.misfit(f, rows, apart) <= enough {
 			return
 		}
 	}
@@ -363,12 +384,12 @@ func (k *Knowledge) misfit(f *fit, rows []*row, apart mat.Symmetric) (sum float6
 	off := mat.NewVecDense(f.n, nil)
 	for _, r := range rows {
 		for _, o := range r.seen {
-			z := (o.rate - r.rate(o.shares)) / r.spread
+			z := math.Abs(o.rate-r.rate(o.shares)) / r.spread
+			near := z
 			if f.robust {
-				sum += (tails + 1) * math.Log1p(z*z/tails) / 2
-			} else {
-				sum += z * z / 2
+				near = min(z, bend)
 			}
+			sum += near * (z - near/2)
 		}
 		off.SubVec(r.mean, k.usual)
 		sum += mat.Inner(off, f.precision, off) / 2

@@ -70,12 +70,13 @@ func drawSite(t *rapid.T) site {
 	return s
 }
 
-// drawRuns are runs with noise, some of them on two types one after the other.
+// drawRuns are runs with a lot of noise, some of them on two types one after the
+// other.
 func drawRuns(t *rapid.T, s site, most int) []speed.Run {
 	runs := make([]speed.Run, rapid.IntRange(1, most).Draw(t, "runs"))
 	for n := range runs {
 		i := rapid.IntRange(0, s.programs-1).Draw(t, "program")
-		noise := math.Exp(rapid.Float64Range(-0.2, 0.2).Draw(t, "noise"))
+		noise := math.Exp(rapid.Float64Range(-3, 3).Draw(t, "noise"))
 		r := s.run(i, rapid.SampledFrom(types).Draw(t, "type"), rapid.Float64Range(100, 1000).Draw(t, "work")*noise)
 		r.Work /= noise
 		if rapid.IntRange(0, 3).Draw(t, "moved") == 0 {
@@ -261,6 +262,23 @@ func TestCompletionIsExactAtRankOne(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Of two runs that contradict each other neither is taken for the truth: which
+// one would be chance.
+func TestTwoRunsThatContradict(t *testing.T) {
+	var runs []speed.Run
+	for _, seconds := range []float64{99, 100, 101} {
+		runs = append(runs, speed.Run{Program: program(0), Seconds: map[string]float64{"a100": seconds}, Work: 100})
+		runs = append(runs, speed.Run{Program: program(0), Seconds: map[string]float64{"t4": seconds}, Work: 100})
+	}
+	for _, seconds := range []float64{25, 400} {
+		runs = append(runs, speed.Run{Program: program(0), Seconds: map[string]float64{"v100": seconds}, Work: 100})
+	}
+	got := ask(learn(runs), 0)
+	if x := got[2].Speed / got[0].Speed; x < 0.5 || x > 2 || got[2].Factor < 1.3 {
+		t.Errorf("%+v", got)
+	}
 }
 
 // The more runs, the surer, and in the end right.
