@@ -277,6 +277,8 @@ func (d *sizer) giveBack() {
 			d.restore(j, dec, r, "sizing is off for it")
 		case j.Asked.Fixed != "":
 			d.restore(j, dec, r, "it now "+j.Asked.Fixed)
+		case beyond(j.Asked) != "":
+			d.restore(j, dec, r, "a limit leaves less than it has now: "+beyond(j.Asked))
 		case j.Asked.Nodes != "" && late:
 			d.later[j.ID] = d.s.At.Add(again * d.set.Within)
 			d.restore(j, dec, r, fmt.Sprintf("it did not start within %s on %s", d.set.Within, j.Asked.Nodes))
@@ -391,6 +393,7 @@ func (d *sizer) place() {
 				}
 				break
 			}
+			count(w)
 		}
 	}
 	d.size()
@@ -440,6 +443,8 @@ func (d *sizer) candidate(w inTurn, id cluster.JobID, types placement.Types) (*r
 		return nil, "it " + a.Fixed
 	case a.Nodes != "":
 		return nil, "it names its nodes"
+	case beyond(a) != "":
+		return nil, "it asks for more than a limit leaves now: " + beyond(a)
 	}
 	c := &resizable{inTurn: w, id: id, asked: a, on: make([]*sensitivity.Sensitivity, len(d.nodes.Kinds))}
 	why := "no node has its GPUs"
