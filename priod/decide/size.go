@@ -351,6 +351,14 @@ func (d *sizer) stays(j *cluster.Job, dec *plan.Decision, r cluster.Requested) {
 
 func (d *sizer) restore(j *cluster.Job, dec *plan.Decision, r cluster.Requested, why string) {
 	d.kept[j.ID] = true // for this cycle
+	if refusal := d.refused[j.ID]; refusal != "" {
+		if next := d.later[j.ID]; d.s.At.Before(next) {
+			d.tell(dec, "size: %q, of its own %q, which it does not have again because that was refused: %s; priod tries again after %s",
+				r.Value, r.Was, refusal, next.Format(time.RFC3339))
+			return
+		}
+		d.later[j.ID] = d.s.At.Add(d.set.Within)
+	}
 	d.actions = append(d.actions, plan.Action{
 		Job: j.ID, Tasks: j.Tasks, Lever: slurmplug.Size, Before: j.Asked.Text, After: r.Was, Was: r.Was, Reason: "size",
 	})

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -79,6 +80,29 @@ func TestSizesAboveALimitBack(t *testing.T) {
 		if is := len(q.p.Actions) == 1 && q.p.Actions[0].After == own; is != back || len(q.p.Actions) > 1 {
 			t.Errorf("%d CPUs are left, 8 written: %+v", left, q.p.Actions)
 		}
+	}
+}
+
+// What Slurm refuses to give back is tried again, but not in each cycle, and explain
+// says why it is not back.
+func TestSizesThatSlurmKeeps(t *testing.T) {
+	q := newSizeQueue(t, []cluster.Node{sizeNode("n1", 8, 24, 512000)})
+	j := q.add(t, 0, 6, 64000, 1, "cpu=v100:1x1-3x1&v=1")
+	q.z.Decide(&q.s, q.h, &q.p)
+	sized := q.p.Actions[0]
+	q.h.Asked(j.ID, sized.Lever, sized.Was, sized.After, true, q.s.At)
+	j.Asked.Text, j.Asked.Fixed = sized.After, "is under a limit"
+	for i, tried := range []bool{true, true, false, false, true, false} { // every half minute, with within = 1m
+		q.p.Actions, q.p.Decisions[0].Detail = nil, ""
+		q.z.Decide(&q.s, q.h, &q.p)
+		if is := len(q.p.Actions) == 1 && q.p.Actions[0].After == sized.Was; is != tried {
+			t.Errorf("cycle %d: %+v", i, q.p.Actions)
+		}
+		if d := q.p.Decisions[0].Detail; !tried && !strings.Contains(d, "which it does not have again because that was refused: veto; priod tries again after") {
+			t.Errorf("cycle %d: %s", i, d)
+		}
+		q.z.Refused(j.ID, "veto")
+		q.s.At = q.s.At.Add(29 * time.Second)
 	}
 }
 
