@@ -353,7 +353,7 @@ func TestRunsOnSeveralTypesAreTakenApart(t *testing.T) {
 			for _, a := range got {
 				for _, b := range got {
 					x := math.Abs(math.Log(a.Speed / b.Speed * s.speed(i, b.GPUType) / s.speed(i, a.GPUType)))
-					if doubt := math.Log(a.Factor * b.Factor); x > math.Log(2) || x > 1.5*doubt {
+					if doubt := math.Log(a.Factor * b.Factor); x > math.Log(2.5) || x > 2*doubt {
 						t.Fatalf("program %d: %s to %s is off by a factor %v, %+v", i, a.GPUType, b.GPUType, math.Exp(x), got)
 					}
 				}
