@@ -39,6 +39,75 @@ func TestFlagsMayFollowArguments(t *testing.T) {
 	}
 }
 
+// What is said of wrong usage names the option, what it wants and where to read on;
+// the status is 2, nothing stands on standard output.
+func TestWrongUsage(t *testing.T) {
+	t.Setenv("PATH", t.TempDir()) // nothing here needs Slurm
+	for in, want := range map[string]string{
+		"frobnicate":                             `no command "frobnicate"; see priod --help`,
+		"quee":                                   `no command "quee", did you mean "queue"?; see priod --help`,
+		"help frob":                              `no command "frob"; see priod --help`,
+		"--frob":                                 "no option --frob; see priod --help",
+		"queue --frob":                           "no option --frob; see priod queue --help",
+		"explain -5":                             "no option -5; see priod explain --help",
+		"report sizing --sinc 3d":                "no option --sinc; see priod report sizing --help",
+		"queue -n":                               "-n: its value is missing; see priod queue --help",
+		"queue -n x":                             `-n "x": want a whole number`,
+		"queue --most -1":                        "queue: --most -1: want 0 (all) or more",
+		"history --most 0":                       "history: --most 0: want at least 1",
+		"profile --budget x -- a":                `--budget "x": want a time such as 90s, 5m or 1h30m`,
+		"trace generate gavel --high-priority x": `--high-priority "x": want a number`,
+		"queue --json=maybe":                     `--json "maybe": want no value, or true or false`,
+		"report":                                 "report: say which: preemptions or sizing",
+		"report frob":                            "report: say which: preemptions or sizing",
+		"trace":                                  "trace: say what to do: trace generate",
+		"explain":                                "explain: name one job, such as 17 or 17_4",
+		"explain x":                              `job id "x": want a number or NUMBER_TASK`,
+		"allocate --policy frob":                 `--policy "frob": want one of`,
+		"simulate --nodes 1:v100:4 --generate gavel --mtbf -1s": "--mtbf -1s: want 0s or more",
+		"simulate --nodes 1:v100:4 --generate frob":             `--generate "frob": want gavel, synergy, fitgpp or philly and its flags`,
+	} {
+		var out, errs bytes.Buffer
+		status := Main("", append([]string{"priod"}, strings.Fields(in)...), &out, &errs)
+		if status != exitUsage || out.Len() > 0 || !strings.HasPrefix(errs.String(), "priod: "+want) || strings.Count(errs.String(), "\n") != 1 {
+			t.Errorf("priod %s: status %d, %q, %q; want %q", in, status, out.String(), errs.String(), want)
+		}
+	}
+}
+
+// Help needs neither Slurm nor a configuration, wherever it is asked for.
+func TestHelpNeedsNothing(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	t.Setenv("PRIOD_CONFIG", "/nonexistent/priod.toml")
+	for in, want := range map[string]string{
+		"--help":                        "priod - ",
+		"help":                          "priod - ",
+		"help queue":                    "priod queue - ",
+		"queue -h":                      "priod queue - ",
+		"help trace generate":           "priod trace generate - ",
+		"explain 17 --help":             "priod explain - ",
+		"workloads import gavel --help": "priod workloads import - ",
+		"advise --help":                 "priod advise - ",
+		"help advise":                   "priod advise - ",
+		"--version":                     "priod version v1",
+	} {
+		var out, errs bytes.Buffer
+		status := Main("v1", append([]string{"priod"}, strings.Fields(in)...), &out, &errs)
+		if status != exitDone || errs.Len() > 0 || !strings.Contains(out.String(), want) {
+			t.Errorf("priod %s: status %d, %q, %q; want %q", in, status, out.String(), errs.String(), want)
+		}
+	}
+}
+
+// A file that cannot be written is called by the name that was given.
+func TestOutNamesTheFile(t *testing.T) {
+	var out, errs bytes.Buffer
+	status := Main("", strings.Fields("priod trace generate gavel --jobs 5 --out /nonexistent/x"), &out, &errs)
+	if want := "priod: open /nonexistent/x: no such file or directory\n"; status != exitProblem || errs.String() != want {
+		t.Errorf("%d, %q; want %q", status, errs.String(), want)
+	}
+}
+
 func TestVersion(t *testing.T) {
 	var out, errs bytes.Buffer
 	if status := Main("v1.2", []string{"priod", "version", "--json"}, &out, &errs); status != 0 || !strings.Contains(out.String(), `"version": "v1.2"`) {
