@@ -25,7 +25,9 @@ func explainCommand() *cli.Command {
 	return &cli.Command{
 		Name: "explain", Usage: "say why a job stands where it stands", ArgsUsage: "JOBID",
 		Description: "Answers from what the cycles stored: what was known, decided and written, and why.\n" +
-			"Beside it stands what Slurm says of the job now.",
+			"Beside it stands what Slurm says of the job now.\n" +
+			"    priod explain 4711\n" +
+			"    priod explain 4711_3        # a task of an array",
 		Flags: []cli.Flag{jsonFlag()},
 		Action: func(c *cli.Context) error {
 			id, err := jobArg(c)

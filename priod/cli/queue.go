@@ -19,6 +19,8 @@ import (
 func queueCommand() *cli.Command {
 	return &cli.Command{
 		Name: "queue", Usage: "show the pending jobs in the order in which Slurm looks at them, with class and reason",
+		Description: "CLASS is what a job counts as: te, be, or - when it is left alone. WHY is the reason in a word, which\n" +
+			"priod explain JOBID spells out. SLURM SAYS is the reason that squeue shows.",
 		Flags: []cli.Flag{
 			&cli.IntFlag{Name: "most", Aliases: []string{"n"}, Usage: "only the first `ROWS`; 0: all"},
 			&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Usage: "only jobs of `USER`"},
@@ -26,6 +28,9 @@ func queueCommand() *cli.Command {
 		},
 		Before: noArgs,
 		Action: func(c *cli.Context) error {
+			if n := c.Int("most"); n < 0 {
+				return usagef("queue: --most %d: want 0 (all) or more", n)
+			}
 			v, err := readQueue(c)
 			if err != nil {
 				return err

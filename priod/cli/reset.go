@@ -27,7 +27,8 @@ func resetCommand() *cli.Command {
 	return &cli.Command{
 		Name: "reset", Usage: "pause priod and take back everything that it wrote",
 		Description: "Works from the undo journal beside the database, also when the database is gone.\n" +
-			"priod resume lets priod begin anew.",
+			"priod stays paused; priod resume lets it begin anew.\n" +
+			"    priod reset --dry-run       # look first",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "dry-run", Usage: "show what would be taken back"},
 			jsonFlag(),

@@ -30,7 +30,8 @@ func sweepCommand() *cli.Command {
 		Name: "sweep", Usage: "simulate a grid of policies, loads and seeds", ArgsUsage: "FILE [-- SBATCH-OPTIONS]",
 		Description: "FILE is TOML: title, metrics, [base] and [grid], whose keys are simulate's flags. Every point is kept in a\n" +
 			"file of its own, so a sweep goes on where it was stopped. The seed axis is averaged over. --sbatch\n" +
-			"sends the sweep through Slurm as a job array; what stands behind -- goes to sbatch.",
+			"sends the sweep through Slurm as a job array; what stands behind -- goes to sbatch.\n" +
+			"    priod sweep study.toml && priod sweep study.toml --show",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "out", Aliases: []string{"o"}, Usage: "keep results and the page in `FOLDER` (default: FILE without .toml, .results)"},
 			&cli.IntFlag{Name: "workers", DefaultText: "all cores", Usage: "simulate so many `POINTS` at once"},
