@@ -136,13 +136,13 @@ func history(ctx context.Context, cfg *config.Config, log hclog.Logger) (*cluste
 		defer r.Close()
 		return r.History(ctx)
 	}
+	h := cluster.NewHistory()
+	undo, unread := store.OpenUndo(cfg.State.Dir)
+	if unread != nil {
+		return nil, unread
+	}
 	if _, missing := os.Stat(filepath.Join(cfg.State.Dir, "priod.db")); !errors.Is(missing, fs.ErrNotExist) {
 		log.Warn("the plan is made without priod's history", "error", err)
-	}
-	h := cluster.NewHistory()
-	undo, err := store.OpenUndo(cfg.State.Dir)
-	if err != nil {
-		return nil, err
 	}
 	h.Written = undo.Written()
 	return h, nil

@@ -66,7 +66,7 @@ type resetView struct {
 	Writes []plan.Outcome `json:"writes"`
 }
 
-func reset(ctx context.Context, cfg *config.Config, dryRun bool) (*resetView, error) {
+func reset(ctx context.Context, cfg *config.Config, dryRun bool) (_ *resetView, err error) {
 	dir, slurm := cfg.State.Dir, live.New(newClient(cfg))
 	if !dryRun {
 		unclaim, err := alone(ctx, slurm, cfg)
@@ -80,6 +80,11 @@ func reset(ctx context.Context, cfg *config.Config, dryRun bool) (*resetView, er
 		}
 		defer release()
 	}
+	defer func() {
+		if err != nil && !dryRun {
+			err = fmt.Errorf("%w; priod stays paused (priod resume)", err)
+		}
+	}()
 	undo, err := store.OpenUndo(dir)
 	if err != nil {
 		return nil, err

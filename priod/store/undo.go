@@ -93,7 +93,7 @@ func resetPath(journal string) string { return filepath.Join(filepath.Dir(journa
 func OpenUndo(dir string) (*Undo, error) {
 	u := &Undo{path: undoPath(dir)}
 	if err := u.read(); err != nil {
-		return nil, fmt.Errorf("undo journal: %w", err)
+		return nil, fmt.Errorf("undo journal: %w", cmp.Or(forbidden(u.path), err))
 	}
 	u.missing = u.file == nil
 	return u, nil
