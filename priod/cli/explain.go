@@ -89,6 +89,7 @@ func readExplanation(c *cli.Context, id cluster.JobID) (*explanation, error) {
 	if v.Cycle, err = r.LastCycle(c.Context); err != nil {
 		return nil, err
 	}
+	v.Cycle.Hold = store.HoldNow(cfg.State.Dir, v.Cycle.Hold)
 	if v.Story, err = r.Job(c.Context, id, 10); err != nil {
 		return nil, err
 	}

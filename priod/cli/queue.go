@@ -100,7 +100,7 @@ func readQueue(c *cli.Context) (*queueView, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &queueView{At: last.Until, AgeS: seconds(time.Since(last.Until)), Cycle: last.Number, Hold: last.Hold, Notes: append([]string{}, last.Notes...)}
+	v := &queueView{At: last.Until, AgeS: seconds(time.Since(last.Until)), Cycle: last.Number, Hold: store.HoldNow(cfg.State.Dir, last.Hold), Notes: append([]string{}, last.Notes...)}
 	now := liveQueue(c.Context, cfg, v)
 	for i := range known {
 		v.add(&known[i], now)
