@@ -286,7 +286,7 @@ func (v *explanation) showEvictions(line func(name, format string, a ...any)) {
 			line("Evicted", "%s %s of %s, %s: %s; grace %.0fs, %s", job, x.For, x.ForUser, clock(x.Recorded), state, x.GraceS, cost)
 			continue
 		}
-		line("Room", "job %s of %s on %s, %s: %s; %s; the place is %s", x.Victim, x.VictimUser, x.Nodes, clock(x.Recorded), state, cost,
+		line("Room", "job %s of %s on %s, %s: %s; %s; the place: %s", x.Victim, x.VictimUser, x.Nodes, clock(x.Recorded), state, cost,
 			first(x.ClaimReason, x.ClaimState))
 	}
 }

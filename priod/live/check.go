@@ -166,7 +166,7 @@ func (k *checker) rights() {
 	case k.f.RightsErr != nil:
 		k.say(Warn, "rights", "", "what %s may do is not known: %v", r.User, k.f.RightsErr)
 	case r.Level == slurmplug.NoAdmin:
-		k.say(Fail, "rights", fix, "%s may not change other users' jobs", r.User)
+		k.say(Fail, "rights", fix, "user %s may not change other users' jobs", r.User)
 	case r.Why != "sacctmgr":
 		k.say(Pass, "rights", "", "%s (%s) may change jobs; the daemon needs no more than AdminLevel=Operator", r.User, r.Why)
 	default:
