@@ -417,7 +417,7 @@ func (k *checker) sizing() {
 	}
 	if len(without) > 0 {
 		k.say(Warn, "sizing", "PartitionName=... DefCpuPerGPU=... DefMemPerGPU=...",
-			"partition %s has no DefCpuPerGPU: jobs that ask for no CPUs get one, and those of nobody's concern can take the CPUs of free GPUs", strings.Join(without, ", "))
+			"no DefCpuPerGPU in %s: jobs that ask for no CPUs get one, and jobs that priod does not size can take the CPUs of free GPUs", strings.Join(without, ", "))
 	}
 	if len(bounded) > 0 {
 		k.say(Warn, "sizing", "", "jobs of partition %s keep their sizes", strings.Join(bounded, ", "))
