@@ -87,6 +87,11 @@ func App(version string) *cli.App {
 func prepare(c *cli.Command) {
 	c.OnUsageError = onUsageError
 	c.HideHelpCommand = true
+	for _, f := range c.Flags {
+		if b, ok := f.(*cli.BoolFlag); ok {
+			b.DisableDefaultText = true // "(default: false)" says nothing
+		}
+	}
 	for _, sub := range c.Subcommands {
 		prepare(sub)
 	}

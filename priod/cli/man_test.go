@@ -98,7 +98,7 @@ func manFlags(b *strings.Builder, flags []cli.Flag) {
 			continue
 		}
 		left, right, _ := strings.Cut(strings.ReplaceAll(f.String(), "\\n", " "), "\t") // as --help shows it
-		fmt.Fprintf(b, "**%s**\n: %s\n\n", plain(left), plain(strings.TrimSuffix(right, " (default: false)")))
+		fmt.Fprintf(b, "**%s**\n: %s\n\n", plain(left), plain(right))
 	}
 }
 
