@@ -10,9 +10,11 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/urfave/cli/v2"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/policy/ranking"
 	"slurmprio/priod/report"
+	"slurmprio/slurmplug"
 )
 
 func TestFlagsMayFollowArguments(t *testing.T) {
@@ -62,6 +64,7 @@ func TestWrongUsage(t *testing.T) {
 		"report frob":                            "report: say which: preemptions or sizing",
 		"trace":                                  "trace: say what to do: trace generate",
 		"explain":                                "explain: name one job, such as 17 or 17_4",
+		"explain 17_[1-3":                        `job id "17_[1-3": the task after _ is not a number`,
 		"explain x":                              `job id "x": want a number or NUMBER_TASK`,
 		"allocate --policy frob":                 `--policy "frob": want one of`,
 		"simulate --nodes 1:v100:4 --generate gavel --mtbf -1s": "--mtbf -1s: want 0s or more",
@@ -105,6 +108,23 @@ func TestOutNamesTheFile(t *testing.T) {
 	status := Main("", strings.Fields("priod trace generate gavel --jobs 5 --out /nonexistent/x"), &out, &errs)
 	if want := "priod: open /nonexistent/x: no such file or directory\n"; status != exitProblem || errs.String() != want {
 		t.Errorf("%d, %q; want %q", status, errs.String(), want)
+	}
+}
+
+// A job may be named as squeue and priod queue show it.
+func TestJobsAreNamedAsTheQueueShowsThem(t *testing.T) {
+	for word, want := range map[string]cluster.JobID{
+		"17": slurmplug.Plain(17), "17_4": {ID: 17, Task: 4}, "17_[1-3,7%2]": slurmplug.Plain(17),
+	} {
+		set := flag.NewFlagSet("", flag.ContinueOnError)
+		if err := set.Parse([]string{word}); err != nil {
+			t.Fatal(err)
+		}
+		c := cli.NewContext(App("test"), set, nil)
+		c.Command = &cli.Command{Name: "explain"}
+		if got, err := jobArg(c); err != nil || got != want {
+			t.Errorf("%s is %v, %v", word, got, err)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -153,7 +154,11 @@ func jobArg(c *cli.Context) (cluster.JobID, error) {
 	if c.NArg() != 1 {
 		return cluster.JobID{}, usagef("%s: name one job, such as 17 or 17_4", c.Command.Name)
 	}
-	id, err := slurmplug.ParseJobID(c.Args().First())
+	word := c.Args().First()
+	if array, tasks, ok := strings.Cut(word, "_["); ok && strings.HasSuffix(tasks, "]") {
+		word = array // as squeue and priod queue show the record of an array
+	}
+	id, err := slurmplug.ParseJobID(word)
 	if err != nil {
 		return id, usageError{err}
 	}
