@@ -190,6 +190,7 @@ func TestSweepRefuses(t *testing.T) {
 		{nil, exitUsage, "FILE"},
 		{[]string{"/nowhere.toml"}, exitUsage, "/nowhere.toml"},
 		{[]string{write(t, "s.toml", "[grid]\n")}, exitUsage, "nothing to sweep"},
+		{[]string{write(t, "s.toml", "metrics = [\"mean_wait\"]\n[grid]\nbackfill = [\"none\"]\n")}, exitUsage, `metrics: no figure "mean_wait"; there are jobs, mean_jct_s, `},
 		{[]string{good, "--part", "3/2"}, exitUsage, "--part"},
 		{[]string{good, "--workers", "0"}, exitUsage, "at least 1"},
 		{[]string{good, "--out", filepath.Join(t.TempDir(), "r")}, exitUsage, `--backfill "bad": want one of`},
