@@ -126,6 +126,8 @@ func wrongFlag(verb *cli.Command, err error) error {
 		want = "want no value, or true or false"
 	case *cli.IntFlag, *cli.Int64Flag:
 		want = "want a whole number"
+	case *cli.Uint64Flag, *cli.UintFlag:
+		want = "want a whole number from 0"
 	case *cli.Float64Flag:
 		want = "want a number"
 	case *cli.DurationFlag:

@@ -59,6 +59,7 @@ func TestWrongUsage(t *testing.T) {
 		"history --most 0":                       "history: --most 0: want at least 1",
 		"profile --budget x -- a":                `--budget "x": want a time such as 90s, 5m or 1h30m`,
 		"trace generate gavel --high-priority x": `--high-priority "x": want a number`,
+		"simulate --seed -1":                     `--seed "-1": want a whole number from 0`,
 		"queue --json=maybe":                     `--json "maybe": want no value, or true or false`,
 		"report":                                 "report: say which: preemptions or sizing",
 		"report frob":                            "report: say which: preemptions or sizing",

@@ -243,6 +243,9 @@ func simulation(ctx context.Context, c *cli.Context, bar io.Writer) (*simulated,
 	}
 	s.Result, err = simulate.Run(ctx, s.spec, in)
 	finish()
+	if errors.As(err, new(virtual.OptionError)) {
+		err = usageError{err}
+	}
 	if s.failed > 1 {
 		s.notes = append(s.notes, fmt.Sprintf("%d allocations failed in all", s.failed))
 	}

@@ -492,7 +492,7 @@ func TestErrors(t *testing.T) {
 		{"negative", []trace.Job{{ID: "x", GPUs: 1, Duration: 1, Submit: -1}}, Options{}, "job x is submitted at -1"},
 		{"unsorted", []trace.Job{{ID: "a", GPUs: 1, Duration: 1, Submit: 5}, {ID: "x", GPUs: 1, Duration: 1}}, Options{}, "job x is submitted at 0, before the job that comes before it (5): sort the trace by submit_s"},
 		{"window", []trace.Job{ok}, Options{Window: &metrics.Window{First: 0, Last: 3}}, "the window ends at job 3 and the trace has only 1 jobs, counted from 0"},
-		{"las", []trace.Job{ok}, Options{Order: LAS}, "order las wants the thresholds of its queues in GPU-seconds, rising: 3250,7200"},
+		{"las", []trace.Job{ok}, Options{Order: LAS}, "order las wants the thresholds of its queues in GPU-seconds, rising: --las-queues 3250,7200"},
 		{"order", []trace.Job{ok}, Options{Order: "lifo"}, `no order "lifo": want fifo, sjf, srtf, las, ftf, multifactor or priod`},
 		{"steps", []trace.Job{{ID: "x", GPUs: 1, Steps: 10}}, Options{}, "job x is given by its steps, and no speeds are known"},
 	} {
