@@ -4,8 +4,8 @@ import "time"
 
 // Job is one record of the queue as squeue prints it. Times that Slurm leaves
 // unset are zero. An unsplit array is one record with Tasks set; when one task
-// is left in it, the record is that task. Account, the TRES strings, Comment
-// and AdminComment are text that users can choose freely: any bytes at all.
+// is left in it, the record is that task. Account, the TRES strings and Comment
+// are text that users can choose freely: any bytes at all.
 type Job struct {
 	ID        JobID
 	RawID     uint32 // Slurm's own id of this record
@@ -24,24 +24,22 @@ type Job struct {
 	Nice     int64
 	Restarts int
 
-	Nodes, CPUs  int
-	NumTasks     int    // tasks of the job in the sense of --ntasks, which is not Tasks
-	Sockets      int    // sockets for each node as asked for, 0 when not
-	TRES         string // tres-alloc: the request while pending, the allocation after
-	TresPerJob   string
-	TresPerNode  string
-	TresPerSock  string
-	TresPerTask  string
-	Features     string
-	Prefer       string
-	NodeList     string        // compact host list of a job that holds nodes
-	TimeLimit    time.Duration // 0 when not set
-	Submit       time.Time
-	Eligible     time.Time
-	Start        time.Time
-	Preempt      time.Time
-	AdminComment string
-	Comment      string
+	Nodes, CPUs int
+	NumTasks    int    // tasks of the job in the sense of --ntasks, which is not Tasks
+	Sockets     int    // sockets for each node as asked for, 0 when not
+	TRES        string // tres-alloc: the request while pending, the allocation after
+	TresPerJob  string
+	TresPerNode string
+	TresPerSock string
+	TresPerTask string
+	Features    string
+	Prefer      string
+	NodeList    string        // compact host list of a job that holds nodes
+	TimeLimit   time.Duration // 0 when not set
+	Submit      time.Time
+	Eligible    time.Time
+	Start       time.Time
+	Comment     string
 }
 
 // Node is one node as scontrol show node -d prints it.
