@@ -60,19 +60,16 @@ type Node struct {
 
 // Partition is one partition as scontrol show partition prints it.
 type Partition struct {
-	Name          string
-	State         string
-	Nodes         string // host list
-	Default       bool
-	PriorityTier  int
-	MaxTime       time.Duration
-	DefaultTime   time.Duration
-	PreemptMode   string
-	QOS           string   // of the partition itself, "" for none
-	SizeLimit     string   // what bounds or rounds the CPUs or memory of its jobs, "MaxCPUsPerNode=8"; "" for nothing
-	Defaults      string   // "DefCpuPerGPU=4,DefMemPerGPU=8192", "" for none
-	AllowAccounts []string // nil: all
-	AllowQOS      []string // nil: all
+	Name         string
+	State        string
+	Nodes        string // host list
+	Default      bool
+	PriorityTier int
+	MaxTime      time.Duration
+	DefaultTime  time.Duration
+	QOS          string // of the partition itself, "" for none
+	SizeLimit    string // what bounds or rounds the CPUs or memory of its jobs, "MaxCPUsPerNode=8"; "" for nothing
+	Defaults     string // "DefCpuPerGPU=4,DefMemPerGPU=8192", "" for none
 }
 
 // Account is one account of a cluster.
@@ -80,16 +77,6 @@ type Account struct {
 	Name, Parent string // Parent is "" for the root
 	Share        int64  // fairshare among its siblings; 0 with UseParent
 	UseParent    bool   // fairshare=parent
-}
-
-// QOS is one quality of service as sacctmgr prints it.
-type QOS struct {
-	Name        string
-	Priority    int64
-	Preempt     []string
-	PreemptMode string
-	GraceTime   time.Duration
-	Flags       []string
 }
 
 // Run is one row of sacct: one job, or one of its earlier runs. Name, Account
@@ -139,16 +126,8 @@ type Factors struct {
 
 // Diag is what sdiag says about the controller's load.
 type Diag struct {
-	Since          time.Time // when the counts below began
-	ServerThreads  int
-	AgentQueue     int
-	DBDAgentQueue  int
-	LastCycle      time.Duration // main scheduler
-	BackfillCycle  time.Duration // backfill scheduler's last
-	JobInfoCount   int64         // REQUEST_JOB_INFO since the last reset
-	JobInfoAvg     time.Duration
-	JobUpdateCount int64
-	JobUpdateAvg   time.Duration
+	AgentQueue    int // messages that wait for nodes and clients
+	DBDAgentQueue int // messages that wait for slurmdbd
 }
 
 // Controller is one slurmctld as scontrol ping sees it.
