@@ -589,7 +589,7 @@ func (l *Ledger) measure(s *cluster.Snapshot) {
 		done := 0.0
 		if len(e.runs) > 0 {
 			for t, name := range l.shares.Types {
-				e.Seconds[t] = l.account.Received(j.ID, name).Seconds
+				e.Seconds[t] = l.account.Received(j.ID, name)
 				e.Received[t] = l.account.Fraction(j.ID, name)
 			}
 			done = e.done(j, l.shares.Types, l.set.Speeds.Today(j.GPUType))
