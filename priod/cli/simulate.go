@@ -284,7 +284,7 @@ func static(jobs iter.Seq2[trace.Job, error], spec *simulate.Spec) (iter.Seq2[tr
 	if n := len(all); n > 0 && all[n-1].Submit < 1 {
 		spec.FirstRound = 1
 	}
-	return each(all), nil
+	return trace.Each(all), nil
 }
 
 // runnable refuses a job whose workload nobody knows.
@@ -412,10 +412,10 @@ func (s *simulated) jobs(ctx context.Context, c *cli.Context, cfg *config.Config
 	switch {
 	case c.String("generate") != "":
 		all, err := generate(c.String("generate"))
-		return each(all), func() {}, err
+		return trace.Each(all), func() {}, err
 	case c.Bool("from-slurm"):
 		all, err := s.past(ctx, c, cfg, opts)
-		return each(all), func() {}, err
+		return trace.Each(all), func() {}, err
 	}
 	r, err := trace.Open(c.String("trace"), opts)
 	if err != nil {
@@ -444,16 +444,6 @@ func (s *simulated) past(ctx context.Context, c *cli.Context, cfg *config.Config
 		err = fmt.Errorf("accounting holds no finished GPU jobs of the last %s", c.String("since"))
 	}
 	return jobs, err
-}
-
-func each(jobs []trace.Job) iter.Seq2[trace.Job, error] {
-	return func(yield func(trace.Job, error) bool) {
-		for _, j := range jobs {
-			if !yield(j, nil) {
-				return
-			}
-		}
-	}
 }
 
 // generate makes a trace as the words behind priod trace generate say.

@@ -4,6 +4,7 @@ package trace
 
 import (
 	"fmt"
+	"iter"
 	"math"
 
 	"slurmprio/priod/cluster"
@@ -42,6 +43,17 @@ var NoDeadline = math.Inf(1)
 
 // newJob is a Job of which nothing is said yet.
 func newJob() Job { return Job{Weight: 1, Deadline: NoDeadline} }
+
+// Each gives jobs that are all known as a Reader does those of a file.
+func Each(jobs []Job) iter.Seq2[Job, error] {
+	return func(yield func(Job, error) bool) {
+		for _, j := range jobs {
+			if !yield(j, nil) {
+				return
+			}
+		}
+	}
+}
 
 // Bounds of what a row may say; sums and products of a few stay exact numbers.
 const (
