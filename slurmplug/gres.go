@@ -34,7 +34,7 @@ func ParseGres(list string) ([]Gres, error) {
 	}
 	var all []Gres
 	for rest := list; ; {
-		item, tail, more := cutOutside(rest, ',')
+		item, tail, more := cutList(rest)
 		g, err := parseGres(item)
 		if err != nil {
 			return nil, fmt.Errorf("GRES %.80q: %w", list, err)
@@ -123,9 +123,8 @@ func isGresWord(s string) bool {
 	return s != ""
 }
 
-// cutOutside cuts s at the first sep that stands outside round and square
-// brackets.
-func cutOutside(s string, sep byte) (before, after string, found bool) {
+// cutList cuts s at the first comma that stands outside round and square brackets.
+func cutList(s string) (before, after string, found bool) {
 	depth := 0
 	for i := range len(s) {
 		switch c := s[i]; {
@@ -133,7 +132,7 @@ func cutOutside(s string, sep byte) (before, after string, found bool) {
 			depth++
 		case c == ')' || c == ']':
 			depth--
-		case c == sep && depth <= 0:
+		case c == ',' && depth <= 0:
 			return s[:i], s[i+1:], true
 		}
 	}

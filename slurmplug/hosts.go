@@ -65,7 +65,7 @@ func eachHostPattern(list string, visit func(parts []hostPart, count int)) error
 	total := 0
 	for rest, more := list, true; more; {
 		var pattern string
-		pattern, rest, more = cutOutside(rest, ',')
+		pattern, rest, more = cutList(rest)
 		parts, count, err := parseHostPattern(pattern)
 		if err != nil {
 			return fmt.Errorf("host list %.80q: %w", list, err)

@@ -364,7 +364,7 @@ func showCurves(c *cli.Context, script *profile.Script, views []profiledView, cu
 		return err
 	}
 	entry := workload.Workload{Name: workloadName(c, script.Name), Curves: curves,
-		Source: fmt.Sprintf("priod profile %s, %s", time.Now().Format(time.DateOnly), counted(gpus, "GPU"))}
+		Source: fmt.Sprintf("priod profile %s, %s", time.Now().Format(time.DateOnly), plural(gpus, "GPU", "GPUs"))}
 	var toml strings.Builder
 	if err := workload.WriteTOML(&toml, "", []workload.Workload{entry}); err != nil {
 		return err
@@ -373,7 +373,7 @@ func showCurves(c *cli.Context, script *profile.Script, views []profiledView, cu
 		return report.JSON(w, map[string]any{"gpus": gpus, "types": views, "options": options, "workload_toml": strings.TrimLeft(toml.String(), "\n")})
 	}
 	for _, v := range views {
-		fmt.Fprintf(w, "%s: %.4g steps/s with the proportional share; gains nothing beyond %s for each GPU\n", v.GPUType, 1/v.Curve.IterationS, counted(int(v.Curve.DemandCPUs), "CPU"))
+		fmt.Fprintf(w, "%s: %.4g steps/s with the proportional share; gains nothing beyond %s for each GPU\n", v.GPUType, 1/v.Curve.IterationS, plural(int(v.Curve.DemandCPUs), "CPU", "CPUs"))
 		best := v.Points[len(v.Points)-1].Relative
 		rows := make([][]any, len(v.Points))
 		for i, p := range v.Points {
@@ -410,13 +410,6 @@ func showCurves(c *cli.Context, script *profile.Script, views []profiledView, cu
 	}
 	fmt.Fprintf(w, "For your site's workloads.toml (then --prio-workload %s says the same):\n\n%s", entry.Name, strings.TrimLeft(toml.String(), "\n"))
 	return nil
-}
-
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // tagOptions are the options of sbatchwrap that say what the tag says; nil when

@@ -314,7 +314,7 @@ func (v *resetView) show(c *cli.Context) {
 	}
 	rows := [][]any{}
 	for _, o := range v.Writes {
-		rows = append(rows, []any{target(o.Action), string(o.Lever), first(o.Before, "none"), first(o.After, "none"), result(o)})
+		rows = append(rows, []any{target(o.Action), string(o.Lever), cmp.Or(o.Before, "none"), cmp.Or(o.After, "none"), result(o)})
 	}
 	if len(rows) > 0 {
 		report.Table(w, []string{"JOB", "LEVER", "BEFORE", "AFTER", "RESULT"}, rows)

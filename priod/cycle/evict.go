@@ -3,6 +3,7 @@ package cycle
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -238,9 +239,7 @@ func (e *Evictions) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan,
 			if err != nil {
 				doubts = fmt.Errorf("look at the evictions under way: %w", err)
 			}
-			for id, sight := range looked {
-				sights[id] = sight
-			}
+			maps.Copy(sights, looked)
 		}
 		if len(sights) == 0 {
 			return doubts

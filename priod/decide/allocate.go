@@ -511,7 +511,7 @@ func (l *Ledger) judge(k *kind, j *cluster.Job, fits []bool) {
 }
 
 // book takes in who ran where. The fractions count from a whole multiple of
-// Settings.Every, so that they do not depend on when priod started.
+// AllocationSettings.Every, so that they do not depend on when priod started.
 func (l *Ledger) book(s *cluster.Snapshot, h *cluster.History) {
 	since := s.At.Truncate(max(l.set.Every, time.Second))
 	anew := !since.Equal(l.since)
