@@ -510,25 +510,43 @@ func specOf(c *cli.Context) (simulate.Spec, error) {
 	if spec.Engine == "rounds" && spec.RoundModel == "" && c.String("format") == string(trace.Synergy) {
 		spec.RoundModel = "synergy"
 	}
-	if text := c.String("las-queues"); text != "" {
-		for word := range strings.SplitSeq(text, ",") {
-			border, err := strconv.ParseFloat(strings.TrimSpace(word), 64)
-			if err != nil || !(border > 0) || math.IsInf(border, 0) {
-				return spec, fmt.Errorf("--las-queues %.80q: %.40q is no number of GPU-seconds", text, word)
-			}
-			spec.LASQueues = append(spec.LASQueues, border)
-		}
+	var err error
+	if spec.LASQueues, err = lasQueues(c.String("las-queues")); err != nil {
+		return spec, err
 	}
-	if text := c.String("window"); text != "" {
-		first, last, ok := strings.Cut(text, ":")
-		from, err1 := strconv.Atoi(first)
-		to, err2 := strconv.Atoi(last)
-		if !ok || err1 != nil || err2 != nil || from < 0 || to < from {
-			return spec, fmt.Errorf("--window %.40q: want FIRST:LAST, such as 4000:4999", text)
-		}
-		spec.Window = &metrics.Window{First: from, Last: to}
+	if spec.Window, err = windowOf(c.String("window")); err != nil {
+		return spec, err
 	}
 	return spec, spec.Check()
+}
+
+// lasQueues reads thresholds, GPU-seconds; nil for none.
+func lasQueues(text string) (borders []float64, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	for word := range strings.SplitSeq(text, ",") {
+		border, err := strconv.ParseFloat(strings.TrimSpace(word), 64)
+		if err != nil || !(border > 0) || math.IsInf(border, 0) {
+			return nil, fmt.Errorf("--las-queues %.80q: %.40q is no number of GPU-seconds", text, word)
+		}
+		borders = append(borders, border)
+	}
+	return borders, nil
+}
+
+// windowOf reads "4000:4999", the jobs that are measured; nil for all.
+func windowOf(text string) (*metrics.Window, error) {
+	if text == "" {
+		return nil, nil
+	}
+	first, last, ok := strings.Cut(text, ":")
+	from, err1 := strconv.Atoi(first)
+	to, err2 := strconv.Atoi(last)
+	if !ok || err1 != nil || err2 != nil || from < 0 || to < from {
+		return nil, fmt.Errorf("--window %.40q: want FIRST:LAST, such as 4000:4999", text)
+	}
+	return &metrics.Window{First: from, Last: to}, nil
 }
 
 // progress shows on a terminal how many jobs have arrived.
