@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"time"
@@ -151,10 +152,10 @@ func (d *Daemon) Once(ctx context.Context) (cycle.Result, error) {
 	return result, err
 }
 
-// Run runs cycles until the context ends. A reload request arrives on hup. A
+// Run runs cycles until the context ends. A signal on hup asks for a reload. A
 // cycle that fails is logged and tried again; only what no later cycle can
 // mend is returned: a *TwinError for one.
-func (d *Daemon) Run(ctx context.Context, hup <-chan struct{}) error {
+func (d *Daemon) Run(ctx context.Context, hup <-chan os.Signal) error {
 	if err := d.open(ctx); err != nil {
 		return err
 	}
@@ -453,7 +454,7 @@ func (d *Daemon) logWrites(outcomes []plan.Outcome) map[slurmplug.Status]int {
 // wait sleeps until the next cycle, reloading when asked to. Calls bring it
 // forward, but not before soonest, and then it is early. on is false when the
 // daemon is to stop.
-func (d *Daemon) wait(ctx context.Context, interval, soonest time.Duration, hup <-chan struct{}) (on, early bool) {
+func (d *Daemon) wait(ctx context.Context, interval, soonest time.Duration, hup <-chan os.Signal) (on, early bool) {
 	now := time.Now()
 	end, first := now.Add(interval), now.Add(soonest)
 	timer := time.NewTimer(interval)

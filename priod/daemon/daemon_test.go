@@ -265,7 +265,7 @@ func TestRunStopsWhenTold(t *testing.T) {
 	d, _ := newDaemon(t, &fake{})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
-	go func() { done <- d.Run(ctx, make(chan struct{})) }()
+	go func() { done <- d.Run(ctx, nil) }()
 	cancel()
 	if err := <-done; err != nil {
 		t.Fatal(err)
