@@ -47,6 +47,14 @@ func TestMain(m *testing.M) {
 // long tells whether what takes more than some seconds runs too: make test-long.
 func long() bool { return os.Getenv("SLURMPRIO_LONG") == "1" }
 
+// longOnly skips a test that does.
+func longOnly(t *testing.T) {
+	t.Helper()
+	if !long() {
+		t.Skip("make test-long runs this")
+	}
+}
+
 // site is a lab with priod beside it: a state folder and a configuration.
 type site struct {
 	testing.TB

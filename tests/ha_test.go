@@ -168,9 +168,7 @@ func actsWithinTwoCycles(t *testing.T, d *running) {
 // nothing had happened, and Slurm sorts out who acts. priod writes nothing while
 // it cannot know, and goes on in the right order, one of the two.
 func TestControllerHangsAndComesBack(t *testing.T) {
-	if !long() {
-		t.Skip("takes minutes; SLURMPRIO_LONG=1 runs it")
-	}
+	longOnly(t)
 	a, b := controllerHosts(t)
 	a.fill()
 	a.submit("--gres=gpu:1", "--time=60", "--wrap", "sleep 600")
