@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -9,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"slurmprio/tests/lab"
 )
@@ -114,17 +112,6 @@ func TestFollowsTheController(t *testing.T) {
 	by := writers(t, first, second)
 	if len(by) != len(trials) {
 		t.Errorf("%d trials took %d values", len(trials), len(by))
-	}
-}
-
-// patiently waits for what Slurm's controllers do among themselves: a backup may
-// need half a minute to hand over (22.05).
-func (s *site) patiently(what string, condition func() bool) {
-	s.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
-	if err := lab.WaitFor(ctx, what, func(context.Context) (bool, error) { return condition(), nil }); err != nil {
-		s.Fatal(err)
 	}
 }
 
