@@ -191,8 +191,8 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan os.Signal) error {
 		if pinged {
 			failed = 0 // to look again loads nobody, and somebody has to take over
 		}
-		pause := Interval(time.Duration(d.Config.Cycle.Interval), polled, failed)
-		soonest := Interval(shortest, polled, d.failed)
+		pause := interval(time.Duration(d.Config.Cycle.Interval), polled, failed)
+		soonest := interval(shortest, polled, d.failed)
 		if pinged {
 			soonest = pause // nothing is ranked here
 		}
@@ -218,11 +218,11 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan os.Signal) error {
 	}
 }
 
-// Interval is the time from the end of one cycle to the next poll: never less
+// interval is the time from the end of one cycle to the next poll: never less
 // than ten times what the last poll took. After failed cycles in a row it
 // doubles each time, up to a minute: what a poll took that timed out says
 // nothing of the load that the next one means.
-func Interval(configured, polled time.Duration, failed int) time.Duration {
+func interval(configured, polled time.Duration, failed int) time.Duration {
 	if failed == 0 {
 		return max(configured, politeness*polled)
 	}

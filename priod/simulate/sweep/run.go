@@ -100,8 +100,8 @@ func replace(path string, text []byte) error {
 	return os.Rename(f.Name(), path)
 }
 
-// Read returns the result of a point; false when there is none yet.
-func (r *Runner) Read(p Point) (Result, bool, error) {
+// read returns the result of a point; false when there is none yet.
+func (r *Runner) read(p Point) (Result, bool, error) {
 	text, err := os.ReadFile(r.file(p))
 	if errors.Is(err, fs.ErrNotExist) {
 		return Result{}, false, nil
@@ -123,7 +123,7 @@ func (r *Runner) Read(p Point) (Result, bool, error) {
 func (r *Runner) Missing(points []Point) ([]Point, error) {
 	var missing []Point
 	for _, p := range points {
-		_, ok, err := r.Read(p)
+		_, ok, err := r.read(p)
 		if err != nil {
 			return nil, err
 		}
