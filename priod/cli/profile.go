@@ -392,20 +392,13 @@ func showCurves(c *cli.Context, script *profile.Script, views []profiledView, cu
 	if options == nil {
 		fmt.Fprint(w, "These curves are longer than a tag can be: give the entry below to your site and tag the job with its name.\n\n")
 	} else {
-		said := ""
-		for _, o := range options {
-			said += " " + sbatch.ShellWord(o)
-		}
 		_, wrapped := script.Job.Set["wrap"]
 		if script.Name != "" || wrapped { // a script from standard input is gone
-			line := "sbatchwrap" + said
-			for _, a := range c.Args().Slice() {
-				line += " " + sbatch.ShellWord(a)
-			}
-			fmt.Fprintf(w, "Submit it with\n\n    %s\n\n", line)
+			words := slices.Concat([]string{"sbatchwrap"}, options, c.Args().Slice())
+			fmt.Fprintf(w, "Submit it with\n\n    %s\n\n", sbatch.CommandLine(words))
 		}
 		if !wrapped {
-			fmt.Fprintf(w, "To say it in the script, put this line below its #SBATCH lines and submit it with sbatchwrap:\n\n    #PRIO%s\n\n", said)
+			fmt.Fprintf(w, "To say it in the script, put this line below its #SBATCH lines and submit it with sbatchwrap:\n\n    #PRIO %s\n\n", sbatch.CommandLine(options))
 		}
 	}
 	fmt.Fprintf(w, "For your site's workloads.toml (then --prio-workload %s says the same):\n\n%s", entry.Name, strings.TrimLeft(toml.String(), "\n"))
