@@ -213,7 +213,7 @@ func (b *bound) add(limits *[]Limit, fixed, says string, scopes map[string]strin
 }
 
 // Of is what the limit leaves to a job that waits with so many CPUs and so much
-// memory, which a Allowance for several has been told of by Take.
+// memory, which an Allowance for several has been told of by Take.
 func (l *Allowance) Of(cpus int, memMB int64) (mostCPUs, mostMB int64) {
 	if l.Each {
 		return l.CPUs, l.MemMB
