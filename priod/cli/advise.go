@@ -487,13 +487,7 @@ func (v *adviceView) showBest(w io.Writer) {
 		fmt.Fprintln(w, "On no GPU type can it be said to start.")
 		return
 	}
-	line := ""
-	for i, word := range v.Submit {
-		if i > 0 {
-			line += " "
-		}
-		line += sbatch.ShellWord(word)
-	}
+	line := sbatch.CommandLine(v.Submit)
 	names := make([]string, len(v.OpenOn))
 	for i, t := range v.OpenOn {
 		names[i] = gpuName(t)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -253,10 +254,10 @@ func (v *explanation) show(w io.Writer) {
 		line("Written", "never: Slurm's values are the job's own")
 	}
 	for _, x := range v.Writes {
-		line("Written", "cycle %d, %s: %s %s -> %s (%s), %s", x.Cycle, clock(x.At), x.Lever, first(x.Before, "none"), first(x.After, "none"), x.Reason, result(x.Outcome))
+		line("Written", "cycle %d, %s: %s %s -> %s (%s), %s", x.Cycle, clock(x.At), x.Lever, cmp.Or(x.Before, "none"), cmp.Or(x.After, "none"), x.Reason, result(x.Outcome))
 	}
 	for _, lever := range slices.Sorted(maps.Keys(v.Own)) {
-		line("Own", "%s as its user wrote it: %s (priod reset puts it back)", lever, first(v.Own[lever], "none"))
+		line("Own", "%s as its user wrote it: %s (priod reset puts it back)", lever, cmp.Or(v.Own[lever], "none"))
 	}
 	v.showEvictions(line)
 	if v.Note != "" {
@@ -287,7 +288,7 @@ func (v *explanation) showEvictions(line func(name, format string, a ...any)) {
 			continue
 		}
 		line("Room", "job %s of %s on %s, %s: %s; %s; the place: %s", x.Victim, x.VictimUser, x.Nodes, clock(x.Recorded), state, cost,
-			first(x.ClaimReason, x.ClaimState))
+			cmp.Or(x.ClaimReason, x.ClaimState))
 	}
 }
 

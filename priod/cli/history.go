@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,7 +78,7 @@ func jobHistory(c *cli.Context, r *store.Reader, id cluster.JobID, most int) err
 	fmt.Fprintf(w, "Job %s of %s: first seen %s, %s now.\n\n", story.Job.ID, report.Safe(story.Job.User), clock(story.Job.Seen), story.Job.State)
 	rows := make([][]any, len(story.Decisions))
 	for i, d := range story.Decisions {
-		rows[i] = []any{d.Cycle, clock(d.At), d.Class.String(), d.Value, d.Why, first(d.Unmoved, d.Detail)}
+		rows[i] = []any{d.Cycle, clock(d.At), d.Class.String(), d.Value, d.Why, cmp.Or(d.Unmoved, d.Detail)}
 	}
 	report.Table(w, []string{"CYCLE", "DECIDED", "CLASS", "VALUE", "WHY", "DETAIL"}, rows)
 	fmt.Fprintln(w)
@@ -112,7 +113,7 @@ func showWrites(c *cli.Context, writes []store.Write, withJob bool) {
 	}
 	rows := make([][]any, len(writes))
 	for i, x := range writes {
-		row := []any{x.Cycle, clock(x.At), string(x.Lever), first(x.Before, "none"), first(x.After, "none"), x.Reason, result(x.Outcome)}
+		row := []any{x.Cycle, clock(x.At), string(x.Lever), cmp.Or(x.Before, "none"), cmp.Or(x.After, "none"), x.Reason, result(x.Outcome)}
 		if withJob {
 			row = append([]any{target(x.Action), x.User}, row...)
 		}
@@ -170,11 +171,4 @@ func clock(t time.Time) string {
 		return ""
 	}
 	return t.Local().Format(time.DateTime)
-}
-
-func first(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }

@@ -146,7 +146,7 @@ func (v *queueView) add(k *store.Queued, now map[cluster.JobID]*slurmplug.Job) {
 	}
 	since := j.Eligible
 	if d := k.Decision; d != nil {
-		q.Class, q.Value, q.Why, q.Detail = d.Class.String(), d.Value, d.Why, first(d.Unmoved, d.Detail)
+		q.Class, q.Value, q.Why, q.Detail = d.Class.String(), d.Value, d.Why, cmp.Or(d.Unmoved, d.Detail)
 		q.Steer = d.Steer
 		if !d.Since.IsZero() {
 			since = d.Since

@@ -86,6 +86,16 @@ func TestResetOfASizeOnAClaimedNode(t *testing.T) {
 	}
 }
 
+// What is told of a size that cannot be read is not what stood in another field.
+func TestResetTellsNothingOfASizeThatCannotBeRead(t *testing.T) {
+	pin := &store.Change{Job: slurmplug.Plain(1), Lever: slurmplug.ReqNodeList, To: "n7"}
+	undo := journal(t, sized(1, "NumCPUs=2 ReqNodeList=", "NumCPUs=9 ReqNodeList="), pin)
+	u := unaskAll(undo, errors.New("NumCPUs= comes twice"), waits(1, ""))
+	if len(u.actions) != 1 || len(u.unread) != 1 || u.unread[0].Before != "" {
+		t.Errorf("%+v", u)
+	}
+}
+
 // A user who changes a size does not see to the node that priod wrote beside it.
 func TestResetOfAChangedSizeOnANode(t *testing.T) {
 	undo := journal(t, sized(1, "NumCPUs=2 ReqNodeList=", "NumCPUs=9 ReqNodeList=n1"))

@@ -74,7 +74,10 @@ func runCommand() *cli.Command {
 				}
 				return showResult(c, &result)
 			}
-			return d.Run(ctx, hangups(ctx))
+			hup := make(chan os.Signal, 1) // several in a row are one
+			signal.Notify(hup, syscall.SIGHUP)
+			defer signal.Stop(hup)
+			return d.Run(ctx, hup)
 		},
 	}
 }
@@ -86,28 +89,6 @@ func showStandBy(c *cli.Context, err error) error {
 	}
 	_, err = fmt.Fprintln(c.App.Writer, "nothing is written:", report.Safe(err.Error()))
 	return err
-}
-
-// hangups turns SIGHUP into reload requests; several in a row are one.
-func hangups(ctx context.Context) <-chan struct{} {
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGHUP)
-	requests := make(chan struct{}, 1)
-	go func() {
-		defer signal.Stop(signals)
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-signals:
-				select {
-				case requests <- struct{}{}:
-				default:
-				}
-			}
-		}
-	}()
-	return requests
 }
 
 // preview runs one cycle that writes nothing, with the history of the state

@@ -289,7 +289,7 @@ func static(jobs iter.Seq2[trace.Job, error], spec *simulate.Spec) (iter.Seq2[tr
 	if n := len(all); n > 0 && all[n-1].Submit < 1 {
 		spec.FirstRound = 1
 	}
-	return each(all), nil
+	return trace.Each(all), nil
 }
 
 // runnable refuses a job whose workload nobody knows.
@@ -417,10 +417,10 @@ func (s *simulated) jobs(ctx context.Context, c *cli.Context, cfg *config.Config
 	switch {
 	case c.String("generate") != "":
 		all, err := generate(c.String("generate"))
-		return each(all), func() {}, err
+		return trace.Each(all), func() {}, err
 	case c.Bool("from-slurm"):
 		all, err := s.past(ctx, c, cfg, opts)
-		return each(all), func() {}, err
+		return trace.Each(all), func() {}, err
 	}
 	r, err := trace.Open(c.String("trace"), opts)
 	if err != nil {
@@ -449,16 +449,6 @@ func (s *simulated) past(ctx context.Context, c *cli.Context, cfg *config.Config
 		err = fmt.Errorf("accounting holds no finished GPU jobs of the last %s", c.String("since"))
 	}
 	return jobs, err
-}
-
-func each(jobs []trace.Job) iter.Seq2[trace.Job, error] {
-	return func(yield func(trace.Job, error) bool) {
-		for _, j := range jobs {
-			if !yield(j, nil) {
-				return
-			}
-		}
-	}
 }
 
 // generate makes a trace as the words behind priod trace generate say.
@@ -530,25 +520,43 @@ func specOf(c *cli.Context) (simulate.Spec, error) {
 	if spec.Engine == "rounds" && spec.RoundModel == "" && c.String("format") == string(trace.Synergy) {
 		spec.RoundModel = "synergy"
 	}
-	if text := c.String("las-queues"); text != "" {
-		for word := range strings.SplitSeq(text, ",") {
-			border, err := strconv.ParseFloat(strings.TrimSpace(word), 64)
-			if err != nil || !(border > 0) || math.IsInf(border, 0) {
-				return spec, fmt.Errorf("--las-queues %.80q: %.40q is no number of GPU-seconds", text, word)
-			}
-			spec.LASQueues = append(spec.LASQueues, border)
-		}
+	var err error
+	if spec.LASQueues, err = lasQueues(c.String("las-queues")); err != nil {
+		return spec, err
 	}
-	if text := c.String("window"); text != "" {
-		first, last, ok := strings.Cut(text, ":")
-		from, err1 := strconv.Atoi(first)
-		to, err2 := strconv.Atoi(last)
-		if !ok || err1 != nil || err2 != nil || from < 0 || to < from {
-			return spec, fmt.Errorf("--window %.40q: want FIRST:LAST, such as 4000:4999", text)
-		}
-		spec.Window = &metrics.Window{First: from, Last: to}
+	if spec.Window, err = windowOf(c.String("window")); err != nil {
+		return spec, err
 	}
 	return spec, spec.Check()
+}
+
+// lasQueues reads thresholds, GPU-seconds; nil for none.
+func lasQueues(text string) (borders []float64, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	for word := range strings.SplitSeq(text, ",") {
+		border, err := strconv.ParseFloat(strings.TrimSpace(word), 64)
+		if err != nil || !(border > 0) || math.IsInf(border, 0) {
+			return nil, fmt.Errorf("--las-queues %.80q: %.40q is no number of GPU-seconds", text, word)
+		}
+		borders = append(borders, border)
+	}
+	return borders, nil
+}
+
+// windowOf reads "4000:4999", the jobs that are measured; nil for all.
+func windowOf(text string) (*metrics.Window, error) {
+	if text == "" {
+		return nil, nil
+	}
+	first, last, ok := strings.Cut(text, ":")
+	from, err1 := strconv.Atoi(first)
+	to, err2 := strconv.Atoi(last)
+	if !ok || err1 != nil || err2 != nil || from < 0 || to < from {
+		return nil, fmt.Errorf("--window %.40q: want FIRST:LAST, such as 4000:4999", text)
+	}
+	return &metrics.Window{First: from, Last: to}, nil
 }
 
 // progress shows on a terminal how many jobs have arrived.

@@ -140,6 +140,9 @@ func TestErrorsNameTheKey(t *testing.T) {
 		{"[ranking", "priod.toml:1:"},
 		{"[state]\ndir = \"here\"", "state.dir: want an absolute path"},
 		{"[limits]\nwrites_per_second = 0", "limits.writes_per_second"},
+		{"[preemption]\nrise = inf", "preemption.rise: want a number from 0"}, // inf times no eviction is no number
+		{"[preemption]\nfitgpp_s = inf", "preemption.fitgpp_s"},
+		{"[preemption]\nurgency = inf", "preemption.urgency"},
 		{"[log]\nlevel = \"loud\"", "log.level"},
 		{"[wake]\nlisten = [\"/run/priod/wake\"]", "wake.listen: want unix:/absolute/path or udp:ADDRESS:PORT"},
 		{"[wake]\nlisten = [\"unix:/a\", \"udp:ctl1:9818\"]", "wake.listen"},

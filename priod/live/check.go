@@ -35,8 +35,8 @@ type Finding struct {
 type Facts struct {
 	Config     slurmplug.Config
 	Partitions []slurmplug.Partition
-	QOS        []slurmplug.QOS
-	QOSErr     error // accounting may be off
+	QOS        []string // names
+	QOSErr     error    // accounting may be off
 	Nodes      []slurmplug.Node
 	Rights     slurmplug.Rights
 	RightsErr  error
@@ -331,7 +331,7 @@ func (k *checker) qos() {
 	}
 	ok := true
 	for _, name := range named {
-		if !slices.ContainsFunc(k.f.QOS, func(q slurmplug.QOS) bool { return q.Name == name }) {
+		if !slices.Contains(k.f.QOS, name) {
 			ok = false
 			k.say(Fail, "QOS", "sacctmgr -i add qos "+name, "ranking.te_qos or ranking.be_qos names %q, which does not exist", name)
 		}
