@@ -83,6 +83,8 @@ func simulateFlags() []cli.Flag {
 		&cli.StringSliceFlag{Category: input, Name: "nodes", Usage: "nodes as `COUNT:TYPE:GPUS[:CPUS[:MEM_MB]]`; again for more"},
 		withCategory(workloadsFlag(), input),
 		&cli.StringFlag{Category: input, Name: "pairs", Usage: "read how fast two workloads run on the same GPUs from CSV `FILE`, for --allocation gandiva or POLICY:packed"},
+		&cli.Float64Flag{Category: input, Name: "pairs-tried", Usage: "plan with estimates: of a new job's pairs with each reference a `PART` such as 0.2 is tried, the rest is estimated as by Gavel; 0: all pairs are known"},
+		&cli.IntFlag{Category: input, Name: "pair-references", Usage: "with --pairs-tried: how many `WORKLOADS` of the file are known in all pairs, drawn by the seed; 0: all"},
 		&cli.StringFlag{Category: input, Name: "window", Usage: "measure jobs `FIRST:LAST` in order of arrival, counted from 0; later ones keep coming until these are done"},
 		&cli.Uint64Flag{Category: input, Name: "seed", Value: 1, Usage: "`NUMBER` that settles what is left to chance"},
 
@@ -189,7 +191,7 @@ func simulation(ctx context.Context, c *cli.Context, bar io.Writer) (*simulated,
 		}
 	}
 	in := simulate.Input{}
-	if in.Pairs, err = pairsOf(c.String("pairs"), &spec, table); err != nil {
+	if in.Pairs, in.PairWorkloads, err = pairsOf(c.String("pairs"), &spec, table); err != nil {
 		return nil, usageError{err}
 	}
 	if err := s.nodes(ctx, c, cfg, &in); err != nil {
@@ -318,19 +320,29 @@ func speeds(table *workload.Table) func(*trace.Job, string) float64 {
 	}
 }
 
-// pairsOf reads the speeds of pairs, which a policy with space sharing needs.
-func pairsOf(path string, spec *simulate.Spec, table *workload.Table) (simulate.Pairs, error) {
+// pairsOf reads the speeds of pairs, which a policy with space sharing needs, and
+// of which workloads they are.
+func pairsOf(path string, spec *simulate.Spec, table *workload.Table) (speeds simulate.Pairs, workloads []string, err error) {
 	switch {
 	case path == "" && spec.Pairs():
-		return nil, fmt.Errorf("--allocation %s: which pairs run how fast? Give --pairs FILE; priod workloads import gavel --pairs makes one", spec.Allocation)
+		return nil, nil, fmt.Errorf("--allocation %s: which pairs run how fast? Give --pairs FILE; priod workloads import gavel --pairs makes one", spec.Allocation)
 	case path == "":
-		return nil, nil
+		return nil, nil, nil
 	case !spec.Pairs():
-		return nil, errors.New("--pairs belongs to --allocation gandiva or POLICY:packed")
+		return nil, nil, errors.New("--pairs belongs to --allocation gandiva or POLICY:packed")
 	}
 	pairs, err := workload.LoadPairs(path, table)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	for _, id := range pairs.Workloads() {
+		workloads = append(workloads, table.Get(id).Name)
+	}
+	if spec.PairsTried > 0 && len(workloads) == 0 {
+		return nil, nil, fmt.Errorf("--pairs-tried %v: %s has no pair to estimate from", spec.PairsTried, path)
+	}
+	if spec.PairReferences > len(workloads) {
+		return nil, nil, fmt.Errorf("--pair-references %d: %s has pairs of %d workloads", spec.PairReferences, path, len(workloads))
 	}
 	return func(a, b *trace.Job, gpuType string) (float64, float64) {
 		x, knownA := table.Lookup(a.Workload)
@@ -348,7 +360,7 @@ func pairsOf(path string, spec *simulate.Spec, table *workload.Table) (simulate.
 			speedB /= alone
 		}
 		return speedA, speedB
-	}, nil
+	}, workloads, nil
 }
 
 // curves looks a job's sensitivity up in the table.
@@ -489,7 +501,7 @@ func specOf(c *cli.Context) (simulate.Spec, error) {
 	spec := simulate.Spec{
 		Engine: c.String("engine"), Order: c.String("order"), Backfill: c.String("backfill"), Depth: c.Int("depth"), Placement: c.String("placement"),
 		Allocation: c.String("allocation"), Preemption: c.String("preemption"), Eviction: evictionOf(c), Sizing: c.String("sizing"), Speeds: c.String("speeds"), HistoryJobs: c.Int("history-jobs"), RoundModel: c.String("round-model"),
-		Round: s("round"), FirstRound: s("first-round"), Seed: c.Uint64("seed"), UserGPUs: c.Int("user-gpus"), AccountGPUs: c.Int("account-gpus"),
+		Round: s("round"), FirstRound: s("first-round"), Seed: c.Uint64("seed"), PairsTried: c.Float64("pairs-tried"), PairReferences: c.Int("pair-references"), UserGPUs: c.Int("user-gpus"), AccountGPUs: c.Int("account-gpus"),
 		Overheads: simulate.Overheads{
 			Grace: s("grace"), Requeue: s("requeue-delay"), Prolog: s("prolog"), Epilog: s("epilog"),
 			Checkpoint: s("checkpoint"), Restart: s("restart-cost"), MTBF: s("mtbf"), Repair: s("repair"),
