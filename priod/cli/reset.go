@@ -128,10 +128,22 @@ func reset(ctx context.Context, cfg *config.Config, dryRun bool) (*resetView, er
 		return nil, err
 	}
 	v.Writes = append(slurm.Apply(context.WithoutCancel(ctx), actions), asked.unread...)
+	v.explain(&snapshot)
 	still := v.failures()
 	return v, undo.TakenBack(time.Now(), func(c *store.Change) bool {
 		return asked.stay[c] || slices.ContainsFunc(c.Jobs(), func(id cluster.JobID) bool { return still[id] })
 	})
+}
+
+// explain says of a constraint what could not be put back of it.
+func (v *resetView) explain(s *cluster.Snapshot) {
+	for i := range v.Writes {
+		o := &v.Writes[i]
+		if o.Lever == slurmplug.Features && o.Status == slurmplug.Applied && o.After != o.Was {
+			_, lost := decide.PutBack(o.Was, s.Nodes)
+			o.Message = fmt.Sprintf("without %.80s, which no node has", strings.Join(lost, ", "))
+		}
+	}
 }
 
 // failures counts the values that could not be taken back, and tells in which jobs
@@ -164,7 +176,7 @@ func names(id cluster.JobID, tasks string) []cluster.JobID {
 // unasked is what reset does about the requests of jobs.
 type unasked struct {
 	actions []plan.Action
-	unread  []plan.Outcome         // sizes that could not be read: they are still there
+	unread  []plan.Outcome         // sizes that could not be read, constraints that Slurm would refuse: they are still there
 	stay    map[*store.Change]bool // lines of running jobs, should they be requeued
 	lost    []*store.Change        // lines that the journal lacks
 }
@@ -217,6 +229,17 @@ func unask(s *cluster.Snapshot, undo *store.Undo, h *cluster.History, doubts err
 				continue
 			}
 			back.Lever, back.Before, back.After, back.Was = lever, now, to, to
+			if lever == slurmplug.Features {
+				put, lost := decide.PutBack(to, s.Nodes)
+				if put == now || put == "" && len(lost) > 0 { // as far as Slurm lets, or not at all
+					u.unread = append(u.unread, plan.Outcome{Action: back, Status: slurmplug.Postponed, Message: decide.NoFeature(lost)})
+					continue
+				}
+				if back.After = put; len(lost) > 0 { // a later reset puts back the rest
+					rest := c.Next(now, put)
+					u.lost, u.stay[rest] = append(u.lost, rest), true
+				}
+			}
 			u.actions = append(u.actions, back)
 		}
 	}

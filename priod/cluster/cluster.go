@@ -186,6 +186,7 @@ type Node struct {
 	Silent     bool   // not usable only because it does not answer now: it soon will, or goes down
 	State      string // as Slurm says it: "IDLE+DRAIN"
 	Features   []string
+	Spare      []string // features that it has not now, and that Slurm can give it
 	Partitions []string
 	GPUType    string // GRES type, "" on a node without GPUs or with untyped ones
 	GPUs       int

@@ -9,6 +9,7 @@ import (
 	"slurmprio/priod/decide"
 	"slurmprio/priod/eviction"
 	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
 )
 
 // Steering binds pending jobs to GPU types, by what the Ledger allocates.
@@ -45,4 +46,15 @@ func (g *Steering) steer(
 	steered.Vet(places)
 	p.Ask(steered.Actions)
 	return steered
+}
+
+// learn keeps from trying again at once what Slurm did not take.
+func (g *Steering) learn(outcomes []plan.Outcome) {
+	for i := range outcomes {
+		if o := &outcomes[i]; g.Helm != nil && o.Lever == slurmplug.Features && o.Status == slurmplug.Refused {
+			for _, id := range o.Jobs() {
+				g.Helm.Refused(id, o.Message, g.Settings.Policy.Cycles)
+			}
+		}
+	}
 }

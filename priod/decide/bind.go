@@ -14,7 +14,7 @@ import (
 // claimed one lies where its constraint leads.
 func (d *Steered) bind(berths []berth, verdicts []steering.Verdict) {
 	j := d.jobs[berths[0].at]
-	own := d.constraint(j)
+	own := d.h.Own(j, slurmplug.Features)
 	claims := func(id cluster.JobID) bool { return d.h.Claiming[id] || d.h.Claiming[j.ID] }
 	whole := j.Tasks == "" || berths[0].tasks == j.TaskCount
 	for i := range verdicts {
@@ -41,11 +41,16 @@ func (d *Steered) bind(berths []berth, verdicts []steering.Verdict) {
 	texts := map[int32]string{}
 	written := 0
 	for _, t := range order {
-		text, err := d.h.Own(j, slurmplug.Features), error(nil)
+		text, lost := d.back(j)
+		ok := text != "" || len(lost) == 0
 		if t != steering.Open {
-			text, err = own.With(d.features[t])
+			var err error
+			text, err = d.words.with(own, d.features[t])
+			ok = err == nil && d.steeredTo(j) != t
+		} else if !ok {
+			d.plan.Decisions[berths[0].at].Steer = NoFeature(lost)
 		}
-		if err == nil && text != j.Features {
+		if ok && text != j.Features {
 			texts[t] = text
 			written += len(groups[t].tasks)
 		}
@@ -69,6 +74,26 @@ func (d *Steered) bind(berths []berth, verdicts []steering.Verdict) {
 			d.act(j, slurmplug.CompactTasks(tasks), true, t, text, groups[t].why)
 		}
 	}
+}
+
+// open takes the type off a job, by its place in the plan.
+func (d *Steered) open(at int, why string) {
+	j := d.jobs[at]
+	switch text, lost := d.back(j); {
+	case text == "" && len(lost) > 0:
+		d.plan.Decisions[at].Steer = NoFeature(lost)
+	case text != j.Features:
+		d.act(j, j.Tasks, false, steering.Open, text, why)
+	}
+}
+
+// back is what can be put back of what a job's user wrote, as take says. What priod has
+// not written stays as it is.
+func (d *Steered) back(j *cluster.Job) (text string, lost []string) {
+	if !d.ours(j) {
+		return j.Features, nil
+	}
+	return d.words.take(d.h.Own(j, slurmplug.Features))
 }
 
 func (d *Steered) act(j *cluster.Job, tasks string, part bool, t int32, text, why string) {
@@ -140,8 +165,10 @@ func (d *Steered) Vet(places map[cluster.JobID]Place) {
 		}
 		d.plan.Decisions[jobs[a.Job]].Steer = why
 		if d.ours(j) {
-			a.After, a.Reason = a.Was, "steering: "+why
-			kept = append(kept, a)
+			if text, lost := d.back(j); text != j.Features && (text != "" || len(lost) == 0) {
+				a.After, a.Reason = text, "steering: "+why
+				kept = append(kept, a)
+			}
 		}
 	}
 	d.Actions = kept

@@ -102,9 +102,26 @@ type course struct {
 	place  Place   // what it says of nodes, when it was last asked
 	asked  int     // for how many more cycles that is believed
 	last   steering.Verdict
+	bad    int    // how often Slurm would not have what was written
 	barred string // what closed said with it
 	told   string // what last says, in the words of the cycle that first said it
 	poll   uint32
+}
+
+// refused leaves a job alone for a while, for longer each time: what Slurm looks at
+// and no poll shows, such as its sockets or licences, is not going to change soon.
+func (c *course) refused(why string, cycles int) {
+	if c.alone = why; c.rest == 0 {
+		c.rest = cycles << min(c.bad, 10)
+		c.bad++
+	}
+}
+
+// Refused takes in that Slurm did not take what was written into a job.
+func (x *Helm) Refused(id cluster.JobID, why string, cycles int) {
+	if c := x.jobs[id]; c != nil {
+		c.refused(fmt.Sprintf("left alone: %.200s", why), cycles)
+	}
 }
 
 // helps tells whether a GPU can end what Slurm says that a job waits for. Of a job
@@ -142,6 +159,7 @@ type Steered struct {
 	features []string       // by type of shares; "": nobody is steered there
 	barred   []string       // by type of shares: why nobody is; "": somebody may be
 	apart    []int32        // types of shares some of whose nodes lack their feature: those nodes are types of their own, after all others
+	words    vocabulary
 	kinds    *nodemap.Map
 	lie      []placement.Types // by type, kinds of nodes
 	gpus     int               // of all nodes
@@ -168,7 +186,7 @@ func (x *Helm) Steer(s *cluster.Snapshot, h *cluster.History, p *plan.Plan, shar
 		clear(x.jobs)
 		return &Steered{}
 	}
-	d := &Steered{helm: x, s: s, h: h, plan: p, shares: shares, set: &set, fits: map[request]placement.Types{}}
+	d := &Steered{helm: x, s: s, h: h, plan: p, shares: shares, set: &set, words: newVocabulary(s.Nodes), fits: map[request]placement.Types{}}
 	d.match()
 	switch {
 	case !set.Enabled:
@@ -206,9 +224,9 @@ func (d *Steered) ours(j *cluster.Job) bool {
 
 // leave takes back every type that a pending job was given.
 func (d *Steered) leave(why string) {
-	for _, j := range d.jobs {
+	for at, j := range d.jobs {
 		if d.ours(j) {
-			d.act(j, j.Tasks, false, steering.Open, d.h.Own(j, slurmplug.Features), why)
+			d.open(at, why)
 		}
 	}
 	d.note()
@@ -290,7 +308,7 @@ func (d *Steered) steer() {
 		}
 		if n <= 0 {
 			if d.ours(j) && !d.h.Claiming[j.ID] {
-				d.act(j, j.Tasks, false, steering.Open, d.h.Own(j, slurmplug.Features), string(steering.Far))
+				d.open(at, string(steering.Far))
 			}
 			continue
 		}
@@ -334,15 +352,17 @@ func (d *Steered) queue() (queue []int) {
 		if j.Reason == "BadConstraints" {
 			why = "no node satisfies it (BadConstraints)"
 			for _, id := range places(j, d.width(j)) {
-				c := d.course(id)
-				c.rest, c.alone = d.set.Policy.Cycles, why
+				d.course(id).refused(fmt.Sprintf("left open: no node satisfied %.80q (BadConstraints)", j.Features), d.set.Policy.Cycles)
+			}
+			if dec.Steer == "" {
+				dec.Steer = why
 			}
 		}
 		if why == "" && (dec.Why == string(ranking.Foreign) || dec.Why == string(ranking.Reserved)) {
 			why = dec.Why
 		}
 		if why != "" && why != claimed {
-			d.act(j, j.Tasks, false, steering.Open, d.h.Own(j, slurmplug.Features), why)
+			d.open(at, why)
 		}
 	}
 	slices.SortStableFunc(queue, func(a, b int) int {
@@ -477,11 +497,18 @@ func (d *Steered) berth(at int, id cluster.JobID, tasks int) berth {
 
 // steeredTo is the type that a job's constraint holds because priod wrote it.
 func (d *Steered) steeredTo(j *cluster.Job) int32 {
-	if own := d.constraint(j); d.ours(j) {
-		for t, f := range d.features {
-			if text, err := own.With(f); f != "" && err == nil && text == j.Features {
-				return int32(t)
-			}
+	if !d.ours(j) {
+		return steering.Open
+	}
+	own, c := d.h.Own(j, slurmplug.Features), d.constraint(j)
+	for t, f := range d.features {
+		if f == "" {
+			continue
+		}
+		whole, err := c.With(f) // also where Slurm would not take all of it any more
+		text, _ := d.words.with(own, f)
+		if err == nil && (whole == j.Features || text == j.Features) {
+			return int32(t)
 		}
 	}
 	return steering.Open

@@ -125,6 +125,15 @@ func TestSteer(t *testing.T) {
 		"some nodes down": {func(_ *harbour, j *cluster.Job) {
 			j.Reason = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
 		}, "a100", "free"},
+		"type renamed": {func(p *harbour, j *cluster.Job) {
+			p.h.Asked(j.ID, slurmplug.Features, "a100|t4", "(a100|t4)&a100", true, start)
+			j.Features, j.Reason = "(a100|t4)&a100", "BadConstraints"
+			p.rename("a100", "h100")
+		}, "t4", "no node satisfies it (BadConstraints)"},
+		"feature gone": {func(p *harbour, j *cluster.Job) {
+			p.h.Asked(j.ID, slurmplug.Features, "ib", "ib&a100", true, start)
+			j.Features, j.Reason = "ib&a100", "BadConstraints"
+		}, "ib&a100", "no node has the feature ib"},
 		"soon": {func(_ *harbour, j *cluster.Job) { j.Reason, j.Eligible = "BeginTime", start.Add(20e9) }, "a100", "free"},
 		"later": {func(p *harbour, j *cluster.Job) {
 			j.Reason, j.Eligible = "BeginTime", start.Add(3600e9)
@@ -220,7 +229,7 @@ func TestSteer(t *testing.T) {
 		"impossible": {func(p *harbour, j *cluster.Job) {
 			p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)
 			j.Features, j.Reason, j.Priority = "a100", "BadConstraints", 0
-		}, "", ""},
+		}, "", "no node satisfies it (BadConstraints)"},
 		"consent gone": {func(p *harbour, j *cluster.Job) {
 			p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)
 			j.Features, j.Tag = "a100", jobtag.Tag{}
@@ -437,8 +446,8 @@ func TestSteerTheHeadOfAnArray(t *testing.T) {
 }
 
 // Whatever the cluster looks like: what is written is the user's own constraint
-// with a type on which there is place; it is bounded, it is stable, and it goes
-// when steering is switched off. What users edited stays.
+// with a type on which there is place, in words that Slurm knows; it is bounded, it is
+// stable, and it goes when steering is switched off. What users edited stays.
 func TestSteerIsSafe(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := newHarbour()
@@ -485,7 +494,7 @@ func TestSteerIsSafe(t *testing.T) {
 					t.Fatalf("the same cluster, and after %+v and %+v %+v", actions, again, third)
 				}
 			}
-			switch j := &p.Jobs[rapid.IntRange(0, len(p.Jobs)-1).Draw(t, "which")]; rapid.IntRange(0, 3).Draw(t, "event") {
+			switch j := &p.Jobs[rapid.IntRange(0, len(p.Jobs)-1).Draw(t, "which")]; rapid.IntRange(0, 4).Draw(t, "event") {
 			case 0:
 				j.Features = "theirs"
 				p.own[j.ID] = j.Features
@@ -495,6 +504,8 @@ func TestSteerIsSafe(t *testing.T) {
 				n.Usable = !n.Usable
 			case 2:
 				j.Tag = jobtag.Tag{}
+			case 3:
+				p.rename(rapid.SampledFrom([]string{"a100", "t4", "ssd"}).Draw(t, "feature"), "renamed")
 			}
 		}
 		set.Enabled = false
@@ -502,11 +513,24 @@ func TestSteerIsSafe(t *testing.T) {
 			p.cycle(set)
 		}
 		for i := range p.Jobs {
-			if j := &p.Jobs[i]; j.Features != p.own[j.ID] {
+			j := &p.Jobs[i]
+			own, lost := PutBack(p.own[j.ID], p.Nodes)
+			if j.Features != p.own[j.ID] && (len(lost) == 0 || own != "" && j.Features != own) {
 				t.Fatalf("job %s is left with %q, its own is %q", j.ID, j.Features, p.own[j.ID])
 			}
 		}
 	})
+}
+
+// rename gives a feature of all nodes another name: Slurm does not know it any more.
+func (p *harbour) rename(feature, to string) {
+	for i := range p.Nodes {
+		n := &p.Nodes[i]
+		n.Features = slices.Clone(n.Features)
+		if at := slices.Index(n.Features, feature); at >= 0 {
+			n.Features[at] = to
+		}
+	}
 }
 
 // checkBinding looks at one write by counting nodes one by one.
@@ -516,7 +540,13 @@ func (p *harbour) checkBinding(t *rapid.T, a plan.Action, set *SteerSettings) {
 	if a.Was != p.own[a.Job] {
 		t.Fatalf("%+v: the user's own is %q", a, p.own[a.Job])
 	}
-	if a.After == a.Was {
+	words := newVocabulary(p.Nodes)
+	for _, word := range strings.FieldsFunc(a.After, func(c rune) bool { return strings.ContainsRune("&|()", c) }) {
+		if !words[word] {
+			t.Fatalf("%+v: no node has %s, Slurm refuses it", a, word)
+		}
+	}
+	if put, _ := words.take(a.Was); a.After == put {
 		return
 	}
 	own, err := slurmplug.ParseConstraint(a.Was)
@@ -525,7 +555,7 @@ func (p *harbour) checkBinding(t *rapid.T, a plan.Action, set *SteerSettings) {
 	}
 	refused, _ := slurmplug.ExpandHosts(p.places[j.ID].Excluded)
 	for _, gpuType := range p.shares.Types {
-		if text, err := own.With(set.Feature(gpuType)); err != nil || text != a.After {
+		if text, err := words.with(a.Was, set.Feature(gpuType)); err != nil || text != a.After {
 			continue
 		}
 		gpus, nodes := 0, 0

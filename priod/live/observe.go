@@ -67,6 +67,11 @@ func convertNodes(nodes []slurmplug.Node) []cluster.Node {
 			Name: n.Name, State: strings.Join(n.State, "+"), Features: n.Features, Partitions: n.Partitions,
 			CPUs: n.CPUs, CPUsUsed: n.CPUsAlloc, Threads: n.Threads, MemMB: n.MemMB, MemUsedMB: n.MemAllocMB,
 		}
+		for _, f := range n.Available {
+			if !slices.Contains(n.Features, f) {
+				o.Spare = append(o.Spare, f)
+			}
+		}
 		o.Usable, o.Silent = usable(n.State)
 		for _, g := range n.Gres {
 			if g.Name != "gpu" {

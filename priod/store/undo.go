@@ -58,6 +58,14 @@ func (c *Change) Written() cluster.Written {
 	}
 }
 
+// Next is the line of a further write into the request that the change is about.
+func (c *Change) Next(from, to string) *Change {
+	next := *c
+	next.Time = time.Now().UTC()
+	next.From, next.To, next.Sent = from, to, c.Requested().Next(to, false, next.Time).Older
+	return &next
+}
+
 // Requested is the change as cluster.History remembers it: it may have arrived.
 func (c *Change) Requested() cluster.Requested {
 	r := cluster.Requested{Was: c.Was, Older: c.Sent, Value: c.From}
