@@ -17,13 +17,13 @@ type Steering struct {
 	Settings decide.SteerSettings
 	Helm     *decide.Helm // nil: nobody is steered
 	Slurm    interface {  // nil: nobody is looked at, and nobody bound
-		// Places reads which nodes pending jobs name and refuse, given Slurm's own
+		// Places reads what pending jobs say of their nodes, given Slurm's own
 		// ids. Jobs that are gone, or whose record cannot be believed, are left out.
 		Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]Place, error)
 	}
 }
 
-// Place is what a pending job says of single nodes.
+// Place is what a pending job says of its nodes.
 type Place = decide.Place
 
 // steer adds to the plan what binds jobs, after a closer look at each. nil: nobody

@@ -157,7 +157,9 @@ func (d *Steered) Vet(places map[cluster.JobID]Place) {
 		switch {
 		case place.Required != "":
 			why = named
-		case !d.without(j, int(t), place.Excluded):
+		case !d.has(j, int(t), &place) && place.Excluded == "":
+			why = fmt.Sprintf("what it asks of its nodes leaves no place for it on %s", d.shares.Types[t])
+		case !d.has(j, int(t), &place):
 			why = fmt.Sprintf("it refuses nodes (%.80s), and the others have no place for it on %s", place.Excluded, d.shares.Types[t])
 		default:
 			kept = append(kept, a)
@@ -174,11 +176,17 @@ func (d *Steered) Vet(places map[cluster.JobID]Place) {
 	d.Actions = kept
 }
 
-// without tells whether a job fits on nodes of a type beside those that it
+// has tells whether a type has a place for a job, by all that it says of its nodes.
+func (d *Steered) has(j *cluster.Job, t int, place *Place) bool {
+	asks := d.narrowed(j, place)
+	return d.fitsBeside(&asks, t, place.Excluded)
+}
+
+// fitsBeside tells whether a job fits on nodes of a type beside those that it
 // refuses.
-func (d *Steered) without(j *cluster.Job, t int, excluded string) bool {
+func (d *Steered) fitsBeside(j *cluster.Job, t int, excluded string) bool {
 	if excluded == "" {
-		return true // fit has seen to it
+		return d.fitsOn(j, t, d.up)
 	}
 	hosts, err := slurmplug.ExpandHosts(excluded)
 	if err != nil {

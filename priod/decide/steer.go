@@ -171,8 +171,44 @@ type Steered struct {
 	verdicts []steering.Verdict // of berths
 }
 
-// Place is what a pending job says of single nodes, as host lists.
-type Place struct{ Required, Excluded string }
+// Place is what a pending job says of its nodes that no poll shows.
+type Place struct {
+	Required, Excluded string // host lists
+	Bounds             slurmplug.Bounds
+}
+
+// narrows is j by what it says of its nodes.
+func (p *Place) narrows(j *cluster.Job) cluster.Job {
+	b, n := &p.Bounds, *j
+	if n.Nodes = max(n.Nodes, b.Nodes, 1); b.TasksPerNode > 0 {
+		n.Nodes = max(n.Nodes, (b.Tasks+b.TasksPerNode-1)/b.TasksPerNode)
+	}
+	if j.Node.GPUs > 0 && j.GPUs == j.Node.GPUs*max(j.Nodes, 1) { // by node
+		n.GPUs = j.Node.GPUs * n.Nodes
+	}
+	n.CPUs = max(j.CPUs, b.CPUs*n.Nodes, b.CPUsPerGPU*n.GPUs)
+	if b.Most > 0 {
+		n.Node.GPUs = max(n.Node.GPUs, (n.GPUs+b.Most-1)/b.Most)
+		n.Node.CPUs = (n.CPUs + b.Most - 1) / b.Most
+	}
+	n.Node.CPUs = max(n.Node.CPUs, b.CPUs, b.CPUsPerGPU*n.Node.GPUs)
+	n.Node.MemMB = b.MemMB
+	return n
+}
+
+// narrowed is j by what it says of its nodes. A job of one task is not spread over
+// nodes where one could hold it: --ntasks=1 and no --ntasks look the same, and with the
+// former Slurm would find no place.
+func (d *Steered) narrowed(j *cluster.Job, p *Place) cluster.Job {
+	n := p.narrows(j)
+	whole := cluster.Least{GPUs: n.GPUs, CPUs: n.CPUs, MemMB: n.MemMB}
+	if p.Bounds.Tasks == 1 && n.Nodes == 1 && slices.ContainsFunc(d.s.Nodes, func(o cluster.Node) bool {
+		return o.GPUs >= whole.GPUs && o.CPUs >= whole.CPUs && o.MemMB >= whole.MemMB && d.constraint(j).Allows(o.Features)
+	}) {
+		n.Node = whole
+	}
+	return n
+}
 
 // Steer says which writes bind pending jobs to GPU types and which take that
 // back, and notes in the plan's decisions why. Jobs stand in the plan's order.
@@ -454,10 +490,11 @@ func (d *Steered) berth(at int, id cluster.JobID, tasks int) berth {
 		b.alone = c.alone
 		c.rest--
 	}
-	types := d.fit(j)
-	if c.asked--; c.asked > 0 && c.place.Excluded != "" {
+	types, asks := d.fit(j), *j
+	if c.asked--; c.asked > 0 && c.place != (Place{}) {
+		asks = d.narrowed(j, &c.place)
 		for t := range d.lie {
-			if types.Has(int32(t)) && !d.without(j, t, c.place.Excluded) {
+			if types.Has(int32(t)) && !d.fitsBeside(&asks, t, c.place.Excluded) {
 				types &^= 1 << uint(t)
 			}
 		}
@@ -490,7 +527,7 @@ func (d *Steered) berth(at int, id cluster.JobID, tasks int) berth {
 		}
 	}
 	b.Consent = b.alone == ""
-	b.Request = d.kinds.Request(j, d.on(types))
+	b.Request = d.kinds.Request(&asks, d.on(types))
 	b.Request.Types = types
 	return b
 }
@@ -527,7 +564,7 @@ func (d *Steered) on(types placement.Types) (kinds placement.Types) {
 // fit is the types that have nodes for a job that are up, by its own constraint.
 func (d *Steered) fit(j *cluster.Job) placement.Types {
 	r := request{
-		gpuType: j.GPUType, features: d.h.Own(j, slurmplug.Features), partition: j.Partition, nodes: j.Nodes, gpus: j.GPUs, cpus: j.CPUs, memMB: j.MemMB,
+		gpuType: j.GPUType, features: d.h.Own(j, slurmplug.Features), partition: j.Partition, nodes: j.Nodes, gpus: j.GPUs, cpus: j.CPUs, memMB: j.MemMB, node: j.Node,
 	}
 	types, known := d.fits[r]
 	if !known {

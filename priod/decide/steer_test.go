@@ -115,7 +115,7 @@ func TestSteer(t *testing.T) {
 			j.Features, p.h.Claiming = "v100", map[cluster.JobID]bool{j.ID: true}
 		}, "v100", claimed},
 		"named":           {func(p *harbour, j *cluster.Job) { p.places[j.ID] = Place{Required: "v1"} }, "", named},
-		"refused":         {func(p *harbour, j *cluster.Job) { p.places[j.ID] = Place{Excluded: "a1"} }, "", "it refuses nodes (a1)"},
+		"refuses":         {func(p *harbour, j *cluster.Job) { p.places[j.ID] = Place{Excluded: "a1"} }, "", "it refuses nodes (a1)"},
 		"a node too many": {func(p *harbour, j *cluster.Job) { p.places[j.ID] = Place{Excluded: "v1"} }, "a100", "free"},
 		"type gone": {func(p *harbour, j *cluster.Job) {
 			p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)
@@ -230,6 +230,45 @@ func TestSteer(t *testing.T) {
 			p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)
 			j.Features, j.Reason, j.Priority = "a100", "BadConstraints", 0
 		}, "", "no node satisfies it (BadConstraints)"},
+		"refused": {func(p *harbour, j *cluster.Job) {
+			p.helm.jobs = map[cluster.JobID]*course{j.ID: {}}
+			p.helm.Refused(j.ID, "Invalid feature specification", 20)
+		}, "", "left alone: Invalid feature specification"},
+		"too large for a node of the type": {func(p *harbour, j *cluster.Job) {
+			p.Nodes[0].GPUs, j.GPUs, j.Node.GPUs = 2, 3, 3
+			p.node("a2", "a100", "a100", "ssd").GPUs = 2
+		}, "v100", "takes v100"},
+		"one node of some type, as nobody knows where": {func(p *harbour, j *cluster.Job) {
+			p.Nodes[0].GPUs, j.GPUs = 2, 3
+			p.node("a2", "a100", "a100", "ssd").GPUs = 2
+			p.places[j.ID] = Place{Bounds: slurmplug.Bounds{Tasks: 1}}
+		}, "v100", "takes v100"},
+		"several nodes of any type": {func(p *harbour, j *cluster.Job) {
+			j.GPUs = 8
+			p.node("a2", "a100", "a100", "ssd")
+			p.node("v2", "v100", "v100")
+			p.places[j.ID] = Place{Bounds: slurmplug.Bounds{Tasks: 1}}
+		}, "a100", "free"},
+		"more nodes than it says": {func(p *harbour, j *cluster.Job) {
+			p.places[j.ID] = Place{Bounds: slurmplug.Bounds{Tasks: 2, TasksPerNode: 1}}
+		}, "", "leaves no place for it on a100"},
+		"no more nodes than it allows": {func(p *harbour, j *cluster.Job) {
+			j.GPUs = 8
+			p.node("a2", "a100", "a100", "ssd")
+			p.node("v2", "v100", "v100")
+			p.places[j.ID] = Place{Bounds: slurmplug.Bounds{Nodes: 1, Most: 1, Tasks: 8}}
+		}, "", "leaves no place for it on a100"},
+		"CPUs by GPU": {func(p *harbour, j *cluster.Job) {
+			j.GPUs, j.Node.GPUs = 2, 2
+			p.places[j.ID] = Place{Bounds: slurmplug.Bounds{Tasks: 1, CPUsPerGPU: 9}}
+		}, "", "leaves no place for it on a100"},
+		"CPUs by GPU that are there": {func(p *harbour, j *cluster.Job) {
+			j.GPUs, j.Node.GPUs = 2, 2
+			p.places[j.ID] = Place{Bounds: slurmplug.Bounds{Tasks: 1, CPUsPerGPU: 8}}
+		}, "a100", "free"},
+		"memory of each node": {func(p *harbour, j *cluster.Job) {
+			p.places[j.ID] = Place{Bounds: slurmplug.Bounds{Tasks: 2, MemMB: 1001}}
+		}, "", "leaves no place for it on a100"},
 		"consent gone": {func(p *harbour, j *cluster.Job) {
 			p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)
 			j.Features, j.Tag = "a100", jobtag.Tag{}

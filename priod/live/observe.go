@@ -131,7 +131,7 @@ func (c *Cluster) convertJob(o *cluster.Job, j *slurmplug.Job, types map[string]
 		o.TimeLimit = c.limitOf(j.Partition)
 	}
 	d := c.demands.of(j)
-	o.Nodes, o.MemMB, o.GPUType, o.GPUs = d.nodes, d.memMB, d.gpuType, d.gpus
+	o.Nodes, o.MemMB, o.GPUType, o.GPUs, o.Node.GPUs = d.nodes, d.memMB, d.gpuType, d.gpus, d.nodeGPUs
 	if o.State == cluster.Running && o.GPUType == "" && o.GPUs > 0 {
 		o.GPUType = c.allocatedType(j.NodeList, types)
 	}
@@ -224,6 +224,8 @@ type demand struct {
 	memMB   int64
 	gpuType string
 	gpus    int
+
+	nodeGPUs int
 }
 
 func (c *demandCache) of(j *slurmplug.Job) demand {
@@ -235,6 +237,7 @@ func (c *demandCache) of(j *slurmplug.Job) demand {
 	if !known {
 		d.nodes, d.memMB = j.NodeCount(), j.MemMB()
 		d.gpuType, d.gpus = j.GPUs()
+		d.nodeGPUs = j.NodeGPUs()
 		if c.all == nil {
 			c.all = map[request]demand{}
 		}
