@@ -31,8 +31,9 @@ func (set *SteerSettings) Feature(gpuType string) string {
 	return cmp.Or(set.Features[gpuType], gpuType)
 }
 
-// slices of one GPU (MIG): a job gets less than it asks for there.
-var mig = regexp.MustCompile(`(^|[^0-9])[0-9]+[gc]\.[0-9]+gb`)
+// slices of one GPU (MIG), as NVML and sites name them (1g.10gb, a100_1g.5gb,
+// mig_1g_5gb): a job gets less than it asks for there.
+var mig = regexp.MustCompile(`(?i)(^|[^0-9])[0-9]+[gc][._-][0-9]+gb|(^|[^a-z])mig([^a-z]|$)`)
 
 // Unsteerable says, for each GPU type of the nodes, why no job can be steered to
 // it; "" when jobs can, to those of its nodes that have its feature. lacking are the
@@ -523,7 +524,7 @@ func (d *Steered) berth(at int, id cluster.JobID, tasks int) berth {
 			b.Given = c.given
 		}
 		if types == 0 {
-			b.alone = cmp.Or(d.closed(b.fits), nowhere)
+			b.alone = cmp.Or(d.closed(b.fits), d.among(j), nowhere)
 		}
 	}
 	b.Consent = b.alone == ""
@@ -669,7 +670,7 @@ func (d *Steered) follow(b *berth, v *steering.Verdict) {
 	case steering.NoTime:
 		barred = d.closed(d.timed(b))
 	case steering.OneType, steering.NoRoom:
-		barred = cmp.Or(d.closed(b.fits), d.beyond(b.fits))
+		barred = cmp.Or(d.closed(b.fits), d.beyond(b.fits), d.among(d.jobs[b.at]))
 	}
 	if b.alone != "" {
 		c.told = b.alone
@@ -712,6 +713,19 @@ func (d *Steered) beyond(types placement.Types) string {
 	for i, t := range d.apart {
 		if !types.Has(t) && types.Has(int32(len(d.shares.Types)+i)) {
 			return fmt.Sprintf("left open: on %s it could run only on nodes without the feature %s, where steered jobs do not run", d.shares.Types[t], d.features[t])
+		}
+	}
+	return ""
+}
+
+// among says of the first node with several GPU types on which a job could run that it
+// is not steered there; "" when there is none.
+func (d *Steered) among(j *cluster.Job) string {
+	for i := range d.s.Nodes {
+		n := &d.s.Nodes[i]
+		if n.MixedTypes && n.Usable && n.GPUs >= max(j.Node.GPUs, 1) && n.CPUs >= j.Node.CPUs && d.constraint(j).Allows(n.Features) &&
+			slices.ContainsFunc(strings.Split(j.Partition, ","), func(p string) bool { return slices.Contains(n.Partitions, p) }) {
+			return fmt.Sprintf("left open: it could run on %s, which has several GPU types: no job is steered there", n.Name)
 		}
 	}
 	return ""

@@ -213,6 +213,19 @@ func TestSteer(t *testing.T) {
 			p.shares.Types[0] = "a100_1g.5gb"
 			p.Nodes[1].GPUsUsed, p.Nodes[2].GPUsUsed = 4, 4
 		}, "", "it is a slice of a GPU (MIG)"},
+		"a slice by another name": {func(p *harbour, _ *cluster.Job) {
+			p.Nodes[0].GPUType, p.Nodes[0].Features = "MIG-1g_5gb", []string{"MIG-1g_5gb"}
+			p.shares.Types[0] = "MIG-1g_5gb"
+			p.Nodes[1].GPUsUsed, p.Nodes[2].GPUsUsed = 4, 4
+		}, "", "it is a slice of a GPU (MIG)"},
+		"only a node of several types": {func(p *harbour, j *cluster.Job) {
+			p.node("m1", "t4", "mixed").MixedTypes = true
+			j.Features = "mixed"
+		}, "mixed", "it could run on m1, which has several GPU types"},
+		"one type, or a node of several": {func(p *harbour, j *cluster.Job) {
+			p.node("m1", "t4", "mixed").MixedTypes = true
+			j.Features = "mixed|ssd"
+		}, "mixed|ssd", "it could run on m1, which has several GPU types"},
 		"a word that is no feature": {func(p *harbour, j *cluster.Job) { j.Features = "nvlink!" }, "nvlink!", "no name of a feature"},
 		"a shared one":              {func(p *harbour, _ *cluster.Job) { p.Nodes[1].Features = append(p.Nodes[1].Features, "a100") }, "v100", "takes v100"},
 		"mixed types":               {func(p *harbour, _ *cluster.Job) { p.Nodes[0].MixedTypes = true }, "v100", "takes v100"},
