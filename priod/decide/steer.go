@@ -723,7 +723,7 @@ func (d *Steered) beyond(types placement.Types) string {
 func (d *Steered) among(j *cluster.Job) string {
 	for i := range d.s.Nodes {
 		n := &d.s.Nodes[i]
-		if n.MixedTypes && n.Usable && n.GPUs >= max(j.Node.GPUs, 1) && n.CPUs >= j.Node.CPUs && d.constraint(j).Allows(n.Features) &&
+		if n.MixedTypes && n.Usable && j.Nodes <= 1 && n.GPUs >= j.GPUs && n.CPUs >= j.CPUs && d.constraint(j).Allows(n.Features) &&
 			slices.ContainsFunc(strings.Split(j.Partition, ","), func(p string) bool { return slices.Contains(n.Partitions, p) }) {
 			return fmt.Sprintf("left open: it could run on %s, which has several GPU types: no job is steered there", n.Name)
 		}
