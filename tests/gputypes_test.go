@@ -87,6 +87,12 @@ func TestSteeringOnUnequalNodes(t *testing.T) {
 			t.Errorf("%s: explain does not say %q:\n%s", f.args, f.why, out)
 		}
 	}
+	advice := b.must("advise", "--prio-speed="+toA100+",a100_1g.5gb:80", "--gres=gpu:1", "--wrap", "true")
+	for _, want := range []string{"a100_1g.5gb, to which this site steers no job: it is a slice of a GPU", "--gres=gpu:a100_1g.5gb:1", "not looked at: mix1, with several GPU types"} {
+		if !strings.Contains(advice, want) {
+			t.Errorf("advise does not say %q:\n%s", want, advice)
+		}
+	}
 	b.must("reset")
 	for i, f := range forms {
 		_, own, _ := strings.Cut(f.args, "-C ")
