@@ -74,7 +74,7 @@ func convertNodes(nodes []slurmplug.Node) []cluster.Node {
 		}
 		o.Usable, o.Silent = usable(n.State)
 		for _, g := range n.Gres {
-			if g.Name != "gpu" {
+			if g.Name != "gpu" || g.Count == 0 {
 				continue
 			}
 			o.MixedTypes = o.MixedTypes || o.GPUs > 0 && g.Type != o.GPUType
