@@ -118,6 +118,19 @@ func (s *site) rewrite(pairs ...string) {
 	s.slurm("scontrol", "reconfigure")
 }
 
+// restart lets a node and slurmctld read their configuration anew.
+func (s *site) restart(node string) {
+	s.Helper()
+	for _, daemon := range []string{lab.Slurmd(node), "slurmctld"} {
+		if err := s.lab.Restart(s.Context(), daemon); err != nil {
+			s.Fatal(err)
+		}
+	}
+	if err := s.lab.WaitNodes(s.Context()); err != nil {
+		s.Fatal(err)
+	}
+}
+
 // A type gets another name in slurm.conf and gres.conf while jobs are bound to it. Slurm
 // then refuses each constraint with the old name, their users' own among them: what
 // else these ask for is put back, the rest when the name is there again.
@@ -153,6 +166,16 @@ func TestSteeringPastARename(t *testing.T) {
 			d.stop()
 			if lost {
 				b.loseDatabase()
+			} else { // the nodes' daemons hear of it, too: tags speak of the type by its old name
+				b.restart("v100-1")
+				b.configure(steering + "[speeds.formerly]\nv100 = \"h100\"\n")
+				d = b.daemon()
+				for id, c := range own {
+					if c == "" {
+						b.wait("a job to be bound to the new name", func() bool { return b.constraints()[id] == "h100" })
+					}
+				}
+				d.stop()
 			}
 			b.priod("reset")
 			for id, c := range own {
@@ -161,6 +184,9 @@ func TestSteeringPastARename(t *testing.T) {
 				}
 			}
 			b.rewrite("Feature=h100", "Feature=v100", "gpu:h100", "gpu:v100", "Type=h100", "Type=v100")
+			if !lost {
+				b.restart("v100-1")
+			}
 			b.must("reset")
 			for id, c := range own {
 				if now := b.constraints()[id]; now != c {
