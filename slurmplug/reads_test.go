@@ -24,7 +24,7 @@ func TestRecordedNodes(t *testing.T) {
 		t.Fatalf("%d nodes", len(nodes))
 	}
 	want := Node{
-		Name: "mix-1", State: []string{"MIXED"}, Features: []string{"a100", "t4"}, Partitions: []string{"gpu"},
+		Name: "mix-1", State: []string{"MIXED"}, Features: []string{"a100", "t4"}, Available: []string{"a100", "t4"}, Partitions: []string{"gpu"},
 		CPUs: 8, Threads: 1, MemMB: 65536,
 		Gres: []Gres{{Name: "gpu", Type: "a100", Count: 2}, {Name: "gpu", Type: "t4", Count: 2}},
 	}

@@ -48,6 +48,7 @@ type Node struct {
 	State      []string // base state first, flags after: ["IDLE", "DRAIN"]
 	Reason     string
 	Features   []string // active features
+	Available  []string // features that it can be given, the active ones among them
 	Partitions []string
 	CPUs       int // effective CPUs (22.05 and later), else all
 	CPUsAlloc  int

@@ -141,7 +141,7 @@ func (s *schedule) queue(site *Site, tier int, asked cluster.Class, reservations
 	starts := map[class]float64{} // of the last one: a second one fits no sooner
 	requests := map[place]placement.Request{}
 	for _, j := range site.before(tier, asked) {
-		key := place{j.Partition, j.GPUType, j.Features, j.GPUs, j.CPUs, j.Nodes, j.MemMB}
+		key := place{j.Partition, j.GPUType, j.Features, j.GPUs, j.CPUs, j.Nodes, j.MemMB, j.Node}
 		r, known := requests[key]
 		if !known {
 			r = s.request(j, site.Memory)
@@ -182,6 +182,7 @@ type place struct {
 	partition, gpuType, features string
 	gpus, cpus, nodes            int
 	memMB                        int64
+	node                         cluster.Least
 }
 
 // request is what a waiting job asks for. A constraint that is not understood is

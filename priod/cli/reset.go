@@ -134,10 +134,22 @@ func reset(ctx context.Context, cfg *config.Config, dryRun bool) (_ *resetView, 
 		return nil, err
 	}
 	v.Writes = append(slurm.Apply(context.WithoutCancel(ctx), actions), asked.unread...)
+	v.explain(&snapshot)
 	still := v.failures()
 	return v, undo.TakenBack(time.Now(), func(c *store.Change) bool {
 		return asked.stay[c] || slices.ContainsFunc(c.Jobs(), func(id cluster.JobID) bool { return still[id] })
 	})
+}
+
+// explain says of a constraint what could not be put back of it.
+func (v *resetView) explain(s *cluster.Snapshot) {
+	for i := range v.Writes {
+		o := &v.Writes[i]
+		if o.Lever == slurmplug.Features && o.Status == slurmplug.Applied && o.After != o.Was {
+			_, lost := decide.PutBack(o.Was, s.Nodes)
+			o.Message = fmt.Sprintf("without %.80s, which no node has", strings.Join(lost, ", "))
+		}
+	}
 }
 
 // failures counts the values that could not be taken back, and tells in which jobs
@@ -169,9 +181,10 @@ func names(id cluster.JobID, tasks string) []cluster.JobID {
 
 // unasked is what reset does about the requests of jobs.
 type unasked struct {
+	nodes   []cluster.Node
 	actions []plan.Action
-	unread  []plan.Outcome         // sizes that could not be read: they are still there
-	stay    map[*store.Change]bool // lines of running jobs, should they be requeued
+	unread  []plan.Outcome         // sizes that could not be read, constraints that Slurm would refuse: they are still there
+	stay    map[*store.Change]bool // lines of running jobs, should they be requeued, and of constraints put back in part
 	lost    []*store.Change        // lines that the journal lacks
 }
 
@@ -180,7 +193,7 @@ type unasked struct {
 // runs cannot be changed. With doubts sizes may not have been read, which holds up
 // no other.
 func unask(s *cluster.Snapshot, undo *store.Undo, h *cluster.History, doubts error) *unasked {
-	u := &unasked{stay: map[*store.Change]bool{}}
+	u := &unasked{nodes: s.Nodes, stay: map[*store.Change]bool{}}
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
 		pin := undo.Find(j.ID, slurmplug.ReqNodeList)
@@ -220,6 +233,8 @@ func (u *unasked) field(j *cluster.Job, lever slurmplug.Lever, r cluster.Request
 		u.lost = append(u.lost, c)
 	}
 	switch {
+	case j.State == cluster.Pending && shown && lever == slurmplug.Features:
+		u.constraint(j, now, to, c)
 	case j.State == cluster.Pending && shown:
 		u.actions = append(u.actions, putBack(j, lever, now, to))
 	case j.State == cluster.Pending && doubts != nil:
@@ -229,6 +244,22 @@ func (u *unasked) field(j *cluster.Job, lever slurmplug.Lever, r cluster.Request
 	default:
 		u.stay[c] = true
 	}
+}
+
+// constraint takes back what priod made of a constraint, as far as Slurm lets: where a
+// name in it is lost, the line stays, for a later reset to put back the rest.
+func (u *unasked) constraint(j *cluster.Job, now, to string, c *store.Change) {
+	back := putBack(j, slurmplug.Features, now, to)
+	text, lost := decide.PutBack(to, u.nodes)
+	if text == now || text == "" && len(lost) > 0 {
+		u.unread = append(u.unread, plan.Outcome{Action: back, Status: slurmplug.Postponed, Message: decide.NoFeature(lost)})
+		return
+	}
+	if back.After = text; len(lost) > 0 {
+		rest := c.Next(now, text)
+		u.lost, u.stay[rest] = append(u.lost, rest), true
+	}
+	u.actions = append(u.actions, back)
 }
 
 // putBack is the write that brings a field of a job's request from one text to

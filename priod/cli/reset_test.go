@@ -147,7 +147,7 @@ func TestResetKeepsTheArraysLine(t *testing.T) {
 // What could not be taken back from what is left of an array stays known when the line
 // is that of its tasks. A later array with their ids is another one.
 func TestResetKeepsTheTasksLine(t *testing.T) {
-	part := sized(5, "NumCPUs=2", "NumCPUs=9")
+	part := sized(5, "", "a100")
 	part.Lever, part.Tasks, part.Part = slurmplug.Features, "3-4", true
 	undo := journal(t, part)
 	array := cluster.Job{ID: slurmplug.Plain(5), Tasks: "3-4", TaskCount: 2, User: "ann", State: cluster.Pending, Submit: submitted, Features: part.To}
@@ -163,6 +163,49 @@ func TestResetKeepsTheTasksLine(t *testing.T) {
 	array.User = "bob"
 	if u := unaskAll(undo, nil, array); len(u.actions) != 0 {
 		t.Errorf("another one: %+v", u)
+	}
+}
+
+// Slurm refuses the name of a feature that no node has: what else a user asked for is
+// put back, and the rest by a later reset; a constraint that leaves nothing stays as it
+// is, and counts as not taken back.
+func TestResetWithoutAFeature(t *testing.T) {
+	c := sized(4, "a100|v100", "(a100|v100)&v100")
+	c.Lever = slurmplug.Features
+	undo := journal(t, c)
+	nodes := []cluster.Node{{Name: "a1", Features: []string{"a100"}}}
+	job := cluster.Job{ID: slurmplug.Plain(4), User: "ann", State: cluster.Pending, Submit: submitted, Features: c.To}
+	for _, step := range []struct {
+		after string // "": nothing is written
+		gone  bool   // the feature is
+		left  bool   // the journal keeps the line
+	}{{"a100", true, true}, {"", true, true}, {"a100|v100", false, false}} {
+		if !step.gone {
+			nodes = append(nodes, cluster.Node{Name: "v1", Features: []string{"v100"}})
+		}
+		h := cluster.NewHistory()
+		h.Requests = undo.Requests()
+		u := unask(&cluster.Snapshot{Nodes: nodes, Jobs: []cluster.Job{job}}, undo, h, nil)
+		if step.after == "" {
+			if len(u.actions) != 0 || len(u.unread) != 1 || !strings.Contains(u.unread[0].Message, "no node has the feature v100") {
+				t.Fatalf("%+v", u)
+			}
+		} else if len(u.actions) != 1 || u.actions[0].After != step.after || u.actions[0].Was != c.Was {
+			t.Fatalf("%+v", u)
+		} else {
+			job.Features = step.after
+		}
+		if err := undo.Append(u.lost); err != nil {
+			t.Fatal(err)
+		}
+		v := resetView{Writes: u.unread}
+		still := v.failures()
+		if err := undo.TakenBack(time.Now(), func(c *store.Change) bool { return u.stay[c] || still[c.Job] }); err != nil {
+			t.Fatal(err)
+		}
+		if kept := undo.Find(job.ID, slurmplug.Features); (kept != nil) != step.left {
+			t.Errorf("the journal keeps %+v", kept)
+		}
 	}
 }
 

@@ -99,6 +99,7 @@ type request struct {
 	gpuType, features, partition string
 	nodes, gpus, cpus            int
 	memMB                        int64
+	node                         cluster.Least
 }
 
 // programKey is all that decides how fast a job is.
@@ -411,7 +412,7 @@ func (l *Ledger) newcomer(j *cluster.Job) *entry {
 // does not show as it was: that stays as it was known.
 func (l *Ledger) describe(e *entry, j *cluster.Job, constraint string, nodes func() *nodemap.Map) {
 	r := request{
-		gpuType: j.GPUType, features: constraint, partition: j.Partition, nodes: j.Nodes, gpus: j.GPUs, cpus: j.CPUs, memMB: j.MemMB,
+		gpuType: j.GPUType, features: constraint, partition: j.Partition, nodes: j.Nodes, gpus: j.GPUs, cpus: j.CPUs, memMB: j.MemMB, node: j.Node,
 	}
 	waits := j.State == cluster.Pending
 	switch {

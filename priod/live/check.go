@@ -295,6 +295,9 @@ func (k *checker) features(types []string, untyped bool) {
 		}
 		switch {
 		case problem != "":
+			if fix == "" && slurmplug.ValidFeature(feature) && k.shared(t, feature) {
+				fix = fmt.Sprintf("gpu_types.%s.feature = \"...\" in priod.toml, for a feature that no other nodes have", t)
+			}
 			k.say(Warn, "GPU types", fix, "no job can be steered to %s: %s", t, problem)
 		case fix != "":
 			k.say(Warn, "GPU types", fix, "steered jobs do not run on %s", decide.Lacks(lacking[t], feature))
@@ -317,6 +320,16 @@ func (k *checker) features(types []string, untyped bool) {
 	if well && !untyped {
 		k.say(Pass, "GPU types", "", "%s: each with a node feature of its own", strings.Join(types, ", "))
 	}
+}
+
+// shared tells whether nodes with other GPUs have the feature of a type.
+func (k *checker) shared(gpuType, feature string) bool {
+	for _, n := range convertNodes(k.f.Nodes) {
+		if n.GPUs > 0 && (n.GPUType != gpuType || n.MixedTypes) && slices.Contains(n.Features, feature) {
+			return true
+		}
+	}
+	return false
 }
 
 func (k *checker) qos() {

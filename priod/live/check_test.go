@@ -118,6 +118,9 @@ func TestFindings(t *testing.T) {
 		{name: "a feature of two types", level: Warn, fix: "a2 has the feature a100 and other GPUs", change: func(f *Facts, _ *decide.Settings) {
 			f.Nodes = append(f.Nodes, slurmplug.Node{Name: "a2", Features: []string{"a100", "v100"}, Gres: []slurmplug.Gres{{Name: "gpu", Type: "v100", Count: 4}}})
 		}},
+		{name: "and what to do about it", level: Warn, fix: "gpu_types.a100.feature", change: func(f *Facts, _ *decide.Settings) {
+			f.Nodes = append(f.Nodes, slurmplug.Node{Name: "a2", Features: []string{"a100", "v100"}, Gres: []slurmplug.Gres{{Name: "gpu", Type: "v100", Count: 4}}})
+		}},
 		{name: "MIG", level: Warn, fix: "slice of a GPU", change: func(f *Facts, _ *decide.Settings) {
 			f.Nodes[0].Gres[0].Type, f.Nodes[0].Features = "a100_1g.5gb", []string{"a100_1g.5gb"}
 		}},

@@ -58,6 +58,14 @@ func (c *Change) written() cluster.Written {
 	}
 }
 
+// Next is the line of a further write into the request that the change is about.
+func (c *Change) Next(from, to string) *Change {
+	next := *c
+	next.Time = time.Now().UTC()
+	next.From, next.To, next.Sent = from, to, c.requested().Next(to, false, next.Time).Older
+	return &next
+}
+
 // requested is the change as cluster.History remembers it: it may have arrived.
 func (c *Change) requested() cluster.Requested {
 	r := cluster.Requested{Was: c.Was, Older: c.Sent, Value: c.From}
