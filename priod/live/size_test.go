@@ -100,8 +100,8 @@ func TestNewLimitsCount(t *testing.T) {
 		took, ago time.Duration
 		fixed     bool
 	}{
-		{time.Second, 9 * time.Second, false},
-		{time.Second, 10 * time.Second, true},
+		{time.Hour, 9 * time.Hour, false},
+		{time.Hour, 10 * time.Hour, true},
 	} {
 		slurm.sizes.took, slurm.sizes.at = c.took, time.Now().Add(-c.ago)
 		if err := slurm.Ask(t.Context(), []*cluster.Job{job}); err != nil || (job.Asked.Fixed != "") != c.fixed {
