@@ -81,19 +81,20 @@ func TestFinishTimeFairnessRemembers(t *testing.T) {
 // What holds of every policy on any problem: feasible (solve checks it), the
 // same twice, the bound reached, and no GPU idle that somebody could use.
 func TestEveryPolicy(t *testing.T) {
-	rapid.Check(t, func(r *rapid.T) { everyPolicy(t, r, rapid.Uint64().Draw(r, "seed")) })
+	rapid.Check(t, func(r *rapid.T) { everyPolicy(r, rapid.Uint64().Draw(r, "seed")) })
 }
 
 // Seeds with which TestEveryPolicy has failed.
 func TestEveryPolicyOnKnownProblems(t *testing.T) {
 	for _, seed := range []uint64{
-		0xc8d397, // prices that are 0 but for rounding
+		0xc8d397,    // prices that are 0 but for rounding
+		100_016_413, // pivots whose rounding adds up to more time than a job has
 	} {
-		everyPolicy(t, t, seed)
+		everyPolicy(t, seed)
 	}
 }
 
-func everyPolicy(t *testing.T, r rapid.TB, seed uint64) {
+func everyPolicy(t rapid.TB, seed uint64) {
 	for _, name := range allocation.Names() {
 		for _, variant := range []string{"", ":agnostic", ":packed"} {
 			policy, err := allocation.ParsePolicy(name + variant)
@@ -114,28 +115,28 @@ func everyPolicy(t *testing.T, r rapid.TB, seed uint64) {
 			p := make()
 			a, err := policy.Allocate(p)
 			if err != nil {
-				r.Fatalf("%s%s: %v", name, variant, err)
+				t.Fatalf("%s%s: %v", name, variant, err)
 			}
 			feasible(t, name+variant, p, a)
 			again, _ := policy.Allocate(make())
 			if !reflect.DeepEqual(a.Time, again.Time) || !reflect.DeepEqual(a.Pairs, again.Pairs) {
-				r.Fatalf("%s%s: two runs differ", name, variant)
+				t.Fatalf("%s%s: two runs differ", name, variant)
 			}
 			if !math.IsNaN(a.Bound) && !math.IsInf(a.Objective, 0) && !near(a.Objective, a.Bound, 1e-6) {
-				r.Fatalf("%s%s: objective %v, bound %v", name, variant, a.Objective, a.Bound)
+				t.Fatalf("%s%s: objective %v, bound %v", name, variant, a.Objective, a.Bound)
 			}
 			if wasteful[name] || variant != "" {
 				continue
 			}
-			for t, idle := range left(p, a) {
+			for g, idle := range left(p, a) {
 				for i := range p.Jobs {
 					spent := 0.0
 					for _, x := range a.Time[i] {
 						spent += x
 					}
 					whole := name != "fifo" && name != "sjf" || idle >= float64(p.Jobs[i].GPUs)
-					if idle > 1e-6 && spent < 1-1e-6 && p.Jobs[i].Speed[t] > 0 && p.Jobs[i].GPUs <= p.Types[t].GPUs && whole && !(name == "min-cost" || name == "max-throughput") {
-						r.Fatalf("%s: %v GPUs of type %d idle, and job %d has %v of its time", name, idle, t, i, spent)
+					if idle > 1e-6 && spent < 1-1e-6 && p.Jobs[i].Speed[g] > 0 && p.Jobs[i].GPUs <= p.Types[g].GPUs && whole && !(name == "min-cost" || name == "max-throughput") {
+						t.Fatalf("%s: %v GPUs of type %d idle, and job %d has %v of its time", name, idle, g, i, spent)
 					}
 				}
 			}
