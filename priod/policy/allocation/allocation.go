@@ -217,8 +217,9 @@ func (p *Problem) solve(by allocate) (*Allocation, error) {
 	return a, err
 }
 
-// ErrNumeric says that the optimiser's answer is none: it does not fit.
-var ErrNumeric = errors.New("the allocation does not fit, for rounding errors")
+// ErrNumeric says that the optimiser's answer is none: it does not fit, or is far
+// from what the prices promise.
+var ErrNumeric = errors.New("the allocation is spoilt by rounding errors")
 
 // fit refuses an answer that rounding has spoilt.
 func (p *Problem) fit(a *Allocation) error {
