@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -138,6 +139,34 @@ func everyPolicy(t rapid.TB, seed uint64) {
 					if idle > 1e-6 && spent < 1-1e-6 && p.Jobs[i].Speed[g] > 0 && p.Jobs[i].GPUs <= p.Types[g].GPUs && whole && !(name == "min-cost" || name == "max-throughput") {
 						t.Fatalf("%s: %v GPUs of type %d idle, and job %d has %v of its time", name, idle, g, i, spent)
 					}
+				}
+			}
+		}
+	}
+}
+
+// Numbers at the ends of what Check lets through get an answer or an error, and no
+// policy searches on for ever.
+func TestExtremes(t *testing.T) {
+	extremes := []float64{0, 1, 1e30, 1e-30, math.SmallestNonzeroFloat64}
+	for _, name := range allocation.Names() {
+		for _, variant := range []string{"", ":agnostic", ":packed"} {
+			policy, err := allocation.ParsePolicy(name + variant)
+			if err != nil {
+				continue
+			}
+			for n := range 625 {
+				p := three()
+				at := func(k int) float64 { return extremes[n/k%5] }
+				for i := range 7 {
+					j := allocation.Job{ID: strconv.Itoa(i), GPUs: 1, Weight: 1, StepsLeft: at(1), Deadline: allocation.NoDeadline, Entity: allocation.NoEntity, Speed: []float64{at(5), at(5), at(5)}}
+					if j.Speed[i%3] = at(25); i%2 == 0 {
+						j.Weight = at(125)
+					}
+					p.Jobs = append(p.Jobs, j)
+				}
+				if a, err := policy.Allocate(p); (err == nil) == (a == nil) {
+					t.Errorf("%s%s: %v and %v", name, variant, a, err)
 				}
 			}
 		}
