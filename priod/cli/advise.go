@@ -37,7 +37,8 @@ func adviseCommand() *cli.Command {
 			"Answers for the queue and the nodes as you see them now. Running jobs are taken to end at their time limits, and\n" +
 			"those that wait before yours to start in their order where they fit first. How fast the job is says its tag, its\n" +
 			"workload, or the GPU type. It runs at most as long as its time limit on the slowest type, or as its --prio-steps\n" +
-			"take. Options of priod itself stand before advise. Exit status 1 when a job fits nowhere.",
+			"take. Options of priod itself stand before advise. Exit status 1 when a job fits nowhere.\n" +
+			"    priod advise --gres=gpu:1 --time=4:00:00 train.sh",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "each", Usage: "each word behind the options is a script; else the words behind the first one are its arguments"},
 			&cli.BoolFlag{Name: "slurm", Usage: "show what Slurm itself expects, too (sbatch --test-only); it looks at running jobs only"},
@@ -61,6 +62,9 @@ func adviseFlags(c *cli.Context) (names []string) {
 }
 
 func runAdvise(c *cli.Context) error {
+	if first := c.Args().First(); isHelp(first) || first == "help" && c.NArg() == 1 {
+		return cli.ShowCommandHelp(c, c.Command.Name)
+	}
 	cfg, err := loadConfig(c)
 	if err != nil {
 		return err
@@ -483,13 +487,7 @@ func (v *adviceView) showBest(w io.Writer) {
 		fmt.Fprintln(w, "On no GPU type can it be said to start.")
 		return
 	}
-	line := ""
-	for i, word := range v.Submit {
-		if i > 0 {
-			line += " "
-		}
-		line += sbatch.ShellWord(word)
-	}
+	line := sbatch.CommandLine(v.Submit)
 	names := make([]string, len(v.OpenOn))
 	for i, t := range v.OpenOn {
 		names[i] = gpuName(t)

@@ -1,7 +1,12 @@
 package cli
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -81,6 +86,16 @@ func TestResetOfASizeOnAClaimedNode(t *testing.T) {
 	}
 }
 
+// What is told of a size that cannot be read is not what stood in another field.
+func TestResetTellsNothingOfASizeThatCannotBeRead(t *testing.T) {
+	pin := &store.Change{Job: slurmplug.Plain(1), Lever: slurmplug.ReqNodeList, To: "n7"}
+	undo := journal(t, sized(1, "NumCPUs=2 ReqNodeList=", "NumCPUs=9 ReqNodeList="), pin)
+	u := unaskAll(undo, errors.New("NumCPUs= comes twice"), waits(1, ""))
+	if len(u.actions) != 1 || len(u.unread) != 1 || u.unread[0].Before != "" {
+		t.Errorf("%+v", u)
+	}
+}
+
 // A user who changes a size does not see to the node that priod wrote beside it.
 func TestResetOfAChangedSizeOnANode(t *testing.T) {
 	undo := journal(t, sized(1, "NumCPUs=2 ReqNodeList=", "NumCPUs=9 ReqNodeList=n1"))
@@ -148,5 +163,25 @@ func TestResetKeepsTheTasksLine(t *testing.T) {
 	array.User = "bob"
 	if u := unaskAll(undo, nil, array); len(u.actions) != 0 {
 		t.Errorf("another one: %+v", u)
+	}
+}
+
+// A reset that fails after it has paused priod says so.
+func TestResetThatFailsSaysThatPriodIsPaused(t *testing.T) {
+	dir, bin := t.TempDir(), t.TempDir()
+	text := fmt.Sprintf("[slurm]\nbin_dir = %q\n[state]\ndir = %q\n", bin, dir)
+	fake := "#!/bin/sh\nprintf 'ClusterName = lab\\nSlurmctldHost[0] = here\\nSLURM_VERSION = 22.05.8\\nSlurmctld(primary) at here is UP\\n'\n" // and no squeue beside it
+	if err := os.WriteFile(filepath.Join(bin, "scontrol"), []byte(fake), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "priod.toml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs bytes.Buffer
+	status := Main("", []string{"priod", "--config", path, "reset"}, &out, &errs)
+	p, err := store.Paused(dir)
+	if err != nil || status != exitProblem || p == nil || !strings.Contains(errs.String(), "priod stays paused") {
+		t.Errorf("%d, %q; paused: %v, %v", status, errs.String(), p, err)
 	}
 }

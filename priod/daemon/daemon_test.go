@@ -38,7 +38,7 @@ func TestInterval(t *testing.T) {
 		{2 * s, 60 * s, 99, 60 * s},
 		{90 * s, 0, 5, 90 * s},
 	} {
-		if got := Interval(c.configured, c.polled, c.failed); got != c.want {
+		if got := interval(c.configured, c.polled, c.failed); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}
@@ -268,7 +268,7 @@ func TestRunStopsWhenTold(t *testing.T) {
 	d, _ := newDaemon(t, &fake{})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
-	go func() { done <- d.Run(ctx, make(chan struct{})) }()
+	go func() { done <- d.Run(ctx, nil) }()
 	cancel()
 	if err := <-done; err != nil {
 		t.Fatal(err)

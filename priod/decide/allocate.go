@@ -511,7 +511,7 @@ func (l *Ledger) judge(k *kind, j *cluster.Job, fits []bool) {
 }
 
 // book takes in who ran where. The fractions count from a whole multiple of
-// Settings.Every, so that they do not depend on when priod started.
+// AllocationSettings.Every, so that they do not depend on when priod started.
 func (l *Ledger) book(s *cluster.Snapshot, h *cluster.History) {
 	since := s.At.Truncate(max(l.set.Every, time.Second))
 	anew := !since.Equal(l.since)
@@ -589,7 +589,7 @@ func (l *Ledger) measure(s *cluster.Snapshot) {
 		done := 0.0
 		if len(e.runs) > 0 {
 			for t, name := range l.shares.Types {
-				e.Seconds[t] = l.account.Received(j.ID, name).Seconds
+				e.Seconds[t] = l.account.Received(j.ID, name)
 				e.Received[t] = l.account.Fraction(j.ID, name)
 			}
 			done = e.done(j, l.shares.Types, l.set.Speeds.Today(j.GPUType))

@@ -35,8 +35,8 @@ type Finding struct {
 type Facts struct {
 	Config     slurmplug.Config
 	Partitions []slurmplug.Partition
-	QOS        []slurmplug.QOS
-	QOSErr     error // accounting may be off
+	QOS        []string // names
+	QOSErr     error    // accounting may be off
 	Nodes      []slurmplug.Node
 	Rights     slurmplug.Rights
 	RightsErr  error
@@ -166,7 +166,7 @@ func (k *checker) rights() {
 	case k.f.RightsErr != nil:
 		k.say(Warn, "rights", "", "what %s may do is not known: %v", r.User, k.f.RightsErr)
 	case r.Level == slurmplug.NoAdmin:
-		k.say(Fail, "rights", fix, "%s may not change other users' jobs", r.User)
+		k.say(Fail, "rights", fix, "user %s may not change other users' jobs", r.User)
 	case r.Why != "sacctmgr":
 		k.say(Pass, "rights", "", "%s (%s) may change jobs; the daemon needs no more than AdminLevel=Operator", r.User, r.Why)
 	default:
@@ -331,7 +331,7 @@ func (k *checker) qos() {
 	}
 	ok := true
 	for _, name := range named {
-		if !slices.ContainsFunc(k.f.QOS, func(q slurmplug.QOS) bool { return q.Name == name }) {
+		if !slices.Contains(k.f.QOS, name) {
 			ok = false
 			k.say(Fail, "QOS", "sacctmgr -i add qos "+name, "ranking.te_qos or ranking.be_qos names %q, which does not exist", name)
 		}
@@ -417,7 +417,7 @@ func (k *checker) sizing() {
 	}
 	if len(without) > 0 {
 		k.say(Warn, "sizing", "PartitionName=... DefCpuPerGPU=... DefMemPerGPU=...",
-			"partition %s has no DefCpuPerGPU: jobs that ask for no CPUs get one, and those of nobody's concern can take the CPUs of free GPUs", strings.Join(without, ", "))
+			"no DefCpuPerGPU in %s: jobs that ask for no CPUs get one, and jobs that priod does not size can take the CPUs of free GPUs", strings.Join(without, ", "))
 	}
 	if len(bounded) > 0 {
 		k.say(Warn, "sizing", "", "jobs of partition %s keep their sizes", strings.Join(bounded, ", "))
@@ -430,6 +430,6 @@ func (k *checker) sizing() {
 	case k.f.RightsErr == nil && k.f.Rights.Level == slurmplug.Administrator:
 		k.say(Pass, "limits", "", "sizes are written in the names of the jobs' users: limits made later bind these jobs, too")
 	default:
-		k.say(Pass, "limits", "", "sizes are written as an operator: no job under a limit gets one, and limits made later do not bind those that got one (AdminLevel=Administrator would let them)")
+		k.say(Pass, "limits", "", "sizes are written as an operator: no job under a limit of several jobs together gets one, and limits made later do not bind those that got one (AdminLevel=Administrator would let them)")
 	}
 }

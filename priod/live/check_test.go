@@ -53,7 +53,7 @@ func facts(t *testing.T, conf ...string) *Facts {
 		t.Fatal(err)
 	}
 	f := &Facts{
-		Config: parsed, Partitions: []slurmplug.Partition{{Name: "gpu"}}, QOS: []slurmplug.QOS{{Name: "te"}},
+		Config: parsed, Partitions: []slurmplug.Partition{{Name: "gpu"}}, QOS: []string{"te"},
 		Nodes:  []slurmplug.Node{{Name: "a1", Features: []string{"a100"}, Gres: []slurmplug.Gres{{Name: "gpu", Type: "a100", Count: 4}}}},
 		Rights: slurmplug.Rights{User: "priod", Level: slurmplug.Operator, Why: "sacctmgr"},
 	}

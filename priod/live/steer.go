@@ -19,7 +19,7 @@ func (c *Cluster) Places(ctx context.Context, raw map[cluster.JobID]uint32) (map
 	places := make(map[cluster.JobID]decide.Place, len(raw))
 	var mu sync.Mutex
 	var doubts error
-	g, ctx := errgroup.WithContext(ctx)
+	var g errgroup.Group
 	g.SetLimit(looks)
 	for id, raw := range raw {
 		g.Go(func() error {

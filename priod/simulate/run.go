@@ -47,7 +47,6 @@ type Result struct {
 	Jobs     []metrics.Job // by order of arrival
 	Outcomes []metrics.Outcome
 	Series   []metrics.Point // GPUs in use and jobs waiting over time
-	Rounds   int             // of engine rounds
 }
 
 // Run simulates; spec has passed Check.
@@ -207,7 +206,7 @@ func inRounds(ctx context.Context, spec Spec, in Input) (Result, error) {
 			}
 		}
 	}, opt)
-	return Result{Types: in.Cluster.Types(), Jobs: seen[:len(r.Outcomes)], Outcomes: r.Outcomes, Series: series.Points(), Rounds: r.Rounds}, err
+	return Result{Types: in.Cluster.Types(), Jobs: seen[:len(r.Outcomes)], Outcomes: r.Outcomes, Series: series.Points()}, err
 }
 
 // faults are those of Gavel's published scheduler: the baseline. Agnostic

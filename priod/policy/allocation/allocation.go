@@ -186,7 +186,7 @@ func (p Policy) Allocate(problem *Problem) (*Allocation, error) {
 	if err := p.check(); err != nil {
 		return nil, err
 	}
-	if err := problem.Check(); err != nil {
+	if err := problem.check(); err != nil {
 		return nil, err
 	}
 	solve := policies[p.Name]
@@ -286,9 +286,9 @@ func (p *Problem) usable(j *Job, t int) bool { return j.Speed[t] > 0 && j.GPUs <
 // some would search for ever. What is left of a job's steps may be as little as it is.
 const huge, tiny = 1e30, 1e-30
 
-// Check says what is wrong with a problem. Jobs that fit no type are not: they
+// check says what is wrong with a problem. Jobs that fit no type are not: they
 // get nothing, and a note.
-func (p *Problem) Check() error {
+func (p *Problem) check() error {
 	number := func(v float64) bool { return v >= 0 && v <= huge }
 	if len(p.Types) == 0 {
 		return errors.New("no GPU types")

@@ -145,7 +145,7 @@ func everyPolicy(t rapid.TB, seed uint64) {
 	}
 }
 
-// Numbers at the ends of what Check lets through get an answer or an error, and no
+// Numbers at the ends of what is accepted get an answer or an error, and no
 // policy searches on for ever.
 func TestExtremes(t *testing.T) {
 	extremes := []float64{0, 1, 1e30, 1e-30, math.SmallestNonzeroFloat64}

@@ -100,7 +100,7 @@ func TestPairsKeepShares(t *testing.T) {
 	n := 0
 	ran := make([]int, 5)
 	ctx, stop := context.WithCancel(context.Background())
-	_, err := rounds.Run(ctx, gpus(2, 0, 0), stream(jobs), rounds.Options{
+	_, err := rounds.Run(ctx, gpus(2, 0, 0), trace.Each(jobs), rounds.Options{
 		Model: rounds.Gavel{Sharer: fixed(
 			rounds.Mix{A: 0, B: rounds.Alone, Time: 0.75, Speed: [2]float64{1, 0}},
 			rounds.Mix{A: 1, B: 1, Time: 1.25, Speed: [2]float64{0.6, 0.6}},
@@ -126,7 +126,7 @@ func TestBadShares(t *testing.T) {
 		"allocates NaN GPUs of v100":   {A: 0, B: rounds.Alone, Time: math.NaN(), Speed: [2]float64{1, 0}},
 		"speeds [1 0] to jobs like fi": {A: 0, B: 1, Time: 1, Speed: [2]float64{1, 0}},
 	} {
-		_, err := rounds.Run(context.Background(), gpus(1, 0, 0), stream(jobs), rounds.Options{
+		_, err := rounds.Run(context.Background(), gpus(1, 0, 0), trace.Each(jobs), rounds.Options{
 			Model: rounds.Gavel{Sharer: fixed(m)}, Speed: func(*trace.Job, string) float64 { return 1 },
 		})
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -254,7 +254,7 @@ func TestPairsProperties(t *testing.T) {
 				}
 			}
 		}
-		result, err := rounds.Run(context.Background(), in.cluster, stream(in.jobs), opt)
+		result, err := rounds.Run(context.Background(), in.cluster, trace.Each(in.jobs), opt)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -264,7 +264,7 @@ func TestPairsProperties(t *testing.T) {
 			}
 		}
 		opt.Watch = nil
-		again, err := rounds.Run(context.Background(), in.cluster, stream(in.jobs), opt)
+		again, err := rounds.Run(context.Background(), in.cluster, trace.Each(in.jobs), opt)
 		if err != nil || !reflect.DeepEqual(again, result) {
 			t.Fatal("two runs differ", err)
 		}
