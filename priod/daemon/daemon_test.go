@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -142,10 +143,12 @@ func (f *fake) Pause(why string) error {
 func (f *fake) Controllers(context.Context) ([]slurmplug.Controller, error) {
 	return f.controllers, f.pingErr
 }
-func (f *fake) Answers(context.Context) error            { return f.away }
-func (f *fake) Identity(context.Context) (string, error) { return fmt.Sprintf("%p", f), nil }
-func (f *fake) Prune(context.Context, time.Time) error   { f.pruned++; return nil }
-func (f *fake) Mended() (int, string)                    { return 0, "" }
+func (f *fake) Answers(context.Context) error { return f.away }
+func (f *fake) Identity(context.Context) (string, error) { // no other process's either
+	return fmt.Sprintf("%d %p", os.Getpid(), f), nil
+}
+func (f *fake) Prune(context.Context, time.Time) error { f.pruned++; return nil }
+func (f *fake) Mended() (int, string)                  { return 0, "" }
 
 func newDaemon(t *testing.T, f *fake) (*Daemon, *bytes.Buffer) {
 	t.Helper()

@@ -55,6 +55,7 @@ const (
 
 const (
 	tolerance = 1e-11 // of a cost that counts as lower, relative
+	rounding  = 1e-14 // of what all GPUs cost: a cost that counts as none, as prices of 0 are seldom exactly 0
 	pivotMin  = 1e-10
 	rest      = 1e-12 // of the GPUs: an excess that counts as none
 )
@@ -268,7 +269,7 @@ func (c *clearing) improve(i int) (moved bool, margin float64, err error) {
 	}
 	best, cost, margin := j.cheapest(c.rate[i], c.price)
 	old := j.worth(c.key[i], c.price)
-	if cost*j.Count >= old-tolerance*(old+rest) {
+	if cost*j.Count >= old-tolerance*old-rounding*c.whole {
 		return false, margin / (cost + rest), nil
 	}
 	return true, 0, c.enter(column{job: i, mix: best})
