@@ -46,9 +46,6 @@ func (r *Reader) Close() error {
 	return err
 }
 
-// open chooses between SQLite's two ways into a WAL database without write
-// access: through the -shm file that the writer made, mapped read-only; or, when
-// there is no -wal, as a file that does not change.
 func (r *Reader) open(ctx context.Context) error {
 	path := databasePath(r.dir)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
@@ -58,6 +55,17 @@ func (r *Reader) open(ctx context.Context) error {
 	} else if err != nil {
 		return fmt.Errorf("read the database: %w", err)
 	}
+	return r.patiently(ctx, func() error { return r.connect(ctx) })
+}
+
+// connect chooses between SQLite's two ways into a WAL database without write
+// access: through the -shm file that the writer made, mapped read-only; or, when
+// there is no -wal, as a file that does not change.
+func (r *Reader) connect(ctx context.Context) error {
+	if err := r.Close(); err != nil {
+		return err
+	}
+	path := databasePath(r.dir)
 	params := url.Values{"mode": {"ro"}, "_query_only": {"on"}, "_busy_timeout": {"5000"}}
 	r.frozen = !r.live()
 	if r.frozen {
@@ -96,7 +104,7 @@ func (r *Reader) checkSchema(ctx context.Context) error {
 	err = r.db.QueryRowContext(ctx, "SELECT max(version_id) FROM goose_db_version").Scan(&has)
 	switch {
 	case err != nil:
-		return r.explain(err)
+		return err
 	case has > knows:
 		return &NewerError{Path: databasePath(r.dir), Has: has, Knows: knows}
 	case has < knows:
@@ -107,15 +115,22 @@ func (r *Reader) checkSchema(ctx context.Context) error {
 
 // view runs read in one transaction: all of it sees the same moment.
 func (r *Reader) view(ctx context.Context, read func(tx *sql.Tx) error) error {
-	if r.frozen && r.live() { // the daemon has started meanwhile
-		if err := errors.Join(r.Close(), r.open(ctx)); err != nil {
-			return err
+	return r.patiently(ctx, func() error {
+		if r.db == nil || r.frozen == r.live() { // the daemon has come or gone meanwhile
+			if err := r.connect(ctx); err != nil {
+				return err
+			}
 		}
-	}
+		return r.viewOnce(ctx, read)
+	})
+}
+
+// patiently tries again what SQLite would have to write for. Without write access it
+// cannot set the mark that a reader needs; the writer's next transaction does. And the
+// last writer to go takes the -shm away before the -wal.
+func (r *Reader) patiently(ctx context.Context, attempt func() error) error {
 	for try := 0; ; try++ {
-		err := r.viewOnce(ctx, read)
-		// Without write access SQLite cannot set the mark that a reader needs;
-		// the writer's next transaction does.
+		err := attempt()
 		if err == nil || try == 5 || !isUnready(err) {
 			return r.explain(err)
 		}

@@ -29,6 +29,8 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	case "reader":
 		os.Exit(playReader(os.Args[1], os.Args[2]))
+	case "readers":
+		playReaders(os.Args[1])
 	case "daemon":
 		playDaemon(os.Args[1])
 	case "writer":
@@ -80,6 +82,31 @@ func playReader(dir, n string) int {
 		}
 	}
 	return 0
+}
+
+// playReaders opens the folder again and again until its standard input ends, and prints
+// what goes wrong.
+func playReaders(dir string) {
+	done := make(chan error, 1)
+	go func() {
+		_, err := os.Stdin.Read(make([]byte, 1))
+		done <- err
+	}()
+	for {
+		select {
+		case <-done:
+			return
+		default:
+		}
+		r, err := OpenReader(ctx, dir)
+		if err == nil {
+			_, err = r.LastCycle(ctx)
+			err = errors.Join(err, r.Close())
+		}
+		if err != nil {
+			fmt.Println(err)
+		}
+	}
 }
 
 // playDaemon runs a cycle that hangs while it writes to Slurm.
@@ -335,6 +362,30 @@ func TestReaderFollowsTheDaemon(t *testing.T) {
 	cancel()
 	if _, err := r.Queue(cancelled); !errors.Is(err, context.Canceled) {
 		t.Errorf("a cancelled read: %v", err)
+	}
+}
+
+// Readers come while the daemon's last connection goes, which takes the -shm and the -wal
+// away, and while it comes back: each sees the last cycle.
+func TestReadersComeAsTheDaemonGoes(t *testing.T) {
+	dir := t.TempDir()
+	d := newDaemon(t, dir, pending(1, "te"))
+	d.cycle()
+	c := asProcess(t, "readers", 0, dir)
+	in := must[io.WriteCloser](t)(c.StdinPipe())
+	var out bytes.Buffer
+	c.Stdout = &out
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for range 200 {
+		if err := d.store.Close(); err != nil {
+			t.Fatal(err)
+		}
+		d.store, d.history = openStore(t, dir, Options{})
+	}
+	if err := errors.Join(in.Close(), c.Wait()); err != nil || out.Len() > 0 {
+		t.Errorf("%v: %s", err, &out)
 	}
 }
 
