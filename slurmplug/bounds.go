@@ -10,7 +10,7 @@ import (
 // Bounds is what a pending job says of its nodes that squeue does not tell; 0 is
 // what is not said.
 type Bounds struct {
-	Nodes, Most         int // at least and at most so many
+	Most                int // nodes
 	Tasks, TasksPerNode int
 	CPUs, CPUsPerGPU    int   // CPUs: of each node
 	MemMB               int64 // of each node
@@ -45,9 +45,10 @@ func parseBounds(line string) (b Bounds) {
 		}
 		return int(n)
 	}
-	least, most, bounded := strings.Cut(words["NumNodes"], "-")
-	if bounded { // else it is an estimate
-		b.Nodes, b.Most = number("NumNodes", least), number("NumNodes", most)
+	// The lower bound is Slurm's estimate once it has looked at the job: of -N1-4 it then
+	// says 4-4 (seen on 22.05.8).
+	if _, most, bounded := strings.Cut(words["NumNodes"], "-"); bounded {
+		b.Most = number("NumNodes", most)
 	}
 	perNode, _, _ := strings.Cut(words["NtasksPerN:B:S:C"], ":")
 	b.Tasks, b.TasksPerNode, b.CPUs = number("NumTasks", words["NumTasks"]), number("NtasksPerN:B:S:C", perNode), number("MinCPUsNode", words["MinCPUsNode"])

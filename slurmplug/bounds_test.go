@@ -7,12 +7,13 @@ func TestParseBounds(t *testing.T) {
 	const plain = "JobId=1 JobName=x NumNodes=1 NumCPUs=1 NumTasks=1 CPUs/Task=1 NtasksPerN:B:S:C=0:0:*:* MinCPUsNode=1 MinMemoryCPU=1G TresPerNode=gres:gpu:2"
 	for line, want := range map[string]Bounds{
 		plain: {Tasks: 1, CPUs: 1},
-		"NumNodes=1-3 NumTasks=4 NtasksPerN:B:S:C=2:0:*:* MinCPUsNode=12 MinMemoryNode=50G": {Nodes: 1, Most: 3, Tasks: 4, TasksPerNode: 2, CPUs: 12, MemMB: 51200},
+		"NumNodes=1-3 NumTasks=4 NtasksPerN:B:S:C=2:0:*:* MinCPUsNode=12 MinMemoryNode=50G": {Most: 3, Tasks: 4, TasksPerNode: 2, CPUs: 12, MemMB: 51200},
 		"NumNodes=2 NumTasks=2 CpusPerTres=gres:gpu:8":                                      {Tasks: 2, CPUsPerGPU: 8}, // 2 is an estimate
-		"CpusPerTres=gres/gpu:8":                      {CPUsPerGPU: 8},
-		"CpusPerTres=gpu:8":                           {CPUsPerGPU: 8}, // DefCpuPerGPU
-		plain + " Comment=NumTasks=9 MinCPUsNode=900": {Tasks: 1},
-		"NumNodes=x-y NumTasks=-1 MinMemoryNode=much": {},
+		"NumNodes=4-4 NumTasks=1":                                                           {Most: 4, Tasks: 1},       // of -N1-4: the first 4 is one, too
+		"CpusPerTres=gres/gpu:8":                                                            {CPUsPerGPU: 8},
+		"CpusPerTres=gpu:8":                                                                 {CPUsPerGPU: 8}, // DefCpuPerGPU
+		plain + " Comment=NumTasks=9 MinCPUsNode=900":                                       {Tasks: 1},
+		"NumNodes=x-y NumTasks=-1 MinMemoryNode=much":                                       {},
 		"": {},
 	} {
 		if got := parseBounds(line); got != want {

@@ -181,7 +181,7 @@ type Place struct {
 // narrows is j by what it says of its nodes.
 func (p *Place) narrows(j *cluster.Job) cluster.Job {
 	b, n := &p.Bounds, *j
-	if n.Nodes = max(n.Nodes, b.Nodes, 1); b.TasksPerNode > 0 {
+	if n.Nodes = max(n.Nodes, 1); b.TasksPerNode > 0 {
 		n.Nodes = max(n.Nodes, (b.Tasks+b.TasksPerNode-1)/b.TasksPerNode)
 	}
 	if j.Node.GPUs > 0 && j.GPUs == j.Node.GPUs*max(j.Nodes, 1) { // by node

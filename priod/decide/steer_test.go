@@ -269,7 +269,7 @@ func TestSteer(t *testing.T) {
 			j.GPUs = 8
 			p.node("a2", "a100", "a100", "ssd")
 			p.node("v2", "v100", "v100")
-			p.places[j.ID] = Place{Bounds: slurmplug.Bounds{Nodes: 1, Most: 1, Tasks: 8}}
+			p.places[j.ID] = Place{Bounds: slurmplug.Bounds{Most: 1, Tasks: 8}}
 		}, "", "leaves no place for it on a100"},
 		"CPUs by GPU": {func(p *harbour, j *cluster.Job) {
 			j.GPUs, j.Node.GPUs = 2, 2
