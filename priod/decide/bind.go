@@ -179,24 +179,5 @@ func (d *Steered) Vet(places map[cluster.JobID]Place) {
 // has tells whether a type has a place for a job, by all that it says of its nodes.
 func (d *Steered) has(j *cluster.Job, t int, place *Place) bool {
 	asks := d.narrowed(j, place)
-	return d.fitsBeside(&asks, t, place.Excluded)
-}
-
-// fitsBeside tells whether a job fits on nodes of a type beside those that it
-// refuses.
-func (d *Steered) fitsBeside(j *cluster.Job, t int, excluded string) bool {
-	if excluded == "" {
-		return d.fitsOn(j, t, d.up)
-	}
-	hosts, err := slurmplug.ExpandHosts(excluded)
-	if err != nil {
-		return false
-	}
-	nodes := d.up.Clone()
-	for _, h := range hosts {
-		if at, known := d.kinds.Index[h]; known {
-			nodes.SetDown(at, true)
-		}
-	}
-	return d.fitsOn(j, t, nodes)
+	return d.fit(&asks, place.Excluded).Has(int32(t))
 }

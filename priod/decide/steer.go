@@ -165,8 +165,12 @@ type Steered struct {
 	lie      []placement.Types // by type, kinds of nodes
 	gpus     int               // of all nodes
 	up       *placement.Nodes  // nothing on them
-	fits     map[request]placement.Types
-	held     int // writes beyond the limit
+	fits     map[wish]placement.Types
+	without  struct { // up without the nodes of a host list, the last one asked for
+		hosts string
+		up    *placement.Nodes
+	}
+	held int // writes beyond the limit
 
 	berths   []berth
 	verdicts []steering.Verdict // of berths
@@ -203,12 +207,22 @@ func (p *Place) narrows(j *cluster.Job) cluster.Job {
 func (d *Steered) narrowed(j *cluster.Job, p *Place) cluster.Job {
 	n := p.narrows(j)
 	whole := cluster.Least{GPUs: n.GPUs, CPUs: n.CPUs, MemMB: n.MemMB}
-	if p.Bounds.Tasks == 1 && n.Nodes == 1 && slices.ContainsFunc(d.s.Nodes, func(o cluster.Node) bool {
-		return o.GPUs >= whole.GPUs && o.CPUs >= whole.CPUs && o.MemMB >= whole.MemMB && d.constraint(j).Allows(o.Features)
-	}) {
+	if p.Bounds.Tasks == 1 && n.Nodes == 1 && d.holds(j, whole) {
 		n.Node = whole
 	}
 	return n
+}
+
+// holds tells whether a node that a job's own constraint allows has so much.
+func (d *Steered) holds(j *cluster.Job, l cluster.Least) bool {
+	c := d.constraint(j)
+	for i := range d.s.Nodes {
+		n := &d.s.Nodes[i]
+		if n.GPUs >= l.GPUs && n.CPUs >= l.CPUs && n.MemMB >= l.MemMB && c.Allows(n.Features) {
+			return true
+		}
+	}
+	return false
 }
 
 // Steer says which writes bind pending jobs to GPU types and which take that
@@ -223,7 +237,7 @@ func (x *Helm) Steer(s *cluster.Snapshot, h *cluster.History, p *plan.Plan, shar
 		clear(x.jobs)
 		return &Steered{}
 	}
-	d := &Steered{helm: x, s: s, h: h, plan: p, shares: shares, set: &set, words: newVocabulary(s.Nodes), fits: map[request]placement.Types{}}
+	d := &Steered{helm: x, s: s, h: h, plan: p, shares: shares, set: &set, words: newVocabulary(s.Nodes), fits: map[wish]placement.Types{}}
 	d.match()
 	switch {
 	case !set.Enabled:
@@ -491,14 +505,10 @@ func (d *Steered) berth(at int, id cluster.JobID, tasks int) berth {
 		b.alone = c.alone
 		c.rest--
 	}
-	types, asks := d.fit(j), *j
+	types, asks := d.fit(j, ""), *j
 	if c.asked--; c.asked > 0 && c.place != (Place{}) {
 		asks = d.narrowed(j, &c.place)
-		for t := range d.lie {
-			if types.Has(int32(t)) && !d.fitsBeside(&asks, t, c.place.Excluded) {
-				types &^= 1 << uint(t)
-			}
-		}
+		types &= d.fit(&asks, c.place.Excluded)
 	}
 	if c.asked > 0 && c.place.Required != "" && b.alone == "" {
 		b.alone = named
@@ -562,21 +572,51 @@ func (d *Steered) on(types placement.Types) (kinds placement.Types) {
 	return kinds
 }
 
-// fit is the types that have nodes for a job that are up, by its own constraint.
-func (d *Steered) fit(j *cluster.Job) placement.Types {
-	r := request{
+// wish is all that fit goes by.
+type wish struct {
+	request
+	excluded string
+}
+
+// fit is the types that have nodes for a job that are up, by its own constraint, beside
+// those that it refuses.
+func (d *Steered) fit(j *cluster.Job, excluded string) placement.Types {
+	w := wish{request{
 		gpuType: j.GPUType, features: d.h.Own(j, slurmplug.Features), partition: j.Partition, nodes: j.Nodes, gpus: j.GPUs, cpus: j.CPUs, memMB: j.MemMB, node: j.Node,
-	}
-	types, known := d.fits[r]
+	}, excluded}
+	types, known := d.fits[w]
 	if !known {
+		nodes := d.beside(excluded)
 		for t := range d.lie {
-			if d.fitsOn(j, t, d.up) {
+			if nodes != nil && d.fitsOn(j, t, nodes) {
 				types |= 1 << uint(t)
 			}
 		}
-		d.fits[r] = types
+		d.fits[w] = types
 	}
 	return types
+}
+
+// beside is the nodes that are up without those of a host list; nil when it cannot be
+// read.
+func (d *Steered) beside(excluded string) *placement.Nodes {
+	switch x := &d.without; {
+	case excluded == "":
+		return d.up
+	case x.hosts != excluded:
+		x.hosts, x.up = excluded, nil
+		hosts, err := slurmplug.ExpandHosts(excluded)
+		if err != nil {
+			return nil
+		}
+		x.up = d.up.Clone()
+		for _, h := range hosts {
+			if at, known := d.kinds.Index[h]; known {
+				x.up.SetDown(at, true)
+			}
+		}
+	}
+	return d.without.up
 }
 
 // fitsOn tells whether a job, by its own constraint, fits on nodes of one type.

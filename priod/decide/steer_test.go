@@ -653,3 +653,32 @@ func BenchmarkSteer(b *testing.B) {
 		p.helm.Steer(&p.Snapshot, p.h, &pl, &p.shares, set)
 	}
 }
+
+// Jobs at the head of the queue of whose nodes more is known than the poll shows.
+func BenchmarkSteerLooked(b *testing.B) {
+	for _, excluded := range []string{"", "a100-0"} {
+		b.Run("excluded="+excluded, func(b *testing.B) {
+			p := newHarbour()
+			for i := range 10_000 {
+				t := p.shares.Types[i%3]
+				p.node(fmt.Sprint(t, "-", i), t, t).GPUsUsed = 4 - i%7/6*4
+			}
+			p.Jobs = make([]cluster.Job, 0, 10_000)
+			for id := range uint32(10_000) {
+				j := p.job(id+1, []string{"", "a100|v100"}[id%2])
+				j.GPUs = 16
+				p.shares.Jobs[j.ID].Time = []float64{0.4, 0.2, 0.3}
+			}
+			p.h.Observe(&p.Snapshot)
+			pl := Decide(&p.Snapshot, p.h, Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: ranking.Settings{Partitions: []string{"gpu"}}})
+			set := steerSettings()
+			set.MaxWrites = 100
+			for b.Loop() {
+				for _, c := range p.helm.jobs {
+					c.place, c.asked = Place{Excluded: excluded, Bounds: slurmplug.Bounds{Tasks: 1, CPUs: 1}}, 20
+				}
+				p.helm.Steer(&p.Snapshot, p.h, &pl, &p.shares, set)
+			}
+		})
+	}
+}
