@@ -653,7 +653,7 @@ func (d *Steered) snapshot() *steering.Snapshot {
 		index[n.Name] = at
 		sizes = append(sizes, placement.Node{Type: t, Amount: placement.Amount{GPUs: int32(n.GPUs), CPUs: int32(n.CPUs), MemMB: n.MemMB}})
 		used = append(used, placement.Share{Node: at, Amount: placement.Amount{GPUs: int32(n.GPUsUsed), CPUs: int32(n.CPUsUsed), MemMB: n.MemUsedMB}})
-		if k := d.kinds.Index[n.Name]; d.kinds.Nodes.Down(k) {
+		if k, known := d.kinds.Index[n.Name]; !known || d.kinds.Nodes.Down(k) {
 			down = append(down, at)
 		}
 	}

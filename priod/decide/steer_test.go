@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/placement"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/policy/ranking"
 	"slurmprio/priod/policy/steering"
@@ -651,6 +652,24 @@ func BenchmarkSteer(b *testing.B) {
 	set.MaxWrites = 100
 	for b.Loop() {
 		p.helm.Steer(&p.Snapshot, p.h, &pl, &p.shares, set)
+	}
+}
+
+// Of more kinds of nodes than can be told apart nobody is planned on the last ones.
+func TestSteerBesideTooManyKinds(t *testing.T) {
+	p := newHarbour()
+	p.node("a1", "a100", "a100").GPUsUsed = 4
+	p.node("v1", "v100", "v100")
+	for i := range placement.MaxTypes {
+		p.node(fmt.Sprint("a", i+2), "a100", "a100", fmt.Sprint("rack", i)).Usable = false
+	}
+	p.Jobs = append(p.Jobs, cluster.Job{
+		ID: slurmplug.Plain(9), State: cluster.Running, GPUs: 4, CPUs: 4, Nodes: 1, Partition: "gpu", NodeList: "a1", Start: start, TimeLimit: 3600e9, Submit: start,
+	})
+	p.job(1, "")
+	pl, _ := p.cycle(steerSettings())
+	if told := p.told(&pl, 1); !strings.Contains(told, "takes v100") {
+		t.Errorf("told %q", told)
 	}
 }
 

@@ -26,28 +26,18 @@ type Map struct {
 }
 
 // New reads the nodes of a snapshot. Those of more kinds than can be told apart
-// are left out: nothing is placed there.
+// are left out: nothing is placed there. Nodes on which jobs with GPUs are placed come
+// before others.
 func New(s *cluster.Snapshot) *Map {
 	m := &Map{Index: make(map[string]int32, len(s.Nodes))}
-	kinds := map[string]int32{}
+	kinds := m.tell(s)
 	var used []placement.Share
 	var down []int32
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		features := slices.Sorted(slices.Values(n.Features))
-		gpuType := n.GPUType
-		if n.MixedTypes {
-			gpuType = "\x00"
-		}
-		key := gpuType + "\x00" + strings.Join(features, ",") + "\x00" + strings.Join(n.Partitions, ",")
-		kind, known := kinds[key]
-		if !known {
-			if len(kinds) == placement.MaxTypes {
-				continue
-			}
-			kind = int32(len(kinds))
-			kinds[key] = kind
-			m.Kinds, m.largest = append(m.Kinds, n), append(m.largest, placement.Amount{})
+		kind := kinds[i]
+		if kind < 0 {
+			continue
 		}
 		at := int32(len(m.sizes))
 		m.Index[n.Name] = at
@@ -66,6 +56,36 @@ func New(s *cluster.Snapshot) *Map {
 		m.Nodes.SetDown(at, true)
 	}
 	return m
+}
+
+// tell is the kind of each node, -1 beyond MaxTypes of them.
+func (m *Map) tell(s *cluster.Snapshot) (kinds []int32) {
+	kinds = make([]int32, len(s.Nodes))
+	all := map[string]int32{}
+	for _, others := range []bool{false, true} {
+		for i := range s.Nodes {
+			n := &s.Nodes[i]
+			if others != (n.GPUs == 0 || n.MixedTypes) {
+				continue
+			}
+			gpuType := n.GPUType
+			if n.MixedTypes {
+				gpuType = "\x00"
+			}
+			key := gpuType + "\x00" + strings.Join(slices.Sorted(slices.Values(n.Features)), ",") + "\x00" + strings.Join(n.Partitions, ",")
+			kind, known := all[key]
+			switch {
+			case !known && len(all) == placement.MaxTypes:
+				kind = -1
+			case !known:
+				kind = int32(len(all))
+				all[key] = kind
+				m.Kinds, m.largest = append(m.Kinds, n), append(m.largest, placement.Amount{})
+			}
+			kinds[i] = kind
+		}
+	}
+	return kinds
 }
 
 // Empty is the cluster with nothing on it and no node down.

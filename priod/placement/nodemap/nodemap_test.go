@@ -1,9 +1,11 @@
 package nodemap
 
 import (
+	"fmt"
 	"testing"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/placement"
 )
 
 func TestRequest(t *testing.T) {
@@ -40,5 +42,25 @@ func TestRequest(t *testing.T) {
 		if _, fits := m.Nodes.Fit(r, nil); r.Nodes != c.nodes || fits != c.anywhere {
 			t.Errorf("%s: %d nodes, fits %v; want %d, %v", c.what, r.Nodes, fits, c.nodes, c.anywhere)
 		}
+	}
+}
+
+// Nodes without GPUs may be of more kinds than can be told apart, and stand before
+// those with GPUs.
+func TestKindsOfGPUsComeFirst(t *testing.T) {
+	var s cluster.Snapshot
+	for i := range 2 * placement.MaxTypes {
+		s.Nodes = append(s.Nodes, cluster.Node{Name: fmt.Sprint("c", i), Features: []string{fmt.Sprint("rack", i)}, CPUs: 16, MemMB: 1000, Usable: true, Partitions: []string{"gpu"}})
+	}
+	s.Nodes = append(s.Nodes, cluster.Node{Name: "g1", GPUType: "a100", GPUs: 4, CPUs: 16, MemMB: 1000, Usable: true, Partitions: []string{"gpu"}})
+	m := New(&s)
+	j := cluster.Job{GPUs: 2, CPUs: 2, Nodes: 1, Partition: "gpu"}
+	types, _ := m.Types(&j)
+	shares, ok := m.Nodes.Fit(m.Request(&j, types), nil)
+	if !ok || m.Names[shares[0].Node] != "g1" {
+		t.Errorf("%+v %v", shares, ok)
+	}
+	if len(m.Kinds) != placement.MaxTypes || len(m.Names) != placement.MaxTypes {
+		t.Errorf("%d kinds, %d nodes", len(m.Kinds), len(m.Names))
 	}
 }
