@@ -10,6 +10,8 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/decide"
+	"slurmprio/priod/placement"
+	"slurmprio/priod/placement/nodemap"
 	"slurmprio/slurmplug"
 )
 
@@ -274,7 +276,25 @@ func (k *checker) gpuTypes() {
 			k.say(Warn, "GPU types", "", "%s has more than one GPU type: its jobs' types are known only where they ask for one", k.f.Nodes[i].Name)
 		}
 	}
+	k.kinds()
 	k.features(types, untyped)
+}
+
+// kinds names nodes with GPUs that are of more kinds than can be told apart.
+func (k *checker) kinds() {
+	s := cluster.Snapshot{Nodes: convertNodes(k.f.Nodes)}
+	told := nodemap.New(&s).Index
+	var out []string
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if _, known := told[n.Name]; n.GPUs > 0 && !n.MixedTypes && !known {
+			out = append(out, n.Name)
+		}
+	}
+	if len(out) > 0 {
+		k.say(Warn, "GPU types", "", "nodes with GPUs differ in more than %d ways (GPU type, features, partitions): no job is steered, sized or given room on %.80s",
+			placement.MaxTypes, slurmplug.CompactHosts(out))
+	}
 }
 
 // features looks at the node features that stand for the GPU types, which

@@ -3,6 +3,7 @@ package live
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -120,6 +121,13 @@ func TestFindings(t *testing.T) {
 		}},
 		{name: "and what to do about it", level: Warn, fix: "gpu_types.a100.feature", change: func(f *Facts, _ *decide.Settings) {
 			f.Nodes = append(f.Nodes, slurmplug.Node{Name: "a2", Features: []string{"a100", "v100"}, Gres: []slurmplug.Gres{{Name: "gpu", Type: "v100", Count: 4}}})
+		}},
+		{name: "more kinds of nodes than are told apart", level: Warn, fix: "no job is steered, sized or given room on a65", change: func(f *Facts, _ *decide.Settings) {
+			for i := range 64 {
+				n := f.Nodes[0]
+				n.Name, n.Features = fmt.Sprint("a", i+2), []string{"a100", fmt.Sprint("rack", i)}
+				f.Nodes = append(f.Nodes, n)
+			}
 		}},
 		{name: "MIG", level: Warn, fix: "slice of a GPU", change: func(f *Facts, _ *decide.Settings) {
 			f.Nodes[0].Gres[0].Type, f.Nodes[0].Features = "a100_1g.5gb", []string{"a100_1g.5gb"}
