@@ -54,6 +54,9 @@ type Asked struct {
 	UID   string // of its user; "" when Slurm did not say
 	// Fixed says why the size cannot be changed; "" when it can.
 	Fixed string
+	// Allowances are what limits leave: of those for several jobs beside what they hold,
+	// which is without a job that waits, such as this one.
+	Allowances []*Allowance
 	// Text is the value of Size that the job holds: writing it again after another
 	// one undoes that.
 	Text string

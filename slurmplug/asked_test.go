@@ -2,6 +2,7 @@ package slurmplug
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -168,28 +169,50 @@ func TestValidateSize(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
-	l, err := parseLimits(recording(t, "limits-assoc.out"), recording(t, "limits-qos.out"))
+	assoc := recording(t, "limits-assoc.out") + "chemistry|||root|cpu=8,mem=1G|||cpu=3||\nchemistry|games|||cpu=6|||cpu=4|mem=500M|\n"
+	qos := recording(t, "limits-qos.out") + "many|cpu=9||||||cpu=7|mem=2G||||\nfactor||||||||||||2.000000\n"
+	l, err := parseLimits(assoc, qos)
 	if err != nil {
 		t.Fatal(err)
+	}
+	const none = Endless
+	chemistry := []Limit{
+		{"user games has a limit in account chemistry: GrpTRES=cpu=6", 6, none, "user games chemistry "},
+		{"user games has a limit in account chemistry: MaxTRES=cpu=4", 4, none, ""},
+		{"user games has a limit in account chemistry: MaxTRESPerNode=mem=500M", none, 500, ""},
+		{"account chemistry has a limit: GrpTRES=cpu=8,mem=1G", 8, 1024, "account chemistry"}, // its MaxTRES is for users without their own
 	}
 	for _, c := range []struct {
 		user, account, partition string
 		qos                      []string
-		want                     string
+		limits                   []Limit
+		fixed                    string
 	}{
-		{"games", "biology", "gpu", []string{"normal"}, ""},
-		{"root", "biology", "gpu", []string{"normal"}, "user root has a limit in account biology: GrpTRES=cpu=100"},
-		{"games", "physics", "gpu", []string{"normal"}, "account physics has a limit: GrpTRESRunMins=mem=10000M"},
-		{"games", "biology", "gpu", []string{"normal", "te"}, "QOS te limits it: GrpTRES=cpu=4"},
-		{"games", "biology", "gpu", []string{"normal,te", ""}, "QOS te limits it: GrpTRES=cpu=4"}, // several, which newer Slurm allows
-		{"games", "nowhere", "gpu", nil, "user games in account nowhere is not known"},
-		{"games", "biology", "gpu", []string{"new"}, "QOS new is not known"},
-		{"newcomer", "biology", "gpu", []string{"normal"}, "user newcomer in account biology is not known"},
-		{"Games", "biology", "gpu", []string{"normal"}, ""}, // slurmdbd keeps it in small letters
-		{"ROOT", "biology", "gpu", []string{"normal"}, "user ROOT has a limit in account biology: GrpTRES=cpu=100"},
+		{"games", "biology", "gpu", []string{"normal"}, nil, ""},
+		{"root", "biology", "gpu", []string{"normal"}, []Limit{
+			{"user root has a limit in account biology: GrpTRES=cpu=100", 100, none, "user root biology "},
+			{"user root has a limit in account biology: MaxTRESPerNode=cpu=10", 10, none, ""},
+		}, ""},
+		{"games", "physics", "gpu", []string{"normal"}, nil, "account physics has a limit: GrpTRESRunMins=mem=10000M"},
+		{"games", "biology", "gpu", []string{"normal", "te"}, nil, "QOS te limits it: MaxTRESMins=cpu=5"},
+		{"games", "biology", "gpu", []string{"normal,te", ""}, nil, "QOS te limits it: MaxTRESMins=cpu=5"}, // several, which newer Slurm allows
+		{"games", "biology", "gpu", []string{"normal", "many"}, []Limit{
+			{"QOS many limits it: GrpTRES=cpu=9", 9, none, "QOS many"},
+			{"QOS many limits it: MaxTRESPU=cpu=7", 7, none, "QOS many, user games"},
+			{"QOS many limits it: MaxTRESPA=mem=2G", none, 2048, "QOS many, account biology"},
+		}, ""},
+		{"games", "chemistry", "gpu", []string{"normal"}, chemistry, ""},
+		{"games", "chemistry", "gpu", []string{"factor"}, nil, "its QOS multiplies by LimitFactor: " + chemistry[0].What},
+		{"games", "biology", "gpu", []string{"factor"}, nil, ""},
+		{"games", "nowhere", "gpu", nil, nil, "user games in account nowhere is not known"},
+		{"games", "biology", "gpu", []string{"new"}, nil, "QOS new is not known"},
+		{"newcomer", "biology", "gpu", []string{"normal"}, nil, "user newcomer in account biology is not known"},
+		{"Games", "biology", "gpu", []string{"normal"}, nil, ""}, // slurmdbd keeps it in small letters
+		{"GAMES", "physics", "gpu", []string{"normal"}, nil, "account physics has a limit: GrpTRESRunMins=mem=10000M"},
 	} {
-		if got := l.Of(c.user, c.account, c.partition, c.qos...); got != c.want {
-			t.Errorf("%+v: %q", c, got)
+		got, fixed := l.Of(c.user, c.account, c.partition, c.qos...)
+		if fixed != c.fixed || fixed == "" && !slices.Equal(got, c.limits) {
+			t.Errorf("%s %s %s: %q\n%+v, want\n%+v", c.user, c.account, c.qos, fixed, got, c.limits)
 		}
 	}
 	for _, bad := range []string{"a|b\n", strings.Repeat("|", 9) + "\n", "a|" + strings.Repeat("|", 7) + "cpu=x\n"} {

@@ -1,25 +1,65 @@
 package slurmplug
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 )
 
 // Limits are what associations and QOS allow of CPUs and memory. An operator's
 // update of a job's CPUs or memory lifts the limit on them from that job without a
-// word (ADMIN_SET_LIMIT, slurmctld/acct_policy.c), so a job with such a limit is
-// best left alone.
+// word (ADMIN_SET_LIMIT, slurmctld/acct_policy.c), so who changes a job's size has
+// to keep to them.
 type Limits struct {
 	assoc map[association]bound
-	qos   map[string]string
+	qos   map[string]bound
+}
+
+// Limit is one limit on CPUs and memory.
+type Limit struct {
+	What        string // for people: "QOS te limits it: MaxTRES=cpu=4"
+	CPUs, MemMB int64  // Endless where it says nothing
+	// Shared names those whose jobs count together; "" where each job counts alone.
+	Shared string
+}
+
+// Endless is more than there is, and can still be added to.
+const Endless = math.MaxInt64 / 2
+
+// Allowance is what a limit leaves to a job, or to several that hold the same one.
+type Allowance struct {
+	Limit       string // for people
+	CPUs, MemMB int64
+	Each        bool // to each job that holds it
 }
 
 // association is an account, or a user in it, perhaps in one partition.
 type association struct{ account, user, partition string }
 
-// bound is a limit in words, "" for none, and the account above.
-type bound struct{ limit, parent string }
+// bound is what an association or a QOS says, and the account above.
+type bound struct {
+	limits []Limit // What is the name and the value yet, Shared the scope
+	fixed  string  // in words: a limit of which nobody can say what it leaves
+	factor bool    // a QOS that multiplies its associations' limits
+	parent string
+}
+
+// Scopes of limits, by their names. Of those that are not here nobody can say what
+// they leave of a job's size: minutes depend on time and decay, MinTRES is a floor.
+const (
+	eachJob    = "job"
+	together   = "together"
+	perUser    = "user"
+	perAccount = "account"
+)
+
+var limitScopes = map[string]string{
+	"GrpTRES": together, "MaxTRES": eachJob, "MaxTRESPerNode": eachJob, // sized jobs have one node
+	"MaxTRESPU": perUser, "MaxTRESPA": perAccount,
+}
 
 var (
 	assocLimits = []string{"GrpTRES", "GrpTRESMins", "GrpTRESRunMins", "MaxTRES", "MaxTRESPerNode", "MaxTRESMins"}
@@ -39,7 +79,7 @@ func (c *Client) Limits(ctx context.Context, cluster string) (*Limits, error) {
 	if err != nil {
 		return nil, err
 	}
-	qos, err := list("qos", "format=Name,"+strings.Join(qosLimits, ","))
+	qos, err := list("qos", "format=Name,"+strings.Join(qosLimits, ",")+",LimitFactor")
 	if err != nil {
 		return nil, err
 	}
@@ -47,88 +87,144 @@ func (c *Client) Limits(ctx context.Context, cluster string) (*Limits, error) {
 }
 
 func parseLimits(assoc, qos string) (*Limits, error) {
-	l := &Limits{map[association]bound{}, map[string]string{}}
+	l := &Limits{map[association]bound{}, map[string]bound{}}
 	for line := range strings.Lines(assoc) {
 		f := strings.Split(strings.TrimSuffix(line, "\n"), "|")
 		if len(f) != 4+len(assocLimits) || f[0] == "" {
 			return nil, doubtful("sacctmgr show assoc", "%q: %d fields, want %d, the first not empty", firstLine([]byte(line)), len(f), 4+len(assocLimits))
 		}
-		limit, err := onSize(assocLimits, f[4:])
+		b, err := onSize(assocLimits, f[4:])
 		if err != nil {
 			return nil, doubtful("sacctmgr show assoc", "%q: %w", firstLine([]byte(line)), err)
 		}
-		l.assoc[association{f[0], f[1], f[2]}] = bound{limit, f[3]}
+		b.parent = f[3]
+		l.assoc[association{f[0], f[1], f[2]}] = b
 	}
 	for line := range strings.Lines(qos) {
 		f := strings.Split(strings.TrimSuffix(line, "\n"), "|")
-		if len(f) != 1+len(qosLimits) || f[0] == "" {
-			return nil, doubtful("sacctmgr show qos", "%q: %d fields, want %d, the first not empty", firstLine([]byte(line)), len(f), 1+len(qosLimits))
+		if len(f) != 2+len(qosLimits) || f[0] == "" {
+			return nil, doubtful("sacctmgr show qos", "%q: %d fields, want %d, the first not empty", firstLine([]byte(line)), len(f), 2+len(qosLimits))
 		}
-		limit, err := onSize(qosLimits, f[1:])
+		b, err := onSize(qosLimits, f[1:len(f)-1])
 		if err != nil {
 			return nil, doubtful("sacctmgr show qos", "%q: %w", firstLine([]byte(line)), err)
 		}
-		l.qos[f[0]] = limit
+		b.factor = f[len(f)-1] != ""
+		l.qos[f[0]] = b
 	}
 	return l, nil
 }
 
-// onSize is the first limit that grows or shrinks with a job's CPUs or memory.
-func onSize(names, values []string) (string, error) {
+// onSize are the limits that grow or shrink with a job's CPUs or memory.
+func onSize(names, values []string) (b bound, err error) {
 	for i, value := range values {
 		tres, err := ParseTRES(value)
 		if err != nil {
-			return "", fmt.Errorf("%s: %w", names[i], err)
+			return b, fmt.Errorf("%s: %w", names[i], err)
 		}
-		for _, name := range []string{"cpu", "mem", "billing"} {
-			if _, limited := tres.Get(name); limited {
-				return names[i] + "=" + value, nil
+		limit := Limit{What: names[i] + "=" + value, CPUs: Endless, MemMB: Endless, Shared: limitScopes[names[i]]}
+		cpus, onCPUs := tres.Get("cpu")
+		memMB, onMem := tres.Get("mem")
+		_, onBilling := tres.Get("billing") // CPUs and memory by the weights of a partition
+		switch {
+		case onBilling || limit.Shared == "" && (onCPUs || onMem):
+			b.fixed = cmp.Or(b.fixed, limit.What)
+		case onCPUs || onMem:
+			if onCPUs {
+				limit.CPUs = cpus
 			}
+			if onMem {
+				limit.MemMB = memMB
+			}
+			b.limits = append(b.limits, limit)
 		}
 	}
-	return "", nil
+	return b, nil
 }
 
-// Of says which limit on CPUs or memory a job is under, "" for none: its QOS's, its
-// association's, or that of an account above. The QOS may be a partition's, or
-// several with commas. What was made since the limits were read may have one.
-func (l *Limits) Of(user, account, partition string, qos ...string) string {
+// Of are the limits on CPUs and memory that a job is under: its QOS's, its
+// association's, and those of the accounts above. The QOS may be a partition's, or
+// several with commas. Of several Slurm may heed one only: the least is safe. fixed
+// says why it is not known what they leave, "" when it is; what was made since the
+// limits were read may have one.
+func (l *Limits) Of(user, account, partition string, qos ...string) (limits []Limit, fixed string) {
+	scaled := false
 	for _, list := range qos {
 		for q := range strings.SplitSeq(list, ",") {
-			switch limit, known := l.qos[q]; {
-			case !known && !isUnset(q):
-				return fmt.Sprintf("QOS %.40s is not known", q)
-			case limit != "":
-				return fmt.Sprintf("QOS %s limits it: %s", q, limit)
+			b, known := l.qos[q]
+			if !known && !isUnset(q) {
+				return nil, fmt.Sprintf("QOS %.40s is not known", q)
 			}
+			who := "QOS " + q
+			scaled = scaled || b.factor
+			fixed = b.add(&limits, fixed, who+" limits it: ", map[string]string{
+				together: who, perUser: who + ", user " + user, perAccount: who + ", account " + account,
+			})
 		}
 	}
 	var a bound
 	known := false
-	for _, as := range []association{ // slurmdbd keeps names in small letters, unless told otherwise
+	as := association{}
+	for _, as = range []association{ // slurmdbd keeps names in small letters, unless told otherwise
 		{account, user, partition}, {account, user, ""}, {account, strings.ToLower(user), partition}, {account, strings.ToLower(user), ""},
 	} {
 		if a, known = l.assoc[as]; known {
 			break
 		}
 	}
-	switch {
-	case !known:
-		return fmt.Sprintf("user %.40s in account %.40s is not known", user, account)
-	case a.limit != "":
-		return fmt.Sprintf("user %s has a limit in account %s: %s", user, account, a.limit)
+	if !known {
+		return nil, fmt.Sprintf("user %.40s in account %.40s is not known", user, account)
 	}
+	ofQOS := len(limits)
+	fixed = a.add(&limits, fixed, fmt.Sprintf("user %s has a limit in account %s: ", user, account), map[string]string{
+		together: strings.Join([]string{"user", as.user, as.account, as.partition}, " "),
+	})
 	for range len(l.assoc) { // accounts are a tree, however odd the output
 		a, known = l.assoc[association{account, "", ""}]
-		switch {
-		case !known && account != "":
-			return fmt.Sprintf("account %.40s is not known", account)
-		case !known: // above the root
-			return ""
-		case a.limit != "":
-			return fmt.Sprintf("account %s has a limit: %s", account, a.limit)
+		if !known && account != "" {
+			return nil, fmt.Sprintf("account %.40s is not known", account)
 		}
+		if !known { // above the root
+			break
+		}
+		a.limits = slices.DeleteFunc(slices.Clone(a.limits), func(l Limit) bool {
+			return l.Shared == eachJob // its users' associations have inherited it, or have their own
+		})
+		fixed = a.add(&limits, fixed, fmt.Sprintf("account %s has a limit: ", account), map[string]string{together: "account " + account})
 		account = a.parent
 	}
-	return ""
+	if scaled && len(limits) > ofQOS {
+		fixed = cmp.Or(fixed, "its QOS multiplies by LimitFactor: "+limits[ofQOS].What)
+	}
+	return limits, fixed
+}
+
+// add adds the limits to a list, each with the scope that its kind of scope stands
+// for, and says what is fixed.
+func (b *bound) add(limits *[]Limit, fixed, says string, scopes map[string]string) string {
+	for _, limit := range b.limits {
+		limit.What, limit.Shared = says+limit.What, scopes[limit.Shared]
+		*limits = append(*limits, limit)
+	}
+	if b.fixed != "" {
+		fixed = cmp.Or(fixed, says+b.fixed)
+	}
+	return fixed
+}
+
+// Of is what the limit leaves to a job that waits with so many CPUs and so much
+// memory, which an Allowance for several has been told of by Take.
+func (l *Allowance) Of(cpus int, memMB int64) (mostCPUs, mostMB int64) {
+	if l.Each {
+		return l.CPUs, l.MemMB
+	}
+	return l.CPUs + int64(cpus), l.MemMB + memMB
+}
+
+// Take counts what a job will hold that will start.
+func (l *Allowance) Take(cpus int, memMB int64) {
+	if !l.Each {
+		l.CPUs -= int64(cpus)
+		l.MemMB -= memMB
+	}
 }

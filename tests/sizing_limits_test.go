@@ -18,6 +18,7 @@ import (
 type bounded struct {
 	name, limit string   // the limit as sacctmgr modify takes it: "user name=games account=bigger set MaxTRES=cpu=2"
 	without     string   // the limit taken away
+	cpus        int      // that it gets: eight are best
 	says        string   // explain
 	args        []string // of its submission
 	id          string
@@ -47,35 +48,41 @@ func newLimitedSite(t *testing.T) *limitedSite {
 	user := func(account string) string { return "user name=" + lab.OtherUser + " account=" + account }
 	mem := "--prio-mem=a100:1000x1-30000x4"
 	l.cases = []bounded{
-		{name: "free", says: "expected at 4.00 times the speed", args: []string{"-A", "free"}},
-		{name: "gpus", limit: user("gpus") + " set GrpTRES=gres/gpu=1", without: user("gpus") + " set GrpTRES=gres/gpu=-1",
+		{name: "free", cpus: 8, says: "expected at 4.00 times the speed", args: []string{"-A", "free"}},
+		{name: "gpus", cpus: 8, limit: user("gpus") + " set GrpTRES=gres/gpu=1", without: user("gpus") + " set GrpTRES=gres/gpu=-1",
 			says: "expected at 4.00 times the speed", args: []string{"-A", "gpus"}},
-		{name: "user", limit: user("user") + " set MaxTRES=cpu=2", without: user("user") + " set MaxTRES=cpu=-1",
-			says: "user games has a limit in account user: MaxTRES=cpu=2", args: []string{"-A", "user"}},
-		{name: "memory", limit: user("memory") + " set MaxTRESPerNode=mem=4000", without: user("memory") + " set MaxTRESPerNode=mem=-1",
-			says: "MaxTRESPerNode=mem=4000M", args: []string{"-A", "memory", mem}},
-		{name: "minutes", limit: "account name=minutes set GrpTRESRunMins=cpu=20", without: "account name=minutes set GrpTRESRunMins=cpu=-1",
+		{name: "user", cpus: 4, limit: user("user") + " set MaxTRES=cpu=4", without: user("user") + " set MaxTRES=cpu=-1",
+			says: "no more because user games has a limit in account user: MaxTRES=cpu=4", args: []string{"-A", "user"}},
+		{name: "inherits", cpus: 5, limit: "account name=inherits set MaxTRES=cpu=5", without: "account name=inherits set MaxTRES=cpu=-1",
+			says: "user games has a limit in account inherits: MaxTRES=cpu=5", args: []string{"-A", "inherits"}},
+		{name: "memory", cpus: 8, limit: user("memory") + " set MaxTRESPerNode=mem=6000", without: user("memory") + " set MaxTRESPerNode=mem=-1",
+			says: "gets 8 CPUs and 6000 MB", args: []string{"-A", "memory", mem}},
+		{name: "minutes", cpus: 2, limit: "account name=minutes set GrpTRESRunMins=cpu=20", without: "account name=minutes set GrpTRESRunMins=cpu=-1",
 			says: "account minutes has a limit: GrpTRESRunMins=cpu=20", args: []string{"-A", "minutes"}},
-		{name: "group", limit: "account name=group set GrpTRES=cpu=3", without: "account name=group set GrpTRES=cpu=-1",
-			says: "account group has a limit: GrpTRES=cpu=3", args: []string{"-A", "group"}},
-		{name: "group2", says: "account group has a limit: GrpTRES=cpu=3", args: []string{"-A", "group"}},
-		{name: "child", limit: "account name=above set GrpTRES=cpu=2", without: "account name=above set GrpTRES=cpu=-1",
-			says: "account above has a limit: GrpTRES=cpu=2", args: []string{"-A", "below"}},
-		{name: "qosnode", limit: "qos name=qosnode set MaxTRESPerNode=cpu=2", without: "qos name=qosnode set MaxTRESPerNode=cpu=-1",
-			says: "QOS qosnode limits it: MaxTRESPerNode=cpu=2", args: []string{"-A", "free", "--qos=qosnode"}},
-		{name: "qosuser", limit: "qos name=qosuser set MaxTRESPerUser=cpu=2", without: "qos name=qosuser set MaxTRESPerUser=cpu=-1",
-			says: "QOS qosuser limits it: MaxTRESPU=cpu=2", args: []string{"-A", "free", "--qos=qosuser"}},
-		{name: "qosgroup", limit: "qos name=qosgroup set GrpTRES=cpu=2", without: "qos name=qosgroup set GrpTRES=cpu=-1",
-			says: "QOS qosgroup limits it: GrpTRES=cpu=2", args: []string{"-A", "free", "--qos=qosgroup"}},
-		{name: "partqos", limit: "qos name=partqos set MaxTRESPerJob=cpu=2", without: "qos name=partqos set MaxTRESPerJob=cpu=-1",
-			says: "QOS partqos limits it: MaxTRES=cpu=2", args: []string{"-A", "free", "-p", "def"}},
+		{name: "billing", cpus: 2, limit: user("billing") + " set MaxTRES=billing=20", without: user("billing") + " set MaxTRES=billing=-1",
+			says: "user games has a limit in account billing: MaxTRES=billing=20", args: []string{"-A", "billing"}},
+		{name: "group", cpus: 5, limit: "account name=group set GrpTRES=cpu=7", without: "account name=group set GrpTRES=cpu=-1",
+			says: "account group has a limit: GrpTRES=cpu=7", args: []string{"-A", "group"}},
+		{name: "group2", cpus: 2, says: "account group has a limit: GrpTRES=cpu=7", args: []string{"-A", "group"}}, // what it needs is left to it
+		{name: "child", cpus: 3, limit: "account name=above set GrpTRES=cpu=3", without: "account name=above set GrpTRES=cpu=-1",
+			says: "account above has a limit: GrpTRES=cpu=3", args: []string{"-A", "below"}},
+		{name: "qosnode", cpus: 4, limit: "qos name=qosnode set MaxTRESPerNode=cpu=4", without: "qos name=qosnode set MaxTRESPerNode=cpu=-1",
+			says: "QOS qosnode limits it: MaxTRESPerNode=cpu=4", args: []string{"-A", "free", "--qos=qosnode"}},
+		{name: "qosuser", cpus: 5, limit: "qos name=qosuser set MaxTRESPerUser=cpu=5", without: "qos name=qosuser set MaxTRESPerUser=cpu=-1",
+			says: "QOS qosuser limits it: MaxTRESPU=cpu=5", args: []string{"-A", "free", "--qos=qosuser"}},
+		{name: "qosgroup", cpus: 3, limit: "qos name=qosgroup set GrpTRES=cpu=3", without: "qos name=qosgroup set GrpTRES=cpu=-1",
+			says: "QOS qosgroup limits it: GrpTRES=cpu=3", args: []string{"-A", "free", "--qos=qosgroup"}},
+		{name: "partqos", cpus: 6, limit: "qos name=partqos set MaxTRESPerJob=cpu=6", without: "qos name=partqos set MaxTRESPerJob=cpu=-1",
+			says: "QOS partqos limits it: MaxTRES=cpu=6", args: []string{"-A", "free", "-p", "def"}},
+		{name: "above", cpus: 2, limit: user("small") + " set MaxTRES=cpu=1", without: user("small") + " set MaxTRES=cpu=-1",
+			says: "its own, because it asks for more than a limit leaves now: user games has a limit in account small: MaxTRES=cpu=1", args: []string{"-A", "small"}},
 	}
 	all := "qosnode,qosuser,qosgroup,partqos"
 	l.sacctmgr(
 		"add qos "+all,
-		"add account free,gpus,user,memory,minutes,group,above cluster=lab",
+		"add account free,gpus,user,inherits,memory,minutes,billing,group,above,small cluster=lab",
 		"add account below parent=above cluster=lab",
-		"add user "+lab.OtherUser+" account=free,gpus,user,memory,minutes,group,below",
+		"add user "+lab.OtherUser+" account=free,gpus,user,inherits,memory,minutes,billing,group,below,small",
 		"modify account name=free set qos+="+all)
 	l.limit()
 	s.slurm("scontrol", "update", "PartitionName=def", "QoS=partqos")
@@ -136,83 +143,86 @@ func (l *limitedSite) stands(job string) string {
 	return strings.TrimSpace(l.slurm("squeue", "--noheader", "--jobs="+job, "--format=%T %r"))
 }
 
-// Users' limits stay in force on the real Slurm: a job under one of them keeps its
-// size, is held by Slurm when its turn would exceed the limit, and gets another size
-// when the limit is gone. A limit made after a size was written binds that job, too.
+// Users' limits stay in force on the real Slurm: a job under one of them is raised to
+// what it leaves, and no other job of the same account or QOS is held for that; where
+// nobody can say what is left it keeps its size. A limit made after a size was written
+// binds that job, too, and Slurm takes the size back that it had of its own.
 func TestSizesUnderLimits(t *testing.T) {
 	t.Parallel()
 	l := newLimitedSite(t)
+	named := map[string]*bounded{}
 	for i := range l.cases {
 		c := &l.cases[i]
-		c.id = l.theirs(c.name, c.args...)
+		c.id, named[c.name] = l.theirs(c.name, c.args...), c
 	}
 	l.eligible(len(l.cases))
 	l.must("run", "--once")
-	limited := func(c *bounded) bool { return strings.Contains(c.says, "limit") || strings.Contains(c.says, "MaxTRES") }
 	for i := range l.cases {
 		c := &l.cases[i]
 		if told := l.must("explain", c.id); !strings.Contains(told, c.says) {
 			t.Errorf("%s: explain lacks %q:\n%s", c.name, c.says, told)
 		}
-		if n := l.cpus(c.id); (n == 2) != limited(c) {
-			t.Errorf("%s asks for %d CPUs", c.name, n)
+		if n := l.cpus(c.id); n != c.cpus {
+			t.Errorf("%s asks for %d CPUs, want %d", c.name, n, c.cpus)
 		}
 	}
 
-	// A limit below the new size of one that has it already. The daemon is not there
-	// to take the size back: it is Slurm that holds the job.
-	late := l.theirs("late", "-A", "free")
-	l.eligible(len(l.cases) + 1)
+	// A limit below the new size of those that have it already, and below what one of
+	// them asks for of its own; a QOS with DenyOnLimit would not let that in anew. The
+	// daemon is not there to take the sizes back: it is Slurm that holds the jobs.
+	late, wide := l.theirs("late", "-A", "free"), l.theirs("wide", "-A", "free", "-c", "16")
+	l.eligible(len(l.cases) + 2)
 	l.must("run", "--once")
-	if n := l.cpus(late); n != 8 {
-		t.Errorf("late asks for %d CPUs", n)
-	}
-	l.sacctmgr("modify user name=" + lab.OtherUser + " account=free set MaxTRES=cpu=4")
-	l.open(true)
-	running := map[string]string{"gpus": "8"}
-	for i := range l.cases {
-		if c := &l.cases[i]; limited(c) && c.name != "group2" {
-			running[c.name] = "2"
+	for _, id := range []string{late, wide} {
+		if n := l.cpus(id); n != 8 {
+			t.Errorf("job %s asks for %d CPUs", id, n)
 		}
 	}
+	l.sacctmgr("modify user name="+lab.OtherUser+" account=free set MaxTRES=cpu=4", "modify qos name=normal set flags=DenyOnLimit")
+	l.open(true)
+	const tooLarge = "PENDING AssocMaxCpuPerJobLimit"
+	held := map[string]string{late: tooLarge, wide: tooLarge, named["free"].id: tooLarge, named["qosuser"].id: tooLarge, named["above"].id: tooLarge}
 	for i := range l.cases {
 		c := &l.cases[i]
-		if want, starts := running[c.name]; starts {
-			l.wait(c.name+" running", func() bool { return strings.HasPrefix(l.stands(c.id), "RUNNING") })
-			if got := l.cpus(c.id); strconv.Itoa(got) != want {
-				t.Errorf("%s runs with %d CPUs, want %s", c.name, got, want)
-			}
+		if held[c.id] == "" {
+			held[c.id] = "RUNNING None"
+		}
+		l.wait(c.name+": "+held[c.id], func() bool { return l.stands(c.id) == held[c.id] })
+		if got := l.cpus(c.id); got != c.cpus {
+			t.Errorf("%s has %d CPUs, want %d", c.name, got, c.cpus)
 		}
 	}
 	gpus := l.theirs("gpus2", "-A", "gpus") // one GPU of one is in use
-	held := map[string]string{late: "PENDING AssocMaxCpuPerJobLimit", gpus: "PENDING AssocGrpGRES"}
-	for i := range l.cases {
-		switch c := &l.cases[i]; c.name {
-		case "free":
-			held[c.id] = "PENDING AssocMaxCpuPerJobLimit"
-		case "group2": // two CPUs of three are in use
-			held[c.id] = "PENDING AssocGrpCpuLimit"
-		}
-	}
-	for id, want := range held {
+	for id, want := range map[string]string{late: held[late], wide: held[wide], gpus: "PENDING AssocGrpGRES"} {
 		l.wait("job "+id+" "+want, func() bool { return l.stands(id) == want })
 	}
 
-	// priod comes back, and goes on. What Slurm holds it does not let go.
+	// priod comes back, and goes on. What Slurm holds it does not let go: it has its own
+	// size again, and starts if that is within the limit.
 	d := l.daemon()
-	for _, id := range []string{late, l.cases[0].id} {
-		l.wait("its own two CPUs again", func() bool { return l.cpus(id) == 2 })
-		l.wait("its start with them", func() bool { return strings.HasPrefix(l.stands(id), "RUNNING") })
+	for _, id := range []string{late, named["free"].id, named["qosuser"].id} {
+		l.wait("its start within the limit", func() bool { return strings.HasPrefix(l.stands(id), "RUNNING") })
+		if n := l.cpus(id); n != 2 && n != 4 {
+			t.Errorf("job %s runs with %d CPUs under a limit of 4", id, n)
+		}
 	}
-	if now := l.stands(l.cases[6].id); now != "PENDING AssocGrpCpuLimit" || l.cpus(l.cases[6].id) != 2 {
-		t.Errorf("two jobs of an account with three CPUs: the second is %s with %d CPUs", now, l.cpus(l.cases[6].id))
-	}
+	l.wait("its own 16 CPUs again", func() bool { return l.cpus(wide) == 16 && l.stands(wide) == held[wide] })
+
+	// What runs counts for what a limit leaves.
+	l.open(false)
+	group3 := l.theirs("group3", "-A", "group")
+	l.wait("a full account", func() bool {
+		told, _, _ := l.priod("explain", group3)
+		return strings.Contains(told, "it asks for more than a limit leaves now: account group has a limit: GrpTRES=cpu=7")
+	})
+	l.slurm("scancel", named["group"].id)
+	l.wait("what a job left", func() bool { return l.cpus(group3) == 5 })
 
 	// Without the limits the same jobs are raised, by the daemon that runs.
 	l.open(false)
 	l.slurm("scancel", "--user="+lab.OtherUser)
 	l.free()
-	l.sacctmgr("modify user name=" + lab.OtherUser + " account=free set MaxTRES=cpu=-1")
+	l.sacctmgr("modify user name="+lab.OtherUser+" account=free set MaxTRES=cpu=-1", "modify qos name=normal set flags=-1")
 	for i := range l.cases {
 		c := &l.cases[i]
 		c.id = l.theirs(c.name, c.args...)
@@ -254,18 +264,22 @@ func TestSizesOfAnOperator(t *testing.T) {
 	l.become(lab.OperatorUser, "")
 	l.sizing(sizingUnderLimits)
 	small, large := l.theirs("small", "-A", "free"), l.theirs("large", "-A", "free", "-c", "16")
-	under := l.theirs("under", "-A", "user")
-	l.eligible(3)
+	under, group := l.theirs("under", "-A", "user"), l.theirs("group", "-A", "group")
+	l.eligible(4)
 	l.must("run", "--once")
-	for id, want := range map[string]int{small: 8, large: 8, under: 2} {
+	for id, want := range map[string]int{small: 8, large: 8, under: 4, group: 2} {
 		if n := l.cpus(id); n != want {
 			t.Fatalf("job %s asks for %d CPUs, want %d\n%s", id, n, want, l.must("explain", id))
 		}
 	}
+	const lifts = "it is under a limit of several jobs together, which a size that is not written in its user's name would lift: account group has a limit: GrpTRES=cpu=7"
+	if told := l.must("explain", group); !strings.Contains(told, lifts) {
+		t.Errorf("explain lacks %q:\n%s", lifts, told)
+	}
 	limit := "modify user name=" + lab.OtherUser + " account=free set MaxTRES=cpu=4"
 	l.sacctmgr(limit)
 	l.must("run", "--once")
-	if told := l.must("explain", small); l.cpus(small) != 2 || l.cpus(large) != 16 || !strings.Contains(told, "its own request again, because it now is or may be under a limit") {
+	if told := l.must("explain", small); l.cpus(small) != 2 || l.cpus(large) != 16 || !strings.Contains(told, "its own request again, because a limit leaves less than it has now: user games has a limit in account free: MaxTRES=cpu=4") {
 		t.Errorf("the limit was made after the sizes, which are %d and %d CPUs now\n%s", l.cpus(small), l.cpus(large), told)
 	}
 	if _, err := l.lab.As(lab.OtherUser).Run(context.Background(), "scontrol", "update", "JobId="+large, "CPUsPerTask=15", "MinCPUsNode=15", "NumCPUs=15"); err != nil {

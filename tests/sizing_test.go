@@ -15,12 +15,16 @@ import (
 )
 
 // vetoes is a job_submit.lua that keeps the sizes of some jobs as they are: one by
-// refusing each change, one by letting half of it through.
+// refusing each change, one by letting half of it through, one by refusing only what
+// would give its own back.
 const vetoes = `
 function slurm_job_submit(job, part, uid) return slurm.SUCCESS end
 function slurm_job_modify(job, rec, part, uid)
 	if rec.name == "veto" and job.min_cpus ~= slurm.NO_VAL then
 		slurm.log_user("not in this house")
+		return slurm.ERROR
+	end
+	if rec.name == "stays" and job.min_cpus ~= slurm.NO_VAL and job.min_cpus > 4 then
 		return slurm.ERROR
 	end
 	if rec.name == "half" and job.cpus_per_task < 6 then
@@ -192,6 +196,24 @@ func TestSizesOfEachWay(t *testing.T) {
 			t.Errorf("%s asks\n%s, its own was\n%s", name, now, own[name])
 		}
 	}
+
+	// What cannot be given back is named, and is given back by a later reset.
+	s.clear()
+	stays := s.submit("--job-name=stays", "--time=5", modest, "-c", "6", "--gres=gpu:1", "--wrap", "sleep 600")
+	stood := s.asks(stays)
+	s.eligible(1)
+	s.must("run", "--once")
+	sized := s.asks(stays)
+	out, _, status = s.priod("reset")
+	if now := s.asks(stays); status == 0 || now != sized || sized == stood || !regexp.MustCompile(stays+` +Size .* refused: Unspecified error`).MatchString(out) || !strings.Contains(out, "1 failed") {
+		t.Errorf("reset ends with %d, the job asks\n%s, its own was\n%s\n%s", status, now, stood, out)
+	}
+	s.slurm("scontrol", "update", "JobId="+stays, "JobName=goes")
+	s.must("reset")
+	if now := s.asks(stays); now != stood {
+		t.Errorf("the next reset leaves\n%s, its own was\n%s", now, stood)
+	}
+	s.must("resume")
 
 	// What jobs without GPUs take from free GPUs is told, with who they are.
 	s.clear()

@@ -12,6 +12,26 @@ import (
 	"slurmprio/slurmplug"
 )
 
+// beyond is a limit that leaves less than a job asks for, "" when there is none.
+func beyond(a *slurmplug.Asked) string {
+	for _, l := range a.Allowances {
+		if l.CPUs < int64(a.CPUs) || l.MemMB < a.MemMB {
+			return l.Limit
+		}
+	}
+	return ""
+}
+
+// count takes from what limits leave what a job asks for that has its place now:
+// nobody is raised by what others need to start.
+func count(w inTurn) {
+	if a := w.job.Asked; a != nil && beyond(a) == "" {
+		for _, l := range a.Allowances {
+			l.Take(a.CPUs, a.MemMB)
+		}
+	}
+}
+
 // leastShares are the smallest shares of a GPU on the nodes of each kind.
 func leastShares(nodes *nodemap.Map) []sensitivity.Share {
 	least := make([]sensitivity.Share, len(nodes.Kinds))
@@ -105,6 +125,14 @@ func (d *sizer) grant(c *resizable, node int32, part *sizing.Part) (grant, bool)
 		share = placement.Amount{CPUs: size.CPUs * int32(gpus) / size.GPUs, MemMB: size.MemMB * int64(gpus) / int64(size.GPUs)}
 	)
 	mayCPUs, mayMB := room(all.FreeOn(node), size, int32(gpus))
+	why := s.Why
+	for _, l := range c.asked.Allowances {
+		cpus, memMB := l.Of(c.asked.CPUs, c.asked.MemMB)
+		if cpus < min(int64(mayCPUs), int64(part.CPUs)) || memMB < min(mayMB, int64(part.MemMB)) {
+			why = s.Why + "; no more because " + l.Limit
+		}
+		mayCPUs, mayMB = int32(min(int64(mayCPUs), cpus)), min(mayMB, memMB)
+	}
 	core := max(d.nodes.Kinds[all.Type(node)].Threads, 1)
 	g := grant{resizable: c, node: node, cpus: max(min(int(part.CPUs+1e-6), int(mayCPUs))/core*core, 1), memMB: c.asked.MemMB}
 	speed := func(cpus int, memMB int64) float64 {
@@ -129,8 +157,11 @@ func (d *sizer) grant(c *resizable, node int32, part *sizing.Part) (grant, bool)
 	}
 	taken := up(gets, core) // Slurm gives whole cores
 	if getsMB > mayMB || taken > int(mayCPUs) {
-		d.tell(c.dec, "size: its own, because %s do not fit on %s beside the share of its free GPUs", amount(gets, getsMB), name)
+		d.tell(c.dec, "size: its own, because %s do not fit on %s beside the share of its free GPUs (%s)", amount(gets, getsMB), name, why)
 		return g, false
+	}
+	for _, l := range c.asked.Allowances {
+		l.Take(taken-c.asked.CPUs, getsMB-c.asked.MemMB)
 	}
 	all.Take([]placement.Share{{Node: node, Amount: placement.Amount{GPUs: int32(gpus), CPUs: int32(taken), MemMB: getsMB}}})
 	g.gets, g.getsMB = gets, getsMB
@@ -139,7 +170,7 @@ func (d *sizer) grant(c *resizable, node int32, part *sizing.Part) (grant, bool)
 	g.same = gets == c.asked.CPUs && alike(getsMB, c.asked.MemMB)
 	g.more = gets > c.asked.CPUs || getsMB > c.asked.MemMB && !alike(getsMB, c.asked.MemMB)
 	if g.same {
-		g.told = fmt.Sprintf("size: asked for %s, which is what it gets most from (%s)", amount(gets, getsMB), s.Why)
+		g.told = fmt.Sprintf("size: asked for %s, which is what it gets most from (%s)", amount(gets, getsMB), why)
 		return g, true
 	}
 	faster := ""
@@ -147,7 +178,7 @@ func (d *sizer) grant(c *resizable, node int32, part *sizing.Part) (grant, bool)
 		faster = fmt.Sprintf(", expected at %.2f times the speed", speed(gets, getsMB)/asked)
 	}
 	g.told = fmt.Sprintf("size: asked for %s, its share of a node like %s is %s; gets %s%s (%s)",
-		amount(c.asked.CPUs, c.asked.MemMB), name, amount(int(share.CPUs), share.MemMB), amount(gets, getsMB), faster, s.Why)
+		amount(c.asked.CPUs, c.asked.MemMB), name, amount(int(share.CPUs), share.MemMB), amount(gets, getsMB), faster, why)
 	return g, true
 }
 

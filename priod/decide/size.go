@@ -277,6 +277,8 @@ func (d *sizer) giveBack() {
 			d.restore(j, dec, r, "sizing is off for it")
 		case j.Asked.Fixed != "":
 			d.restore(j, dec, r, "it now "+j.Asked.Fixed)
+		case beyond(j.Asked) != "":
+			d.restore(j, dec, r, "a limit leaves less than it has now: "+beyond(j.Asked))
 		case j.Asked.Nodes != "" && late:
 			d.later[j.ID] = d.s.At.Add(again * d.set.Within)
 			d.restore(j, dec, r, fmt.Sprintf("it did not start within %s on %s", d.set.Within, j.Asked.Nodes))
@@ -349,6 +351,14 @@ func (d *sizer) stays(j *cluster.Job, dec *plan.Decision, r cluster.Requested) {
 
 func (d *sizer) restore(j *cluster.Job, dec *plan.Decision, r cluster.Requested, why string) {
 	d.kept[j.ID] = true // for this cycle
+	if refusal := d.refused[j.ID]; refusal != "" {
+		if next := d.later[j.ID]; d.s.At.Before(next) {
+			d.tell(dec, "size: %q, of its own %q, which it does not have again because that was refused: %s; priod tries again after %s",
+				r.Value, r.Was, refusal, next.Format(time.RFC3339))
+			return
+		}
+		d.later[j.ID] = d.s.At.Add(d.set.Within)
+	}
 	d.actions = append(d.actions, plan.Action{
 		Job: j.ID, Tasks: j.Tasks, Lever: slurmplug.Size, Before: j.Asked.Text, After: r.Was, Was: r.Was, Reason: "size",
 	})
@@ -391,6 +401,7 @@ func (d *sizer) place() {
 				}
 				break
 			}
+			count(w)
 		}
 	}
 	d.size()
@@ -440,6 +451,8 @@ func (d *sizer) candidate(w inTurn, id cluster.JobID, types placement.Types) (*r
 		return nil, "it " + a.Fixed
 	case a.Nodes != "":
 		return nil, "it names its nodes"
+	case beyond(a) != "":
+		return nil, "it asks for more than a limit leaves now: " + beyond(a)
 	}
 	c := &resizable{inTurn: w, id: id, asked: a, on: make([]*sensitivity.Sensitivity, len(d.nodes.Kinds))}
 	why := "no node has its GPUs"

@@ -27,7 +27,7 @@ type sizeQueue struct {
 	texts []string // as scontrol shows the jobs
 }
 
-func newSizeQueue(t testing.TB, nodes []cluster.Node) *sizeQueue {
+func newSizeQueue(t interface{ Fatal(...any) }, nodes []cluster.Node) *sizeQueue {
 	q := &sizeQueue{h: cluster.NewHistory()}
 	q.s = cluster.Snapshot{At: time.Unix(1_000_000, 0), Nodes: nodes}
 	table, err := workload.Default()

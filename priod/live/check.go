@@ -430,6 +430,6 @@ func (k *checker) sizing() {
 	case k.f.RightsErr == nil && k.f.Rights.Level == slurmplug.Administrator:
 		k.say(Pass, "limits", "", "sizes are written in the names of the jobs' users: limits made later bind these jobs, too")
 	default:
-		k.say(Pass, "limits", "", "sizes are written as an operator: no job under a limit gets one, and limits made later do not bind those that got one (AdminLevel=Administrator would let them)")
+		k.say(Pass, "limits", "", "sizes are written as an operator: no job under a limit of several jobs together gets one, and limits made later do not bind those that got one (AdminLevel=Administrator would let them)")
 	}
 }

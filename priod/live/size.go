@@ -52,11 +52,15 @@ func (c *Cluster) Ask(ctx context.Context, jobs []*cluster.Job) error {
 		return doubts
 	}
 	err := c.Asked(ctx, jobs)
+	left := allowances{rules: c.sizes, running: c.jobs}
 	for _, j := range jobs {
 		if j.Asked == nil || j.Asked.Fixed != "" {
 			continue
 		}
-		if j.Asked.Fixed = c.sizes.fixed(j); j.Asked.Fixed == "" && c.inNameOf.may && c.inNameOf.uids[j.ID.ID] == "" {
+		if j.Asked.Fixed = c.sizes.fixed(j); j.Asked.Fixed == "" {
+			j.Asked.Allowances, j.Asked.Fixed = left.of(j, c.inNameOf.may)
+		}
+		if j.Asked.Fixed == "" && c.inNameOf.may && c.inNameOf.uids[j.ID.ID] == "" {
 			j.Asked.Fixed = "is of a user whom this host does not know, in whose name it would be written"
 		}
 	}
@@ -197,20 +201,9 @@ func (r *sizeRules) fixed(j *cluster.Job) string {
 	if r.everywhere != "" {
 		return r.everywhere
 	}
-	qos := []string{j.QOS}
 	for name := range strings.SplitSeq(j.Partition, ",") {
-		p := r.partitions[name]
-		if p.SizeLimit != "" {
-			return fmt.Sprintf("is in partition %s, which has %s", name, p.SizeLimit)
-		}
-		qos = append(qos, p.QOS)
-	}
-	if r.limits == nil {
-		return ""
-	}
-	for name := range strings.SplitSeq(j.Partition, ",") {
-		if limit := r.limits.Of(j.User, j.Account, name, qos...); limit != "" {
-			return "is or may be under a limit that a new size would lift: " + limit
+		if limit := r.partitions[name].SizeLimit; limit != "" {
+			return fmt.Sprintf("is in partition %s, which has %s", name, limit)
 		}
 	}
 	return ""

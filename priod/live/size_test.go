@@ -2,6 +2,7 @@ package live
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -95,17 +96,17 @@ func TestNewLimitsCount(t *testing.T) {
 	if err := slurm.Ask(t.Context(), []*cluster.Job{job}); err != nil || job.Asked.Fixed != "" {
 		t.Fatalf("%+v, %v", job.Asked, err)
 	}
-	slurm.client = slurmplug.NewClient(limited{t, &down, strings.NewReplacer("biology|games|||", "biology|games|||cpu=2")}, slurmplug.Options{})
+	slurm.client = slurmplug.NewClient(limited{t, &down, strings.NewReplacer("biology|games||||||||", "biology|games||||||cpu=2||")}, slurmplug.Options{})
 	for _, c := range []struct {
 		took, ago time.Duration
-		fixed     bool
+		limited   bool
 	}{
 		{time.Second, 9 * time.Second, false},
 		{time.Second, 10 * time.Second, true},
 	} {
 		slurm.sizes.took, slurm.sizes.at = c.took, time.Now().Add(-c.ago)
-		if err := slurm.Ask(t.Context(), []*cluster.Job{job}); err != nil || (job.Asked.Fixed != "") != c.fixed {
-			t.Errorf("%s after one that took %s: %q, %v", c.ago, c.took, job.Asked.Fixed, err)
+		if err := slurm.Ask(t.Context(), []*cluster.Job{job}); err != nil || (len(job.Asked.Allowances) > 0) != c.limited {
+			t.Errorf("%s after one that took %s: %+v, %v", c.ago, c.took, job.Asked.Allowances, err)
 		}
 	}
 }
@@ -164,6 +165,46 @@ func TestSizesInTheUsersName(t *testing.T) {
 			if u := slurm.update(&plan.Action{Job: cluster.JobID{ID: 17, Task: 3}, Lever: lever}, "x"); u.As != want {
 				t.Errorf("who may do it %t writes %s as %q, want %q", may, lever, u.As, want)
 			}
+		}
+	}
+}
+
+// What limits leave: of one for several jobs what those of them do not hold that have
+// nodes, to all together, and only where Slurm still holds them to it afterwards.
+func TestAllowances(t *testing.T) {
+	down := false
+	for may, want := range map[bool]string{
+		true:  "account biology has a limit: GrpTRES=cpu=10,mem=100G: 4 CPUs, 80G",
+		false: "is under a limit of several jobs together, which a size that is not written in its user's name would lift: account biology has a limit: GrpTRES=cpu=10,mem=100G",
+	} {
+		slurm, job := asking(t, &down)
+		slurm.client = slurmplug.NewClient(limited{t, &down, strings.NewReplacer("biology|||root||||||", "biology|||root|cpu=10,mem=100G|||||",
+			"biology|games||||||||", "biology|games||||||cpu=4||")}, slurmplug.Options{})
+		slurm.inNameOf = ownNames{may: may, since: slurm.configAt}
+		slurm.jobs = []slurmplug.Job{
+			{User: "games", Account: "biology", Partition: "gpu", QOS: "normal", State: "RUNNING", CPUs: 3, TRES: "cpu=3,mem=10G"},
+			{User: "root", Account: "biology", Partition: "gpu", QOS: "be", State: "COMPLETING", CPUs: 2, TRES: "cpu=2,mem=8G"},
+			{User: "games", Account: "biology", Partition: "gpu", QOS: "normal", State: "SUSPENDED", CPUs: 1, TRES: "cpu=1,mem=2G"},
+			{User: "games", Account: "biology", Partition: "gpu", QOS: "normal", State: "PENDING", CPUs: 5, TRES: "cpu=5,mem=2G"},
+			{User: "games", Account: "physics", Partition: "gpu", QOS: "normal", State: "RUNNING", CPUs: 7, TRES: "cpu=7,mem=2G"},
+		}
+		other := *job
+		other.ID.ID++
+		if err := slurm.Ask(t.Context(), []*cluster.Job{job, &other}); err != nil {
+			t.Fatal(err)
+		}
+		if !may {
+			if job.Asked.Fixed != want {
+				t.Errorf("an operator: %q, want %q", job.Asked.Fixed, want)
+			}
+			continue
+		}
+		if job.Asked.Fixed != "" || len(job.Asked.Allowances) != 2 || other.Asked.Allowances[1] != job.Asked.Allowances[1] || !job.Asked.Allowances[0].Each || job.Asked.Allowances[0].CPUs != 4 {
+			t.Fatalf("%+v, %+v", job.Asked, other.Asked.Allowances)
+		}
+		l := job.Asked.Allowances[1]
+		if got := fmt.Sprintf("%s: %d CPUs, %dG", l.Limit, l.CPUs, l.MemMB/1024); got != want || l.Each {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }

@@ -152,7 +152,7 @@ func (l *Lab) startAll(ctx context.Context) error {
 func (l *Lab) startAccounting(ctx context.Context) error {
 	if err := l.runToEnd(ctx, "mariadb-install-db", append([]string{
 		lookup("mariadb-install-db"), "--no-defaults", "--datadir=" + l.path("db/data"), "--tmpdir=" + l.path("db"),
-		"--skip-name-resolve", "--skip-test-db", "--auth-root-authentication-method=normal"}, l.asUser(quickInnoDB...)...), ""); err != nil {
+		"--force", "--skip-name-resolve", "--skip-test-db", "--auth-root-authentication-method=normal"}, l.asUser(quickInnoDB...)...), ""); err != nil {
 		return err
 	}
 	l.phase("mariadb-install-db")

@@ -1,0 +1,99 @@
+package live
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/slurmplug"
+)
+
+// under are the limits that jobs of this kind are under, none where Slurm enforces
+// none, and why they cannot be reckoned with.
+func (r *sizeRules) under(k kind) (limits []slurmplug.Limit, fixed string) {
+	if r.limits == nil {
+		return nil, ""
+	}
+	qos := []string{k.qos}
+	for name := range strings.SplitSeq(k.partition, ",") {
+		qos = append(qos, r.partitions[name].QOS)
+	}
+	for name := range strings.SplitSeq(k.partition, ",") {
+		some, why := r.limits.Of(k.user, k.account, name, qos...)
+		for _, limit := range some {
+			if !slices.Contains(limits, limit) {
+				limits = append(limits, limit)
+			}
+		}
+		fixed = cmp.Or(fixed, why)
+	}
+	return limits, fixed
+}
+
+// kind is all of a job that its limits depend on.
+type kind struct{ user, account, partition, qos string }
+
+// allowances reckons what limits leave, in one cycle.
+type allowances struct {
+	rules   *sizeRules
+	running []slurmplug.Job
+	shared  map[slurmplug.Limit]*slurmplug.Allowance // nil until one is asked for
+}
+
+// of is what the limits leave to a job, or why nobody can say. Who writes in the
+// user's name has Slurm behind him: what starts between this and the job is seen to.
+func (l *allowances) of(j *cluster.Job, inUsersName bool) (all []*slurmplug.Allowance, fixed string) {
+	limits, fixed := l.rules.under(kind{j.User, j.Account, j.Partition, j.QOS})
+	if fixed != "" {
+		return nil, "is or may be under a limit that a new size would lift: " + fixed
+	}
+	for _, limit := range limits {
+		switch {
+		case limit.Shared == "":
+			all = append(all, &slurmplug.Allowance{Limit: limit.What, CPUs: limit.CPUs, MemMB: limit.MemMB, Each: true})
+		case !inUsersName:
+			return nil, "is under a limit of several jobs together, which a size that is not written in its user's name would lift: " + limit.What
+		default:
+			all = append(all, l.together(limit))
+		}
+	}
+	return all, ""
+}
+
+// together is what a limit leaves beside the jobs that hold nodes.
+func (l *allowances) together(limit slurmplug.Limit) *slurmplug.Allowance {
+	if l.shared == nil {
+		l.shared = map[slurmplug.Limit]*slurmplug.Allowance{}
+		kinds := map[kind][]*slurmplug.Allowance{}
+		for i := range l.running {
+			j := &l.running[i]
+			if s := state(j.State); s != cluster.Running && s != cluster.Suspended && s != cluster.Completing {
+				continue
+			}
+			k := kind{j.User, j.Account, j.Partition, j.QOS}
+			under, known := kinds[k]
+			if !known {
+				limits, _ := l.rules.under(k)
+				for _, limit := range limits {
+					if limit.Shared != "" {
+						under = append(under, l.allowance(limit))
+					}
+				}
+				kinds[k] = under
+			}
+			for _, a := range under {
+				a.CPUs -= int64(j.CPUs)
+				a.MemMB -= j.MemMB()
+			}
+		}
+	}
+	return l.allowance(limit)
+}
+
+func (l *allowances) allowance(limit slurmplug.Limit) *slurmplug.Allowance {
+	if l.shared[limit] == nil {
+		l.shared[limit] = &slurmplug.Allowance{Limit: limit.What, CPUs: limit.CPUs, MemMB: limit.MemMB}
+	}
+	return l.shared[limit]
+}
