@@ -5,7 +5,7 @@ DESTDIR ?=
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS  = -X main.version=$(VERSION)
 
-.PHONY: demo test test-properties test-rest test-long test-short fuzz lint bench evidence-sizing build man install deps clean
+.PHONY: demo test test-properties test-rest test-long test-short fuzz lint bench evidence-sizing build man install deps help clean
 
 build: ## both programs into bin/
 	$(GO) build -ldflags "$(LDFLAGS)" -o bin/priod ./priod
@@ -42,7 +42,7 @@ fuzz: ## FUZZ inputs for each parser, such as FUZZ=100000x
 test-short: ## what needs no Slurm and little time
 	$(GO) test -short ./...
 
-lint:
+lint: ## gofmt, go vet, staticcheck
 	@files="$$(gofmt -l $$(git ls-files '*.go'))"; test -z "$$files" || { echo "not formatted: $$files"; exit 1; }
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
@@ -59,7 +59,7 @@ evidence-sizing: deps build ## the figures of docs/evidence/sizing.md; DATA=FOLD
 man: ## the man pages, from the command tree and the option table
 	$(GO) test ./priod/cli ./sbatchwrap -run TestManPage -args -update
 
-install: build
+install: build ## programs, man pages, unit, example configuration, under PREFIX
 	install -D -m 0755 bin/priod $(DESTDIR)$(PREFIX)/sbin/priod
 	install -d $(DESTDIR)$(PREFIX)/bin
 	ln -sf ../sbin/priod $(DESTDIR)$(PREFIX)/bin/priod
@@ -72,6 +72,9 @@ install: build
 	install -d $(DESTDIR)/lib/systemd/system
 	sed 's|/usr/local|$(PREFIX)|' etc/systemd/priod.service >$(DESTDIR)/lib/systemd/system/priod.service
 	install -D -m 0644 etc/systemd/priod.sysusers $(DESTDIR)/usr/lib/sysusers.d/priod.conf
+
+help: ## the targets
+	@awk -F':[^#]*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 clean:
 	rm -rf bin

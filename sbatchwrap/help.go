@@ -60,9 +60,5 @@ func printPlan(w io.Writer, tag, path string, args []string) {
 	if tag == "" {
 		tag = "none"
 	}
-	fmt.Fprintf(w, "tag: %s\nruns: %s", tag, sbatch.ShellWord(path))
-	for _, a := range args {
-		fmt.Fprintf(w, " %s", sbatch.ShellWord(a))
-	}
-	fmt.Fprintln(w)
+	fmt.Fprintf(w, "tag: %s\nruns: %s\n", tag, sbatch.CommandLine(append([]string{path}, args...)))
 }

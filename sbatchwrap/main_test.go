@@ -389,10 +389,10 @@ func TestWarnings(t *testing.T) {
 		env  []string
 		want string
 	}{
-		{[]string{"--prio-type=be", "s.sh"}, nil, "a be job may be stopped and requeued, which --no-requeue (script \"s.sh\", line 2) forbids: once stopped, it is lost\n"},
+		{[]string{"--prio-type=be", "s.sh"}, nil, "--no-requeue (script \"s.sh\", line 2) keeps a be job from being requeued, so it is never stopped to make room either\n"},
 		{[]string{"--prio-type=te", "s.sh"}, nil, ""},
 		{[]string{"--prio-type=be", "--requeue", "s.sh"}, nil, ""},
-		{[]string{"--prio-type=be", "--no-requeue", "--wrap=x"}, nil, "a be job may be stopped and requeued, which --no-requeue forbids: once stopped, it is lost\n"},
+		{[]string{"--prio-type=be", "--no-requeue", "--wrap=x"}, nil, "--no-requeue keeps a be job from being requeued, so it is never stopped to make room either\n"},
 		{[]string{"--prio-retry=infra", "--wrap=x"}, []string{"SBATCH_NO_REQUEUE="}, "--prio-retry infra asks for a requeue, which SBATCH_NO_REQUEUE forbids\n"},
 		{[]string{"--prio-retry=never", "--wrap=x"}, []string{"SBATCH_NO_REQUEUE="}, ""},
 		{[]string{"--wrap=x"}, []string{"SBATCHWRAP_TPYE=te"}, "\"SBATCHWRAP_TPYE\" is no variable of sbatchwrap (see sbatchwrap --prio-help)\n"},

@@ -82,7 +82,7 @@ func TestFindSbatch(t *testing.T) {
 			cmd := exec.Command(called, "--prio-type=te", "--wrap=true")
 			cmd.Env = append([]string{}, c.env...)
 			cmd.Dir = root
-			timer := time.AfterFunc(10*time.Second, func() { cmd.Process.Kill() })
+			timer := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
 			defer timer.Stop()
 			o := finish(t, cmd)
 			if c.want == "" {

@@ -162,7 +162,7 @@ func warnContradiction(tag jobtag.Tag, job sbatch.Job, script *script) {
 		by = fmt.Sprintf("--no-requeue (%s, line %d)", script.title(), s.Line)
 	}
 	if tag.Type == "be" {
-		warn("a be job may be stopped and requeued, which %s forbids: once stopped, it is lost", by)
+		warn("%s keeps a be job from being requeued, so it is never stopped to make room either", by)
 	}
 	if tag.Retry == "infra" || tag.Retry == "always" {
 		warn("--prio-retry %s asks for a requeue, which %s forbids", tag.Retry, by)

@@ -22,7 +22,7 @@ func recordedAsked(t testing.TB) map[string]string {
 }
 
 // What 22.05 shows of each way to ask, and the update that changes it to 6 CPUs
-// and 12000 MB. TestLiveSizes has the same Slurm start such jobs.
+// and 12000 MB. TestSizesOfEachWay (tests) has the same Slurm start such jobs.
 func TestAsked(t *testing.T) {
 	for _, c := range []struct {
 		name, gets string // CPUs, MB, GPUs as it stands

@@ -2,6 +2,7 @@ package slurmplug
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,21 +24,14 @@ type Options struct {
 }
 
 func (o Options) filled() Options {
-	setDefault(&o.ReadTimeout, time.Minute)
-	setDefault(&o.WriteTimeout, time.Minute)
-	setDefault(&o.WritesPerSecond, 500)
-	setDefault(&o.Burst, max(1, int(o.WritesPerSecond)))
-	setDefault(&o.MaxWait, 10*time.Second)
-	setDefault(&o.AgentQueue, 200)
-	setDefault(&o.DBDQueue, 5000)
+	o.ReadTimeout = cmp.Or(o.ReadTimeout, time.Minute)
+	o.WriteTimeout = cmp.Or(o.WriteTimeout, time.Minute)
+	o.WritesPerSecond = cmp.Or(o.WritesPerSecond, 500)
+	o.Burst = cmp.Or(o.Burst, max(1, int(o.WritesPerSecond)))
+	o.MaxWait = cmp.Or(o.MaxWait, 10*time.Second)
+	o.AgentQueue = cmp.Or(o.AgentQueue, 200)
+	o.DBDQueue = cmp.Or(o.DBDQueue, 5000)
 	return o
-}
-
-func setDefault[T comparable](v *T, def T) {
-	var zero T
-	if *v == zero {
-		*v = def
-	}
 }
 
 // Client reads and writes one cluster. Its methods may be called from several

@@ -3,8 +3,8 @@ package slurmplug
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -50,9 +50,6 @@ func parseConfig(out string) (Config, error) {
 
 // Get returns one value as scontrol prints it; "" when there is none.
 func (c Config) Get(key string) string { return c.values[key] }
-
-// All returns every key and value.
-func (c Config) All() map[string]string { return maps.Clone(c.values) }
 
 // list splits a value at commas.
 func (c Config) list(key string) []string { return listOf(c.values[key]) }
@@ -148,12 +145,6 @@ func (c Config) AccountingTRES() []string { return c.list("AccountingStorageTRES
 // AccountingStoreFlags lists "job_comment" and the like.
 func (c Config) AccountingStoreFlags() []string { return c.list("AccountingStoreFlags") }
 
-// SchedulerParameters lists "bf_interval=30" and the like.
-func (c Config) SchedulerParameters() []string { return c.list("SchedulerParameters") }
-
-// SlurmctldParameters lists "rl_enable" and the like.
-func (c Config) SlurmctldParameters() []string { return c.list("SlurmctldParameters") }
-
 // PrivateData lists what ordinary users may not see of others: "jobs", "nodes", ...
 func (c Config) PrivateData() []string { return c.list("PrivateData") }
 
@@ -179,16 +170,8 @@ func (c Config) DefaultMemory() (perCPU, perNode int64) {
 // RateLimited tells whether slurmctld limits RPCs (23.02 and later). SlurmUser
 // and root are exempt.
 func (c Config) RateLimited() bool {
-	for _, p := range c.SlurmctldParameters() {
-		if strings.EqualFold(p, "rl_enable") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.list("SlurmctldParameters"), func(p string) bool { return strings.EqualFold(p, "rl_enable") })
 }
-
-// GresTypes lists the GRES names: "gpu", ...
-func (c Config) GresTypes() []string { return c.list("GresTypes") }
 
 // MinJobAge is how long slurmctld remembers a finished job; 0 when it does not
 // say, or never forgets one.

@@ -76,6 +76,36 @@ func (c Constraint) Allows(features []string) bool {
 	return true
 }
 
+// Among is the constraint without the alternatives that have does not know: Slurm
+// refuses each name of a feature that no node has. lost are those; with alternatives
+// left of all that a node must have, ok.
+func (c Constraint) Among(have func(feature string) bool) (known Constraint, lost []string, ok bool) {
+	known, ok = Constraint{groups: c.groups}, true
+	for _, words := range c.all {
+		var kept []string
+		for _, w := range words {
+			if have(w) {
+				kept = append(kept, w)
+			} else {
+				lost = append(lost, w)
+			}
+		}
+		known.all, ok = append(known.all, kept), ok && len(kept) > 0
+	}
+	return known, lost, ok
+}
+
+// String writes the constraint anew.
+func (c Constraint) String() string {
+	groups := make([]string, len(c.all))
+	for i, words := range c.all {
+		if groups[i] = strings.Join(words, "|"); len(words) > 1 && len(c.all) > 1 {
+			groups[i] = "(" + groups[i] + ")"
+		}
+	}
+	return strings.Join(groups, "&")
+}
+
 // With writes the constraint with one more feature that a node must have. What
 // has parentheses gets none: 22.05 refuses to nest them.
 func (c Constraint) With(feature string) (string, error) {

@@ -50,6 +50,31 @@ func TestConstraintWith(t *testing.T) {
 	}
 }
 
+// Slurm refuses names of features that no node has.
+func TestConstraintAmong(t *testing.T) {
+	for text, want := range map[string]struct {
+		known, lost string
+		ok          bool
+	}{
+		"":            {"", "", true},
+		"a":           {"a", "", true},
+		"a|gone|b":    {"a|b", "gone", true},
+		"gone|b":      {"b", "gone", true},
+		"(a|gone)&b":  {"a&b", "gone", true},
+		"(a|b|x)&b&y": {"(a|b)&", "x y", false},
+		"a&gone":      {"a&", "gone", false},
+	} {
+		c, err := ParseConstraint(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		known, lost, ok := c.Among(func(f string) bool { return f == "a" || f == "b" })
+		if ok != want.ok || strings.Join(lost, " ") != want.lost || ok && known.String() != want.known {
+			t.Errorf("%q: %q, %q, %v", text, known, lost, ok)
+		}
+	}
+}
+
 // What is composed asks for what the user asked for and the feature, reads back,
 // and can be written.
 func TestConstraintComposes(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 // site's checks end (--hold, no accounting), any bytes at all.
 var freeColumns = []int{
 	colName, colAccount, colQOS, colReservation, colReason, colDependency, colTRES, colPerJob, colPerNode, colPerSocket, colPerTask,
-	colFeatures, colPrefer, colNodeList, colAdminComment, colComment,
+	colFeatures, colPrefer, colNodeList, colComment,
 }
 
 // printJobs prints three records as squeue does and returns what they mean.
@@ -27,7 +27,7 @@ func printJobs(texts []string, place uint64, s separators) ([]byte, []Job) {
 		f := [len(jobColumns)]string{
 			colJobID: n, colArrayID: n, colTasks: "N/A", colHetID: "N/A", colHetOffset: "N/A", colUser: "user" + n, colPartition: "gpu",
 			colState: "PENDING", colPriority: "10" + n, colNice: "-" + n, colRestarts: "0", colNodes: n, colCPUs: "8", colNumTasks: "1",
-			colSockets: "*", colLimit: "1:00:00", colSubmit: "179522900" + n, colEligible: "0", colStart: "N/A", colPreempt: "N/A",
+			colSockets: "*", colLimit: "1:00:00", colSubmit: "179522900" + n, colEligible: "0", colStart: "N/A",
 		}
 		for i, col := range freeColumns {
 			f[col] = texts[(place>>((int(id)*len(freeColumns)+i)%61))%uint64(len(texts))]
@@ -45,7 +45,7 @@ func printJobs(texts []string, place uint64, s separators) ([]byte, []Job) {
 			Priority: 100 + id, Nice: -int64(id), Nodes: int(id), CPUs: 8, NumTasks: 1, TRES: text(colTRES), TresPerJob: text(colPerJob),
 			TresPerNode: text(colPerNode), TresPerSock: text(colPerSocket), TresPerTask: text(colPerTask), Features: text(colFeatures),
 			Prefer: text(colPrefer), NodeList: text(colNodeList), TimeLimit: time.Hour, Submit: time.Unix(1795229000+int64(id), 0).UTC(),
-			AdminComment: text(colAdminComment), Comment: text(colComment),
+			Comment: text(colComment),
 		})
 	}
 	return out.Bytes(), jobs
@@ -143,7 +143,7 @@ func FuzzForgedNodes(f *testing.F) {
 			}
 			n := nodes[at]
 			if n.CPUs != 8 || n.CPUsAlloc != i || n.MemMB != 100 || !slices.Equal(n.State, []string{"IDLE"}) || !slices.Equal(n.Partitions, []string{"gpu"}) ||
-				len(n.Gres) != 1 || n.Gres[0] != (Gres{Name: "gpu", Type: "a100", Count: 4, Sockets: "0-1"}) {
+				len(n.Gres) != 1 || n.Gres[0] != (Gres{Name: "gpu", Type: "a100", Count: 4}) {
 				t.Fatalf("%q: %+v", out.Bytes(), n)
 			}
 		}

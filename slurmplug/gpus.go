@@ -59,6 +59,28 @@ func (j *Job) MemMB() int64 {
 	return mb
 }
 
+// NodeGPUs is how many GPUs one node has to have for the job, as far as squeue tells:
+// those that it asks for each node, task or socket. 0: the request is for the whole job.
+func (j *Job) NodeGPUs() (count int) {
+	for _, r := range []struct {
+		list  string
+		times int
+	}{{j.TresPerNode, 1}, {j.TresPerTask, 1}, {j.TresPerSock, max(j.Sockets, 1)}} {
+		all, err := ParseGres(r.list)
+		if err != nil {
+			continue
+		}
+		n := int64(0)
+		for _, g := range all {
+			if g.Name == "gpu" {
+				n += g.Count
+			}
+		}
+		count = max(count, int(min(n, maxGPUs))*r.times)
+	}
+	return count
+}
+
 // requestedGPUs is false when a request is there and cannot be read.
 func (j *Job) requestedGPUs() (gpuType string, count int, ok bool) {
 	nodes := j.NodeCount()

@@ -8,11 +8,9 @@ import (
 
 // Gres is one generic resource of a node or a request: "gpu:a100:4".
 type Gres struct {
-	Name    string // "gpu"
-	Type    string // "a100", "" when untyped
-	Count   int64
-	Index   string // devices in use, "0,4-5", when Slurm tells them; else ""
-	Sockets string // sockets that the devices hang on, "0-1", when Slurm tells them; else ""
+	Name  string // "gpu"
+	Type  string // "a100", "" when untyped
+	Count int64
 }
 
 // String writes the resource as --gres takes it: "gpu:a100:4".
@@ -36,7 +34,7 @@ func ParseGres(list string) ([]Gres, error) {
 	}
 	var all []Gres
 	for rest := list; ; {
-		item, tail, more := cutOutside(rest, ',')
+		item, tail, more := cutList(rest)
 		g, err := parseGres(item)
 		if err != nil {
 			return nil, fmt.Errorf("GRES %.80q: %w", list, err)
@@ -66,7 +64,7 @@ func parseGres(item string) (Gres, error) {
 		if notes, bracket = strings.CutPrefix(rest, "("); !ok || !bracket && rest != "" {
 			return g, fmt.Errorf("%.40q: brackets do not match", item)
 		}
-		if err := g.note(note); err != nil {
+		if err := checkNote(note); err != nil {
 			return g, fmt.Errorf("%.40q: %w", item, err)
 		}
 	}
@@ -96,10 +94,11 @@ func parseGres(item string) (Gres, error) {
 	return g, nil
 }
 
-// note takes in what stands in brackets behind the count; what is not known,
-// such as "CNT:2" or the shares of a shard, says nothing more than the count.
-func (g *Gres) note(s string) error {
-	key, value, _ := strings.Cut(s, ":")
+// checkNote looks at what stands in brackets behind the count: which devices are
+// in use ("IDX:0,4-5"), their sockets ("S:0-1"), the shares of a shard. None of it
+// says more than the count.
+func checkNote(s string) error {
+	_, value, _ := strings.Cut(s, ":")
 	if value == "N/A" {
 		return nil
 	}
@@ -107,12 +106,6 @@ func (g *Gres) note(s string) error {
 		if c := value[i]; !isDigit(c) && c != ',' && c != '-' && c != '/' {
 			return fmt.Errorf("%.40q is no list of devices", value)
 		}
-	}
-	switch key {
-	case "IDX":
-		g.Index = value
-	case "S":
-		g.Sockets = value
 	}
 	return nil
 }
@@ -130,9 +123,8 @@ func isGresWord(s string) bool {
 	return s != ""
 }
 
-// cutOutside cuts s at the first sep that stands outside round and square
-// brackets.
-func cutOutside(s string, sep byte) (before, after string, found bool) {
+// cutList cuts s at the first comma that stands outside round and square brackets.
+func cutList(s string) (before, after string, found bool) {
 	depth := 0
 	for i := range len(s) {
 		switch c := s[i]; {
@@ -140,7 +132,7 @@ func cutOutside(s string, sep byte) (before, after string, found bool) {
 			depth++
 		case c == ')' || c == ']':
 			depth--
-		case c == sep && depth <= 0:
+		case c == ',' && depth <= 0:
 			return s[:i], s[i+1:], true
 		}
 	}

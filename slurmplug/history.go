@@ -25,11 +25,7 @@ var runColumns = [...]string{
 // be missing, and slurmdbd is some seconds behind slurmctld. The range should be
 // hours or days, not years: it comes at once.
 func (c *Client) History(ctx context.Context, since, until time.Time) ([]Run, error) {
-	end := "now"
-	if !until.IsZero() {
-		end = sacctTime(until)
-	}
-	return c.runs(ctx, "--starttime="+sacctTime(since), "--endtime="+end)
+	return c.runs(ctx, "--starttime="+sacctTime(since), "--endtime="+sacctEnd(until))
 }
 
 // RunsOf reads from the accounting every run of one job, earlier runs of a
@@ -55,6 +51,14 @@ func (c *Client) runs(ctx context.Context, which ...string) ([]Run, error) {
 // sacctTime is a time in sacct's notation that depends on no time zone
 // (parse_time.c). It knows none before the twelfth day of Unix.
 func sacctTime(t time.Time) string { return fmt.Sprintf("uts%d", max(t.Unix(), 1_000_000)) }
+
+// sacctEnd is sacctTime, now for no time.
+func sacctEnd(t time.Time) string {
+	if t.IsZero() {
+		return "now"
+	}
+	return sacctTime(t)
+}
 
 // parseRuns reads sacct --parsable: each field has the delimiter behind it,
 // each record a newline. Slurm has no mark of its own for the end of a record,

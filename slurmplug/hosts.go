@@ -34,16 +34,6 @@ func ExpandHosts(list string) ([]string, error) {
 	return hosts, nil
 }
 
-// CountHosts says how many hosts a list names, without expanding it.
-func CountHosts(list string) (int, error) {
-	n := 0
-	err := eachHostPattern(list, func(_ []hostPart, count int) { n += count })
-	if err != nil {
-		return 0, err
-	}
-	return n, nil
-}
-
 func appendHosts(hosts []string, prefix string, parts []hostPart) []string {
 	if len(parts) == 0 {
 		return append(hosts, prefix)
@@ -75,7 +65,7 @@ func eachHostPattern(list string, visit func(parts []hostPart, count int)) error
 	total := 0
 	for rest, more := list, true; more; {
 		var pattern string
-		pattern, rest, more = cutOutside(rest, ',')
+		pattern, rest, more = cutList(rest)
 		parts, count, err := parseHostPattern(pattern)
 		if err != nil {
 			return fmt.Errorf("host list %.80q: %w", list, err)

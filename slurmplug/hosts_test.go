@@ -28,8 +28,8 @@ func TestExpandHosts(t *testing.T) {
 		"c[0-1][2-3],c[10]-eth": "c02 c03 c12 c13 c10-eth",
 	} {
 		got, err := ExpandHosts(list)
-		if n, err2 := CountHosts(list); err != nil || err2 != nil || strings.Join(got, " ") != want || n != len(got) {
-			t.Errorf("ExpandHosts(%q) = %q, %v; %d, %v; want %q", list, got, err, n, err2, want)
+		if err != nil || strings.Join(got, " ") != want {
+			t.Errorf("ExpandHosts(%q) = %q, %v; want %q", list, got, err, want)
 		}
 	}
 	for _, list := range []string{
@@ -38,9 +38,6 @@ func TestExpandHosts(t *testing.T) {
 	} {
 		if got, err := ExpandHosts(list); err == nil {
 			t.Errorf("ExpandHosts(%q) = %d hosts, want an error", list, len(got))
-		}
-		if n, err := CountHosts(list); err == nil {
-			t.Errorf("CountHosts(%q) = %d, want an error", list, n)
 		}
 	}
 }
@@ -88,13 +85,9 @@ func FuzzHosts(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, list string) {
-		n, err := CountHosts(list)
-		if err != nil || n > 10000 {
-			return
-		}
 		hosts, err := ExpandHosts(list)
-		if err != nil || len(hosts) != n {
-			t.Fatalf("%q: counted %d, expanded to %d, %v", list, n, len(hosts), err)
+		if err != nil || len(hosts) > 10000 {
+			return
 		}
 		back, err := ExpandHosts(CompactHosts(hosts))
 		slices.Sort(hosts)

@@ -20,8 +20,8 @@ var jobColumns = [...]string{
 	colRestarts: "RestartCnt", colNodes: "NumNodes", colCPUs: "NumCPUs", colNumTasks: "NumTasks", colSockets: "Sockets",
 	colTRES: "tres-alloc", colPerJob: "tres-per-job", colPerNode: "tres-per-node", colPerSocket: "tres-per-socket",
 	colPerTask: "tres-per-task", colFeatures: "Feature", colPrefer: "Prefer", colNodeList: "NodeList", colLimit: "TimeLimit",
-	colSubmit: "SubmitTime", colEligible: "EligibleTime", colStart: "StartTime", colPreempt: "PreemptTime",
-	colAdminComment: "admin_comment", colComment: "Comment",
+	colSubmit: "SubmitTime", colEligible: "EligibleTime", colStart: "StartTime",
+	colComment: "Comment",
 }
 
 const (
@@ -58,8 +58,6 @@ const (
 	colSubmit
 	colEligible
 	colStart
-	colPreempt
-	colAdminComment
 	colComment
 )
 
@@ -305,8 +303,8 @@ func (p *jobParser) job(j *Job) error {
 	j.NodeList = p.free(colNodeList)
 	j.TimeLimit = p.limit(colLimit)
 	j.Submit, j.Eligible = p.time(colSubmit), p.time(colEligible)
-	j.Start, j.Preempt = p.time(colStart), p.time(colPreempt)
-	j.AdminComment, j.Comment = p.free(colAdminComment), p.free(colComment)
+	j.Start = p.time(colStart)
+	j.Comment = p.free(colComment)
 	if p.err != nil {
 		return fmt.Errorf("job %d: %w", j.RawID, p.err)
 	}

@@ -316,8 +316,8 @@ func queueOf(n int, s separators) []byte {
 			colTRES:   fmt.Sprintf("cpu=8,mem=64G,node=1,billing=8,gres/gpu=%d,gres/gpu:a100=%d", i%8+1, i%8+1),
 			colPerJob: "N/A", colPerNode: fmt.Sprintf("gres:gpu:a100:%d", i%8+1), colPerSocket: "N/A", colPerTask: "N/A",
 			colFeatures: "(null)", colPrefer: "(null)", colNodeList: "", colLimit: "1-00:00:00",
-			colSubmit: fmt.Sprint(1795229000 + i), colEligible: fmt.Sprint(1795229000 + i), colStart: "N/A", colPreempt: "N/A",
-			colAdminComment: "(null)", colComment: fmt.Sprintf("prio:type=te&v=1&steps=%d", i%100),
+			colSubmit: fmt.Sprint(1795229000 + i), colEligible: fmt.Sprint(1795229000 + i), colStart: "N/A",
+			colComment: fmt.Sprintf("prio:type=te&v=1&steps=%d", i%100),
 		}
 		b.WriteString(strings.Join(f, s.field) + s.end + "\n")
 	}

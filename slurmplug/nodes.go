@@ -87,6 +87,8 @@ func (p *nodeParser) node(n *Node, line []byte) error {
 			if n.State == nil {
 				n.State = p.state(value)
 			}
+		case "AvailableFeatures":
+			n.Available = p.list(value)
 		case "ActiveFeatures":
 			n.Features = p.list(value)
 		case "Partitions":

@@ -43,10 +43,7 @@ func parsePartitions(out string) ([]Partition, error) {
 }
 
 func partition(words map[string]string) (p Partition, err error) {
-	p = Partition{
-		Name: words["PartitionName"], State: words["State"], Default: words["Default"] == "YES",
-		PreemptMode: words["PreemptMode"], AllowAccounts: allowed(words["AllowAccounts"]), AllowQOS: allowed(words["AllowQos"]),
-	}
+	p = Partition{Name: words["PartitionName"], State: words["State"], Default: words["Default"] == "YES"}
 	for key, text := range map[string]*string{"Nodes": &p.Nodes, "QoS": &p.QOS, "JobDefaults": &p.Defaults} {
 		if *text = words[key]; isUnset(*text) {
 			*text = ""
@@ -75,12 +72,4 @@ func partition(words map[string]string) (p Partition, err error) {
 	}
 	p.PriorityTier = int(tier)
 	return p, nil
-}
-
-// allowed is nil for "ALL".
-func allowed(list string) []string {
-	if list == "ALL" || isUnset(list) {
-		return nil
-	}
-	return strings.Split(list, ",")
 }

@@ -69,20 +69,8 @@ func FuzzQOS(f *testing.F) {
 			}
 			return
 		}
-		var again strings.Builder
-		for _, q := range all {
-			grace := ""
-			if q.GraceTime != 0 {
-				grace = FormatTimeLimit(q.GraceTime)
-			}
-			fmt.Fprintf(&again, "%s|%d|%s|%s|%s|%s\n", q.Name, q.Priority, grace, strings.Join(q.Preempt, ","), q.PreemptMode, strings.Join(q.Flags, ","))
-		}
-		back, err := parseQOS(again.String())
-		same := slices.EqualFunc(all, back, func(a, b QOS) bool {
-			return a.Name == b.Name && a.Priority == b.Priority && a.GraceTime == b.GraceTime && a.PreemptMode == b.PreemptMode &&
-				slices.Equal(a.Preempt, b.Preempt) && slices.Equal(a.Flags, b.Flags)
-		})
-		if err != nil || !same {
+		back, err := parseQOS(strings.Join(append(all, ""), "\n"))
+		if err != nil || !slices.Equal(all, back) {
 			t.Fatalf("%+v\nreads back as %+v, %v", all, back, err)
 		}
 	})
@@ -95,7 +83,7 @@ func FuzzConfig(f *testing.F) {
 	f.Fuzz(func(t *testing.T, out string) {
 		c, err := parseConfig(out)
 		if err != nil {
-			if len(c.All()) != 0 {
+			if len(c.values) != 0 {
 				t.Fatal("a configuration beside an error")
 			}
 			return
@@ -106,7 +94,7 @@ func FuzzConfig(f *testing.F) {
 			t.Fatalf("weights %v add up to %d, %v", weights, sum, err2)
 		}
 		if c.Version() == "" || c.ClusterName() == "" || c.MinJobAge() < 0 || c.AtLeast(23, 2) && !c.AtLeast(22, 5) {
-			t.Fatalf("%+v", c.All())
+			t.Fatalf("%+v", c.values)
 		}
 		c.SlurmUser()
 		c.RateLimited()
@@ -144,11 +132,10 @@ func FuzzFactors(f *testing.F) {
 
 func FuzzDiag(f *testing.F) {
 	f.Add(recording(f, "sdiag.out"))
-	f.Add(quietDiag + "Data since x (7)\nMain schedule statistics (microseconds):\nLast cycle: 9\nREQUEST_JOB_INFO ( 2003) count:4 ave_time:285 total_time:1140\n")
+	f.Add(quietDiag + "REQUEST_JOB_INFO ( 2003) count:4 ave_time:285 total_time:1140\n")
 	f.Fuzz(func(t *testing.T, out string) {
 		d, err := parseDiag(out)
-		if err == nil && (d.ServerThreads < 0 || d.AgentQueue < 0 || d.DBDAgentQueue < 0 || d.LastCycle < 0 || d.BackfillCycle < 0 ||
-			d.JobInfoCount < 0 || d.JobInfoAvg < 0 || d.JobUpdateCount < 0 || d.JobUpdateAvg < 0) {
+		if err == nil && (d.AgentQueue < 0 || d.DBDAgentQueue < 0) {
 			t.Fatalf("%+v", d)
 		}
 	})

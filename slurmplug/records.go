@@ -4,8 +4,8 @@ import "time"
 
 // Job is one record of the queue as squeue prints it. Times that Slurm leaves
 // unset are zero. An unsplit array is one record with Tasks set; when one task
-// is left in it, the record is that task. Account, the TRES strings, Comment
-// and AdminComment are text that users can choose freely: any bytes at all.
+// is left in it, the record is that task. Account, the TRES strings and Comment
+// are text that users can choose freely: any bytes at all.
 type Job struct {
 	ID        JobID
 	RawID     uint32 // Slurm's own id of this record
@@ -24,24 +24,22 @@ type Job struct {
 	Nice     int64
 	Restarts int
 
-	Nodes, CPUs  int
-	NumTasks     int    // tasks of the job in the sense of --ntasks, which is not Tasks
-	Sockets      int    // sockets for each node as asked for, 0 when not
-	TRES         string // tres-alloc: the request while pending, the allocation after
-	TresPerJob   string
-	TresPerNode  string
-	TresPerSock  string
-	TresPerTask  string
-	Features     string
-	Prefer       string
-	NodeList     string        // compact host list of a job that holds nodes
-	TimeLimit    time.Duration // 0 when not set
-	Submit       time.Time
-	Eligible     time.Time
-	Start        time.Time
-	Preempt      time.Time
-	AdminComment string
-	Comment      string
+	Nodes, CPUs int
+	NumTasks    int    // tasks of the job in the sense of --ntasks, which is not Tasks
+	Sockets     int    // sockets for each node as asked for, 0 when not
+	TRES        string // tres-alloc: the request while pending, the allocation after
+	TresPerJob  string
+	TresPerNode string
+	TresPerSock string
+	TresPerTask string
+	Features    string
+	Prefer      string
+	NodeList    string        // compact host list of a job that holds nodes
+	TimeLimit   time.Duration // 0 when not set
+	Submit      time.Time
+	Eligible    time.Time
+	Start       time.Time
+	Comment     string
 }
 
 // Node is one node as scontrol show node -d prints it.
@@ -50,6 +48,7 @@ type Node struct {
 	State      []string // base state first, flags after: ["IDLE", "DRAIN"]
 	Reason     string
 	Features   []string // active features
+	Available  []string // features that it can be given, the active ones among them
 	Partitions []string
 	CPUs       int // effective CPUs (22.05 and later), else all
 	CPUsAlloc  int
@@ -62,19 +61,16 @@ type Node struct {
 
 // Partition is one partition as scontrol show partition prints it.
 type Partition struct {
-	Name          string
-	State         string
-	Nodes         string // host list
-	Default       bool
-	PriorityTier  int
-	MaxTime       time.Duration
-	DefaultTime   time.Duration
-	PreemptMode   string
-	QOS           string   // of the partition itself, "" for none
-	SizeLimit     string   // what bounds or rounds the CPUs or memory of its jobs, "MaxCPUsPerNode=8"; "" for nothing
-	Defaults      string   // "DefCpuPerGPU=4,DefMemPerGPU=8192", "" for none
-	AllowAccounts []string // nil: all
-	AllowQOS      []string // nil: all
+	Name         string
+	State        string
+	Nodes        string // host list
+	Default      bool
+	PriorityTier int
+	MaxTime      time.Duration
+	DefaultTime  time.Duration
+	QOS          string // of the partition itself, "" for none
+	SizeLimit    string // what bounds or rounds the CPUs or memory of its jobs, "MaxCPUsPerNode=8"; "" for nothing
+	Defaults     string // "DefCpuPerGPU=4,DefMemPerGPU=8192", "" for none
 }
 
 // Account is one account of a cluster.
@@ -82,16 +78,6 @@ type Account struct {
 	Name, Parent string // Parent is "" for the root
 	Share        int64  // fairshare among its siblings; 0 with UseParent
 	UseParent    bool   // fairshare=parent
-}
-
-// QOS is one quality of service as sacctmgr prints it.
-type QOS struct {
-	Name        string
-	Priority    int64
-	Preempt     []string
-	PreemptMode string
-	GraceTime   time.Duration
-	Flags       []string
 }
 
 // Run is one row of sacct: one job, or one of its earlier runs. Name, Account
@@ -141,16 +127,8 @@ type Factors struct {
 
 // Diag is what sdiag says about the controller's load.
 type Diag struct {
-	Since          time.Time // when the counts below began
-	ServerThreads  int
-	AgentQueue     int
-	DBDAgentQueue  int
-	LastCycle      time.Duration // main scheduler
-	BackfillCycle  time.Duration // backfill scheduler's last
-	JobInfoCount   int64         // REQUEST_JOB_INFO since the last reset
-	JobInfoAvg     time.Duration
-	JobUpdateCount int64
-	JobUpdateAvg   time.Duration
+	AgentQueue    int // messages that wait for nodes and clients
+	DBDAgentQueue int // messages that wait for slurmdbd
 }
 
 // Controller is one slurmctld as scontrol ping sees it.

@@ -91,10 +91,16 @@ func TestExecFoundOnce(t *testing.T) {
 
 func TestExecTimeout(t *testing.T) {
 	child := filepath.Join(t.TempDir(), "child")
-	e := program(t, "squeue", "echo begun; sleep 600 & echo $! >"+child+"; wait", ExecOptions{})
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, ErrTimeout)
-	defer cancel()
+	e := program(t, "squeue", "echo begun; sleep 600 & echo $! >"+child+".new; mv "+child+".new "+child+"; wait", ExecOptions{})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	go func() { // the time is up once the child runs, however slow the machine
+		for _, err := os.Stat(child); err != nil && ctx.Err() == nil; _, err = os.Stat(child) {
+			time.Sleep(10 * time.Millisecond)
+		}
+		cancel(ErrTimeout)
+	}()
 	out, err := e.Run(ctx, Command{Name: "squeue"})
+	cancel(nil)
 	if !errors.Is(err, ErrTimeout) || string(out.Stdout) != "begun\n" {
 		t.Errorf("%q, %v", out.Stdout, err)
 	}

@@ -12,13 +12,9 @@ import (
 // by raw id (sacct's SubmitLine, from Slurm 21.08 on). They are text of users, and
 // sacct has lost their quotes.
 func (c *Client) SubmitLines(ctx context.Context, since, until time.Time) (map[uint32]string, error) {
-	end := "now"
-	if !until.IsZero() {
-		end = sacctTime(until)
-	}
 	s := c.nonce()
 	out, err := c.read(ctx, "sacct", "--noheader", "--parsable", "--allocations", "--allusers",
-		"--delimiter="+s.end, "--starttime="+sacctTime(since), "--endtime="+end, "--format=JobIDRaw,SubmitLine")
+		"--delimiter="+s.end, "--starttime="+sacctTime(since), "--endtime="+sacctEnd(until), "--format=JobIDRaw,SubmitLine")
 	if err != nil {
 		return nil, err
 	}

@@ -22,14 +22,10 @@ var usageColumns = [...]string{"JobIDRaw", "Start", "End", "TotalCPU", "MaxRSS",
 // A row for each step makes this a much larger read than History: the range
 // should be a day.
 func (c *Client) Usage(ctx context.Context, since, until time.Time) ([]Usage, error) {
-	end := "now"
-	if !until.IsZero() {
-		end = sacctTime(until)
-	}
 	s := c.nonce()
 	out, err := c.read(ctx, "sacct", "--noheader", "--parsable", "--duplicates", "--allusers", "--noconvert",
 		"--state=CD,F,TO,CA,PR,NF,OOM,RQ,DL", // with these, those that ended in the range
-		"--delimiter="+s.end, "--starttime="+sacctTime(since), "--endtime="+end, "--format="+strings.Join(usageColumns[:], ","))
+		"--delimiter="+s.end, "--starttime="+sacctTime(since), "--endtime="+sacctEnd(until), "--format="+strings.Join(usageColumns[:], ","))
 	if err != nil {
 		return nil, err
 	}

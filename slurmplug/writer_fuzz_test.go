@@ -95,7 +95,7 @@ func FuzzUpdates(f *testing.F) {
 func (s sentence) each(all map[sentence]bool) {
 	for rest, more := s.targets, true; more; {
 		var item string
-		item, rest, more = cutOutside(rest, ',')
+		item, rest, more = cutList(rest)
 		job, list, isArray := strings.Cut(item, "_")
 		if !isArray {
 			all[sentence{item, s.lever, s.value}] = true

@@ -124,7 +124,7 @@ func (f *fakeScontrol) run(cmd Command) (Output, error) {
 		}
 		for more := true; more; {
 			var item string
-			item, list, more = cutOutside(list, ',')
+			item, list, more = cutList(list)
 			job, tasks, isArray := strings.Cut(item, "_")
 			all := []int32{NoTask}
 			if isArray {
@@ -308,7 +308,7 @@ func updatesIn(t *testing.T, in string) []Update {
 		}
 		for more := true; more; {
 			var item string
-			item, list, more = cutOutside(list, ',')
+			item, list, more = cutList(list)
 			u := Update{Lever: lever, Value: value}
 			job, tasks, isArray := strings.Cut(item, "_")
 			job, offset, isHet := strings.Cut(job, "+")

@@ -166,9 +166,7 @@ func TestAdviseOnAClosedSite(t *testing.T) {
 
 // The start that was said comes true at the end of a time limit.
 func TestAdvisedStartComesTrue(t *testing.T) {
-	if !long() {
-		t.Skip("takes a minute; SLURMPRIO_LONG=1 runs it")
-	}
+	longOnly(t)
 	s := profileSite(t, lab.Shared(t))
 	for range 3 {
 		s.submit("--gres=gpu:a100:4", "--time=1", "--wrap", "sleep 59")

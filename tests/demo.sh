@@ -15,8 +15,10 @@ level = "warn"
 TOML
 mkdir "$state/state"
 
-title() { printf '\n\033[1m== %s\033[0m\n' "$*"; }
-show() { printf '\033[2m$ %s\033[0m\n' "$*"; "$@"; }
+bold=$'\033[1m' dim=$'\033[2m' plain=$'\033[0m'
+[ -t 1 ] || bold='' dim='' plain=''
+title() { printf '\n%s== %s%s\n' "$bold" "$*" "$plain"; }
+show() { printf '%s$ %s%s\n' "$dim" "$*" "$plain"; "$@"; }
 # Slurm's own view: pending jobs, highest priority first.
 slurm_queue() { show squeue --noheader --states=PENDING --sort=-p,i --format="%.6i %.10Q %.9u %.12r  %k"; }
 submit() { sbatchwrap --parsable --output=/dev/null --time=30 "$@"; }

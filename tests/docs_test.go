@@ -1,39 +1,71 @@
 package tests
 
 import (
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/urfave/cli/v2"
+
+	priod "slurmprio/priod/cli"
 )
 
-var linked = regexp.MustCompile(`\]\(([^)#\s]+)(?:#[^)]*)?\)`)
+var (
+	linked  = regexp.MustCompile(`\]\(([^)#\s]*)(?:#([^)\s]*))?\)`)
+	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	code    = regexp.MustCompile("(?ms)^```.*?^```$")
+	mute    = regexp.MustCompile(`[^\p{L}\p{N}_ -]`) // what GitHub leaves out of a heading's anchor
+)
 
-// The README leads to every page of the docs, and no link between them is dead.
-func TestDocsAreLinked(t *testing.T) {
-	var pages []string
+// docPages are the README and all pages of the docs, with their text.
+func docPages(t *testing.T) (pages []string, texts map[string]string) {
+	t.Helper()
+	texts = map[string]string{}
 	for _, pattern := range []string{"../README.md", "../docs/*.md", "../docs/*/*.md"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil || len(found) == 0 {
 			t.Fatal(pattern, err)
 		}
-		pages = append(pages, found...)
+		for _, page := range found {
+			text, err := os.ReadFile(page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pages, texts[page] = append(pages, page), string(text)
+		}
+	}
+	return pages, texts
+}
+
+// The README leads to every page of the docs, and no link between them is dead.
+func TestDocsAreLinked(t *testing.T) {
+	pages, texts := docPages(t)
+	anchors := map[string]bool{}
+	for page, text := range texts {
+		for _, m := range heading.FindAllStringSubmatch(code.ReplaceAllString(text, ""), -1) {
+			anchors[page+"#"+strings.ReplaceAll(mute.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-")] = true
+		}
 	}
 	from := map[string]bool{}
 	for _, page := range pages {
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range linked.FindAllStringSubmatch(string(text), -1) {
+		for _, m := range linked.FindAllStringSubmatch(texts[page], -1) {
 			if strings.Contains(m[1], "://") {
 				continue
 			}
-			to := filepath.Join(filepath.Dir(page), m[1])
+			to := page
+			if m[1] != "" {
+				to = filepath.Join(filepath.Dir(page), m[1])
+			}
 			if _, err := os.Stat(to); err != nil {
 				t.Errorf("%s links to %s, which is not there", page, m[1])
+			}
+			if m[2] != "" && !anchors[to+"#"+m[2]] {
+				t.Errorf("%s links to %s#%s, and no heading there is called so", page, m[1], m[2])
 			}
 			if page == "../README.md" {
 				from[to] = true
@@ -45,6 +77,24 @@ func TestDocsAreLinked(t *testing.T) {
 			t.Errorf("README.md does not lead to %s", page)
 		}
 	}
+}
+
+// Every command of priod is shown or explained in the docs.
+func TestDocsKnowEveryCommand(t *testing.T) {
+	_, texts := docPages(t)
+	all := strings.Join(slices.Collect(maps.Values(texts)), "\n")
+	var check func(path string, commands []*cli.Command)
+	check = func(path string, commands []*cli.Command) {
+		for _, c := range commands {
+			name := path + " " + c.Name
+			if name == "priod trace" || len(c.Subcommands) > 0 && name != "priod trace generate" {
+				check(name, c.Subcommands)
+			} else if !regexp.MustCompile(regexp.QuoteMeta(name) + `\b`).MatchString(all) {
+				t.Errorf("no page knows %s", name)
+			}
+		}
+	}
+	check("priod", priod.App("").Commands)
 }
 
 // One command makes the figures of docs/evidence/sizing.md: it knows every study, and

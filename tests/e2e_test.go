@@ -47,6 +47,14 @@ func TestMain(m *testing.M) {
 // long tells whether what takes more than some seconds runs too: make test-long.
 func long() bool { return os.Getenv("SLURMPRIO_LONG") == "1" }
 
+// longOnly skips a test that does.
+func longOnly(t *testing.T) {
+	t.Helper()
+	if !long() {
+		t.Skip("make test-long runs this")
+	}
+}
+
 // site is a lab with priod beside it: a state folder and a configuration.
 type site struct {
 	testing.TB
@@ -247,7 +255,19 @@ func (s *site) levers() string {
 
 func (s *site) wait(what string, condition func() bool) {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	s.within(30*time.Second, what, condition)
+}
+
+// patiently waits for what Slurm's controllers do among themselves: a backup may
+// need half a minute to hand over (22.05).
+func (s *site) patiently(what string, condition func() bool) {
+	s.Helper()
+	s.within(2*time.Minute, what, condition)
+}
+
+func (s *site) within(patience time.Duration, what string, condition func() bool) {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := lab.WaitFor(ctx, what, func(context.Context) (bool, error) { return condition(), nil }); err != nil {
 		s.Fatal(err)

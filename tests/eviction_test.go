@@ -466,9 +466,7 @@ func TestEvictionConducts(t *testing.T) {
 // Two victims leave one after the other: what the first one leaves is kept for the
 // TE job, though a short job would fit in between.
 func TestEvictionInParts(t *testing.T) {
-	if rounds(0, 1) == 0 {
-		t.Skip("make test-long runs this")
-	}
+	longOnly(t)
 	e := newEvictable(t, evicting)
 	e.blocker("t4:4")
 	early := e.worker("early", "t4:2", endless, 8, "save")
@@ -501,9 +499,7 @@ func TestEvictionInParts(t *testing.T) {
 // priod is killed when it makes the reservation of such a place, or deletes it:
 // the next one knows it, and the TE job waits for no reservation that is left.
 func TestEvictionSurvivesKillAtTheReservation(t *testing.T) {
-	if rounds(0, 1) == 0 {
-		t.Skip("make test-long runs this")
-	}
+	longOnly(t)
 	for _, command := range []string{"scontrol create", "scontrol delete"} {
 		for _, when := range []string{"before", "after"} {
 			t.Run(command+", "+when, func(t *testing.T) {
@@ -543,8 +539,9 @@ func TestEvictionSurvivesKillAtTheReservation(t *testing.T) {
 // the pin any more: one eviction all the same.
 func TestEvictionSurvivesFailOver(t *testing.T) {
 	t.Parallel()
-	if rounds(0, 1) == 0 || os.Geteuid() != 0 {
-		t.Skip("make test-long as root runs this")
+	longOnly(t)
+	if os.Geteuid() != 0 {
+		t.Skip("two controllers need root; make test-long as root runs this")
 	}
 	l := lab.ForTest(t, lab.Options{Backup: true, NoAccounting: true, Nodes: []lab.NodeSpec{{Count: 1, GPUType: "t4", GPUs: 4}}})
 	e := evictableOn(t, newSiteOn(t, l, evicting))
@@ -578,9 +575,7 @@ func TestEvictionSurvivesFailOver(t *testing.T) {
 // owner has to see to it, and nothing stays open.
 func TestEvictionForgotten(t *testing.T) {
 	t.Parallel()
-	if rounds(0, 1) == 0 {
-		t.Skip("make test-long runs this")
-	}
+	longOnly(t)
 	l := lab.ForTest(t, lab.Options{ExtraConf: []string{"MinJobAge=2"}, Nodes: []lab.NodeSpec{{Count: 1, GPUType: "t4", GPUs: 4}}})
 	e := evictableOn(t, newSiteOn(t, l, evicting))
 	d := e.shimmed(evicting)
@@ -634,8 +629,9 @@ func TestEvictionForgotten(t *testing.T) {
 // its grace tells nobody to leave again; the first one ends what it began.
 func TestEvictionLeftToTheOtherHost(t *testing.T) {
 	t.Parallel()
-	if rounds(0, 1) == 0 || os.Geteuid() != 0 {
-		t.Skip("make test-long as root runs this")
+	longOnly(t)
+	if os.Geteuid() != 0 {
+		t.Skip("two controllers need root; make test-long as root runs this")
 	}
 	l := lab.ForTest(t, lab.Options{Backup: true, NoAccounting: true, Nodes: []lab.NodeSpec{{Count: 1, GPUType: "t4", GPUs: 4}}})
 	settings := strings.Replace(evicting, quick, quick+"follow_controller = true\n", 1)
@@ -687,9 +683,7 @@ func TestEvictionLeftToTheOtherHost(t *testing.T) {
 
 // Of an array one task leaves, and the tasks of a TE array get room one by one.
 func TestEvictionOfArrayTasks(t *testing.T) {
-	if rounds(0, 1) == 0 {
-		t.Skip("make test-long runs this")
-	}
+	longOnly(t)
 	e := newEvictable(t, evicting)
 	e.blocker("t4:4")
 	array := e.worker("w", "t4:2", endless, 5, "save", "--array=1-2")
@@ -726,9 +720,7 @@ func TestEvictionOfArrayTasks(t *testing.T) {
 // itself in the lab): the claim is given up, and the TE job
 // may start anywhere again.
 func TestEvictionOnALostNode(t *testing.T) {
-	if rounds(0, 1) == 0 {
-		t.Skip("make test-long runs this")
-	}
+	longOnly(t)
 	e := newEvictable(t, evicting)
 	victim := e.full(8, "ignore")
 	node := strings.TrimSpace(e.slurm("squeue", "--noheader", "--jobs="+victim, "--format=%N"))
@@ -756,9 +748,7 @@ func TestEvictionOnALostNode(t *testing.T) {
 
 // reset takes back what holds a place; the eviction ends cleanly afterwards.
 func TestResetTakesBackThePlace(t *testing.T) {
-	if rounds(0, 1) == 0 {
-		t.Skip("make test-long runs this")
-	}
+	longOnly(t)
 	e := newEvictable(t, evicting)
 	victim := e.full(8, "ignore")
 	trial := e.trial("t4:2")
@@ -781,8 +771,9 @@ func TestResetTakesBackThePlace(t *testing.T) {
 
 // AdminLevel=Operator is enough for everything that an eviction takes.
 func TestEvictionByAnOperator(t *testing.T) {
-	if rounds(0, 1) == 0 || os.Geteuid() != 0 {
-		t.Skip("make test-long as root runs this")
+	longOnly(t)
+	if os.Geteuid() != 0 {
+		t.Skip("acting as another user needs root; make test-long as root runs this")
 	}
 	e := newEvictable(t, evicting)
 	e.become(lab.OperatorUser, evicting)
@@ -821,9 +812,7 @@ func TestEvictionLeavesAlone(t *testing.T) {
 // Two TE jobs want one hole: one has it made, the other waits; and when everybody
 // says TE, nobody leaves.
 func TestTwoTrialsOneHole(t *testing.T) {
-	if rounds(0, 1) == 0 {
-		t.Skip("make test-long runs this")
-	}
+	longOnly(t)
 	e := newEvictable(t, evicting)
 	e.blocker("t4:4")
 	victim := e.worker("w", "t4:4", 60, 5, "save")

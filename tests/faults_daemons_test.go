@@ -130,9 +130,7 @@ func TestSlurmDaemonFaults(t *testing.T) {
 // A slurmctld that is killed comes back with the value before the last but one:
 // it is priod's own, and is written over.
 func TestOlderValueComesBack(t *testing.T) {
-	if !long() {
-		t.Skip("waits for slurmctld to save its state, twice; SLURMPRIO_LONG=1 runs it")
-	}
+	longOnly(t)
 	s := newSite(t, roomy)
 	s.fill()
 	trial := s.submit("--prio-type=te", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")

@@ -242,7 +242,7 @@ func (h *harmed) throw(f *stateFault, q *queue) {
 		if told := h.told(); !regexp.MustCompile(f.words).MatchString(told.Trouble) {
 			h.Errorf("health says %+v", told)
 		}
-		if f.name == stateFaults[0].name && rounds(0, 1) == 1 {
+		if f.name == stateFaults[0].name && long() {
 			h.wait("503", func() bool { code, _ := h.health(); return code == 503 })
 		}
 		if h.release != nil {

@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -9,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"slurmprio/tests/lab"
 )
@@ -117,17 +115,6 @@ func TestFollowsTheController(t *testing.T) {
 	}
 }
 
-// patiently waits for what Slurm's controllers do among themselves: a backup may
-// need half a minute to hand over (22.05).
-func (s *site) patiently(what string, condition func() bool) {
-	s.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
-	if err := lab.WaitFor(ctx, what, func(context.Context) (bool, error) { return condition(), nil }); err != nil {
-		s.Fatal(err)
-	}
-}
-
 // writers lists the values that priods wrote, by their logs, with who did; no
 // value is written by two.
 func writers(t *testing.T, daemons ...*running) map[string]*running {
@@ -168,9 +155,7 @@ func actsWithinTwoCycles(t *testing.T, d *running) {
 // nothing had happened, and Slurm sorts out who acts. priod writes nothing while
 // it cannot know, and goes on in the right order, one of the two.
 func TestControllerHangsAndComesBack(t *testing.T) {
-	if !long() {
-		t.Skip("takes minutes; SLURMPRIO_LONG=1 runs it")
-	}
+	longOnly(t)
 	a, b := controllerHosts(t)
 	a.fill()
 	a.submit("--gres=gpu:1", "--time=60", "--wrap", "sleep 600")

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -96,7 +97,7 @@ func TestClockStepsUnderTheDaemon(t *testing.T) {
 
 	c := s.clocked(0)
 	ctx, cancel := context.WithCancel(context.Background())
-	hup, done := make(chan struct{}), make(chan error, 1)
+	hup, done := make(chan os.Signal), make(chan error, 1)
 	go func() { done <- c.Run(ctx, hup) }()
 	t.Cleanup(func() {
 		cancel()
@@ -106,7 +107,7 @@ func TestClockStepsUnderTheDaemon(t *testing.T) {
 	tick := func() { // one whole cycle, and the begin of the next
 		for range 2 {
 			select {
-			case hup <- struct{}{}:
+			case hup <- syscall.SIGHUP:
 			case <-time.After(time.Minute):
 				t.Fatal("no cycle ends any more")
 			}

@@ -146,9 +146,7 @@ func TestProfilePrintsLinesToCopy(t *testing.T) {
 
 // Bad input and bad programs: one error that says what, and nothing is left.
 func TestProfileTrouble(t *testing.T) {
-	if !long() {
-		t.Skip("make test-long runs it")
-	}
+	longOnly(t)
 	l := lab.Shared(t)
 	s := profileSite(t, l)
 	full := s.slurm("sbatch", "--parsable", "--partition=gpu", "--gres=gpu:t4:4", "--exclusive", "--nodes=2", "--time=5", "--output=/dev/null", "--wrap=sleep 300")
@@ -291,9 +289,7 @@ func TestProfileWhileSlurmIsAway(t *testing.T) {
 // The same with a slurmctld that is killed, on a lab of its own. squeue takes
 // 18 s to give up, so a profile rides over less than that.
 func TestProfileWhileSlurmIsDown(t *testing.T) {
-	if !long() {
-		t.Skip("takes a minute; SLURMPRIO_LONG=1 runs it")
-	}
+	longOnly(t)
 	l := lab.ForTest(t, lab.Options{NoAccounting: true, Nodes: []lab.NodeSpec{{Count: 1, GPUType: "a100", GPUs: 4}}})
 	s := profileSite(t, l)
 	script := s.script("train.sh", "#!/bin/bash\ntraining -curve a100:1x1\n")
@@ -319,9 +315,7 @@ func TestProfileWhileSlurmIsDown(t *testing.T) {
 // With its own choice of CPU counts and longer windows a profile finds Synergy's
 // curves within a tenth.
 func TestProfileFindsPublishedCurves(t *testing.T) {
-	if !long() {
-		t.Skip("takes two minutes; SLURMPRIO_LONG=1 runs it")
-	}
+	longOnly(t)
 	s := profileSite(t, lab.Shared(t))
 	curves := "a100:1x0.3-2x0.66-3x1-4x1.25-5x1.53-6x1.75-9x2-12x2.94,v100:1x0.4-2x0.74-3x1-4x1.15"
 	script := s.script("train.sh", fmt.Sprintf("#!/bin/bash\n#SBATCH --gres=gpu:1\ntraining -rate 10 -warmup 1s -curve %s\n", curves))

@@ -71,9 +71,7 @@ func TestRoundEnds(t *testing.T) {
 // An array waits unsplit, each task for the same type: the task that starts next gets
 // a place, and Slurm gives it a record of its own.
 func TestRoundForAnArray(t *testing.T) {
-	if rounds(0, 1) == 0 {
-		t.Skip("make test-long runs this")
-	}
+	longOnly(t)
 	e := newTurns(t)
 	rich := e.worker("rich", "4", endless, 5, "save", "--prio-speed=a100:4,v100:1")
 	e.begun("rich")
@@ -97,9 +95,7 @@ func TestRoundForAnArray(t *testing.T) {
 // then: each comes back with all of its work, and none is told to leave twice in one
 // run.
 func TestRoundsTakeTurns(t *testing.T) {
-	if rounds(0, 1) == 0 {
-		t.Skip("make test-long runs this")
-	}
+	longOnly(t)
 	e := newTurns(t)
 	names, ids := []string{"one", "two", "three"}, []string{}
 	for _, name := range names {

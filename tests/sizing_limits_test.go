@@ -256,9 +256,7 @@ func TestSizesUnderLimits(t *testing.T) {
 // An operator's write lifts limits that are made later: a job that waits gets its own
 // size back, whoever wrote, and its user's own change of its CPUs binds it again.
 func TestSizesOfAnOperator(t *testing.T) {
-	if !long() {
-		t.Skip("make test-long runs this")
-	}
+	longOnly(t)
 	t.Parallel()
 	l := newLimitedSite(t)
 	l.become(lab.OperatorUser, "")

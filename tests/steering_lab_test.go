@@ -246,9 +246,7 @@ func schoolSeeds(t *testing.T) (seeds []uint64) {
 // same time, each way in a lab of its own, so that the machine's load is the same.
 // Figures are logged.
 func TestSteeringInTheLab(t *testing.T) {
-	if !long() {
-		t.Skip("takes half an hour; SLURMPRIO_LONG=1 runs it")
-	}
+	longOnly(t)
 	table := "\n| seed | | mean completion (s) | p50, p95, p99 | idle while one waits (% of GPU-s) | for longer than " + turnover.String() + " | requeued |\n| --- | --- | --- | --- | --- | --- | --- |\n"
 	for _, seed := range schoolSeeds(t) {
 		jobs := lessons(seed, 120, 200*time.Second)

@@ -192,9 +192,7 @@ func TestSteering(t *testing.T) {
 // What no poll shows, here the local disk that a job asks for, can make a type
 // impossible: Slurm says so, the constraint is put back, and the job starts.
 func TestSteeringToAnImpossibleType(t *testing.T) {
-	if rounds(0, 1) == 0 {
-		t.Skip("make test-long runs this")
-	}
+	longOnly(t)
 	l := lab.ForTest(t, lab.Options{Nodes: []lab.NodeSpec{
 		{Count: 1, GPUType: "a100", GPUs: 4, Extra: "TmpDisk=10"}, {Count: 1, GPUType: "t4", GPUs: 4, Extra: "TmpDisk=1000"},
 	}})

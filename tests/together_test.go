@@ -54,9 +54,7 @@ func (s *site) requests() map[string]request {
 // Steering, sizing, rounds and preemption at once, on the same jobs, and priod killed
 // in between: no job is lost, and in the end reset leaves what the users wrote.
 func TestAllTogether(t *testing.T) {
-	if !long() {
-		t.Skip("make test-long runs this")
-	}
+	longOnly(t)
 	e := evictableOn(t, newOwnSite(t, together))
 	e.slurm("scontrol", "update", "NodeName=a100-[2-3],v100-[2-3],t4-2", "State=DRAIN", "Reason=together") // more jobs than GPUs
 	r := rand.New(rand.NewPCG(1, 5))

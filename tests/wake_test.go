@@ -74,9 +74,7 @@ func TestSubmissionWakesPriod(t *testing.T) {
 // Whoever floods the socket makes priod poll no more than his share allows, and
 // another user's submission still wakes it.
 func TestFloodOfCallsIsBounded(t *testing.T) {
-	if !long() {
-		t.Skip("make test-long runs it")
-	}
+	longOnly(t)
 	listen := freePort(t)
 	d, address := sleepy(t, fmt.Sprintf("polls_per_minute = 4\n[metrics]\nlisten = %q\n", listen))
 	m := scraper{d, listen}

@@ -315,7 +315,11 @@ func (g *giver) room(r placement.Request) string {
 		if g.site.Memory {
 			memory = fmt.Sprintf(", %d MB", most.MemMB)
 		}
-		return fmt.Sprintf("too large: %d nodes there, of up to %d GPUs, %d CPUs%s", nodes, most.GPUs, most.CPUs, memory)
+		there := "1 node"
+		if nodes != 1 {
+			there = fmt.Sprintf("%d nodes", nodes)
+		}
+		return fmt.Sprintf("too large: %s there, of up to %d GPUs, %d CPUs%s", there, most.GPUs, most.CPUs, memory)
 	}
 	if _, fits := up.Fit(r, nil); !fits {
 		return "its nodes are down, drained or reserved"

@@ -96,14 +96,14 @@ func newSchedule(site *Site, nodes *nodemap.Map, tier int, class cluster.Class) 
 // before are the waiting jobs that stand before a new one of such a class and
 // tier, in Slurm's order. A new job has no age, so it stands behind all others;
 // a TE job only behind other TE jobs where priod ranks.
-func (site *Site) before(tier int, class cluster.Class) []*cluster.Job {
+func (s *Site) before(tier int, class cluster.Class) []*cluster.Job {
 	type waiting struct {
 		*cluster.Job
 		tier int
 	}
 	var all []waiting
 	tiers := map[string]int{}
-	jobs := site.Snapshot.Jobs
+	jobs := s.Snapshot.Jobs
 	for i := range jobs {
 		j := &jobs[i]
 		if j.State != cluster.Pending || j.GPUs == 0 || j.Held() || j.Dependency || j.Reservation != "" || !j.WantsRoom() {
@@ -111,10 +111,10 @@ func (site *Site) before(tier int, class cluster.Class) []*cluster.Job {
 		}
 		own, known := tiers[j.Partition]
 		if !known {
-			own = site.tier(j.Partition)
+			own = s.tier(j.Partition)
 			tiers[j.Partition] = own
 		}
-		te := class == cluster.TE && own == tier && site.Ranking.Class(j.Tag.Type, j.QOS) != cluster.TE
+		te := class == cluster.TE && own == tier && s.Ranking.Class(j.Tag.Type, j.QOS) != cluster.TE
 		if own >= tier && !te {
 			all = append(all, waiting{j, own})
 		}
@@ -141,7 +141,7 @@ func (s *schedule) queue(site *Site, tier int, asked cluster.Class, reservations
 	starts := map[class]float64{} // of the last one: a second one fits no sooner
 	requests := map[place]placement.Request{}
 	for _, j := range site.before(tier, asked) {
-		key := place{j.Partition, j.GPUType, j.Features, j.GPUs, j.CPUs, j.Nodes, j.MemMB}
+		key := place{j.Partition, j.GPUType, j.Features, j.GPUs, j.CPUs, j.Nodes, j.MemMB, j.Node}
 		r, known := requests[key]
 		if !known {
 			r = s.request(j, site.Memory)
@@ -182,6 +182,7 @@ type place struct {
 	partition, gpuType, features string
 	gpus, cpus, nodes            int
 	memMB                        int64
+	node                         cluster.Least
 }
 
 // request is what a waiting job asks for. A constraint that is not understood is

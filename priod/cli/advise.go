@@ -18,6 +18,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"slurmprio/priod/advise"
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
 	"slurmprio/priod/live"
 	"slurmprio/priod/policy/speed"
@@ -37,7 +38,8 @@ func adviseCommand() *cli.Command {
 			"Answers for the queue and the nodes as you see them now. Running jobs are taken to end at their time limits, and\n" +
 			"those that wait before yours to start in their order where they fit first. How fast the job is says its tag, its\n" +
 			"workload, or the GPU type. It runs at most as long as its time limit on the slowest type, or as its --prio-steps\n" +
-			"take. Options of priod itself stand before advise. Exit status 1 when a job fits nowhere.",
+			"take. Options of priod itself stand before advise. Exit status 1 when a job fits nowhere.\n" +
+			"    priod advise --gres=gpu:1 --time=4:00:00 train.sh",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "each", Usage: "each word behind the options is a script; else the words behind the first one are its arguments"},
 			&cli.BoolFlag{Name: "slurm", Usage: "show what Slurm itself expects, too (sbatch --test-only); it looks at running jobs only"},
@@ -61,6 +63,9 @@ func adviseFlags(c *cli.Context) (names []string) {
 }
 
 func runAdvise(c *cli.Context) error {
+	if first := c.Args().First(); isHelp(first) || first == "help" && c.NArg() == 1 {
+		return cli.ShowCommandHelp(c, c.Command.Name)
+	}
 	cfg, err := loadConfig(c)
 	if err != nil {
 		return err
@@ -251,6 +256,7 @@ type adviceView struct {
 	OpenOn   []string `json:"left_open,omitempty"`
 	Submit   []string `json:"submit,omitempty"` // words of the command that gets the best type
 	Steered  bool     `json:"steered"`          // left open, the type is the site's choice: priod steers the job
+	Barred   string   `json:"barred,omitempty"` // why priod, which steers the job, does not steer it to the best type
 	Say      string   `json:"say,omitempty"`    // the option that would let priod steer it
 	Slurm    string   `json:"slurm,omitempty"`  // what Slurm itself expects
 	Stdin    bool     `json:"-"`                // the script comes from standard input
@@ -269,7 +275,7 @@ func (a *adviser) view(ctx context.Context, j *adviseJob, ownJobs bool) (adviceV
 	}
 	advice.Notes = append(advice.Notes, answers.Notes...)
 	if advice.LeftOut > 0 {
-		advice.Notes = append(advice.Notes, plural(advice.LeftOut, "node has", "nodes have")+" several GPU types and is not looked at")
+		advice.Notes = append(advice.Notes, leftOut(a.site.Snapshot.Nodes, advice.LeftOut))
 	}
 	if advice.Hidden > 0 {
 		advice.Notes = append(advice.Notes, plural(advice.Hidden, "GPU is", "GPUs are")+" held by jobs that squeue does not show you: when they end is not known")
@@ -293,12 +299,38 @@ func (a *adviser) view(ctx context.Context, j *adviseJob, ownJobs bool) (adviceV
 	if advice.Best != nil {
 		v.BestType = advice.Best.GPUType
 		v.Steered, v.Say = a.steers(j, advice)
-		v.Submit = a.submission(j, advice, !v.Steered)
+		if v.Steered {
+			steering := a.cfg.Steer()
+			why, _ := steering.Unsteerable(a.site.Snapshot.Nodes)
+			v.Barred = why[v.BestType]
+			v.Steered = v.Barred == ""
+		}
+		v.Submit = a.submission(j, advice, v.Barred != "" || !v.Steered && advice.Typed())
 	}
 	if a.given("slurm") {
 		v.Slurm = a.testOnly(ctx, j)
 	}
 	return v, nil
+}
+
+// leftOut names nodes that advice does not look at; of so many in all.
+func leftOut(nodes []cluster.Node, all int) string {
+	var mixed []string
+	for i := range nodes {
+		if nodes[i].MixedTypes {
+			mixed = append(mixed, nodes[i].Name)
+		}
+	}
+	text := "not looked at: "
+	if len(mixed) > 0 {
+		text += fmt.Sprintf("%.80s, with several GPU types", slurmplug.CompactHosts(mixed))
+	}
+	if more := all - len(mixed); more > 0 && len(mixed) > 0 {
+		text += fmt.Sprintf(", and %s of further kinds", plural(more, "node", "nodes"))
+	} else if more > 0 {
+		text += plural(more, "node", "nodes") + " of further kinds"
+	}
+	return text
 }
 
 // learned is what the daemon learned of a program from accounting; nil when that
@@ -387,7 +419,7 @@ func (a *adviser) submission(j *adviseJob, advice *advise.Advice, typed bool) []
 		}
 	}
 	copyTo(part.End)
-	if typed && advice.Typed() {
+	if typed {
 		if value, err := slurmplug.WithGPUType(j.request.Option, j.request.Value, advice.Best.GPUType); err == nil {
 			words = append(words, "--"+j.request.Option+"="+value)
 		}
@@ -483,13 +515,7 @@ func (v *adviceView) showBest(w io.Writer) {
 		fmt.Fprintln(w, "On no GPU type can it be said to start.")
 		return
 	}
-	line := ""
-	for i, word := range v.Submit {
-		if i > 0 {
-			line += " "
-		}
-		line += sbatch.ShellWord(word)
-	}
+	line := sbatch.CommandLine(v.Submit)
 	names := make([]string, len(v.OpenOn))
 	for i, t := range v.OpenOn {
 		names[i] = gpuName(t)
@@ -500,6 +526,8 @@ func (v *adviceView) showBest(w io.Writer) {
 		fmt.Fprintf(w, "It asks for %s. Submit it with\n\n    %s\n", gpuName(best.GPUType), line)
 	case v.Steered:
 		fmt.Fprintf(w, "Best for it alone: %s. Leave the type open: this site chooses it for jobs that say how fast they are\n\n    %s\n", gpuName(best.GPUType), line)
+	case v.Barred != "":
+		fmt.Fprintf(w, "Best for it alone: %s, to which this site steers no job: %s. Name the type to get it\n\n    %s\n", gpuName(best.GPUType), v.Barred, line)
 	case !v.Typed():
 		fmt.Fprintf(w, "Best: leave the type open, Slurm starts it on %s. Submit it with\n\n    %s\n", open, line)
 	default:

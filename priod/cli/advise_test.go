@@ -97,7 +97,8 @@ func TestAdviseSubmission(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := adviser{own: adviseOptions}
-		if got := strings.Join(a.submission(&j, &advise.Advice{Best: fast, Open: c.open}, true), " "); got != c.want {
+		advice := &advise.Advice{Best: fast, Open: c.open}
+		if got := strings.Join(a.submission(&j, advice, advice.Typed()), " "); got != c.want {
 			t.Errorf("%q: %q, want %q", c.args, got, c.want)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -18,7 +19,9 @@ func allocateCommand() *cli.Command {
 	return &cli.Command{
 		Name: "allocate", Usage: "divide GPU types among jobs by a policy of Gavel's", ArgsUsage: "[FILE]",
 		Description: "FILE, or standard input, is one JSON object: gpu_types, and for each of the jobs id and speed (steps per\n" +
-			"second on each type). Nothing is read from Slurm or written to it.",
+			"second on each type). Nothing is read from Slurm or written to it.\n" +
+			`    echo '{"gpu_types": {"a100": 1, "v100": 1}, "jobs": [{"id": "17", "speed": {"a100": 1, "v100": 0.9}},` + "\n" +
+			`      {"id": "18", "speed": {"a100": 1, "v100": 0.3}}]}' | priod allocate --policy max-min`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "policy", Value: "max-min", Usage: "`NAME` is " + strings.Join(allocation.Names(), ", ")},
 			&cli.BoolFlag{Name: "agnostic", Usage: "as if all GPU types were equally fast"},
@@ -28,6 +31,9 @@ func allocateCommand() *cli.Command {
 		Action: func(c *cli.Context) error {
 			if c.NArg() > 1 {
 				return usagef("allocate takes one file, and got %q, too", c.Args().Get(1))
+			}
+			if name := c.String("policy"); !slices.Contains(allocation.Names(), name) {
+				return usagef("--policy %.80q: want one of %s", name, strings.Join(allocation.Names(), ", "))
 			}
 			name, text, err := readAll(c)
 			if err != nil {

@@ -2,14 +2,17 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/urfave/cli/v2"
+	"github.com/xrash/smetrics"
 
 	"slurmprio/priod/config"
 	"slurmprio/priod/report"
@@ -63,7 +66,6 @@ func App(version string) *cli.App {
 			evictionsCommand(), evictCommand(), reportCommand(),
 			pauseCommand(), resumeCommand(), resetCommand(), profileCommand(), adviseCommand(), allocateCommand(), simulateCommand(), sweepCommand(), traceCommand(), workloadsCommand(), configCommand(), versionCommand(version),
 		},
-		HideVersion:            true,
 		UseShortOptionHandling: true,
 		EnableBashCompletion:   true,
 		ExitErrHandler:         func(*cli.Context, error) {},
@@ -71,7 +73,7 @@ func App(version string) *cli.App {
 		CommandNotFound:        nil,
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return usagef("no command %q; see priod --help", c.Args().First())
+				return usagef("no command %q%s; see priod --help", c.Args().First(), nearest(c.App.Commands, c.Args().First()))
 			}
 			return cli.ShowAppHelp(c)
 		},
@@ -85,12 +87,71 @@ func App(version string) *cli.App {
 func prepare(c *cli.Command) {
 	c.OnUsageError = onUsageError
 	c.HideHelpCommand = true
+	for _, f := range c.Flags {
+		if b, ok := f.(*cli.BoolFlag); ok {
+			b.DisableDefaultText = true // "(default: false)" says nothing
+		}
+	}
 	for _, sub := range c.Subcommands {
 		prepare(sub)
 	}
 }
 
-func onUsageError(_ *cli.Context, err error, _ bool) error { return usageError{err} }
+func onUsageError(c *cli.Context, err error, _ bool) error {
+	return usageError{wrongFlag(c.Command, err)}
+}
+
+var (
+	undefinedFlag = regexp.MustCompile(`^flag provided but not defined: -(.+)$`)
+	valuelessFlag = regexp.MustCompile(`^flag needs an argument: -(.+)$`)
+	badValue      = regexp.MustCompile(`(?s)^invalid (?:boolean )?value (".*") for (?:flag )?-([^ :]+): (.*)$`)
+)
+
+// wrongFlag says in our words what package flag found wrong.
+func wrongFlag(verb *cli.Command, err error) error {
+	see := "see " + cmp.Or(verb.HelpName, "priod") + " --help"
+	if m := undefinedFlag.FindStringSubmatch(err.Error()); m != nil {
+		return fmt.Errorf("no option %s; %s", dashed(m[1]), see)
+	}
+	if m := valuelessFlag.FindStringSubmatch(err.Error()); m != nil {
+		return fmt.Errorf("%s: its value is missing; %s", dashed(m[1]), see)
+	}
+	m := badValue.FindStringSubmatch(err.Error())
+	if m == nil {
+		return err
+	}
+	want := m[3]
+	switch flagOf(verb.Flags, dashed(m[2])).(type) {
+	case *cli.BoolFlag:
+		want = "want no value, or true or false"
+	case *cli.IntFlag, *cli.Int64Flag:
+		want = "want a whole number"
+	case *cli.Uint64Flag, *cli.UintFlag:
+		want = "want a whole number from 0"
+	case *cli.Float64Flag:
+		want = "want a number"
+	case *cli.DurationFlag:
+		want = "want a time such as 90s, 5m or 1h30m"
+	}
+	return fmt.Errorf("%s %s: %s", dashed(m[2]), m[1], want)
+}
+
+func dashed(name string) string {
+	if len(name) == 1 {
+		return "-" + name
+	}
+	return "--" + name
+}
+
+// nearest proposes the command that somebody may have meant.
+func nearest(commands []*cli.Command, word string) string {
+	for _, c := range commands {
+		if smetrics.WagnerFischer(word, c.Name, 1, 1, 1) <= min(2, len(c.Name)/2) {
+			return fmt.Sprintf(", did you mean %q?", c.Name)
+		}
+	}
+	return ""
+}
 
 // mostFlag is --most, and most reads it.
 func mostFlag(value int, usage string) cli.Flag {
@@ -162,6 +223,9 @@ func interleave(app *cli.App, args []string) []string {
 	if len(args) == 0 {
 		return args
 	}
+	if len(args) > 1 && args[1] == "help" { // the library knows only the first word behind it
+		args = append(slices.Concat(args[:1], args[2:]), "--help")
+	}
 	var global, verbs, options, operands []string
 	commands, flags := app.Commands, []cli.Flag(nil)
 	for rest := args[1:]; len(rest) > 0; {
@@ -189,6 +253,13 @@ func interleave(app *cli.App, args []string) []string {
 		}
 		rest = rest[n:]
 	}
+	if slices.ContainsFunc(options, isHelp) { // the library takes an operand for a topic
+		if len(verbs) == 0 && len(operands) > 0 {
+			options = nil
+		} else {
+			options, operands = []string{"--help"}, nil
+		}
+	}
 	return slices.Concat(args[:1], global, verbs, options, operands)
 }
 
@@ -211,6 +282,8 @@ func flagOf(flags []cli.Flag, word string) cli.Flag {
 	}
 	return nil
 }
+
+func isHelp(word string) bool { return word == "--help" || word == "-h" }
 
 func isFlag(flags []cli.Flag, word string) bool { return flagOf(flags, word) != nil }
 

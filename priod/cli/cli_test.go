@@ -10,9 +10,11 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/urfave/cli/v2"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/policy/ranking"
 	"slurmprio/priod/report"
+	"slurmprio/slurmplug"
 )
 
 func TestFlagsMayFollowArguments(t *testing.T) {
@@ -35,6 +37,94 @@ func TestFlagsMayFollowArguments(t *testing.T) {
 		got := interleave(App("test"), strings.Fields(in))
 		if diff := cmp.Diff(strings.Fields(want), got); diff != "" {
 			t.Errorf("%s:\n%s", in, diff)
+		}
+	}
+}
+
+// What is said of wrong usage names the option, what it wants and where to read on;
+// the status is 2, nothing stands on standard output.
+func TestWrongUsage(t *testing.T) {
+	t.Setenv("PATH", t.TempDir()) // nothing here needs Slurm
+	for in, want := range map[string]string{
+		"frobnicate":                             `no command "frobnicate"; see priod --help`,
+		"quee":                                   `no command "quee", did you mean "queue"?; see priod --help`,
+		"help frob":                              `no command "frob"; see priod --help`,
+		"--frob":                                 "no option --frob; see priod --help",
+		"queue --frob":                           "no option --frob; see priod queue --help",
+		"explain -5":                             "no option -5; see priod explain --help",
+		"report sizing --sinc 3d":                "no option --sinc; see priod report sizing --help",
+		"queue -n":                               "-n: its value is missing; see priod queue --help",
+		"queue -n x":                             `-n "x": want a whole number`,
+		"queue --most -1":                        "queue: --most -1: want 0 (all) or more",
+		"history --most 0":                       "history: --most 0: want at least 1",
+		"profile --budget x -- a":                `--budget "x": want a time such as 90s, 5m or 1h30m`,
+		"trace generate gavel --high-priority x": `--high-priority "x": want a number`,
+		"simulate --seed -1":                     `--seed "-1": want a whole number from 0`,
+		"queue --json=maybe":                     `--json "maybe": want no value, or true or false`,
+		"report":                                 "report: say which: preemptions or sizing",
+		"report frob":                            "report: say which: preemptions or sizing",
+		"trace":                                  "trace: say what to do: trace generate",
+		"explain":                                "explain: name one job, such as 17 or 17_4",
+		"explain 17_[1-3":                        `job id "17_[1-3": the task after _ is not a number`,
+		"explain x":                              `job id "x": want a number or NUMBER_TASK`,
+		"allocate --policy frob":                 `--policy "frob": want one of`,
+		"simulate --nodes 1:v100:4 --generate gavel --mtbf -1s": "--mtbf -1s: want 0s or more",
+		"simulate --nodes 1:v100:4 --generate frob":             `--generate "frob": want gavel, synergy, fitgpp or philly and its flags`,
+	} {
+		var out, errs bytes.Buffer
+		status := Main("", append([]string{"priod"}, strings.Fields(in)...), &out, &errs)
+		if status != exitUsage || out.Len() > 0 || !strings.HasPrefix(errs.String(), "priod: "+want) || strings.Count(errs.String(), "\n") != 1 {
+			t.Errorf("priod %s: status %d, %q, %q; want %q", in, status, out.String(), errs.String(), want)
+		}
+	}
+}
+
+// Help needs neither Slurm nor a configuration, wherever it is asked for.
+func TestHelpNeedsNothing(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	t.Setenv("PRIOD_CONFIG", "/nonexistent/priod.toml")
+	for in, want := range map[string]string{
+		"--help":                        "priod - ",
+		"help":                          "priod - ",
+		"help queue":                    "priod queue - ",
+		"queue -h":                      "priod queue - ",
+		"help trace generate":           "priod trace generate - ",
+		"explain 17 --help":             "priod explain - ",
+		"workloads import gavel --help": "priod workloads import - ",
+		"advise --help":                 "priod advise - ",
+		"help advise":                   "priod advise - ",
+		"--version":                     "priod version v1",
+	} {
+		var out, errs bytes.Buffer
+		status := Main("v1", append([]string{"priod"}, strings.Fields(in)...), &out, &errs)
+		if status != exitDone || errs.Len() > 0 || !strings.Contains(out.String(), want) {
+			t.Errorf("priod %s: status %d, %q, %q; want %q", in, status, out.String(), errs.String(), want)
+		}
+	}
+}
+
+// A file that cannot be written is called by the name that was given.
+func TestOutNamesTheFile(t *testing.T) {
+	var out, errs bytes.Buffer
+	status := Main("", strings.Fields("priod trace generate gavel --jobs 5 --out /nonexistent/x"), &out, &errs)
+	if want := "priod: open /nonexistent/x: no such file or directory\n"; status != exitProblem || errs.String() != want {
+		t.Errorf("%d, %q; want %q", status, errs.String(), want)
+	}
+}
+
+// A job may be named as squeue and priod queue show it.
+func TestJobsAreNamedAsTheQueueShowsThem(t *testing.T) {
+	for word, want := range map[string]cluster.JobID{
+		"17": slurmplug.Plain(17), "17_4": {ID: 17, Task: 4}, "17_[1-3,7%2]": slurmplug.Plain(17),
+	} {
+		set := flag.NewFlagSet("", flag.ContinueOnError)
+		if err := set.Parse([]string{word}); err != nil {
+			t.Fatal(err)
+		}
+		c := cli.NewContext(App("test"), set, nil)
+		c.Command = &cli.Command{Name: "explain"}
+		if got, err := jobArg(c); err != nil || got != want {
+			t.Errorf("%s is %v, %v", word, got, err)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -83,7 +84,7 @@ func showEvictions(w io.Writer, all []store.Eviction) {
 			state += " (" + x.How + ")"
 		}
 		rows[i] = []any{x.Number, x.Victim.String(), x.VictimUser, x.GPUs, x.Purpose + " " + x.For.String(), x.ForUser, x.Nodes, clock(x.Recorded), state,
-			fmt.Sprintf("%.0fs", x.GraceS), took, fmt.Sprintf("%.0f", x.Promised), paid, x.ClaimState, first(x.Reason, x.ClaimReason)}
+			fmt.Sprintf("%.0fs", x.GraceS), took, fmt.Sprintf("%.0f", x.Promised), paid, x.ClaimState, cmp.Or(x.Reason, x.ClaimReason)}
 	}
 	report.Table(w, []string{"#", "VICTIM", "USER", "GPUS", "FOR", "USER", "NODES", "RECORDED", "STATE", "GRACE", "TOOK", "PROMISED", "PAID", "PLACE", "WHY"}, rows)
 }

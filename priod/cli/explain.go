@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -25,7 +26,9 @@ func explainCommand() *cli.Command {
 	return &cli.Command{
 		Name: "explain", Usage: "say why a job stands where it stands", ArgsUsage: "JOBID",
 		Description: "Answers from what the cycles stored: what was known, decided and written, and why.\n" +
-			"Beside it stands what Slurm says of the job now.",
+			"Beside it stands what Slurm says of the job now.\n" +
+			"    priod explain 4711\n" +
+			"    priod explain 4711_3        # a task of an array",
 		Flags: []cli.Flag{jsonFlag()},
 		Action: func(c *cli.Context) error {
 			id, err := jobArg(c)
@@ -87,6 +90,7 @@ func readExplanation(c *cli.Context, id cluster.JobID) (*explanation, error) {
 	if v.Cycle, err = r.LastCycle(c.Context); err != nil {
 		return nil, err
 	}
+	v.Cycle.Hold = store.HoldNow(cfg.State.Dir, v.Cycle.Hold)
 	if v.Story, err = r.Job(c.Context, id, 10); err != nil {
 		return nil, err
 	}
@@ -250,10 +254,10 @@ func (v *explanation) show(w io.Writer) {
 		line("Written", "never: Slurm's values are the job's own")
 	}
 	for _, x := range v.Writes {
-		line("Written", "cycle %d, %s: %s %s -> %s (%s), %s", x.Cycle, clock(x.At), x.Lever, first(x.Before, "none"), first(x.After, "none"), x.Reason, result(x.Outcome))
+		line("Written", "cycle %d, %s: %s %s -> %s (%s), %s", x.Cycle, clock(x.At), x.Lever, cmp.Or(x.Before, "none"), cmp.Or(x.After, "none"), x.Reason, result(x.Outcome))
 	}
 	for _, lever := range slices.Sorted(maps.Keys(v.Own)) {
-		line("Own", "%s as its user wrote it: %s (priod reset puts it back)", lever, first(v.Own[lever], "none"))
+		line("Own", "%s as its user wrote it: %s (priod reset puts it back)", lever, cmp.Or(v.Own[lever], "none"))
 	}
 	v.showEvictions(line)
 	if v.Note != "" {
@@ -283,8 +287,8 @@ func (v *explanation) showEvictions(line func(name, format string, a ...any)) {
 			line("Evicted", "%s %s of %s, %s: %s; grace %.0fs, %s", job, x.For, x.ForUser, clock(x.Recorded), state, x.GraceS, cost)
 			continue
 		}
-		line("Room", "job %s of %s on %s, %s: %s; %s; the place is %s", x.Victim, x.VictimUser, x.Nodes, clock(x.Recorded), state, cost,
-			first(x.ClaimReason, x.ClaimState))
+		line("Room", "job %s of %s on %s, %s: %s; %s; the place: %s", x.Victim, x.VictimUser, x.Nodes, clock(x.Recorded), state, cost,
+			cmp.Or(x.ClaimReason, x.ClaimState))
 	}
 }
 

@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -22,6 +24,8 @@ import (
 func historyCommand() *cli.Command {
 	return &cli.Command{
 		Name: "history", Usage: "show past cycles and writes, or all that happened to one job", ArgsUsage: "[JOBID]",
+		Description: "Newest first. A row of cycles stands for POLLS polls that decided alike. RENUMBERED of the WRITES are\n" +
+			"beyond the fewest possible, because a gap between two values was used up; HELD BACK says why nothing was written.",
 		Flags: []cli.Flag{
 			mostFlag(20, "how many `ROWS` of each table"),
 			jsonFlag(),
@@ -74,7 +78,7 @@ func jobHistory(c *cli.Context, r *store.Reader, id cluster.JobID, most int) err
 	fmt.Fprintf(w, "Job %s of %s: first seen %s, %s now.\n\n", story.Job.ID, report.Safe(story.Job.User), clock(story.Job.Seen), story.Job.State)
 	rows := make([][]any, len(story.Decisions))
 	for i, d := range story.Decisions {
-		rows[i] = []any{d.Cycle, clock(d.At), d.Class.String(), d.Value, d.Why, first(d.Unmoved, d.Detail)}
+		rows[i] = []any{d.Cycle, clock(d.At), d.Class.String(), d.Value, d.Why, cmp.Or(d.Unmoved, d.Detail)}
 	}
 	report.Table(w, []string{"CYCLE", "DECIDED", "CLASS", "VALUE", "WHY", "DETAIL"}, rows)
 	fmt.Fprintln(w)
@@ -109,7 +113,7 @@ func showWrites(c *cli.Context, writes []store.Write, withJob bool) {
 	}
 	rows := make([][]any, len(writes))
 	for i, x := range writes {
-		row := []any{x.Cycle, clock(x.At), string(x.Lever), first(x.Before, "none"), first(x.After, "none"), x.Reason, result(x.Outcome)}
+		row := []any{x.Cycle, clock(x.At), string(x.Lever), cmp.Or(x.Before, "none"), cmp.Or(x.After, "none"), x.Reason, result(x.Outcome)}
 		if withJob {
 			row = append([]any{target(x.Action), x.User}, row...)
 		}
@@ -134,13 +138,13 @@ func history(ctx context.Context, cfg *config.Config, log hclog.Logger) (*cluste
 		defer r.Close()
 		return r.History(ctx)
 	}
+	h := cluster.NewHistory()
+	undo, unread := store.OpenUndo(cfg.State.Dir)
+	if unread != nil {
+		return nil, unread
+	}
 	if _, missing := os.Stat(filepath.Join(cfg.State.Dir, "priod.db")); !errors.Is(missing, fs.ErrNotExist) {
 		log.Warn("the plan is made without priod's history", "error", err)
-	}
-	h := cluster.NewHistory()
-	undo, err := store.OpenUndo(cfg.State.Dir)
-	if err != nil {
-		return nil, err
 	}
 	h.Written = undo.Written()
 	return h, nil
@@ -151,7 +155,11 @@ func jobArg(c *cli.Context) (cluster.JobID, error) {
 	if c.NArg() != 1 {
 		return cluster.JobID{}, usagef("%s: name one job, such as 17 or 17_4", c.Command.Name)
 	}
-	id, err := slurmplug.ParseJobID(c.Args().First())
+	word := c.Args().First()
+	if array, tasks, ok := strings.Cut(word, "_["); ok && strings.HasSuffix(tasks, "]") {
+		word = array // as squeue and priod queue show the record of an array
+	}
+	id, err := slurmplug.ParseJobID(word)
 	if err != nil {
 		return id, usageError{err}
 	}
@@ -163,11 +171,4 @@ func clock(t time.Time) string {
 		return ""
 	}
 	return t.Local().Format(time.DateTime)
-}
-
-func first(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }

@@ -16,6 +16,9 @@ import (
 func pauseCommand() *cli.Command {
 	return &cli.Command{
 		Name: "pause", Usage: "stop all writing to Slurm until resume; priod goes on watching",
+		Description: "Waits until a cycle that is writing has ended. What was written stays; priod reset takes it back. A pause\n" +
+			"survives restarts.\n" +
+			"    priod pause --why 'maintenance until noon'",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "why", Usage: "`REASON` that queue and explain show"},
 			jsonFlag(),

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -128,7 +129,7 @@ func showPlan(c *cli.Context, r *cycle.Result, done bool) error {
 		rows := make([][]any, len(v.Writes))
 		for i, x := range v.Writes {
 			rows[i] = []any{target(x.Action), x.User, x.Class.String(), report.Ago(time.Duration(x.WaitS) * time.Second),
-				string(x.Lever), first(x.Before, "none"), first(x.After, "none"), x.Reason}
+				string(x.Lever), cmp.Or(x.Before, "none"), cmp.Or(x.After, "none"), x.Reason}
 			if done {
 				rows[i] = append(rows[i], result(x.Outcome))
 			}

@@ -364,7 +364,7 @@ func showCurves(c *cli.Context, script *profile.Script, views []profiledView, cu
 		return err
 	}
 	entry := workload.Workload{Name: workloadName(c, script.Name), Curves: curves,
-		Source: fmt.Sprintf("priod profile %s, %s", time.Now().Format(time.DateOnly), counted(gpus, "GPU"))}
+		Source: fmt.Sprintf("priod profile %s, %s", time.Now().Format(time.DateOnly), plural(gpus, "GPU", "GPUs"))}
 	var toml strings.Builder
 	if err := workload.WriteTOML(&toml, "", []workload.Workload{entry}); err != nil {
 		return err
@@ -373,7 +373,7 @@ func showCurves(c *cli.Context, script *profile.Script, views []profiledView, cu
 		return report.JSON(w, map[string]any{"gpus": gpus, "types": views, "options": options, "workload_toml": strings.TrimLeft(toml.String(), "\n")})
 	}
 	for _, v := range views {
-		fmt.Fprintf(w, "%s: %.4g steps/s with the proportional share; gains nothing beyond %s for each GPU\n", v.GPUType, 1/v.Curve.IterationS, counted(int(v.Curve.DemandCPUs), "CPU"))
+		fmt.Fprintf(w, "%s: %.4g steps/s with the proportional share; gains nothing beyond %s for each GPU\n", v.GPUType, 1/v.Curve.IterationS, plural(int(v.Curve.DemandCPUs), "CPU", "CPUs"))
 		best := v.Points[len(v.Points)-1].Relative
 		rows := make([][]any, len(v.Points))
 		for i, p := range v.Points {
@@ -392,31 +392,17 @@ func showCurves(c *cli.Context, script *profile.Script, views []profiledView, cu
 	if options == nil {
 		fmt.Fprint(w, "These curves are longer than a tag can be: give the entry below to your site and tag the job with its name.\n\n")
 	} else {
-		said := ""
-		for _, o := range options {
-			said += " " + sbatch.ShellWord(o)
-		}
 		_, wrapped := script.Job.Set["wrap"]
 		if script.Name != "" || wrapped { // a script from standard input is gone
-			line := "sbatchwrap" + said
-			for _, a := range c.Args().Slice() {
-				line += " " + sbatch.ShellWord(a)
-			}
-			fmt.Fprintf(w, "Submit it with\n\n    %s\n\n", line)
+			words := slices.Concat([]string{"sbatchwrap"}, options, c.Args().Slice())
+			fmt.Fprintf(w, "Submit it with\n\n    %s\n\n", sbatch.CommandLine(words))
 		}
 		if !wrapped {
-			fmt.Fprintf(w, "To say it in the script, put this line below its #SBATCH lines and submit it with sbatchwrap:\n\n    #PRIO%s\n\n", said)
+			fmt.Fprintf(w, "To say it in the script, put this line below its #SBATCH lines and submit it with sbatchwrap:\n\n    #PRIO %s\n\n", sbatch.CommandLine(options))
 		}
 	}
 	fmt.Fprintf(w, "For your site's workloads.toml (then --prio-workload %s says the same):\n\n%s", entry.Name, strings.TrimLeft(toml.String(), "\n"))
 	return nil
-}
-
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // tagOptions are the options of sbatchwrap that say what the tag says; nil when

@@ -19,6 +19,8 @@ import (
 func queueCommand() *cli.Command {
 	return &cli.Command{
 		Name: "queue", Usage: "show the pending jobs in the order in which Slurm looks at them, with class and reason",
+		Description: "CLASS is what a job counts as: te, be, or - when it is left alone. WHY is the reason in a word, which\n" +
+			"priod explain JOBID spells out. SLURM SAYS is the reason that squeue shows.",
 		Flags: []cli.Flag{
 			&cli.IntFlag{Name: "most", Aliases: []string{"n"}, Usage: "only the first `ROWS`; 0: all"},
 			&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Usage: "only jobs of `USER`"},
@@ -26,6 +28,9 @@ func queueCommand() *cli.Command {
 		},
 		Before: noArgs,
 		Action: func(c *cli.Context) error {
+			if n := c.Int("most"); n < 0 {
+				return usagef("queue: --most %d: want 0 (all) or more", n)
+			}
 			v, err := readQueue(c)
 			if err != nil {
 				return err
@@ -95,7 +100,7 @@ func readQueue(c *cli.Context) (*queueView, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &queueView{At: last.Until, AgeS: seconds(time.Since(last.Until)), Cycle: last.Number, Hold: last.Hold, Notes: append([]string{}, last.Notes...)}
+	v := &queueView{At: last.Until, AgeS: seconds(time.Since(last.Until)), Cycle: last.Number, Hold: store.HoldNow(cfg.State.Dir, last.Hold), Notes: append([]string{}, last.Notes...)}
 	now := liveQueue(c.Context, cfg, v)
 	for i := range known {
 		v.add(&known[i], now)
@@ -141,7 +146,7 @@ func (v *queueView) add(k *store.Queued, now map[cluster.JobID]*slurmplug.Job) {
 	}
 	since := j.Eligible
 	if d := k.Decision; d != nil {
-		q.Class, q.Value, q.Why, q.Detail = d.Class.String(), d.Value, d.Why, first(d.Unmoved, d.Detail)
+		q.Class, q.Value, q.Why, q.Detail = d.Class.String(), d.Value, d.Why, cmp.Or(d.Unmoved, d.Detail)
 		q.Steer = d.Steer
 		if !d.Since.IsZero() {
 			since = d.Since

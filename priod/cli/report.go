@@ -65,10 +65,7 @@ func reportCommand() *cli.Command {
 			Before: noArgs, Action: reportSizing,
 		}},
 		Action: func(c *cli.Context) error {
-			if c.Args().Present() {
-				return usagef("report: no report %q; there are: preemptions, sizing", c.Args().First())
-			}
-			return cli.ShowSubcommandHelp(c)
+			return usagef("report: say which: preemptions or sizing")
 		},
 	}
 }

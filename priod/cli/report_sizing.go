@@ -62,7 +62,11 @@ func reportSizing(c *cli.Context) error {
 const mostCPUOnly = 20
 
 func showSizing(w io.Writer, s *report.Sizing) {
-	fmt.Fprintf(w, "%d of %d GPUs are free, %d of them stranded: their nodes lack the CPUs or the memory of their share.\n", s.Free, s.GPUs, s.Stranded)
+	stranded := "each with its share of its node's CPUs and memory"
+	if s.Stranded > 0 {
+		stranded = fmt.Sprintf("%d of them stranded: their nodes lack the CPUs or the memory of their share", s.Stranded)
+	}
+	fmt.Fprintf(w, "%d of %d GPUs are free, %s.\n", s.Free, s.GPUs, stranded)
 	rows := make([][]any, len(s.Nodes))
 	for i, n := range s.Nodes {
 		rows[i] = []any{n.Node, n.GPUType, n.FreeGPUs, n.FreeCPUs, n.FreeMemMB, n.ForCPUs, n.ForMem, n.CPUOnlyCPUs, n.CPUOnlyMemMB}

@@ -37,4 +37,9 @@ func TestShowSizing(t *testing.T) {
 	if strings.Contains(out.String(), "\x1b") {
 		t.Errorf("%q", out.String())
 	}
+	out.Reset()
+	showSizing(&out, &report.Sizing{GPUs: 16, Free: 8})
+	if want := "8 of 16 GPUs are free, each with its share of its node's CPUs and memory.\n"; out.String() != want {
+		t.Errorf("%q, want %q", out.String(), want)
+	}
 }

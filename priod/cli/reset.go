@@ -27,7 +27,8 @@ func resetCommand() *cli.Command {
 	return &cli.Command{
 		Name: "reset", Usage: "pause priod and take back everything that it wrote",
 		Description: "Works from the undo journal beside the database, also when the database is gone.\n" +
-			"priod resume lets priod begin anew.",
+			"priod stays paused; priod resume lets it begin anew.\n" +
+			"    priod reset --dry-run       # look first",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "dry-run", Usage: "show what would be taken back"},
 			jsonFlag(),
@@ -65,7 +66,7 @@ type resetView struct {
 	Writes []plan.Outcome `json:"writes"`
 }
 
-func reset(ctx context.Context, cfg *config.Config, dryRun bool) (*resetView, error) {
+func reset(ctx context.Context, cfg *config.Config, dryRun bool) (_ *resetView, err error) {
 	dir, slurm := cfg.State.Dir, live.New(newClient(cfg))
 	if !dryRun {
 		unclaim, err := alone(ctx, slurm, cfg)
@@ -79,6 +80,11 @@ func reset(ctx context.Context, cfg *config.Config, dryRun bool) (*resetView, er
 		}
 		defer release()
 	}
+	defer func() {
+		if err != nil && !dryRun {
+			err = fmt.Errorf("%w; priod stays paused (priod resume)", err)
+		}
+	}()
 	undo, err := store.OpenUndo(dir)
 	if err != nil {
 		return nil, err
@@ -128,10 +134,22 @@ func reset(ctx context.Context, cfg *config.Config, dryRun bool) (*resetView, er
 		return nil, err
 	}
 	v.Writes = append(slurm.Apply(context.WithoutCancel(ctx), actions), asked.unread...)
+	v.explain(&snapshot)
 	still := v.failures()
 	return v, undo.TakenBack(time.Now(), func(c *store.Change) bool {
 		return asked.stay[c] || slices.ContainsFunc(c.Jobs(), func(id cluster.JobID) bool { return still[id] })
 	})
+}
+
+// explain says of a constraint what could not be put back of it.
+func (v *resetView) explain(s *cluster.Snapshot) {
+	for i := range v.Writes {
+		o := &v.Writes[i]
+		if o.Lever == slurmplug.Features && o.Status == slurmplug.Applied && o.After != o.Was {
+			_, lost := decide.PutBack(o.Was, s.Nodes)
+			o.Message = fmt.Sprintf("without %.80s, which no node has", strings.Join(lost, ", "))
+		}
+	}
 }
 
 // failures counts the values that could not be taken back, and tells in which jobs
@@ -163,64 +181,91 @@ func names(id cluster.JobID, tasks string) []cluster.JobID {
 
 // unasked is what reset does about the requests of jobs.
 type unasked struct {
+	nodes   []cluster.Node
 	actions []plan.Action
-	unread  []plan.Outcome         // sizes that could not be read: they are still there
-	stay    map[*store.Change]bool // lines of running jobs, should they be requeued
+	unread  []plan.Outcome         // sizes that could not be read, constraints that Slurm would refuse: they are still there
+	stay    map[*store.Change]bool // lines of running jobs, should they be requeued, and of constraints put back in part
 	lost    []*store.Change        // lines that the journal lacks
 }
 
-// unask takes back what priod wrote into the requests of waiting jobs and
-// nobody has changed since; of a size that somebody has, the node. A request of a job that runs cannot be changed.
-// With doubts sizes may not have been read, which holds up no other.
+// unask takes back what priod wrote into the requests of waiting jobs and nobody
+// has changed since; of a size that somebody has, the node. A request of a job that
+// runs cannot be changed. With doubts sizes may not have been read, which holds up
+// no other.
 func unask(s *cluster.Snapshot, undo *store.Undo, h *cluster.History, doubts error) *unasked {
-	u := &unasked{stay: map[*store.Change]bool{}}
+	u := &unasked{nodes: s.Nodes, stay: map[*store.Change]bool{}}
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
-		back := plan.Action{Job: j.ID, Tasks: j.Tasks, Reason: "reset"}
 		pin := undo.Find(j.ID, slurmplug.ReqNodeList)
 		if j.State == cluster.Pending && pin != nil && pin.Job == j.ID && pin.To != "" && pin.Of(j) {
-			back.Lever, back.Before, back.After, back.Was = pin.Lever, pin.To, pin.Was, pin.Was
-			u.actions = append(u.actions, back)
+			u.actions = append(u.actions, putBack(j, pin.Lever, pin.To, pin.Was))
 		} else {
 			pin = nil
 		}
 		for _, lever := range slices.Sorted(maps.Keys(h.Requests[j.ID])) {
-			r := h.Requests[j.ID][lever]
-			c, part := undo.Find(j.ID, lever), undo.Find(j.FirstTask(), lever)
-			now, shown := j.Request(lever)
-			if size, pinned := unpinned(now, pin); pinned && lever == slurmplug.Size {
-				now = size
-			}
-			if of := cmp.Or(c, part); of != nil && !of.Of(j) {
-				continue
-			}
-			to := r.Was
-			if shown && !r.Ours(now) {
-				size, pinned := r.Freed(now)
-				if lever != slurmplug.Size || !pinned {
-					continue
-				}
-				to = size // somebody has changed it since, beside the node that priod named
-			}
-			if c == nil {
-				c = &store.Change{Time: r.At, Job: j.ID, User: j.User, Submit: j.Submit, Lever: lever, Was: r.Was, From: r.Was, To: r.Value, Sent: r.Older}
-				u.lost = append(u.lost, c)
-			}
-			if j.State == cluster.Pending && !shown && doubts != nil {
-				o := plan.Outcome{Action: back, Status: slurmplug.Postponed, Message: fmt.Sprintf("its size cannot be read: %.300s", doubts)}
-				o.Lever, o.After, o.Was = lever, r.Was, r.Was
-				u.unread = append(u.unread, o)
-				continue
-			}
-			if j.State != cluster.Pending || !shown {
-				u.stay[c] = true
-				continue
-			}
-			back.Lever, back.Before, back.After, back.Was = lever, now, to, to
-			u.actions = append(u.actions, back)
+			u.field(j, lever, h.Requests[j.ID][lever], undo, pin, doubts)
 		}
 	}
 	return u
+}
+
+// field takes back what priod made of one field of a job's request. pin is the line
+// of a node that is taken back beside it, nil for none.
+func (u *unasked) field(j *cluster.Job, lever slurmplug.Lever, r cluster.Requested, undo *store.Undo, pin *store.Change, doubts error) {
+	c, part := undo.Find(j.ID, lever), undo.Find(j.FirstTask(), lever)
+	if of := cmp.Or(c, part); of != nil && !of.Of(j) {
+		return
+	}
+	now, shown := j.Request(lever)
+	if size, pinned := unpinned(now, pin); pinned && lever == slurmplug.Size {
+		now = size
+	}
+	to := r.Was
+	if shown && !r.Ours(now) {
+		size, pinned := r.Freed(now)
+		if lever != slurmplug.Size || !pinned {
+			return
+		}
+		to = size // somebody has changed it since, beside the node that priod named
+	}
+	if c == nil {
+		c = &store.Change{Time: r.At, Job: j.ID, User: j.User, Submit: j.Submit, Lever: lever, Was: r.Was, From: r.Was, To: r.Value, Sent: r.Older}
+		u.lost = append(u.lost, c)
+	}
+	switch {
+	case j.State == cluster.Pending && shown && lever == slurmplug.Features:
+		u.constraint(j, now, to, c)
+	case j.State == cluster.Pending && shown:
+		u.actions = append(u.actions, putBack(j, lever, now, to))
+	case j.State == cluster.Pending && doubts != nil:
+		u.unread = append(u.unread, plan.Outcome{
+			Action: putBack(j, lever, "", to), Status: slurmplug.Postponed, Message: fmt.Sprintf("its size cannot be read: %.300s", doubts),
+		})
+	default:
+		u.stay[c] = true
+	}
+}
+
+// constraint takes back what priod made of a constraint, as far as Slurm lets: where a
+// name in it is lost, the line stays, for a later reset to put back the rest.
+func (u *unasked) constraint(j *cluster.Job, now, to string, c *store.Change) {
+	back := putBack(j, slurmplug.Features, now, to)
+	text, lost := decide.PutBack(to, u.nodes)
+	if text == now || text == "" && len(lost) > 0 {
+		u.unread = append(u.unread, plan.Outcome{Action: back, Status: slurmplug.Postponed, Message: decide.NoFeature(lost)})
+		return
+	}
+	if back.After = text; len(lost) > 0 {
+		rest := c.Next(now, text)
+		u.lost, u.stay[rest] = append(u.lost, rest), true
+	}
+	u.actions = append(u.actions, back)
+}
+
+// putBack is the write that brings a field of a job's request from one text to
+// another.
+func putBack(j *cluster.Job, lever slurmplug.Lever, from, to string) plan.Action {
+	return plan.Action{Job: j.ID, Tasks: j.Tasks, Lever: lever, Before: from, After: to, Reason: "reset", Was: to}
 }
 
 // unpinned is a size as it is once the node is taken back that an eviction wrote
@@ -314,7 +359,7 @@ func (v *resetView) show(c *cli.Context) {
 	}
 	rows := [][]any{}
 	for _, o := range v.Writes {
-		rows = append(rows, []any{target(o.Action), string(o.Lever), first(o.Before, "none"), first(o.After, "none"), result(o)})
+		rows = append(rows, []any{target(o.Action), string(o.Lever), cmp.Or(o.Before, "none"), cmp.Or(o.After, "none"), result(o)})
 	}
 	if len(rows) > 0 {
 		report.Table(w, []string{"JOB", "LEVER", "BEFORE", "AFTER", "RESULT"}, rows)

@@ -1,7 +1,12 @@
 package cli
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -81,6 +86,16 @@ func TestResetOfASizeOnAClaimedNode(t *testing.T) {
 	}
 }
 
+// What is told of a size that cannot be read is not what stood in another field.
+func TestResetTellsNothingOfASizeThatCannotBeRead(t *testing.T) {
+	pin := &store.Change{Job: slurmplug.Plain(1), Lever: slurmplug.ReqNodeList, To: "n7"}
+	undo := journal(t, sized(1, "NumCPUs=2 ReqNodeList=", "NumCPUs=9 ReqNodeList="), pin)
+	u := unaskAll(undo, errors.New("NumCPUs= comes twice"), waits(1, ""))
+	if len(u.actions) != 1 || len(u.unread) != 1 || u.unread[0].Before != "" {
+		t.Errorf("%+v", u)
+	}
+}
+
 // A user who changes a size does not see to the node that priod wrote beside it.
 func TestResetOfAChangedSizeOnANode(t *testing.T) {
 	undo := journal(t, sized(1, "NumCPUs=2 ReqNodeList=", "NumCPUs=9 ReqNodeList=n1"))
@@ -132,7 +147,7 @@ func TestResetKeepsTheArraysLine(t *testing.T) {
 // What could not be taken back from what is left of an array stays known when the line
 // is that of its tasks. A later array with their ids is another one.
 func TestResetKeepsTheTasksLine(t *testing.T) {
-	part := sized(5, "NumCPUs=2", "NumCPUs=9")
+	part := sized(5, "", "a100")
 	part.Lever, part.Tasks, part.Part = slurmplug.Features, "3-4", true
 	undo := journal(t, part)
 	array := cluster.Job{ID: slurmplug.Plain(5), Tasks: "3-4", TaskCount: 2, User: "ann", State: cluster.Pending, Submit: submitted, Features: part.To}
@@ -148,5 +163,68 @@ func TestResetKeepsTheTasksLine(t *testing.T) {
 	array.User = "bob"
 	if u := unaskAll(undo, nil, array); len(u.actions) != 0 {
 		t.Errorf("another one: %+v", u)
+	}
+}
+
+// Slurm refuses the name of a feature that no node has: what else a user asked for is
+// put back, and the rest by a later reset; a constraint that leaves nothing stays as it
+// is, and counts as not taken back.
+func TestResetWithoutAFeature(t *testing.T) {
+	c := sized(4, "a100|v100", "(a100|v100)&v100")
+	c.Lever = slurmplug.Features
+	undo := journal(t, c)
+	nodes := []cluster.Node{{Name: "a1", Features: []string{"a100"}}}
+	job := cluster.Job{ID: slurmplug.Plain(4), User: "ann", State: cluster.Pending, Submit: submitted, Features: c.To}
+	for _, step := range []struct {
+		after string // "": nothing is written
+		gone  bool   // the feature is
+		left  bool   // the journal keeps the line
+	}{{"a100", true, true}, {"", true, true}, {"a100|v100", false, false}} {
+		if !step.gone {
+			nodes = append(nodes, cluster.Node{Name: "v1", Features: []string{"v100"}})
+		}
+		h := cluster.NewHistory()
+		h.Requests = undo.Requests()
+		u := unask(&cluster.Snapshot{Nodes: nodes, Jobs: []cluster.Job{job}}, undo, h, nil)
+		if step.after == "" {
+			if len(u.actions) != 0 || len(u.unread) != 1 || !strings.Contains(u.unread[0].Message, "no node has the feature v100") {
+				t.Fatalf("%+v", u)
+			}
+		} else if len(u.actions) != 1 || u.actions[0].After != step.after || u.actions[0].Was != c.Was {
+			t.Fatalf("%+v", u)
+		} else {
+			job.Features = step.after
+		}
+		if err := undo.Append(u.lost); err != nil {
+			t.Fatal(err)
+		}
+		v := resetView{Writes: u.unread}
+		still := v.failures()
+		if err := undo.TakenBack(time.Now(), func(c *store.Change) bool { return u.stay[c] || still[c.Job] }); err != nil {
+			t.Fatal(err)
+		}
+		if kept := undo.Find(job.ID, slurmplug.Features); (kept != nil) != step.left {
+			t.Errorf("the journal keeps %+v", kept)
+		}
+	}
+}
+
+// A reset that fails after it has paused priod says so.
+func TestResetThatFailsSaysThatPriodIsPaused(t *testing.T) {
+	dir, bin := t.TempDir(), t.TempDir()
+	text := fmt.Sprintf("[slurm]\nbin_dir = %q\n[state]\ndir = %q\n", bin, dir)
+	fake := "#!/bin/sh\nprintf 'ClusterName = lab\\nSlurmctldHost[0] = here\\nSLURM_VERSION = 22.05.8\\nSlurmctld(primary) at here is UP\\n'\n" // and no squeue beside it
+	if err := os.WriteFile(filepath.Join(bin, "scontrol"), []byte(fake), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "priod.toml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs bytes.Buffer
+	status := Main("", []string{"priod", "--config", path, "reset"}, &out, &errs)
+	p, err := store.Paused(dir)
+	if err != nil || status != exitProblem || p == nil || !strings.Contains(errs.String(), "priod stays paused") {
+		t.Errorf("%d, %q; paused: %v, %v", status, errs.String(), p, err)
 	}
 }

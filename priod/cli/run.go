@@ -27,7 +27,9 @@ func runCommand() *cli.Command {
 	return &cli.Command{
 		Name: "run", Usage: "rank the queue, cycle after cycle",
 		Description: "Runs until SIGTERM; SIGHUP reads the configuration again. With --dry-run it shows one\n" +
-			"cycle's plan and writes nothing, neither to Slurm nor to the state folder.",
+			"cycle's plan and writes nothing, neither to Slurm nor to the state folder.\n" +
+			"    priod run                   # the daemon, as systemd starts it\n" +
+			"    priod run --once            # decide and write once, show it, and end",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "once", Usage: "run one cycle and stop"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "show what one cycle would write"},
@@ -72,7 +74,10 @@ func runCommand() *cli.Command {
 				}
 				return showResult(c, &result)
 			}
-			return d.Run(ctx, hangups(ctx))
+			hup := make(chan os.Signal, 1) // several in a row are one
+			signal.Notify(hup, syscall.SIGHUP)
+			defer signal.Stop(hup)
+			return d.Run(ctx, hup)
 		},
 	}
 }
@@ -84,28 +89,6 @@ func showStandBy(c *cli.Context, err error) error {
 	}
 	_, err = fmt.Fprintln(c.App.Writer, "nothing is written:", report.Safe(err.Error()))
 	return err
-}
-
-// hangups turns SIGHUP into reload requests; several in a row are one.
-func hangups(ctx context.Context) <-chan struct{} {
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGHUP)
-	requests := make(chan struct{}, 1)
-	go func() {
-		defer signal.Stop(signals)
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-signals:
-				select {
-				case requests <- struct{}{}:
-				default:
-				}
-			}
-		}
-	}()
-	return requests
 }
 
 // preview runs one cycle that writes nothing, with the history of the state
@@ -180,6 +163,8 @@ func showPreview(ctx context.Context, c *cli.Context, cfg *config.Config, log hc
 func diffCommand() *cli.Command {
 	return &cli.Command{
 		Name: "diff", Usage: "show what the next cycle would write; writes nothing",
+		Description: "The same as priod run --dry-run. LEVER is the field of the job, AFTER what priod wants in it, WHY the reason in a\n" +
+			"word, which priod explain JOBID spells out.",
 		Flags: []cli.Flag{jsonFlag()}, Before: noArgs,
 		Action: func(c *cli.Context) error {
 			cfg, err := loadConfig(c)

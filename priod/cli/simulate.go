@@ -41,7 +41,9 @@ func simulateCommand() *cli.Command {
 	return &cli.Command{
 		Name: "simulate", Usage: "run a trace through a policy in virtual time",
 		Description: "Jobs come from --trace, --generate or --from-slurm, nodes from --cluster, --nodes or --from-slurm. Each\n" +
-			"dimension of policy is one flag. --order priod runs the daemon's own cycles, as --config says.",
+			"dimension of policy is one flag. --order priod runs the daemon's own cycles, as --config says.\n" +
+			"    priod simulate --generate 'fitgpp --jobs 2000 --load 0.9' --nodes 84:gpu:8:32:262144 --backfill easy\n" +
+			"    priod simulate --from-slurm --since 30d --order priod --html after.html",
 		Flags: append(simulateFlags(),
 			&cli.StringFlag{Name: "jobs-out", Usage: "write what became of every job to this CSV `FILE`"},
 			&cli.StringFlag{Name: "html", Usage: "write a page with plots, which opens without a network, to `FILE`"},
@@ -81,6 +83,8 @@ func simulateFlags() []cli.Flag {
 		&cli.StringSliceFlag{Category: input, Name: "nodes", Usage: "nodes as `COUNT:TYPE:GPUS[:CPUS[:MEM_MB]]`; again for more"},
 		withCategory(workloadsFlag(), input),
 		&cli.StringFlag{Category: input, Name: "pairs", Usage: "read how fast two workloads run on the same GPUs from CSV `FILE`, for --allocation gandiva or POLICY:packed"},
+		&cli.Float64Flag{Category: input, Name: "pairs-tried", Usage: "plan with estimates: of a new job's pairs with each reference a `PART` such as 0.2 is tried, the rest is estimated as by Gavel; 0: all pairs are known"},
+		&cli.IntFlag{Category: input, Name: "pair-references", Usage: "with --pairs-tried: how many `WORKLOADS` of the file are known in all pairs, drawn by the seed; 0: all"},
 		&cli.StringFlag{Category: input, Name: "window", Usage: "measure jobs `FIRST:LAST` in order of arrival, counted from 0; later ones keep coming until these are done"},
 		&cli.Uint64Flag{Category: input, Name: "seed", Value: 1, Usage: "`NUMBER` that settles what is left to chance"},
 
@@ -94,28 +98,28 @@ func simulateFlags() []cli.Flag {
 		choice(simulate.Allocations, "which share of which GPU type"),
 		choice(simulate.Preemptions, "who goes before whom, who leaves for whom"),
 		choice(simulate.Sizings, "with how many CPUs and how much memory"),
-		&cli.DurationFlag{Category: policy, Name: "round", Usage: "length of a round; with --engine slurm and --allocation, jobs that have had their share yield at its end (default there: never)"},
-		&cli.DurationFlag{Category: policy, Name: "steering-cycle", Value: 15 * time.Second, Usage: "with --engine slurm and --allocation: time between two cycles, in which jobs that came start anywhere; 0s: none starts before it is steered"},
+		&cli.DurationFlag{Category: policy, Name: "round", Usage: "`TIME` that a round takes; with --engine slurm and --allocation, jobs that have had their share yield at its end (default there: never)"},
+		&cli.DurationFlag{Category: policy, Name: "steering-cycle", Value: 15 * time.Second, Usage: "with --engine slurm and --allocation: `TIME` between two cycles, in which jobs that came start anywhere; 0s: none starts before it is steered"},
 		&cli.Float64Flag{Category: policy, Name: "steering-wait", Value: steering.Defaults.Wait, Usage: "with --engine slurm and --allocation: waiting weighs so many `TIMES` as much as running when a job chooses among its GPU types"},
 		&cli.IntFlag{Category: policy, Name: "steering-depth", Value: steering.Defaults.Depth, Usage: "with --engine slurm and --allocation: how many `JOBS` from the head are steered; 0: all"},
 		&cli.BoolFlag{Category: policy, Name: "steering-busy", Usage: "with --engine slurm and --allocation: no GPU stays idle that a job could use, also when it ends sooner by waiting for another"},
-		&cli.DurationFlag{Category: policy, Name: "lead", Value: time.Duration(yield.Defaults.Lead) * time.Second, Usage: "of order owed: what a job that is nearly done is owed beyond its due; 0s when nobody says how long jobs run"},
+		&cli.DurationFlag{Category: policy, Name: "lead", Value: time.Duration(yield.Defaults.Lead) * time.Second, Usage: "with order owed: `TIME` that a job that is nearly done is owed beyond its due; 0s when nobody says how long jobs run"},
 		&cli.Float64Flag{Category: policy, Name: "round-pay", Value: yield.Defaults.Pay, Usage: "with --engine slurm and --round: a job yields when that gains so many `TIMES` the GPU time that it loses"},
 		choice(simulate.Speeds, "how the allocation knows how fast jobs are: told; from completed jobs and their steps; from their run times alone, as if no job had a tag"),
 		&cli.IntFlag{Category: policy, Name: "history-jobs", Usage: "learn speeds from the first so many completed `JOBS` only; 0: from all"},
 		&cli.StringFlag{Category: policy, Name: simulate.RoundModels.Flag, Usage: "how time counts in a round: `MODEL` is " + simulate.RoundModels.Values() + " (default: synergy with its format, else gavel)"},
-		&cli.DurationFlag{Category: policy, Name: "first-round", DefaultText: "1s when all jobs come within the first second, else 0s", Usage: "start of the first round of model synergy"},
+		&cli.DurationFlag{Category: policy, Name: "first-round", DefaultText: "1s when all jobs come within the first second, else 0s", Usage: "`TIME` at which the first round of model synergy begins"},
 		&cli.IntFlag{Category: policy, Name: "user-gpus", Usage: "`GPUS` that one user may hold at once; 0: no limit"},
 		&cli.IntFlag{Category: policy, Name: "account-gpus", Usage: "`GPUS` that one account may hold at once; 0: no limit"},
 
-		seconds("grace", "to leave, for jobs that do not say"),
-		&cli.DurationFlag{Category: costs, Name: "requeue-delay", DefaultText: "121s, as Slurm's; 0s for srtf, las and rounds", Usage: "from leaving to being eligible again"},
-		seconds("prolog", "before each run"),
-		seconds("epilog", "after each run"),
-		seconds("checkpoint", "between two checkpoints, for jobs that do not say"),
-		seconds("restart-cost", "of each later run that make no progress"),
-		seconds("mtbf", "mean time between failures of one node"),
-		seconds("repair", "until a failed node is back"),
+		seconds("grace", "`TIME` to leave, for jobs that do not say"),
+		&cli.DurationFlag{Category: costs, Name: "requeue-delay", DefaultText: "121s, as Slurm's; 0s for srtf, las and rounds", Usage: "`TIME` from leaving to being eligible again"},
+		seconds("prolog", "`TIME` before each run"),
+		seconds("epilog", "`TIME` after each run"),
+		seconds("checkpoint", "`TIME` between two checkpoints, for jobs that do not say"),
+		seconds("restart-cost", "`TIME` that each later run takes before it makes progress again"),
+		seconds("mtbf", "mean `TIME` between failures of one node"),
+		seconds("repair", "`TIME` until a failed node is back"),
 	}, evictionFlags("EVICTION")...)
 }
 
@@ -126,10 +130,10 @@ func evictionFlags(category string) []cli.Flag {
 		&cli.IntFlag{Category: category, Name: "fitgpp-p", Value: 1, Usage: "FitGpp evicts one job so many `TIMES` at most; 0: no limit"},
 		&cli.StringFlag{Category: category, Name: "fitgpp-fallback", Value: string(preemption.FallRandom), Usage: "when no single victim makes room: `WHO` is random, anybody (also those evicted P times), node-set, none"},
 		&cli.IntFlag{Category: category, Name: "max-evictions", Value: 10, Usage: "least-loss evicts one job so many `TIMES` at most; 0: no limit"},
-		&cli.DurationFlag{Category: category, Name: "min-runtime", Value: 2 * time.Minute, Usage: "least-loss: a job runs so long after each start before it may be evicted"},
+		&cli.DurationFlag{Category: category, Name: "min-runtime", Value: 2 * time.Minute, Usage: "least-loss: a job runs for this `TIME` after each start before it may be evicted"},
 		&cli.Float64Flag{Category: category, Name: "eviction-rise", Value: 1, Usage: "least-loss: each earlier eviction adds this `SHARE` to a job's price"},
 		&cli.Float64Flag{Category: category, Name: "urgency", Value: 1, Usage: "least-loss: waiting for a second with one GPU of a TE job is worth so many `GPU-SECONDS` lost; 0: any, and none for less wait"},
-		&cli.DurationFlag{Category: category, Name: "min-gain", Value: 15 * time.Second, Usage: "least-loss: the TE job must start so much sooner than without"},
+		&cli.DurationFlag{Category: category, Name: "min-gain", Value: 15 * time.Second, Usage: "least-loss: the TE job must start by this `TIME` sooner than without"},
 		&cli.IntFlag{Category: category, Name: "evictions-at-once", Usage: "`VICTIMS` in their grace period; 0: no limit"},
 		&cli.IntFlag{Category: category, Name: "evictions-per-hour", Usage: "`VICTIMS` of any hour; 0: no limit"},
 		&cli.Float64Flag{Category: category, Name: "eviction-gpu-hours-per-day", Usage: "`GPU-HOURS` that evictions may lose in any day; 0: no limit"},
@@ -187,7 +191,7 @@ func simulation(ctx context.Context, c *cli.Context, bar io.Writer) (*simulated,
 		}
 	}
 	in := simulate.Input{}
-	if in.Pairs, err = pairsOf(c.String("pairs"), &spec, table); err != nil {
+	if in.Pairs, in.PairWorkloads, err = pairsOf(c.String("pairs"), &spec, table); err != nil {
 		return nil, usageError{err}
 	}
 	if err := s.nodes(ctx, c, cfg, &in); err != nil {
@@ -241,6 +245,9 @@ func simulation(ctx context.Context, c *cli.Context, bar io.Writer) (*simulated,
 	}
 	s.Result, err = simulate.Run(ctx, s.spec, in)
 	finish()
+	if errors.As(err, new(virtual.OptionError)) {
+		err = usageError{err}
+	}
 	if s.failed > 1 {
 		s.notes = append(s.notes, fmt.Sprintf("%d allocations failed in all", s.failed))
 	}
@@ -284,7 +291,7 @@ func static(jobs iter.Seq2[trace.Job, error], spec *simulate.Spec) (iter.Seq2[tr
 	if n := len(all); n > 0 && all[n-1].Submit < 1 {
 		spec.FirstRound = 1
 	}
-	return each(all), nil
+	return trace.Each(all), nil
 }
 
 // runnable refuses a job whose workload nobody knows.
@@ -313,19 +320,29 @@ func speeds(table *workload.Table) func(*trace.Job, string) float64 {
 	}
 }
 
-// pairsOf reads the speeds of pairs, which a policy with space sharing needs.
-func pairsOf(path string, spec *simulate.Spec, table *workload.Table) (simulate.Pairs, error) {
+// pairsOf reads the speeds of pairs, which a policy with space sharing needs, and
+// of which workloads they are.
+func pairsOf(path string, spec *simulate.Spec, table *workload.Table) (speeds simulate.Pairs, workloads []string, err error) {
 	switch {
 	case path == "" && spec.Pairs():
-		return nil, fmt.Errorf("--allocation %s: which pairs run how fast? Give --pairs FILE; priod workloads import gavel --pairs makes one", spec.Allocation)
+		return nil, nil, fmt.Errorf("--allocation %s: which pairs run how fast? Give --pairs FILE; priod workloads import gavel --pairs makes one", spec.Allocation)
 	case path == "":
-		return nil, nil
+		return nil, nil, nil
 	case !spec.Pairs():
-		return nil, errors.New("--pairs belongs to --allocation gandiva or POLICY:packed")
+		return nil, nil, errors.New("--pairs belongs to --allocation gandiva or POLICY:packed")
 	}
 	pairs, err := workload.LoadPairs(path, table)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	for _, id := range pairs.Workloads() {
+		workloads = append(workloads, table.Get(id).Name)
+	}
+	if spec.PairsTried > 0 && len(workloads) == 0 {
+		return nil, nil, fmt.Errorf("--pairs-tried %v: %s has no pair to estimate from", spec.PairsTried, path)
+	}
+	if spec.PairReferences > len(workloads) {
+		return nil, nil, fmt.Errorf("--pair-references %d: %s has pairs of %d workloads", spec.PairReferences, path, len(workloads))
 	}
 	return func(a, b *trace.Job, gpuType string) (float64, float64) {
 		x, knownA := table.Lookup(a.Workload)
@@ -343,7 +360,7 @@ func pairsOf(path string, spec *simulate.Spec, table *workload.Table) (simulate.
 			speedB /= alone
 		}
 		return speedA, speedB
-	}, nil
+	}, workloads, nil
 }
 
 // curves looks a job's sensitivity up in the table.
@@ -412,10 +429,10 @@ func (s *simulated) jobs(ctx context.Context, c *cli.Context, cfg *config.Config
 	switch {
 	case c.String("generate") != "":
 		all, err := generate(c.String("generate"))
-		return each(all), func() {}, err
+		return trace.Each(all), func() {}, err
 	case c.Bool("from-slurm"):
 		all, err := s.past(ctx, c, cfg, opts)
-		return each(all), func() {}, err
+		return trace.Each(all), func() {}, err
 	}
 	r, err := trace.Open(c.String("trace"), opts)
 	if err != nil {
@@ -446,16 +463,6 @@ func (s *simulated) past(ctx context.Context, c *cli.Context, cfg *config.Config
 	return jobs, err
 }
 
-func each(jobs []trace.Job) iter.Seq2[trace.Job, error] {
-	return func(yield func(trace.Job, error) bool) {
-		for _, j := range jobs {
-			if !yield(j, nil) {
-				return
-			}
-		}
-	}
-}
-
 // generate makes a trace as the words behind priod trace generate say.
 func generate(words string) (made []trace.Job, err error) {
 	app := &cli.App{
@@ -465,14 +472,14 @@ func generate(words string) (made []trace.Job, err error) {
 			return nil
 		}),
 		Action: func(c *cli.Context) error {
-			return usagef("--generate %.80q: want gavel, synergy, fitgpp or philly and its flags", words)
+			return usagef("%.80q: want gavel, synergy, fitgpp or philly and its flags", words)
 		},
 	}
 	for _, g := range app.Commands {
 		prepare(g)
 	}
 	if err := app.Run(append([]string{app.Name}, strings.Fields(words)...)); err != nil {
-		return nil, usagef("--generate: %w", err)
+		return nil, usagef("--generate %w", err)
 	}
 	if made == nil { // --help
 		return nil, usagef("--generate: see priod trace generate --help")
@@ -486,10 +493,15 @@ const slurmRequeue = 121
 
 func specOf(c *cli.Context) (simulate.Spec, error) {
 	s := func(name string) float64 { return c.Duration(name).Seconds() }
+	for _, f := range simulateFlags() {
+		if d, ok := f.(*cli.DurationFlag); ok && c.Duration(d.Name) < 0 {
+			return simulate.Spec{}, fmt.Errorf("--%s %s: want 0s or more", d.Name, c.Duration(d.Name))
+		}
+	}
 	spec := simulate.Spec{
 		Engine: c.String("engine"), Order: c.String("order"), Backfill: c.String("backfill"), Depth: c.Int("depth"), Placement: c.String("placement"),
 		Allocation: c.String("allocation"), Preemption: c.String("preemption"), Eviction: evictionOf(c), Sizing: c.String("sizing"), Speeds: c.String("speeds"), HistoryJobs: c.Int("history-jobs"), RoundModel: c.String("round-model"),
-		Round: s("round"), FirstRound: s("first-round"), Seed: c.Uint64("seed"), UserGPUs: c.Int("user-gpus"), AccountGPUs: c.Int("account-gpus"),
+		Round: s("round"), FirstRound: s("first-round"), Seed: c.Uint64("seed"), PairsTried: c.Float64("pairs-tried"), PairReferences: c.Int("pair-references"), UserGPUs: c.Int("user-gpus"), AccountGPUs: c.Int("account-gpus"),
 		Overheads: simulate.Overheads{
 			Grace: s("grace"), Requeue: s("requeue-delay"), Prolog: s("prolog"), Epilog: s("epilog"),
 			Checkpoint: s("checkpoint"), Restart: s("restart-cost"), MTBF: s("mtbf"), Repair: s("repair"),
@@ -520,25 +532,43 @@ func specOf(c *cli.Context) (simulate.Spec, error) {
 	if spec.Engine == "rounds" && spec.RoundModel == "" && c.String("format") == string(trace.Synergy) {
 		spec.RoundModel = "synergy"
 	}
-	if text := c.String("las-queues"); text != "" {
-		for word := range strings.SplitSeq(text, ",") {
-			border, err := strconv.ParseFloat(strings.TrimSpace(word), 64)
-			if err != nil || !(border > 0) || math.IsInf(border, 0) {
-				return spec, fmt.Errorf("--las-queues %.80q: %.40q is no number of GPU-seconds", text, word)
-			}
-			spec.LASQueues = append(spec.LASQueues, border)
-		}
+	var err error
+	if spec.LASQueues, err = lasQueues(c.String("las-queues")); err != nil {
+		return spec, err
 	}
-	if text := c.String("window"); text != "" {
-		first, last, ok := strings.Cut(text, ":")
-		from, err1 := strconv.Atoi(first)
-		to, err2 := strconv.Atoi(last)
-		if !ok || err1 != nil || err2 != nil || from < 0 || to < from {
-			return spec, fmt.Errorf("--window %.40q: want FIRST:LAST, such as 4000:4999", text)
-		}
-		spec.Window = &metrics.Window{First: from, Last: to}
+	if spec.Window, err = windowOf(c.String("window")); err != nil {
+		return spec, err
 	}
 	return spec, spec.Check()
+}
+
+// lasQueues reads thresholds, GPU-seconds; nil for none.
+func lasQueues(text string) (borders []float64, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	for word := range strings.SplitSeq(text, ",") {
+		border, err := strconv.ParseFloat(strings.TrimSpace(word), 64)
+		if err != nil || !(border > 0) || math.IsInf(border, 0) {
+			return nil, fmt.Errorf("--las-queues %.80q: %.40q is no number of GPU-seconds", text, word)
+		}
+		borders = append(borders, border)
+	}
+	return borders, nil
+}
+
+// windowOf reads "4000:4999", the jobs that are measured; nil for all.
+func windowOf(text string) (*metrics.Window, error) {
+	if text == "" {
+		return nil, nil
+	}
+	first, last, ok := strings.Cut(text, ":")
+	from, err1 := strconv.Atoi(first)
+	to, err2 := strconv.Atoi(last)
+	if !ok || err1 != nil || err2 != nil || from < 0 || to < from {
+		return nil, fmt.Errorf("--window %.40q: want FIRST:LAST, such as 4000:4999", text)
+	}
+	return &metrics.Window{First: from, Last: to}, nil
 }
 
 // progress shows on a terminal how many jobs have arrived.

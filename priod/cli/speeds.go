@@ -260,7 +260,7 @@ func (v *explanation) showShare(line func(name, format string, a ...any)) {
 			if t.OwedS < 0 {
 				owed = fmt.Sprintf("%s more than was promised", shortly(-t.OwedS))
 			}
-			line(head, "%s: %.3g %% of its time; received %s there, %s; it would run %s", t.GPUType, 100**t.Time, shortly(t.ReceivedS), owed, shortly(*t.RunS))
+			line(head, "%s: %s of its time; received %s there, %s; it would run %s", t.GPUType, percent(*t.Time), shortly(t.ReceivedS), owed, shortly(*t.RunS))
 		}
 		head = ""
 	}
@@ -273,4 +273,12 @@ func (v *explanation) showShare(line func(name, format string, a ...any)) {
 
 func shortly(seconds float64) string {
 	return report.Ago(time.Duration(seconds * float64(time.Second)))
+}
+
+// percent is a share for a person, to three figures.
+func percent(share float64) string {
+	if share > 0 && share < 0.001 {
+		return "less than 0.1 %"
+	}
+	return fmt.Sprintf("%.3g %%", 100*share)
 }

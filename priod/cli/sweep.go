@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"slices"
 	"strconv"
@@ -22,6 +23,7 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 
 	"slurmprio/priod/report"
+	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/simulate/sweep"
 )
 
@@ -30,7 +32,8 @@ func sweepCommand() *cli.Command {
 		Name: "sweep", Usage: "simulate a grid of policies, loads and seeds", ArgsUsage: "FILE [-- SBATCH-OPTIONS]",
 		Description: "FILE is TOML: title, metrics, [base] and [grid], whose keys are simulate's flags. Every point is kept in a\n" +
 			"file of its own, so a sweep goes on where it was stopped. The seed axis is averaged over. --sbatch\n" +
-			"sends the sweep through Slurm as a job array; what stands behind -- goes to sbatch.",
+			"sends the sweep through Slurm as a job array; what stands behind -- goes to sbatch.\n" +
+			"    priod sweep study.toml && priod sweep study.toml --show",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "out", Aliases: []string{"o"}, Usage: "keep results and the page in `FOLDER` (default: FILE without .toml, .results)"},
 			&cli.IntFlag{Name: "workers", DefaultText: "all cores", Usage: "simulate so many `POINTS` at once"},
@@ -93,6 +96,11 @@ func openStudy(c *cli.Context) (*study, error) {
 	if s.Study, err = sweep.Load(s.path); err != nil {
 		return nil, usageError{err}
 	}
+	for _, m := range s.Metrics {
+		if known := figureNames(); !slices.Contains(known, m) {
+			return nil, usagef("%s: metrics: no figure %.40q; there are %s", s.path, m, strings.Join(known, ", "))
+		}
+	}
 	dir := c.String("out")
 	if dir == "" {
 		dir = strings.TrimSuffix(s.path, ".toml") + ".results"
@@ -109,6 +117,17 @@ func openStudy(c *cli.Context) (*study, error) {
 	}}
 	s.points = s.Points()
 	return s, nil
+}
+
+// figureNames are the figures of a simulation, as --json names them.
+func figureNames() []string {
+	var names []string
+	for f := range reflect.TypeFor[metrics.Figures]().Fields() {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // simulatePoint runs one command line of priod simulate within this process.

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"slices"
@@ -31,7 +33,8 @@ func workloadsCommand() *cli.Command {
 			{
 				Name: "import", Usage: "turn a paper's measurements into a workloads file", ArgsUsage: "gavel|synergy FILE",
 				Description: "gavel reads a throughput file (simulation_throughputs.json, physical_cluster_throughputs.json), with\n" +
-					"--pairs its speeds on shared GPUs; synergy reads its sensitivity profiles as one JSON file. - is standard input.",
+					"--pairs its speeds on shared GPUs; synergy reads its sensitivity profiles as one JSON file. - is standard input.\n" +
+					"    priod workloads import gavel --out workloads.toml simulation_throughputs.json",
 				Flags: []cli.Flag{
 					&cli.BoolFlag{Name: "pairs", Usage: "write the speeds on shared GPUs (gavel only)"},
 					outFlag(),
@@ -81,6 +84,9 @@ func writeFile(path string, write func(io.Writer) error) error {
 	part := path + ".part"
 	f, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
 	if err != nil {
+		if e := new(fs.PathError); errors.As(err, &e) {
+			e.Path = path // what was asked for
+		}
 		return err
 	}
 	err = write(f)

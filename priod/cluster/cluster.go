@@ -76,6 +76,7 @@ type Job struct {
 	MemMB       int64
 	GPUs        int    // whole job, one task
 	GPUType     string // the GRES type asked for, "" when left open
+	Node        Least  // of each node, of a job that waits
 	Features    string
 	Prefer      string
 	NodeList    string // nodes it holds, as a host list
@@ -90,6 +91,12 @@ type Job struct {
 
 	Tag    jobtag.Tag
 	TagErr string // why the comment's tag does not count; "" when it does or there is none
+}
+
+// Least is what one node has to have for a job; 0: as far as is known, any will do.
+type Least struct {
+	GPUs, CPUs int
+	MemMB      int64
 }
 
 // Nameless is whom Slurm's commands show for a uid without a name (seen on 22.05.8): its
@@ -186,6 +193,7 @@ type Node struct {
 	Silent     bool   // not usable only because it does not answer now: it soon will, or goes down
 	State      string // as Slurm says it: "IDLE+DRAIN"
 	Features   []string
+	Spare      []string // features that it has not now, and that Slurm can give it
 	Partitions []string
 	GPUType    string // GRES type, "" on a node without GPUs or with untyped ones
 	GPUs       int

@@ -112,10 +112,7 @@ func (r Requested) Next(value string, sure bool, at time.Time) Requested {
 			older = append(older, s)
 		}
 	}
-	if len(older) > maxSent {
-		older = older[len(older)-maxSent:]
-	}
-	r.Older = older
+	r.Older = older[max(0, len(older)-maxSent):]
 	r.Value, r.Sure, r.At = value, sure, at
 	return r
 }
@@ -267,9 +264,7 @@ func (h *History) Observe(s *Snapshot) []Interval {
 		case Pending:
 			h.eligible(j, s.At)
 		case Running:
-			if c, begun := h.extend(j, s.At); begun {
-				changed = append(changed, c...)
-			}
+			changed = append(changed, h.extend(j, s.At)...)
 		}
 	}
 	changed = append(changed, h.end(s)...)
@@ -304,23 +299,20 @@ func (h *History) inherit(id JobID) {
 		return
 	}
 	array := slurmplug.Plain(id.ID)
-	if _, known := h.FirstEligible[id]; !known {
-		if t, ok := h.FirstEligible[array]; ok {
-			h.FirstEligible[id] = t
-		}
-	}
-	if _, known := h.Counted[id]; !known {
-		if c, ok := h.Counted[array]; ok {
-			h.Counted[id] = c
-		}
-	}
-	if _, known := h.Written[id]; !known {
-		if w, ok := h.Written[array]; ok {
-			h.Written[id] = w
-		}
-	}
+	inheritFrom(h.FirstEligible, array, id)
+	inheritFrom(h.Counted, array, id)
+	inheritFrom(h.Written, array, id)
 	if _, known := h.Requests[id]; !known && h.Requests[array] != nil {
 		h.Requests[id] = maps.Clone(h.Requests[array])
+	}
+}
+
+func inheritFrom[V any](m map[JobID]V, array, task JobID) {
+	if _, known := m[task]; known {
+		return
+	}
+	if v, known := m[array]; known {
+		m[task] = v
 	}
 }
 
@@ -369,18 +361,18 @@ func (h *History) eligible(j *Job, at time.Time) {
 	h.FirstEligible[j.ID] = j.Eligible
 }
 
-// extend lengthens the interval of a running job, or begins one. A restart between
-// two polls ends the old interval where it was last seen.
-func (h *History) extend(j *Job, at time.Time) ([]Interval, bool) {
+// extend lengthens the interval of a running job, or begins one and returns what
+// that changed. A restart between two polls ends the old interval where it was last
+// seen.
+func (h *History) extend(j *Job, at time.Time) (changed []Interval) {
 	if j.GPUs == 0 {
-		return nil, false
+		return nil
 	}
 	old := h.running[j.ID]
 	if old != nil && old.Start.Equal(j.Start) {
 		old.End = later(old.End, at)
-		return nil, false
+		return nil
 	}
-	var changed []Interval
 	if old != nil {
 		changed = append(changed, h.close(old))
 	}
@@ -390,7 +382,7 @@ func (h *History) extend(j *Job, at time.Time) ([]Interval, bool) {
 	}
 	delete(h.recent, now.run()) // it was not over after all
 	h.running[j.ID] = now
-	return append(changed, *now), true
+	return append(changed, *now)
 }
 
 // ClassOf is the class under which a job was last ranked; its tag says when it

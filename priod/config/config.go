@@ -4,6 +4,7 @@
 package config
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -176,8 +177,9 @@ type Duration time.Duration
 func (d *Duration) UnmarshalText(b []byte) error {
 	s := string(b)
 	if days, ok := strings.CutSuffix(s, "d"); ok {
-		if n, err := strconv.ParseFloat(days, 64); err == nil {
-			*d = Duration(n * float64(24*time.Hour))
+		n, err := strconv.ParseFloat(days, 64)
+		if n *= float64(24 * time.Hour); err == nil && math.Abs(n) < math.MaxInt64 {
+			*d = Duration(n)
 			return nil
 		}
 	}
@@ -244,6 +246,9 @@ func (c *Config) read(path, text string) error {
 			}
 			return fmt.Errorf("%s:%d: %s", path, at.Position.Line, at.Message)
 		}
+		if m := wrongType.FindStringSubmatch(err.Error()); m != nil {
+			return fmt.Errorf("%s:%s: %s: want %s, not %s", path, m[1], m[2], typeWords(m[4]), typeWords(m[3]))
+		}
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	if unknown := meta.Undecoded(); len(unknown) > 0 {
@@ -253,6 +258,29 @@ func (c *Config) read(path, text string) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
+}
+
+// wrongType is how the TOML library refuses a value, in two ways: line, key, type, other type.
+var wrongType = regexp.MustCompile(`^toml: line (\d+) \(last key "(.*)"\): (?:incompatible types: TOML value has type|type mismatch for .* expected table but found) ([^;]*)(?:; destination has type (.*))?$`)
+
+func typeWords(name string) string {
+	switch name {
+	case "string", "primitive (string-like)":
+		return "a text in quotes"
+	case "integer", "int64":
+		return "a whole number"
+	case "float":
+		return "a number"
+	case "float64":
+		return "a fraction"
+	case "boolean", "bool":
+		return "true or false"
+	case "slice", "[]any", "[]map[string]any":
+		return "a list in brackets"
+	case "", "map", "map[string]any":
+		return "a table"
+	}
+	return name
 }
 
 // suggest names the known key that is nearest to an unknown one.
@@ -364,9 +392,9 @@ func (c *Config) validate() error {
 		{"speeds.within", c.Speeds.Within > 1 && !math.IsInf(c.Speeds.Within, 1), "a factor above 1"},
 		{"preemption.policy", slices.Contains(policies, c.Preemption.Policy), strings.Join(policies, ", ")},
 		{"preemption.fitgpp_fallback", slices.Contains(fallbacks, c.Preemption.FitGppFallback), strings.Join(fallbacks, ", ")},
-		{"preemption.fitgpp_s", c.Preemption.FitGppS >= 0, "0 or more"},
-		{"preemption.urgency", c.Preemption.Urgency >= 0, "0 or more"},
-		{"preemption.rise", c.Preemption.Rise >= 0, "0 or more"},
+		{"preemption.fitgpp_s", finite(c.Preemption.FitGppS), "a number from 0"},
+		{"preemption.urgency", finite(c.Preemption.Urgency), "a number from 0"},
+		{"preemption.rise", finite(c.Preemption.Rise), "a number from 0"},
 		{"preemption.min_gain", c.Preemption.MinGain >= 0, "0s or more"},
 		{"preemption.max_evictions", c.Preemption.MaxEvictions >= 0, "0 (no limit) or more"},
 		{"preemption.min_run", c.Preemption.MinRun >= 0, "0s or more"},
@@ -393,7 +421,7 @@ func (c *Config) validate() error {
 	}
 	for _, r := range rules {
 		if !r.ok {
-			return fmt.Errorf("%s: want %s", r.key, r.want)
+			return fmt.Errorf("%s: want %s%s", r.key, r.want, c.not(r.key))
 		}
 	}
 	if err := c.checkAllocation(); err != nil {
@@ -409,6 +437,22 @@ func (c *Config) validate() error {
 		}
 	}
 	return nil
+}
+
+// not tells the value of a key that is not wanted, "" where that has no words.
+func (c *Config) not(key string) string {
+	text, err := json.Marshal(c)
+	if err != nil {
+		return ""
+	}
+	for _, word := range strings.Split(key, ".") {
+		var table map[string]json.RawMessage
+		if json.Unmarshal(text, &table) != nil {
+			return ""
+		}
+		text = table[word]
+	}
+	return fmt.Sprintf(", not %.100s", text)
 }
 
 // WakeAddresses are where calls of TE submissions are heard.

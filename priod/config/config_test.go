@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/BurntSushi/toml"
+
 	"slurmprio/etc"
 	"slurmprio/priod/eviction"
 	"slurmprio/priod/policy/preemption"
@@ -44,6 +46,29 @@ func TestDefaultsAreValid(t *testing.T) {
 	}
 	if got, want := c.Eviction().Policy.Limits, (preemption.Limits{AtOnce: 8, PerCycle: 4, PerHour: 60, PerDay: 100, PerOwner: 10}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+// etc/priod.toml and the code know the same keys: none stands there that nothing reads,
+// and none is read that nobody is told of.
+func TestEveryKeyIsListed(t *testing.T) {
+	c := &Config{}
+	meta, err := toml.Decode(etc.Priod, c)
+	if err != nil || len(meta.Undecoded()) > 0 {
+		t.Fatalf("etc/priod.toml: %v, not read: %v", err, meta.Undecoded())
+	}
+	text, err := c.TOML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := toml.Decode(text, &Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range all.Keys() {
+		if !meta.IsDefined(k...) {
+			t.Errorf("etc/priod.toml lacks %s", k)
+		}
 	}
 }
 
@@ -86,8 +111,18 @@ func TestErrorsNameTheKey(t *testing.T) {
 		{"[ranking]\nlevr = \"nice\"", `unknown key "ranking.levr"; did you mean "ranking.lever"?`},
 		{"[rankin]\nlever = \"nice\"", `unknown key "rankin`},
 		{"frobnicate = 1", `unknown key "frobnicate"; etc/priod.toml lists all keys`},
-		{"[ranking]\nlever = \"magic\"", "ranking.lever: want nice, priority, site_factor"},
-		{"[ranking]\nlever = 5", "ranking.lever"},
+		{"[ranking]\nlever = \"magic\"", `ranking.lever: want nice, priority, site_factor, not "magic"`},
+		{"[ranking]\nlever = 5", "priod.toml:2: ranking.lever: want a text in quotes, not a whole number"},
+		{"[ranking]\ntop = \"5\"", "priod.toml:2: ranking.top: want a whole number, not a text in quotes"},
+		{"\n[sizing]\nenabled = \"yes\"", "priod.toml:3: sizing.enabled: want true or false, not a text in quotes"},
+		{"[ranking]\nlever = [5]", "priod.toml:2: ranking.lever: want a text in quotes, not a list in brackets"},
+		{"sizing = true", "priod.toml:1: sizing: want a table, not true or false"},
+		{"[slurm]\npartitions = \"gpu\"", "slurm.partitions: want a list in brackets, not a text in quotes"},
+		{"[state]\nretention = \"NaNd\"", `state.retention: "NaNd" is no duration`},
+		{"[state]\nretention = \"999999d\"", `state.retention: "999999d" is no duration`},
+		{"[preemption]\nmax_grace = \"10s\"", `preemption.grace: want from 0s to preemption.max_grace, not "30s"`},
+		{"[limits]\nwrites_per_second = 0.0", "limits.writes_per_second: want more than 0, not 0"},
+		{"[ranking]\nte_qos = [\"\"]", `ranking.te_qos: want names of QOS, not [""]`},
 		{"[ranking]\norder = \"owed\"", "want an allocation.policy beside order owed"},
 		{"[ranking]\norder = \"due\"", "ranking.order: want slurm, gavel, owed"},
 		{"[ranking]\ntop = 0", "ranking.top: want from 1"},
@@ -105,6 +140,9 @@ func TestErrorsNameTheKey(t *testing.T) {
 		{"[ranking", "priod.toml:1:"},
 		{"[state]\ndir = \"here\"", "state.dir: want an absolute path"},
 		{"[limits]\nwrites_per_second = 0", "limits.writes_per_second"},
+		{"[preemption]\nrise = inf", "preemption.rise: want a number from 0"}, // inf times no eviction is no number
+		{"[preemption]\nfitgpp_s = inf", "preemption.fitgpp_s"},
+		{"[preemption]\nurgency = inf", "preemption.urgency"},
 		{"[log]\nlevel = \"loud\"", "log.level"},
 		{"[wake]\nlisten = [\"/run/priod/wake\"]", "wake.listen: want unix:/absolute/path or udp:ADDRESS:PORT"},
 		{"[wake]\nlisten = [\"unix:/a\", \"udp:ctl1:9818\"]", "wake.listen"},

@@ -118,6 +118,7 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 			return result, errors.Join(err, evictErr)
 		}
 		set.Sizing.learn(result.Outcomes)
+		set.Steering.learn(result.Outcomes)
 	}
 	stage("evict")
 	if evictErr == nil && result.Choice != nil {

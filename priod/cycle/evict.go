@@ -3,6 +3,7 @@ package cycle
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -210,37 +211,16 @@ func (e *Evictions) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan,
 	var doubts error
 	some := rand.Uint64()
 	for range turns {
-		targets := e.Journal.Urgent()
-		sights := map[cluster.JobID]eviction.Sight{}
+		targets, sights := e.Journal.Urgent(), map[cluster.JobID]eviction.Sight{}
 		if s != nil {
-			waiting, pinned := e.Journal.Idle()
-			for _, t := range waiting {
-				if j := queue[t.Job]; j != nil {
-					sights[t.Job] = eviction.Sight{Job: *j}
-				} else {
-					targets = append(targets, t)
-				}
-			}
-			var ended []eviction.Target
-			for _, t := range pinned {
-				if j := queue[t.Job]; j == nil {
-					ended = append(ended, t)
-				} else if j.State == cluster.Pending {
-					targets = append(targets, t)
-				}
-			}
-			for i := range min(few, len(ended)) {
-				targets = append(targets, ended[(some+uint64(i))%uint64(len(ended))])
-			}
+			targets = append(targets, e.idle(queue, some, sights)...)
 		}
 		if len(targets) > 0 {
 			looked, err := e.Slurm.Look(ctx, targets)
 			if err != nil {
 				doubts = fmt.Errorf("look at the evictions under way: %w", err)
 			}
-			for id, sight := range looked {
-				sights[id] = sight
-			}
+			maps.Copy(sights, looked)
 		}
 		if len(sights) == 0 {
 			return doubts
@@ -264,6 +244,32 @@ func (e *Evictions) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan,
 		}
 	}
 	return doubts
+}
+
+// idle takes from the queue what it shows of the jobs that can wait, and returns
+// those that want a closer look: of the pinned ones that ended, which Slurm may
+// remember for days, a few from the some-th on.
+func (e *Evictions) idle(queue map[cluster.JobID]*cluster.Job, some uint64, sights map[cluster.JobID]eviction.Sight) (targets []eviction.Target) {
+	waiting, pinned := e.Journal.Idle()
+	for _, t := range waiting {
+		if j := queue[t.Job]; j != nil {
+			sights[t.Job] = eviction.Sight{Job: *j}
+		} else {
+			targets = append(targets, t)
+		}
+	}
+	var ended []eviction.Target
+	for _, t := range pinned {
+		if j := queue[t.Job]; j == nil {
+			ended = append(ended, t)
+		} else if j.State == cluster.Pending {
+			targets = append(targets, t)
+		}
+	}
+	for i := range min(few, len(ended)) {
+		targets = append(targets, ended[(some+uint64(i))%uint64(len(ended))])
+	}
+	return targets
 }
 
 // whole takes in what only a whole cycle knows.

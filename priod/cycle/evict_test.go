@@ -16,7 +16,7 @@ import (
 	"slurmprio/slurmplug/jobtag"
 )
 
-var start = time.Now().Add(-time.Hour).Truncate(time.Second)
+var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 // slurm shows jobs that do not change, but for those in odd, and notes what it is
 // told, and in which order with what is saved.

@@ -9,6 +9,7 @@ import (
 	"slurmprio/priod/decide"
 	"slurmprio/priod/eviction"
 	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
 )
 
 // Steering binds pending jobs to GPU types, by what the Ledger allocates.
@@ -16,13 +17,13 @@ type Steering struct {
 	Settings decide.SteerSettings
 	Helm     *decide.Helm // nil: nobody is steered
 	Slurm    interface {  // nil: nobody is looked at, and nobody bound
-		// Places reads which nodes pending jobs name and refuse, given Slurm's own
+		// Places reads what pending jobs say of their nodes, given Slurm's own
 		// ids. Jobs that are gone, or whose record cannot be believed, are left out.
 		Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]Place, error)
 	}
 }
 
-// Place is what a pending job says of single nodes.
+// Place is what a pending job says of its nodes.
 type Place = decide.Place
 
 // steer adds to the plan what binds jobs, after a closer look at each. nil: nobody
@@ -45,4 +46,15 @@ func (g *Steering) steer(
 	steered.Vet(places)
 	p.Ask(steered.Actions)
 	return steered
+}
+
+// learn keeps from trying again at once what Slurm did not take.
+func (g *Steering) learn(outcomes []plan.Outcome) {
+	for i := range outcomes {
+		if o := &outcomes[i]; g.Helm != nil && o.Lever == slurmplug.Features && o.Status == slurmplug.Refused {
+			for _, id := range o.Jobs() {
+				g.Helm.Refused(id, o.Message, g.Settings.Policy.Cycles)
+			}
+		}
+	}
 }

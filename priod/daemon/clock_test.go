@@ -3,7 +3,9 @@ package daemon
 import (
 	"context"
 	"errors"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -88,9 +90,9 @@ func TestClockMustBeSteadyToPrune(t *testing.T) {
 	d, _ := newDaemon(t, f)
 	ctx, cancel := context.WithCancel(t.Context())
 	d.Reload = func() (*config.Config, error) { return nil, errors.New("not now") }
-	hup, done := make(chan struct{}), make(chan error)
+	hup, done := make(chan os.Signal), make(chan error)
 	go func() { done <- d.Run(ctx, hup) }()
-	hup <- struct{}{} // taken after the first cycle
+	hup <- syscall.SIGHUP // taken after the first cycle
 	cancel()
 	if err := <-done; err != nil || f.pruned != 0 {
 		t.Errorf("%v, pruned %d times right after the start", err, f.pruned)

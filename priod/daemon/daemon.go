@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"time"
@@ -151,10 +152,10 @@ func (d *Daemon) Once(ctx context.Context) (cycle.Result, error) {
 	return result, err
 }
 
-// Run runs cycles until the context ends. A reload request arrives on hup. A
+// Run runs cycles until the context ends. A signal on hup asks for a reload. A
 // cycle that fails is logged and tried again; only what no later cycle can
 // mend is returned: a *TwinError for one.
-func (d *Daemon) Run(ctx context.Context, hup <-chan struct{}) error {
+func (d *Daemon) Run(ctx context.Context, hup <-chan os.Signal) error {
 	if err := d.open(ctx); err != nil {
 		return err
 	}
@@ -190,8 +191,8 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan struct{}) error {
 		if pinged {
 			failed = 0 // to look again loads nobody, and somebody has to take over
 		}
-		pause := Interval(time.Duration(d.Config.Cycle.Interval), polled, failed)
-		soonest := Interval(shortest, polled, d.failed)
+		pause := interval(time.Duration(d.Config.Cycle.Interval), polled, failed)
+		soonest := interval(shortest, polled, d.failed)
 		if pinged {
 			soonest = pause // nothing is ranked here
 		}
@@ -217,11 +218,11 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan struct{}) error {
 	}
 }
 
-// Interval is the time from the end of one cycle to the next poll: never less
+// interval is the time from the end of one cycle to the next poll: never less
 // than ten times what the last poll took. After failed cycles in a row it
 // doubles each time, up to a minute: what a poll took that timed out says
 // nothing of the load that the next one means.
-func Interval(configured, polled time.Duration, failed int) time.Duration {
+func interval(configured, polled time.Duration, failed int) time.Duration {
 	if failed == 0 {
 		return max(configured, politeness*polled)
 	}
@@ -453,7 +454,7 @@ func (d *Daemon) logWrites(outcomes []plan.Outcome) map[slurmplug.Status]int {
 // wait sleeps until the next cycle, reloading when asked to. Calls bring it
 // forward, but not before soonest, and then it is early. on is false when the
 // daemon is to stop.
-func (d *Daemon) wait(ctx context.Context, interval, soonest time.Duration, hup <-chan struct{}) (on, early bool) {
+func (d *Daemon) wait(ctx context.Context, interval, soonest time.Duration, hup <-chan os.Signal) (on, early bool) {
 	now := time.Now()
 	end, first := now.Add(interval), now.Add(soonest)
 	timer := time.NewTimer(interval)

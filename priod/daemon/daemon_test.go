@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -37,7 +38,7 @@ func TestInterval(t *testing.T) {
 		{2 * s, 60 * s, 99, 60 * s},
 		{90 * s, 0, 5, 90 * s},
 	} {
-		if got := Interval(c.configured, c.polled, c.failed); got != c.want {
+		if got := interval(c.configured, c.polled, c.failed); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}
@@ -142,10 +143,12 @@ func (f *fake) Pause(why string) error {
 func (f *fake) Controllers(context.Context) ([]slurmplug.Controller, error) {
 	return f.controllers, f.pingErr
 }
-func (f *fake) Answers(context.Context) error            { return f.away }
-func (f *fake) Identity(context.Context) (string, error) { return fmt.Sprintf("%p", f), nil }
-func (f *fake) Prune(context.Context, time.Time) error   { f.pruned++; return nil }
-func (f *fake) Mended() (int, string)                    { return 0, "" }
+func (f *fake) Answers(context.Context) error { return f.away }
+func (f *fake) Identity(context.Context) (string, error) { // no other process's either
+	return fmt.Sprintf("%d %p", os.Getpid(), f), nil
+}
+func (f *fake) Prune(context.Context, time.Time) error { f.pruned++; return nil }
+func (f *fake) Mended() (int, string)                  { return 0, "" }
 
 func newDaemon(t *testing.T, f *fake) (*Daemon, *bytes.Buffer) {
 	t.Helper()
@@ -265,7 +268,7 @@ func TestRunStopsWhenTold(t *testing.T) {
 	d, _ := newDaemon(t, &fake{})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
-	go func() { done <- d.Run(ctx, make(chan struct{})) }()
+	go func() { done <- d.Run(ctx, nil) }()
 	cancel()
 	if err := <-done; err != nil {
 		t.Fatal(err)

@@ -66,7 +66,7 @@ func TestHealth(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
-		go func() { done <- d.Run(ctx, make(chan struct{})) }()
+		go func() { done <- d.Run(ctx, nil) }()
 		synctest.Wait()
 		if code, s := healthOf(t, d); code != http.StatusOK || !s.Healthy || s.Limit != 30 || s.Hold != "paused by ann" || s.Cycles != 1 {
 			t.Errorf("after a cycle: %d, %+v", code, s)

@@ -99,6 +99,7 @@ type request struct {
 	gpuType, features, partition string
 	nodes, gpus, cpus            int
 	memMB                        int64
+	node                         cluster.Least
 }
 
 // programKey is all that decides how fast a job is.
@@ -411,7 +412,7 @@ func (l *Ledger) newcomer(j *cluster.Job) *entry {
 // does not show as it was: that stays as it was known.
 func (l *Ledger) describe(e *entry, j *cluster.Job, constraint string, nodes func() *nodemap.Map) {
 	r := request{
-		gpuType: j.GPUType, features: constraint, partition: j.Partition, nodes: j.Nodes, gpus: j.GPUs, cpus: j.CPUs, memMB: j.MemMB,
+		gpuType: j.GPUType, features: constraint, partition: j.Partition, nodes: j.Nodes, gpus: j.GPUs, cpus: j.CPUs, memMB: j.MemMB, node: j.Node,
 	}
 	waits := j.State == cluster.Pending
 	switch {
@@ -511,7 +512,7 @@ func (l *Ledger) judge(k *kind, j *cluster.Job, fits []bool) {
 }
 
 // book takes in who ran where. The fractions count from a whole multiple of
-// Settings.Every, so that they do not depend on when priod started.
+// AllocationSettings.Every, so that they do not depend on when priod started.
 func (l *Ledger) book(s *cluster.Snapshot, h *cluster.History) {
 	since := s.At.Truncate(max(l.set.Every, time.Second))
 	anew := !since.Equal(l.since)
@@ -589,7 +590,7 @@ func (l *Ledger) measure(s *cluster.Snapshot) {
 		done := 0.0
 		if len(e.runs) > 0 {
 			for t, name := range l.shares.Types {
-				e.Seconds[t] = l.account.Received(j.ID, name).Seconds
+				e.Seconds[t] = l.account.Received(j.ID, name)
 				e.Received[t] = l.account.Fraction(j.ID, name)
 			}
 			done = e.done(j, l.shares.Types, l.set.Speeds.Today(j.GPUType))

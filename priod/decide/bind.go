@@ -14,7 +14,7 @@ import (
 // claimed one lies where its constraint leads.
 func (d *Steered) bind(berths []berth, verdicts []steering.Verdict) {
 	j := d.jobs[berths[0].at]
-	own := d.constraint(j)
+	own := d.h.Own(j, slurmplug.Features)
 	claims := func(id cluster.JobID) bool { return d.h.Claiming[id] || d.h.Claiming[j.ID] }
 	whole := j.Tasks == "" || berths[0].tasks == j.TaskCount
 	for i := range verdicts {
@@ -41,11 +41,16 @@ func (d *Steered) bind(berths []berth, verdicts []steering.Verdict) {
 	texts := map[int32]string{}
 	written := 0
 	for _, t := range order {
-		text, err := d.h.Own(j, slurmplug.Features), error(nil)
+		text, lost := d.back(j)
+		ok := text != "" || len(lost) == 0
 		if t != steering.Open {
-			text, err = own.With(d.features[t])
+			var err error
+			text, err = d.words.with(own, d.features[t])
+			ok = err == nil && d.steeredTo(j) != t
+		} else if !ok {
+			d.plan.Decisions[berths[0].at].Steer = NoFeature(lost)
 		}
-		if err == nil && text != j.Features {
+		if ok && text != j.Features {
 			texts[t] = text
 			written += len(groups[t].tasks)
 		}
@@ -69,6 +74,26 @@ func (d *Steered) bind(berths []berth, verdicts []steering.Verdict) {
 			d.act(j, slurmplug.CompactTasks(tasks), true, t, text, groups[t].why)
 		}
 	}
+}
+
+// open takes the type off a job, by its place in the plan.
+func (d *Steered) open(at int, why string) {
+	j := d.jobs[at]
+	switch text, lost := d.back(j); {
+	case text == "" && len(lost) > 0:
+		d.plan.Decisions[at].Steer = NoFeature(lost)
+	case text != j.Features:
+		d.act(j, j.Tasks, false, steering.Open, text, why)
+	}
+}
+
+// back is what can be put back of what a job's user wrote, as take says. What priod has
+// not written stays as it is.
+func (d *Steered) back(j *cluster.Job) (text string, lost []string) {
+	if !d.ours(j) {
+		return j.Features, nil
+	}
+	return d.words.take(d.h.Own(j, slurmplug.Features))
 }
 
 func (d *Steered) act(j *cluster.Job, tasks string, part bool, t int32, text, why string) {
@@ -132,7 +157,9 @@ func (d *Steered) Vet(places map[cluster.JobID]Place) {
 		switch {
 		case place.Required != "":
 			why = named
-		case !d.without(j, int(t), place.Excluded):
+		case !d.has(j, int(t), &place) && place.Excluded == "":
+			why = fmt.Sprintf("what it asks of its nodes leaves no place for it on %s", d.shares.Types[t])
+		case !d.has(j, int(t), &place):
 			why = fmt.Sprintf("it refuses nodes (%.80s), and the others have no place for it on %s", place.Excluded, d.shares.Types[t])
 		default:
 			kept = append(kept, a)
@@ -140,18 +167,26 @@ func (d *Steered) Vet(places map[cluster.JobID]Place) {
 		}
 		d.plan.Decisions[jobs[a.Job]].Steer = why
 		if d.ours(j) {
-			a.After, a.Reason = a.Was, "steering: "+why
-			kept = append(kept, a)
+			if text, lost := d.back(j); text != j.Features && (text != "" || len(lost) == 0) {
+				a.After, a.Reason = text, "steering: "+why
+				kept = append(kept, a)
+			}
 		}
 	}
 	d.Actions = kept
 }
 
-// without tells whether a job fits on nodes of a type beside those that it
+// has tells whether a type has a place for a job, by all that it says of its nodes.
+func (d *Steered) has(j *cluster.Job, t int, place *Place) bool {
+	asks := d.narrowed(j, place)
+	return d.fitsBeside(&asks, t, place.Excluded)
+}
+
+// fitsBeside tells whether a job fits on nodes of a type beside those that it
 // refuses.
-func (d *Steered) without(j *cluster.Job, t int, excluded string) bool {
+func (d *Steered) fitsBeside(j *cluster.Job, t int, excluded string) bool {
 	if excluded == "" {
-		return true // fit has seen to it
+		return d.fitsOn(j, t, d.up)
 	}
 	hosts, err := slurmplug.ExpandHosts(excluded)
 	if err != nil {

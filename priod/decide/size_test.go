@@ -474,7 +474,7 @@ func TestSizesKeepSharesOverCycles(t *testing.T) {
 		}
 		var nodes []cluster.Node
 		for i := range rapid.IntRange(1, 3).Draw(t, "nodes") {
-			gpus := rapid.IntRange(1, 8).Draw(t, "gpus")
+			gpus := rapid.SampledFrom([]int{1, 2, 4, 8, 8}).Draw(t, "gpus")
 			nodes = append(nodes, sizeNode(fmt.Sprintf("n%d", i), gpus, gpus*rapid.IntRange(2, 5).Draw(t, "ratio")+rapid.IntRange(0, 2).Draw(t, "odd"), int64(gpus)*64000))
 		}
 		q := &sizeQueue{h: cluster.NewHistory(), s: cluster.Snapshot{At: time.Unix(1_000_000, 0), Nodes: nodes}}
@@ -491,7 +491,7 @@ func TestSizesKeepSharesOverCycles(t *testing.T) {
 		lacks := func(n *cluster.Node, f [3]int64) [3]int64 {
 			return [3]int64{0, max(int64(n.CPUs)*f[0]/int64(n.GPUs)-f[1], 0), max(n.MemMB*f[0]/int64(n.GPUs)-f[2], 0)}
 		}
-		for range rapid.IntRange(2, 5).Draw(t, "cycles") {
+		for range rapid.IntRange(3, 9).Draw(t, "cycles") {
 			for i := range q.s.Jobs {
 				j := &q.s.Jobs[i]
 				h, runs := running[i]
@@ -508,7 +508,7 @@ func TestSizesKeepSharesOverCycles(t *testing.T) {
 				tag := rapid.SampledFrom([]string{
 					"cpu=v100:1x1-3x1&v=1", "cpu=v100:1x1-3x3-12x6&v=1", "cpu=v100:2x1-6x4&mem=v100:1000x1-90000x2&v=1", "mem=v100:500x1-2000x3&v=1", "type=be&v=1",
 				}).Draw(t, "tag")
-				q.add(t, rapid.IntRange(0, len(asks)-1).Draw(t, "way"), rapid.IntRange(1, 8).Draw(t, "cpus"), rapid.Int64Range(1, 64000).Draw(t, "mem"), rapid.IntRange(1, 4).Draw(t, "job gpus"), tag)
+				q.add(t, rapid.IntRange(0, len(asks)-1).Draw(t, "way"), rapid.IntRange(1, 4).Draw(t, "cpus"), rapid.Int64Range(1, 64000).Draw(t, "mem"), rapid.SampledFrom([]int{1, 1, 1, 2, 4}).Draw(t, "job gpus"), tag)
 				j := &q.s.Jobs[len(q.s.Jobs)-1]
 				own[j.ID] = *j.Asked
 			}
@@ -584,7 +584,7 @@ func TestSizesKeepSharesOverCycles(t *testing.T) {
 			}
 		}
 	})
-	if raised == 0 {
+	if raised == 0 && !testing.Short() { // which draws a fifth of the cases
 		t.Error("no job started with more than its share")
 	}
 }

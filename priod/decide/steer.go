@@ -31,8 +31,9 @@ func (set *SteerSettings) Feature(gpuType string) string {
 	return cmp.Or(set.Features[gpuType], gpuType)
 }
 
-// slices of one GPU (MIG): a job gets less than it asks for there.
-var mig = regexp.MustCompile(`(^|[^0-9])[0-9]+[gc]\.[0-9]+gb`)
+// slices of one GPU (MIG), as NVML and sites name them (1g.10gb, a100_1g.5gb,
+// mig_1g_5gb): a job gets less than it asks for there.
+var mig = regexp.MustCompile(`(?i)(^|[^0-9])[0-9]+[gc][._-][0-9]+gb|(^|[^a-z])mig([^a-z]|$)`)
 
 // Unsteerable says, for each GPU type of the nodes, why no job can be steered to
 // it; "" when jobs can, to those of its nodes that have its feature. lacking are the
@@ -102,9 +103,26 @@ type course struct {
 	place  Place   // what it says of nodes, when it was last asked
 	asked  int     // for how many more cycles that is believed
 	last   steering.Verdict
+	bad    int    // how often Slurm would not have what was written
 	barred string // what closed said with it
 	told   string // what last says, in the words of the cycle that first said it
 	poll   uint32
+}
+
+// refused leaves a job alone for a while, for longer each time: what Slurm looks at
+// and no poll shows, such as its sockets or licences, is not going to change soon.
+func (c *course) refused(why string, cycles int) {
+	if c.alone = why; c.rest == 0 {
+		c.rest = cycles << min(c.bad, 10)
+		c.bad++
+	}
+}
+
+// Refused takes in that Slurm did not take what was written into a job.
+func (x *Helm) Refused(id cluster.JobID, why string, cycles int) {
+	if c := x.jobs[id]; c != nil {
+		c.refused(fmt.Sprintf("left alone: %.200s", why), cycles)
+	}
 }
 
 // helps tells whether a GPU can end what Slurm says that a job waits for. Of a job
@@ -142,6 +160,7 @@ type Steered struct {
 	features []string       // by type of shares; "": nobody is steered there
 	barred   []string       // by type of shares: why nobody is; "": somebody may be
 	apart    []int32        // types of shares some of whose nodes lack their feature: those nodes are types of their own, after all others
+	words    vocabulary
 	kinds    *nodemap.Map
 	lie      []placement.Types // by type, kinds of nodes
 	gpus     int               // of all nodes
@@ -153,8 +172,44 @@ type Steered struct {
 	verdicts []steering.Verdict // of berths
 }
 
-// Place is what a pending job says of single nodes, as host lists.
-type Place struct{ Required, Excluded string }
+// Place is what a pending job says of its nodes that no poll shows.
+type Place struct {
+	Required, Excluded string // host lists
+	Bounds             slurmplug.Bounds
+}
+
+// narrows is j by what it says of its nodes.
+func (p *Place) narrows(j *cluster.Job) cluster.Job {
+	b, n := &p.Bounds, *j
+	if n.Nodes = max(n.Nodes, b.Nodes, 1); b.TasksPerNode > 0 {
+		n.Nodes = max(n.Nodes, (b.Tasks+b.TasksPerNode-1)/b.TasksPerNode)
+	}
+	if j.Node.GPUs > 0 && j.GPUs == j.Node.GPUs*max(j.Nodes, 1) { // by node
+		n.GPUs = j.Node.GPUs * n.Nodes
+	}
+	n.CPUs = max(j.CPUs, b.CPUs*n.Nodes, b.CPUsPerGPU*n.GPUs)
+	if b.Most > 0 {
+		n.Node.GPUs = max(n.Node.GPUs, (n.GPUs+b.Most-1)/b.Most)
+		n.Node.CPUs = (n.CPUs + b.Most - 1) / b.Most
+	}
+	n.Node.CPUs = max(n.Node.CPUs, b.CPUs, b.CPUsPerGPU*n.Node.GPUs)
+	n.Node.MemMB = b.MemMB
+	return n
+}
+
+// narrowed is j by what it says of its nodes. A job of one task is not spread over
+// nodes where one could hold it: --ntasks=1 and no --ntasks look the same, and with the
+// former Slurm would find no place.
+func (d *Steered) narrowed(j *cluster.Job, p *Place) cluster.Job {
+	n := p.narrows(j)
+	whole := cluster.Least{GPUs: n.GPUs, CPUs: n.CPUs, MemMB: n.MemMB}
+	if p.Bounds.Tasks == 1 && n.Nodes == 1 && slices.ContainsFunc(d.s.Nodes, func(o cluster.Node) bool {
+		return o.GPUs >= whole.GPUs && o.CPUs >= whole.CPUs && o.MemMB >= whole.MemMB && d.constraint(j).Allows(o.Features)
+	}) {
+		n.Node = whole
+	}
+	return n
+}
 
 // Steer says which writes bind pending jobs to GPU types and which take that
 // back, and notes in the plan's decisions why. Jobs stand in the plan's order.
@@ -168,7 +223,7 @@ func (x *Helm) Steer(s *cluster.Snapshot, h *cluster.History, p *plan.Plan, shar
 		clear(x.jobs)
 		return &Steered{}
 	}
-	d := &Steered{helm: x, s: s, h: h, plan: p, shares: shares, set: &set, fits: map[request]placement.Types{}}
+	d := &Steered{helm: x, s: s, h: h, plan: p, shares: shares, set: &set, words: newVocabulary(s.Nodes), fits: map[request]placement.Types{}}
 	d.match()
 	switch {
 	case !set.Enabled:
@@ -206,9 +261,9 @@ func (d *Steered) ours(j *cluster.Job) bool {
 
 // leave takes back every type that a pending job was given.
 func (d *Steered) leave(why string) {
-	for _, j := range d.jobs {
+	for at, j := range d.jobs {
 		if d.ours(j) {
-			d.act(j, j.Tasks, false, steering.Open, d.h.Own(j, slurmplug.Features), why)
+			d.open(at, why)
 		}
 	}
 	d.note()
@@ -290,7 +345,7 @@ func (d *Steered) steer() {
 		}
 		if n <= 0 {
 			if d.ours(j) && !d.h.Claiming[j.ID] {
-				d.act(j, j.Tasks, false, steering.Open, d.h.Own(j, slurmplug.Features), string(steering.Far))
+				d.open(at, string(steering.Far))
 			}
 			continue
 		}
@@ -334,15 +389,17 @@ func (d *Steered) queue() (queue []int) {
 		if j.Reason == "BadConstraints" {
 			why = "no node satisfies it (BadConstraints)"
 			for _, id := range places(j, d.width(j)) {
-				c := d.course(id)
-				c.rest, c.alone = d.set.Policy.Cycles, why
+				d.course(id).refused(fmt.Sprintf("left open: no node satisfied %.80q (BadConstraints)", j.Features), d.set.Policy.Cycles)
+			}
+			if dec.Steer == "" {
+				dec.Steer = why
 			}
 		}
 		if why == "" && (dec.Why == string(ranking.Foreign) || dec.Why == string(ranking.Reserved)) {
 			why = dec.Why
 		}
 		if why != "" && why != claimed {
-			d.act(j, j.Tasks, false, steering.Open, d.h.Own(j, slurmplug.Features), why)
+			d.open(at, why)
 		}
 	}
 	slices.SortStableFunc(queue, func(a, b int) int {
@@ -434,10 +491,11 @@ func (d *Steered) berth(at int, id cluster.JobID, tasks int) berth {
 		b.alone = c.alone
 		c.rest--
 	}
-	types := d.fit(j)
-	if c.asked--; c.asked > 0 && c.place.Excluded != "" {
+	types, asks := d.fit(j), *j
+	if c.asked--; c.asked > 0 && c.place != (Place{}) {
+		asks = d.narrowed(j, &c.place)
 		for t := range d.lie {
-			if types.Has(int32(t)) && !d.without(j, t, c.place.Excluded) {
+			if types.Has(int32(t)) && !d.fitsBeside(&asks, t, c.place.Excluded) {
 				types &^= 1 << uint(t)
 			}
 		}
@@ -466,22 +524,29 @@ func (d *Steered) berth(at int, id cluster.JobID, tasks int) berth {
 			b.Given = c.given
 		}
 		if types == 0 {
-			b.alone = cmp.Or(d.closed(b.fits), nowhere)
+			b.alone = cmp.Or(d.closed(b.fits), d.among(j), nowhere)
 		}
 	}
 	b.Consent = b.alone == ""
-	b.Request = d.kinds.Request(j, d.on(types))
+	b.Request = d.kinds.Request(&asks, d.on(types))
 	b.Request.Types = types
 	return b
 }
 
 // steeredTo is the type that a job's constraint holds because priod wrote it.
 func (d *Steered) steeredTo(j *cluster.Job) int32 {
-	if own := d.constraint(j); d.ours(j) {
-		for t, f := range d.features {
-			if text, err := own.With(f); f != "" && err == nil && text == j.Features {
-				return int32(t)
-			}
+	if !d.ours(j) {
+		return steering.Open
+	}
+	own, c := d.h.Own(j, slurmplug.Features), d.constraint(j)
+	for t, f := range d.features {
+		if f == "" {
+			continue
+		}
+		whole, err := c.With(f) // also where Slurm would not take all of it any more
+		text, _ := d.words.with(own, f)
+		if err == nil && (whole == j.Features || text == j.Features) {
+			return int32(t)
 		}
 	}
 	return steering.Open
@@ -500,7 +565,7 @@ func (d *Steered) on(types placement.Types) (kinds placement.Types) {
 // fit is the types that have nodes for a job that are up, by its own constraint.
 func (d *Steered) fit(j *cluster.Job) placement.Types {
 	r := request{
-		gpuType: j.GPUType, features: d.h.Own(j, slurmplug.Features), partition: j.Partition, nodes: j.Nodes, gpus: j.GPUs, cpus: j.CPUs, memMB: j.MemMB,
+		gpuType: j.GPUType, features: d.h.Own(j, slurmplug.Features), partition: j.Partition, nodes: j.Nodes, gpus: j.GPUs, cpus: j.CPUs, memMB: j.MemMB, node: j.Node,
 	}
 	types, known := d.fits[r]
 	if !known {
@@ -605,7 +670,7 @@ func (d *Steered) follow(b *berth, v *steering.Verdict) {
 	case steering.NoTime:
 		barred = d.closed(d.timed(b))
 	case steering.OneType, steering.NoRoom:
-		barred = cmp.Or(d.closed(b.fits), d.beyond(b.fits))
+		barred = cmp.Or(d.closed(b.fits), d.beyond(b.fits), d.among(d.jobs[b.at]))
 	}
 	if b.alone != "" {
 		c.told = b.alone
@@ -648,6 +713,19 @@ func (d *Steered) beyond(types placement.Types) string {
 	for i, t := range d.apart {
 		if !types.Has(t) && types.Has(int32(len(d.shares.Types)+i)) {
 			return fmt.Sprintf("left open: on %s it could run only on nodes without the feature %s, where steered jobs do not run", d.shares.Types[t], d.features[t])
+		}
+	}
+	return ""
+}
+
+// among says of the first node with several GPU types on which a job could run that it
+// is not steered there; "" when there is none.
+func (d *Steered) among(j *cluster.Job) string {
+	for i := range d.s.Nodes {
+		n := &d.s.Nodes[i]
+		if n.MixedTypes && n.Usable && j.Nodes <= 1 && n.GPUs >= j.GPUs && n.CPUs >= j.CPUs && d.constraint(j).Allows(n.Features) &&
+			slices.ContainsFunc(strings.Split(j.Partition, ","), func(p string) bool { return slices.Contains(n.Partitions, p) }) {
+			return fmt.Sprintf("left open: it could run on %s, which has several GPU types: no job is steered there", n.Name)
 		}
 	}
 	return ""

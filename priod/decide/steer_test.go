@@ -115,7 +115,7 @@ func TestSteer(t *testing.T) {
 			j.Features, p.h.Claiming = "v100", map[cluster.JobID]bool{j.ID: true}
 		}, "v100", claimed},
 		"named":           {func(p *harbour, j *cluster.Job) { p.places[j.ID] = Place{Required: "v1"} }, "", named},
-		"refused":         {func(p *harbour, j *cluster.Job) { p.places[j.ID] = Place{Excluded: "a1"} }, "", "it refuses nodes (a1)"},
+		"refuses":         {func(p *harbour, j *cluster.Job) { p.places[j.ID] = Place{Excluded: "a1"} }, "", "it refuses nodes (a1)"},
 		"a node too many": {func(p *harbour, j *cluster.Job) { p.places[j.ID] = Place{Excluded: "v1"} }, "a100", "free"},
 		"type gone": {func(p *harbour, j *cluster.Job) {
 			p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)
@@ -125,6 +125,15 @@ func TestSteer(t *testing.T) {
 		"some nodes down": {func(_ *harbour, j *cluster.Job) {
 			j.Reason = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
 		}, "a100", "free"},
+		"type renamed": {func(p *harbour, j *cluster.Job) {
+			p.h.Asked(j.ID, slurmplug.Features, "a100|t4", "(a100|t4)&a100", true, start)
+			j.Features, j.Reason = "(a100|t4)&a100", "BadConstraints"
+			p.rename("a100", "h100")
+		}, "t4", "no node satisfies it (BadConstraints)"},
+		"feature gone": {func(p *harbour, j *cluster.Job) {
+			p.h.Asked(j.ID, slurmplug.Features, "ib", "ib&a100", true, start)
+			j.Features, j.Reason = "ib&a100", "BadConstraints"
+		}, "ib&a100", "no node has the feature ib"},
 		"soon": {func(_ *harbour, j *cluster.Job) { j.Reason, j.Eligible = "BeginTime", start.Add(20e9) }, "a100", "free"},
 		"later": {func(p *harbour, j *cluster.Job) {
 			j.Reason, j.Eligible = "BeginTime", start.Add(3600e9)
@@ -204,6 +213,19 @@ func TestSteer(t *testing.T) {
 			p.shares.Types[0] = "a100_1g.5gb"
 			p.Nodes[1].GPUsUsed, p.Nodes[2].GPUsUsed = 4, 4
 		}, "", "it is a slice of a GPU (MIG)"},
+		"a slice by another name": {func(p *harbour, _ *cluster.Job) {
+			p.Nodes[0].GPUType, p.Nodes[0].Features = "MIG-1g_5gb", []string{"MIG-1g_5gb"}
+			p.shares.Types[0] = "MIG-1g_5gb"
+			p.Nodes[1].GPUsUsed, p.Nodes[2].GPUsUsed = 4, 4
+		}, "", "it is a slice of a GPU (MIG)"},
+		"only a node of several types": {func(p *harbour, j *cluster.Job) {
+			p.node("m1", "t4", "mixed").MixedTypes = true
+			j.Features = "mixed"
+		}, "mixed", "it could run on m1, which has several GPU types"},
+		"one type, or a node of several": {func(p *harbour, j *cluster.Job) {
+			p.node("m1", "t4", "mixed").MixedTypes = true
+			j.Features = "mixed|ssd"
+		}, "mixed|ssd", "it could run on m1, which has several GPU types"},
 		"a word that is no feature": {func(p *harbour, j *cluster.Job) { j.Features = "nvlink!" }, "nvlink!", "no name of a feature"},
 		"a shared one":              {func(p *harbour, _ *cluster.Job) { p.Nodes[1].Features = append(p.Nodes[1].Features, "a100") }, "v100", "takes v100"},
 		"mixed types":               {func(p *harbour, _ *cluster.Job) { p.Nodes[0].MixedTypes = true }, "v100", "takes v100"},
@@ -220,7 +242,46 @@ func TestSteer(t *testing.T) {
 		"impossible": {func(p *harbour, j *cluster.Job) {
 			p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)
 			j.Features, j.Reason, j.Priority = "a100", "BadConstraints", 0
-		}, "", ""},
+		}, "", "no node satisfies it (BadConstraints)"},
+		"refused": {func(p *harbour, j *cluster.Job) {
+			p.helm.jobs = map[cluster.JobID]*course{j.ID: {}}
+			p.helm.Refused(j.ID, "Invalid feature specification", 20)
+		}, "", "left alone: Invalid feature specification"},
+		"too large for a node of the type": {func(p *harbour, j *cluster.Job) {
+			p.Nodes[0].GPUs, j.GPUs, j.Node.GPUs = 2, 3, 3
+			p.node("a2", "a100", "a100", "ssd").GPUs = 2
+		}, "v100", "takes v100"},
+		"one node of some type, as nobody knows where": {func(p *harbour, j *cluster.Job) {
+			p.Nodes[0].GPUs, j.GPUs = 2, 3
+			p.node("a2", "a100", "a100", "ssd").GPUs = 2
+			p.places[j.ID] = Place{Bounds: slurmplug.Bounds{Tasks: 1}}
+		}, "", "leaves no place for it on a100"}, // the next cycle chooses by that
+		"several nodes of any type": {func(p *harbour, j *cluster.Job) {
+			j.GPUs = 8
+			p.node("a2", "a100", "a100", "ssd")
+			p.node("v2", "v100", "v100")
+			p.places[j.ID] = Place{Bounds: slurmplug.Bounds{Tasks: 1}}
+		}, "a100", "free"},
+		"more nodes than it says": {func(p *harbour, j *cluster.Job) {
+			p.places[j.ID] = Place{Bounds: slurmplug.Bounds{Tasks: 2, TasksPerNode: 1}}
+		}, "", "leaves no place for it on a100"},
+		"no more nodes than it allows": {func(p *harbour, j *cluster.Job) {
+			j.GPUs = 8
+			p.node("a2", "a100", "a100", "ssd")
+			p.node("v2", "v100", "v100")
+			p.places[j.ID] = Place{Bounds: slurmplug.Bounds{Nodes: 1, Most: 1, Tasks: 8}}
+		}, "", "leaves no place for it on a100"},
+		"CPUs by GPU": {func(p *harbour, j *cluster.Job) {
+			j.GPUs, j.Node.GPUs = 2, 2
+			p.places[j.ID] = Place{Bounds: slurmplug.Bounds{Tasks: 1, CPUsPerGPU: 9}}
+		}, "", "leaves no place for it on a100"},
+		"CPUs by GPU that are there": {func(p *harbour, j *cluster.Job) {
+			j.GPUs, j.Node.GPUs = 2, 2
+			p.places[j.ID] = Place{Bounds: slurmplug.Bounds{Tasks: 1, CPUsPerGPU: 8}}
+		}, "a100", "free"},
+		"memory of each node": {func(p *harbour, j *cluster.Job) {
+			p.places[j.ID] = Place{Bounds: slurmplug.Bounds{Tasks: 2, MemMB: 1001}}
+		}, "", "leaves no place for it on a100"},
 		"consent gone": {func(p *harbour, j *cluster.Job) {
 			p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)
 			j.Features, j.Tag = "a100", jobtag.Tag{}
@@ -437,8 +498,8 @@ func TestSteerTheHeadOfAnArray(t *testing.T) {
 }
 
 // Whatever the cluster looks like: what is written is the user's own constraint
-// with a type on which there is place; it is bounded, it is stable, and it goes
-// when steering is switched off. What users edited stays.
+// with a type on which there is place, in words that Slurm knows; it is bounded, it is
+// stable, and it goes when steering is switched off. What users edited stays.
 func TestSteerIsSafe(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := newHarbour()
@@ -485,7 +546,7 @@ func TestSteerIsSafe(t *testing.T) {
 					t.Fatalf("the same cluster, and after %+v and %+v %+v", actions, again, third)
 				}
 			}
-			switch j := &p.Jobs[rapid.IntRange(0, len(p.Jobs)-1).Draw(t, "which")]; rapid.IntRange(0, 3).Draw(t, "event") {
+			switch j := &p.Jobs[rapid.IntRange(0, len(p.Jobs)-1).Draw(t, "which")]; rapid.IntRange(0, 4).Draw(t, "event") {
 			case 0:
 				j.Features = "theirs"
 				p.own[j.ID] = j.Features
@@ -495,6 +556,8 @@ func TestSteerIsSafe(t *testing.T) {
 				n.Usable = !n.Usable
 			case 2:
 				j.Tag = jobtag.Tag{}
+			case 3:
+				p.rename(rapid.SampledFrom([]string{"a100", "t4", "ssd"}).Draw(t, "feature"), "renamed")
 			}
 		}
 		set.Enabled = false
@@ -502,11 +565,24 @@ func TestSteerIsSafe(t *testing.T) {
 			p.cycle(set)
 		}
 		for i := range p.Jobs {
-			if j := &p.Jobs[i]; j.Features != p.own[j.ID] {
+			j := &p.Jobs[i]
+			own, lost := PutBack(p.own[j.ID], p.Nodes)
+			if j.Features != p.own[j.ID] && (len(lost) == 0 || own != "" && j.Features != own) {
 				t.Fatalf("job %s is left with %q, its own is %q", j.ID, j.Features, p.own[j.ID])
 			}
 		}
 	})
+}
+
+// rename gives a feature of all nodes another name: Slurm does not know it any more.
+func (p *harbour) rename(feature, to string) {
+	for i := range p.Nodes {
+		n := &p.Nodes[i]
+		n.Features = slices.Clone(n.Features)
+		if at := slices.Index(n.Features, feature); at >= 0 {
+			n.Features[at] = to
+		}
+	}
 }
 
 // checkBinding looks at one write by counting nodes one by one.
@@ -516,7 +592,13 @@ func (p *harbour) checkBinding(t *rapid.T, a plan.Action, set *SteerSettings) {
 	if a.Was != p.own[a.Job] {
 		t.Fatalf("%+v: the user's own is %q", a, p.own[a.Job])
 	}
-	if a.After == a.Was {
+	words := newVocabulary(p.Nodes)
+	for _, word := range strings.FieldsFunc(a.After, func(c rune) bool { return strings.ContainsRune("&|()", c) }) {
+		if !words[word] {
+			t.Fatalf("%+v: no node has %s, Slurm refuses it", a, word)
+		}
+	}
+	if put, _ := words.take(a.Was); a.After == put {
 		return
 	}
 	own, err := slurmplug.ParseConstraint(a.Was)
@@ -525,7 +607,7 @@ func (p *harbour) checkBinding(t *rapid.T, a plan.Action, set *SteerSettings) {
 	}
 	refused, _ := slurmplug.ExpandHosts(p.places[j.ID].Excluded)
 	for _, gpuType := range p.shares.Types {
-		if text, err := own.With(set.Feature(gpuType)); err != nil || text != a.After {
+		if text, err := words.with(a.Was, set.Feature(gpuType)); err != nil || text != a.After {
 			continue
 		}
 		gpus, nodes := 0, 0

@@ -358,47 +358,20 @@ func (n *next) reserve(c *Claim) {
 }
 
 func (n *next) open(c *Claim, s *Sight, looked bool) {
+	if looked && s.NodeList != "" && s.State != cluster.Pending { // a job cancelled before it started has a start time too
+		c.State, c.Reason, c.Ended = Started, "", s.Start
+		return
+	}
+	why, complete := "", false
 	if looked {
-		switch {
-		case s.NodeList != "" && s.State != cluster.Pending: // a job cancelled before it started has a start time too
-			c.State, c.Reason, c.Ended = Started, "", s.Start
-			return
-		case s.Gone || s.Final != "":
-			n.release(c, s, "the job left the queue")
-			return
-		case s.Held():
-			n.release(c, s, "the job is held")
-			return
-		case n.Waiting != nil && s.State == cluster.Pending && !n.stillWants(c):
-			why := "the job does not count as TE any more"
-			if c.Purpose == ForRound {
-				why = "the job waits for something else now"
-			}
-			n.release(c, s, why)
-			return
-		case c.Pin != "" && s.ReqNodes != "" && s.ReqNodes != c.Pin:
-			c.Pin = ""
-			n.release(c, s, "its owner asks for other nodes")
-			return
-		}
+		why = n.unwanted(c, s)
 	}
-	for _, share := range c.Shares {
-		if n.Unusable[share.Node] {
-			n.release(c, s, "node "+share.Node+" cannot be used")
-			return
-		}
+	if why == "" {
+		why, complete = n.room(c)
 	}
-	complete := true
-	for i := range n.j.Evictions {
-		e := n.now(&n.j.Evictions[i])
-		if e.Claim != c.Number {
-			continue
-		}
-		if e.State == CalledOff && e.How == "" {
-			n.release(c, s, "job "+e.Job.String()+" stays: "+e.Reason)
-			return
-		}
-		complete = complete && !e.Leaving()
+	if why != "" {
+		n.release(c, s, why)
+		return
 	}
 	if n.At.Before(c.Room) {
 		c.Room = n.At // the clock was set back: kept for as long once more at most
@@ -413,6 +386,48 @@ func (n *next) open(c *Claim, s *Sight, looked bool) {
 	if looked && c.Pin != "" && s.ReqNodes == "" && s.State == cluster.Pending && !n.Paused {
 		n.commands = append(n.commands, Command{Verb: Pin, Job: c.Job, Claim: c.Number, Value: c.Pin})
 	}
+}
+
+// unwanted says why the job that waits does not want the claim's place any more;
+// "" when it does.
+func (n *next) unwanted(c *Claim, s *Sight) string {
+	switch {
+	case s.Gone || s.Final != "":
+		return "the job left the queue"
+	case s.Held():
+		return "the job is held"
+	case n.Waiting != nil && s.State == cluster.Pending && !n.stillWants(c):
+		if c.Purpose == ForRound {
+			return "the job waits for something else now"
+		}
+		return "the job does not count as TE any more"
+	case c.Pin != "" && s.ReqNodes != "" && s.ReqNodes != c.Pin:
+		c.Pin = "" // which is not there to be taken out
+		return "its owner asks for other nodes"
+	}
+	return ""
+}
+
+// room tells whether all who are to leave the claim's place have left, or why it
+// will not be free.
+func (n *next) room(c *Claim) (why string, complete bool) {
+	for _, share := range c.Shares {
+		if n.Unusable[share.Node] {
+			return "node " + share.Node + " cannot be used", false
+		}
+	}
+	complete = true
+	for i := range n.j.Evictions {
+		e := n.now(&n.j.Evictions[i])
+		if e.Claim != c.Number {
+			continue
+		}
+		if e.State == CalledOff && e.How == "" {
+			return "job " + e.Job.String() + " stays: " + e.Reason, false
+		}
+		complete = complete && !e.Leaving()
+	}
+	return "", complete
 }
 
 // stillWants tells whether the waiting job still is what the claim is for.

@@ -35,8 +35,8 @@ type Finding struct {
 type Facts struct {
 	Config     slurmplug.Config
 	Partitions []slurmplug.Partition
-	QOS        []slurmplug.QOS
-	QOSErr     error // accounting may be off
+	QOS        []string // names
+	QOSErr     error    // accounting may be off
 	Nodes      []slurmplug.Node
 	Rights     slurmplug.Rights
 	RightsErr  error
@@ -166,7 +166,7 @@ func (k *checker) rights() {
 	case k.f.RightsErr != nil:
 		k.say(Warn, "rights", "", "what %s may do is not known: %v", r.User, k.f.RightsErr)
 	case r.Level == slurmplug.NoAdmin:
-		k.say(Fail, "rights", fix, "%s may not change other users' jobs", r.User)
+		k.say(Fail, "rights", fix, "user %s may not change other users' jobs", r.User)
 	case r.Why != "sacctmgr":
 		k.say(Pass, "rights", "", "%s (%s) may change jobs; the daemon needs no more than AdminLevel=Operator", r.User, r.Why)
 	default:
@@ -295,6 +295,9 @@ func (k *checker) features(types []string, untyped bool) {
 		}
 		switch {
 		case problem != "":
+			if fix == "" && slurmplug.ValidFeature(feature) && k.shared(t, feature) {
+				fix = fmt.Sprintf("gpu_types.%s.feature = \"...\" in priod.toml, for a feature that no other nodes have", t)
+			}
 			k.say(Warn, "GPU types", fix, "no job can be steered to %s: %s", t, problem)
 		case fix != "":
 			k.say(Warn, "GPU types", fix, "steered jobs do not run on %s", decide.Lacks(lacking[t], feature))
@@ -319,6 +322,16 @@ func (k *checker) features(types []string, untyped bool) {
 	}
 }
 
+// shared tells whether nodes with other GPUs have the feature of a type.
+func (k *checker) shared(gpuType, feature string) bool {
+	for _, n := range convertNodes(k.f.Nodes) {
+		if n.GPUs > 0 && (n.GPUType != gpuType || n.MixedTypes) && slices.Contains(n.Features, feature) {
+			return true
+		}
+	}
+	return false
+}
+
 func (k *checker) qos() {
 	named := append(slices.Clone(k.set.Ranking.TEQOS), k.set.Ranking.BEQOS...)
 	if k.f.QOSErr != nil {
@@ -331,7 +344,7 @@ func (k *checker) qos() {
 	}
 	ok := true
 	for _, name := range named {
-		if !slices.ContainsFunc(k.f.QOS, func(q slurmplug.QOS) bool { return q.Name == name }) {
+		if !slices.Contains(k.f.QOS, name) {
 			ok = false
 			k.say(Fail, "QOS", "sacctmgr -i add qos "+name, "ranking.te_qos or ranking.be_qos names %q, which does not exist", name)
 		}
@@ -417,7 +430,7 @@ func (k *checker) sizing() {
 	}
 	if len(without) > 0 {
 		k.say(Warn, "sizing", "PartitionName=... DefCpuPerGPU=... DefMemPerGPU=...",
-			"partition %s has no DefCpuPerGPU: jobs that ask for no CPUs get one, and those of nobody's concern can take the CPUs of free GPUs", strings.Join(without, ", "))
+			"no DefCpuPerGPU in %s: jobs that ask for no CPUs get one, and jobs that priod does not size can take the CPUs of free GPUs", strings.Join(without, ", "))
 	}
 	if len(bounded) > 0 {
 		k.say(Warn, "sizing", "", "jobs of partition %s keep their sizes", strings.Join(bounded, ", "))

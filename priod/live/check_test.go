@@ -53,7 +53,7 @@ func facts(t *testing.T, conf ...string) *Facts {
 		t.Fatal(err)
 	}
 	f := &Facts{
-		Config: parsed, Partitions: []slurmplug.Partition{{Name: "gpu"}}, QOS: []slurmplug.QOS{{Name: "te"}},
+		Config: parsed, Partitions: []slurmplug.Partition{{Name: "gpu"}}, QOS: []string{"te"},
 		Nodes:  []slurmplug.Node{{Name: "a1", Features: []string{"a100"}, Gres: []slurmplug.Gres{{Name: "gpu", Type: "a100", Count: 4}}}},
 		Rights: slurmplug.Rights{User: "priod", Level: slurmplug.Operator, Why: "sacctmgr"},
 	}
@@ -116,6 +116,9 @@ func TestFindings(t *testing.T) {
 			f.Nodes[0].Features, f.Steer.Features = []string{"ampere"}, map[string]string{"a100": "ampere"}
 		}},
 		{name: "a feature of two types", level: Warn, fix: "a2 has the feature a100 and other GPUs", change: func(f *Facts, _ *decide.Settings) {
+			f.Nodes = append(f.Nodes, slurmplug.Node{Name: "a2", Features: []string{"a100", "v100"}, Gres: []slurmplug.Gres{{Name: "gpu", Type: "v100", Count: 4}}})
+		}},
+		{name: "and what to do about it", level: Warn, fix: "gpu_types.a100.feature", change: func(f *Facts, _ *decide.Settings) {
 			f.Nodes = append(f.Nodes, slurmplug.Node{Name: "a2", Features: []string{"a100", "v100"}, Gres: []slurmplug.Gres{{Name: "gpu", Type: "v100", Count: 4}}})
 		}},
 		{name: "MIG", level: Warn, fix: "slice of a GPU", change: func(f *Facts, _ *decide.Settings) {

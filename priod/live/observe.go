@@ -67,9 +67,14 @@ func convertNodes(nodes []slurmplug.Node) []cluster.Node {
 			Name: n.Name, State: strings.Join(n.State, "+"), Features: n.Features, Partitions: n.Partitions,
 			CPUs: n.CPUs, CPUsUsed: n.CPUsAlloc, Threads: n.Threads, MemMB: n.MemMB, MemUsedMB: n.MemAllocMB,
 		}
+		for _, f := range n.Available {
+			if !slices.Contains(n.Features, f) {
+				o.Spare = append(o.Spare, f)
+			}
+		}
 		o.Usable, o.Silent = usable(n.State)
 		for _, g := range n.Gres {
-			if g.Name != "gpu" {
+			if g.Name != "gpu" || g.Count == 0 {
 				continue
 			}
 			o.MixedTypes = o.MixedTypes || o.GPUs > 0 && g.Type != o.GPUType
@@ -126,7 +131,7 @@ func (c *Cluster) convertJob(o *cluster.Job, j *slurmplug.Job, types map[string]
 		o.TimeLimit = c.limitOf(j.Partition)
 	}
 	d := c.demands.of(j)
-	o.Nodes, o.MemMB, o.GPUType, o.GPUs = d.nodes, d.memMB, d.gpuType, d.gpus
+	o.Nodes, o.MemMB, o.GPUType, o.GPUs, o.Node.GPUs = d.nodes, d.memMB, d.gpuType, d.gpus, d.nodeGPUs
 	if o.State == cluster.Running && o.GPUType == "" && o.GPUs > 0 {
 		o.GPUType = c.allocatedType(j.NodeList, types)
 	}
@@ -219,6 +224,8 @@ type demand struct {
 	memMB   int64
 	gpuType string
 	gpus    int
+
+	nodeGPUs int
 }
 
 func (c *demandCache) of(j *slurmplug.Job) demand {
@@ -230,6 +237,7 @@ func (c *demandCache) of(j *slurmplug.Job) demand {
 	if !known {
 		d.nodes, d.memMB = j.NodeCount(), j.MemMB()
 		d.gpuType, d.gpus = j.GPUs()
+		d.nodeGPUs = j.NodeGPUs()
 		if c.all == nil {
 			c.all = map[request]demand{}
 		}

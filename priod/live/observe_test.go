@@ -22,6 +22,7 @@ func nodes() []cluster.Node {
 		{Name: "v1", State: []string{"ALLOCATED"}, Gres: gpus("v100")},
 		{Name: "m1", State: []string{"IDLE"}, Gres: gpus("a100", "v100")},
 		{Name: "c1", State: []string{"IDLE"}},
+		{Name: "v2", State: []string{"IDLE"}, Gres: append(gpus("v100"), slurmplug.Gres{Name: "gpu", Type: "old"}), Features: []string{"v100"}, Available: []string{"v100", "mode"}},
 	})
 }
 
@@ -35,6 +36,9 @@ func TestNodes(t *testing.T) {
 	}
 	if !n[3].MixedTypes || n[3].GPUs != 8 {
 		t.Errorf("%+v", n[3])
+	}
+	if n[5].MixedTypes || n[5].GPUType != "v100" || len(n[5].Spare) != 1 || n[5].Spare[0] != "mode" {
+		t.Errorf("%+v", n[5])
 	}
 }
 

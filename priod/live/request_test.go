@@ -32,7 +32,7 @@ func (f *shows) Run(_ context.Context, c slurmplug.Command) (slurmplug.Output, e
 		"exit_code": "0", "requeue": "1", "BatchFlag": "1", "JobID": "7", "ArrayJobID": "7", "ArrayTaskID": "N/A", "HetJobID": "0", "HetJobOffset": "0",
 		"UserName": "ann", "State": state, "Reason": "Resources", "PriorityLong": "5", "Nice": "0", "RestartCnt": "0", "NumNodes": "1", "NumCPUs": "1",
 		"NumTasks": "1", "Feature": f.features, "TimeLimit": "1:00:00", "SubmitTime": "1762164000", "EligibleTime": "1762164000",
-		"StartTime": "N/A", "PreemptTime": "N/A",
+		"StartTime": "N/A",
 	}
 	row := ""
 	for column := range strings.SplitSeq(c.Args[len(c.Args)-1], ",") {

@@ -101,8 +101,8 @@ func TestNewLimitsCount(t *testing.T) {
 		took, ago time.Duration
 		limited   bool
 	}{
-		{time.Second, 9 * time.Second, false},
-		{time.Second, 10 * time.Second, true},
+		{time.Hour, 9 * time.Hour, false},
+		{time.Hour, 10 * time.Hour, true},
 	} {
 		slurm.sizes.took, slurm.sizes.at = c.took, time.Now().Add(-c.ago)
 		if err := slurm.Ask(t.Context(), []*cluster.Job{job}); err != nil || (len(job.Asked.Allowances) > 0) != c.limited {

@@ -13,22 +13,26 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// Places reads which nodes jobs name and refuse; see cycle.Steering. An error
+// Places reads which nodes jobs name and refuse, and what they ask of each; see cycle.Steering. An error
 // leaves out the jobs that it is about.
 func (c *Cluster) Places(ctx context.Context, raw map[cluster.JobID]uint32) (map[cluster.JobID]decide.Place, error) {
 	places := make(map[cluster.JobID]decide.Place, len(raw))
 	var mu sync.Mutex
 	var doubts error
-	g, ctx := errgroup.WithContext(ctx)
+	var g errgroup.Group
 	g.SetLimit(looks)
 	for id, raw := range raw {
 		g.Go(func() error {
 			required, excluded, err := c.client.NodesAsked(ctx, raw)
+			var bounds slurmplug.Bounds
+			if err == nil {
+				bounds, err = c.client.Bounds(ctx, raw)
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
 			case err == nil:
-				places[id] = decide.Place{Required: required, Excluded: excluded}
+				places[id] = decide.Place{Required: required, Excluded: excluded, Bounds: bounds}
 			case !errors.Is(err, slurmplug.ErrNoJob):
 				doubts = errors.Join(doubts, fmt.Errorf("job %s: %w", id, err))
 			}

@@ -88,6 +88,7 @@ func (p *Program) Maximise(cost []float64) (float64, error) {
 		p.prices()
 		enter := p.entering(since > patience)
 		if enter < 0 {
+			p.refine()
 			return p.objective(), nil
 		}
 		if err := p.pivot(enter, since > patience); err != nil {
@@ -249,6 +250,24 @@ func (p *Program) invert() error {
 		p.value[r] = max(0, sum)
 	}
 	return nil
+}
+
+// refine takes from the values what the pivots' rounding added: the inverse of
+// what their sums miss of the limits.
+func (p *Program) refine() {
+	miss := slices.Clone(p.limit)
+	for r, j := range p.basis {
+		for _, t := range p.column[j] {
+			miss[t.Row] -= t.Value * p.value[r]
+		}
+	}
+	for r, row := range p.inverse {
+		sum := p.value[r]
+		for k, v := range row {
+			sum += v * miss[k]
+		}
+		p.value[r] = max(0, sum)
+	}
 }
 
 // Keep bans all columns whose entering would make the present objective

@@ -1,6 +1,6 @@
 // Package placement says what fits where: on free nodes now, on the nodes as
 // they will be, and what a backfilled job may take without delaying a
-// reservation. Preemption, sizing, locality and the virtual Slurm share it.
+// reservation. Preemption, steering, rounds, advice and the virtual Slurm share it.
 //
 // A pool, in which GPUs are counted and not placed, is a cluster of one large
 // node for each GPU type.

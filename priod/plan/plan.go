@@ -76,14 +76,6 @@ type Decision struct {
 	Unmoved string        `json:"unmoved,omitempty"` // why a wanted value is not written; "" when it is or need not be
 }
 
-// Same tells whether two decisions differ in more than Slurm's own priority,
-// which moves with every poll.
-func (d Decision) Same(e Decision) bool {
-	d.Own, e.Own = 0, 0
-	d.Since, e.Since = d.Since.UTC(), e.Since.UTC()
-	return d == e
-}
-
 // Plan is one cycle's decisions and the writes that carry them out.
 type Plan struct {
 	At         time.Time

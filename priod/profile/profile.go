@@ -79,7 +79,6 @@ type Settings struct {
 // Progress is how far the profile of a GPU type is.
 type Progress struct {
 	GPUType string
-	Job     string
 	Used    time.Duration // of the budget
 	Doing   string        // "waits (Resources)", "12 CPUs"
 }
@@ -351,7 +350,7 @@ func (p *profiler) see(doing string) {
 	if p.set.Seen == nil {
 		return
 	}
-	now := Progress{GPUType: p.result.Type.Name, Job: p.result.Job, Doing: doing}
+	now := Progress{GPUType: p.result.Type.Name, Doing: doing}
 	if !p.began.IsZero() {
 		now.Used = time.Since(p.began)
 	}

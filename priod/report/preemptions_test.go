@@ -19,7 +19,7 @@ func at(s float64) time.Time { return noon.Add(time.Duration(s * float64(time.Se
 
 // stay is a job that ran once and has left.
 func stay(id uint32, class string, submit, start, end float64) store.Stay {
-	return store.Stay{Job: slurmplug.Plain(id), Tasks: 1, User: "ann", GPUs: 2, Class: class, Submit: at(submit), Start: at(start), End: at(end), Ran: at(end).Sub(at(start)), Left: at(end)}
+	return store.Stay{Job: slurmplug.Plain(id), Tasks: 1, Class: class, Submit: at(submit), Start: at(start), End: at(end), Ran: at(end).Sub(at(start)), Left: at(end)}
 }
 
 // left is an eviction of a job with two GPUs that lost 100 GPU-seconds.

@@ -79,13 +79,21 @@ const far = 2
 // OfSizing sums up a snapshot, and what accounting taught: past and shares may be nil.
 func OfSizing(s *cluster.Snapshot, table *workload.Table, past sensitivity.Past, shares map[string]sensitivity.Share) *Sizing {
 	r := &Sizing{Nodes: []StrandedOn{}, CPUOnly: []CPUOnlyJob{}, Starving: []StarvingJob{}, Programs: []Overasked{}}
-	idle := map[string]*cluster.Node{}
+	r.stranded(s)
+	r.cpuOnly(s)
+	r.starving(s, table, past)
+	r.overasked(past, shares)
+	return r
+}
+
+// stranded counts the GPUs of nodes in service, and finds those that lack their
+// share of the rest.
+func (r *Sizing) stranded(s *cluster.Snapshot) {
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		if n.GPUs == 0 || !n.Usable {
 			continue
 		}
-		idle[n.Name] = n
 		r.GPUs += n.GPUs
 		free := max(n.GPUs-n.GPUsUsed, 0)
 		r.Free += free
@@ -105,10 +113,19 @@ func OfSizing(s *cluster.Snapshot, table *workload.Table, past sensitivity.Past,
 			r.Nodes = append(r.Nodes, on)
 		}
 	}
-	r.cpuOnly(s)
+}
+
+// starving finds jobs on one node that would gain by CPUs that lie idle there.
+func (r *Sizing) starving(s *cluster.Snapshot, table *workload.Table, past sensitivity.Past) {
+	nodes := map[string]*cluster.Node{}
+	for i := range s.Nodes {
+		if n := &s.Nodes[i]; n.GPUs > 0 && n.Usable {
+			nodes[n.Name] = n
+		}
+	}
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
-		n := idle[j.NodeList]
+		n := nodes[j.NodeList]
 		if j.State != cluster.Running || n == nil || j.GPUs == 0 || j.TagErr != "" {
 			continue
 		}
@@ -129,6 +146,10 @@ func OfSizing(s *cluster.Snapshot, table *workload.Table, past sensitivity.Past,
 		}
 	}
 	slices.SortStableFunc(r.Starving, func(a, b StarvingJob) int { return cmp.Compare(b.Gain, a.Gain) })
+}
+
+// overasked finds the programs that had far more than they used.
+func (r *Sizing) overasked(past sensitivity.Past, shares map[string]sensitivity.Share) {
 	for _, l := range past.All() {
 		share, here := shares[l.GPUType]
 		if !here {
@@ -154,7 +175,6 @@ func OfSizing(s *cluster.Snapshot, table *workload.Table, past sensitivity.Past,
 		r.Programs = append(r.Programs, o)
 	}
 	slices.SortStableFunc(r.Programs, func(a, b Overasked) int { return cmp.Compare(b.times(), a.times()) })
-	return r
 }
 
 // times is how many times what it used a program had.

@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"context"
-	"iter"
 	"reflect"
 	"testing"
 
@@ -10,16 +9,6 @@ import (
 	"slurmprio/priod/policy/preemption"
 	"slurmprio/priod/trace"
 )
-
-func stream(jobs []trace.Job) iter.Seq2[trace.Job, error] {
-	return func(yield func(trace.Job, error) bool) {
-		for _, j := range jobs {
-			if !yield(j, nil) {
-				return
-			}
-		}
-	}
-}
 
 // preempted runs FitGpp's small jobs on a small cluster.
 func preempted(t *testing.T, policy string, costs Overheads) Result {
@@ -34,7 +23,7 @@ func preempted(t *testing.T, policy string, costs Overheads) Result {
 	if err := spec.Check(); err != nil {
 		t.Fatal(err)
 	}
-	r, err := Run(context.Background(), spec, Input{Cluster: trace.Cluster{Nodes: []trace.NodeGroup{node}}, Jobs: stream(jobs)})
+	r, err := Run(context.Background(), spec, Input{Cluster: trace.Cluster{Nodes: []trace.NodeGroup{node}}, Jobs: trace.Each(jobs)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +86,7 @@ func TestHeldLoadIsHeldHere(t *testing.T) {
 	if err := spec.Check(); err != nil {
 		t.Fatal(err)
 	}
-	r, err := Run(context.Background(), spec, Input{Cluster: trace.Cluster{Nodes: []trace.NodeGroup{node}}, Jobs: stream(jobs)})
+	r, err := Run(context.Background(), spec, Input{Cluster: trace.Cluster{Nodes: []trace.NodeGroup{node}}, Jobs: trace.Each(jobs)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,10 +28,11 @@ type Input struct {
 	// where it cannot run.
 	Speed func(job *trace.Job, gpuType string) float64
 	// Curve is how that speed depends on CPUs and memory; nil: nobody knows.
-	Curve  func(job *trace.Job, gpuType string) *workload.Curve
-	Pairs  Pairs               // of allocations with space sharing
-	Daemon virtual.Daemon      // of order priod
-	Sizes  decide.SizeSettings // of its waiting jobs; not enabled: they keep theirs
+	Curve         func(job *trace.Job, gpuType string) *workload.Curve
+	Pairs         Pairs               // of allocations with space sharing
+	PairWorkloads []string            // those that Pairs knows, which may be references for the others
+	Daemon        virtual.Daemon      // of order priod
+	Sizes         decide.SizeSettings // of its waiting jobs; not enabled: they keep theirs
 	// Learning is how the site judges what history teaches, where speeds are
 	// learned.
 	Learning speed.Settings
@@ -47,7 +48,6 @@ type Result struct {
 	Jobs     []metrics.Job // by order of arrival
 	Outcomes []metrics.Outcome
 	Series   []metrics.Point // GPUs in use and jobs waiting over time
-	Rounds   int             // of engine rounds
 }
 
 // Run simulates; spec has passed Check.
@@ -170,8 +170,10 @@ func inRounds(ctx context.Context, spec Spec, in Input) (Result, error) {
 				g.Allocator = allocator(policy, g.Published != nil, in.Trouble)
 			case in.Pairs == nil:
 				return Result{}, fmt.Errorf("allocation %s: no speeds of pairs", spec.Allocation)
+			case spec.PairsTried > 0:
+				g.Sharer = sharer(policy, in.Pairs, newTrials(&spec, &in), in.Trouble)
 			default:
-				g.Sharer = sharer(policy, in.Pairs, in.Trouble)
+				g.Sharer = sharer(policy, in.Pairs, nil, in.Trouble)
 			}
 		}
 		model = g
@@ -207,7 +209,7 @@ func inRounds(ctx context.Context, spec Spec, in Input) (Result, error) {
 			}
 		}
 	}, opt)
-	return Result{Types: in.Cluster.Types(), Jobs: seen[:len(r.Outcomes)], Outcomes: r.Outcomes, Series: series.Points(), Rounds: r.Rounds}, err
+	return Result{Types: in.Cluster.Types(), Jobs: seen[:len(r.Outcomes)], Outcomes: r.Outcomes, Series: series.Points()}, err
 }
 
 // faults are those of Gavel's published scheduler: the baseline. Agnostic

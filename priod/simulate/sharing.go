@@ -11,39 +11,61 @@ import (
 // whether there is a duration are all that speeds may depend on.
 type Pairs func(a, b *trace.Job, gpuType string) (speedA, speedB float64)
 
-// kind is all that a job's speeds depend on.
+// kind is all that a job's speeds are taken to depend on.
 type kind struct {
 	workload string
 	gpus     int
 	timed    bool
+	like     int // the reference program that it is taken for, where pairs are estimated
 }
 
 // sharing solves a policy with pairs whenever the round engine asks.
 type sharing struct {
 	solver
-	kinds map[kind]int
-	first []*trace.Job // of each kind
-	last  rounds.Shares
+	pairs  Pairs
+	trials *trials // nil: all pairs are known
+	kinds  map[kind]int
+	first  []*trace.Job // of each kind
+	like   []int        // of each kind
+	of     []int        // kind of each job, by place in the trace; -1: not seen yet
+	speeds map[question][2]float64
+	last   rounds.Shares
 }
 
+// question is two kinds and a type.
+type question struct{ a, b, gpuType int }
+
 // sharer is a policy with space sharing; trouble is allocator's.
-func sharer(policy allocation.Policy, pairs Pairs, trouble func(now float64, err error, p *allocation.Problem)) rounds.Sharer {
-	s := &sharing{solver: solver{policy: policy, trouble: trouble}, kinds: map[kind]int{}}
-	type question struct{ a, b, gpuType int }
-	answers := map[question][2]float64{}
+func sharer(policy allocation.Policy, pairs Pairs, trials *trials, trouble func(now float64, err error, p *allocation.Problem)) rounds.Sharer {
+	s := &sharing{solver: solver{policy: policy, trouble: trouble}, pairs: pairs, trials: trials, kinds: map[kind]int{}, speeds: map[question][2]float64{}}
 	s.problem.Together = func(a, b, t int) (float64, float64) {
 		q := question{s.problem.Jobs[a].Kind, s.problem.Jobs[b].Kind, t}
-		speed, ok := answers[q]
+		speed, ok := s.speeds[q]
 		if !ok {
-			speed[0], speed[1] = pairs(s.first[q.a], s.first[q.b], s.problem.Types[t].Name)
-			answers[q] = speed
+			name := s.problem.Types[t].Name
+			if trials == nil {
+				speed[0], speed[1] = pairs(s.first[q.a], s.first[q.b], name)
+			} else {
+				speed[0] = trials.estimate(s.first[q.a], s.like[q.a], s.like[q.b], name)
+				speed[1] = trials.estimate(s.first[q.b], s.like[q.b], s.like[q.a], name)
+			}
+			s.speeds[q] = speed
 		}
 		return speed[0], speed[1]
 	}
-	return s.share
+	return s
 }
 
-func (s *sharing) share(now float64, jobs []*rounds.Active, types []rounds.Type) (rounds.Shares, error) {
+// Together is what they do, which from then on is known of their kinds.
+func (s *sharing) Together(a, b *rounds.Active, gpuType int) (speedA, speedB float64) {
+	speedA, speedB = s.pairs(&a.Job, &b.Job, s.problem.Types[gpuType].Name)
+	x, y := s.of[a.Index], s.of[b.Index]
+	s.speeds[question{x, y, gpuType}], s.speeds[question{y, x, gpuType}] = [2]float64{speedA, speedB}, [2]float64{speedB, speedA}
+	return speedA, speedB
+}
+
+// Share solves the policy for the jobs that are there.
+func (s *sharing) Share(now float64, jobs []*rounds.Active, types []rounds.Type) (rounds.Shares, error) {
 	s.pose(now, jobs, types)
 	result, err := s.policy.Allocate(&s.problem)
 	if allocation.Numeric(err) && s.trouble != nil {
@@ -63,7 +85,7 @@ func (s *sharing) share(now float64, jobs []*rounds.Active, types []rounds.Type)
 		result.Mixes = s.mixes(result)
 	}
 	for _, m := range result.Mixes {
-		x := rounds.Mix{A: s.last.Kind[m.A[0]], B: rounds.Alone, Type: m.Type, Time: m.Time, Speed: m.Speed}
+		x := rounds.Mix{A: s.last.Kind[m.A[0]], B: rounds.Alone, Type: m.Type, Time: m.Time}
 		if m.B != nil {
 			x.B = s.last.Kind[m.B[0]]
 		}
@@ -79,14 +101,28 @@ func (s *sharing) pose(now float64, jobs []*rounds.Active, types []rounds.Type) 
 		s.gpuType(t.Name, t.GPUs)
 	}
 	for i, a := range jobs {
-		k := kind{a.Job.Workload, a.Job.GPUs, a.Job.Duration > 0}
+		s.job(now, a.Index, &a.Job, a.Speed, a.Done, a.Left())
+		s.problem.Jobs[i].Kind = s.kind(a)
+	}
+}
+
+// kind is a job's, which it keeps.
+func (s *sharing) kind(a *rounds.Active) int {
+	for len(s.of) <= a.Index {
+		s.of = append(s.of, -1)
+	}
+	if s.of[a.Index] < 0 {
+		k := kind{workload: a.Job.Workload, gpus: a.Job.GPUs, timed: a.Job.Duration > 0}
+		if s.trials != nil {
+			k.like = s.trials.like(&a.Job)
+		}
 		if _, ok := s.kinds[k]; !ok {
 			s.kinds[k] = len(s.first)
-			s.first = append(s.first, &a.Job)
+			s.first, s.like = append(s.first, &a.Job), append(s.like, k.like)
 		}
-		s.job(now, a.Index, &a.Job, a.Speed, a.Done, a.Left())
-		s.problem.Jobs[i].Kind = s.kinds[k]
+		s.of[a.Index] = s.kinds[k]
 	}
+	return s.of[a.Index]
 }
 
 // again is the last allocation, for the jobs that are there now.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"iter"
 	"math"
 	"os"
 	"strings"
@@ -48,16 +47,6 @@ func defaultTable(t *testing.T) *workload.Table {
 	return table
 }
 
-func each(jobs []trace.Job) iter.Seq2[trace.Job, error] {
-	return func(yield func(trace.Job, error) bool) {
-		for _, j := range jobs {
-			if !yield(j, nil) {
-				return
-			}
-		}
-	}
-}
-
 func synergyInput(table *workload.Table, servers int, jobs []trace.Job) Input {
 	curves := map[string]*workload.Curve{}
 	for _, w := range table.All() {
@@ -67,7 +56,7 @@ func synergyInput(table *workload.Table, servers int, jobs []trace.Job) Input {
 	}
 	return Input{
 		Cluster: trace.Cluster{Nodes: []trace.NodeGroup{{Count: servers, GPUType: "v100", GPUs: 8, CPUs: 24, MemMB: 512000}}},
-		Jobs:    each(jobs),
+		Jobs:    trace.Each(jobs),
 		Speed:   func(j *trace.Job, _ string) float64 { return 1 / curves[j.Workload].IterationS },
 		Curve:   func(j *trace.Job, _ string) *workload.Curve { return curves[j.Workload] },
 	}

@@ -17,26 +17,28 @@ import (
 // Spec says which policy runs: one field for each dimension, named as priod
 // simulate's flags are. Times are in seconds.
 type Spec struct {
-	Engine      string    // slurm, rounds
-	Order       string    // who goes first
-	LASQueues   []float64 // borders between las's queues, GPU-seconds attained
-	Backfill    string    // who may go before
-	Depth       int       // how many jobs conservative backfill plans for; 0: all
-	Placement   string    // where
-	Allocation  string    // which share of which GPU type
-	Preemption  string    // who has to leave for whom
-	Eviction    preemption.Settings
-	Speeds      string  // where the allocation has speeds from
-	HistoryJobs int     // speeds from history: so many completed jobs are learned from; 0: all
-	Sizing      string  // with how many CPUs and how much memory
-	RoundModel  string  // of engine rounds: gavel, synergy, gavel-published (with the faults of its scheduler)
-	Round       float64 // of engine rounds, 0: the model's own; of engine slurm with an allocation, 0: nobody yields
-	FirstRound  float64 // of round model synergy; the published simulator says 1 for static traces
-	Window      *metrics.Window
-	Seed        uint64
-	Overheads   Overheads
-	UserGPUs    int // at once, for each user; 0: no limit
-	AccountGPUs int // at once, for each account; 0: no limit
+	Engine         string    // slurm, rounds
+	Order          string    // who goes first
+	LASQueues      []float64 // borders between las's queues, GPU-seconds attained
+	Backfill       string    // who may go before
+	Depth          int       // how many jobs conservative backfill plans for; 0: all
+	Placement      string    // where
+	Allocation     string    // which share of which GPU type
+	Preemption     string    // who has to leave for whom
+	Eviction       preemption.Settings
+	Speeds         string  // where the allocation has speeds from
+	HistoryJobs    int     // speeds from history: so many completed jobs are learned from; 0: all
+	PairsTried     float64 // chance that a pair of a new job and a reference is tried, which pairs are estimated from; 0: all pairs are known
+	PairReferences int     // how many workloads are references; 0: all that pairs are known of
+	Sizing         string  // with how many CPUs and how much memory
+	RoundModel     string  // of engine rounds: gavel, synergy, gavel-published (with the faults of its scheduler)
+	Round          float64 // of engine rounds, 0: the model's own; of engine slurm with an allocation, 0: nobody yields
+	FirstRound     float64 // of round model synergy; the published simulator says 1 for static traces
+	Window         *metrics.Window
+	Seed           uint64
+	Overheads      Overheads
+	UserGPUs       int // at once, for each user; 0: no limit
+	AccountGPUs    int // at once, for each account; 0: no limit
 
 	// Of engine slurm with an allocation.
 	Steering steering.Settings
@@ -242,6 +244,14 @@ func (s *Spec) checkRounds() error {
 		return fmt.Errorf("--sizing %s needs --round-model synergy", s.Sizing)
 	case s.Pairs() && s.Speeds != "known":
 		return fmt.Errorf("--speeds %s goes with allocations without space sharing: of jobs in pairs nobody knows who did how much", s.Speeds)
+	case s.PairsTried != 0 && !s.Pairs():
+		return errors.New("--pairs-tried belongs to --allocation gandiva or POLICY:packed")
+	case !(s.PairsTried >= 0 && s.PairsTried <= 1):
+		return errors.New("--pairs-tried: want a part from 0 (all pairs are known) to 1")
+	case s.PairReferences != 0 && s.PairsTried == 0:
+		return errors.New("--pair-references belongs to --pairs-tried")
+	case s.PairReferences < 0:
+		return errors.New("--pair-references: want a number from 1, or 0 for all workloads")
 	case s.RoundModel == "synergy" && s.Speeds != "known":
 		return fmt.Errorf("--speeds %s needs --round-model gavel", s.Speeds)
 	case s.FirstRound != 0 && s.RoundModel != "synergy":

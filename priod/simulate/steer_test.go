@@ -41,7 +41,7 @@ func steeredRun(t *testing.T, gangs bool, spec Spec) Result {
 			jobs[i].Class = cluster.TE
 		}
 	}
-	in := Input{Jobs: stream(jobs), Speed: speedOf(table)}
+	in := Input{Jobs: trace.Each(jobs), Speed: speedOf(table)}
 	for _, name := range []string{"v100", "p100", "k80"} {
 		node.GPUType = name
 		in.Cluster.Nodes = append(in.Cluster.Nodes, node)

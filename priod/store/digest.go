@@ -120,7 +120,7 @@ func (d *digester) node(n *cluster.Node) uint64 {
 	return d.sum()
 }
 
-// decision covers what plan.Decision.Same compares.
+// decision leaves out Slurm's own priority, which moves with every poll.
 func (d *digester) decision(p *plan.Decision) uint64 {
 	d.start()
 	d.buf = append(d.buf, byte(p.Class))

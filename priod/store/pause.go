@@ -19,15 +19,18 @@ type Pause struct {
 	Why  string    `json:"why,omitempty"`
 }
 
+// pausedBy begins every pause in words.
+const pausedBy = "paused by "
+
 // self stands for the daemon in Pause.Who.
 const self = "priod itself"
 
 // ByDaemon tells whether a hold is one of the daemon's own, by Store.Pause.
-func ByDaemon(hold string) bool { return strings.HasPrefix(hold, "paused by "+self+" at ") }
+func ByDaemon(hold string) bool { return strings.HasPrefix(hold, pausedBy+self+" at ") }
 
 // String is the pause in words for a person.
 func (p Pause) String() string {
-	s := "paused by " + p.Who + " at " + p.When.Format(time.RFC3339)
+	s := pausedBy + p.Who + " at " + p.When.Format(time.RFC3339)
 	if p.Why != "" {
 		s += ": " + p.Why
 	}
@@ -79,6 +82,21 @@ func Paused(dir string) (*Pause, error) {
 		}
 	}
 	return &p, nil
+}
+
+// HoldNow is why nothing is written: the pause as it stands now, else what the last
+// cycle found in its way. Pauses that came or ended since count at once.
+func HoldNow(dir, last string) string {
+	p, err := Paused(dir)
+	switch {
+	case err != nil: // not for this user
+		return last
+	case p != nil:
+		return p.String()
+	case strings.HasPrefix(last, pausedBy):
+		return ""
+	}
+	return last
 }
 
 // parsePause reads what SetPause wrote; what somebody else wrote is the reason.

@@ -52,7 +52,7 @@ func (r *Reader) Close() error {
 func (r *Reader) open(ctx context.Context) error {
 	path := databasePath(r.dir)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("no database in %s: has priod run there? (priod run --once makes one)", r.dir)
+		return fmt.Errorf("no database in %s: the daemon makes it in its first cycle, in the state.dir of its configuration", r.dir)
 	} else if errors.Is(err, fs.ErrPermission) {
 		return forbidden(path)
 	} else if err != nil {

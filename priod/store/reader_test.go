@@ -31,6 +31,10 @@ func TestMain(m *testing.M) {
 		os.Exit(playReader(os.Args[1], os.Args[2]))
 	case "daemon":
 		playDaemon(os.Args[1])
+	case "writer":
+		_, undo := OpenUndo(os.Args[1])
+		_, open := Open(ctx, os.Args[1], Options{})
+		fmt.Printf("%v\n%v\n", undo, open)
 	}
 }
 
@@ -224,6 +228,11 @@ func TestReadersOfOtherUsers(t *testing.T) {
 					out, err = asProcess(t, "reader", stranger, dir, "1").CombinedOutput()
 					if err == nil || !bytes.Contains(out, []byte("is not for this user")) {
 						t.Errorf("a stranger, %o: %v: %s", mode|more, err, out)
+					}
+					out, _ = asProcess(t, "writer", stranger, dir).CombinedOutput()
+					undo, open, _ := strings.Cut(string(out), "\n")
+					if !strings.Contains(undo, "undo.jsonl is not for this user: ask as") || !strings.HasPrefix(open, "state folder "+dir+" (run it as priod's own user or root): ") || strings.Count(open, dir) > 2 {
+						t.Errorf("a stranger, %o, is told %q and %q", mode|more, undo, open)
 					}
 				}
 				// The daemon comes back to a folder that it can use.

@@ -123,14 +123,14 @@ func (s *Store) keepUndo() error {
 	if err := s.keepLock(); err != nil {
 		return err
 	}
-	if lost, err := s.undo.Lost(); err != nil || !lost {
+	if lost, err := s.undo.lost(); err != nil || !lost {
 		return err
 	}
 	if err := s.startActing(); err != nil {
 		return err
 	}
 	defer s.stopActing()
-	aside, err := s.undo.Restore()
+	aside, err := s.undo.restore()
 	if err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (s *Store) keepUndo() error {
 
 // noticeReset gives up a cycle whose values another process took back.
 func (s *Store) noticeReset() error {
-	changed, err := s.undo.Refresh()
+	changed, err := s.undo.refresh()
 	if err != nil || !changed {
 		return err
 	}

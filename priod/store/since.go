@@ -12,9 +12,7 @@ import (
 type Stay struct {
 	Job    cluster.JobID
 	Tasks  int // that the record stands for
-	User   string
 	Tag    string
-	GPUs   int
 	Class  string        // te or be, as it counted when it first ran; "" before
 	Submit time.Time     // first one
 	Start  time.Time     // of its first run
@@ -32,7 +30,7 @@ func (r *Reader) JobsSince(ctx context.Context, since time.Time) (all []Stay, er
 		for i := range rows {
 			x := &rows[i]
 			all[i] = Stay{
-				Job: jobID(x.ID, x.Task), Tasks: int(x.TaskCount), User: x.User, Tag: x.Tag, GPUs: int(x.Gpus), Class: x.Class, Submit: instant(x.FirstSubmitMs),
+				Job: jobID(x.ID, x.Task), Tasks: int(x.TaskCount), Tag: x.Tag, Class: x.Class, Submit: instant(x.FirstSubmitMs),
 				Start: instant(x.StartMs), End: instant(x.EndMs), Ran: time.Duration(x.RanMs) * time.Millisecond, Left: instant(x.LeftMs),
 			}
 		}

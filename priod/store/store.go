@@ -20,6 +20,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -66,6 +67,14 @@ type Store struct {
 	journal *eviction.Journal // as LoadEvictions returned it
 }
 
+// unopened says which folder could not be opened, and who can.
+func unopened(dir string, err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		dir += " (run it as priod's own user or root)"
+	}
+	return fmt.Errorf("state folder %s: %w", dir, err)
+}
+
 // Open opens the state folder for the one daemon that may write to it, and
 // creates what is missing. A database that is broken is set aside; one that a
 // newer priod wrote is an error.
@@ -74,14 +83,14 @@ func Open(ctx context.Context, dir string, o Options) (*Store, error) {
 		o.Logger = hclog.NewNullLogger()
 	}
 	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return nil, fmt.Errorf("state folder: %w", err)
+		return nil, unopened(dir, err)
 	}
 	lock, err := acquire(filepath.Join(dir, "lock"))
 	if errors.As(err, new(*HeldError)) {
 		return nil, fmt.Errorf("state folder %s: %w; one priod at a time", dir, err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("state folder: %w", err)
+		return nil, unopened(dir, err)
 	}
 	s := &Store{dir: dir, opts: o, log: o.Logger, lock: lock, q: db.New()}
 	s.held.reset()

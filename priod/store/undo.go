@@ -50,16 +50,24 @@ func (c *Change) Of(j *cluster.Job) bool {
 	return !e.isOther(j)
 }
 
-// Written is the change as cluster.History remembers it: it may have arrived.
-func (c *Change) Written() cluster.Written {
+// written is the change as cluster.History remembers it: it may have arrived.
+func (c *Change) written() cluster.Written {
 	number := func(s string) int64 { n, _ := strconv.ParseInt(s, 10, 64); return n }
 	return cluster.Written{
 		Lever: c.Lever, Value: number(c.From), Tried: number(c.To), Original: number(c.UserNice), At: c.Time,
 	}
 }
 
-// Requested is the change as cluster.History remembers it: it may have arrived.
-func (c *Change) Requested() cluster.Requested {
+// Next is the line of a further write into the request that the change is about.
+func (c *Change) Next(from, to string) *Change {
+	next := *c
+	next.Time = time.Now().UTC()
+	next.From, next.To, next.Sent = from, to, c.requested().Next(to, false, next.Time).Older
+	return &next
+}
+
+// requested is the change as cluster.History remembers it: it may have arrived.
+func (c *Change) requested() cluster.Requested {
 	r := cluster.Requested{Was: c.Was, Older: c.Sent, Value: c.From}
 	return r.Next(c.To, false, c.Time)
 }
@@ -93,7 +101,7 @@ func resetPath(journal string) string { return filepath.Join(filepath.Dir(journa
 func OpenUndo(dir string) (*Undo, error) {
 	u := &Undo{path: undoPath(dir)}
 	if err := u.read(); err != nil {
-		return nil, fmt.Errorf("undo journal: %w", err)
+		return nil, fmt.Errorf("undo journal: %w", cmp.Or(forbidden(u.path), err))
 	}
 	u.missing = u.file == nil
 	return u, nil
@@ -162,9 +170,9 @@ func (u *Undo) take(c *Change) {
 	c.seq = u.seq
 	for _, id := range c.Jobs() {
 		if o := u.Last(id); o != nil && c.Lever.Ranks() {
-			before := o.Written()
+			before := o.written()
 			before.Older = u.olderOf(id)
-			next := c.Written()
+			next := c.written()
 			next.Value = next.Tried
 			u.older[id] = before.Replaced(next)
 		}
@@ -240,7 +248,7 @@ func (u *Undo) Written() map[cluster.JobID]cluster.Written {
 	all := make(map[cluster.JobID]cluster.Written, len(u.changes))
 	for id, list := range u.changes {
 		if c := lastRank(list); c != nil {
-			w := c.Written()
+			w := c.written()
 			w.Older = u.olderOf(id)
 			all[id] = w
 		}
@@ -278,7 +286,7 @@ func (u *Undo) requests(id cluster.JobID, counts func(*Change) bool) map[slurmpl
 			if all == nil {
 				all = map[slurmplug.Lever]cluster.Requested{}
 			}
-			all[c.Lever] = c.Requested()
+			all[c.Lever] = c.requested()
 		}
 	}
 	return all
@@ -304,7 +312,7 @@ func (u *Undo) change(a plan.Action, at time.Time) *Change {
 	if !c.Lever.Ranks() {
 		c.Was = a.Was
 		if before := u.Find(ids[0], c.Lever); before != nil && before.Was == c.Was {
-			c.Sent = before.Requested().Older
+			c.Sent = before.requested().Older
 		}
 		return c
 	}
@@ -317,9 +325,9 @@ func (u *Undo) change(a plan.Action, at time.Time) *Change {
 	return c
 }
 
-// Refresh reads the journal again if another process replaced it since, as
+// refresh reads the journal again if another process replaced it since, as
 // reset does, and tells whether it did.
-func (u *Undo) Refresh() (changed bool, err error) {
+func (u *Undo) refresh() (changed bool, err error) {
 	if u.file == nil && !exists(u.path) {
 		return false, nil
 	}
@@ -337,9 +345,9 @@ func (u *Undo) unchanged(now os.FileInfo) bool {
 	return u.file != nil && os.SameFile(u.file, now) && u.file.Size() == now.Size() && u.file.ModTime().Equal(now.ModTime())
 }
 
-// Lost tells whether the journal was deleted, or changed as no priod does:
+// lost tells whether the journal was deleted, or changed as no priod does:
 // reset puts a whole new file in its place and notes when.
-func (u *Undo) Lost() (bool, error) {
+func (u *Undo) lost() (bool, error) {
 	if u.file == nil {
 		return false, nil
 	}
@@ -361,16 +369,16 @@ func (u *Undo) Lost() (bool, error) {
 	return other.damaged > 0 || other.good < now.Size() || !other.reset.After(u.reset), nil
 }
 
-// Restore writes the journal from memory and tells where what stood there is
+// restore writes the journal from memory and tells where what stood there is
 // kept, "" when nothing did.
-func (u *Undo) Restore() (aside string, err error) {
+func (u *Undo) restore() (aside string, err error) {
 	if exists(u.path) {
 		if aside, err = u.setAside(); err != nil {
 			return "", err
 		}
 	}
 	u.damaged = 0
-	return aside, u.Keep(func(*Change) bool { return true })
+	return aside, u.keep(func(*Change) bool { return true })
 }
 
 func (u *Undo) setAside() (string, error) {
@@ -401,7 +409,7 @@ func (u *Undo) Append(changes []*Change) error {
 
 func (u *Undo) append(changes []*Change) (err error) {
 	if u.damaged > 0 || u.stale {
-		if err := u.Keep(func(*Change) bool { return true }); err != nil {
+		if err := u.keep(func(*Change) bool { return true }); err != nil {
 			return err
 		}
 	}
@@ -460,10 +468,10 @@ func (u *Undo) takeBack() error {
 	return nil
 }
 
-// Keep drops the changes that keep refuses and earlier ones that later ones
+// keep drops the changes that keep refuses and earlier ones that later ones
 // replaced: the file is replaced as a whole. With none left it is empty, which
 // says that priod left nothing in any job; a missing file says nothing.
-func (u *Undo) Keep(keep func(*Change) bool) error {
+func (u *Undo) keep(keep func(*Change) bool) error {
 	if u.damaged > 0 {
 		if _, err := u.setAside(); err != nil {
 			return err
@@ -490,7 +498,7 @@ func (u *Undo) TakenBack(at time.Time, keep func(*Change) bool) error {
 	if err := replace(resetPath(u.path), []byte(at.UTC().Format(time.RFC3339Nano)+"\n")); err != nil {
 		return fmt.Errorf("undo journal: %w", err)
 	}
-	return u.Keep(keep)
+	return u.keep(keep)
 }
 
 // tidy compacts the journal when it has doubled, and a long one once in each
@@ -503,7 +511,7 @@ func (u *Undo) tidy(present func(id uint32) bool) error {
 	if now, err := os.Stat(u.path); err != nil || !u.unchanged(now) {
 		return nil // the next cycle finds out why
 	}
-	return u.Keep(func(c *Change) bool { return present(c.Job.ID) })
+	return u.keep(func(c *Change) bool { return present(c.Job.ID) })
 }
 
 // forget drops the changes of jobs whose ids mean others now; the file follows

@@ -145,7 +145,7 @@ func TestUndoDiskFull(t *testing.T) {
 	if after := must[[]byte](t)(os.ReadFile(u.path)); !bytes.Equal(before, after) {
 		t.Errorf("%d bytes, %d before", len(after), len(before))
 	}
-	if err := u.Keep(func(*Change) bool { return true }); err == nil {
+	if err := u.keep(func(*Change) bool { return true }); err == nil {
 		t.Log("a replacement fits into what is left")
 	}
 	if n := len(openUndo(t, dir).Changes()); n != 1 {
@@ -181,7 +181,7 @@ func TestUndoIsCompacted(t *testing.T) {
 	if u := openUndo(t, dir); u.lines > 1100 || d.store.undo.Last(d.snapshot.Jobs[0].ID) == nil {
 		t.Errorf("%d lines", u.lines)
 	}
-	if err := d.store.undo.Keep(func(c *Change) bool { return d.store.held.present()(c.Job.ID) }); err != nil {
+	if err := d.store.undo.keep(func(c *Change) bool { return d.store.held.present()(c.Job.ID) }); err != nil {
 		t.Fatal(err)
 	}
 	if u := openUndo(t, dir); u.lines != 1 {
@@ -325,7 +325,7 @@ func TestUndoRoundTrip(t *testing.T) {
 			switch rapid.IntRange(0, 5).Draw(rt, "what") {
 			case 0:
 				odd := rapid.Uint32Range(0, 1).Draw(rt, "odd")
-				err = u.Keep(func(c *Change) bool { return c.Job.ID%2 == odd })
+				err = u.keep(func(c *Change) bool { return c.Job.ID%2 == odd })
 			case 1:
 				u.forget(map[uint32]bool{rapid.Uint32Range(1, 4).Draw(rt, "forget"): true})
 				err = u.Append([]*Change{u.change(action(9, slurmplug.Nice, "0", "1", "0"), epoch)})
@@ -361,7 +361,7 @@ func TestUndoRoundTrip(t *testing.T) {
 			if diff := cmp.Diff(u.Written(), again.Written()); diff != "" {
 				rt.Fatal(diff)
 			}
-			if changed, err := u.Refresh(); changed || err != nil {
+			if changed, err := u.refresh(); changed || err != nil {
 				rt.Fatalf("the journal takes its own writing for another's: %v", err)
 			}
 		}

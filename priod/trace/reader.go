@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -225,7 +226,7 @@ func (r *Reader) empty() error {
 	if r.stats.Bad > 0 {
 		why = fmt.Sprintf("; %d bad rows were skipped", r.stats.Bad)
 	}
-	for _, k := range sortedKeys(r.stats.Skipped) {
+	for _, k := range slices.Sorted(maps.Keys(r.stats.Skipped)) {
 		why += fmt.Sprintf("; %d rows skipped: %s", r.stats.Skipped[k], strings.ReplaceAll(k, "_", " "))
 	}
 	if r.stats.Skipped[skipNoGPUs] > 0 {

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -398,5 +397,3 @@ func sacctTime(s string) (time.Time, bool) {
 	t, err := time.Parse("2006-01-02T15:04:05", s)
 	return t, err == nil && t.Year() >= 1970
 }
-
-func sortedKeys(m map[string]int) []string { return slices.Sorted(maps.Keys(m)) }

@@ -3,11 +3,10 @@
 package trace
 
 import (
-	"fmt"
+	"iter"
 	"math"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/workload"
 )
 
 // Job is one job of a trace. Times are seconds from the trace's start. A job
@@ -43,37 +42,19 @@ var NoDeadline = math.Inf(1)
 // newJob is a Job of which nothing is said yet.
 func newJob() Job { return Job{Weight: 1, Deadline: NoDeadline} }
 
+// Each gives jobs that are all known as a Reader does those of a file.
+func Each(jobs []Job) iter.Seq2[Job, error] {
+	return func(yield func(Job, error) bool) {
+		for _, j := range jobs {
+			if !yield(j, nil) {
+				return
+			}
+		}
+	}
+}
+
 // Bounds of what a row may say; sums and products of a few stay exact numbers.
 const (
 	maxSeconds = 1e12
 	maxGPUs    = 1 << 20 // and CPUs, nodes
 )
-
-// Check tells whether a job can run at all: on the cluster's GPUs, and at a
-// speed that the workloads know. The error names the job, and the workload
-// and GPU types that do not go together.
-func (j *Job) Check(t *workload.Table, c *Cluster) error {
-	if free := c.TotalGPUs(); j.GPUs > free {
-		return fmt.Errorf("job %.80q asks for %d GPUs, and the cluster has %d", j.ID, j.GPUs, free)
-	}
-	types := c.Types()
-	if j.GPUType != "" {
-		if have := c.GPUs(j.GPUType); have < j.GPUs {
-			return fmt.Errorf("job %.80q asks for %d GPUs of type %.40q, and the cluster has %d", j.ID, j.GPUs, j.GPUType, have)
-		}
-		types = []string{j.GPUType}
-	}
-	if j.Duration > 0 {
-		return nil
-	}
-	w, ok := t.Lookup(j.Workload)
-	if !ok {
-		return fmt.Errorf("job %.80q: workload %.80q is not known: priod workloads list shows those that are", j.ID, j.Workload)
-	}
-	for _, gpuType := range types {
-		if _, ok := t.Speed(w, j.GPUs, gpuType); ok && c.GPUs(gpuType) >= j.GPUs {
-			return nil
-		}
-	}
-	return fmt.Errorf("job %.80q: workload %.80q has no speed on %d GPUs of one of the types %q, or there are fewer", j.ID, j.Workload, j.GPUs, types)
-}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"slices"
@@ -23,6 +24,15 @@ type Pair struct {
 
 // Pairs answers for co-location.
 type Pairs struct{ speeds map[pairKey][2]float64 }
+
+// Workloads are those that some pair is known of, in the table's order.
+func (p *Pairs) Workloads() []ID {
+	seen := map[ID]bool{}
+	for k := range p.speeds {
+		seen[k.a], seen[k.b] = true, true
+	}
+	return slices.Sorted(maps.Keys(seen))
+}
 
 type pairKey struct {
 	gpuType string

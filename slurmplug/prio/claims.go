@@ -21,7 +21,7 @@ type Claim struct {
 // FromArguments are the claims of the command line.
 func FromArguments(cmd *sbatch.Command) (claims []Claim) {
 	for _, f := range cmd.First {
-		if o := Find(f.Option.Name); o != nil {
+		if o := find(f.Option.Name); o != nil {
 			claims = append(claims, Claim{o, f.Value, "command line: --" + o.Name})
 		}
 	}
@@ -91,7 +91,7 @@ func FromScript(title string, text []byte) (claims []Claim, err error) {
 		return nil, Errorf("%s#PRIO takes --prio-* options only, not %s", where(rest), Quote(args[rest]))
 	}
 	for _, f := range found {
-		claims = append(claims, Claim{Find(f.Option.Name), f.Value, where(f.At) + "--" + f.Option.Name})
+		claims = append(claims, Claim{find(f.Option.Name), f.Value, where(f.At) + "--" + f.Option.Name})
 	}
 	return claims, nil
 }
@@ -120,7 +120,7 @@ func misplaced(title string, text []byte) error {
 	components, _ := sbatch.Directives(text, 2405)
 	for _, w := range slices.Concat(components...) {
 		name, _, _ := strings.Cut(strings.TrimPrefix(w.Text, "--"), "=")
-		if Find(name) != nil {
+		if find(name) != nil {
 			return Errorf("%s, line %d: --%s stands on an #SBATCH line, where sbatch refuses it: write #PRIO --%[3]s", title, w.Line, name)
 		}
 	}

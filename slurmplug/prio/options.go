@@ -46,8 +46,8 @@ var Options = []Option{
 	{"prio-retry", sbatch.Required, "never|infra|always", "requeue the job after which failures", lower},
 }
 
-// Find finds an option by its name; nil when there is none.
-func Find(name string) *Option {
+// find finds an option by its name; nil when there is none.
+func find(name string) *Option {
 	for i := range Options {
 		if Options[i].Name == name {
 			return &Options[i]

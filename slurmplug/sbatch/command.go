@@ -21,7 +21,6 @@ type Command struct {
 // Component is the part of a command line that describes one het component.
 type Component struct {
 	Found []Found // At counts in Command.Args
-	Start int     // first word in Command.Args
 	End   int     // where one more option could be inserted in Command.Args
 }
 
@@ -71,7 +70,7 @@ func (g *Grammar) ParseArgs(args []string) (*Command, error) {
 			}
 			seen++
 		}
-		c.Components = append(c.Components, Component{Found: found, Start: start, End: start + end})
+		c.Components = append(c.Components, Component{Found: found, End: start + end})
 		if start+rest >= len(window) || window[start+rest] != ":" {
 			break
 		}

@@ -5,9 +5,17 @@ import (
 	"strings"
 )
 
-// ShellWord quotes a word for bash, and so that a terminal takes no commands
-// from it.
-func ShellWord(s string) string {
+// CommandLine writes words for bash, and so that a terminal takes no commands from
+// them.
+func CommandLine(words []string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		quoted[i] = shellWord(w)
+	}
+	return strings.Join(quoted, " ")
+}
+
+func shellWord(s string) string {
 	plain, printable := s != "", true
 	for i := range len(s) {
 		c := s[i]

@@ -12,7 +12,7 @@ func TestShellWord(t *testing.T) {
 	words := []string{"", "plain-1.sh", "a b", "it's", `\`, "$HOME `id` $(id)", "\x1b[31m\n\t'\\", "ä", "--gres=gpu:1", "*?[x]~", "a\xffb", "#x;&|<>"}
 	script := "printf '%s\\0'"
 	for _, w := range words {
-		q := ShellWord(w)
+		q := shellWord(w)
 		if strings.ContainsFunc(q, func(r rune) bool { return r < ' ' || r > '~' }) {
 			t.Errorf("%q is quoted as %q", w, q)
 		}

@@ -43,7 +43,7 @@ ORDER BY e.eviction DESC LIMIT sqlc.arg(most);
 
 -- name: JobsSince :many
 -- GPU jobs submitted since a time, each with its stays on GPUs summed up.
-SELECT j.job, j.id, j.task, j.task_count, j.user, j.tag, j.gpus, j.first_submit_ms, j.left_ms,
+SELECT j.job, j.id, j.task, j.task_count, j.tag, j.first_submit_ms, j.left_ms,
   CAST(coalesce(min(i.start_ms), 0) AS INTEGER) AS start_ms, CAST(coalesce(max(i.end_ms), 0) AS INTEGER) AS end_ms,
   CAST(coalesce(sum(i.end_ms - i.start_ms), 0) AS INTEGER) AS ran_ms, CAST(coalesce(min(i.class), '') AS TEXT) AS class
 FROM jobs AS j LEFT JOIN intervals AS i ON i.job = j.job

@@ -48,8 +48,10 @@ func nodeNames(specs []NodeSpec) []string {
 func gpuTypes(specs []NodeSpec) []string {
 	var types []string
 	for _, n := range specs {
-		if n.GPUs > 0 && n.GPUType != "" && !slices.Contains(types, n.GPUType) {
-			types = append(types, n.GPUType)
+		for _, t := range []string{n.GPUType, n.Second} {
+			if n.GPUs > 0 && t != "" && !slices.Contains(types, t) {
+				types = append(types, t)
+			}
 		}
 	}
 	return types
@@ -144,6 +146,9 @@ func slurmConf(dir, me string, h host, p ports, o Options) string {
 		if n.GPUs > 0 && n.GPUType != "" {
 			features = append([]string{n.GPUType}, features...)
 			line += fmt.Sprintf(" Gres=gpu:%s:%d", n.GPUType, n.GPUs)
+			if n.Second != "" {
+				line += fmt.Sprintf(",gpu:%s:%d", n.Second, n.GPUs)
+			}
 		} else if n.GPUs > 0 {
 			line += fmt.Sprintf(" Gres=gpu:%d", n.GPUs)
 		}
@@ -196,6 +201,9 @@ func gresConf(dir string, o Options) string {
 			fmt.Fprintf(&b, " Type=%s", n.GPUType)
 		}
 		fmt.Fprintf(&b, " File=%s\n", numbered(dir+"/dev/gpu", 0, n.GPUs))
+		if n.Second != "" {
+			fmt.Fprintf(&b, "NodeName=%s Name=gpu Type=%s File=%s\n", numbered(n.Prefix, 1, n.Count), n.Second, numbered(dir+"/dev/gpu", n.GPUs, n.GPUs))
+		}
 	}
 	return b.String()
 }
@@ -280,7 +288,7 @@ func writeFolder(dir, me string, h host, p ports, o Options) error {
 	}
 	most := 0
 	for _, n := range o.Nodes {
-		most = max(most, n.GPUs)
+		most = max(most, 2*n.GPUs) // with those of a second type
 	}
 	for i := range most {
 		files[fmt.Sprintf("dev/gpu%d", i)] = ""

@@ -39,6 +39,7 @@ type NodeSpec struct {
 	Count    int      // number of nodes
 	GPUType  string   // GRES type, also the node feature; "" with GPUs > 0 makes untyped GPUs
 	GPUs     int      // GPUs of each node
+	Second   string   // another GRES type on the same nodes, with as many GPUs again; no feature stands for it
 	CPUs     int      // CPUs of each node; 0 for 16
 	MemoryMB int      // memory of each node, MB; 0 for 65536
 	Features []string // node features beyond the GPU type
@@ -68,6 +69,7 @@ const (
 
 var (
 	word      = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
+	gresType  = regexp.MustCompile(`^[A-Za-z0-9_.+-]+$`)
 	plainPath = regexp.MustCompile(`^/[A-Za-z0-9._/-]*$`)
 	nodesItem = regexp.MustCompile(`^([0-9]+)x([A-Za-z][A-Za-z0-9_]*):([0-9]+)$`)
 )
@@ -168,8 +170,8 @@ func (o Options) filled() (Options, error) {
 			return o, fmt.Errorf("nodes %d: prefix %q is longer than 16 characters", i, n.Prefix)
 		case seen[n.Prefix]:
 			return o, fmt.Errorf("nodes %d: prefix %q is used twice; set Prefix", i, n.Prefix)
-		case n.GPUType != "" && !word.MatchString(n.GPUType):
-			return o, fmt.Errorf("nodes %d: GPU type %q: want letters, digits, _ and -, a letter first", i, n.GPUType)
+		case n.GPUType != "" && !gresType.MatchString(n.GPUType), n.Second != "" && (!gresType.MatchString(n.Second) || n.GPUType == ""):
+			return o, fmt.Errorf("nodes %d: GPU types %q and %q: want letters, digits and _.+-, and no second without a first", i, n.GPUType, n.Second)
 		case n.Count < 1 || n.GPUs < 0 || n.CPUs < 1 || n.MemoryMB < 1:
 			return o, fmt.Errorf("nodes %d (%s): want at least one node, CPU and MB, and no negative number of GPUs; got %d nodes, %d CPUs, %d MB, %d GPUs",
 				i, n.Prefix, n.Count, n.CPUs, n.MemoryMB, n.GPUs)

@@ -13,7 +13,8 @@ import (
 )
 
 // Map is the cluster in placement's terms. Nodes of one kind (GPU type,
-// features, partitions) make one of its types.
+// features, partitions) make one of its types; those with several GPU types are of
+// kinds on which nothing is placed.
 type Map struct {
 	Nodes *placement.Nodes // what is free now; nodes that start nothing are down
 	Names []string
@@ -34,7 +35,11 @@ func New(s *cluster.Snapshot) *Map {
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		features := slices.Sorted(slices.Values(n.Features))
-		key := n.GPUType + "\x00" + strings.Join(features, ",") + "\x00" + strings.Join(n.Partitions, ",")
+		gpuType := n.GPUType
+		if n.MixedTypes {
+			gpuType = "\x00"
+		}
+		key := gpuType + "\x00" + strings.Join(features, ",") + "\x00" + strings.Join(n.Partitions, ",")
 		kind, known := kinds[key]
 		if !known {
 			if len(kinds) == placement.MaxTypes {
@@ -104,6 +109,9 @@ func (m *Map) Types(j *cluster.Job) (types placement.Types, ok bool) {
 	}
 	partitions := strings.Split(j.Partition, ",")
 	for i, n := range m.Kinds {
+		if most := m.largest[i]; n.MixedTypes || most.GPUs < int32(j.Node.GPUs) || most.CPUs < int32(j.Node.CPUs) || most.MemMB < j.Node.MemMB {
+			continue
+		}
 		in := slices.ContainsFunc(partitions, func(p string) bool { return slices.Contains(n.Partitions, p) })
 		if in && (j.GPUType == "" || j.GPUType == n.GPUType) && constraint.Allows(n.Features) {
 			types |= 1 << uint(i)

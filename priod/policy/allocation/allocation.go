@@ -186,7 +186,7 @@ func (p Policy) Allocate(problem *Problem) (*Allocation, error) {
 	if err := p.check(); err != nil {
 		return nil, err
 	}
-	if err := problem.Check(); err != nil {
+	if err := problem.check(); err != nil {
 		return nil, err
 	}
 	solve := policies[p.Name]
@@ -217,8 +217,9 @@ func (p *Problem) solve(by allocate) (*Allocation, error) {
 	return a, err
 }
 
-// ErrNumeric says that the optimiser's answer is none: it does not fit.
-var ErrNumeric = errors.New("the allocation does not fit, for rounding errors")
+// ErrNumeric says that the optimiser's answer is none: it does not fit, or is far
+// from what the prices promise.
+var ErrNumeric = errors.New("the allocation is spoilt by rounding errors")
 
 // fit refuses an answer that rounding has spoilt.
 func (p *Problem) fit(a *Allocation) error {
@@ -281,10 +282,14 @@ func (p *Problem) rates(a *Allocation) {
 
 func (p *Problem) usable(j *Job, t int) bool { return j.Speed[t] > 0 && j.GPUs <= p.Types[t].GPUs }
 
-// Check says what is wrong with a problem. Jobs that fit no type are not: they
+// Numbers beyond these are nobody's: what the policies make of them overflows, and
+// some would search for ever. What is left of a job's steps may be as little as it is.
+const huge, tiny = 1e30, 1e-30
+
+// check says what is wrong with a problem. Jobs that fit no type are not: they
 // get nothing, and a note.
-func (p *Problem) Check() error {
-	number := func(v float64) bool { return v >= 0 && !math.IsInf(v, 1) }
+func (p *Problem) check() error {
+	number := func(v float64) bool { return v >= 0 && v <= huge }
 	if len(p.Types) == 0 {
 		return errors.New("no GPU types")
 	}
@@ -321,14 +326,14 @@ func (p *Problem) checkJob(j *Job, number func(float64) bool) error {
 		return fmt.Errorf("%d speeds for %d GPU types", len(j.Speed), len(p.Types))
 	}
 	for t, s := range j.Speed {
-		if !number(s) {
+		if !number(s) || s > 0 && s < tiny {
 			return fmt.Errorf("speed %v on %.40q: want steps/s from 0", s, p.Types[t].Name)
 		}
 	}
 	switch {
 	case j.GPUs < 1:
 		return fmt.Errorf("%d GPUs: want at least one", j.GPUs)
-	case !(j.Weight > 0) || math.IsInf(j.Weight, 1):
+	case j.Weight < tiny || !number(j.Weight):
 		return fmt.Errorf("weight %v: want a number above 0", j.Weight)
 	case !number(j.StepsLeft) || !number(j.Elapsed) || !number(j.IsolatedElapsed):
 		return fmt.Errorf("%v steps remaining after %v s (%v s in isolation): want numbers from 0", j.StepsLeft, j.Elapsed, j.IsolatedElapsed)

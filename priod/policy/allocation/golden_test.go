@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"slurmprio/priod/policy/allocation"
 )
 
@@ -122,7 +124,7 @@ func solve(t testing.TB, name string, p *allocation.Problem) *allocation.Allocat
 }
 
 // feasible checks what holds of all policies, and the rates.
-func feasible(t testing.TB, name string, p *allocation.Problem, a *allocation.Allocation) {
+func feasible(t rapid.TB, name string, p *allocation.Problem, a *allocation.Allocation) {
 	t.Helper()
 	const tolerance = 1e-9
 	used := make([]float64, len(p.Types))

@@ -1,13 +1,13 @@
 package allocation
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"math"
 	"slices"
-	"strings"
 )
 
 // instance is a problem as JSON.
@@ -58,7 +58,7 @@ func or[T any](p *T, other T) T {
 // what was assumed, of entities when the policy is hierarchical.
 func ParseProblem(text []byte, policy string) (*Problem, []string, error) {
 	var in instance
-	d := json.NewDecoder(strings.NewReader(string(text)))
+	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&in); err != nil {
 		return nil, nil, fmt.Errorf("not the JSON that allocate reads: %w", err)
@@ -73,16 +73,8 @@ func ParseProblem(text []byte, policy string) (*Problem, []string, error) {
 		place[name] = t
 		p.Types = append(p.Types, GPUType{Name: name, GPUs: in.GPUTypes[name], Price: in.Prices[name]})
 	}
-	known := func(name string) error {
-		if _, ok := place[name]; !ok {
-			return fmt.Errorf("%.80q is none of the gpu_types", name)
-		}
-		return nil
-	}
-	for name := range in.Prices {
-		if err := known(name); err != nil {
-			return nil, nil, fmt.Errorf("price_per_h: %w", err)
-		}
+	if _, err := byPlace(place, in.Prices); err != nil {
+		return nil, nil, fmt.Errorf("price_per_h: %w", err)
 	}
 	entity := map[string]int{}
 	for i, e := range in.Entities {
@@ -102,7 +94,7 @@ func ParseProblem(text []byte, policy string) (*Problem, []string, error) {
 			return nil, nil, fmt.Errorf("job %d (%.80q): want an id, and each once", i+1, j.ID)
 		}
 		index[j.ID] = i
-		one, err := j.problem(len(p.Types), place, entity)
+		one, err := j.problem(place, entity)
 		if err != nil {
 			return nil, nil, fmt.Errorf("job %.80q: %w", j.ID, err)
 		}
@@ -128,38 +120,39 @@ func ParseProblem(text []byte, policy string) (*Problem, []string, error) {
 		if !okA || !okB {
 			return nil, nil, fmt.Errorf("pair %d: %.80q: want ids of two jobs", i+1, s.Jobs)
 		}
-		two := Pair{A: a, B: b, Speed: make([][2]float64, len(p.Types))}
-		for name, v := range s.Speed {
-			if err := known(name); err != nil {
-				return nil, nil, fmt.Errorf("pair %d: %w", i+1, err)
-			}
-			two.Speed[place[name]] = v
+		speed, err := byPlace(place, s.Speed)
+		if err != nil {
+			return nil, nil, fmt.Errorf("pair %d: %w", i+1, err)
 		}
-		p.Pairs = append(p.Pairs, two)
+		p.Pairs = append(p.Pairs, Pair{A: a, B: b, Speed: speed})
 	}
 	return p, notes, nil
 }
 
-func (j *job) problem(types int, place, entity map[string]int) (Job, error) {
-	job := Job{
-		ID: j.ID, Speed: make([]float64, types), GPUs: or(j.GPUs, 1), Weight: or(j.Weight, 1), StepsLeft: or(j.Steps, defaultSteps),
-		Elapsed: j.Elapsed, IsolatedElapsed: j.Alone, Arrival: j.Arrival, Deadline: or(j.Deadline, math.Inf(1)), Entity: NoEntity,
-	}
-	for name, v := range j.Speed {
+// byPlace brings values by the name of a GPU type into the order of the types.
+func byPlace[V any](place map[string]int, values map[string]V) ([]V, error) {
+	row := make([]V, len(place))
+	for name, v := range values {
 		t, ok := place[name]
 		if !ok {
-			return job, fmt.Errorf("speed: %.80q is none of the gpu_types", name)
+			return nil, fmt.Errorf("%.80q is none of the gpu_types", name)
 		}
-		job.Speed[t] = v
+		row[t] = v
+	}
+	return row, nil
+}
+
+func (j *job) problem(place, entity map[string]int) (job Job, err error) {
+	job = Job{
+		ID: j.ID, GPUs: or(j.GPUs, 1), Weight: or(j.Weight, 1), StepsLeft: or(j.Steps, defaultSteps),
+		Elapsed: j.Elapsed, IsolatedElapsed: j.Alone, Arrival: j.Arrival, Deadline: or(j.Deadline, math.Inf(1)), Entity: NoEntity,
+	}
+	if job.Speed, err = byPlace(place, j.Speed); err != nil {
+		return job, fmt.Errorf("speed: %w", err)
 	}
 	if j.Previous != nil {
-		job.Previous = make([]float64, types)
-		for name, v := range j.Previous {
-			t, ok := place[name]
-			if !ok {
-				return job, fmt.Errorf("previous: %.80q is none of the gpu_types", name)
-			}
-			job.Previous[t] = v
+		if job.Previous, err = byPlace(place, j.Previous); err != nil {
+			return job, fmt.Errorf("previous: %w", err)
 		}
 	}
 	if j.Entity != nil {

@@ -1,6 +1,7 @@
 package allocation
 
 import (
+	"fmt"
 	"math"
 
 	"slurmprio/priod/policy/allocation/market"
@@ -189,5 +190,8 @@ func together(p *Problem, c *classes, rise curve) (*Allocation, error) {
 	}
 	a := c.allocation(time)
 	a.Objective, a.Bound = lowest(c, rise, c.rates(time)), bound
+	if a.Objective < bound/2 && !math.IsInf(bound, 1) {
+		return nil, fmt.Errorf("level %v is reached of %v: %w", a.Objective, bound, ErrNumeric)
+	}
 	return a, nil
 }

@@ -10,6 +10,7 @@ package preemption
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"slurmprio/priod/placement"
@@ -294,8 +295,10 @@ func (set *Settings) Check() error {
 		return fmt.Errorf("no policy of preemption %q", set.Policy)
 	case set.Policy == FitGpp && !slices.Contains([]Fallback{FallRandom, FallAnybody, FallNode, FallNone}, set.Fallback):
 		return fmt.Errorf("FitGpp's fallback %q: want %s, %s, %s or %s", set.Fallback, FallRandom, FallAnybody, FallNode, FallNone)
-	case !(set.S >= 0 && set.MinRun >= 0 && set.Rise >= 0 && set.Urgency >= 0 && set.MinGain >= 0 && set.Limits.PerDay >= 0 && set.Limits.PerOwner >= 0):
-		return fmt.Errorf("weights and times of preemption are not negative")
+	case !(set.MinRun >= 0 && set.MinGain >= 0 && set.Limits.PerDay >= 0 && set.Limits.PerOwner >= 0):
+		return fmt.Errorf("times and limits of preemption are not negative")
+	case slices.ContainsFunc([]float64{set.S, set.Rise, set.Urgency}, func(v float64) bool { return !(v >= 0) || math.IsInf(v, 1) }):
+		return fmt.Errorf("weights of preemption are finite and not negative") // inf times 0 is no number
 	case set.MaxEvictions < 0 || set.Limits.AtOnce < 0 || set.Limits.PerCycle < 0 || set.Limits.PerHour < 0:
 		return fmt.Errorf("limits of preemption are not negative")
 	}

@@ -373,7 +373,7 @@ func TestLimitsAndCheck(t *testing.T) {
 	if want := []Why{Evicts, PerOwner, Evicts, Evicts, Evicts}; !slices.Equal(got, want) {
 		t.Errorf("%s, want %s", got, want)
 	}
-	for _, set := range []Settings{{}, {Policy: FitGpp}, {Policy: LRTP, S: math.NaN()}, {Policy: LRTP, MaxEvictions: -1}, {Policy: LeastLoss, Urgency: -1}} {
+	for _, set := range []Settings{{}, {Policy: FitGpp}, {Policy: LRTP, S: math.NaN()}, {Policy: LRTP, MaxEvictions: -1}, {Policy: LeastLoss, Urgency: -1}, {Policy: LeastLoss, Rise: math.Inf(1)}} {
 		if set.Check() == nil {
 			t.Errorf("%+v passes", set)
 		}

@@ -41,17 +41,11 @@ type Usage struct {
 // Past is what was learnt from accounting.
 type Past map[Key]Usage
 
-// Learn takes in finished runs.
+// Learn takes in finished runs. Those without GPUs or without CPU time (no
+// jobacct_gather) say nothing, nor do those that were shorter than shortest: what
+// starts up and fails does not use what it would use later.
 func Learn(runs []Run, shortest time.Duration) Past {
 	past := Past{}
-	past.Add(runs, shortest)
-	return past
-}
-
-// Add takes in more runs, each of them once. Runs without GPUs or without CPU
-// time (no jobacct_gather) say nothing, nor do those that were shorter than
-// shortest: what starts up and fails does not use what it would use later.
-func (p Past) Add(runs []Run, shortest time.Duration) {
 	for _, r := range runs {
 		if r.GPUs <= 0 || r.CPUs <= 0 || r.Elapsed <= 0 || r.Elapsed < shortest || r.CPUTime <= 0 {
 			continue
@@ -63,7 +57,7 @@ func (p Past) Add(runs []Run, shortest time.Duration) {
 			if key == (Key{GPUType: r.GPUType}) {
 				continue
 			}
-			u := p[key]
+			u := past[key]
 			u.Runs++
 			if cores > u.Cores {
 				u.Cores, u.Had = cores, float64(r.CPUs)/gpus
@@ -71,9 +65,10 @@ func (p Past) Add(runs []Run, shortest time.Duration) {
 			if rss := float64(r.NodeMB) * float64(max(1, r.Nodes)) / gpus; rss > u.RSSMB {
 				u.RSSMB, u.HadMB = rss, float64(r.MemMB)/gpus
 			}
-			p[key] = u
+			past[key] = u
 		}
 	}
+	return past
 }
 
 // Lesson is what the runs of a key teach.

@@ -15,20 +15,6 @@ import (
 	"slurmprio/slurmplug/jobtag"
 )
 
-// Source is how a sensitivity is known, the surest last.
-type Source uint8
-
-const (
-	Proportional Source = iota // nothing is known
-	Accounting
-	Workload
-	Tag
-)
-
-var sources = [...]string{"proportional", "accounting", "workload", "tag"}
-
-func (s Source) String() string { return sources[s] }
-
 // Job is what a sensitivity depends on.
 type Job struct {
 	User, Name string // the job's name, as the user chose it
@@ -40,12 +26,11 @@ type Share struct{ CPUs, MemMB float64 }
 
 // Sensitivity of a job on one GPU type.
 type Sensitivity struct {
-	Source Source
-	Curve  *workload.Curve // speed 1 is that of the proportional share; nil for Proportional
-	CPU    bool            // the curve tells what CPUs do; without, it is level
-	Mem    bool            // likewise memory
-	Why    string          // for people: what it is known by
-	Notes  []string        // for people: what was passed over, and why
+	Curve *workload.Curve // speed 1 is that of the proportional share; nil: nothing is known
+	CPU   bool            // the curve tells what CPUs do; without, it is level
+	Mem   bool            // likewise memory
+	Why   string          // for people: what it is known by
+	Notes []string        // for people: what was passed over, and why
 }
 
 // Of finds the sensitivity of a job on nodes of one GPU type whose GPUs have
@@ -54,7 +39,7 @@ type Sensitivity struct {
 func Of(j Job, gpuType string, share Share, table *workload.Table, past Past) Sensitivity {
 	var s Sensitivity
 	if c, why := fromTag(j.Tag, gpuType, share, &s); c != nil {
-		s.Source, s.Curve, s.Why = Tag, c, why
+		s.Curve, s.Why = c, why
 		return s
 	}
 	name := j.Tag.Workload
@@ -65,13 +50,13 @@ func Of(j Job, gpuType string, share Share, table *workload.Table, past Past) Se
 			s.note("workloads.toml has no curve of workload %s on %s", table.Get(id).Name, gpuType)
 		} else {
 			s.CPU, s.Mem = true, true
-			s.Source, s.Curve, s.Why = Workload, &c, fmt.Sprintf("workload %s of workloads.toml", table.Get(id).Name)
+			s.Curve, s.Why = &c, fmt.Sprintf("workload %s of workloads.toml", table.Get(id).Name)
 			return s
 		}
 	}
 	for _, key := range []Key{{Workload: name, GPUType: gpuType}, {User: j.User, Name: j.Name, GPUType: gpuType}} {
 		if use, known := past[key]; known && key != (Key{GPUType: gpuType}) {
-			s.Source, s.Curve, s.Why = Accounting, use.Curve(share), use.why(key)
+			s.Curve, s.Why = use.Curve(share), use.why(key)
 			s.CPU, s.Mem = true, use.RSSMB > 0
 			return s
 		}

@@ -43,28 +43,27 @@ func TestWhereItIsKnownFrom(t *testing.T) {
 	}, 0)
 	for _, c := range []struct {
 		tag, gpuType string
-		source       Source
 		why          string
 		notes        string
 	}{
-		{"cpu=v100:1x0.5-3x1&workload=res18", "v100", Tag, "its tag's cpu", ""},
-		{"mem=v100:1000x0.5-64000x1", "v100", Tag, "its tag's mem", ""},
-		{"cpu=a100:1x0.5-3x1&workload=res18", "v100", Workload, "workload res18 of workloads.toml", "its tag's cpu says nothing about v100"},
-		{"cpu=v100:1x0.5-3x1-9x0.9&workload=res18", "v100", Workload, "workload res18 of workloads.toml", "falls from 1 to 0.9 at 9: not used"},
-		{"cpu=v100:1x1-3x0.9&mem=v100:1000x1-2000x2", "v100", Tag, "its tag's mem", "its tag's cpu for v100 falls"},
-		{"workload=res18", "a100", Proportional, "nothing is known about it on a100", "no curve of workload res18 on a100"},
-		{"workload=nobodys", "v100", Accounting, `1 run of user ada under the name "train" on v100 used at most 1.5 CPUs and 10000 MB for each GPU; too few`, `"nobodys" is not in workloads.toml`},
-		{"workload=mine", "v100", Accounting, "1 run of workload mine on v100 used at most 4 CPUs for each GPU", "not in workloads.toml"},
-		{"type=be", "v100", Accounting, "under the name \"train\"", ""},
-		{"type=be", "a100", Proportional, "it gets its share", ""},
+		{"cpu=v100:1x0.5-3x1&workload=res18", "v100", "its tag's cpu", ""},
+		{"mem=v100:1000x0.5-64000x1", "v100", "its tag's mem", ""},
+		{"cpu=a100:1x0.5-3x1&workload=res18", "v100", "workload res18 of workloads.toml", "its tag's cpu says nothing about v100"},
+		{"cpu=v100:1x0.5-3x1-9x0.9&workload=res18", "v100", "workload res18 of workloads.toml", "falls from 1 to 0.9 at 9: not used"},
+		{"cpu=v100:1x1-3x0.9&mem=v100:1000x1-2000x2", "v100", "its tag's mem", "its tag's cpu for v100 falls"},
+		{"workload=res18", "a100", "nothing is known about it on a100", "no curve of workload res18 on a100"},
+		{"workload=nobodys", "v100", `1 run of user ada under the name "train" on v100 used at most 1.5 CPUs and 10000 MB for each GPU; too few`, `"nobodys" is not in workloads.toml`},
+		{"workload=mine", "v100", "1 run of workload mine on v100 used at most 4 CPUs for each GPU", "not in workloads.toml"},
+		{"type=be", "v100", "under the name \"train\"", ""},
+		{"type=be", "a100", "it gets its share", ""},
 	} {
 		s := Of(Job{User: "ada", Name: "train", Tag: tag(t, c.tag)}, c.gpuType, fair, table, past)
 		notes := strings.Join(s.Notes, "; ")
-		if s.Source != c.source || !strings.Contains(s.Why, c.why) || !strings.Contains(notes, c.notes) || (c.notes == "") != (notes == "") {
-			t.Errorf("%s on %s: %s, %q, notes %q", c.tag, c.gpuType, s.Source, s.Why, notes)
+		if !strings.Contains(s.Why, c.why) || !strings.Contains(notes, c.notes) || (c.notes == "") != (notes == "") {
+			t.Errorf("%s on %s: %q, notes %q", c.tag, c.gpuType, s.Why, notes)
 		}
-		if (s.Curve == nil) != (s.Source == Proportional) {
-			t.Errorf("%s on %s: %s with curve %v", c.tag, c.gpuType, s.Source, s.Curve)
+		if (s.Curve == nil) != strings.HasSuffix(s.Why, "it gets its share") {
+			t.Errorf("%s on %s: %q with curve %v", c.tag, c.gpuType, s.Why, s.Curve)
 		}
 	}
 }
@@ -104,7 +103,7 @@ func TestTagsThatCannotBeMeant(t *testing.T) {
 			t.Errorf("%s: notes %q", c.name, notes)
 		}
 		switch {
-		case c.cpus == 0 && (s.Curve != nil || s.Source != Proportional):
+		case c.cpus == 0 && s.Curve != nil:
 			t.Errorf("%s: used: %+v", c.name, s)
 		case c.cpus > 0 && (s.Curve == nil || s.Curve.DemandCPUs != c.cpus || float64(s.Curve.DemandMemMB) != c.mem || math.Abs(s.Curve.Best()-c.best) > 1e-9):
 			t.Errorf("%s: %+v", c.name, s.Curve)
@@ -169,7 +168,7 @@ func TestEveryTagGivesAUsableCurve(t *testing.T) {
 		if s.Curve != nil {
 			used++
 			check(t, s.Curve, share)
-		} else if s.Source != Proportional || len(said.CPU)+len(said.Mem) > 0 && len(s.Notes) == 0 {
+		} else if len(said.CPU)+len(said.Mem) > 0 && len(s.Notes) == 0 {
 			t.Errorf("%+v of %+v", s, said)
 		}
 	})
@@ -209,7 +208,7 @@ func TestAccountingIsCautious(t *testing.T) {
 			mostMB = max(mostMB, float64(r.NodeMB)/float64(r.GPUs))
 		}
 		s := Of(Job{User: "ada", Name: "train", Tag: &jobtag.Tag{}}, "v100", share, table, Learn(all, 5*time.Minute))
-		if s.Source != Accounting {
+		if s.Curve == nil {
 			t.Fatalf("%+v", s)
 		}
 		c := s.Curve

@@ -15,12 +15,6 @@ import (
 	"slurmprio/priod/cluster"
 )
 
-// Received is what a job has had of one GPU type.
-type Received struct {
-	Seconds    float64 // holding all of its GPUs
-	GPUSeconds float64
-}
-
 // Account is the received and the promised of the jobs in the queue.
 type Account struct {
 	jobs  map[cluster.JobID]*job
@@ -39,8 +33,8 @@ type job struct {
 
 // account is a job's on one GPU type.
 type account struct {
-	Received
-	fresh    float64 // s received since Reset
+	received float64 // s, holding all of its GPUs
+	fresh    float64 // of that, since Reset
 	promised float64 // s
 }
 
@@ -48,7 +42,6 @@ type account struct {
 type run struct {
 	start   int64
 	gpuType string
-	gpus    int
 	seconds float64
 }
 
@@ -87,7 +80,7 @@ func (a *Account) of(id cluster.JobID, gpuType string) (*job, int) {
 // Observe takes in an interval, or what is now known of it. One that ends
 // before it starts counts nothing; one of an unknown GPU type counts nowhere.
 func (a *Account) Observe(i cluster.Interval) {
-	now := run{i.Start.UnixNano(), i.GPUType, i.GPUs, max(i.End.Sub(i.Start).Seconds(), 0)}
+	now := run{i.Start.UnixNano(), i.GPUType, max(i.End.Sub(i.Start).Seconds(), 0)}
 	j, _ := a.of(i.Job, i.GPUType)
 	old := j.last
 	if old == nil || old.start != now.start {
@@ -109,8 +102,7 @@ func (a *Account) add(id cluster.JobID, r *run, sign float64) {
 	}
 	j, t := a.of(id, r.gpuType)
 	had := &j.types[t]
-	had.Seconds += sign * r.seconds
-	had.GPUSeconds += sign * r.seconds * float64(r.gpus)
+	had.received += sign * r.seconds
 	had.fresh += sign * r.seconds
 	a.all[t] += sign * r.seconds
 }
@@ -133,17 +125,18 @@ func (a *Account) look(id cluster.JobID, gpuType string) (account, int) {
 	return j.types[t], t
 }
 
-// Received is what the job has had of the type in its life.
-func (a *Account) Received(id cluster.JobID, gpuType string) Received {
+// Received is how long the job has held all of its GPUs, of the type, in its
+// life, s.
+func (a *Account) Received(id cluster.JobID, gpuType string) float64 {
 	had, _ := a.look(id, gpuType)
-	return had.Received
+	return had.received
 }
 
 // Owed is what the job was promised of the type in its life and has not had,
 // s; below zero when it has had more.
 func (a *Account) Owed(id cluster.JobID, gpuType string) float64 {
 	had, _ := a.look(id, gpuType)
-	return had.promised - had.Seconds
+	return had.promised - had.received
 }
 
 // Fraction is the job's part of the time that all jobs ran on the type since

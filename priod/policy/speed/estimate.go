@@ -57,7 +57,7 @@ func (k *Knowledge) estimate(mean *mat.VecDense, cov *mat.SymDense, types []stri
 	e := estimate{log: make([]float64, len(types))}
 	var columns []int
 	for i, t := range types {
-		if j := slices.Index(k.types, t); j >= 0 {
+		if j := slices.Index(k.types, t); j >= 0 && math.Abs(mean.AtVec(j)) < beyond {
 			e.log[i] = mean.AtVec(j)
 			e.known, columns = append(e.known, i), append(columns, j)
 		}
@@ -137,8 +137,8 @@ func (k *Knowledge) runs(p Program, types []string) []int {
 	for _, steps := range []bool{true, false} {
 		r := k.rows[subject{p, steps}]
 		for i, t := range types {
-			if j := slices.Index(k.types, t); r != nil && j >= 0 && j < len(r.types) {
-				counts[i] += r.types[j]
+			if j := slices.Index(k.types, t); r != nil && j >= 0 && j < len(r.on) {
+				counts[i] += r.on[j]
 			}
 		}
 	}

@@ -2,7 +2,6 @@ package speed
 
 import (
 	"cmp"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -34,10 +33,9 @@ type Run struct {
 }
 
 // History collects runs. It is plain data: the same runs in any order teach
-// the same.
+// the same, to the last bit.
 type History struct {
-	types    []string // columns, in the order in which they came
-	programs map[subject]*past
+	programs map[subject][]observation
 }
 
 // subject is a program with its unit of work: steps and whole runs cannot be
@@ -57,67 +55,60 @@ func (s subject) compare(o subject) int {
 	return 1
 }
 
-// past is what is known of a program. An observation is the log of the work
-// done in a second, and the share of that second on each type.
-type past struct {
-	rates  []float64
-	shares [][]share
-	types  []int // runs that spent most of their time on a type
+// observation is one run: the log of the work done in a second, and the share of
+// that second on each type, sorted by type.
+type observation struct {
+	rate   float64
+	shares []share
 }
 
 type share struct {
-	column int
-	part   float64
+	gpuType string
+	column  int // of the type, from Learn on
+	part    float64
 }
 
-// Add takes in a run. One without a name, or without any time, says nothing.
+func (o observation) compare(p observation) int {
+	return cmp.Or(cmp.Compare(o.rate, p.rate), slices.CompareFunc(o.shares, p.shares, func(a, b share) int {
+		return cmp.Or(strings.Compare(a.gpuType, b.gpuType), cmp.Compare(a.part, b.part))
+	}))
+}
+
+// most is the share on the type that the run was longest on.
+func (o observation) most() share {
+	return slices.MaxFunc(o.shares, func(a, b share) int { return cmp.Compare(a.part, b.part) })
+}
+
+// beyond is the log of a rate of work, or of its inverse, that nobody measures:
+// 1e50 in a second. Ratios of rates within it are numbers.
+const beyond = 115
+
+// Add takes in a run. One without a name, without any time or with a rate of
+// work beyond all measure says nothing.
 func (h *History) Add(r Run) {
+	var o observation
 	total := 0.0
-	for _, s := range r.Seconds {
-		total += max(s, 0)
-	}
-	if !r.Program.Named() || !(total > 0) || math.IsInf(total, 1) || !(r.Work >= 0) || math.IsInf(r.Work, 1) {
-		return
-	}
-	key := subject{r.Program, r.Work > 0}
-	p := h.programs[key]
-	if p == nil {
-		p = &past{}
-		if h.programs == nil {
-			h.programs = map[subject]*past{}
+	for _, gpuType := range sorted(r.Seconds) {
+		s := max(r.Seconds[gpuType], 0)
+		if s > 0 {
+			o.shares = append(o.shares, share{gpuType: gpuType, part: s})
 		}
-		h.programs[key] = p
+		total += s // not a number if one of them is none
 	}
-	var parts []share
-	longest := share{part: -1}
-	for _, gpuType := range slices.Sorted(maps.Keys(r.Seconds)) {
-		s := r.Seconds[gpuType]
-		if !(s > 0) {
-			continue
-		}
-		one := share{h.column(gpuType), s / total}
-		parts = append(parts, one)
-		if one.part > longest.part {
-			longest = one
-		}
+	for i := range o.shares {
+		o.shares[i].part /= total
 	}
-	slices.SortFunc(parts, func(a, b share) int { return a.column - b.column })
 	work := r.Work
 	if work == 0 {
 		work = 1
 	}
-	p.rates = append(p.rates, math.Log(work)-math.Log(total))
-	p.shares = append(p.shares, parts)
-	for len(p.types) <= longest.column {
-		p.types = append(p.types, 0)
+	o.rate = math.Log(work) - math.Log(total)
+	if !r.Program.Named() || !(math.Abs(o.rate) < beyond) {
+		return
 	}
-	p.types[longest.column]++
-}
-
-func (h *History) column(gpuType string) int {
-	if i := slices.Index(h.types, gpuType); i >= 0 {
-		return i
+	key := subject{r.Program, r.Work > 0}
+	if h.programs == nil {
+		h.programs = map[subject][]observation{}
 	}
-	h.types = append(h.types, gpuType)
-	return len(h.types) - 1
+	h.programs[key] = append(h.programs[key], o)
 }

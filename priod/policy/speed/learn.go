@@ -1,7 +1,6 @@
 package speed
 
 import (
-	"cmp"
 	"math"
 	"slices"
 
@@ -16,9 +15,8 @@ const (
 	spreadTypes = 0.35 // of programs around the usual ratio of two types: as of the 26 of Gavel (OSDI'20)
 	priorRuns   = 4    // how many runs, or programs, these count as
 	leastSpread = 0.01 // no clock is better
-	tails       = 4    // degrees of freedom of Student's t: an outlier counts for little, ten for ten littles
+	bend        = 1.5  // standard deviations beyond which a run pulls no harder (Huber 1964)
 	spreadApart = 1.5  // of types that no program compares
-	whole       = 0.95 // part of a run's time from which on it counts as one on that type alone
 )
 
 // Knowledge is what a History teaches: for each program the logs of its speeds
@@ -37,32 +35,34 @@ type Knowledge struct {
 
 // row is one program: posterior mean and covariance of its log speeds.
 type row struct {
-	*past
 	key    subject
+	seen   []observation
 	mean   *mat.VecDense
 	cov    *mat.SymDense
-	spread float64 // of its runs
+	step   *mat.VecDense // to where mean would be best if all were linear
+	spread float64       // of its runs
 	runs   int
-	free   int // runs beyond those that one speed for each type takes up
+	on     []int // runs that were longest on a type
+	free   int   // runs beyond those that one speed for each type takes up
 }
 
 // Learn fits the model to all that was added: rows s_p = a_p + N(usual, spread),
 // a_p free (the unit of work), and for each run log rate = log sum_t part_t
-// exp(s_pt) + noise with heavy tails. The fit alternates, as expectation
-// maximisation does: rows by Gauss and Newton with robust weights, scales of
-// the noise by median absolute deviations, usual by generalised least squares,
-// spread by its expectation.
+// exp(s_pt) + noise with Huber's tails: heavy, and still one likeliest answer
+// where runs on one type contradict each other. The fit alternates, as
+// expectation maximisation does: rows and usual together by Gauss and Newton with
+// robust weights, scales of the noise by median absolute deviations, spread by
+// its expectation.
 func (h *History) Learn() *Knowledge {
-	n := len(h.types)
-	k := &Knowledge{types: slices.Clone(h.types), rows: make(map[subject]*row, len(h.programs))}
+	k := &Knowledge{types: h.types(), rows: make(map[subject]*row, len(h.programs))}
+	n := len(k.types)
 	if n == 0 {
 		return k
 	}
 	k.usual, k.doubt, k.spread = mat.NewVecDense(n, nil), identity(n, 1), identity(n, spreadTypes*spreadTypes)
 	rows := make([]*row, 0, len(h.programs))
-	for key, p := range h.programs {
-		r := &row{past: p, key: key, mean: mat.NewVecDense(n, nil), cov: mat.NewSymDense(n, nil), runs: len(p.rates)}
-		r.start()
+	for key, seen := range h.programs {
+		r := k.start(key, seen)
 		rows, k.rows[key] = append(rows, r), r
 	}
 	slices.SortFunc(rows, func(a, b *row) int { return a.key.compare(b.key) })
@@ -71,38 +71,49 @@ func (h *History) Learn() *Knowledge {
 	for i := range 100 {
 		f.robust = i >= 5 // least squares first: far from the answer all runs look like outliers
 		f.noise(rows)
-		if i == 10 { // where Gauss and Newton's steps go back and forth
-			f.pace = 0.5
-		}
 		if k.step(f, rows) < 1e-6 && f.robust {
 			break
 		}
 	}
-	for _, r := range rows { // the doubt about usual is theirs, too
+	k.doubts(f, rows)
+	return k
+}
+
+// doubts sets the rows' covariances. A run far off pulls at the mean as much as
+// one not so far, and makes it no surer: here it has its weight squared. The
+// doubt about usual is theirs, too.
+func (k *Knowledge) doubts(f *fit, rows []*row) {
+	evidence, target := mat.NewSymDense(f.n, nil), mat.NewVecDense(f.n, nil)
+	var chol mat.Cholesky
+	for _, r := range rows {
+		r.evidence(evidence, target, 2)
+		evidence.AddSym(evidence, f.precision)
+		if !chol.Factorize(evidence) || chol.InverseTo(r.cov) != nil {
+			delete(k.rows, r.key)
+			continue
+		}
 		f.inner.Mul(r.cov, f.precision)
 		f.outer.Mul(&f.inner, k.doubt)
 		f.inner.Mul(&f.outer, f.inner.T())
 		addTo(r.cov, &f.inner)
 	}
-	return k
 }
 
 // link finds the types that programs compare with each other, by runs on the
-// one and runs on the other.
+// one and runs on the other. A run on both may say no more of a type than that
+// it is not too fast: all of its work may be the other's.
 func link(n int, rows []*row) []int {
 	linked := all(n)
 	for _, r := range rows {
-		var seen []int
-		for _, parts := range r.shares {
-			for _, s := range parts {
-				if s.part >= whole {
-					seen = append(seen, linked[s.column])
-				}
+		var alone []int
+		for _, o := range r.seen {
+			if len(o.shares) == 1 {
+				alone = append(alone, linked[o.shares[0].column])
 			}
 		}
 		for j, l := range linked {
-			if slices.Contains(seen, l) {
-				linked[j] = slices.Min(seen)
+			if slices.Contains(alone, l) {
+				linked[j] = slices.Min(alone)
 			}
 		}
 	}
@@ -125,34 +136,57 @@ func (k *Knowledge) apart(normal *mat.SymDense) {
 	}
 }
 
-// start puts the row at the medians of the runs on each type.
-func (r *row) start() {
-	used := make([][]float64, r.mean.Len())
-	for i, parts := range r.shares {
-		most := slices.MaxFunc(parts, func(a, b share) int { return cmp.Compare(a.part, b.part) })
-		used[most.column] = append(used[most.column], r.rates[i])
+// types are those that any run was on, sorted.
+func (h *History) types() []string {
+	types := map[string]bool{}
+	for _, seen := range h.programs {
+		for _, o := range seen {
+			for _, s := range o.shares {
+				types[s.gpuType] = true
+			}
+		}
 	}
-	all := median(slices.Clone(r.rates))
-	columns := map[int]bool{}
-	for j, rates := range used {
+	return sorted(types)
+}
+
+// start puts a row at the medians of the runs on each type.
+func (k *Knowledge) start(key subject, seen []observation) *row {
+	n := len(k.types)
+	r := &row{
+		key: key, seen: seen, runs: len(seen), on: make([]int, n),
+		mean: mat.NewVecDense(n, nil), cov: mat.NewSymDense(n, nil), step: mat.NewVecDense(n, nil),
+	}
+	slices.SortFunc(seen, observation.compare)
+	rates, touched := make([][]float64, n), make([]bool, n)
+	for _, o := range seen {
+		for i := range o.shares {
+			s := &o.shares[i]
+			s.column, _ = slices.BinarySearch(k.types, s.gpuType)
+			touched[s.column] = true
+		}
+		most := o.most().column
+		rates[most] = append(rates[most], o.rate)
+	}
+	m := len(seen) / 2
+	all := (seen[m].rate + seen[len(seen)-1-m].rate) / 2
+	r.free = len(seen)
+	for j := range n {
 		r.mean.SetVec(j, all)
-		if len(rates) > 0 {
-			r.mean.SetVec(j, median(rates))
+		if r.on[j] = len(rates[j]); r.on[j] > 0 {
+			r.mean.SetVec(j, median(rates[j]))
+		}
+		if touched[j] {
+			r.free--
 		}
 	}
-	for _, parts := range r.shares {
-		for _, s := range parts {
-			columns[s.column] = true
-		}
-	}
-	r.free = max(len(r.rates)-len(columns), 0)
+	r.free = max(r.free, 0)
+	return r
 }
 
 // fit holds what the iterations work on.
 type fit struct {
 	n            int
 	robust       bool
-	pace         float64       // part of each row's step that is taken
 	precision    *mat.SymDense // of a row around usual, up to a constant: spread's inverse without its part along (1, ..., 1)
 	gain         *mat.VecDense // of the constant
 	loose        float64       // variance of the constant, given all else
@@ -161,7 +195,7 @@ type fit struct {
 }
 
 func newFit(n int) *fit {
-	return &fit{n: n, pace: 1, precision: mat.NewSymDense(n, nil), gain: mat.NewVecDense(n, nil)}
+	return &fit{n: n, precision: mat.NewSymDense(n, nil), gain: mat.NewVecDense(n, nil)}
 }
 
 // noise sets the spreads of all rows' runs, each between its own and that of
@@ -206,45 +240,48 @@ func between(usual float64, residuals []float64, free int) float64 {
 }
 
 func (r *row) residuals(to []float64) []float64 {
-	for i, parts := range r.shares {
-		to = append(to, r.rates[i]-r.rate(parts))
+	for _, o := range r.seen {
+		to = append(to, o.rate-r.rate(o.shares))
 	}
 	return to
 }
 
 // rate is the log of the work done in a second of which so much is spent on
 // each type.
-func (r *row) rate(parts []share) float64 {
-	if len(parts) == 1 { // exactly
-		return r.mean.AtVec(parts[0].column)
+func (r *row) rate(shares []share) float64 {
+	if len(shares) == 1 { // exactly
+		return r.mean.AtVec(shares[0].column)
 	}
-	sum := 0.0
-	for _, s := range parts {
-		sum += s.part * math.Exp(r.mean.AtVec(s.column))
+	top, sum := math.Inf(-1), 0.0
+	for _, s := range shares {
+		top = max(top, r.mean.AtVec(s.column))
 	}
-	return math.Log(sum)
+	for _, s := range shares {
+		sum += s.part * math.Exp(r.mean.AtVec(s.column)-top)
+	}
+	return top + math.Log(sum)
 }
 
-// evidence is the normal equations of a row's runs, linear around its mean.
-func (r *row) evidence(a *mat.SymDense, b *mat.VecDense, robust bool) {
+// evidence is the normal equations of a row's runs, linear around its mean, with
+// robust weights to a power; 0: least squares.
+func (r *row) evidence(a *mat.SymDense, b *mat.VecDense, power int) {
 	a.Zero()
 	b.Zero()
-	for i, parts := range r.shares {
-		at := r.rate(parts)
-		residual := r.rates[i] - at
+	for _, o := range r.seen {
+		at := r.rate(o.shares)
+		residual := o.rate - at
 		weight := 1 / (r.spread * r.spread)
-		if robust {
-			z := residual / r.spread
-			weight *= (tails + 1) / (tails + z*z)
+		for range power {
+			weight *= min(1, bend*r.spread/math.Abs(residual))
 		}
 		target := residual
-		for _, s := range parts {
+		for _, s := range o.shares {
 			target += r.slope(s, at) * r.mean.AtVec(s.column)
 		}
-		for u, s := range parts {
+		for u, s := range o.shares {
 			x := r.slope(s, at)
 			b.SetVec(s.column, b.AtVec(s.column)+weight*x*target)
-			for _, t := range parts[u:] {
+			for _, t := range o.shares[u:] {
 				a.SetSym(s.column, t.column, a.At(s.column, t.column)+weight*x*r.slope(t, at))
 			}
 		}
@@ -253,9 +290,6 @@ func (r *row) evidence(a *mat.SymDense, b *mat.VecDense, robust bool) {
 
 // slope is the part of the work that is done on a type.
 func (r *row) slope(s share, rate float64) float64 {
-	if s.part == 1 {
-		return 1
-	}
 	return s.part * math.Exp(r.mean.AtVec(s.column)-rate)
 }
 
@@ -264,52 +298,59 @@ func (k *Knowledge) step(f *fit, rows []*row) (change float64) {
 	n := f.n
 	f.prior(k.spread)
 	var (
-		evidence   = mat.NewSymDense(n, nil)
-		target     = mat.NewVecDense(n, nil)
-		normal     = mat.NewSymDense(n, nil)
-		right      = mat.NewVecDense(n, nil)
-		sum        = mat.NewSymDense(n, nil)
-		chol       mat.Cholesky
-		mean, from mat.VecDense
+		evidence = mat.NewSymDense(n, nil)
+		target   = mat.NewVecDense(n, nil)
+		apart    = mat.NewSymDense(n, nil)
+		normal   = mat.NewSymDense(n, nil)
+		right    = mat.NewVecDense(n, nil)
+		usual    = mat.NewVecDense(n, nil) // its step
+		chol     mat.Cholesky
+		of       mat.VecDense
 	)
-	k.apart(normal)
+	k.apart(apart)
+	normal.CopySym(apart)
+	power := 0
+	if f.robust {
+		power = 1
+	}
 	for _, r := range rows {
-		r.evidence(evidence, target, f.robust)
+		r.evidence(evidence, target, power)
 		evidence.AddSym(evidence, f.precision)
-		if !chol.Factorize(evidence) {
-			continue // a row of nothing but infinities cannot be, and must not end a daemon
+		if !chol.Factorize(evidence) || chol.InverseTo(r.cov) != nil {
+			clear(k.rows) // cannot be; then nothing is known, and no daemon ends
+			return 0
 		}
-		if chol.InverseTo(r.cov) != nil {
-			continue
-		}
-		from.MulVec(f.precision, k.usual)
-		from.AddVec(&from, target)
-		mean.MulVec(r.cov, &from)
-		for j := range n {
-			change = max(change, math.Abs(mean.AtVec(j)-r.mean.AtVec(j)))
-		}
-		from.SubVec(&mean, r.mean)
-		r.mean.AddScaledVec(r.mean, f.pace, &from)
+		r.step.CopyVec(target)
 
 		// What the row says of usual, whatever its own constant and deviation.
 		f.inner.Mul(f.precision, r.cov)
-		from.MulVec(&f.inner, target)
-		right.AddVec(right, &from)
+		of.MulVec(&f.inner, target)
+		right.AddVec(right, &of)
 		f.outer.Mul(&f.inner, f.precision)
 		addTo(normal, f.precision)
 		f.outer.Scale(-1, &f.outer)
 		addTo(normal, &f.outer)
-
-		f.deviation(sum, r, k.usual)
 	}
 	if !chol.Factorize(normal) || chol.InverseTo(k.doubt) != nil {
+		clear(k.rows)
 		return 0
 	}
-	mean.MulVec(k.doubt, right)
-	for j := range n {
-		change = max(change, math.Abs(mean.AtVec(j)-k.usual.AtVec(j)))
+	usual.MulVec(k.doubt, right)
+	of.MulVec(f.precision, usual)
+	for _, r := range rows {
+		target.AddVec(r.step, &of)
+		r.step.MulVec(r.cov, target)
+		r.step.SubVec(r.step, r.mean)
+		change = max(change, mat.Norm(r.step, math.Inf(1)))
 	}
-	k.usual.CopyVec(&mean)
+	usual.SubVec(usual, k.usual)
+	change = max(change, mat.Norm(usual, math.Inf(1)))
+	k.walk(f, rows, apart, usual)
+
+	sum := mat.NewSymDense(n, nil)
+	for _, r := range rows {
+		f.deviation(sum, r, k.usual)
+	}
 	for i := range n {
 		for j := i; j < n; j++ {
 			s := sum.At(i, j)
@@ -320,6 +361,40 @@ func (k *Knowledge) step(f *fit, rows []*row) (change float64) {
 		}
 	}
 	return change
+}
+
+// walk takes the steps of all rows and of usual, all of each or half or a
+// quarter of it and so on, so that the whole gets likelier: a step that takes
+// rates to be linear in the logs of speeds may lead too far.
+func (k *Knowledge) walk(f *fit, rows []*row, apart mat.Symmetric, usual *mat.VecDense) {
+	enough := k.misfit(f, rows, apart) * (1 + 1e-12) // rounding is no reason to stop
+	for at, pace := 0.0, 1.0; pace > 1e-6; at, pace = pace, pace/2 {
+		k.usual.AddScaledVec(k.usual, pace-at, usual)
+		for _, r := range rows {
+			r.mean.AddScaledVec(r.mean, pace-at, r.step)
+		}
+		if k.misfit(f, rows, apart) <= enough {
+			return
+		}
+	}
+}
+
+// misfit is minus the log of how likely all of it is, given the scales.
+func (k *Knowledge) misfit(f *fit, rows []*row, apart mat.Symmetric) (sum float64) {
+	off := mat.NewVecDense(f.n, nil)
+	for _, r := range rows {
+		for _, o := range r.seen {
+			z := math.Abs(o.rate-r.rate(o.shares)) / r.spread
+			near := z
+			if f.robust {
+				near = min(z, bend)
+			}
+			sum += near * (z - near/2)
+		}
+		off.SubVec(r.mean, k.usual)
+		sum += mat.Inner(off, f.precision, off) / 2
+	}
+	return sum + mat.Inner(k.usual, apart, k.usual)/2
 }
 
 // prior turns the rows' covariance into the precision of what can be seen of

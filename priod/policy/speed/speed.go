@@ -152,7 +152,7 @@ func (s *Settings) tag(j *Job, types []string, a *Answers) claim {
 		i := slices.Index(types, now)
 		switch _, twice := j.Tag.Speed[now]; {
 		case i < 0:
-			a.note("the tag's speed on %s is of no use: no node has that GPU type", name)
+			a.note("the tag's speed on %s is of no use: no node has GPUs of that type alone", name)
 		case now != name && twice:
 			a.note("the tag's speed on %s is passed over: the type is called %s now, and the tag has that one too", name, now)
 		default:

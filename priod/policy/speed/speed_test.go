@@ -152,3 +152,18 @@ func TestDoubtIsLeftToTheNext(t *testing.T) {
 		}
 	}
 }
+
+// A database may hold what an earlier priod made of runs: what is no speed is
+// not said again.
+func TestLessonsBeyondMeasure(t *testing.T) {
+	usual := speed.Usual{Types: []string{"a100", "t4", "v100"}, Mean: make([]float64, 3), Doubt: make([]float64, 6), Spread: make([]float64, 6)}
+	k, err := speed.Recall(usual, []speed.Lesson{{Program: program(0), Steps: true, Mean: []float64{-1000, -1, -2}, Covariance: make([]float64, 6)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, a := range ask(k, 0) {
+		if want := []speed.Source{speed.Site, speed.Past, speed.Past}[i]; !(a.Speed > 0) || a.Source != want {
+			t.Errorf("%+v, want source %s", a, want)
+		}
+	}
+}

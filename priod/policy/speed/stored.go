@@ -38,7 +38,7 @@ func (k *Knowledge) Lessons() (Usual, []Lesson) {
 	u.Mean, u.Doubt, u.Spread = vector(k.usual), triangle(k.doubt), triangle(k.spread)
 	all := make([]Lesson, 0, len(k.rows))
 	for key, r := range k.rows {
-		all = append(all, Lesson{Program: key.Program, Steps: key.steps, Runs: r.runs, OnType: r.types, Mean: vector(r.mean), Covariance: triangle(r.cov)})
+		all = append(all, Lesson{Program: key.Program, Steps: key.steps, Runs: r.runs, OnType: r.on, Mean: vector(r.mean), Covariance: triangle(r.cov)})
 	}
 	return u, all
 }
@@ -61,7 +61,7 @@ func Recall(u Usual, lessons []Lesson) (*Knowledge, error) {
 	}
 	for i := range lessons {
 		l := &lessons[i]
-		r := &row{past: &past{types: l.OnType}, key: subject{l.Program, l.Steps}, runs: l.Runs}
+		r := &row{on: l.OnType, key: subject{l.Program, l.Steps}, runs: l.Runs}
 		if r.mean, err = fromVector(l.Mean, n); err == nil {
 			r.cov, err = fromTriangle(l.Covariance, n)
 		}

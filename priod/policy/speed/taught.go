@@ -46,8 +46,8 @@ func (k *Knowledge) All(types []string, within float64) []Taught {
 			if c.Counts {
 				c.Factor = sure.factors[u]
 			}
-			if j := slices.Index(k.types, types[u]); j < len(r.types) {
-				c.Runs = r.types[j]
+			if j := slices.Index(k.types, types[u]); j < len(r.on) {
+				c.Runs = r.on[j]
 			}
 			t.Cells = append(t.Cells, c)
 		}

@@ -149,7 +149,7 @@ type planner struct {
 	verdicts []Verdict
 	now      *placement.Nodes    // what jobs that start now leave free
 	line     *placement.Timeline // of GPUs, one node for each type
-	next     []float64           // by type, when the next running job ends
+	next     []float64           // by type, when the next job ends that runs or is planned to start now
 }
 
 func newPlanner(s *Snapshot, set Settings) *planner {
@@ -295,10 +295,18 @@ func (p *planner) changed(j *Job) bool {
 	return j.Time == nil || j.Given-j.Time[j.Steered] > p.set.Change
 }
 
+// on is what a job asks for on one type: more nodes than one where none can hold it.
+func (p *planner) on(j *Job, t int32) placement.Request {
+	r := j.Request
+	if r.Types = 1 << uint(t); r.Nodes == 1 && r.GPUs > p.now.Largest(t) {
+		r.Nodes = 0
+	}
+	return r
+}
+
 // earliest is when a job could start on a type, behind those planned so far.
 func (p *planner) earliest(j *Job, t int32) (start float64, ok bool) {
-	r := j.Request
-	r.Types = 1 << uint(t)
+	r := p.on(j, t)
 	run := j.Run[p.is(t)]
 	start, _, ok = p.line.Earliest(r, 0, run)
 	if ok && start == 0 {
@@ -314,10 +322,9 @@ func (p *planner) earliest(j *Job, t int32) (start float64, ok bool) {
 func (p *planner) reserve(j *Job, v Verdict) {
 	p.line.Reserve(pool(v.Type, j.Request.GPUs), v.Start, v.End)
 	if v.Start == 0 {
-		r := j.Request
-		r.Types = 1 << uint(v.Type)
-		shares, _ := p.now.Fit(r, nil)
+		shares, _ := p.now.Fit(p.on(j, v.Type), nil)
 		p.now.Take(shares)
+		p.next[v.Type] = min(p.next[v.Type], v.End)
 	}
 }
 

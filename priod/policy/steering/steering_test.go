@@ -317,3 +317,36 @@ func TestApart(t *testing.T) {
 		}
 	}
 }
+
+// GPUs are free, and the job planned before takes the CPUs beside them: the next one
+// waits for that one's end. Its type is not gone.
+func TestWaitsForOnePlanned(t *testing.T) {
+	s := two(4, 1)
+	s.Nodes = placement.New(placement.Packed, []placement.Node{
+		{Type: 0, Amount: placement.Amount{GPUs: 4, CPUs: 8, MemMB: placement.Plenty}}, {Type: 1, Amount: placement.Amount{GPUs: 1, CPUs: 8, MemMB: placement.Plenty}},
+	})
+	for range 2 {
+		j := pending(100, 5000)
+		j.Request.CPUs, j.Steered, j.Given = 8, 0, 0.5
+		s.Jobs = append(s.Jobs, j)
+	}
+	v := Decide(s, set())
+	if v[0].Type != 0 || v[0].Start != 0 || v[1].Type != 0 || v[1].Start != 100 || v[1].Back != "" {
+		t.Errorf("%+v", v)
+	}
+}
+
+// What one node of the slow type holds takes two of the fast one.
+func TestOnSmallerNodes(t *testing.T) {
+	s := two(2, 4)
+	s.Nodes = placement.New(placement.Packed, []placement.Node{
+		{Type: 0, Amount: placement.Amount{GPUs: 2, CPUs: 8, MemMB: 100}}, {Type: 0, Amount: placement.Amount{GPUs: 2, CPUs: 8, MemMB: 100}},
+		{Type: 1, Amount: placement.Amount{GPUs: 4, CPUs: 8, MemMB: 100}},
+	})
+	j := pending(100, 5000)
+	j.Request.GPUs, j.Request.Nodes, j.Steered, j.Given = 3, 1, 0, 0.5
+	s.Jobs = []Job{j}
+	if v := Decide(s, set()); v[0].Type != 0 || v[0].Start != 0 {
+		t.Errorf("%+v", v)
+	}
+}

@@ -134,13 +134,3 @@ func Demand(fitted []Point) int {
 	}
 	return 0
 }
-
-// Upto returns the part of a fitted curve that says something: the points up to
-// the demand.
-func Upto(fitted []Point, demand int) []Point {
-	n := slices.IndexFunc(fitted, func(p Point) bool { return p.CPUs > demand })
-	if n < 0 {
-		n = len(fitted)
-	}
-	return fitted[:n]
-}

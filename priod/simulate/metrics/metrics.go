@@ -1,5 +1,7 @@
-// Package metrics measures a run: completion times, waits, slowdowns, as
-// DESIGN.md defines them.
+// Package metrics measures a run. JCT (job completion time) is end - submit; wait
+// is the time from submit to end not spent running; slowdown is 1 + wait / run
+// time; makespan is the last end - the first submit. Percentiles are by linear
+// interpolation.
 package metrics
 
 // Outcome is what became of one job. Times are seconds from the trace's start.

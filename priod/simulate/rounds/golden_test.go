@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"math"
 	"os"
 	"path/filepath"
@@ -121,16 +120,6 @@ func continuous(t testing.TB, name string, rate float64) []trace.Job {
 	return jobs
 }
 
-func stream(jobs []trace.Job) iter.Seq2[trace.Job, error] {
-	return func(yield func(trace.Job, error) bool) {
-		for _, j := range jobs {
-			if !yield(j, nil) {
-				return
-			}
-		}
-	}
-}
-
 // gpus is a cluster with one GPU in each node.
 func gpus(v100, p100, k80 int) trace.Cluster {
 	var c trace.Cluster
@@ -146,7 +135,7 @@ func gpus(v100, p100, k80 int) trace.Cluster {
 
 func run(t testing.TB, c trace.Cluster, jobs []trace.Job, opt rounds.Options) rounds.Result {
 	t.Helper()
-	result, err := rounds.Run(context.Background(), c, stream(jobs), opt)
+	result, err := rounds.Run(context.Background(), c, trace.Each(jobs), opt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +227,7 @@ func TestPublishedMechanism(t *testing.T) {
 			jobs := gavelTrace(t, c.trace+".trace")
 			types, n := c.cluster.Types(), 0
 			ctx, stop := context.WithCancelCause(context.Background())
-			result, err := rounds.Run(ctx, c.cluster, stream(jobs), rounds.Options{
+			result, err := rounds.Run(ctx, c.cluster, trace.Each(jobs), rounds.Options{
 				Model: rounds.Gavel{Allocator: want.recorded(), Published: &rounds.Published{Strict: c.strict}},
 				Speed: speeds(t, "gavel/physical_cluster_throughputs.json"),
 				Watch: func(got rounds.Round) {

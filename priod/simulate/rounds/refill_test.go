@@ -44,7 +44,7 @@ func TestRefillProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawInstance(t)
 		opt := rounds.Options{Model: rounds.Gavel{Allocator: rounds.Proportional(), Makespan: true}, Speed: in.speed}
-		result, err := rounds.Run(context.Background(), in.cluster, stream(in.jobs), opt)
+		result, err := rounds.Run(context.Background(), in.cluster, trace.Each(in.jobs), opt)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,7 +63,7 @@ func TestRefillProperties(t *testing.T) {
 		if used > float64(all)*(last-in.jobs[0].Submit)+1e-6 {
 			t.Fatalf("%v GPU-seconds on %d GPUs within %v s", used, all, last)
 		}
-		again, err := rounds.Run(context.Background(), in.cluster, stream(in.jobs), opt)
+		again, err := rounds.Run(context.Background(), in.cluster, trace.Each(in.jobs), opt)
 		if err != nil || !reflect.DeepEqual(again, result) {
 			t.Fatal("two runs differ", err)
 		}

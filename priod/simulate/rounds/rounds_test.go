@@ -231,7 +231,7 @@ func TestBadInput(t *testing.T) {
 			if c.opt != nil {
 				c.opt(&opt)
 			}
-			_, err := rounds.Run(context.Background(), gpus(4, 0, 0), stream([]trace.Job{good, bad}), opt)
+			_, err := rounds.Run(context.Background(), gpus(4, 0, 0), trace.Each([]trace.Job{good, bad}), opt)
 			if err == nil || !strings.Contains(err.Error(), c.want) || errors.Is(err, rounds.ErrStuck) != c.stuck {
 				t.Errorf("%v, want %q", err, c.want)
 			}
@@ -240,13 +240,13 @@ func TestBadInput(t *testing.T) {
 	opt := rounds.Options{Model: rounds.Gavel{}, Speed: func(*trace.Job, string) float64 { return 1 }}
 	late := good
 	late.Submit = 10
-	if _, err := rounds.Run(context.Background(), gpus(4, 0, 0), stream([]trace.Job{late, good}), opt); err == nil || !strings.Contains(err.Error(), "in order") {
+	if _, err := rounds.Run(context.Background(), gpus(4, 0, 0), trace.Each([]trace.Job{late, good}), opt); err == nil || !strings.Contains(err.Error(), "in order") {
 		t.Error("unsorted:", err)
 	}
-	if _, err := rounds.Run(context.Background(), gpus(4, 0, 0), stream(nil), opt); err == nil || !strings.Contains(err.Error(), "empty") {
+	if _, err := rounds.Run(context.Background(), gpus(4, 0, 0), trace.Each(nil), opt); err == nil || !strings.Contains(err.Error(), "empty") {
 		t.Error("empty:", err)
 	}
-	if _, err := rounds.Run(context.Background(), gpus(0, 0, 0), stream([]trace.Job{good}), opt); err == nil || !strings.Contains(err.Error(), "no GPUs") {
+	if _, err := rounds.Run(context.Background(), gpus(0, 0, 0), trace.Each([]trace.Job{good}), opt); err == nil || !strings.Contains(err.Error(), "no GPUs") {
 		t.Error("no GPUs:", err)
 	}
 	failed := func(yield func(trace.Job, error) bool) { _ = yield(good, nil) && yield(trace.Job{}, broken) }
@@ -255,7 +255,7 @@ func TestBadInput(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	stop()
-	if _, err := rounds.Run(ctx, gpus(4, 0, 0), stream([]trace.Job{good}), opt); !errors.Is(err, context.Canceled) {
+	if _, err := rounds.Run(ctx, gpus(4, 0, 0), trace.Each([]trace.Job{good}), opt); !errors.Is(err, context.Canceled) {
 		t.Error("cancelled:", err)
 	}
 }
@@ -399,7 +399,7 @@ func TestProperties(t *testing.T) {
 				}
 			}
 		}
-		result, err := rounds.Run(context.Background(), in.cluster, stream(in.jobs), opt)
+		result, err := rounds.Run(context.Background(), in.cluster, trace.Each(in.jobs), opt)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -421,7 +421,7 @@ func TestProperties(t *testing.T) {
 				t.Fatalf("job %d: ran %v s for %v steps at %v to %v steps/s", i, o.Ran, in.jobs[i].Steps, slowest, fastest)
 			}
 		}
-		again, err := rounds.Run(context.Background(), in.cluster, stream(in.jobs), rounds.Options{Model: models[name], Order: order, Speed: in.speed})
+		again, err := rounds.Run(context.Background(), in.cluster, trace.Each(in.jobs), rounds.Options{Model: models[name], Order: order, Speed: in.speed})
 		if err != nil || !reflect.DeepEqual(again, result) {
 			t.Fatal("two runs differ", err)
 		}

@@ -7,7 +7,12 @@ import (
 
 // Sharer divides the time of the types among jobs that run alone and pairs of
 // jobs on the same GPUs: Gavel's space sharing (section 3.1).
-type Sharer func(now float64, jobs []*Active, types []Type) (Shares, error)
+type Sharer interface {
+	Share(now float64, jobs []*Active, types []Type) (Shares, error)
+	// Together is the work per second of two jobs that run side by side now,
+	// whatever Share took it for; 0: they do nothing.
+	Together(a, b *Active, gpuType int) (speedA, speedB float64)
+}
 
 // Shares is an allocation with space sharing. Time is given to kinds: jobs of
 // the same speeds, gang and partners, which may stand in for each other.
@@ -19,10 +24,9 @@ type Shares struct {
 
 // Mix is the time of one kind on a type, or of two kinds side by side.
 type Mix struct {
-	A, B  int        // kinds, may be the same; B is Alone when nobody is beside A
-	Type  int        // index of the type
-	Time  float64    // how many run so at once, on average
-	Speed [2]float64 // work per second of one of A and one of B
+	A, B int     // kinds, may be the same; B is Alone when nobody is beside A
+	Type int     // index of the type
+	Time float64 // how many run so at once, on average
 }
 
 // Alone is the B of a mix that is no pair.
@@ -53,7 +57,7 @@ const mostOwed = 10
 
 // share makes a new allocation.
 func (r *mechanism) share() error {
-	s, err := r.Sharer(r.now, r.active, r.engine.types)
+	s, err := r.Sharer.Share(r.now, r.active, r.engine.types)
 	if err != nil {
 		return err
 	}
@@ -75,12 +79,12 @@ func (r *mechanism) share() error {
 		if m.A >= len(h.queue) || m.B >= len(h.queue) || !h.there(&owed{Mix: m}) {
 			continue
 		}
-		if !(m.Time > 0 && m.Speed[0] > 0 && (m.B == Alone || m.Speed[1] > 0)) {
-			return fmt.Errorf("the policy allocates %v GPUs of %s at speeds %v to jobs like %s", m.Time, r.engine.types[m.Type].Name, m.Speed, h.queue[m.A][0].job.Job.ID)
+		first := h.queue[m.A][0].job
+		if !(m.Time > 0 && (m.B != Alone || first.Speed[m.Type] > 0)) {
+			return fmt.Errorf("the policy allocates %v GPUs of %s to jobs like %s, whose speed there is %v", m.Time, r.engine.types[m.Type].Name, first.Job.ID, first.Speed[m.Type])
 		}
 		if m.B != Alone && m.B < m.A {
 			m.A, m.B = m.B, m.A
-			m.Speed[0], m.Speed[1] = m.Speed[1], m.Speed[0]
 		}
 		key := [3]int{m.A, m.B, m.Type}
 		k := h.known[key]
@@ -183,8 +187,8 @@ func (r *mechanism) takeMix(m *owed) {
 	b := r.sharing.queue[m.B].pop()
 	b.run, b.gpuType = r.turn, m.Type
 	r.chosen = append(r.chosen, b)
-	a.beside, a.together = b, m.Speed[0]
-	b.beside, b.together = a, m.Speed[1]
+	a.beside, b.beside = b, a
+	a.together, b.together = r.Sharer.Together(a, b, m.Type)
 	b.guest = !b.ranOn(m.Type, r.turn) || a.ranOn(m.Type, r.turn)
 	a.guest = !b.guest
 }

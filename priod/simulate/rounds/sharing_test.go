@@ -16,32 +16,59 @@ import (
 	"slurmprio/priod/trace"
 )
 
+// mix is a rounds.Mix and how fast its two jobs are side by side.
+type mix struct {
+	rounds.Mix
+	speed [2]float64
+}
+
+func alone(kind, gpuType int, time float64) mix {
+	return mix{Mix: rounds.Mix{A: kind, B: rounds.Alone, Type: gpuType, Time: time}}
+}
+
+func pair(a, b, gpuType int, time, speedA, speedB float64) mix {
+	return mix{rounds.Mix{A: a, B: b, Type: gpuType, Time: time}, [2]float64{speedA, speedB}}
+}
+
 // fixed gives each job the kind of its workload, "0", "1", ..., and those mixes
 // of kinds that are there; everybody is promised the same.
-func fixed(mixes ...rounds.Mix) rounds.Sharer {
-	return func(_ float64, jobs []*rounds.Active, _ []rounds.Type) (s rounds.Shares, err error) {
-		there := map[int]bool{rounds.Alone: true}
-		for _, a := range jobs {
-			k, err := strconv.Atoi(a.Job.Workload)
-			if err != nil {
-				return s, err
-			}
-			there[k] = true
-			s.Kind, s.Rate = append(s.Kind, k), append(s.Rate, 1)
+type fixed []mix
+
+func (f fixed) Share(_ float64, jobs []*rounds.Active, _ []rounds.Type) (s rounds.Shares, err error) {
+	there := map[int]bool{rounds.Alone: true}
+	for _, a := range jobs {
+		k, err := strconv.Atoi(a.Job.Workload)
+		if err != nil {
+			return s, err
 		}
-		for _, m := range mixes {
-			if there[m.A] && there[m.B] {
-				s.Mixes = append(s.Mixes, m)
-			}
-		}
-		return s, nil
+		there[k] = true
+		s.Kind, s.Rate = append(s.Kind, k), append(s.Rate, 1)
 	}
+	for _, m := range f {
+		if there[m.A] && there[m.B] {
+			s.Mixes = append(s.Mixes, m.Mix)
+		}
+	}
+	return s, nil
+}
+
+func (f fixed) Together(a, b *rounds.Active, gpuType int) (speedA, speedB float64) {
+	for _, m := range f {
+		switch x, y := strconv.Itoa(m.A), strconv.Itoa(m.B); {
+		case m.Type != gpuType:
+		case a.Job.Workload == x && b.Job.Workload == y:
+			return m.speed[0], m.speed[1]
+		case a.Job.Workload == y && b.Job.Workload == x:
+			return m.speed[1], m.speed[0]
+		}
+	}
+	panic("nobody said that these run side by side")
 }
 
 // One GPU, rounds of 360 s, every job alone at 1 unit of work a second: by hand.
 func TestPairsByHand(t *testing.T) {
 	unit := func(*trace.Job, string) float64 { return 1 }
-	side := rounds.Mix{A: 0, B: 1, Time: 1, Speed: [2]float64{0.5, 0.8}}
+	side := pair(0, 1, 0, 1, 0.5, 0.8)
 	for name, c := range map[string]struct {
 		works  []float64
 		sharer rounds.Sharer
@@ -49,27 +76,27 @@ func TestPairsByHand(t *testing.T) {
 	}{
 		// Side by side until 180 s, when the second has done 0.8 x 180; then the first is alone.
 		"one ends within the round": {
-			[]float64{900, 144}, fixed(side), []metrics.Outcome{
+			[]float64{900, 144}, fixed{side}, []metrics.Outcome{
 				{End: 990, Ran: 990, Shared: 180, Done: true}, {End: 180, Ran: 180, Shared: 180, Done: true},
 			},
 		},
 		// The same from the other side: which kind is named first does not matter.
 		"kinds the other way around": {
-			[]float64{900, 144}, fixed(rounds.Mix{A: 1, B: 0, Time: 1, Speed: [2]float64{0.8, 0.5}}), []metrics.Outcome{
+			[]float64{900, 144}, fixed{pair(1, 0, 0, 1, 0.8, 0.5)}, []metrics.Outcome{
 				{End: 990, Ran: 990, Shared: 180, Done: true}, {End: 180, Ran: 180, Shared: 180, Done: true},
 			},
 		},
 		// Both end in the second round: at 360 s 180 and 288 are done; 20 more take 40 s; at 440 s
 		// the second has 0.8 x 400 of 330, and 10 s to go.
 		"both end": {
-			[]float64{200, 330}, fixed(side), []metrics.Outcome{
+			[]float64{200, 330}, fixed{side}, []metrics.Outcome{
 				{End: 400, Ran: 400, Shared: 400, Done: true}, {End: 410, Ran: 410, Shared: 400, Done: true},
 			},
 		},
 		// Half of the time for the third alone, half for the others side by side: they take turns
 		// (1: the third; 2: the pair; 3: the third, done; 4 and 5: the pair).
 		"in turns": {
-			[]float64{540, 864, 720}, fixed(rounds.Mix{A: 2, B: rounds.Alone, Time: 0.5, Speed: [2]float64{1, 0}}, rounds.Mix{A: 0, B: 1, Time: 0.5, Speed: [2]float64{0.5, 0.8}}),
+			[]float64{540, 864, 720}, fixed{alone(2, 0, 0.5), pair(0, 1, 0, 0.5, 0.5, 0.8)},
 			[]metrics.Outcome{
 				{Start: 360, End: 360 + 360 + 360 + 720, Ran: 1080, Shared: 1080, Preemptions: 1, Done: true},
 				{Start: 360, End: 360 + 360 + 360 + 720, Ran: 1080, Shared: 1080, Preemptions: 1, Done: true},
@@ -100,11 +127,8 @@ func TestPairsKeepShares(t *testing.T) {
 	n := 0
 	ran := make([]int, 5)
 	ctx, stop := context.WithCancel(context.Background())
-	_, err := rounds.Run(ctx, gpus(2, 0, 0), stream(jobs), rounds.Options{
-		Model: rounds.Gavel{Sharer: fixed(
-			rounds.Mix{A: 0, B: rounds.Alone, Time: 0.75, Speed: [2]float64{1, 0}},
-			rounds.Mix{A: 1, B: 1, Time: 1.25, Speed: [2]float64{0.6, 0.6}},
-		)},
+	_, err := rounds.Run(ctx, gpus(2, 0, 0), trace.Each(jobs), rounds.Options{
+		Model: rounds.Gavel{Sharer: fixed{alone(0, 0, 0.75), pair(1, 1, 0, 1.25, 0.6, 0.6)}},
 		Speed: func(*trace.Job, string) float64 { return 1 },
 		Watch: func(r rounds.Round) {
 			for _, a := range r.Runs {
@@ -122,12 +146,17 @@ func TestPairsKeepShares(t *testing.T) {
 
 func TestBadShares(t *testing.T) {
 	jobs := []trace.Job{{ID: "first", Workload: "0", GPUs: 1, Steps: 9}, {ID: "second", Workload: "1", GPUs: 1, Steps: 9}}
-	for want, m := range map[string]rounds.Mix{
-		"allocates NaN GPUs of v100":   {A: 0, B: rounds.Alone, Time: math.NaN(), Speed: [2]float64{1, 0}},
-		"speeds [1 0] to jobs like fi": {A: 0, B: 1, Time: 1, Speed: [2]float64{1, 0}},
+	for want, m := range map[string]mix{
+		"allocates NaN GPUs of v100":                      alone(0, 0, math.NaN()),
+		"1 GPUs of p100 to jobs like first, whose speed ": alone(0, 1, 1),
 	} {
-		_, err := rounds.Run(context.Background(), gpus(1, 0, 0), stream(jobs), rounds.Options{
-			Model: rounds.Gavel{Sharer: fixed(m)}, Speed: func(*trace.Job, string) float64 { return 1 },
+		_, err := rounds.Run(context.Background(), gpus(1, 1, 0), trace.Each(jobs), rounds.Options{
+			Model: rounds.Gavel{Sharer: fixed{m}}, Speed: func(_ *trace.Job, gpuType string) float64 {
+				if gpuType == "p100" {
+					return 0
+				}
+				return 1
+			},
 		})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
@@ -161,7 +190,7 @@ func TestPairsProperties(t *testing.T) {
 			return k
 		}
 		speed := func(j *trace.Job, gpu string) float64 { return in.speed(&in.jobs[first[kindOf(j)]], gpu) }
-		var mixes []rounds.Mix
+		var mixes []mix
 		beside := map[[3]int]float64{} // speed of one kind beside another on a type
 		for a, x := range first {
 			for b, y := range first {
@@ -170,27 +199,26 @@ func TestPairsProperties(t *testing.T) {
 					if b < a || gang != in.jobs[y].GPUs || gang > in.cluster.GPUs(name) || speed(&in.jobs[x], name) == 0 || speed(&in.jobs[y], name) == 0 {
 						continue
 					}
-					m := rounds.Mix{A: a, B: b, Type: g, Time: rapid.Float64Range(0.01, 3).Draw(t, "time"), Speed: [2]float64{
-						rapid.SampledFrom([]float64{0.25, 0.5, 2}).Draw(t, "beside"), rapid.SampledFrom([]float64{0.3, 1}).Draw(t, "beside"),
-					}}
+					m := pair(a, b, g, rapid.Float64Range(0.01, 3).Draw(t, "time"),
+						rapid.SampledFrom([]float64{0.25, 0.5, 2}).Draw(t, "beside"), rapid.SampledFrom([]float64{0.3, 1}).Draw(t, "beside"))
 					if a == b {
-						m.Speed[1] = m.Speed[0]
+						m.speed[1] = m.speed[0]
 					}
 					if rapid.Bool().Draw(t, "alone") {
-						m.B, m.Speed = rounds.Alone, [2]float64{speed(&in.jobs[x], name), 0}
+						m.B = rounds.Alone
 					} else {
-						beside[[3]int{a, b, g}], beside[[3]int{b, a, g}] = m.Speed[0], m.Speed[1]
+						beside[[3]int{a, b, g}], beside[[3]int{b, a, g}] = m.speed[0], m.speed[1]
 					}
 					mixes = append(mixes, m)
 				}
 			}
 		}
-		slices.SortFunc(mixes, func(a, b rounds.Mix) int { // maps have no order
+		slices.SortFunc(mixes, func(a, b mix) int { // maps have no order
 			return slices.Compare([]int{a.A, a.B, a.Type}, []int{b.A, b.B, b.Type})
 		})
 		ended := make([]bool, len(in.jobs))
 		did := make([]float64, len(in.jobs))
-		opt := rounds.Options{Model: rounds.Gavel{Sharer: fixed(mixes...)}, Speed: speed}
+		opt := rounds.Options{Model: rounds.Gavel{Sharer: fixed(mixes)}, Speed: speed}
 		opt.Watch = func(r rounds.Round) {
 			free, held := map[string]int{}, map[string]int{}
 			for _, n := range types {
@@ -254,7 +282,7 @@ func TestPairsProperties(t *testing.T) {
 				}
 			}
 		}
-		result, err := rounds.Run(context.Background(), in.cluster, stream(in.jobs), opt)
+		result, err := rounds.Run(context.Background(), in.cluster, trace.Each(in.jobs), opt)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -264,7 +292,7 @@ func TestPairsProperties(t *testing.T) {
 			}
 		}
 		opt.Watch = nil
-		again, err := rounds.Run(context.Background(), in.cluster, stream(in.jobs), opt)
+		again, err := rounds.Run(context.Background(), in.cluster, trace.Each(in.jobs), opt)
 		if err != nil || !reflect.DeepEqual(again, result) {
 			t.Fatal("two runs differ", err)
 		}

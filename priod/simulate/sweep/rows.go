@@ -42,7 +42,7 @@ func (s *Study) Rows(r *Runner, points []Point) ([]Row, error) {
 		}
 		row := &rows[i]
 		row.Of++
-		res, ok, err := r.Read(p)
+		res, ok, err := r.read(p)
 		if err != nil {
 			return nil, err
 		}

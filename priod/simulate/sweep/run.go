@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -42,24 +43,8 @@ func (r *Runner) Run(ctx context.Context, points []Point) error {
 	if err := os.MkdirAll(r.Dir, 0o755); err != nil {
 		return err
 	}
-	type end struct {
-		point Point
-		err   error
-	}
-	ends := make(chan end)
+	var mu sync.Mutex
 	var failed []error
-	collected := make(chan struct{})
-	go func() {
-		defer close(collected)
-		for e := range ends {
-			if e.err != nil {
-				failed = append(failed, fmt.Errorf("%v: %w", e.point.At, e.err))
-			}
-			if r.Done != nil {
-				r.Done(e.point, e.err)
-			}
-		}
-	}()
 	var group errgroup.Group
 	group.SetLimit(max(1, r.Workers))
 	for _, p := range missing {
@@ -67,13 +52,19 @@ func (r *Runner) Run(ctx context.Context, points []Point) error {
 			break
 		}
 		group.Go(func() error {
-			ends <- end{p, r.one(ctx, p)}
+			err := r.one(ctx, p)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				failed = append(failed, fmt.Errorf("%v: %w", p.At, err))
+			}
+			if r.Done != nil {
+				r.Done(p, err)
+			}
 			return nil
 		})
 	}
-	group.Wait()
-	close(ends)
-	<-collected
+	_ = group.Wait() // the errors are in failed
 	return errors.Join(append(failed, ctx.Err())...)
 }
 
@@ -109,8 +100,8 @@ func replace(path string, text []byte) error {
 	return os.Rename(f.Name(), path)
 }
 
-// Read returns the result of a point; false when there is none yet.
-func (r *Runner) Read(p Point) (Result, bool, error) {
+// read returns the result of a point; false when there is none yet.
+func (r *Runner) read(p Point) (Result, bool, error) {
 	text, err := os.ReadFile(r.file(p))
 	if errors.Is(err, fs.ErrNotExist) {
 		return Result{}, false, nil
@@ -132,7 +123,7 @@ func (r *Runner) Read(p Point) (Result, bool, error) {
 func (r *Runner) Missing(points []Point) ([]Point, error) {
 	var missing []Point
 	for _, p := range points {
-		_, ok, err := r.Read(p)
+		_, ok, err := r.read(p)
 		if err != nil {
 			return nil, err
 		}

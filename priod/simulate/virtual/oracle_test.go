@@ -213,7 +213,7 @@ func TestIndexedBackfillIsTheNaiveOne(t *testing.T) {
 		}
 		n := &naive{opt: opt}
 		want := n.simulate(c, jobs)
-		r, err := Run(context.Background(), c, seq(jobs), opt)
+		r, err := Run(context.Background(), c, trace.Each(jobs), opt)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -313,7 +313,7 @@ func TestConservativeIsTheNaiveOne(t *testing.T) {
 		gpus := rapid.IntRange(1, 8).Draw(t, "gpus")
 		c := nodes(1, gpus)
 		jobs := drawJobs(t, c, 40)
-		r, err := Run(context.Background(), c, seq(jobs), Options{Backfill: Conservative})
+		r, err := Run(context.Background(), c, trace.Each(jobs), Options{Backfill: Conservative})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -353,12 +353,12 @@ func TestReservationsMadeAnewAreThoseKept(t *testing.T) {
 		if len(jobs) == 0 {
 			return
 		}
-		kept, err := Run(context.Background(), c, seq(jobs), opt)
+		kept, err := Run(context.Background(), c, trace.Each(jobs), opt)
 		if err != nil {
 			t.Fatal(err)
 		}
 		opt.Depth = 1000
-		anew, err := Run(context.Background(), c, seq(jobs), opt)
+		anew, err := Run(context.Background(), c, trace.Each(jobs), opt)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -492,11 +492,11 @@ func TestErrors(t *testing.T) {
 		{"negative", []trace.Job{{ID: "x", GPUs: 1, Duration: 1, Submit: -1}}, Options{}, "job x is submitted at -1"},
 		{"unsorted", []trace.Job{{ID: "a", GPUs: 1, Duration: 1, Submit: 5}, {ID: "x", GPUs: 1, Duration: 1}}, Options{}, "job x is submitted at 0, before the job that comes before it (5): sort the trace by submit_s"},
 		{"window", []trace.Job{ok}, Options{Window: &metrics.Window{First: 0, Last: 3}}, "the window ends at job 3 and the trace has only 1 jobs, counted from 0"},
-		{"las", []trace.Job{ok}, Options{Order: LAS}, "order las wants the thresholds of its queues in GPU-seconds, rising: 3250,7200"},
+		{"las", []trace.Job{ok}, Options{Order: LAS}, "order las wants the thresholds of its queues in GPU-seconds, rising: --las-queues 3250,7200"},
 		{"order", []trace.Job{ok}, Options{Order: "lifo"}, `no order "lifo": want fifo, sjf, srtf, las, ftf, multifactor or priod`},
 		{"steps", []trace.Job{{ID: "x", GPUs: 1, Steps: 10}}, Options{}, "job x is given by its steps, and no speeds are known"},
 	} {
-		_, err := Run(context.Background(), nodes(1, 8), seq(c.jobs), c.opt)
+		_, err := Run(context.Background(), nodes(1, 8), trace.Each(c.jobs), c.opt)
 		if err == nil || err.Error() != c.want {
 			t.Errorf("%s: %v\nwant %s", c.name, err, c.want)
 		}

@@ -192,7 +192,7 @@ func TestEvictionsLoseNothingButWhatIsBooked(t *testing.T) {
 // Without checkpoints a long job on failing nodes never ends; the run does.
 func TestJobThatFailuresNeverLetEnd(t *testing.T) {
 	jobs := []trace.Job{{ID: "long", GPUs: 32, Duration: 1e6}}
-	_, err := Run(context.Background(), nodes(4, 8), seq(jobs), Options{Placement: placement.Packed, MTBF: 3600, Repair: 60})
+	_, err := Run(context.Background(), nodes(4, 8), trace.Each(jobs), Options{Placement: placement.Packed, MTBF: 3600, Repair: 60})
 	if want := "stuck: these jobs can never run because 1000 runs on end were cut off before anything was saved (no checkpoints?): long"; err == nil || err.Error() != want {
 		t.Fatal(err)
 	}

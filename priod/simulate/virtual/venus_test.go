@@ -4,7 +4,6 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/csv"
-	"iter"
 	"math"
 	"os"
 	"path/filepath"
@@ -25,19 +24,9 @@ func nodes(count, gpus int) trace.Cluster {
 	return trace.Cluster{Nodes: []trace.NodeGroup{{Count: count, GPUs: gpus, GPUType: "v100"}}}
 }
 
-func seq(jobs []trace.Job) iter.Seq2[trace.Job, error] {
-	return func(yield func(trace.Job, error) bool) {
-		for _, j := range jobs {
-			if !yield(j, nil) {
-				return
-			}
-		}
-	}
-}
-
 func run(t testing.TB, c trace.Cluster, jobs []trace.Job, opt Options) Result {
 	t.Helper()
-	r, err := Run(context.Background(), c, seq(jobs), opt)
+	r, err := Run(context.Background(), c, trace.Each(jobs), opt)
 	if err != nil {
 		t.Fatal(err)
 	}

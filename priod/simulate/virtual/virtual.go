@@ -11,7 +11,6 @@ package virtual
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -119,6 +118,11 @@ type Result struct {
 	End      float64 // when it stopped, s
 }
 
+// OptionError says which options do not go together, or with this cluster.
+type OptionError string
+
+func (e OptionError) Error() string { return string(e) }
+
 // Run simulates the jobs, which come in the order of their submission, on the
 // cluster. It ends when all jobs, or those of the window, are done.
 func Run(ctx context.Context, c trace.Cluster, jobs iter.Seq2[trace.Job, error], opt Options) (Result, error) {
@@ -153,22 +157,22 @@ func check(c trace.Cluster, o *Options) error {
 		{!slices.Contains([]Order{FIFO, SJF, SRTF, LAS, FTF, Multifactor, Priod}, o.Order), fmt.Sprintf("no order %q: want fifo, sjf, srtf, las, ftf, multifactor or priod", o.Order)},
 		{!slices.Contains([]Backfill{NoBackfill, EASY, Conservative, Skip}, o.Backfill), fmt.Sprintf("no backfill %q: want none, easy, conservative or skip", o.Backfill)},
 		{!finite(o.Grace, o.RequeueDelay, o.Prolog, o.Epilog, o.Checkpoint, o.RestartCost, o.MTBF, o.Repair, o.Every, o.SteerEvery), "times are finite and not negative"},
-		{o.UserGPUs < 0 || o.AccountGPUs < 0 || o.Depth < 0, "limits are not negative"},
+		{o.UserGPUs < 0 || o.AccountGPUs < 0 || o.Depth < 0, "--user-gpus, --account-gpus and --depth are 0 (no limit) or more"},
 		{o.Window != nil && (o.Window.First < 0 || o.Window.Last < o.Window.First), "the window's last job comes before its first"},
-		{o.Order == LAS && (len(o.LASQueues) == 0 || !slices.IsSorted(o.LASQueues) || !(o.LASQueues[0] > 0)), "order las wants the thresholds of its queues in GPU-seconds, rising: 3250,7200"},
+		{o.Order == LAS && (len(o.LASQueues) == 0 || !slices.IsSorted(o.LASQueues) || !(o.LASQueues[0] > 0)), "order las wants the thresholds of its queues in GPU-seconds, rising: --las-queues 3250,7200"},
 		{o.preemptive() && (o.Placement != placement.Pool || types > 1), fmt.Sprintf("order %s moves jobs freely: it wants --placement pool and one GPU type (--engine rounds knows several)", o.Order)},
 		{o.preemptive() && o.Backfill != NoBackfill, fmt.Sprintf("order %s already starts whatever fits: leave backfill at none", o.Order)},
 		{o.preemptive() && !(o.Grace == 0 && o.RequeueDelay == 0 && o.Prolog == 0 && o.Epilog == 0 && o.RestartCost == 0 && o.MTBF == 0 && o.UserGPUs == 0 && o.AccountGPUs == 0 && o.Evict == nil && o.Steer == nil),
 			fmt.Sprintf("order %s preempts at no cost: it knows no grace, delays, limits, failures, steering or evictions", o.Order)},
 		{(o.Size != nil || o.Order == Priod && o.Daemon.Settings.Sizing.Sizes != nil) && (o.Placement == placement.Pool || o.Backfill == Conservative), "jobs are sized where they are placed on nodes, and not with conservative backfill, which fixes sizes when it plans"},
 		{o.MTBF > 0 && o.Placement == placement.Pool, "nodes fail only where jobs are placed on nodes: --placement packed or consolidated"},
-		{o.MTBF > 0 && o.Repair == 0, "a failed node wants a time for its repair"},
+		{o.MTBF > 0 && o.Repair == 0, "a failed node wants a time for its repair: --repair beside --mtbf"},
 		{o.Size != nil && o.Order == Priod, "order priod sizes by itself: no second hand on the jobs' sizes"},
 		{o.Steer != nil && o.Order == Priod, "order priod steers by itself: no second hand on the jobs' types"},
 		{o.Order == Priod && o.Daemon.Interval <= 0, "order priod wants the daemon's interval"},
 	} {
 		if rule.broken {
-			return errors.New(rule.say)
+			return OptionError(rule.say)
 		}
 	}
 	return nil

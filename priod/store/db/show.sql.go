@@ -325,7 +325,7 @@ func (q *Queries) IntervalsOfJob(ctx context.Context, db DBTX, arg IntervalsOfJo
 }
 
 const jobsSince = `-- name: JobsSince :many
-SELECT j.job, j.id, j.task, j.task_count, j.user, j.tag, j.gpus, j.first_submit_ms, j.left_ms,
+SELECT j.job, j.id, j.task, j.task_count, j.tag, j.first_submit_ms, j.left_ms,
   CAST(coalesce(min(i.start_ms), 0) AS INTEGER) AS start_ms, CAST(coalesce(max(i.end_ms), 0) AS INTEGER) AS end_ms,
   CAST(coalesce(sum(i.end_ms - i.start_ms), 0) AS INTEGER) AS ran_ms, CAST(coalesce(min(i.class), '') AS TEXT) AS class
 FROM jobs AS j LEFT JOIN intervals AS i ON i.job = j.job
@@ -338,9 +338,7 @@ type JobsSinceRow struct {
 	ID            int64
 	Task          int64
 	TaskCount     int64
-	User          string
 	Tag           string
-	Gpus          int64
 	FirstSubmitMs int64
 	LeftMs        int64
 	StartMs       int64
@@ -364,9 +362,7 @@ func (q *Queries) JobsSince(ctx context.Context, db DBTX, sinceMs int64) ([]Jobs
 			&i.ID,
 			&i.Task,
 			&i.TaskCount,
-			&i.User,
 			&i.Tag,
-			&i.Gpus,
 			&i.FirstSubmitMs,
 			&i.LeftMs,
 			&i.StartMs,

@@ -55,6 +55,7 @@ const (
 
 const (
 	tolerance = 1e-11 // of a cost that counts as lower, relative
+	rounding  = 1e-14 // of what all GPUs cost: a cost that counts as none, as prices of 0 are seldom exactly 0
 	pivotMin  = 1e-10
 	rest      = 1e-12 // of the GPUs: an excess that counts as none
 )
@@ -268,7 +269,7 @@ func (c *clearing) improve(i int) (moved bool, margin float64, err error) {
 	}
 	best, cost, margin := j.cheapest(c.rate[i], c.price)
 	old := j.worth(c.key[i], c.price)
-	if cost*j.Count >= old-tolerance*(old+rest) {
+	if cost*j.Count >= old-tolerance*old-rounding*c.whole {
 		return false, margin / (cost + rest), nil
 	}
 	return true, 0, c.enter(column{job: i, mix: best})
@@ -333,7 +334,7 @@ func (c *clearing) enter(col column) error {
 		}
 	}
 	if col.job >= 0 {
-		if _, ok := c.keyOf(col.job, d, 1, &step); ok {
+		if c.keyOf(col.job, d, 1, &step) {
 			leaves, key = -1, col.job
 		}
 	}
@@ -341,7 +342,7 @@ func (c *clearing) enter(col column) error {
 		if b.job < 0 || b.job == col.job || c.first(b.job) != i {
 			continue
 		}
-		if _, ok := c.keyOf(b.job, d, 0, &step); ok {
+		if c.keyOf(b.job, d, 0, &step) {
 			leaves, key = -1, b.job
 		}
 	}
@@ -367,7 +368,7 @@ func (c *clearing) enter(col column) error {
 
 // keyOf tells whether the share of a job's key comes to 0 before step when the
 // shares move by -d and entering takes the rest, and then shortens step.
-func (c *clearing) keyOf(job int, d []float64, entering float64, step *float64) (float64, bool) {
+func (c *clearing) keyOf(job int, d []float64, entering float64, step *float64) bool {
 	share, falls := 1.0, entering
 	for i, b := range c.basis {
 		if b.job == job {
@@ -376,23 +377,18 @@ func (c *clearing) keyOf(job int, d []float64, entering float64, step *float64) 
 		}
 	}
 	if falls <= pivotMin {
-		return 0, false
+		return false
 	}
 	if s := max(0, share) / falls; s < *step {
 		*step = s
-		return s, true
+		return true
 	}
-	return 0, false
+	return false
 }
 
 // first returns the first column of the basis that belongs to the job.
 func (c *clearing) first(job int) int {
-	for i, b := range c.basis {
-		if b.job == job {
-			return i
-		}
-	}
-	return -1
+	return slices.IndexFunc(c.basis, func(b column) bool { return b.job == job })
 }
 
 // rekey gives a job another key.

@@ -1,7 +1,5 @@
 package market
 
-import "math"
-
 // Target says what each job has to reach at a level, steps/s: continuous and
 // not falling in the level. Slope is its derivative there. No target up to the
 // top may exceed the job's fastest type.
@@ -183,16 +181,4 @@ func (m *Market) afford(target Target, price []float64, from, top, near float64)
 		}
 	}
 	return high
-}
-
-// Fastest is the least level at which some job's linear target, share[i] for
-// each level, asks for more than its fastest type gives.
-func (m *Market) Fastest(share []float64) float64 {
-	top := math.Inf(1)
-	for i := range m.Jobs {
-		if share[i] > 0 {
-			top = min(top, m.Jobs[i].Fastest()/share[i])
-		}
-	}
-	return top
 }

@@ -62,7 +62,9 @@ func (j *Job) cheapest(rate float64, price []float64) (best mix, cost, margin fl
 }
 
 // cost is what the cheapest mix costs, for one job, and what one more unit of
-// rate would: all that a search for a level asks, at two thirds of the time.
+// rate would: all that a search for a level asks, at two thirds of the time. At a
+// type's own speed, where the slope jumps, it may be less than on either side: the
+// search brackets the level and takes a step more.
 func (j *Job) cost(rate float64, price []float64) (cost, slope float64) {
 	if rate <= 0 {
 		return 0, 0

@@ -149,10 +149,38 @@ func (n *nash) gap() float64 {
 	return sum
 }
 
-// step moves towards nashCentre of the present complementarity.
+// step moves towards nashCentre of the present complementarity. It is false when
+// the prices' system has no finite solution.
 func (n *nash) step() bool {
-	types := len(n.p)
 	free := n.free()
+	mu := n.target(free)
+	n.factorise(mu, free)
+	copy(n.dp, n.prices.right)
+	n.prices.backward(n.dp)
+	for _, d := range n.dp {
+		if d != d || math.IsInf(d, 0) {
+			return false
+		}
+	}
+	primal, dual := n.directions(mu, free)
+	primal, dual = min(1, nashShort*primal), min(1, nashShort*dual)
+	n.length = min(primal, dual)
+	for i := range n.x {
+		for t := range n.x[i] {
+			n.x[i][t] += primal * n.dx[i][t]
+			n.s[i][t] += dual * n.ds[i][t]
+		}
+		n.l[i] += dual * n.dl[i]
+	}
+	for t := range n.p {
+		n.p[t] += dual * n.dp[t]
+	}
+	return true
+}
+
+// target is the product of each variable and its multiplier that the step aims
+// at: less of the present mean the longer the last step was.
+func (n *nash) target(free []float64) float64 {
 	mu, products := 0.0, 0.0
 	for t, p := range n.p {
 		if n.m.GPUs[t] > 0 {
@@ -168,13 +196,18 @@ func (n *nash) step() bool {
 			}
 		}
 	}
-	mu *= max(nashCentre, (1-n.length)*(1-n.length)) / products
-	// Of a class: A dx = b - gang x dp, where A = R'R is the curvature of its
-	// logarithm, of its time's and its zeros' borders. So with V = gang x R'^-1
-	// the prices are those of least squares over V dp = R'^-1 b.
+	return mu * (max(nashCentre, (1-n.length)*(1-n.length)) / products)
+}
+
+// factorise sets up the step's system. Of a class: A dx = b - gang x dp, where
+// A = R'R is the curvature of its logarithm, of its time's and its zeros'
+// borders. So with V = gang x R'^-1 the prices are those of least squares over
+// V dp = R'^-1 b, which stands in ds until directions has read it.
+func (n *nash) factorise(mu float64, free []float64) {
+	types := len(n.p)
 	row := make([]float64, types)
 	n.prices.clear()
-	b := n.ds // scratch until the end
+	b := n.ds
 	for i := range n.x {
 		j, q, speed := &n.m.Jobs[i], n.factor[i], n.speed[i]
 		rate, idle := n.rate(i), n.idle(i)
@@ -224,20 +257,18 @@ func (n *nash) step() bool {
 		row[t] = math.Sqrt(free[t] / p)
 		n.prices.absorb(row, (mu/p-free[t])/row[t])
 	}
-	copy(n.dp, n.prices.right)
-	n.prices.backward(n.dp)
-	for _, d := range n.dp {
-		if d != d || math.IsInf(d, 0) {
-			return false
-		}
-	}
-	primal, dual := 1/nashShort, 1/nashShort
+}
+
+// directions solves for everything but the prices, and says how far the primal
+// and the dual variables are from the border along them, at most 1/nashShort.
+func (n *nash) directions(mu float64, free []float64) (primal, dual float64) {
+	primal, dual = 1/nashShort, 1/nashShort
 	shorten := func(length *float64, v, d float64) {
 		if d < 0 {
 			*length = min(*length, -v/d)
 		}
 	}
-	used := make([]float64, types)
+	used := make([]float64, len(n.p))
 	for i := range n.x {
 		j := &n.m.Jobs[i]
 		sum := 0.0
@@ -249,7 +280,7 @@ func (n *nash) step() bool {
 		}
 		n.factor[i].forward(dx)
 		for t := range dx {
-			dx[t] += b[i][t]
+			dx[t] += n.ds[i][t]
 		}
 		n.factor[i].backward(dx)
 		for t := range dx {
@@ -272,19 +303,7 @@ func (n *nash) step() bool {
 		shorten(&primal, free[t], -used[t])
 		shorten(&dual, n.p[t], n.dp[t])
 	}
-	primal, dual = min(1, nashShort*primal), min(1, nashShort*dual)
-	n.length = min(primal, dual)
-	for i := range n.x {
-		for t := range n.x[i] {
-			n.x[i][t] += primal * n.dx[i][t]
-			n.s[i][t] += dual * n.ds[i][t]
-		}
-		n.l[i] += dual * n.dl[i]
-	}
-	for t := range n.p {
-		n.p[t] += dual * n.dp[t]
-	}
-	return true
+	return primal, dual
 }
 
 // triangle is R of R'R, the sum of the outer products of the rows absorbed, and

@@ -39,7 +39,7 @@ func run(args []string) int {
 	case errors.As(err, &status):
 		return int(status)
 	case errors.As(err, &usage):
-		fmt.Fprintf(os.Stderr, "lab: %v; see lab --help\n", err)
+		fmt.Fprintf(os.Stderr, "lab: %v; see tests/lab/lab.sh --help\n", err)
 		return wrongUsage
 	}
 	fmt.Fprintln(os.Stderr, "lab:", strings.TrimPrefix(err.Error(), "lab: "))
@@ -124,7 +124,7 @@ func start(c *cli.Context) error {
 		return errors.Join(err, l.Close())
 	}
 	fmt.Printf("export SLURM_CONF=%s\n", l.Conf())
-	fmt.Fprintf(os.Stderr, "a lab with %d nodes runs in %s; \"lab stop %s\" ends it\n", len(l.Nodes), l.Dir, l.Dir)
+	fmt.Fprintf(os.Stderr, "a lab with %d nodes runs in %s; \"tests/lab/lab.sh stop %s\" ends it\n", len(l.Nodes), l.Dir, l.Dir)
 	return nil
 }
 

@@ -79,7 +79,7 @@ func TestStartStop(t *testing.T) {
 	skipWithoutSlurm(t)
 	dir := filepath.Join(t.TempDir(), "x")
 	status, stdout, stderr := capture(t, "start", "--no-accounting", "-v", "--dir", dir)
-	if status != 0 || stdout != "export SLURM_CONF="+dir+"/etc/slurm.conf\n" || !strings.Contains(stderr, "nodes idle") || !strings.Contains(stderr, "lab stop "+dir) {
+	if status != 0 || stdout != "export SLURM_CONF="+dir+"/etc/slurm.conf\n" || !strings.Contains(stderr, "nodes idle") || !strings.Contains(stderr, "tests/lab/lab.sh stop "+dir) {
 		t.Errorf("status %d, output %q, error %q", status, stdout, stderr)
 	}
 	if status, _, stderr := capture(t, "start", "--no-accounting", "--dir", dir); status != failed || !strings.Contains(stderr, "not empty") {

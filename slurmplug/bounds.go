@@ -1,0 +1,61 @@
+package slurmplug
+
+import (
+	"context"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Bounds is what a pending job says of its nodes that squeue does not tell; 0 is
+// what is not said.
+type Bounds struct {
+	Nodes, Most         int // at least and at most so many
+	Tasks, TasksPerNode int
+	CPUs, CPUsPerGPU    int   // CPUs: of each node
+	MemMB               int64 // of each node
+}
+
+// Bounds reads what a job says of its nodes, by Slurm's own id of a record; the tasks
+// of an array all say the same. A word that its name or comment says too is not believed.
+func (c *Client) Bounds(ctx context.Context, raw uint32) (Bounds, error) {
+	out, err := c.readLines(ctx, "scontrol", "--oneliner", "show", "job", strconv.FormatUint(uint64(raw), 10))
+	if isNoJob(err) {
+		return Bounds{}, ErrNoJob
+	}
+	if err != nil {
+		return Bounds{}, err
+	}
+	first, _, _ := strings.Cut(string(out), "\n")
+	return parseBounds(first), nil
+}
+
+func parseBounds(line string) (b Bounds) {
+	words, twice := map[string]string{}, map[string]bool{}
+	for word := range strings.FieldsSeq(line) {
+		if key, value, ok := strings.Cut(word, "="); ok {
+			_, twice[key] = words[key]
+			words[key] = value
+		}
+	}
+	number := func(key, text string) int {
+		n, err := parseUint(text, math.MaxInt32)
+		if err != nil || twice[key] {
+			return 0
+		}
+		return int(n)
+	}
+	least, most, bounded := strings.Cut(words["NumNodes"], "-")
+	if bounded { // else it is an estimate
+		b.Nodes, b.Most = number("NumNodes", least), number("NumNodes", most)
+	}
+	perNode, _, _ := strings.Cut(words["NtasksPerN:B:S:C"], ":")
+	b.Tasks, b.TasksPerNode, b.CPUs = number("NumTasks", words["NumTasks"]), number("NtasksPerN:B:S:C", perNode), number("MinCPUsNode", words["MinCPUsNode"])
+	if n, err := perGPU(words["CpusPerTres"]); err == nil && !twice["CpusPerTres"] {
+		b.CPUsPerGPU = n
+	}
+	if mb, err := ParseMemory(words["MinMemoryNode"]); err == nil && !twice["MinMemoryNode"] {
+		b.MemMB = mb
+	}
+	return b
+}
