@@ -26,13 +26,15 @@ func (c *Client) Bounds(ctx context.Context, raw uint32) (Bounds, error) {
 	if err != nil {
 		return Bounds{}, err
 	}
-	first, _, _ := strings.Cut(string(out), "\n")
-	return parseBounds(first), nil
+	return parseBounds(string(out)), nil
 }
 
-func parseBounds(line string) (b Bounds) {
+// parseBounds reads the first record: those of an array's tasks follow. A name may hold
+// newlines.
+func parseBounds(out string) (b Bounds) {
+	record, _, _ := strings.Cut(out, "\nJobId=")
 	words, twice := map[string]string{}, map[string]bool{}
-	for word := range strings.FieldsSeq(line) {
+	for word := range strings.FieldsSeq(record) {
 		if key, value, ok := strings.Cut(word, "="); ok {
 			_, twice[key] = words[key]
 			words[key] = value

@@ -14,6 +14,7 @@ func TestParseBounds(t *testing.T) {
 		"CpusPerTres=gpu:8":                                                                 {CPUsPerGPU: 8}, // DefCpuPerGPU
 		plain + " Comment=NumTasks=9 MinCPUsNode=900":                                       {Tasks: 1},
 		"NumNodes=x-y NumTasks=-1 MinMemoryNode=much":                                       {},
+		"JobId=7 JobName=a\nname NumTasks=2 CpusPerTres=gpu:8\nJobId=8 NumTasks=3":          {Tasks: 2, CPUsPerGPU: 8}, // an array, and a task of it
 		"": {},
 	} {
 		if got := parseBounds(line); got != want {
