@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"slurmprio/priod/store"
+	"slurmprio/slurmplug"
 )
 
 // seedEnv repeats a run of the fault harness; every run prints its seed.
@@ -75,7 +78,9 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	r := random(t)
 	s.fill()
 	s.submit("--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
+	begun := time.Now()
 	s.must("run", "--once")
+	most := time.Since(begun)
 	killed := 0
 	for range rounds(20, 1000) {
 		for range r.IntN(3) {
@@ -85,10 +90,15 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Duration(r.IntN(300)) * time.Millisecond)
+		time.Sleep(time.Duration(r.Float64() * float64(most)))
 		cmd.Process.Kill()
+		// About one run in five comes to its end, however long runs take by now:
+		// or none would live to its writes.
 		if cmd.Wait(); cmd.ProcessState.ExitCode() < 0 {
 			killed++
+			most += most / 20
+		} else {
+			most -= most / 5
 		}
 	}
 	t.Logf("killed in the middle %d times", killed)
@@ -96,6 +106,18 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		t.Error("every run ended before it was killed: nothing was tested")
 	}
 	s.settle()
+	var history struct{ Writes []store.Write }
+	s.json(&history, "history", "--most", "1000000")
+	open := 0
+	for _, w := range history.Writes {
+		if w.Status == slurmplug.Unknown {
+			open++
+		}
+	}
+	t.Logf("%d of %d writes were planned and have no outcome", open, len(history.Writes))
+	if long() && open == 0 {
+		t.Error("no run was killed between its plan and the outcomes")
+	}
 	s.checkOrder()
 	s.must("reset")
 	left := s.slurm("sprio", "--noheader", "--format=%S")

@@ -133,7 +133,7 @@ func isBroken(err error) bool {
 var errGone = errors.New("priod.db was deleted or replaced while priod ran")
 
 // intact makes sure that what is written can be found again: SQLite itself goes
-// on writing into deleted files.
+// on writing into deleted files, and into overwritten ones.
 func (s *Store) intact() error {
 	if err := s.keepLock(); err != nil {
 		return err
@@ -150,7 +150,10 @@ func (s *Store) intact() error {
 			return cmp.Or(err, s.reopen(path+suffix))
 		}
 	}
-	return nil
+	// SQLite checks a page only when it reads it: from its memory it would serve,
+	// until the next start, a database whose file was overwritten.
+	_, err := s.db.Exec("PRAGMA shrink_memory")
+	return err
 }
 
 // stands tells whether a path still names the file that it did.
