@@ -170,7 +170,9 @@ func TestValidateSize(t *testing.T) {
 
 func TestLimits(t *testing.T) {
 	assoc := recording(t, "limits-assoc.out") + "chemistry|||root|cpu=8,mem=1G|||cpu=3||\nchemistry|games|||cpu=6|||cpu=4|mem=500M|\n"
-	qos := recording(t, "limits-qos.out") + "many|cpu=9||||||cpu=7|mem=2G||||\nfactor||||||||||||2.000000\n"
+	assoc += "Biology|Games|large|||||cpu=5||\n" // of a partition "Large": sacctmgr takes it in small letters
+	qos := recording(t, "limits-qos.out") + "many|cpu=9||||||cpu=7|mem=2G|||||\nfactor||||||||||||2.000000|\n" +
+		"half|||||cpu=50||||||||DenyOnLimit,Relative\nwhole|||||||||||||Relative\n"
 	l, err := parseLimits(assoc, qos)
 	if err != nil {
 		t.Fatal(err)
@@ -204,6 +206,14 @@ func TestLimits(t *testing.T) {
 		{"games", "chemistry", "gpu", []string{"normal"}, chemistry, ""},
 		{"games", "chemistry", "gpu", []string{"factor"}, nil, "its QOS multiplies by LimitFactor: " + chemistry[0].What},
 		{"games", "biology", "gpu", []string{"factor"}, nil, ""},
+		{"games", "biology", "Large", []string{"normal"}, []Limit{{"user games has a limit in account biology: MaxTRES=cpu=5", 5, none, ""}}, ""},
+		{"games", "biology", "gpu", []string{"normal", "Many"}, []Limit{ // as slurm.conf may name a partition's
+			{"QOS many limits it: GrpTRES=cpu=9", 9, none, "QOS many"},
+			{"QOS many limits it: MaxTRESPU=cpu=7", 7, none, "QOS many, user games"},
+			{"QOS many limits it: MaxTRESPA=mem=2G", none, 2048, "QOS many, account biology"},
+		}, ""},
+		{"games", "biology", "gpu", []string{"half"}, nil, "QOS half limits it: MaxTRESPerNode=cpu=50 per cent (Relative)"},
+		{"games", "biology", "gpu", []string{"whole"}, nil, ""},
 		{"games", "nowhere", "gpu", nil, nil, "user games in account nowhere is not known"},
 		{"games", "biology", "gpu", []string{"new"}, nil, "QOS new is not known"},
 		{"newcomer", "biology", "gpu", []string{"normal"}, nil, "user newcomer in account biology is not known"},

@@ -36,8 +36,15 @@ type Allowance struct {
 	Each        bool // to each job that holds it
 }
 
-// association is an account, or a user in it, perhaps in one partition.
+// association is an account, or a user in it, perhaps in one partition, all in small
+// letters: so slurmdbd keeps accounts, QOS and the partitions of associations, and
+// users unless told otherwise, and slurmctld looks them up whatever their case
+// (assoc_mgr.c).
 type association struct{ account, user, partition string }
+
+func associationOf(account, user, partition string) association {
+	return association{strings.ToLower(account), strings.ToLower(user), strings.ToLower(partition)}
+}
 
 // bound is what an association or a QOS says, and the account above.
 type bound struct {
@@ -45,6 +52,11 @@ type bound struct {
 	fixed  string  // in words: a limit of which nobody can say what it leaves
 	factor bool    // a QOS that multiplies its associations' limits
 	parent string
+}
+
+// join is what binds where two have one name but for its case.
+func (b bound) join(o bound) bound {
+	return bound{append(b.limits, o.limits...), cmp.Or(b.fixed, o.fixed), b.factor || o.factor, cmp.Or(b.parent, o.parent)}
 }
 
 // Scopes of limits, by their names. Of those that are not here nobody can say what
@@ -79,7 +91,7 @@ func (c *Client) Limits(ctx context.Context, cluster string) (*Limits, error) {
 	if err != nil {
 		return nil, err
 	}
-	qos, err := list("qos", "format=Name,"+strings.Join(qosLimits, ",")+",LimitFactor")
+	qos, err := list("qos", "format=Name,"+strings.Join(qosLimits, ",")+",LimitFactor,Flags")
 	if err != nil {
 		return nil, err
 	}
@@ -98,19 +110,24 @@ func parseLimits(assoc, qos string) (*Limits, error) {
 			return nil, doubtful("sacctmgr show assoc", "%q: %w", firstLine([]byte(line)), err)
 		}
 		b.parent = f[3]
-		l.assoc[association{f[0], f[1], f[2]}] = b
+		key := associationOf(f[0], f[1], f[2])
+		l.assoc[key] = l.assoc[key].join(b)
 	}
 	for line := range strings.Lines(qos) {
 		f := strings.Split(strings.TrimSuffix(line, "\n"), "|")
-		if len(f) != 2+len(qosLimits) || f[0] == "" {
-			return nil, doubtful("sacctmgr show qos", "%q: %d fields, want %d, the first not empty", firstLine([]byte(line)), len(f), 2+len(qosLimits))
+		if len(f) != 3+len(qosLimits) || f[0] == "" {
+			return nil, doubtful("sacctmgr show qos", "%q: %d fields, want %d, the first not empty", firstLine([]byte(line)), len(f), 3+len(qosLimits))
 		}
-		b, err := onSize(qosLimits, f[1:len(f)-1])
+		b, err := onSize(qosLimits, f[1:len(f)-2])
 		if err != nil {
 			return nil, doubtful("sacctmgr show qos", "%q: %w", firstLine([]byte(line)), err)
 		}
-		b.factor = f[len(f)-1] != ""
-		l.qos[f[0]] = b
+		b.factor = f[len(f)-2] != ""
+		if flags := strings.Split(strings.ToLower(f[len(f)-1]), ","); slices.Contains(flags, "relative") && len(b.limits) > 0 {
+			b.fixed = cmp.Or(b.fixed, b.limits[0].What+" per cent (Relative)") // of what its partitions have (23.11 and later)
+		}
+		name := strings.ToLower(f[0])
+		l.qos[name] = l.qos[name].join(b)
 	}
 	return l, nil
 }
@@ -146,14 +163,18 @@ func onSize(names, values []string) (b bound, err error) {
 // association's, and those of the accounts above. The QOS may be a partition's, or
 // several with commas. Of several Slurm may heed one only: the least is safe. fixed
 // says why it is not known what they leave, "" when it is; what was made since the
-// limits were read may have one.
+// limits were read may have one. A job that runs counts under limits all the same.
 func (l *Limits) Of(user, account, partition string, qos ...string) (limits []Limit, fixed string) {
 	scaled := false
 	for _, list := range qos {
 		for q := range strings.SplitSeq(list, ",") {
+			if isUnset(q) {
+				continue
+			}
+			q = strings.ToLower(q)
 			b, known := l.qos[q]
-			if !known && !isUnset(q) {
-				return nil, fmt.Sprintf("QOS %.40s is not known", q)
+			if !known {
+				fixed = cmp.Or(fixed, fmt.Sprintf("QOS %.40s is not known", q))
 			}
 			who := "QOS " + q
 			scaled = scaled || b.factor
@@ -162,18 +183,15 @@ func (l *Limits) Of(user, account, partition string, qos ...string) (limits []Li
 			})
 		}
 	}
-	var a bound
-	known := false
-	as := association{}
-	for _, as = range []association{ // slurmdbd keeps names in small letters, unless told otherwise
-		{account, user, partition}, {account, user, ""}, {account, strings.ToLower(user), partition}, {account, strings.ToLower(user), ""},
-	} {
-		if a, known = l.assoc[as]; known {
-			break
-		}
+	as := associationOf(account, user, partition)
+	account = as.account
+	a, known := l.assoc[as]
+	if !known {
+		as.partition = ""
+		a, known = l.assoc[as]
 	}
 	if !known {
-		return nil, fmt.Sprintf("user %.40s in account %.40s is not known", user, account)
+		fixed = cmp.Or(fixed, fmt.Sprintf("user %.40s in account %.40s is not known", user, account))
 	}
 	ofQOS := len(limits)
 	fixed = a.add(&limits, fixed, fmt.Sprintf("user %s has a limit in account %s: ", user, account), map[string]string{
@@ -182,7 +200,7 @@ func (l *Limits) Of(user, account, partition string, qos ...string) (limits []Li
 	for range len(l.assoc) { // accounts are a tree, however odd the output
 		a, known = l.assoc[association{account, "", ""}]
 		if !known && account != "" {
-			return nil, fmt.Sprintf("account %.40s is not known", account)
+			fixed = cmp.Or(fixed, fmt.Sprintf("account %.40s is not known", account))
 		}
 		if !known { // above the root
 			break
@@ -191,7 +209,7 @@ func (l *Limits) Of(user, account, partition string, qos ...string) (limits []Li
 			return l.Shared == eachJob // its users' associations have inherited it, or have their own
 		})
 		fixed = a.add(&limits, fixed, fmt.Sprintf("account %s has a limit: ", account), map[string]string{together: "account " + account})
-		account = a.parent
+		account = strings.ToLower(a.parent)
 	}
 	if scaled && len(limits) > ofQOS {
 		fixed = cmp.Or(fixed, "its QOS multiplies by LimitFactor: "+limits[ofQOS].What)

@@ -39,12 +39,12 @@ func newLimitedSite(t *testing.T) *limitedSite {
 	}
 	s := newSiteOn(t, lab.ForTest(t, lab.Options{
 		Nodes:       []lab.NodeSpec{{Count: 2, GPUType: "a100", GPUs: 10, CPUs: 80, MemoryMB: 500000}},
-		Partitions:  []string{"gpu Nodes=ALL Default=YES State=DOWN", "def Nodes=ALL State=DOWN"},
+		Partitions:  []string{"gpu Nodes=ALL Default=YES State=DOWN", "def Nodes=ALL State=DOWN", "Big Nodes=ALL State=DOWN"},
 		PreemptMode: "OFF",
 	}), "")
-	s.sizing(sizingUnderLimits)
-	t.Cleanup(func() { s.slurm("scancel", "--quiet", "--user="+lab.OtherUser) })
 	l := &limitedSite{site: s}
+	l.sizing(sizingUnderLimits)
+	t.Cleanup(func() { s.slurm("scancel", "--quiet", "--user="+lab.OtherUser) })
 	user := func(account string) string { return "user name=" + lab.OtherUser + " account=" + account }
 	mem := "--prio-mem=a100:1000x1-30000x4"
 	l.cases = []bounded{
@@ -74,19 +74,39 @@ func newLimitedSite(t *testing.T) *limitedSite {
 			says: "QOS qosgroup limits it: GrpTRES=cpu=3", args: []string{"-A", "free", "--qos=qosgroup"}},
 		{name: "partqos", cpus: 6, limit: "qos name=partqos set MaxTRESPerJob=cpu=6", without: "qos name=partqos set MaxTRESPerJob=cpu=-1",
 			says: "QOS partqos limits it: MaxTRES=cpu=6", args: []string{"-A", "free", "-p", "def"}},
+		{name: "big", cpus: 7, limit: user("big") + " partition=Big set MaxTRES=cpu=7", without: user("big") + " partition=Big set MaxTRES=cpu=-1",
+			says: "user games has a limit in account big: MaxTRES=cpu=7", args: []string{"-A", "big", "-p", "Big"}}, // a partition that sacctmgr has as "big"
 		{name: "above", cpus: 2, limit: user("small") + " set MaxTRES=cpu=1", without: user("small") + " set MaxTRES=cpu=-1",
 			says: "its own, because it asks for more than a limit leaves now: user games has a limit in account small: MaxTRES=cpu=1", args: []string{"-A", "small"}},
 	}
 	all := "qosnode,qosuser,qosgroup,partqos"
 	l.sacctmgr(
 		"add qos "+all,
-		"add account free,gpus,user,inherits,memory,minutes,billing,group,above,small cluster=lab",
+		"add account free,gpus,user,inherits,memory,minutes,billing,group,above,small,big cluster=lab",
 		"add account below parent=above cluster=lab",
-		"add user "+lab.OtherUser+" account=free,gpus,user,inherits,memory,minutes,billing,group,below,small",
+		"add user "+lab.OtherUser+" account=free,gpus,user,inherits,memory,minutes,billing,group,below,small,big",
+		"add user "+lab.OtherUser+" account=big partition=Big",
 		"modify account name=free set qos+="+all)
 	l.limit()
 	s.slurm("scontrol", "update", "PartitionName=def", "QoS=partqos")
 	return l
+}
+
+// sizing and open are for the third partition, too.
+func (l *limitedSite) sizing(settings string) {
+	l.site.sizing(settings)
+	text, err := os.ReadFile(l.config)
+	if err == nil {
+		err = os.WriteFile(l.config, []byte(strings.Replace(string(text), `"def"]`, `"def", "Big"]`, 1)), 0o644)
+	}
+	if err != nil {
+		l.Fatal(err)
+	}
+}
+
+func (l *limitedSite) open(yes bool) {
+	l.site.open(yes)
+	l.slurm("scontrol", "update", "PartitionName=Big", "State="+map[bool]string{true: "UP", false: "DOWN"}[yes])
 }
 
 // sacctmgr carries out lines in one session: each command pays for its connection.

@@ -68,7 +68,7 @@ func (l *allowances) together(limit slurmplug.Limit) *slurmplug.Allowance {
 		kinds := map[kind][]*slurmplug.Allowance{}
 		for i := range l.running {
 			j := &l.running[i]
-			if s := state(j.State); s != cluster.Running && s != cluster.Suspended && s != cluster.Completing {
+			if s := state(j.State); s == cluster.Pending || s == cluster.Other && j.NodeList == "" {
 				continue
 			}
 			k := kind{j.User, j.Account, j.Partition, j.QOS}

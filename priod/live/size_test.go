@@ -183,7 +183,9 @@ func TestAllowances(t *testing.T) {
 		slurm.inNameOf = ownNames{may: may, since: slurm.configAt}
 		slurm.jobs = []slurmplug.Job{
 			{User: "games", Account: "biology", Partition: "gpu", QOS: "normal", State: "RUNNING", CPUs: 3, TRES: "cpu=3,mem=10G"},
-			{User: "root", Account: "biology", Partition: "gpu", QOS: "be", State: "COMPLETING", CPUs: 2, TRES: "cpu=2,mem=8G"},
+			{User: "root", Account: "biology", Partition: "gpu", QOS: "be", State: "COMPLETING", CPUs: 1, TRES: "cpu=1,mem=6G"},
+			{User: "4294900001", Account: "biology", Partition: "gpu", QOS: "gone", State: "SIGNALING", NodeList: "a1", CPUs: 1, TRES: "cpu=1,mem=2G"}, // without a name here
+			{User: "games", Account: "biology", Partition: "gpu", QOS: "normal", State: "REQUEUE_HOLD", CPUs: 5, TRES: "cpu=5,mem=2G"},
 			{User: "games", Account: "biology", Partition: "gpu", QOS: "normal", State: "SUSPENDED", CPUs: 1, TRES: "cpu=1,mem=2G"},
 			{User: "games", Account: "biology", Partition: "gpu", QOS: "normal", State: "PENDING", CPUs: 5, TRES: "cpu=5,mem=2G"},
 			{User: "games", Account: "physics", Partition: "gpu", QOS: "normal", State: "RUNNING", CPUs: 7, TRES: "cpu=7,mem=2G"},

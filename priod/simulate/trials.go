@@ -74,10 +74,16 @@ func (t *trials) references(gpus int) *references {
 	return r
 }
 
+// none is in place of a reference for a job that runs beside no reference.
+const none = -1
+
 // like is the reference that a job is taken for, after its trials; by chance when
 // they say nothing, as published.
 func (t *trials) like(j *trace.Job) int {
 	row := t.row(j)
+	if !slices.ContainsFunc(row, func(ratio float64) bool { return ratio > 0 }) { // no pair is known of its program: published ones have some
+		return none
+	}
 	for i := range row {
 		if t.draw.Float64() >= t.tried {
 			row[i] = math.NaN()
@@ -94,6 +100,9 @@ func (t *trials) like(j *trace.Job) int {
 // estimate is how fast a job is taken to be beside another, by the references
 // that the two are taken for; 0: not together.
 func (t *trials) estimate(j *trace.Job, like, partner int, gpuType string) float64 {
+	if like == none || partner == none {
+		return 0
+	}
 	column := slices.Index(t.types, gpuType)*len(t.names) + partner
 	return t.references(j.GPUs).rows[like][column] * t.speed(j, gpuType)
 }

@@ -31,12 +31,11 @@ func packed(t *testing.T, gpus int, workloads []string, spec simulate.Spec, refe
 	return r
 }
 
-// The only reference keeps 0.9 of its speed beside itself, so all programs are
-// taken to. Those here stand still side by side: they are tried so, and then no
-// longer.
+// The only reference keeps 0.9 of its speed beside all, so programs are taken to.
+// Those here stand still side by side: they are tried so, and then no longer.
 func TestAWrongEstimateIsTriedOnce(t *testing.T) {
 	pairs := func(a, b *trace.Job, _ string) (float64, float64) {
-		if a.Workload == "light" && b.Workload == "light" {
+		if a.Workload == "light" || b.Workload == "light" {
 			return 0.9, 0.9
 		}
 		return 0, 0
@@ -49,6 +48,25 @@ func TestAWrongEstimateIsTriedOnce(t *testing.T) {
 	}
 	if r := packed(t, 1, []string{"x", "y"}, simulate.Spec{}, []string{"light"}, pairs); r.Outcomes[0].Shared != 0 {
 		t.Errorf("where all pairs are known: %+v", r.Outcomes[0])
+	}
+}
+
+// A program of which no pair is known runs alone, as where all are known: nobody
+// takes it for a reference, beside whose partners it would stand still.
+func TestNoPairIsNoTrial(t *testing.T) {
+	pairs := func(a, b *trace.Job, _ string) (float64, float64) {
+		if a.Workload == "light" && b.Workload == "light" {
+			return 0.9, 0.9
+		}
+		return 0, 0
+	}
+	for _, tried := range []float64{1e-9, 1} {
+		r := packed(t, 1, []string{"unknown", "light", "light", ""}, simulate.Spec{PairsTried: tried}, []string{"light"}, pairs)
+		for i, o := range r.Outcomes {
+			if alone := i == 0 || i == 3; !o.Done || alone != (o.Shared == 0) {
+				t.Errorf("%v tried, job %d: %+v", tried, i, o)
+			}
+		}
 	}
 }
 

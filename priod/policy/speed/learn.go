@@ -304,11 +304,11 @@ func (k *Knowledge) step(f *fit, rows []*row) (change float64) {
 		normal   = mat.NewSymDense(n, nil)
 		right    = mat.NewVecDense(n, nil)
 		usual    = mat.NewVecDense(n, nil) // its step
+		pull     = mat.NewVecDense(n, nil) // sums over the rows
+		square   = mat.NewSymDense(n, nil)
 		chol     mat.Cholesky
 		of       mat.VecDense
 	)
-	k.apart(apart)
-	normal.CopySym(apart)
 	power := 0
 	if f.robust {
 		power = 1
@@ -321,16 +321,19 @@ func (k *Knowledge) step(f *fit, rows []*row) (change float64) {
 			return 0
 		}
 		r.step.CopyVec(target)
-
-		// What the row says of usual, whatever its own constant and deviation.
-		f.inner.Mul(f.precision, r.cov)
-		of.MulVec(&f.inner, target)
-		right.AddVec(right, &of)
-		f.outer.Mul(&f.inner, f.precision)
-		addTo(normal, f.precision)
-		f.outer.Scale(-1, &f.outer)
-		addTo(normal, &f.outer)
+		of.MulVec(r.cov, target)
+		pull.AddVec(pull, &of)
+		square.AddSym(square, r.cov)
 	}
+	// What the rows say of usual, whatever their own constants and deviations.
+	k.apart(apart)
+	normal.ScaleSym(float64(len(rows)), f.precision)
+	normal.AddSym(normal, apart)
+	f.inner.Mul(f.precision, square)
+	f.outer.Mul(&f.inner, f.precision)
+	f.outer.Scale(-1, &f.outer)
+	addTo(normal, &f.outer)
+	right.MulVec(f.precision, pull)
 	if !chol.Factorize(normal) || chol.InverseTo(k.doubt) != nil {
 		clear(k.rows)
 		return 0
@@ -347,10 +350,11 @@ func (k *Knowledge) step(f *fit, rows []*row) (change float64) {
 	change = max(change, mat.Norm(usual, math.Inf(1)))
 	k.walk(f, rows, apart, usual)
 
-	sum := mat.NewSymDense(n, nil)
 	for _, r := range rows {
-		f.deviation(sum, r, k.usual)
+		of.SubVec(r.mean, k.usual)
+		square.SymRankOne(square, 1, &of)
 	}
+	sum := f.deviation(square, len(rows))
 	for i := range n {
 		for j := i; j < n; j++ {
 			s := sum.At(i, j)
@@ -423,15 +427,11 @@ func (f *fit) prior(spread *mat.SymDense) {
 	}
 }
 
-// deviation adds the expected square of what a row is off usual, its constant
-// taken out.
-func (f *fit) deviation(sum *mat.SymDense, r *row, usual *mat.VecDense) {
-	var off mat.VecDense
-	off.SubVec(r.mean, usual)
-	square := mat.NewDense(f.n, f.n, nil)
-	square.Outer(1, &off, &off)
-	square.Add(square, r.cov)
+// deviation is the expected square of what rows are off usual, their constants
+// taken out; square has the constants, too. Both are sums over the rows.
+func (f *fit) deviation(square *mat.SymDense, rows int) *mat.SymDense {
 	project := mat.NewDense(f.n, f.n, nil)
+	sum := mat.NewSymDense(f.n, nil)
 	for i := range f.n {
 		for j := range f.n {
 			p := -f.gain.AtVec(j)
@@ -440,15 +440,14 @@ func (f *fit) deviation(sum *mat.SymDense, r *row, usual *mat.VecDense) {
 			}
 			project.Set(i, j, p)
 		}
+		for j := i; j < f.n; j++ {
+			sum.SetSym(i, j, f.loose*float64(rows))
+		}
 	}
 	f.inner.Mul(project, square)
 	f.outer.Mul(&f.inner, project.T())
 	addTo(sum, &f.outer)
-	for i := range f.n {
-		for j := i; j < f.n; j++ {
-			sum.SetSym(i, j, sum.At(i, j)+f.loose)
-		}
-	}
+	return sum
 }
 
 func identity(n int, scale float64) *mat.SymDense {
