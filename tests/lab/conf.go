@@ -279,6 +279,9 @@ func writeFolder(dir, me string, h host, p ports, o Options) error {
 		"etc/hosts":      hostsFile(),
 		"etc/gres.conf":  gresConf(dir, o),
 	}
+	if atLeast(Version(), 23, 11) { // slurmd wants a cgroup file system otherwise; older ones do not know the line
+		files["etc/cgroup.conf"] = "CgroupPlugin=disabled\n"
+	}
 	if !o.NoAccounting {
 		files["etc/slurmdbd.conf"] = slurmdbdConf(dir, me, h, p)
 		files["etc/sacctmgr"] = sacctmgrCommands(me, o)

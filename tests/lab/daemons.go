@@ -21,6 +21,7 @@ func Slurmd(node string) string { return "slurmd/" + node }
 var quickInnoDB = []string{
 	"--innodb-buffer-pool-size=32M", "--innodb-log-file-size=8M", "--innodb-flush-method=nosync",
 	"--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=0",
+	"--loose-innodb-snapshot-isolation=OFF", // slurmdbd 26.05 wants it off; older servers do not know it
 }
 
 // asUser adds what mariadbd wants to hear before it runs as root.

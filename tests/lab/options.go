@@ -63,7 +63,7 @@ const (
 	Biology = "biology"
 
 	OperatorUser = "daemon" // AdminLevel=Operator, not SlurmUser
-	PlainUser    = "nobody" // no rights beyond its own jobs
+	PlainUser    = "man"    // no rights beyond its own jobs; "nobody" may submit none since 26.05
 	OtherUser    = "games"  // a second one of those
 )
 

@@ -1,6 +1,27 @@
 package lab
 
-import "strings"
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+	"sync"
+)
+
+// Version is that of the installed slurmd, such as "24.11.5"; "" when there is none.
+var Version = sync.OnceValue(func() string {
+	out, err := exec.Command(lookup("slurmd"), "-V").Output() // "slurm-wlm 22.05.8", "slurm 26.05.5"
+	if words := strings.Fields(string(out)); err == nil && len(words) == 2 {
+		return words[1]
+	}
+	return ""
+})
+
+// atLeast tells whether a version is of the release major.minor or a later one.
+func atLeast(version string, major, minor int) bool {
+	a, b := 0, 0
+	_, err := fmt.Sscanf(version, "%d.%d", &a, &b)
+	return err == nil && (a > major || a == major && b >= minor)
+}
 
 // programs that a lab runs, and the Debian package of each.
 var programs = []struct{ name, pkg string }{
