@@ -15,6 +15,8 @@ type Options struct {
 	ReadTimeout  time.Duration // for one command that reads; 60 s
 	WriteTimeout time.Duration // for one command that writes; 60 s
 
+	Abilities *Abilities // what the installed commands can do; nil: they are asked
+
 	// Writing. A call that updates an array by its tasks counts once.
 	WritesPerSecond float64       // on average; 500
 	Burst           int           // updates without waiting; a second's worth
@@ -46,8 +48,9 @@ type Client struct {
 	opts   Options
 	nonce  func() separators
 
-	mu       sync.Mutex
-	lastJobs int // records that the last trusted Jobs returned
+	mu        sync.Mutex
+	lastJobs  int        // records that the last trusted Jobs returned
+	abilities *Abilities // nil until asked
 
 	writing sync.Mutex
 	pace    pace

@@ -60,13 +60,8 @@ func (c Config) Version() string { return c.values["SLURM_VERSION"] }
 // AtLeast tells whether slurmctld is of the release major.minor, such as 23.2,
 // or later.
 func (c Config) AtLeast(major, minor int) bool {
-	parts := strings.SplitN(c.Version(), ".", 3)
-	if len(parts) < 2 {
-		return false
-	}
-	a, err1 := strconv.Atoi(parts[0])
-	b, err2 := strconv.Atoi(strings.TrimFunc(parts[1], func(r rune) bool { return r < '0' || '9' < r }))
-	return err1 == nil && err2 == nil && (a > major || a == major && b >= minor)
+	a, b, ok := releaseOf(c.Version())
+	return ok && (a > major || a == major && b >= minor)
 }
 
 // ClusterName is the cluster's name.

@@ -25,7 +25,7 @@ func printJobs(texts []string, place uint64, s separators) ([]byte, []Job) {
 	for id := uint32(1); id <= 3; id++ {
 		n := strconv.Itoa(int(id))
 		f := [len(jobColumns)]string{
-			colJobID: n, colArrayID: n, colTasks: "N/A", colHetID: "N/A", colHetOffset: "N/A", colUser: "user" + n, colPartition: "gpu",
+			colJobID: n, colArrayID: n, colTasks: "N/A", colHetID: "N/A", colHetOffset: "N/A", colSLUID: "s" + n, colUID: n, colUser: "user" + n, colPartition: "gpu",
 			colState: "PENDING", colPriority: "10" + n, colNice: "-" + n, colRestarts: "0", colNodes: n, colCPUs: "8", colNumTasks: "1",
 			colSockets: "*", colLimit: "1:00:00", colSubmit: "179522900" + n, colEligible: "0", colStart: "N/A",
 		}
@@ -40,7 +40,7 @@ func printJobs(texts []string, place uint64, s separators) ([]byte, []Job) {
 			return f[col]
 		}
 		jobs = append(jobs, Job{
-			ID: Plain(id), RawID: id, TaskCount: 1, User: "user" + n, Name: text(colName), Account: text(colAccount), Partition: "gpu", QOS: text(colQOS),
+			ID: Plain(id), RawID: id, TaskCount: 1, SLUID: "s" + n, UID: id, User: "user" + n, Name: text(colName), Account: text(colAccount), Partition: "gpu", QOS: text(colQOS),
 			Reservation: text(colReservation), State: "PENDING", Reason: text(colReason), Dependency: text(colDependency),
 			Priority: 100 + id, Nice: -int64(id), Nodes: int(id), CPUs: 8, NumTasks: 1, TRES: text(colTRES), TresPerJob: text(colPerJob),
 			TresPerNode: text(colPerNode), TresPerSock: text(colPerSocket), TresPerTask: text(colPerTask), Features: text(colFeatures),

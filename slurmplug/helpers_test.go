@@ -7,10 +7,23 @@ import (
 	"testing"
 )
 
-// recording is what a real Slurm said (testdata/record.sh).
-func recording(t testing.TB, name string) string {
+// versions are the Slurms that testdata was recorded with.
+var versions = []string{"22.05", "24.11", "26.05"}
+
+// eachVersion runs a test on the recordings of each Slurm.
+func eachVersion(t *testing.T, test func(t *testing.T, version string)) {
+	for _, version := range versions {
+		t.Run(version, func(t *testing.T) { test(t, version) })
+	}
+}
+
+// recording is what Slurm 22.05 said (testdata/record.sh).
+func recording(t testing.TB, name string) string { return recordingOf(t, "22.05", name) }
+
+// recordingOf is what a real Slurm said.
+func recordingOf(t testing.TB, version, name string) string {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("testdata", "22.05", name))
+	b, err := os.ReadFile(filepath.Join("testdata", version, name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +42,7 @@ func (f runnerFunc) Run(ctx context.Context, cmd Command) (Output, error) {
 
 // answering returns a Client that reads the same output from any command.
 func answering(out, stderr string, err error) *Client {
-	c := NewClient(runnerFunc(func(Command) (Output, error) { return Output{[]byte(out), []byte(stderr)}, err }), Options{})
+	c := NewClient(runnerFunc(func(Command) (Output, error) { return Output{[]byte(out), []byte(stderr)}, err }), Options{Abilities: &Abilities{}})
 	UseRecordedSeparators(c)
 	return c
 }

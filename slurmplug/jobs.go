@@ -14,8 +14,8 @@ import (
 // jobColumns are squeue's names (squeue/opts.c) for what a Job holds, in the
 // order in which parser.job reads them.
 var jobColumns = [...]string{
-	colJobID: "JobID", colArrayID: "ArrayJobID", colTasks: "ArrayTaskID", colHetID: "HetJobID", colHetOffset: "HetJobOffset",
-	colUser: "UserName", colName: "Name", colAccount: "Account", colPartition: "Partition", colQOS: "QOS", colReservation: "Reservation",
+	colJobID: "JobID", colSLUID: "SLUID", colArrayID: "ArrayJobID", colTasks: "ArrayTaskID", colHetID: "HetJobID", colHetOffset: "HetJobOffset",
+	colUID: "UserID", colUser: "UserName", colName: "Name", colAccount: "Account", colPartition: "Partition", colQOS: "QOS", colReservation: "Reservation",
 	colState: "State", colReason: "Reason", colDependency: "Dependency", colPriority: "PriorityLong", colNice: "Nice",
 	colRestarts: "RestartCnt", colNodes: "NumNodes", colCPUs: "NumCPUs", colNumTasks: "NumTasks", colSockets: "Sockets",
 	colTRES: "tres-alloc", colPerJob: "tres-per-job", colPerNode: "tres-per-node", colPerSocket: "tres-per-socket",
@@ -30,6 +30,8 @@ const (
 	colTasks
 	colHetID
 	colHetOffset
+	colSLUID
+	colUID
 	colUser
 	colName
 	colAccount
@@ -61,24 +63,36 @@ const (
 	colComment
 )
 
-// squeueArgs asks for the whole queue of this cluster. "Field:SUFFIX" prints a
-// field in full and SUFFIX behind it; without the colon it is cut at 20
-// characters (squeue/opts.c). Without --array-unique squeue shows pending tasks
-// that have records, and priorities, of their own as part of the array's
-// (squeue/print.c, _combine_pending_array_tasks).
-func squeueArgs(s separators) []string {
+// squeueArgs asks for the queue of this cluster, each record of its own: without
+// either option squeue shows pending tasks that have records, and priorities, of
+// their own as part of the array's (squeue/print.c, _combine_pending_array_tasks).
+func (a Abilities) squeueArgs(more ...string) []string {
+	records := "--array"
+	if a.ArrayUnique {
+		records = "--array-unique"
+	}
+	return append([]string{"--all", "--local", "--noheader", records}, more...)
+}
+
+// jobFormat asks for columns. "Field:SUFFIX" prints a field in full and SUFFIX
+// behind it; without the colon it is cut at 20 characters (squeue/opts.c).
+func (a Abilities) jobFormat(s separators, columns ...string) []string {
+	columns = append(columns, jobColumns[:]...)
 	var format strings.Builder
-	for i, name := range jobColumns {
+	for i, name := range columns {
+		if name == jobColumns[colSLUID] && !a.SLUID {
+			name = jobColumns[colJobID] // as many columns everywhere; no SLUID is a number
+		}
 		format.WriteString(name)
 		format.WriteByte(':')
-		if i == len(jobColumns)-1 {
+		if i == len(columns)-1 {
 			format.WriteString(s.end)
 			break
 		}
 		format.WriteString(s.field)
 		format.WriteByte(',')
 	}
-	return []string{"--all", "--local", "--array-unique", "--noheader", "--noconvert", "-O", format.String()}
+	return []string{"--noconvert", "-O", format.String()}
 }
 
 // Jobs reads the queue: every record that is not finished, in squeue's order.
@@ -115,9 +129,14 @@ func (c *Client) ReuseJobs(ctx context.Context, dst []Job) ([]Job, error) {
 func shrunk(before, now int) bool { return 2*now < before }
 
 func (c *Client) readJobs(ctx context.Context, dst []Job) ([]Job, error) {
-	s := c.nonce()
-	out, err := c.read(ctx, "squeue", squeueArgs(s)...)
+	able, err := c.Abilities(ctx)
 	if err != nil {
+		return nil, err
+	}
+	s := c.nonce()
+	out, err := c.read(ctx, "squeue", able.squeueArgs(able.jobFormat(s)...)...)
+	if err != nil {
+		c.forgetAbilities(err)
 		return nil, err
 	}
 	return parseJobsInto(dst, out, s)
@@ -126,29 +145,103 @@ func (c *Client) readJobs(ctx context.Context, dst []Job) ([]Job, error) {
 // parseJobsInto reads squeue's output, records that end with s.end and a newline,
 // and overwrites dst.
 func parseJobsInto(dst []Job, out []byte, s separators) ([]Job, error) {
-	end := []byte(s.end)
 	p := newJobParser()
-	jobs := slices.Grow(dst[:0], bytes.Count(out, end))
-	for len(out) > 0 {
-		at := bytes.Index(out, end)
-		if at < 0 || at+len(end) >= len(out) || out[at+len(end)] != '\n' {
-			return nil, doubtful("squeue", "record %d is cut off: %q", len(jobs)+1, clip(out))
-		}
-		record := out[:at]
-		out = out[at+len(end)+1:]
+	jobs := slices.Grow(dst[:0], bytes.Count(out, []byte(s.end)))
+	n := 0
+	err := s.each(out, func(record []byte) error {
+		n++
 		if err := s.cut(record, p.fields[:]); err != nil {
-			return nil, doubtful("squeue", "record %d: %w", len(jobs)+1, err)
+			return fmt.Errorf("record %d: %w", n, err)
+		}
+		if p.joins() {
+			return nil
+		}
+		if len(jobs) > 0 {
+			p.close(&jobs[len(jobs)-1])
 		}
 		jobs = append(jobs, Job{})
-		j := &jobs[len(jobs)-1]
-		if err := p.job(j); err != nil {
-			return nil, doubtful("squeue", "record %d: %w", len(jobs), err)
+		if err := p.job(&jobs[len(jobs)-1]); err != nil {
+			return fmt.Errorf("record %d: %w", n, err)
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, doubtful("squeue", "%w", err)
 	}
-	if id, ok := twice(jobs); ok {
+	if len(jobs) > 0 {
+		p.close(&jobs[len(jobs)-1])
+	}
+	id, found := twice(jobs)
+	if found {
+		jobs = gather(jobs)
+		id, found = twice(jobs)
+	}
+	if found {
 		return nil, doubtful("squeue", "job %s comes twice", id)
 	}
 	return jobs, nil
+}
+
+// joins tells whether the fields are of one more task of the record before: squeue
+// --array prints a line for each task, and all but the task's number is the same.
+func (p *jobParser) joins() bool {
+	r := &p.record
+	if len(r.tasks) == 0 || string(p.fields[colJobID]) != r.raw || string(p.fields[colArrayID]) != r.array {
+		return false
+	}
+	task, ok := decimal(p.fields[colTasks], math.MaxInt32)
+	if !ok || int32(task) <= r.tasks[len(r.tasks)-1] { // squeue counts upwards
+		return false
+	}
+	r.tasks = append(r.tasks, int32(task))
+	return true
+}
+
+// close makes j, the job read last, the record of all its tasks.
+func (p *jobParser) close(j *Job) {
+	if len(p.record.tasks) > 1 {
+		j.hold(p.record.tasks)
+	}
+	p.record.tasks = p.record.tasks[:0]
+}
+
+// hold makes a task the record of several, in rising order.
+func (j *Job) hold(tasks []int32) {
+	j.ID.Task, j.Tasks, j.TaskCount = NoTask, CompactTasks(tasks), len(tasks)
+}
+
+// gather joins the lines of records that squeue did not print one after the other,
+// as a sort that is not stable could leave them.
+func gather(jobs []Job) []Job {
+	at := map[uint32]int{}
+	kept := jobs[:0]
+	for i := range jobs {
+		j := jobs[i]
+		first, known := at[j.RawID]
+		if known && j.ID.ID == kept[first].ID.ID {
+			own, more := kept[first].tasks(), j.tasks()
+			all := slices.Compact(slices.Sorted(slices.Values(append(own, more...))))
+			if own != nil && more != nil && len(all) == len(own)+len(more) {
+				kept[first].hold(all)
+				continue
+			}
+		}
+		at[j.RawID] = len(kept)
+		kept = append(kept, j)
+	}
+	return kept
+}
+
+// tasks are those of an array that the record holds; nil for another job.
+func (j *Job) tasks() []int32 {
+	if j.Tasks == "" && j.ID.Task != NoTask {
+		return []int32{j.ID.Task}
+	}
+	tasks, err := ExpandTasks(j.Tasks)
+	if err != nil {
+		return nil
+	}
+	return tasks
 }
 
 // twice finds a job that stands in the queue twice, by its name or by Slurm's
@@ -182,6 +275,10 @@ type jobParser struct {
 	tasks   struct {
 		list  string
 		count int
+	}
+	record struct { // the one read last, when it is of an array's task
+		raw, array string
+		tasks      []int32
 	}
 	err error
 }
@@ -282,6 +379,10 @@ func (p *jobParser) job(j *Job) error {
 	p.err = nil
 	j.RawID = uint32(p.number(colJobID, math.MaxUint32))
 	p.identify(j)
+	j.UID = uint32(p.number(colUID, math.MaxUint32))
+	if sluid := p.fields[colSLUID]; bytes.HasPrefix(sluid, []byte("s")) {
+		j.SLUID = string(sluid)
+	}
 	if !unsetBytes(p.fields[colHetID]) {
 		j.HetID = uint32(p.number(colHetID, math.MaxUint32))
 		if j.HetID != 0 {
@@ -331,6 +432,8 @@ func (p *jobParser) identify(j *Job) {
 	}
 	if task, ok := decimal(b, math.MaxInt32); ok {
 		j.ID.Task = int32(task)
+		p.record.raw, p.record.array = string(p.fields[colJobID]), string(p.fields[colArrayID])
+		p.record.tasks = append(p.record.tasks[:0], j.ID.Task)
 		return
 	}
 	if p.tasks.list != string(b) || p.tasks.list == "" {

@@ -2,7 +2,6 @@ package slurmplug
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,8 +14,8 @@ import (
 
 // recordedJobs are the jobs of the recording by their comments, which a test
 // cluster has but for array tasks and components once.
-func recordedJobs(t testing.TB) map[string][]Job {
-	jobs, err := parseJobs([]byte(recording(t, "squeue.out")), RecordedSeparators)
+func recordedJobs(t testing.TB, version string) map[string][]Job {
+	jobs, err := parseJobs([]byte(recordingOf(t, version, "squeue.out")), RecordedSeparators)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,14 +26,17 @@ func recordedJobs(t testing.TB) map[string][]Job {
 	return byComment
 }
 
-func TestRecordedGPUs(t *testing.T) {
+func TestRecordedGPUs(t *testing.T) { eachVersion(t, testRecordedGPUs) }
+
+func testRecordedGPUs(t *testing.T, version string) {
+	jobs := recordedJobs(t, version)
 	for comment, want := range map[string]string{
 		"typed": "a100 2", "untyped": " 1", "job": " 2", "job-typed": "v100 3", "task": " 2", "node": " 4",
 		"mixed": "a100,t4 2", "cpu": " 0", "requeued": " 1", "waiting": "a100 8", "partitions": " 12", "held": " 4",
 		"per-socket": " 4", "per-node-typed": "v100 2", "per-task-typed": "v100 4", "job-and-node": " 8",
 		"job-mixed": "a100,t4 2", "none": " 0", "zero": " 0", "large": " 0", "array": " 1", "hostile-gres": " 1",
 	} {
-		found := recordedJobs(t)[comment]
+		found := jobs[comment]
 		if len(found) != 1 {
 			t.Errorf("%d jobs %q", len(found), comment)
 			continue
@@ -95,8 +97,10 @@ func TestNodeCount(t *testing.T) {
 	}
 }
 
-func TestRecordedIdentities(t *testing.T) {
-	jobs := recordedJobs(t)
+func TestRecordedIdentities(t *testing.T) { eachVersion(t, testRecordedIdentities) }
+
+func testRecordedIdentities(t *testing.T, version string) {
+	jobs := recordedJobs(t, version)
 	for comment, want := range map[string][]Job{
 		"typed":         {{ID: JobID{Task: NoTask}, TaskCount: 1}},
 		"array":         {{ID: JobID{Task: NoTask}, Tasks: "1-9", TaskCount: 9}},
@@ -136,8 +140,10 @@ func TestRecordedIdentities(t *testing.T) {
 	}
 }
 
-func TestRecordedFields(t *testing.T) {
-	jobs := recordedJobs(t)
+func TestRecordedFields(t *testing.T) { eachVersion(t, testRecordedFields) }
+
+func testRecordedFields(t *testing.T, version string) {
+	jobs := recordedJobs(t, version)
 	one := func(comment string) Job {
 		if len(jobs[comment]) != 1 {
 			t.Fatalf("%d jobs %q", len(jobs[comment]), comment)
@@ -163,6 +169,9 @@ func TestRecordedFields(t *testing.T) {
 	if j := one("reservation"); j.Reservation != "later" || j.TimeLimit != 10*time.Minute {
 		t.Errorf("reservation: %+v", j)
 	}
+	if one("held").SLUID != "" != (version == "26.05") {
+		t.Errorf("SLUID %q", one("held").SLUID)
+	}
 	if j := one("requeued"); j.Restarts != 1 || j.State != "PENDING" {
 		t.Errorf("requeued: %+v", j)
 	}
@@ -175,14 +184,14 @@ func TestRecordedFields(t *testing.T) {
 	if j := one("partitions"); !strings.Contains(j.Partition, ",") || j.Account != "physics" {
 		t.Errorf("partitions: %+v", j)
 	}
-	if j := one("other user"); j.User != "nobody" || j.Account != "biology" {
+	if j := one("other user"); j.User != "man" || j.UID != 6 || j.Account != "biology" {
 		t.Errorf("other user: %+v", j)
 	}
 	for _, comment := range []string{
 		"first\n99999\x1f99999 second line", "\x1b[2J\x1b[31mred\x07", "not \xff\xfe UTF-8 \xc3",
 		"prio:type=te&v=1 \x1eforged\n", "'quotes' \"and\" `more` $(x) ; | && %s \\",
 	} {
-		if j := one(comment); j.User != "nobody" {
+		if j := one(comment); j.User != "man" {
 			t.Errorf("%q: %+v", comment, j)
 		}
 	}
@@ -310,7 +319,7 @@ func queueOf(n int, s separators) []byte {
 	for i := range n {
 		f := []string{
 			colJobID: fmt.Sprint(i + 1), colArrayID: fmt.Sprint(i + 1), colTasks: "N/A", colHetID: "N/A", colHetOffset: "N/A",
-			colUser: users[i%len(users)], colAccount: "physics", colPartition: "gpu", colQOS: "normal", colReservation: "(null)",
+			colSLUID: fmt.Sprint(i + 1), colUID: "1000", colUser: users[i%len(users)], colAccount: "physics", colPartition: "gpu", colQOS: "normal", colReservation: "(null)",
 			colState: "PENDING", colReason: "Priority", colDependency: "(null)", colPriority: fmt.Sprint(10000 + i%977), colNice: "0",
 			colRestarts: "0", colNodes: "1", colCPUs: "8", colNumTasks: "1", colSockets: "*",
 			colTRES:   fmt.Sprintf("cpu=8,mem=64G,node=1,billing=8,gres/gpu=%d,gres/gpu:a100=%d", i%8+1, i%8+1),
@@ -343,7 +352,7 @@ func TestShrinkingQueue(t *testing.T) {
 			n := reads[0]
 			reads = reads[1:]
 			return Output{Stdout: queueOf(n, RecordedSeparators)}, nil
-		}), Options{})
+		}), Options{Abilities: &Abilities{}})
 		UseRecordedSeparators(client)
 		for i, want := range c.want {
 			jobs, err := client.Jobs(t.Context())
@@ -358,23 +367,126 @@ func TestShrinkingQueue(t *testing.T) {
 }
 
 func TestSqueueArguments(t *testing.T) {
-	var got Command
-	c := NewClient(runnerFunc(func(cmd Command) (Output, error) { got = cmd; return Output{}, nil }), Options{})
-	if _, err := c.Jobs(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-	for _, flag := range []string{"--all", "--local", "--array-unique", "--noheader"} {
-		if !strings.Contains(strings.Join(got.Args, " "), flag+" ") {
-			t.Errorf("no %s in %q", flag, got.Args)
+	for _, able := range []Abilities{{ArrayUnique: true}, {}, {SLUID: true}} {
+		var got Command
+		c := NewClient(runnerFunc(func(cmd Command) (Output, error) { got = cmd; return Output{}, nil }), Options{Abilities: &able})
+		if _, err := c.Jobs(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for flag, want := range map[string]bool{"--all": true, "--local": true, "--noheader": true, "--array-unique": able.ArrayUnique, "--array": !able.ArrayUnique} {
+			if slices.Contains(got.Args, flag) != want {
+				t.Errorf("%+v: %s in %q", able, flag, got.Args)
+			}
+		}
+		format := got.Args[slices.Index(got.Args, "-O")+1]
+		if n := strings.Count(format, "\x1f"); n != len(jobColumns)-1 || strings.Contains(format, "SLUID") != able.SLUID {
+			t.Errorf("%+v: %d separators for %d columns in %q", able, n, len(jobColumns), format)
 		}
 	}
-	if n := strings.Count(got.Args[len(got.Args)-1], "\x1f"); n != len(jobColumns)-1 {
-		t.Errorf("%d separators for %d columns", n, len(jobColumns))
+}
+
+// What the commands of each Slurm can do, by what they printed.
+func TestRecordedAbilities(t *testing.T) {
+	want := map[string]Abilities{
+		"22.05": {Release: "22.05.8", ArrayUnique: true},
+		"24.11": {Release: "24.11.5"},
+		"26.05": {Release: "26.05.5", SLUID: true},
+	}
+	eachVersion(t, func(t *testing.T, version string) {
+		c := NewClient(runnerFunc(func(cmd Command) (Output, error) {
+			return Output{Stdout: []byte(recordingOf(t, version, "squeue"+cmd.Args[0]+".out"))}, nil
+		}), Options{})
+		if got, err := c.Abilities(t.Context()); err != nil || got != want[version] {
+			t.Errorf("%+v, %v", got, err)
+		}
+	})
+}
+
+// The commands are replaced while a client is in use, and a site puts a program of its own before them.
+func TestReplacedCommands(t *testing.T) {
+	version := "22.05"
+	c := NewClient(runnerFunc(func(cmd Command) (Output, error) {
+		switch {
+		case len(cmd.Args) == 1:
+			return Output{Stdout: []byte(recordingOf(t, version, "squeue"+cmd.Args[0]+".out"))}, nil
+		case version != "22.05" && slices.Contains(cmd.Args, "--array-unique"):
+			return Output{}, &CommandError{Command: "squeue", Kind: ErrExit, Status: 1, Message: "squeue: unrecognized option '--array-unique'"}
+		}
+		return Output{Stdout: []byte(recordingOf(t, version, "squeue.out"))}, nil
+	}), Options{})
+	UseRecordedSeparators(c)
+	for _, step := range []struct {
+		version string
+		fails   bool
+	}{{"22.05", false}, {"26.05", true}, {"26.05", false}} {
+		version = step.version
+		if _, err := c.Jobs(t.Context()); (err != nil) != step.fails {
+			t.Errorf("%s: %v", version, err)
+		}
+	}
+	if a, err := c.Abilities(t.Context()); err != nil || !a.SLUID {
+		t.Errorf("%+v, %v", a, err)
+	}
+	wrapper := NewClient(runnerFunc(func(Command) (Output, error) { return Output{Stdout: []byte("Welcome to the cluster!\n")}, nil }), Options{})
+	if _, err := wrapper.Jobs(t.Context()); !errors.Is(err, ErrDoubtful) || !strings.Contains(err.Error(), "wrapper") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestUnfit(t *testing.T) {
+	for _, c := range []struct{ slurmctld, commands, want string }{
+		{"22.05.8", "22.05.8", ""},
+		{"24.11.5", "24.11.2", ""},
+		{"26.05.5", "26.05.5", ""},
+		{"23.02.1-Bull.1.0", "23.02.1", ""},
+		{"21.08.8", "21.08.8", "older than 22.05"},
+		{"26.11.0-0rc1", "26.11.0", "newer than 26.05"},
+		{"27.05.0", "27.05.0", "newer than 26.05"},
+		{"26.05.1", "24.11.5", "half upgraded"},
+		{"24.11.5", "26.05.1", "half upgraded"},
+		{"24.11.5", "", "half upgraded"},
+		{"unknown", "24.11.5", "no version"},
+	} {
+		if got := Unfit(c.slurmctld, c.commands, false); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%+v: %q", c, got)
+		}
+		if got := Unfit(c.slurmctld, c.commands, true); (got == "") != (c.want == "" || strings.HasPrefix(c.want, "newer")) {
+			t.Errorf("untried, %+v: %q", c, got)
+		}
+	}
+}
+
+// A line for each task, as squeue --array prints them, is read as the record that it is of, in whatever order.
+func TestTaskLinesAreJoined(t *testing.T) {
+	line := func(raw, array, task string) string {
+		f := strings.Split(strings.TrimSuffix(string(queueOf(1, RecordedSeparators)), RecordedSeparators.end+"\n"), RecordedSeparators.field)
+		f[colJobID], f[colArrayID], f[colTasks] = raw, array, task
+		return strings.Join(f, RecordedSeparators.field) + RecordedSeparators.end + "\n"
+	}
+	for name, c := range map[string]struct{ out, want string }{
+		"one after the other":  {line("7", "7", "1") + line("7", "7", "2") + line("7", "7", "5") + line("8", "7", "0") + line("9", "9", "N/A"), "7[1-2,5] 7_0[] 9[]"},
+		"mixed":                {line("7", "7", "1") + line("9", "9", "3") + line("7", "7", "0") + line("9", "9", "4"), "7[0-1] 9[3-4]"},
+		"one is left":          {line("7", "7", "3"), "7_3[]"},
+		"records of their own": {line("7", "7", "3") + line("8", "7", "4"), "7_3[] 7_4[]"},
+		"a task twice":         {line("7", "7", "3") + line("7", "7", "3"), ""},
+		"of two arrays":        {line("7", "7", "3") + line("7", "6", "4"), ""},
+		"a job that is none":   {line("7", "7", "3") + line("7", "7", "N/A"), ""},
+	} {
+		jobs, err := parseJobs([]byte(c.out), RecordedSeparators)
+		var got []string
+		for _, j := range jobs {
+			got = append(got, fmt.Sprintf("%s[%s]", j.ID, j.Tasks))
+		}
+		if strings.Join(got, " ") != c.want || (err != nil) != (c.want == "") {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
 	}
 }
 
 func FuzzJobs(f *testing.F) {
-	f.Add([]byte(recording(f, "squeue.out")))
+	for _, version := range versions {
+		f.Add([]byte(recordingOf(f, version, "squeue.out")))
+	}
 	f.Add(queueOf(2, RecordedSeparators))
 	f.Fuzz(func(t *testing.T, out []byte) {
 		jobs, err := parseJobs(out, RecordedSeparators)

@@ -106,8 +106,12 @@ func TestLiveReads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if lines := strings.Count(run(t, l.Client, "squeue", "-h", "--array-unique", "-o", "%i"), "\n"); lines != len(jobs) {
-		t.Errorf("%d jobs, squeue prints %d", len(jobs), lines)
+	records := map[string]bool{}
+	for id := range strings.Lines(run(t, l.Client, "squeue", "-h", lab.Records(), "-O", "JobID:")) {
+		records[id] = true
+	}
+	if len(records) != len(jobs) {
+		t.Errorf("%d jobs, squeue knows %d records", len(jobs), len(records))
 	}
 	tasks := 0
 	held := map[string]int{} // GPUs by node, from the jobs

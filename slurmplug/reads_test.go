@@ -242,7 +242,7 @@ func TestRecordedFactors(t *testing.T) {
 		t.Fatal(all, err)
 	}
 	jobs := map[uint32]Job{}
-	for _, found := range recordedJobs(t) {
+	for _, found := range recordedJobs(t, "22.05") {
 		for _, j := range found {
 			jobs[j.RawID] = j
 		}

@@ -32,6 +32,10 @@ func (r *recorder) Run(ctx context.Context, cmd slurmplug.Command) (slurmplug.Ou
 	if cmd.Name == "sdiag" && r.name != "sdiag" {
 		return out, err // asked on the way to a write
 	}
+	if cmd.Name == "squeue" && len(cmd.Args) == 1 { // what the command can do
+		r.write("squeue"+cmd.Args[0]+".out", string(out.Stdout))
+		return out, err
+	}
 	if cmd.Merge {
 		in := string(cmd.Stdin)
 		if in == "" {

@@ -14,7 +14,12 @@ type Job struct {
 	HetID     uint32 // leader's id of a heterogeneous job, 0 otherwise
 	HetOffset int    // component within the heterogeneous job
 
-	User, Account, Partition, QOS string // Partition may be a list: "a,b"
+	// SLUID names this run of the job, and no later one, where Slurm has such names
+	// (26.05): "s4C5M81FV4NT00". The tasks of a record share one.
+	SLUID string
+
+	UID                           uint32 // of the user
+	User, Account, Partition, QOS string // Partition and, since 24.11, QOS may be a list: "a,b"; a User without a name is a number since 23.11
 	Name                          string // the job's
 	Reservation                   string
 	State, Reason                 string // squeue's long state: PENDING, RUNNING, ...

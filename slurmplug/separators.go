@@ -20,6 +20,22 @@ func newSeparators() separators {
 	return separators{field: "\x1f" + s[:6], end: "\x1e" + s[6:]}
 }
 
+// each hands on the records of out one by one: each ends with s.end and a newline.
+func (s separators) each(out []byte, do func(record []byte) error) error {
+	end := []byte(s.end)
+	for n := 1; len(out) > 0; n++ {
+		at := bytes.Index(out, end)
+		if at < 0 || at+len(end) >= len(out) || out[at+len(end)] != '\n' {
+			return fmt.Errorf("record %d is cut off: %q", n, clip(out))
+		}
+		if err := do(out[:at]); err != nil {
+			return err
+		}
+		out = out[at+len(end)+1:]
+	}
+	return nil
+}
+
 // cut splits one record into exactly len(fields) fields.
 func (s separators) cut(record []byte, fields [][]byte) error {
 	sep := []byte(s.field)

@@ -29,18 +29,18 @@ var sightColumns = [...]string{"exit_code", "requeue", "BatchFlag", "ReqNodes"}
 // request whatever the size of the queue. For the id of an array they are the
 // records of all its tasks; there is none when slurmctld does not know the id.
 func (c *Client) Sights(ctx context.Context, raw uint32) ([]Sight, error) {
-	s := c.nonce()
-	args := squeueArgs(s)
-	last := len(args) - 1
-	for i := len(sightColumns) - 1; i >= 0; i-- {
-		args[last] = sightColumns[i] + ":" + s.field + "," + args[last]
+	able, err := c.Abilities(ctx)
+	if err != nil {
+		return nil, err
 	}
-	args = append([]string{"--states=all", "--jobs=" + strconv.FormatUint(uint64(raw), 10)}, args...)
-	out, err := c.read(ctx, "squeue", args...)
+	s := c.nonce()
+	args := able.squeueArgs("--states=all", "--jobs="+strconv.FormatUint(uint64(raw), 10))
+	out, err := c.read(ctx, "squeue", append(args, able.jobFormat(s, sightColumns[:]...)...)...)
 	if isNoJob(err) {
 		return nil, nil
 	}
 	if err != nil {
+		c.forgetAbilities(err)
 		return nil, err
 	}
 	return parseSights(out, s)
@@ -55,35 +55,44 @@ func isNoJob(err error) bool {
 }
 
 func parseSights(out []byte, s separators) ([]Sight, error) {
-	end, p := []byte(s.end), newJobParser()
+	p := newJobParser()
 	var fields [len(sightColumns) + len(jobColumns)][]byte
 	var sights []Sight
-	for len(out) > 0 {
-		record, rest, whole := bytes.Cut(out, end)
-		if !whole || len(rest) == 0 || rest[0] != '\n' {
-			return nil, doubtful("squeue", "record %d is cut off: %q", len(sights)+1, clip(out))
-		}
-		out = rest[1:]
+	n := 0
+	err := s.each(out, func(record []byte) error {
+		n++
 		if err := s.cut(record, fields[:]); err != nil {
-			return nil, doubtful("squeue", "record %d: %w", len(sights)+1, err)
+			return fmt.Errorf("record %d: %w", n, err)
 		}
 		copy(p.fields[:], fields[len(sightColumns):])
+		if p.joins() {
+			return nil
+		}
+		if len(sights) > 0 {
+			p.close(&sights[len(sights)-1].Job)
+		}
 		var sight Sight
 		if err := errors.Join(sight.own(fields[:len(sightColumns)]), p.job(&sight.Job)); err != nil {
-			return nil, doubtful("squeue", "record %d: %w", len(sights)+1, err)
+			return fmt.Errorf("record %d: %w", n, err)
 		}
 		sights = append(sights, sight)
+		return nil
+	})
+	if err != nil {
+		return nil, doubtful("squeue", "%w", err)
+	}
+	if len(sights) > 0 {
+		p.close(&sights[len(sights)-1].Job)
 	}
 	return sights, nil
 }
 
-// own reads what a Job does not have. The exit code is the status of wait(2).
+// own reads what a Job does not have.
 func (x *Sight) own(f [][]byte) error {
-	status, err := parseUint(f[0], math.MaxUint32)
-	if err != nil {
+	var err error
+	if x.ExitCode, x.Signal, err = exitStatus(string(f[0])); err != nil {
 		return fmt.Errorf("exit_code: %w", err)
 	}
-	x.ExitCode, x.Signal = int(status>>8&0xff), int(status&0x7f)
 	x.Requeue, x.Batch = string(f[1]) == "1", string(f[2]) == "1"
 	if !unsetBytes(f[3]) {
 		x.ReqNodes = string(f[3])
@@ -91,12 +100,31 @@ func (x *Sight) own(f [][]byte) error {
 	return nil
 }
 
+// exitStatus reads how a run ended: the status of wait(2) up to 22.05, since 23.02
+// CODE:SIGNAL (squeue/print.c).
+func exitStatus(s string) (code, signal int, err error) {
+	text, by, parted := strings.Cut(s, ":")
+	if !parted {
+		status, err := parseUint(s, math.MaxUint32)
+		return int(status >> 8 & 0xff), int(status & 0x7f), err
+	}
+	a, err := parseUint(text, math.MaxInt32)
+	if err != nil {
+		return 0, 0, err
+	}
+	b, err := parseUint(by, math.MaxInt32)
+	return int(a), int(b), err
+}
+
 // NodesAsked reads the nodes that a job has to run on and those on which it
 // refuses to, as host lists; of an array's records the first that names any.
 // squeue -O knows the latter only since 23.02.
 func (c *Client) NodesAsked(ctx context.Context, raw uint32) (required, excluded string, err error) {
-	out, err := c.read(ctx, "squeue", "--all", "--local", "--array-unique", "--noheader",
-		"--jobs="+strconv.FormatUint(uint64(raw), 10), "--format=%n|%x")
+	able, err := c.Abilities(ctx)
+	if err != nil {
+		return "", "", err
+	}
+	out, err := c.read(ctx, "squeue", able.squeueArgs("--jobs="+strconv.FormatUint(uint64(raw), 10), "--format=%n|%x")...)
 	switch {
 	case isNoJob(err):
 		return "", "", ErrNoJob

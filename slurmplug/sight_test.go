@@ -30,7 +30,7 @@ func TestSights(t *testing.T) {
 	}
 	var cmd Command
 	out := sightOutput(t, "25353", "1", "0", "n[1-2]") // 99 << 8 | 9
-	c := NewClient(runnerFunc(func(c Command) (Output, error) { cmd = c; return Output{Stdout: []byte(out)}, nil }), Options{})
+	c := NewClient(runnerFunc(func(c Command) (Output, error) { cmd = c; return Output{Stdout: []byte(out)}, nil }), Options{Abilities: &Abilities{}})
 	UseRecordedSeparators(c)
 	sights, err := c.Sights(context.Background(), 17)
 	if err != nil || len(sights) != len(jobs) {
@@ -44,7 +44,7 @@ func TestSights(t *testing.T) {
 	if !slices.Contains(cmd.Args, "--jobs=17") || !slices.Contains(cmd.Args, "--states=all") {
 		t.Errorf("%q", cmd.Args)
 	}
-	if n := strings.Count(cmd.Args[len(cmd.Args)-1], RecordedSeparators.field); n != len(jobColumns)+len(sightColumns)-1 {
+	if n := strings.Count(cmd.Args[slices.Index(cmd.Args, "-O")+1], RecordedSeparators.field); n != len(jobColumns)+len(sightColumns)-1 {
 		t.Errorf("%d separators", n)
 	}
 }

@@ -229,7 +229,7 @@ func (s *site) fill() (ids []string) {
 // order is Slurm's own order of the pending jobs, first to last.
 func (s *site) order() []string {
 	s.Helper()
-	out, err := s.lab.Run(context.Background(), "squeue", "--noheader", "--array-unique", "--states=PENDING", "--sort=-p,i", "--format=%i")
+	out, err := s.lab.Run(context.Background(), "squeue", "--noheader", lab.Records(), "--states=PENDING", "--sort=-p,i", "--format=%i")
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -101,7 +101,7 @@ func (s *site) endState() endState {
 	places = slices.DeleteFunc(slices.Compact(places), func(v int64) bool { return v == 0 })
 
 	var end endState
-	out := s.slurm("squeue", "--noheader", "--array-unique", "--states=PENDING", "--sort=-p,i", "--Format=JobID:|,JobArrayID:|,Name:|,Nice:|,Reason:|")
+	out := s.slurm("squeue", "--noheader", lab.Records(), "--states=PENDING", "--sort=-p,i", "--Format=JobID:|,JobArrayID:|,Name:|,Nice:|,Reason:|")
 	for line := range strings.Lines(out) {
 		f := strings.Split(line, "|")
 		_, tasks, _ := strings.Cut(f[1], "_")
@@ -281,7 +281,7 @@ func (s *site) checkReset(before endState) {
 	for _, j := range before {
 		nice[j.Name] = j.Nice
 	}
-	for line := range strings.Lines(s.slurm("squeue", "--noheader", "--array-unique", "--states=PENDING", "--Format=JobArrayID:|,Name:|,Nice:|")) {
+	for line := range strings.Lines(s.slurm("squeue", "--noheader", lab.Records(), "--states=PENDING", "--Format=JobArrayID:|,Name:|,Nice:|")) {
 		f := strings.Split(line, "|")
 		_, tasks, _ := strings.Cut(f[0], "_")
 		for _, name := range s.endNames(f[1], tasks) {

@@ -3,6 +3,7 @@ package tests
 import (
 	"math/rand/v2"
 	"os"
+	"slurmprio/tests/lab"
 	"strconv"
 	"strings"
 	"testing"
@@ -141,7 +142,7 @@ func (s *site) settle() {
 // moment after the submission, and not always in the order of ids).
 func (s *site) checkOrder() {
 	s.Helper()
-	out := s.slurm("squeue", "--noheader", "--array-unique", "--states=PENDING", "--sort=-p,i", "--Format=EligibleTime:|,JobArrayID:|,Comment:|")
+	out := s.slurm("squeue", "--noheader", lab.Records(), "--states=PENDING", "--sort=-p,i", "--Format=EligibleTime:|,JobArrayID:|,Comment:|")
 	last, others := "", false
 	for line := range strings.Lines(out) {
 		since, _, _ := strings.Cut(line, "|")

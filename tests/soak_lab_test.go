@@ -63,7 +63,7 @@ func (t *traffic) cancelAll() {
 // turn is one thing that a user does; the queue stays about as long.
 func (t *traffic) turn() error {
 	ctx := context.Background()
-	out, err := t.lab.Run(ctx, "squeue", "--noheader", "--array-unique", "--states=PENDING", "--format=%i")
+	out, err := t.lab.Run(ctx, "squeue", "--noheader", lab.Records(), "--states=PENDING", "--format=%i")
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func (b *bindable) asks(args ...string) string {
 func (b *bindable) constraints() map[string]string {
 	b.Helper()
 	all := map[string]string{}
-	for line := range strings.Lines(b.slurm("squeue", "--noheader", "--array-unique", "--states=PENDING", "--format=%i %f")) {
+	for line := range strings.Lines(b.slurm("squeue", "--noheader", lab.Records(), "--states=PENDING", "--format=%i %f")) {
 		id, features, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if features == "(null)" {
 			features = ""
@@ -158,7 +158,7 @@ func TestSteering(t *testing.T) {
 			}
 			b.wait("jobs to start where they were bound to", func() bool {
 				started := 0
-				for line := range strings.Lines(b.slurm("squeue", "--noheader", "--array-unique", "--states=RUNNING", "--format=%i %f %N")) {
+				for line := range strings.Lines(b.slurm("squeue", "--noheader", lab.Records(), "--states=RUNNING", "--format=%i %f %N")) {
 					f := strings.Fields(line)
 					own, known := before[f[0]]
 					if !known || ids[f[0]] == nil || ids[f[0]].why != "" {

@@ -45,6 +45,7 @@ type Config struct {
 		Conf           string   `toml:"conf" json:"conf"`
 		Partitions     []string `toml:"partitions" json:"partitions"`
 		CommandTimeout Duration `toml:"command_timeout" json:"command_timeout"`
+		Untried        bool     `toml:"untried" json:"untried"`
 	} `toml:"slurm" json:"slurm"`
 	State struct {
 		Dir       string   `toml:"dir" json:"dir"`

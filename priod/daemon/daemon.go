@@ -74,6 +74,8 @@ type Slurm interface {
 	Controllers(context.Context) ([]slurmplug.Controller, error)
 	Answers(context.Context) error
 	Identity(context.Context) (string, error)
+	// Versions are those of slurmctld and of the commands on this host.
+	Versions(context.Context) (slurmctld, commands string, err error)
 }
 
 // Daemon runs cycles until it is told to stop.
@@ -119,6 +121,7 @@ type Daemon struct {
 	standby  StandBy   // of the last cycle without an error, so that it is logged once
 	rival    rival
 	yielded  string // why the daemon gave way, when it could not pause itself
+	unfit    string // why it does not write to this Slurm
 	paused   string // the last cycle's hold
 
 	metrics  *metrics
@@ -277,6 +280,12 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 		d.rival.reset()
 		return result, 0, err
 	}
+	if err := d.fit(ctx); err != nil {
+		return result, 0, fmt.Errorf("read Slurm: %w", err)
+	}
+	hold = cmp.Or(hold, d.unfit)
+	d.metrics.hold(hold)
+	d.health.hold(hold)
 	d.fill(ctx, now)
 	d.readAccounts(ctx)
 	begun, current, took := time.Now(), "", map[string]time.Duration{}
@@ -302,6 +311,9 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 	set.Steering = cycle.Steering{Settings: d.Config.Steer(), Helm: &d.helm, Slurm: d.slurm}
 	set.Sizing = d.sizing(ctx, now)
 	result, err = cycle.Step(ctx, slurm, d.Store, d.history, set)
+	if err != nil && d.unfit != "" {
+		err = fmt.Errorf("%s: %w", d.unfit, err) // it may be why the read failed
+	}
 	d.metrics.staged(took)
 	if err != nil {
 		d.acting, d.looked = false, false // another host may have acted by the next cycle
@@ -309,6 +321,21 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 		d.rivals(result.Strangers, result.Snapshot.At)
 	}
 	return result, took["observe"], err
+}
+
+// fit finds out whether this Slurm is one that priod writes to, and says so once when
+// it is not.
+func (d *Daemon) fit(ctx context.Context) error {
+	slurmctld, commands, err := d.slurm.Versions(ctx)
+	if err != nil {
+		return err
+	}
+	why := slurmplug.Unfit(slurmctld, commands, d.Config.Slurm.Untried)
+	if why != d.unfit && why != "" {
+		d.Log.Error("nothing is written to this Slurm", "why", why)
+	}
+	d.unfit = why
+	return nil
 }
 
 // mended takes in what the store lost and made anew.

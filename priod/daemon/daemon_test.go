@@ -53,6 +53,7 @@ type fake struct {
 	since   time.Time // of the last call of Past
 	applied []plan.Action
 	hold    string
+	version string // of slurmctld and the commands; "" for one that priod writes to
 
 	controllers []slurmplug.Controller
 	pingErr     error
@@ -144,6 +145,13 @@ func (f *fake) Controllers(context.Context) ([]slurmplug.Controller, error) {
 	return f.controllers, f.pingErr
 }
 func (f *fake) Answers(context.Context) error { return f.away }
+func (f *fake) Versions(context.Context) (string, string, error) {
+	if f.version != "" {
+		return f.version, f.version, nil
+	}
+	return "24.11.5", "24.11.5", nil
+}
+
 func (f *fake) Identity(context.Context) (string, error) { // no other process's either
 	return fmt.Sprintf("%d %p", os.Getpid(), f), nil
 }
@@ -197,6 +205,30 @@ func TestHoldWritesNothing(t *testing.T) {
 	r, err := d.Once(t.Context())
 	if err != nil || len(f.applied) != 0 || len(r.Plan.Actions) != 1 || r.Hold != "paused by ann" {
 		t.Fatalf("%v, %d applied, %+v", err, len(f.applied), r.Plan)
+	}
+}
+
+// A Slurm that priod does not know is read and planned for, said once, and not written to.
+func TestUnfitSlurmIsNotWrittenTo(t *testing.T) {
+	for version, want := range map[string]string{"21.08.8": "older than", "27.05.1": "newer than", "26.05.9": ""} {
+		f := &fake{jobs: []cluster.Job{trial()}, version: version}
+		d, log := newDaemon(t, f)
+		if err := d.open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			r, _, err := d.step(t.Context())
+			if err != nil || !strings.Contains(r.Hold, want) || want != "" && len(r.Plan.Actions) != 1 {
+				t.Fatalf("%s: %v, hold %q, %+v", version, err, r.Hold, r.Plan)
+			}
+		}
+		if (len(f.applied) == 0) != (want != "") || want != "" && strings.Count(log.String(), want) != 1 {
+			t.Errorf("%s: %d applied\n%s", version, len(f.applied), log)
+		}
+		d.Config.Slurm.Untried = true
+		if _, _, err := d.step(t.Context()); err != nil || (len(f.applied) == 0) != (version == "21.08.8") {
+			t.Errorf("%s, untried: %v, %d applied", version, err, len(f.applied))
+		}
 	}
 }
 

@@ -34,7 +34,7 @@ func (d *Daemon) tend(ctx context.Context) (pause time.Duration, more bool) {
 	begun := time.Now()
 	if err == nil {
 		e := d.evictions()
-		err = e.Tend(ctx, nil, nil, hold != "" || d.yielded != "")
+		err = e.Tend(ctx, nil, nil, hold != "" || d.yielded != "" || d.unfit != "")
 	}
 	if err != nil {
 		d.Log.Debug("evictions wait for the next cycle", "error", err) // which meets the same and says so

@@ -51,7 +51,7 @@ func TestLookAtForgottenJobs(t *testing.T) {
 		"no accounting":    {forgetful{err: &slurmplug.CommandError{Command: "sacct", Kind: slurmplug.ErrExit, Status: 1, Message: "Slurm accounting storage is disabled"}}, ""},
 	} {
 		id := slurmplug.Plain(17)
-		sights, err := New(slurmplug.NewClient(c.slurm, slurmplug.Options{})).Look(t.Context(), []eviction.Target{{Job: id, RawID: 17}})
+		sights, err := New(slurmplug.NewClient(c.slurm, slurmplug.Options{Abilities: &slurmplug.Abilities{Release: "24.11.5"}})).Look(t.Context(), []eviction.Target{{Job: id, RawID: 17}})
 		s := sights[id]
 		if err != nil || !s.Gone || s.Final != c.final {
 			t.Errorf("%s: %+v, %v", name, s, err)

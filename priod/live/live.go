@@ -33,6 +33,15 @@ type Cluster struct {
 // New returns the cluster that the client talks to.
 func New(client *slurmplug.Client) *Cluster { return &Cluster{client: client} }
 
+// Versions are those of slurmctld and of the commands on this host.
+func (c *Cluster) Versions(ctx context.Context) (slurmctld, commands string, err error) {
+	if err = c.refreshConfig(ctx, time.Now()); err != nil {
+		return "", "", err
+	}
+	able, err := c.client.Abilities(ctx)
+	return c.conf.Version(), able.Release, err
+}
+
 // Apply carries out the actions. Two actions on one job keep their order: a
 // release comes before the Nice that it would wipe out, what it asks for before
 // what could let it start. Writes into requests are read back.

@@ -288,6 +288,9 @@ func (c *Cluster) refreshConfig(ctx context.Context, at time.Time) error {
 	if err != nil {
 		return err
 	}
+	if _, err = c.client.AskAbilities(ctx); err != nil {
+		return err
+	}
 	c.name = conf.ClusterName()
 	c.multifactor = conf.PriorityType() == "priority/multifactor"
 	if c.weights, err = conf.WeightSum(); err != nil {

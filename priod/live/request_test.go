@@ -30,7 +30,7 @@ func (f *shows) Run(_ context.Context, c slurmplug.Command) (slurmplug.Output, e
 	}
 	values := map[string]string{
 		"exit_code": "0", "requeue": "1", "BatchFlag": "1", "JobID": "7", "ArrayJobID": "7", "ArrayTaskID": "N/A", "HetJobID": "0", "HetJobOffset": "0",
-		"UserName": "ann", "State": state, "Reason": "Resources", "PriorityLong": "5", "Nice": "0", "RestartCnt": "0", "NumNodes": "1", "NumCPUs": "1",
+		"UserID": "1000", "UserName": "ann", "State": state, "Reason": "Resources", "PriorityLong": "5", "Nice": "0", "RestartCnt": "0", "NumNodes": "1", "NumCPUs": "1",
 		"NumTasks": "1", "Feature": f.features, "TimeLimit": "1:00:00", "SubmitTime": "1762164000", "EligibleTime": "1762164000",
 		"StartTime": "N/A",
 	}
@@ -50,7 +50,7 @@ func TestConstraintIsReadBack(t *testing.T) {
 		slurm := &shows{features: shown}
 		a := plan.Action{Job: slurmplug.Plain(7), Lever: slurmplug.Features, Before: "ssd", After: "ssd&a100", Was: "ssd"}
 		o := []plan.Outcome{{Action: a, Status: slurmplug.Applied}}
-		New(slurmplug.NewClient(slurm, slurmplug.Options{})).confirm(t.Context(), o)
+		New(slurmplug.NewClient(slurm, slurmplug.Options{Abilities: &slurmplug.Abilities{Release: "24.11.5"}})).confirm(t.Context(), o)
 		if o[0].Status != want || len(slurm.writes) != 0 {
 			t.Errorf("%q: %+v, then %q", shown, o[0], slurm.writes)
 		}
@@ -68,7 +68,7 @@ func TestSizeOfAJobThatStarts(t *testing.T) {
 		own := "CPUsPerTask=3 MinCPUsNode=3 NumCPUs=3 MinMemoryNode=64000 ReqNodeList="
 		a := plan.Action{Job: slurmplug.Plain(7), Lever: slurmplug.Size, Before: own, After: strings.ReplaceAll(own, "=3", "=6"), Was: own}
 		o := []plan.Outcome{{Action: a, Status: slurmplug.Refused, Message: "Invalid node name specified"}}
-		New(slurmplug.NewClient(slurm, slurmplug.Options{})).confirm(t.Context(), o)
+		New(slurmplug.NewClient(slurm, slurmplug.Options{Abilities: &slurmplug.Abilities{Release: "24.11.5"}})).confirm(t.Context(), o)
 		if o[0].Status != want || len(slurm.writes) != 0 {
 			t.Errorf("%s: %+v, then %q", state, o[0], slurm.writes)
 		}
@@ -94,7 +94,7 @@ func (denying) Run(_ context.Context, c slurmplug.Command) (slurmplug.Output, er
 // cannot be read back, that is not known, and not forgotten as a refusal is.
 func TestRefusedSizeNotSeen(t *testing.T) {
 	a := plan.Action{Job: slurmplug.Plain(17), Lever: slurmplug.Size, Before: "NumCPUs=3", After: "NumCPUs=6", Was: "NumCPUs=3"}
-	got := New(slurmplug.NewClient(denying{}, slurmplug.Options{})).Apply(t.Context(), []plan.Action{a})
+	got := New(slurmplug.NewClient(denying{}, slurmplug.Options{Abilities: &slurmplug.Abilities{Release: "24.11.5"}})).Apply(t.Context(), []plan.Action{a})
 	if got[0].Status != slurmplug.Unknown {
 		t.Errorf("%s: %s", got[0].Status, got[0].Message)
 	}

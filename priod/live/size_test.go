@@ -50,7 +50,7 @@ func (l limited) Run(_ context.Context, c slurmplug.Command) (slurmplug.Output, 
 
 // asking is a Cluster before a limited Slurm, and a job of it.
 func asking(t *testing.T, down *bool) (*Cluster, *cluster.Job) {
-	c := New(slurmplug.NewClient(limited{t, down, strings.NewReplacer()}, slurmplug.Options{}))
+	c := New(slurmplug.NewClient(limited{t, down, strings.NewReplacer()}, slurmplug.Options{Abilities: &slurmplug.Abilities{Release: "24.11.5"}}))
 	if err := c.refreshConfig(t.Context(), time.Unix(1_000_000, 0)); err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestNewLimitsCount(t *testing.T) {
 	if err := slurm.Ask(t.Context(), []*cluster.Job{job}); err != nil || job.Asked.Fixed != "" {
 		t.Fatalf("%+v, %v", job.Asked, err)
 	}
-	slurm.client = slurmplug.NewClient(limited{t, &down, strings.NewReplacer("biology|games||||||||", "biology|games||||||cpu=2||")}, slurmplug.Options{})
+	slurm.client = slurmplug.NewClient(limited{t, &down, strings.NewReplacer("biology|games||||||||", "biology|games||||||cpu=2||")}, slurmplug.Options{Abilities: &slurmplug.Abilities{Release: "24.11.5"}})
 	for _, c := range []struct {
 		took, ago time.Duration
 		limited   bool
@@ -119,7 +119,7 @@ func TestSizesOfUnknownUsers(t *testing.T) {
 		for may, fixed := range map[bool]bool{true: true, false: false} {
 			down := false
 			slurm, job := asking(t, &down)
-			slurm.client = slurmplug.NewClient(limited{t, &down, strings.NewReplacer("games(5)", who)}, slurmplug.Options{})
+			slurm.client = slurmplug.NewClient(limited{t, &down, strings.NewReplacer("games(5)", who)}, slurmplug.Options{Abilities: &slurmplug.Abilities{Release: "24.11.5"}})
 			slurm.inNameOf = ownNames{may: may, since: slurm.configAt}
 			if err := slurm.Ask(t.Context(), []*cluster.Job{job}); err != nil || (job.Asked.Fixed != "") != fixed {
 				t.Errorf("%s: who may write in users' names %t: %+v, %v", who, may, job.Asked, err)

@@ -60,3 +60,13 @@ type MissingError struct{ Programs []string }
 func (e *MissingError) Error() string {
 	return "lab: not installed: " + strings.Join(e.Programs, ", ")
 }
+
+// Records is the option that makes squeue print records of an array apart that have
+// values of their own: "--array-unique", or "--array" since 23.02, which prints a line
+// for each task.
+func Records() string {
+	if atLeast(Version(), 23, 2) {
+		return "--array"
+	}
+	return "--array-unique"
+}

@@ -1,0 +1,134 @@
+package slurmplug
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Abilities are what the installed commands can do, found out by asking them and
+// not by their version. All differences between the Slurms that priod knows which
+// have to be known before a command is run stand here; what a command prints is
+// read in every form that is known.
+type Abilities struct {
+	// Release is the commands' own version, "24.11.5".
+	Release string `json:"release"`
+	// ArrayUnique: squeue --array-unique prints each record of the queue once. It is
+	// gone since 23.02 (squeue/opts.c); there --array prints a line for each task, and
+	// the lines of one record, which share its id, are joined.
+	ArrayUnique bool `json:"array_unique"`
+	// SLUID: squeue prints a job's SLUID, and scontrol and scancel take it in the place
+	// of the id, as the name of one run of the job (26.05).
+	SLUID bool `json:"sluid"`
+}
+
+// Abilities asks the installed commands what they can do, once. No question
+// reaches slurmctld.
+func (c *Client) Abilities(ctx context.Context) (Abilities, error) {
+	c.mu.Lock()
+	known := c.abilities
+	c.mu.Unlock()
+	if known != nil {
+		return *known, nil
+	}
+	return c.AskAbilities(ctx)
+}
+
+// AskAbilities is Abilities, asked again: commands can be replaced while priod runs.
+func (c *Client) AskAbilities(ctx context.Context) (a Abilities, err error) {
+	if c.opts.Abilities != nil {
+		return *c.opts.Abilities, nil
+	}
+	help, err := c.read(ctx, "squeue", "--help")
+	if err != nil {
+		return a, err
+	}
+	a.ArrayUnique = strings.Contains(string(help), "--array-unique")
+	if strings.Contains(string(help), "--helpFormat") {
+		columns, err := c.read(ctx, "squeue", "--helpFormat")
+		if err != nil {
+			return a, err
+		}
+		for name := range strings.FieldsSeq(string(columns)) {
+			a.SLUID = a.SLUID || name == "SLUID"
+		}
+	}
+	version, err := c.readLines(ctx, "squeue", "--version")
+	if err != nil {
+		return a, err
+	}
+	if a.Release, err = parseRelease(string(version)); err != nil {
+		return a, err
+	}
+	c.mu.Lock()
+	c.abilities = &a
+	c.mu.Unlock()
+	return a, nil
+}
+
+// parseRelease reads "slurm 24.11.5" or, as Debian has it, "slurm-wlm 22.05.8".
+func parseRelease(out string) (string, error) {
+	words := strings.Fields(out)
+	if len(words) == 2 {
+		if _, _, ok := releaseOf(words[1]); ok {
+			return words[1], nil
+		}
+	}
+	return "", doubtful("squeue --version", "%q is no version: is squeue a wrapper that prints something of its own?", firstLine([]byte(out)))
+}
+
+// releaseOf is the release of a version: 24 and 11 of "24.11.5".
+func releaseOf(version string) (major, minor int, ok bool) {
+	parts := strings.SplitN(version, ".", 3)
+	if len(parts) < 2 {
+		return 0, 0, false
+	}
+	major, err := strconv.Atoi(parts[0])
+	if err != nil {
+		return 0, 0, false
+	}
+	minor, err = strconv.Atoi(strings.TrimFunc(parts[1], func(r rune) bool { return r < '0' || '9' < r }))
+	return major, minor, err == nil
+}
+
+// Oldest and Newest are the first and the last release that priod was tried with.
+const (
+	Oldest = "22.05"
+	Newest = "26.05"
+)
+
+// Unfit says why priod should not write to a Slurm whose slurmctld and commands are
+// of these versions; "" when it may. With untried, one that is newer than any that was
+// tried is no reason.
+func Unfit(slurmctld, commands string, untried bool) string {
+	major, minor, ok := releaseOf(slurmctld)
+	oldMajor, oldMinor, _ := releaseOf(Oldest)
+	newMajor, newMinor, _ := releaseOf(Newest)
+	switch cMajor, cMinor, cOK := releaseOf(commands); {
+	case !ok:
+		return fmt.Sprintf("slurmctld says that it is Slurm %.40q, which is no version", slurmctld)
+	case major < oldMajor || major == oldMajor && minor < oldMinor:
+		return fmt.Sprintf("Slurm %s is older than %s, the oldest that priod knows", slurmctld, Oldest)
+	case !untried && (major > newMajor || major == newMajor && minor > newMinor):
+		return fmt.Sprintf("Slurm %s is newer than %s, the newest that priod was tried with: slurm.untried = true in priod.toml lets it write all the same", slurmctld, Newest)
+	case !cOK || cMajor != major || cMinor != minor:
+		return fmt.Sprintf("slurmctld is Slurm %s and the commands on this host are %s: half upgraded, nothing is written until both are of one release", slurmctld, commands)
+	}
+	return ""
+}
+
+// forgetAbilities makes the next read ask anew after an error that says that a
+// command does not know an option or a column: it was replaced meanwhile.
+func (c *Client) forgetAbilities(err error) {
+	var failed *CommandError
+	replaced := errors.As(err, &failed) && strings.Contains(failed.Message, "unrecognized option") ||
+		err != nil && strings.Contains(err.Error(), "Invalid job format specification")
+	if !replaced {
+		return
+	}
+	c.mu.Lock()
+	c.abilities = nil
+	c.mu.Unlock()
+}
