@@ -51,6 +51,7 @@ type Client struct {
 	mu        sync.Mutex
 	lastJobs  int        // records that the last trusted Jobs returned
 	abilities *Abilities // nil until asked
+	metrics   string     // address of slurmctld's metrics, "" for sdiag
 
 	writing sync.Mutex
 	pace    pace

@@ -6,8 +6,17 @@ import (
 	"strings"
 )
 
-// Diag reads sdiag: how busy slurmctld is.
+// Diag reads how busy slurmctld is: from its metrics where UseMetrics found them, else
+// or when they do not answer from sdiag.
 func (c *Client) Diag(ctx context.Context) (Diag, error) {
+	c.mu.Lock()
+	address := c.metrics
+	c.mu.Unlock()
+	if address != "" {
+		if d, err := c.diagByMetrics(ctx, address); err == nil {
+			return d, nil
+		}
+	}
 	out, err := c.readLines(ctx, "sdiag")
 	if err != nil {
 		return Diag{}, err

@@ -500,3 +500,28 @@ func TestLiveControllerDown(t *testing.T) {
 	}
 	run(t, l.Client, "scancel", "--name=down")
 }
+
+// Where slurmctld serves its metrics, no sdiag is run.
+func TestLiveMetrics(t *testing.T) {
+	if !lab.AtLeast(25, 11) {
+		t.Skipf("Slurm %s serves no metrics", lab.Version())
+	}
+	o := labOptions("metrics")
+	o.ExtraConf = append(o.ExtraConf, "MetricsType=metrics/openmetrics")
+	l := lab.ForTest(t, o)
+	real := slurmplug.NewExec(slurmplug.ExecOptions{SlurmConf: l.Conf()})
+	c := slurmplug.NewClient(runnerFunc(func(ctx context.Context, cmd slurmplug.Command) (slurmplug.Output, error) {
+		if cmd.Name == "sdiag" {
+			t.Error("sdiag was run")
+		}
+		return real.Run(ctx, cmd)
+	}), slurmplug.Options{})
+	conf, err := c.Config(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.UseMetrics(conf)
+	if d, err := c.Diag(t.Context()); err != nil || d.AgentQueue > 100 {
+		t.Errorf("%+v, %v", d, err)
+	}
+}

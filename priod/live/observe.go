@@ -291,6 +291,7 @@ func (c *Cluster) refreshConfig(ctx context.Context, at time.Time) error {
 	if _, err = c.client.AskAbilities(ctx); err != nil {
 		return err
 	}
+	c.client.UseMetrics(conf)
 	c.name = conf.ClusterName()
 	c.multifactor = conf.PriorityType() == "priority/multifactor"
 	if c.weights, err = conf.WeightSum(); err != nil {

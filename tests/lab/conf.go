@@ -279,7 +279,7 @@ func writeFolder(dir, me string, h host, p ports, o Options) error {
 		"etc/hosts":      hostsFile(),
 		"etc/gres.conf":  gresConf(dir, o),
 	}
-	if atLeast(Version(), 23, 11) { // slurmd wants a cgroup file system otherwise; older ones do not know the line
+	if AtLeast(23, 11) { // slurmd wants a cgroup file system otherwise; older ones do not know the line
 		files["etc/cgroup.conf"] = "CgroupPlugin=disabled\n"
 	}
 	if !o.NoAccounting {

@@ -16,10 +16,10 @@ var Version = sync.OnceValue(func() string {
 	return ""
 })
 
-// atLeast tells whether a version is of the release major.minor or a later one.
-func atLeast(version string, major, minor int) bool {
+// AtLeast tells whether the installed Slurm is of the release major.minor or a later one.
+func AtLeast(major, minor int) bool {
 	a, b := 0, 0
-	_, err := fmt.Sscanf(version, "%d.%d", &a, &b)
+	_, err := fmt.Sscanf(Version(), "%d.%d", &a, &b)
 	return err == nil && (a > major || a == major && b >= minor)
 }
 
@@ -65,7 +65,7 @@ func (e *MissingError) Error() string {
 // values of their own: "--array-unique", or "--array" since 23.02, which prints a line
 // for each task.
 func Records() string {
-	if atLeast(Version(), 23, 2) {
+	if AtLeast(23, 2) {
 		return "--array"
 	}
 	return "--array-unique"

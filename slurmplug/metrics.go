@@ -1,0 +1,91 @@
+package slurmplug
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"strings"
+)
+
+// metricsAddress is where slurmctld serves its metrics by HTTP: on its own port, since
+// 25.11 and with MetricsType set; "" where it does not, where it wants to know who asks
+// (MetricsAuthUsers, PrivateData), or where another controller may be the one in charge.
+func (c Config) metricsAddress() string {
+	if c.Get("MetricsType") != "metrics/openmetrics" || c.Get("MetricsAuthUsers") != "" || len(c.PrivateData()) > 0 ||
+		c.Get("SlurmctldHost[1]") != "" {
+		return ""
+	}
+	host, addr, _ := strings.Cut(c.Get("SlurmctldHost[0]"), "(") // "ctl(10.0.0.1)"
+	if addr = strings.TrimSuffix(addr, ")"); addr != "" {
+		host = addr
+	}
+	port := c.Get("SlurmctldPort")
+	if _, err := parseUint(port, math.MaxUint16); err != nil || host == "" { // a range has several
+		return ""
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// UseMetrics makes Diag read slurmctld's metrics in the place of sdiag where it serves
+// them to everyone: no process, and no RPC that counts against a rate limit.
+func (c *Client) UseMetrics(conf Config) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.metrics = conf.metricsAddress()
+}
+
+// metricsClient uses no proxy: slurmctld is inside the cluster.
+var metricsClient = &http.Client{Transport: &http.Transport{Proxy: nil}}
+
+// maxMetrics bounds what is read of them; 26.05 serves 7 kB.
+const maxMetrics = 1 << 20
+
+// diagByMetrics is Diag from the page /metrics/scheduler.
+func (c *Client) diagByMetrics(ctx context.Context, address string) (Diag, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.opts.ReadTimeout, ErrTimeout)
+	defer cancel()
+	url := "http://" + address + "/metrics/scheduler"
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return Diag{}, err
+	}
+	answer, err := metricsClient.Do(request)
+	if err != nil {
+		return Diag{}, err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return Diag{}, doubtful(url, "%s", answer.Status)
+	}
+	return parseMetrics(io.LimitReader(answer.Body, maxMetrics))
+}
+
+// parseMetrics reads lines "NAME NUMBER".
+func parseMetrics(page io.Reader) (d Diag, err error) {
+	need := map[string]*int{"slurm_agent_queue_size": &d.AgentQueue, "slurm_slurmdbd_queue_size": &d.DBDAgentQueue}
+	lines := bufio.NewScanner(page)
+	for lines.Scan() {
+		name, value, _ := strings.Cut(lines.Text(), " ")
+		count, wanted := need[name]
+		if !wanted {
+			continue
+		}
+		n, err := parseUint(strings.TrimSpace(value), math.MaxInt32)
+		if err != nil {
+			return Diag{}, doubtful("slurmctld's metrics", "%s: %w", name, err)
+		}
+		*count = int(n)
+		delete(need, name)
+	}
+	if err := lines.Err(); err != nil {
+		return Diag{}, fmt.Errorf("slurmctld's metrics: %w", err)
+	}
+	for name := range need {
+		return Diag{}, doubtful("slurmctld's metrics", "%s is missing", name)
+	}
+	return d, nil
+}
