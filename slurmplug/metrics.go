@@ -8,6 +8,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -15,8 +16,8 @@ import (
 // 25.11 and with MetricsType set; "" where it does not, where it wants to know who asks
 // (MetricsAuthUsers, PrivateData), or where another controller may be the one in charge.
 func (c Config) metricsAddress() string {
-	if c.Get("MetricsType") != "metrics/openmetrics" || c.Get("MetricsAuthUsers") != "" || len(c.PrivateData()) > 0 ||
-		c.Get("SlurmctldHost[1]") != "" {
+	if c.Get("MetricsType") != "metrics/openmetrics" || c.Get("MetricsAuthUsers") != "" ||
+		!slices.Contains([]string{"", "none"}, c.Get("PrivateData")) || c.Get("SlurmctldHost[1]") != "" {
 		return ""
 	}
 	host, addr, _ := strings.Cut(c.Get("SlurmctldHost[0]"), "(") // "ctl(10.0.0.1)"
