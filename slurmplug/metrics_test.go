@@ -11,14 +11,14 @@ import (
 
 func TestMetricsAddress(t *testing.T) {
 	for text, want := range map[string]string{
-		"MetricsType = metrics/openmetrics\nSlurmctldHost[0] = ctl(10.0.0.1)\nSlurmctldPort = 6817\nPrivateData = none":                 "10.0.0.1:6817",
-		"MetricsType = metrics/openmetrics\nSlurmctldHost[0] = ctl\nSlurmctldPort = 6817":                           "ctl:6817",
-		"MetricsType = metrics/openmetrics\nSlurmctldHost[0] = ctl\nSlurmctldPort = 6817-6820":                      "",
-		"MetricsType = metrics/openmetrics\nSlurmctldHost[0] = ctl\nSlurmctldHost[1] = other\nSlurmctldPort = 6817": "",
-		"MetricsType = metrics/openmetrics\nSlurmctldHost[0] = ctl\nSlurmctldPort = 6817\nPrivateData = jobs":       "",
-		"MetricsType = metrics/openmetrics\nMetricsAuthUsers = ann\nSlurmctldHost[0] = ctl\nSlurmctldPort = 6817":   "",
-		"MetricsType = (null)\nSlurmctldHost[0] = ctl\nSlurmctldPort = 6817":                                        "",
-		"SlurmctldHost[0] = ctl\nSlurmctldPort = 6817":                                                              "",
+		"MetricsType = metrics/openmetrics\nSlurmctldHost[0] = ctl(10.0.0.1)\nSlurmctldPort = 6817\nPrivateData = none": "10.0.0.1:6817",
+		"MetricsType = metrics/openmetrics\nSlurmctldHost[0] = ctl\nSlurmctldPort = 6817":                               "ctl:6817",
+		"MetricsType = metrics/openmetrics\nSlurmctldHost[0] = ctl\nSlurmctldPort = 6817-6820":                          "",
+		"MetricsType = metrics/openmetrics\nSlurmctldHost[0] = ctl\nSlurmctldHost[1] = other\nSlurmctldPort = 6817":     "",
+		"MetricsType = metrics/openmetrics\nSlurmctldHost[0] = ctl\nSlurmctldPort = 6817\nPrivateData = jobs":           "",
+		"MetricsType = metrics/openmetrics\nMetricsAuthUsers = ann\nSlurmctldHost[0] = ctl\nSlurmctldPort = 6817":       "",
+		"MetricsType = (null)\nSlurmctldHost[0] = ctl\nSlurmctldPort = 6817":                                            "",
+		"SlurmctldHost[0] = ctl\nSlurmctldPort = 6817":                                                                  "",
 	} {
 		conf, err := parseConfig("SLURM_VERSION = 26.05.5\nClusterName = lab\n" + text + "\nSlurmctld(primary) at ctl is UP\n")
 		if err != nil {
