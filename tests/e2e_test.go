@@ -10,10 +10,13 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"slurmprio/slurmplug"
 	"slurmprio/tests/lab"
 )
 
@@ -226,14 +229,34 @@ func (s *site) fill() (ids []string) {
 	return ids
 }
 
-// order is Slurm's own order of the pending jobs, first to last.
+// order is Slurm's own order of the pending jobs, first to last: the tasks of one
+// record as one, whether squeue prints a line for each or not.
 func (s *site) order() []string {
 	s.Helper()
-	out, err := s.lab.Run(context.Background(), "squeue", "--noheader", lab.Records(), "--states=PENDING", "--sort=-p,i", "--format=%i")
+	out, err := s.lab.Run(context.Background(), "squeue", "--noheader", lab.Records(), "--states=PENDING", "--sort=-p,i", "--format=%A %i")
 	if err != nil {
 		s.Fatal(err)
 	}
-	return strings.Fields(out)
+	var ids []string
+	var tasks []int32
+	last := ""
+	for line := range strings.Lines(out) {
+		f := strings.Fields(line)
+		array, task, _ := strings.Cut(f[1], "_")
+		n, err := strconv.Atoi(task)
+		if len(tasks) > 0 && f[0] == last && err == nil {
+			tasks = append(tasks, int32(n))
+			slices.Sort(tasks)
+			ids[len(ids)-1] = array + "_[" + slurmplug.CompactTasks(tasks) + "]"
+			continue
+		}
+		last, tasks = f[0], nil
+		if err == nil {
+			tasks = []int32{int32(n)}
+		}
+		ids = append(ids, f[1])
+	}
+	return ids
 }
 
 // slurm runs one of Slurm's commands that has to succeed.
