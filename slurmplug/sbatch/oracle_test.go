@@ -93,6 +93,7 @@ func (o *oracle) env(more []string) []string {
 type answer struct {
 	jobs   []map[string]string
 	argv   []string
+	stdout string
 	stderr string
 	code   int
 }
@@ -111,7 +112,7 @@ func (o *oracle) ask(t tb, cwd string, s submission) answer {
 	if err != nil && !errors.As(err, &exit) {
 		t.Fatalf("%v", err)
 	}
-	a := answer{stderr: stderr.String(), code: cmd.ProcessState.ExitCode()}
+	a := answer{stdout: out.String(), stderr: stderr.String(), code: cmd.ProcessState.ExitCode()}
 	for line := range strings.Lines(out.String()) {
 		_, object, ok := strings.Cut(line, "\t{")
 		if !ok {
