@@ -7,8 +7,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestRecordedAccounts(t *testing.T) {
-	got, err := parseAccounts(recording(t, "assoc.out"))
+func TestRecordedAccounts(t *testing.T) { eachVersion(t, recordedAccounts) }
+
+func recordedAccounts(t *testing.T, v recorded) {
+	got, err := parseAccounts(v.said(t, "assoc.out"))
 	want := []Account{
 		{Name: "root", Share: 1}, {Name: "biology", Parent: "root", Share: 20}, {Name: "shy", Parent: "biology", UseParent: true},
 		{Name: "physics", Parent: "root", Share: 1}, {Name: "language", Parent: "physics", Share: 1}, {Name: "vision", Parent: "physics", Share: 3},
@@ -30,7 +32,7 @@ func TestAccountsThatCannotBeTrusted(t *testing.T) {
 
 // Whatever it is, it gives accounts with their names once each, or an error.
 func FuzzAccounts(f *testing.F) {
-	f.Add(recording(f, "assoc.out"))
+	eachRecording(f, "assoc.out", func(out string) { f.Add(out) })
 	f.Add("root||||1\nx|root|||parent\n")
 	f.Fuzz(func(t *testing.T, out string) {
 		all, err := parseAccounts(out)

@@ -7,23 +7,36 @@ import (
 	"testing"
 )
 
-// versions are the Slurms that testdata was recorded with.
-var versions = []string{"22.05", "24.11", "26.05"}
+// recorded is a release of Slurm, a folder of testdata.
+type recorded string
 
-// eachVersion runs a test on the recordings of each Slurm.
-func eachVersion(t *testing.T, test func(t *testing.T, version string)) {
-	for _, version := range versions {
-		t.Run(version, func(t *testing.T) { test(t, version) })
+// versions are the releases whose output is recorded.
+var versions = []recorded{"22.05", "24.11", "26.05"}
+
+// eachVersion runs a test on what each Slurm said.
+func eachVersion(t *testing.T, test func(t *testing.T, v recorded)) {
+	for _, v := range versions {
+		t.Run(string(v), func(t *testing.T) { test(t, v) })
 	}
 }
 
-// recording is what Slurm 22.05 said (testdata/record.sh).
-func recording(t testing.TB, name string) string { return recordingOf(t, "22.05", name) }
+// eachRecording gives a fuzz test what each Slurm said.
+func eachRecording(f *testing.F, name string, add func(out string)) {
+	for _, v := range versions {
+		add(v.said(f, name))
+	}
+}
 
-// recordingOf is what a real Slurm said.
-func recordingOf(t testing.TB, version, name string) string {
+// recording is what Slurm 22.05 said.
+func recording(t testing.TB, name string) string {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("testdata", version, name))
+	return versions[0].said(t, name)
+}
+
+// said is what a real Slurm said (testdata/record.sh).
+func (v recorded) said(t testing.TB, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("testdata", string(v), name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +55,7 @@ func (f runnerFunc) Run(ctx context.Context, cmd Command) (Output, error) {
 
 // answering returns a Client that reads the same output from any command.
 func answering(out, stderr string, err error) *Client {
-	c := NewClient(runnerFunc(func(Command) (Output, error) { return Output{[]byte(out), []byte(stderr)}, err }), Options{Abilities: &Abilities{}})
+	c := NewClient(runnerFunc(func(Command) (Output, error) { return Output{[]byte(out), []byte(stderr)}, err }), Options{})
 	UseRecordedSeparators(c)
 	return c
 }

@@ -11,7 +11,7 @@ import (
 )
 
 func FuzzRuns(f *testing.F) {
-	f.Add([]byte(recording(f, "sacct.out")))
+	eachRecording(f, "sacct.out", func(out string) { f.Add([]byte(out)) })
 	f.Fuzz(func(t *testing.T, out []byte) {
 		runs, err := parseRuns(out, RecordedSeparators)
 		if err != nil && runs != nil {
@@ -26,7 +26,7 @@ func FuzzRuns(f *testing.F) {
 }
 
 func FuzzNodes(f *testing.F) {
-	f.Add([]byte(recording(f, "node.out")))
+	eachRecording(f, "node.out", func(out string) { f.Add([]byte(out)) })
 	f.Fuzz(func(t *testing.T, out []byte) {
 		nodes, err := parseNodes(out)
 		if (err != nil) != (len(nodes) == 0) {
@@ -43,7 +43,7 @@ func FuzzNodes(f *testing.F) {
 }
 
 func FuzzPartitions(f *testing.F) {
-	f.Add(recording(f, "partition.out"))
+	eachRecording(f, "partition.out", func(out string) { f.Add(out) })
 	f.Fuzz(func(t *testing.T, out string) {
 		all, err := parsePartitions(out)
 		if (err != nil) != (len(all) == 0) || len(all) > strings.Count(out, "\n")+1 {
@@ -60,7 +60,7 @@ func FuzzPartitions(f *testing.F) {
 }
 
 func FuzzQOS(f *testing.F) {
-	f.Add(recording(f, "qos.out"))
+	eachRecording(f, "qos.out", func(out string) { f.Add(out) })
 	f.Fuzz(func(t *testing.T, out string) {
 		all, err := parseQOS(out)
 		if err != nil {
@@ -77,7 +77,7 @@ func FuzzQOS(f *testing.F) {
 }
 
 func FuzzConfig(f *testing.F) {
-	f.Add(recording(f, "config.out"))
+	eachRecording(f, "config.out", func(out string) { f.Add(out) })
 	// Short: fuzzing finds more in it than in two hundred lines.
 	f.Add("SLURM_VERSION = 23.02.6\nClusterName = c\nPriorityWeightTRES = CPU=1.5,Mem=-2\nSlurmUser = slurm(64030)\nMinJobAge = 300 sec\nSlurmctld(primary) at h is UP\n")
 	f.Fuzz(func(t *testing.T, out string) {
@@ -102,7 +102,7 @@ func FuzzConfig(f *testing.F) {
 }
 
 func FuzzFactors(f *testing.F) {
-	f.Add(recording(f, "sprio.out"))
+	eachRecording(f, "sprio.out", func(out string) { f.Add(out) })
 	f.Add("7|100|5|0|1|0|2|3|4|5|cpu=1,mem=-2\n7|200|5|0|1|0|2|3|4|5|\n")
 	f.Fuzz(func(t *testing.T, out string) {
 		all, err := parseFactors(out)
@@ -131,7 +131,7 @@ func FuzzFactors(f *testing.F) {
 }
 
 func FuzzDiag(f *testing.F) {
-	f.Add(recording(f, "sdiag.out"))
+	eachRecording(f, "sdiag.out", func(out string) { f.Add(out) })
 	f.Add(quietDiag + "REQUEST_JOB_INFO ( 2003) count:4 ave_time:285 total_time:1140\n")
 	f.Fuzz(func(t *testing.T, out string) {
 		d, err := parseDiag(out)
@@ -142,8 +142,8 @@ func FuzzDiag(f *testing.F) {
 }
 
 func FuzzPing(f *testing.F) {
-	f.Add(recording(f, "ping.out"))
-	f.Add(recording(f, "ping-down.out"))
+	eachRecording(f, "ping.out", func(out string) { f.Add(out) })
+	eachRecording(f, "ping-down.out", func(out string) { f.Add(out) })
 	f.Add("Slurmctld(backup1) at h is DOWN\nSlurmctld(x) at y is is UP\n")
 	f.Fuzz(func(t *testing.T, out string) {
 		all, err := parsePing(out)
@@ -166,7 +166,7 @@ func FuzzPing(f *testing.F) {
 
 // A name in sacctmgr's answer gives nobody else its rights.
 func FuzzAdminLevel(f *testing.F) {
-	f.Add(recording(f, "users.out"), "root")
+	eachRecording(f, "users.out", func(out string) { f.Add(out, "root") })
 	f.Add("eve|None\nroot|Administrator\n", "eve")
 	f.Fuzz(func(t *testing.T, out, name string) {
 		level, err := parseAdminLevel(out, name)
