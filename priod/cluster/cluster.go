@@ -135,7 +135,7 @@ func (j *Job) ranks(l slurmplug.Lever) (value int64, shown bool) {
 // Held tells whether a user or an administrator holds the job; priority 0 is
 // how Slurm stores a hold.
 func (j *Job) Held() bool {
-	return j.State == Pending && (j.Priority == 0 || j.Reason == "JobHeldUser" || j.Reason == "JobHeldAdmin")
+	return j.State == Pending && (j.Priority == 0 || slurmplug.WaitsFor(j.Reason) == slurmplug.ForHold)
 }
 
 // soon is how long before it may run a job is planned for.
@@ -144,18 +144,15 @@ const soon = time.Minute
 // Begins tells whether a pending job may run within a minute, but not yet: its
 // user, or a requeue, gave it a begin time.
 func (j *Job) Begins(at time.Time) bool {
-	return j.State == Pending && j.Reason == "BeginTime" && !j.Eligible.IsZero() && j.Eligible.Sub(at) <= soon
+	return j.State == Pending && slurmplug.WaitsFor(j.Reason) == slurmplug.ForTime && !j.Eligible.IsZero() && j.Eligible.Sub(at) <= soon
 }
 
 // WantsRoom tells whether room alone can end what Slurm says that a pending job waits
 // for. For others Slurm keeps no place.
-func (j *Job) WantsRoom() bool {
-	switch j.Reason {
-	case "", "None", "Resources", "Priority":
-		return true
-	}
-	return false
-}
+func (j *Job) WantsRoom() bool { return slurmplug.WaitsFor(j.Reason) == slurmplug.ForRoom }
+
+// Unsatisfied tells whether Slurm says that no node satisfies what a job asks for.
+func (j *Job) Unsatisfied() bool { return slurmplug.WaitsFor(j.Reason) == slurmplug.Forever }
 
 // epilog is how long a job that has ended may still hold its nodes, s.
 const epilog = 5

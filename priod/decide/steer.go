@@ -128,8 +128,13 @@ func (x *Helm) Refused(id cluster.JobID, why string, cycles int) {
 // helps tells whether a GPU can end what Slurm says that a job waits for. Of a job
 // that priod bound, nodes that are down can be those of its type.
 func helps(j *cluster.Job, ours bool) bool {
-	return j.WantsRoom() || ours && strings.HasPrefix(j.Reason, "ReqNodeNotAvail") ||
-		strings.HasPrefix(strings.ReplaceAll(j.Reason, "_", " "), "Nodes required for job are DOWN") // Resources, in more words
+	switch slurmplug.WaitsFor(j.Reason) {
+	case slurmplug.ForRoom:
+		return true
+	case slurmplug.ForNodes:
+		return ours || !slurmplug.NotAvailable(j.Reason) // Resources, in more words
+	}
+	return false
 }
 
 // Why a job is not steered, beside steering's own.
@@ -400,7 +405,7 @@ func (d *Steered) queue() (queue []int) {
 		if !d.ours(j) {
 			continue
 		}
-		if j.Reason == "BadConstraints" {
+		if j.Unsatisfied() {
 			why = "no node satisfies it (BadConstraints)"
 			for _, id := range places(j, d.width(j)) {
 				d.course(id).refused(fmt.Sprintf("left open: no node satisfied %.80q (BadConstraints)", j.Features), d.set.Policy.Cycles)

@@ -114,7 +114,7 @@ func problem(o *plan.Outcome, j *cluster.Job) string {
 		return ""
 	case shown != o.After:
 		return fmt.Sprintf("Slurm shows %q after the write", shown)
-	case j.Reason == "BadConstraints" && o.After != o.Was:
+	case j.Unsatisfied() && o.After != o.Was:
 		return "no node satisfies it (BadConstraints)"
 	}
 	return ""
