@@ -2,6 +2,7 @@ package slurmplug
 
 import (
 	"context"
+	"iter"
 	"slices"
 	"strings"
 )
@@ -38,3 +39,7 @@ func listOf(s string) []string {
 	}
 	return strings.Split(s, ",")
 }
+
+// EachQOS goes through the QOS of a job, of which a pending one may have several since
+// 24.11: "te,normal".
+func EachQOS(list string) iter.Seq[string] { return strings.SplitSeq(list, ",") }

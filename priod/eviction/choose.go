@@ -37,7 +37,7 @@ type Settings struct {
 // that the configuration names. Reservations, foreign partitions and components
 // of heterogeneous jobs are never touched.
 func (set *Settings) Consents(j *cluster.Job) bool {
-	agreed := j.Tag.Type == "be" || j.Tag.Type == "" && slices.Contains(set.Ranking.BEQOS, j.QOS)
+	agreed := j.Tag.Type == "be" || j.Tag.Type == "" && set.Ranking.ByQOS(j.QOS) == ranking.BEQOS
 	return agreed && j.TagErr == "" && j.Reservation == "" && j.HetLeader == 0 && set.Ranking.Ranks(j.Partition)
 }
 

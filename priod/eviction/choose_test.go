@@ -188,6 +188,9 @@ func TestLeavesAlone(t *testing.T) {
 		"by QOS": {with(func(s *scene) {
 			s.Jobs[0].Tag, s.Jobs[0].QOS, s.set.Ranking.BEQOS = jobtag.Tag{}, "be", []string{"be"}
 		}), preemption.Evicts, preemption.Victim},
+		"by one QOS of two": {with(func(s *scene) {
+			s.Jobs[0].Tag, s.Jobs[0].QOS, s.set.Ranking.BEQOS = jobtag.Tag{}, "normal,be", []string{"be"}
+		}), preemption.Impossible, preemption.NoConsent},
 		"in a reservation": {victim(func(j *cluster.Job) { j.Reservation = "r" }), preemption.Impossible, preemption.NoConsent},
 		"another partition": {with(func(s *scene) {
 			s.Jobs[0].Partition = "other"

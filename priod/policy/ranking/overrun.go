@@ -51,8 +51,7 @@ func lesser(a, b time.Duration) time.Duration {
 // runsOver says why a job that runs counts as TE no more, "" when it does or never
 // did: its time limit was raised, or Slurm does not end it there.
 func (r *ranker) runsOver(j *cluster.Job) string {
-	asks := j.Tag.Type == "te" || j.Tag.Type == "" && r.te[j.QOS]
-	if !asks || j.GPUs == 0 || j.State != cluster.Running || r.set.boundless() || !r.set.Ranks(j.Partition) {
+	if r.set.Class(j.Tag.Type, j.QOS) != cluster.TE || j.GPUs == 0 || j.State != cluster.Running || r.set.boundless() || !r.set.Ranks(j.Partition) {
 		return ""
 	}
 	limit := r.set.runLimit(j.User, j.Account)

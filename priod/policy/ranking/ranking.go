@@ -23,8 +23,8 @@ import (
 // Settings say which jobs are ranked and what TE may use.
 type Settings struct {
 	Partitions []string // ranked partitions; none named: all
-	TEQOS      []string // QOS that make a job TE without a tag
-	BEQOS      []string // QOS that make a job BE without a tag
+	TEQOS      []string // QOS that make a job TE without a tag; one of a list is enough
+	BEQOS      []string // QOS that make a job BE without a tag, if all of its list are such
 
 	User     Budget            // of each user not named in Users
 	Users    map[string]Budget // by user
@@ -34,10 +34,31 @@ type Settings struct {
 
 // Class is what a job asks to be: by its tag, else by its QOS.
 func (set *Settings) Class(tagType, qos string) cluster.Class {
-	if tagType == "te" || tagType == "" && slices.Contains(set.TEQOS, qos) {
+	if tagType == "te" || tagType == "" && set.ByQOS(qos) == TEQOS {
 		return cluster.TE
 	}
 	return cluster.BE
+}
+
+// ByQOS is what the QOS alone makes of a job: TEQOS, BEQOS, or Untagged. Since 24.11 a
+// pending job may name several, which Slurm tries one after the other: it is TE if it
+// may start in a QOS that makes it TE, and has agreed to what BE jobs agree to only if
+// there is no other QOS that it may start in. Once it runs, Slurm shows the one.
+func (set *Settings) ByQOS(list string) Why {
+	if len(set.TEQOS)+len(set.BEQOS) == 0 {
+		return Untagged
+	}
+	all := true
+	for qos := range slurmplug.EachQOS(list) {
+		if slices.Contains(set.TEQOS, qos) {
+			return TEQOS
+		}
+		all = all && slices.Contains(set.BEQOS, qos)
+	}
+	if all {
+		return BEQOS
+	}
+	return Untagged
 }
 
 // Budget limits trial-and-error use; a zero field limits nothing.
@@ -92,7 +113,7 @@ type Verdict struct {
 // overran, in the order of the snapshot, and the TE verdicts' indices, first to
 // last.
 func Rank(s *cluster.Snapshot, h *cluster.History, set Settings) (verdicts []Verdict, te []int) {
-	r := ranker{set: set, te: nameSet(set.TEQOS), be: nameSet(set.BEQOS), use: useOf(s, h, &set)}
+	r := ranker{set: set, use: useOf(s, h, &set)}
 	verdicts = make([]Verdict, 0, len(s.Jobs))
 	for i := range s.Jobs {
 		if s.Jobs[i].State != cluster.Pending {
@@ -151,17 +172,8 @@ func turn(j *cluster.Job) cluster.JobID {
 }
 
 type ranker struct {
-	set    Settings
-	te, be map[string]bool
-	use    func() use
-}
-
-func nameSet(names []string) map[string]bool {
-	set := make(map[string]bool, len(names))
-	for _, n := range names {
-		set[n] = true
-	}
-	return set
+	set Settings
+	use func() use
 }
 
 func (r *ranker) classify(j *cluster.Job) Verdict {
@@ -175,10 +187,12 @@ func (r *ranker) classify(j *cluster.Job) Verdict {
 		return Verdict{Ranked: true, Class: cluster.TE, Why: TETag}
 	case j.Tag.Type == "be":
 		return Verdict{Ranked: true, Why: BETag}
-	case r.te[j.QOS]:
-		return Verdict{Ranked: true, Class: cluster.TE, Why: TEQOS, Detail: "QOS " + j.QOS}
-	case r.be[j.QOS]:
-		return Verdict{Ranked: true, Why: BEQOS, Detail: "QOS " + j.QOS}
+	}
+	switch why := r.set.ByQOS(j.QOS); why {
+	case TEQOS:
+		return Verdict{Ranked: true, Class: cluster.TE, Why: why, Detail: "QOS " + j.QOS}
+	case BEQOS:
+		return Verdict{Ranked: true, Why: why, Detail: "QOS " + j.QOS}
 	}
 	return Verdict{Ranked: true, Why: Untagged}
 }
