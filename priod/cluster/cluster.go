@@ -5,6 +5,7 @@ package cluster
 
 import (
 	"math"
+	"strconv"
 	"time"
 
 	"slurmprio/slurmplug"
@@ -99,12 +100,16 @@ type Least struct {
 	MemMB      int64
 }
 
-// Nameless is whom Slurm's commands show for a uid without a name (seen on 22.05.8): its
-// user is gone, or names cannot be looked up just now.
-const Nameless = "nobody"
+// Nameless tells whether Slurm's commands show this for a uid without a name: its user
+// is gone, or names cannot be looked up just now. It is "nobody" up to 23.02 (seen on
+// 22.05.8), since 23.11 the uid itself (seen on 24.11.5 and 26.05.5).
+func Nameless(user string) bool {
+	_, err := strconv.ParseUint(user, 10, 32)
+	return user == "nobody" || err == nil
+}
 
 // SameUser tells whether two names may be one user's, as Slurm's commands show them.
-func SameUser(a, b string) bool { return a == b || a == Nameless || b == Nameless }
+func SameUser(a, b string) bool { return a == b || Nameless(a) || Nameless(b) }
 
 // FirstTask is the job, or of an unsplit array the task that starts next.
 func (j *Job) FirstTask() JobID {

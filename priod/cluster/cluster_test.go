@@ -29,3 +29,17 @@ func TestFirstTask(t *testing.T) {
 		}
 	}
 }
+
+func TestSameUser(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		same bool
+	}{
+		{"ann", "ann", true}, {"ann", "bob", false}, {"ann", "nobody", true}, {"1001", "ann", true},
+		{"1001", "1002", true}, {"ann1", "ann", false}, {"", "ann", false}, {"-1", "ann", false},
+	} {
+		if SameUser(c.a, c.b) != c.same || SameUser(c.b, c.a) != c.same {
+			t.Errorf("%q and %q: want %v", c.a, c.b, c.same)
+		}
+	}
+}

@@ -359,7 +359,7 @@ func (l *Ledger) meet(s *cluster.Snapshot, h *cluster.History) {
 			continue
 		}
 		e := l.jobs[j.ID]
-		if e != nil && (e.user != j.User || j.Restarts == 0 && j.Submit.After(e.submit)) {
+		if e != nil && (!cluster.SameUser(e.user, j.User) || j.Restarts == 0 && j.Submit.After(e.submit)) {
 			e = nil // the id means another job now
 		}
 		if e == nil {
@@ -400,7 +400,7 @@ func (l *Ledger) newcomer(j *cluster.Job) *entry {
 		e.born = j.Submit
 	}
 	if j.ID.Task != slurmplug.NoTask {
-		if array := l.jobs[slurmplug.Plain(j.ID.ID)]; array != nil && array.user == j.User {
+		if array := l.jobs[slurmplug.Plain(j.ID.ID)]; array != nil && cluster.SameUser(array.user, j.User) {
 			e.Promised, e.Time, e.Given = slices.Clone(array.Promised), array.Time, array.Given
 			e.request, e.mask = array.request, array.mask
 		}
@@ -523,7 +523,7 @@ func (l *Ledger) book(s *cluster.Snapshot, h *cluster.History) {
 		if e == nil {
 			e = l.left[i.Job]
 		}
-		if e == nil || i.User != e.user || i.Start.Before(e.born) {
+		if e == nil || !cluster.SameUser(i.User, e.user) || i.Start.Before(e.born) {
 			continue
 		}
 		switch r, known := e.runs[i.Start.Unix()]; {

@@ -331,8 +331,9 @@ func TestIDsUsedAgain(t *testing.T) {
 		"another user, runs":              {later(func(j *cluster.Job) { j.User = "mallory"; run(j, j.Submit) }), true},
 		"another user":                    {later(func(j *cluster.Job) { j.User, j.Restarts = "mallory", 1 }), true},
 		"another user, as is":             {func() cluster.Job { j := old; j.User = "mallory"; return j }(), true},
-		"its user's name cannot be found": {func() cluster.Job { j := old; j.User = cluster.Nameless; return j }(), false},
-		"submitted later, no user's name": {later(func(j *cluster.Job) { j.User = cluster.Nameless }), true},
+		"its user's name cannot be found": {func() cluster.Job { j := old; j.User = "nobody"; return j }(), false},
+		"its user shows as a number":      {func() cluster.Job { j := old; j.User = "1001"; return j }(), false},
+		"submitted later, no user's name": {later(func(j *cluster.Job) { j.User = "1001" }), true},
 	} {
 		for _, restart := range []bool{false, true} {
 			dir := t.TempDir()
