@@ -9,8 +9,8 @@ import (
 
 func TestRecordedAccounts(t *testing.T) { eachVersion(t, recordedAccounts) }
 
-func recordedAccounts(t *testing.T, v recorded) {
-	got, err := parseAccounts(v.said(t, "assoc.out"))
+func recordedAccounts(t *testing.T, version string) {
+	got, err := parseAccounts(recordingOf(t, version, "assoc.out"))
 	want := []Account{
 		{Name: "root", Share: 1}, {Name: "biology", Parent: "root", Share: 20}, {Name: "shy", Parent: "biology", UseParent: true},
 		{Name: "physics", Parent: "root", Share: 1}, {Name: "language", Parent: "physics", Share: 1}, {Name: "vision", Parent: "physics", Share: 3},

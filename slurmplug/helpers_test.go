@@ -7,36 +7,30 @@ import (
 	"testing"
 )
 
-// recorded is a release of Slurm, a folder of testdata.
-type recorded string
+// versions are the Slurms that testdata was recorded with.
+var versions = []string{"22.05", "24.11", "26.05"}
 
-// versions are the releases whose output is recorded.
-var versions = []recorded{"22.05", "24.11", "26.05"}
-
-// eachVersion runs a test on what each Slurm said.
-func eachVersion(t *testing.T, test func(t *testing.T, v recorded)) {
-	for _, v := range versions {
-		t.Run(string(v), func(t *testing.T) { test(t, v) })
+// eachVersion runs a test on the recordings of each Slurm.
+func eachVersion(t *testing.T, test func(t *testing.T, version string)) {
+	for _, version := range versions {
+		t.Run(version, func(t *testing.T) { test(t, version) })
 	}
 }
 
 // eachRecording gives a fuzz test what each Slurm said.
 func eachRecording(f *testing.F, name string, add func(out string)) {
-	for _, v := range versions {
-		add(v.said(f, name))
+	for _, version := range versions {
+		add(recordingOf(f, version, name))
 	}
 }
 
-// recording is what Slurm 22.05 said.
-func recording(t testing.TB, name string) string {
-	t.Helper()
-	return versions[0].said(t, name)
-}
+// recording is what Slurm 22.05 said (testdata/record.sh).
+func recording(t testing.TB, name string) string { return recordingOf(t, "22.05", name) }
 
-// said is what a real Slurm said (testdata/record.sh).
-func (v recorded) said(t testing.TB, name string) string {
+// recordingOf is what a real Slurm said.
+func recordingOf(t testing.TB, version, name string) string {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("testdata", string(v), name))
+	b, err := os.ReadFile(filepath.Join("testdata", version, name))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,8 +13,8 @@ import (
 
 func TestRecordedNodes(t *testing.T) { eachVersion(t, recordedNodes) }
 
-func recordedNodes(t *testing.T, v recorded) {
-	nodes, err := parseNodes([]byte(v.said(t, "node.out")))
+func recordedNodes(t *testing.T, version string) {
+	nodes, err := parseNodes([]byte(recordingOf(t, version, "node.out")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,8 +82,8 @@ func TestNodes(t *testing.T) {
 
 func TestRecordedPartitions(t *testing.T) { eachVersion(t, recordedPartitions) }
 
-func recordedPartitions(t *testing.T, v recorded) {
-	got, err := parsePartitions(v.said(t, "partition.out"))
+func recordedPartitions(t *testing.T, version string) {
+	got, err := parsePartitions(recordingOf(t, version, "partition.out"))
 	want := []Partition{
 		{Name: "gpu", State: "UP", Nodes: "a100-[1-2],any-1,mix-1,v100-[1-2]", Default: true, PriorityTier: 1, MaxTime: Unlimited},
 		{Name: "interactive", State: "UP", Nodes: "a100-[1-2],v100-1", PriorityTier: 10, MaxTime: day, DefaultTime: time.Hour},
@@ -96,8 +96,8 @@ func recordedPartitions(t *testing.T, v recorded) {
 
 func TestRecordedQOS(t *testing.T) { eachVersion(t, recordedQOS) }
 
-func recordedQOS(t *testing.T, v recorded) {
-	got, err := parseQOS(v.said(t, "qos.out"))
+func recordedQOS(t *testing.T, version string) {
+	got, err := parseQOS(recordingOf(t, version, "qos.out"))
 	if diff := cmp.Diff([]string{"normal", "be", "te"}, got); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)
 	}
@@ -110,8 +110,8 @@ func recordedQOS(t *testing.T, v recorded) {
 
 func TestRecordedConfig(t *testing.T) { eachVersion(t, recordedConfig) }
 
-func recordedConfig(t *testing.T, v recorded) {
-	out := v.said(t, "config.out")
+func recordedConfig(t *testing.T, version string) {
+	out := recordingOf(t, version, "config.out")
 	c, err := parseConfig(out)
 	if err != nil {
 		t.Fatal(err)
@@ -129,9 +129,9 @@ func recordedConfig(t *testing.T, v recorded) {
 	}
 	name, uid, ok := c.SlurmUser()
 	for what, pair := range map[string][2]any{
-		"version":         {strings.HasPrefix(c.Version(), string(v)+"."), true},
+		"version":         {strings.HasPrefix(c.Version(), version+"."), true},
 		"22.05":           {c.AtLeast(22, 5), true},
-		"23.02":           {c.AtLeast(23, 2), v != "22.05"},
+		"23.02":           {c.AtLeast(23, 2), version != "22.05"},
 		"21.08":           {c.AtLeast(21, 8), true},
 		"cluster":         {c.ClusterName(), "lab"},
 		"priority type":   {c.PriorityType(), "priority/multifactor"},
@@ -167,8 +167,8 @@ func recordedConfig(t *testing.T, v recorded) {
 
 func TestRecordedHistory(t *testing.T) { eachVersion(t, recordedHistory) }
 
-func recordedHistory(t *testing.T, v recorded) {
-	out := v.said(t, "sacct.out")
+func recordedHistory(t *testing.T, version string) {
+	out := recordingOf(t, version, "sacct.out")
 	runs, err := parseRuns([]byte(out), RecordedSeparators)
 	if err != nil {
 		t.Fatal(err)
@@ -282,8 +282,8 @@ func TestRecordedFactors(t *testing.T) {
 
 func TestRecordedDiag(t *testing.T) { eachVersion(t, recordedDiag) }
 
-func recordedDiag(t *testing.T, v recorded) {
-	out := v.said(t, "sdiag.out")
+func recordedDiag(t *testing.T, version string) {
+	out := recordingOf(t, version, "sdiag.out")
 	d, err := parseDiag(out)
 	if err != nil || d != (Diag{}) {
 		t.Errorf("%+v, %v", d, err)
@@ -306,12 +306,12 @@ func recordedDiag(t *testing.T, v recorded) {
 
 func TestPing(t *testing.T) { eachVersion(t, ping) }
 
-func ping(t *testing.T, v recorded) {
-	up, err := parsePing(v.said(t, "ping.out"))
+func ping(t *testing.T, version string) {
+	up, err := parsePing(recordingOf(t, version, "ping.out"))
 	if diff := cmp.Diff([]Controller{{"primary", "head", true}}, up); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)
 	}
-	down, err := answering(v.said(t, "ping-down.out"), "", &CommandError{Kind: ErrExit, Status: 1}).Ping(t.Context())
+	down, err := answering(recordingOf(t, version, "ping-down.out"), "", &CommandError{Kind: ErrExit, Status: 1}).Ping(t.Context())
 	if diff := cmp.Diff([]Controller{{"primary", "head", false}}, down); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)
 	}
@@ -328,8 +328,8 @@ func ping(t *testing.T, v recorded) {
 
 func TestAdminLevel(t *testing.T) { eachVersion(t, adminLevel) }
 
-func adminLevel(t *testing.T, v recorded) {
-	out := v.said(t, "users.out")
+func adminLevel(t *testing.T, version string) {
+	out := recordingOf(t, version, "users.out")
 	for name, want := range map[string]AdminLevel{"daemon": Operator, "nobody": NoAdmin, "root": Administrator, "stranger": NoAdmin} {
 		if got, err := parseAdminLevel(out, name); got != want || err != nil {
 			t.Errorf("%s: %s, %v", name, got, err)
@@ -344,7 +344,7 @@ func adminLevel(t *testing.T, v recorded) {
 
 func TestLinesCutOff(t *testing.T) { eachVersion(t, linesCutOff) }
 
-func linesCutOff(t *testing.T, v recorded) {
+func linesCutOff(t *testing.T, version string) {
 	for name, read := range map[string]func(*Client) error{
 		"node.out":      func(c *Client) error { _, err := c.Nodes(t.Context()); return err },
 		"partition.out": func(c *Client) error { _, err := c.Partitions(t.Context()); return err },
@@ -353,7 +353,7 @@ func linesCutOff(t *testing.T, v recorded) {
 		"sprio.out":     func(c *Client) error { _, err := c.Factors(t.Context()); return err },
 		"sdiag.out":     func(c *Client) error { _, err := c.Diag(t.Context()); return err },
 	} {
-		out := v.said(t, name)
+		out := recordingOf(t, version, name)
 		if err := read(answering(out, "", nil)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -11,14 +11,14 @@ import (
 
 func TestRecordedUsage(t *testing.T) { eachVersion(t, recordedUsage) }
 
-func recordedUsage(t *testing.T, v recorded) {
-	out := v.said(t, "sacct-usage.out")
+func recordedUsage(t *testing.T, version string) {
+	out := recordingOf(t, version, "sacct-usage.out")
 	runs, err := parseUsage([]byte(out), RecordedSeparators)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ms := time.Millisecond
-	want := map[recorded][]Usage{
+	want := map[string][]Usage{
 		"22.05": {
 			{1, time.Unix(1795258348, 0), 1, 2537 * ms, 409}, // the script's shell and both programs, of three processes, at one time
 			{2, time.Unix(1795258348, 0), 1, 559 * ms, 65},
@@ -46,7 +46,7 @@ func recordedUsage(t *testing.T, v recorded) {
 			{7, time.Unix(1795347164, 0), 1, 3 * ms, 4},
 			{4, time.Unix(1795347164, 0), 1, 3 * ms, 4},
 		},
-	}[v]
+	}[version]
 	for i := range want {
 		want[i].Start = want[i].Start.UTC()
 	}
