@@ -7,9 +7,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestRecordedAccounts(t *testing.T) { eachVersion(t, recordedAccounts) }
+func TestRecordedAccounts(t *testing.T) { eachVersion(t, testRecordedAccounts) }
 
-func recordedAccounts(t *testing.T, version string) {
+func testRecordedAccounts(t *testing.T, version string) {
 	got, err := parseAccounts(recordingOf(t, version, "assoc.out"))
 	want := []Account{
 		{Name: "root", Share: 1}, {Name: "biology", Parent: "root", Share: 20}, {Name: "shy", Parent: "biology", UseParent: true},

@@ -49,7 +49,7 @@ func (f runnerFunc) Run(ctx context.Context, cmd Command) (Output, error) {
 
 // answering returns a Client that reads the same output from any command.
 func answering(out, stderr string, err error) *Client {
-	c := NewClient(runnerFunc(func(Command) (Output, error) { return Output{[]byte(out), []byte(stderr)}, err }), Options{})
+	c := NewClient(runnerFunc(func(Command) (Output, error) { return Output{[]byte(out), []byte(stderr)}, err }), Options{Abilities: &Abilities{}})
 	UseRecordedSeparators(c)
 	return c
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestRecordedNodes(t *testing.T) { eachVersion(t, recordedNodes) }
+func TestRecordedNodes(t *testing.T) { eachVersion(t, testRecordedNodes) }
 
-func recordedNodes(t *testing.T, version string) {
+func testRecordedNodes(t *testing.T, version string) {
 	nodes, err := parseNodes([]byte(recordingOf(t, version, "node.out")))
 	if err != nil {
 		t.Fatal(err)
@@ -80,9 +80,9 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-func TestRecordedPartitions(t *testing.T) { eachVersion(t, recordedPartitions) }
+func TestRecordedPartitions(t *testing.T) { eachVersion(t, testRecordedPartitions) }
 
-func recordedPartitions(t *testing.T, version string) {
+func testRecordedPartitions(t *testing.T, version string) {
 	got, err := parsePartitions(recordingOf(t, version, "partition.out"))
 	want := []Partition{
 		{Name: "gpu", State: "UP", Nodes: "a100-[1-2],any-1,mix-1,v100-[1-2]", Default: true, PriorityTier: 1, MaxTime: Unlimited},
@@ -94,9 +94,9 @@ func recordedPartitions(t *testing.T, version string) {
 	}
 }
 
-func TestRecordedQOS(t *testing.T) { eachVersion(t, recordedQOS) }
+func TestRecordedQOS(t *testing.T) { eachVersion(t, testRecordedQOS) }
 
-func recordedQOS(t *testing.T, version string) {
+func testRecordedQOS(t *testing.T, version string) {
 	got, err := parseQOS(recordingOf(t, version, "qos.out"))
 	if diff := cmp.Diff([]string{"normal", "be", "te"}, got); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)
@@ -108,9 +108,9 @@ func recordedQOS(t *testing.T, version string) {
 	}
 }
 
-func TestRecordedConfig(t *testing.T) { eachVersion(t, recordedConfig) }
+func TestRecordedConfig(t *testing.T) { eachVersion(t, testRecordedConfig) }
 
-func recordedConfig(t *testing.T, version string) {
+func testRecordedConfig(t *testing.T, version string) {
 	out := recordingOf(t, version, "config.out")
 	c, err := parseConfig(out)
 	if err != nil {
@@ -165,9 +165,9 @@ func recordedConfig(t *testing.T, version string) {
 	}
 }
 
-func TestRecordedHistory(t *testing.T) { eachVersion(t, recordedHistory) }
+func TestRecordedHistory(t *testing.T) { eachVersion(t, testRecordedHistory) }
 
-func recordedHistory(t *testing.T, version string) {
+func testRecordedHistory(t *testing.T, version string) {
 	out := recordingOf(t, version, "sacct.out")
 	runs, err := parseRuns([]byte(out), RecordedSeparators)
 	if err != nil {
@@ -246,13 +246,15 @@ func TestHistoryRows(t *testing.T) {
 	}
 }
 
-func TestRecordedFactors(t *testing.T) {
-	all, err := parseFactors(recording(t, "sprio.out"))
+func TestRecordedFactors(t *testing.T) { eachVersion(t, testRecordedFactors) }
+
+func testRecordedFactors(t *testing.T, version string) {
+	all, err := parseFactors(recordingOf(t, version, "sprio.out"))
 	if err != nil || len(all) == 0 {
 		t.Fatal(all, err)
 	}
 	jobs := map[uint32]Job{}
-	for _, found := range recordedJobs(t, "22.05") {
+	for _, found := range recordedJobs(t, version) {
 		for _, j := range found {
 			jobs[j.RawID] = j
 		}
@@ -280,9 +282,9 @@ func TestRecordedFactors(t *testing.T) {
 	}
 }
 
-func TestRecordedDiag(t *testing.T) { eachVersion(t, recordedDiag) }
+func TestRecordedDiag(t *testing.T) { eachVersion(t, testRecordedDiag) }
 
-func recordedDiag(t *testing.T, version string) {
+func testRecordedDiag(t *testing.T, version string) {
 	out := recordingOf(t, version, "sdiag.out")
 	d, err := parseDiag(out)
 	if err != nil || d != (Diag{}) {
@@ -304,9 +306,9 @@ func recordedDiag(t *testing.T, version string) {
 	}
 }
 
-func TestPing(t *testing.T) { eachVersion(t, ping) }
+func TestPing(t *testing.T) { eachVersion(t, testPing) }
 
-func ping(t *testing.T, version string) {
+func testPing(t *testing.T, version string) {
 	up, err := parsePing(recordingOf(t, version, "ping.out"))
 	if diff := cmp.Diff([]Controller{{"primary", "head", true}}, up); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)
@@ -326,9 +328,9 @@ func ping(t *testing.T, version string) {
 	}
 }
 
-func TestAdminLevel(t *testing.T) { eachVersion(t, adminLevel) }
+func TestAdminLevel(t *testing.T) { eachVersion(t, testAdminLevel) }
 
-func adminLevel(t *testing.T, version string) {
+func testAdminLevel(t *testing.T, version string) {
 	out := recordingOf(t, version, "users.out")
 	for name, want := range map[string]AdminLevel{"daemon": Operator, "nobody": NoAdmin, "root": Administrator, "stranger": NoAdmin} {
 		if got, err := parseAdminLevel(out, name); got != want || err != nil {
@@ -342,9 +344,9 @@ func adminLevel(t *testing.T, version string) {
 	}
 }
 
-func TestLinesCutOff(t *testing.T) { eachVersion(t, linesCutOff) }
+func TestLinesCutOff(t *testing.T) { eachVersion(t, testLinesCutOff) }
 
-func linesCutOff(t *testing.T, version string) {
+func testLinesCutOff(t *testing.T, version string) {
 	for name, read := range map[string]func(*Client) error{
 		"node.out":      func(c *Client) error { _, err := c.Nodes(t.Context()); return err },
 		"partition.out": func(c *Client) error { _, err := c.Partitions(t.Context()); return err },

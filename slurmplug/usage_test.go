@@ -9,9 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestRecordedUsage(t *testing.T) { eachVersion(t, recordedUsage) }
+func TestRecordedUsage(t *testing.T) { eachVersion(t, testRecordedUsage) }
 
-func recordedUsage(t *testing.T, version string) {
+func testRecordedUsage(t *testing.T, version string) {
 	out := recordingOf(t, version, "sacct-usage.out")
 	runs, err := parseUsage([]byte(out), RecordedSeparators)
 	if err != nil {
