@@ -25,13 +25,14 @@ type Cluster struct {
 	configAt    time.Time // when the fields above were read
 	sizes       *sizeRules
 	inNameOf    ownNames
+	users       users
 	tags        tagCache
 	demands     demandCache
 	jobs        []slurmplug.Job // memory of the last poll's records
 }
 
 // New returns the cluster that the client talks to.
-func New(client *slurmplug.Client) *Cluster { return &Cluster{client: client} }
+func New(client *slurmplug.Client) *Cluster { return &Cluster{client: client, users: users{}} }
 
 // Versions are those of slurmctld and of the commands on this host.
 func (c *Cluster) Versions(ctx context.Context) (slurmctld, commands string, err error) {

@@ -54,6 +54,7 @@ func (c *Cluster) snapshot(at time.Time, jobs []slurmplug.Job, nodes []slurmplug
 	c.demands = demandCache{}
 	for i := range jobs {
 		c.convertJob(&s.Jobs[i], &jobs[i], types, &c.tags)
+		s.Jobs[i].User = c.users.name(jobs[i].UID, jobs[i].User)
 	}
 	c.tags.end()
 	return s
