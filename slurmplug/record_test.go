@@ -276,9 +276,13 @@ func fill(t testing.TB, l *lab.Lab) {
 	submit(t, root, "signal", "--wrap=kill -9 $$")
 	run(t, root, "scancel", cancelled)
 	eventually(t, "finished jobs in sacct", func() bool {
-		out := run(t, root, "sacct", "-nPXD", "--starttime=now-1hour", "--endtime=now", "--format=State") // some seconds late
-		return strings.Contains(out, "COMPLETED") && strings.Contains(out, "FAILED") && strings.Contains(out, "RUNNING") &&
-			strings.Contains(out, "REQUEUED") && strings.Contains(out, "CANCELLED")
+		out := run(t, root, "sacct", "-nPXD", "--starttime=now-1hour", "--endtime=now", "--format=JobName,State") // some seconds late
+		for _, row := range []string{"done|COMPLETED", "failed|FAILED", "signal|FAILED", "typed|RUNNING", "requeued|REQUEUED", "cancelled|CANCELLED"} {
+			if !strings.Contains(out, row) {
+				return false
+			}
+		}
+		return true
 	})
 	eventually(t, "the waiting job in sprio", func() bool {
 		return strings.Contains(run(t, root, "squeue", "-h", "-o", "%r", "-t", "PD"), "Resources")
