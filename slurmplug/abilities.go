@@ -99,6 +99,9 @@ const (
 	Newest = "26.05"
 )
 
+// Tried are all of them.
+var Tried = []string{Oldest, "24.11", Newest}
+
 // Unfit says why priod should not write to a Slurm whose slurmctld and commands are
 // of these versions; "" when it may. With untried, one that is newer than any that was
 // tried is no reason.

@@ -54,8 +54,8 @@ func partition(words map[string]string) (p Partition, err error) {
 			p.SizeLimit = key + "=" + value
 		}
 	}
-	if words["OverSubscribe"] == "EXCLUSIVE" {
-		p.SizeLimit = "OverSubscribe=EXCLUSIVE"
+	if p.WholeNodes = wholeNodes(words); p.WholeNodes != "" {
+		p.SizeLimit = p.WholeNodes
 	}
 	if p.Name == "" || p.State == "" {
 		return p, fmt.Errorf("PartitionName or State is missing")
@@ -72,4 +72,16 @@ func partition(words map[string]string) (p Partition, err error) {
 	}
 	p.PriorityTier = int(tier)
 	return p, nil
+}
+
+// wholeNodes is the setting that gives the jobs of a partition whole nodes.
+// OverSubscribe=EXCLUSIVE and ExclusiveTopo=YES (24.05) are shown as Exclusive=NODE and
+// Exclusive=TOPO since 26.05 (src/api/partition_info.c; seen on all three).
+func wholeNodes(words map[string]string) string {
+	for _, setting := range []string{"OverSubscribe=EXCLUSIVE", "ExclusiveTopo=YES", "Exclusive=NODE", "Exclusive=TOPO"} {
+		if key, value, _ := strings.Cut(setting, "="); words[key] == value {
+			return setting
+		}
+	}
+	return ""
 }

@@ -60,6 +60,10 @@ func TestNodes(t *testing.T) {
 	if diff := cmp.Diff([]string{"IDLE", "DRAIN", "NOT_RESPONDING"}, nodes[0].State); diff != "" || nodes[0].CPUs != 8 || nodes[0].GresUsed != nil {
 		t.Errorf("%s %+v", diff, nodes[0])
 	}
+	cores := strings.Replace(strings.Replace(good, "State=DOWN ", "", 1), "OS=Linux", "RestrictedCoresPerGPU=2(gpu/a100:0-7) OS=Linux", 1)
+	if nodes, err = parseNodes([]byte(cores)); err != nil || nodes[0].GPUCores != 2 {
+		t.Errorf("%+v, %v", nodes, err)
+	}
 	reason := strings.TrimSuffix(good, "\n") + " Reason=x\nState=IDLE Gres=gpu:9 [root@1]\n"
 	if nodes, err = parseNodes([]byte(reason + strings.Replace(good, "n1", "n2", 1))); err != nil || len(nodes) != 2 {
 		t.Errorf("a reason of two lines: %d nodes, %v", len(nodes), err)
@@ -91,6 +95,25 @@ func testRecordedPartitions(t *testing.T, version string) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)
+	}
+}
+
+// What each Slurm shows of partitions whose jobs get whole nodes.
+func TestExclusivePartitions(t *testing.T) {
+	for shown, want := range map[string]string{
+		"OverSubscribe=EXCLUSIVE":                                   "OverSubscribe=EXCLUSIVE", // 22.05.8
+		"ExclusiveUser=NO ExclusiveTopo=NO OverSubscribe=EXCLUSIVE": "OverSubscribe=EXCLUSIVE", // 24.11.5
+		"ExclusiveUser=NO ExclusiveTopo=YES OverSubscribe=NO":       "ExclusiveTopo=YES",
+		"ExclusiveUser=YES ExclusiveTopo=NO OverSubscribe=NO":       "",
+		"Exclusive=NODE OverSubscribe=NO":                           "Exclusive=NODE", // 26.05.5
+		"Exclusive=TOPO OverSubscribe=NO":                           "Exclusive=TOPO",
+		"Exclusive=USER OverSubscribe=NO":                           "",
+		"Exclusive=NO OverSubscribe=NO":                             "",
+	} {
+		p, err := parsePartitions("PartitionName=p State=UP MaxTime=UNLIMITED DefaultTime=NONE PriorityTier=1 " + shown + "\n")
+		if err != nil || p[0].WholeNodes != want || p[0].SizeLimit != want {
+			t.Errorf("%s: %+v, %v", shown, p, err)
+		}
 	}
 }
 

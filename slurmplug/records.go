@@ -62,6 +62,8 @@ type Node struct {
 	MemAllocMB int64
 	Gres       []Gres // configured
 	GresUsed   []Gres // in use now
+
+	GPUCores int // cores for each GPU that jobs without GPUs do not get (RestrictedCoresPerGPU, 24.05)
 }
 
 // Partition is one partition as scontrol show partition prints it.
@@ -75,6 +77,7 @@ type Partition struct {
 	DefaultTime  time.Duration
 	QOS          string // of the partition itself, "" for none
 	SizeLimit    string // what bounds or rounds the CPUs or memory of its jobs, "MaxCPUsPerNode=8"; "" for nothing
+	WholeNodes   string // the setting that gives its jobs whole nodes, "Exclusive=NODE"; "" for none
 	Defaults     string // "DefCpuPerGPU=4,DefMemPerGPU=8192", "" for none
 }
 
