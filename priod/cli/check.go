@@ -29,10 +29,9 @@ func checkCommand() *cli.Command {
 				return err
 			}
 			slurm := live.New(newClient(cfg))
-			findings, err := slurm.Check(c.Context, cfg.Decide(), live.Uses{Steer: cfg.Steer(), Evicts: cfg.Eviction().Enabled || cfg.Rounds.Enabled, Sizing: cfg.Sizing.Enabled})
-			if err != nil {
-				findings = []live.Finding{{Level: live.Fail, Name: "Slurm", Text: "cannot be read: " + err.Error()}}
-			}
+			findings := slurm.Check(c.Context, cfg.Decide(), live.Uses{
+				Steer: cfg.Steer(), Evicts: cfg.Eviction().Enabled || cfg.Rounds.Enabled, Sizing: cfg.Sizing.Enabled, Untried: cfg.Slurm.Untried,
+			})
 			findings = append(findings, checkController(c.Context, slurm, cfg)...)
 			findings = append(findings, checkState(cfg)...)
 			counts := map[live.Level]int{}

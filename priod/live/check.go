@@ -1,6 +1,7 @@
 package live
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -33,60 +34,73 @@ type Finding struct {
 	Fix   string `json:"fix,omitempty"` // the line to add or the command to run
 }
 
-// Facts are what the findings rest on.
+// Facts are what the findings rest on, each with why it could not be read.
 type Facts struct {
-	Config     slurmplug.Config
-	Partitions []slurmplug.Partition
-	QOS        []string // names
-	QOSErr     error    // accounting may be off
-	Nodes      []slurmplug.Node
-	Rights     slurmplug.Rights
-	RightsErr  error
-	LimitsErr  error
-	Snapshot   cluster.Snapshot
+	Config        slurmplug.Config
+	ConfigErr     error
+	Abilities     slurmplug.Abilities
+	AbilitiesErr  error
+	Partitions    []slurmplug.Partition
+	PartitionsErr error
+	QOS           []string // names
+	QOSErr        error    // accounting may be off
+	Nodes         []slurmplug.Node
+	NodesErr      error
+	Rights        slurmplug.Rights
+	RightsErr     error
+	LimitsErr     error
+	Snapshot      cluster.Snapshot
+	QueueErr      error
 	Uses
 }
 
 // Uses are what priod is to do beside ordering jobs.
 type Uses struct {
-	Steer  decide.SteerSettings
-	Evicts bool
-	Sizing bool
+	Steer   decide.SteerSettings
+	Evicts  bool
+	Sizing  bool
+	Untried bool // write also to a Slurm that is newer than any that was tried
 }
 
-// Check reads the facts of a cluster and says what fits and what does not. The
-// error is a cluster that cannot be read at all.
-func (c *Cluster) Check(ctx context.Context, set decide.Settings, uses Uses) ([]Finding, error) {
-	f := Facts{Uses: uses}
-	var err error
-	if f.Config, err = c.client.Config(ctx); err != nil {
-		return nil, err
-	}
-	if f.Partitions, err = c.client.Partitions(ctx); err != nil {
-		return nil, err
-	}
-	if f.Nodes, err = c.client.Nodes(ctx); err != nil {
-		return nil, err
-	}
-	if f.Snapshot, err = c.Observe(ctx); err != nil {
-		return nil, err
-	}
-	f.QOS, f.QOSErr = c.client.QOS(ctx)
-	f.Rights, f.RightsErr = c.client.OwnRights(ctx, f.Config)
-	if uses.Sizing && enforcesLimits(f.Config) {
-		_, f.LimitsErr = c.client.Limits(ctx, f.Config.ClusterName())
-	}
-	return f.Findings(set), nil
+// Check reads the facts of a cluster and says what fits and what does not.
+func (c *Cluster) Check(ctx context.Context, set decide.Settings, uses Uses) []Finding {
+	return c.facts(ctx, uses).Findings(set)
 }
 
-// Findings judges the facts; it reads nothing else.
+// Findings judges the facts; it reads nothing else. A rule is left out where what it
+// looks at could not be read.
 func (f *Facts) Findings(set decide.Settings) []Finding {
 	k := checker{f: f, set: set}
-	for _, rule := range []func(){
-		k.version, k.priorityType, k.siteFactorPlugin, k.steps, k.rights, k.partitions, k.accounting, k.tres, k.comments,
-		k.gpuTypes, k.qos, k.preemption, k.rpcLimits, k.memory, k.jobAge, k.sizing,
+	k.unread()
+	for _, r := range []struct {
+		lacks error
+		rule  func()
+	}{
+		{f.ConfigErr, k.version},
+		{f.AbilitiesErr, k.commands},
+		{f.ConfigErr, k.priorityType},
+		{f.ConfigErr, k.siteFactorPlugin},
+		{cmp.Or(f.ConfigErr, f.QueueErr), k.steps},
+		{f.ConfigErr, k.rights},
+		{f.PartitionsErr, k.partitions},
+		{f.PartitionsErr, k.wholeNodes},
+		{f.ConfigErr, k.accounting},
+		{cmp.Or(f.ConfigErr, f.NodesErr), k.tres},
+		{f.ConfigErr, k.comments},
+		{f.NodesErr, k.gpuTypes},
+		{nil, k.qos},
+		{f.QueueErr, k.qosLists},
+		{f.ConfigErr, k.preemption},
+		{f.ConfigErr, k.rpcLimits},
+		{f.ConfigErr, k.offers},
+		{f.ConfigErr, k.memory},
+		{f.ConfigErr, k.jobAge},
+		{cmp.Or(f.ConfigErr, f.PartitionsErr), k.sizing},
+		{cmp.Or(f.ConfigErr, f.NodesErr), k.cores},
 	} {
-		rule()
+		if r.lacks == nil {
+			r.rule()
+		}
 	}
 	return k.out
 }
@@ -99,15 +113,6 @@ type checker struct {
 
 func (k *checker) say(level Level, name, fix, format string, a ...any) {
 	k.out = append(k.out, Finding{Level: level, Name: name, Text: fmt.Sprintf(format, a...), Fix: fix})
-}
-
-func (k *checker) version() {
-	v := k.f.Config.Version()
-	if !k.f.Config.AtLeast(22, 5) {
-		k.say(Fail, "version", "", "Slurm %s is older than 22.05, the oldest that priod knows", v)
-		return
-	}
-	k.say(Pass, "version", "", "Slurm %s", v)
 }
 
 func (k *checker) priorityType() {

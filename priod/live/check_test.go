@@ -58,6 +58,7 @@ func facts(t *testing.T, conf ...string) *Facts {
 		Nodes:  []slurmplug.Node{{Name: "a1", Features: []string{"a100"}, Gres: []slurmplug.Gres{{Name: "gpu", Type: "a100", Count: 4}}}},
 		Rights: slurmplug.Rights{User: "priod", Level: slurmplug.Operator, Why: "sacctmgr"},
 	}
+	f.Abilities.Release = parsed.Version()
 	f.Snapshot.Multifactor.Span, _ = parsed.WeightSum()
 	return f
 }
@@ -85,6 +86,18 @@ func TestFindings(t *testing.T) {
 		fix    string // part of the fix or the text
 	}{
 		{name: "old Slurm", conf: []string{"SLURM_VERSION=21.08.1"}, level: Fail, fix: "22.05"},
+		{name: "a Slurm newer than any that was tried", conf: []string{"SLURM_VERSION=27.05.0"}, level: Fail, fix: "slurm.untried"},
+		{name: "such a Slurm, allowed", conf: []string{"SLURM_VERSION=27.05.0"}, level: Warn, fix: "newer than 26.05", change: func(f *Facts, _ *decide.Settings) { f.Untried = true }},
+		{name: "half upgraded", conf: []string{"SLURM_VERSION=24.11.5"}, level: Fail, fix: "half upgraded", change: func(f *Facts, _ *decide.Settings) { f.Abilities.Release = "22.05.8" }},
+		{name: "what was tried", level: Pass, fix: "22.05, 24.11, 26.05"},
+		{name: "what the commands can do", level: Pass, fix: "SLUID", change: func(f *Facts, _ *decide.Settings) { f.Abilities.SLUID = true }},
+		{name: "whole nodes", level: Warn, fix: "gpu (Exclusive=NODE)", change: func(f *Facts, _ *decide.Settings) { f.Partitions[0].WholeNodes = "Exclusive=NODE" }},
+		{name: "several QOS", level: Pass, fix: "such as te,normal", change: func(f *Facts, _ *decide.Settings) {
+			f.Snapshot.Jobs = []cluster.Job{{ID: slurmplug.Plain(1), State: cluster.Pending, Partition: "gpu", QOS: "te,normal"}}
+		}},
+		{name: "expedited requeue", conf: []string{"SlurmctldParameters=a=1,enable_expedited_requeue"}, level: Pass, fix: "never evicted"},
+		{name: "metrics of slurmctld", conf: []string{"MetricsType=metrics/openmetrics"}, level: Pass, fix: "metrics/openmetrics"},
+		{name: "sizing without restricted cores", conf: []string{"SLURM_VERSION=24.11.5"}, level: Warn, fix: "NodeName=a1 RestrictedCoresPerGPU", change: func(f *Facts, _ *decide.Settings) { f.Sizing = true }},
 		{name: "basic priority", conf: []string{"PriorityType=priority/basic"}, level: Fail, fix: "PriorityType=priority/multifactor"},
 		{name: "a plugin", conf: []string{"PrioritySiteFactorPlugin=site_factor/x"}, level: Fail, fix: "PrioritySiteFactorPlugin="},
 		{name: "steps do not fit", conf: []string{"PriorityWeightAge=1999999999"}, level: Fail, fix: "ranking.top"},
@@ -190,6 +203,44 @@ func TestOtherLeversNeedNoMultifactor(t *testing.T) {
 	for _, f := range facts(t, "PriorityType=priority/basic", "PrioritySiteFactorPlugin=site_factor/x").Findings(set) {
 		if f.Level == Fail {
 			t.Errorf("%+v", f)
+		}
+	}
+}
+
+// What cannot be read is said once for each reason, and all else is told.
+func TestFactsThatCannotBeRead(t *testing.T) {
+	boom, bang := errors.New("boom"), errors.New("bang")
+	for name, c := range map[string]struct {
+		change        func(*Facts)
+		fails         int
+		there, absent string // names of findings
+	}{
+		"the queue":         {func(f *Facts) { f.QueueErr = boom }, 1, "version commands rights partitions", "steps"},
+		"the nodes":         {func(f *Facts) { f.NodesErr, f.QueueErr = boom, boom }, 1, "version commands rights partitions", "GPU types"},
+		"the commands":      {func(f *Facts) { f.AbilitiesErr, f.QueueErr = boom, bang }, 2, "version rights", "steps"},
+		"the configuration": {func(f *Facts) { f.ConfigErr, f.QueueErr = boom, boom }, 1, "commands partitions QOS", "version"},
+		"the partitions":    {func(f *Facts) { f.PartitionsErr = boom }, 1, "version steps", "sizing"},
+		"anything": {func(f *Facts) {
+			f.AbilitiesErr, f.ConfigErr, f.PartitionsErr, f.NodesErr, f.QueueErr, f.QOSErr = boom, boom, boom, boom, boom, boom
+		}, 2, "", "version"},
+	} {
+		f := facts(t)
+		c.change(f)
+		found := map[string]bool{}
+		fails := 0
+		for _, x := range f.Findings(settings()) {
+			found[x.Name] = true
+			if x.Level == Fail {
+				fails++
+			}
+		}
+		if fails != c.fails || found[c.absent] {
+			t.Errorf("%s: %d failed, %v", name, fails, found)
+		}
+		for _, word := range strings.Fields(c.there) {
+			if !found[word] {
+				t.Errorf("%s: nothing is said of %s", name, word)
+			}
 		}
 	}
 }

@@ -1,0 +1,142 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/slurmplug"
+)
+
+// facts reads each fact by itself: what cannot be read keeps no other from being told.
+func (c *Cluster) facts(ctx context.Context, uses Uses) *Facts {
+	f := &Facts{Uses: uses}
+	f.Config, f.ConfigErr = c.client.Config(ctx)
+	var g sync.WaitGroup
+	for _, read := range []func(){
+		func() { f.Abilities, f.AbilitiesErr = c.client.Abilities(ctx) },
+		func() { f.Partitions, f.PartitionsErr = c.client.Partitions(ctx) },
+		func() { f.Nodes, f.NodesErr = c.client.Nodes(ctx) },
+		func() { f.QOS, f.QOSErr = c.client.QOS(ctx) },
+		func() { f.Snapshot, f.QueueErr = c.Observe(ctx) },
+		func() { f.Rights, f.RightsErr = c.client.OwnRights(ctx, f.Config) },
+		func() {
+			if uses.Sizing && f.ConfigErr == nil && enforcesLimits(f.Config) {
+				_, f.LimitsErr = c.client.Limits(ctx, f.Config.ClusterName())
+			}
+		},
+	} {
+		g.Go(read)
+	}
+	g.Wait()
+	return f
+}
+
+// unread names what could not be read, each reason once: a poll of the queue reads
+// more than the queue.
+func (k *checker) unread() {
+	said := map[string]bool{}
+	for _, x := range []struct {
+		what string
+		err  error
+	}{
+		{"commands", k.f.AbilitiesErr}, {"configuration", k.f.ConfigErr}, {"partitions", k.f.PartitionsErr}, {"nodes", k.f.NodesErr}, {"queue", k.f.QueueErr},
+	} {
+		if x.err != nil && !said[x.err.Error()] {
+			said[x.err.Error()] = true
+			k.say(Fail, x.what, "", "cannot be read: %v", x.err)
+		}
+	}
+}
+
+// version judges the releases of slurmctld and of the commands.
+func (k *checker) version() {
+	v, commands := k.f.Config.Version(), k.f.Abilities.Release
+	if k.f.AbilitiesErr != nil {
+		commands = v
+	}
+	switch why := slurmplug.Unfit(v, commands, k.f.Untried); {
+	case why != "":
+		k.say(Fail, "version", "", "%s", why)
+	case slurmplug.Unfit(v, v, false) != "":
+		k.say(Warn, "version", "", "Slurm %s is newer than %s, the newest that priod was tried with; slurm.untried lets priod write to it", v, slurmplug.Newest)
+	default:
+		k.say(Pass, "version", "", "Slurm %s; priod was tried with %s", v, strings.Join(slurmplug.Tried, ", "))
+	}
+}
+
+// commands says what the installed commands can do.
+func (k *checker) commands() {
+	a := &k.f.Abilities
+	arrays, names := "a line for each task of an array, which priod joins", "runs of jobs have no names of their own"
+	if a.ArrayUnique {
+		arrays = "arrays as slurmctld holds them"
+	}
+	if a.SLUID {
+		names = "each run of a job has a name of its own (SLUID)"
+	}
+	k.say(Pass, "commands", "", "of Slurm %s: squeue prints %s; %s", a.Release, arrays, names)
+}
+
+// parameter tells whether SlurmctldParameters has a word.
+func (k *checker) parameter(word string) bool {
+	return slices.ContainsFunc(strings.Split(k.f.Config.Get("SlurmctldParameters"), ","), func(p string) bool { return strings.EqualFold(p, word) })
+}
+
+// offers names what this Slurm does that others do not, where priod has to do with it.
+func (k *checker) offers() {
+	if k.parameter("enable_expedited_requeue") {
+		k.say(Pass, "requeue", "", "enable_expedited_requeue is set: jobs with --requeue=expedite are never evicted")
+	}
+	if metrics := k.f.Config.Get("MetricsType"); metrics != "" {
+		k.say(Pass, "metrics", "", "slurmctld serves /metrics of its own (%s), beside priod's", metrics)
+	}
+}
+
+// wholeNodes names the ranked partitions whose jobs get whole nodes.
+func (k *checker) wholeNodes() {
+	var names []string
+	for _, p := range k.f.Partitions {
+		if p.WholeNodes != "" && k.set.Ranking.Ranks(p.Name) {
+			names = append(names, p.Name+" ("+p.WholeNodes+")")
+		}
+	}
+	if len(names) > 0 {
+		k.say(Warn, "partitions", "", "jobs get whole nodes in %s: they hold GPUs that they did not ask for, and their sizes stay", strings.Join(names, ", "))
+	}
+}
+
+// qosLists says how priod takes jobs that wait for one of several QOS.
+func (k *checker) qosLists() {
+	n, example := 0, ""
+	for i := range k.f.Snapshot.Jobs {
+		if j := &k.f.Snapshot.Jobs[i]; j.State == cluster.Pending && strings.Contains(j.QOS, ",") {
+			n, example = n+1, j.QOS
+		}
+	}
+	if n > 0 {
+		k.say(Pass, "QOS", "", "%d waiting jobs name several QOS (such as %.60s): such a job is TE if one of them is in ranking.te_qos, and BE by QOS if all are in ranking.be_qos", n, example)
+	}
+}
+
+// cores recommends what keeps CPUs beside free GPUs for jobs that use these.
+func (k *checker) cores() {
+	if !k.f.Sizing || !k.f.Config.AtLeast(24, 5) {
+		return
+	}
+	var without []string
+	for _, n := range convertNodes(k.f.Nodes) {
+		i := slices.IndexFunc(k.f.Nodes, func(x slurmplug.Node) bool { return x.Name == n.Name })
+		if n.GPUs > 0 && k.f.Nodes[i].GPUCores == 0 {
+			without = append(without, n.Name)
+		}
+	}
+	if len(without) > 0 {
+		name := slurmplug.CompactHosts(without)
+		k.say(Warn, "sizing", fmt.Sprintf("NodeName=%s RestrictedCoresPerGPU=...", name),
+			"no RestrictedCoresPerGPU on %.80s: jobs without GPUs can take all CPUs of free GPUs", name)
+	}
+}
