@@ -72,7 +72,8 @@ func (c *Client) AskAbilities(ctx context.Context) (a Abilities, err error) {
 func parseRelease(out string) (string, error) {
 	words := strings.Fields(out)
 	if len(words) == 2 {
-		if _, _, ok := releaseOf(words[1]); ok {
+		strange := strings.Trim(words[1], "0123456789abcdefghijklmnopqrstuvwxyz.-+~") != "" // such as the codes of a colour
+		if _, _, ok := releaseOf(words[1]); ok && !strange {
 			return words[1], nil
 		}
 	}
