@@ -31,6 +31,9 @@ func (c Config) metricsAddress() string {
 	return net.JoinHostPort(host, port)
 }
 
+// ReadsMetrics tells whether slurmctld serves its metrics so that Diag can read them.
+func (c Config) ReadsMetrics() bool { return c.metricsAddress() != "" }
+
 // UseMetrics makes Diag read slurmctld's metrics in the place of sdiag where it serves
 // them to everyone: no process, and no RPC that counts against a rate limit.
 func (c *Client) UseMetrics(conf Config) {

@@ -91,8 +91,12 @@ func (k *checker) offers() {
 	if k.parameter("enable_expedited_requeue") {
 		k.say(Pass, "requeue", "", "enable_expedited_requeue is set: jobs with --requeue=expedite are never evicted")
 	}
-	if metrics := k.f.Config.Get("MetricsType"); metrics != "" {
-		k.say(Pass, "metrics", "", "slurmctld serves /metrics of its own (%s), beside priod's", metrics)
+	switch metrics := k.f.Config.Get("MetricsType"); {
+	case metrics == "":
+	case k.f.Config.ReadsMetrics():
+		k.say(Pass, "metrics", "", "priod reads slurmctld's own (%s) in the place of sdiag", metrics)
+	default:
+		k.say(Pass, "metrics", "", "slurmctld serves its own (%s), but not to everyone, or not alone: priod asks sdiag", metrics)
 	}
 }
 
