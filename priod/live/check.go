@@ -397,10 +397,12 @@ func (k *checker) rpcLimits() {
 		return
 	}
 	if k.f.Rights.Why == "SlurmUser" || k.f.Rights.Why == "uid 0" {
-		k.say(Pass, "RPC limits", "", "rl_enable is set; %s is exempt", k.f.Rights.User)
+		k.say(Pass, "RPC limits", "", "slurmctld limits the requests of each account (%s); %s is exempt (%s)", k.limits(), k.f.Rights.User, k.f.Rights.Why)
 		return
 	}
-	k.say(Warn, "RPC limits", "SlurmctldParameters=rl_enable,rl_bucket_size=...", "rl_enable slows down a client that writes much: keep limits.writes_per_second below the refill rate")
+	k.say(Warn, "RPC limits", "SlurmctldParameters=rl_enable,rl_bucket_size=...,rl_refill_rate=...",
+		"slurmctld limits the requests of each account (%s; Slurm's defaults are 30 at once and 2 more each second), and %s is not exempt: priod keeps below, so many writes take several cycles",
+		k.limits(), k.f.Rights.User)
 }
 
 func (k *checker) memory() {

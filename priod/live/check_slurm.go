@@ -81,6 +81,14 @@ func (k *checker) commands() {
 	k.say(Pass, "commands", "", "of Slurm %s: squeue prints %s; %s", a.Release, arrays, names)
 }
 
+// limits are the words of SlurmctldParameters about limits of requests.
+func (k *checker) limits() string {
+	words := slices.DeleteFunc(strings.Split(k.f.Config.Get("SlurmctldParameters"), ","), func(p string) bool {
+		return !strings.HasPrefix(strings.ToLower(p), "rl_")
+	})
+	return strings.Join(words, ",")
+}
+
 // parameter tells whether SlurmctldParameters has a word.
 func (k *checker) parameter(word string) bool {
 	return slices.ContainsFunc(strings.Split(k.f.Config.Get("SlurmctldParameters"), ","), func(p string) bool { return strings.EqualFold(p, word) })

@@ -157,7 +157,10 @@ func TestFindings(t *testing.T) {
 		{name: "unknown QOS", level: Fail, fix: "sacctmgr -i add qos te", change: func(f *Facts, _ *decide.Settings) { f.QOS = nil }},
 		{name: "QOS unreadable", level: Fail, fix: "boom", change: func(f *Facts, _ *decide.Settings) { f.QOSErr = errors.New("boom") }},
 		{name: "suspend", conf: []string{"PreemptType=preempt/qos", "PreemptMode=GANG,SUSPEND"}, level: Warn, fix: "PreemptMode=REQUEUE"},
-		{name: "RPC limit", conf: []string{"SlurmctldParameters=rl_enable"}, level: Warn, fix: "limits.writes_per_second"},
+		{name: "RPC limit", conf: []string{"SlurmctldParameters=a=1,rl_enable,rl_bucket_size=50"}, level: Warn, fix: "(rl_enable,rl_bucket_size=50; "},
+		{name: "RPC limit of others", conf: []string{"SlurmctldParameters=rl_enable"}, level: Pass, fix: "priod is exempt (SlurmUser)", change: func(f *Facts, _ *decide.Settings) {
+			f.Rights.Why = "SlurmUser"
+		}},
 		{name: "no default memory", conf: []string{"DefMemPerCPU=(null)", "DefMemPerNode=UNLIMITED"}, level: Warn, fix: "DefMemPerCPU"},
 		{name: "sizing without cons_tres", conf: []string{"SelectType=select/linear"}, level: Fail, fix: "select/cons_tres", change: func(f *Facts, _ *decide.Settings) { f.Sizing = true }},
 		{name: "sizing without memory", conf: []string{"SelectType=select/cons_tres", "SelectTypeParameters=CR_CORE"}, level: Fail, fix: "does not count memory", change: func(f *Facts, _ *decide.Settings) { f.Sizing = true }},
