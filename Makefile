@@ -5,7 +5,7 @@ DESTDIR ?=
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS  = -X main.version=$(VERSION)
 
-.PHONY: demo test test-properties test-rest test-long test-short fuzz lint bench evidence-sizing build man install deps help clean
+.PHONY: demo test test-properties test-rest roots test-smoke test-versions test-long test-short fuzz lint bench evidence-sizing build man install deps help clean
 
 build: ## both programs into bin/
 	$(GO) build -ldflags "$(LDFLAGS)" -o bin/priod ./priod
@@ -18,7 +18,7 @@ demo: deps build ## a small real Slurm, before and after priod
 	@PATH="$(CURDIR)/bin:$(dir $(GO)):$$PATH" tests/lab/lab.sh run -- tests/demo.sh
 
 test: deps lint ## every test tier; a missing Slurm is a failure
-	@$(MAKE) --no-print-directory -j2 test-properties test-rest
+	@$(MAKE) --no-print-directory -j2 test-rest roots test-properties test-smoke
 
 # Chance hangs on the commit, so that a verdict on it stands; SEED=0 draws anew.
 SEED       ?= 0x0$(shell git rev-parse --short=12 HEAD 2>/dev/null)
@@ -28,7 +28,18 @@ test-properties: ## the packages with properties of random input
 	SLURMPRIO_REQUIRE_LAB=1 $(GO) test -timeout 9m $$($(PROPERTIES)) -rapid.seed=$(SEED)
 
 test-rest: ## all others, with the real Slurm
-	SLURMPRIO_REQUIRE_LAB=1 $(GO) test -parallel 4 -timeout 9m $$($(GO) list ./... | grep -vxF "$$($(PROPERTIES))")
+	SLURMPRIO_REQUIRE_LAB=1 $(GO) test -parallel 4 -timeout 12m $$($(GO) list ./... | grep -vxF "$$($(PROPERTIES))")
+
+roots: ## as root: a Debian with Slurm 24.11 and one with the newest, in the cache folder
+	@tests/versions.sh roots
+
+test-smoke: roots ## the demo and some live tests on these
+	@GO=$(GO) tests/versions.sh smoke
+
+export RUN PACKAGES SUITES
+
+test-versions: deps ## all tests on these; SUITES=sid RUN=TestX PACKAGES=./tests select
+	@GO=$(GO) tests/versions.sh test
 
 FUZZ ?= 10000000x
 

@@ -39,22 +39,16 @@ func TestMain(m *testing.M) {
 }
 
 var (
-	wrapperOnce = sync.OnceValues(func() (string, error) { return build("sbatchwrap", ".") })
-	recordOnce  = sync.OnceValues(func() (string, error) { return build("record", "./testdata/record") })
+	wrapperOnce = sync.OnceValues(func() (string, error) { return build("sbatchwrap") })
+	recordOnce  = sync.OnceValues(func() (string, error) { return build("sbatchwrap/testdata/record") })
 )
 
-func build(name, pkg string) (string, error) {
+func build(program string) (string, error) {
 	dir, err := makeBuilt()
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, name)
-	cmd := exec.Command("go", "build", "-o", path, pkg)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%v: %s", err, out)
-	}
-	return path, nil
+	return lab.Build(dir, program, "CGO_ENABLED=0")
 }
 
 func program(t testing.TB, once func() (string, error)) string {

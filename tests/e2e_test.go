@@ -20,7 +20,7 @@ import (
 	"slurmprio/tests/lab"
 )
 
-// bin holds the two programs, the shim and the training, built once for the package.
+// bin holds the two programs, the shim and the training.
 var bin string
 
 func TestMain(m *testing.M) {
@@ -35,13 +35,13 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
-		bin = dir
 		for _, p := range []string{"priod", "sbatchwrap", "tests/shim/cmd/shim", "tests/training/cmd/training"} {
-			build := exec.Command("go", "build", "-o", filepath.Join(dir, filepath.Base(p)), "slurmprio/"+p)
-			if out, err := build.CombinedOutput(); err != nil {
-				fmt.Fprintf(os.Stderr, "build %s: %v\n%s", p, err, out)
+			path, err := lab.Build(dir, p)
+			if err != nil {
+				fmt.Fprintln(os.Stderr, err)
 				return 1
 			}
+			bin = filepath.Dir(path)
 		}
 		return lab.Main(m, lab.Options{})
 	}())
