@@ -175,7 +175,9 @@ func TestSteeringPastARename(t *testing.T) {
 				d = b.daemon()
 				for id, c := range own {
 					if c == "" {
-						b.wait("a job to be bound to the new name", func() bool { return b.constraints()[id] == "h100" })
+						b.wait("a job to be bound to the new name, or to run there", func() bool {
+							return b.constraints()[id] == "h100" || b.slurm("squeue", "--noheader", "--jobs="+id, "--format=%N") == "v100-1\n"
+						})
 					}
 				}
 				d.stop()
@@ -191,8 +193,10 @@ func TestSteeringPastARename(t *testing.T) {
 				b.restart("v100-1")
 			}
 			b.must("reset")
+			waiting := b.constraints() // later Slurms kill what runs on the node, and others start meanwhile
 			for id, c := range own {
-				if now := b.constraints()[id]; now != c {
+				now, waits := waiting[id]
+				if now != c && (waits || !lab.AtLeast(23, 11)) {
 					t.Errorf("with the old name back reset leaves %q of %q", now, c)
 				}
 			}
@@ -200,9 +204,14 @@ func TestSteeringPastARename(t *testing.T) {
 				b.slurm("scancel", id)
 			}
 			for id := range own {
-				if err := l.WaitJob(t.Context(), id, "RUNNING"); err != nil {
-					t.Error(err)
-				}
+				b.wait("job "+id+" to run", func() bool {
+					state, err := l.Run(t.Context(), "squeue", "--noheader", "--states=all", "--jobs="+id, "--format=%T")
+					if lab.AtLeast(23, 11) { // what ran on the node has failed, or is put back to begin in two minutes
+						_, _ = l.Run(t.Context(), "scontrol", "update", "JobId="+id, "StartTime=now")
+						return err == nil && state != "PENDING\n"
+					}
+					return state == "RUNNING\n"
+				})
 			}
 		})
 	}
