@@ -137,9 +137,9 @@ func (s *site) restart(node string) {
 // else these ask for is put back, the rest when the name is there again.
 func TestSteeringPastARename(t *testing.T) {
 	t.Parallel()
-	l := lab.ForTest(t, lab.Options{Nodes: []lab.NodeSpec{{Count: 1, GPUType: "a100", GPUs: 4}, {Count: 1, GPUType: "v100", GPUs: 4}, {Count: 1, GPUType: "t4", GPUs: 4}}})
 	for _, lost := range []bool{false, true} {
 		t.Run(fmt.Sprintf("lost=%v", lost), func(t *testing.T) {
+			l := lab.ForTest(t, lab.Options{Nodes: []lab.NodeSpec{{Count: 1, GPUType: "a100", GPUs: 4}, {Count: 1, GPUType: "v100", GPUs: 4}, {Count: 1, GPUType: "t4", GPUs: 4}}})
 			b := &bindable{newSiteOn(t, l, steering)}
 			fill := b.fill()
 			own := map[string]string{}
