@@ -164,7 +164,7 @@ func (l *Lab) WaitNodes(ctx context.Context) error {
 		up := map[string]bool{}
 		for line := range strings.Lines(out) {
 			name, state, _ := strings.Cut(strings.TrimSpace(line), " ")
-			switch state {
+			switch strings.TrimSuffix(state, "-") { // the mark is for nodes that backfill has plans for
 			case "idle", "mixed", "allocated", "completing":
 				up[name] = true
 			}
