@@ -55,7 +55,7 @@ func (q *sizeQueue) add(t interface{ Fatal(...any) }, way, cpus int, memMB int64
 	}
 	text := fmt.Sprintf("JobState=PENDING NumNodes=1-1 "+asks[way]+
 		" ReqB:S:C:T=0:0:*:* Socks/Node=* NtasksPerN:B:S:C=0:0:*:* CoreSpec=* OverSubscribe=OK ReqNodeList=(null) ExcNodeList=(null)", cpus, memMB, gpus)
-	asked, _, err := slurmplug.ParseAsked(slurmplug.Config{}, text)
+	asked, _, err := parseAsked(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,7 +294,7 @@ func TestSizesKeepShares(t *testing.T) {
 		for _, a := range q.p.Actions {
 			j := &q.s.Jobs[a.Job.ID-1]
 			was := own[a.Job]
-			now, _, err := slurmplug.ParseAsked(slurmplug.Config{}, resized(q.texts[a.Job.ID-1], a.After))
+			now, _, err := parseAsked(resized(q.texts[a.Job.ID-1], a.After))
 			if err != nil {
 				t.Fatal(a.After, err)
 			}
@@ -346,6 +346,25 @@ func placedAny(nodes []cluster.Node, a slurmplug.Asked) bool {
 	return a.CPUs <= a.Least
 }
 
+// parseAsked reads words that scontrol shows of a job, put in their places.
+func parseAsked(text string) (slurmplug.Asked, bool, error) {
+	record := &slurmplug.Job{}
+	head, tail := "UserId=root(0)", "StdOut=/dev/null"
+	for word := range strings.FieldsSeq(text) {
+		switch key, value, _ := strings.Cut(word, "="); key {
+		case "TresPerJob":
+			record.TresPerJob = value
+		case "TresPerNode":
+			record.TresPerNode = value
+		case "CpusPerTres", "MemPerTres":
+			tail += " " + word
+		default:
+			head += " " + word
+		}
+	}
+	return slurmplug.ParseAsked(slurmplug.Config{}, record, "JobId=1 JobName= "+head+" Command=x WorkDir=/ "+tail)
+}
+
 // resized is what scontrol shows of a job after an update.
 func resized(text, value string) string {
 	words := map[string]string{}
@@ -388,7 +407,7 @@ func BenchmarkSizes(b *testing.B) {
 
 // asksTasks makes a job ask by tasks of some CPUs each, on one node.
 func asksTasks(t *testing.T, j *cluster.Job, tasks, each int) {
-	asked, _, err := slurmplug.ParseAsked(slurmplug.Config{}, fmt.Sprintf("JobState=PENDING NumNodes=1-1 NumCPUs=%d NumTasks=%d CPUs/Task=%d MinCPUsNode=%[3]d "+
+	asked, _, err := parseAsked(fmt.Sprintf("JobState=PENDING NumNodes=1-1 NumCPUs=%d NumTasks=%d CPUs/Task=%d MinCPUsNode=%[3]d "+
 		"MinMemoryNode=%dM TresPerNode=gres:gpu:%d ReqB:S:C:T=0:0:*:* Socks/Node=* NtasksPerN:B:S:C=0:0:*:* CoreSpec=* OverSubscribe=OK ReqNodeList=(null) ExcNodeList=(null)",
 		tasks*each, tasks, each, j.MemMB, j.GPUs))
 	if err != nil || asked.Fixed != "" {
@@ -525,7 +544,7 @@ func TestSizesKeepSharesOverCycles(t *testing.T) {
 			for _, a := range q.p.Actions {
 				i := int(a.Job.ID) - 1
 				q.texts[i] = resized(q.texts[i], a.After)
-				asked, _, err := slurmplug.ParseAsked(slurmplug.Config{}, q.texts[i])
+				asked, _, err := parseAsked(q.texts[i])
 				if err != nil || asked.Text != a.After {
 					t.Fatal(err, asked.Text, a.After)
 				}
