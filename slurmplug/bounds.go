@@ -41,12 +41,16 @@ func parseBounds(record *Job, out string) (b Bounds, err error) {
 		return b, err
 	}
 	words, twice := map[string]string{}, map[string]bool{}
-	for word := range strings.FieldsSeq(s.head + " " + s.tail) {
-		if key, value, ok := strings.Cut(word, "="); ok {
-			_, twice[key] = words[key]
-			words[key] = value
+	collect := func(text string, counts func(key string) bool) {
+		for word := range strings.FieldsSeq(text) {
+			if key, value, ok := strings.Cut(word, "="); ok && counts(key) {
+				_, twice[key] = words[key]
+				words[key] = value
+			}
 		}
 	}
+	collect(s.head, func(key string) bool { return key != "CpusPerTres" })
+	collect(s.tail, func(key string) bool { return key == "CpusPerTres" })
 	number := func(key, text string) int {
 		n, err := parseUint(text, math.MaxInt32)
 		if err != nil || twice[key] {
