@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -76,8 +77,8 @@ type Asked struct {
 // Asked reads how a job that is pending asks for its size; false when it is not
 // pending any more. The task of an array that has no record of its own asks as
 // its array does. The record is the queue's, of the job or of the array that holds
-// the task.
-func (c *Client) Asked(ctx context.Context, conf Config, job JobID, record *Job) (a Asked, pending bool, err error) {
+// the task; nodeMB are the memory of the nodes, each amount once.
+func (c *Client) Asked(ctx context.Context, conf Config, job JobID, record *Job, nodeMB ...int64) (a Asked, pending bool, err error) {
 	out, err := c.readLines(ctx, "scontrol", "--oneliner", "show", "job", job.String())
 	if err != nil {
 		if strings.Contains(err.Error(), "Invalid job id specified") {
@@ -85,7 +86,7 @@ func (c *Client) Asked(ctx context.Context, conf Config, job JobID, record *Job)
 		}
 		return a, false, err
 	}
-	if a, pending, err = ParseAsked(conf, record, string(out)); err != nil {
+	if a, pending, err = ParseAsked(conf, record, string(out), nodeMB...); err != nil {
 		return a, false, doubtful("scontrol show job", "job %s: %w", job, err)
 	}
 	return a, pending, nil
@@ -102,12 +103,12 @@ func (a *Asked) of(conf Config) {
 }
 
 // ParseAsked reads what scontrol shows of one job, beside its record in the queue.
-func ParseAsked(conf Config, record *Job, out string) (a Asked, pending bool, err error) {
+func ParseAsked(conf Config, record *Job, out string, nodeMB ...int64) (a Asked, pending bool, err error) {
 	words, err := askedWords(record, out)
 	if err != nil || words["JobState"] != "PENDING" {
 		return a, false, err
 	}
-	if err = a.read(conf, record, words); err != nil {
+	if err = a.read(conf, record, words, nodeMB); err != nil {
 		return Asked{}, false, err
 	}
 	a.Fixed, err = a.fixed(words)
@@ -118,7 +119,7 @@ func ParseAsked(conf Config, record *Job, out string) (a Asked, pending bool, er
 	return a, true, nil
 }
 
-func (a *Asked) read(conf Config, record *Job, words map[string]string) error {
+func (a *Asked) read(conf Config, record *Job, words map[string]string, nodeMB []int64) error {
 	if user, closed := strings.CutSuffix(words["UserId"], ")"); closed { // "games(5)"
 		uid := user[strings.LastIndexByte(user, '(')+1:]
 		if _, ok := decimal(uid, math.MaxUint32-2); ok && len(uid) < len(user) {
@@ -157,7 +158,7 @@ func (a *Asked) read(conf Config, record *Job, words map[string]string) error {
 	if isByTask(record.TresPerTask, "cpu") {
 		a.KeepsCPUs = "asks for CPUs by --tres-per-task"
 	}
-	return a.readMemory(conf, words)
+	return a.readMemory(conf, words, nodeMB)
 }
 
 // readGPUs reads the GPUs from the job's record in the queue.
@@ -185,11 +186,13 @@ const keptByGPU = "asks for memory by GPU (--mem-per-gpu), which its script's en
 // readMemory reads by what the job asks for memory. Where a partition's default by
 // GPU stands beside the user's own --mem or --mem-per-cpu the latter counts; 22.05
 // shows both, 24.11 and 26.05 only MinMemoryTRES=, and in ReqTRES= what the job gets
-// (24.11.5 of a job that asks for none what other defaults would give). A write of
-// MemPerTres= does nothing then.
+// (24.11.5 of a job that asks for none what other defaults would give, or all memory
+// of a node). Where that is
+// the user's own a write of MemPerTres= does nothing, and what is asked for by CPU goes
+// down with the CPUs: so these do not.
 // Beside --mem=0 it may look as if there were nothing else: such a job is taken for
 // one by GPU.
-func (a *Asked) readMemory(conf Config, words map[string]string) error {
+func (a *Asked) readMemory(conf Config, words map[string]string, nodeMB []int64) error {
 	memPerGPU, err := perGPU64(words["MemPerTres"])
 	if err != nil {
 		return fmt.Errorf("MemPerTres: %w", err)
@@ -208,18 +211,20 @@ func (a *Asked) readMemory(conf Config, words map[string]string) error {
 	switch {
 	case kind == "MinMemoryTRES" && memPerGPU == 0:
 		return fmt.Errorf("%s=%.40q without MemPerTres= by GPU", kind, text)
-	case kind == "MinMemoryTRES":
+	case kind == "MinMemoryTRES" && !users:
 		all, err := memoryOf(words["ReqTRES"])
 		if err != nil {
 			return err
 		}
 		a.by, a.memory, a.MemMB = ByGPU, memPerGPU, byGPU
 		perCPU, perNode := conf.DefaultMemory()
-		other := !users && (perCPU > 0 && all == perCPU*int64(a.cpus) || perNode > 0 && all == perNode)
+		other := perCPU > 0 && all == perCPU*int64(a.cpus) || perNode > 0 && all == perNode ||
+			perCPU == 0 && perNode == 0 && slices.Contains(nodeMB, all)
 		if a.hidden = all != byGPU && !other; a.hidden {
 			a.MemMB = all
-		} else if users {
-			a.KeepsMemory = keptByGPU
+		}
+		if all%int64(max(a.cpus, 1)) == 0 { // it may be the user's --mem-per-cpu, by chance
+			a.Least = max(a.Least, a.CPUs)
 		}
 	case memPerGPU > 0 && (users || a.memory == 0):
 		a.by, a.memory, a.MemMB = ByGPU, memPerGPU, byGPU
@@ -361,6 +366,7 @@ func (a *Asked) Unit() int {
 func (a *Asked) Resize(cpus int, memMB int64, node string) (value string, gets int, getsMB int64) {
 	b := *a
 	b.Nodes = node
+	cpus = max(cpus, a.Least)
 	gpus := max(a.GPUs, 1)
 	switch {
 	case a.KeepsCPUs != "":
@@ -368,7 +374,7 @@ func (a *Asked) Resize(cpus int, memMB int64, node string) (value string, gets i
 		b.perGPU = max(cpus/a.Unit(), 1)
 		b.CPUs = b.perGPU * gpus
 	case a.perGPU > 0:
-		b.CPUs = max(cpus, a.Least)
+		b.CPUs = cpus
 		b.node, b.cpus = b.CPUs, b.CPUs
 	default:
 		b.perTask = max(cpus/a.Unit(), 1)

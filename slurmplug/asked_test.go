@@ -135,7 +135,7 @@ func checkAsked(t *testing.T, version, name string, ask recordedAsk, gets, resiz
 		want = strings.ReplaceAll(resized+gpus, "=Pgpu", "="+prefix+"gpu") + " ReqNodeList=n"
 	}
 	value, cpus, mem := a.Resize(6, 12000, "n")
-	if a.Fixed != "" || value != want || cpus != 6 && a.KeepsCPUs == "" || mem != 12000 && a.KeepsMemory == "" {
+	if a.Fixed != "" || value != want || cpus != max(6, a.Least) && a.KeepsCPUs == "" || mem != 12000 && a.KeepsMemory == "" {
 		t.Errorf("%s (%s): %d CPUs, %d MB by\n%s, want\n%s", name, a.Fixed, cpus, mem, value, want)
 	}
 	if kept := a.KeepsCPUs + a.KeepsMemory; (kept != "") != (fixed != "") || fixed != "both" && !strings.Contains(kept, fixed) ||
@@ -162,9 +162,9 @@ func TestAskedDefaults(t *testing.T) {
 		{"22.05", "default", "4 4096 1", "", "by CPU where a default"}, // DefMemPerCPU beside DefMemPerGPU
 		{"24.11", "default", "4 8192 1", cpu["24.11"] + "MemPerTres=Pgpu:12000 TresPerNode=Pgpu:1", ""},
 		{"26.05", "default", "4 8192 1", cpu["26.05"] + "MemPerTres=Pgpu:12000 TresPerNode=Pgpu:1", ""},
-		{"24.11", "default-cpus", "8 8192 1", byTask + "MemPerTres=Pgpu:12000 TresPerNode=Pgpu:1", ""},
-		{"26.05", "default-cpus", "8 8192 1", byTask + "MemPerTres=Pgpu:12000 TresPerNode=Pgpu:1", ""},
-		{"26.05", "default-gpus", "8 16384 2", "CpusPerTres=gres/gpu:3 MemPerTres=Pgpu:6000 TresPerNode=Pgpu:a100:2", ""},
+		{"24.11", "default-cpus", "8 8192 1", strings.ReplaceAll(byTask, "6", "8") + "MemPerTres=Pgpu:12000 TresPerNode=Pgpu:1", ""},
+		{"26.05", "default-cpus", "8 8192 1", strings.ReplaceAll(byTask, "6", "8") + "MemPerTres=Pgpu:12000 TresPerNode=Pgpu:1", ""},
+		{"26.05", "default-gpus", "8 16384 2", "CpusPerTres=gres/gpu:4 MemPerTres=Pgpu:6000 TresPerNode=Pgpu:a100:2", ""},
 		{"24.11", "default-mem", "4 20480 1", "", hidden},
 		{"26.05", "default-mem", "4 20480 1", "", hidden},
 		{"24.11", "default-both", "4 20480 1", "", hidden},
@@ -180,11 +180,23 @@ func TestAskedDefaults(t *testing.T) {
 	ask := recordedAsked(t, "22.05")["default"]
 	ask.out = strings.Replace(ask.out, "MinMemoryCPU=1G", "MinMemoryCPU=0", 1)
 	checkAsked(t, "22.05", "default", ask, "4 8192 1", "MinCPUsNode=6 NumCPUs=6 MemPerTres=Pgpu:12000 TresPerNode=Pgpu:1", "")
-	// A write of memory by GPU that did nothing, because the user's own counts, is not taken for one that did.
-	ask = recordedAsked(t, "26.05")["default-mem"]
-	ask.out = strings.Replace(ask.out, "MemPerTres=gpu:8192", "MemPerTres=gres/gpu:8192", 1)
-	if a, _, err := ParseAsked(confOf("26.05"), &ask.record, ask.out); err != nil || !strings.Contains(a.Fixed, hidden) || strings.Contains(a.Text, "MemPerTres") {
-		t.Errorf("%q, %q, %v", a.Fixed, a.Text, err)
+	// Without other defaults 24.11 shows all memory of a node.
+	ask = recordedAsked(t, "24.11")["default"]
+	ask.out = strings.Replace(ask.out, "ReqTRES=cpu=1,mem=1G", "ReqTRES=cpu=1,mem=64G", 1)
+	for mb, hides := range map[int64]bool{65536: false, 65535: true} {
+		none := Config{map[string]string{"SLURM_VERSION": "24.11.5"}}
+		if a, _, err := ParseAsked(none, &ask.record, ask.out, 1024, mb); err != nil || (a.Fixed != "") != hides || !hides && a.MemMB != 8192 {
+			t.Errorf("on nodes of %d MB: %+v, %v", mb, a, err)
+		}
+	}
+	// What looks like the default may be --mem-per-cpu of the same amount: fewer CPUs would have less.
+	ask = recordedAsked(t, "26.05")["default-cpus"]
+	if a, _, err := ParseAsked(confOf("26.05"), &ask.record, ask.out); err != nil || a.Least != 8 {
+		t.Errorf("may go down to %d CPUs, %v", a.Least, err)
+	}
+	ask.out = strings.NewReplacer("mem=8G", "mem=8191M", "MemPerTres=gpu:8192", "MemPerTres=gpu:8191").Replace(ask.out)
+	if a, _, err := ParseAsked(confOf("26.05"), &ask.record, ask.out); err != nil || a.Least != 1 || a.Fixed != "" {
+		t.Errorf("may go down to %d CPUs, %q, %v", a.Least, a.Fixed, err)
 	}
 }
 

@@ -114,7 +114,7 @@ func (c *Cluster) askedOf(ctx context.Context, j *cluster.Job, records map[clust
 		}
 		id.Task = tasks[0]
 	}
-	a, pending, err := c.client.Asked(ctx, c.conf, id, record)
+	a, pending, err := c.client.Asked(ctx, c.conf, id, record, c.nodeMB...)
 	if err != nil || !pending {
 		return nil, err
 	}
