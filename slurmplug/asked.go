@@ -2,10 +2,10 @@ package slurmplug
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -54,6 +54,8 @@ type Asked struct {
 	UID   string // of its user; "" when Slurm did not say
 	// Fixed says why the size cannot be changed; "" when it can.
 	Fixed string
+	// KeepsCPUs and KeepsMemory say why only the other of the two can be changed.
+	KeepsCPUs, KeepsMemory string
 	// Allowances are what limits leave: of those for several jobs beside what they hold,
 	// which is without a job that waits, such as this one.
 	Allowances []*Allowance
@@ -66,6 +68,7 @@ type Asked struct {
 	perGPU               int   // CPUs for each GPU, 0: the job does not count so
 	memory               int64 // MB by what memory says
 	by                   Memory
+	hidden               bool   // Slurm does not show what memory the job asks for
 	gpus                 string // word that asks for the GPUs
 	prefix               string // of a request in this Slurm: "gres:" up to 23.02, then "gres/"
 	follows              bool   // NumCPUs follows CpusPerTres (24.05 and later)
@@ -73,8 +76,9 @@ type Asked struct {
 
 // Asked reads how a job that is pending asks for its size; false when it is not
 // pending any more. The task of an array that has no record of its own asks as
-// its array does.
-func (c *Client) Asked(ctx context.Context, conf Config, job JobID) (a Asked, pending bool, err error) {
+// its array does. The record is the queue's, of the job or of the array that holds
+// the task; nodeMB are the memory of the nodes, each amount once.
+func (c *Client) Asked(ctx context.Context, conf Config, job JobID, record *Job, nodeMB ...int64) (a Asked, pending bool, err error) {
 	out, err := c.readLines(ctx, "scontrol", "--oneliner", "show", "job", job.String())
 	if err != nil {
 		if strings.Contains(err.Error(), "Invalid job id specified") {
@@ -82,7 +86,7 @@ func (c *Client) Asked(ctx context.Context, conf Config, job JobID) (a Asked, pe
 		}
 		return a, false, err
 	}
-	if a, pending, err = ParseAsked(conf, string(out)); err != nil {
+	if a, pending, err = ParseAsked(conf, record, string(out), nodeMB...); err != nil {
 		return a, false, doubtful("scontrol show job", "job %s: %w", job, err)
 	}
 	return a, pending, nil
@@ -98,112 +102,150 @@ func (a *Asked) of(conf Config) {
 	}
 }
 
-// askedKeys are the words that count, and whether a job may be without one.
-var askedKeys = map[string]bool{
-	"JobState": false, "NumNodes": false, "NumCPUs": false, "NumTasks": false, "CPUs/Task": false, "ReqB:S:C:T": false,
-	"Socks/Node": false, "NtasksPerN:B:S:C": false, "CoreSpec": false, "MinCPUsNode": false, "OverSubscribe": false,
-	"ReqNodeList": false, "ExcNodeList": false,
-	"MinMemoryNode": true, "MinMemoryCPU": true, "CpusPerTres": true, "MemPerTres": true, "TresPerJob": true, "TresPerNode": true,
-	"TresPerSocket": true, "TresPerTask": true, "NtasksPerTRES": true, "HetJobId": true, "CronJob": true, "UserId": true,
-}
-
-// ParseAsked reads the words KEY=VALUE that scontrol shows of one job. The job's
-// name and comment are among them: what stands there twice is believed in neither
-// place.
-func ParseAsked(conf Config, out string) (a Asked, pending bool, err error) {
-	words := map[string]string{}
-	for word := range strings.FieldsSeq(out) {
-		key, value, ok := strings.Cut(word, "=")
-		if _, counts := askedKeys[key]; !ok || !counts {
-			continue
-		}
-		if _, twice := words[key]; twice {
-			return a, false, fmt.Errorf("%s= comes twice: a name or comment of the job says it too", key)
-		}
-		words[key] = value
+// ParseAsked reads what scontrol shows of one job, beside its record in the queue.
+func ParseAsked(conf Config, record *Job, out string, nodeMB ...int64) (a Asked, pending bool, err error) {
+	words, err := askedWords(record, out)
+	if err != nil || words["JobState"] != "PENDING" {
+		return a, false, err
 	}
-	for key, optional := range askedKeys {
-		if _, known := words[key]; !known && !optional {
-			return a, false, fmt.Errorf("%s= is missing", key)
-		}
-	}
-	if words["JobState"] != "PENDING" {
-		return a, false, nil
-	}
-	if err = a.read(words); err != nil {
+	if err = a.read(conf, record, words, nodeMB); err != nil {
 		return Asked{}, false, err
 	}
-	a.Fixed = a.fixed(words)
+	a.Fixed, err = a.fixed(words)
+	if err != nil {
+		return Asked{}, false, err
+	}
 	a.of(conf)
 	return a, true, nil
 }
 
-func (a *Asked) read(words map[string]string) error {
+func (a *Asked) read(conf Config, record *Job, words map[string]string, nodeMB []int64) error {
 	if user, closed := strings.CutSuffix(words["UserId"], ")"); closed { // "games(5)"
 		uid := user[strings.LastIndexByte(user, '(')+1:]
 		if _, ok := decimal(uid, math.MaxUint32-2); ok && len(uid) < len(user) {
 			a.UID = uid
 		}
 	}
-	number := func(key string) int {
-		n, _ := parseUint(words[key], math.MaxInt32) // what is no number is fixed
-		return int(n)
+	for _, field := range []struct {
+		key  string
+		into *int
+	}{{"NumTasks", &a.tasks}, {"CPUs/Task", &a.perTask}, {"MinCPUsNode", &a.node}, {"NumCPUs", &a.cpus}} {
+		text := words[field.key]
+		n, err := parseUint(text, math.MaxInt32)
+		if err != nil && text != "N/A" {
+			return fmt.Errorf("%s=%.40q is no number", field.key, text)
+		}
+		*field.into = int(n)
 	}
-	a.tasks, a.perTask, a.node, a.cpus = number("NumTasks"), number("CPUs/Task"), number("MinCPUsNode"), number("NumCPUs")
 	if !isUnset(words["ReqNodeList"]) {
 		a.Nodes = words["ReqNodeList"]
 	}
-	for _, key := range []string{"TresPerJob", "TresPerNode", "TresPerTask"} {
-		if value, ok := words[key]; ok && !isUnset(value) {
-			a.gpus = key + "=" + value
-			a.prefix = value[:min(len(value), len("gres:"))]
-		}
-	}
-	asks := Job{Nodes: 1, NumTasks: a.tasks, TresPerJob: words["TresPerJob"], TresPerNode: words["TresPerNode"], TresPerTask: words["TresPerTask"]}
-	for _, list := range []*string{&asks.TresPerJob, &asks.TresPerNode, &asks.TresPerTask} {
-		if isUnset(*list) {
-			*list = ""
-		}
-	}
-	var ok bool
-	if _, a.GPUs, ok = asks.requestedGPUs(); !ok {
-		return fmt.Errorf("GPUs %.80q cannot be read", a.gpus)
+	if err := a.readGPUs(record); err != nil {
+		return err
 	}
 	perGPU, err := perGPU(words["CpusPerTres"])
 	if err != nil {
 		return fmt.Errorf("CpusPerTres: %w", err)
 	}
+	a.perGPU, a.Least = perGPU, max(a.tasks, 1)
+	a.CPUs = max(a.cpus, a.node, a.perGPU*a.GPUs)
+	// The environment of the job's script says what its user asked for by GPU, whatever is
+	// written later, and srun asks for that again: it fails, waits for ever, or leaves the
+	// rest (22.05.8, 24.11.5 and 26.05.5). A default of the partition is in no environment.
+	if a.perGPU > 0 && strings.HasPrefix(words["CpusPerTres"], "gres") {
+		a.KeepsCPUs = "asks for CPUs by GPU (--cpus-per-gpu), which its script's environment keeps, and srun asks for those"
+	}
+	if isByTask(record.TresPerTask, "cpu") {
+		a.KeepsCPUs = "asks for CPUs by --tres-per-task"
+	}
+	return a.readMemory(conf, words, nodeMB)
+}
+
+// readGPUs reads the GPUs from the job's record in the queue.
+func (a *Asked) readGPUs(record *Job) error {
+	asks := Job{Nodes: 1, NumTasks: a.tasks, TresPerJob: record.TresPerJob, TresPerNode: record.TresPerNode, TresPerTask: record.TresPerTask}
+	for _, list := range []struct{ key, value string }{{"TresPerJob", asks.TresPerJob}, {"TresPerNode", asks.TresPerNode}, {"TresPerTask", asks.TresPerTask}} {
+		all, err := requestedGres(list.value)
+		if err != nil {
+			return fmt.Errorf("%s: %w", list.key, err)
+		}
+		if hasGPU(all) {
+			a.gpus = list.key + "=" + list.value
+		}
+	}
+	a.prefix = "gres/"
+	if strings.Contains(a.gpus, "gres:") {
+		a.prefix = "gres:"
+	}
+	_, a.GPUs, _ = asks.requestedGPUs()
+	return nil
+}
+
+const keptByGPU = "asks for memory by GPU (--mem-per-gpu), which its script's environment keeps, and srun asks for that"
+
+// readMemory reads by what the job asks for memory. Where a partition's default by
+// GPU stands beside the user's own --mem or --mem-per-cpu the latter counts; 22.05
+// shows both, 24.11 and 26.05 only MinMemoryTRES=, and in ReqTRES= what the job gets
+// (24.11.5 of a job that asks for none what other defaults would give, or all memory
+// of a node). Where that is
+// the user's own a write of MemPerTres= does nothing, and what is asked for by CPU goes
+// down with the CPUs: so these do not.
+// Beside --mem=0 it may look as if there were nothing else: such a job is taken for
+// one by GPU.
+func (a *Asked) readMemory(conf Config, words map[string]string, nodeMB []int64) error {
 	memPerGPU, err := perGPU64(words["MemPerTres"])
 	if err != nil {
 		return fmt.Errorf("MemPerTres: %w", err)
 	}
-	a.perGPU, a.Least = perGPU, max(a.tasks, 1)
-	a.CPUs = max(a.cpus, a.node, a.perGPU*a.GPUs)
-
-	text, byNode := words["MinMemoryNode"]
-	byCPU, other := words["MinMemoryCPU"]
-	if byNode && other {
-		return errors.New("MinMemoryNode= and MinMemoryCPU= both stand there: a name or comment of the job says one")
-	}
-	if !byNode {
-		text = byCPU
+	users := strings.HasPrefix(words["MemPerTres"], "gres")
+	kind, text := "", ""
+	for _, key := range []string{"MinMemoryNode", "MinMemoryCPU", "MinMemoryTRES"} {
+		if value, ok := words[key]; ok {
+			kind, text = key, value
+		}
 	}
 	if a.memory, err = ParseMemory(text); err != nil {
-		return err
+		return fmt.Errorf("%s: %w", kind, err)
 	}
-	// A default by GPU stands there without prefix, also beside the user's own
-	// --mem and --mem-per-cpu, which then count (seen on 22.05). Beside --mem=0 it
-	// looks as if there were nothing else: such a job is taken for one by GPU.
-	switch asked := strings.HasPrefix(words["MemPerTres"], "gres"); {
-	case memPerGPU > 0 && (asked || a.memory == 0):
-		a.by, a.memory = ByGPU, memPerGPU
-		a.MemMB = memPerGPU * int64(a.GPUs)
-	case byNode:
+	byGPU := memPerGPU * int64(a.GPUs)
+	switch {
+	case kind == "MinMemoryTRES" && memPerGPU == 0:
+		return fmt.Errorf("%s=%.40q without MemPerTres= by GPU", kind, text)
+	case kind == "MinMemoryTRES" && !users:
+		all, err := memoryOf(words["ReqTRES"])
+		if err != nil {
+			return err
+		}
+		a.by, a.memory, a.MemMB = ByGPU, memPerGPU, byGPU
+		perCPU, perNode := conf.DefaultMemory()
+		other := perCPU > 0 && all == perCPU*int64(a.cpus) || perNode > 0 && all == perNode ||
+			perCPU == 0 && perNode == 0 && slices.Contains(nodeMB, all)
+		if a.hidden = all != byGPU && !other; a.hidden {
+			a.MemMB = all
+		}
+		if all%int64(max(a.cpus, 1)) == 0 { // it may be the user's --mem-per-cpu, by chance
+			a.Least = max(a.Least, a.CPUs)
+		}
+	case memPerGPU > 0 && (users || a.memory == 0):
+		a.by, a.memory, a.MemMB = ByGPU, memPerGPU, byGPU
+		if users {
+			a.KeepsMemory = keptByGPU
+		}
+	case kind == "MinMemoryNode":
 		a.by, a.MemMB = ByNode, a.memory
 	default:
 		a.by, a.MemMB = ByCPU, a.memory*int64(a.CPUs)
 	}
 	return nil
+}
+
+func memoryOf(tres string) (int64, error) {
+	all, err := ParseTRES(tres)
+	if err != nil {
+		return 0, fmt.Errorf("ReqTRES: %w", err)
+	}
+	mb, _ := all.Get("mem")
+	return mb, nil
 }
 
 func perGPU(s string) (int, error) {
@@ -229,50 +271,81 @@ func perGPU64(s string) (int64, error) {
 	return all[0].Count, nil
 }
 
+// alone says how a job wants its node to itself, or shares it; "" when it is an
+// ordinary one. 26.05 shows OverSubscribe=NO of all jobs, and the rest as Exclusive=.
+func alone(words map[string]string) (string, error) {
+	share := words["OverSubscribe"]
+	exclusive, split := words["Exclusive"]
+	known := map[string]bool{"OK": true, "NO": true, "YES": true, "USER": true, "MCS": true, "TOPO": true, "NODE": true}
+	switch {
+	case !known[share]:
+		return "", fmt.Errorf("OverSubscribe=%.40q is no form that priod knows", share)
+	case split && !known[exclusive]:
+		return "", fmt.Errorf("Exclusive=%.40q is no form that priod knows", exclusive)
+	case split && exclusive != "NO":
+		return "Exclusive=" + exclusive, nil
+	case share == "OK", split && share == "NO":
+		return "", nil
+	}
+	return "OverSubscribe=" + share, nil
+}
+
 // fixed says why a job is left as it is.
-func (a *Asked) fixed(words map[string]string) string {
+func (a *Asked) fixed(words map[string]string) (string, error) {
+	alone, err := alone(words)
+	if err != nil {
+		return "", err
+	}
+	nodes := words["NumNodes"]
+	least, _, _ := strings.Cut(nodes, "-")
+	if _, err := parseUint(least, math.MaxInt32); err != nil {
+		return "", fmt.Errorf("NumNodes=%.40q is no number", nodes)
+	}
 	_, het := words["HetJobId"]
 	_, cron := words["CronJob"]
 	_, perTRES := words["NtasksPerTRES"]
-	nodes := words["NumNodes"]
+	_, perSocket := words["TresPerSocket"]
+	byGPU := a.by == ByGPU || a.perGPU > 0
 	switch {
 	case het:
-		return "is part of a heterogeneous job"
+		return "is part of a heterogeneous job", nil
 	case cron:
-		return "comes from scrontab: Slurm refuses every change of it"
-	case words["OverSubscribe"] != "OK":
-		return "asks for its node alone, or to share it (OverSubscribe=" + words["OverSubscribe"] + ")"
+		return "comes from scrontab: Slurm refuses every change of it", nil
+	case alone != "":
+		return "asks for its node alone, or to share it (" + alone + ")", nil
+	case a.tasks > 1 && least == "1" && nodes != "1-1":
+		return fmt.Sprintf("asks for %d tasks without --nodes=1: they may spread over nodes", a.tasks), nil
 	case nodes != "1-1" && nodes != "1":
-		return "asks for several nodes (NumNodes=" + nodes + ")"
-	case nodes == "1" && a.tasks > 1:
-		return fmt.Sprintf("asks for %d tasks without --nodes=1: they may spread over nodes", a.tasks)
+		return "asks for several nodes (NumNodes=" + nodes + ")", nil
 	case !isUnset(words["ExcNodeList"]):
-		return "excludes nodes"
+		return "excludes nodes", nil
+	case perTRES, perSocket:
+		return "asks for tasks by GPU, or GPUs by socket", nil
 	case a.GPUs == 0:
-		return "asks for no GPU"
-	case perTRES, words["TresPerSocket"] != "":
-		return "asks for tasks by GPU, or GPUs by socket"
+		return "asks for no GPU", nil
 	case a.tasks < 1, a.perTask < 1, a.node < 1:
-		return "Slurm does not say its tasks or CPUs"
-	case a.prefix != "gres:" && a.prefix != "gres/", !sizeWords.MatchString(a.gpus), strings.Contains(a.gpus, "cpu"), strings.Contains(a.gpus, "mem"):
-		return "asks for more than GPUs by TRES"
+		return "Slurm does not say its tasks or CPUs", nil
+	case byGPU && !sizeWords.MatchString(a.gpus):
+		return "asks for more than GPUs by TRES, and counts CPUs or memory by GPU", nil
 	case words["ReqB:S:C:T"] != "0:0:*:*" || words["Socks/Node"] != "*" || words["CoreSpec"] != "*",
 		!strings.HasSuffix(words["NtasksPerN:B:S:C"], ":0:*:*"):
-		return "asks for sockets, cores or threads"
+		return "asks for sockets, cores or threads", nil
 	case a.perGPU == 0 && a.cpus != a.tasks*a.perTask:
-		return "asks for other CPUs than its tasks need (--overcommit?)"
+		return "asks for other CPUs than its tasks need (--overcommit?)", nil
 	case a.perGPU == 0 && a.node != a.perTask && a.node != a.tasks*a.perTask:
-		return "asks for --mincpus"
+		return "asks for --mincpus", nil
 	case a.perGPU > 0 && a.perTask > 1:
-		return "asks for CPUs by task and by GPU"
+		return "asks for CPUs by task and by GPU", nil
 	case a.memory == 0 && a.by == ByNode:
-		return "asks for all memory of its node (--mem=0)"
+		return "asks for all memory of its node (--mem=0)", nil
 	case a.memory == 0:
-		return "asks for no memory, and no default gives it any (DefMemPerGPU)"
+		return "asks for no memory, and no default gives it any (DefMemPerGPU)", nil
+	case a.hidden:
+		return "asks for memory in a way that a default by GPU hides (MinMemoryTRES)", nil
 	case a.by == ByCPU && words["MemPerTres"] != "":
-		return "asks for memory by CPU where a default gives it by GPU"
+		return "asks for memory by CPU where a default gives it by GPU", nil
 	}
-	return ""
+	return "", nil
 }
 
 // Unit is what the job's CPUs come in multiples of.
@@ -293,13 +366,15 @@ func (a *Asked) Unit() int {
 func (a *Asked) Resize(cpus int, memMB int64, node string) (value string, gets int, getsMB int64) {
 	b := *a
 	b.Nodes = node
+	cpus = max(cpus, a.Least)
 	gpus := max(a.GPUs, 1)
 	switch {
+	case a.KeepsCPUs != "":
 	case a.perGPU > 0 && a.follows:
 		b.perGPU = max(cpus/a.Unit(), 1)
 		b.CPUs = b.perGPU * gpus
 	case a.perGPU > 0:
-		b.CPUs = max(cpus, a.Least)
+		b.CPUs = cpus
 		b.node, b.cpus = b.CPUs, b.CPUs
 	default:
 		b.perTask = max(cpus/a.Unit(), 1)
@@ -310,14 +385,15 @@ func (a *Asked) Resize(cpus int, memMB int64, node string) (value string, gets i
 		}
 	}
 	up := func(n int64) int64 { return max((memMB+n-1)/n, 1) }
-	switch a.by {
-	case ByNode:
+	switch {
+	case a.KeepsMemory != "":
+	case a.by == ByNode:
 		b.memory = up(1)
 		b.MemMB = b.memory
-	case ByCPU:
+	case a.by == ByCPU:
 		b.memory = up(int64(b.CPUs))
 		b.MemMB = b.memory * int64(b.CPUs)
-	case ByGPU:
+	default:
 		b.memory = up(int64(gpus))
 		b.MemMB = b.memory * int64(gpus)
 	}
@@ -344,12 +420,13 @@ func (a *Asked) text() string {
 		say("MinCPUsNode", int64(a.node))
 		say("NumCPUs", int64(a.cpus))
 	}
-	switch a.by {
-	case ByNode:
+	switch {
+	case a.hidden:
+	case a.by == ByNode:
 		say("MinMemoryNode", a.memory)
-	case ByCPU:
+	case a.by == ByCPU:
 		say("MinMemoryCPU", a.memory)
-	case ByGPU:
+	default:
 		byGPU("MemPerTres", a.memory)
 	}
 	if a.by == ByGPU || a.perGPU > 0 && a.follows {

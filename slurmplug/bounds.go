@@ -16,30 +16,41 @@ type Bounds struct {
 	MemMB               int64 // of each node
 }
 
-// Bounds reads what a job says of its nodes, by Slurm's own id of a record; the tasks
-// of an array all say the same. A word that its name or comment says too is not believed.
-func (c *Client) Bounds(ctx context.Context, raw uint32) (Bounds, error) {
-	out, err := c.readLines(ctx, "scontrol", "--oneliner", "show", "job", strconv.FormatUint(uint64(raw), 10))
+// Bounds reads what a job says of its nodes, by its record in the queue; the tasks of
+// an array all say the same.
+func (c *Client) Bounds(ctx context.Context, record *Job) (Bounds, error) {
+	out, err := c.readLines(ctx, "scontrol", "--oneliner", "show", "job", strconv.FormatUint(uint64(record.RawID), 10))
 	if isNoJob(err) {
 		return Bounds{}, ErrNoJob
 	}
 	if err != nil {
 		return Bounds{}, err
 	}
-	return parseBounds(string(out)), nil
+	b, err := parseBounds(record, string(out))
+	if err != nil {
+		return Bounds{}, doubtful("scontrol show job", "job %s: %w", record.ID, err)
+	}
+	return b, nil
 }
 
-// parseBounds reads the first record: those of an array's tasks follow. A name may hold
-// newlines.
-func parseBounds(out string) (b Bounds) {
-	record, _, _ := strings.Cut(out, "\nJobId=")
+// parseBounds reads the first record: those of an array's tasks follow. A word that
+// stands there twice is not believed.
+func parseBounds(record *Job, out string) (b Bounds, err error) {
+	s, err := cutShown(record, out)
+	if err != nil {
+		return b, err
+	}
 	words, twice := map[string]string{}, map[string]bool{}
-	for word := range strings.FieldsSeq(record) {
-		if key, value, ok := strings.Cut(word, "="); ok {
-			_, twice[key] = words[key]
-			words[key] = value
+	collect := func(text string, counts func(key string) bool) {
+		for word := range strings.FieldsSeq(text) {
+			if key, value, ok := strings.Cut(word, "="); ok && counts(key) {
+				_, twice[key] = words[key]
+				words[key] = value
+			}
 		}
 	}
+	collect(s.head, func(key string) bool { return key != "CpusPerTres" })
+	collect(s.tail, func(key string) bool { return key == "CpusPerTres" })
 	number := func(key, text string) int {
 		n, err := parseUint(text, math.MaxInt32)
 		if err != nil || twice[key] {
@@ -60,5 +71,5 @@ func parseBounds(out string) (b Bounds) {
 	if mb, err := ParseMemory(words["MinMemoryNode"]); err == nil && !twice["MinMemoryNode"] {
 		b.MemMB = mb
 	}
-	return b
+	return b, nil
 }

@@ -66,7 +66,7 @@ func (j *Job) NodeGPUs() (count int) {
 		list  string
 		times int
 	}{{j.TresPerNode, 1}, {j.TresPerTask, 1}, {j.TresPerSock, max(j.Sockets, 1)}} {
-		all, err := ParseGres(r.list)
+		all, err := requestedGres(r.list)
 		if err != nil {
 			continue
 		}
@@ -79,6 +79,45 @@ func (j *Job) NodeGPUs() (count int) {
 		count = max(count, int(min(n, maxGPUs))*r.times)
 	}
 	return count
+}
+
+// requestedGres reads a request by job, node, socket or task. From 23.11 on one by task
+// may name more than GRES, "cpu=4,gres/gpu=1", and -c sets it (seen on 24.11.5).
+func requestedGres(list string) ([]Gres, error) {
+	if isUnset(list) {
+		return nil, nil
+	}
+	var gres []string
+	for rest, more := list, true; more; {
+		var item string
+		item, rest, more = cutList(rest)
+		if !isOtherTRES(item) {
+			gres = append(gres, item)
+		}
+	}
+	return ParseGres(strings.Join(gres, ","))
+}
+
+// isOtherTRES tells whether an item of a request is no GRES.
+func isOtherTRES(item string) bool {
+	name := item[:max(strings.IndexAny(item+"=", "=:"), 0)]
+	return name == "cpu" || name == "mem" || strings.HasPrefix(name, "license/") || strings.HasPrefix(name, "bb/")
+}
+
+// isByTask tells whether a request by task names a resource as --tres-per-task does,
+// "cpu:4": -c has it as "cpu=4".
+func isByTask(list, name string) bool {
+	for rest, more := list, true; more; {
+		var item string
+		if item, rest, more = cutList(rest); strings.HasPrefix(item, name+":") {
+			return true
+		}
+	}
+	return false
+}
+
+func hasGPU(all []Gres) bool {
+	return slices.ContainsFunc(all, func(g Gres) bool { return g.Name == "gpu" && g.Count > 0 })
 }
 
 // requestedGPUs is false when a request is there and cannot be read.
@@ -96,7 +135,7 @@ func (j *Job) requestedGPUs() (gpuType string, count int, ok bool) {
 		if r.list == "" {
 			continue
 		}
-		all, err := ParseGres(r.list)
+		all, err := requestedGres(r.list)
 		if err != nil {
 			return "", 0, false
 		}

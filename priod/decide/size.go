@@ -451,6 +451,8 @@ func (d *sizer) candidate(w inTurn, id cluster.JobID, types placement.Types) (*r
 		return nil, "it " + a.Fixed
 	case a.Nodes != "":
 		return nil, "it names its nodes"
+	case a.KeepsCPUs != "" && a.KeepsMemory != "":
+		return nil, "it " + a.KeepsCPUs + "; it " + a.KeepsMemory
 	case beyond(a) != "":
 		return nil, "it asks for more than a limit leaves now: " + beyond(a)
 	}
@@ -461,7 +463,7 @@ func (d *sizer) candidate(w inTurn, id cluster.JobID, types placement.Types) (*r
 			continue
 		}
 		if c.on[t], why = d.sensitivity(j, a, n), ""; c.on[t].Curve == nil {
-			return nil, strings.Join(append([]string{"nothing is known of how it uses CPUs and memory on " + n.GPUType}, c.on[t].Notes...), "; ")
+			return nil, strings.Join(append([]string{"nothing is known of how it uses " + uses(a) + " on " + n.GPUType}, c.on[t].Notes...), "; ")
 		}
 	}
 	if why != "" {
@@ -470,11 +472,23 @@ func (d *sizer) candidate(w inTurn, id cluster.JobID, types placement.Types) (*r
 	return c, ""
 }
 
+// uses are what of a job can change.
+func uses(a *slurmplug.Asked) string {
+	switch {
+	case a.KeepsCPUs != "":
+		return "memory"
+	case a.KeepsMemory != "":
+		return "CPUs"
+	}
+	return "CPUs and memory"
+}
+
 // curveKey is all that a sensitivity depends on.
 type curveKey struct {
 	tag, user, name, gpuType string
 	share                    sensitivity.Share
 	cpus, memMB              float64 // own, for each GPU
+	keepsCPUs, keepsMem      string
 }
 
 // sensitivity is how a job's speed depends on its size on a kind of nodes. What
@@ -484,7 +498,8 @@ type curveKey struct {
 func (d *sizer) sensitivity(j *cluster.Job, a *slurmplug.Asked, n *cluster.Node) *sensitivity.Sensitivity {
 	gpus := float64(a.GPUs)
 	key := curveKey{
-		user: j.User, name: j.Name, gpuType: n.GPUType, cpus: float64(a.CPUs) / gpus, memMB: float64(a.MemMB) / gpus,
+		user: j.User, name: j.Name, gpuType: n.GPUType, keepsCPUs: a.KeepsCPUs, keepsMem: a.KeepsMemory,
+		cpus: float64(a.CPUs) / gpus, memMB: float64(a.MemMB) / gpus,
 		share: sensitivity.Share{CPUs: float64(n.CPUs) / float64(n.GPUs), MemMB: float64(n.MemMB) / float64(n.GPUs)},
 	}
 	key.tag, _ = jobtag.Encode(j.Tag) // it was read from one
@@ -495,9 +510,17 @@ func (d *sizer) sensitivity(j *cluster.Job, a *slurmplug.Asked, n *cluster.Node)
 		clear(d.curves)
 	}
 	s := sensitivity.Of(sensitivity.Job{User: j.User, Name: j.Name, Tag: &j.Tag}, n.GPUType, key.share, d.set.Table, d.set.Past)
+	for _, keeps := range []struct {
+		why   string
+		known *bool
+	}{{a.KeepsCPUs, &s.CPU}, {a.KeepsMemory, &s.Mem}} {
+		if keeps.why != "" {
+			*keeps.known, s.Notes = false, append(s.Notes, "it "+keeps.why)
+		}
+	}
 	s.Why = strings.Join(append([]string{s.Why}, s.Notes...), "; ")
 	switch {
-	case !s.CPU && !s.Mem && key.cpus >= math.Floor(key.share.CPUs):
+	case !s.CPU && !s.Mem && (a.KeepsCPUs != "" || key.cpus >= math.Floor(key.share.CPUs)):
 		s.Curve = nil
 	case !s.CPU && !s.Mem:
 		s.Curve = flat(key.share.CPUs, key.memMB)

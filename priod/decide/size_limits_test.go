@@ -69,7 +69,7 @@ func TestSizesAboveALimitBack(t *testing.T) {
 		j := q.add(t, 0, 2, 4000, 1, "cpu=v100:2x1-8x4&v=1")
 		own := j.Asked.Text
 		q.z.Decide(&q.s, q.h, &q.p)
-		raised, _, err := slurmplug.ParseAsked(slurmplug.Config{}, resized(q.texts[0], q.p.Actions[0].After))
+		raised, _, err := parseAsked(resized(q.texts[0], q.p.Actions[0].After))
 		if err != nil || raised.CPUs != 8 {
 			t.Fatal(err, raised)
 		}
@@ -146,7 +146,7 @@ func TestSizesKeepLimits(t *testing.T) {
 		q.z.Decide(&q.s, q.h, &q.p)
 		for _, a := range q.p.Actions {
 			was := own[a.Job]
-			now, _, err := slurmplug.ParseAsked(slurmplug.Config{}, resized(q.texts[a.Job.ID-1], a.After))
+			now, _, err := parseAsked(resized(q.texts[a.Job.ID-1], a.After))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -44,7 +44,17 @@ var asks = []string{
 	"NumCPUs=%[1]d NumTasks=1 CPUs/Task=%[1]d MinCPUsNode=%[1]d MinMemoryCPU=%[2]dM TresPerNode=gres:gpu:%[3]d",
 	"NumCPUs=1 NumTasks=1 CPUs/Task=1 MinCPUsNode=1 MinMemoryNode=0 CpusPerTres=gpu:%[1]d MemPerTres=gpu:%[2]d TresPerJob=gres:gpu:%[3]d",
 	"NumCPUs=%[1]d NumTasks=%[1]d CPUs/Task=1 MinCPUsNode=1 MinMemoryNode=%[2]dM TresPerNode=gres:gpu:%[3]d",
+	byCPUsPerGPU: "NumCPUs=1 NumTasks=1 CPUs/Task=1 MinCPUsNode=1 MinMemoryNode=%[2]dM CpusPerTres=gres:gpu:%[1]d TresPerNode=gres:gpu:%[3]d",
+	byMemPerGPU:  "NumCPUs=%[1]d NumTasks=1 CPUs/Task=%[1]d MinCPUsNode=%[1]d MinMemoryCPU=0 MemPerTres=gres:gpu:%[2]d TresPerNode=gres:gpu:%[3]d",
+	byBoth:       "NumCPUs=1 NumTasks=1 CPUs/Task=1 MinCPUsNode=1 MinMemoryCPU=0 CpusPerTres=gres:gpu:%[1]d MemPerTres=gres:gpu:%[2]d TresPerNode=gres:gpu:%[3]d",
 }
+
+// The ways in which a user asks by GPU.
+const (
+	byCPUsPerGPU = 4 + iota
+	byMemPerGPU
+	byBoth
+)
 
 // add puts a job at the end of the queue.
 func (q *sizeQueue) add(t interface{ Fatal(...any) }, way, cpus int, memMB int64, gpus int, tag string) *cluster.Job {
@@ -55,7 +65,7 @@ func (q *sizeQueue) add(t interface{ Fatal(...any) }, way, cpus int, memMB int64
 	}
 	text := fmt.Sprintf("JobState=PENDING NumNodes=1-1 "+asks[way]+
 		" ReqB:S:C:T=0:0:*:* Socks/Node=* NtasksPerN:B:S:C=0:0:*:* CoreSpec=* OverSubscribe=OK ReqNodeList=(null) ExcNodeList=(null)", cpus, memMB, gpus)
-	asked, _, err := slurmplug.ParseAsked(slurmplug.Config{}, text)
+	asked, _, err := parseAsked(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,6 +153,31 @@ func TestSizesLeftAlone(t *testing.T) {
 		}
 		if d := q.p.Decisions[0].Detail; len(q.p.Actions) != 0 || !strings.Contains(d, c.says) || c.says == "" && d != "" {
 			t.Errorf("%s: %q, %+v", c.name, d, q.p.Actions)
+		}
+	}
+}
+
+// What a user asked for by GPU stays, because srun asks for it again; the other of CPUs
+// and memory changes.
+func TestSizesByGPU(t *testing.T) {
+	for _, c := range []struct {
+		way  int
+		tag  string
+		want string // of the write, "" for none
+		says string
+	}{
+		{byCPUsPerGPU, "cpu=v100:1x1-3x1&mem=v100:1000x1-64000x1&v=1", "MinCPUsNode=1 NumCPUs=1 MinMemoryNode=1000 ", "3 CPUs and 1000 MB"},
+		{byCPUsPerGPU, "cpu=v100:1x1-3x1&v=1", "", "nothing is known of how it uses memory on v100; it asks for CPUs by GPU"},
+		{byCPUsPerGPU, "cpu=v100:1x1-9x9&v=1", "", "its script's environment keeps"},
+		{byMemPerGPU, "cpu=v100:1x1-3x1&mem=v100:1000x1-64000x1&v=1", "CPUsPerTask=1 MinCPUsNode=1 NumCPUs=1 MemPerTres=gres:gpu:64000 ", "1 CPU and 64000 MB"},
+		{byMemPerGPU, "mem=v100:1000x1-64000x1&v=1", "", "nothing is known of how it uses CPUs on v100; it asks for memory by GPU"},
+		{byBoth, "cpu=v100:1x1-3x1&mem=v100:1000x1-64000x1&v=1", "", "it asks for CPUs by GPU (--cpus-per-gpu), which its script's environment keeps, and srun asks for those; it asks for memory by GPU"},
+	} {
+		q := newSizeQueue(t, []cluster.Node{sizeNode("n1", 8, 24, 512000)})
+		q.add(t, c.way, 3, 64000, 1, c.tag)
+		q.z.Decide(&q.s, q.h, &q.p)
+		if d := q.p.Decisions[0].Detail; !strings.Contains(d, c.says) || (len(q.p.Actions) == 0) != (c.want == "") || len(q.p.Actions) > 0 && !strings.HasPrefix(q.p.Actions[0].After, c.want) {
+			t.Errorf("way %d with %s: %q, %+v", c.way, c.tag, d, q.p.Actions)
 		}
 	}
 }
@@ -294,12 +329,15 @@ func TestSizesKeepShares(t *testing.T) {
 		for _, a := range q.p.Actions {
 			j := &q.s.Jobs[a.Job.ID-1]
 			was := own[a.Job]
-			now, _, err := slurmplug.ParseAsked(slurmplug.Config{}, resized(q.texts[a.Job.ID-1], a.After))
+			now, _, err := parseAsked(resized(q.texts[a.Job.ID-1], a.After))
 			if err != nil {
 				t.Fatal(a.After, err)
 			}
 			if a.Was != was.Text || now.Text != a.After {
 				t.Fatalf("job %s: was %q for %q, after %q for %q", a.Job, a.Was, was.Text, a.After, now.Text)
+			}
+			if was.KeepsCPUs != "" && now.CPUs != was.CPUs || was.KeepsMemory != "" && now.MemMB != was.MemMB {
+				t.Fatalf("job %s, which %s %s: %d CPUs and %d MB of %d and %d", a.Job, was.KeepsCPUs, was.KeepsMemory, now.CPUs, now.MemMB, was.CPUs, was.MemMB)
 			}
 			if now.Fixed != "" {
 				t.Fatalf("job %s was sized to what cannot be sized: %s", a.Job, now.Fixed)
@@ -346,6 +384,25 @@ func placedAny(nodes []cluster.Node, a slurmplug.Asked) bool {
 	return a.CPUs <= a.Least
 }
 
+// parseAsked reads words that scontrol shows of a job, put in their places.
+func parseAsked(text string) (slurmplug.Asked, bool, error) {
+	record := &slurmplug.Job{}
+	head, tail := "UserId=root(0)", "StdOut=/dev/null"
+	for word := range strings.FieldsSeq(text) {
+		switch key, value, _ := strings.Cut(word, "="); key {
+		case "TresPerJob":
+			record.TresPerJob = value
+		case "TresPerNode":
+			record.TresPerNode = value
+		case "CpusPerTres", "MemPerTres":
+			tail += " " + word
+		default:
+			head += " " + word
+		}
+	}
+	return slurmplug.ParseAsked(slurmplug.Config{}, record, "JobId=1 JobName= "+head+" Command=x WorkDir=/ "+tail)
+}
+
 // resized is what scontrol shows of a job after an update.
 func resized(text, value string) string {
 	words := map[string]string{}
@@ -388,7 +445,7 @@ func BenchmarkSizes(b *testing.B) {
 
 // asksTasks makes a job ask by tasks of some CPUs each, on one node.
 func asksTasks(t *testing.T, j *cluster.Job, tasks, each int) {
-	asked, _, err := slurmplug.ParseAsked(slurmplug.Config{}, fmt.Sprintf("JobState=PENDING NumNodes=1-1 NumCPUs=%d NumTasks=%d CPUs/Task=%d MinCPUsNode=%[3]d "+
+	asked, _, err := parseAsked(fmt.Sprintf("JobState=PENDING NumNodes=1-1 NumCPUs=%d NumTasks=%d CPUs/Task=%d MinCPUsNode=%[3]d "+
 		"MinMemoryNode=%dM TresPerNode=gres:gpu:%d ReqB:S:C:T=0:0:*:* Socks/Node=* NtasksPerN:B:S:C=0:0:*:* CoreSpec=* OverSubscribe=OK ReqNodeList=(null) ExcNodeList=(null)",
 		tasks*each, tasks, each, j.MemMB, j.GPUs))
 	if err != nil || asked.Fixed != "" {
@@ -525,7 +582,7 @@ func TestSizesKeepSharesOverCycles(t *testing.T) {
 			for _, a := range q.p.Actions {
 				i := int(a.Job.ID) - 1
 				q.texts[i] = resized(q.texts[i], a.After)
-				asked, _, err := slurmplug.ParseAsked(slurmplug.Config{}, q.texts[i])
+				asked, _, err := parseAsked(q.texts[i])
 				if err != nil || asked.Text != a.After {
 					t.Fatal(err, asked.Text, a.After)
 				}

@@ -29,6 +29,7 @@ type Cluster struct {
 	tags        tagCache
 	demands     demandCache
 	jobs        []slurmplug.Job // memory of the last poll's records
+	nodeMB      []int64         // the memory of its nodes, each amount once
 }
 
 // New returns the cluster that the client talks to.

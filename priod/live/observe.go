@@ -40,6 +40,12 @@ func (c *Cluster) Observe(ctx context.Context) (cluster.Snapshot, error) {
 		return cluster.Snapshot{}, err
 	}
 	c.jobs = jobs
+	c.nodeMB = c.nodeMB[:0]
+	for i := range nodes {
+		if mb := nodes[i].MemMB; !slices.Contains(c.nodeMB, mb) {
+			c.nodeMB = append(c.nodeMB, mb)
+		}
+	}
 	s := c.snapshot(at, jobs, nodes)
 	s.Multifactor.Span = addFactors(s.Jobs, factors, c.weights)
 	return s, nil

@@ -28,13 +28,14 @@ func (c *Cluster) confirm(ctx context.Context, outcomes []plan.Outcome) {
 		return
 	}
 	sights, err := c.sightsOf(ctx, outcomes, asked)
+	records := c.recordsOf(sized(outcomes))
 	for _, i := range asked {
 		o := &outcomes[i]
 		for _, id := range o.Jobs() {
 			sight, seen := sights[id]
 			unseen := err // why, if it is not
 			if o.Lever == slurmplug.Size && seen && !sight.Gone {
-				sight.Asked, unseen = c.askedOf(ctx, &cluster.Job{ID: id})
+				sight.Asked, unseen = c.askedOf(ctx, &cluster.Job{ID: id}, records)
 				seen = unseen == nil
 			}
 			if o.Status == slurmplug.Refused {
@@ -66,6 +67,16 @@ func (c *Cluster) confirm(ctx context.Context, outcomes []plan.Outcome) {
 			break
 		}
 	}
+}
+
+// sized are the jobs whose sizes were written.
+func sized(outcomes []plan.Outcome) (ids []cluster.JobID) {
+	for i := range outcomes {
+		if outcomes[i].Lever == slurmplug.Size {
+			ids = append(ids, outcomes[i].Jobs()...)
+		}
+	}
+	return ids
 }
 
 // sightsOf reads the jobs that outcomes name, each record or array once.

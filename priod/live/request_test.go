@@ -21,8 +21,8 @@ type shows struct {
 func (f *shows) Run(_ context.Context, c slurmplug.Command) (slurmplug.Output, error) {
 	state := cmp.Or(f.state, "PENDING")
 	if words := strings.Join(c.Args, " "); strings.Contains(words, "show job") {
-		return slurmplug.Output{Stdout: []byte("JobState=" + state + " NumNodes=1 NumCPUs=3 NumTasks=1 CPUs/Task=3 MinCPUsNode=3 MinMemoryNode=64000M " +
-			"TresPerNode=gres:gpu:1 ReqB:S:C:T=0:0:*:* Socks/Node=* NtasksPerN:B:S:C=0:0:*:* CoreSpec=* OverSubscribe=OK ReqNodeList=(null) ExcNodeList=(null)\n")}, nil
+		return slurmplug.Output{Stdout: []byte("JobId=7 JobName= UserId=ann(1000) JobState=" + state + " NumNodes=1 NumCPUs=3 NumTasks=1 CPUs/Task=3 MinCPUsNode=3 MinMemoryNode=64000M " +
+			"ReqB:S:C:T=0:0:*:* Socks/Node=* NtasksPerN:B:S:C=0:0:*:* CoreSpec=* OverSubscribe=OK ReqNodeList=(null) ExcNodeList=(null) Command=x WorkDir=/ StdOut=/dev/null\n")}, nil
 	}
 	if c.Name != "squeue" {
 		f.writes = append(f.writes, string(c.Stdin))
@@ -68,7 +68,9 @@ func TestSizeOfAJobThatStarts(t *testing.T) {
 		own := "CPUsPerTask=3 MinCPUsNode=3 NumCPUs=3 MinMemoryNode=64000 ReqNodeList="
 		a := plan.Action{Job: slurmplug.Plain(7), Lever: slurmplug.Size, Before: own, After: strings.ReplaceAll(own, "=3", "=6"), Was: own}
 		o := []plan.Outcome{{Action: a, Status: slurmplug.Refused, Message: "Invalid node name specified"}}
-		New(slurmplug.NewClient(slurm, slurmplug.Options{Abilities: &slurmplug.Abilities{Release: "24.11.5"}})).confirm(t.Context(), o)
+		c := New(slurmplug.NewClient(slurm, slurmplug.Options{Abilities: &slurmplug.Abilities{Release: "24.11.5"}}))
+		c.jobs = []slurmplug.Job{{ID: slurmplug.Plain(7), RawID: 7, TresPerNode: "gres:gpu:1"}}
+		c.confirm(t.Context(), o)
 		if o[0].Status != want || len(slurm.writes) != 0 {
 			t.Errorf("%s: %+v, then %q", state, o[0], slurm.writes)
 		}

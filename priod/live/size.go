@@ -72,31 +72,40 @@ func (c *Cluster) Ask(ctx context.Context, jobs []*cluster.Job) error {
 // started has none.
 func (c *Cluster) Asked(ctx context.Context, jobs []*cluster.Job) error {
 	var mu sync.Mutex
-	var doubts error
+	doubts := make([]error, len(jobs))
 	c.refreshRights(ctx)
+	ids := make([]cluster.JobID, len(jobs))
+	for i, j := range jobs {
+		ids[i] = j.ID
+	}
+	records := c.recordsOf(ids)
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(looks)
-	for _, j := range jobs {
+	for i, j := range jobs {
 		g.Go(func() error {
-			a, err := c.askedOf(ctx, j)
+			a, err := c.askedOf(ctx, j, records)
 			if err != nil && !errors.Is(err, slurmplug.ErrDoubtful) {
 				return err
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			j.Asked, doubts = a, errors.Join(doubts, err)
+			j.Asked, doubts[i] = a, err
 			if a != nil && c.inNameOf.may && isKnown(a.UID) {
 				c.inNameOf.uids[j.ID.ID] = a.UID
 			}
 			return nil
 		})
 	}
-	return errors.Join(g.Wait(), doubts)
+	return errors.Join(append([]error{g.Wait()}, doubts...)...)
 }
 
 // askedOf is how one job asks, nil when it waits no more. An array in one record
 // asks as each of its tasks.
-func (c *Cluster) askedOf(ctx context.Context, j *cluster.Job) (*slurmplug.Asked, error) {
+func (c *Cluster) askedOf(ctx context.Context, j *cluster.Job, records map[cluster.JobID]*slurmplug.Job) (*slurmplug.Asked, error) {
+	record := records[j.ID]
+	if record == nil {
+		return nil, fmt.Errorf("job %s was not in the queue when that was read: %w", j.ID, slurmplug.ErrDoubtful)
+	}
 	id := j.ID
 	if j.Tasks != "" {
 		tasks, err := slurmplug.ExpandTasks(j.Tasks)
@@ -105,11 +114,30 @@ func (c *Cluster) askedOf(ctx context.Context, j *cluster.Job) (*slurmplug.Asked
 		}
 		id.Task = tasks[0]
 	}
-	a, pending, err := c.client.Asked(ctx, c.conf, id)
+	a, pending, err := c.client.Asked(ctx, c.conf, id, record, c.nodeMB...)
 	if err != nil || !pending {
 		return nil, err
 	}
 	return &a, nil
+}
+
+// recordsOf are the records of the queue that hold jobs: of a task that has had none of
+// its own the array's.
+func (c *Cluster) recordsOf(ids []cluster.JobID) map[cluster.JobID]*slurmplug.Job {
+	wanted := map[uint32][]cluster.JobID{}
+	for _, id := range ids {
+		wanted[id.ID] = append(wanted[id.ID], id)
+	}
+	records := map[cluster.JobID]*slurmplug.Job{}
+	for i := range c.jobs {
+		r := &c.jobs[i]
+		for _, id := range wanted[r.ID.ID] {
+			if r.ID == id || r.Tasks != "" && records[id] == nil {
+				records[id] = r
+			}
+		}
+	}
+	return records
 }
 
 // refreshRights finds out whether sizes can be written in the names of the jobs'

@@ -42,8 +42,8 @@ func (l limited) Run(_ context.Context, c slurmplug.Command) (slurmplug.Output, 
 	case strings.Contains(words, "show partition"):
 		out = read("partition.out")
 	default:
-		out = "UserId=games(5) JobState=PENDING NumNodes=1-1 NumCPUs=3 NumTasks=1 CPUs/Task=3 MinCPUsNode=3 MinMemoryNode=64000M TresPerNode=gres:gpu:1 " +
-			"ReqB:S:C:T=0:0:*:* Socks/Node=* NtasksPerN:B:S:C=0:0:*:* CoreSpec=* OverSubscribe=OK ReqNodeList=(null) ExcNodeList=(null)\n"
+		out = "JobId=17 JobName=x UserId=games(5) JobState=PENDING NumNodes=1-1 NumCPUs=3 NumTasks=1 CPUs/Task=3 MinCPUsNode=3 MinMemoryNode=64000M " +
+			"ReqB:S:C:T=0:0:*:* Socks/Node=* NtasksPerN:B:S:C=0:0:*:* CoreSpec=* OverSubscribe=OK ReqNodeList=(null) ExcNodeList=(null) Command=x WorkDir=/ StdOut=/dev/null\n"
 	}
 	return slurmplug.Output{Stdout: []byte(l.rename.Replace(out))}, nil
 }
@@ -54,6 +54,7 @@ func asking(t *testing.T, down *bool) (*Cluster, *cluster.Job) {
 	if err := c.refreshConfig(t.Context(), time.Unix(1_000_000, 0)); err != nil {
 		t.Fatal(err)
 	}
+	c.jobs = []slurmplug.Job{{ID: slurmplug.Plain(17), RawID: 17, Name: "x", TresPerNode: "gres:gpu:1"}}
 	return c, &cluster.Job{ID: slurmplug.Plain(17), User: "games", Account: "biology", QOS: "normal", Partition: "gpu", State: cluster.Pending}
 }
 
@@ -182,6 +183,8 @@ func TestAllowances(t *testing.T) {
 			"biology|games||||||||", "biology|games||||||cpu=4||")}, slurmplug.Options{})
 		slurm.inNameOf = ownNames{may: may, since: slurm.configAt}
 		slurm.jobs = []slurmplug.Job{
+			{ID: slurmplug.Plain(17), Name: "x", TresPerNode: "gres:gpu:1", State: "PENDING"},
+			{ID: slurmplug.Plain(18), Name: "x", TresPerNode: "gres:gpu:1", State: "PENDING"},
 			{User: "games", Account: "biology", Partition: "gpu", QOS: "normal", State: "RUNNING", CPUs: 3, TRES: "cpu=3,mem=10G"},
 			{User: "root", Account: "biology", Partition: "gpu", QOS: "be", State: "COMPLETING", CPUs: 1, TRES: "cpu=1,mem=6G"},
 			{User: "4294900001", Account: "biology", Partition: "gpu", QOS: "gone", State: "SIGNALING", NodeList: "a1", CPUs: 1, TRES: "cpu=1,mem=2G"}, // without a name here

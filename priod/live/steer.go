@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -19,14 +21,17 @@ func (c *Cluster) Places(ctx context.Context, raw map[cluster.JobID]uint32) (map
 	places := make(map[cluster.JobID]decide.Place, len(raw))
 	var mu sync.Mutex
 	var doubts error
+	records := c.recordsOf(slices.Collect(maps.Keys(raw)))
 	var g errgroup.Group
 	g.SetLimit(looks)
 	for id, raw := range raw {
 		g.Go(func() error {
 			required, excluded, err := c.client.NodesAsked(ctx, raw)
 			var bounds slurmplug.Bounds
-			if err == nil {
-				bounds, err = c.client.Bounds(ctx, raw)
+			if record := records[id]; record == nil && err == nil {
+				err = slurmplug.ErrNoJob
+			} else if err == nil {
+				bounds, err = c.client.Bounds(ctx, record)
 			}
 			mu.Lock()
 			defer mu.Unlock()
