@@ -23,6 +23,7 @@ var (
 	laterTexts = []string{
 		"Job update not available right now", // its accounting record is being made
 		"Job can not be altered now",
+		rateText,
 	}
 	connectionTexts = []string{
 		"Unable to contact slurm controller",
@@ -52,6 +53,12 @@ var (
 		"Invalid ",
 	}
 )
+
+// rateText begins what Slurm says when it refuses a request for its rate, "please retry
+// momentarily" or "please retry later" (common/slurm_errno.c).
+const rateText = "Rate limit exceeded"
+
+func isRateLimited(message string) bool { return strings.Contains(message, rateText) }
 
 func containsAny(s string, texts []string) bool {
 	return slices.ContainsFunc(texts, func(t string) bool { return strings.Contains(s, t) })
@@ -237,7 +244,7 @@ func (r *replies) ofLine(s *session, i int, explained bool) (Status, string) {
 	case r.nobody != "":
 		return Refused, r.nobody
 	case !r.whole && r.started > 0 && i >= r.started:
-		return Postponed, "not sent: " + r.why
+		return Postponed, NotSent + r.why
 	case !r.whole && i >= r.started-1: // the last line begun; any, when there was no echo
 		return Unknown, r.why
 	case !r.failed:

@@ -28,13 +28,15 @@ const (
 // of an array with the same value share one request. What Validate refuses is
 // never sent. Writing stops, and what is left is Postponed, when slurmctld does
 // not answer, when its queues are longer than Options allow, when MaxWait is
-// used up or ctx ends.
+// used up or ctx ends. Under slurmctld's rate limit the updates that come first here
+// are sent first, and those for which there is no turn within MaxWait are left.
 func (c *Client) Update(ctx context.Context, updates []Update) []Result {
 	results := make([]Result, len(updates))
 	for i, u := range updates {
 		results[i] = Result{Update: u, Status: Postponed, Message: "not sent"}
 	}
-	sessions := planSessions(updates, results, min(maxSession, c.opts.Burst))
+	limit := c.budget.at()
+	sessions := planSessions(updates, results, min(maxSession, c.opts.Burst, limit.portion()))
 	if len(sessions) == 0 {
 		return results
 	}
@@ -50,7 +52,7 @@ func (c *Client) Update(ctx context.Context, updates []Update) []Result {
 				break
 			}
 		}
-		if stop = c.await(ctx, s.targets(), deadline); stop != "" {
+		if stop = c.await(ctx, s, deadline); stop != "" {
 			break
 		}
 		if stop = c.send(ctx, s, results); stop != "" {
@@ -79,22 +81,22 @@ func (c *Client) pressure(ctx context.Context) string {
 	return ""
 }
 
-// await waits for a turn to send n updates; "" when it has come.
-func (c *Client) await(ctx context.Context, n int, deadline time.Time) string {
-	now := time.Now()
-	d := c.pace.delay(n, now)
-	if now.Add(d).After(deadline) {
+// await waits for a turn to send a session; "" when it has come.
+func (c *Client) await(ctx context.Context, s *session, deadline time.Time) string {
+	n, now, limit := s.targets(), time.Now(), c.budget.at()
+	own, slurms := c.pace.delay(n, now), c.budget.delay(s.requests(), limit.reserve())
+	switch d := max(own, slurms); {
+	case !now.Add(d).After(deadline):
+	case slurms > own:
+		return fmt.Sprintf("%s: %s", ErrRate, limit)
+	default:
 		return fmt.Sprintf("no more than %g updates a second", c.opts.WritesPerSecond)
 	}
-	turn := time.NewTimer(d)
-	defer turn.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx).Error()
-	case <-turn.C:
-		c.pace.take(n)
-		return ""
+	if err := sleep(ctx, max(own, slurms)); err != nil {
+		return err.Error()
 	}
+	c.pace.take(n)
+	return ""
 }
 
 // target is one job list item of scontrol, one request to slurmctld: "17",
@@ -154,12 +156,31 @@ func (s *session) targets() int {
 	return n
 }
 
+// requests is how many requests the session makes to slurmctld: one for each target,
+// and two more where scontrol asks about the job first, as it does when nodes are named
+// (by sdiag's statistics on 24.11.5 and 26.05.5).
+func (s *session) requests() int {
+	n := 0
+	for i := range s.lines {
+		l := &s.lines[i]
+		each := 1
+		if l.lever.single() {
+			each = 3
+		}
+		n += each * len(l.targets)
+	}
+	return n
+}
+
+// NotSent begins the Message of what was left to a later Update; the reason follows.
+const NotSent = "not sent: "
+
 // postpone says why a session was not sent.
 func (s *session) postpone(results []Result, why string) {
 	for i := range s.lines {
 		for _, t := range s.lines[i].targets {
 			for _, u := range t.updates {
-				results[u].Message = "not sent: " + why
+				results[u].Message = NotSent + why
 			}
 		}
 	}
@@ -309,7 +330,7 @@ func packLines(lines []line, limit int) []session {
 // command is what carries out a session: one line fits into arguments, more go
 // by standard input.
 func (s *session) command() Command {
-	cmd := Command{Name: "scontrol", Merge: true}
+	cmd := Command{Name: "scontrol", Merge: true, Requests: s.requests()}
 	if s.as != "" {
 		cmd.Args = []string{"--uid=" + s.as}
 	}

@@ -2,7 +2,9 @@ package slurmplug
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -563,6 +565,98 @@ func TestPace(t *testing.T) {
 	p.take(1000)
 	if d := p.delay(1, now.Add(time.Hour)); d != 98*time.Second+100*time.Millisecond {
 		t.Error(d)
+	}
+}
+
+func TestRateLimit(t *testing.T) {
+	conf := func(version, params string) RateLimit {
+		return Config{map[string]string{"SLURM_VERSION": version, "SlurmctldParameters": params, "SlurmUser": "slurm(64030)"}}.RateLimit()
+	}
+	exempt := os.Geteuid() == 0
+	if l := conf("22.05.8", "rl_enable"); l.Enabled {
+		t.Errorf("22.05: %+v", l)
+	}
+	if l := conf("24.11.5", "idle_on_node_suspend"); l.Enabled {
+		t.Errorf("switched off: %+v", l)
+	}
+	if l, want := conf("24.11.5", "a,RL_ENABLE"), (RateLimit{true, exempt, 30, 2, time.Second}); l != want {
+		t.Errorf("defaults: %+v", l)
+	}
+	l := conf("26.05.5", "rl_enable,rl_bucket_size=100,rl_refill_rate=50,rl_refill_period=10")
+	if want := (RateLimit{true, exempt, 100, 50, 10 * time.Second}); l != want || !strings.Contains(l.String(), "100 requests at once and 50 more each 10s") {
+		t.Errorf("%+v, %s", l, l)
+	}
+}
+
+// However a process spends its budget, slurmctld's bucket never runs dry: that one is
+// refilled at the end of each period (slurmctld/rate_limit.c).
+func TestBudgetStaysBelowTheLimit(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := RateLimit{
+			Enabled: true, Bucket: rapid.IntRange(4, 200).Draw(t, "bucket"), Refill: rapid.IntRange(1, 300).Draw(t, "rate"),
+			Period: time.Duration(rapid.IntRange(1, 60).Draw(t, "period")) * time.Second,
+		}
+		var b budget
+		b.set(l)
+		now := time.Unix(1_000_000, int64(rapid.IntRange(0, 999_999_999).Draw(t, "from")))
+		tokens, last := l.Bucket, now.Unix()/int64(l.Period.Seconds())
+		for range 300 {
+			now = now.Add(time.Duration(rapid.IntRange(0, 3000).Draw(t, "pause")) * time.Millisecond)
+			n := rapid.IntRange(1, 3).Draw(t, "requests")
+			now = now.Add(b.pace.delay(n, now))
+			b.pace.delay(n, now)
+			b.pace.take(n)
+			period := now.Unix() / int64(l.Period.Seconds())
+			tokens, last = min(l.Bucket, tokens+int(period-last)*l.Refill), period
+			if tokens -= n; tokens < 0 {
+				t.Fatalf("%d requests too many at %s of %+v", -tokens, now, l)
+			}
+		}
+	})
+}
+
+// A read that slurmctld refuses for its rate is repeated, and a write is left for later.
+func TestRefusedForTheRate(t *testing.T) {
+	refused := &CommandError{Command: "squeue", Kind: ErrExit, Status: 1, Message: "slurm_load_jobs error: Rate limit exceeded, please retry later"}
+	calls := 0
+	c := NewClient(runnerFunc(func(Command) (Output, error) {
+		if calls++; calls == 1 {
+			return Output{}, refused
+		}
+		return Output{Stdout: []byte(quietDiag)}, nil
+	}), Options{})
+	if _, err := c.Diag(t.Context()); err != nil || calls != 2 {
+		t.Errorf("%d calls, %v", calls, err)
+	}
+	results := replayed(t, []Update{site(Plain(1), 9)}, "Rate limit exceeded, please retry momentarily for job 1\n", &CommandError{Command: "scontrol", Kind: ErrExit, Status: 1})
+	if r := results[0]; r.Status != Postponed {
+		t.Errorf("%s %s", r.Status, r.Message)
+	}
+	if !errors.Is(refused, ErrRate) || errors.Is(refused, ErrController) {
+		t.Error(refused)
+	}
+}
+
+// What there is no turn for under the rate limit is left, and the reason said; what
+// comes first is sent first.
+func TestWritesUnderTheRateLimit(t *testing.T) {
+	c := NewClient(runnerFunc(func(cmd Command) (Output, error) {
+		return Output{Stdout: []byte(quietDiag)}, nil
+	}), Options{MaxWait: time.Second})
+	c.budget.set(RateLimit{Enabled: true, Bucket: 40, Refill: 1, Period: time.Minute})
+	var updates []Update
+	for i := range uint32(100) {
+		updates = append(updates, site(Plain(i+1), int(i)))
+	}
+	results := c.Update(t.Context(), updates)
+	sent := slices.IndexFunc(results, func(r Result) bool { return r.Status == Postponed })
+	if sent < 10 || sent >= 40 {
+		t.Errorf("%d sent", sent)
+	}
+	for _, r := range results[sent:] {
+		if r.Status != Postponed || !strings.HasPrefix(r.Message, NotSent+"Slurm's rate limit: an account may make 40 requests at once and 1 more each 1m") {
+			t.Fatalf("%s %s", r.Status, r.Message)
+		}
 	}
 }
 

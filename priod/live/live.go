@@ -4,8 +4,10 @@ package live
 
 import (
 	"context"
+	"slices"
 	"time"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 )
@@ -48,7 +50,15 @@ func (c *Cluster) Versions(ctx context.Context) (slurmctld, commands string, err
 // what could let it start. Writes into requests are read back.
 func (c *Cluster) Apply(ctx context.Context, actions []plan.Action) []plan.Outcome {
 	outcomes := make([]plan.Outcome, len(actions))
+	waits := map[cluster.JobID]string{} // jobs of which an action was not sent, and why: the next ones wait with it
 	for _, wave := range waves(actions) {
+		wave = slices.DeleteFunc(wave, func(i int) bool {
+			why, wait := waits[actions[i].Job]
+			if wait {
+				outcomes[i] = plan.Outcome{Action: actions[i], Status: slurmplug.Postponed, Message: why}
+			}
+			return wait
+		})
 		updates := make([]slurmplug.Update, len(wave))
 		for k, i := range wave {
 			a := &actions[i]
@@ -61,6 +71,9 @@ func (c *Cluster) Apply(ctx context.Context, actions []plan.Action) []plan.Outco
 		c.confirm(ctx, done)
 		for k, i := range wave {
 			outcomes[i] = done[k]
+			if done[k].Status == slurmplug.Postponed {
+				waits[actions[i].Job] = done[k].Message
+			}
 		}
 	}
 	return outcomes
