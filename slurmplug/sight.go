@@ -158,20 +158,29 @@ const (
 	Whole  Part = "--full"  // the script, its children and the steps
 )
 
+// RunID names a job, or one run of it where Slurm has names of runs: to a command about
+// one that is over it then answers "Invalid job id specified".
+type RunID struct {
+	Job   JobID
+	SLUID string // "": whatever the id means
+}
+
+func (r RunID) target() string { return Update{Job: r.Job, SLUID: r.SLUID}.Target() }
+
 // Signal sends a signal, named as Slurm does ("USR1"), to a running job.
-func (c *Client) Signal(ctx context.Context, job JobID, signal string, part Part) Result {
+func (c *Client) Signal(ctx context.Context, run RunID, signal string, part Part) Result {
 	args := []string{"--signal=" + signal}
 	if part != Steps {
 		args = append(args, string(part))
 	}
-	return c.tell(ctx, job, "scancel", append(args, job.String())...)
+	return c.tell(ctx, run.Job, "scancel", append(args, run.target())...)
 }
 
 // Requeue ends a running job and puts it back into the queue, or only does the
 // latter when it has ended (slurmctld/job_mgr.c, job_requeue). An array is never
 // meant as a whole.
-func (c *Client) Requeue(ctx context.Context, job JobID) Result {
-	return c.tell(ctx, job, "scontrol", "requeue", job.String())
+func (c *Client) Requeue(ctx context.Context, run RunID) Result {
+	return c.tell(ctx, run.Job, "scontrol", "requeue", run.target())
 }
 
 // Reserve keeps nodes from all jobs but those that ask for the reservation, which

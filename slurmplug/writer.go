@@ -100,7 +100,7 @@ func (c *Client) await(ctx context.Context, s *session, deadline time.Time) stri
 }
 
 // target is one job list item of scontrol, one request to slurmctld: "17",
-// "17_4", "17_[1-3,7]" or "17+1", and the updates that it carries out.
+// "17_4", "17_[1-3,7]", "17+1" or a SLUID, and the updates that it carries out.
 type target struct {
 	text    string
 	job     uint32
@@ -205,7 +205,7 @@ func planSessions(updates []Update, results []Result, limit int) []session {
 			results[i].Status, results[i].Message = Refused, err.Error()
 			continue
 		}
-		if key := (once{u.Target(), u.Lever}); seen[key] {
+		if key := (once{u.record(), u.Lever}); seen[key] {
 			results[i].Status, results[i].Message = Refused, fmt.Sprintf("job %s: %s is written twice in one call", u.Job, u.Lever)
 			continue
 		} else {
@@ -256,7 +256,8 @@ func groupLines(updates []Update, indices []int, lever Lever, limit int) []line 
 }
 
 // groupTargets makes targets of updates with one value: tasks of an array share
-// one, where scontrol takes more than one.
+// one, where scontrol takes more than one and no run is meant by its name. To rank
+// tasks one request for all matters more: that a later run is ranked harms nobody.
 func groupTargets(updates []Update, indices []int) []target {
 	var targets []target
 	type group struct {
@@ -266,7 +267,7 @@ func groupTargets(updates []Update, indices []int) []target {
 	arrays := map[group]int{}
 	for _, i := range indices {
 		u := &updates[i]
-		if u.HetID != 0 || u.Job.Task == NoTask && u.Tasks == "" {
+		if u.HetID != 0 || u.Job.Task == NoTask && u.Tasks == "" || u.byRun() && !u.Lever.Ranks() {
 			targets = append(targets, target{u.Target(), u.Job.ID, []int{i}})
 			continue
 		}
@@ -284,6 +285,10 @@ func groupTargets(updates []Update, indices []int) []target {
 	}
 	for _, at := range arrays {
 		t := &targets[at]
+		if u := &updates[t.updates[0]]; len(t.updates) == 1 && u.byRun() {
+			t.text = u.SLUID
+			continue
+		}
 		var tasks []int32
 		for _, i := range t.updates {
 			tasks = append(tasks, tasksOf(&updates[i])...)

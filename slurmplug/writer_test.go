@@ -201,6 +201,11 @@ func TestGrouping(t *testing.T) {
 	}
 	size := func(job JobID) Update { return Update{Job: job, Lever: Size, Value: "NumCPUs=2"} }
 	pin := func(job JobID) Update { return Update{Job: job, Lever: ReqNodeList} }
+	const one, two = "s4C5M81FV4NT00", "s4C5M81FV4NT01"
+	of := func(sluid string, u Update) Update {
+		u.SLUID = sluid
+		return u
+	}
 	tasks := func(list string, value int) Update {
 		u := site(Plain(9), value)
 		u.Tasks = list
@@ -218,6 +223,14 @@ func TestGrouping(t *testing.T) {
 		{send(as("5", 1, 4), as("0", 2, 5)), "--uid=5 update JobId=1 NumCPUs=4|--uid=0 update JobId=2 NumCPUs=5"},
 		{send(size(JobID{9, 3}), size(JobID{9, 1}), size(Plain(4))), "update JobId=9_3 NumCPUs=2\nupdate JobId=9_1 NumCPUs=2\nupdate JobId=4 NumCPUs=2\n"},
 		{send(pin(Plain(1)), pin(Plain(2)), pin(JobID{9, 1}), pin(JobID{9, 2})), "update JobId=1 ReqNodeList=\nupdate JobId=2 ReqNodeList=\nupdate JobId=9_1 ReqNodeList=\nupdate JobId=9_2 ReqNodeList=\n"},
+		{send(of(one, site(Plain(1), 5)), of(two, site(Plain(2), 5))), "update JobId=" + one + "," + two + " SiteFactor=5"},
+		{send(of(one, site(JobID{9, 3}, 5)), of(two, site(JobID{9, 4}, 6))), "update JobId=" + one + " SiteFactor=5\nupdate JobId=" + two + " SiteFactor=6\n"},
+		{send(of(one, site(JobID{9, 3}, 5)), of(two, site(JobID{9, 4}, 5))), "update JobId=9_[3-4] SiteFactor=5"},
+		{send(of(one, Update{Job: JobID{9, 3}, Lever: Features}), of(two, Update{Job: JobID{9, 4}, Lever: Features})), "update JobId=" + one + "," + two + " Features="},
+		{send(of(one, tasks("4-6,8", 5))), "update JobId=9_[4-6,8] SiteFactor=5"},
+		{send(of(one, Update{Job: Plain(1), Lever: Release})), "release " + one},
+		{send(of(one, pin(JobID{9, 1})), pin(JobID{9, 2})), "update JobId=" + one + " ReqNodeList=\nupdate JobId=9_2 ReqNodeList=\n"},
+		{send(of("s1 Nice=5", site(Plain(1), 5)), of("17", site(Plain(1), 5)), of("s1\nrelease 5", site(Plain(2), 5))), ""},
 		{send(as("games", 1, 4), as("-1", 2, 5), as("4294967294", 3, 5)), ""}, // scontrol looks names up, and takes NO_VAL for none
 	} {
 		if c.got != c.want {
@@ -404,8 +417,12 @@ func TestArrayReplies(t *testing.T) {
 		},
 		"the whole request in brackets": {[]Update{array("0-5")}, "Invalid user id for job 50_[0-5]\n", []string{"refused Invalid user id"}},
 		"nothing said":                  {[]Update{site(Plain(50), 9)}, "", []string{"unknown scontrol: exit status 1"}},
-		"nonsense":                      {[]Update{site(Plain(50), 9)}, "scontrol: error: plugin trouble\n", []string{"unknown error: plugin trouble"}},
-		"another job":                   {[]Update{site(Plain(50), 9)}, "Access/permission denied for job 51\n", []string{"unknown Access/permission denied for job 51"}},
+		"a run that is over": {
+			[]Update{{Job: Plain(7), SLUID: "s4C5M81FV4NT00", Lever: Nice, Value: "1"}, {Job: Plain(8), SLUID: "s4C5M81FV4NT01", Lever: Nice, Value: "1"}},
+			"Invalid job id specified for job s4C5M81FV4NT00\n", []string{"raced Invalid job id specified", "applied"},
+		},
+		"nonsense":    {[]Update{site(Plain(50), 9)}, "scontrol: error: plugin trouble\n", []string{"unknown error: plugin trouble"}},
+		"another job": {[]Update{site(Plain(50), 9)}, "Access/permission denied for job 51\n", []string{"unknown Access/permission denied for job 51"}},
 	} {
 		results := replayed(t, c.updates, c.out, &CommandError{Command: "scontrol", Kind: ErrExit, Status: 1})
 		for i, r := range results {

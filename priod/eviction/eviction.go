@@ -184,7 +184,8 @@ const (
 type Command struct {
 	Verb            Verb
 	Job             cluster.JobID
-	Claim, Eviction int64 // the row: one of both
+	SLUID           string // of the run that was seen, as in cluster.Job
+	Claim, Eviction int64  // the row: one of both
 	Value           string
 	Nodes           string        // of Reserve, as a host list
 	For             time.Duration // Reserve ends by itself after that

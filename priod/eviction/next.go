@@ -97,7 +97,7 @@ func (n *next) claimOf(e *Eviction) *Claim {
 
 func (n *next) do(e *Eviction, verb Verb, value string) {
 	n.busy[e.Number] = true
-	n.commands = append(n.commands, Command{Verb: verb, Job: e.Job, Eviction: e.Number, Value: value})
+	n.commands = append(n.commands, Command{Verb: verb, Job: e.Job, SLUID: n.Sights[e.Job].SLUID, Eviction: e.Number, Value: value})
 }
 
 // isRun tells whether the sight still shows the run that is evicted.
@@ -384,7 +384,7 @@ func (n *next) open(c *Claim, s *Sight, looked bool) {
 		return
 	}
 	if looked && c.Pin != "" && s.ReqNodes == "" && s.State == cluster.Pending && !n.Paused {
-		n.commands = append(n.commands, Command{Verb: Pin, Job: c.Job, Claim: c.Number, Value: c.Pin})
+		n.commands = append(n.commands, Command{Verb: Pin, Job: c.Job, SLUID: s.SLUID, Claim: c.Number, Value: c.Pin})
 	}
 }
 
@@ -454,7 +454,7 @@ func (n *next) unpin(c *Claim, s *Sight) {
 	case s.ReqNodes != c.Pin:
 		c.Pin = ""
 	default:
-		n.commands = append(n.commands, Command{Verb: Unpin, Job: c.Job, Claim: c.Number})
+		n.commands = append(n.commands, Command{Verb: Unpin, Job: c.Job, SLUID: s.SLUID, Claim: c.Number})
 	}
 }
 

@@ -118,13 +118,13 @@ func (c *Cluster) Do(ctx context.Context, commands []eviction.Command) []evictio
 		switch cmd.Verb {
 		case eviction.Signal:
 			signal, part := meaning(cmd.Value)
-			r = c.client.Signal(ctx, cmd.Job, signal, part)
+			r = c.client.Signal(ctx, slurmplug.RunID{Job: cmd.Job, SLUID: cmd.SLUID}, signal, part)
 		case eviction.Requeue:
-			r = c.client.Requeue(ctx, cmd.Job)
+			r = c.client.Requeue(ctx, slurmplug.RunID{Job: cmd.Job, SLUID: cmd.SLUID})
 		case eviction.Begin:
-			r = c.set(ctx, cmd.Job, "StartTime", cmd.Value)
+			r = c.set(ctx, &cmd, "StartTime")
 		case eviction.Pin, eviction.Unpin:
-			r = c.set(ctx, cmd.Job, slurmplug.ReqNodeList, cmd.Value)
+			r = c.set(ctx, &cmd, slurmplug.ReqNodeList)
 		case eviction.Reserve:
 			r = c.client.Reserve(ctx, cmd.Value, cmd.Nodes, cmd.User, cmd.For)
 		case eviction.Free:
@@ -135,8 +135,8 @@ func (c *Cluster) Do(ctx context.Context, commands []eviction.Command) []evictio
 	return results
 }
 
-func (c *Cluster) set(ctx context.Context, job cluster.JobID, lever slurmplug.Lever, value string) slurmplug.Result {
-	return c.client.Update(ctx, []slurmplug.Update{{Job: job, Lever: lever, Value: value}})[0]
+func (c *Cluster) set(ctx context.Context, cmd *eviction.Command, lever slurmplug.Lever) slurmplug.Result {
+	return c.client.Update(ctx, []slurmplug.Update{{Job: cmd.Job, SLUID: cmd.SLUID, Lever: lever, Value: cmd.Value}})[0]
 }
 
 // meaning is who gets which signal: as with sbatch --signal the steps, with B:
