@@ -839,3 +839,35 @@ func TestTwoTrialsOneHole(t *testing.T) {
 		t.Errorf("a TE job was evicted: %+v", again)
 	}
 }
+
+// Where Slurm itself lets a requeued job start again within a second (requeue_delay,
+// 25.11), the victims of a place that takes some time to make wait for it all the same.
+func TestEvictionWithoutSlurmsDelay(t *testing.T) {
+	t.Parallel()
+	e := evictableOn(t, newSiteOn(t, lab.ForTest(t, lab.Options{
+		ExtraConf: []string{"SchedulerParameters=batch_sched_delay=0,sched_interval=5,sched_min_interval=100000,bf_interval=1,requeue_delay=0"},
+		Nodes:     []lab.NodeSpec{{Count: 1, GPUType: "t4", GPUs: 4}},
+	}), evicting))
+	early, late := e.worker("early", "t4:2", endless, 20, "save"), e.worker("late", "t4:2", endless, 10, "ignore")
+	e.begun("early", "late")
+	d := e.daemon()
+	trial := e.trial("t4:4")
+	e.told("early")
+	e.completes(trial)
+	start := func(id string) string {
+		return strings.TrimSpace(e.slurm("squeue", "--noheader", "--states=all", "--jobs="+id, "--format=%S"))
+	}
+	for _, id := range []string{early, late} {
+		e.completes(id)
+		if start(id) < start(trial) {
+			t.Errorf("%s runs again at %s, before the TE job at %s", id, start(id), start(trial))
+		}
+	}
+	for _, name := range []string{"early", "late"} {
+		if text := e.log(name); strings.Count(text, "signal ") != 1 || strings.Count(text, "start ") != 2 {
+			t.Errorf("%s:\n%s", name, text)
+		}
+	}
+	e.settled()
+	d.stop()
+}

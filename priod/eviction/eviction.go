@@ -172,9 +172,9 @@ type Verb string
 // The commands.
 const (
 	Signal  Verb = "signal"
-	Requeue Verb = "requeue"
-	Begin   Verb = "begin" // lets a requeued victim start, now or later
-	Pin     Verb = "pin"   // names the nodes of the claim in the waiting job's request
+	Requeue Verb = "requeue" // and sets the begin time, if Value names one
+	Begin   Verb = "begin"   // lets a requeued victim start, now or later
+	Pin     Verb = "pin"     // names the nodes of the claim in the waiting job's request
 	Unpin   Verb = "unpin"
 	Reserve Verb = "reserve" // keeps the nodes of a claim from everybody; ends by itself
 	Free    Verb = "free"    // deletes the reservation

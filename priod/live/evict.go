@@ -121,6 +121,9 @@ func (c *Cluster) Do(ctx context.Context, commands []eviction.Command) []evictio
 			r = c.client.Signal(ctx, slurmplug.RunID{Job: cmd.Job, SLUID: cmd.SLUID}, signal, part)
 		case eviction.Requeue:
 			r = c.client.Requeue(ctx, slurmplug.RunID{Job: cmd.Job, SLUID: cmd.SLUID})
+			if r.Status == slurmplug.Applied && cmd.Value != "" {
+				c.set(ctx, &cmd, "StartTime") // if it fails the next look tells
+			}
 		case eviction.Begin:
 			r = c.set(ctx, &cmd, "StartTime")
 		case eviction.Pin, eviction.Unpin:
