@@ -221,6 +221,11 @@ func (c Config) RateLimit() RateLimit {
 	return l
 }
 
+// ExpeditesRequeue tells whether users may ask for an expedited requeue (25.11 and later).
+func (c Config) ExpeditesRequeue() bool {
+	return slices.ContainsFunc(c.list("SlurmctldParameters"), func(p string) bool { return strings.EqualFold(p, "enable_expedited_requeue") })
+}
+
 // RateLimited tells whether slurmctld limits RPCs (23.02 and later). SlurmUser
 // and root are exempt.
 func (c Config) RateLimited() bool {

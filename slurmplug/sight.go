@@ -148,6 +148,19 @@ func (c *Client) NodesAsked(ctx context.Context, raw uint32) (required, excluded
 	return required, excluded, nil
 }
 
+// Expedites tells whether a job asked for an expedited requeue (sbatch
+// --requeue=expedite): when it exits with a status other than 0 Slurm holds it
+// (REQUEUE_HOLD), and when it is requeued it starts at once, before all others. squeue
+// has no column for that (seen on 26.05.5). A user who writes these words into a name
+// is taken for one who did.
+func (c *Client) Expedites(ctx context.Context, job JobID) (bool, error) {
+	out, err := c.readLines(ctx, "scontrol", "--oneliner", "show", "job", job.String())
+	if isNoJob(err) {
+		return false, nil
+	}
+	return bytes.Contains(out, []byte(" ExpeditedRequeue=Yes")), err
+}
+
 // Part is what of a job gets a signal.
 type Part string
 

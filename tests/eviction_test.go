@@ -809,6 +809,33 @@ func TestEvictionLeavesAlone(t *testing.T) {
 	e.completes(trial)
 }
 
+// A job that asked for an expedited requeue (26.05) is left alone, and evict --dry-run
+// says so: Slurm would hold it when it leaves by itself, and start it again before the
+// TE job when it is requeued.
+func TestEvictionLeavesAloneWhoExpedites(t *testing.T) {
+	t.Parallel()
+	l := lab.ForTest(t, lab.Options{
+		ExtraConf: []string{"SlurmctldParameters=enable_expedited_requeue"},
+		Nodes:     []lab.NodeSpec{{Count: 1, GPUType: "t4", GPUs: 4}},
+	})
+	if help, err := l.Run(t.Context(), "sbatch", "--help"); err != nil || !strings.Contains(help, "--requeue[=") {
+		t.Skip("this Slurm has no expedited requeue")
+	}
+	e := evictableOn(t, newSiteOn(t, l, evicting))
+	stays := e.worker("w", "t4:4", endless, 5, "save", "--requeue=expedite")
+	e.begun("w")
+	trial := e.trial("t4:2")
+	e.once(1, 2)
+	if text := e.log("w"); strings.Contains(text, "signal") || len(e.journal()) > 0 {
+		t.Errorf("%+v\n%s", e.journal(), text)
+	}
+	if out := e.must("evict", "--dry-run", trial); !strings.Contains(out, "--requeue=expedite") {
+		t.Errorf("evict --dry-run says\n%s", out)
+	}
+	e.slurm("scancel", stays)
+	e.completes(trial)
+}
+
 // Two TE jobs want one hole: one has it made, the other waits; and when everybody
 // says TE, nobody leaves.
 func TestTwoTrialsOneHole(t *testing.T) {

@@ -162,6 +162,7 @@ type Sight struct {
 	Final              string // the state in which it ended: "COMPLETED"; "" when it has not
 	ExitCode, ExitedBy int    // of a run that ended: status and signal
 	CanRequeue         bool   // a batch job that Slurm may put back into the queue
+	Expedites          bool   // and one that then starts before all others (sbatch --requeue=expedite)
 	ReqNodes           string
 	End                time.Time // of one that is Gone
 }

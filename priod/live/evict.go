@@ -32,8 +32,12 @@ func (c *Cluster) Look(ctx context.Context, targets []eviction.Target) (map[clus
 			records, err := c.client.Sights(ctx, t.RawID)
 			sight := eviction.Sight{}
 			if err == nil {
-				if sight = c.sight(t.Job, records); sight.Gone {
+				sight = c.sight(t.Job, records)
+				switch {
+				case sight.Gone:
 					sight = c.forgotten(ctx, t.Job)
+				case sight.CanRequeue && sight.State == cluster.Running && c.conf.ExpeditesRequeue():
+					sight.Expedites, err = c.client.Expedites(ctx, t.Job)
 				}
 			}
 			mu.Lock()
