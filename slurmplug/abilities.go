@@ -1,6 +1,7 @@
 package slurmplug
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,6 +67,16 @@ func (c *Client) AskAbilities(ctx context.Context) (a Abilities, err error) {
 	c.abilities = &a
 	c.mu.Unlock()
 	return a, nil
+}
+
+// namesFailuresOnly tells whether a partly failed update of an array is answered with
+// the tasks that failed alone: since 23.02, as the lack of squeue --array-unique (seen
+// on 24.11.5 and 26.05.5; 22.05.8 names the others with "No error").
+func (c *Client) namesFailuresOnly() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	able := cmp.Or(c.opts.Abilities, c.abilities)
+	return able != nil && !able.ArrayUnique
 }
 
 // parseRelease reads "slurm 24.11.5" or, as Debian has it, "slurm-wlm 22.05.8".

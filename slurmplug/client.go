@@ -55,6 +55,7 @@ type Client struct {
 
 	writing sync.Mutex
 	pace    pace
+	budget  budget
 }
 
 // NewClient returns a Client that runs Slurm's programs by r.
@@ -76,17 +77,45 @@ func doubtful(command, format string, args ...any) error {
 	return fmt.Errorf("%s: %w: %w", command, ErrDoubtful, fmt.Errorf(format, args...))
 }
 
-// run runs a command with a time limit.
+// run runs a command with a time limit, which does not count what it waits for its
+// turn under slurmctld's rate limit.
 func (c *Client) run(ctx context.Context, limit time.Duration, cmd Command) (Output, error) {
+	if err := c.budget.take(ctx, cmd.requests()); err != nil {
+		return Output{}, &CommandError{Command: commandLine(cmd), Kind: err, Message: "not started", Limit: c.budget.at().String()}
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, ErrTimeout)
 	defer cancel()
-	return c.runner.Run(ctx, cmd)
+	out, err := c.runner.Run(ctx, cmd)
+	var failed *CommandError
+	if l := c.budget.at(); l.Holds() && errors.As(err, &failed) && failed.Kind == ErrTimeout {
+		failed.Limit = l.String() // others of the account may have used it up
+	}
+	return out, err
+}
+
+// repeats is how often a read that slurmctld refuses for its rate is repeated, after
+// 1, 2, 4 ... s.
+const repeats = 5
+
+// ask is run for a read.
+func (c *Client) ask(ctx context.Context, cmd Command) (out Output, err error) {
+	for try := range repeats + 1 {
+		out, err = c.run(ctx, c.opts.ReadTimeout, cmd)
+		var failed *CommandError
+		if !errors.As(err, &failed) || failed.Kind != ErrExit || !errors.Is(err, ErrRate) || try == repeats {
+			break
+		}
+		if sleep(ctx, time.Second<<try) != nil {
+			break
+		}
+	}
+	return out, err
 }
 
 // read returns what a command printed, if it succeeded and had nothing to
 // complain about: squeue, for one, exits 0 after "Invalid job format".
 func (c *Client) read(ctx context.Context, name string, args ...string) ([]byte, error) {
-	out, err := c.run(ctx, c.opts.ReadTimeout, Command{Name: name, Args: args})
+	out, err := c.ask(ctx, Command{Name: name, Args: args})
 	if err != nil {
 		return nil, err
 	}

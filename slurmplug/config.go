@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,7 +21,11 @@ func (c *Client) Config(ctx context.Context) (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
-	return parseConfig(string(out))
+	conf, err := parseConfig(string(out))
+	if err == nil {
+		c.budget.set(conf.RateLimit())
+	}
+	return conf, err
 }
 
 // parseConfig reads "Key = value". The last line says whether slurmctld is up:
@@ -160,6 +165,65 @@ func (c Config) DefaultMemory() (perCPU, perNode int64) {
 		return int64(n)
 	}
 	return mb("DefMemPerCPU"), mb("DefMemPerNode")
+}
+
+// RateLimit is how many requests slurmctld takes of one account (23.02 and later):
+// so many at once, and so many more each period.
+type RateLimit struct {
+	Enabled bool // slurmctld limits them
+	Exempt  bool // this process's account is exempt: root and SlurmUser are (slurmctld/rate_limit.c)
+	Bucket  int
+	Refill  int
+	Period  time.Duration
+}
+
+// Holds tells whether this process is limited.
+func (l RateLimit) Holds() bool { return l.Enabled && !l.Exempt }
+
+// perSecond is what comes in on average: what overflows the bucket is lost.
+func (l RateLimit) perSecond() float64 { return float64(min(l.Refill, l.Bucket)) / l.Period.Seconds() }
+
+func (l RateLimit) String() string {
+	every := "second"
+	if l.Period != time.Second {
+		every = l.Period.String()
+	}
+	return fmt.Sprintf("an account may make %d requests at once and %d more each %s (rl_bucket_size, rl_refill_rate, rl_refill_period; root and SlurmUser are exempt)",
+		l.Bucket, l.Refill, every)
+}
+
+// RateLimit returns the limit that holds for this process's account, with Slurm's
+// defaults where slurm.conf is silent (slurmctld/rate_limit.c). Config keeps the
+// client's own pace below it.
+func (c Config) RateLimit() RateLimit {
+	if !c.RateLimited() || !c.AtLeast(23, 2) {
+		return RateLimit{} // 22.05 shows what it does not know, too
+	}
+	l := RateLimit{Enabled: true, Bucket: 30, Refill: 2, Period: time.Second}
+	uid := os.Geteuid()
+	_, slurmUID, known := c.SlurmUser()
+	l.Exempt = uid == 0 || known && uint32(uid) == slurmUID
+	for _, p := range c.list("SlurmctldParameters") {
+		key, text, _ := strings.Cut(p, "=")
+		n, err := parseUint(text, math.MaxInt32)
+		if err != nil || n == 0 {
+			continue // slurmctld does not start with such a value
+		}
+		switch strings.ToLower(key) {
+		case "rl_bucket_size":
+			l.Bucket = int(n)
+		case "rl_refill_rate":
+			l.Refill = int(n)
+		case "rl_refill_period":
+			l.Period = time.Duration(n) * time.Second
+		}
+	}
+	return l
+}
+
+// ExpeditesRequeue tells whether users may ask for an expedited requeue (25.11 and later).
+func (c Config) ExpeditesRequeue() bool {
+	return slices.ContainsFunc(c.list("SlurmctldParameters"), func(p string) bool { return strings.EqualFold(p, "enable_expedited_requeue") })
 }
 
 // RateLimited tells whether slurmctld limits RPCs (23.02 and later). SlurmUser

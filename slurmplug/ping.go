@@ -9,7 +9,7 @@ import (
 // Ping asks each slurmctld whether it is up. A controller that is down is no
 // error; output without a controller is.
 func (c *Client) Ping(ctx context.Context) ([]Controller, error) {
-	out, err := c.run(ctx, c.opts.ReadTimeout, Command{Name: "scontrol", Args: []string{"ping"}})
+	out, err := c.ask(ctx, Command{Name: "scontrol", Args: []string{"ping"}})
 	if err != nil && !errors.Is(err, ErrExit) { // exit status 1: one is down
 		return nil, err
 	}

@@ -297,11 +297,6 @@ type recordedWrite struct {
 // recordedUpdates are writes that end in every way that scontrol knows.
 func recordedUpdates(t testing.TB, l *lab.Lab) []recordedWrite {
 	root := l.Client
-	busy := submit(t, root, "update-running", "--begin=now+1day")
-	array := submit(t, root, "update-array", "--array=0-40:2", "--begin=now+1day")
-	sparse := submit(t, root, "update-sparse", "--array=0-80:2", "--begin=now+1day")
-	held := submit(t, root, "update-held", "--hold")
-	het := strings.TrimSpace(run(t, root, "sbatch", "--parsable", "--output=/dev/null", "--hold", "--ntasks=1", ":", "--ntasks=2", "--wrap=sleep 600"))
 	id := func(s string) slurmplug.JobID {
 		v, err := slurmplug.ParseJobID(s)
 		if err != nil {
@@ -309,6 +304,17 @@ func recordedUpdates(t testing.TB, l *lab.Lab) []recordedWrite {
 		}
 		return v
 	}
+	busy := submit(t, root, "update-running", "--begin=now+1day")
+	array := submit(t, root, "update-array", "--array=0-40:2", "--begin=now+1day")
+	sparse := submit(t, root, "update-sparse", "--array=0-80:2", "--begin=now+1day")
+	held := submit(t, root, "update-held", "--hold")
+	begun := submit(t, root, "update-begun", "--array=0-5%2", "--ntasks=1") // two tasks run, four wait
+	for _, task := range []string{"_0", "_1"} {
+		if err := l.WaitJob(t.Context(), begun+task, "RUNNING"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	het := strings.TrimSpace(run(t, root, "sbatch", "--parsable", "--output=/dev/null", "--hold", "--ntasks=1", ":", "--ntasks=2", "--wrap=sleep 600"))
 	site := func(job string, tasks, value string) slurmplug.Update {
 		return slurmplug.Update{Job: id(job), Tasks: tasks, Lever: slurmplug.SiteFactor, Value: value}
 	}
@@ -330,6 +336,7 @@ func recordedUpdates(t testing.TB, l *lab.Lab) []recordedWrite {
 			site(busy, "", "1"), site("999999", "", "2"), site(array+"_2", "", "3"), site(array+"_98", "", "3"),
 			site(sparse, "0-80:2", "5"), site(held, "", "6"), component, none,
 		}},
+		{"update-begun", []slurmplug.Update{{Job: id(begun), Tasks: "0-5", Lever: slurmplug.Features, Value: "a100"}}},
 		{"update-held", []slurmplug.Update{{Job: id(held), Lever: slurmplug.Priority, Value: "77"}, {Job: id(busy), Lever: slurmplug.Priority, Value: "77"}}},
 		{"update-feature", []slurmplug.Update{{Job: id(busy), Lever: "Features", Value: "nothing"}, {Job: id(held), Lever: "Features", Value: "a100|v100"}}},
 		{"update-field", []slurmplug.Update{{Job: id(busy), Lever: "NoSuchField", Value: "x"}, {Job: id(held), Lever: "NoSuchField", Value: "y"}}},

@@ -2,6 +2,7 @@ package slurmplug
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 )
@@ -22,6 +23,7 @@ var (
 	laterTexts = []string{
 		"Job update not available right now", // its accounting record is being made
 		"Job can not be altered now",
+		rateText,
 	}
 	connectionTexts = []string{
 		"Unable to contact slurm controller",
@@ -51,6 +53,12 @@ var (
 		"Invalid ",
 	}
 )
+
+// rateText begins what Slurm says when it refuses a request for its rate, "please retry
+// momentarily" or "please retry later" (common/slurm_errno.c).
+const rateText = "Rate limit exceeded"
+
+func isRateLimited(message string) bool { return strings.Contains(message, rateText) }
 
 func containsAny(s string, texts []string) bool {
 	return slices.ContainsFunc(texts, func(t string) bool { return strings.Contains(s, t) })
@@ -96,6 +104,9 @@ type replies struct {
 	started int
 	whole   bool   // ran to its end
 	why     string // when not
+
+	// terse says that of the tasks of an array only those are named that failed.
+	terse bool
 }
 
 // readReplies reads the merged output of a session. On standard input scontrol
@@ -115,7 +126,7 @@ func readReplies(s *session, out string, err error, echoes bool) *replies {
 	for i := range s.lines {
 		for j := range s.lines[i].targets {
 			t := &s.lines[i].targets[j]
-			byKey[t.key()] = t
+			byKey[t.key()], byKey[t.text] = t, t
 			byJob[t.job] = append(byJob[t.job], t)
 			lineOf[t] = i
 		}
@@ -176,9 +187,10 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s, "", false
 }
 
-// arrayReply reads "4374_2-5: No error". Slurm cuts a list of more than 28
-// characters and ends it with "..." (job_mgr.c, ARRAY_ID_BUF_SIZE); the last
-// number before that may have lost digits.
+// arrayReply reads "4374_2-5: No error", or "4374_[2-5]: MESSAGE" (seen on 26.05.5).
+// Slurm before 26.05 cuts a list of more than 28 characters and ends it with "..."
+// (job_mgr.c, ARRAY_ID_BUF_SIZE; seen on 24.11.5); the last number before that may
+// have lost digits.
 func arrayReply(text string) (id uint32, tasks []int32, cutOff bool, message string, ok bool) {
 	name, message, ok := strings.Cut(text, ": ")
 	if !ok {
@@ -188,6 +200,9 @@ func arrayReply(text string) (id uint32, tasks []int32, cutOff bool, message str
 	n, err := parseUint(head, 1<<32-1)
 	if !ok || err != nil {
 		return 0, nil, false, "", false
+	}
+	if inside, bracketed := strings.CutPrefix(list, "["); bracketed {
+		list = strings.TrimSuffix(inside, "]")
 	}
 	if list, cutOff = strings.CutSuffix(list, "..."); cutOff {
 		list = list[:max(strings.LastIndexByte(list, ','), 0)]
@@ -213,7 +228,7 @@ func (r *replies) settle(s *session, results []Result) {
 			for _, u := range t.updates {
 				res := &results[u]
 				if said := r.of[t]; len(said) > 0 {
-					res.Status, res.Message = combine(said, tasksOf(&res.Update))
+					res.Status, res.Message = r.combine(said, tasksOf(&res.Update), i)
 				} else {
 					res.Status, res.Message = status, message
 				}
@@ -229,7 +244,7 @@ func (r *replies) ofLine(s *session, i int, explained bool) (Status, string) {
 	case r.nobody != "":
 		return Refused, r.nobody
 	case !r.whole && r.started > 0 && i >= r.started:
-		return Postponed, "not sent: " + r.why
+		return Postponed, NotSent + r.why
 	case !r.whole && i >= r.started-1: // the last line begun; any, when there was no echo
 		return Unknown, r.why
 	case !r.failed:
@@ -263,60 +278,80 @@ func (r *replies) named(s *session, i int) bool {
 var severity = map[Status]int{Raced: 0, Applied: 1, Postponed: 2, Unknown: 3, Refused: 4}
 
 // combine sums up what was said about tasks (nil for a plain job or a whole
-// array).
-func combine(said []reply, tasks []int32) (Status, string) {
+// array) of a line.
+func (r *replies) combine(said []reply, tasks []int32, line int) (Status, string) {
 	heard := map[int]bool{} // replies that concern these tasks
-	unheard := 0
-	covered := map[int32]int{}
-	var cut []int
-	for i, r := range said {
-		if len(r.tasks) == 0 && !r.cutOff || tasks == nil {
+	for i, x := range said {
+		if len(x.tasks) == 0 && !x.cutOff || tasks == nil {
 			heard[i] = true
+		}
+	}
+	status, messages, silent := Raced, []string{}, 0
+	if len(heard) == 0 {
+		var unheard int
+		var cut []int
+		silent, unheard, cut = covers(said, tasks, heard)
+		switch {
+		case unheard > 0 && !r.terse && sameStatus(said, cut):
+			heard[cut[0]], unheard = true, 0
+		case silent > 0 && !r.whole && line >= r.started-1: // scontrol may have said more
+			unheard += silent
+		case silent > 0: // nothing failed
+			status = Applied
+		}
+		if unheard > 0 {
+			status = Unknown
+			messages = append(messages, fmt.Sprintf("Slurm did not say what became of %d tasks", unheard))
+		}
+	}
+	for i, x := range said {
+		if !heard[i] {
 			continue
 		}
+		st := statusOf(x.message)
+		if severity[st] > severity[status] {
+			status = st
+		}
+		if st == Applied && x.message == "No error" {
+			continue
+		}
+		text := printable(x.message, 200)
+		if (len(heard) > 1 || silent > 0) && len(x.tasks) > 0 {
+			text = "tasks " + printable(CompactTasks(x.tasks), 40) + ": " + text
+		}
+		messages = append(messages, text)
+	}
+	return status, strings.Join(messages, "; ")
+}
+
+// covers marks the replies that name any of the tasks, and counts the others: silent
+// are those that no reply can be about, unheard those that may stand in the part of
+// a list that was cut off. Slurm lists tasks in rising order.
+func covers(said []reply, tasks []int32, heard map[int]bool) (silent, unheard int, cut []int) {
+	covered, hidden := map[int32]int{}, int32(math.MaxInt32) // tasks from hidden on may be named where a list was cut off
+	for i, r := range said {
 		for _, t := range r.tasks {
 			covered[t] = i
 		}
 		if r.cutOff {
 			cut = append(cut, i)
-		}
-	}
-	if len(heard) == 0 {
-		for _, t := range tasks {
-			if i, ok := covered[t]; ok {
-				heard[i] = true
-			} else {
-				unheard++
+			last := int32(-1)
+			if len(r.tasks) > 0 {
+				last = r.tasks[len(r.tasks)-1]
 			}
+			hidden = min(hidden, last+1)
 		}
 	}
-	status, messages := Raced, []string{}
-	if unheard > 0 {
-		if sameStatus(said, cut) {
-			heard[cut[0]] = true
+	for _, t := range tasks {
+		if i, ok := covered[t]; ok {
+			heard[i] = true
+		} else if t >= hidden {
+			unheard++
 		} else {
-			status = Unknown
-			messages = append(messages, fmt.Sprintf("Slurm did not say what became of %d tasks", unheard))
+			silent++
 		}
 	}
-	for i, r := range said {
-		if !heard[i] {
-			continue
-		}
-		st := statusOf(r.message)
-		if severity[st] > severity[status] {
-			status = st
-		}
-		if st == Applied && r.message == "No error" {
-			continue
-		}
-		text := printable(r.message, 200)
-		if len(heard) > 1 && len(r.tasks) > 0 {
-			text = "tasks " + printable(CompactTasks(r.tasks), 40) + ": " + text
-		}
-		messages = append(messages, text)
-	}
-	return status, strings.Join(messages, "; ")
+	return silent, unheard, cut
 }
 
 // sameStatus tells whether the replies picked are at least one and mean the same.

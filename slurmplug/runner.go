@@ -21,6 +21,8 @@ type Command struct {
 	Args  []string
 	Stdin []byte // nil for /dev/null
 	Merge bool   // standard error goes into Output.Stdout, in the order in which it was written
+
+	Requests int // that it makes to slurmctld, for one whose arguments do not tell; else 0
 }
 
 // Output is what a program wrote.
@@ -43,6 +45,8 @@ var (
 	// ErrController comes on top of ErrExit when slurmctld or slurmdbd did not
 	// answer.
 	ErrController = errors.New("no answer from Slurm's controller")
+	// ErrRate comes on top of another when slurmctld's limit on requests is why, or may be.
+	ErrRate = errors.New("Slurm's rate limit")
 )
 
 // CommandError says how one of Slurm's programs failed.
@@ -51,6 +55,7 @@ type CommandError struct {
 	Kind    error  // ErrNotFound, ErrTimeout, ErrOutputTooLong, ErrExit or ctx's error
 	Status  int    // exit status, 0 unless Kind is ErrExit
 	Message string // first line of what it wrote to standard error, made printable
+	Limit   string // slurmctld's limit on requests, if that may be why
 }
 
 func (e *CommandError) Error() string {
@@ -61,12 +66,18 @@ func (e *CommandError) Error() string {
 	if e.Message != "" {
 		s += ": " + e.Message
 	}
+	if e.Limit != "" {
+		s += "; " + ErrRate.Error() + " may be why: " + e.Limit
+	}
 	return s
 }
 
 // Unwrap makes errors.Is find the kind, and ErrController where it applies.
 func (e *CommandError) Unwrap() []error {
-	if e.Kind == ErrExit && isConnectionTrouble(e.Message) {
+	switch {
+	case e.Limit != "", e.Kind == ErrExit && isRateLimited(e.Message):
+		return []error{e.Kind, ErrRate}
+	case e.Kind == ErrExit && isConnectionTrouble(e.Message):
 		return []error{e.Kind, ErrController}
 	}
 	return []error{e.Kind}

@@ -148,6 +148,19 @@ func (c *Client) NodesAsked(ctx context.Context, raw uint32) (required, excluded
 	return required, excluded, nil
 }
 
+// Expedites tells whether a job asked for an expedited requeue (sbatch
+// --requeue=expedite): when it exits with a status other than 0 Slurm holds it
+// (REQUEUE_HOLD), and when it is requeued it starts at once, before all others. squeue
+// has no column for that (seen on 26.05.5). A user who writes these words into a name
+// is taken for one who did.
+func (c *Client) Expedites(ctx context.Context, job JobID) (bool, error) {
+	out, err := c.readLines(ctx, "scontrol", "--oneliner", "show", "job", job.String())
+	if isNoJob(err) {
+		return false, nil
+	}
+	return bytes.Contains(out, []byte(" ExpeditedRequeue=Yes")), err
+}
+
 // Part is what of a job gets a signal.
 type Part string
 
@@ -158,20 +171,29 @@ const (
 	Whole  Part = "--full"  // the script, its children and the steps
 )
 
+// RunID names a job, or one run of it where Slurm has names of runs: to a command about
+// one that is over it then answers "Invalid job id specified".
+type RunID struct {
+	Job   JobID
+	SLUID string // "": whatever the id means
+}
+
+func (r RunID) target() string { return Update{Job: r.Job, SLUID: r.SLUID}.Target() }
+
 // Signal sends a signal, named as Slurm does ("USR1"), to a running job.
-func (c *Client) Signal(ctx context.Context, job JobID, signal string, part Part) Result {
+func (c *Client) Signal(ctx context.Context, run RunID, signal string, part Part) Result {
 	args := []string{"--signal=" + signal}
 	if part != Steps {
 		args = append(args, string(part))
 	}
-	return c.tell(ctx, job, "scancel", append(args, job.String())...)
+	return c.tell(ctx, run.Job, "scancel", append(args, run.target())...)
 }
 
 // Requeue ends a running job and puts it back into the queue, or only does the
 // latter when it has ended (slurmctld/job_mgr.c, job_requeue). An array is never
 // meant as a whole.
-func (c *Client) Requeue(ctx context.Context, job JobID) Result {
-	return c.tell(ctx, job, "scontrol", "requeue", job.String())
+func (c *Client) Requeue(ctx context.Context, run RunID) Result {
+	return c.tell(ctx, run.Job, "scontrol", "requeue", run.target())
 }
 
 // Reserve keeps nodes from all jobs but those that ask for the reservation, which

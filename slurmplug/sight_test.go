@@ -83,10 +83,14 @@ func TestTelling(t *testing.T) {
 		do   func(*Client) Result
 		want string
 	}{
-		{func(c *Client) Result { return c.Signal(context.Background(), task, "USR1", Script) }, "scancel --signal=USR1 --batch 17_4"},
-		{func(c *Client) Result { return c.Signal(context.Background(), Plain(17), "USR2", Steps) }, "scancel --signal=USR2 17"},
-		{func(c *Client) Result { return c.Signal(context.Background(), Plain(17), "TERM", Whole) }, "scancel --signal=TERM --full 17"},
-		{func(c *Client) Result { return c.Requeue(context.Background(), task) }, "scontrol requeue 17_4"},
+		{func(c *Client) Result { return c.Signal(context.Background(), RunID{Job: task}, "USR1", Script) }, "scancel --signal=USR1 --batch 17_4"},
+		{func(c *Client) Result { return c.Signal(context.Background(), RunID{Job: Plain(17)}, "USR2", Steps) }, "scancel --signal=USR2 17"},
+		{func(c *Client) Result { return c.Signal(context.Background(), RunID{Job: Plain(17)}, "TERM", Whole) }, "scancel --signal=TERM --full 17"},
+		{func(c *Client) Result {
+			return c.Signal(context.Background(), RunID{task, "s4C5M81FV4NT00"}, "TERM", Whole)
+		}, "scancel --signal=TERM --full s4C5M81FV4NT00"},
+		{func(c *Client) Result { return c.Requeue(context.Background(), RunID{Job: task}) }, "scontrol requeue 17_4"},
+		{func(c *Client) Result { return c.Requeue(context.Background(), RunID{task, "s4C5M81FV4NT00"}) }, "scontrol requeue s4C5M81FV4NT00"},
 		{func(c *Client) Result {
 			return c.Reserve(context.Background(), "priod_1", "n[1-2]", "alice", 61*time.Second)
 		}, "scontrol create reservation ReservationName=priod_1 Nodes=n[1-2] Users=alice StartTime=now Duration=2 Flags=IGNORE_JOBS"},

@@ -56,6 +56,11 @@ type Update struct {
 	Lever Lever
 	Value string // as scontrol takes it; "" for Release
 
+	// SLUID names the run that is meant, as in Job: to a later one Slurm then answers
+	// "Invalid job id specified". "" for whatever the id means. It is left out where
+	// Tasks are named, and of tasks that share one request to be ranked.
+	SLUID string
+
 	// As is the uid of the user in whose name Slurm takes the update (scontrol --uid),
 	// "" for one's own. It needs the rights of an Administrator. An update in an
 	// operator's name lifts limits from the job, one in its user's does not.
@@ -65,6 +70,17 @@ type Update struct {
 // Target is the job as scontrol takes it; an unsplit array is named by its
 // tasks, because its bare id would also reach tasks that already run.
 func (u Update) Target() string {
+	if u.byRun() {
+		return u.SLUID
+	}
+	return u.record()
+}
+
+// byRun tells whether the update names a run.
+func (u *Update) byRun() bool { return u.SLUID != "" && u.Tasks == "" }
+
+// record is the job by its id.
+func (u *Update) record() string {
 	switch {
 	case u.HetID != 0:
 		return fmt.Sprintf("%d+%d", u.HetID, u.HetOffset)
@@ -102,6 +118,9 @@ func (u Update) Validate() error {
 	if u.HetOffset < 0 {
 		return fmt.Errorf("job %s: component %d", u.Job, u.HetOffset)
 	}
+	if u.SLUID != "" && !isSLUID(u.SLUID) {
+		return fmt.Errorf("job %s: run %.40q: no SLUID", u.Job, u.SLUID)
+	}
 	if u.As != "" {
 		if _, err := parseUint(u.As, math.MaxUint32-2); err != nil {
 			return fmt.Errorf("job %s: as user %.40q: want a uid", u.Job, u.As)
@@ -137,6 +156,12 @@ func (u Update) Validate() error {
 		}
 	}
 	return nil
+}
+
+// isSLUID tells whether s has the form of "s4C5M81FV4NT00" (26.05).
+func isSLUID(s string) bool {
+	digits, ok := strings.CutPrefix(s, "s")
+	return ok && len(digits) > 1 && len(digits) <= 20 && strings.Trim(digits, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") == ""
 }
 
 // maxValue is Slurm's own limit on a text (slurmctld/job_mgr.c).

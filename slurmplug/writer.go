@@ -28,13 +28,15 @@ const (
 // of an array with the same value share one request. What Validate refuses is
 // never sent. Writing stops, and what is left is Postponed, when slurmctld does
 // not answer, when its queues are longer than Options allow, when MaxWait is
-// used up or ctx ends.
+// used up or ctx ends. Under slurmctld's rate limit the updates that come first here
+// are sent first, and those for which there is no turn within MaxWait are left.
 func (c *Client) Update(ctx context.Context, updates []Update) []Result {
 	results := make([]Result, len(updates))
 	for i, u := range updates {
 		results[i] = Result{Update: u, Status: Postponed, Message: "not sent"}
 	}
-	sessions := planSessions(updates, results, min(maxSession, c.opts.Burst))
+	limit := c.budget.at()
+	sessions := planSessions(updates, results, min(maxSession, c.opts.Burst, limit.portion()))
 	if len(sessions) == 0 {
 		return results
 	}
@@ -50,7 +52,7 @@ func (c *Client) Update(ctx context.Context, updates []Update) []Result {
 				break
 			}
 		}
-		if stop = c.await(ctx, s.targets(), deadline); stop != "" {
+		if stop = c.await(ctx, s, deadline); stop != "" {
 			break
 		}
 		if stop = c.send(ctx, s, results); stop != "" {
@@ -79,26 +81,26 @@ func (c *Client) pressure(ctx context.Context) string {
 	return ""
 }
 
-// await waits for a turn to send n updates; "" when it has come.
-func (c *Client) await(ctx context.Context, n int, deadline time.Time) string {
-	now := time.Now()
-	d := c.pace.delay(n, now)
-	if now.Add(d).After(deadline) {
+// await waits for a turn to send a session; "" when it has come.
+func (c *Client) await(ctx context.Context, s *session, deadline time.Time) string {
+	n, now, limit := s.targets(), time.Now(), c.budget.at()
+	own, slurms := c.pace.delay(n, now), c.budget.delay(s.requests(), limit.reserve())
+	switch d := max(own, slurms); {
+	case !now.Add(d).After(deadline):
+	case slurms > own:
+		return fmt.Sprintf("%s: %s", ErrRate, limit)
+	default:
 		return fmt.Sprintf("no more than %g updates a second", c.opts.WritesPerSecond)
 	}
-	turn := time.NewTimer(d)
-	defer turn.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx).Error()
-	case <-turn.C:
-		c.pace.take(n)
-		return ""
+	if err := sleep(ctx, max(own, slurms)); err != nil {
+		return err.Error()
 	}
+	c.pace.take(n)
+	return ""
 }
 
 // target is one job list item of scontrol, one request to slurmctld: "17",
-// "17_4", "17_[1-3,7]" or "17+1", and the updates that it carries out.
+// "17_4", "17_[1-3,7]", "17+1" or a SLUID, and the updates that it carries out.
 type target struct {
 	text    string
 	job     uint32
@@ -154,12 +156,31 @@ func (s *session) targets() int {
 	return n
 }
 
+// requests is how many requests the session makes to slurmctld: one for each target,
+// and two more where scontrol asks about the job first, as it does when nodes are named
+// (by sdiag's statistics on 24.11.5 and 26.05.5).
+func (s *session) requests() int {
+	n := 0
+	for i := range s.lines {
+		l := &s.lines[i]
+		each := 1
+		if l.lever.single() {
+			each = 3
+		}
+		n += each * len(l.targets)
+	}
+	return n
+}
+
+// NotSent begins the Message of what was left to a later Update; the reason follows.
+const NotSent = "not sent: "
+
 // postpone says why a session was not sent.
 func (s *session) postpone(results []Result, why string) {
 	for i := range s.lines {
 		for _, t := range s.lines[i].targets {
 			for _, u := range t.updates {
-				results[u].Message = "not sent: " + why
+				results[u].Message = NotSent + why
 			}
 		}
 	}
@@ -184,7 +205,7 @@ func planSessions(updates []Update, results []Result, limit int) []session {
 			results[i].Status, results[i].Message = Refused, err.Error()
 			continue
 		}
-		if key := (once{u.Target(), u.Lever}); seen[key] {
+		if key := (once{u.record(), u.Lever}); seen[key] {
 			results[i].Status, results[i].Message = Refused, fmt.Sprintf("job %s: %s is written twice in one call", u.Job, u.Lever)
 			continue
 		} else {
@@ -235,7 +256,8 @@ func groupLines(updates []Update, indices []int, lever Lever, limit int) []line 
 }
 
 // groupTargets makes targets of updates with one value: tasks of an array share
-// one, where scontrol takes more than one.
+// one, where scontrol takes more than one and no run is meant by its name. To rank
+// tasks one request for all matters more: that a later run is ranked harms nobody.
 func groupTargets(updates []Update, indices []int) []target {
 	var targets []target
 	type group struct {
@@ -245,7 +267,7 @@ func groupTargets(updates []Update, indices []int) []target {
 	arrays := map[group]int{}
 	for _, i := range indices {
 		u := &updates[i]
-		if u.HetID != 0 || u.Job.Task == NoTask && u.Tasks == "" {
+		if u.HetID != 0 || u.Job.Task == NoTask && u.Tasks == "" || u.byRun() && !u.Lever.Ranks() {
 			targets = append(targets, target{u.Target(), u.Job.ID, []int{i}})
 			continue
 		}
@@ -263,6 +285,10 @@ func groupTargets(updates []Update, indices []int) []target {
 	}
 	for _, at := range arrays {
 		t := &targets[at]
+		if u := &updates[t.updates[0]]; len(t.updates) == 1 && u.byRun() {
+			t.text = u.SLUID
+			continue
+		}
 		var tasks []int32
 		for _, i := range t.updates {
 			tasks = append(tasks, tasksOf(&updates[i])...)
@@ -309,7 +335,7 @@ func packLines(lines []line, limit int) []session {
 // command is what carries out a session: one line fits into arguments, more go
 // by standard input.
 func (s *session) command() Command {
-	cmd := Command{Name: "scontrol", Merge: true}
+	cmd := Command{Name: "scontrol", Merge: true, Requests: s.requests()}
 	if s.as != "" {
 		cmd.Args = []string{"--uid=" + s.as}
 	}
@@ -333,6 +359,7 @@ func (c *Client) send(ctx context.Context, s *session, results []Result) (stop s
 		return err.Error()
 	}
 	r := readReplies(s, string(out.Stdout), err, cmd.Stdin != nil)
+	r.terse = c.namesFailuresOnly()
 	r.settle(s, results)
 	if !r.silent && (err == nil || errors.Is(err, ErrExit)) {
 		return ""

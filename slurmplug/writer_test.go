@@ -2,7 +2,9 @@ package slurmplug
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -199,6 +201,11 @@ func TestGrouping(t *testing.T) {
 	}
 	size := func(job JobID) Update { return Update{Job: job, Lever: Size, Value: "NumCPUs=2"} }
 	pin := func(job JobID) Update { return Update{Job: job, Lever: ReqNodeList} }
+	const one, two = "s4C5M81FV4NT00", "s4C5M81FV4NT01"
+	of := func(sluid string, u Update) Update {
+		u.SLUID = sluid
+		return u
+	}
 	tasks := func(list string, value int) Update {
 		u := site(Plain(9), value)
 		u.Tasks = list
@@ -216,6 +223,14 @@ func TestGrouping(t *testing.T) {
 		{send(as("5", 1, 4), as("0", 2, 5)), "--uid=5 update JobId=1 NumCPUs=4|--uid=0 update JobId=2 NumCPUs=5"},
 		{send(size(JobID{9, 3}), size(JobID{9, 1}), size(Plain(4))), "update JobId=9_3 NumCPUs=2\nupdate JobId=9_1 NumCPUs=2\nupdate JobId=4 NumCPUs=2\n"},
 		{send(pin(Plain(1)), pin(Plain(2)), pin(JobID{9, 1}), pin(JobID{9, 2})), "update JobId=1 ReqNodeList=\nupdate JobId=2 ReqNodeList=\nupdate JobId=9_1 ReqNodeList=\nupdate JobId=9_2 ReqNodeList=\n"},
+		{send(of(one, site(Plain(1), 5)), of(two, site(Plain(2), 5))), "update JobId=" + one + "," + two + " SiteFactor=5"},
+		{send(of(one, site(JobID{9, 3}, 5)), of(two, site(JobID{9, 4}, 6))), "update JobId=" + one + " SiteFactor=5\nupdate JobId=" + two + " SiteFactor=6\n"},
+		{send(of(one, site(JobID{9, 3}, 5)), of(two, site(JobID{9, 4}, 5))), "update JobId=9_[3-4] SiteFactor=5"},
+		{send(of(one, Update{Job: JobID{9, 3}, Lever: Features}), of(two, Update{Job: JobID{9, 4}, Lever: Features})), "update JobId=" + one + "," + two + " Features="},
+		{send(of(one, tasks("4-6,8", 5))), "update JobId=9_[4-6,8] SiteFactor=5"},
+		{send(of(one, Update{Job: Plain(1), Lever: Release})), "release " + one},
+		{send(of(one, pin(JobID{9, 1})), pin(JobID{9, 2})), "update JobId=" + one + " ReqNodeList=\nupdate JobId=9_2 ReqNodeList=\n"},
+		{send(of("s1 Nice=5", site(Plain(1), 5)), of("17", site(Plain(1), 5)), of("s1\nrelease 5", site(Plain(2), 5))), ""},
 		{send(as("games", 1, 4), as("-1", 2, 5), as("4294967294", 3, 5)), ""}, // scontrol looks names up, and takes NO_VAL for none
 	} {
 		if c.got != c.want {
@@ -261,7 +276,9 @@ func TestLongLists(t *testing.T) {
 }
 
 // What a real scontrol answered (testdata/record.sh), replayed.
-func TestRecordedReplies(t *testing.T) {
+func TestRecordedReplies(t *testing.T) { eachVersion(t, testRecordedReplies) }
+
+func testRecordedReplies(t *testing.T, version string) {
 	for name, want := range map[string][]string{
 		"update-list":    {"applied", "raced Invalid job id specified", "applied"},
 		"update-array":   {"applied", "raced Invalid job id specified", "raced Invalid job id specified"},
@@ -270,9 +287,10 @@ func TestRecordedReplies(t *testing.T) {
 		"update-feature": {"refused Invalid feature specification", "applied"},
 		"update-field":   {"refused Update of this parameter is not supported: NoSuchField=x; Request aborted", "refused Update of this parameter is not supported: NoSuchField=y; Request aborted"},
 		"update-down":    {"unknown Unexpected message received", "unknown Unexpected message received"},
+		"update-begun":   {"applied tasks 0-1: Job is no longer pending execution"},
 		"release":        {"applied", "raced Invalid job id specified"},
 	} {
-		in, out := recording(t, name+".in"), recording(t, name+".out")
+		in, out := recordingOf(t, version, name+".in"), recordingOf(t, version, name+".out")
 		updates := updatesIn(t, in)
 		c := NewClient(runnerFunc(func(cmd Command) (Output, error) {
 			if cmd.Name == "sdiag" {
@@ -282,7 +300,7 @@ func TestRecordedReplies(t *testing.T) {
 				t.Errorf("%s: sent %q, recorded %q", name, sent, in)
 			}
 			return Output{Stdout: []byte(out)}, &CommandError{Command: "scontrol", Kind: ErrExit, Status: 1}
-		}), Options{})
+		}), Options{Abilities: &Abilities{ArrayUnique: version == "22.05"}})
 		var got []string
 		for _, r := range c.Update(t.Context(), updates) {
 			got = append(got, strings.TrimSpace(string(r.Status)+" "+r.Message))
@@ -331,7 +349,7 @@ func updatesIn(t *testing.T, in string) []Update {
 			}
 			var even, odd []int32 // the recorded arrays have even tasks
 			for _, task := range all {
-				if task%2 == 1 || task >= 98 {
+				if lever != Features && (task%2 == 1 || task >= 98) {
 					odd = append(odd, task)
 				} else {
 					even = append(even, task)
@@ -390,15 +408,45 @@ func TestArrayReplies(t *testing.T) {
 			[]string{"postponed Job update not available right now, the DB index is being set, try again in a bit"},
 		},
 		"a bare array": {[]Update{site(Plain(50), 9)}, "50_0-1: Job has already finished\n50_2: No error\n", []string{"applied tasks 0-1: Job has already finished"}},
-		"nothing said": {[]Update{site(Plain(50), 9)}, "", []string{"unknown scontrol: exit status 1"}},
-		"nonsense":     {[]Update{site(Plain(50), 9)}, "scontrol: error: plugin trouble\n", []string{"unknown error: plugin trouble"}},
-		"another job":  {[]Update{site(Plain(50), 9)}, "Access/permission denied for job 51\n", []string{"unknown Access/permission denied for job 51"}},
+		"only failures are named": {
+			[]Update{array("0-5"), site(JobID{50, 9}, 9)}, "50_1: Job has already finished\n", []string{"applied tasks 1: Job has already finished", "applied"},
+		},
+		"in brackets": {
+			[]Update{array("0-5"), site(JobID{50, 9}, 9)}, "50_[0-1,9]: Job has already finished\n",
+			[]string{"applied tasks 0-1,9: Job has already finished", "raced Job has already finished"},
+		},
+		"the whole request in brackets": {[]Update{array("0-5")}, "Invalid user id for job 50_[0-5]\n", []string{"refused Invalid user id"}},
+		"nothing said":                  {[]Update{site(Plain(50), 9)}, "", []string{"unknown scontrol: exit status 1"}},
+		"a run that is over": {
+			[]Update{{Job: Plain(7), SLUID: "s4C5M81FV4NT00", Lever: Nice, Value: "1"}, {Job: Plain(8), SLUID: "s4C5M81FV4NT01", Lever: Nice, Value: "1"}},
+			"Invalid job id specified for job s4C5M81FV4NT00\n", []string{"raced Invalid job id specified", "applied"},
+		},
+		"nonsense":    {[]Update{site(Plain(50), 9)}, "scontrol: error: plugin trouble\n", []string{"unknown error: plugin trouble"}},
+		"another job": {[]Update{site(Plain(50), 9)}, "Access/permission denied for job 51\n", []string{"unknown Access/permission denied for job 51"}},
 	} {
 		results := replayed(t, c.updates, c.out, &CommandError{Command: "scontrol", Kind: ErrExit, Status: 1})
 		for i, r := range results {
 			if got := strings.TrimSpace(string(r.Status) + " " + r.Message); got != c.want[i] {
 				t.Errorf("%s: %q, want %q", name, got, c.want[i])
 			}
+		}
+	}
+}
+
+// Of a Slurm that names failed tasks only, nothing is sure of those that may stand in
+// the rest of a list that it cut off.
+func TestCutOffListOfFailures(t *testing.T) {
+	array := Update{Job: Plain(50), Tasks: "0-80", Lever: SiteFactor, Value: "9"}
+	c := NewClient(runnerFunc(func(cmd Command) (Output, error) {
+		if cmd.Name == "sdiag" {
+			return Output{Stdout: []byte(quietDiag)}, nil
+		}
+		return Output{Stdout: []byte("50_1,5,9,13,17,21,25,29,33,37,...: Job has already finished\n")}, &CommandError{Command: "scontrol", Kind: ErrExit, Status: 1}
+	}), Options{Abilities: &Abilities{}})
+	want := []Status{Unknown, Unknown, Applied, Raced}
+	for i, r := range c.Update(t.Context(), []Update{array, site(JobID{50, 99}, 9), site(JobID{50, 3}, 9), site(JobID{50, 5}, 9)}) {
+		if r.Status != want[i] {
+			t.Errorf("%s: %s %s, want %s", r.Target(), r.Status, r.Message, want[i])
 		}
 	}
 }
@@ -534,6 +582,98 @@ func TestPace(t *testing.T) {
 	p.take(1000)
 	if d := p.delay(1, now.Add(time.Hour)); d != 98*time.Second+100*time.Millisecond {
 		t.Error(d)
+	}
+}
+
+func TestRateLimit(t *testing.T) {
+	conf := func(version, params string) RateLimit {
+		return Config{map[string]string{"SLURM_VERSION": version, "SlurmctldParameters": params, "SlurmUser": "slurm(64030)"}}.RateLimit()
+	}
+	exempt := os.Geteuid() == 0
+	if l := conf("22.05.8", "rl_enable"); l.Enabled {
+		t.Errorf("22.05: %+v", l)
+	}
+	if l := conf("24.11.5", "idle_on_node_suspend"); l.Enabled {
+		t.Errorf("switched off: %+v", l)
+	}
+	if l, want := conf("24.11.5", "a,RL_ENABLE"), (RateLimit{true, exempt, 30, 2, time.Second}); l != want {
+		t.Errorf("defaults: %+v", l)
+	}
+	l := conf("26.05.5", "rl_enable,rl_bucket_size=100,rl_refill_rate=50,rl_refill_period=10")
+	if want := (RateLimit{true, exempt, 100, 50, 10 * time.Second}); l != want || !strings.Contains(l.String(), "100 requests at once and 50 more each 10s") {
+		t.Errorf("%+v, %s", l, l)
+	}
+}
+
+// However a process spends its budget, slurmctld's bucket never runs dry: that one is
+// refilled at the end of each period (slurmctld/rate_limit.c).
+func TestBudgetStaysBelowTheLimit(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := RateLimit{
+			Enabled: true, Bucket: rapid.IntRange(4, 200).Draw(t, "bucket"), Refill: rapid.IntRange(1, 300).Draw(t, "rate"),
+			Period: time.Duration(rapid.IntRange(1, 60).Draw(t, "period")) * time.Second,
+		}
+		var b budget
+		b.set(l)
+		now := time.Unix(1_000_000, int64(rapid.IntRange(0, 999_999_999).Draw(t, "from")))
+		tokens, last := l.Bucket, now.Unix()/int64(l.Period.Seconds())
+		for range 300 {
+			now = now.Add(time.Duration(rapid.IntRange(0, 3000).Draw(t, "pause")) * time.Millisecond)
+			n := rapid.IntRange(1, 3).Draw(t, "requests")
+			now = now.Add(b.pace.delay(n, now))
+			b.pace.delay(n, now)
+			b.pace.take(n)
+			period := now.Unix() / int64(l.Period.Seconds())
+			tokens, last = min(l.Bucket, tokens+int(period-last)*l.Refill), period
+			if tokens -= n; tokens < 0 {
+				t.Fatalf("%d requests too many at %s of %+v", -tokens, now, l)
+			}
+		}
+	})
+}
+
+// A read that slurmctld refuses for its rate is repeated, and a write is left for later.
+func TestRefusedForTheRate(t *testing.T) {
+	refused := &CommandError{Command: "squeue", Kind: ErrExit, Status: 1, Message: "slurm_load_jobs error: Rate limit exceeded, please retry later"}
+	calls := 0
+	c := NewClient(runnerFunc(func(Command) (Output, error) {
+		if calls++; calls == 1 {
+			return Output{}, refused
+		}
+		return Output{Stdout: []byte(quietDiag)}, nil
+	}), Options{})
+	if _, err := c.Diag(t.Context()); err != nil || calls != 2 {
+		t.Errorf("%d calls, %v", calls, err)
+	}
+	results := replayed(t, []Update{site(Plain(1), 9)}, "Rate limit exceeded, please retry momentarily for job 1\n", &CommandError{Command: "scontrol", Kind: ErrExit, Status: 1})
+	if r := results[0]; r.Status != Postponed {
+		t.Errorf("%s %s", r.Status, r.Message)
+	}
+	if !errors.Is(refused, ErrRate) || errors.Is(refused, ErrController) {
+		t.Error(refused)
+	}
+}
+
+// What there is no turn for under the rate limit is left, and the reason said; what
+// comes first is sent first.
+func TestWritesUnderTheRateLimit(t *testing.T) {
+	c := NewClient(runnerFunc(func(cmd Command) (Output, error) {
+		return Output{Stdout: []byte(quietDiag)}, nil
+	}), Options{MaxWait: time.Second})
+	c.budget.set(RateLimit{Enabled: true, Bucket: 40, Refill: 1, Period: time.Minute})
+	var updates []Update
+	for i := range uint32(100) {
+		updates = append(updates, site(Plain(i+1), int(i)))
+	}
+	results := c.Update(t.Context(), updates)
+	sent := slices.IndexFunc(results, func(r Result) bool { return r.Status == Postponed })
+	if sent < 10 || sent >= 40 {
+		t.Errorf("%d sent", sent)
+	}
+	for _, r := range results[sent:] {
+		if r.Status != Postponed || !strings.HasPrefix(r.Message, NotSent+"Slurm's rate limit: an account may make 40 requests at once and 1 more each 1m") {
+			t.Fatalf("%s %s", r.Status, r.Message)
+		}
 	}
 }
 

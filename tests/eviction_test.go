@@ -809,6 +809,33 @@ func TestEvictionLeavesAlone(t *testing.T) {
 	e.completes(trial)
 }
 
+// A job that asked for an expedited requeue (26.05) is left alone, and evict --dry-run
+// says so: Slurm would hold it when it leaves by itself, and start it again before the
+// TE job when it is requeued.
+func TestEvictionLeavesAloneWhoExpedites(t *testing.T) {
+	t.Parallel()
+	l := lab.ForTest(t, lab.Options{
+		ExtraConf: []string{"SlurmctldParameters=enable_expedited_requeue"},
+		Nodes:     []lab.NodeSpec{{Count: 1, GPUType: "t4", GPUs: 4}},
+	})
+	if help, err := l.Run(t.Context(), "sbatch", "--help"); err != nil || !strings.Contains(help, "--requeue[=") {
+		t.Skip("this Slurm has no expedited requeue")
+	}
+	e := evictableOn(t, newSiteOn(t, l, evicting))
+	stays := e.worker("w", "t4:4", endless, 5, "save", "--requeue=expedite")
+	e.begun("w")
+	trial := e.trial("t4:2")
+	e.once(1, 2)
+	if text := e.log("w"); strings.Contains(text, "signal") || len(e.journal()) > 0 {
+		t.Errorf("%+v\n%s", e.journal(), text)
+	}
+	if out := e.must("evict", "--dry-run", trial); !strings.Contains(out, "--requeue=expedite") {
+		t.Errorf("evict --dry-run says\n%s", out)
+	}
+	e.slurm("scancel", stays)
+	e.completes(trial)
+}
+
 // Two TE jobs want one hole: one has it made, the other waits; and when everybody
 // says TE, nobody leaves.
 func TestTwoTrialsOneHole(t *testing.T) {
@@ -838,4 +865,36 @@ func TestTwoTrialsOneHole(t *testing.T) {
 	if again := e.journal(); len(again) != len(all) {
 		t.Errorf("a TE job was evicted: %+v", again)
 	}
+}
+
+// Where Slurm itself lets a requeued job start again within a second (requeue_delay,
+// 25.11), the victims of a place that takes some time to make wait for it all the same.
+func TestEvictionWithoutSlurmsDelay(t *testing.T) {
+	t.Parallel()
+	e := evictableOn(t, newSiteOn(t, lab.ForTest(t, lab.Options{
+		ExtraConf: []string{"SchedulerParameters=batch_sched_delay=0,sched_interval=5,sched_min_interval=100000,bf_interval=1,requeue_delay=0"},
+		Nodes:     []lab.NodeSpec{{Count: 1, GPUType: "t4", GPUs: 4}},
+	}), evicting))
+	early, late := e.worker("early", "t4:2", endless, 20, "save"), e.worker("late", "t4:2", endless, 10, "ignore")
+	e.begun("early", "late")
+	d := e.daemon()
+	trial := e.trial("t4:4")
+	e.told("early")
+	e.completes(trial)
+	start := func(id string) string {
+		return strings.TrimSpace(e.slurm("squeue", "--noheader", "--states=all", "--jobs="+id, "--format=%S"))
+	}
+	for _, id := range []string{early, late} {
+		e.completes(id)
+		if start(id) < start(trial) {
+			t.Errorf("%s runs again at %s, before the TE job at %s", id, start(id), start(trial))
+		}
+	}
+	for _, name := range []string{"early", "late"} {
+		if text := e.log(name); strings.Count(text, "signal ") != 1 || strings.Count(text, "start ") != 2 {
+			t.Errorf("%s:\n%s", name, text)
+		}
+	}
+	e.settled()
+	d.stop()
 }

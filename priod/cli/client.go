@@ -10,7 +10,11 @@ import (
 
 // newClient talks to the cluster that the configuration names; without a name,
 // to that of SLURM_CONF or of Slurm's own default.
-func newClient(cfg *config.Config) *slurmplug.Client {
+func newClient(cfg *config.Config) *slurmplug.Client { return newPatientClient(cfg, 0) }
+
+// newPatientClient is newClient whose writes wait for their turn for so long; 0 for as
+// long as a cycle may be held up.
+func newPatientClient(cfg *config.Config, patience time.Duration) *slurmplug.Client {
 	conf := cfg.Slurm.Conf
 	if conf == "" {
 		conf = os.Getenv("SLURM_CONF")
@@ -19,7 +23,7 @@ func newClient(cfg *config.Config) *slurmplug.Client {
 	return slurmplug.NewClient(
 		slurmplug.NewExec(slurmplug.ExecOptions{BinDir: cfg.Slurm.BinDir, SlurmConf: conf}),
 		slurmplug.Options{
-			ReadTimeout: timeout, WriteTimeout: timeout, WritesPerSecond: cfg.Limits.WritesPerSecond,
+			ReadTimeout: timeout, WriteTimeout: timeout, MaxWait: patience, WritesPerSecond: cfg.Limits.WritesPerSecond,
 			AgentQueue: cfg.Limits.AgentQueue, DBDQueue: cfg.Limits.DBDQueue,
 		})
 }

@@ -39,7 +39,7 @@ func resetCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			v, err := reset(c.Context, cfg, c.Bool("dry-run"))
+			v, err := reset(c.Context, cfg, c.Bool("dry-run"), func(line string) { fmt.Fprintln(c.App.ErrWriter, "priod:", line) })
 			if err != nil {
 				return err
 			}
@@ -64,10 +64,18 @@ type resetView struct {
 	Gone   int            `json:"gone"`   // jobs that left the queue meanwhile
 	Failed int            `json:"failed"` // values that are still there
 	Writes []plan.Outcome `json:"writes"`
+
+	settled []plan.Outcome // of Writes, of the rounds until now
 }
 
-func reset(ctx context.Context, cfg *config.Config, dryRun bool) (_ *resetView, err error) {
-	dir, slurm := cfg.State.Dir, live.New(newClient(cfg))
+// roundPatience is for how long the writes of one round of reset wait for their turn:
+// what users change meanwhile is overwritten.
+const roundPatience = 20 * time.Second
+
+// reset takes back what priod wrote. Where Slurm's rate limit, or priod's own, leaves
+// writes over it looks again and goes on, as long as it gets any done, and says so.
+func reset(ctx context.Context, cfg *config.Config, dryRun bool, say func(string)) (_ *resetView, err error) {
+	dir, slurm := cfg.State.Dir, live.New(newPatientClient(cfg, roundPatience))
 	if !dryRun {
 		unclaim, err := alone(ctx, slurm, cfg)
 		if err != nil {
@@ -89,11 +97,26 @@ func reset(ctx context.Context, cfg *config.Config, dryRun bool) (_ *resetView, 
 	if err != nil {
 		return nil, err
 	}
+	v := &resetView{DryRun: dryRun, Writes: []plan.Outcome{}}
+	for began := time.Now(); ; {
+		before := len(v.settled)
+		left, err := v.round(ctx, cfg, slurm, undo)
+		done := len(v.settled)
+		if err != nil || len(left) == 0 || done == before || ctx.Err() != nil {
+			return v, err
+		}
+		rest := time.Since(began) * time.Duration(len(left)) / time.Duration(done)
+		say(fmt.Sprintf("%d of %d values are settled, about %s more; %s", done, done+len(left), rest.Round(time.Second), left[0].Message))
+	}
+}
+
+// round takes back what no round before has settled, and returns what was not sent.
+func (v *resetView) round(ctx context.Context, cfg *config.Config, slurm *live.Cluster, undo *store.Undo) (left []plan.Outcome, err error) {
 	snapshot, err := slurm.Observe(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read Slurm: %w", err)
 	}
-	h, err := written(ctx, dir, undo)
+	h, err := written(ctx, cfg.State.Dir, undo)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +127,6 @@ func reset(ctx context.Context, cfg *config.Config, dryRun bool) (_ *resetView, 
 	if set.Peers {
 		decide.Adopt(decide.Strangers(&snapshot, h, set), &snapshot, h)
 	}
-	v := &resetView{DryRun: dryRun, Writes: []plan.Outcome{}}
 	var actions []plan.Action
 	for i := range snapshot.Jobs {
 		j := &snapshot.Jobs[i]
@@ -122,23 +144,46 @@ func reset(ctx context.Context, cfg *config.Config, dryRun bool) (_ *resetView, 
 	}
 	asked := unask(&snapshot, undo, h, doubts)
 	actions = append(asked.actions, actions...)
-	v.Gone = len(known)
-	if dryRun {
+	if v.settled == nil {
+		v.Gone = len(known)
+	}
+	if v.DryRun {
 		for _, a := range actions {
 			v.Writes = append(v.Writes, plan.Outcome{Action: a})
 		}
 		v.Writes, v.Failed = append(v.Writes, asked.unread...), len(asked.unread)
-		return v, nil
+		return nil, nil
 	}
 	if err := undo.Append(asked.lost); err != nil {
 		return nil, err
 	}
-	v.Writes = append(slurm.Apply(context.WithoutCancel(ctx), actions), asked.unread...)
+	for _, o := range slurm.Apply(context.WithoutCancel(ctx), v.unsettled(actions)) {
+		if o.Status == slurmplug.Postponed {
+			left = append(left, o)
+		} else {
+			v.settled = append(v.settled, o)
+		}
+	}
+	v.Writes = slices.Concat(v.settled, left, asked.unread)
 	v.explain(&snapshot)
 	still := v.failures()
-	return v, undo.TakenBack(time.Now(), func(c *store.Change) bool {
+	return left, undo.TakenBack(time.Now(), func(c *store.Change) bool {
 		return asked.stay[c] || slices.ContainsFunc(c.Jobs(), func(id cluster.JobID) bool { return still[id] })
 	})
+}
+
+// unsettled are those of the actions that no round before has settled: not all that a
+// write did can be seen in the next round.
+func (v *resetView) unsettled(actions []plan.Action) []plan.Action {
+	type field struct {
+		job   cluster.JobID
+		lever slurmplug.Lever
+	}
+	done := make(map[field]bool, len(v.settled))
+	for _, o := range v.settled {
+		done[field{o.Job, o.Lever}] = true
+	}
+	return slices.DeleteFunc(actions, func(a plan.Action) bool { return done[field{a.Job, a.Lever}] })
 }
 
 // explain says of a constraint what could not be put back of it.
@@ -157,6 +202,7 @@ func (v *resetView) explain(s *cluster.Snapshot) {
 // was written into a task may stand in the journal under its array, and the reverse.
 func (v *resetView) failures() map[cluster.JobID]bool {
 	still := map[cluster.JobID]bool{}
+	v.Failed = 0
 	for _, o := range v.Writes {
 		raced := o.Status == slurmplug.Raced
 		if o.Status == slurmplug.Applied || raced && o.Lever.Ranks() {

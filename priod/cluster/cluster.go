@@ -54,6 +54,7 @@ func (c Class) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 type Job struct {
 	ID        JobID
 	RawID     uint32
+	SLUID     string // names this run, where Slurm has such names and it means as many jobs as ID; else ""
 	Tasks     string // tasks of an unsplit array: "1-9,12"; else ""
 	TaskCount int    // tasks that the record stands for, at least 1
 	HetLeader uint32 // leader of a heterogeneous job, 0 otherwise

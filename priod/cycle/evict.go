@@ -55,7 +55,7 @@ func (v Vetoes) now(at time.Time) map[cluster.JobID]preemption.Why {
 // keep takes in what the next snapshot would not tell.
 func (v Vetoes) keep(vetoed map[cluster.JobID]preemption.Why, at time.Time) {
 	for id, why := range vetoed {
-		if _, known := v[id]; v != nil && !known && (why == eviction.Vetoed || why == eviction.Constraint) {
+		if _, known := v[id]; v != nil && !known && (why == eviction.Vetoed || why == eviction.Expedited || why == eviction.Constraint) {
 			v[id] = veto{why, at}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -123,6 +124,8 @@ type Daemon struct {
 	yielded  string // why the daemon gave way, when it could not pause itself
 	unfit    string // why it does not write to this Slurm
 	paused   string // the last cycle's hold
+
+	postponed string // why the last cycle left writes to the next, so that it is logged once
 
 	metrics  *metrics
 	health   *health
@@ -462,7 +465,7 @@ func (d *Daemon) report(r *cycle.Result, err error) error {
 
 // logWrites logs a line for each write and counts them by what became of them.
 func (d *Daemon) logWrites(outcomes []plan.Outcome) map[slurmplug.Status]int {
-	counts := map[slurmplug.Status]int{}
+	counts, postponed := map[slurmplug.Status]int{}, ""
 	for _, o := range outcomes {
 		counts[o.Status]++
 		line := []any{"cycle", d.cycles, "job", o.Job.String(), "lever", string(o.Lever), "before", o.Before, "after", o.After, "why", o.Reason}
@@ -470,11 +473,18 @@ func (d *Daemon) logWrites(outcomes []plan.Outcome) map[slurmplug.Status]int {
 		case slurmplug.Applied:
 			d.Log.Info("wrote", line...)
 		case slurmplug.Raced, slurmplug.Postponed:
+			if o.Status == slurmplug.Postponed && strings.HasPrefix(o.Message, slurmplug.NotSent) {
+				postponed = cmp.Or(postponed, o.Message)
+			}
 			d.Log.Debug("not written", append(line, "status", string(o.Status), "message", o.Message)...)
 		default:
 			d.Log.Warn("not written", append(line, "status", string(o.Status), "message", o.Message)...)
 		}
 	}
+	if postponed != "" && postponed != d.postponed {
+		d.Log.Warn("writes wait for later cycles", "cycle", d.cycles, "writes", counts[slurmplug.Postponed], "why", postponed)
+	}
+	d.postponed = postponed
 	return counts
 }
 

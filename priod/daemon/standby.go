@@ -129,7 +129,7 @@ func (f follower) Apply(ctx context.Context, actions []plan.Action) []plan.Outco
 	if err := Elsewhere(ctx, f.Slurm, f.d.Config); err != nil {
 		out := make([]plan.Outcome, len(actions))
 		for i, a := range actions {
-			out[i] = plan.Outcome{Action: a, Status: slurmplug.Postponed, Message: "not sent: " + err.Error()}
+			out[i] = plan.Outcome{Action: a, Status: slurmplug.Postponed, Message: slurmplug.NotSent + err.Error()}
 		}
 		return out
 	}

@@ -50,6 +50,7 @@ const (
 	LongGrace  preemption.Why = "grace-too-long" // Settings.MaxGrace
 	Scattered  preemption.Why = "uneven"         // what it takes of each of its nodes is not known
 	Vetoed     preemption.Why = "not-requeueable"
+	Expedited  preemption.Why = "expedited-requeue"
 	LaterTurn  preemption.Why = "later"         // behind as many TE jobs as one cycle considers
 	Uncounted  preemption.Why = "not-allocated" // the allocation does not count it: for rounds
 	TookOver   preemption.Why = "took-over"     // Settings.Since: another priod's victims may be in their grace
@@ -446,6 +447,8 @@ func (e *Eviction) Vet(s Sight, set *Settings) preemption.Why {
 		return preemption.NoConsent
 	case !s.CanRequeue:
 		return Vetoed
+	case s.Expedites:
+		return Expedited
 	}
 	return ""
 }

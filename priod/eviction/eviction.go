@@ -162,6 +162,7 @@ type Sight struct {
 	Final              string // the state in which it ended: "COMPLETED"; "" when it has not
 	ExitCode, ExitedBy int    // of a run that ended: status and signal
 	CanRequeue         bool   // a batch job that Slurm may put back into the queue
+	Expedites          bool   // and one that then starts before all others (sbatch --requeue=expedite)
 	ReqNodes           string
 	End                time.Time // of one that is Gone
 }
@@ -172,9 +173,9 @@ type Verb string
 // The commands.
 const (
 	Signal  Verb = "signal"
-	Requeue Verb = "requeue"
-	Begin   Verb = "begin" // lets a requeued victim start, now or later
-	Pin     Verb = "pin"   // names the nodes of the claim in the waiting job's request
+	Requeue Verb = "requeue" // and sets the begin time, if Value names one
+	Begin   Verb = "begin"   // lets a requeued victim start, now or later
+	Pin     Verb = "pin"     // names the nodes of the claim in the waiting job's request
 	Unpin   Verb = "unpin"
 	Reserve Verb = "reserve" // keeps the nodes of a claim from everybody; ends by itself
 	Free    Verb = "free"    // deletes the reservation
@@ -184,7 +185,8 @@ const (
 type Command struct {
 	Verb            Verb
 	Job             cluster.JobID
-	Claim, Eviction int64 // the row: one of both
+	SLUID           string // of the run that was seen, as in cluster.Job
+	Claim, Eviction int64  // the row: one of both
 	Value           string
 	Nodes           string        // of Reserve, as a host list
 	For             time.Duration // Reserve ends by itself after that

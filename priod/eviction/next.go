@@ -13,7 +13,10 @@ const (
 	maxTries = 3
 	// maxRepeats is how often a requeue, or a signal that may have arrived, is sent.
 	maxRepeats = 60
-	// delay keeps a requeued victim out of the room that others still make.
+	// delay keeps a requeued victim out of the room that others still make. What Slurm
+	// itself gives it may be less, down to a second: AuthInfo=cred_expire, 120 s by
+	// default, or since 25.11 SchedulerParameters=requeue_delay (slurmctld/job_mgr.c,
+	// batch_requeue_fini).
 	delay = 2 * time.Minute
 	// soon is when a victim may start again: one that starts on the same node within
 	// the second in which it ended is lost (Slurm 22.05.8: "Job credential revoked").
@@ -97,7 +100,7 @@ func (n *next) claimOf(e *Eviction) *Claim {
 
 func (n *next) do(e *Eviction, verb Verb, value string) {
 	n.busy[e.Number] = true
-	n.commands = append(n.commands, Command{Verb: verb, Job: e.Job, Eviction: e.Number, Value: value})
+	n.commands = append(n.commands, Command{Verb: verb, Job: e.Job, SLUID: n.Sights[e.Job].SLUID, Eviction: e.Number, Value: value})
 }
 
 // isRun tells whether the sight still shows the run that is evicted.
@@ -155,7 +158,7 @@ func (n *next) recorded(e *Eviction, s *Sight) {
 		e.close(CalledOff, "its run ended before it was told to", n.At)
 	case c == nil || !c.Open():
 		e.close(CalledOff, "the job that it makes room for does not wait any more", n.At)
-	case !s.CanRequeue || !n.Consents(&s.Job):
+	case !s.CanRequeue || s.Expedites || !n.Consents(&s.Job):
 		e.close(CalledOff, "it may not be evicted any more", n.At)
 	case n.Paused:
 		e.close(CalledOff, "priod is paused", n.At)
@@ -241,12 +244,22 @@ func (e *Eviction) pay() {
 	}
 }
 
+// later is the begin time of a victim that has to wait for the claim to be settled.
+var later = fmt.Sprintf("now+%d", int(delay.Seconds()))
+
+// requeue puts the victim back into the queue. As long as its place is claimed its
+// begin time is set at once: Slurm keeps one that lies ahead when the run is over
+// (seen on 22.05.8, 24.11.5 and 26.05.5).
 func (n *next) requeue(e *Eviction) {
 	if e.Tries >= maxRepeats {
 		e.close(CalledOff, "it could not be requeued: "+e.Reason, n.At)
 		return
 	}
-	n.do(e, Requeue, "")
+	begin := ""
+	if c := n.claimOf(e); c != nil && c.Open() {
+		begin = later
+	}
+	n.do(e, Requeue, begin)
 }
 
 func (n *next) left(e *Eviction, s *Sight) {
@@ -270,7 +283,7 @@ func (n *next) requeued(e *Eviction, s *Sight) {
 	switch {
 	case c != nil && c.Open():
 		if waits < delayAhead {
-			n.do(e, Begin, fmt.Sprintf("now+%d", int(delay.Seconds())))
+			n.do(e, Begin, later)
 		}
 	case c != nil && c.Purpose == ForRound && n.Waiting == nil && waits > 0:
 		// A whole cycle takes back what an earlier round wrote to put it first.
@@ -384,7 +397,7 @@ func (n *next) open(c *Claim, s *Sight, looked bool) {
 		return
 	}
 	if looked && c.Pin != "" && s.ReqNodes == "" && s.State == cluster.Pending && !n.Paused {
-		n.commands = append(n.commands, Command{Verb: Pin, Job: c.Job, Claim: c.Number, Value: c.Pin})
+		n.commands = append(n.commands, Command{Verb: Pin, Job: c.Job, SLUID: s.SLUID, Claim: c.Number, Value: c.Pin})
 	}
 }
 
@@ -454,7 +467,7 @@ func (n *next) unpin(c *Claim, s *Sight) {
 	case s.ReqNodes != c.Pin:
 		c.Pin = ""
 	default:
-		n.commands = append(n.commands, Command{Verb: Unpin, Job: c.Job, Claim: c.Number})
+		n.commands = append(n.commands, Command{Verb: Unpin, Job: c.Job, SLUID: s.SLUID, Claim: c.Number})
 	}
 }
 

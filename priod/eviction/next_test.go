@@ -21,6 +21,22 @@ func signalledAt(t time.Time) (*Journal, Seen) {
 	return j, Seen{At: t, Sights: map[cluster.JobID]Sight{id: sight}, Hold: time.Minute}
 }
 
+// As long as the place is claimed a victim is requeued with a begin time ahead.
+func TestRequeueWithABeginTime(t *testing.T) {
+	for open, want := range map[bool]string{true: later, false: ""} {
+		j, seen := signalledAt(epoch)
+		seen.At = epoch.Add(24 * time.Hour)
+		j.Claims = []Claim{{Number: j.Evictions[0].Claim, Job: slurmplug.Plain(99), State: Planned, At: epoch}}
+		if !open {
+			j.Claims[0].State = Released
+		}
+		turn := Next(j, seen)
+		if len(turn.Commands) != 1 || turn.Commands[0].Verb != Requeue || turn.Commands[0].Value != want {
+			t.Errorf("claim open: %v: %+v", open, turn.Commands)
+		}
+	}
+}
+
 // A clock that is set back lengthens a grace by no more than the grace.
 func TestClockSetBack(t *testing.T) {
 	j, seen := signalledAt(epoch)

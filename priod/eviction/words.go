@@ -41,6 +41,7 @@ var words = map[preemption.Why]string{
 	LongGrace:            "asks for more than preemption.max_grace",
 	Scattered:            "what it takes of each of its nodes is not known",
 	Vetoed:               "cannot be requeued (--no-requeue, or no batch job)",
+	Expedited:            "asked for an expedited requeue (--requeue=expedite): Slurm would hold it, or start it again before all others",
 }
 
 // roundWords say what the end of a round brings a waiting job, or why a running

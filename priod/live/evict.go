@@ -32,8 +32,12 @@ func (c *Cluster) Look(ctx context.Context, targets []eviction.Target) (map[clus
 			records, err := c.client.Sights(ctx, t.RawID)
 			sight := eviction.Sight{}
 			if err == nil {
-				if sight = c.sight(t.Job, records); sight.Gone {
+				sight = c.sight(t.Job, records)
+				switch {
+				case sight.Gone:
 					sight = c.forgotten(ctx, t.Job)
+				case sight.CanRequeue && sight.State == cluster.Running && c.conf.ExpeditesRequeue():
+					sight.Expedites, err = c.client.Expedites(ctx, t.Job)
 				}
 			}
 			mu.Lock()
@@ -118,13 +122,16 @@ func (c *Cluster) Do(ctx context.Context, commands []eviction.Command) []evictio
 		switch cmd.Verb {
 		case eviction.Signal:
 			signal, part := meaning(cmd.Value)
-			r = c.client.Signal(ctx, cmd.Job, signal, part)
+			r = c.client.Signal(ctx, slurmplug.RunID{Job: cmd.Job, SLUID: cmd.SLUID}, signal, part)
 		case eviction.Requeue:
-			r = c.client.Requeue(ctx, cmd.Job)
+			r = c.client.Requeue(ctx, slurmplug.RunID{Job: cmd.Job, SLUID: cmd.SLUID})
+			if r.Status == slurmplug.Applied && cmd.Value != "" {
+				c.set(ctx, &cmd, "StartTime") // if it fails the next look tells
+			}
 		case eviction.Begin:
-			r = c.set(ctx, cmd.Job, "StartTime", cmd.Value)
+			r = c.set(ctx, &cmd, "StartTime")
 		case eviction.Pin, eviction.Unpin:
-			r = c.set(ctx, cmd.Job, slurmplug.ReqNodeList, cmd.Value)
+			r = c.set(ctx, &cmd, slurmplug.ReqNodeList)
 		case eviction.Reserve:
 			r = c.client.Reserve(ctx, cmd.Value, cmd.Nodes, cmd.User, cmd.For)
 		case eviction.Free:
@@ -135,8 +142,8 @@ func (c *Cluster) Do(ctx context.Context, commands []eviction.Command) []evictio
 	return results
 }
 
-func (c *Cluster) set(ctx context.Context, job cluster.JobID, lever slurmplug.Lever, value string) slurmplug.Result {
-	return c.client.Update(ctx, []slurmplug.Update{{Job: job, Lever: lever, Value: value}})[0]
+func (c *Cluster) set(ctx context.Context, cmd *eviction.Command, lever slurmplug.Lever) slurmplug.Result {
+	return c.client.Update(ctx, []slurmplug.Update{{Job: cmd.Job, SLUID: cmd.SLUID, Lever: lever, Value: cmd.Value}})[0]
 }
 
 // meaning is who gets which signal: as with sbatch --signal the steps, with B:

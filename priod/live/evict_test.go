@@ -33,6 +33,37 @@ func (f forgetful) Run(_ context.Context, c slurmplug.Command) (slurmplug.Output
 	return slurmplug.Output{Stdout: []byte(out)}, f.err
 }
 
+// noted is a Slurm that does as it is told, and notes it.
+type noted struct{ told []string }
+
+func (n *noted) Run(_ context.Context, c slurmplug.Command) (slurmplug.Output, error) {
+	if c.Name == "sdiag" {
+		return slurmplug.Output{Stdout: []byte("Agent queue size: 0\nDBD Agent queue size: 0\nRemote Procedure Call statistics by user\n")}, nil
+	}
+	n.told = append(n.told, c.Name+" "+strings.Join(c.Args, " "))
+	return slurmplug.Output{}, nil
+}
+
+// Who has to wait for the claim on its place gets its begin time at once: Slurm's own
+// delay after a requeue may be a second. A command names the run that was seen.
+func TestDo(t *testing.T) {
+	const run = "s4C5M81FV4NT00"
+	for want, cmd := range map[string]eviction.Command{
+		"scontrol requeue 17": {Verb: eviction.Requeue},
+		"scontrol requeue " + run + "|scontrol update JobId=" + run + " StartTime=now+120": {Verb: eviction.Requeue, SLUID: run, Value: "now+120"},
+		"scancel --signal=USR1 --batch " + run:                                             {Verb: eviction.Signal, SLUID: run, Value: "B:USR1"},
+		"scontrol update JobId=" + run + " StartTime=now+2":                                {Verb: eviction.Begin, SLUID: run, Value: "now+2"},
+		"scontrol update JobId=" + run + " ReqNodeList=":                                   {Verb: eviction.Unpin, SLUID: run},
+	} {
+		var slurm noted
+		cmd.Job = slurmplug.Plain(17)
+		r := New(slurmplug.NewClient(&slurm, slurmplug.Options{})).Do(t.Context(), []eviction.Command{cmd})
+		if got := strings.Join(slurm.told, "|"); got != want || r[0].Status != slurmplug.Applied {
+			t.Errorf("%s: %q, want %q", r[0].Status, got, want)
+		}
+	}
+}
+
 // A job that slurmctld has forgotten is what accounting says of its last run, and
 // gone without a word when that does not say how it ended.
 func TestLookAtForgottenJobs(t *testing.T) {

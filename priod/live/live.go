@@ -4,8 +4,10 @@ package live
 
 import (
 	"context"
+	"slices"
 	"time"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 )
@@ -28,8 +30,9 @@ type Cluster struct {
 	users       users
 	tags        tagCache
 	demands     demandCache
-	jobs        []slurmplug.Job // memory of the last poll's records
-	nodeMB      []int64         // the memory of its nodes, each amount once
+	jobs        []slurmplug.Job          // memory of the last poll's records
+	nodeMB      []int64                  // the memory of its nodes, each amount once
+	runs        map[cluster.JobID]string // of the jobs that Apply writes to
 }
 
 // New returns the cluster that the client talks to.
@@ -49,7 +52,16 @@ func (c *Cluster) Versions(ctx context.Context) (slurmctld, commands string, err
 // what could let it start. Writes into requests are read back.
 func (c *Cluster) Apply(ctx context.Context, actions []plan.Action) []plan.Outcome {
 	outcomes := make([]plan.Outcome, len(actions))
+	c.runs = c.runsOf(actions)
+	waits := map[cluster.JobID]string{} // jobs of which an action was not sent, and why: the next ones wait with it
 	for _, wave := range waves(actions) {
+		wave = slices.DeleteFunc(wave, func(i int) bool {
+			why, wait := waits[actions[i].Job]
+			if wait {
+				outcomes[i] = plan.Outcome{Action: actions[i], Status: slurmplug.Postponed, Message: why}
+			}
+			return wait
+		})
 		updates := make([]slurmplug.Update, len(wave))
 		for k, i := range wave {
 			a := &actions[i]
@@ -62,6 +74,9 @@ func (c *Cluster) Apply(ctx context.Context, actions []plan.Action) []plan.Outco
 		c.confirm(ctx, done)
 		for k, i := range wave {
 			outcomes[i] = done[k]
+			if done[k].Status == slurmplug.Postponed {
+				waits[actions[i].Job] = done[k].Message
+			}
 		}
 	}
 	return outcomes
@@ -70,11 +85,30 @@ func (c *Cluster) Apply(ctx context.Context, actions []plan.Action) []plan.Outco
 // update is the write of a value, of a size in the name of the job's user if that
 // may be: an operator's lifts the user's limits from the job.
 func (c *Cluster) update(a *plan.Action, value string) slurmplug.Update {
-	u := slurmplug.Update{Job: a.Job, Tasks: a.Tasks, Lever: a.Lever, Value: value}
+	u := slurmplug.Update{Job: a.Job, Tasks: a.Tasks, SLUID: c.runs[a.Job], Lever: a.Lever, Value: value}
 	if a.Lever == slurmplug.Size {
 		u.As = c.inNameOf.uids[a.Job.ID]
 	}
 	return u
+}
+
+// runsOf names the runs that the last poll showed of the jobs that actions are about,
+// where Slurm has such names: what was decided about one is never written into a later
+// one.
+func (c *Cluster) runsOf(actions []plan.Action) map[cluster.JobID]string {
+	if !slices.ContainsFunc(c.jobs, func(j slurmplug.Job) bool { return j.SLUID != "" }) {
+		return nil
+	}
+	runs := make(map[cluster.JobID]string, len(actions))
+	for i := range actions {
+		runs[actions[i].Job] = ""
+	}
+	for i := range c.jobs {
+		if _, meant := runs[c.jobs[i].ID]; meant {
+			runs[c.jobs[i].ID] = sluid(&c.jobs[i])
+		}
+	}
+	return runs
 }
 
 // waves splits actions, by index, so that no wave holds a job twice.

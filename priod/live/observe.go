@@ -137,12 +137,23 @@ func (c *Cluster) convertJob(o *cluster.Job, j *slurmplug.Job, types map[string]
 	if o.TimeLimit == 0 {
 		o.TimeLimit = c.limitOf(j.Partition)
 	}
+	o.SLUID = sluid(j)
 	d := c.demands.of(j)
 	o.Nodes, o.MemMB, o.GPUType, o.GPUs, o.Node.GPUs = d.nodes, d.memMB, d.gpuType, d.gpus, d.nodeGPUs
 	if o.State == cluster.Running && o.GPUType == "" && o.GPUs > 0 {
 		o.GPUType = c.allocatedType(j.NodeList, types)
 	}
 	o.Tag, o.TagErr = tags.read(j.Comment)
+}
+
+// sluid names the run of a record, "" where it would mean other jobs than the id does:
+// that of an unsplit array means all of its tasks, that of a heterogeneous job's leader
+// the leader alone (seen on 26.05.5).
+func sluid(j *slurmplug.Job) string {
+	if j.Tasks != "" || j.HetID != 0 {
+		return ""
+	}
+	return j.SLUID
 }
 
 // limitOf is the time limit of a job that names none: its partition's, the

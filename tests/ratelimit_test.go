@@ -1,0 +1,86 @@
+package tests
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"slurmprio/tests/lab"
+)
+
+// Under Slurm's rate limit, in a long test at its defaults, an operator's priod keeps below it: it
+// writes what it may, leaves the rest to later cycles and says why, and takes all of it
+// back again. Slurm never has to tell it to back off, and nothing is lost.
+func TestSlurmsRateLimit(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("acting as other users needs root; make test as root runs this")
+	}
+	t.Parallel()
+	n, rate, limit := rounds(90, 2000), rounds(4, 2), "rl_enable"
+	if !long() {
+		limit += fmt.Sprintf(",rl_refill_rate=%d", rate)
+	}
+	s := newSiteOn(t, lab.ForTest(t, lab.Options{ExtraConf: []string{"SlurmctldParameters=" + limit}}), "")
+	patience := time.Duration(n) * 2 * time.Second
+	s.fill()
+	var ids []string
+	for range n {
+		id, err := s.lab.Sbatch(t.Context(), "--output=/dev/null", "--comment=prio:type=te&v=1", "--gres=gpu:1", "--time=5", "--wrap=sleep 600")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	s.eligible(n)
+	before := s.levers()
+	zeros := func() int {
+		out := strings.TrimSpace(s.slurm("sprio", "--noheader", "--format=%S"))
+		return strings.Count(" "+strings.Join(strings.Fields(out), " ")+" ", " 0")
+	}
+	s.become(lab.OperatorUser, quick+"[te_budget.user]\ngpus = 0\n")
+	d := s.daemon()
+	s.within(patience, "all values", func() bool { return zeros() == 0 })
+	if got := s.order(); fmt.Sprint(got) != fmt.Sprint(ids) {
+		t.Errorf("the order is %v", got)
+	}
+	if status := d.stop(); status != 0 {
+		t.Errorf("exit status %d", status)
+	}
+	_, told, status := s.priod("reset")
+	if status != 0 {
+		t.Errorf("reset: exit status %d", status)
+	}
+	if after := s.levers(); after != before {
+		t.Errorf("reset leaves %d values", n-zeros())
+	}
+	log := d.log.String()
+	if bad := "cycle failed"; strings.Contains(log, bad) || strings.Contains(log+told, "timed out") {
+		t.Errorf("a cycle failed, or a command timed out:\n%s", told)
+	}
+	if strings.HasPrefix(s.slurm("scontrol", "--version"), "slurm-wlm 22.") {
+		return // has no such limit
+	}
+	why := fmt.Sprintf("Slurm's rate limit: an account may make 30 requests at once and %d more each second", rate)
+	if !strings.Contains(log, "writes wait for later cycles") || !strings.Contains(log, why) {
+		t.Error("the log does not say why writes wait")
+	}
+	if !strings.Contains(told, "values are settled, about ") || !strings.Contains(told, why) {
+		t.Errorf("reset does not say why it takes its time: %q", told)
+	}
+	logs, err := filepath.Glob(filepath.Join(s.lab.Dir, "log", "slurmctld*"))
+	if err != nil || len(logs) == 0 {
+		t.Fatal(logs, err)
+	}
+	for _, path := range logs {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if refused := strings.Count(string(text), "telling to back off"); refused > 0 {
+			t.Errorf("Slurm told priod %d times to back off", refused)
+		}
+	}
+}
