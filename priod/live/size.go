@@ -73,7 +73,9 @@ func (c *Cluster) Ask(ctx context.Context, jobs []*cluster.Job) error {
 func (c *Cluster) Asked(ctx context.Context, jobs []*cluster.Job) error {
 	var mu sync.Mutex
 	var doubts error
+	uids := map[uint32]string{}
 	c.refreshRights(ctx)
+	may := c.inNameOf.may
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(looks)
 	for _, j := range jobs {
@@ -85,13 +87,15 @@ func (c *Cluster) Asked(ctx context.Context, jobs []*cluster.Job) error {
 			mu.Lock()
 			defer mu.Unlock()
 			j.Asked, doubts = a, errors.Join(doubts, err)
-			if a != nil && c.inNameOf.may && isKnown(a.UID) {
-				c.inNameOf.uids[j.ID.ID] = a.UID
+			if a != nil && may && isKnown(a.UID) {
+				uids[j.ID.ID] = a.UID
 			}
 			return nil
 		})
 	}
-	return errors.Join(g.Wait(), doubts)
+	err := g.Wait()
+	c.inNameOf.uids = uids
+	return errors.Join(err, doubts)
 }
 
 // askedOf is how one job asks, nil when it waits no more. An array in one record
@@ -114,10 +118,9 @@ func (c *Cluster) askedOf(ctx context.Context, j *cluster.Job) (*slurmplug.Asked
 
 // refreshRights finds out whether sizes can be written in the names of the jobs'
 // users, which lifts no limit from them. Where Slurm enforces none it makes no
-// difference. It forgets the users of the jobs that were asked before.
+// difference.
 func (c *Cluster) refreshRights(ctx context.Context) {
 	n := &c.inNameOf
-	n.uids = map[uint32]string{}
 	if n.since.Equal(c.configAt) {
 		return
 	}
