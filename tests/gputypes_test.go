@@ -200,7 +200,7 @@ func TestSteeringPastARename(t *testing.T) {
 				b.slurm("scancel", id)
 			}
 			for id := range own {
-				if err := l.WaitJob(t.Context(), id, "RUNNING"); err != nil {
+				if err := l.WaitJob(b.Context(), id, "RUNNING"); err != nil {
 					t.Error(err)
 				}
 			}

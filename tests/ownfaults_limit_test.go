@@ -52,16 +52,7 @@ func TestFileSizeLimitUnderTheDaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	third := trial()
-	died := make(chan struct{})
-	go func() { d.cmd.Wait(); close(died) }()
-	s.wait("the daemon's end", func() bool {
-		select {
-		case <-died:
-			return true
-		default:
-			return false
-		}
-	})
+	d.ends()
 	d = s.daemon()
 	s.wait("the third value", written(third))
 	d.stop()
