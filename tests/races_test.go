@@ -1,10 +1,13 @@
 package tests
 
 import (
+	"debug/buildinfo"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"path/filepath"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -24,6 +27,9 @@ func TestRacesWithEverythingOn(t *testing.T) {
 		t.Skip("make test-race runs this, and make test a part of it")
 	case long():
 		length = 5 * time.Minute
+	}
+	if info, err := buildinfo.ReadFile(filepath.Join(bin, "priod")); err != nil || !slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		t.Fatalf("SLURMPRIO_RACE=1 and a priod that was built without -race: %v", err)
 	}
 	s := newSite(t, "")
 	call := wake.Address{Path: filepath.Join(s.lab.Dir, "races-wake")}
