@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -76,7 +77,8 @@ type running struct {
 
 	gone    chan struct{} // closed once it has ended
 	mu      sync.Mutex
-	awaited bool // the test has brought its end about
+	awaited bool // the test brings its end about
+	doomed  bool // by what may make it crash
 }
 
 type lockedBuffer struct {
@@ -111,7 +113,7 @@ func (s *site) doomed(env ...string) *running {
 
 func (s *site) launch(doomed bool, env []string) *running {
 	s.Helper()
-	d := &running{site: s, cmd: s.command("run"), log: &lockedBuffer{}, gone: make(chan struct{}), awaited: doomed}
+	d := &running{site: s, cmd: s.command("run"), log: &lockedBuffer{}, gone: make(chan struct{}), awaited: doomed, doomed: doomed}
 	d.cmd.Env = append(d.cmd.Env, env...)
 	d.cmd.Stderr = d.log
 	if err := d.cmd.Start(); err != nil {
@@ -120,7 +122,7 @@ func (s *site) launch(doomed bool, env []string) *running {
 	var verdict error
 	go func() {
 		d.cmd.Wait()
-		if verdict = d.verdict(doomed); verdict != nil {
+		if verdict = d.verdict(); verdict != nil {
 			s.life.end(verdict)
 		}
 		close(d.gone)
@@ -148,18 +150,25 @@ func (d *running) await() {
 	d.awaited = true
 }
 
+// doom makes a daemon one whose end the test brings about from now on.
+func (d *running) doom() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.awaited, d.doomed = true, true
+}
+
 // crashed are the exit statuses of Go's own end of a process: 2 after a panic or a
 // fatal error, 66 after a data race (GORACE's default).
 func crashed(status int) bool { return status == 2 || status == 66 }
 
 // verdict says why the end of the daemon is none that the test wanted.
-func (d *running) verdict(doomed bool) error {
+func (d *running) verdict() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	state, text := d.cmd.ProcessState, d.log.String()
 	switch {
 	case strings.Contains(text, dataRace):
-	case d.awaited && (doomed || !crashed(state.ExitCode())):
+	case d.awaited && (d.doomed || !crashed(state.ExitCode())):
 		return nil
 	}
 	return fmt.Errorf("priod (process %d) ended by itself: %v; its last words:\n%s", state.Pid(), state, lastWords(text))
@@ -297,5 +306,28 @@ func TestLastWords(t *testing.T) {
 		if got := lastWords(text); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
+	}
+}
+
+// Only launch starts a priod beside a test.
+func TestDaemonsAreStartedInOnePlace(t *testing.T) {
+	files, err := filepath.Glob("*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	places := 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := strings.Count(string(text), "command(\"run\""+")")
+		places += n
+		if n > 0 && file != "daemon_test.go" {
+			t.Errorf("%s starts a priod that nobody watches: site.daemon does", file)
+		}
+	}
+	if places != 1 {
+		t.Errorf("%d places", places)
 	}
 }

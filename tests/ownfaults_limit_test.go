@@ -48,6 +48,7 @@ func TestFileSizeLimitUnderTheDaemon(t *testing.T) {
 		t.Errorf("%d lines about one trouble", n)
 	}
 
+	d.doom()
 	if err := os.Truncate(filepath.Join(s.dir, "state", "priod.db-shm"), 0); err != nil {
 		t.Fatal(err)
 	}
