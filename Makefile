@@ -5,7 +5,7 @@ DESTDIR ?=
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS  = -X main.version=$(VERSION)
 
-.PHONY: demo test test-properties test-rest roots test-smoke test-versions test-long test-short fuzz lint bench evidence-sizing build man install deps help clean
+.PHONY: demo test test-properties test-rest test-race test-race-short roots test-smoke test-versions test-long test-short fuzz lint bench evidence-sizing build man install deps help clean
 
 build: ## both programs into bin/
 	$(GO) build -ldflags "$(LDFLAGS)" -o bin/priod ./priod
@@ -18,7 +18,7 @@ demo: deps build ## a small real Slurm, before and after priod
 	@PATH="$(CURDIR)/bin:$(dir $(GO)):$$PATH" tests/lab/lab.sh run -- tests/demo.sh
 
 test: deps lint ## every test tier; a missing Slurm is a failure
-	@$(MAKE) --no-print-directory -j2 test-rest roots test-properties test-smoke
+	@$(MAKE) --no-print-directory -j2 test-rest roots test-properties test-smoke test-race-short
 
 # Chance hangs on the commit, so that a verdict on it stands; SEED=0 draws anew.
 SEED       ?= 0x0$(shell git rev-parse --short=12 HEAD 2>/dev/null)
@@ -40,6 +40,16 @@ export RUN PACKAGES SUITES
 
 test-versions: deps ## all tests on these; SUITES=sid RUN=TestX PACKAGES=./tests select
 	@GO=$(GO) tests/versions.sh test
+
+test-race: deps ## all that the daemon runs, and all tests with real daemons, under Go's race detector
+	SLURMPRIO_REQUIRE_LAB=1 $(GO) test -race -timeout 60m $$($(GO) list ./priod/... ./slurmplug/... ./sbatchwrap | grep -v /simulate)
+	SLURMPRIO_REQUIRE_LAB=1 SLURMPRIO_RACE=1 $(GO) test -count=1 -parallel 4 -timeout 60m ./tests
+
+# What has goroutines beside each other, and a daemon with everything on.
+test-race-short: ## the part of test-race that make test runs
+	$(GO) test -race -short ./priod/live ./priod/cycle ./priod/daemon ./slurmplug ./slurmplug/wake
+	$(GO) test -race -run 'Readers|ActLock|AtOnce' ./priod/store
+	SLURMPRIO_REQUIRE_LAB=1 SLURMPRIO_RACE=1 $(GO) test -count=1 -run '^TestRacesWithEverythingOn$$' ./tests
 
 FUZZ ?= 10000000x
 

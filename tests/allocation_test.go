@@ -25,7 +25,7 @@ func TestOrderByAllocation(t *testing.T) {
 		running = append(running, submit())
 	}
 	for _, id := range running {
-		if err := s.lab.WaitJob(t.Context(), id, "RUNNING"); err != nil {
+		if err := s.lab.WaitJob(s.Context(), id, "RUNNING"); err != nil {
 			t.Fatal(err)
 		}
 	}

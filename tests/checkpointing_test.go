@@ -100,7 +100,7 @@ func TestCheckpointing(t *testing.T) {
 				t.Skip("no python3 on this machine; make deps installs it")
 			}
 			t.Parallel()
-			s := &site{TB: t, lab: s.lab}
+			s := bareSite(t, s.lab)
 			dir := t.TempDir()
 			for name, text := range c.files {
 				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {

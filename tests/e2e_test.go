@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 			return 1
 		}
 		for _, p := range []string{"priod", "sbatchwrap", "tests/shim/cmd/shim", "tests/training/cmd/training"} {
-			path, err := lab.Build(dir, p)
+			path, err := lab.Build(dir, p, buildEnv(p)...)
 			if err != nil {
 				fmt.Fprintln(os.Stderr, err)
 				return 1
@@ -45,6 +45,18 @@ func TestMain(m *testing.M) {
 		}
 		return lab.Main(m, lab.Options{})
 	}())
+}
+
+// watchesRaces tells whether every priod runs with Go's race detector, and ends at
+// the first race that it finds: make test-race.
+func watchesRaces() bool { return os.Getenv("SLURMPRIO_RACE") == "1" }
+
+// buildEnv are variables of the build of a program.
+func buildEnv(program string) []string {
+	if !watchesRaces() || program != "priod" {
+		return nil
+	}
+	return []string{"GOFLAGS=" + os.Getenv("GOFLAGS") + " -race"}
 }
 
 // long tells whether what takes more than some seconds runs too: make test-long.
@@ -67,6 +79,7 @@ type site struct {
 	dir    string
 	config string
 	binDir string // where priod looks for Slurm's commands; "" for PATH
+	life   life
 }
 
 // newSite clears the shared lab's queue. settings are lines of priod.toml that
@@ -87,12 +100,17 @@ func newOwnSite(t *testing.T, settings string) *site {
 // newSiteOn is newSite on a lab of the test's own.
 func newSiteOn(t testing.TB, l *lab.Lab, settings string) *site {
 	t.Helper()
-	s := &site{TB: t, lab: l, dir: t.TempDir()}
-	s.config = filepath.Join(s.dir, "priod.toml")
+	s := bareSite(t, l)
 	s.configure(settings)
 	t.Cleanup(s.clear)
 	s.clear()
 	return s
+}
+
+// bareSite is a site without a configuration.
+func bareSite(t testing.TB, l *lab.Lab) *site {
+	dir := t.TempDir()
+	return &site{TB: t, lab: l, dir: dir, config: filepath.Join(dir, "priod.toml"), life: lifeOf(t)}
 }
 
 func (s *site) configure(settings string) {
@@ -166,7 +184,7 @@ func (s *site) client() lab.Client {
 
 func (s *site) command(args ...string) *exec.Cmd {
 	cmd := s.client().Command(context.Background(), filepath.Join(bin, "priod"), args...)
-	cmd.Env = append(cmd.Env, "PRIOD_CONFIG="+s.config)
+	cmd.Env = append(cmd.Env, "PRIOD_CONFIG="+s.config, "GORACE=halt_on_error=1")
 	return cmd
 }
 
@@ -180,6 +198,9 @@ func (s *site) priod(args ...string) (stdout, stderr string, status int) {
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		s.Fatalf("priod %v: %v", args, err)
+	}
+	if strings.Contains(errs.String(), dataRace) {
+		s.Fatalf("priod %v: %s", args, &errs)
 	}
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
@@ -205,6 +226,7 @@ func (s *site) json(into any, args ...string) {
 // submit sends a job through sbatchwrap and returns its id.
 func (s *site) submit(args ...string) string {
 	s.Helper()
+	s.alive()
 	args = append([]string{"--parsable", "--output=/dev/null"}, args...)
 	out, err := s.lab.Run(context.Background(), filepath.Join(bin, "sbatchwrap"), args...)
 	if err != nil {
@@ -219,7 +241,7 @@ func (s *site) fill() (ids []string) {
 	for range s.lab.Nodes {
 		ids = append(ids, s.submit("--prio-type=be", "--gres=gpu:4", "--time=60", "--wrap", "sleep 600"))
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(s.Context(), 30*time.Second)
 	defer cancel()
 	for _, id := range ids {
 		if err := s.lab.WaitJob(ctx, id, "RUNNING"); err != nil {
@@ -290,7 +312,7 @@ func (s *site) patiently(what string, condition func() bool) {
 
 func (s *site) within(patience time.Duration, what string, condition func() bool) {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(s.Context(), patience)
 	defer cancel()
 	if err := lab.WaitFor(ctx, what, func(context.Context) (bool, error) { return condition(), nil }); err != nil {
 		s.Fatal(err)

@@ -60,7 +60,7 @@ func (s *site) sameQueue(undisturbed endState) {
 func (s *site) becomes(undisturbed endState, now func() endState) {
 	s.Helper()
 	var got endState
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(s.Context(), 30*time.Second)
 	defer cancel()
 	err := lab.WaitFor(ctx, "the end of an undisturbed run", func(context.Context) (bool, error) {
 		got = now()

@@ -138,7 +138,7 @@ func (e *evictable) log(name string) string {
 
 func (e *evictable) runs(id string) {
 	e.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 40*time.Second)
+	ctx, cancel := context.WithTimeout(e.Context(), 40*time.Second)
 	defer cancel()
 	if err := e.lab.WaitJob(ctx, id, "RUNNING"); err != nil {
 		e.Fatal(err)
@@ -147,7 +147,7 @@ func (e *evictable) runs(id string) {
 
 func (e *evictable) completes(id string) {
 	e.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(e.Context(), 60*time.Second)
 	defer cancel()
 	if err := e.lab.WaitJob(ctx, id, "COMPLETED"); err != nil {
 		e.Fatal(err)
@@ -312,7 +312,7 @@ func TestEvictionSurvivesKill(t *testing.T) {
 			if k.command != "" {
 				e.throw(d, shim.Fault{Command: k.command, When: k.when, Call: k.call, Do: shim.Kill})
 			}
-			first := e.daemon()
+			first := e.doomed()
 			if k.cancelled {
 				e.told("w")
 				e.slurm("scancel", trial)
@@ -324,8 +324,8 @@ func TestEvictionSurvivesKill(t *testing.T) {
 				all := e.known()
 				return len(all) > 0 && (all[0].State == k.state || all[0].ClaimState == k.claim || !all[0].Ended.IsZero())
 			})
-			first.cmd.Process.Kill()
-			first.cmd.Wait()
+			first.cmd.Process.Kill() // the shim may have done it
+			first.ends()
 			e.throw(d)
 			second := e.daemon()
 			place := "started"
@@ -418,7 +418,7 @@ var conducts = []conduct{
 		if err := e.lab.Stop(e.Context(), "slurmctld"); err != nil {
 			e.Fatal(err)
 		}
-		time.Sleep(4 * time.Second) // the victim's end comes to nobody
+		e.sleep(4 * time.Second) // the victim's end comes to nobody
 		if err := e.lab.StartDaemon(e.Context(), "slurmctld"); err != nil {
 			e.Fatal(err)
 		}
@@ -511,9 +511,9 @@ func TestEvictionSurvivesKillAtTheReservation(t *testing.T) {
 				e.begun("early", "late")
 				trial := e.trial("t4:4")
 				e.throw(d, shim.Fault{Command: command, When: when, Call: 1, Do: shim.Kill})
-				first := e.daemon()
+				first := e.doomed()
 				e.wait("the kill", func() bool { return len(d.Thrown()) > 0 })
-				first.cmd.Wait()
+				first.ends()
 				e.throw(d)
 				second := e.daemon()
 				for _, id := range []string{trial, early, late} {
@@ -591,7 +591,7 @@ func TestEvictionForgotten(t *testing.T) {
 	}
 	e.throw(d, shim.Fault{Command: "scancel", When: "after", Call: 3, Do: shim.Kill})
 	e.eligible(3)
-	first := e.daemon()
+	first := e.doomed()
 	for id, name := range how {
 		e.told(name)
 		if name == "ended" {
@@ -600,7 +600,7 @@ func TestEvictionForgotten(t *testing.T) {
 		gone = append(gone, id)
 	}
 	e.wait("the kill", func() bool { return len(d.Thrown()) > 0 })
-	first.cmd.Wait()
+	first.ends()
 	e.throw(d)
 	e.patiently("Slurm to forget them", func() bool {
 		known := strings.Fields(e.slurm("squeue", "--noheader", "--states=all", "--format=%i"))

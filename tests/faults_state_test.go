@@ -309,8 +309,7 @@ func TestStateFolderFaults(t *testing.T) {
 func (h *harmed) restart() {
 	h.Helper()
 	before := h.levers()
-	h.cmd.Process.Kill()
-	h.cmd.Wait()
+	h.kill()
 	h.settle()
 	if after := h.levers(); after != before {
 		h.Errorf("after a restart\n%s\nbefore it was\n%s", after, before)

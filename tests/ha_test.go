@@ -20,8 +20,8 @@ func controllerHosts(t *testing.T) (first, second *site) {
 	}
 	l := lab.ForTest(t, lab.Options{Backup: true, NoAccounting: true, Nodes: []lab.NodeSpec{{Count: 1, GPUType: "a100", GPUs: 4}}})
 	on := func(host string) *site {
-		s := &site{TB: t, lab: l, host: host, dir: t.TempDir()}
-		s.config = filepath.Join(s.dir, "priod.toml")
+		s := bareSite(t, l)
+		s.host = host
 		s.configure(quick + "follow_controller = true\n[te_budget.user]\ngpus = 0\n")
 		return s
 	}

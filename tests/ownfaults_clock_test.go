@@ -82,7 +82,7 @@ func TestClockStepsUnderTheDaemon(t *testing.T) {
 	trainings := s.fill()
 	big := s.submit("--prio-type=te", "--gres=gpu:4", "--time=60", "--wrap", "sleep 600")
 	s.slurm("scancel", trainings[0])
-	if err := s.lab.WaitJob(t.Context(), big, "RUNNING"); err != nil {
+	if err := s.lab.WaitJob(s.Context(), big, "RUNNING"); err != nil {
 		t.Fatal(err)
 	}
 	s.submit("--gres=gpu:1", "--time=60", "--wrap", "sleep 600")
@@ -121,7 +121,7 @@ func TestClockStepsUnderTheDaemon(t *testing.T) {
 		c.ahead.Store(int64(ahead))
 		if ahead == year { // this run ends, as it seems, a year from now
 			s.slurm("scancel", big)
-			if err := s.lab.WaitJob(t.Context(), first, "RUNNING"); err != nil {
+			if err := s.lab.WaitJob(s.Context(), first, "RUNNING"); err != nil {
 				t.Fatal(err)
 			}
 			trials--
@@ -196,7 +196,7 @@ func TestTrialOverruns(t *testing.T) {
 	trainings := s.fill()
 	long := s.submit("--prio-type=te", "--gres=gpu:4", "--time=60", "--wrap", "sleep 600")
 	s.slurm("scancel", trainings[0])
-	if err := s.lab.WaitJob(t.Context(), long, "RUNNING"); err != nil {
+	if err := s.lab.WaitJob(s.Context(), long, "RUNNING"); err != nil {
 		t.Fatal(err)
 	}
 	next := s.submit("--prio-type=te", "--gres=gpu:4", "--time=5", "--wrap", "sleep 600")

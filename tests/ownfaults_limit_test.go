@@ -48,20 +48,12 @@ func TestFileSizeLimitUnderTheDaemon(t *testing.T) {
 		t.Errorf("%d lines about one trouble", n)
 	}
 
+	d.doom()
 	if err := os.Truncate(filepath.Join(s.dir, "state", "priod.db-shm"), 0); err != nil {
 		t.Fatal(err)
 	}
 	third := trial()
-	died := make(chan struct{})
-	go func() { d.cmd.Wait(); close(died) }()
-	s.wait("the daemon's end", func() bool {
-		select {
-		case <-died:
-			return true
-		default:
-			return false
-		}
-	})
+	d.ends()
 	d = s.daemon()
 	s.wait("the third value", written(third))
 	d.stop()

@@ -125,8 +125,7 @@ type played struct {
 func (a *arm) open(t *testing.T) {
 	a.options.Nodes = []lab.NodeSpec{{Count: 8, GPUType: "a100", GPUs: 4}}
 	l := lab.ForTest(t, a.options)
-	a.site = &site{TB: t, lab: l, dir: t.TempDir()}
-	a.config = filepath.Join(a.dir, "priod.toml")
+	a.site = bareSite(t, l)
 	a.call = "unix:" + filepath.Join(l.Dir, "wake")
 	if err := os.WriteFile(filepath.Join(l.Dir, "work", "trainer"), []byte(trainer), 0o755); err != nil {
 		t.Fatal(err)
@@ -143,7 +142,7 @@ func (a *arm) open(t *testing.T) {
 
 // play sends the workload through one arm, to the end of its last job.
 func (a *arm) play(jobs []arrival, length time.Duration) (p played, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 4*length+10*time.Minute)
+	ctx, cancel := context.WithTimeout(a.Context(), 4*length+10*time.Minute)
 	defer cancel()
 	var mu sync.Mutex
 	var group sync.WaitGroup
@@ -151,7 +150,9 @@ func (a *arm) play(jobs []arrival, length time.Duration) (p played, err error) {
 	script := filepath.Join(a.lab.Dir, "work", "trainer")
 	begun := time.Now()
 	for _, j := range jobs {
-		time.Sleep(time.Until(begun.Add(j.at)))
+		if err = rest(ctx, time.Until(begun.Add(j.at))); err != nil {
+			break
+		}
 		group.Go(func() {
 			args := []string{"--parsable", "--output=/dev/null", fmt.Sprintf("--gres=gpu:%d", j.gpus)}
 			user := lab.PlainUser
@@ -183,8 +184,11 @@ func (a *arm) play(jobs []arrival, length time.Duration) (p played, err error) {
 		})
 	}
 	group.Wait()
+	if err != nil {
+		return p, err
+	}
 	err = lab.WaitFor(ctx, "the last job to end", func(ctx context.Context) (bool, error) {
-		time.Sleep(time.Second)
+		_ = rest(ctx, time.Second) // the wait sees why
 		out, err := a.lab.Run(ctx, "squeue", "--noheader", "--format=%i")
 		if err != nil {
 			return false, nil // slurmctld may be busy
@@ -331,6 +335,7 @@ func TestPreemptionInTheLab(t *testing.T) {
 		group.Go(func() { results[i], errs[i] = arms[i].play(jobs, length) })
 	}
 	group.Wait()
+	arms[0].alive()
 	table := "\n| | TE wait p50, p95, p99 (s) | BE slowdown p50, p95, p99 | GPU-seconds lost | evictions | jobs evicted twice | jobs lost | exit to TE start p50, p95, p99 (s) |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n"
 	for i, p := range results {
 		if errs[i] != nil {

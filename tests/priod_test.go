@@ -1,16 +1,13 @@
 package tests
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -18,66 +15,6 @@ import (
 
 	"slurmprio/tests/lab"
 )
-
-// running is a priod daemon.
-type running struct {
-	*site
-	cmd *exec.Cmd
-	log *lockedBuffer
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-// daemon starts priod run; the test's end stops it.
-func (s *site) daemon(env ...string) *running {
-	s.Helper()
-	d := &running{site: s, cmd: s.command("run"), log: &lockedBuffer{}}
-	d.cmd.Env = append(d.cmd.Env, env...)
-	d.cmd.Stderr = d.log
-	if err := d.cmd.Start(); err != nil {
-		s.Fatal(err)
-	}
-	s.Cleanup(func() {
-		if d.cmd.ProcessState == nil {
-			d.cmd.Process.Kill()
-			d.cmd.Wait()
-		}
-		if s.Failed() {
-			s.Logf("priod's log:\n%s", d.log)
-		}
-	})
-	return d
-}
-
-// stop ends the daemon as systemd does and returns its exit status.
-func (d *running) stop() int {
-	d.Helper()
-	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		d.Fatal(err)
-	}
-	d.cmd.Wait()
-	return d.cmd.ProcessState.ExitCode()
-}
-
-func (d *running) waitLog(text string) {
-	d.Helper()
-	d.wait(fmt.Sprintf("%q in the log", text), func() bool { return strings.Contains(d.log.String(), text) })
-}
 
 const quick = "[cycle]\ninterval = \"2s\"\n"
 
@@ -97,7 +34,7 @@ func TestTrialSubmittedLastStartsFirst(t *testing.T) {
 		t.Errorf("the others stood as %v and now stand as %v", before, got)
 	}
 	s.slurm("scancel", trainings[0])
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(s.Context(), 30*time.Second)
 	defer cancel()
 	if err := s.lab.WaitJob(ctx, trial, "RUNNING"); err != nil {
 		t.Fatal(err)
@@ -248,7 +185,7 @@ func TestControllerTrouble(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.wait("a second failure", func() bool { return strings.Count(d.log.String(), "cycle failed") >= 2 })
-	time.Sleep(5 * time.Second) // further cycles fail the same way
+	s.sleep(5 * time.Second) // further cycles fail the same way
 	failures := strings.Count(d.log.String(), "cycle failed")
 	if failures > 4 {
 		t.Errorf("%d lines about one trouble", failures)

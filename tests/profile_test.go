@@ -150,7 +150,7 @@ func TestProfileTrouble(t *testing.T) {
 	l := lab.Shared(t)
 	s := profileSite(t, l)
 	full := s.slurm("sbatch", "--parsable", "--partition=gpu", "--gres=gpu:t4:4", "--exclusive", "--nodes=2", "--time=5", "--output=/dev/null", "--wrap=sleep 300")
-	if err := l.WaitJob(t.Context(), strings.TrimSpace(full), "RUNNING"); err != nil {
+	if err := l.WaitJob(s.Context(), strings.TrimSpace(full), "RUNNING"); err != nil {
 		t.Fatal(err)
 	}
 	cases := map[string]struct {
@@ -223,7 +223,7 @@ func TestProfileInterrupted(t *testing.T) {
 			c.args[1] = "--nodelist=t4-1"
 			busy := strings.TrimSpace(s.slurm("sbatch", "--parsable", "--nodelist=t4-1", "--exclusive", "--time=5", "--output=/dev/null", "--wrap=sleep 300"))
 			defer s.slurm("scancel", busy)
-			if err := s.lab.WaitJob(t.Context(), busy, "RUNNING"); err != nil {
+			if err := s.lab.WaitJob(s.Context(), busy, "RUNNING"); err != nil {
 				t.Fatal(err)
 			}
 			c.ready = func() bool { return strings.Contains(s.slurm("squeue", "--noheader", "--states=PENDING"), "priod") }

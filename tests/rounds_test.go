@@ -106,11 +106,10 @@ func TestRoundsTakeTurns(t *testing.T) {
 	for _, name := range names {
 		d := e.daemon()
 		e.told(name)
-		d.cmd.Process.Kill()
-		d.cmd.Wait()
+		d.kill()
 	}
 	d := e.daemon()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(e.Context(), 2*time.Minute)
 	defer cancel()
 	for i, name := range names {
 		// One that was told to leave once more has failed, until priod requeues it.

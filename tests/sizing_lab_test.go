@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -62,36 +61,30 @@ func runSized(t *testing.T, jobs []sizedJob, sized bool) {
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	daemon := s.command("run")
-	if err := daemon.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		daemon.Process.Signal(syscall.SIGTERM)
-		daemon.Wait()
-	}()
+	d := s.daemon()
 	const rate = 20.0
 	program := filepath.Join(bin, "training")
 	begun := time.Now()
 	for i := range jobs {
 		j := &jobs[i]
-		time.Sleep(time.Until(begun.Add(j.at)))
+		s.sleep(time.Until(begun.Add(j.at)))
 		file := filepath.Join(dir, strconv.Itoa(i))
 		j.submit = time.Now()
 		s.submit("--prio-cpu="+j.curve, "--gres=gpu:"+strconv.Itoa(j.gpus), "-c", strconv.Itoa(j.cpus), "--time=10", "--chdir="+dir, "--wrap",
 			fmt.Sprintf("date +%%s.%%N >%s.start; %s -curve %s -rate %g -steps %.0f -every 1000000 && date +%%s.%%N >%s.end",
 				file, program, j.curve, rate, rate*j.work.Seconds(), file))
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
+	ctx, cancel := context.WithTimeout(s.Context(), 15*time.Minute)
 	defer cancel()
-	err := lab.WaitFor(ctx, "the end of all jobs", func(context.Context) (bool, error) {
-		time.Sleep(time.Second)
+	err := lab.WaitFor(ctx, "the end of all jobs", func(ctx context.Context) (bool, error) {
+		_ = rest(ctx, time.Second) // the wait sees why
 		ends, err := filepath.Glob(filepath.Join(dir, "*.end"))
 		return len(ends) == len(jobs), err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	d.stop()
 	read := func(i int, which string) time.Time {
 		text, err := os.ReadFile(filepath.Join(dir, strconv.Itoa(i)+which))
 		if err != nil {

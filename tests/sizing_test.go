@@ -221,7 +221,7 @@ func TestSizesOfEachWay(t *testing.T) {
 	s.clear()
 	s.open(true)
 	greedy := s.submit("-c", "20", "--mem=1G", "-w", "a100-1", "--time=5", "--wrap", "sleep 600")
-	if err := s.lab.WaitJob(t.Context(), greedy, "RUNNING"); err != nil {
+	if err := s.lab.WaitJob(s.Context(), greedy, "RUNNING"); err != nil {
 		t.Fatal(err)
 	}
 	told := s.must("report", "sizing")
@@ -265,7 +265,7 @@ func TestSizesGivenBack(t *testing.T) {
 
 	submit()
 	sized()
-	time.Sleep(5 * time.Second)
+	s.sleep(5 * time.Second)
 	s.must("run", "--once")
 	back("not started in time")
 	if told := s.must("explain", job); !strings.Contains(told, "its own request again, because it did not start within 5s on a100-") {

@@ -191,7 +191,7 @@ func TestSoakLab(t *testing.T) {
 			next = now.Add(pause)
 			soakSample(&table, m, users)
 		}
-		time.Sleep(100 * time.Millisecond)
+		s.sleep(100 * time.Millisecond)
 	}
 	jobs := table.quantities[0].values
 	for _, q := range table.quantities {

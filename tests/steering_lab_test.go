@@ -81,8 +81,7 @@ func (a *school) open(t *testing.T) {
 		nodes = append(nodes, lab.NodeSpec{Count: 2, GPUType: gpuType, GPUs: 4})
 	}
 	l := lab.ForTest(t, lab.Options{Nodes: nodes})
-	a.site = &site{TB: t, lab: l, dir: t.TempDir()}
-	a.config = filepath.Join(a.dir, "priod.toml")
+	a.site = bareSite(t, l)
 	if err := os.WriteFile(filepath.Join(l.Dir, "work", "learner"), []byte(learner), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -118,14 +117,16 @@ const turnover = 5 * time.Second
 
 // play sends all jobs to Slurm and watches until the last one has ended.
 func (a *school) play(jobs []lesson) (p lived, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 25*time.Minute)
+	ctx, cancel := context.WithTimeout(a.Context(), 25*time.Minute)
 	defer cancel()
 	var group sync.WaitGroup
 	watching, stop := context.WithCancel(ctx)
 	group.Go(func() { a.watch(watching, &p) })
 	begun, script := time.Now(), filepath.Join(a.lab.Dir, "work", "learner")
 	for _, j := range jobs {
-		time.Sleep(time.Until(begun.Add(j.at)))
+		if err = rest(ctx, time.Until(begun.Add(j.at))); err != nil {
+			break
+		}
 		gres := fmt.Sprintf("--gres=gpu:%d", j.gpus)
 		if a.fastest {
 			gres = fmt.Sprintf("--gres=gpu:%s:%d", learnerTypes[0], j.gpus)
@@ -142,7 +143,7 @@ func (a *school) play(jobs []lesson) (p lived, err error) {
 		p.jobs = append(p.jobs, jobRun{arrival: arrival{at: j.at, gpus: j.gpus, work: work}, id: strings.TrimSpace(string(out))})
 	}
 	err = errors.Join(err, lab.WaitFor(ctx, "the last job to end", func(ctx context.Context) (bool, error) {
-		time.Sleep(time.Second)
+		_ = rest(ctx, time.Second) // the wait sees why
 		out, err := a.lab.Run(ctx, "squeue", "--noheader", "--format=%i")
 		return err == nil && strings.TrimSpace(out) == "", nil // slurmctld may be busy
 	}))
@@ -261,7 +262,11 @@ func TestSteeringInTheLab(t *testing.T) {
 				group.Go(func() { results[i], errs[i] = arms[i].play(jobs) })
 			}
 			group.Wait()
+			arms[0].alive()
 		})
+		if t.Failed() {
+			return
+		}
 		var means []float64
 		for i, p := range results {
 			if errs[i] != nil {

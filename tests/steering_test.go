@@ -206,7 +206,7 @@ func TestSteeringToAnImpossibleType(t *testing.T) {
 	for line := range strings.Lines(b.slurm("squeue", "--noheader", "--states=RUNNING", "--format=%i")) {
 		b.slurm("scancel", strings.TrimSpace(line))
 	}
-	if err := l.WaitJob(t.Context(), id, "RUNNING"); err != nil {
+	if err := l.WaitJob(b.Context(), id, "RUNNING"); err != nil {
 		t.Error(err)
 	}
 	d.stop()
@@ -270,7 +270,7 @@ func TestSteeringPastNodesWithoutTheirFeature(t *testing.T) {
 	if out := b.must("queue"); !strings.Contains(out, "steered jobs do not run on a100-[2-3]: they have no feature a100") {
 		t.Errorf("queue does not name the nodes:\n%s", out)
 	}
-	if err := b.lab.WaitJob(t.Context(), one, "RUNNING"); err != nil {
+	if err := b.lab.WaitJob(b.Context(), one, "RUNNING"); err != nil {
 		t.Fatal(err)
 	}
 	if node := strings.TrimSpace(b.slurm("squeue", "--noheader", "--jobs="+one, "--format=%N")); node != "a100-1" {

@@ -85,10 +85,9 @@ func TestAllTogether(t *testing.T) {
 				sized++
 			}
 		}
-		time.Sleep(time.Duration(200+r.IntN(900)) * time.Millisecond)
+		e.sleep(time.Duration(200+r.IntN(900)) * time.Millisecond)
 		if i == 30 {
-			d.cmd.Process.Kill()
-			d.cmd.Wait()
+			d.kill()
 			d = e.daemon()
 		}
 	}

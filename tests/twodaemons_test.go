@@ -14,8 +14,8 @@ import (
 // beside is a site on the same lab with a state folder of its own.
 func (s *site) beside(settings string) *site {
 	s.Helper()
-	other := &site{TB: s.TB, lab: s.lab, host: s.host, dir: s.TempDir()}
-	other.config = filepath.Join(other.dir, "priod.toml")
+	other := bareSite(s.TB, s.lab)
+	other.host, other.life = s.host, s.life
 	other.configure(settings)
 	return other
 }
@@ -46,8 +46,7 @@ func TestSecondStateFolderStops(t *testing.T) {
 	if got := strings.TrimSpace(s.slurm("sprio", "--noheader", "--format=%S", "--jobs="+trial)); got != "0" {
 		t.Errorf("reset leaves %s", got)
 	}
-	d.cmd.Process.Kill()
-	d.cmd.Wait()
+	d.kill()
 	other.must("run", "--once") // the kernel has given the cluster free
 }
 
@@ -94,8 +93,8 @@ func TestSecondPriodOnAnotherHostGivesWay(t *testing.T) {
 		t.Skip("two hosts need root; make test as root runs this")
 	}
 	l := lab.ForTest(t, lab.Options{Backup: true, NoAccounting: true, Nodes: []lab.NodeSpec{{Count: 1, GPUType: "a100", GPUs: 4}}})
-	a := &site{TB: t, lab: l, host: lab.PrimaryHost, dir: t.TempDir()}
-	a.config = filepath.Join(a.dir, "priod.toml")
+	a := bareSite(t, l)
+	a.host = lab.PrimaryHost
 	a.configure(quick + "[te_budget.user]\ngpus = 0\n")
 	a.fill()
 	trials := func(n int) {

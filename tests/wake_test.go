@@ -93,7 +93,7 @@ func TestFloodOfCallsIsBounded(t *testing.T) {
 		}
 	}()
 	m.waitValue(early, atLeast(2)) // half of 4
-	time.Sleep(3 * time.Second)    // room for two polls more, were they allowed
+	d.sleep(3 * time.Second)       // room for two polls more, were they allowed
 	polls := m.value(early)
 	close(stop)
 	t.Logf("%d datagrams, %.0f early polls", <-stopped, polls)

@@ -26,7 +26,7 @@ func (c *Cluster) Past(ctx context.Context, since, until time.Time) ([]cluster.P
 		held := slurmplug.Job{TRES: r.AllocTRES}
 		gpuType, gpus, _ := held.AllocatedGPUs()
 		if gpuType == "" && gpus > 0 {
-			gpuType = c.allocatedType(r.NodeList, types)
+			gpuType = allocatedType(r.NodeList, types)
 		}
 		p := cluster.PastRun{Submit: r.Submit, Eligible: r.Eligible, QOS: r.QOS, Interval: cluster.Interval{
 			Job: r.ID, Start: r.Start, End: r.End, Closed: !r.End.IsZero() && !r.Start.IsZero(),

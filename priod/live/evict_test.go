@@ -2,9 +2,12 @@ package live
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"slurmprio/priod/eviction"
 	"slurmprio/slurmplug"
@@ -90,5 +93,28 @@ func TestLookAtForgottenJobs(t *testing.T) {
 		if c.final != "" && (s.User != "ann" || !s.Start.Equal(time.Unix(400, 0)) || !s.End.Equal(time.Unix(500, 0)) || s.ExitCode != 99 || s.NodeList != "n1") {
 			t.Errorf("%s: %+v", name, s)
 		}
+	}
+}
+
+// Several jobs are looked at at once, each for itself: the first form of this shared
+// what it remembered of requests, and died of it. It means most with -race.
+func TestSightsBesideEachOther(t *testing.T) {
+	c := New(nil)
+	var g errgroup.Group
+	g.SetLimit(looks)
+	for i := range 20_000 {
+		g.Go(func() error {
+			r := slurmplug.Sight{}
+			r.ID, r.State, r.Nodes = slurmplug.Plain(uint32(i)), "RUNNING", 1
+			r.TresPerNode, r.Comment = fmt.Sprintf("gres:gpu:%d", i%5000), fmt.Sprintf("prio:type=te&grace=%d&v=1", i%3000)
+			s := c.sight(r.ID, []slurmplug.Sight{r})
+			if s.GPUs != i%5000 || s.Tag.Grace != time.Duration(i%3000)*time.Second {
+				return fmt.Errorf("job %d has %d GPUs and a grace of %s", i, s.GPUs, s.Tag.Grace)
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Error(err)
 	}
 }

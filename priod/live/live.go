@@ -15,21 +15,22 @@ import (
 // configEvery is how often slurm.conf's values are read again.
 const configEvery = 5 * time.Minute
 
-// Cluster is a running Slurm cluster. It is used by one goroutine at a time.
+// Cluster is a running Slurm cluster. It is used by one goroutine at a time, but for
+// the methods that say otherwise. A method that looks at several jobs at once lets its
+// goroutines read the fields and write to none: what these find is handed back.
 type Cluster struct {
 	client *slurmplug.Client
 
 	name        string
 	multifactor bool
-	weights     int64                    // sum of the site's priority weights
-	limits      map[string]time.Duration // time limit of a job that names none, by partition
+	weights     int64 // sum of the site's priority weights
+	limits      timeLimits
 	conf        slurmplug.Config
 	configAt    time.Time // when the fields above were read
 	sizes       *sizeRules
 	inNameOf    ownNames
 	users       users
 	tags        tagCache
-	demands     demandCache
 	jobs        []slurmplug.Job          // memory of the last poll's records
 	nodeMB      []int64                  // the memory of its nodes, each amount once
 	runs        map[cluster.JobID]string // of the jobs that Apply writes to

@@ -54,12 +54,11 @@ func (c *Cluster) Observe(ctx context.Context) (cluster.Snapshot, error) {
 // snapshot turns Slurm's records into the domain's.
 func (c *Cluster) snapshot(at time.Time, jobs []slurmplug.Job, nodes []slurmplug.Node) cluster.Snapshot {
 	s := cluster.Snapshot{At: at.Round(0), Cluster: c.name, Nodes: convertNodes(nodes)}
-	types := gpuTypes(s.Nodes)
 	s.Jobs = make([]cluster.Job, len(jobs))
 	c.tags.begin()
-	c.demands = demandCache{}
+	v := conversion{limits: c.limits, types: gpuTypes(s.Nodes), tags: &c.tags}
 	for i := range jobs {
-		c.convertJob(&s.Jobs[i], &jobs[i], types, &c.tags)
+		v.job(&s.Jobs[i], &jobs[i])
 		s.Jobs[i].User = c.users.name(jobs[i].UID, jobs[i].User)
 	}
 	c.tags.end()
@@ -126,7 +125,16 @@ func gpuTypes(nodes []cluster.Node) map[string]string {
 	return types
 }
 
-func (c *Cluster) convertJob(o *cluster.Job, j *slurmplug.Job, types map[string]string, tags *tagCache) {
+// conversion turns records of jobs into the domain's. What it remembers from one
+// record to the next belongs to one goroutine.
+type conversion struct {
+	limits  timeLimits        // read only
+	types   map[string]string // GPU types by node, read only
+	tags    *tagCache
+	demands demandCache
+}
+
+func (v *conversion) job(o *cluster.Job, j *slurmplug.Job) {
 	*o = cluster.Job{
 		ID: j.ID, RawID: j.RawID, Tasks: j.Tasks, TaskCount: max(j.TaskCount, 1), HetLeader: j.HetID, HetOffset: j.HetOffset,
 		User: j.User, Name: j.Name, Account: j.Account, Partition: j.Partition, QOS: j.QOS, Reservation: j.Reservation,
@@ -135,15 +143,15 @@ func (c *Cluster) convertJob(o *cluster.Job, j *slurmplug.Job, types map[string]
 		TimeLimit: j.TimeLimit, Submit: j.Submit, Eligible: j.Eligible, Start: j.Start, Dependency: j.Dependency != "",
 	}
 	if o.TimeLimit == 0 {
-		o.TimeLimit = c.limitOf(j.Partition)
+		o.TimeLimit = v.limits.of(j.Partition)
 	}
 	o.SLUID = sluid(j)
-	d := c.demands.of(j)
+	d := v.demands.of(j)
 	o.Nodes, o.MemMB, o.GPUType, o.GPUs, o.Node.GPUs = d.nodes, d.memMB, d.gpuType, d.gpus, d.nodeGPUs
 	if o.State == cluster.Running && o.GPUType == "" && o.GPUs > 0 {
-		o.GPUType = c.allocatedType(j.NodeList, types)
+		o.GPUType = allocatedType(j.NodeList, v.types)
 	}
-	o.Tag, o.TagErr = tags.read(j.Comment)
+	o.Tag, o.TagErr = v.tags.read(j.Comment)
 }
 
 // sluid names the run of a record, "" where it would mean other jobs than the id does:
@@ -156,12 +164,15 @@ func sluid(j *slurmplug.Job) string {
 	return j.SLUID
 }
 
-// limitOf is the time limit of a job that names none: its partition's, the
-// longest of several.
-func (c *Cluster) limitOf(partitions string) time.Duration {
+// timeLimits are those of jobs that name none, by partition.
+type timeLimits map[string]time.Duration
+
+// of is the time limit of a job that names none: its partition's, the longest of
+// several.
+func (l timeLimits) of(partitions string) time.Duration {
 	longest := time.Duration(0)
 	for p := range strings.SplitSeq(partitions, ",") {
-		limit, known := c.limits[p]
+		limit, known := l[p]
 		if !known || limit == slurmplug.Unlimited {
 			return slurmplug.Unlimited
 		}
@@ -186,7 +197,7 @@ func state(s string) cluster.State {
 
 // allocatedType is the GPU type of the nodes that a job holds, "" when they
 // differ.
-func (c *Cluster) allocatedType(list string, types map[string]string) string {
+func allocatedType(list string, types map[string]string) string {
 	if t, ok := types[list]; ok {
 		return t
 	}
@@ -223,7 +234,7 @@ func addFactors(jobs []cluster.Job, factors []slurmplug.Factors, weights int64) 
 	return max(weights, highest-lowest)
 }
 
-// demandCache remembers, within one poll, what requests come to: a hundred
+// demandCache remembers, within one conversion, what requests come to: a hundred
 // thousand jobs ask for a few different things, neighbours often for the same.
 type demandCache struct {
 	last   request
@@ -325,7 +336,7 @@ func (c *Cluster) refreshConfig(ctx context.Context, at time.Time) error {
 }
 
 func (c *Cluster) setLimits(partitions []slurmplug.Partition) {
-	c.limits = make(map[string]time.Duration, len(partitions))
+	c.limits = make(timeLimits, len(partitions))
 	for _, p := range partitions {
 		c.limits[p.Name] = cmp.Or(p.DefaultTime, p.MaxTime, slurmplug.Unlimited)
 	}

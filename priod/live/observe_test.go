@@ -55,21 +55,20 @@ func TestUsable(t *testing.T) {
 
 func TestAllocatedType(t *testing.T) {
 	types := gpuTypes(nodes())
-	c := New(nil)
 	for list, want := range map[string]string{"a1": "a100", "a[1-2]": "a100", "a1,v1": "", "m1": "", "c1": "", "gone[1-3]": "", "a[": ""} {
-		if got := c.allocatedType(list, types); got != want {
+		if got := allocatedType(list, types); got != want {
 			t.Errorf("%s: %q, want %q", list, got, want)
 		}
 	}
 }
 
 func TestJob(t *testing.T) {
-	c := New(nil)
-	c.limits = map[string]time.Duration{"gpu": time.Hour, "long": slurmplug.Unlimited}
-	c.tags.begin()
+	var tags tagCache
+	tags.begin()
+	v := conversion{limits: timeLimits{"gpu": time.Hour, "long": slurmplug.Unlimited}, types: gpuTypes(nodes()), tags: &tags}
 	convert := func(j slurmplug.Job) cluster.Job {
 		var o cluster.Job
-		c.convertJob(&o, &j, gpuTypes(nodes()), &c.tags)
+		v.job(&o, &j)
 		return o
 	}
 	j := convert(slurmplug.Job{ID: slurmplug.Plain(3), State: "PENDING", Partition: "gpu", TresPerNode: "gres:gpu:2", Nodes: 2,

@@ -73,7 +73,9 @@ func (c *Cluster) Ask(ctx context.Context, jobs []*cluster.Job) error {
 func (c *Cluster) Asked(ctx context.Context, jobs []*cluster.Job) error {
 	var mu sync.Mutex
 	doubts := make([]error, len(jobs))
+	uids := map[uint32]string{}
 	c.refreshRights(ctx)
+	may := c.inNameOf.may
 	ids := make([]cluster.JobID, len(jobs))
 	for i, j := range jobs {
 		ids[i] = j.ID
@@ -90,13 +92,15 @@ func (c *Cluster) Asked(ctx context.Context, jobs []*cluster.Job) error {
 			mu.Lock()
 			defer mu.Unlock()
 			j.Asked, doubts[i] = a, err
-			if a != nil && c.inNameOf.may && isKnown(a.UID) {
-				c.inNameOf.uids[j.ID.ID] = a.UID
+			if a != nil && may && isKnown(a.UID) {
+				uids[j.ID.ID] = a.UID
 			}
 			return nil
 		})
 	}
-	return errors.Join(append([]error{g.Wait()}, doubts...)...)
+	err := g.Wait()
+	c.inNameOf.uids = uids
+	return errors.Join(append([]error{err}, doubts...)...)
 }
 
 // askedOf is how one job asks, nil when it waits no more. An array in one record
@@ -142,10 +146,9 @@ func (c *Cluster) recordsOf(ids []cluster.JobID) map[cluster.JobID]*slurmplug.Jo
 
 // refreshRights finds out whether sizes can be written in the names of the jobs'
 // users, which lifts no limit from them. Where Slurm enforces none it makes no
-// difference. It forgets the users of the jobs that were asked before.
+// difference.
 func (c *Cluster) refreshRights(ctx context.Context) {
 	n := &c.inNameOf
-	n.uids = map[uint32]string{}
 	if n.since.Equal(c.configAt) {
 		return
 	}

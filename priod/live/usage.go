@@ -81,7 +81,7 @@ func (c *Cluster) usedBy(r *slurmplug.Run, m *slurmplug.Usage, types map[string]
 	held := slurmplug.Job{TRES: r.AllocTRES}
 	gpuType, gpus, _ := held.AllocatedGPUs()
 	if gpuType == "" && gpus > 0 {
-		gpuType = c.allocatedType(r.NodeList, types)
+		gpuType = allocatedType(r.NodeList, types)
 	}
 	used := sensitivity.Run{
 		User: r.User, Name: r.Name, GPUType: today(gpuType), GPUs: gpus, Nodes: m.Nodes,

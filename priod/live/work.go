@@ -42,7 +42,7 @@ func (c *Cluster) Stays(ctx context.Context, since, until time.Time, steps *rege
 			continue
 		}
 		if gpuType == "" {
-			gpuType = c.allocatedType(r.NodeList, types)
+			gpuType = allocatedType(r.NodeList, types)
 		}
 		s := speed.Stay{RawID: r.RawID, Start: r.Start, End: r.End, State: r.State, GPUType: gpuType, GPUs: gpus, User: r.User, Name: r.Name}
 		s.Tag, _ = jobtag.Split(r.Comment)

@@ -116,7 +116,7 @@ func WaitFor(ctx context.Context, what string, condition func(context.Context) (
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waited in vain for %s: %w", what, ctx.Err())
+			return fmt.Errorf("waited in vain for %s: %w", what, context.Cause(ctx))
 		case <-time.After(pause):
 		}
 	}
