@@ -93,8 +93,8 @@ func TestSizesOfEachWay(t *testing.T) {
 	t.Parallel()
 	const settings = "enabled = true\nwithin = \"5s\"\n"
 	s := newSizingSite(t, lab.Options{NoAccounting: true, ExtraFiles: map[string]string{"job_submit.lua": vetoes}, ExtraConf: []string{"JobSubmitPlugins=lua"}}, settings)
-	// Eight CPUs for each GPU make it fast, or one is enough.
-	hungry, modest := "--prio-cpu=a100:1x1-8x8", "--prio-cpu=a100:1x1-3x1"
+	// Its share of the CPUs makes it fast, or one is enough: no job is bound to a node.
+	hungry, modest := "--prio-cpu=a100:1x1-3x3", "--prio-cpu=a100:1x1-3x1"
 	memory := "--prio-mem=a100:1000x1-30000x1"
 	ways := []struct {
 		name, holds string // CPUs and memory that it runs with, "" for one that need not start
@@ -104,11 +104,10 @@ func TestSizesOfEachWay(t *testing.T) {
 		{"cpus", "1 16000M", "gets 1 CPU and 16000 MB, expected at 1.00 times", []string{modest, "-c", "8", "--gres=gpu:1"}},
 		{"tasks", "2 12000M", "its share of a node like", []string{modest, "-N1", "-n", "2", "-c", "3", "--gres=gpu:2"}},
 		{"tasks-per-node", "2 12000M", "gets 2 CPUs", []string{modest, "--ntasks-per-node=2", "-N1", "-c", "3", "--gres=gpu:2"}},
-		{"hungry", "8 16G", "expected at 4.00 times the speed (its tag's cpu)", []string{hungry, "-c", "2", "--mem=16G", "--gres=gpu:1"}},
-		{"per-gpu", "3 1000M", "gets 3 CPUs and 1000 MB", []string{modest, memory, "--cpus-per-gpu=3", "--mem=16G", "--gres=gpu:1"}},
+		{"hungry", "3 16G", "expected at 3.00 times the speed (its tag's cpu)", []string{hungry, "-c", "1", "--mem=16G", "--gres=gpu:1"}},
 		{"mem", "1 1000M", "its tag's cpu and mem", []string{modest, memory, "-c", "3", "--mem=100G", "--gres=gpu:1"}},
 		{"mem-per-cpu", "1 1000M", "its tag's cpu and mem", []string{modest, memory, "-c", "3", "--mem-per-cpu=10G", "--gres=gpu:1"}},
-		{"mem-per-gpu", "1 100000M", "it asks for memory by GPU (--mem-per-gpu), which its script's environment keeps", []string{modest, memory, "-c", "3", "--mem-per-gpu=100000", "--gpus=1"}},
+		{"mem-per-gpu", "1 50000M", "it asks for memory by GPU (--mem-per-gpu), which its script's environment keeps", []string{modest, memory, "-c", "3", "--mem-per-gpu=50000", "--gpus=1"}},
 		{"default", "2 1000M", "2 CPUs and 1000 MB", []string{modest, memory, "-p", "def", "--gres=gpu:a100:1"}},
 		{"array", "1 10000M", "gets 1 CPU and 10000 MB", []string{modest, "--array=1-2", "-c", "5", "--gres=gpu:1"}},
 		{"by-gpu", "", "its own, because nothing is known of how it uses memory on a100; it asks for CPUs by GPU (--cpus-per-gpu)", []string{hungry, "--cpus-per-gpu=2", "--mem=16G", "--gres=gpu:1"}},
