@@ -189,7 +189,7 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan os.Signal) error {
 		if errors.As(err, new(*TwinError)) {
 			return err
 		}
-		pinged := standing(err) != "" || errors.Is(err, errNobody)
+		pinged := standing(err) != "" || errors.Is(err, errNobody) || errors.Is(err, errUnasked)
 		if err = d.report(&result, err); errors.Is(err, store.ErrTaken) {
 			return err
 		}

@@ -33,8 +33,13 @@ const (
 	takingOver   = StandBy("the slurmctld of this host acts; priod acts from the next cycle on")
 )
 
-// errNobody says that no controller is up.
-var errNobody = errors.New("no slurmctld answers")
+var (
+	// errNobody says that no controller is up.
+	errNobody = errors.New("no slurmctld answers")
+	// errUnasked says that it is not known who acts: while a primary that comes back
+	// takes over, scontrol ping hangs for up to 20 s (seen on 24.11.5 and 26.05.5).
+	errUnasked = errors.New("ask which slurmctld acts")
+)
 
 // follow returns a StandBy when this host's priod must not act. To act after
 // standing by takes two looks, an interval apart: what the other host's priod
@@ -87,7 +92,7 @@ func Elsewhere(ctx context.Context, slurm Slurm, c *config.Config) error {
 	}
 	all, err := slurm.Controllers(ctx)
 	if err != nil {
-		return fmt.Errorf("ask which slurmctld acts: %w", err)
+		return fmt.Errorf("%w: %w", errUnasked, err)
 	}
 	return standBy(all, names)
 }

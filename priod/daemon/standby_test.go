@@ -161,25 +161,35 @@ func TestStandByHidesNoTrouble(t *testing.T) {
 type moving struct {
 	*fake
 	at            time.Time
-	before, after []slurmplug.Controller
+	before, after []slurmplug.Controller // before: nil while scontrol ping hangs
 }
 
 func (m moving) Controllers(context.Context) ([]slurmplug.Controller, error) {
 	if time.Now().After(m.at) {
 		return m.after, nil
 	}
+	if m.before == nil {
+		return nil, errors.New("scontrol ping: timed out")
+	}
 	return m.before, nil
 }
 
 // However long no controller answered, the second cycle after one does acts.
 func TestNoBackOffWhileNoControllerAnswers(t *testing.T) {
+	noBackOff(t, controllers(false, false))
+}
+
+// Nor does a scontrol ping that hangs while a primary comes back hold up what follows.
+func TestNoBackOffWhilePingHangs(t *testing.T) { noBackOff(t, nil) }
+
+func noBackOff(t *testing.T, before []slurmplug.Controller) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{}
 		f.queue()
 		d := following(t, f)
 		interval := time.Duration(d.Config.Cycle.Interval)
 		until := 100*interval + interval/2
-		slurm := moving{f, time.Now().Add(until), controllers(false, false), controllers(false, true)}
+		slurm := moving{f, time.Now().Add(until), before, controllers(false, true)}
 		d.Connect = func(*config.Config) Slurm { return slurm }
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)

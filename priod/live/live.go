@@ -50,12 +50,14 @@ func (c *Cluster) Versions(ctx context.Context) (slurmctld, commands string, err
 
 // Apply carries out the actions. Two actions on one job keep their order: a
 // release comes before the Nice that it would wipe out, what it asks for before
-// what could let it start. Writes into requests are read back.
+// what could let it start. Writes into requests are read back. Where slurmctld's rate
+// limit leaves some to the next cycle, those that rank jobs of which nothing else is
+// changed come first, TE jobs before the others.
 func (c *Cluster) Apply(ctx context.Context, actions []plan.Action) []plan.Outcome {
 	outcomes := make([]plan.Outcome, len(actions))
 	c.runs = c.runsOf(actions)
 	waits := map[cluster.JobID]string{} // jobs of which an action was not sent, and why: the next ones wait with it
-	for _, wave := range waves(actions) {
+	for _, wave := range waves(actions, c.conf.RateLimit().Holds()) {
 		wave = slices.DeleteFunc(wave, func(i int) bool {
 			why, wait := waits[actions[i].Job]
 			if wait {
@@ -112,17 +114,25 @@ func (c *Cluster) runsOf(actions []plan.Action) map[cluster.JobID]string {
 	return runs
 }
 
-// waves splits actions, by index, so that no wave holds a job twice.
-func waves(actions []plan.Action) [][]int {
+// waves splits actions, by index, so that no wave holds a job twice; with ranksFirst
+// the first wave holds those of jobs that are only ranked, the next ones all others.
+func waves(actions []plan.Action, ranksFirst bool) [][]int {
 	var out [][]int
 	turn := make(map[slurmplug.JobID]int, len(actions))
+	if ranksFirst {
+		for i := range actions {
+			if !actions[i].Lever.Ranks() {
+				turn[actions[i].Job] = 1
+			}
+		}
+	}
 	for i := range actions {
 		n := turn[actions[i].Job]
 		turn[actions[i].Job] = n + 1
-		if n == len(out) {
+		for n >= len(out) {
 			out = append(out, nil)
 		}
 		out[n] = append(out[n], i)
 	}
-	return out
+	return slices.DeleteFunc(out, func(wave []int) bool { return len(wave) == 0 })
 }
