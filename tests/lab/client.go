@@ -158,6 +158,9 @@ func (l *Lab) WaitNodes(ctx context.Context) error {
 		out, err := l.Run(ctx, "sinfo", "--noheader", "--Node", "--all", "--format=%N %T")
 		if err != nil {
 			last = err.Error()
+			if _, err := l.PID("slurmctld"); err != nil && !l.opts.Backup { // 26.05 listens before it has loaded its plugins
+				return false, fmt.Errorf("slurmctld ended: %w\n%s", err, l.tails("slurmctld"))
+			}
 			return false, nil // slurmctld may not answer yet
 		}
 		last = out
