@@ -72,7 +72,7 @@ while time.time() < end: pass'`
 		t.Fatalf("report sizing says\n%s", told)
 	}
 	job := s.submit("--hold", "--gres=gpu:2", line[1], "--time=5", "--wrap", "sleep 1") // or it might wait beside the next one
-	if asks := s.slurm("scontrol", "-o", "show", "job", job); !strings.Contains(asks, "MemPerTres=gres:gpu:"+line[2]+" ") {
+	if asks := s.slurm("scontrol", "-o", "show", "job", job); !regexp.MustCompile(`MemPerTres=gres[:/]gpu:` + line[2] + ` `).MatchString(asks) {
 		t.Errorf("%s is not taken for memory:\n%s", line[1], asks)
 	}
 

@@ -45,10 +45,19 @@ func reportSizing(c *cli.Context) error {
 		past, shares = sensitivity.Learn(used.Runs, time.Duration(cfg.Speeds.Shortest)), used.Shares
 	}
 	s := report.OfSizing(&snapshot, table, past, shares)
+	holding := s.Holding(&snapshot)
+	peaks, unmeasured := slurm.Peaks(c.Context, holding)
+	s.SetPeaks(holding, peaks)
 	if c.Bool("json") {
 		return report.JSON(c.App.Writer, s)
 	}
 	showSizing(c.App.Writer, s)
+	switch {
+	case unmeasured != nil:
+		fmt.Fprintf(c.App.Writer, "\nWhat running jobs use of their memory is not known: %v\n", unmeasured)
+	case len(holding) > 0 && len(peaks) == 0:
+		fmt.Fprintln(c.App.Writer, "\nWhat running jobs use of their memory is not known: JobAcctGatherType must not be none.")
+	}
 	switch {
 	case span > 0 && len(past) == 0:
 		fmt.Fprintln(c.App.Writer, "\nAccounting says of no run with GPUs what it used: JobAcctGatherType must not be none.")
@@ -86,6 +95,7 @@ func showSizing(w io.Writer, s *report.Sizing) {
 			fmt.Fprintf(w, "and %d more (--json)\n", more)
 		}
 	}
+	showIdle(w, s.Idle)
 	rows = rows[:0]
 	for _, j := range s.Starving {
 		rows = append(rows, []any{j.Job.String(), j.User, j.Node, j.CPUs, j.Wants, j.Idle, fmt.Sprintf("%.2f", j.Gain), j.Why})
@@ -101,6 +111,22 @@ func showSizing(w io.Writer, s *report.Sizing) {
 	if len(rows) > 0 {
 		fmt.Fprintln(w, "\nThese had far more for each GPU than they used. What is enough can stand in the next script in place of its -c and --mem:")
 		report.Table(w, []string{"PROGRAM", "TYPE", "RUNS", "HAD CPUS", "USED CPUS", "HAD MB", "USED MB", "ENOUGH"}, rows)
+	}
+}
+
+// showIdle tells who holds memory that free GPUs lack, and has not used it.
+func showIdle(w io.Writer, idle []report.IdleMemory) {
+	var rows [][]any
+	for _, j := range idle[:min(len(idle), mostCPUOnly)] {
+		rows = append(rows, []any{j.Job.String(), j.User, j.Node, j.GPUs, j.MemMB, j.Peak, j.Idle})
+	}
+	if len(rows) == 0 {
+		return
+	}
+	fmt.Fprintln(w, "\nThese hold memory there that their steps have not used so far; a quarter more than they used, at least 1024 MB, is left to them:")
+	report.Table(w, []string{"JOB", "USER", "NODE", "GPUS", "MB", "USED AT MOST", "COULD GIVE BACK"}, rows)
+	if more := len(idle) - len(rows); more > 0 {
+		fmt.Fprintf(w, "and %d more (--json)\n", more)
 	}
 }
 

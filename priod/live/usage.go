@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/policy/sensitivity"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
@@ -98,4 +99,21 @@ func (c *Cluster) usedBy(r *slurmplug.Run, m *slurmplug.Usage, types map[string]
 		}
 	}
 	return used
+}
+
+// Peaks are the most memory in MB that the steps of running jobs which run now have
+// used so far; jobs that are not measured are left out.
+func (c *Cluster) Peaks(ctx context.Context, jobs []*cluster.Job) (map[cluster.JobID]int64, error) {
+	raw := make([]uint32, len(jobs))
+	for i, j := range jobs {
+		raw[i] = j.RawID
+	}
+	used, err := c.client.Peaks(ctx, raw)
+	peaks := make(map[cluster.JobID]int64, len(used))
+	for _, j := range jobs {
+		if mb, measured := used[j.RawID]; measured {
+			peaks[j.ID] = mb
+		}
+	}
+	return peaks, err
 }

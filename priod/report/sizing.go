@@ -20,7 +20,8 @@ type Sizing struct {
 	Free     int           `json:"free_gpus"`     // of them
 	Stranded int           `json:"stranded_gpus"` // of the free ones: without their share of CPUs or memory
 	Nodes    []StrandedOn  `json:"stranded"`
-	CPUOnly  []CPUOnlyJob  `json:"cpu_only"` // on those nodes, the largest first
+	CPUOnly  []CPUOnlyJob  `json:"cpu_only"`    // on those nodes, the largest first
+	Idle     []IdleMemory  `json:"idle_memory"` // on nodes whose free GPUs lack memory; the most first
 	Starving []StarvingJob `json:"starving"`
 	Programs []Overasked   `json:"overasked"`
 }
@@ -46,6 +47,46 @@ type CPUOnlyJob struct {
 	Nodes string        `json:"nodes"` // all that it runs on
 	CPUs  int           `json:"cpus"`
 	MemMB int64         `json:"mem_mb"`
+}
+
+// IdleMemory is a running job that holds more memory than its steps have used so far.
+type IdleMemory struct {
+	Job   cluster.JobID `json:"job"`
+	User  string        `json:"user"`
+	Node  string        `json:"node"`
+	GPUs  int           `json:"gpus"`
+	MemMB int64         `json:"mem_mb"`
+	Peak  int64         `json:"peak_mb"`
+	Idle  int64         `json:"idle_mb"` // beyond its peak with a margin
+}
+
+// margin is what a job is left beyond the most that it has used: a quarter of it, and
+// no less than this, in MB.
+const margin = 1024
+
+// Holding are the running jobs on the nodes whose free GPUs lack memory.
+func (r *Sizing) Holding(s *cluster.Snapshot) (jobs []*cluster.Job) {
+	lacks := map[string]bool{}
+	for _, n := range r.Nodes {
+		lacks[n.Node] = n.ForMem > 0
+	}
+	for i := range s.Jobs {
+		if j := &s.Jobs[i]; j.State == cluster.Running && lacks[j.NodeList] {
+			jobs = append(jobs, j)
+		}
+	}
+	return jobs
+}
+
+// SetPeaks takes in what such jobs have used at most so far, in MB.
+func (r *Sizing) SetPeaks(jobs []*cluster.Job, peaks map[cluster.JobID]int64) {
+	for _, j := range jobs {
+		peak, measured := peaks[j.ID]
+		if idle := j.MemMB - peak - max(peak/4, margin); measured && idle > 0 {
+			r.Idle = append(r.Idle, IdleMemory{Job: j.ID, User: j.User, Node: j.NodeList, GPUs: j.GPUs, MemMB: j.MemMB, Peak: peak, Idle: idle})
+		}
+	}
+	slices.SortStableFunc(r.Idle, func(a, b IdleMemory) int { return cmp.Compare(b.Idle, a.Idle) })
 }
 
 // StarvingJob is a running job that would be faster with CPUs that lie idle beside
@@ -78,7 +119,7 @@ const far = 2
 
 // OfSizing sums up a snapshot, and what accounting taught: past and shares may be nil.
 func OfSizing(s *cluster.Snapshot, table *workload.Table, past sensitivity.Past, shares map[string]sensitivity.Share) *Sizing {
-	r := &Sizing{Nodes: []StrandedOn{}, CPUOnly: []CPUOnlyJob{}, Starving: []StarvingJob{}, Programs: []Overasked{}}
+	r := &Sizing{Nodes: []StrandedOn{}, CPUOnly: []CPUOnlyJob{}, Idle: []IdleMemory{}, Starving: []StarvingJob{}, Programs: []Overasked{}}
 	r.stranded(s)
 	r.cpuOnly(s)
 	r.starving(s, table, past)

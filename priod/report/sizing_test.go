@@ -58,3 +58,33 @@ func TestSizing(t *testing.T) {
 		t.Errorf("%+v", r.Programs)
 	}
 }
+
+// Who holds memory that free GPUs lack, and has not used it: with a margin, and only
+// who was measured.
+func TestIdleMemory(t *testing.T) {
+	job := func(id uint32, node string, memMB int64) cluster.Job {
+		return cluster.Job{ID: slurmplug.Plain(id), State: cluster.Running, NodeList: node, GPUs: 1, MemMB: memMB, User: "ann"}
+	}
+	s := &cluster.Snapshot{
+		Nodes: []cluster.Node{
+			{Name: "lacks", Usable: true, GPUType: "v100", GPUs: 8, GPUsUsed: 5, CPUs: 24, MemMB: 80000, MemUsedMB: 75000},
+			{Name: "has", Usable: true, GPUType: "v100", GPUs: 8, GPUsUsed: 2, CPUs: 24, CPUsUsed: 20, MemMB: 80000},
+		},
+		Jobs: []cluster.Job{
+			job(1, "lacks", 20000), job(2, "lacks", 30000), job(3, "lacks", 11000), job(4, "lacks", 10000), job(5, "has", 20000), job(6, "lacks,has", 20000),
+		},
+	}
+	r := OfSizing(s, &workload.Table{}, nil, nil)
+	holding := r.Holding(s)
+	if len(holding) != 4 {
+		t.Fatalf("%d jobs hold memory there", len(holding))
+	}
+	r.SetPeaks(holding, map[cluster.JobID]int64{slurmplug.Plain(1): 8000, slurmplug.Plain(2): 100, slurmplug.Plain(3): 10000})
+	want := []IdleMemory{
+		{Job: slurmplug.Plain(2), User: "ann", Node: "lacks", GPUs: 1, MemMB: 30000, Peak: 100, Idle: 30000 - 100 - 1024},
+		{Job: slurmplug.Plain(1), User: "ann", Node: "lacks", GPUs: 1, MemMB: 20000, Peak: 8000, Idle: 10000},
+	}
+	if !slices.Equal(r.Idle, want) {
+		t.Errorf("%+v", r.Idle)
+	}
+}
