@@ -342,6 +342,7 @@ func TestSizesGivenBack(t *testing.T) {
 		t.Errorf("explain does not say it:\n%s", told)
 	}
 
+	s.sizing("enabled = true\nwithin = \"5m\"\n") // three cycles on a busy machine take more than 5s
 	// An array of more tasks than GPUs comes to its sizes over several cycles. The last
 	// task is what is left of the record, and all go back at once.
 	for _, lost := range []bool{false, true} {
