@@ -16,7 +16,11 @@ type ports struct{ Slurmctld, Slurmdbd, Slurmd int }
 // is what Slurm's daemons bind to when told to stay off the other interfaces.
 // With "" (no such address) they bind to all interfaces, and munge's key alone
 // keeps strangers out.
-type host struct{ Addr string }
+type host struct {
+	Addr string
+	// Hosts: the daemons get the lab's own /etc/hosts, in which the name is 127.0.0.1.
+	Hosts bool
+}
 
 const loopback = "127.0.0.1"
 
@@ -29,7 +33,11 @@ func (h host) binding() (params []string, addr string) {
 		return []string{"CommunicationParameters=NoInAddrAny,NoCtldInAddrAny"}, loopback
 	}
 	// Debian's 127.0.1.1: srun would listen there and be called at the source
-	// of its packets, 127.0.0.1; so only the controllers keep to it.
+	// of its packets, 127.0.0.1; so only the controllers keep to it. slurmdbd, too,
+	// calls slurmctld there, to tell it of new limits.
+	if h.Hosts {
+		return []string{"CommunicationParameters=NoCtldInAddrAny"}, loopback
+	}
 	return []string{"CommunicationParameters=NoCtldInAddrAny"}, h.Addr
 }
 
@@ -224,7 +232,8 @@ func slurmdbdConf(dir, me string, h host, p ports) string {
 		"StorageLoc=slurm_acct_db",
 	}
 	if h.Addr != "" {
-		conf = append(conf, "DbdHost=localhost", "DbdAddr="+h.Addr, "CommunicationParameters=NoInAddrAny")
+		_, addr := h.binding()
+		conf = append(conf, "DbdHost=localhost", "DbdAddr="+addr, "CommunicationParameters=NoInAddrAny")
 	} else {
 		conf = append(conf, "DbdHost=localhost")
 	}

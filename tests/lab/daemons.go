@@ -46,13 +46,13 @@ func (l *Lab) command(daemon string) ([]string, error) {
 			"--socket=" + l.path("db/sock"), "--pid-file=" + l.path("db/pid"), "--skip-networking", "--skip-grant-tables",
 			"--skip-log-bin", "--skip-name-resolve", "--performance-schema=OFF", "--innodb-lock-wait-timeout=900"}, l.asUser(quickInnoDB...)...), nil
 	case "slurmdbd":
-		return []string{lookup("slurmdbd"), "-D"}, nil
+		return l.withHosts([]string{lookup("slurmdbd"), "-D"}), nil
 	case "slurmctld":
 		argv := []string{lookup("slurmctld"), "-D"}
 		if l.opts.Backup {
-			argv = l.onHost(PrimaryHost, argv)
+			return l.onHost(PrimaryHost, argv), nil
 		}
-		return argv, nil
+		return l.withHosts(argv), nil
 	case Backup:
 		if l.opts.Backup {
 			return l.onHost(BackupHost, []string{lookup("slurmctld"), "-D"}), nil

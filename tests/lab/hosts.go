@@ -38,7 +38,8 @@ func controllers(dir string) []string {
 // hostsFile is /etc/hosts on these hosts.
 func hostsFile() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s localhost\n", loopback)
+	name, _ := os.Hostname()
+	fmt.Fprintf(&b, "%s localhost %s\n", loopback, name)
 	for _, h := range []string{PrimaryHost, BackupHost} {
 		fmt.Fprintf(&b, "%s %s\n", addresses[h], h)
 	}
@@ -56,6 +57,16 @@ func (l *Lab) onHost(host string, argv []string) []string {
 	const script = `cd "$1" && mount --bind etc/hosts /etc/hosts && mkdir -p "run/$2" && mount --bind "run/$2" run/host &&
 		hostname "$2" && cd work && shift 2 && exec "$@"`
 	return append([]string{lookup("unshare"), "--uts", "--mount", "--propagation=private", "sh", "-c", script, "sh", l.Dir, host}, argv...)
+}
+
+// withHosts wraps a daemon so that it reads the lab's /etc/hosts, where the machine's
+// own name is an address that Slurm cannot be reached at from everywhere.
+func (l *Lab) withHosts(argv []string) []string {
+	if !l.host.Hosts {
+		return argv
+	}
+	const script = `mount --bind "$1/etc/hosts" /etc/hosts && shift && exec "$@"`
+	return append([]string{lookup("unshare"), "--mount", "--propagation=private", "sh", "-c", script, "sh", l.Dir}, argv...)
 }
 
 // WaitSaved waits until slurmctld's folder holds all jobs as they are now: a

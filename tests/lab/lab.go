@@ -264,7 +264,11 @@ func thisHost() host {
 	if ip := net.ParseIP(addr); ip == nil || !ip.IsLoopback() {
 		return host{}
 	}
-	return host{Addr: addr}
+	h := host{Addr: addr}
+	if addr != loopback && os.Geteuid() == 0 {
+		h.Hosts = exec.Command(lookup("unshare"), "--mount", "--propagation=private", "true").Run() == nil
+	}
+	return h
 }
 
 // freePorts finds n ports in a row that nobody listens on now, below the range

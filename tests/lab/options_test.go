@@ -97,7 +97,7 @@ func TestSlurmConf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conf := slurmConf("/d", "me", host{"127.0.1.1"}, ports{100, 101, 102}, o)
+	conf := slurmConf("/d", "me", host{Addr: "127.0.1.1"}, ports{100, 101, 102}, o)
 	var nodes []string
 	for line := range strings.Lines(conf) {
 		if strings.HasPrefix(line, "NodeName=") {
@@ -116,6 +116,10 @@ func TestSlurmConf(t *testing.T) {
 		if !strings.Contains(conf, "\n"+line+"\n") {
 			t.Errorf("no line %q in\n%s", line, conf)
 		}
+	}
+	own := slurmConf("/d", "me", host{Addr: "127.0.1.1", Hosts: true}, ports{100, 101, 102}, o)
+	if !strings.Contains(own, "\nSlurmctldHost=localhost(127.0.0.1)\n") || !strings.Contains(own, "\nAccountingStorageHost=127.0.0.1\n") {
+		t.Errorf("with a hosts file of its own:\n%s", own)
 	}
 	if strings.Contains(conf, "SchedulerType=sched/backfill") {
 		t.Error("ExtraConf did not replace SchedulerType")
