@@ -46,7 +46,7 @@ var (
 	// answer.
 	ErrController = errors.New("no answer from Slurm's controller")
 	// ErrRate comes on top of another when slurmctld's limit on requests is why, or may be.
-	ErrRate = errors.New("Slurm's rate limit")
+	ErrRate = errors.New("slurmctld's rate limit")
 )
 
 // CommandError says how one of Slurm's programs failed.

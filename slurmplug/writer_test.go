@@ -671,7 +671,7 @@ func TestWritesUnderTheRateLimit(t *testing.T) {
 		t.Errorf("%d sent", sent)
 	}
 	for _, r := range results[sent:] {
-		if r.Status != Postponed || !strings.HasPrefix(r.Message, NotSent+"Slurm's rate limit: an account may make 40 requests at once and 1 more each 1m") {
+		if r.Status != Postponed || !strings.HasPrefix(r.Message, NotSent+"slurmctld's rate limit: an account may make 40 requests at once and 1 more each 1m") {
 			t.Fatalf("%s %s", r.Status, r.Message)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"slurmprio/tests/lab"
 )
 
-// Under Slurm's rate limit, in a long test at its defaults, an operator's priod keeps below it: it
+// Under slurmctld's rate limit, in a long test at its defaults, an operator's priod keeps below it: it
 // writes what it may, leaves the rest to later cycles and says why, and takes all of it
 // back again. Slurm never has to tell it to back off, and nothing is lost.
 func TestSlurmsRateLimit(t *testing.T) {
@@ -63,7 +63,7 @@ func TestSlurmsRateLimit(t *testing.T) {
 	if strings.HasPrefix(s.slurm("scontrol", "--version"), "slurm-wlm 22.") {
 		return // has no such limit
 	}
-	why := fmt.Sprintf("Slurm's rate limit: an account may make 30 requests at once and %d more each second", rate)
+	why := fmt.Sprintf("slurmctld's rate limit: an account may make 30 requests at once and %d more each second", rate)
 	if !strings.Contains(log, "writes wait for later cycles") || !strings.Contains(log, why) {
 		t.Error("the log does not say why writes wait")
 	}
