@@ -303,7 +303,8 @@ func (s *site) wait(what string, condition func() bool) {
 	s.within(30*time.Second, what, condition)
 }
 
-// patiently waits for what Slurm's controllers do among themselves: a backup may
+// patiently waits for what Slurm does by itself: an end that was lost is told again
+// after a minute, and a backup controller may
 // need half a minute to hand over (22.05).
 func (s *site) patiently(what string, condition func() bool) {
 	s.Helper()

@@ -331,7 +331,7 @@ func TestEvictionSurvivesKill(t *testing.T) {
 			place := "started"
 			if k.cancelled {
 				place = "released"
-				e.wait("the victim to run again", func() bool { return strings.Count(e.log("w"), "start ") == 2 })
+				e.patiently("the victim to run again", func() bool { return strings.Count(e.log("w"), "start ") == 2 })
 			} else {
 				e.completes(trial)
 			}
@@ -445,7 +445,7 @@ func TestEvictionConducts(t *testing.T) {
 				e.completes(trial)
 			}
 			if c.back {
-				e.wait("the victim to run again", func() bool { return strings.Count(e.log("w"), "start ") == 2 })
+				e.patiently("the victim to run again", func() bool { return strings.Count(e.log("w"), "start ") == 2 })
 				e.completes(victim)
 			}
 			all := e.settled()
