@@ -20,8 +20,10 @@ func (c *Cluster) confirm(ctx context.Context, outcomes []plan.Outcome) {
 	var asked []int
 	for i := range outcomes {
 		o := &outcomes[i]
-		if o.Status == slurmplug.Applied && !o.Lever.Ranks() || o.Status == slurmplug.Refused && o.Lever == slurmplug.Size {
-			asked = append(asked, i) // of a size some fields may have been taken before one was refused
+		// Of a size some fields may have been taken before one was refused; a job that has
+		// started meanwhile refuses nodes, too.
+		if o.Status == slurmplug.Applied && !o.Lever.Ranks() || o.Status == slurmplug.Refused && (o.Lever == slurmplug.Size || o.Lever == slurmplug.ReqNodeList) {
+			asked = append(asked, i)
 		}
 	}
 	if len(asked) == 0 {
@@ -37,6 +39,12 @@ func (c *Cluster) confirm(ctx context.Context, outcomes []plan.Outcome) {
 			if o.Lever == slurmplug.Size && seen && !sight.Gone {
 				sight.Asked, unseen = c.askedOf(ctx, &cluster.Job{ID: id}, records)
 				seen = unseen == nil
+			}
+			if o.Status == slurmplug.Refused && o.Lever == slurmplug.ReqNodeList {
+				if seen && (sight.Gone || sight.State != cluster.Pending) {
+					o.Status, o.Message = slurmplug.Raced, "it waits no more: "+o.Message
+				}
+				break
 			}
 			if o.Status == slurmplug.Refused {
 				switch now, shown := sight.Request(o.Lever); {

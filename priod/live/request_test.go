@@ -77,6 +77,21 @@ func TestSizeOfAJobThatStarts(t *testing.T) {
 	}
 }
 
+// So it does when reset takes back the nodes of a job that starts or ends meanwhile
+// (TestAllTogether on 26.05.5).
+func TestNodesOfAJobThatStarts(t *testing.T) {
+	for state, want := range map[string]slurmplug.Status{"PENDING": slurmplug.Refused, "RUNNING": slurmplug.Raced, "COMPLETED": slurmplug.Raced} {
+		a := plan.Action{Job: slurmplug.Plain(7), Lever: slurmplug.ReqNodeList, Before: "t4-1", After: ""}
+		o := []plan.Outcome{{Action: a, Status: slurmplug.Refused, Message: "Invalid node name specified"}}
+		c := New(slurmplug.NewClient(&shows{state: state}, slurmplug.Options{Abilities: &slurmplug.Abilities{Release: "24.11.5"}}))
+		c.jobs = []slurmplug.Job{{ID: slurmplug.Plain(7), RawID: 7}}
+		c.confirm(t.Context(), o)
+		if o[0].Status != want {
+			t.Errorf("%s: %+v", state, o[0])
+		}
+	}
+}
+
 // denying is a slurmctld that refuses updates, and then shows no job.
 type denying struct{}
 
