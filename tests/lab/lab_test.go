@@ -396,7 +396,7 @@ func TestPortTaken(t *testing.T) {
 func TestStartFails(t *testing.T) {
 	skipWithoutSlurm(t)
 	dir := filepath.Join(t.TempDir(), "lab")
-	_, err := Start(t.Context(), Options{Dir: dir, NoAccounting: true, ExtraConf: []string{"SelectType=select/nonsense"}})
+	_, err := Start(t.Context(), Options{Dir: dir, NoAccounting: true, ExtraConf: []string{"SchedulerType=sched/nonsense"}})
 	if err == nil || !strings.Contains(err.Error(), "slurmctld ended") || !strings.Contains(err.Error(), "nonsense") {
 		t.Errorf("error: %v", err)
 	}
