@@ -304,8 +304,8 @@ func (s *site) wait(what string, condition func() bool) {
 }
 
 // patiently waits for what Slurm does by itself: an end that was lost is told again
-// after a minute, and a backup controller may
-// need half a minute to hand over (22.05).
+// after a minute, and a backup controller may need half a
+// minute to hand over (22.05).
 func (s *site) patiently(what string, condition func() bool) {
 	s.Helper()
 	s.within(2*time.Minute, what, condition)
