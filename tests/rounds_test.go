@@ -131,8 +131,9 @@ func TestRoundsTakeTurns(t *testing.T) {
 			}
 		}
 	}
+	all := e.settled() // by the daemon
 	d.stop()
-	for _, x := range e.settled() {
+	for _, x := range all {
 		t.Logf("%s yielded to %s: %s, %s", x.Victim, x.For, x.State, x.ClaimState)
 		if x.Purpose != "round" || x.State != "done" || x.ClaimState != "started" {
 			t.Errorf("%+v", x)
