@@ -25,7 +25,15 @@ func TestSlurmsRateLimit(t *testing.T) {
 	}
 	s := newSiteOn(t, lab.ForTest(t, lab.Options{ExtraConf: []string{"SlurmctldParameters=" + limit}}), "")
 	patience := time.Duration(n) * 2 * time.Second
-	s.fill()
+	for range s.lab.Nodes { // for longer than the test takes
+		id, err := s.lab.Sbatch(t.Context(), "--output=/dev/null", "--gres=gpu:4", "--wrap=sleep 36000")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.lab.WaitJob(t.Context(), id, "RUNNING"); err != nil {
+			t.Fatal(err)
+		}
+	}
 	var ids []string
 	for range n {
 		id, err := s.lab.Sbatch(t.Context(), "--output=/dev/null", "--comment=prio:type=te&v=1", "--gres=gpu:1", "--time=5", "--wrap=sleep 600")
@@ -54,7 +62,7 @@ func TestSlurmsRateLimit(t *testing.T) {
 		t.Errorf("reset: exit status %d", status)
 	}
 	if after := s.levers(); after != before {
-		t.Errorf("reset leaves %d values", n-zeros())
+		t.Errorf("reset leaves %d values of %d", n-zeros(), n)
 	}
 	log := d.log.String()
 	if bad := "cycle failed"; strings.Contains(log, bad) || strings.Contains(log+told, "timed out") {
