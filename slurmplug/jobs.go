@@ -14,7 +14,7 @@ import (
 // jobColumns are squeue's names (squeue/opts.c) for what a Job holds, in the
 // order in which parser.job reads them.
 var jobColumns = [...]string{
-	colJobID: "JobID", colSLUID: "SLUID", colArrayID: "ArrayJobID", colTasks: "ArrayTaskID", colHetID: "HetJobID", colHetOffset: "HetJobOffset",
+	colJobID: "JobID", colArrayID: "ArrayJobID", colTasks: "ArrayTaskID", colSLUID: "SLUID", colHetID: "HetJobID", colHetOffset: "HetJobOffset",
 	colUID: "UserID", colUser: "UserName", colName: "Name", colAccount: "Account", colPartition: "Partition", colQOS: "QOS", colReservation: "Reservation",
 	colState: "State", colReason: "Reason", colDependency: "Dependency", colPriority: "PriorityLong", colNice: "Nice",
 	colRestarts: "RestartCnt", colNodes: "NumNodes", colCPUs: "NumCPUs", colNumTasks: "NumTasks", colSockets: "Sockets",
@@ -150,11 +150,11 @@ func parseJobsInto(dst []Job, out []byte, s separators) ([]Job, error) {
 	n := 0
 	err := s.each(out, func(record []byte) error {
 		n++
+		if p.joins(record, s) {
+			return nil
+		}
 		if err := s.cut(record, p.fields[:]); err != nil {
 			return fmt.Errorf("record %d: %w", n, err)
-		}
-		if p.joins() {
-			return nil
 		}
 		if len(jobs) > 0 {
 			p.close(&jobs[len(jobs)-1])
@@ -182,14 +182,25 @@ func parseJobsInto(dst []Job, out []byte, s separators) ([]Job, error) {
 	return jobs, nil
 }
 
-// joins tells whether the fields are of one more task of the record before: squeue
-// --array prints a line for each task, and all but the task's number is the same.
-func (p *jobParser) joins() bool {
+// joins tells whether a line is of one more task of the record before: squeue --array
+// prints a line for each task, and all but the task's number is the same, so nothing
+// else of it is read.
+func (p *jobParser) joins(line []byte, s separators) bool {
 	r := &p.record
-	if len(r.tasks) == 0 || string(p.fields[colJobID]) != r.raw || string(p.fields[colArrayID]) != r.array {
+	if len(r.tasks) == 0 {
 		return false
 	}
-	task, ok := decimal(p.fields[colTasks], math.MaxInt32)
+	for _, id := range []string{r.raw, r.array} { // colJobID and colArrayID come first
+		if len(line) < len(id)+len(s.field) || string(line[:len(id)]) != id || string(line[len(id):len(id)+len(s.field)]) != s.field {
+			return false
+		}
+		line = line[len(id)+len(s.field):]
+	}
+	at := bytes.Index(line, []byte(s.field))
+	if at < 0 {
+		return false
+	}
+	task, ok := decimal(line[:at], math.MaxInt32)
 	if !ok || int32(task) <= r.tasks[len(r.tasks)-1] { // squeue counts upwards
 		return false
 	}
