@@ -63,6 +63,7 @@ func TestEveryLeverAndReset(t *testing.T) {
 				nice := s.submit("--gres=gpu:1", "--nice=70", "--time=60", "--wrap", "sleep 600")
 				te1 := s.submit("--prio-type=te", "--nice=30", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
 				array := s.submit("--prio-type=te", "--array=1-3", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
+				s.eligible(4) // since when a job counts; Slurm says so of an array later than of the next job (24.11)
 				het := s.submit("--prio-type=te", "--gres=gpu:1", "--time=5", ":", "--gres=gpu:2", "--wrap", "sleep 600")
 				held := s.submit("--prio-type=te", "--hold", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
 				s.eligible(6)
