@@ -28,6 +28,8 @@ func TestFindSbatch(t *testing.T) {
 	}
 	content, err := os.ReadFile(wrapper)
 	must(err)
+	wrapper = filepath.Join(dir("wrapper"), "sbatchwrap") // on the same file system, for a hard link
+	writeFile(t, wrapper, string(content))
 	must(os.Symlink(real, filepath.Join(dir("real"), "sbatch")))
 	must(os.Symlink(wrapper, filepath.Join(dir("symlink"), "sbatch")))
 	must(os.Link(wrapper, filepath.Join(dir("hardlink"), "sbatch")))
