@@ -147,10 +147,13 @@ func (c *Client) readJobs(ctx context.Context, dst []Job) ([]Job, error) {
 func parseJobsInto(dst []Job, out []byte, s separators) ([]Job, error) {
 	p := newJobParser()
 	jobs := slices.Grow(dst[:0], bytes.Count(out, []byte(s.end)))
-	n := 0
+	n, field := 0, []byte(s.field)
 	err := s.each(out, func(record []byte) error {
 		n++
-		if p.joins(record, s) {
+		raw, rest, _ := bytes.Cut(record, field) // colJobID, colArrayID and colTasks come first
+		array, rest, _ := bytes.Cut(rest, field)
+		task, _, more := bytes.Cut(rest, field)
+		if more && p.joins(raw, array, task) {
 			return nil
 		}
 		if err := s.cut(record, p.fields[:]); err != nil {
@@ -182,25 +185,15 @@ func parseJobsInto(dst []Job, out []byte, s separators) ([]Job, error) {
 	return jobs, nil
 }
 
-// joins tells whether a line is of one more task of the record before: squeue --array
-// prints a line for each task, and all but the task's number is the same, so nothing
-// else of it is read.
-func (p *jobParser) joins(line []byte, s separators) bool {
+// joins tells whether a line that begins with these columns is of one more task of the
+// record before: squeue --array prints a line for each task, and all but the task's
+// number is the same, so nothing else of it is read.
+func (p *jobParser) joins(raw, array, number []byte) bool {
 	r := &p.record
-	if len(r.tasks) == 0 {
+	if len(r.tasks) == 0 || string(raw) != r.raw || string(array) != r.array {
 		return false
 	}
-	for _, id := range []string{r.raw, r.array} { // colJobID and colArrayID come first
-		if len(line) < len(id)+len(s.field) || string(line[:len(id)]) != id || string(line[len(id):len(id)+len(s.field)]) != s.field {
-			return false
-		}
-		line = line[len(id)+len(s.field):]
-	}
-	at := bytes.Index(line, []byte(s.field))
-	if at < 0 {
-		return false
-	}
-	task, ok := decimal(line[:at], math.MaxInt32)
+	task, ok := decimal(number, math.MaxInt32)
 	if !ok || int32(task) <= r.tasks[len(r.tasks)-1] { // squeue counts upwards
 		return false
 	}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 )
 
 // metricsAddress is where slurmctld serves its metrics by HTTP: on its own port, since
@@ -42,15 +43,22 @@ func (c *Client) UseMetrics(conf Config) {
 	c.metrics = conf.metricsAddress()
 }
 
-// metricsClient uses no proxy: slurmctld is inside the cluster.
-var metricsClient = &http.Client{Transport: &http.Transport{Proxy: nil}}
+// metricsClient uses no proxy, and follows nobody elsewhere: slurmctld is inside the cluster.
+var metricsClient = &http.Client{
+	Transport:     &http.Transport{Proxy: nil},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
+// metricsPatience is how long they may take: a slurmctld that hangs is asked by sdiag
+// after it, which has a limit of its own.
+const metricsPatience = 2 * time.Second
 
 // maxMetrics bounds what is read of them; 26.05 serves 7 kB.
 const maxMetrics = 1 << 20
 
 // diagByMetrics is Diag from the page /metrics/scheduler.
 func (c *Client) diagByMetrics(ctx context.Context, address string) (Diag, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.opts.ReadTimeout, ErrTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, min(c.opts.ReadTimeout, metricsPatience), ErrTimeout)
 	defer cancel()
 	url := "http://" + address + "/metrics/scheduler"
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

@@ -54,6 +54,12 @@ func TestDiagByMetrics(t *testing.T) {
 			t.Errorf("%q: %+v, %v", page, d, err)
 		}
 	}
+	elsewhere := httptest.NewServer(http.RedirectHandler(server.URL+"/metrics/scheduler", http.StatusFound))
+	defer elsewhere.Close()
+	page, c.metrics = recordedMetrics, elsewhere.Listener.Addr().String()
+	if d, err := c.Diag(t.Context()); err != nil || d != (Diag{}) {
+		t.Errorf("sent elsewhere: %+v, %v", d, err)
+	}
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

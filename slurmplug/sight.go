@@ -65,7 +65,7 @@ func parseSights(out []byte, s separators) ([]Sight, error) {
 			return fmt.Errorf("record %d: %w", n, err)
 		}
 		copy(p.fields[:], fields[len(sightColumns):])
-		if p.joins(bytes.Join(p.fields[:colTasks+2], []byte(s.field)), s) {
+		if p.joins(p.fields[colJobID], p.fields[colArrayID], p.fields[colTasks]) {
 			return nil
 		}
 		if len(sights) > 0 {

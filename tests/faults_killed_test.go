@@ -3,7 +3,6 @@ package tests
 import (
 	"math/rand/v2"
 	"os"
-	"slurmprio/tests/lab"
 	"strconv"
 	"strings"
 	"testing"
@@ -11,6 +10,7 @@ import (
 
 	"slurmprio/priod/store"
 	"slurmprio/slurmplug"
+	"slurmprio/tests/lab"
 )
 
 // seedEnv repeats a run of the fault harness; every run prints its seed.
