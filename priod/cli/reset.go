@@ -325,7 +325,7 @@ func unpinned(size string, pin *store.Change) (text string, pinned bool) {
 	return text + nodes + pin.Was, pinned
 }
 
-// askSizes reads the sizes of waiting jobs that priod has written to.
+// askSizes reads the sizes and the memory of waiting jobs that priod has written to.
 func askSizes(ctx context.Context, slurm *live.Cluster, s *cluster.Snapshot, h *cluster.History) error {
 	var jobs []*cluster.Job
 	for i := range s.Jobs {
@@ -333,7 +333,7 @@ func askSizes(ctx context.Context, slurm *live.Cluster, s *cluster.Snapshot, h *
 			jobs = append(jobs, &s.Jobs[i])
 		}
 	}
-	return slurm.Asked(ctx, jobs)
+	return errors.Join(slurm.Asked(ctx, jobs), slurm.AskMemory(ctx, decide.Lowered(s, h)))
 }
 
 // alone makes sure that no other priod of this host, and with follow_controller

@@ -565,6 +565,14 @@ func (h *History) Asked(id JobID, l slurmplug.Lever, was, value string, sure boo
 	h.Requests[id][l] = r.Next(value, sure, at)
 }
 
+// Lowered tells whether a waiting job still asks for the memory that it was lowered to
+// while it ran, as far as is known.
+func (h *History) Lowered(j *Job) bool {
+	r, written := h.Requests[j.ID][slurmplug.MinMemoryNode]
+	now, shown := j.Request(slurmplug.MinMemoryNode)
+	return written && (!shown || r.Ours(now))
+}
+
 // Own is what the user asked for in a field of a job's request: what stands
 // there, unless priod wrote it.
 func (h *History) Own(j *Job, l slurmplug.Lever) string {

@@ -61,6 +61,7 @@ type Slurm interface {
 	plan.Slurm
 	eviction.Slurm
 	cycle.Asker
+	cycle.Measurer
 	UseReader
 	// Past returns the runs that accounting knows of a span of time.
 	Past(ctx context.Context, since, until time.Time) ([]cluster.PastRun, error)
@@ -102,6 +103,7 @@ type Daemon struct {
 	vetoes  cycle.Vetoes
 	school  school
 	sizes   decide.Sizes
+	memory  decide.GiveBack
 	parts   accountParts
 	uses    uses
 	table   *workload.Table // nil: it could not be read
@@ -313,6 +315,8 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 	set.Ledger, set.Allocation = d.ledger, d.allocation()
 	set.Steering = cycle.Steering{Settings: d.Config.Steer(), Helm: &d.helm, Slurm: d.slurm}
 	set.Sizing = d.sizing(ctx, now)
+	d.memory.Set(d.Config.GiveBack())
+	set.GiveBack = cycle.GiveBack{Memory: &d.memory, Slurm: d.slurm}
 	result, err = cycle.Step(ctx, slurm, d.Store, d.history, set)
 	if err != nil && d.unfit != "" {
 		err = fmt.Errorf("%s: %w", d.unfit, err) // it may be why the read failed

@@ -129,7 +129,12 @@ func (f *fake) Used(context.Context, time.Time, time.Time, func(string) string) 
 	f.useReads++
 	return &live.Used{}, f.pastErr
 }
-func (f *fake) Ask(context.Context, []*cluster.Job) error                 { return nil }
+func (f *fake) Ask(context.Context, []*cluster.Job) error       { return nil }
+func (f *fake) KeepsMemory() string                             { return "" }
+func (f *fake) AskMemory(context.Context, []*cluster.Job) error { return nil }
+func (f *fake) Peaks(context.Context, []*cluster.Job) (map[cluster.JobID]int64, error) {
+	return nil, nil
+}
 func (f *fake) Excluded(context.Context, eviction.Target) (string, error) { return "", nil }
 func (f *fake) Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]decide.Place, error) {
 	return nil, nil

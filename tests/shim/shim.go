@@ -21,7 +21,7 @@ import (
 )
 
 // Commands are the programs that priod runs.
-var Commands = []string{"squeue", "sacct", "scontrol", "sdiag", "sprio", "sacctmgr", "scancel"}
+var Commands = []string{"squeue", "sacct", "scontrol", "sdiag", "sprio", "sacctmgr", "scancel", "sstat"}
 
 // Kinds of fault, for Fault.Do.
 const (
