@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"slurmprio/tests/lab"
-	"slurmprio/tests/shim"
 )
 
 // newGiveBackSite has one node on which a job that holds far more memory than it uses
@@ -25,9 +24,13 @@ func newGiveBackSite(t *testing.T) *site {
 func (s *site) holding(more ...string) (idle, waits string) {
 	s.Helper()
 	idle = s.submit(append(more, "--gres=gpu:1", "-c", "2", "--mem=35000", "--time=5", "--wrap", `exec python3 -c 'import time; a = bytearray(300 << 20); time.sleep(600)'`)...)
-	s.wait("the job that holds memory", func() bool { return strings.Contains(s.slurm("squeue", "--noheader", "--jobs="+idle, "--format=%T"), "RUNNING") })
+	s.wait("the job that holds memory", func() bool {
+		return strings.Contains(s.slurm("squeue", "--noheader", "--jobs="+idle, "--format=%T"), "RUNNING")
+	})
 	waits = s.submit("--gres=gpu:1", "-c", "2", "--mem=10000", "--time=5", "--wrap", "sleep 600")
-	s.wait("the job that waits", func() bool { return strings.Contains(s.slurm("squeue", "--noheader", "--jobs="+waits, "--format=%r"), "Resources") })
+	s.wait("the job that waits", func() bool {
+		return strings.Contains(s.slurm("squeue", "--noheader", "--jobs="+waits, "--format=%r"), "Resources")
+	})
 	s.patiently("what the job uses", func() bool {
 		return regexp.MustCompile(`(?m)^` + idle + ` .* (3\d\d|4\d\d) +\d+ +\w+$`).MatchString(s.must("report", "sizing"))
 	})
@@ -55,10 +58,10 @@ func TestGiveBack(t *testing.T) {
 	if !s.namesRuns() {
 		t.Skip("Slurm 26.05 and later lower the memory of jobs that run; TestGiveBackElsewhere runs here")
 	}
-	lowered := regexp.MustCompile(`^1[34]\d\dM RUNNING$`)
+	lowered := regexp.MustCompile(`^1[34]\d\dM (RUNNING|RESIZING)$`)
 	for _, verb := range []string{"run --once", "reset"} {
 		idle, waits := s.holding("--prio-give-back")
-		if told := s.must("diff"); !regexp.MustCompile(`(?m)^` + idle + ` +MinMemoryNode +35000 +1[34]\d\d +memory`).MatchString(told) {
+		if told := s.must("diff"); !regexp.MustCompile(`(?m)^` + idle + ` .* MinMemoryNode +35000 +1[34]\d\d +memory`).MatchString(told) {
 			t.Errorf("diff does not tell what is lowered:\n%s", told)
 		}
 		if now := s.memoryOf(idle); now != "35000M RUNNING" {
@@ -68,7 +71,9 @@ func TestGiveBack(t *testing.T) {
 		if now := s.memoryOf(idle); !lowered.MatchString(now) {
 			t.Fatalf("the job that holds memory has %s:\n%s\n%s", now, s.must("explain", idle), s.must("report", "sizing"))
 		}
-		s.wait("the job that lacked memory", func() bool { return strings.Contains(s.slurm("squeue", "--noheader", "--jobs="+waits, "--format=%T"), "RUNNING") })
+		s.wait("the job that lacked memory", func() bool {
+			return strings.Contains(s.slurm("squeue", "--noheader", "--jobs="+waits, "--format=%T"), "RUNNING")
+		})
 		if told := s.must("report", "sizing"); !regexp.MustCompile(`(?m)^` + idle + ` .* 35000 +1[34]\d\d +33\d\d\d$`).MatchString(told) {
 			t.Errorf("report sizing does not tell what was given back:\n%s", told)
 		}
@@ -124,8 +129,14 @@ func TestGiveBackSurvivesKill(t *testing.T) {
 	const settings = "[sizing]\ngive_back = true\ngive_back_after = \"1s\"\n"
 	for _, when := range []string{"before", "after"} {
 		idle, _ := s.holding("--prio-give-back")
-		d := s.shimmed(settings)
-		s.cycleWith(d, shim.Fault{Command: "scontrol update", When: when, Call: 1, Do: shim.Kill})
+		write := map[string]string{"after": `$real "$@"; `}[when]
+		s.strange(map[string]string{"scontrol": `case "$#$*" in 0*|*MinMemoryNode=*) ` + write + `kill -9 $PPID; exit 1;; esac`})
+		s.configure(settings)
+		if out, errs, status := s.priod("run", "--once"); status >= 0 {
+			t.Fatalf("priod was not killed: %d\n%s%s", status, out, errs)
+		}
+		s.binDir = ""
+		s.configure(settings)
 		if undo, err := os.ReadFile(filepath.Join(s.dir, "state", "undo.jsonl")); err != nil || !strings.Contains(string(undo), `"lever":"MinMemoryNode","was":"35000"`) {
 			t.Errorf("killed %s the write: the journal holds %s, %v", when, undo, err)
 		}
@@ -139,7 +150,6 @@ func TestGiveBackSurvivesKill(t *testing.T) {
 				t.Errorf("killed %s the write: the next priod lowers nothing: %s", when, now)
 			}
 		}
-		s.binDir = ""
 		s.configure("")
 		s.slurm("scontrol", "requeue", idle)
 		s.wait("the requeue", func() bool { return strings.HasSuffix(s.memoryOf(idle), " PENDING") })

@@ -207,6 +207,7 @@ func (v *explanation) show(w io.Writer) {
 	d := v.Decision
 	if d == nil {
 		line("Decision", "none: no cycle has seen it pending")
+		v.showWrites(line)
 		v.showEvictions(line)
 		return
 	}
@@ -253,15 +254,20 @@ func (v *explanation) show(w io.Writer) {
 	if len(v.Writes) == 0 {
 		line("Written", "never: Slurm's values are the job's own")
 	}
+	v.showWrites(line)
+	v.showEvictions(line)
+	if v.Note != "" {
+		line("Note", "%s", v.Note)
+	}
+}
+
+// showWrites tells what priod wrote into the job, and what stood there before.
+func (v *explanation) showWrites(line func(name, format string, a ...any)) {
 	for _, x := range v.Writes {
 		line("Written", "cycle %d, %s: %s %s -> %s (%s), %s", x.Cycle, clock(x.At), x.Lever, cmp.Or(x.Before, "none"), cmp.Or(x.After, "none"), x.Reason, result(x.Outcome))
 	}
 	for _, lever := range slices.Sorted(maps.Keys(v.Own)) {
 		line("Own", "%s as its user wrote it: %s (priod reset puts it back)", lever, cmp.Or(v.Own[lever], "none"))
-	}
-	v.showEvictions(line)
-	if v.Note != "" {
-		line("Note", "%s", v.Note)
 	}
 }
 

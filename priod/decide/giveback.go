@@ -58,9 +58,8 @@ func Lowered(s *cluster.Snapshot, h *cluster.History) (jobs []*cluster.Job) {
 	}
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
-		_, written := h.Requests[j.ID][slurmplug.MinMemoryNode]
-		_, sized := h.Requests[j.ID][slurmplug.Size]
-		if j.State == cluster.Pending && written && !sized {
+		r, written := h.Requests[j.ID][slurmplug.MinMemoryNode]
+		if j.State == cluster.Pending && written && !h.Requests[j.ID][slurmplug.Size].At.After(r.At) {
 			jobs = append(jobs, j)
 		}
 	}
@@ -96,7 +95,8 @@ func (g *GiveBack) Candidates(s *cluster.Snapshot, h *cluster.History) (jobs []*
 	return jobs[:min(len(jobs), mostMeasured)]
 }
 
-// agreed are the running jobs by node whose memory may be lowered, once in a run.
+// agreed are the running jobs by node whose memory may be lowered, once in a run. One
+// that runs with a size of priod's has what it can use.
 func (g *GiveBack) agreed(s *cluster.Snapshot, h *cluster.History) map[string][]*cluster.Job {
 	if !g.set.Enabled {
 		return nil
@@ -108,8 +108,8 @@ func (g *GiveBack) agreed(s *cluster.Snapshot, h *cluster.History) map[string][]
 			j.Start.IsZero() || s.At.Sub(j.Start) < g.set.After || j.MemMB-giveback.Keep(0) < giveback.Margin {
 			continue
 		}
-		_, sized := h.Requests[j.ID][slurmplug.Size]
-		if sized || h.Requests[j.ID][slurmplug.MinMemoryNode].Ours(megabytes(j.MemMB)) || g.rests[j.ID].refused(j) {
+		size := h.Requests[j.ID][slurmplug.Size]
+		if size.Value != size.Was || h.Requests[j.ID][slurmplug.MinMemoryNode].Ours(megabytes(j.MemMB)) || g.rests[j.ID].refused(j) {
 			continue
 		}
 		if on == nil {
