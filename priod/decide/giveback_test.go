@@ -231,3 +231,18 @@ func TestGiveBackMeasuresFew(t *testing.T) {
 		t.Errorf("%d jobs are measured, then %d again", len(seen), len(again))
 	}
 }
+
+// No size is made from memory that a waiting job was lowered to while it ran: that would
+// count as its user's own.
+func TestNoSizeFromLoweredMemory(t *testing.T) {
+	for asked, sized := range map[int64]bool{64000: false, 0: false, 70000: true} { // lowered, not looked at, changed by its user since
+		q := newSizeQueue(t, []cluster.Node{sizeNode("n1", 8, 24, 512000)})
+		j := q.add(t, 0, 9, 64000, 1, "cpu=v100:1x1-3x1&v=1")
+		j.AskedMB = asked
+		q.h.Asked(j.ID, slurmplug.MinMemoryNode, "200000", "64000", true, q.s.At)
+		q.z.Decide(&q.s, q.h, &q.p)
+		if got := len(q.p.Actions) > 0; got != sized {
+			t.Errorf("it asks for %d MB: %+v, %s", asked, q.p.Actions, q.p.Decisions[0].Detail)
+		}
+	}
+}
