@@ -21,6 +21,7 @@ import (
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/decide"
 	"slurmprio/priod/eviction"
+	"slurmprio/priod/live"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/policy/speed"
 	"slurmprio/priod/store"
@@ -333,7 +334,7 @@ func (d *Daemon) fit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	why := slurmplug.Unfit(slurmctld, commands, d.Config.Slurm.Untried)
+	why := live.Unfit(slurmctld, commands, d.Config.Slurm.Untried)
 	if why != d.unfit && why != "" {
 		d.Log.Error("nothing is written to this Slurm", "why", why)
 	}
