@@ -129,3 +129,32 @@ func TestEvictionWhereTheSignalFails(t *testing.T) {
 		})
 	}
 }
+
+// A victim that leaves while priod is stopped is requeued by reset.
+func TestResetRequeuesWhoLeft(t *testing.T) {
+	e := newEvictable(t, evicting)
+	victim := e.full(20, "save")
+	e.trial("t4:2")
+	shims := e.shimmed(evicting)
+	e.throw(shims, shim.Fault{Command: "scancel", When: "after", Call: 1, Do: shim.Kill})
+	e.eligible(1)
+	d := e.doomed()
+	e.told("w")
+	d.ends()
+	e.throw(shims)
+	e.wait("the victim to have left", func() bool {
+		return strings.TrimSpace(e.slurm("squeue", "--noheader", "--states=FAILED", "--jobs="+victim, "--format=%i")) == victim
+	})
+	if out := e.must("reset", "--dry-run"); !strings.Contains(out, "would be requeued, which priod told to leave: "+victim) {
+		t.Error(out)
+	}
+	if out := e.must("reset"); !strings.Contains(out, "1 job back in the queue, which priod had told to leave: "+victim) {
+		t.Error(out)
+	}
+	e.slurm("scontrol", "update", "JobId="+victim, "StartTime=now")
+	e.completes(victim)
+	e.leftOnce("w")
+	if out := e.must("reset"); strings.Contains(out, "told to leave") {
+		t.Error(out)
+	}
+}
