@@ -333,10 +333,10 @@ func TestEvictionSurvivesKill(t *testing.T) {
 			place := "started"
 			if k.cancelled {
 				place = "released"
-				e.patiently("the victim to run again", func() bool { return strings.Count(e.log("w"), "start ") == 2 })
 			} else {
 				e.completes(trial)
 			}
+			e.patiently("the victim to run again", func() bool { return strings.Count(e.log("w"), "start ") == 2 })
 			e.completes(victim)
 			if !k.cancelled {
 				e.leftOnce("w")
