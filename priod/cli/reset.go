@@ -66,7 +66,7 @@ type resetView struct {
 	Failed int            `json:"failed"` // values that are still there
 	Writes []plan.Outcome `json:"writes"`
 
-	Requeued []cluster.JobID `json:"requeued"` // victims that had left and were still to be requeued
+	Requeued     []cluster.JobID    `json:"requeued"`     // victims that had left and were still to be requeued
 	Reservations []endedReservation `json:"reservations"` // which kept others off the places of evictions
 
 	settled []plan.Outcome // of Writes, of the rounds until now
