@@ -66,6 +66,7 @@ type resetView struct {
 	Failed int            `json:"failed"` // values that are still there
 	Writes []plan.Outcome `json:"writes"`
 
+	Requeued     []cluster.JobID    `json:"requeued"`     // victims that had left and were still to be requeued
 	Reservations []endedReservation `json:"reservations"` // which kept others off the places of evictions
 
 	settled []plan.Outcome // of Writes, of the rounds until now
@@ -108,7 +109,7 @@ func reset(ctx context.Context, cfg *config.Config, dryRun bool, say func(string
 	if err != nil {
 		return nil, err
 	}
-	v := &resetView{DryRun: dryRun, Writes: []plan.Outcome{}}
+	v := &resetView{DryRun: dryRun, Writes: []plan.Outcome{}, Requeued: []cluster.JobID{}}
 	if err := v.unreserve(ctx, slurm); err != nil {
 		return nil, err
 	}
@@ -117,16 +118,52 @@ func reset(ctx context.Context, cfg *config.Config, dryRun bool, say func(string
 			err = v.unreserve(ctx, slurm) // one that was under way when the daemon was paused
 		}
 	}()
+	unqueued := v.requeue(ctx, cfg, slurm)
 	for began := time.Now(); ; {
 		before := len(v.settled)
 		left, err := v.round(ctx, cfg, slurm, undo)
 		done := len(v.settled)
 		if err != nil || len(left) == 0 || done == before || ctx.Err() != nil {
-			return v, err
+			return v, cmp.Or(err, unqueued)
 		}
 		rest := time.Since(began) * time.Duration(len(left)) / time.Duration(done)
 		say(fmt.Sprintf("%d of %d values are settled, about %s more; %s", done, done+len(left), rest.Round(time.Second), left[0].Message))
 	}
+}
+
+// requeue puts back into the queue the victims that left while priod was stopped: Slurm
+// forgets them after MinJobAge. The journal stays as it is; a priod that starts again
+// finds them in the queue.
+func (v *resetView) requeue(ctx context.Context, cfg *config.Config, slurm *live.Cluster) error {
+	journal, err := journalOf(ctx, cfg)
+	if err != nil || journal.Blank() {
+		return nil // without a database nobody knows who was told to leave
+	}
+	sights, err := slurm.Look(ctx, journal.Urgent())
+	if sights == nil {
+		return fmt.Errorf("read Slurm: %w", err)
+	}
+	maps.DeleteFunc(sights, func(_ cluster.JobID, s eviction.Sight) bool { return s.Gone || s.Final == "" })
+	set := cfg.Eviction()
+	turn := eviction.Next(journal, eviction.Seen{At: time.Now(), Sights: sights, Consents: set.Consents, Paused: true})
+	commands := slices.DeleteFunc(turn.Commands, func(c eviction.Command) bool { return c.Verb != eviction.Requeue })
+	if v.DryRun {
+		for _, c := range commands {
+			v.Requeued = append(v.Requeued, c.Job)
+		}
+		return nil
+	}
+	err = nil
+	for _, r := range slurm.Do(context.WithoutCancel(ctx), commands) {
+		switch r.Status {
+		case slurmplug.Applied:
+			v.Requeued = append(v.Requeued, r.Job)
+		case slurmplug.Raced:
+		default:
+			err = errors.Join(err, fmt.Errorf("requeue job %s, which left because priod told it to: %s", r.Job, r.Message))
+		}
+	}
+	return err
 }
 
 // unreserve deletes the reservations of evictions. The daemon finds them gone.
@@ -455,6 +492,13 @@ func (v *resetView) show(c *cli.Context) {
 	}
 	fmt.Fprintf(w, "%s %s, %d failed; %s left the queue meanwhile.\n", plural(len(v.Writes)-v.Failed, "value", "values"), verb, v.Failed,
 		plural(v.Gone, "job", "jobs"))
+	if n := len(v.Requeued); n > 0 {
+		what := "back in the queue, which priod had told to leave"
+		if v.DryRun {
+			what = "would be requeued, which priod told to leave"
+		}
+		fmt.Fprintf(w, "%s %s: %s.\n", plural(n, "job", "jobs"), what, strings.Trim(fmt.Sprint(v.Requeued), "[]"))
+	}
 	for _, e := range v.Reservations {
 		switch {
 		case v.DryRun:
