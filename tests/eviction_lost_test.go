@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -45,6 +46,7 @@ func TestDatabaseLostInAnEviction(t *testing.T) {
 			e.throw(d)
 			e.loseDatabase()
 			second := e.daemon()
+			second.waitLog("started")
 			if k.cancelled {
 				e.patiently("the victim to run again", func() bool { return strings.Count(e.log("w"), "start ") == 2 })
 			} else {
@@ -57,8 +59,8 @@ func TestDatabaseLostInAnEviction(t *testing.T) {
 			if all := e.settled(); len(all) != 1 || all[0].State != "done" {
 				t.Errorf("%+v", all)
 			}
-			if left := e.slurm("scontrol", "show", "reservation"); strings.Contains(left, "priod_") {
-				t.Errorf("a reservation is left:\n%s", left)
+			if e.reserved() {
+				t.Error("a reservation is left")
 			}
 			second.stop()
 		})
@@ -66,36 +68,55 @@ func TestDatabaseLostInAnEviction(t *testing.T) {
 }
 
 // A place that comes free in parts is reserved when the database is lost: the
-// reservation goes all the same, and both victims come back.
+// reservation goes all the same, whether priod goes on or reset takes it back, and both
+// victims come back.
 func TestDatabaseLostWithAReservation(t *testing.T) {
-	e := newEvictable(t, evicting)
-	d := e.shimmed(evicting)
-	e.blocker("t4:4")
-	early := e.worker("early", "t4:2", endless, 8, "save")
-	late := e.worker("late", "t4:2", endless, 8, "ignore")
-	e.begun("early", "late")
-	trial := e.trial("t4:4")
-	e.throw(d, shim.Fault{Command: "scontrol create", When: "after", Call: 1, Do: shim.Kill})
-	first := e.doomed()
-	e.wait("the kill", func() bool { return len(d.Thrown()) > 0 })
-	first.ends()
-	e.throw(d)
-	e.loseDatabase()
-	if left := e.slurm("scontrol", "show", "reservation"); !strings.Contains(left, "priod_") {
-		t.Fatalf("no reservation to begin with:\n%s", left)
+	for _, reset := range []bool{false, true} {
+		t.Run(fmt.Sprint("reset=", reset), func(t *testing.T) {
+			e := newEvictable(t, evicting)
+			d := e.shimmed(evicting)
+			e.blocker("t4:4")
+			early := e.worker("early", "t4:2", endless, 8, "save")
+			late := e.worker("late", "t4:2", endless, 8, "ignore")
+			e.begun("early", "late")
+			trial := e.trial("t4:4")
+			e.throw(d, shim.Fault{Command: "scontrol create", When: "after", Call: 1, Do: shim.Kill})
+			first := e.doomed()
+			e.wait("the kill", func() bool { return len(d.Thrown()) > 0 })
+			first.ends()
+			e.throw(d)
+			e.loseDatabase()
+			if !e.reserved() {
+				t.Fatal("no reservation to begin with")
+			}
+			if reset {
+				e.must("reset")
+				if e.reserved() || e.pinned() != "" {
+					t.Errorf("reset leaves a reservation, or places held:\n%s", e.pinned())
+				}
+				e.must("resume")
+			}
+			second := e.daemon()
+			for _, id := range []string{trial, early, late} {
+				e.completes(id)
+			}
+			e.leftOnce("early")
+			all := e.settled()
+			if !reset && (len(all) != 2 || all[0].ClaimState != "started" || all[1].ClaimState != "started") {
+				t.Errorf("%+v", all)
+			}
+			if e.reserved() {
+				t.Error("a reservation is left")
+			}
+			second.stop()
+		})
 	}
-	second := e.daemon()
-	for _, id := range []string{trial, early, late} {
-		e.completes(id)
-	}
-	e.leftOnce("early")
-	if all := e.settled(); len(all) != 2 || all[0].ClaimState != "started" || all[1].ClaimState != "started" {
-		t.Errorf("%+v", all)
-	}
-	if left := e.slurm("scontrol", "show", "reservation"); strings.Contains(left, "priod_") {
-		t.Errorf("a reservation is left:\n%s", left)
-	}
-	second.stop()
+}
+
+// reserved tells whether Slurm has a reservation of priod's.
+func (e *evictable) reserved() bool {
+	e.Helper()
+	return strings.Contains(e.slurm("scontrol", "show", "reservation"), "priod_")
 }
 
 // A job that was evicted as often as it may be is not evicted again, though the

@@ -16,6 +16,7 @@ import (
 	"slurmprio/priod/config"
 	"slurmprio/priod/daemon"
 	"slurmprio/priod/decide"
+	"slurmprio/priod/eviction"
 	"slurmprio/priod/live"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/report"
@@ -87,6 +88,7 @@ func reset(ctx context.Context, cfg *config.Config, dryRun bool, say func(string
 			return nil, err
 		}
 		defer release()
+		freePlaces(ctx, cfg, slurm, say)
 	}
 	defer func() {
 		if err != nil && !dryRun {
@@ -107,6 +109,26 @@ func reset(ctx context.Context, cfg *config.Config, dryRun bool, say func(string
 		}
 		rest := time.Since(began) * time.Duration(len(left)) / time.Duration(done)
 		say(fmt.Sprintf("%d of %d values are settled, about %s more; %s", done, done+len(left), rest.Round(time.Second), left[0].Message))
+	}
+}
+
+// freePlaces deletes the reservations of priod's that keep places free. One that cannot
+// be deleted ends by itself.
+func freePlaces(ctx context.Context, cfg *config.Config, slurm *live.Cluster, say func(string)) {
+	j, err := journalOf(ctx, cfg)
+	if err != nil {
+		say(fmt.Sprintf("reservations of evictions under way are not known and end by themselves: %v", err))
+		return
+	}
+	for i := range j.Claims {
+		c := &j.Claims[i]
+		if c.Resv == "" {
+			continue
+		}
+		r := slurm.Do(context.WithoutCancel(ctx), []eviction.Command{{Verb: eviction.Free, Job: c.Job, Claim: c.Number, Value: c.Resv}})[0]
+		if r.Status == slurmplug.Unknown || r.Status == slurmplug.Postponed {
+			say(fmt.Sprintf("reservation %s is left and ends by itself: %s", c.Resv, r.Message))
+		}
 	}
 }
 

@@ -272,6 +272,21 @@ func (f *evictionFile) replace(j *eviction.Journal, cluster string) error {
 	return nil
 }
 
+// reconcile says what goes on, given what the file told and what the database has of it,
+// which is up to a turn.
+func (f *evictionFile) reconcile(told, stored *eviction.Journal, turn int64) *eviction.Journal {
+	switch {
+	case turn < f.turn:
+		f.behind = true
+		return united(told, stored)
+	case turn > f.turn || f.file == nil && !stored.Blank():
+		f.head, f.stale = evictionHead{}, true // it was deleted or cut off: the database rules
+	default: // of evictions long ago, only the file may have the counts
+		addCounts(stored, told)
+	}
+	return stored
+}
+
 // united is what the file tells, with what only the database knows. Where both give a
 // number to different rows, those of the file get others.
 func united(file, base *eviction.Journal) *eviction.Journal {

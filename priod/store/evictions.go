@@ -56,18 +56,10 @@ func (s *Store) loadEvictions(ctx context.Context) error {
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
-	switch {
-	case turn < f.turn:
-		if f.behind = true; !told.Blank() {
-			s.log.Warn("the database lacks evictions that their journal has: they go on from there", "evictions", len(told.Evictions), "file", f.path)
-		}
-		stored = united(told, stored)
-	case turn > f.turn || f.file == nil && !stored.Blank():
-		f.head, f.stale = evictionHead{}, true // it was deleted or cut off: the database rules
-	default: // of evictions long ago, only the file may have the counts
-		addCounts(stored, told)
+	s.journal, s.evictions = f.reconcile(told, stored, turn), f
+	if f.behind && !told.Blank() {
+		s.log.Warn("the database lacks evictions that their journal has: they go on from there", "evictions", len(told.Evictions), "file", f.path)
 	}
-	s.journal, s.evictions = stored, f
 	return nil
 }
 
@@ -334,11 +326,37 @@ func evictionOf(r *db.Eviction, id cluster.JobID) eviction.Eviction {
 	}
 }
 
-// Journal is what the daemon would load, for a dry run beside it.
-func (r *Reader) Journal(ctx context.Context) (j *eviction.Journal, err error) {
-	err = r.view(ctx, func(tx *sql.Tx) error {
-		j, err = journalOf(ctx, r.q, tx, time.Now())
-		return err
+// OpenEvictions returns the journal that the daemon of a state folder would load, also
+// where its database is gone, and changes nothing.
+func OpenEvictions(ctx context.Context, dir string) (*eviction.Journal, error) {
+	f, told, err := openEvictions(dir)
+	if err != nil || !exists(databasePath(dir)) {
+		return told, err
+	}
+	r, err := OpenReader(ctx, dir)
+	if err == nil {
+		defer r.Close()
+		told, err = r.journal(ctx, f, told)
+	}
+	if err != nil && !told.Blank() {
+		return told, nil
+	}
+	return told, err
+}
+
+func (r *Reader) journal(ctx context.Context, f *evictionFile, told *eviction.Journal) (*eviction.Journal, error) {
+	j := told
+	err := r.view(ctx, func(tx *sql.Tx) error {
+		stored, err := journalOf(ctx, r.q, tx, time.Now())
+		if err != nil {
+			return err
+		}
+		turn, err := r.q.EvictionTurn(ctx, tx, f.head.Journal)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		j = f.reconcile(told, stored, turn)
+		return nil
 	})
 	return j, err
 }
