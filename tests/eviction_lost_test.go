@@ -184,3 +184,40 @@ func TestVictimStaysOneJob(t *testing.T) {
 		t.Errorf("the log says\n%s", text)
 	}
 }
+
+// priod is killed between a write and its record; the job runs, fails, and is requeued.
+// What it carries is still priod's, which takes it back when the job counts as TE no more.
+func TestValueOfAKilledPriodIsItsOwn(t *testing.T) {
+	e := newEvictable(t, evicting)
+	d := e.shimmed(evicting)
+	e.blocker("t4:4")
+	place := e.blocker("t4:4")
+	id := e.submit("--prio-type=te", "--gres=gpu:t4:4", "--time=5", "--wrap", "sleep 1; exit 1")
+	e.throw(d, shim.Fault{Command: "scontrol update", When: "after", Call: 1, Do: shim.Kill})
+	first := e.doomed()
+	e.wait("the kill", func() bool { return len(d.Thrown()) > 0 })
+	first.ends()
+	e.throw(d)
+	second := e.daemon()
+	e.slurm("scancel", place)
+	e.wait("the job to fail and to leave the queue", func() bool {
+		var story struct {
+			Job struct {
+				Left string `json:"left"`
+			} `json:"job"`
+		}
+		e.json(&story, "explain", id)
+		return story.Job.Left != ""
+	})
+	e.blocker("t4:4")
+	e.slurm("scontrol", "requeue", id)
+	e.slurm("scontrol", "update", "JobId="+id, "Comment=none", "StartTime=now")
+	factor := func() string {
+		return strings.TrimSpace(e.slurm("sprio", "--noheader", "--jobs="+id, "--format=%S"))
+	}
+	e.wait("its value to be taken back", func() bool { return factor() == "0" })
+	second.stop()
+	if text := second.log.String(); strings.Contains(text, "somebody else") {
+		t.Errorf("the log says\n%s", text)
+	}
+}

@@ -151,8 +151,16 @@ func (f *evictionFile) parse(text []byte) (*eviction.Journal, error) {
 		f.good += int64(len(line)) + 1
 		text = rest
 	}
-	slices.SortFunc(j.Claims, func(a, b eviction.Claim) int { return cmp.Compare(a.Number, b.Number) })
+	inOrder(j)
 	return j, nil
+}
+
+// inOrder sorts the rows by number, as whoever looks for one expects.
+func inOrder(j *eviction.Journal) {
+	slices.SortStableFunc(j.Claims, func(a, b eviction.Claim) int { return cmp.Compare(a.Number, b.Number) })
+	slices.SortStableFunc(j.Evictions, func(a, b eviction.Eviction) int { return cmp.Compare(a.Number, b.Number) })
+	j.Claims = slices.CompactFunc(j.Claims, func(a, b eviction.Claim) bool { return a.Number == b.Number })
+	j.Evictions = slices.CompactFunc(j.Evictions, func(a, b eviction.Eviction) bool { return a.Number == b.Number })
 }
 
 // sound tells whether a line can be what priod wrote.
@@ -318,8 +326,7 @@ func united(file, base *eviction.Journal) *eviction.Journal {
 			all.Evictions = append(slices.Clip(all.Evictions), e)
 		}
 	}
-	slices.SortFunc(all.Claims, func(a, b eviction.Claim) int { return cmp.Compare(a.Number, b.Number) })
-	slices.SortFunc(all.Evictions, func(a, b eviction.Eviction) int { return cmp.Compare(a.Number, b.Number) })
+	inOrder(&all)
 	addCounts(&all, base)
 	return &all
 }
