@@ -51,7 +51,7 @@ func resetCommand() *cli.Command {
 			} else {
 				v.show(c)
 			}
-			if v.Failed > 0 {
+			if v.Failed > 0 || v.stuck > 0 {
 				return errProblem
 			}
 			return nil
@@ -66,7 +66,17 @@ type resetView struct {
 	Failed int            `json:"failed"` // values that are still there
 	Writes []plan.Outcome `json:"writes"`
 
+	Reservations []endedReservation `json:"reservations"` // which kept others off the places of evictions
+
 	settled []plan.Outcome // of Writes, of the rounds until now
+	stuck   int            // reservations that are still there
+}
+
+// endedReservation is what became of a reservation.
+type endedReservation struct {
+	Name    string           `json:"name"`
+	Status  slurmplug.Status `json:"status,omitempty"`
+	Message string           `json:"message,omitempty"`
 }
 
 // roundPatience is for how long the writes of one round of reset wait for their turn:
@@ -88,7 +98,6 @@ func reset(ctx context.Context, cfg *config.Config, dryRun bool, say func(string
 			return nil, err
 		}
 		defer release()
-		freePlaces(ctx, cfg, slurm, say)
 	}
 	defer func() {
 		if err != nil && !dryRun {
@@ -100,6 +109,14 @@ func reset(ctx context.Context, cfg *config.Config, dryRun bool, say func(string
 		return nil, err
 	}
 	v := &resetView{DryRun: dryRun, Writes: []plan.Outcome{}}
+	if err := v.unreserve(ctx, slurm); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err == nil && !dryRun {
+			err = v.unreserve(ctx, slurm) // one that was under way when the daemon was paused
+		}
+	}()
 	for began := time.Now(); ; {
 		before := len(v.settled)
 		left, err := v.round(ctx, cfg, slurm, undo)
@@ -112,24 +129,28 @@ func reset(ctx context.Context, cfg *config.Config, dryRun bool, say func(string
 	}
 }
 
-// freePlaces deletes the reservations of priod's that keep places free. One that cannot
-// be deleted ends by itself.
-func freePlaces(ctx context.Context, cfg *config.Config, slurm *live.Cluster, say func(string)) {
-	j, err := journalOf(ctx, cfg)
+// unreserve deletes the reservations of evictions. The daemon finds them gone.
+func (v *resetView) unreserve(ctx context.Context, slurm *live.Cluster) error {
+	names, err := slurm.Reservations(ctx)
 	if err != nil {
-		say(fmt.Sprintf("reservations of evictions under way are not known and end by themselves: %v", err))
-		return
+		return fmt.Errorf("read Slurm: %w", err)
 	}
-	for i := range j.Claims {
-		c := &j.Claims[i]
-		if c.Resv == "" {
-			continue
+	for _, name := range names {
+		end := endedReservation{Name: name}
+		if !v.DryRun {
+			r := slurm.Do(context.WithoutCancel(ctx), []eviction.Command{{Verb: eviction.Free, Value: name}})[0]
+			end.Status, end.Message = r.Status, r.Message
 		}
-		r := slurm.Do(context.WithoutCancel(ctx), []eviction.Command{{Verb: eviction.Free, Job: c.Job, Claim: c.Number, Value: c.Resv}})[0]
-		if r.Status == slurmplug.Unknown || r.Status == slurmplug.Postponed {
-			say(fmt.Sprintf("reservation %s is left and ends by itself: %s", c.Resv, r.Message))
+		v.Reservations = slices.DeleteFunc(v.Reservations, func(e endedReservation) bool { return e.Name == name })
+		v.Reservations = append(v.Reservations, end)
+	}
+	v.stuck = 0
+	for _, e := range v.Reservations {
+		if !v.DryRun && e.Status != slurmplug.Applied {
+			v.stuck++
 		}
 	}
+	return nil
 }
 
 // round takes back what no round before has settled, and returns what was not sent.
@@ -434,6 +455,16 @@ func (v *resetView) show(c *cli.Context) {
 	}
 	fmt.Fprintf(w, "%s %s, %d failed; %s left the queue meanwhile.\n", plural(len(v.Writes)-v.Failed, "value", "values"), verb, v.Failed,
 		plural(v.Gone, "job", "jobs"))
+	for _, e := range v.Reservations {
+		switch {
+		case v.DryRun:
+			fmt.Fprintf(w, "reservation %s would be deleted.\n", e.Name)
+		case e.Status == slurmplug.Applied:
+			fmt.Fprintf(w, "reservation %s is deleted.\n", e.Name)
+		default:
+			fmt.Fprintf(w, "reservation %s is still there: %s\n", e.Name, report.Safe(e.Message))
+		}
+	}
 	if !v.DryRun {
 		fmt.Fprintln(w, "priod is paused; priod resume lets it begin anew.")
 	}
