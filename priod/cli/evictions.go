@@ -3,12 +3,8 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -190,15 +186,7 @@ func evictDryRun(c *cli.Context, name slurmplug.JobName) (*evictView, error) {
 // journalOf is the daemon's journal of evictions; an empty one where no priod
 // has run.
 func journalOf(ctx context.Context, cfg *config.Config) (*eviction.Journal, error) {
-	if _, err := os.Stat(filepath.Join(cfg.State.Dir, "priod.db")); errors.Is(err, fs.ErrNotExist) {
-		return eviction.NewJournal(), nil
-	}
-	r, err := store.OpenReader(ctx, cfg.State.Dir)
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	return r.Journal(ctx)
+	return store.OpenEvictions(ctx, cfg.State.Dir)
 }
 
 func (v *evictView) show(w io.Writer, most int) {

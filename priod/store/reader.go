@@ -178,6 +178,7 @@ func (r *Reader) History(ctx context.Context) (*cluster.History, error) {
 		l.held.reset()
 		return l.all(ctx)
 	})
+	l.history.Remember(undo.Former)
 	return l.history, err
 }
 

@@ -57,6 +57,9 @@ func (s *Store) Planned(ctx context.Context, seen plan.Seen) (err error) {
 	if err := s.keepUndo(); err != nil {
 		return err
 	}
+	if err := s.keepEvictions(ctx, seen.Snapshot.Cluster); err != nil {
+		return err
+	}
 	acting := seen.Hold == "" && len(seen.Plan.Actions) > 0
 	if acting {
 		if err := s.startActing(); err != nil {
@@ -84,6 +87,9 @@ func (s *Store) Planned(ctx context.Context, seen plan.Seen) (err error) {
 			s.compare(&seen)
 			err = s.save(ctx, &seen, acting)
 		}
+	}
+	if err == nil {
+		s.catchUp(ctx)
 	}
 	return s.explain(err)
 }
