@@ -142,6 +142,11 @@ func checkAsked(t *testing.T, version, name string, ask recordedAsk, gets, resiz
 		fixed == "both" && (a.KeepsCPUs == "" || a.KeepsMemory == "") {
 		t.Errorf("%s keeps %q and %q, want %q", name, a.KeepsCPUs, a.KeepsMemory, fixed)
 	}
+	for value, want := range map[string][2]int64{value: {int64(cpus), mem}, a.Text: {int64(a.CPUs), a.MemMB}} {
+		if is := a.Of(value); int64(is.CPUs) != want[0] || is.MemMB != want[1] {
+			t.Errorf("%s: %s is %d CPUs, %d MB, want %d", name, value, is.CPUs, is.MemMB, want)
+		}
+	}
 	for _, value := range []string{value, a.Text} {
 		if err := (Update{Job: Plain(1), Lever: Size, Value: value}).Validate(); err != nil {
 			t.Error(name, err)
@@ -290,6 +295,9 @@ func FuzzAsked(f *testing.F) {
 				}
 				if err := (Update{Job: Plain(1), Lever: Size, Value: value}).Validate(); err != nil {
 					t.Fatal(err)
+				}
+				if is := a.Of(value); is.CPUs != gets || is.MemMB != getsMB {
+					t.Fatalf("%s is %d CPUs and %d MB, not %d and %d", value, is.CPUs, is.MemMB, gets, getsMB)
 				}
 			}
 		}

@@ -42,6 +42,7 @@ func (d *Daemon) sizing(ctx context.Context, now time.Time) cycle.Sizing {
 			d.uses = uses{asked: now, at: now, past: UsesKnown(ctx, d.slurm, d.Config, now, d.Log)}
 		}
 		set.Past, set.PastAt = d.uses.past, d.uses.at
+		set.Unread = d.uses.at.IsZero() && d.uses.answer != nil
 	}
 	d.sizes.Set(set)
 	return cycle.Sizing{Sizes: &d.sizes, Slurm: d.slurm}

@@ -159,6 +159,11 @@ func (s *Store) noticeReset() error {
 			}
 		}
 	}
+	for id := range s.history.Sizes {
+		if s.undo.Find(id, slurmplug.Size) == nil {
+			delete(s.history.Sizes, id)
+		}
+	}
 	return fmt.Errorf("%s was changed by another process (priod reset?): %d values count as taken back and the next cycle decides anew", s.undo.path, dropped)
 }
 
