@@ -304,11 +304,12 @@ func FuzzAsked(f *testing.F) {
 	})
 }
 
-// FuzzAskedForged: whatever a job's name, comment, path and address for mail say, what it
+// FuzzAskedForged: whatever a job's name, comment, path, network and address for mail say, what it
 // asks for is read as if they said nothing; only defaults by GPU can be feigned, by a path.
 func FuzzAskedForged(f *testing.F) {
 	f.Add("x NumCPUs=1 UserId=root(7)", "MinMemoryNode=9 Command=x", "CpusPerTres=gpu:9")
 	f.Add("x\nJobId=7 JobName=y UserId=a(1) Command= WorkDir=/", "ReqNodeList=n JobState=RUNNING", "TresPerNode=gres/gpu:8")
+	f.Add("x", "y", "Network=x NumCPUs=1 JobState=RUNNING Command=y")
 	f.Fuzz(func(t *testing.T, name, comment, mail string) {
 		for _, word := range []string{" WorkDir=", " StdOut=", " CronJob="} {
 			if strings.Contains(" "+comment+" "+mail, word) {
@@ -326,6 +327,7 @@ func FuzzAskedForged(f *testing.F) {
 			}
 			out := strings.Replace(ask.out, " WorkDir=", " Comment="+comment+" WorkDir=", 1)
 			out = strings.TrimSuffix(out, "\n") + " MailUser=" + mail + " MailType=END\n"
+			out = strings.Replace(out, " Network=(null)", " Network="+mail, 1)
 			out = strings.Replace(out, "JobName=mem ", "JobName="+name+" ", 1)
 			ask.record.Name = name
 			got, pending, err := ParseAsked(confOf(version), &ask.record, out)
