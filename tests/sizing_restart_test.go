@@ -68,7 +68,12 @@ func TestSizesOverRestarts(t *testing.T) {
 		own[id] = s.asks(id)
 	}
 	s.eligible(len(own))
+	cycles := func(d *running) {
+		d.waitLog("started")
+		scraper{d, address}.waitValue(`priod_cycles_total{result=ok}`, atLeast(3))
+	}
 	d := s.daemon()
+	cycles(d)
 	s.patiently("the sizes that nothing became of to be given back", func() bool {
 		var back []string
 		for _, w := range s.sizeWrites() {
@@ -78,7 +83,6 @@ func TestSizesOverRestarts(t *testing.T) {
 		}
 		return len(back) == len(waits)
 	})
-	cycles := func(d *running) { scraper{d, address}.waitValue(`priod_cycles_total{result=ok}`, atLeast(3)) }
 	quiet := func(d *running) {
 		t.Helper()
 		s.patiently("no more writes", func() bool {
@@ -176,5 +180,50 @@ func TestHostileTextsAreSized(t *testing.T) {
 	}
 	if n := strings.Count(d.log.String(), "sizes: "); n != 0 {
 		t.Errorf("the log speaks of it %d times", n)
+	}
+}
+
+// Jobs that meet free GPUs and are held back start with the size that they gain from;
+// without that they start before priod sees them. Without priod they start by themselves.
+func TestHoldForSizes(t *testing.T) {
+	t.Parallel()
+	s := newSizingSite(t, lab.Options{NoAccounting: true}, strings.Replace(sizesWithAll, `within = "5s"`, `within = "1m"`, 1))
+	start := func(hold string) (wrong int) {
+		t.Helper()
+		var ids []string
+		for range 6 {
+			cmd := s.lab.Command(s.Context(), bin+"/sbatchwrap", "--parsable", "--prio-cpu=a100:1x1-3x3", "-c", "1", "--mem=1000", "--gres=gpu:1", "--time=30", "--wrap", "sleep 600")
+			cmd.Env = append(cmd.Env, "SBATCHWRAP_HOLD="+hold)
+			out, err := cmd.Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, strings.TrimSpace(string(out)))
+		}
+		for _, id := range ids {
+			if err := s.lab.WaitJob(s.Context(), id, "RUNNING"); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.HasPrefix(s.holds(id), "3 ") {
+				wrong++
+			}
+		}
+		return wrong
+	}
+	if wrong := start("2s"); wrong != 6 {
+		t.Errorf("without priod %d of 6 start as they ask", wrong)
+	}
+	s.clear()
+	d := s.daemon()
+	d.waitLog("started")
+	d.waitLog("accounting teaches nothing") // of this lab: from now on jobs are sized
+	t.Logf("not held back: %d of 6 start with the wrong size", start("0"))
+	s.clear()
+	if wrong := start("20s"); wrong != 0 {
+		t.Errorf("held back: %d of 6 start with the wrong size", wrong)
+	}
+	s.clear()
+	if status := d.stop(); status != 0 {
+		t.Errorf("exit status %d", status)
 	}
 }

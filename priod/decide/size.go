@@ -13,6 +13,7 @@ import (
 	"slurmprio/priod/placement"
 	"slurmprio/priod/placement/nodemap"
 	"slurmprio/priod/plan"
+	"slurmprio/priod/policy/ranking"
 	"slurmprio/priod/policy/sensitivity"
 	"slurmprio/priod/policy/sizing"
 	"slurmprio/priod/workload"
@@ -83,7 +84,7 @@ func queue(s *cluster.Snapshot, h *cluster.History, p *plan.Plan) []inTurn {
 			break
 		}
 		d := &p.Decisions[next]
-		if _, eligible := h.FirstEligible[j.ID]; !eligible || j.GPUs == 0 || j.Held() || j.Dependency || j.Reservation != "" || j.HetOffset > 0 {
+		if _, eligible := h.FirstEligible[j.ID]; !eligible && !j.Begins(s.At) || j.GPUs == 0 || j.Held() || j.Dependency || j.Reservation != "" || j.HetOffset > 0 {
 			continue
 		}
 		w := inTurn{j, d, d.Own + d.Value}
@@ -96,6 +97,12 @@ func queue(s *cluster.Snapshot, h *cluster.History, p *plan.Plan) []inTurn {
 		return cmp.Or(cmp.Compare(b.goal, a.goal), a.job.Submit.Compare(b.job.Submit), a.job.ID.Compare(b.job.ID))
 	})
 	return all
+}
+
+// inTime tells whether priod orders a job, or would if it were not held back for a while
+// so that its size is written before it starts.
+func inTime(dec *plan.Decision, j *cluster.Job, at time.Time) bool {
+	return dec.Ranked || dec.Why == string(ranking.NotYet) && j.Begins(at)
 }
 
 // consents tells whether a job's tag agrees to another size.
@@ -237,6 +244,9 @@ func (d *sizer) giveBack() {
 			continue
 		}
 		age := d.s.At.Sub(r.At)
+		if r.At.Before(j.Eligible) { // it could not start before
+			age = max(d.s.At.Sub(j.Eligible), 0)
+		}
 		late := age >= d.set.Within || age < 0
 		switch {
 		case r.Theirs(j.Asked.Text) && d.h.Claiming[j.ID]:
@@ -250,7 +260,7 @@ func (d *sizer) giveBack() {
 			d.tell(dec, "size: changed by somebody else after priod wrote it, and left alone since")
 		case !r.Ours(j.Asked.Text):
 			// It never arrived, or is the user's own again.
-		case !d.set.Enabled, !dec.Ranked, !consents(j):
+		case !d.set.Enabled, !inTime(dec, j, d.s.At), !consents(j):
 			d.restore(j, dec, r, changed, "sizing is off for it")
 		case j.Asked.Fixed != "":
 			d.restore(j, dec, r, changed, "it now "+j.Asked.Fixed)
@@ -457,7 +467,7 @@ func (d *sizer) candidate(w inTurn, id cluster.JobID, types placement.Types) (*r
 	switch {
 	case !consents(j):
 		return nil, "it did not agree"
-	case !w.dec.Ranked:
+	case !inTime(w.dec, j, d.s.At):
 		return nil, "priod does not order it"
 	case j.HetLeader != 0:
 		return nil, "it is part of a heterogeneous job"

@@ -11,6 +11,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
+	"slurmprio/priod/policy/ranking"
 	"slurmprio/priod/policy/sizing"
 	"slurmprio/priod/workload"
 	"slurmprio/slurmplug"
@@ -529,6 +530,39 @@ func TestSizesRaisedBack(t *testing.T) {
 		q.z.Decide(&q.s, q.h, &q.p)
 		if len(q.p.Actions) != 1 || q.p.Actions[0].After != raised.Was {
 			t.Errorf("%+v", q.p.Actions)
+		}
+	}
+}
+
+// A job that begins within a minute gets its size before, and keeps it until it could
+// have started for a while; one that begins later is left alone.
+func TestSizesBeforeTheyBegin(t *testing.T) {
+	for begins, sized := range map[time.Duration]bool{20 * time.Second: true, 2 * time.Minute: false} {
+		q := newSizeQueue(t, []cluster.Node{sizeNode("n1", 8, 24, 512000)})
+		j := q.add(t, 0, 1, 64000, 1, "cpu=v100:1x1-3x3&v=1")
+		j.Reason, j.Eligible = "BeginTime", q.s.At.Add(begins)
+		delete(q.h.FirstEligible, j.ID)
+		q.p.Decisions[0].Ranked, q.p.Decisions[0].Why = false, string(ranking.NotYet)
+		q.z.Decide(&q.s, q.h, &q.p)
+		if (len(q.p.Actions) == 1) != sized {
+			t.Fatalf("begins in %s: %+v", begins, q.p.Actions)
+		}
+		if !sized {
+			continue
+		}
+		q.wrote(q.p.Actions[0])
+		*j.Asked = j.Asked.Of(q.p.Actions[0].After)
+		for _, c := range []struct {
+			after time.Duration
+			back  bool
+		}{{10 * time.Second, false}, {79 * time.Second, false}, {80 * time.Second, true}} {
+			if q.s.At = time.Unix(1_000_000, 0).Add(c.after); c.after > begins {
+				j.Reason, q.h.FirstEligible[j.ID], q.p.Decisions[0].Ranked = "Resources", j.Eligible, true
+			}
+			q.p.Actions = nil
+			if q.z.Decide(&q.s, q.h, &q.p); (len(q.p.Actions) == 1) != c.back {
+				t.Errorf("after %s: %+v", c.after, q.p.Actions)
+			}
 		}
 	}
 }
