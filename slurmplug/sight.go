@@ -225,6 +225,18 @@ func (c *Client) isReserved(ctx context.Context, name string) bool {
 	return err == nil && bytes.HasPrefix(out, []byte("ReservationName="+name+" "))
 }
 
+// Reservations are the names of all reservations.
+func (c *Client) Reservations(ctx context.Context) (names []string, err error) {
+	out, err := c.read(ctx, "scontrol", "--oneliner", "show", "reservation")
+	for line := range strings.Lines(string(out)) {
+		if rest, ok := strings.CutPrefix(line, "ReservationName="); ok {
+			name, _, _ := strings.Cut(rest, " ")
+			names = append(names, name)
+		}
+	}
+	return names, err
+}
+
 // DeleteReservation ends a reservation; Refused when there is none of the name.
 func (c *Client) DeleteReservation(ctx context.Context, name string) Result {
 	return c.tell(ctx, JobID{}, "scontrol", "delete", "ReservationName="+name)

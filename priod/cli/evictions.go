@@ -22,6 +22,7 @@ import (
 	"slurmprio/priod/policy/preemption"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
+	"slurmprio/slurmplug"
 )
 
 func evictionsCommand() *cli.Command {
@@ -53,15 +54,19 @@ func readEvictions(c *cli.Context) ([]store.Eviction, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := openReader(c)
+	name, err := optionalJob(c)
+	if err != nil {
+		return nil, err
+	}
+	cfg, r, err := openReader(c)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
-	if c.NArg() == 0 {
+	if name == nil {
 		return r.Evictions(c.Context, n)
 	}
-	id, err := jobArg(c)
+	id, err := lookUp(c.Context, cfg, r, *name)
 	if err != nil {
 		return nil, err
 	}
@@ -107,11 +112,11 @@ func evictCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			id, err := jobArg(c)
+			name, err := jobArg(c)
 			if err != nil {
 				return err
 			}
-			v, err := evictDryRun(c, id)
+			v, err := evictDryRun(c, name)
 			if err != nil {
 				return err
 			}
@@ -137,8 +142,12 @@ type evictView struct {
 	Others  []eviction.Refusal `json:"others"` // all jobs that hold GPUs, with why they stay
 }
 
-func evictDryRun(c *cli.Context, id cluster.JobID) (*evictView, error) {
+func evictDryRun(c *cli.Context, name slurmplug.JobName) (*evictView, error) {
 	cfg, err := loadConfig(c)
+	if err != nil {
+		return nil, err
+	}
+	id, err := lookUp(c.Context, cfg, nil, name)
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +178,7 @@ func evictDryRun(c *cli.Context, id cluster.JobID) (*evictView, error) {
 	}
 	at := slices.IndexFunc(trials, func(t eviction.Trial) bool { return t.Job == id || t.Job.ID == id.ID && id.Task < 0 })
 	if at < 0 {
-		return nil, fmt.Errorf("job %s does not wait as a TE job (priod explain %s says what it counts as)", id, id)
+		return nil, fmt.Errorf("job %s does not wait as a TE job (priod explain %s says what it counts as)", name, name)
 	}
 	t := &trials[at]
 	v.Why, v.Words, v.Cost, v.WaitS = t.Why, eviction.Words(t.Why), t.Cost, t.Wait.Seconds()

@@ -16,6 +16,7 @@ import (
 	"slurmprio/priod/config"
 	"slurmprio/priod/daemon"
 	"slurmprio/priod/decide"
+	"slurmprio/priod/eviction"
 	"slurmprio/priod/live"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/report"
@@ -50,7 +51,7 @@ func resetCommand() *cli.Command {
 			} else {
 				v.show(c)
 			}
-			if v.Failed > 0 {
+			if v.Failed > 0 || v.stuck > 0 {
 				return errProblem
 			}
 			return nil
@@ -65,7 +66,17 @@ type resetView struct {
 	Failed int            `json:"failed"` // values that are still there
 	Writes []plan.Outcome `json:"writes"`
 
+	Reservations []endedReservation `json:"reservations"` // which kept others off the places of evictions
+
 	settled []plan.Outcome // of Writes, of the rounds until now
+	stuck   int            // reservations that are still there
+}
+
+// endedReservation is what became of a reservation.
+type endedReservation struct {
+	Name    string           `json:"name"`
+	Status  slurmplug.Status `json:"status,omitempty"`
+	Message string           `json:"message,omitempty"`
 }
 
 // roundPatience is for how long the writes of one round of reset wait for their turn:
@@ -98,6 +109,14 @@ func reset(ctx context.Context, cfg *config.Config, dryRun bool, say func(string
 		return nil, err
 	}
 	v := &resetView{DryRun: dryRun, Writes: []plan.Outcome{}}
+	if err := v.unreserve(ctx, slurm); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err == nil && !dryRun {
+			err = v.unreserve(ctx, slurm) // one that was under way when the daemon was paused
+		}
+	}()
 	for began := time.Now(); ; {
 		before := len(v.settled)
 		left, err := v.round(ctx, cfg, slurm, undo)
@@ -108,6 +127,30 @@ func reset(ctx context.Context, cfg *config.Config, dryRun bool, say func(string
 		rest := time.Since(began) * time.Duration(len(left)) / time.Duration(done)
 		say(fmt.Sprintf("%d of %d values are settled, about %s more; %s", done, done+len(left), rest.Round(time.Second), left[0].Message))
 	}
+}
+
+// unreserve deletes the reservations of evictions. The daemon finds them gone.
+func (v *resetView) unreserve(ctx context.Context, slurm *live.Cluster) error {
+	names, err := slurm.Reservations(ctx)
+	if err != nil {
+		return fmt.Errorf("read Slurm: %w", err)
+	}
+	for _, name := range names {
+		end := endedReservation{Name: name}
+		if !v.DryRun {
+			r := slurm.Do(context.WithoutCancel(ctx), []eviction.Command{{Verb: eviction.Free, Value: name}})[0]
+			end.Status, end.Message = r.Status, r.Message
+		}
+		v.Reservations = slices.DeleteFunc(v.Reservations, func(e endedReservation) bool { return e.Name == name })
+		v.Reservations = append(v.Reservations, end)
+	}
+	v.stuck = 0
+	for _, e := range v.Reservations {
+		if !v.DryRun && e.Status != slurmplug.Applied {
+			v.stuck++
+		}
+	}
+	return nil
 }
 
 // round takes back what no round before has settled, and returns what was not sent.
@@ -412,6 +455,16 @@ func (v *resetView) show(c *cli.Context) {
 	}
 	fmt.Fprintf(w, "%s %s, %d failed; %s left the queue meanwhile.\n", plural(len(v.Writes)-v.Failed, "value", "values"), verb, v.Failed,
 		plural(v.Gone, "job", "jobs"))
+	for _, e := range v.Reservations {
+		switch {
+		case v.DryRun:
+			fmt.Fprintf(w, "reservation %s would be deleted.\n", e.Name)
+		case e.Status == slurmplug.Applied:
+			fmt.Fprintf(w, "reservation %s is deleted.\n", e.Name)
+		default:
+			fmt.Fprintf(w, "reservation %s is still there: %s\n", e.Name, report.Safe(e.Message))
+		}
+	}
 	if !v.DryRun {
 		fmt.Fprintln(w, "priod is paused; priod resume lets it begin anew.")
 	}

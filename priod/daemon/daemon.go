@@ -21,6 +21,7 @@ import (
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/decide"
 	"slurmprio/priod/eviction"
+	"slurmprio/priod/live"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/policy/speed"
 	"slurmprio/priod/store"
@@ -206,7 +207,7 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan os.Signal) error {
 		if d.watching {
 			d.learn(ctx)
 		}
-		d.health.cycle(time.Since(begun)+pause, err)
+		d.health.cycle(time.Since(begun), pause, err)
 		if now := time.Now(); now.Sub(pruned) >= pruneEvery && d.clock.isSteady() {
 			pruned = now
 			if err := d.Store.Prune(ctx, now); err != nil {
@@ -333,7 +334,7 @@ func (d *Daemon) fit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	why := slurmplug.Unfit(slurmctld, commands, d.Config.Slurm.Untried)
+	why := live.Unfit(slurmctld, commands, d.Config.Slurm.Untried)
 	if why != d.unfit && why != "" {
 		d.Log.Error("nothing is written to this Slurm", "why", why)
 	}
@@ -431,6 +432,10 @@ func (d *Daemon) report(r *cycle.Result, err error) error {
 		} else {
 			d.Log.Info("the slurmctld of this host acts, and so does priod", "cycle", d.cycles)
 		}
+	}
+	if errors.Is(err, store.ErrGaveWay) {
+		d.Log.Info("gave way", "cycle", d.cycles, "why", err)
+		err = nil
 	}
 	d.metrics.cycle(r, d.history, err)
 	counts := d.logWrites(r.Outcomes) // also when the outcomes could not be recorded

@@ -355,3 +355,19 @@ func TestReloadClaimsTheOtherCluster(t *testing.T) {
 	}
 	d.claim.Close()
 }
+
+// A reset beside the daemon is told in one line and is no failure.
+func TestResetBesideTheDaemon(t *testing.T) {
+	f := &fake{jobs: []cluster.Job{trial()}, plannedErr: fmt.Errorf("record the plan: %w, a reset took place", store.ErrGaveWay)}
+	d, log := newDaemon(t, f)
+	turn(t, d)
+	if text := log.String(); strings.Contains(text, "cycle failed") || strings.Count(text, "a reset took place") != 1 || d.failed != 0 {
+		t.Errorf("%d failed:\n%s", d.failed, text)
+	}
+	has(t, d, "priod_cycles_total{result=failed} 0")
+	f.plannedErr = nil
+	turn(t, d)
+	if text := log.String(); strings.Contains(text, "succeed again") {
+		t.Errorf("%s", text)
+	}
+}

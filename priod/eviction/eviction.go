@@ -21,6 +21,7 @@ package eviction
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"time"
 
@@ -246,6 +247,11 @@ func (j *Journal) Eviction(number int64) *Eviction {
 	}
 	return &j.Evictions[at]
 }
+
+var reservation = regexp.MustCompile(`^priod_[0-9]+_[0-9]+$`)
+
+// IsReservation tells whether a reservation is named as Number names them.
+func IsReservation(name string) bool { return reservation.MatchString(name) }
 
 // Number gives the rows of new claims their numbers; each eviction's Claim is
 // the index of its claim until then.

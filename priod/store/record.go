@@ -70,7 +70,7 @@ func (s *Store) Planned(ctx context.Context, seen plan.Seen) (err error) {
 		if hold, err := s.hold(); err != nil {
 			return err
 		} else if hold != "" {
-			return errors.New(hold) // since the cycle began
+			return fmt.Errorf("%w, since it began priod was %s", ErrGaveWay, hold)
 		}
 		if err := s.noticeReset(); err != nil {
 			return err
@@ -164,7 +164,7 @@ func (s *Store) noticeReset() error {
 			delete(s.history.Sizes, id)
 		}
 	}
-	return fmt.Errorf("%s was changed by another process (priod reset?): %d values count as taken back and the next cycle decides anew", s.undo.path, dropped)
+	return fmt.Errorf("%w, a reset took place: %d values count as taken back and the next cycle decides anew", ErrGaveWay, dropped)
 }
 
 // save is one transaction, and the undo journal just before its commit.
