@@ -93,6 +93,9 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 		set.Steering.Slurm, set.Sizing.Sizes = nil, nil
 	}
 	steered := set.Steering.steer(ctx, &result.Snapshot, h, &result.Plan, set.Decide.Shares, set.Evictions.Journal)
+	if set.Ledger != nil && steered != nil {
+		set.Ledger.Exclude(steered.RuledOut())
+	}
 	if evictErr == nil {
 		evictErr = set.endRound(ctx, h, &result, steered)
 	}

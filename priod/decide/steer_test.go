@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -237,9 +238,13 @@ func TestSteer(t *testing.T) {
 		}, "t4", edited},
 		"undone by its user": {func(p *harbour, j *cluster.Job) { p.h.Asked(j.ID, slurmplug.Features, "", "v100", true, start) }, "", edited},
 		"on another type": {func(p *harbour, j *cluster.Job) {
-			p.h.Asked(j.ID, slurmplug.Features, "", "v100", true, start)
+			p.h.Asked(j.ID, slurmplug.Features, "", "v100", true, start.Add(-time.Minute))
 			j.Features = "v100"
 		}, "a100", "the type before is taken back"},
+		"on another type since just now": {func(p *harbour, j *cluster.Job) {
+			p.h.Asked(j.ID, slurmplug.Features, "", "v100", true, start.Add(-59*time.Second))
+			j.Features = "v100"
+		}, "v100", "v100"},
 		"impossible": {func(p *harbour, j *cluster.Job) {
 			p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)
 			j.Features, j.Reason, j.Priority = "a100", "BadConstraints", 0
@@ -391,6 +396,7 @@ func TestSteerLetsGo(t *testing.T) {
 	seen := ""
 	for range 12 {
 		p.cycle(set)
+		p.At = p.At.Add(20 * time.Second)
 		seen += map[string]string{"": ".", "a100": "a"}[p.Jobs[0].Features]
 	}
 	if seen != "aaaa....aaaa" && seen != "aaaa...aaaa." {
