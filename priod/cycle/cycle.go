@@ -140,14 +140,19 @@ func (set *Settings) decide(ctx context.Context, s *cluster.Snapshot, h *cluster
 	if e.Journal == nil {
 		return decide.Decide(s, h, set.Decide), nil, nil
 	}
+	e.Journal.See(s.Nodes)
+	freed := error(nil)
+	if !set.DryRun {
+		freed = e.free(ctx, s, set.Hold != "")
+	}
 	e.Journal.Mark(h)
 	p := decide.Decide(s, h, set.Decide)
 	waits := slices.ContainsFunc(p.Decisions, func(d plan.Decision) bool { return d.Ranked && d.Class == cluster.TE })
 	if !e.Settings.Enabled || set.Hold != "" || !waits {
-		return p, nil, nil
+		return p, nil, freed
 	}
 	choice, err := e.choose(ctx, s, &p)
-	if err != nil {
+	if err = errors.Join(freed, err); err != nil {
 		return p, nil, err
 	}
 	if !choice.Turn.Empty() {

@@ -54,6 +54,19 @@ func (p *harbour) job(id uint32, own string) *cluster.Job {
 	return &p.Jobs[len(p.Jobs)-1]
 }
 
+// busy has the job bound to v100 since a time; a100 comes free sooner.
+func (p *harbour) busy(j *cluster.Job, since time.Time) {
+	p.h.Asked(j.ID, slurmplug.Features, "", "v100", true, since)
+	j.Features = "v100"
+	for i, minutes := range []time.Duration{10, 50, 60} {
+		n := &p.Nodes[i]
+		n.GPUsUsed = 4
+		p.Jobs = append(p.Jobs, cluster.Job{
+			ID: slurmplug.Plain(uint32(70 + i)), State: cluster.Running, GPUs: 4, NodeList: n.Name, Start: start, TimeLimit: minutes * time.Minute, GPUType: n.GPUType,
+		})
+	}
+}
+
 func steerSettings() SteerSettings {
 	set := SteerSettings{Enabled: true, Policy: steering.Defaults}
 	return set
@@ -241,10 +254,12 @@ func TestSteer(t *testing.T) {
 			p.h.Asked(j.ID, slurmplug.Features, "", "v100", true, start.Add(-time.Minute))
 			j.Features = "v100"
 		}, "a100", "the type before is taken back"},
-		"on another type since just now": {func(p *harbour, j *cluster.Job) {
-			p.h.Asked(j.ID, slurmplug.Features, "", "v100", true, start.Add(-59*time.Second))
-			j.Features = "v100"
-		}, "v100", "v100"},
+		"on another type since just now, to wait": {func(p *harbour, j *cluster.Job) {
+			p.busy(j, start.Add(-59*time.Second))
+		}, "v100", "waits 50 min for v100"},
+		"on another type for a minute, to wait": {func(p *harbour, j *cluster.Job) {
+			p.busy(j, start.Add(-time.Minute))
+		}, "a100", "the type before is taken back"},
 		"impossible": {func(p *harbour, j *cluster.Job) {
 			p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)
 			j.Features, j.Reason, j.Priority = "a100", "BadConstraints", 0

@@ -221,15 +221,16 @@ func (p *planner) choose(i int) Verdict {
 	kept := p.kept(j)
 	stays := j.Steered != Open && !p.changed(j)
 	for t := range int32(p.Types) {
-		if kept && t != j.Steered || !kept && (!p.allocated(j, t) || j.Left.Has(t)) {
+		stay := kept && t == j.Steered
+		if !stay && (!p.allocated(j, t) || j.Left.Has(t)) {
 			continue
 		}
 		start, ok := p.earliest(j, t)
-		if !ok {
+		if !ok || kept && !stay && start > 0 {
 			continue
 		}
 		score := start*p.set.Wait + j.Run[t]
-		if stays && t == j.Steered {
+		if stay || stays && t == j.Steered {
 			score /= 1 + p.set.Change
 		}
 		if score < least || score == least && p.need(j, t) > p.need(j, best.Type) {
