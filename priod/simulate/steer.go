@@ -44,6 +44,9 @@ type steered struct {
 
 func newSteerer(policy allocation.Policy, spec Spec, trouble func(now float64, err error, p *allocation.Problem)) *steerer {
 	r := &steerer{solver: solver{policy: policy, trouble: trouble}, set: spec.Steering, account: share.New(), jobs: map[int]*steered{}, overheads: spec.Overheads}
+	if spec.Cycle == 0 {
+		r.set.Keep = 0 // each choice is made for the pass that follows: nothing comes between, and none is written in vain
+	}
 	if spec.Order == "owed" {
 		r.yield, r.next = &spec.Yield, spec.Round
 	}
