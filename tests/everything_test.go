@@ -27,7 +27,9 @@ func TestTrialsAreNotBoundToWait(t *testing.T) {
 			first = append(first, b.submit("--gres=gpu:"+gpuType+":1", "--time=60", "--wrap", "sleep 600"))
 		}
 	}
-	b.wait("the GPUs to be held", func() bool { return strings.Count(b.slurm("squeue", "--noheader", "--states=RUNNING", "--format=%i"), "\n") == len(first) })
+	b.wait("the GPUs to be held", func() bool {
+		return strings.Count(b.slurm("squeue", "--noheader", "--states=RUNNING", "--format=%i"), "\n") == len(first)
+	})
 	speed := []string{"--prio-speed=a100:4,v100:4", "--time=30", "--mem=100", "--gres=gpu:1", "--constraint=a100|v100"}
 	var workers []string
 	for range 6 {

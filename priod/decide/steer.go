@@ -537,9 +537,6 @@ func (d *Steered) berth(at int, id cluster.JobID, tasks int) berth {
 			d.again[j.ID] = j.RawID
 		}
 	}
-	if b.alone == "" && share.Unknown() {
-		b.alone = unknown
-	}
 	b.Job = steering.Job{
 		Run: share.Run, Time: share.Time, Received: share.Received, Steered: steering.Open, Given: c.given, Ready: c.ready,
 		Now: d.plan.Decisions[at].Class == cluster.TE,
@@ -566,6 +563,8 @@ func (d *Steered) berth(at int, id cluster.JobID, tasks int) berth {
 		}
 		if types == 0 {
 			b.alone = cmp.Or(d.closed(b.fits), d.among(j), nowhere)
+		} else if share.Unknown() {
+			b.alone = unknown
 		}
 	}
 	b.Consent = b.alone == ""
