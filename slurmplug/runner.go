@@ -66,6 +66,9 @@ func (e *CommandError) Error() string {
 	if e.Message != "" {
 		s += ": " + e.Message
 	}
+	if strings.Contains(e.Message, authText) {
+		s += " (Slurm says so when munge refuses, or when the commands here are newer than slurmctld)"
+	}
 	if e.Limit != "" {
 		s += "; " + ErrRate.Error() + " may be why: " + e.Limit
 	}
