@@ -375,7 +375,7 @@ func (d *Steered) steer() {
 			n = min(n, d.set.Policy.Depth-len(berths))
 		}
 		if n <= 0 {
-			if d.ours(j) && !d.h.Claiming[j.ID] {
+			if held, _ := d.since(j); d.ours(j) && !d.h.Claiming[j.ID] && held >= d.set.Policy.Keep {
 				d.open(at, string(steering.Far))
 			}
 			continue
