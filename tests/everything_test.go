@@ -80,15 +80,16 @@ func TestEditAgainstAPin(t *testing.T) {
 			e.slurm("scontrol", "update", "NodeName=a100-[2-3],v100-[1-3]", "State=DRAIN", "Reason=test")
 			trial := e.trial("2", "--constraint=t4")
 			e.eligible(1)
+			state := func() (reason, nodes, priority string) {
+				f := strings.Split(strings.TrimSpace(e.slurm("squeue", "--noheader", "--jobs="+trial, "--Format=Reason:|,ReqNodes:|,PriorityLong:|")), "|")
+				return f[0], f[1], f[2]
+			}
+			e.wait("it to wait for room", func() bool { reason, _, _ := state(); return reason == "Resources" })
 			edit := "scontrol update JobId=" + trial + " Features=a100"
 			if killed {
 				edit += "; kill -9 $(ps -o ppid= -p $PPID)" // the parent of the shim
 			}
 			e.cycleWith(d, shim.Fault{Command: "scontrol update", When: "after", Call: 2, Do: shim.Run, Argv: []string{"sh", "-c", edit}})
-			state := func() (reason, nodes, priority string) {
-				f := strings.Split(strings.TrimSpace(e.slurm("squeue", "--noheader", "--jobs="+trial, "--Format=Reason:|,ReqNodes:|,PriorityLong:|")), "|")
-				return f[0], f[1], f[2]
-			}
 			if killed {
 				if _, nodes, _ := state(); nodes == "" {
 					t.Fatal("priod was killed before it named a node")
