@@ -594,7 +594,7 @@ func (c *Config) Steer() decide.SteerSettings {
 	s := &c.Steering
 	set := decide.SteerSettings{
 		Enabled: s.Enabled, MaxWrites: s.WritesPerCycle, Features: map[string]string{},
-		Policy: steering.Settings{Depth: s.Depth, Wait: s.Wait, Least: s.Least, Change: s.Change, Cycles: s.Cycles, Busy: s.Busy},
+		Policy: steering.Settings{Depth: s.Depth, Wait: s.Wait, Least: s.Least, Keep: steering.Defaults.Keep, Change: s.Change, Cycles: s.Cycles, Busy: s.Busy},
 	}
 	for t, g := range c.GPUTypes {
 		set.Features[t] = g.Feature

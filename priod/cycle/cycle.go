@@ -95,6 +95,9 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 		set.Steering.Slurm, set.Sizing.Sizes, set.GiveBack.Memory = nil, nil, nil
 	}
 	steered := set.Steering.steer(ctx, &result.Snapshot, h, &result.Plan, set.Decide.Shares, set.Evictions.Journal)
+	if set.Ledger != nil && steered != nil {
+		set.Ledger.Exclude(steered.RuledOut())
+	}
 	if evictErr == nil {
 		evictErr = set.endRound(ctx, h, &result, steered)
 	}
@@ -140,14 +143,19 @@ func (set *Settings) decide(ctx context.Context, s *cluster.Snapshot, h *cluster
 	if e.Journal == nil {
 		return decide.Decide(s, h, set.Decide), nil, nil
 	}
+	e.Journal.See(s.Nodes)
+	freed := error(nil)
+	if !set.DryRun {
+		freed = e.free(ctx, s, set.Hold != "")
+	}
 	e.Journal.Mark(h)
 	p := decide.Decide(s, h, set.Decide)
 	waits := slices.ContainsFunc(p.Decisions, func(d plan.Decision) bool { return d.Ranked && d.Class == cluster.TE })
 	if !e.Settings.Enabled || set.Hold != "" || !waits {
-		return p, nil, nil
+		return p, nil, freed
 	}
 	choice, err := e.choose(ctx, s, &p)
-	if err != nil {
+	if err = errors.Join(freed, err); err != nil {
 		return p, nil, err
 	}
 	if !choice.Turn.Empty() {

@@ -142,7 +142,11 @@ func (e *Evictions) vet(ctx context.Context, t *eviction.Turn, vetoed map[cluste
 		if err != nil {
 			return fmt.Errorf("look at the jobs that others leave for: %w", err)
 		}
-		why := claim.Vet(sights[claim.Job], excluded)
+		sight := sights[claim.Job]
+		why := claim.Vet(sight, excluded)
+		if why == "" && !e.Journal.Allows(claim, &sight) {
+			why = eviction.Unhelpful // since the poll: the next cycle knows
+		}
 		if why == eviction.Constraint && e.Journal.Pins(claim.Job) {
 			why = eviction.Unhelpful // for this cycle, which takes out what an earlier claim wrote
 		}
@@ -244,6 +248,17 @@ func (e *Evictions) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan,
 		}
 	}
 	return doubts
+}
+
+// free takes nodes out of the requests of jobs that Slurm put into BadConstraints since
+// they were written: it starts such a job no more, whatever becomes of its claim.
+func (e *Evictions) free(ctx context.Context, s *cluster.Snapshot, paused bool) error {
+	for i := range s.Jobs {
+		if j := &s.Jobs[i]; j.State == cluster.Pending && j.Unsatisfied() && e.Journal.Pins(j.FirstTask()) {
+			return e.Tend(ctx, nil, nil, paused)
+		}
+	}
+	return nil
 }
 
 // idle takes from the queue what it shows of the jobs that can wait, and returns

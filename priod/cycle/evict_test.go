@@ -116,9 +116,11 @@ func TestVetoes(t *testing.T) {
 		"the TE job names a node": {func(f *slurm) { f.change(9, func(s *eviction.Sight) { s.ReqNodes = "n1" }) }, ""},
 		"it refuses the node":     {func(f *slurm) { f.excluded = "n[1-3]" }, ""},
 		"it refuses another":      {func(f *slurm) { f.excluded = "n[2-3]" }, "1"},
+		"its constraint changed":  {func(f *slurm) { f.change(9, func(s *eviction.Sight) { s.Features = "h100" }) }, ""},
 		"it is gone":              {func(f *slurm) { f.change(9, func(s *eviction.Sight) { s.Gone = true }) }, ""},
 	} {
 		f, e, s, p := scene()
+		e.Journal.See(s.Nodes)
 		c.change(f)
 		choice, err := e.choose(t.Context(), s, p)
 		if err != nil {
@@ -130,6 +132,23 @@ func TestVetoes(t *testing.T) {
 		}
 		if got != c.victims {
 			t.Errorf("%s: %q leave, want %q", name, got, c.victims)
+		}
+	}
+}
+
+// A job that Slurm put into BadConstraints with the nodes that priod wrote is freed
+// before anything else of a cycle, also by a priod that was started since.
+func TestFreedFirst(t *testing.T) {
+	for reason, want := range map[string]int{"BadConstraints": 1, "Resources": 0} {
+		f, e, s, _ := scene()
+		f.change(9, func(x *eviction.Sight) { x.Reason, x.ReqNodes = reason, "n1" })
+		s.Jobs[2].Reason = reason
+		e.Journal.Claims = []eviction.Claim{{Number: 1, Job: slurmplug.Plain(9), RawID: 9, User: "bob", State: eviction.Planned, Pin: "n1"}}
+		if err := e.free(t.Context(), s, false); err != nil {
+			t.Fatal(err)
+		}
+		if len(f.log) != want || want == 1 && (f.log[0] != "unpin 9" || e.Journal.Claims[0].State != eviction.Released) {
+			t.Errorf("%s: %q, %+v", reason, f.log, e.Journal.Claims)
 		}
 	}
 }

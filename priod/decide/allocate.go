@@ -92,6 +92,8 @@ type entry struct {
 	booked     float64 // the work for which that is so
 	rate       float64 // of work in isolation
 	mask       []bool  // types on which it fitted while it waited, by an earlier process; nil: not known
+
+	out placement.Types // types on which it cannot run, by what a closer look told of it
 }
 
 // request is all that decides on which types a job fits.
@@ -111,6 +113,7 @@ type programKey struct {
 type kindKey struct {
 	request request
 	program programKey
+	out     placement.Types
 }
 
 // kind is what jobs with the same request and program have in common.
@@ -196,7 +199,7 @@ func (l *Ledger) retype(types []string) {
 			}
 			e.mask = mask
 		}
-		e.kind = nil
+		e.kind, e.out = nil, 0
 	}
 	clear(l.kinds)
 	clear(l.fits)
@@ -402,7 +405,7 @@ func (l *Ledger) newcomer(j *cluster.Job) *entry {
 	if j.ID.Task != slurmplug.NoTask {
 		if array := l.jobs[slurmplug.Plain(j.ID.ID)]; array != nil && cluster.SameUser(array.user, j.User) {
 			e.Promised, e.Time, e.Given = slices.Clone(array.Promised), array.Time, array.Given
-			e.request, e.mask = array.request, array.mask
+			e.request, e.mask, e.out = array.request, array.mask, array.out
 		}
 	}
 	return e
@@ -429,19 +432,41 @@ func (l *Ledger) describe(e *entry, j *cluster.Job, constraint string, nodes fun
 	if j.Tag.Workload == "" {
 		e.program.user, e.program.name = j.User, j.Name
 	}
-	key := kindKey{r, e.program}
+	key := kindKey{r, e.program, e.out}
 	k := l.kinds[key]
 	if k == nil || e.mask != nil {
 		k = &kind{}
 		fits := e.mask
 		if fits == nil {
-			fits = l.where(r, j, nodes)
+			fits = except(l.where(r, j, nodes), e.out)
 			l.kinds[key] = k
 		}
 		l.judge(k, j, fits)
 	}
 	l.dirty = l.dirty || e.kind == nil || !slices.Equal(e.kind.speed, k.speed)
 	e.kind, e.Answers, e.Speed = k, k.answers, k.speed
+}
+
+// Exclude takes in on which types, in the order of the last Allocate, jobs cannot run:
+// the next Allocate gives them no time there.
+func (l *Ledger) Exclude(out map[cluster.JobID]placement.Types) {
+	for id, types := range out {
+		if e := l.jobs[id]; e != nil && e.out != types {
+			e.out, e.kind = types, nil
+		}
+	}
+}
+
+// except is fits without some types, unless it leaves none: then Slurm knows.
+func except(fits []bool, out placement.Types) []bool {
+	left := slices.Clone(fits)
+	for t := range left {
+		left[t] = left[t] && !out.Has(int32(t))
+	}
+	if !slices.Contains(left, true) {
+		return fits
+	}
+	return left
 }
 
 func speedText(speeds map[string]float64) string {

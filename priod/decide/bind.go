@@ -3,8 +3,12 @@ package decide
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/placement"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/policy/steering"
 	"slurmprio/slurmplug"
@@ -106,6 +110,15 @@ func (d *Steered) act(j *cluster.Job, tasks string, part bool, t int32, text, wh
 		Was: d.h.Own(j, slurmplug.Features), Reason: "steering: " + why,
 	})
 	d.to = append(d.to, t)
+	ids := d.Actions[len(d.Actions)-1].Jobs()
+	if !part {
+		ids = places(j, d.width(j))
+	}
+	for _, id := range ids {
+		if t == steering.Open {
+			d.course(id).open = d.s.At
+		}
+	}
 }
 
 func (d *Steered) note() {
@@ -116,7 +129,10 @@ func (d *Steered) note() {
 
 // Unseen are the jobs of which Vet has to know the Place, by Slurm's own id.
 func (d *Steered) Unseen() map[cluster.JobID]uint32 {
-	ask := map[cluster.JobID]uint32{}
+	ask := maps.Clone(d.again)
+	if ask == nil {
+		ask = map[cluster.JobID]uint32{}
+	}
 	for i := range d.Actions {
 		if d.to[i] != steering.Open {
 			ask[d.Actions[i].Job] = 0
@@ -131,12 +147,19 @@ func (d *Steered) Unseen() map[cluster.JobID]uint32 {
 }
 
 // Vet drops the writes that a closer look rules out: for jobs that name nodes,
-// and for those that refuse all those of the type. What they say is believed for
-// Settings.Cycles cycles: the next one chooses by it.
+// and for those that refuse all those of the type. The next cycles choose by what they
+// say, and ask again after Settings.Cycles of them. A type that a job has already, and
+// that still has a place for it, is not taken back for that.
 func (d *Steered) Vet(places map[cluster.JobID]Place) {
 	jobs := map[cluster.JobID]int{}
 	for at, j := range d.jobs {
 		jobs[j.ID] = at
+	}
+	for i := range d.berths {
+		b := &d.berths[i]
+		if place, known := places[d.jobs[b.at].ID]; known && !d.sizedOnto(place.Required, b.id, d.jobs[b.at].ID) {
+			b.kept.place, b.kept.asked = place, d.set.Policy.Cycles+1
+		}
 	}
 	kept := d.Actions[:0]
 	for i, a := range d.Actions {
@@ -149,12 +172,11 @@ func (d *Steered) Vet(places map[cluster.JobID]Place) {
 		if !known {
 			continue
 		}
-		for _, id := range a.Jobs() {
-			c := d.course(id)
-			c.place, c.asked = place, d.set.Policy.Cycles+1
-		}
 		j, why := d.jobs[jobs[a.Job]], ""
 		switch {
+		case d.sizedOnto(place.Required, append(a.Jobs(), a.Job)...):
+			d.plan.Decisions[jobs[a.Job]].Steer = sized
+			continue
 		case place.Required != "":
 			why = named
 		case !d.has(j, int(t), &place) && place.Excluded == "":
@@ -166,7 +188,7 @@ func (d *Steered) Vet(places map[cluster.JobID]Place) {
 			continue
 		}
 		d.plan.Decisions[jobs[a.Job]].Steer = why
-		if d.ours(j) {
+		if has := d.steeredTo(j); d.ours(j) && (has == steering.Open || place.Required != "" || !d.has(j, int(has), &place)) {
 			if text, lost := d.back(j); text != j.Features && (text != "" || len(lost) == 0) {
 				a.After, a.Reason = text, "steering: "+why
 				kept = append(kept, a)
@@ -174,6 +196,27 @@ func (d *Steered) Vet(places map[cluster.JobID]Place) {
 		}
 	}
 	d.Actions = kept
+}
+
+// RuledOut are the types on which jobs cannot run by what they say of their nodes, for
+// each job that was steered or left alone in this cycle.
+func (d *Steered) RuledOut() map[cluster.JobID]placement.Types {
+	out := make(map[cluster.JobID]placement.Types, len(d.berths))
+	for i := range d.berths {
+		out[d.jobs[d.berths[i].at].ID] = d.berths[i].out
+	}
+	return out
+}
+
+// sizedOnto tells whether nodes that a job names are those that its size was made for.
+func (d *Steered) sizedOnto(hosts string, ids ...cluster.JobID) bool {
+	return hosts != "" && slices.ContainsFunc(ids, func(id cluster.JobID) bool {
+		r := d.h.Requests[id][slurmplug.Size]
+		return slices.ContainsFunc(append(slices.Clone(r.Older), r.Value), func(text string) bool {
+			_, nodes, _ := strings.Cut(text, string(slurmplug.ReqNodeList)+"=")
+			return nodes == hosts
+		})
+	})
 }
 
 // has tells whether a type has a place for a job, by all that it says of its nodes.

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/placement"
@@ -96,12 +97,13 @@ type Helm struct {
 
 // course is one job's.
 type course struct {
-	given  float64 // of its time on the type that it was steered to, then
-	ready  int     // cycles in which it could have started there and did not
-	rest   int     // cycles for which it is left alone
-	alone  string  // why
-	place  Place   // what it says of nodes, when it was last asked
-	asked  int     // for how many more cycles that is believed
+	given  float64   // of its time on the type that it was steered to, then
+	ready  int       // cycles in which it could have started there and did not
+	rest   int       // cycles for which it is left alone
+	alone  string    // why
+	open   time.Time // its type was taken back
+	place  Place     // what it says of nodes, when it was last asked
+	asked  int       // for how many more cycles that is not asked again
 	last   steering.Verdict
 	bad    int    // how often Slurm would not have what was written
 	barred string // what closed said with it
@@ -137,6 +139,9 @@ func helps(j *cluster.Job, ours bool) bool {
 	return false
 }
 
+// reasked is how many jobs one cycle asks again what they say of their nodes.
+const reasked = 10
+
 // Why a job is not steered, beside steering's own.
 const (
 	consent   = "its tag gives no speed or workload: it may not be steered"
@@ -147,6 +152,9 @@ const (
 	edited    = "its constraint was changed after priod had written it: that stays as it is"
 	named     = "it names its nodes itself"
 	nowhere   = "no GPU type has nodes for it that are up"
+	unknown   = "nobody knows how fast it is on any GPU type: it starts on the first that is free"
+	reopened  = "left open: its type was taken back a short while ago"
+	sized     = "its size names its nodes for now"
 )
 
 // Steered is what one cycle's steering comes to.
@@ -178,7 +186,8 @@ type Steered struct {
 	held int // writes beyond the limit
 
 	berths   []berth
-	verdicts []steering.Verdict // of berths
+	verdicts []steering.Verdict       // of berths
+	again    map[cluster.JobID]uint32 // jobs that are asked again what they say of nodes, by Slurm's own id
 }
 
 // Place is what a pending job says of its nodes that no poll shows.
@@ -242,7 +251,9 @@ func (x *Helm) Steer(s *cluster.Snapshot, h *cluster.History, p *plan.Plan, shar
 		clear(x.jobs)
 		return &Steered{}
 	}
-	d := &Steered{helm: x, s: s, h: h, plan: p, shares: shares, set: &set, words: newVocabulary(s.Nodes), fits: map[wish]placement.Types{}}
+	d := &Steered{
+		helm: x, s: s, h: h, plan: p, shares: shares, set: &set, words: newVocabulary(s.Nodes), fits: map[wish]placement.Types{}, again: map[cluster.JobID]uint32{},
+	}
 	d.match()
 	switch {
 	case !set.Enabled:
@@ -346,6 +357,7 @@ type berth struct {
 	alone string
 	kept  *course
 	fits  placement.Types // on which it may run, also where nobody is steered
+	out   placement.Types // on which it may not, by what it says of its nodes
 	steering.Job
 }
 
@@ -363,7 +375,7 @@ func (d *Steered) steer() {
 			n = min(n, d.set.Policy.Depth-len(berths))
 		}
 		if n <= 0 {
-			if d.ours(j) && !d.h.Claiming[j.ID] {
+			if held, _ := d.since(j); d.ours(j) && !d.h.Claiming[j.ID] && held >= d.set.Policy.Keep {
 				d.open(at, string(steering.Far))
 			}
 			continue
@@ -510,15 +522,25 @@ func (d *Steered) berth(at int, id cluster.JobID, tasks int) berth {
 		b.alone = c.alone
 		c.rest--
 	}
+	if since := d.s.At.Sub(c.open); b.alone == "" && since >= 0 && since.Seconds() < d.set.Policy.Keep {
+		b.alone = reopened
+	}
 	types, asks := d.fit(j, ""), *j
-	if c.asked--; c.asked > 0 && c.place != (Place{}) {
+	if c.asked--; c.place != (Place{}) {
 		asks = d.narrowed(j, &c.place)
-		types &= d.fit(&asks, c.place.Excluded)
+		narrowed := types & d.fit(&asks, c.place.Excluded) & d.typesOf(c.place.Required)
+		b.out, types = types&^narrowed, narrowed
+		if c.place.Required != "" && b.alone == "" {
+			b.alone = named
+		}
+		if c.asked <= 0 && len(d.again) < reasked {
+			d.again[j.ID] = j.RawID
+		}
 	}
-	if c.asked > 0 && c.place.Required != "" && b.alone == "" {
-		b.alone = named
+	b.Job = steering.Job{
+		Run: share.Run, Time: share.Time, Received: share.Received, Steered: steering.Open, Given: c.given, Ready: c.ready,
+		Now: d.plan.Decisions[at].Class == cluster.TE,
 	}
-	b.Job = steering.Job{Run: share.Run, Time: share.Time, Received: share.Received, Steered: steering.Open, Given: c.given, Ready: c.ready}
 	switch b.alone {
 	case claimed:
 		if t := d.steeredTo(j); t != steering.Open {
@@ -532,6 +554,7 @@ func (d *Steered) berth(at int, id cluster.JobID, tasks int) berth {
 			}
 		}
 		b.Steered = d.steeredTo(j)
+		b.Held, b.Left = d.since(j)
 		if b.Steered == steering.Open {
 			b.Ready, c.ready = 0, 0
 		} else if c.given == 0 && share.Time != nil { // priod was started since
@@ -540,6 +563,8 @@ func (d *Steered) berth(at int, id cluster.JobID, tasks int) berth {
 		}
 		if types == 0 {
 			b.alone = cmp.Or(d.closed(b.fits), d.among(j), nowhere)
+		} else if share.Unknown() {
+			b.alone = unknown
 		}
 	}
 	b.Consent = b.alone == ""
@@ -565,6 +590,22 @@ func (d *Steered) steeredTo(j *cluster.Job) int32 {
 		}
 	}
 	return steering.Open
+}
+
+// since is for how long a job has had its type, s, and which types it may have left
+// since less than steering.Settings.Keep.
+func (d *Steered) since(j *cluster.Job) (held float64, left placement.Types) {
+	r, written := d.h.Requests[j.ID][slurmplug.Features]
+	if held = d.s.At.Sub(r.At).Seconds(); !written || held < 0 || held >= d.set.Policy.Keep {
+		return math.Abs(held), 0 // a clock that was set back holds nobody
+	}
+	for t, f := range d.features {
+		text, err := d.words.with(r.Was, f)
+		if f != "" && err == nil && text != j.Features && slices.Contains(r.Older, text) {
+			left |= 1 << uint(t)
+		}
+	}
+	return held, left
 }
 
 // on is the kinds of nodes of these types.
@@ -598,6 +639,23 @@ func (d *Steered) fit(j *cluster.Job, excluded string) placement.Types {
 			}
 		}
 		d.fits[w] = types
+	}
+	return types
+}
+
+// typesOf are the types of the nodes of a host list; all for none.
+func (d *Steered) typesOf(hosts string) (types placement.Types) {
+	names, err := slurmplug.ExpandHosts(hosts)
+	if hosts == "" || err != nil {
+		return ^types
+	}
+	for _, name := range names {
+		at, known := d.kinds.Index[name]
+		for t := range d.lie {
+			if known && d.lie[t].Has(d.kinds.Nodes.Type(at)) {
+				types |= 1 << uint(t)
+			}
+		}
 	}
 	return types
 }
@@ -732,7 +790,7 @@ func (d *Steered) follow(b *berth, v *steering.Verdict) {
 		c.given, c.ready = 0, 0
 	case v.Type != b.Steered:
 		c.given, c.ready = b.Time[v.Type], 0
-	case v.Start == 0:
+	case v.Start == 0 && !d.jobs[b.at].Begins(d.s.At):
 		c.ready++
 	}
 	dec := &d.plan.Decisions[b.at]

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -51,6 +52,19 @@ func (p *harbour) job(id uint32, own string) *cluster.Job {
 	p.own[j.ID] = own
 	p.shares.Jobs[j.ID] = &plan.Share{Speed: []float64{1, 1. / 3, 2. / 3}, Time: []float64{1, 0, 0}, Received: make([]float64, 3), Run: []float64{1200, 3600, 1800}}
 	return &p.Jobs[len(p.Jobs)-1]
+}
+
+// busy has the job bound to v100 since a time; a100 comes free sooner.
+func (p *harbour) busy(j *cluster.Job, since time.Time) {
+	p.h.Asked(j.ID, slurmplug.Features, "", "v100", true, since)
+	j.Features = "v100"
+	for i, minutes := range []time.Duration{10, 50, 60} {
+		n := &p.Nodes[i]
+		n.GPUsUsed = 4
+		p.Jobs = append(p.Jobs, cluster.Job{
+			ID: slurmplug.Plain(uint32(70 + i)), State: cluster.Running, GPUs: 4, NodeList: n.Name, Start: start, TimeLimit: minutes * time.Minute, GPUType: n.GPUType,
+		})
+	}
 }
 
 func steerSettings() SteerSettings {
@@ -237,8 +251,14 @@ func TestSteer(t *testing.T) {
 		}, "t4", edited},
 		"undone by its user": {func(p *harbour, j *cluster.Job) { p.h.Asked(j.ID, slurmplug.Features, "", "v100", true, start) }, "", edited},
 		"on another type": {func(p *harbour, j *cluster.Job) {
-			p.h.Asked(j.ID, slurmplug.Features, "", "v100", true, start)
+			p.h.Asked(j.ID, slurmplug.Features, "", "v100", true, start.Add(-time.Minute))
 			j.Features = "v100"
+		}, "a100", "the type before is taken back"},
+		"on another type since just now, to wait": {func(p *harbour, j *cluster.Job) {
+			p.busy(j, start.Add(-59*time.Second))
+		}, "v100", "waits 50 min for v100"},
+		"on another type for a minute, to wait": {func(p *harbour, j *cluster.Job) {
+			p.busy(j, start.Add(-time.Minute))
 		}, "a100", "the type before is taken back"},
 		"impossible": {func(p *harbour, j *cluster.Job) {
 			p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)
@@ -391,6 +411,7 @@ func TestSteerLetsGo(t *testing.T) {
 	seen := ""
 	for range 12 {
 		p.cycle(set)
+		p.At = p.At.Add(20 * time.Second)
 		seen += map[string]string{"": ".", "a100": "a"}[p.Jobs[0].Features]
 	}
 	if seen != "aaaa....aaaa" && seen != "aaaa...aaaa." {

@@ -222,6 +222,8 @@ type Journal struct {
 	Evictions               []Eviction
 	Times                   map[cluster.JobID]int // evictions of each job in its life
 	LastClaim, LastEviction int64                 // numbers given
+
+	features map[string][]string // of the nodes, as See was told; nil: not yet
 }
 
 // NewJournal returns an empty one.

@@ -160,7 +160,7 @@ func (n *next) recorded(e *Eviction, s *Sight) {
 	case !e.isRun(s) || s.Final != "" || s.State == cluster.Completing:
 		e.How = Ended
 		e.close(CalledOff, "its run ended before it was told to", n.At)
-	case c == nil || !c.Open():
+	case c == nil || !c.Open() || n.refuses(c):
 		e.close(CalledOff, "the job that it makes room for does not wait any more", n.At)
 	case !s.CanRequeue || s.Expedites || !n.Consents(&s.Job):
 		e.close(CalledOff, "it may not be evicted any more", n.At)
@@ -411,6 +411,8 @@ func (n *next) unwanted(c *Claim, s *Sight) string {
 	switch {
 	case s.Gone || s.Final != "":
 		return "the job left the queue"
+	case s.Unsatisfied():
+		return "no node satisfies it (BadConstraints)"
 	case s.Held():
 		return "the job is held"
 	case n.Waiting != nil && s.State == cluster.Pending && !n.stillWants(c):
@@ -420,6 +422,8 @@ func (n *next) unwanted(c *Claim, s *Sight) string {
 		return "the job does not count as TE any more"
 	case c.Pin != "" && s.ReqNodes != "" && s.ReqNodes != c.Pin:
 		c.Pin = "" // which is not there to be taken out
+		return "its owner asks for other nodes"
+	case s.State == cluster.Pending && !n.j.Allows(c, s):
 		return "its owner asks for other nodes"
 	}
 	return ""

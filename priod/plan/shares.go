@@ -37,6 +37,19 @@ type Share struct {
 	Priority float64
 }
 
+// Unknown tells whether nobody knows how fast the job is on any type where it can run.
+func (s *Share) Unknown() bool {
+	if s.Answers == nil {
+		return false
+	}
+	for t, a := range s.Answers.Speeds {
+		if s.Speed[t] > 0 && a.Source != speed.None {
+			return false
+		}
+	}
+	return true
+}
+
 // Untouched is what Gavel weighs the time by that a job is allocated on a type of
 // which it has received nothing yet.
 const Untouched = 1e9

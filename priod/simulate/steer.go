@@ -35,6 +35,8 @@ type steered struct {
 	time  []float64 // its allocation
 	given float64   // of it on the type that it is bound to, when it was
 	seen  float64   // when it was last in the system
+	bound float64   // when it was last bound to another type
+	older []float64 // by type, when it left that
 	owed  float64   // with rounds: s on its fastest type
 	since float64   // of its present run; -1 while it waits
 	on    int32     // type of that
@@ -42,6 +44,9 @@ type steered struct {
 
 func newSteerer(policy allocation.Policy, spec Spec, trouble func(now float64, err error, p *allocation.Problem)) *steerer {
 	r := &steerer{solver: solver{policy: policy, trouble: trouble}, set: spec.Steering, account: share.New(), jobs: map[int]*steered{}, overheads: spec.Overheads}
+	if spec.Cycle == 0 {
+		r.set.Keep = 0 // each choice is made for the pass that follows: nothing comes between, and none is written in vain
+	}
 	if spec.Order == "owed" {
 		r.yield, r.next = &spec.Yield, spec.Round
 	}
@@ -85,14 +90,20 @@ func (r *steerer) plan(s *virtual.System, waiting, running []virtual.InSystem) [
 			if w.Request.Types == 1<<uint(t) && w.Types != w.Request.Types {
 				j.Steered = int32(t)
 			}
+			if known.older != nil && s.Now()-known.older[t] < r.set.Keep {
+				j.Left |= 1 << uint(t)
+			}
+		}
+		if j.Held = s.Now() - known.bound; j.Steered != steering.Open {
+			j.Left &^= 1 << uint(j.Steered)
 		}
 		snap.Jobs = append(snap.Jobs, j)
 	}
 	verdicts := steering.Decide(&snap, r.set)
 	for i, v := range verdicts {
 		known := r.jobs[waiting[i].Index]
-		if v.Type != steering.Open && v.Type != snap.Jobs[i].Steered {
-			known.given = known.time[v.Type]
+		if was := snap.Jobs[i].Steered; v.Type != was {
+			known.bind(was, v.Type, s.Now(), len(types))
 		}
 		rank := 0.0
 		if r.yield != nil {
@@ -101,6 +112,20 @@ func (r *steerer) plan(s *virtual.System, waiting, running []virtual.InSystem) [
 		s.Bind(&waiting[i], v.Type, rank)
 	}
 	return verdicts
+}
+
+// bind remembers that a job is bound to another type, or to none.
+func (k *steered) bind(was, to int32, now float64, types int) {
+	if k.bound = now; to != steering.Open {
+		k.given = k.time[to]
+	}
+	if was == steering.Open {
+		return
+	}
+	if k.older == nil {
+		k.older = slices.Repeat([]float64{math.Inf(-1)}, types)
+	}
+	k.older[was] = now
 }
 
 // yields ends a round when it is time.

@@ -10,6 +10,13 @@
 // later on it than where they were planned: it stays idle only while every job
 // that could use it ends sooner elsewhere.
 //
+// A type that was given stays for Settings.Keep, and one that was left does not come
+// back for as long: until then a job moves only to where it starts at once. What is
+// expected of a wait changes with each job that comes, ends or is sized, and what is
+// free may be taken before Slurm comes to the job: following each of these would
+// write a job to and fro between the same types. A job that is not to wait (Job.Now)
+// is bound only to a type where it starts now, and only where it has a choice.
+//
 // It is pure: a snapshot and settings in, a verdict with its reasons for each
 // job out.
 package steering
@@ -36,7 +43,10 @@ type Settings struct {
 	// Least is the fraction of a job's time from which on it counts as
 	// allocated to a type.
 	Least float64
-	// Change is what takes a job's type back: so much less of its time allocated
+	// Keep is for how long a type stays once it was given, s, and for how long one that
+	// was left is not given again.
+	Keep float64
+	// Change is what takes a job's type back after that: so much less of its time allocated
 	// to it than when it was steered; or another type whose choice is better by
 	// this part.
 	Change float64
@@ -47,7 +57,7 @@ type Settings struct {
 }
 
 // Defaults are the settings for those who have measured nothing else.
-var Defaults = Settings{Depth: 500, Wait: 16, Least: 0.001, Change: 0.2, Cycles: 20}
+var Defaults = Settings{Depth: 500, Wait: 16, Least: 0.001, Keep: 60, Change: 0.2, Cycles: 20}
 
 // Check refuses settings that mean nothing.
 func (set *Settings) Check() error {
@@ -55,7 +65,7 @@ func (set *Settings) Check() error {
 	switch {
 	case set.Depth < 0 || set.Cycles < 1:
 		return fmt.Errorf("steering: depth %d and cycles %d: want a depth from 0 and at least one cycle", set.Depth, set.Cycles)
-	case !number(set.Wait) || !number(set.Least) || !number(set.Change):
+	case !number(set.Wait) || !number(set.Least) || !number(set.Keep) || !number(set.Change):
 		return errors.New("steering: weights and thresholds are numbers from 0")
 	}
 	return nil
@@ -82,11 +92,14 @@ type Running struct {
 type Job struct {
 	Request  placement.Request // with the types that its own constraint allows, also of Snapshot.Apart
 	Consent  bool              // it may be steered
+	Now      bool              // it is not to wait for a type
 	Run      []float64         // expected run time there, s; infinite: it does not run there
 	Time     []float64         // fraction of its time allocated to the type; nil: none
 	Received []float64         // fraction of the type's time received (share.Account); nil: none
 	Steered  int32             // the type written by an earlier decision; Open
 	Given    float64           // Time on that type when it was steered
+	Held     float64           // s since then
+	Left     placement.Types   // types that it was bound to before, until less than Settings.Keep ago
 	Ready    int               // cycles since then in which it could have started there and did not
 }
 
@@ -103,12 +116,14 @@ const (
 	OneType   Why = "one-type"    // its own constraint leaves nothing to choose; left alone
 	NoRoom    Why = "no-room"     // fits no type, now or when all jobs have ended; left open
 	NoTime    Why = "no-time"     // no type is allocated to it; left open
+	Unbound   Why = "not-bound"   // Job.Now, and no type is free for it now, or only one; left open
 	Stuck     Why = "not-started" // could start on its type for Settings.Cycles cycles and did not; left open
 
 	// Why an earlier type is taken back.
 	Changed Why = "allocation-changed"
 	Down    Why = "nodes-down"
 	Better  Why = "better-type" // another one has become better by Settings.Change
+	Full    Why = "not-free"    // Job.Now, and it does not start there now
 )
 
 // Verdict is what is decided for one job.
@@ -195,23 +210,27 @@ func (p *planner) choose(i int) Verdict {
 		return p.asSlurm(i, open(NoConsent))
 	case j.Steered == Open && bits.OnesCount64(uint64(j.Request.Types)<<(placement.MaxTypes-p.Types)) < 2:
 		return p.asSlurm(i, open(OneType))
-	case j.Steered != Open && j.Ready >= p.set.Cycles:
+	case p.stuck(j):
 		v := p.asSlurm(i, open(Stuck))
 		v.Back = Stuck
 		return v
+	case j.Now:
+		return p.atOnce(i, open(Unbound))
 	}
 	best, least := open(NoTime), math.Inf(1)
+	kept := p.kept(j)
 	stays := j.Steered != Open && !p.changed(j)
 	for t := range int32(p.Types) {
-		if !p.allocated(j, t) {
+		stay := kept && t == j.Steered
+		if !stay && (!p.allocated(j, t) || j.Left.Has(t)) {
 			continue
 		}
 		start, ok := p.earliest(j, t)
-		if !ok {
+		if !ok || kept && !stay && start > 0 {
 			continue
 		}
 		score := start*p.set.Wait + j.Run[t]
-		if stays && t == j.Steered {
+		if stay || stays && t == j.Steered {
 			score /= 1 + p.set.Change
 		}
 		if score < least || score == least && p.need(j, t) > p.need(j, best.Type) {
@@ -230,6 +249,62 @@ func (p *planner) choose(i int) Verdict {
 		best.Why = Starts
 	}
 	return p.release(j, best)
+}
+
+// stuck tells whether Slurm does not start a job on its type, although it could. One
+// that is not to wait is given no time to find that out by.
+func (p *planner) stuck(j *Job) bool {
+	if j.Now {
+		return j.Steered != Open && j.Ready >= min(p.set.Cycles, patience)
+	}
+	return j.Steered != Open && j.Ready >= p.set.Cycles && j.Held >= p.set.Keep
+}
+
+// patience is for how many cycles a job that is not to wait may stand where it could
+// start: the first one's write may have come behind Slurm's last pass.
+const patience = 2
+
+// kept tells whether a job's type is too new to be taken back, and has a place for it.
+func (p *planner) kept(j *Job) bool {
+	if j.Steered == Open || j.Held >= p.set.Keep || !j.runs(j.Steered) {
+		return false
+	}
+	_, up := p.earliest(j, j.Steered)
+	return up
+}
+
+// atOnce binds a job that has a choice of types where it starts now: to one that is
+// allocated to it, and then to the fastest. Else v leaves it open, and Slurm starts it
+// on the first that is free.
+func (p *planner) atOnce(i int, v Verdict) Verdict {
+	j := &p.Jobs[i]
+	free, best := 0, Open
+	for t := range int32(p.Types) {
+		if j.Steered != Open && t != j.Steered || j.Left.Has(t) || !p.startsNow(j, t) {
+			continue
+		}
+		free++
+		if gets := p.allocated(j, t); best == Open || gets && !p.allocated(j, best) || gets == p.allocated(j, best) && j.Run[t] < j.Run[best] {
+			best = t
+		}
+	}
+	if free < 2 && best != j.Steered || best == Open {
+		if v = p.asSlurm(i, v); v.Back != "" {
+			v.Back = Full
+		}
+		return v
+	}
+	v.Type, v.Why, v.Start, v.End = best, Starts, 0, j.Run[best]
+	p.reserve(j, v)
+	return v
+}
+
+func (p *planner) startsNow(j *Job, t int32) bool {
+	if !j.runs(t) {
+		return false
+	}
+	start, ok := p.earliest(j, t)
+	return ok && start == 0
 }
 
 // hasRoom tells whether a job could start anywhere, allocated or not.
@@ -354,7 +429,7 @@ func (p *planner) fill() {
 				continue
 			}
 			for t := range int32(p.Types) {
-				if p.now.FreeGPUs(t) < int(j.Request.GPUs) || !j.runs(t) || !p.set.Busy && !(j.Run[t] <= v.End) {
+				if p.now.FreeGPUs(t) < int(j.Request.GPUs) || !j.runs(t) || j.Left.Has(t) || !p.set.Busy && !(j.Run[t] <= v.End) {
 					continue
 				}
 				fit := shortest(j.Run) / j.Run[t]
@@ -457,12 +532,15 @@ func (v *Verdict) Explain(name func(int32) string) string {
 		text = map[Why]string{
 			Far: "too far from the head of the queue", NoConsent: "its tag gives no speed or workload: it may not be steered",
 			OneType: "what it asks for leaves one GPU type", NoRoom: "no GPU type has room for it, now or later", NoTime: "the allocation gives it no time now: left open",
-			Stuck: "it could start on the type that it was given, and Slurm did not start it: left open",
+			Unbound: "it is not to wait: left open, to start on the first type that is free",
+			Stuck:   "it could start on the type that it was given, and Slurm did not start it: left open",
 		}[v.Why]
 	}
 	switch v.Back {
 	case Changed:
 		text += "; the type before is taken back: the allocation has changed"
+	case Full:
+		text += "; the type before is taken back: it does not start there now"
 	case Down:
 		text += "; the type before is taken back: its nodes are down"
 	case Better:

@@ -92,6 +92,87 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
+// Who is not to wait is bound only where it starts now and has a choice; what it holds
+// goes as soon as it does not start there.
+func TestNow(t *testing.T) {
+	now := func(steered int32, ready int, left placement.Types) Job {
+		j := pending(100, 1000)
+		j.Now, j.Steered, j.Given, j.Ready, j.Left = true, steered, 0.5, ready, left
+		return j
+	}
+	for _, c := range []struct {
+		name string
+		s    *Snapshot
+		j    Job
+		want Why
+		to   int32
+		back Why
+	}{
+		{"both free", two(1, 1), now(Open, 0, 0), Starts, 0, ""},
+		{"one free", two(1, 1, holds(0, 1, 50)), now(Open, 0, 0), Unbound, Open, ""},
+		{"none free", two(1, 1, holds(0, 1, 50), holds(1, 1, 60)), now(Open, 0, 0), Unbound, Open, ""},
+		{"bound where it is free", two(1, 1), now(1, 0, 0), Starts, 1, ""},
+		{"bound where alone it is free", two(1, 1, holds(0, 1, 50)), now(1, 0, 0), Starts, 1, ""},
+		{"bound where it is not free", two(1, 1, holds(1, 1, 50)), now(1, 0, 0), Unbound, Open, Full},
+		{"bound to what is down", two(0, 1), now(0, 0, 0), Unbound, Open, Full},
+		{"not started", two(1, 1), now(1, patience, 0), Stuck, Open, Stuck},
+		{"the other one left just now", two(1, 1), now(Open, 0, 1), Unbound, Open, ""},
+	} {
+		for _, held := range []float64{0, 30, 1000} { // however new the type is
+			with := set()
+			with.Keep, c.j.Held = 60, held
+			c.s.Jobs = []Job{c.j}
+			if v := Decide(c.s, with)[0]; v.Why != c.want || v.Type != c.to || v.Back != c.back {
+				t.Errorf("%s, held %v s: %+v", c.name, held, v)
+			}
+		}
+	}
+	s := two(1, 1, holds(0, 1, 50), holds(1, 1, 60)) // others have to reckon with it
+	s.Jobs = []Job{now(Open, 0, 0), pending(100, 1000)}
+	if v := Decide(s, set()); v[0].Start != 50 || v[1].Start != 150 {
+		t.Errorf("%+v", v)
+	}
+}
+
+// A new type stays, whatever has changed, but for one where the job starts now and
+// that it has not left just before; one whose nodes are down goes at once.
+func TestKeep(t *testing.T) {
+	job := func(held float64, left placement.Types) Job {
+		j := pending(100, 1000)
+		j.Steered, j.Given, j.Held, j.Left = 1, 0.5, held, left
+		return j
+	}
+	sooner := func() *Snapshot { return two(1, 1, holds(0, 1, 50), holds(1, 1, 5000)) }
+	for _, c := range []struct {
+		name string
+		s    *Snapshot
+		j    Job
+		want Why
+		to   int32
+	}{
+		{"another is better", sooner(), job(59, 0), Waits, 1},
+		{"for a minute", sooner(), job(60, 0), Waits, 0},
+		{"the other is free", two(1, 1, holds(1, 1, 5000)), job(0, 0), Starts, 0},
+		{"the other is free, and was left", two(1, 1, holds(1, 1, 5000)), job(0, 1), Waits, 1},
+		{"down", two(1, 0, holds(0, 1, 50)), job(0, 0), Waits, 0},
+		{"down, and the other was left", two(1, 0, holds(0, 1, 50)), job(0, 1), NoTime, Open},
+	} {
+		with := set()
+		with.Keep = 60
+		c.s.Jobs = []Job{c.j}
+		if v := Decide(c.s, with)[0]; v.Why != c.want || v.Type != c.to {
+			t.Errorf("%s: %+v", c.name, v)
+		}
+	}
+	stuck := job(59, 0)
+	stuck.Ready = 100
+	s, with := two(1, 1), set()
+	with.Keep, with.Busy, s.Jobs = 60, false, []Job{stuck}
+	if v := Decide(s, with)[0]; v.Why == Stuck {
+		t.Errorf("let go before its time: %+v", v)
+	}
+}
+
 // The job that gains least from the fast type takes the slow one.
 func TestSuitsBest(t *testing.T) {
 	s := two(1, 1, holds(0, 1, 10_000))
@@ -171,7 +252,7 @@ func TestProperties(t *testing.T) {
 			}
 		}
 		for range rapid.IntRange(1, 8).Draw(t, "jobs") {
-			j := Job{Request: placement.Request{Amount: placement.Amount{GPUs: 1}}, Consent: rapid.IntRange(0, 5).Draw(t, "consent") > 0, Steered: Open, Ready: rapid.IntRange(0, 6).Draw(t, "ready")}
+			j := Job{Request: placement.Request{Amount: placement.Amount{GPUs: 1}}, Consent: rapid.IntRange(0, 5).Draw(t, "consent") > 0, Steered: Open, Ready: rapid.IntRange(0, 6).Draw(t, "ready"), Now: rapid.IntRange(0, 3).Draw(t, "now") == 0}
 			for g := range types {
 				j.Run = append(j.Run, float64(rapid.SampledFrom([]int{10, 20, 50, 100, 1000}).Draw(t, "run")))
 				if rapid.IntRange(0, 9).Draw(t, "never") == 0 {
@@ -191,8 +272,27 @@ func TestProperties(t *testing.T) {
 		with.Wait = rapid.SampledFrom([]float64{0, 1, 16}).Draw(t, "wait")
 		with.Busy = rapid.Bool().Draw(t, "busy GPUs")
 		with.Depth = rapid.SampledFrom([]int{0, 3}).Draw(t, "depth")
+		with.Keep = rapid.SampledFrom([]float64{0, 60}).Draw(t, "keep")
+		for i := range s.Jobs {
+			j := &s.Jobs[i]
+			if j.Held = float64(rapid.IntRange(0, 100).Draw(t, "held")); j.Held < with.Keep {
+				j.Left = placement.Types(rapid.IntRange(0, 7).Draw(t, "left"))
+			}
+			if j.Steered != Open {
+				j.Left &^= 1 << uint(j.Steered)
+			}
+		}
 		before := s.Nodes.Clone()
 		verdicts := Decide(s, with)
+		for i, v := range verdicts {
+			j := &s.Jobs[i]
+			switch {
+			case v.Type != Open && j.Left.Has(v.Type):
+				t.Fatalf("%+v comes back to what it left: %+v", j, v)
+			case j.Now && v.Type != Open && v.Start > 0:
+				t.Fatalf("%+v is bound to wait: %+v", j, v)
+			}
+		}
 		if !reflect.DeepEqual(verdicts, Decide(s, with)) {
 			t.Fatal("the second time it is another decision")
 		}
@@ -229,7 +329,7 @@ func TestProperties(t *testing.T) {
 					t.Fatal("the snapshot's nodes have changed")
 				}
 				j := &s.Jobs[i]
-				if mine && v.Why == Waits && v.Start > 0 && left.FreeGPUs(g) > 0 && j.Request.Types.Has(g) && !math.IsInf(j.Run[g], 1) && (with.Busy || j.Run[g] <= v.End) {
+				if mine && v.Why == Waits && v.Start > 0 && !j.Left.Has(g) && left.FreeGPUs(g) > 0 && j.Request.Types.Has(g) && !math.IsInf(j.Run[g], 1) && (with.Busy || j.Run[g] <= v.End) {
 					t.Fatalf("type %d is idle, and job %d waits for %d: %+v, runs %v", g, i, v.Type, v, j.Run)
 				}
 			}

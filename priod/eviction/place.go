@@ -1,0 +1,34 @@
+package eviction
+
+import (
+	"slices"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/slurmplug"
+)
+
+// See takes in the nodes of a cycle's snapshot.
+func (j *Journal) See(nodes []cluster.Node) {
+	j.features = make(map[string][]string, len(nodes))
+	for i := range nodes {
+		j.features[nodes[i].Name] = nodes[i].Features
+	}
+}
+
+// Allows tells whether a waiting job's constraint, which its owner can change at any
+// time, still allows its claim's place. Named in a request that does not, these nodes
+// would put the job into BadConstraints.
+func (j *Journal) Allows(c *Claim, s *Sight) bool {
+	constraint, err := slurmplug.ParseConstraint(s.Features)
+	return err == nil && !slices.ContainsFunc(c.Nodes(), func(node string) bool {
+		features, seen := j.features[node]
+		return seen && !constraint.Allows(features)
+	})
+}
+
+// refuses tells whether the job that waits does not want the claim's place any more.
+func (n *next) refuses(c *Claim) bool {
+	s, looked := n.Sights[c.Job]
+	claim := *c
+	return looked && s.State == cluster.Pending && n.unwanted(&claim, &s) != ""
+}
