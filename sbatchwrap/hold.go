@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,11 +13,11 @@ import (
 )
 
 // siteHold is where a site says how much later jobs begin that priod may steer
-// to a GPU type, so that it sees them before they start: a file with a duration.
+// to a GPU type, or give another size, so that it sees them before they start: a file with a duration.
 // Tests have another one.
 var siteHold = "/etc/slurmprio/hold"
 
-// longestHold is how early priod steers a job that begins later.
+// longestHold is how early priod steers and sizes a job that begins later.
 const longestHold = time.Minute
 
 // holdBack is the option that has a job begin later; none where the site wants
@@ -47,11 +48,12 @@ var ownStart = []string{"begin", "hold", "dependency", "deadline", "reservation"
 // Options that ask for GPUs.
 var gpuOptions = []string{"gres", "gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task", "tres-per-task"}
 
-// steerable tells whether priod may give a submission its GPU type, as far as the
-// submission itself shows.
-func steerable(tag jobtag.Tag, jobs []sbatch.Job) bool {
-	// A TE job is to start at once; parts of heterogeneous jobs are not steered.
-	if len(tag.Speed) == 0 && tag.Workload == "" || tag.Type == "te" || len(jobs) != 1 {
+// waits tells whether priod may give a submission its GPU type or another size, as far
+// as the submission itself shows.
+func waits(tag jobtag.Tag, jobs []sbatch.Job) bool {
+	steers, sizes := len(tag.Speed) > 0 || tag.Workload != "", len(tag.CPU)+len(tag.Mem) > 0
+	// A TE job is to start at once; parts of heterogeneous jobs are left alone.
+	if !steers && !sizes || tag.Type == "te" || len(jobs) != 1 {
 		return false
 	}
 	set := jobs[0].Set
@@ -67,12 +69,16 @@ func steerable(tag jobtag.Tag, jobs []sbatch.Job) bool {
 			continue
 		}
 		asks, typed := gpus(name, ask.Value)
-		if typed {
-			return false
-		}
-		some = some || asks
+		steers, some = steers && !typed, some || asks || typed
 	}
-	return some && extensible(set["constraint"].Value)
+	return some && (steers && extensible(set["constraint"].Value) || sizes && sizable(set))
+}
+
+// sizable tells whether priod may change the size of a job: one that wants its nodes
+// alone, or several, keeps it.
+func sizable(set map[string]sbatch.Setting) bool {
+	_, alone := set["exclusive"]
+	return !alone && slices.Contains([]string{"", "1", "1-1"}, set["nodes"].Value)
 }
 
 // gpus tells whether the value of an option asks for GPUs, and whether it names

@@ -46,6 +46,10 @@ func TestHold(t *testing.T) {
 		{[]string{workload, "--gres=lustre:1,gpu", "--wrap=true"}, nil, true},
 		{[]string{"plain.sh"}, []string{"SBATCH_GPUS=2", "SBATCHWRAP_WORKLOAD=resnet50"}, true},
 
+		// priod gives it another size.
+		{[]string{"--prio-cpu=a100:3x1-9x2.4", "--gres=gpu:1", "plain.sh"}, nil, true},
+		{[]string{"--prio-mem=a100:3000x1-9000x2.4", "-N1", "--gres=gpu:a100:1", "plain.sh"}, nil, true},
+
 		// Its user says when it starts.
 		{[]string{"--begin=16:00", "gpu.sh"}, nil, false},
 		{[]string{"--begin", "now", "gpu.sh"}, nil, false},
@@ -63,7 +67,10 @@ func TestHold(t *testing.T) {
 
 		// priod would leave it alone.
 		{[]string{"--prio-type=be", "--gres=gpu:1", "plain.sh"}, nil, false},
-		{[]string{"--prio-cpu=a100:3x1-9x2.4", "--gres=gpu:1", "plain.sh"}, nil, false},
+		{[]string{"--prio-cpu=a100:3x1-9x2.4", "--exclusive", "--gres=gpu:1", "plain.sh"}, nil, false},
+		{[]string{"--prio-cpu=a100:3x1-9x2.4", "-N2", "--gres=gpu:1", "plain.sh"}, nil, false},
+		{[]string{"--prio-cpu=a100:3x1-9x2.4", "plain.sh"}, nil, false},
+		{[]string{"--prio-cpu=a100:3x1-9x2.4", "--prio-type=te", "--gres=gpu:1", "plain.sh"}, nil, false},
 		{[]string{"--comment=prio:speed=a100:1&v=1", "--gres=gpu:1", "plain.sh"}, nil, false},
 		{[]string{workload, "plain.sh"}, nil, false},
 		{[]string{workload, "--gres=lustre:1,shard:2", "plain.sh"}, nil, false},

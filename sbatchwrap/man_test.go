@@ -57,8 +57,8 @@ understood too.
 : a link to the real sbatch, where **sbatchwrap** has taken its place (variable SBATCHWRAP\_SBATCH)
 
 */etc/slurmprio/hold*
-: how much later jobs begin that leave their GPU type open and have a speed or workload, such as 20s, so that **priod**(8)
-can choose the type; a --begin of their own counts (variable SBATCHWRAP\_HOLD)
+: how much later jobs begin that leave their GPU type open and have a speed or workload, or say what CPUs or memory do, such as 20s, so that **priod**(8)
+can choose the type or the size; a --begin of their own counts (variable SBATCHWRAP\_HOLD)
 
 # EXIT STATUS
 **2** for a value that cannot be right (nothing was submitted), **1** when there is no sbatch to run, else sbatch's own.

@@ -124,7 +124,7 @@ func tagged(p *parser, script *script, said jobtag.Tag, tag string) (final []str
 		add = append(add, []string{"--comment=" + comment})
 	}
 	warnContradiction(said, jobs[0], script)
-	if steerable(said, jobs) {
+	if waits(said, jobs) {
 		add[0] = append(add[0], holdBack()...)
 	}
 	return p.cmd.Rewrite(add), nil

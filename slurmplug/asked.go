@@ -405,6 +405,46 @@ func (a *Asked) Resize(cpus int, memMB int64, node string) (value string, gets i
 	return b.text(), b.CPUs, b.MemMB
 }
 
+// Of is the job as it is with a value of Size that Text or Resize gave for it.
+func (a *Asked) Of(value string) Asked {
+	b := *a
+	b.Text, b.Nodes = value, ""
+	perCPU := int64(0)
+	for word := range strings.SplitSeq(value, " ") {
+		key, text, _ := strings.Cut(word, "=")
+		n, err := strconv.ParseInt(text[strings.LastIndexByte(text, ':')+1:], 10, 64)
+		switch {
+		case key == string(ReqNodeList):
+			b.Nodes = text
+		case err != nil:
+		case key == "NumCPUs":
+			b.cpus = int(n)
+		case key == "MinCPUsNode":
+			b.node = int(n)
+		case key == "CPUsPerTask":
+			b.perTask = int(n)
+		case key == "CpusPerTres":
+			b.perGPU = int(n)
+		case key == "MinMemoryNode":
+			b.memory, b.MemMB = n, n
+		case key == "MinMemoryCPU":
+			b.memory, perCPU = n, n
+		case key == "MemPerTres":
+			b.memory, b.MemMB = n, n*int64(a.GPUs)
+		}
+	}
+	switch {
+	case a.perGPU == 0 || !a.follows:
+		b.CPUs = max(b.cpus, b.node, b.perGPU*b.GPUs)
+	case b.perGPU != a.perGPU: // NumCPUs follows
+		b.CPUs = b.perGPU * b.GPUs
+	}
+	if perCPU > 0 {
+		b.MemMB = perCPU * int64(b.CPUs)
+	}
+	return b
+}
+
 // text is the job's size as words of an update. The memory stands there even when
 // only CPUs change: Slurm reckons the job's TRES anew only then (22.05), and the
 // GPUs beside what counts by them, because the update would else find none.

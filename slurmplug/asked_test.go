@@ -142,6 +142,11 @@ func checkAsked(t *testing.T, version, name string, ask recordedAsk, gets, resiz
 		fixed == "both" && (a.KeepsCPUs == "" || a.KeepsMemory == "") {
 		t.Errorf("%s keeps %q and %q, want %q", name, a.KeepsCPUs, a.KeepsMemory, fixed)
 	}
+	for value, want := range map[string][2]int64{value: {int64(cpus), mem}, a.Text: {int64(a.CPUs), a.MemMB}} {
+		if is := a.Of(value); int64(is.CPUs) != want[0] || is.MemMB != want[1] {
+			t.Errorf("%s: %s is %d CPUs, %d MB, want %d", name, value, is.CPUs, is.MemMB, want)
+		}
+	}
 	for _, value := range []string{value, a.Text} {
 		if err := (Update{Job: Plain(1), Lever: Size, Value: value}).Validate(); err != nil {
 			t.Error(name, err)
@@ -291,16 +296,20 @@ func FuzzAsked(f *testing.F) {
 				if err := (Update{Job: Plain(1), Lever: Size, Value: value}).Validate(); err != nil {
 					t.Fatal(err)
 				}
+				if is := a.Of(value); is.CPUs != gets || is.MemMB != getsMB {
+					t.Fatalf("%s is %d CPUs and %d MB, not %d and %d", value, is.CPUs, is.MemMB, gets, getsMB)
+				}
 			}
 		}
 	})
 }
 
-// FuzzAskedForged: whatever a job's name, comment, path and address for mail say, what it
+// FuzzAskedForged: whatever a job's name, comment, path, network and address for mail say, what it
 // asks for is read as if they said nothing; only defaults by GPU can be feigned, by a path.
 func FuzzAskedForged(f *testing.F) {
 	f.Add("x NumCPUs=1 UserId=root(7)", "MinMemoryNode=9 Command=x", "CpusPerTres=gpu:9")
 	f.Add("x\nJobId=7 JobName=y UserId=a(1) Command= WorkDir=/", "ReqNodeList=n JobState=RUNNING", "TresPerNode=gres/gpu:8")
+	f.Add("x", "y", "Network=x NumCPUs=1 JobState=RUNNING Command=y")
 	f.Fuzz(func(t *testing.T, name, comment, mail string) {
 		for _, word := range []string{" WorkDir=", " StdOut=", " CronJob="} {
 			if strings.Contains(" "+comment+" "+mail, word) {
@@ -318,6 +327,7 @@ func FuzzAskedForged(f *testing.F) {
 			}
 			out := strings.Replace(ask.out, " WorkDir=", " Comment="+comment+" WorkDir=", 1)
 			out = strings.TrimSuffix(out, "\n") + " MailUser=" + mail + " MailType=END\n"
+			out = strings.Replace(out, " Network=(null)", " Network="+mail, 1)
 			out = strings.Replace(out, "JobName=mem ", "JobName="+name+" ", 1)
 			ask.record.Name = name
 			got, pending, err := ParseAsked(confOf(version), &ask.record, out)

@@ -23,7 +23,7 @@ var askedTail = map[string]bool{"CpusPerTres": true, "MemPerTres": true, "TresPe
 // So words count by where they stand (slurm_sprint_job_info).
 type shown struct {
 	first string // before the name
-	head  string // behind the name and before "Command="
+	head  string // behind the name and before "Network="
 	free  string // texts, and some words that only leave a job alone
 	tail  string // at the end, but for the address for mail
 }
@@ -48,7 +48,7 @@ func cutShown(record *Job, out string) (shown, error) {
 		}
 	}
 	own := rest
-	for _, end := range []string{" Command=", " WorkDir="} {
+	for _, end := range []string{" Network=", " Command=", " WorkDir="} { // --network is any text
 		own, _, _ = strings.Cut(own, end)
 	}
 	s.head += own

@@ -25,16 +25,21 @@ type Sight struct {
 // sightColumns come before those of a Job.
 var sightColumns = [...]string{"exit_code", "requeue", "BatchFlag", "ReqNodes"}
 
-// Sights reads the records of one job by Slurm's own id of a record: one small
-// request whatever the size of the queue. For the id of an array they are the
-// records of all its tasks; there is none when slurmctld does not know the id.
-func (c *Client) Sights(ctx context.Context, raw uint32) ([]Sight, error) {
+// Sights reads the records of jobs by Slurm's own ids of records: for one id by a small
+// request whatever the size of the queue; for several squeue reads the whole queue
+// once and leaves out the others. For the id of an array they are the records of all
+// its tasks; there is none when slurmctld does not know the id.
+func (c *Client) Sights(ctx context.Context, raw ...uint32) ([]Sight, error) {
 	able, err := c.Abilities(ctx)
 	if err != nil {
 		return nil, err
 	}
 	s := c.nonce()
-	args := able.squeueArgs("--states=all", "--jobs="+strconv.FormatUint(uint64(raw), 10))
+	var ids []string
+	for _, id := range raw {
+		ids = append(ids, strconv.FormatUint(uint64(id), 10))
+	}
+	args := able.squeueArgs("--states=all", "--jobs="+strings.Join(ids, ","))
 	out, err := c.read(ctx, "squeue", append(args, able.jobFormat(s, sightColumns[:]...)...)...)
 	if isNoJob(err) {
 		return nil, nil

@@ -271,7 +271,11 @@ func TestSizesGivenBack(t *testing.T) {
 		t.Errorf("explain does not say it:\n%s", told)
 	}
 
-	sized() // a new process knows no pause
+	s.must("run", "--once") // a new process knows of it
+	back("rests")
+	s.must("reset") // forgets it
+	s.must("resume")
+	sized()
 	s.must("reset")
 	back("reset")
 	s.must("resume")

@@ -112,7 +112,8 @@ func showSizing(w io.Writer, s *report.Sizing) {
 		rows = append(rows, []any{p.Program, p.GPUType, p.Runs, fmt.Sprintf("%.3g", p.Had), fmt.Sprintf("%.2g", p.Used), megabytes(p.HadMB), megabytes(p.UsedMB), p.Options})
 	}
 	if len(rows) > 0 {
-		fmt.Fprintln(w, "\nThese had far more for each GPU than they used. What is enough can stand in the next script in place of its -c and --mem:")
+		fmt.Fprintln(w, "\nThese had far more for each GPU than they used. What is enough can stand in the next script in place of its -c and --mem, times its GPUs "+
+			"(--cpus-per-gpu and --mem-per-gpu would keep priod from sizing the job):")
 		report.Table(w, []string{"PROGRAM", "TYPE", "RUNS", "HAD CPUS", "USED CPUS", "HAD MB", "USED MB", "ENOUGH"}, rows)
 	}
 }

@@ -14,7 +14,7 @@ func TestShowSizing(t *testing.T) {
 		GPUs: 16, Free: 8, Stranded: 7,
 		Nodes:    []report.StrandedOn{{Node: "n1", GPUType: "v100", FreeGPUs: 8, FreeCPUs: 4, FreeMemMB: 9, ForCPUs: 7, ForMem: 1, CPUOnlyCPUs: 20, CPUOnlyMemMB: 1024}},
 		Starving: []report.StarvingJob{{Job: slurmplug.Plain(7), User: "ann", Node: "n2", CPUs: 3, Wants: 9, Idle: 12, Gain: 2, Why: "its tag's cpu"}},
-		Programs: []report.Overasked{{Program: "bob's x\x1b[2J", GPUType: "v100", Runs: 9, Had: 12, Used: 1, UsedMB: 500, Options: "--cpus-per-gpu=2 --mem-per-gpu=600M"}},
+		Programs: []report.Overasked{{Program: "bob's x\x1b[2J", GPUType: "v100", Runs: 9, Had: 12, Used: 1, UsedMB: 500, Options: "-c 2 --mem=600M"}},
 	}
 	for i := range mostCPUOnly + 2 {
 		s.CPUOnly = append(s.CPUOnly, report.CPUOnlyJob{Job: slurmplug.Plain(uint32(100 + i)), User: "eve", Nodes: "n1", CPUs: 1, MemMB: 10})
@@ -27,8 +27,8 @@ func TestShowSizing(t *testing.T) {
 		"These hold CPUs and memory there, and no GPU:\nJOB  USER  NODES  CPUS  MB\n100  eve   n1        1  10\n",
 		"\nand 2 more (--json)\n",
 		"7    ann   n2       3      9          12  2.00          its tag's cpu\n",
-		"What is enough can stand in the next script in place of its -c and --mem:\n",
-		"  --cpus-per-gpu=2 --mem-per-gpu=600M\n",
+		"What is enough can stand in the next script in place of its -c and --mem, times its GPUs",
+		"  -c 2 --mem=600M\n",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in\n%s", want, &out)

@@ -144,6 +144,13 @@ func (r Requested) Freed(now string) (size string, pinned bool) {
 	return size + key + own, pinned && !r.Ours(now)
 }
 
+// SizePast is what became of earlier writes of a waiting job's size.
+type SizePast struct {
+	Rests   time.Time // it has its own request again since then, because it did not start with another
+	Refused string    // Slurm's words when it refused a write
+	At      time.Time // it refused
+}
+
 // History is what priod knows beyond one snapshot. It is fed by Observe and by
 // the outcomes of writes, is the same in the daemon and in the simulator, and
 // can be lost: then budgets and orders start from what Slurm shows.
@@ -158,6 +165,8 @@ type History struct {
 	// Requests holds what priod made of the requests of jobs in the queue, until
 	// it has taken that back.
 	Requests map[JobID]map[slurmplug.Lever]Requested
+	// Sizes holds what became of other sizes for waiting jobs.
+	Sizes map[JobID]SizePast
 	// Claiming are the jobs for which room is being made or held: they go before
 	// others of their class. Returning are the BE jobs that were evicted and have
 	// not started again: they go before other BE jobs. Both come from the journal
@@ -196,6 +205,7 @@ func NewHistory() *History {
 		Counted:       map[JobID]Class{},
 		Written:       map[JobID]Written{},
 		Requests:      map[JobID]map[slurmplug.Lever]Requested{},
+		Sizes:         map[JobID]SizePast{},
 		running:       map[JobID]*Interval{},
 		recent:        map[run]Interval{},
 		past:          map[JobID][]PastRun{},
@@ -273,6 +283,7 @@ func (h *History) Observe(s *Snapshot) []Interval {
 		case Pending:
 			h.eligible(j, s.At)
 		case Running:
+			delete(h.Sizes, j.ID)
 			changed = append(changed, h.extend(j, s.At)...)
 		}
 	}
@@ -311,6 +322,7 @@ func (h *History) inherit(id JobID) {
 	inheritFrom(h.FirstEligible, array, id)
 	inheritFrom(h.Counted, array, id)
 	inheritFrom(h.Written, array, id)
+	inheritFrom(h.Sizes, array, id)
 	if _, known := h.Requests[id]; !known && h.Requests[array] != nil {
 		h.Requests[id] = maps.Clone(h.Requests[array])
 	}
@@ -461,6 +473,7 @@ func (h *History) forget(at time.Time) {
 	deleteFrom(h.Counted, h.gone)
 	deleteFrom(h.Written, h.gone)
 	deleteFrom(h.Requests, h.gone)
+	maps.DeleteFunc(h.Sizes, func(id JobID, _ SizePast) bool { return h.gone(id) && h.gone(slurmplug.Plain(id.ID)) }) // tasks still in their array, too
 	maps.DeleteFunc(h.seen, func(_ JobID, poll uint32) bool { return poll != h.poll })
 	since := at.Add(-UsePeriod)
 	maps.DeleteFunc(h.recent, func(_ run, i Interval) bool { return !i.End.After(since) })
@@ -594,6 +607,21 @@ func (h *History) Lowered(j *Job) bool {
 	r, written := h.Requests[j.ID][slurmplug.MinMemoryNode]
 	now, shown := j.Request(slurmplug.MinMemoryNode)
 	return written && (!shown || r.Ours(now))
+}
+
+// Sized takes in that Slurm refused a write of a job's size, in its words, or that the
+// job has its own request again because it did not start with another.
+func (h *History) Sized(id JobID, refused string, rests bool, at time.Time) {
+	p := h.Sizes[id]
+	if refused != "" {
+		p.Refused, p.At = refused, at
+	}
+	if rests {
+		p.Rests = at
+	}
+	if p != (SizePast{}) {
+		h.Sizes[id] = p
+	}
 }
 
 // Own is what the user asked for in a field of a job's request: what stands

@@ -123,7 +123,6 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 		if err := act(ctx, slurm, rec, h, &result, stage); err != nil {
 			return result, errors.Join(err, evictErr)
 		}
-		set.Sizing.learn(result.Outcomes)
 		set.Steering.learn(result.Outcomes)
 		set.GiveBack.learn(&result.Snapshot, result.Outcomes)
 	}
@@ -194,6 +193,7 @@ func remember(h *cluster.History, r *Result) {
 	for _, o := range r.Outcomes {
 		for _, id := range o.Jobs() {
 			if !o.Lever.Ranks() {
+				rememberSize(h, id, &o, r.Snapshot.At)
 				if o.Status == slurmplug.Applied || o.Status == slurmplug.Unknown {
 					h.Asked(id, o.Lever, o.Was, o.After, o.Status == slurmplug.Applied, r.Snapshot.At)
 				}

@@ -3,6 +3,7 @@ package cycle
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/decide"
@@ -40,13 +41,14 @@ func (z *Sizing) decide(ctx context.Context, s *cluster.Snapshot, h *cluster.His
 	z.Sizes.Decide(s, h, p)
 }
 
-// learn keeps from trying again what Slurm refused.
-func (z *Sizing) learn(outcomes []plan.Outcome) {
-	for i := range outcomes {
-		if o := &outcomes[i]; z.Sizes != nil && o.Lever == slurmplug.Size && o.Status == slurmplug.Refused {
-			for _, id := range o.Jobs() {
-				z.Sizes.Refused(id, o.Message)
-			}
-		}
+// rememberSize keeps from trying again at once what Slurm refused, or what did not let
+// its job start.
+func rememberSize(h *cluster.History, id cluster.JobID, o *plan.Outcome, at time.Time) {
+	switch {
+	case o.Lever != slurmplug.Size:
+	case o.Status == slurmplug.Refused:
+		h.Sized(id, o.Message, false, at)
+	case o.Status == slurmplug.Applied, o.Status == slurmplug.Unknown:
+		h.Sized(id, "", o.Reason == plan.SizeRests, at)
 	}
 }

@@ -24,6 +24,9 @@ type uses struct {
 	answer chan pastUses // one is on its way; nil: none
 }
 
+// unread tells whether the first answer of accounting is still to come.
+func (l *uses) unread() bool { return l.asked.IsZero() || l.at.IsZero() && l.answer != nil }
+
 // pastUses is what accounting answers.
 type pastUses struct {
 	sensitivity.Past
@@ -42,6 +45,7 @@ func (d *Daemon) sizing(ctx context.Context, now time.Time) cycle.Sizing {
 			d.uses = uses{asked: now, at: now, past: UsesKnown(ctx, d.slurm, d.Config, now, d.Log)}
 		}
 		set.Past, set.PastAt = d.uses.past, d.uses.at
+		set.Unread = !d.single && d.uses.unread()
 	}
 	d.sizes.Set(set)
 	return cycle.Sizing{Sizes: &d.sizes, Slurm: d.slurm}

@@ -31,13 +31,16 @@ func TestLearnUse(t *testing.T) {
 		cycle(0, "off")
 		d.Config.Sizing.Enabled, d.watching = true, false
 		cycle(0, "the first cycle")
-		if past := d.uses.past; past != nil {
+		if past := d.uses.past; past != nil || !d.uses.unread() {
 			t.Errorf("nothing was read, and that teaches %v", past)
 		}
 		d.watching = true
 		cycle(1, "on")
+		if !d.uses.unread() {
+			t.Error("jobs are sized before the answer")
+		}
 		cycle(1, "the answer")
-		if d.uses.past == nil {
+		if d.uses.past == nil || d.uses.unread() {
 			t.Error("the answer was not taken in")
 		}
 		f.pastErr = errors.New("slurmdbd is away")

@@ -72,8 +72,6 @@ type grant struct {
 	getsMB int64
 	over   bool // more than the share
 	same   bool // as it asks for already
-	ample  bool // all that the job can use
-	more   bool // than it asks for
 	told   string
 }
 
@@ -166,9 +164,7 @@ func (d *sizer) grant(c *resizable, node int32, part *sizing.Part) (grant, bool)
 	all.Take([]placement.Share{{Node: node, Amount: placement.Amount{GPUs: int32(gpus), CPUs: int32(taken), MemMB: getsMB}}})
 	g.gets, g.getsMB = gets, getsMB
 	g.over = gets > int(share.CPUs) || getsMB > share.MemMB
-	g.ample = speed(gets, getsMB) >= s.Curve.Best()*(1-1e-9)
 	g.same = gets == c.asked.CPUs && alike(getsMB, c.asked.MemMB)
-	g.more = gets > c.asked.CPUs || getsMB > c.asked.MemMB && !alike(getsMB, c.asked.MemMB)
 	if g.same {
 		g.told = fmt.Sprintf("size: asked for %s, which is what it gets most from (%s)", amount(gets, getsMB), why)
 		return g, true
@@ -188,7 +184,7 @@ func (d *sizer) write(c *resizable, value, told string) {
 		return // the next cycle goes on
 	}
 	d.writes++
-	a := plan.Action{Job: c.id, Lever: slurmplug.Size, Before: c.asked.Text, After: value, Was: c.asked.Text, Reason: "size"}
+	a := plan.Action{Job: c.id, Lever: slurmplug.Size, Before: c.asked.Text, After: value, Was: c.asked.Text, Reason: changed}
 	if c.job.Tasks != "" {
 		a.Job, a.Tasks, a.Part = c.job.ID, fmt.Sprint(c.id.Task), true
 	}

@@ -3,7 +3,6 @@ package decide
 import (
 	"cmp"
 	"fmt"
-	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"slurmprio/priod/placement"
 	"slurmprio/priod/placement/nodemap"
 	"slurmprio/priod/plan"
+	"slurmprio/priod/policy/ranking"
 	"slurmprio/priod/policy/sensitivity"
 	"slurmprio/priod/policy/sizing"
 	"slurmprio/priod/workload"
@@ -30,31 +30,27 @@ type SizeSettings struct {
 	Table     *workload.Table
 	Past      sensitivity.Past
 	PastAt    time.Time // when it was learnt
+	Unread    bool      // accounting has yet to say what it knows: no job gets another size before
 }
 
 // again is how many times Within passes before a job that got its own request
 // back is sized anew.
 const again = 10
 
-// Sizes decides on sizes, and remembers from one cycle to the next what it need
-// not work out again and what Slurm refused. It may be lost.
+// Sizes decides on sizes, and remembers from one cycle to the next what it need not
+// work out again. It may be lost: no write depends on it. What was written, and what
+// became of that, is in History.
 type Sizes struct {
-	set     SizeSettings
-	sizer   *sizing.Sizer
-	curves  map[curveKey]*sensitivity.Sensitivity
-	later   map[cluster.JobID]time.Time // when a job that got its own back may be sized again
-	refused map[cluster.JobID]string    // by jobs that Slurm would not have changed: its words
-	told    map[cluster.JobID]string    // what was said of jobs that wait with a new size
-	ample   map[cluster.JobID]bool      // of those: it is all that they can use
-	more    map[cluster.JobID]bool      // of those: it is more than they asked for
+	set    SizeSettings
+	sizer  *sizing.Sizer
+	curves map[curveKey]*sensitivity.Sensitivity
+	told   map[cluster.JobID]string // what was said of jobs that wait with a new size
 }
 
 // Set takes in settings, which may change between two cycles.
 func (z *Sizes) Set(set SizeSettings) {
 	if z.curves == nil {
-		z.curves, z.later = map[curveKey]*sensitivity.Sensitivity{}, map[cluster.JobID]time.Time{}
-		z.refused, z.told = map[cluster.JobID]string{}, map[cluster.JobID]string{}
-		z.ample, z.more = map[cluster.JobID]bool{}, map[cluster.JobID]bool{}
+		z.curves, z.told = map[curveKey]*sensitivity.Sensitivity{}, map[cluster.JobID]string{}
 	}
 	if z.sizer == nil || z.set.Mechanism != set.Mechanism {
 		z.sizer = sizing.New(sizing.Settings{Mechanism: set.Mechanism, Reserve: true})
@@ -88,7 +84,7 @@ func queue(s *cluster.Snapshot, h *cluster.History, p *plan.Plan) []inTurn {
 			break
 		}
 		d := &p.Decisions[next]
-		if _, eligible := h.FirstEligible[j.ID]; !eligible || j.GPUs == 0 || j.Held() || j.Dependency || j.Reservation != "" || j.HetOffset > 0 {
+		if _, eligible := h.FirstEligible[j.ID]; !eligible && !j.Begins(s.At) || j.GPUs == 0 || j.Held() || j.Dependency || j.Reservation != "" || j.HetOffset > 0 {
 			continue
 		}
 		w := inTurn{j, d, d.Own + d.Value}
@@ -101,6 +97,12 @@ func queue(s *cluster.Snapshot, h *cluster.History, p *plan.Plan) []inTurn {
 		return cmp.Or(cmp.Compare(b.goal, a.goal), a.job.Submit.Compare(b.job.Submit), a.job.ID.Compare(b.job.ID))
 	})
 	return all
+}
+
+// inTime tells whether priod orders a job, or would if it were not held back for a while
+// so that its size is written before it starts.
+func inTime(dec *plan.Decision, j *cluster.Job, at time.Time) bool {
+	return dec.Ranked || dec.Why == string(ranking.NotYet) && j.Begins(at)
 }
 
 // consents tells whether a job's tag agrees to another size.
@@ -157,24 +159,19 @@ func (z *Sizes) Decide(s *cluster.Snapshot, h *cluster.History, p *plan.Plan) {
 	}
 	d.giveBack()
 	d.recheck()
-	if z.set.Enabled {
+	if z.set.Enabled && !z.set.Unread {
 		d.place()
 	}
 	p.Ask(d.actions)
 }
 
-// Refused takes in that Slurm would not have a job's size changed.
-func (z *Sizes) Refused(id cluster.JobID, why string) { z.refused[id] = why }
-
 func (z *Sizes) forget(s *cluster.Snapshot) {
-	if len(z.later)+len(z.refused)+len(z.told) == 0 {
+	if len(z.told) == 0 {
 		return
 	}
 	known := map[uint32]bool{} // arrays are long, and few of them are meant
-	for _, ids := range []iter.Seq[cluster.JobID]{maps.Keys(z.later), maps.Keys(z.refused), maps.Keys(z.told), maps.Keys(z.ample)} {
-		for id := range ids {
-			known[id.ID] = true
-		}
+	for id := range z.told {
+		known[id.ID] = true
 	}
 	pending := map[cluster.JobID]bool{}
 	for i := range s.Jobs {
@@ -188,19 +185,7 @@ func (z *Sizes) forget(s *cluster.Snapshot) {
 			}
 		}
 	}
-	deleteGone(z.later, pending)
-	deleteGone(z.refused, pending)
-	deleteGone(z.told, pending)
-	deleteGone(z.ample, pending)
-	deleteGone(z.more, pending)
-}
-
-func deleteGone[V any](m map[cluster.JobID]V, pending map[cluster.JobID]bool) {
-	for id := range m {
-		if !pending[id] {
-			delete(m, id)
-		}
-	}
+	maps.DeleteFunc(z.told, func(id cluster.JobID, _ string) bool { return !pending[id] })
 }
 
 // sizer makes one cycle's sizes.
@@ -259,6 +244,9 @@ func (d *sizer) giveBack() {
 			continue
 		}
 		age := d.s.At.Sub(r.At)
+		if r.At.Before(j.Eligible) { // it could not start before
+			age = max(d.s.At.Sub(j.Eligible), 0)
+		}
 		late := age >= d.set.Within || age < 0
 		switch {
 		case r.Theirs(j.Asked.Text) && d.h.Claiming[j.ID]:
@@ -266,27 +254,24 @@ func (d *sizer) giveBack() {
 		case r.Theirs(j.Asked.Text):
 			d.theirs[j.ID] = true
 			if size, pinned := r.Freed(j.Asked.Text); pinned {
-				d.later[j.ID] = d.s.At.Add(again * d.set.Within)
-				d.restore(j, dec, cluster.Requested{Was: size}, "somebody else changed it after priod wrote it, and only the node was priod's")
+				d.restore(j, dec, cluster.Requested{Was: size}, plan.SizeRests, "somebody else changed it after priod wrote it, and only the node was priod's")
 				continue
 			}
 			d.tell(dec, "size: changed by somebody else after priod wrote it, and left alone since")
 		case !r.Ours(j.Asked.Text):
 			// It never arrived, or is the user's own again.
-		case !d.set.Enabled, !dec.Ranked, !consents(j):
-			d.restore(j, dec, r, "sizing is off for it")
+		case !d.set.Enabled, !inTime(dec, j, d.s.At), !consents(j):
+			d.restore(j, dec, r, changed, "sizing is off for it")
 		case j.Asked.Fixed != "":
-			d.restore(j, dec, r, "it now "+j.Asked.Fixed)
+			d.restore(j, dec, r, changed, "it now "+j.Asked.Fixed)
 		case beyond(j.Asked) != "":
-			d.restore(j, dec, r, "a limit leaves less than it has now: "+beyond(j.Asked))
+			d.restore(j, dec, r, changed, "a limit leaves less than it has now: "+beyond(j.Asked))
 		case j.Asked.Nodes != "" && late:
-			d.later[j.ID] = d.s.At.Add(again * d.set.Within)
-			d.restore(j, dec, r, fmt.Sprintf("it did not start within %s on %s", d.set.Within, j.Asked.Nodes))
-		case d.more[j.ID] && late: // with its own it may fit elsewhere
-			d.later[j.ID] = d.s.At.Add(again * d.set.Within)
-			d.restore(j, dec, r, fmt.Sprintf("it did not start within %s with more than it asked for", d.set.Within))
-		case j.Asked.Nodes == "" && !d.ample[j.ID] && late:
-			d.restore(j, dec, r, fmt.Sprintf("it did not start within %s with less than it can use", d.set.Within))
+			d.restore(j, dec, r, plan.SizeRests, fmt.Sprintf("it did not start within %s on %s", d.set.Within, j.Asked.Nodes))
+		case late && exceeds(j.Asked, r.Was): // with its own it may fit elsewhere
+			d.restore(j, dec, r, plan.SizeRests, fmt.Sprintf("it did not start within %s with more than it asked for", d.set.Within))
+		case late && !d.suffices(j, r.Was):
+			d.restore(j, dec, r, changed, fmt.Sprintf("it did not start within %s with less than it can use", d.set.Within))
 		default:
 			d.kept[j.ID] = true
 			if j.Asked.Nodes != "" {
@@ -336,7 +321,7 @@ func (d *sizer) recheck() {
 			}
 			if f.GPUs > 0 && (above(int64(a.CPUs), int64(f.CPUs), int64(size.CPUs)) || above(a.MemMB, f.MemMB, size.MemMB)) {
 				hold(at, a, -1)
-				d.restore(p.job, p.dec, p.r, "a free GPU of "+a.Nodes+" would lack its share by it now")
+				d.restore(p.job, p.dec, p.r, changed, "a free GPU of "+a.Nodes+" would lack its share by it now")
 				continue
 			}
 		}
@@ -346,21 +331,72 @@ func (d *sizer) recheck() {
 
 // stays says of a job that it keeps the size that it has.
 func (d *sizer) stays(j *cluster.Job, dec *plan.Decision, r cluster.Requested) {
-	d.tell(dec, "%s", cmp.Or(d.told[j.ID], fmt.Sprintf("size: %q, of its own %q", r.Value, r.Was)))
+	own := j.Asked.Of(r.Was)
+	d.tell(dec, "%s", cmp.Or(d.told[j.ID], fmt.Sprintf("size: asked for %s; has %s since %s",
+		amount(own.CPUs, own.MemMB), amount(j.Asked.CPUs, j.Asked.MemMB), r.At.Format(time.RFC3339))))
 }
 
-func (d *sizer) restore(j *cluster.Job, dec *plan.Decision, r cluster.Requested, why string) {
+// exceeds tells whether a job has more than it asked for itself.
+func exceeds(a *slurmplug.Asked, was string) bool {
+	own := a.Of(was)
+	return a.CPUs > own.CPUs || a.MemMB > own.MemMB && !alike(a.MemMB, own.MemMB)
+}
+
+// suffices tells whether some kind of nodes gives a job with its size of now all that it
+// can use of what it asked for. Where nobody knows what it can use, what was written
+// stands.
+func (d *sizer) suffices(j *cluster.Job, was string) bool {
+	if d.nodes == nil {
+		d.nodes = nodemap.New(d.s)
+	}
+	types, known := d.nodes.Types(j)
+	if !known || j.Asked.GPUs == 0 {
+		return true
+	}
+	a, own := j.Asked, j.Asked.Of(was)
+	gpus, less := float64(a.GPUs), false
+	for t, n := range d.nodes.Kinds {
+		if !types.Has(int32(t)) || n.GPUs == 0 {
+			continue
+		}
+		s := d.sensitivity(j, &own, n)
+		if s.Curve == nil {
+			return true
+		}
+		best := s.Curve.Relative(float64(a.CPUs)/gpus, float64(a.MemMB)/gpus) >= s.Curve.Best()*(1-1e-9)
+		cpus := !s.CPU || float64(a.CPUs) >= min(float64(own.CPUs), s.Curve.DemandCPUs*gpus)
+		mem := !s.Mem || float64(a.MemMB) >= min(float64(own.MemMB), float64(s.Curve.DemandMemMB)*gpus)
+		if best || cpus && mem {
+			return true
+		}
+		less = true
+	}
+	return !less
+}
+
+// changed is the reason of a write that says nothing about later ones.
+const changed = "size"
+
+// rests is until when a job that did not start with another size keeps its own.
+func (d *sizer) rests(id cluster.JobID) time.Time {
+	since := d.h.Sizes[id].Rests
+	if since.IsZero() || since.After(d.s.At) { // by a clock that was ahead
+		return time.Time{}
+	}
+	return since.Add(again * d.set.Within)
+}
+
+func (d *sizer) restore(j *cluster.Job, dec *plan.Decision, r cluster.Requested, reason, why string) {
 	d.kept[j.ID] = true // for this cycle
-	if refusal := d.refused[j.ID]; refusal != "" {
-		if next := d.later[j.ID]; d.s.At.Before(next) {
+	if past := d.h.Sizes[j.ID]; past.Refused != "" {
+		if next := past.At.Add(d.set.Within); d.s.At.Before(next) && !past.At.After(d.s.At) {
 			d.tell(dec, "size: %q, of its own %q, which it does not have again because that was refused: %s; priod tries again after %s",
-				r.Value, r.Was, refusal, next.Format(time.RFC3339))
+				r.Value, r.Was, past.Refused, next.Format(time.RFC3339))
 			return
 		}
-		d.later[j.ID] = d.s.At.Add(d.set.Within)
 	}
 	d.actions = append(d.actions, plan.Action{
-		Job: j.ID, Tasks: j.Tasks, Lever: slurmplug.Size, Before: j.Asked.Text, After: r.Was, Was: r.Was, Reason: "size",
+		Job: j.ID, Tasks: j.Tasks, Lever: slurmplug.Size, Before: j.Asked.Text, After: r.Was, Was: r.Was, Reason: reason,
 	})
 	d.tell(dec, "size: its own request again, because %s", why)
 }
@@ -431,7 +467,7 @@ func (d *sizer) candidate(w inTurn, id cluster.JobID, types placement.Types) (*r
 	switch {
 	case !consents(j):
 		return nil, "it did not agree"
-	case !w.dec.Ranked:
+	case !inTime(w.dec, j, d.s.At):
 		return nil, "priod does not order it"
 	case j.HetLeader != 0:
 		return nil, "it is part of a heterogeneous job"
@@ -443,10 +479,10 @@ func (d *sizer) candidate(w inTurn, id cluster.JobID, types placement.Types) (*r
 		return nil, "its GPU type is being chosen"
 	case d.kept[id], d.theirs[id]:
 		return nil, "it has one from an earlier cycle"
-	case d.refused[id] != "":
-		return nil, "Slurm refused the change: " + d.refused[id]
-	case d.s.At.Before(d.later[id]):
-		return nil, fmt.Sprintf("it did not start with another one; priod tries again after %s", d.later[id].Format(time.RFC3339))
+	case d.h.Sizes[id].Refused != "":
+		return nil, "Slurm refused the change: " + d.h.Sizes[id].Refused
+	case d.s.At.Before(d.rests(id)):
+		return nil, fmt.Sprintf("it did not start with another one; priod tries again after %s", d.rests(id).Format(time.RFC3339))
 	case a == nil:
 		return nil, "its turn is too far off, or Slurm did not say how it asks"
 	case a.Fixed != "":
@@ -641,7 +677,6 @@ func (d *sizer) ahead(c *resizable) {
 		d.tell(c.dec, "size: its own, %s, while no node has room for it (%s)", amount(c.asked.CPUs, c.asked.MemMB), d.why(c))
 		return
 	}
-	d.ample[c.id], d.more[c.id] = true, false
 	d.write(c, value, fmt.Sprintf("size: asked for %s; more than %s makes it no faster, and it has that while it waits (%s)",
 		amount(c.asked.CPUs, c.asked.MemMB), amount(gets, getsMB), d.why(c)))
 }
@@ -734,7 +769,6 @@ func (d *sizer) size() {
 			d.tell(g.dec, "%s", g.told)
 			continue
 		}
-		d.ample[g.id], d.more[g.id] = g.ample, g.more
 		d.write(g.resizable, g.value(node), g.told+on)
 	}
 }

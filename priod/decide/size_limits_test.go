@@ -92,7 +92,7 @@ func TestSizesThatSlurmKeeps(t *testing.T) {
 	sized := q.p.Actions[0]
 	q.h.Asked(j.ID, sized.Lever, sized.Was, sized.After, true, q.s.At)
 	j.Asked.Text, j.Asked.Fixed = sized.After, "is under a limit"
-	for i, tried := range []bool{true, true, false, false, true, false} { // every half minute, with within = 1m
+	for i, tried := range []bool{true, false, false, true, false, false} { // every half minute, with within = 1m
 		q.p.Actions, q.p.Decisions[0].Detail = nil, ""
 		q.z.Decide(&q.s, q.h, &q.p)
 		if is := len(q.p.Actions) == 1 && q.p.Actions[0].After == sized.Was; is != tried {
@@ -101,7 +101,9 @@ func TestSizesThatSlurmKeeps(t *testing.T) {
 		if d := q.p.Decisions[0].Detail; !tried && !strings.Contains(d, "which it does not have again because that was refused: veto; priod tries again after") {
 			t.Errorf("cycle %d: %s", i, d)
 		}
-		q.z.Refused(j.ID, "veto")
+		if tried {
+			q.h.Sized(j.ID, "veto", false, q.s.At)
+		}
 		q.s.At = q.s.At.Add(29 * time.Second)
 	}
 }

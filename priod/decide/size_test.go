@@ -11,6 +11,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
+	"slurmprio/priod/policy/ranking"
 	"slurmprio/priod/policy/sizing"
 	"slurmprio/priod/workload"
 	"slurmprio/slurmplug"
@@ -79,6 +80,23 @@ func (q *sizeQueue) add(t interface{ Fatal(...any) }, way, cpus int, memMB int64
 	return &q.s.Jobs[len(q.s.Jobs)-1]
 }
 
+// wrote takes in a write as cycle.Step does.
+func (q *sizeQueue) wrote(a plan.Action) {
+	for _, id := range a.Jobs() {
+		q.h.Sized(id, "", a.Reason == plan.SizeRests, q.s.At)
+		q.h.Asked(id, a.Lever, a.Was, a.After, true, q.s.At)
+	}
+}
+
+// anew is what a priod that has just been started would write.
+func (q *sizeQueue) anew() []plan.Action {
+	p, z := q.p, Sizes{}
+	p.Decisions = slices.Clone(p.Decisions)
+	z.Set(q.z.set)
+	z.Decide(&q.s, q.h, &p)
+	return p.Actions
+}
+
 func sizeNode(name string, gpus, cpus int, memMB int64) cluster.Node {
 	return cluster.Node{Name: name, Usable: true, State: "IDLE", Partitions: []string{"gpu"}, GPUType: "v100", GPUs: gpus, CPUs: cpus, MemMB: memMB, Threads: 1}
 }
@@ -138,7 +156,7 @@ func TestSizesLeftAlone(t *testing.T) {
 		{"curves of other types", func(_ *sizeQueue, j *cluster.Job) {
 			j.Tag.CPU = map[string]jobtag.Curve{"h100": {{Amount: 1, Speed: 1}, {Amount: 3, Speed: 2}}}
 		}, "its tag's cpu says nothing about v100"},
-		{"refused", func(q *sizeQueue, j *cluster.Job) { q.z.Refused(j.ID, "veto") }, "Slurm refused the change: veto"},
+		{"refused", func(q *sizeQueue, j *cluster.Job) { q.h.Sized(j.ID, "veto", false, q.s.At) }, "Slurm refused the change: veto"},
 		{"full", func(q *sizeQueue, _ *cluster.Job) { q.s.Nodes[0].Usable = false }, ""},
 	} {
 		q := newSizeQueue(t, []cluster.Node{sizeNode("n1", 8, 24, 512000)})
@@ -199,7 +217,7 @@ func TestChangedSizeIsFreed(t *testing.T) {
 		strings.Replace(pinned, "64000 ReqNodeList=n1", "70000 ReqNodeList=n2", 1): "",
 		strings.Replace(own, "64000", "70000", 1):                                  "",
 	} {
-		q.z.later = map[cluster.JobID]time.Time{}
+		clear(q.h.Sizes)
 		q.h.Requests = map[cluster.JobID]map[slurmplug.Lever]cluster.Requested{}
 		q.h.Asked(j.ID, slurmplug.Size, own, pinned, true, q.s.At)
 		j.Asked.Text = now
@@ -219,7 +237,7 @@ func TestChangedSizeIsFreed(t *testing.T) {
 		case len(got) != 1 || got[0].Before != now || got[0].After != want || got[0].Was != want:
 			t.Fatalf("%q: %+v", now, got)
 		}
-		q.h.Asked(j.ID, slurmplug.Size, got[0].Was, got[0].After, true, q.s.At)
+		q.wrote(got[0])
 		j.Asked.Text, j.Asked.Nodes = want, ""
 		q.p.Actions = nil
 		q.z.Decide(&q.s, q.h, &q.p)
@@ -244,7 +262,7 @@ func TestSizesBack(t *testing.T) {
 		q.z.Decide(&q.s, q.h, &q.p)
 		for _, a := range q.p.Actions {
 			j := &q.s.Jobs[a.Job.ID-1]
-			q.h.Asked(a.Job, a.Lever, a.Was, a.After, true, q.s.At)
+			q.wrote(a)
 			asked := *j.Asked
 			asked.Text = a.After
 			_, asked.Nodes, _ = strings.Cut(a.After, "ReqNodeList=")
@@ -506,12 +524,45 @@ func TestSizesRaisedBack(t *testing.T) {
 		}
 		raised := q.p.Actions[0]
 		q.h.Asked(j.ID, raised.Lever, raised.Was, raised.After, true, q.s.At)
-		j.Asked.Text = raised.After
+		*j.Asked = j.Asked.Of(raised.After)
 		change(q, j.Asked)
 		q.p.Actions = nil
 		q.z.Decide(&q.s, q.h, &q.p)
 		if len(q.p.Actions) != 1 || q.p.Actions[0].After != raised.Was {
 			t.Errorf("%+v", q.p.Actions)
+		}
+	}
+}
+
+// A job that begins within a minute gets its size before, and keeps it until it could
+// have started for a while; one that begins later is left alone.
+func TestSizesBeforeTheyBegin(t *testing.T) {
+	for begins, sized := range map[time.Duration]bool{20 * time.Second: true, 2 * time.Minute: false} {
+		q := newSizeQueue(t, []cluster.Node{sizeNode("n1", 8, 24, 512000)})
+		j := q.add(t, 0, 1, 64000, 1, "cpu=v100:1x1-3x3&v=1")
+		j.Reason, j.Eligible = "BeginTime", q.s.At.Add(begins)
+		delete(q.h.FirstEligible, j.ID)
+		q.p.Decisions[0].Ranked, q.p.Decisions[0].Why = false, string(ranking.NotYet)
+		q.z.Decide(&q.s, q.h, &q.p)
+		if (len(q.p.Actions) == 1) != sized {
+			t.Fatalf("begins in %s: %+v", begins, q.p.Actions)
+		}
+		if !sized {
+			continue
+		}
+		q.wrote(q.p.Actions[0])
+		*j.Asked = j.Asked.Of(q.p.Actions[0].After)
+		for _, c := range []struct {
+			after time.Duration
+			back  bool
+		}{{10 * time.Second, false}, {79 * time.Second, false}, {80 * time.Second, true}} {
+			if q.s.At = time.Unix(1_000_000, 0).Add(c.after); c.after > begins {
+				j.Reason, q.h.FirstEligible[j.ID], q.p.Decisions[0].Ranked = "Resources", j.Eligible, true
+			}
+			q.p.Actions = nil
+			if q.z.Decide(&q.s, q.h, &q.p); (len(q.p.Actions) == 1) != c.back {
+				t.Errorf("after %s: %+v", c.after, q.p.Actions)
+			}
 		}
 	}
 }
@@ -578,7 +629,11 @@ func TestSizesKeepSharesOverCycles(t *testing.T) {
 			for i := range q.s.Nodes {
 				before[i] = lacks(&q.s.Nodes[i], free(&q.s.Nodes[i]))
 			}
+			anew := q.anew()
 			q.z.Decide(&q.s, q.h, &q.p)
+			if !slices.Equal(q.p.Actions, anew) {
+				t.Fatalf("a priod that was started anew writes\n%+v, the other\n%+v", anew, q.p.Actions)
+			}
 			for _, a := range q.p.Actions {
 				i := int(a.Job.ID) - 1
 				q.texts[i] = resized(q.texts[i], a.After)
@@ -587,7 +642,7 @@ func TestSizesKeepSharesOverCycles(t *testing.T) {
 					t.Fatal(err, asked.Text, a.After)
 				}
 				q.s.Jobs[i].Asked = &asked
-				q.h.Asked(a.Job, a.Lever, a.Was, a.After, true, q.s.At)
+				q.wrote(a)
 			}
 			started := map[int]held{}
 			for _, i := range rapid.Permutation(indices(len(q.s.Jobs))).Draw(t, "order") {

@@ -223,7 +223,7 @@ type Journal struct {
 	Times                   map[cluster.JobID]int // evictions of each job in its life
 	LastClaim, LastEviction int64                 // numbers given
 
-	Features map[string][]string // of the nodes, as See was told; nil: not yet. It is not stored
+	features map[string][]string // of the nodes, as See was told; nil: not yet
 }
 
 // NewJournal returns an empty one.

@@ -240,48 +240,6 @@ func TestPinOutlivesARun(t *testing.T) {
 	}
 }
 
-// A user changes what the waiting job asks of its nodes while nobody was told to leave
-// yet: nobody is, and the place is taken out of the request. So it is, too, where Slurm
-// finds no node for the job with it.
-func TestNobodyLeavesForAnEditedJob(t *testing.T) {
-	trial := slurmplug.Plain(9)
-	for name, c := range map[string]struct {
-		change func(*Sight)
-		wants  bool
-	}{
-		"as it was":     {func(*Sight) {}, true},
-		"still allowed": {func(s *Sight) { s.Features = "a100|t4" }, true},
-		"other type":    {func(s *Sight) { s.Features = "a100" }, false},
-		"not read here": {func(s *Sight) { s.Features = "[a100*1&t4*1]" }, false},
-		"impossible":    {func(s *Sight) { s.Reason, s.Priority = "BadConstraints", 0 }, false},
-		"held":          {func(s *Sight) { s.Reason, s.Priority = "JobHeldUser", 0 }, false},
-	} {
-		for _, pinned := range []bool{false, true} {
-			j, seen := signalledAt(epoch)
-			j.See([]cluster.Node{{Name: "n1", Features: []string{"t4"}}})
-			j.Claims[0].Pin, j.Claims[0].Shares = "n1", []Share{{Node: "n1", GPUs: 2}}
-			j.Evictions[0].State, j.Evictions[0].SignalledAt = Recorded, time.Time{}
-			s := Sight{Job: cluster.Job{ID: trial, User: "bob", State: cluster.Pending, Priority: 5, Features: "t4", Reason: "Resources"}}
-			if pinned {
-				s.ReqNodes = "n1"
-			}
-			c.change(&s)
-			seen.Sights[trial], seen.Consents = s, func(*cluster.Job) bool { return true }
-			turn := Next(j, seen)
-			sent := map[Verb]bool{}
-			for _, cmd := range turn.Commands {
-				sent[cmd.Verb] = true
-			}
-			if sent[Signal] != (c.wants && pinned) || sent[Pin] != (c.wants && !pinned) || sent[Unpin] != (!c.wants && pinned) {
-				t.Errorf("%s, pinned %v: %+v", name, pinned, turn.Commands)
-			}
-			if !c.wants && (len(turn.Claims) != 1 || turn.Claims[0].State != Released || len(turn.Evictions) != 1 || turn.Evictions[0].State != CalledOff) {
-				t.Errorf("%s, pinned %v: %+v", name, pinned, turn)
-			}
-		}
-	}
-}
-
 // A victim whose signal may have arrived is told again, ever more seldom, and requeued
 // whenever it leaves.
 func TestSignalThatMayHaveArrived(t *testing.T) {
@@ -332,5 +290,47 @@ func TestNoSignalToOneThatLeaves(t *testing.T) {
 	}
 	if turn := Next(j, seen); len(turn.Commands)+len(turn.Evictions) > 0 {
 		t.Errorf("%+v", turn)
+	}
+}
+
+// A user changes what the waiting job asks of its nodes while nobody was told to leave
+// yet: nobody is, and the place is taken out of the request. So it is, too, where Slurm
+// finds no node for the job with it.
+func TestNobodyLeavesForAnEditedJob(t *testing.T) {
+	trial := slurmplug.Plain(9)
+	for name, c := range map[string]struct {
+		change func(*Sight)
+		wants  bool
+	}{
+		"as it was":     {func(*Sight) {}, true},
+		"still allowed": {func(s *Sight) { s.Features = "a100|t4" }, true},
+		"other type":    {func(s *Sight) { s.Features = "a100" }, false},
+		"not read here": {func(s *Sight) { s.Features = "[a100*1&t4*1]" }, false},
+		"impossible":    {func(s *Sight) { s.Reason, s.Priority = "BadConstraints", 0 }, false},
+		"held":          {func(s *Sight) { s.Reason, s.Priority = "JobHeldUser", 0 }, false},
+	} {
+		for _, pinned := range []bool{false, true} {
+			j, seen := signalledAt(epoch)
+			j.See([]cluster.Node{{Name: "n1", Features: []string{"t4"}}})
+			j.Claims[0].Pin, j.Claims[0].Shares = "n1", []Share{{Node: "n1", GPUs: 2}}
+			j.Evictions[0].State, j.Evictions[0].SignalledAt = Recorded, time.Time{}
+			s := Sight{Job: cluster.Job{ID: trial, User: "bob", State: cluster.Pending, Priority: 5, Features: "t4", Reason: "Resources"}}
+			if pinned {
+				s.ReqNodes = "n1"
+			}
+			c.change(&s)
+			seen.Sights[trial], seen.Consents = s, func(*cluster.Job) bool { return true }
+			turn := Next(j, seen)
+			sent := map[Verb]bool{}
+			for _, cmd := range turn.Commands {
+				sent[cmd.Verb] = true
+			}
+			if sent[Signal] != (c.wants && pinned) || sent[Pin] != (c.wants && !pinned) || sent[Unpin] != (!c.wants && pinned) {
+				t.Errorf("%s, pinned %v: %+v", name, pinned, turn.Commands)
+			}
+			if !c.wants && (len(turn.Claims) != 1 || turn.Claims[0].State != Released || len(turn.Evictions) != 1 || turn.Evictions[0].State != CalledOff) {
+				t.Errorf("%s, pinned %v: %+v", name, pinned, turn)
+			}
+		}
 	}
 }

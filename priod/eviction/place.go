@@ -9,9 +9,9 @@ import (
 
 // See takes in the nodes of a cycle's snapshot.
 func (j *Journal) See(nodes []cluster.Node) {
-	j.Features = make(map[string][]string, len(nodes))
+	j.features = make(map[string][]string, len(nodes))
 	for i := range nodes {
-		j.Features[nodes[i].Name] = nodes[i].Features
+		j.features[nodes[i].Name] = nodes[i].Features
 	}
 }
 
@@ -21,7 +21,7 @@ func (j *Journal) See(nodes []cluster.Node) {
 func (j *Journal) Allows(c *Claim, s *Sight) bool {
 	constraint, err := slurmplug.ParseConstraint(s.Features)
 	return err == nil && !slices.ContainsFunc(c.Nodes(), func(node string) bool {
-		features, seen := j.Features[node]
+		features, seen := j.features[node]
 		return seen && !constraint.Allows(features)
 	})
 }

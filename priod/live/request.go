@@ -3,6 +3,8 @@ package live
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -105,7 +107,11 @@ func looked(outcomes []plan.Outcome) (ids []cluster.JobID) {
 	return ids
 }
 
-// sightsOf reads the jobs that outcomes name, each record or array once.
+// idsAtOnce is for how many jobs one squeue is run: a command line has its limit.
+const idsAtOnce = 5000
+
+// sightsOf reads the jobs that outcomes name, each record or array once: a few by
+// themselves, more by one squeue for all.
 func (c *Cluster) sightsOf(ctx context.Context, outcomes []plan.Outcome, asked []int) (map[cluster.JobID]eviction.Sight, error) {
 	raw := map[cluster.JobID]uint32{}
 	for _, i := range asked {
@@ -118,21 +124,22 @@ func (c *Cluster) sightsOf(ctx context.Context, outcomes []plan.Outcome, asked [
 			raw[j.ID] = j.RawID
 		}
 	}
-	ids := map[uint32][]cluster.JobID{}
-	for id, raw := range raw {
-		ids[raw] = append(ids[raw], id)
+	ids := slices.Compact(slices.Sorted(maps.Values(raw)))
+	each := 1 // ids for one squeue
+	if len(ids) > looks {
+		each = idsAtOnce // the whole queue once is less than so many commands
 	}
 	sights := make(map[cluster.JobID]eviction.Sight, len(raw))
 	var mu sync.Mutex
 	var g errgroup.Group
 	g.SetLimit(looks)
-	for raw, ids := range ids {
+	for some := range slices.Chunk(ids, each) {
 		g.Go(func() error {
-			records, err := c.client.Sights(ctx, raw)
+			records, err := c.client.Sights(ctx, some...)
 			mu.Lock()
 			defer mu.Unlock()
-			for _, id := range ids {
-				if err == nil {
+			for id, raw := range raw {
+				if _, asked := slices.BinarySearch(some, raw); asked && err == nil {
 					sights[id] = c.sight(id, records)
 				}
 			}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"strings"
+	"sync"
 	"testing"
 
 	"slurmprio/priod/plan"
@@ -144,5 +145,39 @@ func TestRefusedSizeNotSeen(t *testing.T) {
 	got := New(slurmplug.NewClient(denying{}, slurmplug.Options{Abilities: &slurmplug.Abilities{Release: "24.11.5"}})).Apply(t.Context(), []plan.Action{a})
 	if got[0].Status != slurmplug.Unknown {
 		t.Errorf("%s: %s", got[0].Status, got[0].Message)
+	}
+}
+
+// counting is a slurmctld that knows no job, and counts what it is asked.
+type counting struct {
+	mu       sync.Mutex
+	commands []string
+}
+
+func (c *counting) Run(_ context.Context, cmd slurmplug.Command) (slurmplug.Output, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.commands = append(c.commands, strings.Join(cmd.Args, " "))
+	return slurmplug.Output{}, nil
+}
+
+// Many jobs are read back by one squeue, a few each by its own, small request.
+func TestOneSqueueForManyWrites(t *testing.T) {
+	for n, want := range map[uint32]int{1: 1, 4: 4, 5: 1, 100: 1} {
+		slurm := &counting{}
+		var o []plan.Outcome
+		for id := range n {
+			a := plan.Action{Job: slurmplug.Plain(id + 1), Lever: slurmplug.Features, After: "a100"}
+			o = append(o, plan.Outcome{Action: a, Status: slurmplug.Applied})
+		}
+		New(slurmplug.NewClient(slurm, slurmplug.Options{Abilities: &slurmplug.Abilities{Release: "24.11.5"}})).confirm(t.Context(), o)
+		if len(slurm.commands) != want {
+			t.Errorf("%d writes are read back by %d commands, want %d", n, len(slurm.commands), want)
+		}
+		for _, o := range o {
+			if o.Status != slurmplug.Unknown {
+				t.Errorf("a job that nobody saw again: %+v", o)
+			}
+		}
 	}
 }

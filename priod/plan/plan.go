@@ -38,6 +38,10 @@ type Action struct {
 	Was string `json:"was,omitempty"`
 }
 
+// SizeRests is the Reason of giving a job its own size again that did not start with
+// another one: it gets no other for a while, whatever priod is started meanwhile.
+const SizeRests = "size: its own for a while"
+
 // Jobs are the jobs that the action changes, as History and the store name them.
 func (a Action) Jobs() []cluster.JobID {
 	if !a.Part {

@@ -133,7 +133,7 @@ type Overasked struct {
 	Used    float64 `json:"used_cpus"`
 	HadMB   float64 `json:"had_mem_mb"`  // 0: not recorded
 	UsedMB  float64 `json:"used_mem_mb"` // 0: not measured
-	Options string  `json:"options"`     // for the next script
+	Options string  `json:"options"`     // for the next script of a job with one GPU: by --cpus-per-gpu and --mem-per-gpu it would keep its size
 }
 
 // far is how many times its demand a program must have had to be told.
@@ -224,10 +224,10 @@ func (r *Sizing) overasked(past sensitivity.Past, shares map[string]sensitivity.
 		}
 		var options []string
 		if cpus < o.Had {
-			options = append(options, fmt.Sprintf("--cpus-per-gpu=%.0f", cpus))
+			options = append(options, fmt.Sprintf("-c %.0f", cpus))
 		}
 		if o.UsedMB > 0 && (o.HadMB == 0 || memMB < o.HadMB) {
-			options = append(options, fmt.Sprintf("--mem-per-gpu=%.0fM", memMB))
+			options = append(options, fmt.Sprintf("--mem=%.0fM", memMB))
 		}
 		o.Options = strings.Join(options, " ")
 		r.Programs = append(r.Programs, o)

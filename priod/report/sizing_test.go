@@ -51,8 +51,8 @@ func TestSizing(t *testing.T) {
 		t.Errorf("without GPUs: %+v, %+v", n, r.CPUOnly)
 	}
 	want := []Overasked{
-		{Program: "lm", GPUType: "v100", Runs: 9, Had: 12, Used: 1, UsedMB: 1000, Options: "--cpus-per-gpu=2 --mem-per-gpu=1200M"},
-		{Program: "bob's mem", GPUType: "v100", Runs: 9, Had: 6, Used: 5, HadMB: 9000, UsedMB: 1000, Options: "--mem-per-gpu=1200M"},
+		{Program: "lm", GPUType: "v100", Runs: 9, Had: 12, Used: 1, UsedMB: 1000, Options: "-c 2 --mem=1200M"},
+		{Program: "bob's mem", GPUType: "v100", Runs: 9, Had: 6, Used: 5, HadMB: 9000, UsedMB: 1000, Options: "--mem=1200M"},
 	}
 	if !slices.Equal(r.Programs, want) {
 		t.Errorf("%+v", r.Programs)

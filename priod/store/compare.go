@@ -165,6 +165,7 @@ func (s *Store) sighted(j *cluster.Job) *entry {
 			delete(s.history.Counted, id)
 			delete(s.history.Written, id)
 			delete(s.history.Requests, id)
+			delete(s.history.Sizes, id)
 		}
 		if of == e {
 			s.unsaved.ended = append(s.unsaved.ended, e)

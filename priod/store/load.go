@@ -307,7 +307,17 @@ func (l *loader) asked(ctx context.Context) error {
 			case slurmplug.Unknown, Planned:
 				doubt = true
 			}
-			if !sure && !doubt || !l.stands(id, a.Lever, at) {
+			if !l.stands(id, a.Lever, at) {
+				continue
+			}
+			if a.Lever == slurmplug.Size && l.thisRun(id, at) {
+				refused := ""
+				if slurmplug.Status(r.Write.Status) == slurmplug.Refused {
+					refused = r.Write.Message
+				}
+				l.history.Sized(id, refused, (sure || doubt) && a.Reason == plan.SizeRests, at)
+			}
+			if !sure && !doubt {
 				continue
 			}
 			was := a.Before
@@ -333,6 +343,13 @@ func (l *loader) asked(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// thisRun tells whether a job has not been put back into the queue since a time, as far
+// as its record tells: what became of a size then says nothing about the next run.
+func (l *loader) thisRun(id cluster.JobID, at time.Time) bool {
+	e := l.held.jobs[id]
+	return e == nil || !at.Before(instant(e.submit))
 }
 
 // planned takes in the writes that a crash left without an outcome.
@@ -379,6 +396,12 @@ func (l *loader) journal() {
 		})
 		if requests != nil {
 			l.history.Requests[id] = requests
+		}
+		// Why a job has its own size again only the database knew: it did not start, perhaps.
+		for _, c := range l.undo.changes[id] {
+			if c.Lever == slurmplug.Size && c.To == c.Was {
+				l.history.Sized(id, "", true, c.Time)
+			}
 		}
 	}
 }

@@ -36,7 +36,7 @@ var rowsOf = map[int64]string{
 		INSERT INTO lessons VALUES (1, 3000, 0, 0, '');`,
 	5: `UPDATE decisions SET steer = 'waits 5 min for a100';`,
 	6: `UPDATE claims SET purpose = 'round';`,
-	8: `INSERT INTO eviction_turns VALUES ('one', 7);`,
+	7: `INSERT INTO eviction_turns VALUES ('one', 7);`,
 }
 
 // Every schema since the first is brought up to date with what it holds.

@@ -165,6 +165,11 @@ func (s *Store) noticeReset() error {
 			}
 		}
 	}
+	for id := range s.history.Sizes {
+		if s.undo.Find(id, slurmplug.Size) == nil {
+			delete(s.history.Sizes, id)
+		}
+	}
 	return fmt.Errorf("%w, a reset took place: %d values count as taken back and the next cycle decides anew", ErrGaveWay, dropped)
 }
 

@@ -139,3 +139,53 @@ func TestTaskOfAWrittenArray(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// What became of a size outlives a restart, and as far as the journal tells it also the
+// loss of the database; a reset forgets it, and so does another run of the job.
+func TestSizesAreRemembered(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		reason    string
+		status    slurmplug.Status
+		happens   func(*daemon)
+		lost      bool // the database is
+		rests     bool
+		isRefused bool
+	}{
+		{"not started", plan.SizeRests, slurmplug.Applied, func(*daemon) {}, false, true, false},
+		{"without the database", plan.SizeRests, slurmplug.Applied, func(*daemon) {}, true, true, false},
+		{"killed meanwhile", plan.SizeRests, Planned, func(*daemon) {}, false, true, false},
+		{"given back", "size", slurmplug.Applied, func(*daemon) {}, false, false, false},
+		{"refused", "size", slurmplug.Refused, func(*daemon) {}, false, false, true},
+		{"put back into the queue", plan.SizeRests, slurmplug.Applied, func(d *daemon) {
+			d.snapshot.Jobs[0].Submit, d.snapshot.Jobs[0].Restarts = d.snapshot.At.Add(time.Minute), 1
+		}, false, false, false},
+	} {
+		d := newDaemon(t, t.TempDir(), pending(1, "be"))
+		d.snapshot.At = d.snapshot.At.Add(15 * time.Second)
+		d.history.Observe(&d.snapshot)
+		a := plan.Action{Job: slurmplug.Plain(1), Lever: slurmplug.Size, Before: "NumCPUs=3", After: "NumCPUs=1", Was: "NumCPUs=1", Reason: c.reason}
+		p := plan.Plan{At: d.snapshot.At, Actions: []plan.Action{a}}
+		if err := d.store.Planned(ctx, plan.Seen{Snapshot: &d.snapshot, Plan: &p}); err != nil {
+			t.Fatal(err)
+		}
+		if c.status != Planned {
+			if err := d.store.Done(ctx, []plan.Outcome{{Action: a, Status: c.status, Message: "veto"}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.happens(d)
+		at := d.snapshot.At
+		p = plan.Plan{At: at}
+		if err := d.store.Planned(ctx, plan.Seen{Snapshot: &d.snapshot, Plan: &p}); err != nil {
+			t.Fatal(err)
+		}
+		if d.restart(); c.lost {
+			d.loseDatabase()
+		}
+		past := d.history.Sizes[a.Job]
+		if past.Rests.Equal(at) != c.rests || (past.Refused == "veto") != c.isRefused {
+			t.Errorf("%s: %+v", c.name, past)
+		}
+	}
+}
