@@ -1,11 +1,14 @@
 package tests
 
 import (
-	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +17,7 @@ import (
 	"slurmprio/priod/store"
 	"slurmprio/tests/chaos"
 	"slurmprio/tests/lab"
+	"slurmprio/tests/shim"
 )
 
 // chaosSettings switches everything on. Times are those of jobs that run for half a
@@ -56,62 +60,103 @@ const chaosCap = 2
 type chaosRun struct {
 	*site
 	chaos.Run
-	users  []string
-	off    bool
-	daemon *running
-	mu     sync.Mutex // of Run while its watcher is at work
+	users []string
+	off   bool
+	mu    sync.Mutex // of Run while its watcher is at work
+
+	settings string
+	daemon   *running // the last one
+	logs     []*lockedBuffer
+	grown    soakTable // of the last one
+	shim     *shim.Dir
+	faults   []chaos.Fault
+	armed    []shim.Fault
 }
 
-func newChaosRun(t *testing.T, seed uint64, size chaos.Size, nodes []lab.NodeSpec, off bool) *chaosRun {
-	l := lab.ForTest(t, lab.Options{Nodes: nodes, PreemptMode: "OFF"})
-	r := &chaosRun{site: bareSite(t, l), users: []string{""}, off: off}
+// chaosLength is one length of run.
+type chaosLength struct {
+	chaos.Size
+	nodes    []lab.NodeSpec
+	patience time.Duration // until the last job has ended
+	budget   time.Duration // that a job may wait longer than without priod
+	commands int           // faults at priod's commands
+	harms    int           // other faults
+}
+
+func newChaosRun(t *testing.T, seed uint64, l chaosLength, off bool) *chaosRun {
+	r := &chaosRun{site: bareSite(t, lab.ForTest(t, lab.Options{Nodes: l.nodes, PreemptMode: "OFF"})), users: []string{""}, off: off}
 	if os.Geteuid() == 0 {
 		r.users = append(r.users, lab.PlainUser, lab.OtherUser)
 	}
-	size.Users = len(r.users)
-	r.Run = chaos.Run{Seed: seed, Size: size, Jobs: chaos.Workload(seed, size), Logs: map[string][]chaos.Event{}, Ran: map[string][]chaos.Ran{}, Cap: chaosCap, Begun: time.Now()}
+	l.Users = len(r.users)
+	r.Run = chaos.Run{Seed: seed, Size: l.Size, Jobs: chaos.Workload(seed, l.Size), Logs: map[string][]chaos.Event{}, Cap: chaosCap, Budget: l.budget, Begun: time.Now()}
 	r.IDs = make([]string, len(r.Jobs))
 	if err := os.WriteFile(r.work("script"), []byte(chaos.Script), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	r.configure(fmt.Sprintf(chaosSettings, filepath.Join(r.dir, "metrics")))
-	if !off {
-		r.daemon = r.site.daemon()
-		r.daemon.waitLog("started")
+	if off {
+		return r
 	}
+	r.settings = fmt.Sprintf(chaosSettings, filepath.Join(r.dir, "metrics"))
+	r.configure(r.settings)
+	if r.faults = chaos.Faults(seed, l.Size, l.commands, l.harms); len(r.faults) > 0 {
+		r.shim = r.shimmed(r.settings)
+		r.ownDisk()
+	}
+	r.start()
+	r.daemon.waitLog("started")
 	return r
 }
 
 func (r *chaosRun) work(name string) string { return filepath.Join(r.lab.Dir, "work", name) }
 
-// play submits the jobs and takes the users' turns, each at its time, and waits until
-// the last job has ended.
+// play submits the jobs, takes the users' turns and brings the faults about, each at
+// its time, with a reset of priod at two thirds, and waits until the last job has ended.
 func (r *chaosRun) play(patience time.Duration) error {
 	watching, stop := context.WithCancel(r.Context())
 	var watcher sync.WaitGroup
 	watcher.Go(func() { r.watch(watching) })
+	defer watcher.Wait()
+	defer stop()
 	r.Begun = time.Now()
-	turns := chaos.Turns(r.Seed, r.Jobs, r.Size)
-	var err error
-	for next := 0; err == nil && (next < len(r.Jobs) || len(turns) > 0); {
-		if next < len(r.Jobs) && (len(turns) == 0 || r.Jobs[next].At <= turns[0].At) {
-			if err = rest(r.Context(), time.Until(r.Begun.Add(r.Jobs[next].At))); err == nil {
-				err = r.submitJob(next)
+	for _, s := range r.steps() {
+		for time.Until(r.Begun.Add(s.at)) > 0 {
+			if err := rest(r.Context(), min(time.Second, time.Until(r.Begun.Add(s.at)))); err != nil {
+				return err
 			}
-			next++
-			continue
+			r.tend()
 		}
-		if err = rest(r.Context(), time.Until(r.Begun.Add(turns[0].At))); err == nil {
-			r.turn(turns[0])
+		if err := s.do(); err != nil {
+			return err
 		}
-		turns = turns[1:]
 	}
-	if err == nil {
-		err = r.ended(patience)
+	if r.shim != nil {
+		r.throw(r.shim)
 	}
-	stop()
-	watcher.Wait()
-	return err
+	return r.ended(patience)
+}
+
+// step is one thing that happens in a run.
+type step struct {
+	at time.Duration
+	do func() error
+}
+
+func (r *chaosRun) steps() (all []step) {
+	for n, j := range r.Jobs {
+		all = append(all, step{j.At, func() error { return r.submitJob(n) }})
+	}
+	for _, t := range chaos.Turns(r.Seed, r.Jobs, r.Size) {
+		all = append(all, step{t.At, func() error { r.turn(t); return nil }})
+	}
+	for _, f := range r.faults {
+		all = append(all, step{f.At, func() error { return r.harm(f) }})
+	}
+	if !r.off {
+		all = append(all, step{r.Size.Length * 2 / 3, r.reset})
+	}
+	slices.SortStableFunc(all, func(a, b step) int { return cmp.Compare(a.at, b.at) })
+	return all
 }
 
 func (r *chaosRun) submitJob(n int) error {
@@ -156,6 +201,7 @@ func (r *chaosRun) ended(patience time.Duration) error {
 	left := ""
 	err := lab.WaitFor(ctx, "the last job to end", func(ctx context.Context) (bool, error) {
 		_ = rest(ctx, time.Second) // the wait sees why
+		r.tend()
 		out, err := r.lab.Run(ctx, "squeue", "--noheader", "--format=%i %T %r")
 		if err != nil {
 			return false, nil // slurmctld may be busy
@@ -264,61 +310,96 @@ func (r *chaosRun) read() error {
 	})
 }
 
-// tell reports the breaches and, if there are any, the ends of the logs.
-func (r *chaosRun) tell(breaches []chaos.Breach) {
-	for _, b := range breaches {
-		r.Errorf("seed %d: %s", r.Seed, b)
-	}
-}
-
-// chaosPair plays one seed on two labs at a time, with priod and without.
-func chaosPair(t *testing.T, seed uint64, size chaos.Size, nodes []lab.NodeSpec, patience time.Duration) {
-	on, off := newChaosRun(t, seed, size, nodes, false), newChaosRun(t, seed, size, nodes, true)
+// chaosPair plays one seed on two labs at a time, with priod and without, and returns
+// the two rows of the table.
+func chaosPair(t *testing.T, seed uint64, l chaosLength) (rows string) {
+	on, off := newChaosRun(t, seed, l, false), newChaosRun(t, seed, l, true)
 	var group sync.WaitGroup
-	var errs [2]error
-	for i, r := range []*chaosRun{on, off} {
+	for _, r := range []*chaosRun{on, off} {
 		group.Go(func() {
-			if errs[i] = r.play(patience); errs[i] == nil || r.Context().Err() == nil {
-				if err := r.read(); err != nil {
-					errs[i] = fmt.Errorf("%v; %w", errs[i], err)
-				}
+			err := r.play(l.patience)
+			if err != nil {
+				r.Errorf("seed %d, priod off: %v: %v", seed, r.off, err)
+			}
+			if err := r.read(); err != nil {
+				r.Errorf("seed %d, priod off: %v: %v", seed, r.off, err)
 			}
 		})
 	}
 	group.Wait()
 	on.alive()
-	for i, err := range errs {
-		if err != nil {
-			t.Errorf("seed %d, priod off: %v: %v", seed, i == 1, err)
-		}
-	}
-	if !t.Failed() {
-		on.tell(chaos.Breaches(&on.Run))
-	}
+	on.asked()
 	if status := on.daemon.stop(); status != 0 {
 		t.Errorf("exit status %d", status)
 	}
-	t.Logf("seed %d: %d evictions, %d turns", seed, len(on.Journal), len(on.Done))
+	for _, log := range on.logs {
+		on.Words += log.String()
+	}
+	on.Grown, on.Off = on.grown.growth(), &off.Run
 	if dir := os.Getenv("SLURMPRIO_CHAOS_DIR"); dir != "" {
 		on.keep(dir)
 	}
+	for _, b := range chaos.Breaches(&on.Run) {
+		t.Errorf("seed %d: %s", seed, b)
+	}
+	var faults strings.Builder
+	for _, f := range on.Faults {
+		fmt.Fprintf(&faults, "\n%s %s", f.At.Format("15:04:05.0"), f.What)
+	}
+	t.Logf("seed %d: %d evictions, %d turns of users, %d faults%s", seed, len(on.Journal), len(on.Done), len(on.Faults), &faults)
+	for _, r := range []*chaosRun{on, off} {
+		rows += fmt.Sprintf("| %d | %s | %s |\n", seed, map[bool]string{false: "everything on", true: "priod off"}[r.off], r.Figures())
+	}
+	t.Log("\n" + chaos.FiguresHead + rows)
+	return rows
 }
 
 // keep saves what a person wants to look at later.
 func (r *chaosRun) keep(dir string) {
-	if err := os.CopyFS(filepath.Join(dir, fmt.Sprint("seed-", r.Seed)), os.DirFS(r.dir)); err != nil {
+	to := filepath.Join(dir, fmt.Sprint("seed-", r.Seed))
+	err := errors.Join(os.CopyFS(filepath.Join(to, "priod"), os.DirFS(r.dir)), os.CopyFS(filepath.Join(to, "work"), os.DirFS(r.work(""))),
+		os.CopyFS(filepath.Join(to, "slurm"), os.DirFS(filepath.Join(r.lab.Dir, "log"))), os.WriteFile(filepath.Join(to, "priod.log"), []byte(r.Words), 0o644))
+	if err != nil {
 		r.Log(err)
 	}
-	_ = os.WriteFile(filepath.Join(dir, fmt.Sprintf("seed-%d", r.Seed), "log"), bytes.TrimSpace([]byte(r.daemon.log.String())), 0o644)
-	_ = os.CopyFS(filepath.Join(dir, fmt.Sprintf("seed-%d", r.Seed), "work"), os.DirFS(r.work("")))
 }
 
-// Everything on at once: see package chaos.
-func TestChaosBounded(t *testing.T) {
+// Everything on at once, with a few faults: see package chaos. A seed is a run's name.
+func TestChaos(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute")
 	}
 	t.Parallel()
-	size := chaos.Size{Length: 25 * time.Second, Jobs: 40, Pieces: 20, Types: []string{"a100", "v100"}}
-	chaosPair(t, 7, size, []lab.NodeSpec{{Count: 1, GPUType: "a100", GPUs: 4}, {Count: 1, GPUType: "v100", GPUs: 4}}, 5*time.Minute)
+	chaosPair(t, boundedSeed, chaosLength{
+		Size:  chaos.Size{Length: 30 * time.Second, Jobs: 45, Pieces: 24, Types: []string{"a100", "v100"}},
+		nodes: []lab.NodeSpec{{Count: 2, GPUType: "a100", GPUs: 4}, {Count: 2, GPUType: "v100", GPUs: 4}}, patience: 3 * time.Minute, budget: time.Minute, commands: 2,
+	})
+}
+
+// The same for ten minutes each, odd seeds with faults: SLURMPRIO_SEEDS=1,2,3.
+// SLURMPRIO_CHAOS=4m makes them shorter, with as many jobs a minute.
+func TestChaosLong(t *testing.T) {
+	longOnly(t)
+	t.Parallel()
+	length, err := time.ParseDuration(cmp.Or(os.Getenv("SLURMPRIO_CHAOS"), "10m"))
+	if err != nil || length < time.Minute {
+		t.Fatalf("SLURMPRIO_CHAOS=%q: want a minute or more, such as 4m", os.Getenv("SLURMPRIO_CHAOS"))
+	}
+	minutes := length.Minutes()
+	table := ""
+	for text := range strings.SplitSeq(cmp.Or(os.Getenv("SLURMPRIO_SEEDS"), "1,2,3"), ",") {
+		seed, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatalf("SLURMPRIO_SEEDS: %q: want numbers, such as 1,2,3", text)
+		}
+		l := chaosLength{
+			Size:  chaos.Size{Length: length, Jobs: int(22 * minutes), Pieces: 60, Types: []string{"a100", "v100", "t4"}},
+			nodes: []lab.NodeSpec{{Count: 2, GPUType: "a100", GPUs: 4}, {Count: 2, GPUType: "v100", GPUs: 4}, {Count: 2, GPUType: "t4", GPUs: 4}}, patience: 15 * time.Minute, budget: time.Minute,
+		}
+		if seed%2 == 1 {
+			l.commands, l.harms = int(4*minutes), int(1.5*minutes)
+		}
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { table += chaosPair(t, seed, l) })
+	}
+	t.Log("\n" + chaos.FiguresHead + table)
 }

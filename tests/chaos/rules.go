@@ -20,7 +20,7 @@ func (p *Part) breach(rule, format string, args ...any) Breach {
 }
 
 // Rules are all that have to hold over a run with priod.
-var Rules = []func(*Run) []Breach{Completed, WorkDone, Consented, Journalled, Held}
+var Rules = []func(*Run) []Breach{Completed, WorkDone, Consented, Journalled, Held, NotThrashed, Free, Undone, Answered, Quiet, Waited}
 
 // Breaches are what the rules find.
 func Breaches(r *Run) (all []Breach) {

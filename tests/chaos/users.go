@@ -39,6 +39,9 @@ func Turns(seed uint64, jobs []Job, size Size) (all []Turn) {
 			}
 			all = append(all, Turn{t.At + 4*time.Second, i, "StartTime", "now"}) // Slurm would wait for two minutes
 		case "Features":
+			if j.Type != "" {
+				continue // what he asks for might not exist
+			}
 			t.Value = one(r, append(size.Types, "")...)
 		case "TimeLimit":
 			t.Value = one(r, "1", "2", "3")

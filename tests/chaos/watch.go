@@ -159,8 +159,13 @@ type Run struct {
 	Faults  []Happened
 	Cap     int           // of evictions of one job
 	Budget  time.Duration // that a job may wait longer than without priod
-	Reset   *View         // the queue after a reset
 	Begun   time.Time
+	Reset   View     // the queue after a reset in the middle of the run
+	Left    []string // what else it left: priorities, reservations
+	Answers []string // of priod's verbs that failed
+	Words   string   // priod's log
+	Grown   []string // what the daemon holds more and more of
+	Off     *Run     // the same without priod
 }
 
 // Happened is a fault as it came.
