@@ -123,8 +123,11 @@ func Consented(r *Run) (all []Breach) {
 		if len(told) == 0 {
 			continue
 		}
-		if !p.Job.Evictable() && !setsQOS(r.Done, p.N) {
-			all = append(all, p.breach("consent", "was told to leave: %s at %s; no-requeue: %v, heterogeneous: %v", told[0].More, told[0].At.Format("15:04:05.0"), p.Job.NoRequeue, p.Job.Het))
+		for _, e := range told {
+			if !r.agreed(p, e.At) {
+				all = append(all, p.breach("consent", "was told to leave: %s at %s; no-requeue: %v, heterogeneous: %v", e.More, e.At.Format("15:04:05.0"), p.Job.NoRequeue, p.Job.Het))
+				break
+			}
 		}
 		own := strings.TrimPrefix(p.Job.Signal, "B:") // USR1, or "" for TERM
 		runs, signals := map[int]bool{}, map[int]int{}
@@ -146,10 +149,22 @@ func Consented(r *Run) (all []Breach) {
 	return all
 }
 
-// setsQOS: a job in a QOS of ranking.be_qos agreed, too.
-func setsQOS(done []Done, job int) bool {
-	_, set := last(done, job, "QOS")
-	return set
+// agreed tells whether a part had agreed to leave at some time: by its tag, until its
+// user wrote another comment, or by a QOS of ranking.be_qos.
+func (r *Run) agreed(p Part, at time.Time) bool {
+	tag := p.Job.Evictable()
+	for _, d := range r.Done {
+		if d.Job != p.N || d.Failed != "" || d.From.After(at) {
+			continue
+		}
+		switch {
+		case d.Do == "QOS" && d.Value == "be" && !p.Job.NoRequeue && !p.Job.Het:
+			return true
+		case d.Do == "Comment" && d.Until.Add(slack).Before(at):
+			tag = false
+		}
+	}
+	return tag
 }
 
 // Journalled: each signal has its row in the store before it.
