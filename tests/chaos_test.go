@@ -370,8 +370,8 @@ func TestChaos(t *testing.T) {
 		t.Skip("takes a minute")
 	}
 	t.Parallel()
-	chaosPair(t, boundedSeed, chaosLength{
-		Size:  chaos.Size{Length: 30 * time.Second, Jobs: 45, Pieces: 24, Types: []string{"a100", "v100"}},
+	chaosPair(t, seedOf(t), chaosLength{
+		Size:  chaos.Size{Length: 30 * time.Second, Jobs: 36, Pieces: 20, Types: []string{"a100", "v100"}},
 		nodes: []lab.NodeSpec{{Count: 2, GPUType: "a100", GPUs: 4}, {Count: 2, GPUType: "v100", GPUs: 4}}, patience: 3 * time.Minute, budget: time.Minute, commands: 2,
 	})
 }
