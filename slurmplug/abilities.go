@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 )
@@ -84,15 +83,15 @@ func parseRelease(out string) (string, error) {
 	words := strings.Fields(out)
 	if len(words) == 2 {
 		strange := strings.Trim(words[1], "0123456789abcdefghijklmnopqrstuvwxyz.-+~") != "" // such as the codes of a colour
-		if _, _, ok := releaseOf(words[1]); ok && !strange {
+		if _, _, ok := ReleaseOf(words[1]); ok && !strange {
 			return words[1], nil
 		}
 	}
 	return "", doubtful("squeue --version", "%q is no version: is squeue a wrapper that prints something of its own?", firstLine([]byte(out)))
 }
 
-// releaseOf is the release of a version: 24 and 11 of "24.11.5".
-func releaseOf(version string) (major, minor int, ok bool) {
+// ReleaseOf is the release of a version: 24 and 11 of "24.11.5".
+func ReleaseOf(version string) (major, minor int, ok bool) {
 	parts := strings.SplitN(version, ".", 3)
 	if len(parts) < 2 {
 		return 0, 0, false
@@ -103,35 +102,6 @@ func releaseOf(version string) (major, minor int, ok bool) {
 	}
 	minor, err = strconv.Atoi(strings.TrimFunc(parts[1], func(r rune) bool { return r < '0' || '9' < r }))
 	return major, minor, err == nil
-}
-
-// Oldest and Newest are the first and the last release that priod was tried with.
-const (
-	Oldest = "22.05"
-	Newest = "26.05"
-)
-
-// Tried are all of them.
-var Tried = []string{Oldest, "24.11", Newest}
-
-// Unfit says why priod should not write to a Slurm whose slurmctld and commands are
-// of these versions; "" when it may. With untried, one that is newer than any that was
-// tried is no reason.
-func Unfit(slurmctld, commands string, untried bool) string {
-	major, minor, ok := releaseOf(slurmctld)
-	oldMajor, oldMinor, _ := releaseOf(Oldest)
-	newMajor, newMinor, _ := releaseOf(Newest)
-	switch cMajor, cMinor, cOK := releaseOf(commands); {
-	case !ok:
-		return fmt.Sprintf("slurmctld says that it is Slurm %.40q, which is no version", slurmctld)
-	case major < oldMajor || major == oldMajor && minor < oldMinor:
-		return fmt.Sprintf("Slurm %s is older than %s, the oldest that priod knows", slurmctld, Oldest)
-	case !untried && (major > newMajor || major == newMajor && minor > newMinor):
-		return fmt.Sprintf("Slurm %s is newer than %s, the newest that priod was tried with: slurm.untried = true in priod.toml lets it write all the same", slurmctld, Newest)
-	case !cOK || cMajor != major || cMinor != minor:
-		return fmt.Sprintf("slurmctld is Slurm %s and the commands on this host are %s: half upgraded, nothing is written until both are of one release", slurmctld, commands)
-	}
-	return ""
 }
 
 // forgetAbilities makes the next read ask anew after an error that says that a

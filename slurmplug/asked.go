@@ -120,12 +120,7 @@ func ParseAsked(conf Config, record *Job, out string, nodeMB ...int64) (a Asked,
 }
 
 func (a *Asked) read(conf Config, record *Job, words map[string]string, nodeMB []int64) error {
-	if user, closed := strings.CutSuffix(words["UserId"], ")"); closed { // "games(5)"
-		uid := user[strings.LastIndexByte(user, '(')+1:]
-		if _, ok := decimal(uid, math.MaxUint32-2); ok && len(uid) < len(user) {
-			a.UID = uid
-		}
-	}
+	a.UID = uidOf(words)
 	for _, field := range []struct {
 		key  string
 		into *int
@@ -159,6 +154,16 @@ func (a *Asked) read(conf Config, record *Job, words map[string]string, nodeMB [
 		a.KeepsCPUs = "asks for CPUs by --tres-per-task"
 	}
 	return a.readMemory(conf, words, nodeMB)
+}
+
+// uidOf is the uid of the job's user, as in "games(5)"; "" when it does not stand there.
+func uidOf(words map[string]string) string {
+	user, closed := strings.CutSuffix(words["UserId"], ")")
+	uid := user[strings.LastIndexByte(user, '(')+1:]
+	if _, ok := decimal(uid, math.MaxUint32-2); !closed || !ok || len(uid) == len(user) {
+		return ""
+	}
+	return uid
 }
 
 // readGPUs reads the GPUs from the job's record in the queue.

@@ -65,7 +65,7 @@ func (c Config) Version() string { return c.values["SLURM_VERSION"] }
 // AtLeast tells whether slurmctld is of the release major.minor, such as 23.2,
 // or later.
 func (c Config) AtLeast(major, minor int) bool {
-	a, b, ok := releaseOf(c.Version())
+	a, b, ok := ReleaseOf(c.Version())
 	return ok && (a > major || a == major && b >= minor)
 }
 

@@ -71,3 +71,54 @@ func ParseJobID(s string) (JobID, error) {
 	}
 	return JobID{ID: uint32(id), Task: int32(task)}, nil
 }
+
+// JobName is a job as a person names it, with the words that squeue prints.
+type JobName struct {
+	Job    JobID  // the job, its array or the leader of a heterogeneous job; zero with a SLUID
+	Offset int    // of the component of a heterogeneous job; -1 for other jobs
+	SLUID  string // names the run; else ""
+}
+
+// ParseJobName reads "17", "17_4", "17_[1-3,7%2]" as the array, "17+1" and a SLUID.
+func ParseJobName(s string) (JobName, error) {
+	name := JobName{Offset: -1}
+	if isSLUID(s) {
+		name.SLUID = s
+		return name, nil
+	}
+	wrong := fmt.Errorf("job id %.80q: want one as squeue prints it: 17, 17_4, 17_[1-3], 17+0, or a SLUID", s)
+	head := s
+	if array, tasks, ok := strings.Cut(s, "_["); ok {
+		tasks, limit, limited := strings.Cut(strings.TrimSuffix(tasks, "]"), "%")
+		tasks = strings.TrimRight(strings.TrimSuffix(tasks, "..."), ",-") // squeue cuts off what is too long
+		if limited {
+			tasks += "%" + limit
+		}
+		if _, err := CountTasks(tasks); err != nil || !strings.HasSuffix(s, "]") {
+			return name, wrong
+		}
+		head = array
+	} else if leader, offset, ok := strings.Cut(s, "+"); ok {
+		n, err := strconv.ParseUint(offset, 10, 16)
+		if err != nil || strings.Contains(leader, "_") {
+			return name, wrong
+		}
+		head, name.Offset = leader, int(n)
+	}
+	var err error
+	if name.Job, err = ParseJobID(head); err != nil {
+		return name, wrong
+	}
+	return name, nil
+}
+
+// String is the name as ParseJobName reads it.
+func (n JobName) String() string {
+	switch {
+	case n.SLUID != "":
+		return n.SLUID
+	case n.Offset >= 0:
+		return fmt.Sprintf("%s+%d", n.Job, n.Offset)
+	}
+	return n.Job.String()
+}

@@ -3,6 +3,7 @@ package slurmplug
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"strconv"
 	"strings"
@@ -10,7 +11,7 @@ import (
 
 // Peaks reads the most memory, in MB, that the steps which run now have used so far, of
 // running jobs by Slurm's own id of a record: for each step what its largest task used,
-// times its tasks. Jobs of which nothing was measured are left out: all of them where
+// times its tasks. Jobs with a step that was not measured are left out: all of them where
 // JobAcctGatherType is none. sstat asks the jobs' nodes.
 func (c *Client) Peaks(ctx context.Context, raw []uint32) (map[uint32]int64, error) {
 	if len(raw) == 0 {
@@ -29,19 +30,20 @@ func (c *Client) Peaks(ctx context.Context, raw []uint32) (map[uint32]int64, err
 
 // parsePeaks reads lines such as "7.batch|329421824|1", in bytes, or "7.0|321672K|1".
 func parsePeaks(out string) (map[uint32]int64, error) {
-	peaks := map[uint32]int64{}
+	peaks, unmeasured := map[uint32]int64{}, map[uint32]bool{}
 	for line := range strings.Lines(out) {
 		fields := strings.Split(strings.TrimSpace(line), "|")
 		if len(fields) != 3 {
 			return nil, doubtful("sstat", "%.80q has not 3 fields", line)
 		}
-		if fields[1] == "" {
-			continue // the extern step, and one that is not measured yet
-		}
-		id, _, _ := strings.Cut(fields[0], ".")
+		id, step, _ := strings.Cut(fields[0], ".")
 		job, err := parseUint(id, math.MaxUint32)
 		if err != nil {
 			return nil, doubtful("sstat", "JobID: %w", err)
+		}
+		if fields[1] == "" { // one that has just begun; of the extern step there is nothing to measure
+			unmeasured[uint32(job)] = unmeasured[uint32(job)] || step != "extern"
+			continue
 		}
 		mb, err := parseBytes(fields[1])
 		if err != nil {
@@ -53,6 +55,7 @@ func parsePeaks(out string) (map[uint32]int64, error) {
 		}
 		peaks[uint32(job)] += mb * int64(max(tasks, 1))
 	}
+	maps.DeleteFunc(peaks, func(job uint32, _ int64) bool { return unmeasured[job] })
 	return peaks, nil
 }
 

@@ -11,6 +11,10 @@ func TestPeaks(t *testing.T) {
 	if want := map[uint32]int64{1: 315 + 200, 7: 315, 8: 2}; err != nil || !maps.Equal(got, want) {
 		t.Errorf("%v, want %v, %v", got, want, err)
 	}
+	// What a step of a job uses may not have been measured yet.
+	if got, err := parsePeaks("1.extern||1\n1.batch|329421824|1\n1.0||2\n2.batch||1\n3.batch|1048576|1\n"); err != nil || !maps.Equal(got, map[uint32]int64{3: 1}) {
+		t.Errorf("%v, %v", got, err)
+	}
 	for _, out := range []string{"1.batch|1\n", "x.batch|1|1\n", "1.batch|-1|1\n", "1.batch|1e99|1\n", "1.batch|NaN|1\n", "1.batch|1|many\n", "1|2|3|4\n"} {
 		if got, err := parsePeaks(out); err == nil {
 			t.Errorf("%q is believed: %v", out, got)

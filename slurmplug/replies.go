@@ -38,7 +38,7 @@ var (
 		"standby mode",
 		"Connection refused",
 		"Connection timed out",
-		"Protocol authentication error",
+		authText,
 		"Unable to connect to database",
 		"Sending PersistInit msg",
 		"Problem talking to the database",
@@ -53,6 +53,9 @@ var (
 		"Invalid ",
 	}
 )
+
+// authText is also all that clients of 26.05 say of a slurmctld 24.11 (seen).
+const authText = "Protocol authentication error"
 
 // rateText begins what Slurm says when it refuses a request for its rate, "please retry
 // momentarily" or "please retry later" (common/slurm_errno.c).

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -21,6 +22,7 @@ type Command struct {
 	Args  []string
 	Stdin []byte // nil for /dev/null
 	Merge bool   // standard error goes into Output.Stdout, in the order in which it was written
+	Until string // ended as soon as it writes this to Output.Stdout, with ErrUntil; "": runs to its end
 
 	Requests int // that it makes to slurmctld, for one whose arguments do not tell; else 0
 }
@@ -42,6 +44,7 @@ var (
 	ErrTimeout       = errors.New("timed out")
 	ErrOutputTooLong = errors.New("too much output")
 	ErrExit          = errors.New("failed")
+	ErrUntil         = errors.New("ended after what it wrote")
 	// ErrController comes on top of ErrExit when slurmctld or slurmdbd did not
 	// answer.
 	ErrController = errors.New("no answer from Slurm's controller")
@@ -52,7 +55,7 @@ var (
 // CommandError says how one of Slurm's programs failed.
 type CommandError struct {
 	Command string // as a person would write it, cut short
-	Kind    error  // ErrNotFound, ErrTimeout, ErrOutputTooLong, ErrExit or ctx's error
+	Kind    error  // ErrNotFound, ErrTimeout, ErrOutputTooLong, ErrExit, ErrUntil or ctx's error
 	Status  int    // exit status, 0 unless Kind is ErrExit
 	Message string // first line of what it wrote to standard error, made printable
 	Limit   string // slurmctld's limit on requests, if that may be why
@@ -65,6 +68,9 @@ func (e *CommandError) Error() string {
 	}
 	if e.Message != "" {
 		s += ": " + e.Message
+	}
+	if strings.Contains(e.Message, authText) {
+		s += " (Slurm says so when munge refuses, or when the commands here are newer than slurmctld)"
 	}
 	if e.Limit != "" {
 		s += "; " + ErrRate.Error() + " may be why: " + e.Limit
@@ -138,7 +144,9 @@ func absolute(path string) string {
 // killPatience is how long a killed program may take to close its output.
 const killPatience = 2 * time.Second
 
-// Run implements Runner.
+// Run implements Runner. The program dies with this process, even by kill -9: nobody
+// would know what it still does. Linux kills it when the thread that started it ends, so
+// the thread is kept for as long as it runs.
 func (e *Exec) Run(ctx context.Context, cmd Command) (Output, error) {
 	path, err := e.find(cmd.Name)
 	if err != nil {
@@ -146,12 +154,11 @@ func (e *Exec) Run(ctx context.Context, cmd Command) (Output, error) {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	full := func() { cancel(ErrOutputTooLong) }
-	stdout := &capped{left: e.opts.MaxOutput, full: full}
+	stdout := &capped{left: e.opts.MaxOutput, until: []byte(cmd.Until), end: cancel}
 	if size, ok := e.sizes.Load(kind(cmd)); ok {
 		stdout.buf.Grow(size.(int))
 	}
-	stderr := &capped{left: e.opts.MaxOutput, full: full}
+	stderr := &capped{left: e.opts.MaxOutput, end: cancel}
 
 	c := exec.CommandContext(ctx, path, cmd.Args...)
 	c.Env, c.Dir = e.env, "/"
@@ -162,10 +169,12 @@ func (e *Exec) Run(ctx context.Context, cmd Command) (Output, error) {
 	if cmd.Stdin != nil {
 		c.Stdin = bytes.NewReader(cmd.Stdin)
 	}
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
 	c.WaitDelay = killPatience
+	runtime.LockOSThread()
 	err = c.Run()
+	runtime.UnlockOSThread()
 	out := Output{stdout.buf.Bytes(), stderr.buf.Bytes()}
 	if err == nil {
 		e.sizes.Store(kind(cmd), len(out.Stdout)+len(out.Stdout)/8)
@@ -217,19 +226,24 @@ func (e *Exec) find(name string) (string, error) {
 	return "", &CommandError{Command: name, Kind: ErrNotFound, Message: "not in " + where}
 }
 
-// capped keeps what is written to it up to a limit.
+// capped keeps what is written to it up to a limit, or until it holds some words.
 type capped struct {
-	buf  bytes.Buffer
-	left int64
-	full func()
+	buf   bytes.Buffer
+	left  int64
+	until []byte
+	end   context.CancelCauseFunc
 }
 
 func (w *capped) Write(p []byte) (int, error) {
 	if w.left -= int64(len(p)); w.left < 0 {
-		w.full()
+		w.end(ErrOutputTooLong)
 		return 0, ErrOutputTooLong
 	}
-	return w.buf.Write(p)
+	n, err := w.buf.Write(p)
+	if len(w.until) > 0 && bytes.Contains(w.buf.Bytes(), w.until) {
+		w.end(ErrUntil)
+	}
+	return n, err
 }
 
 // commandLine is a command for an error message: printable, and without the
@@ -246,6 +260,12 @@ func firstLine(text []byte) string {
 		}
 	}
 	return ""
+}
+
+// lastLine is the last line that says something, made printable.
+func lastLine(text string) string {
+	text = strings.TrimSpace(text)
+	return printable(text[strings.LastIndexByte(text, '\n')+1:], 200)
 }
 
 // printable replaces what could upset a terminal or a log, and cuts s short.

@@ -72,6 +72,10 @@ func TestExecFailures(t *testing.T) {
 	if _, err := killed.Run(t.Context(), Command{Name: "sdiag"}); !errors.Is(err, ErrExit) || !strings.Contains(err.Error(), "killed") {
 		t.Error(err)
 	}
+	newer := program(t, "squeue", "echo 'slurm_load_jobs error: Protocol authentication error' >&2; exit 1", ExecOptions{})
+	if _, err := newer.Run(t.Context(), Command{Name: "squeue"}); !errors.Is(err, ErrController) || !strings.Contains(err.Error(), "newer than slurmctld") {
+		t.Error(err)
+	}
 	long := strings.Repeat("1,", 5000)
 	if _, err := e.Run(t.Context(), Command{Name: "scontrol", Args: []string{long}}); len(err.Error()) > 400 {
 		t.Errorf("%d bytes of error", len(err.Error()))

@@ -180,13 +180,47 @@ type RunID struct {
 
 func (r RunID) target() string { return Update{Job: r.Job, SLUID: r.SLUID}.Target() }
 
-// Signal sends a signal, named as Slurm does ("USR1"), to a running job.
+// retrying is what a verbose scancel says before it sends a signal once more.
+const retrying = "Job is in transitional state, retrying"
+
+// Signal sends a signal, named as Slurm does ("USR1"), to a running job, once.
+//
+// While tasks of an array wait, slurmctld signals one that runs and answers "Job can not
+// be altered now" all the same (slurmctld/job_mgr.c, job_str_signal; 22.05.8, 24.11.5,
+// 26.05.5); scancel then sends the signal again after 5, 6, 7 ... s, and exits 229 without
+// a word when the task has ended meanwhile. So scancel is ended when it says that it will.
 func (c *Client) Signal(ctx context.Context, run RunID, signal string, part Part) Result {
-	args := []string{"--signal=" + signal}
+	args := []string{"--verbose", "--signal=" + signal}
 	if part != Steps {
 		args = append(args, string(part))
 	}
-	return c.tell(ctx, run.Job, "scancel", append(args, run.target())...)
+	cmd := Command{Name: "scancel", Args: append(args, run.target()), Merge: true, Until: retrying}
+	out, err := c.write(ctx, cmd)
+	r := Result{Update: Update{Job: run.Job}}
+	r.Status, r.Message = signalled(run.Job, string(out.Stdout), err)
+	return r
+}
+
+// signalled tells from what scancel said whether the signal arrived: that it did not is
+// believed only when Slurm says so.
+func signalled(job JobID, said string, err error) (Status, string) {
+	last := lastLine(said)
+	switch _, why, denied := strings.Cut(last, "Kill job error on job "); {
+	case strings.Contains(said, retrying) && job.Task != NoTask:
+		return Applied, ""
+	case strings.Contains(said, retrying): // not running: suspended, say
+		return Postponed, laterTexts[1]
+	case err == nil:
+		return Applied, ""
+	case denied:
+		_, why, _ = strings.Cut(why, ": ")
+		return statusOf(why), why
+	case errors.Is(err, ErrNotFound):
+		return Refused, err.Error()
+	case errors.Is(err, ErrExit) && last != "" && !strings.Contains(said, "Signal "): // which it says before it sends one
+		return statusOf(last), last
+	}
+	return Unknown, err.Error()
 }
 
 // Requeue ends a running job and puts it back into the queue, or only does the
@@ -220,6 +254,18 @@ func (c *Client) isReserved(ctx context.Context, name string) bool {
 	return err == nil && bytes.HasPrefix(out, []byte("ReservationName="+name+" "))
 }
 
+// Reservations are the names of all reservations.
+func (c *Client) Reservations(ctx context.Context) (names []string, err error) {
+	out, err := c.read(ctx, "scontrol", "--oneliner", "show", "reservation")
+	for line := range strings.Lines(string(out)) {
+		if rest, ok := strings.CutPrefix(line, "ReservationName="); ok {
+			name, _, _ := strings.Cut(rest, " ")
+			names = append(names, name)
+		}
+	}
+	return names, err
+}
+
 // DeleteReservation ends a reservation; Refused when there is none of the name.
 func (c *Client) DeleteReservation(ctx context.Context, name string) Result {
 	return c.tell(ctx, JobID{}, "scontrol", "delete", "ReservationName="+name)
@@ -228,18 +274,22 @@ func (c *Client) DeleteReservation(ctx context.Context, name string) Result {
 // tell runs a command about one job, or none.
 func (c *Client) tell(ctx context.Context, job JobID, name string, args ...string) Result {
 	r := Result{Update: Update{Job: job}, Status: Applied}
-	c.writing.Lock()
-	defer c.writing.Unlock()
-	out, err := c.run(ctx, c.opts.WriteTimeout, Command{Name: name, Args: args, Merge: true})
+	out, err := c.write(ctx, Command{Name: name, Args: args, Merge: true})
 	if err == nil {
 		return r
 	}
 	r.Status, r.Message = Unknown, err.Error()
 	if errors.Is(err, ErrNotFound) {
 		r.Status = Refused
-	} else if errors.Is(err, ErrExit) {
-		r.Message = firstLine(out.Stdout)
-		r.Status = statusOf(r.Message)
+	} else if said := firstLine(out.Stdout); errors.Is(err, ErrExit) && said != "" { // else it was killed, say
+		r.Status, r.Message = statusOf(said), said
 	}
 	return r
+}
+
+// write runs a command that writes, no two at once.
+func (c *Client) write(ctx context.Context, cmd Command) (Output, error) {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	return c.run(ctx, c.opts.WriteTimeout, cmd)
 }

@@ -83,12 +83,12 @@ func TestTelling(t *testing.T) {
 		do   func(*Client) Result
 		want string
 	}{
-		{func(c *Client) Result { return c.Signal(context.Background(), RunID{Job: task}, "USR1", Script) }, "scancel --signal=USR1 --batch 17_4"},
-		{func(c *Client) Result { return c.Signal(context.Background(), RunID{Job: Plain(17)}, "USR2", Steps) }, "scancel --signal=USR2 17"},
-		{func(c *Client) Result { return c.Signal(context.Background(), RunID{Job: Plain(17)}, "TERM", Whole) }, "scancel --signal=TERM --full 17"},
+		{func(c *Client) Result { return c.Signal(context.Background(), RunID{Job: task}, "USR1", Script) }, "scancel --verbose --signal=USR1 --batch 17_4"},
+		{func(c *Client) Result { return c.Signal(context.Background(), RunID{Job: Plain(17)}, "USR2", Steps) }, "scancel --verbose --signal=USR2 17"},
+		{func(c *Client) Result { return c.Signal(context.Background(), RunID{Job: Plain(17)}, "TERM", Whole) }, "scancel --verbose --signal=TERM --full 17"},
 		{func(c *Client) Result {
 			return c.Signal(context.Background(), RunID{task, "s4C5M81FV4NT00"}, "TERM", Whole)
-		}, "scancel --signal=TERM --full s4C5M81FV4NT00"},
+		}, "scancel --verbose --signal=TERM --full s4C5M81FV4NT00"},
 		{func(c *Client) Result { return c.Requeue(context.Background(), RunID{Job: task}) }, "scontrol requeue 17_4"},
 		{func(c *Client) Result { return c.Requeue(context.Background(), RunID{task, "s4C5M81FV4NT00"}) }, "scontrol requeue s4C5M81FV4NT00"},
 		{func(c *Client) Result {

@@ -11,6 +11,10 @@ import (
 // Unlimited is a time limit that Slurm calls UNLIMITED.
 const Unlimited time.Duration = -1
 
+// NoLimit is what Slurm writes as the time limit of a job that starts without one
+// (YEAR_MINUTES).
+const NoLimit = 365 * 24 * time.Hour
+
 const day = 24 * time.Hour
 
 // ParseTimeLimit reads a span of time as Slurm writes it: "30" (minutes),

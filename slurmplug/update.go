@@ -29,6 +29,10 @@ const (
 	Features    Lever = "Features"    // the constraint on its nodes
 )
 
+// MinMemoryNode is the lever on the memory of a job that asked for it by --mem, in MB.
+// Since 26.05 it lowers that of a job that runs, too: see Config.KeepsMemory.
+const MinMemoryNode Lever = "MinMemoryNode"
+
 // Ranks tells whether the lever moves a job in the order, by a number; any other
 // one changes what the job's user asked for.
 func (l Lever) Ranks() bool {
@@ -91,10 +95,12 @@ func (u *Update) record() string {
 }
 
 // maxOffset is the largest Nice and SiteFactor that Slurm takes, either way
-// (NICE_OFFSET - 3); maxPriority the largest Priority (NO_VAL - 1).
+// (NICE_OFFSET - 3); maxPriority the largest Priority (NO_VAL - 1); maxMemoryMB is more
+// memory than a node has.
 const (
 	maxOffset   = 1<<31 - 3
 	maxPriority = 1<<32 - 3
+	maxMemoryMB = math.MaxInt32
 )
 
 // Validate refuses what scontrol would misread: it takes a SiteFactor that is
@@ -136,6 +142,8 @@ func (u Update) Validate() error {
 			return fmt.Errorf("job %s: release takes no value, not %.40q", u.Job, u.Value)
 		}
 		return nil
+	case MinMemoryNode: // 0 would be all memory of the node
+		return u.inRange(1, maxMemoryMB)
 	case Size:
 		if err := validateSize(u.Value); err != nil {
 			return fmt.Errorf("job %s: %w", u.Job, err)

@@ -23,7 +23,8 @@ const evicting = quick + "[te_budget.user]\ngpus = 0\n[preemption]\nenabled = tr
 // worker is the script of a job that counts to a number of units of work, a few
 // a second, and saves after each save-th one and when it is told to. Its conduct
 // says what it does about the signal: save, ignore or finish. Each unit is a
-// line in its log, so that a test can tell what was done, twice or never.
+// line in its log, so that a test can tell what was done, twice or never. Endless work
+// is done once there is a file "enough".
 const worker = `#!/bin/bash
 state=$1$SLURM_ARRAY_TASK_ID units=$2 conduct=$3
 done=0; [ -s "$state" ] && done=$(cat "$state")
@@ -42,6 +43,7 @@ echo "start restart=${SLURM_RESTART_COUNT:-0} from=$done" >> "$state.log"
 while [ "$done" -lt "$units" ]; do
 	sleep 0.2 & wait $!
 	done=$((done + 1))
+	[ "$units" = 100000 ] && [ -e "$1.enough" ] && units=$done
 done
 save
 echo "complete" >> "$state.log"
@@ -331,10 +333,10 @@ func TestEvictionSurvivesKill(t *testing.T) {
 			place := "started"
 			if k.cancelled {
 				place = "released"
-				e.patiently("the victim to run again", func() bool { return strings.Count(e.log("w"), "start ") == 2 })
 			} else {
 				e.completes(trial)
 			}
+			e.patiently("the victim to run again", func() bool { return strings.Count(e.log("w"), "start ") == 2 })
 			e.completes(victim)
 			if !k.cancelled {
 				e.leftOnce("w")

@@ -30,7 +30,7 @@ func checkCommand() *cli.Command {
 			}
 			slurm := live.New(newClient(cfg))
 			findings := slurm.Check(c.Context, cfg.Decide(), live.Uses{
-				Steer: cfg.Steer(), Evicts: cfg.Eviction().Enabled || cfg.Rounds.Enabled, Sizing: cfg.Sizing.Enabled, Untried: cfg.Slurm.Untried,
+				Steer: cfg.Steer(), Evicts: cfg.Eviction().Enabled || cfg.Rounds.Enabled, Sizing: cfg.Sizing.Enabled, GivesBack: cfg.Sizing.GiveBack, Untried: cfg.Slurm.Untried,
 			})
 			findings = append(findings, checkController(c.Context, slurm, cfg)...)
 			findings = append(findings, checkState(cfg)...)

@@ -64,9 +64,14 @@ func TestWrongUsage(t *testing.T) {
 		"report":                                 "report: say which: preemptions or sizing",
 		"report frob":                            "report: say which: preemptions or sizing",
 		"trace":                                  "trace: say what to do: trace generate",
-		"explain":                                "explain: name one job, such as 17 or 17_4",
-		"explain 17_[1-3":                        `job id "17_[1-3": the task after _ is not a number`,
-		"explain x":                              `job id "x": want a number or NUMBER_TASK`,
+		"explain":                                "explain: name one job, such as 17, 17_4 or 17+0",
+		"explain 17_[1-3":                        `job id "17_[1-3": want one as squeue prints it: 17, 17_4, 17_[1-3], 17+0, or a SLUID`,
+		"explain x":                              `job id "x": want one as squeue prints it`,
+		"history 17_[x]":                         `job id "17_[x]": want one as squeue prints it`,
+		"history 17+":                            `job id "17+": want one as squeue prints it`,
+		"evictions 17_3+1":                       `job id "17_3+1": want one as squeue prints it`,
+		"evictions s":                            `job id "s": want one as squeue prints it`,
+		"evict --dry-run 0+1":                    `job id "0+1": want one as squeue prints it`,
 		"allocate --policy frob":                 `--policy "frob": want one of`,
 		"simulate --nodes 1:v100:4 --generate gavel --mtbf -1s": "--mtbf -1s: want 0s or more",
 		"simulate --nodes 1:v100:4 --generate frob":             `--generate "frob": want gavel, synergy, fitgpp or philly and its flags`,
@@ -114,8 +119,10 @@ func TestOutNamesTheFile(t *testing.T) {
 
 // A job may be named as squeue and priod queue show it.
 func TestJobsAreNamedAsTheQueueShowsThem(t *testing.T) {
-	for word, want := range map[string]cluster.JobID{
-		"17": slurmplug.Plain(17), "17_4": {ID: 17, Task: 4}, "17_[1-3,7%2]": slurmplug.Plain(17),
+	plain := slurmplug.JobName{Job: slurmplug.Plain(17), Offset: -1}
+	for word, want := range map[string]slurmplug.JobName{
+		"17": plain, "17_4": {Job: cluster.JobID{ID: 17, Task: 4}, Offset: -1}, "17_[1-3,7%2]": plain, "17_[0]": plain, "17_[1,3,5,...]": plain,
+		"17_[1-5%2]": plain, "17+0": {Job: slurmplug.Plain(17)}, "17+12": {Job: slurmplug.Plain(17), Offset: 12}, "s4C5M81FV4NT00": {Offset: -1, SLUID: "s4C5M81FV4NT00"},
 	} {
 		set := flag.NewFlagSet("", flag.ContinueOnError)
 		if err := set.Parse([]string{word}); err != nil {
@@ -125,6 +132,22 @@ func TestJobsAreNamedAsTheQueueShowsThem(t *testing.T) {
 		c.Command = &cli.Command{Name: "explain"}
 		if got, err := jobArg(c); err != nil || got != want {
 			t.Errorf("%s is %v, %v", word, got, err)
+		}
+	}
+}
+
+// A component and a run are found in Slurm's queue.
+func TestJobsAreFoundInTheQueue(t *testing.T) {
+	jobs := []slurmplug.Job{
+		{ID: slurmplug.Plain(5), SLUID: "s4C5M81FV4NT00"}, {ID: slurmplug.Plain(83), HetID: 83}, {ID: slurmplug.Plain(84), HetID: 83, HetOffset: 1},
+	}
+	for word, want := range map[string]uint32{"s4C5M81FV4NT00": 5, "83+0": 83, "83+1": 84, "83+2": 0, "s4C5M81FV4NT01": 0} {
+		name, err := slurmplug.ParseJobName(word)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if id, err := inQueue(jobs, name); id.ID != want || (err == nil) != (want != 0) {
+			t.Errorf("%s is %s, %v", word, id, err)
 		}
 	}
 }

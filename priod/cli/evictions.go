@@ -3,12 +3,8 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -22,6 +18,7 @@ import (
 	"slurmprio/priod/policy/preemption"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
+	"slurmprio/slurmplug"
 )
 
 func evictionsCommand() *cli.Command {
@@ -53,15 +50,19 @@ func readEvictions(c *cli.Context) ([]store.Eviction, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := openReader(c)
+	name, err := optionalJob(c)
+	if err != nil {
+		return nil, err
+	}
+	cfg, r, err := openReader(c)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
-	if c.NArg() == 0 {
+	if name == nil {
 		return r.Evictions(c.Context, n)
 	}
-	id, err := jobArg(c)
+	id, err := lookUp(c.Context, cfg, r, *name)
 	if err != nil {
 		return nil, err
 	}
@@ -107,11 +108,11 @@ func evictCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			id, err := jobArg(c)
+			name, err := jobArg(c)
 			if err != nil {
 				return err
 			}
-			v, err := evictDryRun(c, id)
+			v, err := evictDryRun(c, name)
 			if err != nil {
 				return err
 			}
@@ -137,8 +138,12 @@ type evictView struct {
 	Others  []eviction.Refusal `json:"others"` // all jobs that hold GPUs, with why they stay
 }
 
-func evictDryRun(c *cli.Context, id cluster.JobID) (*evictView, error) {
+func evictDryRun(c *cli.Context, name slurmplug.JobName) (*evictView, error) {
 	cfg, err := loadConfig(c)
+	if err != nil {
+		return nil, err
+	}
+	id, err := lookUp(c.Context, cfg, nil, name)
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +174,7 @@ func evictDryRun(c *cli.Context, id cluster.JobID) (*evictView, error) {
 	}
 	at := slices.IndexFunc(trials, func(t eviction.Trial) bool { return t.Job == id || t.Job.ID == id.ID && id.Task < 0 })
 	if at < 0 {
-		return nil, fmt.Errorf("job %s does not wait as a TE job (priod explain %s says what it counts as)", id, id)
+		return nil, fmt.Errorf("job %s does not wait as a TE job (priod explain %s says what it counts as)", name, name)
 	}
 	t := &trials[at]
 	v.Why, v.Words, v.Cost, v.WaitS = t.Why, eviction.Words(t.Why), t.Cost, t.Wait.Seconds()
@@ -181,15 +186,7 @@ func evictDryRun(c *cli.Context, id cluster.JobID) (*evictView, error) {
 // journalOf is the daemon's journal of evictions; an empty one where no priod
 // has run.
 func journalOf(ctx context.Context, cfg *config.Config) (*eviction.Journal, error) {
-	if _, err := os.Stat(filepath.Join(cfg.State.Dir, "priod.db")); errors.Is(err, fs.ErrNotExist) {
-		return eviction.NewJournal(), nil
-	}
-	r, err := store.OpenReader(ctx, cfg.State.Dir)
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	return r.Journal(ctx)
+	return store.OpenEvictions(ctx, cfg.State.Dir)
 }
 
 func (v *evictView) show(w io.Writer, most int) {

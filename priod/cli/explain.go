@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -28,14 +29,15 @@ func explainCommand() *cli.Command {
 		Description: "Answers from what the cycles stored: what was known, decided and written, and why.\n" +
 			"Beside it stands what Slurm says of the job now.\n" +
 			"    priod explain 4711\n" +
-			"    priod explain 4711_3        # a task of an array",
+			"    priod explain 4711_3        # a task of an array\n" +
+			"    priod explain 4711+1        # a component of a heterogeneous job",
 		Flags: []cli.Flag{jsonFlag()},
 		Action: func(c *cli.Context) error {
-			id, err := jobArg(c)
+			name, err := jobArg(c)
 			if err != nil {
 				return err
 			}
-			v, err := readExplanation(c, id)
+			v, err := readExplanation(c, name)
 			if err != nil {
 				return err
 			}
@@ -76,7 +78,7 @@ type nowView struct {
 	Factors  *slurmplug.Factors `json:"factors,omitempty"`
 }
 
-func readExplanation(c *cli.Context, id cluster.JobID) (*explanation, error) {
+func readExplanation(c *cli.Context, name slurmplug.JobName) (*explanation, error) {
 	cfg, err := loadConfig(c)
 	if err != nil {
 		return nil, err
@@ -91,10 +93,14 @@ func readExplanation(c *cli.Context, id cluster.JobID) (*explanation, error) {
 		return nil, err
 	}
 	v.Cycle.Hold = store.HoldNow(cfg.State.Dir, v.Cycle.Hold)
+	id, err := lookUp(c.Context, cfg, r, name)
+	if err != nil {
+		return nil, err
+	}
 	if v.Story, err = r.Job(c.Context, id, 10); err != nil {
 		return nil, err
 	}
-	if v.Evictions, err = r.EvictionsOf(c.Context, v.Job.ID, 10); err != nil {
+	if v.Evictions, err = r.EvictionsOf(c.Context, id, 10); err != nil {
 		return nil, err
 	}
 	if v.Own, err = ownRequest(cfg.State.Dir, &v.Job); err != nil {
@@ -106,9 +112,17 @@ func readExplanation(c *cli.Context, id cluster.JobID) (*explanation, error) {
 			return nil, err
 		}
 	}
-	var name string
-	v.Now, name, v.Note = slurmNow(c.Context, cfg, v.Job.ID, v.Job.RawID)
-	return v, v.jobSpeeds(c.Context, cfg, r, name)
+	var program string
+	v.Now, program, v.Note = slurmNow(c.Context, cfg, v.Job.ID, v.Job.RawID)
+	v.date()
+	return v, v.jobSpeeds(c.Context, cfg, r, program)
+}
+
+// date says of a job that waits no more that it was left alone, not that it is.
+func (v *explanation) date() {
+	if d := v.Decision; d != nil && !d.Ranked && d.Why != string(ranking.Overrun) && !v.waits() {
+		v.Reason = "as it last waited, " + v.Reason
+	}
 }
 
 // ownRequest is what the undo journal knows of a job's own request; nil where
@@ -182,20 +196,25 @@ func slurmNow(ctx context.Context, cfg *config.Config, id cluster.JobID, raw uin
 	return nil, "", "the job is not in Slurm's queue now"
 }
 
+var classes = map[cluster.Class]string{cluster.TE: "TE (trial-and-error)", cluster.BE: "BE (best-effort)"}
+
 func (v *explanation) show(w io.Writer) {
 	line := func(name, format string, a ...any) {
 		fmt.Fprintf(w, "%-10s %s\n", name, report.Safe(fmt.Sprintf(format, a...)))
 	}
 	j := &v.Job
-	line("Job", "%s of %s (account %s), partition %s, QOS %s: %s", slurmplug.Update{Job: j.ID, Tasks: j.Tasks}.Target(), j.User, j.Account,
+	line("Job", "%s of %s (account %s), partition %s, QOS %s: %s", slurmplug.Update{Job: j.ID, Tasks: j.Tasks, HetID: j.HetLeader, HetOffset: j.HetOffset}.Target(), j.User, j.Account,
 		j.Partition, j.QOS, request(j))
-	if !j.Left.IsZero() {
+	if !j.Left.IsZero() && v.Array != nil && j.ID.Task == slurmplug.NoTask {
+		line("State", "none of its tasks waits in the array's own record since %s", clock(j.Left))
+	} else if !j.Left.IsZero() {
 		line("State", "left the queue before %s", clock(j.Left))
 	} else if v.Now != nil {
 		line("State", "%s (%s)", v.Now.State, v.Now.Reason)
 	} else {
 		line("State", "%s (%s) at %s", j.State, j.Reason, clock(v.Cycle.Until))
 	}
+	v.showArray(line)
 	if j.Tag != "" {
 		line("Tag", "%s", j.Tag)
 	}
@@ -207,15 +226,19 @@ func (v *explanation) show(w io.Writer) {
 	d := v.Decision
 	if d == nil {
 		line("Decision", "none: no cycle has seen it pending")
+		v.showWrites(line)
 		v.showEvictions(line)
 		return
 	}
-	if !d.Since.IsZero() && j.Left.IsZero() && j.State == cluster.Pending.String() {
+	if !d.Since.IsZero() && v.waits() {
 		line("Waiting", "%s, since it could first have run at %s", report.Ago(time.Since(d.Since)), clock(d.Since))
 	}
-	if d.Ranked || d.Why == string(ranking.Overrun) {
-		line("Class", "%s, because %s", map[cluster.Class]string{cluster.TE: "TE (trial-and-error)", cluster.BE: "BE (best-effort)"}[d.Class], v.Reason)
-	} else {
+	switch {
+	case d.Ranked || d.Why == string(ranking.Overrun):
+		line("Class", "%s, because %s", classes[d.Class], v.Reason)
+	case len(v.Intervals) > 0 && !v.Intervals[0].Closed:
+		line("Class", "%s while it runs; %s", classes[v.Intervals[0].Class], v.Reason)
+	default:
 		line("Class", "none: %s", v.Reason)
 	}
 	if d.Detail != "" && d.Detail != j.TagError {
@@ -224,7 +247,7 @@ func (v *explanation) show(w io.Writer) {
 	switch {
 	case v.TEPlace > 0:
 		line("Place", "%d of %d TE jobs; all TE jobs stand before all others", v.TEPlace, v.TECount)
-	case d.Ranked && j.State == cluster.Pending.String() && j.Left.IsZero():
+	case d.Ranked && v.waits():
 		ahead := ""
 		if v.BEAhead > 0 {
 			ahead = fmt.Sprintf(" and %s", plural(v.BEAhead, "best-effort job", "best-effort jobs"))
@@ -253,16 +276,46 @@ func (v *explanation) show(w io.Writer) {
 	if len(v.Writes) == 0 {
 		line("Written", "never: Slurm's values are the job's own")
 	}
+	v.showWrites(line)
+	v.showEvictions(line)
+	if v.Note != "" {
+		line("Note", "%s", v.Note)
+	}
+}
+
+// showWrites tells what priod wrote into the job, and what stood there before.
+func (v *explanation) showWrites(line func(name, format string, a ...any)) {
 	for _, x := range v.Writes {
 		line("Written", "cycle %d, %s: %s %s -> %s (%s), %s", x.Cycle, clock(x.At), x.Lever, cmp.Or(x.Before, "none"), cmp.Or(x.After, "none"), x.Reason, result(x.Outcome))
 	}
 	for _, lever := range slices.Sorted(maps.Keys(v.Own)) {
 		line("Own", "%s as its user wrote it: %s (priod reset puts it back)", lever, cmp.Or(v.Own[lever], "none"))
 	}
-	v.showEvictions(line)
-	if v.Note != "" {
-		line("Note", "%s", v.Note)
+}
+
+// waits tells whether the job is pending, by Slurm's word now if there is one.
+func (v *explanation) waits() bool {
+	if v.Now != nil {
+		return v.Now.State == "PENDING"
 	}
+	return v.Job.Left.IsZero() && v.Job.State == cluster.Pending.String()
+}
+
+// showArray sums up the tasks of an array.
+func (v *explanation) showArray(line func(name, format string, a ...any)) {
+	if v.Array == nil {
+		return
+	}
+	var parts []string
+	if v.Array.Waiting != "" {
+		parts = append(parts, "tasks "+v.Array.Waiting+" wait together, and the rest of this is about them")
+	} else if v.Job.ID.Task != slurmplug.NoTask {
+		parts = append(parts, fmt.Sprintf("each task that priod saw has a record of its own, and the rest of this is about %s", v.Job.ID))
+	}
+	for _, t := range v.Array.Tasks {
+		parts = append(parts, fmt.Sprintf("%d %s (%.80s)", t.Count, t.State, t.Tasks))
+	}
+	line("Array", "%s", strings.Join(parts, "; "))
 }
 
 // showEvictions tells both sides: who left for this job, and for whom it left.
@@ -279,10 +332,13 @@ func (v *explanation) showEvictions(line func(name, format string, a ...any)) {
 		if x.Paid != nil {
 			cost += fmt.Sprintf(", %.0f paid", *x.Paid)
 		}
-		if x.Victim == v.Job.ID {
+		if x.Victim == v.Job.ID || v.Array != nil && x.Victim.ID == v.Job.ID.ID {
 			job := "for TE job"
 			if x.Purpose == string(eviction.ForRound) {
 				job = "at the end of a round, for job"
+			}
+			if v.Array != nil {
+				job = fmt.Sprintf("%s %s", x.Victim, job)
 			}
 			line("Evicted", "%s %s of %s, %s: %s; grace %.0fs, %s", job, x.For, x.ForUser, clock(x.Recorded), state, x.GraceS, cost)
 			continue
@@ -327,7 +383,7 @@ func request(j *store.Job) string {
 		gpus += " of any type"
 	}
 	limit := "no time limit"
-	if j.TimeLimitS >= 0 {
+	if s := j.TimeLimitS; s >= 0 && time.Duration(s)*time.Second != slurmplug.NoLimit {
 		limit = "time limit " + report.Ago(time.Duration(j.TimeLimitS)*time.Second)
 	}
 	return gpus + ", " + limit

@@ -65,3 +65,45 @@ func TestNothingTaught(t *testing.T) {
 		t.Errorf("%s", &out)
 	}
 }
+
+// An array is told of as a whole, a job that was left alone while it waited is not "held"
+// while it runs, and a year is no time limit.
+func TestExplainArraysAndTheHeld(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*explanation)
+		want   []string
+		lacks  string
+	}{
+		"held": {func(*explanation) {}, []string{"Class      none: it is held: left alone"}, ""},
+		"a component that runs": {func(v *explanation) {
+			v.Job.State, v.Job.HetLeader, v.Job.HetOffset, v.Job.TimeLimitS = cluster.Running.String(), 83, 1, 365*86400
+			v.Intervals = []store.Interval{{Class: cluster.BE}}
+		}, []string{"Job        83+1 of ann", "no time limit", "Class      BE (best-effort) while it runs; as it last waited, it is held"}, "none: it is held"},
+		"started since": {func(v *explanation) { v.Now = &nowView{State: "RUNNING"} }, []string{"Class      none: as it last waited, it is held"}, ""},
+		"an array": {func(v *explanation) {
+			v.Job.Tasks = "3-9"
+			v.Array = &store.Array{Waiting: "3-9", Tasks: []store.TasksIn{{State: "running", Count: 2, Tasks: "1-2"}}}
+		}, []string{"Job        84_[3-9] of ann", "Array      tasks 3-9 wait together, and the rest of this is about them; 2 running (1-2)"}, ""},
+		"an array that has split": {func(v *explanation) {
+			v.Job.ID.Task = 4
+			v.Array = &store.Array{Tasks: []store.TasksIn{{State: "left", Count: 1, Tasks: "1"}, {State: "pending", Count: 1, Tasks: "4"}}}
+		}, []string{"Job        84_4 of ann", "the rest of this is about 84_4; 1 left (1); 1 pending (4)"}, ""},
+	} {
+		v := &explanation{}
+		v.Job = store.Job{ID: slurmplug.Plain(84), User: "ann", State: cluster.Pending.String(), TimeLimitS: 60}
+		v.Decision = &store.Decision{Decision: plan.Decision{Job: v.Job.ID, Why: string(ranking.Held)}}
+		v.Reason = report.Reason(v.Decision.Why)
+		c.change(v)
+		v.date()
+		var out bytes.Buffer
+		v.show(&out)
+		for _, want := range c.want {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("%s: lacks %q:\n%s", name, want, &out)
+			}
+		}
+		if c.lacks != "" && strings.Contains(out.String(), c.lacks) {
+			t.Errorf("%s: says %q:\n%s", name, c.lacks, &out)
+		}
+	}
+}

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -35,13 +34,17 @@ func historyCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			r, err := openReader(c)
+			name, err := optionalJob(c)
+			if err != nil {
+				return err
+			}
+			cfg, r, err := openReader(c)
 			if err != nil {
 				return err
 			}
 			defer r.Close()
-			if c.NArg() > 0 {
-				id, err := jobArg(c)
+			if name != nil {
+				id, err := lookUp(c.Context, cfg, r, *name)
 				if err != nil {
 					return err
 				}
@@ -122,12 +125,13 @@ func showWrites(c *cli.Context, writes []store.Write, withJob bool) {
 	report.Table(c.App.Writer, header, rows)
 }
 
-func openReader(c *cli.Context) (*store.Reader, error) {
+func openReader(c *cli.Context) (*config.Config, *store.Reader, error) {
 	cfg, err := loadConfig(c)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return store.OpenReader(c.Context, cfg.State.Dir)
+	r, err := store.OpenReader(c.Context, cfg.State.Dir)
+	return cfg, r, err
 }
 
 // history is what the daemon knows, for a plan that is only shown. Without a
@@ -150,20 +154,52 @@ func history(ctx context.Context, cfg *config.Config, log hclog.Logger) (*cluste
 	return h, nil
 }
 
-// jobArg reads the one job id that a verb takes.
-func jobArg(c *cli.Context) (cluster.JobID, error) {
+// jobArg reads the one job that a verb takes.
+func jobArg(c *cli.Context) (slurmplug.JobName, error) {
 	if c.NArg() != 1 {
-		return cluster.JobID{}, usagef("%s: name one job, such as 17 or 17_4", c.Command.Name)
+		return slurmplug.JobName{}, usagef("%s: name one job, such as 17, 17_4 or 17+0", c.Command.Name)
 	}
-	word := c.Args().First()
-	if array, tasks, ok := strings.Cut(word, "_["); ok && strings.HasSuffix(tasks, "]") {
-		word = array // as squeue and priod queue show the record of an array
-	}
-	id, err := slurmplug.ParseJobID(word)
+	name, err := slurmplug.ParseJobName(c.Args().First())
 	if err != nil {
-		return id, usageError{err}
+		return name, usageError{err}
 	}
-	return id, nil
+	return name, nil
+}
+
+// optionalJob is jobArg for a verb that also does without; then it is nil.
+func optionalJob(c *cli.Context) (*slurmplug.JobName, error) {
+	if c.NArg() == 0 {
+		return nil, nil
+	}
+	name, err := jobArg(c)
+	return &name, err
+}
+
+// lookUp finds the id of a job that was named: a component in what the cycles stored, or
+// without a reader in Slurm's queue, a run by its SLUID there alone.
+func lookUp(ctx context.Context, cfg *config.Config, r *store.Reader, name slurmplug.JobName) (cluster.JobID, error) {
+	switch {
+	case name.SLUID == "" && name.Offset < 0:
+		return name.Job, nil
+	case name.SLUID == "" && r != nil:
+		return r.Component(ctx, name.Job.ID, name.Offset)
+	}
+	jobs, err := newClient(cfg).Jobs(ctx)
+	if err != nil {
+		return cluster.JobID{}, fmt.Errorf("look for job %s: %w", name, err)
+	}
+	return inQueue(jobs, name)
+}
+
+// inQueue finds a job that was named by its SLUID, or a component, in Slurm's queue.
+func inQueue(jobs []slurmplug.Job, name slurmplug.JobName) (cluster.JobID, error) {
+	for i := range jobs {
+		j := &jobs[i]
+		if name.SLUID != "" && j.SLUID == name.SLUID || name.SLUID == "" && j.HetID == name.Job.ID && j.HetOffset == name.Offset {
+			return j.ID, nil
+		}
+	}
+	return cluster.JobID{}, fmt.Errorf("no job %s is in Slurm's queue", name)
 }
 
 func clock(t time.Time) string {

@@ -31,7 +31,7 @@ func reportCommand() *cli.Command {
 				if err := span.UnmarshalText([]byte(c.String("since"))); err != nil || span <= 0 {
 					return usagef("report: --since %.40q: want a time such as 12h or 30d", c.String("since"))
 				}
-				r, err := openReader(c)
+				_, r, err := openReader(c)
 				if err != nil {
 					return err
 				}

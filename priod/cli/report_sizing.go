@@ -48,6 +48,8 @@ func reportSizing(c *cli.Context) error {
 	holding := s.Holding(&snapshot)
 	peaks, unmeasured := slurm.Peaks(c.Context, holding)
 	s.SetPeaks(holding, peaks)
+	known, _ := recorded(c.Context, cfg.State.Dir) // without a state folder nothing was given back
+	s.SetGivenBack(&snapshot, known)
 	if c.Bool("json") {
 		return report.JSON(c.App.Writer, s)
 	}
@@ -96,6 +98,7 @@ func showSizing(w io.Writer, s *report.Sizing) {
 		}
 	}
 	showIdle(w, s.Idle)
+	showGivenBack(w, s.GivenBack)
 	rows = rows[:0]
 	for _, j := range s.Starving {
 		rows = append(rows, []any{j.Job.String(), j.User, j.Node, j.CPUs, j.Wants, j.Idle, fmt.Sprintf("%.2f", j.Gain), j.Why})
@@ -118,14 +121,35 @@ func showSizing(w io.Writer, s *report.Sizing) {
 func showIdle(w io.Writer, idle []report.IdleMemory) {
 	var rows [][]any
 	for _, j := range idle[:min(len(idle), mostCPUOnly)] {
-		rows = append(rows, []any{j.Job.String(), j.User, j.Node, j.GPUs, j.MemMB, j.Peak, j.Idle})
+		agreed := map[bool]string{true: "yes", false: "no"}[j.Agreed]
+		rows = append(rows, []any{j.Job.String(), j.User, j.Node, j.GPUs, j.MemMB, j.Peak, j.Idle, agreed})
 	}
 	if len(rows) == 0 {
 		return
 	}
 	fmt.Fprintln(w, "\nThese hold memory there that their steps have not used so far; a quarter more than they used, at least 1024 MB, is left to them:")
-	report.Table(w, []string{"JOB", "USER", "NODE", "GPUS", "MB", "USED AT MOST", "COULD GIVE BACK"}, rows)
+	report.Table(w, []string{"JOB", "USER", "NODE", "GPUS", "MB", "USED AT MOST", "COULD GIVE BACK", "AGREED"}, rows)
 	if more := len(idle) - len(rows); more > 0 {
+		fmt.Fprintf(w, "and %d more (--json)\n", more)
+	}
+}
+
+// showGivenBack tells whose memory was lowered.
+func showGivenBack(w io.Writer, given []report.GivenBack) {
+	var rows [][]any
+	all := int64(0)
+	for i, j := range given {
+		all += j.Asked - j.MemMB
+		if i < mostCPUOnly {
+			rows = append(rows, []any{j.Job.String(), j.User, j.Node, j.Asked, j.MemMB, j.Asked - j.MemMB})
+		}
+	}
+	if len(rows) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\nThese have given back %d MB while they run:\n", all)
+	report.Table(w, []string{"JOB", "USER", "NODE", "ASKED FOR MB", "HOLDS MB", "GAVE BACK"}, rows)
+	if more := len(given) - len(rows); more > 0 {
 		fmt.Fprintf(w, "and %d more (--json)\n", more)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"slurmprio/priod/config"
 	"slurmprio/priod/daemon"
 	"slurmprio/priod/decide"
+	"slurmprio/priod/eviction"
 	"slurmprio/priod/live"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/report"
@@ -50,7 +51,7 @@ func resetCommand() *cli.Command {
 			} else {
 				v.show(c)
 			}
-			if v.Failed > 0 {
+			if v.Failed > 0 || v.stuck > 0 {
 				return errProblem
 			}
 			return nil
@@ -65,7 +66,18 @@ type resetView struct {
 	Failed int            `json:"failed"` // values that are still there
 	Writes []plan.Outcome `json:"writes"`
 
+	Requeued     []cluster.JobID    `json:"requeued"`     // victims that had left and were still to be requeued
+	Reservations []endedReservation `json:"reservations"` // which kept others off the places of evictions
+
 	settled []plan.Outcome // of Writes, of the rounds until now
+	stuck   int            // reservations that are still there
+}
+
+// endedReservation is what became of a reservation.
+type endedReservation struct {
+	Name    string           `json:"name"`
+	Status  slurmplug.Status `json:"status,omitempty"`
+	Message string           `json:"message,omitempty"`
 }
 
 // roundPatience is for how long the writes of one round of reset wait for their turn:
@@ -97,17 +109,85 @@ func reset(ctx context.Context, cfg *config.Config, dryRun bool, say func(string
 	if err != nil {
 		return nil, err
 	}
-	v := &resetView{DryRun: dryRun, Writes: []plan.Outcome{}}
+	v := &resetView{DryRun: dryRun, Writes: []plan.Outcome{}, Requeued: []cluster.JobID{}}
+	if err := v.unreserve(ctx, slurm); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err == nil && !dryRun {
+			err = v.unreserve(ctx, slurm) // one that was under way when the daemon was paused
+		}
+	}()
+	unqueued := v.requeue(ctx, cfg, slurm)
 	for began := time.Now(); ; {
 		before := len(v.settled)
 		left, err := v.round(ctx, cfg, slurm, undo)
 		done := len(v.settled)
 		if err != nil || len(left) == 0 || done == before || ctx.Err() != nil {
-			return v, err
+			return v, cmp.Or(err, unqueued)
 		}
 		rest := time.Since(began) * time.Duration(len(left)) / time.Duration(done)
 		say(fmt.Sprintf("%d of %d values are settled, about %s more; %s", done, done+len(left), rest.Round(time.Second), left[0].Message))
 	}
+}
+
+// requeue puts back into the queue the victims that left while priod was stopped: Slurm
+// forgets them after MinJobAge. The journal stays as it is; a priod that starts again
+// finds them in the queue.
+func (v *resetView) requeue(ctx context.Context, cfg *config.Config, slurm *live.Cluster) error {
+	journal, err := journalOf(ctx, cfg)
+	if err != nil || journal.Blank() {
+		return nil // without a database nobody knows who was told to leave
+	}
+	sights, err := slurm.Look(ctx, journal.Urgent())
+	if sights == nil {
+		return fmt.Errorf("read Slurm: %w", err)
+	}
+	maps.DeleteFunc(sights, func(_ cluster.JobID, s eviction.Sight) bool { return s.Gone || s.Final == "" })
+	set := cfg.Eviction()
+	turn := eviction.Next(journal, eviction.Seen{At: time.Now(), Sights: sights, Consents: set.Consents, Paused: true})
+	commands := slices.DeleteFunc(turn.Commands, func(c eviction.Command) bool { return c.Verb != eviction.Requeue })
+	if v.DryRun {
+		for _, c := range commands {
+			v.Requeued = append(v.Requeued, c.Job)
+		}
+		return nil
+	}
+	err = nil
+	for _, r := range slurm.Do(context.WithoutCancel(ctx), commands) {
+		switch r.Status {
+		case slurmplug.Applied:
+			v.Requeued = append(v.Requeued, r.Job)
+		case slurmplug.Raced:
+		default:
+			err = errors.Join(err, fmt.Errorf("requeue job %s, which left because priod told it to: %s", r.Job, r.Message))
+		}
+	}
+	return err
+}
+
+// unreserve deletes the reservations of evictions. The daemon finds them gone.
+func (v *resetView) unreserve(ctx context.Context, slurm *live.Cluster) error {
+	names, err := slurm.Reservations(ctx)
+	if err != nil {
+		return fmt.Errorf("read Slurm: %w", err)
+	}
+	for _, name := range names {
+		end := endedReservation{Name: name}
+		if !v.DryRun {
+			r := slurm.Do(context.WithoutCancel(ctx), []eviction.Command{{Verb: eviction.Free, Value: name}})[0]
+			end.Status, end.Message = r.Status, r.Message
+		}
+		v.Reservations = slices.DeleteFunc(v.Reservations, func(e endedReservation) bool { return e.Name == name })
+		v.Reservations = append(v.Reservations, end)
+	}
+	v.stuck = 0
+	for _, e := range v.Reservations {
+		if !v.DryRun && e.Status != slurmplug.Applied {
+			v.stuck++
+		}
+	}
+	return nil
 }
 
 // round takes back what no round before has settled, and returns what was not sent.
@@ -325,7 +405,7 @@ func unpinned(size string, pin *store.Change) (text string, pinned bool) {
 	return text + nodes + pin.Was, pinned
 }
 
-// askSizes reads the sizes of waiting jobs that priod has written to.
+// askSizes reads the sizes and the memory of waiting jobs that priod has written to.
 func askSizes(ctx context.Context, slurm *live.Cluster, s *cluster.Snapshot, h *cluster.History) error {
 	var jobs []*cluster.Job
 	for i := range s.Jobs {
@@ -333,7 +413,7 @@ func askSizes(ctx context.Context, slurm *live.Cluster, s *cluster.Snapshot, h *
 			jobs = append(jobs, &s.Jobs[i])
 		}
 	}
-	return slurm.Asked(ctx, jobs)
+	return errors.Join(slurm.Asked(ctx, jobs), slurm.AskMemory(ctx, decide.Lowered(s, h)))
 }
 
 // alone makes sure that no other priod of this host, and with follow_controller
@@ -412,6 +492,23 @@ func (v *resetView) show(c *cli.Context) {
 	}
 	fmt.Fprintf(w, "%s %s, %d failed; %s left the queue meanwhile.\n", plural(len(v.Writes)-v.Failed, "value", "values"), verb, v.Failed,
 		plural(v.Gone, "job", "jobs"))
+	if n := len(v.Requeued); n > 0 {
+		what := "back in the queue, which priod had told to leave"
+		if v.DryRun {
+			what = "would be requeued, which priod told to leave"
+		}
+		fmt.Fprintf(w, "%s %s: %s.\n", plural(n, "job", "jobs"), what, strings.Trim(fmt.Sprint(v.Requeued), "[]"))
+	}
+	for _, e := range v.Reservations {
+		switch {
+		case v.DryRun:
+			fmt.Fprintf(w, "reservation %s would be deleted.\n", e.Name)
+		case e.Status == slurmplug.Applied:
+			fmt.Fprintf(w, "reservation %s is deleted.\n", e.Name)
+		default:
+			fmt.Fprintf(w, "reservation %s is still there: %s\n", e.Name, report.Safe(e.Message))
+		}
+	}
 	if !v.DryRun {
 		fmt.Fprintln(w, "priod is paused; priod resume lets it begin anew.")
 	}

@@ -118,6 +118,9 @@ func preview(ctx context.Context, cfg *config.Config, log hclog.Logger) (cycle.R
 	sizing.Past = daemon.UsesKnown(ctx, slurm, cfg, sizing.PastAt, log)
 	sizes.Set(sizing)
 	set.Sizing = cycle.Sizing{Sizes: &sizes, Slurm: slurm}
+	var memory decide.GiveBack
+	memory.Set(cfg.GiveBack())
+	set.GiveBack = cycle.GiveBack{Memory: &memory, Slurm: slurm}
 	set.Steering = cycle.Steering{Settings: cfg.Steer(), Helm: &decide.Helm{}, Slurm: slurm}
 	return cycle.Step(ctx, slurm, nil, h, set)
 }

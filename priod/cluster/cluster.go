@@ -89,7 +89,8 @@ type Job struct {
 	Start      time.Time
 	Dependency bool // waits for another job
 
-	Asked *slurmplug.Asked // how it asks for its size; nil where nobody looked
+	AskedMB int64            // memory of its one node that it asks for by --mem alone; -1: it does not; 0 where nobody looked
+	Asked   *slurmplug.Asked // how it asks for its size; nil where nobody looked
 
 	Tag    jobtag.Tag
 	TagErr string // why the comment's tag does not count; "" when it does or there is none
@@ -181,6 +182,8 @@ func (j *Job) Request(l slurmplug.Lever) (text string, shown bool) {
 	switch l {
 	case slurmplug.Features:
 		return j.Features, true
+	case slurmplug.MinMemoryNode:
+		return strconv.FormatInt(j.AskedMB, 10), j.AskedMB != 0
 	case slurmplug.Size:
 		if j.Asked != nil {
 			return j.Asked.Text, true

@@ -164,6 +164,7 @@ type History struct {
 	// of evictions.
 	Claiming, Returning map[JobID]bool
 
+	former  func(*Job) (Written, map[slurmplug.Lever]Requested) // see Remember
 	running map[JobID]*Interval
 	recent  map[run]Interval    // closed intervals that still reach into UsePeriod
 	filled  []Interval          // from accounting, not yet returned by Observe
@@ -215,6 +216,13 @@ func (h *History) Restore(i Interval) {
 // known by itself inherits nothing more from its array.
 func (h *History) Saw(id JobID) { h.seen[id] = h.poll }
 
+// Remember sets who is asked what priod wrote into a job that was gone from the queue
+// and was requeued: one that failed is not in squeue until then, and Slurm keeps what
+// was written into it. A Written without a lever says that there is nothing.
+func (h *History) Remember(former func(*Job) (Written, map[slurmplug.Lever]Requested)) {
+	h.former = former
+}
+
 // Fill takes in what accounting knows: runs that no poll saw, exact ends of
 // those that one did, and when requeued jobs could first have run.
 func (h *History) Fill(past []PastRun) {
@@ -254,6 +262,7 @@ func (h *History) Observe(s *Snapshot) []Interval {
 		j := &s.Jobs[i]
 		if _, known := h.seen[j.ID]; !known {
 			h.inherit(j.ID)
+			h.recallWritten(j)
 		}
 		h.seen[j.ID] = h.poll
 		if j.Tasks != "" && len(h.Written)+len(h.Requests) > 0 {
@@ -304,6 +313,20 @@ func (h *History) inherit(id JobID) {
 	inheritFrom(h.Written, array, id)
 	if _, known := h.Requests[id]; !known && h.Requests[array] != nil {
 		h.Requests[id] = maps.Clone(h.Requests[array])
+	}
+}
+
+// recallWritten asks what was written into a job that is back.
+func (h *History) recallWritten(j *Job) {
+	if h.former == nil || j.Restarts == 0 {
+		return
+	}
+	w, requests := h.former(j)
+	if _, known := h.Written[j.ID]; !known && w.Lever != "" {
+		h.Written[j.ID] = w
+	}
+	if _, known := h.Requests[j.ID]; !known && len(requests) > 0 {
+		h.Requests[j.ID] = requests
 	}
 }
 
@@ -563,6 +586,14 @@ func (h *History) Asked(id JobID, l slurmplug.Lever, was, value string, sure boo
 		h.Requests[id] = map[slurmplug.Lever]Requested{}
 	}
 	h.Requests[id][l] = r.Next(value, sure, at)
+}
+
+// Lowered tells whether a waiting job still asks for the memory that it was lowered to
+// while it ran, as far as is known.
+func (h *History) Lowered(j *Job) bool {
+	r, written := h.Requests[j.ID][slurmplug.MinMemoryNode]
+	now, shown := j.Request(slurmplug.MinMemoryNode)
+	return written && (!shown || r.Ours(now))
 }
 
 // Own is what the user asked for in a field of a job's request: what stands

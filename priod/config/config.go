@@ -95,6 +95,9 @@ type Config struct {
 		Mechanism string   `toml:"mechanism" json:"mechanism"`
 		Within    Duration `toml:"within" json:"within"`
 		Jobs      int      `toml:"jobs" json:"jobs"`
+
+		GiveBack      bool     `toml:"give_back" json:"give_back"`
+		GiveBackAfter Duration `toml:"give_back_after" json:"give_back_after"`
 	} `toml:"sizing" json:"sizing"`
 	TEBudget struct {
 		User     Budget            `toml:"user" json:"user"`
@@ -356,7 +359,7 @@ func (c *Config) validate() error {
 		{"state.dir", filepath.IsAbs(c.State.Dir), "an absolute path"},
 		{"state.retention", c.State.Retention >= Duration(24*time.Hour), "at least 1d"},
 		{"cycle.interval", c.Cycle.Interval >= Duration(2*time.Second), "at least 2s"},
-		{"cycle.follow_controller", !c.Cycle.FollowController || !c.Steering.Enabled && !c.Sizing.Enabled,
+		{"cycle.follow_controller", !c.Cycle.FollowController || !c.Steering.Enabled && !c.Sizing.Enabled && !c.Sizing.GiveBack,
 			"false beside steering or sizing: what a job's user asked for stands in the state folder of the host that wrote, so let the hosts share that (docs/operators.md)"},
 		{"cycle.controller_host", !strings.ContainsAny(c.Cycle.ControllerHost, " ,()\t\n"), "one name of SlurmctldHost, without its address"},
 		{"ranking.lever", leverKnown, strings.Join(slices.Sorted(maps.Keys(levers)), ", ")},
@@ -385,6 +388,7 @@ func (c *Config) validate() error {
 		{"sizing.mechanism", sizingErr == nil, "waterfill, tune-best-fit, tune, greedy or proportional"},
 		{"sizing.within", c.Sizing.Within >= Duration(5*time.Second), "at least 5s"},
 		{"sizing.jobs", c.Sizing.Jobs >= 1 && c.Sizing.Jobs <= 10000, "from 1 to 10000"},
+		{"sizing.give_back_after", c.Sizing.GiveBackAfter >= Duration(time.Second), "at least 1s"},
 		{"speeds.workloads", c.Speeds.Workloads == "" || filepath.IsAbs(c.Speeds.Workloads), "an absolute path, or empty"},
 		{"speeds.history", c.Speeds.History >= 0, "a time, or 0s"},
 		{"speeds.every", c.Speeds.Every >= Duration(time.Second), "at least 1s"},
@@ -618,6 +622,11 @@ func (c *Config) Sizes() decide.SizeSettings {
 	return decide.SizeSettings{
 		Enabled: c.Sizing.Enabled, Mechanism: mechanism, Within: time.Duration(c.Sizing.Within), Most: c.Sizing.Jobs,
 	}
+}
+
+// GiveBack returns which running jobs give back memory.
+func (c *Config) GiveBack() decide.GiveBackSettings {
+	return decide.GiveBackSettings{Enabled: c.Sizing.GiveBack, After: time.Duration(c.Sizing.GiveBackAfter), Ranking: c.Decide().Ranking}
 }
 
 // Eviction returns the settings of making room.

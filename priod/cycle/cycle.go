@@ -32,6 +32,8 @@ type Settings struct {
 	Steering Steering
 	// Sizing gives waiting jobs other sizes; the zero value gives none.
 	Sizing Sizing
+	// GiveBack lowers the memory of running jobs; the zero value lowers none.
+	GiveBack GiveBack
 	// Evictions make room for TE jobs; the zero value makes none.
 	Evictions Evictions
 	// Rounds end by Evictions and Steering; nil: none ever does.
@@ -90,13 +92,14 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	var evictErr error
 	result.Plan, result.Choice, evictErr = set.decide(ctx, &result.Snapshot, h)
 	if set.Hold != "" { // Slurm is asked about single jobs for what is to be written into them
-		set.Steering.Slurm, set.Sizing.Sizes = nil, nil
+		set.Steering.Slurm, set.Sizing.Sizes, set.GiveBack.Memory = nil, nil, nil
 	}
 	steered := set.Steering.steer(ctx, &result.Snapshot, h, &result.Plan, set.Decide.Shares, set.Evictions.Journal)
 	if evictErr == nil {
 		evictErr = set.endRound(ctx, h, &result, steered)
 	}
 	set.Evictions.Vetoes.except(h)
+	set.GiveBack.decide(ctx, &result.Snapshot, h, &result.Plan) // before sizes, which take what stands there for the users' own
 	set.Sizing.decide(ctx, &result.Snapshot, h, &result.Plan)
 	if set.DryRun {
 		return result, evictErr
@@ -119,6 +122,7 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 		}
 		set.Sizing.learn(result.Outcomes)
 		set.Steering.learn(result.Outcomes)
+		set.GiveBack.learn(&result.Snapshot, result.Outcomes)
 	}
 	stage("evict")
 	if evictErr == nil && result.Choice != nil {

@@ -21,6 +21,7 @@ import (
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/decide"
 	"slurmprio/priod/eviction"
+	"slurmprio/priod/live"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/policy/speed"
 	"slurmprio/priod/store"
@@ -61,6 +62,7 @@ type Slurm interface {
 	plan.Slurm
 	eviction.Slurm
 	cycle.Asker
+	cycle.Measurer
 	UseReader
 	// Past returns the runs that accounting knows of a span of time.
 	Past(ctx context.Context, since, until time.Time) ([]cluster.PastRun, error)
@@ -102,6 +104,7 @@ type Daemon struct {
 	vetoes  cycle.Vetoes
 	school  school
 	sizes   decide.Sizes
+	memory  decide.GiveBack
 	parts   accountParts
 	uses    uses
 	table   *workload.Table // nil: it could not be read
@@ -206,7 +209,7 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan os.Signal) error {
 		if d.watching {
 			d.learn(ctx)
 		}
-		d.health.cycle(time.Since(begun)+pause, err)
+		d.health.cycle(time.Since(begun), pause, err)
 		if now := time.Now(); now.Sub(pruned) >= pruneEvery && d.clock.isSteady() {
 			pruned = now
 			if err := d.Store.Prune(ctx, now); err != nil {
@@ -313,6 +316,8 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 	set.Ledger, set.Allocation = d.ledger, d.allocation()
 	set.Steering = cycle.Steering{Settings: d.Config.Steer(), Helm: &d.helm, Slurm: d.slurm}
 	set.Sizing = d.sizing(ctx, now)
+	d.memory.Set(d.Config.GiveBack())
+	set.GiveBack = cycle.GiveBack{Memory: &d.memory, Slurm: d.slurm}
 	result, err = cycle.Step(ctx, slurm, d.Store, d.history, set)
 	if err != nil && d.unfit != "" {
 		err = fmt.Errorf("%s: %w", d.unfit, err) // it may be why the read failed
@@ -333,7 +338,7 @@ func (d *Daemon) fit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	why := slurmplug.Unfit(slurmctld, commands, d.Config.Slurm.Untried)
+	why := live.Unfit(slurmctld, commands, d.Config.Slurm.Untried)
 	if why != d.unfit && why != "" {
 		d.Log.Error("nothing is written to this Slurm", "why", why)
 	}
@@ -431,6 +436,10 @@ func (d *Daemon) report(r *cycle.Result, err error) error {
 		} else {
 			d.Log.Info("the slurmctld of this host acts, and so does priod", "cycle", d.cycles)
 		}
+	}
+	if errors.Is(err, store.ErrGaveWay) {
+		d.Log.Info("gave way", "cycle", d.cycles, "why", err)
+		err = nil
 	}
 	d.metrics.cycle(r, d.history, err)
 	counts := d.logWrites(r.Outcomes) // also when the outcomes could not be recorded

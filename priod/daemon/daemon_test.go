@@ -129,7 +129,12 @@ func (f *fake) Used(context.Context, time.Time, time.Time, func(string) string) 
 	f.useReads++
 	return &live.Used{}, f.pastErr
 }
-func (f *fake) Ask(context.Context, []*cluster.Job) error                 { return nil }
+func (f *fake) Ask(context.Context, []*cluster.Job) error       { return nil }
+func (f *fake) KeepsMemory() string                             { return "" }
+func (f *fake) AskMemory(context.Context, []*cluster.Job) error { return nil }
+func (f *fake) Peaks(context.Context, []*cluster.Job) (map[cluster.JobID]int64, error) {
+	return nil, nil
+}
 func (f *fake) Excluded(context.Context, eviction.Target) (string, error) { return "", nil }
 func (f *fake) Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]decide.Place, error) {
 	return nil, nil
@@ -354,4 +359,20 @@ func TestReloadClaimsTheOtherCluster(t *testing.T) {
 		t.Fatal("the other cluster is not claimed")
 	}
 	d.claim.Close()
+}
+
+// A reset beside the daemon is told in one line and is no failure.
+func TestResetBesideTheDaemon(t *testing.T) {
+	f := &fake{jobs: []cluster.Job{trial()}, plannedErr: fmt.Errorf("record the plan: %w, a reset took place", store.ErrGaveWay)}
+	d, log := newDaemon(t, f)
+	turn(t, d)
+	if text := log.String(); strings.Contains(text, "cycle failed") || strings.Count(text, "a reset took place") != 1 || d.failed != 0 {
+		t.Errorf("%d failed:\n%s", d.failed, text)
+	}
+	has(t, d, "priod_cycles_total{result=failed} 0")
+	f.plannedErr = nil
+	turn(t, d)
+	if text := log.String(); strings.Contains(text, "succeed again") {
+		t.Errorf("%s", text)
+	}
 }

@@ -10,16 +10,19 @@ import (
 	"slurmprio/priod/store"
 )
 
-// healthyIntervals is how many intervals may pass since the last cycle that
-// succeeded.
+// healthyIntervals is how many pauses between two cycles may pass, beside one cycle, since
+// the last good read of Slurm and since the last cycle that succeeded.
 const healthyIntervals = 3
+
+// longestCycle bounds how long a cycle may make what it read grow old.
+const longestCycle = time.Minute
 
 // health is what the last cycles say about the daemon: the loop writes it, the
 // endpoint reads it.
 type health struct {
 	mu        sync.Mutex
 	begun     time.Time
-	read      time.Time // end of the last trusted read
+	read      time.Time // end of the last trusted read; in stand-by, of the last look at who acts
 	succeeded time.Time // end of the last cycle that succeeded
 	limit     time.Duration
 	cycles    int
@@ -74,9 +77,8 @@ func (h *health) mended(what string) {
 	h.loss = what
 }
 
-// cycle notes the end of a cycle. turn is the time from the begin of one cycle
-// to that of the next.
-func (h *health) cycle(turn time.Duration, err error) {
+// cycle notes the end of a cycle, how long it took, and the pause before the next.
+func (h *health) cycle(took, pause time.Duration, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.cycles++
@@ -84,7 +86,10 @@ func (h *health) cycle(turn time.Duration, err error) {
 		h.trouble = err.Error()
 		return
 	}
-	h.trouble, h.succeeded, h.limit = "", time.Now(), healthyIntervals*turn
+	h.trouble, h.succeeded, h.limit = "", time.Now(), healthyIntervals*pause+min(took, longestCycle)
+	if h.standby != "" {
+		h.read = h.succeeded
+	}
 }
 
 func (h *health) readAge() time.Duration {
@@ -100,8 +105,8 @@ func (h *health) since(t time.Time) time.Duration {
 	return time.Since(t)
 }
 
-// state judges: a cycle that fails now and then is no reason to be unhealthy, a
-// span of healthyIntervals without success is.
+// state judges: a read or a cycle that fails now and then is no reason to be unhealthy,
+// a longer time without a good one is.
 func (h *health) state() State {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -115,12 +120,17 @@ func (h *health) state() State {
 		s.Reason = "another priod writes to the same cluster"
 	case h.succeeded.IsZero():
 		s.Reason = "no cycle has succeeded yet"
+	case h.since(h.read) > h.limit:
+		s.Reason = h.late("Slurm could not be read, or not be trusted, for %s", h.since(h.read))
 	case age > h.limit:
-		s.Reason = fmt.Sprintf("no cycle has succeeded for %s, longer than %d intervals (%s)",
-			age.Round(time.Second), healthyIntervals, h.limit.Round(time.Second))
+		s.Reason = h.late("no cycle has succeeded for %s", age)
 	}
 	s.Healthy = s.Reason == ""
 	return s
+}
+
+func (h *health) late(what string, age time.Duration) string {
+	return fmt.Sprintf(what+", longer than a cycle and %d intervals (%s)", age.Round(time.Second), healthyIntervals, h.limit.Round(time.Second))
 }
 
 // printable keeps what could steer a terminal out of text that others wrote;

@@ -18,6 +18,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
+	"slurmprio/priod/plan"
 )
 
 func ask(t *testing.T, d *Daemon, path string) (int, string) {
@@ -78,7 +79,7 @@ func TestHealth(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if code, s := healthOf(t, d); code != http.StatusServiceUnavailable || !strings.Contains(s.Reason, "longer than 3 intervals") || s.ReadAge != 31 {
+		if code, s := healthOf(t, d); code != http.StatusServiceUnavailable || !strings.Contains(s.Reason, "longer than a cycle and 3 intervals (30s)") || s.ReadAge != 31 {
 			t.Errorf("after three intervals: %d, %+v", code, s)
 		}
 		has(t, d, "priod_healthy{} 0\npriod_read_age_seconds{} 31")
@@ -93,6 +94,58 @@ func TestHealth(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// slow is a cluster whose writes take long, and which does not answer after some time.
+type slow struct {
+	*fake
+	write time.Duration
+	until time.Time
+}
+
+func (s slow) Apply(ctx context.Context, actions []plan.Action) []plan.Outcome {
+	time.Sleep(s.write)
+	return s.fake.Apply(ctx, actions)
+}
+
+func (s slow) Observe(ctx context.Context) (cluster.Snapshot, error) {
+	if time.Now().After(s.until) {
+		time.Sleep(10 * time.Minute) // no command ever ends
+	}
+	return s.fake.Observe(ctx)
+}
+
+// In fake time: what is known may be as old as one cycle and three intervals, not as three
+// cycles, and a cycle that never ends does not stay healthy.
+func TestHealthGoesByTheAgeOfTheRead(t *testing.T) {
+	for _, c := range []struct{ write, limit time.Duration }{
+		{38 * time.Second, 68 * time.Second}, {5 * time.Minute, 90 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fake{jobs: []cluster.Job{trial()}}
+			d, _ := newDaemon(t, f)
+			begin := time.Now()
+			d.Connect = func(*config.Config) Slurm { return slow{f, c.write, begin.Add(c.write)} }
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error)
+			go func() { done <- d.Run(ctx, nil) }()
+			time.Sleep(c.write) // the first cycle reads at once and writes until now
+			synctest.Wait()
+			if code, s := healthOf(t, d); s.Limit != c.limit.Seconds() || (code == http.StatusOK) != (c.write <= c.limit) {
+				t.Errorf("%s: after the first cycle: %d, %+v", c.write, code, s)
+			}
+			time.Sleep(max(c.limit, c.write) - c.write + time.Second)
+			synctest.Wait()
+			if code, s := healthOf(t, d); code != http.StatusServiceUnavailable || !strings.Contains(s.Reason, "Slurm could not be read") || s.CycleAge >= s.Limit {
+				t.Errorf("%s: with an old read: %d, %+v", c.write, code, s)
+			}
+			has(t, d, "priod_healthy{} 0")
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }
 
 func TestPages(t *testing.T) {

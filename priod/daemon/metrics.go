@@ -120,7 +120,7 @@ func newMetrics(version string, h *health) *metrics {
 	}
 	gauge("priod_build_info", "1, with what priod was built from.", "version", "goversion").WithLabelValues(version, runtime.Version()).Set(1)
 	factory.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "priod_read_age_seconds", Help: "Time since the last read of Slurm that could be trusted; since the start when there was none.",
+		Name: "priod_read_age_seconds", Help: "Time since the last read of Slurm that could be trusted, in stand-by since the last look at who acts; since the start when there was none.",
 	}, func() float64 { return h.readAge().Seconds() })
 	factory.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "priod_healthy", Help: "1 while /health answers 200.",

@@ -104,7 +104,7 @@ func TestStandsByAndTakesOver(t *testing.T) {
 		reads, writes := f.reads, len(f.applied)
 		turn(t, d)
 		if d.trouble == "" {
-			d.health.cycle(time.Minute, nil)
+			d.health.cycle(0, time.Minute, nil)
 		}
 		state := d.health.state()
 		if d.health.standby != c.standby || !strings.Contains(d.trouble, c.trouble) || c.trouble == "" && d.trouble != "" || !state.Healthy || state.StandBy != string(c.standby) {

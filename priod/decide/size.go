@@ -437,6 +437,8 @@ func (d *sizer) candidate(w inTurn, id cluster.JobID, types placement.Types) (*r
 		return nil, "it is part of a heterogeneous job"
 	case d.h.Claiming[j.ID], d.h.Claiming[id]:
 		return nil, "room is being made for it"
+	case d.h.Lowered(j):
+		return nil, "it has yet to get back the memory that it asked for before it ran"
 	case d.moved[j.ID]:
 		return nil, "its GPU type is being chosen"
 	case d.kept[id], d.theirs[id]:

@@ -21,6 +21,7 @@ package eviction
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"time"
 
@@ -247,6 +248,11 @@ func (j *Journal) Eviction(number int64) *Eviction {
 	return &j.Evictions[at]
 }
 
+var reservation = regexp.MustCompile(`^priod_[0-9]+_[0-9]+$`)
+
+// IsReservation tells whether a reservation is named as Number names them.
+func IsReservation(name string) bool { return reservation.MatchString(name) }
+
 // Number gives the rows of new claims their numbers; each eviction's Claim is
 // the index of its claim until then.
 func (j *Journal) Number(t *Turn) {
@@ -291,22 +297,23 @@ func (j *Journal) Take(t *Turn) {
 	}
 }
 
-// Forget drops what ended longer ago than Memory, and counts of jobs that are
-// not in the queue. A claim stays as long as one of its evictions is open.
+// Forget drops what ended longer ago than Memory, and then the counts of jobs that are
+// not in the queue: one that failed may come back. A claim stays as long as one of its
+// evictions is open.
 func (j *Journal) Forget(now time.Time, present func(cluster.JobID) bool) {
 	before := now.Add(-Memory)
 	j.Evictions = slices.DeleteFunc(j.Evictions, func(e Eviction) bool { return !e.Open() && e.Ended.Before(before) })
-	open, made := map[cluster.JobID]bool{}, map[int64]bool{}
+	known, made := map[cluster.JobID]bool{}, map[int64]bool{}
 	for i := range j.Evictions {
-		if e := &j.Evictions[i]; e.Open() {
-			open[e.Job], made[e.Claim] = true, true
-		}
+		e := &j.Evictions[i]
+		known[e.Job] = true
+		made[e.Claim] = made[e.Claim] || e.Open()
 	}
 	j.Claims = slices.DeleteFunc(j.Claims, func(c Claim) bool {
 		return !c.Open() && c.Pin == "" && c.Resv == "" && !made[c.Number] && c.Ended.Before(before)
 	})
 	for id := range j.Times {
-		if !open[id] && !present(id) {
+		if !known[id] && !present(id) {
 			delete(j.Times, id)
 		}
 	}

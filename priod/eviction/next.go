@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// maxTries is how often a signal, or a pin, that Slurm refuses is sent.
+	// maxTries is how often a signal that Slurm refuses is sent, and a begin time.
 	maxTries = 3
-	// maxRepeats is how often a requeue, or a signal that may have arrived, is sent.
+	// maxRepeats is how often a requeue is sent.
 	maxRepeats = 60
 	// delay keeps a requeued victim out of the room that others still make. What Slurm
 	// itself gives it may be less, down to a second: AuthInfo=cred_expire, 120 s by
@@ -138,15 +138,19 @@ func (n *next) evict(e Eviction) {
 }
 
 // recorded sends the signal. The row says so first: after a crash nobody knows
-// whether it arrived, so it is sent again, whatever has become of the claim.
+// whether it arrived, so it is sent again, whatever has become of the claim, each time
+// after twice as long. A victim that leaves meanwhile leaves because of it.
 func (n *next) recorded(e *Eviction, s *Sight) {
 	c := n.claimOf(e)
 	if !e.SignalledAt.IsZero() {
+		if n.At.Before(e.SignalledAt) {
+			e.SignalledAt = n.At // the clock was set back
+		}
 		switch {
 		case !e.isRun(s) || s.Final != "":
 			n.leave(e, s)
-		case e.Tries >= maxRepeats:
-			e.close(CalledOff, "whether the signal arrived is not known: "+e.Reason, n.At)
+		case s.State == cluster.Completing:
+		case n.At.Before(e.SignalledAt.Add(time.Second<<min(e.Tries, 20) - time.Second)): // 0, 1, 3, 7 ... s
 		default:
 			n.do(e, Signal, e.Signal)
 		}

@@ -239,3 +239,56 @@ func TestPinOutlivesARun(t *testing.T) {
 		}
 	}
 }
+
+// A victim whose signal may have arrived is told again, ever more seldom, and requeued
+// whenever it leaves.
+func TestSignalThatMayHaveArrived(t *testing.T) {
+	j, seen := signalledAt(epoch)
+	e := &j.Evictions[0]
+	e.State, e.SignalledAt, e.Grace = Recorded, time.Time{}, 2*time.Second
+	id, sent := e.Job, 0
+	seen.Consents = func(*cluster.Job) bool { return true }
+	for range 3600 {
+		turn := Next(j, seen)
+		j.Take(&turn)
+		for _, c := range turn.Commands {
+			if c.Verb != Signal {
+				t.Fatalf("%+v", c)
+			}
+			sent++
+			turn = Settle(j, []Result{{Command: c, Status: slurmplug.Unknown, Message: "timed out"}}, seen.At)
+			j.Take(&turn)
+		}
+		s := seen.Sights[id]
+		s.State, s.Final, s.ExitCode = cluster.Other, "FAILED", 99
+		left := Seen{At: seen.At, Sights: map[cluster.JobID]Sight{id: s}}
+		if turn := Next(j, left); len(turn.Commands) != 1 || turn.Commands[0].Verb != Requeue || turn.Evictions[0].How != Exited {
+			t.Fatalf("it leaves after %d signals: %+v", sent, turn)
+		}
+		seen.At = seen.At.Add(time.Second)
+	}
+	if sent != 12 || e.State != Recorded || !e.Counts() {
+		t.Errorf("%d signals in an hour, %+v", sent, e)
+	}
+	seen.At = seen.At.Add(time.Hour)
+	turn := Next(j, seen)
+	turn = Settle(j, []Result{{Command: turn.Commands[0], Status: slurmplug.Applied}}, seen.At)
+	j.Take(&turn)
+	seen.At = seen.At.Add(e.Grace)
+	if turn := Next(j, seen); len(turn.Commands) != 1 || turn.Commands[0].Verb != Requeue {
+		t.Errorf("after its grace: %+v", turn)
+	}
+}
+
+// While a victim that may have been told is on its way out nothing is sent.
+func TestNoSignalToOneThatLeaves(t *testing.T) {
+	j, seen := signalledAt(epoch)
+	j.Evictions[0].State = Recorded
+	for id, s := range seen.Sights {
+		s.State = cluster.Completing
+		seen.Sights[id] = s
+	}
+	if turn := Next(j, seen); len(turn.Commands)+len(turn.Evictions) > 0 {
+		t.Errorf("%+v", turn)
+	}
+}

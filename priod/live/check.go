@@ -56,10 +56,11 @@ type Facts struct {
 
 // Uses are what priod is to do beside ordering jobs.
 type Uses struct {
-	Steer   decide.SteerSettings
-	Evicts  bool
-	Sizing  bool
-	Untried bool // write also to a Slurm that is newer than any that was tried
+	Steer     decide.SteerSettings
+	Evicts    bool
+	Sizing    bool
+	GivesBack bool // lower the memory of running jobs
+	Untried   bool // write also to a Slurm that is newer than any that was tried
 }
 
 // Check reads the facts of a cluster and says what fits and what does not.
@@ -97,6 +98,7 @@ func (f *Facts) Findings(set decide.Settings) []Finding {
 		{f.ConfigErr, k.jobAge},
 		{cmp.Or(f.ConfigErr, f.PartitionsErr), k.sizing},
 		{cmp.Or(f.ConfigErr, f.NodesErr), k.cores},
+		{f.ConfigErr, k.givesBack},
 	} {
 		if r.lacks == nil {
 			r.rule()
@@ -426,6 +428,17 @@ func (k *checker) jobAge() {
 		k.say(Warn, name, fix, "slurmctld forgets finished jobs after %s: one that leaves for a TE job while priod is away for longer is not put back into the queue", age)
 	case age < time.Minute:
 		k.say(Warn, name, fix, "slurmctld forgets finished jobs after %s: short jobs may never be seen", age)
+	}
+}
+
+// givesBack says whether memory of running jobs can be lowered.
+func (k *checker) givesBack() {
+	switch why := k.f.Config.KeepsMemory(); {
+	case !k.f.GivesBack:
+	case why != "":
+		k.say(Warn, "give back", "", "sizing.give_back does nothing: %s", why)
+	default:
+		k.say(Pass, "give back", "", "the memory of running jobs that agree to it can be lowered")
 	}
 }
 

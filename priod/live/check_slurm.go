@@ -58,13 +58,13 @@ func (k *checker) version() {
 	if k.f.AbilitiesErr != nil {
 		commands = v
 	}
-	switch why := slurmplug.Unfit(v, commands, k.f.Untried); {
+	switch why := Unfit(v, commands, k.f.Untried); {
 	case why != "":
 		k.say(Fail, "version", "", "%s", why)
-	case slurmplug.Unfit(v, v, false) != "":
-		k.say(Warn, "version", "", "Slurm %s is newer than %s, the newest that priod was tried with; slurm.untried lets priod write to it", v, slurmplug.Newest)
+	case Unfit(v, v, false) != "":
+		k.say(Warn, "version", "", "Slurm %s is newer than %s, the newest that priod was tried with; slurm.untried lets priod write to it", v, Newest)
 	default:
-		k.say(Pass, "version", "", "Slurm %s; priod was tried with %s", v, strings.Join(slurmplug.Tried, ", "))
+		k.say(Pass, "version", "", "Slurm %s; priod was tried with %s", v, strings.Join(Tried, ", "))
 	}
 }
 

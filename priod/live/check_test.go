@@ -162,6 +162,11 @@ func TestFindings(t *testing.T) {
 			f.Rights.Why = "SlurmUser"
 		}},
 		{name: "no default memory", conf: []string{"DefMemPerCPU=(null)", "DefMemPerNode=UNLIMITED"}, level: Warn, fix: "DefMemPerCPU"},
+		{name: "give back", conf: []string{"SLURM_VERSION=26.05.5", "PrologFlags=Alloc,Contain", "JobAcctGatherType=jobacct_gather/cgroup", "SelectTypeParameters=CR_CORE_MEMORY"}, level: Pass, fix: "can be lowered", change: func(f *Facts, _ *decide.Settings) { f.GivesBack = true }},
+		{name: "give back before 26.05", conf: []string{"SLURM_VERSION=25.11.1", "PrologFlags=Alloc,Contain", "JobAcctGatherType=jobacct_gather/cgroup", "SelectTypeParameters=CR_CORE_MEMORY"}, level: Warn, fix: "26.05 and later do", change: func(f *Facts, _ *decide.Settings) { f.GivesBack = true }},
+		{name: "give back without extern steps", conf: []string{"SLURM_VERSION=26.05.5", "PrologFlags=Alloc", "JobAcctGatherType=jobacct_gather/cgroup", "SelectTypeParameters=CR_CORE_MEMORY"}, level: Warn, fix: "PrologFlags has not Contain", change: func(f *Facts, _ *decide.Settings) { f.GivesBack = true }},
+		{name: "give back unmeasured", conf: []string{"SLURM_VERSION=26.05.5", "PrologFlags=Alloc,Contain", "JobAcctGatherType=jobacct_gather/none", "SelectTypeParameters=CR_CORE_MEMORY"}, level: Warn, fix: "JobAcctGatherType is none", change: func(f *Facts, _ *decide.Settings) { f.GivesBack = true }},
+		{name: "give back where memory does not count", conf: []string{"SLURM_VERSION=26.05.5", "PrologFlags=Alloc,Contain", "JobAcctGatherType=jobacct_gather/cgroup", "SelectTypeParameters=CR_CORE"}, level: Warn, fix: "does not count memory", change: func(f *Facts, _ *decide.Settings) { f.GivesBack = true }},
 		{name: "sizing without cons_tres", conf: []string{"SelectType=select/linear"}, level: Fail, fix: "select/cons_tres", change: func(f *Facts, _ *decide.Settings) { f.Sizing = true }},
 		{name: "sizing without memory", conf: []string{"SelectType=select/cons_tres", "SelectTypeParameters=CR_CORE"}, level: Fail, fix: "does not count memory", change: func(f *Facts, _ *decide.Settings) { f.Sizing = true }},
 		{name: "sizing without DefCpuPerGPU", conf: []string{"SelectType=select/cons_tres", "SelectTypeParameters=CR_CORE_MEMORY"}, level: Warn, fix: "DefCpuPerGPU", change: func(f *Facts, _ *decide.Settings) { f.Sizing = true }},

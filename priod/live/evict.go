@@ -143,6 +143,12 @@ func (c *Cluster) Do(ctx context.Context, commands []eviction.Command) []evictio
 	return results
 }
 
+// Reservations are the names of those that keep others off the places of evictions.
+func (c *Cluster) Reservations(ctx context.Context) ([]string, error) {
+	all, err := c.client.Reservations(ctx)
+	return slices.DeleteFunc(all, func(name string) bool { return !eviction.IsReservation(name) }), err
+}
+
 func (c *Cluster) set(ctx context.Context, cmd *eviction.Command, lever slurmplug.Lever) slurmplug.Result {
 	return c.client.Update(ctx, []slurmplug.Update{{Job: cmd.Job, SLUID: cmd.SLUID, Lever: lever, Value: cmd.Value}})[0]
 }

@@ -54,7 +54,7 @@ func TestDo(t *testing.T) {
 	for want, cmd := range map[string]eviction.Command{
 		"scontrol requeue 17": {Verb: eviction.Requeue},
 		"scontrol requeue " + run + "|scontrol update JobId=" + run + " StartTime=now+120": {Verb: eviction.Requeue, SLUID: run, Value: "now+120"},
-		"scancel --signal=USR1 --batch " + run:                                             {Verb: eviction.Signal, SLUID: run, Value: "B:USR1"},
+		"scancel --verbose --signal=USR1 --batch " + run:                                   {Verb: eviction.Signal, SLUID: run, Value: "B:USR1"},
 		"scontrol update JobId=" + run + " StartTime=now+2":                                {Verb: eviction.Begin, SLUID: run, Value: "now+2"},
 		"scontrol update JobId=" + run + " ReqNodeList=":                                   {Verb: eviction.Unpin, SLUID: run},
 	} {

@@ -29,6 +29,7 @@ type Cluster struct {
 	configAt    time.Time // when the fields above were read
 	sizes       *sizeRules
 	inNameOf    ownNames
+	owners      map[uint32]string // uids by job, of those whose memory was asked for last; see ownNames
 	users       users
 	tags        tagCache
 	jobs        []slurmplug.Job          // memory of the last poll's records
@@ -85,12 +86,15 @@ func (c *Cluster) Apply(ctx context.Context, actions []plan.Action) []plan.Outco
 	return outcomes
 }
 
-// update is the write of a value, of a size in the name of the job's user if that
+// update is the write of a value, of a size or memory in the name of the job's user if that
 // may be: an operator's lifts the user's limits from the job.
 func (c *Cluster) update(a *plan.Action, value string) slurmplug.Update {
 	u := slurmplug.Update{Job: a.Job, Tasks: a.Tasks, SLUID: c.runs[a.Job], Lever: a.Lever, Value: value}
-	if a.Lever == slurmplug.Size {
+	switch a.Lever {
+	case slurmplug.Size:
 		u.As = c.inNameOf.uids[a.Job.ID]
+	case slurmplug.MinMemoryNode:
+		u.As = c.owners[a.Job.ID]
 	}
 	return u
 }

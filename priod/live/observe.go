@@ -185,7 +185,7 @@ func state(s string) cluster.State {
 	switch s {
 	case "PENDING":
 		return cluster.Pending
-	case "RUNNING", "CONFIGURING":
+	case "RUNNING", "CONFIGURING", "RESIZING": // the last while its memory is lowered (seen on 26.05.5)
 		return cluster.Running
 	case "SUSPENDED", "STOPPED":
 		return cluster.Suspended

@@ -3,6 +3,7 @@ package live
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -22,7 +23,7 @@ func (c *Cluster) confirm(ctx context.Context, outcomes []plan.Outcome) {
 		o := &outcomes[i]
 		// Of a size some fields may have been taken before one was refused; a job that has
 		// started meanwhile refuses nodes, too.
-		if o.Status == slurmplug.Applied && !o.Lever.Ranks() || o.Status == slurmplug.Refused && (o.Lever == slurmplug.Size || o.Lever == slurmplug.ReqNodeList) {
+		if o.Status == slurmplug.Applied && !o.Lever.Ranks() || o.Status == slurmplug.Refused && (o.Lever == slurmplug.Size || onlyWaiting(o)) {
 			asked = append(asked, i)
 		}
 	}
@@ -30,7 +31,7 @@ func (c *Cluster) confirm(ctx context.Context, outcomes []plan.Outcome) {
 		return
 	}
 	sights, err := c.sightsOf(ctx, outcomes, asked)
-	records := c.recordsOf(sized(outcomes))
+	records := c.recordsOf(looked(outcomes))
 	for _, i := range asked {
 		o := &outcomes[i]
 		for _, id := range o.Jobs() {
@@ -40,7 +41,12 @@ func (c *Cluster) confirm(ctx context.Context, outcomes []plan.Outcome) {
 				sight.Asked, unseen = c.askedOf(ctx, &cluster.Job{ID: id}, records)
 				seen = unseen == nil
 			}
-			if o.Status == slurmplug.Refused && o.Lever == slurmplug.ReqNodeList {
+			if o.Lever == slurmplug.MinMemoryNode && seen && !sight.Gone {
+				var m slurmplug.NodeMemory
+				m, unseen = c.memoryOf(ctx, id, records)
+				sight.AskedMB, seen = m.MB, unseen == nil
+			}
+			if o.Status == slurmplug.Refused && onlyWaiting(o) {
 				if seen && (sight.Gone || sight.State != cluster.Pending) {
 					o.Status, o.Message = slurmplug.Raced, "it waits no more: "+o.Message
 				}
@@ -67,6 +73,11 @@ func (c *Cluster) confirm(ctx context.Context, outcomes []plan.Outcome) {
 				// Slurm keeps this text as it is: somebody else has written since, or a
 				// job_submit plugin did. Nothing may be made from that: it stays as it is.
 				o.Status, o.Message = slurmplug.Unknown, problem
+			case problem != "" && o.Lever == slurmplug.MinMemoryNode && o.After != o.Was:
+				// More than it has now no running job can be given.
+				if o.Status, o.Message = slurmplug.Unknown, problem; strconv.FormatInt(sight.AskedMB, 10) == o.Before {
+					o.Status = slurmplug.Refused
+				}
 			case problem != "":
 				c.retract(ctx, o, problem)
 			default:
@@ -77,10 +88,17 @@ func (c *Cluster) confirm(ctx context.Context, outcomes []plan.Outcome) {
 	}
 }
 
-// sized are the jobs whose sizes were written.
-func sized(outcomes []plan.Outcome) (ids []cluster.JobID) {
+// onlyWaiting tells whether Slurm takes a write from waiting jobs alone, and answers a
+// running one as it answers one that asks for too much.
+func onlyWaiting(o *plan.Outcome) bool {
+	return o.Lever == slurmplug.ReqNodeList || o.Lever == slurmplug.MinMemoryNode && o.After == o.Was
+}
+
+// looked are the jobs whose sizes or memory were written: of these a closer look tells
+// what they ask for.
+func looked(outcomes []plan.Outcome) (ids []cluster.JobID) {
 	for i := range outcomes {
-		if outcomes[i].Lever == slurmplug.Size {
+		if l := outcomes[i].Lever; l == slurmplug.Size || l == slurmplug.MinMemoryNode {
 			ids = append(ids, outcomes[i].Jobs()...)
 		}
 	}
@@ -129,7 +147,7 @@ func (c *Cluster) sightsOf(ctx context.Context, outcomes []plan.Outcome, asked [
 func problem(o *plan.Outcome, j *cluster.Job) string {
 	shown, known := j.Request(o.Lever)
 	switch {
-	case !known || j.State != cluster.Pending:
+	case !known || j.State != cluster.Pending && (o.Lever != slurmplug.MinMemoryNode || o.After == o.Was):
 		return ""
 	case shown != o.After:
 		return fmt.Sprintf("Slurm shows %q after the write", shown)

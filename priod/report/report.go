@@ -5,9 +5,11 @@ package report
 
 import (
 	"bytes"
+	"encoding"
 	"encoding/json"
 	"fmt"
 	"io"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -46,8 +48,9 @@ func Table(w io.Writer, header []string, rows [][]any) {
 	t.Render()
 }
 
-// JSON writes one object, indented, and a newline.
+// JSON writes one object, indented, and a newline. An empty list is [] and never null.
 func JSON(w io.Writer, v any) error {
+	list(reflect.ValueOf(&v).Elem())
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetIndent("", "  ")
@@ -58,6 +61,57 @@ func JSON(w io.Writer, v any) error {
 	_, err := io.WriteString(w, SafeJSON(b.String()))
 	return err
 }
+
+// list puts an empty list or map in the place of each that is nil, and a copy in the place
+// of what it looks into: the caller's own values stay as they are. What marshals itself is
+// left alone.
+func list(v reflect.Value) {
+	t, copied := v.Type(), reflect.Value{}
+	if t.Implements(marshaler) || t.Implements(textMarshaler) || v.Kind() != reflect.Struct && !v.CanSet() {
+		return
+	}
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if v.IsNil() {
+			return
+		}
+		inner := reflect.New(v.Elem().Type())
+		inner.Elem().Set(v.Elem())
+		list(inner.Elem())
+		if copied = inner; v.Kind() == reflect.Interface {
+			copied = inner.Elem()
+		}
+	case reflect.Struct:
+		for i := range t.NumField() {
+			list(v.Field(i))
+		}
+		return
+	case reflect.Array:
+		for i := range v.Len() {
+			list(v.Index(i))
+		}
+		return
+	case reflect.Slice:
+		copied = reflect.MakeSlice(t, v.Len(), v.Len())
+		reflect.Copy(copied, v)
+		for i := range v.Len() {
+			list(copied.Index(i))
+		}
+	case reflect.Map:
+		copied = reflect.MakeMapWithSize(t, v.Len())
+		for k, x := range v.Seq2() {
+			inner := reflect.New(t.Elem()).Elem()
+			inner.Set(x)
+			list(inner)
+			copied.SetMapIndex(k, inner)
+		}
+	default:
+		return
+	}
+	v.Set(copied)
+}
+
+var marshaler, textMarshaler = reflect.TypeFor[json.Marshaler](), reflect.TypeFor[encoding.TextMarshaler]()
 
 // SafeJSON escapes what stands in JSON and could upset a terminal, as JSON
 // does: DEL, the C1 controls and format characters may stand there raw.

@@ -114,3 +114,33 @@ func TestAgo(t *testing.T) {
 		}
 	}
 }
+
+// A program finds a list where a list belongs, however deep and however empty.
+func TestJSONHasNoNullLists(t *testing.T) {
+	type inner struct {
+		Names []string       `json:"names"`
+		Of    map[string]int `json:"of"`
+	}
+	type outer struct {
+		inner
+		At    time.Time       `json:"at"`
+		Rows  []inner         `json:"rows"`
+		Pair  [1][]int        `json:"pair"`
+		By    map[string]any  `json:"by"`
+		Next  *inner          `json:"next"`
+		None  *int            `json:"none"`
+		Left  []int           `json:"left,omitempty"`
+		Raw   json.RawMessage `json:"raw"`
+		quiet []int
+	}
+	v := outer{Rows: []inner{{}}, By: map[string]any{"a": []int(nil), "b": nil}, Next: &inner{}}
+	var b strings.Builder
+	if err := JSON(&b, v); err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Join(strings.Fields(b.String()), "")
+	want := `{"names":[],"of":{},"at":"0001-01-01T00:00:00Z","rows":[{"names":[],"of":{}}],"pair":[[]],"by":{"a":[],"b":null},"next":{"names":[],"of":{}},"none":null,"raw":null}`
+	if got != want || v.Rows[0].Names != nil || v.quiet != nil {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+}

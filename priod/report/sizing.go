@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/policy/giveback"
 	"slurmprio/priod/policy/sensitivity"
 	"slurmprio/priod/workload"
 	"slurmprio/slurmplug"
@@ -16,14 +18,15 @@ import (
 // Sizing is how well CPUs and memory go with the GPUs now, and what programs asked
 // for beyond what they used.
 type Sizing struct {
-	GPUs     int           `json:"gpus"`          // on nodes in service
-	Free     int           `json:"free_gpus"`     // of them
-	Stranded int           `json:"stranded_gpus"` // of the free ones: without their share of CPUs or memory
-	Nodes    []StrandedOn  `json:"stranded"`
-	CPUOnly  []CPUOnlyJob  `json:"cpu_only"`    // on those nodes, the largest first
-	Idle     []IdleMemory  `json:"idle_memory"` // on nodes whose free GPUs lack memory; the most first
-	Starving []StarvingJob `json:"starving"`
-	Programs []Overasked   `json:"overasked"`
+	GPUs      int           `json:"gpus"`          // on nodes in service
+	Free      int           `json:"free_gpus"`     // of them
+	Stranded  int           `json:"stranded_gpus"` // of the free ones: without their share of CPUs or memory
+	Nodes     []StrandedOn  `json:"stranded"`
+	CPUOnly   []CPUOnlyJob  `json:"cpu_only"`    // on those nodes, the largest first
+	Idle      []IdleMemory  `json:"idle_memory"` // on nodes whose free GPUs lack memory; the most first
+	GivenBack []GivenBack   `json:"given_back"`
+	Starving  []StarvingJob `json:"starving"`
+	Programs  []Overasked   `json:"overasked"`
 }
 
 // StrandedOn is a node whose free GPUs lack CPUs or memory.
@@ -51,18 +54,36 @@ type CPUOnlyJob struct {
 
 // IdleMemory is a running job that holds more memory than its steps have used so far.
 type IdleMemory struct {
+	Job    cluster.JobID `json:"job"`
+	User   string        `json:"user"`
+	Node   string        `json:"node"`
+	GPUs   int           `json:"gpus"`
+	MemMB  int64         `json:"mem_mb"`
+	Peak   int64         `json:"peak_mb"`
+	Idle   int64         `json:"idle_mb"` // beyond its peak with a margin
+	Agreed bool          `json:"agreed"`  // to give it back
+}
+
+// GivenBack is a running job whose memory was lowered.
+type GivenBack struct {
 	Job   cluster.JobID `json:"job"`
 	User  string        `json:"user"`
 	Node  string        `json:"node"`
-	GPUs  int           `json:"gpus"`
+	Asked int64         `json:"asked_mb"`
 	MemMB int64         `json:"mem_mb"`
-	Peak  int64         `json:"peak_mb"`
-	Idle  int64         `json:"idle_mb"` // beyond its peak with a margin
 }
 
-// margin is what a job is left beyond the most that it has used: a quarter of it, and
-// no less than this, in MB.
-const margin = 1024
+// SetGivenBack finds the running jobs that hold less memory than they asked for.
+func (r *Sizing) SetGivenBack(s *cluster.Snapshot, h *cluster.History) {
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		x, written := h.Requests[j.ID][slurmplug.MinMemoryNode]
+		own, err := strconv.ParseInt(x.Was, 10, 64)
+		if written && err == nil && j.State == cluster.Running && x.Ours(strconv.FormatInt(j.MemMB, 10)) {
+			r.GivenBack = append(r.GivenBack, GivenBack{Job: j.ID, User: j.User, Node: j.NodeList, Asked: own, MemMB: j.MemMB})
+		}
+	}
+}
 
 // Holding are the running jobs on the nodes whose free GPUs lack memory.
 func (r *Sizing) Holding(s *cluster.Snapshot) (jobs []*cluster.Job) {
@@ -82,8 +103,9 @@ func (r *Sizing) Holding(s *cluster.Snapshot) (jobs []*cluster.Job) {
 func (r *Sizing) SetPeaks(jobs []*cluster.Job, peaks map[cluster.JobID]int64) {
 	for _, j := range jobs {
 		peak, measured := peaks[j.ID]
-		if idle := j.MemMB - peak - max(peak/4, margin); measured && idle > 0 {
-			r.Idle = append(r.Idle, IdleMemory{Job: j.ID, User: j.User, Node: j.NodeList, GPUs: j.GPUs, MemMB: j.MemMB, Peak: peak, Idle: idle})
+		if idle := j.MemMB - giveback.Keep(peak); measured && idle > 0 {
+			agreed := j.TagErr == "" && j.Tag.GiveBack
+			r.Idle = append(r.Idle, IdleMemory{Job: j.ID, User: j.User, Node: j.NodeList, GPUs: j.GPUs, MemMB: j.MemMB, Peak: peak, Idle: idle, Agreed: agreed})
 		}
 	}
 	slices.SortStableFunc(r.Idle, func(a, b IdleMemory) int { return cmp.Compare(b.Idle, a.Idle) })
@@ -119,7 +141,7 @@ const far = 2
 
 // OfSizing sums up a snapshot, and what accounting taught: past and shares may be nil.
 func OfSizing(s *cluster.Snapshot, table *workload.Table, past sensitivity.Past, shares map[string]sensitivity.Share) *Sizing {
-	r := &Sizing{Nodes: []StrandedOn{}, CPUOnly: []CPUOnlyJob{}, Idle: []IdleMemory{}, Starving: []StarvingJob{}, Programs: []Overasked{}}
+	r := &Sizing{Nodes: []StrandedOn{}, CPUOnly: []CPUOnlyJob{}, Idle: []IdleMemory{}, GivenBack: []GivenBack{}, Starving: []StarvingJob{}, Programs: []Overasked{}}
 	r.stranded(s)
 	r.cpuOnly(s)
 	r.starving(s, table, past)
@@ -141,14 +163,9 @@ func (r *Sizing) stranded(s *cluster.Snapshot) {
 		on := StrandedOn{
 			Node: n.Name, GPUType: n.GPUType, FreeGPUs: free, FreeCPUs: max(n.CPUs-n.CPUsUsed, 0), FreeMemMB: max(n.MemMB-n.MemUsedMB, 0),
 		}
-		served := func(have, all float64) int { // free GPUs that get their share, in whole CPUs and MB
-			if share := math.Floor(all / float64(n.GPUs)); share > 0 {
-				return min(free, int(have/share))
-			}
-			return free
-		}
-		on.ForCPUs = free - served(float64(on.FreeCPUs), float64(n.CPUs))
-		on.ForMem = free - served(float64(on.FreeMemMB), float64(n.MemMB))
+		on.ForCPUs, on.ForMem = giveback.Node{
+			GPUs: n.GPUs, FreeGPUs: free, CPUs: n.CPUs, FreeCPUs: on.FreeCPUs, MemMB: n.MemMB, FreeMemMB: on.FreeMemMB,
+		}.Lacking()
 		if stranded := max(on.ForCPUs, on.ForMem); stranded > 0 {
 			r.Stranded += stranded
 			r.Nodes = append(r.Nodes, on)

@@ -1,10 +1,12 @@
 package store
 
 import (
+	"context"
 	"encoding/json"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
+	"slurmprio/priod/store/db"
 	"slurmprio/slurmplug"
 )
 
@@ -76,6 +78,7 @@ func (s *Store) take(intervals []cluster.Interval) {
 		e := s.held.entry(i.Job)
 		if i.Closed {
 			s.unsaved.closed = append(s.unsaved.closed, intervalEvent{entry: e, Interval: i})
+			s.held.ended.add(i.Job.ID, i.End)
 			if e.open != nil && e.open.Start.Equal(i.Start) {
 				e.open = nil
 			}
@@ -172,6 +175,9 @@ func (s *Store) sighted(j *cluster.Job) *entry {
 		}
 	}
 	if e.row == 0 {
+		e.row = s.formerRow(j)
+	}
+	if e.row == 0 {
 		h.row++
 		e.row = h.row
 	}
@@ -180,6 +186,21 @@ func (s *Store) sighted(j *cluster.Job) *entry {
 	}
 	e.submit = millis(j.Submit)
 	return e
+}
+
+// formerRow is the row of a job that was gone from the queue and was requeued: one
+// that failed is not in squeue until then. 0 when there is none.
+func (s *Store) formerRow(j *cluster.Job) int64 {
+	if j.Restarts == 0 || s.db == nil {
+		return 0
+	}
+	row, err := s.q.FormerJob(context.Background(), s.db, db.FormerJobParams{
+		ID: int64(j.ID.ID), Task: int64(j.ID.Task), User: j.User, Restarts: int64(j.Restarts),
+	})
+	if err != nil {
+		return 0 // what is wrong with the database shows when it is written
+	}
+	return row
 }
 
 func (s *Store) compareHistory(e *entry) {

@@ -219,6 +219,9 @@ func (s *Store) startAnew(ctx context.Context, why error) error {
 	}
 	s.held.forgetRows()
 	s.unsaved.results = nil
+	if s.evictions != nil {
+		s.evictions.behind = true
+	}
 	return nil
 }
 

@@ -4,6 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -13,8 +17,8 @@ import (
 )
 
 // LoadEvictions returns the journal of claims and evictions as an earlier priod
-// left it. The store follows it: SaveEvictions can write it anew when the
-// database is lost.
+// left it, by the database or, where that lacks turns, by evictions.jsonl. The store
+// follows it: SaveEvictions can write it anew when the database is lost.
 func (s *Store) LoadEvictions(ctx context.Context) (*eviction.Journal, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -31,13 +35,77 @@ func (s *Store) LoadEvictions(ctx context.Context) (*eviction.Journal, error) {
 }
 
 func (s *Store) loadEvictions(ctx context.Context) error {
-	tx, err := s.db.BeginTx(context.WithoutCancel(ctx), nil)
+	ctx = context.WithoutCancel(ctx)
+	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback()
-	s.journal, err = journalOf(ctx, s.q, tx, time.Now())
-	return err
+	stored, err := journalOf(ctx, s.q, tx, time.Now())
+	if err != nil {
+		return err
+	}
+	f, told, err := openEvictions(s.dir)
+	if err != nil {
+		return err
+	}
+	if f.damaged > 0 {
+		s.log.Error("the journal of evictions has unreadable lines; they do not count, and a copy will be kept", "lines", f.damaged, "file", f.path)
+	}
+	turn, err := s.q.EvictionTurn(ctx, tx, f.head.Journal)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	s.journal, s.evictions = f.reconcile(told, stored, turn), f
+	if f.behind && !told.Blank() {
+		s.log.Warn("the database lacks evictions that their journal has: they go on from there", "evictions", len(told.Evictions), "file", f.path)
+	}
+	return nil
+}
+
+// keepEvictions writes the journal of evictions anew where it has to be, once a
+// snapshot tells the cluster's name.
+func (s *Store) keepEvictions(ctx context.Context, cluster string) error {
+	f := s.evictions
+	switch {
+	case f == nil: // no evictions are asked for
+	case f.head.Cluster != "" && cluster != "" && f.head.Cluster != cluster:
+		return s.refuseEvictions(ctx, f.head.Cluster, cluster)
+	case f.stale:
+		return f.replace(s.journal, cluster)
+	}
+	return nil
+}
+
+// catchUp gives a database that lacks evictions all that are known, once it has the
+// jobs of a snapshot. What cannot be written now can be later: the journal has it.
+func (s *Store) catchUp(ctx context.Context) {
+	if s.evictions == nil || !s.evictions.behind || s.evictions.turn == 0 {
+		return
+	}
+	if err := s.saveEvictions(context.WithoutCancel(ctx), &eviction.Turn{}); err != nil {
+		s.log.Warn("the evictions that the database lacks could not be written into it yet", "error", s.explain(err))
+	}
+}
+
+// refuseEvictions gives up a cycle that rests on another cluster's journal.
+func (s *Store) refuseEvictions(ctx context.Context, was, cluster string) error {
+	f := s.evictions
+	aside, err := f.setAside()
+	if err == nil {
+		err = os.Remove(f.path)
+	}
+	if err != nil {
+		return fmt.Errorf("journal of evictions: %w", err)
+	}
+	stored, err := journalOf(ctx, s.q, s.db, time.Now())
+	if err != nil {
+		return err
+	}
+	*s.journal = *stored // the daemon's, too
+	s.evictions = &evictionFile{lineFile: lineFile{path: f.path}, stale: !stored.Blank()}
+	s.mended("the journal of evictions is another cluster's: set aside, and nothing of it counts", "cluster", cluster, "its cluster", was, "aside", aside)
+	return fmt.Errorf("%s was cluster %s's and this is %s: the next cycle decides without it", f.path, was, cluster)
 }
 
 // journalOf reads the journal as far as it is still of use.
@@ -66,16 +134,16 @@ func journalOf(ctx context.Context, q *db.Queries, tx db.DBTX, now time.Time) (*
 		e.User = evictions[i].User
 		j.Evictions = append(j.Evictions, e)
 	}
-	times, err := q.TimesEvicted(ctx, tx)
+	times, err := q.TimesEvicted(ctx, tx, since)
 	for _, t := range times {
 		j.Times[jobID(t.ID, t.Task)] = int(t.Times)
 	}
 	return j, err
 }
 
-// SaveEvictions commits the rows of a turn, and what it is about to write into
-// jobs' requests to the undo journal. After an error none of its commands may be
-// sent.
+// SaveEvictions appends the rows of a turn to evictions.jsonl and commits them, and
+// what it is about to write into jobs' requests to the undo journal. After an error
+// none of its commands may be sent.
 func (s *Store) SaveEvictions(ctx context.Context, t *eviction.Turn) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,6 +158,13 @@ func (s *Store) SaveEvictions(ctx context.Context, t *eviction.Turn) error {
 			return err
 		}
 	}
+	f := s.evictions
+	if f.lost() {
+		s.mended("the journal of evictions was deleted or changed while priod ran: written anew from memory, nothing is lost", "file", f.path)
+	}
+	if err := f.append(s.journal, t, s.held.summary.cluster); err != nil {
+		return err
+	}
 	err := s.intact()
 	if err == nil {
 		err = s.saveEvictions(ctx, t)
@@ -98,6 +173,9 @@ func (s *Store) SaveEvictions(ctx context.Context, t *eviction.Turn) error {
 		if err = s.startAnew(ctx, err); err == nil {
 			err = s.saveEvictions(ctx, t)
 		}
+	}
+	if err != nil {
+		err = errors.Join(err, f.takeBack())
 	}
 	return s.explain(err)
 }
@@ -128,17 +206,34 @@ func (s *Store) saveEvictions(ctx context.Context, t *eviction.Turn) error {
 		return err
 	}
 	defer tx.Rollback()
-	for i := range t.Claims {
-		if err := s.saveClaim(ctx, tx, &t.Claims[i]); err != nil {
-			return err
+	f, turns := s.evictions, []*eviction.Turn{t}
+	if f.behind {
+		all := &eviction.Turn{Claims: s.journal.Claims}
+		for _, e := range s.journal.Evictions {
+			if s.journal.Claim(e.Claim) != nil { // else both ended long ago
+				all.Evictions = append(all.Evictions, e)
+			}
+		}
+		turns = []*eviction.Turn{all, t}
+	}
+	for _, t := range turns {
+		for i := range t.Claims {
+			if err := s.saveClaim(ctx, tx, &t.Claims[i]); err != nil {
+				return err
+			}
+		}
+		for i := range t.Evictions {
+			if err := s.saveEviction(ctx, tx, &t.Evictions[i]); err != nil {
+				return err
+			}
 		}
 	}
-	for i := range t.Evictions {
-		if err := s.saveEviction(ctx, tx, &t.Evictions[i]); err != nil {
-			return err
-		}
+	if err := s.q.PutEvictionTurn(ctx, tx, db.PutEvictionTurnParams{Journal: f.head.Journal, Turn: f.turn}); err != nil {
+		return err
 	}
-	return tx.Commit()
+	err = tx.Commit()
+	f.behind = f.behind && err != nil
+	return err
 }
 
 func (s *Store) saveClaim(ctx context.Context, tx *sql.Tx, c *eviction.Claim) error {
@@ -175,11 +270,6 @@ func (s *Store) saveEviction(ctx context.Context, tx *sql.Tx, e *eviction.Evicti
 	if err != nil || n > 0 {
 		return err
 	}
-	if c := s.journal.Claim(e.Claim); c != nil { // in a database that was begun anew
-		if err := s.saveClaim(ctx, tx, c); err != nil {
-			return err
-		}
-	}
 	job, err := s.jobRow(ctx, tx, &cluster.Job{
 		ID: e.Job, RawID: e.RawID, User: e.User, GPUs: e.GPUs, Start: e.Start, Restarts: e.Restarts,
 	}, e.At)
@@ -202,6 +292,10 @@ func (s *Store) saveEviction(ctx context.Context, tx *sql.Tx, e *eviction.Evicti
 func (s *Store) jobRow(ctx context.Context, tx *sql.Tx, j *cluster.Job, at time.Time) (int64, error) {
 	if e := s.held.jobs[j.ID]; e != nil && e.seen != 0 {
 		return e.row, nil
+	}
+	former, err := s.q.FormerJob(ctx, tx, db.FormerJobParams{ID: int64(j.ID.ID), Task: int64(j.ID.Task), User: j.User, Restarts: math.MaxInt64})
+	if !errors.Is(err, sql.ErrNoRows) {
+		return former, err
 	}
 	s.held.row++
 	j.TaskCount, j.Submit = 1, at
@@ -232,11 +326,37 @@ func evictionOf(r *db.Eviction, id cluster.JobID) eviction.Eviction {
 	}
 }
 
-// Journal is what the daemon would load, for a dry run beside it.
-func (r *Reader) Journal(ctx context.Context) (j *eviction.Journal, err error) {
-	err = r.view(ctx, func(tx *sql.Tx) error {
-		j, err = journalOf(ctx, r.q, tx, time.Now())
-		return err
+// OpenEvictions returns the journal that the daemon of a state folder would load, also
+// where its database is gone, and changes nothing.
+func OpenEvictions(ctx context.Context, dir string) (*eviction.Journal, error) {
+	f, told, err := openEvictions(dir)
+	if err != nil || !exists(databasePath(dir)) {
+		return told, err
+	}
+	r, err := OpenReader(ctx, dir)
+	if err == nil {
+		defer r.Close()
+		told, err = r.journal(ctx, f, told)
+	}
+	if err != nil && !told.Blank() {
+		return told, nil
+	}
+	return told, err
+}
+
+func (r *Reader) journal(ctx context.Context, f *evictionFile, told *eviction.Journal) (*eviction.Journal, error) {
+	j := told
+	err := r.view(ctx, func(tx *sql.Tx) error {
+		stored, err := journalOf(ctx, r.q, tx, time.Now())
+		if err != nil {
+			return err
+		}
+		turn, err := r.q.EvictionTurn(ctx, tx, f.head.Journal)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		j = f.reconcile(told, stored, turn)
+		return nil
 	})
 	return j, err
 }

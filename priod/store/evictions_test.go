@@ -57,7 +57,7 @@ func TestEvictionsComeBack(t *testing.T) {
 	e.State, e.SignalledAt, e.LeftAt, e.RequeuedAt, e.RestoredAt = eviction.Restored, now(), now(), now(), now()
 	e.How, e.ExitCode, e.ExitSignal, e.Paid, e.Tries, e.Reason = eviction.Exited, 99, 3, 70, 2, "why"
 	save(t, d.store, j, turn)
-	read := must[*eviction.Journal](t)(reader(t, d.store.dir).Journal(ctx))
+	read := must[*eviction.Journal](t)(OpenEvictions(ctx, d.store.dir))
 	if diff := cmp.Diff(j, read); diff != "" {
 		t.Error(diff)
 	}
@@ -79,13 +79,13 @@ func TestClaimsOfOpenEvictions(t *testing.T) {
 	turn.Claims[0].Ended = now().Add(-eviction.Memory - time.Hour)
 	turn.Evictions[0].State = eviction.Restored
 	save(t, d.store, j, turn)
-	read := must[*eviction.Journal](t)(reader(t, d.store.dir).Journal(ctx))
+	read := must[*eviction.Journal](t)(OpenEvictions(ctx, d.store.dir))
 	if len(read.Evictions) != 1 || len(read.Claims) != 1 || read.Claims[0].Purpose != eviction.ForRound {
 		t.Errorf("%+v", read)
 	}
 	turn.Evictions[0].State, turn.Evictions[0].Ended = eviction.Done, now()
 	save(t, d.store, j, turn)
-	if read = must[*eviction.Journal](t)(reader(t, d.store.dir).Journal(ctx)); len(read.Claims) > 0 {
+	if read = must[*eviction.Journal](t)(OpenEvictions(ctx, d.store.dir)); len(read.Claims) > 0 {
 		t.Errorf("%+v", read)
 	}
 }
@@ -106,7 +106,7 @@ func TestOpenEvictionsArePrunedLater(t *testing.T) {
 			if err := d.store.Prune(ctx, d.snapshot.At.Add(73*time.Hour)); err != nil {
 				t.Fatal(err)
 			}
-			read := must[*eviction.Journal](t)(reader(t, d.store.dir).Journal(ctx))
+			read := must[*eviction.Journal](t)(OpenEvictions(ctx, d.store.dir))
 			if claims, rows := len(read.Claims), count(t, d.store, "SELECT count(*) FROM evictions"); int(rows) != want || len(read.Evictions) != want || claims < want {
 				t.Errorf("job %d left: want %d: %+v", left, want, read)
 			}
@@ -166,7 +166,7 @@ func TestEvictionsInANewDatabase(t *testing.T) {
 	turn = &eviction.Turn{Evictions: []eviction.Eviction{j.Evictions[0]}}
 	turn.Evictions[0].State, turn.Evictions[0].SignalledAt = eviction.Signalled, now()
 	save(t, d.store, j, turn)
-	read := must[*eviction.Journal](t)(reader(t, d.store.dir).Journal(ctx))
+	read := must[*eviction.Journal](t)(OpenEvictions(ctx, d.store.dir))
 	if diff := cmp.Diff(j, read); diff != "" {
 		t.Error(diff)
 	}

@@ -2,11 +2,15 @@ package store
 
 import (
 	"encoding/json"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"slurmprio/slurmplug"
 )
@@ -50,6 +54,38 @@ func FuzzUndo(f *testing.F) {
 		cut.parse(append(append([]byte{}, text...), `{"job":"9","lever":"Nice"`...))
 		if cut.good != u.good || len(cut.Changes()) > u.lines {
 			t.Fatalf("a line that is cut off counts: %d and %d bytes", cut.good, u.good)
+		}
+	})
+}
+
+// Whatever stands in evictions.jsonl, what is read of it is what is read again once it
+// was written anew, with each row where whoever looks for its number finds it.
+func FuzzEvictionLines(f *testing.F) {
+	head := `{"format":1,"journal":"x","cluster":"test"}` + "\n"
+	f.Add([]byte(head + `{"turn":1,"claims":[{"claim":2,"job":"7","state":"planned"}],"evictions":[{"eviction":1,"claim":2,"job":"8_4","state":"signalled","signalled":"2025-11-03T10:00:00Z"}]}` + "\n"))
+	f.Add([]byte(head + `{"turn":3,"evictions":[{"eviction":5,"job":"8","state":"done"},{"eviction":4,"job":"8","state":"left"},{"eviction":5,"job":"8","state":"left"}]}` + "\n{\"tu"))
+	f.Add([]byte(head + `{"turn":3,"times":{"8":2,"9+1":1},"last_claim":7,"last_eviction":9}` + "\n\x00\n[]\n{}\n"))
+	f.Add([]byte("garbage\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		file := &evictionFile{lineFile: lineFile{path: evictionPath(t.TempDir())}}
+		j, err := file.parse(text)
+		if err != nil {
+			return // of a newer priod
+		}
+		for i := range j.Evictions {
+			if n := j.Evictions[i].Number; j.Eviction(n) != &j.Evictions[i] {
+				t.Fatalf("eviction %d is not where it is looked for", n)
+			}
+		}
+		if err := file.replace(j, "test"); err != nil {
+			t.Fatal(err)
+		}
+		_, again, err := openEvictions(filepath.Dir(file.path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(j, again, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatal(diff)
 		}
 	})
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"hash/maphash"
+	"maps"
 	"time"
 	"unique"
 
@@ -22,6 +23,25 @@ type held struct {
 	row      int64   // last row of jobs
 	write    int64   // last row of writes
 	poll     uint32  // counts calls of compare
+	ended    ended
+}
+
+// mayReturn is for how long at least what was written into a job is remembered after
+// its run ended: one that failed leaves the queue, and can be requeued as long as Slurm
+// knows it.
+const mayReturn = time.Hour
+
+// ended are the ids of jobs whose run ended since a time, and in the period before.
+type ended struct {
+	since       time.Time
+	now, before map[uint32]bool
+}
+
+func (e *ended) add(id uint32, at time.Time) {
+	if e.now == nil || at.Sub(e.since).Abs() >= mayReturn {
+		*e = ended{since: at, now: map[uint32]bool{}, before: e.now}
+	}
+	e.now[id] = true
 }
 
 // entry is one job of the queue. A digest of 0 says that the row does not exist.
@@ -108,12 +128,14 @@ func (e *entry) isOther(j *cluster.Job) bool {
 }
 
 // present returns a function that tells whether any record with a job id is in
-// the queue.
+// the queue, or may come back.
 func (h *held) present() func(id uint32) bool {
 	ids := make(map[uint32]bool, len(h.jobs))
 	for id := range h.jobs {
 		ids[id.ID] = true
 	}
+	maps.Copy(ids, h.ended.now)
+	maps.Copy(ids, h.ended.before)
 	return func(id uint32) bool { return ids[id] }
 }
 

@@ -52,6 +52,7 @@ func (s *Store) load(ctx context.Context) error {
 		return err
 	}
 	s.history, s.held, s.unsaved = l.history, l.held, unsaved{}
+	s.history.Remember(s.former)
 	s.changes.reset()
 	for id := range l.tried {
 		s.compareHistory(s.held.entry(id))
@@ -77,6 +78,12 @@ func (s *Store) load(ctx context.Context) error {
 		k.entry.known = k.digest
 	}
 	return nil
+}
+
+func (s *Store) former(j *cluster.Job) (cluster.Written, map[slurmplug.Lever]cluster.Requested) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.undo.Former(j)
 }
 
 // rewriteUndo adds to a journal that somebody deleted or cut off what the

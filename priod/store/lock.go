@@ -141,6 +141,10 @@ func LockActing(ctx context.Context, dir string) (release func(), err error) {
 	}
 }
 
+// ErrGaveWay says that priod reset, or a pause, came between: nothing was written in this
+// cycle, and the next one finds what stands then.
+var ErrGaveWay = errors.New("this cycle writes nothing")
+
 // startActing takes act.lock for this cycle.
 func (s *Store) startActing() error {
 	if s.acting != nil {
@@ -148,7 +152,7 @@ func (s *Store) startActing() error {
 	}
 	f, err := acquire(filepath.Join(s.dir, "act.lock"))
 	if errors.As(err, new(*HeldError)) {
-		return fmt.Errorf("jobs are being changed by somebody else (priod reset?): %w", err)
+		return fmt.Errorf("%w, jobs are being changed by another process (priod reset?): %w", ErrGaveWay, err)
 	}
 	s.acting = f
 	return err

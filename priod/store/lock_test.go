@@ -60,7 +60,7 @@ func TestActLock(t *testing.T) {
 	}
 	d.cycle() // nothing to write: it needs no lock
 	d.snapshot.Jobs = append(d.snapshot.Jobs, pending(2, "te"))
-	if _, err := d.step(); err == nil || !strings.Contains(err.Error(), "priod reset?") {
+	if _, err := d.step(); !errors.Is(err, ErrGaveWay) || !strings.Contains(err.Error(), "priod reset?") {
 		t.Errorf("the daemon acts beside reset: %v", err)
 	}
 	release()

@@ -36,6 +36,7 @@ var rowsOf = map[int64]string{
 		INSERT INTO lessons VALUES (1, 3000, 0, 0, '');`,
 	5: `UPDATE decisions SET steer = 'waits 5 min for a100';`,
 	6: `UPDATE claims SET purpose = 'round';`,
+	8: `INSERT INTO eviction_turns VALUES ('one', 7);`,
 }
 
 // Every schema since the first is brought up to date with what it holds.
@@ -100,7 +101,7 @@ func TestMigrateFromEverySchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if newest, _ := p.GetDBVersion(ctx); rowsOf[newest] == "" || int(newest) != len(rowsOf) {
+	if newest, _ := p.GetDBVersion(ctx); rowsOf[newest] == "" || len(p.ListSources()) != len(rowsOf) {
 		t.Errorf("schema %d has no rows in rowsOf: add what that priod leaves behind", newest)
 	}
 	for pragma, want := range map[string]int64{"auto_vacuum": 2, "foreign_keys": 1, "synchronous": 2, "busy_timeout": 5000} {

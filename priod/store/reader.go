@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/mattn/go-sqlite3"
@@ -103,15 +104,23 @@ func (r *Reader) checkSchema(ctx context.Context) error {
 	}
 	err = r.db.QueryRowContext(ctx, "SELECT max(version_id) FROM goose_db_version").Scan(&has)
 	switch {
+	case err != nil && strings.Contains(err.Error(), "no such table"):
+		return fmt.Errorf("%s %w", databasePath(r.dir), errUnmade)
 	case err != nil:
 		return err
 	case has > knows:
 		return &NewerError{Path: databasePath(r.dir), Has: has, Knows: knows}
 	case has < knows:
-		return fmt.Errorf("%s has schema %d and this priod reads %d: start the new priod's daemon once, it brings the database up to date", databasePath(r.dir), has, knows)
+		return fmt.Errorf("%s has schema %d and this priod reads %d: start the new priod's daemon once, it %w", databasePath(r.dir), has, knows, errOutdated)
 	}
 	return nil
 }
+
+// A daemon that starts makes the tables one migration after the other.
+var (
+	errUnmade   = errors.New("has no tables yet: the daemon makes them when it starts; ask again in a moment")
+	errOutdated = errors.New("brings the database up to date")
+)
 
 // view runs read in one transaction: all of it sees the same moment.
 func (r *Reader) view(ctx context.Context, read func(tx *sql.Tx) error) error {
@@ -125,19 +134,25 @@ func (r *Reader) view(ctx context.Context, read func(tx *sql.Tx) error) error {
 	})
 }
 
-// patiently tries again what SQLite would have to write for. Without write access it
-// cannot set the mark that a reader needs; the writer's next transaction does. And the
-// last writer to go takes the -shm away before the -wal.
+// migrationPatience is for how long a reader waits for a daemon to make the tables.
+const migrationPatience = 2 * time.Second
+
+// patiently tries again what SQLite would have to write for, and while a daemon that
+// starts makes the tables. Without write access SQLite cannot set the mark that a
+// reader needs; the writer's next transaction does. And the last writer to go takes
+// the -shm away before the -wal.
 func (r *Reader) patiently(ctx context.Context, attempt func() error) error {
+	begun := time.Now()
 	for try := 0; ; try++ {
 		err := attempt()
-		if err == nil || try == 5 || !isUnready(err) {
+		migrates := errors.Is(err, errUnmade) || errors.Is(err, errOutdated) && r.live()
+		if err == nil || try >= 5 && !migrates || !migrates && !isUnready(err) || time.Since(begun) > migrationPatience {
 			return r.explain(err)
 		}
 		select {
 		case <-ctx.Done():
 			return r.explain(err)
-		case <-time.After(time.Duration(try+1) * 20 * time.Millisecond):
+		case <-time.After(time.Duration(min(try+1, 5)) * 20 * time.Millisecond):
 		}
 	}
 }
@@ -163,6 +178,7 @@ func (r *Reader) History(ctx context.Context) (*cluster.History, error) {
 		l.held.reset()
 		return l.all(ctx)
 	})
+	l.history.Remember(undo.Former)
 	return l.history, err
 }
 

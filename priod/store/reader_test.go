@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
@@ -468,5 +470,77 @@ func TestKilledThenReset(t *testing.T) {
 	}
 	if n := count(t, s, "SELECT count(*) FROM writes WHERE status = 'unknown'"); n != 2 {
 		t.Errorf("%d writes in doubt", n)
+	}
+}
+
+// A reader that comes before the tables waits for them, and says so when they do not come.
+func TestReaderBeforeTheTables(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(databasePath(dir), nil, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	_, err := OpenReader(ctx, dir)
+	if err == nil || !strings.Contains(err.Error(), "has no tables yet") || strings.Contains(err.Error(), "no such table") {
+		t.Errorf("nobody makes them: %v", err)
+	}
+	opened := make(chan error)
+	go func() {
+		r, err := OpenReader(ctx, dir)
+		if err == nil {
+			err = r.Close()
+		}
+		opened <- err
+	}()
+	openStore(t, dir, Options{})
+	if err := <-opened; err != nil {
+		t.Errorf("while they are made: %v", err)
+	}
+}
+
+// An array is told of as a whole, also once each of its tasks has a record of its own.
+func TestArrayAfterItSplit(t *testing.T) {
+	array, task := pending(7, "be"), func(n int32, state cluster.State) cluster.Job {
+		j := pending(7, "be")
+		j.ID.Task, j.State, j.RawID = n, state, 100+uint32(n)
+		return j
+	}
+	array.Tasks, array.TaskCount = "3-9", 7
+	d := newDaemon(t, t.TempDir(), array, task(1, cluster.Running), task(2, cluster.Running))
+	d.cycle()
+	story := must[Story](t)(reader(t, d.store.dir).Job(ctx, slurmplug.Plain(7), 10))
+	want := &Array{Waiting: "3-9", Tasks: []TasksIn{{"running", 2, "1-2"}}}
+	if diff := cmp.Diff(want, story.Array); diff != "" || story.Job.ID != slurmplug.Plain(7) {
+		t.Errorf("%+v\n%s", story.Job, diff)
+	}
+
+	d = newDaemon(t, t.TempDir(), task(1, cluster.Running), task(2, cluster.Running), task(3, cluster.Pending), task(4, cluster.Running))
+	d.cycle()
+	d.snapshot.Jobs = d.snapshot.Jobs[1:]
+	d.cycle()
+	r := reader(t, d.store.dir)
+	story = must[Story](t)(r.Job(ctx, slurmplug.Plain(7), 10))
+	want = &Array{Tasks: []TasksIn{{"left", 1, "1"}, {"pending", 1, "3"}, {"running", 2, "2,4"}}}
+	if diff := cmp.Diff(want, story.Array); diff != "" || story.Job.ID.Task != 3 {
+		t.Errorf("%+v\n%s", story.Job, diff)
+	}
+	if story = must[Story](t)(r.Job(ctx, cluster.JobID{ID: 7, Task: 2}, 10)); story.Array != nil {
+		t.Errorf("a task is an array: %+v", story.Array)
+	}
+}
+
+// The components of a heterogeneous job are found as squeue names them.
+func TestComponent(t *testing.T) {
+	leader, second := pending(83, "be"), pending(84, "be")
+	leader.HetLeader, second.HetLeader, second.HetOffset = 83, 83, 1
+	d := newDaemon(t, t.TempDir(), leader, second)
+	d.cycle()
+	r := reader(t, d.store.dir)
+	for offset, want := range []uint32{83, 84} {
+		if id := must[cluster.JobID](t)(r.Component(ctx, 83, offset)); id != slurmplug.Plain(want) {
+			t.Errorf("83+%d is %s", offset, id)
+		}
+	}
+	if _, err := r.Component(ctx, 83, 2); !errors.Is(err, ErrNone) {
+		t.Errorf("83+2: %v", err)
 	}
 }

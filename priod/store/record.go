@@ -57,6 +57,9 @@ func (s *Store) Planned(ctx context.Context, seen plan.Seen) (err error) {
 	if err := s.keepUndo(); err != nil {
 		return err
 	}
+	if err := s.keepEvictions(ctx, seen.Snapshot.Cluster); err != nil {
+		return err
+	}
 	acting := seen.Hold == "" && len(seen.Plan.Actions) > 0
 	if acting {
 		if err := s.startActing(); err != nil {
@@ -70,7 +73,7 @@ func (s *Store) Planned(ctx context.Context, seen plan.Seen) (err error) {
 		if hold, err := s.hold(); err != nil {
 			return err
 		} else if hold != "" {
-			return errors.New(hold) // since the cycle began
+			return fmt.Errorf("%w, since it began priod was %s", ErrGaveWay, hold)
 		}
 		if err := s.noticeReset(); err != nil {
 			return err
@@ -84,6 +87,9 @@ func (s *Store) Planned(ctx context.Context, seen plan.Seen) (err error) {
 			s.compare(&seen)
 			err = s.save(ctx, &seen, acting)
 		}
+	}
+	if err == nil {
+		s.catchUp(ctx)
 	}
 	return s.explain(err)
 }
@@ -159,7 +165,7 @@ func (s *Store) noticeReset() error {
 			}
 		}
 	}
-	return fmt.Errorf("%s was changed by another process (priod reset?): %d values count as taken back and the next cycle decides anew", s.undo.path, dropped)
+	return fmt.Errorf("%w, a reset took place: %d values count as taken back and the next cycle decides anew", ErrGaveWay, dropped)
 }
 
 // save is one transaction, and the undo journal just before its commit.

@@ -5,8 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -133,6 +133,20 @@ type Story struct {
 	Writes    []Write    `json:"writes"`
 	Intervals []Interval `json:"intervals"`
 	Share     *Share     `json:"share,omitempty"` // nil: the allocation never counted it
+	Array     *Array     `json:"array,omitempty"` // nil: no array was asked for
+}
+
+// Array is what became of an array's tasks.
+type Array struct {
+	Waiting string    `json:"waiting,omitempty"` // tasks in the array's own record
+	Tasks   []TasksIn `json:"tasks"`             // those with records of their own
+}
+
+// TasksIn are the tasks in one state.
+type TasksIn struct {
+	State string `json:"state"` // of the job, or "left" when it is in the queue no more
+	Count int    `json:"count"`
+	Tasks string `json:"tasks"`
 }
 
 // ErrNone says that nothing is stored of what was asked for.
@@ -213,24 +227,29 @@ func (r *Reader) Queue(ctx context.Context) (all []Queued, err error) {
 
 // Job returns what is stored about the latest job of this id, at most most of
 // each list; ErrNone when it was never seen. A task that has no record of its
-// own is answered by its array.
+// own is answered by its array, an array that has none by one of its tasks.
 func (r *Reader) Job(ctx context.Context, id cluster.JobID, most int) (s Story, err error) {
 	err = r.view(ctx, func(tx *sql.Tx) error {
 		row, err := r.latest(ctx, tx, id)
 		if err != nil {
 			return err
 		}
-		s, err = r.story(ctx, tx, &row, most)
+		if s, err = r.story(ctx, tx, &row, most); err == nil && id.Task == slurmplug.NoTask {
+			s.Array, err = r.array(ctx, tx, &row)
+		}
 		return err
 	})
 	return s, err
 }
 
+// latest is the row of the latest job of an id. Once an array has no record of its own
+// any more, a task stands for it, one that waits if there is one.
 func (r *Reader) latest(ctx context.Context, tx *sql.Tx, id cluster.JobID) (db.Job, error) {
 	row, err := r.q.LatestJob(ctx, tx, db.LatestJobParams{ID: int64(id.ID), Task: int64(id.Task)})
 	if !errors.Is(err, sql.ErrNoRows) {
 		return row, err
 	}
+	unknown := fmt.Errorf("%w about job %s: no cycle has seen it, or it is older than the retention", ErrNone, id)
 	if id.Task != slurmplug.NoTask {
 		array := slurmplug.Plain(id.ID)
 		row, err = r.q.LatestJob(ctx, tx, db.LatestJobParams{ID: int64(array.ID), Task: int64(array.Task)})
@@ -240,20 +259,61 @@ func (r *Reader) latest(ctx context.Context, tx *sql.Tx, id cluster.JobID) (db.J
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return db.Job{}, err
 		}
-		return db.Job{}, fmt.Errorf("%w about job %s: no cycle has seen it, or it is older than the retention", ErrNone, id)
+		return db.Job{}, unknown
 	}
-	tasks, err := r.q.TasksOf(ctx, tx, db.TasksOfParams{ID: int64(id.ID), Most: 3})
-	switch {
-	case err != nil:
+	tasks, err := r.q.TasksOf(ctx, tx, int64(id.ID))
+	if err != nil {
 		return db.Job{}, err
-	case len(tasks) == 0:
-		return db.Job{}, fmt.Errorf("%w about job %s: no cycle has seen it, or it is older than the retention", ErrNone, id)
 	}
-	names := make([]string, len(tasks))
-	for i, t := range tasks {
-		names[i] = jobID(int64(id.ID), t).String()
+	if len(tasks) == 0 {
+		return db.Job{}, unknown
 	}
-	return db.Job{}, fmt.Errorf("%w about job %s as a whole, it is an array: ask for a task, such as %s", ErrNone, id, strings.Join(names, ", "))
+	task := tasks[max(slices.IndexFunc(tasks, func(t db.TasksOfRow) bool { return t.LeftMs == 0 && t.State == cluster.Pending.String() }), 0)]
+	return r.q.LatestJob(ctx, tx, db.LatestJobParams{ID: int64(id.ID), Task: task.Task})
+}
+
+// Component returns the id of a component of a heterogeneous job; ErrNone when no cycle
+// has seen it.
+func (r *Reader) Component(ctx context.Context, leader uint32, offset int) (id cluster.JobID, err error) {
+	err = r.view(ctx, func(tx *sql.Tx) error {
+		row, err := r.q.ComponentOf(ctx, tx, db.ComponentOfParams{HetLeader: int64(leader), HetOffset: int64(offset)})
+		if errors.Is(err, sql.ErrNoRows) {
+			return fmt.Errorf("%w about job %d+%d: no cycle has seen it, or it is older than the retention", ErrNone, leader, offset)
+		}
+		id = jobID(row.ID, row.Task)
+		return err
+	})
+	return id, err
+}
+
+// array sums up the array that was asked for; nil for a job that is none.
+func (r *Reader) array(ctx context.Context, tx *sql.Tx, row *db.Job) (*Array, error) {
+	if row.Task == int64(slurmplug.NoTask) && row.Tasks == "" {
+		return nil, nil
+	}
+	rows, err := r.q.TasksOf(ctx, tx, row.ID)
+	if err != nil {
+		return nil, err
+	}
+	a, seen, tasks := &Array{}, map[int64]bool{}, map[string][]int32{}
+	if row.Task == int64(slurmplug.NoTask) && row.LeftMs == 0 {
+		a.Waiting = row.Tasks
+	}
+	for _, t := range rows {
+		state := t.State
+		if t.LeftMs != 0 {
+			state = "left"
+		}
+		if !seen[t.Task] && t.User == row.User { // else an earlier array had the id
+			tasks[state] = append(tasks[state], int32(t.Task))
+		}
+		seen[t.Task] = true
+	}
+	for _, state := range slices.Sorted(maps.Keys(tasks)) {
+		slices.Sort(tasks[state])
+		a.Tasks = append(a.Tasks, TasksIn{State: state, Count: len(tasks[state]), Tasks: slurmplug.CompactTasks(tasks[state])})
+	}
+	return a, nil
 }
 
 func hasTask(tasks string, task int32) bool {

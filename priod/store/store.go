@@ -4,15 +4,17 @@
 //
 // The state folder holds
 //
-//	priod.db     history: jobs, nodes, intervals, cycles, decisions, writes
-//	undo.jsonl   every change to a job with what was there before; see Undo
-//	reset        when priod reset last took all of it back
-//	paused       who paused priod, when and why; see Pause
-//	lock         held by the one daemon of this folder
-//	act.lock     held while jobs are changed, by the daemon or by priod reset
+//	priod.db         history: jobs, nodes, intervals, cycles, decisions, writes
+//	undo.jsonl       every change to a job with what was there before; see Undo
+//	evictions.jsonl  claims and evictions, each turn of them; see evictionFile
+//	reset            when priod reset last took all of it back
+//	paused           who paused priod, when and why; see Pause
+//	lock             held by the one daemon of this folder
+//	act.lock         held while jobs are changed, by the daemon or by priod reset
 //
 // Losing the database costs history, never correctness: it is set aside and
-// begun anew from what the daemon knows, and after a restart from undo.jsonl.
+// begun anew from what the daemon knows, and after a restart from undo.jsonl and
+// evictions.jsonl.
 package store
 
 import (
@@ -63,8 +65,10 @@ type Store struct {
 	history *cluster.History // as Load returned it; followed by Planned and Done
 	held    held
 	unsaved unsaved
-	changes changes           // of the cycle at hand
-	journal *eviction.Journal // as LoadEvictions returned it
+	changes changes // of the cycle at hand
+
+	journal   *eviction.Journal // as LoadEvictions returned it
+	evictions *evictionFile
 }
 
 // unopened says which folder could not be opened, and who can.

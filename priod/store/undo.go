@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -76,19 +75,16 @@ func (c *Change) requested() cluster.Requested {
 // before it goes to Slurm, so that reset, and a daemon that lost its database,
 // know priod's values from other people's. Whoever writes holds act.lock.
 type Undo struct {
-	path    string
+	lineFile
 	changes map[cluster.JobID][]*Change // the last one for each lever, latest last
 	older   map[cluster.JobID][]cluster.Sent
 	lines   int // in the file
 	seq     int
-	file    os.FileInfo // as last read or written; nil: there was none
-	good    int64       // bytes up to the end of the last whole line
-	before  int64       // good before the last append
-	kept    int         // lines when this process last replaced the file
-	missing bool        // there was no file when the journal was opened
-	damaged int         // unreadable lines before that
-	stale   bool        // the file holds changes that were forgotten
-	reset   time.Time   // of the last TakenBack; zero: never
+	kept    int       // lines when this process last replaced the file
+	missing bool      // there was no file when the journal was opened
+	damaged int       // unreadable lines before that
+	stale   bool      // the file holds changes that were forgotten
+	reset   time.Time // of the last TakenBack; zero: never
 }
 
 func undoPath(dir string) string { return filepath.Join(dir, "undo.jsonl") }
@@ -99,7 +95,7 @@ func resetPath(journal string) string { return filepath.Join(filepath.Dir(journa
 // OpenUndo reads the undo journal of a state folder; a missing one is empty. A
 // line that a crash cut off was never acted on and does not count.
 func OpenUndo(dir string) (*Undo, error) {
-	u := &Undo{path: undoPath(dir)}
+	u := &Undo{lineFile: lineFile{path: undoPath(dir)}}
 	if err := u.read(); err != nil {
 		return nil, fmt.Errorf("undo journal: %w", cmp.Or(forbidden(u.path), err))
 	}
@@ -115,18 +111,7 @@ func (u *Undo) read() error {
 		return err
 	}
 	u.reset, _ = time.Parse(time.RFC3339Nano, string(bytes.TrimSpace(mark))) // spoiled: never, and the database decides
-	f, err := os.Open(u.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if u.file, err = f.Stat(); err != nil {
-		return err
-	}
-	text, err := io.ReadAll(f)
+	text, err := u.load()
 	if err != nil {
 		return err
 	}
@@ -256,6 +241,16 @@ func (u *Undo) Written() map[cluster.JobID]cluster.Written {
 	return all
 }
 
+// Former is what the journal tells about values that priod may have left in a job that
+// was gone from the queue for a while.
+func (u *Undo) Former(j *cluster.Job) (w cluster.Written, requests map[slurmplug.Lever]cluster.Requested) {
+	if c := u.Last(j.ID); c != nil && c.Of(j) {
+		w = c.written()
+		w.Older = u.olderOf(j.ID)
+	}
+	return w, u.requests(j.ID, func(c *Change) bool { return c.Of(j) })
+}
+
 // Requests is what the journal tells about values that priod may have left in
 // jobs' requests.
 func (u *Undo) Requests() map[cluster.JobID]map[slurmplug.Lever]cluster.Requested {
@@ -341,10 +336,6 @@ func (u *Undo) refresh() (changed bool, err error) {
 	return true, u.read()
 }
 
-func (u *Undo) unchanged(now os.FileInfo) bool {
-	return u.file != nil && os.SameFile(u.file, now) && u.file.Size() == now.Size() && u.file.ModTime().Equal(now.ModTime())
-}
-
 // lost tells whether the journal was deleted, or changed as no priod does:
 // reset puts a whole new file in its place and notes when.
 func (u *Undo) lost() (bool, error) {
@@ -362,7 +353,7 @@ func (u *Undo) lost() (bool, error) {
 	case os.SameFile(u.file, now):
 		return true, nil
 	}
-	other := &Undo{path: u.path}
+	other := &Undo{lineFile: lineFile{path: u.path}}
 	if err := other.read(); err != nil {
 		return false, fmt.Errorf("undo journal: %w", err)
 	}
@@ -374,22 +365,11 @@ func (u *Undo) lost() (bool, error) {
 func (u *Undo) restore() (aside string, err error) {
 	if exists(u.path) {
 		if aside, err = u.setAside(); err != nil {
-			return "", err
+			return "", fmt.Errorf("undo journal: %w", err)
 		}
 	}
 	u.damaged = 0
 	return aside, u.keep(func(*Change) bool { return true })
-}
-
-func (u *Undo) setAside() (string, error) {
-	to, err := asideName(u.path)
-	if err == nil {
-		err = os.Link(u.path, to)
-	}
-	if err != nil {
-		return "", fmt.Errorf("undo journal: keep a copy of the damaged file: %w", err)
-	}
-	return to, nil
 }
 
 // Append adds changes with one write and one sync. After an error the file is
@@ -407,7 +387,7 @@ func (u *Undo) Append(changes []*Change) error {
 	return nil
 }
 
-func (u *Undo) append(changes []*Change) (err error) {
+func (u *Undo) append(changes []*Change) error {
 	if u.damaged > 0 || u.stale {
 		if err := u.keep(func(*Change) bool { return true }); err != nil {
 			return err
@@ -417,30 +397,12 @@ func (u *Undo) append(changes []*Change) (err error) {
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(u.path, os.O_WRONLY|os.O_CREATE, 0o640)
-	if err != nil {
+	if err := u.add(text); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	if err := f.Truncate(u.good); err != nil { // a line that a crash cut off
-		return err
-	}
-	_, err = f.WriteAt(text, u.good)
-	err = errors.Join(err, f.Sync())
-	if err == nil && u.file == nil {
-		err = syncDir(filepath.Dir(u.path))
-	}
-	if err != nil {
-		err = errors.Join(err, f.Truncate(u.good))
-		u.file, _ = f.Stat() // its time has changed
-		return err
-	}
-	u.before = u.good
-	u.good += int64(len(text))
 	u.lines += len(changes)
 	u.missing = false
-	u.file, err = f.Stat()
-	return err
+	return nil
 }
 
 // journalText is one line for each change.
@@ -474,7 +436,7 @@ func (u *Undo) takeBack() error {
 func (u *Undo) keep(keep func(*Change) bool) error {
 	if u.damaged > 0 {
 		if _, err := u.setAside(); err != nil {
-			return err
+			return fmt.Errorf("undo journal: %w", err)
 		}
 	}
 	kept := slices.DeleteFunc(u.Changes(), func(c *Change) bool { return !keep(c) })

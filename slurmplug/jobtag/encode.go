@@ -46,6 +46,7 @@ func Encode(t Tag) (string, error) {
 	if len(t.CPU) > 0 {
 		put("cpu", appendTyped(nil, t.CPU, appendCurve))
 	}
+	flag("give-back", t.GiveBack)
 	seconds("grace", t.Grace)
 	flag("guess", t.Guess)
 	if len(t.Mem) > 0 {

@@ -21,10 +21,10 @@ var full = Tag{
 	Speed: map[string]float64{"v100": 0.45, "a100": 1},
 	CPU:   map[string]Curve{"a100": {{3, 1}, {9, 2.4}}},
 	Mem:   map[string]Curve{"v100": {{16000, 1}}, "a100_1g.5gb": {{1000.5, 0.5}, {2000, 1}}},
-	Steps: 1e6, Share: true, Retry: "infra", Guess: true,
+	Steps: 1e6, Share: true, GiveBack: true, Retry: "infra", Guess: true,
 }
 
-const fullText = "prio:ckpt=3600&cpu=a100:3x1-9x2.4&grace=300&guess=1&mem=a100_1g.5gb:1000.5x0.5-2000x1,v100:16000x1" +
+const fullText = "prio:ckpt=3600&cpu=a100:3x1-9x2.4&give-back=1&grace=300&guess=1&mem=a100_1g.5gb:1000.5x0.5-2000x1,v100:16000x1" +
 	"&retry=infra&share=1&signal=B:USR1&speed=a100:1,v100:0.45&steps=1000000&type=te&v=1&workload=resnet-50_v1.5"
 
 func TestEncode(t *testing.T) {
@@ -202,7 +202,7 @@ func TestRoundTrip(t *testing.T) {
 			return // too long, and said so
 		}
 		again, _ := Encode(Tag{tag.Type, tag.Grace, tag.Ckpt, tag.Signal, tag.Workload, maps.Clone(tag.Speed),
-			maps.Clone(tag.CPU), maps.Clone(tag.Mem), tag.Steps, tag.Share, tag.Retry, tag.Guess})
+			maps.Clone(tag.CPU), maps.Clone(tag.Mem), tag.Steps, tag.Share, tag.GiveBack, tag.Retry, tag.Guess})
 		if text != again {
 			t.Fatalf("two texts for one tag:\n%s\n%s", text, again)
 		}

@@ -39,7 +39,7 @@ func tooLong(n int) *Error {
 }
 
 // keys of a tag; the position is the bit that Parse remembers a key by.
-var keys = []string{"ckpt", "cpu", "grace", "guess", "mem", "retry", "share", "signal", "speed", "steps", "type", "v", "workload"}
+var keys = []string{"ckpt", "cpu", "give-back", "grace", "guess", "mem", "retry", "share", "signal", "speed", "steps", "type", "v", "workload"}
 
 // Parse reads one tag, as Split returns it. An unknown or repeated key, a bad
 // value, a missing or foreign v, or more than MaxBytes make the whole tag

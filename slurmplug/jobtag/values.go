@@ -81,6 +81,8 @@ func (t *Tag) Set(key, value string) error {
 		t.Steps = n
 	case "share":
 		want = setFlag(&t.Share, value)
+	case "give-back":
+		want = setFlag(&t.GiveBack, value)
 	case "guess":
 		want = setFlag(&t.Guess, value)
 	default:

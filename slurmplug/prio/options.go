@@ -26,7 +26,9 @@ type Option struct {
 func (o *Option) key() string { return strings.TrimPrefix(o.Name, "prio-") }
 
 // Variable is the environment variable that says the same.
-func (o *Option) Variable() string { return variables + strings.ToUpper(o.key()) }
+func (o *Option) Variable() string {
+	return variables + strings.ToUpper(strings.ReplaceAll(o.key(), "-", "_"))
+}
 
 // variables is what the names of all of them begin with.
 const variables = "SBATCHWRAP_"
@@ -43,6 +45,7 @@ var Options = []Option{
 	{"prio-mem", sbatch.Required, "TYPE:NxX-NxX,...", "relative speed with N MB of memory per GPU", verbatim},
 	{"prio-steps", sbatch.Required, "N", "total work of the job, in steps of its own", steps},
 	{"prio-share", sbatch.Optional, "yes|no", "the job may share a GPU", yesNo},
+	{"prio-give-back", sbatch.Optional, "yes|no", "the job starts no srun later on: memory that it holds and has not used may be given back while it runs", yesNo},
 	{"prio-retry", sbatch.Required, "never|infra|always", "requeue the job after which failures", lower},
 }
 
@@ -77,6 +80,9 @@ func (o *Option) apply(tag *jobtag.Tag, value string) (want string) {
 	case o.Name == "prio-share" && text == takenBack:
 		tag.Share = false
 		return ""
+	case o.Name == "prio-give-back" && text == takenBack:
+		tag.GiveBack = false
+		return ""
 	}
 	var bad *jobtag.Error
 	if err := tag.Set(o.key(), text); errors.As(err, &bad) {
@@ -99,8 +105,8 @@ func signal(value string) (string, string) {
 	return name, ""
 }
 
-// takenBack is the answer no. Of all that can be said, only --prio-share can
-// be taken back.
+// takenBack is the answer no. Of all that can be said, only --prio-share and
+// --prio-give-back can be taken back.
 const takenBack = "no"
 
 func yesNo(value string) (string, string) {

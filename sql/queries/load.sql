@@ -58,7 +58,13 @@ SELECT j.id, j.task, j.user, sqlc.embed(e) FROM evictions AS e JOIN jobs AS j ON
 WHERE e.ended_ms = 0 OR e.ended_ms > sqlc.arg(since_ms) ORDER BY e.eviction;
 
 -- name: TimesEvicted :many
--- How often each job in the queue, or under way, was told to leave.
+-- How often each job in the queue, or evicted after a time, was told to leave.
 SELECT j.id, j.task, count(*) AS times FROM evictions AS e JOIN jobs AS j ON j.job = e.job
-WHERE e.signalled_ms > 0 AND (j.left_ms = 0 OR EXISTS (SELECT 1 FROM evictions AS o WHERE o.job = e.job AND o.ended_ms = 0))
+WHERE e.signalled_ms > 0 AND (j.left_ms = 0 OR EXISTS (
+  SELECT 1 FROM evictions AS o WHERE o.job = e.job AND (o.ended_ms = 0 OR o.ended_ms > sqlc.arg(since_ms))
+))
 GROUP BY j.job;
+
+-- name: EvictionTurn :one
+-- The last turn of a file that the database has.
+SELECT turn FROM eviction_turns WHERE journal = sqlc.arg(journal);

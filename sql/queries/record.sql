@@ -59,6 +59,12 @@ WHERE id = sqlc.arg(id) AND task = sqlc.arg(task) AND user = sqlc.arg(user)
   AND first_submit_ms <= sqlc.arg(start_ms) AND (left_ms = 0 OR left_ms >= sqlc.arg(start_ms))
 ORDER BY job DESC LIMIT 1;
 
+-- name: FormerJob :one
+-- The latest row of a user's job of this id, as long as it did not start again more often.
+SELECT job FROM jobs
+WHERE id = sqlc.arg(id) AND task = sqlc.arg(task) AND user = sqlc.arg(user) AND restarts <= sqlc.arg(restarts)
+ORDER BY job DESC LIMIT 1;
+
 -- name: PutHistory :exec
 INSERT INTO history (id, task, first_eligible_ms, counted, lever, value, tried, original, written_ms, reverts)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -125,3 +131,6 @@ UPDATE evictions SET
   signalled_ms = sqlc.arg(signalled_ms), left_ms = sqlc.arg(left_ms), requeued_ms = sqlc.arg(requeued_ms),
   restored_ms = sqlc.arg(restored_ms), ended_ms = sqlc.arg(ended_ms)
 WHERE eviction = sqlc.arg(eviction);
+
+-- name: PutEvictionTurn :exec
+INSERT INTO eviction_turns (journal, turn) VALUES (?, ?) ON CONFLICT (journal) DO UPDATE SET turn = excluded.turn;

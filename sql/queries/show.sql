@@ -4,8 +4,12 @@
 SELECT * FROM jobs WHERE id = ? AND task = ? ORDER BY job DESC LIMIT 1;
 
 -- name: TasksOf :many
--- Tasks with a record of their own, latest first.
-SELECT task FROM jobs WHERE id = sqlc.arg(id) ORDER BY job DESC LIMIT sqlc.arg(most);
+-- Tasks of an array with a record of their own, latest first.
+SELECT task, user, state, left_ms FROM jobs WHERE id = sqlc.arg(id) AND task >= 0 ORDER BY job DESC;
+
+-- name: ComponentOf :one
+-- A component of a heterogeneous job.
+SELECT id, task FROM jobs WHERE het_leader = ? AND het_offset = ? ORDER BY job DESC LIMIT 1;
 
 -- name: DecisionsOfJob :many
 SELECT * FROM decisions WHERE job = sqlc.arg(job) ORDER BY decision DESC LIMIT sqlc.arg(most);
@@ -34,11 +38,12 @@ FROM evictions AS e JOIN claims AS c ON c.claim = e.claim JOIN jobs AS v ON v.jo
 ORDER BY e.ended_ms = 0 DESC, e.eviction DESC LIMIT sqlc.arg(most);
 
 -- name: EvictionsOfJob :many
--- Those of the job's own runs, and those on its behalf.
+-- Those of the job's own runs, and those on its behalf; of an array, -1, those of its tasks.
 SELECT v.id AS victim_id, v.task AS victim_task, v.user AS victim_user, v.tag AS victim_tag,
   t.id AS te_id, t.task AS te_task, t.user AS te_user, sqlc.embed(e), sqlc.embed(c)
 FROM evictions AS e JOIN claims AS c ON c.claim = e.claim JOIN jobs AS v ON v.job = e.job JOIN jobs AS t ON t.job = c.job
-WHERE v.id = sqlc.arg(id) AND v.task = sqlc.arg(task) OR t.id = sqlc.arg(id) AND t.task = sqlc.arg(task)
+WHERE v.id = sqlc.arg(id) AND (v.task = sqlc.arg(task) OR sqlc.arg(task) = -1)
+  OR t.id = sqlc.arg(id) AND (t.task = sqlc.arg(task) OR sqlc.arg(task) = -1)
 ORDER BY e.eviction DESC LIMIT sqlc.arg(most);
 
 -- name: JobsSince :many

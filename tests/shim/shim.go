@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -32,6 +33,7 @@ const (
 	Slow  = "slow"  // go on after Delay
 	Hang  = "hang"  // never end
 	Fail  = "fail"  // exit status 1
+	Mute  = "mute"  // exit status 229, nothing said
 	Warn  = "warn"  // Text on standard error
 	Run   = "run"   // another command, such as the owner's, runs just then
 	Late  = "late"  // sacct knows nothing of the last Delay
@@ -239,6 +241,9 @@ func (c *call) run() (int, error) {
 	if err := c.throw(); err != nil {
 		return 0, err
 	}
+	if c.Do == Mute {
+		return 229, nil
+	}
 	if c.Do == Cut {
 		out = out[:int(c.Part*float64(len(out)))]
 	}
@@ -272,13 +277,26 @@ func (c *call) update(in []byte) (int, error) {
 	return status, errors.Join(err, <-done)
 }
 
-// pass runs the real command to its end. What an update says goes out at once:
-// priod reads from it how far a command came that it had to end.
+// pass runs the real command to its end, or to this program's. What an update says goes
+// out at once: priod reads from it how far a command came that it had to end. scancel is
+// ended where priod would end it.
 func (c *call) pass(in []byte) (out, errs []byte, status int, err error) {
 	cmd := exec.Command(c.real, c.args...)
 	cmd.Args[0] = filepath.Base(c.real)
+	runtime.LockOSThread() // which the command dies with
+	defer runtime.UnlockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var o, e bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &o, &e
+	if c.Command == "scancel" {
+		cmd.Stderr = writer(func(p []byte) (int, error) {
+			e.Write(p)
+			if bytes.Contains(e.Bytes(), []byte(", retrying")) {
+				return len(p), cmd.Process.Kill()
+			}
+			return len(p), nil
+		})
+	}
 	if c.Command == "scontrol update" {
 		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	}
@@ -292,6 +310,10 @@ func (c *call) pass(in []byte) (out, errs []byte, status int, err error) {
 	}
 	return o.Bytes(), e.Bytes(), status, err
 }
+
+type writer func([]byte) (int, error)
+
+func (w writer) Write(p []byte) (int, error) { return w(p) }
 
 func write(out, errs []byte) error {
 	_, err1 := os.Stdout.Write(out)

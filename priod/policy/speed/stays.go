@@ -34,6 +34,7 @@ func (s *Settings) Completed(stays []Stay, shortest time.Duration, table *worklo
 	var (
 		runs    []Run
 		seconds map[string]float64
+		resized bool // the run before ended in a change of what it holds, and went on
 		unknown bool // time of the job on GPUs of no known type
 		last    uint32
 	)
@@ -46,9 +47,10 @@ func (s *Settings) Completed(stays []Stay, shortest time.Duration, table *worklo
 			continue
 		}
 		tag, _ := jobtag.Parse(r.Tag) // one that is not valid says nothing
-		if seconds == nil || tag.Ckpt == 0 && tag.Grace == 0 {
+		if seconds == nil || !resized && tag.Ckpt == 0 && tag.Grace == 0 {
 			seconds, unknown = map[string]float64{}, false
 		}
+		resized = r.State == "RESIZING"
 		seconds[s.Today(r.GPUType)] += r.End.Sub(r.Start).Seconds()
 		unknown = unknown || r.GPUType == ""
 		if slices.Contains(unended, r.State) {

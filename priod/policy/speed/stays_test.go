@@ -38,6 +38,10 @@ func TestCompletedJobs(t *testing.T) {
 			[]speed.Stay{row(1, 100, 400, "PREEMPTED", "a100", ""), row(1, 900, 1000, "COMPLETED", "v100", "")},
 			[]speed.Run{{Program: speed.Program{User: "ann", Name: "train", GPUs: 2}, Seconds: map[string]float64{"v100": 100}}},
 		},
+		"a job whose memory was lowered": {
+			[]speed.Stay{row(1, 100, 400, "RESIZING", "a100", ""), row(1, 400, 1000, "COMPLETED", "a100", "")},
+			[]speed.Run{{Program: speed.Program{User: "ann", Name: "train", GPUs: 2}, Seconds: map[string]float64{"a100": 900}}},
+		},
 		"an id that came again": {
 			[]speed.Stay{row(1, 100, 400, "FAILED", "a100", saves), row(1, 900, 1000, "COMPLETED", "v100", saves)},
 			[]speed.Run{{Program: speed.Program{Workload: "lm", GPUs: 2}, Seconds: map[string]float64{"v100": 100}, Work: 500}},

@@ -419,26 +419,39 @@ func (p *planner) compare(i int) {
 	v.NotGiven = v.Other != Open && !p.allocated(j, v.Other)
 }
 
+// boundless is a time, in s, that no time limit bounds: Slurm and the allocation count a
+// year for none, of which some may have passed.
+const boundless = 180 * 24 * 3600
+
 // Explain says a verdict in words for a person; name gives a type's.
 func (v *Verdict) Explain(name func(int32) string) string {
 	minutes := func(s float64) string { return fmt.Sprintf("%.0f min", s/60) }
+	in := func(s float64) string {
+		if s >= boundless {
+			return "at no known time"
+		}
+		return "in " + minutes(s)
+	}
 	text := ""
 	switch v.Why {
 	case Starts:
 		text = fmt.Sprintf("%s is allocated to it and free", name(v.Type))
 	case Waits:
-		text = fmt.Sprintf("waits %s for %s, where it ends in %s", minutes(v.Start), name(v.Type), minutes(v.End))
+		text = fmt.Sprintf("waits %s for %s, where it ends %s", minutes(v.Start), name(v.Type), in(v.End))
+		if v.Start >= boundless {
+			text = fmt.Sprintf("waits for %s, where jobs without a time limit run", name(v.Type))
+		}
 		if v.Other != Open {
 			given := ""
 			if v.NotGiven {
 				given = ", where nothing is allocated to it,"
 			}
-			text += fmt.Sprintf("; on %s%s it would end in %s", name(v.Other), given, minutes(v.OtherEnd))
+			text += fmt.Sprintf("; on %s%s it would end %s", name(v.Other), given, in(v.OtherEnd))
 		}
 	case Takes:
-		text = fmt.Sprintf("takes %s, which is free and where it ends in %s", name(v.Type), minutes(v.End))
+		text = fmt.Sprintf("takes %s, which is free and where it ends %s", name(v.Type), in(v.End))
 		if v.Other != Open {
-			text += fmt.Sprintf("; waiting for %s it would end in %s", name(v.Other), minutes(v.OtherEnd))
+			text += fmt.Sprintf("; waiting for %s it would end %s", name(v.Other), in(v.OtherEnd))
 		}
 	default:
 		text = map[Why]string{

@@ -350,3 +350,17 @@ func TestOnSmallerNodes(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 }
+
+// Where no time limit says when a job ends, no figure does.
+func TestExplainWithoutTimeLimits(t *testing.T) {
+	const year = 365 * 24 * 3600
+	for want, v := range map[string]Verdict{
+		"waits for fast, where jobs without a time limit run":                                                   {Why: Waits, Start: year - 3600, End: 2 * year, Other: Open},
+		"waits 5 min for fast, where it ends at no known time; on slow it would end at no known time":           {Why: Waits, Start: 300, End: year, Other: 1, OtherEnd: 2 * year},
+		"takes fast, which is free and where it ends in 10 min; waiting for slow it would end at no known time": {Why: Takes, End: 600, Other: 1, OtherEnd: year},
+	} {
+		if got := v.Explain(func(t int32) string { return []string{"fast", "slow"}[t] }); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

@@ -239,6 +239,18 @@ func (q *Queries) DecisionsInQueue(ctx context.Context, db DBTX) ([]Decision, er
 	return items, nil
 }
 
+const evictionTurn = `-- name: EvictionTurn :one
+SELECT turn FROM eviction_turns WHERE journal = ?1
+`
+
+// The last turn of a file that the database has.
+func (q *Queries) EvictionTurn(ctx context.Context, db DBTX, journal string) (int64, error) {
+	row := db.QueryRowContext(ctx, evictionTurn, journal)
+	var turn int64
+	err := row.Scan(&turn)
+	return turn, err
+}
+
 const evictionsAfter = `-- name: EvictionsAfter :many
 SELECT j.id, j.task, j.user, e.eviction, e.claim, e.job, e.start_ms, e.restarts, e.gpus, e.signal, e.grace_ms, e.eligible_ms, e.cost_promised, e.cost_paid, e.state, e.reason, e.recorded_ms, e.signalled_ms, e.left_ms, e.requeued_ms, e.ended_ms, e.raw_id, e.unsaved_ms, e.restart_ms, e.how, e.exit_code, e.exit_signal, e.tries, e.restored_ms FROM evictions AS e JOIN jobs AS j ON j.job = e.job
 WHERE e.ended_ms = 0 OR e.ended_ms > ?1 ORDER BY e.eviction
@@ -595,7 +607,9 @@ func (q *Queries) RequestWrites(ctx context.Context, db DBTX) ([]RequestWritesRo
 
 const timesEvicted = `-- name: TimesEvicted :many
 SELECT j.id, j.task, count(*) AS times FROM evictions AS e JOIN jobs AS j ON j.job = e.job
-WHERE e.signalled_ms > 0 AND (j.left_ms = 0 OR EXISTS (SELECT 1 FROM evictions AS o WHERE o.job = e.job AND o.ended_ms = 0))
+WHERE e.signalled_ms > 0 AND (j.left_ms = 0 OR EXISTS (
+  SELECT 1 FROM evictions AS o WHERE o.job = e.job AND (o.ended_ms = 0 OR o.ended_ms > ?1)
+))
 GROUP BY j.job
 `
 
@@ -605,9 +619,9 @@ type TimesEvictedRow struct {
 	Times int64
 }
 
-// How often each job in the queue, or under way, was told to leave.
-func (q *Queries) TimesEvicted(ctx context.Context, db DBTX) ([]TimesEvictedRow, error) {
-	rows, err := db.QueryContext(ctx, timesEvicted)
+// How often each job in the queue, or evicted after a time, was told to leave.
+func (q *Queries) TimesEvicted(ctx context.Context, db DBTX, sinceMs int64) ([]TimesEvictedRow, error) {
+	rows, err := db.QueryContext(ctx, timesEvicted, sinceMs)
 	if err != nil {
 		return nil, err
 	}

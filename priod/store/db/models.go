@@ -93,6 +93,11 @@ type Eviction struct {
 	RestoredMs   int64
 }
 
+type EvictionTurn struct {
+	Journal string
+	Turn    int64
+}
+
 type History struct {
 	ID              int64
 	Task            int64

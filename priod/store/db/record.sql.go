@@ -323,6 +323,32 @@ func (q *Queries) ExtendCycle(ctx context.Context, db DBTX, arg ExtendCycleParam
 	return err
 }
 
+const formerJob = `-- name: FormerJob :one
+SELECT job FROM jobs
+WHERE id = ?1 AND task = ?2 AND user = ?3 AND restarts <= ?4
+ORDER BY job DESC LIMIT 1
+`
+
+type FormerJobParams struct {
+	ID       int64
+	Task     int64
+	User     string
+	Restarts int64
+}
+
+// The latest row of a user's job of this id, as long as it did not start again more often.
+func (q *Queries) FormerJob(ctx context.Context, db DBTX, arg FormerJobParams) (int64, error) {
+	row := db.QueryRowContext(ctx, formerJob,
+		arg.ID,
+		arg.Task,
+		arg.User,
+		arg.Restarts,
+	)
+	var job int64
+	err := row.Scan(&job)
+	return job, err
+}
+
 const jobLeft = `-- name: JobLeft :exec
 UPDATE jobs SET left_ms = max(CAST(?1 AS INTEGER), start_ms) WHERE job = ?2
 `
@@ -363,6 +389,20 @@ func (q *Queries) JobOfRun(ctx context.Context, db DBTX, arg JobOfRunParams) (in
 	var job int64
 	err := row.Scan(&job)
 	return job, err
+}
+
+const putEvictionTurn = `-- name: PutEvictionTurn :exec
+INSERT INTO eviction_turns (journal, turn) VALUES (?, ?) ON CONFLICT (journal) DO UPDATE SET turn = excluded.turn
+`
+
+type PutEvictionTurnParams struct {
+	Journal string
+	Turn    int64
+}
+
+func (q *Queries) PutEvictionTurn(ctx context.Context, db DBTX, arg PutEvictionTurnParams) error {
+	_, err := db.ExecContext(ctx, putEvictionTurn, arg.Journal, arg.Turn)
+	return err
 }
 
 const putHistory = `-- name: PutHistory :exec

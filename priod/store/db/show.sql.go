@@ -9,6 +9,28 @@ import (
 	"context"
 )
 
+const componentOf = `-- name: ComponentOf :one
+SELECT id, task FROM jobs WHERE het_leader = ? AND het_offset = ? ORDER BY job DESC LIMIT 1
+`
+
+type ComponentOfParams struct {
+	HetLeader int64
+	HetOffset int64
+}
+
+type ComponentOfRow struct {
+	ID   int64
+	Task int64
+}
+
+// A component of a heterogeneous job.
+func (q *Queries) ComponentOf(ctx context.Context, db DBTX, arg ComponentOfParams) (ComponentOfRow, error) {
+	row := db.QueryRowContext(ctx, componentOf, arg.HetLeader, arg.HetOffset)
+	var i ComponentOfRow
+	err := row.Scan(&i.ID, &i.Task)
+	return i, err
+}
+
 const decisionsOfJob = `-- name: DecisionsOfJob :many
 SELECT decision, job, cycle, at_ms, class, ranked, value, own_priority, why, detail, since_ms, unmoved, steer FROM decisions WHERE job = ?1 ORDER BY decision DESC LIMIT ?2
 `
@@ -59,7 +81,8 @@ const evictionsOfJob = `-- name: EvictionsOfJob :many
 SELECT v.id AS victim_id, v.task AS victim_task, v.user AS victim_user, v.tag AS victim_tag,
   t.id AS te_id, t.task AS te_task, t.user AS te_user, e.eviction, e.claim, e.job, e.start_ms, e.restarts, e.gpus, e.signal, e.grace_ms, e.eligible_ms, e.cost_promised, e.cost_paid, e.state, e.reason, e.recorded_ms, e.signalled_ms, e.left_ms, e.requeued_ms, e.ended_ms, e.raw_id, e.unsaved_ms, e.restart_ms, e.how, e.exit_code, e.exit_signal, e.tries, e.restored_ms, c.claim, c.job, c.cycle, c.state, c.reason, c.node_list, c.at_ms, c.changed_ms, c.raw_id, c.gpus, c.shares, c.wait_ms, c.pin, c.resv, c.resv_ms, c.room_ms, c.ended_ms, c.purpose
 FROM evictions AS e JOIN claims AS c ON c.claim = e.claim JOIN jobs AS v ON v.job = e.job JOIN jobs AS t ON t.job = c.job
-WHERE v.id = ?1 AND v.task = ?2 OR t.id = ?1 AND t.task = ?2
+WHERE v.id = ?1 AND (v.task = ?2 OR ?2 = -1)
+  OR t.id = ?1 AND (t.task = ?2 OR ?2 = -1)
 ORDER BY e.eviction DESC LIMIT ?3
 `
 
@@ -81,7 +104,7 @@ type EvictionsOfJobRow struct {
 	Claim      Claim
 }
 
-// Those of the job's own runs, and those on its behalf.
+// Those of the job's own runs, and those on its behalf; of an array, -1, those of its tasks.
 func (q *Queries) EvictionsOfJob(ctx context.Context, db DBTX, arg EvictionsOfJobParams) ([]EvictionsOfJobRow, error) {
 	rows, err := db.QueryContext(ctx, evictionsOfJob, arg.ID, arg.Task, arg.Most)
 	if err != nil {
@@ -637,28 +660,35 @@ func (q *Queries) RecentWrites(ctx context.Context, db DBTX, most int64) ([]Rece
 }
 
 const tasksOf = `-- name: TasksOf :many
-SELECT task FROM jobs WHERE id = ?1 ORDER BY job DESC LIMIT ?2
+SELECT task, user, state, left_ms FROM jobs WHERE id = ?1 AND task >= 0 ORDER BY job DESC
 `
 
-type TasksOfParams struct {
-	ID   int64
-	Most int64
+type TasksOfRow struct {
+	Task   int64
+	User   string
+	State  string
+	LeftMs int64
 }
 
-// Tasks with a record of their own, latest first.
-func (q *Queries) TasksOf(ctx context.Context, db DBTX, arg TasksOfParams) ([]int64, error) {
-	rows, err := db.QueryContext(ctx, tasksOf, arg.ID, arg.Most)
+// Tasks of an array with a record of their own, latest first.
+func (q *Queries) TasksOf(ctx context.Context, db DBTX, id int64) ([]TasksOfRow, error) {
+	rows, err := db.QueryContext(ctx, tasksOf, id)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []int64
+	var items []TasksOfRow
 	for rows.Next() {
-		var task int64
-		if err := rows.Scan(&task); err != nil {
+		var i TasksOfRow
+		if err := rows.Scan(
+			&i.Task,
+			&i.User,
+			&i.State,
+			&i.LeftMs,
+		); err != nil {
 			return nil, err
 		}
-		items = append(items, task)
+		items = append(items, i)
 	}
 	if err := rows.Close(); err != nil {
 		return nil, err

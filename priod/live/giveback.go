@@ -1,0 +1,63 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/slurmplug"
+)
+
+// KeepsMemory says why the memory of running jobs cannot be lowered here; "" when it can.
+func (c *Cluster) KeepsMemory() string { return c.conf.KeepsMemory() }
+
+// AskMemory reads how jobs ask for memory, into their AskedMB. One that cannot be read
+// stays without, with an error, and holds up no other; so does one that is gone.
+func (c *Cluster) AskMemory(ctx context.Context, jobs []*cluster.Job) error {
+	if len(jobs) == 0 {
+		return nil
+	}
+	c.refreshRights(ctx)
+	ids := make([]cluster.JobID, len(jobs))
+	for i, j := range jobs {
+		ids[i] = j.ID
+	}
+	records := c.recordsOf(ids)
+	owners := map[uint32]string{}
+	var mu sync.Mutex
+	doubts := make([]error, len(jobs))
+	var g errgroup.Group
+	g.SetLimit(looks)
+	for i, j := range jobs {
+		g.Go(func() error {
+			m, err := c.memoryOf(ctx, j.ID, records)
+			if err != nil {
+				doubts[i] = err
+				return nil
+			}
+			j.AskedMB = m.MB
+			if c.inNameOf.may && isKnown(m.UID) {
+				mu.Lock()
+				defer mu.Unlock()
+				owners[j.ID.ID] = m.UID
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // each has its own doubt
+	c.owners = owners
+	return errors.Join(doubts...)
+}
+
+// memoryOf is how one job asks for memory.
+func (c *Cluster) memoryOf(ctx context.Context, id cluster.JobID, records map[cluster.JobID]*slurmplug.Job) (slurmplug.NodeMemory, error) {
+	record := records[id]
+	if record == nil {
+		return slurmplug.NodeMemory{}, fmt.Errorf("job %s was not in the queue when that was read: %w", id, slurmplug.ErrDoubtful)
+	}
+	return c.client.NodeMemory(ctx, id, record)
+}

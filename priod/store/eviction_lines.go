@@ -1,0 +1,340 @@
+package store
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/eviction"
+)
+
+// evictionFormat is the version of evictions.jsonl.
+const evictionFormat = 1
+
+// evictionHead is the first line of evictions.jsonl.
+type evictionHead struct {
+	Format  int    `json:"format"`
+	Journal string `json:"journal"` // a name that no other file has
+	Cluster string `json:"cluster"`
+}
+
+// evictionLine is every other line: the rows of one turn, as they are after it. The
+// lines of a file that was compacted repeat all rows that are still of use.
+type evictionLine struct {
+	Turn         int64                 `json:"turn"`
+	Claims       []claimRow            `json:"claims,omitempty"`
+	Evictions    []evictionRow         `json:"evictions,omitempty"`
+	Times        map[cluster.JobID]int `json:"times,omitempty"` // how often each job was told to leave until now
+	LastClaim    int64                 `json:"last_claim,omitempty"`
+	LastEviction int64                 `json:"last_eviction,omitempty"`
+}
+
+// claimRow is an eviction.Claim, field by field: a new one there does not compile
+// until it has a key here.
+type claimRow struct {
+	Number  int64            `json:"claim"`
+	Purpose eviction.Purpose `json:"purpose"`
+	Job     cluster.JobID    `json:"job"`
+	RawID   uint32           `json:"raw_id"`
+	User    string           `json:"user"`
+	GPUs    int              `json:"gpus"`
+	Shares  []eviction.Share `json:"shares"`
+	Wait    time.Duration    `json:"wait_ns"`
+
+	State   eviction.ClaimState `json:"state"`
+	Reason  string              `json:"reason,omitempty"`
+	Pin     string              `json:"pin,omitempty"`
+	Resv    string              `json:"resv,omitempty"`
+	ResvAt  time.Time           `json:"resv_at,omitzero"`
+	At      time.Time           `json:"at"`
+	Changed time.Time           `json:"changed"`
+	Room    time.Time           `json:"room,omitzero"`
+	Ended   time.Time           `json:"ended,omitzero"`
+}
+
+// evictionRow is an eviction.Eviction in the same way.
+type evictionRow struct {
+	Number   int64         `json:"eviction"`
+	Claim    int64         `json:"claim"`
+	Job      cluster.JobID `json:"job"`
+	RawID    uint32        `json:"raw_id"`
+	User     string        `json:"user"`
+	Start    time.Time     `json:"start"`
+	Restarts int           `json:"restarts"`
+	GPUs     int           `json:"gpus"`
+	Signal   string        `json:"signal,omitempty"`
+	Grace    time.Duration `json:"grace_ns"`
+	Eligible time.Time     `json:"eligible,omitzero"`
+	Unsaved  time.Duration `json:"unsaved_ns"`
+	Restart  time.Duration `json:"restart_ns"`
+	Promised float64       `json:"cost_promised_gpu_s"`
+	Paid     float64       `json:"cost_paid_gpu_s"`
+
+	State      eviction.State `json:"state"`
+	Reason     string         `json:"reason,omitempty"`
+	How        eviction.How   `json:"how,omitempty"`
+	ExitCode   int            `json:"exit_code,omitempty"`
+	ExitSignal int            `json:"exit_signal,omitempty"`
+	Tries      int            `json:"tries,omitempty"`
+
+	At          time.Time `json:"at"`
+	SignalledAt time.Time `json:"signalled,omitzero"`
+	LeftAt      time.Time `json:"left,omitzero"`
+	RequeuedAt  time.Time `json:"requeued,omitzero"`
+	RestoredAt  time.Time `json:"restored,omitzero"`
+	Ended       time.Time `json:"ended,omitzero"`
+}
+
+// evictionFile is evictions.jsonl: each turn of claims and evictions, appended and
+// synced before the database has it and before a command goes out. With the database
+// there it is only written; a database that lacks turns gets them from here, so that
+// one that was lost costs no victim its place in the queue, and nobody's count.
+type evictionFile struct {
+	lineFile
+	head    evictionHead
+	turn    int64
+	lines   int
+	kept    int  // lines when this process last replaced the file
+	damaged int  // unreadable lines
+	stale   bool // the file has to be replaced before the next line
+	behind  bool // the database lacks rows
+}
+
+func evictionPath(dir string) string { return filepath.Join(dir, "evictions.jsonl") }
+
+// openEvictions reads the file of a state folder, and the journal that it tells.
+func openEvictions(dir string) (*evictionFile, *eviction.Journal, error) {
+	f := &evictionFile{lineFile: lineFile{path: evictionPath(dir)}}
+	text, err := f.load()
+	if err != nil {
+		return nil, nil, fmt.Errorf("journal of evictions: %w", cmp.Or(forbidden(f.path), err))
+	}
+	j, err := f.parse(text)
+	return f, j, err
+}
+
+// parse takes in the text of the whole file.
+func (f *evictionFile) parse(text []byte) (*eviction.Journal, error) {
+	j := eviction.NewJournal()
+	for len(text) > 0 {
+		line, rest, whole := bytes.Cut(text, []byte{'\n'})
+		if !whole {
+			break // a crash cut it off: no command of it went out
+		}
+		var l evictionLine
+		switch {
+		case f.lines == 0:
+			if json.Unmarshal(line, &f.head) != nil || f.head.Journal == "" {
+				f.head, f.stale = evictionHead{}, true
+				f.damaged++
+			}
+			if f.head.Format > evictionFormat {
+				return nil, fmt.Errorf("%s was written by a newer priod (format %d, this one knows %d): install that priod again, or move the file away", f.path, f.head.Format, evictionFormat)
+			}
+		case json.Unmarshal(line, &l) != nil || !l.sound():
+			f.damaged++
+			f.stale = true
+		default:
+			l.take(j)
+			f.turn = max(f.turn, l.Turn)
+		}
+		f.lines++
+		f.good += int64(len(line)) + 1
+		text = rest
+	}
+	inOrder(j)
+	return j, nil
+}
+
+// inOrder sorts the rows by number, as whoever looks for one expects.
+func inOrder(j *eviction.Journal) {
+	slices.SortStableFunc(j.Claims, func(a, b eviction.Claim) int { return cmp.Compare(a.Number, b.Number) })
+	slices.SortStableFunc(j.Evictions, func(a, b eviction.Eviction) int { return cmp.Compare(a.Number, b.Number) })
+	j.Claims = slices.CompactFunc(j.Claims, func(a, b eviction.Claim) bool { return a.Number == b.Number })
+	j.Evictions = slices.CompactFunc(j.Evictions, func(a, b eviction.Eviction) bool { return a.Number == b.Number })
+}
+
+// sound tells whether a line can be what priod wrote.
+func (l *evictionLine) sound() bool {
+	return l.Turn > 0 &&
+		!slices.ContainsFunc(l.Claims, func(c claimRow) bool { return c.Number <= 0 || c.Job.ID == 0 || c.State == "" }) &&
+		!slices.ContainsFunc(l.Evictions, func(e evictionRow) bool {
+			return e.Number <= 0 || e.Job.ID == 0 || !slices.Contains(eviction.States, e.State)
+		})
+}
+
+func (l *evictionLine) take(j *eviction.Journal) {
+	var t eviction.Turn
+	for _, c := range l.Claims {
+		t.Claims = append(t.Claims, eviction.Claim(c))
+	}
+	for _, e := range l.Evictions {
+		t.Evictions = append(t.Evictions, eviction.Eviction(e))
+	}
+	j.Take(&t)
+	for id, n := range l.Times {
+		j.Times[id] = n
+	}
+	j.LastClaim, j.LastEviction = max(j.LastClaim, l.LastClaim), max(j.LastEviction, l.LastEviction)
+}
+
+// lineOf is the line of a turn.
+func lineOf(turn int64, t *eviction.Turn) *evictionLine {
+	l := &evictionLine{Turn: turn}
+	for _, c := range t.Claims {
+		l.Claims = append(l.Claims, claimRow(c))
+	}
+	for _, e := range t.Evictions {
+		l.Evictions = append(l.Evictions, evictionRow(e))
+	}
+	return l
+}
+
+// lost tells whether somebody deleted or changed the file: then it is written anew.
+func (f *evictionFile) lost() bool {
+	if f.file == nil || f.stale {
+		return false
+	}
+	now, err := os.Stat(f.path)
+	f.stale = errors.Is(err, fs.ErrNotExist) || err == nil && !f.unchanged(now)
+	return f.stale
+}
+
+// append adds a turn to the file of the journal j. After an error the file is as
+// before.
+func (f *evictionFile) append(j *eviction.Journal, t *eviction.Turn, cluster string) error {
+	if f.file == nil || f.stale || f.lines >= 1024+2*f.kept {
+		if err := f.replace(j, cluster); err != nil {
+			return err
+		}
+	}
+	text, err := json.Marshal(lineOf(f.turn+1, t))
+	if err == nil {
+		err = f.add(append(text, '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("journal of evictions: %w", err)
+	}
+	f.turn++
+	f.lines++
+	return nil
+}
+
+// takeBack undoes the last append: no command of it goes out.
+func (f *evictionFile) takeBack() error {
+	if err := os.Truncate(f.path, f.before); err != nil {
+		return fmt.Errorf("journal of evictions: %w", err)
+	}
+	f.good, f.turn, f.lines = f.before, f.turn-1, f.lines-1
+	var err error
+	f.file, err = os.Stat(f.path)
+	return err
+}
+
+// replace writes the file anew, with the rows of j. A damaged one is kept aside.
+func (f *evictionFile) replace(j *eviction.Journal, cluster string) error {
+	if f.damaged > 0 && exists(f.path) {
+		if _, err := f.setAside(); err != nil {
+			return fmt.Errorf("journal of evictions: %w", err)
+		}
+		f.damaged = 0
+	}
+	if f.head.Journal == "" {
+		f.head.Journal, f.turn, f.behind = rand.Text(), 0, true
+	}
+	f.head.Format, f.head.Cluster = evictionFormat, cmp.Or(cluster, f.head.Cluster)
+	f.turn = max(f.turn, 1)
+	all := []any{f.head}
+	for i := range j.Claims {
+		all = append(all, lineOf(f.turn, &eviction.Turn{Claims: j.Claims[i : i+1]}))
+	}
+	for i := range j.Evictions {
+		all = append(all, lineOf(f.turn, &eviction.Turn{Evictions: j.Evictions[i : i+1]}))
+	}
+	all = append(all, &evictionLine{Turn: f.turn, Times: j.Times, LastClaim: j.LastClaim, LastEviction: j.LastEviction})
+	var text []byte
+	for _, l := range all {
+		line, err := json.Marshal(l)
+		if err != nil {
+			return fmt.Errorf("journal of evictions: %w", err)
+		}
+		text = append(append(text, line...), '\n')
+	}
+	err := replace(f.path, text)
+	if err == nil {
+		f.file, err = os.Stat(f.path)
+	}
+	if err != nil {
+		return fmt.Errorf("journal of evictions: %w", err)
+	}
+	f.good, f.before, f.lines, f.kept, f.stale = int64(len(text)), int64(len(text)), len(all), len(all), false
+	return nil
+}
+
+// reconcile says what goes on, given what the file told and what the database has of it,
+// which is up to a turn.
+func (f *evictionFile) reconcile(told, stored *eviction.Journal, turn int64) *eviction.Journal {
+	switch {
+	case turn < f.turn:
+		f.behind = true
+		return united(told, stored)
+	case turn > f.turn || f.file == nil && !stored.Blank():
+		f.head, f.stale = evictionHead{}, true // it was deleted or cut off: the database rules
+	default: // of evictions long ago, only the file may have the counts
+		addCounts(stored, told)
+	}
+	return stored
+}
+
+// united is what the file tells, with what only the database knows. Where both give a
+// number to different rows, those of the file get others.
+func united(file, base *eviction.Journal) *eviction.Journal {
+	differ := slices.ContainsFunc(file.Claims, func(c eviction.Claim) bool {
+		o := base.Claim(c.Number)
+		return o != nil && (o.Job != c.Job || millis(o.At) != millis(c.At))
+	}) || slices.ContainsFunc(file.Evictions, func(e eviction.Eviction) bool {
+		o := base.Eviction(e.Number)
+		return o != nil && (o.Job != e.Job || millis(o.At) != millis(e.At))
+	})
+	if differ {
+		for i := range file.Claims {
+			file.Claims[i].Number += base.LastClaim
+		}
+		for i := range file.Evictions {
+			file.Evictions[i].Number += base.LastEviction
+			file.Evictions[i].Claim += base.LastClaim
+		}
+		file.LastClaim, file.LastEviction = file.LastClaim+base.LastClaim, file.LastEviction+base.LastEviction
+	}
+	all := *file
+	for _, c := range base.Claims {
+		if file.Claim(c.Number) == nil {
+			all.Claims = append(slices.Clip(all.Claims), c)
+		}
+	}
+	for _, e := range base.Evictions {
+		if file.Eviction(e.Number) == nil {
+			all.Evictions = append(slices.Clip(all.Evictions), e)
+		}
+	}
+	inOrder(&all)
+	addCounts(&all, base)
+	return &all
+}
+
+// addCounts takes into j what another journal counted.
+func addCounts(j, other *eviction.Journal) {
+	for id, n := range other.Times {
+		j.Times[id] = max(j.Times[id], n)
+	}
+	j.LastClaim, j.LastEviction = max(j.LastClaim, other.LastClaim), max(j.LastEviction, other.LastEviction)
+}

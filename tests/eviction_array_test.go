@@ -1,0 +1,160 @@
+package tests
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"slurmprio/tests/shim"
+)
+
+// sweep is an array of BE jobs of which tasks wait while others run, on the half of the
+// t4 nodes that no other job holds.
+type sweep struct {
+	*evictable
+	id    string
+	tasks int
+}
+
+func (e *evictable) sweep(tasks int, limit, gres string, grace int, conduct string) *sweep {
+	e.Helper()
+	e.blocker("t4:4")
+	a := &sweep{e, e.worker("a", gres, endless, grace, conduct, fmt.Sprintf("--array=1-%d%s", tasks, limit)), tasks}
+	e.begun("a1")
+	e.wait("the others to wait", func() bool {
+		return strings.Contains(e.slurm("squeue", "--noheader", "--states=PENDING", "--format=%i"), a.id+"_")
+	})
+	return a
+}
+
+// signals counts those that all tasks got.
+func (a *sweep) signals() (n int) {
+	for i := range a.tasks {
+		n += strings.Count(a.log(fmt.Sprint("a", i+1)), "signal ")
+	}
+	return n
+}
+
+// done waits until each task has done all of its work, and Slurm calls it completed.
+func (a *sweep) done() {
+	a.Helper()
+	if err := os.WriteFile(a.state("a.enough"), nil, 0o644); err != nil {
+		a.Fatal(err)
+	}
+	a.patiently("all tasks to complete", func() bool {
+		return strings.Count(a.slurm("squeue", "--noheader", "--array", "--states=COMPLETED", "--jobs="+a.id, "--format=%i"), a.id+"_") == a.tasks
+	})
+	for i := range a.tasks {
+		if text := a.log(fmt.Sprint("a", i+1)); strings.Count(text, "complete") != 1 {
+			a.Errorf("task %d:\n%s", i+1, text)
+		}
+	}
+}
+
+// While tasks of an array wait, Slurm signals one that runs and says that it did not, and
+// scancel would signal it on and on. It gets one signal, leaves or is ended once, comes
+// back and completes, and so do the others; no cycle waits for it.
+func TestEvictionOfWaitingArrays(t *testing.T) {
+	for _, c := range []struct {
+		name, limit, gres string
+		tasks, grace      int
+		conduct, how      string
+	}{
+		{name: "saves and exits", tasks: 3, limit: "%1", gres: "t4:4", grace: 20, conduct: "save", how: "exited"},
+		{name: "ignores its signal", tasks: 3, limit: "%1", gres: "t4:4", grace: 12, conduct: "ignore", how: "forced"},
+		{name: "has finished", tasks: 3, limit: "%1", gres: "t4:4", grace: 20, conduct: "finish", how: "finished"},
+		{name: "saves, two at a time", tasks: 6, gres: "t4:2", grace: 20, conduct: "save", how: "exited"},
+		{name: "ignores, two at a time", tasks: 6, gres: "t4:2", grace: 12, conduct: "ignore", how: "forced"},
+	}[:rounds(2, 5)] {
+		t.Run(c.name, func(t *testing.T) {
+			e := newEvictable(t, evicting)
+			a := e.sweep(c.tasks, c.limit, c.gres, c.grace, c.conduct)
+			d := e.daemon()
+			d.waitLog("started")
+			e.completes(e.trial("t4:2"))
+			a.done()
+			if all := e.settled(); len(all) != 1 || all[0].State != "done" || all[0].How != c.how || all[0].ClaimState != "started" {
+				t.Errorf("%+v", all)
+			}
+			if n := a.signals(); n != 1 {
+				t.Errorf("%d signals", n)
+			}
+			d.stop()
+			if text := d.log.String(); strings.Contains(text, "[WARN]") || strings.Contains(text, "[ERROR]") {
+				t.Errorf("the log warns:\n%s", text)
+			}
+		})
+	}
+}
+
+// However the command fails that tells a task to leave, and whether the signal arrived or
+// not: a task that left is requeued, one that did not is told, none is lost.
+func TestEvictionWhereTheSignalFails(t *testing.T) {
+	for _, f := range []shim.Fault{
+		{When: "after", Do: shim.Mute},
+		{When: "after", Do: shim.Kill},
+		{When: "after", Do: shim.Hang},
+		{When: "before", Do: shim.Die},
+		{When: "after", Do: shim.Die},
+		{When: "before", Do: shim.Fail},
+		{When: "after", Do: shim.Fail},
+		{When: "before", Do: shim.Hang},
+		{When: "before", Do: shim.Kill},
+	}[:rounds(3, 9)] {
+		f.Command, f.Call = "scancel", 1
+		t.Run(f.When+" "+f.Do, func(t *testing.T) {
+			e := newEvictable(t, evicting)
+			shims := e.shimmed(evicting)
+			a := e.sweep(3, "%1", "t4:4", 25, "save")
+			e.throw(shims, f)
+			d := e.doomed()
+			d.waitLog("started")
+			trial := e.trial("t4:2")
+			e.wait("the fault", func() bool { return len(shims.Thrown()) > 0 })
+			if f.Do == shim.Kill {
+				d.ends()
+				e.throw(shims)
+				d = e.daemon()
+			}
+			e.completes(trial)
+			a.done()
+			if all := e.settled(); len(all) != 1 || all[0].State != "done" || all[0].How != "exited" || all[0].ClaimState != "started" {
+				t.Errorf("%+v", all)
+			}
+			if n := a.signals(); n != 1 {
+				t.Errorf("%d signals", n)
+			}
+			d.stop()
+		})
+	}
+}
+
+// A victim that leaves while priod is stopped is requeued by reset.
+func TestResetRequeuesWhoLeft(t *testing.T) {
+	e := newEvictable(t, evicting)
+	victim := e.full(20, "save")
+	e.trial("t4:2")
+	shims := e.shimmed(evicting)
+	e.throw(shims, shim.Fault{Command: "scancel", When: "after", Call: 1, Do: shim.Kill})
+	e.eligible(1)
+	d := e.doomed()
+	e.told("w")
+	d.ends()
+	e.throw(shims)
+	e.wait("the victim to have left", func() bool {
+		return strings.TrimSpace(e.slurm("squeue", "--noheader", "--states=FAILED", "--jobs="+victim, "--format=%i")) == victim
+	})
+	if out := e.must("reset", "--dry-run"); !strings.Contains(out, "would be requeued, which priod told to leave: "+victim) {
+		t.Error(out)
+	}
+	if out := e.must("reset"); !strings.Contains(out, "1 job back in the queue, which priod had told to leave: "+victim) {
+		t.Error(out)
+	}
+	e.slurm("scontrol", "update", "JobId="+victim, "StartTime=now")
+	e.completes(victim)
+	e.leftOnce("w")
+	if out := e.must("reset"); strings.Contains(out, "told to leave") {
+		t.Error(out)
+	}
+}
