@@ -271,7 +271,7 @@ func (r *chaosRun) remember(now []store.Eviction) {
 
 func (r *chaosRun) look(ctx context.Context) (v chaos.View, err error) {
 	v.At = time.Now()
-	out, err := r.lab.Run(ctx, "squeue", "--noheader", lab.Records(), "--Format="+chaos.QueueFormat())
+	out, err := r.lab.Run(ctx, "squeue", "--noheader", "--states=all", lab.Records(), "--Format="+chaos.QueueFormat())
 	if err != nil {
 		return v, err
 	}
@@ -291,6 +291,11 @@ func (r *chaosRun) read() error {
 			text, _ := os.ReadFile(r.work(name + ".log")) // none: it never ran
 			r.Logs[name] = chaos.ParseLog(string(text))
 		}
+	}
+	if v, err := r.look(r.Context()); err != nil {
+		return err
+	} else {
+		r.Views = append(r.Views, v)
 	}
 	return lab.WaitFor(r.Context(), "accounting to know all ends", func(ctx context.Context) (bool, error) {
 		out, err := r.lab.Run(ctx, "sacct", "--duplicates", "--allocations", "--noheader", "--parsable2", "--allusers", "--starttime="+r.Begun.Add(-time.Minute).Format("2006-01-02T15:04:05"), "--format=JobID,Start,End,State")

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -43,17 +44,26 @@ func count(log []Event, what string) (n int) {
 // Completed: every job that was submitted ends COMPLETED, or was cancelled by its
 // user, or failed by its own fault, or ran out of the time that its user gave it.
 func Completed(r *Run) (all []Breach) {
+	states := r.states()
 	for _, p := range r.Parts() {
-		runs := r.Ran[p.ID]
-		state := "unknown"
-		if len(runs) > 0 {
-			state, _, _ = strings.Cut(runs[len(runs)-1].State, " ")
-		}
+		runs, state := r.Ran[p.ID], cmp.Or(states[p.ID], "unknown")
 		log := r.Logs[p.Name]
 		// Accounting does not show a job that was cancelled before it was eligible.
 		own := did(r.Done, p.N, time.Now(), "cancel") && (state == "CANCELLED" || len(runs)+len(log) == 0) || count(log, "failed") > 0 && state == "FAILED" || state == "TIMEOUT"
 		if state != "COMPLETED" && !own {
 			all = append(all, p.breach("ends completed", "ended %s after %d runs and %d signals, its last words: %v", state, len(runs), count(log, "signal"), lastEvent(log)))
+		}
+	}
+	return all
+}
+
+// states are the last that squeue showed of each part; it forgets an end after MinJobAge.
+func (r *Run) states() map[string]string {
+	all := map[string]string{}
+	for _, v := range r.Views {
+		for _, s := range v.Queue {
+			id, _, _ := strings.Cut(s.Shown, "+")
+			all[id] = s.State
 		}
 	}
 	return all
@@ -70,8 +80,9 @@ func lastEvent(log []Event) string {
 // WorkDone: who ended COMPLETED has done each piece of work, and each start but the
 // first goes on from what was saved last.
 func WorkDone(r *Run) (all []Breach) {
+	states := r.states()
 	for _, p := range r.Parts() {
-		log, runs := r.Logs[p.Name], r.Ran[p.ID]
+		log := r.Logs[p.Name]
 		did, saved := map[int]bool{}, 0
 		for _, e := range log {
 			switch e.What {
@@ -85,7 +96,7 @@ func WorkDone(r *Run) (all []Breach) {
 				}
 			}
 		}
-		if len(runs) > 0 && runs[len(runs)-1].State == "COMPLETED" && (len(did) < p.Job.Pieces || count(log, "complete") == 0) {
+		if states[p.ID] == "COMPLETED" && (len(did) < p.Job.Pieces || count(log, "complete") == 0) {
 			all = append(all, p.breach("all work done", "COMPLETED with %d of %d pieces done, %d signals; its last words: %s", len(did), p.Job.Pieces, count(log, "signal"), lastEvent(log)))
 		}
 	}

@@ -56,6 +56,10 @@ func sound() *Run {
 		}
 		r.Views = append(r.Views, v)
 	}
+	r.Views = append(r.Views, View{At: sec(40)})
+	for _, id := range r.IDs {
+		r.Views[40].Queue = append(r.Views[40].Queue, Seen{ID: id, Shown: id, State: "COMPLETED"})
+	}
 	off := *r
 	r.Off, r.Reset = &off, r.Views[25]
 	r.Views = slices.Clone(r.Views)
@@ -85,17 +89,17 @@ func TestRulesSeeBreaches(t *testing.T) {
 		harm func(*Run)
 		rule string // "": none
 	}{
-		"a victim is never requeued": {func(r *Run) { r.Ran["80"] = []Ran{{sec(1), sec(10), "FAILED"}} }, "ends completed"},
+		"a victim is never requeued": {func(r *Run) { r.Views[40].Queue[0].State = "FAILED" }, "ends completed"},
 		"cancelled by its user": {func(r *Run) {
-			r.Ran["82"][0].State = "CANCELLED by 0"
+			r.Views[40].Queue[2].State = "CANCELLED"
 			r.Done = []Done{{Turn: Turn{Job: 2, Do: "cancel"}}}
 		}, ""},
-		"cancelled by nobody": {func(r *Run) { r.Ran["82"][0].State = "CANCELLED by 0" }, "ends completed"},
+		"cancelled by nobody": {func(r *Run) { r.Views[40].Queue[2].State = "CANCELLED" }, "ends completed"},
 		"fails by its own fault": {func(r *Run) {
-			r.Ran["82"][0].State = "FAILED"
+			r.Views[40].Queue[2].State = "FAILED"
 			r.Logs["no"] = log("30 start 0 0 a", "31 piece 1", "31 failed")
 		}, ""},
-		"unknown to accounting": {func(r *Run) { delete(r.Ran, "82") }, "ends completed"},
+		"out of the queue and never seen again": {func(r *Run) { r.Views[40].Queue = r.Views[40].Queue[:2] }, "ends completed"},
 		"leaves with 0 and is forgotten": {func(r *Run) {
 			be(r, "1 start 0 0 a", "2 piece 1", "10 signal USR1 0", "10 saved 1", "10 exit 0")
 			r.Ran["80"] = []Ran{{sec(1), sec(10), "COMPLETED"}}
