@@ -26,16 +26,17 @@ var Commands = []string{"squeue", "sacct", "scontrol", "sdiag", "sprio", "sacctm
 
 // Kinds of fault, for Fault.Do.
 const (
-	Kill = "kill" // kill -9 of the parent, which is priod
-	Die  = "die"  // kill -9 of the command itself
-	Cut  = "cut"  // only a part of the output, exit status 0
-	Slow = "slow" // go on after Delay
-	Hang = "hang" // never end
-	Fail = "fail" // exit status 1
-	Mute = "mute" // exit status 229, nothing said
-	Warn = "warn" // Text on standard error
-	Run  = "run"  // another command, such as the owner's, runs just then
-	Late = "late" // sacct knows nothing of the last Delay
+	Kill  = "kill"  // kill -9 of the parent, which is priod
+	Die   = "die"   // kill -9 of the command itself
+	Cut   = "cut"   // only a part of the output, exit status 0
+	Noise = "noise" // Text in the place of the output, exit status 0
+	Slow  = "slow"  // go on after Delay
+	Hang  = "hang"  // never end
+	Fail  = "fail"  // exit status 1
+	Mute  = "mute"  // exit status 229, nothing said
+	Warn  = "warn"  // Text on standard error
+	Run   = "run"   // another command, such as the owner's, runs just then
+	Late  = "late"  // sacct knows nothing of the last Delay
 )
 
 // Fault is thrown once, at one call of one command.
@@ -57,7 +58,7 @@ func (f Fault) String() string {
 		s += fmt.Sprintf(" at %.6f", f.Part)
 	case Slow, Late:
 		s += " " + f.Delay.String()
-	case Warn:
+	case Warn, Noise:
 		s += fmt.Sprintf(" %q", f.Text)
 	case Run:
 		s += " " + strings.Join(f.Argv, " ")
@@ -245,6 +246,9 @@ func (c *call) run() (int, error) {
 	}
 	if c.Do == Cut {
 		out = out[:int(c.Part*float64(len(out)))]
+	}
+	if c.Do == Noise {
+		out = []byte(c.Text)
 	}
 	return status, write(out, errs)
 }

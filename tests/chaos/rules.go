@@ -1,0 +1,222 @@
+package chaos
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Breach is a rule that did not hold.
+type Breach struct {
+	Rule string
+	Job  string // by name and Slurm's id
+	Why  string
+}
+
+func (b Breach) String() string { return fmt.Sprintf("%s: %s: %s", b.Rule, b.Job, b.Why) }
+
+func (p *Part) breach(rule, format string, args ...any) Breach {
+	return Breach{rule, fmt.Sprintf("%s (%s, %s)", p.Name, p.ID, p.Job.Class), fmt.Sprintf(format, args...)}
+}
+
+// Rules are all that have to hold over a run with priod.
+var Rules = []func(*Run) []Breach{Completed, WorkDone, Consented, Journalled, Held, NotThrashed, Free, Undone, Answered, Quiet, Waited}
+
+// Breaches are what the rules find.
+func Breaches(r *Run) (all []Breach) {
+	for _, rule := range Rules {
+		all = append(all, rule(r)...)
+	}
+	return all
+}
+
+// count of a log's events of one kind.
+func count(log []Event, what string) (n int) {
+	for _, e := range log {
+		if e.What == what {
+			n++
+		}
+	}
+	return n
+}
+
+// Completed: every job that was submitted ends COMPLETED, or was cancelled by its
+// user, or failed by its own fault, or ran out of the time that its user gave it.
+func Completed(r *Run) (all []Breach) {
+	states := r.states()
+	for _, p := range r.Parts() {
+		runs, state := r.Ran[p.ID], cmp.Or(states[p.ID], "unknown")
+		log := r.Logs[p.Name]
+		// Accounting does not show a job that was cancelled before it was eligible.
+		own := did(r.Done, p.N, time.Now(), "cancel") && (state == "CANCELLED" || len(runs)+len(log) == 0) || count(log, "failed") > 0 && state == "FAILED" || state == "TIMEOUT"
+		if state != "COMPLETED" && !own {
+			all = append(all, p.breach("ends completed", "ended %s after %d runs and %d signals, its last words: %v", state, len(runs), count(log, "signal"), lastEvent(log)))
+		}
+	}
+	return all
+}
+
+// states are the last that squeue showed of each part; it forgets an end after MinJobAge.
+func (r *Run) states() map[string]string {
+	all := map[string]string{}
+	for _, v := range r.Views {
+		for _, s := range v.Queue {
+			id, _, _ := strings.Cut(s.Shown, "+")
+			all[id] = s.State
+		}
+	}
+	return all
+}
+
+func lastEvent(log []Event) string {
+	if len(log) == 0 {
+		return "none"
+	}
+	e := log[len(log)-1]
+	return fmt.Sprint(e.At.Format("15:04:05.0"), " ", e.What, " ", strings.Join(e.More, " "))
+}
+
+// WorkDone: who ended COMPLETED has done each piece of work, and each start but the
+// first goes on from what was saved last.
+func WorkDone(r *Run) (all []Breach) {
+	states := r.states()
+	for _, p := range r.Parts() {
+		log := r.Logs[p.Name]
+		did, saved := map[int]bool{}, 0
+		for _, e := range log {
+			switch e.What {
+			case "piece":
+				did[e.Number(0)] = true
+			case "saved":
+				saved = e.Number(0)
+			case "start":
+				if from := e.Number(0); from != saved {
+					all = append(all, p.breach("goes on where it was", "run %d began at %d, and %d was saved", e.Number(1), from, saved))
+				}
+			}
+		}
+		if states[p.ID] == "COMPLETED" && (len(did) < p.Job.Pieces || count(log, "complete") == 0) {
+			all = append(all, p.breach("all work done", "COMPLETED with %d of %d pieces done, %d signals; its last words: %s", len(did), p.Job.Pieces, count(log, "signal"), lastEvent(log)))
+		}
+	}
+	return all
+}
+
+// slack is what a moment that two clocks tell may differ, and a cycle.
+const slack = 6 * time.Second
+
+// told are the signals to a part that its user did not cause: he cancels or
+// requeues, and the next moments' TERM is of that.
+func (r *Run) told(p Part) (all []Event) {
+	for _, e := range r.Logs[p.Name] {
+		if e.What == "signal" && !r.usersSignal(p, e.At) {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+func (r *Run) usersSignal(p Part, at time.Time) bool {
+	for _, d := range r.Done {
+		if d.Job == p.N && (d.Do == "cancel" || d.Do == "requeue") && d.From.Before(at) && at.Before(d.Until.Add(slack)) {
+			return true
+		}
+	}
+	return false
+}
+
+// Consented: nobody leaves who did not agree to it, nobody more often than the cap
+// says, and nobody hears a signal of his own twice in one run.
+func Consented(r *Run) (all []Breach) {
+	for _, p := range r.Parts() {
+		told := r.told(p)
+		if len(told) == 0 {
+			continue
+		}
+		for _, e := range told {
+			if !r.agreed(p, e.At) {
+				all = append(all, p.breach("consent", "was told to leave: %s at %s; no-requeue: %v, heterogeneous: %v", e.More, e.At.Format("15:04:05.0"), p.Job.NoRequeue, p.Job.Het))
+				break
+			}
+		}
+		own := strings.TrimPrefix(p.Job.Signal, "B:") // USR1, or "" for TERM
+		runs, signals := map[int]bool{}, map[int]int{}
+		for _, e := range told {
+			runs[e.Number(1)] = true
+			if e.More[0] == own {
+				signals[e.Number(1)]++
+			}
+		}
+		if r.Cap > 0 && len(runs) > r.Cap {
+			all = append(all, p.breach("cap", "was told to leave in %d runs; max_evictions is %d", len(runs), r.Cap))
+		}
+		for run, n := range signals {
+			if n > 1 && len(r.Faults) == 0 {
+				all = append(all, p.breach("one signal", "got %s %d times in run %d", own, n, run))
+			}
+		}
+	}
+	return all
+}
+
+// agreed tells whether a part had agreed to leave at some time: by its tag, until its
+// user wrote another comment, or by a QOS of ranking.be_qos.
+func (r *Run) agreed(p Part, at time.Time) bool {
+	tag := p.Job.Evictable()
+	for _, d := range r.Done {
+		if d.Job != p.N || d.Failed != "" || d.From.After(at) {
+			continue
+		}
+		switch {
+		case d.Do == "QOS" && d.Value == "be" && !p.Job.NoRequeue && !p.Job.Het:
+			return true
+		case d.Do == "Comment" && d.Until.Add(slack).Before(at):
+			tag = false
+		}
+	}
+	return tag
+}
+
+// Journalled: each signal has its row in the store before it.
+func Journalled(r *Run) (all []Breach) {
+	for _, p := range r.Parts() {
+		for _, e := range r.told(p) {
+			found := false
+			for _, x := range r.Journal {
+				if x.Victim.String() == p.ID && !x.Recorded.After(e.At) && (x.Left.IsZero() || x.Left.After(e.At.Add(-slack))) {
+					found = true
+				}
+			}
+			if !found {
+				all = append(all, p.breach("a row before the signal", "got %v at %s, and the store has no eviction of it that was recorded before", e.More, e.At.Format("15:04:05.0")))
+			}
+		}
+	}
+	return all
+}
+
+// Held: a job is never in BadConstraints, nor held by anybody but its user.
+func Held(r *Run) (all []Breach) {
+	said := map[string]bool{}
+	for _, v := range r.Views {
+		for _, s := range v.Queue {
+			n := r.byShown(s.Shown)
+			if n < 0 || s.State != "PENDING" || said[s.Shown] {
+				continue
+			}
+			why := ""
+			switch {
+			case s.Reason == "BadConstraints":
+				why = "is in BadConstraints"
+			case strings.HasPrefix(s.Reason, "JobHeld") && !r.Jobs[n].Held && !did(r.Done, n, v.At, "hold"):
+				why = "is held: " + s.Reason
+			}
+			if why != "" {
+				said[s.Shown] = true
+				all = append(all, Breach{"never held", fmt.Sprintf("%s (%s)", r.Jobs[n].Name, s.Shown), fmt.Sprintf("%s at %s; features %q, nodes %q, CPUs %s, priority %d", why, v.At.Format("15:04:05.0"), s.Features, s.ReqNodes, s.CPUs, s.Priority)})
+			}
+		}
+	}
+	return all
+}

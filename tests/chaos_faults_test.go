@@ -1,0 +1,230 @@
+package tests
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"slurmprio/tests/chaos"
+	"slurmprio/tests/lab"
+)
+
+// start starts priod anew. With faults its end is nobody's surprise: tend sees a crash.
+func (r *chaosRun) start() {
+	r.grown = soakTable{}
+	if r.shim != nil {
+		r.daemon = r.doomed()
+	} else {
+		r.daemon = r.site.daemon()
+	}
+	r.logs = append(r.logs, r.daemon.log)
+}
+
+// tend starts a priod again that a fault has killed, as systemd would, and counts what
+// the one without faults holds.
+func (r *chaosRun) tend() {
+	if r.off {
+		return
+	}
+	select {
+	case <-r.daemon.gone:
+		if status := r.daemon.cmd.ProcessState.ExitCode(); crashed(status) {
+			r.Errorf("seed %d: priod crashed: %s", r.Seed, lastWords(r.daemon.log.String()))
+		}
+		r.start()
+	default:
+		r.sample()
+	}
+}
+
+func (r *chaosRun) sample() {
+	if r.shim != nil || r.Size.Length < growthJudged || !strings.Contains(r.daemon.log.String(), "started") {
+		return
+	}
+	pid := strconv.Itoa(r.daemon.cmd.Process.Pid)
+	r.grown.add(float64(openFiles(r, pid)), quantity{name: "open files", judged: true, slack: 4})
+	r.grown.add(float64(procField(r, filepath.Join("/proc", pid, "status"), "Threads:")), quantity{name: "threads", judged: true, slack: 6})
+	r.grown.add(float64(procField(r, filepath.Join("/proc", pid, "smaps_rollup"), "Anonymous:")<<10), quantity{name: soakMemory, judged: true, margin: 0.2, slack: 8 << 20})
+	if m := (scraper{r.daemon, "unix:" + filepath.Join(r.dir, "metrics")}); fileExists(filepath.Join(r.dir, "metrics")) {
+		r.grown.add(m.value("go_goroutines"), quantity{name: "goroutines", judged: true, slack: 6})
+	}
+}
+
+func fileExists(path string) bool { _, err := os.Stat(path); return err == nil }
+
+// ownDisk gives the state folder a small disk of its own, which can be full.
+func (r *chaosRun) ownDisk() {
+	if os.Geteuid() != 0 {
+		return
+	}
+	state := filepath.Join(r.dir, "state")
+	if err := os.Mkdir(state, 0o755); err != nil {
+		r.Fatal(err)
+	}
+	if err := syscall.Mount("tmpfs", state, "tmpfs", 0, "size=64m"); err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() { _ = syscall.Unmount(state, syscall.MNT_DETACH) })
+}
+
+// harm brings a fault about, and its end.
+func (r *chaosRun) harm(f chaos.Fault) error {
+	r.mu.Lock()
+	r.Faults = append(r.Faults, chaos.Happened{At: time.Now(), What: f.String()})
+	r.mu.Unlock()
+	if f.Command != nil {
+		thrown := strings.Join(r.shim.Thrown(), "\n")
+		armed := r.armed
+		r.armed = nil
+		for _, a := range armed {
+			if !strings.Contains(thrown, a.String()) && a.Command != f.Command.Command {
+				r.armed = append(r.armed, a) // its command has not come yet
+			}
+		}
+		r.armed = append(r.armed, *f.Command)
+		return r.shim.Throw(r.armed...)
+	}
+	ctx := r.Context()
+	switch f.What {
+	case "kill priod":
+		r.end()
+		r.start()
+	case "stop priod":
+		_ = r.daemon.cmd.Process.Signal(syscall.SIGSTOP)
+		defer r.daemon.cmd.Process.Signal(syscall.SIGCONT)
+		return rest(ctx, f.Lasts)
+	case "stop slurmctld", "stop slurmdbd":
+		daemon := strings.TrimPrefix(f.What, "stop ")
+		if err := r.lab.Pause(daemon); err != nil {
+			return err
+		}
+		err := rest(ctx, f.Lasts)
+		return errors.Join(err, r.lab.Continue(daemon))
+	case "kill slurmctld":
+		if !r.saved() {
+			return nil
+		}
+		return r.again(ctx, "slurmctld", f.Lasts)
+	case "kill slurmd":
+		return r.again(ctx, lab.Slurmd(r.lab.Nodes[f.Node%len(r.lab.Nodes)]), f.Lasts)
+	case "disk full":
+		ballast := filepath.Join(r.dir, "state", "ballast")
+		_ = os.WriteFile(ballast, make([]byte, 96<<20), 0o600) // ends as the disk is full
+		defer os.Remove(ballast)
+		return rest(ctx, f.Lasts)
+	case "lose database":
+		r.keepJournal()
+		r.loseDatabase()
+	case "lose database while priod is down":
+		r.end()
+		r.keepJournal()
+		r.loseDatabase()
+		r.start()
+	}
+	return nil
+}
+
+// end kills priod.
+func (r *chaosRun) end() {
+	_ = r.daemon.cmd.Process.Kill()
+	r.daemon.ends()
+}
+
+func (r *chaosRun) keepJournal() {
+	now := r.evictions()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.remember(now)
+}
+
+// again kills one of Slurm's daemons and starts it again.
+func (r *chaosRun) again(ctx context.Context, daemon string, after time.Duration) error {
+	if err := r.lab.Kill(ctx, daemon); err != nil {
+		return err
+	}
+	if err := rest(ctx, after); err != nil {
+		return err
+	}
+	return r.lab.StartDaemon(ctx, daemon)
+}
+
+// saved waits until slurmctld has written down the queue as it is: killed before, it
+// would forget jobs. Jobs that start and end make it write.
+func (r *chaosRun) saved() bool {
+	now := time.Now()
+	ctx, cancel := context.WithTimeout(r.Context(), 20*time.Second)
+	defer cancel()
+	return nil == lab.WaitFor(ctx, "slurmctld to save its state", func(context.Context) (bool, error) {
+		info, err := os.Stat(filepath.Join(r.lab.Dir, "state", "job_state"))
+		return err == nil && info.ModTime().After(now.Add(time.Second)), nil
+	})
+}
+
+// reset takes back all that priod did, in the middle of it, and lets it go on.
+func (r *chaosRun) reset() error {
+	if r.shim != nil {
+		r.armed = nil
+		r.throw(r.shim)
+	}
+	r.daemon.await()
+	_ = r.daemon.cmd.Process.Signal(syscall.SIGTERM)
+	r.daemon.ends()
+	out, errs, status := r.priod("reset")
+	v, err := r.look(r.Context())
+	if err != nil {
+		return err
+	}
+	factors, err := r.lab.Run(r.Context(), "sprio", "--noheader", "--format=%i %S")
+	if err != nil {
+		return err
+	}
+	reservations, _ := r.lab.Run(r.Context(), "scontrol", "--oneliner", "show", "reservation") // fails where there is none
+	r.mu.Lock()
+	r.Reset = v
+	if status != 0 {
+		r.Left = append(r.Left, "it fails: "+out+errs)
+	}
+	if strings.Contains(reservations, "priod_") {
+		r.Left = append(r.Left, reservations)
+	}
+	for line := range strings.Lines(factors) {
+		if f := strings.Fields(line); len(f) == 2 && f[1] != "0" {
+			r.Left = append(r.Left, "SiteFactor "+strings.TrimSpace(line))
+		}
+	}
+	r.mu.Unlock()
+	if out, errs, status := r.priod("resume"); status != 0 {
+		r.Left = append(r.Left, "resume fails: "+out+errs)
+	}
+	r.start()
+	return nil
+}
+
+// asked asks priod about jobs, by every name that squeue prints, and of what happened.
+func (r *chaosRun) asked() {
+	verbs := [][]string{{"evictions", "--json"}, {"history", "--json"}, {"queue", "--json"}}
+	seen := map[string]bool{}
+	for _, v := range r.Views {
+		for _, s := range v.Queue {
+			if !seen[s.Shown] && !strings.Contains(s.Shown, "[") && len(seen) < 60 {
+				seen[s.Shown] = true
+				verbs = append(verbs, []string{"explain", "--json", s.Shown})
+				if array, _, of := strings.Cut(s.Shown, "_"); of && !seen[array] {
+					seen[array] = true
+					verbs = append(verbs, []string{"explain", "--json", array})
+				}
+			}
+		}
+	}
+	for _, argv := range verbs {
+		out, errs, status := r.priod(argv...)
+		if status != 0 || strings.Contains(out, ": null") && strings.Contains(out, `"jobs": null`) {
+			r.Answers = append(r.Answers, strings.Join(argv, " ")+": "+errs)
+		}
+	}
+}

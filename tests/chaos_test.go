@@ -1,0 +1,410 @@
+package tests
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"slurmprio/priod/store"
+	"slurmprio/tests/chaos"
+	"slurmprio/tests/lab"
+	"slurmprio/tests/shim"
+)
+
+// chaosSettings switches everything on. Times are those of jobs that run for half a
+// minute in the place of hours; all else is as shipped.
+const chaosSettings = quick + `
+[ranking]
+order = "owed"
+te_qos = ["te"]
+be_qos = ["be"]
+[allocation]
+policy = "max-min"
+[steering]
+enabled = true
+[sizing]
+enabled = true
+within = "10s"
+[rounds]
+enabled = true
+length = "20s"
+lead = "2m"
+half = "1m"
+[te_budget.account]
+gpus = 16
+[preemption]
+enabled = true
+min_run = "4s"
+restart = "2s"
+min_gain = "3s"
+hold = "15s"
+retry = "10s"
+max_evictions = 2
+[metrics]
+listen = "unix:%s"
+`
+
+// chaosCap is max_evictions there.
+const chaosCap = 2
+
+// chaosRun is a run of package chaos on a lab: with priod, or beside it without.
+type chaosRun struct {
+	*site
+	chaos.Run
+	users []string
+	off   bool
+	mu    sync.Mutex // of Run while its watcher is at work
+
+	settings string
+	daemon   *running // the last one
+	logs     []*lockedBuffer
+	grown    soakTable // of the last one
+	shim     *shim.Dir
+	faults   []chaos.Fault
+	armed    []shim.Fault
+}
+
+// chaosLength is one length of run.
+type chaosLength struct {
+	chaos.Size
+	nodes    []lab.NodeSpec
+	patience time.Duration // until the last job has ended
+	budget   time.Duration // that a job may wait longer than without priod
+	commands int           // faults at priod's commands
+	harms    int           // other faults
+}
+
+func newChaosRun(t *testing.T, seed uint64, l chaosLength, off bool) *chaosRun {
+	r := &chaosRun{site: bareSite(t, lab.ForTest(t, lab.Options{Nodes: l.nodes, PreemptMode: "OFF"})), users: []string{""}, off: off}
+	if os.Geteuid() == 0 {
+		r.users = append(r.users, lab.PlainUser, lab.OtherUser)
+	}
+	l.Users = len(r.users)
+	r.Run = chaos.Run{Seed: seed, Size: l.Size, Jobs: chaos.Workload(seed, l.Size), Logs: map[string][]chaos.Event{}, Cap: chaosCap, Budget: l.budget, Begun: time.Now()}
+	r.IDs = make([]string, len(r.Jobs))
+	if err := os.WriteFile(r.work("script"), []byte(chaos.Script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if off {
+		return r
+	}
+	r.settings = fmt.Sprintf(chaosSettings, filepath.Join(r.dir, "metrics"))
+	r.configure(r.settings)
+	if r.faults = chaos.Faults(seed, l.Size, l.commands, l.harms); len(r.faults) > 0 {
+		r.shim = r.shimmed(r.settings)
+		r.ownDisk()
+	}
+	r.start()
+	r.daemon.waitLog("started")
+	return r
+}
+
+func (r *chaosRun) work(name string) string { return filepath.Join(r.lab.Dir, "work", name) }
+
+// play submits the jobs, takes the users' turns and brings the faults about, each at
+// its time, with a reset of priod at two thirds, and waits until the last job has ended.
+func (r *chaosRun) play(patience time.Duration) error {
+	watching, stop := context.WithCancel(r.Context())
+	var watcher sync.WaitGroup
+	watcher.Go(func() { r.watch(watching) })
+	defer watcher.Wait()
+	defer stop()
+	r.Begun = time.Now()
+	for _, s := range r.steps() {
+		for time.Until(r.Begun.Add(s.at)) > 0 {
+			if err := rest(r.Context(), min(time.Second, time.Until(r.Begun.Add(s.at)))); err != nil {
+				return err
+			}
+			r.tend()
+		}
+		if err := s.do(); err != nil {
+			return err
+		}
+	}
+	if r.shim != nil {
+		r.throw(r.shim)
+	}
+	return r.ended(patience)
+}
+
+// step is one thing that happens in a run.
+type step struct {
+	at time.Duration
+	do func() error
+}
+
+func (r *chaosRun) steps() (all []step) {
+	for n, j := range r.Jobs {
+		all = append(all, step{j.At, func() error { return r.submitJob(n) }})
+	}
+	for _, t := range chaos.Turns(r.Seed, r.Jobs, r.Size) {
+		all = append(all, step{t.At, func() error { r.turn(t); return nil }})
+	}
+	for _, f := range r.faults {
+		all = append(all, step{f.At, func() error { return r.harm(f) }})
+	}
+	if !r.off {
+		all = append(all, step{r.Size.Length * 2 / 3, r.reset})
+	}
+	slices.SortStableFunc(all, func(a, b step) int { return cmp.Compare(a.at, b.at) })
+	return all
+}
+
+func (r *chaosRun) submitJob(n int) error {
+	j, after := &r.Jobs[n], ""
+	if j.After >= 0 {
+		after = r.IDs[j.After]
+	}
+	out, err := r.lab.As(r.users[j.User]).Run(r.Context(), filepath.Join(bin, "sbatchwrap"), j.Args(r.work("script"), after, r.Size)...)
+	if err != nil {
+		return fmt.Errorf("%s: %w", j.Name, err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.IDs[n], _, _ = strings.Cut(strings.TrimSpace(out), ";")
+	return nil
+}
+
+// turn is taken whether or not Slurm lets the user: his job may have ended.
+func (r *chaosRun) turn(t chaos.Turn) {
+	if r.IDs[t.Job] == "" {
+		return
+	}
+	d := chaos.Done{Turn: t, From: time.Now()}
+	r.mu.Lock()
+	r.Done = append(r.Done, d) // the watcher may see what it does before it ends
+	r.mu.Unlock()
+	argv := t.Command(r.IDs[t.Job])
+	out, err := r.lab.As(r.users[r.Jobs[t.Job].User]).Run(r.Context(), argv[0], argv[1:]...)
+	if err != nil {
+		d.Failed = fmt.Sprint(out, err)
+	}
+	d.Until = time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Done[len(r.Done)-1] = d
+}
+
+// ended waits until no job is left and no eviction under way.
+func (r *chaosRun) ended(patience time.Duration) error {
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	defer cancel()
+	left := ""
+	err := lab.WaitFor(ctx, "the last job to end", func(ctx context.Context) (bool, error) {
+		_ = rest(ctx, time.Second) // the wait sees why
+		r.tend()
+		out, err := r.lab.Run(ctx, "squeue", "--noheader", "--format=%i %T %r")
+		if err != nil {
+			return false, nil // slurmctld may be busy
+		}
+		left = out
+		return out == "" && r.quiet(), nil
+	})
+	if err != nil {
+		return fmt.Errorf("%w; left:\n%s", err, left)
+	}
+	return nil
+}
+
+// quiet tells whether priod has no eviction under way: a victim that exits is in no
+// queue until it is requeued.
+func (r *chaosRun) quiet() bool {
+	if r.off {
+		return true
+	}
+	for _, x := range r.evictions() {
+		if x.Ended.IsZero() {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *chaosRun) evictions() []store.Eviction {
+	reader, err := store.OpenReader(context.Background(), filepath.Join(r.dir, "state"))
+	if err != nil {
+		return nil // not yet there
+	}
+	defer reader.Close()
+	all, _ := reader.Evictions(context.Background(), 10000)
+	return all
+}
+
+// watch looks once a second.
+func (r *chaosRun) watch(ctx context.Context) {
+	for ctx.Err() == nil {
+		if v, err := r.look(ctx); err == nil {
+			r.mu.Lock()
+			r.Views = append(r.Views, v)
+			if !r.off {
+				r.remember(r.evictions())
+			}
+			r.mu.Unlock()
+		}
+		_ = rest(ctx, time.Second)
+	}
+}
+
+// remember keeps evictions that a lost database forgets.
+func (r *chaosRun) remember(now []store.Eviction) {
+	for _, x := range now {
+		known := false
+		for i, y := range r.Journal {
+			if x.Victim == y.Victim && x.Recorded.Equal(y.Recorded) {
+				r.Journal[i], known = x, true
+			}
+		}
+		if !known {
+			r.Journal = append(r.Journal, x)
+		}
+	}
+}
+
+func (r *chaosRun) look(ctx context.Context) (v chaos.View, err error) {
+	v.At = time.Now()
+	out, err := r.lab.Run(ctx, "squeue", "--noheader", "--states=all", lab.Records(), "--Format="+chaos.QueueFormat())
+	if err != nil {
+		return v, err
+	}
+	if v.Queue, err = chaos.ParseQueue(out); err != nil {
+		r.Error(err)
+		return v, err
+	}
+	out, err = r.lab.Run(ctx, "scontrol", "--oneliner", "show", "node")
+	v.Nodes = chaos.ParseNodes(out)
+	return v, err
+}
+
+// read takes what the jobs wrote down and what accounting says.
+func (r *chaosRun) read() error {
+	for n := range r.Jobs {
+		for _, name := range r.Jobs[n].Names() {
+			text, _ := os.ReadFile(r.work(name + ".log")) // none: it never ran
+			r.Logs[name] = chaos.ParseLog(string(text))
+		}
+	}
+	if v, err := r.look(r.Context()); err != nil {
+		return err
+	} else {
+		r.Views = append(r.Views, v)
+	}
+	return lab.WaitFor(r.Context(), "accounting to know all ends", func(ctx context.Context) (bool, error) {
+		out, err := r.lab.Run(ctx, "sacct", "--duplicates", "--allocations", "--noheader", "--parsable2", "--allusers", "--starttime="+r.Begun.Add(-time.Minute).Format("2006-01-02T15:04:05"), "--format=JobID,Start,End,State")
+		if err != nil {
+			return false, err
+		}
+		r.Ran, err = chaos.ParseRuns(out)
+		if err != nil {
+			return false, err
+		}
+		for _, all := range r.Ran {
+			if s := all[len(all)-1].State; s == "PENDING" || s == "RUNNING" {
+				return false, nil // slurmdbd hears of ends late
+			}
+		}
+		return true, nil
+	})
+}
+
+// chaosPair plays one seed on two labs at a time, with priod and without, and returns
+// the two rows of the table.
+func chaosPair(t *testing.T, seed uint64, l chaosLength) (rows string) {
+	on, off := newChaosRun(t, seed, l, false), newChaosRun(t, seed, l, true)
+	var group sync.WaitGroup
+	for _, r := range []*chaosRun{on, off} {
+		group.Go(func() {
+			err := r.play(l.patience)
+			if err != nil {
+				r.Errorf("seed %d, priod off: %v: %v", seed, r.off, err)
+			}
+			if err := r.read(); err != nil {
+				r.Errorf("seed %d, priod off: %v: %v", seed, r.off, err)
+			}
+		})
+	}
+	group.Wait()
+	on.alive()
+	on.asked()
+	if status := on.daemon.stop(); status != 0 {
+		t.Errorf("exit status %d", status)
+	}
+	for _, log := range on.logs {
+		on.Words += log.String()
+	}
+	on.Grown, on.Off = on.grown.growth(), &off.Run
+	if dir := os.Getenv("SLURMPRIO_CHAOS_DIR"); dir != "" {
+		on.keep(dir)
+	}
+	for _, b := range chaos.Breaches(&on.Run) {
+		t.Errorf("seed %d: %s", seed, b)
+	}
+	var faults strings.Builder
+	for _, f := range on.Faults {
+		fmt.Fprintf(&faults, "\n%s %s", f.At.Format("15:04:05.0"), f.What)
+	}
+	t.Logf("seed %d: %d evictions, %d turns of users, %d faults%s", seed, len(on.Journal), len(on.Done), len(on.Faults), &faults)
+	for _, r := range []*chaosRun{on, off} {
+		rows += fmt.Sprintf("| %d | %s | %s |\n", seed, map[bool]string{false: "everything on", true: "priod off"}[r.off], r.Figures())
+	}
+	t.Log("\n" + chaos.FiguresHead + rows)
+	return rows
+}
+
+// keep saves what a person wants to look at later.
+func (r *chaosRun) keep(dir string) {
+	to := filepath.Join(dir, fmt.Sprint("seed-", r.Seed))
+	err := errors.Join(os.CopyFS(filepath.Join(to, "priod"), os.DirFS(r.dir)), os.CopyFS(filepath.Join(to, "work"), os.DirFS(r.work(""))),
+		os.CopyFS(filepath.Join(to, "slurm"), os.DirFS(filepath.Join(r.lab.Dir, "log"))), os.WriteFile(filepath.Join(to, "priod.log"), []byte(r.Words), 0o644))
+	if err != nil {
+		r.Log(err)
+	}
+}
+
+// Everything on at once, with a few faults: see package chaos. A seed is a run's name.
+func TestChaos(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
+	t.Parallel()
+	chaosPair(t, seedOf(t), chaosLength{
+		Size:  chaos.Size{Length: 30 * time.Second, Jobs: 36, Pieces: 20, Types: []string{"a100", "v100"}},
+		nodes: []lab.NodeSpec{{Count: 2, GPUType: "a100", GPUs: 4}, {Count: 2, GPUType: "v100", GPUs: 4}}, patience: 3 * time.Minute, budget: time.Minute, commands: 2,
+	})
+}
+
+// The same for ten minutes each, odd seeds with faults: SLURMPRIO_SEEDS=1,2,3.
+// SLURMPRIO_CHAOS=4m makes them shorter, with as many jobs a minute.
+func TestChaosLong(t *testing.T) {
+	longOnly(t)
+	t.Parallel()
+	length, err := time.ParseDuration(cmp.Or(os.Getenv("SLURMPRIO_CHAOS"), "10m"))
+	if err != nil || length < time.Minute {
+		t.Fatalf("SLURMPRIO_CHAOS=%q: want a minute or more, such as 4m", os.Getenv("SLURMPRIO_CHAOS"))
+	}
+	minutes := length.Minutes()
+	table := ""
+	for text := range strings.SplitSeq(cmp.Or(os.Getenv("SLURMPRIO_SEEDS"), "1,2,3"), ",") {
+		seed, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatalf("SLURMPRIO_SEEDS: %q: want numbers, such as 1,2,3", text)
+		}
+		l := chaosLength{
+			Size:  chaos.Size{Length: length, Jobs: int(22 * minutes), Pieces: 60, Types: []string{"a100", "v100", "t4"}},
+			nodes: []lab.NodeSpec{{Count: 2, GPUType: "a100", GPUs: 4}, {Count: 2, GPUType: "v100", GPUs: 4}, {Count: 2, GPUType: "t4", GPUs: 4}}, patience: 15 * time.Minute, budget: time.Minute,
+		}
+		if seed%2 == 1 {
+			l.commands, l.harms = int(4*minutes), int(1.5*minutes)
+		}
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { table += chaosPair(t, seed, l) })
+	}
+	t.Log("\n" + chaos.FiguresHead + table)
+}
