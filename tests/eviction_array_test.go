@@ -61,9 +61,9 @@ func TestEvictionOfWaitingArrays(t *testing.T) {
 		tasks, grace      int
 		conduct, how      string
 	}{
-		{name: "saves and exits", tasks: 3, limit: "%1", gres: "t4:4", grace: 20, conduct: "save", how: "exited"},
+		{name: "saves and exits 0", tasks: 3, limit: "%1", gres: "t4:4", grace: 20, conduct: "leave", how: "exited"},
 		{name: "ignores its signal", tasks: 3, limit: "%1", gres: "t4:4", grace: 12, conduct: "ignore", how: "forced"},
-		{name: "has finished", tasks: 3, limit: "%1", gres: "t4:4", grace: 20, conduct: "finish", how: "finished"},
+		{name: "saves and exits", tasks: 3, limit: "%1", gres: "t4:4", grace: 20, conduct: "save", how: "exited"},
 		{name: "saves, two at a time", tasks: 6, gres: "t4:2", grace: 20, conduct: "save", how: "exited"},
 		{name: "ignores, two at a time", tasks: 6, gres: "t4:2", grace: 12, conduct: "ignore", how: "forced"},
 	}[:rounds(2, 5)] {

@@ -22,7 +22,7 @@ const evicting = quick + "[te_budget.user]\ngpus = 0\n[preemption]\nenabled = tr
 
 // worker is the script of a job that counts to a number of units of work, a few
 // a second, and saves after each save-th one and when it is told to. Its conduct
-// says what it does about the signal: save, ignore or finish. Each unit is a
+// says what it does about the signal: save, leave (as save, but with status 0), ignore or finish. Each unit is a
 // line in its log, so that a test can tell what was done, twice or never. Endless work
 // is done once there is a file "enough".
 const worker = `#!/bin/bash
@@ -33,6 +33,7 @@ told() {
 	echo "signal restart=${SLURM_RESTART_COUNT:-0} at=$done time=$(date +%s.%N)" >> "$state.log"
 	case $conduct in
 	save) save; exit 99;;
+	leave) save; exit 0;;
 	finish) save; echo "complete" >> "$state.log"; exit 0;;
 	esac
 }
@@ -379,7 +380,8 @@ type conduct struct {
 
 var conducts = []conduct{
 	{name: "ignores its signal", conduct: "ignore", grace: 2, how: "forced", place: "started", back: true},
-	{name: "finishes in its grace", conduct: "finish", grace: 5, how: "finished", place: "started"},
+	{name: "saves and exits 0", conduct: "leave", grace: 10, how: "exited", place: "started", back: true},
+	{name: "finishes where 0 says so", conduct: "finish", settings: strings.Replace(evicting, "grace = \"5s\"", "grace = \"5s\"\nzero_exit = \"done\"", 1), grace: 5, how: "finished", place: "started"},
 	{name: "leaves at once", conduct: "save", grace: 10, how: "exited", place: "started", back: true},
 	{name: "has no grace", conduct: "ignore", settings: strings.Replace(evicting, "grace = \"5s\"", "grace = \"0s\"", 1), how: "forced", place: "started", back: true},
 	{name: "is cancelled", conduct: "ignore", grace: 20, how: "ended", place: "started", meanwhile: func(e *evictable, victim, _ string) {

@@ -145,7 +145,7 @@ func (v *resetView) requeue(ctx context.Context, cfg *config.Config, slurm *live
 	}
 	maps.DeleteFunc(sights, func(_ cluster.JobID, s eviction.Sight) bool { return s.Gone || s.Final == "" })
 	set := cfg.Eviction()
-	turn := eviction.Next(journal, eviction.Seen{At: time.Now(), Sights: sights, Consents: set.Consents, Paused: true})
+	turn := eviction.Next(journal, eviction.Seen{At: time.Now(), Sights: sights, Consents: set.Consents, ZeroEnds: set.ZeroEnds, Paused: true})
 	commands := slices.DeleteFunc(turn.Commands, func(c eviction.Command) bool { return c.Verb != eviction.Requeue })
 	if v.DryRun {
 		for _, c := range commands {

@@ -137,6 +137,7 @@ type Config struct {
 		Hold           Duration `toml:"hold" json:"hold"`
 		Retry          Duration `toml:"retry" json:"retry"`
 		Watch          Duration `toml:"watch" json:"watch"`
+		ZeroExit       string   `toml:"zero_exit" json:"zero_exit"`
 	} `toml:"preemption" json:"preemption"`
 	Limits struct {
 		WritesPerCycle  int     `toml:"writes_per_cycle" json:"writes_per_cycle"`
@@ -414,6 +415,7 @@ func (c *Config) validate() error {
 		{"preemption.hold", c.Preemption.Hold >= Duration(5*time.Second), "at least 5s"},
 		{"preemption.retry", c.Preemption.Retry >= 0, "0s or more"},
 		{"preemption.watch", c.Preemption.Watch >= Duration(200*time.Millisecond), "at least 200ms"},
+		{"preemption.zero_exit", c.Preemption.ZeroExit == "requeue" || c.Preemption.ZeroExit == "done", "requeue or done"},
 		{"limits.writes_per_cycle", c.Limits.WritesPerCycle >= 1, "at least 1"},
 		{"limits.writes_per_second", c.Limits.WritesPerSecond > 0, "more than 0"},
 		{"limits.agent_queue", c.Limits.AgentQueue >= 1, "at least 1"},
@@ -643,6 +645,7 @@ func (c *Config) Eviction() eviction.Settings {
 		Ranking: c.Decide().Ranking,
 		Grace:   time.Duration(p.Grace), MaxGrace: time.Duration(p.MaxGrace), Restart: time.Duration(p.Restart),
 		Reserve: p.Reserve, Hold: time.Duration(p.Hold), Retry: time.Duration(p.Retry),
+		ZeroEnds: p.ZeroExit == "done",
 	}
 }
 

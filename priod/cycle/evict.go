@@ -206,7 +206,7 @@ func (e *Evictions) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan,
 	if e.Journal == nil || e.Journal.Blank() {
 		return nil
 	}
-	seen := eviction.Seen{Hold: e.Settings.Hold, Consents: e.Settings.Consents, Paused: paused}
+	seen := eviction.Seen{Hold: e.Settings.Hold, Consents: e.Settings.Consents, ZeroEnds: e.Settings.ZeroEnds, Paused: paused}
 	var queue map[cluster.JobID]*cluster.Job
 	if s != nil {
 		queue = whole(s, p, &seen)

@@ -27,6 +27,7 @@ type Settings struct {
 	Reserve  bool          // nodes whose place comes free in parts are reserved meanwhile
 	Hold     time.Duration // how long a place is kept after the last victim left
 	Retry    time.Duration // no second claim for a TE job so soon; doubled each time
+	ZeroEnds bool          // a victim that exits 0 in its grace has done its work: it is not requeued
 
 	// Since is when this priod began to act for one on another host, whose journal
 	// it cannot read; zero: it never did.

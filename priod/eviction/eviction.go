@@ -113,7 +113,7 @@ type How string
 // The ways to leave.
 const (
 	Exited    How = "exited"    // by itself, its status not 0: because of the signal
-	Finished  How = "finished"  // exit status 0: done for good
+	Finished  How = "finished"  // exit status 0, which Settings.ZeroEnds takes for the end of its work, or Slurm forgot it
 	Forced    How = "forced"    // by the requeue at the end of its grace
 	Returned  How = "requeued"  // its owner, itself or Slurm put it back into the queue
 	Ended     How = "ended"     // cancelled, out of time or memory: an end of its own

@@ -238,7 +238,7 @@ func (m *model) do(c Command) bool {
 			j.ended[j.Restarts]++
 			m.free += j.gpus
 		}
-		if j.Final == "COMPLETED" || j.Final == "CANCELLED" {
+		if j.Final == "CANCELLED" {
 			m.Fatalf("job %s is %s and is requeued", j.ID, j.Final)
 		}
 		j.requeues++
@@ -338,7 +338,7 @@ func TestWhereverPriodDies(t *testing.T) {
 // told tells whether the journal says that a job was forgotten before it could be
 // requeued.
 func (m *model) told(id cluster.JobID) bool {
-	return slices.ContainsFunc(m.memory.Evictions, func(e Eviction) bool { return e.Job == id && e.How == Forgotten })
+	return slices.ContainsFunc(m.memory.Evictions, func(e Eviction) bool { return e.Job == id && (e.How == Forgotten || e.How == Finished) })
 }
 
 func (m *model) check() {
@@ -351,7 +351,7 @@ func (m *model) check() {
 		if j != m.trial && j.requeues > 1 {
 			m.Errorf("job %s was requeued %d times", id, j.requeues)
 		}
-		if j != m.trial && !j.own && j.Final != "" && j.Final != "COMPLETED" && !m.told(id) {
+		if j != m.trial && !j.own && j.Final != "" && !m.told(id) {
 			m.Errorf("job %s is lost: %s", id, j.Final)
 		}
 		if j.State == cluster.Pending && j.ReqNodes != "" {

@@ -2,6 +2,7 @@ package eviction
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -32,6 +33,8 @@ type Seen struct {
 	Sights map[cluster.JobID]Sight // of the jobs that were looked at
 	Hold   time.Duration           // how long a place is kept after the last victim left
 
+	// ZeroEnds is as in Settings.
+	ZeroEnds bool
 	// Paused calls off what is only recorded, and begins nothing.
 	Paused bool
 	// Consents tells whether a job may be evicted: its owner can change that.
@@ -199,6 +202,9 @@ func (n *next) signalled(e *Eviction, s *Sight) {
 	}
 }
 
+// leavings are the states of a run that may have ended because it was told to leave.
+var leavings = []string{"COMPLETED", "FAILED", "NODE_FAIL", "BOOT_FAIL", "PREEMPTED"}
+
 // leave says how a signalled victim went, and puts it back into the queue if it
 // went because of the signal.
 func (n *next) leave(e *Eviction, s *Sight) {
@@ -220,20 +226,18 @@ func (n *next) leave(e *Eviction, s *Sight) {
 		if s.Gone && s.End.After(e.SignalledAt) {
 			e.LeftAt = s.End
 		}
-		switch s.Final {
-		case "COMPLETED":
+		switch {
+		case s.Final == "COMPLETED" && (n.ZeroEnds || s.Gone):
 			e.How = Finished
 			e.close(Done, "", n.At)
-		case "FAILED", "NODE_FAIL", "BOOT_FAIL", "PREEMPTED":
-			if s.Gone {
-				e.forget(n.At)
-				break
-			}
-			e.How, e.State = Exited, Left
-			n.requeue(e)
-		default:
+		case !slices.Contains(leavings, s.Final):
 			e.How = Ended
 			e.close(Done, s.Final, n.At)
+		case s.Gone:
+			e.forget(n.At)
+		default:
+			e.How, e.State = Exited, Left
+			n.requeue(e)
 		}
 	}
 	e.pay()

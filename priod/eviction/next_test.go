@@ -186,7 +186,7 @@ func TestHowVictimsLeave(t *testing.T) {
 		state   State
 		paid    float64
 	}{
-		"FAILED": {Exited, true, Left, 20}, "NODE_FAIL": {Exited, true, Left, 20}, "COMPLETED": {Finished, false, Done, 0},
+		"FAILED": {Exited, true, Left, 20}, "NODE_FAIL": {Exited, true, Left, 20}, "COMPLETED": {Exited, true, Left, 20},
 		"CANCELLED": {Ended, false, Done, 0}, "TIMEOUT": {Ended, false, Done, 0}, "OUT_OF_MEMORY": {Ended, false, Done, 0},
 	} {
 		j, seen := signalledAt(epoch)
@@ -201,6 +201,13 @@ func TestHowVictimsLeave(t *testing.T) {
 		}
 		if e := turn.Evictions[0]; e.How != want.how || e.State != want.state || e.Paid != want.paid {
 			t.Errorf("%s: %+v", final, e)
+		}
+		seen.ZeroEnds = true
+		if final == "COMPLETED" {
+			want.how, want.state, want.requeue, want.paid = Finished, Done, false, 0
+		}
+		if turn := Next(j, seen); turn.Evictions[0].How != want.how || turn.Evictions[0].State != want.state || (len(turn.Commands) == 1) != want.requeue {
+			t.Errorf("%s, where 0 is the end: %+v", final, turn)
 		}
 	}
 }
