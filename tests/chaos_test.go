@@ -376,7 +376,7 @@ func TestChaos(t *testing.T) {
 	}
 	t.Parallel()
 	chaosPair(t, seedOf(t), chaosLength{
-		Size:  chaos.Size{Length: 30 * time.Second, Jobs: 36, Pieces: 20, Types: []string{"a100", "v100"}},
+		Size:  chaos.Size{Length: 20 * time.Second, Jobs: 26, Pieces: 24, Types: []string{"a100", "v100"}},
 		nodes: []lab.NodeSpec{{Count: 2, GPUType: "a100", GPUs: 4}, {Count: 2, GPUType: "v100", GPUs: 4}}, patience: 3 * time.Minute, budget: time.Minute, commands: 2,
 	})
 }
