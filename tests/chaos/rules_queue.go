@@ -27,7 +27,7 @@ func (r *Run) constraint(n int, at time.Time) string {
 }
 
 // NotThrashed: no constraint is written back to what it was within a minute, but for
-// the job's own change: its user's, or that it started.
+// the job's own change, which is its user's or that it started, or its nodes'.
 func NotThrashed(r *Run) (all []Breach) {
 	type stay struct {
 		value string
@@ -49,7 +49,7 @@ func NotThrashed(r *Run) (all []Breach) {
 			if len(h) > 0 && h[len(h)-1].value == s.Features {
 				continue
 			}
-			if len(h) > 1 && h[len(h)-2].value == s.Features && v.At.Sub(h[len(h)-1].since) < time.Minute {
+			if len(h) > 1 && h[len(h)-2].value == s.Features && v.At.Sub(h[len(h)-1].since) < time.Minute && !r.wentDown(h[len(h)-1].value, h[len(h)-1].since, v.At) {
 				all = append(all, Breach{"no constraint written back", fmt.Sprintf("%s (%s)", r.Jobs[n].Name, s.Shown),
 					fmt.Sprintf("%q, then %q at %s, and back %s later; it waits for %s", s.Features, h[len(h)-1].value, h[len(h)-1].since.Format("15:04:05"), v.At.Sub(h[len(h)-1].since).Round(time.Second), s.Reason)})
 			}
@@ -57,6 +57,13 @@ func NotThrashed(r *Run) (all []Breach) {
 		}
 	}
 	return all
+}
+
+// wentDown tells whether a node of a type was not up meanwhile.
+func (r *Run) wentDown(gpuType string, from, to time.Time) bool {
+	return slices.ContainsFunc(r.Views, func(v View) bool {
+		return !v.At.Before(from) && !v.At.After(to) && slices.ContainsFunc(v.Nodes, func(n Node) bool { return !n.Up && strings.HasPrefix(n.Name, gpuType) })
+	})
 }
 
 // waitsForRoom tells whether a pending job waits for nothing but room.

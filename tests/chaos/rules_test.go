@@ -135,6 +135,10 @@ func TestRulesSeeBreaches(t *testing.T) {
 			features(r, 3, 6, "a100")
 			r.Done = []Done{{Turn: Turn{Job: 2, Do: "Features"}, From: sec(2)}}
 		}, ""},
+		"there and back by its nodes": {func(r *Run) {
+			features(r, 3, 6, "a100")
+			r.Views[5].Nodes = append(slices.Clone(r.Views[5].Nodes), Node{Name: "a100-9"})
+		}, ""},
 		"there and back by the reset": {func(r *Run) { r.Reset.At = sec(20); features(r, 3, 20, "a100"); features(r, 21, 30, "a100") }, ""},
 		"first, bound, and room elsewhere": {func(r *Run) {
 			for i := range 25 {

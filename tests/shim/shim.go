@@ -233,10 +233,7 @@ func (c *call) run() (int, error) {
 		out = out[half:]
 	}
 	if c.Do == Fail {
-		if err := write(out, errs); err != nil {
-			return 0, err
-		}
-		return 1, c.throw()
+		return 1, errors.Join(c.throw(), write(out, errs)) // in this order: priod may end it at what it says
 	}
 	if err := c.throw(); err != nil {
 		return 0, err

@@ -386,7 +386,11 @@ func (p *planner) earliest(j *Job, t int32) (start float64, ok bool) {
 	start, _, ok = p.line.Earliest(r, 0, run)
 	if ok && start == 0 {
 		if _, fits := p.now.Fit(r, nil); !fits { // what is free lies scattered, or lacks CPUs or memory
-			start, _, ok = p.line.Earliest(r, p.next[t], run)
+			from := p.next[t]
+			if math.IsInf(from, 1) { // jobs without GPUs hold the rest, nobody knows until when: as long as this one runs
+				from = run
+			}
+			start, _, ok = p.line.Earliest(r, from, run)
 			ok = ok && !math.IsInf(start, 1)
 		}
 	}

@@ -173,6 +173,23 @@ func TestKeep(t *testing.T) {
 	}
 }
 
+// A type whose CPUs jobs without GPUs hold is not down: a job keeps it, or waits for it.
+func TestGPUsWithoutCPUs(t *testing.T) {
+	for _, steered := range []int32{Open, 0} {
+		s, with := &Snapshot{Types: 2, Nodes: placement.New(placement.Packed, []placement.Node{
+			{Type: 0, Amount: placement.Amount{GPUs: 1, CPUs: 4, MemMB: placement.Plenty}}, {Type: 1},
+		})}, set()
+		with.Keep = 60
+		j := pending(100, 1000)
+		j.Request.CPUs, j.Steered, j.Given = 1, steered, 0.5
+		s.Jobs = []Job{j}
+		s.Nodes.Take([]placement.Share{{Node: 0, Amount: placement.Amount{CPUs: 4}}})
+		if v := Decide(s, with)[0]; v.Type != 0 || v.Why != Waits || v.Back != "" {
+			t.Errorf("steered to %d: %+v", steered, v)
+		}
+	}
+}
+
 // The job that gains least from the fast type takes the slow one.
 func TestSuitsBest(t *testing.T) {
 	s := two(1, 1, holds(0, 1, 10_000))
