@@ -99,7 +99,7 @@ func TestRoundsTakeTurns(t *testing.T) {
 	e := newTurns(t)
 	names, ids := []string{"one", "two", "three"}, []string{}
 	for _, name := range names {
-		ids = append(ids, e.worker(name, "4", 80, 5, "save", "--prio-speed=a100:4,v100:1"))
+		ids = append(ids, e.worker(name, "4", 130, 5, "save", "--prio-speed=a100:4,v100:1"))
 	}
 	e.begun("one")
 	e.eligible(2)
@@ -109,7 +109,7 @@ func TestRoundsTakeTurns(t *testing.T) {
 		d.kill()
 	}
 	d := e.daemon()
-	ctx, cancel := context.WithTimeout(e.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(e.Context(), 4*time.Minute)
 	defer cancel()
 	for i, name := range names {
 		// One that was told to leave once more has failed, until priod requeues it.
