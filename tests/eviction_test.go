@@ -756,24 +756,31 @@ func TestEvictionOnALostNode(t *testing.T) {
 // reset takes back what holds a place; the eviction ends cleanly afterwards.
 func TestResetTakesBackThePlace(t *testing.T) {
 	longOnly(t)
-	e := newEvictable(t, evicting)
-	victim := e.full(8, "ignore")
-	trial := e.trial("t4:2")
-	e.once(1, 1)
-	if e.pinned() == "" {
-		t.Fatal("nothing is held")
+	for _, c := range []struct {
+		name string
+		args []string
+	}{{"job", nil}, {"task", []string{"--array=0-1"}}} {
+		t.Run(c.name, func(t *testing.T) {
+			e := newEvictable(t, evicting)
+			victim := e.full(8, "ignore")
+			trial := e.trial("t4:2", c.args...)
+			e.once(1, 1+len(c.args))
+			if e.pinned() == "" {
+				t.Fatal("nothing is held")
+			}
+			e.must("reset")
+			if left := e.pinned(); left != "" {
+				t.Errorf("reset leaves\n%s", left)
+			}
+			d := e.daemon()
+			e.completes(trial)
+			e.completes(victim)
+			if all := e.settled(); len(all) != 1 || all[0].How != "forced" {
+				t.Errorf("%+v", all)
+			}
+			d.stop()
+		})
 	}
-	e.must("reset")
-	if left := e.pinned(); left != "" {
-		t.Errorf("reset leaves\n%s", left)
-	}
-	d := e.daemon()
-	e.completes(trial)
-	e.completes(victim)
-	if all := e.settled(); len(all) != 1 || all[0].How != "forced" {
-		t.Errorf("%+v", all)
-	}
-	d.stop()
 }
 
 // AdminLevel=Operator is enough for everything that an eviction takes.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -192,7 +193,8 @@ func (s *Store) pins(t *eviction.Turn) (lines []*Change) {
 			continue
 		}
 		line := &Change{Time: c.Changed.UTC(), Job: c.Job, User: c.User, Lever: slurmplug.ReqNodeList, From: was, To: c.Pin}
-		if e := s.held.jobs[c.Job]; e != nil && e.named() {
+		e := cmp.Or(s.held.jobs[c.Job], s.held.jobs[slurmplug.Plain(c.Job.ID)]) // a task that has no record yet is its array's
+		if e != nil && e.named() {
 			line.Submit = instant(e.submit)
 		}
 		lines = append(lines, line)

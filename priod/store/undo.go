@@ -44,6 +44,9 @@ func (c *Change) Jobs() []cluster.JobID {
 // Of tells whether j is the job that was changed, and not a later one with the
 // same id, as far as that can be told.
 func (c *Change) Of(j *cluster.Job) bool {
+	if c.Submit.IsZero() { // not known when it was written
+		return c.User == "" || cluster.SameUser(c.User, j.User)
+	}
 	e := entry{}
 	e.identify(c.User, c.Submit)
 	return !e.isOther(j)
