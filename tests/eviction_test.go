@@ -186,7 +186,7 @@ func (e *evictable) journal() (all []store.Eviction) {
 func (e *evictable) pinned() string {
 	e.Helper()
 	var left []string
-	for line := range strings.Lines(e.slurm("squeue", "--noheader", "--states=PENDING", "--Format=JobID:|,ReqNodes:|")) {
+	for line := range strings.Lines(e.slurm("squeue", "--noheader", lab.Records(), "--states=PENDING", "--Format=JobID:|,ReqNodes:|")) {
 		if f := strings.Split(strings.TrimSpace(line), "|"); len(f) > 1 && f[1] != "" {
 			left = append(left, line)
 		}
@@ -764,10 +764,11 @@ func TestResetTakesBackThePlace(t *testing.T) {
 			e := newEvictable(t, evicting)
 			victim := e.full(8, "ignore")
 			trial := e.trial("t4:2", c.args...)
-			e.once(1, 1+len(c.args))
-			if e.pinned() == "" {
-				t.Fatal("nothing is held")
-			}
+			e.eligible(1)
+			e.wait("the place", func() bool {
+				e.must("run", "--once")
+				return e.pinned() != ""
+			})
 			e.must("reset")
 			if left := e.pinned(); left != "" {
 				t.Errorf("reset leaves\n%s", left)

@@ -139,6 +139,25 @@ func TestPinsAreUndone(t *testing.T) {
 	}
 }
 
+// A task of an array that has no record of its own is submitted as the array was.
+func TestPinOfATask(t *testing.T) {
+	d, j := underWay(t)
+	turn := evicted(now())
+	turn.Claims[0].Job.Task = 3
+	save(t, d.store, j, turn)
+	c := must[*Undo](t)(OpenUndo(d.store.dir)).Find(turn.Claims[0].Job, slurmplug.ReqNodeList)
+	if c == nil || c.Job.Task != 3 || c.Submit.IsZero() {
+		t.Fatalf("%+v", c)
+	}
+	split := cluster.Job{ID: c.Job, User: c.User, Submit: c.Submit, State: cluster.Pending}
+	if other := (cluster.Job{ID: c.Job, User: "mallory", Submit: c.Submit}); !c.Of(&split) || c.Of(&other) {
+		t.Errorf("%+v", c)
+	}
+	if c.Submit = (time.Time{}); !c.Of(&split) {
+		t.Error("where the submission is not known the user tells")
+	}
+}
+
 // While reset changes jobs, no pin is written.
 func TestNoPinWhileResetActs(t *testing.T) {
 	d, _ := underWay(t)
