@@ -596,7 +596,7 @@ func (c *Config) Steer() decide.SteerSettings {
 	s := &c.Steering
 	set := decide.SteerSettings{
 		Enabled: s.Enabled, MaxWrites: s.WritesPerCycle, Features: map[string]string{},
-		Policy: steering.Settings{Depth: s.Depth, Wait: s.Wait, Least: s.Least, Keep: steering.Defaults.Keep, Change: s.Change, Cycles: s.Cycles, Busy: s.Busy},
+		Policy: steering.Settings{Depth: s.Depth, Wait: s.Wait, Least: s.Least, Keep: steering.Defaults.Keep, Away: steering.Defaults.Away, Change: s.Change, Cycles: s.Cycles, Busy: s.Busy},
 	}
 	if c.Rounds.Enabled { // who has the time in the next round may need another type
 		set.Policy.Keep = min(set.Policy.Keep, time.Duration(c.Rounds.Length).Seconds())

@@ -40,6 +40,7 @@ func TestSteerWritesNothingBack(t *testing.T) {
 		jobs := len(p.Jobs)
 		left := map[cluster.JobID]map[string]time.Time{}
 		set := steerSettings()
+		set.Policy.Keep, set.Policy.Away = rapid.SampledFrom([]float64{0, 30, 60}).Draw(t, "keep"), 60
 		for range rapid.IntRange(5, 40).Draw(t, "cycles") {
 			p.At = p.At.Add(time.Duration(rapid.IntRange(1, 20).Draw(t, "s")) * time.Second)
 			p.Jobs = p.Jobs[:jobs]

@@ -375,7 +375,7 @@ func (d *Steered) steer() {
 			n = min(n, d.set.Policy.Depth-len(berths))
 		}
 		if n <= 0 {
-			if held, _ := d.since(j); d.ours(j) && !d.h.Claiming[j.ID] && held >= d.set.Policy.Keep {
+			if held, _ := d.since(j); d.ours(j) && !d.h.Claiming[j.ID] && held >= d.set.Policy.Away {
 				d.open(at, string(steering.Far))
 			}
 			continue
@@ -522,7 +522,7 @@ func (d *Steered) berth(at int, id cluster.JobID, tasks int) berth {
 		b.alone = c.alone
 		c.rest--
 	}
-	if since := d.s.At.Sub(c.open); b.alone == "" && since >= 0 && since.Seconds() < d.set.Policy.Keep {
+	if since := d.s.At.Sub(c.open); b.alone == "" && since >= 0 && since.Seconds() < d.set.Policy.Away {
 		b.alone = reopened
 	}
 	types, asks := d.fit(j, ""), *j
@@ -593,10 +593,10 @@ func (d *Steered) steeredTo(j *cluster.Job) int32 {
 }
 
 // since is for how long a job has had its type, s, and which types it may have left
-// since less than steering.Settings.Keep.
+// since less than steering.Settings.Away.
 func (d *Steered) since(j *cluster.Job) (held float64, left placement.Types) {
 	r, written := d.h.Requests[j.ID][slurmplug.Features]
-	if held = d.s.At.Sub(r.At).Seconds(); !written || held < 0 || held >= d.set.Policy.Keep {
+	if held = d.s.At.Sub(r.At).Seconds(); !written || held < 0 || held >= d.set.Policy.Away {
 		return math.Abs(held), 0 // a clock that was set back holds nobody
 	}
 	for t, f := range d.features {

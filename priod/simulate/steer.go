@@ -45,7 +45,7 @@ type steered struct {
 func newSteerer(policy allocation.Policy, spec Spec, trouble func(now float64, err error, p *allocation.Problem)) *steerer {
 	r := &steerer{solver: solver{policy: policy, trouble: trouble}, set: spec.Steering, account: share.New(), jobs: map[int]*steered{}, overheads: spec.Overheads}
 	if spec.Cycle == 0 {
-		r.set.Keep = 0 // each choice is made for the pass that follows: nothing comes between, and none is written in vain
+		r.set.Keep, r.set.Away = 0, 0 // each choice is made for the pass that follows: nothing comes between, and none is written in vain
 	}
 	if spec.Order == "owed" {
 		r.yield, r.next = &spec.Yield, spec.Round
@@ -90,7 +90,7 @@ func (r *steerer) plan(s *virtual.System, waiting, running []virtual.InSystem) [
 			if w.Request.Types == 1<<uint(t) && w.Types != w.Request.Types {
 				j.Steered = int32(t)
 			}
-			if known.older != nil && s.Now()-known.older[t] < r.set.Keep {
+			if known.older != nil && s.Now()-known.older[t] < r.set.Away {
 				j.Left |= 1 << uint(t)
 			}
 		}

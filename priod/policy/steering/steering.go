@@ -11,7 +11,7 @@
 // that could use it ends sooner elsewhere.
 //
 // A type that was given stays for Settings.Keep, and one that was left does not come
-// back for as long: until then a job moves only to where it starts at once. What is
+// back for Settings.Away: until then a job moves only to where it starts at once. What is
 // expected of a wait changes with each job that comes, ends or is sized, and what is
 // free may be taken before Slurm comes to the job: following each of these would
 // write a job to and fro between the same types. A job that is not to wait (Job.Now)
@@ -43,9 +43,9 @@ type Settings struct {
 	// Least is the fraction of a job's time from which on it counts as
 	// allocated to a type.
 	Least float64
-	// Keep is for how long a type stays once it was given, s, and for how long one that
-	// was left is not given again.
-	Keep float64
+	// Keep is for how long a type stays once it was given, s, and Away for how long one
+	// that was left is not given again.
+	Keep, Away float64
 	// Change is what takes a job's type back after that: so much less of its time allocated
 	// to it than when it was steered; or another type whose choice is better by
 	// this part.
@@ -57,7 +57,7 @@ type Settings struct {
 }
 
 // Defaults are the settings for those who have measured nothing else.
-var Defaults = Settings{Depth: 500, Wait: 16, Least: 0.001, Keep: 60, Change: 0.2, Cycles: 20}
+var Defaults = Settings{Depth: 500, Wait: 16, Least: 0.001, Keep: 60, Away: 60, Change: 0.2, Cycles: 20}
 
 // Check refuses settings that mean nothing.
 func (set *Settings) Check() error {
@@ -65,7 +65,7 @@ func (set *Settings) Check() error {
 	switch {
 	case set.Depth < 0 || set.Cycles < 1:
 		return fmt.Errorf("steering: depth %d and cycles %d: want a depth from 0 and at least one cycle", set.Depth, set.Cycles)
-	case !number(set.Wait) || !number(set.Least) || !number(set.Keep) || !number(set.Change):
+	case !number(set.Wait) || !number(set.Least) || !number(set.Keep) || !number(set.Away) || !number(set.Change):
 		return errors.New("steering: weights and thresholds are numbers from 0")
 	}
 	return nil
@@ -99,7 +99,7 @@ type Job struct {
 	Steered  int32             // the type written by an earlier decision; Open
 	Given    float64           // Time on that type when it was steered
 	Held     float64           // s since then
-	Left     placement.Types   // types that it was bound to before, until less than Settings.Keep ago
+	Left     placement.Types   // types that it was bound to before, until less than Settings.Away ago
 	Ready    int               // cycles since then in which it could have started there and did not
 }
 
@@ -238,6 +238,11 @@ func (p *planner) choose(i int) Verdict {
 			best.Type, best.Why, best.Start, best.End = t, Waits, start, start+j.Run[t]
 		}
 	}
+	if best.Type == Open && j.Steered != Open && j.Held < p.set.Away && j.runs(j.Steered) { // it was open before: too soon
+		if start, up := p.earliest(j, j.Steered); up {
+			best.Type, best.Why, best.Start, best.End = j.Steered, Waits, start, start+j.Run[j.Steered]
+		}
+	}
 	if best.Type == Open {
 		if !p.hasRoom(j) {
 			best.Why = NoRoom
@@ -257,7 +262,7 @@ func (p *planner) stuck(j *Job) bool {
 	if j.Now {
 		return j.Steered != Open && j.Ready >= min(p.set.Cycles, patience)
 	}
-	return j.Steered != Open && j.Ready >= p.set.Cycles && j.Held >= p.set.Keep
+	return j.Steered != Open && j.Ready >= p.set.Cycles && j.Held >= max(p.set.Keep, p.set.Away)
 }
 
 // patience is for how many cycles a job that is not to wait may stand where it could
