@@ -2,8 +2,10 @@ package tests
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -67,13 +69,15 @@ while time.time() < end: pass'`
 	// Two CPUs and 2 GB for two GPUs are far more memory than it used; what is enough
 	// can be copied.
 	told := s.must("report", "sizing", "--since", "1h")
-	line := regexp.MustCompile(`(?m)^large +t4 +3 .* (--mem-per-gpu=(\d+)M)$`).FindStringSubmatch(told)
+	line := regexp.MustCompile(`(?m)^large +t4 +3 .* --mem=(\d+)M$`).FindStringSubmatch(told)
 	if line == nil {
 		t.Fatalf("report sizing says\n%s", told)
 	}
-	job := s.submit("--hold", "--gres=gpu:2", line[1], "--time=5", "--wrap", "sleep 1") // or it might wait beside the next one
-	if asks := s.slurm("scontrol", "-o", "show", "job", job); !regexp.MustCompile(`MemPerTres=gres[:/]gpu:` + line[2] + ` `).MatchString(asks) {
-		t.Errorf("%s is not taken for memory:\n%s", line[1], asks)
+	perGPU, _ := strconv.Atoi(line[1])
+	enough := fmt.Sprintf("%dM", 2*perGPU)
+	job := s.submit("--hold", "--gres=gpu:2", "--mem="+enough, "--time=5", "--wrap", "sleep 1") // or it might wait beside the next one
+	if asks := s.slurm("scontrol", "-o", "show", "job", job); !strings.Contains(asks, "MinMemoryNode="+enough+" ") {
+		t.Errorf("--mem=%s is not taken for memory:\n%s", enough, asks)
 	}
 
 	// A plan that is only shown rests on the same as one that is written at once.
