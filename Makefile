@@ -28,7 +28,7 @@ test-properties: ## the packages with properties of random input
 	SLURMPRIO_REQUIRE_LAB=1 $(GO) test -timeout 9m $$($(PROPERTIES)) -rapid.seed=$(SEED)
 
 test-rest: ## all others, with the real Slurm
-	SLURMPRIO_REQUIRE_LAB=1 $(GO) test -parallel 4 -timeout 12m $$($(GO) list ./... | grep -vxF "$$($(PROPERTIES))")
+	SLURMPRIO_REQUIRE_LAB=1 $(GO) test -parallel 4 -timeout 14m $$($(GO) list ./... | grep -vxF "$$($(PROPERTIES))")
 
 roots: ## as root: a Debian with Slurm 24.11 and one with the newest, in the cache folder
 	@tests/versions.sh roots

@@ -66,7 +66,7 @@ func TestEvictionOfWaitingArrays(t *testing.T) {
 		{name: "saves and exits", tasks: 3, limit: "%1", gres: "t4:4", grace: 20, conduct: "save", how: "exited"},
 		{name: "saves, two at a time", tasks: 6, gres: "t4:2", grace: 20, conduct: "save", how: "exited"},
 		{name: "ignores, two at a time", tasks: 6, gres: "t4:2", grace: 12, conduct: "ignore", how: "forced"},
-	}[:rounds(2, 5)] {
+	}[:rounds(1, 5)] {
 		t.Run(c.name, func(t *testing.T) {
 			e := newEvictable(t, evicting)
 			a := e.sweep(c.tasks, c.limit, c.gres, c.grace, c.conduct)
@@ -101,7 +101,7 @@ func TestEvictionWhereTheSignalFails(t *testing.T) {
 		{When: "after", Do: shim.Fail},
 		{When: "before", Do: shim.Hang},
 		{When: "before", Do: shim.Kill},
-	}[:rounds(3, 9)] {
+	}[:rounds(1, 9)] {
 		f.Command, f.Call = "scancel", 1
 		t.Run(f.When+" "+f.Do, func(t *testing.T) {
 			e := newEvictable(t, evicting)

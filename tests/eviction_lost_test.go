@@ -71,6 +71,7 @@ func TestDatabaseLostInAnEviction(t *testing.T) {
 // reservation goes all the same, whether priod goes on or reset takes it back, and both
 // victims come back.
 func TestDatabaseLostWithAReservation(t *testing.T) {
+	longOnly(t)
 	for _, reset := range []bool{false, true} {
 		t.Run(fmt.Sprint("reset=", reset), func(t *testing.T) {
 			e := newEvictable(t, evicting)

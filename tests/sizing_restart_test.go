@@ -47,6 +47,7 @@ func (s *site) sizeWrites() (sizes []store.Write) {
 // jobs what the last one did: it writes nothing. One that lost its database too: what
 // jobs got back because they did not start they keep.
 func TestSizesOverRestarts(t *testing.T) {
+	longOnly(t)
 	t.Parallel()
 	address := freePort(t)
 	s := newSizingSite(t, lab.Options{NoAccounting: true}, sizesWithAll+fmt.Sprintf("[metrics]\nlisten = %q\n", address))
@@ -185,6 +186,7 @@ func TestHostileTextsAreSized(t *testing.T) {
 // Jobs that meet free GPUs and are held back start with the size that they gain from;
 // without that they start before priod sees them. Without priod they start by themselves.
 func TestHoldForSizes(t *testing.T) {
+	longOnly(t)
 	t.Parallel()
 	s := newSizingSite(t, lab.Options{NoAccounting: true}, strings.Replace(sizesWithAll, `within = "20s"`, `within = "1m"`, 1))
 	start := func(hold string) (wrong int) {
