@@ -112,7 +112,7 @@ type How string
 
 // The ways to leave.
 const (
-	Exited    How = "exited"    // by itself, its status not 0: because of the signal
+	Exited    How = "exited"    // by itself, because of the signal
 	Finished  How = "finished"  // exit status 0, which Settings.ZeroEnds takes for the end of its work, or Slurm forgot it
 	Forced    How = "forced"    // by the requeue at the end of its grace
 	Returned  How = "requeued"  // its owner, itself or Slurm put it back into the queue
@@ -223,7 +223,7 @@ type Journal struct {
 	Times                   map[cluster.JobID]int // evictions of each job in its life
 	LastClaim, LastEviction int64                 // numbers given
 
-	features map[string][]string // of the nodes, as See was told; nil: not yet
+	nodes []cluster.Node // as See was told
 }
 
 // NewJournal returns an empty one.

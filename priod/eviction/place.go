@@ -9,10 +9,7 @@ import (
 
 // See takes in the nodes of a cycle's snapshot.
 func (j *Journal) See(nodes []cluster.Node) {
-	j.features = make(map[string][]string, len(nodes))
-	for i := range nodes {
-		j.features[nodes[i].Name] = nodes[i].Features
-	}
+	j.nodes = nodes
 }
 
 // Allows tells whether a waiting job's constraint, which its owner can change at any
@@ -20,9 +17,9 @@ func (j *Journal) See(nodes []cluster.Node) {
 // would put the job into BadConstraints.
 func (j *Journal) Allows(c *Claim, s *Sight) bool {
 	constraint, err := slurmplug.ParseConstraint(s.Features)
-	return err == nil && !slices.ContainsFunc(c.Nodes(), func(node string) bool {
-		features, seen := j.features[node]
-		return seen && !constraint.Allows(features)
+	return err == nil && !slices.ContainsFunc(c.Nodes(), func(name string) bool {
+		at := slices.IndexFunc(j.nodes, func(n cluster.Node) bool { return n.Name == name })
+		return at >= 0 && !constraint.Allows(j.nodes[at].Features)
 	})
 }
 
