@@ -147,6 +147,7 @@ func (r Requested) Freed(now string) (size string, pinned bool) {
 // SizePast is what became of earlier writes of a waiting job's size.
 type SizePast struct {
 	Rests   time.Time // it has its own request again since then, because it did not start with another
+	Ahead   bool      // its size was written while no node had room for it
 	Refused string    // Slurm's words when it refused a write
 	At      time.Time // it refused
 }
@@ -609,13 +610,18 @@ func (h *History) Lowered(j *Job) bool {
 	return written && (!shown || r.Ours(now))
 }
 
-// Sized takes in that Slurm refused a write of a job's size, in its words, or that the
-// job has its own request again because it did not start with another.
-func (h *History) Sized(id JobID, refused string, rests bool, at time.Time) {
+// SizeRefused takes in that Slurm refused a write of a job's size, in its words.
+func (h *History) SizeRefused(id JobID, words string, at time.Time) {
 	p := h.Sizes[id]
-	if refused != "" {
-		p.Refused, p.At = refused, at
-	}
+	p.Refused, p.At = words, at
+	h.Sizes[id] = p
+}
+
+// Sized takes in a write of a job's size: whether the job has its own request again
+// because it did not start with another, or the size is for a job without room yet.
+func (h *History) Sized(id JobID, rests, ahead bool, at time.Time) {
+	p := h.Sizes[id]
+	p.Ahead = ahead
 	if rests {
 		p.Rests = at
 	}

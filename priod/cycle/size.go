@@ -47,8 +47,8 @@ func rememberSize(h *cluster.History, id cluster.JobID, o *plan.Outcome, at time
 	switch {
 	case o.Lever != slurmplug.Size:
 	case o.Status == slurmplug.Refused:
-		h.Sized(id, o.Message, false, at)
+		h.SizeRefused(id, o.Message, at)
 	case o.Status == slurmplug.Applied, o.Status == slurmplug.Unknown:
-		h.Sized(id, "", o.Reason == plan.SizeRests, at)
+		h.Sized(id, o.Reason == plan.SizeRests, o.Reason == plan.SizeAhead, at)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"math"
 
 	"slurmprio/priod/placement"
-	"slurmprio/priod/placement/nodemap"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/policy/sensitivity"
 	"slurmprio/priod/policy/sizing"
@@ -33,7 +32,11 @@ func count(w inTurn) {
 }
 
 // leastShares are the smallest shares of a GPU on the nodes of each kind.
-func leastShares(nodes *nodemap.Map) []sensitivity.Share {
+func (d *sizer) leastShares() []sensitivity.Share {
+	if d.shares != nil {
+		return d.shares
+	}
+	nodes := d.nodes
 	least := make([]sensitivity.Share, len(nodes.Kinds))
 	for i := range int32(nodes.Nodes.Len()) {
 		size, l := nodes.Nodes.Size(i), &least[nodes.Nodes.Type(i)]
@@ -46,6 +49,7 @@ func leastShares(nodes *nodemap.Map) []sensitivity.Share {
 		}
 		*l = share
 	}
+	d.shares = least
 	return least
 }
 
@@ -179,12 +183,12 @@ func (d *sizer) grant(c *resizable, node int32, part *sizing.Part) (grant, bool)
 }
 
 // write adds the action that gives a job its size.
-func (d *sizer) write(c *resizable, value, told string) {
+func (d *sizer) write(c *resizable, value, reason, told string) {
 	if d.writes >= d.set.Most {
 		return // the next cycle goes on
 	}
 	d.writes++
-	a := plan.Action{Job: c.id, Lever: slurmplug.Size, Before: c.asked.Text, After: value, Was: c.asked.Text, Reason: changed}
+	a := plan.Action{Job: c.id, Lever: slurmplug.Size, Before: c.asked.Text, After: value, Was: c.asked.Text, Reason: reason}
 	if c.job.Tasks != "" {
 		a.Job, a.Tasks, a.Part = c.job.ID, fmt.Sprint(c.id.Task), true
 	}

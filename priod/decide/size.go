@@ -162,6 +162,7 @@ func (z *Sizes) Decide(s *cluster.Snapshot, h *cluster.History, p *plan.Plan) {
 	if z.set.Enabled && !z.set.Unread {
 		d.place()
 	}
+	d.restoreRaised()
 	p.Ask(d.actions)
 }
 
@@ -197,9 +198,11 @@ type sizer struct {
 	nodes   *nodemap.Map
 	actions []plan.Action
 	writes  int
+	shares  []sensitivity.Share // see leastShares
 
 	kept   map[cluster.JobID]bool // carry a size of priod's that stays
 	placed []placed               // of those: on a node of its own
+	raised []*raised              // of those: with more than they asked for, on any node
 	theirs map[cluster.JobID]bool // somebody changed after priod wrote
 	moved  map[cluster.JobID]bool // are steered in this cycle: where they may run changes
 	due    []resizable
@@ -243,11 +246,7 @@ func (d *sizer) giveBack() {
 		if !written || j.State != cluster.Pending || j.Asked == nil || dec == nil {
 			continue
 		}
-		age := d.s.At.Sub(r.At)
-		if r.At.Before(j.Eligible) { // it could not start before
-			age = max(d.s.At.Sub(j.Eligible), 0)
-		}
-		late := age >= d.set.Within || age < 0
+		late := d.late(j, r)
 		switch {
 		case r.Theirs(j.Asked.Text) && d.h.Claiming[j.ID]:
 			d.kept[j.ID] = true // the node is the claim's
@@ -268,8 +267,9 @@ func (d *sizer) giveBack() {
 			d.restore(j, dec, r, changed, "a limit leaves less than it has now: "+beyond(j.Asked))
 		case j.Asked.Nodes != "" && late:
 			d.restore(j, dec, r, plan.SizeRests, fmt.Sprintf("it did not start within %s on %s", d.set.Within, j.Asked.Nodes))
-		case late && exceeds(j.Asked, r.Was): // with its own it may fit elsewhere
-			d.restore(j, dec, r, plan.SizeRests, fmt.Sprintf("it did not start within %s with more than it asked for", d.set.Within))
+		case j.Asked.Nodes == "" && exceeds(j.Asked, r.Was):
+			d.kept[j.ID] = true
+			d.raised = append(d.raised, &raised{placed: placed{j, dec, r}})
 		case late && !d.suffices(j, r.Was):
 			d.restore(j, dec, r, changed, fmt.Sprintf("it did not start within %s with less than it can use", d.set.Within))
 		default:
@@ -279,6 +279,39 @@ func (d *sizer) giveBack() {
 				continue
 			}
 			d.stays(j, dec, r)
+		}
+	}
+}
+
+// late tells whether a job could have started with its new size for so long that it
+// should have.
+func (d *sizer) late(j *cluster.Job, r cluster.Requested) bool {
+	age := d.s.At.Sub(r.At)
+	if r.At.Before(j.Eligible) { // it could not start before
+		age = max(d.s.At.Sub(j.Eligible), 0)
+	}
+	return age >= d.set.Within || age < 0
+}
+
+// raised is a waiting job that has more than it asked for, and may start on any node.
+type raised struct {
+	placed
+	fits bool // it finds a place in its turn
+	own  bool // it does not, and would with what it asked for itself
+}
+
+// restoreRaised gives back what was raised where it keeps a job from starting: with
+// its own request it finds a place now; or it was raised for a place, and has not
+// started for a reason that priod does not see.
+func (d *sizer) restoreRaised() {
+	for _, x := range d.raised {
+		switch {
+		case x.own:
+			d.restore(x.job, x.dec, x.r, plan.SizeRests, "with that it finds a place now")
+		case d.late(x.job, x.r) && !d.h.Sizes[x.job.ID].Ahead:
+			d.restore(x.job, x.dec, x.r, plan.SizeRests, fmt.Sprintf("it did not start within %s with more than it asked for", d.set.Within))
+		default:
+			d.stays(x.job, x.dec, x.r)
 		}
 	}
 }
@@ -411,6 +444,10 @@ func (d *sizer) place() {
 	if d.nodes == nil {
 		d.nodes = nodemap.New(d.s)
 	}
+	raises := make(map[cluster.JobID]*raised, len(d.raised))
+	for _, x := range d.raised {
+		raises[x.job.ID] = x
+	}
 	free := d.nodes.Nodes.Clone()
 	gpus := 0
 	for t := range d.nodes.Kinds {
@@ -430,6 +467,12 @@ func (d *sizer) place() {
 				d.tell(w.dec, "size: its own, because %s", why)
 			}
 			took := d.take(free, c, w, types)
+			if x := raises[w.job.ID]; x != nil && !x.fits {
+				x.fits = took > 0
+				if !x.fits {
+					took = d.takeOwn(free, x, types)
+				}
+			}
 			gpus -= took
 			if took == 0 {
 				if c != nil {
@@ -629,6 +672,20 @@ func (d *sizer) take(free *placement.Nodes, c *resizable, w inTurn, types placem
 	return w.job.GPUs
 }
 
+// takeOwn is take for a raised job that found no place, with what it asked for itself.
+func (d *sizer) takeOwn(free *placement.Nodes, x *raised, types placement.Types) int {
+	r, own := d.nodes.Request(x.job, types), x.job.Asked.Of(x.r.Was)
+	r.CPUs, r.MemMB = int32(min(own.CPUs, placement.Plenty)), own.MemMB
+	shares, fits := free.Fit(r, nil)
+	if !fits {
+		return 0
+	}
+	free.Take(shares)
+	d.others = append(d.others, shares...)
+	x.own = true
+	return x.job.GPUs
+}
+
 // least is what a job needs at least to be placed, on the kind of nodes where
 // that is least.
 func (d *sizer) least(c *resizable) (cpus int32, memMB int64) {
@@ -651,34 +708,55 @@ func (d *sizer) least(c *resizable) (cpus int32, memMB int64) {
 	return max(cpus, int32(c.asked.Least)), memMB
 }
 
-// ahead brings a job that cannot start now down to what it can use: with that
-// it fits wherever it would have.
+// ahead brings a job that cannot start now to what it can use, before GPUs become free
+// and Slurm starts it at once: down to that, with which it fits wherever it would have,
+// or up to it, but to no more than its share of each node where it may start.
 func (d *sizer) ahead(c *resizable) {
 	cpus, memMB := 0, int64(0)
 	gpus := float64(c.asked.GPUs)
+	mayCPUs, mayMB := math.MaxInt, int64(math.MaxInt64)
+	least := d.leastShares()
 	for t, s := range c.on {
 		if s == nil {
 			continue
 		}
 		core := float64(max(d.nodes.Kinds[t].Threads, 1))
-		want := c.asked.CPUs
+		want, wantMB := c.asked.CPUs, c.asked.MemMB
 		if s.CPU {
 			want = int(math.Ceil(s.Curve.DemandCPUs*gpus/core) * core)
 		}
-		wantMB := c.asked.MemMB
 		if s.Mem {
 			wantMB = s.Curve.DemandMemMB * int64(c.asked.GPUs)
 		}
 		cpus, memMB = max(cpus, want), max(memMB, wantMB)
+		mayCPUs = min(mayCPUs, int(math.Floor(least[t].CPUs*gpus/core)*core))
+		mayMB = min(mayMB, int64(least[t].MemMB*gpus))
 	}
-	cpus, memMB = min(up(cpus, c.asked.Unit()), c.asked.CPUs), min(memMB, c.asked.MemMB)
+	for _, l := range c.asked.Allowances {
+		most, mostMB := l.Of(0, 0) // it has no place, and was not counted
+		if most < int64(c.asked.CPUs) || mostMB < c.asked.MemMB {
+			mayCPUs, mayMB = 0, 0 // those before it take what the limit leaves
+		}
+		mayCPUs, mayMB = int(min(int64(mayCPUs), most)), min(mayMB, mostMB)
+	}
+	unit := c.asked.Unit()
+	cpus = min(up(cpus, unit), max(mayCPUs/unit*unit, c.asked.CPUs))
+	memMB = min(memMB, max(mayMB, c.asked.MemMB))
 	value, gets, getsMB := c.asked.Resize(cpus, memMB, "")
-	if gets > c.asked.CPUs || getsMB > c.asked.MemMB || gets == c.asked.CPUs && alike(getsMB, c.asked.MemMB) {
+	if c.asked.KeepsCPUs == "" && gets > max(mayCPUs, c.asked.CPUs) || c.asked.KeepsMemory == "" && getsMB > max(mayMB, c.asked.MemMB) || gets == c.asked.CPUs && alike(getsMB, c.asked.MemMB) {
 		d.tell(c.dec, "size: its own, %s, while no node has room for it (%s)", amount(c.asked.CPUs, c.asked.MemMB), d.why(c))
 		return
 	}
-	d.write(c, value, fmt.Sprintf("size: asked for %s; more than %s makes it no faster, and it has that while it waits (%s)",
-		amount(c.asked.CPUs, c.asked.MemMB), amount(gets, getsMB), d.why(c)))
+	told := fmt.Sprintf("size: asked for %s; more than %s makes it no faster, and it has that while it waits (%s)",
+		amount(c.asked.CPUs, c.asked.MemMB), amount(gets, getsMB), d.why(c))
+	if gets > c.asked.CPUs || getsMB > c.asked.MemMB {
+		for _, l := range c.asked.Allowances {
+			l.Take(gets, getsMB)
+		}
+		told = fmt.Sprintf("size: asked for %s; it waits with %s, no more than it gains from nor than its share on each node where it may start (%s)",
+			amount(c.asked.CPUs, c.asked.MemMB), amount(gets, getsMB), d.why(c))
+	}
+	d.write(c, value, plan.SizeAhead, told)
 }
 
 func (d *sizer) why(c *resizable) string {
@@ -758,7 +836,7 @@ func (d *sizer) size() {
 	for _, g := range grants {
 		full[g.node] = full[g.node] || g.over
 	}
-	least := leastShares(d.nodes)
+	least := d.leastShares()
 	for _, g := range grants {
 		node, on := "", ""
 		if full[g.node] || g.tooMuch(least) {
@@ -769,6 +847,6 @@ func (d *sizer) size() {
 			d.tell(g.dec, "%s", g.told)
 			continue
 		}
-		d.write(g.resizable, g.value(node), g.told+on)
+		d.write(g.resizable, g.value(node), changed, g.told+on)
 	}
 }

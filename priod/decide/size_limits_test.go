@@ -102,7 +102,7 @@ func TestSizesThatSlurmKeeps(t *testing.T) {
 			t.Errorf("cycle %d: %s", i, d)
 		}
 		if tried {
-			q.h.Sized(j.ID, "veto", false, q.s.At)
+			q.h.SizeRefused(j.ID, "veto", q.s.At)
 		}
 		q.s.At = q.s.At.Add(29 * time.Second)
 	}

@@ -83,7 +83,7 @@ func (q *sizeQueue) add(t interface{ Fatal(...any) }, way, cpus int, memMB int64
 // wrote takes in a write as cycle.Step does.
 func (q *sizeQueue) wrote(a plan.Action) {
 	for _, id := range a.Jobs() {
-		q.h.Sized(id, "", a.Reason == plan.SizeRests, q.s.At)
+		q.h.Sized(id, a.Reason == plan.SizeRests, a.Reason == plan.SizeAhead, q.s.At)
 		q.h.Asked(id, a.Lever, a.Was, a.After, true, q.s.At)
 	}
 }
@@ -156,7 +156,7 @@ func TestSizesLeftAlone(t *testing.T) {
 		{"curves of other types", func(_ *sizeQueue, j *cluster.Job) {
 			j.Tag.CPU = map[string]jobtag.Curve{"h100": {{Amount: 1, Speed: 1}, {Amount: 3, Speed: 2}}}
 		}, "its tag's cpu says nothing about v100"},
-		{"refused", func(q *sizeQueue, j *cluster.Job) { q.h.Sized(j.ID, "veto", false, q.s.At) }, "Slurm refused the change: veto"},
+		{"refused", func(q *sizeQueue, j *cluster.Job) { q.h.SizeRefused(j.ID, "veto", q.s.At) }, "Slurm refused the change: veto"},
 		{"full", func(q *sizeQueue, _ *cluster.Job) { q.s.Nodes[0].Usable = false }, ""},
 	} {
 		q := newSizeQueue(t, []cluster.Node{sizeNode("n1", 8, 24, 512000)})

@@ -42,6 +42,9 @@ type Action struct {
 // another one: it gets no other for a while, whatever priod is started meanwhile.
 const SizeRests = "size: its own for a while"
 
+// SizeAhead is the Reason of a size for a job that no node has room for yet.
+const SizeAhead = "size: before there is room"
+
 // Jobs are the jobs that the action changes, as History and the store name them.
 func (a Action) Jobs() []cluster.JobID {
 	if !a.Part {

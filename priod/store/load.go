@@ -311,11 +311,12 @@ func (l *loader) asked(ctx context.Context) error {
 				continue
 			}
 			if a.Lever == slurmplug.Size && l.thisRun(id, at) {
-				refused := ""
-				if slurmplug.Status(r.Write.Status) == slurmplug.Refused {
-					refused = r.Write.Message
+				switch {
+				case slurmplug.Status(r.Write.Status) == slurmplug.Refused:
+					l.history.SizeRefused(id, r.Write.Message, at)
+				case sure || doubt:
+					l.history.Sized(id, a.Reason == plan.SizeRests, a.Reason == plan.SizeAhead, at)
 				}
-				l.history.Sized(id, refused, (sure || doubt) && a.Reason == plan.SizeRests, at)
 			}
 			if !sure && !doubt {
 				continue
@@ -398,9 +399,10 @@ func (l *loader) journal() {
 			l.history.Requests[id] = requests
 		}
 		// Why a job has its own size again only the database knew: it did not start, perhaps.
+		// Another size may have been for a job without room: then time says nothing against it.
 		for _, c := range l.undo.changes[id] {
-			if c.Lever == slurmplug.Size && c.To == c.Was {
-				l.history.Sized(id, "", true, c.Time)
+			if c.Lever == slurmplug.Size {
+				l.history.Sized(id, c.To == c.Was, c.To != c.Was, c.Time)
 			}
 		}
 	}
