@@ -3,6 +3,7 @@ package tests
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -364,6 +365,10 @@ func (r *chaosRun) keep(dir string) {
 	to := filepath.Join(dir, fmt.Sprint("seed-", r.Seed))
 	err := errors.Join(os.CopyFS(filepath.Join(to, "priod"), os.DirFS(r.dir)), os.CopyFS(filepath.Join(to, "work"), os.DirFS(r.work(""))),
 		os.CopyFS(filepath.Join(to, "slurm"), os.DirFS(filepath.Join(r.lab.Dir, "log"))), os.WriteFile(filepath.Join(to, "priod.log"), []byte(r.Words), 0o644))
+	for name, seen := range map[string]*chaos.Run{"on.json": &r.Run, "off.json": r.Off} {
+		text, failed := json.Marshal(seen)
+		err = errors.Join(err, failed, os.WriteFile(filepath.Join(to, name), text, 0o644))
+	}
 	if err != nil {
 		r.Log(err)
 	}
@@ -398,7 +403,7 @@ func TestChaosLong(t *testing.T) {
 			t.Fatalf("SLURMPRIO_SEEDS: %q: want numbers, such as 1,2,3", text)
 		}
 		l := chaosLength{
-			Size:  chaos.Size{Length: length, Jobs: int(22 * minutes), Pieces: 60, Types: []string{"a100", "v100", "t4"}},
+			Size:  chaos.Size{Length: length, Jobs: int(22 * minutes), Pieces: 45, Types: []string{"a100", "v100", "t4"}},
 			nodes: []lab.NodeSpec{{Count: 2, GPUType: "a100", GPUs: 4}, {Count: 2, GPUType: "v100", GPUs: 4}, {Count: 2, GPUType: "t4", GPUs: 4}}, patience: 15 * time.Minute, budget: time.Minute,
 		}
 		if seed%2 == 1 {

@@ -173,6 +173,9 @@ type History struct {
 	// not started again: they go before other BE jobs. Both come from the journal
 	// of evictions.
 	Claiming, Returning map[JobID]bool
+	// Reserved are the nodes that priod keeps for claims by reservations of its own: a
+	// minute later they are as free for others as before.
+	Reserved map[string]bool
 
 	former  func(*Job) (Written, map[slurmplug.Lever]Requested) // see Remember
 	running map[JobID]*Interval

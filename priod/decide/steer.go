@@ -331,12 +331,26 @@ func (d *Steered) look() {
 	}
 	d.kinds = nodemap.New(d.s)
 	d.up = d.kinds.Up()
+	for i := range d.s.Nodes {
+		if at, known := d.kinds.Index[d.s.Nodes[i].Name]; known && d.keeps(&d.s.Nodes[i]) {
+			d.up.SetDown(at, false)
+		}
+	}
 	d.lie = make([]placement.Types, len(d.shares.Types)+len(d.apart))
 	for k, n := range d.kinds.Kinds {
 		if t, known := d.of(n); known {
 			d.lie[t] |= 1 << uint(k)
 		}
 	}
+}
+
+// reservedFor is how long a node counts as in use, s, that priod has reserved for a claim.
+const reservedFor = 60
+
+// keeps tells whether a node starts nothing else only because priod has reserved it for
+// a claim: that is soon over, and no reason to give a job another type.
+func (d *Steered) keeps(n *cluster.Node) bool {
+	return d.h.Reserved[n.Name] && n.Usable && !n.MixedTypes
 }
 
 // of is a node's type: one of shares, or behind them one of apart.
@@ -706,6 +720,7 @@ func (d *Steered) snapshot() *steering.Snapshot {
 	var sizes []placement.Node
 	var used []placement.Share
 	var down []int32
+	var reserved []steering.Running
 	for i := range d.s.Nodes {
 		n := &d.s.Nodes[i]
 		t, known := d.of(n)
@@ -715,6 +730,12 @@ func (d *Steered) snapshot() *steering.Snapshot {
 		at := int32(len(sizes))
 		index[n.Name] = at
 		sizes = append(sizes, placement.Node{Type: t, Amount: placement.Amount{GPUs: int32(n.GPUs), CPUs: int32(n.CPUs), MemMB: n.MemMB}})
+		if d.keeps(n) && strings.Contains(n.State, "RESERVED") {
+			used = append(used, placement.Share{Node: at, Amount: sizes[at].Amount})
+			free := []placement.Share{{Node: at, Amount: placement.Amount{GPUs: int32(n.GPUs - n.GPUsUsed)}}}
+			reserved = append(reserved, steering.Running{Shares: free, End: reservedFor})
+			continue
+		}
 		used = append(used, placement.Share{Node: at, Amount: placement.Amount{GPUs: int32(n.GPUsUsed), CPUs: int32(n.CPUsUsed), MemMB: n.MemUsedMB}})
 		if k, known := d.kinds.Index[n.Name]; !known || d.kinds.Nodes.Down(k) {
 			down = append(down, at)
@@ -725,7 +746,7 @@ func (d *Steered) snapshot() *steering.Snapshot {
 	for _, at := range down {
 		nodes.SetDown(at, true)
 	}
-	snap := &steering.Snapshot{Nodes: nodes, Types: len(d.shares.Types), Apart: d.apart}
+	snap := &steering.Snapshot{Nodes: nodes, Types: len(d.shares.Types), Apart: d.apart, Running: reserved}
 	for i := range d.s.Jobs {
 		if j := &d.s.Jobs[i]; j.GPUs > 0 && (j.State == cluster.Running || j.State == cluster.Completing) {
 			snap.Running = append(snap.Running, d.running(j, index)...)

@@ -597,6 +597,29 @@ func TestSteerIsSafe(t *testing.T) {
 }
 
 // rename gives a feature of all nodes another name: Slurm does not know it any more.
+// A node that priod has reserved for a claim is no reason to take back a type.
+func TestSteerBesideItsOwnReservation(t *testing.T) {
+	for _, own := range []bool{true, false} {
+		p := newHarbour()
+		for _, name := range []string{"a1", "a2"} {
+			p.node(name, "a100", "a100")
+		}
+		p.node("v1", "v100", "v100")
+		p.node("v2", "v100", "v100")
+		gang := p.job(1, "")
+		gang.Nodes, gang.GPUs, gang.CPUs = 2, 8, 8
+		p.h.Asked(gang.ID, slurmplug.Features, "", "a100", true, start.Add(-time.Hour))
+		gang.Features = "a100"
+		p.Nodes[0].State = "MIXED+RESERVED"
+		if own {
+			p.h.Reserved = map[string]bool{"a1": true}
+		}
+		if pl, actions := p.cycle(steerSettings()); (len(actions) == 0) != own {
+			t.Errorf("reserved by priod: %v: %+v, %s", own, actions, p.told(&pl, 1))
+		}
+	}
+}
+
 func (p *harbour) rename(feature, to string) {
 	for i := range p.Nodes {
 		n := &p.Nodes[i]

@@ -369,12 +369,19 @@ func unique(jobs []Target) []Target {
 	return slices.CompactFunc(jobs, func(a, b Target) bool { return a.Job == b.Job })
 }
 
-// Mark tells History who goes first among TE and among BE jobs.
+// Mark tells History who goes first among TE and among BE jobs, and which nodes are
+// reserved meanwhile.
 func (j *Journal) Mark(h *cluster.History) {
-	h.Claiming, h.Returning = map[cluster.JobID]bool{}, map[cluster.JobID]bool{}
+	h.Claiming, h.Returning, h.Reserved = map[cluster.JobID]bool{}, map[cluster.JobID]bool{}, map[string]bool{}
 	for i := range j.Claims {
-		if j.Claims[i].Open() {
-			h.Claiming[j.Claims[i].Job] = true
+		c := &j.Claims[i]
+		if c.Open() {
+			h.Claiming[c.Job] = true
+		}
+		if c.Resv != "" { // it may outlive the claim until its deletion is seen to
+			for _, node := range c.Nodes() {
+				h.Reserved[node] = true
+			}
 		}
 	}
 	for i := range j.Evictions {

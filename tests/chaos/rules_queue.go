@@ -41,15 +41,18 @@ func NotThrashed(r *Run) (all []Breach) {
 				continue
 			}
 			anew := len(was[s.Shown]) > 0 && !v.At.Before(r.Reset.At) && was[s.Shown][0].since.Before(r.Reset.At) // the reset of the run took all back
-			if s.State != "PENDING" || anew || did(r.Done, n, v.At, "Features") {
+			h := was[s.Shown]
+			touched := len(h) > 0 && slices.ContainsFunc(r.Done, func(d Done) bool { // whatever he changed: what he may have follows
+				return d.Job == n && !d.From.After(v.At) && d.Until.After(h[len(h)-1].since.Add(-slack))
+			})
+			if s.State != "PENDING" || anew || touched || did(r.Done, n, v.At, "Features") {
 				delete(was, s.Shown)
 				continue
 			}
-			h := was[s.Shown]
 			if len(h) > 0 && h[len(h)-1].value == s.Features {
 				continue
 			}
-			if len(h) > 1 && h[len(h)-2].value == s.Features && v.At.Sub(h[len(h)-1].since) < time.Minute && !r.wentDown(h[len(h)-1].value, h[len(h)-1].since, v.At) {
+			if len(h) > 1 && h[len(h)-2].value == s.Features && v.At.Sub(h[len(h)-1].since) < time.Minute-look && !r.wentDown(h[len(h)-1].value, h[len(h)-1].since, v.At) {
 				all = append(all, Breach{"no constraint written back", fmt.Sprintf("%s (%s)", r.Jobs[n].Name, s.Shown),
 					fmt.Sprintf("%q, then %q at %s, and back %s later; it waits for %s", s.Features, h[len(h)-1].value, h[len(h)-1].since.Format("15:04:05"), v.At.Sub(h[len(h)-1].since).Round(time.Second), s.Reason)})
 			}
@@ -58,6 +61,9 @@ func NotThrashed(r *Run) (all []Breach) {
 	}
 	return all
 }
+
+// look is from one look at the queue to the next, at most; a value may be older by that.
+const look = 2 * time.Second
 
 // wentDown tells whether a node of a type was not up meanwhile.
 func (r *Run) wentDown(gpuType string, from, to time.Time) bool {
@@ -147,7 +153,7 @@ func (r *Run) overtaken(v *View, before map[string]Seen, said map[string]bool) (
 		}
 		for shown, te := range before {
 			n := r.byShown(shown)
-			if n < 0 || said[shown] || r.Jobs[n].Class != "te" || !te.waitsForRoom() || te.Features == r.constraint(n, v.At) || te.Features == "" || te.ReqNodes != "" || v.At.Sub(te.Submit) < slack {
+			if n < 0 || said[shown] || r.Jobs[n].Class != "te" || r.overBudget(n, v) || !te.waitsForRoom() || te.Features == r.constraint(n, v.At) || te.Features == "" || te.ReqNodes != "" || v.At.Sub(te.Submit) < slack {
 				continue
 			}
 			j := &r.Jobs[n]
@@ -159,6 +165,21 @@ func (r *Run) overtaken(v *View, before map[string]Seen, said map[string]bool) (
 		}
 	}
 	return all
+}
+
+// teGPUs is te_budget.user.gpus as shipped: what one user's TE jobs may hold or wait for.
+const teGPUs = 8
+
+// overBudget tells whether a user has so many TE jobs that some of them may count as BE.
+func (r *Run) overBudget(n int, v *View) bool {
+	gpus := 0
+	for i := range v.Queue {
+		k := r.byShown(v.Queue[i].Shown)
+		if k >= 0 && r.Jobs[k].User == r.Jobs[n].User && (r.Jobs[k].Class == "te" || v.Queue[i].QOS == "te") && (v.Queue[i].State == "RUNNING" || v.Queue[i].State == "PENDING") {
+			gpus += r.Jobs[k].GPUs * r.Jobs[k].Nodes * max(r.Jobs[k].Tasks, 1)
+		}
+	}
+	return gpus > teGPUs
 }
 
 // kept are the fields of a request that priod writes and reset gives back, by the

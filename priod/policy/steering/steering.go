@@ -175,6 +175,8 @@ func newPlanner(s *Snapshot, set Settings) *planner {
 		p.next = append(p.next, math.Inf(1))
 	}
 	p.line = placement.NewTimeline(0, placement.New(placement.Pool, pools))
+	held := p.held()
+	last := make([]float64, len(pools)) // by type, when the last job ends whose end is known
 	for _, r := range s.Running {
 		for _, share := range r.Shares {
 			if s.Nodes.Down(share.Node) {
@@ -183,9 +185,30 @@ func newPlanner(s *Snapshot, set Settings) *planner {
 			t, end := s.Nodes.Type(share.Node), max(r.End, soon)
 			p.line.Free(pool(t, share.GPUs), end, math.Inf(1))
 			p.next[t] = min(p.next[t], end)
+			held[t] -= share.GPUs
+			last[t] = max(last[t], end)
+		}
+	}
+	// Nodes are read after jobs: a GPU may be held by a job that has started since, or
+	// by one that priod does not count. It is in use until the last of the others ends;
+	// where there are no others, nobody knows until when.
+	for t, gpus := range held {
+		if gpus > 0 && last[t] > 0 {
+			p.line.Free(pool(int32(t), gpus), last[t], math.Inf(1))
 		}
 	}
 	return p
+}
+
+// held is how many GPUs of each type are in use on nodes that are up.
+func (p *planner) held() []int32 {
+	held := make([]int32, p.Types+len(p.Apart))
+	for i := range int32(p.Nodes.Len()) {
+		if t := p.Nodes.Type(i); !p.Nodes.Down(i) && int(t) < len(held) {
+			held[t] += p.Nodes.Size(i).GPUs - max(p.Nodes.FreeOn(i).GPUs, 0)
+		}
+	}
+	return held
 }
 
 // soon keeps what has not ended from being free now.

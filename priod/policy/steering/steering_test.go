@@ -190,6 +190,19 @@ func TestGPUsWithoutCPUs(t *testing.T) {
 	}
 }
 
+// Nodes are read after jobs: a GPU in use by a job that is in no list keeps nobody off
+// its type for good.
+func TestGPUsInUseByUnknownJobs(t *testing.T) {
+	s, with := two(2, 2, holds(0, 1, 50)), set()
+	s.Nodes.Take([]placement.Share{{Node: 0, Amount: placement.Amount{GPUs: 1}}})
+	j := pending(100, 1000)
+	j.Request.GPUs, j.Steered, j.Given, j.Held = 2, 0, 0.5, 1000
+	s.Jobs = []Job{j}
+	if v := Decide(s, with)[0]; v.Type != 0 || v.Back != "" || v.Start != 50 {
+		t.Errorf("%+v", v)
+	}
+}
+
 // The job that gains least from the fast type takes the slow one.
 func TestSuitsBest(t *testing.T) {
 	s := two(1, 1, holds(0, 1, 10_000))
