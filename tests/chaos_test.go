@@ -386,6 +386,19 @@ func TestChaos(t *testing.T) {
 	})
 }
 
+// seeds are those of a long test: SLURMPRIO_SEEDS, or three.
+func seeds(t *testing.T) (all []uint64) {
+	t.Helper()
+	for text := range strings.SplitSeq(cmp.Or(os.Getenv("SLURMPRIO_SEEDS"), "1,2,3"), ",") {
+		seed, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatalf("SLURMPRIO_SEEDS: %q: want numbers, such as 1,2,3", text)
+		}
+		all = append(all, seed)
+	}
+	return all
+}
+
 // The same for ten minutes each, odd seeds with faults: SLURMPRIO_SEEDS=1,2,3.
 // SLURMPRIO_CHAOS=4m makes them shorter, with as many jobs a minute.
 func TestChaosLong(t *testing.T) {
@@ -397,11 +410,7 @@ func TestChaosLong(t *testing.T) {
 	}
 	minutes := length.Minutes()
 	table := ""
-	for text := range strings.SplitSeq(cmp.Or(os.Getenv("SLURMPRIO_SEEDS"), "1,2,3"), ",") {
-		seed, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			t.Fatalf("SLURMPRIO_SEEDS: %q: want numbers, such as 1,2,3", text)
-		}
+	for _, seed := range seeds(t) {
 		l := chaosLength{
 			Size:  chaos.Size{Length: length, Jobs: int(22 * minutes), Pieces: 45, Types: []string{"a100", "v100", "t4"}},
 			nodes: []lab.NodeSpec{{Count: 2, GPUType: "a100", GPUs: 4}, {Count: 2, GPUType: "v100", GPUs: 4}, {Count: 2, GPUType: "t4", GPUs: 4}}, patience: 15 * time.Minute, budget: time.Minute,
