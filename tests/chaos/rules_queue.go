@@ -214,7 +214,7 @@ func Undone(r *Run) (all []Breach) {
 		}
 		want := own.kept()
 		for key, is := range s.kept() {
-			if key == "MinMemory" && slices.ContainsFunc(r.Jobs[n].Options, func(o string) bool { return strings.HasPrefix(o, "--mem-per-gpu") }) {
+			if key == "MinMemory" && r.Jobs[n].Tasks > 0 && slices.ContainsFunc(r.Jobs[n].Options, func(o string) bool { return strings.HasPrefix(o, "--mem-per-gpu") }) {
 				continue // Slurm itself shows a task's as 0 once it is split off
 			}
 			if key == "TimeLimit" || did(r.Off.Done, n, time.Now(), key) && key != "Features" && key != "Nice" && key != "Comment" {
