@@ -22,6 +22,9 @@ type Abilities struct {
 	// SLUID: squeue prints a job's SLUID, and scontrol and scancel take it in the place
 	// of the id, as the name of one run of the job (26.05).
 	SLUID bool `json:"sluid"`
+	// Exclusive: squeue has a column for jobs that want nodes for themselves. Before
+	// 26.05 OverSubscribe says it, which is NO of all jobs since.
+	Exclusive bool `json:"exclusive"`
 }
 
 // Abilities asks the installed commands what they can do, once. No question
@@ -53,6 +56,7 @@ func (c *Client) AskAbilities(ctx context.Context) (a Abilities, err error) {
 		}
 		for name := range strings.FieldsSeq(string(columns)) {
 			a.SLUID = a.SLUID || name == "SLUID"
+			a.Exclusive = a.Exclusive || name == "Exclusive"
 		}
 	}
 	version, err := c.readLines(ctx, "squeue", "--version")

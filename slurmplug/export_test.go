@@ -13,4 +13,6 @@ func RightsOf(ctx context.Context, c *Client, conf Config, uid int) (Rights, err
 	return c.rightsOf(ctx, conf, uid)
 }
 
-func parseJobs(out []byte, s separators) ([]Job, error) { return parseJobsInto(nil, out, s) }
+func parseJobs(out []byte, s separators) ([]Job, error) {
+	return parseJobsInto(nil, out, s, Abilities{})
+}

@@ -27,7 +27,7 @@ func printJobs(texts []string, place uint64, s separators) ([]byte, []Job) {
 		f := [len(jobColumns)]string{
 			colJobID: n, colArrayID: n, colTasks: "N/A", colHetID: "N/A", colHetOffset: "N/A", colSLUID: "s" + n, colUID: n, colUser: "user" + n, colPartition: "gpu",
 			colState: "PENDING", colPriority: "10" + n, colNice: "-" + n, colRestarts: "0", colNodes: n, colCPUs: "8", colNumTasks: "1",
-			colSockets: "*", colLimit: "1:00:00", colSubmit: "179522900" + n, colEligible: "0", colStart: "N/A",
+			colSockets: "*", colWhole: "OK", colLimit: "1:00:00", colSubmit: "179522900" + n, colEligible: "0", colStart: "N/A",
 		}
 		for i, col := range freeColumns {
 			f[col] = texts[(place>>((int(id)*len(freeColumns)+i)%61))%uint64(len(texts))]

@@ -19,7 +19,7 @@ var jobColumns = [...]string{
 	colState: "State", colReason: "Reason", colDependency: "Dependency", colPriority: "PriorityLong", colNice: "Nice",
 	colRestarts: "RestartCnt", colNodes: "NumNodes", colCPUs: "NumCPUs", colNumTasks: "NumTasks", colSockets: "Sockets",
 	colTRES: "tres-alloc", colPerJob: "tres-per-job", colPerNode: "tres-per-node", colPerSocket: "tres-per-socket",
-	colPerTask: "tres-per-task", colFeatures: "Feature", colPrefer: "Prefer", colNodeList: "NodeList", colLimit: "TimeLimit",
+	colPerTask: "tres-per-task", colFeatures: "Feature", colPrefer: "Prefer", colWhole: "OverSubscribe", colNodeList: "NodeList", colLimit: "TimeLimit",
 	colSubmit: "SubmitTime", colEligible: "EligibleTime", colStart: "StartTime",
 	colComment: "Comment",
 }
@@ -55,6 +55,7 @@ const (
 	colPerTask
 	colFeatures
 	colPrefer
+	colWhole
 	colNodeList
 	colLimit
 	colSubmit
@@ -80,8 +81,11 @@ func (a Abilities) jobFormat(s separators, columns ...string) []string {
 	columns = append(columns, jobColumns[:]...)
 	var format strings.Builder
 	for i, name := range columns {
-		if name == jobColumns[colSLUID] && !a.SLUID {
+		switch {
+		case name == jobColumns[colSLUID] && !a.SLUID:
 			name = jobColumns[colJobID] // as many columns everywhere; no SLUID is a number
+		case name == jobColumns[colWhole] && a.Exclusive:
+			name = "Exclusive"
 		}
 		format.WriteString(name)
 		format.WriteByte(':')
@@ -93,6 +97,16 @@ func (a Abilities) jobFormat(s separators, columns ...string) []string {
 		format.WriteByte(',')
 	}
 	return []string{"--noconvert", "-O", format.String()}
+}
+
+// whole is what a job shows in colWhole that gets whole nodes (seen on 22.05.8, 24.11.5
+// and 26.05.5). Ordinary ones show OK there, or NO in the column Exclusive; USER, MCS
+// and TOPO are of jobs that share their nodes with some others.
+func (a Abilities) whole() string {
+	if a.Exclusive {
+		return "NODE"
+	}
+	return "NO"
 }
 
 // Jobs reads the queue: every record that is not finished, in squeue's order.
@@ -139,13 +153,13 @@ func (c *Client) readJobs(ctx context.Context, dst []Job) ([]Job, error) {
 		c.forgetAbilities(err)
 		return nil, err
 	}
-	return parseJobsInto(dst, out, s)
+	return parseJobsInto(dst, out, s, able)
 }
 
 // parseJobsInto reads squeue's output, records that end with s.end and a newline,
 // and overwrites dst.
-func parseJobsInto(dst []Job, out []byte, s separators) ([]Job, error) {
-	p := newJobParser()
+func parseJobsInto(dst []Job, out []byte, s separators, able Abilities) ([]Job, error) {
+	p := newJobParser(able)
 	jobs := slices.Grow(dst[:0], bytes.Count(out, []byte(s.end)))
 	n, field := 0, []byte(s.field)
 	err := s.each(out, func(record []byte) error {
@@ -276,6 +290,7 @@ type jobParser struct {
 	last    [len(jobColumns)]string // as squeue printed it
 	value   [len(jobColumns)]string // as the Job holds it
 	limits  map[string]time.Duration
+	whole   string // what colWhole shows of jobs that get whole nodes
 	tasks   struct {
 		list  string
 		count int
@@ -287,8 +302,8 @@ type jobParser struct {
 	err error
 }
 
-func newJobParser() *jobParser {
-	return &jobParser{strings: interner{}, limits: map[string]time.Duration{}}
+func newJobParser(able Abilities) *jobParser {
+	return &jobParser{strings: interner{}, limits: map[string]time.Duration{}, whole: able.whole()}
 }
 
 // text is a column whose values repeat.
@@ -405,6 +420,7 @@ func (p *jobParser) job(j *Job) error {
 	j.TRES, j.TresPerJob, j.TresPerNode = p.text(colTRES), p.text(colPerJob), p.text(colPerNode)
 	j.TresPerSock, j.TresPerTask = p.text(colPerSocket), p.text(colPerTask)
 	j.Features, j.Prefer = p.text(colFeatures), p.text(colPrefer)
+	j.Whole = string(p.fields[colWhole]) == p.whole
 	j.NodeList = p.free(colNodeList)
 	j.TimeLimit = p.limit(colLimit)
 	j.Submit, j.Eligible = p.time(colSubmit), p.time(colEligible)

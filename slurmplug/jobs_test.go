@@ -15,7 +15,7 @@ import (
 // recordedJobs are the jobs of the recording by their comments, which a test
 // cluster has but for array tasks and components once.
 func recordedJobs(t testing.TB, version string) map[string][]Job {
-	jobs, err := parseJobs([]byte(recordingOf(t, version, "squeue.out")), RecordedSeparators)
+	jobs, err := parseJobsInto(nil, []byte(recordingOf(t, version, "squeue.out")), RecordedSeparators, recordedAbilities[version])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,6 +197,22 @@ func testRecordedFields(t *testing.T, version string) {
 	}
 }
 
+// Jobs that get whole nodes are those, no others: not what shares its nodes with its own user's.
+func TestRecordedWhole(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version string) {
+		for comment, jobs := range recordedJobs(t, version) {
+			for i := range jobs {
+				if jobs[i].Whole != (comment == "whole") {
+					t.Errorf("%q: whole nodes: %v", comment, jobs[i].Whole)
+				}
+			}
+		}
+		if jobs := recordedJobs(t, version); len(jobs["whole"]) != 1 || len(jobs["whole-user"]) != 1 {
+			t.Error("not recorded")
+		}
+	})
+}
+
 func TestSqueueCutOffAnywhere(t *testing.T) {
 	out := []byte(recording(t, "squeue.out"))
 	whole, err := parseJobs(out, RecordedSeparators)
@@ -324,7 +340,7 @@ func queueOf(n int, s separators) []byte {
 			colRestarts: "0", colNodes: "1", colCPUs: "8", colNumTasks: "1", colSockets: "*",
 			colTRES:   fmt.Sprintf("cpu=8,mem=64G,node=1,billing=8,gres/gpu=%d,gres/gpu:a100=%d", i%8+1, i%8+1),
 			colPerJob: "N/A", colPerNode: fmt.Sprintf("gres:gpu:a100:%d", i%8+1), colPerSocket: "N/A", colPerTask: "N/A",
-			colFeatures: "(null)", colPrefer: "(null)", colNodeList: "", colLimit: "1-00:00:00",
+			colFeatures: "(null)", colPrefer: "(null)", colWhole: "OK", colNodeList: "", colLimit: "1-00:00:00",
 			colSubmit: fmt.Sprint(1795229000 + i), colEligible: fmt.Sprint(1795229000 + i), colStart: "N/A",
 			colComment: fmt.Sprintf("prio:type=te&v=1&steps=%d", i%100),
 		}
@@ -367,7 +383,7 @@ func TestShrinkingQueue(t *testing.T) {
 }
 
 func TestSqueueArguments(t *testing.T) {
-	for _, able := range []Abilities{{ArrayUnique: true}, {}, {SLUID: true}} {
+	for _, able := range []Abilities{{ArrayUnique: true}, {}, {SLUID: true, Exclusive: true}} {
 		var got Command
 		c := NewClient(runnerFunc(func(cmd Command) (Output, error) { got = cmd; return Output{}, nil }), Options{Abilities: &able})
 		if _, err := c.Jobs(t.Context()); err != nil {
@@ -379,24 +395,26 @@ func TestSqueueArguments(t *testing.T) {
 			}
 		}
 		format := got.Args[slices.Index(got.Args, "-O")+1]
-		if n := strings.Count(format, "\x1f"); n != len(jobColumns)-1 || strings.Contains(format, "SLUID") != able.SLUID {
+		if n := strings.Count(format, "\x1f"); n != len(jobColumns)-1 || strings.Contains(format, "SLUID") != able.SLUID ||
+			strings.Contains(format, "Exclusive") != able.Exclusive || strings.Contains(format, "OverSubscribe") == able.Exclusive {
 			t.Errorf("%+v: %d separators for %d columns in %q", able, n, len(jobColumns), format)
 		}
 	}
 }
 
+var recordedAbilities = map[string]Abilities{
+	"22.05": {Release: "22.05.8", ArrayUnique: true},
+	"24.11": {Release: "24.11.5"},
+	"26.05": {Release: "26.05.5", SLUID: true, Exclusive: true},
+}
+
 // What the commands of each Slurm can do, by what they printed.
 func TestRecordedAbilities(t *testing.T) {
-	want := map[string]Abilities{
-		"22.05": {Release: "22.05.8", ArrayUnique: true},
-		"24.11": {Release: "24.11.5"},
-		"26.05": {Release: "26.05.5", SLUID: true},
-	}
 	eachVersion(t, func(t *testing.T, version string) {
 		c := NewClient(runnerFunc(func(cmd Command) (Output, error) {
 			return Output{Stdout: []byte(recordingOf(t, version, "squeue"+cmd.Args[0]+".out"))}, nil
 		}), Options{})
-		if got, err := c.Abilities(t.Context()); err != nil || got != want[version] {
+		if got, err := c.Abilities(t.Context()); err != nil || got != recordedAbilities[version] {
 			t.Errorf("%+v, %v", got, err)
 		}
 	})
@@ -521,7 +539,7 @@ func TestJobsIntoUsedMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := parseJobsInto(used, out, RecordedSeparators)
+	got, err := parseJobsInto(used, out, RecordedSeparators, Abilities{})
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Error(err, diff)
 	}

@@ -250,6 +250,8 @@ func fill(t testing.TB, l *lab.Lab) {
 	submit(t, root, "none", "--hold", "--gres=none")
 	submit(t, root, "zero", "--hold", "--gres=gpu:0")
 	submit(t, root, "large", "--hold", "--ntasks=2048", "--mem-per-cpu=3G")
+	submit(t, root, "whole", "--hold", "--exclusive", "--gres=gpu:1")
+	submit(t, root, "whole-user", "--hold", "--exclusive=user", "--gres=gpu:1")
 	submit(t, root, "hostile-gres", "--hold", "--gres=gpu:a\x1fb:1")
 	submit(t, root, "array", "--array=1-9%3", "--gpus=1", "--begin=now+1day")
 	submit(t, root, "array-steps", "--array=1,3,5-20:5", "--begin=now+1day")

@@ -48,7 +48,7 @@ func (c *Client) Sights(ctx context.Context, raw ...uint32) ([]Sight, error) {
 		c.forgetAbilities(err)
 		return nil, err
 	}
-	return parseSights(out, s)
+	return parseSights(out, s, able)
 }
 
 // ErrNoJob says that slurmctld does not know the id.
@@ -59,8 +59,8 @@ func isNoJob(err error) bool {
 	return errors.As(err, &failed) && failed.Kind == ErrExit && strings.Contains(failed.Message, "Invalid job id specified")
 }
 
-func parseSights(out []byte, s separators) ([]Sight, error) {
-	p := newJobParser()
+func parseSights(out []byte, s separators, able Abilities) ([]Sight, error) {
+	p := newJobParser(able)
 	var fields [len(sightColumns) + len(jobColumns)][]byte
 	var sights []Sight
 	n := 0

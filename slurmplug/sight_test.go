@@ -51,7 +51,7 @@ func TestSights(t *testing.T) {
 
 // A job cancelled before it started has no number of tasks: squeue prints NO_VAL.
 func TestCancelledEarly(t *testing.T) {
-	p := newJobParser()
+	p := newJobParser(Abilities{})
 	p.fields[colNumTasks] = []byte(noVal)
 	if n := p.count(colNumTasks); n != 0 || p.err != nil {
 		t.Errorf("%d, %v", n, p.err)
@@ -142,14 +142,14 @@ func FuzzSights(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, exit, requeue, nodes string, raw []byte) {
-		if sights, err := parseSights(raw, RecordedSeparators); err != nil && sights != nil {
+		if sights, err := parseSights(raw, RecordedSeparators, Abilities{}); err != nil && sights != nil {
 			t.Fatal("records beside an error")
 		}
 		own := exit + "|" + requeue + "|" + nodes
 		if strings.Contains(own, RecordedSeparators.field) || strings.Contains(own, RecordedSeparators.end) {
 			return // new for each read
 		}
-		sights, err := parseSights([]byte(sightOutput(t, exit, requeue, "1", nodes)), RecordedSeparators)
+		sights, err := parseSights([]byte(sightOutput(t, exit, requeue, "1", nodes)), RecordedSeparators, Abilities{})
 		if err != nil {
 			return
 		}

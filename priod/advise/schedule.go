@@ -141,7 +141,7 @@ func (s *schedule) queue(site *Site, tier int, asked cluster.Class, reservations
 	starts := map[class]float64{} // of the last one: a second one fits no sooner
 	requests := map[place]placement.Request{}
 	for _, j := range site.before(tier, asked) {
-		key := place{j.Partition, j.GPUType, j.Features, j.GPUs, j.CPUs, j.Nodes, j.MemMB, j.Node}
+		key := place{j.Partition, j.GPUType, j.Features, j.GPUs, j.CPUs, j.Nodes, j.MemMB, j.Node, j.Whole}
 		r, known := requests[key]
 		if !known {
 			r = s.request(j, site.Memory)
@@ -183,6 +183,7 @@ type place struct {
 	gpus, cpus, nodes            int
 	memMB                        int64
 	node                         cluster.Least
+	whole                        bool
 }
 
 // request is what a waiting job asks for. A constraint that is not understood is

@@ -81,6 +81,7 @@ type Job struct {
 	Node        Least  // of each node, of a job that waits
 	Features    string
 	Prefer      string
+	Whole       bool   // it gets nodes for itself, by --exclusive or its partition
 	NodeList    string // nodes it holds, as a host list
 
 	TimeLimit  time.Duration // slurmplug.Unlimited when there is none

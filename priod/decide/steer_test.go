@@ -745,3 +745,25 @@ func BenchmarkSteerLooked(b *testing.B) {
 		})
 	}
 }
+
+// A job that takes whole nodes does not start where a GPU of a node is free beside others.
+func TestSteerWholeNodes(t *testing.T) {
+	for whole, want := range map[bool]string{false: "a100 is allocated to it and free", true: "waits 10 min for a100"} {
+		p := newHarbour()
+		for i, gpuType := range []string{"a100", "v100", "t4"} {
+			n := p.node(fmt.Sprint("n", i), gpuType, gpuType)
+			n.GPUsUsed, n.CPUsUsed = 1, 1
+		}
+		p.job(1, "").Whole = whole
+		for i := range p.Nodes {
+			n := &p.Nodes[i]
+			p.Jobs = append(p.Jobs, cluster.Job{
+				ID: slurmplug.Plain(uint32(70 + i)), State: cluster.Running, GPUs: 1, CPUs: 1, NodeList: n.Name, Start: start, TimeLimit: 10 * time.Minute, GPUType: n.GPUType,
+			})
+		}
+		pl, _ := p.cycle(steerSettings())
+		if told := p.told(&pl, 1); !strings.Contains(told, want) {
+			t.Errorf("whole nodes %v: told %q, want %q", whole, told, want)
+		}
+	}
+}

@@ -332,3 +332,34 @@ func TestLearnsHowJobsLeave(t *testing.T) {
 	}
 	expect(60, 300) // they do not keep the promise: what counts is the last checkpoint
 }
+
+// For a TE job that takes whole nodes all BE jobs of one node leave, the others' stay;
+// a node with a job that did not agree is none for it, and nor is one with a job
+// without GPUs.
+func TestWholeNodes(t *testing.T) {
+	whole := func(j *cluster.Job) { j.Whole = true }
+	s := newScene(2)
+	for node := 1; node <= 2; node++ {
+		s.runs(uint32(10*node), node, 1)
+		s.runs(uint32(10*node+1), node, node)
+	}
+	s.waits(50, 1, whole)
+	if why, victims := s.why(50); why != preemption.Evicts || fmt.Sprint(victims) != "[10 11]" {
+		t.Errorf("%s %v", why, victims)
+	}
+	if c := s.choose(); !reflect.DeepEqual(c.Turn.Claims[0].Shares, []Share{{"n1", 4, 16, 100}}) {
+		t.Errorf("%+v", c.Turn.Claims[0])
+	}
+	s.Jobs[0].Tag = jobtag.Tag{}
+	if why, victims := s.why(50); why != preemption.Evicts || fmt.Sprint(victims) != "[20 21]" {
+		t.Errorf("where one of the first node did not agree: %s %v", why, victims)
+	}
+	s.Nodes[1].CPUsUsed++
+	if why, victims := s.why(50); why != preemption.Impossible || victims != nil {
+		t.Errorf("where one of each node stays: %s %v", why, victims)
+	}
+	s.Jobs[len(s.Jobs)-1].Whole = false
+	if why, _ := s.why(50); why != preemption.Fits {
+		t.Errorf("beside others: %s", why)
+	}
+}

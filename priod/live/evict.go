@@ -76,7 +76,7 @@ func (c *Cluster) sight(id cluster.JobID, records []slurmplug.Sight) eviction.Si
 	s := eviction.Sight{ExitCode: r.ExitCode, ExitedBy: r.Signal, CanRequeue: r.Requeue && r.Batch, ReqNodes: r.ReqNodes}
 	var tags tagCache
 	tags.begin()
-	v := conversion{limits: c.limits, tags: &tags}
+	v := conversion{limits: c.limits, alone: c.alone, tags: &tags}
 	v.job(&s.Job, &r.Job)
 	s.ID = id
 	if finals[r.State] {

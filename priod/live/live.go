@@ -25,6 +25,7 @@ type Cluster struct {
 	multifactor bool
 	weights     int64 // sum of the site's priority weights
 	limits      timeLimits
+	alone       wholeNodes
 	conf        slurmplug.Config
 	configAt    time.Time // when the fields above were read
 	sizes       *sizeRules

@@ -56,7 +56,7 @@ func (c *Cluster) snapshot(at time.Time, jobs []slurmplug.Job, nodes []slurmplug
 	s := cluster.Snapshot{At: at.Round(0), Cluster: c.name, Nodes: convertNodes(nodes)}
 	s.Jobs = make([]cluster.Job, len(jobs))
 	c.tags.begin()
-	v := conversion{limits: c.limits, types: gpuTypes(s.Nodes), tags: &c.tags}
+	v := conversion{limits: c.limits, alone: c.alone, types: gpuTypes(s.Nodes), tags: &c.tags}
 	for i := range jobs {
 		v.job(&s.Jobs[i], &jobs[i])
 		s.Jobs[i].User = c.users.name(jobs[i].UID, jobs[i].User)
@@ -129,6 +129,7 @@ func gpuTypes(nodes []cluster.Node) map[string]string {
 // record to the next belongs to one goroutine.
 type conversion struct {
 	limits  timeLimits        // read only
+	alone   wholeNodes        // read only
 	types   map[string]string // GPU types by node, read only
 	tags    *tagCache
 	demands demandCache
@@ -139,7 +140,7 @@ func (v *conversion) job(o *cluster.Job, j *slurmplug.Job) {
 		ID: j.ID, RawID: j.RawID, Tasks: j.Tasks, TaskCount: max(j.TaskCount, 1), HetLeader: j.HetID, HetOffset: j.HetOffset,
 		User: j.User, Name: j.Name, Account: j.Account, Partition: j.Partition, QOS: j.QOS, Reservation: j.Reservation,
 		State: state(j.State), Reason: j.Reason, Priority: int64(j.Priority), Nice: j.Nice, Restarts: j.Restarts,
-		CPUs: j.CPUs, Features: j.Features, Prefer: j.Prefer, NodeList: j.NodeList,
+		CPUs: j.CPUs, Features: j.Features, Prefer: j.Prefer, Whole: j.Whole || v.alone.all(j.Partition), NodeList: j.NodeList,
 		TimeLimit: j.TimeLimit, Submit: j.Submit, Eligible: j.Eligible, Start: j.Start, Dependency: j.Dependency != "",
 	}
 	if o.TimeLimit == 0 {
@@ -179,6 +180,22 @@ func (l timeLimits) of(partitions string) time.Duration {
 		longest = max(longest, limit)
 	}
 	return longest
+}
+
+// wholeNodes are the partitions that give whole nodes to their jobs.
+type wholeNodes map[string]bool
+
+// all tells whether a job gets whole nodes in each of its partitions.
+func (w wholeNodes) all(partitions string) bool {
+	if len(w) == 0 {
+		return false
+	}
+	for p := range strings.SplitSeq(partitions, ",") {
+		if !w[p] {
+			return false
+		}
+	}
+	return true
 }
 
 func state(s string) cluster.State {
@@ -336,8 +353,11 @@ func (c *Cluster) refreshConfig(ctx context.Context, at time.Time) error {
 }
 
 func (c *Cluster) setLimits(partitions []slurmplug.Partition) {
-	c.limits = make(timeLimits, len(partitions))
+	c.limits, c.alone = make(timeLimits, len(partitions)), wholeNodes{}
 	for _, p := range partitions {
+		if p.WholeNodes != "" {
+			c.alone[p.Name] = true
+		}
 		c.limits[p.Name] = cmp.Or(p.DefaultTime, p.MaxTime, slurmplug.Unlimited)
 	}
 }

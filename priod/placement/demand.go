@@ -50,7 +50,7 @@ func (d *demand) met() bool {
 // most is how many GPUs of a request a node holds, with what goes with them.
 func (n *Nodes) most(r Request, free Amount, node int32) int32 {
 	gpus := int64(min(free.GPUs, r.GPUs))
-	if gpus <= 0 {
+	if gpus <= 0 || r.Whole && n.mode != Pool && !free.holds(n.all(node)) {
 		return 0
 	}
 	size := &n.size[node]

@@ -32,19 +32,32 @@ func newNaive(n, within *Nodes) *naive {
 	return v
 }
 
-func (v *naive) holds(r Request, gpus, node int32) bool {
-	need := Amount{GPUs: gpus}
-	if v.mode != Pool {
-		need = v.need(r, gpus, node)
+// takes is what so many of a request's GPUs take of a node, and whether they may: of
+// whole nodes all GPUs and CPUs, where nobody has any of them.
+func (v *naive) takes(r Request, gpus, node int32) (need Amount, may bool) {
+	if v.mode == Pool {
+		return Amount{GPUs: gpus}, true
 	}
-	return v.free[node].holds(need) && !slices.ContainsFunc(v.chosen, func(s Share) bool { return s.Node == node })
+	whole, size, free := r.Whole, v.Size(node), v.free[node]
+	r.Whole = false
+	if need = v.need(r, gpus, node); !whole {
+		return need, true
+	}
+	may = need.GPUs <= size.GPUs && free.GPUs == size.GPUs
+	if need.GPUs = size.GPUs; size.CPUs < Plenty {
+		may = may && need.CPUs <= size.CPUs && free.CPUs == size.CPUs
+		need.CPUs = size.CPUs
+	}
+	return need, may
+}
+
+func (v *naive) holds(r Request, gpus, node int32) bool {
+	need, may := v.takes(r, gpus, node)
+	return may && v.free[node].holds(need) && !slices.ContainsFunc(v.chosen, func(s Share) bool { return s.Node == node })
 }
 
 func (v *naive) choose(r Request, gpus, node int32) {
-	need := Amount{GPUs: gpus}
-	if v.mode != Pool {
-		need = v.need(r, gpus, node)
-	}
+	need, _ := v.takes(r, gpus, node)
 	v.chosen = append(v.chosen, Share{node, need})
 }
 
@@ -146,6 +159,7 @@ func drawMixedRequest(t *rapid.T) Request {
 	if rapid.Bool().Draw(t, "says nodes") {
 		r.Nodes = int32(rapid.IntRange(1, min(4, int(r.GPUs))).Draw(t, "nodes"))
 	}
+	r.Whole = rapid.IntRange(0, 3).Draw(t, "whole") == 0
 	return r
 }
 

@@ -234,7 +234,19 @@ func (n *Nodes) need(r Request, gpus, node int32) Amount {
 	}
 	a.CPUs = int32(part(int64(r.CPUs), int64(size.CPUs)))
 	a.MemMB = part(r.MemMB, size.MemMB)
+	if r.Whole {
+		a = a.most(n.all(node))
+	}
 	return a
+}
+
+// all is the GPUs and CPUs of a node, where they count: who has them has it to itself.
+func (n *Nodes) all(node int32) Amount {
+	size := n.size[node]
+	if size.CPUs >= Plenty {
+		size.CPUs = 0
+	}
+	return Amount{GPUs: size.GPUs, CPUs: size.CPUs}
 }
 
 // single finds the node that is fullest afterwards and not yet in use for this job.

@@ -34,6 +34,10 @@ func (a Amount) least(b Amount) Amount {
 	return Amount{min(a.GPUs, b.GPUs), min(a.CPUs, b.CPUs), min(a.MemMB, b.MemMB)}
 }
 
+func (a Amount) most(b Amount) Amount {
+	return Amount{max(a.GPUs, b.GPUs), max(a.CPUs, b.CPUs), max(a.MemMB, b.MemMB)}
+}
+
 // Types is a set of GPU types: bit i is the type with index i.
 type Types uint64
 
@@ -50,6 +54,7 @@ type Request struct {
 	Amount       // of the whole job; CPUs or MemMB 0: the proportional share of each node
 	Nodes  int32 // 0: as few as the GPUs need
 	On     int32 // the node that it has to lie on, counted from 1; 0: any. Not in a pool
+	Whole  bool  // each of its nodes has to be empty, and is taken with all its GPUs and CPUs. Not in a pool
 }
 
 // Share is what a job takes of one node.

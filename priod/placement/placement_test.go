@@ -26,6 +26,7 @@ func drawRequest(t *rapid.T) Request {
 	if rapid.Bool().Draw(t, "says nodes") {
 		r.Nodes = int32(rapid.IntRange(1, min(3, int(r.GPUs))).Draw(t, "nodes"))
 	}
+	r.Whole = rapid.IntRange(0, 3).Draw(t, "whole") == 0
 	return r
 }
 
@@ -49,7 +50,16 @@ func TestFitIsValid(t *testing.T) {
 					}
 					seen[s.Node] = true
 				}
-				if gpus != r.GPUs || mode != Pool && r.Nodes > 0 && len(shares) != int(r.Nodes) || !n.Hold(shares) {
+				if whole := r.Whole && mode != Pool; whole {
+					for _, s := range shares {
+						if size := n.Size(s.Node); n.FreeOn(s.Node) != size || s.GPUs != size.GPUs || s.CPUs != size.CPUs {
+							t.Fatalf("%+v of %+v for %+v", s, n.FreeOn(s.Node), r)
+						}
+					}
+				} else if gpus != r.GPUs {
+					t.Fatalf("%+v for %+v", shares, r)
+				}
+				if gpus < r.GPUs || mode != Pool && r.Nodes > 0 && len(shares) != int(r.Nodes) || !n.Hold(shares) {
 					t.Fatalf("%+v for %+v", shares, r)
 				}
 				n.Take(shares)
@@ -157,4 +167,25 @@ func TestTimelineEarliest(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Steering counts all GPUs of the nodes that a request takes whole: the smallest that hold it.
+func TestTakes(t *testing.T) {
+	n := New(Packed, []Node{{0, Amount{8, 64, 800}}, {0, Amount{4, 16, 400}}, {0, Amount{2, 8, 200}}})
+	for _, c := range []struct {
+		r    Request
+		want int32
+	}{
+		{Request{Amount: Amount{GPUs: 1, CPUs: 4}}, 1},
+		{Request{Amount: Amount{GPUs: 1, CPUs: 4}, Whole: true}, 2},
+		{Request{Amount: Amount{GPUs: 1, CPUs: 12}, Whole: true}, 4},
+		{Request{Amount: Amount{GPUs: 1, MemMB: 500}, Whole: true}, 8},
+		{Request{Amount: Amount{GPUs: 6}, Nodes: 2, Whole: true}, 8},
+		{Request{Amount: Amount{GPUs: 10}, Whole: true}, 16},
+		{Request{Amount: Amount{GPUs: 9}, Nodes: 1, Whole: true}, 16},
+	} {
+		if got := n.Takes(c.r, 0); got != c.want {
+			t.Errorf("%+v takes %d GPUs, want %d", c.r, got, c.want)
+		}
+	}
 }

@@ -144,7 +144,7 @@ func (m *Map) Types(j *cluster.Job) (types placement.Types, ok bool) {
 // can hold lies on one: Slurm gives each node what --gres asks for, so a second
 // node would not halve that, and with --gpus it would be another task.
 func (m *Map) Request(j *cluster.Job, types placement.Types) placement.Request {
-	r := placement.Request{Types: types, Nodes: int32(j.Nodes), Amount: placement.Amount{GPUs: int32(j.GPUs), CPUs: int32(j.CPUs), MemMB: j.MemMB}}
+	r := placement.Request{Types: types, Nodes: int32(j.Nodes), Whole: j.Whole, Amount: placement.Amount{GPUs: int32(j.GPUs), CPUs: int32(j.CPUs), MemMB: j.MemMB}}
 	if r.Nodes > 1 {
 		return r
 	}

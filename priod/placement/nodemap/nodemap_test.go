@@ -14,7 +14,9 @@ func TestRequest(t *testing.T) {
 	}
 	mixed := node("n4", "t4", 16)
 	mixed.MixedTypes, mixed.Features = true, []string{"t4", "mixed"}
-	m := New(&cluster.Snapshot{Nodes: []cluster.Node{node("n1", "a100", 8), node("n2", "t4", 4), node("n3", "t4", 4), mixed}})
+	used := node("n5", "v100", 4)
+	used.CPUsUsed = 1
+	m := New(&cluster.Snapshot{Nodes: []cluster.Node{node("n1", "a100", 8), node("n2", "t4", 4), node("n3", "t4", 4), mixed, used}})
 	for _, c := range []struct {
 		what     string
 		job      cluster.Job
@@ -32,6 +34,9 @@ func TestRequest(t *testing.T) {
 		{"more memory of each node than there is", cluster.Job{Nodes: 1, GPUs: 5, Node: cluster.Least{MemMB: 1601}}, 0, false},
 		{"a node of several types", cluster.Job{Nodes: 1, GPUs: 1, Features: "mixed"}, 0, false},
 		{"larger than all", cluster.Job{Nodes: 1, GPUs: 32}, 0, false},
+		{"whole nodes, beside another job", cluster.Job{Nodes: 1, GPUs: 1, Features: "v100", Whole: true}, 1, false},
+		{"a part of that node", cluster.Job{Nodes: 1, GPUs: 1, Features: "v100"}, 1, true},
+		{"whole nodes, and there are some", cluster.Job{Nodes: 1, GPUs: 1, Whole: true}, 1, true},
 	} {
 		c.job.Partition = "gpu"
 		types, ok := m.Types(&c.job)

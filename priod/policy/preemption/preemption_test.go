@@ -69,6 +69,7 @@ func drawSnapshot(t *rapid.T) Snapshot {
 		if rapid.IntRange(0, 3).Draw(t, "says nodes") == 0 {
 			trial.Request.Nodes = int32(rapid.IntRange(1, min(3, int(trial.Request.GPUs))).Draw(t, "nodes"))
 		}
+		trial.Request.Whole = rapid.IntRange(0, 3).Draw(t, "whole") == 0
 		s.Trials = append(s.Trials, trial)
 	}
 	for i := range s.Candidates {
@@ -145,11 +146,15 @@ func TestVictimsMakeRoomAndMayLeave(t *testing.T) {
 			gpus := int32(0)
 			for _, share := range v.Shares {
 				gpus += share.GPUs
-				if need := s.Nodes.Need(s.Trials[i].Request, share.GPUs, share.Node); need != share.Amount || s.Nodes.Down(share.Node) || !s.Trials[i].Request.Types.Has(s.Nodes.Type(share.Node)) {
+				need, size := s.Nodes.Need(s.Trials[i].Request, share.GPUs, share.Node), s.Nodes.Size(share.Node)
+				if s.Trials[i].Request.Whole { // that nothing is below zero later says that all others have left
+					need = placement.Amount{GPUs: size.GPUs, CPUs: size.CPUs, MemMB: share.MemMB}
+				}
+				if need != share.Amount || s.Nodes.Down(share.Node) || !s.Trials[i].Request.Types.Has(s.Nodes.Type(share.Node)) {
 					t.Fatalf("trial %d: %+v", i, v)
 				}
 			}
-			if gpus != s.Trials[i].Request.GPUs {
+			if r := &s.Trials[i].Request; gpus != r.GPUs && !r.Whole || gpus < r.GPUs {
 				t.Fatalf("trial %d has %d GPUs", i, gpus)
 			}
 		}

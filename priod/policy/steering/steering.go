@@ -407,18 +407,29 @@ func (p *planner) on(j *Job, t int32) placement.Request {
 	return r
 }
 
+// counted is a request in GPUs of its one type, as the line counts them.
+func (p *planner) counted(r placement.Request, t int32) placement.Request {
+	r.GPUs, r.Whole = p.now.Takes(r, t), false
+	return r
+}
+
+// pooled is what a job takes of the line.
+func (p *planner) pooled(j *Job, t int32) []placement.Share {
+	return pool(t, p.counted(p.on(j, t), t).GPUs)
+}
+
 // earliest is when a job could start on a type, behind those planned so far.
 func (p *planner) earliest(j *Job, t int32) (start float64, ok bool) {
 	r := p.on(j, t)
-	run := j.Run[p.is(t)]
-	start, _, ok = p.line.Earliest(r, 0, run)
+	counted, run := p.counted(r, t), j.Run[p.is(t)]
+	start, _, ok = p.line.Earliest(counted, 0, run)
 	if ok && start == 0 {
 		if _, fits := p.now.Fit(r, nil); !fits { // what is free lies scattered, or lacks CPUs or memory
 			from := p.next[t]
 			if math.IsInf(from, 1) { // jobs without GPUs hold the rest, nobody knows until when: as long as this one runs
 				from = run
 			}
-			start, _, ok = p.line.Earliest(r, from, run)
+			start, _, ok = p.line.Earliest(counted, from, run)
 			ok = ok && !math.IsInf(start, 1)
 		}
 	}
@@ -427,7 +438,7 @@ func (p *planner) earliest(j *Job, t int32) (start float64, ok bool) {
 
 // reserve keeps a job's GPUs for it as its verdict says.
 func (p *planner) reserve(j *Job, v Verdict) {
-	p.line.Reserve(pool(v.Type, j.Request.GPUs), v.Start, v.End)
+	p.line.Reserve(p.pooled(j, v.Type), v.Start, v.End)
 	if v.Start == 0 {
 		shares, _ := p.now.Fit(p.on(j, v.Type), nil)
 		p.now.Take(shares)
@@ -484,7 +495,7 @@ func (p *planner) fill() {
 func (p *planner) move(i int, t int32) {
 	j, v := &p.Jobs[i], &p.verdicts[i]
 	if v.Type != Open {
-		p.line.Free(pool(v.Type, j.Request.GPUs), v.Start, v.End)
+		p.line.Free(p.pooled(j, v.Type), v.Start, v.End)
 	}
 	v.Other, v.OtherEnd = v.Type, v.End
 	v.Type, v.Why, v.Start, v.End, v.Back = t, Takes, 0, j.Run[t], ""

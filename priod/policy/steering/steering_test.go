@@ -494,3 +494,50 @@ func TestExplainWithoutTimeLimits(t *testing.T) {
 		}
 	}
 }
+
+// A job that takes whole nodes starts where a node is empty, not where GPUs are free
+// beside others, and what it takes is not there for those behind it.
+func TestWholeNodes(t *testing.T) {
+	node := func(kind int32) placement.Node {
+		return placement.Node{Type: kind, Amount: placement.Amount{GPUs: 4, CPUs: 16, MemMB: placement.Plenty}}
+	}
+	holds := func(at, gpus, cpus int32, until float64) Running {
+		return Running{Shares: []placement.Share{{Node: at, Amount: placement.Amount{GPUs: gpus, CPUs: cpus}}}, End: until}
+	}
+	whole := func() Job {
+		j := pending(100, 1000)
+		j.Request.Whole, j.Request.Nodes = true, 1
+		return j
+	}
+	for _, c := range []struct {
+		name  string
+		held  []Running
+		cpus  int32 // of the first node, held by jobs without GPUs
+		want  Why
+		to    int32
+		start float64
+	}{
+		{"all is free", nil, 0, Starts, 0, 0},
+		{"one GPU of each is held", []Running{holds(0, 1, 1, 50), holds(1, 1, 1, 900)}, 0, Waits, 0, 50},
+		{"several leave one after the other", []Running{holds(0, 1, 1, 50), holds(0, 2, 2, 300), holds(1, 1, 1, 5000)}, 0, Waits, 0, 300},
+		{"the fast one is held in part", []Running{holds(0, 1, 1, 5000)}, 0, Takes, 1, 0},
+		{"a job without GPUs is on the fast one, nobody knows until when", nil, 1, Waits, 0, 100},
+	} {
+		s := &Snapshot{Types: 2, Running: c.held, Nodes: placement.New(placement.Packed, []placement.Node{node(0), node(1)})}
+		for _, r := range c.held {
+			s.Nodes.Take(r.Shares)
+		}
+		s.Nodes.Take([]placement.Share{{Amount: placement.Amount{CPUs: c.cpus}}})
+		with := set()
+		with.Wait = 16
+		s.Jobs = []Job{whole()}
+		if v := Decide(s, with)[0]; v.Why != c.want || v.Type != c.to || v.Start != c.start {
+			t.Errorf("%s: %+v, want %s on %d at %v", c.name, v, c.want, c.to, c.start)
+		}
+	}
+	s := &Snapshot{Types: 2, Nodes: placement.New(placement.Packed, []placement.Node{node(0), node(1)})}
+	s.Jobs = []Job{whole(), pending(100, 1000)}
+	if v := Decide(s, set())[1]; v.Why != Waits || v.Type != 0 || v.Start != 100 {
+		t.Errorf("behind it: %+v", v)
+	}
+}
