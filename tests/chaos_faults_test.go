@@ -209,10 +209,14 @@ func (r *chaosRun) reset() error {
 // asked asks priod about jobs, by every name that squeue prints, and of what happened.
 func (r *chaosRun) asked() {
 	verbs := [][]string{{"evictions", "--json"}, {"history", "--json"}, {"queue", "--json"}}
-	seen := map[string]bool{}
+	seen, since := map[string]bool{}, map[string]time.Time{}
 	for _, v := range r.Views {
 		for _, s := range v.Queue {
-			if !seen[s.Shown] && !strings.Contains(s.Shown, "[") && len(seen) < 60 {
+			if since[s.Shown].IsZero() {
+				since[s.Shown] = v.At
+			}
+			late := v.At.Sub(since[s.Shown]) < 10*time.Second // no cycle may have seen it
+			if !late && !seen[s.Shown] && !strings.Contains(s.Shown, "[") && len(seen) < 60 && (s.State == "PENDING" || s.State == "RUNNING") {
 				seen[s.Shown] = true
 				verbs = append(verbs, []string{"explain", "--json", s.Shown})
 				if array, _, of := strings.Cut(s.Shown, "_"); of && !seen[array] {

@@ -400,7 +400,7 @@ func TestChaos(t *testing.T) {
 		t.Skip("takes a minute")
 	}
 	t.Parallel()
-	seed := uint64(174) // no long chain of tasks, some TE jobs when all GPUs are busy
+	seed := uint64(146) // no long chain of tasks, some TE jobs when all GPUs are busy
 	if os.Getenv(seedEnv) != "" {
 		seed = seedOf(t)
 	}

@@ -116,15 +116,13 @@ func draw(r *rand.Rand, j *Job, i int, size Size) {
 	j.Class = one(r, "te", "be", "be", "be", "be", "")
 	j.Title, j.Comment = one(r, titles...), one(r, comments...)
 	j.Pieces = 1 + size.Pieces/3 + r.IntN(size.Pieces*4/3)
-	minutes := 3 + r.IntN(10)
 	switch j.Class {
 	case "te":
-		j.Pieces, minutes = 1+j.Pieces/4, 1+r.IntN(3)
+		j.Pieces = 1 + j.Pieces/4
 	case "be":
 		j.Conduct, j.Signal = one(r, Leaves99, Leaves99, Leaves99, Leaves99, Ignores, Leaves0), one(r, "B:USR1", "B:USR1", "")
 		j.Grace, j.Ckpt = 3+r.IntN(6), one(r, 0, 5)
 	}
-	j.Options = append(j.Options, fmt.Sprintf("--time=%d", minutes))
 	if r.IntN(12) == 0 {
 		j.Fails = 1 + r.IntN(j.Pieces)
 	}
@@ -134,6 +132,8 @@ func draw(r *rand.Rand, j *Job, i int, size Size) {
 	drawShape(r, j, i)
 	drawSpeed(r, j, size)
 	drawRequest(r, j, size)
+	longest := j.Pieces * j.MS[len(j.MS)-1] * 3 / 2 / 1000 // s, on the slowest type with too few CPUs
+	j.Options = append(j.Options, fmt.Sprintf("--time=%d", 1+(longest+59)/60+r.IntN(2)))
 	if j.Class != "" && r.IntN(3) == 0 {
 		j.Tag = append(j.Tag, "--prio-steps="+strconv.Itoa(j.Pieces))
 	}
