@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -266,17 +267,23 @@ func (p *played) startDelays(state, work string) error {
 	if err != nil {
 		return err
 	}
-	noted := func(name, id string) float64 {
+	// noted is what a job wrote down nearest to a moment: it may leave more than once.
+	noted := func(name, id string, at time.Time) (nearest float64) {
 		text, _ := os.ReadFile(filepath.Join(work, name+"."+id)) // none, when it had no time to write one
-		first, _, _ := strings.Cut(string(text), "\n")
-		ms, _ := strconv.ParseFloat(first, 64)
-		return ms / 1000
+		moment := float64(at.UnixMilli()) / 1000
+		for line := range strings.Lines(string(text)) {
+			ms, _ := strconv.ParseFloat(strings.TrimSpace(line), 64)
+			if s := ms / 1000; s > 0 && math.Abs(s-moment) < math.Abs(nearest-moment) {
+				nearest = s
+			}
+		}
+		return nearest
 	}
 	exit, start := map[int64]float64{}, map[int64]float64{}
 	for _, e := range evictions {
 		if e.ClaimState == "started" && !e.Left.IsZero() {
-			exit[e.Claim] = max(exit[e.Claim], noted("left", e.Victim.String()))
-			start[e.Claim] = noted("started", e.For.String())
+			exit[e.Claim] = max(exit[e.Claim], noted("left", e.Victim.String(), e.Left))
+			start[e.Claim] = noted("started", e.For.String(), e.Left)
 		}
 	}
 	for claim, at := range exit {
