@@ -166,6 +166,31 @@ func (c *Client) Expedites(ctx context.Context, job JobID) (bool, error) {
 	return bytes.Contains(out, []byte(" ExpeditedRequeue=Yes")), err
 }
 
+// TasksAtOnce is how many tasks of a task's array may run at a time (sbatch
+// --array=...%N); 0: any number. squeue shows it no more once a task has a record of its
+// own. It is read before the first word that a user writes (seen on 22.05.8, 24.11.5
+// and 26.05.5).
+func (c *Client) TasksAtOnce(ctx context.Context, task JobID) (int, error) {
+	out, err := c.readLines(ctx, "scontrol", "--oneliner", "show", "job", task.String())
+	if isNoJob(err) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	head, _, _ := bytes.Cut(out, []byte(" JobName="))
+	_, text, limited := bytes.Cut(head, []byte(" ArrayTaskThrottle="))
+	if !limited {
+		return 0, nil
+	}
+	text, _, _ = bytes.Cut(text, []byte(" "))
+	n, err := parseUint(string(text), math.MaxInt32)
+	if err != nil {
+		return 0, doubtful("scontrol show job", "job %s: ArrayTaskThrottle: %w", task, err)
+	}
+	return int(n), nil
+}
+
 // Part is what of a job gets a signal.
 type Part string
 

@@ -163,3 +163,23 @@ func FuzzSights(f *testing.F) {
 		}
 	})
 }
+
+// What limits an array is read before the words of users.
+func TestTasksAtOnce(t *testing.T) {
+	for out, want := range map[string]int{
+		"JobId=18 ArrayJobId=17 ArrayTaskId=0 ArrayTaskThrottle=2 JobName=x UserId=u(1)\n":     2,
+		"JobId=17 ArrayJobId=17 ArrayTaskId=1-4%3 ArrayTaskThrottle=3 JobName=x UserId=u(1)\n": 3,
+		"JobId=18 ArrayJobId=17 ArrayTaskId=0 JobName=x ArrayTaskThrottle=5 JobName=y\n":       0,
+		"JobId=18 ArrayJobId=17 ArrayTaskId=0 ArrayTaskThrottle=2x JobName=x UserId=u(1)\n":    -1,
+	} {
+		var cmd Command
+		c := NewClient(runnerFunc(func(c Command) (Output, error) { cmd = c; return Output{Stdout: []byte(out)}, nil }), Options{Abilities: &Abilities{}})
+		n, err := c.TasksAtOnce(t.Context(), JobID{ID: 17, Task: 0})
+		if want < 0 && !errors.Is(err, ErrDoubtful) || want >= 0 && (err != nil || n != want) {
+			t.Errorf("%q: %d, %v", out, n, err)
+		}
+		if cmd.Args[len(cmd.Args)-1] != "17_0" {
+			t.Errorf("%q", cmd.Args)
+		}
+	}
+}

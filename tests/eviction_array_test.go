@@ -158,3 +158,65 @@ func TestResetRequeuesWhoLeft(t *testing.T) {
 		t.Error(out)
 	}
 }
+
+// A TE job that prefers features gets room on nodes that have them, though another would
+// cost less, and starts there; Slurm never says that no node satisfies it.
+func TestEvictionForOneThatPrefers(t *testing.T) {
+	longOnly(t)
+	e := evictableOn(t, newOwnSite(t, evicting))
+	e.slurm("scontrol", "update", "NodeName=a100-[2-3],v100-[1-3]", "State=DRAIN", "Reason=test")
+	e.full(20, "save")
+	e.worker("cheaper", "a100:4", endless, 5, "save")
+	e.begun("cheaper")
+	d := e.daemon()
+	d.waitLog("started")
+	trial := e.trial("2", "--prefer=t4", "--exclusive", "--array=0-1%1")
+	e.patiently("both tasks to complete", func() bool {
+		out := e.slurm("squeue", "--noheader", "--array", "--states=all", "--jobs="+trial, "--format=%i %T %r")
+		if strings.Contains(out, "BadConstraints") {
+			t.Fatalf("no node satisfies it:\n%s", out)
+		}
+		return strings.Count(out, "COMPLETED") == 2
+	})
+	for _, x := range e.settled() {
+		if !strings.HasPrefix(x.Nodes, "t4-") || x.How != "exited" || x.ClaimState != "started" {
+			t.Errorf("%+v", x)
+		}
+	}
+	if text := e.log("cheaper"); strings.Contains(text, "signal") {
+		t.Errorf("a job on a node that is not preferred left:\n%s", text)
+	}
+	d.stop()
+}
+
+// Nobody leaves for the second task of a TE array that lets one run at a time while the
+// first has a place or runs.
+func TestEvictionForALimitedArray(t *testing.T) {
+	longOnly(t)
+	e := newEvictable(t, evicting)
+	e.blocker("t4:4")
+	for _, name := range []string{"w1", "w2"} {
+		e.worker(name, "t4:2", endless, 12, "ignore")
+	}
+	e.begun("w1", "w2")
+	d := e.daemon()
+	d.waitLog("started")
+	trial := e.trial("t4:2", "--array=0-1%1")
+	e.wait("the second task to wait for the first", func() bool {
+		said, _, _ := e.priod("explain", trial+"_1") // nothing before the first cycle
+		return strings.Contains(said, "as many tasks of its array run, or have a place")
+	})
+	for _, task := range []string{"_0", "_1"} {
+		e.completes(trial + task)
+	}
+	all := e.settled()
+	if all[0].ClaimState != "started" || all[0].For.Task != 0 {
+		t.Errorf("%+v", all[0])
+	}
+	for i := range all[1:] {
+		if x := all[i+1]; !x.Recorded.After(all[i].ClaimEnded) {
+			t.Errorf("%s leaves for %s while %s has a place", x.Victim, x.For, all[i].For)
+		}
+	}
+	d.stop()
+}

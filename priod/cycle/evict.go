@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -36,14 +37,26 @@ type veto struct {
 	at  time.Time
 }
 
-// believed is for how long a veto holds: its owner can change what is behind it.
-const believed = 10 * time.Minute
+const (
+	// believed is for how long a veto holds: its owner can change what is behind it.
+	believed = 10 * time.Minute
+	// throttled is that of one for the limit of an array: one of its tasks may end.
+	throttled = time.Minute
+)
+
+// lasts is for how long a veto holds.
+func (v veto) lasts() time.Duration {
+	if v.why == eviction.ArrayLimit {
+		return throttled
+	}
+	return believed
+}
 
 // now are those that still hold.
 func (v Vetoes) now(at time.Time) map[cluster.JobID]preemption.Why {
 	hold := map[cluster.JobID]preemption.Why{}
 	for id, x := range v {
-		if at.Sub(x.at).Abs() >= believed {
+		if at.Sub(x.at).Abs() >= x.lasts() {
 			delete(v, id)
 			continue
 		}
@@ -55,8 +68,11 @@ func (v Vetoes) now(at time.Time) map[cluster.JobID]preemption.Why {
 // keep takes in what the next snapshot would not tell.
 func (v Vetoes) keep(vetoed map[cluster.JobID]preemption.Why, at time.Time) {
 	for id, why := range vetoed {
-		if _, known := v[id]; v != nil && !known && (why == eviction.Vetoed || why == eviction.Expedited || why == eviction.Constraint) {
-			v[id] = veto{why, at}
+		switch why {
+		case eviction.Vetoed, eviction.Expedited, eviction.Constraint, eviction.ArrayLimit:
+			if _, known := v[id]; v != nil && !known {
+				v[id] = veto{why, at}
+			}
 		}
 	}
 }
@@ -96,7 +112,7 @@ const (
 // the TE job asks for or refuses.
 func (e *Evictions) choose(ctx context.Context, s *cluster.Snapshot, p *plan.Plan) (*eviction.Choice, error) {
 	var choice *eviction.Choice
-	_, err := e.vetted(ctx, s.At, func(vetoed map[cluster.JobID]preemption.Why) *eviction.Turn {
+	_, err := e.vetted(ctx, s, func(vetoed map[cluster.JobID]preemption.Why) *eviction.Turn {
 		choice = eviction.Choose(s, p, e.Journal, &e.Settings, vetoed)
 		return &choice.Turn
 	})
@@ -105,23 +121,23 @@ func (e *Evictions) choose(ctx context.Context, s *cluster.Snapshot, p *plan.Pla
 
 // vetted asks until a closer look rules out nobody more; false when there were too
 // many surprises: then nobody leaves, and the next cycle knows of these.
-func (e *Evictions) vetted(ctx context.Context, at time.Time, ask func(vetoed map[cluster.JobID]preemption.Why) *eviction.Turn) (bool, error) {
-	vetoed := e.Vetoes.now(at)
+func (e *Evictions) vetted(ctx context.Context, s *cluster.Snapshot, ask func(vetoed map[cluster.JobID]preemption.Why) *eviction.Turn) (bool, error) {
+	vetoed := e.Vetoes.now(s.At)
 	for range vetoes {
 		turn, before := ask(vetoed), len(vetoed)
-		if err := e.vet(ctx, turn, vetoed); err != nil {
+		if err := e.vet(ctx, s, turn, vetoed); err != nil {
 			return false, err
 		}
 		if len(vetoed) == before {
 			return true, nil
 		}
-		e.Vetoes.keep(vetoed, at)
+		e.Vetoes.keep(vetoed, s.At)
 	}
 	*ask(vetoed) = eviction.Turn{}
 	return false, nil
 }
 
-func (e *Evictions) vet(ctx context.Context, t *eviction.Turn, vetoed map[cluster.JobID]preemption.Why) error {
+func (e *Evictions) vet(ctx context.Context, s *cluster.Snapshot, t *eviction.Turn, vetoed map[cluster.JobID]preemption.Why) error {
 	var targets []eviction.Target
 	for i := range t.Claims {
 		targets = append(targets, eviction.Target{Job: t.Claims[i].Job, RawID: t.Claims[i].RawID})
@@ -158,6 +174,40 @@ func (e *Evictions) vet(ctx context.Context, t *eviction.Turn, vetoed map[cluste
 		x := &t.Evictions[i]
 		if why := x.Vet(sights[x.Job], &e.Settings); why != "" {
 			vetoed[x.Job] = why
+		}
+	}
+	return e.throttle(ctx, s, t, vetoed)
+}
+
+// throttle rules out tasks of arrays beyond those that may run at a time: all that have
+// no place in this turn, so that no other choice brings up the next of them.
+func (e *Evictions) throttle(ctx context.Context, s *cluster.Snapshot, t *eviction.Turn, vetoed map[cluster.JobID]preemption.Why) error {
+	left, placed := map[uint32]int{}, map[cluster.JobID]bool{}
+	for i := range t.Claims {
+		c := &t.Claims[i]
+		if c.Job.Task == slurmplug.NoTask || vetoed[c.Job] != "" {
+			continue
+		}
+		if _, known := left[c.Job.ID]; !known {
+			most, err := e.Slurm.AtOnce(ctx, eviction.Target{Job: c.Job, RawID: c.RawID})
+			if err != nil {
+				return fmt.Errorf("look at the array of a job that others leave for: %w", err)
+			}
+			if left[c.Job.ID] = math.MaxInt; most > 0 {
+				left[c.Job.ID] = most - e.Journal.Taken(c.Job.ID, s)
+			}
+		}
+		if left[c.Job.ID] > 0 {
+			placed[c.Job] = true
+			left[c.Job.ID]--
+			continue
+		}
+		vetoed[c.Job] = eviction.ArrayLimit
+		for k := range s.Jobs {
+			j := &s.Jobs[k]
+			if id := j.FirstTask(); j.State == cluster.Pending && id.ID == c.Job.ID && !placed[id] && vetoed[id] == "" {
+				vetoed[id] = eviction.ArrayLimit
+			}
 		}
 	}
 	return nil

@@ -3,6 +3,8 @@ package cycle
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,6 +26,7 @@ type slurm struct {
 	jobs     map[cluster.JobID]eviction.Sight
 	odd      map[cluster.JobID]bool // cannot be believed
 	excluded string
+	atOnce   int
 	log      []string
 	looked   int // jobs, by Look
 	saveErr  error
@@ -44,6 +47,8 @@ func (f *slurm) Look(_ context.Context, targets []eviction.Target) (map[cluster.
 }
 
 func (f *slurm) Excluded(context.Context, eviction.Target) (string, error) { return f.excluded, nil }
+
+func (f *slurm) AtOnce(context.Context, eviction.Target) (int, error) { return f.atOnce, nil }
 
 func (f *slurm) Do(_ context.Context, commands []eviction.Command) []eviction.Result {
 	var results []eviction.Result
@@ -132,6 +137,69 @@ func TestVetoes(t *testing.T) {
 		}
 		if got != c.victims {
 			t.Errorf("%s: %q leave, want %q", name, got, c.victims)
+		}
+	}
+}
+
+// Of an array no more tasks get a place than may run at a time; those that run and those
+// with a claim count. Who comes behind is not kept from its own.
+func TestArrayLimit(t *testing.T) {
+	for name, c := range map[string]struct {
+		atOnce, running, claims int
+		want                    string // who gets a place
+	}{
+		"none":                 {0, 2, 0, "9_1 9_2"},
+		"two":                  {2, 0, 0, "9_1 9_2"},
+		"one":                  {1, 0, 0, "9_1 10"},
+		"one runs":             {1, 1, 0, "10"},
+		"one of two runs":      {2, 1, 0, "9_1 10"},
+		"one of two has one":   {2, 0, 1, "9_1"},
+		"one runs, one has it": {2, 1, 1, "10"},
+	} {
+		f, e, s, p := scene()
+		f.atOnce = c.atOnce
+		te := s.Jobs[2]
+		s.Jobs, p.Decisions = s.Jobs[:2], nil
+		add := func(id cluster.JobID, raw uint32, state cluster.State, value int64) {
+			j := te
+			j.ID, j.RawID, j.State = id, raw, state
+			if state == cluster.Running {
+				j.NodeList, j.GPUs = "n2", 0
+			}
+			s.Jobs, f.jobs[id] = append(s.Jobs, j), eviction.Sight{Job: j, CanRequeue: true}
+			if state != cluster.Pending {
+				return
+			}
+			p.Decisions = append(p.Decisions, plan.Decision{Job: id, Class: cluster.TE, Ranked: true, Value: value})
+		}
+		for k := range 4 {
+			add(cluster.JobID{ID: 9, Task: int32(k + 1)}, uint32(20+k), cluster.Pending, int64(10-k))
+		}
+		for k := range c.running {
+			add(cluster.JobID{ID: 9, Task: int32(k + 5)}, uint32(30+k), cluster.Running, 1)
+		}
+		add(slurmplug.Plain(10), 10, cluster.Pending, 1)
+		for k := range c.claims {
+			id := cluster.JobID{ID: 9, Task: int32(k + 7)}
+			e.Journal.Claims = append(e.Journal.Claims, eviction.Claim{Number: int64(k + 1), Job: id, State: eviction.Planned, Shares: []eviction.Share{{Node: "n1", GPUs: 2, CPUs: 2, MemMB: 200}}})
+			e.Journal.Evictions = append(e.Journal.Evictions, eviction.Eviction{Number: int64(k + 1), Claim: int64(k + 1), Job: slurmplug.Plain(2), State: eviction.Signalled})
+		}
+		choice, err := e.choose(t.Context(), s, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, x := range choice.Turn.Claims {
+			got = append(got, x.Job.String())
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%s: %q get a place, want %q", name, got, c.want)
+		}
+		limited := len(got) > 0 && got[len(got)-1] == "10"
+		for _, x := range choice.Trials {
+			if x.Job.ID == 9 && (x.Why == eviction.ArrayLimit) != (limited && !slices.Contains(got, x.Job.String())) {
+				t.Errorf("%s: %s %s", name, x.Job, x.Why)
+			}
 		}
 	}
 }

@@ -57,7 +57,7 @@ func (set *Settings) endRound(ctx context.Context, h *cluster.History, result *R
 		return nil
 	}
 	var round *eviction.Round
-	settled, err := e.vetted(ctx, s.At, func(vetoed map[cluster.JobID]preemption.Why) *eviction.Turn {
+	settled, err := e.vetted(ctx, s, func(vetoed map[cluster.JobID]preemption.Why) *eviction.Turn {
 		round = eviction.EndRound(s, owing, e.Journal, &e.Settings, &r.Settings, vetoed)
 		return &round.Turn
 	})

@@ -136,6 +136,7 @@ func (f *fake) Peaks(context.Context, []*cluster.Job) (map[cluster.JobID]int64, 
 	return nil, nil
 }
 func (f *fake) Excluded(context.Context, eviction.Target) (string, error) { return "", nil }
+func (f *fake) AtOnce(context.Context, eviction.Target) (int, error)      { return 0, nil }
 func (f *fake) Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]decide.Place, error) {
 	return nil, nil
 }

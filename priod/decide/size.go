@@ -261,6 +261,8 @@ func (d *sizer) giveBack() {
 			// It never arrived, or is the user's own again.
 		case !d.set.Enabled, !inTime(dec, j, d.s.At), !consents(j):
 			d.restore(j, dec, r, changed, "sizing is off for it")
+		case j.Prefer != "":
+			d.restore(j, dec, r, changed, prefersNodes)
 		case j.Asked.Fixed != "":
 			d.restore(j, dec, r, changed, "it now "+j.Asked.Fixed)
 		case beyond(j.Asked) != "":
@@ -407,6 +409,10 @@ func (d *sizer) suffices(j *cluster.Job, was string) bool {
 	return !less
 }
 
+// prefersNodes says why a job is not sized: on a node that a size names and that lacks
+// what the job prefers Slurm never starts it.
+const prefersNodes = "it prefers nodes itself (--prefer), and Slurm refuses it others that a size names"
+
 // changed is the reason of a write that says nothing about later ones.
 const changed = "size"
 
@@ -514,6 +520,8 @@ func (d *sizer) candidate(w inTurn, id cluster.JobID, types placement.Types) (*r
 		return nil, "priod does not order it"
 	case j.HetLeader != 0:
 		return nil, "it is part of a heterogeneous job"
+	case j.Prefer != "":
+		return nil, prefersNodes
 	case d.h.Claiming[j.ID], d.h.Claiming[id]:
 		return nil, "room is being made for it"
 	case d.h.Lowered(j):

@@ -150,6 +150,7 @@ func TestSizesLeftAlone(t *testing.T) {
 		{"names a node", func(_ *sizeQueue, j *cluster.Job) { j.Asked.Nodes = "n1" }, "names its nodes"},
 		{"unknown", func(_ *sizeQueue, j *cluster.Job) { j.Tag = jobtag.Tag{Workload: "nobody-knows"} }, "nothing is known"},
 		{"heterogeneous", func(_ *sizeQueue, j *cluster.Job) { j.HetLeader = j.ID.ID }, "it is part of a heterogeneous job"},
+		{"prefers nodes", func(_ *sizeQueue, j *cluster.Job) { j.Prefer = "ib" }, "it prefers nodes itself (--prefer)"},
 		{"a curve that falls", func(_ *sizeQueue, j *cluster.Job) {
 			j.Tag.CPU = map[string]jobtag.Curve{"v100": {{Amount: 1, Speed: 1}, {Amount: 3, Speed: 2}, {Amount: 6, Speed: 1.5}}}
 		}, "nothing is known of how it uses CPUs and memory on v100; its tag's cpu for v100 falls from 2 to 1.5 at 6: not used"},
@@ -197,6 +198,27 @@ func TestSizesByGPU(t *testing.T) {
 		if d := q.p.Decisions[0].Detail; !strings.Contains(d, c.says) || (len(q.p.Actions) == 0) != (c.want == "") || len(q.p.Actions) > 0 && !strings.HasPrefix(q.p.Actions[0].After, c.want) {
 			t.Errorf("way %d with %s: %q, %+v", c.way, c.tag, d, q.p.Actions)
 		}
+	}
+}
+
+// A job on the node of its size that prefers others since then gets its own request back.
+func TestPinnedSizePrefers(t *testing.T) {
+	q := newSizeQueue(t, []cluster.Node{sizeNode("n1", 8, 24, 512000)})
+	q.add(t, 0, 21, 64000, 7, "cpu=v100:1x1-3x1&v=1")
+	q.add(t, 0, 3, 64000, 1, "cpu=v100:3x1-12x3&v=1")
+	j := &q.s.Jobs[0]
+	q.z.Decide(&q.s, q.h, &q.p)
+	if len(q.p.Actions) != 2 || !strings.HasSuffix(q.p.Actions[0].After, "ReqNodeList=n1") {
+		t.Fatalf("%+v", q.p.Actions)
+	}
+	first := q.p.Actions[0]
+	q.wrote(first)
+	j.Asked.Text, j.Asked.Nodes, j.Prefer = first.After, "n1", "ib"
+	q.p.Actions, q.p.Decisions[0].Detail = nil, ""
+	q.z.Decide(&q.s, q.h, &q.p)
+	got := slices.DeleteFunc(q.p.Actions, func(a plan.Action) bool { return a.Job != j.ID })
+	if len(got) != 1 || got[0].After != first.Was || !strings.Contains(q.p.Decisions[0].Detail, "its own request again, because it prefers nodes") {
+		t.Errorf("%+v, %q", got, q.p.Decisions[0].Detail)
 	}
 }
 

@@ -55,6 +55,7 @@ const (
 	LaterTurn  preemption.Why = "later"         // behind as many TE jobs as one cycle considers
 	Uncounted  preemption.Why = "not-allocated" // the allocation does not count it: for rounds
 	TookOver   preemption.Why = "took-over"     // Settings.Since: another priod's victims may be in their grace
+	ArrayLimit preemption.Why = "array-limit"   // as many tasks of its array run, or have a place, as may at a time
 )
 
 // considered is how many TE jobs without a claim one cycle looks for room for:
@@ -223,13 +224,7 @@ func (c *Choice) trials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Sett
 	}
 	slices.SortStableFunc(all, func(a, b waiting) int { return cmp.Compare(b.value, a.value) })
 	claims, tooSoon := j.open(), j.tooSoon(s.At, set.Retry)
-	spent := map[string]float64{} // GPU-hours lost within a day, by the TE jobs' user
-	for i := range j.Evictions {
-		e := &j.Evictions[i]
-		if claim := j.Claim(e.Claim); claim != nil && claim.Purpose != ForRound && e.Counts() && within(day, s.At, e.At) {
-			spent[claim.User] += e.cost() / 3600
-		}
-	}
+	spent := j.spent(s.At)
 	owners := map[string]int{}
 	held := map[cluster.JobID]bool{}
 	for _, w := range all {
@@ -240,7 +235,7 @@ func (c *Choice) trials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Sett
 			}
 		}
 		t := Trial{Job: id, RawID: w.job.RawID, User: w.job.User, at: -1}
-		types, understood := m.Types(w.job)
+		types, understood := kinds(m, w.job)
 		claim := claims[id]
 		switch {
 		case claim != nil:
@@ -257,6 +252,8 @@ func (c *Choice) trials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Sett
 			t.Why = TookOver
 		case tooSoon(id):
 			t.Why = TooSoon
+		case w.job.Prefer != "" && fits(m, w.job, claims):
+			t.Why = preemption.Fits
 		case len(c.snapshot.Trials)-len(c.snapshot.Claims) >= considered:
 			t.Why = LaterTurn
 		case set.Policy.Limits.PerOwner > 0 && spent[t.User] >= set.Policy.Limits.PerOwner:
@@ -287,6 +284,44 @@ func (c *Choice) trials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Sett
 	return jobs
 }
 
+// spent are the GPU-hours lost within a day, by the TE jobs' user.
+func (j *Journal) spent(now time.Time) map[string]float64 {
+	hours := map[string]float64{}
+	for i := range j.Evictions {
+		e := &j.Evictions[i]
+		if claim := j.Claim(e.Claim); claim != nil && claim.Purpose != ForRound && e.Counts() && within(day, now, e.At) {
+			hours[claim.User] += e.cost() / 3600
+		}
+	}
+	return hours
+}
+
+// kinds are those of nodes on which room is made for a job. The claim names the nodes,
+// and of a job that prefers features (--prefer) Slurm then says that no node satisfies
+// it unless they have these (seen on 22.05.8, 24.11.5 and 26.05.5).
+func kinds(m *nodemap.Map, job *cluster.Job) (types placement.Types, understood bool) {
+	types, understood = m.Types(job)
+	if job.Prefer == "" || !understood {
+		return types, understood
+	}
+	preferring := *job
+	preferring.Features = job.Prefer
+	preferred, understood := m.Types(&preferring)
+	return types & preferred, understood
+}
+
+// fits tells whether a job has a place now on any node that it allows, beside the
+// claims: Slurm starts it there, though it prefers others.
+func fits(m *nodemap.Map, job *cluster.Job, claims map[cluster.JobID]*Claim) bool {
+	types, _ := m.Types(job)
+	free := m.Nodes.Clone()
+	for _, claim := range claims {
+		free.Take(claim.on(m))
+	}
+	_, found := free.Fit(m.Request(job, types), nil)
+	return found
+}
+
 func (c *Choice) claim(trial int, claim *Claim, m *nodemap.Map) {
 	c.snapshot.Claims = append(c.snapshot.Claims, preemption.Claim{Trial: trial, Shares: claim.on(m)})
 }
@@ -312,20 +347,30 @@ func (j *Journal) open() map[cluster.JobID]*Claim {
 	return claims
 }
 
+// hopeless is as how many releases one counts because no node satisfies the job: the
+// next claim would most likely end like that, too.
+const hopeless = 4
+
 // tooSoon tells of which jobs a claim was released lately: after retry they get the
-// next one, then after twice that, and so on.
+// next one, then after twice that, and so on. What no node satisfies is the request,
+// which all tasks of an array have in common.
 func (j *Journal) tooSoon(now time.Time, retry time.Duration) func(cluster.JobID) bool {
 	released, last := map[cluster.JobID]int{}, map[cluster.JobID]time.Time{}
 	for i := range j.Claims {
 		if x := &j.Claims[i]; x.State == Released {
-			released[x.Job]++
-			last[x.Job] = x.Ended
+			id, n := x.Job, 1
+			if x.Reason == unsatisfied {
+				id, n = slurmplug.Plain(x.Job.ID), hopeless
+			}
+			released[id] += n
+			last[id] = x.Ended
 		}
 	}
-	return func(id cluster.JobID) bool {
+	lately := func(id cluster.JobID) bool {
 		n := released[id]
 		return n > 0 && within(retry<<min(n-1, 6), now, last[id])
 	}
+	return func(id cluster.JobID) bool { return lately(id) || lately(slurmplug.Plain(id.ID)) }
 }
 
 // shadows finds when each trial would start without evictions, by the time

@@ -176,6 +176,13 @@ func TestLeavesAlone(t *testing.T) {
 	released := func(s *scene, ago time.Duration) {
 		s.journal.Claims = append(s.journal.Claims, Claim{Number: int64(len(s.journal.Claims) + 1), Job: slurmplug.Plain(10), State: Released, Ended: at.Add(-ago)})
 	}
+	hopeless := func(job cluster.JobID, ago time.Duration) *scene { // the job that waits is the second task of array 10
+		s := newScene(1)
+		s.runs(1, 1, 4)
+		s.waits(10, 2, func(j *cluster.Job) { j.ID.Task = 1 })
+		s.journal.Claims = []Claim{{Number: 1, Job: job, State: Released, Reason: unsatisfied, Ended: at.Add(-ago)}}
+		return s
+	}
 	for name, c := range map[string]struct {
 		s    *scene
 		why  preemption.Why
@@ -215,17 +222,25 @@ func TestLeavesAlone(t *testing.T) {
 			s.set.Policy.Limits.PerHour = 1
 			s.journal.Evictions = []Eviction{{Number: 1, State: Done, At: at, SignalledAt: at, Ended: at}}
 		}), preemption.PerHour, ""},
-		"user's budget":    {with(func(s *scene) { spent(s, "bob", -time.Hour) }), preemption.PerOwner, ""},
-		"another's budget": {with(func(s *scene) { spent(s, "carol", -time.Hour) }), preemption.Evicts, preemption.Victim},
-		"yesterday's":      {with(func(s *scene) { spent(s, "bob", -25*time.Hour) }), preemption.Evicts, preemption.Victim},
-		"dated tomorrow":   {with(func(s *scene) { spent(s, "bob", 25*time.Hour) }), preemption.Evicts, preemption.Victim},
-		"took over":        {with(func(s *scene) { s.set.Since = at.Add(-time.Minute) }), TookOver, ""},
-		"graces are over":  {with(func(s *scene) { s.set.Since = at.Add(-62 * time.Second) }), preemption.Evicts, preemption.Victim},
-		"began afterwards": {with(func(s *scene) { s.set.Since = at.Add(-2 * time.Hour) }), preemption.Evicts, preemption.Victim},
-		"released":         {with(func(s *scene) { released(s, 30*time.Second) }), TooSoon, ""},
-		"long ago":         {with(func(s *scene) { released(s, 90*time.Second) }), preemption.Evicts, preemption.Victim},
-		"released later":   {with(func(s *scene) { released(s, -24*time.Hour) }), preemption.Evicts, preemption.Victim}, // by a clock that was ahead
-		"released twice":   {with(func(s *scene) { released(s, 10*time.Minute); released(s, 90*time.Second) }), TooSoon, ""},
+		"user's budget":                {with(func(s *scene) { spent(s, "bob", -time.Hour) }), preemption.PerOwner, ""},
+		"another's budget":             {with(func(s *scene) { spent(s, "carol", -time.Hour) }), preemption.Evicts, preemption.Victim},
+		"yesterday's":                  {with(func(s *scene) { spent(s, "bob", -25*time.Hour) }), preemption.Evicts, preemption.Victim},
+		"dated tomorrow":               {with(func(s *scene) { spent(s, "bob", 25*time.Hour) }), preemption.Evicts, preemption.Victim},
+		"took over":                    {with(func(s *scene) { s.set.Since = at.Add(-time.Minute) }), TookOver, ""},
+		"graces are over":              {with(func(s *scene) { s.set.Since = at.Add(-62 * time.Second) }), preemption.Evicts, preemption.Victim},
+		"began afterwards":             {with(func(s *scene) { s.set.Since = at.Add(-2 * time.Hour) }), preemption.Evicts, preemption.Victim},
+		"prefers it":                   {trial(func(j *cluster.Job) { j.Prefer = "v100|a100" }), preemption.Evicts, preemption.Victim},
+		"prefers another":              {trial(func(j *cluster.Job) { j.Prefer = "v100" }), preemption.Impossible, preemption.WrongType},
+		"asks for it, prefers another": {trial(func(j *cluster.Job) { j.Features, j.Prefer = "a100", "v100" }), preemption.Impossible, preemption.WrongType},
+		"a hard preference":            {trial(func(j *cluster.Job) { j.Prefer = "[v100|a100]" }), Constraint, ""},
+		"released":                     {with(func(s *scene) { released(s, 30*time.Second) }), TooSoon, ""},
+		"long ago":                     {with(func(s *scene) { released(s, 90*time.Second) }), preemption.Evicts, preemption.Victim},
+		"released later":               {with(func(s *scene) { released(s, -24*time.Hour) }), preemption.Evicts, preemption.Victim}, // by a clock that was ahead
+		"no node for it":               {hopeless(cluster.JobID{ID: 10, Task: 1}, 7*time.Minute), TooSoon, ""},
+		"nor for a task of its array":  {hopeless(cluster.JobID{ID: 10, Task: 0}, 7*time.Minute), TooSoon, ""},
+		"none, long ago":               {hopeless(cluster.JobID{ID: 10, Task: 0}, 9*time.Minute), preemption.Evicts, preemption.Victim},
+		"none for another":             {hopeless(cluster.JobID{ID: 11, Task: 0}, 7*time.Minute), preemption.Evicts, preemption.Victim},
+		"released twice":               {with(func(s *scene) { released(s, 10*time.Minute); released(s, 90*time.Second) }), TooSoon, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			choice := c.s.choose()
@@ -242,6 +257,37 @@ func TestLeavesAlone(t *testing.T) {
 				t.Errorf("%+v", choice.Turn)
 			}
 		})
+	}
+}
+
+// A TE job that prefers features gets its place on nodes that have them, however dear,
+// and none when it starts elsewhere anyway.
+func TestPreferredNodes(t *testing.T) {
+	s := newScene(3)
+	s.Nodes[1].Features = []string{"a100", "ib"}
+	s.runs(1, 1, 4)
+	s.runs(2, 2, 4, func(j *cluster.Job) { j.Tag.Signal = "" }) // loses an hour of work
+	s.runs(3, 3, 2)
+	s.waits(10, 4, func(j *cluster.Job) { j.Prefer = "ib" })
+	s.journal.See(s.Nodes)
+	c := s.choose()
+	if len(c.Turn.Claims) != 1 || c.Turn.Claims[0].Pin != "n2" {
+		t.Fatalf("%+v", c.Turn)
+	}
+	sight := Sight{Job: s.Jobs[3]}
+	if claim := &c.Turn.Claims[0]; !s.journal.Allows(claim, &sight) {
+		t.Error("the node that it prefers is refused")
+	}
+	if sight.Prefer = "nvme"; s.journal.Allows(&c.Turn.Claims[0], &sight) {
+		t.Error("a node that it does not prefer any more is not refused")
+	}
+	s.Jobs[3].GPUs = 2
+	if why, victims := s.why(10); why != preemption.Fits || victims != nil {
+		t.Errorf("%s: %v leave, while n3 has room", why, victims)
+	}
+	s.journal.Claims = []Claim{{Number: 1, Job: slurmplug.Plain(11), State: Planned, Shares: []Share{{"n3", 2, 2, 200}}}}
+	if why, _ := s.why(10); why != preemption.Evicts {
+		t.Errorf("%s, while the room on n3 is claimed", why)
 	}
 }
 

@@ -358,6 +358,24 @@ func (j *Journal) Pins(id cluster.JobID) bool {
 	return j != nil && slices.ContainsFunc(j.Claims, func(c Claim) bool { return c.Job == id && c.Pin != "" })
 }
 
+// Taken counts the places that tasks of an array take: those that run, and those that
+// wait with a claim.
+func (j *Journal) Taken(array uint32, s *cluster.Snapshot) (n int) {
+	running := map[cluster.JobID]bool{}
+	for i := range s.Jobs {
+		if x := &s.Jobs[i]; x.ID.ID == array && (x.State == cluster.Running || x.State == cluster.Suspended) {
+			running[x.ID] = true
+		}
+	}
+	n = len(running)
+	for i := range j.Claims {
+		if c := &j.Claims[i]; c.Open() && c.Job.ID == array && !running[c.Job] {
+			n++
+		}
+	}
+	return n
+}
+
 // Target is a job to look at and an id by which Slurm finds its record.
 type Target struct {
 	Job   cluster.JobID
@@ -401,6 +419,8 @@ type Slurm interface {
 	Look(context.Context, []Target) (map[cluster.JobID]Sight, error)
 	// Excluded are the nodes that a waiting job refuses, as a host list.
 	Excluded(context.Context, Target) (string, error)
+	// AtOnce is how many tasks of a task's array may run at a time; 0: any number.
+	AtOnce(context.Context, Target) (int, error)
 	// Do sends commands in order and returns one result for each.
 	Do(context.Context, []Command) []Result
 }

@@ -409,6 +409,9 @@ func (n *next) open(c *Claim, s *Sight, looked bool) {
 	}
 }
 
+// unsatisfied is the reason of a release that tooSoon knows again.
+const unsatisfied = "no node satisfies it (BadConstraints)"
+
 // unwanted says why the job that waits does not want the claim's place any more;
 // "" when it does.
 func (n *next) unwanted(c *Claim, s *Sight) string {
@@ -416,7 +419,7 @@ func (n *next) unwanted(c *Claim, s *Sight) string {
 	case s.Gone || s.Final != "":
 		return "the job left the queue"
 	case s.Unsatisfied():
-		return "no node satisfies it (BadConstraints)"
+		return unsatisfied
 	case s.Held():
 		return "the job is held"
 	case n.Waiting != nil && s.State == cluster.Pending && !n.stillWants(c):

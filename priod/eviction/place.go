@@ -12,14 +12,15 @@ func (j *Journal) See(nodes []cluster.Node) {
 	j.nodes = nodes
 }
 
-// Allows tells whether a waiting job's constraint, which its owner can change at any
-// time, still allows its claim's place. Named in a request that does not, these nodes
-// would put the job into BadConstraints.
+// Allows tells whether a waiting job's constraint and what it prefers, which its owner
+// can change at any time, still allow its claim's place. Named in a request that does
+// not, these nodes would put the job into BadConstraints.
 func (j *Journal) Allows(c *Claim, s *Sight) bool {
 	constraint, err := slurmplug.ParseConstraint(s.Features)
-	return err == nil && !slices.ContainsFunc(c.Nodes(), func(name string) bool {
+	preferred, unread := slurmplug.ParseConstraint(s.Prefer)
+	return err == nil && unread == nil && !slices.ContainsFunc(c.Nodes(), func(name string) bool {
 		at := slices.IndexFunc(j.nodes, func(n cluster.Node) bool { return n.Name == name })
-		return at >= 0 && !constraint.Allows(j.nodes[at].Features)
+		return at >= 0 && !(constraint.Allows(j.nodes[at].Features) && preferred.Allows(j.nodes[at].Features))
 	})
 }
 

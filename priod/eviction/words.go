@@ -27,6 +27,7 @@ var words = map[preemption.Why]string{
 	TooSoon:               "room was made for it a short time ago, and it did not start",
 	NoGPUs:                "it asks for no GPUs",
 	TookOver:              "this priod took over a short time ago, and jobs that another one told to leave may be in their grace",
+	ArrayLimit:            "as many tasks of its array run, or have a place, as the array lets run at a time (--array=...%N)",
 	LaterTurn:             "1,000 TE jobs without a place stand before it",
 
 	preemption.Victim:    "leaves",

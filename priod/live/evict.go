@@ -115,6 +115,15 @@ func (c *Cluster) Excluded(ctx context.Context, t eviction.Target) (string, erro
 	return excluded, err
 }
 
+// AtOnce is how many tasks of a task's array may run at a time; 0: any number, or no
+// task.
+func (c *Cluster) AtOnce(ctx context.Context, t eviction.Target) (int, error) {
+	if t.Job.Task == slurmplug.NoTask {
+		return 0, nil
+	}
+	return c.client.TasksAtOnce(ctx, t.Job)
+}
+
 // Do sends the commands, one after the other.
 func (c *Cluster) Do(ctx context.Context, commands []eviction.Command) []eviction.Result {
 	results := make([]eviction.Result, len(commands))
