@@ -26,9 +26,22 @@ func (r *chaosRun) start() {
 	r.logs = append(r.logs, r.daemon.log)
 }
 
+// revive starts a slurmctld again that ended by itself, as systemd would: 22.05.8 does
+// that now and then as a job ends, beside priod and without it.
+func (r *chaosRun) revive() {
+	if _, err := r.lab.PID("slurmctld"); err == nil {
+		return
+	}
+	r.Logf("seed %d, priod off: %v: slurmctld ended by itself at %s", r.Seed, r.off, time.Now().Format(time.TimeOnly))
+	if err := r.lab.StartDaemon(r.Context(), "slurmctld"); err != nil {
+		r.Log(err)
+	}
+}
+
 // tend starts a priod again that a fault has killed, as systemd would, and counts what
 // the one without faults holds.
 func (r *chaosRun) tend() {
+	r.revive()
 	if r.off {
 		return
 	}

@@ -553,7 +553,7 @@ func (d *Steered) berth(at int, id cluster.JobID, tasks int) berth {
 	}
 	b.Job = steering.Job{
 		Run: share.Run, Time: share.Time, Received: share.Received, Steered: steering.Open, Given: c.given, Ready: c.ready,
-		Now: d.plan.Decisions[at].Class == cluster.TE,
+		Now: d.soon(at),
 	}
 	switch b.alone {
 	case claimed:
@@ -585,6 +585,13 @@ func (d *Steered) berth(at int, id cluster.JobID, tasks int) berth {
 	b.Request = d.kinds.Request(&asks, d.on(types))
 	b.Request.Types = types
 	return b
+}
+
+// soon tells whether a job is not to wait for a type: it counts as TE, or will once its
+// user's budget has room again.
+func (d *Steered) soon(at int) bool {
+	dec := &d.plan.Decisions[at]
+	return dec.Class == cluster.TE || dec.Why == string(ranking.OverBudget)
 }
 
 // steeredTo is the type that a job's constraint holds because priod wrote it.

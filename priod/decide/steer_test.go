@@ -767,3 +767,14 @@ func TestSteerWholeNodes(t *testing.T) {
 		}
 	}
 }
+
+// A trial above its user's budget is not bound to wait either: it may count as TE in the
+// next cycle.
+func TestNotToWait(t *testing.T) {
+	for want, dec := range map[bool]plan.Decision{true: {Class: cluster.BE, Why: string(ranking.OverBudget)}, false: {Class: cluster.BE, Why: string(ranking.BETag)}} {
+		d := Steered{plan: &plan.Plan{Decisions: []plan.Decision{dec, {Class: cluster.TE}}}}
+		if d.soon(0) != want || !d.soon(1) {
+			t.Errorf("%+v: %v, a TE job %v", dec, d.soon(0), d.soon(1))
+		}
+	}
+}

@@ -153,7 +153,7 @@ func (r *Run) overtaken(v *View, before map[string]Seen, said map[string]bool) (
 		}
 		for shown, te := range before {
 			n := r.byShown(shown)
-			if n < 0 || said[shown] || r.Jobs[n].Class != "te" || r.overBudget(n, v) || !te.waitsForRoom() || te.Features == r.constraint(n, v.At) || te.Features == "" || te.ReqNodes != "" || v.At.Sub(te.Submit) < slack {
+			if n < 0 || said[shown] || r.Jobs[n].Class != "te" || r.turned(n, v.At) || !te.waitsForRoom() || te.Features == r.constraint(n, v.At) || te.Features == "" || te.ReqNodes != "" || v.At.Sub(te.Submit) < slack {
 				continue
 			}
 			j := &r.Jobs[n]
@@ -167,19 +167,11 @@ func (r *Run) overtaken(v *View, before map[string]Seen, said map[string]bool) (
 	return all
 }
 
-// teGPUs is te_budget.user.gpus as shipped: what one user's TE jobs may hold or wait for.
-const teGPUs = 8
-
-// overBudget tells whether a user has so many TE jobs that some of them may count as BE.
-func (r *Run) overBudget(n int, v *View) bool {
-	gpus := 0
-	for i := range v.Queue {
-		k := r.byShown(v.Queue[i].Shown)
-		if k >= 0 && r.Jobs[k].User == r.Jobs[n].User && (r.Jobs[k].Class == "te" || v.Queue[i].QOS == "te") && (v.Queue[i].State == "RUNNING" || v.Queue[i].State == "PENDING") {
-			gpus += r.Jobs[k].GPUs * r.Jobs[k].Nodes * max(r.Jobs[k].Tasks, 1)
-		}
-	}
-	return gpus > teGPUs
+// turned tells whether a job's user has just done something to it.
+func (r *Run) turned(n int, at time.Time) bool {
+	return slices.ContainsFunc(r.Done, func(d Done) bool {
+		return d.Job == n && !d.From.After(at) && d.Until.Add(slack).After(at)
+	})
 }
 
 // kept are the fields of a request that priod writes and reset gives back, by the
@@ -214,13 +206,13 @@ func Undone(r *Run) (all []Breach) {
 		}
 		want := own.kept()
 		for key, is := range s.kept() {
-			if key == "MinMemory" && r.Jobs[n].Tasks > 0 && slices.ContainsFunc(r.Jobs[n].Options, func(o string) bool { return strings.HasPrefix(o, "--mem-per-gpu") }) {
-				continue // Slurm itself shows a task's as 0 once it is split off
+			if key == "MinMemory" && slices.ContainsFunc(r.Jobs[n].Options, func(o string) bool { return strings.HasPrefix(o, "--mem-per-gpu") }) {
+				continue // Slurm itself shows 0 and 1G in turns, while it looks for a place (seen on 22.05.8 without priod)
 			}
 			if key == "TimeLimit" || did(r.Off.Done, n, time.Now(), key) && key != "Features" && key != "Nice" && key != "Comment" {
 				continue
 			}
-			value, set := last(r.Done, n, key)
+			value, set := last(r.Done, n, key, r.Reset.At)
 			switch {
 			case set:
 				want[key] = value
@@ -281,11 +273,12 @@ func Quiet(r *Run) (all []Breach) {
 	return all
 }
 
-// wait is how long a part was pending before it first ran, while it waited for
-// nothing else than room by both runs' views; false if it never ran.
+// wait is how long a part was pending before it first ran; false if it never ran, or
+// waited for something else than room: another job, its user, its array's own limit.
 func (r *Run) wait(p Part) (time.Duration, bool) {
 	runs := r.Ran[p.ID]
-	if len(runs) == 0 || runs[0].Start.IsZero() || len(r.Logs[p.Name]) == 0 {
+	own := p.Job.After >= 0 || p.Job.Held || p.Job.Limit > 0 || slices.ContainsFunc(r.Done, func(d Done) bool { return d.Job == p.N })
+	if own || len(runs) == 0 || runs[0].Start.IsZero() || len(r.Logs[p.Name]) == 0 {
 		return 0, false
 	}
 	return max(0, runs[0].Start.Sub(r.Begun.Add(p.Job.At))), true
@@ -298,7 +291,7 @@ func Waited(r *Run) (all []Breach) {
 		return nil
 	}
 	for _, p := range r.Parts() {
-		if p.Job.Class != "te" || p.Job.After >= 0 || p.Job.Held || p.Job.Limit > 0 || slices.ContainsFunc(r.Done, func(d Done) bool { return d.Job == p.N }) {
+		if p.Job.Class != "te" {
 			continue
 		}
 		on, ok := r.wait(p)

@@ -79,10 +79,10 @@ type Done struct {
 	Failed      string    // what Slurm said; then nothing is set
 }
 
-// last is the value that its user last gave to a key of a job, and whether he did.
-func last(done []Done, job int, key string) (value string, set bool) {
+// last is the value that its user last gave to a key of a job by then, and whether he did.
+func last(done []Done, job int, key string, by time.Time) (value string, set bool) {
 	for _, d := range done {
-		if d.Job == job && d.Do == key && d.Failed == "" {
+		if d.Job == job && d.Do == key && d.Failed == "" && !d.From.After(by) {
 			value, set = d.Value, true
 		}
 	}

@@ -21,7 +21,7 @@ type Size struct {
 
 const (
 	// PieceMS is how long a piece of work takes on a fast GPU with CPUs enough.
-	PieceMS  = 400
+	PieceMS  = 1000
 	perNode  = 4  // GPUs
 	nodeCPUs = 16 //
 )
