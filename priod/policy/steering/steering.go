@@ -165,6 +165,7 @@ type planner struct {
 	now      *placement.Nodes    // what jobs that start now leave free
 	line     *placement.Timeline // of GPUs, one node for each type
 	next     []float64           // by type, when the next job ends that runs or is planned to start now
+	awaited  placement.Types     // on which a job before in the queue is planned for later
 }
 
 func newPlanner(s *Snapshot, set Settings) *planner {
@@ -275,6 +276,8 @@ func (p *planner) choose(i int) Verdict {
 	p.reserve(j, best)
 	if best.Start == 0 {
 		best.Why = Starts
+	} else {
+		p.awaited |= 1 << uint(best.Type)
 	}
 	return p.release(j, best)
 }
@@ -303,13 +306,17 @@ func (p *planner) kept(j *Job) bool {
 
 // atOnce binds a job that has a choice of types where it starts now: to one that is
 // allocated to it, and then to the fastest. Else v leaves it open, and Slurm starts it
-// on the first that is free.
+// on the first that is free. Where a job before it in the queue waits, backfill may not
+// let it start, whatever is free.
 func (p *planner) atOnce(i int, v Verdict) Verdict {
 	j := &p.Jobs[i]
 	free, best := 0, Open
 	for t := range int32(p.Types) {
 		if j.Steered != Open && t != j.Steered || j.Left.Has(t) || !p.startsNow(j, t) {
 			continue
+		}
+		if j.Steered == Open && p.awaited.Has(t) {
+			continue // Slurm may keep what is free for the one before
 		}
 		free++
 		if gets := p.allocated(j, t); best == Open || gets && !p.allocated(j, best) || gets == p.allocated(j, best) && j.Run[t] < j.Run[best] {
@@ -363,6 +370,9 @@ func (p *planner) asSlurm(i int, v Verdict) Verdict {
 	if plan.Type != Open {
 		p.reserve(j, plan)
 		v.Start, v.End = plan.Start, plan.End
+	}
+	if plan.Start > 0 { // Slurm may wait for any of them
+		p.awaited |= j.Request.Types
 	}
 	return p.release(j, v)
 }

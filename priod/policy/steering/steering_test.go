@@ -203,6 +203,23 @@ func TestGPUsInUseByUnknownJobs(t *testing.T) {
 	}
 }
 
+// A job that is not to wait is not bound to a type for which another waits before it.
+func TestNowBehindAnother(t *testing.T) {
+	for _, first := range []bool{true, false} {
+		s := two(2, 2, holds(0, 1, 50))
+		gang, trial := pending(100, math.Inf(1)), pending(10, 20)
+		gang.Request.GPUs, trial.Now = 2, true
+		trial.Time = []float64{0.5, 0.5}
+		if s.Jobs = []Job{trial, gang}; first {
+			s.Jobs = []Job{gang, trial}
+		}
+		v := Decide(s, set())
+		if got := v[map[bool]int{true: 1, false: 0}[first]]; (got.Type == Open) != first {
+			t.Errorf("the gang is first: %v: %+v", first, got)
+		}
+	}
+}
+
 // The job that gains least from the fast type takes the slow one.
 func TestSuitsBest(t *testing.T) {
 	s := two(1, 1, holds(0, 1, 10_000))
