@@ -730,3 +730,33 @@ func indices(n int) []int {
 	}
 	return all
 }
+
+// A job that no node has room for is raised to its share before it starts, and keeps
+// that however long it waits; but not where it would find a place with its own.
+func TestSizesAhead(t *testing.T) {
+	q := newSizeQueue(t, []cluster.Node{sizeNode("n1", 8, 24, 512000)})
+	n := &q.s.Nodes[0]
+	n.GPUsUsed, n.CPUsUsed, n.MemUsedMB = 8, 8, 64000
+	j := q.add(t, 0, 1, 64000, 1, "cpu=v100:1x1-3x3-12x4&v=1")
+	cycle := func(after time.Duration) []plan.Action {
+		q.s.At, q.p.Actions, q.p.Decisions[0].Detail = q.s.At.Add(after), nil, ""
+		q.z.Decide(&q.s, q.h, &q.p)
+		return q.p.Actions
+	}
+	first := cycle(0)
+	if len(first) != 1 || !strings.HasSuffix(first[0].After, "NumCPUs=3 MinMemoryNode=64000 ReqNodeList=") || first[0].Reason != plan.SizeAhead {
+		t.Fatalf("%+v, %q", first, q.p.Decisions[0].Detail)
+	}
+	q.wrote(first[0])
+	*j.Asked = j.Asked.Of(first[0].After)
+	for _, free := range []struct{ gpus, cpus int }{{0, 16}, {1, 16}} {
+		n.GPUsUsed, n.CPUsUsed = 8-free.gpus, 24-free.cpus
+		if kept := cycle(time.Hour); len(kept) != 0 || !strings.Contains(q.p.Decisions[0].Detail, "size: asked for 1 CPU") {
+			t.Fatalf("%+v: %+v, %q", free, kept, q.p.Decisions[0].Detail)
+		}
+	}
+	n.GPUsUsed, n.CPUsUsed = 7, 22 // jobs without GPUs hold the rest
+	if back := cycle(time.Second); len(back) != 1 || back[0].After != first[0].Was {
+		t.Errorf("%+v, %q", back, q.p.Decisions[0].Detail)
+	}
+}
