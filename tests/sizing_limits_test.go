@@ -243,6 +243,14 @@ func TestSizesUnderLimits(t *testing.T) {
 	l.slurm("scancel", "--user="+lab.OtherUser)
 	l.free()
 	l.sacctmgr("modify user name="+lab.OtherUser+" account=free set MaxTRES=cpu=-1", "modify qos name=normal set flags=-1")
+	l.wait("limits that are read anew", func() bool { // they are read seldom, and a size that a job has stays
+		probe := l.theirs("probe", "-A", "free")
+		defer l.slurm("scancel", probe)
+		for deadline := time.Now().Add(10 * time.Second); l.cpus(probe) == 2 && time.Now().Before(deadline); {
+			time.Sleep(200 * time.Millisecond)
+		}
+		return l.cpus(probe) == 8
+	})
 	for i := range l.cases {
 		c := &l.cases[i]
 		c.id = l.theirs(c.name, c.args...)

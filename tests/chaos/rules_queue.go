@@ -235,7 +235,7 @@ func Answered(r *Run) (all []Breach) {
 		all = append(all, Breach{"priod's verbs answer", "all", a})
 	}
 	for _, x := range r.Journal {
-		if x.Left.IsZero() || x.State != "done" {
+		if x.Left.IsZero() || x.State != "done" || r.faulted("stop slurmdbd", x.Left) {
 			continue
 		}
 		if !slices.ContainsFunc(r.Ran[x.Victim.String()], func(run Ran) bool {
@@ -245,6 +245,13 @@ func Answered(r *Run) (all []Breach) {
 		}
 	}
 	return all
+}
+
+// faulted tells whether a fault came within the minute before a moment, or just after.
+func (r *Run) faulted(what string, at time.Time) bool {
+	return slices.ContainsFunc(r.Faults, func(f Happened) bool {
+		return f.What == what && at.Sub(f.At) < time.Minute && f.At.Sub(at) < slack
+	})
 }
 
 var digits = regexp.MustCompile(`[0-9]+`)
