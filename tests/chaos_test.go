@@ -299,8 +299,8 @@ func (r *chaosRun) remember(now []store.Eviction) {
 }
 
 func (r *chaosRun) look(ctx context.Context) (v chaos.View, err error) {
-	v.At = time.Now()
 	out, err := r.lab.Run(ctx, "squeue", "--noheader", "--states=all", lab.Records(), "--Format="+chaos.QueueFormat())
+	v.At = time.Now() // a slurmctld that was away answers late, with what is then
 	if err != nil {
 		return v, err
 	}
