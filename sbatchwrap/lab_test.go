@@ -102,9 +102,9 @@ func (s *site) script(name, text string) string {
 func TestSubmissions(t *testing.T) {
 	s := newSite(t)
 	te := jobtag.Tag{Type: "te"}
-	full := jobtag.Tag{Type: "be", Grace: 5 * time.Minute, Ckpt: time.Hour, Signal: "B:USR1", Workload: "resnet50", Retry: "infra", Share: true,
+	full := jobtag.Tag{Type: "be", Grace: 5 * time.Minute, Ckpt: time.Hour, Signal: "B:USR1", Workload: "resnet50", Retry: "infra",
 		Speed: map[string]float64{"a100": 1, "v100": 0.45}, CPU: map[string]jobtag.Curve{"a100": {{Amount: 3, Speed: 1}, {Amount: 9, Speed: 2.4}}}}
-	const options = "--prio-type be --prio-grace 5:00 --prio-ckpt=1h --prio-signal B:USR1 --prio-workload resnet50 --prio-retry infra --prio-share --prio-speed a100:1,v100:0.45 --prio-cpu a100:3x1-9x2.4"
+	const options = "--prio-type be --prio-grace 5:00 --prio-ckpt=1h --prio-signal B:USR1 --prio-workload resnet50 --prio-retry infra --prio-speed a100:1,v100:0.45 --prio-cpu a100:3x1-9x2.4"
 	s.script("plain.sh", "#!/bin/sh\nsleep 100\n")
 	s.script("full.sh", "#!/bin/sh\n#SBATCH -H --comment=\"the user's own words\"\n#PRIO "+options+"\nsleep 100\n")
 	s.script("het.sh", "#!/bin/sh\n#SBATCH -H --comment=first\n#SBATCH hetjob\n#SBATCH --comment=second\nsleep 100\n")

@@ -22,11 +22,11 @@ var (
 	mute    = regexp.MustCompile(`[^\p{L}\p{N}_ -]`) // what GitHub leaves out of a heading's anchor
 )
 
-// docPages are the README and all pages of the docs, with their text.
+// docPages are the README, the changes and all pages of the docs, with their text.
 func docPages(t *testing.T) (pages []string, texts map[string]string) {
 	t.Helper()
 	texts = map[string]string{}
-	for _, pattern := range []string{"../README.md", "../docs/*.md", "../docs/*/*.md"} {
+	for _, pattern := range []string{"../README.md", "../CHANGELOG.md", "../docs/*.md", "../docs/*/*.md"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil || len(found) == 0 {
 			t.Fatal(pattern, err)

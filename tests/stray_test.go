@@ -14,7 +14,7 @@ import (
 )
 
 // top is what stands at the top of the house, and nothing else.
-var top = []string{".ci", ".gitignore", "LICENSE", "Makefile", "README.md", "docs", "etc", "go.mod", "go.sum", "priod", "sbatchwrap", "slurmplug", "sql", "tests"}
+var top = []string{".ci", ".gitignore", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "docs", "etc", "go.mod", "go.sum", "priod", "sbatchwrap", "slurmplug", "sql", "tests"}
 
 // leavings are endings of files that programs leave behind.
 var leavings = []string{".out", ".test", ".log", ".prof", ".pprof", ".cover", ".db", ".sqlite", ".orig", ".rej", ".swp", ".bak", ".tmp", ".o", ".a", ".so", ".pyc", "~"}
@@ -85,6 +85,10 @@ func TestStray(t *testing.T) {
 		fine  bool
 	}{
 		{"README.md", 100, "# x", true},
+		{"ARCHITECTURE.md", 100, "# x", true},
+		{"CHANGELOG.md", 100, "# x", true},
+		{"CONTRIBUTING.md", 100, "# x", true},
+		{"CHANGES.md", 100, "# x", false},
 		{"notes.md", 100, "# x", false},
 		{"speed.test", 100, "", false},
 		{"priod/priod", 100, "\x7fELF\x02\x00", false},

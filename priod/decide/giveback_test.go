@@ -58,7 +58,7 @@ func TestGiveBack(t *testing.T) {
 			g.Set(GiveBackSettings{After: time.Minute})
 		}, 4000, ""},
 		"did not agree": {func(s *cluster.Snapshot, _ *cluster.History, _ *GiveBack) {
-			s.Jobs[0].Tag = jobtag.Tag{Type: "be", Share: true}
+			s.Jobs[0].Tag = jobtag.Tag{Type: "be"}
 		}, 4000, ""},
 		"a bad tag": {func(s *cluster.Snapshot, _ *cluster.History, _ *GiveBack) { s.Jobs[0].TagErr = "bad" }, 4000, ""},
 		"too early": {func(s *cluster.Snapshot, _ *cluster.History, _ *GiveBack) {

@@ -78,8 +78,7 @@ func (d *digester) tag(t *jobtag.Tag) {
 	d.int(int64(t.Grace))
 	d.int(int64(t.Ckpt))
 	d.int(int64(math.Float64bits(t.Steps)))
-	d.flag(t.Share)
-	d.flag(t.Guess)
+	d.flag(t.GiveBack)
 	var speed uint64
 	for k, v := range t.Speed {
 		d.sub = append(binary.LittleEndian.AppendUint64(d.sub[:0], math.Float64bits(v)), k...)
@@ -147,7 +146,7 @@ func (d *digester) history(r *historyRow) uint64 {
 
 func untagged(t *jobtag.Tag) bool {
 	return t.Type == "" && t.Grace == 0 && t.Ckpt == 0 && t.Signal == "" && t.Workload == "" && t.Speed == nil &&
-		t.CPU == nil && t.Mem == nil && t.Steps == 0 && !t.Share && t.Retry == "" && !t.Guess
+		t.CPU == nil && t.Mem == nil && t.Steps == 0 && !t.GiveBack && t.Retry == ""
 }
 
 // millis is a time as the database holds it: UTC milliseconds, 0 for none.

@@ -268,10 +268,11 @@ func TestRowsAndDigests(t *testing.T) {
 		func(j *cluster.Job) { j.TagErr = "x" }, func(j *cluster.Job) { j.Tag = jobtag.Tag{} },
 		func(j *cluster.Job) { j.Tag.Speed = map[string]float64{"a100": 1, "v100": 0.25} },
 		func(j *cluster.Job) { j.Tag.CPU = map[string]jobtag.Curve{"v100": {{Amount: 1, Speed: 1}}} },
-		func(j *cluster.Job) { j.Tag.Share = true }, func(j *cluster.Job) { j.Tag.Steps = 3 },
+		func(j *cluster.Job) { j.Tag.GiveBack = true }, func(j *cluster.Job) { j.Tag.Steps = 3 },
+		func(j *cluster.Job) { j.Tag = jobtag.Tag{GiveBack: true} }, func(j *cluster.Job) { j.Tag.Retry = "infra" },
 	}
 	d := digester{seed: testSeed}
-	seen := map[uint64]int{}
+	seen := map[uint64]int{d.job(&base): -1} // what no variant may look like
 	s, _ := openStore(t, t.TempDir(), Options{})
 	for i, change := range vary {
 		j := base

@@ -48,12 +48,10 @@ func Encode(t Tag) (string, error) {
 	}
 	flag("give-back", t.GiveBack)
 	seconds("grace", t.Grace)
-	flag("guess", t.Guess)
 	if len(t.Mem) > 0 {
 		put("mem", appendTyped(nil, t.Mem, appendCurve))
 	}
 	text("retry", t.Retry)
-	flag("share", t.Share)
 	text("signal", t.Signal)
 	if len(t.Speed) > 0 {
 		put("speed", appendTyped(nil, t.Speed, appendNumber))

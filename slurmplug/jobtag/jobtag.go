@@ -32,10 +32,8 @@ type Tag struct {
 	CPU      map[string]Curve   // CPUs per GPU against relative speed, for each GRES type
 	Mem      map[string]Curve   // MB per GPU against relative speed, for each GRES type
 	Steps    float64            // total work; 0: not said
-	Share    bool               // may share a GPU
 	GiveBack bool               // starts no further srun once it runs for long: memory that it has not used may be given back
 	Retry    string             // "never", "infra", "always" or ""
-	Guess    bool               // a rule, not the user, chose type or workload
 }
 
 // Curve is relative speed over an amount per GPU, ascending by amount.

@@ -21,11 +21,11 @@ var full = Tag{
 	Speed: map[string]float64{"v100": 0.45, "a100": 1},
 	CPU:   map[string]Curve{"a100": {{3, 1}, {9, 2.4}}},
 	Mem:   map[string]Curve{"v100": {{16000, 1}}, "a100_1g.5gb": {{1000.5, 0.5}, {2000, 1}}},
-	Steps: 1e6, Share: true, GiveBack: true, Retry: "infra", Guess: true,
+	Steps: 1e6, GiveBack: true, Retry: "infra",
 }
 
-const fullText = "prio:ckpt=3600&cpu=a100:3x1-9x2.4&give-back=1&grace=300&guess=1&mem=a100_1g.5gb:1000.5x0.5-2000x1,v100:16000x1" +
-	"&retry=infra&share=1&signal=B:USR1&speed=a100:1,v100:0.45&steps=1000000&type=te&v=1&workload=resnet-50_v1.5"
+const fullText = "prio:ckpt=3600&cpu=a100:3x1-9x2.4&give-back=1&grace=300&mem=a100_1g.5gb:1000.5x0.5-2000x1,v100:16000x1" +
+	"&retry=infra&signal=B:USR1&speed=a100:1,v100:0.45&steps=1000000&type=te&v=1&workload=resnet-50_v1.5"
 
 func TestEncode(t *testing.T) {
 	for _, c := range []struct {
@@ -113,7 +113,12 @@ func TestParseRefuses(t *testing.T) {
 		{"prio:v=1&grace=0", `tag: key "grace", value "0": want whole seconds, 1 to 2147483647`},
 		{"prio:v=1&grace=%2B5", `tag: key "grace", value "+5": want whole seconds, 1 to 2147483647`},
 		{"prio:v=1&grace=99999999999999999999", `tag: key "grace", value "99999999999999999999": want whole seconds, 1 to 2147483647`},
-		{"prio:v=1&share=0", `tag: key "share", value "0": want 1`},
+		{"prio:v=1&give-back=0", `tag: key "give-back", value "0": want 1`},
+		{"prio:v=1&share=1&%73hare=2", `tag: key "share": stands twice`},
+		{"prio:v=1&guess=%zz", `tag: key "guess", value "%zz": not a URL query`},
+		{"prio:share=1", `tag: key "v": missing; a tag ends its claims with v=1`},
+		{"prio:v=1&Share=1", `tag: key "Share": no such key`},
+		{"prio:v=1&share=" + strings.Repeat("a", 500), "tag: 515 bytes, at most 512 are allowed"},
 		{"prio:v=1&workload=../../etc", `tag: key "workload", value "../../etc": ` + wantName},
 		{"prio:v=1&speed=a100:NaN", `tag: key "speed", value "a100:NaN": ` + wantSpeeds},
 		{"prio:v=1&speed=a100:Inf", `tag: key "speed", value "a100:Inf": ` + wantSpeeds},
@@ -138,6 +143,71 @@ func TestParseRefuses(t *testing.T) {
 			t.Errorf("Parse(%q) returned part of an invalid tag:\n%s", c.in, d)
 		}
 	}
+}
+
+// Keys that nothing reads any more stay valid on the jobs that carry them, say
+// nothing, and are gone when the tag is written anew.
+func TestOldKeys(t *testing.T) {
+	const old = "prio:ckpt=3600&cpu=a100:3x1-9x2.4&give-back=1&grace=300&guess=1&mem=a100_1g.5gb:1000.5x0.5-2000x1,v100:16000x1" +
+		"&retry=infra&share=1&signal=B:USR1&speed=a100:1,v100:0.45&steps=1000000&type=te&v=1&workload=resnet-50_v1.5"
+	for _, c := range []struct {
+		in, out string
+		want    Tag
+	}{
+		{old, fullText, full},
+		{"prio:share=1&v=1", "prio:v=1", Tag{}},
+		{"prio:guess=1&type=be&v=1", "prio:type=be&v=1", Tag{Type: "be"}},
+		{"prio:v=1&share=0&type=te", "prio:type=te&v=1", Tag{Type: "te"}},
+		{"prio:v=1&guess&share=", "prio:v=1", Tag{}},
+		{"prio:v=1&%67uess=type,workload&share=yes+%00%ff%26v%3d2", "prio:v=1", Tag{}},
+		{"prio:v=1&workload=share&share=a=b", "prio:v=1&workload=share", Tag{Workload: "share"}},
+		{"prio:v=1&share=" + strings.Repeat("a", MaxBytes-len("prio:v=1&share=")), "prio:v=1", Tag{}},
+	} {
+		got, err := Parse(c.in)
+		if d := cmp.Diff(c.want, got); err != nil || d != "" {
+			t.Errorf("Parse(%q): %v\n%s", c.in, err, d)
+		}
+		if out, err := Encode(got); err != nil || out != c.out {
+			t.Errorf("%q became %q, %v; want %q", c.in, out, err, c.out)
+		}
+	}
+	for _, key := range []string{"share", "guess"} {
+		if err := new(Tag).Set(key, "1"); err == nil || err.Error() != `tag: key "`+key+`": no such key` {
+			t.Errorf("Set(%q): %v", key, err)
+		}
+	}
+}
+
+// Whatever an old key holds, the tag says what it says without it, and only its
+// length can be wrong.
+func TestOldKeysHoldAnything(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tag := drawTag(t)
+		text, err := Encode(tag)
+		if err != nil {
+			return
+		}
+		pairs := strings.Split(strings.TrimPrefix(text, Prefix), "&")
+		for _, key := range rapid.SampledFrom([][]string{{"share"}, {"guess"}, {"share", "guess"}}).Draw(t, "keys") {
+			value := rapid.OneOf(rapid.SampledFrom([]string{"", "0", "1", "no"}), rapid.String(),
+				rapid.Map(rapid.SliceOfN(rapid.Byte(), 0, 40), func(b []byte) string { return string(b) })).Draw(t, key)
+			pairs = append(pairs, key+"="+url.QueryEscape(value))
+		}
+		old := Prefix + strings.Join(rapid.Permutation(pairs).Draw(t, "order"), "&")
+		got, err := Parse(old)
+		if len(old) > MaxBytes {
+			if err == nil || err.Error() != tooLong(len(old)).Error() {
+				t.Fatalf("Parse(%q): %v", old, err)
+			}
+			return
+		}
+		if d := cmp.Diff(tag, got, cmpopts.EquateEmpty()); err != nil || d != "" {
+			t.Fatalf("Parse(%q): %v\n%s", old, err, d)
+		}
+		if again, err := Encode(got); err != nil || again != text {
+			t.Fatalf("%q became %q, %v; want %q", old, again, err, text)
+		}
+	})
 }
 
 func TestSplit(t *testing.T) {
@@ -184,9 +254,8 @@ func drawTag(t *rapid.T) Tag {
 		CPU:      rapid.MapOfN(name, curve, 0, 2).Draw(t, "cpu"),
 		Mem:      rapid.MapOfN(name, curve, 0, 2).Draw(t, "mem"),
 		Steps:    rapid.OneOf(rapid.Just(0.0), amount).Draw(t, "steps"),
-		Share:    rapid.Bool().Draw(t, "share"),
+		GiveBack: rapid.Bool().Draw(t, "give-back"),
 		Retry:    rapid.SampledFrom([]string{"", "never", "infra", "always"}).Draw(t, "retry"),
-		Guess:    rapid.Bool().Draw(t, "guess"),
 	}
 }
 
@@ -202,7 +271,7 @@ func TestRoundTrip(t *testing.T) {
 			return // too long, and said so
 		}
 		again, _ := Encode(Tag{tag.Type, tag.Grace, tag.Ckpt, tag.Signal, tag.Workload, maps.Clone(tag.Speed),
-			maps.Clone(tag.CPU), maps.Clone(tag.Mem), tag.Steps, tag.Share, tag.GiveBack, tag.Retry, tag.Guess})
+			maps.Clone(tag.CPU), maps.Clone(tag.Mem), tag.Steps, tag.GiveBack, tag.Retry})
 		if text != again {
 			t.Fatalf("two texts for one tag:\n%s\n%s", text, again)
 		}
@@ -241,9 +310,9 @@ func TestRoundTrip(t *testing.T) {
 }
 
 // FuzzParse: nothing panics, an error is one short line of printable ASCII,
-// and what parses re-encodes to something that parses equal.
+// and what parses re-encodes to something that parses equal and has no old key.
 func FuzzParse(f *testing.F) {
-	for _, s := range []string{fullText, "prio:v=1", "prio:", "prio:v=1&speed=a100:1", "prio:v=1&cpu=a:1x1-2x2,b:1x1", "prio:v=1&workload=%00", "x"} {
+	for _, s := range []string{fullText, "prio:v=1", "prio:", "prio:v=1&speed=a100:1", "prio:v=1&cpu=a:1x1-2x2,b:1x1", "prio:v=1&workload=%00", "prio:guess=1&share=1&type=te&v=1", "prio:v=1&share=%00%ff+&guess", "x"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -258,6 +327,11 @@ func FuzzParse(f *testing.F) {
 		text, err := Encode(tag)
 		if err != nil {
 			t.Fatalf("Parse(%q) = %+v does not encode: %v", s, tag, err)
+		}
+		for pair := range strings.SplitSeq(strings.TrimPrefix(text, Prefix), "&") {
+			if key, _, _ := strings.Cut(pair, "="); ignored(key) {
+				t.Fatalf("%q became %q", s, text)
+			}
 		}
 		again, err := Parse(text)
 		if err != nil {

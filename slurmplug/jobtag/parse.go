@@ -38,8 +38,13 @@ func tooLong(n int) *Error {
 	return &Error{Reason: fmt.Sprintf("%d bytes, at most %d are allowed", n, MaxBytes)}
 }
 
-// keys of a tag; the position is the bit that Parse remembers a key by.
+// keys of a tag, those of old tags with them; the position is the bit that Parse
+// remembers a key by.
 var keys = []string{"ckpt", "cpu", "give-back", "grace", "guess", "mem", "retry", "share", "signal", "speed", "steps", "type", "v", "workload"}
+
+// ignored tells of a key that tags had once and that never did anything. Jobs
+// may still carry it, with any value.
+func ignored(key string) bool { return key == "guess" || key == "share" }
 
 // Parse reads one tag, as Split returns it. An unknown or repeated key, a bad
 // value, a missing or foreign v, or more than MaxBytes make the whole tag
@@ -79,6 +84,9 @@ func Parse(tag string) (Tag, error) {
 		seen |= 1 << i
 		if key == "v" {
 			versioned = true
+			continue
+		}
+		if ignored(key) {
 			continue
 		}
 		if err := t.Set(key, value); err != nil {

@@ -42,7 +42,7 @@ func digit(c byte) bool  { return '0' <= c && c <= '9' }
 
 // Set gives one key of the tag a value as it stands in the tag ("grace",
 // "300"). The error, an *Error, names key and value and says what is wanted;
-// the Tag is then unchanged. "v" is no key of Set.
+// the Tag is then unchanged. "v" and the keys of old tags are none of Set.
 func (t *Tag) Set(key, value string) error {
 	want := ""
 	switch key {
@@ -79,12 +79,8 @@ func (t *Tag) Set(key, value string) error {
 			break
 		}
 		t.Steps = n
-	case "share":
-		want = setFlag(&t.Share, value)
 	case "give-back":
 		want = setFlag(&t.GiveBack, value)
-	case "guess":
-		want = setFlag(&t.Guess, value)
 	default:
 		return &Error{Key: key, Reason: "no such key"}
 	}

@@ -101,6 +101,9 @@ func FromScript(title string, text []byte) (claims []Claim, err error) {
 func Tag(claims []Claim) (jobtag.Tag, string, error) {
 	var tag jobtag.Tag
 	for _, c := range claims {
+		if c.Option == &gone {
+			return tag, "", goneFrom(c.where)
+		}
 		if want := c.Option.apply(&tag, c.Value); want != "" {
 			return tag, "", Errorf("%s %s: %s", c.where, Quote(c.Value), want)
 		}
@@ -120,7 +123,11 @@ func misplaced(title string, text []byte) error {
 	components, _ := sbatch.Directives(text, 2405)
 	for _, w := range slices.Concat(components...) {
 		name, _, _ := strings.Cut(strings.TrimPrefix(w.Text, "--"), "=")
-		if find(name) != nil {
+		switch find(name) {
+		case nil:
+		case &gone:
+			return goneFrom(fmt.Sprintf("%s, line %d: --%s", title, w.Line, name))
+		default:
 			return Errorf("%s, line %d: --%s stands on an #SBATCH line, where sbatch refuses it: write #PRIO --%[3]s", title, w.Line, name)
 		}
 	}

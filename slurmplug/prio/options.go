@@ -44,27 +44,40 @@ var Options = []Option{
 	{"prio-cpu", sbatch.Required, "TYPE:NxX-NxX,...", "relative speed with N CPUs per GPU: a100:3x1-9x2.4", verbatim},
 	{"prio-mem", sbatch.Required, "TYPE:NxX-NxX,...", "relative speed with N MB of memory per GPU", verbatim},
 	{"prio-steps", sbatch.Required, "N", "total work of the job, in steps of its own", steps},
-	{"prio-share", sbatch.Optional, "yes|no", "the job may share a GPU", yesNo},
 	{"prio-give-back", sbatch.Optional, "yes|no", "the job starts no srun later on: memory that it holds and has not used may be given back while it runs", yesNo},
-	{"prio-retry", sbatch.Required, "never|infra|always", "requeue the job after which failures", lower},
+	{"prio-retry", sbatch.Required, "never|infra|always", "from the next version on: requeue the job after which failures", lower},
 }
 
-// find finds an option by its name; nil when there is none.
+// gone is an option that there was and that never did anything to a job. It is
+// still read, so that who says it is told so.
+var gone = Option{Name: "prio-share", Arg: sbatch.Optional}
+
+// goneFrom is the error of whoever still says it; where is place and name.
+func goneFrom(where string) error {
+	return Errorf("%s is gone and never did anything to a job: leave it out", where)
+}
+
+// find finds an option by its name, gone with them; nil when there is none.
 func find(name string) *Option {
 	for i := range Options {
 		if Options[i].Name == name {
 			return &Options[i]
 		}
 	}
+	if name == gone.Name {
+		return &gone
+	}
 	return nil
 }
 
-// Exact are the options, and more flags, for the parser of sbatch's command line.
+// Exact are the options, gone with them, and more flags, for the parser of
+// sbatch's command line.
 func Exact(more ...string) []*sbatch.Option {
 	var out []*sbatch.Option
 	for _, o := range Options {
 		out = append(out, &sbatch.Option{Name: o.Name, Arg: o.Arg, Exact: true})
 	}
+	out = append(out, &sbatch.Option{Name: gone.Name, Arg: gone.Arg, Exact: true})
 	for _, name := range more {
 		out = append(out, &sbatch.Option{Name: name, Exact: true})
 	}
@@ -77,9 +90,6 @@ func (o *Option) apply(tag *jobtag.Tag, value string) (want string) {
 	switch {
 	case want != "":
 		return want
-	case o.Name == "prio-share" && text == takenBack:
-		tag.Share = false
-		return ""
 	case o.Name == "prio-give-back" && text == takenBack:
 		tag.GiveBack = false
 		return ""
@@ -105,8 +115,8 @@ func signal(value string) (string, string) {
 	return name, ""
 }
 
-// takenBack is the answer no. Of all that can be said, only --prio-share and
-// --prio-give-back can be taken back.
+// takenBack is the answer no. Of all that can be said, only --prio-give-back
+// can be taken back.
 const takenBack = "no"
 
 func yesNo(value string) (string, string) {

@@ -312,7 +312,7 @@ func (o *oracle) compare(t tb, dir string, s submission) (jobs int, refused bool
 }
 
 // own stands for the options of a wrapper.
-var own = []*Option{{Name: "prio-type", Arg: Required, Exact: true}, {Name: "prio-share", Arg: Optional, Exact: true}}
+var own = []*Option{{Name: "prio-type", Arg: Required, Exact: true}, {Name: "prio-give-back", Arg: Optional, Exact: true}}
 
 // rewrite adds a comment of its own to each job and asks sbatch again: nothing
 // but the comment may change. Before, options of our own are strewn in, and
@@ -329,7 +329,7 @@ func (o *oracle) rewrite(t tb, dir string, s submission, before answer) {
 	next := 0
 	for i, f := range plain.First {
 		if f.At >= next { // once for a word with several short options
-			strewn.args = append(append(strewn.args, s.args[next:f.At]...), []string{"--prio-share", "--prio-type=te"}[i%2])
+			strewn.args = append(append(strewn.args, s.args[next:f.At]...), []string{"--prio-give-back", "--prio-type=te"}[i%2])
 			next = f.At
 		}
 	}

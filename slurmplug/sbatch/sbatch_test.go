@@ -107,7 +107,7 @@ func TestParseArgs(t *testing.T) {
 		{[]string{"--prio=5"}, []string{"priority=5"}, nil},
 		{[]string{"-N1", ":", "-N2", ":", "s.sh", ":", "x"}, []string{"nodes=1", "nodes=2", ""}, []string{"s.sh", "x"}},
 		{[]string{":", ":"}, []string{"", "", ""}, nil},
-		{[]string{"--prio-type", "te", "--prio-share", "s.sh", "--prio-type"}, []string{"prio-type=te prio-share"}, []string{"s.sh", "--prio-type"}},
+		{[]string{"--prio-type", "te", "--prio-give-back", "s.sh", "--prio-type"}, []string{"prio-type=te prio-give-back"}, []string{"s.sh", "--prio-type"}},
 	} {
 		got, err := For(2205).With(own...).ParseArgs(c.args)
 		if err != nil {
@@ -207,10 +207,10 @@ func TestRewrite(t *testing.T) {
 		{[]string{"s.sh", "a"}, nil, []string{"s.sh", "a"}},
 		{[]string{"-N1", "s.sh", "a"}, [][]string{{"T"}}, []string{"-N1", "T", "s.sh", "a"}},
 		{[]string{"-N1", "--", "s.sh"}, [][]string{{"T"}}, []string{"-N1", "T", "--", "s.sh"}},
-		{[]string{"--prio-type", "te", "-N1", "--prio-share", "s.sh", "--prio-type", "x"}, [][]string{{"T"}}, []string{"-N1", "T", "s.sh", "--prio-type", "x"}},
+		{[]string{"--prio-type", "te", "-N1", "--prio-give-back", "s.sh", "--prio-type", "x"}, [][]string{{"T"}}, []string{"-N1", "T", "s.sh", "--prio-type", "x"}},
 		{[]string{"-N1", ":", "-N2", ":", "s.sh"}, [][]string{{"T"}, {"U"}, {"V"}}, []string{"-N1", "T", ":", "-N2", "U", ":", "V", "s.sh"}},
 		{[]string{"-N1", "s.sh"}, [][]string{{"T"}, {"T"}, {"T"}}, []string{"-N1", "T", "s.sh"}},
-		{[]string{"-vHN1", "--prio-share", "-J", "x y", "--nice", "--", "s.sh"}, [][]string{{"T"}, {"U"}},
+		{[]string{"-vHN1", "--prio-give-back", "-J", "x y", "--nice", "--", "s.sh"}, [][]string{{"T"}, {"U"}},
 			[]string{"-vHN1", "-J", "x y", "--nice", "T", ":", "--hold", "--nodes=1", "--job-name=x y", "--nice", "U", "--", "s.sh"}},
 		{[]string{"-N1", "s.sh", "T"}, [][]string{{"T", "U"}}, []string{"-N1", "T", "U", "s.sh", "T"}},
 		{[]string{"-N1", "s.sh"}, [][]string{{"T"}, {"T", "U"}}, []string{"-N1", "T", ":", "--nodes=1", "T", "U", "s.sh"}},
