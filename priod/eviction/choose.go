@@ -52,6 +52,7 @@ const (
 	Scattered  preemption.Why = "uneven"         // what it takes of each of its nodes is not known
 	Vetoed     preemption.Why = "not-requeueable"
 	Expedited  preemption.Why = "expedited-requeue"
+	Held       preemption.Why = "held"
 	LaterTurn  preemption.Why = "later"         // behind as many TE jobs as one cycle considers
 	Uncounted  preemption.Why = "not-allocated" // the allocation does not count it: for rounds
 	TookOver   preemption.Why = "took-over"     // Settings.Since: another priod's victims may be in their grace
@@ -495,6 +496,8 @@ func (e *Eviction) Vet(s Sight, set *Settings) preemption.Why {
 		return Vetoed
 	case s.Expedites:
 		return Expedited
+	case s.OnHold:
+		return Held
 	}
 	return ""
 }

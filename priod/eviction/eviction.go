@@ -164,6 +164,7 @@ type Sight struct {
 	ExitCode, ExitedBy int    // of a run that ended: status and signal
 	CanRequeue         bool   // a batch job that Slurm may put back into the queue
 	Expedites          bool   // and one that then starts before all others (sbatch --requeue=expedite)
+	OnHold             bool   // while it runs: once it is back in the queue, even its owner may not release it
 	ReqNodes           string
 	End                time.Time // of one that is Gone
 }

@@ -165,7 +165,7 @@ func (n *next) recorded(e *Eviction, s *Sight) {
 		e.close(CalledOff, "its run ended before it was told to", n.At)
 	case c == nil || !c.Open() || n.refuses(c):
 		e.close(CalledOff, "the job that it makes room for does not wait any more", n.At)
-	case !s.CanRequeue || s.Expedites || !n.Consents(&s.Job):
+	case !s.CanRequeue || s.Expedites || s.OnHold || !n.Consents(&s.Job):
 		e.close(CalledOff, "it may not be evicted any more", n.At)
 	case n.Paused:
 		e.close(CalledOff, "priod is paused", n.At)

@@ -40,6 +40,7 @@ var words = map[preemption.Why]string{
 	preemption.NoRoom:    "its node would not have room even if all left who may",
 	preemption.Dearer:    "others cost less",
 	LongGrace:            "asks for more than preemption.max_grace",
+	Held:                 "is held while it runs: put back into the queue it would not start again",
 	Scattered:            "what it takes of each of its nodes is not known",
 	Vetoed:               "cannot be requeued (--no-requeue, or no batch job)",
 	Expedited:            "asked for an expedited requeue (--requeue=expedite): Slurm would hold it, or start it again before all others",

@@ -79,6 +79,7 @@ func (c *Cluster) sight(id cluster.JobID, records []slurmplug.Sight) eviction.Si
 	v := conversion{limits: c.limits, alone: c.alone, tags: &tags}
 	v.job(&s.Job, &r.Job)
 	s.ID = id
+	s.OnHold = s.State == cluster.Running && r.Priority == 0
 	if finals[r.State] {
 		s.Final = r.State
 	}

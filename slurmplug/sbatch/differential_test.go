@@ -267,6 +267,8 @@ func (o *oracle) compare(t tb, dir string, s submission) (jobs int, refused bool
 	}
 	var unread *os.PathError
 	switch {
+	case strings.Contains(a.stderr, "are mutually exclusive"): // since 24.11: --exclusive beside --oversubscribe
+		return 0, true // two values that are not looked at here; it reads no further
 	case errors.As(err, &unread):
 		if len(a.jobs) > 0 {
 			fail("here: %v", err)
@@ -279,8 +281,8 @@ func (o *oracle) compare(t tb, dir string, s submission) (jobs int, refused bool
 		return 0, true
 	case refusal.MatchString(a.stderr):
 		fail("only sbatch refuses it")
-	case a.code == 255, strings.Contains(a.stderr, "are mutually exclusive"): // 26.05: --exclusive beside --oversubscribe
-		return 0, true // sbatch does not like a value, or two of them, which is not looked at here
+	case a.code == 255:
+		return 0, true // sbatch does not like a value, which is not looked at here
 	}
 	var got []map[string]string
 	for _, j := range mine {
