@@ -128,6 +128,8 @@ func TestBudgetSplitsAnArray(t *testing.T) {
 	s.fill()
 	be := s.submit("--gres=gpu:1", "--wrap", "sleep 600")
 	array := s.submit("--prio-type=te", "--array=0-9", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
+	s.eligible(2) // an array is when Slurm first looks at it, other jobs when they are submitted
+	time.Sleep(time.Second)
 	late := s.submit("--prio-type=te", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
 	s.eligible(3)
 	s.must("run", "--once")
