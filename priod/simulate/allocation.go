@@ -2,8 +2,8 @@ package simulate
 
 import (
 	"slurmprio/priod/policy/allocation"
-	"slurmprio/priod/simulate/published"
-	"slurmprio/priod/simulate/rounds"
+	"slurmprio/priod/simulate/ideal/published"
+	"slurmprio/priod/simulate/ideal/rounds"
 	"slurmprio/priod/trace"
 )
 

@@ -2,7 +2,7 @@ package simulate
 
 import (
 	"slurmprio/priod/policy/allocation"
-	"slurmprio/priod/simulate/rounds"
+	"slurmprio/priod/simulate/ideal/rounds"
 	"slurmprio/priod/trace"
 )
 
