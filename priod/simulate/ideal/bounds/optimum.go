@@ -310,6 +310,11 @@ func (b *branching) improve(x []float64) {
 	}
 }
 
+// before sorts columns by kind, the fastest of each first.
+func (o *optimum) before(a, b int) int {
+	return cmp.Or(o.kindOf[a]-o.kindOf[b], cmp.Compare(o.sizes[b].speed, o.sizes[a].speed))
+}
+
 // place spreads what was chosen over the nodes: a basic solution of the linear
 // program in which no node gives more than it has and every request is placed.
 // It has few numbers that are not whole, and so few jobs on several nodes.
@@ -320,9 +325,7 @@ func (o *optimum) place() ([]Ideal, error) {
 			used = append(used, c)
 		}
 	}
-	slices.SortStableFunc(used, func(a, b int) int {
-		return cmp.Or(o.kindOf[a]-o.kindOf[b], cmp.Compare(o.sizes[b].speed, o.sizes[a].speed))
-	})
+	slices.SortStableFunc(used, o.before)
 	limit, spread := make([]float64, 3*len(o.nodes)), [][]lp.Term{}
 	for i := range limit {
 		limit[i] = rounding
