@@ -40,6 +40,8 @@ var rows = []string{
 	"priod/live",
 	"priod/trace",
 	"priod/simulate/metrics",
+	"priod/simulate/ideal/policies",
+	"priod/simulate/ideal",
 	"priod/simulate",
 	"priod/config",
 	"priod/daemon",
@@ -54,12 +56,18 @@ const module = "slurmprio/"
 func row(pkg string) int {
 	best, length := -1, -1
 	for i, r := range rows {
-		if (pkg == r || strings.HasPrefix(pkg, r+"/")) && len(r) > length {
+		if within(pkg, r) && len(r) > length {
 			best, length = i, len(r)
 		}
 	}
 	return best
 }
+
+// ideal is what only the papers assume, and no real Slurm can do.
+const ideal = "priod/simulate/ideal"
+
+// within tells whether a package is another one or below it.
+func within(pkg, room string) bool { return pkg == room || strings.HasPrefix(pkg, room+"/") }
 
 type goPackage struct {
 	ImportPath string
@@ -105,6 +113,8 @@ func TestImportsGoOnlyDownwards(t *testing.T) {
 				t.Errorf("%s imports %s, which no production code may", from, to)
 			case target > own, target == own && !strings.HasPrefix(to, from+"/"):
 				t.Errorf("%s imports %s, which stands beside or above it", from, to)
+			case within(to, ideal) && !within(from, "priod/simulate") && from != "priod/cli":
+				t.Errorf("%s imports %s, which only the simulator and the command line may", from, to)
 			case strings.HasPrefix(from, "sbatchwrap") && !strings.HasPrefix(to, "slurmplug"):
 				t.Errorf("sbatchwrap imports %s; it may import only slurmplug", to)
 			}
@@ -112,9 +122,40 @@ func TestImportsGoOnlyDownwards(t *testing.T) {
 	}
 }
 
+// Nothing that the daemon runs reaches what only the papers assume, however far.
+func TestDaemonDoesNotReachIdeal(t *testing.T) {
+	imports := map[string][]string{}
+	for _, p := range packages(t) {
+		imports[p.ImportPath] = p.Imports
+	}
+	seen := map[string]bool{}
+	var visit func(pkg, by string)
+	visit = func(pkg, by string) {
+		if seen[pkg] {
+			return
+		}
+		seen[pkg] = true
+		if within(strings.TrimPrefix(pkg, module), ideal) {
+			t.Errorf("%s imports %s", by, pkg)
+		}
+		for _, i := range imports[pkg] {
+			visit(i, pkg)
+		}
+	}
+	for _, p := range []string{"daemon", "live", "cycle", "decide", "config", "eviction", "store"} {
+		visit(module+"priod/"+p, "")
+	}
+	if !seen[module+"priod/policy/allocation"] {
+		t.Error("the daemon reaches no policy: the test looks elsewhere")
+	}
+	if imports[module+ideal+"/policies"] == nil {
+		t.Errorf("%s is not where the test looks", ideal)
+	}
+}
+
 // The words of the rule itself, so that the test above cannot pass by blindness.
 func TestRowsOrder(t *testing.T) {
-	if row("priod/policy/ranking") != slices.Index(rows, "priod/policy") || row("priod/cli") <= row("priod/store") || row("elsewhere") != -1 {
+	if row("priod/policy/ranking") != slices.Index(rows, "priod/policy") || row("priod/cli") <= row("priod/store") || row("elsewhere") != -1 || !within(ideal+"/rounds", ideal) || within(ideal+"s", ideal) {
 		t.Fatal("row does not find the rooms")
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"slurmprio/priod/policy/allocation"
 	"slurmprio/priod/report"
+	"slurmprio/priod/simulate/ideal/policies"
 )
 
 func allocateCommand() *cli.Command {
@@ -23,7 +24,7 @@ func allocateCommand() *cli.Command {
 			`    echo '{"gpu_types": {"a100": 1, "v100": 1}, "jobs": [{"id": "17", "speed": {"a100": 1, "v100": 0.9}},` + "\n" +
 			`      {"id": "18", "speed": {"a100": 1, "v100": 0.3}}]}' | priod allocate --policy max-min`,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "policy", Value: "max-min", Usage: "`NAME` is " + strings.Join(allocation.Names(), ", ")},
+			&cli.StringFlag{Name: "policy", Value: "max-min", Usage: "`NAME` is " + strings.Join(policies.Names(), ", ")},
 			&cli.BoolFlag{Name: "agnostic", Usage: "as if all GPU types were equally fast"},
 			&cli.BoolFlag{Name: "space-sharing", Usage: "pairs of jobs may share GPUs"},
 			jsonFlag(),
@@ -32,15 +33,15 @@ func allocateCommand() *cli.Command {
 			if c.NArg() > 1 {
 				return usagef("allocate takes one file, and got %q, too", c.Args().Get(1))
 			}
-			if name := c.String("policy"); !slices.Contains(allocation.Names(), name) {
-				return usagef("--policy %.80q: want one of %s", name, strings.Join(allocation.Names(), ", "))
+			if name := c.String("policy"); !slices.Contains(policies.Names(), name) {
+				return usagef("--policy %.80q: want one of %s", name, strings.Join(policies.Names(), ", "))
 			}
 			name, text, err := readAll(c)
 			if err != nil {
 				return err
 			}
-			policy := allocation.Policy{Name: c.String("policy"), Agnostic: c.Bool("agnostic"), Packed: c.Bool("space-sharing")}
-			problem, notes, err := allocation.ParseProblem(text, policy.Name)
+			policy := policies.Policy{Name: c.String("policy"), Agnostic: c.Bool("agnostic"), Packed: c.Bool("space-sharing")}
+			problem, notes, err := policies.ParseProblem(text, policy.Name)
 			if err != nil {
 				return usagef("%s: %w", name, err)
 			}
@@ -88,7 +89,7 @@ type sharedTime struct {
 	Time map[string]float64 `json:"time"`
 }
 
-func showAllocation(c *cli.Context, policy allocation.Policy, p *allocation.Problem, a *allocation.Allocation) error {
+func showAllocation(c *cli.Context, policy policies.Policy, p *policies.Problem, a *policies.Allocation) error {
 	number := func(v float64) *float64 {
 		if math.IsNaN(v) || math.IsInf(v, 0) {
 			return nil // no objective, or nobody to reach it

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"slurmprio/priod/policy/allocation"
+	"slurmprio/priod/simulate/ideal/policies"
 )
 
 const twoJobs = `{"gpu_types":{"v100":1,"p100":1,"k80":1},"jobs":[{"id":"1","speed":{"v100":2,"p100":1,"k80":0.5}},
@@ -153,7 +154,7 @@ func TestAllocateKeepsWhatItFailsOn(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 30))
 		far := func() float64 { return math.Pow(10, 30*(r.Float64()-0.5)) }
-		p := &allocation.Problem{}
+		p := &policies.Problem{}
 		for _, name := range []string{"a", "b", "c", "d"} {
 			p.Types = append(p.Types, allocation.GPUType{Name: name, GPUs: 3})
 		}
@@ -161,7 +162,7 @@ func TestAllocateKeepsWhatItFailsOn(t *testing.T) {
 			p.Jobs = append(p.Jobs, allocation.Job{ID: fmt.Sprint(i), GPUs: 1 + r.IntN(3), Weight: far(), Speed: []float64{far(), far(), far(), far()}, StepsLeft: 1,
 				Deadline: allocation.NoDeadline, Entity: allocation.NoEntity})
 		}
-		if _, err := (allocation.Policy{Name: "max-min"}).Allocate(p); !allocation.Numeric(err) {
+		if _, err := (policies.Policy{Name: "max-min"}).Allocate(p); !allocation.Numeric(err) {
 			continue
 		}
 		text, err := p.MarshalJSON()

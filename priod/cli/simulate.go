@@ -24,13 +24,13 @@ import (
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/decide"
 	"slurmprio/priod/live"
-	"slurmprio/priod/policy/allocation"
 	"slurmprio/priod/policy/preemption"
 	"slurmprio/priod/policy/speed"
 	"slurmprio/priod/policy/steering"
 	"slurmprio/priod/policy/yield"
 	"slurmprio/priod/report"
 	"slurmprio/priod/simulate"
+	"slurmprio/priod/simulate/ideal/policies"
 	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/simulate/virtual"
 	"slurmprio/priod/trace"
@@ -266,7 +266,7 @@ func steeredBackfill(c *cli.Context, spec *simulate.Spec) error {
 }
 
 // trouble keeps the first problem that the optimiser failed on, and counts.
-func (s *simulated) trouble(now float64, err error, p *allocation.Problem) {
+func (s *simulated) trouble(now float64, err error, p *policies.Problem) {
 	if s.failed++; s.failed > 1 {
 		return
 	}

@@ -492,12 +492,8 @@ var orders = []string{string(decide.SlurmOrder), string(decide.GavelOrder), stri
 func (c *Config) checkAllocation() error {
 	a := &c.Allocation
 	if a.Policy != "" {
-		p, err := allocation.ParsePolicy(a.Policy)
-		switch {
-		case err != nil:
+		if err := checkPolicy(a.Policy); err != nil {
 			return fmt.Errorf("allocation.policy: %w", err)
-		case p.Pairs():
-			return errors.New("allocation.policy: want a policy without space sharing: Slurm gives a GPU to one job")
 		}
 	}
 	for _, account := range slices.Sorted(maps.Keys(a.Weights)) {
@@ -506,6 +502,25 @@ func (c *Config) checkAllocation() error {
 		}
 	}
 	return nil
+}
+
+// Of the policies that priod allocate and priod simulate know besides, two only
+// compare, and of space sharing Slurm knows nothing.
+var (
+	comparisons  = []string{"allox", "strategy-proof"}
+	spaceSharing = []string{"gandiva", "packed"} // a policy, or the variant of one
+)
+
+func checkPolicy(text string) error {
+	words := strings.Split(text, ":")
+	if slices.ContainsFunc(words, func(w string) bool { return slices.Contains(spaceSharing, w) }) {
+		return errors.New("want a policy without space sharing: Slurm gives a GPU to one job")
+	}
+	if slices.Contains(comparisons, words[0]) {
+		return fmt.Errorf("%s is there to compare with, in priod allocate and priod simulate: want one of %s", words[0], strings.Join(allocation.Names(), ", "))
+	}
+	_, err := allocation.ParsePolicy(text)
+	return err
 }
 
 // checkTypes looks at the GPU types of speeds.types and speeds.formerly.

@@ -2,8 +2,9 @@ package simulate
 
 import (
 	"slurmprio/priod/policy/allocation"
-	"slurmprio/priod/simulate/published"
-	"slurmprio/priod/simulate/rounds"
+	"slurmprio/priod/simulate/ideal/policies"
+	"slurmprio/priod/simulate/ideal/published"
+	"slurmprio/priod/simulate/ideal/rounds"
 	"slurmprio/priod/trace"
 )
 
@@ -13,12 +14,13 @@ import (
 // fairness). Where the optimiser fails, trouble gets the problem, and the jobs
 // keep the times that they had; without trouble the run ends there.
 type solver struct {
-	policy    allocation.Policy
+	policy    policies.Policy
 	published bool // answer as the published code does
-	trouble   func(now float64, err error, p *allocation.Problem)
+	trouble   func(now float64, err error, p *policies.Problem)
 	warm      allocation.Warm
+	drawn     policies.Drawn
 	known     []memory // by place in the trace
-	problem   allocation.Problem
+	problem   policies.Problem
 }
 
 // memory is what is known of a job from one allocation to the next.
@@ -30,7 +32,7 @@ type memory struct {
 
 // begin starts a problem on these types.
 func (s *solver) begin() {
-	s.problem.Warm = &s.warm
+	s.problem.Warm, s.problem.Drawn = &s.warm, &s.drawn
 	s.problem.Types, s.problem.Jobs = s.problem.Types[:0], s.problem.Jobs[:0]
 }
 
@@ -83,7 +85,7 @@ func (s *solver) solve(now float64, index func(i int) int) (times [][]float64, e
 
 func (s *solver) times() ([][]float64, error) {
 	if s.published {
-		return published.Allocate(s.policy.Name, &s.problem)
+		return published.Allocate(s.policy.Name, &s.problem.Problem)
 	}
 	a, err := s.policy.Allocate(&s.problem)
 	if err != nil {
@@ -94,7 +96,7 @@ func (s *solver) times() ([][]float64, error) {
 
 // allocator solves a policy whenever the round engine asks; in the published
 // rounds it answers as the published code does.
-func allocator(policy allocation.Policy, asPublished bool, trouble func(now float64, err error, p *allocation.Problem)) rounds.Allocator {
+func allocator(policy policies.Policy, asPublished bool, trouble func(now float64, err error, p *policies.Problem)) rounds.Allocator {
 	s := &solver{policy: policy, published: asPublished && published.Has(policy), trouble: trouble}
 	var names []string
 	return func(now float64, jobs []*rounds.Active, types []rounds.Type, x []float64) error {

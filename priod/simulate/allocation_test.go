@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"slurmprio/priod/policy/allocation"
+	"slurmprio/priod/simulate/ideal/policies"
 	"slurmprio/priod/trace"
 )
 
@@ -55,11 +56,11 @@ func TestTroubleLeavesTheLastAllocation(t *testing.T) {
 			}
 		}
 		failed := 0
-		in.Trouble = func(now float64, err error, p *allocation.Problem) {
+		in.Trouble = func(now float64, err error, p *policies.Problem) {
 			failed++
 			again := *p
 			again.Warm = nil // a file does not have that
-			if _, twice := (allocation.Policy{Name: "max-min"}).Allocate(&again); !allocation.Numeric(err) || !allocation.Numeric(twice) {
+			if _, twice := (policies.Policy{Name: "max-min"}).Allocate(&again); !allocation.Numeric(err) || !allocation.Numeric(twice) {
 				t.Errorf("%v, and then %v", err, twice)
 			}
 		}

@@ -2,7 +2,7 @@ package simulate
 
 import (
 	"slurmprio/priod/policy/speed"
-	"slurmprio/priod/simulate/rounds"
+	"slurmprio/priod/simulate/ideal/rounds"
 )
 
 // learner is a site whose jobs say nothing of speeds: what it knows comes from

@@ -8,12 +8,12 @@ import (
 
 	"slurmprio/priod/decide"
 	"slurmprio/priod/placement"
-	"slurmprio/priod/policy/allocation"
 	"slurmprio/priod/policy/sizing"
 	"slurmprio/priod/policy/speed"
+	"slurmprio/priod/simulate/ideal/policies"
+	"slurmprio/priod/simulate/ideal/published"
+	"slurmprio/priod/simulate/ideal/rounds"
 	"slurmprio/priod/simulate/metrics"
-	"slurmprio/priod/simulate/published"
-	"slurmprio/priod/simulate/rounds"
 	"slurmprio/priod/simulate/virtual"
 	"slurmprio/priod/trace"
 	"slurmprio/priod/workload"
@@ -38,7 +38,7 @@ type Input struct {
 	Learning speed.Settings
 	// Trouble gets what an allocation's optimiser failed on, at a time in s;
 	// the last allocation then stays. nil: the run ends with the error.
-	Trouble func(now float64, err error, p *allocation.Problem)
+	Trouble func(now float64, err error, p *policies.Problem)
 }
 
 // Result is what came out.
@@ -83,7 +83,7 @@ func slurm(ctx context.Context, spec Spec, in Input) (Result, error) {
 		RestartCost: o.Restart, MTBF: o.MTBF, Repair: o.Repair, UserGPUs: spec.UserGPUs, AccountGPUs: spec.AccountGPUs,
 	}
 	if spec.Allocation != "none" {
-		policy, err := allocation.ParsePolicy(spec.Allocation)
+		policy, err := policies.ParsePolicy(spec.Allocation)
 		if err != nil {
 			return Result{}, err
 		}
@@ -160,7 +160,7 @@ func inRounds(ctx context.Context, spec Spec, in Input) (Result, error) {
 		case "proportional":
 			g.Allocator = rounds.Proportional()
 		default:
-			policy, err := allocation.ParsePolicy(spec.Allocation)
+			policy, err := policies.ParsePolicy(spec.Allocation)
 			if err != nil {
 				return Result{}, err
 			}

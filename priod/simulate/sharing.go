@@ -2,7 +2,8 @@ package simulate
 
 import (
 	"slurmprio/priod/policy/allocation"
-	"slurmprio/priod/simulate/rounds"
+	"slurmprio/priod/simulate/ideal/policies"
+	"slurmprio/priod/simulate/ideal/rounds"
 	"slurmprio/priod/trace"
 )
 
@@ -36,10 +37,10 @@ type sharing struct {
 type question struct{ a, b, gpuType int }
 
 // sharer is a policy with space sharing; trouble is allocator's.
-func sharer(policy allocation.Policy, pairs Pairs, trials *trials, trouble func(now float64, err error, p *allocation.Problem)) rounds.Sharer {
+func sharer(policy policies.Policy, pairs Pairs, trials *trials, trouble func(now float64, err error, p *policies.Problem)) rounds.Sharer {
 	s := &sharing{solver: solver{policy: policy, trouble: trouble}, pairs: pairs, trials: trials, kinds: map[kind]int{}, speeds: map[question][2]float64{}}
 	s.problem.Together = func(a, b, t int) (float64, float64) {
-		q := question{s.problem.Jobs[a].Kind, s.problem.Jobs[b].Kind, t}
+		q := question{s.problem.Kinds[a], s.problem.Kinds[b], t}
 		speed, ok := s.speeds[q]
 		if !ok {
 			name := s.problem.Types[t].Name
@@ -100,9 +101,10 @@ func (s *sharing) pose(now float64, jobs []*rounds.Active, types []rounds.Type) 
 	for _, t := range types {
 		s.gpuType(t.Name, t.GPUs)
 	}
-	for i, a := range jobs {
+	s.problem.Kinds = s.problem.Kinds[:0]
+	for _, a := range jobs {
 		s.job(now, a.Index, &a.Job, a.Speed, a.Done, a.Left())
-		s.problem.Jobs[i].Kind = s.kind(a)
+		s.problem.Kinds = append(s.problem.Kinds, s.kind(a))
 	}
 }
 
@@ -136,7 +138,7 @@ func (s *sharing) again(jobs []*rounds.Active) rounds.Shares {
 
 func (s *sharing) byKind() (kinds []int) {
 	for i := range s.problem.Jobs {
-		kinds = append(kinds, s.problem.Jobs[i].Kind)
+		kinds = append(kinds, s.problem.Kinds[i])
 	}
 	return kinds
 }
@@ -149,18 +151,18 @@ func byJob(jobs []*rounds.Active) (kinds []int) {
 }
 
 // mixes are the times of an allocation that was made job by job.
-func (s *sharing) mixes(a *allocation.Allocation) (all []allocation.Mix) {
+func (s *sharing) mixes(a *policies.Allocation) (all []policies.Mix) {
 	for i, row := range a.Time {
 		for t, x := range row {
 			if x > 0 {
-				all = append(all, allocation.Mix{A: []int{i}, Type: t, Time: x, Speed: [2]float64{s.problem.Jobs[i].Speed[t], 0}})
+				all = append(all, policies.Mix{A: []int{i}, Type: t, Time: x, Speed: [2]float64{s.problem.Jobs[i].Speed[t], 0}})
 			}
 		}
 	}
 	for _, p := range a.Pairs {
 		for t, x := range p.Time {
 			if x > 0 {
-				m := allocation.Mix{A: []int{p.A}, B: []int{p.B}, Type: t, Time: x}
+				m := policies.Mix{A: []int{p.A}, B: []int{p.B}, Type: t, Time: x}
 				if m.Speed[0], m.Speed[1] = s.problem.Together(p.A, p.B, t); m.Speed[0] > 0 && m.Speed[1] > 0 {
 					all = append(all, m)
 				}

@@ -9,7 +9,8 @@ import (
 
 	"slurmprio/priod/placement"
 	"slurmprio/priod/policy/sizing"
-	"slurmprio/priod/simulate/rounds"
+	"slurmprio/priod/simulate/ideal/bounds"
+	"slurmprio/priod/simulate/ideal/rounds"
 	"slurmprio/priod/simulate/virtual"
 	"slurmprio/priod/trace"
 	"slurmprio/priod/workload"
@@ -133,7 +134,7 @@ func (s *sizer) Size(jobs []*rounds.Active, servers []rounds.Server, grants []ro
 
 // optimum grants what nothing can run: parts of GPUs.
 func (s *sizer) optimum(jobs []*rounds.Active, grants []rounds.Grant) ([]rounds.Grant, error) {
-	all, err := sizing.Optimum(s.jobs, s.nodes)
+	all, err := bounds.Optimum(s.jobs, s.nodes)
 	if err != nil {
 		return nil, fmt.Errorf("--sizing opt: %w", err)
 	}

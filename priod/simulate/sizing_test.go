@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"slurmprio/priod/simulate/ideal/rounds"
 	"slurmprio/priod/simulate/metrics"
-	"slurmprio/priod/simulate/rounds"
 	"slurmprio/priod/trace"
 	"slurmprio/priod/workload"
 )

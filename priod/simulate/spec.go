@@ -7,10 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	"slurmprio/priod/policy/allocation"
 	"slurmprio/priod/policy/preemption"
 	"slurmprio/priod/policy/steering"
 	"slurmprio/priod/policy/yield"
+	"slurmprio/priod/simulate/ideal/policies"
 	"slurmprio/priod/simulate/metrics"
 )
 
@@ -71,7 +71,7 @@ var (
 	Orders      = Choice{"order", []string{"fifo", "sjf", "srtf", "las", "ftf", "multifactor", "priod", "owed"}}
 	Backfills   = Choice{"backfill", []string{"none", "easy", "conservative", "skip"}}
 	Placements  = Choice{"placement", []string{"packed", "consolidated", "pool"}}
-	Allocations = Choice{"allocation", append([]string{"none"}, allocation.Names()...)}
+	Allocations = Choice{"allocation", append([]string{"none"}, policies.Names()...)}
 	Preemptions = Choice{"preemption", []string{"none", "te-first", string(preemption.LRTP), string(preemption.Random), string(preemption.FitGpp), string(preemption.LeastLoss)}}
 	Sizings     = Choice{"sizing", []string{"request", "proportional", "greedy", "tune", "tune-best-fit", "waterfill", "opt"}}
 	Speeds      = Choice{"speeds", []string{"known", "history", "run-times"}}
@@ -91,7 +91,7 @@ func (c Choice) check(value *string) error {
 	case *value == c.Have[0]:
 		return nil
 	case c.Flag == "allocation" && slices.Contains(c.Have, name):
-		if _, err := allocation.ParsePolicy(*value); err != nil {
+		if _, err := policies.ParsePolicy(*value); err != nil {
 			return fmt.Errorf("--allocation: %w", err)
 		}
 		return nil
@@ -206,7 +206,7 @@ func (s *Spec) checkSteering() error {
 
 // Pairs tells whether jobs may run in pairs.
 func (s *Spec) Pairs() bool {
-	policy, err := allocation.ParsePolicy(s.Allocation)
+	policy, err := policies.ParsePolicy(s.Allocation)
 	return err == nil && policy.Pairs()
 }
 

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/policy/allocation"
 	"slurmprio/priod/policy/share"
 	"slurmprio/priod/policy/steering"
 	"slurmprio/priod/policy/yield"
+	"slurmprio/priod/simulate/ideal/policies"
 	"slurmprio/priod/simulate/virtual"
 	"slurmprio/slurmplug"
 )
@@ -42,7 +42,7 @@ type steered struct {
 	on    int32     // type of that
 }
 
-func newSteerer(policy allocation.Policy, spec Spec, trouble func(now float64, err error, p *allocation.Problem)) *steerer {
+func newSteerer(policy policies.Policy, spec Spec, trouble func(now float64, err error, p *policies.Problem)) *steerer {
 	r := &steerer{solver: solver{policy: policy, trouble: trouble}, set: spec.Steering, account: share.New(), jobs: map[int]*steered{}, overheads: spec.Overheads}
 	if spec.Cycle == 0 {
 		r.set.Keep, r.set.Away = 0, 0 // each choice is made for the pass that follows: nothing comes between, and none is written in vain

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"slurmprio/priod/policy/speed/colocation"
+	"slurmprio/priod/simulate/ideal/colocation"
 	"slurmprio/priod/trace"
 )
 

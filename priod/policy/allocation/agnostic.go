@@ -6,48 +6,46 @@ import (
 	"slices"
 )
 
-// agnostic solves the problem as if all GPU types were equally fast: as fast
+// Agnostic solves the problem as if all GPU types were equally fast: as fast
 // as the type that the jobs like best where steps count (finish-time fairness,
 // makespan), else 1. Which type a job is on makes no difference then, so
-// everybody's time is spread over the types in proportion to their GPUs.
-// Objective and bound are those of the problem as the policy sees it.
-func agnostic(name string, solve allocate) allocate {
-	return func(p *Problem) (*Allocation, error) {
-		a, err := solve(p.blind(name))
-		if err == nil && name != "fifo" && name != "sjf" && name != "allox" { // those keep a job on one type
-			p.spread(a)
-		}
-		return a, err
+// everybody's time is spread over the types in proportion to their GPUs, unless
+// each job stays on one. Objective and bound are those of the problem as the
+// policy sees it.
+func (p *Problem) Agnostic(solve func(*Problem) (*Allocation, error), steps, stays bool) (*Allocation, error) {
+	a, err := solve(p.blind(steps))
+	if err == nil && !stays {
+		p.spread(a)
 	}
+	return a, err
 }
 
 // blind is the problem as agnostic policies see it.
-func (p *Problem) blind(name string) *Problem {
+func (p *Problem) blind(steps bool) *Problem {
 	blind := *p
 	blind.Jobs = slices.Clone(p.Jobs)
 	same := map[string][]float64{}
 	liked := p.liked()
-	steps := name == "finish-time-fairness" || name == "makespan" || name == "sjf" || name == "allox"
 	key := make([]byte, 0, 64)
 	for i := range blind.Jobs {
 		j := &blind.Jobs[i]
 		speed := 1.0
 		if steps {
-			if speed = j.Speed[liked]; !p.usable(j, liked) {
-				speed = slices.Max(p.speeds(j))
+			if speed = j.Speed[liked]; !p.Usable(j, liked) {
+				speed = slices.Max(p.Speeds(j))
 			}
 		}
 		key = fmt.Appendf(key[:0], "%x", math.Float64bits(speed))
 		for t := range p.Types {
 			key = append(key, '0')
-			if p.usable(j, t) {
+			if p.Usable(j, t) {
 				key[len(key)-1] = '1'
 			}
 		}
 		if same[string(key)] == nil {
 			s := make([]float64, len(p.Types))
 			for t := range s {
-				if p.usable(j, t) {
+				if p.Usable(j, t) {
 					s[t] = speed
 				}
 			}
@@ -62,7 +60,7 @@ func (p *Problem) blind(name string) *Problem {
 func (p *Problem) liked() int {
 	sum := make([]float64, len(p.Types))
 	for i := range p.Jobs {
-		if s := p.speeds(&p.Jobs[i]); slices.Max(s) > 0 {
+		if s := p.Speeds(&p.Jobs[i]); slices.Max(s) > 0 {
 			best := slices.Max(s)
 			for t := range s {
 				sum[t] += s[t] / best
@@ -83,7 +81,7 @@ func (p *Problem) liked() int {
 // use all types: shares of types are scaled in turn (Sinkhorn), and what then
 // still does not fit is mixed with the allocation that does.
 func (p *Problem) spread(a *Allocation) {
-	c := p.classify(nil)
+	c := p.Classify(nil)
 	wanted := make([][]float64, len(p.Jobs))
 	gpus, factor := p.gpus(), make([]float64, len(p.Types))
 	for t := range factor {
@@ -102,13 +100,13 @@ func (p *Problem) spread(a *Allocation) {
 		clear(used)
 		for i, row := range wanted {
 			sum, time := 0.0, 0.0
-			for t, s := range c.Jobs[c.of[i]].Speed {
+			for t, s := range c.Jobs[c.Of[i]].Speed {
 				time += a.Time[i][t]
 				if s > 0 {
 					sum += factor[t]
 				}
 			}
-			for t, s := range c.Jobs[c.of[i]].Speed {
+			for t, s := range c.Jobs[c.Of[i]].Speed {
 				row[t] = 0
 				if s > 0 && sum > 0 {
 					row[t] = time * factor[t] / sum

@@ -28,11 +28,6 @@ type Problem struct {
 	Types    []GPUType
 	Jobs     []Job
 	Entities []Entity
-	Pairs    []Pair
-	// Together says how fast two jobs run on the same GPUs of a type, in the
-	// place of Pairs, for jobs that their Kind tells apart. Not called for gangs
-	// of different size; 0: they do not run together.
-	Together func(a, b, gpuType int) (speedA, speedB float64)
 	Warm     *Warm // what the last solution of a similar problem leaves; may be nil
 }
 
@@ -56,7 +51,6 @@ type Job struct {
 	Deadline        float64   // s from now; NoDeadline
 	Entity          int       // index in Entities; NoEntity
 	Previous        []float64 // its times in the last allocation; nil: none
-	Kind            int       // with Together: which program it runs
 }
 
 // NoDeadline and NoEntity are what a Job has without one.
@@ -71,53 +65,23 @@ type Entity struct {
 	FIFO   bool // its jobs one after the other, else by their weights
 }
 
-// Pair is two jobs that may run on the same GPUs at the same time.
-type Pair struct {
-	A, B  int          // index in Jobs
-	Speed [][2]float64 // of A and B, steps/s, on each type; 0: not together there
-}
-
 // Allocation is who spends which fraction of time where, and the proof.
 type Allocation struct {
 	Time      [][]float64 // by job and type; rows may be shared, do not write
-	Pairs     []PairTime
-	Mixes     []Mix     // Time and Pairs by class; nil: the policy looks at jobs one by one
-	Rate      []float64 // steps/s of each job with that
-	Discount  []float64 // strategy-proof: the part of its time that each job keeps
-	Objective float64   // as the policy defines it
-	Bound     float64   // no allocation is better than this; NaN: the policy is a rule without objective
+	Rate      []float64   // steps/s of each job with that
+	Objective float64     // as the policy defines it
+	Bound     float64     // no allocation is better than this; NaN: the policy is a rule without objective
 	Notes     []string
 }
 
-// PairTime is the time that two jobs spend together.
-type PairTime struct {
-	A, B int
-	Time []float64  // by type
-	Rate [2]float64 // what that adds to the rates of A and B
-}
-
-// Mix is the time that the jobs of one class, or of two side by side, have on
-// a type together.
-type Mix struct {
-	A, B  []int // their indices in Jobs, do not write; B is nil when nobody is beside A
-	Type  int
-	Time  float64    // how many run so at once, on average
-	Speed [2]float64 // of one of A and one of B, steps/s
-}
-
 // Warm carries prices from one problem to the next: a queue that changes by a
-// job costs a few steps then. For gandiva it carries the pairs.
-type Warm struct {
-	price []float64
-	pairs [][2]string // ids
-	draws uint64      // problems solved with it
-}
+// job costs a few steps then.
+type Warm struct{ price []float64 }
 
-// Policy is one of Names, with its variants.
+// Policy is one of Names, with its variant.
 type Policy struct {
 	Name     string
 	Agnostic bool // takes all GPU types for equally fast
-	Packed   bool // space sharing: pairs of jobs on the same GPUs
 }
 
 type allocate func(*Problem) (*Allocation, error)
@@ -134,85 +98,76 @@ var policies = map[string]allocate{
 	"sjf":                  sjf,
 	"isolated":             isolatedPolicy,
 	"proportional":         proportionalPolicy,
-	"allox":                alloX,
-	"gandiva":              gandiva,
-	"strategy-proof":       strategyProof,
 }
 
 // Names of the policies, sorted.
-func Names() []string {
-	var all []string
-	for name := range policies {
-		all = append(all, name)
-	}
-	slices.Sort(all)
-	return all
-}
+func Names() []string { return slices.Sorted(maps.Keys(policies)) }
 
-// ParsePolicy reads NAME[:agnostic][:packed].
+// ParsePolicy reads NAME[:agnostic].
 func ParsePolicy(text string) (Policy, error) {
 	words := strings.Split(text, ":")
 	p := Policy{Name: words[0]}
 	for _, w := range words[1:] {
-		switch w {
-		case "agnostic":
-			p.Agnostic = true
-		case "packed":
-			p.Packed = true
-		default:
-			return p, fmt.Errorf("policy %.80q: %.40q is neither agnostic nor packed", text, w)
+		if w != "agnostic" {
+			return p, fmt.Errorf("policy %.80q: %.40q is not agnostic", text, w)
 		}
+		p.Agnostic = true
 	}
 	return p, p.check()
 }
 
 func (p Policy) check() error {
-	switch {
-	case policies[p.Name] == nil:
+	if policies[p.Name] == nil {
 		return fmt.Errorf("no policy %.80q: want one of %s", p.Name, strings.Join(Names(), ", "))
-	case p.Packed && packedPolicies[p.Name] == nil:
-		return fmt.Errorf("policy %s: no space sharing: %s have it", p.Name, strings.Join(slices.Sorted(maps.Keys(packedPolicies)), ", "))
-	case p.Pairs() && p.Agnostic:
-		return errors.New("space sharing looks at how fast pairs run: it cannot be agnostic")
 	}
 	return nil
 }
-
-// Pairs says whether jobs may run in pairs.
-func (p Policy) Pairs() bool { return p.Packed || p.Name == "gandiva" }
 
 // Allocate solves the problem.
 func (p Policy) Allocate(problem *Problem) (*Allocation, error) {
 	if err := p.check(); err != nil {
 		return nil, err
 	}
-	if err := problem.check(); err != nil {
+	if err := problem.Check(); err != nil {
 		return nil, err
 	}
-	solve := policies[p.Name]
-	if p.Packed {
-		solve = packedPolicies[p.Name]
-	}
-	if p.Agnostic {
-		solve = agnostic(p.Name, solve)
-	}
-	a, err := problem.solve(solve)
-	if Numeric(err) && problem.Warm != nil { // perhaps the start was bad
-		cold := *problem
-		*problem.Warm, cold.Warm = Warm{}, nil
-		a, err = cold.solve(solve)
-	}
+	var a *Allocation
+	err := problem.Twice(p.Name, func(problem *Problem) (err error) {
+		a, err = problem.solve(p)
+		return err
+	})
 	if err != nil {
-		return nil, fmt.Errorf("policy %s: %w", p.Name, err)
+		return nil, err
 	}
-	problem.rates(a)
+	problem.Rates(a)
 	return a, nil
 }
 
-func (p *Problem) solve(by allocate) (*Allocation, error) {
-	a, err := by(p)
+// Twice solves the problem, and where the optimiser fails once more without Warm:
+// perhaps the start was bad.
+func (p *Problem) Twice(policy string, solve func(*Problem) error) error {
+	err := solve(p)
+	if Numeric(err) && p.Warm != nil {
+		cold := *p
+		*p.Warm, cold.Warm = Warm{}, nil
+		err = solve(&cold)
+	}
+	if err != nil {
+		return fmt.Errorf("policy %s: %w", policy, err)
+	}
+	return nil
+}
+
+func (p *Problem) solve(by Policy) (a *Allocation, err error) {
+	solve := policies[by.Name]
+	if by.Agnostic {
+		steps := by.Name == "finish-time-fairness" || by.Name == "makespan" || by.Name == "sjf"
+		a, err = p.Agnostic(solve, steps, by.Name == "fifo" || by.Name == "sjf")
+	} else {
+		a, err = solve(p)
+	}
 	if err == nil {
-		err = p.fit(a)
+		err = p.Fit(a.Time, nil, nil)
 	}
 	return a, err
 }
@@ -221,29 +176,23 @@ func (p *Problem) solve(by allocate) (*Allocation, error) {
 // from what the prices promise.
 var ErrNumeric = errors.New("the allocation is spoilt by rounding errors")
 
-// fit refuses an answer that rounding has spoilt.
-func (p *Problem) fit(a *Allocation) error {
+// Fit refuses an answer that rounding has spoilt. spent of the jobs' time and
+// used of the types' GPUs are taken beside it; nil: nothing is.
+func (p *Problem) Fit(time [][]float64, spent, used []float64) error {
 	const part = 1e-6
-	used, spent := make([]float64, len(p.Types)), make([]float64, len(p.Jobs))
+	if spent == nil {
+		spent, used = make([]float64, len(p.Jobs)), make([]float64, len(p.Types))
+	}
 	sound := true
-	add := func(row []float64, gpus int) (sum float64) {
+	for i, row := range time {
 		for t, x := range row {
 			sound = sound && x >= 0 // NaN is not
-			sum += x
-			used[t] += x * float64(gpus)
+			spent[i] += x
+			used[t] += x * float64(p.Jobs[i].GPUs)
 		}
-		return sum
-	}
-	for i, row := range a.Time {
-		spent[i] += add(row, p.Jobs[i].GPUs)
-	}
-	for _, s := range a.Pairs {
-		sum := add(s.Time, p.Jobs[s.A].GPUs)
-		spent[s.A] += sum
-		spent[s.B] += sum
 	}
 	for i, sum := range spent {
-		if !sound || sum > 1+part {
+		if !sound || !(sum <= 1+part) {
 			return fmt.Errorf("job %.80q has %v of its time: %w", p.Jobs[i].ID, sum, ErrNumeric)
 		}
 	}
@@ -261,18 +210,17 @@ func Numeric(err error) bool {
 	return errors.Is(err, ErrNumeric) || errors.Is(err, market.ErrNumeric) || errors.Is(err, lp.ErrNumeric) || errors.Is(err, lp.ErrUnbounded)
 }
 
-// rates fills in Rate, and notes who gets nothing because no type fits.
-func (p *Problem) rates(a *Allocation) {
-	a.Rate = make([]float64, len(p.Jobs))
-	for _, s := range a.Pairs {
-		a.Rate[s.A] += s.Rate[0]
-		a.Rate[s.B] += s.Rate[1]
+// Rates adds to Rate what the times give, and notes who gets nothing because no
+// type fits.
+func (p *Problem) Rates(a *Allocation) {
+	if a.Rate == nil {
+		a.Rate = make([]float64, len(p.Jobs))
 	}
 	for i := range p.Jobs {
 		fits := false
 		for t, s := range p.Jobs[i].Speed {
 			a.Rate[i] += s * a.Time[i][t]
-			fits = fits || p.usable(&p.Jobs[i], t)
+			fits = fits || p.Usable(&p.Jobs[i], t)
 		}
 		if !fits {
 			a.Notes = append(a.Notes, fmt.Sprintf("job %.80q fits no GPU type: it gets nothing", p.Jobs[i].ID))
@@ -280,16 +228,18 @@ func (p *Problem) rates(a *Allocation) {
 	}
 }
 
-func (p *Problem) usable(j *Job, t int) bool { return j.Speed[t] > 0 && j.GPUs <= p.Types[t].GPUs }
+// Usable tells whether a job may run on a type.
+func (p *Problem) Usable(j *Job, t int) bool { return j.Speed[t] > 0 && j.GPUs <= p.Types[t].GPUs }
 
 // Numbers beyond these are nobody's: what the policies make of them overflows, and
 // some would search for ever. What is left of a job's steps may be as little as it is.
 const huge, tiny = 1e30, 1e-30
 
-// check says what is wrong with a problem. Jobs that fit no type are not: they
+func number(v float64) bool { return v >= 0 && v <= huge }
+
+// Check says what is wrong with a problem. Jobs that fit no type are not: they
 // get nothing, and a note.
-func (p *Problem) check() error {
-	number := func(v float64) bool { return v >= 0 && v <= huge }
+func (p *Problem) Check() error {
 	if len(p.Types) == 0 {
 		return errors.New("no GPU types")
 	}
@@ -309,19 +259,14 @@ func (p *Problem) check() error {
 		}
 	}
 	for i := range p.Jobs {
-		if err := p.checkJob(&p.Jobs[i], number); err != nil {
+		if err := p.checkJob(&p.Jobs[i]); err != nil {
 			return fmt.Errorf("job %.80q: %w", p.Jobs[i].ID, err)
-		}
-	}
-	for _, s := range p.Pairs {
-		if err := p.checkPair(s, number); err != nil {
-			return err
 		}
 	}
 	return nil
 }
 
-func (p *Problem) checkJob(j *Job, number func(float64) bool) error {
+func (p *Problem) checkJob(j *Job) error {
 	if len(j.Speed) != len(p.Types) {
 		return fmt.Errorf("%d speeds for %d GPU types", len(j.Speed), len(p.Types))
 	}
@@ -343,25 +288,6 @@ func (p *Problem) checkJob(j *Job, number func(float64) bool) error {
 		return errors.New("deadline is no number")
 	case j.Entity != NoEntity && (j.Entity < 0 || j.Entity >= len(p.Entities)):
 		return fmt.Errorf("no entity %d", j.Entity)
-	}
-	return nil
-}
-
-func (p *Problem) checkPair(s Pair, number func(float64) bool) error {
-	if s.A < 0 || s.B < 0 || s.A >= len(p.Jobs) || s.B >= len(p.Jobs) || s.A == s.B {
-		return fmt.Errorf("pair of jobs %d and %d: want two jobs", s.A, s.B)
-	}
-	a, b := &p.Jobs[s.A], &p.Jobs[s.B]
-	if a.GPUs != b.GPUs {
-		return fmt.Errorf("pair of %.80q and %.80q: %d and %d GPUs: want as many", a.ID, b.ID, a.GPUs, b.GPUs)
-	}
-	if len(s.Speed) != len(p.Types) {
-		return fmt.Errorf("pair of %.80q and %.80q: %d speeds for %d GPU types", a.ID, b.ID, len(s.Speed), len(p.Types))
-	}
-	for _, v := range s.Speed {
-		if !number(v[0]) || !number(v[1]) {
-			return fmt.Errorf("pair of %.80q and %.80q: speeds %v: want steps/s from 0", a.ID, b.ID, v)
-		}
 	}
 	return nil
 }

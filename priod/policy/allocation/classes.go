@@ -8,33 +8,33 @@ import (
 	"slurmprio/priod/policy/allocation/market"
 )
 
-// classes are the jobs as the optimiser sees them: those with the same speeds,
+// Classes are the jobs as the optimiser sees them: those with the same speeds,
 // gang, weight and traits are one job with a count. Averaging an optimum over
 // equal jobs leaves it feasible and optimal, so nothing is lost, and the work
 // does not grow with the queue.
-type classes struct {
+type Classes struct {
 	market.Market
-	of    []int32 // class of each job
-	first []int32 // a job of each class
+	Of    []int32 // class of each job
+	First []int32 // a job of each class
 }
 
-// traits are what a policy tells jobs apart by, beside speeds, gang, weight.
-type traits [4]float64
+// Traits are what a policy tells jobs apart by, beside speeds, gang, weight.
+type Traits [4]float64
 
-// classify groups the jobs; trait is nil when speeds, gang and weight are all
+// Classify groups the jobs; trait is nil when speeds, gang and weight are all
 // that counts. Jobs keep their order: a class stands where its first job does.
-func (p *Problem) classify(trait func(i int) traits) *classes {
-	c := &classes{Market: market.Market{GPUs: p.gpus()}, of: make([]int32, len(p.Jobs))}
+func (p *Problem) Classify(trait func(i int) Traits) *Classes {
+	c := &Classes{Market: market.Market{GPUs: p.gpus()}, Of: make([]int32, len(p.Jobs))}
 	if p.Warm != nil && len(p.Warm.price) == len(c.GPUs) {
 		c.Guess = p.Warm.price
 	}
 	most := min(len(p.Jobs), 4096) // classes that there is room for at once
-	c.first, c.Jobs = make([]int32, 0, most), make([]market.Job, 0, most)
-	own := make([]traits, 0, most)
+	c.First, c.Jobs = make([]int32, 0, most), make([]market.Job, 0, most)
+	own := make([]Traits, 0, most)
 	table := make([]int32, 1<<bits.Len(uint(2*most))) // class + 1, open addressing
 	for i := range p.Jobs {
 		j := &p.Jobs[i]
-		var t traits
+		var t Traits
 		if trait != nil {
 			t = trait(i)
 		}
@@ -42,22 +42,22 @@ func (p *Problem) classify(trait func(i int) traits) *classes {
 		for {
 			k := h & uint64(len(table)-1)
 			if table[k] == 0 {
-				table[k] = int32(len(c.first) + 1)
-				c.of[i] = int32(len(c.first))
-				c.first, own = append(c.first, int32(i)), append(own, t)
-				c.Jobs = append(c.Jobs, market.Job{Speed: p.speeds(j), GPUs: float64(j.GPUs), Count: 1})
+				table[k] = int32(len(c.First) + 1)
+				c.Of[i] = int32(len(c.First))
+				c.First, own = append(c.First, int32(i)), append(own, t)
+				c.Jobs = append(c.Jobs, market.Job{Speed: p.Speeds(j), GPUs: float64(j.GPUs), Count: 1})
 				break
 			}
-			if n := table[k] - 1; equal(&p.Jobs[c.first[n]], j) && own[n] == t {
-				c.of[i] = n
+			if n := table[k] - 1; equal(&p.Jobs[c.First[n]], j) && own[n] == t {
+				c.Of[i] = n
 				c.Jobs[n].Count++
 				break
 			}
 			h++
 		}
-		if 2*len(c.first) > len(table) {
+		if 2*len(c.First) > len(table) {
 			table = make([]int32, 4*len(table))
-			for n, f := range c.first {
+			for n, f := range c.First {
 				h := hash(&p.Jobs[f], own[n])
 				for table[h&uint64(len(table)-1)] != 0 {
 					h++
@@ -73,7 +73,7 @@ func equal(a, b *Job) bool {
 	return a.GPUs == b.GPUs && a.Weight == b.Weight && slices.Equal(a.Speed, b.Speed)
 }
 
-func hash(j *Job, t traits) uint64 {
+func hash(j *Job, t Traits) uint64 {
 	h := uint64(j.GPUs)
 	mix := func(v float64) {
 		h = (h ^ math.Float64bits(v)) * 0x9E3779B97F4A7C15
@@ -89,13 +89,13 @@ func hash(j *Job, t traits) uint64 {
 	return h
 }
 
-// speeds of a job where it may run, 0 elsewhere.
-func (p *Problem) speeds(j *Job) []float64 {
+// Speeds of a job where it may run, 0 elsewhere.
+func (p *Problem) Speeds(j *Job) []float64 {
 	for t := range j.Speed {
-		if j.Speed[t] > 0 && !p.usable(j, t) {
+		if j.Speed[t] > 0 && !p.Usable(j, t) {
 			s := slices.Clone(j.Speed)
 			for u := t; u < len(s); u++ {
-				if !p.usable(j, u) {
+				if !p.Usable(j, u) {
 					s[u] = 0
 				}
 			}
@@ -105,9 +105,9 @@ func (p *Problem) speeds(j *Job) []float64 {
 	return j.Speed
 }
 
-// proportional is Gavel's reference P of a class: its speed if it spent its
+// Proportional is Gavel's reference P of a class: its speed if it spent its
 // time on the types in proportion to their GPUs.
-func (c *classes) proportional(class int) float64 {
+func (c *Classes) Proportional(class int) float64 {
 	sum, total := 0.0, 0.0
 	for t, s := range c.Jobs[class].Speed {
 		sum += s * c.GPUs[t]
@@ -118,7 +118,7 @@ func (c *classes) proportional(class int) float64 {
 
 // isolated is Gavel's reference I of a class: its speed if each of n jobs had
 // an equal part of every type.
-func (c *classes) isolated(class, n int) float64 {
+func (c *Classes) isolated(class, n int) float64 {
 	j := &c.Jobs[class]
 	sum, time := 0.0, 0.0
 	for t, s := range j.Speed {
@@ -129,17 +129,17 @@ func (c *classes) isolated(class, n int) float64 {
 	return sum / max(1, time)
 }
 
-// allocation gives each job its class's times.
-func (c *classes) allocation(time [][]float64) *Allocation {
-	a := &Allocation{Time: make([][]float64, len(c.of)), Bound: math.NaN(), Objective: math.NaN()}
-	for i, n := range c.of {
+// Allocation gives each job its class's times.
+func (c *Classes) Allocation(time [][]float64) *Allocation {
+	a := &Allocation{Time: make([][]float64, len(c.Of)), Bound: math.NaN(), Objective: math.NaN()}
+	for i, n := range c.Of {
 		a.Time[i] = time[n]
 	}
 	return a
 }
 
 // rates of a job of each class with these times.
-func (c *classes) rates(time [][]float64) []float64 {
+func (c *Classes) rates(time [][]float64) []float64 {
 	rate := make([]float64, len(time))
 	for i, x := range time {
 		for t, s := range c.Jobs[i].Speed {
@@ -149,17 +149,17 @@ func (c *classes) rates(time [][]float64) []float64 {
 	return rate
 }
 
-// crumb is a part of the time, or of the GPUs, that is not worth a move.
-const crumb = 1e-9
+// Crumb is a part of the time, or of the GPUs, that is not worth a move.
+const Crumb = 1e-9
 
-// tidy takes away what rounding left: crumbs of time, and what exceeds the
+// Tidy takes away what rounding left: crumbs of time, and what exceeds the
 // time of a job or the GPUs of a type.
-func (c *classes) tidy(time [][]float64) {
+func (c *Classes) Tidy(time [][]float64) {
 	used := make([]float64, len(c.GPUs))
 	for i, x := range time {
 		sum := 0.0
 		for t := range x {
-			if x[t] < crumb || c.Jobs[i].Speed[t] == 0 {
+			if x[t] < Crumb || c.Jobs[i].Speed[t] == 0 {
 				x[t] = 0
 			}
 			sum += x[t]
@@ -182,7 +182,7 @@ func (c *classes) tidy(time [][]float64) {
 
 // fill gives what is left of each type to the jobs that can use it, in order:
 // first to idle time, then to time that they spend on slower types.
-func (c *classes) fill(time [][]float64) {
+func (c *Classes) fill(time [][]float64) {
 	free := slices.Clone(c.GPUs)
 	for i, x := range time {
 		for t := range x {
@@ -200,18 +200,18 @@ func (c *classes) fill(time [][]float64) {
 }
 
 // fillOne gives the class more of a type while there is some.
-func (c *classes) fillOne(class, t int, x, free []float64) (moved bool) {
+func (c *Classes) fillOne(class, t int, x, free []float64) (moved bool) {
 	j := &c.Jobs[class]
 	size := j.GPUs * j.Count
-	for free[t] > crumb*c.GPUs[t] && j.Speed[t] > 0 {
+	for free[t] > Crumb*c.GPUs[t] && j.Speed[t] > 0 {
 		idle := 1.0
 		for _, v := range x {
 			idle -= v
 		}
 		give, from := idle, -1
-		if idle <= crumb { // its slowest time goes first
+		if idle <= Crumb { // its slowest time goes first
 			for u, v := range x {
-				if v > crumb && j.Speed[u] < j.Speed[t] && (from < 0 || j.Speed[u] < j.Speed[from]) {
+				if v > Crumb && j.Speed[u] < j.Speed[t] && (from < 0 || j.Speed[u] < j.Speed[from]) {
 					from, give = u, v
 				}
 			}
@@ -220,7 +220,7 @@ func (c *classes) fillOne(class, t int, x, free []float64) (moved bool) {
 			}
 		}
 		give = min(give, free[t]/size)
-		if give <= crumb {
+		if give <= Crumb {
 			return moved
 		}
 		x[t] += give

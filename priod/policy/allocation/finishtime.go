@@ -14,29 +14,23 @@ import "math"
 // rises from 0 to infinity, so it is one curve for each job. Isolated elapsed
 // is kept by the caller: each time, it grows by steps done / I.
 func finishTimeFairness(p *Problem) (*Allocation, error) {
-	c := p.classify(finishTraits(p))
-	a, err := together(p, c, finishCurves(p, c))
-	if err != nil {
-		return nil, err
-	}
-	a.Objective, a.Bound = 1/a.Objective, 1/a.Bound
-	return a, nil
+	return p.together(p.Rise("finish-time-fairness", nil))
 }
 
-func finishTraits(p *Problem) func(i int) traits {
-	return func(i int) traits {
+func finishTraits(p *Problem) func(i int) Traits {
+	return func(i int) Traits {
 		j := &p.Jobs[i]
-		return traits{j.StepsLeft, j.Elapsed, j.IsolatedElapsed}
+		return Traits{j.StepsLeft, j.Elapsed, j.IsolatedElapsed}
 	}
 }
 
-func finishCurves(p *Problem, c *classes) finish {
+func finishCurves(p *Problem, c *Classes) finish {
 	f := make(finish, len(c.Jobs))
 	for i := range f {
 		if c.Jobs[i].Fastest() == 0 {
 			continue // it cannot run, and asks for nothing
 		}
-		j := &p.Jobs[c.first[i]]
+		j := &p.Jobs[c.First[i]]
 		f[i] = finishJob{left: j.StepsLeft * j.Weight, late: j.Elapsed * j.Weight, alone: j.IsolatedElapsed + j.StepsLeft/c.isolated(i, len(p.Jobs))}
 	}
 	return f
@@ -77,7 +71,7 @@ func (p *Problem) IsolatedRates() []float64 {
 		for t, s := range j.Speed {
 			x := gpus[t] / float64(len(p.Jobs)*j.GPUs)
 			time += x
-			if p.usable(j, t) {
+			if p.Usable(j, t) {
 				sum += s * x
 			}
 		}

@@ -43,7 +43,7 @@ func (p *Problem) reference(divide func(gpus, gangs []int, x []float64)) *Alloca
 	for i := range p.Jobs {
 		row := x[i*len(gpus) : (i+1)*len(gpus) : (i+1)*len(gpus)]
 		for t := range row {
-			if !p.usable(&p.Jobs[i], t) {
+			if !p.Usable(&p.Jobs[i], t) {
 				row[t] = 0
 			}
 		}

@@ -8,16 +8,13 @@ package allocation
 // where P is the rate of the proportional reference. A job with a gang of s
 // has 1/s of the time of a job with one GPU. Beyond the least, the next least
 // is raised, and so on: no GPU stays idle that some job could use.
-func maxMin(p *Problem) (*Allocation, error) {
-	c := p.classify(nil)
-	return together(p, c, shares(p, c))
-}
+func maxMin(p *Problem) (*Allocation, error) { return p.together(p.Rise("max-min", nil)) }
 
 // shares are the rates of the classes at level 1.
-func shares(p *Problem, c *classes) linear {
+func shares(p *Problem, c *Classes) linear {
 	l := make(linear, len(c.Jobs))
 	for i := range l {
-		l[i] = p.Jobs[c.first[i]].Weight * c.proportional(i) / c.Jobs[i].GPUs
+		l[i] = p.Jobs[c.First[i]].Weight * c.Proportional(i) / c.Jobs[i].GPUs
 	}
 	return l
 }

@@ -7,15 +7,15 @@ import (
 	"slurmprio/priod/policy/allocation/market"
 )
 
-// ascent is how the classes rise together: a target for each over a common
+// Ascent is how the classes rise together: a target for each over a common
 // level, at most its fastest speed, and constant from where it was held.
-type ascent interface {
+type Ascent interface {
 	market.Target
-	top() float64                  // nobody rises above this level
-	rising(class int) bool         // neither held nor at its fastest for good
-	hold(class int, level float64) // its target stays what it is at this level
-	held(level float64)            // all that were to be held at this level are
-	cap(class int) (level float64) // where it comes to its fastest
+	Top() float64                  // nobody rises above this level
+	Rising(class int) bool         // neither held nor at its fastest for good
+	Hold(class int, level float64) // its target stays what it is at this level
+	Held(level float64)            // all that were to be held at this level are
+	Cap(class int) (level float64) // where it comes to its fastest
 }
 
 // raise takes the level as far as it goes, holds the classes that the scarce
@@ -23,18 +23,18 @@ type ascent interface {
 // without another having less: lexicographic max-min over the ascent. Prices
 // that prove a level say who is stopped: those for whom more would cost
 // something. bound is the first of these levels.
-func raise(c *classes, a ascent, warm *Warm) (time [][]float64, bound float64, err error) {
+func raise(c *Classes, a Ascent, warm *Warm) (time [][]float64, bound float64, err error) {
 	open := make([]int, 0, len(c.Jobs))
 	bound = math.Inf(1)
 	for i := range c.Jobs {
-		if a.rising(i) {
+		if a.Rising(i) {
 			open = append(open, i)
-			bound = min(bound, a.cap(i))
+			bound = min(bound, a.Cap(i))
 		}
 	}
 	guess, from := c.Guess, 0.0
 	for solve := 0; len(open) > 0; solve++ {
-		top := a.top()
+		top := a.Top()
 		c.Guess = guess
 		answer, err := market.MaxLevel(&c.Market, a, from, top)
 		if err != nil {
@@ -59,7 +59,7 @@ func raise(c *classes, a ascent, warm *Warm) (time [][]float64, bound float64, e
 			time[i] = make([]float64, len(c.GPUs))
 		}
 	}
-	c.tidy(time)
+	c.Tidy(time)
 	c.fill(time)
 	return time, bound, nil
 }
@@ -69,7 +69,7 @@ func raise(c *classes, a ascent, warm *Warm) (time [][]float64, bound float64, e
 const maxSolves = 60
 
 // stop holds those for whom more costs something and returns the others.
-func stop(c *classes, a ascent, open []int, answer *market.Answer, all bool) []int {
+func stop(c *Classes, a Ascent, open []int, answer *market.Answer, all bool) []int {
 	price, level := answer.Price, answer.Level
 	dearest, most := -1, 0.0
 	cost := func(i int) float64 { // of one per cent of its fastest speed, as a part of a GPU
@@ -83,18 +83,18 @@ func stop(c *classes, a ascent, open []int, answer *market.Answer, all bool) []i
 			dearest, most = i, u
 		}
 		if all || u > 1e-7 {
-			a.hold(i, level)
+			a.Hold(i, level)
 		} else {
 			left = append(left, i)
 		}
 	}
 	if len(left) == len(open) && dearest >= 0 {
-		a.hold(dearest, level)
+		a.Hold(dearest, level)
 	}
-	a.held(level)
+	a.Held(level)
 	still := left[:0]
 	for _, i := range left {
-		if a.rising(i) {
+		if a.Rising(i) {
 			still = append(still, i)
 		}
 	}
@@ -114,11 +114,11 @@ type climb struct {
 	stays   []float64 // rate of those held; NaN: rises
 }
 
-// slack keeps what is held a hair below what is possible, so that rounding
+// Slack keeps what is held a hair below what is possible, so that rounding
 // does not make it impossible.
-const slack = 1e-9
+const Slack = 1e-9
 
-func newClimb(c *classes, rise curve) *climb {
+func newClimb(c *Classes, rise curve) *climb {
 	a := &climb{curve: rise, fastest: make([]float64, len(c.Jobs)), stays: make([]float64, len(c.Jobs))}
 	for i := range c.Jobs {
 		a.fastest[i], a.stays[i] = c.Jobs[i].Fastest(), math.NaN()
@@ -137,28 +137,28 @@ func (a *climb) At(class int, level float64) (rate, slope float64) {
 	return rate, slope
 }
 
-func (a *climb) top() float64 {
+func (a *climb) Top() float64 {
 	top := 0.0
 	for i := range a.stays {
-		if a.rising(i) {
-			top = max(top, a.cap(i))
+		if a.Rising(i) {
+			top = max(top, a.Cap(i))
 		}
 	}
 	return top
 }
 
-func (a *climb) rising(class int) bool {
-	return a.stays[class] != a.stays[class] && a.fastest[class] > 0 && !math.IsInf(a.cap(class), 1)
+func (a *climb) Rising(class int) bool {
+	return a.stays[class] != a.stays[class] && a.fastest[class] > 0 && !math.IsInf(a.Cap(class), 1)
 }
 
-func (a *climb) cap(class int) float64 { return a.level(class, a.fastest[class]) }
+func (a *climb) Cap(class int) float64 { return a.level(class, a.fastest[class]) }
 
-func (a *climb) hold(class int, level float64) {
+func (a *climb) Hold(class int, level float64) {
 	rate, _ := a.At(class, level)
-	a.stays[class] = rate * (1 - slack)
+	a.stays[class] = rate * (1 - Slack)
 }
 
-func (*climb) held(float64) {}
+func (*climb) Held(float64) {}
 
 // linear is the curve rate = share x level.
 type linear []float64
@@ -170,7 +170,7 @@ func (l linear) at(class int, level float64) (rate, slope float64) {
 func (l linear) level(class int, rate float64) float64 { return rate / l[class] }
 
 // lowest is the level that all classes reach with these rates: the objective.
-func lowest(c *classes, rise curve, rate []float64) float64 {
+func lowest(c *Classes, rise curve, rate []float64) float64 {
 	least := math.Inf(1)
 	for i := range c.Jobs {
 		if c.Jobs[i].Fastest() > 0 {
@@ -182,16 +182,83 @@ func lowest(c *classes, rise curve, rate []float64) float64 {
 	return least
 }
 
-// together solves a policy that is one curve.
-func together(p *Problem, c *classes, rise curve) (*Allocation, error) {
-	time, bound, err := raise(c, newClimb(c, rise), p.Warm)
+// Rise is what a policy raises: classes of jobs, and how they rise together.
+type Rise struct {
+	*Classes
+	Ascent Ascent
+	Linear []float64                    // rates at level 1 where they are in proportion to the level, nil where they are not
+	Lowest func(rate []float64) float64 // the level that all classes reach with these rates
+
+	inverse bool // the objective is 1/level
+	curve   bool // the classes do not depend on each other
+}
+
+// Rise is that of max-min (and of water-filling), hierarchical,
+// finish-time-fairness or makespan; tell tells jobs apart that the policy would
+// take for equal, nil: none.
+func (p *Problem) Rise(policy string, tell func(i int) float64) *Rise {
+	switch policy {
+	case "hierarchical":
+		c, place := p.Classify(also(p.entityTraits(), tell)), p.places()
+		return &Rise{Classes: c, Ascent: newEntities(p, c, place), Lowest: func(rate []float64) float64 { return newEntities(p, c, place).lowest(rate) }}
+	case "finish-time-fairness":
+		c := p.Classify(also(finishTraits(p), tell))
+		return c.climb(finishCurves(p, c)).inverted()
+	case "makespan":
+		c := p.Classify(also(func(i int) Traits { return Traits{p.Jobs[i].StepsLeft} }, tell))
+		return c.straight(stepsLeft(p, c)).inverted()
+	}
+	c := p.Classify(also(nil, tell))
+	return c.straight(shares(p, c))
+}
+
+// also adds what tell tells jobs apart by.
+func also(trait func(i int) Traits, tell func(i int) float64) func(i int) Traits {
+	if tell == nil {
+		return trait
+	}
+	return func(i int) (t Traits) {
+		if trait != nil {
+			t = trait(i)
+		}
+		t[len(t)-1] = tell(i)
+		return t
+	}
+}
+
+// climb is how classes rise by one curve, straight by one in proportion to the level.
+func (c *Classes) climb(rise curve) *Rise {
+	return &Rise{Classes: c, Ascent: newClimb(c, rise), Lowest: func(rate []float64) float64 { return lowest(c, rise, rate) }, curve: true}
+}
+
+func (c *Classes) straight(rise linear) *Rise {
+	r := c.climb(rise)
+	r.Linear = rise
+	return r
+}
+
+func (r *Rise) inverted() *Rise {
+	r.inverse = true
+	return r
+}
+
+// Reached makes the level that is reached, and its bound, the allocation's objective.
+func (r *Rise) Reached(a *Allocation, level, bound float64) {
+	if a.Objective, a.Bound = level, bound; r.inverse {
+		a.Objective, a.Bound = 1/level, 1/bound
+	}
+}
+
+// together solves a policy that raises its jobs together.
+func (p *Problem) together(r *Rise) (*Allocation, error) {
+	time, bound, err := raise(r.Classes, r.Ascent, p.Warm)
 	if err != nil {
 		return nil, err
 	}
-	a := c.allocation(time)
-	a.Objective, a.Bound = lowest(c, rise, c.rates(time)), bound
-	if a.Objective < bound/2 && !math.IsInf(bound, 1) {
-		return nil, fmt.Errorf("level %v is reached of %v: %w", a.Objective, bound, ErrNumeric)
+	a, level := r.Allocation(time), r.Lowest(r.rates(time))
+	if r.curve && level < bound/2 && !math.IsInf(bound, 1) {
+		return nil, fmt.Errorf("level %v is reached of %v: %w", level, bound, ErrNumeric)
 	}
+	r.Reached(a, level, bound)
 	return a, nil
 }

@@ -12,11 +12,11 @@ import (
 //
 // so it is a rule, with fifo's sum over that order as its objective.
 func sjf(p *Problem) (*Allocation, error) {
-	order := p.arrivals()
+	order := p.Arrivals()
 	left := make([]float64, len(p.Jobs))
 	for i := range p.Jobs {
-		left[i] = p.Jobs[i].StepsLeft / slices.Max(p.speeds(&p.Jobs[i]))
+		left[i] = p.Jobs[i].StepsLeft / slices.Max(p.Speeds(&p.Jobs[i]))
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(left[a], left[b]) })
-	return p.inOrder(order), nil
+	return p.InOrder(order), nil
 }

@@ -26,36 +26,25 @@ func waterFilling(p *Problem) (*Allocation, error) { return maxMin(p) }
 // what its entity was to give it goes to the entity's other jobs. Jobs without
 // an entity share as one of weight 1, by fairness. The objective is the level
 // at which the first job stops.
-func hierarchical(p *Problem) (*Allocation, error) {
-	place := p.places()
-	c := p.classify(p.entityTraits())
-	a := newEntities(p, c, place)
-	time, bound, err := raise(c, a, p.Warm)
-	if err != nil {
-		return nil, err
-	}
-	result := c.allocation(time)
-	result.Objective, result.Bound = newEntities(p, c, place).lowest(c.rates(time)), bound
-	return result, nil
-}
+func hierarchical(p *Problem) (*Allocation, error) { return p.together(p.Rise("hierarchical", nil)) }
 
 // places are where the jobs stand in the order of arrival.
 func (p *Problem) places() []int {
 	place := make([]int, len(p.Jobs))
-	for n, i := range p.arrivals() {
+	for n, i := range p.Arrivals() {
 		place[i] = n
 	}
 	return place
 }
 
 // entityTraits tell the jobs of different entities apart, and all of one of FIFO.
-func (p *Problem) entityTraits() func(i int) traits {
-	return func(i int) traits {
+func (p *Problem) entityTraits() func(i int) Traits {
+	return func(i int) Traits {
 		e := p.Jobs[i].Entity
 		if e != NoEntity && p.Entities[e].FIFO {
-			return traits{float64(e), float64(i)}
+			return Traits{float64(e), float64(i)}
 		}
-		return traits{float64(e)}
+		return Traits{float64(e)}
 	}
 }
 
@@ -83,7 +72,7 @@ type group struct {
 	slope  []float64 // from level on
 }
 
-func newEntities(p *Problem, c *classes, place []int) *entities {
+func newEntities(p *Problem, c *Classes, place []int) *entities {
 	n := len(c.Jobs)
 	a := &entities{groups: make([]group, len(p.Entities)+1), of: make([]int, n), share: make([]float64, n), weight: make([]float64, n),
 		fastest: make([]float64, n), most: make([]float64, n), stays: make([]float64, n), start: make([]float64, n)}
@@ -94,7 +83,7 @@ func newEntities(p *Problem, c *classes, place []int) *entities {
 		}
 	}
 	for i := range c.Jobs {
-		j := &p.Jobs[c.first[i]]
+		j := &p.Jobs[c.First[i]]
 		e := j.Entity
 		if e == NoEntity {
 			e = len(p.Entities)
@@ -102,7 +91,7 @@ func newEntities(p *Problem, c *classes, place []int) *entities {
 		g := &a.groups[e]
 		g.member = append(g.member, i)
 		a.of[i], a.stays[i] = e, math.NaN()
-		a.share[i] = c.proportional(i) / c.Jobs[i].GPUs
+		a.share[i] = c.Proportional(i) / c.Jobs[i].GPUs
 		if !g.fifo {
 			a.share[i] *= j.Weight
 			a.weight[i] = j.Weight * c.Jobs[i].Count
@@ -116,7 +105,7 @@ func newEntities(p *Problem, c *classes, place []int) *entities {
 		g := &a.groups[e]
 		slices.SortStableFunc(g.member, func(x, y int) int {
 			if g.fifo {
-				return cmp.Compare(place[c.first[x]], place[c.first[y]])
+				return cmp.Compare(place[c.First[x]], place[c.First[y]])
 			}
 			return cmp.Compare(a.most[x], a.most[y])
 		})
@@ -201,7 +190,7 @@ func (a *entities) At(class int, level float64) (rate, slope float64) {
 	return a.share[class] * inner, a.share[class] * slope
 }
 
-func (a *entities) top() float64 {
+func (a *entities) Top() float64 {
 	top := 0.0
 	for e := range a.groups {
 		if g := &a.groups[e]; len(g.member) > 0 {
@@ -211,9 +200,9 @@ func (a *entities) top() float64 {
 	return top
 }
 
-func (a *entities) rising(class int) bool { return a.stays[class] != a.stays[class] }
+func (a *entities) Rising(class int) bool { return a.stays[class] != a.stays[class] }
 
-func (a *entities) cap(class int) float64 {
+func (a *entities) Cap(class int) float64 {
 	g := &a.groups[a.of[class]]
 	if g.fifo {
 		return a.start[class] + a.most[class]/g.weight
@@ -221,12 +210,12 @@ func (a *entities) cap(class int) float64 {
 	return g.when(a.most[class])
 }
 
-func (a *entities) hold(class int, level float64) {
+func (a *entities) Hold(class int, level float64) {
 	rate, _ := a.At(class, level)
-	a.stays[class] = rate * (1 - slack)
+	a.stays[class] = rate * (1 - Slack)
 }
 
-func (a *entities) held(level float64) {
+func (a *entities) Held(level float64) {
 	for e := range a.groups {
 		g := &a.groups[e]
 		inner := 0.0

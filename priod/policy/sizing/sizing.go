@@ -246,6 +246,25 @@ func wanted(c *workload.Curve, gpus int, largest Amount) point {
 	return point{most(c.DemandCPUs, largest.CPUs), most(float64(c.DemandMemMB), largest.MemMB)}
 }
 
+// Request is a job that Size admits, with what each of its GPUs can use.
+type Request struct {
+	Job, GPUs, Type int
+	Curve           *workload.Curve
+	CPUs, MemMB     float64
+	Known           bool // that it can use that; else it gets its share
+}
+
+// Admitted are the jobs that Size runs with any mechanism but Greedy.
+func Admitted(jobs []Job, nodes []Node) (all []Request) {
+	s := New(Settings{})
+	s.reset(jobs, nodes)
+	s.admit()
+	for _, r := range s.admitted {
+		all = append(all, Request{Job: r.job, GPUs: r.gpus, Type: r.typ, Curve: r.curve, CPUs: r.want.cpus, MemMB: r.want.mem, Known: r.known})
+	}
+	return all
+}
+
 // greedy gives demand or nothing.
 func (s *Sizer) greedy() []Grant {
 	p := &s.plans[0]

@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"slurmprio/priod/simulate/rounds"
+	"slurmprio/priod/simulate/ideal/rounds"
 	"slurmprio/priod/trace"
 )
 

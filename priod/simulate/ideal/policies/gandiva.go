@@ -1,9 +1,11 @@
-package allocation
+package policies
 
 import (
 	"math"
 	"math/rand/v2"
 	"slices"
+
+	"slurmprio/priod/policy/allocation"
 )
 
 // gandiva is packing by trial as in Gandiva (OSDI 2018), a baseline of Gavel's
@@ -17,10 +19,10 @@ import (
 // singles, each has the time GPUs_j / (K x gang) on type j, a row that sums to
 // more than 1 divided by its sum. Time on types that a job cannot use is lost.
 //
-// Which type suits whom it does not ask. Warm keeps the pairs from one
+// Which type suits whom it does not ask. Drawn keeps the pairs from one
 // allocation to the next; the draws are the same for the same problem.
 func gandiva(p *Problem) (*Allocation, error) {
-	speed, _ := p.together(nil)
+	speed, _ := p.together()
 	asked, gpus := 0, make([]int, len(p.Types))
 	total := 0
 	for t := range p.Types {
@@ -44,14 +46,14 @@ func gandiva(p *Problem) (*Allocation, error) {
 		}
 	}
 	x := make([]float64, len(gangs)*len(gpus))
-	Isolated(gpus, gangs, x)
+	allocation.Isolated(gpus, gangs, x)
 	a := p.nothing()
 	for n, i := range leader {
 		row := x[n*len(gpus) : (n+1)*len(gpus)]
 		pair := PairTime{A: i, B: mate[i], Time: make([]float64, len(gpus))}
 		for t, part := range row {
 			switch {
-			case !p.usable(&p.Jobs[i], t):
+			case !p.Usable(&p.Jobs[i], t):
 			case mate[i] < 0:
 				a.Time[i][t] = part
 			default:
@@ -68,11 +70,17 @@ func gandiva(p *Problem) (*Allocation, error) {
 	return a, nil
 }
 
+// Drawn is what gandiva keeps from one allocation to the next.
+type Drawn struct {
+	pairs [][2]string // ids
+	draws uint64      // problems solved with it
+}
+
 // pairUp keeps the pairs of last time that are still worth it and draws others
 // for the rest, as often as there are jobs without one.
 func (p *Problem) pairUp(mate []int, worth func(a, b int) bool) {
 	seed := uint64(0)
-	if w := p.Warm; w != nil {
+	if w := p.Drawn; w != nil {
 		w.draws++
 		seed = w.draws
 		here := make(map[string]int, len(p.Jobs))
@@ -105,7 +113,7 @@ func (p *Problem) pairUp(mate []int, worth func(a, b int) bool) {
 			single = slices.Delete(single, min(x, y), min(x, y)+1)
 		}
 	}
-	if w := p.Warm; w != nil {
+	if w := p.Drawn; w != nil {
 		w.pairs = w.pairs[:0]
 		for a, b := range mate {
 			if a < b {
@@ -120,7 +128,7 @@ func (p *Problem) worthwhile(a, b int, speed func(a, b, t int) (float64, float64
 	sum := 0.0
 	for t := range p.Types {
 		x, y := &p.Jobs[a], &p.Jobs[b]
-		if !p.usable(x, t) || !p.usable(y, t) {
+		if !p.Usable(x, t) || !p.Usable(y, t) {
 			continue
 		}
 		first, second := speed(a, b, t)

@@ -1,4 +1,4 @@
-package allocation_test
+package policies_test
 
 import (
 	"fmt"
@@ -7,36 +7,40 @@ import (
 	"testing"
 
 	"slurmprio/priod/policy/allocation"
+	"slurmprio/priod/simulate/ideal/policies"
 )
 
 // queue is n jobs of the paper's kind on 3 or more types: 83 classes when some
 // are alike.
-func queue(n, types int, alike bool) *allocation.Problem {
+func queue(n, types int, alike bool) *policies.Problem {
 	r := rand.New(rand.NewPCG(1, 2))
-	p := &allocation.Problem{}
+	p := &policies.Problem{}
 	for t := range types {
 		name := []string{"k80", "p100", "v100"}[t%3] + []string{"", "b"}[t/3]
 		p.Types = append(p.Types, allocation.GPUType{Name: name, GPUs: max(8, 3*n/4/types)})
 	}
-	draw := func(i int) allocation.Job {
+	draw := func() allocation.Job {
 		f := 0.5 + r.Float64()
 		j := allocation.Job{ID: "j", GPUs: []int{1, 1, 1, 2, 4}[r.IntN(5)], Weight: 1, StepsLeft: 1e4 * (1 + r.Float64()), Elapsed: 100 * r.Float64(),
-			Deadline: allocation.NoDeadline, Entity: allocation.NoEntity, Kind: i}
+			Deadline: allocation.NoDeadline, Entity: allocation.NoEntity}
 		for t := range types {
 			j.Speed = append(j.Speed, []float64{f, f * (1 + 2*r.Float64()), f * (2 + 5*r.Float64())}[t%3]*(1+float64(t/3)*r.Float64()))
 		}
 		return j
 	}
 	var kinds []allocation.Job
-	for i := range 83 {
-		kinds = append(kinds, draw(i))
+	for range 83 {
+		kinds = append(kinds, draw())
 	}
 	for i := range n {
+		kind := i
 		if alike {
-			p.Jobs = append(p.Jobs, kinds[r.IntN(len(kinds))])
+			kind = r.IntN(len(kinds))
+			p.Jobs = append(p.Jobs, kinds[kind])
 		} else {
-			p.Jobs = append(p.Jobs, draw(i))
+			p.Jobs = append(p.Jobs, draw())
 		}
+		p.Kinds = append(p.Kinds, kind)
 	}
 	return p
 }
@@ -76,7 +80,7 @@ func BenchmarkPolicies(b *testing.B) {
 		{"strategy-proof", 2048, 3, true}, {"allox", 1000, 3, false},
 		{"max-min:packed", 8192, 3, true}, {"water-filling:packed", 8192, 3, true},
 	} {
-		p := func() *allocation.Problem {
+		p := func() *policies.Problem {
 			p := queue(c.n, c.types, c.alike)
 			if c.policy == "hierarchical" {
 				for e := range 20 {
@@ -86,7 +90,7 @@ func BenchmarkPolicies(b *testing.B) {
 					p.Jobs[i].Entity = i % 20
 				}
 			}
-			policy, err := allocation.ParsePolicy(c.policy)
+			policy, err := policies.ParsePolicy(c.policy)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -97,7 +101,7 @@ func BenchmarkPolicies(b *testing.B) {
 			}
 			if policy.Packed {
 				p.Together = func(x, y, t int) (float64, float64) {
-					f := 0.45 + 0.4*float64((p.Jobs[x].Kind+p.Jobs[y].Kind)%7)/7
+					f := 0.45 + 0.4*float64((p.Kinds[x]+p.Kinds[y])%7)/7
 					return f * p.Jobs[x].Speed[t], f * p.Jobs[y].Speed[t]
 				}
 			}
@@ -106,7 +110,7 @@ func BenchmarkPolicies(b *testing.B) {
 		name := fmt.Sprintf("%s/jobs=%d/types=%d/%s", c.policy, c.n, c.types, kind(c.alike))
 		b.Run(name, func(b *testing.B) {
 			p := p()
-			policy, err := allocation.ParsePolicy(c.policy)
+			policy, err := policies.ParsePolicy(c.policy)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -1,4 +1,4 @@
-package allocation_test
+package policies_test
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"slurmprio/priod/policy/allocation"
+	"slurmprio/priod/simulate/ideal/policies"
 )
 
 // Mixes say by class what Time and Pairs say by job: the same time on each type
@@ -21,14 +21,14 @@ func TestMixesAreTheAllocation(t *testing.T) {
 		if rapid.Bool().Draw(r, "classes") {
 			p = queue(rapid.IntRange(100, 160).Draw(r, "jobs"), 3, true)
 			for i := range p.Jobs { // few kinds, so that classes are large
-				p.Jobs[i] = p.Jobs[i%(2+int(seed%9))]
+				p.Jobs[i], p.Kinds[i] = p.Jobs[i%(2+int(seed%9))], p.Kinds[i%(2+int(seed%9))]
 			}
 			p.Together = func(x, y, t int) (float64, float64) {
-				f := 0.3 + 0.6*float64((p.Jobs[x].Kind+p.Jobs[y].Kind+t)%7)/7
+				f := 0.3 + 0.6*float64((p.Kinds[x]+p.Kinds[y]+t)%7)/7
 				return f * p.Jobs[x].Speed[t], f * p.Jobs[y].Speed[t]
 			}
 		}
-		a, err := allocation.Policy{Name: name, Packed: true}.Allocate(p)
+		a, err := policies.Policy{Name: name, Packed: true}.Allocate(p)
 		if err != nil {
 			r.Fatal(err)
 		}

@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"slurmprio/priod/policy/speed/colocation"
+	"slurmprio/priod/simulate/ideal/colocation"
 	"slurmprio/priod/workload"
 )
 

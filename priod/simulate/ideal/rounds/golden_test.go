@@ -16,14 +16,14 @@ import (
 	"strings"
 	"testing"
 
-	"slurmprio/priod/simulate/rounds"
+	"slurmprio/priod/simulate/ideal/rounds"
 	"slurmprio/priod/trace"
 )
 
 // shared opens a data file of the papers, which a plain clone does not have.
 func shared(t testing.TB, name string) io.Reader {
 	t.Helper()
-	f, err := os.Open(filepath.Join("../../../../shared/data", name))
+	f, err := os.Open(filepath.Join("../../../../../shared/data", name))
 	if errors.Is(err, os.ErrNotExist) {
 		t.Skipf("no %s beside the repository", name)
 	}

@@ -18,11 +18,12 @@ import (
 	"slices"
 
 	"slurmprio/priod/policy/allocation"
+	"slurmprio/priod/simulate/ideal/policies"
 )
 
 // Has says whether the policy is here. For others our own answer stands: they
 // are rules, or not wired into the published scheduler.
-func Has(p allocation.Policy) bool {
+func Has(p policies.Policy) bool {
 	return !p.Packed && (p.Name == "max-min" || p.Name == "finish-time-fairness" || p.Name == "makespan")
 }
 

@@ -11,8 +11,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"slurmprio/priod/simulate/ideal/rounds"
 	"slurmprio/priod/simulate/metrics"
-	"slurmprio/priod/simulate/rounds"
 	"slurmprio/priod/trace"
 )
 

@@ -148,7 +148,7 @@ func TestRecordedAllocations(t *testing.T) {
 			Allocation map[string]map[string]float64
 		}
 	}
-	text, err := os.ReadFile("../../../../shared/data/gavel/expected/policy_allocations.json")
+	text, err := os.ReadFile("../../../../../shared/data/gavel/expected/policy_allocations.json")
 	if errors.Is(err, os.ErrNotExist) {
 		t.Skip("no recorded allocations beside the repository")
 	}

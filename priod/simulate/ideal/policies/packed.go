@@ -1,4 +1,4 @@
-package allocation
+package policies
 
 import (
 	"cmp"
@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"slurmprio/priod/lp"
+	"slurmprio/priod/policy/allocation"
 )
 
 // Space sharing (Gavel, section 3.1): beside jobs, pairs of jobs with equal
@@ -17,13 +18,9 @@ import (
 // for each two classes and type.
 type packing struct {
 	*Problem
-	*classes
-	member  [][]int // jobs of each class
-	column  [][]lp.Term
-	what    []packed // of each column but the last
-	limit   []float64
-	floor   []int // class whose rate a row asks for, -1
-	program *lp.Program
+	*allocation.Program
+	member [][]int  // jobs of each class
+	what   []packed // of each column
 }
 
 // packed is a column: a class, or two, on a type.
@@ -33,30 +30,41 @@ type packed struct {
 	speed [2]float64 // steps/s of a member of a and of one of b
 }
 
-func newPacking(p *Problem, trait func(i int) traits) *packing {
-	together, trait := p.together(trait)
-	k := &packing{Problem: p, classes: p.classify(trait)}
-	n := len(k.classes.Jobs)
+// column is that of the program.
+func (w packed) column() allocation.Column {
+	switch {
+	case w.b < 0:
+		return allocation.Column{Type: w.t, Runs: []allocation.Run{{Class: w.a, Jobs: 1, Speed: w.speed[0]}}}
+	case w.b == w.a:
+		return allocation.Column{Type: w.t, Runs: []allocation.Run{{Class: w.a, Jobs: 2, Speed: w.speed[0] + w.speed[1]}}}
+	}
+	return allocation.Column{Type: w.t, Runs: []allocation.Run{{Class: w.a, Jobs: 1, Speed: w.speed[0]}, {Class: w.b, Jobs: 1, Speed: w.speed[1]}}}
+}
+
+// pack makes the columns of these classes and their pairs.
+func pack(p *Problem, c *allocation.Classes, together func(a, b, t int) (float64, float64)) *packing {
+	k := &packing{Problem: p, Program: &allocation.Program{Classes: c}}
+	n := len(c.Jobs)
 	k.member = make([][]int, n)
-	for i, c := range k.of {
-		k.member[c] = append(k.member[c], i)
+	for i, class := range c.Of {
+		k.member[class] = append(k.member[class], i)
 	}
 	for a := range n {
-		for t, s := range k.classes.Jobs[a].Speed {
+		for t, s := range c.Jobs[a].Speed {
 			if s > 0 {
 				k.what = append(k.what, packed{a, -1, t, [2]float64{s, 0}})
 			}
 		}
 		for b := a; b < n; b++ {
-			if k.classes.Jobs[a].GPUs != k.classes.Jobs[b].GPUs || a == b && len(k.member[a]) < 2 {
+			if c.Jobs[a].GPUs != c.Jobs[b].GPUs || a == b && len(k.member[a]) < 2 {
 				continue
 			}
 			x, y := k.member[a][0], k.member[b][0]
 			if a == b {
 				y = k.member[a][1]
 			}
-			for t := range k.Types {
-				if !p.usable(&p.Jobs[x], t) || !p.usable(&p.Jobs[y], t) {
+			for t := range p.Types {
+				if !p.Usable(&p.Jobs[x], t) || !p.Usable(&p.Jobs[y], t) {
 					continue
 				}
 				if s, r := together(x, y, t); s > 0 && r > 0 {
@@ -65,128 +73,55 @@ func newPacking(p *Problem, trait func(i int) traits) *packing {
 			}
 		}
 	}
+	for _, w := range k.what {
+		k.Columns = append(k.Columns, w.column())
+	}
 	return k
 }
 
-// together looks pairs up. Jobs that pairs name are not taken for equal.
-func (p *Problem) together(trait func(i int) traits) (func(a, b, t int) (float64, float64), func(i int) traits) {
-	with := func(extra func(i int) float64) func(i int) traits {
-		return func(i int) traits {
-			var t traits
-			if trait != nil {
-				t = trait(i)
-			}
-			t[3] = extra(i)
-			return t
-		}
-	}
+// rise is what a policy raises, and the program with pairs that can give it.
+func rise(p *Problem, policy string) (*packing, *allocation.Rise) {
+	together, tell := p.together()
+	r := p.Rise(policy, tell)
+	return pack(p, r.Classes, together), r
+}
+
+// together looks pairs up, and tells jobs apart for that: those that pairs name
+// are not taken for equal.
+func (p *Problem) together() (speed func(a, b, t int) (float64, float64), tell func(i int) float64) {
 	if p.Together != nil {
-		return p.Together, with(func(i int) float64 { return float64(p.Jobs[i].Kind) })
+		return p.Together, func(i int) float64 { return float64(p.Kinds[i]) }
 	}
 	paired := make([]bool, len(p.Jobs))
-	speed := map[[2]int][][2]float64{}
+	known := map[[2]int][][2]float64{}
 	for _, s := range p.Pairs {
-		speed[[2]int{s.A, s.B}] = s.Speed
+		known[[2]int{s.A, s.B}] = s.Speed
 		paired[s.A], paired[s.B] = true, true
 	}
 	find := func(a, b, t int) (float64, float64) {
-		if s, ok := speed[[2]int{a, b}]; ok {
+		if s, ok := known[[2]int{a, b}]; ok {
 			return s[t][0], s[t][1]
 		}
-		if s, ok := speed[[2]int{b, a}]; ok {
+		if s, ok := known[[2]int{b, a}]; ok {
 			return s[t][1], s[t][0]
 		}
 		return 0, 0
 	}
-	return find, with(func(i int) float64 {
+	return find, func(i int) float64 {
 		if paired[i] {
 			return float64(i + 1)
 		}
 		return 0
-	})
-}
-
-// solve maximises t up to most such that each class's jobs have t x need, and
-// then value, a sum over columns. It returns t and its bound.
-func (k *packing) solve(need []float64, most float64, value func(packed) float64) (t, bound float64, err error) {
-	n, types := len(k.classes.Jobs), len(k.Types)
-	k.limit = k.limit[:0]
-	for i := range k.classes.Jobs {
-		k.limit = append(k.limit, k.classes.Jobs[i].Count)
 	}
-	k.limit = append(k.limit, k.GPUs...)
-	row := make([]int, n)
-	for i := range row {
-		if row[i] = -1; need[i] > 0 {
-			row[i] = len(k.limit)
-			k.limit = append(k.limit, 0)
-		}
-	}
-	floors := len(k.limit) - n - types
-	k.limit = append(k.limit, min(most, 1e9))
-	k.floor = slices.Repeat([]int{-1}, len(k.limit))
-	for i, r := range row {
-		if r >= 0 {
-			k.floor[r] = i
-		}
-	}
-	k.column = k.column[:0]
-	for _, w := range k.what {
-		col := []lp.Term{{Row: w.a, Value: 1}, {Row: n + w.t, Value: k.classes.Jobs[w.a].GPUs}}
-		rate := func(c int, speed float64) {
-			if row[c] >= 0 {
-				col = append(col, lp.Term{Row: row[c], Value: -speed / (k.classes.Jobs[c].Fastest() * k.classes.Jobs[c].Count)})
-			}
-		}
-		switch {
-		case w.b == w.a:
-			col[0].Value = 2
-			rate(w.a, w.speed[0]+w.speed[1])
-		case w.b >= 0:
-			col = append(col, lp.Term{Row: w.b, Value: 1})
-			rate(w.a, w.speed[0])
-			rate(w.b, w.speed[1])
-		default:
-			rate(w.a, w.speed[0])
-		}
-		k.column = append(k.column, col)
-	}
-	last := []lp.Term{{Row: len(k.limit) - 1, Value: 1}}
-	for i, r := range row {
-		if r >= 0 {
-			last = append(last, lp.Term{Row: r, Value: need[i] / k.classes.Jobs[i].Fastest()})
-		}
-	}
-	k.column = append(k.column, last)
-	k.program = lp.New(k.limit, k.column)
-	cost := make([]float64, len(k.column))
-	t, bound = most, most
-	if floors > 0 {
-		cost[len(cost)-1] = 1
-		if t, err = k.program.Maximise(cost); err != nil {
-			return 0, 0, err
-		}
-		bound = min(most, k.program.Bound(1))
-		k.program.Keep()
-	}
-	if value != nil {
-		cost[len(cost)-1] = 0
-		for j, w := range k.what {
-			cost[j] = value(w)
-		}
-		if _, err := k.program.Maximise(cost); err != nil {
-			return 0, 0, err
-		}
-	}
-	return t, bound, nil
 }
 
 // normalised is what a column adds to the sum of rates over their references:
 // what decides among allocations that are equally fair.
-func (k *packing) normalised(w packed) float64 {
-	v := w.speed[0] / k.proportional(w.a)
+func (k *packing) normalised(column int) float64 {
+	w := k.what[column]
+	v := w.speed[0] / k.Proportional(w.a)
 	if w.b >= 0 {
-		v += w.speed[1] / k.proportional(w.b)
+		v += w.speed[1] / k.Proportional(w.b)
 	}
 	return v
 }
@@ -196,9 +131,9 @@ func (k *packing) normalised(w packed) float64 {
 func (k *packing) result() *Allocation {
 	a := k.nothing()
 	for j, w := range k.what {
-		x := k.program.Value(j)
+		x := k.Value(j)
 		n := len(k.member[w.a])
-		if x <= crumb {
+		if x <= allocation.Crumb {
 			continue
 		}
 		mix := Mix{A: k.member[w.a], Type: w.t, Time: x, Speed: w.speed}
@@ -262,39 +197,78 @@ var packedPolicies = map[string]allocate{
 // packedMaxMin raises the least only; what is left goes to the sum of
 // normalised rates. packedWaterFilling goes on as long as somebody can rise.
 func packedMaxMin(p *Problem) (*Allocation, error) {
-	k := newPacking(p, nil)
-	return k.worst(shares(p, k.classes))
+	k, r := rise(p, "max-min")
+	return k.worst(r)
 }
 
 func packedWaterFilling(p *Problem) (*Allocation, error) {
-	k := newPacking(p, nil)
-	rise := shares(p, k.classes)
-	return k.raise(newClimb(k.classes, rise), func(rate []float64) float64 { return lowest(k.classes, rise, rate) })
+	k, r := rise(p, "max-min")
+	return k.raise(r)
 }
 
 func packedHierarchical(p *Problem) (*Allocation, error) {
-	place := p.places()
-	k := newPacking(p, p.entityTraits())
-	return k.raise(newEntities(p, k.classes, place), newEntities(p, k.classes, place).lowest)
+	k, r := rise(p, "hierarchical")
+	return k.raise(r)
 }
 
 func packedMakespan(p *Problem) (*Allocation, error) {
-	k := newPacking(p, func(i int) traits { return traits{p.Jobs[i].StepsLeft} })
-	a, err := k.worst(stepsLeft(p, k.classes))
-	if err != nil {
-		return nil, err
+	k, r := rise(p, "makespan")
+	return k.worst(r)
+}
+
+func packedThroughput(p *Problem) (*Allocation, error) { return p.mostValue(false) }
+func packedCost(p *Problem) (*Allocation, error)       { return p.mostValue(true) }
+
+// mostValue is that of package allocation, with the columns of pairs.
+func (p *Problem) mostValue(priced bool) (*Allocation, error) {
+	together, tell := p.together()
+	var k *packing
+	build := func(least []float64) *allocation.Program {
+		k = pack(p, p.Classify(func(i int) allocation.Traits { return allocation.Traits{0: least[i], 3: tell(i)} }), together)
+		return k.Program
 	}
-	a.Objective, a.Bound = 1/a.Objective, 1/a.Bound
-	return a, nil
+	fits := p.Fits
+	if len(p.Pairs) > 0 || p.Together != nil {
+		fits = func(jobs []int, floor []float64) (bool, error) { return fit(jobs, floor, build) }
+	}
+	a, program, err := p.MostValue(priced, fits, build)
+	switch {
+	case err != nil:
+		return nil, err
+	case program == nil:
+		return &Allocation{Allocation: *a}, nil
+	}
+	r := k.result()
+	r.Objective, r.Bound, r.Notes = a.Objective, a.Bound, a.Notes
+	return r, nil
+}
+
+// fit tells whether these jobs can all have their least rates at once.
+func fit(jobs []int, floor []float64, build func(least []float64) *allocation.Program) (bool, error) {
+	if len(jobs) == 0 {
+		return true, nil
+	}
+	least := make([]float64, len(floor))
+	for _, i := range jobs {
+		least[i] = floor[i]
+	}
+	g := build(least)
+	need := make([]float64, len(g.Jobs))
+	for c := range need {
+		need[c] = least[g.First[c]]
+	}
+	t, _, err := g.Solve(need, 1, nil)
+	return t >= 1-allocation.Slack, err
 }
 
 // worst raises all rates in proportion to their shares. The unit is the level
 // at which the first class alone is at its fastest: numbers near 1.
-func (k *packing) worst(share linear) (*Allocation, error) {
+func (k *packing) worst(r *allocation.Rise) (*Allocation, error) {
+	share := r.Linear
 	unit := math.Inf(1)
 	for i := range share {
-		if fastest := k.classes.Jobs[i].Fastest(); fastest > 0 && share[i] > 0 {
-			unit = min(unit, share.level(i, fastest))
+		if fastest := k.Program.Jobs[i].Fastest(); fastest > 0 && share[i] > 0 {
+			unit = min(unit, fastest/share[i])
 		}
 	}
 	if math.IsInf(unit, 1) {
@@ -302,26 +276,26 @@ func (k *packing) worst(share linear) (*Allocation, error) {
 	}
 	need := make([]float64, len(share))
 	for i := range need {
-		if k.classes.Jobs[i].Fastest() > 0 {
+		if k.Program.Jobs[i].Fastest() > 0 {
 			need[i] = share[i] * unit
 		}
 	}
-	t, bound, err := k.solve(need, math.Inf(1), k.normalised)
+	t, bound, err := k.Solve(need, math.Inf(1), k.normalised)
 	if err != nil {
 		return nil, err
 	}
 	a := k.result()
-	a.Objective, a.Bound = t*unit, bound*unit
+	r.Reached(&a.Allocation, t*unit, bound*unit)
 	return a, nil
 }
 
 func packedFinishTimeFairness(p *Problem) (*Allocation, error) {
-	k := newPacking(p, finishTraits(p))
-	f := newClimb(k.classes, finishCurves(p, k.classes))
-	level := f.top()
-	for i := range k.classes.Jobs {
-		if f.rising(i) {
-			level = min(level, f.cap(i))
+	k, r := rise(p, "finish-time-fairness")
+	f := r.Ascent
+	level := f.Top()
+	for i := range r.Jobs {
+		if f.Rising(i) {
+			level = min(level, f.Cap(i))
 		}
 	}
 	if level == 0 {
@@ -335,24 +309,25 @@ func packedFinishTimeFairness(p *Problem) (*Allocation, error) {
 		return nil, err
 	}
 	a := k.result()
-	a.Objective, a.Bound = 1/level, 1/level
+	r.Reached(&a.Allocation, level, level)
 	return a, nil
 }
 
 // raise is what raise does without pairs: to the highest level that fits, hold
 // those whom the prices stop there, and on with the others.
-func (k *packing) raise(a ascent, objective func(rate []float64) float64) (*Allocation, error) {
+func (k *packing) raise(r *allocation.Rise) (*Allocation, error) {
+	a := r.Ascent
 	var open []int
 	bound := math.Inf(1)
-	for i := range k.classes.Jobs {
-		if a.rising(i) {
+	for i := range k.Program.Jobs {
+		if a.Rising(i) {
 			open = append(open, i)
-			bound = min(bound, a.cap(i))
+			bound = min(bound, a.Cap(i))
 		}
 	}
 	level := 0.0
 	for solve := 0; len(open) > 0; solve++ {
-		top := a.top()
+		top := a.Top()
 		reached, err := k.highest(a, level, top)
 		if err != nil {
 			return nil, err
@@ -368,28 +343,28 @@ func (k *packing) raise(a ascent, objective func(rate []float64) float64) (*Allo
 	if err := k.finish(a, level); err != nil {
 		return nil, err
 	}
-	r := k.result()
-	r.Objective, r.Bound = objective(k.rates()), bound
-	return r, nil
+	whole := k.result()
+	r.Reached(&whole.Allocation, r.Lowest(k.rates()), bound)
+	return whole, nil
 }
 
 // highest lowers the level from the top: the prices at one that does not fit
 // say how far it has to come down.
-func (k *packing) highest(a ascent, from, top float64) (level float64, err error) {
+func (k *packing) highest(a allocation.Ascent, from, top float64) (level float64, err error) {
 	level = top
-	need := make([]float64, len(k.classes.Jobs))
+	need := make([]float64, len(k.Program.Jobs))
 	for range 100 {
 		for i := range need {
 			need[i], _ = a.At(i, level)
 		}
-		t, _, err := k.solve(need, math.Inf(1), nil)
+		t, _, err := k.Solve(need, math.Inf(1), nil)
 		if err != nil {
 			return 0, err
 		}
-		if t >= 1-slack || level <= from {
+		if t >= 1-allocation.Slack || level <= from {
 			return level, nil
 		}
-		price := k.prices(need)
+		price := k.Prices(need)
 		asked := func(l float64) (sum float64) {
 			for i := range need {
 				if need[i] > 0 {
@@ -415,52 +390,41 @@ func (k *packing) highest(a ascent, from, top float64) (level float64, err error
 	return 0, fmt.Errorf("space sharing: %w", lp.ErrNumeric)
 }
 
-// prices are what the program asks of each class for what it needs, summing to 1.
-func (k *packing) prices(need []float64) []float64 {
-	of := make([]float64, len(k.classes.Jobs))
-	for i, p := range k.program.Prices() {
-		if c := k.floor[i]; c >= 0 {
-			of[c] = max(0, p) * need[c] / k.classes.Jobs[c].Fastest()
-		}
-	}
-	return of
-}
-
 // stop holds those who rise at a price, or the dearest, and returns the others.
-func (k *packing) stop(a ascent, open []int, level float64) []int {
-	need := make([]float64, len(k.classes.Jobs))
+func (k *packing) stop(a allocation.Ascent, open []int, level float64) []int {
+	need := make([]float64, len(k.Program.Jobs))
 	for i := range need {
 		need[i], _ = a.At(i, level)
 	}
-	price := k.prices(need)
+	price := k.Prices(need)
 	dearest := slices.MaxFunc(open, func(x, y int) int { return cmp.Compare(price[x], price[y]) })
 	for _, i := range open {
 		if i == dearest || price[i] > 1e-7 {
-			a.hold(i, level)
+			a.Hold(i, level)
 		}
 	}
-	a.held(level)
-	return slices.DeleteFunc(open, func(i int) bool { return !a.rising(i) })
+	a.Held(level)
+	return slices.DeleteFunc(open, func(i int) bool { return !a.Rising(i) })
 }
 
 // finish solves for the rates at a level, and divides what is left.
-func (k *packing) finish(a ascent, level float64) error {
-	need := make([]float64, len(k.classes.Jobs))
+func (k *packing) finish(a allocation.Ascent, level float64) error {
+	need := make([]float64, len(k.Program.Jobs))
 	for i := range need {
 		need[i], _ = a.At(i, level)
 	}
-	_, _, err := k.solve(need, 1, k.normalised)
+	_, _, err := k.Solve(need, 1, k.normalised)
 	return err
 }
 
 // rates of a job of each class.
 func (k *packing) rates() []float64 {
-	rate := make([]float64, len(k.classes.Jobs))
+	rate := make([]float64, len(k.Program.Jobs))
 	for j, w := range k.what {
-		x := k.program.Value(j)
-		rate[w.a] += x * w.speed[0] / k.classes.Jobs[w.a].Count
+		x := k.Value(j)
+		rate[w.a] += x * w.speed[0] / k.Program.Jobs[w.a].Count
 		if w.b >= 0 {
-			rate[w.b] += x * w.speed[1] / k.classes.Jobs[w.b].Count
+			rate[w.b] += x * w.speed[1] / k.Program.Jobs[w.b].Count
 		}
 	}
 	return rate

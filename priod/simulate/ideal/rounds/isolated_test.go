@@ -4,9 +4,9 @@ import (
 	"math"
 	"testing"
 
+	"slurmprio/priod/simulate/ideal/published"
+	"slurmprio/priod/simulate/ideal/rounds"
 	"slurmprio/priod/simulate/metrics"
-	"slurmprio/priod/simulate/published"
-	"slurmprio/priod/simulate/rounds"
 )
 
 type continuousRuns []struct {

@@ -1,4 +1,4 @@
-package sizing
+package bounds
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"slurmprio/priod/lp"
+	"slurmprio/priod/policy/sizing"
 	"slurmprio/priod/workload"
 )
 
@@ -37,20 +38,19 @@ var ErrUnlike = errors.New("OPT wants all nodes of a GPU type alike, and empty")
 // integer program gives each job a measured point of its curve, the nodes of a
 // type as one large node; then a linear program spreads the jobs over the nodes,
 // few of them over several. It is for tests: a second is a short time for it.
-func Optimum(jobs []Job, nodes []Node) ([]Ideal, error) {
-	s := New(Settings{})
-	s.reset(jobs, nodes)
-	for _, on := range s.byType {
+func Optimum(jobs []sizing.Job, nodes []sizing.Node) ([]Ideal, error) {
+	byType := byType(nodes)
+	for _, on := range byType {
 		for _, node := range on {
 			if n := &nodes[node]; n.Total != nodes[on[0]].Total || n.Free != n.Total {
 				return nil, fmt.Errorf("%w: node %d is not", ErrUnlike, node)
 			}
 		}
 	}
-	s.admit()
+	requests := admitted(jobs, nodes)
 	var all []Ideal
-	for t := range s.byType {
-		o := s.optimumOf(t)
+	for t := range byType {
+		o := optimumOf(t, nodes, byType[t], requests)
 		if len(o.kinds) == 0 {
 			continue
 		}
@@ -78,29 +78,35 @@ type kind struct {
 // optimum is the problem of one GPU type. Its columns are the sizes of the
 // kinds, and their values how many requests get them.
 type optimum struct {
-	*Sizer
-	nodes  []int
-	each   Amount // of them has
-	kinds  []kind
-	kindOf []int   // by column
-	sizes  []level // by column
-	chosen []int   // by column
+	nodes    []int
+	each     sizing.Amount // of them has
+	admitted []request     // on all types
+	kinds    []kind
+	kindOf   []int   // by column
+	sizes    []level // by column
+	chosen   []int   // by column
 }
 
-func (s *Sizer) optimumOf(t int) *optimum {
-	o := &optimum{Sizer: s, nodes: s.byType[t]}
+// level is a size that some job can use, and its relative speed there.
+type level struct {
+	point
+	speed float64
+}
+
+func optimumOf(t int, nodes []sizing.Node, on []int, admitted []request) *optimum {
+	o := &optimum{nodes: on, admitted: admitted}
 	if len(o.nodes) == 0 {
 		return o
 	}
-	o.each = s.nodes[o.nodes[0]].Total
-	fair := share(&Node{Total: o.each})
+	o.each = nodes[on[0]].Total
+	fair := share(o.each)
 	type alike struct {
 		curve *workload.Curve
 		gpus  int
 	}
 	known := map[alike]int{}
-	for i := range s.admitted {
-		r := &s.admitted[i]
+	for i := range admitted {
+		r := &admitted[i]
 		if r.typ != t {
 			continue
 		}
@@ -108,7 +114,7 @@ func (s *Sizer) optimumOf(t int) *optimum {
 		if !old {
 			k = len(o.kinds)
 			known[alike{r.curve, r.gpus}] = k
-			n := kind{gpus: float64(r.gpus), sizes: s.sizesOf(r, fair)}
+			n := kind{gpus: float64(r.gpus), sizes: r.sizes(fair)}
 			for _, size := range n.sizes {
 				n.columns = append(n.columns, len(o.sizes))
 				o.sizes, o.kindOf = append(o.sizes, size), append(o.kindOf, k)
@@ -120,9 +126,9 @@ func (s *Sizer) optimumOf(t int) *optimum {
 	return o
 }
 
-// sizesOf are a request's least, which comes first, and the points of its curve
+// sizes are a request's least, which comes first, and the points of its curve
 // from there to its demand that are faster than all that need no more.
-func (s *Sizer) sizesOf(r *request, fair point) []level {
+func (r *request) sizes(fair point) []level {
 	if !r.known {
 		return []level{{fair, 1}}
 	}
@@ -304,6 +310,11 @@ func (b *branching) improve(x []float64) {
 	}
 }
 
+// before sorts columns by kind, the fastest of each first.
+func (o *optimum) before(a, b int) int {
+	return cmp.Or(o.kindOf[a]-o.kindOf[b], cmp.Compare(o.sizes[b].speed, o.sizes[a].speed))
+}
+
 // place spreads what was chosen over the nodes: a basic solution of the linear
 // program in which no node gives more than it has and every request is placed.
 // It has few numbers that are not whole, and so few jobs on several nodes.
@@ -314,9 +325,7 @@ func (o *optimum) place() ([]Ideal, error) {
 			used = append(used, c)
 		}
 	}
-	slices.SortStableFunc(used, func(a, b int) int {
-		return cmp.Or(o.kindOf[a]-o.kindOf[b], cmp.Compare(o.sizes[b].speed, o.sizes[a].speed))
-	})
+	slices.SortStableFunc(used, o.before)
 	limit, spread := make([]float64, 3*len(o.nodes)), [][]lp.Term{}
 	for i := range limit {
 		limit[i] = rounding

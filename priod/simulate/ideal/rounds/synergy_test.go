@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"testing"
 
+	"slurmprio/priod/simulate/ideal/rounds"
 	"slurmprio/priod/simulate/metrics"
-	"slurmprio/priod/simulate/rounds"
 	"slurmprio/priod/trace"
 )
 

@@ -1,4 +1,4 @@
-package allocation_test
+package policies_test
 
 import (
 	"fmt"
@@ -8,12 +8,13 @@ import (
 	"testing"
 
 	"slurmprio/priod/policy/allocation"
+	"slurmprio/priod/simulate/ideal/policies"
 )
 
 // shortest is the least sum of completion times of the jobs still to place,
 // by trying every job at every place of every GPU: from the last job on a GPU
 // backwards the k-th one counts k times.
-func shortest(p *allocation.Problem, jobs []int, depth [][]int) float64 {
+func shortest(p *policies.Problem, jobs []int, depth [][]int) float64 {
 	if len(jobs) == 0 {
 		return 0
 	}
@@ -40,7 +41,7 @@ func shortest(p *allocation.Problem, jobs []int, depth [][]int) float64 {
 func TestAlloXAgainstEveryAssignment(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 3))
-		p := &allocation.Problem{}
+		p := &policies.Problem{}
 		depth := make([][]int, 1+r.IntN(3))
 		for g := range depth {
 			depth[g] = make([]int, 1+r.IntN(2))
@@ -71,14 +72,14 @@ func TestAlloXKeepsWhatRunsAndRefusesGangs(t *testing.T) {
 	}
 	p.Jobs[1].GPUs = 2
 	p.Types[2].GPUs = 2
-	if _, err := (allocation.Policy{Name: "allox"}).Allocate(p); err == nil || !strings.Contains(err.Error(), `job "1" has a gang of 2`) {
+	if _, err := (policies.Policy{Name: "allox"}).Allocate(p); err == nil || !strings.Contains(err.Error(), `job "1" has a gang of 2`) {
 		t.Error(err)
 	}
 }
 
 // pairsOf is n equal jobs on three GPUs, all pairs of which run at these parts of
 // their speeds on each type.
-func pairsOf(n int, part ...float64) *allocation.Problem {
+func pairsOf(n int, part ...float64) *policies.Problem {
 	var speeds [][]float64
 	for range n {
 		speeds = append(speeds, []float64{1, 2, 4})
@@ -86,7 +87,7 @@ func pairsOf(n int, part ...float64) *allocation.Problem {
 	p := three(speeds...)
 	for a := range n {
 		for b := a + 1; b < n; b++ {
-			s := allocation.Pair{A: a, B: b}
+			s := policies.Pair{A: a, B: b}
 			for t, f := range part {
 				v := f * p.Jobs[a].Speed[t]
 				s.Speed = append(s.Speed, [2]float64{v, v})
@@ -103,7 +104,7 @@ func TestGandivaPairsWhenItIsCrowded(t *testing.T) {
 		t.Errorf("three jobs on three GPUs share nothing, and each has a third of each type: %v, %v", a.Time, a.Pairs)
 	}
 	p := pairsOf(6, 0.6, 0.6, 0.6)
-	p.Warm = &allocation.Warm{}
+	p.Drawn = &policies.Drawn{}
 	a = solve(t, "gandiva", p)
 	if len(a.Pairs) != 3 {
 		t.Fatalf("six jobs on three GPUs: %v", a.Pairs)
@@ -113,7 +114,7 @@ func TestGandivaPairsWhenItIsCrowded(t *testing.T) {
 			t.Errorf("a pair has a third of each type: %+v", s)
 		}
 	}
-	mates := func(a *allocation.Allocation) string {
+	mates := func(a *policies.Allocation) string {
 		text := ""
 		for _, s := range a.Pairs {
 			text += p.Jobs[s.A].ID + "+" + p.Jobs[s.B].ID + " "
@@ -136,7 +137,7 @@ func TestGandivaPairsWhenItIsCrowded(t *testing.T) {
 // method's, off by up to 5e-5) beside exact ones: those are by hand.
 func TestStrategyProofExamples(t *testing.T) {
 	for _, c := range []struct {
-		problem  *allocation.Problem
+		problem  *policies.Problem
 		discount []float64
 	}{
 		{three([]float64{0.5, 1, 2}, []float64{1, 2, 3}), []float64{2. / 3, 1}},
@@ -199,7 +200,7 @@ func TestVariantsThatAreNot(t *testing.T) {
 		"allox:packed": "no space sharing", "gandiva:packed": "no space sharing", "strategy-proof:packed": "no space sharing",
 		"gandiva:agnostic": "cannot be agnostic", "max-min:agnostic:packed": "cannot be agnostic", "max-min:fast": "neither agnostic nor packed",
 	} {
-		if _, err := allocation.ParsePolicy(text); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := policies.ParsePolicy(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}

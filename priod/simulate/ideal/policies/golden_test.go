@@ -1,4 +1,4 @@
-package allocation_test
+package policies_test
 
 import (
 	"encoding/json"
@@ -15,12 +15,13 @@ import (
 	"pgregory.net/rapid"
 
 	"slurmprio/priod/policy/allocation"
+	"slurmprio/priod/simulate/ideal/policies"
 )
 
 // sharedJSON reads a data file of the papers, which a plain clone does not have.
 func sharedJSON(t testing.TB, name string, into any) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("../../../../shared/data", name))
+	text, err := os.ReadFile(filepath.Join("../../../../../shared/data", name))
 	if errors.Is(err, os.ErrNotExist) {
 		t.Skipf("no %s beside the repository", name)
 	}
@@ -59,8 +60,8 @@ type instance struct {
 	}
 }
 
-func (in *instance) problem(t testing.TB) *allocation.Problem {
-	p := &allocation.Problem{}
+func (in *instance) problem(t testing.TB) *policies.Problem {
+	p := &policies.Problem{}
 	names := slices.Sorted(maps.Keys(in.Input.Cluster))
 	for _, n := range names {
 		p.Types = append(p.Types, allocation.GPUType{Name: n, GPUs: in.Input.Cluster[n]})
@@ -84,7 +85,7 @@ func (in *instance) problem(t testing.TB) *allocation.Problem {
 		if !pair {
 			continue
 		}
-		s := allocation.Pair{A: index[a], B: index[b]}
+		s := policies.Pair{A: index[a], B: index[b]}
 		for _, n := range names {
 			var two [2]float64
 			if err := json.Unmarshal(in.Input.Throughputs[key][n], &two); err != nil {
@@ -109,9 +110,9 @@ func (in *instance) gangTooLarge() bool {
 	return false
 }
 
-func solve(t testing.TB, name string, p *allocation.Problem) *allocation.Allocation {
+func solve(t testing.TB, name string, p *policies.Problem) *policies.Allocation {
 	t.Helper()
-	policy, err := allocation.ParsePolicy(name)
+	policy, err := policies.ParsePolicy(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +125,7 @@ func solve(t testing.TB, name string, p *allocation.Problem) *allocation.Allocat
 }
 
 // feasible checks what holds of all policies, and the rates.
-func feasible(t rapid.TB, name string, p *allocation.Problem, a *allocation.Allocation) {
+func feasible(t rapid.TB, name string, p *policies.Problem, a *policies.Allocation) {
 	t.Helper()
 	const tolerance = 1e-9
 	used := make([]float64, len(p.Types))
@@ -255,7 +256,7 @@ func TestPublishedHierarchies(t *testing.T) {
 	defer func() { t.Logf("%d of %d to 1e-3, the others no worse", same, 2*len(file)) }()
 	for _, name := range slices.Sorted(maps.Keys(file)) {
 		in := file[name]
-		p := &allocation.Problem{}
+		p := &policies.Problem{}
 		total := 0
 		names := slices.Sorted(maps.Keys(in.Cluster))
 		for _, n := range names {
@@ -314,7 +315,7 @@ func TestPublishedHierarchies(t *testing.T) {
 
 // weighted are the normalised rates over their weights in the hierarchy,
 // rising: what water filling compares. Entities of FIFO: in their order.
-func weighted(p *allocation.Problem, n []float64) []float64 {
+func weighted(p *policies.Problem, n []float64) []float64 {
 	sum := make([]float64, len(p.Entities))
 	for i := range p.Jobs {
 		sum[p.Jobs[i].Entity] += p.Jobs[i].Weight

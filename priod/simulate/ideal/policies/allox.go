@@ -1,10 +1,12 @@
-package allocation
+package policies
 
 import (
 	"cmp"
 	"fmt"
 	"math"
 	"slices"
+
+	"slurmprio/priod/policy/allocation"
 )
 
 // alloX is AlloX (EuroSys 2020), a baseline of Gavel's section 7: single-GPU
@@ -19,19 +21,19 @@ import (
 //
 // A job that had its whole time on one type keeps it (Previous); GPUs of such
 // jobs are not counted. Gangs are refused: the assignment knows none.
-func alloX(p *Problem) (*Allocation, error) {
+func alloX(p *allocation.Problem) (*allocation.Allocation, error) {
 	free := make([]int, len(p.Types))
 	for t := range free {
 		free[t] = p.Types[t].GPUs
 	}
-	a := p.nothing()
+	a := p.Nothing()
 	var waiting []int
-	for _, i := range p.arrivals() {
+	for _, i := range p.Arrivals() {
 		j := &p.Jobs[i]
 		if j.GPUs != 1 {
 			return nil, fmt.Errorf("job %.80q has a gang of %d: AlloX places jobs of one GPU only", j.ID, j.GPUs)
 		}
-		if t := slices.IndexFunc(j.Previous, func(x float64) bool { return x >= 1-crumb }); t >= 0 && p.usable(j, t) && free[t] > 0 {
+		if t := slices.IndexFunc(j.Previous, func(x float64) bool { return x >= 1-allocation.Crumb }); t >= 0 && p.Usable(j, t) && free[t] > 0 {
 			free[t]--
 			a.Time[i][t] = 1
 			continue
@@ -65,12 +67,12 @@ type seats struct {
 // place is the k-th from last on a GPU of a type; room GPUs have it.
 type place struct{ t, k, room int }
 
-func newSeats(p *Problem, free, waiting []int) *seats {
+func newSeats(p *allocation.Problem, free, waiting []int) *seats {
 	s := &seats{}
 	for _, i := range waiting {
 		time, some := make([]float64, len(free)), false
 		for t := range time {
-			if time[t] = math.Inf(1); free[t] > 0 && p.usable(&p.Jobs[i], t) {
+			if time[t] = math.Inf(1); free[t] > 0 && p.Usable(&p.Jobs[i], t) {
 				time[t], some = p.Jobs[i].StepsLeft/p.Jobs[i].Speed[t], true
 			}
 		}

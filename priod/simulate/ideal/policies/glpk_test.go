@@ -1,4 +1,4 @@
-package allocation_test
+package policies_test
 
 import (
 	"fmt"
@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"slurmprio/priod/policy/allocation"
+	"slurmprio/priod/simulate/ideal/policies"
 )
 
 // glpk solves a program in CPLEX LP format by GLPK's glpsol: an optimiser that
@@ -66,7 +67,7 @@ type program struct {
 	together    []string // all rates
 }
 
-func base(p *allocation.Problem, pairs bool) *program {
+func base(p *policies.Problem, pairs bool) *program {
 	g := &program{time: make([][]string, len(p.Jobs)), types: make([][]string, len(p.Types)), rate: make([][]string, len(p.Jobs))}
 	for i := range p.Jobs {
 		for t, s := range p.Jobs[i].Speed {
@@ -121,8 +122,8 @@ func (g *program) worst(floor []float64) string {
 
 // invent makes a problem of awkward numbers: ties, zeros, gangs that fit some
 // types only, jobs that come twice.
-func invent(r *rand.Rand, pairs bool) *allocation.Problem {
-	p := &allocation.Problem{}
+func invent(r *rand.Rand, pairs bool) *policies.Problem {
+	p := &policies.Problem{}
 	for t := range 1 + r.IntN(5) {
 		p.Types = append(p.Types, allocation.GPUType{Name: fmt.Sprint("t", t), GPUs: 1 + r.IntN(8), Price: 0.1 + r.Float64()})
 	}
@@ -150,7 +151,7 @@ func invent(r *rand.Rand, pairs bool) *allocation.Problem {
 			if p.Jobs[a].GPUs != p.Jobs[b].GPUs || r.IntN(3) == 0 {
 				continue
 			}
-			s := allocation.Pair{A: a, B: b}
+			s := policies.Pair{A: a, B: b}
 			for t := range p.Types {
 				f := 0.4 + 0.5*r.Float64()
 				s.Speed = append(s.Speed, [2]float64{f * p.Jobs[a].Speed[t], (1.3 - f) * p.Jobs[b].Speed[t]})
@@ -161,7 +162,7 @@ func invent(r *rand.Rand, pairs bool) *allocation.Problem {
 	return p
 }
 
-func fits(p *allocation.Problem, i int) (ok bool) {
+func fits(p *policies.Problem, i int) (ok bool) {
 	for t, s := range p.Jobs[i].Speed {
 		ok = ok || s > 0 && p.Jobs[i].GPUs <= p.Types[t].GPUs
 	}
@@ -169,7 +170,7 @@ func fits(p *allocation.Problem, i int) (ok bool) {
 }
 
 // lasFloors are the rates at level 1 of max-min.
-func lasFloors(p *allocation.Problem) []float64 {
+func lasFloors(p *policies.Problem) []float64 {
 	total := 0
 	for _, t := range p.Types {
 		total += t.GPUs
@@ -240,7 +241,7 @@ func TestAgainstGLPK(t *testing.T) {
 
 // raised checks lexicographic max-min fairness where it can fail: no
 // allocation gives the job more without taking from one that has no more.
-func raised(t *testing.T, seed int, name string, p *allocation.Problem, pairs bool, floor []float64, job int) {
+func raised(t *testing.T, seed int, name string, p *policies.Problem, pairs bool, floor []float64, job int) {
 	t.Helper()
 	a := solve(t, name, p)
 	if !fits(p, job) {
@@ -265,7 +266,7 @@ func raised(t *testing.T, seed int, name string, p *allocation.Problem, pairs bo
 
 // nash checks the optimum of a sum of logarithms by its tangent: nobody gains
 // in sum of weight x rate / present rate, which is a linear program.
-func nash(t *testing.T, seed int, p *allocation.Problem) {
+func nash(t *testing.T, seed int, p *policies.Problem) {
 	t.Helper()
 	a := solve(t, "strategy-proof", p)
 	var terms []string
@@ -287,7 +288,7 @@ func nash(t *testing.T, seed int, p *allocation.Problem) {
 }
 
 // deadlines checks that as many of the earlier deadlines are kept as can be.
-func deadlines(t *testing.T, seed int, r *rand.Rand, p *allocation.Problem) {
+func deadlines(t *testing.T, seed int, r *rand.Rand, p *policies.Problem) {
 	t.Helper()
 	floor := make([]float64, len(p.Jobs))
 	for i := range p.Jobs {
@@ -342,7 +343,7 @@ func deadlines(t *testing.T, seed int, r *rand.Rand, p *allocation.Problem) {
 }
 
 // priced is the LP of what the GPUs' prices buy.
-func (g *program) priced(p *allocation.Problem) string {
+func (g *program) priced(p *policies.Problem) string {
 	var terms []string
 	for _, term := range g.together {
 		v, x, _ := strings.Cut(term, " ")
@@ -363,7 +364,7 @@ func scaled(v []float64, f float64) []float64 {
 }
 
 // finishFloors are the rates that finish-time fairness asks for at a level.
-func finishFloors(p *allocation.Problem, level float64) []float64 {
+func finishFloors(p *policies.Problem, level float64) []float64 {
 	floor := make([]float64, len(p.Jobs))
 	alone := p.IsolatedRates()
 	for i := range p.Jobs {

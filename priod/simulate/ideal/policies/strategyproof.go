@@ -1,9 +1,10 @@
-package allocation
+package policies
 
 import (
 	"math"
 	"slices"
 
+	"slurmprio/priod/policy/allocation"
 	"slurmprio/priod/policy/allocation/market"
 )
 
@@ -22,23 +23,23 @@ import (
 // geometric mean, by weight, of (gang_m / weight_m) x rate_m / P_m before the
 // discount. It costs one solution more for each class of jobs.
 func strategyProof(p *Problem) (*Allocation, error) {
-	c := p.classify(nil)
-	could := c.runnable()
+	c := p.Classify(nil)
+	could := runnableOf(c)
 	if len(could.Jobs) == 0 {
 		return p.nothing(), nil
 	}
 	weight := make([]float64, len(could.Jobs))
 	for k, i := range could.index {
-		weight[k] = p.Jobs[c.first[i]].Weight
+		weight[k] = p.Jobs[c.First[i]].Weight
 	}
-	rate, gap, err := market.Nash(&could.Market, weight)
+	rate, gap, err := nash(&could.Market, weight)
 	if err != nil {
 		return nil, err
 	}
 	// The rates leave each job a choice of mixes: the market's have few types.
-	need := make(linearTarget, len(rate))
+	need := make(linear, len(rate))
 	for k := range need {
-		need[k] = rate[k] * (1 - slack)
+		need[k] = rate[k] * (1 - allocation.Slack)
 	}
 	answer, err := market.MaxLevel(&could.Market, need, 0, 1)
 	if err != nil {
@@ -59,13 +60,13 @@ func strategyProof(p *Problem) (*Allocation, error) {
 		for t, x := range answer.Time[k] {
 			time[i][t] = x * d
 		}
-		mean += c.Jobs[i].Count * weight[k] * math.Log(rate[k]*c.Jobs[i].GPUs/(weight[k]*c.proportional(i)))
+		mean += c.Jobs[i].Count * weight[k] * math.Log(rate[k]*c.Jobs[i].GPUs/(weight[k]*c.Proportional(i)))
 		total += c.Jobs[i].Count * weight[k]
 	}
-	c.tidy(time)
-	a := c.allocation(time)
+	c.Tidy(time)
+	a := &Allocation{Allocation: *c.Allocation(time)}
 	a.Objective, a.Bound = math.Exp(mean/total), math.Exp((mean+gap)/total)
-	for _, i := range c.of {
+	for _, i := range c.Of {
 		a.Discount = append(a.Discount, keep[i])
 	}
 	return a, nil
@@ -77,7 +78,7 @@ type runnable struct {
 	index []int
 }
 
-func (c *classes) runnable() *runnable {
+func runnableOf(c *allocation.Classes) *runnable {
 	r := &runnable{Market: market.Market{GPUs: c.GPUs}}
 	for i := range c.Jobs {
 		if c.Jobs[i].Fastest() > 0 {
@@ -102,7 +103,7 @@ func (r *runnable) discount(k int, weight, rate []float64) (float64, error) {
 	if len(less.Jobs) == 0 {
 		return 1, nil
 	}
-	without, _, err := market.Nash(&less, share)
+	without, _, err := nash(&less, share)
 	if err != nil {
 		return 0, err
 	}
@@ -112,3 +113,8 @@ func (r *runnable) discount(k int, weight, rate []float64) (float64, error) {
 	}
 	return min(1, math.Exp(log)), nil
 }
+
+// linear is a target in proportion to the level.
+type linear []float64
+
+func (l linear) At(job int, level float64) (float64, float64) { return l[job] * level, l[job] }

@@ -1,8 +1,12 @@
-package market
+package policies
 
-import "math"
+import (
+	"math"
 
-// Nash maximises sum over jobs of weight x log rate (proportional fairness,
+	"slurmprio/priod/policy/allocation/market"
+)
+
+// nash maximises sum over jobs of weight x log rate (proportional fairness,
 // Nash welfare) and returns the rates of a job of each class. gap is how much
 // more that sum could be at most, proved by prices: with q = weight / rate the
 // logarithm is below its tangent, and no allocation has a greater sum of q x
@@ -11,8 +15,8 @@ import "math"
 // Every job must be able to run somewhere. It is a primal-dual interior point
 // method: jobs meet only in the types' capacity, so a step solves a system as
 // small as the number of types for each class, and one for the prices.
-func Nash(m *Market, weight []float64) (rate []float64, gap float64, err error) {
-	n := newNash(m, weight)
+func nash(m *market.Market, weight []float64) (rate []float64, gap float64, err error) {
+	n := newInterior(m, weight)
 	rate, gap = make([]float64, len(m.Jobs)), math.Inf(1)
 	for step, stalled := 0, 0; step < nashSteps && stalled <= nashPatience && gap > nashGap*n.total; step++ {
 		if stalled++; n.gap() < gap { // rounding may end by leading away
@@ -26,7 +30,7 @@ func Nash(m *Market, weight []float64) (rate []float64, gap float64, err error) 
 		}
 	}
 	if !(gap < nashEnough*n.total) {
-		return nil, 0, ErrNumeric
+		return nil, 0, market.ErrNumeric
 	}
 	return rate, max(0, gap), nil
 }
@@ -40,10 +44,10 @@ const (
 	nashPatience = 10    // steps that come no nearer
 )
 
-// nash is the state: time x and its multipliers s for each class and type, l
+// interior is the state: time x and its multipliers s for each class and type, l
 // of each class's own time, p of each type's GPUs.
-type nash struct {
-	m      *Market
+type interior struct {
+	m      *market.Market
 	weight []float64
 	unit   []float64 // fastest speed of each class; speeds are in it
 	total  float64   // weight of all jobs
@@ -59,7 +63,7 @@ type nash struct {
 	length float64     // of the last step, at most 1
 }
 
-func newNash(m *Market, weight []float64) *nash {
+func newInterior(m *market.Market, weight []float64) *interior {
 	classes, types := len(m.Jobs), len(m.GPUs)
 	table := func() [][]float64 {
 		t, flat := make([][]float64, classes), make([]float64, classes*types)
@@ -68,7 +72,7 @@ func newNash(m *Market, weight []float64) *nash {
 		}
 		return t
 	}
-	n := &nash{length: 1, m: m, weight: weight, unit: make([]float64, classes), speed: table(), x: table(), s: table(), dx: table(), ds: table(),
+	n := &interior{length: 1, m: m, weight: weight, unit: make([]float64, classes), speed: table(), x: table(), s: table(), dx: table(), ds: table(),
 		l: make([]float64, classes), dl: make([]float64, classes), p: make([]float64, types), dp: make([]float64, types), factor: make([]*triangle, classes), prices: newTriangle(types)}
 	for range types {
 		n.solved = append(n.solved, make([]float64, types))
@@ -106,14 +110,14 @@ func newNash(m *Market, weight []float64) *nash {
 	return n
 }
 
-func (n *nash) rate(i int) (sum float64) {
+func (n *interior) rate(i int) (sum float64) {
 	for t, x := range n.x[i] {
 		sum += n.speed[i][t] * x
 	}
 	return sum
 }
 
-func (n *nash) idle(i int) float64 {
+func (n *interior) idle(i int) float64 {
 	left := 1.0
 	for _, x := range n.x[i] {
 		left -= x
@@ -122,7 +126,7 @@ func (n *nash) idle(i int) float64 {
 }
 
 // free GPUs of each type.
-func (n *nash) free() []float64 {
+func (n *interior) free() []float64 {
 	left := append([]float64(nil), n.m.GPUs...)
 	for i := range n.x {
 		for t, x := range n.x[i] {
@@ -132,7 +136,7 @@ func (n *nash) free() []float64 {
 	return left
 }
 
-func (n *nash) gap() float64 {
+func (n *interior) gap() float64 {
 	sum := -n.total
 	for t, p := range n.p {
 		sum += p * n.m.GPUs[t]
@@ -151,7 +155,7 @@ func (n *nash) gap() float64 {
 
 // step moves towards nashCentre of the present complementarity. It is false when
 // the prices' system has no finite solution.
-func (n *nash) step() bool {
+func (n *interior) step() bool {
 	free := n.free()
 	mu := n.target(free)
 	n.factorise(mu, free)
@@ -180,7 +184,7 @@ func (n *nash) step() bool {
 
 // target is the product of each variable and its multiplier that the step aims
 // at: less of the present mean the longer the last step was.
-func (n *nash) target(free []float64) float64 {
+func (n *interior) target(free []float64) float64 {
 	mu, products := 0.0, 0.0
 	for t, p := range n.p {
 		if n.m.GPUs[t] > 0 {
@@ -203,7 +207,7 @@ func (n *nash) target(free []float64) float64 {
 // A = R'R is the curvature of its logarithm, of its time's and its zeros'
 // borders. So with V = gang x R'^-1 the prices are those of least squares over
 // V dp = R'^-1 b, which stands in ds until directions has read it.
-func (n *nash) factorise(mu float64, free []float64) {
+func (n *interior) factorise(mu float64, free []float64) {
 	types := len(n.p)
 	row := make([]float64, types)
 	n.prices.clear()
@@ -261,7 +265,7 @@ func (n *nash) factorise(mu float64, free []float64) {
 
 // directions solves for everything but the prices, and says how far the primal
 // and the dual variables are from the border along them, at most 1/nashShort.
-func (n *nash) directions(mu float64, free []float64) (primal, dual float64) {
+func (n *interior) directions(mu float64, free []float64) (primal, dual float64) {
 	primal, dual = 1/nashShort, 1/nashShort
 	shorten := func(length *float64, v, d float64) {
 		if d < 0 {
