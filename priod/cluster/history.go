@@ -99,7 +99,12 @@ type Requested struct {
 	Sure  bool   // Slurm took Value
 	Older []string
 	At    time.Time // Value was sent
+	Saved bool      // Slurm has shown Value since, for so long that no older one can come back
 }
+
+// savedAfter is how long after a write slurmctld has surely written it to its state
+// file, from which it would start again: it does within seconds (slurmctld/controller.c).
+const savedAfter = 30 * time.Second
 
 // maxSent is how many earlier values of priod's are remembered.
 const maxSent = 16
@@ -113,13 +118,15 @@ func (r Requested) Next(value string, sure bool, at time.Time) Requested {
 		}
 	}
 	r.Older = older[max(0, len(older)-maxSent):]
-	r.Value, r.Sure, r.At = value, sure, at
+	r.Value, r.Sure, r.At, r.Saved = value, sure, at, false
 	return r
 }
 
-// Ours tells whether a field that shows now holds a value of priod's.
+// Ours tells whether a field that shows now holds a value of priod's. An older one may
+// come back as slurmctld starts again from its state file; later it is the user's, who
+// wants what priod wrote once.
 func (r Requested) Ours(now string) bool {
-	return now != r.Was && (now == r.Value || slices.Contains(r.Older, now))
+	return now != r.Was && (now == r.Value || !r.Saved && slices.Contains(r.Older, now))
 }
 
 // Theirs tells whether somebody changed the field after priod wrote it. Such a
@@ -283,6 +290,7 @@ func (h *History) Observe(s *Snapshot) []Interval {
 			h.collect(j)
 		}
 		h.recall(j)
+		h.saved(j, s.At)
 		switch j.State {
 		case Pending:
 			h.eligible(j, s.At)
@@ -295,6 +303,16 @@ func (h *History) Observe(s *Snapshot) []Interval {
 	clear(h.past)
 	h.forget(s.At)
 	return changed
+}
+
+// saved notes which values of priod's Slurm shows, and has had time to save.
+func (h *History) saved(j *Job, at time.Time) {
+	for l, r := range h.Requests[j.ID] {
+		if now, shown := j.Request(l); shown && now == r.Value && !r.Saved && at.Sub(r.At) >= savedAfter {
+			r.Saved = true
+			h.Requests[j.ID][l] = r
+		}
+	}
 }
 
 // setBack ends intervals now that ended, or were last seen, later than now: by a

@@ -321,3 +321,23 @@ func TestUseBeyondTheLimit(t *testing.T) {
 		}
 	}
 }
+
+// A user who writes what priod had written before is not taken for a slurmctld that
+// came back with an older state, once that is saved.
+func TestOlderValueOfTheUser(t *testing.T) {
+	at := time.Unix(1_000_000, 0)
+	for after, ours := range map[time.Duration]bool{10 * time.Second: true, 40 * time.Second: false} {
+		h := NewHistory()
+		s := Snapshot{At: at.Add(after), Jobs: []Job{{ID: slurmplug.Plain(1), State: Pending, Features: "a100"}}}
+		h.Asked(slurmplug.Plain(1), slurmplug.Features, "", "v100", true, at.Add(-time.Minute))
+		h.Asked(slurmplug.Plain(1), slurmplug.Features, "", "a100", true, at)
+		h.Observe(&s)
+		r := h.Requests[slurmplug.Plain(1)][slurmplug.Features]
+		if r.Ours("v100") != ours || !r.Ours("a100") || r.Theirs("v100") == ours {
+			t.Errorf("after %s: %+v", after, r)
+		}
+		if next := r.Next("t4", true, s.At); !next.Ours("a100") {
+			t.Errorf("after another write: %+v", next)
+		}
+	}
+}

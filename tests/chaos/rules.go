@@ -3,6 +3,7 @@ package chaos
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -107,10 +108,11 @@ func WorkDone(r *Run) (all []Breach) {
 const slack = 6 * time.Second
 
 // told are the signals to a part that its user did not cause: he cancels or
-// requeues, and the next moments' TERM is of that.
+// requeues, and the next moments' TERM is of that; or its own time limit is over.
 func (r *Run) told(p Part) (all []Event) {
 	for _, e := range r.Logs[p.Name] {
-		if e.What == "signal" && !r.usersSignal(p, e.At) {
+		limit := slices.ContainsFunc(r.Ran[p.ID], func(x Ran) bool { return x.State == "TIMEOUT" && x.End.Sub(e.At).Abs() < time.Minute })
+		if e.What == "signal" && !limit && !r.usersSignal(p, e.At) {
 			all = append(all, e)
 		}
 	}
