@@ -227,7 +227,7 @@ func (r *chaosRun) turn(t chaos.Turn) {
 func (r *chaosRun) ended(patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
-	left := ""
+	left, still := "", 0
 	err := lab.WaitFor(ctx, "the last job to end", func(ctx context.Context) (bool, error) {
 		_ = rest(ctx, time.Second) // the wait sees why
 		r.tend()
@@ -235,7 +235,20 @@ func (r *chaosRun) ended(patience time.Duration) error {
 		if err != nil {
 			return false, nil // slurmctld may be busy
 		}
-		left = out
+		if left = out; strings.Contains(out, " Resources") && !strings.Contains(out, " RUNNING ") {
+			still++
+		} else {
+			still = 0
+		}
+		if still == 60 && len(r.Faults) > 0 {
+			// A slurmctld 22.05.8 that was killed counts GPUs of jobs that have ended as in use
+			// ("gres count underflow" in its log), until it is told to read its nodes anew.
+			r.Logf("seed %d: nothing runs, and jobs wait for resources: scontrol reconfigure", r.Seed)
+			_, err = r.lab.Run(ctx, "scontrol", "reconfigure")
+		}
+		if err != nil {
+			return false, nil
+		}
 		return out == "" && r.quiet(), nil
 	})
 	if err != nil {
