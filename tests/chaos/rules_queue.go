@@ -45,7 +45,10 @@ func NotThrashed(r *Run) (all []Breach) {
 			touched := len(h) > 0 && slices.ContainsFunc(r.Done, func(d Done) bool { // whatever he changed: what he may have follows
 				return d.Job == n && !d.From.After(v.At) && d.Until.After(h[len(h)-1].since.Add(-slack))
 			})
-			if s.State != "PENDING" || anew || touched || did(r.Done, n, v.At, "Features") {
+			// A slurmctld that was killed may show an older value, and from then on counts some
+			// GPUs as in use that are not (22.05.8), so that a type has no room for a gang.
+			killed := slices.ContainsFunc(r.Faults, func(f Happened) bool { return f.What == "kill slurmctld" && f.At.Before(v.At) })
+			if s.State != "PENDING" || anew || touched || killed || did(r.Done, n, v.At, "Features") {
 				delete(was, s.Shown)
 				continue
 			}
