@@ -55,7 +55,7 @@ func NotThrashed(r *Run) (all []Breach) {
 			if len(h) > 0 && h[len(h)-1].value == s.Features {
 				continue
 			}
-			if len(h) > 1 && h[len(h)-2].value == s.Features && v.At.Sub(h[len(h)-1].since) < time.Minute-look && !r.wentDown(h[len(h)-1].value, h[len(h)-1].since, v.At) {
+			if len(h) > 1 && h[len(h)-2].value == s.Features && v.At.Sub(h[len(h)-1].since) < time.Minute-look && !r.wentDown(h[len(h)-1].value, h[len(h)-1].since, v.At) && !r.filled(n, &s, h[len(h)-1].value, &v) {
 				all = append(all, Breach{"no constraint written back", fmt.Sprintf("%s (%s)", r.Jobs[n].Name, s.Shown),
 					fmt.Sprintf("%q, then %q at %s, and back %s later; it waits for %s", s.Features, h[len(h)-1].value, h[len(h)-1].since.Format("15:04:05"), v.At.Sub(h[len(h)-1].since).Round(time.Second), s.Reason)})
 			}
@@ -67,6 +67,14 @@ func NotThrashed(r *Run) (all []Breach) {
 
 // look is from one look at the queue to the next, at most; a value may be older by that.
 const look = 2 * time.Second
+
+// filled tells whether a TE job is left to its own constraint since others took the room
+// that it was bound to: it is not to wait for that.
+func (r *Run) filled(n int, s *Seen, gpuType string, v *View) bool {
+	return r.Jobs[n].Class == "te" && s.Features == r.constraint(n, v.At) && !slices.ContainsFunc(v.Nodes, func(x Node) bool {
+		return x.Up && strings.HasPrefix(x.Name, gpuType) && x.GPUs-x.Used >= r.Jobs[n].GPUs
+	})
+}
 
 // wentDown tells whether a node of a type was not up meanwhile.
 func (r *Run) wentDown(gpuType string, from, to time.Time) bool {
