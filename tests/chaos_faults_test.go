@@ -168,9 +168,13 @@ func (r *chaosRun) again(ctx context.Context, daemon string, after time.Duration
 }
 
 // saved waits until slurmctld has written down the queue as it is: killed before, it
-// would forget jobs. Jobs that start and end make it write.
+// would forget jobs. Jobs that start and end make it write. 26.05 does not start again
+// before it has once written what associations used, which takes it five minutes.
 func (r *chaosRun) saved() bool {
 	now := time.Now()
+	if lab.AtLeast(26, 5) && !fileExists(filepath.Join(r.lab.Dir, "state", "assoc_usage")) {
+		return false
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), 20*time.Second)
 	defer cancel()
 	return nil == lab.WaitFor(ctx, "slurmctld to save its state", func(context.Context) (bool, error) {
