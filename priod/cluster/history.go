@@ -104,7 +104,7 @@ type Requested struct {
 
 // savedAfter is how long after a write slurmctld has surely written it to its state
 // file, from which it would start again: it does within seconds (slurmctld/controller.c).
-const savedAfter = 30 * time.Second
+const savedAfter = 15 * time.Second
 
 // maxSent is how many earlier values of priod's are remembered.
 const maxSent = 16

@@ -326,7 +326,7 @@ func TestUseBeyondTheLimit(t *testing.T) {
 // came back with an older state, once that is saved.
 func TestOlderValueOfTheUser(t *testing.T) {
 	at := time.Unix(1_000_000, 0)
-	for after, ours := range map[time.Duration]bool{10 * time.Second: true, 40 * time.Second: false} {
+	for after, ours := range map[time.Duration]bool{10 * time.Second: true, 20 * time.Second: false} {
 		h := NewHistory()
 		s := Snapshot{At: at.Add(after), Jobs: []Job{{ID: slurmplug.Plain(1), State: Pending, Features: "a100"}}}
 		h.Asked(slurmplug.Plain(1), slurmplug.Features, "", "v100", true, at.Add(-time.Minute))

@@ -179,6 +179,19 @@ func (n *next) recorded(e *Eviction, s *Sight) {
 	}
 }
 
+// sameHosts tells whether two host lists name the same nodes: Slurm shows a list in an
+// order of its own.
+func sameHosts(a, b string) bool {
+	x, err := slurmplug.ExpandHosts(a)
+	y, err2 := slurmplug.ExpandHosts(b)
+	if err != nil || err2 != nil {
+		return a == b
+	}
+	slices.Sort(x)
+	slices.Sort(y)
+	return slices.Equal(x, y)
+}
+
 // isPinned tells whether the waiting job names its place, if it has to: until then
 // nobody leaves for it.
 func (n *next) isPinned(c *Claim) bool {
@@ -427,7 +440,7 @@ func (n *next) unwanted(c *Claim, s *Sight) string {
 			return "the job waits for something else now"
 		}
 		return "the job does not count as TE any more"
-	case c.Pin != "" && s.ReqNodes != "" && s.ReqNodes != c.Pin:
+	case c.Pin != "" && s.ReqNodes != "" && !sameHosts(s.ReqNodes, c.Pin):
 		c.Pin = "" // which is not there to be taken out
 		return "its owner asks for other nodes"
 	case s.State == cluster.Pending && !n.j.Allows(c, s):
@@ -479,7 +492,7 @@ func (n *next) unpin(c *Claim, s *Sight) {
 	case s.Gone:
 		c.Pin = ""
 	case s.State != cluster.Pending:
-	case s.ReqNodes != c.Pin:
+	case !sameHosts(s.ReqNodes, c.Pin):
 		c.Pin = ""
 	default:
 		n.commands = append(n.commands, Command{Verb: Unpin, Job: c.Job, SLUID: s.SLUID, Claim: c.Number})

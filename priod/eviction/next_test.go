@@ -341,3 +341,25 @@ func TestNobodyLeavesForAnEditedJob(t *testing.T) {
 		}
 	}
 }
+
+// Slurm shows a host list in an order of its own: that is no edit of the owner's, and
+// what priod wrote is taken out again.
+func TestPinInAnotherOrder(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		same bool
+	}{
+		{"v100-2,t4-1", "t4-1,v100-2", true}, {"t4-[1-2],a1", "a1,t4-2,t4-1", true}, {"a1", "a1", true}, {"a1", "a2", false},
+		{"a1,a2", "a1", false}, {"", "a1", false}, {"a[", "a[", true}, {"a[", "a1", false},
+	} {
+		if sameHosts(c.a, c.b) != c.same {
+			t.Errorf("%q and %q: want %v", c.a, c.b, c.same)
+		}
+	}
+	n := &next{Seen: Seen{At: epoch}}
+	claim := &Claim{Number: 1, Job: slurmplug.Plain(9), State: Planned, Pin: "v100-2,t4-1"}
+	sight := &Sight{Job: cluster.Job{ID: slurmplug.Plain(9), State: cluster.Pending, Priority: 1}, ReqNodes: "t4-1,v100-2"}
+	if n.unpin(claim, sight); len(n.commands) != 1 || n.commands[0].Verb != Unpin || claim.Pin == "" {
+		t.Errorf("%+v, %+v", n.commands, claim)
+	}
+}

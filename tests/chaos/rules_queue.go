@@ -40,7 +40,7 @@ func NotThrashed(r *Run) (all []Breach) {
 			if n < 0 || strings.Contains(s.Shown, "[") {
 				continue
 			}
-			anew := len(was[s.Shown]) > 0 && !v.At.Before(r.Reset.At) && was[s.Shown][0].since.Before(r.Reset.At) // the reset of the run took all back
+			anew := len(was[s.Shown]) > 0 && !v.At.Before(r.Reset.At.Add(-slack)) && was[s.Shown][0].since.Before(r.Reset.At) // the reset of the run took all back
 			h := was[s.Shown]
 			touched := len(h) > 0 && slices.ContainsFunc(r.Done, func(d Done) bool { // whatever he changed: what he may have follows
 				return d.Job == n && !d.From.After(v.At) && d.Until.After(h[len(h)-1].since.Add(-slack))
