@@ -20,7 +20,7 @@ func TestEvictionSparesOneOnHold(t *testing.T) {
 	d.waitLog("started")
 	trial := e.trial("t4:4")
 	e.completes(trial)
-	if e.log("held"); strings.Contains(e.log("held"), "signal") || !strings.Contains(e.log("free"), "signal") {
+	if strings.Contains(e.log("held"), "signal") || !strings.Contains(e.log("free"), "signal") {
 		t.Errorf("held:\n%s\nfree:\n%s", e.log("held"), e.log("free"))
 	}
 	if on := strings.TrimSpace(e.slurm("squeue", "--noheader", "--states=all", "--jobs="+trial, "--format=%N")); on != "t4-2" {

@@ -553,7 +553,7 @@ func (d *Steered) berth(at int, id cluster.JobID, tasks int) berth {
 	}
 	b.Job = steering.Job{
 		Run: share.Run, Time: share.Time, Received: share.Received, Steered: steering.Open, Given: c.given, Ready: c.ready,
-		Now: d.soon(at),
+		Now: d.isTrial(at),
 	}
 	switch b.alone {
 	case claimed:
@@ -587,9 +587,9 @@ func (d *Steered) berth(at int, id cluster.JobID, tasks int) berth {
 	return b
 }
 
-// soon tells whether a job is not to wait for a type: it counts as TE, or will once its
+// isTrial tells whether a job is not to wait for a type: it counts as TE, or will once its
 // user's budget has room again.
-func (d *Steered) soon(at int) bool {
+func (d *Steered) isTrial(at int) bool {
 	dec := &d.plan.Decisions[at]
 	return dec.Class == cluster.TE || dec.Why == string(ranking.OverBudget)
 }

@@ -773,8 +773,8 @@ func TestSteerWholeNodes(t *testing.T) {
 func TestNotToWait(t *testing.T) {
 	for want, dec := range map[bool]plan.Decision{true: {Class: cluster.BE, Why: string(ranking.OverBudget)}, false: {Class: cluster.BE, Why: string(ranking.BETag)}} {
 		d := Steered{plan: &plan.Plan{Decisions: []plan.Decision{dec, {Class: cluster.TE}}}}
-		if d.soon(0) != want || !d.soon(1) {
-			t.Errorf("%+v: %v, a TE job %v", dec, d.soon(0), d.soon(1))
+		if d.isTrial(0) != want || !d.isTrial(1) {
+			t.Errorf("%+v: %v, a TE job %v", dec, d.isTrial(0), d.isTrial(1))
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"sync"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -226,6 +227,13 @@ func (c *Choice) trials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Sett
 	slices.SortStableFunc(all, func(a, b waiting) int { return cmp.Compare(b.value, a.value) })
 	claims, tooSoon := j.open(), j.tooSoon(s.At, set.Retry)
 	spent := j.spent(s.At)
+	beside := sync.OnceValue(func() *placement.Nodes { // what the claims leave free
+		free := m.Nodes.Clone()
+		for _, claim := range claims {
+			free.Take(claim.on(m))
+		}
+		return free
+	})
 	owners := map[string]int{}
 	held := map[cluster.JobID]bool{}
 	for _, w := range all {
@@ -253,7 +261,7 @@ func (c *Choice) trials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Sett
 			t.Why = TookOver
 		case tooSoon(id):
 			t.Why = TooSoon
-		case w.job.Prefer != "" && fits(m, w.job, claims):
+		case w.job.Prefer != "" && fits(m, w.job, beside()):
 			t.Why = preemption.Fits
 		case len(c.snapshot.Trials)-len(c.snapshot.Claims) >= considered:
 			t.Why = LaterTurn
@@ -313,12 +321,8 @@ func kinds(m *nodemap.Map, job *cluster.Job) (types placement.Types, understood 
 
 // fits tells whether a job has a place now on any node that it allows, beside the
 // claims: Slurm starts it there, though it prefers others.
-func fits(m *nodemap.Map, job *cluster.Job, claims map[cluster.JobID]*Claim) bool {
+func fits(m *nodemap.Map, job *cluster.Job, free *placement.Nodes) bool {
 	types, _ := m.Types(job)
-	free := m.Nodes.Clone()
-	for _, claim := range claims {
-		free.Take(claim.on(m))
-	}
 	_, found := free.Fit(m.Request(job, types), nil)
 	return found
 }

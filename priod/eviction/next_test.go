@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/policy/preemption"
 	"slurmprio/slurmplug"
 )
 
@@ -361,5 +362,17 @@ func TestPinInAnotherOrder(t *testing.T) {
 	sight := &Sight{Job: cluster.Job{ID: slurmplug.Plain(9), State: cluster.Pending, Priority: 1}, ReqNodes: "t4-1,v100-2"}
 	if n.unpin(claim, sight); len(n.commands) != 1 || n.commands[0].Verb != Unpin || claim.Pin == "" {
 		t.Errorf("%+v, %+v", n.commands, claim)
+	}
+}
+
+// A victim that somebody holds would not come back.
+func TestOnHoldStays(t *testing.T) {
+	j, seen := signalledAt(epoch)
+	s := seen.Sights[slurmplug.Plain(1)]
+	s.Tag.Type = "be"
+	for hold, want := range map[bool]preemption.Why{false: "", true: Held} {
+		if s.OnHold = hold; j.Evictions[0].Vet(s, &Settings{}) != want {
+			t.Errorf("on hold %v: %q, want %q", hold, j.Evictions[0].Vet(s, &Settings{}), want)
+		}
 	}
 }
