@@ -185,6 +185,27 @@ func (r *Run) turned(n int, at time.Time) bool {
 	})
 }
 
+// overwritten tells whether priod wrote a field of a job just after its user had: the
+// value that it read, and gives back, may be the one before the user's.
+func (r *Run) overwritten(n int, key string) bool {
+	for line := range strings.Lines(r.Words) {
+		w := wrote.FindStringSubmatch(line)
+		if w == nil || w[3] != key || r.byShown(w[2]) != n {
+			continue
+		}
+		at, err := time.Parse(time.RFC3339, w[1])
+		if err == nil && slices.ContainsFunc(r.Done, func(d Done) bool {
+			return d.Job == n && d.Do == key && d.From.Before(at) && at.Before(d.Until.Add(slack/2))
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
+// wrote is what priod's log says of a write: when, the job, the field.
+var wrote = regexp.MustCompile(`^(\S+) .*priod: wrote: cycle=\d+ job=(\S+) lever=(\S+) `)
+
 // kept are the fields of a request that priod writes and reset gives back, by the
 // word that a user changes them with.
 func (s *Seen) kept() map[string]string {
@@ -229,6 +250,9 @@ func Undone(r *Run) (all []Breach) {
 				want[key] = value
 			case did(r.Done, n, time.Now(), key) || did(r.Off.Done, n, time.Now(), key):
 				continue // refused in one of the two
+			}
+			if set && r.overwritten(n, key) {
+				continue // no Slurm has a name for it: docs/reliability.md
 			}
 			if is != want[key] {
 				all = append(all, Breach{"reset leaves nothing", fmt.Sprintf("%s (%s)", r.Jobs[n].Name, s.Shown), fmt.Sprintf("%s is %q and its user's is %q", key, is, want[key])})

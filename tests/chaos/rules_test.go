@@ -71,6 +71,11 @@ func sound() *Run {
 	return r
 }
 
+// wroteAt is priod's log of a type that it gave job 82.
+func wroteAt(at time.Time) string {
+	return at.UTC().Format(time.RFC3339Nano) + ` [INFO]  priod: wrote: cycle=1 job=82 lever=Features before="" after=a100 why="steering: waits"` + "\n"
+}
+
 func TestSoundRunHasNoBreach(t *testing.T) {
 	if all := Breaches(sound()); len(all) > 0 {
 		t.Error(all)
@@ -167,6 +172,14 @@ func TestRulesSeeBreaches(t *testing.T) {
 		"a user's Nice": {func(r *Run) {
 			r.Done = []Done{{Turn: Turn{Job: 2, Do: "Nice", Value: "7"}}}
 			r.Reset.Queue[0].Nice = "7"
+		}, ""},
+		"reset loses a user's type": {func(r *Run) {
+			r.Done = []Done{{Turn: Turn{Job: 2, Do: "Features", Value: "a100"}, From: sec(10), Until: sec(10)}}
+			r.Words += wroteAt(sec(20))
+		}, "reset leaves nothing"},
+		"a type that priod wrote over as its user set it": {func(r *Run) {
+			r.Done = []Done{{Turn: Turn{Job: 2, Do: "Features", Value: "a100"}, From: sec(10), Until: sec(10)}}
+			r.Words += wroteAt(sec(11))
 		}, ""},
 		"explain fails":        {func(r *Run) { r.Answers = []string{"explain 83+0"} }, "priod's verbs answer"},
 		"an end that was none": {func(r *Run) { r.Journal[0].Left = sec(60) }, "evictions as accounting has them"},
