@@ -15,9 +15,9 @@ import (
 // The simulator's claims are about the code that runs in production: it may
 // hold no policy of its own. Orders such as fifo or las stand in it as they
 // stand in Slurm or in the papers' baselines; what priod decides must come from
-// priod/decide through cycle.Step, and nothing of it may have been copied.
+// the features' rooms through cycle.Step, and nothing of it may have been copied.
 func TestSimulatorHoldsNoCopyOfAPolicy(t *testing.T) {
-	production := functions(t, "../priod/policy", "../priod/decide", "../priod/plan", "../priod/cycle", "../priod/eviction")
+	production := functions(t, "../priod/order", "../priod/allocate", "../priod/steer", "../priod/size", "../priod/evict", "../priod/plan", "../priod/cycle")
 	for _, s := range functions(t, "../priod/simulate") {
 		for _, p := range production {
 			if share := s.alike(p); share > copied {
@@ -33,7 +33,7 @@ func TestSimulatorHoldsNoCopyOfAPolicy(t *testing.T) {
 		if !strings.Contains(imports, " "+module+"priod/cycle ") {
 			t.Error("priod/simulate/virtual does not drive cycle.Step")
 		}
-		for _, private := range []string{"priod/decide", "priod/policy/ranking"} {
+		for _, private := range features {
 			if strings.Contains(imports, " "+module+private+" ") {
 				t.Errorf("priod/simulate/virtual calls %s beside cycle.Step", private)
 			}
@@ -43,7 +43,7 @@ func TestSimulatorHoldsNoCopyOfAPolicy(t *testing.T) {
 
 // The test above sees a copy also when every name in it is another one.
 func TestCopiesAreSeen(t *testing.T) {
-	all := functions(t, "../priod/policy/ranking", "../priod/plan")
+	all := functions(t, "../priod/order", "../priod/plan")
 	seen := 0
 	for _, f := range all {
 		if len(f.shingles) == 0 {

@@ -25,15 +25,18 @@ var rows = []string{
 	"sbatchwrap",
 	"priod/cluster",
 	"priod/workload",
+	"priod/workload/speed",
+	"priod/workload/sensitivity",
 	"priod/profile",
 	"priod/placement",
 	"priod/placement/nodemap",
-	"priod/lp",
-	"priod/policy",
-	"priod/advise",
 	"priod/plan",
-	"priod/decide",
-	"priod/eviction",
+	"priod/order",
+	"priod/allocate",
+	"priod/steer",
+	"priod/size",
+	"priod/evict",
+	"priod/advise",
 	"sql",
 	"priod/store",
 	"priod/cycle",
@@ -65,6 +68,18 @@ func row(pkg string) int {
 
 // ideal is what only the papers assume, and no real Slurm can do.
 const ideal = "priod/simulate/ideal"
+
+// features are the rooms that take part in a cycle; none imports another.
+var features = []string{"priod/order", "priod/allocate", "priod/steer", "priod/size", "priod/evict"}
+
+// feature is the feature's room that holds a package; "": none.
+func feature(pkg string) string {
+	i := slices.IndexFunc(features, func(f string) bool { return within(pkg, f) })
+	if i < 0 {
+		return ""
+	}
+	return features[i]
+}
 
 // within tells whether a package is another one or below it.
 func within(pkg, room string) bool { return pkg == room || strings.HasPrefix(pkg, room+"/") }
@@ -115,6 +130,8 @@ func TestImportsGoOnlyDownwards(t *testing.T) {
 				t.Errorf("%s imports %s, which stands beside or above it", from, to)
 			case within(to, ideal) && !within(from, "priod/simulate") && from != "priod/cli":
 				t.Errorf("%s imports %s, which only the simulator and the command line may", from, to)
+			case feature(from) != "" && feature(to) != "" && feature(from) != feature(to):
+				t.Errorf("%s imports %s: what a feature needs of another goes through plan", from, to)
 			case strings.HasPrefix(from, "sbatchwrap") && !strings.HasPrefix(to, "slurmplug"):
 				t.Errorf("sbatchwrap imports %s; it may import only slurmplug", to)
 			}
@@ -142,11 +159,11 @@ func TestDaemonDoesNotReachIdeal(t *testing.T) {
 			visit(i, pkg)
 		}
 	}
-	for _, p := range []string{"daemon", "live", "cycle", "decide", "config", "eviction", "store"} {
+	for _, p := range []string{"daemon", "live", "cycle", "config", "store"} {
 		visit(module+"priod/"+p, "")
 	}
-	if !seen[module+"priod/policy/allocation"] {
-		t.Error("the daemon reaches no policy: the test looks elsewhere")
+	if !seen[module+"priod/allocate"] {
+		t.Error("the daemon reaches no feature: the test looks elsewhere")
 	}
 	if imports[module+ideal+"/policies"] == nil {
 		t.Errorf("%s is not where the test looks", ideal)
@@ -155,7 +172,7 @@ func TestDaemonDoesNotReachIdeal(t *testing.T) {
 
 // The words of the rule itself, so that the test above cannot pass by blindness.
 func TestRowsOrder(t *testing.T) {
-	if row("priod/policy/ranking") != slices.Index(rows, "priod/policy") || row("priod/cli") <= row("priod/store") || row("elsewhere") != -1 || !within(ideal+"/rounds", ideal) || within(ideal+"s", ideal) {
+	if row("priod/evict/yield") != slices.Index(rows, "priod/evict") || row("priod/cli") <= row("priod/store") || row("elsewhere") != -1 || !within(ideal+"/rounds", ideal) || within(ideal+"s", ideal) {
 		t.Fatal("row does not find the rooms")
 	}
 }

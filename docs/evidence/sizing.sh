@@ -49,9 +49,9 @@ done
 
 cd "$here/../.."
 printf '\n== Equal to the references (skipped where they are not beside the repository)\n'
-measured '^(---|ok)|_test.go' "$GO" test -count=1 -v ./priod/policy/sizing ./priod/simulate -run 'Golden|Synergy|WaterfillRows|Sizing'
+measured '^(---|ok)|_test.go' "$GO" test -count=1 -v ./priod/size ./priod/simulate -run 'Golden|Synergy|WaterfillRows|Sizing'
 printf '\n== Cost: 10,000 pending jobs on 2,000 nodes\n'
-measured ^Benchmark "$GO" test ./priod/policy/sizing -run '^$' -bench Size
+measured ^Benchmark "$GO" test ./priod/size -run '^$' -bench Size
 for seed in "$@"; do
 	printf '\n== 100 jobs on a real Slurm, seed %s\n' "$seed"
 	measured 'mean completion|^---' env SLURMPRIO_REQUIRE_LAB=1 SLURMPRIO_SIZING=1 SLURMPRIO_SEED="$seed" \

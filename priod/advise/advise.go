@@ -18,7 +18,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/placement"
 	"slurmprio/priod/placement/nodemap"
-	"slurmprio/priod/policy/speed"
+	"slurmprio/priod/workload/speed"
 	"slurmprio/slurmplug"
 )
 

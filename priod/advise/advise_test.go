@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/policy/ranking"
-	"slurmprio/priod/policy/speed"
+	"slurmprio/priod/plan"
+	"slurmprio/priod/workload/speed"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
 )
@@ -197,7 +197,7 @@ func TestTrialStandsBeforeOthers(t *testing.T) {
 	if a := give(t, s, r, speeds(1, 1)); a.Behind != 4 || a.Best.Start != 600+3600 {
 		t.Errorf("without priod behind %d: %s", a.Behind, summary(a))
 	}
-	s.Ranking = &ranking.Settings{}
+	s.Ranking = &plan.Classes{}
 	if a := give(t, s, r, speeds(1, 1)); a.Behind != 1 || summary(a) != "a100 600+3600; v100 1800+3600" {
 		t.Errorf("behind %d: %s", a.Behind, summary(a))
 	}

@@ -9,7 +9,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/placement"
 	"slurmprio/priod/placement/nodemap"
-	"slurmprio/priod/policy/ranking"
+	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 )
 
@@ -19,7 +19,7 @@ type Site struct {
 	Partitions []slurmplug.Partition
 	Memory     bool // it is handed out; else only GPUs and CPUs are
 	Defaults   Defaults
-	Ranking    *ranking.Settings // nil: no priod ranks this site's jobs
+	Ranking    *plan.Classes // nil: no priod ranks this site's jobs
 }
 
 // Defaults are what a job gets that does not ask for memory, MB; the first that

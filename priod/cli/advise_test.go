@@ -11,9 +11,9 @@ import (
 
 	"slurmprio/priod/advise"
 	"slurmprio/priod/config"
-	"slurmprio/priod/policy/ranking"
-	"slurmprio/priod/policy/speed"
+	"slurmprio/priod/plan"
 	"slurmprio/priod/report"
+	"slurmprio/priod/workload/speed"
 	"slurmprio/slurmplug/prio"
 	"slurmprio/slurmplug/sbatch"
 )
@@ -129,7 +129,7 @@ func TestAdviseWhereTheSiteSteers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a := adviser{cfg: &config.Config{}, site: &advise.Site{Ranking: &ranking.Settings{}}}
+		a := adviser{cfg: &config.Config{}, site: &advise.Site{Ranking: &plan.Classes{}}}
 		a.cfg.Steering.Enabled = c.steers
 		if is, say := a.steers(&j, advice); is != c.is || say != c.say {
 			t.Errorf("%+v: %v, %q", c, is, say)

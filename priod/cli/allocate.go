@@ -11,7 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"slurmprio/priod/policy/allocation"
+	"slurmprio/priod/allocate"
 	"slurmprio/priod/report"
 	"slurmprio/priod/simulate/ideal/policies"
 )
@@ -47,7 +47,7 @@ func allocateCommand() *cli.Command {
 			}
 			a, err := policy.Allocate(problem)
 			switch {
-			case allocation.Numeric(err):
+			case allocate.Numeric(err):
 				return fmt.Errorf("%w; %s", err, kept(text))
 			case err != nil:
 				return usagef("%s: %w", name, err)

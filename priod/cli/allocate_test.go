@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"slurmprio/priod/policy/allocation"
+	"slurmprio/priod/allocate"
 	"slurmprio/priod/simulate/ideal/policies"
 )
 
@@ -156,13 +156,13 @@ func TestAllocateKeepsWhatItFailsOn(t *testing.T) {
 		far := func() float64 { return math.Pow(10, 30*(r.Float64()-0.5)) }
 		p := &policies.Problem{}
 		for _, name := range []string{"a", "b", "c", "d"} {
-			p.Types = append(p.Types, allocation.GPUType{Name: name, GPUs: 3})
+			p.Types = append(p.Types, allocate.GPUType{Name: name, GPUs: 3})
 		}
 		for i := range 25 {
-			p.Jobs = append(p.Jobs, allocation.Job{ID: fmt.Sprint(i), GPUs: 1 + r.IntN(3), Weight: far(), Speed: []float64{far(), far(), far(), far()}, StepsLeft: 1,
-				Deadline: allocation.NoDeadline, Entity: allocation.NoEntity})
+			p.Jobs = append(p.Jobs, allocate.Job{ID: fmt.Sprint(i), GPUs: 1 + r.IntN(3), Weight: far(), Speed: []float64{far(), far(), far(), far()}, StepsLeft: 1,
+				Deadline: allocate.NoDeadline, Entity: allocate.NoEntity})
 		}
-		if _, err := (policies.Policy{Name: "max-min"}).Allocate(p); !allocation.Numeric(err) {
+		if _, err := (policies.Policy{Name: "max-min"}).Allocate(p); !allocate.Numeric(err) {
 			continue
 		}
 		text, err := p.MarshalJSON()

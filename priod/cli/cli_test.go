@@ -12,7 +12,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/cycle"
-	"slurmprio/priod/policy/ranking"
+	"slurmprio/priod/plan"
 	"slurmprio/priod/report"
 	"slurmprio/slurmplug"
 )
@@ -174,7 +174,7 @@ func TestEveryVerbHasJSON(t *testing.T) {
 }
 
 func TestEveryReasonHasWords(t *testing.T) {
-	for _, w := range ranking.Reasons {
+	for _, w := range plan.Reasons {
 		if report.Reason(string(w)) == string(w) {
 			t.Errorf("%q has no sentence", w)
 		}

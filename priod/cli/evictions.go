@@ -13,9 +13,9 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
 	"slurmprio/priod/cycle"
-	"slurmprio/priod/eviction"
+	"slurmprio/priod/evict"
+	"slurmprio/priod/evict/preemption"
 	"slurmprio/priod/live"
-	"slurmprio/priod/policy/preemption"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
 	"slurmprio/slurmplug"
@@ -127,15 +127,15 @@ func evictCommand() *cli.Command {
 
 // evictView is who would leave for a TE job.
 type evictView struct {
-	Job     cluster.JobID      `json:"job"`
-	Enabled bool               `json:"enabled"`
-	Policy  string             `json:"policy"`
-	Why     preemption.Why     `json:"why"`
-	Words   string             `json:"words"`
-	Cost    float64            `json:"cost_gpu_s"`
-	WaitS   float64            `json:"wait_s"` // until the last victim would have left
-	Victims []cluster.JobID    `json:"victims"`
-	Others  []eviction.Refusal `json:"others"` // all jobs that hold GPUs, with why they stay
+	Job     cluster.JobID   `json:"job"`
+	Enabled bool            `json:"enabled"`
+	Policy  string          `json:"policy"`
+	Why     preemption.Why  `json:"why"`
+	Words   string          `json:"words"`
+	Cost    float64         `json:"cost_gpu_s"`
+	WaitS   float64         `json:"wait_s"` // until the last victim would have left
+	Victims []cluster.JobID `json:"victims"`
+	Others  []evict.Refusal `json:"others"` // all jobs that hold GPUs, with why they stay
 }
 
 func evictDryRun(c *cli.Context, name slurmplug.JobName) (*evictView, error) {
@@ -148,7 +148,7 @@ func evictDryRun(c *cli.Context, name slurmplug.JobName) (*evictView, error) {
 		return nil, err
 	}
 	set := cfg.Eviction()
-	v := &evictView{Job: id, Enabled: set.Enabled, Policy: cfg.Preemption.Policy, Victims: []cluster.JobID{}, Others: []eviction.Refusal{}}
+	v := &evictView{Job: id, Enabled: set.Enabled, Policy: cfg.Preemption.Policy, Victims: []cluster.JobID{}, Others: []evict.Refusal{}}
 	if err := set.Policy.Check(); err != nil {
 		return nil, usagef("preemption.policy %q evicts nobody", cfg.Preemption.Policy)
 	}
@@ -168,16 +168,16 @@ func evictDryRun(c *cli.Context, name slurmplug.JobName) (*evictView, error) {
 	if err != nil {
 		return nil, err
 	}
-	var trials []eviction.Trial
+	var trials []evict.Trial
 	if result.Choice != nil { // nil when no TE job waits
 		trials = result.Choice.Trials
 	}
-	at := slices.IndexFunc(trials, func(t eviction.Trial) bool { return t.Job == id || t.Job.ID == id.ID && id.Task < 0 })
+	at := slices.IndexFunc(trials, func(t evict.Trial) bool { return t.Job == id || t.Job.ID == id.ID && id.Task < 0 })
 	if at < 0 {
 		return nil, fmt.Errorf("job %s does not wait as a TE job (priod explain %s says what it counts as)", name, name)
 	}
 	t := &trials[at]
-	v.Why, v.Words, v.Cost, v.WaitS = t.Why, eviction.Words(t.Why), t.Cost, t.Wait.Seconds()
+	v.Why, v.Words, v.Cost, v.WaitS = t.Why, evict.Words(t.Why), t.Cost, t.Wait.Seconds()
 	v.Victims = append(v.Victims, t.Victims...)
 	v.Others = append(v.Others, result.Choice.Refusals(t)...)
 	return v, nil
@@ -185,7 +185,7 @@ func evictDryRun(c *cli.Context, name slurmplug.JobName) (*evictView, error) {
 
 // journalOf is the daemon's journal of evictions; an empty one where no priod
 // has run.
-func journalOf(ctx context.Context, cfg *config.Config) (*eviction.Journal, error) {
+func journalOf(ctx context.Context, cfg *config.Config) (*evict.Journal, error) {
 	return store.OpenEvictions(ctx, cfg.State.Dir)
 }
 
@@ -201,7 +201,7 @@ func (v *evictView) show(w io.Writer, most int) {
 	for _, victims := range []bool{true, false} {
 		for _, o := range v.Others {
 			if (o.Why == preemption.Victim) == victims {
-				rows = append(rows, []any{o.Job.String(), o.User, o.GPUs, fmt.Sprintf("%.0f", o.Cost), string(o.Why), eviction.Words(o.Why)})
+				rows = append(rows, []any{o.Job.String(), o.User, o.GPUs, fmt.Sprintf("%.0f", o.Cost), string(o.Why), evict.Words(o.Why)})
 			}
 		}
 	}

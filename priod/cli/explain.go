@@ -14,11 +14,11 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
-	"slurmprio/priod/eviction"
-	"slurmprio/priod/policy/ranking"
-	"slurmprio/priod/policy/speed"
+	"slurmprio/priod/evict"
+	"slurmprio/priod/plan"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
+	"slurmprio/priod/workload/speed"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
 )
@@ -120,7 +120,7 @@ func readExplanation(c *cli.Context, name slurmplug.JobName) (*explanation, erro
 
 // date says of a job that waits no more that it was left alone, not that it is.
 func (v *explanation) date() {
-	if d := v.Decision; d != nil && !d.Ranked && d.Why != string(ranking.Overrun) && !v.waits() {
+	if d := v.Decision; d != nil && !d.Ranked && d.Why != string(plan.Overrun) && !v.waits() {
 		v.Reason = "as it last waited, " + v.Reason
 	}
 }
@@ -234,7 +234,7 @@ func (v *explanation) show(w io.Writer) {
 		line("Waiting", "%s, since it could first have run at %s", report.Ago(time.Since(d.Since)), clock(d.Since))
 	}
 	switch {
-	case d.Ranked || d.Why == string(ranking.Overrun):
+	case d.Ranked || d.Why == string(plan.Overrun):
 		line("Class", "%s, because %s", classes[d.Class], v.Reason)
 	case len(v.Intervals) > 0 && !v.Intervals[0].Closed:
 		line("Class", "%s while it runs; %s", classes[v.Intervals[0].Class], v.Reason)
@@ -323,7 +323,7 @@ func (v *explanation) showEvictions(line func(name, format string, a ...any)) {
 	for _, x := range v.Evictions {
 		state := x.State
 		if x.How != "" {
-			state += ", it " + left[eviction.How(x.How)]
+			state += ", it " + left[evict.How(x.How)]
 		}
 		if x.Reason != "" {
 			state += " (" + x.Reason + ")"
@@ -334,7 +334,7 @@ func (v *explanation) showEvictions(line func(name, format string, a ...any)) {
 		}
 		if x.Victim == v.Job.ID || v.Array != nil && x.Victim.ID == v.Job.ID.ID {
 			job := "for TE job"
-			if x.Purpose == string(eviction.ForRound) {
+			if x.Purpose == string(evict.ForRound) {
 				job = "at the end of a round, for job"
 			}
 			if v.Array != nil {
@@ -349,9 +349,9 @@ func (v *explanation) showEvictions(line func(name, format string, a ...any)) {
 }
 
 // left says how a victim left in words.
-var left = map[eviction.How]string{
-	eviction.Exited: "exited by itself", eviction.Finished: "finished its work", eviction.Forced: "was ended after its grace",
-	eviction.Returned: "was requeued by somebody else", eviction.Ended: "ended for a reason of its own", eviction.Forgotten: "was forgotten by Slurm",
+var left = map[evict.How]string{
+	evict.Exited: "exited by itself", evict.Finished: "finished its work", evict.Forced: "was ended after its grace",
+	evict.Returned: "was requeued by somebody else", evict.Ended: "ended for a reason of its own", evict.Forgotten: "was forgotten by Slurm",
 }
 
 func (v *explanation) showNow(line func(name, format string, a ...any)) {

@@ -8,10 +8,9 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
-	"slurmprio/priod/policy/ranking"
-	"slurmprio/priod/policy/speed"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
+	"slurmprio/priod/workload/speed"
 	"slurmprio/slurmplug"
 )
 
@@ -37,7 +36,7 @@ func TestExplainGPUTypes(t *testing.T) {
 		v.Share = &store.Share{Since: time.Unix(1000, 0), Types: []store.ShareOfType{
 			{GPUType: "a100", Speed: 1, Source: speed.Workload, Factor: 1, Time: &all, RunS: &run}, {GPUType: "t4", Speed: 0.5, Source: speed.Default, Factor: 1.4, Time: &none, RunS: &run},
 		}}
-		v.Decision = &store.Decision{Decision: plan.Decision{Job: v.Job.ID, Ranked: true, Class: cluster.BE, Why: string(ranking.Untagged)}}
+		v.Decision = &store.Decision{Decision: plan.Decision{Job: v.Job.ID, Ranked: true, Class: cluster.BE, Why: string(plan.Untagged)}}
 		v.Reason = report.Reason(v.Decision.Why)
 		v.Writes = []store.Write{
 			{Outcome: plan.Outcome{Action: plan.Action{Lever: slurmplug.Features, Before: "a100"}, Status: slurmplug.Applied}},
@@ -91,7 +90,7 @@ func TestExplainArraysAndTheHeld(t *testing.T) {
 	} {
 		v := &explanation{}
 		v.Job = store.Job{ID: slurmplug.Plain(84), User: "ann", State: cluster.Pending.String(), TimeLimitS: 60}
-		v.Decision = &store.Decision{Decision: plan.Decision{Job: v.Job.ID, Why: string(ranking.Held)}}
+		v.Decision = &store.Decision{Decision: plan.Decision{Job: v.Job.ID, Why: string(plan.Held)}}
 		v.Reason = report.Reason(v.Decision.Why)
 		c.change(v)
 		v.date()

@@ -9,8 +9,8 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/cycle"
+	"slurmprio/priod/evict/preemption"
 	"slurmprio/priod/plan"
-	"slurmprio/priod/policy/preemption"
 	"slurmprio/priod/report"
 	"slurmprio/slurmplug"
 )

@@ -6,7 +6,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/cycle"
-	"slurmprio/priod/eviction"
+	"slurmprio/priod/evict"
 	"slurmprio/slurmplug"
 )
 
@@ -14,11 +14,11 @@ import (
 // of the waiting ones only those that get.
 func TestPlanTellsRounds(t *testing.T) {
 	one, two, nine := slurmplug.Plain(1), slurmplug.Plain(2), slurmplug.Plain(9)
-	r := &cycle.Result{Round: &eviction.Round{Takers: []eviction.Taker{{Job: two, Why: eviction.TooSoon}, {Job: nine, Victims: []cluster.JobID{one}, Cost: 60}}}}
+	r := &cycle.Result{Round: &evict.Round{Takers: []evict.Taker{{Job: two, Why: evict.TooSoon}, {Job: nine, Victims: []cluster.JobID{one}, Cost: 60}}}}
 	if v := viewPlan(r); len(v.Yields) > 0 {
 		t.Errorf("nothing is begun: %+v", v.Yields)
 	}
-	r.Round.Turn.Claims = make([]eviction.Claim, 1)
+	r.Round.Turn.Claims = make([]evict.Claim, 1)
 	if v := viewPlan(r); !reflect.DeepEqual(v.Yields, []leaveView{{For: nine, Victims: []cluster.JobID{one}, Cost: 60}}) || len(v.Evictions) > 0 {
 		t.Errorf("%+v", v)
 	}

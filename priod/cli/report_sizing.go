@@ -9,9 +9,9 @@ import (
 
 	"slurmprio/priod/config"
 	"slurmprio/priod/live"
-	"slurmprio/priod/policy/sensitivity"
 	"slurmprio/priod/report"
 	"slurmprio/priod/workload"
+	"slurmprio/priod/workload/sensitivity"
 )
 
 func reportSizing(c *cli.Context) error {

@@ -12,8 +12,8 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/cycle"
-	"slurmprio/priod/decide"
-	"slurmprio/priod/eviction"
+	"slurmprio/priod/evict"
+	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
@@ -69,15 +69,15 @@ func fillStore(t *testing.T, dir string, ago time.Duration) {
 	slurm := &still{}
 	step := func(s int, jobs ...cluster.Job) {
 		slurm.Snapshot = cluster.Snapshot{At: at(s), Cluster: "test", Jobs: jobs}
-		if _, err := cycle.Step(ctx, slurm, st, h, cycle.Settings{Decide: decide.Settings{Lever: slurmplug.SiteFactor, Top: 1_000_000, Step: 1000}}); err != nil {
+		if _, err := cycle.Step(ctx, slurm, st, h, cycle.Settings{Decide: order.Settings{Lever: slurmplug.SiteFactor, Top: 1_000_000, Step: 1000}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	claim := eviction.Claim{Number: 1, Job: trial.ID, RawID: 2, User: trial.User, GPUs: 2, Shares: []eviction.Share{{Node: "n1", GPUs: 2}}, State: eviction.Planned, At: at(400), Changed: at(400)}
-	e := eviction.Eviction{Number: 1, Claim: 1, Job: victim.ID, RawID: 1, User: victim.User, Start: at(100), GPUs: 2, Signal: "B:USR1", Grace: 30 * time.Second,
-		Promised: 120, State: eviction.Recorded, At: at(400)}
+	claim := evict.Claim{Number: 1, Job: trial.ID, RawID: 2, User: trial.User, GPUs: 2, Shares: []evict.Share{{Node: "n1", GPUs: 2}}, State: evict.Planned, At: at(400), Changed: at(400)}
+	e := evict.Eviction{Number: 1, Claim: 1, Job: victim.ID, RawID: 1, User: victim.User, Start: at(100), GPUs: 2, Signal: "B:USR1", Grace: 30 * time.Second,
+		Promised: 120, State: evict.Recorded, At: at(400)}
 	save := func() {
-		if err := st.SaveEvictions(ctx, &eviction.Turn{Claims: []eviction.Claim{claim}, Evictions: []eviction.Eviction{e}}); err != nil {
+		if err := st.SaveEvictions(ctx, &evict.Turn{Claims: []evict.Claim{claim}, Evictions: []evict.Eviction{e}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -85,11 +85,11 @@ func fillStore(t *testing.T, dir string, ago time.Duration) {
 	step(100, running(victim, 100))
 	step(400, running(victim, 100), trial)
 	save()
-	e.State, e.SignalledAt = eviction.Signalled, at(400)
+	e.State, e.SignalledAt = evict.Signalled, at(400)
 	save()
 	step(410, running(victim, 100), trial)
-	e.State, e.How, e.LeftAt, e.RequeuedAt, e.RestoredAt, e.Ended, e.Paid = eviction.Done, eviction.Exited, at(410), at(411), at(412), at(520), 20
-	claim.State, claim.Room, claim.Ended = eviction.Started, at(410), at(410)
+	e.State, e.How, e.LeftAt, e.RequeuedAt, e.RestoredAt, e.Ended, e.Paid = evict.Done, evict.Exited, at(410), at(411), at(412), at(520), 20
+	claim.State, claim.Room, claim.Ended = evict.Started, at(410), at(410)
 	save()
 	step(420, again, running(trial, 410))
 	step(510, again, running(trial, 410))

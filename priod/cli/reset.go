@@ -15,11 +15,13 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
 	"slurmprio/priod/daemon"
-	"slurmprio/priod/decide"
-	"slurmprio/priod/eviction"
+	"slurmprio/priod/evict"
 	"slurmprio/priod/live"
+	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/report"
+	"slurmprio/priod/size"
+	"slurmprio/priod/steer"
 	"slurmprio/priod/store"
 	"slurmprio/slurmplug"
 )
@@ -143,10 +145,10 @@ func (v *resetView) requeue(ctx context.Context, cfg *config.Config, slurm *live
 	if sights == nil {
 		return fmt.Errorf("read Slurm: %w", err)
 	}
-	maps.DeleteFunc(sights, func(_ cluster.JobID, s eviction.Sight) bool { return s.Gone || s.Final == "" })
+	maps.DeleteFunc(sights, func(_ cluster.JobID, s evict.Sight) bool { return s.Gone || s.Final == "" })
 	set := cfg.Eviction()
-	turn := eviction.Next(journal, eviction.Seen{At: time.Now(), Sights: sights, Consents: set.Consents, ZeroEnds: set.ZeroEnds, Paused: true})
-	commands := slices.DeleteFunc(turn.Commands, func(c eviction.Command) bool { return c.Verb != eviction.Requeue })
+	turn := evict.Next(journal, evict.Seen{At: time.Now(), Sights: sights, Consents: set.Consents, ZeroEnds: set.ZeroEnds, Paused: true})
+	commands := slices.DeleteFunc(turn.Commands, func(c evict.Command) bool { return c.Verb != evict.Requeue })
 	if v.DryRun {
 		for _, c := range commands {
 			v.Requeued = append(v.Requeued, c.Job)
@@ -175,7 +177,7 @@ func (v *resetView) unreserve(ctx context.Context, slurm *live.Cluster) error {
 	for _, name := range names {
 		end := endedReservation{Name: name}
 		if !v.DryRun {
-			r := slurm.Do(context.WithoutCancel(ctx), []eviction.Command{{Verb: eviction.Free, Value: name}})[0]
+			r := slurm.Do(context.WithoutCancel(ctx), []evict.Command{{Verb: evict.Free, Value: name}})[0]
 			end.Status, end.Message = r.Status, r.Message
 		}
 		v.Reservations = slices.DeleteFunc(v.Reservations, func(e endedReservation) bool { return e.Name == name })
@@ -205,7 +207,7 @@ func (v *resetView) round(ctx context.Context, cfg *config.Config, slurm *live.C
 	doubts := askSizes(ctx, slurm, &snapshot, h)
 	set := cfg.Decide()
 	if set.Peers {
-		decide.Adopt(decide.Strangers(&snapshot, h, set), &snapshot, h)
+		order.Adopt(order.Strangers(&snapshot, h, set), &snapshot, h)
 	}
 	var actions []plan.Action
 	for i := range snapshot.Jobs {
@@ -217,7 +219,7 @@ func (v *resetView) round(ctx context.Context, cfg *config.Config, slurm *live.C
 		for _, id := range names(j.ID, j.Tasks) {
 			delete(known, id)
 		}
-		for _, a := range decide.Restore(j, w) {
+		for _, a := range order.Restore(j, w) {
 			a.Tasks, a.Reason = j.Tasks, "reset"
 			actions = append(actions, a)
 		}
@@ -271,7 +273,7 @@ func (v *resetView) explain(s *cluster.Snapshot) {
 	for i := range v.Writes {
 		o := &v.Writes[i]
 		if o.Lever == slurmplug.Features && o.Status == slurmplug.Applied && o.After != o.Was {
-			_, lost := decide.PutBack(o.Was, s.Nodes)
+			_, lost := steer.PutBack(o.Was, s.Nodes)
 			o.Message = fmt.Sprintf("without %.80s, which no node has", strings.Join(lost, ", "))
 		}
 	}
@@ -376,9 +378,9 @@ func (u *unasked) field(j *cluster.Job, lever slurmplug.Lever, r cluster.Request
 // name in it is lost, the line stays, for a later reset to put back the rest.
 func (u *unasked) constraint(j *cluster.Job, now, to string, c *store.Change) {
 	back := putBack(j, slurmplug.Features, now, to)
-	text, lost := decide.PutBack(to, u.nodes)
+	text, lost := steer.PutBack(to, u.nodes)
 	if text == now || text == "" && len(lost) > 0 {
-		u.unread = append(u.unread, plan.Outcome{Action: back, Status: slurmplug.Postponed, Message: decide.NoFeature(lost)})
+		u.unread = append(u.unread, plan.Outcome{Action: back, Status: slurmplug.Postponed, Message: steer.NoFeature(lost)})
 		return
 	}
 	if back.After = text; len(lost) > 0 {
@@ -413,7 +415,7 @@ func askSizes(ctx context.Context, slurm *live.Cluster, s *cluster.Snapshot, h *
 			jobs = append(jobs, &s.Jobs[i])
 		}
 	}
-	return errors.Join(slurm.Asked(ctx, jobs), slurm.AskMemory(ctx, decide.Lowered(s, h)))
+	return errors.Join(slurm.Asked(ctx, jobs), slurm.AskMemory(ctx, size.Lowered(s, h)))
 }
 
 // alone makes sure that no other priod of this host, and with follow_controller

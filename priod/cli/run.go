@@ -12,13 +12,15 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/urfave/cli/v2"
 
+	"slurmprio/priod/allocate"
 	"slurmprio/priod/config"
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/daemon"
-	"slurmprio/priod/decide"
-	"slurmprio/priod/eviction"
+	"slurmprio/priod/evict"
 	"slurmprio/priod/live"
 	"slurmprio/priod/report"
+	"slurmprio/priod/size"
+	"slurmprio/priod/steer"
 	"slurmprio/priod/store"
 	"slurmprio/priod/workload"
 )
@@ -100,7 +102,7 @@ func preview(ctx context.Context, cfg *config.Config, log hclog.Logger) (cycle.R
 	}
 	journal, err := journalOf(ctx, cfg)
 	if err != nil {
-		journal = eviction.NewJournal() // history has said why
+		journal = evict.NewJournal() // history has said why
 	}
 	set := cycle.Settings{Decide: cfg.Decide(), DryRun: true, Allocation: cfg.AllocationSettings()}
 	slurm := live.New(newClient(cfg))
@@ -109,7 +111,7 @@ func preview(ctx context.Context, cfg *config.Config, log hclog.Logger) (cycle.R
 	}
 	set.Evictions = cycle.Evictions{Settings: cfg.Eviction(), Slurm: slurm, Journal: journal}
 	set.Rounds = &cycle.Rounds{Settings: cfg.RoundSettings()}
-	var sizes decide.Sizes
+	var sizes size.Sizes
 	sizing := cfg.Sizes()
 	if sizing.Table, err = workload.Load(cfg.Speeds.Workloads); err != nil {
 		return cycle.Result{}, err
@@ -118,16 +120,16 @@ func preview(ctx context.Context, cfg *config.Config, log hclog.Logger) (cycle.R
 	sizing.Past = daemon.UsesKnown(ctx, slurm, cfg, sizing.PastAt, log)
 	sizes.Set(sizing)
 	set.Sizing = cycle.Sizing{Sizes: &sizes, Slurm: slurm}
-	var memory decide.GiveBack
+	var memory size.GiveBack
 	memory.Set(cfg.GiveBack())
 	set.GiveBack = cycle.GiveBack{Memory: &memory, Slurm: slurm}
-	set.Steering = cycle.Steering{Settings: cfg.Steer(), Helm: &decide.Helm{}, Slurm: slurm}
+	set.Steering = cycle.Steering{Settings: cfg.Steer(), Helm: &steer.Helm{}, Slurm: slurm}
 	return cycle.Step(ctx, slurm, nil, h, set)
 }
 
 // ledger is what the daemon knows of allocations, and takes speeds from; an empty
 // one without a state folder.
-func ledger(ctx context.Context, cfg *config.Config, slurm *live.Cluster, set *decide.AllocationSettings) (*decide.Ledger, error) {
+func ledger(ctx context.Context, cfg *config.Config, slurm *live.Cluster, set *allocate.AllocationSettings) (*allocate.Ledger, error) {
 	if set.Policy.Name == "" {
 		return nil, nil
 	}
@@ -142,7 +144,7 @@ func ledger(ctx context.Context, cfg *config.Config, slurm *live.Cluster, set *d
 	}
 	r, err := store.OpenReader(ctx, cfg.State.Dir)
 	if err != nil {
-		return &decide.Ledger{}, nil // history has said why
+		return &allocate.Ledger{}, nil // history has said why
 	}
 	defer r.Close()
 	l, err := r.Lessons(ctx, nil)

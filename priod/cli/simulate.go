@@ -20,21 +20,21 @@ import (
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
 
+	"slurmprio/priod/allocate"
 	"slurmprio/priod/config"
 	"slurmprio/priod/cycle"
-	"slurmprio/priod/decide"
+	"slurmprio/priod/evict/preemption"
+	"slurmprio/priod/evict/yield"
 	"slurmprio/priod/live"
-	"slurmprio/priod/policy/preemption"
-	"slurmprio/priod/policy/speed"
-	"slurmprio/priod/policy/steering"
-	"slurmprio/priod/policy/yield"
 	"slurmprio/priod/report"
 	"slurmprio/priod/simulate"
 	"slurmprio/priod/simulate/ideal/policies"
 	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/simulate/virtual"
+	"slurmprio/priod/steer"
 	"slurmprio/priod/trace"
 	"slurmprio/priod/workload"
+	"slurmprio/priod/workload/speed"
 )
 
 func simulateCommand() *cli.Command {
@@ -100,10 +100,10 @@ func simulateFlags() []cli.Flag {
 		choice(simulate.Sizings, "with how many CPUs and how much memory"),
 		&cli.DurationFlag{Category: policy, Name: "round", Usage: "`TIME` that a round takes; with --engine slurm and --allocation, jobs that have had their share yield at its end (default there: never)"},
 		&cli.DurationFlag{Category: policy, Name: "steering-cycle", Value: 15 * time.Second, Usage: "with --engine slurm and --allocation: `TIME` between two cycles, in which jobs that came start anywhere; 0s: none starts before it is steered"},
-		&cli.Float64Flag{Category: policy, Name: "steering-wait", Value: steering.Defaults.Wait, Usage: "with --engine slurm and --allocation: waiting weighs so many `TIMES` as much as running when a job chooses among its GPU types"},
-		&cli.IntFlag{Category: policy, Name: "steering-depth", Value: steering.Defaults.Depth, Usage: "with --engine slurm and --allocation: how many `JOBS` from the head are steered; 0: all"},
+		&cli.Float64Flag{Category: policy, Name: "steering-wait", Value: steer.Defaults.Wait, Usage: "with --engine slurm and --allocation: waiting weighs so many `TIMES` as much as running when a job chooses among its GPU types"},
+		&cli.IntFlag{Category: policy, Name: "steering-depth", Value: steer.Defaults.Depth, Usage: "with --engine slurm and --allocation: how many `JOBS` from the head are steered; 0: all"},
 		&cli.BoolFlag{Category: policy, Name: "steering-busy", Usage: "with --engine slurm and --allocation: no GPU stays idle that a job could use, also when it ends sooner by waiting for another"},
-		&cli.DurationFlag{Category: policy, Name: "lead", Value: time.Duration(yield.Defaults.Lead) * time.Second, Usage: "with order owed: `TIME` that a job that is nearly done is owed beyond its due; 0s when nobody says how long jobs run"},
+		&cli.DurationFlag{Category: policy, Name: "lead", Value: time.Duration(yield.Defaults.Lead.Most) * time.Second, Usage: "with order owed: `TIME` that a job that is nearly done is owed beyond its due; 0s when nobody says how long jobs run"},
 		&cli.Float64Flag{Category: policy, Name: "round-pay", Value: yield.Defaults.Pay, Usage: "with --engine slurm and --round: a job yields when that gains so many `TIMES` the GPU time that it loses"},
 		choice(simulate.Speeds, "how the allocation knows how fast jobs are: told; from completed jobs and their steps; from their run times alone, as if no job had a tag"),
 		&cli.IntFlag{Category: policy, Name: "history-jobs", Usage: "learn speeds from the first so many completed `JOBS` only; 0: from all"},
@@ -221,10 +221,10 @@ func simulation(ctx context.Context, c *cli.Context, bar io.Writer) (*simulated,
 		in.Daemon.Settings.Decide.Ranking.Partitions = nil // a trace has none
 		if set := cfg.AllocationSettings(); set.Policy.Name != "" {
 			set.Ranking.Partitions, set.Table = nil, table
-			in.Daemon.Settings.Ledger, in.Daemon.Settings.Allocation = &decide.Ledger{}, set
+			in.Daemon.Settings.Ledger, in.Daemon.Settings.Allocation = &allocate.Ledger{}, set
 		}
 		if set := cfg.Steer(); set.Enabled {
-			in.Daemon.Settings.Steering = cycle.Steering{Settings: set, Helm: &decide.Helm{}}
+			in.Daemon.Settings.Steering = cycle.Steering{Settings: set, Helm: &steer.Helm{}}
 			if err := steeredBackfill(c, &s.spec); err != nil {
 				return nil, err
 			}
@@ -509,10 +509,10 @@ func specOf(c *cli.Context) (simulate.Spec, error) {
 	}
 	if spec.Engine != "rounds" && spec.Allocation != "" && spec.Allocation != "none" {
 		spec.Cycle = s("steering-cycle")
-		spec.Steering, spec.Yield = steering.Defaults, yield.Defaults
+		spec.Steering, spec.Yield = steer.Defaults, yield.Defaults
 		spec.Steering.Wait, spec.Steering.Depth = c.Float64("steering-wait"), c.Int("steering-depth")
 		spec.Steering.Busy = c.Bool("steering-busy")
-		spec.Yield.Lead, spec.Yield.Pay = s("lead"), c.Float64("round-pay")
+		spec.Yield.Lead.Most, spec.Yield.Pay = s("lead"), c.Float64("round-pay")
 	} else {
 		for _, name := range []string{"steering-cycle", "steering-wait", "steering-depth", "steering-busy", "lead", "round-pay"} {
 			if c.IsSet(name) {

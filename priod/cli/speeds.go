@@ -14,10 +14,10 @@ import (
 
 	"slurmprio/priod/config"
 	"slurmprio/priod/live"
-	"slurmprio/priod/policy/speed"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
 	"slurmprio/priod/workload"
+	"slurmprio/priod/workload/speed"
 	"slurmprio/slurmplug/jobtag"
 )
 

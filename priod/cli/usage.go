@@ -7,8 +7,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"slurmprio/priod/live"
-	"slurmprio/priod/policy/sensitivity"
 	"slurmprio/priod/report"
+	"slurmprio/priod/workload/sensitivity"
 )
 
 func workloadsUsageCommand() *cli.Command {

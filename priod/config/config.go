@@ -24,15 +24,15 @@ import (
 	"github.com/xrash/smetrics"
 
 	"slurmprio/etc"
-	"slurmprio/priod/decide"
-	"slurmprio/priod/eviction"
-	"slurmprio/priod/policy/allocation"
-	"slurmprio/priod/policy/preemption"
-	"slurmprio/priod/policy/ranking"
-	"slurmprio/priod/policy/sizing"
-	"slurmprio/priod/policy/speed"
-	"slurmprio/priod/policy/steering"
-	"slurmprio/priod/policy/yield"
+	"slurmprio/priod/allocate"
+	"slurmprio/priod/evict"
+	"slurmprio/priod/evict/preemption"
+	"slurmprio/priod/evict/yield"
+	"slurmprio/priod/order"
+	"slurmprio/priod/plan"
+	"slurmprio/priod/size"
+	"slurmprio/priod/steer"
+	"slurmprio/priod/workload/speed"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
 	"slurmprio/slurmplug/wake"
@@ -340,7 +340,7 @@ const maxTop = 2147483645
 func (c *Config) validate() error {
 	_, leverKnown := levers[c.Ranking.Lever]
 	_, wakeErr := wakeAddresses(c.Wake.Listen)
-	_, sizingErr := sizing.Parse(c.Sizing.Mechanism)
+	_, sizingErr := size.Parse(c.Sizing.Mechanism)
 	budgets := map[string]Budget{"te_budget.user": c.TEBudget.User, "te_budget.account": c.TEBudget.Account}
 	for name, b := range c.TEBudget.Users {
 		budgets["te_budget.users."+name] = b
@@ -370,7 +370,7 @@ func (c *Config) validate() error {
 		{"ranking.te_qos", noneEmpty(c.Ranking.TEQOS), "names of QOS"},
 		{"ranking.be_qos", noneEmpty(c.Ranking.BEQOS) && disjoint(c.Ranking.TEQOS, c.Ranking.BEQOS), "names of QOS that do not stand in ranking.te_qos"},
 		{"ranking.order", slices.Contains(orders, c.Ranking.Order), strings.Join(orders, ", ")},
-		{"ranking.order", c.Ranking.Order == string(decide.SlurmOrder) || c.Allocation.Policy != "", "an allocation.policy beside order " + c.Ranking.Order},
+		{"ranking.order", c.Ranking.Order == string(order.SlurmOrder) || c.Allocation.Policy != "", "an allocation.policy beside order " + c.Ranking.Order},
 		{"allocation.every", c.Allocation.Every >= Duration(time.Minute), "at least 1m"},
 		{"allocation.fifo", noneEmpty(c.Allocation.FIFO), "names of accounts"},
 		{"steering.enabled", !c.Steering.Enabled || c.Allocation.Policy != "", "an allocation.policy beside steering"},
@@ -486,7 +486,7 @@ func oneGroup(expression string) bool {
 	return err == nil && e.NumSubexp() == 1
 }
 
-var orders = []string{string(decide.SlurmOrder), string(decide.GavelOrder), string(decide.OwedOrder)}
+var orders = []string{string(order.SlurmOrder), string(order.GavelOrder), string(order.OwedOrder)}
 
 // checkAllocation looks at the policy and its weights.
 func (c *Config) checkAllocation() error {
@@ -517,9 +517,9 @@ func checkPolicy(text string) error {
 		return errors.New("want a policy without space sharing: Slurm gives a GPU to one job")
 	}
 	if slices.Contains(comparisons, words[0]) {
-		return fmt.Errorf("%s is there to compare with, in priod allocate and priod simulate: want one of %s", words[0], strings.Join(allocation.Names(), ", "))
+		return fmt.Errorf("%s is there to compare with, in priod allocate and priod simulate: want one of %s", words[0], strings.Join(allocate.Names(), ", "))
 	}
-	_, err := allocation.ParsePolicy(text)
+	_, err := allocate.ParsePolicy(text)
 	return err
 }
 
@@ -571,17 +571,17 @@ func disjoint(a, b []string) bool {
 }
 
 // Decide returns the settings of the decisions.
-func (c *Config) Decide() decide.Settings {
-	return decide.Settings{
+func (c *Config) Decide() order.Settings {
+	return order.Settings{
 		Lever:     levers[c.Ranking.Lever],
 		Top:       c.Ranking.Top,
 		Step:      c.Ranking.Step,
 		NiceLimit: c.Ranking.NiceLimit,
 		MaxWrites: c.Limits.WritesPerCycle,
 		Peers:     c.Cycle.FollowController,
-		Order:     decide.Order(c.Ranking.Order),
-		Lead:      c.RoundSettings().Policy,
-		Ranking: ranking.Settings{
+		Order:     order.Order(c.Ranking.Order),
+		Lead:      c.RoundSettings().Policy.Lead,
+		Ranking: plan.Classes{
 			Partitions: c.Slurm.Partitions,
 			TEQOS:      c.Ranking.TEQOS,
 			BEQOS:      c.Ranking.BEQOS,
@@ -595,23 +595,23 @@ func (c *Config) Decide() decide.Settings {
 
 // AllocationSettings returns how the time of GPUs is divided; what speeds rest on
 // is the caller's to add.
-func (c *Config) AllocationSettings() decide.AllocationSettings {
+func (c *Config) AllocationSettings() allocate.AllocationSettings {
 	a := &c.Allocation
-	set := decide.AllocationSettings{
+	set := allocate.AllocationSettings{
 		Every: time.Duration(a.Every), Weights: a.Weights, FIFO: a.FIFO, Ranking: c.Decide().Ranking, Speeds: c.SpeedSettings(),
 	}
 	if a.Policy != "" {
-		set.Policy, _ = allocation.ParsePolicy(a.Policy) // validated
+		set.Policy, _ = allocate.ParsePolicy(a.Policy) // validated
 	}
 	return set
 }
 
 // Steer returns how pending jobs are bound to GPU types.
-func (c *Config) Steer() decide.SteerSettings {
+func (c *Config) Steer() steer.Settings {
 	s := &c.Steering
-	set := decide.SteerSettings{
+	set := steer.Settings{
 		Enabled: s.Enabled, MaxWrites: s.WritesPerCycle, Features: map[string]string{},
-		Policy: steering.Settings{Depth: s.Depth, Wait: s.Wait, Least: s.Least, Keep: steering.Defaults.Keep, Away: steering.Defaults.Away, Change: s.Change, Cycles: s.Cycles, Busy: s.Busy},
+		Policy: steer.Rule{Depth: s.Depth, Wait: s.Wait, Least: s.Least, Keep: steer.Defaults.Keep, Away: steer.Defaults.Away, Change: s.Change, Cycles: s.Cycles, Busy: s.Busy},
 	}
 	if c.Rounds.Enabled { // who has the time in the next round may need another type
 		set.Policy.Keep = min(set.Policy.Keep, time.Duration(c.Rounds.Length).Seconds())
@@ -623,11 +623,11 @@ func (c *Config) Steer() decide.SteerSettings {
 }
 
 // RoundSettings returns who yields to whom at the end of a round.
-func (c *Config) RoundSettings() eviction.RoundSettings {
+func (c *Config) RoundSettings() evict.RoundSettings {
 	r := &c.Rounds
-	return eviction.RoundSettings{Enabled: r.Enabled, Policy: yield.Settings{
+	return evict.RoundSettings{Enabled: r.Enabled, Policy: yield.Settings{
 		Round: time.Duration(r.Length).Seconds(), Pay: r.Pay, AtOnce: r.AtOnce,
-		Lead: time.Duration(r.Lead).Seconds(), Half: time.Duration(r.Half).Seconds(),
+		Lead: plan.Lead{Most: time.Duration(r.Lead).Seconds(), Half: time.Duration(r.Half).Seconds()},
 	}}
 }
 
@@ -637,22 +637,22 @@ func (c *Config) SpeedSettings() speed.Settings {
 }
 
 // Sizes are the settings of sizing but for the table of workloads and the past.
-func (c *Config) Sizes() decide.SizeSettings {
-	mechanism, _ := sizing.Parse(c.Sizing.Mechanism) // validate has read it
-	return decide.SizeSettings{
+func (c *Config) Sizes() size.Settings {
+	mechanism, _ := size.Parse(c.Sizing.Mechanism) // validate has read it
+	return size.Settings{
 		Enabled: c.Sizing.Enabled, Mechanism: mechanism, Within: time.Duration(c.Sizing.Within), Most: c.Sizing.Jobs,
 	}
 }
 
 // GiveBack returns which running jobs give back memory.
-func (c *Config) GiveBack() decide.GiveBackSettings {
-	return decide.GiveBackSettings{Enabled: c.Sizing.GiveBack, After: time.Duration(c.Sizing.GiveBackAfter), Ranking: c.Decide().Ranking}
+func (c *Config) GiveBack() size.GiveBackSettings {
+	return size.GiveBackSettings{Enabled: c.Sizing.GiveBack, After: time.Duration(c.Sizing.GiveBackAfter), Ranking: c.Decide().Ranking}
 }
 
 // Eviction returns the settings of making room.
-func (c *Config) Eviction() eviction.Settings {
+func (c *Config) Eviction() evict.Settings {
 	p := &c.Preemption
-	return eviction.Settings{
+	return evict.Settings{
 		Enabled: p.Enabled && p.Policy != noEvictions,
 		Policy: preemption.Settings{
 			Policy: preemption.Policy(p.Policy), S: p.FitGppS, Fallback: preemption.Fallback(p.FitGppFallback),
@@ -667,8 +667,8 @@ func (c *Config) Eviction() eviction.Settings {
 	}
 }
 
-func allOver(single map[string]Budget, general Budget) map[string]ranking.Budget {
-	budgets := make(map[string]ranking.Budget, len(single))
+func allOver(single map[string]Budget, general Budget) map[string]plan.Budget {
+	budgets := make(map[string]plan.Budget, len(single))
 	for name, b := range single {
 		budgets[name] = b.over(general)
 	}
@@ -676,8 +676,8 @@ func allOver(single map[string]Budget, general Budget) map[string]ranking.Budget
 }
 
 // over fills the keys that b leaves out from the general budget.
-func (b Budget) over(general Budget) ranking.Budget {
-	return ranking.Budget{
+func (b Budget) over(general Budget) plan.Budget {
+	return plan.Budget{
 		GPUs:      first(b.GPUs, general.GPUs),
 		TimeLimit: time.Duration(first(b.TimeLimit, general.TimeLimit)),
 		GPUHours:  first(b.GPUHoursPerDay, general.GPUHoursPerDay),

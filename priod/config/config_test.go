@@ -12,10 +12,10 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"slurmprio/etc"
-	"slurmprio/priod/eviction"
-	"slurmprio/priod/policy/preemption"
-	"slurmprio/priod/policy/ranking"
-	"slurmprio/priod/policy/yield"
+	"slurmprio/priod/evict"
+	"slurmprio/priod/evict/preemption"
+	"slurmprio/priod/evict/yield"
+	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/wake"
 )
@@ -35,13 +35,13 @@ func TestDefaultsAreValid(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := c.Decide()
-	if d.Lever != slurmplug.SiteFactor || d.Top != 2_000_000_000 || d.Ranking.User != (ranking.Budget{GPUs: 8, TimeLimit: time.Hour, GPUHours: 48}) {
+	if d.Lever != slurmplug.SiteFactor || d.Top != 2_000_000_000 || d.Ranking.User != (plan.Budget{GPUs: 8, TimeLimit: time.Hour, GPUHours: 48}) {
 		t.Fatalf("%+v", d)
 	}
-	if d.Lead != yield.Defaults {
+	if d.Lead != yield.Defaults.Lead {
 		t.Errorf("order owed has the lead %+v", d.Lead)
 	}
-	if got, want := c.RoundSettings(), (eviction.RoundSettings{Policy: yield.Defaults}); got != want {
+	if got, want := c.RoundSettings(), (evict.RoundSettings{Policy: yield.Defaults}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	if got, want := c.Eviction().Policy.Limits, (preemption.Limits{AtOnce: 8, PerCycle: 4, PerHour: 60, PerDay: 100, PerOwner: 10}); got != want {
@@ -98,10 +98,10 @@ func TestSingleBudgetsInherit(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := c.Decide().Ranking
-	if got := r.Users["alice"]; got != (ranking.Budget{GPUs: 16, TimeLimit: time.Hour, GPUHours: 48}) {
+	if got := r.Users["alice"]; got != (plan.Budget{GPUs: 16, TimeLimit: time.Hour, GPUHours: 48}) {
 		t.Errorf("%+v", got)
 	}
-	if got := r.Accounts["bad name"]; got != (ranking.Budget{TimeLimit: 48 * time.Hour}) {
+	if got := r.Accounts["bad name"]; got != (plan.Budget{TimeLimit: 48 * time.Hour}) {
 		t.Errorf("%+v", got)
 	}
 }

@@ -10,24 +10,25 @@ import (
 	"slices"
 	"strconv"
 
+	"slurmprio/priod/allocate"
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/decide"
-	"slurmprio/priod/eviction"
+	"slurmprio/priod/evict"
+	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 )
 
 // Settings are what a cycle depends on.
 type Settings struct {
-	Decide decide.Settings
+	Decide order.Settings
 	// DryRun observes, decides and records nothing: the plan is the result.
 	DryRun bool
 	// Hold says why nothing may be written now ("paused by ..."); "" when it may.
 	Hold string
 	// Ledger keeps what was allocated and received, by the settings of Allocation;
 	// nil: nothing is allocated.
-	Ledger     *decide.Ledger
-	Allocation decide.AllocationSettings
+	Ledger     *allocate.Ledger
+	Allocation allocate.AllocationSettings
 	// Steering binds pending jobs to GPU types; the zero value binds none.
 	Steering Steering
 	// Sizing gives waiting jobs other sizes; the zero value gives none.
@@ -56,12 +57,12 @@ type Recorder interface {
 // Result is what one cycle did.
 type Result struct {
 	Snapshot  cluster.Snapshot
-	Strangers []decide.Stranger // values of another priod
+	Strangers []order.Stranger // values of another priod
 	Plan      plan.Plan
-	Outcomes  []plan.Outcome   // nil when nothing was written
-	Choice    *eviction.Choice // who leaves for whom; nil when that was not asked
-	Round     *eviction.Round  // who yields to whom; nil when no round ended
-	Hold      string           // why nothing was written, although the plan may hold actions
+	Outcomes  []plan.Outcome // nil when nothing was written
+	Choice    *evict.Choice  // who leaves for whom; nil when that was not asked
+	Round     *evict.Round   // who yields to whom; nil when no round ended
+	Hold      string         // why nothing was written, although the plan may hold actions
 }
 
 // Step runs one cycle. An error of Observe or Planned means that nothing was
@@ -82,9 +83,9 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 
 	stage("decide")
 	intervals := h.Observe(&snapshot)
-	result := Result{Snapshot: snapshot, Strangers: decide.Strangers(&snapshot, h, set.Decide)}
+	result := Result{Snapshot: snapshot, Strangers: order.Strangers(&snapshot, h, set.Decide)}
 	if set.Decide.Peers {
-		decide.Adopt(result.Strangers, &snapshot, h)
+		order.Adopt(result.Strangers, &snapshot, h)
 	}
 	if set.Ledger != nil {
 		set.Decide.Shares = set.Ledger.Allocate(&result.Snapshot, h, set.Allocation)
@@ -138,10 +139,10 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 
 // decide plans the order, and who leaves for whom: TE jobs that get room made
 // stand before the others, so the order is decided once more.
-func (set *Settings) decide(ctx context.Context, s *cluster.Snapshot, h *cluster.History) (plan.Plan, *eviction.Choice, error) {
+func (set *Settings) decide(ctx context.Context, s *cluster.Snapshot, h *cluster.History) (plan.Plan, *evict.Choice, error) {
 	e := &set.Evictions
 	if e.Journal == nil {
-		return decide.Decide(s, h, set.Decide), nil, nil
+		return order.Decide(s, h, set.Decide), nil, nil
 	}
 	e.Journal.See(s.Nodes)
 	freed := error(nil)
@@ -149,7 +150,7 @@ func (set *Settings) decide(ctx context.Context, s *cluster.Snapshot, h *cluster
 		freed = e.free(ctx, s, set.Hold != "")
 	}
 	e.Journal.Mark(h)
-	p := decide.Decide(s, h, set.Decide)
+	p := order.Decide(s, h, set.Decide)
 	waits := slices.ContainsFunc(p.Decisions, func(d plan.Decision) bool { return d.Ranked && d.Class == cluster.TE })
 	if !e.Settings.Enabled || set.Hold != "" || !waits {
 		return p, nil, freed
@@ -160,14 +161,14 @@ func (set *Settings) decide(ctx context.Context, s *cluster.Snapshot, h *cluster
 	}
 	if !choice.Turn.Empty() {
 		e.begin(&choice.Turn, h)
-		p = decide.Decide(s, h, set.Decide)
+		p = order.Decide(s, h, set.Decide)
 	}
 	choice.Annotate(&p)
 	return p, choice, nil
 }
 
 // begin numbers the rows of new claims, and marks their jobs.
-func (e *Evictions) begin(t *eviction.Turn, h *cluster.History) {
+func (e *Evictions) begin(t *evict.Turn, h *cluster.History) {
 	e.Journal.Number(t)
 	for i := range t.Claims {
 		h.Claiming[t.Claims[i].Job] = true
@@ -203,11 +204,11 @@ func remember(h *cluster.History, r *Result) {
 				before, _ := strconv.ParseInt(o.Before, 10, 64) // decide wrote it
 				h.Written[id] = old.Holding(before, r.Snapshot.At)
 			}
-			w := decide.Effect(o.Action, h)
+			w := order.Effect(o.Action, h)
 			w.At = r.Snapshot.At
 			switch o.Status {
 			case slurmplug.Applied:
-				h.Wrote(id, w, decide.TakenBack(o.Action, h.Written[id]))
+				h.Wrote(id, w, order.TakenBack(o.Action, h.Written[id]))
 			case slurmplug.Unknown:
 				h.Try(id, w)
 			}

@@ -8,9 +8,8 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/decide"
+	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
-	"slurmprio/priod/policy/ranking"
 	"slurmprio/slurmplug"
 )
 
@@ -36,7 +35,7 @@ func TestEveryErrorIsTold(t *testing.T) {
 	s.Jobs[2].Submit, s.Jobs[2].Eligible, s.Jobs[2].SiteFactorKnown = start, start, true
 	on := fullDisk{f, *s}
 	_, err := Step(t.Context(), on, on, cluster.NewHistory(), Settings{
-		Decide: decide.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: ranking.Settings{User: ranking.Budget{TimeLimit: time.Hour}}}, Evictions: *e,
+		Decide: order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: plan.Classes{User: plan.Budget{TimeLimit: time.Hour}}}, Evictions: *e,
 	})
 	if err == nil || !strings.Contains(err.Error(), "disk full") || !strings.Contains(err.Error(), "odd") {
 		t.Error(err)

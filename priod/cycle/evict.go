@@ -10,20 +10,20 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/eviction"
+	"slurmprio/priod/evict"
+	"slurmprio/priod/evict/preemption"
 	"slurmprio/priod/plan"
-	"slurmprio/priod/policy/preemption"
 	"slurmprio/slurmplug"
 )
 
 // Evictions are what making room takes, for TE jobs and at the end of a round. The zero value makes none.
 type Evictions struct {
-	Settings eviction.Settings
-	Slurm    eviction.Slurm
-	Journal  *eviction.Journal // as the Recorder knows it; nil: nobody is ever evicted
+	Settings evict.Settings
+	Slurm    evict.Slurm
+	Journal  *evict.Journal // as the Recorder knows it; nil: nobody is ever evicted
 	Recorder interface {
 		// SaveEvictions returns once the rows are safe; on error no command is sent.
-		SaveEvictions(context.Context, *eviction.Turn) error
+		SaveEvictions(context.Context, *evict.Turn) error
 	}
 	Told   func(Event) // hears of each step; nil: nobody does
 	Vetoes Vetoes      // from one cycle to the next; nil: each looks anew
@@ -46,7 +46,7 @@ const (
 
 // lasts is for how long a veto holds.
 func (v veto) lasts() time.Duration {
-	if v.why == eviction.ArrayLimit {
+	if v.why == evict.ArrayLimit {
 		return throttled
 	}
 	return believed
@@ -69,7 +69,7 @@ func (v Vetoes) now(at time.Time) map[cluster.JobID]preemption.Why {
 func (v Vetoes) keep(vetoed map[cluster.JobID]preemption.Why, at time.Time) {
 	for id, why := range vetoed {
 		switch why {
-		case eviction.Vetoed, eviction.Expedited, eviction.Constraint, eviction.ArrayLimit:
+		case evict.Vetoed, evict.Expedited, evict.Constraint, evict.ArrayLimit:
 			if _, known := v[id]; v != nil && !known {
 				v[id] = veto{why, at}
 			}
@@ -83,7 +83,7 @@ func (v Vetoes) except(h *cluster.History) {
 	for id, x := range v {
 		_, sized := h.Requests[id][slurmplug.Size]
 		_, array := h.Requests[slurmplug.Plain(id.ID)][slurmplug.Size]
-		if x.why == eviction.Constraint && (sized || array) {
+		if x.why == evict.Constraint && (sized || array) {
 			delete(v, id)
 		}
 	}
@@ -91,10 +91,10 @@ func (v Vetoes) except(h *cluster.History) {
 
 // Event is one row that changed, with what it was before: one of both pairs.
 type Event struct {
-	Claim    *eviction.Claim
-	Eviction *eviction.Eviction
-	Of       *eviction.Claim // the claim of Eviction
-	Before   string          // the row's state; "": it is new
+	Claim    *evict.Claim
+	Eviction *evict.Eviction
+	Of       *evict.Claim // the claim of Eviction
+	Before   string       // the row's state; "": it is new
 }
 
 const (
@@ -110,10 +110,10 @@ const (
 // choose decides who leaves for whom. Nobody does before a closer look, which
 // tells what a poll does not: whether a job can be requeued, and which nodes
 // the TE job asks for or refuses.
-func (e *Evictions) choose(ctx context.Context, s *cluster.Snapshot, p *plan.Plan) (*eviction.Choice, error) {
-	var choice *eviction.Choice
-	_, err := e.vetted(ctx, s, func(vetoed map[cluster.JobID]preemption.Why) *eviction.Turn {
-		choice = eviction.Choose(s, p, e.Journal, &e.Settings, vetoed)
+func (e *Evictions) choose(ctx context.Context, s *cluster.Snapshot, p *plan.Plan) (*evict.Choice, error) {
+	var choice *evict.Choice
+	_, err := e.vetted(ctx, s, func(vetoed map[cluster.JobID]preemption.Why) *evict.Turn {
+		choice = evict.Choose(s, p, e.Journal, &e.Settings, vetoed)
 		return &choice.Turn
 	})
 	return choice, err
@@ -121,7 +121,7 @@ func (e *Evictions) choose(ctx context.Context, s *cluster.Snapshot, p *plan.Pla
 
 // vetted asks until a closer look rules out nobody more; false when there were too
 // many surprises: then nobody leaves, and the next cycle knows of these.
-func (e *Evictions) vetted(ctx context.Context, s *cluster.Snapshot, ask func(vetoed map[cluster.JobID]preemption.Why) *eviction.Turn) (bool, error) {
+func (e *Evictions) vetted(ctx context.Context, s *cluster.Snapshot, ask func(vetoed map[cluster.JobID]preemption.Why) *evict.Turn) (bool, error) {
 	vetoed := e.Vetoes.now(s.At)
 	for range vetoes {
 		turn, before := ask(vetoed), len(vetoed)
@@ -133,17 +133,17 @@ func (e *Evictions) vetted(ctx context.Context, s *cluster.Snapshot, ask func(ve
 		}
 		e.Vetoes.keep(vetoed, s.At)
 	}
-	*ask(vetoed) = eviction.Turn{}
+	*ask(vetoed) = evict.Turn{}
 	return false, nil
 }
 
-func (e *Evictions) vet(ctx context.Context, s *cluster.Snapshot, t *eviction.Turn, vetoed map[cluster.JobID]preemption.Why) error {
-	var targets []eviction.Target
+func (e *Evictions) vet(ctx context.Context, s *cluster.Snapshot, t *evict.Turn, vetoed map[cluster.JobID]preemption.Why) error {
+	var targets []evict.Target
 	for i := range t.Claims {
-		targets = append(targets, eviction.Target{Job: t.Claims[i].Job, RawID: t.Claims[i].RawID})
+		targets = append(targets, evict.Target{Job: t.Claims[i].Job, RawID: t.Claims[i].RawID})
 	}
 	for i := range t.Evictions {
-		targets = append(targets, eviction.Target{Job: t.Evictions[i].Job, RawID: t.Evictions[i].RawID})
+		targets = append(targets, evict.Target{Job: t.Evictions[i].Job, RawID: t.Evictions[i].RawID})
 	}
 	if len(targets) == 0 {
 		return nil
@@ -154,17 +154,17 @@ func (e *Evictions) vet(ctx context.Context, s *cluster.Snapshot, t *eviction.Tu
 	}
 	for i := range t.Claims {
 		claim := &t.Claims[i]
-		excluded, err := e.Slurm.Excluded(ctx, eviction.Target{Job: claim.Job, RawID: claim.RawID})
+		excluded, err := e.Slurm.Excluded(ctx, evict.Target{Job: claim.Job, RawID: claim.RawID})
 		if err != nil {
 			return fmt.Errorf("look at the jobs that others leave for: %w", err)
 		}
 		sight := sights[claim.Job]
 		why := claim.Vet(sight, excluded)
 		if why == "" && !e.Journal.Allows(claim, &sight) {
-			why = eviction.Unhelpful // since the poll: the next cycle knows
+			why = evict.Unhelpful // since the poll: the next cycle knows
 		}
-		if why == eviction.Constraint && e.Journal.Pins(claim.Job) {
-			why = eviction.Unhelpful // for this cycle, which takes out what an earlier claim wrote
+		if why == evict.Constraint && e.Journal.Pins(claim.Job) {
+			why = evict.Unhelpful // for this cycle, which takes out what an earlier claim wrote
 		}
 		if why != "" {
 			vetoed[claim.Job] = why
@@ -181,7 +181,7 @@ func (e *Evictions) vet(ctx context.Context, s *cluster.Snapshot, t *eviction.Tu
 
 // throttle rules out tasks of arrays beyond those that may run at a time: all that have
 // no place in this turn, so that no other choice brings up the next of them.
-func (e *Evictions) throttle(ctx context.Context, s *cluster.Snapshot, t *eviction.Turn, vetoed map[cluster.JobID]preemption.Why) error {
+func (e *Evictions) throttle(ctx context.Context, s *cluster.Snapshot, t *evict.Turn, vetoed map[cluster.JobID]preemption.Why) error {
 	left, placed := map[uint32]int{}, map[cluster.JobID]bool{}
 	for i := range t.Claims {
 		c := &t.Claims[i]
@@ -189,7 +189,7 @@ func (e *Evictions) throttle(ctx context.Context, s *cluster.Snapshot, t *evicti
 			continue
 		}
 		if _, known := left[c.Job.ID]; !known {
-			most, err := e.Slurm.AtOnce(ctx, eviction.Target{Job: c.Job, RawID: c.RawID})
+			most, err := e.Slurm.AtOnce(ctx, evict.Target{Job: c.Job, RawID: c.RawID})
 			if err != nil {
 				return fmt.Errorf("look at the array of a job that others leave for: %w", err)
 			}
@@ -202,11 +202,11 @@ func (e *Evictions) throttle(ctx context.Context, s *cluster.Snapshot, t *evicti
 			left[c.Job.ID]--
 			continue
 		}
-		vetoed[c.Job] = eviction.ArrayLimit
+		vetoed[c.Job] = evict.ArrayLimit
 		for k := range s.Jobs {
 			j := &s.Jobs[k]
 			if id := j.FirstTask(); j.State == cluster.Pending && id.ID == c.Job.ID && !placed[id] && vetoed[id] == "" {
-				vetoed[id] = eviction.ArrayLimit
+				vetoed[id] = evict.ArrayLimit
 			}
 		}
 	}
@@ -215,7 +215,7 @@ func (e *Evictions) throttle(ctx context.Context, s *cluster.Snapshot, t *evicti
 
 // save makes rows safe, tells of them and takes them in. meaning is what it means
 // that it could not.
-func (e *Evictions) save(ctx context.Context, t *eviction.Turn, meaning string) error {
+func (e *Evictions) save(ctx context.Context, t *evict.Turn, meaning string) error {
 	if t.Empty() {
 		return nil
 	}
@@ -256,7 +256,7 @@ func (e *Evictions) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan,
 	if e.Journal == nil || e.Journal.Blank() {
 		return nil
 	}
-	seen := eviction.Seen{Hold: e.Settings.Hold, Consents: e.Settings.Consents, ZeroEnds: e.Settings.ZeroEnds, Paused: paused}
+	seen := evict.Seen{Hold: e.Settings.Hold, Consents: e.Settings.Consents, ZeroEnds: e.Settings.ZeroEnds, Paused: paused}
 	var queue map[cluster.JobID]*cluster.Job
 	if s != nil {
 		queue = whole(s, p, &seen)
@@ -265,7 +265,7 @@ func (e *Evictions) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan,
 	var doubts error
 	some := rand.Uint64()
 	for range turns {
-		targets, sights := e.Journal.Urgent(), map[cluster.JobID]eviction.Sight{}
+		targets, sights := e.Journal.Urgent(), map[cluster.JobID]evict.Sight{}
 		if s != nil {
 			targets = append(targets, e.idle(queue, some, sights)...)
 		}
@@ -280,7 +280,7 @@ func (e *Evictions) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan,
 			return doubts
 		}
 		seen.At, seen.Sights = time.Now(), sights
-		turn := eviction.Next(e.Journal, seen)
+		turn := evict.Next(e.Journal, seen)
 		if err := e.save(ctx, &turn, "no command was sent"); err != nil {
 			return err
 		}
@@ -289,11 +289,11 @@ func (e *Evictions) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan,
 		}
 		acting := context.WithoutCancel(ctx) // what is recorded is carried through
 		results := e.Slurm.Do(acting, turn.Commands)
-		settled := eviction.Settle(e.Journal, results, time.Now())
+		settled := evict.Settle(e.Journal, results, time.Now())
 		if err := e.save(acting, &settled, "the commands are sent"); err != nil {
 			return err
 		}
-		if !slices.ContainsFunc(results, func(r eviction.Result) bool { return r.Status == slurmplug.Applied }) {
+		if !slices.ContainsFunc(results, func(r evict.Result) bool { return r.Status == slurmplug.Applied }) {
 			return doubts // later
 		}
 	}
@@ -314,16 +314,16 @@ func (e *Evictions) free(ctx context.Context, s *cluster.Snapshot, paused bool) 
 // idle takes from the queue what it shows of the jobs that can wait, and returns
 // those that want a closer look: of the pinned ones that ended, which Slurm may
 // remember for days, a few from the some-th on.
-func (e *Evictions) idle(queue map[cluster.JobID]*cluster.Job, some uint64, sights map[cluster.JobID]eviction.Sight) (targets []eviction.Target) {
+func (e *Evictions) idle(queue map[cluster.JobID]*cluster.Job, some uint64, sights map[cluster.JobID]evict.Sight) (targets []evict.Target) {
 	waiting, pinned := e.Journal.Idle()
 	for _, t := range waiting {
 		if j := queue[t.Job]; j != nil {
-			sights[t.Job] = eviction.Sight{Job: *j}
+			sights[t.Job] = evict.Sight{Job: *j}
 		} else {
 			targets = append(targets, t)
 		}
 	}
-	var ended []eviction.Target
+	var ended []evict.Target
 	for _, t := range pinned {
 		if j := queue[t.Job]; j == nil {
 			ended = append(ended, t)
@@ -338,7 +338,7 @@ func (e *Evictions) idle(queue map[cluster.JobID]*cluster.Job, some uint64, sigh
 }
 
 // whole takes in what only a whole cycle knows.
-func whole(s *cluster.Snapshot, p *plan.Plan, seen *eviction.Seen) map[cluster.JobID]*cluster.Job {
+func whole(s *cluster.Snapshot, p *plan.Plan, seen *evict.Seen) map[cluster.JobID]*cluster.Job {
 	queue := make(map[cluster.JobID]*cluster.Job, len(s.Jobs))
 	for i := range s.Jobs {
 		queue[s.Jobs[i].ID] = &s.Jobs[i]

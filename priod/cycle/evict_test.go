@@ -9,11 +9,10 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/decide"
-	"slurmprio/priod/eviction"
+	"slurmprio/priod/evict"
+	"slurmprio/priod/evict/preemption"
+	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
-	"slurmprio/priod/policy/preemption"
-	"slurmprio/priod/policy/ranking"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
 )
@@ -23,7 +22,7 @@ var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 // slurm shows jobs that do not change, but for those in odd, and notes what it is
 // told, and in which order with what is saved.
 type slurm struct {
-	jobs     map[cluster.JobID]eviction.Sight
+	jobs     map[cluster.JobID]evict.Sight
 	odd      map[cluster.JobID]bool // cannot be believed
 	excluded string
 	atOnce   int
@@ -32,8 +31,8 @@ type slurm struct {
 	saveErr  error
 }
 
-func (f *slurm) Look(_ context.Context, targets []eviction.Target) (map[cluster.JobID]eviction.Sight, error) {
-	sights := map[cluster.JobID]eviction.Sight{}
+func (f *slurm) Look(_ context.Context, targets []evict.Target) (map[cluster.JobID]evict.Sight, error) {
+	sights := map[cluster.JobID]evict.Sight{}
 	var err error
 	f.looked += len(targets)
 	for _, t := range targets {
@@ -46,24 +45,24 @@ func (f *slurm) Look(_ context.Context, targets []eviction.Target) (map[cluster.
 	return sights, err
 }
 
-func (f *slurm) Excluded(context.Context, eviction.Target) (string, error) { return f.excluded, nil }
+func (f *slurm) Excluded(context.Context, evict.Target) (string, error) { return f.excluded, nil }
 
-func (f *slurm) AtOnce(context.Context, eviction.Target) (int, error) { return f.atOnce, nil }
+func (f *slurm) AtOnce(context.Context, evict.Target) (int, error) { return f.atOnce, nil }
 
-func (f *slurm) Do(_ context.Context, commands []eviction.Command) []eviction.Result {
-	var results []eviction.Result
+func (f *slurm) Do(_ context.Context, commands []evict.Command) []evict.Result {
+	var results []evict.Result
 	for _, c := range commands {
 		f.log = append(f.log, string(c.Verb)+" "+c.Job.String())
-		if s := f.jobs[c.Job]; c.Verb == eviction.Pin {
+		if s := f.jobs[c.Job]; c.Verb == evict.Pin {
 			s.ReqNodes = c.Value
 			f.jobs[c.Job] = s
 		}
-		results = append(results, eviction.Result{Command: c, Status: slurmplug.Applied})
+		results = append(results, evict.Result{Command: c, Status: slurmplug.Applied})
 	}
 	return results
 }
 
-func (f *slurm) SaveEvictions(_ context.Context, t *eviction.Turn) error {
+func (f *slurm) SaveEvictions(_ context.Context, t *evict.Turn) error {
 	for _, e := range t.Evictions {
 		f.log = append(f.log, "save "+e.Job.String()+" "+string(e.State))
 	}
@@ -75,29 +74,29 @@ func scene() (*slurm, *Evictions, *cluster.Snapshot, *plan.Plan) {
 	s := &cluster.Snapshot{At: start.Add(time.Hour), Nodes: []cluster.Node{{
 		Name: "n1", Usable: true, GPUType: "a100", GPUs: 4, GPUsUsed: 4, CPUs: 4, CPUsUsed: 4, MemMB: 400, MemUsedMB: 400, Partitions: []string{"gpu"},
 	}}}
-	f := &slurm{jobs: map[cluster.JobID]eviction.Sight{}, odd: map[cluster.JobID]bool{}}
+	f := &slurm{jobs: map[cluster.JobID]evict.Sight{}, odd: map[cluster.JobID]bool{}}
 	for i := range uint32(2) {
 		j := cluster.Job{
 			ID: slurmplug.Plain(i + 1), RawID: i + 1, TaskCount: 1, User: "alice", Partition: "gpu", State: cluster.Running, Nodes: 1, GPUs: 2, CPUs: 2,
 			MemMB: 200, NodeList: "n1", Start: start, TimeLimit: 10 * time.Hour, Tag: jobtag.Tag{Type: "be", Signal: "USR1", Grace: time.Duration(i+1) * time.Minute},
 		}
 		s.Jobs = append(s.Jobs, j)
-		f.jobs[j.ID] = eviction.Sight{Job: j, CanRequeue: true}
+		f.jobs[j.ID] = evict.Sight{Job: j, CanRequeue: true}
 	}
 	te := cluster.Job{
 		ID: slurmplug.Plain(9), RawID: 9, TaskCount: 1, User: "bob", Partition: "gpu", State: cluster.Pending, Reason: "Resources", Priority: 5, Nodes: 1,
 		GPUs: 2, CPUs: 2, MemMB: 200, Tag: jobtag.Tag{Type: "te"},
 	}
 	s.Jobs = append(s.Jobs, te)
-	f.jobs[te.ID] = eviction.Sight{Job: te, CanRequeue: true}
+	f.jobs[te.ID] = evict.Sight{Job: te, CanRequeue: true}
 	p := &plan.Plan{Decisions: []plan.Decision{{Job: te.ID, Class: cluster.TE, Ranked: true, Value: 5}}}
-	e := &Evictions{Slurm: f, Recorder: f, Journal: eviction.NewJournal(), Vetoes: Vetoes{}, Settings: eviction.Settings{
+	e := &Evictions{Slurm: f, Recorder: f, Journal: evict.NewJournal(), Vetoes: Vetoes{}, Settings: evict.Settings{
 		Enabled: true, Policy: preemption.Settings{Policy: preemption.LeastLoss}, MaxGrace: time.Hour, Hold: time.Minute,
 	}}
 	return f, e, s, p
 }
 
-func (f *slurm) change(id uint32, by func(*eviction.Sight)) {
+func (f *slurm) change(id uint32, by func(*evict.Sight)) {
 	s := f.jobs[slurmplug.Plain(id)]
 	by(&s)
 	f.jobs[slurmplug.Plain(id)] = s
@@ -111,18 +110,18 @@ func TestVetoes(t *testing.T) {
 		victims string
 	}{
 		"none":                 {func(*slurm) {}, "1"},
-		"the first stays":      {func(f *slurm) { f.change(1, func(s *eviction.Sight) { s.CanRequeue = false }) }, "2"},
-		"the first began anew": {func(f *slurm) { f.change(1, func(s *eviction.Sight) { s.Restarts++ }) }, "2"},
-		"the first is TE now":  {func(f *slurm) { f.change(1, func(s *eviction.Sight) { s.Tag.Type = "te" }) }, "2"},
+		"the first stays":      {func(f *slurm) { f.change(1, func(s *evict.Sight) { s.CanRequeue = false }) }, "2"},
+		"the first began anew": {func(f *slurm) { f.change(1, func(s *evict.Sight) { s.Restarts++ }) }, "2"},
+		"the first is TE now":  {func(f *slurm) { f.change(1, func(s *evict.Sight) { s.Tag.Type = "te" }) }, "2"},
 		"both stay": {func(f *slurm) {
-			f.change(1, func(s *eviction.Sight) { s.CanRequeue = false })
-			f.change(2, func(s *eviction.Sight) { s.CanRequeue = false })
+			f.change(1, func(s *evict.Sight) { s.CanRequeue = false })
+			f.change(2, func(s *evict.Sight) { s.CanRequeue = false })
 		}, ""},
-		"the TE job names a node": {func(f *slurm) { f.change(9, func(s *eviction.Sight) { s.ReqNodes = "n1" }) }, ""},
+		"the TE job names a node": {func(f *slurm) { f.change(9, func(s *evict.Sight) { s.ReqNodes = "n1" }) }, ""},
 		"it refuses the node":     {func(f *slurm) { f.excluded = "n[1-3]" }, ""},
 		"it refuses another":      {func(f *slurm) { f.excluded = "n[2-3]" }, "1"},
-		"its constraint changed":  {func(f *slurm) { f.change(9, func(s *eviction.Sight) { s.Features = "h100" }) }, ""},
-		"it is gone":              {func(f *slurm) { f.change(9, func(s *eviction.Sight) { s.Gone = true }) }, ""},
+		"its constraint changed":  {func(f *slurm) { f.change(9, func(s *evict.Sight) { s.Features = "h100" }) }, ""},
+		"it is gone":              {func(f *slurm) { f.change(9, func(s *evict.Sight) { s.Gone = true }) }, ""},
 	} {
 		f, e, s, p := scene()
 		e.Journal.See(s.Nodes)
@@ -166,7 +165,7 @@ func TestArrayLimit(t *testing.T) {
 			if state == cluster.Running {
 				j.NodeList, j.GPUs = "n2", 0
 			}
-			s.Jobs, f.jobs[id] = append(s.Jobs, j), eviction.Sight{Job: j, CanRequeue: true}
+			s.Jobs, f.jobs[id] = append(s.Jobs, j), evict.Sight{Job: j, CanRequeue: true}
 			if state != cluster.Pending {
 				return
 			}
@@ -181,8 +180,8 @@ func TestArrayLimit(t *testing.T) {
 		add(slurmplug.Plain(10), 10, cluster.Pending, 1)
 		for k := range c.claims {
 			id := cluster.JobID{ID: 9, Task: int32(k + 7)}
-			e.Journal.Claims = append(e.Journal.Claims, eviction.Claim{Number: int64(k + 1), Job: id, State: eviction.Planned, Shares: []eviction.Share{{Node: "n1", GPUs: 2, CPUs: 2, MemMB: 200}}})
-			e.Journal.Evictions = append(e.Journal.Evictions, eviction.Eviction{Number: int64(k + 1), Claim: int64(k + 1), Job: slurmplug.Plain(2), State: eviction.Signalled})
+			e.Journal.Claims = append(e.Journal.Claims, evict.Claim{Number: int64(k + 1), Job: id, State: evict.Planned, Shares: []evict.Share{{Node: "n1", GPUs: 2, CPUs: 2, MemMB: 200}}})
+			e.Journal.Evictions = append(e.Journal.Evictions, evict.Eviction{Number: int64(k + 1), Claim: int64(k + 1), Job: slurmplug.Plain(2), State: evict.Signalled})
 		}
 		choice, err := e.choose(t.Context(), s, p)
 		if err != nil {
@@ -197,7 +196,7 @@ func TestArrayLimit(t *testing.T) {
 		}
 		limited := len(got) > 0 && got[len(got)-1] == "10"
 		for _, x := range choice.Trials {
-			if x.Job.ID == 9 && (x.Why == eviction.ArrayLimit) != (limited && !slices.Contains(got, x.Job.String())) {
+			if x.Job.ID == 9 && (x.Why == evict.ArrayLimit) != (limited && !slices.Contains(got, x.Job.String())) {
 				t.Errorf("%s: %s %s", name, x.Job, x.Why)
 			}
 		}
@@ -209,13 +208,13 @@ func TestArrayLimit(t *testing.T) {
 func TestFreedFirst(t *testing.T) {
 	for reason, want := range map[string]int{"BadConstraints": 1, "Resources": 0} {
 		f, e, s, _ := scene()
-		f.change(9, func(x *eviction.Sight) { x.Reason, x.ReqNodes = reason, "n1" })
+		f.change(9, func(x *evict.Sight) { x.Reason, x.ReqNodes = reason, "n1" })
 		s.Jobs[2].Reason = reason
-		e.Journal.Claims = []eviction.Claim{{Number: 1, Job: slurmplug.Plain(9), RawID: 9, User: "bob", State: eviction.Planned, Pin: "n1"}}
+		e.Journal.Claims = []evict.Claim{{Number: 1, Job: slurmplug.Plain(9), RawID: 9, User: "bob", State: evict.Planned, Pin: "n1"}}
 		if err := e.free(t.Context(), s, false); err != nil {
 			t.Fatal(err)
 		}
-		if len(f.log) != want || want == 1 && (f.log[0] != "unpin 9" || e.Journal.Claims[0].State != eviction.Released) {
+		if len(f.log) != want || want == 1 && (f.log[0] != "unpin 9" || e.Journal.Claims[0].State != evict.Released) {
 			t.Errorf("%s: %q, %+v", reason, f.log, e.Journal.Claims)
 		}
 	}
@@ -241,7 +240,7 @@ func TestManyVetoes(t *testing.T) {
 			for id := range uint32(9) {
 				id += 20
 				grow(s, f, slurmplug.Plain(9), id)
-				f.change(id, func(s *eviction.Sight) { s.ReqNodes = "n1" })
+				f.change(id, func(s *evict.Sight) { s.ReqNodes = "n1" })
 				p.Decisions = append(p.Decisions, plan.Decision{Job: slurmplug.Plain(id), Class: cluster.TE, Ranked: true, Value: int64(id)})
 			}
 		},
@@ -272,7 +271,7 @@ func TestSizedJobIsNoVeto(t *testing.T) {
 		s.Jobs[2].Submit, s.Jobs[2].Eligible, s.Jobs[2].SiteFactorKnown = start, start, true
 		on := fullDisk{f, *s}
 		set := Settings{
-			Decide: decide.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: ranking.Settings{User: ranking.Budget{TimeLimit: time.Hour}}}, Evictions: *e,
+			Decide: order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: plan.Classes{User: plan.Budget{TimeLimit: time.Hour}}}, Evictions: *e,
 		}
 		leave := func(h *cluster.History) int {
 			result, _ := Step(t.Context(), on, on, h, set)
@@ -282,9 +281,9 @@ func TestSizedJobIsNoVeto(t *testing.T) {
 		if sized {
 			h.Asked(slurmplug.Plain(9), slurmplug.Size, "NumCPUs=1 ReqNodeList=", "NumCPUs=2 ReqNodeList=n1", true, s.At)
 		}
-		f.change(9, func(s *eviction.Sight) { s.ReqNodes = "n1" })
+		f.change(9, func(s *evict.Sight) { s.ReqNodes = "n1" })
 		named := leave(h)
-		f.change(9, func(s *eviction.Sight) { s.ReqNodes = "" })
+		f.change(9, func(s *evict.Sight) { s.ReqNodes = "" })
 		if own := leave(cluster.NewHistory()); named != 0 || (own > 0) != sized {
 			t.Errorf("sized %t: %d leave for one that names its node, %d later", sized, named, own)
 		}
@@ -303,7 +302,7 @@ func TestVetoesPass(t *testing.T) {
 		return choice.Turn.Evictions[0].Job.String()
 	}
 	before := leaves()
-	f.change(1, func(s *eviction.Sight) { s.CanRequeue = true })
+	f.change(1, func(s *evict.Sight) { s.CanRequeue = true })
 	soon := leaves()
 	s.At = s.At.Add(time.Hour)
 	if later := leaves(); before != "2" || soon != "2" || later != "1" {
@@ -315,8 +314,8 @@ func TestVetoesPass(t *testing.T) {
 // for one that names its nodes: that is taken out in the same cycle.
 func TestVetoesForgetPins(t *testing.T) {
 	f, e, s, p := scene()
-	e.Journal.Claims = []eviction.Claim{{Number: 1, Job: slurmplug.Plain(9), RawID: 9, User: "bob", State: eviction.Started, Pin: "n1", Ended: start}}
-	f.change(9, func(s *eviction.Sight) { s.ReqNodes = "n1" })
+	e.Journal.Claims = []evict.Claim{{Number: 1, Job: slurmplug.Plain(9), RawID: 9, User: "bob", State: evict.Started, Pin: "n1", Ended: start}}
+	f.change(9, func(s *evict.Sight) { s.ReqNodes = "n1" })
 	leaves := func() int {
 		choice, err := e.choose(t.Context(), s, p)
 		if err != nil {
@@ -328,7 +327,7 @@ func TestVetoesForgetPins(t *testing.T) {
 	if err := e.Tend(t.Context(), s, p, false); err != nil || len(f.log) == 0 || f.log[0] != "unpin 9" {
 		t.Fatalf("%v, %q", err, f.log)
 	}
-	f.change(9, func(s *eviction.Sight) { s.ReqNodes = "" })
+	f.change(9, func(s *evict.Sight) { s.ReqNodes = "" })
 	s.At = s.At.Add(15 * time.Second)
 	if after := leaves(); before != 0 || after != 1 {
 		t.Errorf("%d leave while the place is in its request, %d then", before, after)
@@ -395,7 +394,7 @@ func TestSilentNode(t *testing.T) {
 // What cannot be saved is not sent.
 func TestNothingWithoutARow(t *testing.T) {
 	f, e, s, p := begun(t)
-	f.change(9, func(s *eviction.Sight) { s.ReqNodes = "n1" })
+	f.change(9, func(s *evict.Sight) { s.ReqNodes = "n1" })
 	f.saveErr, f.log = errors.New("disk full"), nil
 	if err := e.Tend(t.Context(), s, p, false); !errors.Is(err, f.saveErr) {
 		t.Errorf("%v", err)
@@ -415,7 +414,7 @@ func TestOddRecord(t *testing.T) {
 	if err := e.Tend(t.Context(), s, p, false); err == nil {
 		t.Error("nobody is told of the odd record")
 	}
-	if e.Journal.Evictions[0].State != eviction.Signalled {
+	if e.Journal.Evictions[0].State != evict.Signalled {
 		t.Errorf("%+v", e.Journal.Evictions[0])
 	}
 }
@@ -428,10 +427,10 @@ func TestPinsOfEndedJobs(t *testing.T) {
 	for id := range uint32(ended) {
 		id += 100
 		job := cluster.Job{ID: slurmplug.Plain(id), RawID: id, User: "bob", State: cluster.Other, NodeList: "n1"}
-		f.jobs[job.ID] = eviction.Sight{Job: job, Final: "FAILED", ReqNodes: "n1"}
-		e.Journal.Claims = append(e.Journal.Claims, eviction.Claim{Number: int64(id), Job: job.ID, RawID: id, User: "bob", State: eviction.Started, Pin: "n1", Ended: start})
+		f.jobs[job.ID] = evict.Sight{Job: job, Final: "FAILED", ReqNodes: "n1"}
+		e.Journal.Claims = append(e.Journal.Claims, evict.Claim{Number: int64(id), Job: job.ID, RawID: id, User: "bob", State: evict.Started, Pin: "n1", Ended: start})
 	}
-	f.change(back, func(x *eviction.Sight) { x.State, x.Final, x.NodeList = cluster.Pending, "", "" })
+	f.change(back, func(x *evict.Sight) { x.State, x.Final, x.NodeList = cluster.Pending, "", "" })
 	s.Jobs = append(s.Jobs, f.jobs[slurmplug.Plain(back)].Job)
 	tend := func() {
 		f.looked = 0
@@ -442,9 +441,9 @@ func TestPinsOfEndedJobs(t *testing.T) {
 	if tend(); len(f.log) == 0 || f.log[0] != "unpin 100" || f.looked > ended/2 {
 		t.Errorf("%d looks: %q", f.looked, f.log)
 	}
-	f.jobs = map[cluster.JobID]eviction.Sight{}
+	f.jobs = map[cluster.JobID]evict.Sight{}
 	for id := range uint32(ended) {
-		f.jobs[slurmplug.Plain(id+100)] = eviction.Sight{Gone: true}
+		f.jobs[slurmplug.Plain(id+100)] = evict.Sight{Gone: true}
 	}
 	s.Jobs = s.Jobs[:len(s.Jobs)-1]
 	for range 100 {

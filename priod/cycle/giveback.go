@@ -6,14 +6,14 @@ import (
 	"slices"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/decide"
 	"slurmprio/priod/plan"
+	"slurmprio/priod/size"
 	"slurmprio/slurmplug"
 )
 
 // GiveBack is what lower memory for running jobs takes. The zero value lowers none.
 type GiveBack struct {
-	Memory *decide.GiveBack
+	Memory *size.GiveBack
 	Slurm  Measurer
 }
 
@@ -42,7 +42,7 @@ func (g *GiveBack) decide(ctx context.Context, s *cluster.Snapshot, h *cluster.H
 		}
 	}
 	var candidates []*cluster.Job
-	lowered := decide.Lowered(s, h)
+	lowered := size.Lowered(s, h)
 	if g.Memory.Enabled() {
 		if why := g.Slurm.KeepsMemory(); why != "" {
 			p.Notes = append(p.Notes, "sizing.give_back does nothing: "+why)

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/decide"
-	"slurmprio/priod/policy/ranking"
+	"slurmprio/priod/plan"
+	"slurmprio/priod/size"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
 )
@@ -52,7 +52,7 @@ func TestGiveBackInACycle(t *testing.T) {
 	}{
 		"lowered":         {nil, "[how 2 peak 2]", "", "2=4024"},
 		"another Slurm":   {func(m *measured, _ *Settings) { m.keeps = "too old" }, "[]", "sizing.give_back does nothing: too old", ""},
-		"off":             {func(_ *measured, set *Settings) { set.GiveBack.Memory.Set(decide.GiveBackSettings{}) }, "[]", "", ""},
+		"off":             {func(_ *measured, set *Settings) { set.GiveBack.Memory.Set(size.GiveBackSettings{}) }, "[]", "", ""},
 		"paused":          {func(_ *measured, set *Settings) { set.Hold = "paused by ann" }, "[]", "", ""},
 		"dry run":         {func(_ *measured, set *Settings) { set.DryRun = true }, "[how 2 peak 2]", "", "2=4024"},
 		"sstat is silent": {func(m *measured, _ *Settings) { m.lost = errors.New("boom") }, "[how 2 peak 2]", "memory of running jobs: boom", "2=4024"},
@@ -68,8 +68,8 @@ func TestGiveBackInACycle(t *testing.T) {
 			ID: slurmplug.Plain(2), RawID: 2, TaskCount: 1, User: "bob", Partition: "gpu", State: cluster.Running, Priority: 1, Nodes: 1, NodeList: "a100-1",
 			GPUs: 1, GPUType: "a100", CPUs: 1, MemMB: 35000, Start: start.Add(-time.Hour), Submit: start.Add(-time.Hour), Tag: jobtag.Tag{GiveBack: true},
 		})
-		memory := &decide.GiveBack{}
-		memory.Set(decide.GiveBackSettings{Enabled: true, After: time.Minute, Ranking: ranking.Settings{}})
+		memory := &size.GiveBack{}
+		memory.Set(size.GiveBackSettings{Enabled: true, After: time.Minute, Ranking: plan.Classes{}})
 		set.Steering, set.Sizing, set.GiveBack = Steering{}, Sizing{}, GiveBack{Memory: memory, Slurm: m}
 		h := cluster.NewHistory()
 		if c.change != nil {

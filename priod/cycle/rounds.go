@@ -6,10 +6,11 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/decide"
-	"slurmprio/priod/eviction"
+	"slurmprio/priod/evict"
+	"slurmprio/priod/evict/preemption"
+	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
-	"slurmprio/priod/policy/preemption"
+	"slurmprio/priod/steer"
 	"slurmprio/slurmplug"
 )
 
@@ -17,7 +18,7 @@ import (
 // Nothing of them is stored: a priod that was started, or in which they were
 // switched on, waits for the next one.
 type Rounds struct {
-	Settings eviction.RoundSettings
+	Settings evict.RoundSettings
 
 	last time.Time // the last cycle's
 	due  bool      // a round has ended, and nobody was asked yet
@@ -37,7 +38,7 @@ func (r *Rounds) ends(now time.Time) bool {
 // endRound decides who yields to whom, if a round has ended: those that get a place
 // stand before other BE jobs, so the order is decided once more. TE jobs come
 // first: a cycle that makes room for them leaves the round to the next one.
-func (set *Settings) endRound(ctx context.Context, h *cluster.History, result *Result, steered *decide.Steered) error {
+func (set *Settings) endRound(ctx context.Context, h *cluster.History, result *Result, steered *steer.Steered) error {
 	r, e, s := set.Rounds, &set.Evictions, &result.Snapshot
 	if r == nil || e.Journal == nil || steered == nil {
 		return nil
@@ -47,7 +48,7 @@ func (set *Settings) endRound(ctx context.Context, h *cluster.History, result *R
 		return nil
 	}
 	ends := r.ends(s.At) || set.DryRun // which shows what would be, were it to end now
-	owing := steered.Owing(&r.Settings.Policy)
+	owing := steered.Owing(r.Settings.Policy.Lead)
 	if owing == nil || set.Hold != "" {
 		r.due, r.told = false, nil
 		return nil
@@ -56,9 +57,9 @@ func (set *Settings) endRound(ctx context.Context, h *cluster.History, result *R
 		r.annotate(&result.Plan)
 		return nil
 	}
-	var round *eviction.Round
-	settled, err := e.vetted(ctx, s, func(vetoed map[cluster.JobID]preemption.Why) *eviction.Turn {
-		round = eviction.EndRound(s, owing, e.Journal, &e.Settings, &r.Settings, vetoed)
+	var round *evict.Round
+	settled, err := e.vetted(ctx, s, func(vetoed map[cluster.JobID]preemption.Why) *evict.Turn {
+		round = evict.EndRound(s, owing, e.Journal, &e.Settings, &r.Settings, vetoed)
 		return &round.Turn
 	})
 	if err != nil {
@@ -70,7 +71,7 @@ func (set *Settings) endRound(ctx context.Context, h *cluster.History, result *R
 	}
 	r.due, r.told, result.Round = false, map[cluster.JobID]string{}, round
 	for _, t := range round.Takers {
-		text := "at the end of the last round: " + eviction.RoundWords(t.Why)
+		text := "at the end of the last round: " + evict.RoundWords(t.Why)
 		r.told[t.Job] = text
 		if array := slurmplug.Plain(t.Job.ID); r.told[array] == "" {
 			r.told[array] = text
@@ -78,7 +79,7 @@ func (set *Settings) endRound(ctx context.Context, h *cluster.History, result *R
 	}
 	if !round.Turn.Empty() {
 		e.begin(&round.Turn, h)
-		again := decide.Decide(s, h, set.Decide)
+		again := order.Decide(s, h, set.Decide)
 		for i := range again.Decisions { // of the same jobs
 			d, was := &again.Decisions[i], &result.Plan.Decisions[i]
 			d.Steer, d.Detail = was.Steer, was.Detail

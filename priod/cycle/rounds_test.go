@@ -7,12 +7,11 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/decide"
-	"slurmprio/priod/eviction"
+	"slurmprio/priod/evict"
+	"slurmprio/priod/evict/yield"
+	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
-	"slurmprio/priod/policy/ranking"
-	"slurmprio/priod/policy/steering"
-	"slurmprio/priod/policy/yield"
+	"slurmprio/priod/steer"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
 )
@@ -20,7 +19,7 @@ import (
 // A round ends once at each whole multiple of its length that the cycles pass, and
 // none when the first of them looks or the clock is set back.
 func TestWhenRoundsEnd(t *testing.T) {
-	r := &Rounds{Settings: eviction.RoundSettings{Policy: yield.Settings{Round: 1800}}}
+	r := &Rounds{Settings: evict.RoundSettings{Policy: yield.Settings{Round: 1800}}}
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	for i, c := range []struct {
 		after time.Duration
@@ -74,22 +73,22 @@ func turning(t *testing.T, more ...uint32) (*slurm, *Settings, *cluster.History,
 		if j.ID == id {
 			j.Tag, j.Features, j.Eligible, j.Submit, owed = jobtag.Tag{Workload: "x"}, "a100", start, start, 9*3600
 			h.Asked(id, slurmplug.Features, "", "a100", true, s.At)
-			f.change(9, func(s *eviction.Sight) { s.Job = *j })
+			f.change(9, func(s *evict.Sight) { s.Job = *j })
 		} else {
 			j.GPUType = "a100"
 		}
 		shares.Jobs[j.ID] = &plan.Share{Speed: []float64{1}, Time: []float64{.5}, Received: []float64{0}, Owed: []float64{owed}, Run: []float64{8 * 3600}}
 	}
 	set := &Settings{
-		Decide:    decide.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: ranking.Settings{Partitions: []string{"gpu"}}},
-		Evictions: *e, Steering: Steering{Settings: decide.SteerSettings{Enabled: true, Policy: steering.Defaults}, Helm: &decide.Helm{}},
-		Rounds: &Rounds{Settings: eviction.RoundSettings{Enabled: true, Policy: yield.Settings{Round: 1800, Pay: 20}}, due: true},
+		Decide:    order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: plan.Classes{Partitions: []string{"gpu"}}},
+		Evictions: *e, Steering: Steering{Settings: steer.Settings{Enabled: true, Policy: steer.Defaults}, Helm: &steer.Helm{}},
+		Rounds: &Rounds{Settings: evict.RoundSettings{Enabled: true, Policy: yield.Settings{Round: 1800, Pay: 20}}, due: true},
 	}
 	return f, set, h, func() (*Result, error) {
 		t.Helper()
 		h.Observe(s)
 		set.Evictions.Journal.Mark(h)
-		result := &Result{Snapshot: *s, Plan: decide.Decide(s, h, set.Decide)}
+		result := &Result{Snapshot: *s, Plan: order.Decide(s, h, set.Decide)}
 		steered := set.Steering.steer(t.Context(), s, h, &result.Plan, shares, e.Journal)
 		return result, set.endRound(t.Context(), h, result, steered)
 	}
@@ -104,7 +103,7 @@ func TestRoundEnds(t *testing.T) {
 		t.Fatalf("%+v, %v", r.Round, err)
 	}
 	d := r.Plan.Decisions[0]
-	if d.Why != string(ranking.Round) || d.Value <= 0 || !strings.Contains(d.Detail, "others yield to it") || !strings.Contains(d.Steer, "waits") {
+	if d.Why != string(plan.Round) || d.Value <= 0 || !strings.Contains(d.Detail, "others yield to it") || !strings.Contains(d.Steer, "waits") {
 		t.Errorf("%+v", d)
 	}
 	if len(r.Plan.Actions) != 1 || r.Plan.Actions[0].Lever != slurmplug.SiteFactor {
@@ -114,10 +113,10 @@ func TestRoundEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, err = turn()
-	if err != nil || r.Round != nil || len(r.Plan.Actions) != 1 || r.Plan.Decisions[0].Why != string(ranking.Round) {
+	if err != nil || r.Round != nil || len(r.Plan.Actions) != 1 || r.Plan.Decisions[0].Why != string(plan.Round) {
 		t.Errorf("in the next cycle: %+v and %+v, %v", r.Round, r.Plan, err)
 	}
-	if e := set.Evictions.Journal.Evictions; len(e) != 1 || set.Evictions.Journal.Claims[0].Purpose != eviction.ForRound {
+	if e := set.Evictions.Journal.Evictions; len(e) != 1 || set.Evictions.Journal.Claims[0].Purpose != evict.ForRound {
 		t.Errorf("%+v", e)
 	}
 }
@@ -132,7 +131,7 @@ func TestRoundsGiveWay(t *testing.T) {
 		"none":                {func(*slurm, *Settings) {}, 1, false},
 		"no victim can leave": {func(f *slurm, _ *Settings) { f.change(1, norequeue); f.change(2, norequeue) }, 0, false},
 		"one can":             {func(f *slurm, _ *Settings) { f.change(1, norequeue) }, 1, false},
-		"it names a node":     {func(f *slurm, _ *Settings) { f.change(9, func(s *eviction.Sight) { s.ReqNodes = "n1" }) }, 0, false},
+		"it names a node":     {func(f *slurm, _ *Settings) { f.change(9, func(s *evict.Sight) { s.ReqNodes = "n1" }) }, 0, false},
 		"paused":              {func(_ *slurm, set *Settings) { set.Hold = "paused by ann" }, 0, false},
 		"off":                 {func(_ *slurm, set *Settings) { set.Rounds.Settings.Enabled = false }, 0, false},
 		"within a round":      {func(_ *slurm, set *Settings) { set.Rounds.due = false }, 0, false},
@@ -151,7 +150,7 @@ func TestRoundsGiveWay(t *testing.T) {
 	}
 	f, set, h, _ := turning(t)
 	_, _, s, p := scene()
-	trial := &eviction.Choice{Turn: eviction.Turn{Claims: []eviction.Claim{{}}}}
+	trial := &evict.Choice{Turn: evict.Turn{Claims: []evict.Claim{{}}}}
 	result := &Result{Snapshot: *s, Plan: *p, Choice: trial}
 	steered := set.Steering.Helm.Steer(s, h, p, &plan.Shares{}, set.Steering.Settings)
 	if err := set.endRound(t.Context(), h, result, steered); err != nil || result.Round != nil || !set.Rounds.due {
@@ -181,4 +180,4 @@ func TestRoundsAndManyVetoes(t *testing.T) {
 	}
 }
 
-func norequeue(s *eviction.Sight) { s.CanRequeue = false }
+func norequeue(s *evict.Sight) { s.CanRequeue = false }

@@ -6,14 +6,14 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/decide"
 	"slurmprio/priod/plan"
+	"slurmprio/priod/size"
 	"slurmprio/slurmplug"
 )
 
 // Sizing is what other sizes for waiting jobs take. The zero value gives none.
 type Sizing struct {
-	Sizes *decide.Sizes
+	Sizes *size.Sizes
 	Slurm Asker
 }
 

@@ -6,17 +6,17 @@ import (
 	"maps"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/decide"
-	"slurmprio/priod/eviction"
+	"slurmprio/priod/evict"
 	"slurmprio/priod/plan"
+	"slurmprio/priod/steer"
 	"slurmprio/slurmplug"
 )
 
 // Steering binds pending jobs to GPU types, by what the Ledger allocates.
 type Steering struct {
-	Settings decide.SteerSettings
-	Helm     *decide.Helm // nil: nobody is steered
-	Slurm    interface {  // nil: nobody is looked at, and nobody bound
+	Settings steer.Settings
+	Helm     *steer.Helm // nil: nobody is steered
+	Slurm    interface { // nil: nobody is looked at, and nobody bound
 		// Places reads what pending jobs say of their nodes, given Slurm's own
 		// ids. Jobs that are gone, or whose record cannot be believed, are left out.
 		Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]Place, error)
@@ -24,18 +24,18 @@ type Steering struct {
 }
 
 // Place is what a pending job says of its nodes.
-type Place = decide.Place
+type Place = steer.Place
 
 // steer adds to the plan what binds jobs, after a closer look at each. nil: nobody
 // is steered. What the journal still pins is not taken for its user's own word.
 func (g *Steering) steer(
-	ctx context.Context, s *cluster.Snapshot, h *cluster.History, p *plan.Plan, shares *plan.Shares, j *eviction.Journal,
-) *decide.Steered {
+	ctx context.Context, s *cluster.Snapshot, h *cluster.History, p *plan.Plan, shares *plan.Shares, j *evict.Journal,
+) *steer.Steered {
 	if g.Helm == nil {
 		return nil
 	}
 	steered := g.Helm.Steer(s, h, p, shares, g.Settings)
-	var places map[cluster.JobID]decide.Place
+	var places map[cluster.JobID]steer.Place
 	if unseen := steered.Unseen(); len(unseen) > 0 && g.Slurm != nil {
 		var err error
 		if places, err = g.Slurm.Places(ctx, unseen); err != nil {

@@ -6,12 +6,11 @@ import (
 	"testing"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/decide"
-	"slurmprio/priod/eviction"
+	"slurmprio/priod/evict"
+	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
-	"slurmprio/priod/policy/ranking"
-	"slurmprio/priod/policy/sizing"
-	"slurmprio/priod/policy/steering"
+	"slurmprio/priod/size"
+	"slurmprio/priod/steer"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
 )
@@ -19,7 +18,7 @@ import (
 // asked is a Slurm that counts which jobs it is asked about one by one.
 type asked struct {
 	snapshot cluster.Snapshot
-	place    decide.Place
+	place    steer.Place
 	placed   int // where they may run
 	sized    int // how they ask
 	written  []plan.Action
@@ -32,9 +31,9 @@ func (a *asked) Apply(_ context.Context, actions []plan.Action) []plan.Outcome {
 }
 func (a *asked) Planned(context.Context, plan.Seen) error   { return nil }
 func (a *asked) Done(context.Context, []plan.Outcome) error { return nil }
-func (a *asked) Places(_ context.Context, jobs map[cluster.JobID]uint32) (map[cluster.JobID]decide.Place, error) {
+func (a *asked) Places(_ context.Context, jobs map[cluster.JobID]uint32) (map[cluster.JobID]steer.Place, error) {
 	a.placed += len(jobs)
-	places := map[cluster.JobID]decide.Place{}
+	places := map[cluster.JobID]steer.Place{}
 	for id := range jobs {
 		places[id] = a.place
 	}
@@ -59,11 +58,11 @@ func steerable() (*asked, Settings) {
 	shares := &plan.Shares{Types: []string{"a100", "v100"}, Jobs: map[cluster.JobID]*plan.Share{
 		j.ID: {Speed: []float64{1, 1. / 3}, Time: []float64{1, 0}, Received: make([]float64, 2), Run: []float64{1200, 3600}},
 	}}
-	sizes := &decide.Sizes{}
-	sizes.Set(decide.SizeSettings{Enabled: true, Mechanism: sizing.Waterfill, Most: 10})
+	sizes := &size.Sizes{}
+	sizes.Set(size.Settings{Enabled: true, Mechanism: size.Waterfill, Most: 10})
 	set := Settings{
-		Decide:   decide.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: ranking.Settings{Partitions: []string{"gpu"}}, Shares: shares},
-		Steering: Steering{Settings: decide.SteerSettings{Enabled: true, Policy: steering.Defaults}, Helm: &decide.Helm{}, Slurm: a},
+		Decide:   order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: plan.Classes{Partitions: []string{"gpu"}}, Shares: shares},
+		Steering: Steering{Settings: steer.Settings{Enabled: true, Policy: steer.Defaults}, Helm: &steer.Helm{}, Slurm: a},
 		Sizing:   Sizing{Sizes: sizes, Slurm: a},
 	}
 	return a, set
@@ -98,9 +97,9 @@ func TestSteeringForgetsPins(t *testing.T) {
 	a, set := steerable()
 	h, id := cluster.NewHistory(), slurmplug.Plain(1)
 	a.place.Required = "v100-1"
-	f := &slurm{jobs: map[cluster.JobID]eviction.Sight{id: {Job: a.snapshot.Jobs[0], ReqNodes: "v100-1"}}}
-	set.Evictions = Evictions{Slurm: f, Recorder: f, Journal: eviction.NewJournal()}
-	set.Evictions.Journal.Claims = []eviction.Claim{{Number: 1, Job: id, RawID: 1, User: "ann", State: eviction.Started, Pin: "v100-1", Ended: start}}
+	f := &slurm{jobs: map[cluster.JobID]evict.Sight{id: {Job: a.snapshot.Jobs[0], ReqNodes: "v100-1"}}}
+	set.Evictions = Evictions{Slurm: f, Recorder: f, Journal: evict.NewJournal()}
+	set.Evictions.Journal.Claims = []evict.Claim{{Number: 1, Job: id, RawID: 1, User: "ann", State: evict.Started, Pin: "v100-1", Ended: start}}
 	step := func() (steered bool) {
 		a.written = nil
 		if _, err := Step(t.Context(), a, a, h, set); err != nil {
@@ -112,7 +111,7 @@ func TestSteeringForgetsPins(t *testing.T) {
 	if len(f.log) != 1 || f.log[0] != "unpin 1" {
 		t.Errorf("%q", f.log)
 	}
-	a.place.Required, f.jobs[id] = "", eviction.Sight{Job: a.snapshot.Jobs[0]}
+	a.place.Required, f.jobs[id] = "", evict.Sight{Job: a.snapshot.Jobs[0]}
 	if after := step(); before || !after {
 		t.Errorf("steered while it is pinned: %v, then: %v", before, after)
 	}

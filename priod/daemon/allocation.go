@@ -7,12 +7,11 @@ import (
 	"path/filepath"
 	"time"
 
-	"slurmprio/priod/decide"
-	"slurmprio/priod/policy/allocation"
+	"slurmprio/priod/allocate"
 )
 
 // allocation is how this cycle divides the GPUs' time.
-func (d *Daemon) allocation() decide.AllocationSettings {
+func (d *Daemon) allocation() allocate.AllocationSettings {
 	set := d.Config.AllocationSettings()
 	set.Table = d.table
 	if d.Config.Speeds.History > 0 {
@@ -52,7 +51,7 @@ func (d *Daemon) readAccounts(ctx context.Context) {
 
 // keepProblem writes down a problem that the optimiser failed on, the last one
 // only, in the state folder, for priod allocate.
-func (d *Daemon) keepProblem(p *allocation.Problem, _ error) string {
+func (d *Daemon) keepProblem(p *allocate.Problem, _ error) string {
 	path := filepath.Join(d.Config.State.Dir, "allocation-failed.json")
 	text, err := p.MarshalJSON()
 	if err == nil {

@@ -13,7 +13,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
-	"slurmprio/priod/decide"
+	"slurmprio/priod/order"
 	"slurmprio/slurmplug"
 )
 
@@ -117,10 +117,10 @@ func TestReloadWithoutFile(t *testing.T) {
 // kept until it is that late.
 func TestRivalAcrossAClockStep(t *testing.T) {
 	now := time.Now()
-	seen := func(value int64, replaced bool) []decide.Stranger {
-		var all []decide.Stranger
+	seen := func(value int64, replaced bool) []order.Stranger {
+		var all []order.Stranger
 		for id := range uint32(2) {
-			all = append(all, decide.Stranger{Job: slurmplug.Plain(id + 1), Replaced: replaced, Written: cluster.Written{Value: value}})
+			all = append(all, order.Stranger{Job: slurmplug.Plain(id + 1), Replaced: replaced, Written: cluster.Written{Value: value}})
 		}
 		return all
 	}

@@ -16,16 +16,18 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/hashicorp/go-hclog"
 
+	"slurmprio/priod/allocate"
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
 	"slurmprio/priod/cycle"
-	"slurmprio/priod/decide"
-	"slurmprio/priod/eviction"
+	"slurmprio/priod/evict"
 	"slurmprio/priod/live"
 	"slurmprio/priod/plan"
-	"slurmprio/priod/policy/speed"
+	"slurmprio/priod/size"
+	"slurmprio/priod/steer"
 	"slurmprio/priod/store"
 	"slurmprio/priod/workload"
+	"slurmprio/priod/workload/speed"
 	"slurmprio/slurmplug"
 )
 
@@ -36,10 +38,10 @@ type Store interface {
 	Load(context.Context) (*cluster.History, error)
 	// LoadEvictions returns what they left under way, and SaveEvictions makes
 	// safe what a turn comes to.
-	LoadEvictions(context.Context) (*eviction.Journal, error)
-	SaveEvictions(context.Context, *eviction.Turn) error
+	LoadEvictions(context.Context) (*evict.Journal, error)
+	SaveEvictions(context.Context, *evict.Turn) error
 	// LoadShares returns what they allocated, and Lessons what they learned of speeds.
-	LoadShares(context.Context) (*decide.Ledger, error)
+	LoadShares(context.Context) (*allocate.Ledger, error)
 	Lessons(context.Context) (store.Lessons, error)
 	// SaveStays, StaysSince and SaveLessons are those of store.Store. They and Lessons may
 	// be called beside the cycles.
@@ -60,7 +62,7 @@ type Store interface {
 // Slurm is a cluster that also keeps account of the past.
 type Slurm interface {
 	plan.Slurm
-	eviction.Slurm
+	evict.Slurm
 	cycle.Asker
 	cycle.Measurer
 	UseReader
@@ -72,7 +74,7 @@ type Slurm interface {
 	// command lines. It may be called beside the other methods.
 	Stays(ctx context.Context, since, until time.Time, steps *regexp.Regexp) ([]speed.Stay, error)
 	// Places is for cycle.Steering.
-	Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]decide.Place, error)
+	Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]steer.Place, error)
 	// Controllers, Answers and Identity are those of live.Cluster.
 	Controllers(context.Context) ([]slurmplug.Controller, error)
 	Answers(context.Context) error
@@ -97,14 +99,14 @@ type Daemon struct {
 	filled  time.Time // up to when accounting was read
 	asked   time.Time // when it was last tried
 	history *cluster.History
-	journal *eviction.Journal
-	ledger  *decide.Ledger
-	helm    decide.Helm
+	journal *evict.Journal
+	ledger  *allocate.Ledger
+	helm    steer.Helm
 	rounds  cycle.Rounds
 	vetoes  cycle.Vetoes
 	school  school
-	sizes   decide.Sizes
-	memory  decide.GiveBack
+	sizes   size.Sizes
+	memory  size.GiveBack
 	parts   accountParts
 	uses    uses
 	table   *workload.Table // nil: it could not be read

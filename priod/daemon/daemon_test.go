@@ -13,14 +13,15 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"slurmprio/priod/allocate"
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
-	"slurmprio/priod/decide"
-	"slurmprio/priod/eviction"
+	"slurmprio/priod/evict"
 	"slurmprio/priod/live"
 	"slurmprio/priod/plan"
-	"slurmprio/priod/policy/speed"
+	"slurmprio/priod/steer"
 	"slurmprio/priod/store"
+	"slurmprio/priod/workload/speed"
 	"slurmprio/slurmplug"
 )
 
@@ -112,17 +113,17 @@ func (f *fake) SaveLessons(_ context.Context, k *speed.Knowledge, runs int, at t
 	f.lessons.Knowledge, f.lessons.Runs, f.lessons.At = k, runs, at
 	return nil
 }
-func (f *fake) Lessons(context.Context) (store.Lessons, error)     { return f.lessons, nil }
-func (f *fake) LoadShares(context.Context) (*decide.Ledger, error) { return &decide.Ledger{}, nil }
+func (f *fake) Lessons(context.Context) (store.Lessons, error)       { return f.lessons, nil }
+func (f *fake) LoadShares(context.Context) (*allocate.Ledger, error) { return &allocate.Ledger{}, nil }
 
 func (f *fake) Planned(context.Context, plan.Seen) error       { return f.plannedErr }
 func (f *fake) Done(context.Context, []plan.Outcome) error     { return nil }
 func (f *fake) Load(context.Context) (*cluster.History, error) { return cluster.NewHistory(), nil }
-func (f *fake) LoadEvictions(context.Context) (*eviction.Journal, error) {
-	return eviction.NewJournal(), nil
+func (f *fake) LoadEvictions(context.Context) (*evict.Journal, error) {
+	return evict.NewJournal(), nil
 }
-func (f *fake) SaveEvictions(context.Context, *eviction.Turn) error { return nil }
-func (f *fake) Look(context.Context, []eviction.Target) (map[cluster.JobID]eviction.Sight, error) {
+func (f *fake) SaveEvictions(context.Context, *evict.Turn) error { return nil }
+func (f *fake) Look(context.Context, []evict.Target) (map[cluster.JobID]evict.Sight, error) {
 	return nil, nil
 }
 func (f *fake) Used(context.Context, time.Time, time.Time, func(string) string) (*live.Used, error) {
@@ -135,13 +136,13 @@ func (f *fake) AskMemory(context.Context, []*cluster.Job) error { return nil }
 func (f *fake) Peaks(context.Context, []*cluster.Job) (map[cluster.JobID]int64, error) {
 	return nil, nil
 }
-func (f *fake) Excluded(context.Context, eviction.Target) (string, error) { return "", nil }
-func (f *fake) AtOnce(context.Context, eviction.Target) (int, error)      { return 0, nil }
-func (f *fake) Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]decide.Place, error) {
+func (f *fake) Excluded(context.Context, evict.Target) (string, error) { return "", nil }
+func (f *fake) AtOnce(context.Context, evict.Target) (int, error)      { return 0, nil }
+func (f *fake) Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]steer.Place, error) {
 	return nil, nil
 }
-func (f *fake) Do(context.Context, []eviction.Command) []eviction.Result { return nil }
-func (f *fake) Hold() (string, error)                                    { return f.hold, f.holdErr }
+func (f *fake) Do(context.Context, []evict.Command) []evict.Result { return nil }
+func (f *fake) Hold() (string, error)                              { return f.hold, f.holdErr }
 func (f *fake) Pause(why string) error {
 	f.hold = store.OwnPause(why).String()
 	return nil

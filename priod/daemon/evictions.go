@@ -7,12 +7,12 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/cycle"
-	"slurmprio/priod/eviction"
+	"slurmprio/priod/evict"
 )
 
 // evictions is what a cycle needs to make room.
 func (d *Daemon) evictions() cycle.Evictions {
-	slurm := eviction.Slurm(d.slurm)
+	slurm := evict.Slurm(d.slurm)
 	if d.Config.Cycle.FollowController {
 		slurm = evictor{d.slurm, d}
 	}
@@ -55,7 +55,7 @@ func (d *Daemon) told(e cycle.Event) {
 	x := e.Eviction
 	if e.Before != string(x.State) {
 		counts := d.metrics.evictions
-		if e.Of != nil && e.Of.Purpose == eviction.ForRound {
+		if e.Of != nil && e.Of.Purpose == evict.ForRound {
 			counts = d.metrics.yields
 		}
 		counts.WithLabelValues(string(x.State)).Inc()
@@ -70,7 +70,7 @@ func (d *Daemon) told(e cycle.Event) {
 	case e.Before == string(x.State):
 		d.Log.Warn("eviction: a command failed and is tried again", append(line, "tries", x.Tries, "message", x.Reason)...)
 		return
-	case x.State == eviction.Recorded:
+	case x.State == evict.Recorded:
 		line = append(line, "signal", x.Signal, "grace", x.Grace.String(), "promised_gpu_s", fmt.Sprintf("%.0f", x.Promised))
 	case x.How != "":
 		line = append(line, "how", string(x.How), "paid_gpu_s", fmt.Sprintf("%.0f", x.Paid))
@@ -78,7 +78,7 @@ func (d *Daemon) told(e cycle.Event) {
 	if x.Reason != "" {
 		line = append(line, "why", x.Reason)
 	}
-	if x.How == eviction.Forgotten || x.State == eviction.CalledOff && !x.SignalledAt.IsZero() {
+	if x.How == evict.Forgotten || x.State == evict.CalledOff && !x.SignalledAt.IsZero() {
 		d.Log.Error("eviction", line...) // a person has to look
 		return
 	}
@@ -93,7 +93,7 @@ type evictor struct {
 
 // Look does nothing while another host's priod acts: it may have the same jobs in
 // hand.
-func (e evictor) Look(ctx context.Context, targets []eviction.Target) (map[cluster.JobID]eviction.Sight, error) {
+func (e evictor) Look(ctx context.Context, targets []evict.Target) (map[cluster.JobID]evict.Sight, error) {
 	if err := Elsewhere(ctx, e.Slurm, e.d.Config); err != nil {
 		return nil, err
 	}

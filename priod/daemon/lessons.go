@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"slurmprio/priod/config"
-	"slurmprio/priod/policy/speed"
 	"slurmprio/priod/store"
 	"slurmprio/priod/workload"
+	"slurmprio/priod/workload/speed"
 )
 
 // Lessons are learned beside the cycles: accounting is read in pieces, each time

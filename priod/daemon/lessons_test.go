@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"slurmprio/priod/policy/speed"
 	"slurmprio/priod/store"
+	"slurmprio/priod/workload/speed"
 )
 
 // A daemon reads all of accounting once, in pieces, and then what is new; it leaves

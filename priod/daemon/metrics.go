@@ -10,10 +10,9 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/cycle"
-	"slurmprio/priod/decide"
-	"slurmprio/priod/eviction"
+	"slurmprio/priod/evict"
+	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
-	"slurmprio/priod/policy/ranking"
 	"slurmprio/slurmplug"
 )
 
@@ -64,10 +63,10 @@ const (
 
 // drifts are the words for decide's reasons.
 var drifts = map[string]string{
-	decide.ForeignValue: "foreign-value",
-	decide.LeverChange:  "lever-change",
-	decide.KeepsGoing:   "taken-back",
-	decide.WriteLimit:   "write-limit",
+	order.ForeignValue: "foreign-value",
+	order.LeverChange:  "lever-change",
+	order.KeepsGoing:   "taken-back",
+	order.WriteLimit:   "write-limit",
 }
 
 func newMetrics(version string, h *health) *metrics {
@@ -92,8 +91,8 @@ func newMetrics(version string, h *health) *metrics {
 		cycles:     counter("priod_cycles_total", "Cycles by result.", "result", resultOK, resultFailed),
 		reloads:    counter("priod_reloads_total", "Reloads of the configuration by result.", "result", resultOK, resultFailed),
 		accounting: counter("priod_accounting_reads_total", "Reads of Slurm's accounting by result.", "result", resultOK, resultFailed),
-		evictions:  counter("priod_evictions_total", "Evictions for TE jobs by the state that they came to.", "state", words(eviction.States)...),
-		yields:     counter("priod_round_evictions_total", "Evictions at the end of rounds by the state that they came to.", "state", words(eviction.States)...),
+		evictions:  counter("priod_evictions_total", "Evictions for TE jobs by the state that they came to.", "state", words(evict.States)...),
+		yields:     counter("priod_round_evictions_total", "Evictions at the end of rounds by the state that they came to.", "state", words(evict.States)...),
 		writes:     counter("priod_writes_total", "Writes by what became of them.", "status", words(statuses)...),
 		renumbered: factory.NewCounter(prometheus.CounterOpts{
 			Name: "priod_renumbered_writes_total", Help: "Writes beyond the fewest possible, because a gap between values was used up.",
@@ -206,7 +205,7 @@ func (m *metrics) queue(r *cycle.Result, h *cluster.History) {
 	for i := range r.Plan.Decisions {
 		reasons[r.Plan.Decisions[i].Why]++
 	}
-	for _, why := range ranking.Reasons {
+	for _, why := range plan.Reasons {
 		m.decisions.WithLabelValues(string(why)).Set(float64(reasons[string(why)]))
 	}
 	unwritten := drift(r)

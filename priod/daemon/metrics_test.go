@@ -16,7 +16,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
 	"slurmprio/priod/cycle"
-	"slurmprio/priod/decide"
+	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 )
@@ -153,10 +153,10 @@ func TestDrift(t *testing.T) {
 	r := &cycle.Result{
 		Plan: plan.Plan{Decisions: []plan.Decision{
 			{Job: job(1)},
-			{Job: job(2), Unmoved: decide.ForeignValue},
-			{Job: job(3), Unmoved: decide.KeepsGoing},
-			{Job: job(4), Unmoved: decide.WriteLimit},
-			{Job: job(5), Unmoved: decide.LeverChange},
+			{Job: job(2), Unmoved: order.ForeignValue},
+			{Job: job(3), Unmoved: order.KeepsGoing},
+			{Job: job(4), Unmoved: order.WriteLimit},
+			{Job: job(5), Unmoved: order.LeverChange},
 			{Job: job(6), Unmoved: "a task list that does not parse"},
 		}},
 		Outcomes: []plan.Outcome{

@@ -9,7 +9,7 @@ import (
 	"slurmprio/priod/config"
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/live"
-	"slurmprio/priod/policy/sensitivity"
+	"slurmprio/priod/workload/sensitivity"
 )
 
 // useEvery is how often accounting is asked what programs used: a row for each

@@ -14,7 +14,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/cycle"
-	"slurmprio/priod/policy/ranking"
+	"slurmprio/priod/plan"
 	"slurmprio/slurmplug/wake"
 )
 
@@ -134,7 +134,7 @@ func found(r *cycle.Result, since time.Time) bool {
 	since = since.Truncate(time.Second) // as Slurm tells times
 	early := map[cluster.JobID]bool{}
 	for i := range r.Plan.Decisions {
-		if d := &r.Plan.Decisions[i]; d.Why == string(ranking.NotYet) {
+		if d := &r.Plan.Decisions[i]; d.Why == string(plan.NotYet) {
 			early[d.Job] = true
 		}
 	}

@@ -10,9 +10,10 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/decide"
+	"slurmprio/priod/order"
 	"slurmprio/priod/placement"
 	"slurmprio/priod/placement/nodemap"
+	"slurmprio/priod/steer"
 	"slurmprio/slurmplug"
 )
 
@@ -56,7 +57,7 @@ type Facts struct {
 
 // Uses are what priod is to do beside ordering jobs.
 type Uses struct {
-	Steer     decide.SteerSettings
+	Steer     steer.Settings
 	Evicts    bool
 	Sizing    bool
 	GivesBack bool // lower the memory of running jobs
@@ -64,13 +65,13 @@ type Uses struct {
 }
 
 // Check reads the facts of a cluster and says what fits and what does not.
-func (c *Cluster) Check(ctx context.Context, set decide.Settings, uses Uses) []Finding {
+func (c *Cluster) Check(ctx context.Context, set order.Settings, uses Uses) []Finding {
 	return c.facts(ctx, uses).Findings(set)
 }
 
 // Findings judges the facts; it reads nothing else. A rule is left out where what it
 // looks at could not be read.
-func (f *Facts) Findings(set decide.Settings) []Finding {
+func (f *Facts) Findings(set order.Settings) []Finding {
 	k := checker{f: f, set: set}
 	k.unread()
 	for _, r := range []struct {
@@ -109,7 +110,7 @@ func (f *Facts) Findings(set decide.Settings) []Finding {
 
 type checker struct {
 	f   *Facts
-	set decide.Settings
+	set order.Settings
 	out []Finding
 }
 
@@ -142,7 +143,7 @@ func (k *checker) siteFactorPlugin() {
 func (k *checker) steps() {
 	h := cluster.NewHistory()
 	h.Observe(&k.f.Snapshot)
-	p := decide.Decide(&k.f.Snapshot, h, k.set)
+	p := order.Decide(&k.f.Snapshot, h, k.set)
 	te := 0
 	for i := range p.Decisions {
 		if d := &p.Decisions[i]; d.Ranked && d.Class == cluster.TE {
@@ -307,16 +308,16 @@ func (k *checker) kinds() {
 // features looks at the node features that stand for the GPU types, which
 // steering writes.
 func (k *checker) features(types []string, untyped bool) {
-	steer := &k.f.Steer
+	set := &k.f.Steer
 	nodes := convertNodes(k.f.Nodes)
-	why, lacking := steer.Unsteerable(nodes)
+	why, lacking := set.Unsteerable(nodes)
 	well, steerable := true, 0
 	for _, t := range types {
 		problem, whole := why[t]
 		if !whole {
 			continue // only on nodes with several types
 		}
-		fix, feature := "", steer.Feature(t)
+		fix, feature := "", set.Feature(t)
 		if len(lacking[t]) > 0 {
 			fix = fmt.Sprintf("NodeName=%s Feature=%s", slurmplug.CompactHosts(lacking[t]), feature)
 		}
@@ -327,20 +328,20 @@ func (k *checker) features(types []string, untyped bool) {
 			}
 			k.say(Warn, "GPU types", fix, "no job can be steered to %s: %s", t, problem)
 		case fix != "":
-			k.say(Warn, "GPU types", fix, "steered jobs do not run on %s", decide.Lacks(lacking[t], feature))
+			k.say(Warn, "GPU types", fix, "steered jobs do not run on %s", steer.Lacks(lacking[t], feature))
 		}
 		well = well && problem == "" && fix == ""
 		if problem == "" {
 			steerable++
 		}
 	}
-	for _, t := range slices.Sorted(maps.Keys(steer.Features)) {
+	for _, t := range slices.Sorted(maps.Keys(set.Features)) {
 		if !slices.Contains(types, t) {
 			well = false
 			k.say(Warn, "GPU types", "", "gpu_types names %s, which no node has: has it got another name?", t)
 		}
 	}
-	if steer.Enabled && steerable < 2 {
+	if set.Enabled && steerable < 2 {
 		well = false
 		k.say(Fail, "steering", "", "steering.enabled wants at least two GPU types with node features of their own, and finds %d", steerable)
 	}

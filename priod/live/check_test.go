@@ -10,9 +10,8 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/decide"
+	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
-	"slurmprio/priod/policy/ranking"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
 )
@@ -63,8 +62,8 @@ func facts(t *testing.T, conf ...string) *Facts {
 	return f
 }
 
-func settings() decide.Settings {
-	return decide.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: ranking.Settings{Partitions: []string{"gpu"}, TEQOS: []string{"te"}}}
+func settings() order.Settings {
+	return order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: plan.Classes{Partitions: []string{"gpu"}, TEQOS: []string{"te"}}}
 }
 
 func TestAllIsWell(t *testing.T) {
@@ -81,29 +80,29 @@ func TestFindings(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		conf   []string
-		change func(*Facts, *decide.Settings)
+		change func(*Facts, *order.Settings)
 		level  Level
 		fix    string // part of the fix or the text
 	}{
 		{name: "old Slurm", conf: []string{"SLURM_VERSION=21.08.1"}, level: Fail, fix: "22.05"},
 		{name: "a Slurm newer than any that was tried", conf: []string{"SLURM_VERSION=27.05.0"}, level: Fail, fix: "slurm.untried"},
-		{name: "such a Slurm, allowed", conf: []string{"SLURM_VERSION=27.05.0"}, level: Warn, fix: "newer than 26.05", change: func(f *Facts, _ *decide.Settings) { f.Untried = true }},
-		{name: "half upgraded", conf: []string{"SLURM_VERSION=24.11.5"}, level: Fail, fix: "half upgraded", change: func(f *Facts, _ *decide.Settings) { f.Abilities.Release = "22.05.8" }},
+		{name: "such a Slurm, allowed", conf: []string{"SLURM_VERSION=27.05.0"}, level: Warn, fix: "newer than 26.05", change: func(f *Facts, _ *order.Settings) { f.Untried = true }},
+		{name: "half upgraded", conf: []string{"SLURM_VERSION=24.11.5"}, level: Fail, fix: "half upgraded", change: func(f *Facts, _ *order.Settings) { f.Abilities.Release = "22.05.8" }},
 		{name: "what was tried", level: Pass, fix: "22.05, 24.11, 26.05"},
-		{name: "what the commands can do", level: Pass, fix: "SLUID", change: func(f *Facts, _ *decide.Settings) { f.Abilities.SLUID = true }},
-		{name: "whole nodes", level: Warn, fix: "gpu (Exclusive=NODE)", change: func(f *Facts, _ *decide.Settings) { f.Partitions[0].WholeNodes = "Exclusive=NODE" }},
-		{name: "several QOS", level: Pass, fix: "such as te,normal", change: func(f *Facts, _ *decide.Settings) {
+		{name: "what the commands can do", level: Pass, fix: "SLUID", change: func(f *Facts, _ *order.Settings) { f.Abilities.SLUID = true }},
+		{name: "whole nodes", level: Warn, fix: "gpu (Exclusive=NODE)", change: func(f *Facts, _ *order.Settings) { f.Partitions[0].WholeNodes = "Exclusive=NODE" }},
+		{name: "several QOS", level: Pass, fix: "such as te,normal", change: func(f *Facts, _ *order.Settings) {
 			f.Snapshot.Jobs = []cluster.Job{{ID: slurmplug.Plain(1), State: cluster.Pending, Partition: "gpu", QOS: "te,normal"}}
 		}},
 		{name: "expedited requeue", conf: []string{"SlurmctldParameters=a=1,enable_expedited_requeue"}, level: Pass, fix: "never evicted"},
 		{name: "metrics of slurmctld", conf: []string{"MetricsType=metrics/openmetrics"}, level: Pass, fix: "metrics/openmetrics"},
-		{name: "sizing without restricted cores", conf: []string{"SLURM_VERSION=24.11.5"}, level: Warn, fix: "NodeName=a1 RestrictedCoresPerGPU", change: func(f *Facts, _ *decide.Settings) { f.Sizing = true }},
+		{name: "sizing without restricted cores", conf: []string{"SLURM_VERSION=24.11.5"}, level: Warn, fix: "NodeName=a1 RestrictedCoresPerGPU", change: func(f *Facts, _ *order.Settings) { f.Sizing = true }},
 		{name: "basic priority", conf: []string{"PriorityType=priority/basic"}, level: Fail, fix: "PriorityType=priority/multifactor"},
 		{name: "a plugin", conf: []string{"PrioritySiteFactorPlugin=site_factor/x"}, level: Fail, fix: "PrioritySiteFactorPlugin="},
 		{name: "steps do not fit", conf: []string{"PriorityWeightAge=1999999999"}, level: Fail, fix: "ranking.top"},
 		{name: "few steps", conf: []string{"PriorityWeightAge=90000000"}, level: Warn, fix: "exact places"},
 		{name: "more TE jobs than places", conf: []string{"PriorityWeightAge=90000000"}, level: Warn, fix: "30 TE jobs wait",
-			change: func(f *Facts, _ *decide.Settings) {
+			change: func(f *Facts, _ *order.Settings) {
 				for id := range uint32(30) {
 					f.Snapshot.Jobs = append(f.Snapshot.Jobs, cluster.Job{ID: slurmplug.Plain(id + 1), State: cluster.Pending, Partition: "gpu",
 						Priority: 5, Eligible: time.Unix(1, 0), Tag: jobtag.Tag{Type: "te"}})
@@ -111,75 +110,75 @@ func TestFindings(t *testing.T) {
 				f.Snapshot.At = time.Unix(5, 0)
 			}},
 		{name: "factors without bound", conf: []string{"PriorityFlags=NO_NORMAL_ALL"}, level: Warn, fix: "NO_NORMAL_ALL"},
-		{name: "no rights", level: Fail, fix: "adminlevel=Operator", change: func(f *Facts, _ *decide.Settings) { f.Rights.Level = slurmplug.NoAdmin }},
-		{name: "rights unknown", level: Warn, fix: "boom", change: func(f *Facts, _ *decide.Settings) { f.RightsErr = errors.New("boom") }},
-		{name: "unknown partition", level: Fail, fix: `"big"`, change: func(_ *Facts, s *decide.Settings) { s.Ranking.Partitions = []string{"big"} }},
+		{name: "no rights", level: Fail, fix: "adminlevel=Operator", change: func(f *Facts, _ *order.Settings) { f.Rights.Level = slurmplug.NoAdmin }},
+		{name: "rights unknown", level: Warn, fix: "boom", change: func(f *Facts, _ *order.Settings) { f.RightsErr = errors.New("boom") }},
+		{name: "unknown partition", level: Fail, fix: `"big"`, change: func(_ *Facts, s *order.Settings) { s.Ranking.Partitions = []string{"big"} }},
 		{name: "no accounting", conf: []string{"AccountingStorageType=accounting_storage/none"}, level: Warn, fix: "AccountingStorageType=accounting_storage/slurmdbd"},
 		{name: "untracked type", conf: []string{"AccountingStorageTRES=cpu,gres/gpu"}, level: Warn, fix: "AccountingStorageTRES=gres/gpu,gres/gpu:a100"},
 		{name: "comments dropped", conf: []string{"AccountingStoreFlags=(null)"}, level: Warn, fix: "AccountingStoreFlags=job_comment"},
-		{name: "no node feature", level: Warn, fix: "NodeName=a1 Feature=a100", change: func(f *Facts, _ *decide.Settings) { f.Nodes[0].Features = nil }},
-		{name: "no feature on one node", level: Warn, fix: "steered jobs do not run on a2: it has no feature a100", change: func(f *Facts, _ *decide.Settings) {
+		{name: "no node feature", level: Warn, fix: "NodeName=a1 Feature=a100", change: func(f *Facts, _ *order.Settings) { f.Nodes[0].Features = nil }},
+		{name: "no feature on one node", level: Warn, fix: "steered jobs do not run on a2: it has no feature a100", change: func(f *Facts, _ *order.Settings) {
 			f.Nodes = append(f.Nodes, f.Nodes[0])
 			f.Nodes[1].Name, f.Nodes[1].Features = "a2", nil
 		}},
-		{name: "the line for that node", level: Warn, fix: "NodeName=a2 Feature=a100", change: func(f *Facts, _ *decide.Settings) {
+		{name: "the line for that node", level: Warn, fix: "NodeName=a2 Feature=a100", change: func(f *Facts, _ *order.Settings) {
 			f.Nodes = append(f.Nodes, f.Nodes[0])
 			f.Nodes[1].Name, f.Nodes[1].Features = "a2", nil
 		}},
-		{name: "another feature", level: Pass, fix: "feature of its own", change: func(f *Facts, _ *decide.Settings) {
+		{name: "another feature", level: Pass, fix: "feature of its own", change: func(f *Facts, _ *order.Settings) {
 			f.Nodes[0].Features, f.Steer.Features = []string{"ampere"}, map[string]string{"a100": "ampere"}
 		}},
-		{name: "a feature of two types", level: Warn, fix: "a2 has the feature a100 and other GPUs", change: func(f *Facts, _ *decide.Settings) {
+		{name: "a feature of two types", level: Warn, fix: "a2 has the feature a100 and other GPUs", change: func(f *Facts, _ *order.Settings) {
 			f.Nodes = append(f.Nodes, slurmplug.Node{Name: "a2", Features: []string{"a100", "v100"}, Gres: []slurmplug.Gres{{Name: "gpu", Type: "v100", Count: 4}}})
 		}},
-		{name: "and what to do about it", level: Warn, fix: "gpu_types.a100.feature", change: func(f *Facts, _ *decide.Settings) {
+		{name: "and what to do about it", level: Warn, fix: "gpu_types.a100.feature", change: func(f *Facts, _ *order.Settings) {
 			f.Nodes = append(f.Nodes, slurmplug.Node{Name: "a2", Features: []string{"a100", "v100"}, Gres: []slurmplug.Gres{{Name: "gpu", Type: "v100", Count: 4}}})
 		}},
-		{name: "more kinds of nodes than are told apart", level: Warn, fix: "no job is steered, sized or given room on a65", change: func(f *Facts, _ *decide.Settings) {
+		{name: "more kinds of nodes than are told apart", level: Warn, fix: "no job is steered, sized or given room on a65", change: func(f *Facts, _ *order.Settings) {
 			for i := range 64 {
 				n := f.Nodes[0]
 				n.Name, n.Features = fmt.Sprint("a", i+2), []string{"a100", fmt.Sprint("rack", i)}
 				f.Nodes = append(f.Nodes, n)
 			}
 		}},
-		{name: "MIG", level: Warn, fix: "slice of a GPU", change: func(f *Facts, _ *decide.Settings) {
+		{name: "MIG", level: Warn, fix: "slice of a GPU", change: func(f *Facts, _ *order.Settings) {
 			f.Nodes[0].Gres[0].Type, f.Nodes[0].Features = "a100_1g.5gb", []string{"a100_1g.5gb"}
 		}},
-		{name: "a type renamed", level: Warn, fix: "gpu_types names tesla", change: func(f *Facts, _ *decide.Settings) {
+		{name: "a type renamed", level: Warn, fix: "gpu_types names tesla", change: func(f *Facts, _ *order.Settings) {
 			f.Steer.Features = map[string]string{"tesla": "tesla"}
 		}},
-		{name: "steering with one type", level: Fail, fix: "two GPU types", change: func(f *Facts, _ *decide.Settings) { f.Steer.Enabled = true }},
-		{name: "untyped GPUs", level: Warn, fix: "Gres=gpu:TYPE", change: func(f *Facts, _ *decide.Settings) { f.Nodes[0].Gres[0].Type = "" }},
-		{name: "two types on a node", level: Warn, fix: "more than one GPU type", change: func(f *Facts, _ *decide.Settings) {
+		{name: "steering with one type", level: Fail, fix: "two GPU types", change: func(f *Facts, _ *order.Settings) { f.Steer.Enabled = true }},
+		{name: "untyped GPUs", level: Warn, fix: "Gres=gpu:TYPE", change: func(f *Facts, _ *order.Settings) { f.Nodes[0].Gres[0].Type = "" }},
+		{name: "two types on a node", level: Warn, fix: "more than one GPU type", change: func(f *Facts, _ *order.Settings) {
 			f.Nodes[0].Gres = append(f.Nodes[0].Gres, slurmplug.Gres{Name: "gpu", Type: "v100", Count: 1})
 		}},
-		{name: "no GPUs", level: Warn, fix: "no node has GPUs", change: func(f *Facts, _ *decide.Settings) { f.Nodes = nil }},
-		{name: "unknown QOS", level: Fail, fix: "sacctmgr -i add qos te", change: func(f *Facts, _ *decide.Settings) { f.QOS = nil }},
-		{name: "QOS unreadable", level: Fail, fix: "boom", change: func(f *Facts, _ *decide.Settings) { f.QOSErr = errors.New("boom") }},
+		{name: "no GPUs", level: Warn, fix: "no node has GPUs", change: func(f *Facts, _ *order.Settings) { f.Nodes = nil }},
+		{name: "unknown QOS", level: Fail, fix: "sacctmgr -i add qos te", change: func(f *Facts, _ *order.Settings) { f.QOS = nil }},
+		{name: "QOS unreadable", level: Fail, fix: "boom", change: func(f *Facts, _ *order.Settings) { f.QOSErr = errors.New("boom") }},
 		{name: "suspend", conf: []string{"PreemptType=preempt/qos", "PreemptMode=GANG,SUSPEND"}, level: Warn, fix: "PreemptMode=REQUEUE"},
 		{name: "RPC limit", conf: []string{"SlurmctldParameters=a=1,rl_enable,rl_bucket_size=50"}, level: Warn, fix: "(rl_enable,rl_bucket_size=50; "},
-		{name: "RPC limit of others", conf: []string{"SlurmctldParameters=rl_enable"}, level: Pass, fix: "priod is exempt (SlurmUser)", change: func(f *Facts, _ *decide.Settings) {
+		{name: "RPC limit of others", conf: []string{"SlurmctldParameters=rl_enable"}, level: Pass, fix: "priod is exempt (SlurmUser)", change: func(f *Facts, _ *order.Settings) {
 			f.Rights.Why = "SlurmUser"
 		}},
 		{name: "no default memory", conf: []string{"DefMemPerCPU=(null)", "DefMemPerNode=UNLIMITED"}, level: Warn, fix: "DefMemPerCPU"},
-		{name: "give back", conf: []string{"SLURM_VERSION=26.05.5", "PrologFlags=Alloc,Contain", "JobAcctGatherType=jobacct_gather/cgroup", "SelectTypeParameters=CR_CORE_MEMORY"}, level: Pass, fix: "can be lowered", change: func(f *Facts, _ *decide.Settings) { f.GivesBack = true }},
-		{name: "give back before 26.05", conf: []string{"SLURM_VERSION=25.11.1", "PrologFlags=Alloc,Contain", "JobAcctGatherType=jobacct_gather/cgroup", "SelectTypeParameters=CR_CORE_MEMORY"}, level: Warn, fix: "26.05 and later do", change: func(f *Facts, _ *decide.Settings) { f.GivesBack = true }},
-		{name: "give back without extern steps", conf: []string{"SLURM_VERSION=26.05.5", "PrologFlags=Alloc", "JobAcctGatherType=jobacct_gather/cgroup", "SelectTypeParameters=CR_CORE_MEMORY"}, level: Warn, fix: "PrologFlags has not Contain", change: func(f *Facts, _ *decide.Settings) { f.GivesBack = true }},
-		{name: "give back unmeasured", conf: []string{"SLURM_VERSION=26.05.5", "PrologFlags=Alloc,Contain", "JobAcctGatherType=jobacct_gather/none", "SelectTypeParameters=CR_CORE_MEMORY"}, level: Warn, fix: "JobAcctGatherType is none", change: func(f *Facts, _ *decide.Settings) { f.GivesBack = true }},
-		{name: "give back where memory does not count", conf: []string{"SLURM_VERSION=26.05.5", "PrologFlags=Alloc,Contain", "JobAcctGatherType=jobacct_gather/cgroup", "SelectTypeParameters=CR_CORE"}, level: Warn, fix: "does not count memory", change: func(f *Facts, _ *decide.Settings) { f.GivesBack = true }},
-		{name: "sizing without cons_tres", conf: []string{"SelectType=select/linear"}, level: Fail, fix: "select/cons_tres", change: func(f *Facts, _ *decide.Settings) { f.Sizing = true }},
-		{name: "sizing without memory", conf: []string{"SelectType=select/cons_tres", "SelectTypeParameters=CR_CORE"}, level: Fail, fix: "does not count memory", change: func(f *Facts, _ *decide.Settings) { f.Sizing = true }},
-		{name: "sizing without DefCpuPerGPU", conf: []string{"SelectType=select/cons_tres", "SelectTypeParameters=CR_CORE_MEMORY"}, level: Warn, fix: "DefCpuPerGPU", change: func(f *Facts, _ *decide.Settings) { f.Sizing = true }},
-		{name: "sizing without limits", conf: []string{"SelectType=select/cons_tres", "SelectTypeParameters=CR_CORE_MEMORY"}, level: Fail, fix: "boom", change: func(f *Facts, _ *decide.Settings) { f.Sizing, f.LimitsErr = true, errors.New("boom") }},
-		{name: "sizing as an operator", conf: []string{"SelectType=select/cons_tres", "SelectTypeParameters=CR_CORE_MEMORY", "AccountingStorageEnforce=associations,limits"}, level: Pass, fix: "written as an operator", change: func(f *Facts, _ *decide.Settings) { f.Sizing = true }},
-		{name: "sizing in users' names", conf: []string{"SelectType=select/cons_tres", "SelectTypeParameters=CR_CORE_MEMORY", "AccountingStorageEnforce=safe"}, level: Pass, fix: "in the names of the jobs' users", change: func(f *Facts, _ *decide.Settings) {
+		{name: "give back", conf: []string{"SLURM_VERSION=26.05.5", "PrologFlags=Alloc,Contain", "JobAcctGatherType=jobacct_gather/cgroup", "SelectTypeParameters=CR_CORE_MEMORY"}, level: Pass, fix: "can be lowered", change: func(f *Facts, _ *order.Settings) { f.GivesBack = true }},
+		{name: "give back before 26.05", conf: []string{"SLURM_VERSION=25.11.1", "PrologFlags=Alloc,Contain", "JobAcctGatherType=jobacct_gather/cgroup", "SelectTypeParameters=CR_CORE_MEMORY"}, level: Warn, fix: "26.05 and later do", change: func(f *Facts, _ *order.Settings) { f.GivesBack = true }},
+		{name: "give back without extern steps", conf: []string{"SLURM_VERSION=26.05.5", "PrologFlags=Alloc", "JobAcctGatherType=jobacct_gather/cgroup", "SelectTypeParameters=CR_CORE_MEMORY"}, level: Warn, fix: "PrologFlags has not Contain", change: func(f *Facts, _ *order.Settings) { f.GivesBack = true }},
+		{name: "give back unmeasured", conf: []string{"SLURM_VERSION=26.05.5", "PrologFlags=Alloc,Contain", "JobAcctGatherType=jobacct_gather/none", "SelectTypeParameters=CR_CORE_MEMORY"}, level: Warn, fix: "JobAcctGatherType is none", change: func(f *Facts, _ *order.Settings) { f.GivesBack = true }},
+		{name: "give back where memory does not count", conf: []string{"SLURM_VERSION=26.05.5", "PrologFlags=Alloc,Contain", "JobAcctGatherType=jobacct_gather/cgroup", "SelectTypeParameters=CR_CORE"}, level: Warn, fix: "does not count memory", change: func(f *Facts, _ *order.Settings) { f.GivesBack = true }},
+		{name: "sizing without cons_tres", conf: []string{"SelectType=select/linear"}, level: Fail, fix: "select/cons_tres", change: func(f *Facts, _ *order.Settings) { f.Sizing = true }},
+		{name: "sizing without memory", conf: []string{"SelectType=select/cons_tres", "SelectTypeParameters=CR_CORE"}, level: Fail, fix: "does not count memory", change: func(f *Facts, _ *order.Settings) { f.Sizing = true }},
+		{name: "sizing without DefCpuPerGPU", conf: []string{"SelectType=select/cons_tres", "SelectTypeParameters=CR_CORE_MEMORY"}, level: Warn, fix: "DefCpuPerGPU", change: func(f *Facts, _ *order.Settings) { f.Sizing = true }},
+		{name: "sizing without limits", conf: []string{"SelectType=select/cons_tres", "SelectTypeParameters=CR_CORE_MEMORY"}, level: Fail, fix: "boom", change: func(f *Facts, _ *order.Settings) { f.Sizing, f.LimitsErr = true, errors.New("boom") }},
+		{name: "sizing as an operator", conf: []string{"SelectType=select/cons_tres", "SelectTypeParameters=CR_CORE_MEMORY", "AccountingStorageEnforce=associations,limits"}, level: Pass, fix: "written as an operator", change: func(f *Facts, _ *order.Settings) { f.Sizing = true }},
+		{name: "sizing in users' names", conf: []string{"SelectType=select/cons_tres", "SelectTypeParameters=CR_CORE_MEMORY", "AccountingStorageEnforce=safe"}, level: Pass, fix: "in the names of the jobs' users", change: func(f *Facts, _ *order.Settings) {
 			f.Sizing, f.Rights.Level = true, slurmplug.Administrator
 		}},
-		{name: "sizing in a bounded partition", conf: []string{"SelectType=select/cons_tres", "SelectTypeParameters=CR_CORE_MEMORY"}, level: Warn, fix: "MaxCPUsPerNode=8", change: func(f *Facts, _ *decide.Settings) {
+		{name: "sizing in a bounded partition", conf: []string{"SelectType=select/cons_tres", "SelectTypeParameters=CR_CORE_MEMORY"}, level: Warn, fix: "MaxCPUsPerNode=8", change: func(f *Facts, _ *order.Settings) {
 			f.Sizing, f.Partitions[0].SizeLimit = true, "MaxCPUsPerNode=8"
 		}},
 		{name: "short memory of jobs", conf: []string{"MinJobAge=2 sec"}, level: Warn, fix: "MinJobAge"},
-		{name: "too short to find victims", conf: []string{"MinJobAge=120 sec"}, level: Warn, fix: "put back into the queue", change: func(f *Facts, _ *decide.Settings) { f.Evicts = true }},
+		{name: "too short to find victims", conf: []string{"MinJobAge=120 sec"}, level: Warn, fix: "put back into the queue", change: func(f *Facts, _ *order.Settings) { f.Evicts = true }},
 	} {
 		f, set := facts(t, c.conf...), settings()
 		if c.change != nil {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/eviction"
+	"slurmprio/priod/evict"
 	"slurmprio/slurmplug"
 )
 
@@ -21,8 +21,8 @@ const looks = 4
 // Look reads single jobs as Slurm shows them now, finished ones too. What it
 // costs depends on their number, not on the length of the queue. One whose record
 // cannot be believed is left out, with an error, and holds up no other.
-func (c *Cluster) Look(ctx context.Context, targets []eviction.Target) (map[cluster.JobID]eviction.Sight, error) {
-	sights := make(map[cluster.JobID]eviction.Sight, len(targets))
+func (c *Cluster) Look(ctx context.Context, targets []evict.Target) (map[cluster.JobID]evict.Sight, error) {
+	sights := make(map[cluster.JobID]evict.Sight, len(targets))
 	var mu sync.Mutex
 	var doubts error
 	g, ctx := errgroup.WithContext(ctx)
@@ -30,7 +30,7 @@ func (c *Cluster) Look(ctx context.Context, targets []eviction.Target) (map[clus
 	for _, t := range targets {
 		g.Go(func() error {
 			records, err := c.client.Sights(ctx, t.RawID)
-			sight := eviction.Sight{}
+			sight := evict.Sight{}
 			if err == nil {
 				sight = c.sight(t.Job, records)
 				switch {
@@ -61,7 +61,7 @@ func (c *Cluster) Look(ctx context.Context, targets []eviction.Target) (map[clus
 
 // sight finds a job among the records of its id: its own, or the array's that it
 // is still a part of.
-func (c *Cluster) sight(id cluster.JobID, records []slurmplug.Sight) eviction.Sight {
+func (c *Cluster) sight(id cluster.JobID, records []slurmplug.Sight) evict.Sight {
 	own := slices.IndexFunc(records, func(r slurmplug.Sight) bool { return r.ID == id })
 	if own < 0 && id.Task != slurmplug.NoTask {
 		own = slices.IndexFunc(records, func(r slurmplug.Sight) bool {
@@ -70,10 +70,10 @@ func (c *Cluster) sight(id cluster.JobID, records []slurmplug.Sight) eviction.Si
 		})
 	}
 	if own < 0 {
-		return eviction.Sight{Gone: true}
+		return evict.Sight{Gone: true}
 	}
 	r := &records[own]
-	s := eviction.Sight{ExitCode: r.ExitCode, ExitedBy: r.Signal, CanRequeue: r.Requeue && r.Batch, ReqNodes: r.ReqNodes}
+	s := evict.Sight{ExitCode: r.ExitCode, ExitedBy: r.Signal, CanRequeue: r.Requeue && r.Batch, ReqNodes: r.ReqNodes}
 	var tags tagCache
 	tags.begin()
 	v := conversion{limits: c.limits, alone: c.alone, tags: &tags}
@@ -89,8 +89,8 @@ func (c *Cluster) sight(id cluster.JobID, records []slurmplug.Sight) eviction.Si
 // forgotten is what accounting knows of the last run of a job that slurmctld has
 // forgotten; that it is gone and no more when it has not ended by what accounting
 // knows, or accounting does not answer.
-func (c *Cluster) forgotten(ctx context.Context, id cluster.JobID) eviction.Sight {
-	s := eviction.Sight{Gone: true}
+func (c *Cluster) forgotten(ctx context.Context, id cluster.JobID) evict.Sight {
+	s := evict.Sight{Gone: true}
 	runs, err := c.client.RunsOf(ctx, id)
 	if err != nil || len(runs) == 0 || !finals[runs[len(runs)-1].State] {
 		return s
@@ -108,7 +108,7 @@ var finals = map[string]bool{
 }
 
 // Excluded are the nodes that a waiting job refuses, as a host list.
-func (c *Cluster) Excluded(ctx context.Context, t eviction.Target) (string, error) {
+func (c *Cluster) Excluded(ctx context.Context, t evict.Target) (string, error) {
 	_, excluded, err := c.client.NodesAsked(ctx, t.RawID)
 	if errors.Is(err, slurmplug.ErrNoJob) {
 		return "", nil
@@ -118,7 +118,7 @@ func (c *Cluster) Excluded(ctx context.Context, t eviction.Target) (string, erro
 
 // AtOnce is how many tasks of a task's array may run at a time; 0: any number, or no
 // task.
-func (c *Cluster) AtOnce(ctx context.Context, t eviction.Target) (int, error) {
+func (c *Cluster) AtOnce(ctx context.Context, t evict.Target) (int, error) {
 	if t.Job.Task == slurmplug.NoTask {
 		return 0, nil
 	}
@@ -126,29 +126,29 @@ func (c *Cluster) AtOnce(ctx context.Context, t eviction.Target) (int, error) {
 }
 
 // Do sends the commands, one after the other.
-func (c *Cluster) Do(ctx context.Context, commands []eviction.Command) []eviction.Result {
-	results := make([]eviction.Result, len(commands))
+func (c *Cluster) Do(ctx context.Context, commands []evict.Command) []evict.Result {
+	results := make([]evict.Result, len(commands))
 	for i, cmd := range commands {
 		var r slurmplug.Result
 		switch cmd.Verb {
-		case eviction.Signal:
+		case evict.Signal:
 			signal, part := meaning(cmd.Value)
 			r = c.client.Signal(ctx, slurmplug.RunID{Job: cmd.Job, SLUID: cmd.SLUID}, signal, part)
-		case eviction.Requeue:
+		case evict.Requeue:
 			r = c.client.Requeue(ctx, slurmplug.RunID{Job: cmd.Job, SLUID: cmd.SLUID})
 			if r.Status == slurmplug.Applied && cmd.Value != "" {
 				c.set(ctx, &cmd, "StartTime") // if it fails the next look tells
 			}
-		case eviction.Begin:
+		case evict.Begin:
 			r = c.set(ctx, &cmd, "StartTime")
-		case eviction.Pin, eviction.Unpin:
+		case evict.Pin, evict.Unpin:
 			r = c.set(ctx, &cmd, slurmplug.ReqNodeList)
-		case eviction.Reserve:
+		case evict.Reserve:
 			r = c.client.Reserve(ctx, cmd.Value, cmd.Nodes, cmd.User, cmd.For)
-		case eviction.Free:
+		case evict.Free:
 			r = c.client.DeleteReservation(ctx, cmd.Value)
 		}
-		results[i] = eviction.Result{Command: cmd, Status: r.Status, Message: r.Message}
+		results[i] = evict.Result{Command: cmd, Status: r.Status, Message: r.Message}
 	}
 	return results
 }
@@ -156,10 +156,10 @@ func (c *Cluster) Do(ctx context.Context, commands []eviction.Command) []evictio
 // Reservations are the names of those that keep others off the places of evictions.
 func (c *Cluster) Reservations(ctx context.Context) ([]string, error) {
 	all, err := c.client.Reservations(ctx)
-	return slices.DeleteFunc(all, func(name string) bool { return !eviction.IsReservation(name) }), err
+	return slices.DeleteFunc(all, func(name string) bool { return !evict.IsReservation(name) }), err
 }
 
-func (c *Cluster) set(ctx context.Context, cmd *eviction.Command, lever slurmplug.Lever) slurmplug.Result {
+func (c *Cluster) set(ctx context.Context, cmd *evict.Command, lever slurmplug.Lever) slurmplug.Result {
 	return c.client.Update(ctx, []slurmplug.Update{{Job: cmd.Job, SLUID: cmd.SLUID, Lever: lever, Value: cmd.Value}})[0]
 }
 

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/eviction"
+	"slurmprio/priod/evict"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 )
@@ -112,7 +112,7 @@ const idsAtOnce = 5000
 
 // sightsOf reads the jobs that outcomes name, each record or array once: a few by
 // themselves, more by one squeue for all.
-func (c *Cluster) sightsOf(ctx context.Context, outcomes []plan.Outcome, asked []int) (map[cluster.JobID]eviction.Sight, error) {
+func (c *Cluster) sightsOf(ctx context.Context, outcomes []plan.Outcome, asked []int) (map[cluster.JobID]evict.Sight, error) {
 	raw := map[cluster.JobID]uint32{}
 	for _, i := range asked {
 		for _, id := range outcomes[i].Jobs() {
@@ -129,7 +129,7 @@ func (c *Cluster) sightsOf(ctx context.Context, outcomes []plan.Outcome, asked [
 	if len(ids) > looks {
 		each = idsAtOnce // the whole queue once is less than so many commands
 	}
-	sights := make(map[cluster.JobID]eviction.Sight, len(raw))
+	sights := make(map[cluster.JobID]evict.Sight, len(raw))
 	var mu sync.Mutex
 	var g errgroup.Group
 	g.SetLimit(looks)

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/policy/sensitivity"
+	"slurmprio/priod/workload/sensitivity"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
 )

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"slurmprio/priod/policy/sensitivity"
+	"slurmprio/priod/workload/sensitivity"
 	"slurmprio/slurmplug"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"slurmprio/priod/policy/speed"
+	"slurmprio/priod/workload/speed"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
 )

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/eviction"
+	"slurmprio/priod/evict"
 	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/store"
 	"slurmprio/slurmplug/jobtag"
@@ -153,7 +153,7 @@ func (p *Preemptions) evictions(all []store.Eviction) (lost map[cluster.JobID]fl
 	benefits := map[string]*benefit{}
 	for i := range all {
 		x := &all[i]
-		sum, round := &p.Evictions, x.Purpose == string(eviction.ForRound)
+		sum, round := &p.Evictions, x.Purpose == string(evict.ForRound)
 		if round {
 			sum = &p.Rounds
 		}
@@ -191,7 +191,7 @@ func (p *Preemptions) evictions(all []store.Eviction) (lost map[cluster.JobID]fl
 // add counts one eviction, and returns what it cost and what became of the promise.
 func (e *Evictions) add(x *store.Eviction) (paid float64, kept, broken int) {
 	switch {
-	case x.Signalled.IsZero() && x.State == string(eviction.CalledOff):
+	case x.Signalled.IsZero() && x.State == string(evict.CalledOff):
 		e.CalledOff++
 		return 0, 0, 0
 	case x.Signalled.IsZero():
@@ -222,13 +222,13 @@ type benefit struct {
 
 // promise tells whether a victim's promise, its grace period, was kept or broken.
 func promise(x *store.Eviction) (kept, broken int) {
-	switch eviction.How(x.How) {
-	case eviction.Exited, eviction.Finished, eviction.Returned:
+	switch evict.How(x.How) {
+	case evict.Exited, evict.Finished, evict.Returned:
 		if x.TookS != nil && *x.TookS <= x.GraceS {
 			return 1, 0
 		}
 		return 0, 1
-	case eviction.Forced:
+	case evict.Forced:
 		return 0, 1
 	}
 	return 0, 0

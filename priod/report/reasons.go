@@ -1,30 +1,32 @@
 package report
 
-import "slurmprio/priod/policy/ranking"
+import (
+	"slurmprio/priod/plan"
+)
 
 // reasons are ranking's one-word reasons in the words of a sentence.
-var reasons = map[ranking.Why]string{
-	ranking.TETag:      "its tag says type=te",
-	ranking.TEQOS:      "the configuration makes its QOS trial-and-error",
-	ranking.BETag:      "its tag says type=be",
-	ranking.BEQOS:      "the configuration makes its QOS best-effort",
-	ranking.Untagged:   "neither its tag nor its QOS makes it one or the other: it ranks with best-effort jobs, in Slurm's own order",
-	ranking.BadTag:     "its tag is not valid, so it counts as untagged",
-	ranking.OverBudget: "it asked to be TE, but exceeds the TE budget and counts as BE until there is room",
-	ranking.Overrun:    "it asked to be TE, but has run longer than a TE job may and counts as BE",
-	ranking.Held:       "it is held: left alone",
-	ranking.Dependency: "it waits for another job: left alone",
-	ranking.Reserved:   "it runs in a reservation: left alone",
-	ranking.Foreign:    "it names a partition that slurm.partitions does not list: left alone",
-	ranking.NotYet:     "it begins later: left alone until then",
-	ranking.Component:  "it follows the leader of its heterogeneous job",
-	ranking.Evicted:    "it was evicted for a TE job and goes before other best-effort jobs until it runs again",
-	ranking.Round:      "it is owed its GPU type: others yield to it at the end of a round, and it goes before other best-effort jobs until it starts",
+var reasons = map[plan.Reason]string{
+	plan.TETag:      "its tag says type=te",
+	plan.TEQOS:      "the configuration makes its QOS trial-and-error",
+	plan.BETag:      "its tag says type=be",
+	plan.BEQOS:      "the configuration makes its QOS best-effort",
+	plan.Untagged:   "neither its tag nor its QOS makes it one or the other: it ranks with best-effort jobs, in Slurm's own order",
+	plan.BadTag:     "its tag is not valid, so it counts as untagged",
+	plan.OverBudget: "it asked to be TE, but exceeds the TE budget and counts as BE until there is room",
+	plan.Overrun:    "it asked to be TE, but has run longer than a TE job may and counts as BE",
+	plan.Held:       "it is held: left alone",
+	plan.Dependency: "it waits for another job: left alone",
+	plan.Reserved:   "it runs in a reservation: left alone",
+	plan.Foreign:    "it names a partition that slurm.partitions does not list: left alone",
+	plan.NotYet:     "it begins later: left alone until then",
+	plan.Component:  "it follows the leader of its heterogeneous job",
+	plan.Evicted:    "it was evicted for a TE job and goes before other best-effort jobs until it runs again",
+	plan.Round:      "it is owed its GPU type: others yield to it at the end of a round, and it goes before other best-effort jobs until it starts",
 }
 
 // Reason is a decision's why in the words of a sentence.
 func Reason(why string) string {
-	if words, ok := reasons[ranking.Why(why)]; ok {
+	if words, ok := reasons[plan.Reason(why)]; ok {
 		return words
 	}
 	return why

@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/policy/giveback"
-	"slurmprio/priod/policy/sensitivity"
+	"slurmprio/priod/size/giveback"
 	"slurmprio/priod/workload"
+	"slurmprio/priod/workload/sensitivity"
 	"slurmprio/slurmplug"
 )
 

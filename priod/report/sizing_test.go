@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/policy/sensitivity"
 	"slurmprio/priod/workload"
+	"slurmprio/priod/workload/sensitivity"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
 )

@@ -1,7 +1,7 @@
 package simulate
 
 import (
-	"slurmprio/priod/policy/allocation"
+	"slurmprio/priod/allocate"
 	"slurmprio/priod/simulate/ideal/policies"
 	"slurmprio/priod/simulate/ideal/published"
 	"slurmprio/priod/simulate/ideal/rounds"
@@ -17,7 +17,7 @@ type solver struct {
 	policy    policies.Policy
 	published bool // answer as the published code does
 	trouble   func(now float64, err error, p *policies.Problem)
-	warm      allocation.Warm
+	warm      allocate.Warm
 	drawn     policies.Drawn
 	known     []memory // by place in the trace
 	problem   policies.Problem
@@ -37,7 +37,7 @@ func (s *solver) begin() {
 }
 
 func (s *solver) gpuType(name string, gpus int) {
-	s.problem.Types = append(s.problem.Types, allocation.GPUType{Name: name, GPUs: gpus})
+	s.problem.Types = append(s.problem.Types, allocate.GPUType{Name: name, GPUs: gpus})
 }
 
 // job adds a job by its place in the trace.
@@ -50,10 +50,10 @@ func (s *solver) job(now float64, index int, job *trace.Job, speed []float64, do
 		m.elapsed += (done - m.done) / m.rate
 	}
 	m.done = done
-	s.problem.Jobs = append(s.problem.Jobs, allocation.Job{
+	s.problem.Jobs = append(s.problem.Jobs, allocate.Job{
 		ID: job.ID, Speed: speed, GPUs: job.GPUs, Weight: weight(job.Weight), StepsLeft: left,
 		Elapsed: now - job.Submit, IsolatedElapsed: m.elapsed, Arrival: job.Submit, Deadline: job.Deadline - now,
-		Entity: allocation.NoEntity, Previous: m.previous,
+		Entity: allocate.NoEntity, Previous: m.previous,
 	})
 }
 
@@ -61,7 +61,7 @@ func (s *solver) job(now float64, index int, job *trace.Job, speed []float64, do
 // none yet; index gives the places of the jobs in the trace.
 func (s *solver) solve(now float64, index func(i int) int) (times [][]float64, err error) {
 	times, err = s.times()
-	if allocation.Numeric(err) && s.trouble != nil {
+	if allocate.Numeric(err) && s.trouble != nil {
 		s.trouble(now, err, &s.problem)
 		times = nil
 		for i := range s.problem.Jobs {

@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"slurmprio/priod/policy/allocation"
+	"slurmprio/priod/allocate"
 	"slurmprio/priod/simulate/ideal/policies"
 	"slurmprio/priod/trace"
 )
@@ -60,7 +60,7 @@ func TestTroubleLeavesTheLastAllocation(t *testing.T) {
 			failed++
 			again := *p
 			again.Warm = nil // a file does not have that
-			if _, twice := (policies.Policy{Name: "max-min"}).Allocate(&again); !allocation.Numeric(err) || !allocation.Numeric(twice) {
+			if _, twice := (policies.Policy{Name: "max-min"}).Allocate(&again); !allocate.Numeric(err) || !allocate.Numeric(twice) {
 				t.Errorf("%v, and then %v", err, twice)
 			}
 		}
@@ -76,7 +76,7 @@ func TestTroubleLeavesTheLastAllocation(t *testing.T) {
 			continue
 		}
 		in.Trouble = nil
-		if _, err := Run(context.Background(), spec, in); !allocation.Numeric(err) {
+		if _, err := Run(context.Background(), spec, in); !allocate.Numeric(err) {
 			t.Errorf("seed %d: nobody takes the problem, and the run does not end with the error: %v", seed, err)
 		}
 		return

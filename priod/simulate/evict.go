@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/evict/preemption"
 	"slurmprio/priod/placement"
-	"slurmprio/priod/policy/preemption"
 	"slurmprio/priod/simulate/virtual"
 )
 

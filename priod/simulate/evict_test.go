@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/policy/preemption"
+	"slurmprio/priod/evict/preemption"
 	"slurmprio/priod/trace"
 )
 

@@ -1,8 +1,8 @@
 package simulate
 
 import (
-	"slurmprio/priod/policy/speed"
 	"slurmprio/priod/simulate/ideal/rounds"
+	"slurmprio/priod/workload/speed"
 )
 
 // learner is a site whose jobs say nothing of speeds: what it knows comes from

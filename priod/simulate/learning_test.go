@@ -4,10 +4,10 @@ import (
 	"context"
 	"testing"
 
-	"slurmprio/priod/policy/speed"
 	"slurmprio/priod/simulate"
 	"slurmprio/priod/trace"
 	"slurmprio/priod/workload"
+	"slurmprio/priod/workload/speed"
 )
 
 // Jobs of Gavel's kinds on 6 V100, 6 P100 and 6 K80: speeds found out from

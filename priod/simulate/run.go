@@ -6,17 +6,18 @@ import (
 	"iter"
 	"strings"
 
-	"slurmprio/priod/decide"
+	"slurmprio/priod/allocate"
 	"slurmprio/priod/placement"
-	"slurmprio/priod/policy/sizing"
-	"slurmprio/priod/policy/speed"
 	"slurmprio/priod/simulate/ideal/policies"
 	"slurmprio/priod/simulate/ideal/published"
 	"slurmprio/priod/simulate/ideal/rounds"
 	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/simulate/virtual"
+	"slurmprio/priod/size"
+	"slurmprio/priod/steer"
 	"slurmprio/priod/trace"
 	"slurmprio/priod/workload"
+	"slurmprio/priod/workload/speed"
 )
 
 // Input is what a policy is run on.
@@ -29,10 +30,10 @@ type Input struct {
 	Speed func(job *trace.Job, gpuType string) float64
 	// Curve is how that speed depends on CPUs and memory; nil: nobody knows.
 	Curve         func(job *trace.Job, gpuType string) *workload.Curve
-	Pairs         Pairs               // of allocations with space sharing
-	PairWorkloads []string            // those that Pairs knows, which may be references for the others
-	Daemon        virtual.Daemon      // of order priod
-	Sizes         decide.SizeSettings // of its waiting jobs; not enabled: they keep theirs
+	Pairs         Pairs          // of allocations with space sharing
+	PairWorkloads []string       // those that Pairs knows, which may be references for the others
+	Daemon        virtual.Daemon // of order priod
+	Sizes         size.Settings  // of its waiting jobs; not enabled: they keep theirs
 	// Learning is how the site judges what history teaches, where speeds are
 	// learned.
 	Learning speed.Settings
@@ -103,20 +104,20 @@ func slurm(ctx context.Context, spec Spec, in Input) (Result, error) {
 			jobs, opt.Size = s.least(proportional(jobs)), s.size
 		} else {
 			in.Sizes.Enabled = true
-			in.Sizes.Mechanism, _ = sizing.Parse(spec.Sizing) // newStarts did
+			in.Sizes.Mechanism, _ = size.Parse(spec.Sizing) // newStarts did
 		}
 	case spec.Sizing != "request" || !in.sized() || spec.Placement == "pool" || spec.Backfill == "conservative":
 		in.Sizes.Enabled = false // else as configured
 	}
 	if in.Sizes.Enabled {
-		opt.Daemon.Settings.Sizing.Sizes = &decide.Sizes{}
+		opt.Daemon.Settings.Sizing.Sizes = &size.Sizes{}
 		opt.Daemon.Settings.Sizing.Sizes.Set(in.Sizes)
 	}
 	if opt.Daemon.Settings.Ledger != nil { // each run begins with an empty one
-		opt.Daemon.Settings.Ledger = &decide.Ledger{}
+		opt.Daemon.Settings.Ledger = &allocate.Ledger{}
 	}
 	if opt.Daemon.Settings.Steering.Helm != nil {
-		opt.Daemon.Settings.Steering.Helm = &decide.Helm{}
+		opt.Daemon.Settings.Steering.Helm = &steer.Helm{}
 	}
 	if in.sized() {
 		opt.Speedup = in.speedup

@@ -1,7 +1,7 @@
 package simulate
 
 import (
-	"slurmprio/priod/policy/allocation"
+	"slurmprio/priod/allocate"
 	"slurmprio/priod/simulate/ideal/policies"
 	"slurmprio/priod/simulate/ideal/rounds"
 	"slurmprio/priod/trace"
@@ -69,7 +69,7 @@ func (s *sharing) Together(a, b *rounds.Active, gpuType int) (speedA, speedB flo
 func (s *sharing) Share(now float64, jobs []*rounds.Active, types []rounds.Type) (rounds.Shares, error) {
 	s.pose(now, jobs, types)
 	result, err := s.policy.Allocate(&s.problem)
-	if allocation.Numeric(err) && s.trouble != nil {
+	if allocate.Numeric(err) && s.trouble != nil {
 		s.trouble(now, err, &s.problem)
 		return s.again(jobs), nil
 	}

@@ -8,23 +8,23 @@ import (
 	"slices"
 
 	"slurmprio/priod/placement"
-	"slurmprio/priod/policy/sizing"
 	"slurmprio/priod/simulate/ideal/bounds"
 	"slurmprio/priod/simulate/ideal/rounds"
 	"slurmprio/priod/simulate/virtual"
+	"slurmprio/priod/size"
 	"slurmprio/priod/trace"
 	"slurmprio/priod/workload"
 )
 
-// sizer lets a mechanism of policy/sizing decide in rounds.
+// sizer lets a mechanism of priod/size decide in rounds.
 type sizer struct {
-	policy  *sizing.Sizer // nil: Synergy's OPT
+	policy  *size.Sizer // nil: Synergy's OPT
 	curve   func(*trace.Job, string) *workload.Curve
 	types   []string
-	largest []sizing.Amount        // node, by type
-	on      [][]sizing.Sensitivity // by type, by Active.Index; made when the job is first seen
-	jobs    []sizing.Job
-	nodes   []sizing.Node
+	largest []size.Amount        // node, by type
+	on      [][]size.Sensitivity // by type, by Active.Index; made when the job is first seen
+	jobs    []size.Job
+	nodes   []size.Node
 	parts   []rounds.Part
 	demand  bool // speeds are counted on in full: Best is that of the demand
 
@@ -39,7 +39,7 @@ type sizer struct {
 func newSizer(name string, in *Input) (rounds.Sizer, error) {
 	s := &sizer{curve: in.Curve, types: in.Cluster.Types(), last: map[int]float64{}}
 	known := in.Curve != nil
-	s.largest = make([]sizing.Amount, len(s.types))
+	s.largest = make([]size.Amount, len(s.types))
 	for t, gpuType := range s.types {
 		for _, g := range in.Cluster.Nodes {
 			if g.GPUType == gpuType && g.GPUs > 0 {
@@ -53,24 +53,24 @@ func newSizer(name string, in *Input) (rounds.Sizer, error) {
 		name = "proportional"
 	}
 	optimum := name == "opt"
-	var mechanism sizing.Mechanism
+	var mechanism size.Mechanism
 	if !optimum {
 		var err error
-		if mechanism, err = sizing.Parse(name); err != nil {
+		if mechanism, err = size.Parse(name); err != nil {
 			return nil, err
 		}
 	}
 	switch {
-	case !known && mechanism == sizing.Proportional:
+	case !known && mechanism == size.Proportional:
 		return nil, nil
 	case !known:
 		return nil, errors.New("--sizing " + name + needsNodes)
 	}
 	if !optimum {
-		s.policy = sizing.New(sizing.Settings{Mechanism: mechanism})
+		s.policy = size.New(size.Rule{Mechanism: mechanism})
 	}
-	s.demand = mechanism != sizing.Proportional
-	s.published = mechanism == sizing.Tune
+	s.demand = mechanism != size.Proportional
+	s.published = mechanism == size.Tune
 	return s, nil
 }
 
@@ -86,20 +86,20 @@ func (s *sizer) Best(a *rounds.Active) float64 {
 	best := 1.0
 	for t, on := range s.sensitivity(a) {
 		if on.Speed > 0 && on.Curve != nil {
-			best = max(best, sizing.Best(on.Curve, a.Job.GPUs, s.largest[t]))
+			best = max(best, size.Best(on.Curve, a.Job.GPUs, s.largest[t]))
 		}
 	}
 	return best
 }
 
-func (s *sizer) sensitivity(a *rounds.Active) []sizing.Sensitivity {
+func (s *sizer) sensitivity(a *rounds.Active) []size.Sensitivity {
 	for len(s.on) <= a.Index {
 		s.on = append(s.on, nil)
 	}
 	if s.on[a.Index] == nil {
-		on := make([]sizing.Sensitivity, len(s.types))
+		on := make([]size.Sensitivity, len(s.types))
 		for t, name := range s.types {
-			on[t] = sizing.Sensitivity{Speed: a.Speed[t], Curve: s.curve(&a.Job, name)}
+			on[t] = size.Sensitivity{Speed: a.Speed[t], Curve: s.curve(&a.Job, name)}
 		}
 		s.on[a.Index] = on
 	}
@@ -109,13 +109,13 @@ func (s *sizer) sensitivity(a *rounds.Active) []sizing.Sensitivity {
 func (s *sizer) Size(jobs []*rounds.Active, servers []rounds.Server, grants []rounds.Grant) ([]rounds.Grant, error) {
 	if s.nodes == nil {
 		for _, v := range servers {
-			all := sizing.Amount{GPUs: v.GPUs, CPUs: float64(v.CPUs), MemMB: float64(v.MemMB)}
-			s.nodes = append(s.nodes, sizing.Node{Type: v.Type, Total: all, Free: all})
+			all := size.Amount{GPUs: v.GPUs, CPUs: float64(v.CPUs), MemMB: float64(v.MemMB)}
+			s.nodes = append(s.nodes, size.Node{Type: v.Type, Total: all, Free: all})
 		}
 	}
 	s.jobs, s.parts = s.jobs[:0], s.parts[:0]
 	for _, a := range jobs {
-		s.jobs = append(s.jobs, sizing.Job{GPUs: a.Job.GPUs, On: s.sensitivity(a)})
+		s.jobs = append(s.jobs, size.Job{GPUs: a.Job.GPUs, On: s.sensitivity(a)})
 	}
 	clear(s.last)
 	if s.policy == nil {
@@ -152,20 +152,20 @@ func (s *sizer) optimum(jobs []*rounds.Active, grants []rounds.Grant) ([]rounds.
 // starts sizes the jobs that start in one pass of a virtual Slurm, beside those
 // that run and stay as they are.
 type starts struct {
-	policy *sizing.Sizer
+	policy *size.Sizer
 	curve  func(*trace.Job, string) *workload.Curve
-	shares map[string]sizing.Amount // the least of one GPU, by type
-	jobs   []sizing.Job
-	nodes  []sizing.Node
+	shares map[string]size.Amount // the least of one GPU, by type
+	jobs   []size.Job
+	nodes  []size.Node
 }
 
 // newStarts refuses what has no meaning where nothing resizes a running job.
 func newStarts(name string, in *Input) (*starts, error) {
-	mechanism, err := sizing.Parse(name)
+	mechanism, err := size.Parse(name)
 	if err != nil {
 		return nil, err
 	}
-	s := &starts{policy: sizing.New(sizing.Settings{Mechanism: mechanism, Reserve: true}), curve: in.Curve, shares: map[string]sizing.Amount{}}
+	s := &starts{policy: size.New(size.Rule{Mechanism: mechanism, Reserve: true}), curve: in.Curve, shares: map[string]size.Amount{}}
 	if !in.sized() {
 		return nil, errors.New("--sizing " + name + needsNodes)
 	}
@@ -173,7 +173,7 @@ func newStarts(name string, in *Input) (*starts, error) {
 		if g.GPUs == 0 {
 			continue
 		}
-		share := sizing.Amount{GPUs: 1, CPUs: float64(g.CPUs) / float64(g.GPUs), MemMB: float64(g.MemMB) / float64(g.GPUs)}
+		share := size.Amount{GPUs: 1, CPUs: float64(g.CPUs) / float64(g.GPUs), MemMB: float64(g.MemMB) / float64(g.GPUs)}
 		if least, more := s.shares[g.GPUType]; more {
 			share.CPUs, share.MemMB = min(share.CPUs, least.CPUs), min(share.MemMB, least.MemMB)
 		}
@@ -216,10 +216,10 @@ func (s *starts) size(sys *virtual.System, starting []virtual.InSystem) [][]plac
 	free, types := sys.Nodes(), sys.Types()
 	s.jobs, s.nodes = s.jobs[:0], s.nodes[:0]
 	for n := range int32(free.Len()) {
-		size := free.Size(n)
-		size.CPUs -= size.CPUs % size.GPUs // whole shares
-		size.MemMB -= size.MemMB % int64(size.GPUs)
-		node := sizing.Node{Type: int(free.Type(n)), Total: amount(size)}
+		total := free.Size(n)
+		total.CPUs -= total.CPUs % total.GPUs // whole shares
+		total.MemMB -= total.MemMB % int64(total.GPUs)
+		node := size.Node{Type: int(free.Type(n)), Total: amount(total)}
 		if !free.Down(n) {
 			node.Free = amount(free.FreeOn(n))
 		}
@@ -227,10 +227,10 @@ func (s *starts) size(sys *virtual.System, starting []virtual.InSystem) [][]plac
 	}
 	for i := range starting {
 		w := &starting[i]
-		on := make([]sizing.Sensitivity, len(types))
+		on := make([]size.Sensitivity, len(types))
 		t := free.Type(w.Shares[0].Node) // as Slurm chose
-		on[t] = sizing.Sensitivity{Speed: 1, Curve: s.curve(w.Job, types[t])}
-		s.jobs = append(s.jobs, sizing.Job{GPUs: w.Job.GPUs, On: on})
+		on[t] = size.Sensitivity{Speed: 1, Curve: s.curve(w.Job, types[t])}
+		s.jobs = append(s.jobs, size.Job{GPUs: w.Job.GPUs, On: on})
 	}
 	sized := make([][]placement.Share, len(starting))
 	grants := s.policy.Size(s.jobs, s.nodes)
@@ -265,6 +265,6 @@ func (in *Input) speedup(job *trace.Job, gpuType string, cpus, memMB float64) fl
 // almost forgives sums their rounding before they are cut to whole numbers.
 const almost = 1e-6
 
-func amount(a placement.Amount) sizing.Amount {
-	return sizing.Amount{GPUs: int(a.GPUs), CPUs: float64(a.CPUs), MemMB: float64(a.MemMB)}
+func amount(a placement.Amount) size.Amount {
+	return size.Amount{GPUs: int(a.GPUs), CPUs: float64(a.CPUs), MemMB: float64(a.MemMB)}
 }

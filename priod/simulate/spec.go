@@ -7,11 +7,11 @@ import (
 	"slices"
 	"strings"
 
-	"slurmprio/priod/policy/preemption"
-	"slurmprio/priod/policy/steering"
-	"slurmprio/priod/policy/yield"
+	"slurmprio/priod/evict/preemption"
+	"slurmprio/priod/evict/yield"
 	"slurmprio/priod/simulate/ideal/policies"
 	"slurmprio/priod/simulate/metrics"
+	"slurmprio/priod/steer"
 )
 
 // Spec says which policy runs: one field for each dimension, named as priod
@@ -41,7 +41,7 @@ type Spec struct {
 	AccountGPUs    int // at once, for each account; 0: no limit
 
 	// Of engine slurm with an allocation.
-	Steering steering.Settings
+	Steering steer.Rule
 	Cycle    float64        // s between two cycles of steering; 0: before each pass of the scheduler
 	Yield    yield.Settings // with rounds
 }
@@ -103,8 +103,8 @@ func (c Choice) check(value *string) error {
 
 // Check fills in defaults and refuses what does not go together.
 func (s *Spec) Check() error {
-	if s.Steering == (steering.Settings{}) {
-		s.Steering = steering.Defaults
+	if s.Steering == (steer.Rule{}) {
+		s.Steering = steer.Defaults
 	}
 	if s.Yield == (yield.Settings{}) {
 		s.Yield = yield.Defaults

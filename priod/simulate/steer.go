@@ -6,12 +6,12 @@ import (
 	"slices"
 	"time"
 
+	"slurmprio/priod/allocate"
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/policy/share"
-	"slurmprio/priod/policy/steering"
-	"slurmprio/priod/policy/yield"
+	"slurmprio/priod/evict/yield"
 	"slurmprio/priod/simulate/ideal/policies"
 	"slurmprio/priod/simulate/virtual"
+	"slurmprio/priod/steer"
 	"slurmprio/slurmplug"
 )
 
@@ -19,8 +19,8 @@ import (
 // remembers between passes what the daemon keeps of each job.
 type steerer struct {
 	solver
-	set     steering.Settings
-	account *share.Account
+	set     steer.Rule
+	account *allocate.Account
 	jobs    map[int]*steered // in the system, by order of arrival
 
 	yield     *yield.Settings // nil: jobs keep the order of the queue
@@ -43,7 +43,7 @@ type steered struct {
 }
 
 func newSteerer(policy policies.Policy, spec Spec, trouble func(now float64, err error, p *policies.Problem)) *steerer {
-	r := &steerer{solver: solver{policy: policy, trouble: trouble}, set: spec.Steering, account: share.New(), jobs: map[int]*steered{}, overheads: spec.Overheads}
+	r := &steerer{solver: solver{policy: policy, trouble: trouble}, set: spec.Steering, account: allocate.New(), jobs: map[int]*steered{}, overheads: spec.Overheads}
 	if spec.Cycle == 0 {
 		r.set.Keep, r.set.Away = 0, 0 // each choice is made for the pass that follows: nothing comes between, and none is written in vain
 	}
@@ -70,19 +70,19 @@ func (r *steerer) decide(s *virtual.System) error {
 }
 
 // plan binds the waiting jobs, and says when each will start.
-func (r *steerer) plan(s *virtual.System, waiting, running []virtual.InSystem) []steering.Verdict {
+func (r *steerer) plan(s *virtual.System, waiting, running []virtual.InSystem) []steer.Verdict {
 	if r.yield != nil {
 		slices.SortStableFunc(waiting, func(a, b virtual.InSystem) int { return cmp.Compare(r.jobs[b.Index].owed, r.jobs[a.Index].owed) })
 	}
 	types := s.Types()
-	snap := steering.Snapshot{Nodes: s.Nodes(), Types: len(types)}
+	snap := steer.Snapshot{Nodes: s.Nodes(), Types: len(types)}
 	for i := range running {
-		snap.Running = append(snap.Running, steering.Running{Shares: running[i].Shares, End: running[i].End - s.Now()})
+		snap.Running = append(snap.Running, steer.Running{Shares: running[i].Shares, End: running[i].End - s.Now()})
 	}
 	for i := range waiting {
 		w := &waiting[i]
 		known := r.jobs[w.Index]
-		j := steering.Job{Request: w.Request, Consent: true, Time: known.time, Steered: steering.Open, Given: known.given}
+		j := steer.Job{Request: w.Request, Consent: true, Time: known.time, Steered: steer.Open, Given: known.given}
 		j.Request.Types = w.Types
 		for t := range types {
 			j.Run = append(j.Run, w.Left/known.speed[t]) // infinite where it does not run
@@ -94,12 +94,12 @@ func (r *steerer) plan(s *virtual.System, waiting, running []virtual.InSystem) [
 				j.Left |= 1 << uint(t)
 			}
 		}
-		if j.Held = s.Now() - known.bound; j.Steered != steering.Open {
+		if j.Held = s.Now() - known.bound; j.Steered != steer.Open {
 			j.Left &^= 1 << uint(j.Steered)
 		}
 		snap.Jobs = append(snap.Jobs, j)
 	}
-	verdicts := steering.Decide(&snap, r.set)
+	verdicts := steer.Decide(&snap, r.set)
 	for i, v := range verdicts {
 		known := r.jobs[waiting[i].Index]
 		if was := snap.Jobs[i].Steered; v.Type != was {
@@ -116,10 +116,10 @@ func (r *steerer) plan(s *virtual.System, waiting, running []virtual.InSystem) [
 
 // bind remembers that a job is bound to another type, or to none.
 func (k *steered) bind(was, to int32, now float64, types int) {
-	if k.bound = now; to != steering.Open {
+	if k.bound = now; to != steer.Open {
 		k.given = k.time[to]
 	}
-	if was == steering.Open {
+	if was == steer.Open {
 		return
 	}
 	if k.older == nil {
@@ -144,7 +144,7 @@ func (r *steerer) yields(s *virtual.System) (told []virtual.Eviction) {
 	snap := yield.Snapshot{Nodes: s.Nodes()}
 	for i, v := range r.plan(s, waiting, running) {
 		w := &waiting[i]
-		if v.Type == steering.Open {
+		if v.Type == steer.Open {
 			continue
 		}
 		request := w.Request
@@ -232,7 +232,7 @@ func (r *steerer) allocate(s *virtual.System, waiting, running []virtual.InSyste
 		for t := range types {
 			owed[t], run[t] = r.account.Owed(jobID(all[i].Index), types[t]), all[i].Left/known.speed[t]
 		}
-		known.owed = r.yield.Owed(owed, run)
+		known.owed = r.yield.Lead.Owed(owed, run)
 	}
 	return nil
 }

@@ -7,9 +7,8 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/decide"
+	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
-	"slurmprio/priod/policy/ranking"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
 )
@@ -47,13 +46,13 @@ func benchCluster(n int) *cluster.Snapshot {
 	return s
 }
 
-var benchSettings = decide.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Step: 1000, Ranking: ranking.Settings{}}
+var benchSettings = order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Step: 1000, Ranking: plan.Classes{}}
 
 // benchSeen is what a cycle over the snapshot hands to the recorder, without
 // writes.
 func benchSeen(h *cluster.History, s *cluster.Snapshot) plan.Seen {
 	intervals := h.Observe(s)
-	p := decide.Decide(s, h, benchSettings)
+	p := order.Decide(s, h, benchSettings)
 	for i := range p.Decisions {
 		if d := &p.Decisions[i]; d.Ranked {
 			h.Counted[d.Job] = d.Class

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/eviction"
+	"slurmprio/priod/evict"
 )
 
 // evictionFormat is the version of evictions.jsonl.
@@ -38,30 +38,30 @@ type evictionLine struct {
 	LastEviction int64                 `json:"last_eviction,omitempty"`
 }
 
-// claimRow is an eviction.Claim, field by field: a new one there does not compile
+// claimRow is an evict.Claim, field by field: a new one there does not compile
 // until it has a key here.
 type claimRow struct {
-	Number  int64            `json:"claim"`
-	Purpose eviction.Purpose `json:"purpose"`
-	Job     cluster.JobID    `json:"job"`
-	RawID   uint32           `json:"raw_id"`
-	User    string           `json:"user"`
-	GPUs    int              `json:"gpus"`
-	Shares  []eviction.Share `json:"shares"`
-	Wait    time.Duration    `json:"wait_ns"`
+	Number  int64         `json:"claim"`
+	Purpose evict.Purpose `json:"purpose"`
+	Job     cluster.JobID `json:"job"`
+	RawID   uint32        `json:"raw_id"`
+	User    string        `json:"user"`
+	GPUs    int           `json:"gpus"`
+	Shares  []evict.Share `json:"shares"`
+	Wait    time.Duration `json:"wait_ns"`
 
-	State   eviction.ClaimState `json:"state"`
-	Reason  string              `json:"reason,omitempty"`
-	Pin     string              `json:"pin,omitempty"`
-	Resv    string              `json:"resv,omitempty"`
-	ResvAt  time.Time           `json:"resv_at,omitzero"`
-	At      time.Time           `json:"at"`
-	Changed time.Time           `json:"changed"`
-	Room    time.Time           `json:"room,omitzero"`
-	Ended   time.Time           `json:"ended,omitzero"`
+	State   evict.ClaimState `json:"state"`
+	Reason  string           `json:"reason,omitempty"`
+	Pin     string           `json:"pin,omitempty"`
+	Resv    string           `json:"resv,omitempty"`
+	ResvAt  time.Time        `json:"resv_at,omitzero"`
+	At      time.Time        `json:"at"`
+	Changed time.Time        `json:"changed"`
+	Room    time.Time        `json:"room,omitzero"`
+	Ended   time.Time        `json:"ended,omitzero"`
 }
 
-// evictionRow is an eviction.Eviction in the same way.
+// evictionRow is an evict.Eviction in the same way.
 type evictionRow struct {
 	Number   int64         `json:"eviction"`
 	Claim    int64         `json:"claim"`
@@ -79,12 +79,12 @@ type evictionRow struct {
 	Promised float64       `json:"cost_promised_gpu_s"`
 	Paid     float64       `json:"cost_paid_gpu_s"`
 
-	State      eviction.State `json:"state"`
-	Reason     string         `json:"reason,omitempty"`
-	How        eviction.How   `json:"how,omitempty"`
-	ExitCode   int            `json:"exit_code,omitempty"`
-	ExitSignal int            `json:"exit_signal,omitempty"`
-	Tries      int            `json:"tries,omitempty"`
+	State      evict.State `json:"state"`
+	Reason     string      `json:"reason,omitempty"`
+	How        evict.How   `json:"how,omitempty"`
+	ExitCode   int         `json:"exit_code,omitempty"`
+	ExitSignal int         `json:"exit_signal,omitempty"`
+	Tries      int         `json:"tries,omitempty"`
 
 	At          time.Time `json:"at"`
 	SignalledAt time.Time `json:"signalled,omitzero"`
@@ -112,7 +112,7 @@ type evictionFile struct {
 func evictionPath(dir string) string { return filepath.Join(dir, "evictions.jsonl") }
 
 // openEvictions reads the file of a state folder, and the journal that it tells.
-func openEvictions(dir string) (*evictionFile, *eviction.Journal, error) {
+func openEvictions(dir string) (*evictionFile, *evict.Journal, error) {
 	f := &evictionFile{lineFile: lineFile{path: evictionPath(dir)}}
 	text, err := f.load()
 	if err != nil {
@@ -123,8 +123,8 @@ func openEvictions(dir string) (*evictionFile, *eviction.Journal, error) {
 }
 
 // parse takes in the text of the whole file.
-func (f *evictionFile) parse(text []byte) (*eviction.Journal, error) {
-	j := eviction.NewJournal()
+func (f *evictionFile) parse(text []byte) (*evict.Journal, error) {
+	j := evict.NewJournal()
 	for len(text) > 0 {
 		line, rest, whole := bytes.Cut(text, []byte{'\n'})
 		if !whole {
@@ -156,11 +156,11 @@ func (f *evictionFile) parse(text []byte) (*eviction.Journal, error) {
 }
 
 // inOrder sorts the rows by number, as whoever looks for one expects.
-func inOrder(j *eviction.Journal) {
-	slices.SortStableFunc(j.Claims, func(a, b eviction.Claim) int { return cmp.Compare(a.Number, b.Number) })
-	slices.SortStableFunc(j.Evictions, func(a, b eviction.Eviction) int { return cmp.Compare(a.Number, b.Number) })
-	j.Claims = slices.CompactFunc(j.Claims, func(a, b eviction.Claim) bool { return a.Number == b.Number })
-	j.Evictions = slices.CompactFunc(j.Evictions, func(a, b eviction.Eviction) bool { return a.Number == b.Number })
+func inOrder(j *evict.Journal) {
+	slices.SortStableFunc(j.Claims, func(a, b evict.Claim) int { return cmp.Compare(a.Number, b.Number) })
+	slices.SortStableFunc(j.Evictions, func(a, b evict.Eviction) int { return cmp.Compare(a.Number, b.Number) })
+	j.Claims = slices.CompactFunc(j.Claims, func(a, b evict.Claim) bool { return a.Number == b.Number })
+	j.Evictions = slices.CompactFunc(j.Evictions, func(a, b evict.Eviction) bool { return a.Number == b.Number })
 }
 
 // sound tells whether a line can be what priod wrote.
@@ -168,17 +168,17 @@ func (l *evictionLine) sound() bool {
 	return l.Turn > 0 &&
 		!slices.ContainsFunc(l.Claims, func(c claimRow) bool { return c.Number <= 0 || c.Job.ID == 0 || c.State == "" }) &&
 		!slices.ContainsFunc(l.Evictions, func(e evictionRow) bool {
-			return e.Number <= 0 || e.Job.ID == 0 || !slices.Contains(eviction.States, e.State)
+			return e.Number <= 0 || e.Job.ID == 0 || !slices.Contains(evict.States, e.State)
 		})
 }
 
-func (l *evictionLine) take(j *eviction.Journal) {
-	var t eviction.Turn
+func (l *evictionLine) take(j *evict.Journal) {
+	var t evict.Turn
 	for _, c := range l.Claims {
-		t.Claims = append(t.Claims, eviction.Claim(c))
+		t.Claims = append(t.Claims, evict.Claim(c))
 	}
 	for _, e := range l.Evictions {
-		t.Evictions = append(t.Evictions, eviction.Eviction(e))
+		t.Evictions = append(t.Evictions, evict.Eviction(e))
 	}
 	j.Take(&t)
 	for id, n := range l.Times {
@@ -188,7 +188,7 @@ func (l *evictionLine) take(j *eviction.Journal) {
 }
 
 // lineOf is the line of a turn.
-func lineOf(turn int64, t *eviction.Turn) *evictionLine {
+func lineOf(turn int64, t *evict.Turn) *evictionLine {
 	l := &evictionLine{Turn: turn}
 	for _, c := range t.Claims {
 		l.Claims = append(l.Claims, claimRow(c))
@@ -211,7 +211,7 @@ func (f *evictionFile) lost() bool {
 
 // append adds a turn to the file of the journal j. After an error the file is as
 // before.
-func (f *evictionFile) append(j *eviction.Journal, t *eviction.Turn, cluster string) error {
+func (f *evictionFile) append(j *evict.Journal, t *evict.Turn, cluster string) error {
 	if f.file == nil || f.stale || f.lines >= 1024+2*f.kept {
 		if err := f.replace(j, cluster); err != nil {
 			return err
@@ -241,7 +241,7 @@ func (f *evictionFile) takeBack() error {
 }
 
 // replace writes the file anew, with the rows of j. A damaged one is kept aside.
-func (f *evictionFile) replace(j *eviction.Journal, cluster string) error {
+func (f *evictionFile) replace(j *evict.Journal, cluster string) error {
 	if f.damaged > 0 && exists(f.path) {
 		if _, err := f.setAside(); err != nil {
 			return fmt.Errorf("journal of evictions: %w", err)
@@ -255,10 +255,10 @@ func (f *evictionFile) replace(j *eviction.Journal, cluster string) error {
 	f.turn = max(f.turn, 1)
 	all := []any{f.head}
 	for i := range j.Claims {
-		all = append(all, lineOf(f.turn, &eviction.Turn{Claims: j.Claims[i : i+1]}))
+		all = append(all, lineOf(f.turn, &evict.Turn{Claims: j.Claims[i : i+1]}))
 	}
 	for i := range j.Evictions {
-		all = append(all, lineOf(f.turn, &eviction.Turn{Evictions: j.Evictions[i : i+1]}))
+		all = append(all, lineOf(f.turn, &evict.Turn{Evictions: j.Evictions[i : i+1]}))
 	}
 	all = append(all, &evictionLine{Turn: f.turn, Times: j.Times, LastClaim: j.LastClaim, LastEviction: j.LastEviction})
 	var text []byte
@@ -282,7 +282,7 @@ func (f *evictionFile) replace(j *eviction.Journal, cluster string) error {
 
 // reconcile says what goes on, given what the file told and what the database has of it,
 // which is up to a turn.
-func (f *evictionFile) reconcile(told, stored *eviction.Journal, turn int64) *eviction.Journal {
+func (f *evictionFile) reconcile(told, stored *evict.Journal, turn int64) *evict.Journal {
 	switch {
 	case turn < f.turn:
 		f.behind = true
@@ -297,11 +297,11 @@ func (f *evictionFile) reconcile(told, stored *eviction.Journal, turn int64) *ev
 
 // united is what the file tells, with what only the database knows. Where both give a
 // number to different rows, those of the file get others.
-func united(file, base *eviction.Journal) *eviction.Journal {
-	differ := slices.ContainsFunc(file.Claims, func(c eviction.Claim) bool {
+func united(file, base *evict.Journal) *evict.Journal {
+	differ := slices.ContainsFunc(file.Claims, func(c evict.Claim) bool {
 		o := base.Claim(c.Number)
 		return o != nil && (o.Job != c.Job || millis(o.At) != millis(c.At))
-	}) || slices.ContainsFunc(file.Evictions, func(e eviction.Eviction) bool {
+	}) || slices.ContainsFunc(file.Evictions, func(e evict.Eviction) bool {
 		o := base.Eviction(e.Number)
 		return o != nil && (o.Job != e.Job || millis(o.At) != millis(e.At))
 	})
@@ -332,7 +332,7 @@ func united(file, base *eviction.Journal) *eviction.Journal {
 }
 
 // addCounts takes into j what another journal counted.
-func addCounts(j, other *eviction.Journal) {
+func addCounts(j, other *evict.Journal) {
 	for id, n := range other.Times {
 		j.Times[id] = max(j.Times[id], n)
 	}

@@ -13,26 +13,26 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/eviction"
+	"slurmprio/priod/evict"
 	"slurmprio/slurmplug"
 )
 
 // journal is what a starting priod goes on with.
-func (d *daemon) journal() *eviction.Journal {
+func (d *daemon) journal() *evict.Journal {
 	d.t.Helper()
-	return must[*eviction.Journal](d.t)(d.store.LoadEvictions(ctx))
+	return must[*evict.Journal](d.t)(d.store.LoadEvictions(ctx))
 }
 
 // signalled is the turn in which the victim of evicted is told to leave.
-func signalled(j *eviction.Journal) *eviction.Turn {
-	t := &eviction.Turn{Evictions: []eviction.Eviction{*j.Eviction(1)}}
-	t.Evictions[0].State, t.Evictions[0].SignalledAt = eviction.Signalled, now()
+func signalled(j *evict.Journal) *evict.Turn {
+	t := &evict.Turn{Evictions: []evict.Eviction{*j.Eviction(1)}}
+	t.Evictions[0].State, t.Evictions[0].SignalledAt = evict.Signalled, now()
 	return t
 }
 
-func same(t *testing.T, want, got *eviction.Journal) {
+func same(t *testing.T, want, got *evict.Journal) {
 	t.Helper()
-	if diff := gocmp.Diff(want, got, cmpopts.IgnoreUnexported(eviction.Journal{})); diff != "" {
+	if diff := gocmp.Diff(want, got, cmpopts.IgnoreUnexported(evict.Journal{})); diff != "" {
 		t.Errorf("what was under way (-) and what goes on (+):\n%s", diff)
 	}
 }
@@ -99,9 +99,9 @@ func TestEvictionLineCutOffAnywhere(t *testing.T) {
 		if err != nil || f.damaged > 0 {
 			t.Fatal(size, err, f.damaged)
 		}
-		want := eviction.Recorded
+		want := evict.Recorded
 		if size == len(whole) {
-			want = eviction.Signalled
+			want = evict.Signalled
 		}
 		if len(told.Evictions) != 1 || told.Evictions[0].State != want {
 			t.Fatalf("%d bytes: %+v", size, told.Evictions)
@@ -207,13 +207,13 @@ func TestEvictionsBesideAnotherDatabase(t *testing.T) {
 // The file is as long as what is of use, and keeps counts of evictions that it dropped.
 func TestEvictionLinesAreCompacted(t *testing.T) {
 	d, j := underWay(t)
-	long := now().Add(-eviction.Memory - 2*time.Hour)
+	long := now().Add(-evict.Memory - 2*time.Hour)
 	for i := range int64(1200) {
 		turn := evicted(long)
 		c, e := &turn.Claims[0], &turn.Evictions[0]
 		c.Number, e.Number, e.Claim = i+1, i+1, i+1
-		c.State, c.Pin, c.Resv, c.Ended = eviction.Started, "", "", long
-		e.State, e.SignalledAt, e.Ended = eviction.Done, long, long
+		c.State, c.Pin, c.Resv, c.Ended = evict.Started, "", "", long
+		e.State, e.SignalledAt, e.Ended = evict.Done, long, long
 		save(t, d.store, j, turn)
 		j.Forget(now(), func(cluster.JobID) bool { return true })
 	}

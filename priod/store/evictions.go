@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/eviction"
+	"slurmprio/priod/evict"
 	"slurmprio/priod/store/db"
 	"slurmprio/slurmplug"
 )
@@ -20,7 +20,7 @@ import (
 // LoadEvictions returns the journal of claims and evictions as an earlier priod
 // left it, by the database or, where that lacks turns, by evictions.jsonl. The store
 // follows it: SaveEvictions can write it anew when the database is lost.
-func (s *Store) LoadEvictions(ctx context.Context) (*eviction.Journal, error) {
+func (s *Store) LoadEvictions(ctx context.Context) (*evict.Journal, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	err := s.intact()
@@ -84,7 +84,7 @@ func (s *Store) catchUp(ctx context.Context) {
 	if s.evictions == nil || !s.evictions.behind || s.evictions.turn == 0 {
 		return
 	}
-	if err := s.saveEvictions(context.WithoutCancel(ctx), &eviction.Turn{}); err != nil {
+	if err := s.saveEvictions(context.WithoutCancel(ctx), &evict.Turn{}); err != nil {
 		s.log.Warn("the evictions that the database lacks could not be written into it yet", "error", s.explain(err))
 	}
 }
@@ -110,8 +110,8 @@ func (s *Store) refuseEvictions(ctx context.Context, was, cluster string) error 
 }
 
 // journalOf reads the journal as far as it is still of use.
-func journalOf(ctx context.Context, q *db.Queries, tx db.DBTX, now time.Time) (*eviction.Journal, error) {
-	j, since := eviction.NewJournal(), millis(now.Add(-eviction.Memory))
+func journalOf(ctx context.Context, q *db.Queries, tx db.DBTX, now time.Time) (*evict.Journal, error) {
+	j, since := evict.NewJournal(), millis(now.Add(-evict.Memory))
 	last, err := q.LastEvictionKeys(ctx, tx)
 	if err != nil {
 		return nil, err
@@ -145,7 +145,7 @@ func journalOf(ctx context.Context, q *db.Queries, tx db.DBTX, now time.Time) (*
 // SaveEvictions appends the rows of a turn to evictions.jsonl and commits them, and
 // what it is about to write into jobs' requests to the undo journal. After an error
 // none of its commands may be sent.
-func (s *Store) SaveEvictions(ctx context.Context, t *eviction.Turn) error {
+func (s *Store) SaveEvictions(ctx context.Context, t *evict.Turn) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ctx = context.WithoutCancel(ctx)
@@ -183,7 +183,7 @@ func (s *Store) SaveEvictions(ctx context.Context, t *eviction.Turn) error {
 
 // pins are the undo lines of claims that name their place in the job's request,
 // or take that back.
-func (s *Store) pins(t *eviction.Turn) (lines []*Change) {
+func (s *Store) pins(t *evict.Turn) (lines []*Change) {
 	for i := range t.Claims {
 		c, was := &t.Claims[i], ""
 		if old := s.journal.Claim(c.Number); old != nil {
@@ -202,21 +202,21 @@ func (s *Store) pins(t *eviction.Turn) (lines []*Change) {
 	return lines
 }
 
-func (s *Store) saveEvictions(ctx context.Context, t *eviction.Turn) error {
+func (s *Store) saveEvictions(ctx context.Context, t *evict.Turn) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback()
-	f, turns := s.evictions, []*eviction.Turn{t}
+	f, turns := s.evictions, []*evict.Turn{t}
 	if f.behind {
-		all := &eviction.Turn{Claims: s.journal.Claims}
+		all := &evict.Turn{Claims: s.journal.Claims}
 		for _, e := range s.journal.Evictions {
 			if s.journal.Claim(e.Claim) != nil { // else both ended long ago
 				all.Evictions = append(all.Evictions, e)
 			}
 		}
-		turns = []*eviction.Turn{all, t}
+		turns = []*evict.Turn{all, t}
 	}
 	for _, t := range turns {
 		for i := range t.Claims {
@@ -238,7 +238,7 @@ func (s *Store) saveEvictions(ctx context.Context, t *eviction.Turn) error {
 	return err
 }
 
-func (s *Store) saveClaim(ctx context.Context, tx *sql.Tx, c *eviction.Claim) error {
+func (s *Store) saveClaim(ctx context.Context, tx *sql.Tx, c *evict.Claim) error {
 	n, err := s.q.UpdateClaim(ctx, tx, db.UpdateClaimParams{
 		Claim: c.Number, State: string(c.State), Reason: c.Reason, ChangedMs: millis(c.Changed), Pin: c.Pin,
 		Resv: c.Resv, ResvMs: millis(c.ResvAt), RoomMs: millis(c.Room), EndedMs: millis(c.Ended),
@@ -262,7 +262,7 @@ func (s *Store) saveClaim(ctx context.Context, tx *sql.Tx, c *eviction.Claim) er
 	})
 }
 
-func (s *Store) saveEviction(ctx context.Context, tx *sql.Tx, e *eviction.Eviction) error {
+func (s *Store) saveEviction(ctx context.Context, tx *sql.Tx, e *evict.Eviction) error {
 	n, err := s.q.UpdateEviction(ctx, tx, db.UpdateEvictionParams{
 		Eviction: e.Number, State: string(e.State), Reason: e.Reason, CostPaid: e.Paid, How: string(e.How),
 		ExitCode: int64(e.ExitCode), ExitSignal: int64(e.ExitSignal), Tries: int64(e.Tries),
@@ -306,22 +306,22 @@ func (s *Store) jobRow(ctx context.Context, tx *sql.Tx, j *cluster.Job, at time.
 	return s.held.row, s.q.PutJob(ctx, tx, params)
 }
 
-func claimOf(r *db.Claim, id cluster.JobID) eviction.Claim {
-	c := eviction.Claim{
-		Number: r.Claim, Purpose: eviction.Purpose(r.Purpose), Job: id, RawID: uint32(r.RawID), GPUs: int(r.Gpus), Wait: time.Duration(r.WaitMs) * time.Millisecond,
-		State: eviction.ClaimState(r.State), Reason: r.Reason, Pin: r.Pin, Resv: r.Resv, ResvAt: instant(r.ResvMs),
+func claimOf(r *db.Claim, id cluster.JobID) evict.Claim {
+	c := evict.Claim{
+		Number: r.Claim, Purpose: evict.Purpose(r.Purpose), Job: id, RawID: uint32(r.RawID), GPUs: int(r.Gpus), Wait: time.Duration(r.WaitMs) * time.Millisecond,
+		State: evict.ClaimState(r.State), Reason: r.Reason, Pin: r.Pin, Resv: r.Resv, ResvAt: instant(r.ResvMs),
 		At: instant(r.AtMs), Changed: instant(r.ChangedMs), Room: instant(r.RoomMs), Ended: instant(r.EndedMs),
 	}
 	_ = json.Unmarshal([]byte(r.Shares), &c.Shares) // saveClaim wrote it
 	return c
 }
 
-func evictionOf(r *db.Eviction, id cluster.JobID) eviction.Eviction {
-	return eviction.Eviction{
+func evictionOf(r *db.Eviction, id cluster.JobID) evict.Eviction {
+	return evict.Eviction{
 		Number: r.Eviction, Claim: r.Claim, Job: id, RawID: uint32(r.RawID), Start: instant(r.StartMs), Restarts: int(r.Restarts),
 		GPUs: int(r.Gpus), Signal: r.Signal, Grace: time.Duration(r.GraceMs) * time.Millisecond, Eligible: instant(r.EligibleMs),
 		Unsaved: time.Duration(r.UnsavedMs) * time.Millisecond, Restart: time.Duration(r.RestartMs) * time.Millisecond,
-		Promised: r.CostPromised, Paid: r.CostPaid, State: eviction.State(r.State), Reason: r.Reason, How: eviction.How(r.How),
+		Promised: r.CostPromised, Paid: r.CostPaid, State: evict.State(r.State), Reason: r.Reason, How: evict.How(r.How),
 		ExitCode: int(r.ExitCode), ExitSignal: int(r.ExitSignal), Tries: int(r.Tries),
 		At: instant(r.RecordedMs), SignalledAt: instant(r.SignalledMs), LeftAt: instant(r.LeftMs),
 		RequeuedAt: instant(r.RequeuedMs), RestoredAt: instant(r.RestoredMs), Ended: instant(r.EndedMs),
@@ -330,7 +330,7 @@ func evictionOf(r *db.Eviction, id cluster.JobID) eviction.Eviction {
 
 // OpenEvictions returns the journal that the daemon of a state folder would load, also
 // where its database is gone, and changes nothing.
-func OpenEvictions(ctx context.Context, dir string) (*eviction.Journal, error) {
+func OpenEvictions(ctx context.Context, dir string) (*evict.Journal, error) {
 	f, told, err := openEvictions(dir)
 	if err != nil || !exists(databasePath(dir)) {
 		return told, err
@@ -346,7 +346,7 @@ func OpenEvictions(ctx context.Context, dir string) (*eviction.Journal, error) {
 	return told, err
 }
 
-func (r *Reader) journal(ctx context.Context, f *evictionFile, told *eviction.Journal) (*eviction.Journal, error) {
+func (r *Reader) journal(ctx context.Context, f *evictionFile, told *evict.Journal) (*evict.Journal, error) {
 	j := told
 	err := r.view(ctx, func(tx *sql.Tx) error {
 		stored, err := journalOf(ctx, r.q, tx, time.Now())

@@ -10,21 +10,21 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/eviction"
+	"slurmprio/priod/evict"
 	"slurmprio/slurmplug"
 )
 
 // evicted is a journal's first turn: job 17 wants the place of job 18.
-func evicted(at time.Time) *eviction.Turn {
-	return &eviction.Turn{
-		Claims: []eviction.Claim{{
-			Number: 1, Purpose: eviction.ForRound, Job: slurmplug.Plain(17), RawID: 17, User: "alice", GPUs: 2, Wait: 5 * time.Second, State: eviction.Planned,
-			Shares: []eviction.Share{{Node: "n1", GPUs: 2, CPUs: 4, MemMB: 100}}, Pin: "n1", Resv: "priod_1_9", At: at, Changed: at,
+func evicted(at time.Time) *evict.Turn {
+	return &evict.Turn{
+		Claims: []evict.Claim{{
+			Number: 1, Purpose: evict.ForRound, Job: slurmplug.Plain(17), RawID: 17, User: "alice", GPUs: 2, Wait: 5 * time.Second, State: evict.Planned,
+			Shares: []evict.Share{{Node: "n1", GPUs: 2, CPUs: 4, MemMB: 100}}, Pin: "n1", Resv: "priod_1_9", At: at, Changed: at,
 		}},
-		Evictions: []eviction.Eviction{{
+		Evictions: []evict.Eviction{{
 			Number: 1, Claim: 1, Job: slurmplug.Plain(18), RawID: 18, User: "alice", Start: at.Add(-time.Hour), Restarts: 1, GPUs: 2,
 			Signal: "B:USR1", Grace: time.Minute, Eligible: at.Add(-2 * time.Hour), Unsaved: 30 * time.Second, Restart: time.Second,
-			Promised: 180, State: eviction.Recorded, At: at,
+			Promised: 180, State: evict.Recorded, At: at,
 		}},
 	}
 }
@@ -32,14 +32,14 @@ func evicted(at time.Time) *eviction.Turn {
 // now is a time as the database keeps it.
 func now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
 
-func underWay(t *testing.T) (*daemon, *eviction.Journal) {
+func underWay(t *testing.T) (*daemon, *evict.Journal) {
 	t.Helper()
 	d := newDaemon(t, t.TempDir(), pending(17, "te"), pending(18, "be"))
 	d.cycle()
-	return d, must[*eviction.Journal](t)(d.store.LoadEvictions(ctx))
+	return d, must[*evict.Journal](t)(d.store.LoadEvictions(ctx))
 }
 
-func save(t *testing.T, s *Store, j *eviction.Journal, turn *eviction.Turn) {
+func save(t *testing.T, s *Store, j *evict.Journal, turn *evict.Turn) {
 	t.Helper()
 	if err := s.SaveEvictions(ctx, turn); err != nil {
 		t.Fatal(err)
@@ -52,14 +52,14 @@ func TestEvictionsComeBack(t *testing.T) {
 	d, j := underWay(t)
 	turn := evicted(now())
 	save(t, d.store, j, turn)
-	turn.Claims[0].State, turn.Claims[0].Pin, turn.Claims[0].Resv, turn.Claims[0].Ended = eviction.Started, "", "", now()
+	turn.Claims[0].State, turn.Claims[0].Pin, turn.Claims[0].Resv, turn.Claims[0].Ended = evict.Started, "", "", now()
 	turn.Claims[0].ResvAt, turn.Claims[0].Room, turn.Claims[0].Changed = now(), now(), now()
 	e := &turn.Evictions[0]
-	e.State, e.SignalledAt, e.LeftAt, e.RequeuedAt, e.RestoredAt = eviction.Restored, now(), now(), now(), now()
-	e.How, e.ExitCode, e.ExitSignal, e.Paid, e.Tries, e.Reason = eviction.Exited, 99, 3, 70, 2, "why"
+	e.State, e.SignalledAt, e.LeftAt, e.RequeuedAt, e.RestoredAt = evict.Restored, now(), now(), now(), now()
+	e.How, e.ExitCode, e.ExitSignal, e.Paid, e.Tries, e.Reason = evict.Exited, 99, 3, 70, 2, "why"
 	save(t, d.store, j, turn)
-	read := must[*eviction.Journal](t)(OpenEvictions(ctx, d.store.dir))
-	if diff := cmp.Diff(j, read, cmpopts.IgnoreUnexported(eviction.Journal{})); diff != "" {
+	read := must[*evict.Journal](t)(OpenEvictions(ctx, d.store.dir))
+	if diff := cmp.Diff(j, read, cmpopts.IgnoreUnexported(evict.Journal{})); diff != "" {
 		t.Error(diff)
 	}
 	if read.Times[e.Job] != 1 || read.LastClaim != 1 || read.LastEviction != 1 {
@@ -76,17 +76,17 @@ func TestEvictionsComeBack(t *testing.T) {
 func TestClaimsOfOpenEvictions(t *testing.T) {
 	d, j := underWay(t)
 	turn := evicted(now())
-	turn.Claims[0].State, turn.Claims[0].Pin, turn.Claims[0].Resv = eviction.Started, "", ""
-	turn.Claims[0].Ended = now().Add(-eviction.Memory - time.Hour)
-	turn.Evictions[0].State = eviction.Restored
+	turn.Claims[0].State, turn.Claims[0].Pin, turn.Claims[0].Resv = evict.Started, "", ""
+	turn.Claims[0].Ended = now().Add(-evict.Memory - time.Hour)
+	turn.Evictions[0].State = evict.Restored
 	save(t, d.store, j, turn)
-	read := must[*eviction.Journal](t)(OpenEvictions(ctx, d.store.dir))
-	if len(read.Evictions) != 1 || len(read.Claims) != 1 || read.Claims[0].Purpose != eviction.ForRound {
+	read := must[*evict.Journal](t)(OpenEvictions(ctx, d.store.dir))
+	if len(read.Evictions) != 1 || len(read.Claims) != 1 || read.Claims[0].Purpose != evict.ForRound {
 		t.Errorf("%+v", read)
 	}
-	turn.Evictions[0].State, turn.Evictions[0].Ended = eviction.Done, now()
+	turn.Evictions[0].State, turn.Evictions[0].Ended = evict.Done, now()
 	save(t, d.store, j, turn)
-	if read = must[*eviction.Journal](t)(OpenEvictions(ctx, d.store.dir)); len(read.Claims) > 0 {
+	if read = must[*evict.Journal](t)(OpenEvictions(ctx, d.store.dir)); len(read.Claims) > 0 {
 		t.Errorf("%+v", read)
 	}
 }
@@ -98,8 +98,8 @@ func TestOpenEvictionsArePrunedLater(t *testing.T) {
 		d, j := underWay(t)
 		d.store.opts.Retention = 72 * time.Hour
 		turn := evicted(now())
-		turn.Claims[0].State, turn.Claims[0].Pin, turn.Claims[0].Resv, turn.Claims[0].Ended = eviction.Started, "", "", now()
-		turn.Evictions[0].State = eviction.Restored
+		turn.Claims[0].State, turn.Claims[0].Pin, turn.Claims[0].Resv, turn.Claims[0].Ended = evict.Started, "", "", now()
+		turn.Evictions[0].State = evict.Restored
 		save(t, d.store, j, turn)
 		d.remove(left)
 		d.cycle()
@@ -107,11 +107,11 @@ func TestOpenEvictionsArePrunedLater(t *testing.T) {
 			if err := d.store.Prune(ctx, d.snapshot.At.Add(73*time.Hour)); err != nil {
 				t.Fatal(err)
 			}
-			read := must[*eviction.Journal](t)(OpenEvictions(ctx, d.store.dir))
+			read := must[*evict.Journal](t)(OpenEvictions(ctx, d.store.dir))
 			if claims, rows := len(read.Claims), count(t, d.store, "SELECT count(*) FROM evictions"); int(rows) != want || len(read.Evictions) != want || claims < want {
 				t.Errorf("job %d left: want %d: %+v", left, want, read)
 			}
-			turn.Evictions[0].State, turn.Evictions[0].Ended = eviction.Done, now()
+			turn.Evictions[0].State, turn.Evictions[0].Ended = evict.Done, now()
 			save(t, d.store, j, turn)
 		}
 	}
@@ -131,7 +131,7 @@ func TestPinsAreUndone(t *testing.T) {
 	if last := u.Last(id); last == nil || last.Lever != slurmplug.SiteFactor || u.Written()[id].Lever != slurmplug.SiteFactor {
 		t.Errorf("%+v %+v", last, u.Written()[id])
 	}
-	turn := &eviction.Turn{Claims: []eviction.Claim{*j.Claim(1)}}
+	turn := &evict.Turn{Claims: []evict.Claim{*j.Claim(1)}}
 	turn.Claims[0].Pin = ""
 	save(t, d.store, j, turn)
 	if c := must[*Undo](t)(OpenUndo(d.store.dir)).Find(id, slurmplug.ReqNodeList); c.To != "" || c.From != "n1" {
@@ -183,11 +183,11 @@ func TestEvictionsInANewDatabase(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	turn = &eviction.Turn{Evictions: []eviction.Eviction{j.Evictions[0]}}
-	turn.Evictions[0].State, turn.Evictions[0].SignalledAt = eviction.Signalled, now()
+	turn = &evict.Turn{Evictions: []evict.Eviction{j.Evictions[0]}}
+	turn.Evictions[0].State, turn.Evictions[0].SignalledAt = evict.Signalled, now()
 	save(t, d.store, j, turn)
-	read := must[*eviction.Journal](t)(OpenEvictions(ctx, d.store.dir))
-	if diff := cmp.Diff(j, read, cmpopts.IgnoreUnexported(eviction.Journal{})); diff != "" {
+	read := must[*evict.Journal](t)(OpenEvictions(ctx, d.store.dir))
+	if diff := cmp.Diff(j, read, cmpopts.IgnoreUnexported(evict.Journal{})); diff != "" {
 		t.Error(diff)
 	}
 	if n := count(t, d.store, "SELECT count(*) FROM pragma_foreign_key_check"); n != 0 {

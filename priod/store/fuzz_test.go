@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"slurmprio/priod/eviction"
+	"slurmprio/priod/evict"
 	"slurmprio/slurmplug"
 )
 
@@ -85,7 +85,7 @@ func FuzzEvictionLines(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(j, again, cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(eviction.Journal{})); diff != "" {
+		if diff := cmp.Diff(j, again, cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(evict.Journal{})); diff != "" {
 			t.Fatal(diff)
 		}
 	})

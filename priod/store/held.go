@@ -17,7 +17,7 @@ type held struct {
 	digester digester
 	jobs     map[cluster.JobID]*entry
 	nodes    map[string]*nodeEntry
-	order    order
+	order    jobOrder
 	cycle    int64   // last row of cycles
 	summary  summary // of that row
 	row      int64   // last row of jobs
@@ -141,25 +141,25 @@ func (h *held) present() func(id uint32) bool {
 
 // order is the snapshot's order of jobs. The next snapshot nearly repeats it,
 // which saves most look-ups in a large map.
-type order struct {
+type jobOrder struct {
 	last, now []*entry
 	next      int // in last
 }
 
-func (o *order) begin() {
+func (o *jobOrder) begin() {
 	o.last, o.now, o.next = o.now, empty(o.last), 0
 }
 
 // guess returns the entry that followed the one before in the last snapshot,
 // if it has this id.
-func (o *order) guess(id cluster.JobID) *entry {
+func (o *jobOrder) guess(id cluster.JobID) *entry {
 	if o.next < len(o.last) && o.last[o.next].id == id {
 		return o.last[o.next]
 	}
 	return nil
 }
 
-func (o *order) add(e *entry) {
+func (o *jobOrder) add(e *entry) {
 	o.next = e.at + 1
 	e.at = len(o.now)
 	o.now = append(o.now, e)

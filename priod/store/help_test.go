@@ -14,7 +14,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/cycle"
-	"slurmprio/priod/decide"
+	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
@@ -59,7 +59,7 @@ type daemon struct {
 
 func newDaemon(t testing.TB, dir string, jobs ...cluster.Job) *daemon {
 	t.Helper()
-	d := &daemon{t: t, settings: cycle.Settings{Decide: decide.Settings{
+	d := &daemon{t: t, settings: cycle.Settings{Decide: order.Settings{
 		Lever: slurmplug.SiteFactor, Top: 1_000_000, Step: 1000,
 	}}}
 	d.store, d.history = openStore(t, dir, Options{})

@@ -7,8 +7,8 @@ import (
 	"errors"
 	"time"
 
-	"slurmprio/priod/policy/speed"
 	"slurmprio/priod/store/db"
+	"slurmprio/priod/workload/speed"
 )
 
 // Lessons are what this site's accounting taught of speeds, the last time.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/decide"
+	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/store/db"
 	"slurmprio/slurmplug"
@@ -370,7 +370,7 @@ func (l *loader) planned(ctx context.Context) error {
 			if !l.stands(id, a.Lever, instant(r.Write.AtMs)) {
 				continue
 			}
-			w := decide.Effect(a, l.history)
+			w := order.Effect(a, l.history)
 			w.At = instant(r.Write.AtMs)
 			l.history.Try(id, w)
 			l.tried[id] = true

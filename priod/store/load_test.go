@@ -13,9 +13,8 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/cycle"
-	"slurmprio/priod/decide"
+	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
-	"slurmprio/priod/policy/ranking"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
 )
@@ -216,10 +215,10 @@ func TestRestartsChangeNothing(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		settings := cycle.Settings{Decide: decide.Settings{
+		settings := cycle.Settings{Decide: order.Settings{
 			Lever: rapid.SampledFrom([]slurmplug.Lever{slurmplug.SiteFactor, slurmplug.Nice, slurmplug.Priority}).Draw(rt, "lever"),
 			Top:   100_000, Step: 1000, MaxWrites: rapid.IntRange(0, 3).Draw(rt, "limit"),
-			Ranking: ranking.Settings{User: ranking.Budget{GPUs: rapid.IntRange(0, 8).Draw(rt, "budget"), GPUHours: 20}},
+			Ranking: plan.Classes{User: plan.Budget{GPUs: rapid.IntRange(0, 8).Draw(rt, "budget"), GPUHours: 20}},
 		}}
 		w := &world{t: rt, now: epoch, jobs: map[cluster.JobID]*cluster.Job{}}
 		plain := cluster.NewHistory()

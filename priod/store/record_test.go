@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/decide"
+	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
@@ -484,7 +484,7 @@ func TestPartOfArray(t *testing.T) {
 func TestPlannedLetsGoOfTheSnapshot(t *testing.T) {
 	s, h := openStore(t, t.TempDir(), Options{})
 	snapshot := &cluster.Snapshot{At: epoch, Jobs: []cluster.Job{pending(1, "be"), pending(2, "te")}, Nodes: []cluster.Node{{Name: "n1"}}}
-	p := decide.Decide(snapshot, h, decide.Settings{Lever: slurmplug.SiteFactor, Top: 1_000_000, Step: 1000})
+	p := order.Decide(snapshot, h, order.Settings{Lever: slurmplug.SiteFactor, Top: 1_000_000, Step: 1000})
 	if err := s.Planned(ctx, plan.Seen{Snapshot: snapshot, Intervals: h.Observe(snapshot), Plan: &p}); err != nil {
 		t.Fatal(err)
 	}

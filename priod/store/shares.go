@@ -9,11 +9,11 @@ import (
 	"slices"
 	"time"
 
+	"slurmprio/priod/allocate"
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/decide"
 	"slurmprio/priod/plan"
-	"slurmprio/priod/policy/speed"
 	"slurmprio/priod/store/db"
+	"slurmprio/priod/workload/speed"
 )
 
 // Share is what the allocation gave a job when its row was last written.
@@ -149,26 +149,26 @@ func (r *Reader) shareOfJob(ctx context.Context, tx db.DBTX, row int64) (*Share,
 
 // LoadShares returns what an earlier priod allocated, as if it had never stopped:
 // what it promised stood while it was away.
-func (s *Store) LoadShares(ctx context.Context) (*decide.Ledger, error) {
+func (s *Store) LoadShares(ctx context.Context) (*allocate.Ledger, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	err := s.intact()
 	if err == nil {
-		var l *decide.Ledger
+		var l *allocate.Ledger
 		if l, err = ledgerOf(ctx, s.q, s.db); err == nil {
 			return l, nil
 		}
 	}
 	if isBroken(err) {
 		if err = s.startAnew(ctx, err); err == nil {
-			return &decide.Ledger{}, nil
+			return &allocate.Ledger{}, nil
 		}
 	}
 	return nil, s.explain(err)
 }
 
 // Ledger is what the daemon would load, for a dry run beside it.
-func (r *Reader) Ledger(ctx context.Context) (l *decide.Ledger, err error) {
+func (r *Reader) Ledger(ctx context.Context) (l *allocate.Ledger, err error) {
 	err = r.view(ctx, func(tx *sql.Tx) error {
 		l, err = ledgerOf(ctx, r.q, tx)
 		return err
@@ -176,7 +176,7 @@ func (r *Reader) Ledger(ctx context.Context) (l *decide.Ledger, err error) {
 	return l, err
 }
 
-func ledgerOf(ctx context.Context, q *db.Queries, tx db.DBTX) (*decide.Ledger, error) {
+func ledgerOf(ctx context.Context, q *db.Queries, tx db.DBTX) (*allocate.Ledger, error) {
 	shares, err := q.SharesInQueue(ctx, tx)
 	if err != nil {
 		return nil, err
@@ -190,7 +190,7 @@ func ledgerOf(ctx context.Context, q *db.Queries, tx db.DBTX) (*decide.Ledger, e
 		id := jobID(intervals[i].ID, intervals[i].Task)
 		runs[id] = append(runs[id], intervalOf(&intervals[i].Interval, id, 0))
 	}
-	l := &decide.Ledger{}
+	l := &allocate.Ledger{}
 	for i := range shares {
 		r := &shares[i]
 		s, err := shareOf(&r.Share)
@@ -203,8 +203,8 @@ func ledgerOf(ctx context.Context, q *db.Queries, tx db.DBTX) (*decide.Ledger, e
 	return l, nil
 }
 
-func (s *Share) remembered(r *db.SharesInQueueRow, runs []cluster.Interval) decide.Remembered {
-	m := decide.Remembered{User: r.User, Submit: instant(r.SubmitMs), Born: instant(r.FirstSubmitMs), Given: s.Given, Runs: runs}
+func (s *Share) remembered(r *db.SharesInQueueRow, runs []cluster.Interval) allocate.Remembered {
+	m := allocate.Remembered{User: r.User, Submit: instant(r.SubmitMs), Born: instant(r.FirstSubmitMs), Given: s.Given, Runs: runs}
 	for _, t := range s.Types {
 		m.Types, m.Speed, m.Promised = append(m.Types, t.GPUType), append(m.Speed, t.Speed), append(m.Promised, t.PromisedS)
 		if t.Time != nil {

@@ -9,11 +9,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"slurmprio/priod/allocate"
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/decide"
 	"slurmprio/priod/plan"
-	"slurmprio/priod/policy/allocation"
-	"slurmprio/priod/policy/speed"
+	"slurmprio/priod/workload/speed"
 	"slurmprio/slurmplug"
 )
 
@@ -25,8 +24,8 @@ func sharing(t testing.TB, dir string, jobs ...cluster.Job) *daemon {
 			Name: gpuType, Usable: true, GPUType: gpuType, GPUs: 4, CPUs: 32, MemMB: 1 << 20, Partitions: []string{"gpu"},
 		})
 	}
-	d.settings.Allocation = decide.AllocationSettings{Policy: allocation.Policy{Name: "max-min"}, Every: time.Hour}
-	d.settings.Ledger = must[*decide.Ledger](t)(d.store.LoadShares(ctx))
+	d.settings.Allocation = allocate.AllocationSettings{Policy: allocate.Policy{Name: "max-min"}, Every: time.Hour}
+	d.settings.Ledger = must[*allocate.Ledger](t)(d.store.LoadShares(ctx))
 	return d
 }
 
@@ -59,7 +58,7 @@ func TestSharesDoNotDependOnPolls(t *testing.T) {
 		for at := 0; ; at = min(end, at+1+r.IntN(900)) {
 			if at > 0 && r.IntN(4) == 0 || at == end && !last {
 				d.restart()
-				d.settings.Ledger = must[*decide.Ledger](t)(d.store.LoadShares(ctx))
+				d.settings.Ledger = must[*allocate.Ledger](t)(d.store.LoadShares(ctx))
 			}
 			if at > 0 && r.IntN(3) == 0 || at == end { // accounting
 				var past []cluster.PastRun
@@ -152,7 +151,7 @@ func TestShareOfAJob(t *testing.T) {
 		t.Errorf("%d rows with one job left to count", n)
 	}
 	d.restart()
-	d.settings.Ledger, d.settings.Allocation = must[*decide.Ledger](t)(d.store.LoadShares(ctx)), decide.AllocationSettings{}
+	d.settings.Ledger, d.settings.Allocation = must[*allocate.Ledger](t)(d.store.LoadShares(ctx)), allocate.AllocationSettings{}
 	d.cycle()
 	if n := count(t, d.store, "SELECT count(*) FROM shares"); n != 0 {
 		t.Errorf("%d rows with nothing allocated", n)

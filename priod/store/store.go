@@ -31,7 +31,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/eviction"
+	"slurmprio/priod/evict"
 	"slurmprio/priod/store/db"
 )
 
@@ -67,7 +67,7 @@ type Store struct {
 	unsaved unsaved
 	changes changes // of the cycle at hand
 
-	journal   *eviction.Journal // as LoadEvictions returned it
+	journal   *evict.Journal // as LoadEvictions returned it
 	evictions *evictionFile
 }
 

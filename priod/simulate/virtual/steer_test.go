@@ -8,13 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"slurmprio/priod/allocate"
 	"slurmprio/priod/cycle"
-	"slurmprio/priod/decide"
+	"slurmprio/priod/evict/yield"
+	"slurmprio/priod/order"
 	"slurmprio/priod/placement"
-	"slurmprio/priod/policy/allocation"
-	"slurmprio/priod/policy/steering"
-	"slurmprio/priod/policy/yield"
 	"slurmprio/priod/simulate/metrics"
+	"slurmprio/priod/steer"
 	"slurmprio/priod/trace"
 	"slurmprio/priod/workload"
 	"slurmprio/slurmplug"
@@ -129,12 +129,12 @@ func steering15s(t *testing.T) Options {
 			return s
 		},
 		Daemon: Daemon{Interval: 15 * time.Second, Settings: cycle.Settings{
-			Decide:     decide.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Order: decide.GavelOrder},
-			Ledger:     &decide.Ledger{},
-			Allocation: decide.AllocationSettings{Policy: allocation.Policy{Name: "max-min"}, Every: 30 * time.Minute, Table: table},
+			Decide:     order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Order: order.GavelOrder},
+			Ledger:     &allocate.Ledger{},
+			Allocation: allocate.AllocationSettings{Policy: allocate.Policy{Name: "max-min"}, Every: 30 * time.Minute, Table: table},
 			Steering: cycle.Steering{
-				Settings: decide.SteerSettings{Enabled: true, Policy: steering.Defaults, Features: map[string]string{"fast": "ampere"}},
-				Helm:     &decide.Helm{},
+				Settings: steer.Settings{Enabled: true, Policy: steer.Defaults, Features: map[string]string{"fast": "ampere"}},
+				Helm:     &steer.Helm{},
 			},
 		}},
 	}
@@ -161,7 +161,7 @@ func TestDaemonSteers(t *testing.T) {
 		{false, []float64{0, 1, 101, 130}, []int32{0, 1, 1, 0}},
 	} {
 		opt := steering15s(t)
-		opt.Daemon.Settings.Decide.Order = decide.SlurmOrder
+		opt.Daemon.Settings.Decide.Order = order.SlurmOrder
 		if !w.steers {
 			opt.Daemon.Settings.Steering = cycle.Steering{}
 		}
@@ -211,7 +211,7 @@ func TestSkippedCyclesChangeNothing(t *testing.T) {
 		for _, every := range []bool{true, false} {
 			opt := steering15s(t)
 			opt.RequeueDelay, opt.Evict = 121, eachBurst(30000)
-			opt.Daemon.Settings.Decide.Order, opt.Daemon.Settings.Decide.Lead = decide.OwedOrder, yield.Defaults
+			opt.Daemon.Settings.Decide.Order, opt.Daemon.Settings.Decide.Lead = order.OwedOrder, yield.Defaults.Lead
 			opt.Daemon.every, opt.Daemon.Settings.Allocation.Policy.Name = every, policy
 			opt.Daemon.Settings.Allocation.Every = 2 * time.Minute
 			opt.Daemon.Settings.Stage = func(stage string) {

@@ -5,7 +5,7 @@ package bounds
 import (
 	"math"
 
-	"slurmprio/priod/policy/sizing"
+	"slurmprio/priod/size"
 	"slurmprio/priod/workload"
 )
 
@@ -13,7 +13,7 @@ import (
 // reach in total relative speed with the jobs that it admits: what Synergy's
 // OPT maximises, each GPU type seen as one large node (OSDI'22, section 4.3),
 // with the capacities priced instead of kept (Lagrange). The nodes must be free.
-func Bound(jobs []sizing.Job, nodes []sizing.Node) float64 {
+func Bound(jobs []size.Job, nodes []size.Node) float64 {
 	byType, requests := byType(nodes), admitted(jobs, nodes)
 	bound := 0.0
 	for t := range byType {
@@ -23,7 +23,7 @@ func Bound(jobs []sizing.Job, nodes []sizing.Node) float64 {
 }
 
 // byType lists the nodes of each type.
-func byType(nodes []sizing.Node) (all [][]int) {
+func byType(nodes []size.Node) (all [][]int) {
 	for i := range nodes {
 		for len(all) <= nodes[i].Type {
 			all = append(all, nil)
@@ -41,8 +41,8 @@ type request struct {
 	known          bool
 }
 
-func admitted(jobs []sizing.Job, nodes []sizing.Node) (all []request) {
-	for _, r := range sizing.Admitted(jobs, nodes) {
+func admitted(jobs []size.Job, nodes []size.Node) (all []request) {
+	for _, r := range size.Admitted(jobs, nodes) {
 		all = append(all, request{r.Job, r.GPUs, r.Type, r.Curve, point{r.CPUs, r.MemMB}, r.Known})
 	}
 	return all
@@ -54,7 +54,7 @@ type point struct{ cpus, mem float64 }
 func (p point) min(q point) point { return point{min(p.cpus, q.cpus), min(p.mem, q.mem)} }
 
 // share is a GPU's part of a node.
-func share(node sizing.Amount) point {
+func share(node size.Amount) point {
 	gpus := float64(node.GPUs)
 	return point{node.CPUs / gpus, node.MemMB / gpus}
 }
@@ -69,7 +69,7 @@ func ratio(a, b float64) float64 {
 // rounding forgives what floating point does to sums of shares.
 const rounding = 1 + 1e-9
 
-func boundOf(t int, nodes []sizing.Node, on []int, admitted []request) float64 {
+func boundOf(t int, nodes []size.Node, on []int, admitted []request) float64 {
 	var capacity point
 	fairest := point{math.Inf(1), math.Inf(1)} // no node's share is less
 	for _, node := range on {

@@ -7,18 +7,18 @@ import (
 
 	"pgregory.net/rapid"
 
-	"slurmprio/priod/policy/sizing"
 	"slurmprio/priod/simulate/ideal/bounds"
+	"slurmprio/priod/size"
 	"slurmprio/priod/workload"
 )
 
 // server is Synergy's: 8 GPUs, 24 CPUs, 500 GB.
-var server = sizing.Amount{GPUs: 8, CPUs: 24, MemMB: 512000}
+var server = size.Amount{GPUs: 8, CPUs: 24, MemMB: 512000}
 
-func servers(n int) []sizing.Node {
-	nodes := make([]sizing.Node, n)
+func servers(n int) []size.Node {
+	nodes := make([]size.Node, n)
 	for i := range nodes {
-		nodes[i] = sizing.Node{Total: server, Free: server}
+		nodes[i] = size.Node{Total: server, Free: server}
 	}
 	return nodes
 }
@@ -43,14 +43,14 @@ func curves(t testing.TB) func(model string) *workload.Curve {
 	}
 }
 
-func job(c *workload.Curve, gpus int) sizing.Job {
-	return sizing.Job{GPUs: gpus, On: []sizing.Sensitivity{{Speed: 1, Curve: c}}}
+func job(c *workload.Curve, gpus int) size.Job {
+	return size.Job{GPUs: gpus, On: []size.Sensitivity{{Speed: 1, Curve: c}}}
 }
 
 // situation is a cluster of two GPU types and kinds of nodes, and jobs.
 type situation struct {
-	jobs  []sizing.Job
-	nodes []sizing.Node
+	jobs  []size.Job
+	nodes []size.Node
 }
 
 func drawSituation(r *rapid.T) situation {
@@ -58,19 +58,19 @@ func drawSituation(r *rapid.T) situation {
 	var s situation
 	for range rapid.IntRange(1, 6).Draw(r, "nodes") {
 		gpus := rapid.IntRange(1, 8).Draw(r, "gpus")
-		total := sizing.Amount{
+		total := size.Amount{
 			GPUs: gpus, CPUs: float64(gpus * rapid.IntRange(1, 8).Draw(r, "cpus for each GPU")), MemMB: float64(gpus) * float64(rapid.IntRange(1, 8).Draw(r, "mem for each GPU")) * 16000,
 		}
-		s.nodes = append(s.nodes, sizing.Node{Type: rapid.IntRange(0, types-1).Draw(r, "type"), Total: total, Free: total})
+		s.nodes = append(s.nodes, size.Node{Type: rapid.IntRange(0, types-1).Draw(r, "type"), Total: total, Free: total})
 	}
 	var curves []*workload.Curve
 	for range 4 {
 		curves = append(curves, drawCurve(r))
 	}
 	for range rapid.IntRange(0, 40).Draw(r, "jobs") {
-		j := sizing.Job{GPUs: rapid.SampledFrom([]int{1, 1, 1, 1, 2, 4, 8, 16}).Draw(r, "job's gpus")}
+		j := size.Job{GPUs: rapid.SampledFrom([]int{1, 1, 1, 1, 2, 4, 8, 16}).Draw(r, "job's gpus")}
 		for range types {
-			on := sizing.Sensitivity{Speed: rapid.SampledFrom([]float64{0, 1, 2}).Draw(r, "speed")}
+			on := size.Sensitivity{Speed: rapid.SampledFrom([]float64{0, 1, 2}).Draw(r, "speed")}
 			if rapid.IntRange(0, 9).Draw(r, "known") > 0 {
 				on.Curve = rapid.SampledFrom(curves).Draw(r, "curve")
 			}
@@ -113,7 +113,7 @@ func TestCurvesNobodyCanMeet(t *testing.T) {
 		"falls with memory":            {IterationS: 1, DemandCPUs: 6, DemandMemMB: 96000, CPUs: []float64{6}, MemMB: []int64{64000, 96000}, Speed: [][]float64{{2, 1}}},
 		"demands what makes it slower": {IterationS: 1, DemandCPUs: 12, DemandMemMB: 64000, CPUs: []float64{3, 6, 12}, MemMB: []int64{64000}, Speed: [][]float64{{1}, {3}, {0.1}}},
 	} {
-		jobs := []sizing.Job{job(c, 1), job(c, 1), job(c, 2), job(c, 4)}
+		jobs := []size.Job{job(c, 1), job(c, 1), job(c, 2), job(c, 4)}
 		if all, err := bounds.Optimum(jobs, servers(1)); err != nil || len(all) != len(jobs) {
 			t.Errorf("%s: %v, %v", name, all, err)
 		}
@@ -125,12 +125,12 @@ func TestBound(t *testing.T) {
 	curve := curves(t)
 	models := []string{"alexnet", "gnmt", "res18", "lstm", "m5", "transformer", "shufflenet", "res50", "deepspeech", "mobilenet"}
 	for _, seed := range []int{1, 3, 7, 9} {
-		var jobs []sizing.Job
+		var jobs []size.Job
 		for i := range 32 {
 			jobs = append(jobs, job(curve(models[i*seed%10]), 1))
 		}
 		nodes := servers(4)
-		s := sizing.New(sizing.Settings{})
+		s := size.New(size.Rule{})
 		sum := 0.0
 		for _, g := range s.Size(jobs, nodes) {
 			sum += g.Speed
@@ -148,9 +148,9 @@ func TestBoundHolds(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		s := drawSituation(r)
 		bound := bounds.Bound(s.jobs, s.nodes)
-		for _, m := range []sizing.Mechanism{sizing.Waterfill, sizing.TuneBestFit} {
+		for _, m := range []size.Mechanism{size.Waterfill, size.TuneBestFit} {
 			sum := 0.0
-			for _, g := range sizing.New(sizing.Settings{Mechanism: m}).Size(s.jobs, s.nodes) {
+			for _, g := range size.New(size.Rule{Mechanism: m}).Size(s.jobs, s.nodes) {
 				sum += g.Speed
 			}
 			if sum > bound*(1+rounding) {
@@ -162,7 +162,7 @@ func TestBoundHolds(t *testing.T) {
 
 // alike makes all nodes of a type like its first.
 func alike(s situation) situation {
-	first := map[int]sizing.Amount{}
+	first := map[int]size.Amount{}
 	for i := range s.nodes {
 		n := &s.nodes[i]
 		if _, more := first[n.Type]; !more {
@@ -218,8 +218,8 @@ func TestOptimum(t *testing.T) {
 		if bound := bounds.Bound(s.jobs, s.nodes); sum > bound*(1+rounding) {
 			r.Fatalf("OPT %v, its bound %v", sum, bound)
 		}
-		for _, m := range []sizing.Mechanism{sizing.Waterfill, sizing.TuneBestFit} {
-			total, grants := 0.0, sizing.New(sizing.Settings{Mechanism: m}).Size(s.jobs, s.nodes)
+		for _, m := range []size.Mechanism{size.Waterfill, size.TuneBestFit} {
+			total, grants := 0.0, size.New(size.Rule{Mechanism: m}).Size(s.jobs, s.nodes)
 			for i, g := range grants {
 				if g.Job != all[i].Job || g.Type != all[i].Type {
 					r.Fatalf("%v runs %+v, OPT %+v", m, g, all[i])
@@ -238,8 +238,8 @@ type point struct{ gpus, cpus, mem float64 }
 // On one node of whole CPUs OPT is the best of all ways to hand them out.
 func TestOptimumIsOne(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		node := sizing.Amount{GPUs: 4, CPUs: float64(rapid.IntRange(4, 24).Draw(r, "cpus")), MemMB: 4e5}
-		var jobs []sizing.Job
+		node := size.Amount{GPUs: 4, CPUs: float64(rapid.IntRange(4, 24).Draw(r, "cpus")), MemMB: 4e5}
+		var jobs []size.Job
 		for range rapid.IntRange(1, 4).Draw(r, "jobs") {
 			c := drawCurve(r)
 			c.MemMB = []int64{1000}
@@ -249,7 +249,7 @@ func TestOptimumIsOne(t *testing.T) {
 			c.DemandCPUs, c.DemandMemMB = rapid.SampledFrom(c.CPUs).Draw(r, "cpus demanded"), 1000
 			jobs = append(jobs, job(c, 1))
 		}
-		all, err := bounds.Optimum(jobs, []sizing.Node{{Total: node, Free: node}})
+		all, err := bounds.Optimum(jobs, []size.Node{{Total: node, Free: node}})
 		if err != nil || len(all) != len(jobs) {
 			r.Fatal(all, err)
 		}
@@ -283,12 +283,12 @@ func TestOptimumWantsNodesAlike(t *testing.T) {
 	nodes := servers(2)
 	nodes[1].Total.CPUs++
 	nodes[1].Free = nodes[1].Total
-	if _, err := bounds.Optimum([]sizing.Job{job(c, 1)}, nodes); !errors.Is(err, bounds.ErrUnlike) {
+	if _, err := bounds.Optimum([]size.Job{job(c, 1)}, nodes); !errors.Is(err, bounds.ErrUnlike) {
 		t.Error(err)
 	}
 	nodes[1] = nodes[0]
 	nodes[1].Free.CPUs = 1
-	if _, err := bounds.Optimum([]sizing.Job{job(c, 1)}, nodes); !errors.Is(err, bounds.ErrUnlike) {
+	if _, err := bounds.Optimum([]size.Job{job(c, 1)}, nodes); !errors.Is(err, bounds.ErrUnlike) {
 		t.Error(err)
 	}
 }

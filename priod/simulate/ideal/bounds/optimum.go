@@ -7,8 +7,8 @@ import (
 	"math"
 	"slices"
 
-	"slurmprio/priod/lp"
-	"slurmprio/priod/policy/sizing"
+	"slurmprio/priod/allocate/lp"
+	"slurmprio/priod/size"
 	"slurmprio/priod/workload"
 )
 
@@ -38,7 +38,7 @@ var ErrUnlike = errors.New("OPT wants all nodes of a GPU type alike, and empty")
 // integer program gives each job a measured point of its curve, the nodes of a
 // type as one large node; then a linear program spreads the jobs over the nodes,
 // few of them over several. It is for tests: a second is a short time for it.
-func Optimum(jobs []sizing.Job, nodes []sizing.Node) ([]Ideal, error) {
+func Optimum(jobs []size.Job, nodes []size.Node) ([]Ideal, error) {
 	byType := byType(nodes)
 	for _, on := range byType {
 		for _, node := range on {
@@ -79,8 +79,8 @@ type kind struct {
 // kinds, and their values how many requests get them.
 type optimum struct {
 	nodes    []int
-	each     sizing.Amount // of them has
-	admitted []request     // on all types
+	each     size.Amount // of them has
+	admitted []request   // on all types
 	kinds    []kind
 	kindOf   []int   // by column
 	sizes    []level // by column
@@ -93,7 +93,7 @@ type level struct {
 	speed float64
 }
 
-func optimumOf(t int, nodes []sizing.Node, on []int, admitted []request) *optimum {
+func optimumOf(t int, nodes []size.Node, on []int, admitted []request) *optimum {
 	o := &optimum{nodes: on, admitted: admitted}
 	if len(o.nodes) == 0 {
 		return o

@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"slurmprio/priod/policy/allocation"
+	"slurmprio/priod/allocate"
 )
 
 // alloX is AlloX (EuroSys 2020), a baseline of Gavel's section 7: single-GPU
@@ -21,7 +21,7 @@ import (
 //
 // A job that had its whole time on one type keeps it (Previous); GPUs of such
 // jobs are not counted. Gangs are refused: the assignment knows none.
-func alloX(p *allocation.Problem) (*allocation.Allocation, error) {
+func alloX(p *allocate.Problem) (*allocate.Allocation, error) {
 	free := make([]int, len(p.Types))
 	for t := range free {
 		free[t] = p.Types[t].GPUs
@@ -33,7 +33,7 @@ func alloX(p *allocation.Problem) (*allocation.Allocation, error) {
 		if j.GPUs != 1 {
 			return nil, fmt.Errorf("job %.80q has a gang of %d: AlloX places jobs of one GPU only", j.ID, j.GPUs)
 		}
-		if t := slices.IndexFunc(j.Previous, func(x float64) bool { return x >= 1-allocation.Crumb }); t >= 0 && p.Usable(j, t) && free[t] > 0 {
+		if t := slices.IndexFunc(j.Previous, func(x float64) bool { return x >= 1-allocate.Crumb }); t >= 0 && p.Usable(j, t) && free[t] > 0 {
 			free[t]--
 			a.Time[i][t] = 1
 			continue
@@ -67,7 +67,7 @@ type seats struct {
 // place is the k-th from last on a GPU of a type; room GPUs have it.
 type place struct{ t, k, room int }
 
-func newSeats(p *allocation.Problem, free, waiting []int) *seats {
+func newSeats(p *allocate.Problem, free, waiting []int) *seats {
 	s := &seats{}
 	for _, i := range waiting {
 		time, some := make([]float64, len(free)), false

@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"testing"
 
-	"slurmprio/priod/policy/allocation"
+	"slurmprio/priod/allocate"
 	"slurmprio/priod/simulate/ideal/policies"
 )
 
@@ -17,18 +17,18 @@ func queue(n, types int, alike bool) *policies.Problem {
 	p := &policies.Problem{}
 	for t := range types {
 		name := []string{"k80", "p100", "v100"}[t%3] + []string{"", "b"}[t/3]
-		p.Types = append(p.Types, allocation.GPUType{Name: name, GPUs: max(8, 3*n/4/types)})
+		p.Types = append(p.Types, allocate.GPUType{Name: name, GPUs: max(8, 3*n/4/types)})
 	}
-	draw := func() allocation.Job {
+	draw := func() allocate.Job {
 		f := 0.5 + r.Float64()
-		j := allocation.Job{ID: "j", GPUs: []int{1, 1, 1, 2, 4}[r.IntN(5)], Weight: 1, StepsLeft: 1e4 * (1 + r.Float64()), Elapsed: 100 * r.Float64(),
-			Deadline: allocation.NoDeadline, Entity: allocation.NoEntity}
+		j := allocate.Job{ID: "j", GPUs: []int{1, 1, 1, 2, 4}[r.IntN(5)], Weight: 1, StepsLeft: 1e4 * (1 + r.Float64()), Elapsed: 100 * r.Float64(),
+			Deadline: allocate.NoDeadline, Entity: allocate.NoEntity}
 		for t := range types {
 			j.Speed = append(j.Speed, []float64{f, f * (1 + 2*r.Float64()), f * (2 + 5*r.Float64())}[t%3]*(1+float64(t/3)*r.Float64()))
 		}
 		return j
 	}
-	var kinds []allocation.Job
+	var kinds []allocate.Job
 	for range 83 {
 		kinds = append(kinds, draw())
 	}
@@ -84,7 +84,7 @@ func BenchmarkPolicies(b *testing.B) {
 			p := queue(c.n, c.types, c.alike)
 			if c.policy == "hierarchical" {
 				for e := range 20 {
-					p.Entities = append(p.Entities, allocation.Entity{Name: fmt.Sprint(e), Weight: float64(1 + e%3), FIFO: e%2 == 0})
+					p.Entities = append(p.Entities, allocate.Entity{Name: fmt.Sprint(e), Weight: float64(1 + e%3), FIFO: e%2 == 0})
 				}
 				for i := range p.Jobs {
 					p.Jobs[i].Entity = i % 20

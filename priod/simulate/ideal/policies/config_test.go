@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"slurmprio/priod/allocate"
 	"slurmprio/priod/config"
-	"slurmprio/priod/policy/allocation"
 	"slurmprio/priod/simulate/ideal/policies"
 )
 
@@ -30,7 +30,7 @@ func TestConfigRefusesWhatTheDaemonDoesNotRun(t *testing.T) {
 			switch {
 			case variant == ":packed" || name == "gandiva":
 				want = "without space sharing"
-			case !slices.Contains(allocation.Names(), name):
+			case !slices.Contains(allocate.Names(), name):
 				want = name + " is there to compare with"
 			}
 			if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), "allocation.policy: ") || err != nil && !strings.Contains(err.Error(), want) {

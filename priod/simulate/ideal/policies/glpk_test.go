@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"slurmprio/priod/policy/allocation"
+	"slurmprio/priod/allocate"
 	"slurmprio/priod/simulate/ideal/policies"
 )
 
@@ -125,14 +125,14 @@ func (g *program) worst(floor []float64) string {
 func invent(r *rand.Rand, pairs bool) *policies.Problem {
 	p := &policies.Problem{}
 	for t := range 1 + r.IntN(5) {
-		p.Types = append(p.Types, allocation.GPUType{Name: fmt.Sprint("t", t), GPUs: 1 + r.IntN(8), Price: 0.1 + r.Float64()})
+		p.Types = append(p.Types, allocate.GPUType{Name: fmt.Sprint("t", t), GPUs: 1 + r.IntN(8), Price: 0.1 + r.Float64()})
 	}
 	speeds := []float64{0, 0.3, 0.5, 1, 1, 2, 2, 3.7, 11}
 	n := 1 + r.IntN(25)
 	for i := range n {
-		j := allocation.Job{ID: strconv.Itoa(i), GPUs: []int{1, 1, 1, 2, 4, 8}[r.IntN(6)], Weight: []float64{1, 1, 1, 2, 0.5}[r.IntN(5)],
+		j := allocate.Job{ID: strconv.Itoa(i), GPUs: []int{1, 1, 1, 2, 4, 8}[r.IntN(6)], Weight: []float64{1, 1, 1, 2, 0.5}[r.IntN(5)],
 			StepsLeft: float64(1 + r.IntN(50_000)), Elapsed: float64(r.IntN(3) * 400), IsolatedElapsed: float64(r.IntN(3) * 300),
-			Arrival: float64(i), Deadline: allocation.NoDeadline, Entity: allocation.NoEntity}
+			Arrival: float64(i), Deadline: allocate.NoDeadline, Entity: allocate.NoEntity}
 		for range p.Types {
 			s := speeds[r.IntN(len(speeds))]
 			if r.IntN(2) == 0 {
@@ -338,7 +338,7 @@ func deadlines(t *testing.T, seed int, r *rand.Rand, p *policies.Problem) {
 		}
 	}
 	for i := range p.Jobs {
-		p.Jobs[i].Deadline = allocation.NoDeadline
+		p.Jobs[i].Deadline = allocate.NoDeadline
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"slurmprio/priod/policy/allocation"
+	"slurmprio/priod/allocate"
 	"slurmprio/priod/simulate/ideal/policies"
 )
 
@@ -64,13 +64,13 @@ func (in *instance) problem(t testing.TB) *policies.Problem {
 	p := &policies.Problem{}
 	names := slices.Sorted(maps.Keys(in.Input.Cluster))
 	for _, n := range names {
-		p.Types = append(p.Types, allocation.GPUType{Name: n, GPUs: in.Input.Cluster[n]})
+		p.Types = append(p.Types, allocate.GPUType{Name: n, GPUs: in.Input.Cluster[n]})
 	}
 	index := map[string]int{}
 	for i, j := range in.Input.Jobs {
 		id := strconv.Itoa(j.ID)
 		index[id] = i
-		job := allocation.Job{ID: id, GPUs: j.GPUs, Weight: j.Weight, StepsLeft: j.Left, Elapsed: j.Elapsed, Deadline: allocation.NoDeadline, Entity: allocation.NoEntity, Arrival: float64(i)}
+		job := allocate.Job{ID: id, GPUs: j.GPUs, Weight: j.Weight, StepsLeft: j.Left, Elapsed: j.Elapsed, Deadline: allocate.NoDeadline, Entity: allocate.NoEntity, Arrival: float64(i)}
 		for _, n := range names {
 			var s float64
 			if err := json.Unmarshal(in.Input.Throughputs[id][n], &s); err != nil {
@@ -260,12 +260,12 @@ func TestPublishedHierarchies(t *testing.T) {
 		total := 0
 		names := slices.Sorted(maps.Keys(in.Cluster))
 		for _, n := range names {
-			p.Types = append(p.Types, allocation.GPUType{Name: n, GPUs: in.Cluster[n]})
+			p.Types = append(p.Types, allocate.GPUType{Name: n, GPUs: in.Cluster[n]})
 			total += in.Cluster[n]
 		}
 		for i := range len(in.Throughputs) {
 			id := strconv.Itoa(i)
-			j := allocation.Job{ID: id, GPUs: in.GPUs[id], Weight: in.Weights[id], Deadline: allocation.NoDeadline, Entity: allocation.NoEntity}
+			j := allocate.Job{ID: id, GPUs: in.GPUs[id], Weight: in.Weights[id], Deadline: allocate.NoDeadline, Entity: allocate.NoEntity}
 			for _, n := range names {
 				j.Speed = append(j.Speed, in.Throughputs[id][n])
 			}
@@ -275,7 +275,7 @@ func TestPublishedHierarchies(t *testing.T) {
 			for _, i := range in.Members[e] {
 				p.Jobs[i].Entity = len(p.Entities)
 			}
-			p.Entities = append(p.Entities, allocation.Entity{Name: e, Weight: in.Entities[e], FIFO: in.Lower == "fifo"})
+			p.Entities = append(p.Entities, allocate.Entity{Name: e, Weight: in.Entities[e], FIFO: in.Lower == "fifo"})
 		}
 		for policy, want := range map[string][]float64{"hierarchical": in.Aware, "hierarchical:agnostic": in.Agnostic} {
 			t.Run(name+" "+policy, func(t *testing.T) {

@@ -9,16 +9,16 @@ import (
 	"math"
 	"slices"
 
-	"slurmprio/priod/policy/allocation"
+	"slurmprio/priod/allocate"
 )
 
 // instance is a problem as JSON: allocation's, and pairs.
 type instance struct {
-	GPUTypes map[string]int              `json:"gpu_types"`
-	Prices   map[string]float64          `json:"price_per_h,omitempty"`
-	Jobs     []allocation.InstanceJob    `json:"jobs"`
-	Entities []allocation.InstanceEntity `json:"entities,omitempty"`
-	Pairs    []pair                      `json:"pairs,omitempty"`
+	GPUTypes map[string]int            `json:"gpu_types"`
+	Prices   map[string]float64        `json:"price_per_h,omitempty"`
+	Jobs     []allocate.InstanceJob    `json:"jobs"`
+	Entities []allocate.InstanceEntity `json:"entities,omitempty"`
+	Pairs    []pair                    `json:"pairs,omitempty"`
 }
 
 type pair struct {
@@ -53,7 +53,7 @@ func ParseProblem(text []byte, policy string) (*Problem, []string, error) {
 	place := map[string]int{}
 	for t, name := range slices.Sorted(maps.Keys(in.GPUTypes)) {
 		place[name] = t
-		p.Types = append(p.Types, allocation.GPUType{Name: name, GPUs: in.GPUTypes[name], Price: in.Prices[name]})
+		p.Types = append(p.Types, allocate.GPUType{Name: name, GPUs: in.GPUTypes[name], Price: in.Prices[name]})
 	}
 	if _, err := byPlace(place, in.Prices); err != nil {
 		return nil, nil, fmt.Errorf("price_per_h: %w", err)
@@ -67,7 +67,7 @@ func ParseProblem(text []byte, policy string) (*Problem, []string, error) {
 			return nil, nil, fmt.Errorf("entity %.80q: policy %.40q: want fairness or fifo", e.Name, e.Policy)
 		}
 		entity[e.Name] = i
-		p.Entities = append(p.Entities, allocation.Entity{Name: e.Name, Weight: or(e.Weight, 1), FIFO: e.Policy == "fifo"})
+		p.Entities = append(p.Entities, allocate.Entity{Name: e.Name, Weight: or(e.Weight, 1), FIFO: e.Policy == "fifo"})
 	}
 	index := map[string]int{}
 	members := make([]int, len(p.Entities))
@@ -81,7 +81,7 @@ func ParseProblem(text []byte, policy string) (*Problem, []string, error) {
 			return nil, nil, fmt.Errorf("job %.80q: %w", j.ID, err)
 		}
 		switch {
-		case one.Entity != allocation.NoEntity:
+		case one.Entity != allocate.NoEntity:
 			members[one.Entity]++
 		case policy == "hierarchical":
 			notes = append(notes, fmt.Sprintf("job %.80q has no entity: it shares in one of weight 1", j.ID))
@@ -125,10 +125,10 @@ func byPlace[V any](place map[string]int, values map[string]V) ([]V, error) {
 }
 
 // asked is a job as the problem has it.
-func asked(j *allocation.InstanceJob, place, entity map[string]int) (job allocation.Job, err error) {
-	job = allocation.Job{
+func asked(j *allocate.InstanceJob, place, entity map[string]int) (job allocate.Job, err error) {
+	job = allocate.Job{
 		ID: j.ID, GPUs: or(j.GPUs, 1), Weight: or(j.Weight, 1), StepsLeft: or(j.Steps, defaultSteps),
-		Elapsed: j.Elapsed, IsolatedElapsed: j.Alone, Arrival: j.Arrival, Deadline: or(j.Deadline, math.Inf(1)), Entity: allocation.NoEntity,
+		Elapsed: j.Elapsed, IsolatedElapsed: j.Alone, Arrival: j.Arrival, Deadline: or(j.Deadline, math.Inf(1)), Entity: allocate.NoEntity,
 	}
 	if job.Speed, err = byPlace(place, j.Speed); err != nil {
 		return job, fmt.Errorf("speed: %w", err)

@@ -4,19 +4,19 @@ import (
 	"reflect"
 	"testing"
 
-	"slurmprio/priod/policy/allocation"
+	"slurmprio/priod/allocate"
 	"slurmprio/priod/simulate/ideal/policies"
 )
 
 // What is written is read again, with Together as pairs.
 func TestProblemAsJSON(t *testing.T) {
-	p := &policies.Problem{Problem: allocation.Problem{
-		Types:    []allocation.GPUType{{Name: "k80", GPUs: 8}, {Name: "v100", GPUs: 4, Price: 0.74}},
-		Entities: []allocation.Entity{{Name: "a", Weight: 2}, {Name: "b", Weight: 1, FIFO: true}},
-		Jobs: []allocation.Job{
+	p := &policies.Problem{Problem: allocate.Problem{
+		Types:    []allocate.GPUType{{Name: "k80", GPUs: 8}, {Name: "v100", GPUs: 4, Price: 0.74}},
+		Entities: []allocate.Entity{{Name: "a", Weight: 2}, {Name: "b", Weight: 1, FIFO: true}},
+		Jobs: []allocate.Job{
 			{ID: "1 \"x\"", Speed: []float64{0.5, 1.0 / 3}, GPUs: 2, Weight: 1e-9, StepsLeft: 12.5, Elapsed: 3, IsolatedElapsed: 4, Arrival: -5, Deadline: 60, Entity: 1, Previous: []float64{0, 0.25}},
-			{ID: "2", Speed: []float64{0, 1e26}, GPUs: 2, Weight: 1, StepsLeft: 1, Deadline: allocation.NoDeadline, Entity: allocation.NoEntity, Previous: []float64{0, 0}},
-			{ID: "3", Speed: []float64{7, 0}, GPUs: 1, Weight: 1, Deadline: allocation.NoDeadline, Entity: 0, Previous: []float64{0, 0}},
+			{ID: "2", Speed: []float64{0, 1e26}, GPUs: 2, Weight: 1, StepsLeft: 1, Deadline: allocate.NoDeadline, Entity: allocate.NoEntity, Previous: []float64{0, 0}},
+			{ID: "3", Speed: []float64{7, 0}, GPUs: 1, Weight: 1, Deadline: allocate.NoDeadline, Entity: 0, Previous: []float64{0, 0}},
 		}},
 		Pairs: []policies.Pair{{A: 1, B: 0, Speed: [][2]float64{{0, 0}, {5e25, 0.25}}}},
 	}

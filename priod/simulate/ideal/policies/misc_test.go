@@ -11,16 +11,16 @@ import (
 
 	"pgregory.net/rapid"
 
-	"slurmprio/priod/policy/allocation"
+	"slurmprio/priod/allocate"
 	"slurmprio/priod/simulate/ideal/policies"
 )
 
 // three is the cluster of the published small examples: one GPU of each type.
 func three(speeds ...[]float64) *policies.Problem {
 	p := &policies.Problem{}
-	p.Types = []allocation.GPUType{{Name: "k80", GPUs: 1, Price: 0.45}, {Name: "p100", GPUs: 1, Price: 1.46}, {Name: "v100", GPUs: 1, Price: 2.48}}
+	p.Types = []allocate.GPUType{{Name: "k80", GPUs: 1, Price: 0.45}, {Name: "p100", GPUs: 1, Price: 1.46}, {Name: "v100", GPUs: 1, Price: 2.48}}
 	for i, s := range speeds {
-		p.Jobs = append(p.Jobs, allocation.Job{ID: fmt.Sprint(i), Speed: s, GPUs: 1, Weight: 1, StepsLeft: 30_000, Arrival: float64(i), Deadline: allocation.NoDeadline, Entity: allocation.NoEntity})
+		p.Jobs = append(p.Jobs, allocate.Job{ID: fmt.Sprint(i), Speed: s, GPUs: 1, Weight: 1, StepsLeft: 30_000, Arrival: float64(i), Deadline: allocate.NoDeadline, Entity: allocate.NoEntity})
 	}
 	return p
 }
@@ -50,7 +50,7 @@ func everyPolicy(t rapid.TB, seed uint64) {
 			}
 			make := func() *policies.Problem {
 				p := invent(rand.New(rand.NewPCG(seed, 1)), policy.Pairs())
-				p.Entities = []allocation.Entity{{Name: "a", Weight: 1}, {Name: "b", Weight: 3, FIFO: true}, {Name: "c", Weight: 0.5}}
+				p.Entities = []allocate.Entity{{Name: "a", Weight: 1}, {Name: "b", Weight: 3, FIFO: true}, {Name: "c", Weight: 0.5}}
 				for i := range p.Jobs {
 					p.Jobs[i].Entity = i%4 - 1 // 0: NoEntity
 					if name == "allox" {
@@ -105,7 +105,7 @@ func TestExtremes(t *testing.T) {
 				p := three()
 				at := func(k int) float64 { return extremes[n/k%5] }
 				for i := range 7 {
-					j := allocation.Job{ID: strconv.Itoa(i), GPUs: 1, Weight: 1, StepsLeft: at(1), Deadline: allocation.NoDeadline, Entity: allocation.NoEntity, Speed: []float64{at(5), at(5), at(5)}}
+					j := allocate.Job{ID: strconv.Itoa(i), GPUs: 1, Weight: 1, StepsLeft: at(1), Deadline: allocate.NoDeadline, Entity: allocate.NoEntity, Speed: []float64{at(5), at(5), at(5)}}
 					if j.Speed[i%3] = at(25); i%2 == 0 {
 						j.Weight = at(125)
 					}

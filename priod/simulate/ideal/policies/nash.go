@@ -3,7 +3,7 @@ package policies
 import (
 	"math"
 
-	"slurmprio/priod/policy/allocation/market"
+	"slurmprio/priod/allocate/market"
 )
 
 // nash maximises sum over jobs of weight x log rate (proportional fairness,

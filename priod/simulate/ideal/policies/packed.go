@@ -6,8 +6,8 @@ import (
 	"math"
 	"slices"
 
-	"slurmprio/priod/lp"
-	"slurmprio/priod/policy/allocation"
+	"slurmprio/priod/allocate"
+	"slurmprio/priod/allocate/lp"
 )
 
 // Space sharing (Gavel, section 3.1): beside jobs, pairs of jobs with equal
@@ -18,7 +18,7 @@ import (
 // for each two classes and type.
 type packing struct {
 	*Problem
-	*allocation.Program
+	*allocate.Program
 	member [][]int  // jobs of each class
 	what   []packed // of each column
 }
@@ -31,19 +31,19 @@ type packed struct {
 }
 
 // column is that of the program.
-func (w packed) column() allocation.Column {
+func (w packed) column() allocate.Column {
 	switch {
 	case w.b < 0:
-		return allocation.Column{Type: w.t, Runs: []allocation.Run{{Class: w.a, Jobs: 1, Speed: w.speed[0]}}}
+		return allocate.Column{Type: w.t, Runs: []allocate.Run{{Class: w.a, Jobs: 1, Speed: w.speed[0]}}}
 	case w.b == w.a:
-		return allocation.Column{Type: w.t, Runs: []allocation.Run{{Class: w.a, Jobs: 2, Speed: w.speed[0] + w.speed[1]}}}
+		return allocate.Column{Type: w.t, Runs: []allocate.Run{{Class: w.a, Jobs: 2, Speed: w.speed[0] + w.speed[1]}}}
 	}
-	return allocation.Column{Type: w.t, Runs: []allocation.Run{{Class: w.a, Jobs: 1, Speed: w.speed[0]}, {Class: w.b, Jobs: 1, Speed: w.speed[1]}}}
+	return allocate.Column{Type: w.t, Runs: []allocate.Run{{Class: w.a, Jobs: 1, Speed: w.speed[0]}, {Class: w.b, Jobs: 1, Speed: w.speed[1]}}}
 }
 
 // pack makes the columns of these classes and their pairs.
-func pack(p *Problem, c *allocation.Classes, together func(a, b, t int) (float64, float64)) *packing {
-	k := &packing{Problem: p, Program: &allocation.Program{Classes: c}}
+func pack(p *Problem, c *allocate.Classes, together func(a, b, t int) (float64, float64)) *packing {
+	k := &packing{Problem: p, Program: &allocate.Program{Classes: c}}
 	n := len(c.Jobs)
 	k.member = make([][]int, n)
 	for i, class := range c.Of {
@@ -80,7 +80,7 @@ func pack(p *Problem, c *allocation.Classes, together func(a, b, t int) (float64
 }
 
 // rise is what a policy raises, and the program with pairs that can give it.
-func rise(p *Problem, policy string) (*packing, *allocation.Rise) {
+func rise(p *Problem, policy string) (*packing, *allocate.Rise) {
 	together, tell := p.together()
 	r := p.Rise(policy, tell)
 	return pack(p, r.Classes, together), r
@@ -133,7 +133,7 @@ func (k *packing) result() *Allocation {
 	for j, w := range k.what {
 		x := k.Value(j)
 		n := len(k.member[w.a])
-		if x <= allocation.Crumb {
+		if x <= allocate.Crumb {
 			continue
 		}
 		mix := Mix{A: k.member[w.a], Type: w.t, Time: x, Speed: w.speed}
@@ -183,7 +183,7 @@ func (k *packing) result() *Allocation {
 }
 
 // packedPolicies are those that the paper has with space sharing.
-var packedPolicies = map[string]allocate{
+var packedPolicies = map[string]solver{
 	"max-min":              packedMaxMin,
 	"water-filling":        packedWaterFilling,
 	"hierarchical":         packedHierarchical,
@@ -223,8 +223,8 @@ func packedCost(p *Problem) (*Allocation, error)       { return p.mostValue(true
 func (p *Problem) mostValue(priced bool) (*Allocation, error) {
 	together, tell := p.together()
 	var k *packing
-	build := func(least []float64) *allocation.Program {
-		k = pack(p, p.Classify(func(i int) allocation.Traits { return allocation.Traits{0: least[i], 3: tell(i)} }), together)
+	build := func(least []float64) *allocate.Program {
+		k = pack(p, p.Classify(func(i int) allocate.Traits { return allocate.Traits{0: least[i], 3: tell(i)} }), together)
 		return k.Program
 	}
 	fits := p.Fits
@@ -244,7 +244,7 @@ func (p *Problem) mostValue(priced bool) (*Allocation, error) {
 }
 
 // fit tells whether these jobs can all have their least rates at once.
-func fit(jobs []int, floor []float64, build func(least []float64) *allocation.Program) (bool, error) {
+func fit(jobs []int, floor []float64, build func(least []float64) *allocate.Program) (bool, error) {
 	if len(jobs) == 0 {
 		return true, nil
 	}
@@ -258,12 +258,12 @@ func fit(jobs []int, floor []float64, build func(least []float64) *allocation.Pr
 		need[c] = least[g.First[c]]
 	}
 	t, _, err := g.Solve(need, 1, nil)
-	return t >= 1-allocation.Slack, err
+	return t >= 1-allocate.Slack, err
 }
 
 // worst raises all rates in proportion to their shares. The unit is the level
 // at which the first class alone is at its fastest: numbers near 1.
-func (k *packing) worst(r *allocation.Rise) (*Allocation, error) {
+func (k *packing) worst(r *allocate.Rise) (*Allocation, error) {
 	share := r.Linear
 	unit := math.Inf(1)
 	for i := range share {
@@ -315,7 +315,7 @@ func packedFinishTimeFairness(p *Problem) (*Allocation, error) {
 
 // raise is what raise does without pairs: to the highest level that fits, hold
 // those whom the prices stop there, and on with the others.
-func (k *packing) raise(r *allocation.Rise) (*Allocation, error) {
+func (k *packing) raise(r *allocate.Rise) (*Allocation, error) {
 	a := r.Ascent
 	var open []int
 	bound := math.Inf(1)
@@ -350,7 +350,7 @@ func (k *packing) raise(r *allocation.Rise) (*Allocation, error) {
 
 // highest lowers the level from the top: the prices at one that does not fit
 // say how far it has to come down.
-func (k *packing) highest(a allocation.Ascent, from, top float64) (level float64, err error) {
+func (k *packing) highest(a allocate.Ascent, from, top float64) (level float64, err error) {
 	level = top
 	need := make([]float64, len(k.Program.Jobs))
 	for range 100 {
@@ -361,7 +361,7 @@ func (k *packing) highest(a allocation.Ascent, from, top float64) (level float64
 		if err != nil {
 			return 0, err
 		}
-		if t >= 1-allocation.Slack || level <= from {
+		if t >= 1-allocate.Slack || level <= from {
 			return level, nil
 		}
 		price := k.Prices(need)
@@ -391,7 +391,7 @@ func (k *packing) highest(a allocation.Ascent, from, top float64) (level float64
 }
 
 // stop holds those who rise at a price, or the dearest, and returns the others.
-func (k *packing) stop(a allocation.Ascent, open []int, level float64) []int {
+func (k *packing) stop(a allocate.Ascent, open []int, level float64) []int {
 	need := make([]float64, len(k.Program.Jobs))
 	for i := range need {
 		need[i], _ = a.At(i, level)
@@ -408,7 +408,7 @@ func (k *packing) stop(a allocation.Ascent, open []int, level float64) []int {
 }
 
 // finish solves for the rates at a level, and divides what is left.
-func (k *packing) finish(a allocation.Ascent, level float64) error {
+func (k *packing) finish(a allocate.Ascent, level float64) error {
 	need := make([]float64, len(k.Program.Jobs))
 	for i := range need {
 		need[i], _ = a.At(i, level)

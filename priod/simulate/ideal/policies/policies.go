@@ -12,12 +12,12 @@ import (
 	"slices"
 	"strings"
 
-	"slurmprio/priod/policy/allocation"
+	"slurmprio/priod/allocate"
 )
 
 // Problem is what a policy divides, among jobs that may run in pairs.
 type Problem struct {
-	allocation.Problem
+	allocate.Problem
 	Pairs []Pair
 	// Together says how fast two jobs run on the same GPUs of a type, in the
 	// place of Pairs, for jobs that their kind tells apart. Not called for gangs
@@ -35,7 +35,7 @@ type Pair struct {
 
 // Allocation is who spends which fraction of time where, alone and in pairs.
 type Allocation struct {
-	allocation.Allocation
+	allocate.Allocation
 	Pairs    []PairTime
 	Mixes    []Mix     // Time and Pairs by class; nil: the policy looks at jobs one by one
 	Discount []float64 // strategy-proof: the part of its time that each job keeps
@@ -64,20 +64,20 @@ type Policy struct {
 	Packed   bool // space sharing: pairs of jobs on the same GPUs
 }
 
-type allocate func(*Problem) (*Allocation, error)
+type solver func(*Problem) (*Allocation, error)
 
 // baselines are those that package allocation does not have.
-var baselines = map[string]allocate{
+var baselines = map[string]solver{
 	"allox":          ruled(alloX),
 	"gandiva":        gandiva,
 	"strategy-proof": strategyProof,
 }
 
 // agnosticBaselines are the same with all GPU types equally fast.
-var agnosticBaselines = map[string]allocate{
-	"allox": ruled(func(p *allocation.Problem) (*allocation.Allocation, error) { return p.Agnostic(alloX, true, true) }),
+var agnosticBaselines = map[string]solver{
+	"allox": ruled(func(p *allocate.Problem) (*allocate.Allocation, error) { return p.Agnostic(alloX, true, true) }),
 	"strategy-proof": func(p *Problem) (whole *Allocation, err error) {
-		a, err := p.Agnostic(func(blind *allocation.Problem) (*allocation.Allocation, error) {
+		a, err := p.Agnostic(func(blind *allocate.Problem) (*allocate.Allocation, error) {
 			if whole, err = strategyProof(&Problem{Problem: *blind}); err != nil {
 				return nil, err
 			}
@@ -92,7 +92,7 @@ var agnosticBaselines = map[string]allocate{
 }
 
 // ruled is a policy that knows no pairs.
-func ruled(solve func(*allocation.Problem) (*allocation.Allocation, error)) allocate {
+func ruled(solve func(*allocate.Problem) (*allocate.Allocation, error)) solver {
 	return func(p *Problem) (*Allocation, error) {
 		a, err := solve(&p.Problem)
 		if err != nil {
@@ -104,7 +104,7 @@ func ruled(solve func(*allocation.Problem) (*allocation.Allocation, error)) allo
 
 // Names of the policies, sorted.
 func Names() []string {
-	return slices.Sorted(slices.Values(append(allocation.Names(), slices.Collect(maps.Keys(baselines))...)))
+	return slices.Sorted(slices.Values(append(allocate.Names(), slices.Collect(maps.Keys(baselines))...)))
 }
 
 // ParsePolicy reads NAME[:agnostic][:packed].
@@ -152,12 +152,12 @@ func (p Policy) Allocate(problem *Problem) (*Allocation, error) {
 	case p.Packed:
 		solve = packedPolicies[p.Name]
 	case solve == nil:
-		return ruled(allocation.Policy{Name: p.Name, Agnostic: p.Agnostic}.Allocate)(problem)
+		return ruled(allocate.Policy{Name: p.Name, Agnostic: p.Agnostic}.Allocate)(problem)
 	case p.Agnostic:
 		solve = agnosticBaselines[p.Name]
 	}
 	var a *Allocation
-	err := problem.Twice(p.Name, func(alone *allocation.Problem) (err error) {
+	err := problem.Twice(p.Name, func(alone *allocate.Problem) (err error) {
 		whole := *problem
 		whole.Problem = *alone
 		a, err = whole.solve(solve)
@@ -176,7 +176,7 @@ func (p Policy) Allocate(problem *Problem) (*Allocation, error) {
 }
 
 // solve refuses an answer that rounding has spoilt.
-func (p *Problem) solve(by allocate) (*Allocation, error) {
+func (p *Problem) solve(by solver) (*Allocation, error) {
 	a, err := by(p)
 	if err != nil {
 		return nil, err
@@ -185,7 +185,7 @@ func (p *Problem) solve(by allocate) (*Allocation, error) {
 	for _, s := range a.Pairs {
 		for t, x := range s.Time {
 			if !(x >= 0) {
-				return nil, fmt.Errorf("jobs %.80q and %.80q have %v of their time: %w", p.Jobs[s.A].ID, p.Jobs[s.B].ID, x, allocation.ErrNumeric)
+				return nil, fmt.Errorf("jobs %.80q and %.80q have %v of their time: %w", p.Jobs[s.A].ID, p.Jobs[s.B].ID, x, allocate.ErrNumeric)
 			}
 			spent[s.A] += x
 			spent[s.B] += x

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"slurmprio/priod/policy/allocation"
+	"slurmprio/priod/allocate"
 	"slurmprio/priod/simulate/ideal/policies"
 )
 
@@ -45,11 +45,11 @@ func TestAlloXAgainstEveryAssignment(t *testing.T) {
 		depth := make([][]int, 1+r.IntN(3))
 		for g := range depth {
 			depth[g] = make([]int, 1+r.IntN(2))
-			p.Types = append(p.Types, allocation.GPUType{Name: fmt.Sprint(g), GPUs: len(depth[g])})
+			p.Types = append(p.Types, allocate.GPUType{Name: fmt.Sprint(g), GPUs: len(depth[g])})
 		}
 		var all []int
 		for i := range 1 + r.IntN(4) {
-			j := allocation.Job{ID: fmt.Sprint(i), GPUs: 1, Weight: 1, StepsLeft: float64(1 + r.IntN(9)), Deadline: allocation.NoDeadline, Entity: allocation.NoEntity}
+			j := allocate.Job{ID: fmt.Sprint(i), GPUs: 1, Weight: 1, StepsLeft: float64(1 + r.IntN(9)), Deadline: allocate.NoDeadline, Entity: allocate.NoEntity}
 			for range depth {
 				j.Speed = append(j.Speed, []float64{0, 1, 1, 2, 0.3 + r.Float64()}[r.IntN(5)])
 			}

@@ -4,8 +4,8 @@ import (
 	"math"
 	"slices"
 
-	"slurmprio/priod/policy/allocation"
-	"slurmprio/priod/policy/allocation/market"
+	"slurmprio/priod/allocate"
+	"slurmprio/priod/allocate/market"
 )
 
 // strategyProof is Gavel's policy under which nobody gains by reporting other
@@ -39,7 +39,7 @@ func strategyProof(p *Problem) (*Allocation, error) {
 	// The rates leave each job a choice of mixes: the market's have few types.
 	need := make(linear, len(rate))
 	for k := range need {
-		need[k] = rate[k] * (1 - allocation.Slack)
+		need[k] = rate[k] * (1 - allocate.Slack)
 	}
 	answer, err := market.MaxLevel(&could.Market, need, 0, 1)
 	if err != nil {
@@ -78,7 +78,7 @@ type runnable struct {
 	index []int
 }
 
-func runnableOf(c *allocation.Classes) *runnable {
+func runnableOf(c *allocate.Classes) *runnable {
 	r := &runnable{Market: market.Market{GPUs: c.GPUs}}
 	for i := range c.Jobs {
 		if c.Jobs[i].Fastest() > 0 {

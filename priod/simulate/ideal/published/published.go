@@ -17,7 +17,7 @@ import (
 	"math"
 	"slices"
 
-	"slurmprio/priod/policy/allocation"
+	"slurmprio/priod/allocate"
 	"slurmprio/priod/simulate/ideal/policies"
 )
 
@@ -49,7 +49,7 @@ func Blind(policy string, types []string, speed []float64) ([]float64, error) {
 //
 // P is the rate on all types in proportion to their GPUs. Weights do not count
 // in finish-time fairness, which is solved along its tangent at the optimum.
-func Allocate(policy string, p *allocation.Problem) ([][]float64, error) {
+func Allocate(policy string, p *allocate.Problem) ([][]float64, error) {
 	claim, err := claims(policy, p)
 	if err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func Allocate(policy string, p *allocation.Problem) ([][]float64, error) {
 
 // claims says for each job what rate it needs, and how much more for each unit
 // of level.
-func claims(policy string, p *allocation.Problem) (func(i int) (need, ask float64), error) {
+func claims(policy string, p *allocate.Problem) (func(i int) (need, ask float64), error) {
 	if policy == "max-min" {
 		total := 0.0
 		for _, t := range p.Types {
@@ -122,7 +122,7 @@ func claims(policy string, p *allocation.Problem) (func(i int) (need, ask float6
 	for i := range unweighted.Jobs {
 		unweighted.Jobs[i].Weight = 1
 	}
-	best, err := allocation.Policy{Name: policy}.Allocate(&unweighted)
+	best, err := allocate.Policy{Name: policy}.Allocate(&unweighted)
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"slurmprio/priod/policy/allocation"
+	"slurmprio/priod/allocate"
 )
 
 // The centre of an optimum that is not unique: a gang of two beside two single
@@ -66,15 +66,15 @@ func TestBisect(t *testing.T) {
 // get the same.
 func TestOptimal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := &allocation.Problem{}
+		p := &allocate.Problem{}
 		for i, n := range rapid.SliceOfN(rapid.IntRange(4, 40), 1, 4).Draw(t, "gpus") {
-			p.Types = append(p.Types, allocation.GPUType{Name: strconv.Itoa(i), GPUs: n})
+			p.Types = append(p.Types, allocate.GPUType{Name: strconv.Itoa(i), GPUs: n})
 		}
 		for i := range rapid.IntRange(1, 60).Draw(t, "jobs") {
-			j := allocation.Job{
+			j := allocate.Job{
 				ID: strconv.Itoa(i), GPUs: rapid.SampledFrom([]int{1, 1, 2, 4}).Draw(t, "gang"), Weight: 1,
 				StepsLeft: rapid.Float64Range(100, 1e6).Draw(t, "steps"), Elapsed: rapid.Float64Range(0, 1e5).Draw(t, "elapsed"),
-				Deadline: allocation.NoDeadline, Entity: allocation.NoEntity,
+				Deadline: allocate.NoDeadline, Entity: allocate.NoEntity,
 			}
 			for range p.Types {
 				j.Speed = append(j.Speed, rapid.SampledFrom([]float64{0, 0.1, 1, 2, 7, 50}).Draw(t, "speed"))
@@ -83,7 +83,7 @@ func TestOptimal(t *testing.T) {
 			p.Jobs = append(p.Jobs, j)
 		}
 		policy := rapid.SampledFrom([]string{"max-min", "makespan", "finish-time-fairness"}).Draw(t, "policy")
-		best, err := allocation.Policy{Name: policy}.Allocate(p)
+		best, err := allocate.Policy{Name: policy}.Allocate(p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -173,14 +173,14 @@ func TestRecordedAllocations(t *testing.T) {
 		for _, key := range slices.Sorted(maps.Keys(file)) {
 			in := file[key]
 			names := slices.Sorted(maps.Keys(in.Input.Cluster))
-			p := &allocation.Problem{}
+			p := &allocate.Problem{}
 			for _, n := range names {
-				p.Types = append(p.Types, allocation.GPUType{Name: n, GPUs: in.Input.Cluster[n]})
+				p.Types = append(p.Types, allocate.GPUType{Name: n, GPUs: in.Input.Cluster[n]})
 			}
 			for _, j := range in.Input.Jobs {
-				job := allocation.Job{
+				job := allocate.Job{
 					ID: strconv.Itoa(j.ID), GPUs: j.GPUs, Weight: j.Weight, StepsLeft: j.Left, Elapsed: j.Elapsed,
-					Deadline: allocation.NoDeadline, Entity: allocation.NoEntity,
+					Deadline: allocate.NoDeadline, Entity: allocate.NoEntity,
 				}
 				for _, n := range names {
 					var s float64

@@ -6,8 +6,8 @@ import (
 	"math"
 	"slices"
 
-	"slurmprio/priod/policy/allocation"
-	"slurmprio/priod/policy/yield"
+	"slurmprio/priod/allocate"
+	"slurmprio/priod/evict/yield"
 )
 
 // Allocator writes into x, one row for each job and one column for each type,
@@ -68,7 +68,7 @@ func Isolated() Allocator {
 		for _, a := range jobs {
 			gangs = append(gangs, a.Job.GPUs)
 		}
-		allocation.Isolated(gpus, gangs, x)
+		allocate.Isolated(gpus, gangs, x)
 		return nil
 	}
 }
@@ -81,7 +81,7 @@ func Proportional() Allocator {
 		for _, t := range types {
 			gpus = append(gpus, t.GPUs)
 		}
-		allocation.Proportional(gpus, len(jobs), x)
+		allocate.Proportional(gpus, len(jobs), x)
 		return nil
 	}
 }
@@ -384,7 +384,7 @@ func (r *mechanism) fillQueues() {
 // longest job.
 func (r *mechanism) lead(a *Active) float64 {
 	left := a.best * a.Left()
-	ahead := yield.Defaults.Ahead(left)
+	ahead := yield.Defaults.Lead.Ahead(left)
 	if r.Makespan {
 		return ahead/24 + left/50
 	}

@@ -1,0 +1,150 @@
+package allocate
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Agnostic solves the problem as if all GPU types were equally fast: as fast
+// as the type that the jobs like best where steps count (finish-time fairness,
+// makespan), else 1. Which type a job is on makes no difference then, so
+// everybody's time is spread over the types in proportion to their GPUs, unless
+// each job stays on one. Objective and bound are those of the problem as the
+// policy sees it.
+func (p *Problem) Agnostic(solve func(*Problem) (*Allocation, error), steps, stays bool) (*Allocation, error) {
+	a, err := solve(p.blind(steps))
+	if err == nil && !stays {
+		p.spread(a)
+	}
+	return a, err
+}
+
+// blind is the problem as agnostic policies see it.
+func (p *Problem) blind(steps bool) *Problem {
+	blind := *p
+	blind.Jobs = slices.Clone(p.Jobs)
+	same := map[string][]float64{}
+	liked := p.liked()
+	key := make([]byte, 0, 64)
+	for i := range blind.Jobs {
+		j := &blind.Jobs[i]
+		speed := 1.0
+		if steps {
+			if speed = j.Speed[liked]; !p.Usable(j, liked) {
+				speed = slices.Max(p.Speeds(j))
+			}
+		}
+		key = fmt.Appendf(key[:0], "%x", math.Float64bits(speed))
+		for t := range p.Types {
+			key = append(key, '0')
+			if p.Usable(j, t) {
+				key[len(key)-1] = '1'
+			}
+		}
+		if same[string(key)] == nil {
+			s := make([]float64, len(p.Types))
+			for t := range s {
+				if p.Usable(j, t) {
+					s[t] = speed
+				}
+			}
+			same[string(key)] = s
+		}
+		j.Speed = same[string(key)]
+	}
+	return &blind
+}
+
+// liked is the type on which most jobs are nearest to their best.
+func (p *Problem) liked() int {
+	sum := make([]float64, len(p.Types))
+	for i := range p.Jobs {
+		if s := p.Speeds(&p.Jobs[i]); slices.Max(s) > 0 {
+			best := slices.Max(s)
+			for t := range s {
+				sum[t] += s[t] / best
+			}
+		}
+	}
+	best := 0
+	for t := range sum {
+		if sum[t] > sum[best] {
+			best = t
+		}
+	}
+	return best
+}
+
+// spread divides each job's time over the types that it can use in proportion
+// to their GPUs, and as near to that as the GPUs allow where some jobs cannot
+// use all types: shares of types are scaled in turn (Sinkhorn), and what then
+// still does not fit is mixed with the allocation that does.
+func (p *Problem) spread(a *Allocation) {
+	c := p.Classify(nil)
+	wanted := make([][]float64, len(p.Jobs))
+	gpus, factor := p.gpus(), make([]float64, len(p.Types))
+	for t := range factor {
+		factor[t] = 1
+	}
+	flat := make([]float64, len(p.Jobs)*len(p.Types))
+	fitted := make([]float64, len(p.Types))
+	for i := range wanted {
+		wanted[i], flat = flat[:len(gpus):len(gpus)], flat[len(gpus):]
+		for t, x := range a.Time[i] {
+			fitted[t] += x * float64(p.Jobs[i].GPUs)
+		}
+	}
+	used := make([]float64, len(p.Types))
+	for range 200 {
+		clear(used)
+		for i, row := range wanted {
+			sum, time := 0.0, 0.0
+			for t, s := range c.Jobs[c.Of[i]].Speed {
+				time += a.Time[i][t]
+				if s > 0 {
+					sum += factor[t]
+				}
+			}
+			for t, s := range c.Jobs[c.Of[i]].Speed {
+				row[t] = 0
+				if s > 0 && sum > 0 {
+					row[t] = time * factor[t] / sum
+				}
+				used[t] += row[t] * float64(p.Jobs[i].GPUs)
+			}
+		}
+		fits := true
+		for t := range used {
+			if used[t] > gpus[t]*(1+1e-7) {
+				factor[t] *= gpus[t] / used[t]
+				fits = false
+			}
+		}
+		if fits {
+			break
+		}
+	}
+	part := 1.0
+	for t := range used {
+		if over := used[t] - gpus[t]; over > 0 {
+			part = min(part, max(0, gpus[t]-fitted[t])/(used[t]-fitted[t]))
+		}
+	}
+	if part < 1-1e-6 {
+		for i, row := range wanted {
+			for t := range row {
+				row[t] = part*row[t] + (1-part)*a.Time[i][t]
+			}
+		}
+	} else {
+		for t := range used {
+			if used[t] > gpus[t] {
+				for _, row := range wanted {
+					row[t] *= gpus[t] / used[t]
+				}
+			}
+		}
+	}
+	a.Time = wanted
+}

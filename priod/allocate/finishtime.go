@@ -1,0 +1,81 @@
+package allocate
+
+import "math"
+
+// finishTimeFairness is Themis' metric as Gavel has it (section 4.2), with
+// weights:
+//
+//	minimise  max over jobs m of  weight_m x rho_m
+//	rho_m = (elapsed_m + steps left_m / rate_m) / D_m
+//	D_m   = isolated elapsed_m + steps left_m / I_m
+//
+// I is the rate of the isolated reference among the jobs that are there now. At
+// level 1/(weight x rho) a job needs rate = R w l / (D - elapsed w l), which
+// rises from 0 to infinity, so it is one curve for each job. Isolated elapsed
+// is kept by the caller: each time, it grows by steps done / I.
+func finishTimeFairness(p *Problem) (*Allocation, error) {
+	return p.together(p.Rise("finish-time-fairness", nil))
+}
+
+func finishTraits(p *Problem) func(i int) Traits {
+	return func(i int) Traits {
+		j := &p.Jobs[i]
+		return Traits{j.StepsLeft, j.Elapsed, j.IsolatedElapsed}
+	}
+}
+
+func finishCurves(p *Problem, c *Classes) finish {
+	f := make(finish, len(c.Jobs))
+	for i := range f {
+		if c.Jobs[i].Fastest() == 0 {
+			continue // it cannot run, and asks for nothing
+		}
+		j := &p.Jobs[c.First[i]]
+		f[i] = finishJob{left: j.StepsLeft * j.Weight, late: j.Elapsed * j.Weight, alone: j.IsolatedElapsed + j.StepsLeft/c.isolated(i, len(p.Jobs))}
+	}
+	return f
+}
+
+type finishJob struct{ left, late, alone float64 } // steps and s times weight, s
+
+type finish []finishJob
+
+func (f finish) at(class int, level float64) (rate, slope float64) {
+	j := &f[class]
+	if j.left == 0 {
+		return 0, 0
+	}
+	room := j.alone - j.late*level
+	if room <= 0 {
+		return math.Inf(1), 0
+	}
+	return j.left * level / room, j.left * j.alone / (room * room)
+}
+
+func (f finish) level(class int, rate float64) float64 {
+	j := &f[class]
+	if j.left == 0 {
+		return math.Inf(1)
+	}
+	return rate * j.alone / (j.left + rate*j.late)
+}
+
+// IsolatedRates returns the rate of each job in the isolated reference, with which
+// IsolatedElapsed is kept.
+func (p *Problem) IsolatedRates() []float64 {
+	rates := make([]float64, len(p.Jobs))
+	gpus := p.gpus()
+	for i := range p.Jobs {
+		j := &p.Jobs[i]
+		sum, time := 0.0, 0.0
+		for t, s := range j.Speed {
+			x := gpus[t] / float64(len(p.Jobs)*j.GPUs)
+			time += x
+			if p.Usable(j, t) {
+				sum += s * x
+			}
+		}
+		rates[i] = sum / max(1, time)
+	}
+	return rates
+}

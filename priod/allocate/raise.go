@@ -1,0 +1,264 @@
+package allocate
+
+import (
+	"fmt"
+	"math"
+
+	"slurmprio/priod/allocate/market"
+)
+
+// Ascent is how the classes rise together: a target for each over a common
+// level, at most its fastest speed, and constant from where it was held.
+type Ascent interface {
+	market.Target
+	Top() float64                  // nobody rises above this level
+	Rising(class int) bool         // neither held nor at its fastest for good
+	Hold(class int, level float64) // its target stays what it is at this level
+	Held(level float64)            // all that were to be held at this level are
+	Cap(class int) (level float64) // where it comes to its fastest
+}
+
+// raise takes the level as far as it goes, holds the classes that the scarce
+// types stop there, and goes on with the others, until nobody can have more
+// without another having less: lexicographic max-min over the ascent. Prices
+// that prove a level say who is stopped: those for whom more would cost
+// something. bound is the first of these levels.
+func raise(c *Classes, a Ascent, warm *Warm) (time [][]float64, bound float64, err error) {
+	open := make([]int, 0, len(c.Jobs))
+	bound = math.Inf(1)
+	for i := range c.Jobs {
+		if a.Rising(i) {
+			open = append(open, i)
+			bound = min(bound, a.Cap(i))
+		}
+	}
+	guess, from := c.Guess, 0.0
+	for solve := 0; len(open) > 0; solve++ {
+		top := a.Top()
+		c.Guess = guess
+		answer, err := market.MaxLevel(&c.Market, a, from, top)
+		if err != nil {
+			return nil, 0, err
+		}
+		time, from = answer.Time, answer.Level
+		if solve == 0 {
+			bound = min(bound, answer.Bound)
+			if warm != nil {
+				warm.price = answer.Price
+			}
+		}
+		if from >= top {
+			break
+		}
+		open = stop(c, a, open, answer, solve > maxSolves)
+		guess = nil
+	}
+	if time == nil {
+		time = make([][]float64, len(c.Jobs))
+		for i := range time {
+			time[i] = make([]float64, len(c.GPUs))
+		}
+	}
+	c.Tidy(time)
+	c.fill(time)
+	return time, bound, nil
+}
+
+// maxSolves is how often the level is raised at most: there are fewer steps
+// than GPU types unless prices are ambiguous.
+const maxSolves = 60
+
+// stop holds those for whom more costs something and returns the others.
+func stop(c *Classes, a Ascent, open []int, answer *market.Answer, all bool) []int {
+	price, level := answer.Price, answer.Level
+	dearest, most := -1, 0.0
+	cost := func(i int) float64 { // of one per cent of its fastest speed, as a part of a GPU
+		rate, _ := a.At(i, level)
+		return c.Jobs[i].Marginal(rate, price) * c.Jobs[i].Fastest() / c.Jobs[i].GPUs
+	}
+	left := open[:0]
+	for _, i := range open {
+		u := cost(i)
+		if u > most {
+			dearest, most = i, u
+		}
+		if all || u > 1e-7 {
+			a.Hold(i, level)
+		} else {
+			left = append(left, i)
+		}
+	}
+	if len(left) == len(open) && dearest >= 0 {
+		a.Hold(dearest, level)
+	}
+	a.Held(level)
+	still := left[:0]
+	for _, i := range left {
+		if a.Rising(i) {
+			still = append(still, i)
+		}
+	}
+	return still
+}
+
+// curve is the rate that a policy asks for a class at a level, and back.
+type curve interface {
+	at(class int, level float64) (rate, slope float64)
+	level(class int, rate float64) float64
+}
+
+// climb is the ascent of classes that do not depend on each other.
+type climb struct {
+	curve
+	fastest []float64
+	stays   []float64 // rate of those held; NaN: rises
+}
+
+// Slack keeps what is held a hair below what is possible, so that rounding
+// does not make it impossible.
+const Slack = 1e-9
+
+func newClimb(c *Classes, rise curve) *climb {
+	a := &climb{curve: rise, fastest: make([]float64, len(c.Jobs)), stays: make([]float64, len(c.Jobs))}
+	for i := range c.Jobs {
+		a.fastest[i], a.stays[i] = c.Jobs[i].Fastest(), math.NaN()
+	}
+	return a
+}
+
+func (a *climb) At(class int, level float64) (rate, slope float64) {
+	if stays := a.stays[class]; stays == stays {
+		return stays, 0
+	}
+	rate, slope = a.at(class, level)
+	if rate >= a.fastest[class] || rate != rate {
+		return a.fastest[class], 0
+	}
+	return rate, slope
+}
+
+func (a *climb) Top() float64 {
+	top := 0.0
+	for i := range a.stays {
+		if a.Rising(i) {
+			top = max(top, a.Cap(i))
+		}
+	}
+	return top
+}
+
+func (a *climb) Rising(class int) bool {
+	return a.stays[class] != a.stays[class] && a.fastest[class] > 0 && !math.IsInf(a.Cap(class), 1)
+}
+
+func (a *climb) Cap(class int) float64 { return a.level(class, a.fastest[class]) }
+
+func (a *climb) Hold(class int, level float64) {
+	rate, _ := a.At(class, level)
+	a.stays[class] = rate * (1 - Slack)
+}
+
+func (*climb) Held(float64) {}
+
+// linear is the curve rate = share x level.
+type linear []float64
+
+func (l linear) at(class int, level float64) (rate, slope float64) {
+	return l[class] * level, l[class]
+}
+
+func (l linear) level(class int, rate float64) float64 { return rate / l[class] }
+
+// lowest is the level that all classes reach with these rates: the objective.
+func lowest(c *Classes, rise curve, rate []float64) float64 {
+	least := math.Inf(1)
+	for i := range c.Jobs {
+		if c.Jobs[i].Fastest() > 0 {
+			if l := rise.level(i, rate[i]); l == l {
+				least = min(least, l)
+			}
+		}
+	}
+	return least
+}
+
+// Rise is what a policy raises: classes of jobs, and how they rise together.
+type Rise struct {
+	*Classes
+	Ascent Ascent
+	Linear []float64                    // rates at level 1 where they are in proportion to the level, nil where they are not
+	Lowest func(rate []float64) float64 // the level that all classes reach with these rates
+
+	inverse bool // the objective is 1/level
+	curve   bool // the classes do not depend on each other
+}
+
+// Rise is that of max-min (and of water-filling), hierarchical,
+// finish-time-fairness or makespan; tell tells jobs apart that the policy would
+// take for equal, nil: none.
+func (p *Problem) Rise(policy string, tell func(i int) float64) *Rise {
+	switch policy {
+	case "hierarchical":
+		c, place := p.Classify(also(p.entityTraits(), tell)), p.places()
+		return &Rise{Classes: c, Ascent: newEntities(p, c, place), Lowest: func(rate []float64) float64 { return newEntities(p, c, place).lowest(rate) }}
+	case "finish-time-fairness":
+		c := p.Classify(also(finishTraits(p), tell))
+		return c.climb(finishCurves(p, c)).inverted()
+	case "makespan":
+		c := p.Classify(also(func(i int) Traits { return Traits{p.Jobs[i].StepsLeft} }, tell))
+		return c.straight(stepsLeft(p, c)).inverted()
+	}
+	c := p.Classify(also(nil, tell))
+	return c.straight(shares(p, c))
+}
+
+// also adds what tell tells jobs apart by.
+func also(trait func(i int) Traits, tell func(i int) float64) func(i int) Traits {
+	if tell == nil {
+		return trait
+	}
+	return func(i int) (t Traits) {
+		if trait != nil {
+			t = trait(i)
+		}
+		t[len(t)-1] = tell(i)
+		return t
+	}
+}
+
+// climb is how classes rise by one curve, straight by one in proportion to the level.
+func (c *Classes) climb(rise curve) *Rise {
+	return &Rise{Classes: c, Ascent: newClimb(c, rise), Lowest: func(rate []float64) float64 { return lowest(c, rise, rate) }, curve: true}
+}
+
+func (c *Classes) straight(rise linear) *Rise {
+	r := c.climb(rise)
+	r.Linear = rise
+	return r
+}
+
+func (r *Rise) inverted() *Rise {
+	r.inverse = true
+	return r
+}
+
+// Reached makes the level that is reached, and its bound, the allocation's objective.
+func (r *Rise) Reached(a *Allocation, level, bound float64) {
+	if a.Objective, a.Bound = level, bound; r.inverse {
+		a.Objective, a.Bound = 1/level, 1/bound
+	}
+}
+
+// together solves a policy that raises its jobs together.
+func (p *Problem) together(r *Rise) (*Allocation, error) {
+	time, bound, err := raise(r.Classes, r.Ascent, p.Warm)
+	if err != nil {
+		return nil, err
+	}
+	a, level := r.Allocation(time), r.Lowest(r.rates(time))
+	if r.curve && level < bound/2 && !math.IsInf(bound, 1) {
+		return nil, fmt.Errorf("level %v is reached of %v: %w", level, bound, ErrNumeric)
+	}
+	r.Reached(a, level, bound)
+	return a, nil
+}

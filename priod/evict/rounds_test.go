@@ -1,0 +1,342 @@
+package evict
+
+import (
+	"math"
+	"reflect"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/evict/preemption"
+	"slurmprio/priod/evict/yield"
+	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/jobtag"
+)
+
+const hour = 3600.0
+
+// bout is a scene with what its jobs are owed.
+type bout struct {
+	*scene
+	owing plan.Owing
+	round RoundSettings
+}
+
+func newBout(nodes int) *bout {
+	return &bout{
+		scene: newScene(nodes), owing: plan.Owing{Running: map[cluster.JobID]plan.Owed{}},
+		round: RoundSettings{Enabled: true, Policy: yield.Settings{Round: 1800, Pay: 20}},
+	}
+}
+
+// has adds a job that runs and is owed so many hours.
+func (b *bout) has(id uint32, node, gpus int, owed float64, change ...func(*cluster.Job)) {
+	b.runs(id, node, gpus, change...)
+	b.owing.Running[slurmplug.Plain(id)] = plan.Owed{Job: slurmplug.Plain(id), Owed: owed * hour, Run: 9 * hour}
+}
+
+// wants adds a BE job that waits for GPUs of type a100.
+func (b *bout) wants(id uint32, gpus int, owed float64, change ...func(*cluster.Job)) {
+	b.waits(id, gpus, append([]func(*cluster.Job){func(j *cluster.Job) { j.Tag, j.Features = jobtag.Tag{Workload: "x"}, "a100" }}, change...)...)
+	b.plan.Decisions[len(b.plan.Decisions)-1].Class = cluster.BE
+	b.owing.Waiting = append(b.owing.Waiting, plan.Owed{Job: slurmplug.Plain(id), Owed: owed * hour, Start: 8 * hour, Run: 5 * hour})
+}
+
+func (b *bout) end() *Round {
+	return EndRound(&b.Snapshot, &b.owing, b.journal, &b.set, &b.round, b.vetoed)
+}
+
+// The row of a claim and that of its victim say all that the state machine needs.
+func TestRoundsRows(t *testing.T) {
+	b := newBout(2)
+	b.has(1, 1, 4, -1)
+	b.has(2, 2, 4, -9) // has had most
+	b.wants(10, 2, 3)
+	r := b.end()
+	b.journal.Number(&r.Turn)
+	wants := []Claim{{
+		Number: 1, Purpose: ForRound, Job: slurmplug.Plain(10), RawID: 10, User: "bob", GPUs: 2, Wait: time.Minute, State: Planned, Pin: "n2", At: at,
+		Changed: at, Shares: []Share{{"n2", 2, 2, 100}},
+	}}
+	if !reflect.DeepEqual(r.Turn.Claims, wants) {
+		t.Errorf("%+v", r.Turn.Claims)
+	}
+	leaves := []Eviction{{
+		Number: 1, Claim: 1, Job: slurmplug.Plain(2), RawID: 2, User: "alice", Start: at.Add(-time.Hour), GPUs: 4, Signal: "USR1",
+		Grace: time.Minute, Eligible: at.Add(-2 * time.Hour), Restart: time.Second, Promised: 4 * 61, State: Recorded, At: at,
+	}}
+	if !reflect.DeepEqual(r.Turn.Evictions, leaves) {
+		t.Errorf("%+v", r.Turn.Evictions)
+	}
+	if x := r.Takers[0]; x.Why != preemption.Why(yield.Gets) || len(x.Victims) != 1 || x.Cost != 4*61 {
+		t.Errorf("%+v", x)
+	}
+	if r.Stays[0].Why != preemption.Why(yield.Stays) || r.Stays[1].Why != preemption.Why(yield.Yields) {
+		t.Errorf("%+v", r.Stays)
+	}
+}
+
+// Who must not yield does not, and who is not owed enough, or cannot use the place,
+// gets none.
+func TestRoundsLeaveAlone(t *testing.T) {
+	day := 24 * time.Hour
+	for name, c := range map[string]struct {
+		change  func(*bout)
+		waiting preemption.Why
+		running preemption.Why
+	}{
+		"owed":            {func(*bout) {}, preemption.Why(yield.Gets), preemption.Why(yield.Yields)},
+		"not owed":        {func(b *bout) { b.owing.Waiting[0].Owed = -9 * hour }, preemption.Why(yield.NotOwed), preemption.Why(yield.Stays)},
+		"no gain":         {func(b *bout) { b.owing.Waiting[0].Run = 600 }, preemption.Why(yield.NoGain), preemption.Why(yield.Stays)},
+		"saves nothing":   {func(b *bout) { b.Jobs[0].Tag.Signal = "" }, preemption.Why(yield.NoneLeft), preemption.Why(yield.Ending)},
+		"soon":            {func(b *bout) { b.owing.Waiting[0].Start = 600 }, preemption.Why(yield.Soon), preemption.Why(yield.Stays)},
+		"no consent":      {func(b *bout) { b.Jobs[0].Tag.Type = "" }, preemption.Why(yield.NoneLeft), preemption.NoConsent},
+		"uncounted":       {func(b *bout) { clear(b.owing.Running) }, preemption.Why(yield.NoneLeft), Uncounted},
+		"first round":     {func(b *bout) { b.Jobs[0].Start = at.Add(-20 * time.Minute) }, preemption.Why(yield.NoneLeft), preemption.Why(yield.Young)},
+		"min_run":         {func(b *bout) { b.set.Policy.MinRun = 2 * hour }, preemption.Why(yield.NoneLeft), preemption.Young},
+		"nearly done":     {func(b *bout) { b.Jobs[0].TimeLimit = 80 * time.Minute }, preemption.Why(yield.NoneLeft), preemption.Why(yield.Ending)},
+		"long grace":      {func(b *bout) { b.Jobs[0].Tag.Grace = time.Hour }, preemption.Why(yield.NoneLeft), LongGrace},
+		"too often":       {func(b *bout) { b.set.Policy.MaxEvictions, b.journal.Times[b.Jobs[0].ID] = 3, 3 }, preemption.Why(yield.NoneLeft), preemption.Capped},
+		"vetoed":          {func(b *bout) { b.vetoed = map[cluster.JobID]preemption.Why{b.Jobs[0].ID: Vetoed} }, preemption.Why(yield.NoneLeft), Vetoed},
+		"refused nodes":   {func(b *bout) { b.vetoed = map[cluster.JobID]preemption.Why{b.Jobs[0].ID: Constraint} }, preemption.Why(yield.Gets), preemption.Why(yield.Yields)},
+		"another type":    {func(b *bout) { b.Jobs[1].Features = "v100" }, preemption.Why(yield.NoneLeft), preemption.Why(yield.Stays)},
+		"partition":       {func(b *bout) { b.Jobs[1].Partition = "other" }, preemption.Why(yield.NoneLeft), preemption.Why(yield.Stays)},
+		"refuses nodes":   {func(b *bout) { b.vetoed = map[cluster.JobID]preemption.Why{b.Jobs[1].ID: Constraint} }, Constraint, preemption.Why(yield.Stays)},
+		"its own words":   {func(b *bout) { b.Jobs[1].Features = "[a100*1]" }, Constraint, preemption.Why(yield.Stays)},
+		"has a place":     {func(b *bout) { b.journal.Claims = []Claim{{Number: 1, Job: b.Jobs[1].ID, State: Planned}} }, preemption.Claimed, preemption.Why(yield.Stays)},
+		"failed lately":   {func(b *bout) { b.journal.Claims = []Claim{{Number: 1, Job: b.Jobs[1].ID, State: Released, Ended: at}} }, TooSoon, preemption.Why(yield.Stays)},
+		"took over":       {func(b *bout) { b.set.Since = at }, TookOver, preemption.Why(yield.Stays)},
+		"at_once":         {func(b *bout) { b.round.Policy.AtOnce = 1 }, preemption.Why(yield.Gets), preemption.Why(yield.Yields)},
+		"gpu_hours":       {func(b *bout) { b.set.Policy.Limits.PerDay = 0.01 }, preemption.PerDay, preemption.PerDay},
+		"the user's part": {func(b *bout) { b.set.Policy.Limits.PerOwner = 0.001 }, preemption.Why(yield.Gets), preemption.Why(yield.Yields)},
+		"max_per_hour": {func(b *bout) {
+			b.set.Policy.Limits.PerHour = 1
+			b.journal.Evictions = []Eviction{{Number: 1, State: Done, SignalledAt: at.Add(-time.Minute), At: at.Add(-time.Minute), Ended: at}}
+		}, preemption.PerHour, preemption.PerHour},
+		"a day later": {func(b *bout) {
+			b.set.Policy.Limits.PerHour = 1
+			b.journal.Evictions = []Eviction{{Number: 1, State: Done, SignalledAt: at.Add(-day), At: at.Add(-day), Ended: at}}
+		}, preemption.Why(yield.Gets), preemption.Why(yield.Yields)},
+	} {
+		b := newBout(1)
+		b.has(1, 1, 4, -9)
+		b.wants(10, 2, 3)
+		c.change(b)
+		r := b.end()
+		if r.Takers[0].Why != c.waiting || r.Stays[0].Why != c.running || (len(r.Turn.Claims) == 1) != (c.running == preemption.Why(yield.Yields)) {
+			t.Errorf("%s: %+v and %+v, want %s and %s", name, r.Takers, r.Stays, c.waiting, c.running)
+		}
+		if RoundWords(c.waiting) == string(c.waiting) || RoundWords(c.running) == string(c.running) {
+			t.Errorf("%s has no words", name)
+		}
+	}
+}
+
+// Two that are owed share a hole, or one of them gets it; room that is claimed, or
+// made for somebody else, is nobody's.
+func TestRoundsHoles(t *testing.T) {
+	b := newBout(1)
+	b.has(1, 1, 4, -9)
+	b.wants(10, 2, 3)
+	b.wants(11, 2, 5)
+	if r := b.end(); r.Takers[0].Why != preemption.Why(yield.Soon) || r.Takers[1].Why != preemption.Why(yield.Gets) || len(r.Turn.Evictions) != 1 {
+		t.Errorf("two halves: %+v", r.Takers)
+	}
+	b = newBout(1)
+	b.has(1, 1, 4, -9)
+	b.wants(10, 3, 3)
+	b.wants(11, 3, 5)
+	r := b.end()
+	if r.Takers[0].Why != preemption.Why(yield.NoneLeft) || r.Takers[1].Why != preemption.Why(yield.Gets) || len(r.Turn.Claims) != 1 {
+		t.Errorf("one hole: %+v", r.Takers)
+	}
+	b.journal.Number(&r.Turn)
+	b.journal.Take(&r.Turn)
+	if r = b.end(); r.Takers[0].Why != preemption.Why(yield.NoneLeft) || r.Takers[1].Why != preemption.Claimed || !r.Turn.Empty() {
+		t.Errorf("asked again: %+v", r.Takers)
+	}
+	b.waits(12, 4) // TE
+	if why, victims := b.why(12); why != preemption.Impossible || len(victims) > 0 {
+		t.Errorf("the trial: %s, %v", why, victims)
+	}
+}
+
+// Nobody yields for a place that Slurm would give to a TE job, which stands before
+// the one that is owed.
+func TestRoundsAndTrials(t *testing.T) {
+	for name, c := range map[string]struct {
+		gpus   int
+		change func(*cluster.Job)
+		want   preemption.Why
+	}{
+		"it takes the place":         {4, func(*cluster.Job) {}, preemption.Why(yield.Behind)},
+		"it takes too much of it":    {3, func(*cluster.Job) {}, preemption.Why(yield.Behind)},
+		"there is room for both":     {2, func(*cluster.Job) {}, preemption.Why(yield.Gets)},
+		"there is none for an array": {1, func(j *cluster.Job) { j.ID.Task, j.Tasks, j.TaskCount = -1, "0-2", 3 }, preemption.Why(yield.Behind)},
+		"it is too large":            {5, func(*cluster.Job) {}, preemption.Why(yield.Gets)},
+		"it wants another type":      {4, func(j *cluster.Job) { j.GPUType = "v100" }, preemption.Why(yield.Gets)},
+		"it waits for a licence":     {4, func(j *cluster.Job) { j.Reason = "Licenses" }, preemption.Why(yield.Gets)},
+		"nobody knows where it runs": {4, func(j *cluster.Job) { j.Features = "[a100*2]" }, preemption.Why(yield.Gets)},
+	} {
+		b := newBout(1)
+		b.has(1, 1, 4, -9)
+		b.wants(10, 2, 3)
+		b.waits(12, c.gpus, c.change)
+		b.owing.First = []cluster.JobID{b.Jobs[2].ID}
+		r := b.end()
+		if r.Takers[0].Why != c.want || r.Turn.Empty() != (c.want != preemption.Why(yield.Gets)) || RoundWords(c.want) == string(c.want) {
+			t.Errorf("%s: %+v, want %s", name, r.Takers, c.want)
+		}
+	}
+}
+
+// Of an array one task after the other gets a place.
+func TestRoundsArray(t *testing.T) {
+	b := newBout(2)
+	b.has(1, 1, 4, -9)
+	b.has(2, 2, 4, -9)
+	b.wants(10, 4, 3, func(j *cluster.Job) { j.ID.Task, j.Tasks, j.TaskCount = -1, "3-9%4", 7 })
+	next := cluster.JobID{ID: 10, Task: 3}
+	b.owing.Waiting[0].Job = next
+	r := b.end()
+	if len(r.Turn.Claims) != 1 || r.Turn.Claims[0].Job != next || r.Turn.Claims[0].RawID != 10 || r.Turn.Claims[0].GPUs != 4 || len(r.Turn.Evictions) != 1 {
+		t.Fatalf("%+v", r.Turn)
+	}
+	b.journal.Number(&r.Turn)
+	b.journal.Take(&r.Turn)
+	if r = b.end(); r.Takers[0].Why != preemption.Claimed || !r.Turn.Empty() {
+		t.Errorf("asked again: %+v", r.Takers)
+	}
+}
+
+// What is promised is there once those who yield have left, and nobody yields who
+// must not.
+func TestRoundsProperties(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		nodes := rapid.IntRange(1, 3).Draw(t, "nodes")
+		b := newBout(nodes)
+		b.set.Policy.Limits = preemption.Limits{AtOnce: rapid.IntRange(0, 3).Draw(t, "at once"), PerCycle: rapid.IntRange(0, 3).Draw(t, "per cycle")}
+		b.round.Policy.AtOnce = rapid.IntRange(0, 3).Draw(t, "rounds.at_once")
+		id := uint32(0)
+		for n := range nodes {
+			for free := 4; free > 0; {
+				id++
+				gpus := rapid.IntRange(1, free).Draw(t, "gpus")
+				b.has(id, n+1, gpus, float64(rapid.IntRange(-20, 5).Draw(t, "owed")), func(j *cluster.Job) {
+					j.Tag.Type = rapid.SampledFrom([]string{"be", "be", ""}).Draw(t, "type")
+				})
+				free -= gpus
+			}
+		}
+		for i := range rapid.IntRange(1, 4).Draw(t, "waiting") {
+			b.wants(uint32(100+i), rapid.IntRange(1, 4).Draw(t, "wants"), float64(rapid.IntRange(-5, 20).Draw(t, "owed")))
+		}
+		r := b.end()
+		left := map[string]int{} // GPUs
+		owed := map[int64]float64{}
+		for i := range r.Turn.Claims {
+			owed[int64(i)] = math.Inf(-1)
+			for _, w := range b.owing.Waiting {
+				if w.Job == r.Turn.Claims[i].Job {
+					owed[int64(i)] = w.Owed
+				}
+			}
+		}
+		for _, e := range r.Turn.Evictions {
+			for i := range b.Jobs {
+				if j := &b.Jobs[i]; j.ID == e.Job {
+					left[j.NodeList] += j.GPUs
+					if j.Tag.Type != "be" || b.owing.Running[j.ID].Owed >= owed[e.Claim] {
+						t.Fatalf("%+v yields to one that is owed %v", b.owing.Running[j.ID], owed[e.Claim])
+					}
+				}
+			}
+		}
+		for i := range r.Turn.Claims {
+			for _, s := range r.Turn.Claims[i].Shares {
+				left[s.Node] -= s.GPUs
+			}
+		}
+		for n, gpus := range left {
+			if gpus < 0 {
+				t.Fatalf("node %s lacks %d GPUs: %+v", n, -gpus, r.Turn)
+			}
+		}
+		n := len(r.Turn.Evictions)
+		for _, most := range []int{b.set.Policy.Limits.AtOnce, b.set.Policy.Limits.PerCycle, b.round.Policy.AtOnce} {
+			if most > 0 && n > most {
+				t.Fatalf("%d yield, at most %d may", n, most)
+			}
+		}
+	})
+}
+
+// The place of a round is kept for a job that is no TE job, released when that goes
+// away, and those who made it go back to their own place in the order.
+func TestRoundsClaim(t *testing.T) {
+	j, seen := signalledAt(epoch)
+	j.Claims[0].Purpose = ForRound
+	id := j.Claims[0].Job
+	seen.Waiting = map[cluster.JobID]cluster.Class{id: cluster.BE}
+	seen.Sights[id] = Sight{Job: cluster.Job{ID: id, User: "bob", State: cluster.Pending, Priority: 1}}
+	turn := Next(j, seen)
+	if len(turn.Claims) > 0 {
+		t.Errorf("%+v", turn.Claims)
+	}
+	h := cluster.NewHistory()
+	j.Evictions[0].State = Requeued
+	if j.Mark(h); !h.Claiming[id] || len(h.Returning) > 0 {
+		t.Errorf("%v first, %v back", h.Claiming, h.Returning)
+	}
+	j.Claims[0].Purpose = ForTrial
+	if j.Mark(h); !h.Returning[slurmplug.Plain(1)] {
+		t.Error("the victim of a trial does not come back first")
+	}
+	if turn = Next(j, seen); len(turn.Claims) != 1 || turn.Claims[0].State != Released {
+		t.Errorf("the claim of a trial: %+v", turn.Claims)
+	}
+	j.Claims[0].Purpose, seen.Waiting = ForRound, map[cluster.JobID]cluster.Class{} // for its user gave it a dependency, say
+	if turn = Next(j, seen); len(turn.Claims) != 1 || turn.Claims[0].State != Released {
+		t.Errorf("of a job that waits for something else: %+v", turn.Claims)
+	}
+	seen.Sights[id] = Sight{Gone: true}
+	if turn = Next(j, seen); len(turn.Claims) != 1 || turn.Claims[0].State != Released {
+		t.Errorf("of a job that is gone: %+v", turn.Claims)
+	}
+}
+
+// Who yielded goes back to its own place however long it waits there: its claim is
+// remembered as long as its eviction.
+func TestRoundsVictimWaitsLong(t *testing.T) {
+	week := Memory + time.Hour
+	j := NewJournal()
+	j.Claims = []Claim{{Number: 1, Purpose: ForRound, State: Started, Ended: at.Add(-week)}, {Number: 2, Purpose: ForRound, State: Started, Ended: at.Add(-week)}}
+	j.Evictions = []Eviction{{Number: 1, Claim: 1, Job: slurmplug.Plain(1), State: Restored}, {Number: 2, Claim: 2, State: Done, Ended: at.Add(-week)}}
+	j.Forget(at, func(cluster.JobID) bool { return true })
+	h := cluster.NewHistory()
+	if j.Mark(h); len(h.Returning) > 0 || j.Claim(1) == nil || j.Claim(2) != nil || j.Eviction(2) != nil {
+		t.Errorf("%v stand first; %+v", h.Returning, j)
+	}
+}
+
+// One that has had a place by an earlier round still carries the value that gave it
+// that: it may start again only after a whole cycle, which takes the value back.
+func TestRoundsVictimLosesItsPlaceFirst(t *testing.T) {
+	for _, purpose := range []Purpose{ForRound, ForTrial} {
+		j, seen := signalledAt(epoch)
+		e, id := &j.Evictions[0], slurmplug.Plain(1)
+		j.Claims[0].Purpose, j.Claims[0].State = purpose, Started
+		e.State, e.RequeuedAt = Requeued, epoch
+		seen.Sights[id] = Sight{Job: cluster.Job{ID: id, User: "alice", State: cluster.Pending, Reason: "BeginTime", Restarts: 1, Eligible: epoch.Add(2 * time.Minute)}}
+		if turn := Next(j, seen); len(turn.Commands) > 0 == (purpose == ForRound) {
+			t.Errorf("%s, between two cycles: %+v", purpose, turn.Commands)
+		}
+		seen.Waiting = map[cluster.JobID]cluster.Class{}
+		if turn := Next(j, seen); len(turn.Commands) != 1 || turn.Commands[0].Value != soon {
+			t.Errorf("%s, in a cycle: %+v", purpose, turn.Commands)
+		}
+	}
+}

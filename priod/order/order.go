@@ -1,0 +1,282 @@
+// Package order puts the pending jobs of the configured partitions in order, and says
+// which writes give them that order on Slurm.
+//
+// Trial-and-error (TE) jobs stand before best-effort (BE) jobs; TE jobs first come first
+// served by the time that they could first have run, within a budget for each user and
+// account; of BE jobs those first to which others yield at the end of a round, then
+// those that priod evicted, then the rest as Slurm itself orders them, or by what the
+// allocation owes them. TE jobs for which room is being made come first of all. The
+// classes are those of FitGpp (Yabuuchi et al., OpML'19).
+//
+// Files: rank.go and overrun.go say who comes first and why; shares.go orders BE jobs by
+// their allocation; lever.go turns a place in the queue into a value of one of Slurm's
+// fields; order.go makes the fewest writes; adopt.go reads what another priod wrote.
+package order
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
+)
+
+// Settings are all that decisions depend on besides the cluster.
+type Settings struct {
+	Lever     slurmplug.Lever // SiteFactor, Nice or Priority
+	Top       int64           // highest value that priod writes
+	Step      int64           // size of a step; 0: computed from the cluster
+	NiceLimit int64           // users' Nice beyond this is their own wish and not counted into a step
+	MaxWrites int             // writes for one cycle; 0: no limit
+	Peers     bool            // other hosts' priods may have written: see Adopt
+	Ranking   plan.Classes
+	Order     Order        // of BE jobs
+	Lead      plan.Lead    // of order owed: what a job that is nearly done is owed beyond its due
+	Shares    *plan.Shares // of this cycle, by Ledger.Allocate; nil: nothing is allocated
+}
+
+// Order is how BE jobs stand among each other.
+type Order string
+
+// The orders.
+const (
+	SlurmOrder Order = "slurm" // as Slurm itself puts them
+	GavelOrder Order = "gavel" // by Share.Priority
+	OwedOrder  Order = "owed"  // by what the allocations promised and the job has not had, see Settings.Lead
+)
+
+// maxReverts is how often a job is written to again after somebody else
+// replaced its value by 0.
+const maxReverts = 3
+
+// Why a wanted value is not written, in Decision.Unmoved.
+const (
+	ForeignValue = "somebody else set this value; priod leaves it alone until it is 0 again"
+	LeverChange  = "the lever changed: what the old one wrote goes first"
+	KeepsGoing   = "somebody else keeps taking this value back; priod stopped after 3 tries"
+	WriteLimit   = "the limit of writes for one cycle is reached; the rest follows"
+)
+
+// Decide makes one cycle's plan. It reads no clock and writes nothing.
+func Decide(s *cluster.Snapshot, h *cluster.History, set Settings) plan.Plan {
+	verdicts, te := Rank(s, h, set.Ranking)
+	d := decider{s: s, h: h, set: set, lever: leverOf(set.Lever)}
+	d.plan = plan.Plan{At: s.At, Mode: set.Lever, Band: d.band(), Shares: set.Shares}
+	if set.Shares != nil {
+		d.plan.Notes = slices.Clone(set.Shares.Notes)
+	}
+	d.plan.Decisions = make([]plan.Decision, len(verdicts))
+	for i := range verdicts {
+		d.plan.Decisions[i] = d.decision(&verdicts[i])
+	}
+	d.place(verdicts, te)
+	shared, placed := d.placeByShare(verdicts)
+	for _, i := range te {
+		d.write(&d.plan.Decisions[i], &verdicts[i])
+	}
+	for _, i := range shared {
+		d.write(&d.plan.Decisions[i], &verdicts[i])
+	}
+	for i := range verdicts {
+		switch v := &verdicts[i]; {
+		case placed != nil && placed[i]:
+		case v.Ranked && v.Class == cluster.BE:
+			d.write(&d.plan.Decisions[i], v)
+		case v.Why == plan.Foreign || v.Why == plan.Reserved:
+			d.letGo(&d.plan.Decisions[i], v)
+		}
+	}
+	d.note()
+	return d.plan
+}
+
+type decider struct {
+	s       *cluster.Snapshot
+	h       *cluster.History
+	set     Settings
+	lever   lever
+	plan    plan.Plan
+	foreign int
+	held    int // writes beyond MaxWrites
+}
+
+// band makes a step larger than all that Slurm's own factors and the users'
+// Nice can do between two jobs, rounded up so that it rarely changes.
+func (d *decider) band() plan.Band { return d.lever.band(d.step(), d.set.Top) }
+
+func (d *decider) step() int64 {
+	step := d.set.Step
+	if step <= 0 {
+		lo, hi := int64(0), int64(0)
+		for i := range d.s.Jobs {
+			j := &d.s.Jobs[i]
+			if n := d.lever.userNice(j, d.h); j.State == cluster.Pending && n >= -d.set.NiceLimit && n <= d.set.NiceLimit {
+				lo, hi = min(lo, n), max(hi, n)
+			}
+		}
+		step = roundUp(d.s.Multifactor.Span + hi - lo + 1)
+	}
+	return step
+}
+
+// roundUp returns the next number of the form 1, 2 or 5 times a power of ten.
+func roundUp(n int64) int64 {
+	for p := int64(1); ; p *= 10 {
+		for _, m := range []int64{1, 2, 5} {
+			if m*p >= n {
+				return m * p
+			}
+		}
+	}
+}
+
+func (d *decider) decision(v *Verdict) plan.Decision {
+	j := &d.s.Jobs[v.Job]
+	now, _ := d.lever.now(j, d.h)
+	dec := plan.Decision{
+		Job: j.ID, Class: v.Class, Ranked: v.Ranked, Own: d.lever.own(j, now),
+		Why: string(v.Why), Detail: v.Detail, Since: v.Since,
+	}
+	switch v.Why { // steps above all other BE jobs, below the exact places of TE
+	case plan.Evicted:
+		dec.Value = d.aboveShares()
+	case plan.Round:
+		dec.Value = d.aboveShares() + d.plan.Band.Step
+	}
+	return dec
+}
+
+// place gives TE jobs values that put them in exact order. When there are more
+// than half the band can hold, the head of the queue is exact and the rest
+// share the lowest step, in Slurm's own order, until places at the head are free.
+func (d *decider) place(verdicts []Verdict, te []int) {
+	b := d.plan.Band
+	b.Lo = d.aboveShares()
+	if slices.ContainsFunc(verdicts, func(v Verdict) bool { return v.Why == plan.Round }) {
+		b.Lo += b.Step
+	}
+	exact := make([]int, 0, len(te))
+	limit := b.Capacity() / 2
+	for _, i := range te {
+		if d.isForeign(&d.s.Jobs[verdicts[i].Job]) {
+			continue
+		}
+		if len(exact) < limit {
+			exact = append(exact, i)
+			continue
+		}
+		d.plan.Decisions[i].Value = b.Lo
+		d.plan.Decisions[i].Detail = "shares the lowest TE step: more TE jobs wait than the band has steps for"
+	}
+	tiers := make([]plan.Tier, len(exact))
+	for rank, i := range exact {
+		v := &verdicts[i]
+		if now, known := d.lever.now(&d.s.Jobs[v.Job], d.h); known && v.Tasks == 0 {
+			tiers[rank] = plan.Tier{now}
+		}
+	}
+	values, renumbered := plan.Arrange(tiers, plan.Band{Lo: b.Lo + b.Step, Hi: b.Hi, Step: b.Step})
+	for rank, i := range exact {
+		d.plan.Decisions[i].Value = values[rank]
+	}
+	d.plan.Renumbered = renumbered
+	if n := len(te); n > limit {
+		d.plan.Notes = append(d.plan.Notes, fmt.Sprintf("%d TE jobs wait and the band holds %d exact places: the others share the lowest step (priod check says how to widen it)", n, limit))
+	}
+}
+
+// isForeign tells whether a job carries a value that priod did not write.
+func (d *decider) isForeign(j *cluster.Job) bool {
+	now, known := d.lever.now(j, d.h)
+	if !known || now == 0 {
+		return false
+	}
+	w, wrote := d.h.Written[j.ID]
+	return d.lever.foreign(j, now, w, wrote && w.Lever == d.set.Lever)
+}
+
+// write adds the action that turns what a job holds into what is wanted.
+func (d *decider) write(dec *plan.Decision, v *Verdict) {
+	j := &d.s.Jobs[v.Job]
+	now, known := d.lever.now(j, d.h)
+	w, wrote := d.h.Written[j.ID]
+	switch {
+	case wrote && w.Lever != d.set.Lever && w.Value != leverOf(w.Lever).neutral(w):
+		dec.Unmoved = LeverChange
+		d.act(Restore(j, w), j.Tasks, false, string(v.Why))
+		return
+	case known && now == dec.Value && v.Tasks == 0:
+		return
+	case !known && dec.Value == 0 && !wrote:
+		return
+	case d.isForeign(j):
+		dec.Unmoved = ForeignValue
+		d.foreign++
+		return
+	case wrote && w.Lever == d.set.Lever && w.Reverts >= maxReverts && d.isTakenBack(now, dec.Value, w):
+		dec.Unmoved = KeepsGoing
+		d.foreign++
+		return
+	case d.full():
+		dec.Unmoved = WriteLimit
+		d.held++
+		return
+	}
+	tasks := j.Tasks
+	if v.Tasks > 0 {
+		first, err := slurmplug.FirstTasks(j.Tasks, v.Tasks)
+		if err != nil {
+			dec.Unmoved = err.Error()
+			return
+		}
+		tasks = first
+	}
+	d.act(d.lever.actions(j, d.h, now, dec.Value), tasks, v.Tasks > 0, dec.Why)
+}
+
+// isTakenBack tells whether a job stands at its own value, or lost the very one
+// that is wanted.
+func (d *decider) isTakenBack(now, want int64, w cluster.Written) bool {
+	return now == 0 || d.lever.value(w.Value, w) == want
+}
+
+// letGo takes priod's value off a job that left the ranked queue: it would
+// stand before all others where it went.
+func (d *decider) letGo(dec *plan.Decision, v *Verdict) {
+	j := &d.s.Jobs[v.Job]
+	w, wrote := d.h.Written[j.ID]
+	if !wrote || w.Value == leverOf(w.Lever).neutral(w) && w.Tried == w.Value {
+		return
+	}
+	if d.full() {
+		dec.Unmoved = WriteLimit
+		d.held++
+		return
+	}
+	d.act(Restore(j, w), j.Tasks, false, string(v.Why))
+}
+
+// full tells whether the cycle's limit of writes is reached.
+func (d *decider) full() bool {
+	return d.set.MaxWrites > 0 && len(d.plan.Actions) >= d.set.MaxWrites
+}
+
+func (d *decider) act(actions []plan.Action, tasks string, part bool, why string) {
+	for _, a := range actions {
+		a.Tasks, a.Part, a.Reason = tasks, part, why
+		d.plan.Actions = append(d.plan.Actions, a)
+	}
+}
+
+func (d *decider) note() {
+	if d.foreign > 0 {
+		d.plan.Notes = append(d.plan.Notes, fmt.Sprintf("%d jobs carry a value that somebody else wrote; they are left alone", d.foreign))
+	}
+	if d.held > 0 {
+		d.plan.Notes = append(d.plan.Notes, fmt.Sprintf("%d writes wait for the next cycle: limits.writes_per_cycle is reached", d.held))
+	}
+}
+
+func text(v int64) string { return strconv.FormatInt(v, 10) }

@@ -1,0 +1,451 @@
+package order
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/jobtag"
+)
+
+var start = time.Unix(1_800_000_000, 0)
+
+const span = 40_000
+
+func settings(l slurmplug.Lever) Settings {
+	return Settings{Lever: l, Top: 2_000_000_000, NiceLimit: 1000}
+}
+
+// controller does to priorities what slurmctld does: site factor and Nice add
+// to the factors, a set priority replaces them and zeroes Nice, a release
+// brings the factors back.
+type controller struct {
+	jobs    []cluster.Job
+	factors map[cluster.JobID]int64
+	set     map[cluster.JobID]int64
+	writes  int
+}
+
+func newController() *controller {
+	return &controller{factors: map[cluster.JobID]int64{}, set: map[cluster.JobID]int64{}}
+}
+
+func (c *controller) add(id uint32, typ string, factors, nice int64, eligible time.Time) {
+	c.jobs = append(c.jobs, cluster.Job{
+		ID: slurmplug.Plain(id), TaskCount: 1, User: "ann", Partition: "gpu", State: cluster.Pending,
+		GPUs: 1, TimeLimit: time.Minute, Eligible: eligible, Nice: nice, SiteFactorKnown: true,
+		Tag: jobtag.Tag{Type: typ},
+	})
+	c.factors[slurmplug.Plain(id)] = factors
+}
+
+func (c *controller) snapshot(at time.Time) *cluster.Snapshot {
+	for i := range c.jobs {
+		j := &c.jobs[i]
+		j.Priority = max(c.factors[j.ID]+j.SiteFactor-j.Nice, 1)
+		if p, ok := c.set[j.ID]; ok {
+			j.Priority = p
+		}
+	}
+	return &cluster.Snapshot{At: at, Jobs: slices.Clone(c.jobs), Multifactor: cluster.Multifactor{Span: span}}
+}
+
+func (c *controller) apply(actions []plan.Action, h *cluster.History, at time.Time) {
+	for _, a := range actions {
+		c.writes++
+		i := slices.IndexFunc(c.jobs, func(j cluster.Job) bool { return j.ID == a.Job })
+		j := &c.jobs[i]
+		v, _ := strconv.ParseInt(a.After, 10, 64)
+		switch a.Lever {
+		case slurmplug.SiteFactor:
+			j.SiteFactor = v
+		case slurmplug.Nice:
+			if _, direct := c.set[j.ID]; !direct {
+				j.Nice = v
+			}
+		case slurmplug.Priority:
+			c.set[j.ID], j.Nice = v, 0
+		case slurmplug.Release:
+			delete(c.set, j.ID)
+			j.Nice = 0
+		}
+		w := Effect(a, h)
+		w.At = at
+		h.Wrote(a.Job, w, TakenBack(a, h.Written[a.Job]))
+	}
+}
+
+// served is the order in which Slurm would look at the jobs.
+func (c *controller) served(at time.Time) []cluster.Job {
+	jobs := c.snapshot(at).Jobs
+	slices.SortStableFunc(jobs, func(a, b cluster.Job) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.ID.Compare(b.ID))
+	})
+	return jobs
+}
+
+func checkServed(t *rapid.T, c *controller, at time.Time) {
+	var last *cluster.Job
+	jobs := c.served(at)
+	for i := range jobs {
+		j := &jobs[i]
+		if last != nil {
+			te, lastTE := j.Tag.Type == "te", last.Tag.Type == "te"
+			if te && !lastTE {
+				t.Fatalf("TE job %s stands behind BE job %s: %d < %d", j.ID, last.ID, j.Priority, last.Priority)
+			}
+			if te && lastTE && (j.Eligible.Before(last.Eligible) || j.Eligible.Equal(last.Eligible) && j.ID.Compare(last.ID) < 0) {
+				t.Fatalf("TE job %s stands behind %s", j.ID, last.ID)
+			}
+		}
+		last = j
+	}
+}
+
+func TestOrderIsExactUnderEveryLever(t *testing.T) {
+	for _, l := range []slurmplug.Lever{slurmplug.SiteFactor, slurmplug.Nice, slurmplug.Priority} {
+		t.Run(string(l), func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				c, h, at := newController(), cluster.NewHistory(), start
+				id := uint32(0)
+				for range rapid.IntRange(1, 8).Draw(t, "cycles") {
+					for range rapid.IntRange(0, 6).Draw(t, "arrivals") {
+						id++
+						c.add(id, rapid.SampledFrom([]string{"te", "be", ""}).Draw(t, "type"),
+							rapid.Int64Range(0, span).Draw(t, "factors"), rapid.Int64Range(-100, 1000).Draw(t, "nice"),
+							at.Add(-time.Duration(rapid.IntRange(0, 100).Draw(t, "age"))*time.Second))
+					}
+					for range rapid.IntRange(0, 3).Draw(t, "starts") {
+						if len(c.jobs) > 0 {
+							k := rapid.IntRange(0, len(c.jobs)-1).Draw(t, "start")
+							c.jobs = slices.Delete(c.jobs, k, k+1)
+						}
+					}
+					s := c.snapshot(at)
+					h.Observe(s)
+					p := Decide(s, h, settings(l))
+					c.apply(p.Actions, h, at)
+					checkServed(t, c, at)
+					at = at.Add(5 * time.Second)
+				}
+				quiet := c.snapshot(at)
+				h.Observe(quiet)
+				if p := Decide(quiet, h, settings(l)); len(p.Actions) != 0 {
+					t.Fatalf("nothing changed, and still %d writes: %+v", len(p.Actions), p.Actions)
+				}
+			})
+		})
+	}
+}
+
+// Whatever was done under any sequence of levers, Restore brings back what
+// the users asked for.
+func TestRestoreLeavesNothingBehind(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c, h, at := newController(), cluster.NewHistory(), start
+		for id := uint32(1); id <= 12; id++ {
+			c.add(id, rapid.SampledFrom([]string{"te", "be"}).Draw(t, "type"), rapid.Int64Range(0, span).Draw(t, "factors"),
+				rapid.Int64Range(-100, 1000).Draw(t, "nice"), at.Add(-time.Minute))
+		}
+		before := c.snapshot(at)
+		for range rapid.IntRange(1, 5).Draw(t, "changes") {
+			l := rapid.SampledFrom([]slurmplug.Lever{slurmplug.SiteFactor, slurmplug.Nice, slurmplug.Priority}).Draw(t, "lever")
+			for range rapid.IntRange(1, 3).Draw(t, "cycles") {
+				s := c.snapshot(at)
+				h.Observe(s)
+				c.apply(Decide(s, h, settings(l)).Actions, h, at)
+				at = at.Add(5 * time.Second)
+			}
+		}
+		s := c.snapshot(at)
+		for i := range s.Jobs {
+			if w, ok := h.Written[s.Jobs[i].ID]; ok {
+				c.apply(Restore(&s.Jobs[i], w), h, at)
+			}
+		}
+		after := c.snapshot(at)
+		for i := range before.Jobs {
+			b, a := before.Jobs[i], after.Jobs[i]
+			if a.Priority != b.Priority || a.Nice != b.Nice || a.SiteFactor != b.SiteFactor || len(c.set) != 0 {
+				t.Fatalf("job %s: priority %d, Nice %d, SiteFactor %d; before priod %d, %d, %d",
+					a.ID, a.Priority, a.Nice, a.SiteFactor, b.Priority, b.Nice, b.SiteFactor)
+			}
+		}
+	})
+}
+
+func TestStepCoversFactorsAndNice(t *testing.T) {
+	c := newController()
+	c.add(1, "te", 0, -50, start)
+	c.add(2, "te", 0, 950, start)
+	c.add(3, "te", 0, 2_000_000, start) // its owner's own wish
+	p := Decide(c.snapshot(start), cluster.NewHistory(), settings(slurmplug.SiteFactor))
+	if p.Band.Step != 50_000 || p.Band.Lo != 50_000 || p.Band.Hi != 2_000_000_000 {
+		t.Fatalf("%+v", p.Band)
+	}
+}
+
+func TestMoreTEJobsThanPlaces(t *testing.T) {
+	c, h := newController(), cluster.NewHistory()
+	for id := uint32(1); id <= 20; id++ {
+		c.add(id, "te", int64(id), 0, start)
+	}
+	set := settings(slurmplug.SiteFactor)
+	set.Top = 500_000 // ten steps
+	s := c.snapshot(start)
+	h.Observe(s)
+	p := Decide(s, h, set)
+	values := map[int64]int{}
+	for _, d := range p.Decisions {
+		values[d.Value]++
+	}
+	if values[50_000] != 15 || len(values) != 6 {
+		t.Fatalf("values %v", values)
+	}
+	if len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "20 TE jobs wait") {
+		t.Fatal(p.Notes)
+	}
+}
+
+func TestSomebodyElsesValueIsLeftAlone(t *testing.T) {
+	c, h := newController(), cluster.NewHistory()
+	c.add(1, "te", 0, 0, start)
+	c.add(2, "be", 0, 0, start)
+	cycle := func(at time.Time) plan.Plan {
+		s := c.snapshot(at)
+		h.Observe(s)
+		p := Decide(s, h, settings(slurmplug.SiteFactor))
+		c.apply(p.Actions, h, at)
+		return p
+	}
+	c.jobs[1].SiteFactor = 77
+	p := cycle(start)
+	if len(p.Actions) != 1 || p.Decisions[1].Unmoved != ForeignValue {
+		t.Fatalf("%+v", p)
+	}
+	c.jobs[0].SiteFactor = 123
+	if p = cycle(start.Add(time.Minute)); len(p.Actions) != 0 || p.Decisions[0].Unmoved != ForeignValue || len(p.Notes) != 1 {
+		t.Fatalf("%+v", p)
+	}
+	c.jobs[0].SiteFactor = 0 // taken back: priod may go on, but not for ever
+	for i := range 10 {
+		p = cycle(start.Add(time.Duration(2+i) * time.Minute))
+		c.jobs[0].SiteFactor = 0
+	}
+	if p.Decisions[0].Unmoved != KeepsGoing || c.writes != 1+maxReverts {
+		t.Fatalf("%d writes, %+v", c.writes, p.Decisions[0])
+	}
+}
+
+// Nor is it fought for with another value each time, as other jobs come and go.
+func TestTakenBackUnderAMovingQueue(t *testing.T) {
+	for _, lever := range []slurmplug.Lever{slurmplug.SiteFactor, slurmplug.Nice} {
+		c, h := newController(), cluster.NewHistory()
+		c.add(1, "te", 0, 0, start.Add(-time.Hour))
+		writes := 0
+		for i := range 10 {
+			c.add(uint32(2+i), "te", 0, 0, start.Add(-2*time.Hour).Add(time.Duration(i)*time.Second))
+			at := start.Add(time.Duration(i) * time.Minute)
+			s := c.snapshot(at)
+			h.Observe(s)
+			p := Decide(s, h, settings(lever))
+			for _, a := range p.Actions {
+				if a.Job == c.jobs[0].ID {
+					writes++
+				}
+			}
+			c.apply(p.Actions, h, at)
+			c.jobs[0].SiteFactor, c.jobs[0].Nice = 0, 0
+		}
+		if writes != 1+maxReverts {
+			t.Errorf("%s: %d writes", lever, writes)
+		}
+	}
+}
+
+// A job that moves where priod ranks nothing does not take its place along.
+func TestValueIsTakenOffAJobThatLeavesTheRanks(t *testing.T) {
+	for name, leave := range map[string]func(*cluster.Job){
+		"partition":   func(j *cluster.Job) { j.Partition = "elsewhere" },
+		"reservation": func(j *cluster.Job) { j.Reservation = "course" },
+	} {
+		for _, lever := range []slurmplug.Lever{slurmplug.SiteFactor, slurmplug.Nice, slurmplug.Priority} {
+			c, h, set := newController(), cluster.NewHistory(), settings(lever)
+			set.Ranking.Partitions = []string{"gpu"}
+			c.add(1, "te", 0, 7, start)
+			cycle := func() []plan.Action {
+				s := c.snapshot(start)
+				h.Observe(s)
+				p := Decide(s, h, set)
+				c.apply(p.Actions, h, start)
+				return p.Actions
+			}
+			cycle()
+			leave(&c.jobs[0])
+			cycle()
+			if _, direct := c.set[c.jobs[0].ID]; c.jobs[0].SiteFactor != 0 || c.jobs[0].Nice != 7 || direct {
+				t.Errorf("%s, %s: it keeps %+v", name, lever, c.jobs[0])
+			}
+			if again := cycle(); len(again) != 0 {
+				t.Errorf("%s, %s: written again: %+v", name, lever, again)
+			}
+		}
+	}
+}
+
+// A value that was sent when the connection broke may have arrived.
+func TestUncertainWriteIsNotSomebodyElses(t *testing.T) {
+	c, h := newController(), cluster.NewHistory()
+	c.add(1, "te", 0, 0, start)
+	s := c.snapshot(start)
+	h.Observe(s)
+	a := Decide(s, h, settings(slurmplug.SiteFactor)).Actions[0]
+	h.Try(a.Job, Effect(a, h))
+	c.jobs[0].SiteFactor, _ = strconv.ParseInt(a.After, 10, 64)
+	s = c.snapshot(start)
+	if p := Decide(s, h, settings(slurmplug.SiteFactor)); len(p.Actions) != 0 || p.Decisions[0].Unmoved != "" {
+		t.Fatalf("%+v", p)
+	}
+	c.jobs[0].SiteFactor = 0
+	s = c.snapshot(start)
+	if p := Decide(s, h, settings(slurmplug.SiteFactor)); len(p.Actions) != 1 {
+		t.Fatalf("the lost write is not sent again: %+v", p)
+	}
+}
+
+// A slurmctld that lost its last seconds shows a value of priod's from before:
+// written over, but not for ever.
+func TestOlderValueIsPriodsOwn(t *testing.T) {
+	for _, lever := range []slurmplug.Lever{slurmplug.SiteFactor, slurmplug.Nice} {
+		c, h := newController(), cluster.NewHistory()
+		c.add(1, "te", 0, 7, start)
+		tops := []int64{9_000_000, 3_000_000, 1_000_000}
+		cycle := func(top int64, at time.Time) plan.Plan {
+			set := settings(lever)
+			set.Top = top
+			s := c.snapshot(at)
+			h.Observe(s)
+			p := Decide(s, h, set)
+			c.apply(p.Actions, h, at)
+			return p
+		}
+		cycle(tops[0], start)
+		first := c.jobs[0]
+		cycle(tops[1], start.Add(time.Second))
+		if p := cycle(tops[2], start.Add(2*time.Second)); len(p.Actions) != 1 {
+			t.Fatalf("%s: the value stayed: %+v", lever, p)
+		}
+		last := c.jobs[0]
+		for i, want := range []string{"", "", ForeignValue} {
+			c.jobs[0] = first
+			p := cycle(tops[2], start.Add(time.Duration(1+20*i)*time.Minute))
+			if got := p.Decisions[0].Unmoved; got != want || (got == "") != (c.jobs[0].SiteFactor == last.SiteFactor && c.jobs[0].Nice == last.Nice) {
+				t.Errorf("%s, %d: %q, %+v", lever, i, got, c.jobs[0])
+			}
+		}
+	}
+}
+
+func TestLimitOfWritesKeepsTheHead(t *testing.T) {
+	c, h := newController(), cluster.NewHistory()
+	for id := uint32(1); id <= 9; id++ {
+		c.add(id, "te", 0, 0, start.Add(-time.Duration(id)*time.Second))
+	}
+	set := settings(slurmplug.SiteFactor)
+	set.MaxWrites = 2
+	s := c.snapshot(start)
+	h.Observe(s)
+	p := Decide(s, h, set)
+	if len(p.Actions) != 2 || p.Actions[0].Job.ID != 9 || p.Actions[1].Job.ID != 8 || p.Decisions[0].Unmoved != WriteLimit {
+		t.Fatalf("%+v", p.Actions)
+	}
+}
+
+func TestPartOfAnArray(t *testing.T) {
+	c, h := newController(), cluster.NewHistory()
+	c.add(5, "te", 0, 0, start)
+	c.jobs[0].Tasks, c.jobs[0].TaskCount = "0-99", 100
+	set := settings(slurmplug.SiteFactor)
+	set.Ranking.User = plan.Budget{GPUs: 4}
+	s := c.snapshot(start)
+	h.Observe(s)
+	p := Decide(s, h, set)
+	if len(p.Actions) != 1 || p.Actions[0].Tasks != "0-3" || !p.Actions[0].Part {
+		t.Fatalf("%+v", p.Actions)
+	}
+	if got := fmt.Sprint(p.Actions[0].Jobs()); got != "[5_0 5_1 5_2 5_3]" {
+		t.Fatal(got)
+	}
+}
+
+func BenchmarkDecide(b *testing.B) {
+	c, h := newController(), cluster.NewHistory()
+	for id := uint32(1); id <= 100_000; id++ {
+		typ := "be"
+		if id%50 == 0 {
+			typ = "te"
+		}
+		c.add(id, typ, int64(id%span), 0, start)
+	}
+	s := c.snapshot(start)
+	h.Observe(s)
+	set := settings(slurmplug.SiteFactor)
+	for _, a := range Decide(s, h, set).Actions { // as the daemon finds it: written long ago
+		v, _ := strconv.ParseInt(a.After, 10, 64)
+		c.jobs[a.Job.ID-1].SiteFactor = v
+	}
+	s = c.snapshot(start)
+	b.ReportAllocs()
+	for b.Loop() {
+		if n := len(Decide(s, h, set).Actions); n != 0 {
+			b.Fatal(n)
+		}
+	}
+}
+
+// A partition that is no longer ranked: what priod wrote there goes, by every
+// lever and within the limit of writes.
+func TestPartitionIsRankedNoMore(t *testing.T) {
+	for _, l := range []slurmplug.Lever{slurmplug.SiteFactor, slurmplug.Nice, slurmplug.Priority} {
+		c, h := newController(), cluster.NewHistory()
+		for id := uint32(1); id <= 4; id++ {
+			c.add(id, "te", 0, int64(id), start)
+		}
+		before := c.snapshot(start)
+		set, at := settings(l), start
+		cycle := func() plan.Plan {
+			s := c.snapshot(at)
+			h.Observe(s)
+			p := Decide(s, h, set)
+			c.apply(p.Actions, h, at)
+			at = at.Add(time.Hour)
+			return p
+		}
+		cycle()
+		set.Ranking.Partitions, set.MaxWrites = []string{"other"}, 2
+		if p := cycle(); len(p.Actions) == 0 || p.Decisions[3].Unmoved != WriteLimit {
+			t.Errorf("%s: %+v", l, p)
+		}
+		for range 3 {
+			cycle()
+		}
+		if p := cycle(); len(p.Actions) != 0 {
+			t.Errorf("%s: still writes %+v", l, p.Actions)
+		}
+		after := c.snapshot(at)
+		for i := range before.Jobs {
+			if b, a := before.Jobs[i], after.Jobs[i]; a.Priority != b.Priority || a.Nice != b.Nice || a.SiteFactor != b.SiteFactor {
+				t.Errorf("%s: job %s keeps priority %d, Nice %d, SiteFactor %d", l, a.ID, a.Priority, a.Nice, a.SiteFactor)
+			}
+		}
+	}
+}

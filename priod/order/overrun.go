@@ -1,0 +1,57 @@
+package order
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
+)
+
+// use is what TE jobs hold and have had, and how long each has run.
+type use struct {
+	users, accounts map[string]cluster.Use
+	ran             map[cluster.JobID]time.Duration
+}
+
+// useOf sums it up when somebody asks: the sums look at a whole day.
+func useOf(s *cluster.Snapshot, h *cluster.History, set *plan.Classes) func() use {
+	return sync.OnceValue(func() (u use) {
+		u.users, u.accounts, u.ran = h.TEUse(s.At, set.RunLimit)
+		return u
+	})
+}
+
+// runsOver says why a job that runs counts as TE no more, "" when it does or never
+// did: its time limit was raised, or Slurm does not end it there.
+func (r *ranker) runsOver(j *cluster.Job) string {
+	if r.set.Class(j.Tag.Type, j.QOS) != cluster.TE || j.GPUs == 0 || j.State != cluster.Running || r.set.Boundless() || !r.set.Ranks(j.Partition) {
+		return ""
+	}
+	limit := r.set.RunLimit(j.User, j.Account)
+	if limit == 0 || r.use().ran[j.ID] <= limit {
+		return ""
+	}
+	return fmt.Sprintf("it has run longer than the %s that TE jobs of user %s may", limit-plan.EndSlack, j.User)
+}
+
+// ranOver says why a job that is back in the queue counts as TE no more: its runs
+// together took longer than one of them was to take.
+func (r *ranker) ranOver(j *cluster.Job) string {
+	if j.Restarts == 0 {
+		return ""
+	}
+	limit, own := r.set.RunLimit(j.User, j.Account), time.Duration(0)
+	if j.TimeLimit != slurmplug.Unlimited {
+		own = j.TimeLimit + plan.EndSlack
+	}
+	if own > 0 && (limit <= 0 || own < limit) {
+		limit = own
+	}
+	if ran := r.use().ran[j.ID]; limit > 0 && ran > limit {
+		return fmt.Sprintf("it has run for %s, longer than the %s that it may as a TE job", ran.Round(time.Second), limit-plan.EndSlack)
+	}
+	return ""
+}

@@ -1,0 +1,183 @@
+package order
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
+)
+
+// Verdict is what ranking says about one pending job.
+type Verdict struct {
+	Job    int // index into Snapshot.Jobs
+	Class  cluster.Class
+	Ranked bool // false: left alone
+	Why    plan.Reason
+	Detail string // words for a person, "" when Why says it all
+	Since  time.Time
+	// Tasks is how many tasks of an unsplit array count as TE, the others exceed
+	// the budget, or for how many of a BE one others yield. Zero: all of the record.
+	Tasks int
+}
+
+// Rank gives one verdict for each pending job and each running TE job that
+// overran, in the order of the snapshot, and the TE verdicts' indices, first to
+// last.
+func Rank(s *cluster.Snapshot, h *cluster.History, set plan.Classes) (verdicts []Verdict, te []int) {
+	r := ranker{set: set, use: useOf(s, h, &set)}
+	verdicts = make([]Verdict, 0, len(s.Jobs))
+	for i := range s.Jobs {
+		if s.Jobs[i].State != cluster.Pending {
+			if why := r.runsOver(&s.Jobs[i]); why != "" {
+				verdicts = append(verdicts, Verdict{Job: i, Why: plan.Overrun, Detail: why})
+			}
+			continue
+		}
+		v := r.classify(&s.Jobs[i])
+		v.Job = i
+		v.Since = h.FirstEligible[s.Jobs[i].ID]
+		if v.Ranked && v.Since.IsZero() {
+			v.Ranked, v.Class, v.Why = false, cluster.BE, plan.NotYet
+		}
+		if v.Ranked && v.Class == cluster.TE {
+			if why := r.ranOver(&s.Jobs[i]); why != "" {
+				v.Class, v.Why, v.Detail = cluster.BE, plan.Overrun, why
+			}
+		}
+		if v.Ranked && v.Class == cluster.TE {
+			te = append(te, len(verdicts))
+		}
+		if v.Ranked && v.Class == cluster.BE {
+			switch id := s.Jobs[i].ID; {
+			case h.Claiming[id]:
+				v.Why = plan.Round
+			case len(h.Claiming) > 0 && h.Claiming[s.Jobs[i].FirstTask()]:
+				v.Why, v.Tasks = plan.Round, 1
+			case h.Returning[id]:
+				v.Why = plan.Evicted
+			}
+		}
+		verdicts = append(verdicts, v)
+	}
+	slices.SortFunc(te, func(a, b int) int {
+		v, w := &verdicts[a], &verdicts[b]
+		if x, y := h.Claiming[s.Jobs[v.Job].ID], h.Claiming[s.Jobs[w.Job].ID]; x != y {
+			if x {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(v.Since.Compare(w.Since), turn(&s.Jobs[v.Job]).Compare(turn(&s.Jobs[w.Job])))
+	})
+	return verdicts, r.admit(s, verdicts, te)
+}
+
+// turn orders jobs that could run from the same time on: by id, an unsplit
+// array where its first task stands, so that tasks split off it keep their turn.
+func turn(j *cluster.Job) cluster.JobID {
+	id := j.ID
+	for i := 0; i < len(j.Tasks) && '0' <= j.Tasks[i] && j.Tasks[i] <= '9'; i++ {
+		id.Task = max(id.Task, 0)*10 + int32(j.Tasks[i]-'0')
+	}
+	return id
+}
+
+type ranker struct {
+	set plan.Classes
+	use func() use
+}
+
+func (r *ranker) classify(j *cluster.Job) Verdict {
+	if why := r.set.Alone(j); why != "" {
+		return Verdict{Why: why}
+	}
+	switch {
+	case j.TagErr != "":
+		return Verdict{Ranked: true, Why: plan.BadTag, Detail: j.TagErr}
+	case j.Tag.Type == "te":
+		return Verdict{Ranked: true, Class: cluster.TE, Why: plan.TETag}
+	case j.Tag.Type == "be":
+		return Verdict{Ranked: true, Why: plan.BETag}
+	}
+	switch why := r.set.ByQOS(j.QOS); why {
+	case plan.TEQOS:
+		return Verdict{Ranked: true, Class: cluster.TE, Why: why, Detail: "QOS " + j.QOS}
+	case plan.BEQOS:
+		return Verdict{Ranked: true, Why: why, Detail: "QOS " + j.QOS}
+	}
+	return Verdict{Ranked: true, Why: plan.Untagged}
+}
+
+// admit goes through the TE jobs in their order and turns those that exceed
+// the budget of their user or account into BE. Admitted pending jobs count as
+// if they ran, so that a flood of small trials cannot jump the queue at once.
+func (r *ranker) admit(s *cluster.Snapshot, verdicts []Verdict, te []int) []int {
+	set := &r.set
+	if set.Boundless() {
+		return te
+	}
+	users, accounts := r.use().users, r.use().accounts
+	admitted := te[:0]
+	for _, i := range te {
+		v := &verdicts[i]
+		j := &s.Jobs[v.Job]
+		user := account{name: "user " + j.User, budget: set.OfUser(j.User), use: users[j.User]}
+		acct := account{name: "account " + j.Account, budget: set.OfAccount(j.Account), use: accounts[j.Account]}
+		tasks := max(j.TaskCount, 1)
+		fit, reason := tasks, ""
+		for _, a := range []account{user, acct} {
+			if n, why := a.admits(j); n < fit {
+				fit, reason = n, why
+			}
+		}
+		if fit == 0 {
+			v.Class, v.Why, v.Detail = cluster.BE, plan.OverBudget, reason
+			continue
+		}
+		if fit < tasks {
+			v.Tasks = fit
+			v.Detail = fmt.Sprintf("the first %d of %d tasks; for the others: %s", fit, tasks, reason)
+		}
+		user.use.GPUs += fit * j.GPUs
+		acct.use.GPUs += fit * j.GPUs
+		users[j.User], accounts[j.Account] = user.use, acct.use
+		admitted = append(admitted, i)
+	}
+	return admitted
+}
+
+// account is one budget that a TE job draws on: a user's or an account's.
+type account struct {
+	name   string
+	budget plan.Budget
+	use    cluster.Use
+}
+
+// admits says how many of the record's tasks still fit, and what stops more.
+func (a account) admits(j *cluster.Job) (tasks int, why string) {
+	tasks = max(j.TaskCount, 1)
+	if l := a.budget.TimeLimit; l > 0 && (j.TimeLimit == slurmplug.Unlimited || j.TimeLimit > l) {
+		return 0, fmt.Sprintf("time limit %s is above the %s that TE jobs of %s may ask for", limitText(j.TimeLimit), l, a.name)
+	}
+	if l := a.budget.GPUHours; l > 0 && a.use.GPUSeconds/3600 >= l {
+		// Without the figure, which moves with every poll: it would be stored each time.
+		return 0, fmt.Sprintf("%s has used up its %.1f TE GPU-hours within %s", a.name, l, cluster.UsePeriod)
+	}
+	if l := a.budget.GPUs; l > 0 && j.GPUs > 0 {
+		if n := max(l-a.use.GPUs, 0) / j.GPUs; n < tasks {
+			return n, fmt.Sprintf("%s holds or is next for %d TE GPUs of %d, and this job wants %d", a.name, a.use.GPUs, l, j.GPUs)
+		}
+	}
+	return tasks, ""
+}
+
+func limitText(d time.Duration) string {
+	if d == slurmplug.Unlimited {
+		return "UNLIMITED"
+	}
+	return d.String()
+}

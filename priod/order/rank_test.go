@@ -1,0 +1,259 @@
+package order
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/jobtag"
+)
+
+var now = time.Unix(1_800_000_000, 0)
+
+func pending(id uint32, typ string) cluster.Job {
+	return cluster.Job{
+		ID: slurmplug.Plain(id), TaskCount: 1, User: "ann", Account: "vision", Partition: "gpu",
+		State: cluster.Pending, Priority: 100, GPUs: 1, TimeLimit: 10 * time.Minute,
+		Eligible: now.Add(-time.Hour), Tag: jobtag.Tag{Type: typ},
+	}
+}
+
+func rank(t testing.TB, set plan.Classes, jobs ...cluster.Job) ([]Verdict, []int) {
+	t.Helper()
+	s := &cluster.Snapshot{At: now, Jobs: jobs}
+	h := cluster.NewHistory()
+	h.Observe(s)
+	return Rank(s, h, set)
+}
+
+func TestClasses(t *testing.T) {
+	set := plan.Classes{Partitions: []string{"gpu", "big"}, TEQOS: []string{"fast"}, BEQOS: []string{"slow"}}
+	with := func(change func(*cluster.Job)) cluster.Job {
+		j := pending(7, "")
+		change(&j)
+		return j
+	}
+	for _, c := range []struct {
+		name   string
+		job    cluster.Job
+		want   plan.Reason
+		class  cluster.Class
+		ranked bool
+	}{
+		{"te tag", pending(1, "te"), plan.TETag, cluster.TE, true},
+		{"be tag", pending(1, "be"), plan.BETag, cluster.BE, true},
+		{"no tag", pending(1, ""), plan.Untagged, cluster.BE, true},
+		{"bad tag", with(func(j *cluster.Job) { j.TagErr = "unknown key" }), plan.BadTag, cluster.BE, true},
+		{"te by qos", with(func(j *cluster.Job) { j.QOS = "fast" }), plan.TEQOS, cluster.TE, true},
+		{"be by qos", with(func(j *cluster.Job) { j.QOS = "slow" }), plan.BEQOS, cluster.BE, true},
+		{"one qos of a list is te", with(func(j *cluster.Job) { j.QOS = "normal,fast" }), plan.TEQOS, cluster.TE, true},
+		{"te before be in a list", with(func(j *cluster.Job) { j.QOS = "slow,fast" }), plan.TEQOS, cluster.TE, true},
+		{"one qos of a list is be", with(func(j *cluster.Job) { j.QOS = "slow,normal" }), plan.Untagged, cluster.BE, true},
+		{"the tag speaks before the qos", with(func(j *cluster.Job) { j.QOS = "fast"; j.Tag.Type = "be" }), plan.BETag, cluster.BE, true},
+		{"held by priority", with(func(j *cluster.Job) { j.Priority = 0 }), plan.Held, cluster.BE, false},
+		{"held by reason", with(func(j *cluster.Job) { j.Reason = "JobHeldAdmin" }), plan.Held, cluster.BE, false},
+		{"dependency", with(func(j *cluster.Job) { j.Dependency = true }), plan.Dependency, cluster.BE, false},
+		{"reservation", with(func(j *cluster.Job) { j.Reservation = "maint" }), plan.Reserved, cluster.BE, false},
+		{"other partition", with(func(j *cluster.Job) { j.Partition = "cpu" }), plan.Foreign, cluster.BE, false},
+		{"one other partition", with(func(j *cluster.Job) { j.Partition = "gpu,cpu" }), plan.Foreign, cluster.BE, false},
+		{"two ranked partitions", with(func(j *cluster.Job) { j.Partition = "gpu,big" }), plan.Untagged, cluster.BE, true},
+		{"het component", with(func(j *cluster.Job) { j.HetLeader = 6; j.HetOffset = 1 }), plan.Component, cluster.BE, false},
+		{"begins later", with(func(j *cluster.Job) { j.Eligible = now.Add(time.Hour); j.Tag.Type = "te" }), plan.NotYet, cluster.BE, false},
+	} {
+		v, te := rank(t, set, c.job)
+		if asked := set.Class(c.job.Tag.Type, c.job.QOS); v[0].Ranked && c.job.TagErr == "" && asked != c.class {
+			t.Errorf("%s: asks to be %s and counts as %s", c.name, asked, c.class)
+		}
+		if v[0].Why != c.want || v[0].Class != c.class || v[0].Ranked != c.ranked || (len(te) == 1) != (c.class == cluster.TE) {
+			t.Errorf("%s: %+v, te %v", c.name, v[0], te)
+		}
+	}
+}
+
+func TestRunningJobsGetNoVerdict(t *testing.T) {
+	j := pending(1, "te")
+	j.State = cluster.Running
+	if v, te := rank(t, plan.Classes{}, j); len(v)+len(te) != 0 {
+		t.Fatal(v, te)
+	}
+}
+
+// A requeue moves Slurm's submit and eligible times; the first one counts.
+func TestRequeuedJobKeepsItsTurn(t *testing.T) {
+	a, b := pending(1, "te"), pending(2, "te")
+	b.Eligible = b.Eligible.Add(time.Minute)
+	h := cluster.NewHistory()
+	s := &cluster.Snapshot{At: now, Jobs: []cluster.Job{a, b}}
+	h.Observe(s)
+	s.Jobs[0].Eligible, s.Jobs[0].Submit = now.Add(2*time.Minute), now
+	s.At = now.Add(time.Second)
+	h.Observe(s)
+	if _, te := Rank(s, h, plan.Classes{}); fmt.Sprint(te) != "[0 1]" {
+		t.Fatal(te)
+	}
+}
+
+func TestBudgets(t *testing.T) {
+	h := cluster.NewHistory()
+	run := pending(50, "te")
+	run.State, run.GPUs, run.Start = cluster.Running, 2, now.Add(-3*time.Hour)
+	h.Observe(&cluster.Snapshot{At: now.Add(-3 * time.Hour), Jobs: []cluster.Job{run}})
+	for _, c := range []struct {
+		name   string
+		set    plan.Classes
+		detail string // "" when admitted
+	}{
+		{"no limit", plan.Classes{}, ""},
+		{"within", plan.Classes{User: plan.Budget{GPUs: 3, TimeLimit: 10 * time.Minute, GPUHours: 7}}, ""},
+		{"GPUs at once", plan.Classes{User: plan.Budget{GPUs: 2}}, "user ann holds or is next for 2 TE GPUs of 2"},
+		{"time limit", plan.Classes{User: plan.Budget{TimeLimit: 9 * time.Minute}}, "time limit 10m0s is above the 9m0s"},
+		{"GPU-hours", plan.Classes{User: plan.Budget{GPUHours: 6}}, "user ann has used up its 6.0 TE GPU-hours"},
+		{"account", plan.Classes{Account: plan.Budget{GPUs: 2}}, "account vision holds"},
+		{"own budget", plan.Classes{User: plan.Budget{GPUs: 2}, Users: map[string]plan.Budget{"ann": {GPUs: 9}}}, ""},
+		{"account's own budget", plan.Classes{Accounts: map[string]plan.Budget{"vision": {GPUHours: 1}}}, "account vision has used up its 1.0"},
+	} {
+		s := &cluster.Snapshot{At: now, Jobs: []cluster.Job{run, pending(60, "te")}}
+		h.Observe(s)
+		v, te := Rank(s, h, c.set)
+		v = v[len(v)-1:]
+		if admitted := len(te) == 1; admitted != (c.detail == "") || !strings.Contains(v[0].Detail, c.detail) {
+			t.Errorf("%s: %+v", c.name, v[0])
+		}
+		if c.detail != "" && (v[0].Why != plan.OverBudget || v[0].Class != cluster.BE || !v[0].Ranked) {
+			t.Errorf("%s: %+v", c.name, v[0])
+		}
+	}
+}
+
+func TestUnlimitedTimeIsOverAnyTimeBudget(t *testing.T) {
+	j := pending(1, "te")
+	j.TimeLimit = slurmplug.Unlimited
+	if v, te := rank(t, plan.Classes{User: plan.Budget{TimeLimit: time.Hour}}, j); len(te) != 0 || !strings.Contains(v[0].Detail, "UNLIMITED") {
+		t.Fatal(v)
+	}
+}
+
+func TestArrayIsAdmittedInPart(t *testing.T) {
+	j := pending(1, "te")
+	j.Tasks, j.TaskCount, j.GPUs = "0-99", 100, 2
+	v, te := rank(t, plan.Classes{User: plan.Budget{GPUs: 7}}, j)
+	if len(te) != 1 || v[0].Tasks != 3 || !strings.Contains(v[0].Detail, "the first 3 of 100 tasks") {
+		t.Fatalf("%+v", v[0])
+	}
+}
+
+// The tasks that the budget took first stay first when Slurm has split them
+// off, and the rest of the array does not take their place.
+func TestSplitTasksKeepTheirTurn(t *testing.T) {
+	rest := pending(1, "te")
+	rest.Tasks, rest.TaskCount = "2-9%4", 8
+	jobs := []cluster.Job{rest}
+	for task := range int32(2) {
+		j := pending(1, "te")
+		j.ID.Task = task
+		jobs = append(jobs, j)
+	}
+	v, te := rank(t, plan.Classes{User: plan.Budget{GPUs: 2}}, jobs...)
+	if len(te) != 2 || v[0].Why != plan.OverBudget || v[te[0]].Job != 1 || v[te[1]].Job != 2 {
+		t.Fatalf("%v %+v", te, v)
+	}
+}
+
+// Of a BE array the task that has a place goes first, and the others do not.
+func TestArrayWithAPlace(t *testing.T) {
+	array := pending(1, "be")
+	array.Tasks, array.TaskCount = "4-9", 6
+	h := cluster.NewHistory()
+	h.Claiming = map[cluster.JobID]bool{{ID: 1, Task: 4}: true}
+	s := &cluster.Snapshot{At: now, Jobs: []cluster.Job{array}}
+	h.Observe(s)
+	if v, _ := Rank(s, h, plan.Classes{}); v[0].Why != plan.Round || v[0].Tasks != 1 {
+		t.Errorf("%+v", v[0])
+	}
+	s.Jobs[0].Tasks, s.Jobs[0].TaskCount = "5-9", 5
+	if v, _ := Rank(s, h, plan.Classes{}); v[0].Why != plan.BETag || v[0].Tasks != 0 {
+		t.Errorf("%+v", v[0])
+	}
+}
+
+// Whatever the queue, nobody's admitted trials exceed a budget, the order is
+// by first eligible time, and a refusal would have exceeded the budget.
+func TestBudgetsHoldForAnyQueue(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const limit = 8
+		set := plan.Classes{User: plan.Budget{GPUs: limit}, Account: plan.Budget{GPUs: 2 * limit}}
+		s := &cluster.Snapshot{At: now}
+		n := rapid.IntRange(1, 40).Draw(t, "n")
+		for i := range n {
+			j := pending(uint32(i+1), "te")
+			j.User = rapid.SampledFrom([]string{"ann", "bob", "eve"}).Draw(t, "user")
+			j.GPUs = rapid.IntRange(0, limit+2).Draw(t, "gpus")
+			j.Eligible = now.Add(-time.Duration(rapid.IntRange(0, 50).Draw(t, "age")) * time.Second)
+			if rapid.Bool().Draw(t, "running") {
+				j.State, j.Start = cluster.Running, now.Add(-time.Minute)
+			}
+			s.Jobs = append(s.Jobs, j)
+		}
+		h := cluster.NewHistory()
+		h.Observe(s)
+		running, _, _ := h.TEUse(s.At, cluster.NoLimit)
+		v, te := Rank(s, h, set)
+		held := map[string]int{}
+		for _, i := range te {
+			held[s.Jobs[v[i].Job].User] += s.Jobs[v[i].Job].GPUs
+		}
+		for user, gpus := range held {
+			if gpus > 0 && running[user].GPUs+gpus > limit {
+				t.Fatalf("%s gets %d TE GPUs beside %d that run", user, gpus, running[user].GPUs)
+			}
+		}
+		if !slices.IsSortedFunc(te, func(a, b int) int { return v[a].Since.Compare(v[b].Since) }) {
+			t.Fatal("not in the order of first eligible times")
+		}
+		for i := range v {
+			if j := &s.Jobs[v[i].Job]; v[i].Why == plan.OverBudget && j.GPUs == 0 {
+				t.Fatal("a job without GPUs is over a GPU budget")
+			}
+		}
+	})
+}
+
+func BenchmarkRank(b *testing.B) {
+	s := &cluster.Snapshot{At: now}
+	for i := range 100_000 {
+		typ := "be"
+		if i%50 == 0 {
+			typ = "te"
+		}
+		s.Jobs = append(s.Jobs, pending(uint32(i+1), typ))
+	}
+	h := cluster.NewHistory()
+	h.Observe(s)
+	b.ReportAllocs()
+	for b.Loop() {
+		Rank(s, h, plan.Classes{Partitions: []string{"gpu"}})
+	}
+}
+
+// A Slurm without accounting gives no accounts, a trace often no users.
+func TestJobsOfNobodyShareNoPurse(t *testing.T) {
+	set := plan.Classes{Account: plan.Budget{GPUs: 1, TimeLimit: time.Hour}, User: plan.Budget{GPUs: 1}}
+	nobody := func(id uint32, limit time.Duration) cluster.Job {
+		j := pending(id, "te")
+		j.User, j.Account, j.TimeLimit = "", "", limit
+		return j
+	}
+	verdicts, _ := rank(t, set, nobody(1, time.Minute), nobody(2, time.Minute), nobody(3, 2*time.Hour))
+	for i, want := range []cluster.Class{cluster.TE, cluster.TE, cluster.BE} {
+		if verdicts[i].Class != want {
+			t.Errorf("job %d is %s, want %s", i+1, verdicts[i].Class, want)
+		}
+	}
+}

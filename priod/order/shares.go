@@ -1,0 +1,132 @@
+package order
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
+)
+
+// Jobs share a step, and Slurm's own order inside it, while the priority of the
+// first is less than so many times that of the others (in order owed: less by owedBy
+// for each 1 beyond 1): where they hold one value
+// already, where they hold none or in the wrong order, and where they hold
+// different ones in the right order. So little is written when priorities move.
+const (
+	parts   = 1.5
+	differs = 1.25
+	joined  = 1.1
+)
+
+// owedBy is by how many seconds owed jobs stand apart where, in order gavel, it is by
+// twice the priority: a part of it goes with a part of that.
+const owedBy = 600
+
+// byShares tells whether an order goes by what the allocation gives.
+func (o Order) byShares() bool { return o == GavelOrder || o == OwedOrder }
+
+// standing is what the order goes by, the more the sooner.
+func (d *decider) standing(share *plan.Share) float64 {
+	if d.set.Order == OwedOrder {
+		return d.set.Lead.Owed(share.Owed, share.Run)
+	}
+	return share.Priority
+}
+
+// apart tells whether one job stands before another by so much as limit asks for.
+func (o Order) apart(first, other, limit float64) bool {
+	if o == OwedOrder {
+		return first-other >= (limit-1)*owedBy
+	}
+	return first >= limit*other && first > other
+}
+
+// steps is how many steps of the band BE jobs get at most: twice as many as jobs
+// that were all allocated and received something, and differ by a factor of a million, need.
+const steps = 128
+
+// reserved is how many of the band's lowest steps are for the order by shares.
+func (d *decider) reserved() int64 {
+	if !d.set.Order.byShares() || d.set.Shares == nil {
+		return 0
+	}
+	return min(steps, int64(d.plan.Band.Capacity()/4))
+}
+
+// aboveShares is the lowest value above the order by shares.
+func (d *decider) aboveShares() int64 { return d.plan.Band.Lo + d.reserved()*d.plan.Band.Step }
+
+// placeByShare gives the BE jobs that the allocation counts values in the order
+// of their priorities, and returns their verdicts' indices, first to last, and
+// which they are. The lowest step may be the one where Slurm itself puts jobs,
+// which takes no write.
+func (d *decider) placeByShare(verdicts []Verdict) (order []int, placed []bool) {
+	n := d.reserved()
+	if n == 0 {
+		return nil, nil
+	}
+	type job struct {
+		at       int
+		priority float64
+		held     int64
+		known    bool
+		wrote    bool // a value, also one that was taken back when the lowest step was the job's
+	}
+	b := d.plan.Band
+	floor := b.Lo - b.Step // stands for 0, Slurm's own
+	var jobs []job
+	for i := range verdicts {
+		v := &verdicts[i]
+		j := &d.s.Jobs[v.Job]
+		share := d.set.Shares.Jobs[j.ID]
+		if !v.Ranked || v.Class != cluster.BE || v.Why == plan.Evicted || v.Why == plan.Round || share == nil || d.isForeign(j) {
+			continue
+		}
+		p := job{at: i, priority: d.standing(share)}
+		if p.held, p.known = d.lever.now(j, d.h); p.held == 0 {
+			p.held = floor
+		}
+		_, p.wrote = d.h.Written[j.ID]
+		jobs = append(jobs, p)
+	}
+	slices.SortStableFunc(jobs, func(a, b job) int { return cmp.Compare(b.priority, a.priority) })
+	var tiers []plan.Tier
+	var of []int // tier of each job
+	head := 0
+	for i, p := range jobs {
+		first := jobs[head]
+		limit := differs
+		switch {
+		case p.held < first.held:
+			limit = joined
+		case p.held == first.held && (p.held > floor || p.wrote && first.wrote):
+			limit = parts
+		}
+		if i == 0 || d.set.Order.apart(first.priority, p.priority, limit) {
+			tiers, head = append(tiers, nil), i
+		}
+		of = append(of, len(tiers)-1)
+		if p.known {
+			tiers[len(tiers)-1] = append(tiers[len(tiers)-1], p.held)
+		}
+	}
+	if most := int(n+1) / 2; len(tiers) > most {
+		d.plan.Notes = append(d.plan.Notes, fmt.Sprintf("the order by allocation has %d steps and the band holds %d for it: those behind share the lowest (priod check says how to widen it)", len(tiers), most))
+		for _, t := range tiers[most:] {
+			tiers[most-1] = append(tiers[most-1], t...)
+		}
+		tiers = tiers[:most]
+	}
+	values, renumbered := plan.Arrange(tiers, plan.Band{Lo: floor, Hi: floor + n*b.Step, Step: b.Step})
+	d.plan.Renumbered += renumbered
+	order, placed = make([]int, len(jobs)), make([]bool, len(verdicts))
+	for i, p := range jobs {
+		order[i], placed[p.at] = p.at, true
+		if v := values[min(of[i], len(tiers)-1)]; v != floor {
+			d.plan.Decisions[p.at].Value = v
+		}
+	}
+	return order, placed
+}

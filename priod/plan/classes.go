@@ -1,0 +1,170 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/slurmplug"
+)
+
+// Settings say which jobs are ranked and what TE may use.
+type Classes struct {
+	Partitions []string // ranked partitions; none named: all
+	TEQOS      []string // QOS that make a job TE without a tag; one of a list is enough
+	BEQOS      []string // QOS that make a job BE without a tag, if all of its list are such
+
+	User     Budget            // of each user not named in Users
+	Users    map[string]Budget // by user
+	Account  Budget            // of each account not named in Accounts
+	Accounts map[string]Budget // by account
+}
+
+// Class is what a job asks to be: by its tag, else by its QOS.
+func (set *Classes) Class(tagType, qos string) cluster.Class {
+	if tagType == "te" || tagType == "" && set.ByQOS(qos) == TEQOS {
+		return cluster.TE
+	}
+	return cluster.BE
+}
+
+// ByQOS is what the QOS alone makes of a job: TEQOS, BEQOS, or Untagged. Since 24.11 a
+// pending job may name several, which Slurm tries one after the other: it is TE if it
+// may start in a QOS that makes it TE, and has agreed to what BE jobs agree to only if
+// there is no other QOS that it may start in. Once it runs, Slurm shows the one.
+func (set *Classes) ByQOS(list string) Reason {
+	if len(set.TEQOS)+len(set.BEQOS) == 0 {
+		return Untagged
+	}
+	all := true
+	for qos := range slurmplug.EachQOS(list) {
+		if slices.Contains(set.TEQOS, qos) {
+			return TEQOS
+		}
+		all = all && slices.Contains(set.BEQOS, qos)
+	}
+	if all {
+		return BEQOS
+	}
+	return Untagged
+}
+
+// Budget limits trial-and-error use; a zero field limits nothing.
+type Budget struct {
+	GPUs      int           // held at once
+	TimeLimit time.Duration // longest time limit of a TE job
+	GPUHours  float64       // received within cluster.UsePeriod
+}
+
+// Why says in one word why a job stands where it stands.
+type Reason string
+
+// The reasons, in the words that explain, queue and the store use.
+const (
+	TETag      Reason = "te"           // tagged type=te
+	TEQOS      Reason = "te-qos"       // in a QOS that the configuration makes TE
+	BETag      Reason = "be"           // tagged type=be
+	BEQOS      Reason = "be-qos"       // in a QOS that the configuration makes BE
+	Untagged   Reason = "untagged"     // says nothing; ranks with BE
+	BadTag     Reason = "bad-tag"      // the tag is not valid; ranks with BE
+	OverBudget Reason = "over-budget"  // TE above the budget; counts as BE
+	Overrun    Reason = "overrun"      // TE that has run longer than TE jobs may; counts as BE
+	Held       Reason = "held"         // left alone
+	Dependency Reason = "dependency"   // left alone
+	Reserved   Reason = "reservation"  // left alone
+	Foreign    Reason = "partition"    // not in a ranked partition; left alone
+	NotYet     Reason = "not-eligible" // begins later; left alone until then
+	Component  Reason = "het"          // follows the leader of its heterogeneous job
+	Evicted    Reason = "evicted"      // BE; priod evicted it, and it goes before other BE jobs
+	Round      Reason = "round"        // BE; others yield to it at the end of a round, and it goes before all BE jobs
+)
+
+// Reasons are all of them.
+var Reasons = []Reason{
+	TETag, TEQOS, BETag, BEQOS, Untagged, BadTag, OverBudget, Overrun, Held, Dependency, Reserved, Foreign, NotYet, Component, Evicted, Round,
+}
+
+// Alone says why a pending job is left alone, whatever its type; "" when it is ranked.
+func (set *Classes) Alone(j *cluster.Job) Reason {
+	switch {
+	case !set.Ranks(j.Partition):
+		return Foreign
+	case j.Held():
+		return Held
+	case j.Dependency:
+		return Dependency
+	case j.Reservation != "":
+		return Reserved
+	case j.HetOffset > 0:
+		return Component
+	}
+	return ""
+}
+
+// Ranks tells whether jobs of these partitions are ranked: every one of them
+// must be, because one priority serves them all.
+func (set *Classes) Ranks(list string) bool {
+	if len(set.Partitions) == 0 || slices.Contains(set.Partitions, list) {
+		return true
+	}
+	if !strings.Contains(list, ",") {
+		return false
+	}
+	for p := range strings.SplitSeq(list, ",") {
+		if !slices.Contains(set.Partitions, p) {
+			return false
+		}
+	}
+	return true
+}
+
+// OfUser is the budget of a user, by name or of each.
+func (set *Classes) OfUser(name string) Budget {
+	if b, ok := set.Users[name]; ok {
+		return b
+	}
+	return set.User.of(name)
+}
+
+// OfAccount is the budget of an account, by name or of each.
+func (set *Classes) OfAccount(name string) Budget {
+	if b, ok := set.Accounts[name]; ok {
+		return b
+	}
+	return set.Account.of(name)
+}
+
+// of keeps jobs of nobody, in a trace that names no users or a Slurm without
+// accounting, from sharing one budget.
+func (b Budget) of(name string) Budget {
+	if name == "" {
+		return Budget{TimeLimit: b.TimeLimit}
+	}
+	return b
+}
+
+// Boundless tells whether no budget limits anything.
+func (set *Classes) Boundless() bool {
+	return set.User == (Budget{}) && set.Account == (Budget{}) && len(set.Users)+len(set.Accounts) == 0
+}
+
+// RunLimit is for how long jobs of a user and an account run as TE, in all of
+// their runs together; 0: as long as they like.
+func (set *Classes) RunLimit(user, account string) time.Duration {
+	if limit := lesser(set.OfUser(user).TimeLimit, set.OfAccount(account).TimeLimit); limit > 0 {
+		return limit + EndSlack
+	}
+	return 0
+}
+
+// EndSlack is what Slurm may take to end a job at its time limit.
+const EndSlack = 2 * time.Minute
+
+// lesser is the lesser of two limits, of which 0 is none.
+func lesser(a, b time.Duration) time.Duration {
+	if a > 0 && (b <= 0 || a < b) {
+		return a
+	}
+	return max(b, 0)
+}

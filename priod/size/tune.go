@@ -1,0 +1,167 @@
+package size
+
+import (
+	"cmp"
+	"slices"
+)
+
+// tune is Synergy-TUNE as its authors' simulator has it
+// (resources/cluster.py, _tune): in the policy's order, on the first GPUs whose
+// nodes have room.
+func (p *packing) tune() {
+	for i := range p.admitted {
+		if p.add(i, p.firstFit(i, p.demanded)) || p.add(i, p.firstFit(i, p.published)) {
+			continue
+		}
+		for _, n := range p.roomiest(i) {
+			p.cut(n, p.short(i, n, p.published), p.published, func(int) bool { return true })
+		}
+		if !p.add(i, p.firstFit(i, p.published)) {
+			p.force(i) // the released code stops here
+		}
+	}
+}
+
+// tuneBestFit is Synergy-TUNE as the paper describes it: the largest jobs first,
+// on the node with the least left that has room.
+func (p *packing) tuneBestFit() {
+	// A search that failed fails again until something is cut.
+	type search struct {
+		typ, gpus int
+		want      point
+		known     bool
+	}
+	failed := map[search]bool{}
+	for _, i := range p.bySize() {
+		r := &p.admitted[i]
+		s := search{r.typ, r.gpus, r.want, r.known}
+		if !failed[s] && p.add(i, p.bestFit(i, p.demanded)) {
+			continue
+		}
+		failed[s] = true
+		if p.add(i, p.bestFit(i, p.least)) {
+			continue
+		}
+		clear(failed)
+		for _, n := range p.roomiest(i) {
+			p.cut(n, p.short(i, n, p.least), p.least, p.above)
+		}
+		if !p.add(i, p.bestFit(i, p.least)) {
+			p.force(i)
+		}
+	}
+}
+
+// force places a request wherever jobs of ours can make room. It fails only
+// where others than these jobs hold too much.
+func (p *packing) force(i int) {
+	r := &p.admitted[i]
+	for _, node := range p.open[r.typ] {
+		if n := min(p.left[node].GPUs, r.gpus); n > 0 {
+			at := gpusOn{node, n}
+			p.cut(at, p.short(i, at, p.least), p.least, p.above)
+		}
+	}
+	p.add(i, p.bestFit(i, p.least))
+}
+
+// gpusOn is a number of GPUs on a node.
+type gpusOn struct{ node, gpus int }
+
+// roomiest chooses nodes by their free GPUs alone: for a gang the first that
+// holds it whole, else those with the fewest free first.
+func (p *packing) roomiest(i int) []gpusOn {
+	r := &p.admitted[i]
+	if r.gpus == 1 {
+		least := gpusOn{-1, 1}
+		for _, node := range p.open[r.typ] {
+			if n := p.left[node].GPUs; n > 0 && (least.node < 0 || n < p.left[least.node].GPUs) {
+				least.node = node
+			}
+		}
+		if least.node < 0 {
+			return nil
+		}
+		return []gpusOn{least}
+	}
+	var all []gpusOn
+	for _, node := range p.open[r.typ] {
+		switch n := p.left[node].GPUs; {
+		case n >= r.gpus:
+			return []gpusOn{{node, r.gpus}}
+		case n > 0:
+			all = append(all, gpusOn{node, n})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b gpusOn) int { return a.gpus - b.gpus })
+	need := r.gpus
+	for k := range all {
+		all[k].gpus = min(all[k].gpus, need)
+		if need -= all[k].gpus; need == 0 {
+			return all[:k+1]
+		}
+	}
+	return all
+}
+
+// short is what a node lacks for those GPUs of a request.
+func (p *packing) short(i int, at gpusOn, size sizeOn) point {
+	s, l, n := size(i, at.node), &p.left[at.node], float64(at.gpus)
+	return point{lack(s.cpus*n, l.CPUs), lack(s.mem*n, l.MemMB)}
+}
+
+func lack(need, have float64) float64 {
+	if need <= have*rounding {
+		return 0
+	}
+	return need - have
+}
+
+// above says whether a request has more than its least somewhere.
+func (p *packing) above(i int) bool {
+	return slices.ContainsFunc(p.grants[i].Parts, func(q Part) bool { return perGPU(&q).exceeds(p.least(i, q.Node)) })
+}
+
+// cut takes requests on a node back to a smaller size until the shortage is
+// covered: those on one node first, those with the most CPUs for each GPU first,
+// then the most memory.
+func (p *packing) cut(at gpusOn, short point, size sizeOn, may func(int) bool) {
+	here := p.on[at.node]
+	slices.SortStableFunc(here, func(a, b int) int {
+		x, y := p.held(a), p.held(b)
+		return cmp.Or(len(p.grants[a].Parts)-len(p.grants[b].Parts), cmp.Compare(y.cpus, x.cpus), cmp.Compare(y.mem, x.mem))
+	})
+	for _, i := range here {
+		if short == (point{}) {
+			return
+		}
+		if !may(i) {
+			continue
+		}
+		before := p.left[at.node]
+		p.resize(i, size)
+		if slices.ContainsFunc(p.grants[i].Parts, func(q Part) bool { return p.overfull(q.Node) }) {
+			p.resize(i, p.least) // the whole share was more than it had; the released code stops here
+		}
+		after := p.left[at.node]
+		gained := point{after.CPUs - before.CPUs, after.MemMB - before.MemMB}.max(point{})
+		short = point{lack(short.cpus, gained.cpus), lack(short.mem, gained.mem)}
+	}
+}
+
+// held is what each GPU of a placed request has.
+func (p *packing) held(i int) point {
+	var sum Part
+	for _, q := range p.grants[i].Parts {
+		sum.GPUs += q.GPUs
+		sum.CPUs += q.CPUs
+		sum.MemMB += q.MemMB
+	}
+	return perGPU(&sum)
+}
+
+// overfull says whether more was handed out than a node has, rounding aside.
+func (p *packing) overfull(node int) bool {
+	l, total := &p.left[node], &p.nodes[node].Total
+	return l.CPUs < total.CPUs*(1-rounding) || l.MemMB < total.MemMB*(1-rounding)
+}

@@ -1,0 +1,781 @@
+package steer
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/order"
+	"slurmprio/priod/placement"
+	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/jobtag"
+)
+
+var start = time.Unix(1_800_000_000, 0)
+
+// harbour is a cluster whose constraints priod and its users change.
+type harbour struct {
+	cluster.Snapshot
+	h      *cluster.History
+	helm   Helm
+	shares plan.Shares
+	own    map[cluster.JobID]string // what users want
+	places map[cluster.JobID]Place
+}
+
+func newHarbour() *harbour {
+	return &harbour{
+		Snapshot: cluster.Snapshot{At: start}, h: cluster.NewHistory(), own: map[cluster.JobID]string{}, places: map[cluster.JobID]Place{},
+		shares: plan.Shares{Types: []string{"a100", "t4", "v100"}, Jobs: map[cluster.JobID]*plan.Share{}},
+	}
+}
+
+func (p *harbour) node(name, gpuType string, features ...string) *cluster.Node {
+	p.Nodes = append(p.Nodes, cluster.Node{Name: name, Usable: true, GPUType: gpuType, GPUs: 4, CPUs: 16, MemMB: 1000, Features: features, Partitions: []string{"gpu"}})
+	return &p.Nodes[len(p.Nodes)-1]
+}
+
+// job waits with a constraint of its own.
+func (p *harbour) job(id uint32, own string) *cluster.Job {
+	j := cluster.Job{
+		ID: slurmplug.Plain(id), RawID: id, TaskCount: 1, User: "ann", Partition: "gpu", State: cluster.Pending, Priority: int64(1000 - id), Reason: "Resources",
+		Nodes: 1, GPUs: 1, CPUs: 1, MemMB: 10, Features: own, Eligible: start, Submit: start, TimeLimit: 3600e9,
+		Tag: jobtag.Tag{Speed: map[string]float64{"a100": 3, "v100": 2, "t4": 1}},
+	}
+	p.Jobs = append(p.Jobs, j)
+	p.own[j.ID] = own
+	p.shares.Jobs[j.ID] = &plan.Share{Speed: []float64{1, 1. / 3, 2. / 3}, Time: []float64{1, 0, 0}, Received: make([]float64, 3), Run: []float64{1200, 3600, 1800}}
+	return &p.Jobs[len(p.Jobs)-1]
+}
+
+// busy has the job bound to v100 since a time; a100 comes free sooner.
+func (p *harbour) busy(j *cluster.Job, since time.Time) {
+	p.h.Asked(j.ID, slurmplug.Features, "", "v100", true, since)
+	j.Features = "v100"
+	for i, minutes := range []time.Duration{10, 50, 60} {
+		n := &p.Nodes[i]
+		n.GPUsUsed = 4
+		p.Jobs = append(p.Jobs, cluster.Job{
+			ID: slurmplug.Plain(uint32(70 + i)), State: cluster.Running, GPUs: 4, NodeList: n.Name, Start: start, TimeLimit: minutes * time.Minute, GPUType: n.GPUType,
+		})
+	}
+}
+
+func steerSettings() Settings {
+	set := Settings{Enabled: true, Policy: Defaults}
+	return set
+}
+
+// cycle steers once, and writes.
+func (p *harbour) cycle(set Settings) (plan.Plan, []plan.Action) {
+	p.h.Observe(&p.Snapshot)
+	pl := order.Decide(&p.Snapshot, p.h, order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: plan.Classes{Partitions: []string{"gpu"}}})
+	steered := p.helm.Steer(&p.Snapshot, p.h, &pl, &p.shares, set)
+	places := map[cluster.JobID]Place{}
+	for id := range steered.Unseen() {
+		places[id] = p.places[id]
+	}
+	steered.Vet(places)
+	for _, a := range steered.Actions {
+		for i := range p.Jobs {
+			if j := &p.Jobs[i]; j.ID == a.Job && !a.Part {
+				j.Features = a.After
+			}
+		}
+		for _, id := range a.Jobs() {
+			p.h.Asked(id, a.Lever, a.Was, a.After, true, p.At)
+		}
+	}
+	return pl, steered.Actions
+}
+
+func (p *harbour) told(pl *plan.Plan, id uint32) string {
+	i := slices.IndexFunc(pl.Decisions, func(d plan.Decision) bool { return d.Job == slurmplug.Plain(id) })
+	return pl.Decisions[i].Steer
+}
+
+// Each reason for which a job is left alone, and each for which a type goes again.
+func TestSteer(t *testing.T) {
+	typical := func() *harbour {
+		p := newHarbour()
+		p.node("a1", "a100", "a100", "ssd")
+		p.node("v1", "v100", "v100")
+		p.node("t1", "t4", "t4")
+		return p
+	}
+	for name, c := range map[string]struct {
+		change func(*harbour, *cluster.Job)
+		want   string // constraint
+		told   string
+	}{
+		"bound":        {func(*harbour, *cluster.Job) {}, "a100", "a100 is allocated to it and free"},
+		"and its own":  {func(_ *harbour, j *cluster.Job) { j.Features = "ssd" }, "ssd", "leaves one GPU type"},
+		"alternatives": {func(_ *harbour, j *cluster.Job) { j.Features = "a100|t4" }, "(a100|t4)&a100", "free"},
+		"no consent":   {func(_ *harbour, j *cluster.Job) { j.Tag = jobtag.Tag{Type: "be"} }, "", ""},
+		"a bad tag":    {func(_ *harbour, j *cluster.Job) { j.TagErr = "x" }, "", ""},
+		"typed":        {func(_ *harbour, j *cluster.Job) { j.GPUType = "v100" }, "", typed},
+		"part of one":  {func(_ *harbour, j *cluster.Job) { j.HetLeader = 7 }, "", component},
+		"prefers":      {func(_ *harbour, j *cluster.Job) { j.Prefer = "t4" }, "", prefers},
+		"counts":       {func(_ *harbour, j *cluster.Job) { j.Features = "[a100|v100]" }, "[a100|v100]", "counts"},
+		"groups":       {func(_ *harbour, j *cluster.Job) { j.Features = "(a100|v100)&ssd" }, "(a100|v100)&ssd", "parentheses"},
+		"claimed":      {func(p *harbour, j *cluster.Job) { p.h.Claiming = map[cluster.JobID]bool{j.ID: true} }, "", claimed},
+		"claimed and bound": {func(p *harbour, j *cluster.Job) {
+			p.h.Asked(j.ID, slurmplug.Features, "", "v100", true, start)
+			j.Features, p.h.Claiming = "v100", map[cluster.JobID]bool{j.ID: true}
+		}, "v100", claimed},
+		"named":           {func(p *harbour, j *cluster.Job) { p.places[j.ID] = Place{Required: "v1"} }, "", named},
+		"refuses":         {func(p *harbour, j *cluster.Job) { p.places[j.ID] = Place{Excluded: "a1"} }, "", "it refuses nodes (a1)"},
+		"a node too many": {func(p *harbour, j *cluster.Job) { p.places[j.ID] = Place{Excluded: "v1"} }, "a100", "free"},
+		"type gone": {func(p *harbour, j *cluster.Job) {
+			p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)
+			j.Features, j.Reason = "a100", "ReqNodeNotAvail, UnavailableNodes:a1"
+			p.Nodes[0].Usable = false
+		}, "v100", "its nodes are down"},
+		"some nodes down": {func(_ *harbour, j *cluster.Job) {
+			j.Reason = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
+		}, "a100", "free"},
+		"type renamed": {func(p *harbour, j *cluster.Job) {
+			p.h.Asked(j.ID, slurmplug.Features, "a100|t4", "(a100|t4)&a100", true, start)
+			j.Features, j.Reason = "(a100|t4)&a100", "BadConstraints"
+			p.rename("a100", "h100")
+		}, "t4", "no node satisfies it (BadConstraints)"},
+		"feature gone": {func(p *harbour, j *cluster.Job) {
+			p.h.Asked(j.ID, slurmplug.Features, "ib", "ib&a100", true, start)
+			j.Features, j.Reason = "ib&a100", "BadConstraints"
+		}, "ib&a100", "no node has the feature ib"},
+		"soon": {func(_ *harbour, j *cluster.Job) { j.Reason, j.Eligible = "BeginTime", start.Add(20e9) }, "a100", "free"},
+		"later": {func(p *harbour, j *cluster.Job) {
+			j.Reason, j.Eligible = "BeginTime", start.Add(3600e9)
+			delete(p.shares.Jobs, j.ID)
+		}, "", ""},
+		"held":       {func(_ *harbour, j *cluster.Job) { j.Priority, j.Reason = 0, "JobHeldUser" }, "", ""},
+		"limited":    {func(_ *harbour, j *cluster.Job) { j.Reason = "QOSMaxGRESPerUser" }, "", ""},
+		"elsewhere":  {func(_ *harbour, j *cluster.Job) { j.Partition = "cpu" }, "", ""},
+		"nodes down": {func(p *harbour, _ *cluster.Job) { p.Nodes[0].Usable = false }, "v100", "takes v100"},
+		"all down": {func(p *harbour, _ *cluster.Job) {
+			for i := range p.Nodes {
+				p.Nodes[i].Usable = false
+			}
+		}, "", nowhere},
+		"no feature": {func(p *harbour, _ *cluster.Job) { p.Nodes[0].Features = nil }, "v100", "takes v100"},
+		"no feature, and no place elsewhere": {func(p *harbour, _ *cluster.Job) {
+			p.Nodes[0].Features, p.Nodes[1].GPUsUsed, p.Nodes[2].GPUsUsed = nil, 4, 4
+		}, "", "it could run on a100, to which no job is steered: none of its nodes has the feature a100"},
+		"no feature, bound before": {func(p *harbour, j *cluster.Job) {
+			p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)
+			j.Features = "a100"
+			p.Nodes[0].Features, p.Nodes[1].GPUsUsed, p.Nodes[2].GPUsUsed = nil, 4, 4
+			for i, node := range []string{"v1", "t1"} { // which come free, so that there is room, but no time
+				p.Jobs = append(p.Jobs, cluster.Job{ID: slurmplug.Plain(uint32(7 + i)), State: cluster.Running, GPUs: 4, NodeList: node, Start: start, TimeLimit: 600e9})
+			}
+		}, "", "none of its nodes has the feature a100"},
+		"no feature on another node": {func(p *harbour, _ *cluster.Job) { p.node("a2", "a100") }, "a100", "free"},
+		"no feature on the free node": {func(p *harbour, _ *cluster.Job) {
+			p.Nodes[0].GPUsUsed = 4
+			p.node("a2", "a100")
+		}, "v100", "takes v100"},
+		"no feature on the node that is up": {func(p *harbour, _ *cluster.Job) {
+			p.Nodes[0].Usable = false
+			p.node("a2", "a100")
+		}, "v100", "takes v100"},
+		"no feature on the node that is large enough": {func(p *harbour, j *cluster.Job) {
+			p.node("a2", "a100").CPUs, j.CPUs = 32, 17
+		}, "", "on a100 it could run only on nodes without the feature a100"},
+		"no feature any more on the node that is large enough": {func(p *harbour, j *cluster.Job) {
+			p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)
+			p.node("a2", "a100").CPUs, j.CPUs, j.Features = 32, 17, "a100"
+		}, "", "on a100 it could run only on nodes without the feature a100"},
+		"no feature on a node for a gang": {func(p *harbour, j *cluster.Job) {
+			j.Nodes, j.GPUs = 2, 8
+			p.node("a2", "a100")
+			p.node("v2", "v100", "v100")
+			p.node("t2", "t4", "t4")
+		}, "v100", "takes v100"},
+		"no feature on the node that is large enough, and one other type": {func(p *harbour, j *cluster.Job) {
+			p.node("a2", "a100").CPUs, p.Nodes[1].CPUs, j.CPUs = 32, 32, 17
+		}, "", "on a100 it could run only on nodes without the feature a100"},
+		"no feature on a node of its one type": {func(p *harbour, j *cluster.Job) {
+			p.node("a2", "a100", "ssd")
+			j.Features = "ssd"
+		}, "ssd", "leaves one GPU type"},
+		"no feature on a node that it does not refuse": {func(p *harbour, j *cluster.Job) {
+			p.node("a2", "a100")
+			p.places[j.ID] = Place{Excluded: "a1"}
+		}, "", "it refuses nodes (a1)"},
+		"no feature on one, and on a wrong one": {func(p *harbour, _ *cluster.Job) {
+			p.node("a2", "a100")
+			p.node("v2", "v100", "v100", "a100")
+		}, "v100", "takes v100"},
+		"no feature where a job left alone will start": {func(p *harbour, _ *cluster.Job) {
+			p.Nodes[0].GPUsUsed = 2
+			p.Jobs = append(p.Jobs, cluster.Job{ID: slurmplug.Plain(7), State: cluster.Running, GPUs: 2, NodeList: "a1", Start: start, TimeLimit: 600e9})
+			p.node("a2", "a100")
+			j := p.job(0, "") // before the other
+			j.GPUs, j.GPUType = 4, "a100"
+		}, "a100", "free"},
+		"features of one type": {func(p *harbour, _ *cluster.Job) { p.Nodes[0].Features, p.Nodes[2].Features = nil, nil }, "", "to which no job is steered"},
+		"no features at all": {func(p *harbour, _ *cluster.Job) {
+			p.Nodes[0].Features, p.Nodes[1].Features, p.Nodes[2].Features = nil, nil, nil
+		}, "", "to which no job is steered"},
+		"a slice of a GPU": {func(p *harbour, _ *cluster.Job) {
+			p.Nodes[0].GPUType, p.Nodes[0].Features = "a100_1g.5gb", []string{"a100_1g.5gb"}
+			p.shares.Types[0] = "a100_1g.5gb"
+			p.Nodes[1].GPUsUsed, p.Nodes[2].GPUsUsed = 4, 4
+		}, "", "it is a slice of a GPU (MIG)"},
+		"a slice by another name": {func(p *harbour, _ *cluster.Job) {
+			p.Nodes[0].GPUType, p.Nodes[0].Features = "MIG-1g_5gb", []string{"MIG-1g_5gb"}
+			p.shares.Types[0] = "MIG-1g_5gb"
+			p.Nodes[1].GPUsUsed, p.Nodes[2].GPUsUsed = 4, 4
+		}, "", "it is a slice of a GPU (MIG)"},
+		"only a node of several types": {func(p *harbour, j *cluster.Job) {
+			p.node("m1", "t4", "mixed").MixedTypes = true
+			j.Features = "mixed"
+		}, "mixed", "it could run on m1, which has several GPU types"},
+		"one type, or a node of several": {func(p *harbour, j *cluster.Job) {
+			p.node("m1", "t4", "mixed").MixedTypes = true
+			j.Features = "mixed|ssd"
+		}, "mixed|ssd", "it could run on m1, which has several GPU types"},
+		"a word that is no feature": {func(p *harbour, j *cluster.Job) { j.Features = "nvlink!" }, "nvlink!", "no name of a feature"},
+		"a shared one":              {func(p *harbour, _ *cluster.Job) { p.Nodes[1].Features = append(p.Nodes[1].Features, "a100") }, "v100", "takes v100"},
+		"mixed types":               {func(p *harbour, _ *cluster.Job) { p.Nodes[0].MixedTypes = true }, "v100", "takes v100"},
+		"too much of it":            {func(_ *harbour, j *cluster.Job) { j.CPUs = 17 }, "", nowhere},
+		"edited": {func(p *harbour, j *cluster.Job) {
+			p.h.Asked(j.ID, slurmplug.Features, "", "v100", true, start)
+			j.Features = "t4"
+		}, "t4", edited},
+		"undone by its user": {func(p *harbour, j *cluster.Job) { p.h.Asked(j.ID, slurmplug.Features, "", "v100", true, start) }, "", edited},
+		"on another type": {func(p *harbour, j *cluster.Job) {
+			p.h.Asked(j.ID, slurmplug.Features, "", "v100", true, start.Add(-time.Minute))
+			j.Features = "v100"
+		}, "a100", "the type before is taken back"},
+		"on another type since just now, to wait": {func(p *harbour, j *cluster.Job) {
+			p.busy(j, start.Add(-59*time.Second))
+		}, "v100", "waits 50 min for v100"},
+		"on another type for a minute, to wait": {func(p *harbour, j *cluster.Job) {
+			p.busy(j, start.Add(-time.Minute))
+		}, "a100", "the type before is taken back"},
+		"impossible": {func(p *harbour, j *cluster.Job) {
+			p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)
+			j.Features, j.Reason, j.Priority = "a100", "BadConstraints", 0
+		}, "", "no node satisfies it (BadConstraints)"},
+		"refused": {func(p *harbour, j *cluster.Job) {
+			p.helm.jobs = map[cluster.JobID]*course{j.ID: {}}
+			p.helm.Refused(j.ID, "Invalid feature specification", 20)
+		}, "", "left alone: Invalid feature specification"},
+		"too large for a node of the type": {func(p *harbour, j *cluster.Job) {
+			p.Nodes[0].GPUs, j.GPUs, j.Node.GPUs = 2, 3, 3
+			p.node("a2", "a100", "a100", "ssd").GPUs = 2
+		}, "v100", "takes v100"},
+		"one node of some type, as nobody knows where": {func(p *harbour, j *cluster.Job) {
+			p.Nodes[0].GPUs, j.GPUs = 2, 3
+			p.node("a2", "a100", "a100", "ssd").GPUs = 2
+			p.places[j.ID] = Place{Bounds: slurmplug.Bounds{Tasks: 1}}
+		}, "", "leaves no place for it on a100"}, // the next cycle chooses by that
+		"several nodes of any type": {func(p *harbour, j *cluster.Job) {
+			j.GPUs = 8
+			p.node("a2", "a100", "a100", "ssd")
+			p.node("v2", "v100", "v100")
+			p.places[j.ID] = Place{Bounds: slurmplug.Bounds{Tasks: 1}}
+		}, "a100", "free"},
+		"more nodes than it says": {func(p *harbour, j *cluster.Job) {
+			p.places[j.ID] = Place{Bounds: slurmplug.Bounds{Tasks: 2, TasksPerNode: 1}}
+		}, "", "leaves no place for it on a100"},
+		"no more nodes than it allows": {func(p *harbour, j *cluster.Job) {
+			j.GPUs = 8
+			p.node("a2", "a100", "a100", "ssd")
+			p.node("v2", "v100", "v100")
+			p.places[j.ID] = Place{Bounds: slurmplug.Bounds{Most: 1, Tasks: 8}}
+		}, "", "leaves no place for it on a100"},
+		"CPUs by GPU": {func(p *harbour, j *cluster.Job) {
+			j.GPUs, j.Node.GPUs = 2, 2
+			p.places[j.ID] = Place{Bounds: slurmplug.Bounds{Tasks: 1, CPUsPerGPU: 9}}
+		}, "", "leaves no place for it on a100"},
+		"CPUs by GPU that are there": {func(p *harbour, j *cluster.Job) {
+			j.GPUs, j.Node.GPUs = 2, 2
+			p.places[j.ID] = Place{Bounds: slurmplug.Bounds{Tasks: 1, CPUsPerGPU: 8}}
+		}, "a100", "free"},
+		"memory of each node": {func(p *harbour, j *cluster.Job) {
+			p.places[j.ID] = Place{Bounds: slurmplug.Bounds{Tasks: 2, MemMB: 1001}}
+		}, "", "leaves no place for it on a100"},
+		"consent gone": {func(p *harbour, j *cluster.Job) {
+			p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)
+			j.Features, j.Tag = "a100", jobtag.Tag{}
+		}, "", ""},
+	} {
+		p := typical()
+		p.job(1, "")
+		c.change(p, &p.Jobs[0])
+		pl, _ := p.cycle(steerSettings())
+		if got := p.Jobs[0].Features; got != c.want {
+			t.Errorf("%s: it holds %q, want %q", name, got, c.want)
+		}
+		if told := p.told(&pl, 1); !strings.Contains(told, c.told) || c.told == "" && told != "" {
+			t.Errorf("%s: told %q, want %q", name, told, c.told)
+		}
+	}
+}
+
+// Where the features of the nodes have names of their own, those are written; a type
+// whose nodes lack them is named in a note for the operator.
+func TestSteerByFeature(t *testing.T) {
+	p := newHarbour()
+	p.node("a1", "a100", "ampere")
+	p.node("t1", "t4", "turing")
+	p.node("v1", "v100")
+	p.job(1, "ampere|turing")
+	set := steerSettings()
+	set.Features = map[string]string{"a100": "ampere", "t4": "turing"}
+	pl, _ := p.cycle(set)
+	if got := p.Jobs[0].Features; got != "(ampere|turing)&ampere" {
+		t.Errorf("it holds %q", got)
+	}
+	if len(pl.Notes) != 1 || !strings.Contains(pl.Notes[0], "no job is steered to v100: none of its nodes has the feature v100") {
+		t.Errorf("notes %q", pl.Notes)
+	}
+	set.Features = map[string]string{"a100": "volta", "t4": "turing"} // renamed
+	p.Nodes[0].Features = []string{"volta"}
+	p.Jobs[0].Features, p.own[p.Jobs[0].ID] = "ampere", ""
+	p.h.Asked(p.Jobs[0].ID, slurmplug.Features, "", "ampere", true, start)
+	if p.cycle(set); p.Jobs[0].Features != "volta" {
+		t.Errorf("after another name of the feature it holds %q", p.Jobs[0].Features)
+	}
+}
+
+// Nodes that lack the feature of their type are named, a few of them, and the type
+// is used through the others.
+func TestSteerNamesNodesWithoutTheFeature(t *testing.T) {
+	p := newHarbour()
+	p.node("a100-1", "a100", "a100")
+	p.node("v1", "v100", "v100")
+	p.node("v2", "v100")
+	for n := 2; n < 9; n++ {
+		p.node(fmt.Sprintf("a100-%d", n), "a100")
+	}
+	p.job(1, "")
+	pl, _ := p.cycle(steerSettings())
+	if p.Jobs[0].Features != "a100" {
+		t.Errorf("it holds %q", p.Jobs[0].Features)
+	}
+	want := "steered jobs do not run on a100-[2-5] and 3 more: they have no feature a100; on v2: it has no feature v100 (priod check)"
+	if len(pl.Notes) != 1 || pl.Notes[0] != want {
+		t.Errorf("notes %q", pl.Notes)
+	}
+}
+
+// What a job refuses it also refuses among the nodes that lack the feature.
+func TestSteerKnowsWhatIsRefused(t *testing.T) {
+	p := newHarbour()
+	for _, gpuType := range p.shares.Types {
+		p.node(gpuType+"-1", gpuType, gpuType)
+	}
+	p.node("a100-2", "a100")
+	j := p.job(1, "")
+	p.places[j.ID] = Place{Excluded: "a100-[1-2],t4-1,v100-1"}
+	p.cycle(steerSettings())
+	if pl, _ := p.cycle(steerSettings()); p.told(&pl, 1) != nowhere {
+		t.Errorf("told %q", p.told(&pl, 1))
+	}
+}
+
+// A job whose GPUs no node of its types has lies on several, however large the nodes
+// of other types are.
+func TestSteerSpreadsByTheJobsOwnTypes(t *testing.T) {
+	p := newHarbour()
+	p.node("v1", "v100", "v100").GPUs = 8
+	p.node("a1", "a100", "a100")
+	p.node("a2", "a100", "a100")
+	p.node("t1", "t4", "t4")
+	p.node("t2", "t4", "t4")
+	p.job(1, "a100|t4").GPUs = 8
+	pl, _ := p.cycle(steerSettings())
+	if got := p.Jobs[0].Features; got != "(a100|t4)&a100" {
+		t.Errorf("it holds %q, told %q", got, p.told(&pl, 1))
+	}
+}
+
+// A job that Slurm does not start on a free type is let go, left alone for a
+// while, and tried again.
+func TestSteerLetsGo(t *testing.T) {
+	p := newHarbour()
+	p.node("a1", "a100", "a100")
+	p.node("v1", "v100", "v100")
+	p.job(1, "")
+	set := steerSettings()
+	set.Policy.Cycles = 3
+	seen := ""
+	for range 12 {
+		p.cycle(set)
+		p.At = p.At.Add(20 * time.Second)
+		seen += map[string]string{"": ".", "a100": "a"}[p.Jobs[0].Features]
+	}
+	if seen != "aaaa....aaaa" && seen != "aaaa...aaaa." {
+		t.Errorf("bound as %s", seen)
+	}
+}
+
+// An array is bound task by task, as many as the cluster could run.
+func TestSteerSplitsAnArray(t *testing.T) {
+	p := newHarbour()
+	p.node("a1", "a100", "a100")
+	p.node("v1", "v100", "v100")
+	j := p.job(1, "")
+	j.Tasks, j.TaskCount = "0-99", 100
+	p.shares.Jobs[j.ID].Time = []float64{0.5, 0, 0.5}
+	_, actions := p.cycle(steerSettings())
+	tasks := map[string]string{}
+	for _, a := range actions {
+		if !a.Part || a.Was != "" {
+			t.Errorf("%+v", a)
+		}
+		tasks[a.After] += a.Tasks
+	}
+	n := 0
+	for _, list := range tasks {
+		k, err := slurmplug.CountTasks(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += k
+	}
+	if n != 8 || len(tasks) != 2 {
+		t.Errorf("bound %v", tasks)
+	}
+}
+
+// Of an array that goes to several types one task is left for the next cycle: what is
+// for all tasks that its record still has Slurm writes into the record, whose user's
+// own would then be known of the tasks only.
+func TestSteerNeverWritesARecordAway(t *testing.T) {
+	p := newHarbour()
+	p.node("a1", "a100", "a100").GPUsUsed = 2
+	p.node("v1", "v100", "v100").GPUsUsed = 2
+	j := p.job(1, "")
+	j.Tasks, j.TaskCount = "2-5", 4
+	p.shares.Jobs[j.ID].Time = []float64{0.5, 0, 0.5}
+	_, actions := p.cycle(steerSettings())
+	left, values := 4, map[string]bool{}
+	for _, a := range actions {
+		n, err := slurmplug.CountTasks(a.Tasks)
+		if err != nil || !a.Part {
+			t.Errorf("%+v", a)
+		}
+		left -= n
+		values[a.After] = true
+	}
+	if left != 1 || len(values) != 2 {
+		t.Errorf("%d tasks are left by %+v", left, actions)
+	}
+	j.Tasks, j.TaskCount = "5", 1 // as Slurm shows what is left
+	_, actions = p.cycle(steerSettings())
+	if len(actions) != 1 || actions[0].Part || actions[0].Tasks != "5" || !p.h.Requests[j.ID][slurmplug.Features].Ours(j.Features) || p.h.Own(j, slurmplug.Features) != "" {
+		t.Errorf("the last one: %+v, own %q", actions, p.h.Own(j, slurmplug.Features))
+	}
+}
+
+// Slurm says of an array that no node satisfies what was written: it gets its own
+// back, and no other type in the next cycle.
+func TestSteerLeavesAnImpossibleArray(t *testing.T) {
+	p := newHarbour()
+	p.node("a1", "a100", "a100")
+	p.node("v1", "v100", "v100")
+	j := p.job(1, "")
+	j.Tasks, j.TaskCount = "0-1", 2
+	p.cycle(steerSettings())
+	if j.Features != "a100" {
+		t.Fatalf("bound to %q", j.Features)
+	}
+	for _, reason := range []string{"BadConstraints", "Resources"} {
+		j.Reason = reason
+		if p.cycle(steerSettings()); j.Features != "" {
+			t.Errorf("%s: bound to %q", reason, j.Features)
+		}
+	}
+}
+
+// An array that is longer than depth is bound as far as that reaches; the task for
+// which room is being made is left alone before it has a record of its own.
+func TestSteerTheHeadOfAnArray(t *testing.T) {
+	p := newHarbour()
+	p.node("a1", "a100", "a100")
+	p.node("v1", "v100", "v100")
+	j := p.job(1, "")
+	j.Tasks, j.TaskCount = "0-99", 100
+	set := steerSettings()
+	set.Policy.Depth = 3
+	p.h.Claiming = map[cluster.JobID]bool{{ID: 1, Task: 0}: true}
+	if _, actions := p.cycle(set); len(actions) != 1 || actions[0].Tasks != "1-2" || actions[0].After != "a100" {
+		t.Errorf("%+v", actions)
+	}
+	p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)
+	j.Features, j.Tag = "a100", jobtag.Tag{}
+	if _, actions := p.cycle(set); len(actions) != 1 || actions[0].Tasks != "1-2" || actions[0].After != "" {
+		t.Errorf("what the claimed task holds stays: %+v", actions)
+	}
+}
+
+// Whatever the cluster looks like: what is written is the user's own constraint
+// with a type on which there is place, in words that Slurm knows; it is bounded, it is
+// stable, and it goes when steering is switched off. What users edited stays.
+func TestSteerIsSafe(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := newHarbour()
+		types := p.shares.Types
+		for i := range rapid.IntRange(1, 6).Draw(t, "nodes") {
+			gpuType := rapid.SampledFrom(types).Draw(t, "type")
+			features := rapid.SampledFrom([][]string{{gpuType}, {gpuType, "ssd"}, {"ssd"}, {gpuType, "ssd", "ib"}}).Draw(t, "features")
+			n := p.node(string(rune('a'+i))+"1", gpuType, features...)
+			n.Usable = rapid.IntRange(0, 4).Draw(t, "up") > 0
+			n.GPUsUsed = rapid.IntRange(0, 4).Draw(t, "used")
+			n.MixedTypes = rapid.IntRange(0, 9).Draw(t, "mixed") == 0
+		}
+		for id := range uint32(rapid.IntRange(1, 8).Draw(t, "jobs")) {
+			j := p.job(id+1, rapid.SampledFrom([]string{"", "", "ssd", "ssd&ib", "a100|t4", "[a100|v100]", "(ssd|ib)&a100", "nosuch"}).Draw(t, "own"))
+			j.GPUs = rapid.IntRange(1, 8).Draw(t, "gpus")
+			j.Nodes = rapid.SampledFrom([]int{1, 1, 2}).Draw(t, "on")
+			j.CPUs = rapid.SampledFrom([]int{1, 8, 40}).Draw(t, "cpus")
+			if rapid.IntRange(0, 4).Draw(t, "typed") == 0 {
+				j.GPUType = rapid.SampledFrom(types).Draw(t, "asks for")
+			}
+			share := p.shares.Jobs[j.ID]
+			for i := range types {
+				share.Time[i] = rapid.Float64Range(0, 1).Draw(t, "time")
+				share.Run[i] = rapid.SampledFrom([]float64{100, 1000, math.Inf(1)}).Draw(t, "run")
+			}
+			p.places[j.ID] = rapid.SampledFrom([]Place{{}, {}, {Required: "a1"}, {Excluded: "a1"}, {Excluded: "[a-c]1"}}).Draw(t, "place")
+		}
+		set := steerSettings()
+		set.MaxWrites = rapid.SampledFrom([]int{0, 0, 1, 3}).Draw(t, "limit")
+		edited := map[cluster.JobID]bool{}
+		for range rapid.IntRange(1, 4).Draw(t, "cycles") {
+			_, actions := p.cycle(set)
+			if set.MaxWrites > 0 && len(actions) > set.MaxWrites {
+				t.Fatalf("%d writes", len(actions))
+			}
+			for _, a := range actions {
+				p.checkBinding(t, a, &set)
+				if edited[a.Job] {
+					t.Fatalf("job %s was edited by its user", a.Job)
+				}
+			}
+			if _, again := p.cycle(set); set.MaxWrites == 0 && len(again) > 0 {
+				if _, third := p.cycle(set); len(third) > 0 { // one more for what the first look at nodes taught
+					t.Fatalf("the same cluster, and after %+v and %+v %+v", actions, again, third)
+				}
+			}
+			switch j := &p.Jobs[rapid.IntRange(0, len(p.Jobs)-1).Draw(t, "which")]; rapid.IntRange(0, 4).Draw(t, "event") {
+			case 0:
+				j.Features = "theirs"
+				p.own[j.ID] = j.Features
+				edited[j.ID] = p.h.Requests[j.ID] != nil
+			case 1:
+				n := &p.Nodes[rapid.IntRange(0, len(p.Nodes)-1).Draw(t, "node")]
+				n.Usable = !n.Usable
+			case 2:
+				j.Tag = jobtag.Tag{}
+			case 3:
+				p.rename(rapid.SampledFrom([]string{"a100", "t4", "ssd"}).Draw(t, "feature"), "renamed")
+			}
+		}
+		set.Enabled = false
+		for range 20 { // the limit holds here, too
+			p.cycle(set)
+		}
+		for i := range p.Jobs {
+			j := &p.Jobs[i]
+			own, lost := PutBack(p.own[j.ID], p.Nodes)
+			if j.Features != p.own[j.ID] && (len(lost) == 0 || own != "" && j.Features != own) {
+				t.Fatalf("job %s is left with %q, its own is %q", j.ID, j.Features, p.own[j.ID])
+			}
+		}
+	})
+}
+
+// rename gives a feature of all nodes another name: Slurm does not know it any more.
+// A node that priod has reserved for a claim is no reason to take back a type.
+func TestSteerBesideItsOwnReservation(t *testing.T) {
+	for _, own := range []bool{true, false} {
+		p := newHarbour()
+		for _, name := range []string{"a1", "a2"} {
+			p.node(name, "a100", "a100")
+		}
+		p.node("v1", "v100", "v100")
+		p.node("v2", "v100", "v100")
+		gang := p.job(1, "")
+		gang.Nodes, gang.GPUs, gang.CPUs = 2, 8, 8
+		p.h.Asked(gang.ID, slurmplug.Features, "", "a100", true, start.Add(-time.Hour))
+		gang.Features = "a100"
+		p.Nodes[0].State = "MIXED+RESERVED"
+		if own {
+			p.h.Reserved = map[string]bool{"a1": true}
+		}
+		if pl, actions := p.cycle(steerSettings()); (len(actions) == 0) != own {
+			t.Errorf("reserved by priod: %v: %+v, %s", own, actions, p.told(&pl, 1))
+		}
+	}
+}
+
+func (p *harbour) rename(feature, to string) {
+	for i := range p.Nodes {
+		n := &p.Nodes[i]
+		n.Features = slices.Clone(n.Features)
+		if at := slices.Index(n.Features, feature); at >= 0 {
+			n.Features[at] = to
+		}
+	}
+}
+
+// checkBinding looks at one write by counting nodes one by one.
+func (p *harbour) checkBinding(t *rapid.T, a plan.Action, set *Settings) {
+	i := slices.IndexFunc(p.Jobs, func(j cluster.Job) bool { return j.ID == a.Job })
+	j := &p.Jobs[i]
+	if a.Was != p.own[a.Job] {
+		t.Fatalf("%+v: the user's own is %q", a, p.own[a.Job])
+	}
+	words := newVocabulary(p.Nodes)
+	for _, word := range strings.FieldsFunc(a.After, func(c rune) bool { return strings.ContainsRune("&|()", c) }) {
+		if !words[word] {
+			t.Fatalf("%+v: no node has %s, Slurm refuses it", a, word)
+		}
+	}
+	if put, _ := words.take(a.Was); a.After == put {
+		return
+	}
+	own, err := slurmplug.ParseConstraint(a.Was)
+	if err != nil || len(j.Tag.Speed) == 0 || j.GPUType != "" || p.places[j.ID].Required != "" {
+		t.Fatalf("%+v of %+v is to be left alone", a, j)
+	}
+	refused, _ := slurmplug.ExpandHosts(p.places[j.ID].Excluded)
+	for _, gpuType := range p.shares.Types {
+		if text, err := words.with(a.Was, set.Feature(gpuType)); err != nil || text != a.After {
+			continue
+		}
+		gpus, nodes := 0, 0
+		for i := range p.Nodes {
+			n := &p.Nodes[i]
+			if slices.Contains(n.Features, gpuType) && n.GPUType != gpuType {
+				t.Fatalf("%+v: node %s has the feature and other GPUs", a, n.Name)
+			}
+			if n.GPUType == gpuType && n.Usable && !n.MixedTypes && own.Allows(n.Features) && slices.Contains(n.Features, gpuType) && !slices.Contains(refused, n.Name) {
+				gpus += n.GPUs
+				nodes++
+			}
+		}
+		if gpus < j.GPUs || nodes < j.Nodes || nodes*16 < j.CPUs {
+			t.Fatalf("%+v: %d GPUs on %d nodes for %+v", a, gpus, nodes, j)
+		}
+		return
+	}
+	t.Fatalf("%+v is no composed constraint", a)
+}
+
+// What steering adds to a cycle with 100,000 pending jobs, all of which agreed to
+// it, on 5,000 nodes.
+func BenchmarkSteer(b *testing.B) {
+	p := newHarbour()
+	for i := range 5000 {
+		t := p.shares.Types[i%3]
+		p.node(fmt.Sprint(t, "-", i), t, t).GPUsUsed = 4 - i%7/6*4
+	}
+	p.Jobs = make([]cluster.Job, 0, 100_000)
+	for id := range uint32(100_000) {
+		j := p.job(id+1, []string{"", "a100|v100"}[id%2])
+		p.shares.Jobs[j.ID].Time = []float64{0.4, 0.2, 0.3}
+		if id%10 == 9 {
+			j.Tasks, j.TaskCount = "0-9", 10
+		}
+	}
+	p.h.Observe(&p.Snapshot)
+	pl := order.Decide(&p.Snapshot, p.h, order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: plan.Classes{Partitions: []string{"gpu"}}})
+	set := steerSettings()
+	set.MaxWrites = 100
+	for b.Loop() {
+		p.helm.Steer(&p.Snapshot, p.h, &pl, &p.shares, set)
+	}
+}
+
+// Of more kinds of nodes than can be told apart nobody is planned on the last ones.
+func TestSteerBesideTooManyKinds(t *testing.T) {
+	p := newHarbour()
+	p.node("a1", "a100", "a100").GPUsUsed = 4
+	p.node("v1", "v100", "v100")
+	for i := range placement.MaxTypes {
+		p.node(fmt.Sprint("a", i+2), "a100", "a100", fmt.Sprint("rack", i)).Usable = false
+	}
+	p.Jobs = append(p.Jobs, cluster.Job{
+		ID: slurmplug.Plain(9), State: cluster.Running, GPUs: 4, CPUs: 4, Nodes: 1, Partition: "gpu", NodeList: "a1", Start: start, TimeLimit: 3600e9, Submit: start,
+	})
+	p.job(1, "")
+	pl, _ := p.cycle(steerSettings())
+	if told := p.told(&pl, 1); !strings.Contains(told, "takes v100") {
+		t.Errorf("told %q", told)
+	}
+}
+
+// Jobs at the head of the queue of whose nodes more is known than the poll shows.
+func BenchmarkSteerLooked(b *testing.B) {
+	for _, excluded := range []string{"", "a100-0"} {
+		b.Run("excluded="+excluded, func(b *testing.B) {
+			p := newHarbour()
+			for i := range 10_000 {
+				t := p.shares.Types[i%3]
+				p.node(fmt.Sprint(t, "-", i), t, t).GPUsUsed = 4 - i%7/6*4
+			}
+			p.Jobs = make([]cluster.Job, 0, 10_000)
+			for id := range uint32(10_000) {
+				j := p.job(id+1, []string{"", "a100|v100"}[id%2])
+				j.GPUs = 16
+				p.shares.Jobs[j.ID].Time = []float64{0.4, 0.2, 0.3}
+			}
+			p.h.Observe(&p.Snapshot)
+			pl := order.Decide(&p.Snapshot, p.h, order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: plan.Classes{Partitions: []string{"gpu"}}})
+			set := steerSettings()
+			set.MaxWrites = 100
+			for b.Loop() {
+				for _, c := range p.helm.jobs {
+					c.place, c.asked = Place{Excluded: excluded, Bounds: slurmplug.Bounds{Tasks: 1, CPUs: 1}}, 20
+				}
+				p.helm.Steer(&p.Snapshot, p.h, &pl, &p.shares, set)
+			}
+		})
+	}
+}
+
+// A job that takes whole nodes does not start where a GPU of a node is free beside others.
+func TestSteerWholeNodes(t *testing.T) {
+	for whole, want := range map[bool]string{false: "a100 is allocated to it and free", true: "waits 10 min for a100"} {
+		p := newHarbour()
+		for i, gpuType := range []string{"a100", "v100", "t4"} {
+			n := p.node(fmt.Sprint("n", i), gpuType, gpuType)
+			n.GPUsUsed, n.CPUsUsed = 1, 1
+		}
+		p.job(1, "").Whole = whole
+		for i := range p.Nodes {
+			n := &p.Nodes[i]
+			p.Jobs = append(p.Jobs, cluster.Job{
+				ID: slurmplug.Plain(uint32(70 + i)), State: cluster.Running, GPUs: 1, CPUs: 1, NodeList: n.Name, Start: start, TimeLimit: 10 * time.Minute, GPUType: n.GPUType,
+			})
+		}
+		pl, _ := p.cycle(steerSettings())
+		if told := p.told(&pl, 1); !strings.Contains(told, want) {
+			t.Errorf("whole nodes %v: told %q, want %q", whole, told, want)
+		}
+	}
+}
+
+// A trial above its user's budget is not bound to wait either: it may count as TE in the
+// next cycle.
+func TestNotToWait(t *testing.T) {
+	for want, dec := range map[bool]plan.Decision{true: {Class: cluster.BE, Why: string(plan.OverBudget)}, false: {Class: cluster.BE, Why: string(plan.BETag)}} {
+		d := Steered{plan: &plan.Plan{Decisions: []plan.Decision{dec, {Class: cluster.TE}}}}
+		if d.isTrial(0) != want || !d.isTrial(1) {
+			t.Errorf("%+v: %v, a TE job %v", dec, d.isTrial(0), d.isTrial(1))
+		}
+	}
+}

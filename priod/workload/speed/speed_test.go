@@ -1,0 +1,169 @@
+package speed_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"slurmprio/priod/workload"
+	"slurmprio/priod/workload/speed"
+	"slurmprio/slurmplug/jobtag"
+)
+
+const table = `
+[[workload]]
+name = "resnet"
+aliases = ["ResNet-50"]
+speed.a100 = { 1 = 30.0, 2 = 50.0 }
+speed.v100 = { 1 = 10.0 }
+speed.t4 = { 1 = 0.0 }
+
+[[workload]]
+name = "old"
+speed.tesla_v100 = { 1 = 4.0 }
+speed.a100 = { 1 = 8.0 }
+`
+
+func workloads(t *testing.T) *workload.Table {
+	t.Helper()
+	w, err := workload.Parse("test", table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// site with two programs that history knows well: w0 as 6:2:1 on a100, v100, t4
+// and a user's job by its name as 1:1:4.
+func taught() *speed.Knowledge {
+	var h speed.History
+	for _, p := range []struct {
+		program speed.Program
+		speeds  map[string]float64
+	}{
+		{speed.Program{Workload: "w0", GPUs: 1}, map[string]float64{"a100": 6, "v100": 2, "t4": 1}},
+		{speed.Program{Workload: "resnet", GPUs: 1}, map[string]float64{"a100": 1, "v100": 1}},
+		{speed.Program{User: "ann", Name: "train", GPUs: 1}, map[string]float64{"a100": 1, "v100": 1, "t4": 4}},
+	} {
+		for range 20 {
+			for gpuType, v := range p.speeds {
+				h.Add(speed.Run{Program: p.program, Seconds: map[string]float64{gpuType: 100 / v}, Work: 100})
+			}
+		}
+	}
+	return h.Learn()
+}
+
+func tag(t *testing.T, text string) jobtag.Tag {
+	t.Helper()
+	tag, err := jobtag.Parse("prio:v=1" + text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tag
+}
+
+func TestTheFirstThatAnswers(t *testing.T) {
+	set := speed.Settings{Types: map[string]float64{"a100": 2.5, "h100": 5}, Formerly: map[string]string{"tesla_v100": "v100"}, Within: 2}
+	cluster := []string{"a100", "t4", "v100"}
+	type want struct {
+		speed  float64
+		source speed.Source
+	}
+	for name, c := range map[string]struct {
+		tag, user, job string
+		gpus           int
+		types          []string
+		k              *speed.Knowledge
+		want           []want
+		note           string
+	}{
+		"the tag":                        {tag: "&speed=a100:2,v100:1,t4:0.5", k: taught(), want: []want{{1, speed.Tag}, {.25, speed.Tag}, {.5, speed.Tag}}},
+		"the tag, then the workload":     {tag: "&speed=a100:2&workload=resnet", want: []want{{1, speed.Tag}, {0, speed.Workload}, {1. / 3, speed.Workload}}},
+		"the tag, then history":          {tag: "&speed=v100:4&workload=w0", k: taught(), want: []want{{1, speed.Past}, {1. / 6, speed.Past}, {1. / 3, speed.Tag}}, note: "nobody knows a workload"},
+		"a workload by its alias":        {tag: "&workload=resnet", want: []want{{1, speed.Workload}, {0, speed.Workload}, {1. / 3, speed.Workload}}},
+		"a workload on other GPUs":       {tag: "&workload=resnet", gpus: 4, want: []want{{1, speed.Default}, {1, speed.None}, {1, speed.None}}, note: "on none of this cluster's GPU types with 4 GPUs"},
+		"history of a name":              {user: "ann", job: "train", k: taught(), want: []want{{.25, speed.Past}, {1, speed.Past}, {.25, speed.Past}}},
+		"another user's job of the name": {user: "bob", job: "train", k: nil, want: []want{{1, speed.Default}, {1, speed.None}, {1, speed.None}}},
+		"the type":                       {types: []string{"a100", "h100"}, want: []want{{.5, speed.Default}, {1, speed.Default}}},
+		"the type, then nothing":         {types: []string{"a100", "h100", "l4"}, want: []want{{.5, speed.Default}, {1, speed.Default}, {math.Sqrt(.5), speed.None}}},
+		"nothing":                        {types: []string{"l4", "l40"}, want: []want{{1, speed.None}, {1, speed.None}}},
+		"an unknown workload":            {tag: "&workload=nobody", want: []want{{1, speed.Default}, {1, speed.None}, {1, speed.None}}, note: `nobody knows a workload "nobody"`},
+		"a type renamed in the tag":      {tag: "&speed=a100:2,tesla_v100:1,t4:1", want: []want{{1, speed.Tag}, {.5, speed.Tag}, {.5, speed.Tag}}},
+		"old and new name in the tag":    {tag: "&speed=a100:2,tesla_v100:9,t4:1,v100:1", want: []want{{1, speed.Tag}, {.5, speed.Tag}, {.5, speed.Tag}}, note: "tesla_v100 is passed over: the type is called v100 now"},
+		"a type renamed in the table":    {tag: "&workload=old", types: []string{"a100", "v100"}, want: []want{{1, speed.Workload}, {.5, speed.Workload}}},
+		"a type that is gone":            {tag: "&speed=a100:2,k80:1", types: []string{"a100"}, want: []want{{1, speed.Tag}}, note: "the tag's speed on k80 is of no use"},
+		"tag against workload":           {tag: "&speed=a100:1,v100:1&workload=resnet", types: []string{"a100", "v100"}, want: []want{{1, speed.Tag}, {1, speed.Tag}}, note: "the job's tag is believed on a100, and workloads.toml contradicts"},
+		"workload against history":       {tag: "&workload=resnet", types: []string{"a100", "v100"}, k: taught(), want: []want{{1, speed.Workload}, {1. / 3, speed.Workload}}, note: "workloads.toml is believed on v100, and this site's history contradicts"},
+		"never, says the table":          {tag: "&speed=t4:1&workload=resnet", types: []string{"a100", "t4"}, want: []want{{1, speed.Workload}, {1, speed.Tag}}, note: "the job's tag is believed on t4, and workloads.toml contradicts"},
+	} {
+		types := c.types
+		if types == nil {
+			types = cluster
+		}
+		j := speed.Job{Tag: tag(t, c.tag), User: c.user, Name: c.job, GPUs: max(c.gpus, 1)}
+		got := set.For(&j, types, workloads(t), c.k)
+		for i, w := range c.want {
+			a := got.Speeds[i]
+			if math.Abs(a.Speed-w.speed) > 0.02*w.speed || a.Source != w.source || a.GPUType != types[i] || !(a.Factor >= 1) {
+				t.Errorf("%s: %s: got %+v, want %v by %s", name, types[i], a, w.speed, w.source)
+			}
+		}
+		notes := strings.Join(got.Notes, "; ")
+		if c.note == "" && notes != "" || !strings.Contains(notes, c.note) {
+			t.Errorf("%s: notes %q, want %q", name, notes, c.note)
+		}
+	}
+}
+
+// A program that history has never seen is taken for a usual one, but only after
+// what the operator says of types.
+func TestAnUnseenProgram(t *testing.T) {
+	var h speed.History
+	for i := range 12 {
+		for _, r := range []speed.Run{
+			{Program: program(i), Seconds: map[string]float64{"a100": 10}, Work: 30},
+			{Program: program(i), Seconds: map[string]float64{"v100": 30}, Work: 30},
+		} {
+			h.Add(r)
+		}
+	}
+	k := h.Learn()
+	j := speed.Job{User: "ann", Name: "new", GPUs: 1}
+	types := []string{"a100", "v100"}
+	got := (&speed.Settings{Within: 2}).For(&j, types, nil, k).Speeds
+	if got[1].Source != speed.Site || math.Abs(got[1].Speed-1./3) > 0.01 {
+		t.Errorf("%+v", got)
+	}
+	got = (&speed.Settings{Within: 2, Types: map[string]float64{"a100": 2, "v100": 1}}).For(&j, types, nil, k).Speeds
+	if got[1].Source != speed.Default || got[1].Speed != 0.5 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// What history is not sure enough of it does not say.
+func TestDoubtIsLeftToTheNext(t *testing.T) {
+	k := taught()
+	j := speed.Job{Tag: tag(t, "&workload=w0"), GPUs: 1}
+	for _, within := range []float64{1.0001, 2} {
+		got := (&speed.Settings{Within: within}).For(&j, []string{"a100", "v100"}, nil, k).Speeds
+		if sure := got[0].Source == speed.Past; sure != (within == 2) {
+			t.Errorf("within a factor %v: %+v", within, got)
+		}
+	}
+}
+
+// A database may hold what an earlier priod made of runs: what is no speed is
+// not said again.
+func TestLessonsBeyondMeasure(t *testing.T) {
+	usual := speed.Usual{Types: []string{"a100", "t4", "v100"}, Mean: make([]float64, 3), Doubt: make([]float64, 6), Spread: make([]float64, 6)}
+	k, err := speed.Recall(usual, []speed.Lesson{{Program: program(0), Steps: true, Mean: []float64{-1000, -1, -2}, Covariance: make([]float64, 6)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, a := range ask(k, 0) {
+		if want := []speed.Source{speed.Site, speed.Past, speed.Past}[i]; !(a.Speed > 0) || a.Source != want {
+			t.Errorf("%+v, want source %s", a, want)
+		}
+	}
+}
