@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -27,6 +26,9 @@ type Evictions struct {
 	}
 	Told   func(Event) // hears of each step; nil: nobody does
 	Vetoes Vetoes      // from one cycle to the next; nil: each looks anew
+	// Now is the clock that graces and holds go by, which runs on while commands are
+	// sent; nil: the system's.
+	Now func() time.Time
 }
 
 // Vetoes are the jobs that a closer look ruled out lately for what no poll shows.
@@ -249,6 +251,13 @@ func (e *Evictions) save(ctx context.Context, t *evict.Turn, meaning string) err
 	return nil
 }
 
+func (e *Evictions) now() time.Time {
+	if e.Now == nil {
+		return time.Now()
+	}
+	return e.Now()
+}
+
 // Tend takes the evictions under way as far as they go now. The snapshot and the
 // plan are those of the cycle, nil between two cycles; paused says that nothing
 // new may be begun.
@@ -263,7 +272,7 @@ func (e *Evictions) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan,
 		e.Journal.Forget(s.At, func(id cluster.JobID) bool { return queue[id] != nil })
 	}
 	var doubts error
-	some := rand.Uint64()
+	some := uint64(e.now().UnixNano()) * 0x9e3779b97f4a7c15 >> 32 // others each time
 	for range turns {
 		targets, sights := e.Journal.Urgent(), map[cluster.JobID]evict.Sight{}
 		if s != nil {
@@ -279,7 +288,7 @@ func (e *Evictions) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan,
 		if len(sights) == 0 {
 			return doubts
 		}
-		seen.At, seen.Sights = time.Now(), sights
+		seen.At, seen.Sights = e.now(), sights
 		turn := evict.Next(e.Journal, seen)
 		if err := e.save(ctx, &turn, "no command was sent"); err != nil {
 			return err
@@ -289,7 +298,7 @@ func (e *Evictions) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan,
 		}
 		acting := context.WithoutCancel(ctx) // what is recorded is carried through
 		results := e.Slurm.Do(acting, turn.Commands)
-		settled := evict.Settle(e.Journal, results, time.Now())
+		settled := evict.Settle(e.Journal, results, e.now())
 		if err := e.save(acting, &settled, "the commands are sent"); err != nil {
 			return err
 		}

@@ -28,7 +28,7 @@ type Verdict struct {
 // overran, in the order of the snapshot, and the TE verdicts' indices, first to
 // last.
 func Rank(s *cluster.Snapshot, h *cluster.History, set plan.Classes) (verdicts []Verdict, te []int) {
-	r := ranker{set: set, use: useOf(s, h, &set)}
+	r := ranker{set: set, now: s.At, use: useOf(s, h, &set)}
 	verdicts = make([]Verdict, 0, len(s.Jobs))
 	for i := range s.Jobs {
 		if s.Jobs[i].State != cluster.Pending {
@@ -88,6 +88,7 @@ func turn(j *cluster.Job) cluster.JobID {
 
 type ranker struct {
 	set plan.Classes
+	now time.Time
 	use func() use
 }
 
