@@ -424,7 +424,7 @@ func (s *simulated) jobs(ctx context.Context, c *cli.Context, cfg *config.Config
 	}
 	opts := trace.Options{Format: trace.Format(c.String("format")), SkipBad: c.Bool("skip-bad"), Sort: c.Bool("sort"), Workloads: table, JobsPerHour: c.Float64("jobs-per-hour")}
 	if cfg != nil {
-		opts.TEQOS = cfg.Ranking.TEQOS
+		opts.TEQOS, opts.BEQOS = cfg.Ranking.TEQOS, cfg.Ranking.BEQOS
 	}
 	switch {
 	case c.String("generate") != "":

@@ -313,6 +313,17 @@ func (n *Nodes) Among(nodes []int32) int32 {
 	return -int32(at) - 1
 }
 
+// Named are the nodes on which a request has to lie; none: it may lie anywhere.
+func (n *Nodes) Named(r Request) []int32 {
+	switch {
+	case r.On > 0:
+		return []int32{r.On - 1}
+	case r.On < 0:
+		return (*n.sets)[-r.On-1]
+	}
+	return nil
+}
+
 // among takes GPUs of a set of nodes, as even as they go where the job names how many
 // nodes, else of each as many as it holds.
 func (n *Nodes) among(g *group, r Request, set []int32, v view) bool {

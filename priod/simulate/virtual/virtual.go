@@ -105,6 +105,8 @@ type Options struct {
 type Daemon struct {
 	Settings cycle.Settings
 	Interval time.Duration
+	Watch    time.Duration // evictions under way are looked at so often between two cycles
+	Calls    int           // cycles that TE submissions bring forward within a minute, at most
 
 	every bool // tests: also those cycles that would change nothing
 }
