@@ -19,8 +19,6 @@ import (
 	"slurmprio/priod/evict"
 	"slurmprio/priod/live"
 	"slurmprio/priod/report"
-	"slurmprio/priod/size"
-	"slurmprio/priod/steer"
 	"slurmprio/priod/store"
 	"slurmprio/priod/workload"
 )
@@ -104,26 +102,19 @@ func preview(ctx context.Context, cfg *config.Config, log hclog.Logger) (cycle.R
 	if err != nil {
 		journal = evict.NewJournal() // history has said why
 	}
-	set := cycle.Settings{Decide: cfg.Decide(), DryRun: true, Allocation: cfg.AllocationSettings()}
-	slurm := live.New(newClient(cfg))
-	if set.Ledger, err = ledger(ctx, cfg, slurm, &set.Allocation); err != nil {
+	table, err := workload.Load(cfg.Speeds.Workloads)
+	if err != nil {
 		return cycle.Result{}, err
 	}
-	set.Evictions = cycle.Evictions{Settings: cfg.Eviction(), Slurm: slurm, Journal: journal}
-	set.Rounds = &cycle.Rounds{Settings: cfg.RoundSettings()}
-	var sizes size.Sizes
-	sizing := cfg.Sizes()
-	if sizing.Table, err = workload.Load(cfg.Speeds.Workloads); err != nil {
+	slurm, state := live.New(newClient(cfg)), cycle.NewState()
+	state.Journal = journal
+	state.Uses.At = time.Now()
+	state.Uses.Past = daemon.UsesKnown(ctx, slurm, cfg, state.Uses.At, log)
+	set := cfg.Features(slurm, table, state)
+	set.DryRun = true
+	if set.Allocation.Ledger, err = ledger(ctx, cfg, slurm, &set.Allocation.Settings); err != nil {
 		return cycle.Result{}, err
 	}
-	sizing.PastAt = time.Now()
-	sizing.Past = daemon.UsesKnown(ctx, slurm, cfg, sizing.PastAt, log)
-	sizes.Set(sizing)
-	set.Sizing = cycle.Sizing{Sizes: &sizes, Slurm: slurm}
-	var memory size.GiveBack
-	memory.Set(cfg.GiveBack())
-	set.GiveBack = cycle.GiveBack{Memory: &memory, Slurm: slurm}
-	set.Steering = cycle.Steering{Settings: cfg.Steer(), Helm: &steer.Helm{}, Slurm: slurm}
 	return cycle.Step(ctx, slurm, nil, h, set)
 }
 
@@ -134,9 +125,6 @@ func ledger(ctx context.Context, cfg *config.Config, slurm *live.Cluster, set *a
 		return nil, nil
 	}
 	var err error
-	if set.Table, err = workload.Load(cfg.Speeds.Workloads); err != nil {
-		return nil, err
-	}
 	if set.Policy.Name == "hierarchical" {
 		if set.Accounts, err = slurm.AccountShares(ctx); err != nil {
 			return nil, err

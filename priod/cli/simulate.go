@@ -20,9 +20,7 @@ import (
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
 
-	"slurmprio/priod/allocate"
 	"slurmprio/priod/config"
-	"slurmprio/priod/cycle"
 	"slurmprio/priod/evict/preemption"
 	"slurmprio/priod/evict/yield"
 	"slurmprio/priod/live"
@@ -215,19 +213,9 @@ func simulation(ctx context.Context, c *cli.Context, bar io.Writer) (*simulated,
 		in.Learning = speed.Settings{Within: cfg.Speeds.Within}
 	}
 	if spec.Order == "priod" {
-		in.Daemon = virtual.Daemon{Interval: time.Duration(cfg.Cycle.Interval), Settings: cycle.Settings{Decide: cfg.Decide()}}
-		in.Sizes = cfg.Sizes()
-		in.Sizes.Table = table
-		in.Daemon.Settings.Decide.Ranking.Partitions = nil // a trace has none
-		if set := cfg.AllocationSettings(); set.Policy.Name != "" {
-			set.Ranking.Partitions, set.Table = nil, table
-			in.Daemon.Settings.Ledger, in.Daemon.Settings.Allocation = &allocate.Ledger{}, set
-		}
-		if set := cfg.Steer(); set.Enabled {
-			in.Daemon.Settings.Steering = cycle.Steering{Settings: set, Helm: &steer.Helm{}}
-			if err := steeredBackfill(c, &s.spec); err != nil {
-				return nil, err
-			}
+		in.Config, in.Table = cfg, table
+		if cfg.Steering.Enabled && !c.IsSet("backfill") { // a job that waits for its GPU type must not block all others
+			s.spec.Backfill = string(virtual.EASY)
 		}
 	}
 	in.Trouble = s.trouble
@@ -252,17 +240,6 @@ func simulation(ctx context.Context, c *cli.Context, bar io.Writer) (*simulated,
 		s.notes = append(s.notes, fmt.Sprintf("%d allocations failed in all", s.failed))
 	}
 	return s, err
-}
-
-// steeredBackfill has a job that waits for its GPU type not block all others.
-func steeredBackfill(c *cli.Context, spec *simulate.Spec) error {
-	if !c.IsSet("backfill") {
-		spec.Backfill = string(virtual.EASY)
-	}
-	if spec.Backfill == string(virtual.NoBackfill) {
-		return usagef("simulate: with steering.enabled --order priod wants backfill: a job that waits for its GPU type would block all others; leave --backfill out")
-	}
-	return nil
 }
 
 // trouble keeps the first problem that the optimiser failed on, and counts.

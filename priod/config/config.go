@@ -337,6 +337,9 @@ var (
 // (NICE_OFFSET - 3, slurm.h).
 const maxTop = 2147483645
 
+// Check refuses values that make no sense, or do not go together, by their key.
+func (c *Config) Check() error { return c.validate() }
+
 func (c *Config) validate() error {
 	_, leverKnown := levers[c.Ranking.Lever]
 	_, wakeErr := wakeAddresses(c.Wake.Listen)

@@ -63,8 +63,8 @@ type Store interface {
 type Slurm interface {
 	plan.Slurm
 	evict.Slurm
-	cycle.Asker
-	cycle.Measurer
+	size.Asker
+	size.Measurer
 	UseReader
 	// Past returns the runs that accounting knows of a span of time.
 	Past(ctx context.Context, since, until time.Time) ([]cluster.PastRun, error)
@@ -74,7 +74,7 @@ type Slurm interface {
 	// command lines. It may be called beside the other methods.
 	Stays(ctx context.Context, since, until time.Time, steps *regexp.Regexp) ([]speed.Stay, error)
 	// Places is for cycle.Steering.
-	Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]steer.Place, error)
+	Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]cluster.Place, error)
 	// Controllers, Answers and Identity are those of live.Cluster.
 	Controllers(context.Context) ([]slurmplug.Controller, error)
 	Answers(context.Context) error
@@ -102,8 +102,8 @@ type Daemon struct {
 	journal *evict.Journal
 	ledger  *allocate.Ledger
 	helm    steer.Helm
-	rounds  cycle.Rounds
-	vetoes  cycle.Vetoes
+	rounds  evict.Rounds
+	vetoes  evict.Vetoes
 	school  school
 	sizes   size.Sizes
 	memory  size.GiveBack
@@ -246,7 +246,7 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 	if d.clock.now == nil {
 		d.clock.now = time.Now
 	}
-	d.vetoes = cycle.Vetoes{}
+	d.vetoes = evict.Vetoes{}
 	d.health = newHealth()
 	d.metrics = newMetrics(d.Version, d.health)
 	if d.history, err = d.Store.Load(ctx); err != nil {
@@ -297,7 +297,9 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 	d.fill(ctx, now)
 	d.readAccounts(ctx)
 	begun, current, took := time.Now(), "", map[string]time.Duration{}
-	set := cycle.Settings{Decide: d.Config.Decide(), Hold: hold, Stage: func(next string) {
+	d.readUse(ctx, now)
+	set := d.features()
+	set.Hold, set.Stage = hold, func(next string) {
 		now := time.Now()
 		if current != "" {
 			took[current] += now.Sub(begun)
@@ -307,19 +309,11 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 		}
 		begun, current = now, next
 		d.notify(daemon.SdNotifyWatchdog)
-	}}
+	}
 	var slurm plan.Slurm = d.slurm
 	if d.Config.Cycle.FollowController {
 		slurm = follower{d.slurm, d}
 	}
-	set.Evictions = d.evictions()
-	d.rounds.Settings = d.Config.RoundSettings()
-	set.Rounds = &d.rounds
-	set.Ledger, set.Allocation = d.ledger, d.allocation()
-	set.Steering = cycle.Steering{Settings: d.Config.Steer(), Helm: &d.helm, Slurm: d.slurm}
-	set.Sizing = d.sizing(ctx, now)
-	d.memory.Set(d.Config.GiveBack())
-	set.GiveBack = cycle.GiveBack{Memory: &d.memory, Slurm: d.slurm}
 	result, err = cycle.Step(ctx, slurm, d.Store, d.history, set)
 	if err != nil && d.unfit != "" {
 		err = fmt.Errorf("%s: %w", d.unfit, err) // it may be why the read failed
@@ -331,6 +325,21 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 		d.rivals(result.Strangers, result.Snapshot.At)
 	}
 	return result, took["observe"], err
+}
+
+// features are those of a cycle, with what the daemon knows besides its configuration.
+func (d *Daemon) features() cycle.Settings {
+	set := d.Config.Features(d.slurm, d.table, d.state())
+	set.Allocation.Settings, set.Evictions = d.allocation(), d.evictions()
+	return set
+}
+
+// state is what the features remember.
+func (d *Daemon) state() *cycle.State {
+	return &cycle.State{
+		Ledger: d.ledger, Journal: d.journal, Rounds: &d.rounds, Vetoes: d.vetoes, Helm: &d.helm, Memory: &d.memory, Sizes: &d.sizes,
+		Uses: d.usesKnown(),
+	}
 }
 
 // fit finds out whether this Slurm is one that priod writes to, and says so once when

@@ -6,21 +6,16 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/cycle"
 	"slurmprio/priod/evict"
 )
 
 // evictions is what a cycle needs to make room.
-func (d *Daemon) evictions() cycle.Evictions {
-	slurm := evict.Slurm(d.slurm)
-	if d.Config.Cycle.FollowController {
-		slurm = evictor{d.slurm, d}
+func (d *Daemon) evictions() evict.Feature {
+	e := d.Config.Evictions(d.slurm, d.state())
+	if e.Settings.Since, e.Recorder, e.Told = d.since, d.Store, d.told; d.Config.Cycle.FollowController {
+		e.Slurm = evictor{d.slurm, d}
 	}
-	set := d.Config.Eviction()
-	set.Since = d.since
-	return cycle.Evictions{
-		Settings: set, Slurm: slurm, Journal: d.journal, Recorder: d.Store, Told: d.told, Vetoes: d.vetoes,
-	}
+	return e
 }
 
 // tend goes on with the evictions under way between two cycles, so that nobody
@@ -44,7 +39,7 @@ func (d *Daemon) tend(ctx context.Context) (pause time.Duration, more bool) {
 }
 
 // told logs each step of a claim or an eviction.
-func (d *Daemon) told(e cycle.Event) {
+func (d *Daemon) told(e evict.Event) {
 	if c := e.Claim; c != nil {
 		if e.Before == string(c.State) {
 			return // the pin alone

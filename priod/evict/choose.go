@@ -264,13 +264,16 @@ func (c *Choice) trials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Sett
 			t.Why = preemption.Fits
 		case len(c.snapshot.Trials)-len(c.snapshot.Claims) >= considered:
 			t.Why = LaterTurn
-		case set.Policy.Limits.PerOwner > 0 && spent[t.User] >= set.Policy.Limits.PerOwner:
+		case set.Policy.Limits.PerOwner > 0 && t.User != "" && spent[t.User] >= set.Policy.Limits.PerOwner:
 			t.Why = preemption.PerOwner
 		}
 		if t.Why == "" {
 			t.at = len(c.snapshot.Trials)
 			owner, known := owners[t.User]
-			if !known {
+			switch {
+			case t.User == "": // in a trace that names no users these are not one user's
+				owner = preemption.Nobody
+			case !known:
 				owner = len(owners)
 				owners[t.User] = owner
 				c.snapshot.PastOwner = append(c.snapshot.PastOwner, spent[t.User])

@@ -16,13 +16,14 @@ type learned map[string]*conduct
 type conduct struct {
 	took   []float64
 	forced int
+	sorted bool
 }
 
 func (j *Journal) learned() learned {
 	l := learned{}
 	for i := range j.Evictions {
 		e := &j.Evictions[i]
-		if e.LeftAt.IsZero() || e.How != Exited && e.How != Forced {
+		if e.User == "" || e.LeftAt.IsZero() || e.How != Exited && e.How != Forced {
 			continue
 		}
 		c := l[e.User]
@@ -45,8 +46,11 @@ func (l learned) expect(j *cluster.Job, set *Settings, elapsed float64) (grace, 
 	grace = set.grace(j).Seconds()
 	saves := j.Tag.Signal != ""
 	if c := l[j.User]; c != nil && len(c.took) >= enough {
-		took := slices.Sorted(slices.Values(c.took))
-		grace = min(grace, took[len(took)*9/10])
+		if !c.sorted {
+			slices.Sort(c.took)
+			c.sorted = true
+		}
+		grace = min(grace, c.took[len(c.took)*9/10])
 		saves = saves && 2*c.forced <= len(c.took)
 	}
 	switch every := j.Tag.Ckpt.Seconds(); {

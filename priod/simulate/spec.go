@@ -137,7 +137,7 @@ func (s *Spec) Check() error {
 		return err
 	}
 	switch {
-	case !s.steers() && s.Round != 0 || s.RoundModel != "" || s.FirstRound != 0:
+	case !s.steers() && s.Order != "priod" && s.Round != 0 || s.RoundModel != "" || s.FirstRound != 0:
 		return errors.New("--round-model and --first-round belong to --engine rounds, --round to it or to --allocation")
 	case s.Speeds != "known":
 		return fmt.Errorf("--speeds %s needs --engine rounds", s.Speeds)
@@ -192,7 +192,9 @@ func (s *Spec) checkSteering() error {
 		return fmt.Errorf("--allocation %s needs --engine rounds: on a Slurm no jobs share GPUs", s.Allocation)
 	case s.Backfill == "none":
 		return fmt.Errorf("--allocation %s with --engine slurm wants backfill: a job that waits for its GPU type would block all others; leave --backfill out", s.Allocation)
-	case s.Order == "srtf" || s.Order == "las" || s.Order == "priod":
+	case s.Order == "priod":
+		return nil // the configuration says the rest
+	case s.Order == "srtf" || s.Order == "las":
 		return fmt.Errorf("--allocation %s with --engine slurm does not go with --order %s: want fifo, owed, sjf, ftf or multifactor", s.Allocation, s.Order)
 	case s.evicts():
 		return fmt.Errorf("--allocation %s with --engine slurm does not go with --preemption %s: want none or te-first", s.Allocation, s.Preemption)

@@ -108,6 +108,9 @@ func consents(j *cluster.Job) bool {
 	return j.TagErr == "" && (len(j.Tag.CPU) > 0 || len(j.Tag.Mem) > 0 || j.Tag.Workload != "")
 }
 
+// Enabled tells whether new sizes are written.
+func (z *Sizes) Enabled() bool { return z != nil && z.set.Enabled }
+
 // Heads are the waiting jobs, as indices into the snapshot, whose Asked Decide
 // needs: those that carry a size of priod's and, where some job at the head of the
 // queue consents, that head.
@@ -220,13 +223,9 @@ type resizable struct {
 
 // tell says what became of a job's size; of an array, of its first task.
 func (d *sizer) tell(dec *plan.Decision, format string, a ...any) {
-	switch {
-	case strings.Contains(dec.Detail, "size: "):
-		return
-	case dec.Detail != "":
-		dec.Detail += "; "
+	if dec.Size == "" {
+		dec.Size = fmt.Sprintf(format, a...)
 	}
-	dec.Detail += fmt.Sprintf(format, a...)
 }
 
 // giveBack takes back sizes of jobs that did not start with them, or no longer

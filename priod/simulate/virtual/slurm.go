@@ -74,7 +74,7 @@ func newSlurm(e *engine) *slurm {
 		})
 	}
 	set := &e.opt.Daemon.Settings
-	set.Sizing.Slurm, set.Steering.Slurm = s, s
+	set.Sizing.Slurm, set.Memory.Slurm, set.Steering.Slurm = s, s, s
 	set.Evictions.Slurm, set.Evictions.Recorder, set.Evictions.Now = s, memory{}, s.now
 	if s.evicts() {
 		s.ended = map[cluster.JobID]pastRun{}
@@ -339,20 +339,21 @@ func (e *engine) step() error {
 func (s *slurm) still() bool {
 	set := &s.e.opt.Daemon.Settings
 	trials := func(j *job) bool { return j.pending() && j.Class == cluster.TE }
-	switch r := &set.Decide.Ranking; {
+	allocates := set.Allocation.Ledger != nil && set.Allocation.Settings.Policy.Name != ""
+	switch r := &set.Order.Settings.Ranking; {
 	case s.changes || s.wrote || s.commanded || s.tending || s.roundEnds():
 		return false
 	case !slices.ContainsFunc(s.jobs, (*job).pending):
-		return set.Ledger == nil || !set.Ledger.Due(instant(s.e.now), &set.Allocation)
+		return !allocates || !set.Allocation.Ledger.Due(instant(s.e.now), &set.Allocation.Settings)
 	default:
 		byTheClock := set.Evictions.Settings.Enabled || r.User.GPUHours > 0 || r.Account.GPUHours > 0 || len(r.Users)+len(r.Accounts) > 0
-		return !(byTheClock && slices.ContainsFunc(s.jobs, trials)) && set.Ledger == nil && set.Sizing.Sizes == nil
+		return !(byTheClock && slices.ContainsFunc(s.jobs, trials)) && !allocates && !set.Sizing.Sizes.Enabled()
 	}
 }
 
 // roundEnds tells whether a round has ended since the last cycle.
 func (s *slurm) roundEnds() bool {
-	r := s.e.opt.Daemon.Settings.Rounds
+	r := s.e.opt.Daemon.Settings.Evictions.Rounds
 	if r == nil || !r.Settings.Enabled {
 		return false
 	}
@@ -360,7 +361,21 @@ func (s *slurm) roundEnds() bool {
 }
 
 // evicts tells whether the daemon may have jobs leave.
-func (s *slurm) evicts() bool { return s.e.opt.Daemon.Settings.Evictions.Journal != nil }
+func (s *slurm) evicts() bool {
+	e := &s.e.opt.Daemon.Settings.Evictions
+	return e.Journal != nil && (e.Settings.Enabled || e.Rounds != nil && e.Rounds.Settings.Enabled)
+}
+
+// KeepsMemory says why running jobs give back no memory.
+func (s *slurm) KeepsMemory() string { return "a trace does not say what memory its jobs use" }
+
+// AskMemory is not asked.
+func (s *slurm) AskMemory(context.Context, []*cluster.Job) error { return nil }
+
+// Peaks are not asked for.
+func (s *slurm) Peaks(context.Context, []*cluster.Job) (map[cluster.JobID]int64, error) {
+	return nil, nil
+}
 
 // memory is a Recorder for a run that nobody will look up: the outcomes are
 // the record.

@@ -166,7 +166,7 @@ func check(c trace.Cluster, o *Options) error {
 		{o.preemptive() && o.Backfill != NoBackfill, fmt.Sprintf("order %s already starts whatever fits: leave backfill at none", o.Order)},
 		{o.preemptive() && !(o.Grace == 0 && o.RequeueDelay == 0 && o.Prolog == 0 && o.Epilog == 0 && o.RestartCost == 0 && o.MTBF == 0 && o.UserGPUs == 0 && o.AccountGPUs == 0 && o.Evict == nil && o.Steer == nil),
 			fmt.Sprintf("order %s preempts at no cost: it knows no grace, delays, limits, failures, steering or evictions", o.Order)},
-		{(o.Size != nil || o.Order == Priod && o.Daemon.Settings.Sizing.Sizes != nil) && (o.Placement == placement.Pool || o.Backfill == Conservative), "jobs are sized where they are placed on nodes, and not with conservative backfill, which fixes sizes when it plans"},
+		{(o.Size != nil || o.Order == Priod && o.Daemon.Settings.Sizing.Sizes.Enabled()) && (o.Placement == placement.Pool || o.Backfill == Conservative), "jobs are sized where they are placed on nodes, and not with conservative backfill, which fixes sizes when it plans"},
 		{o.MTBF > 0 && o.Placement == placement.Pool, "nodes fail only where jobs are placed on nodes: --placement packed or consolidated"},
 		{o.MTBF > 0 && o.Repair == 0, "a failed node wants a time for its repair: --repair beside --mtbf"},
 		{o.Size != nil && o.Order == Priod, "order priod sizes by itself: no second hand on the jobs' sizes"},
