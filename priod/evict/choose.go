@@ -163,8 +163,9 @@ func (e *Eviction) cost() float64 {
 // candidates are the jobs that hold GPUs.
 func (c *Choice) candidates(s *cluster.Snapshot, j *Journal, set *Settings, m *nodemap.Map, vetoed map[cluster.JobID]preemption.Why) {
 	leaving := map[cluster.JobID]bool{}
-	for i := range j.Evictions {
-		if e := &j.Evictions[i]; e.Leaving() {
+	_, evictions := j.live()
+	for i := range evictions {
+		if e := &evictions[i]; e.Leaving() {
 			leaving[e.Job] = true
 		}
 	}
@@ -346,8 +347,9 @@ func (c *Claim) on(m *nodemap.Map) (shares []placement.Share) {
 // open are the claims that keep a place, by job.
 func (j *Journal) open() map[cluster.JobID]*Claim {
 	claims := map[cluster.JobID]*Claim{}
-	for i := range j.Claims {
-		if x := &j.Claims[i]; x.Open() {
+	live, _ := j.live()
+	for i := range live {
+		if x := &live[i]; x.Open() {
 			claims[x.Job] = x
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"sort"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -217,6 +218,9 @@ func (t *Turn) Empty() bool { return len(t.Claims)+len(t.Evictions) == 0 }
 // second claims look at them.
 const Memory = 7 * 24 * time.Hour
 
+// sweepEvery is how often rows that are older are looked for.
+const sweepEvery = 10 * time.Minute
+
 // Journal is what is known of claims and evictions, by number.
 type Journal struct {
 	Claims                  []Claim
@@ -225,18 +229,56 @@ type Journal struct {
 	LastClaim, LastEviction int64                 // numbers given
 
 	nodes []cluster.Node // as See was told
+	swept time.Time      // of what is to be forgotten
+	over  over
+}
+
+// over is how many rows at the head of the journal nothing is to be done for any more,
+// and the numbers of the last of them.
+type over struct {
+	claims, evictions       int
+	lastClaim, lastEviction int64
+}
+
+// live are the rows behind those that are over: all for which something is still to be
+// done, and some that ended lately.
+func (j *Journal) live() (claims []Claim, evictions []Eviction) {
+	o := &j.over
+	if o.claims > len(j.Claims) || o.claims > 0 && j.Claims[o.claims-1].Number != o.lastClaim {
+		o.claims = 0
+	}
+	for ; o.claims < len(j.Claims); o.claims++ {
+		c := &j.Claims[o.claims]
+		if c.Open() || c.Pin != "" || c.Resv != "" {
+			break
+		}
+		o.lastClaim = c.Number
+	}
+	if o.evictions > len(j.Evictions) || o.evictions > 0 && j.Evictions[o.evictions-1].Number != o.lastEviction {
+		o.evictions = 0
+	}
+	for ; o.evictions < len(j.Evictions) && !j.Evictions[o.evictions].Open(); o.evictions++ {
+		o.lastEviction = j.Evictions[o.evictions].Number
+	}
+	return j.Claims[o.claims:], j.Evictions[o.evictions:]
 }
 
 // NewJournal returns an empty one.
 func NewJournal() *Journal { return &Journal{Times: map[cluster.JobID]int{}} }
+
+// of are the evictions of a claim and all later ones: rows are numbered in the order of
+// their claims.
+func (j *Journal) of(claim int64) []Eviction {
+	return j.Evictions[sort.Search(len(j.Evictions), func(i int) bool { return j.Evictions[i].Claim >= claim }):]
+}
 
 // Blank tells whether nothing is known, as long as nobody was ever evicted.
 func (j *Journal) Blank() bool { return len(j.Claims)+len(j.Evictions) == 0 }
 
 // Claim returns the claim of a number, nil when it is forgotten.
 func (j *Journal) Claim(number int64) *Claim {
-	at, ok := slices.BinarySearchFunc(j.Claims, number, func(c Claim, n int64) int { return int(c.Number - n) })
-	if !ok {
+	at := sort.Search(len(j.Claims), func(i int) bool { return j.Claims[i].Number >= number })
+	if at == len(j.Claims) || j.Claims[at].Number != number {
 		return nil
 	}
 	return &j.Claims[at]
@@ -244,8 +286,8 @@ func (j *Journal) Claim(number int64) *Claim {
 
 // Eviction returns the eviction of a number, nil when it is forgotten.
 func (j *Journal) Eviction(number int64) *Eviction {
-	at, ok := slices.BinarySearchFunc(j.Evictions, number, func(e Eviction, n int64) int { return int(e.Number - n) })
-	if !ok {
+	at := sort.Search(len(j.Evictions), func(i int) bool { return j.Evictions[i].Number >= number })
+	if at == len(j.Evictions) || j.Evictions[at].Number != number {
 		return nil
 	}
 	return &j.Evictions[at]
@@ -304,6 +346,10 @@ func (j *Journal) Take(t *Turn) {
 // not in the queue: one that failed may come back. A claim stays as long as one of its
 // evictions is open.
 func (j *Journal) Forget(now time.Time, present func(cluster.JobID) bool) {
+	if now.Sub(j.swept).Abs() < sweepEvery {
+		return
+	}
+	j.swept = now
 	before := now.Add(-Memory)
 	j.Evictions = slices.DeleteFunc(j.Evictions, func(e Eviction) bool { return !e.Open() && e.Ended.Before(before) })
 	known, made := map[cluster.JobID]bool{}, map[int64]bool{}
@@ -325,13 +371,14 @@ func (j *Journal) Forget(now time.Time, present func(cluster.JobID) bool) {
 // Urgent lists the jobs that something waits for, each once: those to look at
 // between two cycles.
 func (j *Journal) Urgent() (jobs []Target) {
-	for i := range j.Claims {
-		if c := &j.Claims[i]; c.Open() || c.Resv != "" {
+	claims, evictions := j.live()
+	for i := range claims {
+		if c := &claims[i]; c.Open() || c.Resv != "" {
 			jobs = append(jobs, Target{c.Job, c.RawID})
 		}
 	}
-	for i := range j.Evictions {
-		if e := &j.Evictions[i]; e.Open() && e.State != Restored {
+	for i := range evictions {
+		if e := &evictions[i]; e.Open() && e.State != Restored {
 			jobs = append(jobs, Target{e.Job, e.RawID})
 		}
 	}
@@ -341,13 +388,14 @@ func (j *Journal) Urgent() (jobs []Target) {
 // Idle lists the others of which something is still to come: victims that wait
 // in the queue, and jobs that are pinned to a place that no claim keeps any more.
 func (j *Journal) Idle() (waiting, pinned []Target) {
-	for i := range j.Claims {
-		if c := &j.Claims[i]; !c.Open() && c.Pin != "" {
+	claims, evictions := j.live()
+	for i := range claims {
+		if c := &claims[i]; !c.Open() && c.Pin != "" {
 			pinned = append(pinned, Target{c.Job, c.RawID})
 		}
 	}
-	for i := range j.Evictions {
-		if e := &j.Evictions[i]; e.State == Restored {
+	for i := range evictions {
+		if e := &evictions[i]; e.State == Restored {
 			waiting = append(waiting, Target{e.Job, e.RawID})
 		}
 	}
@@ -356,7 +404,11 @@ func (j *Journal) Idle() (waiting, pinned []Target) {
 
 // Pins tells whether a job's request may still name the place of one of its claims.
 func (j *Journal) Pins(id cluster.JobID) bool {
-	return j != nil && slices.ContainsFunc(j.Claims, func(c Claim) bool { return c.Job == id && c.Pin != "" })
+	if j == nil {
+		return false
+	}
+	claims, _ := j.live()
+	return slices.ContainsFunc(claims, func(c Claim) bool { return c.Job == id && c.Pin != "" })
 }
 
 // Taken counts the places that tasks of an array take: those that run, and those that
@@ -369,8 +421,9 @@ func (j *Journal) Taken(array uint32, s *cluster.Snapshot) (n int) {
 		}
 	}
 	n = len(running)
-	for i := range j.Claims {
-		if c := &j.Claims[i]; c.Open() && c.Job.ID == array && !running[c.Job] {
+	claims, _ := j.live()
+	for i := range claims {
+		if c := &claims[i]; c.Open() && c.Job.ID == array && !running[c.Job] {
 			n++
 		}
 	}
@@ -392,8 +445,9 @@ func unique(jobs []Target) []Target {
 // reserved meanwhile.
 func (j *Journal) Mark(h *cluster.History) {
 	h.Claiming, h.Returning, h.Reserved = map[cluster.JobID]bool{}, map[cluster.JobID]bool{}, map[string]bool{}
-	for i := range j.Claims {
-		c := &j.Claims[i]
+	claims, evictions := j.live()
+	for i := range claims {
+		c := &claims[i]
 		if c.Open() {
 			h.Claiming[c.Job] = true
 		}
@@ -403,8 +457,8 @@ func (j *Journal) Mark(h *cluster.History) {
 			}
 		}
 	}
-	for i := range j.Evictions {
-		switch e := &j.Evictions[i]; e.State {
+	for i := range evictions {
+		switch e := &evictions[i]; e.State {
 		case Left, Requeued, Restored:
 			if c := j.Claim(e.Claim); c == nil || c.Purpose != ForRound { // who has had more than its due goes back to its place
 				h.Returning[e.Job] = true

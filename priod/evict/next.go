@@ -49,27 +49,28 @@ type Seen struct {
 // nothing.
 func Next(j *Journal, seen Seen) Turn {
 	n := next{j: j, Seen: seen, claims: map[int64]Claim{}, evictions: map[int64]Eviction{}, busy: map[int64]bool{}}
-	for i := range j.Evictions {
-		n.evict(j.Evictions[i])
+	claims, evictions := j.live()
+	for i := range evictions {
+		n.evict(evictions[i])
 	}
-	for i := range j.Claims {
-		n.claim(j.Claims[i])
+	for i := range claims {
+		n.claim(claims[i])
 	}
-	for i := range j.Evictions { // of claims that were just settled
-		if e := n.now(&j.Evictions[i]); !n.busy[e.Number] {
+	for i := range evictions { // of claims that were just settled
+		if e := n.now(&evictions[i]); !n.busy[e.Number] {
 			if _, changed := n.claims[e.Claim]; changed {
 				n.evict(*e)
 			}
 		}
 	}
 	var t Turn
-	for i := range j.Claims {
-		if c, ok := n.claims[j.Claims[i].Number]; ok {
+	for i := range claims {
+		if c, ok := n.claims[claims[i].Number]; ok {
 			t.Claims = append(t.Claims, c)
 		}
 	}
-	for i := range j.Evictions {
-		if e, ok := n.evictions[j.Evictions[i].Number]; ok {
+	for i := range evictions {
+		if e, ok := n.evictions[evictions[i].Number]; ok {
 			t.Evictions = append(t.Evictions, e)
 		}
 	}
@@ -380,8 +381,9 @@ func (n *next) reserve(c *Claim) {
 		n.commands = append(n.commands, Command{Verb: Free, Job: c.Job, Claim: c.Number, Value: c.Resv})
 	case c.ResvAt.IsZero() && !n.Paused:
 		grace := time.Duration(0)
-		for i := range n.j.Evictions {
-			if e := &n.j.Evictions[i]; e.Claim == c.Number {
+		of := n.j.of(c.Number)
+		for i := range of {
+			if e := &of[i]; e.Claim == c.Number {
 				grace = max(grace, e.Grace)
 			}
 		}
@@ -458,8 +460,9 @@ func (n *next) room(c *Claim) (why string, complete bool) {
 		}
 	}
 	complete = true
-	for i := range n.j.Evictions {
-		e := n.now(&n.j.Evictions[i])
+	of := n.j.of(c.Number)
+	for i := range of {
+		e := n.now(&of[i])
 		if e.Claim != c.Number {
 			continue
 		}

@@ -121,13 +121,16 @@ func (r *ranker) admit(s *cluster.Snapshot, verdicts []Verdict, te []int) []int 
 	if set.Boundless() {
 		return te
 	}
-	users, accounts := r.use().users, r.use().accounts
 	admitted := te[:0]
 	for _, i := range te {
 		v := &verdicts[i]
 		j := &s.Jobs[v.Job]
-		user := account{name: "user " + j.User, budget: set.OfUser(j.User), use: users[j.User]}
-		acct := account{name: "account " + j.Account, budget: set.OfAccount(j.Account), use: accounts[j.Account]}
+		user := account{name: "user " + j.User, budget: set.OfUser(j.User)}
+		acct := account{name: "account " + j.Account, budget: set.OfAccount(j.Account)}
+		counted := user.budget.Counts() || acct.budget.Counts()
+		if counted {
+			user.use, acct.use = r.use().users[j.User], r.use().accounts[j.Account]
+		}
 		tasks := max(j.TaskCount, 1)
 		fit, reason := tasks, ""
 		for _, a := range []account{user, acct} {
@@ -143,9 +146,11 @@ func (r *ranker) admit(s *cluster.Snapshot, verdicts []Verdict, te []int) []int 
 			v.Tasks = fit
 			v.Detail = fmt.Sprintf("the first %d of %d tasks; for the others: %s", fit, tasks, reason)
 		}
-		user.use.GPUs += fit * j.GPUs
-		acct.use.GPUs += fit * j.GPUs
-		users[j.User], accounts[j.Account] = user.use, acct.use
+		if counted {
+			user.use.GPUs += fit * j.GPUs
+			acct.use.GPUs += fit * j.GPUs
+			r.use().users[j.User], r.use().accounts[j.Account] = user.use, acct.use
+		}
 		admitted = append(admitted, i)
 	}
 	return admitted

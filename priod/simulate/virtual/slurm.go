@@ -26,10 +26,10 @@ type slurm struct {
 	known     map[cluster.JobID]*job
 	history   *cluster.History
 	ended     map[cluster.JobID]pastRun // jobs that have left the queue, where jobs are evicted
-	asked     []*job                // whose rows say how they ask, since the last look
-	changes   bool                  // since the last cycle
-	wrote     bool                  // in the last cycle
-	left      bool                  // a cycle was left out since the last change
+	asked     []*job                    // whose rows say how they ask, since the last look
+	changes   bool                      // since the last cycle
+	wrote     bool                      // in the last cycle
+	left      bool                      // a cycle was left out since the last change
 	leftAt    float64
 	commanded bool      // since the last cycle, by evictions
 	tending   bool      // in the agenda
