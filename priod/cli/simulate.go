@@ -89,6 +89,7 @@ func simulateFlags() []cli.Flag {
 		choice(simulate.Engines, "a Slurm, or rounds at whose start every job may be moved at no cost"),
 		choice(simulate.Orders, "who goes first"),
 		&cli.StringFlag{Category: policy, Name: "las-queues", Usage: "`BORDERS` of order las's queues in GPU-seconds, such as 3250,7200"},
+		choice(simulate.SlurmOrders, "with order priod: what Slurm itself orders jobs by"),
 		choice(simulate.Backfills, "who may start before the head of the queue"),
 		&cli.IntFlag{Category: policy, Name: "depth", Usage: "how many `JOBS` conservative backfill plans for; 0: all"},
 		choice(simulate.Placements, "where"),
@@ -110,6 +111,7 @@ func simulateFlags() []cli.Flag {
 		&cli.IntFlag{Category: policy, Name: "user-gpus", Usage: "`GPUS` that one user may hold at once; 0: no limit"},
 		&cli.IntFlag{Category: policy, Name: "account-gpus", Usage: "`GPUS` that one account may hold at once; 0: no limit"},
 
+		seconds("hold", "`TIME` that sbatchwrap holds back jobs that may be steered or sized, as /etc/slurmprio/hold says"),
 		seconds("grace", "`TIME` to leave, for jobs that do not say"),
 		&cli.DurationFlag{Category: costs, Name: "requeue-delay", DefaultText: "121s, as Slurm's; 0s for srtf, las and rounds", Usage: "`TIME` from leaving to being eligible again"},
 		seconds("prolog", "`TIME` before each run"),
@@ -476,11 +478,11 @@ func specOf(c *cli.Context) (simulate.Spec, error) {
 		}
 	}
 	spec := simulate.Spec{
-		Engine: c.String("engine"), Order: c.String("order"), Backfill: c.String("backfill"), Depth: c.Int("depth"), Placement: c.String("placement"),
+		Engine: c.String("engine"), Order: c.String("order"), SlurmOrder: c.String("slurm-order"), Backfill: c.String("backfill"), Depth: c.Int("depth"), Placement: c.String("placement"),
 		Allocation: c.String("allocation"), Preemption: c.String("preemption"), Eviction: evictionOf(c), Sizing: c.String("sizing"), Speeds: c.String("speeds"), HistoryJobs: c.Int("history-jobs"), RoundModel: c.String("round-model"),
 		Round: s("round"), FirstRound: s("first-round"), Seed: c.Uint64("seed"), PairsTried: c.Float64("pairs-tried"), PairReferences: c.Int("pair-references"), UserGPUs: c.Int("user-gpus"), AccountGPUs: c.Int("account-gpus"),
 		Overheads: simulate.Overheads{
-			Grace: s("grace"), Requeue: s("requeue-delay"), Prolog: s("prolog"), Epilog: s("epilog"),
+			Hold: s("hold"), Grace: s("grace"), Requeue: s("requeue-delay"), Prolog: s("prolog"), Epilog: s("epilog"),
 			Checkpoint: s("checkpoint"), Restart: s("restart-cost"), MTBF: s("mtbf"), Repair: s("repair"),
 		},
 	}

@@ -346,12 +346,13 @@ func (j *Journal) Take(t *Turn) {
 // not in the queue: one that failed may come back. A claim stays as long as one of its
 // evictions is open.
 func (j *Journal) Forget(now time.Time, present func(cluster.JobID) bool) {
-	if now.Sub(j.swept).Abs() < sweepEvery {
-		return
+	before := now.Add(-Memory)
+	past := func(e Eviction) bool { return !e.Open() && e.Ended.Before(before) }
+	if now.Sub(j.swept).Abs() < sweepEvery && !(len(j.Evictions) > 0 && past(j.Evictions[0])) {
+		return // nothing, or little
 	}
 	j.swept = now
-	before := now.Add(-Memory)
-	j.Evictions = slices.DeleteFunc(j.Evictions, func(e Eviction) bool { return !e.Open() && e.Ended.Before(before) })
+	j.Evictions = slices.DeleteFunc(j.Evictions, past)
 	known, made := map[cluster.JobID]bool{}, map[int64]bool{}
 	for i := range j.Evictions {
 		e := &j.Evictions[i]

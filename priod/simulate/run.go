@@ -79,7 +79,7 @@ func slurm(ctx context.Context, spec Spec, in Input) (Result, error) {
 		TEFirst: spec.Preemption != "none" && spec.Order != "priod", LASQueues: spec.LASQueues, Depth: spec.Depth,
 		Multifactor: virtual.DefaultWeights, Speed: in.Speed, Window: spec.Window, Seed: spec.Seed,
 		Grace: o.Grace, RequeueDelay: o.Requeue, Prolog: o.Prolog, Epilog: o.Epilog, Checkpoint: o.Checkpoint,
-		RestartCost: o.Restart, MTBF: o.MTBF, Repair: o.Repair, UserGPUs: spec.UserGPUs, AccountGPUs: spec.AccountGPUs,
+		RestartCost: o.Restart, Hold: o.Hold, MTBF: o.MTBF, Repair: o.Repair, UserGPUs: spec.UserGPUs, AccountGPUs: spec.AccountGPUs,
 	}
 	if spec.Allocation != "none" && spec.Order != "priod" {
 		policy, err := policies.ParsePolicy(spec.Allocation)
@@ -98,7 +98,9 @@ func slurm(ctx context.Context, spec Spec, in Input) (Result, error) {
 		if err != nil {
 			return Result{}, err
 		}
-		opt.Daemon = daemonOf(c, in.Table)
+		if opt.Daemon = daemonOf(c, in.Table); spec.SlurmOrder == "fifo" {
+			opt.Multifactor = virtual.FIFOWeights
+		}
 	case spec.sizes():
 		s, err := newStarts(spec.Sizing, &in)
 		if err != nil {

@@ -20,6 +20,7 @@ type Spec struct {
 	Engine         string    // slurm, rounds
 	Order          string    // who goes first
 	LASQueues      []float64 // borders between las's queues, GPU-seconds attained
+	SlurmOrder     string    // of order priod: Slurm's own, to which priod adds
 	Backfill       string    // who may go before
 	Depth          int       // how many jobs conservative backfill plans for; 0: all
 	Placement      string    // where
@@ -53,6 +54,7 @@ type Overheads struct {
 	Prolog     float64
 	Epilog     float64
 	Checkpoint float64 // between checkpoints, for jobs that do not say
+	Hold       float64 // until a job begins that may be steered or sized, as sbatchwrap submits it
 	Restart    float64 // of each later run, without progress
 	MTBF       float64 // mean time between failures of one node; 0: none fails
 	Repair     float64 // until a failed node is back
@@ -69,6 +71,7 @@ type Choice struct {
 var (
 	Engines     = Choice{"engine", []string{"slurm", "rounds"}}
 	Orders      = Choice{"order", []string{"fifo", "sjf", "srtf", "las", "ftf", "multifactor", "priod", "owed"}}
+	SlurmOrders = Choice{"slurm-order", []string{"multifactor", "fifo"}}
 	Backfills   = Choice{"backfill", []string{"none", "easy", "conservative", "skip"}}
 	Placements  = Choice{"placement", []string{"packed", "consolidated", "pool"}}
 	Allocations = Choice{"allocation", append([]string{"none"}, policies.Names()...)}
@@ -114,7 +117,7 @@ func (s *Spec) Check() error {
 		choice Choice
 		value  *string
 	}{
-		{Engines, &s.Engine}, {Orders, &s.Order}, {Backfills, &s.Backfill}, {Allocations, &s.Allocation},
+		{Engines, &s.Engine}, {Orders, &s.Order}, {SlurmOrders, &s.SlurmOrder}, {Backfills, &s.Backfill}, {Allocations, &s.Allocation},
 		{Preemptions, &s.Preemption}, {Sizings, &s.Sizing}, {Speeds, &s.Speeds},
 	} {
 		if err := d.choice.check(d.value); err != nil {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/placement"
 	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/trace"
@@ -273,6 +274,11 @@ func (e *engine) handle(v event) error {
 		e.ahead--
 		e.inSystem++
 		j.peers = e.inSystem
+		if e.opt.Hold > 0 && j.Workload != "" && j.GPUType == "" && j.Class != cluster.TE {
+			j.eligible = e.now + e.opt.Hold
+			e.delay(j)
+			return nil
+		}
 		e.wait(j)
 		e.slurm.call(j)
 	case requeued:
