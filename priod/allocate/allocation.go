@@ -26,7 +26,7 @@ import (
 // Problem is what a policy divides, and among whom.
 type Problem struct {
 	Types    []GPUType
-	Jobs     []Job
+	Jobs     []ProblemJob
 	Entities []Entity
 	Warm     *Warm // what the last solution of a similar problem leaves; may be nil
 }
@@ -39,7 +39,7 @@ type GPUType struct {
 }
 
 // Job is one job. Every field has to be set: a zero is a zero.
-type Job struct {
+type ProblemJob struct {
 	ID              string
 	Speed           []float64 // steps/s on each type with all of the job's GPUs; 0: cannot run there
 	GPUs            int
@@ -84,9 +84,9 @@ type Policy struct {
 	Agnostic bool // takes all GPU types for equally fast
 }
 
-type allocate func(*Problem) (*Allocation, error)
+type solver func(*Problem) (*Allocation, error)
 
-var policies = map[string]allocate{
+var policies = map[string]solver{
 	"max-min":              maxMin,
 	"water-filling":        waterFilling,
 	"hierarchical":         hierarchical,
@@ -132,20 +132,20 @@ func (p Policy) Allocate(problem *Problem) (*Allocation, error) {
 		return nil, err
 	}
 	var a *Allocation
-	err := problem.Twice(p.Name, func(problem *Problem) (err error) {
+	err := problem.SolveRetrying(p.Name, func(problem *Problem) (err error) {
 		a, err = problem.solve(p)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	problem.Rates(a)
+	problem.AddRates(a)
 	return a, nil
 }
 
 // Twice solves the problem, and where the optimiser fails once more without Warm:
 // perhaps the start was bad.
-func (p *Problem) Twice(policy string, solve func(*Problem) error) error {
+func (p *Problem) SolveRetrying(policy string, solve func(*Problem) error) error {
 	err := solve(p)
 	if Numeric(err) && p.Warm != nil {
 		cold := *p
@@ -167,7 +167,7 @@ func (p *Problem) solve(by Policy) (a *Allocation, err error) {
 		a, err = solve(p)
 	}
 	if err == nil {
-		err = p.Fit(a.Time, nil, nil)
+		err = p.CheckTimes(a.Time, nil, nil)
 	}
 	return a, err
 }
@@ -178,7 +178,7 @@ var ErrNumeric = errors.New("the allocation is spoilt by rounding errors")
 
 // Fit refuses an answer that rounding has spoilt. spent of the jobs' time and
 // used of the types' GPUs are taken beside it; nil: nothing is.
-func (p *Problem) Fit(time [][]float64, spent, used []float64) error {
+func (p *Problem) CheckTimes(time [][]float64, spent, used []float64) error {
 	const part = 1e-6
 	if spent == nil {
 		spent, used = make([]float64, len(p.Jobs)), make([]float64, len(p.Types))
@@ -212,7 +212,7 @@ func Numeric(err error) bool {
 
 // Rates adds to Rate what the times give, and notes who gets nothing because no
 // type fits.
-func (p *Problem) Rates(a *Allocation) {
+func (p *Problem) AddRates(a *Allocation) {
 	if a.Rate == nil {
 		a.Rate = make([]float64, len(p.Jobs))
 	}
@@ -229,13 +229,15 @@ func (p *Problem) Rates(a *Allocation) {
 }
 
 // Usable tells whether a job may run on a type.
-func (p *Problem) Usable(j *Job, t int) bool { return j.Speed[t] > 0 && j.GPUs <= p.Types[t].GPUs }
+func (p *Problem) Usable(j *ProblemJob, t int) bool {
+	return j.Speed[t] > 0 && j.GPUs <= p.Types[t].GPUs
+}
 
 // Numbers beyond these are nobody's: what the policies make of them overflows, and
 // some would search for ever. What is left of a job's steps may be as little as it is.
 const huge, tiny = 1e30, 1e-30
 
-func number(v float64) bool { return v >= 0 && v <= huge }
+func isCount(v float64) bool { return v >= 0 && v <= huge }
 
 // Check says what is wrong with a problem. Jobs that fit no type are not: they
 // get nothing, and a note.
@@ -245,7 +247,7 @@ func (p *Problem) Check() error {
 	}
 	total := 0
 	for _, t := range p.Types {
-		if t.GPUs < 0 || !number(t.Price) {
+		if t.GPUs < 0 || !isCount(t.Price) {
 			return fmt.Errorf("GPU type %.80q: %d GPUs at a price of %v: want no negative numbers", t.Name, t.GPUs, t.Price)
 		}
 		total += t.GPUs
@@ -266,21 +268,21 @@ func (p *Problem) Check() error {
 	return nil
 }
 
-func (p *Problem) checkJob(j *Job) error {
+func (p *Problem) checkJob(j *ProblemJob) error {
 	if len(j.Speed) != len(p.Types) {
 		return fmt.Errorf("%d speeds for %d GPU types", len(j.Speed), len(p.Types))
 	}
 	for t, s := range j.Speed {
-		if !number(s) || s > 0 && s < tiny {
+		if !isCount(s) || s > 0 && s < tiny {
 			return fmt.Errorf("speed %v on %.40q: want steps/s from 0", s, p.Types[t].Name)
 		}
 	}
 	switch {
 	case j.GPUs < 1:
 		return fmt.Errorf("%d GPUs: want at least one", j.GPUs)
-	case j.Weight < tiny || !number(j.Weight):
+	case j.Weight < tiny || !isCount(j.Weight):
 		return fmt.Errorf("weight %v: want a number above 0", j.Weight)
-	case !number(j.StepsLeft) || !number(j.Elapsed) || !number(j.IsolatedElapsed):
+	case !isCount(j.StepsLeft) || !isCount(j.Elapsed) || !isCount(j.IsolatedElapsed):
 		return fmt.Errorf("%v steps remaining after %v s (%v s in isolation): want numbers from 0", j.StepsLeft, j.Elapsed, j.IsolatedElapsed)
 	case math.IsNaN(j.Arrival) || math.IsInf(j.Arrival, 0):
 		return fmt.Errorf("arrival %v", j.Arrival)

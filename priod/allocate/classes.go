@@ -69,11 +69,11 @@ func (p *Problem) Classify(trait func(i int) Traits) *Classes {
 	return c
 }
 
-func equal(a, b *Job) bool {
+func equal(a, b *ProblemJob) bool {
 	return a.GPUs == b.GPUs && a.Weight == b.Weight && slices.Equal(a.Speed, b.Speed)
 }
 
-func hash(j *Job, t Traits) uint64 {
+func hash(j *ProblemJob, t Traits) uint64 {
 	h := uint64(j.GPUs)
 	mix := func(v float64) {
 		h = (h ^ math.Float64bits(v)) * 0x9E3779B97F4A7C15
@@ -90,7 +90,7 @@ func hash(j *Job, t Traits) uint64 {
 }
 
 // Speeds of a job where it may run, 0 elsewhere.
-func (p *Problem) Speeds(j *Job) []float64 {
+func (p *Problem) Speeds(j *ProblemJob) []float64 {
 	for t := range j.Speed {
 		if j.Speed[t] > 0 && !p.Usable(j, t) {
 			s := slices.Clone(j.Speed)

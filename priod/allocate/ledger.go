@@ -19,7 +19,7 @@ import (
 
 // AllocationSettings say how the time of the GPUs is divided, and what speeds
 // rest on.
-type AllocationSettings struct {
+type Settings struct {
 	Policy   Policy             // without a name nothing is allocated
 	Every    time.Duration      // an allocation stands so long at most, and fractions received begin anew; at least a second
 	Weights  map[string]float64 // by account: of each of its jobs, or with policy hierarchical of itself; others have 1
@@ -33,64 +33,64 @@ type AllocationSettings struct {
 
 	// Trouble gets a problem that the optimiser failed on, and says what became of
 	// it, for the notes; may be nil.
-	Trouble func(*Problem, error) string
+	OnFailure func(*Problem, error) string
 }
 
 // most is as how many jobs an unsplit array counts: more tasks than that change
 // nobody's share much, and cost.
-const most = 1000
+const maxTasks = 1000
 
 // forever stands for no time limit, s.
-const forever = 365 * 24 * 3600
+const noTimeLimit = 365 * 24 * 3600
 
 // A job keeps its times until one of them moves by a part of it: then little is
 // written, and jobs do not swap places for nothing.
 const (
-	keeps      = 0.05
-	keepsWhole = 1e-4
+	keepsPart = 0.05
+	keepsTime = 1e-4
 )
 
 // Ledger is what the allocations know from one cycle to the next: what each job
 // was promised, what it received, how fast it is. The zero Ledger knows nothing.
 type Ledger struct {
-	set    AllocationSettings
-	shares plan.Shares
-	jobs   map[cluster.JobID]*entry
-	left   map[cluster.JobID]*entry // jobs whose time the account has, and that went since
-	kinds  map[kindKey]*kind
-	fits   map[request][]bool
-	gpus   []int // by type, of usable nodes
+	set      Settings
+	shares   plan.Shares
+	jobs     map[cluster.JobID]*jobRecord
+	departed map[cluster.JobID]*jobRecord // jobs whose time the account has, and that went since
+	profiles map[profileKey]*speedProfile
+	fits     map[request][]bool
+	gpus     []int // by type, of usable nodes
 
-	account *Account
-	since   time.Time // the account's fractions count from here
-	dirty   bool      // jobs or GPUs came or went since the last allocation
-	warm    Warm
-	nodes   []nodeKey
-	poll    uint32
-	problem Problem
-	trouble string // with the last allocation
+	account   *Account
+	since     time.Time // the account's fractions count from here
+	dirty     bool      // jobs or GPUs came or went since the last allocation
+	warm      Warm
+	seenNodes []nodeKey
+	poll      uint32
+	problem   Problem
+	failure   string // with the last allocation
 }
 
 // entry is one job of the ledger.
-type entry struct {
+type jobRecord struct {
 	plan.Share
-	id      string
-	user    string
-	submit  time.Time // Slurm's; a requeue resets it
-	born    time.Time // no run from before is its own; zero: not known
-	request request
-	program programKey
-	kind    *kind
-	runs    map[int64]cluster.Interval // by start, Unix s
-	poll    uint32
+	id          string
+	user        string
+	submit      time.Time // Slurm's; a requeue resets it
+	firstSubmit time.Time // no run from before is its own; zero: not known
+	request     request
+	program     program
+	profile     *speedProfile
+	runs        map[int64]cluster.Interval // by start, Unix s
+	poll        uint32
 
-	work, left float64 // s on its fastest type: all of it, and what is still to do
-	elapsed    float64 // what its work so far would have taken in isolation, s
-	booked     float64 // the work for which that is so
-	rate       float64 // of work in isolation
-	mask       []bool  // types on which it fitted while it waited, by an earlier process; nil: not known
+	work, left      float64 // s on its fastest type: all of it, and what is still to do
+	isolatedElapsed float64 // what its work so far would have taken in isolation, s
+	countedWork     float64 // the work for which that is so
+	isolatedRate    float64 // of work in isolation
+	storedFits      []bool  // types on which it fitted while it waited, by an earlier process; nil: not known
 
-	out placement.Types // types on which it cannot run, by what a closer look told of it
+	excluded placement.Types // types on which it cannot run, by what a closer look told of it
 }
 
 // request is all that decides on which types a job fits.
@@ -102,19 +102,19 @@ type request struct {
 }
 
 // programKey is all that decides how fast a job is.
-type programKey struct {
+type program struct {
 	workload, speed, user, name string
 	gpus                        int
 }
 
-type kindKey struct {
-	request request
-	program programKey
-	out     placement.Types
+type profileKey struct {
+	request  request
+	program  program
+	excluded placement.Types
 }
 
 // kind is what jobs with the same request and program have in common.
-type kind struct {
+type speedProfile struct {
 	answers *speed.Answers
 	speed   []float64 // of those on which it fits, the fastest 1
 	steps   float64   // steps per second of the fastest; 0: not known
@@ -141,16 +141,16 @@ type Remembered struct {
 // Restore takes in a job that an earlier process knew.
 func (l *Ledger) Restore(id cluster.JobID, r Remembered) {
 	if l.jobs == nil {
-		l.begin()
+		l.makeMaps()
 	}
-	l.retype(slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(l.shares.Types), r.Types...)))))
-	e := &entry{id: id.String(), user: r.User, submit: r.Submit, born: r.Born, runs: map[int64]cluster.Interval{}}
-	e.Promised, e.Given = l.moved(r.Promised, r.Types), r.Given
+	l.setTypes(slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(l.shares.Types), r.Types...)))))
+	e := &jobRecord{id: id.String(), user: r.User, submit: r.Submit, firstSubmit: r.Born, runs: map[int64]cluster.Interval{}}
+	e.Promised, e.Given = l.reindex(r.Promised, r.Types), r.Given
 	if r.Time != nil {
-		e.Time = l.moved(r.Time, r.Types)
+		e.Time = l.reindex(r.Time, r.Types)
 	}
-	for _, v := range l.moved(r.Speed, r.Types) {
-		e.mask = append(e.mask, v > 0)
+	for _, v := range l.reindex(r.Speed, r.Types) {
+		e.storedFits = append(e.storedFits, v > 0)
 	}
 	for _, i := range r.Runs {
 		e.runs[i.Start.Unix()] = i
@@ -158,14 +158,14 @@ func (l *Ledger) Restore(id cluster.JobID, r Remembered) {
 	l.jobs[id] = e
 }
 
-func (l *Ledger) begin() {
-	l.jobs, l.left, l.account = map[cluster.JobID]*entry{}, map[cluster.JobID]*entry{}, New()
-	l.kinds, l.fits = map[kindKey]*kind{}, map[request][]bool{}
+func (l *Ledger) makeMaps() {
+	l.jobs, l.departed, l.account = map[cluster.JobID]*jobRecord{}, map[cluster.JobID]*jobRecord{}, NewAccount()
+	l.profiles, l.fits = map[profileKey]*speedProfile{}, map[request][]bool{}
 	l.shares.Jobs = map[cluster.JobID]*plan.Share{}
 }
 
 // moved brings values by other types into the order of the ledger's.
-func (l *Ledger) moved(values []float64, types []string) []float64 {
+func (l *Ledger) reindex(values []float64, types []string) []float64 {
 	to := make([]float64, len(l.shares.Types))
 	for i, t := range types {
 		if at, known := slices.BinarySearch(l.shares.Types, t); known && i < len(values) {
@@ -176,7 +176,7 @@ func (l *Ledger) moved(values []float64, types []string) []float64 {
 }
 
 // retype changes the GPU types. What was promised of one that is gone is void.
-func (l *Ledger) retype(types []string) {
+func (l *Ledger) setTypes(types []string) {
 	if slices.Equal(types, l.shares.Types) {
 		return
 	}
@@ -184,21 +184,21 @@ func (l *Ledger) retype(types []string) {
 	l.shares.Types = types
 	for _, e := range l.jobs {
 		if e.Time != nil {
-			e.Time = l.moved(e.Time, old)
+			e.Time = l.reindex(e.Time, old)
 		}
-		e.Promised = l.moved(e.Promised, old)
-		if e.mask != nil {
+		e.Promised = l.reindex(e.Promised, old)
+		if e.storedFits != nil {
 			mask := make([]bool, len(types))
 			for i, t := range old {
 				if at, known := slices.BinarySearch(types, t); known {
-					mask[at] = e.mask[i]
+					mask[at] = e.storedFits[i]
 				}
 			}
-			e.mask = mask
+			e.storedFits = mask
 		}
-		e.kind, e.out = nil, 0
+		e.profile, e.excluded = nil, 0
 	}
-	clear(l.kinds)
+	clear(l.profiles)
 	clear(l.fits)
 	l.warm, l.dirty = Warm{}, true
 }
@@ -206,25 +206,25 @@ func (l *Ledger) retype(types []string) {
 // Allocate brings the ledger up to this snapshot, which h has observed, divides
 // the time anew when jobs or GPUs came or went or the last allocation is old, and
 // returns what each job has of it; nil when nothing is to be allocated.
-func (l *Ledger) Allocate(s *cluster.Snapshot, h *cluster.History, set AllocationSettings) *plan.Shares {
+func (l *Ledger) Allocate(s *cluster.Snapshot, h *cluster.History, set Settings) *plan.Shares {
 	if set.Policy.Name == "" {
 		*l = Ledger{}
 		return nil
 	}
 	if l.jobs == nil {
-		l.begin()
+		l.makeMaps()
 	}
 	l.shares.Notes = nil
-	l.settle(set)
-	l.look(s)
+	l.applySettings(set)
+	l.scanNodes(s)
 	if len(l.shares.Types) == 0 {
 		l.note("no node has GPUs of a named type: nothing is allocated")
 	}
-	l.meet(s, h)
-	l.book(s, h)
-	l.measure(s)
-	l.divide(s)
-	l.owe(s.At)
+	l.syncJobs(s, h)
+	l.recordRuns(s, h)
+	l.updateReceived(s)
+	l.allocateWhenDue(s)
+	l.updateOwed(s.At)
 	return &l.shares
 }
 
@@ -233,36 +233,36 @@ func (l *Ledger) note(format string, args ...any) {
 }
 
 // settle takes over the settings.
-func (l *Ledger) settle(set AllocationSettings) {
+func (l *Ledger) applySettings(set Settings) {
 	old := &l.set
 	if old.Policy != set.Policy || !maps.Equal(old.Weights, set.Weights) || !maps.Equal(old.Accounts, set.Accounts) || !slices.Equal(old.FIFO, set.FIFO) {
 		l.warm, l.dirty = Warm{}, true
 	}
 	if old.Table != set.Table || old.Knowledge != set.Knowledge || old.Speeds.Within != set.Speeds.Within ||
 		!maps.Equal(old.Speeds.Types, set.Speeds.Types) || !maps.Equal(old.Speeds.Formerly, set.Speeds.Formerly) {
-		clear(l.kinds)
+		clear(l.profiles)
 		for _, e := range l.jobs {
-			e.kind = nil
+			e.profile = nil
 		}
 	}
 	if !slices.Equal(old.Ranking.Partitions, set.Ranking.Partitions) {
-		l.nodes = nil // other ones count
+		l.seenNodes = nil // other ones count
 	}
 	l.set = set
 }
 
 // look reads the nodes: the types, and how many GPUs of each may be had. What
 // fits where is found anew only when a node is not what it was.
-func (l *Ledger) look(s *cluster.Snapshot) {
-	same := len(l.nodes) == len(s.Nodes)
-	for len(l.nodes) < len(s.Nodes) {
-		l.nodes = append(l.nodes, nodeKey{})
+func (l *Ledger) scanNodes(s *cluster.Snapshot) {
+	same := len(l.seenNodes) == len(s.Nodes)
+	for len(l.seenNodes) < len(s.Nodes) {
+		l.seenNodes = append(l.seenNodes, nodeKey{})
 	}
-	l.nodes = l.nodes[:len(s.Nodes)]
+	l.seenNodes = l.seenNodes[:len(s.Nodes)]
 	for i := range s.Nodes {
-		n, old := &s.Nodes[i], &l.nodes[i]
+		n, old := &s.Nodes[i], &l.seenNodes[i]
 		if n.Name == old.name && n.GPUType == old.gpuType && n.GPUs == old.gpus && n.CPUs == old.cpus && n.MemMB == old.memMB &&
-			n.Usable == old.usable && joins(old.features, n.Features) && joins(old.partitions, n.Partitions) {
+			n.Usable == old.usable && isJoined(old.features, n.Features) && isJoined(old.partitions, n.Partitions) {
 			continue
 		}
 		same = false
@@ -276,7 +276,7 @@ func (l *Ledger) look(s *cluster.Snapshot) {
 	}
 	var types []string
 	for i := range s.Nodes {
-		if n := &s.Nodes[i]; l.counts(n) {
+		if n := &s.Nodes[i]; l.countsNode(n) {
 			types = append(types, n.GPUType)
 		}
 	}
@@ -285,16 +285,16 @@ func (l *Ledger) look(s *cluster.Snapshot) {
 	if len(types) > placement.MaxTypes {
 		types = types[:placement.MaxTypes]
 	}
-	l.retype(types)
+	l.setTypes(types)
 	clear(l.fits)
-	clear(l.kinds)
+	clear(l.profiles)
 	for _, e := range l.jobs {
-		e.kind = nil
+		e.profile = nil
 	}
 	gpus := make([]int, len(types))
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		if t, known := slices.BinarySearch(types, n.GPUType); known && l.counts(n) && n.Usable {
+		if t, known := slices.BinarySearch(types, n.GPUType); known && l.countsNode(n) && n.Usable {
 			gpus[t] += n.GPUs
 		}
 	}
@@ -303,7 +303,7 @@ func (l *Ledger) look(s *cluster.Snapshot) {
 }
 
 // joins tells whether text is the list, joined by commas.
-func joins(text string, list []string) bool {
+func isJoined(text string, list []string) bool {
 	for i, s := range list {
 		if i > 0 {
 			if text == "" || text[0] != ',' {
@@ -321,7 +321,7 @@ func joins(text string, list []string) bool {
 
 // counts tells whether a node's GPUs are divided: those of one named type, in a
 // partition that is ranked.
-func (l *Ledger) counts(n *cluster.Node) bool {
+func (l *Ledger) countsNode(n *cluster.Node) bool {
 	return n.GPUs > 0 && n.GPUType != "" && !n.MixedTypes &&
 		(len(n.Partitions) == 0 || slices.ContainsFunc(n.Partitions, l.set.Ranking.Ranks))
 }
@@ -341,7 +341,7 @@ func (l *Ledger) takesPart(j *cluster.Job, h *cluster.History, at time.Time) boo
 }
 
 // meet finds out which jobs there are, what they are and where they fit.
-func (l *Ledger) meet(s *cluster.Snapshot, h *cluster.History) {
+func (l *Ledger) syncJobs(s *cluster.Snapshot, h *cluster.History) {
 	l.poll++
 	var empty *nodemap.Map
 	nodes := func() *nodemap.Map {
@@ -360,9 +360,9 @@ func (l *Ledger) meet(s *cluster.Snapshot, h *cluster.History) {
 			e = nil // the id means another job now
 		}
 		if e == nil {
-			e = l.newcomer(j)
+			e = l.newRecord(j)
 			l.jobs[j.ID], l.shares.Jobs[j.ID] = e, &e.Share
-			delete(l.left, j.ID)
+			delete(l.departed, j.ID)
 			l.dirty = true
 		}
 		if e.poll == 0 {
@@ -370,36 +370,36 @@ func (l *Ledger) meet(s *cluster.Snapshot, h *cluster.History) {
 			l.dirty = true
 		}
 		e.poll, e.submit = l.poll, j.Submit
-		l.describe(e, j, h.Own(j, slurmplug.Features), nodes)
+		l.updateRequest(e, j, h.Own(j, slurmplug.Features), nodes)
 	}
 	for id, e := range l.jobs {
 		if e.poll != l.poll {
 			if len(e.runs) > 0 {
-				l.left[id] = e
+				l.departed[id] = e
 			}
 			delete(l.jobs, id)
 			delete(l.shares.Jobs, id)
 			l.dirty = true
 		}
 	}
-	if len(l.kinds) > 2*len(l.jobs)+1024 { // mostly of jobs that are gone
-		clear(l.kinds)
+	if len(l.profiles) > 2*len(l.jobs)+1024 { // mostly of jobs that are gone
+		clear(l.profiles)
 		clear(l.fits)
 	}
 }
 
 // newcomer is a job's entry. A task that has got a record of its own was
 // promised what its array was.
-func (l *Ledger) newcomer(j *cluster.Job) *entry {
-	e := &entry{id: j.ID.String(), user: j.User, submit: j.Submit, runs: map[int64]cluster.Interval{}}
+func (l *Ledger) newRecord(j *cluster.Job) *jobRecord {
+	e := &jobRecord{id: j.ID.String(), user: j.User, submit: j.Submit, runs: map[int64]cluster.Interval{}}
 	e.Promised = make([]float64, len(l.shares.Types))
 	if j.Restarts == 0 {
-		e.born = j.Submit
+		e.firstSubmit = j.Submit
 	}
 	if j.ID.Task != slurmplug.NoTask {
 		if array := l.jobs[slurmplug.Plain(j.ID.ID)]; array != nil && cluster.SameUser(array.user, j.User) {
 			e.Promised, e.Time, e.Given = slices.Clone(array.Promised), array.Time, array.Given
-			e.request, e.mask, e.out = array.request, array.mask, array.out
+			e.request, e.storedFits, e.excluded = array.request, array.storedFits, array.excluded
 		}
 	}
 	return e
@@ -407,52 +407,52 @@ func (l *Ledger) newcomer(j *cluster.Job) *entry {
 
 // describe brings up to date what a job is. What a running job asked for Slurm
 // does not show as it was: that stays as it was known.
-func (l *Ledger) describe(e *entry, j *cluster.Job, constraint string, nodes func() *nodemap.Map) {
+func (l *Ledger) updateRequest(e *jobRecord, j *cluster.Job, constraint string, nodes func() *nodemap.Map) {
 	r := request{
 		gpuType: j.GPUType, features: constraint, partition: j.Partition, nodes: j.Nodes, gpus: j.GPUs, cpus: j.CPUs, memMB: j.MemMB, node: j.Node,
 	}
 	waits := j.State == cluster.Pending
 	switch {
 	case waits:
-		e.mask = nil
+		e.storedFits = nil
 	case e.request != (request{}):
 		r = e.request
 	}
-	if e.kind != nil && r == e.request {
+	if e.profile != nil && r == e.request {
 		return
 	}
 	e.request = r
-	e.program = programKey{workload: j.Tag.Workload, speed: speedText(j.Tag.Speed), gpus: j.GPUs}
+	e.program = program{workload: j.Tag.Workload, speed: speedText(j.Tag.Speed), gpus: j.GPUs}
 	if j.Tag.Workload == "" {
 		e.program.user, e.program.name = j.User, j.Name
 	}
-	key := kindKey{r, e.program, e.out}
-	k := l.kinds[key]
-	if k == nil || e.mask != nil {
-		k = &kind{}
-		fits := e.mask
+	key := profileKey{r, e.program, e.excluded}
+	k := l.profiles[key]
+	if k == nil || e.storedFits != nil {
+		k = &speedProfile{}
+		fits := e.storedFits
 		if fits == nil {
-			fits = except(l.where(r, j, nodes), e.out)
-			l.kinds[key] = k
+			fits = without(l.fittingTypes(r, j, nodes), e.excluded)
+			l.profiles[key] = k
 		}
-		l.judge(k, j, fits)
+		l.lookUpSpeeds(k, j, fits)
 	}
-	l.dirty = l.dirty || e.kind == nil || !slices.Equal(e.kind.speed, k.speed)
-	e.kind, e.Answers, e.Speed = k, k.answers, k.speed
+	l.dirty = l.dirty || e.profile == nil || !slices.Equal(e.profile.speed, k.speed)
+	e.profile, e.Answers, e.Speed = k, k.answers, k.speed
 }
 
 // Exclude takes in on which types, in the order of the last Allocate, jobs cannot run:
 // the next Allocate gives them no time there.
 func (l *Ledger) Exclude(out map[cluster.JobID]placement.Types) {
 	for id, types := range out {
-		if e := l.jobs[id]; e != nil && e.out != types {
-			e.out, e.kind = types, nil
+		if e := l.jobs[id]; e != nil && e.excluded != types {
+			e.excluded, e.profile = types, nil
 		}
 	}
 }
 
 // except is fits without some types, unless it leaves none: then Slurm knows.
-func except(fits []bool, out placement.Types) []bool {
+func without(fits []bool, out placement.Types) []bool {
 	left := slices.Clone(fits)
 	for t := range left {
 		left[t] = left[t] && !out.Has(int32(t))
@@ -476,7 +476,7 @@ func speedText(speeds map[string]float64) string {
 
 // where tells on which types a job fits, on an empty cluster. A constraint that
 // is not understood keeps it from none: Slurm knows.
-func (l *Ledger) where(r request, j *cluster.Job, nodes func() *nodemap.Map) []bool {
+func (l *Ledger) fittingTypes(r request, j *cluster.Job, nodes func() *nodemap.Map) []bool {
 	fits, known := l.fits[r]
 	if known {
 		return fits
@@ -494,7 +494,7 @@ func (l *Ledger) where(r request, j *cluster.Job, nodes func() *nodemap.Map) []b
 	for t, name := range l.shares.Types {
 		var of placement.Types
 		for k, n := range m.Kinds {
-			if n.GPUType == name && kinds.Has(int32(k)) && l.counts(n) {
+			if n.GPUType == name && kinds.Has(int32(k)) && l.countsNode(n) {
 				of |= 1 << uint(k)
 			}
 		}
@@ -507,7 +507,7 @@ func (l *Ledger) where(r request, j *cluster.Job, nodes func() *nodemap.Map) []b
 }
 
 // judge asks how fast a job is.
-func (l *Ledger) judge(k *kind, j *cluster.Job, fits []bool) {
+func (l *Ledger) lookUpSpeeds(k *speedProfile, j *cluster.Job, fits []bool) {
 	asked := speed.Job{Tag: j.Tag, User: j.User, Name: j.Name, GPUs: j.GPUs}
 	answers := l.set.Speeds.For(&asked, l.shares.Types, l.set.Table, l.set.Knowledge)
 	k.answers, k.speed = &answers, make([]float64, len(fits))
@@ -532,7 +532,7 @@ func (l *Ledger) judge(k *kind, j *cluster.Job, fits []bool) {
 
 // book takes in who ran where. The fractions count from a whole multiple of
 // AllocationSettings.Every, so that they do not depend on when priod started.
-func (l *Ledger) book(s *cluster.Snapshot, h *cluster.History) {
+func (l *Ledger) recordRuns(s *cluster.Snapshot, h *cluster.History) {
 	since := s.At.Truncate(max(l.set.Every, time.Second))
 	anew := !since.Equal(l.since)
 	l.since, l.shares.Since = since, since
@@ -540,9 +540,9 @@ func (l *Ledger) book(s *cluster.Snapshot, h *cluster.History) {
 		i.GPUType = l.set.Speeds.Today(i.GPUType)
 		e := l.jobs[i.Job]
 		if e == nil {
-			e = l.left[i.Job]
+			e = l.departed[i.Job]
 		}
-		if e == nil || !cluster.SameUser(i.User, e.user) || i.Start.Before(e.born) {
+		if e == nil || !cluster.SameUser(i.User, e.user) || i.Start.Before(e.firstSubmit) {
 			continue
 		}
 		switch r, known := e.runs[i.Start.Unix()]; {
@@ -557,8 +557,8 @@ func (l *Ledger) book(s *cluster.Snapshot, h *cluster.History) {
 		}
 	}
 	if anew {
-		l.account = New()
-		clear(l.left)
+		l.account = NewAccount()
+		clear(l.departed)
 		for id, e := range l.jobs {
 			for _, i := range e.runs {
 				i.Job = id
@@ -577,7 +577,7 @@ func (l *Ledger) book(s *cluster.Snapshot, h *cluster.History) {
 		}
 	}
 	for i := range h.Intervals() { // those who are gone took their part, too
-		if l.jobs[i.Job] == nil && l.left[i.Job] == nil && i.End.After(since) {
+		if l.jobs[i.Job] == nil && l.departed[i.Job] == nil && i.End.After(since) {
 			i.GPUType = l.set.Speeds.Today(i.GPUType)
 			if i.Start.Before(since) {
 				i.Start = since
@@ -588,7 +588,7 @@ func (l *Ledger) book(s *cluster.Snapshot, h *cluster.History) {
 }
 
 // measure finds what each job received, and what it has still to do.
-func (l *Ledger) measure(s *cluster.Snapshot) {
+func (l *Ledger) updateReceived(s *cluster.Snapshot) {
 	n := len(l.shares.Types)
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
@@ -599,10 +599,10 @@ func (l *Ledger) measure(s *cluster.Snapshot) {
 		if len(e.Run) != n {
 			e.Seconds, e.Received, e.Owed, e.Run = make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n)
 		}
-		e.work = forever
+		e.work = noTimeLimit
 		switch {
-		case j.Tag.Steps > 0 && e.kind.steps > 0:
-			e.work = j.Tag.Steps / e.kind.steps
+		case j.Tag.Steps > 0 && e.profile.steps > 0:
+			e.work = j.Tag.Steps / e.profile.steps
 		case j.TimeLimit != slurmplug.Unlimited:
 			e.work = j.TimeLimit.Seconds() * slowest(e.Speed)
 		}
@@ -612,7 +612,7 @@ func (l *Ledger) measure(s *cluster.Snapshot) {
 				e.Seconds[t] = l.account.Received(j.ID, name)
 				e.Received[t] = l.account.Fraction(j.ID, name)
 			}
-			done = e.done(j, l.shares.Types, l.set.Speeds.Today(j.GPUType))
+			done = e.workDone(j, l.shares.Types, l.set.Speeds.Today(j.GPUType))
 		}
 		e.left = max(e.work-done, 1)
 		for t, v := range e.Speed {
@@ -637,7 +637,7 @@ func slowest(speeds []float64) float64 {
 
 // done is the work that a job has done and would not have to do again, s on its
 // fastest type: all of it when it saves its state, else that of its present run.
-func (e *entry) done(j *cluster.Job, types []string, now string) (sum float64) {
+func (e *jobRecord) workDone(j *cluster.Job, types []string, now string) (sum float64) {
 	if j.Tag.Ckpt == 0 && j.Tag.Grace == 0 {
 		run, runs := e.runs[j.Start.Unix()]
 		if at, known := slices.BinarySearch(types, now); runs && known && j.State != cluster.Pending {
@@ -653,36 +653,36 @@ func (e *entry) done(j *cluster.Job, types []string, now string) (sum float64) {
 
 // Due tells whether the last allocation is too old to stand at a time, or of a later
 // one: the clock was set back.
-func (l *Ledger) Due(at time.Time, set *AllocationSettings) bool {
+func (l *Ledger) Due(at time.Time, set *Settings) bool {
 	age := at.Sub(l.shares.At)
 	return age < 0 || age >= set.Every
 }
 
 // divide solves the policy when it is time to.
-func (l *Ledger) divide(s *cluster.Snapshot) {
-	if total(l.gpus) == 0 || !l.dirty && !l.Due(s.At, &l.set) {
-		if l.trouble != "" {
-			l.note("%s", l.trouble)
+func (l *Ledger) allocateWhenDue(s *cluster.Snapshot) {
+	if sum(l.gpus) == 0 || !l.dirty && !l.Due(s.At, &l.set) {
+		if l.failure != "" {
+			l.note("%s", l.failure)
 		}
 		return // with every node down, what was allocated stays
 	}
-	entries := l.pose(s)
-	l.dirty, l.shares.At, l.trouble = false, s.At, ""
+	entries := l.buildProblem(s)
+	l.dirty, l.shares.At, l.failure = false, s.At, ""
 	if len(entries) == 0 {
 		return
 	}
 	a, err := l.set.Policy.Allocate(&l.problem)
 	if err != nil {
-		l.trouble = fmt.Sprintf("the allocation failed and the last one stays: %v", err)
-		if l.set.Trouble != nil {
-			l.trouble += "; " + l.set.Trouble(&l.problem, err)
+		l.failure = fmt.Sprintf("the allocation failed and the last one stays: %v", err)
+		if l.set.OnFailure != nil {
+			l.failure += "; " + l.set.OnFailure(&l.problem, err)
 		}
-		l.note("%s", l.trouble)
+		l.note("%s", l.failure)
 		return
 	}
 	if l.set.Policy.Name == "finish-time-fairness" {
 		for i, rate := range l.problem.IsolatedRates() {
-			entries[i].rate = rate
+			entries[i].isolatedRate = rate
 		}
 	}
 	for i := 0; i < len(entries); {
@@ -690,7 +690,7 @@ func (l *Ledger) divide(s *cluster.Snapshot) {
 		for n < len(entries) && entries[n] == entries[i] {
 			n++
 		}
-		entries[i].give(mean(a.Time[i:n]), s.At)
+		entries[i].assignTimes(mean(a.Time[i:n]), s.At)
 		i = n
 	}
 }
@@ -710,7 +710,7 @@ func mean(rows [][]float64) []float64 {
 	return of
 }
 
-func total(n []int) (sum int) {
+func sum(n []int) (sum int) {
 	for _, v := range n {
 		sum += v
 	}
@@ -718,27 +718,27 @@ func total(n []int) (sum int) {
 }
 
 // pose writes the problem down. An array is as many jobs as it has tasks.
-func (l *Ledger) pose(s *cluster.Snapshot) []*entry {
+func (l *Ledger) buildProblem(s *cluster.Snapshot) []*jobRecord {
 	p := &l.problem
 	*p = Problem{Types: p.Types[:0], Jobs: p.Jobs[:0], Warm: &l.warm}
 	for t, name := range l.shares.Types {
 		p.Types = append(p.Types, GPUType{Name: name, GPUs: l.gpus[t]})
 	}
 	entity := map[string]int{}
-	var entries []*entry
+	var entries []*jobRecord
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
 		e := l.jobs[j.ID]
 		if e == nil || !slices.ContainsFunc(e.Speed, func(v float64) bool { return v > 0 }) {
 			continue
 		}
-		if e.rate > 0 {
-			e.elapsed += max(e.work-e.left-e.booked, 0) / e.rate
+		if e.isolatedRate > 0 {
+			e.isolatedElapsed += max(e.work-e.left-e.countedWork, 0) / e.isolatedRate
 		}
-		e.booked = e.work - e.left
-		row := Job{
+		e.countedWork = e.work - e.left
+		row := ProblemJob{
 			ID: e.id, Speed: e.Speed, GPUs: j.GPUs, Weight: l.weight(j.Account), StepsLeft: e.left,
-			Elapsed: max(s.At.Sub(j.Submit).Seconds(), 0), IsolatedElapsed: e.elapsed, Arrival: float64(j.Submit.Unix()),
+			Elapsed: max(s.At.Sub(j.Submit).Seconds(), 0), IsolatedElapsed: e.isolatedElapsed, Arrival: float64(j.Submit.Unix()),
 			Deadline: NoDeadline, Entity: NoEntity, Previous: e.Time,
 		}
 		if l.set.Policy.Name == "hierarchical" {
@@ -751,7 +751,7 @@ func (l *Ledger) pose(s *cluster.Snapshot) []*entry {
 			}
 			row.Entity = at
 		}
-		for range min(max(j.TaskCount, 1), most) {
+		for range min(max(j.TaskCount, 1), maxTasks) {
 			p.Jobs, entries = append(p.Jobs, row), append(entries, e)
 		}
 	}
@@ -775,7 +775,7 @@ func (l *Ledger) entity(account string) Entity {
 }
 
 // give takes over new times if they differ enough from those that the job has.
-func (e *entry) give(row []float64, at time.Time) {
+func (e *jobRecord) assignTimes(row []float64, at time.Time) {
 	if e.Time != nil && !slices.ContainsFunc(differences(e.Time, row), func(d float64) bool { return d > 0 }) {
 		return
 	}
@@ -792,13 +792,13 @@ func (e *entry) give(row []float64, at time.Time) {
 func differences(old, now []float64) []float64 {
 	d := make([]float64, len(now))
 	for t, x := range now {
-		d[t] = math.Abs(x-old[t]) - keepsWhole - keeps*max(x, old[t])
+		d[t] = math.Abs(x-old[t]) - keepsTime - keepsPart*max(x, old[t])
 	}
 	return d
 }
 
 // owe sums what each job was promised, and finds its priority.
-func (l *Ledger) owe(at time.Time) {
+func (l *Ledger) updateOwed(at time.Time) {
 	for _, e := range l.jobs {
 		passed := max(at.Sub(e.Given).Seconds(), 0)
 		e.Priority = 0

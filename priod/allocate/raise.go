@@ -14,7 +14,7 @@ type Ascent interface {
 	Top() float64                  // nobody rises above this level
 	Rising(class int) bool         // neither held nor at its fastest for good
 	Hold(class int, level float64) // its target stays what it is at this level
-	Held(level float64)            // all that were to be held at this level are
+	AfterHolds(level float64)      // all that were to be held at this level are
 	Cap(class int) (level float64) // where it comes to its fastest
 }
 
@@ -91,7 +91,7 @@ func stop(c *Classes, a Ascent, open []int, answer *market.Answer, all bool) []i
 	if len(left) == len(open) && dearest >= 0 {
 		a.Hold(dearest, level)
 	}
-	a.Held(level)
+	a.AfterHolds(level)
 	still := left[:0]
 	for _, i := range left {
 		if a.Rising(i) {
@@ -110,8 +110,8 @@ type curve interface {
 // climb is the ascent of classes that do not depend on each other.
 type climb struct {
 	curve
-	fastest []float64
-	stays   []float64 // rate of those held; NaN: rises
+	fastest  []float64
+	heldRate []float64 // rate of those held; NaN: rises
 }
 
 // Slack keeps what is held a hair below what is possible, so that rounding
@@ -119,15 +119,15 @@ type climb struct {
 const Slack = 1e-9
 
 func newClimb(c *Classes, rise curve) *climb {
-	a := &climb{curve: rise, fastest: make([]float64, len(c.Jobs)), stays: make([]float64, len(c.Jobs))}
+	a := &climb{curve: rise, fastest: make([]float64, len(c.Jobs)), heldRate: make([]float64, len(c.Jobs))}
 	for i := range c.Jobs {
-		a.fastest[i], a.stays[i] = c.Jobs[i].Fastest(), math.NaN()
+		a.fastest[i], a.heldRate[i] = c.Jobs[i].Fastest(), math.NaN()
 	}
 	return a
 }
 
 func (a *climb) At(class int, level float64) (rate, slope float64) {
-	if stays := a.stays[class]; stays == stays {
+	if stays := a.heldRate[class]; stays == stays {
 		return stays, 0
 	}
 	rate, slope = a.at(class, level)
@@ -139,7 +139,7 @@ func (a *climb) At(class int, level float64) (rate, slope float64) {
 
 func (a *climb) Top() float64 {
 	top := 0.0
-	for i := range a.stays {
+	for i := range a.heldRate {
 		if a.Rising(i) {
 			top = max(top, a.Cap(i))
 		}
@@ -148,17 +148,17 @@ func (a *climb) Top() float64 {
 }
 
 func (a *climb) Rising(class int) bool {
-	return a.stays[class] != a.stays[class] && a.fastest[class] > 0 && !math.IsInf(a.Cap(class), 1)
+	return a.heldRate[class] != a.heldRate[class] && a.fastest[class] > 0 && !math.IsInf(a.Cap(class), 1)
 }
 
 func (a *climb) Cap(class int) float64 { return a.level(class, a.fastest[class]) }
 
 func (a *climb) Hold(class int, level float64) {
 	rate, _ := a.At(class, level)
-	a.stays[class] = rate * (1 - Slack)
+	a.heldRate[class] = rate * (1 - Slack)
 }
 
-func (*climb) Held(float64) {}
+func (*climb) AfterHolds(float64) {}
 
 // linear is the curve rate = share x level.
 type linear []float64
@@ -199,21 +199,21 @@ type Rise struct {
 func (p *Problem) Rise(policy string, tell func(i int) float64) *Rise {
 	switch policy {
 	case "hierarchical":
-		c, place := p.Classify(also(p.entityTraits(), tell)), p.places()
+		c, place := p.Classify(withMark(p.entityTraits(), tell)), p.arrivalRanks()
 		return &Rise{Classes: c, Ascent: newEntities(p, c, place), Lowest: func(rate []float64) float64 { return newEntities(p, c, place).lowest(rate) }}
 	case "finish-time-fairness":
-		c := p.Classify(also(finishTraits(p), tell))
-		return c.climb(finishCurves(p, c)).inverted()
+		c := p.Classify(withMark(finishTraits(p), tell))
+		return c.alongCurve(finishCurves(p, c)).inverted()
 	case "makespan":
-		c := p.Classify(also(func(i int) Traits { return Traits{p.Jobs[i].StepsLeft} }, tell))
-		return c.straight(stepsLeft(p, c)).inverted()
+		c := p.Classify(withMark(func(i int) Traits { return Traits{p.Jobs[i].StepsLeft} }, tell))
+		return c.inProportion(stepsLeft(p, c)).inverted()
 	}
-	c := p.Classify(also(nil, tell))
-	return c.straight(shares(p, c))
+	c := p.Classify(withMark(nil, tell))
+	return c.inProportion(shares(p, c))
 }
 
 // also adds what tell tells jobs apart by.
-func also(trait func(i int) Traits, tell func(i int) float64) func(i int) Traits {
+func withMark(trait func(i int) Traits, tell func(i int) float64) func(i int) Traits {
 	if tell == nil {
 		return trait
 	}
@@ -227,12 +227,12 @@ func also(trait func(i int) Traits, tell func(i int) float64) func(i int) Traits
 }
 
 // climb is how classes rise by one curve, straight by one in proportion to the level.
-func (c *Classes) climb(rise curve) *Rise {
+func (c *Classes) alongCurve(rise curve) *Rise {
 	return &Rise{Classes: c, Ascent: newClimb(c, rise), Lowest: func(rate []float64) float64 { return lowest(c, rise, rate) }, curve: true}
 }
 
-func (c *Classes) straight(rise linear) *Rise {
-	r := c.climb(rise)
+func (c *Classes) inProportion(rise linear) *Rise {
+	r := c.alongCurve(rise)
 	r.Linear = rise
 	return r
 }
@@ -250,7 +250,7 @@ func (r *Rise) Reached(a *Allocation, level, bound float64) {
 }
 
 // together solves a policy that raises its jobs together.
-func (p *Problem) together(r *Rise) (*Allocation, error) {
+func (p *Problem) solveByLevel(r *Rise) (*Allocation, error) {
 	time, bound, err := raise(r.Classes, r.Ascent, p.Warm)
 	if err != nil {
 		return nil, err

@@ -28,7 +28,7 @@ type Settings struct {
 	// Ledger keeps what was allocated and received, by the settings of Allocation;
 	// nil: nothing is allocated.
 	Ledger     *allocate.Ledger
-	Allocation allocate.AllocationSettings
+	Allocation allocate.Settings
 	// Steering binds pending jobs to GPU types; the zero value binds none.
 	Steering Steering
 	// Sizing gives waiting jobs other sizes; the zero value gives none.
@@ -57,7 +57,7 @@ type Recorder interface {
 // Result is what one cycle did.
 type Result struct {
 	Snapshot  cluster.Snapshot
-	Strangers []order.Stranger // values of another priod
+	Strangers []order.PeerValue // values of another priod
 	Plan      plan.Plan
 	Outcomes  []plan.Outcome // nil when nothing was written
 	Choice    *evict.Choice  // who leaves for whom; nil when that was not asked
@@ -83,7 +83,7 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 
 	stage("decide")
 	intervals := h.Observe(&snapshot)
-	result := Result{Snapshot: snapshot, Strangers: order.Strangers(&snapshot, h, set.Decide)}
+	result := Result{Snapshot: snapshot, Strangers: order.FindPeerValues(&snapshot, h, set.Decide)}
 	if set.Decide.Peers {
 		order.Adopt(result.Strangers, &snapshot, h)
 	}
@@ -144,12 +144,12 @@ func (set *Settings) decide(ctx context.Context, s *cluster.Snapshot, h *cluster
 	if e.Journal == nil {
 		return order.Decide(s, h, set.Decide), nil, nil
 	}
-	e.Journal.See(s.Nodes)
+	e.Journal.SetNodes(s.Nodes)
 	freed := error(nil)
 	if !set.DryRun {
 		freed = e.free(ctx, s, set.Hold != "")
 	}
-	e.Journal.Mark(h)
+	e.Journal.MarkHistory(h)
 	p := order.Decide(s, h, set.Decide)
 	waits := slices.ContainsFunc(p.Decisions, func(d plan.Decision) bool { return d.Ranked && d.Class == cluster.TE })
 	if !e.Settings.Enabled || set.Hold != "" || !waits {

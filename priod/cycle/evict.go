@@ -194,7 +194,7 @@ func (e *Evictions) throttle(ctx context.Context, s *cluster.Snapshot, t *evict.
 				return fmt.Errorf("look at the array of a job that others leave for: %w", err)
 			}
 			if left[c.Job.ID] = math.MaxInt; most > 0 {
-				left[c.Job.ID] = most - e.Journal.Taken(c.Job.ID, s)
+				left[c.Job.ID] = most - e.Journal.CountArrayPlaces(c.Job.ID, s)
 			}
 		}
 		if left[c.Job.ID] > 0 {
@@ -237,7 +237,7 @@ func (e *Evictions) save(ctx context.Context, t *evict.Turn, meaning string) err
 		}
 		events = append(events, event)
 	}
-	e.Journal.Take(t)
+	e.Journal.Update(t)
 	for _, event := range events {
 		if event.Eviction != nil {
 			event.Of = e.Journal.Claim(event.Eviction.Claim)
@@ -280,7 +280,7 @@ func (e *Evictions) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan,
 			return doubts
 		}
 		seen.At, seen.Sights = time.Now(), sights
-		turn := evict.Next(e.Journal, seen)
+		turn := evict.Advance(e.Journal, seen)
 		if err := e.save(ctx, &turn, "no command was sent"); err != nil {
 			return err
 		}
@@ -289,7 +289,7 @@ func (e *Evictions) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan,
 		}
 		acting := context.WithoutCancel(ctx) // what is recorded is carried through
 		results := e.Slurm.Do(acting, turn.Commands)
-		settled := evict.Settle(e.Journal, results, time.Now())
+		settled := evict.ApplyResults(e.Journal, results, time.Now())
 		if err := e.save(acting, &settled, "the commands are sent"); err != nil {
 			return err
 		}

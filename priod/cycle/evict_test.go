@@ -124,7 +124,7 @@ func TestVetoes(t *testing.T) {
 		"it is gone":              {func(f *slurm) { f.change(9, func(s *evict.Sight) { s.Gone = true }) }, ""},
 	} {
 		f, e, s, p := scene()
-		e.Journal.See(s.Nodes)
+		e.Journal.SetNodes(s.Nodes)
 		c.change(f)
 		choice, err := e.choose(t.Context(), s, p)
 		if err != nil {
@@ -180,7 +180,7 @@ func TestArrayLimit(t *testing.T) {
 		add(slurmplug.Plain(10), 10, cluster.Pending, 1)
 		for k := range c.claims {
 			id := cluster.JobID{ID: 9, Task: int32(k + 7)}
-			e.Journal.Claims = append(e.Journal.Claims, evict.Claim{Number: int64(k + 1), Job: id, State: evict.Planned, Shares: []evict.Share{{Node: "n1", GPUs: 2, CPUs: 2, MemMB: 200}}})
+			e.Journal.Claims = append(e.Journal.Claims, evict.Claim{Number: int64(k + 1), Job: id, State: evict.Planned, Shares: []evict.ClaimShare{{Node: "n1", GPUs: 2, CPUs: 2, MemMB: 200}}})
 			e.Journal.Evictions = append(e.Journal.Evictions, evict.Eviction{Number: int64(k + 1), Claim: int64(k + 1), Job: slurmplug.Plain(2), State: evict.Signalled})
 		}
 		choice, err := e.choose(t.Context(), s, p)

@@ -70,8 +70,8 @@ func (set *Settings) endRound(ctx context.Context, h *cluster.History, result *R
 		return nil // the next cycle ends it
 	}
 	r.due, r.told, result.Round = false, map[cluster.JobID]string{}, round
-	for _, t := range round.Takers {
-		text := "at the end of the last round: " + evict.RoundWords(t.Why)
+	for _, t := range round.Waiting {
+		text := "at the end of the last round: " + evict.RoundReasonText(t.Why)
 		r.told[t.Job] = text
 		if array := slurmplug.Plain(t.Job.ID); r.told[array] == "" {
 			r.told[array] = text

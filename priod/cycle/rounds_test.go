@@ -87,7 +87,7 @@ func turning(t *testing.T, more ...uint32) (*slurm, *Settings, *cluster.History,
 	return f, set, h, func() (*Result, error) {
 		t.Helper()
 		h.Observe(s)
-		set.Evictions.Journal.Mark(h)
+		set.Evictions.Journal.MarkHistory(h)
 		result := &Result{Snapshot: *s, Plan: order.Decide(s, h, set.Decide)}
 		steered := set.Steering.steer(t.Context(), s, h, &result.Plan, shares, e.Journal)
 		return result, set.endRound(t.Context(), h, result, steered)

@@ -61,7 +61,7 @@ const (
 
 // considered is how many TE jobs without a claim one cycle looks for room for:
 // what it begins is capped anyway, and the search takes time.
-const considered = 1000
+const maxTrials = 1000
 
 // Trial is a waiting TE job and what was decided for it.
 type Trial struct {
@@ -95,8 +95,8 @@ type Choice struct {
 	snapshot preemption.Snapshot
 	decision preemption.Decision
 	running  []*cluster.Job   // of candidates
-	own      []preemption.Why // why a candidate has no consent, when not for lack of it
-	unknown  time.Duration    // for so long after Settings.Since another priod's victims may be in their grace
+	ownWhy   []preemption.Why // why a candidate has no consent, when not for lack of it
+	doubtful time.Duration    // for so long after Settings.Since another priod's victims may be in their grace
 }
 
 // Choose decides who leaves for whom. vetoed are jobs that a closer look ruled
@@ -105,11 +105,11 @@ func Choose(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Settings, vetoed
 	m := nodemap.New(s)
 	c := &Choice{set: set.Policy}
 	c.snapshot.Nodes = m.Nodes
-	c.candidates(s, j, set, m, vetoed)
-	waiting := c.trials(s, p, j, set, m, vetoed)
-	c.past(s, j)
+	c.addCandidates(s, j, set, m, vetoed)
+	waiting := c.addTrials(s, p, j, set, m, vetoed)
+	c.countRecent(s, j)
 	if set.Policy.Policy == preemption.LeastLoss {
-		c.shadows(m, set)
+		c.setShadowTimes(m, set)
 	}
 	c.set.Seed += uint64(j.LastEviction) // another shuffle each time
 	c.decision = preemption.Decide(&c.snapshot, c.set)
@@ -124,21 +124,21 @@ func Choose(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Settings, vetoed
 			t.Victims = append(t.Victims, c.running[x].ID)
 		}
 		if v.Why == preemption.Evicts {
-			c.record(s, m, Claim{Purpose: ForTrial, Job: t.Job, RawID: t.RawID, User: t.User, GPUs: waiting[i].GPUs, Wait: t.Wait}, v.Shares, v.Victims, set)
+			c.addRows(s, m, Claim{Purpose: ForTrial, Job: t.Job, RawID: t.RawID, User: t.User, GPUs: waiting[i].GPUs, Wait: t.Wait}, v.Shares, v.Victims, set)
 		}
 	}
 	return c
 }
 
 // past counts what was evicted lately.
-func (c *Choice) past(s *cluster.Snapshot, j *Journal) {
+func (c *Choice) countRecent(s *cluster.Snapshot, j *Journal) {
 	for i := range j.Evictions {
 		if e := &j.Evictions[i]; e.Counts() {
 			if within(time.Hour, s.At, e.At) {
 				c.snapshot.PastHour++
 			}
 			if within(day, s.At, e.At) {
-				c.snapshot.PastDay += e.cost() / 3600
+				c.snapshot.PastDay += e.costNow() / 3600
 			}
 		}
 	}
@@ -153,7 +153,7 @@ func within(span time.Duration, now, at time.Time) bool { return now.Sub(at).Abs
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 // cost is what the eviction cost, or is expected to.
-func (e *Eviction) cost() float64 {
+func (e *Eviction) costNow() float64 {
 	if e.Paid > 0 || !e.Open() {
 		return e.Paid
 	}
@@ -161,14 +161,14 @@ func (e *Eviction) cost() float64 {
 }
 
 // candidates are the jobs that hold GPUs.
-func (c *Choice) candidates(s *cluster.Snapshot, j *Journal, set *Settings, m *nodemap.Map, vetoed map[cluster.JobID]preemption.Why) {
+func (c *Choice) addCandidates(s *cluster.Snapshot, j *Journal, set *Settings, m *nodemap.Map, vetoed map[cluster.JobID]preemption.Why) {
 	leaving := map[cluster.JobID]bool{}
 	for i := range j.Evictions {
 		if e := &j.Evictions[i]; e.Leaving() {
 			leaving[e.Job] = true
 		}
 	}
-	learned := j.learned()
+	learned := j.leavingByUser()
 	c.snapshot.Candidates = make([]preemption.Candidate, 0, len(s.Jobs))
 	for i := range s.Jobs {
 		job := &s.Jobs[i]
@@ -190,7 +190,7 @@ func (c *Choice) candidates(s *cluster.Snapshot, j *Journal, set *Settings, m *n
 			consent, why = false, Scattered
 		}
 		if consent && job.Start.Before(set.Since) {
-			c.unknown = max(c.unknown, set.grace(job)+time.Second)
+			c.doubtful = max(c.doubtful, set.grace(job)+time.Second)
 		}
 		x := preemption.Candidate{
 			Shares: shares, Consent: consent || leaving[job.ID], Leaving: leaving[job.ID],
@@ -200,13 +200,13 @@ func (c *Choice) candidates(s *cluster.Snapshot, j *Journal, set *Settings, m *n
 		x.Grace, x.Unsaved = learned.expect(job, set, x.Elapsed)
 		c.snapshot.Candidates = append(c.snapshot.Candidates, x)
 		c.running = append(c.running, job)
-		c.own = append(c.own, why)
+		c.ownWhy = append(c.ownWhy, why)
 	}
 }
 
 // trials lists the waiting TE jobs, those with claims first, and tells which
 // record of the queue each one is.
-func (c *Choice) trials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Settings, m *nodemap.Map, vetoed map[cluster.JobID]preemption.Why) (jobs []*cluster.Job) {
+func (c *Choice) addTrials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Settings, m *nodemap.Map, vetoed map[cluster.JobID]preemption.Why) (jobs []*cluster.Job) {
 	type waiting struct {
 		job   *cluster.Job
 		value int64
@@ -224,12 +224,12 @@ func (c *Choice) trials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Sett
 		}
 	}
 	slices.SortStableFunc(all, func(a, b waiting) int { return cmp.Compare(b.value, a.value) })
-	claims, tooSoon := j.open(), j.tooSoon(s.At, set.Retry)
-	spent := j.spent(s.At)
+	claims, tooSoon := j.openClaims(), j.recentlyReleased(s.At, set.Retry)
+	spent := j.spentByUser(s.At)
 	beside := sync.OnceValue(func() *placement.Nodes { // what the claims leave free
 		free := m.Nodes.Clone()
 		for _, claim := range claims {
-			free.Take(claim.on(m))
+			free.Take(claim.places(m))
 		}
 		return free
 	})
@@ -243,7 +243,7 @@ func (c *Choice) trials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Sett
 			}
 		}
 		t := Trial{Job: id, RawID: w.job.RawID, User: w.job.User, at: -1}
-		types, understood := kinds(m, w.job)
+		types, understood := allowedTypes(m, w.job)
 		claim := claims[id]
 		switch {
 		case claim != nil:
@@ -256,13 +256,13 @@ func (c *Choice) trials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Sett
 			t.Why = vetoed[id]
 		case !w.job.WantsRoom():
 			t.Why = Unhelpful
-		case within(c.unknown, s.At, set.Since):
+		case within(c.doubtful, s.At, set.Since):
 			t.Why = TookOver
 		case tooSoon(id):
 			t.Why = TooSoon
-		case w.job.Prefer != "" && fits(m, w.job, beside()):
+		case w.job.Prefer != "" && fitsNow(m, w.job, beside()):
 			t.Why = preemption.Fits
-		case len(c.snapshot.Trials)-len(c.snapshot.Claims) >= considered:
+		case len(c.snapshot.Trials)-len(c.snapshot.Claims) >= maxTrials:
 			t.Why = LaterTurn
 		case set.Policy.Limits.PerOwner > 0 && spent[t.User] >= set.Policy.Limits.PerOwner:
 			t.Why = preemption.PerOwner
@@ -277,7 +277,7 @@ func (c *Choice) trials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Sett
 			}
 			c.snapshot.Trials = append(c.snapshot.Trials, preemption.Trial{Request: m.Request(w.job, types), Owner: owner, Start: math.Inf(1)})
 			if claim != nil {
-				c.claim(t.at, claim, m)
+				c.addClaim(t.at, claim, m)
 			}
 		}
 		c.Trials = append(c.Trials, t)
@@ -286,19 +286,19 @@ func (c *Choice) trials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Sett
 	for id, claim := range claims { // of jobs that are not in the plan just now
 		if !held[id] {
 			c.snapshot.Trials = append(c.snapshot.Trials, preemption.Trial{Start: math.Inf(1)})
-			c.claim(len(c.snapshot.Trials)-1, claim, m)
+			c.addClaim(len(c.snapshot.Trials)-1, claim, m)
 		}
 	}
 	return jobs
 }
 
 // spent are the GPU-hours lost within a day, by the TE jobs' user.
-func (j *Journal) spent(now time.Time) map[string]float64 {
+func (j *Journal) spentByUser(now time.Time) map[string]float64 {
 	hours := map[string]float64{}
 	for i := range j.Evictions {
 		e := &j.Evictions[i]
 		if claim := j.Claim(e.Claim); claim != nil && claim.Purpose != ForRound && e.Counts() && within(day, now, e.At) {
-			hours[claim.User] += e.cost() / 3600
+			hours[claim.User] += e.costNow() / 3600
 		}
 	}
 	return hours
@@ -307,7 +307,7 @@ func (j *Journal) spent(now time.Time) map[string]float64 {
 // kinds are those of nodes on which room is made for a job. The claim names the nodes,
 // and of a job that prefers features (--prefer) Slurm then says that no node satisfies
 // it unless they have these (seen on 22.05.8, 24.11.5 and 26.05.5).
-func kinds(m *nodemap.Map, job *cluster.Job) (types placement.Types, understood bool) {
+func allowedTypes(m *nodemap.Map, job *cluster.Job) (types placement.Types, understood bool) {
 	types, understood = m.Types(job)
 	if job.Prefer == "" || !understood {
 		return types, understood
@@ -320,18 +320,18 @@ func kinds(m *nodemap.Map, job *cluster.Job) (types placement.Types, understood 
 
 // fits tells whether a job has a place now on any node that it allows, beside the
 // claims: Slurm starts it there, though it prefers others.
-func fits(m *nodemap.Map, job *cluster.Job, free *placement.Nodes) bool {
+func fitsNow(m *nodemap.Map, job *cluster.Job, free *placement.Nodes) bool {
 	types, _ := m.Types(job)
 	_, found := free.Fit(m.Request(job, types), nil)
 	return found
 }
 
-func (c *Choice) claim(trial int, claim *Claim, m *nodemap.Map) {
-	c.snapshot.Claims = append(c.snapshot.Claims, preemption.Claim{Trial: trial, Shares: claim.on(m)})
+func (c *Choice) addClaim(trial int, claim *Claim, m *nodemap.Map) {
+	c.snapshot.Claims = append(c.snapshot.Claims, preemption.Claim{Trial: trial, Shares: claim.places(m)})
 }
 
 // on is the claim's place in placement's terms, without nodes that are gone.
-func (c *Claim) on(m *nodemap.Map) (shares []placement.Share) {
+func (c *Claim) places(m *nodemap.Map) (shares []placement.Share) {
 	for _, s := range c.Shares {
 		if at, known := m.Index[s.Node]; known {
 			shares = append(shares, placement.Share{Node: at, Amount: placement.Amount{GPUs: int32(s.GPUs), CPUs: int32(s.CPUs), MemMB: s.MemMB}})
@@ -341,7 +341,7 @@ func (c *Claim) on(m *nodemap.Map) (shares []placement.Share) {
 }
 
 // open are the claims that keep a place, by job.
-func (j *Journal) open() map[cluster.JobID]*Claim {
+func (j *Journal) openClaims() map[cluster.JobID]*Claim {
 	claims := map[cluster.JobID]*Claim{}
 	for i := range j.Claims {
 		if x := &j.Claims[i]; x.Open() {
@@ -353,18 +353,18 @@ func (j *Journal) open() map[cluster.JobID]*Claim {
 
 // hopeless is as how many releases one counts because no node satisfies the job: the
 // next claim would most likely end like that, too.
-const hopeless = 4
+const unsatisfiedWeight = 4
 
 // tooSoon tells of which jobs a claim was released lately: after retry they get the
 // next one, then after twice that, and so on. What no node satisfies is the request,
 // which all tasks of an array have in common.
-func (j *Journal) tooSoon(now time.Time, retry time.Duration) func(cluster.JobID) bool {
+func (j *Journal) recentlyReleased(now time.Time, retry time.Duration) func(cluster.JobID) bool {
 	released, last := map[cluster.JobID]int{}, map[cluster.JobID]time.Time{}
 	for i := range j.Claims {
 		if x := &j.Claims[i]; x.State == Released {
 			id, n := x.Job, 1
 			if x.Reason == unsatisfied {
-				id, n = slurmplug.Plain(x.Job.ID), hopeless
+				id, n = slurmplug.Plain(x.Job.ID), unsatisfiedWeight
 			}
 			released[id] += n
 			last[id] = x.Ended
@@ -379,7 +379,7 @@ func (j *Journal) tooSoon(now time.Time, retry time.Duration) func(cluster.JobID
 
 // shadows finds when each trial would start without evictions, by the time
 // limits of what runs, each behind the room of those before it.
-func (c *Choice) shadows(m *nodemap.Map, set *Settings) {
+func (c *Choice) setShadowTimes(m *nodemap.Map, set *Settings) {
 	type release struct {
 		at     float64
 		shares []placement.Share
@@ -428,13 +428,13 @@ func (c *Choice) shadows(m *nodemap.Map, set *Settings) {
 }
 
 // record makes the rows of a claim and its evictions.
-func (c *Choice) record(s *cluster.Snapshot, m *nodemap.Map, claim Claim, shares []placement.Share, victims []int, set *Settings) {
+func (c *Choice) addRows(s *cluster.Snapshot, m *nodemap.Map, claim Claim, shares []placement.Share, victims []int, set *Settings) {
 	claim.State, claim.At, claim.Changed = Planned, s.At, s.At
 	for _, share := range shares {
-		claim.Shares = append(claim.Shares, Share{m.Names[share.Node], int(share.GPUs), int(share.CPUs), share.MemMB})
+		claim.Shares = append(claim.Shares, ClaimShare{m.Names[share.Node], int(share.GPUs), int(share.CPUs), share.MemMB})
 	}
 	claim.Pin = slurmplug.CompactHosts(claim.Nodes())
-	if set.Reserve && c.inParts(shares, victims) {
+	if set.Reserve && c.comesFreeInParts(shares, victims) {
 		claim.Resv = "yes" // Number gives it its name
 	}
 	index := int64(len(c.Turn.Claims))
@@ -451,7 +451,7 @@ func (c *Choice) record(s *cluster.Snapshot, m *nodemap.Map, claim Claim, shares
 
 // inParts tells whether a part of the place is, or comes, free before the rest:
 // backfill would give it to somebody else.
-func (c *Choice) inParts(shares []placement.Share, victims []int) bool {
+func (c *Choice) comesFreeInParts(shares []placement.Share, victims []int) bool {
 	if len(victims) != 1 {
 		return true
 	}
@@ -480,8 +480,8 @@ func (c *Choice) Refusals(t *Trial) []Refusal {
 	all := c.decision.Refusals(&c.snapshot, c.set, t.at)
 	out := make([]Refusal, len(all))
 	for i, why := range all {
-		if why == preemption.NoConsent && c.own[i] != "" {
-			why = c.own[i]
+		if why == preemption.NoConsent && c.ownWhy[i] != "" {
+			why = c.ownWhy[i]
 		}
 		out[i] = Refusal{Job: c.running[i].ID, User: c.running[i].User, GPUs: c.running[i].GPUs, Cost: c.snapshot.Candidates[i].Loss(), Why: why}
 	}

@@ -50,7 +50,7 @@ const (
 )
 
 // Share is what a claim takes of one node.
-type Share struct {
+type ClaimShare struct {
 	Node  string `json:"node"`
 	GPUs  int    `json:"gpus"`
 	CPUs  int    `json:"cpus"`
@@ -65,7 +65,7 @@ type Claim struct {
 	RawID   uint32 // an id by which Slurm finds the job's record
 	User    string
 	GPUs    int
-	Shares  []Share
+	Shares  []ClaimShare
 	Wait    time.Duration // promised, until the last victim has left
 	State   ClaimState
 	Reason  string
@@ -273,7 +273,7 @@ func (j *Journal) Number(t *Turn) {
 }
 
 // Take takes in rows that are saved.
-func (j *Journal) Take(t *Turn) {
+func (j *Journal) Update(t *Turn) {
 	for _, c := range t.Claims {
 		if old := j.Claim(c.Number); old != nil {
 			*old = c
@@ -361,7 +361,7 @@ func (j *Journal) Pins(id cluster.JobID) bool {
 
 // Taken counts the places that tasks of an array take: those that run, and those that
 // wait with a claim.
-func (j *Journal) Taken(array uint32, s *cluster.Snapshot) (n int) {
+func (j *Journal) CountArrayPlaces(array uint32, s *cluster.Snapshot) (n int) {
 	running := map[cluster.JobID]bool{}
 	for i := range s.Jobs {
 		if x := &s.Jobs[i]; x.ID.ID == array && (x.State == cluster.Running || x.State == cluster.Suspended) {
@@ -390,7 +390,7 @@ func unique(jobs []Target) []Target {
 
 // Mark tells History who goes first among TE and among BE jobs, and which nodes are
 // reserved meanwhile.
-func (j *Journal) Mark(h *cluster.History) {
+func (j *Journal) MarkHistory(h *cluster.History) {
 	h.Claiming, h.Returning, h.Reserved = map[cluster.JobID]bool{}, map[cluster.JobID]bool{}, map[string]bool{}
 	for i := range j.Claims {
 		c := &j.Claims[i]

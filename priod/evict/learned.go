@@ -7,19 +7,19 @@ import (
 )
 
 // enough is how many evictions of a user's jobs tell more than a declaration.
-const enough = 3
+const enoughEvictions = 3
 
 // learned is how jobs of each user really left, lately: for how long, s, and
 // how often not by themselves.
-type learned map[string]*conduct
+type leavingStats map[string]*userLeaving
 
-type conduct struct {
+type userLeaving struct {
 	took   []float64
 	forced int
 }
 
-func (j *Journal) learned() learned {
-	l := learned{}
+func (j *Journal) leavingByUser() leavingStats {
+	l := leavingStats{}
 	for i := range j.Evictions {
 		e := &j.Evictions[i]
 		if e.LeftAt.IsZero() || e.How != Exited && e.How != Forced {
@@ -27,7 +27,7 @@ func (j *Journal) learned() learned {
 		}
 		c := l[e.User]
 		if c == nil {
-			c = &conduct{}
+			c = &userLeaving{}
 			l[e.User] = c
 		}
 		c.took = append(c.took, e.LeftAt.Sub(e.SignalledAt).Seconds())
@@ -41,10 +41,10 @@ func (j *Journal) learned() learned {
 // expect is how long a job will take to leave, and how much of its work is lost
 // beyond that, s: nothing when it saves its state on a signal, unless its owner's
 // jobs mostly do not keep that promise.
-func (l learned) expect(j *cluster.Job, set *Settings, elapsed float64) (grace, unsaved float64) {
+func (l leavingStats) expect(j *cluster.Job, set *Settings, elapsed float64) (grace, unsaved float64) {
 	grace = set.grace(j).Seconds()
 	saves := j.Tag.Signal != ""
-	if c := l[j.User]; c != nil && len(c.took) >= enough {
+	if c := l[j.User]; c != nil && len(c.took) >= enoughEvictions {
 		took := slices.Sorted(slices.Values(c.took))
 		grace = min(grace, took[len(took)*9/10])
 		saves = saves && 2*c.forced <= len(c.took)

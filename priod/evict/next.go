@@ -13,17 +13,17 @@ const (
 	// maxTries is how often a signal that Slurm refuses is sent, and a begin time.
 	maxTries = 3
 	// maxRepeats is how often a requeue is sent.
-	maxRepeats = 60
+	maxRequeues = 60
 	// delay keeps a requeued victim out of the room that others still make. What Slurm
 	// itself gives it may be less, down to a second: AuthInfo=cred_expire, 120 s by
 	// default, or since 25.11 SchedulerParameters=requeue_delay (slurmctld/job_mgr.c,
 	// batch_requeue_fini).
-	delay = 2 * time.Minute
+	requeueDelay = 2 * time.Minute
 	// soon is when a victim may start again: one that starts on the same node within
 	// the second in which it ended is lost (Slurm 22.05.8: "Job credential revoked").
-	soon = "now+2"
+	beginSoon = "now+2"
 	// delayAhead is how long before its begin time a victim is delayed again.
-	delayAhead = 20 * time.Second
+	renewAhead = 20 * time.Second
 )
 
 // Seen is what one look at Slurm showed. At carries the monotonic clock, so that a
@@ -47,18 +47,18 @@ type Seen struct {
 
 // Next is the transition: what Slurm shows now, against the journal. It changes
 // nothing.
-func Next(j *Journal, seen Seen) Turn {
-	n := next{j: j, Seen: seen, claims: map[int64]Claim{}, evictions: map[int64]Eviction{}, busy: map[int64]bool{}}
+func Advance(j *Journal, seen Seen) Turn {
+	n := transition{j: j, Seen: seen, claims: map[int64]Claim{}, evictions: map[int64]Eviction{}, commanded: map[int64]bool{}}
 	for i := range j.Evictions {
-		n.evict(j.Evictions[i])
+		n.advanceEviction(j.Evictions[i])
 	}
 	for i := range j.Claims {
-		n.claim(j.Claims[i])
+		n.advanceClaim(j.Claims[i])
 	}
 	for i := range j.Evictions { // of claims that were just settled
-		if e := n.now(&j.Evictions[i]); !n.busy[e.Number] {
+		if e := n.current(&j.Evictions[i]); !n.commanded[e.Number] {
 			if _, changed := n.claims[e.Claim]; changed {
-				n.evict(*e)
+				n.advanceEviction(*e)
 			}
 		}
 	}
@@ -77,32 +77,32 @@ func Next(j *Journal, seen Seen) Turn {
 	return t
 }
 
-type next struct {
+type transition struct {
 	j *Journal
 	Seen
 	claims    map[int64]Claim
 	evictions map[int64]Eviction
-	busy      map[int64]bool // evictions with a command in this turn
+	commanded map[int64]bool // evictions with a command in this turn
 	commands  []Command
 }
 
 // now is an eviction as this turn leaves it.
-func (n *next) now(e *Eviction) *Eviction {
+func (n *transition) current(e *Eviction) *Eviction {
 	if changed, ok := n.evictions[e.Number]; ok {
 		return &changed
 	}
 	return e
 }
 
-func (n *next) claimOf(e *Eviction) *Claim {
+func (n *transition) claimOf(e *Eviction) *Claim {
 	if c, ok := n.claims[e.Claim]; ok {
 		return &c
 	}
 	return n.j.Claim(e.Claim)
 }
 
-func (n *next) do(e *Eviction, verb Verb, value string) {
-	n.busy[e.Number] = true
+func (n *transition) command(e *Eviction, verb Verb, value string) {
+	n.commanded[e.Number] = true
 	n.commands = append(n.commands, Command{Verb: verb, Job: e.Job, SLUID: n.Sights[e.Job].SLUID, Eviction: e.Number, Value: value})
 }
 
@@ -111,7 +111,7 @@ func (e *Eviction) isRun(s *Sight) bool {
 	return !s.Gone && s.State != cluster.Pending && s.Restarts == e.Restarts && s.Start.Equal(e.Start)
 }
 
-func (n *next) evict(e Eviction) {
+func (n *transition) advanceEviction(e Eviction) {
 	if !e.Open() {
 		return
 	}
@@ -125,15 +125,15 @@ func (n *next) evict(e Eviction) {
 	before := e
 	switch e.State {
 	case Recorded:
-		n.recorded(&e, &s)
+		n.fromRecorded(&e, &s)
 	case Signalled:
-		n.signalled(&e, &s)
+		n.fromSignalled(&e, &s)
 	case Left:
-		n.left(&e, &s)
+		n.fromLeft(&e, &s)
 	case Requeued:
-		n.requeued(&e, &s)
+		n.fromRequeued(&e, &s)
 	case Restored:
-		n.back(&e, &s)
+		n.fromRestored(&e, &s)
 	}
 	if e != before {
 		n.evictions[e.Number] = e
@@ -143,7 +143,7 @@ func (n *next) evict(e Eviction) {
 // recorded sends the signal. The row says so first: after a crash nobody knows
 // whether it arrived, so it is sent again, whatever has become of the claim, each time
 // after twice as long. A victim that leaves meanwhile leaves because of it.
-func (n *next) recorded(e *Eviction, s *Sight) {
+func (n *transition) fromRecorded(e *Eviction, s *Sight) {
 	c := n.claimOf(e)
 	if !e.SignalledAt.IsZero() {
 		if n.At.Before(e.SignalledAt) {
@@ -151,11 +151,11 @@ func (n *next) recorded(e *Eviction, s *Sight) {
 		}
 		switch {
 		case !e.isRun(s) || s.Final != "":
-			n.leave(e, s)
+			n.recordLeaving(e, s)
 		case s.State == cluster.Completing:
 		case n.At.Before(e.SignalledAt.Add(time.Second<<min(e.Tries, 20) - time.Second)): // 0, 1, 3, 7 ... s
 		default:
-			n.do(e, Signal, e.Signal)
+			n.command(e, Signal, e.Signal)
 		}
 		return
 	}
@@ -163,7 +163,7 @@ func (n *next) recorded(e *Eviction, s *Sight) {
 	case !e.isRun(s) || s.Final != "" || s.State == cluster.Completing:
 		e.How = Ended
 		e.close(CalledOff, "its run ended before it was told to", n.At)
-	case c == nil || !c.Open() || n.refuses(c):
+	case c == nil || !c.Open() || n.isUnwanted(c):
 		e.close(CalledOff, "the job that it makes room for does not wait any more", n.At)
 	case !s.CanRequeue || s.Expedites || s.OnHold || !n.Consents(&s.Job):
 		e.close(CalledOff, "it may not be evicted any more", n.At)
@@ -174,7 +174,7 @@ func (n *next) recorded(e *Eviction, s *Sight) {
 	case !n.isPinned(c) || c.Resv != "" && c.ResvAt.IsZero():
 	default:
 		e.SignalledAt = n.At
-		n.do(e, Signal, e.Signal)
+		n.command(e, Signal, e.Signal)
 		n.commands[len(n.commands)-1].First = true
 	}
 }
@@ -194,7 +194,7 @@ func sameHosts(a, b string) bool {
 
 // isPinned tells whether the waiting job names its place, if it has to: until then
 // nobody leaves for it.
-func (n *next) isPinned(c *Claim) bool {
+func (n *transition) isPinned(c *Claim) bool {
 	if c.Pin == "" {
 		return true
 	}
@@ -202,9 +202,9 @@ func (n *next) isPinned(c *Claim) bool {
 	return looked && s.ReqNodes != ""
 }
 
-func (n *next) signalled(e *Eviction, s *Sight) {
+func (n *transition) fromSignalled(e *Eviction, s *Sight) {
 	if !e.isRun(s) || s.Final != "" {
-		n.leave(e, s)
+		n.recordLeaving(e, s)
 		return
 	}
 	if n.At.Before(e.SignalledAt) {
@@ -216,11 +216,11 @@ func (n *next) signalled(e *Eviction, s *Sight) {
 }
 
 // leavings are the states of a run that may have ended because it was told to leave.
-var leavings = []string{"COMPLETED", "FAILED", "NODE_FAIL", "BOOT_FAIL", "PREEMPTED"}
+var endsBySignal = []string{"COMPLETED", "FAILED", "NODE_FAIL", "BOOT_FAIL", "PREEMPTED"}
 
 // leave says how a signalled victim went, and puts it back into the queue if it
 // went because of the signal.
-func (n *next) leave(e *Eviction, s *Sight) {
+func (n *transition) recordLeaving(e *Eviction, s *Sight) {
 	e.LeftAt, e.Tries, e.Reason = n.At, 0, ""
 	e.ExitCode, e.ExitSignal = s.ExitCode, s.ExitedBy
 	switch {
@@ -243,22 +243,22 @@ func (n *next) leave(e *Eviction, s *Sight) {
 		case s.Final == "COMPLETED" && (n.ZeroEnds || s.Gone):
 			e.How = Finished
 			e.close(Done, "", n.At)
-		case !slices.Contains(leavings, s.Final):
+		case !slices.Contains(endsBySignal, s.Final):
 			e.How = Ended
 			e.close(Done, s.Final, n.At)
 		case s.Gone:
-			e.forget(n.At)
+			e.closeForgotten(n.At)
 		default:
 			e.How, e.State = Exited, Left
 			n.requeue(e)
 		}
 	}
-	e.pay()
+	e.setPaid()
 }
 
 // pay says what the eviction has cost: the promise, with the time that leaving
 // really took.
-func (e *Eviction) pay() {
+func (e *Eviction) setPaid() {
 	switch e.How {
 	case Exited, Forced, Returned:
 		e.Paid = float64(e.GPUs) * (e.Unsaved + e.LeftAt.Sub(e.SignalledAt) + e.Restart).Seconds()
@@ -266,27 +266,27 @@ func (e *Eviction) pay() {
 }
 
 // later is the begin time of a victim that has to wait for the claim to be settled.
-var later = fmt.Sprintf("now+%d", int(delay.Seconds()))
+var beginLater = fmt.Sprintf("now+%d", int(requeueDelay.Seconds()))
 
 // requeue puts the victim back into the queue. As long as its place is claimed its
 // begin time is set at once: Slurm keeps one that lies ahead when the run is over
 // (seen on 22.05.8, 24.11.5 and 26.05.5).
-func (n *next) requeue(e *Eviction) {
-	if e.Tries >= maxRepeats {
+func (n *transition) requeue(e *Eviction) {
+	if e.Tries >= maxRequeues {
 		e.close(CalledOff, "it could not be requeued: "+e.Reason, n.At)
 		return
 	}
 	begin := ""
 	if c := n.claimOf(e); c != nil && c.Open() {
-		begin = later
+		begin = beginLater
 	}
-	n.do(e, Requeue, begin)
+	n.command(e, Requeue, begin)
 }
 
-func (n *next) left(e *Eviction, s *Sight) {
+func (n *transition) fromLeft(e *Eviction, s *Sight) {
 	switch {
 	case s.Gone:
-		e.forget(n.At)
+		e.closeForgotten(n.At)
 	case !e.isRun(s):
 		e.State, e.RequeuedAt, e.Tries, e.Reason = Requeued, n.At, 0, ""
 	case s.State != cluster.Completing:
@@ -294,29 +294,29 @@ func (n *next) left(e *Eviction, s *Sight) {
 	}
 }
 
-func (n *next) requeued(e *Eviction, s *Sight) {
+func (n *transition) fromRequeued(e *Eviction, s *Sight) {
 	if s.State != cluster.Pending {
-		n.back(e, s)
+		n.fromRestored(e, s)
 		return
 	}
 	waits := s.Eligible.Sub(n.At)
 	c := n.claimOf(e)
 	switch {
 	case c != nil && c.Open():
-		if waits < delayAhead {
-			n.do(e, Begin, later)
+		if waits < renewAhead {
+			n.command(e, Begin, beginLater)
 		}
 	case c != nil && c.Purpose == ForRound && n.Waiting == nil && waits > 0:
 		// A whole cycle takes back what an earlier round wrote to put it first.
 	case waits <= 0 || e.Tries >= maxTries:
 		e.State, e.RestoredAt, e.Tries = Restored, n.At, 0
 	default:
-		n.do(e, Begin, soon)
+		n.command(e, Begin, beginSoon)
 	}
 }
 
 // back ends an eviction when its victim runs again or is gone.
-func (n *next) back(e *Eviction, s *Sight) {
+func (n *transition) fromRestored(e *Eviction, s *Sight) {
 	switch {
 	case s.Gone || s.Final != "":
 		e.close(Done, "it left the queue", n.At)
@@ -329,7 +329,7 @@ func (n *next) back(e *Eviction, s *Sight) {
 
 // forget closes the eviction of a victim that left because of the signal, longer
 // ago than slurmctld remembers.
-func (e *Eviction) forget(at time.Time) {
+func (e *Eviction) closeForgotten(at time.Time) {
 	e.How = Forgotten
 	e.close(Done, "it left because of the signal, and Slurm forgot it before it could be requeued: its owner has to submit it again", at)
 }
@@ -338,7 +338,7 @@ func (e *Eviction) close(state State, why string, at time.Time) {
 	e.State, e.Reason, e.Ended = state, why, at
 }
 
-func (n *next) claim(c Claim) {
+func (n *transition) advanceClaim(c Claim) {
 	s, looked := n.Sights[c.Job]
 	if looked && s.User != "" && !cluster.SameUser(s.User, c.User) {
 		s = Sight{Gone: true}
@@ -346,11 +346,11 @@ func (n *next) claim(c Claim) {
 	before := c.key()
 	switch {
 	case c.Open():
-		n.open(&c, &s, looked)
+		n.advanceOpenClaim(&c, &s, looked)
 	case c.Pin != "" && looked:
 		n.unpin(&c, &s)
 	}
-	n.reserve(&c)
+	n.tendReservation(&c)
 	if c.key() != before {
 		c.Changed = n.At
 		n.claims[c.Number] = c
@@ -370,10 +370,10 @@ func (c *Claim) key() claimKey {
 
 // margin is how long a reservation outlives the longest grace, should nobody
 // delete it.
-const margin = 2 * time.Minute
+const reservationMargin = 2 * time.Minute
 
 // reserve keeps others off the place as long as only parts of it are free.
-func (n *next) reserve(c *Claim) {
+func (n *transition) tendReservation(c *Claim) {
 	switch {
 	case c.Resv == "":
 	case c.State != Planned:
@@ -386,22 +386,22 @@ func (n *next) reserve(c *Claim) {
 			}
 		}
 		n.commands = append(n.commands, Command{
-			Verb: Reserve, Job: c.Job, Claim: c.Number, Value: c.Resv, Nodes: slurmplug.CompactHosts(c.Nodes()), For: grace + margin, User: c.User,
+			Verb: Reserve, Job: c.Job, Claim: c.Number, Value: c.Resv, Nodes: slurmplug.CompactHosts(c.Nodes()), For: grace + reservationMargin, User: c.User,
 		})
 	}
 }
 
-func (n *next) open(c *Claim, s *Sight, looked bool) {
+func (n *transition) advanceOpenClaim(c *Claim, s *Sight, looked bool) {
 	if looked && s.NodeList != "" && s.State != cluster.Pending { // a job cancelled before it started has a start time too
 		c.State, c.Reason, c.Ended = Started, "", s.Start
 		return
 	}
 	why, complete := "", false
 	if looked {
-		why = n.unwanted(c, s)
+		why = n.whyUnwanted(c, s)
 	}
 	if why == "" {
-		why, complete = n.room(c)
+		why, complete = n.whetherFree(c)
 	}
 	if why != "" {
 		n.release(c, s, why)
@@ -427,7 +427,7 @@ const unsatisfied = "no node satisfies it (BadConstraints)"
 
 // unwanted says why the job that waits does not want the claim's place any more;
 // "" when it does.
-func (n *next) unwanted(c *Claim, s *Sight) string {
+func (n *transition) whyUnwanted(c *Claim, s *Sight) string {
 	switch {
 	case s.Gone || s.Final != "":
 		return "the job left the queue"
@@ -451,7 +451,7 @@ func (n *next) unwanted(c *Claim, s *Sight) string {
 
 // room tells whether all who are to leave the claim's place have left, or why it
 // will not be free.
-func (n *next) room(c *Claim) (why string, complete bool) {
+func (n *transition) whetherFree(c *Claim) (why string, complete bool) {
 	for _, share := range c.Shares {
 		if n.Unusable[share.Node] {
 			return "node " + share.Node + " cannot be used", false
@@ -459,7 +459,7 @@ func (n *next) room(c *Claim) (why string, complete bool) {
 	}
 	complete = true
 	for i := range n.j.Evictions {
-		e := n.now(&n.j.Evictions[i])
+		e := n.current(&n.j.Evictions[i])
 		if e.Claim != c.Number {
 			continue
 		}
@@ -472,12 +472,12 @@ func (n *next) room(c *Claim) (why string, complete bool) {
 }
 
 // stillWants tells whether the waiting job still is what the claim is for.
-func (n *next) stillWants(c *Claim) bool {
+func (n *transition) stillWants(c *Claim) bool {
 	class, ranked := n.Waiting[c.Job]
 	return ranked && (c.Purpose == ForRound || class == cluster.TE)
 }
 
-func (n *next) release(c *Claim, s *Sight, why string) {
+func (n *transition) release(c *Claim, s *Sight, why string) {
 	c.State, c.Reason, c.Ended = Released, why, n.At
 	if c.Pin != "" {
 		n.unpin(c, s)
@@ -487,7 +487,7 @@ func (n *next) release(c *Claim, s *Sight, why string) {
 // unpin takes the nodes out of the job's request again. A job that runs keeps them
 // until it is requeued or Slurm forgets it: Slurm changes them only before, and
 // one that has ended can come back, as a victim does that exits by itself.
-func (n *next) unpin(c *Claim, s *Sight) {
+func (n *transition) unpin(c *Claim, s *Sight) {
 	switch {
 	case s.Gone:
 		c.Pin = ""
@@ -500,23 +500,23 @@ func (n *next) unpin(c *Claim, s *Sight) {
 }
 
 // Settle takes in what became of the commands of a turn.
-func Settle(j *Journal, results []Result, at time.Time) Turn {
+func ApplyResults(j *Journal, results []Result, at time.Time) Turn {
 	var t Turn
 	for _, r := range results {
 		if r.Eviction != 0 {
-			if e := *j.Eviction(r.Eviction); e.settle(&r, at) {
+			if e := *j.Eviction(r.Eviction); e.applyResult(&r, at) {
 				t.Evictions = append(t.Evictions, e)
 			}
 			continue
 		}
-		if c := *j.Claim(r.Claim); c.settle(&r, at) {
+		if c := *j.Claim(r.Claim); c.applyResult(&r, at) {
 			t.Claims = append(t.Claims, c)
 		}
 	}
 	return t
 }
 
-func (e *Eviction) settle(r *Result, at time.Time) bool {
+func (e *Eviction) applyResult(r *Result, at time.Time) bool {
 	if r.Status != slurmplug.Applied {
 		if r.Verb == Signal && r.Status != slurmplug.Unknown && r.First {
 			e.SignalledAt = time.Time{} // it did not arrive
@@ -532,10 +532,10 @@ func (e *Eviction) settle(r *Result, at time.Time) bool {
 	case r.Verb == Requeue:
 		if e.State == Signalled {
 			e.How, e.LeftAt = Forced, at
-			e.pay()
+			e.setPaid()
 		}
 		e.State, e.RequeuedAt = Requeued, at
-	case r.Verb == Begin && r.Value == soon:
+	case r.Verb == Begin && r.Value == beginSoon:
 		e.State, e.RestoredAt = Restored, at
 	default:
 		return tried > 0
@@ -543,7 +543,7 @@ func (e *Eviction) settle(r *Result, at time.Time) bool {
 	return true
 }
 
-func (c *Claim) settle(r *Result, at time.Time) bool {
+func (c *Claim) applyResult(r *Result, at time.Time) bool {
 	switch {
 	case r.Verb == Unpin && r.Status == slurmplug.Applied:
 		c.Pin = ""

@@ -8,7 +8,7 @@ import (
 )
 
 // See takes in the nodes of a cycle's snapshot.
-func (j *Journal) See(nodes []cluster.Node) {
+func (j *Journal) SetNodes(nodes []cluster.Node) {
 	j.nodes = nodes
 }
 
@@ -25,8 +25,8 @@ func (j *Journal) Allows(c *Claim, s *Sight) bool {
 }
 
 // refuses tells whether the job that waits does not want the claim's place any more.
-func (n *next) refuses(c *Claim) bool {
+func (n *transition) isUnwanted(c *Claim) bool {
 	s, looked := n.Sights[c.Job]
 	claim := *c
-	return looked && s.State == cluster.Pending && n.unwanted(&claim, &s) != ""
+	return looked && s.State == cluster.Pending && n.whyUnwanted(&claim, &s) != ""
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // words say what became of a TE job, or why a candidate stays.
-var words = map[preemption.Why]string{
+var reasonTexts = map[preemption.Why]string{
 	preemption.Evicts:     "others leave for it",
 	preemption.Claimed:    "room is being made or held for it",
 	preemption.Fits:       "it fits in what is free or being freed",
@@ -48,7 +48,7 @@ var words = map[preemption.Why]string{
 
 // roundWords say what the end of a round brings a waiting job, or why a running
 // one stays, where words would tell of a TE job.
-var roundWords = map[preemption.Why]string{
+var roundReasonTexts = map[preemption.Why]string{
 	preemption.Why(yield.Gets):     "others yield to it",
 	preemption.Why(yield.Soon):     "it starts by itself within the next one",
 	preemption.Why(yield.NotOwed):  "no job on its GPU type has had so much more of its due",
@@ -65,17 +65,19 @@ var roundWords = map[preemption.Why]string{
 }
 
 // RoundWords are a reason at the end of a round in the words of a sentence.
-func RoundWords(why preemption.Why) string { return cmp.Or(roundWords[why], Words(why)) }
+func RoundReasonText(why preemption.Why) string {
+	return cmp.Or(roundReasonTexts[why], ReasonText(why))
+}
 
 // Words are a reason in the words of a sentence.
-func Words(why preemption.Why) string { return cmp.Or(words[why], string(why)) }
+func ReasonText(why preemption.Why) string { return cmp.Or(reasonTexts[why], string(why)) }
 
 // Annotate puts into the plan, for explain, what was decided for each TE job.
 func (c *Choice) Annotate(p *plan.Plan) {
 	said := map[cluster.JobID]string{}
 	for i := range c.Trials {
 		t := &c.Trials[i]
-		text := "preemption: " + Words(t.Why)
+		text := "preemption: " + ReasonText(t.Why)
 		said[t.Job] = text
 		if array := (cluster.JobID{ID: t.Job.ID, Task: -1}); said[array] == "" {
 			said[array] = text

@@ -29,7 +29,7 @@ type lever interface {
 	// peers is what another priod, with the same settings, must have written for
 	// the job to hold what it holds; false when that is no priod's value, or w,
 	// written by this one, explains it.
-	peers(j *cluster.Job, w cluster.Written, wrote bool, s reach) (cluster.Written, bool)
+	peerValue(j *cluster.Job, w cluster.Written, wrote bool, s valueRange) (cluster.Written, bool)
 	// actions move a job that holds now to want.
 	actions(j *cluster.Job, h *cluster.History, now, want int64) []plan.Action
 }
@@ -69,7 +69,7 @@ func TakenBack(a plan.Action, w cluster.Written) bool {
 		return false
 	}
 	neutral := leverOf(w.Lever).neutral(w)
-	return w.Value != neutral && a.Before == text(neutral)
+	return w.Value != neutral && a.Before == decimal(neutral)
 }
 
 // Effect returns what History must remember of an action that Slurm accepted.
@@ -87,7 +87,7 @@ func Effect(a plan.Action, h *cluster.History) cluster.Written {
 }
 
 func setTo(j *cluster.Job, l slurmplug.Lever, before, after int64) plan.Action {
-	return plan.Action{Job: j.ID, Lever: l, Before: text(before), After: text(after), UserNice: text(j.Nice)}
+	return plan.Action{Job: j.ID, Lever: l, Before: decimal(before), After: decimal(after), UserNice: decimal(j.Nice)}
 }
 
 // siteFactor adds to Slurm's own factors (multifactor only).
@@ -121,7 +121,7 @@ func (siteFactor) foreign(j *cluster.Job, now int64, w cluster.Written, wrote bo
 	return !w.Sent(now)
 }
 
-func (siteFactor) peers(j *cluster.Job, w cluster.Written, wrote bool, s reach) (cluster.Written, bool) {
+func (siteFactor) peerValue(j *cluster.Job, w cluster.Written, wrote bool, s valueRange) (cluster.Written, bool) {
 	v := j.SiteFactor
 	if !j.SiteFactorKnown || v < s.least || v > s.top || wrote && w.Sent(v) {
 		return w, false
@@ -159,7 +159,7 @@ func (nice) foreign(_ *cluster.Job, now int64, w cluster.Written, wrote bool) bo
 
 // peers takes the owner's own Nice for what is left over from whole steps: right
 // while the peer's step was the same, a guess otherwise.
-func (n nice) peers(j *cluster.Job, w cluster.Written, wrote bool, s reach) (cluster.Written, bool) {
+func (n nice) peerValue(j *cluster.Job, w cluster.Written, wrote bool, s valueRange) (cluster.Written, bool) {
 	original := j.Nice + (s.step/2-j.Nice)/s.step*s.step
 	if wrote {
 		original = w.Original
@@ -174,7 +174,7 @@ func (n nice) peers(j *cluster.Job, w cluster.Written, wrote bool, s reach) (clu
 func (n nice) actions(j *cluster.Job, h *cluster.History, _, want int64) []plan.Action {
 	own := n.userNice(j, h)
 	a := setTo(j, slurmplug.Nice, j.Nice, own-want)
-	a.UserNice = text(own)
+	a.UserNice = decimal(own)
 	return []plan.Action{a}
 }
 
@@ -188,13 +188,13 @@ func (priority) band(step, top int64) plan.Band {
 	return plan.Band{Lo: 2 * step, Hi: top, Step: 1}
 }
 
-func (priority) set(j *cluster.Job, h *cluster.History) bool {
+func (priority) isSet(j *cluster.Job, h *cluster.History) bool {
 	w, ok := h.Written[j.ID]
 	return ok && w.Lever == slurmplug.Priority && (w.Value != 0 || w.Tried != 0)
 }
 
 func (p priority) now(j *cluster.Job, h *cluster.History) (int64, bool) {
-	if !p.set(j, h) {
+	if !p.isSet(j, h) {
 		return 0, true
 	}
 	return j.Priority, true
@@ -211,7 +211,7 @@ func (priority) own(j *cluster.Job, now int64) int64 {
 }
 
 func (p priority) userNice(j *cluster.Job, h *cluster.History) int64 {
-	if p.set(j, h) {
+	if p.isSet(j, h) {
 		return h.Written[j.ID].Original
 	}
 	return j.Nice
@@ -224,7 +224,7 @@ func (priority) foreign(*cluster.Job, int64, cluster.Written, bool) bool { retur
 
 // peers knows a priority that Slurm's own factors cannot reach; the owner's Nice
 // is lost, since Slurm zeroed it.
-func (priority) peers(j *cluster.Job, w cluster.Written, wrote bool, s reach) (cluster.Written, bool) {
+func (priority) peerValue(j *cluster.Job, w cluster.Written, wrote bool, s valueRange) (cluster.Written, bool) {
 	if wrote || j.Priority < 2*s.step || j.Priority > s.top {
 		return w, false
 	}
@@ -235,10 +235,10 @@ func (p priority) actions(j *cluster.Job, h *cluster.History, now, want int64) [
 	if want != 0 {
 		return []plan.Action{setTo(j, slurmplug.Priority, now, want)}
 	}
-	back := []plan.Action{{Job: j.ID, Lever: slurmplug.Release, Before: text(now)}}
+	back := []plan.Action{{Job: j.ID, Lever: slurmplug.Release, Before: decimal(now)}}
 	if n := p.userNice(j, h); n != 0 {
 		a := setTo(j, slurmplug.Nice, 0, n)
-		a.UserNice = text(n) // Slurm zeroed the job's own
+		a.UserNice = decimal(n) // Slurm zeroed the job's own
 		back = append(back, a)
 	}
 	return back

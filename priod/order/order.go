@@ -69,37 +69,37 @@ func Decide(s *cluster.Snapshot, h *cluster.History, set Settings) plan.Plan {
 	}
 	d.plan.Decisions = make([]plan.Decision, len(verdicts))
 	for i := range verdicts {
-		d.plan.Decisions[i] = d.decision(&verdicts[i])
+		d.plan.Decisions[i] = d.newDecision(&verdicts[i])
 	}
-	d.place(verdicts, te)
-	shared, placed := d.placeByShare(verdicts)
+	d.valueTE(verdicts, te)
+	shared, placed := d.valueByShare(verdicts)
 	for _, i := range te {
-		d.write(&d.plan.Decisions[i], &verdicts[i])
+		d.addWrite(&d.plan.Decisions[i], &verdicts[i])
 	}
 	for _, i := range shared {
-		d.write(&d.plan.Decisions[i], &verdicts[i])
+		d.addWrite(&d.plan.Decisions[i], &verdicts[i])
 	}
 	for i := range verdicts {
 		switch v := &verdicts[i]; {
 		case placed != nil && placed[i]:
 		case v.Ranked && v.Class == cluster.BE:
-			d.write(&d.plan.Decisions[i], v)
+			d.addWrite(&d.plan.Decisions[i], v)
 		case v.Why == plan.Foreign || v.Why == plan.Reserved:
-			d.letGo(&d.plan.Decisions[i], v)
+			d.withdraw(&d.plan.Decisions[i], v)
 		}
 	}
-	d.note()
+	d.addNotes()
 	return d.plan
 }
 
 type decider struct {
-	s       *cluster.Snapshot
-	h       *cluster.History
-	set     Settings
-	lever   lever
-	plan    plan.Plan
-	foreign int
-	held    int // writes beyond MaxWrites
+	s         *cluster.Snapshot
+	h         *cluster.History
+	set       Settings
+	lever     lever
+	plan      plan.Plan
+	foreign   int
+	overLimit int // writes beyond MaxWrites
 }
 
 // band makes a step larger than all that Slurm's own factors and the users'
@@ -132,7 +132,7 @@ func roundUp(n int64) int64 {
 	}
 }
 
-func (d *decider) decision(v *Verdict) plan.Decision {
+func (d *decider) newDecision(v *Verdict) plan.Decision {
 	j := &d.s.Jobs[v.Job]
 	now, _ := d.lever.now(j, d.h)
 	dec := plan.Decision{
@@ -141,9 +141,9 @@ func (d *decider) decision(v *Verdict) plan.Decision {
 	}
 	switch v.Why { // steps above all other BE jobs, below the exact places of TE
 	case plan.Evicted:
-		dec.Value = d.aboveShares()
+		dec.Value = d.lowestAbove()
 	case plan.Round:
-		dec.Value = d.aboveShares() + d.plan.Band.Step
+		dec.Value = d.lowestAbove() + d.plan.Band.Step
 	}
 	return dec
 }
@@ -151,9 +151,9 @@ func (d *decider) decision(v *Verdict) plan.Decision {
 // place gives TE jobs values that put them in exact order. When there are more
 // than half the band can hold, the head of the queue is exact and the rest
 // share the lowest step, in Slurm's own order, until places at the head are free.
-func (d *decider) place(verdicts []Verdict, te []int) {
+func (d *decider) valueTE(verdicts []Verdict, te []int) {
 	b := d.plan.Band
-	b.Lo = d.aboveShares()
+	b.Lo = d.lowestAbove()
 	if slices.ContainsFunc(verdicts, func(v Verdict) bool { return v.Why == plan.Round }) {
 		b.Lo += b.Step
 	}
@@ -198,14 +198,14 @@ func (d *decider) isForeign(j *cluster.Job) bool {
 }
 
 // write adds the action that turns what a job holds into what is wanted.
-func (d *decider) write(dec *plan.Decision, v *Verdict) {
+func (d *decider) addWrite(dec *plan.Decision, v *Verdict) {
 	j := &d.s.Jobs[v.Job]
 	now, known := d.lever.now(j, d.h)
 	w, wrote := d.h.Written[j.ID]
 	switch {
 	case wrote && w.Lever != d.set.Lever && w.Value != leverOf(w.Lever).neutral(w):
 		dec.Unmoved = LeverChange
-		d.act(Restore(j, w), j.Tasks, false, string(v.Why))
+		d.addActions(Restore(j, w), j.Tasks, false, string(v.Why))
 		return
 	case known && now == dec.Value && v.Tasks == 0:
 		return
@@ -219,9 +219,9 @@ func (d *decider) write(dec *plan.Decision, v *Verdict) {
 		dec.Unmoved = KeepsGoing
 		d.foreign++
 		return
-	case d.full():
+	case d.limitReached():
 		dec.Unmoved = WriteLimit
-		d.held++
+		d.overLimit++
 		return
 	}
 	tasks := j.Tasks
@@ -233,7 +233,7 @@ func (d *decider) write(dec *plan.Decision, v *Verdict) {
 		}
 		tasks = first
 	}
-	d.act(d.lever.actions(j, d.h, now, dec.Value), tasks, v.Tasks > 0, dec.Why)
+	d.addActions(d.lever.actions(j, d.h, now, dec.Value), tasks, v.Tasks > 0, dec.Why)
 }
 
 // isTakenBack tells whether a job stands at its own value, or lost the very one
@@ -244,39 +244,39 @@ func (d *decider) isTakenBack(now, want int64, w cluster.Written) bool {
 
 // letGo takes priod's value off a job that left the ranked queue: it would
 // stand before all others where it went.
-func (d *decider) letGo(dec *plan.Decision, v *Verdict) {
+func (d *decider) withdraw(dec *plan.Decision, v *Verdict) {
 	j := &d.s.Jobs[v.Job]
 	w, wrote := d.h.Written[j.ID]
 	if !wrote || w.Value == leverOf(w.Lever).neutral(w) && w.Tried == w.Value {
 		return
 	}
-	if d.full() {
+	if d.limitReached() {
 		dec.Unmoved = WriteLimit
-		d.held++
+		d.overLimit++
 		return
 	}
-	d.act(Restore(j, w), j.Tasks, false, string(v.Why))
+	d.addActions(Restore(j, w), j.Tasks, false, string(v.Why))
 }
 
 // full tells whether the cycle's limit of writes is reached.
-func (d *decider) full() bool {
+func (d *decider) limitReached() bool {
 	return d.set.MaxWrites > 0 && len(d.plan.Actions) >= d.set.MaxWrites
 }
 
-func (d *decider) act(actions []plan.Action, tasks string, part bool, why string) {
+func (d *decider) addActions(actions []plan.Action, tasks string, part bool, why string) {
 	for _, a := range actions {
 		a.Tasks, a.Part, a.Reason = tasks, part, why
 		d.plan.Actions = append(d.plan.Actions, a)
 	}
 }
 
-func (d *decider) note() {
+func (d *decider) addNotes() {
 	if d.foreign > 0 {
 		d.plan.Notes = append(d.plan.Notes, fmt.Sprintf("%d jobs carry a value that somebody else wrote; they are left alone", d.foreign))
 	}
-	if d.held > 0 {
-		d.plan.Notes = append(d.plan.Notes, fmt.Sprintf("%d writes wait for the next cycle: limits.writes_per_cycle is reached", d.held))
+	if d.overLimit > 0 {
+		d.plan.Notes = append(d.plan.Notes, fmt.Sprintf("%d writes wait for the next cycle: limits.writes_per_cycle is reached", d.overLimit))
 	}
 }
 
-func text(v int64) string { return strconv.FormatInt(v, 10) }
+func decimal(v int64) string { return strconv.FormatInt(v, 10) }

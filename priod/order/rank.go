@@ -28,11 +28,11 @@ type Verdict struct {
 // overran, in the order of the snapshot, and the TE verdicts' indices, first to
 // last.
 func Rank(s *cluster.Snapshot, h *cluster.History, set plan.Classes) (verdicts []Verdict, te []int) {
-	r := ranker{set: set, use: useOf(s, h, &set)}
+	r := ranker{set: set, use: teUseOf(s, h, &set)}
 	verdicts = make([]Verdict, 0, len(s.Jobs))
 	for i := range s.Jobs {
 		if s.Jobs[i].State != cluster.Pending {
-			if why := r.runsOver(&s.Jobs[i]); why != "" {
+			if why := r.overrunsNow(&s.Jobs[i]); why != "" {
 				verdicts = append(verdicts, Verdict{Job: i, Why: plan.Overrun, Detail: why})
 			}
 			continue
@@ -44,7 +44,7 @@ func Rank(s *cluster.Snapshot, h *cluster.History, set plan.Classes) (verdicts [
 			v.Ranked, v.Class, v.Why = false, cluster.BE, plan.NotYet
 		}
 		if v.Ranked && v.Class == cluster.TE {
-			if why := r.ranOver(&s.Jobs[i]); why != "" {
+			if why := r.overranBefore(&s.Jobs[i]); why != "" {
 				v.Class, v.Why, v.Detail = cluster.BE, plan.Overrun, why
 			}
 		}
@@ -71,14 +71,14 @@ func Rank(s *cluster.Snapshot, h *cluster.History, set plan.Classes) (verdicts [
 			}
 			return 1
 		}
-		return cmp.Or(v.Since.Compare(w.Since), turn(&s.Jobs[v.Job]).Compare(turn(&s.Jobs[w.Job])))
+		return cmp.Or(v.Since.Compare(w.Since), idOrder(&s.Jobs[v.Job]).Compare(idOrder(&s.Jobs[w.Job])))
 	})
 	return verdicts, r.admit(s, verdicts, te)
 }
 
 // turn orders jobs that could run from the same time on: by id, an unsplit
 // array where its first task stands, so that tasks split off it keep their turn.
-func turn(j *cluster.Job) cluster.JobID {
+func idOrder(j *cluster.Job) cluster.JobID {
 	id := j.ID
 	for i := 0; i < len(j.Tasks) && '0' <= j.Tasks[i] && j.Tasks[i] <= '9'; i++ {
 		id.Task = max(id.Task, 0)*10 + int32(j.Tasks[i]-'0')
@@ -88,7 +88,7 @@ func turn(j *cluster.Job) cluster.JobID {
 
 type ranker struct {
 	set plan.Classes
-	use func() use
+	use func() teUse
 }
 
 func (r *ranker) classify(j *cluster.Job) Verdict {
@@ -125,11 +125,11 @@ func (r *ranker) admit(s *cluster.Snapshot, verdicts []Verdict, te []int) []int 
 	for _, i := range te {
 		v := &verdicts[i]
 		j := &s.Jobs[v.Job]
-		user := account{name: "user " + j.User, budget: set.OfUser(j.User), use: users[j.User]}
-		acct := account{name: "account " + j.Account, budget: set.OfAccount(j.Account), use: accounts[j.Account]}
+		user := budgetHolder{name: "user " + j.User, budget: set.OfUser(j.User), use: users[j.User]}
+		acct := budgetHolder{name: "account " + j.Account, budget: set.OfAccount(j.Account), use: accounts[j.Account]}
 		tasks := max(j.TaskCount, 1)
 		fit, reason := tasks, ""
-		for _, a := range []account{user, acct} {
+		for _, a := range []budgetHolder{user, acct} {
 			if n, why := a.admits(j); n < fit {
 				fit, reason = n, why
 			}
@@ -151,14 +151,14 @@ func (r *ranker) admit(s *cluster.Snapshot, verdicts []Verdict, te []int) []int 
 }
 
 // account is one budget that a TE job draws on: a user's or an account's.
-type account struct {
+type budgetHolder struct {
 	name   string
 	budget plan.Budget
 	use    cluster.Use
 }
 
 // admits says how many of the record's tasks still fit, and what stops more.
-func (a account) admits(j *cluster.Job) (tasks int, why string) {
+func (a budgetHolder) admits(j *cluster.Job) (tasks int, why string) {
 	tasks = max(j.TaskCount, 1)
 	if l := a.budget.TimeLimit; l > 0 && (j.TimeLimit == slurmplug.Unlimited || j.TimeLimit > l) {
 		return 0, fmt.Sprintf("time limit %s is above the %s that TE jobs of %s may ask for", limitText(j.TimeLimit), l, a.name)

@@ -15,20 +15,20 @@ import (
 // already, where they hold none or in the wrong order, and where they hold
 // different ones in the right order. So little is written when priorities move.
 const (
-	parts   = 1.5
-	differs = 1.25
-	joined  = 1.1
+	splitAt     = 1.5
+	reorderAt   = 1.25
+	keepApartAt = 1.1
 )
 
 // owedBy is by how many seconds owed jobs stand apart where, in order gavel, it is by
 // twice the priority: a part of it goes with a part of that.
-const owedBy = 600
+const owedUnit = 600
 
 // byShares tells whether an order goes by what the allocation gives.
 func (o Order) byShares() bool { return o == GavelOrder || o == OwedOrder }
 
 // standing is what the order goes by, the more the sooner.
-func (d *decider) standing(share *plan.Share) float64 {
+func (d *decider) precedence(share *plan.Share) float64 {
 	if d.set.Order == OwedOrder {
 		return d.set.Lead.Owed(share.Owed, share.Run)
 	}
@@ -36,34 +36,34 @@ func (d *decider) standing(share *plan.Share) float64 {
 }
 
 // apart tells whether one job stands before another by so much as limit asks for.
-func (o Order) apart(first, other, limit float64) bool {
+func (o Order) separates(first, other, limit float64) bool {
 	if o == OwedOrder {
-		return first-other >= (limit-1)*owedBy
+		return first-other >= (limit-1)*owedUnit
 	}
 	return first >= limit*other && first > other
 }
 
 // steps is how many steps of the band BE jobs get at most: twice as many as jobs
 // that were all allocated and received something, and differ by a factor of a million, need.
-const steps = 128
+const maxShareSteps = 128
 
 // reserved is how many of the band's lowest steps are for the order by shares.
-func (d *decider) reserved() int64 {
+func (d *decider) shareSteps() int64 {
 	if !d.set.Order.byShares() || d.set.Shares == nil {
 		return 0
 	}
-	return min(steps, int64(d.plan.Band.Capacity()/4))
+	return min(maxShareSteps, int64(d.plan.Band.Capacity()/4))
 }
 
 // aboveShares is the lowest value above the order by shares.
-func (d *decider) aboveShares() int64 { return d.plan.Band.Lo + d.reserved()*d.plan.Band.Step }
+func (d *decider) lowestAbove() int64 { return d.plan.Band.Lo + d.shareSteps()*d.plan.Band.Step }
 
 // placeByShare gives the BE jobs that the allocation counts values in the order
 // of their priorities, and returns their verdicts' indices, first to last, and
 // which they are. The lowest step may be the one where Slurm itself puts jobs,
 // which takes no write.
-func (d *decider) placeByShare(verdicts []Verdict) (order []int, placed []bool) {
-	n := d.reserved()
+func (d *decider) valueByShare(verdicts []Verdict) (order []int, placed []bool) {
+	n := d.shareSteps()
 	if n == 0 {
 		return nil, nil
 	}
@@ -84,7 +84,7 @@ func (d *decider) placeByShare(verdicts []Verdict) (order []int, placed []bool) 
 		if !v.Ranked || v.Class != cluster.BE || v.Why == plan.Evicted || v.Why == plan.Round || share == nil || d.isForeign(j) {
 			continue
 		}
-		p := job{at: i, priority: d.standing(share)}
+		p := job{at: i, priority: d.precedence(share)}
 		if p.held, p.known = d.lever.now(j, d.h); p.held == 0 {
 			p.held = floor
 		}
@@ -97,14 +97,14 @@ func (d *decider) placeByShare(verdicts []Verdict) (order []int, placed []bool) 
 	head := 0
 	for i, p := range jobs {
 		first := jobs[head]
-		limit := differs
+		limit := reorderAt
 		switch {
 		case p.held < first.held:
-			limit = joined
+			limit = keepApartAt
 		case p.held == first.held && (p.held > floor || p.wrote && first.wrote):
-			limit = parts
+			limit = splitAt
 		}
-		if i == 0 || d.set.Order.apart(first.priority, p.priority, limit) {
+		if i == 0 || d.set.Order.separates(first.priority, p.priority, limit) {
 			tiers, head = append(tiers, nil), i
 		}
 		of = append(of, len(tiers)-1)

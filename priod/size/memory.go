@@ -21,7 +21,7 @@ type GiveBackSettings struct {
 
 // mostMeasured is how many jobs are measured in one cycle: sstat asks their nodes one
 // after the other.
-const mostMeasured = 20
+const maxMeasured = 20
 
 // measureEvery is how long a job is not measured again.
 const measureEvery = 5 * time.Minute
@@ -29,20 +29,20 @@ const measureEvery = 5 * time.Minute
 // GiveBack decides on the memory of running jobs, and remembers which were measured and
 // which Slurm refused to change. It may be lost.
 type GiveBack struct {
-	set   GiveBackSettings
-	rests map[cluster.JobID]rest
+	set      GiveBackSettings
+	measured map[cluster.JobID]measuredRun
 }
 
 // rest is until when a run of a job is not looked at again.
-type rest struct {
+type measuredRun struct {
 	start time.Time // names the run
 	until time.Time // zero: as long as it runs
 }
 
 // Set takes in settings, which may change between two cycles.
 func (g *GiveBack) Set(set GiveBackSettings) {
-	if g.set = set; g.rests == nil {
-		g.rests = map[cluster.JobID]rest{}
+	if g.set = set; g.measured == nil {
+		g.measured = map[cluster.JobID]measuredRun{}
 	}
 }
 
@@ -68,35 +68,35 @@ func Lowered(s *cluster.Snapshot, h *cluster.History) (jobs []*cluster.Job) {
 // Candidates are running jobs that agreed, on nodes whose free GPUs lack memory that
 // other jobs wait for, where what these jobs hold could be enough: those to be measured.
 func (g *GiveBack) Candidates(s *cluster.Snapshot, h *cluster.History) (jobs []*cluster.Job) {
-	on := g.agreed(s, h)
+	on := g.eligible(s, h)
 	if len(on) == 0 {
 		return nil
 	}
-	wanted := waitingFor(s)
+	wanted := typesWaitedFor(s)
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		here := on[n.Name]
-		if len(here) == 0 || !lacksMemory(n) || !wanted.by(n) {
+		if len(here) == 0 || !lacksMemory(n) || !wanted.onNode(n) {
 			continue
 		}
 		most := make([]giveback.Job, len(here))
 		for k, j := range here {
 			most[k] = giveback.Job{ID: j.ID, MemMB: j.MemMB, Keep: giveback.Keep(0)}
 		}
-		due := slices.ContainsFunc(here, func(j *cluster.Job) bool { return !g.rests[j.ID].holds(j, s.At) })
-		if due && len(giveback.Choose(amounts(n), most)) > 0 {
+		due := slices.ContainsFunc(here, func(j *cluster.Job) bool { return !g.measured[j.ID].notYet(j, s.At) })
+		if due && len(giveback.Choose(giveBackNode(n), most)) > 0 {
 			jobs = append(jobs, here...)
 		}
-		if len(jobs) >= mostMeasured {
+		if len(jobs) >= maxMeasured {
 			break
 		}
 	}
-	return jobs[:min(len(jobs), mostMeasured)]
+	return jobs[:min(len(jobs), maxMeasured)]
 }
 
 // agreed are the running jobs by node whose memory may be lowered, once in a run. One
 // that runs with a size of priod's has what it can use.
-func (g *GiveBack) agreed(s *cluster.Snapshot, h *cluster.History) map[string][]*cluster.Job {
+func (g *GiveBack) eligible(s *cluster.Snapshot, h *cluster.History) map[string][]*cluster.Job {
 	if !g.set.Enabled {
 		return nil
 	}
@@ -108,7 +108,7 @@ func (g *GiveBack) agreed(s *cluster.Snapshot, h *cluster.History) map[string][]
 			continue
 		}
 		size := h.Requests[j.ID][slurmplug.Size]
-		if size.Value != size.Was || h.Requests[j.ID][slurmplug.MinMemoryNode].Ours(megabytes(j.MemMB)) || g.rests[j.ID].refused(j) {
+		if size.Value != size.Was || h.Requests[j.ID][slurmplug.MinMemoryNode].Ours(megabytes(j.MemMB)) || g.measured[j.ID].wasRefused(j) {
 			continue
 		}
 		if on == nil {
@@ -122,15 +122,17 @@ func (g *GiveBack) agreed(s *cluster.Snapshot, h *cluster.History) map[string][]
 // Agrees tells whether a job's tag agrees to give back memory.
 func Agrees(j *cluster.Job) bool { return j.TagErr == "" && j.Tag.GiveBack }
 
-func (r rest) refused(j *cluster.Job) bool { return r.start.Equal(j.Start) && r.until.IsZero() }
+func (r measuredRun) wasRefused(j *cluster.Job) bool {
+	return r.start.Equal(j.Start) && r.until.IsZero()
+}
 
-func (r rest) holds(j *cluster.Job, at time.Time) bool {
+func (r measuredRun) notYet(j *cluster.Job, at time.Time) bool {
 	return r.start.Equal(j.Start) && (r.until.IsZero() || at.Before(r.until) && r.until.Sub(at) <= measureEvery)
 }
 
 func megabytes(mb int64) string { return strconv.FormatInt(mb, 10) }
 
-func amounts(n *cluster.Node) giveback.Node {
+func giveBackNode(n *cluster.Node) giveback.Node {
 	return giveback.Node{
 		GPUs: n.GPUs, FreeGPUs: max(n.GPUs-n.GPUsUsed, 0), CPUs: n.CPUs, FreeCPUs: max(n.CPUs-n.CPUsUsed, 0),
 		MemMB: n.MemMB, FreeMemMB: max(n.MemMB-n.MemUsedMB, 0),
@@ -141,16 +143,16 @@ func lacksMemory(n *cluster.Node) bool {
 	if n.GPUs == 0 || !n.Usable {
 		return false
 	}
-	_, mem := amounts(n).Lacking()
+	_, mem := giveBackNode(n).Lacking()
 	return mem > 0
 }
 
 // wanted are the GPU types that jobs wait for, by partition; "" for any.
-type awaited map[string]map[string]bool
+type wantedTypes map[string]map[string]bool
 
 // waitingFor tells what GPUs the jobs wait for that room alone keeps from starting.
-func waitingFor(s *cluster.Snapshot) awaited {
-	w := awaited{}
+func typesWaitedFor(s *cluster.Snapshot) wantedTypes {
+	w := wantedTypes{}
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
 		if j.State != cluster.Pending || j.GPUs == 0 || !j.WantsRoom() || j.Held() || j.Dependency || j.Reservation != "" {
@@ -167,7 +169,7 @@ func waitingFor(s *cluster.Snapshot) awaited {
 }
 
 // by tells whether some job may wait for a GPU of the node.
-func (w awaited) by(n *cluster.Node) bool {
+func (w wantedTypes) onNode(n *cluster.Node) bool {
 	return slices.ContainsFunc(n.Partitions, func(p string) bool {
 		return w[p][""] || w[p][n.GPUType] || n.MixedTypes && len(w[p]) > 0
 	})
@@ -176,7 +178,7 @@ func (w awaited) by(n *cluster.Node) bool {
 // Measured takes down which jobs were measured: they are not measured again for a while.
 func (g *GiveBack) Measured(jobs []*cluster.Job, at time.Time) {
 	for _, j := range jobs {
-		g.rests[j.ID] = rest{j.Start, at.Add(measureEvery)}
+		g.measured[j.ID] = measuredRun{j.Start, at.Add(measureEvery)}
 	}
 }
 
@@ -202,7 +204,7 @@ func (g *GiveBack) Decide(s *cluster.Snapshot, h *cluster.History, p *plan.Plan,
 	}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		for _, j := range giveback.Choose(amounts(n), on[n.Name]) {
+		for _, j := range giveback.Choose(giveBackNode(n), on[n.Name]) {
 			own := megabytes(j.MemMB)
 			actions = append(actions, plan.Action{
 				Job: j.ID, Lever: slurmplug.MinMemoryNode, Before: own, After: megabytes(j.Keep), Was: own, Reason: "memory",
@@ -217,23 +219,23 @@ func (g *GiveBack) Decide(s *cluster.Snapshot, h *cluster.History, p *plan.Plan,
 func (g *GiveBack) Refused(id cluster.JobID, s *cluster.Snapshot) {
 	for i := range s.Jobs {
 		if j := &s.Jobs[i]; j.ID == id && j.State == cluster.Running {
-			g.rests[id] = rest{start: j.Start}
+			g.measured[id] = measuredRun{start: j.Start}
 		}
 	}
 }
 
 // forget drops what is known of runs that are over.
 func (g *GiveBack) forget(s *cluster.Snapshot) {
-	if len(g.rests) == 0 {
+	if len(g.measured) == 0 {
 		return
 	}
-	kept := map[cluster.JobID]rest{}
+	kept := map[cluster.JobID]measuredRun{}
 	for i := range s.Jobs {
 		if j := &s.Jobs[i]; j.State == cluster.Running {
-			if r, known := g.rests[j.ID]; known && r.start.Equal(j.Start) {
+			if r, known := g.measured[j.ID]; known && r.start.Equal(j.Start) {
 				kept[j.ID] = r
 			}
 		}
 	}
-	g.rests = kept
+	g.measured = kept
 }

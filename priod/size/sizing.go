@@ -104,7 +104,7 @@ func (p point) exceeds(q point) bool { return p.cpus > q.cpus*rounding || p.mem 
 const rounding = 1 + 1e-9
 
 // Sizer keeps its memory from call to call. It is not safe for concurrent use.
-type Sizer struct {
+type Packer struct {
 	set      Rule
 	jobs     []Job
 	nodes    []Node
@@ -117,8 +117,8 @@ type Sizer struct {
 }
 
 // New returns a Sizer.
-func New(set Rule) *Sizer {
-	return &Sizer{set: set, levels: map[demand][]level{}}
+func NewPacker(set Rule) *Packer {
+	return &Packer{set: set, levels: map[demand][]level{}}
 }
 
 // request is an admitted job.
@@ -140,7 +140,7 @@ type demand struct {
 // which it is fastest among those with enough free GPUs, and passed over when
 // there is none, so that the mechanism never changes who runs. The grants are
 // valid until the next call.
-func (s *Sizer) Size(jobs []Job, nodes []Node) []Grant {
+func (s *Packer) Pack(jobs []Job, nodes []Node) []Grant {
 	s.reset(jobs, nodes)
 	if s.set.Mechanism == Greedy {
 		return s.greedy()
@@ -151,7 +151,7 @@ func (s *Sizer) Size(jobs []Job, nodes []Node) []Grant {
 	switch s.set.Mechanism {
 	case Proportional:
 		for i := range s.admitted {
-			p.add(i, p.firstFit(i, p.share))
+			p.place(i, p.firstFit(i, p.share))
 		}
 	case Tune:
 		p.tune()
@@ -164,7 +164,7 @@ func (s *Sizer) Size(jobs []Job, nodes []Node) []Grant {
 	return p.result()
 }
 
-func (s *Sizer) reset(jobs []Job, nodes []Node) {
+func (s *Packer) reset(jobs []Job, nodes []Node) {
 	s.jobs, s.nodes, s.admitted = jobs, nodes, s.admitted[:0]
 	if len(s.levels) > 1<<12 {
 		clear(s.levels) // of curves that are long gone
@@ -188,7 +188,7 @@ func (s *Sizer) reset(jobs []Job, nodes []Node) {
 
 // fastest is the type on which a job is fastest among those with enough free
 // GPUs, -1 when there is none.
-func (s *Sizer) fastest(j *Job) int {
+func (s *Packer) fastest(j *Job) int {
 	best := -1
 	for t := range min(len(s.free), len(j.On)) {
 		if s.free[t] >= j.GPUs && j.On[t].Speed > 0 && (best < 0 || j.On[t].Speed > j.On[best].Speed) {
@@ -198,9 +198,11 @@ func (s *Sizer) fastest(j *Job) int {
 	return best
 }
 
-func (s *Sizer) anyFree() bool { return slices.ContainsFunc(s.free, func(n int) bool { return n > 0 }) }
+func (s *Packer) anyFree() bool {
+	return slices.ContainsFunc(s.free, func(n int) bool { return n > 0 })
+}
 
-func (s *Sizer) admit() {
+func (s *Packer) admit() {
 	for i := range s.jobs {
 		if !s.anyFree() {
 			return
@@ -212,27 +214,27 @@ func (s *Sizer) admit() {
 	}
 }
 
-func (s *Sizer) request(job, t int) request {
+func (s *Packer) request(job, t int) request {
 	j := &s.jobs[job]
 	r := request{job: job, gpus: j.GPUs, typ: t, curve: j.On[t].Curve}
 	if r.curve == nil {
 		r.want = share(&Node{Total: s.largest[t]})
 	} else {
-		r.want, r.known = wanted(r.curve, j.GPUs, s.largest[t]), true
+		r.want, r.known = usable(r.curve, j.GPUs, s.largest[t]), true
 	}
 	return r
 }
 
 // Best is the relative speed of a job when its demand is met on a node.
 func Best(c *workload.Curve, gpus int, node Amount) float64 {
-	want := wanted(c, gpus, node)
+	want := usable(c, gpus, node)
 	return c.Relative(want.cpus, want.mem)
 }
 
 // wanted is what each of a job's GPUs can use: its curve's demand, at most what
 // the largest node has; the share of that node for a job of more GPUs than it
 // has (Synergy's simulator, add_synergy_profile).
-func wanted(c *workload.Curve, gpus int, largest Amount) point {
+func usable(c *workload.Curve, gpus int, largest Amount) point {
 	g := float64(gpus)
 	most := func(want, node float64) float64 {
 		switch {
@@ -256,7 +258,7 @@ type Request struct {
 
 // Admitted are the jobs that Size runs with any mechanism but Greedy.
 func Admitted(jobs []Job, nodes []Node) (all []Request) {
-	s := New(Rule{})
+	s := NewPacker(Rule{})
 	s.reset(jobs, nodes)
 	s.admit()
 	for _, r := range s.admitted {
@@ -266,7 +268,7 @@ func Admitted(jobs []Job, nodes []Node) (all []Request) {
 }
 
 // greedy gives demand or nothing.
-func (s *Sizer) greedy() []Grant {
+func (s *Packer) greedy() []Grant {
 	p := &s.plans[0]
 	p.reset(s)
 	for i := range s.jobs {
@@ -281,7 +283,7 @@ func (s *Sizer) greedy() []Grant {
 		at := len(s.admitted) - 1
 		p.grow(at + 1)
 		if parts := p.firstFit(at, p.demanded); parts != nil {
-			p.add(at, parts)
+			p.place(at, parts)
 			s.free[t] -= s.jobs[i].GPUs
 		} else {
 			s.admitted = s.admitted[:at]

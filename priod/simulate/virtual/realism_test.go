@@ -306,7 +306,7 @@ func TestPriodOrdersByAllocation(t *testing.T) {
 	daemon := Daemon{Interval: 15 * time.Second, Settings: cycle.Settings{
 		Decide: order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Order: order.GavelOrder},
 		Ledger: &allocate.Ledger{},
-		Allocation: allocate.AllocationSettings{
+		Allocation: allocate.Settings{
 			Policy: allocate.Policy{Name: "max-min"}, Every: time.Hour, Weights: map[string]float64{"y": 5},
 		},
 	}}

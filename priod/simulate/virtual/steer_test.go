@@ -131,7 +131,7 @@ func steering15s(t *testing.T) Options {
 		Daemon: Daemon{Interval: 15 * time.Second, Settings: cycle.Settings{
 			Decide:     order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Order: order.GavelOrder},
 			Ledger:     &allocate.Ledger{},
-			Allocation: allocate.AllocationSettings{Policy: allocate.Policy{Name: "max-min"}, Every: 30 * time.Minute, Table: table},
+			Allocation: allocate.Settings{Policy: allocate.Policy{Name: "max-min"}, Every: 30 * time.Minute, Table: table},
 			Steering: cycle.Steering{
 				Settings: steer.Settings{Enabled: true, Policy: steer.Defaults, Features: map[string]string{"fast": "ampere"}},
 				Helm:     &steer.Helm{},
