@@ -10,26 +10,6 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// beyond is a limit that leaves less than a job asks for, "" when there is none.
-func exceededLimit(a *slurmplug.Asked) string {
-	for _, l := range a.Allowances {
-		if l.CPUs < int64(a.CPUs) || l.MemMB < a.MemMB {
-			return l.Limit
-		}
-	}
-	return ""
-}
-
-// count takes from what limits leave what a job asks for that has its place now:
-// nobody is raised by what others need to start.
-func takeFromLimits(w queuedJob) {
-	if a := w.job.Asked; a != nil && exceededLimit(a) == "" {
-		for _, l := range a.Allowances {
-			l.Take(a.CPUs, a.MemMB)
-		}
-	}
-}
-
 // leastShares are the smallest shares of a GPU on the nodes of each kind.
 func (d *decider) leastShares() []sensitivity.Share {
 	if d.shares != nil {
@@ -194,4 +174,17 @@ func (d *decider) addWrite(c *resizable, value, reason, told string) {
 	d.actions = append(d.actions, a)
 	d.explained[c.id] = told
 	d.explain(c.dec, "%s", told)
+}
+
+// up is n rounded up to a multiple of unit.
+func roundUp(n, unit int) int { return (n + unit - 1) / unit * unit }
+
+// alike tells whether two amounts of memory are not worth a write.
+func nearlyEqual(a, b int64) bool { return math.Abs(float64(a-b)) <= 0.02*float64(max(a, b)) }
+
+func amountText(cpus int, memMB int64) string {
+	if cpus == 1 {
+		return fmt.Sprintf("1 CPU and %d MB", memMB)
+	}
+	return fmt.Sprintf("%d CPUs and %d MB", cpus, memMB)
 }

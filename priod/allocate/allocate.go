@@ -15,55 +15,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 
 	"slurmprio/priod/allocate/lp"
 	"slurmprio/priod/allocate/market"
 )
-
-// Problem is what a policy divides, and among whom.
-type Problem struct {
-	Types    []GPUType
-	Jobs     []ProblemJob
-	Entities []Entity
-	Warm     *Warm // what the last solution of a similar problem leaves; may be nil
-}
-
-// GPUType is all GPUs of one type.
-type GPUType struct {
-	Name  string
-	GPUs  int
-	Price float64 // of one GPU for an hour, for min-cost; 0: unknown
-}
-
-// Job is one job. Every field has to be set: a zero is a zero.
-type ProblemJob struct {
-	ID              string
-	Speed           []float64 // steps/s on each type with all of the job's GPUs; 0: cannot run there
-	GPUs            int
-	Weight          float64 // of its share, above 0
-	StepsLeft       float64
-	Elapsed         float64   // s since its arrival
-	IsolatedElapsed float64   // s that its steps so far would have taken in isolation (finish-time fairness)
-	Arrival         float64   // s
-	Deadline        float64   // s from now; NoDeadline
-	Entity          int       // index in Entities; NoEntity
-	Previous        []float64 // its times in the last allocation; nil: none
-}
-
-// NoDeadline and NoEntity are what a Job has without one.
-var NoDeadline = math.Inf(1)
-
-const NoEntity = -1
-
-// Entity is a group of jobs that shares as one: a Slurm account.
-type Entity struct {
-	Name   string
-	Weight float64
-	FIFO   bool // its jobs one after the other, else by their weights
-}
 
 // Allocation is who spends which fraction of time where, and the proof.
 type Allocation struct {
@@ -73,10 +30,6 @@ type Allocation struct {
 	Bound     float64     // no allocation is better than this; NaN: the policy is a rule without objective
 	Notes     []string
 }
-
-// Warm carries prices from one problem to the next: a queue that changes by a
-// job costs a few steps then.
-type Warm struct{ price []float64 }
 
 // Policy is one of Names, with its variant.
 type Policy struct {
@@ -226,79 +179,4 @@ func (p *Problem) AddRates(a *Allocation) {
 			a.Notes = append(a.Notes, fmt.Sprintf("job %.80q fits no GPU type: it gets nothing", p.Jobs[i].ID))
 		}
 	}
-}
-
-// Usable tells whether a job may run on a type.
-func (p *Problem) Usable(j *ProblemJob, t int) bool {
-	return j.Speed[t] > 0 && j.GPUs <= p.Types[t].GPUs
-}
-
-// Numbers beyond these are nobody's: what the policies make of them overflows, and
-// some would search for ever. What is left of a job's steps may be as little as it is.
-const huge, tiny = 1e30, 1e-30
-
-func isCount(v float64) bool { return v >= 0 && v <= huge }
-
-// Check says what is wrong with a problem. Jobs that fit no type are not: they
-// get nothing, and a note.
-func (p *Problem) Check() error {
-	if len(p.Types) == 0 {
-		return errors.New("no GPU types")
-	}
-	total := 0
-	for _, t := range p.Types {
-		if t.GPUs < 0 || !isCount(t.Price) {
-			return fmt.Errorf("GPU type %.80q: %d GPUs at a price of %v: want no negative numbers", t.Name, t.GPUs, t.Price)
-		}
-		total += t.GPUs
-	}
-	if total == 0 {
-		return errors.New("no GPUs")
-	}
-	for i, e := range p.Entities {
-		if !(e.Weight > 0) || math.IsInf(e.Weight, 1) {
-			return fmt.Errorf("entity %.80q: weight %v: want a number above 0", p.Entities[i].Name, e.Weight)
-		}
-	}
-	for i := range p.Jobs {
-		if err := p.checkJob(&p.Jobs[i]); err != nil {
-			return fmt.Errorf("job %.80q: %w", p.Jobs[i].ID, err)
-		}
-	}
-	return nil
-}
-
-func (p *Problem) checkJob(j *ProblemJob) error {
-	if len(j.Speed) != len(p.Types) {
-		return fmt.Errorf("%d speeds for %d GPU types", len(j.Speed), len(p.Types))
-	}
-	for t, s := range j.Speed {
-		if !isCount(s) || s > 0 && s < tiny {
-			return fmt.Errorf("speed %v on %.40q: want steps/s from 0", s, p.Types[t].Name)
-		}
-	}
-	switch {
-	case j.GPUs < 1:
-		return fmt.Errorf("%d GPUs: want at least one", j.GPUs)
-	case j.Weight < tiny || !isCount(j.Weight):
-		return fmt.Errorf("weight %v: want a number above 0", j.Weight)
-	case !isCount(j.StepsLeft) || !isCount(j.Elapsed) || !isCount(j.IsolatedElapsed):
-		return fmt.Errorf("%v steps remaining after %v s (%v s in isolation): want numbers from 0", j.StepsLeft, j.Elapsed, j.IsolatedElapsed)
-	case math.IsNaN(j.Arrival) || math.IsInf(j.Arrival, 0):
-		return fmt.Errorf("arrival %v", j.Arrival)
-	case math.IsNaN(j.Deadline):
-		return errors.New("deadline is no number")
-	case j.Entity != NoEntity && (j.Entity < 0 || j.Entity >= len(p.Entities)):
-		return fmt.Errorf("no entity %d", j.Entity)
-	}
-	return nil
-}
-
-// gpus of each type, as the optimiser counts them.
-func (p *Problem) gpus() []float64 {
-	n := make([]float64, len(p.Types))
-	for t := range n {
-		n[t] = float64(p.Types[t].GPUs)
-	}
-	return n
 }

@@ -93,3 +93,20 @@ func (c *Choice) Annotate(p *plan.Plan) {
 		}
 	}
 }
+
+// Reasons of this package beside preemption's, for a TE job and for a candidate.
+const (
+	Unhelpful  preemption.Why = "slurm-waits"       // for what no eviction gives
+	Constraint preemption.Why = "constraint"        // it names nodes or features in a way that is not read here
+	TooSoon    preemption.Why = "released-recently" // its last claim failed
+	NoGPUs     preemption.Why = "no-gpus"
+	LongGrace  preemption.Why = "grace-too-long" // Settings.MaxGrace
+	Scattered  preemption.Why = "uneven"         // what it takes of each of its nodes is not known
+	Vetoed     preemption.Why = "not-requeueable"
+	Expedited  preemption.Why = "expedited-requeue"
+	Held       preemption.Why = "held"
+	LaterTurn  preemption.Why = "later"         // behind as many TE jobs as one cycle considers
+	Uncounted  preemption.Why = "not-allocated" // the allocation does not count it: for rounds
+	TookOver   preemption.Why = "took-over"     // Settings.Since: another priod's victims may be in their grace
+	ArrayLimit preemption.Why = "array-limit"   // as many tasks of its array run, or have a place, as may at a time
+)

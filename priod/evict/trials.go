@@ -1,0 +1,206 @@
+package evict
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/evict/preemption"
+	"slurmprio/priod/placement"
+	"slurmprio/priod/placement/nodemap"
+	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
+)
+
+// considered is how many TE jobs without a claim one cycle looks for room for:
+// what it begins is capped anyway, and the search takes time.
+const maxTrials = 1000
+
+// Trial is a waiting TE job and what was decided for it.
+type Trial struct {
+	Job     cluster.JobID
+	RawID   uint32
+	User    string
+	Why     preemption.Why
+	Victims []cluster.JobID
+	Cost    float64       // GPU-seconds with least-loss
+	Wait    time.Duration // until the last victim has left
+
+	at int // among preemption's trials, -1 when it was not asked about
+}
+
+// trials lists the waiting TE jobs, those with claims first, and tells which
+// record of the queue each one is.
+func (c *Choice) addTrials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Settings, m *nodemap.Map, vetoed map[cluster.JobID]preemption.Why) (jobs []*cluster.Job) {
+	type waiting struct {
+		job   *cluster.Job
+		value int64
+	}
+	te := map[cluster.JobID]int64{}
+	for i := range p.Decisions {
+		if d := &p.Decisions[i]; d.Ranked && d.Class == cluster.TE {
+			te[d.Job] = d.Value
+		}
+	}
+	var all []waiting
+	for i := range s.Jobs {
+		if value, ok := te[s.Jobs[i].ID]; ok {
+			all = append(all, waiting{&s.Jobs[i], value})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b waiting) int { return cmp.Compare(b.value, a.value) })
+	claims, tooSoon := j.openClaims(), j.recentlyReleased(s.At, set.Retry)
+	spent := j.spentByUser(s.At)
+	beside := sync.OnceValue(func() *placement.Nodes { // what the claims leave free
+		free := m.Nodes.Clone()
+		for _, claim := range claims {
+			free.Take(claim.places(m))
+		}
+		return free
+	})
+	owners := map[string]int{}
+	held := map[cluster.JobID]bool{}
+	for _, w := range all {
+		id, count := w.job.ID, max(w.job.TaskCount, 1)
+		if count > 1 { // one task at a time: the first, which gets a record of its own
+			if id = w.job.FirstTask(); id.Task == slurmplug.NoTask {
+				continue
+			}
+		}
+		t := Trial{Job: id, RawID: w.job.RawID, User: w.job.User, at: -1}
+		types, understood := allowedTypes(m, w.job)
+		claim := claims[id]
+		switch {
+		case claim != nil:
+			held[id] = true
+		case w.job.GPUs == 0:
+			t.Why = NoGPUs
+		case w.job.HetLeader != 0 || !understood:
+			t.Why = Constraint
+		case vetoed[id] != "":
+			t.Why = vetoed[id]
+		case !w.job.WantsRoom():
+			t.Why = Unhelpful
+		case within(c.doubtful, s.At, set.Since):
+			t.Why = TookOver
+		case tooSoon(id):
+			t.Why = TooSoon
+		case w.job.Prefer != "" && fitsNow(m, w.job, beside()):
+			t.Why = preemption.Fits
+		case len(c.snapshot.Trials)-len(c.snapshot.Claims) >= maxTrials:
+			t.Why = LaterTurn
+		case set.Policy.Limits.PerOwner > 0 && spent[t.User] >= set.Policy.Limits.PerOwner:
+			t.Why = preemption.PerOwner
+		}
+		if t.Why == "" {
+			t.at = len(c.snapshot.Trials)
+			owner, known := owners[t.User]
+			if !known {
+				owner = len(owners)
+				owners[t.User] = owner
+				c.snapshot.PastOwner = append(c.snapshot.PastOwner, spent[t.User])
+			}
+			c.snapshot.Trials = append(c.snapshot.Trials, preemption.Trial{Request: m.Request(w.job, types), Owner: owner, Start: math.Inf(1)})
+			if claim != nil {
+				c.addClaim(t.at, claim, m)
+			}
+		}
+		c.Trials = append(c.Trials, t)
+		jobs = append(jobs, w.job)
+	}
+	for id, claim := range claims { // of jobs that are not in the plan just now
+		if !held[id] {
+			c.snapshot.Trials = append(c.snapshot.Trials, preemption.Trial{Start: math.Inf(1)})
+			c.addClaim(len(c.snapshot.Trials)-1, claim, m)
+		}
+	}
+	return jobs
+}
+
+// spent are the GPU-hours lost within a day, by the TE jobs' user.
+func (j *Journal) spentByUser(now time.Time) map[string]float64 {
+	hours := map[string]float64{}
+	for i := range j.Evictions {
+		e := &j.Evictions[i]
+		if claim := j.Claim(e.Claim); claim != nil && claim.Purpose != ForRound && e.Counts() && within(day, now, e.At) {
+			hours[claim.User] += e.costNow() / 3600
+		}
+	}
+	return hours
+}
+
+// kinds are those of nodes on which room is made for a job. The claim names the nodes,
+// and of a job that prefers features (--prefer) Slurm then says that no node satisfies
+// it unless they have these (seen on 22.05.8, 24.11.5 and 26.05.5).
+func allowedTypes(m *nodemap.Map, job *cluster.Job) (types placement.Types, understood bool) {
+	types, understood = m.Types(job)
+	if job.Prefer == "" || !understood {
+		return types, understood
+	}
+	preferring := *job
+	preferring.Features = job.Prefer
+	preferred, understood := m.Types(&preferring)
+	return types & preferred, understood
+}
+
+// fits tells whether a job has a place now on any node that it allows, beside the
+// claims: Slurm starts it there, though it prefers others.
+func fitsNow(m *nodemap.Map, job *cluster.Job, free *placement.Nodes) bool {
+	types, _ := m.Types(job)
+	_, found := free.Fit(m.Request(job, types), nil)
+	return found
+}
+
+func (c *Choice) addClaim(trial int, claim *Claim, m *nodemap.Map) {
+	c.snapshot.Claims = append(c.snapshot.Claims, preemption.Claim{Trial: trial, Shares: claim.places(m)})
+}
+
+// on is the claim's place in placement's terms, without nodes that are gone.
+func (c *Claim) places(m *nodemap.Map) (shares []placement.Share) {
+	for _, s := range c.Shares {
+		if at, known := m.Index[s.Node]; known {
+			shares = append(shares, placement.Share{Node: at, Amount: placement.Amount{GPUs: int32(s.GPUs), CPUs: int32(s.CPUs), MemMB: s.MemMB}})
+		}
+	}
+	return shares
+}
+
+// open are the claims that keep a place, by job.
+func (j *Journal) openClaims() map[cluster.JobID]*Claim {
+	claims := map[cluster.JobID]*Claim{}
+	for i := range j.Claims {
+		if x := &j.Claims[i]; x.Open() {
+			claims[x.Job] = x
+		}
+	}
+	return claims
+}
+
+// hopeless is as how many releases one counts because no node satisfies the job: the
+// next claim would most likely end like that, too.
+const unsatisfiedWeight = 4
+
+// tooSoon tells of which jobs a claim was released lately: after retry they get the
+// next one, then after twice that, and so on. What no node satisfies is the request,
+// which all tasks of an array have in common.
+func (j *Journal) recentlyReleased(now time.Time, retry time.Duration) func(cluster.JobID) bool {
+	released, last := map[cluster.JobID]int{}, map[cluster.JobID]time.Time{}
+	for i := range j.Claims {
+		if x := &j.Claims[i]; x.State == Released {
+			id, n := x.Job, 1
+			if x.Reason == unsatisfied {
+				id, n = slurmplug.Plain(x.Job.ID), unsatisfiedWeight
+			}
+			released[id] += n
+			last[id] = x.Ended
+		}
+	}
+	lately := func(id cluster.JobID) bool {
+		n := released[id]
+		return n > 0 && within(retry<<min(n-1, 6), now, last[id])
+	}
+	return func(id cluster.JobID) bool { return lately(id) || lately(slurmplug.Plain(id.ID)) }
+}
