@@ -7,7 +7,7 @@ import (
 	"slurmprio/priod/cluster"
 )
 
-// Account is the received and the promised of the jobs in the queue.
+// Account adds up what each job has received and was promised of each GPU type.
 type Account struct {
 	jobs     map[cluster.JobID]*jobAccount
 	gpuTypes []string  // GPU types, in the order in which they were met: they are few
@@ -17,32 +17,33 @@ type Account struct {
 	lastFound *jobAccount   // nil: none was
 }
 
+// jobAccount is one job's part of the account.
 type jobAccount struct {
 	runs  map[int64]*countedRun // by start, Unix nanoseconds
 	last  *countedRun
 	types []typeAccount
 }
 
-// account is a job's on one GPU type.
+// typeAccount is what one job has of one GPU type.
 type typeAccount struct {
 	received float64 // s, holding all of its GPUs
 	fresh    float64 // of that, since Reset
 	promised float64 // s
 }
 
-// run is what an interval has added so far.
+// countedRun is what an interval has added to the account so far.
 type countedRun struct {
 	start   int64
 	gpuType string
 	seconds float64
 }
 
-// New returns an account in which nobody has anything.
+// NewAccount returns an account in which no job has anything.
 func NewAccount() *Account {
 	return &Account{jobs: map[cluster.JobID]*jobAccount{}}
 }
 
-// job finds a job's account; nil when nothing is known.
+// find returns a job's account; nil when nothing is known.
 func (a *Account) find(id cluster.JobID) *jobAccount {
 	if a.lastFound == nil || a.lastID != id {
 		a.lastID, a.lastFound = id, a.jobs[id]
@@ -50,7 +51,8 @@ func (a *Account) find(id cluster.JobID) *jobAccount {
 	return a.lastFound
 }
 
-// of finds a job's account of a type, and the type's index, and adds them.
+// findOrAdd returns a job's account and the index of a type in it, both added if they
+// are new.
 func (a *Account) findOrAdd(id cluster.JobID, gpuType string) (*jobAccount, int) {
 	t := slices.Index(a.gpuTypes, gpuType)
 	if t < 0 {
@@ -69,8 +71,9 @@ func (a *Account) findOrAdd(id cluster.JobID, gpuType string) (*jobAccount, int)
 	return j, t
 }
 
-// Observe takes in an interval, or what is now known of it. One that ends
-// before it starts counts nothing; one of an unknown GPU type counts nowhere.
+// Observe enters an interval in which a job ran, or what is now known of it: an
+// interval with the same start replaces the earlier one. One that ends before it starts
+// counts as 0 s; one of an unknown GPU type is not counted.
 func (a *Account) Observe(i cluster.Interval) {
 	now := countedRun{i.Start.UnixNano(), i.GPUType, max(i.End.Sub(i.Start).Seconds(), 0)}
 	j, _ := a.findOrAdd(i.Job, i.GPUType)
@@ -88,6 +91,7 @@ func (a *Account) Observe(i cluster.Interval) {
 	j.last = old
 }
 
+// addRun adds a run to what its job has received; sign -1 takes it back.
 func (a *Account) addRun(id cluster.JobID, r *countedRun, sign float64) {
 	if r.gpuType == "" {
 		return
@@ -99,8 +103,8 @@ func (a *Account) addRun(id cluster.JobID, r *countedRun, sign float64) {
 	a.all[t] += sign * r.seconds
 }
 
-// Promise adds what an allocation gives the job of a type while it stands:
-// its fraction of the time that passed, s.
+// Promise adds what an allocation gives the job of a type while it is in force: its
+// fraction of the time that has passed.
 func (a *Account) Promise(id cluster.JobID, gpuType string, fraction float64, passed time.Duration) {
 	if fraction > 0 && passed > 0 {
 		j, t := a.findOrAdd(id, gpuType)
@@ -108,7 +112,8 @@ func (a *Account) Promise(id cluster.JobID, gpuType string, fraction float64, pa
 	}
 }
 
-// look is a job's account of a type; empty when nothing is known.
+// get returns what a job has of a type, zero when nothing is known, and the type's
+// index.
 func (a *Account) get(id cluster.JobID, gpuType string) (typeAccount, int) {
 	j, t := a.find(id), slices.Index(a.gpuTypes, gpuType)
 	if j == nil || t < 0 || t >= len(j.types) {

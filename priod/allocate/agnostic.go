@@ -20,7 +20,7 @@ func (p *Problem) Agnostic(solve func(*Problem) (*Allocation, error), steps, sta
 	return a, err
 }
 
-// blind is the problem as agnostic policies see it.
+// withEqualSpeeds returns the problem as an agnostic policy sees it.
 func (p *Problem) withEqualSpeeds(steps bool) *Problem {
 	blind := *p
 	blind.Jobs = slices.Clone(p.Jobs)
@@ -56,7 +56,8 @@ func (p *Problem) withEqualSpeeds(steps bool) *Problem {
 	return &blind
 }
 
-// liked is the type on which most jobs are nearest to their best.
+// mostLiked returns the type on which the jobs are nearest to their fastest, on
+// average.
 func (p *Problem) mostLiked() int {
 	sum := make([]float64, len(p.Types))
 	for i := range p.Jobs {
@@ -76,10 +77,10 @@ func (p *Problem) mostLiked() int {
 	return best
 }
 
-// spread divides each job's time over the types that it can use in proportion
-// to their GPUs, and as near to that as the GPUs allow where some jobs cannot
-// use all types: shares of types are scaled in turn (Sinkhorn), and what then
-// still does not fit is mixed with the allocation that does.
+// spreadOverTypes divides each job's time over the types that it can use in proportion
+// to their GPUs. Where some jobs cannot use all types that may not fit: then the types'
+// parts are scaled in turn (Sinkhorn), and what still does not fit is mixed with the
+// allocation that does.
 func (p *Problem) spreadOverTypes(a *Allocation) {
 	c := p.Classify(nil)
 	wanted := make([][]float64, len(p.Jobs))

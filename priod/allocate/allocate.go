@@ -1,14 +1,37 @@
-// Package allocate divides the time of GPUs of several types among jobs, as
-// the policies of Gavel (OSDI 2020) do: an allocation says for each job and GPU
-// type the fraction of wall time that the job spends there. Each policy has a
-// file, at whose top stand its objective and constraints.
+// Package allocate says how much of which GPU type each job is to have, as Gavel does
+// (Narayanan et al., OSDI 2020), and keeps an account of what was promised and
+// received.
 //
-// Of all policies holds: a job spends at most its whole time (sum over types
-// <= 1), no type gives more than it has (sum of time x gang <= GPUs), a gang
-// larger than a type's GPUs never gets that type. Jobs that nothing tells apart
-// are one class (classes.go). Policies that raise all jobs together are a
-// curve, rate of each job over a common level, and one search (raise.go, on
-// package market).
+// An allocation gives each job, for each GPU type, the fraction of wall time that the
+// job spends there. A policy of Gavel chooses the allocation. In every policy a job
+// spends at most its whole time (the sum over the types is at most 1), and the jobs
+// together use at most the GPUs that there are (for each type, the sum of time x gang
+// is at most its GPUs); a gang larger than the GPUs of a type gets no time there.
+//
+// The daemon does not run jobs in rounds, as Gavel does. The Ledger follows the jobs
+// and nodes of the cluster from cycle to cycle and lets a policy divide the time again
+// when jobs or GPUs come or go, or the last allocation is old. It hands out, for each
+// job, what it was promised of each type, what it has received there and the
+// difference: the rooms order and steer decide by that.
+//
+// The ledger:
+//   - ledger.go: settings, and one cycle from nodes and jobs to shares
+//   - types.go: the GPU types and how many GPUs of each can be used
+//   - jobs.go: the jobs that take part, where they fit and how fast they are
+//   - received.go: who ran where, for how long, and how much work is left (account.go
+//     adds up)
+//   - promised.go: solves the policy, and what each job is owed since
+//
+// The policies:
+//   - problem.go: what a policy divides among whom; json.go: the same as JSON
+//   - allocate.go: the list of policies, and what all of them have in common
+//   - maxmin.go, finishtime.go, makespan.go, waterfilling.go (hierarchical),
+//     throughput.go, fifo.go, sjf.go, isolated.go, proportional.go: one policy each,
+//     with its objective, its constraints and the paper's section; agnostic.go: each
+//     without regard to speeds
+//   - classes.go: jobs that nothing tells apart are solved as one
+//   - raise.go: policies that raise the rates of all jobs together, by package market;
+//     program.go: those that need a linear program, by package lp
 package allocate
 
 import (
@@ -22,7 +45,7 @@ import (
 	"slurmprio/priod/allocate/market"
 )
 
-// Allocation is who spends which fraction of time where, and the proof.
+// Allocation says who spends which fraction of time where, and proves how good that is.
 type Allocation struct {
 	Time      [][]float64 // by job and type; rows may be shared, do not write
 	Rate      []float64   // steps/s of each job with that
@@ -96,8 +119,8 @@ func (p Policy) Allocate(problem *Problem) (*Allocation, error) {
 	return a, nil
 }
 
-// Twice solves the problem, and where the optimiser fails once more without Warm:
-// perhaps the start was bad.
+// SolveRetrying solves the problem. Where the optimiser fails it solves it again
+// without Warm, which may have been a bad start.
 func (p *Problem) SolveRetrying(policy string, solve func(*Problem) error) error {
 	err := solve(p)
 	if Numeric(err) && p.Warm != nil {
@@ -129,8 +152,9 @@ func (p *Problem) solve(by Policy) (a *Allocation, err error) {
 // from what the prices promise.
 var ErrNumeric = errors.New("the allocation is spoilt by rounding errors")
 
-// Fit refuses an answer that rounding has spoilt. spent of the jobs' time and
-// used of the types' GPUs are taken beside it; nil: nothing is.
+// CheckTimes refuses times that rounding errors have spoilt: below 0, more than a job's
+// whole time, or more GPUs than a type has. spent (of each job's time) and used (of
+// each type's GPUs) are what is taken beside them; nil: nothing is.
 func (p *Problem) CheckTimes(time [][]float64, spent, used []float64) error {
 	const part = 1e-6
 	if spent == nil {
@@ -157,14 +181,14 @@ func (p *Problem) CheckTimes(time [][]float64, spent, used []float64) error {
 	return nil
 }
 
-// Numeric says whether the error is the optimiser's: the problem is sound, and
-// worth keeping.
+// Numeric tells whether an error is the optimiser's own: the problem is sound then, and
+// worth keeping for whoever mends the optimiser.
 func Numeric(err error) bool {
 	return errors.Is(err, ErrNumeric) || errors.Is(err, market.ErrNumeric) || errors.Is(err, lp.ErrNumeric) || errors.Is(err, lp.ErrUnbounded)
 }
 
-// Rates adds to Rate what the times give, and notes who gets nothing because no
-// type fits.
+// AddRates adds to Rate what the times give each job, and notes the jobs that get
+// nothing because no type fits.
 func (p *Problem) AddRates(a *Allocation) {
 	if a.Rate == nil {
 		a.Rate = make([]float64, len(p.Jobs))

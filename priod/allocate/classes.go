@@ -149,11 +149,11 @@ func (c *Classes) rates(time [][]float64) []float64 {
 	return rate
 }
 
-// Crumb is a part of the time, or of the GPUs, that is not worth a move.
+// Crumb is a fraction of the time, or of the GPUs, too small to be worth a move.
 const Crumb = 1e-9
 
-// Tidy takes away what rounding left: crumbs of time, and what exceeds the
-// time of a job or the GPUs of a type.
+// Tidy removes rounding errors: times below Crumb, and what exceeds the time of a job
+// or the GPUs of a type.
 func (c *Classes) Tidy(time [][]float64) {
 	used := make([]float64, len(c.GPUs))
 	for i, x := range time {

@@ -65,7 +65,7 @@ func (p *Problem) InOrder(order []int) *Allocation {
 	return a
 }
 
-// Nothing is an allocation in which nobody has anything.
+// NoTimes returns an allocation in which no job has any time.
 func (p *Problem) NoTimes() *Allocation {
 	a := &Allocation{Time: make([][]float64, len(p.Jobs)), Bound: math.NaN(), Objective: math.NaN()}
 	flat := make([]float64, len(p.Jobs)*len(p.Types))

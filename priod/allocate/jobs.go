@@ -15,29 +15,29 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// entry is one job of the ledger.
+// jobRecord is what the ledger knows of one job. Its Share is what others read.
 type jobRecord struct {
 	plan.Share
 	id          string
 	user        string
 	submit      time.Time // Slurm's; a requeue resets it
-	firstSubmit time.Time // no run from before is its own; zero: not known
+	firstSubmit time.Time // runs from before are another job's with the same id; zero: not known
 	request     request
 	program     program
 	profile     *speedProfile
 	runs        map[int64]cluster.Interval // by start, Unix s
-	poll        uint32
+	poll        uint32                     // the last cycle in which the job was seen; 0: only a store knew it
 
 	work, left      float64 // s on its fastest type: all of it, and what is still to do
-	isolatedElapsed float64 // what its work so far would have taken in isolation, s
-	countedWork     float64 // the work for which that is so
-	isolatedRate    float64 // of work in isolation
-	storedFits      []bool  // types on which it fitted while it waited, by an earlier process; nil: not known
+	isolatedElapsed float64 // s that its work so far would have taken in that reference
+	countedWork     float64 // the work that isolatedElapsed covers
+	isolatedRate    float64 // s of work per s in Gavel's isolated reference
+	storedFits      []bool  // by type: whether it fitted while it waited, as an earlier process stored it; nil: not known
 
-	excluded placement.Types // types on which it cannot run, by what a closer look told of it
+	excluded placement.Types // types on which it cannot run, see Exclude
 }
 
-// request is all that decides on which types a job fits.
+// request is all that decides on which GPU types a job fits.
 type request struct {
 	gpuType, features, partition string
 	nodes, gpus, cpus            int
@@ -45,26 +45,28 @@ type request struct {
 	node                         cluster.Least
 }
 
-// programKey is all that decides how fast a job is.
+// program is all that decides how fast a job is.
 type program struct {
 	workload, speed, user, name string
 	gpus                        int
 }
 
+// profileKey is what jobs that share a speedProfile have in common.
 type profileKey struct {
 	request  request
 	program  program
 	excluded placement.Types
 }
 
-// kind is what jobs with the same request and program have in common.
+// speedProfile is how fast jobs with the same request and program are.
 type speedProfile struct {
 	answers *speed.Answers
-	speed   []float64 // of those on which it fits, the fastest 1
+	speed   []float64 // by type, the fastest 1; 0: the jobs do not fit
 	steps   float64   // steps per second of the fastest; 0: not known
 }
 
-// takesPart tells whether the allocation counts a job.
+// takesPart tells whether a job gets a part of the allocation: it wants GPUs in a
+// ranked partition, and runs or could run.
 func (l *Ledger) takesPart(j *cluster.Job, h *cluster.History, at time.Time) bool {
 	if j.GPUs <= 0 || j.HetLeader != 0 || !l.set.Ranking.Ranks(j.Partition) {
 		return false
@@ -78,7 +80,8 @@ func (l *Ledger) takesPart(j *cluster.Job, h *cluster.History, at time.Time) boo
 	return false
 }
 
-// meet finds out which jobs there are, what they are and where they fit.
+// syncJobs brings the records up to the jobs of the snapshot: new ones for new jobs,
+// none for jobs that left, and for each where it fits and how fast it is.
 func (l *Ledger) syncJobs(s *cluster.Snapshot, h *cluster.History) {
 	l.poll++
 	var empty *nodemap.Map
@@ -95,7 +98,7 @@ func (l *Ledger) syncJobs(s *cluster.Snapshot, h *cluster.History) {
 		}
 		e := l.jobs[j.ID]
 		if e != nil && (!cluster.SameUser(e.user, j.User) || j.Restarts == 0 && j.Submit.After(e.submit)) {
-			e = nil // the id means another job now
+			e = nil // Slurm gave the id to another job
 		}
 		if e == nil {
 			e = l.newRecord(j)
@@ -120,14 +123,14 @@ func (l *Ledger) syncJobs(s *cluster.Snapshot, h *cluster.History) {
 			l.dirty = true
 		}
 	}
-	if len(l.profiles) > 2*len(l.jobs)+1024 { // mostly of jobs that are gone
+	if len(l.profiles) > 2*len(l.jobs)+1024 { // most of them belong to jobs that are gone
 		clear(l.profiles)
 		clear(l.fits)
 	}
 }
 
-// newcomer is a job's entry. A task that has got a record of its own was
-// promised what its array was.
+// newRecord makes a job's record. A task that has got a record of its own, apart from
+// its array, keeps what was promised to the array.
 func (l *Ledger) newRecord(j *cluster.Job) *jobRecord {
 	e := &jobRecord{id: j.ID.String(), user: j.User, submit: j.Submit, runs: map[int64]cluster.Interval{}}
 	e.Promised = make([]float64, len(l.shares.Types))
@@ -143,8 +146,9 @@ func (l *Ledger) newRecord(j *cluster.Job) *jobRecord {
 	return e
 }
 
-// describe brings up to date what a job is. What a running job asked for Slurm
-// does not show as it was: that stays as it was known.
+// updateRequest takes over what a job asks for, and looks up where it fits and how fast
+// it is when that has changed. Of a running job Slurm shows what it got, not what it
+// asked for: the request that was seen while it waited stays.
 func (l *Ledger) updateRequest(e *jobRecord, j *cluster.Job, constraint string, nodes func() *nodemap.Map) {
 	r := request{
 		gpuType: j.GPUType, features: constraint, partition: j.Partition, nodes: j.Nodes, gpus: j.GPUs, cpus: j.CPUs, memMB: j.MemMB, node: j.Node,
@@ -179,8 +183,8 @@ func (l *Ledger) updateRequest(e *jobRecord, j *cluster.Job, constraint string, 
 	e.profile, e.Answers, e.Speed = k, k.answers, k.speed
 }
 
-// Exclude takes in on which types, in the order of the last Allocate, jobs cannot run:
-// the next Allocate gives them no time there.
+// Exclude says on which types, in the order of the last Allocate, jobs cannot run: the
+// next Allocate gives them no time there.
 func (l *Ledger) Exclude(out map[cluster.JobID]placement.Types) {
 	for id, types := range out {
 		if e := l.jobs[id]; e != nil && e.excluded != types {
@@ -189,7 +193,8 @@ func (l *Ledger) Exclude(out map[cluster.JobID]placement.Types) {
 	}
 }
 
-// except is fits without some types, unless it leaves none: then Slurm knows.
+// without returns fits minus the excluded types; or all of fits when nothing would be
+// left: Slurm decides then.
 func without(fits []bool, out placement.Types) []bool {
 	left := slices.Clone(fits)
 	for t := range left {
@@ -201,6 +206,7 @@ func without(fits []bool, out placement.Types) []bool {
 	return left
 }
 
+// speedText writes the speeds of a tag down so that equal ones compare equal.
 func speedText(speeds map[string]float64) string {
 	if len(speeds) == 0 {
 		return ""
@@ -212,8 +218,8 @@ func speedText(speeds map[string]float64) string {
 	return b.String()
 }
 
-// where tells on which types a job fits, on an empty cluster. A constraint that
-// is not understood keeps it from none: Slurm knows.
+// fittingTypes tells on which types a job would fit if the cluster were empty. A
+// constraint that cannot be parsed is ignored.
 func (l *Ledger) fittingTypes(r request, j *cluster.Job, nodes func() *nodemap.Map) []bool {
 	fits, known := l.fits[r]
 	if known {
@@ -244,7 +250,7 @@ func (l *Ledger) fittingTypes(r request, j *cluster.Job, nodes func() *nodemap.M
 	return fits
 }
 
-// judge asks how fast a job is.
+// lookUpSpeeds fills in how fast a job is on the types on which it fits.
 func (l *Ledger) lookUpSpeeds(k *speedProfile, j *cluster.Job, fits []bool) {
 	asked := speed.Job{Tag: j.Tag, User: j.User, Name: j.Name, GPUs: j.GPUs}
 	answers := l.set.Speeds.For(&asked, l.shares.Types, l.set.Table, l.set.Knowledge)

@@ -12,8 +12,7 @@ import (
 	"slurmprio/priod/workload/speed"
 )
 
-// AllocationSettings say how the time of the GPUs is divided, and what speeds
-// rest on.
+// Settings say how the time of the GPUs is divided, and where speeds come from.
 type Settings struct {
 	Policy   Policy             // without a name nothing is allocated
 	Every    time.Duration      // an allocation stands so long at most, and fractions received begin anew; at least a second
@@ -26,33 +25,33 @@ type Settings struct {
 	Table     *workload.Table  // may be nil
 	Knowledge *speed.Knowledge // may be nil
 
-	// Trouble gets a problem that the optimiser failed on, and says what became of
+	// OnFailure gets a problem that the optimiser failed on, and returns what became of
 	// it, for the notes; may be nil.
 	OnFailure func(*Problem, error) string
 }
 
-// forever stands for no time limit, s.
+// noTimeLimit is the run time, in seconds, that a job without a time limit counts with.
 const noTimeLimit = 365 * 24 * 3600
 
-// Ledger is what the allocations know from one cycle to the next: what each job
-// was promised, what it received, how fast it is. The zero Ledger knows nothing.
+// Ledger is what is known from one cycle to the next: what each job was promised, what
+// it received, how fast it is. The zero Ledger knows nothing.
 type Ledger struct {
 	set      Settings
 	shares   plan.Shares
 	jobs     map[cluster.JobID]*jobRecord
-	departed map[cluster.JobID]*jobRecord // jobs whose time the account has, and that went since
+	departed map[cluster.JobID]*jobRecord // jobs that have left, but whose time still counts in the account
 	profiles map[profileKey]*speedProfile
 	fits     map[request][]bool
 	gpus     []int // by type, of usable nodes
 
 	account   *Account
-	since     time.Time // the account's fractions count from here
+	since     time.Time // the account's fractions count from then
 	dirty     bool      // jobs or GPUs came or went since the last allocation
 	warm      Warm
 	seenNodes []nodeKey
-	poll      uint32
+	poll      uint32 // counts the cycles; a record of an earlier one is of a job that left
 	problem   Problem
-	failure   string // with the last allocation
+	failure   string // why the last allocation failed; "": it did not
 }
 
 // Remembered is what an earlier process stored of a job: its Share, by the types
@@ -86,6 +85,7 @@ func (l *Ledger) Restore(id cluster.JobID, r Remembered) {
 	l.jobs[id] = e
 }
 
+// makeMaps prepares a zero Ledger.
 func (l *Ledger) makeMaps() {
 	l.jobs, l.departed, l.account = map[cluster.JobID]*jobRecord{}, map[cluster.JobID]*jobRecord{}, NewAccount()
 	l.profiles, l.fits = map[profileKey]*speedProfile{}, map[request][]bool{}
@@ -117,11 +117,12 @@ func (l *Ledger) Allocate(s *cluster.Snapshot, h *cluster.History, set Settings)
 	return &l.shares
 }
 
+// note adds a sentence for the operator to the shares.
 func (l *Ledger) note(format string, args ...any) {
 	l.shares.Notes = append(l.shares.Notes, fmt.Sprintf(format, args...))
 }
 
-// settle takes over the settings.
+// applySettings takes over the settings, and forgets what was worked out by others.
 func (l *Ledger) applySettings(set Settings) {
 	old := &l.set
 	if old.Policy != set.Policy || !maps.Equal(old.Weights, set.Weights) || !maps.Equal(old.Accounts, set.Accounts) || !slices.Equal(old.FIFO, set.FIFO) {
@@ -135,7 +136,7 @@ func (l *Ledger) applySettings(set Settings) {
 		}
 	}
 	if !slices.Equal(old.Ranking.Partitions, set.Ranking.Partitions) {
-		l.seenNodes = nil // other ones count
+		l.seenNodes = nil // others count now
 	}
 	l.set = set
 }

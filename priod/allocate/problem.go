@@ -21,12 +21,12 @@ type GPUType struct {
 	Price float64 // of one GPU for an hour, for min-cost; 0: unknown
 }
 
-// Job is one job. Every field has to be set: a zero is a zero.
+// ProblemJob is one job of the problem. Every field has to be set: a zero is a zero.
 type ProblemJob struct {
 	ID              string
 	Speed           []float64 // steps/s on each type with all of the job's GPUs; 0: cannot run there
 	GPUs            int
-	Weight          float64 // of its share, above 0
+	Weight          float64 // its share against others', above 0
 	StepsLeft       float64
 	Elapsed         float64   // s since its arrival
 	IsolatedElapsed float64   // s that its steps so far would have taken in isolation (finish-time fairness)
@@ -36,9 +36,10 @@ type ProblemJob struct {
 	Previous        []float64 // its times in the last allocation; nil: none
 }
 
-// NoDeadline and NoEntity are what a Job has without one.
+// NoDeadline is the Deadline of a job without one.
 var NoDeadline = math.Inf(1)
 
+// NoEntity is the Entity of a job without one.
 const NoEntity = -1
 
 // Entity is a group of jobs that shares as one: a Slurm account.
@@ -48,8 +49,8 @@ type Entity struct {
 	FIFO   bool // its jobs one after the other, else by their weights
 }
 
-// Warm carries prices from one problem to the next: a queue that changes by a
-// job costs a few steps then.
+// Warm carries prices from one problem to the next: when the queue has changed by one
+// job, the optimiser needs a few steps only.
 type Warm struct{ price []float64 }
 
 // Usable tells whether a job may run on a type.
@@ -57,7 +58,7 @@ func (p *Problem) Usable(j *ProblemJob, t int) bool {
 	return j.Speed[t] > 0 && j.GPUs <= p.Types[t].GPUs
 }
 
-// gpus of each type, as the optimiser counts them.
+// gpus returns the GPUs of each type as the optimiser's numbers.
 func (p *Problem) gpus() []float64 {
 	n := make([]float64, len(p.Types))
 	for t := range n {
@@ -66,14 +67,15 @@ func (p *Problem) gpus() []float64 {
 	return n
 }
 
-// Numbers beyond these are nobody's: what the policies make of them overflows, and
-// some would search for ever. What is left of a job's steps may be as little as it is.
+// Larger numbers than huge, and speeds and weights below tiny, are refused: policies
+// would overflow, or search without end. The steps left of a job may be as few as they
+// are.
 const huge, tiny = 1e30, 1e-30
 
 func isCount(v float64) bool { return v >= 0 && v <= huge }
 
-// Check says what is wrong with a problem. Jobs that fit no type are not: they
-// get nothing, and a note.
+// Check says what is wrong with a problem. A job that fits no type is not wrong: it
+// gets nothing, and a note.
 func (p *Problem) Check() error {
 	if len(p.Types) == 0 {
 		return errors.New("no GPU types")

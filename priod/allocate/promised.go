@@ -10,14 +10,15 @@ import (
 	"slurmprio/priod/plan"
 )
 
-// Due tells whether the last allocation is too old to stand at a time, or of a later
-// one: the clock was set back.
+// Due tells whether the last allocation is too old at a time, or lies after it because
+// the clock was set back.
 func (l *Ledger) Due(at time.Time, set *Settings) bool {
 	age := at.Sub(l.shares.At)
 	return age < 0 || age >= set.Every
 }
 
-// divide solves the policy when it is time to.
+// allocateWhenDue lets the policy divide the time when jobs or GPUs came or went, or
+// the last allocation is old.
 func (l *Ledger) allocateWhenDue(s *cluster.Snapshot) {
 	if sum(l.gpus) == 0 || !l.dirty && !l.Due(s.At, &l.set) {
 		if l.failure != "" {
@@ -25,9 +26,9 @@ func (l *Ledger) allocateWhenDue(s *cluster.Snapshot) {
 		}
 		return // with every node down, what was allocated stays
 	}
-	entries := l.buildProblem(s)
+	records := l.buildProblem(s)
 	l.dirty, l.shares.At, l.failure = false, s.At, ""
-	if len(entries) == 0 {
+	if len(records) == 0 {
 		return
 	}
 	a, err := l.set.Policy.Allocate(&l.problem)
@@ -41,21 +42,21 @@ func (l *Ledger) allocateWhenDue(s *cluster.Snapshot) {
 	}
 	if l.set.Policy.Name == "finish-time-fairness" {
 		for i, rate := range l.problem.IsolatedRates() {
-			entries[i].isolatedRate = rate
+			records[i].isolatedRate = rate
 		}
 	}
-	for i := 0; i < len(entries); {
+	for i := 0; i < len(records); {
 		n := i + 1
-		for n < len(entries) && entries[n] == entries[i] {
+		for n < len(records) && records[n] == records[i] {
 			n++
 		}
-		entries[i].assignTimes(mean(a.Time[i:n]), s.At)
+		records[i].assignTimes(mean(a.Time[i:n]), s.At)
 		i = n
 	}
 }
 
-// mean is what each task of an array gets: policies such as fifo give some all of
-// their time and others none.
+// mean returns the average of an array's tasks, which each of them gets: some policies,
+// fifo for one, give some tasks all of their time and others none.
 func mean(rows [][]float64) []float64 {
 	if len(rows) == 1 {
 		return rows[0]
@@ -76,11 +77,12 @@ func sum(n []int) (sum int) {
 	return sum
 }
 
-// most is as how many jobs an unsplit array counts: more tasks than that change
-// nobody's share much, and cost.
+// maxTasks is the most tasks of an unsplit array that count as jobs of their own: more
+// would change nobody's share much, and cost time.
 const maxTasks = 1000
 
-// pose writes the problem down. An array is as many jobs as it has tasks.
+// buildProblem builds the optimiser's problem from the records, an array as one job for
+// each task. It returns the record that each job of the problem belongs to.
 func (l *Ledger) buildProblem(s *cluster.Snapshot) []*jobRecord {
 	p := &l.problem
 	*p = Problem{Types: p.Types[:0], Jobs: p.Jobs[:0], Warm: &l.warm}
@@ -88,7 +90,7 @@ func (l *Ledger) buildProblem(s *cluster.Snapshot) []*jobRecord {
 		p.Types = append(p.Types, GPUType{Name: name, GPUs: l.gpus[t]})
 	}
 	entity := map[string]int{}
-	var entries []*jobRecord
+	var records []*jobRecord
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
 		e := l.jobs[j.ID]
@@ -115,12 +117,13 @@ func (l *Ledger) buildProblem(s *cluster.Snapshot) []*jobRecord {
 			row.Entity = at
 		}
 		for range min(max(j.TaskCount, 1), maxTasks) {
-			p.Jobs, entries = append(p.Jobs, row), append(entries, e)
+			p.Jobs, records = append(p.Jobs, row), append(records, e)
 		}
 	}
-	return entries
+	return records
 }
 
+// weight returns the weight of an account's jobs.
 func (l *Ledger) weight(account string) float64 {
 	if w, known := l.set.Weights[account]; known {
 		return w
@@ -128,7 +131,8 @@ func (l *Ledger) weight(account string) float64 {
 	return 1
 }
 
-// entity is an account: the operator's weight, else Slurm's share.
+// entity returns an account as an entity: with the operator's weight, else Slurm's
+// share.
 func (l *Ledger) entity(account string) Entity {
 	e := Entity{Name: account, Weight: l.weight(account), FIFO: slices.Contains(l.set.FIFO, account)}
 	if _, said := l.set.Weights[account]; !said && l.set.Accounts[account] > 0 {
@@ -137,14 +141,15 @@ func (l *Ledger) entity(account string) Entity {
 	return e
 }
 
-// A job keeps its times until one of them moves by a part of it: then little is
-// written, and jobs do not swap places for nothing.
+// A job keeps its times until one of them would change by more than keepsTime and by
+// more than keepsPart of it: else priorities would be written, and jobs swap places,
+// for nothing.
 const (
 	keepsPart = 0.05
 	keepsTime = 1e-4
 )
 
-// give takes over new times if they differ enough from those that the job has.
+// assignTimes gives the job new times, if they differ enough from those that it has.
 func (e *jobRecord) assignTimes(row []float64, at time.Time) {
 	if e.Time != nil && !slices.ContainsFunc(differences(e.Time, row), func(d float64) bool { return d > 0 }) {
 		return
@@ -158,7 +163,7 @@ func (e *jobRecord) assignTimes(row []float64, at time.Time) {
 	e.Time, e.Given = slices.Clone(row), at
 }
 
-// differences are by how much new times differ more than a job keeps.
+// differences are how far new times lie beyond what a job keeps its old ones for.
 func differences(old, now []float64) []float64 {
 	d := make([]float64, len(now))
 	for t, x := range now {
@@ -167,7 +172,10 @@ func differences(old, now []float64) []float64 {
 	return d
 }
 
-// owe sums what each job was promised, and finds its priority.
+// updateOwed works out what each job is owed of each type: the time that it was
+// promised so far, minus what it received. Priority is Gavel's (section 5, round-based
+// scheduling): the fraction of the allocation over the fraction received since the last
+// reset, the highest over the types; plan.Untouched stands for a division by 0.
 func (l *Ledger) updateOwed(at time.Time) {
 	for _, e := range l.jobs {
 		passed := max(at.Sub(e.Given).Seconds(), 0)

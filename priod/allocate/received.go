@@ -9,8 +9,10 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// book takes in who ran where. The fractions count from a whole multiple of
-// AllocationSettings.Every, so that they do not depend on when priod started.
+// recordRuns enters into the account who ran where. The fractions count from the last
+// whole multiple of Settings.Every, so that they do not depend on when priod started.
+// When the next multiple is reached, or a run turns up that began before the last one,
+// the account is made again from all known runs.
 func (l *Ledger) recordRuns(s *cluster.Snapshot, h *cluster.History) {
 	since := s.At.Truncate(max(l.set.Every, time.Second))
 	anew := !since.Equal(l.since)
@@ -28,7 +30,7 @@ func (l *Ledger) recordRuns(s *cluster.Snapshot, h *cluster.History) {
 		case known && r == i:
 			continue
 		case known && r.End.Before(since), !known && i.Start.Before(since):
-			anew = true // it is older than the fractions, or was taken to be
+			anew = true // it ran before the fractions began, or was taken to have
 		}
 		e.runs[i.Start.Unix()] = i
 		if !anew {
@@ -55,7 +57,7 @@ func (l *Ledger) recordRuns(s *cluster.Snapshot, h *cluster.History) {
 			}
 		}
 	}
-	for i := range h.Intervals() { // those who are gone took their part, too
+	for i := range h.Intervals() { // jobs that are gone count in the others' fractions, too
 		if l.jobs[i.Job] == nil && l.departed[i.Job] == nil && i.End.After(since) {
 			i.GPUType = l.set.Speeds.Today(i.GPUType)
 			if i.Start.Before(since) {
@@ -66,7 +68,8 @@ func (l *Ledger) recordRuns(s *cluster.Snapshot, h *cluster.History) {
 	}
 }
 
-// measure finds what each job received, and what it has still to do.
+// updateReceived finds what each job has received of each type, and how long it would
+// still run on each.
 func (l *Ledger) updateReceived(s *cluster.Snapshot) {
 	n := len(l.shares.Types)
 	for i := range s.Jobs {
@@ -103,7 +106,8 @@ func (l *Ledger) updateReceived(s *cluster.Snapshot) {
 	}
 }
 
-// slowest is the least speed above 0; the time limit has to do there, too.
+// slowest returns the lowest speed above 0: a time limit has to be enough on that type,
+// too.
 func slowest(speeds []float64) float64 {
 	least := 1.0
 	for _, v := range speeds {
@@ -114,8 +118,9 @@ func slowest(speeds []float64) float64 {
 	return least
 }
 
-// done is the work that a job has done and would not have to do again, s on its
-// fastest type: all of it when it saves its state, else that of its present run.
+// workDone is the work that a job has done and would not have to do again, in seconds
+// on its fastest type: all of it when the job saves its state, else that of its present
+// run.
 func (e *jobRecord) workDone(j *cluster.Job, types []string, now string) (sum float64) {
 	if j.Tag.Ckpt == 0 && j.Tag.Grace == 0 {
 		run, runs := e.runs[j.Start.Unix()]

@@ -8,7 +8,7 @@ import (
 	"slurmprio/priod/placement"
 )
 
-// retype changes the GPU types. What was promised of one that is gone is void.
+// setTypes changes the GPU types. Promises of a type that no longer exists are dropped.
 func (l *Ledger) setTypes(types []string) {
 	if slices.Equal(types, l.shares.Types) {
 		return
@@ -36,7 +36,8 @@ func (l *Ledger) setTypes(types []string) {
 	l.warm, l.dirty = Warm{}, true
 }
 
-// moved brings values by other types into the order of the ledger's.
+// reindex returns values that are in the order of other types in the order of the
+// ledger's types: 0 for a type that those lack.
 func (l *Ledger) reindex(values []float64, types []string) []float64 {
 	to := make([]float64, len(l.shares.Types))
 	for i, t := range types {
@@ -47,6 +48,8 @@ func (l *Ledger) reindex(values []float64, types []string) []float64 {
 	return to
 }
 
+// nodeKey is what the ledger uses of a node: when no node's key changes, types, GPUs
+// and fits stay as they are.
 type nodeKey struct {
 	name, gpuType, features, partitions string
 	gpus, cpus                          int
@@ -54,8 +57,8 @@ type nodeKey struct {
 	usable                              bool
 }
 
-// look reads the nodes: the types, and how many GPUs of each may be had. What
-// fits where is found anew only when a node is not what it was.
+// scanNodes finds the GPU types and how many GPUs of each can be used. When a node's
+// key has changed, where jobs fit is worked out again.
 func (l *Ledger) scanNodes(s *cluster.Snapshot) {
 	same := len(l.seenNodes) == len(s.Nodes)
 	for len(l.seenNodes) < len(s.Nodes) {
@@ -105,7 +108,7 @@ func (l *Ledger) scanNodes(s *cluster.Snapshot) {
 	l.gpus = gpus
 }
 
-// joins tells whether text is the list, joined by commas.
+// isJoined tells whether text is the list, joined by commas.
 func isJoined(text string, list []string) bool {
 	for i, s := range list {
 		if i > 0 {
@@ -122,8 +125,8 @@ func isJoined(text string, list []string) bool {
 	return text == ""
 }
 
-// counts tells whether a node's GPUs are divided: those of one named type, in a
-// partition that is ranked.
+// countsNode tells whether a node's GPUs are divided: all of one named type, and in a
+// partition that priod ranks.
 func (l *Ledger) countsNode(n *cluster.Node) bool {
 	return n.GPUs > 0 && n.GPUType != "" && !n.MixedTypes &&
 		(len(n.Partitions) == 0 || slices.ContainsFunc(n.Partitions, l.set.Ranking.Ranks))

@@ -30,7 +30,7 @@ func hierarchical(p *Problem) (*Allocation, error) {
 	return p.solveByLevel(p.Rise("hierarchical", nil))
 }
 
-// places are where the jobs stand in the order of arrival.
+// arrivalRanks returns the place of each job in the order of arrival.
 func (p *Problem) arrivalRanks() []int {
 	place := make([]int, len(p.Jobs))
 	for n, i := range p.Arrivals() {
@@ -118,7 +118,7 @@ func newEntities(p *Problem, c *Classes, place []int) *entities {
 	return a
 }
 
-// lay draws the line of a group from a level and inner level on.
+// layLine draws a group's line from a level and inner level on.
 func (a *entities) layLine(g *group, level, inner float64) {
 	if g.fifo {
 		next := level
