@@ -7,9 +7,10 @@ import (
 	"slurmprio/priod/plan"
 )
 
-// ahead brings a job that cannot start now to what it can use, before GPUs become free
-// and Slurm starts it at once: down to that, with which it fits wherever it would have,
-// or up to it, but to no more than its share of each node where it may start.
+// sizeAhead changes a job that cannot start now to its demand, because Slurm starts it
+// at once when GPUs become free: down to its demand, with which it fits wherever it
+// would have fitted; or up to it, but not above its share of any node where it may
+// start.
 func (d *decider) sizeAhead(c *resizable) {
 	cpus, memMB := 0, int64(0)
 	gpus := float64(c.asked.GPUs)
@@ -32,9 +33,9 @@ func (d *decider) sizeAhead(c *resizable) {
 		mayMB = min(mayMB, int64(least[t].MemMB*gpus))
 	}
 	for _, l := range c.asked.Allowances {
-		most, mostMB := l.Of(0, 0) // it has no place, and was not counted
+		most, mostMB := l.Of(0, 0) // without a place, the job was not taken from the limit
 		if most < int64(c.asked.CPUs) || mostMB < c.asked.MemMB {
-			mayCPUs, mayMB = 0, 0 // those before it take what the limit leaves
+			mayCPUs, mayMB = 0, 0 // jobs before it take what the limit leaves
 		}
 		mayCPUs, mayMB = int(min(int64(mayCPUs), most)), min(mayMB, mostMB)
 	}
@@ -58,6 +59,7 @@ func (d *decider) sizeAhead(c *resizable) {
 	d.addWrite(c, value, plan.SizeAhead, told)
 }
 
+// basis is what a job's sensitivity rests on, in words.
 func (d *decider) basis(c *resizable) string {
 	for _, s := range c.on {
 		if s != nil {

@@ -19,7 +19,7 @@ type resizable struct {
 	queuedJob
 	id    cluster.JobID
 	asked *slurmplug.Asked
-	on    []*sensitivity.Sensitivity // by kind of nodes; nil where it may not run
+	on    []*sensitivity.Sensitivity // by kind of nodes; nil: it may not run there
 }
 
 // consents tells whether a job's tag agrees to another size.
@@ -27,11 +27,11 @@ func consents(j *cluster.Job) bool {
 	return j.TagErr == "" && (len(j.Tag.CPU) > 0 || len(j.Tag.Mem) > 0 || j.Tag.Workload != "")
 }
 
-// prefersNodes says why a job is not sized: on a node that a size names and that lacks
-// what the job prefers Slurm never starts it.
+// prefersNodes is why a job with --prefer is not sized: pinned to a node that lacks
+// what the job prefers, Slurm would never start it.
 const prefersNodes = "it prefers nodes itself (--prefer), and Slurm refuses it others that a size names"
 
-// candidate is nil with the reason for a job whose size stays as it is.
+// candidate returns nil and the reason for a job that keeps its size.
 func (d *decider) candidate(w queuedJob, id cluster.JobID, types placement.Types) (*resizable, string) {
 	j, a := w.job, w.job.Asked
 	switch {
@@ -82,7 +82,7 @@ func (d *decider) candidate(w queuedJob, id cluster.JobID, types placement.Types
 	return c, ""
 }
 
-// uses are what of a job can change.
+// changeable names what of a job's size may change.
 func changeable(a *slurmplug.Asked) string {
 	switch {
 	case a.KeepsCPUs != "":
@@ -97,14 +97,14 @@ func changeable(a *slurmplug.Asked) string {
 type curveKey struct {
 	tag, user, name, gpuType string
 	share                    sensitivity.Share
-	cpus, memMB              float64 // own, for each GPU
+	cpus, memMB              float64 // requested, for each GPU
 	keepsCPUs, keepsMem      string
 }
 
-// sensitivity is how a job's speed depends on its size on a kind of nodes. What
-// nobody knows it to gain from it keeps as asked: its memory, without which it
-// might die, and CPUs of which it has its share. Without a curve when nothing is
-// known at all and it has its share.
+// sensitivity returns how a job's speed depends on its size on a kind of nodes.
+// Resources without a known benefit stay as requested: memory, without which the job
+// might die, and CPUs if it has its share of them. There is no curve when nothing is
+// known and it has its share.
 func (d *decider) sensitivity(j *cluster.Job, a *slurmplug.Asked, n *cluster.Node) *sensitivity.Sensitivity {
 	gpus := float64(a.GPUs)
 	key := curveKey{
@@ -112,7 +112,7 @@ func (d *decider) sensitivity(j *cluster.Job, a *slurmplug.Asked, n *cluster.Nod
 		cpus: float64(a.CPUs) / gpus, memMB: float64(a.MemMB) / gpus,
 		share: sensitivity.Share{CPUs: float64(n.CPUs) / float64(n.GPUs), MemMB: float64(n.MemMB) / float64(n.GPUs)},
 	}
-	key.tag, _ = jobtag.Encode(j.Tag) // it was read from one
+	key.tag, _ = jobtag.Encode(j.Tag) // no error: it was parsed from a tag
 	if s, known := d.curves[key]; known {
 		return s
 	}
@@ -145,7 +145,7 @@ func (d *decider) sensitivity(j *cluster.Job, a *slurmplug.Asked, n *cluster.Nod
 
 func ceilMB(mb float64) int64 { return max(1, int64(math.Ceil(mb))) }
 
-// flat is the curve of a job that is as fast whatever it gets.
+// constantCurve is the curve of a job that is equally fast whatever it gets.
 func constantCurve(cpus, memMB float64) *workload.Curve {
 	return &workload.Curve{
 		IterationS: 1, DemandCPUs: cpus, DemandMemMB: ceilMB(memMB),
@@ -153,7 +153,7 @@ func constantCurve(cpus, memMB float64) *workload.Curve {
 	}
 }
 
-// across is a curve along some points of another one.
+// subCurve is a curve at some points of another one.
 func subCurve(c *workload.Curve, cpus []float64, wantCPUs float64, memMB []int64, wantMB float64) *workload.Curve {
 	o := &workload.Curve{IterationS: c.IterationS, DemandCPUs: wantCPUs, DemandMemMB: ceilMB(wantMB), CPUs: cpus, MemMB: memMB}
 	for _, x := range cpus {

@@ -10,7 +10,7 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// leastShares are the smallest shares of a GPU on the nodes of each kind.
+// leastShares are the smallest proportional shares of a GPU on the nodes of each kind.
 func (d *decider) leastShares() []sensitivity.Share {
 	if d.shares != nil {
 		return d.shares
@@ -32,8 +32,8 @@ func (d *decider) leastShares() []sensitivity.Share {
 	return least
 }
 
-// tooMuch tells whether a job is raised to what is more than its share on some of
-// the nodes where it might start.
+// aboveShareElsewhere tells whether a raised job would have more than its share on some
+// node where it might start.
 func (g *nodeGrant) aboveShareElsewhere(least []sensitivity.Share) bool {
 	gpus := float64(g.asked.GPUs)
 	for t, s := range g.on {
@@ -45,16 +45,16 @@ func (g *nodeGrant) aboveShareElsewhere(least []sensitivity.Share) bool {
 	return false
 }
 
-// grant is what a job gets on a node.
+// nodeGrant is what a job gets on a node.
 type nodeGrant struct {
 	*resizable
 	node        int32
 	cpus        int
 	memMB       int64
-	gets        int // CPUs that this comes to in all
+	gets        int // CPUs that Slurm gives for that
 	getsMB      int64
-	overShare   bool // more than the share
-	unchanged   bool // as it asks for already
+	overShare   bool // it is more than the share
+	unchanged   bool // the job asks for it already
 	explanation string
 }
 
@@ -63,8 +63,9 @@ func (g *nodeGrant) value(node string) string {
 	return value
 }
 
-// atLeastShare is what an unsized job is counted with: no less than the share of its
-// GPUs, as far as that is there. It may start elsewhere, and then they stay free.
+// atLeastShare is what a job that is not sized counts with: the share of its GPUs or
+// more, as far as the node has it free. Slurm may start the job elsewhere, and then
+// that stays free.
 func (d *decider) atLeastShare(o placement.Share) placement.Amount {
 	size, free := d.nodes.Nodes.Size(o.Node), d.nodes.Nodes.FreeOn(o.Node)
 	a := o.Amount
@@ -82,8 +83,9 @@ func amountOf(a placement.Amount) Amount {
 	return Amount{GPUs: int(max(a.GPUs, 0)), CPUs: float64(max(a.CPUs, 0)), MemMB: float64(max(a.MemMB, 0))}
 }
 
-// room is what a job may take of a node beside its GPUs: each GPU that stays free
-// keeps its share, but where others took of that already the job has its own.
+// spareBeside is what a job may take of a node beside its GPUs: each GPU that stays
+// free keeps its share. Where other jobs already have some of that, the job still may
+// take its own share.
 func spareBeside(free, size placement.Amount, gpus int32) (cpus int32, memMB int64) {
 	left := int64(free.GPUs - gpus)
 	of := func(have, all int64) int64 {
@@ -94,8 +96,8 @@ func spareBeside(free, size placement.Amount, gpus int32) (cpus int32, memMB int
 	return int32(of(int64(free.CPUs), int64(size.CPUs))), of(free.MemMB, size.MemMB)
 }
 
-// grant is what fits, in whole CPUs and MB; false when that is not what the job
-// needs at least.
+// wholeUnits turns a part of a node into whole CPUs and MB that fit there; false when
+// that is less than the job needs.
 func (d *decider) wholeUnits(c *resizable, node int32, part *Part) (nodeGrant, bool) {
 	var (
 		all   = d.nodes.Nodes
@@ -122,7 +124,7 @@ func (d *decider) wholeUnits(c *resizable, node int32, part *Part) (nodeGrant, b
 	if !s.CPU {
 		g.cpus = max(g.cpus, c.asked.CPUs)
 	} else if _, gets, getsMB := c.asked.Resize(g.cpus, c.asked.MemMB, ""); part.CPUs > float64(gets) {
-		// Rounded down it might be slower than with its share, which it has a right to.
+		// Rounded down, it might be slower than with its share, which it may always have.
 		whole := roundUp(roundUp(int(math.Ceil(part.CPUs-1e-6)), c.asked.Unit()), core)
 		if whole <= int(min(share.CPUs, mayCPUs)) && speed(whole, getsMB) > speed(gets, getsMB) {
 			g.cpus = whole
@@ -161,10 +163,10 @@ func (d *decider) wholeUnits(c *resizable, node int32, part *Part) (nodeGrant, b
 	return g, true
 }
 
-// write adds the action that gives a job its size.
+// addWrite adds the action that gives a job its size.
 func (d *decider) addWrite(c *resizable, value, reason, told string) {
 	if d.writes >= d.set.MaxJobs {
-		return // the next cycle goes on
+		return // the next cycle writes the rest
 	}
 	d.writes++
 	a := plan.Action{Job: c.id, Lever: slurmplug.Size, Before: c.asked.Text, After: value, Was: c.asked.Text, Reason: reason}
@@ -176,10 +178,11 @@ func (d *decider) addWrite(c *resizable, value, reason, told string) {
 	d.explain(c.dec, "%s", told)
 }
 
-// up is n rounded up to a multiple of unit.
+// roundUp returns n rounded up to a multiple of unit.
 func roundUp(n, unit int) int { return (n + unit - 1) / unit * unit }
 
-// alike tells whether two amounts of memory are not worth a write.
+// nearlyEqual tells whether two amounts of memory differ by too little to be worth a
+// write.
 func nearlyEqual(a, b int64) bool { return math.Abs(float64(a-b)) <= 0.02*float64(max(a, b)) }
 
 func amountText(cpus int, memMB int64) string {

@@ -2,7 +2,7 @@ package size
 
 import "slurmprio/slurmplug"
 
-// beyond is a limit that leaves less than a job asks for, "" when there is none.
+// exceededLimit names a limit that leaves less than a job asks for; "": there is none.
 func exceededLimit(a *slurmplug.Asked) string {
 	for _, l := range a.Allowances {
 		if l.CPUs < int64(a.CPUs) || l.MemMB < a.MemMB {
@@ -12,8 +12,8 @@ func exceededLimit(a *slurmplug.Asked) string {
 	return ""
 }
 
-// count takes from what limits leave what a job asks for that has its place now:
-// nobody is raised by what others need to start.
+// takeFromLimits takes what a job with a place asks for from what its limits leave: no
+// other job gets more by it.
 func takeFromLimits(w queuedJob) {
 	if a := w.job.Asked; a != nil && exceededLimit(a) == "" {
 		for _, l := range a.Allowances {

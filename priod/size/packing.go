@@ -49,10 +49,10 @@ func (p *packing) result() []Grant {
 	return slices.DeleteFunc(p.grants, func(g Grant) bool { return len(g.Parts) == 0 })
 }
 
-// What each GPU of a request should get on a node.
+// sizeOn says what each GPU of a request is to get on a node.
 type sizeOn func(request, node int) point
 
-// demanded is the demand; the share when it is not known.
+// demanded is the demand, or the share when the demand is not known.
 func (p *packing) demanded(i, node int) point {
 	if r := &p.admitted[i]; r.known {
 		return r.want
@@ -63,11 +63,11 @@ func (p *packing) demanded(i, node int) point {
 // share is the proportional share.
 func (p *packing) share(_, node int) point { return share(&p.nodes[node]) }
 
-// least is what nobody is ever below: the smaller of demand and share.
+// least is what no job gets less than: the smaller of its demand and its share.
 func (p *packing) least(i, node int) point { return p.demanded(i, node).min(share(&p.nodes[node])) }
 
-// published is what TUNE falls back to: the whole share as soon as some
-// component of the demand is above it, else the demand.
+// published is what TUNE falls back to in its authors' simulator: the whole share when
+// some component of the demand is above it, else the demand.
 func (p *packing) published(i, node int) point {
 	want, fair := p.demanded(i, node), share(&p.nodes[node])
 	if want.exceeds(fair) {
@@ -76,7 +76,7 @@ func (p *packing) published(i, node int) point {
 	return want
 }
 
-// room is how many GPUs of that size fit on a node, at most n.
+// gpusThatFit returns how many GPUs, at most n, fit on a node with that size each.
 func (p *packing) gpusThatFit(node int, size point, n int) int {
 	l := &p.left[node]
 	n = min(n, l.GPUs)
@@ -97,8 +97,8 @@ func times(whole, part float64) int {
 	return int(min(max(whole*rounding, 0)/part, math.MaxInt32))
 }
 
-// roomBeside is room that leaves the GPUs which stay free their share. Where
-// others have taken of that already, a job may still have its least.
+// gpusThatFitBeside is gpusThatFit where the GPUs that stay free keep their share.
+// Where other jobs already have some of that, a job may still have its least.
 func (p *packing) gpusThatFitBeside(node int, size point, n int) int {
 	l, fair := &p.left[node], share(&p.nodes[node])
 	beside := func(left, size, fair float64) int {
@@ -191,7 +191,7 @@ func (p *packing) split(i int, size sizeOn) []Part {
 	return nil
 }
 
-// add places a request, or, without parts, does not.
+// place gives a request its parts; without parts it returns false.
 func (p *packing) place(i int, parts []Part) bool {
 	if parts == nil {
 		return false
@@ -214,7 +214,7 @@ func (p *packing) place(i int, parts []Part) bool {
 	return true
 }
 
-// take takes a grant's parts from what is left; -1 gives them back.
+// occupy takes a grant's parts from what is left of the nodes; sign -1 gives them back.
 func (p *packing) occupy(i, sign int) {
 	for _, q := range p.grants[i].Parts {
 		l := &p.left[q.Node]

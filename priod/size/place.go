@@ -9,8 +9,8 @@ import (
 	"slurmprio/priod/placement/nodemap"
 )
 
-// place goes through the queue and gives each job in its turn its place, then
-// has those sized that agree to it.
+// placeQueue walks the queue, gives each job in its turn a place in what is free, and
+// sizes those that agreed to it.
 func (d *decider) placeQueue() {
 	all := waitingInOrder(d.s, d.h, d.p)
 	if !slices.ContainsFunc(all, func(w queuedJob) bool { return consents(w.job) }) {
@@ -34,7 +34,7 @@ func (d *decider) placeQueue() {
 		}
 		types, known := d.nodes.Types(w.job)
 		if !known {
-			continue // Slurm knows where it may run; priod does not
+			continue // priod cannot tell where it may run
 		}
 		for _, id := range tasksFrom(w.job, gpus/max(w.job.GPUs, 1)) {
 			c, why := d.candidate(w, id, types)
@@ -61,9 +61,9 @@ func (d *decider) placeQueue() {
 	d.sizePlaced()
 }
 
-// take gives a job its place in what is free, if it has one, and says how many
-// GPUs that takes. What a job takes that is not sized counts in full, else the
-// least that it may be brought to.
+// placeJob places a job in what is free, and returns how many GPUs it takes, 0 when it
+// does not fit. A job that is not sized takes what it asks for, one that is sized the
+// least that it may get.
 func (d *decider) placeJob(free *placement.Nodes, c *resizable, w queuedJob, types placement.Types) int {
 	r := d.nodes.Request(w.job, types)
 	if a := w.job.Asked; a != nil && a.GPUs > 0 {
@@ -96,7 +96,8 @@ func (d *decider) placeJob(free *placement.Nodes, c *resizable, w queuedJob, typ
 	return w.job.GPUs
 }
 
-// takeOwn is take for a raised job that found no place, with what it asked for itself.
+// placeWithOwnRequest places a raised job, which did not fit, with what its owner asked
+// for.
 func (d *decider) placeWithOwnRequest(free *placement.Nodes, x *raisedJob, types placement.Types) int {
 	r, own := d.nodes.Request(x.job, types), x.job.Asked.Of(x.r.Was)
 	r.CPUs, r.MemMB = int32(min(own.CPUs, placement.Plenty)), own.MemMB
@@ -110,8 +111,8 @@ func (d *decider) placeWithOwnRequest(free *placement.Nodes, x *raisedJob, types
 	return x.job.GPUs
 }
 
-// least is what a job needs at least to be placed, on the kind of nodes where
-// that is least.
+// leastToPlace is the least that a job may get, on the kind of nodes where that is
+// lowest.
 func (d *decider) leastToPlace(c *resizable) (cpus int32, memMB int64) {
 	cpus, memMB = math.MaxInt32, math.MaxInt64
 	gpus := float64(c.asked.GPUs)
@@ -132,8 +133,8 @@ func (d *decider) leastToPlace(c *resizable) (cpus int32, memMB int64) {
 	return max(cpus, int32(c.asked.Least)), memMB
 }
 
-// size has the jobs sized that got a place, and writes what fits in whole CPUs and
-// MB beside what each free GPU is kept.
+// sizePlaced lets the mechanism size the jobs that got a place, and writes what fits in
+// whole CPUs and MB beside the share of each free GPU.
 func (d *decider) sizePlaced() {
 	if len(d.toSize) == 0 {
 		return

@@ -10,14 +10,15 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// inTurn is one waiting job in its turn.
+// queuedJob is a waiting job, its decision and its place in the queue.
 type queuedJob struct {
 	job      *cluster.Job
 	dec      *plan.Decision
 	priority int64 // the priority that it will have
 }
 
-// queue are the waiting jobs that could start, in the order that the plan gives.
+// waitingInOrder returns the waiting jobs that could start, in the order that the plan
+// gives.
 func waitingInOrder(s *cluster.Snapshot, h *cluster.History, p *plan.Plan) []queuedJob {
 	var all []queuedJob
 	next := 0
@@ -48,14 +49,14 @@ func waitingInOrder(s *cluster.Snapshot, h *cluster.History, p *plan.Plan) []que
 	return all
 }
 
-// inTime tells whether priod orders a job, or would if it were not held back for a while
-// so that its size is written before it starts.
+// isOrdered tells whether priod orders a job. A job that is held back for a while, so
+// that its size is written before it starts, counts as ordered.
 func isOrdered(dec *plan.Decision, j *cluster.Job, at time.Time) bool {
 	return dec.Ranked || dec.Why == string(plan.NotYet) && j.Begins(at)
 }
 
-// tasksFrom are the first n tasks of an unsplit array that may start now, at
-// least one; the job itself when it is none.
+// tasksFrom returns the first n tasks of an unsplit array that may start now, at least
+// one; of another job its own id.
 func tasksFrom(j *cluster.Job, n int) []cluster.JobID {
 	if j.Tasks == "" {
 		return []cluster.JobID{j.ID}

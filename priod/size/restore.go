@@ -12,22 +12,22 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// raised is a waiting job that has more than it asked for, and may start on any node.
+// raisedJob is a waiting job that has more than it asked for and may start on any node.
 type raisedJob struct {
 	pinnedJob
 	fits    bool // it finds a place in its turn
-	ownFits bool // it does not, and would with what it asked for itself
+	ownFits bool // it finds none, but would with what its owner asked for
 }
 
-// placed is a waiting job that has a size on a node of its own.
+// pinnedJob is a waiting job with a size on a node that priod chose.
 type pinnedJob struct {
 	job *cluster.Job
 	dec *plan.Decision
 	r   cluster.Requested
 }
 
-// giveBack takes back sizes of jobs that did not start with them, or no longer
-// agree.
+// restoreStale gives jobs their own requests back that did not start with their new
+// size in time, or no longer agree, or that a limit now leaves less.
 func (d *decider) restoreStale() {
 	d.kept, d.foreign = map[cluster.JobID]bool{}, map[cluster.JobID]bool{}
 	if len(d.h.Requests) == 0 {
@@ -47,7 +47,7 @@ func (d *decider) restoreStale() {
 		late := d.isLate(j, r)
 		switch {
 		case r.Theirs(j.Asked.Text) && d.h.Claiming[j.ID]:
-			d.kept[j.ID] = true // the node is the claim's
+			d.kept[j.ID] = true // it was pinned to its claim's node
 		case r.Theirs(j.Asked.Text):
 			d.foreign[j.ID] = true
 			if size, pinned := r.Freed(j.Asked.Text); pinned {
@@ -56,7 +56,7 @@ func (d *decider) restoreStale() {
 			}
 			d.explain(dec, "size: changed by somebody else after priod wrote it, and left alone since")
 		case !r.Ours(j.Asked.Text):
-			// It never arrived, or is the user's own again.
+			// The write never arrived, or the job has its own request again.
 		case !d.set.Enabled, !isOrdered(dec, j, d.s.At), !consents(j):
 			d.addRestore(j, dec, r, reasonSize, "sizing is off for it")
 		case j.Prefer != "":
@@ -83,19 +83,19 @@ func (d *decider) restoreStale() {
 	}
 }
 
-// late tells whether a job could have started with its new size for so long that it
-// should have.
+// isLate tells whether a job could have started with its new size for longer than
+// Within.
 func (d *decider) isLate(j *cluster.Job, r cluster.Requested) bool {
 	age := d.s.At.Sub(r.At)
-	if r.At.Before(j.Eligible) { // it could not start before
+	if r.At.Before(j.Eligible) { // it could not start earlier
 		age = max(d.s.At.Sub(j.Eligible), 0)
 	}
 	return age >= d.set.Within || age < 0
 }
 
-// restoreRaised gives back what was raised where it keeps a job from starting: with
-// its own request it finds a place now; or it was raised for a place, and has not
-// started for a reason that priod does not see.
+// restoreRaised gives raised jobs their own requests back where the raise keeps them
+// from starting: with its own request the job finds a place now, or the job was raised
+// for a place and has not started for a reason that priod does not see.
 func (d *decider) restoreRaised() {
 	for _, x := range d.raised {
 		switch {
@@ -109,14 +109,15 @@ func (d *decider) restoreRaised() {
 	}
 }
 
-// recheck gives back what is above a share where a free GPU would lack its own by
-// it: a neighbour that would have left enough has gone, or somebody else came.
+// restoreOverShare takes back what a pinned job has above its share where a free GPU of
+// the node would now lack its own share: a neighbour that would have left enough has
+// gone, or another job has come.
 func (d *decider) restoreOverShare() {
 	if len(d.pinned) == 0 {
 		return
 	}
 	d.nodes = nodemap.New(d.s)
-	left := map[int32]placement.Amount{} // when all have started that wait for their node
+	left := map[int32]placement.Amount{} // free on each node once all jobs that are pinned to it have started
 	hold := func(at int32, a *slurmplug.Asked, times int32) {
 		f, known := left[at]
 		if !known {
@@ -134,7 +135,7 @@ func (d *decider) restoreOverShare() {
 		a := p.job.Asked
 		if at, known := d.nodes.Index[a.Nodes]; known {
 			size, f := d.nodes.Nodes.Size(at), left[at]
-			// above tells whether the job has more than its share of something that lacks.
+			// above tells whether the job has more than its share of what free GPUs lack.
 			above := func(has, free, all int64) bool {
 				return has*int64(size.GPUs) > all*int64(a.GPUs) && free < all*int64(f.GPUs)/int64(size.GPUs)
 			}
@@ -148,22 +149,21 @@ func (d *decider) restoreOverShare() {
 	}
 }
 
-// stays says of a job that it keeps the size that it has.
+// explainKept says of a job that it keeps the size that it has.
 func (d *decider) explainKept(j *cluster.Job, dec *plan.Decision, r cluster.Requested) {
 	own := j.Asked.Of(r.Was)
 	d.explain(dec, "%s", cmp.Or(d.explained[j.ID], fmt.Sprintf("size: asked for %s; has %s since %s",
 		amountText(own.CPUs, own.MemMB), amountText(j.Asked.CPUs, j.Asked.MemMB), r.At.Format(time.RFC3339))))
 }
 
-// exceeds tells whether a job has more than it asked for itself.
+// asksMore tells whether a job now asks for more than its owner did.
 func asksMore(a *slurmplug.Asked, was string) bool {
 	own := a.Of(was)
 	return a.CPUs > own.CPUs || a.MemMB > own.MemMB && !nearlyEqual(a.MemMB, own.MemMB)
 }
 
-// suffices tells whether some kind of nodes gives a job with its size of now all that it
-// can use of what it asked for. Where nobody knows what it can use, what was written
-// stands.
+// isEnough tells whether some kind of nodes gives the job, with its present size, all
+// that it can use of what its owner asked for. Where that is not known the size stays.
 func (d *decider) isEnough(j *cluster.Job, was string) bool {
 	if d.nodes == nil {
 		d.nodes = nodemap.New(d.s)
@@ -193,24 +193,26 @@ func (d *decider) isEnough(j *cluster.Job, was string) bool {
 	return !less
 }
 
-// again is how many times Within passes before a job that got its own request
-// back is sized anew.
+// retryFactor is how many times Settings.Within passes before a job that got its own
+// request back is sized again.
 const retryFactor = 10
 
-// rests is until when a job that did not start with another size keeps its own.
+// retriesAt is when a job that did not start with another size may be sized again;
+// zero: now.
 func (d *decider) retriesAt(id cluster.JobID) time.Time {
 	since := d.h.Sizes[id].Rests
-	if since.IsZero() || since.After(d.s.At) { // by a clock that was ahead
+	if since.IsZero() || since.After(d.s.At) { // the clock was set back
 		return time.Time{}
 	}
 	return since.Add(retryFactor * d.set.Within)
 }
 
-// changed is the reason of a write that says nothing about later ones.
+// reasonSize is the reason of a write after which the job may be sized again at once.
 const reasonSize = "size"
 
+// addRestore adds the write that gives a job its own request back.
 func (d *decider) addRestore(j *cluster.Job, dec *plan.Decision, r cluster.Requested, reason, why string) {
-	d.kept[j.ID] = true // for this cycle
+	d.kept[j.ID] = true // for this cycle: until it has its own request again
 	if past := d.h.Sizes[j.ID]; past.Refused != "" {
 		if next := past.At.Add(d.set.Within); d.s.At.Before(next) && !past.At.After(d.s.At) {
 			d.explain(dec, "size: %q, of its own %q, which it does not have again because that was refused: %s; priod tries again after %s",

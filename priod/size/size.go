@@ -1,3 +1,35 @@
+// Package size gives waiting jobs other CPUs and memory beside their GPUs than they ask
+// for, as Synergy does (Mohan et al., OSDI 2022), and takes memory back that running
+// jobs do not use.
+//
+// A training job of a certain number of GPUs is faster with more CPUs and memory, up to
+// its demand. The proportional share of a GPU is what a node has, divided by its GPUs.
+// Synergy gives jobs their demand where others need less than their share, and no job
+// less than the smaller of its share and its demand.
+//
+// Slurm starts jobs itself and changes CPUs and memory only while a job waits. So priod
+// walks the queue in the order of the plan, places each job where Slurm could start it
+// now, and writes the size of those whose owners agreed (by a tag with cpu, mem or
+// workload). A job that gets more than its share is pinned to the node that has it to
+// spare, and each GPU that stays free keeps its share. A job that does not start with
+// its new size within Settings.Within gets its own request back.
+//
+// What waiting jobs get:
+//   - size.go: settings, and one cycle: which jobs are read closer, then what is
+//     written
+//   - queue.go: the waiting jobs in order
+//   - restore.go: jobs of which what was written is taken back
+//   - place.go: the walk through the queue, and the sizes of those that could start now
+//   - candidate.go: whether a job may be sized, and how fast it is with which size
+//   - ahead.go: sizes of jobs that cannot start now
+//   - grant.go: from the mechanism's sizes to whole CPUs and MB, and the write
+//   - limits.go: what associations and QOS leave a job
+//   - running_memory.go: memory of running jobs, by package giveback
+//
+// The mechanisms know jobs, nodes and curves only, and nothing of Slurm:
+//   - mechanism.go: the five mechanisms, which jobs they admit, and Greedy
+//   - packing.go: one way to place the admitted jobs: first fit, best fit, split
+//   - tune.go: Synergy-TUNE; waterfill.go: what improves on it
 package size
 
 import (
@@ -16,29 +48,28 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// SizeSettings say which waiting jobs get other CPUs and memory than they ask for.
+// Settings say which waiting jobs get other CPUs and memory than they ask for.
 type Settings struct {
-	Enabled   bool // new sizes are written; what was written is given back in any case
+	Enabled   bool // new sizes are written; jobs get their own requests back in any case
 	Mechanism Mechanism
 	Within    time.Duration // a job that has not started so long after it got a place gets its own request back
 	MaxJobs   int           // jobs at the head of the queue that are looked at, and written to, in one cycle
 	Table     *workload.Table
 	Past      sensitivity.Past
-	PastAt    time.Time // when it was learnt
-	Unread    bool      // accounting has yet to say what it knows: no job gets another size before
+	PastAt    time.Time // when Past was learnt
+	Unread    bool      // Past has not been read from accounting yet: no job gets another size before
 }
 
-// Sizes decides on sizes, and remembers from one cycle to the next what it need not
-// work out again. It may be lost: no write depends on it. What was written, and what
-// became of that, is in History.
+// Sizes decides on sizes. It remembers from one cycle to the next what it need not work
+// out again, and may be lost: what was written, and what became of that, is in History.
 type Sizes struct {
 	set       Settings
 	packer    *Packer
 	curves    map[curveKey]*sensitivity.Sensitivity
-	explained map[cluster.JobID]string // what was said of jobs that wait with a new size
+	explained map[cluster.JobID]string // the sentence about each job that waits with a new size
 }
 
-// Set takes in settings, which may change between two cycles.
+// Set takes over the settings, which may change between two cycles.
 func (z *Sizes) Set(set Settings) {
 	if z.curves == nil {
 		z.curves, z.explained = map[curveKey]*sensitivity.Sensitivity{}, map[cluster.JobID]string{}
@@ -52,9 +83,9 @@ func (z *Sizes) Set(set Settings) {
 	z.set = set
 }
 
-// Heads are the waiting jobs, as indices into the snapshot, whose Asked Decide
-// needs: those that carry a size of priod's and, where some job at the head of the
-// queue consents, that head.
+// Heads returns the jobs, as indices into the snapshot, whose Asked Decide needs:
+// waiting jobs with a size of priod's and, if some job at the head of the queue agreed
+// to another size, the head of the queue.
 func (z *Sizes) Heads(s *cluster.Snapshot, h *cluster.History, p *plan.Plan) []int {
 	if !z.set.Enabled && len(h.Requests) == 0 {
 		return nil
@@ -88,9 +119,9 @@ func (z *Sizes) Heads(s *cluster.Snapshot, h *cluster.History, p *plan.Plan) []i
 	return heads
 }
 
-// Decide adds to the plan the writes that give waiting jobs the sizes on which
-// they gain most, and those that give others their own requests back. The jobs of
-// Heads have their Asked. The plan's decisions say for people what became of it.
+// Decide adds to the plan the writes that give waiting jobs the sizes from which they
+// gain most, and those that give jobs their own requests back. The jobs of Heads have
+// their Asked. Decisions get a sentence about their job's size.
 func (z *Sizes) Decide(s *cluster.Snapshot, h *cluster.History, p *plan.Plan) {
 	z.forget(s)
 	d := &decider{Sizes: z, s: s, h: h, p: p, steered: map[cluster.JobID]bool{}}
@@ -108,11 +139,12 @@ func (z *Sizes) Decide(s *cluster.Snapshot, h *cluster.History, p *plan.Plan) {
 	p.Ask(d.actions)
 }
 
+// forget drops the sentences about jobs that wait no more.
 func (z *Sizes) forget(s *cluster.Snapshot) {
 	if len(z.explained) == 0 {
 		return
 	}
-	known := map[uint32]bool{} // arrays are long, and few of them are meant
+	known := map[uint32]bool{} // few arrays are sized, and only theirs have to be expanded
 	for id := range z.explained {
 		known[id.ID] = true
 	}
@@ -131,10 +163,10 @@ func (z *Sizes) forget(s *cluster.Snapshot) {
 	maps.DeleteFunc(z.explained, func(id cluster.JobID, _ string) bool { return !pending[id] })
 }
 
-// mostTasks are how many tasks of one array are remembered.
+// maxTasks is how many tasks of one array are remembered.
 const maxTasks = 1000
 
-// sizer makes one cycle's sizes.
+// decider makes one cycle's sizes.
 type decider struct {
 	*Sizes
 	s       *cluster.Snapshot
@@ -145,16 +177,17 @@ type decider struct {
 	writes  int
 	shares  []sensitivity.Share // see leastShares
 
-	kept    map[cluster.JobID]bool // carry a size of priod's that stays
-	pinned  []pinnedJob            // of those: on a node of its own
+	kept    map[cluster.JobID]bool // jobs that keep a size of priod's
+	pinned  []pinnedJob            // of those: on a node that priod chose
 	raised  []*raisedJob           // of those: with more than they asked for, on any node
-	foreign map[cluster.JobID]bool // somebody changed after priod wrote
-	steered map[cluster.JobID]bool // are steered in this cycle: where they may run changes
-	toSize  []resizable
-	unsized []placement.Share // what jobs take that are not sized
+	foreign map[cluster.JobID]bool // jobs whose size somebody else changed after priod wrote it
+	steered map[cluster.JobID]bool // jobs that are steered in this cycle: where they may run changes
+	toSize  []resizable            // jobs that got a place and agreed to another size
+	unsized []placement.Share      // what other jobs with a place take
 }
 
-// tell says what became of a job's size; of an array, of its first task.
+// explain adds to a decision what became of the job's size; of an array, what became of
+// its first task's.
 func (d *decider) explain(dec *plan.Decision, format string, a ...any) {
 	switch {
 	case strings.Contains(dec.Detail, "size: "):

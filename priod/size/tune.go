@@ -52,8 +52,8 @@ func (p *packing) tuneBestFit() {
 	}
 }
 
-// force places a request wherever jobs of ours can make room. It fails only
-// where others than these jobs hold too much.
+// placeByShrinking places a request wherever smaller sizes of placed jobs make room. It
+// fails only where jobs that are not sized here hold too much.
 func (p *packing) placeByShrinking(i int) {
 	r := &p.admitted[i]
 	for _, node := range p.open[r.typ] {
@@ -104,7 +104,7 @@ func (p *packing) roomiest(i int) []gpusOn {
 	return all
 }
 
-// short is what a node lacks for those GPUs of a request.
+// shortage is what a node lacks for those GPUs of a request.
 func (p *packing) shortage(i int, at gpusOn, size sizeOn) point {
 	s, l, n := size(i, at.node), &p.left[at.node], float64(at.gpus)
 	return point{missing(s.cpus*n, l.CPUs), missing(s.mem*n, l.MemMB)}
@@ -122,9 +122,9 @@ func (p *packing) above(i int) bool {
 	return slices.ContainsFunc(p.grants[i].Parts, func(q Part) bool { return perGPU(&q).exceeds(p.least(i, q.Node)) })
 }
 
-// cut takes requests on a node back to a smaller size until the shortage is
-// covered: those on one node first, those with the most CPUs for each GPU first,
-// then the most memory.
+// shrink gives placed requests on a node a smaller size until the shortage is covered:
+// those on one node first, those with the most CPUs for each GPU first, then the most
+// memory.
 func (p *packing) shrink(at gpusOn, short point, size sizeOn, may func(int) bool) {
 	here := p.on[at.node]
 	slices.SortStableFunc(here, func(a, b int) int {
@@ -149,7 +149,7 @@ func (p *packing) shrink(at gpusOn, short point, size sizeOn, may func(int) bool
 	}
 }
 
-// held is what each GPU of a placed request has.
+// perGPUOf is what each GPU of a placed request has.
 func (p *packing) perGPUOf(i int) point {
 	var sum Part
 	for _, q := range p.grants[i].Parts {

@@ -39,7 +39,7 @@ func (s *Packer) waterfill(tuned *packing) *packing {
 func (p *packing) fillBest(node int) {
 	p.fill(node)
 	grown := p.sizes[:0]
-	faster := 0.0 // from the least than from what they had
+	faster := 0.0 // how much faster the jobs are from their least than from what they had
 	for _, i := range p.on[node] {
 		if p.onOneNode(i) {
 			g := &p.grants[i]
@@ -74,7 +74,7 @@ type sized struct {
 	speed float64
 }
 
-// local says whether a request sits on one node.
+// onOneNode tells whether all of a request is on one node.
 func (p *packing) onOneNode(i int) bool { return len(p.grants[i].Parts) == 1 }
 
 // fill hands out what is idle on a node.
@@ -172,7 +172,7 @@ func (s *Packer) levelsOf(r *request) []level {
 // where the most is spare.
 func (p *packing) spread() {
 	pressure := make([]float64, len(p.admitted)) // demand above the share of a typical node
-	density := make([]float64, len(p.admitted))  // gain for it
+	density := make([]float64, len(p.admitted))  // gain in speed for that
 	for i := range p.admitted {
 		r := &p.admitted[i]
 		if !r.known {
