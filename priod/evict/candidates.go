@@ -8,7 +8,7 @@ import (
 	"slurmprio/priod/placement/nodemap"
 )
 
-// candidates are the jobs that hold GPUs.
+// addCandidates adds the jobs that hold GPUs.
 func (c *Choice) addCandidates(s *cluster.Snapshot, j *Journal, set *Settings, m *nodemap.Map, vetoed map[cluster.JobID]preemption.Why) {
 	leaving := map[cluster.JobID]bool{}
 	for i := range j.Evictions {
@@ -30,7 +30,7 @@ func (c *Choice) addCandidates(s *cluster.Snapshot, j *Journal, set *Settings, m
 		case len(shares) == 0:
 			continue
 		case !consent:
-		case vetoed[job.ID] != "" && vetoed[job.ID] != Constraint: // that was about a place for itself
+		case vetoed[job.ID] != "" && vetoed[job.ID] != Constraint: // a Constraint is about its place as a waiting job
 			consent, why = false, vetoed[job.ID]
 		case job.Tag.Grace > set.MaxGrace:
 			consent, why = false, LongGrace
@@ -54,13 +54,13 @@ func (c *Choice) addCandidates(s *cluster.Snapshot, j *Journal, set *Settings, m
 
 const day = 24 * time.Hour
 
-// within tells whether something happened no longer ago than a span; what a clock
-// that was ahead dated later than that from now is past.
+// within tells whether something happened no longer ago than a span. What lies in the
+// future by more than that was dated by a clock that was ahead, and is past.
 func within(span time.Duration, now, at time.Time) bool { return now.Sub(at).Abs() < span }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// cost is what the eviction cost, or is expected to.
+// costNow is what the eviction cost, or is expected to cost.
 func (e *Eviction) costNow() float64 {
 	if e.Paid > 0 || !e.Open() {
 		return e.Paid
@@ -68,7 +68,7 @@ func (e *Eviction) costNow() float64 {
 	return e.Promised
 }
 
-// past counts what was evicted lately.
+// countRecent counts the evictions of the last hour and day, for the limits.
 func (c *Choice) countRecent(s *cluster.Snapshot, j *Journal) {
 	for i := range j.Evictions {
 		if e := &j.Evictions[i]; e.Counts() {

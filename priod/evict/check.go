@@ -8,7 +8,8 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// Vet takes a closer look at a victim before it is recorded; "" lets it go.
+// Vet returns why a closer look rules a victim out before its eviction is recorded; "":
+// it does not.
 func (e *Eviction) Vet(s Sight, set *Settings) preemption.Why {
 	switch {
 	case !e.isRun(&s) || s.State != cluster.Running:
@@ -25,8 +26,8 @@ func (e *Eviction) Vet(s Sight, set *Settings) preemption.Why {
 	return ""
 }
 
-// Vet takes a closer look at the TE job: who names nodes, or refuses those of
-// the claim, gets no room made.
+// Vet returns why a closer look rules a claim out: the waiting job names nodes itself,
+// or excludes nodes of the claim, or does not wait any more; "": it does not.
 func (c *Claim) Vet(s Sight, excluded string) preemption.Why {
 	refused, err := slurmplug.ExpandHosts(excluded)
 	switch {
@@ -40,14 +41,14 @@ func (c *Claim) Vet(s Sight, excluded string) preemption.Why {
 	return ""
 }
 
-// See takes in the nodes of a cycle's snapshot.
+// SetNodes tells the journal the nodes of a cycle's snapshot.
 func (j *Journal) SetNodes(nodes []cluster.Node) {
 	j.nodes = nodes
 }
 
-// Allows tells whether a waiting job's constraint and what it prefers, which its owner
-// can change at any time, still allow its claim's place. Named in a request that does
-// not, these nodes would put the job into BadConstraints.
+// Allows tells whether a waiting job's constraint and preference, which its owner can
+// change at any time, still allow its claim's place. Pinned to nodes that they exclude,
+// the job would get the reason BadConstraints and never start.
 func (j *Journal) Allows(c *Claim, s *Sight) bool {
 	constraint, err := slurmplug.ParseConstraint(s.Features)
 	preferred, unread := slurmplug.ParseConstraint(s.Prefer)

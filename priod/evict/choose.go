@@ -21,8 +21,8 @@ type Refusal struct {
 	Why  preemption.Why `json:"why"`
 }
 
-// Choice is one cycle's decision. Turn holds the rows of new claims and
-// evictions, not yet numbered.
+// Choice is one cycle's decision. Turn holds the rows of new claims and evictions,
+// which have no numbers yet.
 type Choice struct {
 	Trials []Trial
 	Turn   Turn
@@ -30,13 +30,13 @@ type Choice struct {
 	set      preemption.Settings
 	snapshot preemption.Snapshot
 	decision preemption.Decision
-	running  []*cluster.Job   // of candidates
-	ownWhy   []preemption.Why // why a candidate has no consent, when not for lack of it
-	doubtful time.Duration    // for so long after Settings.Since another priod's victims may be in their grace
+	running  []*cluster.Job   // the jobs of snapshot.Candidates
+	ownWhy   []preemption.Why // why a candidate may not leave though its owner agreed
+	doubtful time.Duration    // so long after Settings.Since, another priod's victims may still be in their grace
 }
 
-// Choose decides who leaves for whom. vetoed are jobs that a closer look ruled
-// out. The plan says which jobs count as TE, and in which order.
+// Choose decides who leaves for whom. The plan says which jobs count as TE, and in
+// which order. vetoed are jobs that a closer look ruled out.
 func Choose(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Settings, vetoed map[cluster.JobID]preemption.Why) *Choice {
 	m := nodemap.New(s)
 	c := &Choice{set: set.Policy}
@@ -47,7 +47,7 @@ func Choose(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Settings, vetoed
 	if set.Policy.Policy == preemption.LeastLoss {
 		c.setShadowTimes(m, set)
 	}
-	c.set.Seed += uint64(j.LastEviction) // another shuffle each time
+	c.set.Seed += uint64(j.LastEviction) // another order after each eviction
 	c.decision = preemption.Decide(&c.snapshot, c.set)
 	for i := range c.Trials {
 		t := &c.Trials[i]
@@ -66,7 +66,7 @@ func Choose(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Settings, vetoed
 	return c
 }
 
-// record makes the rows of a claim and its evictions.
+// addRows adds the rows of a claim and its evictions to the turn.
 func (c *Choice) addRows(s *cluster.Snapshot, m *nodemap.Map, claim Claim, shares []placement.Share, victims []int, set *Settings) {
 	claim.State, claim.At, claim.Changed = Planned, s.At, s.At
 	for _, share := range shares {
@@ -88,8 +88,8 @@ func (c *Choice) addRows(s *cluster.Snapshot, m *nodemap.Map, claim Claim, share
 	}
 }
 
-// inParts tells whether a part of the place is, or comes, free before the rest:
-// backfill would give it to somebody else.
+// comesFreeInParts tells whether a part of the place is or becomes free before the
+// rest: Slurm's backfill would give it to another job.
 func (c *Choice) comesFreeInParts(shares []placement.Share, victims []int) bool {
 	if len(victims) != 1 {
 		return true
@@ -102,8 +102,8 @@ func (c *Choice) comesFreeInParts(shares []placement.Share, victims []int) bool 
 	})
 }
 
-// Refusals says of each candidate why it does not leave for a trial, in the
-// order of the queue; nil when the trial did not come to a choice.
+// Refusals says of each candidate why it does not leave for a trial, in the order of
+// the queue; nil when no choice was made for the trial.
 func (c *Choice) Refusals(t *Trial) []Refusal {
 	if t.at < 0 {
 		return nil

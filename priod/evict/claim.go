@@ -8,6 +8,7 @@ import (
 	"slurmprio/slurmplug"
 )
 
+// advanceClaim takes one claim as far as it goes now.
 func (n *transition) advanceClaim(c Claim) {
 	s, looked := n.Sights[c.Job]
 	if looked && s.User != "" && !cluster.SameUser(s.User, c.User) {
@@ -27,7 +28,7 @@ func (n *transition) advanceClaim(c Claim) {
 	}
 }
 
-// claimKey is all of a claim that changes.
+// claimKey is all of a claim that can change.
 type claimKey struct {
 	state             ClaimState
 	reason, pin, resv string
@@ -38,11 +39,12 @@ func (c *Claim) key() claimKey {
 	return claimKey{c.State, c.Reason, c.Pin, c.Resv, c.ResvAt, c.Room, c.Ended}
 }
 
-// margin is how long a reservation outlives the longest grace, should nobody
-// delete it.
+// reservationMargin is how long a reservation outlives the longest grace if it is not
+// deleted.
 const reservationMargin = 2 * time.Minute
 
-// reserve keeps others off the place as long as only parts of it are free.
+// tendReservation keeps other jobs off the claim's nodes as long as only parts of the
+// place are free.
 func (n *transition) tendReservation(c *Claim) {
 	switch {
 	case c.Resv == "":
@@ -61,6 +63,7 @@ func (n *transition) tendReservation(c *Claim) {
 	}
 }
 
+// advanceOpenClaim starts, holds or releases a claim that keeps a place.
 func (n *transition) advanceOpenClaim(c *Claim, s *Sight, looked bool) {
 	if looked && s.NodeList != "" && s.State != cluster.Pending { // a job cancelled before it started has a start time too
 		c.State, c.Reason, c.Ended = Started, "", s.Start
@@ -78,7 +81,7 @@ func (n *transition) advanceOpenClaim(c *Claim, s *Sight, looked bool) {
 		return
 	}
 	if n.At.Before(c.Room) {
-		c.Room = n.At // the clock was set back: kept for as long once more at most
+		c.Room = n.At // the clock was set back: the place is kept once more as long at most
 	}
 	switch {
 	case c.State == Planned && complete:
@@ -92,11 +95,11 @@ func (n *transition) advanceOpenClaim(c *Claim, s *Sight, looked bool) {
 	}
 }
 
-// unsatisfied is the reason of a release that tooSoon knows again.
+// unsatisfied is the reason of a release that recentlyReleased counts more than once.
 const unsatisfied = "no node satisfies it (BadConstraints)"
 
-// unwanted says why the job that waits does not want the claim's place any more;
-// "" when it does.
+// whyUnwanted says why the waiting job no longer wants the claim's place; "": it still
+// does.
 func (n *transition) whyUnwanted(c *Claim, s *Sight) string {
 	switch {
 	case s.Gone || s.Final != "":
@@ -111,7 +114,7 @@ func (n *transition) whyUnwanted(c *Claim, s *Sight) string {
 		}
 		return "the job does not count as TE any more"
 	case c.Pin != "" && s.ReqNodes != "" && !sameHosts(s.ReqNodes, c.Pin):
-		c.Pin = "" // which is not there to be taken out
+		c.Pin = "" // the owner has overwritten it
 		return "its owner asks for other nodes"
 	case s.State == cluster.Pending && !n.j.Allows(c, s):
 		return "its owner asks for other nodes"
@@ -119,15 +122,15 @@ func (n *transition) whyUnwanted(c *Claim, s *Sight) string {
 	return ""
 }
 
-// refuses tells whether the job that waits does not want the claim's place any more.
+// isUnwanted tells whether the waiting job no longer wants the claim's place.
 func (n *transition) isUnwanted(c *Claim) bool {
 	s, looked := n.Sights[c.Job]
 	claim := *c
 	return looked && s.State == cluster.Pending && n.whyUnwanted(&claim, &s) != ""
 }
 
-// room tells whether all who are to leave the claim's place have left, or why it
-// will not be free.
+// whetherFree tells whether all victims have left the claim's place, or why it will not
+// become free.
 func (n *transition) whetherFree(c *Claim) (why string, complete bool) {
 	for _, share := range c.Shares {
 		if n.Unusable[share.Node] {
@@ -148,14 +151,14 @@ func (n *transition) whetherFree(c *Claim) (why string, complete bool) {
 	return "", complete
 }
 
-// stillWants tells whether the waiting job still is what the claim is for.
+// stillWants tells whether the waiting job is still of the kind that the claim is for.
 func (n *transition) stillWants(c *Claim) bool {
 	class, ranked := n.Waiting[c.Job]
 	return ranked && (c.Purpose == ForRound || class == cluster.TE)
 }
 
-// isPinned tells whether the waiting job names its place, if it has to: until then
-// nobody leaves for it.
+// isPinned tells whether the waiting job is pinned to its place, if it has to be: until
+// then no victim is told to leave.
 func (n *transition) isPinned(c *Claim) bool {
 	if c.Pin == "" {
 		return true
@@ -177,6 +180,7 @@ func sameHosts(a, b string) bool {
 	return slices.Equal(x, y)
 }
 
+// release gives up a claim's place.
 func (n *transition) release(c *Claim, s *Sight, why string) {
 	c.State, c.Reason, c.Ended = Released, why, n.At
 	if c.Pin != "" {
@@ -184,9 +188,9 @@ func (n *transition) release(c *Claim, s *Sight, why string) {
 	}
 }
 
-// unpin takes the nodes out of the job's request again. A job that runs keeps them
-// until it is requeued or Slurm forgets it: Slurm changes them only before, and
-// one that has ended can come back, as a victim does that exits by itself.
+// unpin takes the nodes out of the job's request again. Slurm changes them only before
+// a run, so a job that runs keeps them until it is requeued or Slurm forgets it: one
+// that has ended can come back, as a victim does that exits by itself.
 func (n *transition) unpin(c *Claim, s *Sight) {
 	switch {
 	case s.Gone:
@@ -199,6 +203,7 @@ func (n *transition) unpin(c *Claim, s *Sight) {
 	}
 }
 
+// applyResult takes over the result of a command, and tells whether the row changed.
 func (c *Claim) applyResult(r *Result, at time.Time) bool {
 	switch {
 	case r.Verb == Unpin && r.Status == slurmplug.Applied:
@@ -208,7 +213,7 @@ func (c *Claim) applyResult(r *Result, at time.Time) bool {
 	case r.Verb == Reserve && r.Status == slurmplug.Refused:
 		c.Resv, c.Reason = "", "the place is held by priority alone: "+r.Message
 	case r.Verb == Free && (r.Status == slurmplug.Applied || r.Status == slurmplug.Refused || r.Status == slurmplug.Raced):
-		c.Resv = "" // deleted, or it was not there
+		c.Resv = "" // it is deleted, or was not there
 	case r.Verb == Pin && r.Status == slurmplug.Refused:
 		c.Pin, c.Reason = "", "the place is held by priority alone: "+r.Message
 	default:

@@ -1,21 +1,42 @@
-// Package evict makes room on a real Slurm: for trial-and-error (TE) jobs, and
-// at the end of a round for best-effort (BE) jobs that are owed their GPUs. Two
-// state machines, each a pure transition from the journal's rows, what Slurm
-// shows now and the time, to the next rows and the commands that follow them:
+// Package evict makes room on a real Slurm: for trial-and-error (TE) jobs, an idea of
+// FitGpp (Yabuuchi et al., OpML 2019), and at the end of a round for best-effort (BE)
+// jobs that are owed a GPU type. Only jobs whose owners agreed are evicted.
 //
-//	claim     planned -> holding -> started, or released: one waiting job's place
+// A claim is the place that is kept for one waiting job, and an eviction is one run of
+// one victim that leaves for it. Both are rows of a journal, and both are state
+// machines:
+//
+//	claim     planned -> holding -> started, or released
 //	eviction  recorded -> signalled -> left -> requeued -> restored -> done, or
-//	          called off: one victim's one run
+//	          called off
 //
-// A row is saved before its command goes out, and a command goes out only while
-// Slurm still shows the run that the row names (start time and restarts). So
-// whoever reads the journal after a crash goes on where it ends: a signal may
-// come twice, an eviction never.
+// A transition is a pure function of the journal's rows, what Slurm shows now and the
+// time; it returns the changed rows and the commands that follow from them. A row is
+// saved before its command is sent, and a command is sent only while Slurm still shows
+// the run that the row names (by start time and restarts). So a priod that starts after
+// a crash goes on where the journal ends: a signal may be sent twice, but no job is
+// evicted twice.
 //
-// Once signalled, a victim is always carried to the end of its eviction, even
-// when the waiting job goes away: it may have saved its state and wait to be ended.
-// Its begin time is given back only when the claim is settled, so that it does
-// not take back the place that it left.
+// A victim that was signalled is always carried to the end of its eviction, even when
+// the waiting job goes away: it may have saved its state and wait to be ended. It may
+// start again only when the claim has ended, so that it does not take back the place
+// that it left.
+//
+// Who leaves for whom:
+//   - settings.go: settings, and who agreed
+//   - choose.go: a cycle's choice for TE jobs, by package preemption
+//   - candidates.go: the running jobs; leaving.go: how long they take to leave, from
+//     experience
+//   - trials.go: the TE jobs that wait; shadow.go: when they would start without
+//     evictions
+//   - rounds.go: the choice at the end of a round, by package yield
+//   - check.go: what a closer look at a chosen job may rule out
+//   - reasons.go: reasons, and their words for explain
+//
+// How they leave:
+//   - eviction.go: the rows; journal.go: all rows that are known
+//   - transition.go: one step of all rows; claim.go, victim.go: the states of each
+//   - slurm.go: what is asked of Slurm, and the commands
 package evict
 
 import (
@@ -31,7 +52,7 @@ type ClaimState string
 const (
 	Planned  ClaimState = "planned"  // its victims have not all left
 	Holding  ClaimState = "holding"  // the room is there, the job has not started
-	Started  ClaimState = "started"  //
+	Started  ClaimState = "started"  // the job runs
 	Released ClaimState = "released" // Reason says why
 )
 
@@ -44,7 +65,7 @@ const (
 	ForRound Purpose = "round" // a BE job gets the GPU type that it is owed
 )
 
-// Share is what a claim takes of one node.
+// ClaimShare is what a claim takes of one node.
 type ClaimShare struct {
 	Node  string `json:"node"`
 	GPUs  int    `json:"gpus"`
@@ -52,7 +73,7 @@ type ClaimShare struct {
 	MemMB int64  `json:"mem_mb"`
 }
 
-// Claim is one waiting job's demand for a place.
+// Claim is the place that is kept for one waiting job.
 type Claim struct {
 	Number  int64
 	Purpose Purpose
@@ -61,16 +82,16 @@ type Claim struct {
 	User    string
 	GPUs    int
 	Shares  []ClaimShare
-	Wait    time.Duration // promised, until the last victim has left
+	Wait    time.Duration // until the last victim has left, as it was expected
 	State   ClaimState
 	Reason  string
 	Pin     string    // the nodes written into the job's ReqNodeList; "": none, or taken back
 	Resv    string    // the reservation that keeps others off the nodes until all victims have left; "": none, or deleted
-	ResvAt  time.Time // it was created
-	At      time.Time // recorded
+	ResvAt  time.Time // when the reservation was created
+	At      time.Time // when it was recorded
 	Changed time.Time
-	Room    time.Time // the last victim had left
-	Ended   time.Time // started, as Slurm says, or released
+	Room    time.Time // when the last victim had left
+	Ended   time.Time // when the job started, as Slurm says, or the claim was released
 }
 
 // Open tells whether the claim still keeps a place.
@@ -102,17 +123,17 @@ const (
 // States are all of them.
 var States = []State{Recorded, Signalled, Left, Requeued, Restored, Done, CalledOff}
 
-// How says how a victim left.
+// How says in which way a victim left.
 type How string
 
 // The ways to leave.
 const (
 	Exited    How = "exited"    // by itself, because of the signal
-	Finished  How = "finished"  // exit status 0, which Settings.ZeroEnds takes for the end of its work, or Slurm forgot it
+	Finished  How = "finished"  // with exit status 0, and by Settings.ZeroEnds that is the end of its work, or Slurm no longer knows it
 	Forced    How = "forced"    // by the requeue at the end of its grace
 	Returned  How = "requeued"  // its owner, itself or Slurm put it back into the queue
-	Ended     How = "ended"     // cancelled, out of time or memory: an end of its own
-	Forgotten How = "forgotten" // Slurm knew it no more when priod looked
+	Ended     How = "ended"     // cancelled, out of time or out of memory, whatever the signal did
+	Forgotten How = "forgotten" // Slurm no longer knew it when priod looked
 )
 
 // Eviction is one run of one victim that makes room. Costs are in GPU-seconds.
@@ -121,22 +142,22 @@ type Eviction struct {
 	Job           cluster.JobID
 	RawID         uint32
 	User          string
-	Start         time.Time // with Restarts: the run
+	Start         time.Time // Start and Restarts name the run
 	Restarts      int
 	GPUs          int
 	Signal        string // as the tag says it; "": TERM to all of the job
 	Grace         time.Duration
-	Eligible      time.Time     // before the eviction
+	Eligible      time.Time     // the eligible time before the eviction
 	Unsaved       time.Duration // work at risk when recorded
 	Restart       time.Duration // what starting again is taken to cost
 	Promised      float64       // cost as it was expected
-	Paid          float64       // cost as it came, once it has left
+	Paid          float64       // cost as it turned out, once it has left
 	State         State
 	Reason        string
 	How           How
 	ExitCode      int
 	ExitSignal    int
-	Tries         int // of the command of this state, without success so far
+	Tries         int // how often the command of this state failed so far
 
 	At                                                 time.Time // recorded
 	SignalledAt, LeftAt, RequeuedAt, RestoredAt, Ended time.Time
@@ -151,7 +172,7 @@ func (e *Eviction) Leaving() bool { return e.State == Recorded || e.State == Sig
 // Counts tells whether the victim was told to leave: others cost nothing.
 func (e *Eviction) Counts() bool { return e.State != CalledOff || !e.SignalledAt.IsZero() }
 
-// Turn is what one transition comes to: rows to save first, then commands.
+// Turn is the outcome of one transition: rows to save first, then commands to send.
 type Turn struct {
 	Claims    []Claim
 	Evictions []Eviction

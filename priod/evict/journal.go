@@ -9,8 +9,8 @@ import (
 	"slurmprio/priod/cluster"
 )
 
-// Memory is how long ended rows stay in the journal: limits, learned graces and
-// second claims look at them.
+// Memory is how long ended rows stay in the journal: limits, the experience with users'
+// jobs and the wait before a second claim need them.
 const Memory = 7 * 24 * time.Hour
 
 // Journal is what is known of claims and evictions, by number.
@@ -18,18 +18,18 @@ type Journal struct {
 	Claims                  []Claim
 	Evictions               []Eviction
 	Times                   map[cluster.JobID]int // evictions of each job in its life
-	LastClaim, LastEviction int64                 // numbers given
+	LastClaim, LastEviction int64                 // the last numbers given
 
-	nodes []cluster.Node // as See was told
+	nodes []cluster.Node // see SetNodes
 }
 
 // NewJournal returns an empty one.
 func NewJournal() *Journal { return &Journal{Times: map[cluster.JobID]int{}} }
 
-// Blank tells whether nothing is known, as long as nobody was ever evicted.
+// Blank tells whether the journal holds no rows.
 func (j *Journal) Blank() bool { return len(j.Claims)+len(j.Evictions) == 0 }
 
-// Claim returns the claim of a number, nil when it is forgotten.
+// Claim returns the claim of a number; nil when the journal no longer holds it.
 func (j *Journal) Claim(number int64) *Claim {
 	at, ok := slices.BinarySearchFunc(j.Claims, number, func(c Claim, n int64) int { return int(c.Number - n) })
 	if !ok {
@@ -38,7 +38,7 @@ func (j *Journal) Claim(number int64) *Claim {
 	return &j.Claims[at]
 }
 
-// Eviction returns the eviction of a number, nil when it is forgotten.
+// Eviction returns the eviction of a number; nil when the journal no longer holds it.
 func (j *Journal) Eviction(number int64) *Eviction {
 	at, ok := slices.BinarySearchFunc(j.Evictions, number, func(e Eviction, n int64) int { return int(e.Number - n) })
 	if !ok {
@@ -49,11 +49,11 @@ func (j *Journal) Eviction(number int64) *Eviction {
 
 var reservation = regexp.MustCompile(`^priod_[0-9]+_[0-9]+$`)
 
-// IsReservation tells whether a reservation is named as Number names them.
+// IsReservation tells whether a reservation has a name that Number gives.
 func IsReservation(name string) bool { return reservation.MatchString(name) }
 
-// Number gives the rows of new claims their numbers; each eviction's Claim is
-// the index of its claim until then.
+// Number gives new claims and evictions their numbers. Before, an eviction's Claim is
+// the index of its claim.
 func (j *Journal) Number(t *Turn) {
 	for i := range t.Claims {
 		c := &t.Claims[i]
@@ -68,7 +68,7 @@ func (j *Journal) Number(t *Turn) {
 	}
 }
 
-// Take takes in rows that are saved.
+// Update takes over rows that have been saved.
 func (j *Journal) Update(t *Turn) {
 	for _, c := range t.Claims {
 		if old := j.Claim(c.Number); old != nil {
@@ -96,9 +96,9 @@ func (j *Journal) Update(t *Turn) {
 	}
 }
 
-// Forget drops what ended longer ago than Memory, and then the counts of jobs that are
-// not in the queue: one that failed may come back. A claim stays as long as one of its
-// evictions is open.
+// Forget drops rows that ended longer ago than Memory, and the counts of evictions of
+// jobs without rows that are not in the queue: one that failed may come back. A claim
+// stays as long as one of its evictions is open.
 func (j *Journal) Forget(now time.Time, present func(cluster.JobID) bool) {
 	before := now.Add(-Memory)
 	j.Evictions = slices.DeleteFunc(j.Evictions, func(e Eviction) bool { return !e.Open() && e.Ended.Before(before) })
@@ -118,8 +118,8 @@ func (j *Journal) Forget(now time.Time, present func(cluster.JobID) bool) {
 	}
 }
 
-// Urgent lists the jobs that something waits for, each once: those to look at
-// between two cycles.
+// Urgent returns the jobs of rows that change soon, each once: those to look at between
+// two cycles.
 func (j *Journal) Urgent() (jobs []Target) {
 	for i := range j.Claims {
 		if c := &j.Claims[i]; c.Open() || c.Resv != "" {
@@ -134,8 +134,8 @@ func (j *Journal) Urgent() (jobs []Target) {
 	return unique(jobs)
 }
 
-// Idle lists the others of which something is still to come: victims that wait
-// in the queue, and jobs that are pinned to a place that no claim keeps any more.
+// Idle returns the jobs of the other rows that are not done: victims that wait in the
+// queue, and jobs that are pinned to a place that no claim keeps any more.
 func (j *Journal) Idle() (waiting, pinned []Target) {
 	for i := range j.Claims {
 		if c := &j.Claims[i]; !c.Open() && c.Pin != "" {
@@ -150,13 +150,12 @@ func (j *Journal) Idle() (waiting, pinned []Target) {
 	return unique(waiting), unique(pinned)
 }
 
-// Pins tells whether a job's request may still name the place of one of its claims.
+// Pins tells whether a job may still be pinned to the place of one of its claims.
 func (j *Journal) Pins(id cluster.JobID) bool {
 	return j != nil && slices.ContainsFunc(j.Claims, func(c Claim) bool { return c.Job == id && c.Pin != "" })
 }
 
-// Taken counts the places that tasks of an array take: those that run, and those that
-// wait with a claim.
+// CountArrayPlaces counts the tasks of an array that run or have a claim.
 func (j *Journal) CountArrayPlaces(array uint32, s *cluster.Snapshot) (n int) {
 	running := map[cluster.JobID]bool{}
 	for i := range s.Jobs {
@@ -178,8 +177,8 @@ func unique(jobs []Target) []Target {
 	return slices.CompactFunc(jobs, func(a, b Target) bool { return a.Job == b.Job })
 }
 
-// Mark tells History who goes first among TE and among BE jobs, and which nodes are
-// reserved meanwhile.
+// MarkHistory tells History which jobs go first among TE and among BE jobs, and which
+// nodes are reserved meanwhile.
 func (j *Journal) MarkHistory(h *cluster.History) {
 	h.Claiming, h.Returning, h.Reserved = map[cluster.JobID]bool{}, map[cluster.JobID]bool{}, map[string]bool{}
 	for i := range j.Claims {
@@ -187,7 +186,7 @@ func (j *Journal) MarkHistory(h *cluster.History) {
 		if c.Open() {
 			h.Claiming[c.Job] = true
 		}
-		if c.Resv != "" { // it may outlive the claim until its deletion is seen to
+		if c.Resv != "" { // it may outlive the claim until it is deleted
 			for _, node := range c.Nodes() {
 				h.Reserved[node] = true
 			}
@@ -196,7 +195,7 @@ func (j *Journal) MarkHistory(h *cluster.History) {
 	for i := range j.Evictions {
 		switch e := &j.Evictions[i]; e.State {
 		case Left, Requeued, Restored:
-			if c := j.Claim(e.Claim); c == nil || c.Purpose != ForRound { // who has had more than its due goes back to its place
+			if c := j.Claim(e.Claim); c == nil || c.Purpose != ForRound { // a job that yielded at the end of a round had more than its due, and does not go first
 				h.Returning[e.Job] = true
 			}
 		}

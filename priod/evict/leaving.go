@@ -6,18 +6,20 @@ import (
 	"slurmprio/priod/cluster"
 )
 
-// enough is how many evictions of a user's jobs tell more than a declaration.
+// enoughEvictions is how many evictions of a user's jobs say more than what a job
+// declares.
 const enoughEvictions = 3
 
-// learned is how jobs of each user really left, lately: for how long, s, and
-// how often not by themselves.
+// leavingStats are how victims really left lately, by user.
 type leavingStats map[string]*userLeaving
 
+// userLeaving is how one user's victims left.
 type userLeaving struct {
 	took   []float64
 	forced int
 }
 
+// leavingByUser returns how each user's victims left.
 func (j *Journal) leavingByUser() leavingStats {
 	l := leavingStats{}
 	for i := range j.Evictions {
@@ -38,9 +40,9 @@ func (j *Journal) leavingByUser() leavingStats {
 	return l
 }
 
-// expect is how long a job will take to leave, and how much of its work is lost
-// beyond that, s: nothing when it saves its state on a signal, unless its owner's
-// jobs mostly do not keep that promise.
+// expect returns how long a job will take to leave, and how much of its work is lost
+// beyond that, in seconds. A job that saves its state on a signal loses nothing, unless
+// its owner's jobs mostly had to be forced out.
 func (l leavingStats) expect(j *cluster.Job, set *Settings, elapsed float64) (grace, unsaved float64) {
 	grace = set.grace(j).Seconds()
 	saves := j.Tag.Signal != ""

@@ -9,7 +9,7 @@ import (
 	"slurmprio/priod/plan"
 )
 
-// words say what became of a TE job, or why a candidate stays.
+// reasonTexts say what became of a TE job, or why a candidate stays.
 var reasonTexts = map[preemption.Why]string{
 	preemption.Evicts:     "others leave for it",
 	preemption.Claimed:    "room is being made or held for it",
@@ -46,8 +46,8 @@ var reasonTexts = map[preemption.Why]string{
 	Expedited:            "asked for an expedited requeue (--requeue=expedite): Slurm would hold it, or start it again before all others",
 }
 
-// roundWords say what the end of a round brings a waiting job, or why a running
-// one stays, where words would tell of a TE job.
+// roundReasonTexts say what the end of a round brings a waiting job, or why a running
+// one stays, where reasonTexts would speak of a TE job.
 var roundReasonTexts = map[preemption.Why]string{
 	preemption.Why(yield.Gets):     "others yield to it",
 	preemption.Why(yield.Soon):     "it starts by itself within the next one",
@@ -64,15 +64,15 @@ var roundReasonTexts = map[preemption.Why]string{
 	Uncounted:                    "the allocation does not count it",
 }
 
-// RoundWords are a reason at the end of a round in the words of a sentence.
+// RoundReasonText returns a reason at the end of a round in words.
 func RoundReasonText(why preemption.Why) string {
 	return cmp.Or(roundReasonTexts[why], ReasonText(why))
 }
 
-// Words are a reason in the words of a sentence.
+// ReasonText returns a reason in words.
 func ReasonText(why preemption.Why) string { return cmp.Or(reasonTexts[why], string(why)) }
 
-// Annotate puts into the plan, for explain, what was decided for each TE job.
+// Annotate adds to the plan's decisions, for explain, what was decided for each TE job.
 func (c *Choice) Annotate(p *plan.Plan) {
 	said := map[cluster.JobID]string{}
 	for i := range c.Trials {
@@ -96,8 +96,8 @@ func (c *Choice) Annotate(p *plan.Plan) {
 
 // Reasons of this package beside preemption's, for a TE job and for a candidate.
 const (
-	Unhelpful  preemption.Why = "slurm-waits"       // for what no eviction gives
-	Constraint preemption.Why = "constraint"        // it names nodes or features in a way that is not read here
+	Unhelpful  preemption.Why = "slurm-waits"       // it waits for something that no eviction gives
+	Constraint preemption.Why = "constraint"        // it names nodes or features that leave no choice, or that priod cannot parse
 	TooSoon    preemption.Why = "released-recently" // its last claim failed
 	NoGPUs     preemption.Why = "no-gpus"
 	LongGrace  preemption.Why = "grace-too-long" // Settings.MaxGrace
@@ -105,8 +105,8 @@ const (
 	Vetoed     preemption.Why = "not-requeueable"
 	Expedited  preemption.Why = "expedited-requeue"
 	Held       preemption.Why = "held"
-	LaterTurn  preemption.Why = "later"         // behind as many TE jobs as one cycle considers
-	Uncounted  preemption.Why = "not-allocated" // the allocation does not count it: for rounds
+	LaterTurn  preemption.Why = "later"         // maxTrials stand before it
+	Uncounted  preemption.Why = "not-allocated" // at the end of a round: the allocation does not count it
 	TookOver   preemption.Why = "took-over"     // Settings.Since: another priod's victims may be in their grace
-	ArrayLimit preemption.Why = "array-limit"   // as many tasks of its array run, or have a place, as may at a time
+	ArrayLimit preemption.Why = "array-limit"   // as many tasks of its array run, or have a claim, as may run at a time
 )

@@ -13,32 +13,31 @@ import (
 	"slurmprio/priod/plan"
 )
 
-// RoundSettings say whether running BE jobs yield to those that are owed their
-// GPUs at the end of a round, and which. The caps are those of Settings.
+// RoundSettings say whether running BE jobs yield, at the end of a round, to those that
+// are owed their GPUs, and which. The limits are those of Settings.
 type RoundSettings struct {
 	Enabled bool
 	Policy  yield.Settings
 }
 
-// Taker is a waiting BE job and what the end of a round brings it.
+// RoundWaiter is a waiting BE job and what the end of a round brings it.
 type RoundWaiter struct {
 	Job     cluster.JobID
-	Why     preemption.Why // one of yield's words, of preemption's limits or of this package's; RoundWords tells it
+	Why     preemption.Why // of yield, of preemption's limits or of this package; see RoundReasonText
 	Victims []cluster.JobID
 	Cost    float64       // GPU-seconds
 	Wait    time.Duration // until the last victim has left
 }
 
-// Round is what the end of one comes to. Turn holds the rows of new claims and
-// evictions, not yet numbered.
+// Round is what the end of a round brings. Turn holds the rows of new claims and
+// evictions, which have no numbers yet.
 type Round struct {
 	Waiting []RoundWaiter // in the order of the queue
 	Running []Refusal     // all jobs that hold GPUs, those that yield too
 	Turn    Turn
 }
 
-// EndRound decides who yields to whom. vetoed are jobs that a closer look ruled
-// out.
+// EndRound decides who yields to whom. vetoed are jobs that a closer look ruled out.
 func EndRound(s *cluster.Snapshot, o *plan.Owing, j *Journal, set *Settings, round *RoundSettings, vetoed map[cluster.JobID]preemption.Why) *Round {
 	m := nodemap.New(s)
 	c := &Choice{set: set.Policy}
@@ -55,7 +54,7 @@ func EndRound(s *cluster.Snapshot, o *plan.Owing, j *Journal, set *Settings, rou
 	for i := range s.Jobs {
 		queue[s.Jobs[i].ID] = &s.Jobs[i]
 	}
-	for i := range s.Jobs { // an array stands for the task that starts next
+	for i := range s.Jobs { // an array counts as its task that starts next
 		if id := s.Jobs[i].FirstTask(); queue[id] == nil {
 			queue[id] = &s.Jobs[i]
 		}
@@ -85,7 +84,7 @@ func EndRound(s *cluster.Snapshot, o *plan.Owing, j *Journal, set *Settings, rou
 			}
 		}
 		t := &r.Waiting[asked[k]]
-		if refused == "" { // those behind reckon with the room of those before
+		if refused == "" { // a refused claim refuses those after it, which count on its room
 			refused = gate.Refuses(&c.snapshot, preemption.Nobody, victims)
 		}
 		if refused != "" {
@@ -108,8 +107,8 @@ func EndRound(s *cluster.Snapshot, o *plan.Owing, j *Journal, set *Settings, rou
 	return r
 }
 
-// running are the candidates, in their order; what may not leave has its reason.
-// The room of those that are on their way out counts as free.
+// addRunning adds the candidates, in their order, with the reasons of those that may
+// not leave. The places of jobs that are leaving count as free.
 func (r *Round) addRunning(snap *yield.Snapshot, c *Choice, o *plan.Owing) {
 	standing := preemption.Decide(&c.snapshot, c.set).Standing
 	for i, job := range c.running {
@@ -133,8 +132,8 @@ func (r *Round) addRunning(snap *yield.Snapshot, c *Choice, o *plan.Owing) {
 	}
 }
 
-// first are the TE jobs to which Slurm would give a place before it gives it to
-// those that are owed it.
+// teRequests are the requests of TE jobs to which Slurm would give a place before it
+// gives one to jobs that are owed it.
 func teRequests(o *plan.Owing, m *nodemap.Map, queue map[cluster.JobID]*cluster.Job) (requests []placement.Request) {
 	for _, id := range o.First {
 		job := queue[id]
@@ -146,8 +145,8 @@ func teRequests(o *plan.Owing, m *nodemap.Map, queue map[cluster.JobID]*cluster.
 	return requests
 }
 
-// waiting are those for which room can be made: which of Takers they are, and their
-// records.
+// addWaiting adds the jobs for which room can be made. It returns their indices in
+// Waiting, and their records of the queue.
 func (r *Round) addWaiting(
 	snap *yield.Snapshot, c *Choice, s *cluster.Snapshot, o *plan.Owing, j *Journal, set *Settings, m *nodemap.Map, vetoed map[cluster.JobID]preemption.Why,
 	queue map[cluster.JobID]*cluster.Job,

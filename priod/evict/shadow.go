@@ -9,8 +9,9 @@ import (
 	"slurmprio/priod/placement/nodemap"
 )
 
-// shadows finds when each trial would start without evictions, by the time
-// limits of what runs, each behind the room of those before it.
+// setShadowTimes finds the shadow time of each trial, which is when it would start
+// without evictions: by the time limits of what runs, and behind the places of the
+// trials before it.
 func (c *Choice) setShadowTimes(m *nodemap.Map, set *Settings) {
 	type release struct {
 		at     float64
@@ -22,7 +23,7 @@ func (c *Choice) setShadowTimes(m *nodemap.Map, set *Settings) {
 			longest = max(longest, x.Grace)
 		}
 	}
-	horizon := longest + set.Policy.MinGain // who ends later saves nobody
+	horizon := longest + set.Policy.MinGain // a job that ends later than that makes no eviction needless
 	var releases []release
 	for i := range c.snapshot.Candidates {
 		if x := &c.snapshot.Candidates[i]; !x.Leaving && x.Remaining <= horizon {

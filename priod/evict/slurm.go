@@ -27,27 +27,27 @@ type Target struct {
 	RawID uint32
 }
 
-// Sight is a job as Slurm shows it now.
+// Sight is what Slurm shows of one job now.
 type Sight struct {
 	cluster.Job
 	Gone               bool   // slurmctld does not know the job; what follows is of its last run, by accounting
 	Final              string // the state in which it ended: "COMPLETED"; "" when it has not
-	ExitCode, ExitedBy int    // of a run that ended: status and signal
+	ExitCode, ExitedBy int    // status and signal of a run that ended
 	CanRequeue         bool   // a batch job that Slurm may put back into the queue
-	Expedites          bool   // and one that then starts before all others (sbatch --requeue=expedite)
-	OnHold             bool   // while it runs: once it is back in the queue, even its owner may not release it
+	Expedites          bool   // a job that Slurm then starts before all others (sbatch --requeue=expedite)
+	OnHold             bool   // held while it runs: once it is back in the queue, even its owner may not release it
 	ReqNodes           string
-	End                time.Time // of one that is Gone
+	End                time.Time // the end of a job that is Gone
 }
 
 // The commands.
 const (
 	Signal  Verb = "signal"
-	Requeue Verb = "requeue" // and sets the begin time, if Value names one
+	Requeue Verb = "requeue" // puts a victim back into the queue, with Value as its begin time if there is one
 	Begin   Verb = "begin"   // lets a requeued victim start, now or later
 	Pin     Verb = "pin"     // names the nodes of the claim in the waiting job's request
 	Unpin   Verb = "unpin"
-	Reserve Verb = "reserve" // keeps the nodes of a claim from everybody; ends by itself
+	Reserve Verb = "reserve" // reserves the nodes of a claim for the waiting job; ends by itself
 	Free    Verb = "free"    // deletes the reservation
 )
 
@@ -59,7 +59,7 @@ type Command struct {
 	Verb            Verb
 	Job             cluster.JobID
 	SLUID           string // of the run that was seen, as in cluster.Job
-	Claim, Eviction int64  // the row: one of both
+	Claim, Eviction int64  // the number of the row: one of both
 	Value           string
 	Nodes           string        // of Reserve, as a host list
 	For             time.Duration // Reserve ends by itself after that
@@ -67,7 +67,7 @@ type Command struct {
 	First           bool          // no signal can have been sent before
 }
 
-// Result is what became of a command.
+// Result is the outcome of a command.
 type Result struct {
 	Command
 	Status  slurmplug.Status

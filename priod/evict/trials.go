@@ -15,8 +15,8 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// considered is how many TE jobs without a claim one cycle looks for room for:
-// what it begins is capped anyway, and the search takes time.
+// maxTrials is for how many TE jobs without a claim one cycle looks for room: limits
+// keep the number of new claims low anyway, and the search takes time.
 const maxTrials = 1000
 
 // Trial is a waiting TE job and what was decided for it.
@@ -29,11 +29,11 @@ type Trial struct {
 	Cost    float64       // GPU-seconds with least-loss
 	Wait    time.Duration // until the last victim has left
 
-	at int // among preemption's trials, -1 when it was not asked about
+	at int // index among snapshot.Trials; -1: it is none of them
 }
 
-// trials lists the waiting TE jobs, those with claims first, and tells which
-// record of the queue each one is.
+// addTrials adds the waiting TE jobs, in the order of the queue, and returns the record
+// of the queue that each belongs to.
 func (c *Choice) addTrials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Settings, m *nodemap.Map, vetoed map[cluster.JobID]preemption.Why) (jobs []*cluster.Job) {
 	type waiting struct {
 		job   *cluster.Job
@@ -54,7 +54,7 @@ func (c *Choice) addTrials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *S
 	slices.SortStableFunc(all, func(a, b waiting) int { return cmp.Compare(b.value, a.value) })
 	claims, tooSoon := j.openClaims(), j.recentlyReleased(s.At, set.Retry)
 	spent := j.spentByUser(s.At)
-	beside := sync.OnceValue(func() *placement.Nodes { // what the claims leave free
+	beside := sync.OnceValue(func() *placement.Nodes { // what the open claims leave free
 		free := m.Nodes.Clone()
 		for _, claim := range claims {
 			free.Take(claim.places(m))
@@ -111,7 +111,7 @@ func (c *Choice) addTrials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *S
 		c.Trials = append(c.Trials, t)
 		jobs = append(jobs, w.job)
 	}
-	for id, claim := range claims { // of jobs that are not in the plan just now
+	for id, claim := range claims { // of jobs that the plan does not rank now
 		if !held[id] {
 			c.snapshot.Trials = append(c.snapshot.Trials, preemption.Trial{Start: math.Inf(1)})
 			c.addClaim(len(c.snapshot.Trials)-1, claim, m)
@@ -120,7 +120,8 @@ func (c *Choice) addTrials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *S
 	return jobs
 }
 
-// spent are the GPU-hours lost within a day, by the TE jobs' user.
+// spentByUser returns the GPU-hours of work lost within a day, by the user of the TE
+// job.
 func (j *Journal) spentByUser(now time.Time) map[string]float64 {
 	hours := map[string]float64{}
 	for i := range j.Evictions {
@@ -132,9 +133,10 @@ func (j *Journal) spentByUser(now time.Time) map[string]float64 {
 	return hours
 }
 
-// kinds are those of nodes on which room is made for a job. The claim names the nodes,
-// and of a job that prefers features (--prefer) Slurm then says that no node satisfies
-// it unless they have these (seen on 22.05.8, 24.11.5 and 26.05.5).
+// allowedTypes are the kinds of nodes on which room is made for a job. The claim pins
+// the job to its nodes, and a job with --prefer that is pinned to nodes without the
+// preferred features never starts: Slurm says that no node satisfies it (seen on
+// 22.05.8, 24.11.5 and 26.05.5).
 func allowedTypes(m *nodemap.Map, job *cluster.Job) (types placement.Types, understood bool) {
 	types, understood = m.Types(job)
 	if job.Prefer == "" || !understood {
@@ -146,19 +148,21 @@ func allowedTypes(m *nodemap.Map, job *cluster.Job) (types placement.Types, unde
 	return types & preferred, understood
 }
 
-// fits tells whether a job has a place now on any node that it allows, beside the
-// claims: Slurm starts it there, though it prefers others.
+// fitsNow tells whether a job has a place now on some node that it allows, beside the
+// claims: Slurm starts it there, though it prefers other nodes.
 func fitsNow(m *nodemap.Map, job *cluster.Job, free *placement.Nodes) bool {
 	types, _ := m.Types(job)
 	_, found := free.Fit(m.Request(job, types), nil)
 	return found
 }
 
+// addClaim adds an open claim of a trial.
 func (c *Choice) addClaim(trial int, claim *Claim, m *nodemap.Map) {
 	c.snapshot.Claims = append(c.snapshot.Claims, preemption.Claim{Trial: trial, Shares: claim.places(m)})
 }
 
-// on is the claim's place in placement's terms, without nodes that are gone.
+// places returns the claim's place in the terms of placement, without nodes that no
+// longer exist.
 func (c *Claim) places(m *nodemap.Map) (shares []placement.Share) {
 	for _, s := range c.Shares {
 		if at, known := m.Index[s.Node]; known {
@@ -168,7 +172,7 @@ func (c *Claim) places(m *nodemap.Map) (shares []placement.Share) {
 	return shares
 }
 
-// open are the claims that keep a place, by job.
+// openClaims returns the claims that keep a place, by job.
 func (j *Journal) openClaims() map[cluster.JobID]*Claim {
 	claims := map[cluster.JobID]*Claim{}
 	for i := range j.Claims {
@@ -179,13 +183,14 @@ func (j *Journal) openClaims() map[cluster.JobID]*Claim {
 	return claims
 }
 
-// hopeless is as how many releases one counts because no node satisfies the job: the
-// next claim would most likely end like that, too.
+// unsatisfiedWeight is how many releases one counts for that came because no node
+// satisfies the job: the next claim would most likely end in the same way.
 const unsatisfiedWeight = 4
 
-// tooSoon tells of which jobs a claim was released lately: after retry they get the
-// next one, then after twice that, and so on. What no node satisfies is the request,
-// which all tasks of an array have in common.
+// recentlyReleased returns a function that tells whether a claim of a job was released
+// lately. After the first release a job waits for retry before its next claim, after
+// each further one twice as long. When no node satisfies a job, that is due to the
+// request, which all tasks of an array share.
 func (j *Journal) recentlyReleased(now time.Time, retry time.Duration) func(cluster.JobID) bool {
 	released, last := map[cluster.JobID]int{}, map[cluster.JobID]time.Time{}
 	for i := range j.Claims {

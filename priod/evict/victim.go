@@ -10,30 +10,31 @@ import (
 )
 
 const (
-	// maxTries is how often a signal that Slurm refuses is sent, and a begin time.
+	// maxTries is how often a signal or a begin time is sent that Slurm refuses.
 	maxTries = 3
-	// maxRepeats is how often a requeue is sent.
+	// maxRequeues is how often a requeue is sent.
 	maxRequeues = 60
-	// delay keeps a requeued victim out of the room that others still make. What Slurm
-	// itself gives it may be less, down to a second: AuthInfo=cred_expire, 120 s by
+	// requeueDelay keeps a requeued victim out of the room that other victims still
+	// make. The delay that Slurm itself gives it may be less, down to a second: AuthInfo=cred_expire, 120 s by
 	// default, or since 25.11 SchedulerParameters=requeue_delay (slurmctld/job_mgr.c,
 	// batch_requeue_fini).
 	requeueDelay = 2 * time.Minute
-	// soon is when a victim may start again: one that starts on the same node within
+	// beginSoon is when a victim may start again: one that starts on the same node within
 	// the second in which it ended is lost (Slurm 22.05.8: "Job credential revoked").
 	beginSoon = "now+2"
-	// delayAhead is how long before its begin time a victim is delayed again.
+	// renewAhead is how long before its begin time a victim is delayed again.
 	renewAhead = 20 * time.Second
 )
 
-// later is the begin time of a victim that has to wait for the claim to be settled.
+// beginLater is the begin time of a victim that has to wait until its claim ends.
 var beginLater = fmt.Sprintf("now+%d", int(requeueDelay.Seconds()))
 
-// isRun tells whether the sight still shows the run that is evicted.
+// isRun tells whether Slurm still shows the run that is evicted.
 func (e *Eviction) isRun(s *Sight) bool {
 	return !s.Gone && s.State != cluster.Pending && s.Restarts == e.Restarts && s.Start.Equal(e.Start)
 }
 
+// advanceEviction takes one eviction as far as it goes now.
 func (n *transition) advanceEviction(e Eviction) {
 	if !e.Open() {
 		return
@@ -43,7 +44,7 @@ func (n *transition) advanceEviction(e Eviction) {
 		return
 	}
 	if s.User != "" && !cluster.SameUser(s.User, e.User) {
-		s = Sight{Gone: true} // the id means another job now
+		s = Sight{Gone: true} // Slurm gave the id to another job
 	}
 	before := e
 	switch e.State {
@@ -63,9 +64,10 @@ func (n *transition) advanceEviction(e Eviction) {
 	}
 }
 
-// recorded sends the signal. The row says so first: after a crash nobody knows
-// whether it arrived, so it is sent again, whatever has become of the claim, each time
-// after twice as long. A victim that leaves meanwhile leaves because of it.
+// fromRecorded sends the signal. The row says so before: after a crash it is not known
+// whether the signal arrived, so it is sent again, whatever has become of the claim,
+// each time after twice as long. A victim that ends meanwhile counts as one that left
+// because of the signal.
 func (n *transition) fromRecorded(e *Eviction, s *Sight) {
 	c := n.claimOf(e)
 	if !e.SignalledAt.IsZero() {
@@ -102,24 +104,26 @@ func (n *transition) fromRecorded(e *Eviction, s *Sight) {
 	}
 }
 
+// fromSignalled waits until the victim leaves, and requeues it when its grace is over.
 func (n *transition) fromSignalled(e *Eviction, s *Sight) {
 	if !e.isRun(s) || s.Final != "" {
 		n.recordLeaving(e, s)
 		return
 	}
 	if n.At.Before(e.SignalledAt) {
-		e.SignalledAt = n.At // the clock was set back: one more grace at most
+		e.SignalledAt = n.At // the clock was set back: it gets one more grace at most
 	}
 	if s.State != cluster.Completing && !n.At.Before(e.SignalledAt.Add(e.Grace)) {
 		n.requeue(e)
 	}
 }
 
-// leavings are the states of a run that may have ended because it was told to leave.
+// endsBySignal are the states of an ended run that may have ended because of the
+// signal.
 var endsBySignal = []string{"COMPLETED", "FAILED", "NODE_FAIL", "BOOT_FAIL", "PREEMPTED"}
 
-// leave says how a signalled victim went, and puts it back into the queue if it
-// went because of the signal.
+// recordLeaving records in which way a signalled victim left, and requeues it if it
+// left because of the signal.
 func (n *transition) recordLeaving(e *Eviction, s *Sight) {
 	e.LeftAt, e.Tries, e.Reason = n.At, 0, ""
 	e.ExitCode, e.ExitSignal = s.ExitCode, s.ExitedBy
@@ -133,7 +137,7 @@ func (n *transition) recordLeaving(e *Eviction, s *Sight) {
 	case !s.Gone && !e.isRun(s):
 		e.How, e.State, e.RequeuedAt = Returned, Requeued, n.At
 		if !n.At.Before(e.SignalledAt.Add(e.Grace)) {
-			e.How = Forced // by a requeue whose answer nobody heard
+			e.How = Forced // by a requeue whose result was not received
 		}
 	default:
 		if s.Gone && s.End.After(e.SignalledAt) {
@@ -156,8 +160,8 @@ func (n *transition) recordLeaving(e *Eviction, s *Sight) {
 	e.setPaid()
 }
 
-// pay says what the eviction has cost: the promise, with the time that leaving
-// really took.
+// setPaid sets what the eviction has cost: what was expected, with the time that
+// leaving really took.
 func (e *Eviction) setPaid() {
 	switch e.How {
 	case Exited, Forced, Returned:
@@ -165,9 +169,9 @@ func (e *Eviction) setPaid() {
 	}
 }
 
-// requeue puts the victim back into the queue. As long as its place is claimed its
-// begin time is set at once: Slurm keeps one that lies ahead when the run is over
-// (seen on 22.05.8, 24.11.5 and 26.05.5).
+// requeue puts the victim back into the queue. While its place is claimed its begin
+// time is set by the same command: Slurm keeps a begin time that lies in the future
+// when the run ends (seen on 22.05.8, 24.11.5 and 26.05.5).
 func (n *transition) requeue(e *Eviction) {
 	if e.Tries >= maxRequeues {
 		e.close(CalledOff, "it could not be requeued: "+e.Reason, n.At)
@@ -180,6 +184,7 @@ func (n *transition) requeue(e *Eviction) {
 	n.command(e, Requeue, begin)
 }
 
+// fromLeft requeues a victim that has left, until Slurm shows it in the queue.
 func (n *transition) fromLeft(e *Eviction, s *Sight) {
 	switch {
 	case s.Gone:
@@ -191,6 +196,8 @@ func (n *transition) fromLeft(e *Eviction, s *Sight) {
 	}
 }
 
+// fromRequeued keeps the victim waiting as long as its claim is open, and lets it start
+// then.
 func (n *transition) fromRequeued(e *Eviction, s *Sight) {
 	if s.State != cluster.Pending {
 		n.fromRestored(e, s)
@@ -204,7 +211,8 @@ func (n *transition) fromRequeued(e *Eviction, s *Sight) {
 			n.command(e, Begin, beginLater)
 		}
 	case c != nil && c.Purpose == ForRound && n.Waiting == nil && waits > 0:
-		// A whole cycle takes back what an earlier round wrote to put it first.
+		// It waits for a whole cycle, which takes back the value by which an earlier
+		// round put it first.
 	case waits <= 0 || e.Tries >= maxTries:
 		e.State, e.RestoredAt, e.Tries = Restored, n.At, 0
 	default:
@@ -212,7 +220,7 @@ func (n *transition) fromRequeued(e *Eviction, s *Sight) {
 	}
 }
 
-// back ends an eviction when its victim runs again or is gone.
+// fromRestored ends an eviction when its victim runs again or has left the queue.
 func (n *transition) fromRestored(e *Eviction, s *Sight) {
 	switch {
 	case s.Gone || s.Final != "":
@@ -224,21 +232,23 @@ func (n *transition) fromRestored(e *Eviction, s *Sight) {
 	}
 }
 
-// forget closes the eviction of a victim that left because of the signal, longer
-// ago than slurmctld remembers.
+// closeForgotten closes the eviction of a victim that left because of the signal so
+// long ago that slurmctld no longer knows it.
 func (e *Eviction) closeForgotten(at time.Time) {
 	e.How = Forgotten
 	e.close(Done, "it left because of the signal, and Slurm forgot it before it could be requeued: its owner has to submit it again", at)
 }
 
+// close ends an eviction.
 func (e *Eviction) close(state State, why string, at time.Time) {
 	e.State, e.Reason, e.Ended = state, why, at
 }
 
+// applyResult takes over the result of a command, and tells whether the row changed.
 func (e *Eviction) applyResult(r *Result, at time.Time) bool {
 	if r.Status != slurmplug.Applied {
 		if r.Verb == Signal && r.Status != slurmplug.Unknown && r.First {
-			e.SignalledAt = time.Time{} // it did not arrive
+			e.SignalledAt = time.Time{} // it never arrived
 		}
 		e.Tries, e.Reason = e.Tries+1, r.Message
 		return true
