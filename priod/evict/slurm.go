@@ -47,7 +47,7 @@ const (
 	Begin   Verb = "begin"   // lets a requeued victim start, now or later
 	Pin     Verb = "pin"     // names the nodes of the claim in the waiting job's request
 	Unpin   Verb = "unpin"
-	Reserve Verb = "reserve" // reserves the nodes of a claim for the waiting job; ends by itself
+	Reserve Verb = "reserve" // keeps everybody off the nodes of a claim; ends by itself
 	Free    Verb = "free"    // deletes the reservation
 )
 

@@ -15,9 +15,9 @@ const (
 	// maxRequeues is how often a requeue is sent.
 	maxRequeues = 60
 	// requeueDelay keeps a requeued victim out of the room that other victims still
-	// make. The delay that Slurm itself gives it may be less, down to a second: AuthInfo=cred_expire, 120 s by
-	// default, or since 25.11 SchedulerParameters=requeue_delay (slurmctld/job_mgr.c,
-	// batch_requeue_fini).
+	// make. The delay that Slurm itself gives it may be less, down to a second:
+	// AuthInfo=cred_expire, 120 s by default, or since 25.11
+	// SchedulerParameters=requeue_delay (slurmctld/job_mgr.c, batch_requeue_fini).
 	requeueDelay = 2 * time.Minute
 	// beginSoon is when a victim may start again: one that starts on the same node within
 	// the second in which it ended is lost (Slurm 22.05.8: "Job credential revoked").

@@ -2,19 +2,20 @@ package order
 
 import "slurmprio/priod/cluster"
 
-// Stranger is a job that holds a value which a priod writes, and this one did
-// not.
+// PeerValue is a value that a job holds and that another host's priod must have
+// written.
 type PeerValue struct {
 	Job      cluster.JobID
-	Written  cluster.Written // as the other priod must have written it
+	Written  cluster.Written // what the other priod must have written
 	Replaced bool            // this priod had written another value
 }
 
-// reach is where a priod's values may lie, whatever its step was when it wrote.
+// valueRange is where the values of a priod may lie, whatever its step was when it
+// wrote them.
 type valueRange struct{ least, step, top, nice int64 }
 
-// Strangers lists the pending jobs of the ranked partitions that hold values of
-// another priod, in the order of the snapshot. It changes nothing.
+// FindPeerValues returns the values of other priods that the pending jobs of the ranked
+// partitions hold, in the order of the snapshot. It changes nothing.
 func FindPeerValues(s *cluster.Snapshot, h *cluster.History, set Settings) []PeerValue {
 	d := decider{s: s, h: h, set: set, lever: leverOf(set.Lever)}
 	values := valueRange{least: set.Step, step: d.step(), top: set.Top, nice: set.NiceLimit}
@@ -29,7 +30,7 @@ func FindPeerValues(s *cluster.Snapshot, h *cluster.History, set Settings) []Pee
 		}
 		w, wrote := h.Written[j.ID]
 		if wrote && w.Lever != set.Lever {
-			continue // what the old lever wrote goes first
+			continue // first the old lever's value is taken back
 		}
 		if other, ok := d.lever.peerValue(j, w, wrote, values); ok {
 			found = append(found, PeerValue{Job: j.ID, Written: other, Replaced: wrote})
@@ -38,9 +39,8 @@ func FindPeerValues(s *cluster.Snapshot, h *cluster.History, set Settings) []Pee
 	return found
 }
 
-// Adopt makes the strangers' values this priod's own: where every controller
-// host has a priod with a state folder of its own, they are what the one before
-// it wrote.
+// Adopt makes other priods' values this one's own. Where each controller host runs a
+// priod with a state folder of its own, the priod that was active before wrote them.
 func Adopt(strangers []PeerValue, s *cluster.Snapshot, h *cluster.History) {
 	for _, x := range strangers {
 		x.Written.At = s.At

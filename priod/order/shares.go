@@ -9,25 +9,24 @@ import (
 	"slurmprio/priod/plan"
 )
 
-// Jobs share a step, and Slurm's own order inside it, while the priority of the
-// first is less than so many times that of the others (in order owed: less by owedBy
-// for each 1 beyond 1): where they hold one value
-// already, where they hold none or in the wrong order, and where they hold
-// different ones in the right order. So little is written when priorities move.
+// Jobs share a step, and keep Slurm's own order inside it, until the priority of the
+// first is so many times that of another (in order owed: until it is owed (limit - 1) x
+// owedUnit seconds more). Which limit holds depends on the values that they have now,
+// so that little is written when priorities move.
 const (
-	splitAt     = 1.5
-	reorderAt   = 1.25
-	keepApartAt = 1.1
+	splitAt     = 1.5  // both hold the same value, above Slurm's own
+	reorderAt   = 1.25 // both hold Slurm's own value, or the wrong one is above
+	keepApartAt = 1.1  // the right one is above
 )
 
-// owedBy is by how many seconds owed jobs stand apart where, in order gavel, it is by
-// twice the priority: a part of it goes with a part of that.
+// owedUnit is the seconds owed that count in order owed as a factor of 2 of the
+// priority does in order gavel.
 const owedUnit = 600
 
 // byShares tells whether an order goes by what the allocation gives.
 func (o Order) byShares() bool { return o == GavelOrder || o == OwedOrder }
 
-// standing is what the order goes by, the more the sooner.
+// precedence is the number by which BE jobs are ordered, the largest first.
 func (d *decider) precedence(share *plan.Share) float64 {
 	if d.set.Order == OwedOrder {
 		return d.set.Lead.Owed(share.Owed, share.Run)
@@ -35,7 +34,8 @@ func (d *decider) precedence(share *plan.Share) float64 {
 	return share.Priority
 }
 
-// apart tells whether one job stands before another by so much as limit asks for.
+// separates tells whether one job's precedence lies above another's by at least a
+// limit.
 func (o Order) separates(first, other, limit float64) bool {
 	if o == OwedOrder {
 		return first-other >= (limit-1)*owedUnit
@@ -43,11 +43,12 @@ func (o Order) separates(first, other, limit float64) bool {
 	return first >= limit*other && first > other
 }
 
-// steps is how many steps of the band BE jobs get at most: twice as many as jobs
-// that were all allocated and received something, and differ by a factor of a million, need.
+// maxShareSteps is the most steps that BE jobs get: twice as many as jobs need that
+// were all allocated and received something, and whose priorities differ by a factor of
+// a million.
 const maxShareSteps = 128
 
-// reserved is how many of the band's lowest steps are for the order by shares.
+// shareSteps is how many of the band's lowest steps are for the order by shares.
 func (d *decider) shareSteps() int64 {
 	if !d.set.Order.byShares() || d.set.Shares == nil {
 		return 0
@@ -55,13 +56,13 @@ func (d *decider) shareSteps() int64 {
 	return min(maxShareSteps, int64(d.plan.Band.Capacity()/4))
 }
 
-// aboveShares is the lowest value above the order by shares.
+// lowestAbove is the lowest value above the order by shares.
 func (d *decider) lowestAbove() int64 { return d.plan.Band.Lo + d.shareSteps()*d.plan.Band.Step }
 
-// placeByShare gives the BE jobs that the allocation counts values in the order
-// of their priorities, and returns their verdicts' indices, first to last, and
-// which they are. The lowest step may be the one where Slurm itself puts jobs,
-// which takes no write.
+// valueByShare gives the BE jobs that the allocation counts values in the order of
+// their precedence. It returns the indices of their verdicts, first to last, and which
+// verdicts these are. Jobs on the lowest step may keep Slurm's own value, which takes
+// no write.
 func (d *decider) valueByShare(verdicts []Verdict) (order []int, placed []bool) {
 	n := d.shareSteps()
 	if n == 0 {
@@ -72,10 +73,10 @@ func (d *decider) valueByShare(verdicts []Verdict) (order []int, placed []bool) 
 		priority float64
 		held     int64
 		known    bool
-		wrote    bool // a value, also one that was taken back when the lowest step was the job's
+		wrote    bool // priod wrote a value, even Slurm's own
 	}
 	b := d.plan.Band
-	floor := b.Lo - b.Step // stands for 0, Slurm's own
+	floor := b.Lo - b.Step // stands for 0, Slurm's own value
 	var jobs []job
 	for i := range verdicts {
 		v := &verdicts[i]
@@ -93,7 +94,7 @@ func (d *decider) valueByShare(verdicts []Verdict) (order []int, placed []bool) 
 	}
 	slices.SortStableFunc(jobs, func(a, b job) int { return cmp.Compare(b.priority, a.priority) })
 	var tiers []plan.Tier
-	var of []int // tier of each job
+	var tierOf []int // of each job
 	head := 0
 	for i, p := range jobs {
 		first := jobs[head]
@@ -107,7 +108,7 @@ func (d *decider) valueByShare(verdicts []Verdict) (order []int, placed []bool) 
 		if i == 0 || d.set.Order.separates(first.priority, p.priority, limit) {
 			tiers, head = append(tiers, nil), i
 		}
-		of = append(of, len(tiers)-1)
+		tierOf = append(tierOf, len(tiers)-1)
 		if p.known {
 			tiers[len(tiers)-1] = append(tiers[len(tiers)-1], p.held)
 		}
@@ -124,7 +125,7 @@ func (d *decider) valueByShare(verdicts []Verdict) (order []int, placed []bool) 
 	order, placed = make([]int, len(jobs)), make([]bool, len(verdicts))
 	for i, p := range jobs {
 		order[i], placed[p.at] = p.at, true
-		if v := values[min(of[i], len(tiers)-1)]; v != floor {
+		if v := values[min(tierOf[i], len(tiers)-1)]; v != floor {
 			d.plan.Decisions[p.at].Value = v
 		}
 	}
