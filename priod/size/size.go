@@ -189,11 +189,7 @@ type decider struct {
 // explain adds to a decision what became of the job's size; of an array, what became of
 // its first task's.
 func (d *decider) explain(dec *plan.Decision, format string, a ...any) {
-	switch {
-	case strings.Contains(dec.Detail, "size: "):
-		return
-	case dec.Detail != "":
-		dec.Detail += "; "
+	if dec.Size == "" {
+		dec.Size = fmt.Sprintf(format, a...)
 	}
-	dec.Detail += fmt.Sprintf(format, a...)
 }
