@@ -36,7 +36,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"slurmprio/priod/cluster"
