@@ -21,6 +21,7 @@
 //   - received.go: who ran where, for how long, and how much work is left (account.go
 //     adds up)
 //   - promised.go: solves the policy, and what each job is owed since
+//   - feature.go: how the allocation takes part in a cycle
 //
 // The policies:
 //   - problem.go: what a policy divides among whom; json.go: the same as JSON

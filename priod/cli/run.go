@@ -122,7 +122,7 @@ func preview(ctx context.Context, cfg *config.Config, log hclog.Logger) (cycle.R
 	set.Sizing = size.Feature{Sizes: &sizes, Slurm: slurm}
 	var memory size.GiveBack
 	memory.Set(cfg.GiveBack())
-	set.Memory = size.Memory{Memory: &memory, Slurm: slurm}
+	set.Memory = size.MemoryFeature{GiveBack: &memory, Slurm: slurm}
 	set.Steering = steer.Feature{Settings: cfg.Steer(), Helm: &steer.Helm{}, Slurm: slurm}
 	return cycle.Step(ctx, slurm, nil, h, set)
 }

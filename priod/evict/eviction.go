@@ -30,11 +30,13 @@
 //   - trials.go: the TE jobs that wait; shadow.go: when they would start without
 //     evictions
 //   - rounds.go: the choice at the end of a round, by package yield
-//   - check.go: what a closer look at a chosen job may rule out
+//   - check.go: the closer look at the chosen jobs, and what it rules out
 //   - reasons.go: reasons, and their words for explain
 //
 // How they leave:
 //   - eviction.go: the rows; journal.go: all rows that are known
+//   - tend.go: looks at Slurm, one transition, commands, and again; feature.go and
+//     round_end.go: how evictions take part in a cycle
 //   - transition.go: one step of all rows; claim.go, victim.go: the states of each
 //   - slurm.go: what is asked of Slurm, and the commands
 package evict

@@ -19,6 +19,7 @@
 //   - shares.go: values of BE jobs by their allocation
 //   - lever.go: from a value to one of Slurm's fields and back
 //   - adopt.go: values that another host's priod wrote
+//   - feature.go: how the order takes part in a cycle
 package order
 
 import (
