@@ -56,13 +56,13 @@ type Recorder interface {
 
 // Result is what one cycle did.
 type Result struct {
-	Snapshot  cluster.Snapshot
+	Snapshot   cluster.Snapshot
 	PeerValues []order.PeerValue // values of another priod
-	Plan      plan.Plan
-	Outcomes  []plan.Outcome // nil when nothing was written
-	Choice    *evict.Choice  // who leaves for whom; nil when that was not asked
-	Round     *evict.Round   // who yields to whom; nil when no round ended
-	Hold      string         // why nothing was written, although the plan may hold actions
+	Plan       plan.Plan
+	Outcomes   []plan.Outcome // nil when nothing was written
+	Choice     *evict.Choice  // who leaves for whom; nil when that was not asked
+	Round      *evict.Round   // who yields to whom; nil when no round ended
+	Hold       string         // why nothing was written, although the plan may hold actions
 }
 
 // Step runs one cycle. An error of Observe or Planned means that nothing was

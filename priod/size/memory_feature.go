@@ -14,7 +14,7 @@ import (
 // lowers none.
 type MemoryFeature struct {
 	GiveBack *GiveBack
-	Slurm  Measurer
+	Slurm    Measurer
 }
 
 // Measurer is the Slurm that measures running jobs.
