@@ -32,26 +32,27 @@ type Trial struct {
 	at int // index among snapshot.Trials; -1: it is none of them
 }
 
+// waitingTE returns the waiting TE jobs in the order of the queue.
+func waitingTE(s *cluster.Snapshot, p *plan.Plan) []*cluster.Job {
+	value := map[cluster.JobID]int64{}
+	for i := range p.Decisions {
+		if d := &p.Decisions[i]; d.Ranked && d.Class == cluster.TE {
+			value[d.Job] = d.Value
+		}
+	}
+	var jobs []*cluster.Job
+	for i := range s.Jobs {
+		if _, te := value[s.Jobs[i].ID]; te {
+			jobs = append(jobs, &s.Jobs[i])
+		}
+	}
+	slices.SortStableFunc(jobs, func(a, b *cluster.Job) int { return cmp.Compare(value[b.ID], value[a.ID]) })
+	return jobs
+}
+
 // addTrials adds the waiting TE jobs, in the order of the queue, and returns the record
 // of the queue that each belongs to.
 func (c *Choice) addTrials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Settings, m *nodemap.Map, vetoed map[cluster.JobID]preemption.Why) (jobs []*cluster.Job) {
-	type waiting struct {
-		job   *cluster.Job
-		value int64
-	}
-	te := map[cluster.JobID]int64{}
-	for i := range p.Decisions {
-		if d := &p.Decisions[i]; d.Ranked && d.Class == cluster.TE {
-			te[d.Job] = d.Value
-		}
-	}
-	var all []waiting
-	for i := range s.Jobs {
-		if value, ok := te[s.Jobs[i].ID]; ok {
-			all = append(all, waiting{&s.Jobs[i], value})
-		}
-	}
-	slices.SortStableFunc(all, func(a, b waiting) int { return cmp.Compare(b.value, a.value) })
 	claims, tooSoon := j.openClaims(), j.recentlyReleased(s.At, set.Retry)
 	spent := j.spentByUser(s.At)
 	beside := sync.OnceValue(func() *placement.Nodes { // what the open claims leave free
@@ -63,32 +64,32 @@ func (c *Choice) addTrials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *S
 	})
 	owners := map[string]int{}
 	held := map[cluster.JobID]bool{}
-	for _, w := range all {
-		id, count := w.job.ID, max(w.job.TaskCount, 1)
+	for _, job := range waitingTE(s, p) {
+		id, count := job.ID, max(job.TaskCount, 1)
 		if count > 1 { // one task at a time: the first, which gets a record of its own
-			if id = w.job.FirstTask(); id.Task == slurmplug.NoTask {
+			if id = job.FirstTask(); id.Task == slurmplug.NoTask {
 				continue
 			}
 		}
-		t := Trial{Job: id, RawID: w.job.RawID, User: w.job.User, at: -1}
-		types, understood := allowedTypes(m, w.job)
+		t := Trial{Job: id, RawID: job.RawID, User: job.User, at: -1}
+		types, understood := allowedTypes(m, job)
 		claim := claims[id]
 		switch {
 		case claim != nil:
 			held[id] = true
-		case w.job.GPUs == 0:
+		case job.GPUs == 0:
 			t.Why = NoGPUs
-		case w.job.HetLeader != 0 || !understood:
+		case job.HetLeader != 0 || !understood:
 			t.Why = Constraint
 		case vetoed[id] != "":
 			t.Why = vetoed[id]
-		case !w.job.WantsRoom():
+		case !job.WantsRoom():
 			t.Why = Unhelpful
 		case within(c.doubtful, s.At, set.Since):
 			t.Why = TookOver
 		case tooSoon(id):
 			t.Why = TooSoon
-		case w.job.Prefer != "" && fitsNow(m, w.job, beside()):
+		case job.Prefer != "" && fitsNow(m, job, beside()):
 			t.Why = preemption.Fits
 		case len(c.snapshot.Trials)-len(c.snapshot.Claims) >= maxTrials:
 			t.Why = LaterTurn
@@ -103,13 +104,13 @@ func (c *Choice) addTrials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *S
 				owners[t.User] = owner
 				c.snapshot.PastOwner = append(c.snapshot.PastOwner, spent[t.User])
 			}
-			c.snapshot.Trials = append(c.snapshot.Trials, preemption.Trial{Request: m.Request(w.job, types), Owner: owner, Start: math.Inf(1)})
+			c.snapshot.Trials = append(c.snapshot.Trials, preemption.Trial{Request: m.Request(job, types), Owner: owner, Start: math.Inf(1)})
 			if claim != nil {
 				c.addClaim(t.at, claim, m)
 			}
 		}
 		c.Trials = append(c.Trials, t)
-		jobs = append(jobs, w.job)
+		jobs = append(jobs, job)
 	}
 	for id, claim := range claims { // of jobs that the plan does not rank now
 		if !held[id] {

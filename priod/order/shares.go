@@ -14,8 +14,8 @@ import (
 // owedUnit seconds more). Which limit holds depends on the values that they have now,
 // so that little is written when priorities move.
 const (
-	splitAt     = 1.5  // both hold the same value, above Slurm's own
-	reorderAt   = 1.25 // both hold Slurm's own value, or the wrong one is above
+	splitAt     = 1.5  // priod gave both the same value
+	reorderAt   = 1.25 // priod has given them no values yet, or the wrong one is above
 	keepApartAt = 1.1  // the right one is above
 )
 
@@ -59,25 +59,19 @@ func (d *decider) shareSteps() int64 {
 // lowestAbove is the lowest value above the order by shares.
 func (d *decider) lowestAbove() int64 { return d.plan.Band.Lo + d.shareSteps()*d.plan.Band.Step }
 
-// valueByShare gives the BE jobs that the allocation counts values in the order of
-// their precedence. It returns the indices of their verdicts, first to last, and which
-// verdicts these are. Jobs on the lowest step may keep Slurm's own value, which takes
-// no write.
-func (d *decider) valueByShare(verdicts []Verdict) (order []int, placed []bool) {
-	n := d.shareSteps()
-	if n == 0 {
-		return nil, nil
-	}
-	type job struct {
-		at       int
-		priority float64
-		held     int64
-		known    bool
-		wrote    bool // priod wrote a value, even Slurm's own
-	}
-	b := d.plan.Band
-	floor := b.Lo - b.Step // stands for 0, Slurm's own value
-	var jobs []job
+// shareJob is a BE job that the allocation counts.
+type shareJob struct {
+	verdict    int     // its index
+	precedence float64 // see decider.precedence
+	held       int64   // the value that it holds
+	known      bool    // whether that is known
+	wrote      bool    // priod wrote a value, even Slurm's own
+}
+
+// jobsByShare returns the BE jobs that the allocation counts, in the order of their
+// precedence. floor stands for Slurm's own value.
+func (d *decider) jobsByShare(verdicts []Verdict, floor int64) []shareJob {
+	var jobs []shareJob
 	for i := range verdicts {
 		v := &verdicts[i]
 		j := &d.s.Jobs[v.Job]
@@ -85,16 +79,20 @@ func (d *decider) valueByShare(verdicts []Verdict) (order []int, placed []bool) 
 		if !v.Ranked || v.Class != cluster.BE || v.Why == plan.Evicted || v.Why == plan.Round || share == nil || d.isForeign(j) {
 			continue
 		}
-		p := job{at: i, priority: d.precedence(share)}
+		p := shareJob{verdict: i, precedence: d.precedence(share)}
 		if p.held, p.known = d.lever.now(j, d.h); p.held == 0 {
 			p.held = floor
 		}
 		_, p.wrote = d.h.Written[j.ID]
 		jobs = append(jobs, p)
 	}
-	slices.SortStableFunc(jobs, func(a, b job) int { return cmp.Compare(b.priority, a.priority) })
-	var tiers []plan.Tier
-	var tierOf []int // of each job
+	slices.SortStableFunc(jobs, func(a, b shareJob) int { return cmp.Compare(b.precedence, a.precedence) })
+	return jobs
+}
+
+// shareTiers groups jobs that share a step. It returns the values that each tier's jobs
+// hold, and each job's tier.
+func (d *decider) shareTiers(jobs []shareJob, floor int64) (tiers []plan.Tier, tierOf []int) {
 	head := 0
 	for i, p := range jobs {
 		first := jobs[head]
@@ -105,7 +103,7 @@ func (d *decider) valueByShare(verdicts []Verdict) (order []int, placed []bool) 
 		case p.held == first.held && (p.held > floor || p.wrote && first.wrote):
 			limit = splitAt
 		}
-		if i == 0 || d.set.Order.separates(first.priority, p.priority, limit) {
+		if i == 0 || d.set.Order.separates(first.precedence, p.precedence, limit) {
 			tiers, head = append(tiers, nil), i
 		}
 		tierOf = append(tierOf, len(tiers)-1)
@@ -113,6 +111,22 @@ func (d *decider) valueByShare(verdicts []Verdict) (order []int, placed []bool) 
 			tiers[len(tiers)-1] = append(tiers[len(tiers)-1], p.held)
 		}
 	}
+	return tiers, tierOf
+}
+
+// valueByShare gives the BE jobs that the allocation counts values in the order of
+// their precedence. It returns the indices of their verdicts, first to last, and which
+// verdicts these are. Jobs on the lowest step may keep Slurm's own value, which takes
+// no write.
+func (d *decider) valueByShare(verdicts []Verdict) (order []int, placed []bool) {
+	n := d.shareSteps()
+	if n == 0 {
+		return nil, nil
+	}
+	b := d.plan.Band
+	floor := b.Lo - b.Step // stands for 0, Slurm's own value
+	jobs := d.jobsByShare(verdicts, floor)
+	tiers, tierOf := d.shareTiers(jobs, floor)
 	if most := int(n+1) / 2; len(tiers) > most {
 		d.plan.Notes = append(d.plan.Notes, fmt.Sprintf("the order by allocation has %d steps and the band holds %d for it: those behind share the lowest (priod check says how to widen it)", len(tiers), most))
 		for _, t := range tiers[most:] {
@@ -124,9 +138,9 @@ func (d *decider) valueByShare(verdicts []Verdict) (order []int, placed []bool) 
 	d.plan.Renumbered += renumbered
 	order, placed = make([]int, len(jobs)), make([]bool, len(verdicts))
 	for i, p := range jobs {
-		order[i], placed[p.at] = p.at, true
+		order[i], placed[p.verdict] = p.verdict, true
 		if v := values[min(tierOf[i], len(tiers)-1)]; v != floor {
-			d.plan.Decisions[p.at].Value = v
+			d.plan.Decisions[p.verdict].Value = v
 		}
 	}
 	return order, placed

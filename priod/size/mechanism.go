@@ -146,7 +146,7 @@ func (s *Packer) Pack(jobs []Job, nodes []Node) []Grant {
 	switch s.set.Mechanism {
 	case Proportional:
 		for i := range s.admitted {
-			p.place(i, p.firstFit(i, p.share))
+			p.grantParts(i, p.firstFit(i, p.share))
 		}
 	case Tune:
 		p.tune()
@@ -278,7 +278,7 @@ func (s *Packer) greedy() []Grant {
 		at := len(s.admitted) - 1
 		p.grow(at + 1)
 		if parts := p.firstFit(at, p.demanded); parts != nil {
-			p.place(at, parts)
+			p.grantParts(at, parts)
 			s.free[t] -= s.jobs[i].GPUs
 		} else {
 			s.admitted = s.admitted[:at]

@@ -192,7 +192,7 @@ func (p *packing) split(i int, size sizeOn) []Part {
 }
 
 // place gives a request its parts; without parts it returns false.
-func (p *packing) place(i int, parts []Part) bool {
+func (p *packing) grantParts(i int, parts []Part) bool {
 	if parts == nil {
 		return false
 	}

@@ -10,13 +10,13 @@ import (
 // nodes have room.
 func (p *packing) tune() {
 	for i := range p.admitted {
-		if p.place(i, p.firstFit(i, p.demanded)) || p.place(i, p.firstFit(i, p.published)) {
+		if p.grantParts(i, p.firstFit(i, p.demanded)) || p.grantParts(i, p.firstFit(i, p.published)) {
 			continue
 		}
 		for _, n := range p.roomiest(i) {
 			p.shrink(n, p.shortage(i, n, p.published), p.published, func(int) bool { return true })
 		}
-		if !p.place(i, p.firstFit(i, p.published)) {
+		if !p.grantParts(i, p.firstFit(i, p.published)) {
 			p.placeByShrinking(i) // the released code stops here
 		}
 	}
@@ -35,18 +35,18 @@ func (p *packing) tuneBestFit() {
 	for _, i := range p.bySize() {
 		r := &p.admitted[i]
 		s := search{r.typ, r.gpus, r.want, r.known}
-		if !failed[s] && p.place(i, p.bestFit(i, p.demanded)) {
+		if !failed[s] && p.grantParts(i, p.bestFit(i, p.demanded)) {
 			continue
 		}
 		failed[s] = true
-		if p.place(i, p.bestFit(i, p.least)) {
+		if p.grantParts(i, p.bestFit(i, p.least)) {
 			continue
 		}
 		clear(failed)
 		for _, n := range p.roomiest(i) {
 			p.shrink(n, p.shortage(i, n, p.least), p.least, p.above)
 		}
-		if !p.place(i, p.bestFit(i, p.least)) {
+		if !p.grantParts(i, p.bestFit(i, p.least)) {
 			p.placeByShrinking(i)
 		}
 	}
@@ -62,7 +62,7 @@ func (p *packing) placeByShrinking(i int) {
 			p.shrink(at, p.shortage(i, at, p.least), p.least, p.above)
 		}
 	}
-	p.place(i, p.bestFit(i, p.least))
+	p.grantParts(i, p.bestFit(i, p.least))
 }
 
 // gpusOn is a number of GPUs on a node.

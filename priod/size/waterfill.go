@@ -217,10 +217,10 @@ func (p *packing) spread() {
 		}
 		if best >= 0 {
 			p.parts = append(p.parts[:0], part(best, r.gpus, p.least(i, best)))
-			p.place(i, p.parts)
+			p.grantParts(i, p.parts)
 			spare[best] -= pressure[i]
 		} else {
-			p.place(i, p.split(i, p.least))
+			p.grantParts(i, p.split(i, p.least))
 		}
 	}
 }
