@@ -595,9 +595,9 @@ func (c *Config) Decide() order.Settings {
 
 // AllocationSettings returns how the time of GPUs is divided; what speeds rest on
 // is the caller's to add.
-func (c *Config) AllocationSettings() allocate.AllocationSettings {
+func (c *Config) AllocationSettings() allocate.Settings {
 	a := &c.Allocation
-	set := allocate.AllocationSettings{
+	set := allocate.Settings{
 		Every: time.Duration(a.Every), Weights: a.Weights, FIFO: a.FIFO, Ranking: c.Decide().Ranking, Speeds: c.SpeedSettings(),
 	}
 	if a.Policy != "" {
@@ -640,7 +640,7 @@ func (c *Config) SpeedSettings() speed.Settings {
 func (c *Config) Sizes() size.Settings {
 	mechanism, _ := size.Parse(c.Sizing.Mechanism) // validate has read it
 	return size.Settings{
-		Enabled: c.Sizing.Enabled, Mechanism: mechanism, Within: time.Duration(c.Sizing.Within), Most: c.Sizing.Jobs,
+		Enabled: c.Sizing.Enabled, Mechanism: mechanism, Within: time.Duration(c.Sizing.Within), MaxJobs: c.Sizing.Jobs,
 	}
 }
 

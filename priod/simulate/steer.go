@@ -43,7 +43,7 @@ type steered struct {
 }
 
 func newSteerer(policy policies.Policy, spec Spec, trouble func(now float64, err error, p *policies.Problem)) *steerer {
-	r := &steerer{solver: solver{policy: policy, trouble: trouble}, set: spec.Steering, account: allocate.New(), jobs: map[int]*steered{}, overheads: spec.Overheads}
+	r := &steerer{solver: solver{policy: policy, trouble: trouble}, set: spec.Steering, account: allocate.NewAccount(), jobs: map[int]*steered{}, overheads: spec.Overheads}
 	if spec.Cycle == 0 {
 		r.set.Keep, r.set.Away = 0, 0 // each choice is made for the pass that follows: nothing comes between, and none is written in vain
 	}
