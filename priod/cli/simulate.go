@@ -224,7 +224,7 @@ func simulation(ctx context.Context, c *cli.Context, bar io.Writer) (*simulated,
 			in.Daemon.Settings.Ledger, in.Daemon.Settings.Allocation = &allocate.Ledger{}, set
 		}
 		if set := cfg.Steer(); set.Enabled {
-			in.Daemon.Settings.Steering = cycle.Steering{Settings: set, Helm: &steer.Helm{}}
+			in.Daemon.Settings.Steering = cycle.Steering{Settings: set, Memory: &steer.Memory{}}
 			if err := steeredBackfill(c, &s.spec); err != nil {
 				return nil, err
 			}

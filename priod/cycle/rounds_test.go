@@ -81,7 +81,7 @@ func turning(t *testing.T, more ...uint32) (*slurm, *Settings, *cluster.History,
 	}
 	set := &Settings{
 		Decide:    order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: plan.Classes{Partitions: []string{"gpu"}}},
-		Evictions: *e, Steering: Steering{Settings: steer.Settings{Enabled: true, Policy: steer.Defaults}, Helm: &steer.Helm{}},
+		Evictions: *e, Steering: Steering{Settings: steer.Settings{Enabled: true, Rule: steer.Defaults}, Memory: &steer.Memory{}},
 		Rounds: &Rounds{Settings: evict.RoundSettings{Enabled: true, Policy: yield.Settings{Round: 1800, Pay: 20}}, due: true},
 	}
 	return f, set, h, func() (*Result, error) {
@@ -152,7 +152,7 @@ func TestRoundsGiveWay(t *testing.T) {
 	_, _, s, p := scene()
 	trial := &evict.Choice{Turn: evict.Turn{Claims: []evict.Claim{{}}}}
 	result := &Result{Snapshot: *s, Plan: *p, Choice: trial}
-	steered := set.Steering.Helm.Steer(s, h, p, &plan.Shares{}, set.Steering.Settings)
+	steered := set.Steering.Memory.Steer(s, h, p, &plan.Shares{}, set.Steering.Settings)
 	if err := set.endRound(t.Context(), h, result, steered); err != nil || result.Round != nil || !set.Rounds.due {
 		t.Errorf("beside a trial: %+v, %v", result.Round, err)
 	}

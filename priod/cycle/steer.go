@@ -15,8 +15,8 @@ import (
 // Steering binds pending jobs to GPU types, by what the Ledger allocates.
 type Steering struct {
 	Settings steer.Settings
-	Helm     *steer.Helm // nil: nobody is steered
-	Slurm    interface { // nil: nobody is looked at, and nobody bound
+	Memory   *steer.Memory // nil: nobody is steered
+	Slurm    interface {   // nil: nobody is looked at, and nobody bound
 		// Places reads what pending jobs say of their nodes, given Slurm's own
 		// ids. Jobs that are gone, or whose record cannot be believed, are left out.
 		Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]Place, error)
@@ -31,10 +31,10 @@ type Place = steer.Place
 func (g *Steering) steer(
 	ctx context.Context, s *cluster.Snapshot, h *cluster.History, p *plan.Plan, shares *plan.Shares, j *evict.Journal,
 ) *steer.Steered {
-	if g.Helm == nil {
+	if g.Memory == nil {
 		return nil
 	}
-	steered := g.Helm.Steer(s, h, p, shares, g.Settings)
+	steered := g.Memory.Steer(s, h, p, shares, g.Settings)
 	var places map[cluster.JobID]steer.Place
 	if unseen := steered.Unseen(); len(unseen) > 0 && g.Slurm != nil {
 		var err error
@@ -51,9 +51,9 @@ func (g *Steering) steer(
 // learn keeps from trying again at once what Slurm did not take.
 func (g *Steering) learn(outcomes []plan.Outcome) {
 	for i := range outcomes {
-		if o := &outcomes[i]; g.Helm != nil && o.Lever == slurmplug.Features && o.Status == slurmplug.Refused {
+		if o := &outcomes[i]; g.Memory != nil && o.Lever == slurmplug.Features && o.Status == slurmplug.Refused {
 			for _, id := range o.Jobs() {
-				g.Helm.Refused(id, o.Message, g.Settings.Policy.Cycles)
+				g.Memory.Refused(id, o.Message, g.Settings.Rule.Cycles)
 			}
 		}
 	}

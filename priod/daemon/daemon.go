@@ -101,7 +101,7 @@ type Daemon struct {
 	history *cluster.History
 	journal *evict.Journal
 	ledger  *allocate.Ledger
-	helm    steer.Helm
+	steered steer.Memory
 	rounds  cycle.Rounds
 	vetoes  cycle.Vetoes
 	school  school
@@ -316,7 +316,7 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 	d.rounds.Settings = d.Config.RoundSettings()
 	set.Rounds = &d.rounds
 	set.Ledger, set.Allocation = d.ledger, d.allocation()
-	set.Steering = cycle.Steering{Settings: d.Config.Steer(), Helm: &d.helm, Slurm: d.slurm}
+	set.Steering = cycle.Steering{Settings: d.Config.Steer(), Memory: &d.steered, Slurm: d.slurm}
 	set.Sizing = d.sizing(ctx, now)
 	d.memory.Set(d.Config.GiveBack())
 	set.GiveBack = cycle.GiveBack{Memory: &d.memory, Slurm: d.slurm}

@@ -133,8 +133,8 @@ func steering15s(t *testing.T) Options {
 			Ledger:     &allocate.Ledger{},
 			Allocation: allocate.AllocationSettings{Policy: allocate.Policy{Name: "max-min"}, Every: 30 * time.Minute, Table: table},
 			Steering: cycle.Steering{
-				Settings: steer.Settings{Enabled: true, Policy: steer.Defaults, Features: map[string]string{"fast": "ampere"}},
-				Helm:     &steer.Helm{},
+				Settings: steer.Settings{Enabled: true, Rule: steer.Defaults, Features: map[string]string{"fast": "ampere"}},
+				Memory:   &steer.Memory{},
 			},
 		}},
 	}
