@@ -34,20 +34,20 @@ func (k *Knowledge) All(types []string, within float64) []Taught {
 	var taught []Taught
 	for key, r := range k.rows {
 		e := k.estimate(r.mean, r.cov, types)
-		whole, sure := e.claim(Past, math.Inf(1)), e.claim(Past, within)
+		whole, sure := e.answers(Past, math.Inf(1)), e.answers(Past, within)
 		t := Taught{Program: key.Program, Steps: key.steps, Runs: r.runs}
 		fastest := 0.0
-		for _, u := range e.known {
-			fastest = max(fastest, math.Exp(e.log[u]))
+		for _, u := range e.types {
+			fastest = max(fastest, math.Exp(e.logSpeed[u]))
 		}
-		for _, u := range e.known {
-			c := Cell{GPUType: types[u], Rate: math.Exp(e.log[u]), Factor: whole.factors[u], Counts: !math.IsNaN(sure.speeds[u])}
+		for _, u := range e.types {
+			c := Cell{GPUType: types[u], Rate: math.Exp(e.logSpeed[u]), Factor: whole.factors[u], Counts: !math.IsNaN(sure.speeds[u])}
 			c.Speed = c.Rate / fastest
 			if c.Counts {
 				c.Factor = sure.factors[u]
 			}
-			if j := slices.Index(k.types, types[u]); j < len(r.on) {
-				c.Runs = r.on[j]
+			if j := slices.Index(k.types, types[u]); j < len(r.runsOn) {
+				c.Runs = r.runsOn[j]
 			}
 			t.Cells = append(t.Cells, c)
 		}
