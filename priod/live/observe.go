@@ -56,7 +56,7 @@ func (c *Cluster) snapshot(at time.Time, jobs []slurmplug.Job, nodes []slurmplug
 	s := cluster.Snapshot{At: at.Round(0), Cluster: c.name, Nodes: convertNodes(nodes)}
 	s.Jobs = make([]cluster.Job, len(jobs))
 	c.tags.begin()
-	v := conversion{limits: c.limits, alone: c.alone, types: gpuTypes(s.Nodes), tags: &c.tags}
+	v := conversion{limits: c.limits, wholeNodes: c.wholeNodes, types: gpuTypes(s.Nodes), tags: &c.tags}
 	for i := range jobs {
 		v.job(&s.Jobs[i], &jobs[i])
 		s.Jobs[i].User = c.users.name(jobs[i].UID, jobs[i].User)
@@ -128,11 +128,11 @@ func gpuTypes(nodes []cluster.Node) map[string]string {
 // conversion turns records of jobs into the domain's. What it remembers from one
 // record to the next belongs to one goroutine.
 type conversion struct {
-	limits  timeLimits        // read only
-	alone   wholeNodes        // read only
-	types   map[string]string // GPU types by node, read only
-	tags    *tagCache
-	demands demandCache
+	limits     timeLimits        // read only
+	wholeNodes wholeNodes        // read only
+	types      map[string]string // GPU types by node, read only
+	tags       *tagCache
+	demands    demandCache
 }
 
 func (v *conversion) job(o *cluster.Job, j *slurmplug.Job) {
@@ -140,7 +140,7 @@ func (v *conversion) job(o *cluster.Job, j *slurmplug.Job) {
 		ID: j.ID, RawID: j.RawID, Tasks: j.Tasks, TaskCount: max(j.TaskCount, 1), HetLeader: j.HetID, HetOffset: j.HetOffset,
 		User: j.User, Name: j.Name, Account: j.Account, Partition: j.Partition, QOS: j.QOS, Reservation: j.Reservation,
 		State: state(j.State), Reason: j.Reason, Priority: int64(j.Priority), Nice: j.Nice, Restarts: j.Restarts,
-		CPUs: j.CPUs, Features: j.Features, Prefer: j.Prefer, Whole: j.Whole || v.alone.all(j.Partition), NodeList: j.NodeList,
+		CPUs: j.CPUs, Features: j.Features, Prefer: j.Prefer, Whole: j.Whole || v.wholeNodes.all(j.Partition), NodeList: j.NodeList,
 		TimeLimit: j.TimeLimit, Submit: j.Submit, Eligible: j.Eligible, Start: j.Start, Dependency: j.Dependency != "",
 	}
 	if o.TimeLimit == 0 {
@@ -353,10 +353,10 @@ func (c *Cluster) refreshConfig(ctx context.Context, at time.Time) error {
 }
 
 func (c *Cluster) setLimits(partitions []slurmplug.Partition) {
-	c.limits, c.alone = make(timeLimits, len(partitions)), wholeNodes{}
+	c.limits, c.wholeNodes = make(timeLimits, len(partitions)), wholeNodes{}
 	for _, p := range partitions {
 		if p.WholeNodes != "" {
-			c.alone[p.Name] = true
+			c.wholeNodes[p.Name] = true
 		}
 		c.limits[p.Name] = cmp.Or(p.DefaultTime, p.MaxTime, slurmplug.Unlimited)
 	}
