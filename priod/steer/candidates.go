@@ -231,7 +231,7 @@ func (st *Steered) typesFor(j *cluster.Job, c *candidate) (asks cluster.Job, typ
 	types = st.nodes.fit(j, "")
 	state := c.state
 	state.placeGood--
-	if state.place == (Place{}) {
+	if state.place == (cluster.Place{}) {
 		return *j, types
 	}
 	asks = st.nodes.demand(j, &state.place)

@@ -30,8 +30,8 @@ type jobState struct {
 	refusals int
 
 	// From the closer look:
-	place     Place // what it says of its nodes
-	placeGood int   // cycles until that is read again
+	place     cluster.Place // what it says of its nodes
+	placeGood int           // cycles until that is read again
 
 	// Of the last cycle:
 	verdict Verdict

@@ -11,20 +11,14 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// Place is what a pending job says of its nodes that no poll shows.
-type Place struct {
-	Required, Excluded string // host lists
-	Bounds             slurmplug.Bounds
-}
-
 // maxLookAgain is for how many jobs whose Place is known one cycle reads it again.
 const maxLookAgain = 10
 
 // demand is a job with what its Place says that it asks for. A job of one task is
 // taken to lie on one node where one can hold it: --ntasks=1 and no --ntasks look the
 // same, and with the former Slurm would not spread it.
-func (view *nodeView) demand(j *cluster.Job, place *Place) cluster.Job {
-	d := place.demand(j)
+func (view *nodeView) demand(j *cluster.Job, place *cluster.Place) cluster.Job {
+	d := demand(j, &place.Bounds)
 	whole := cluster.Least{GPUs: d.GPUs, CPUs: d.CPUs, MemMB: d.MemMB}
 	if place.Bounds.Tasks == 1 && d.Nodes == 1 && view.oneNodeHas(j, whole) {
 		d.Node = whole
@@ -33,8 +27,8 @@ func (view *nodeView) demand(j *cluster.Job, place *Place) cluster.Job {
 }
 
 // demand is a job with the nodes, GPUs, CPUs and memory that follow from its bounds.
-func (place *Place) demand(j *cluster.Job) cluster.Job {
-	b, d := &place.Bounds, *j
+func demand(j *cluster.Job, b *slurmplug.Bounds) cluster.Job {
+	d := *j
 	if d.Nodes = max(d.Nodes, 1); b.TasksPerNode > 0 {
 		d.Nodes = max(d.Nodes, (b.Tasks+b.TasksPerNode-1)/b.TasksPerNode)
 	}
@@ -73,7 +67,7 @@ func (st *Steered) Unseen() map[cluster.JobID]uint32 {
 
 // Vet drops the writes that the Places of their jobs rule out, and those of jobs without
 // one. The next cycles know the Places, and read them again after Rule.Cycles cycles.
-func (st *Steered) Vet(places map[cluster.JobID]Place) {
+func (st *Steered) Vet(places map[cluster.JobID]cluster.Place) {
 	for i := range st.candidates {
 		c := &st.candidates[i]
 		record := st.in.jobs[c.at].ID
@@ -103,7 +97,7 @@ func (st *Steered) Vet(places map[cluster.JobID]Place) {
 // vet returns a write that binds a job to a type when the job's Place allows it. Else it
 // returns the write that takes back the type that the job has, where the Place rules
 // out that one, too.
-func (st *Steered) vet(at int, a plan.Action, t int32, place *Place) (plan.Action, bool) {
+func (st *Steered) vet(at int, a plan.Action, t int32, place *cluster.Place) (plan.Action, bool) {
 	j, decision := st.in.jobs[at], &st.in.plan.Decisions[at]
 	if st.namedBySize(place.Required, append(a.Jobs(), a.Job)...) {
 		decision.Steer = sizeNamesNodes
@@ -126,7 +120,7 @@ func (st *Steered) vet(at int, a plan.Action, t int32, place *Place) (plan.Actio
 }
 
 // ruledOutBy says why a job's Place keeps it off a type; "" when it does not.
-func (st *Steered) ruledOutBy(place *Place, j *cluster.Job, t int32) string {
+func (st *Steered) ruledOutBy(place *cluster.Place, j *cluster.Job, t int32) string {
 	asks := st.nodes.demand(j, place)
 	switch {
 	case place.Required != "":

@@ -29,17 +29,19 @@
 //
 // # One cycle
 //
-// Memory.Steer makes the candidates, asks Decide, and notes the writes. Unseen names the
-// jobs whose records have to be read one by one, because no poll shows which nodes they
-// name or refuse, and Vet drops the writes that this rules out. What is left in
-// Steered.Actions is carried out. Memory.Refused hears of what Slurm did not take.
+// Feature.Plan calls Memory.Steer, which makes the candidates, asks Decide, and notes the
+// writes. Unseen names the jobs whose records have to be read one by one, because no poll
+// shows which nodes they name or refuse (cluster.Place), and Vet drops the writes that
+// this rules out. What is left in Steered.Actions is carried out. Feature.Heard pauses the
+// jobs of which Slurm refused a write.
 //
 // # Files
 //
+//	feature.go     how steering takes part in a cycle
 //	decide.go      the rule: snapshot and Rule in, verdicts out; pure
 //	shadow.go      the shadow schedule that the rule reckons with
 //	verdict.go     the verdicts and their words
-//	steer.go       a cycle: what it is given, and its steps
+//	steer.go       one cycle: what it is given, and its steps
 //	candidates.go  which jobs may be steered, and what Decide is told of them
 //	gputypes.go    which types jobs can be bound to, and by which features
 //	nodes.go       which types have nodes for a job
