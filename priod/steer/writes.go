@@ -22,15 +22,15 @@ type taskGroup struct {
 // stay as they are: their places were found by the constraint that they have.
 func (st *Steered) bind(record []candidate) {
 	j := st.in.jobs[record[0].at]
-	hasClaim := func(c *candidate) bool { return st.in.history.Claiming[c.id] || st.in.history.Claiming[j.ID] }
+	claimed := func(c *candidate) bool { return st.in.history.Claiming[c.id] || st.in.history.Claiming[j.ID] }
 	whole := j.Tasks == "" || record[0].tasks == j.TaskCount // all that the record has goes to one type
 	var all []*taskGroup
 	byType := map[int32]*taskGroup{}
 	for i := range record {
 		c := &record[i]
 		to := c.verdict.Type
-		whole = whole && to == record[0].verdict.Type && !hasClaim(c)
-		if hasClaim(c) {
+		whole = whole && to == record[0].verdict.Type && !claimed(c)
+		if claimed(c) {
 			continue
 		}
 		if byType[to] == nil {
