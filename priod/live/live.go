@@ -1,5 +1,5 @@
-// Package live is the real cluster behind plan.Slurm: it reads and writes
-// through slurmplug and turns Slurm's records into the domain's.
+// Package live is the real cluster behind plan.Slurm. It reads and writes through
+// slurmplug, and turns Slurm's records into those of package cluster.
 package live
 
 import (

@@ -160,14 +160,12 @@ func (in *inputs) excluded(j *cluster.Job) string {
 
 // firstTasks are the ids of the first n tasks of an array, or that of a single job.
 func firstTasks(j *cluster.Job, n int) []cluster.JobID {
-	if j.Tasks == "" {
-		return []cluster.JobID{j.ID}
+	if j.Tasks != "" {
+		if first, err := slurmplug.FirstTasks(j.Tasks, n); err == nil {
+			return plan.Action{Job: j.ID, Tasks: first, Part: true}.Jobs()
+		}
 	}
-	first, err := slurmplug.FirstTasks(j.Tasks, n)
-	if err != nil {
-		return []cluster.JobID{j.ID}
-	}
-	return plan.Action{Job: j.ID, Tasks: first, Part: true}.Jobs()
+	return []cluster.JobID{j.ID}
 }
 
 // candidate gathers what Decide is told of a job, or a task: id. tasks is how many of its

@@ -293,8 +293,8 @@ func (p *planner) fillIdle() {
 // moveTo plans a job on a type where it starts now, in the place of a later start.
 func (p *planner) moveTo(i int, t int32) {
 	j, v := &p.Jobs[i], &p.verdicts[i]
-	if v.Type != Open {
-		p.unreserve(j, *v)
+	if v.Type != Open { // it does not start now: only the timeline has it
+		p.timeline.Free(p.taken(j, v.Type), v.Start, v.End)
 	}
 	v.Other, v.OtherEnd, v.Back = v.Type, v.End, ""
 	moved := v.to(t, Takes, 0, j.Run[t])

@@ -144,8 +144,3 @@ func (sh *shadow) reserve(j *Job, v Verdict) {
 		sh.nextEnd[v.Type] = min(sh.nextEnd[v.Type], v.End)
 	}
 }
-
-// unreserve takes it out again. Only jobs that start later are ever moved.
-func (sh *shadow) unreserve(j *Job, v Verdict) {
-	sh.timeline.Free(sh.taken(j, v.Type), v.Start, v.End)
-}

@@ -11,7 +11,7 @@ import (
 	"slurmprio/slurmplug/jobtag"
 )
 
-// Taught is what history would teach of one program.
+// Taught is what history knows of one program, for people.
 type Taught struct {
 	Program Program
 	Steps   bool // work is counted in the tag's steps; else in runs
@@ -29,7 +29,7 @@ type Cell struct {
 	Counts  bool    `json:"believed"` // it is sure enough to answer
 }
 
-// All is what history teaches of all programs, those with most runs first.
+// All lists what history knows of all programs, those with most runs first.
 func (k *Knowledge) All(types []string, within float64) []Taught {
 	var taught []Taught
 	for key, r := range k.rows {
@@ -59,10 +59,10 @@ func (k *Knowledge) All(types []string, within float64) []Taught {
 	return taught
 }
 
-// Workloads are the believed cells as a table of workloads: steps a second, or
-// runs a second where nobody said how many steps a run has. A program that is
-// known by its user and name gets a name that a tag can hold. Of two programs
-// that would have one name on one number of GPUs, that with more runs counts.
+// Workloads turns the believed cells into workloads: steps a second, or runs a second
+// where nobody said how many steps a run has. A program that is known by its user and
+// name gets a name that is valid in a tag. When two programs get the same name on the
+// same number of GPUs, the one with more runs counts.
 func Workloads(taught []Taught) []workload.Workload {
 	var all []workload.Workload
 	for _, t := range taught {
