@@ -115,7 +115,7 @@ func (p *planner) choose(j *Job, i int) Verdict {
 	return p.withBack(j, best)
 }
 
-// bestAllocated finds, among the types allocated to a job, that with the least weighed
+// bestAllocated finds, among the types allocated to a job, that with the least weighted
 // completion time, Rule.Wait times its waiting and its run. The type that it has gets a
 // discount (Rule.Change), and for Rule.Keep only a type where it starts now is better.
 func (p *planner) bestAllocated(j *Job) Verdict {
@@ -263,7 +263,7 @@ func (p *planner) withBack(j *Job, v Verdict) Verdict {
 	return v
 }
 
-// fillIdle gives GPUs on which nobody is planned now to jobs that end no later on them
+// fillIdle gives GPUs on which no job is planned now to jobs that end no later on them
 // than where they are planned (with Rule.Busy to any that can use them), the best match
 // first: that with the least slowdown against its fastest type.
 func (p *planner) fillIdle() {

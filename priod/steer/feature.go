@@ -13,7 +13,7 @@ import (
 // Feature binds pending jobs to GPU types, by what the Ledger allocates.
 type Feature struct {
 	Settings Settings
-	Memory   *Memory     // nil: nobody is steered
+	Memory   *Memory     // nil: no job is steered
 	Slurm    interface { // nil: no job is looked at, and none bound
 		// Places reads what pending jobs say of their nodes, given Slurm's own
 		// ids. Jobs that are gone, or whose record cannot be believed, are left out.

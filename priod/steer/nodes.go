@@ -101,7 +101,7 @@ func (view *nodeView) fitsOn(j *cluster.Job, t int, nodes *placement.Nodes) bool
 		kinds, _ = view.nodeMap.Types(&own)
 	}
 	kinds &= view.kindsOf[t]
-	if kinds == 0 || j.GPUs < j.Nodes { // which of its nodes would have no GPU nobody knows
+	if kinds == 0 || j.GPUs < j.Nodes { // a node without a GPU: it is not known which
 		return false
 	}
 	_, fits := nodes.Fit(view.nodeMap.Request(&own, kinds), nil)

@@ -114,7 +114,7 @@ func (sh *shadow) earliest(j *Job, t int32) (start float64, ok bool) {
 	}
 	// Enough GPUs are free, but scattered, or without enough CPUs or memory beside
 	// them: that changes when the next job ends. Where none does, jobs without GPUs
-	// hold the CPUs, and nobody knows until when: it is taken to be one run of the job.
+	// hold the CPUs until an unknown time: that is taken to be one run of this job.
 	from := sh.nextEnd[t]
 	if math.IsInf(from, 1) {
 		from = run

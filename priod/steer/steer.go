@@ -1,7 +1,7 @@
 // Package steer gives each pending job near the head of the queue a GPU type, so that
 // jobs which start once and stay share the types as Gavel's allocation divides their
 // time (Narayanan et al., OSDI 2020: allocation in section 4, priorities in section 5).
-// Gavel moves every job at the end of each round; here nobody is evicted, and only jobs
+// Gavel moves every job at the end of each round; here no job is evicted, and only jobs
 // that have not started are given a type.
 //
 // It decides from the snapshot (jobs, nodes), the plan (the order of the queue), the
@@ -15,8 +15,8 @@
 //
 // Decide goes through the jobs in their order. For each it looks at the types allocated
 // to the job, when a shadow schedule of the running jobs and of those before it would
-// start it there, and how long it would run; the least weighed completion time wins. A
-// GPU on which nobody is planned now then goes to the job that it suits best among
+// start it there, and how long it would run; the least weighted completion time wins. A
+// GPU on which no job is planned now then goes to the job that it suits best among
 // those that end no later on it. So a GPU stays idle only while every job that could
 // use it ends sooner elsewhere.
 //
