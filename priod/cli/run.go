@@ -120,7 +120,7 @@ func preview(ctx context.Context, cfg *config.Config, log hclog.Logger) (cycle.R
 
 // ledger is what the daemon knows of allocations, and takes speeds from; an empty
 // one without a state folder.
-func ledger(ctx context.Context, cfg *config.Config, slurm *live.Cluster, set *allocate.AllocationSettings) (*allocate.Ledger, error) {
+func ledger(ctx context.Context, cfg *config.Config, slurm *live.Cluster, set *allocate.Settings) (*allocate.Ledger, error) {
 	if set.Policy.Name == "" {
 		return nil, nil
 	}

@@ -19,9 +19,9 @@ func (c *Config) Features(slurm cycle.Slurm, table *workload.Table, st *cycle.St
 	}
 	set.Allocation.Settings.Table = table
 	set.Evictions = c.Evictions(slurm, st)
-	set.Steering = steer.Feature{Settings: c.Steer(), Helm: st.Helm, Slurm: slurm}
-	st.Memory.Set(c.GiveBack())
-	set.Memory = size.Memory{Memory: st.Memory, Slurm: slurm}
+	set.Steering = steer.Feature{Settings: c.Steer(), Memory: st.Steering, Slurm: slurm}
+	st.GiveBack.Set(c.GiveBack())
+	set.Memory = size.MemoryFeature{GiveBack: st.GiveBack, Slurm: slurm}
 	sizes := c.Sizes()
 	sizes.Table, sizes.Past, sizes.PastAt, sizes.Unread = table, st.Uses.Past, st.Uses.At, st.Uses.Unread
 	st.Sizes.Set(sizes)

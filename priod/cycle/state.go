@@ -26,14 +26,14 @@ type Slurm interface {
 
 // State is what the features remember from one cycle to the next.
 type State struct {
-	Ledger  *allocate.Ledger
-	Journal *evict.Journal
-	Rounds  *evict.Rounds
-	Vetoes  evict.Vetoes
-	Helm    *steer.Helm
-	Memory  *size.GiveBack
-	Sizes   *size.Sizes
-	Uses    Uses
+	Ledger   *allocate.Ledger
+	Journal  *evict.Journal
+	Rounds   *evict.Rounds
+	Vetoes   evict.Vetoes
+	Steering *steer.Memory
+	GiveBack *size.GiveBack
+	Sizes    *size.Sizes
+	Uses     Uses
 }
 
 // Uses are what accounting taught of CPUs and memory; the zero value: nothing.
@@ -46,7 +46,7 @@ type Uses struct {
 // NewState is that of a priod that has seen nothing yet.
 func NewState() *State {
 	return &State{
-		Ledger: &allocate.Ledger{}, Journal: evict.NewJournal(), Rounds: &evict.Rounds{}, Vetoes: evict.Vetoes{}, Helm: &steer.Helm{},
-		Memory: &size.GiveBack{}, Sizes: &size.Sizes{},
+		Ledger: &allocate.Ledger{}, Journal: evict.NewJournal(), Rounds: &evict.Rounds{}, Vetoes: evict.Vetoes{}, Steering: &steer.Memory{},
+		GiveBack: &size.GiveBack{}, Sizes: &size.Sizes{},
 	}
 }

@@ -101,7 +101,7 @@ type Daemon struct {
 	history *cluster.History
 	journal *evict.Journal
 	ledger  *allocate.Ledger
-	helm    steer.Helm
+	steered steer.Memory
 	rounds  evict.Rounds
 	vetoes  evict.Vetoes
 	school  school
@@ -322,7 +322,7 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 	if err != nil {
 		d.acting, d.looked = false, false // another host may have acted by the next cycle
 	} else {
-		d.rivals(result.Strangers, result.Snapshot.At)
+		d.rivals(result.PeerValues, result.Snapshot.At)
 	}
 	return result, took["observe"], err
 }
@@ -337,7 +337,7 @@ func (d *Daemon) features() cycle.Settings {
 // state is what the features remember.
 func (d *Daemon) state() *cycle.State {
 	return &cycle.State{
-		Ledger: d.ledger, Journal: d.journal, Rounds: &d.rounds, Vetoes: d.vetoes, Helm: &d.helm, Memory: &d.memory, Sizes: &d.sizes,
+		Ledger: d.ledger, Journal: d.journal, Rounds: &d.rounds, Vetoes: d.vetoes, Steering: &d.steered, GiveBack: &d.memory, Sizes: &d.sizes,
 		Uses: d.usesKnown(),
 	}
 }

@@ -12,7 +12,7 @@ import (
 // evictions is what a cycle needs to make room.
 func (d *Daemon) evictions() evict.Feature {
 	e := d.Config.Evictions(d.slurm, d.state())
-	if e.Settings.Since, e.Recorder, e.Told = d.since, d.Store, d.told; d.Config.Cycle.FollowController {
+	if e.Settings.Since, e.Recorder, e.OnChange = d.since, d.Store, d.told; d.Config.Cycle.FollowController {
 		e.Slurm = evictor{d.slurm, d}
 	}
 	return e

@@ -44,7 +44,7 @@ func (d *Daemon) readUse(ctx context.Context, now time.Time) {
 	}
 }
 
-// usesKnown are what this cycle sizes waiting jobs by.
+// usesKnown is what this cycle sizes waiting jobs by.
 func (d *Daemon) usesKnown() cycle.Uses {
 	if !d.Config.Sizing.Enabled || d.Config.Speeds.History == 0 {
 		return cycle.Uses{}

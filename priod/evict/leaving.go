@@ -6,21 +6,23 @@ import (
 	"slurmprio/priod/cluster"
 )
 
-// enough is how many evictions of a user's jobs tell more than a declaration.
-const enough = 3
+// enoughEvictions is how many evictions of a user's jobs say more than what a job
+// declares.
+const enoughEvictions = 3
 
-// learned is how jobs of each user really left, lately: for how long, s, and
-// how often not by themselves.
-type learned map[string]*conduct
+// leavingStats are how victims really left lately, by user.
+type leavingStats map[string]*userLeaving
 
-type conduct struct {
+// userLeaving is how one user's victims left.
+type userLeaving struct {
 	took   []float64
 	forced int
 	sorted bool
 }
 
-func (j *Journal) learned() learned {
-	l := learned{}
+// leavingByUser returns how each user's victims left.
+func (j *Journal) leavingByUser() leavingStats {
+	l := leavingStats{}
 	for i := range j.Evictions {
 		e := &j.Evictions[i]
 		if e.User == "" || e.LeftAt.IsZero() || e.How != Exited && e.How != Forced {
@@ -28,7 +30,7 @@ func (j *Journal) learned() learned {
 		}
 		c := l[e.User]
 		if c == nil {
-			c = &conduct{}
+			c = &userLeaving{}
 			l[e.User] = c
 		}
 		c.took = append(c.took, e.LeftAt.Sub(e.SignalledAt).Seconds())
@@ -39,13 +41,13 @@ func (j *Journal) learned() learned {
 	return l
 }
 
-// expect is how long a job will take to leave, and how much of its work is lost
-// beyond that, s: nothing when it saves its state on a signal, unless its owner's
-// jobs mostly do not keep that promise.
-func (l learned) expect(j *cluster.Job, set *Settings, elapsed float64) (grace, unsaved float64) {
+// expect returns how long a job will take to leave, and how much of its work is lost
+// beyond that, in seconds. A job that saves its state on a signal loses nothing, unless
+// its owner's jobs mostly had to be forced out.
+func (l leavingStats) expect(j *cluster.Job, set *Settings, elapsed float64) (grace, unsaved float64) {
 	grace = set.grace(j).Seconds()
 	saves := j.Tag.Signal != ""
-	if c := l[j.User]; c != nil && len(c.took) >= enough {
+	if c := l[j.User]; c != nil && len(c.took) >= enoughEvictions {
 		if !c.sorted {
 			slices.Sort(c.took)
 			c.sorted = true
