@@ -123,7 +123,7 @@ func preview(ctx context.Context, cfg *config.Config, log hclog.Logger) (cycle.R
 	var memory size.GiveBack
 	memory.Set(cfg.GiveBack())
 	set.Memory = size.MemoryFeature{GiveBack: &memory, Slurm: slurm}
-	set.Steering = steer.Feature{Settings: cfg.Steer(), Helm: &steer.Helm{}, Slurm: slurm}
+	set.Steering = steer.Feature{Settings: cfg.Steer(), Memory: &steer.Memory{}, Slurm: slurm}
 	return cycle.Step(ctx, slurm, nil, h, set)
 }
 

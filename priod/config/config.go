@@ -611,10 +611,10 @@ func (c *Config) Steer() steer.Settings {
 	s := &c.Steering
 	set := steer.Settings{
 		Enabled: s.Enabled, MaxWrites: s.WritesPerCycle, Features: map[string]string{},
-		Policy: steer.Rule{Depth: s.Depth, Wait: s.Wait, Least: s.Least, Keep: steer.Defaults.Keep, Away: steer.Defaults.Away, Change: s.Change, Cycles: s.Cycles, Busy: s.Busy},
+		Rule: steer.Rule{Depth: s.Depth, Wait: s.Wait, Least: s.Least, Keep: steer.Defaults.Keep, Away: steer.Defaults.Away, Change: s.Change, Cycles: s.Cycles, Busy: s.Busy},
 	}
 	if c.Rounds.Enabled { // who has the time in the next round may need another type
-		set.Policy.Keep = min(set.Policy.Keep, time.Duration(c.Rounds.Length).Seconds())
+		set.Rule.Keep = min(set.Rule.Keep, time.Duration(c.Rounds.Length).Seconds())
 	}
 	for t, g := range c.GPUTypes {
 		set.Features[t] = g.Feature

@@ -102,7 +102,7 @@ type Daemon struct {
 	history *cluster.History
 	journal *evict.Journal
 	ledger  *allocate.Ledger
-	helm    steer.Helm
+	steered steer.Memory
 	rounds  evict.Rounds
 	vetoes  evict.Vetoes
 	school  school
@@ -316,7 +316,7 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 	d.rounds.Settings = d.Config.RoundSettings()
 	set.Evictions = d.evictions()
 	set.Allocation = allocate.Feature{Ledger: d.ledger, Settings: d.allocation()}
-	set.Steering = steer.Feature{Settings: d.Config.Steer(), Helm: &d.helm, Slurm: d.slurm}
+	set.Steering = steer.Feature{Settings: d.Config.Steer(), Memory: &d.steered, Slurm: d.slurm}
 	set.Sizing = d.sizing(ctx, now)
 	d.memory.Set(d.Config.GiveBack())
 	set.Memory = size.MemoryFeature{GiveBack: &d.memory, Slurm: d.slurm}

@@ -79,7 +79,7 @@ func turning(t *testing.T, more ...uint32) (*fakeSlurm, *atEnd, *cluster.History
 		}
 		shares.Jobs[j.ID] = &plan.Share{Speed: []float64{1}, Time: []float64{.5}, Received: []float64{0}, Owed: []float64{owed}, Run: []float64{8 * 3600}}
 	}
-	set := &atEnd{Feature: e, steering: steer.Feature{Settings: steer.Settings{Enabled: true, Policy: steer.Defaults}, Helm: &steer.Helm{}}}
+	set := &atEnd{Feature: e, steering: steer.Feature{Settings: steer.Settings{Enabled: true, Rule: steer.Defaults}, Memory: &steer.Memory{}}}
 	set.Rounds = &Rounds{Settings: RoundSettings{Enabled: true, Policy: yield.Settings{Round: 1800, Pay: 20}}, due: true}
 	return f, set, h, func() (*ended, error) {
 		t.Helper()

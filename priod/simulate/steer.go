@@ -91,11 +91,11 @@ func (r *steerer) plan(s *virtual.System, waiting, running []virtual.InSystem) [
 				j.Steered = int32(t)
 			}
 			if known.older != nil && s.Now()-known.older[t] < r.set.Away {
-				j.Left |= 1 << uint(t)
+				j.JustLeft |= 1 << uint(t)
 			}
 		}
 		if j.Held = s.Now() - known.bound; j.Steered != steer.Open {
-			j.Left &^= 1 << uint(j.Steered)
+			j.JustLeft &^= 1 << uint(j.Steered)
 		}
 		snap.Jobs = append(snap.Jobs, j)
 	}
