@@ -102,7 +102,7 @@ type Daemon struct {
 	history *cluster.History
 	journal *evict.Journal
 	ledger  *allocate.Ledger
-	helm    steer.Helm
+	steered steer.Memory
 	rounds  evict.Rounds
 	vetoes  evict.Vetoes
 	school  school
@@ -316,10 +316,10 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 	d.rounds.Settings = d.Config.RoundSettings()
 	set.Evictions = d.evictions()
 	set.Allocation = allocate.Feature{Ledger: d.ledger, Settings: d.allocation()}
-	set.Steering = steer.Feature{Settings: d.Config.Steer(), Helm: &d.helm, Slurm: d.slurm}
+	set.Steering = steer.Feature{Settings: d.Config.Steer(), Memory: &d.steered, Slurm: d.slurm}
 	set.Sizing = d.sizing(ctx, now)
 	d.memory.Set(d.Config.GiveBack())
-	set.Memory = size.Memory{Memory: &d.memory, Slurm: d.slurm}
+	set.Memory = size.MemoryFeature{GiveBack: &d.memory, Slurm: d.slurm}
 	result, err = cycle.Step(ctx, slurm, d.Store, d.history, set)
 	if err != nil && d.unfit != "" {
 		err = fmt.Errorf("%s: %w", d.unfit, err) // it may be why the read failed
@@ -328,7 +328,7 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 	if err != nil {
 		d.acting, d.looked = false, false // another host may have acted by the next cycle
 	} else {
-		d.rivals(result.Strangers, result.Snapshot.At)
+		d.rivals(result.PeerValues, result.Snapshot.At)
 	}
 	return result, took["observe"], err
 }

@@ -18,7 +18,7 @@ func (d *Daemon) evictions() evict.Feature {
 	set := d.Config.Eviction()
 	set.Since = d.since
 	return evict.Feature{
-		Settings: set, Slurm: slurm, Journal: d.journal, Recorder: d.Store, Told: d.told, Vetoes: d.vetoes, Rounds: &d.rounds,
+		Settings: set, Slurm: slurm, Journal: d.journal, Recorder: d.Store, OnChange: d.told, Vetoes: d.vetoes, Rounds: &d.rounds,
 	}
 }
 
