@@ -22,11 +22,12 @@ var (
 	mute    = regexp.MustCompile(`[^\p{L}\p{N}_ -]`) // what GitHub leaves out of a heading's anchor
 )
 
-// docPages are the README, the changes and all pages of the docs, with their text.
+// docPages are the README, the other pages at the top and all pages of the docs, with
+// their text.
 func docPages(t *testing.T) (pages []string, texts map[string]string) {
 	t.Helper()
 	texts = map[string]string{}
-	for _, pattern := range []string{"../README.md", "../CHANGELOG.md", "../docs/*.md", "../docs/*/*.md"} {
+	for _, pattern := range []string{"../README.md", "../ARCHITECTURE.md", "../CONTRIBUTING.md", "../CHANGELOG.md", "../docs/*.md", "../docs/*/*.md"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil || len(found) == 0 {
 			t.Fatal(pattern, err)
@@ -75,6 +76,23 @@ func TestDocsAreLinked(t *testing.T) {
 	for _, page := range pages[1:] {
 		if !from[page] {
 			t.Errorf("README.md does not lead to %s", page)
+		}
+	}
+}
+
+var source = regexp.MustCompile("`((?:priod|slurmplug|sbatchwrap|sql|etc|tests|docs)/[a-zA-Z0-9_./-]+)`")
+
+// Whoever follows ARCHITECTURE.md or CONTRIBUTING.md to a file or folder finds it.
+func TestPagesNameFilesThatExist(t *testing.T) {
+	for _, page := range []string{"../ARCHITECTURE.md", "../CONTRIBUTING.md"} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range source.FindAllStringSubmatch(string(text), -1) {
+			if _, err := os.Stat(filepath.Join("..", m[1])); err != nil && !strings.Contains(m[1], "NAME") && !strings.Contains(m[1], "VERSION") {
+				t.Errorf("%s names %s, which is not there", page, m[1])
+			}
 		}
 	}
 }

@@ -315,7 +315,7 @@ func TestExclude(t *testing.T) {
 }
 
 // A job is allocated no time where it cannot run, unless it could run nowhere then.
-func TestExcept(t *testing.T) {
+func TestWithout(t *testing.T) {
 	for _, c := range []struct {
 		fits []bool
 		out  placement.Types

@@ -11,11 +11,11 @@ import (
 // level, at most its fastest speed, and constant from the level where it was held.
 type Ascent interface {
 	market.Target
-	Top() float64                  // nobody rises above this level
-	Rising(class int) bool         // neither held nor at its fastest for good
+	Top() float64                  // above this level no class rises
+	Rising(class int) bool         // it is neither held nor at its fastest speed for good
 	Hold(class int, level float64) // its target stays what it is at this level
-	AfterHolds(level float64)      // all that were to be held at this level are
-	Cap(class int) (level float64) // where it comes to its fastest
+	AfterHolds(level float64)      // is called when all classes that stop at this level are held
+	Cap(class int) (level float64) // the level at which it reaches its fastest speed
 }
 
 // raise finds the lexicographic max-min allocation over the ascent (Gavel, section 4.3,
@@ -129,11 +129,11 @@ func newClimb(c *Classes, rise curve) *climb {
 }
 
 func (a *climb) At(class int, level float64) (rate, slope float64) {
-	if stays := a.heldRate[class]; stays == stays {
-		return stays, 0
+	if held := a.heldRate[class]; !math.IsNaN(held) {
+		return held, 0
 	}
 	rate, slope = a.at(class, level)
-	if rate >= a.fastest[class] || rate != rate {
+	if rate >= a.fastest[class] || math.IsNaN(rate) {
 		return a.fastest[class], 0
 	}
 	return rate, slope
@@ -150,7 +150,7 @@ func (a *climb) Top() float64 {
 }
 
 func (a *climb) Rising(class int) bool {
-	return a.heldRate[class] != a.heldRate[class] && a.fastest[class] > 0 && !math.IsInf(a.Cap(class), 1)
+	return math.IsNaN(a.heldRate[class]) && a.fastest[class] > 0 && !math.IsInf(a.Cap(class), 1)
 }
 
 func (a *climb) Cap(class int) float64 { return a.level(class, a.fastest[class]) }
@@ -176,7 +176,7 @@ func lowest(c *Classes, rise curve, rate []float64) float64 {
 	least := math.Inf(1)
 	for i := range c.Jobs {
 		if c.Jobs[i].Fastest() > 0 {
-			if l := rise.level(i, rate[i]); l == l {
+			if l := rise.level(i, rate[i]); !math.IsNaN(l) {
 				least = min(least, l)
 			}
 		}

@@ -123,7 +123,7 @@ func (a *entities) layLine(g *group, level, inner float64) {
 	if g.fifo {
 		next := level
 		for _, i := range g.member {
-			if a.heldRate[i] == a.heldRate[i] {
+			if !math.IsNaN(a.heldRate[i]) {
 				continue
 			}
 			if a.start[i] >= level {
@@ -136,13 +136,13 @@ func (a *entities) layLine(g *group, level, inner float64) {
 	}
 	sum := 0.0
 	for _, i := range g.member {
-		if a.heldRate[i] != a.heldRate[i] && a.most[i] > inner {
+		if math.IsNaN(a.heldRate[i]) && a.most[i] > inner {
 			sum += a.weight[i]
 		}
 	}
 	g.level, g.inner, g.slope = g.level[:0], g.inner[:0], g.slope[:0]
 	for _, i := range g.member {
-		if a.heldRate[i] == a.heldRate[i] || a.most[i] <= inner {
+		if !math.IsNaN(a.heldRate[i]) || a.most[i] <= inner {
 			continue
 		}
 		slope := g.weight / sum
@@ -173,8 +173,8 @@ func (g *group) when(inner float64) float64 {
 }
 
 func (a *entities) At(class int, level float64) (rate, slope float64) {
-	if stays := a.heldRate[class]; stays == stays {
-		return stays, 0
+	if held := a.heldRate[class]; !math.IsNaN(held) {
+		return held, 0
 	}
 	g := &a.groups[a.of[class]]
 	var inner float64
@@ -202,7 +202,7 @@ func (a *entities) Top() float64 {
 	return top
 }
 
-func (a *entities) Rising(class int) bool { return a.heldRate[class] != a.heldRate[class] }
+func (a *entities) Rising(class int) bool { return math.IsNaN(a.heldRate[class]) }
 
 func (a *entities) Cap(class int) float64 {
 	g := &a.groups[a.of[class]]

@@ -9,6 +9,23 @@ import (
 	"slurmprio/priod/plan"
 )
 
+// Reasons of this package beside preemption's, for a TE job and for a candidate.
+const (
+	Unhelpful  preemption.Why = "slurm-waits"       // it waits for something that no eviction gives
+	Constraint preemption.Why = "constraint"        // it names nodes or features that leave no choice, or that priod cannot parse
+	TooSoon    preemption.Why = "released-recently" // its last claim failed
+	NoGPUs     preemption.Why = "no-gpus"
+	LongGrace  preemption.Why = "grace-too-long" // Settings.MaxGrace
+	Scattered  preemption.Why = "uneven"         // what it takes of each of its nodes is not known
+	Vetoed     preemption.Why = "not-requeueable"
+	Expedited  preemption.Why = "expedited-requeue"
+	Held       preemption.Why = "held"
+	LaterTurn  preemption.Why = "later"         // maxTrials stand before it
+	Uncounted  preemption.Why = "not-allocated" // at the end of a round: the allocation does not count it
+	TookOver   preemption.Why = "took-over"     // Settings.Since: another priod's victims may be in their grace
+	ArrayLimit preemption.Why = "array-limit"   // as many tasks of its array run, or have a claim, as may run at a time
+)
+
 // reasonTexts say what became of a TE job, or why a candidate stays.
 var reasonTexts = map[preemption.Why]string{
 	preemption.Evicts:     "others leave for it",
@@ -90,20 +107,3 @@ func (c *Choice) Annotate(p *plan.Plan) {
 		}
 	}
 }
-
-// Reasons of this package beside preemption's, for a TE job and for a candidate.
-const (
-	Unhelpful  preemption.Why = "slurm-waits"       // it waits for something that no eviction gives
-	Constraint preemption.Why = "constraint"        // it names nodes or features that leave no choice, or that priod cannot parse
-	TooSoon    preemption.Why = "released-recently" // its last claim failed
-	NoGPUs     preemption.Why = "no-gpus"
-	LongGrace  preemption.Why = "grace-too-long" // Settings.MaxGrace
-	Scattered  preemption.Why = "uneven"         // what it takes of each of its nodes is not known
-	Vetoed     preemption.Why = "not-requeueable"
-	Expedited  preemption.Why = "expedited-requeue"
-	Held       preemption.Why = "held"
-	LaterTurn  preemption.Why = "later"         // maxTrials stand before it
-	Uncounted  preemption.Why = "not-allocated" // at the end of a round: the allocation does not count it
-	TookOver   preemption.Why = "took-over"     // Settings.Since: another priod's victims may be in their grace
-	ArrayLimit preemption.Why = "array-limit"   // as many tasks of its array run, or have a claim, as may run at a time
-)

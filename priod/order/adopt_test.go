@@ -50,7 +50,7 @@ func TestPeersValuesAreAdopted(t *testing.T) {
 	}
 }
 
-func TestStrangersAreOnlyPriodsValues(t *testing.T) {
+func TestPeerValuesAreOnlyPriodsValues(t *testing.T) {
 	c, h := newController(), cluster.NewHistory()
 	for id, value := range []int64{77, -500_000, 500_000, 2_100_000_000, 100_000} {
 		c.add(uint32(id), "be", 0, 0, start)

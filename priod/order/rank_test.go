@@ -243,7 +243,7 @@ func BenchmarkRank(b *testing.B) {
 }
 
 // A Slurm without accounting gives no accounts, a trace often no users.
-func TestJobsOfNobodyShareNoPurse(t *testing.T) {
+func TestJobsWithoutAUserShareNoBudget(t *testing.T) {
 	set := plan.Classes{Account: plan.Budget{GPUs: 1, TimeLimit: time.Hour}, User: plan.Budget{GPUs: 1}}
 	nobody := func(id uint32, limit time.Duration) cluster.Job {
 		j := pending(id, "te")

@@ -5,4 +5,4 @@
 # Times and processor loads differ from one recording to the next.
 set -eu
 cd "$(dirname "$0")/.."
-exec go test -count=1 -run '^TestRecord(Signals)?$' . -record -v
+exec go test -count=1 -run '^TestRecord(Asked|Usage|Signals)?$' . -record -v
