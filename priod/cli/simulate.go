@@ -215,6 +215,7 @@ func simulation(ctx context.Context, c *cli.Context, bar io.Writer) (*simulated,
 		in.Learning = speed.Settings{Within: cfg.Speeds.Within}
 	}
 	if spec.Order == "priod" {
+		shorten(c, cfg)
 		in.Config, in.Table = cfg, table
 		if cfg.Steering.Enabled && !c.IsSet("backfill") { // a job that waits for its GPU type must not block all others
 			s.spec.Backfill = string(virtual.EASY)
@@ -242,6 +243,34 @@ func simulation(ctx context.Context, c *cli.Context, bar io.Writer) (*simulated,
 		s.notes = append(s.notes, fmt.Sprintf("%d allocations failed in all", s.failed))
 	}
 	return s, err
+}
+
+// shorten lets flags stand for the keys of priod.toml that they are short forms of. The
+// other ones, of which simulate knows, are in its Spec.
+func shorten(c *cli.Context, cfg *config.Config) {
+	p, s, r := &cfg.Preemption, &cfg.Steering, &cfg.Rounds
+	for name, set := range map[string]func(){
+		"fitgpp-s":                   func() { p.FitGppS = c.Float64("fitgpp-s") },
+		"fitgpp-fallback":            func() { p.FitGppFallback = c.String("fitgpp-fallback") },
+		"max-evictions":              func() { p.MaxEvictions = c.Int("max-evictions") },
+		"min-runtime":                func() { p.MinRun = config.Duration(c.Duration("min-runtime")) },
+		"eviction-rise":              func() { p.Rise = c.Float64("eviction-rise") },
+		"urgency":                    func() { p.Urgency = c.Float64("urgency") },
+		"min-gain":                   func() { p.MinGain = config.Duration(c.Duration("min-gain")) },
+		"evictions-at-once":          func() { p.MaxAtOnce = c.Int("evictions-at-once") },
+		"evictions-per-hour":         func() { p.MaxPerHour = c.Int("evictions-per-hour") },
+		"eviction-gpu-hours-per-day": func() { p.GPUHoursPerDay = c.Float64("eviction-gpu-hours-per-day") },
+		"steering-cycle":             func() { cfg.Cycle.Interval = config.Duration(c.Duration("steering-cycle")) },
+		"steering-wait":              func() { s.Wait = c.Float64("steering-wait") },
+		"steering-depth":             func() { s.Depth = c.Int("steering-depth") },
+		"steering-busy":              func() { s.Busy = c.Bool("steering-busy") },
+		"lead":                       func() { r.Lead = config.Duration(c.Duration("lead")) },
+		"round-pay":                  func() { r.Pay = c.Float64("round-pay") },
+	} {
+		if c.IsSet(name) {
+			set()
+		}
+	}
 }
 
 // trouble keeps the first problem that the optimiser failed on, and counts.

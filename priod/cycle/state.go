@@ -50,3 +50,6 @@ func NewState() *State {
 		GiveBack: &size.GiveBack{}, Sizes: &size.Sizes{},
 	}
 }
+
+// Evictions are the rows of claims and evictions that a Recorder makes safe.
+type Evictions = evict.Turn

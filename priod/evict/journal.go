@@ -171,12 +171,12 @@ func (j *Journal) Urgent() (jobs []Target) {
 	claims, evictions := j.live()
 	for i := range claims {
 		if c := &claims[i]; c.Open() || c.Resv != "" {
-			jobs = append(jobs, Target{c.Job, c.RawID})
+			jobs = append(jobs, Target{Job: c.Job, RawID: c.RawID})
 		}
 	}
 	for i := range evictions {
 		if e := &evictions[i]; e.Open() && e.State != Restored {
-			jobs = append(jobs, Target{e.Job, e.RawID})
+			jobs = append(jobs, Target{Job: e.Job, RawID: e.RawID})
 		}
 	}
 	return unique(jobs)
@@ -188,12 +188,12 @@ func (j *Journal) Idle() (waiting, pinned []Target) {
 	claims, evictions := j.live()
 	for i := range claims {
 		if c := &claims[i]; !c.Open() && c.Pin != "" {
-			pinned = append(pinned, Target{c.Job, c.RawID})
+			pinned = append(pinned, Target{Job: c.Job, RawID: c.RawID})
 		}
 	}
 	for i := range evictions {
 		if e := &evictions[i]; e.State == Restored {
-			waiting = append(waiting, Target{e.Job, e.RawID})
+			waiting = append(waiting, Target{Job: e.Job, RawID: e.RawID})
 		}
 	}
 	return unique(waiting), unique(pinned)

@@ -9,6 +9,7 @@ import (
 	"slurmprio/priod/config"
 	"slurmprio/priod/placement"
 	"slurmprio/priod/simulate/ideal/policies"
+	"slurmprio/priod/simulate/ideal/preempt"
 	"slurmprio/priod/simulate/ideal/published"
 	"slurmprio/priod/simulate/ideal/rounds"
 	"slurmprio/priod/simulate/metrics"
@@ -112,7 +113,7 @@ func slurm(ctx context.Context, spec Spec, in Input) (Result, error) {
 		opt.Speedup = in.speedup
 	}
 	if spec.evicts() && spec.Order != "priod" {
-		opt.Evict = newEvictor(spec).decide
+		opt.Evict = preempt.Evict(spec.Eviction, preempt.Costs{Grace: o.Grace, Checkpoint: o.Checkpoint, Restart: o.Restart})
 	}
 	r, err := virtual.Run(ctx, in.Cluster, jobs, opt)
 	return Result{Types: r.Types, Jobs: r.Jobs, Outcomes: r.Outcomes, Series: r.Series}, err

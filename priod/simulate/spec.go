@@ -113,6 +113,9 @@ func (s *Spec) Check() error {
 		s.Yield = yield.Defaults
 	}
 	s.steeredDefaults()
+	if err := s.priodDefaults(); err != nil {
+		return err
+	}
 	for _, d := range []struct {
 		choice Choice
 		value  *string
@@ -165,6 +168,24 @@ func (s *Spec) sizes() bool {
 // steers tells whether jobs are bound to GPU types on a Slurm.
 func (s *Spec) steers() bool {
 	return s.Engine != "rounds" && s.Allocation != "" && s.Allocation != "none"
+}
+
+// priodDefaults are what flags mean that stand for priod's own features: --preemption
+// least-loss is --order priod beside the order that Slurm has.
+func (s *Spec) priodDefaults() error {
+	if s.Engine == "rounds" || s.Preemption != string(preemption.LeastLoss) || s.Order == "priod" {
+		return nil
+	}
+	switch s.Order {
+	case "":
+		s.SlurmOrder = cmp.Or(s.SlurmOrder, "fifo")
+	case "fifo", "multifactor":
+		s.SlurmOrder = s.Order
+	default:
+		return fmt.Errorf("--preemption %s is --order priod with preemption.enabled, which stands before what Slurm itself orders by: fifo or multifactor, not %s", s.Preemption, s.Order)
+	}
+	s.Order = "priod"
+	return nil
 }
 
 // steeredDefaults are those that differ where jobs are steered: a steered head

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/evict"
+	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 )
 
@@ -20,15 +20,15 @@ type pastRun struct {
 }
 
 // Look shows single jobs as they are now, ended ones as accounting does.
-func (s *slurm) Look(_ context.Context, targets []evict.Target) (map[cluster.JobID]evict.Sight, error) {
-	sights := make(map[cluster.JobID]evict.Sight, len(targets))
+func (s *slurm) Look(_ context.Context, targets []plan.Target) (map[cluster.JobID]plan.Sight, error) {
+	sights := make(map[cluster.JobID]plan.Sight, len(targets))
 	for _, t := range targets {
 		j := s.known[t.Job]
 		if j == nil {
 			sights[t.Job] = s.past(t.Job)
 			continue
 		}
-		sight := evict.Sight{Job: s.snapshot.Jobs[j.row], CanRequeue: true, ReqNodes: s.asks(j)}
+		sight := plan.Sight{Job: s.snapshot.Jobs[j.row], CanRequeue: true, ReqNodes: s.asks(j)}
 		if j.state == exited {
 			sight.Final, sight.ExitCode = "FAILED", 1 // it has saved its state and says that it is not done
 		}
@@ -38,29 +38,29 @@ func (s *slurm) Look(_ context.Context, targets []evict.Target) (map[cluster.Job
 }
 
 // past is what accounting knows of a job that has left the queue.
-func (s *slurm) past(id cluster.JobID) evict.Sight {
+func (s *slurm) past(id cluster.JobID) plan.Sight {
 	r, ran := s.ended[id]
 	if !ran {
-		return evict.Sight{Gone: true}
+		return plan.Sight{Gone: true}
 	}
-	return evict.Sight{
+	return plan.Sight{
 		Job:  cluster.Job{ID: id, User: r.user, State: cluster.Other, Start: instant(r.start), NodeList: "n0"},
 		Gone: true, Final: "COMPLETED", End: instant(r.end),
 	}
 }
 
 // Excluded are the nodes that a waiting job refuses: none does in a trace.
-func (s *slurm) Excluded(context.Context, evict.Target) (string, error) { return "", nil }
+func (s *slurm) Excluded(context.Context, plan.Target) (string, error) { return "", nil }
 
 // AtOnce is how many tasks of an array may run at a time: a trace has no arrays.
-func (s *slurm) AtOnce(context.Context, evict.Target) (int, error) { return 0, nil }
+func (s *slurm) AtOnce(context.Context, plan.Target) (int, error) { return 0, nil }
 
 // Do carries out commands as scontrol and scancel do: at once, and the scheduler looks
 // again.
-func (s *slurm) Do(_ context.Context, commands []evict.Command) []evict.Result {
-	results := make([]evict.Result, len(commands))
+func (s *slurm) Do(_ context.Context, commands []plan.Command) []plan.Result {
+	results := make([]plan.Result, len(commands))
 	for i, c := range commands {
-		results[i] = evict.Result{Command: c, Status: slurmplug.Applied}
+		results[i] = plan.Result{Command: c, Status: slurmplug.Applied}
 		if err := s.do(&c); err != nil {
 			results[i].Status, results[i].Message = slurmplug.Refused, err.Error()
 		}
@@ -68,16 +68,16 @@ func (s *slurm) Do(_ context.Context, commands []evict.Command) []evict.Result {
 	return results
 }
 
-func (s *slurm) do(c *evict.Command) error {
+func (s *slurm) do(c *plan.Command) error {
 	s.commanded, s.e.moved = true, true
 	switch c.Verb {
-	case evict.Reserve:
+	case plan.Reserve:
 		nodes, err := s.nodesNamed(c.Nodes)
 		if err == nil {
 			s.e.reserveNodes(c.Value, nodes, c.For.Seconds())
 		}
 		return err
-	case evict.Free:
+	case plan.Free:
 		s.e.unreserve(c.Value)
 		return nil
 	}
@@ -86,13 +86,13 @@ func (s *slurm) do(c *evict.Command) error {
 		return fmt.Errorf("invalid job id %s", c.Job)
 	}
 	switch c.Verb {
-	case evict.Signal:
+	case plan.Signal:
 		return s.signal(j)
-	case evict.Requeue:
+	case plan.Requeue:
 		return s.requeue(j, c.Value)
-	case evict.Begin:
+	case plan.Begin:
 		return s.begin(j, c.Value)
-	case evict.Pin, evict.Unpin:
+	case plan.Pin, plan.Unpin:
 		return s.pin(j, c.Value)
 	}
 	return fmt.Errorf("the virtual Slurm cannot %s", c.Verb)

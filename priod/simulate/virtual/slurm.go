@@ -10,7 +10,6 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/cycle"
-	"slurmprio/priod/evict"
 	"slurmprio/priod/placement"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
@@ -385,4 +384,4 @@ func (memory) Planned(context.Context, plan.Seen) error   { return nil }
 func (memory) Done(context.Context, []plan.Outcome) error { return nil }
 
 // SaveEvictions has nothing to keep: the journal itself is.
-func (memory) SaveEvictions(context.Context, *evict.Turn) error { return nil }
+func (memory) SaveEvictions(context.Context, *cycle.Evictions) error { return nil }
