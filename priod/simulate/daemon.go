@@ -45,7 +45,7 @@ func (s *Spec) configured(in *Input) (*config.Config, error) {
 		c.Sizing.Enabled, c.Sizing.Mechanism = true, s.Sizing
 	}
 	if err := c.Check(); err != nil {
-		return nil, err
+		return nil, virtual.OptionError(err.Error())
 	}
 	return &c, s.shows(&c, in)
 }
