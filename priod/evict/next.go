@@ -192,6 +192,9 @@ func sameHosts(a, b string) bool {
 	return slices.Equal(x, y)
 }
 
+// Asks tells whether the job asks for these nodes, and no others.
+func (s *Sight) Asks(nodes string) bool { return sameHosts(s.ReqNodes, nodes) }
+
 // isPinned tells whether the waiting job names its place, if it has to: until then
 // nobody leaves for it.
 func (n *next) isPinned(c *Claim) bool {

@@ -347,7 +347,7 @@ func (s *Store) savePlanned(ctx context.Context, tx *sql.Tx, number int64, seen 
 		if err != nil {
 			return nil, err
 		}
-		line := s.undo.Line(a, at)
+		line := s.undo.Line(a, &seen.Snapshot.Jobs[e.at], at)
 		line.User, line.Submit = e.user.Value(), instant(e.submit)
 		changes = append(changes, line)
 	}

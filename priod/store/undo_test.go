@@ -182,3 +182,27 @@ func TestResetBesideTheDaemon(t *testing.T) {
 		t.Errorf("%+v", d.history.Written)
 	}
 }
+
+// A job has left, its line has not, and another user's job gets its id: what that user
+// asked for is what an undo puts back.
+func TestUndoOfALaterJobWithTheId(t *testing.T) {
+	dir := t.TempDir()
+	first, second := pending(1, "te"), pending(1, "te")
+	first.Nice = 30
+	second.Nice, second.User, second.Submit = 50, "bob", epoch.Add(time.Hour)
+	d := newDaemon(t, dir, first, pending(2, "be"))
+	d.settings.Decide.Lever, d.settings.Decide.NiceLimit = slurmplug.Nice, 100
+	d.cycle()
+	d.snapshot.Jobs = []cluster.Job{pending(2, "be")}
+	d.cycle()
+	d.snapshot.At = epoch.Add(2 * time.Hour)
+	d.snapshot.Jobs = append(d.snapshot.Jobs, second)
+	d.cycle()
+	u := openUndo(t, dir)
+	if c := u.Last(first.ID); c == nil || c.User != "bob" || c.Was != "50" || c.UserNice != "50" {
+		t.Errorf("%+v", c)
+	}
+	if w := u.Written()[first.ID]; w.Original != 50 {
+		t.Errorf("%+v", w)
+	}
+}

@@ -27,7 +27,7 @@ func FuzzUndo(f *testing.F) {
 			t.Fatalf("%d lines, %d damaged, %d bytes of %d, %d changes", u.lines, u.damaged, u.file.Good, len(text), len(u.Changes()))
 		}
 		u.Written()
-		added := u.Line(action(4, slurmplug.SiteFactor, "0", "1", "0"), epoch)
+		added := line(u, action(4, slurmplug.SiteFactor, "0", "1", "0"), epoch)
 		u.take(added)
 		written, err := journalText(u.Changes())
 		if err != nil {

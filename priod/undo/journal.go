@@ -153,6 +153,16 @@ func (u *Journal) Find(id cluster.JobID, l slurmplug.Lever) *Change {
 	return u.latest(id, func(c *Change) bool { return c.Lever == l })
 }
 
+// last is Last, of those changes that are of j.
+func (u *Journal) last(id cluster.JobID, j *cluster.Job) *Change {
+	return u.latest(id, func(c *Change) bool { return c.Lever.Ranks() && c.Of(j) })
+}
+
+// find is Find, of those changes that are of j.
+func (u *Journal) find(id cluster.JobID, l slurmplug.Lever, j *cluster.Job) *Change {
+	return u.latest(id, func(c *Change) bool { return c.Lever == l && c.Of(j) })
+}
+
 // latest is the last change of a job, or else of its array, that counts.
 func (u *Journal) latest(id cluster.JobID, counts func(*Change) bool) *Change {
 	for _, id := range []cluster.JobID{id, slurmplug.Plain(id.ID)} {
@@ -174,9 +184,10 @@ func (u *Journal) Older(id cluster.JobID) []cluster.Sent {
 	return u.older[id]
 }
 
-// Line is the line for an action; what was there first is carried over from
-// earlier lines. The caller says whose job it is.
-func (u *Journal) Line(a plan.Action, at time.Time) *Change {
+// Line is the line for an action on a job; what was there first is carried over from
+// earlier lines, unless they are of an earlier job with the same id. The caller says
+// whose job it is.
+func (u *Journal) Line(a plan.Action, j *cluster.Job, at time.Time) *Change {
 	c := &Change{
 		Time: at.UTC(), Job: a.Job, Tasks: a.Tasks, Part: a.Part,
 		Lever: journalled(a.Lever), Was: a.Before, From: a.Before, To: a.After, UserNice: a.UserNice,
@@ -191,18 +202,19 @@ func (u *Journal) Line(a plan.Action, at time.Time) *Change {
 	if len(ids) == 0 {
 		return c
 	}
-	first := u.Find(ids[0], c.Lever)
+	first := u.find(ids[0], c.Lever, j)
 	if !c.Lever.Ranks() {
 		c.Was = a.Was
 		if first != nil && first.Was == c.Was {
-			c.Sent = first.requested().Older
+			sent := first.requested().Next(c.To, false, at).Older // what first sent may yet arrive, or be in a task
+			c.Sent = slices.DeleteFunc(sent, func(v string) bool { return v == c.From })
 		}
 		return c
 	}
 	if first != nil {
 		c.Was = first.Was
 	}
-	if last := u.Last(ids[0]); last != nil && last.Lever == c.Lever {
+	if last := u.last(ids[0], j); last != nil && last.Lever == c.Lever {
 		c.UserNice = last.UserNice
 	}
 	return c

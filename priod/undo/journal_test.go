@@ -31,12 +31,15 @@ func write(t testing.TB, u *Journal, actions ...plan.Action) {
 	t.Helper()
 	var lines []*Change
 	for _, a := range actions {
-		lines = append(lines, u.Line(a, epoch))
+		lines = append(lines, line(u, a, epoch))
 	}
 	if err := u.Append(lines); err != nil {
 		t.Fatal(err)
 	}
 }
+
+// line is that of an action on a job of nobody's.
+func line(u *Journal, a plan.Action, at time.Time) *Change { return u.Line(a, &cluster.Job{}, at) }
 
 func diffUndo(a, b *Journal) string {
 	return cmp.Diff(a.Changes(), b.Changes(), cmpopts.IgnoreUnexported(Change{}))
@@ -137,7 +140,7 @@ func TestUndoDiskFull(t *testing.T) {
 	fill(t, dir, filepath.Join(dir, "ballast"))
 	var lines []*Change
 	for i := range uint32(200) {
-		lines = append(lines, u.Line(action(10+i, slurmplug.SiteFactor, "0", "1", "0"), epoch))
+		lines = append(lines, line(u, action(10+i, slurmplug.SiteFactor, "0", "1", "0"), epoch))
 	}
 	if err := u.Append(lines); err == nil || !strings.Contains(err.Error(), "no space") {
 		t.Fatal(err)
@@ -178,7 +181,7 @@ func TestUndoRoundTrip(t *testing.T) {
 				err = u.keep(func(c *Change) bool { return c.Job.ID%2 == odd })
 			case 1:
 				u.Forget(map[uint32]bool{rapid.Uint32Range(1, 4).Draw(rt, "forget"): true})
-				err = u.Append([]*Change{u.Line(action(9, slurmplug.Nice, "0", "1", "0"), epoch)})
+				err = u.Append([]*Change{line(u, action(9, slurmplug.Nice, "0", "1", "0"), epoch)})
 			default:
 				var lines []*Change
 				for range rapid.IntRange(1, 4).Draw(rt, "lines") {
@@ -191,7 +194,7 @@ func TestUndoRoundTrip(t *testing.T) {
 					case 1:
 						a.Job.Task = rapid.Int32Range(0, 3).Draw(rt, "task")
 					}
-					lines = append(lines, u.Line(a, epoch.Add(time.Minute)))
+					lines = append(lines, line(u, a, epoch.Add(time.Minute)))
 				}
 				err = u.Append(lines)
 				if err == nil && rapid.IntRange(0, 4).Draw(rt, "back") == 0 {

@@ -24,7 +24,22 @@ func (u *Journal) Written() map[cluster.JobID]cluster.Written {
 func (u *Journal) writtenInto(id cluster.JobID, c *Change) cluster.Written {
 	w := c.written()
 	w.Older = u.Older(id)
+	if a := u.ofArray(c, id); a != nil {
+		array := a.written()
+		w.Older = append(slices.Clone(w.Older), cluster.Sent{Value: array.Value, Until: a.Time}, cluster.Sent{Value: array.Tried, Until: a.Time})
+	}
 	return w
+}
+
+// ofArray is the change of a task's array that came after the last one of the task
+// itself: it reached the task, too, if that one did not; nil when there is none.
+func (u *Journal) ofArray(c *Change, task cluster.JobID) *Change {
+	for _, a := range u.changes[slurmplug.Plain(task.ID)] {
+		if a.Lever == c.Lever && a.seq > c.seq && a.Was == c.Was {
+			return a
+		}
+	}
+	return nil
 }
 
 // Requests is what the journal tells about values that priod may have left in
@@ -42,10 +57,33 @@ func (u *Journal) Requests() map[cluster.JobID]map[slurmplug.Lever]cluster.Reque
 // Former is what the journal tells about values that priod may have left in a job that
 // was gone from the queue for a while.
 func (u *Journal) Former(j *cluster.Job) (w cluster.Written, requests map[slurmplug.Lever]cluster.Requested) {
-	if c := u.Last(j.ID); c != nil && c.Of(j) {
-		w = u.writtenInto(j.ID, c)
+	return u.knownOf(j.ID, j)
+}
+
+// knownOf is what those changes of an id tell that are of j.
+func (u *Journal) knownOf(id cluster.JobID, j *cluster.Job) (w cluster.Written, requests map[slurmplug.Lever]cluster.Requested) {
+	if c := u.last(id, j); c != nil {
+		w = u.writtenInto(id, c)
 	}
-	return w, u.requests(j.ID, func(c *Change) bool { return c.Of(j) })
+	return w, u.requests(id, func(c *Change) bool { return c.Of(j) })
+}
+
+// disown drops from h what is known of earlier jobs with the ids of j.
+func (u *Journal) disown(h *cluster.History, j *cluster.Job) {
+	if u.latest(j.ID, func(c *Change) bool { return !c.Of(j) }) == nil && u.latest(j.FirstTask(), func(c *Change) bool { return !c.Of(j) }) == nil {
+		return
+	}
+	for _, id := range []cluster.JobID{j.ID, j.FirstTask(), slurmplug.Plain(j.ID.ID)} {
+		delete(h.Written, id)
+		delete(h.Requests, id)
+		w, requests := u.knownOf(id, j)
+		if w.Lever != "" {
+			h.Written[id] = w
+		}
+		if requests != nil {
+			h.Requests[id] = requests
+		}
+	}
 }
 
 // Of is what the journal tells about the request of a user's job, or of its array.
@@ -62,10 +100,14 @@ func (u *Journal) requests(id cluster.JobID, counts func(*Change) bool) map[slur
 			if !c.inRequest() || !counts(c) {
 				continue
 			}
+			r := c.requested()
+			if a := u.ofArray(c, id); a != nil && counts(a) {
+				r.Older = slices.Concat(r.Older, a.Sent, []string{a.From, a.To})
+			}
 			if all == nil {
 				all = map[slurmplug.Lever]cluster.Requested{}
 			}
-			all[c.Lever] = c.requested()
+			all[c.Lever] = r
 		}
 	}
 	return all

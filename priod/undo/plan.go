@@ -1,16 +1,15 @@
 package undo
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/evict"
 	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
-	"slurmprio/priod/size"
 	"slurmprio/priod/steer"
 	"slurmprio/slurmplug"
 )
@@ -28,20 +27,54 @@ type Survey struct {
 func NewSurvey(j *Journal, recorded *cluster.History, s *cluster.Snapshot) *Survey {
 	v := &Survey{journal: j, snapshot: s, history: j.known(recorded)}
 	v.written = maps.Clone(v.history.Written)
+	for i := range s.Jobs {
+		j.disown(v.history, &s.Jobs[i])
+	}
 	v.history.Observe(s) // tasks that were split off inherit from their array
 	return v
 }
 
-// Unseen are the waiting jobs into which priod wrote a size, and those into which it
-// wrote a memory. A poll shows neither: look closer before Plan.
-func (v *Survey) Unseen() (sizes, memory []*cluster.Job) {
+// Unseen are the waiting jobs into which priod wrote what a poll does not show.
+type Unseen struct {
+	Sizes  []*cluster.Job // to be read into their Asked
+	Memory []*cluster.Job // to be read into their AskedMB
+	Pinned []evict.Target // whose nodes an eviction named
+}
+
+// Unseen says where to look closer before Plan.
+func (v *Survey) Unseen() (u Unseen) {
 	for i := range v.snapshot.Jobs {
 		j := &v.snapshot.Jobs[i]
-		if _, written := v.history.Requests[j.ID][slurmplug.Size]; written && j.State == cluster.Pending {
-			sizes = append(sizes, j)
+		if j.State != cluster.Pending {
+			continue
+		}
+		if _, written := v.history.Requests[j.ID][slurmplug.Size]; written {
+			u.Sizes = append(u.Sizes, j)
+		}
+		if _, written := v.history.Requests[j.ID][slurmplug.MinMemoryNode]; written {
+			u.Memory = append(u.Memory, j)
+		}
+		if v.pin(j) != nil {
+			u.Pinned = append(u.Pinned, evict.Target{Job: j.ID, RawID: j.RawID})
 		}
 	}
-	return sizes, size.Lowered(v.snapshot, v.history)
+	return u
+}
+
+// pin is the line of a job's nodes that an eviction named; nil when there is none.
+func (v *Survey) pin(j *cluster.Job) *Change {
+	pin := v.journal.find(j.ID, slurmplug.ReqNodeList, j)
+	if pin != nil && pin.Job == j.ID && pin.To != "" {
+		return pin
+	}
+	return nil
+}
+
+// Closer is what closer looks told, beside what they read into jobs. One that failed
+// holds up nothing else.
+type Closer struct {
+	Sights         map[cluster.JobID]evict.Sight // of the pinned
+	NoSize, NoNode error                         // why some were not read; nil: all were
 }
 
 // Plan is what takes everything back, as far as that is possible now.
@@ -51,19 +84,19 @@ type Plan struct {
 	Gone    int            // jobs with a place in the order by priod that left the queue
 
 	survey *Survey
+	seen   Closer
 	lost   []*Change        // lines that the journal lacks
 	stay   map[*Change]bool // lines of running jobs, should they be requeued, and of constraints put back in part
 }
 
-// Plan plans the reset of a priod with these settings. Doubts are what kept the unseen
-// from being read, nil for none: they hold up nothing else.
-func (v *Survey) Plan(set order.Settings, doubts error) *Plan {
-	p := &Plan{survey: v, stay: map[*Change]bool{}}
+// Plan plans the reset of a priod with these settings.
+func (v *Survey) Plan(set order.Settings, seen Closer) *Plan {
+	p := &Plan{survey: v, seen: seen, stay: map[*Change]bool{}}
 	if set.Peers {
 		order.Adopt(order.Strangers(v.snapshot, v.history, set), v.snapshot, v.history)
 	}
 	for i := range v.snapshot.Jobs {
-		p.request(&v.snapshot.Jobs[i], doubts)
+		p.request(&v.snapshot.Jobs[i])
 	}
 	gone := maps.Clone(v.written)
 	for i := range v.snapshot.Jobs {
@@ -76,10 +109,9 @@ func (v *Survey) Plan(set order.Settings, doubts error) *Plan {
 // place takes back a job's place in the order. gone loses the names of a job that is
 // still there.
 func (p *Plan) place(j *cluster.Job, gone map[cluster.JobID]cluster.Written) {
-	journal := p.survey.journal
 	w, ours := p.survey.history.Written[j.ID]
-	if c := cmp.Or(journal.Last(j.ID), journal.Last(j.FirstTask())); !ours || c != nil && !c.Of(j) {
-		return // never written, or a later job with the same id
+	if !ours {
+		return
 	}
 	for _, id := range names(j.ID, j.Tasks) {
 		delete(gone, id)
@@ -92,28 +124,41 @@ func (p *Plan) place(j *cluster.Job, gone map[cluster.JobID]cluster.Written) {
 
 // request takes back what priod wrote into a waiting job's request and nobody has
 // changed since; of a size that somebody has, the node. A request of a job that runs
-// cannot be changed.
-func (p *Plan) request(j *cluster.Job, doubts error) {
-	pin := p.survey.journal.Find(j.ID, slurmplug.ReqNodeList)
-	if j.State == cluster.Pending && pin != nil && pin.Job == j.ID && pin.To != "" && pin.Of(j) {
-		p.Actions = append(p.Actions, putBack(j, pin.Lever, pin.To, pin.Was))
-	} else {
-		pin = nil
-	}
+// cannot be changed: its lines stay, should it be requeued.
+func (p *Plan) request(j *cluster.Job) {
+	pin := p.nodes(j)
 	requests := p.survey.history.Requests[j.ID]
 	for _, lever := range slices.Sorted(maps.Keys(requests)) {
-		p.field(j, lever, requests[lever], pin, doubts)
+		p.field(j, lever, requests[lever], pin)
 	}
+}
+
+// nodes takes back the nodes that an eviction named for a waiting job, unless somebody
+// has named others since, and returns their line; nil when they are not priod's.
+func (p *Plan) nodes(j *cluster.Job) *Change {
+	pin := p.survey.pin(j)
+	if pin == nil {
+		return nil
+	}
+	sight, looked := p.seen.Sights[j.ID]
+	back := putBack(j, pin.Lever, pin.To, pin.Was)
+	switch {
+	case j.State != cluster.Pending:
+		p.stay[pin] = true
+		return nil
+	case !looked:
+		p.block(back, fmt.Sprintf("its nodes cannot be read: %.300s", p.seen.NoNode))
+	case sight.Asks(pin.To):
+		p.Actions = append(p.Actions, back)
+	default:
+		return nil
+	}
+	return pin
 }
 
 // field takes back what priod made of one field of a job's request. pin is the line
 // of a node that is taken back beside it, nil for none.
-func (p *Plan) field(j *cluster.Job, lever slurmplug.Lever, r cluster.Requested, pin *Change, doubts error) {
-	journal := p.survey.journal
-	c, part := journal.Find(j.ID, lever), journal.Find(j.FirstTask(), lever)
-	if of := cmp.Or(c, part); of != nil && !of.Of(j) {
-		return
-	}
+func (p *Plan) field(j *cluster.Job, lever slurmplug.Lever, r cluster.Requested, pin *Change) {
 	now, shown := j.Request(lever)
 	if size, pinned := unpinned(now, pin); pinned && lever == slurmplug.Size {
 		now = size
@@ -126,6 +171,7 @@ func (p *Plan) field(j *cluster.Job, lever slurmplug.Lever, r cluster.Requested,
 		}
 		to = size // somebody has changed it since, beside the node that priod named
 	}
+	c := p.survey.journal.find(j.ID, lever, j)
 	if c == nil {
 		c = requestLine(j.ID, lever, r)
 		c.User, c.Submit = j.User, j.Submit
@@ -136,8 +182,8 @@ func (p *Plan) field(j *cluster.Job, lever slurmplug.Lever, r cluster.Requested,
 		p.constraint(j, now, to, c)
 	case j.State == cluster.Pending && shown:
 		p.Actions = append(p.Actions, putBack(j, lever, now, to))
-	case j.State == cluster.Pending && doubts != nil:
-		p.block(putBack(j, lever, "", to), fmt.Sprintf("its size cannot be read: %.300s", doubts))
+	case j.State == cluster.Pending && p.seen.NoSize != nil:
+		p.block(putBack(j, lever, "", to), fmt.Sprintf("its size cannot be read: %.300s", p.seen.NoSize))
 	default:
 		p.stay[c] = true
 	}

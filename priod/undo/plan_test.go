@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/evict"
 	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
@@ -46,7 +47,17 @@ func waits(id uint32, size string) cluster.Job {
 // planOf is what reset does about jobs that the journal, and perhaps the database, knows.
 func planOf(u *Journal, recorded *cluster.History, doubts error, s cluster.Snapshot) *Plan {
 	s.At = submitted.Add(time.Hour)
-	return NewSurvey(u, recorded, &s).Plan(order.Settings{}, doubts)
+	survey, seen := NewSurvey(u, recorded, &s), Closer{Sights: map[cluster.JobID]evict.Sight{}, NoSize: doubts}
+	for _, pinned := range survey.Unseen().Pinned {
+		nodes := "n7"
+		for i := range s.Jobs {
+			if j := &s.Jobs[i]; j.ID == pinned.Job && j.Asked != nil {
+				_, nodes, _ = strings.Cut(j.Asked.Text, "ReqNodeList=")
+			}
+		}
+		seen.Sights[pinned.Job] = evict.Sight{ReqNodes: nodes}
+	}
+	return survey.Plan(order.Settings{}, seen)
 }
 
 func planAll(u *Journal, doubts error, jobs ...cluster.Job) *Plan {
@@ -77,8 +88,21 @@ func TestResetOfASizeOnAClaimedNode(t *testing.T) {
 	if len(p.Actions) != 2 || p.Actions[0].Lever != slurmplug.ReqNodeList || p.Actions[1].After != "NumCPUs=2 ReqNodeList=" {
 		t.Errorf("%+v", p)
 	}
-	if p := planAll(u, nil, waits(1, "NumCPUs=9 ReqNodeList=n3")); len(p.Actions) != 1 {
-		t.Errorf("its user names a node: %+v", p)
+	for _, own := range []string{"NumCPUs=9 ReqNodeList=n3", "NumCPUs=5 ReqNodeList="} {
+		if p := planAll(u, nil, waits(1, own)); len(p.Actions)+len(p.Blocked) != 0 {
+			t.Errorf("its user's own %q is not left alone: %+v", own, p)
+		}
+	}
+}
+
+// Where nobody can tell which nodes a job asks for, the nodes that an eviction named stay.
+func TestResetOfNodesThatCannotBeRead(t *testing.T) {
+	u := journal(t, &Change{Job: slurmplug.Plain(1), Lever: slurmplug.ReqNodeList, To: "n7"})
+	s := cluster.Snapshot{At: submitted.Add(time.Hour), Jobs: []cluster.Job{waits(1, "")}}
+	p := NewSurvey(u, cluster.NewHistory(), &s).Plan(order.Settings{}, Closer{NoNode: errors.New("timed out")})
+	_, still := failures(p.Blocked)
+	if len(p.Actions) != 0 || len(p.Blocked) != 1 || p.Blocked[0].Message != "its nodes cannot be read: timed out" || !p.keep(u.Changes()[0], still) {
+		t.Errorf("%+v", p)
 	}
 }
 

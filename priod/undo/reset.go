@@ -205,7 +205,7 @@ func (r *Reset) round(ctx context.Context) (left []plan.Outcome, err error) {
 			r.settled = append(r.settled, o)
 		}
 	}
-	v.Writes = slices.Concat(r.settled, left, p.Blocked)
+	v.Writes = append([]plan.Outcome{}, slices.Concat(r.settled, left, p.Blocked)...)
 	p.explain(v.Writes)
 	failed, still := failures(v.Writes)
 	v.Failed = failed
@@ -224,7 +224,8 @@ func (r *Reset) plan(ctx context.Context) (*Plan, error) {
 		return nil, fmt.Errorf("neither the undo journal nor the database can be read, so nothing is known of what priod wrote: %w", err)
 	}
 	survey := NewSurvey(r.journal, recorded, &snapshot)
-	sizes, memory := survey.Unseen()
-	doubts := errors.Join(r.Slurm.Asked(ctx, sizes), r.Slurm.AskMemory(ctx, memory))
-	return survey.Plan(r.Order, doubts), nil
+	unseen, seen := survey.Unseen(), Closer{}
+	seen.NoSize = errors.Join(r.Slurm.Asked(ctx, unseen.Sizes), r.Slurm.AskMemory(ctx, unseen.Memory))
+	seen.Sights, seen.NoNode = r.Slurm.Look(ctx, unseen.Pinned)
+	return survey.Plan(r.Order, seen), nil
 }
