@@ -225,3 +225,61 @@ func TestResetWithoutAFeature(t *testing.T) {
 		}
 	}
 }
+
+// A job that started on the nodes that an eviction named may be requeued: it still asks
+// for them then.
+func TestResetKeepsTheNodesOfARunningJob(t *testing.T) {
+	u := journal(t, &Change{Job: slurmplug.Plain(1), Lever: slurmplug.ReqNodeList, To: "n7"})
+	j := waits(1, "")
+	j.State = cluster.Running
+	if p := planAll(u, nil, j); len(p.Actions) != 0 || !p.keep(u.Changes()[0], nil) {
+		t.Errorf("%+v", p)
+	}
+}
+
+func steered(id cluster.JobID, to string) *Change {
+	return &Change{Job: id, Lever: slurmplug.Features, To: to}
+}
+
+// What was written into an array that none of its tasks had left reached a task that an
+// earlier line is about, if that write did not arrive.
+func TestResetOfATaskThatItsArrayReached(t *testing.T) {
+	task := cluster.JobID{ID: 5}
+	u := journal(t, steered(task, "a100"), steered(slurmplug.Plain(5), "v100"))
+	for _, now := range []string{"a100", "v100"} {
+		j := cluster.Job{ID: task, User: "ann", State: cluster.Pending, Submit: submitted, Features: now}
+		if p := planAll(u, nil, j); len(p.Actions) != 1 || p.Actions[0].After != "" {
+			t.Errorf("%s: %+v", now, p)
+		}
+	}
+	u = journal(t, &Change{Job: task, Lever: slurmplug.Nice, Was: "0", From: "0", To: "-5"}, &Change{Job: slurmplug.Plain(5), Lever: slurmplug.Nice, Was: "0", From: "0", To: "-9"})
+	if w := u.Written()[task]; !w.Sent(-5) || !w.Sent(-9) {
+		t.Errorf("%+v", w)
+	}
+}
+
+// A task that has left its array keeps what was written before another value came, and
+// was taken back, too.
+func TestLinesKeepWhatWasSent(t *testing.T) {
+	u := journal(t, steered(slurmplug.Plain(5), "a100"))
+	j := cluster.Job{ID: slurmplug.Plain(5), Tasks: "1-2", User: "ann", Submit: submitted}
+	next := u.Line(plan.Action{Job: j.ID, Tasks: j.Tasks, Lever: slurmplug.Features, After: "v100"}, &j, submitted)
+	if r := next.requested(); !r.Ours("a100") || !r.Ours("v100") || r.Ours("") {
+		t.Errorf("%+v", next)
+	}
+}
+
+// A task's line of an earlier array with the id does not stand before that of its own.
+func TestResetPastAnEarlierArrayWithTheId(t *testing.T) {
+	task := cluster.JobID{ID: 5}
+	old, own := steered(task, "a100"), steered(slurmplug.Plain(5), "v100")
+	u := journal(t, old, own)
+	old.User = "bob"
+	j := cluster.Job{ID: task, User: "ann", State: cluster.Pending, Submit: submitted, Features: "v100"}
+	if p := planAll(u, nil, j); len(p.Actions) != 1 || p.Actions[0].Before != "v100" {
+		t.Errorf("%+v", p)
+	}
+	if j.Features = "a100"; len(planAll(u, nil, j).Actions) != 0 {
+		t.Error("what was another's is taken for priod's")
+	}
+}
