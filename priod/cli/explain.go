@@ -18,6 +18,7 @@ import (
 	"slurmprio/priod/plan"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
+	"slurmprio/priod/undo"
 	"slurmprio/priod/workload/speed"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
@@ -128,12 +129,12 @@ func (v *explanation) date() {
 // ownRequest is what the undo journal knows of a job's own request; nil where
 // priod never wrote into it.
 func ownRequest(dir string, j *store.Job) (map[slurmplug.Lever]string, error) {
-	undo, err := store.OpenUndo(dir)
+	journal, err := undo.Open(dir)
 	if err != nil {
 		return nil, err
 	}
 	var own map[slurmplug.Lever]string
-	for lever, r := range undo.Of(j.ID, j.User) {
+	for lever, r := range journal.Of(j.ID, j.User) {
 		if own == nil {
 			own = map[slurmplug.Lever]string{}
 		}

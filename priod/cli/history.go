@@ -17,6 +17,7 @@ import (
 	"slurmprio/priod/config"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
+	"slurmprio/priod/undo"
 	"slurmprio/slurmplug"
 )
 
@@ -143,15 +144,30 @@ func history(ctx context.Context, cfg *config.Config, log hclog.Logger) (*cluste
 		return r.History(ctx)
 	}
 	h := cluster.NewHistory()
-	undo, unread := store.OpenUndo(cfg.State.Dir)
+	journal, unread := undo.Open(cfg.State.Dir)
 	if unread != nil {
 		return nil, unread
 	}
 	if _, missing := os.Stat(filepath.Join(cfg.State.Dir, "priod.db")); !errors.Is(missing, fs.ErrNotExist) {
 		log.Warn("the plan is made without priod's history", "error", err)
 	}
-	h.Written = undo.Written()
+	h.Written = journal.Written()
 	return h, nil
+}
+
+// recorded is what the database knows of priod's values; nothing where it cannot be read.
+func recorded(ctx context.Context, dir string) (*cluster.History, error) {
+	none := cluster.NewHistory()
+	r, err := store.OpenReader(ctx, dir)
+	if err != nil {
+		return none, err
+	}
+	defer r.Close()
+	known, err := r.History(ctx)
+	if err != nil {
+		return none, err
+	}
+	return known, nil
 }
 
 // jobArg reads the one job that a verb takes.

@@ -114,6 +114,13 @@ func Nameless(user string) bool {
 // SameUser tells whether two names may be one user's, as Slurm's commands show them.
 func SameUser(a, b string) bool { return a == b || Nameless(a) || Nameless(b) }
 
+// Replaces tells whether j is not the job that a user submitted at a time under j's id,
+// but a later one: Slurm wraps around at MaxJobId and starts again at FirstJobId when
+// its state is lost. A requeue keeps the user and counts a restart.
+func (j *Job) Replaces(user string, submit time.Time) bool {
+	return !SameUser(user, j.User) || j.Restarts == 0 && j.Submit.UnixMilli() > submit.UnixMilli()
+}
+
 // FirstTask is the job, or of an unsplit array the task that starts next.
 func (j *Job) FirstTask() JobID {
 	if j.Tasks == "" {

@@ -19,6 +19,8 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/plan"
+	"slurmprio/priod/undo"
+	"slurmprio/priod/undo/lines"
 	"slurmprio/slurmplug"
 )
 
@@ -230,7 +232,7 @@ func unwritable(t *testing.T, d *daemon, words string, cause, cure func()) {
 		}
 		return n
 	}
-	journal := func() string { return string(must[[]byte](t)(os.ReadFile(undoPath(dir)))) }
+	journal := func() string { return string(must[[]byte](t)(os.ReadFile(undo.Path(dir)))) }
 	before, lines := rows(), journal()
 	cause()
 	for i := range uint32(300) {
@@ -502,7 +504,7 @@ func TestPlannedRefuses(t *testing.T) {
 	if err := s.Planned(ctx, seen); err == nil || !strings.Contains(err.Error(), "the plan changes job 9, which the snapshot does not hold") {
 		t.Error(err)
 	}
-	if exists(undoPath(s.dir)) || s.acting != nil {
+	if lines.Exists(undo.Path(s.dir)) || s.acting != nil {
 		t.Error("a refused plan leaves a trace")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/undo/lines"
 	"slurmprio/slurmplug"
 )
 
@@ -55,7 +56,7 @@ func TestPrune(t *testing.T) {
 			t.Errorf("%s: %d rows, want %d", table, n, want)
 		}
 	}
-	if exists(old) || !exists(recent) {
+	if lines.Exists(old) || !lines.Exists(recent) {
 		t.Error("files that were set aside")
 	}
 	d.snapshot.At = now

@@ -15,6 +15,8 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
+	"slurmprio/priod/undo"
+	"slurmprio/priod/undo/lines"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
 )
@@ -211,7 +213,7 @@ func TestHold(t *testing.T) {
 	if last := must[Cycle](t)(r.LastCycle(ctx)); last.Hold != "paused by bob" || last.Actions != 1 {
 		t.Errorf("%+v", last)
 	}
-	if exists(undoPath(dir)) {
+	if lines.Exists(undo.Path(dir)) {
 		t.Error("an undo journal without a write")
 	}
 }
@@ -428,7 +430,7 @@ func TestIDsUsedAgainElsewhere(t *testing.T) {
 			t.Fatal("the journal's job is another one")
 		}
 		d.cycle()
-		u := must[*Undo](t)(OpenUndo(dir))
+		u := openUndo(t, dir)
 		if c := u.Last(array(now).ID); c == nil || !c.Submit.Equal(now) {
 			t.Errorf("journal %+v", c)
 		}
