@@ -205,7 +205,7 @@ func (v *explanation) jobSpeeds(ctx context.Context, cfg *config.Config, r *stor
 }
 
 // showSpeeds is a line for each type, or one when nobody knows.
-func (v *explanation) showSpeeds(line func(name, format string, a ...any)) {
+func (v *explanation) showSpeeds(line liner) {
 	if v.Speeds == nil {
 		return
 	}
@@ -240,7 +240,7 @@ func (v *explanation) showSpeeds(line func(name, format string, a ...any)) {
 }
 
 // showShare tells what the allocation gives the job, and what it had.
-func (v *explanation) showShare(line func(name, format string, a ...any)) {
+func (v *explanation) showShare(line liner) {
 	if v.Share == nil {
 		return
 	}
