@@ -20,7 +20,6 @@ import (
 	"slurmprio/priod/store"
 	"slurmprio/priod/workload/speed"
 	"slurmprio/slurmplug"
-	"slurmprio/slurmplug/jobtag"
 )
 
 func explainCommand() *cli.Command {
@@ -388,8 +387,7 @@ func (v *explanation) showNow(line liner) {
 
 // agrees tells whether a job may be steered to a GPU type.
 func agrees(j *store.Job) bool {
-	tag, err := jobtag.Parse(j.Tag)
-	return err == nil && (len(tag.Speed) > 0 || tag.Workload != "")
+	return len(j.Said.Speed) > 0 || j.Said.Workload != ""
 }
 
 // request is what a job asks for, in words.

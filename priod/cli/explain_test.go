@@ -12,6 +12,7 @@ import (
 	"slurmprio/priod/store"
 	"slurmprio/priod/workload/speed"
 	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/jobtag"
 )
 
 // What a job got of the GPU types reads as sentences that are true of it.
@@ -43,6 +44,7 @@ func TestExplainGPUTypes(t *testing.T) {
 			{Outcome: plan.Outcome{Action: plan.Action{Lever: slurmplug.Features, After: "a100"}, Status: slurmplug.Applied}},
 		}
 		c.change(v)
+		v.Job.Said, _ = jobtag.Parse(v.Job.Tag)
 		var out bytes.Buffer
 		v.show(&out)
 		for _, want := range c.want {

@@ -181,16 +181,12 @@ func (v *explanation) jobSpeeds(ctx context.Context, cfg *config.Config, r *stor
 	if err != nil || len(types) == 0 {
 		return err
 	}
-	tag, err := jobtag.Parse(v.Job.Tag)
-	if err != nil { // none, or one that does not count
-		tag = jobtag.Tag{}
-	}
 	table, err := workload.Load(cfg.Speeds.Workloads)
 	if err != nil {
 		v.Speeds = &speed.Answers{Notes: []string{err.Error()}}
 		return nil
 	}
-	j := speed.Job{Tag: tag, User: v.Job.User, Name: name, GPUs: v.Job.GPUs}
+	j := speed.Job{Tag: v.Job.Said, User: v.Job.User, Name: name, GPUs: v.Job.GPUs}
 	var l store.Lessons
 	if cfg.Speeds.History > 0 {
 		program := j.Program(table)

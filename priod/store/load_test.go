@@ -16,7 +16,6 @@ import (
 	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
-	"slurmprio/slurmplug/jobtag"
 )
 
 // world is a small Slurm whose jobs come, wait, run, are requeued, split and go.
@@ -290,22 +289,6 @@ func TestRestartsChangeNothing(t *testing.T) {
 			if n := count(t, s, "SELECT count(*) FROM history"); n > int64(4*len(want.Snapshot.Jobs)) {
 				rt.Fatalf("%d rows of history for %d jobs", n, len(want.Snapshot.Jobs))
 			}
-		}
-	})
-}
-
-// Property: the same queue gives the same digests whatever the order of maps,
-// and another tag gives another.
-func TestTagDigest(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		speeds := rapid.MapOfN(rapid.StringMatching(`[a-c]`), rapid.Float64Range(0, 4), 0, 3)
-		a, b := speeds.Draw(rt, "a"), speeds.Draw(rt, "b")
-		var d digester
-		d.seed = testSeed
-		x, y := cluster.Job{Tag: jobtag.Tag{Speed: a}}, cluster.Job{Tag: jobtag.Tag{Speed: b}}
-		same := cmp.Equal(a, b)
-		if (d.job(&x) == d.job(&y)) != same {
-			rt.Fatalf("%v, %v: same %v", a, b, same)
 		}
 	})
 }

@@ -10,13 +10,10 @@ import (
 	"time"
 	"weak"
 
-	"github.com/google/go-cmp/cmp"
-
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
-	"slurmprio/slurmplug/jobtag"
 )
 
 // A whole life: wait, be ranked, run, be requeued, run again, leave.
@@ -246,68 +243,6 @@ func TestHostileText(t *testing.T) {
 				t.Errorf("%q came back as %q", text, got)
 			}
 		}
-	}
-}
-
-// Every field of a job and a node that is stored comes back as it was, and a
-// change of any one is seen.
-func TestRowsAndDigests(t *testing.T) {
-	base := pending(1, "te")
-	base.Tag = jobtag.Tag{Type: "be", Grace: time.Minute, Speed: map[string]float64{"a100": 1, "v100": 0.5}, CPU: map[string]jobtag.Curve{"a100": {{Amount: 1, Speed: 1}, {Amount: 4, Speed: 2.5}}}}
-	vary := []func(*cluster.Job){
-		func(j *cluster.Job) { j.RawID++ }, func(j *cluster.Job) { j.Tasks = "1-3" }, func(j *cluster.Job) { j.TaskCount++ },
-		func(j *cluster.Job) { j.HetLeader = 9 }, func(j *cluster.Job) { j.HetOffset = 1 }, func(j *cluster.Job) { j.User = "bob" },
-		func(j *cluster.Job) { j.Account = "x" }, func(j *cluster.Job) { j.Partition = "x" }, func(j *cluster.Job) { j.QOS = "x" },
-		func(j *cluster.Job) { j.Reservation = "x" }, func(j *cluster.Job) { run(j, epoch) }, func(j *cluster.Job) { j.Reason = "x" },
-		func(j *cluster.Job) { j.Nice = -5 }, func(j *cluster.Job) { j.SiteFactor = 7 }, func(j *cluster.Job) { j.SiteFactorKnown = false },
-		func(j *cluster.Job) { j.Restarts++ }, func(j *cluster.Job) { j.Nodes++ }, func(j *cluster.Job) { j.CPUs++ },
-		func(j *cluster.Job) { j.MemMB++ }, func(j *cluster.Job) { j.GPUs++ }, func(j *cluster.Job) { j.GPUType = "" },
-		func(j *cluster.Job) { j.Features = "x" }, func(j *cluster.Job) { j.Prefer = "x" }, func(j *cluster.Job) { j.NodeList = "x" },
-		func(j *cluster.Job) { j.TimeLimit = slurmplug.Unlimited }, func(j *cluster.Job) { j.Submit = epoch },
-		func(j *cluster.Job) { j.Eligible = time.Time{} }, func(j *cluster.Job) { j.Dependency = true },
-		func(j *cluster.Job) { j.TagErr = "x" }, func(j *cluster.Job) { j.Tag = jobtag.Tag{} },
-		func(j *cluster.Job) { j.Tag.Speed = map[string]float64{"a100": 1, "v100": 0.25} },
-		func(j *cluster.Job) { j.Tag.CPU = map[string]jobtag.Curve{"v100": {{Amount: 1, Speed: 1}}} },
-		func(j *cluster.Job) { j.Tag.GiveBack = true }, func(j *cluster.Job) { j.Tag.Steps = 3 },
-		func(j *cluster.Job) { j.Tag = jobtag.Tag{GiveBack: true} }, func(j *cluster.Job) { j.Tag.Retry = "infra" },
-	}
-	d := digester{seed: testSeed}
-	seen := map[uint64]int{d.job(&base): -1} // what no variant may look like
-	s, _ := openStore(t, t.TempDir(), Options{})
-	for i, change := range vary {
-		j := base
-		change(&j)
-		sum := d.job(&j)
-		if k, twice := seen[sum]; twice {
-			t.Errorf("variants %d and %d have one digest", k, i)
-		}
-		seen[sum] = i
-		if err := s.q.PutJob(ctx, s.db, jobParams(&j, int64(i+1), epoch)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	rows := must[[]cluster.Job](t)(func() (all []cluster.Job, err error) {
-		jobs, err := s.q.JobsInQueue(ctx, s.db)
-		for i := range jobs {
-			all = append(all, jobOf(&jobs[i]))
-		}
-		return all, err
-	}())
-	for i, change := range vary {
-		j := base
-		change(&j)
-		if diff := cmp.Diff(j, rows[i]); diff != "" {
-			t.Errorf("variant %d:\n%s", i, diff)
-		}
-		if d.job(&rows[i]) != d.job(&j) {
-			t.Errorf("variant %d: another digest after reading", i)
-		}
-	}
-	same := base
-	same.Priority++
-	same.Start = epoch // Slurm's estimate
-	if d.job(&same) != d.job(&base) {
-		t.Error("a moving priority or estimate counts as a change")
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"slurmprio/priod/plan"
 	"slurmprio/priod/store/db"
 	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/jobtag"
 )
 
 // Cycle is one row of cycles: a cycle in which something changed, and the quiet
@@ -74,6 +75,7 @@ type Job struct {
 	Start       time.Time     `json:"start,omitzero"`
 	Dependency  bool          `json:"dependency,omitempty"`
 	Tag         string        `json:"tag,omitempty"`
+	Said        jobtag.Tag    `json:"-"` // what Tag says
 	TagError    string        `json:"tag_error,omitempty"`
 	Seen        time.Time     `json:"seen"`          // first sighting
 	Changed     time.Time     `json:"changed"`       // when this was last different
@@ -430,7 +432,7 @@ func showJob(r *db.Job) Job {
 		Nodes: j.Nodes, CPUs: j.CPUs, MemMB: j.MemMB, GPUs: j.GPUs, GPUType: j.GPUType, Features: j.Features,
 		Prefer: j.Prefer, NodeList: j.NodeList, TimeLimitS: r.TimeLimitMs / 1000,
 		Submit: j.Submit, FirstSubmit: instant(r.FirstSubmitMs), Eligible: j.Eligible, Start: j.Start,
-		Dependency: j.Dependency, Tag: r.Tag, TagError: j.TagErr,
+		Dependency: j.Dependency, Tag: j.TagText, Said: j.Tag, TagError: j.TagErr,
 		Seen: instant(r.SeenMs), Changed: instant(r.ChangedMs), Left: instant(r.LeftMs),
 	}
 	if r.TimeLimitMs < 0 {
