@@ -71,7 +71,7 @@ func (a *Account) of(id cluster.JobID, gpuType string) (*job, int) {
 
 // Observe takes in an interval, or what is now known of it. One that ends
 // before it starts counts nothing; one of an unknown GPU type counts nowhere.
-func (a *Account) Observe(i cluster.Interval) {
+func (a *Account) Observe(i cluster.Stay) {
 	now := run{i.Start.UnixNano(), i.GPUType, max(i.End.Sub(i.Start).Seconds(), 0)}
 	j, _ := a.of(i.Job, i.GPUType)
 	old := j.last

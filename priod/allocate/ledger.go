@@ -81,7 +81,7 @@ type entry struct {
 	request request
 	program programKey
 	kind    *kind
-	runs    map[int64]cluster.Interval // by start, Unix s
+	runs    map[int64]cluster.Stay // by start, Unix s
 	poll    uint32
 
 	work, left float64 // s on its fastest type: all of it, and what is still to do
@@ -135,7 +135,7 @@ type Remembered struct {
 	Types                 []string
 	Speed, Time, Promised []float64
 	Given                 time.Time
-	Runs                  []cluster.Interval
+	Runs                  []cluster.Stay
 }
 
 // Restore takes in a job that an earlier process knew.
@@ -144,7 +144,7 @@ func (l *Ledger) Restore(id cluster.JobID, r Remembered) {
 		l.begin()
 	}
 	l.retype(slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(l.shares.Types), r.Types...)))))
-	e := &entry{id: id.String(), user: r.User, submit: r.Submit, born: r.Born, runs: map[int64]cluster.Interval{}}
+	e := &entry{id: id.String(), user: r.User, submit: r.Submit, born: r.Born, runs: map[int64]cluster.Stay{}}
 	e.Promised, e.Given = l.moved(r.Promised, r.Types), r.Given
 	if r.Time != nil {
 		e.Time = l.moved(r.Time, r.Types)
@@ -391,7 +391,7 @@ func (l *Ledger) meet(s *cluster.Snapshot, h *cluster.History) {
 // newcomer is a job's entry. A task that has got a record of its own was
 // promised what its array was.
 func (l *Ledger) newcomer(j *cluster.Job) *entry {
-	e := &entry{id: j.ID.String(), user: j.User, submit: j.Submit, runs: map[int64]cluster.Interval{}}
+	e := &entry{id: j.ID.String(), user: j.User, submit: j.Submit, runs: map[int64]cluster.Stay{}}
 	e.Promised = make([]float64, len(l.shares.Types))
 	if j.Restarts == 0 {
 		e.born = j.Submit
@@ -536,7 +536,7 @@ func (l *Ledger) book(s *cluster.Snapshot, h *cluster.History) {
 	since := s.At.Truncate(max(l.set.Every, time.Second))
 	anew := !since.Equal(l.since)
 	l.since, l.shares.Since = since, since
-	for i := range h.Intervals() {
+	for i := range h.Stays() {
 		i.GPUType = l.set.Speeds.Today(i.GPUType)
 		e := l.jobs[i.Job]
 		if e == nil {
@@ -576,7 +576,7 @@ func (l *Ledger) book(s *cluster.Snapshot, h *cluster.History) {
 			}
 		}
 	}
-	for i := range h.Intervals() { // those who are gone took their part, too
+	for i := range h.Stays() { // those who are gone took their part, too
 		if l.jobs[i.Job] == nil && l.left[i.Job] == nil && i.End.After(since) {
 			i.GPUType = l.set.Speeds.Today(i.GPUType)
 			if i.Start.Before(since) {

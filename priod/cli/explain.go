@@ -259,8 +259,8 @@ func (v *explanation) showPlace(line liner, d *store.Decision) {
 	switch {
 	case d.Ranked || d.Why == string(plan.Overrun):
 		line("Class", "%s, because %s", classes[d.Class], v.Reason)
-	case len(v.Intervals) > 0 && !v.Intervals[0].Closed:
-		line("Class", "%s while it runs; %s", classes[v.Intervals[0].Class], v.Reason)
+	case len(v.Stays) > 0 && !v.Stays[0].Closed:
+		line("Class", "%s while it runs; %s", classes[v.Stays[0].Class], v.Reason)
 	default:
 		line("Class", "none: %s", v.Reason)
 	}

@@ -82,7 +82,7 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	}
 
 	stage("decide")
-	intervals := h.Observe(&snapshot)
+	stays := h.Observe(&snapshot)
 	result := Result{Snapshot: snapshot, Strangers: order.Strangers(&snapshot, h, set.Decide)}
 	if set.Decide.Peers {
 		order.Adopt(result.Strangers, &snapshot, h)
@@ -115,7 +115,7 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	}
 
 	stage("record")
-	seen := plan.Seen{Snapshot: &result.Snapshot, Intervals: intervals, Plan: &result.Plan, Hold: set.Hold}
+	seen := plan.Seen{Snapshot: &result.Snapshot, Stays: stays, Plan: &result.Plan, Hold: set.Hold}
 	if err := rec.Planned(ctx, seen); err != nil {
 		return result, fmt.Errorf("record the plan (nothing was written to Slurm): %w", err)
 	}

@@ -38,7 +38,7 @@ func TestClockStepsUnderWay(t *testing.T) {
 	cycle()
 	for _, offset = range []time.Duration{8760 * time.Hour, 0, -5 * time.Hour, 0} {
 		now := d.Now()
-		f.past = []cluster.PastRun{{TagType: "te", Interval: cluster.Interval{
+		f.past = []cluster.PastStay{{Tag: "prio:type=te&v=1", Stay: cluster.Stay{
 			Job: slurmplug.Plain(7), Start: now.Add(-time.Hour), End: now.Add(8760 * time.Hour), Closed: true, GPUs: 400, User: "ann",
 		}}}
 		f.since = time.Time{}

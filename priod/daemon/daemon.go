@@ -29,6 +29,7 @@ import (
 	"slurmprio/priod/workload"
 	"slurmprio/priod/workload/speed"
 	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/jobtag"
 )
 
 // Store is what the daemon needs beside recording cycles.
@@ -45,8 +46,8 @@ type Store interface {
 	Lessons(context.Context) (store.Lessons, error)
 	// SaveStays, StaysSince and SaveLessons are those of store.Store. They and Lessons may
 	// be called beside the cycles.
-	SaveStays(ctx context.Context, stays []speed.Stay, until time.Time) error
-	StaysSince(ctx context.Context, since time.Time) ([]speed.Stay, error)
+	SaveStays(ctx context.Context, stays []cluster.PastStay, until time.Time) error
+	StaysSince(ctx context.Context, since time.Time) ([]cluster.PastStay, error)
 	SaveLessons(ctx context.Context, k *speed.Knowledge, runs int, at time.Time) error
 	// Hold says why nothing may be written now, "" when it may.
 	Hold() (string, error)
@@ -67,12 +68,12 @@ type Slurm interface {
 	cycle.Measurer
 	UseReader
 	// Past returns the runs that accounting knows of a span of time.
-	Past(ctx context.Context, since, until time.Time) ([]cluster.PastRun, error)
+	Past(ctx context.Context, since, until time.Time) ([]cluster.PastStay, error)
 	// AccountShares are the parts of the cluster that accounts have in Slurm.
 	AccountShares(context.Context) (map[string]float64, error)
 	// Stays returns the ended runs of GPU jobs that it knows, with the steps in their
 	// command lines. It may be called beside the other methods.
-	Stays(ctx context.Context, since, until time.Time, steps *regexp.Regexp) ([]speed.Stay, error)
+	Stays(ctx context.Context, since, until time.Time, steps *regexp.Regexp) ([]cluster.PastStay, error)
 	// Places is for cycle.Steering.
 	Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]steer.Place, error)
 	// Controllers, Answers and Identity are those of live.Cluster.
@@ -386,12 +387,13 @@ func (d *Daemon) fill(ctx context.Context, now time.Time) {
 		return
 	}
 	d.filled = now
-	past = slices.DeleteFunc(past, func(p cluster.PastRun) bool {
+	past = slices.DeleteFunc(past, func(p cluster.PastStay) bool {
 		return p.End.After(now.Add(stepLimit)) // dated by a clock that was ahead
 	})
 	ranking := d.Config.Decide().Ranking
 	for i := range past {
-		past[i].Class = ranking.Class(past[i].TagType, past[i].QOS)
+		tag, _ := jobtag.Parse(past[i].Tag) // one that is not valid says nothing
+		past[i].Class = ranking.Class(tag.Type, past[i].QOS)
 	}
 	d.history.Fill(past)
 }

@@ -49,7 +49,7 @@ func TestInterval(t *testing.T) {
 type fake struct {
 	jobs    []cluster.Job
 	err     error
-	past    []cluster.PastRun
+	past    []cluster.PastStay
 	pastErr error
 	since   time.Time // of the last call of Past
 	applied []plan.Action
@@ -65,10 +65,10 @@ type fake struct {
 	plannedErr  error
 	useReads    int // calls of Used
 
-	stays   []speed.Stay    // in accounting
-	asked   int             // calls of AccountShares
-	spans   []time.Duration // that were read of it
-	kept    []speed.Stay    // in the store
+	stays   []cluster.PastStay // in accounting
+	asked   int                // calls of AccountShares
+	spans   []time.Duration    // that were read of it
+	kept    []cluster.PastStay // in the store
 	lessons store.Lessons
 }
 
@@ -86,12 +86,12 @@ func (f *fake) Apply(_ context.Context, actions []plan.Action) []plan.Outcome {
 	return out
 }
 
-func (f *fake) Past(_ context.Context, since, _ time.Time) ([]cluster.PastRun, error) {
+func (f *fake) Past(_ context.Context, since, _ time.Time) ([]cluster.PastStay, error) {
 	f.since = since
 	f.reads++
 	return f.past, f.pastErr
 }
-func (f *fake) Stays(_ context.Context, since, until time.Time, _ *regexp.Regexp) (stays []speed.Stay, err error) {
+func (f *fake) Stays(_ context.Context, since, until time.Time, _ *regexp.Regexp) (stays []cluster.PastStay, err error) {
 	f.spans = append(f.spans, until.Sub(since))
 	for _, s := range f.stays {
 		if s.End.After(since) && !s.End.After(until) {
@@ -104,11 +104,11 @@ func (f *fake) AccountShares(context.Context) (map[string]float64, error) {
 	f.asked++
 	return map[string]float64{"vision": 0.3}, f.pastErr
 }
-func (f *fake) SaveStays(_ context.Context, stays []speed.Stay, until time.Time) error {
+func (f *fake) SaveStays(_ context.Context, stays []cluster.PastStay, until time.Time) error {
 	f.kept, f.lessons.Read = append(f.kept, stays...), until
 	return nil
 }
-func (f *fake) StaysSince(context.Context, time.Time) ([]speed.Stay, error) { return f.kept, nil }
+func (f *fake) StaysSince(context.Context, time.Time) ([]cluster.PastStay, error) { return f.kept, nil }
 func (f *fake) SaveLessons(_ context.Context, k *speed.Knowledge, runs int, at time.Time) error {
 	f.lessons.Knowledge, f.lessons.Runs, f.lessons.At = k, runs, at
 	return nil
@@ -242,7 +242,7 @@ func TestUnfitSlurmIsNotWrittenTo(t *testing.T) {
 // Accounting tells of TE use that no poll saw; without it priod goes on.
 func TestAccountingCountsAgainstTheBudget(t *testing.T) {
 	now := time.Now()
-	f := &fake{jobs: []cluster.Job{trial()}, past: []cluster.PastRun{{TagType: "te", Interval: cluster.Interval{
+	f := &fake{jobs: []cluster.Job{trial()}, past: []cluster.PastStay{{Tag: "prio:type=te&v=1", Stay: cluster.Stay{
 		Job: slurmplug.Plain(7), Start: now.Add(-2 * time.Hour), End: now.Add(-time.Hour), Closed: true, GPUs: 64, User: "ann",
 	}}}}
 	d, _ := newDaemon(t, f)

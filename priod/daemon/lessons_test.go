@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/store"
-	"slurmprio/priod/workload/speed"
 )
 
 // A daemon reads all of accounting once, in pieces, and then what is new; it leaves
@@ -21,9 +21,9 @@ func TestLessons(t *testing.T) {
 		now := time.Now()
 		for n := range uint32(8) {
 			end := now.Add(-time.Duration(n+1) * 30 * time.Hour)
-			f.stays = append(f.stays, speed.Stay{
-				RawID: n + 1, Start: end.Add(-time.Duration(100+100*(n%2)) * time.Second), End: end, State: "COMPLETED",
-				GPUType: []string{"a100", "v100"}[n%2], GPUs: 1, User: "ann", Name: "train",
+			f.stays = append(f.stays, cluster.PastStay{
+				RawID: n + 1, Name: "train", State: "COMPLETED",
+				Stay: cluster.Stay{Start: end.Add(-time.Duration(100+100*(n%2)) * time.Second), End: end, GPUType: []string{"a100", "v100"}[n%2], GPUs: 1, User: "ann"},
 			})
 		}
 		d, log := newDaemon(t, f)

@@ -25,7 +25,7 @@ type world struct {
 	jobs     map[cluster.JobID]*cluster.Job
 	statuses []slurmplug.Status // answers to this cycle's writes
 	crash    bool               // nobody hears the answers
-	past     []cluster.PastRun  // as accounting knows it
+	past     []cluster.PastStay // as accounting knows it
 	used     map[uint32]bool    // ids of the last poll
 }
 
@@ -96,7 +96,7 @@ func (w *world) account(j *cluster.Job) {
 	if j.State == cluster.Pending || j.Tasks != "" {
 		return
 	}
-	w.past = append(w.past, cluster.PastRun{Submit: j.Submit, Eligible: j.Eligible, Interval: cluster.Interval{
+	w.past = append(w.past, cluster.PastStay{Submit: j.Submit, Eligible: j.Eligible, Stay: cluster.Stay{
 		Job: j.ID, Start: j.Start, End: w.now.Add(-500 * time.Millisecond), Closed: true, GPUType: j.GPUType, GPUs: j.GPUs,
 		User: j.User, Account: j.Account, Restarts: j.Restarts,
 	}})

@@ -42,10 +42,10 @@ func TestStory(t *testing.T) {
 	if story.Job.Submit.Equal(story.Job.FirstSubmit) || !story.Job.Left.Equal(left) || story.Job.Restarts != 1 {
 		t.Errorf("job %+v", story.Job)
 	}
-	if len(story.Intervals) != 2 || !story.Intervals[1].End.Equal(ended) || !story.Intervals[1].Closed || story.Intervals[0].Restarts != 1 {
-		t.Errorf("intervals %+v", story.Intervals)
+	if len(story.Stays) != 2 || !story.Stays[1].End.Equal(ended) || !story.Stays[1].Closed || story.Stays[0].Restarts != 1 {
+		t.Errorf("intervals %+v", story.Stays)
 	}
-	if got := story.Intervals[1].GPUSeconds; got != 2*30 {
+	if got := story.Stays[1].GPUSeconds; got != 2*30 {
 		t.Errorf("GPU-seconds %v, want 60", got)
 	}
 	if len(story.Writes) == 0 || story.Writes[0].Status != slurmplug.Applied || story.Writes[0].After == "0" || story.Writes[0].Reason != "te" {
@@ -124,7 +124,7 @@ func TestJSONKeys(t *testing.T) {
 		}, "job raw_id tasks task_count het_leader het_offset user account partition qos reservation state reason priority nice site_factor restarts nodes cpus mem_mb gpus gpu_type features prefer node_list time_limit_s submit first_submit eligible start dependency tag tag_error seen changed left"},
 		{Decision{Decision: plan.Decision{Detail: "x", Since: at, Unmoved: "x", Steer: "x"}}, "job class ranked value own_priority why detail since steer unmoved cycle at"},
 		{Write{Outcome: plan.Outcome{Action: plan.Action{Tasks: "1", Part: true, UserNice: "1"}, Message: "x"}, User: "x"}, "job tasks part lever before after reason user_nice status message user cycle at"},
-		{Interval{GPUType: "x"}, "start end closed gpu_type gpus gpu_s class restarts"},
+		{Stay{Stay: cluster.Stay{GPUType: "x"}}, "start end closed gpu_type gpus class restarts gpu_s"},
 		{Known{FirstEligible: at, Counted: "te", Lever: "x", Written: at}, "first_eligible counted lever value tried user_nice written reverts"},
 		{Pause{Why: "x"}, "who when why"},
 	} {
@@ -301,7 +301,7 @@ func TestIDsUsedAgain(t *testing.T) {
 			if c.job.State == cluster.Running {
 				runs = 1
 			}
-			if story.Job.User != c.job.User || len(story.Intervals) != runs || !story.Job.FirstSubmit.Equal(c.job.Submit) {
+			if story.Job.User != c.job.User || len(story.Stays) != runs || !story.Job.FirstSubmit.Equal(c.job.Submit) {
 				t.Errorf("%s: the story of another job: %+v", name, story)
 			}
 			if n := count(t, d.store, "SELECT count(*) FROM jobs WHERE id = 1 AND left_ms > 0"); n != 1 {
@@ -420,7 +420,7 @@ func TestPlannedLetsGoOfTheSnapshot(t *testing.T) {
 	s, h := openStore(t, t.TempDir(), Options{})
 	snapshot := &cluster.Snapshot{At: epoch, Jobs: []cluster.Job{pending(1, "be"), pending(2, "te")}, Nodes: []cluster.Node{{Name: "n1"}}}
 	p := order.Decide(snapshot, h, order.Settings{Lever: slurmplug.SiteFactor, Top: 1_000_000, Step: 1000})
-	if err := s.Planned(ctx, plan.Seen{Snapshot: snapshot, Intervals: h.Observe(snapshot), Plan: &p}); err != nil {
+	if err := s.Planned(ctx, plan.Seen{Snapshot: snapshot, Stays: h.Observe(snapshot), Plan: &p}); err != nil {
 		t.Fatal(err)
 	}
 	jobs, nodes, decisions := weak.Make(&snapshot.Jobs[0]), weak.Make(&snapshot.Nodes[0]), weak.Make(&p.Decisions[0])

@@ -118,7 +118,7 @@ func classOf(text string) cluster.Class {
 	return cluster.BE
 }
 
-func intervalParams(i *cluster.Interval, row int64, running bool) db.PutIntervalParams {
+func intervalParams(i *cluster.Stay, row int64, running bool) db.PutIntervalParams {
 	return db.PutIntervalParams{
 		Job: row, StartMs: millis(i.Start), EndMs: millis(i.End), Running: running, Closed: i.Closed,
 		GpuType: i.GPUType, Gpus: int64(i.GPUs), User: i.User, Account: i.Account, Class: i.Class.String(),
@@ -128,12 +128,12 @@ func intervalParams(i *cluster.Interval, row int64, running bool) db.PutInterval
 
 // intervalOf needs the last poll: until then a running interval's end is not
 // written down.
-func intervalOf(r *db.Interval, id cluster.JobID, lastPollMS int64) cluster.Interval {
+func intervalOf(r *db.Interval, id cluster.JobID, lastPollMS int64) cluster.Stay {
 	end := r.EndMs
 	if r.Running {
 		end = max(end, lastPollMS)
 	}
-	return cluster.Interval{
+	return cluster.Stay{
 		Job: id, Start: instant(r.StartMs), End: instant(end), Closed: r.Closed, GPUType: r.GpuType,
 		GPUs: int(r.Gpus), User: r.User, Account: r.Account, Class: classOf(r.Class), Restarts: int(r.Restarts),
 	}

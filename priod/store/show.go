@@ -97,16 +97,10 @@ type Write struct {
 	At    time.Time `json:"at"`
 }
 
-// Interval is one stay of a job on GPUs of one type.
-type Interval struct {
-	Start      time.Time     `json:"start"`
-	End        time.Time     `json:"end"` // last seen running
-	Closed     bool          `json:"closed"`
-	GPUType    string        `json:"gpu_type,omitempty"`
-	GPUs       int           `json:"gpus"`
-	GPUSeconds float64       `json:"gpu_s"`
-	Class      cluster.Class `json:"class"` // as it counted when it started
-	Restarts   int           `json:"restarts"`
+// Stay is a stay and what the job received in it.
+type Stay struct {
+	cluster.Stay
+	GPUSeconds float64 `json:"gpu_s"`
 }
 
 // Known is what priod remembers of a job in the queue.
@@ -133,7 +127,7 @@ type Story struct {
 	Queued
 	Decisions []Decision `json:"decisions"`
 	Writes    []Write    `json:"writes"`
-	Intervals []Interval `json:"intervals"`
+	Stays     []Stay     `json:"intervals"`
 	Share     *Share     `json:"share,omitempty"` // nil: the allocation never counted it
 	Array     *Array     `json:"array,omitempty"` // nil: no array was asked for
 }
@@ -345,7 +339,7 @@ func (r *Reader) story(ctx context.Context, tx *sql.Tx, row *db.Job, most int) (
 	if s.Writes, err = r.writes(ctx, tx, row, most); err != nil {
 		return s, err
 	}
-	if s.Intervals, err = r.intervals(ctx, tx, row, most); err != nil {
+	if s.Stays, err = r.stays(ctx, tx, row, most); err != nil {
 		return s, err
 	}
 	if row.LeftMs == 0 {
@@ -393,7 +387,7 @@ func (r *Reader) writes(ctx context.Context, tx *sql.Tx, row *db.Job, most int) 
 	return all[:min(len(all), most)], err
 }
 
-func (r *Reader) intervals(ctx context.Context, tx *sql.Tx, row *db.Job, most int) ([]Interval, error) {
+func (r *Reader) stays(ctx context.Context, tx *sql.Tx, row *db.Job, most int) ([]Stay, error) {
 	rows, err := r.q.IntervalsOfJob(ctx, tx, db.IntervalsOfJobParams{Job: row.Job, Most: int64(most)})
 	if err != nil || len(rows) == 0 {
 		return nil, err
@@ -402,13 +396,10 @@ func (r *Reader) intervals(ctx context.Context, tx *sql.Tx, row *db.Job, most in
 	if err != nil {
 		return nil, err
 	}
-	all := make([]Interval, len(rows))
+	all := make([]Stay, len(rows))
 	for i := range rows {
-		c := intervalOf(&rows[i], cluster.JobID{}, last.UntilMs)
-		all[i] = Interval{
-			Start: c.Start, End: c.End, Closed: c.Closed, GPUType: c.GPUType, GPUs: c.GPUs,
-			GPUSeconds: c.GPUSeconds(), Class: c.Class, Restarts: c.Restarts,
-		}
+		stay := intervalOf(&rows[i], cluster.JobID{}, last.UntilMs)
+		all[i] = Stay{stay, stay.GPUSeconds()}
 	}
 	return all, nil
 }

@@ -7,19 +7,19 @@ import (
 	"slices"
 	"time"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/workload"
+	"slurmprio/slurmplug/jobtag"
 )
 
-// Run is one finished run of a job as accounting shows it.
-type Run struct {
-	User, Name, Workload string // Workload by its tag, "" when it has none
-	GPUType              string
-	GPUs, CPUs           int           // that it had
-	MemMB                int64         // that it had; 0: not recorded
-	Nodes                int           // that it was on; 0 counts as 1
-	Elapsed              time.Duration // time that it ran
-	CPUTime              time.Duration // of all its processes: sacct's TotalCPU
-	NodeMB               int64         // most memory of its processes on one node (sacct's MaxRSS); 0: not recorded
+// Stay is a job's stay on GPUs that has ended, with what it had and used there.
+type Stay struct {
+	cluster.PastStay
+	CPUs    int           // that it had
+	MemMB   int64         // that it had; 0: not recorded
+	Nodes   int           // that it was on; 0 counts as 1
+	CPUTime time.Duration // of all its processes: sacct's TotalCPU
+	NodeMB  int64         // most memory of its processes on one node (sacct's MaxRSS); 0: not recorded
 }
 
 // Key is whose runs are alike: those of a workload, or of one user under one name.
@@ -41,19 +41,22 @@ type Usage struct {
 // Past is what was learnt from accounting.
 type Past map[Key]Usage
 
-// Learn takes in finished runs. Those without GPUs or without CPU time (no
+// Learn takes in stays that ended. Those without GPUs or without CPU time (no
 // jobacct_gather) say nothing, nor do those that were shorter than shortest: what
 // starts up and fails does not use what it would use later.
-func Learn(runs []Run, shortest time.Duration) Past {
+func Learn(stays []Stay, shortest time.Duration) Past {
 	past := Past{}
-	for _, r := range runs {
-		if r.GPUs <= 0 || r.CPUs <= 0 || r.Elapsed <= 0 || r.Elapsed < shortest || r.CPUTime <= 0 {
+	for i := range stays {
+		r := &stays[i]
+		length := r.Length()
+		if r.GPUs <= 0 || r.CPUs <= 0 || length <= 0 || length < shortest || r.CPUTime <= 0 {
 			continue
 		}
+		tag, _ := jobtag.Parse(r.Tag) // one that is not valid says nothing
 		gpus := float64(r.GPUs)
 		// Accounting counts more than there was when clocks or cores are shared.
-		cores := min(r.CPUTime.Seconds()/r.Elapsed.Seconds(), float64(r.CPUs)) / gpus
-		for _, key := range []Key{{Workload: r.Workload, GPUType: r.GPUType}, {User: r.User, Name: r.Name, GPUType: r.GPUType}} {
+		cores := min(r.CPUTime.Seconds()/length.Seconds(), float64(r.CPUs)) / gpus
+		for _, key := range []Key{{Workload: tag.Workload, GPUType: r.GPUType}, {User: r.User, Name: r.Name, GPUType: r.GPUType}} {
 			if key == (Key{GPUType: r.GPUType}) {
 				continue
 			}

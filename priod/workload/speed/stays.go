@@ -5,21 +5,10 @@ import (
 	"slices"
 	"time"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/workload"
 	"slurmprio/slurmplug/jobtag"
 )
-
-// Stay is one run of a GPU job that has ended, as accounting has it.
-type Stay struct {
-	RawID      uint32
-	Start, End time.Time
-	State      string // in which it ended
-	GPUType    string // as it was called then; "": not known
-	GPUs       int
-	User, Name string
-	Tag        string
-	Steps      float64 // that the command line says, where the tag does not; 0: none
-}
 
 // unended are the states in which a job's run ends and the job does not.
 var unended = []string{"PREEMPTED", "REQUEUED", "NODE_FAIL", "RESIZING"}
@@ -27,8 +16,8 @@ var unended = []string{"PREEMPTED", "REQUEUED", "NODE_FAIL", "RESIZING"}
 // Completed puts together the runs of each job that completed, in the order of
 // their ids. What a job did before it was requeued counts when its tag says that
 // it saves its state; else it began anew. What ran shorter teaches nothing.
-func (s *Settings) Completed(stays []Stay, shortest time.Duration, table *workload.Table) []Run {
-	slices.SortStableFunc(stays, func(a, b Stay) int {
+func (s *Settings) Completed(stays []cluster.PastStay, shortest time.Duration, table *workload.Table) []Run {
+	slices.SortStableFunc(stays, func(a, b cluster.PastStay) int {
 		return cmp.Or(cmp.Compare(a.RawID, b.RawID), a.Start.Compare(b.Start))
 	})
 	var (
@@ -51,7 +40,7 @@ func (s *Settings) Completed(stays []Stay, shortest time.Duration, table *worklo
 			seconds, unknown = map[string]float64{}, false
 		}
 		resized = r.State == "RESIZING"
-		seconds[s.Today(r.GPUType)] += r.End.Sub(r.Start).Seconds()
+		seconds[s.Today(r.GPUType)] += r.Length().Seconds()
 		unknown = unknown || r.GPUType == ""
 		if slices.Contains(unended, r.State) {
 			continue
