@@ -16,6 +16,7 @@ import (
 	"slurmprio/priod/evict"
 	"slurmprio/priod/evict/preemption"
 	"slurmprio/priod/live"
+	"slurmprio/priod/order"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
 	"slurmprio/slurmplug"
@@ -163,7 +164,7 @@ func evictDryRun(c *cli.Context, name slurmplug.JobName) (*evictView, error) {
 	}
 	slurm := live.New(newClient(cfg))
 	result, err := cycle.Step(c.Context, slurm, nil, h, cycle.Settings{
-		Decide: cfg.Decide(), DryRun: true, Evictions: cycle.Evictions{Settings: set, Slurm: slurm, Journal: journal},
+		Order: order.Feature{Settings: cfg.Decide()}, DryRun: true, Evictions: evict.Feature{Settings: set, Slurm: slurm, Journal: journal},
 	})
 	if err != nil {
 		return nil, err

@@ -12,7 +12,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
-	"slurmprio/priod/cycle"
+	"slurmprio/priod/evict"
 	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/store"
@@ -119,7 +119,7 @@ func TestStandsByAndTakesOver(t *testing.T) {
 		if c.acts && d.since != began {
 			t.Errorf("%d: a ping that timed out moves since when it acts", i)
 		}
-		if c.standby != "" && !reflect.DeepEqual(d.rounds, cycle.Rounds{}) {
+		if c.standby != "" && !reflect.DeepEqual(d.rounds, evict.Rounds{}) {
 			t.Errorf("%d: a round that ended while the other priod acted would count: %+v", i, d.rounds)
 		}
 		if read, wrote := f.reads > reads, len(f.applied) > writes; read != c.acts || wrote != c.acts {

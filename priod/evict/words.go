@@ -84,10 +84,7 @@ func (c *Choice) Annotate(p *plan.Plan) {
 	for i := range p.Decisions {
 		d := &p.Decisions[i]
 		if text := said[d.Job]; text != "" && d.Class == cluster.TE {
-			if d.Detail != "" {
-				text = d.Detail + "; " + text
-			}
-			d.Detail = text
+			d.Evict = text
 		}
 	}
 }

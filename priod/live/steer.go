@@ -11,14 +11,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/steer"
 	"slurmprio/slurmplug"
 )
 
 // Places reads which nodes jobs name and refuse, and what they ask of each; see cycle.Steering. An error
 // leaves out the jobs that it is about.
-func (c *Cluster) Places(ctx context.Context, raw map[cluster.JobID]uint32) (map[cluster.JobID]steer.Place, error) {
-	places := make(map[cluster.JobID]steer.Place, len(raw))
+func (c *Cluster) Places(ctx context.Context, raw map[cluster.JobID]uint32) (map[cluster.JobID]cluster.Place, error) {
+	places := make(map[cluster.JobID]cluster.Place, len(raw))
 	var mu sync.Mutex
 	var doubts error
 	records := c.recordsOf(slices.Collect(maps.Keys(raw)))
@@ -37,7 +36,7 @@ func (c *Cluster) Places(ctx context.Context, raw map[cluster.JobID]uint32) (map
 			defer mu.Unlock()
 			switch {
 			case err == nil:
-				places[id] = steer.Place{Required: required, Excluded: excluded, Bounds: bounds}
+				places[id] = cluster.Place{Required: required, Excluded: excluded, Bounds: bounds}
 			case !errors.Is(err, slurmplug.ErrNoJob):
 				doubts = errors.Join(doubts, fmt.Errorf("job %s: %w", id, err))
 			}

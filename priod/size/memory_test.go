@@ -241,7 +241,7 @@ func TestNoSizeFromLoweredMemory(t *testing.T) {
 		q.h.Asked(j.ID, slurmplug.MinMemoryNode, "200000", "64000", true, q.s.At)
 		q.z.Decide(&q.s, q.h, &q.p)
 		if got := len(q.p.Actions) > 0; got != sized {
-			t.Errorf("it asks for %d MB: %+v, %s", asked, q.p.Actions, q.p.Decisions[0].Detail)
+			t.Errorf("it asks for %d MB: %+v, %s", asked, q.p.Actions, q.p.Decisions[0].Size)
 		}
 	}
 }

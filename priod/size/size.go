@@ -220,13 +220,9 @@ type resizable struct {
 
 // tell says what became of a job's size; of an array, of its first task.
 func (d *sizer) tell(dec *plan.Decision, format string, a ...any) {
-	switch {
-	case strings.Contains(dec.Detail, "size: "):
-		return
-	case dec.Detail != "":
-		dec.Detail += "; "
+	if dec.Size == "" {
+		dec.Size = fmt.Sprintf(format, a...)
 	}
-	dec.Detail += fmt.Sprintf(format, a...)
 }
 
 // giveBack takes back sizes of jobs that did not start with them, or no longer

@@ -135,7 +135,7 @@ func TestSteerBindsNobodyUnknown(t *testing.T) {
 func TestSteerRemembersWhatIsRuledOut(t *testing.T) {
 	p := fleet()
 	j := p.job(1, "")
-	p.places[j.ID] = Place{Excluded: "a100-1"}
+	p.places[j.ID] = cluster.Place{Excluded: "a100-1"}
 	set := steerSettings()
 	set.Policy.Cycles = 3
 	p.cycle(set)
@@ -154,7 +154,7 @@ func TestSteerRemembersWhatIsRuledOut(t *testing.T) {
 			}
 		}
 	}
-	p.places[j.ID] = Place{}
+	p.places[j.ID] = cluster.Place{}
 	for range 6 {
 		p.cycle(set)
 	}
@@ -170,12 +170,12 @@ func TestSteerKnowsASizesNodes(t *testing.T) {
 	j := p.job(1, "")
 	p.h.Asked(j.ID, slurmplug.Size, "NumCPUs=1 ReqNodeList=", "NumCPUs=2 ReqNodeList=v100-1", true, start)
 	j.Asked = &slurmplug.Asked{Text: "NumCPUs=2 ReqNodeList=v100-1"}
-	p.places[j.ID] = Place{Required: "v100-1"}
+	p.places[j.ID] = cluster.Place{Required: "v100-1"}
 	pl, actions := p.cycle(steerSettings())
 	if len(actions) > 0 || p.told(&pl, 1) != sized {
 		t.Errorf("%+v, told %q", actions, p.told(&pl, 1))
 	}
-	p.places[j.ID] = Place{}
+	p.places[j.ID] = cluster.Place{}
 	if p.cycle(steerSettings()); j.Features != "a100" {
 		t.Errorf("without them it holds %q", j.Features)
 	}
@@ -187,7 +187,7 @@ func TestSteerKeepsWhatHasAPlace(t *testing.T) {
 	j := p.job(1, "")
 	p.h.Asked(j.ID, slurmplug.Features, "", "v100", true, start.Add(-time.Hour))
 	j.Features = "v100"
-	p.places[j.ID] = Place{Excluded: "a100-1"}
+	p.places[j.ID] = cluster.Place{Excluded: "a100-1"}
 	if pl, actions := p.cycle(steerSettings()); len(actions) > 0 {
 		t.Errorf("%+v, told %q", actions, p.told(&pl, 1))
 	}

@@ -16,7 +16,7 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// SteerSettings say whether pending jobs get their GPU type written into their
+// Settings say whether pending jobs get their GPU type written into their
 // constraint, and how.
 type Settings struct {
 	Enabled   bool
@@ -95,13 +95,13 @@ type Helm struct {
 
 // course is one job's.
 type course struct {
-	given  float64   // of its time on the type that it was steered to, then
-	ready  int       // cycles in which it could have started there and did not
-	rest   int       // cycles for which it is left alone
-	alone  string    // why
-	open   time.Time // its type was taken back
-	place  Place     // what it says of nodes, when it was last asked
-	asked  int       // for how many more cycles that is not asked again
+	given  float64       // of its time on the type that it was steered to, then
+	ready  int           // cycles in which it could have started there and did not
+	rest   int           // cycles for which it is left alone
+	alone  string        // why
+	open   time.Time     // its type was taken back
+	place  cluster.Place // what it says of nodes, when it was last asked
+	asked  int           // for how many more cycles that is not asked again
 	last   Verdict
 	bad    int    // how often Slurm would not have what was written
 	barred string // what closed said with it
@@ -188,14 +188,8 @@ type Steered struct {
 	again    map[cluster.JobID]uint32 // jobs that are asked again what they say of nodes, by Slurm's own id
 }
 
-// Place is what a pending job says of its nodes that no poll shows.
-type Place struct {
-	Required, Excluded string // host lists
-	Bounds             slurmplug.Bounds
-}
-
 // narrows is j by what it says of its nodes.
-func (p *Place) narrows(j *cluster.Job) cluster.Job {
+func narrows(p *cluster.Place, j *cluster.Job) cluster.Job {
 	b, n := &p.Bounds, *j
 	if n.Nodes = max(n.Nodes, 1); b.TasksPerNode > 0 {
 		n.Nodes = max(n.Nodes, (b.Tasks+b.TasksPerNode-1)/b.TasksPerNode)
@@ -216,8 +210,8 @@ func (p *Place) narrows(j *cluster.Job) cluster.Job {
 // narrowed is j by what it says of its nodes. A job of one task is not spread over
 // nodes where one could hold it: --ntasks=1 and no --ntasks look the same, and with the
 // former Slurm would find no place.
-func (d *Steered) narrowed(j *cluster.Job, p *Place) cluster.Job {
-	n := p.narrows(j)
+func (d *Steered) narrowed(j *cluster.Job, p *cluster.Place) cluster.Job {
+	n := narrows(p, j)
 	whole := cluster.Least{GPUs: n.GPUs, CPUs: n.CPUs, MemMB: n.MemMB}
 	if p.Bounds.Tasks == 1 && n.Nodes == 1 && d.holds(j, whole) {
 		n.Node = whole
@@ -538,7 +532,7 @@ func (d *Steered) berth(at int, id cluster.JobID, tasks int) berth {
 		b.alone = reopened
 	}
 	types, asks := d.fit(j, ""), *j
-	if c.asked--; c.place != (Place{}) {
+	if c.asked--; c.place != (cluster.Place{}) {
 		asks = d.narrowed(j, &c.place)
 		narrowed := types & d.fit(&asks, c.place.Excluded) & d.typesOf(c.place.Required)
 		b.out, types = types&^narrowed, narrowed

@@ -27,12 +27,12 @@ type harbour struct {
 	helm   Helm
 	shares plan.Shares
 	own    map[cluster.JobID]string // what users want
-	places map[cluster.JobID]Place
+	places map[cluster.JobID]cluster.Place
 }
 
 func newHarbour() *harbour {
 	return &harbour{
-		Snapshot: cluster.Snapshot{At: start}, h: cluster.NewHistory(), own: map[cluster.JobID]string{}, places: map[cluster.JobID]Place{},
+		Snapshot: cluster.Snapshot{At: start}, h: cluster.NewHistory(), own: map[cluster.JobID]string{}, places: map[cluster.JobID]cluster.Place{},
 		shares: plan.Shares{Types: []string{"a100", "t4", "v100"}, Jobs: map[cluster.JobID]*plan.Share{}},
 	}
 }
@@ -78,7 +78,7 @@ func (p *harbour) cycle(set Settings) (plan.Plan, []plan.Action) {
 	p.h.Observe(&p.Snapshot)
 	pl := order.Decide(&p.Snapshot, p.h, order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: plan.Classes{Partitions: []string{"gpu"}}})
 	steered := p.helm.Steer(&p.Snapshot, p.h, &pl, &p.shares, set)
-	places := map[cluster.JobID]Place{}
+	places := map[cluster.JobID]cluster.Place{}
 	for id := range steered.Unseen() {
 		places[id] = p.places[id]
 	}
@@ -130,9 +130,9 @@ func TestSteer(t *testing.T) {
 			p.h.Asked(j.ID, slurmplug.Features, "", "v100", true, start)
 			j.Features, p.h.Claiming = "v100", map[cluster.JobID]bool{j.ID: true}
 		}, "v100", claimed},
-		"named":           {func(p *harbour, j *cluster.Job) { p.places[j.ID] = Place{Required: "v1"} }, "", named},
-		"refuses":         {func(p *harbour, j *cluster.Job) { p.places[j.ID] = Place{Excluded: "a1"} }, "", "it refuses nodes (a1)"},
-		"a node too many": {func(p *harbour, j *cluster.Job) { p.places[j.ID] = Place{Excluded: "v1"} }, "a100", "free"},
+		"named":           {func(p *harbour, j *cluster.Job) { p.places[j.ID] = cluster.Place{Required: "v1"} }, "", named},
+		"refuses":         {func(p *harbour, j *cluster.Job) { p.places[j.ID] = cluster.Place{Excluded: "a1"} }, "", "it refuses nodes (a1)"},
+		"a node too many": {func(p *harbour, j *cluster.Job) { p.places[j.ID] = cluster.Place{Excluded: "v1"} }, "a100", "free"},
 		"type gone": {func(p *harbour, j *cluster.Job) {
 			p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)
 			j.Features, j.Reason = "a100", "ReqNodeNotAvail, UnavailableNodes:a1"
@@ -207,7 +207,7 @@ func TestSteer(t *testing.T) {
 		}, "ssd", "leaves one GPU type"},
 		"no feature on a node that it does not refuse": {func(p *harbour, j *cluster.Job) {
 			p.node("a2", "a100")
-			p.places[j.ID] = Place{Excluded: "a1"}
+			p.places[j.ID] = cluster.Place{Excluded: "a1"}
 		}, "", "it refuses nodes (a1)"},
 		"no feature on one, and on a wrong one": {func(p *harbour, _ *cluster.Job) {
 			p.node("a2", "a100")
@@ -276,33 +276,33 @@ func TestSteer(t *testing.T) {
 		"one node of some type, as nobody knows where": {func(p *harbour, j *cluster.Job) {
 			p.Nodes[0].GPUs, j.GPUs = 2, 3
 			p.node("a2", "a100", "a100", "ssd").GPUs = 2
-			p.places[j.ID] = Place{Bounds: slurmplug.Bounds{Tasks: 1}}
+			p.places[j.ID] = cluster.Place{Bounds: slurmplug.Bounds{Tasks: 1}}
 		}, "", "leaves no place for it on a100"}, // the next cycle chooses by that
 		"several nodes of any type": {func(p *harbour, j *cluster.Job) {
 			j.GPUs = 8
 			p.node("a2", "a100", "a100", "ssd")
 			p.node("v2", "v100", "v100")
-			p.places[j.ID] = Place{Bounds: slurmplug.Bounds{Tasks: 1}}
+			p.places[j.ID] = cluster.Place{Bounds: slurmplug.Bounds{Tasks: 1}}
 		}, "a100", "free"},
 		"more nodes than it says": {func(p *harbour, j *cluster.Job) {
-			p.places[j.ID] = Place{Bounds: slurmplug.Bounds{Tasks: 2, TasksPerNode: 1}}
+			p.places[j.ID] = cluster.Place{Bounds: slurmplug.Bounds{Tasks: 2, TasksPerNode: 1}}
 		}, "", "leaves no place for it on a100"},
 		"no more nodes than it allows": {func(p *harbour, j *cluster.Job) {
 			j.GPUs = 8
 			p.node("a2", "a100", "a100", "ssd")
 			p.node("v2", "v100", "v100")
-			p.places[j.ID] = Place{Bounds: slurmplug.Bounds{Most: 1, Tasks: 8}}
+			p.places[j.ID] = cluster.Place{Bounds: slurmplug.Bounds{Most: 1, Tasks: 8}}
 		}, "", "leaves no place for it on a100"},
 		"CPUs by GPU": {func(p *harbour, j *cluster.Job) {
 			j.GPUs, j.Node.GPUs = 2, 2
-			p.places[j.ID] = Place{Bounds: slurmplug.Bounds{Tasks: 1, CPUsPerGPU: 9}}
+			p.places[j.ID] = cluster.Place{Bounds: slurmplug.Bounds{Tasks: 1, CPUsPerGPU: 9}}
 		}, "", "leaves no place for it on a100"},
 		"CPUs by GPU that are there": {func(p *harbour, j *cluster.Job) {
 			j.GPUs, j.Node.GPUs = 2, 2
-			p.places[j.ID] = Place{Bounds: slurmplug.Bounds{Tasks: 1, CPUsPerGPU: 8}}
+			p.places[j.ID] = cluster.Place{Bounds: slurmplug.Bounds{Tasks: 1, CPUsPerGPU: 8}}
 		}, "a100", "free"},
 		"memory of each node": {func(p *harbour, j *cluster.Job) {
-			p.places[j.ID] = Place{Bounds: slurmplug.Bounds{Tasks: 2, MemMB: 1001}}
+			p.places[j.ID] = cluster.Place{Bounds: slurmplug.Bounds{Tasks: 2, MemMB: 1001}}
 		}, "", "leaves no place for it on a100"},
 		"consent gone": {func(p *harbour, j *cluster.Job) {
 			p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)
@@ -377,7 +377,7 @@ func TestSteerKnowsWhatIsRefused(t *testing.T) {
 	}
 	p.node("a100-2", "a100")
 	j := p.job(1, "")
-	p.places[j.ID] = Place{Excluded: "a100-[1-2],t4-1,v100-1"}
+	p.places[j.ID] = cluster.Place{Excluded: "a100-[1-2],t4-1,v100-1"}
 	p.cycle(steerSettings())
 	if pl, _ := p.cycle(steerSettings()); p.told(&pl, 1) != nowhere {
 		t.Errorf("told %q", p.told(&pl, 1))
@@ -548,7 +548,7 @@ func TestSteerIsSafe(t *testing.T) {
 				share.Time[i] = rapid.Float64Range(0, 1).Draw(t, "time")
 				share.Run[i] = rapid.SampledFrom([]float64{100, 1000, math.Inf(1)}).Draw(t, "run")
 			}
-			p.places[j.ID] = rapid.SampledFrom([]Place{{}, {}, {Required: "a1"}, {Excluded: "a1"}, {Excluded: "[a-c]1"}}).Draw(t, "place")
+			p.places[j.ID] = rapid.SampledFrom([]cluster.Place{{}, {}, {Required: "a1"}, {Excluded: "a1"}, {Excluded: "[a-c]1"}}).Draw(t, "place")
 		}
 		set := steerSettings()
 		set.MaxWrites = rapid.SampledFrom([]int{0, 0, 1, 3}).Draw(t, "limit")
@@ -739,7 +739,7 @@ func BenchmarkSteerLooked(b *testing.B) {
 			set.MaxWrites = 100
 			for b.Loop() {
 				for _, c := range p.helm.jobs {
-					c.place, c.asked = Place{Excluded: excluded, Bounds: slurmplug.Bounds{Tasks: 1, CPUs: 1}}, 20
+					c.place, c.asked = cluster.Place{Excluded: excluded, Bounds: slurmplug.Bounds{Tasks: 1, CPUs: 1}}, 20
 				}
 				p.helm.Steer(&p.Snapshot, p.h, &pl, &p.shares, set)
 			}

@@ -149,7 +149,7 @@ func (d *Steered) Unseen() map[cluster.JobID]uint32 {
 // and for those that refuse all those of the type. The next cycles choose by what they
 // say, and ask again after Settings.Cycles of them. A type that a job has already, and
 // that still has a place for it, is not taken back for that.
-func (d *Steered) Vet(places map[cluster.JobID]Place) {
+func (d *Steered) Vet(places map[cluster.JobID]cluster.Place) {
 	jobs := map[cluster.JobID]int{}
 	for at, j := range d.jobs {
 		jobs[j.ID] = at
@@ -219,7 +219,7 @@ func (d *Steered) sizedOnto(hosts string, ids ...cluster.JobID) bool {
 }
 
 // has tells whether a type has a place for a job, by all that it says of its nodes.
-func (d *Steered) has(j *cluster.Job, t int, place *Place) bool {
+func (d *Steered) has(j *cluster.Job, t int, place *cluster.Place) bool {
 	asks := d.narrowed(j, place)
 	return d.fit(&asks, place.Excluded).Has(int32(t))
 }

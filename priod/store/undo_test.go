@@ -231,7 +231,7 @@ func TestUndoAndDatabaseAgree(t *testing.T) {
 		j := pending(1, "te")
 		j.Nice = 30
 		d := newDaemon(t, dir, j, pending(2, "te"), pending(3, "be"))
-		d.settings.Decide.Lever, d.settings.Decide.NiceLimit = lever, 100
+		d.settings.Order.Settings.Lever, d.settings.Order.Settings.NiceLimit = lever, 100
 		d.cycle()
 		written := d.history.Written
 		if len(written) != 2 {

@@ -1,4 +1,4 @@
-package cycle
+package evict
 
 import (
 	"context"
@@ -9,9 +9,7 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/evict"
 	"slurmprio/priod/evict/preemption"
-	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
@@ -21,8 +19,8 @@ var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 // slurm shows jobs that do not change, but for those in odd, and notes what it is
 // told, and in which order with what is saved.
-type slurm struct {
-	jobs     map[cluster.JobID]evict.Sight
+type fakeSlurm struct {
+	jobs     map[cluster.JobID]Sight
 	odd      map[cluster.JobID]bool // cannot be believed
 	excluded string
 	atOnce   int
@@ -31,8 +29,8 @@ type slurm struct {
 	saveErr  error
 }
 
-func (f *slurm) Look(_ context.Context, targets []evict.Target) (map[cluster.JobID]evict.Sight, error) {
-	sights := map[cluster.JobID]evict.Sight{}
+func (f *fakeSlurm) Look(_ context.Context, targets []Target) (map[cluster.JobID]Sight, error) {
+	sights := map[cluster.JobID]Sight{}
 	var err error
 	f.looked += len(targets)
 	for _, t := range targets {
@@ -45,24 +43,24 @@ func (f *slurm) Look(_ context.Context, targets []evict.Target) (map[cluster.Job
 	return sights, err
 }
 
-func (f *slurm) Excluded(context.Context, evict.Target) (string, error) { return f.excluded, nil }
+func (f *fakeSlurm) Excluded(context.Context, Target) (string, error) { return f.excluded, nil }
 
-func (f *slurm) AtOnce(context.Context, evict.Target) (int, error) { return f.atOnce, nil }
+func (f *fakeSlurm) AtOnce(context.Context, Target) (int, error) { return f.atOnce, nil }
 
-func (f *slurm) Do(_ context.Context, commands []evict.Command) []evict.Result {
-	var results []evict.Result
+func (f *fakeSlurm) Do(_ context.Context, commands []Command) []Result {
+	var results []Result
 	for _, c := range commands {
 		f.log = append(f.log, string(c.Verb)+" "+c.Job.String())
-		if s := f.jobs[c.Job]; c.Verb == evict.Pin {
+		if s := f.jobs[c.Job]; c.Verb == Pin {
 			s.ReqNodes = c.Value
 			f.jobs[c.Job] = s
 		}
-		results = append(results, evict.Result{Command: c, Status: slurmplug.Applied})
+		results = append(results, Result{Command: c, Status: slurmplug.Applied})
 	}
 	return results
 }
 
-func (f *slurm) SaveEvictions(_ context.Context, t *evict.Turn) error {
+func (f *fakeSlurm) SaveEvictions(_ context.Context, t *Turn) error {
 	for _, e := range t.Evictions {
 		f.log = append(f.log, "save "+e.Job.String()+" "+string(e.State))
 	}
@@ -70,33 +68,33 @@ func (f *slurm) SaveEvictions(_ context.Context, t *evict.Turn) error {
 }
 
 // scene is a node with two victims, of whom the first is cheaper, and a TE job.
-func scene() (*slurm, *Evictions, *cluster.Snapshot, *plan.Plan) {
+func newCluster() (*fakeSlurm, *Feature, *cluster.Snapshot, *plan.Plan) {
 	s := &cluster.Snapshot{At: start.Add(time.Hour), Nodes: []cluster.Node{{
 		Name: "n1", Usable: true, GPUType: "a100", GPUs: 4, GPUsUsed: 4, CPUs: 4, CPUsUsed: 4, MemMB: 400, MemUsedMB: 400, Partitions: []string{"gpu"},
 	}}}
-	f := &slurm{jobs: map[cluster.JobID]evict.Sight{}, odd: map[cluster.JobID]bool{}}
+	f := &fakeSlurm{jobs: map[cluster.JobID]Sight{}, odd: map[cluster.JobID]bool{}}
 	for i := range uint32(2) {
 		j := cluster.Job{
 			ID: slurmplug.Plain(i + 1), RawID: i + 1, TaskCount: 1, User: "alice", Partition: "gpu", State: cluster.Running, Nodes: 1, GPUs: 2, CPUs: 2,
 			MemMB: 200, NodeList: "n1", Start: start, TimeLimit: 10 * time.Hour, Tag: jobtag.Tag{Type: "be", Signal: "USR1", Grace: time.Duration(i+1) * time.Minute},
 		}
 		s.Jobs = append(s.Jobs, j)
-		f.jobs[j.ID] = evict.Sight{Job: j, CanRequeue: true}
+		f.jobs[j.ID] = Sight{Job: j, CanRequeue: true}
 	}
 	te := cluster.Job{
 		ID: slurmplug.Plain(9), RawID: 9, TaskCount: 1, User: "bob", Partition: "gpu", State: cluster.Pending, Reason: "Resources", Priority: 5, Nodes: 1,
 		GPUs: 2, CPUs: 2, MemMB: 200, Tag: jobtag.Tag{Type: "te"},
 	}
 	s.Jobs = append(s.Jobs, te)
-	f.jobs[te.ID] = evict.Sight{Job: te, CanRequeue: true}
+	f.jobs[te.ID] = Sight{Job: te, CanRequeue: true}
 	p := &plan.Plan{Decisions: []plan.Decision{{Job: te.ID, Class: cluster.TE, Ranked: true, Value: 5}}}
-	e := &Evictions{Slurm: f, Recorder: f, Journal: evict.NewJournal(), Vetoes: Vetoes{}, Settings: evict.Settings{
+	e := &Feature{Slurm: f, Recorder: f, Journal: NewJournal(), Vetoes: Vetoes{}, Settings: Settings{
 		Enabled: true, Policy: preemption.Settings{Policy: preemption.LeastLoss}, MaxGrace: time.Hour, Hold: time.Minute,
 	}}
 	return f, e, s, p
 }
 
-func (f *slurm) change(id uint32, by func(*evict.Sight)) {
+func (f *fakeSlurm) change(id uint32, by func(*Sight)) {
 	s := f.jobs[slurmplug.Plain(id)]
 	by(&s)
 	f.jobs[slurmplug.Plain(id)] = s
@@ -106,24 +104,24 @@ func (f *slurm) change(id uint32, by func(*evict.Sight)) {
 // other, and TE jobs that name their nodes.
 func TestVetoes(t *testing.T) {
 	for name, c := range map[string]struct {
-		change  func(*slurm)
+		change  func(*fakeSlurm)
 		victims string
 	}{
-		"none":                 {func(*slurm) {}, "1"},
-		"the first stays":      {func(f *slurm) { f.change(1, func(s *evict.Sight) { s.CanRequeue = false }) }, "2"},
-		"the first began anew": {func(f *slurm) { f.change(1, func(s *evict.Sight) { s.Restarts++ }) }, "2"},
-		"the first is TE now":  {func(f *slurm) { f.change(1, func(s *evict.Sight) { s.Tag.Type = "te" }) }, "2"},
-		"both stay": {func(f *slurm) {
-			f.change(1, func(s *evict.Sight) { s.CanRequeue = false })
-			f.change(2, func(s *evict.Sight) { s.CanRequeue = false })
+		"none":                 {func(*fakeSlurm) {}, "1"},
+		"the first stays":      {func(f *fakeSlurm) { f.change(1, func(s *Sight) { s.CanRequeue = false }) }, "2"},
+		"the first began anew": {func(f *fakeSlurm) { f.change(1, func(s *Sight) { s.Restarts++ }) }, "2"},
+		"the first is TE now":  {func(f *fakeSlurm) { f.change(1, func(s *Sight) { s.Tag.Type = "te" }) }, "2"},
+		"both stay": {func(f *fakeSlurm) {
+			f.change(1, func(s *Sight) { s.CanRequeue = false })
+			f.change(2, func(s *Sight) { s.CanRequeue = false })
 		}, ""},
-		"the TE job names a node": {func(f *slurm) { f.change(9, func(s *evict.Sight) { s.ReqNodes = "n1" }) }, ""},
-		"it refuses the node":     {func(f *slurm) { f.excluded = "n[1-3]" }, ""},
-		"it refuses another":      {func(f *slurm) { f.excluded = "n[2-3]" }, "1"},
-		"its constraint changed":  {func(f *slurm) { f.change(9, func(s *evict.Sight) { s.Features = "h100" }) }, ""},
-		"it is gone":              {func(f *slurm) { f.change(9, func(s *evict.Sight) { s.Gone = true }) }, ""},
+		"the TE job names a node": {func(f *fakeSlurm) { f.change(9, func(s *Sight) { s.ReqNodes = "n1" }) }, ""},
+		"it refuses the node":     {func(f *fakeSlurm) { f.excluded = "n[1-3]" }, ""},
+		"it refuses another":      {func(f *fakeSlurm) { f.excluded = "n[2-3]" }, "1"},
+		"its constraint changed":  {func(f *fakeSlurm) { f.change(9, func(s *Sight) { s.Features = "h100" }) }, ""},
+		"it is gone":              {func(f *fakeSlurm) { f.change(9, func(s *Sight) { s.Gone = true }) }, ""},
 	} {
-		f, e, s, p := scene()
+		f, e, s, p := newCluster()
 		e.Journal.See(s.Nodes)
 		c.change(f)
 		choice, err := e.choose(t.Context(), s, p)
@@ -155,7 +153,7 @@ func TestArrayLimit(t *testing.T) {
 		"one of two has one":   {2, 0, 1, "9_1"},
 		"one runs, one has it": {2, 1, 1, "10"},
 	} {
-		f, e, s, p := scene()
+		f, e, s, p := newCluster()
 		f.atOnce = c.atOnce
 		te := s.Jobs[2]
 		s.Jobs, p.Decisions = s.Jobs[:2], nil
@@ -165,7 +163,7 @@ func TestArrayLimit(t *testing.T) {
 			if state == cluster.Running {
 				j.NodeList, j.GPUs = "n2", 0
 			}
-			s.Jobs, f.jobs[id] = append(s.Jobs, j), evict.Sight{Job: j, CanRequeue: true}
+			s.Jobs, f.jobs[id] = append(s.Jobs, j), Sight{Job: j, CanRequeue: true}
 			if state != cluster.Pending {
 				return
 			}
@@ -180,8 +178,8 @@ func TestArrayLimit(t *testing.T) {
 		add(slurmplug.Plain(10), 10, cluster.Pending, 1)
 		for k := range c.claims {
 			id := cluster.JobID{ID: 9, Task: int32(k + 7)}
-			e.Journal.Claims = append(e.Journal.Claims, evict.Claim{Number: int64(k + 1), Job: id, State: evict.Planned, Shares: []evict.Share{{Node: "n1", GPUs: 2, CPUs: 2, MemMB: 200}}})
-			e.Journal.Evictions = append(e.Journal.Evictions, evict.Eviction{Number: int64(k + 1), Claim: int64(k + 1), Job: slurmplug.Plain(2), State: evict.Signalled})
+			e.Journal.Claims = append(e.Journal.Claims, Claim{Number: int64(k + 1), Job: id, State: Planned, Shares: []Share{{Node: "n1", GPUs: 2, CPUs: 2, MemMB: 200}}})
+			e.Journal.Evictions = append(e.Journal.Evictions, Eviction{Number: int64(k + 1), Claim: int64(k + 1), Job: slurmplug.Plain(2), State: Signalled})
 		}
 		choice, err := e.choose(t.Context(), s, p)
 		if err != nil {
@@ -196,7 +194,7 @@ func TestArrayLimit(t *testing.T) {
 		}
 		limited := len(got) > 0 && got[len(got)-1] == "10"
 		for _, x := range choice.Trials {
-			if x.Job.ID == 9 && (x.Why == evict.ArrayLimit) != (limited && !slices.Contains(got, x.Job.String())) {
+			if x.Job.ID == 9 && (x.Why == ArrayLimit) != (limited && !slices.Contains(got, x.Job.String())) {
 				t.Errorf("%s: %s %s", name, x.Job, x.Why)
 			}
 		}
@@ -207,14 +205,14 @@ func TestArrayLimit(t *testing.T) {
 // before anything else of a cycle, also by a priod that was started since.
 func TestFreedFirst(t *testing.T) {
 	for reason, want := range map[string]int{"BadConstraints": 1, "Resources": 0} {
-		f, e, s, _ := scene()
-		f.change(9, func(x *evict.Sight) { x.Reason, x.ReqNodes = reason, "n1" })
+		f, e, s, _ := newCluster()
+		f.change(9, func(x *Sight) { x.Reason, x.ReqNodes = reason, "n1" })
 		s.Jobs[2].Reason = reason
-		e.Journal.Claims = []evict.Claim{{Number: 1, Job: slurmplug.Plain(9), RawID: 9, User: "bob", State: evict.Planned, Pin: "n1"}}
+		e.Journal.Claims = []Claim{{Number: 1, Job: slurmplug.Plain(9), RawID: 9, User: "bob", State: Planned, Pin: "n1"}}
 		if err := e.free(t.Context(), s, false); err != nil {
 			t.Fatal(err)
 		}
-		if len(f.log) != want || want == 1 && (f.log[0] != "unpin 9" || e.Journal.Claims[0].State != evict.Released) {
+		if len(f.log) != want || want == 1 && (f.log[0] != "unpin 9" || e.Journal.Claims[0].State != Released) {
 			t.Errorf("%s: %q, %+v", reason, f.log, e.Journal.Claims)
 		}
 	}
@@ -223,29 +221,29 @@ func TestFreedFirst(t *testing.T) {
 // However many jobs a closer look rules out, it does not keep room from others for
 // long: a cycle remembers what the one before it learned.
 func TestManyVetoes(t *testing.T) {
-	grow := func(s *cluster.Snapshot, f *slurm, like cluster.JobID, ids ...uint32) {
+	grow := func(s *cluster.Snapshot, f *fakeSlurm, like cluster.JobID, ids ...uint32) {
 		for _, id := range ids {
 			sight := f.jobs[like]
 			sight.ID, sight.RawID = slurmplug.Plain(id), id
 			s.Jobs, f.jobs[sight.ID] = append(s.Jobs, sight.Job), sight
 		}
 	}
-	for name, c := range map[string]func(*slurm, *cluster.Snapshot, *plan.Plan){
-		"victims that cannot be requeued": func(f *slurm, s *cluster.Snapshot, _ *plan.Plan) {
+	for name, c := range map[string]func(*fakeSlurm, *cluster.Snapshot, *plan.Plan){
+		"victims that cannot be requeued": func(f *fakeSlurm, s *cluster.Snapshot, _ *plan.Plan) {
 			s.Nodes[0].GPUs, s.Nodes[0].GPUsUsed, s.Nodes[0].CPUs, s.Nodes[0].CPUsUsed, s.Nodes[0].MemMB, s.Nodes[0].MemUsedMB = 20, 20, 20, 20, 2000, 2000
 			f.change(1, norequeue)
 			grow(s, f, slurmplug.Plain(1), 11, 12, 13, 14, 15, 16, 17, 18) // all cheaper than job 2
 		},
-		"TE jobs that name a node": func(f *slurm, s *cluster.Snapshot, p *plan.Plan) {
+		"TE jobs that name a node": func(f *fakeSlurm, s *cluster.Snapshot, p *plan.Plan) {
 			for id := range uint32(9) {
 				id += 20
 				grow(s, f, slurmplug.Plain(9), id)
-				f.change(id, func(s *evict.Sight) { s.ReqNodes = "n1" })
+				f.change(id, func(s *Sight) { s.ReqNodes = "n1" })
 				p.Decisions = append(p.Decisions, plan.Decision{Job: slurmplug.Plain(id), Class: cluster.TE, Ranked: true, Value: int64(id)})
 			}
 		},
 	} {
-		f, e, s, p := scene()
+		f, e, s, p := newCluster()
 		c(f, s, p)
 		e.Settings.Policy.Limits.PerCycle = 1
 		cycles, victims := 0, 0
@@ -263,36 +261,9 @@ func TestManyVetoes(t *testing.T) {
 	}
 }
 
-// A TE job that names the node which sizing gave it gets no room made, and gets it as
-// soon as sizing has given up: that is no wish of its owner's.
-func TestSizedJobIsNoVeto(t *testing.T) {
-	for _, sized := range []bool{true, false} {
-		f, e, s, _ := scene()
-		s.Jobs[2].Submit, s.Jobs[2].Eligible, s.Jobs[2].SiteFactorKnown = start, start, true
-		on := fullDisk{f, *s}
-		set := Settings{
-			Decide: order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: plan.Classes{User: plan.Budget{TimeLimit: time.Hour}}}, Evictions: *e,
-		}
-		leave := func(h *cluster.History) int {
-			result, _ := Step(t.Context(), on, on, h, set)
-			return len(result.Choice.Turn.Evictions)
-		}
-		h := cluster.NewHistory()
-		if sized {
-			h.Asked(slurmplug.Plain(9), slurmplug.Size, "NumCPUs=1 ReqNodeList=", "NumCPUs=2 ReqNodeList=n1", true, s.At)
-		}
-		f.change(9, func(s *evict.Sight) { s.ReqNodes = "n1" })
-		named := leave(h)
-		f.change(9, func(s *evict.Sight) { s.ReqNodes = "" })
-		if own := leave(cluster.NewHistory()); named != 0 || (own > 0) != sized {
-			t.Errorf("sized %t: %d leave for one that names its node, %d later", sized, named, own)
-		}
-	}
-}
-
 // What a closer look found is believed for a while, and then asked again.
 func TestVetoesPass(t *testing.T) {
-	f, e, s, p := scene()
+	f, e, s, p := newCluster()
 	f.change(1, norequeue)
 	leaves := func() string {
 		choice, err := e.choose(t.Context(), s, p)
@@ -302,7 +273,7 @@ func TestVetoesPass(t *testing.T) {
 		return choice.Turn.Evictions[0].Job.String()
 	}
 	before := leaves()
-	f.change(1, func(s *evict.Sight) { s.CanRequeue = true })
+	f.change(1, func(s *Sight) { s.CanRequeue = true })
 	soon := leaves()
 	s.At = s.At.Add(time.Hour)
 	if later := leaves(); before != "2" || soon != "2" || later != "1" {
@@ -313,9 +284,9 @@ func TestVetoesPass(t *testing.T) {
 // A job that comes back with the place of an earlier claim in its request is not taken
 // for one that names its nodes: that is taken out in the same cycle.
 func TestVetoesForgetPins(t *testing.T) {
-	f, e, s, p := scene()
-	e.Journal.Claims = []evict.Claim{{Number: 1, Job: slurmplug.Plain(9), RawID: 9, User: "bob", State: evict.Started, Pin: "n1", Ended: start}}
-	f.change(9, func(s *evict.Sight) { s.ReqNodes = "n1" })
+	f, e, s, p := newCluster()
+	e.Journal.Claims = []Claim{{Number: 1, Job: slurmplug.Plain(9), RawID: 9, User: "bob", State: Started, Pin: "n1", Ended: start}}
+	f.change(9, func(s *Sight) { s.ReqNodes = "n1" })
 	leaves := func() int {
 		choice, err := e.choose(t.Context(), s, p)
 		if err != nil {
@@ -327,7 +298,7 @@ func TestVetoesForgetPins(t *testing.T) {
 	if err := e.Tend(t.Context(), s, p, false); err != nil || len(f.log) == 0 || f.log[0] != "unpin 9" {
 		t.Fatalf("%v, %q", err, f.log)
 	}
-	f.change(9, func(s *evict.Sight) { s.ReqNodes = "" })
+	f.change(9, func(s *Sight) { s.ReqNodes = "" })
 	s.At = s.At.Add(15 * time.Second)
 	if after := leaves(); before != 0 || after != 1 {
 		t.Errorf("%d leave while the place is in its request, %d then", before, after)
@@ -335,9 +306,9 @@ func TestVetoesForgetPins(t *testing.T) {
 }
 
 // begun is a scene with its claim recorded.
-func begun(t *testing.T) (*slurm, *Evictions, *cluster.Snapshot, *plan.Plan) {
+func begun(t *testing.T) (*fakeSlurm, *Feature, *cluster.Snapshot, *plan.Plan) {
 	t.Helper()
-	f, e, s, p := scene()
+	f, e, s, p := newCluster()
 	choice, err := e.choose(t.Context(), s, p)
 	if err != nil {
 		t.Fatal(err)
@@ -394,7 +365,7 @@ func TestSilentNode(t *testing.T) {
 // What cannot be saved is not sent.
 func TestNothingWithoutARow(t *testing.T) {
 	f, e, s, p := begun(t)
-	f.change(9, func(s *evict.Sight) { s.ReqNodes = "n1" })
+	f.change(9, func(s *Sight) { s.ReqNodes = "n1" })
 	f.saveErr, f.log = errors.New("disk full"), nil
 	if err := e.Tend(t.Context(), s, p, false); !errors.Is(err, f.saveErr) {
 		t.Errorf("%v", err)
@@ -414,7 +385,7 @@ func TestOddRecord(t *testing.T) {
 	if err := e.Tend(t.Context(), s, p, false); err == nil {
 		t.Error("nobody is told of the odd record")
 	}
-	if e.Journal.Evictions[0].State != evict.Signalled {
+	if e.Journal.Evictions[0].State != Signalled {
 		t.Errorf("%+v", e.Journal.Evictions[0])
 	}
 }
@@ -422,15 +393,15 @@ func TestOddRecord(t *testing.T) {
 // Of the jobs that started where they were pinned and have left the queue, a cycle
 // looks at a few: Slurm may remember them for days.
 func TestPinsOfEndedJobs(t *testing.T) {
-	f, e, s, p := scene()
+	f, e, s, p := newCluster()
 	const ended, back = 200, 100 // jobs from 100 on; one is requeued
 	for id := range uint32(ended) {
 		id += 100
 		job := cluster.Job{ID: slurmplug.Plain(id), RawID: id, User: "bob", State: cluster.Other, NodeList: "n1"}
-		f.jobs[job.ID] = evict.Sight{Job: job, Final: "FAILED", ReqNodes: "n1"}
-		e.Journal.Claims = append(e.Journal.Claims, evict.Claim{Number: int64(id), Job: job.ID, RawID: id, User: "bob", State: evict.Started, Pin: "n1", Ended: start})
+		f.jobs[job.ID] = Sight{Job: job, Final: "FAILED", ReqNodes: "n1"}
+		e.Journal.Claims = append(e.Journal.Claims, Claim{Number: int64(id), Job: job.ID, RawID: id, User: "bob", State: Started, Pin: "n1", Ended: start})
 	}
-	f.change(back, func(x *evict.Sight) { x.State, x.Final, x.NodeList = cluster.Pending, "", "" })
+	f.change(back, func(x *Sight) { x.State, x.Final, x.NodeList = cluster.Pending, "", "" })
 	s.Jobs = append(s.Jobs, f.jobs[slurmplug.Plain(back)].Job)
 	tend := func() {
 		f.looked = 0
@@ -441,9 +412,9 @@ func TestPinsOfEndedJobs(t *testing.T) {
 	if tend(); len(f.log) == 0 || f.log[0] != "unpin 100" || f.looked > ended/2 {
 		t.Errorf("%d looks: %q", f.looked, f.log)
 	}
-	f.jobs = map[cluster.JobID]evict.Sight{}
+	f.jobs = map[cluster.JobID]Sight{}
 	for id := range uint32(ended) {
-		f.jobs[slurmplug.Plain(id+100)] = evict.Sight{Gone: true}
+		f.jobs[slurmplug.Plain(id+100)] = Sight{Gone: true}
 	}
 	s.Jobs = s.Jobs[:len(s.Jobs)-1]
 	for range 100 {

@@ -1,4 +1,4 @@
-package cycle
+package evict
 
 import (
 	"context"
@@ -10,23 +10,101 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/evict"
 	"slurmprio/priod/evict/preemption"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 )
 
-// Evictions are what making room takes, for TE jobs and at the end of a round. The zero value makes none.
-type Evictions struct {
-	Settings evict.Settings
-	Slurm    evict.Slurm
-	Journal  *evict.Journal // as the Recorder knows it; nil: nobody is ever evicted
+// Feature makes room for TE jobs, and for jobs that are owed their GPUs at the end of a
+// round. It takes part in a cycle three times: see Parts. The zero value makes none.
+type Feature struct {
+	Settings Settings
+	Slurm    Slurm
+	Journal  *Journal // as the Recorder knows it; nil: nobody is ever evicted
 	Recorder interface {
 		// SaveEvictions returns once the rows are safe; on error no command is sent.
-		SaveEvictions(context.Context, *evict.Turn) error
+		SaveEvictions(context.Context, *Turn) error
 	}
 	Told   func(Event) // hears of each step; nil: nobody does
 	Vetoes Vetoes      // from one cycle to the next; nil: each looks anew
+	Rounds *Rounds     // nil: no round ever ends
+
+	// What the cycle decided.
+	Choice *Choice // who leaves for whom; nil when that was not asked
+	Round  *Round  // who yields to whom; nil when no round ended
+	failed bool    // nobody new is told to leave
+}
+
+// Parts are what evictions do in a cycle: before the order is made, after it, and after
+// jobs have been given GPU types.
+func (e *Feature) Parts() (earlier, trials, rounds plan.Feature) {
+	return earlierPlaces{e, plan.PlanOnly{}}, forTrials{e}, forRounds{e}
+}
+
+// earlierPlaces marks the jobs for which earlier cycles made room: they stand before
+// others.
+type earlierPlaces struct {
+	*Feature
+	plan.PlanOnly
+}
+
+func (e earlierPlaces) Plan(ctx context.Context, c *plan.Cycle) error {
+	e.Choice, e.Round, e.failed = nil, nil, false
+	if e.Journal == nil {
+		return nil
+	}
+	e.Journal.See(c.Snapshot.Nodes)
+	err := error(nil)
+	if !c.DryRun {
+		err = e.free(ctx, c.Snapshot, c.Paused != "")
+		e.failed = err != nil
+	}
+	e.Journal.Mark(c.History)
+	c.Pinned = e.Journal.Pins
+	return err
+}
+
+// forTrials chooses who leaves for TE jobs.
+type forTrials struct{ *Feature }
+
+func (e forTrials) Plan(ctx context.Context, c *plan.Cycle) error {
+	waits := func(d plan.Decision) bool { return d.Ranked && d.Class == cluster.TE }
+	if e.Journal == nil || e.failed || !e.Settings.Enabled || c.Paused != "" || !slices.ContainsFunc(c.Plan.Decisions, waits) {
+		return nil
+	}
+	choice, err := e.choose(ctx, c.Snapshot, c.Plan)
+	if err != nil {
+		e.failed = true
+		return err
+	}
+	e.begin(&choice.Turn, c)
+	choice.Annotate(c.Plan)
+	e.Choice = choice
+	return nil
+}
+
+// Heard does nothing: evictions are commands, and no writes of the plan.
+func (forTrials) Heard(*plan.Cycle) {}
+
+func (e forTrials) Act(ctx context.Context, _ *plan.Cycle) error {
+	if e.Choice == nil || e.failed {
+		return nil
+	}
+	err := e.save(ctx, &e.Choice.Turn, "none was begun")
+	e.failed = err != nil
+	return err
+}
+
+// begin numbers the rows of new claims, and puts their jobs before others.
+func (e *Feature) begin(t *Turn, c *plan.Cycle) {
+	if t.Empty() {
+		return
+	}
+	e.Journal.Number(t)
+	for i := range t.Claims {
+		c.History.Claiming[t.Claims[i].Job] = true
+	}
+	c.Reorder()
 }
 
 // Vetoes are the jobs that a closer look ruled out lately for what no poll shows.
@@ -46,7 +124,7 @@ const (
 
 // lasts is for how long a veto holds.
 func (v veto) lasts() time.Duration {
-	if v.why == evict.ArrayLimit {
+	if v.why == ArrayLimit {
 		return throttled
 	}
 	return believed
@@ -69,7 +147,7 @@ func (v Vetoes) now(at time.Time) map[cluster.JobID]preemption.Why {
 func (v Vetoes) keep(vetoed map[cluster.JobID]preemption.Why, at time.Time) {
 	for id, why := range vetoed {
 		switch why {
-		case evict.Vetoed, evict.Expedited, evict.Constraint, evict.ArrayLimit:
+		case Vetoed, Expedited, Constraint, ArrayLimit:
 			if _, known := v[id]; v != nil && !known {
 				v[id] = veto{why, at}
 			}
@@ -83,7 +161,7 @@ func (v Vetoes) except(h *cluster.History) {
 	for id, x := range v {
 		_, sized := h.Requests[id][slurmplug.Size]
 		_, array := h.Requests[slurmplug.Plain(id.ID)][slurmplug.Size]
-		if x.why == evict.Constraint && (sized || array) {
+		if x.why == Constraint && (sized || array) {
 			delete(v, id)
 		}
 	}
@@ -91,10 +169,10 @@ func (v Vetoes) except(h *cluster.History) {
 
 // Event is one row that changed, with what it was before: one of both pairs.
 type Event struct {
-	Claim    *evict.Claim
-	Eviction *evict.Eviction
-	Of       *evict.Claim // the claim of Eviction
-	Before   string       // the row's state; "": it is new
+	Claim    *Claim
+	Eviction *Eviction
+	Of       *Claim // the claim of Eviction
+	Before   string // the row's state; "": it is new
 }
 
 const (
@@ -110,10 +188,10 @@ const (
 // choose decides who leaves for whom. Nobody does before a closer look, which
 // tells what a poll does not: whether a job can be requeued, and which nodes
 // the TE job asks for or refuses.
-func (e *Evictions) choose(ctx context.Context, s *cluster.Snapshot, p *plan.Plan) (*evict.Choice, error) {
-	var choice *evict.Choice
-	_, err := e.vetted(ctx, s, func(vetoed map[cluster.JobID]preemption.Why) *evict.Turn {
-		choice = evict.Choose(s, p, e.Journal, &e.Settings, vetoed)
+func (e *Feature) choose(ctx context.Context, s *cluster.Snapshot, p *plan.Plan) (*Choice, error) {
+	var choice *Choice
+	_, err := e.vetted(ctx, s, func(vetoed map[cluster.JobID]preemption.Why) *Turn {
+		choice = Choose(s, p, e.Journal, &e.Settings, vetoed)
 		return &choice.Turn
 	})
 	return choice, err
@@ -121,7 +199,7 @@ func (e *Evictions) choose(ctx context.Context, s *cluster.Snapshot, p *plan.Pla
 
 // vetted asks until a closer look rules out nobody more; false when there were too
 // many surprises: then nobody leaves, and the next cycle knows of these.
-func (e *Evictions) vetted(ctx context.Context, s *cluster.Snapshot, ask func(vetoed map[cluster.JobID]preemption.Why) *evict.Turn) (bool, error) {
+func (e *Feature) vetted(ctx context.Context, s *cluster.Snapshot, ask func(vetoed map[cluster.JobID]preemption.Why) *Turn) (bool, error) {
 	vetoed := e.Vetoes.now(s.At)
 	for range vetoes {
 		turn, before := ask(vetoed), len(vetoed)
@@ -133,17 +211,17 @@ func (e *Evictions) vetted(ctx context.Context, s *cluster.Snapshot, ask func(ve
 		}
 		e.Vetoes.keep(vetoed, s.At)
 	}
-	*ask(vetoed) = evict.Turn{}
+	*ask(vetoed) = Turn{}
 	return false, nil
 }
 
-func (e *Evictions) vet(ctx context.Context, s *cluster.Snapshot, t *evict.Turn, vetoed map[cluster.JobID]preemption.Why) error {
-	var targets []evict.Target
+func (e *Feature) vet(ctx context.Context, s *cluster.Snapshot, t *Turn, vetoed map[cluster.JobID]preemption.Why) error {
+	var targets []Target
 	for i := range t.Claims {
-		targets = append(targets, evict.Target{Job: t.Claims[i].Job, RawID: t.Claims[i].RawID})
+		targets = append(targets, Target{Job: t.Claims[i].Job, RawID: t.Claims[i].RawID})
 	}
 	for i := range t.Evictions {
-		targets = append(targets, evict.Target{Job: t.Evictions[i].Job, RawID: t.Evictions[i].RawID})
+		targets = append(targets, Target{Job: t.Evictions[i].Job, RawID: t.Evictions[i].RawID})
 	}
 	if len(targets) == 0 {
 		return nil
@@ -154,17 +232,17 @@ func (e *Evictions) vet(ctx context.Context, s *cluster.Snapshot, t *evict.Turn,
 	}
 	for i := range t.Claims {
 		claim := &t.Claims[i]
-		excluded, err := e.Slurm.Excluded(ctx, evict.Target{Job: claim.Job, RawID: claim.RawID})
+		excluded, err := e.Slurm.Excluded(ctx, Target{Job: claim.Job, RawID: claim.RawID})
 		if err != nil {
 			return fmt.Errorf("look at the jobs that others leave for: %w", err)
 		}
 		sight := sights[claim.Job]
 		why := claim.Vet(sight, excluded)
 		if why == "" && !e.Journal.Allows(claim, &sight) {
-			why = evict.Unhelpful // since the poll: the next cycle knows
+			why = Unhelpful // since the poll: the next cycle knows
 		}
-		if why == evict.Constraint && e.Journal.Pins(claim.Job) {
-			why = evict.Unhelpful // for this cycle, which takes out what an earlier claim wrote
+		if why == Constraint && e.Journal.Pins(claim.Job) {
+			why = Unhelpful // for this cycle, which takes out what an earlier claim wrote
 		}
 		if why != "" {
 			vetoed[claim.Job] = why
@@ -181,7 +259,7 @@ func (e *Evictions) vet(ctx context.Context, s *cluster.Snapshot, t *evict.Turn,
 
 // throttle rules out tasks of arrays beyond those that may run at a time: all that have
 // no place in this turn, so that no other choice brings up the next of them.
-func (e *Evictions) throttle(ctx context.Context, s *cluster.Snapshot, t *evict.Turn, vetoed map[cluster.JobID]preemption.Why) error {
+func (e *Feature) throttle(ctx context.Context, s *cluster.Snapshot, t *Turn, vetoed map[cluster.JobID]preemption.Why) error {
 	left, placed := map[uint32]int{}, map[cluster.JobID]bool{}
 	for i := range t.Claims {
 		c := &t.Claims[i]
@@ -189,7 +267,7 @@ func (e *Evictions) throttle(ctx context.Context, s *cluster.Snapshot, t *evict.
 			continue
 		}
 		if _, known := left[c.Job.ID]; !known {
-			most, err := e.Slurm.AtOnce(ctx, evict.Target{Job: c.Job, RawID: c.RawID})
+			most, err := e.Slurm.AtOnce(ctx, Target{Job: c.Job, RawID: c.RawID})
 			if err != nil {
 				return fmt.Errorf("look at the array of a job that others leave for: %w", err)
 			}
@@ -202,11 +280,11 @@ func (e *Evictions) throttle(ctx context.Context, s *cluster.Snapshot, t *evict.
 			left[c.Job.ID]--
 			continue
 		}
-		vetoed[c.Job] = evict.ArrayLimit
+		vetoed[c.Job] = ArrayLimit
 		for k := range s.Jobs {
 			j := &s.Jobs[k]
 			if id := j.FirstTask(); j.State == cluster.Pending && id.ID == c.Job.ID && !placed[id] && vetoed[id] == "" {
-				vetoed[id] = evict.ArrayLimit
+				vetoed[id] = ArrayLimit
 			}
 		}
 	}
@@ -215,7 +293,7 @@ func (e *Evictions) throttle(ctx context.Context, s *cluster.Snapshot, t *evict.
 
 // save makes rows safe, tells of them and takes them in. meaning is what it means
 // that it could not.
-func (e *Evictions) save(ctx context.Context, t *evict.Turn, meaning string) error {
+func (e *Feature) save(ctx context.Context, t *Turn, meaning string) error {
 	if t.Empty() {
 		return nil
 	}
@@ -252,11 +330,11 @@ func (e *Evictions) save(ctx context.Context, t *evict.Turn, meaning string) err
 // Tend takes the evictions under way as far as they go now. The snapshot and the
 // plan are those of the cycle, nil between two cycles; paused says that nothing
 // new may be begun.
-func (e *Evictions) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan, paused bool) error {
+func (e *Feature) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan, paused bool) error {
 	if e.Journal == nil || e.Journal.Blank() {
 		return nil
 	}
-	seen := evict.Seen{Hold: e.Settings.Hold, Consents: e.Settings.Consents, ZeroEnds: e.Settings.ZeroEnds, Paused: paused}
+	seen := Seen{Hold: e.Settings.Hold, Consents: e.Settings.Consents, ZeroEnds: e.Settings.ZeroEnds, Paused: paused}
 	var queue map[cluster.JobID]*cluster.Job
 	if s != nil {
 		queue = whole(s, p, &seen)
@@ -265,7 +343,7 @@ func (e *Evictions) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan,
 	var doubts error
 	some := rand.Uint64()
 	for range turns {
-		targets, sights := e.Journal.Urgent(), map[cluster.JobID]evict.Sight{}
+		targets, sights := e.Journal.Urgent(), map[cluster.JobID]Sight{}
 		if s != nil {
 			targets = append(targets, e.idle(queue, some, sights)...)
 		}
@@ -280,7 +358,7 @@ func (e *Evictions) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan,
 			return doubts
 		}
 		seen.At, seen.Sights = time.Now(), sights
-		turn := evict.Next(e.Journal, seen)
+		turn := Next(e.Journal, seen)
 		if err := e.save(ctx, &turn, "no command was sent"); err != nil {
 			return err
 		}
@@ -289,11 +367,11 @@ func (e *Evictions) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan,
 		}
 		acting := context.WithoutCancel(ctx) // what is recorded is carried through
 		results := e.Slurm.Do(acting, turn.Commands)
-		settled := evict.Settle(e.Journal, results, time.Now())
+		settled := Settle(e.Journal, results, time.Now())
 		if err := e.save(acting, &settled, "the commands are sent"); err != nil {
 			return err
 		}
-		if !slices.ContainsFunc(results, func(r evict.Result) bool { return r.Status == slurmplug.Applied }) {
+		if !slices.ContainsFunc(results, func(r Result) bool { return r.Status == slurmplug.Applied }) {
 			return doubts // later
 		}
 	}
@@ -302,7 +380,7 @@ func (e *Evictions) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan,
 
 // free takes nodes out of the requests of jobs that Slurm put into BadConstraints since
 // they were written: it starts such a job no more, whatever becomes of its claim.
-func (e *Evictions) free(ctx context.Context, s *cluster.Snapshot, paused bool) error {
+func (e *Feature) free(ctx context.Context, s *cluster.Snapshot, paused bool) error {
 	for i := range s.Jobs {
 		if j := &s.Jobs[i]; j.State == cluster.Pending && j.Unsatisfied() && e.Journal.Pins(j.FirstTask()) {
 			return e.Tend(ctx, nil, nil, paused)
@@ -314,16 +392,16 @@ func (e *Evictions) free(ctx context.Context, s *cluster.Snapshot, paused bool) 
 // idle takes from the queue what it shows of the jobs that can wait, and returns
 // those that want a closer look: of the pinned ones that ended, which Slurm may
 // remember for days, a few from the some-th on.
-func (e *Evictions) idle(queue map[cluster.JobID]*cluster.Job, some uint64, sights map[cluster.JobID]evict.Sight) (targets []evict.Target) {
+func (e *Feature) idle(queue map[cluster.JobID]*cluster.Job, some uint64, sights map[cluster.JobID]Sight) (targets []Target) {
 	waiting, pinned := e.Journal.Idle()
 	for _, t := range waiting {
 		if j := queue[t.Job]; j != nil {
-			sights[t.Job] = evict.Sight{Job: *j}
+			sights[t.Job] = Sight{Job: *j}
 		} else {
 			targets = append(targets, t)
 		}
 	}
-	var ended []evict.Target
+	var ended []Target
 	for _, t := range pinned {
 		if j := queue[t.Job]; j == nil {
 			ended = append(ended, t)
@@ -338,7 +416,7 @@ func (e *Evictions) idle(queue map[cluster.JobID]*cluster.Job, some uint64, sigh
 }
 
 // whole takes in what only a whole cycle knows.
-func whole(s *cluster.Snapshot, p *plan.Plan, seen *evict.Seen) map[cluster.JobID]*cluster.Job {
+func whole(s *cluster.Snapshot, p *plan.Plan, seen *Seen) map[cluster.JobID]*cluster.Job {
 	queue := make(map[cluster.JobID]*cluster.Job, len(s.Jobs))
 	for i := range s.Jobs {
 		queue[s.Jobs[i].ID] = &s.Jobs[i]

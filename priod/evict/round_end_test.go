@@ -1,13 +1,13 @@
-package cycle
+package evict
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/evict"
 	"slurmprio/priod/evict/yield"
 	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
@@ -19,7 +19,7 @@ import (
 // A round ends once at each whole multiple of its length that the cycles pass, and
 // none when the first of them looks or the clock is set back.
 func TestWhenRoundsEnd(t *testing.T) {
-	r := &Rounds{Settings: evict.RoundSettings{Policy: yield.Settings{Round: 1800}}}
+	r := &Rounds{Settings: RoundSettings{Policy: yield.Settings{Round: 1800}}}
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	for i, c := range []struct {
 		after time.Duration
@@ -49,15 +49,15 @@ func TestRoundsOffAndOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	set.Rounds.Settings.Enabled = true
-	if r, err := turn(); err != nil || r.Round != nil || set.Rounds.due || strings.Contains(r.Plan.Decisions[0].Detail, "yesterday") {
+	if r, err := turn(); err != nil || r.Round != nil || set.Rounds.due || strings.Contains(r.Plan.Decisions[0].Evict, "yesterday") {
 		t.Errorf("%+v, due %v, %v; %v", r.Round, set.Rounds.due, err, f.log)
 	}
 }
 
 // turning is a node held by two BE jobs that have had more than their due, and a BE
 // job bound to its type that is owed it. More are like the first of them.
-func turning(t *testing.T, more ...uint32) (*slurm, *Settings, *cluster.History, func() (*Result, error)) {
-	f, e, s, _ := scene()
+func turning(t *testing.T, more ...uint32) (*fakeSlurm, *atEnd, *cluster.History, func() (*ended, error)) {
+	f, e, s, _ := newCluster()
 	for _, id := range more {
 		sight, n := f.jobs[slurmplug.Plain(1)], &s.Nodes[0]
 		sight.ID, sight.RawID = slurmplug.Plain(id), id
@@ -73,25 +73,41 @@ func turning(t *testing.T, more ...uint32) (*slurm, *Settings, *cluster.History,
 		if j.ID == id {
 			j.Tag, j.Features, j.Eligible, j.Submit, owed = jobtag.Tag{Workload: "x"}, "a100", start, start, 9*3600
 			h.Asked(id, slurmplug.Features, "", "a100", true, s.At)
-			f.change(9, func(s *evict.Sight) { s.Job = *j })
+			f.change(9, func(s *Sight) { s.Job = *j })
 		} else {
 			j.GPUType = "a100"
 		}
 		shares.Jobs[j.ID] = &plan.Share{Speed: []float64{1}, Time: []float64{.5}, Received: []float64{0}, Owed: []float64{owed}, Run: []float64{8 * 3600}}
 	}
-	set := &Settings{
-		Decide:    order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: plan.Classes{Partitions: []string{"gpu"}}},
-		Evictions: *e, Steering: Steering{Settings: steer.Settings{Enabled: true, Policy: steer.Defaults}, Helm: &steer.Helm{}},
-		Rounds: &Rounds{Settings: evict.RoundSettings{Enabled: true, Policy: yield.Settings{Round: 1800, Pay: 20}}, due: true},
-	}
-	return f, set, h, func() (*Result, error) {
+	set := &atEnd{Feature: e, steering: steer.Feature{Settings: steer.Settings{Enabled: true, Policy: steer.Defaults}, Helm: &steer.Helm{}}}
+	set.Rounds = &Rounds{Settings: RoundSettings{Enabled: true, Policy: yield.Settings{Round: 1800, Pay: 20}}, due: true}
+	return f, set, h, func() (*ended, error) {
 		t.Helper()
 		h.Observe(s)
-		set.Evictions.Journal.Mark(h)
-		result := &Result{Snapshot: *s, Plan: order.Decide(s, h, set.Decide)}
-		steered := set.Steering.steer(t.Context(), s, h, &result.Plan, shares, e.Journal)
-		return result, set.endRound(t.Context(), h, result, steered)
+		e.Journal.Mark(h)
+		r := &ended{}
+		r.Plan.Shares = shares
+		c := &plan.Cycle{Snapshot: s, History: h, Plan: &r.Plan, Paused: set.Hold, DryRun: set.DryRun, Pinned: e.Journal.Pins}
+		e.Choice, e.Round, e.failed = set.trial, nil, false
+		first := order.Feature{Settings: order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: plan.Classes{Partitions: []string{"gpu"}}}}
+		err := errors.Join(first.Plan(t.Context(), c), set.steering.Plan(t.Context(), c), forRounds{e}.Plan(t.Context(), c))
+		r.Round = e.Round
+		return r, err
 	}
+}
+
+// atEnd is what the end of a round goes by, ended what it comes to.
+type atEnd struct {
+	*Feature
+	steering steer.Feature
+	Hold     string
+	DryRun   bool
+	trial    *Choice // of the same cycle
+}
+
+type ended struct {
+	Round *Round
+	Plan  plan.Plan
 }
 
 // At the end of a round one job makes room for the one that is owed, which stands
@@ -103,20 +119,20 @@ func TestRoundEnds(t *testing.T) {
 		t.Fatalf("%+v, %v", r.Round, err)
 	}
 	d := r.Plan.Decisions[0]
-	if d.Why != string(plan.Round) || d.Value <= 0 || !strings.Contains(d.Detail, "others yield to it") || !strings.Contains(d.Steer, "waits") {
+	if d.Why != string(plan.Round) || d.Value <= 0 || !strings.Contains(d.Evict, "others yield to it") || !strings.Contains(d.Steer, "waits") {
 		t.Errorf("%+v", d)
 	}
 	if len(r.Plan.Actions) != 1 || r.Plan.Actions[0].Lever != slurmplug.SiteFactor {
 		t.Errorf("%+v", r.Plan.Actions)
 	}
-	if err := set.Evictions.save(t.Context(), &r.Round.Turn, "none was begun"); err != nil {
+	if err := set.save(t.Context(), &r.Round.Turn, "none was begun"); err != nil {
 		t.Fatal(err)
 	}
 	r, err = turn()
 	if err != nil || r.Round != nil || len(r.Plan.Actions) != 1 || r.Plan.Decisions[0].Why != string(plan.Round) {
 		t.Errorf("in the next cycle: %+v and %+v, %v", r.Round, r.Plan, err)
 	}
-	if e := set.Evictions.Journal.Evictions; len(e) != 1 || set.Evictions.Journal.Claims[0].Purpose != evict.ForRound {
+	if e := set.Journal.Evictions; len(e) != 1 || set.Journal.Claims[0].Purpose != ForRound {
 		t.Errorf("%+v", e)
 	}
 }
@@ -124,18 +140,18 @@ func TestRoundEnds(t *testing.T) {
 // A closer look, a hold, and TE jobs that come first.
 func TestRoundsGiveWay(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*slurm, *Settings)
+		change func(*fakeSlurm, *atEnd)
 		rows   int
 		due    bool // in the next cycle
 	}{
-		"none":                {func(*slurm, *Settings) {}, 1, false},
-		"no victim can leave": {func(f *slurm, _ *Settings) { f.change(1, norequeue); f.change(2, norequeue) }, 0, false},
-		"one can":             {func(f *slurm, _ *Settings) { f.change(1, norequeue) }, 1, false},
-		"it names a node":     {func(f *slurm, _ *Settings) { f.change(9, func(s *evict.Sight) { s.ReqNodes = "n1" }) }, 0, false},
-		"paused":              {func(_ *slurm, set *Settings) { set.Hold = "paused by ann" }, 0, false},
-		"off":                 {func(_ *slurm, set *Settings) { set.Rounds.Settings.Enabled = false }, 0, false},
-		"within a round":      {func(_ *slurm, set *Settings) { set.Rounds.due = false }, 0, false},
-		"shown":               {func(_ *slurm, set *Settings) { set.Rounds.due, set.DryRun = false, true }, 1, false},
+		"none":                {func(*fakeSlurm, *atEnd) {}, 1, false},
+		"no victim can leave": {func(f *fakeSlurm, _ *atEnd) { f.change(1, norequeue); f.change(2, norequeue) }, 0, false},
+		"one can":             {func(f *fakeSlurm, _ *atEnd) { f.change(1, norequeue) }, 1, false},
+		"it names a node":     {func(f *fakeSlurm, _ *atEnd) { f.change(9, func(s *Sight) { s.ReqNodes = "n1" }) }, 0, false},
+		"paused":              {func(_ *fakeSlurm, set *atEnd) { set.Hold = "paused by ann" }, 0, false},
+		"off":                 {func(_ *fakeSlurm, set *atEnd) { set.Rounds.Settings.Enabled = false }, 0, false},
+		"within a round":      {func(_ *fakeSlurm, set *atEnd) { set.Rounds.due = false }, 0, false},
+		"shown":               {func(_ *fakeSlurm, set *atEnd) { set.Rounds.due, set.DryRun = false, true }, 1, false},
 	} {
 		f, set, _, turn := turning(t)
 		c.change(f, set)
@@ -148,17 +164,14 @@ func TestRoundsGiveWay(t *testing.T) {
 			t.Errorf("%s: %+v, due %v, %v", name, r.Round, set.Rounds.due, err)
 		}
 	}
-	f, set, h, _ := turning(t)
-	_, _, s, p := scene()
-	trial := &evict.Choice{Turn: evict.Turn{Claims: []evict.Claim{{}}}}
-	result := &Result{Snapshot: *s, Plan: *p, Choice: trial}
-	steered := set.Steering.Helm.Steer(s, h, p, &plan.Shares{}, set.Steering.Settings)
-	if err := set.endRound(t.Context(), h, result, steered); err != nil || result.Round != nil || !set.Rounds.due {
-		t.Errorf("beside a trial: %+v, %v", result.Round, err)
+	f, set, _, turn := turning(t)
+	set.trial = &Choice{Turn: Turn{Claims: []Claim{{}}}}
+	if r, err := turn(); err != nil || r.Round != nil || !set.Rounds.due {
+		t.Errorf("beside a trial: %+v, %v", r.Round, err)
 	}
 	f.odd[slurmplug.Plain(9)] = true
-	_, set, _, turn := turning(t)
-	set.Evictions.Slurm = f
+	_, set, _, turn = turning(t)
+	set.Slurm = f
 	if r, err := turn(); err == nil || r.Round != nil && !r.Round.Turn.Empty() || !set.Rounds.due {
 		t.Errorf("with a record that cannot be believed: %+v, %v", r.Round, err)
 	}
@@ -172,7 +185,7 @@ func TestRoundsAndManyVetoes(t *testing.T) {
 	for _, id := range odd {
 		f.change(id, norequeue)
 	}
-	if r, err := turn(); err != nil || r.Round != nil || !set.Rounds.due || strings.Contains(r.Plan.Decisions[0].Detail, "yield") {
+	if r, err := turn(); err != nil || r.Round != nil || !set.Rounds.due || strings.Contains(r.Plan.Decisions[0].Evict, "yield") {
 		t.Errorf("with many surprises: %+v, due %v, %v", r.Round, set.Rounds.due, err)
 	}
 	if r, err := turn(); err != nil || r.Round == nil || len(r.Round.Turn.Evictions) != 1 || set.Rounds.due {
@@ -180,4 +193,4 @@ func TestRoundsAndManyVetoes(t *testing.T) {
 	}
 }
 
-func norequeue(s *evict.Sight) { s.CanRequeue = false }
+func norequeue(s *Sight) { s.CanRequeue = false }
