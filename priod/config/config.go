@@ -9,14 +9,11 @@ import (
 	"io/fs"
 	"math"
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/BurntSushi/toml"
-	"github.com/xrash/smetrics"
 
 	"slurmprio/etc"
 )
@@ -227,17 +224,7 @@ func defaults() (*Config, error) {
 func (c *Config) read(path, text string) error {
 	meta, err := toml.Decode(text, c)
 	if err != nil {
-		var at toml.ParseError
-		if errors.As(err, &at) {
-			if at.LastKey != "" && !strings.Contains(at.Message, at.LastKey) {
-				at.Message = at.LastKey + ": " + at.Message
-			}
-			return fmt.Errorf("%s:%d: %s", path, at.Position.Line, at.Message)
-		}
-		if m := wrongType.FindStringSubmatch(err.Error()); m != nil {
-			return fmt.Errorf("%s:%s: %s: want %s, not %s", path, m[1], m[2], typeWords(m[4]), typeWords(m[3]))
-		}
-		return fmt.Errorf("%s: %w", path, err)
+		return unread(path, err)
 	}
 	if unknown := meta.Undecoded(); len(unknown) > 0 {
 		return fmt.Errorf("%s: unknown key %q%s", path, unknown[0].String(), suggest(unknown[0].String()))
@@ -247,59 +234,6 @@ func (c *Config) read(path, text string) error {
 	}
 	return nil
 }
-
-// wrongType is how the TOML library refuses a value, in two ways: line, key, type, other type.
-var wrongType = regexp.MustCompile(`^toml: line (\d+) \(last key "(.*)"\): (?:incompatible types: TOML value has type|type mismatch for .* expected table but found) ([^;]*)(?:; destination has type (.*))?$`)
-
-func typeWords(name string) string {
-	switch name {
-	case "string", "primitive (string-like)":
-		return "a text in quotes"
-	case "integer", "int64":
-		return "a whole number"
-	case "float":
-		return "a number"
-	case "float64":
-		return "a fraction"
-	case "boolean", "bool":
-		return "true or false"
-	case "slice", "[]any", "[]map[string]any":
-		return "a list in brackets"
-	case "", "map", "map[string]any":
-		return "a table"
-	}
-	return name
-}
-
-// suggest names the known key that is nearest to an unknown one.
-func suggest(key string) string {
-	most := max(3, len(key)/3)
-	best, distance := "", len(key)
-	for _, k := range knownKeys() {
-		if len(k) > len(key)+most || len(key) > len(k)+most { // at least that far
-			continue
-		}
-		if d := smetrics.WagnerFischer(key, k, 1, 1, 1); d < distance {
-			best, distance = k, d
-		}
-	}
-	if best == "" || distance > most {
-		return "; etc/priod.toml lists all keys"
-	}
-	return fmt.Sprintf("; did you mean %q?", best)
-}
-
-var knownKeys = sync.OnceValue(func() []string {
-	meta, err := toml.Decode(etc.Priod, &Config{})
-	if err != nil {
-		return nil
-	}
-	var keys []string
-	for _, k := range meta.Keys() {
-		keys = append(keys, k.String())
-	}
-	return keys
-})
 
 // TOML renders the configuration in effect.
 func (c *Config) TOML() (string, error) {
