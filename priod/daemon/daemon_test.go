@@ -194,13 +194,13 @@ func TestOneTroubleIsOneLine(t *testing.T) {
 		r, _, err := d.step(t.Context())
 		d.report(&r, err)
 	}
-	if n := strings.Count(log.String(), "slurmctld is away"); n != 1 || d.failed != 5 {
-		t.Errorf("%d lines, %d failures:\n%s", n, d.failed, log)
+	if n := strings.Count(log.String(), "slurmctld is away"); n != 1 || d.last.failed != 5 {
+		t.Errorf("%d lines, %d failures:\n%s", n, d.last.failed, log)
 	}
 	f.err, f.jobs = nil, []cluster.Job{trial()}
 	r, _, err := d.step(t.Context())
 	d.report(&r, err)
-	if !strings.Contains(log.String(), "cycles succeed again") || !strings.Contains(log.String(), "job=1 lever=SiteFactor") || d.failed != 0 {
+	if !strings.Contains(log.String(), "cycles succeed again") || !strings.Contains(log.String(), "job=1 lever=SiteFactor") || d.last.failed != 0 {
 		t.Errorf("%s", log)
 	}
 }
@@ -264,15 +264,15 @@ func TestAccountingGapIsFilledLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	hours := func(h time.Duration) time.Time { return time.Now().Add(-h * time.Hour) }
-	d.filled, d.asked = hours(3), hours(3)
+	d.learning.filled, d.learning.asked = hours(3), hours(3)
 	f.pastErr = errors.New("slurmdbd is away")
 	d.fill(t.Context(), time.Now())
-	f.pastErr, d.asked = nil, hours(1)
+	f.pastErr, d.learning.asked = nil, hours(1)
 	d.fill(t.Context(), time.Now())
 	if f.since.After(hours(3)) {
 		t.Errorf("asked only since %v", f.since)
 	}
-	d.asked = hours(1)
+	d.learning.asked = hours(1)
 	if d.fill(t.Context(), time.Now()); f.since.Before(hours(1)) {
 		t.Errorf("asked again since %v, though all is known", f.since)
 	}
@@ -318,7 +318,7 @@ func TestRunStopsWhenTold(t *testing.T) {
 func TestTwinEndsItSquatterDoesNot(t *testing.T) {
 	f := &fake{jobs: []cluster.Job{trial()}}
 	d, _ := newDaemon(t, f)
-	d.Claim = func(string, string) (*Claim, error) {
+	d.Lock = func(string, string) (*HostLock, error) {
 		return nil, &TwinError{PID: 7, User: "priod", Dir: "/srv/priod", Cluster: "lab"}
 	}
 	err := d.Run(t.Context(), nil)
@@ -327,39 +327,39 @@ func TestTwinEndsItSquatterDoesNot(t *testing.T) {
 	}
 	d, log := newDaemon(t, f)
 	pid := 8
-	d.Claim = func(string, string) (*Claim, error) { return nil, &SquatterError{PID: pid, User: "eve"} }
+	d.Lock = func(string, string) (*HostLock, error) { return nil, &UntrustedHolderError{PID: pid, User: "eve"} }
 	for _, pid = range []int{8, 8, 9, 9} {
 		turn(t, d)
 	}
-	if n := strings.Count(log.String(), "of user eve"); n != 2 || d.trouble != "" || len(f.applied) != 1 {
-		t.Errorf("%d warnings, trouble %q, %d writes\n%s", n, d.trouble, len(f.applied), log)
+	if n := strings.Count(log.String(), "of user eve"); n != 2 || d.last.trouble != "" || len(f.applied) != 1 {
+		t.Errorf("%d warnings, trouble %q, %d writes\n%s", n, d.last.trouble, len(f.applied), log)
 	}
 }
 
 // A reload that names another slurm.conf may mean another cluster.
-func TestReloadClaimsTheOtherCluster(t *testing.T) {
+func TestReloadLocksTheOtherCluster(t *testing.T) {
 	f := &fake{}
 	d, _ := newDaemon(t, f)
-	d.Claim = NewClaim
+	d.Lock = NewHostLock
 	turn(t, d)
-	if d.claim == nil {
-		t.Fatal("no claim")
+	if d.peers.lock == nil {
+		t.Fatal("no lock")
 	}
 	same, moved := *d.Config, *d.Config
 	d.Reload = func() (*config.Config, error) { return &same, nil }
-	if d.reload(); d.claim == nil {
+	if d.reload(); d.peers.lock == nil {
 		t.Error("a reload gives the cluster free")
 	}
 	moved.Slurm.Conf = "/etc/slurm/other.conf"
 	d.Reload = func() (*config.Config, error) { return &moved, nil }
-	if d.reload(); d.claim != nil {
-		t.Error("the old cluster stays claimed")
+	if d.reload(); d.peers.lock != nil {
+		t.Error("the old cluster stays locked")
 	}
 	turn(t, d)
-	if d.claim == nil {
-		t.Fatal("the other cluster is not claimed")
+	if d.peers.lock == nil {
+		t.Fatal("the other cluster is not locked")
 	}
-	d.claim.Close()
+	d.peers.lock.Close()
 }
 
 // A reset beside the daemon is told in one line and is no failure.
@@ -367,8 +367,8 @@ func TestResetBesideTheDaemon(t *testing.T) {
 	f := &fake{jobs: []cluster.Job{trial()}, plannedErr: fmt.Errorf("record the plan: %w, a reset took place", store.ErrGaveWay)}
 	d, log := newDaemon(t, f)
 	turn(t, d)
-	if text := log.String(); strings.Contains(text, "cycle failed") || strings.Count(text, "a reset took place") != 1 || d.failed != 0 {
-		t.Errorf("%d failed:\n%s", d.failed, text)
+	if text := log.String(); strings.Contains(text, "cycle failed") || strings.Count(text, "a reset took place") != 1 || d.last.failed != 0 {
+		t.Errorf("%d failed:\n%s", d.last.failed, text)
 	}
 	has(t, d, "priod_cycles_total{result=failed} 0")
 	f.plannedErr = nil
