@@ -35,9 +35,9 @@ type Sent struct {
 	Until time.Time // when the later one was sent
 }
 
-// A slurmctld that dies loses what came after its last save, one that hung may
-// carry out a command late: for so long a replaced value of priod's may come
-// back, and is no stranger's.
+// slurmctld may show an older value of priod's again: one that dies loses what came after
+// its last save, one that hung may carry out a command late. For so long after it was
+// replaced such a value counts as priod's own.
 const olderPeriod, maxOlder = 10 * time.Minute, 16
 
 // Sent tells whether priod wrote a value itself: the last one, or one that may

@@ -315,7 +315,7 @@ func TestRunStopsWhenTold(t *testing.T) {
 
 // Another priod with a say ends this one before anything is read; a process
 // without one is warned about once, and once more when it is another.
-func TestTwinEndsItSquatterDoesNot(t *testing.T) {
+func TestAnotherPriodEndsItAnUntrustedHolderDoesNot(t *testing.T) {
 	f := &fake{jobs: []cluster.Job{trial()}}
 	d, _ := newDaemon(t, f)
 	d.Lock = func(string, string) (*HostLock, error) {

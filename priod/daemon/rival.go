@@ -30,26 +30,26 @@ type peers struct {
 type rival struct {
 	begun  bool
 	second bool                    // there were values already
-	held   map[cluster.JobID]int64 // strangers' values of the last cycle
+	values map[cluster.JobID]int64 // of other priods in the last cycle
 	jobs   int
 	cycles int
 	last   time.Time // of the last replaced value
 	found  bool
 }
 
-// cycle takes in the strangers of one cycle; true when a rival shows itself.
-func (r *rival) cycle(strangers []order.Stranger, at time.Time) (found bool) {
-	values := make(map[cluster.JobID]int64, len(strangers))
+// cycle takes in the values of other priods that one cycle found; true when a rival shows itself.
+func (r *rival) cycle(foreign []order.Stranger, at time.Time) (found bool) {
+	values := make(map[cluster.JobID]int64, len(foreign))
 	replaced := 0
-	for _, x := range strangers {
+	for _, x := range foreign {
 		values[x.Job] = x.Written.Value
-		if v, known := r.held[x.Job]; x.Replaced && (!known || v != x.Written.Value) {
+		if v, known := r.values[x.Job]; x.Replaced && (!known || v != x.Written.Value) {
 			replaced++
 		}
 	}
-	r.held = values
+	r.values = values
 	if !r.begun {
-		r.begun, r.second = true, len(strangers) > 0
+		r.begun, r.second = true, len(foreign) > 0
 		return false
 	}
 	if since := at.Sub(r.last); since < 0 || since > cluster.RevertPeriod { // negative: the clock was set back
@@ -68,8 +68,8 @@ func (r *rival) reset() { *r = rival{} }
 
 // rivals looks for another priod in what a cycle saw, and stops this one when
 // it came second. While priod is paused whoever writes is no rival.
-func (d *Daemon) rivals(strangers []order.Stranger, at time.Time) {
-	found := d.last.hold == "" && d.peers.rival.cycle(strangers, at)
+func (d *Daemon) rivals(foreign []order.Stranger, at time.Time) {
+	found := d.last.hold == "" && d.peers.rival.cycle(foreign, at)
 	d.metrics.rival.Set(0)
 	if d.peers.rival.found || store.ByDaemon(d.last.hold) {
 		d.metrics.rival.Set(1)
