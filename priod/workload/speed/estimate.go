@@ -17,15 +17,15 @@ type estimate struct {
 
 // program is what history says of a program on these types. Where runs with and
 // without steps are known, those without count only if they answer for more types.
-func (k *Knowledge) program(p Program, types []string, within float64) statement {
-	best := newStatement(Past, len(types))
+func (k *Knowledge) program(p Program, types []string, within float64) claim {
+	best := newClaim(Past, len(types))
 	if k == nil || !p.Named() {
 		return best
 	}
 	for _, steps := range []bool{true, false} {
 		if r := k.rows[subject{p, steps}]; r != nil {
 			e := k.estimate(r.mean, r.cov, types)
-			if c := e.statement(Past, within); count(c.speeds) > count(best.speeds) {
+			if c := e.claim(Past, within); count(c.speeds) > count(best.speeds) {
 				best = c
 			}
 		}
@@ -43,14 +43,14 @@ func count(speeds []float64) (n int) {
 }
 
 // site is what history says of a program that it has never seen.
-func (k *Knowledge) site(types []string, within float64) statement {
+func (k *Knowledge) site(types []string, within float64) claim {
 	if k == nil || len(k.rows) == 0 {
-		return newStatement(Site, len(types))
+		return newClaim(Site, len(types))
 	}
 	var cov mat.SymDense
 	cov.AddSym(k.doubt, k.spread)
 	e := k.estimate(k.usual, &cov, types)
-	return e.statement(Site, within)
+	return e.claim(Site, within)
 }
 
 func (k *Knowledge) estimate(mean *mat.VecDense, cov *mat.SymDense, types []string) estimate {
@@ -106,10 +106,10 @@ func all(n int) []int {
 	return s
 }
 
-// statement answers for those types whose ratios are known to within a factor. One
+// claim answers for those types whose ratios are known to within a factor. One
 // type alone has no ratio.
-func (e *estimate) statement(source Source, within float64) statement {
-	c := newStatement(source, len(e.log))
+func (e *estimate) claim(source Source, within float64) claim {
+	c := newClaim(source, len(e.log))
 	kept := all(len(e.known))
 	for len(kept) > 1 {
 		at, sd := e.worst(kept)

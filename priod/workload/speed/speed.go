@@ -105,16 +105,16 @@ type Answers struct {
 	Notes  []string `json:"notes,omitempty"` // what was passed over, and who contradicts whom
 }
 
-// statement is what one source says: speeds by place of the type, NaN where it says
+// claim is what one source says: speeds by place of the type, NaN where it says
 // nothing.
-type statement struct {
+type claim struct {
 	source  Source
 	speeds  []float64
 	factors []float64
 }
 
-func newStatement(source Source, n int) statement {
-	c := statement{source, make([]float64, n), make([]float64, n)}
+func newClaim(source Source, n int) claim {
+	c := claim{source, make([]float64, n), make([]float64, n)}
 	for i := range n {
 		c.speeds[i], c.factors[i] = math.NaN(), 1
 	}
@@ -125,28 +125,28 @@ func newStatement(source Source, n int) statement {
 func (s *Settings) For(j *Job, types []string, table *workload.Table, k *Knowledge) Answers {
 	var a Answers
 	program := j.Program(table)
-	statements := []statement{s.tag(j, types, &a), s.table(j, types, table, &a), k.program(program, types, s.Within)}
-	said := newStatement(Default, len(types))
+	claims := []claim{s.tag(j, types, &a), s.table(j, types, table, &a), k.program(program, types, s.Within)}
+	said := newClaim(Default, len(types))
 	for i, t := range types {
 		if v, ok := s.Types[t]; ok {
 			said.speeds[i], said.factors[i] = v, math.Exp(spreadDefault)
 		}
 	}
-	none := newStatement(None, len(types))
+	none := newClaim(None, len(types))
 	for i := range types {
 		none.speeds[i], none.factors[i] = 1, math.Exp(spreadNone)
 	}
-	statements = append(statements, said, k.site(types, s.Within), none)
-	a.Speeds = merge(statements, types)
+	claims = append(claims, said, k.site(types, s.Within), none)
+	a.Speeds = merge(claims, types)
 	for i, runs := range k.runs(program, types) {
 		a.Speeds[i].Runs = runs
 	}
-	a.contradictions(statements[:3], types)
+	a.contradictions(claims[:3], types)
 	return a
 }
 
-func (s *Settings) tag(j *Job, types []string, a *Answers) statement {
-	c := newStatement(Tag, len(types))
+func (s *Settings) tag(j *Job, types []string, a *Answers) claim {
+	c := newClaim(Tag, len(types))
 	for _, name := range sorted(j.Tag.Speed) {
 		now := s.Today(name)
 		i := slices.Index(types, now)
@@ -162,8 +162,8 @@ func (s *Settings) tag(j *Job, types []string, a *Answers) statement {
 	return c
 }
 
-func (s *Settings) table(j *Job, types []string, table *workload.Table, a *Answers) statement {
-	c := newStatement(Workload, len(types))
+func (s *Settings) table(j *Job, types []string, table *workload.Table, a *Answers) claim {
+	c := newClaim(Workload, len(types))
 	if j.Tag.Workload == "" || table == nil {
 		return c
 	}
@@ -197,12 +197,12 @@ func lookup(table *workload.Table, name string) (workload.ID, bool) {
 	return table.Lookup(name)
 }
 
-// merge takes for each type the first statement that has it, in the units of the
-// first statement that has anything.
-func merge(statements []statement, types []string) []Answer {
+// merge takes for each type the first claim that has it, in the units of the
+// first claim that has anything.
+func merge(claims []claim, types []string) []Answer {
 	answers := make([]Answer, len(types))
-	have := newStatement(None, len(types)).speeds
-	for n, c := range statements {
+	have := newClaim(None, len(types)).speeds
+	for n, c := range claims {
 		if complete(have) {
 			break
 		}
@@ -210,7 +210,7 @@ func merge(statements []statement, types []string) []Answer {
 			continue
 		}
 		scale := align(have, c.speeds)
-		for _, bridge := range statements[n+1:] { // a statement about other types than all before: by way of a later one that has both
+		for _, bridge := range claims[n+1:] { // a claim about other types than all before: by way of a later one that has both
 			if !math.IsNaN(scale) {
 				break
 			}
@@ -254,10 +254,10 @@ func align(a, b []float64) float64 {
 	return math.Exp(sum / n)
 }
 
-// contradictions says where a statement that is believed does not fit a later one.
-func (a *Answers) contradictions(statements []statement, types []string) {
-	for i, first := range statements {
-		for _, later := range statements[i+1:] {
+// contradictions says where a claim that is believed does not fit a later one.
+func (a *Answers) contradictions(claims []claim, types []string) {
+	for i, first := range claims {
+		for _, later := range claims[i+1:] {
 			scale := align(first.speeds, later.speeds) // NaN when they share no type: then only "never" contradicts
 			for t := range types {
 				x, y := first.speeds[t], later.speeds[t]

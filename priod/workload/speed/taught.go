@@ -34,7 +34,7 @@ func (k *Knowledge) All(types []string, within float64) []Taught {
 	var taught []Taught
 	for key, r := range k.rows {
 		e := k.estimate(r.mean, r.cov, types)
-		whole, sure := e.statement(Past, math.Inf(1)), e.statement(Past, within)
+		whole, sure := e.claim(Past, math.Inf(1)), e.claim(Past, within)
 		t := Taught{Program: key.Program, Steps: key.steps, Runs: r.runs}
 		fastest := 0.0
 		for _, u := range e.known {
