@@ -387,7 +387,7 @@ func (v *explanation) showNow(line liner) {
 
 // agrees tells whether a job may be steered to a GPU type.
 func agrees(j *store.Job) bool {
-	return len(j.Said.Speed) > 0 || j.Said.Workload != ""
+	return j.Said.AllowsSteering()
 }
 
 // request is what a job asks for, in words.

@@ -147,7 +147,7 @@ func (v *resetView) requeue(ctx context.Context, cfg *config.Config, slurm *live
 	}
 	maps.DeleteFunc(sights, func(_ cluster.JobID, s evict.Sight) bool { return s.Gone || s.Final == "" })
 	set := cfg.Eviction()
-	turn := evict.Next(journal, evict.Seen{At: time.Now(), Sights: sights, Consents: set.Consents, ZeroEnds: set.ZeroEnds, Paused: true})
+	turn := evict.Advance(journal, evict.Seen{At: time.Now(), Sights: sights, Consents: set.Consents, ZeroEnds: set.ZeroEnds, Paused: true})
 	commands := slices.DeleteFunc(turn.Commands, func(c evict.Command) bool { return c.Verb != evict.Requeue })
 	if v.DryRun {
 		for _, c := range commands {
@@ -207,7 +207,7 @@ func (v *resetView) round(ctx context.Context, cfg *config.Config, slurm *live.C
 	doubts := askSizes(ctx, slurm, &snapshot, h)
 	set := cfg.Decide()
 	if set.Peers {
-		order.Adopt(order.Strangers(&snapshot, h, set), &snapshot, h)
+		order.Adopt(order.FindPeerValues(&snapshot, h, set), &snapshot, h)
 	}
 	var actions []plan.Action
 	for i := range snapshot.Jobs {

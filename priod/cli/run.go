@@ -122,14 +122,14 @@ func preview(ctx context.Context, cfg *config.Config, log hclog.Logger) (cycle.R
 	set.Sizing = size.Feature{Sizes: &sizes, Slurm: slurm}
 	var memory size.GiveBack
 	memory.Set(cfg.GiveBack())
-	set.Memory = size.Memory{Memory: &memory, Slurm: slurm}
-	set.Steering = steer.Feature{Settings: cfg.Steer(), Helm: &steer.Helm{}, Slurm: slurm}
+	set.Memory = size.MemoryFeature{GiveBack: &memory, Slurm: slurm}
+	set.Steering = steer.Feature{Settings: cfg.Steer(), Memory: &steer.Memory{}, Slurm: slurm}
 	return cycle.Step(ctx, slurm, nil, h, set)
 }
 
 // ledger is what the daemon knows of allocations, and takes speeds from; an empty
 // one without a state folder.
-func ledger(ctx context.Context, cfg *config.Config, slurm *live.Cluster, set *allocate.AllocationSettings) (*allocate.Ledger, error) {
+func ledger(ctx context.Context, cfg *config.Config, slurm *live.Cluster, set *allocate.Settings) (*allocate.Ledger, error) {
 	if set.Policy.Name == "" {
 		return nil, nil
 	}

@@ -225,7 +225,7 @@ func simulation(ctx context.Context, c *cli.Context, bar io.Writer) (*simulated,
 			in.Daemon.Settings.Allocation = allocate.Feature{Ledger: &allocate.Ledger{}, Settings: set}
 		}
 		if set := cfg.Steer(); set.Enabled {
-			in.Daemon.Settings.Steering = steer.Feature{Settings: set, Helm: &steer.Helm{}}
+			in.Daemon.Settings.Steering = steer.Feature{Settings: set, Memory: &steer.Memory{}}
 			if err := steeredBackfill(c, &s.spec); err != nil {
 				return nil, err
 			}

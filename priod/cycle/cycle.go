@@ -32,7 +32,7 @@ type Settings struct {
 	Order      order.Feature
 	Evictions  evict.Feature
 	Steering   steer.Feature
-	Memory     size.Memory
+	Memory     size.MemoryFeature
 	Sizing     size.Feature
 }
 
@@ -56,13 +56,13 @@ type Recorder interface {
 
 // Result is what one cycle did.
 type Result struct {
-	Snapshot  cluster.Snapshot
-	Strangers []order.Stranger // values of another priod
-	Plan      plan.Plan
-	Outcomes  []plan.Outcome // nil when nothing was written
-	Choice    *evict.Choice  // who leaves for whom; nil when that was not asked
-	Round     *evict.Round   // who yields to whom; nil when no round ended
-	Hold      string         // why nothing was written, although the plan may hold actions
+	Snapshot   cluster.Snapshot
+	PeerValues []order.PeerValue // values of another priod
+	Plan       plan.Plan
+	Outcomes   []plan.Outcome // nil when nothing was written
+	Choice     *evict.Choice  // who leaves for whom; nil when that was not asked
+	Round      *evict.Round   // who yields to whom; nil when no round ended
+	Hold       string         // why nothing was written, although the plan may hold actions
 }
 
 // Step runs one cycle. An error of Observe or Planned means that nothing was
@@ -90,7 +90,7 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	for _, f := range features {
 		failed = errors.Join(failed, f.Plan(ctx, c))
 	}
-	result.Strangers, result.Choice, result.Round = set.Order.Strangers, set.Evictions.Choice, set.Evictions.Round
+	result.PeerValues, result.Choice, result.Round = set.Order.PeerValues, set.Evictions.Choice, set.Evictions.Round
 	if set.DryRun {
 		return result, failed
 	}

@@ -59,10 +59,10 @@ func steerable() (*asked, Settings) {
 		j.ID: {Speed: []float64{1, 1. / 3}, Time: []float64{1, 0}, Received: make([]float64, 2), Run: []float64{1200, 3600}},
 	}}
 	sizes := &size.Sizes{}
-	sizes.Set(size.Settings{Enabled: true, Mechanism: size.Waterfill, Most: 10})
+	sizes.Set(size.Settings{Enabled: true, Mechanism: size.Waterfill, MaxJobs: 10})
 	set := Settings{
 		Order:    order.Feature{Settings: order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: plan.Classes{Partitions: []string{"gpu"}}, Shares: shares}},
-		Steering: steer.Feature{Settings: steer.Settings{Enabled: true, Policy: steer.Defaults}, Helm: &steer.Helm{}, Slurm: a},
+		Steering: steer.Feature{Settings: steer.Settings{Enabled: true, Rule: steer.Defaults}, Memory: &steer.Memory{}, Slurm: a},
 		Sizing:   size.Feature{Sizes: sizes, Slurm: a},
 	}
 	return a, set

@@ -118,7 +118,7 @@ type known struct {
 	history *cluster.History
 	journal *evict.Journal
 	ledger  *allocate.Ledger
-	helm    steer.Helm
+	steered steer.Memory
 	rounds  evict.Rounds
 	vetoes  evict.Vetoes
 	sizes   size.Sizes
@@ -313,10 +313,10 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 	d.known.rounds.Settings = d.Config.RoundSettings()
 	set.Evictions = d.evictions()
 	set.Allocation = allocate.Feature{Ledger: d.known.ledger, Settings: d.allocation()}
-	set.Steering = steer.Feature{Settings: d.Config.Steer(), Helm: &d.known.helm, Slurm: d.slurm}
+	set.Steering = steer.Feature{Settings: d.Config.Steer(), Memory: &d.known.steered, Slurm: d.slurm}
 	set.Sizing = d.sizing(ctx, now)
 	d.known.memory.Set(d.Config.GiveBack())
-	set.Memory = size.Memory{Memory: &d.known.memory, Slurm: d.slurm}
+	set.Memory = size.MemoryFeature{GiveBack: &d.known.memory, Slurm: d.slurm}
 	result, err = cycle.Step(ctx, slurm, d.Store, d.known.history, set)
 	if err != nil && d.last.unfit != "" {
 		err = fmt.Errorf("%s: %w", d.last.unfit, err) // it may be why the read failed
@@ -325,7 +325,7 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 	if err != nil {
 		d.availability.acting, d.availability.looked = false, false // another host may have acted by the next cycle
 	} else {
-		d.rivals(result.Strangers, result.Snapshot.At)
+		d.rivals(result.PeerValues, result.Snapshot.At)
 	}
 	return result, took["observe"], err
 }

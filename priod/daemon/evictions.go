@@ -18,7 +18,7 @@ func (d *Daemon) evictions() evict.Feature {
 	set := d.Config.Eviction()
 	set.Since = d.availability.since
 	return evict.Feature{
-		Settings: set, Slurm: slurm, Journal: d.known.journal, Recorder: d.Store, Told: d.told, Vetoes: d.known.vetoes, Rounds: &d.known.rounds,
+		Settings: set, Slurm: slurm, Journal: d.known.journal, Recorder: d.Store, OnChange: d.told, Vetoes: d.known.vetoes, Rounds: &d.known.rounds,
 	}
 }
 

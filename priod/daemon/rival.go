@@ -38,7 +38,7 @@ type rival struct {
 }
 
 // cycle takes in the values of other priods that one cycle found; true when a rival shows itself.
-func (r *rival) cycle(foreign []order.Stranger, at time.Time) (found bool) {
+func (r *rival) cycle(foreign []order.PeerValue, at time.Time) (found bool) {
 	values := make(map[cluster.JobID]int64, len(foreign))
 	replaced := 0
 	for _, x := range foreign {
@@ -68,7 +68,7 @@ func (r *rival) reset() { *r = rival{} }
 
 // rivals looks for another priod in what a cycle saw, and stops this one when
 // it came second. While priod is paused whoever writes is no rival.
-func (d *Daemon) rivals(foreign []order.Stranger, at time.Time) {
+func (d *Daemon) rivals(foreign []order.PeerValue, at time.Time) {
 	found := d.last.hold == "" && d.peers.rival.cycle(foreign, at)
 	d.metrics.rival.Set(0)
 	if d.peers.rival.found || store.ByDaemon(d.last.hold) {

@@ -122,9 +122,9 @@ func TestVetoes(t *testing.T) {
 		"it is gone":              {func(f *fakeSlurm) { f.change(9, func(s *Sight) { s.Gone = true }) }, ""},
 	} {
 		f, e, s, p := newCluster()
-		e.Journal.See(s.Nodes)
+		e.Journal.SetNodes(s.Nodes)
 		c.change(f)
-		choice, err := e.choose(t.Context(), s, p)
+		choice, err := e.chooseVictims(t.Context(), s, p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -178,10 +178,10 @@ func TestArrayLimit(t *testing.T) {
 		add(slurmplug.Plain(10), 10, cluster.Pending, 1)
 		for k := range c.claims {
 			id := cluster.JobID{ID: 9, Task: int32(k + 7)}
-			e.Journal.Claims = append(e.Journal.Claims, Claim{Number: int64(k + 1), Job: id, State: Planned, Shares: []Share{{Node: "n1", GPUs: 2, CPUs: 2, MemMB: 200}}})
+			e.Journal.Claims = append(e.Journal.Claims, Claim{Number: int64(k + 1), Job: id, State: Planned, Shares: []ClaimShare{{Node: "n1", GPUs: 2, CPUs: 2, MemMB: 200}}})
 			e.Journal.Evictions = append(e.Journal.Evictions, Eviction{Number: int64(k + 1), Claim: int64(k + 1), Job: slurmplug.Plain(2), State: Signalled})
 		}
-		choice, err := e.choose(t.Context(), s, p)
+		choice, err := e.chooseVictims(t.Context(), s, p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -209,7 +209,7 @@ func TestFreedFirst(t *testing.T) {
 		f.change(9, func(x *Sight) { x.Reason, x.ReqNodes = reason, "n1" })
 		s.Jobs[2].Reason = reason
 		e.Journal.Claims = []Claim{{Number: 1, Job: slurmplug.Plain(9), RawID: 9, User: "bob", State: Planned, Pin: "n1"}}
-		if err := e.free(t.Context(), s, false); err != nil {
+		if err := e.unpinUnsatisfied(t.Context(), s, false); err != nil {
 			t.Fatal(err)
 		}
 		if len(f.log) != want || want == 1 && (f.log[0] != "unpin 9" || e.Journal.Claims[0].State != Released) {
@@ -248,7 +248,7 @@ func TestManyVetoes(t *testing.T) {
 		e.Settings.Policy.Limits.PerCycle = 1
 		cycles, victims := 0, 0
 		for ; victims == 0 && cycles < 5; cycles++ {
-			choice, err := e.choose(t.Context(), s, p)
+			choice, err := e.chooseVictims(t.Context(), s, p)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -266,7 +266,7 @@ func TestVetoesPass(t *testing.T) {
 	f, e, s, p := newCluster()
 	f.change(1, norequeue)
 	leaves := func() string {
-		choice, err := e.choose(t.Context(), s, p)
+		choice, err := e.chooseVictims(t.Context(), s, p)
 		if err != nil || len(choice.Turn.Evictions) != 1 {
 			t.Fatalf("%+v, %v", choice, err)
 		}
@@ -288,7 +288,7 @@ func TestVetoesForgetPins(t *testing.T) {
 	e.Journal.Claims = []Claim{{Number: 1, Job: slurmplug.Plain(9), RawID: 9, User: "bob", State: Started, Pin: "n1", Ended: start}}
 	f.change(9, func(s *Sight) { s.ReqNodes = "n1" })
 	leaves := func() int {
-		choice, err := e.choose(t.Context(), s, p)
+		choice, err := e.chooseVictims(t.Context(), s, p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -309,7 +309,7 @@ func TestVetoesForgetPins(t *testing.T) {
 func begun(t *testing.T) (*fakeSlurm, *Feature, *cluster.Snapshot, *plan.Plan) {
 	t.Helper()
 	f, e, s, p := newCluster()
-	choice, err := e.choose(t.Context(), s, p)
+	choice, err := e.chooseVictims(t.Context(), s, p)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,29 +13,29 @@ import (
 )
 
 // Rounds end at the whole multiples of their length that lie between two cycles.
-// Nothing of them is stored: a priod that was started, or in which they were
-// switched on, waits for the next one.
+// Nothing of them is stored: after a start of priod, or after rounds were switched on,
+// the next multiple is the first end.
 type Rounds struct {
 	Settings RoundSettings
 
-	last time.Time // the last cycle's
-	due  bool      // a round has ended, and nobody was asked yet
-	told map[cluster.JobID]string
+	lastCycle time.Time                // when the last cycle was
+	due       bool                     // a round has ended, and no cycle has dealt with it
+	explained map[cluster.JobID]string // what the last round brought each job, in words
 }
 
-// ends tells whether a round has ended by now.
-func (r *Rounds) ends(now time.Time) bool {
+// hasEnded tells whether a round has ended by now and has not been dealt with.
+func (r *Rounds) hasEnded(now time.Time) bool {
 	length := time.Duration(r.Settings.Policy.Round * float64(time.Second))
-	if !r.last.IsZero() && now.Truncate(length).After(r.last.Truncate(length)) {
+	if !r.lastCycle.IsZero() && now.Truncate(length).After(r.lastCycle.Truncate(length)) {
 		r.due = true
 	}
-	r.last = now
+	r.lastCycle = now
 	return r.due
 }
 
-// forRounds decides who yields to whom, if a round has ended: those that get a place
-// stand before other BE jobs. TE jobs come first: a cycle that makes room for them leaves
-// the round to the next one.
+// forRounds decides at the end of a round who yields to whom: those that get a place
+// stand before other BE jobs. TE jobs come first: when a cycle makes room for them, the
+// next one ends the round.
 type forRounds struct{ *Feature }
 
 func (e forRounds) Plan(ctx context.Context, c *plan.Cycle) error {
@@ -47,20 +47,21 @@ func (e forRounds) Plan(ctx context.Context, c *plan.Cycle) error {
 		err = e.endRound(ctx, c)
 		e.failed = err != nil
 	}
-	e.Vetoes.except(c.History)
+	e.Vetoes.forgetSized(c.History)
 	return err
 }
 
+// endRound ends a round, if one has ended.
 func (e *Feature) endRound(ctx context.Context, c *plan.Cycle) error {
 	r := e.Rounds
 	if !r.Settings.Enabled {
 		*r = Rounds{Settings: r.Settings}
 		return nil
 	}
-	ends := r.ends(c.Snapshot.At) || c.DryRun // which shows what would be, were it to end now
+	ends := r.hasEnded(c.Snapshot.At) || c.DryRun // a dry run shows what a round would bring that ended now
 	owing := c.Owing(r.Settings.Policy.Lead)
 	if owing == nil || c.Paused != "" {
-		r.due, r.told = false, nil
+		r.due, r.explained = false, nil
 		return nil
 	}
 	defer func() { r.annotate(c.Plan) }()
@@ -68,7 +69,7 @@ func (e *Feature) endRound(ctx context.Context, c *plan.Cycle) error {
 		return nil
 	}
 	var round *Round
-	settled, err := e.vetted(ctx, c.Snapshot, func(vetoed map[cluster.JobID]preemption.Why) *Turn {
+	settled, err := e.withChecks(ctx, c.Snapshot, func(vetoed map[cluster.JobID]preemption.Why) *Turn {
 		round = EndRound(c.Snapshot, owing, e.Journal, &e.Settings, &r.Settings, vetoed)
 		return &round.Turn
 	})
@@ -78,12 +79,12 @@ func (e *Feature) endRound(ctx context.Context, c *plan.Cycle) error {
 	if !settled {
 		return nil // the next cycle ends it
 	}
-	r.due, r.told, e.Round = false, map[cluster.JobID]string{}, round
-	for _, t := range round.Takers {
-		text := "at the end of the last round: " + RoundWords(t.Why)
-		r.told[t.Job] = text
-		if array := slurmplug.Plain(t.Job.ID); r.told[array] == "" {
-			r.told[array] = text
+	r.due, r.explained, e.Round = false, map[cluster.JobID]string{}, round
+	for _, t := range round.Waiting {
+		text := "at the end of the last round: " + RoundReasonText(t.Why)
+		r.explained[t.Job] = text
+		if array := slurmplug.Plain(t.Job.ID); r.explained[array] == "" {
+			r.explained[array] = text
 		}
 	}
 	e.begin(&round.Turn, c)
@@ -105,12 +106,12 @@ func (e forRounds) Act(ctx context.Context, c *plan.Cycle) error {
 	return errors.Join(err, e.Tend(ctx, c.Snapshot, c.Plan, c.Paused != ""))
 }
 
-// annotate puts into the plan, for explain, what the last round brought each job
-// that still waits.
+// annotate adds to the plan, for explain, what the last round brought each job that
+// still waits.
 func (r *Rounds) annotate(p *plan.Plan) {
 	for i := range p.Decisions {
 		d := &p.Decisions[i]
-		if text := r.told[d.Job]; text != "" && d.Class == cluster.BE {
+		if text := r.explained[d.Job]; text != "" && d.Class == cluster.BE {
 			d.Evict = text
 		}
 	}

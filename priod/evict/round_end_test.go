@@ -28,11 +28,11 @@ func TestWhenRoundsEnd(t *testing.T) {
 		{time.Minute, false}, {29 * time.Minute, false}, {30 * time.Minute, true}, {31 * time.Minute, false}, {59 * time.Minute, false},
 		{3 * time.Hour, true}, {time.Hour, false}, {61 * time.Minute, false}, {90 * time.Minute, true},
 	} {
-		ends := r.ends(noon.Add(c.after))
+		ends := r.hasEnded(noon.Add(c.after))
 		if ends != c.ends {
 			t.Errorf("cycle %d, %s after noon: %v", i, c.after, ends)
 		}
-		if ends && !r.ends(noon.Add(c.after)) {
+		if ends && !r.hasEnded(noon.Add(c.after)) {
 			t.Errorf("cycle %d: nobody was asked, and it is not due any more", i)
 		}
 		r.due = false
@@ -43,7 +43,7 @@ func TestWhenRoundsEnd(t *testing.T) {
 // between; what the last one brought is told no more.
 func TestRoundsOffAndOn(t *testing.T) {
 	f, set, _, turn := turning(t)
-	set.Rounds.due, set.Rounds.last, set.Rounds.told = false, start.Add(-24*time.Hour), map[cluster.JobID]string{slurmplug.Plain(9): "of yesterday"}
+	set.Rounds.due, set.Rounds.lastCycle, set.Rounds.explained = false, start.Add(-24*time.Hour), map[cluster.JobID]string{slurmplug.Plain(9): "of yesterday"}
 	set.Rounds.Settings.Enabled = false
 	if _, err := turn(); err != nil {
 		t.Fatal(err)
@@ -79,12 +79,12 @@ func turning(t *testing.T, more ...uint32) (*fakeSlurm, *atEnd, *cluster.History
 		}
 		shares.Jobs[j.ID] = &plan.Share{Speed: []float64{1}, Time: []float64{.5}, Received: []float64{0}, Owed: []float64{owed}, Run: []float64{8 * 3600}}
 	}
-	set := &atEnd{Feature: e, steering: steer.Feature{Settings: steer.Settings{Enabled: true, Policy: steer.Defaults}, Helm: &steer.Helm{}}}
+	set := &atEnd{Feature: e, steering: steer.Feature{Settings: steer.Settings{Enabled: true, Rule: steer.Defaults}, Memory: &steer.Memory{}}}
 	set.Rounds = &Rounds{Settings: RoundSettings{Enabled: true, Policy: yield.Settings{Round: 1800, Pay: 20}}, due: true}
 	return f, set, h, func() (*ended, error) {
 		t.Helper()
 		h.Observe(s)
-		e.Journal.Mark(h)
+		e.Journal.MarkHistory(h)
 		r := &ended{}
 		r.Plan.Shares = shares
 		c := &plan.Cycle{Snapshot: s, History: h, Plan: &r.Plan, Paused: set.Hold, DryRun: set.DryRun, Pinned: e.Journal.Pins}

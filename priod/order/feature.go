@@ -13,16 +13,16 @@ import (
 type Feature struct {
 	Settings Settings
 
-	// Strangers are the values of another priod that the last cycle found.
-	Strangers []Stranger
+	// PeerValues are the values of another priod that the last cycle found.
+	PeerValues []PeerValue
 }
 
-// Plan decides the order, and leaves to the features after it to have it made anew. It
-// begins the plan's decisions.
+// Plan decides the order, and makes the plan's decisions. Features after it may have the
+// order made again (Reorder).
 func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
-	f.Strangers = Strangers(c.Snapshot, c.History, f.Settings)
+	f.PeerValues = FindPeerValues(c.Snapshot, c.History, f.Settings)
 	if f.Settings.Peers {
-		Adopt(f.Strangers, c.Snapshot, c.History)
+		Adopt(f.PeerValues, c.Snapshot, c.History)
 	}
 	set := f.Settings
 	if c.Plan.Shares != nil {
@@ -55,7 +55,7 @@ func (f *Feature) Heard(c *plan.Cycle) {
 		}
 		for _, id := range o.Jobs() {
 			if old, known := h.Written[id]; known && old.Lever == o.Lever {
-				before, _ := strconv.ParseInt(o.Before, 10, 64) // Decide wrote it
+				before, _ := strconv.ParseInt(o.Before, 10, 64) // Decide formatted it
 				h.Written[id] = old.Holding(before, c.Snapshot.At)
 			}
 			w := Effect(o.Action, h)

@@ -116,8 +116,8 @@ func slurm(ctx context.Context, spec Spec, in Input) (Result, error) {
 	if opt.Daemon.Settings.Allocation.Ledger != nil { // each run begins with an empty one
 		opt.Daemon.Settings.Allocation.Ledger = &allocate.Ledger{}
 	}
-	if opt.Daemon.Settings.Steering.Helm != nil {
-		opt.Daemon.Settings.Steering.Helm = &steer.Helm{}
+	if opt.Daemon.Settings.Steering.Memory != nil {
+		opt.Daemon.Settings.Steering.Memory = &steer.Memory{}
 	}
 	if in.sized() {
 		opt.Speedup = in.speedup

@@ -15,15 +15,15 @@ type Feature struct {
 	Slurm Asker
 }
 
-// Asker is the Slurm that jobs ask.
+// Asker is the Slurm that knows what jobs ask for.
 type Asker interface {
-	// Ask reads how waiting jobs ask for their sizes, into their Asked. After an
-	// error some have none, and stay as they are.
+	// Ask reads what waiting jobs ask for into their Asked. After an error some have
+	// none, and keep their sizes.
 	Ask(context.Context, []*cluster.Job) error
 }
 
-// Plan looks at the jobs at the head of the queue and adds their sizes to the plan. What
-// cannot be read is noted, and keeps nobody from anything else.
+// Plan looks closer at the jobs at the head of the queue and adds their sizes to the
+// plan. What cannot be read is noted, and the cycle goes on.
 func (f *Feature) Plan(ctx context.Context, c *plan.Cycle) error {
 	if f.Sizes == nil || c.Paused != "" {
 		return nil
@@ -40,8 +40,8 @@ func (f *Feature) Plan(ctx context.Context, c *plan.Cycle) error {
 	return nil
 }
 
-// Heard keeps from trying again at once what Slurm refused, or what did not let its job
-// start.
+// Heard remembers which sizes Slurm refused, and which were given back because the job did
+// not start: these are not tried again at once.
 func (f *Feature) Heard(c *plan.Cycle) {
 	for id, o := range c.Written(slurmplug.Size) {
 		switch o.Status {

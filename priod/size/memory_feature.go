@@ -10,13 +10,14 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// Memory lowers the memory of running jobs that do not use it; the zero value lowers none.
-type Memory struct {
-	Memory *GiveBack
-	Slurm  Measurer
+// MemoryFeature lowers the memory of running jobs that do not use it; the zero value
+// lowers none.
+type MemoryFeature struct {
+	GiveBack *GiveBack
+	Slurm    Measurer
 }
 
-// Measurer is the Slurm that running jobs are measured in.
+// Measurer is the Slurm that measures running jobs.
 type Measurer interface {
 	// KeepsMemory says why the memory of running jobs cannot be lowered; "" when it can.
 	KeepsMemory() string
@@ -28,11 +29,11 @@ type Measurer interface {
 	Peaks(context.Context, []*cluster.Job) (map[cluster.JobID]int64, error)
 }
 
-// Plan gives waiting jobs their own memory again, measures running ones where that may
+// Plan gives waiting jobs their own memory back, measures running jobs where that may
 // help others, and adds to the plan what they give back. What cannot be read is noted,
-// and keeps nobody from anything else.
-func (f *Memory) Plan(ctx context.Context, c *plan.Cycle) error {
-	if f.Memory == nil || c.Paused != "" {
+// and the cycle goes on.
+func (f *MemoryFeature) Plan(ctx context.Context, c *plan.Cycle) error {
+	if f.GiveBack == nil || c.Paused != "" {
 		return nil
 	}
 	note := func(err error) {
@@ -42,11 +43,11 @@ func (f *Memory) Plan(ctx context.Context, c *plan.Cycle) error {
 	}
 	var candidates []*cluster.Job
 	lowered := Lowered(c.Snapshot, c.History)
-	if f.Memory.Enabled() {
+	if f.GiveBack.Enabled() {
 		if why := f.Slurm.KeepsMemory(); why != "" {
 			c.Plan.Notes = append(c.Plan.Notes, "sizing.give_back does nothing: "+why)
 		} else {
-			candidates = f.Memory.Candidates(c.Snapshot, c.History)
+			candidates = f.GiveBack.Candidates(c.Snapshot, c.History)
 		}
 	}
 	if len(lowered)+len(candidates) == 0 {
@@ -55,25 +56,25 @@ func (f *Memory) Plan(ctx context.Context, c *plan.Cycle) error {
 	note(f.Slurm.AskMemory(ctx, append(lowered[:len(lowered):len(lowered)], candidates...)))
 	var peaks map[cluster.JobID]int64
 	if len(candidates) > 0 {
-		f.Memory.Measured(candidates, c.Snapshot.At)
-		candidates = slices.DeleteFunc(candidates, func(j *cluster.Job) bool { return j.AskedMB != j.MemMB }) // no word for word undo
+		f.GiveBack.Measured(candidates, c.Snapshot.At)
+		candidates = slices.DeleteFunc(candidates, func(j *cluster.Job) bool { return j.AskedMB != j.MemMB }) // undo could not restore the request word for word
 		var err error
 		peaks, err = f.Slurm.Peaks(ctx, candidates)
 		note(err)
 	}
-	f.Memory.Decide(c.Snapshot, c.History, c.Plan, lowered, candidates, peaks)
+	f.GiveBack.Decide(c.Snapshot, c.History, c.Plan, lowered, candidates, peaks)
 	return nil
 }
 
-// Heard keeps from trying again what Slurm refused.
-func (f *Memory) Heard(c *plan.Cycle) {
+// Heard remembers what Slurm refused: that is not tried again.
+func (f *MemoryFeature) Heard(c *plan.Cycle) {
 	for id, o := range c.Written(slurmplug.MinMemoryNode) {
 		c.Asked(id, o)
-		if f.Memory != nil && o.Status == slurmplug.Refused {
-			f.Memory.Refused(id, c.Snapshot)
+		if f.GiveBack != nil && o.Status == slurmplug.Refused {
+			f.GiveBack.Refused(id, c.Snapshot)
 		}
 	}
 }
 
 // Act does nothing.
-func (f *Memory) Act(context.Context, *plan.Cycle) error { return nil }
+func (f *MemoryFeature) Act(context.Context, *plan.Cycle) error { return nil }

@@ -24,7 +24,7 @@ func sharing(t testing.TB, dir string, jobs ...cluster.Job) *daemon {
 			Name: gpuType, Usable: true, GPUType: gpuType, GPUs: 4, CPUs: 32, MemMB: 1 << 20, Partitions: []string{"gpu"},
 		})
 	}
-	d.settings.Allocation.Settings = allocate.AllocationSettings{Policy: allocate.Policy{Name: "max-min"}, Every: time.Hour}
+	d.settings.Allocation.Settings = allocate.Settings{Policy: allocate.Policy{Name: "max-min"}, Every: time.Hour}
 	d.settings.Allocation.Ledger = must[*allocate.Ledger](t)(d.store.LoadShares(ctx))
 	return d
 }
@@ -151,7 +151,7 @@ func TestShareOfAJob(t *testing.T) {
 		t.Errorf("%d rows with one job left to count", n)
 	}
 	d.restart()
-	d.settings.Allocation.Ledger, d.settings.Allocation.Settings = must[*allocate.Ledger](t)(d.store.LoadShares(ctx)), allocate.AllocationSettings{}
+	d.settings.Allocation.Ledger, d.settings.Allocation.Settings = must[*allocate.Ledger](t)(d.store.LoadShares(ctx)), allocate.Settings{}
 	d.cycle()
 	if n := count(t, d.store, "SELECT count(*) FROM shares"); n != 0 {
 		t.Errorf("%d rows with nothing allocated", n)

@@ -305,7 +305,7 @@ func TestPriodOrdersByAllocation(t *testing.T) {
 	}
 	daemon := Daemon{Interval: 15 * time.Second, Settings: cycle.Settings{
 		Order: order.Feature{Settings: order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Order: order.GavelOrder}},
-		Allocation: allocate.Feature{Ledger: &allocate.Ledger{}, Settings: allocate.AllocationSettings{
+		Allocation: allocate.Feature{Ledger: &allocate.Ledger{}, Settings: allocate.Settings{
 			Policy: allocate.Policy{Name: "max-min"}, Every: time.Hour, Weights: map[string]float64{"y": 5},
 		}},
 	}}

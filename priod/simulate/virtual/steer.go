@@ -70,7 +70,7 @@ func (e *engine) steer() error {
 }
 
 // steers tells whether the daemon's cycles bind jobs.
-func (s *slurm) steers() bool { return s.e.opt.Daemon.Settings.Steering.Helm != nil }
+func (s *slurm) steers() bool { return s.e.opt.Daemon.Settings.Steering.Memory != nil }
 
 // feature is the node feature that stands for a GPU type.
 func (s *slurm) feature(t int32) string {

@@ -130,10 +130,10 @@ func steering15s(t *testing.T) Options {
 		},
 		Daemon: Daemon{Interval: 15 * time.Second, Settings: cycle.Settings{
 			Order:      order.Feature{Settings: order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Order: order.GavelOrder}},
-			Allocation: allocate.Feature{Ledger: &allocate.Ledger{}, Settings: allocate.AllocationSettings{Policy: allocate.Policy{Name: "max-min"}, Every: 30 * time.Minute, Table: table}},
+			Allocation: allocate.Feature{Ledger: &allocate.Ledger{}, Settings: allocate.Settings{Policy: allocate.Policy{Name: "max-min"}, Every: 30 * time.Minute, Table: table}},
 			Steering: steer.Feature{
-				Settings: steer.Settings{Enabled: true, Policy: steer.Defaults, Features: map[string]string{"fast": "ampere"}},
-				Helm:     &steer.Helm{},
+				Settings: steer.Settings{Enabled: true, Rule: steer.Defaults, Features: map[string]string{"fast": "ampere"}},
+				Memory:   &steer.Memory{},
 			},
 		}},
 	}

@@ -10,12 +10,12 @@ import (
 	"slurmprio/slurmplug/jobtag"
 )
 
-// unended are the states in which a job's run ends and the job does not.
-var unended = []string{"PREEMPTED", "REQUEUED", "NODE_FAIL", "RESIZING"}
+// requeueStates are those in which a stay ends and the job does not.
+var requeueStates = []string{"PREEMPTED", "REQUEUED", "NODE_FAIL", "RESIZING"}
 
-// Completed puts together the runs of each job that completed, in the order of
-// their ids. What a job did before it was requeued counts when its tag says that
-// it saves its state; else it began anew. What ran shorter teaches nothing.
+// Completed joins the stays of each job that completed into one Run, in the order of
+// their ids. The stays before a requeue count when the job's tag says that it saves its
+// state; else it began anew. Jobs that ran shorter than shortest are left out.
 func (s *Settings) Completed(stays []cluster.PastStay, shortest time.Duration, table *workload.Table) []Run {
 	slices.SortStableFunc(stays, func(a, b cluster.PastStay) int {
 		return cmp.Or(cmp.Compare(a.RawID, b.RawID), a.Start.Compare(b.Start))
@@ -23,8 +23,8 @@ func (s *Settings) Completed(stays []cluster.PastStay, shortest time.Duration, t
 	var (
 		runs    []Run
 		seconds map[string]float64
-		resized bool // the run before ended in a change of what it holds, and went on
-		unknown bool // time of the job on GPUs of no known type
+		resized bool // the last stay ended because the job's resources changed: the job went on
+		unknown bool // a part of the seconds was on GPUs of an unknown type
 		last    uint32
 	)
 	for i := range stays {
@@ -42,7 +42,7 @@ func (s *Settings) Completed(stays []cluster.PastStay, shortest time.Duration, t
 		resized = r.State == "RESIZING"
 		seconds[s.Today(r.GPUType)] += r.Length().Seconds()
 		unknown = unknown || r.GPUType == ""
-		if slices.Contains(unended, r.State) {
+		if slices.Contains(requeueStates, r.State) {
 			continue
 		}
 		total := 0.0

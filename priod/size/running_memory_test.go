@@ -209,7 +209,7 @@ func TestGiveBackHolds(t *testing.T) {
 func TestGiveBackMeasuresFew(t *testing.T) {
 	s, h, g := attic()
 	node, job := s.Nodes[0], s.Jobs[0]
-	for i := range 3 * mostMeasured {
+	for i := range 3 * maxMeasured {
 		n, j := node, job
 		n.Name, j.ID = fmt.Sprint("m", i), slurmplug.Plain(uint32(100+i))
 		j.NodeList = n.Name
@@ -218,7 +218,7 @@ func TestGiveBackMeasuresFew(t *testing.T) {
 	seen := map[cluster.JobID]bool{}
 	for range 4 {
 		candidates := g.Candidates(s, h)
-		if len(candidates) > mostMeasured {
+		if len(candidates) > maxMeasured {
 			t.Fatalf("%d jobs at once", len(candidates))
 		}
 		g.Measured(candidates, s.At)
@@ -226,7 +226,7 @@ func TestGiveBackMeasuresFew(t *testing.T) {
 			seen[j.ID] = true
 		}
 	}
-	if again := g.Candidates(s, h); len(seen) != 3*mostMeasured+1 || len(again) > 0 {
+	if again := g.Candidates(s, h); len(seen) != 3*maxMeasured+1 || len(again) > 0 {
 		t.Errorf("%d jobs are measured, then %d again", len(seen), len(again))
 	}
 }

@@ -85,7 +85,7 @@ func TestOneServer(t *testing.T) {
 		for _, m := range c.models {
 			jobs = append(jobs, job(curve(m), 1))
 		}
-		got := sizes(len(jobs), size.New(size.Rule{Mechanism: c.mechanism}).Size(jobs, servers(1)))
+		got := sizes(len(jobs), size.NewPacker(size.Rule{Mechanism: c.mechanism}).Pack(jobs, servers(1)))
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%v of %v: %v, want %v", c.mechanism, c.models, got, c.want)
 		}
@@ -102,13 +102,13 @@ func TestTypes(t *testing.T) {
 	small, large := size.Amount{GPUs: 2, CPUs: 4, MemMB: 1e5}, size.Amount{GPUs: 2, CPUs: 32, MemMB: 1e5}
 	nodes := []size.Node{{Type: 0, Total: small, Free: small}, {Type: 1, Total: large, Free: large}}
 	j := size.Job{GPUs: 1, On: []size.Sensitivity{{Speed: 1, Curve: at(3, 1.5)}, {Speed: 2, Curve: at(20, 2)}}}
-	got := sizes(4, size.New(size.Rule{}).Size([]size.Job{j, j, j, j}, nodes))
+	got := sizes(4, size.NewPacker(size.Rule{}).Pack([]size.Job{j, j, j, j}, nodes))
 	// Shares: 16 CPUs on the second type, whose curve rises between 1 and 20; 2 on the first.
 	if want := []string{"16x1.7894736842105263", "16x1.7894736842105263", "2x1.25", "2x1.25"}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 	only := size.Job{GPUs: 3, On: []size.Sensitivity{{}, {Speed: 1}}}
-	if got := size.New(size.Rule{}).Size([]size.Job{only}, nodes); len(got) != 0 {
+	if got := size.NewPacker(size.Rule{}).Pack([]size.Job{only}, nodes); len(got) != 0 {
 		t.Errorf("a gang larger than its only type was granted %v", got)
 	}
 }
@@ -116,7 +116,7 @@ func TestTypes(t *testing.T) {
 // What nobody knows gets its share and is never resized.
 func TestUnknown(t *testing.T) {
 	for m := size.Waterfill; m <= size.Proportional; m++ {
-		got := sizes(1, size.New(size.Rule{Mechanism: m}).Size([]size.Job{job(nil, 2)}, servers(1)))
+		got := sizes(1, size.NewPacker(size.Rule{Mechanism: m}).Pack([]size.Job{job(nil, 2)}, servers(1)))
 		if want := []string{"6x1"}; !slices.Equal(got, want) {
 			t.Errorf("%v: %v, want %v", m, got, want)
 		}
@@ -134,7 +134,7 @@ func TestCurvesNobodyCanMeet(t *testing.T) {
 	} {
 		jobs := []size.Job{job(c, 1), job(c, 1), job(c, 2), job(c, 4)}
 		for m := size.Waterfill; m <= size.Proportional; m++ {
-			grants := size.New(size.Rule{Mechanism: m}).Size(jobs, servers(1))
+			grants := size.NewPacker(size.Rule{Mechanism: m}).Pack(jobs, servers(1))
 			if m == size.Greedy {
 				continue // passes over whom it cannot satisfy
 			}
@@ -242,14 +242,14 @@ func TestProperties(t *testing.T) {
 		var admitted []int
 		for m := size.Waterfill; m <= size.Proportional; m++ {
 			set := size.Rule{Mechanism: m, Reserve: reserve}
-			sizer := size.New(set)
-			grants := slices.Clone(sizer.Size(s.jobs, s.nodes))
+			sizer := size.NewPacker(set)
+			grants := slices.Clone(sizer.Pack(s.jobs, s.nodes))
 			checkGrants(r, m, s, grants, reserve)
-			if again := size.New(set).Size(s.jobs, s.nodes); !reflect.DeepEqual(slices.Clone(again), grants) {
+			if again := size.NewPacker(set).Pack(s.jobs, s.nodes); !reflect.DeepEqual(slices.Clone(again), grants) {
 				r.Fatalf("%v: %v, then %v", m, grants, again)
 			}
-			sizer.Size(s.jobs[:len(s.jobs)/2], s.nodes)
-			if again := sizer.Size(s.jobs, s.nodes); len(grants) > 0 && !reflect.DeepEqual(again, grants) {
+			sizer.Pack(s.jobs[:len(s.jobs)/2], s.nodes)
+			if again := sizer.Pack(s.jobs, s.nodes); len(grants) > 0 && !reflect.DeepEqual(again, grants) {
 				r.Fatalf("%v, asked again: %v, not %v", m, again, grants)
 			}
 			var who []int
@@ -284,7 +284,7 @@ func TestOthersHoldCPUs(t *testing.T) {
 			for i := range left {
 				left[i] = s.nodes[i].Free
 			}
-			for _, g := range size.New(size.Rule{Mechanism: m, Reserve: reserve}).Size(s.jobs, s.nodes) {
+			for _, g := range size.NewPacker(size.Rule{Mechanism: m, Reserve: reserve}).Pack(s.jobs, s.nodes) {
 				gpus := 0
 				for _, p := range g.Parts {
 					l := &left[p.Node]
@@ -377,9 +377,9 @@ func BenchmarkSize(b *testing.B) {
 	nodes := servers(2000)
 	for m := size.Waterfill; m <= size.Proportional; m++ {
 		b.Run(m.String(), func(b *testing.B) {
-			s := size.New(size.Rule{Mechanism: m})
+			s := size.NewPacker(size.Rule{Mechanism: m})
 			for b.Loop() {
-				b.ReportMetric(float64(len(s.Size(jobs, nodes))), "granted")
+				b.ReportMetric(float64(len(s.Pack(jobs, nodes))), "granted")
 			}
 		})
 	}

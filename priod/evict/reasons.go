@@ -9,8 +9,8 @@ import (
 	"slurmprio/priod/plan"
 )
 
-// words say what became of a TE job, or why a candidate stays.
-var words = map[preemption.Why]string{
+// reasonTexts say what became of a TE job, or why a candidate stays.
+var reasonTexts = map[preemption.Why]string{
 	preemption.Evicts:     "others leave for it",
 	preemption.Claimed:    "room is being made or held for it",
 	preemption.Fits:       "it fits in what is free or being freed",
@@ -46,9 +46,9 @@ var words = map[preemption.Why]string{
 	Expedited:            "asked for an expedited requeue (--requeue=expedite): Slurm would hold it, or start it again before all others",
 }
 
-// roundWords say what the end of a round brings a waiting job, or why a running
-// one stays, where words would tell of a TE job.
-var roundWords = map[preemption.Why]string{
+// roundReasonTexts say what the end of a round brings a waiting job, or why a running
+// one stays, where reasonTexts would speak of a TE job.
+var roundReasonTexts = map[preemption.Why]string{
 	preemption.Why(yield.Gets):     "others yield to it",
 	preemption.Why(yield.Soon):     "it starts by itself within the next one",
 	preemption.Why(yield.NotOwed):  "no job on its GPU type has had so much more of its due",
@@ -64,18 +64,20 @@ var roundWords = map[preemption.Why]string{
 	Uncounted:                    "the allocation does not count it",
 }
 
-// RoundWords are a reason at the end of a round in the words of a sentence.
-func RoundWords(why preemption.Why) string { return cmp.Or(roundWords[why], Words(why)) }
+// RoundReasonText returns a reason at the end of a round in words.
+func RoundReasonText(why preemption.Why) string {
+	return cmp.Or(roundReasonTexts[why], ReasonText(why))
+}
 
-// Words are a reason in the words of a sentence.
-func Words(why preemption.Why) string { return cmp.Or(words[why], string(why)) }
+// ReasonText returns a reason in words.
+func ReasonText(why preemption.Why) string { return cmp.Or(reasonTexts[why], string(why)) }
 
-// Annotate puts into the plan, for explain, what was decided for each TE job.
+// Annotate adds to the plan's decisions, for explain, what was decided for each TE job.
 func (c *Choice) Annotate(p *plan.Plan) {
 	said := map[cluster.JobID]string{}
 	for i := range c.Trials {
 		t := &c.Trials[i]
-		text := "preemption: " + Words(t.Why)
+		text := "preemption: " + ReasonText(t.Why)
 		said[t.Job] = text
 		if array := (cluster.JobID{ID: t.Job.ID, Task: -1}); said[array] == "" {
 			said[array] = text
@@ -88,3 +90,20 @@ func (c *Choice) Annotate(p *plan.Plan) {
 		}
 	}
 }
+
+// Reasons of this package beside preemption's, for a TE job and for a candidate.
+const (
+	Unhelpful  preemption.Why = "slurm-waits"       // it waits for something that no eviction gives
+	Constraint preemption.Why = "constraint"        // it names nodes or features that leave no choice, or that priod cannot parse
+	TooSoon    preemption.Why = "released-recently" // its last claim failed
+	NoGPUs     preemption.Why = "no-gpus"
+	LongGrace  preemption.Why = "grace-too-long" // Settings.MaxGrace
+	Scattered  preemption.Why = "uneven"         // what it takes of each of its nodes is not known
+	Vetoed     preemption.Why = "not-requeueable"
+	Expedited  preemption.Why = "expedited-requeue"
+	Held       preemption.Why = "held"
+	LaterTurn  preemption.Why = "later"         // maxTrials stand before it
+	Uncounted  preemption.Why = "not-allocated" // at the end of a round: the allocation does not count it
+	TookOver   preemption.Why = "took-over"     // Settings.Since: another priod's victims may be in their grace
+	ArrayLimit preemption.Why = "array-limit"   // as many tasks of its array run, or have a claim, as may run at a time
+)

@@ -1,11 +1,3 @@
-// Package size says which jobs run where, and with how many CPUs and how much
-// memory beside their GPUs: the mechanisms of Synergy (Mohan et al., OSDI'22)
-// and one of our own. The policy above it orders the jobs.
-//
-// It is pure: jobs in order and nodes in, grants out. A job's GPUs are fixed.
-// Of CPUs and memory it gets at least the smaller of its proportional share (a
-// node's total in proportion to the GPUs) and its demand (beyond which nothing
-// gets faster), from every mechanism but Greedy, which passes it over instead.
 package size
 
 import (
@@ -15,11 +7,14 @@ import (
 	"slurmprio/priod/workload"
 )
 
-// Mechanism is how CPUs and memory are handed out.
+// Mechanism is how CPUs and memory are handed out (Synergy, section 4). From every
+// mechanism but Greedy a job gets at least the smaller of its proportional share, which
+// is a node's total in proportion to its GPUs, and its demand, beyond which it gets no
+// faster. Greedy passes a job over whose demand does not fit.
 type Mechanism int
 
 const (
-	Waterfill    Mechanism = iota // ours
+	Waterfill    Mechanism = iota // what waterfill.go improves on Synergy-TUNE
 	TuneBestFit                   // Synergy-TUNE as the paper describes it
 	Tune                          // Synergy-TUNE as its authors' simulator has it: first fit, in the policy's order
 	Greedy                        // demand or nothing
@@ -38,12 +33,12 @@ func Parse(name string) (Mechanism, error) {
 	return 0, fmt.Errorf("sizing %q: want one of %v", name, mechanisms)
 }
 
-// Settings of a Sizer.
+// Rule says how a Packer works.
 type Rule struct {
 	Mechanism Mechanism
 	// Reserve leaves, on every node, each GPU that is still free its
-	// proportional share. It stands in for taking back, which nothing can do
-	// with a job that Slurm has started.
+	// proportional share: nothing can be taken back from a job that Slurm has
+	// started.
 	Reserve bool
 }
 
@@ -86,7 +81,7 @@ type Part struct {
 	Amount
 }
 
-// point is what each GPU of a job gets.
+// point is what each GPU of a job gets of CPUs and memory.
 type point struct{ cpus, mem float64 }
 
 func share(n *Node) point {
@@ -103,8 +98,9 @@ func (p point) exceeds(q point) bool { return p.cpus > q.cpus*rounding || p.mem 
 // rounding forgives what floating point does to sums of shares.
 const rounding = 1 + 1e-9
 
-// Sizer keeps its memory from call to call. It is not safe for concurrent use.
-type Sizer struct {
+// Packer sizes and places jobs by a mechanism. It keeps its buffers from call to call,
+// and is not safe for concurrent use.
+type Packer struct {
 	set      Rule
 	jobs     []Job
 	nodes    []Node
@@ -116,31 +112,30 @@ type Sizer struct {
 	plans    [2]packing
 }
 
-// New returns a Sizer.
-func New(set Rule) *Sizer {
-	return &Sizer{set: set, levels: map[demand][]level{}}
+// NewPacker returns a Packer.
+func NewPacker(set Rule) *Packer {
+	return &Packer{set: set, levels: map[demand][]level{}}
 }
 
 // request is an admitted job.
 type request struct {
 	job, gpus, typ int
 	curve          *workload.Curve
-	want           point // what it demands for each GPU
-	known          bool  // that it demands that; else it takes its share
+	want           point // its demand for each GPU, or its share
+	known          bool  // whether want is its demand
 }
 
-// demand is what the levels of a request depend on.
+// demand is all that the levels of a request depend on.
 type demand struct {
 	curve *workload.Curve
 	want  point
 }
 
-// Size grants each job in turn what the mechanism gives it, in the order of
-// admission. Jobs stand in the policy's order: each is admitted to the type on
-// which it is fastest among those with enough free GPUs, and passed over when
-// there is none, so that the mechanism never changes who runs. The grants are
-// valid until the next call.
-func (s *Sizer) Size(jobs []Job, nodes []Node) []Grant {
+// Pack returns what the mechanism grants to the jobs, in the order of admission. Jobs
+// stand in the order of the queue: each is admitted to the GPU type on which it is
+// fastest among those with enough free GPUs, and passed over when there is none, so
+// that the mechanism never changes who runs. The grants are valid until the next call.
+func (s *Packer) Pack(jobs []Job, nodes []Node) []Grant {
 	s.reset(jobs, nodes)
 	if s.set.Mechanism == Greedy {
 		return s.greedy()
@@ -151,7 +146,7 @@ func (s *Sizer) Size(jobs []Job, nodes []Node) []Grant {
 	switch s.set.Mechanism {
 	case Proportional:
 		for i := range s.admitted {
-			p.add(i, p.firstFit(i, p.share))
+			p.grantParts(i, p.firstFit(i, p.share))
 		}
 	case Tune:
 		p.tune()
@@ -164,10 +159,10 @@ func (s *Sizer) Size(jobs []Job, nodes []Node) []Grant {
 	return p.result()
 }
 
-func (s *Sizer) reset(jobs []Job, nodes []Node) {
+func (s *Packer) reset(jobs []Job, nodes []Node) {
 	s.jobs, s.nodes, s.admitted = jobs, nodes, s.admitted[:0]
 	if len(s.levels) > 1<<12 {
-		clear(s.levels) // of curves that are long gone
+		clear(s.levels) // most of them are of curves that are no longer used
 	}
 	for i := range s.byType {
 		s.byType[i] = s.byType[i][:0]
@@ -188,7 +183,7 @@ func (s *Sizer) reset(jobs []Job, nodes []Node) {
 
 // fastest is the type on which a job is fastest among those with enough free
 // GPUs, -1 when there is none.
-func (s *Sizer) fastest(j *Job) int {
+func (s *Packer) fastest(j *Job) int {
 	best := -1
 	for t := range min(len(s.free), len(j.On)) {
 		if s.free[t] >= j.GPUs && j.On[t].Speed > 0 && (best < 0 || j.On[t].Speed > j.On[best].Speed) {
@@ -198,9 +193,11 @@ func (s *Sizer) fastest(j *Job) int {
 	return best
 }
 
-func (s *Sizer) anyFree() bool { return slices.ContainsFunc(s.free, func(n int) bool { return n > 0 }) }
+func (s *Packer) anyFree() bool {
+	return slices.ContainsFunc(s.free, func(n int) bool { return n > 0 })
+}
 
-func (s *Sizer) admit() {
+func (s *Packer) admit() {
 	for i := range s.jobs {
 		if !s.anyFree() {
 			return
@@ -212,27 +209,27 @@ func (s *Sizer) admit() {
 	}
 }
 
-func (s *Sizer) request(job, t int) request {
+func (s *Packer) request(job, t int) request {
 	j := &s.jobs[job]
 	r := request{job: job, gpus: j.GPUs, typ: t, curve: j.On[t].Curve}
 	if r.curve == nil {
 		r.want = share(&Node{Total: s.largest[t]})
 	} else {
-		r.want, r.known = wanted(r.curve, j.GPUs, s.largest[t]), true
+		r.want, r.known = usable(r.curve, j.GPUs, s.largest[t]), true
 	}
 	return r
 }
 
 // Best is the relative speed of a job when its demand is met on a node.
 func Best(c *workload.Curve, gpus int, node Amount) float64 {
-	want := wanted(c, gpus, node)
+	want := usable(c, gpus, node)
 	return c.Relative(want.cpus, want.mem)
 }
 
-// wanted is what each of a job's GPUs can use: its curve's demand, at most what
-// the largest node has; the share of that node for a job of more GPUs than it
-// has (Synergy's simulator, add_synergy_profile).
-func wanted(c *workload.Curve, gpus int, largest Amount) point {
+// usable is what each of a job's GPUs can use: its curve's demand, at most what the
+// largest node has; for a job of more GPUs than that node, the node's share
+// (add_synergy_profile in Synergy's simulator).
+func usable(c *workload.Curve, gpus int, largest Amount) point {
 	g := float64(gpus)
 	most := func(want, node float64) float64 {
 		switch {
@@ -246,7 +243,7 @@ func wanted(c *workload.Curve, gpus int, largest Amount) point {
 	return point{most(c.DemandCPUs, largest.CPUs), most(float64(c.DemandMemMB), largest.MemMB)}
 }
 
-// Request is a job that Size admits, with what each of its GPUs can use.
+// Request is a job that Pack admits, with what each of its GPUs can use.
 type Request struct {
 	Job, GPUs, Type int
 	Curve           *workload.Curve
@@ -254,9 +251,9 @@ type Request struct {
 	Known           bool // that it can use that; else it gets its share
 }
 
-// Admitted are the jobs that Size runs with any mechanism but Greedy.
+// Admitted returns the jobs that Pack runs with any mechanism but Greedy.
 func Admitted(jobs []Job, nodes []Node) (all []Request) {
-	s := New(Rule{})
+	s := NewPacker(Rule{})
 	s.reset(jobs, nodes)
 	s.admit()
 	for _, r := range s.admitted {
@@ -265,8 +262,8 @@ func Admitted(jobs []Job, nodes []Node) (all []Request) {
 	return all
 }
 
-// greedy gives demand or nothing.
-func (s *Sizer) greedy() []Grant {
+// greedy gives each job its demand or nothing.
+func (s *Packer) greedy() []Grant {
 	p := &s.plans[0]
 	p.reset(s)
 	for i := range s.jobs {
@@ -281,7 +278,7 @@ func (s *Sizer) greedy() []Grant {
 		at := len(s.admitted) - 1
 		p.grow(at + 1)
 		if parts := p.firstFit(at, p.demanded); parts != nil {
-			p.add(at, parts)
+			p.grantParts(at, parts)
 			s.free[t] -= s.jobs[i].GPUs
 		} else {
 			s.admitted = s.admitted[:at]

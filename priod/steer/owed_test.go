@@ -18,29 +18,29 @@ func TestOwing(t *testing.T) {
 	const hour = 3600.0
 	waits := []plan.Owed{{Job: slurmplug.Plain(1), Owed: 2*hour + 1./3*hour, Start: 3600, Run: 1200}}
 	for name, c := range map[string]struct {
-		change func(*harbour, *cluster.Job)
+		change func(*testCluster, *cluster.Job)
 		want   []plan.Owed
 	}{
-		"waits":         {func(*harbour, *cluster.Job) {}, waits},
-		"not bound yet": {func(p *harbour, j *cluster.Job) { j.Features = ""; clear(p.h.Requests) }, nil},
-		"bound to another": {func(p *harbour, j *cluster.Job) {
+		"waits":         {func(*testCluster, *cluster.Job) {}, waits},
+		"not bound yet": {func(p *testCluster, j *cluster.Job) { j.Features = ""; clear(p.h.Requests) }, nil},
+		"bound to another": {func(p *testCluster, j *cluster.Job) {
 			p.h.Asked(j.ID, slurmplug.Features, "", "t4", true, start)
 			j.Features = "t4"
 		}, nil},
-		"te": {func(_ *harbour, j *cluster.Job) { j.Tag.Type = "te" }, nil},
-		"an array": {func(p *harbour, j *cluster.Job) {
+		"te": {func(_ *testCluster, j *cluster.Job) { j.Tag.Type = "te" }, nil},
+		"an array": {func(p *testCluster, j *cluster.Job) {
 			j.ID.Task, j.Tasks, j.TaskCount = -1, "0-1", 2
 			p.shares.Jobs[j.ID] = p.shares.Jobs[slurmplug.Plain(1)]
 			p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)
 		}, []plan.Owed{{Job: cluster.JobID{ID: 1, Task: 0}, Owed: waits[0].Owed, Start: 3600, Run: 1200}}},
-		"has a place": {func(p *harbour, j *cluster.Job) { p.h.Claiming = map[cluster.JobID]bool{j.ID: true} }, nil},
-		"held":        {func(_ *harbour, j *cluster.Job) { j.Priority, j.Reason = 0, "JobHeldUser" }, nil},
-		"begins soon": {func(p *harbour, j *cluster.Job) { // requeued
+		"has a place": {func(p *testCluster, j *cluster.Job) { p.h.Claiming = map[cluster.JobID]bool{j.ID: true} }, nil},
+		"held":        {func(_ *testCluster, j *cluster.Job) { j.Priority, j.Reason = 0, "JobHeldUser" }, nil},
+		"begins soon": {func(p *testCluster, j *cluster.Job) { // requeued
 			p.h.FirstEligible[j.ID], j.Reason, j.Eligible = start.Add(-time.Hour), "BeginTime", start.Add(30*time.Second)
 		}, nil},
-		"starts": {func(p *harbour, _ *cluster.Job) { p.Nodes[0].GPUsUsed = 0 }, nil},
+		"starts": {func(p *testCluster, _ *cluster.Job) { p.Nodes[0].GPUsUsed = 0 }, nil},
 	} {
-		p := newHarbour()
+		p := newTestCluster()
 		p.node("a1", "a100", "a100").GPUsUsed = 4
 		p.node("t1", "t4", "t4").GPUsUsed = 4
 		p.job(1, "")
@@ -55,7 +55,7 @@ func TestOwing(t *testing.T) {
 		c.change(p, j)
 		p.h.Observe(&p.Snapshot)
 		pl := order.Decide(&p.Snapshot, p.h, order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: plan.Classes{Partitions: []string{"gpu"}}})
-		o := p.helm.Steer(&p.Snapshot, p.h, &pl, &p.shares, steerSettings()).Owing(plan.Lead{})
+		o := p.memory.Steer(&p.Snapshot, p.h, &pl, &p.shares, steerSettings()).Owing(plan.Lead{})
 		if !reflect.DeepEqual(o.Waiting, c.want) {
 			t.Errorf("%s: %+v, want %+v", name, o.Waiting, c.want)
 		}
@@ -66,8 +66,8 @@ func TestOwing(t *testing.T) {
 			t.Errorf("%s: %+v", name, o.Running)
 		}
 	}
-	var helm Helm
-	if o := helm.Steer(&cluster.Snapshot{}, cluster.NewHistory(), &plan.Plan{}, nil, Settings{}).Owing(plan.Lead{Most: 3600, Half: 60}); o != nil {
+	var memory Memory
+	if o := memory.Steer(&cluster.Snapshot{}, cluster.NewHistory(), &plan.Plan{}, nil, Settings{}).Owing(plan.Lead{Most: 3600, Half: 60}); o != nil {
 		t.Errorf("with steering off: %+v", o)
 	}
 }

@@ -24,14 +24,14 @@ func signalledAt(t time.Time) (*Journal, Seen) {
 
 // As long as the place is claimed a victim is requeued with a begin time ahead.
 func TestRequeueWithABeginTime(t *testing.T) {
-	for open, want := range map[bool]string{true: later, false: ""} {
+	for open, want := range map[bool]string{true: beginLater, false: ""} {
 		j, seen := signalledAt(epoch)
 		seen.At = epoch.Add(24 * time.Hour)
 		j.Claims = []Claim{{Number: j.Evictions[0].Claim, Job: slurmplug.Plain(99), State: Planned, At: epoch}}
 		if !open {
 			j.Claims[0].State = Released
 		}
-		turn := Next(j, seen)
+		turn := Advance(j, seen)
 		if len(turn.Commands) != 1 || turn.Commands[0].Verb != Requeue || turn.Commands[0].Value != want {
 			t.Errorf("claim open: %v: %+v", open, turn.Commands)
 		}
@@ -42,13 +42,13 @@ func TestRequeueWithABeginTime(t *testing.T) {
 func TestClockSetBack(t *testing.T) {
 	j, seen := signalledAt(epoch)
 	seen.At = epoch.Add(-24 * time.Hour)
-	turn := Next(j, seen)
+	turn := Advance(j, seen)
 	if len(turn.Commands) > 0 || len(turn.Evictions) != 1 || !turn.Evictions[0].SignalledAt.Equal(seen.At) {
 		t.Fatalf("%+v", turn)
 	}
-	j.Take(&turn)
+	j.Update(&turn)
 	seen.At = seen.At.Add(time.Minute)
-	if turn = Next(j, seen); len(turn.Commands) != 1 || turn.Commands[0].Verb != Requeue {
+	if turn = Advance(j, seen); len(turn.Commands) != 1 || turn.Commands[0].Verb != Requeue {
 		t.Errorf("%+v", turn)
 	}
 }
@@ -58,19 +58,19 @@ func TestClockSetBack(t *testing.T) {
 func TestClockSetAhead(t *testing.T) {
 	j, seen := signalledAt(epoch)
 	seen.At = epoch.Add(24 * time.Hour)
-	turn := Next(j, seen)
+	turn := Advance(j, seen)
 	if len(turn.Commands) != 1 || turn.Commands[0].Verb != Requeue || len(turn.Claims) > 0 {
 		t.Errorf("%+v", turn)
 	}
 	j.Evictions[0].State = Recorded // after a crash: nobody knows whether it was sent
-	turn = Next(j, seen)
+	turn = Advance(j, seen)
 	if len(turn.Commands) != 1 || turn.Commands[0].Verb != Signal {
 		t.Fatalf("%+v", turn)
 	}
-	turn = Settle(j, []Result{{Command: turn.Commands[0], Status: slurmplug.Applied}}, seen.At)
-	j.Take(&turn)
+	turn = ApplyResults(j, []Result{{Command: turn.Commands[0], Status: slurmplug.Applied}}, seen.At)
+	j.Update(&turn)
 	seen.At = seen.At.Add(59 * time.Second)
-	if turn = Next(j, seen); len(turn.Commands) > 0 {
+	if turn = Advance(j, seen); len(turn.Commands) > 0 {
 		t.Errorf("%+v", turn)
 	}
 }
@@ -83,8 +83,8 @@ func TestPlaceUnderAClockThatJumps(t *testing.T) {
 	step := func(at time.Time, want ClaimState) {
 		t.Helper()
 		seen.At = at
-		turn := Next(j, seen)
-		j.Take(&turn)
+		turn := Advance(j, seen)
+		j.Update(&turn)
 		if c := &j.Claims[0]; c.State != want {
 			t.Errorf("at %s: %+v", at, c)
 		}
@@ -106,7 +106,7 @@ func TestAnotherJobWithTheId(t *testing.T) {
 		seen.Sights[id] = s
 	}
 	seen.At = epoch.Add(time.Hour)
-	turn := Next(j, seen)
+	turn := Advance(j, seen)
 	if len(turn.Commands) > 0 || len(turn.Evictions) != 1 || turn.Evictions[0].How != Forgotten {
 		t.Errorf("%+v", turn)
 	}
@@ -120,7 +120,7 @@ func TestNoNames(t *testing.T) {
 			s.User = shown
 			seen.Sights[id] = s
 		}
-		if turn := Next(j, seen); len(turn.Claims)+len(turn.Evictions) > 0 {
+		if turn := Advance(j, seen); len(turn.Claims)+len(turn.Evictions) > 0 {
 			t.Errorf("%s: %+v", shown, turn)
 		}
 	}
@@ -148,7 +148,7 @@ func TestForgottenVictims(t *testing.T) {
 		c.sight.Gone = true
 		seen.Sights[slurmplug.Plain(1)] = c.sight
 		seen.At = epoch.Add(time.Hour)
-		turn := Next(j, seen)
+		turn := Advance(j, seen)
 		if len(turn.Commands) > 0 || len(turn.Evictions) != 1 {
 			t.Fatalf("%s: %+v", name, turn)
 		}
@@ -159,7 +159,7 @@ func TestForgottenVictims(t *testing.T) {
 	}
 	j, seen := signalledAt(epoch)
 	seen.Sights[slurmplug.Plain(9)] = Sight{Gone: true, Job: cluster.Job{User: "bob", Start: over, NodeList: "n1", State: cluster.Other}, Final: "COMPLETED"}
-	if turn := Next(j, seen); len(turn.Claims) != 1 || turn.Claims[0].State != Started || !turn.Claims[0].Ended.Equal(over) {
+	if turn := Advance(j, seen); len(turn.Claims) != 1 || turn.Claims[0].State != Started || !turn.Claims[0].Ended.Equal(over) {
 		t.Errorf("a TE job that ran meanwhile: %+v", turn)
 	}
 }
@@ -169,12 +169,12 @@ func TestLongAndNoGrace(t *testing.T) {
 	j, seen := signalledAt(epoch)
 	j.Evictions[0].Grace = 240 * time.Hour
 	seen.At = epoch.Add(239 * time.Hour)
-	if turn := Next(j, seen); len(turn.Commands) > 0 {
+	if turn := Advance(j, seen); len(turn.Commands) > 0 {
 		t.Errorf("%+v", turn)
 	}
 	j, seen = signalledAt(epoch)
 	j.Evictions[0].Grace = 0
-	if turn := Next(j, seen); len(turn.Commands) != 1 || turn.Commands[0].Verb != Requeue {
+	if turn := Advance(j, seen); len(turn.Commands) != 1 || turn.Commands[0].Verb != Requeue {
 		t.Errorf("%+v", turn)
 	}
 }
@@ -196,7 +196,7 @@ func TestHowVictimsLeave(t *testing.T) {
 			seen.Sights[id] = s
 		}
 		seen.At = epoch.Add(10 * time.Second)
-		turn := Next(j, seen)
+		turn := Advance(j, seen)
 		if len(turn.Evictions) != 1 || (len(turn.Commands) == 1) != want.requeue {
 			t.Fatalf("%s: %+v", final, turn)
 		}
@@ -207,7 +207,7 @@ func TestHowVictimsLeave(t *testing.T) {
 		if final == "COMPLETED" {
 			want.how, want.state, want.requeue, want.paid = Finished, Done, false, 0
 		}
-		if turn := Next(j, seen); turn.Evictions[0].How != want.how || turn.Evictions[0].State != want.state || (len(turn.Commands) == 1) != want.requeue {
+		if turn := Advance(j, seen); turn.Evictions[0].How != want.how || turn.Evictions[0].State != want.state || (len(turn.Commands) == 1) != want.requeue {
 			t.Errorf("%s, where 0 is the end: %+v", final, turn)
 		}
 	}
@@ -239,8 +239,8 @@ func TestPinOutlivesARun(t *testing.T) {
 			if _, pinned := j.Idle(); len(j.Urgent()) != 0 || len(pinned) != 1 {
 				t.Errorf("%s: looked at between two cycles: %v, in a cycle: %v", state, j.Urgent(), pinned)
 			}
-			turn := Next(j, Seen{At: epoch.Add(time.Minute), Sights: map[cluster.JobID]Sight{id: c.sight}, Hold: time.Minute})
-			j.Take(&turn)
+			turn := Advance(j, Seen{At: epoch.Add(time.Minute), Sights: map[cluster.JobID]Sight{id: c.sight}, Hold: time.Minute})
+			j.Update(&turn)
 			if j.Claims[0].Pin != c.pin || len(turn.Commands) != c.commands || c.commands > 0 && turn.Commands[0].Verb != Unpin {
 				t.Errorf("%s, %s: pin %q, %+v", c.what, state, j.Claims[0].Pin, turn.Commands)
 			}
@@ -257,20 +257,20 @@ func TestSignalThatMayHaveArrived(t *testing.T) {
 	id, sent := e.Job, 0
 	seen.Consents = func(*cluster.Job) bool { return true }
 	for range 3600 {
-		turn := Next(j, seen)
-		j.Take(&turn)
+		turn := Advance(j, seen)
+		j.Update(&turn)
 		for _, c := range turn.Commands {
 			if c.Verb != Signal {
 				t.Fatalf("%+v", c)
 			}
 			sent++
-			turn = Settle(j, []Result{{Command: c, Status: slurmplug.Unknown, Message: "timed out"}}, seen.At)
-			j.Take(&turn)
+			turn = ApplyResults(j, []Result{{Command: c, Status: slurmplug.Unknown, Message: "timed out"}}, seen.At)
+			j.Update(&turn)
 		}
 		s := seen.Sights[id]
 		s.State, s.Final, s.ExitCode = cluster.Other, "FAILED", 99
 		left := Seen{At: seen.At, Sights: map[cluster.JobID]Sight{id: s}}
-		if turn := Next(j, left); len(turn.Commands) != 1 || turn.Commands[0].Verb != Requeue || turn.Evictions[0].How != Exited {
+		if turn := Advance(j, left); len(turn.Commands) != 1 || turn.Commands[0].Verb != Requeue || turn.Evictions[0].How != Exited {
 			t.Fatalf("it leaves after %d signals: %+v", sent, turn)
 		}
 		seen.At = seen.At.Add(time.Second)
@@ -279,11 +279,11 @@ func TestSignalThatMayHaveArrived(t *testing.T) {
 		t.Errorf("%d signals in an hour, %+v", sent, e)
 	}
 	seen.At = seen.At.Add(time.Hour)
-	turn := Next(j, seen)
-	turn = Settle(j, []Result{{Command: turn.Commands[0], Status: slurmplug.Applied}}, seen.At)
-	j.Take(&turn)
+	turn := Advance(j, seen)
+	turn = ApplyResults(j, []Result{{Command: turn.Commands[0], Status: slurmplug.Applied}}, seen.At)
+	j.Update(&turn)
 	seen.At = seen.At.Add(e.Grace)
-	if turn := Next(j, seen); len(turn.Commands) != 1 || turn.Commands[0].Verb != Requeue {
+	if turn := Advance(j, seen); len(turn.Commands) != 1 || turn.Commands[0].Verb != Requeue {
 		t.Errorf("after its grace: %+v", turn)
 	}
 }
@@ -296,7 +296,7 @@ func TestNoSignalToOneThatLeaves(t *testing.T) {
 		s.State = cluster.Completing
 		seen.Sights[id] = s
 	}
-	if turn := Next(j, seen); len(turn.Commands)+len(turn.Evictions) > 0 {
+	if turn := Advance(j, seen); len(turn.Commands)+len(turn.Evictions) > 0 {
 		t.Errorf("%+v", turn)
 	}
 }
@@ -319,8 +319,8 @@ func TestNobodyLeavesForAnEditedJob(t *testing.T) {
 	} {
 		for _, pinned := range []bool{false, true} {
 			j, seen := signalledAt(epoch)
-			j.See([]cluster.Node{{Name: "n1", Features: []string{"t4"}}})
-			j.Claims[0].Pin, j.Claims[0].Shares = "n1", []Share{{Node: "n1", GPUs: 2}}
+			j.SetNodes([]cluster.Node{{Name: "n1", Features: []string{"t4"}}})
+			j.Claims[0].Pin, j.Claims[0].Shares = "n1", []ClaimShare{{Node: "n1", GPUs: 2}}
 			j.Evictions[0].State, j.Evictions[0].SignalledAt = Recorded, time.Time{}
 			s := Sight{Job: cluster.Job{ID: trial, User: "bob", State: cluster.Pending, Priority: 5, Features: "t4", Reason: "Resources"}}
 			if pinned {
@@ -328,7 +328,7 @@ func TestNobodyLeavesForAnEditedJob(t *testing.T) {
 			}
 			c.change(&s)
 			seen.Sights[trial], seen.Consents = s, func(*cluster.Job) bool { return true }
-			turn := Next(j, seen)
+			turn := Advance(j, seen)
 			sent := map[Verb]bool{}
 			for _, cmd := range turn.Commands {
 				sent[cmd.Verb] = true
@@ -357,7 +357,7 @@ func TestPinInAnotherOrder(t *testing.T) {
 			t.Errorf("%q and %q: want %v", c.a, c.b, c.same)
 		}
 	}
-	n := &next{Seen: Seen{At: epoch}}
+	n := &transition{Seen: Seen{At: epoch}}
 	claim := &Claim{Number: 1, Job: slurmplug.Plain(9), State: Planned, Pin: "v100-2,t4-1"}
 	sight := &Sight{Job: cluster.Job{ID: slurmplug.Plain(9), State: cluster.Pending, Priority: 1}, ReqNodes: "t4-1,v100-2"}
 	if n.unpin(claim, sight); len(n.commands) != 1 || n.commands[0].Verb != Unpin || claim.Pin == "" {

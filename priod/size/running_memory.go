@@ -14,43 +14,43 @@ import (
 
 // GiveBackSettings say which running jobs give back memory that they do not use.
 type GiveBackSettings struct {
-	Enabled bool          // memory is lowered; what was lowered is given again in any case
-	After   time.Duration // a job runs at least so long before
+	Enabled bool          // memory is lowered; jobs get lowered memory back in any case
+	After   time.Duration // a job runs at least so long before its memory is lowered
 	Ranking plan.Classes  // whose jobs
 }
 
-// mostMeasured is how many jobs are measured in one cycle: sstat asks their nodes one
+// maxMeasured is how many jobs are measured in one cycle: sstat asks their nodes one
 // after the other.
-const mostMeasured = 20
+const maxMeasured = 20
 
-// measureEvery is how long a job is not measured again.
+// measureEvery is the least time between two measurements of a job.
 const measureEvery = 5 * time.Minute
 
-// GiveBack decides on the memory of running jobs, and remembers which were measured and
-// which Slurm refused to change. It may be lost.
+// GiveBack decides on the memory of running jobs. It remembers which jobs were measured
+// and which Slurm refused to change, and may be lost.
 type GiveBack struct {
-	set   GiveBackSettings
-	rests map[cluster.JobID]rest
+	set      GiveBackSettings
+	measured map[cluster.JobID]measuredRun
 }
 
-// rest is until when a run of a job is not looked at again.
-type rest struct {
-	start time.Time // names the run
+// measuredRun is a run of a job that is not measured again for a while.
+type measuredRun struct {
+	start time.Time // of the run
 	until time.Time // zero: as long as it runs
 }
 
-// Set takes in settings, which may change between two cycles.
+// Set takes over the settings, which may change between two cycles.
 func (g *GiveBack) Set(set GiveBackSettings) {
-	if g.set = set; g.rests == nil {
-		g.rests = map[cluster.JobID]rest{}
+	if g.set = set; g.measured == nil {
+		g.measured = map[cluster.JobID]measuredRun{}
 	}
 }
 
 // Enabled tells whether memory of running jobs may be lowered.
 func (g *GiveBack) Enabled() bool { return g.set.Enabled }
 
-// Lowered are the waiting jobs whose memory was lowered while they ran. One that has had
-// another size since is no such job: it was given its own again before that.
+// Lowered returns the waiting jobs whose memory was lowered while they ran. A job that
+// was sized since is not among them: it got its own memory back before that.
 func Lowered(s *cluster.Snapshot, h *cluster.History) (jobs []*cluster.Job) {
 	if len(h.Requests) == 0 {
 		return nil
@@ -65,38 +65,40 @@ func Lowered(s *cluster.Snapshot, h *cluster.History) (jobs []*cluster.Job) {
 	return jobs
 }
 
-// Candidates are running jobs that agreed, on nodes whose free GPUs lack memory that
-// other jobs wait for, where what these jobs hold could be enough: those to be measured.
+// Candidates returns the running jobs to measure: they agreed, and they are on nodes
+// whose free GPUs lack memory that other jobs wait for, where what they hold could be
+// enough.
 func (g *GiveBack) Candidates(s *cluster.Snapshot, h *cluster.History) (jobs []*cluster.Job) {
-	on := g.agreed(s, h)
+	on := g.eligible(s, h)
 	if len(on) == 0 {
 		return nil
 	}
-	wanted := waitingFor(s)
+	wanted := typesWaitedFor(s)
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		here := on[n.Name]
-		if len(here) == 0 || !lacksMemory(n) || !wanted.by(n) {
+		if len(here) == 0 || !lacksMemory(n) || !wanted.onNode(n) {
 			continue
 		}
 		most := make([]giveback.Job, len(here))
 		for k, j := range here {
 			most[k] = giveback.Job{ID: j.ID, MemMB: j.MemMB, Keep: giveback.Keep(0)}
 		}
-		due := slices.ContainsFunc(here, func(j *cluster.Job) bool { return !g.rests[j.ID].holds(j, s.At) })
-		if due && len(giveback.Choose(amounts(n), most)) > 0 {
+		due := slices.ContainsFunc(here, func(j *cluster.Job) bool { return !g.measured[j.ID].notYet(j, s.At) })
+		if due && len(giveback.Choose(giveBackNode(n), most)) > 0 {
 			jobs = append(jobs, here...)
 		}
-		if len(jobs) >= mostMeasured {
+		if len(jobs) >= maxMeasured {
 			break
 		}
 	}
-	return jobs[:min(len(jobs), mostMeasured)]
+	return jobs[:min(len(jobs), maxMeasured)]
 }
 
-// agreed are the running jobs by node whose memory may be lowered, once in a run. One
-// that runs with a size of priod's has what it can use.
-func (g *GiveBack) agreed(s *cluster.Snapshot, h *cluster.History) map[string][]*cluster.Job {
+// eligible returns, by node, the running jobs whose memory may be lowered, once in a
+// run. A job that runs with a size of priod's is not among them: it has what it can
+// use.
+func (g *GiveBack) eligible(s *cluster.Snapshot, h *cluster.History) map[string][]*cluster.Job {
 	if !g.set.Enabled {
 		return nil
 	}
@@ -108,7 +110,7 @@ func (g *GiveBack) agreed(s *cluster.Snapshot, h *cluster.History) map[string][]
 			continue
 		}
 		size := h.Requests[j.ID][slurmplug.Size]
-		if size.Value != size.Was || h.Requests[j.ID][slurmplug.MinMemoryNode].Ours(megabytes(j.MemMB)) || g.rests[j.ID].refused(j) {
+		if size.Value != size.Was || h.Requests[j.ID][slurmplug.MinMemoryNode].Ours(megabytes(j.MemMB)) || g.measured[j.ID].wasRefused(j) {
 			continue
 		}
 		if on == nil {
@@ -122,15 +124,17 @@ func (g *GiveBack) agreed(s *cluster.Snapshot, h *cluster.History) map[string][]
 // Agrees tells whether a job's tag agrees to give back memory.
 func Agrees(j *cluster.Job) bool { return j.TagErr == "" && j.Tag.GiveBack }
 
-func (r rest) refused(j *cluster.Job) bool { return r.start.Equal(j.Start) && r.until.IsZero() }
+func (r measuredRun) wasRefused(j *cluster.Job) bool {
+	return r.start.Equal(j.Start) && r.until.IsZero()
+}
 
-func (r rest) holds(j *cluster.Job, at time.Time) bool {
+func (r measuredRun) notYet(j *cluster.Job, at time.Time) bool {
 	return r.start.Equal(j.Start) && (r.until.IsZero() || at.Before(r.until) && r.until.Sub(at) <= measureEvery)
 }
 
 func megabytes(mb int64) string { return strconv.FormatInt(mb, 10) }
 
-func amounts(n *cluster.Node) giveback.Node {
+func giveBackNode(n *cluster.Node) giveback.Node {
 	return giveback.Node{
 		GPUs: n.GPUs, FreeGPUs: max(n.GPUs-n.GPUsUsed, 0), CPUs: n.CPUs, FreeCPUs: max(n.CPUs-n.CPUsUsed, 0),
 		MemMB: n.MemMB, FreeMemMB: max(n.MemMB-n.MemUsedMB, 0),
@@ -141,16 +145,17 @@ func lacksMemory(n *cluster.Node) bool {
 	if n.GPUs == 0 || !n.Usable {
 		return false
 	}
-	_, mem := amounts(n).Lacking()
+	_, mem := giveBackNode(n).Lacking()
 	return mem > 0
 }
 
-// wanted are the GPU types that jobs wait for, by partition; "" for any.
-type awaited map[string]map[string]bool
+// wantedTypes are the GPU types that jobs wait for, by partition; "" stands for any
+// type.
+type wantedTypes map[string]map[string]bool
 
-// waitingFor tells what GPUs the jobs wait for that room alone keeps from starting.
-func waitingFor(s *cluster.Snapshot) awaited {
-	w := awaited{}
+// typesWaitedFor tells which GPUs jobs wait for that need nothing but room to start.
+func typesWaitedFor(s *cluster.Snapshot) wantedTypes {
+	w := wantedTypes{}
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
 		if j.State != cluster.Pending || j.GPUs == 0 || !j.WantsRoom() || j.Held() || j.Dependency || j.Reservation != "" {
@@ -166,23 +171,23 @@ func waitingFor(s *cluster.Snapshot) awaited {
 	return w
 }
 
-// by tells whether some job may wait for a GPU of the node.
-func (w awaited) by(n *cluster.Node) bool {
+// onNode tells whether some job may wait for a GPU of the node.
+func (w wantedTypes) onNode(n *cluster.Node) bool {
 	return slices.ContainsFunc(n.Partitions, func(p string) bool {
 		return w[p][""] || w[p][n.GPUType] || n.MixedTypes && len(w[p]) > 0
 	})
 }
 
-// Measured takes down which jobs were measured: they are not measured again for a while.
+// Measured notes which jobs were measured: they are not measured again for a while.
 func (g *GiveBack) Measured(jobs []*cluster.Job, at time.Time) {
 	for _, j := range jobs {
-		g.rests[j.ID] = rest{j.Start, at.Add(measureEvery)}
+		g.measured[j.ID] = measuredRun{j.Start, at.Add(measureEvery)}
 	}
 }
 
-// Decide adds to the plan the writes that give waiting jobs their own memory again, and
-// those that lower that of running ones: peaks are what these have used at most, in MB,
-// of those that were measured. All these jobs have their AskedMB.
+// Decide adds to the plan the writes that give waiting jobs their own memory back, and
+// those that lower the memory of running ones. peaks is the most memory in MB that the
+// measured jobs have used. All these jobs have their AskedMB.
 func (g *GiveBack) Decide(s *cluster.Snapshot, h *cluster.History, p *plan.Plan, lowered, candidates []*cluster.Job, peaks map[cluster.JobID]int64) {
 	g.forget(s)
 	var actions []plan.Action
@@ -202,7 +207,7 @@ func (g *GiveBack) Decide(s *cluster.Snapshot, h *cluster.History, p *plan.Plan,
 	}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		for _, j := range giveback.Choose(amounts(n), on[n.Name]) {
+		for _, j := range giveback.Choose(giveBackNode(n), on[n.Name]) {
 			own := megabytes(j.MemMB)
 			actions = append(actions, plan.Action{
 				Job: j.ID, Lever: slurmplug.MinMemoryNode, Before: own, After: megabytes(j.Keep), Was: own, Reason: "memory",
@@ -212,28 +217,28 @@ func (g *GiveBack) Decide(s *cluster.Snapshot, h *cluster.History, p *plan.Plan,
 	p.Ask(actions)
 }
 
-// Refused takes in that Slurm would not have the memory of a run changed: it is not tried
-// again. A waiting job's own is.
+// Refused notes that Slurm refused to change the memory of a run: that is not tried
+// again. A waiting job's own memory is.
 func (g *GiveBack) Refused(id cluster.JobID, s *cluster.Snapshot) {
 	for i := range s.Jobs {
 		if j := &s.Jobs[i]; j.ID == id && j.State == cluster.Running {
-			g.rests[id] = rest{start: j.Start}
+			g.measured[id] = measuredRun{start: j.Start}
 		}
 	}
 }
 
-// forget drops what is known of runs that are over.
+// forget drops what is known of runs that have ended.
 func (g *GiveBack) forget(s *cluster.Snapshot) {
-	if len(g.rests) == 0 {
+	if len(g.measured) == 0 {
 		return
 	}
-	kept := map[cluster.JobID]rest{}
+	kept := map[cluster.JobID]measuredRun{}
 	for i := range s.Jobs {
 		if j := &s.Jobs[i]; j.State == cluster.Running {
-			if r, known := g.rests[j.ID]; known && r.start.Equal(j.Start) {
+			if r, known := g.measured[j.ID]; known && r.start.Equal(j.Start) {
 				kept[j.ID] = r
 			}
 		}
 	}
-	g.rests = kept
+	g.measured = kept
 }

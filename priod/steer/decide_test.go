@@ -67,7 +67,7 @@ func TestVerdicts(t *testing.T) {
 		{"not yet never started", two(1, 1), func(_ *Snapshot, j *Job) { j.Steered, j.Given, j.Ready = 0, 0.5, 4 }, Starts, 0, "", 0, "free"},
 		{"no consent", two(1, 1), func(_ *Snapshot, j *Job) { j.Consent = false }, NoConsent, Open, "", 0, "no speed or workload"},
 		{"its own type", two(1, 1), func(_ *Snapshot, j *Job) { j.Request.Types = 2 }, OneType, Open, "", 0, "one GPU type"},
-		{"its own type, and nodes apart", two(1, 1), func(s *Snapshot, j *Job) { s.Apart, j.Request.Types = []int32{0}, 1|4 }, OneType, Open, "", 0, "one GPU type"},
+		{"its own type, and nodes apart", two(1, 1), func(s *Snapshot, j *Job) { s.Unlabelled, j.Request.Types = []int32{0}, 1|4 }, OneType, Open, "", 0, "one GPU type"},
 		{"too large", two(1, 1), func(_ *Snapshot, j *Job) { j.Request.GPUs = 2 }, NoRoom, Open, "", never, "no GPU type has room"},
 		{"nothing allocated", two(1, 1), func(_ *Snapshot, j *Job) { j.Time = nil }, Takes, 0, "", 0, "takes fast"},
 		{"runs nowhere", two(1, 1), func(_ *Snapshot, j *Job) { j.Run = []float64{never, never} }, NoRoom, Open, "", never, "no GPU type has room"},
@@ -97,7 +97,7 @@ func TestVerdicts(t *testing.T) {
 func TestNow(t *testing.T) {
 	now := func(steered int32, ready int, left placement.Types) Job {
 		j := pending(100, 1000)
-		j.Now, j.Steered, j.Given, j.Ready, j.Left = true, steered, 0.5, ready, left
+		j.NoWait, j.Steered, j.Given, j.Ready, j.JustLeft = true, steered, 0.5, ready, left
 		return j
 	}
 	for _, c := range []struct {
@@ -139,7 +139,7 @@ func TestNow(t *testing.T) {
 func TestKeep(t *testing.T) {
 	job := func(held float64, left placement.Types) Job {
 		j := pending(100, 1000)
-		j.Steered, j.Given, j.Held, j.Left = 1, 0.5, held, left
+		j.Steered, j.Given, j.Held, j.JustLeft = 1, 0.5, held, left
 		return j
 	}
 	sooner := func() *Snapshot { return two(1, 1, holds(0, 1, 50), holds(1, 1, 5000)) }
@@ -208,7 +208,7 @@ func TestNowBehindAnother(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		s := two(2, 2, holds(0, 1, 50))
 		gang, trial := pending(100, math.Inf(1)), pending(10, 20)
-		gang.Request.GPUs, trial.Now = 2, true
+		gang.Request.GPUs, trial.NoWait = 2, true
 		trial.Time = []float64{0.5, 0.5}
 		if s.Jobs = []Job{trial, gang}; first {
 			s.Jobs = []Job{gang, trial}
@@ -299,7 +299,7 @@ func TestProperties(t *testing.T) {
 			}
 		}
 		for range rapid.IntRange(1, 8).Draw(t, "jobs") {
-			j := Job{Request: placement.Request{Amount: placement.Amount{GPUs: 1}}, Consent: rapid.IntRange(0, 5).Draw(t, "consent") > 0, Steered: Open, Ready: rapid.IntRange(0, 6).Draw(t, "ready"), Now: rapid.IntRange(0, 3).Draw(t, "now") == 0}
+			j := Job{Request: placement.Request{Amount: placement.Amount{GPUs: 1}}, Consent: rapid.IntRange(0, 5).Draw(t, "consent") > 0, Steered: Open, Ready: rapid.IntRange(0, 6).Draw(t, "ready"), NoWait: rapid.IntRange(0, 3).Draw(t, "now") == 0}
 			for g := range types {
 				j.Run = append(j.Run, float64(rapid.SampledFrom([]int{10, 20, 50, 100, 1000}).Draw(t, "run")))
 				if rapid.IntRange(0, 9).Draw(t, "never") == 0 {
@@ -323,10 +323,10 @@ func TestProperties(t *testing.T) {
 		for i := range s.Jobs {
 			j := &s.Jobs[i]
 			if j.Held = float64(rapid.IntRange(0, 100).Draw(t, "held")); j.Held < with.Keep {
-				j.Left = placement.Types(rapid.IntRange(0, 7).Draw(t, "left"))
+				j.JustLeft = placement.Types(rapid.IntRange(0, 7).Draw(t, "left"))
 			}
 			if j.Steered != Open {
-				j.Left &^= 1 << uint(j.Steered)
+				j.JustLeft &^= 1 << uint(j.Steered)
 			}
 		}
 		before := s.Nodes.Clone()
@@ -334,9 +334,9 @@ func TestProperties(t *testing.T) {
 		for i, v := range verdicts {
 			j := &s.Jobs[i]
 			switch {
-			case v.Type != Open && j.Left.Has(v.Type):
+			case v.Type != Open && j.JustLeft.Has(v.Type):
 				t.Fatalf("%+v comes back to what it left: %+v", j, v)
-			case j.Now && v.Type != Open && v.Start > 0:
+			case j.NoWait && v.Type != Open && v.Start > 0:
 				t.Fatalf("%+v is bound to wait: %+v", j, v)
 			}
 		}
@@ -376,7 +376,7 @@ func TestProperties(t *testing.T) {
 					t.Fatal("the snapshot's nodes have changed")
 				}
 				j := &s.Jobs[i]
-				if mine && v.Why == Waits && v.Start > 0 && !j.Left.Has(g) && left.FreeGPUs(g) > 0 && j.Request.Types.Has(g) && !math.IsInf(j.Run[g], 1) && (with.Busy || j.Run[g] <= v.End) {
+				if mine && v.Why == Waits && v.Start > 0 && !j.JustLeft.Has(g) && left.FreeGPUs(g) > 0 && j.Request.Types.Has(g) && !math.IsInf(j.Run[g], 1) && (with.Busy || j.Run[g] <= v.End) {
 					t.Fatalf("type %d is idle, and job %d waits for %d: %+v, runs %v", g, i, v.Type, v, j.Run)
 				}
 			}
@@ -431,7 +431,7 @@ func BenchmarkDecide(b *testing.B) {
 // frees nothing for these.
 func TestApart(t *testing.T) {
 	apart := func(running ...Running) *Snapshot {
-		s := &Snapshot{Types: 2, Apart: []int32{1}, Running: running, Nodes: placement.New(placement.Packed, []placement.Node{
+		s := &Snapshot{Types: 2, Unlabelled: []int32{1}, Running: running, Nodes: placement.New(placement.Packed, []placement.Node{
 			{Type: 0, Amount: placement.Amount{GPUs: 1, CPUs: placement.Plenty, MemMB: placement.Plenty}},
 			{Type: 1, Amount: placement.Amount{GPUs: 1, CPUs: placement.Plenty, MemMB: placement.Plenty}},
 			{Type: 2, Amount: placement.Amount{GPUs: 1, CPUs: placement.Plenty, MemMB: placement.Plenty}},
