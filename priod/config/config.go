@@ -96,28 +96,28 @@ type Config struct {
 		Formerly  map[string]string  `toml:"formerly" json:"formerly"`
 	} `toml:"speeds" json:"speeds"`
 	Preemption struct {
-		Enabled        bool     `toml:"enabled" json:"enabled"`
-		Policy         string   `toml:"policy" json:"policy"`
-		FitGppS        float64  `toml:"fitgpp_s" json:"fitgpp_s"`
-		FitGppFallback string   `toml:"fitgpp_fallback" json:"fitgpp_fallback"`
-		Urgency        float64  `toml:"urgency" json:"urgency"`
-		Rise           float64  `toml:"rise" json:"rise"`
-		MinGain        Duration `toml:"min_gain" json:"min_gain"`
-		MaxEvictions   int      `toml:"max_evictions" json:"max_evictions"`
-		MinRun         Duration `toml:"min_run" json:"min_run"`
-		MaxAtOnce      int      `toml:"max_at_once" json:"max_at_once"`
-		MaxPerCycle    int      `toml:"max_per_cycle" json:"max_per_cycle"`
-		MaxPerHour     int      `toml:"max_per_hour" json:"max_per_hour"`
-		GPUHoursPerDay float64  `toml:"gpu_hours_per_day" json:"gpu_hours_per_day"`
-		UserGPUMinutes float64  `toml:"user_gpu_minutes_per_day" json:"user_gpu_minutes_per_day"`
-		Grace          Duration `toml:"grace" json:"grace"`
-		MaxGrace       Duration `toml:"max_grace" json:"max_grace"`
-		Restart        Duration `toml:"restart" json:"restart"`
-		Reserve        bool     `toml:"reserve" json:"reserve"`
-		Hold           Duration `toml:"hold" json:"hold"`
-		Retry          Duration `toml:"retry" json:"retry"`
-		Watch          Duration `toml:"watch" json:"watch"`
-		ZeroExit       string   `toml:"zero_exit" json:"zero_exit"`
+		Enabled              bool     `toml:"enabled" json:"enabled"`
+		Policy               string   `toml:"policy" json:"policy"`
+		FitGppS              float64  `toml:"fitgpp_s" json:"fitgpp_s"`
+		FitGppFallback       string   `toml:"fitgpp_fallback" json:"fitgpp_fallback"`
+		Urgency              float64  `toml:"urgency" json:"urgency"`
+		Rise                 float64  `toml:"rise" json:"rise"`
+		MinGain              Duration `toml:"min_gain" json:"min_gain"`
+		MaxEvictions         int      `toml:"max_evictions" json:"max_evictions"`
+		MinRun               Duration `toml:"min_run" json:"min_run"`
+		MaxAtOnce            int      `toml:"max_at_once" json:"max_at_once"`
+		MaxPerCycle          int      `toml:"max_per_cycle" json:"max_per_cycle"`
+		MaxPerHour           int      `toml:"max_per_hour" json:"max_per_hour"`
+		GPUHoursPerDay       float64  `toml:"gpu_hours_per_day" json:"gpu_hours_per_day"`
+		UserGPUMinutesPerDay float64  `toml:"user_gpu_minutes_per_day" json:"user_gpu_minutes_per_day"`
+		Grace                Duration `toml:"grace" json:"grace"`
+		MaxGrace             Duration `toml:"max_grace" json:"max_grace"`
+		Restart              Duration `toml:"restart" json:"restart"`
+		Reserve              bool     `toml:"reserve" json:"reserve"`
+		Hold                 Duration `toml:"hold" json:"hold"`
+		Retry                Duration `toml:"retry" json:"retry"`
+		Watch                Duration `toml:"watch" json:"watch"`
+		ZeroExit             string   `toml:"zero_exit" json:"zero_exit"`
 	} `toml:"preemption" json:"preemption"`
 	Limits struct {
 		WritesPerCycle  int     `toml:"writes_per_cycle" json:"writes_per_cycle"`

@@ -17,14 +17,14 @@ import (
 // Decide returns the settings of the decisions.
 func (c *Config) Decide() order.Settings {
 	return order.Settings{
-		Lever:     levers[c.Ranking.Lever],
-		Top:       c.Ranking.Top,
-		Step:      c.Ranking.Step,
-		NiceLimit: c.Ranking.NiceLimit,
-		MaxWrites: c.Limits.WritesPerCycle,
-		Peers:     c.Cycle.FollowController,
-		Order:     order.Order(c.Ranking.Order),
-		Lead:      c.RoundSettings().Policy.Lead,
+		Lever:          levers[c.Ranking.Lever],
+		Top:            c.Ranking.Top,
+		Step:           c.Ranking.Step,
+		NiceLimit:      c.Ranking.NiceLimit,
+		WritesPerCycle: c.Limits.WritesPerCycle,
+		Peers:          c.Cycle.FollowController,
+		Order:          order.Order(c.Ranking.Order),
+		Lead:           c.RoundSettings().Policy.Lead,
 		Ranking: plan.Classes{
 			Partitions: c.Slurm.Partitions,
 			TEQOS:      c.Ranking.TEQOS,
@@ -54,7 +54,7 @@ func (c *Config) AllocationSettings() allocate.Settings {
 func (c *Config) Steer() steer.Settings {
 	s := &c.Steering
 	set := steer.Settings{
-		Enabled: s.Enabled, MaxWrites: s.WritesPerCycle, Features: map[string]string{},
+		Enabled: s.Enabled, WritesPerCycle: s.WritesPerCycle, Features: map[string]string{},
 		Rule: steer.Rule{Depth: s.Depth, Wait: s.Wait, Least: s.Least, Keep: steer.Defaults.Keep, Away: steer.Defaults.Away, Change: s.Change, Cycles: s.Cycles, Busy: s.Busy},
 	}
 	if c.Rounds.Enabled { // who has the time in the next round may need another type
@@ -84,7 +84,7 @@ func (c *Config) SpeedSettings() speed.Settings {
 func (c *Config) Sizes() size.Settings {
 	mechanism, _ := size.Parse(c.Sizing.Mechanism) // validate has read it
 	return size.Settings{
-		Enabled: c.Sizing.Enabled, Mechanism: mechanism, Within: time.Duration(c.Sizing.Within), MaxJobs: c.Sizing.Jobs,
+		Enabled: c.Sizing.Enabled, Mechanism: mechanism, Within: time.Duration(c.Sizing.Within), Jobs: c.Sizing.Jobs,
 	}
 }
 
@@ -102,7 +102,7 @@ func (c *Config) Eviction() evict.Settings {
 			Policy: preemption.Policy(p.Policy), S: p.FitGppS, Fallback: preemption.Fallback(p.FitGppFallback),
 			MaxEvictions: p.MaxEvictions, MinRun: time.Duration(p.MinRun).Seconds(),
 			Rise: p.Rise, Urgency: p.Urgency, MinGain: time.Duration(p.MinGain).Seconds(),
-			Limits: preemption.Limits{AtOnce: p.MaxAtOnce, PerCycle: p.MaxPerCycle, PerHour: p.MaxPerHour, PerDay: p.GPUHoursPerDay, PerOwner: p.UserGPUMinutes / 60},
+			Limits: preemption.Limits{MaxAtOnce: p.MaxAtOnce, MaxPerCycle: p.MaxPerCycle, MaxPerHour: p.MaxPerHour, GPUHoursPerDay: p.GPUHoursPerDay, UserGPUMinutesPerDay: p.UserGPUMinutesPerDay},
 		},
 		Ranking: c.Decide().Ranking,
 		Grace:   time.Duration(p.Grace), MaxGrace: time.Duration(p.MaxGrace), Restart: time.Duration(p.Restart),

@@ -142,7 +142,7 @@ func (c *Config) evictionRules() []rule {
 		{"preemption.max_per_cycle", c.Preemption.MaxPerCycle >= 0, "0 (no limit) or more"},
 		{"preemption.max_per_hour", c.Preemption.MaxPerHour >= 0, "0 (no limit) or more"},
 		{"preemption.gpu_hours_per_day", c.Preemption.GPUHoursPerDay >= 0, "0 (no limit) or more"},
-		{"preemption.user_gpu_minutes_per_day", c.Preemption.UserGPUMinutes >= 0, "0 (no limit) or more"},
+		{"preemption.user_gpu_minutes_per_day", c.Preemption.UserGPUMinutesPerDay >= 0, "0 (no limit) or more"},
 		{"preemption.grace", c.Preemption.Grace >= 0 && c.Preemption.Grace <= c.Preemption.MaxGrace, "from 0s to preemption.max_grace"},
 		{"preemption.max_grace", c.Preemption.MaxGrace >= 0, "0s or more"},
 		{"preemption.restart", c.Preemption.Restart >= 0, "0s or more"},
