@@ -87,10 +87,10 @@ func jobHistory(c *cli.Context, r *store.Reader, id cluster.JobID, most int) err
 	report.Table(w, []string{"CYCLE", "DECIDED", "CLASS", "VALUE", "WHY", "DETAIL"}, rows)
 	fmt.Fprintln(w)
 	showWrites(c, story.Writes, false)
-	if len(story.Intervals) > 0 {
+	if len(story.Stays) > 0 {
 		fmt.Fprintln(w)
-		rows = make([][]any, len(story.Intervals))
-		for i, x := range story.Intervals {
+		rows = make([][]any, len(story.Stays))
+		for i, x := range story.Stays {
 			end := clock(x.End)
 			if !x.Closed {
 				end = "running"

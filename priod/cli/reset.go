@@ -98,7 +98,7 @@ func alone(ctx context.Context, slurm *live.Cluster, cfg *config.Config) (releas
 	if err != nil {
 		return nil, fmt.Errorf("read Slurm: %w", err)
 	}
-	claim, err := daemon.NewClaim(name, cfg.State.Dir)
+	claim, err := daemon.NewHostLock(name, cfg.State.Dir)
 	var twin *daemon.TwinError
 	if errors.As(err, &twin) && twin.Dir != cfg.State.Dir {
 		return nil, err

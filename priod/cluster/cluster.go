@@ -93,8 +93,9 @@ type Job struct {
 	AskedMB int64            // memory of its one node that it asks for by --mem alone; -1: it does not; 0 where nobody looked
 	Asked   *slurmplug.Asked // how it asks for its size; nil where nobody looked
 
-	Tag    jobtag.Tag
-	TagErr string // why the comment's tag does not count; "" when it does or there is none
+	Tag     jobtag.Tag
+	TagText string // what Tag was parsed from; "" when the comment has no tag that counts
+	TagErr  string // why the comment's tag does not count; "" when it does or there is none
 }
 
 // Least is what one node has to have for a job; 0: as far as is known, any will do.

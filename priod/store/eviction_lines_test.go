@@ -332,8 +332,8 @@ func TestRequeuedAfterItLeft(t *testing.T) {
 				d.remove(18)
 				d.cycle()
 				story := must[Story](t)(reader(t, d.store.dir).Job(ctx, slurmplug.Plain(18), 9))
-				if rows := count(t, d.store, "SELECT count(*) FROM jobs WHERE id = 18"); rows != 1 || len(story.Intervals) != 2 || story.Job.Restarts != 1 || story.Job.Left.IsZero() {
-					t.Errorf("%d rows, %+v", rows, story.Intervals)
+				if rows := count(t, d.store, "SELECT count(*) FROM jobs WHERE id = 18"); rows != 1 || len(story.Stays) != 2 || story.Job.Restarts != 1 || story.Job.Left.IsZero() {
+					t.Errorf("%d rows, %+v", rows, story.Stays)
 				}
 			})
 		}

@@ -270,7 +270,7 @@ func unwritable(t *testing.T, d *daemon, words string, cause, cure func()) {
 	if n := count(t, d.store, "SELECT count(*) FROM intervals WHERE closed = 1"); n != 2 {
 		t.Errorf("the end of an interval is lost (%d)", n)
 	}
-	if story := must[Story](t)(reader(t, dir).Job(ctx, brief.ID, 5)); len(story.Intervals) != 1 || story.Job.User != "alice" || story.Job.Left.IsZero() {
+	if story := must[Story](t)(reader(t, dir).Job(ctx, brief.ID, 5)); len(story.Stays) != 1 || story.Job.User != "alice" || story.Job.Left.IsZero() {
 		t.Errorf("%+v", story)
 	}
 	if n := count(t, d.store, "SELECT count(*) FROM writes WHERE status = 'applied'"); n < 300 {

@@ -300,7 +300,7 @@ func TestStartsWithAnotherClock(t *testing.T) {
 	d.cycle()
 	d.snapshot.At = now.Add(-time.Hour)
 	d.cycle() // one hour each
-	past := cluster.PastRun{Interval: cluster.Interval{
+	past := cluster.PastStay{Stay: cluster.Stay{
 		Job: slurmplug.Plain(1), Start: now.Add(-2 * time.Hour), End: now.Add(-time.Hour), Closed: true, GPUs: d.job(1).GPUs,
 		User: "alice", Class: cluster.TE,
 	}}
@@ -317,7 +317,7 @@ func TestStartsWithAnotherClock(t *testing.T) {
 		d.restart()
 		d.snapshot.At = at
 		if i == 2 {
-			d.history.Fill([]cluster.PastRun{past})
+			d.history.Fill([]cluster.PastStay{past})
 		}
 		order := len(d.cycle().Plan.Actions)
 		gpus := float64(d.job(2).GPUs)
@@ -349,7 +349,7 @@ func TestEndsWhileTheClockIsBehind(t *testing.T) {
 	d.remove(1)
 	d.cycle()
 	d.snapshot.At = start.Add(time.Hour)
-	d.history.Fill([]cluster.PastRun{{Interval: cluster.Interval{
+	d.history.Fill([]cluster.PastStay{{Stay: cluster.Stay{
 		Job: slurmplug.Plain(1), Start: start, End: start.Add(time.Minute), Closed: true, GPUs: gpus, User: "alice", Class: cluster.TE,
 	}}})
 	d.cycle()
@@ -357,8 +357,8 @@ func TestEndsWhileTheClockIsBehind(t *testing.T) {
 		t.Errorf("%d rows of one job", n)
 	}
 	story := must[Story](t)(reader(t, d.store.dir).Job(ctx, slurmplug.Plain(1), 5))
-	if len(story.Intervals) != 1 || !story.Intervals[0].End.Equal(start.Add(time.Minute)) {
-		t.Errorf("%+v", story.Intervals)
+	if len(story.Stays) != 1 || !story.Stays[0].End.Equal(start.Add(time.Minute)) {
+		t.Errorf("%+v", story.Stays)
 	}
 }
 

@@ -61,7 +61,7 @@ type entry struct {
 
 // openInterval is the stay on GPUs that has not ended, and what its row says.
 type openInterval struct {
-	cluster.Interval
+	cluster.Stay
 	running bool // seen running by the last poll; else suspended
 	saved   bool // there is a row, and it says the same
 }

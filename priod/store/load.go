@@ -244,7 +244,7 @@ func (l *loader) intervals(ctx context.Context) error {
 		interval := intervalOf(&r.Interval, jobID(r.ID, r.Task), last.UntilMs)
 		l.history.Restore(interval)
 		if e := l.rows[r.Interval.Job]; e != nil {
-			e.open = &openInterval{Interval: interval, running: r.Interval.Running, saved: true}
+			e.open = &openInterval{Stay: interval, running: r.Interval.Running, saved: true}
 		}
 	}
 	until := min(last.UntilMs, millis(time.Now())) // the clock may have been ahead

@@ -72,7 +72,7 @@ func TestMigrateFromEverySchema(t *testing.T) {
 				t.Errorf("%+v", w)
 			}
 			story := must[Story](t)(reader(t, dir).Job(ctx, id, 5))
-			if story.Job.User != "alice" || len(story.Writes) != 1 || len(story.Intervals) != 1 || len(story.Decisions) != 1 {
+			if story.Job.User != "alice" || len(story.Writes) != 1 || len(story.Stays) != 1 || len(story.Decisions) != 1 {
 				t.Errorf("%+v", story)
 			}
 			d.snapshot.Jobs[0].Submit = story.Job.Submit

@@ -180,13 +180,13 @@ func TestRunsFromAccounting(t *testing.T) {
 	start := d.job(1).Start
 	d.remove(1)
 	d.cycle()
-	past := func(id uint32, user string, start, end time.Time) cluster.PastRun {
-		return cluster.PastRun{Interval: cluster.Interval{
+	past := func(id uint32, user string, start, end time.Time) cluster.PastStay {
+		return cluster.PastStay{Stay: cluster.Stay{
 			Job: slurmplug.Plain(id), Start: start, End: end, Closed: true, GPUType: "a100", GPUs: 2, User: user, Account: "physics",
 		}}
 	}
 	exact := start.Add(13 * time.Second)
-	d.history.Fill([]cluster.PastRun{
+	d.history.Fill([]cluster.PastStay{
 		past(1, "alice", start, exact),
 		past(1, "bob", epoch.Add(-3*time.Hour), epoch.Add(-2*time.Hour)), // the id's former job
 		past(7, "carol", epoch.Add(-2*time.Hour), epoch.Add(-time.Hour)),
@@ -194,7 +194,7 @@ func TestRunsFromAccounting(t *testing.T) {
 	d.cycle()
 	r := reader(t, dir)
 	story := must[Story](t)(r.Job(ctx, slurmplug.Plain(7), 5))
-	if story.Job.User != "carol" || len(story.Intervals) != 1 || story.Intervals[0].GPUSeconds != 7200 || story.Job.Left.IsZero() {
+	if story.Job.User != "carol" || len(story.Stays) != 1 || story.Stays[0].GPUSeconds != 7200 || story.Job.Left.IsZero() {
 		t.Errorf("%+v", story)
 	}
 	var ends []int64
@@ -227,7 +227,7 @@ func TestRunsFromAccounting(t *testing.T) {
 	run(&again, d.snapshot.At)
 	d.snapshot.Jobs = append(d.snapshot.Jobs, again)
 	d.cycle()
-	d.history.Fill([]cluster.PastRun{past(9, "alice", epoch.Add(-time.Hour), epoch)})
+	d.history.Fill([]cluster.PastStay{past(9, "alice", epoch.Add(-time.Hour), epoch)})
 	d.cycle()
 	d.job(9).State = cluster.Suspended
 	d.cycle()

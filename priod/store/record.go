@@ -49,7 +49,7 @@ func (s *Store) Planned(ctx context.Context, seen plan.Seen) (err error) {
 	}
 	s.stopActing()
 	s.doubt()
-	s.take(seen.Intervals)
+	s.take(seen.Stays)
 	s.compare(&seen)
 	defer s.changes.reset() // lets go of the snapshot before the next one is read
 	if err := s.refuseOthers(); err != nil {
@@ -241,7 +241,7 @@ func (s *Store) saveSeen(ctx context.Context, tx *sql.Tx, at time.Time) error {
 		}
 	}
 	for _, e := range c.open {
-		if err := s.q.PutInterval(ctx, tx, intervalParams(&e.open.Interval, e.row, e.open.running)); err != nil {
+		if err := s.q.PutInterval(ctx, tx, intervalParams(&e.open.Stay, e.row, e.open.running)); err != nil {
 			return err
 		}
 	}
@@ -264,7 +264,7 @@ func (s *Store) saveSeen(ctx context.Context, tx *sql.Tx, at time.Time) error {
 func (s *Store) saveClosed(ctx context.Context, tx *sql.Tx, i *intervalEvent, at time.Time) error {
 	e := i.entry
 	if e.seen != 0 || e.poll == s.held.poll {
-		return s.q.PutInterval(ctx, tx, intervalParams(&i.Interval, e.row, false))
+		return s.q.PutInterval(ctx, tx, intervalParams(&i.Stay, e.row, false))
 	}
 	row, err := s.q.JobOfRun(ctx, tx, db.JobOfRunParams{
 		ID: int64(e.id.ID), Task: int64(e.id.Task), User: i.User, StartMs: millis(i.Start),
@@ -285,7 +285,7 @@ func (s *Store) saveClosed(ctx context.Context, tx *sql.Tx, i *intervalEvent, at
 	if err != nil {
 		return err
 	}
-	return s.q.PutInterval(ctx, tx, intervalParams(&i.Interval, row, false))
+	return s.q.PutInterval(ctx, tx, intervalParams(&i.Stay, row, false))
 }
 
 // saveKnown brings table history to what History holds.
