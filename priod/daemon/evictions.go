@@ -16,9 +16,9 @@ func (d *Daemon) evictions() evict.Feature {
 		slurm = evictor{d.slurm, d}
 	}
 	set := d.Config.Eviction()
-	set.Since = d.since
+	set.Since = d.availability.since
 	return evict.Feature{
-		Settings: set, Slurm: slurm, Journal: d.journal, Recorder: d.Store, OnChange: d.told, Vetoes: d.vetoes, Rounds: &d.rounds,
+		Settings: set, Slurm: slurm, Journal: d.known.journal, Recorder: d.Store, OnChange: d.told, Vetoes: d.known.vetoes, Rounds: &d.known.rounds,
 	}
 }
 
@@ -26,14 +26,14 @@ func (d *Daemon) evictions() evict.Feature {
 // waits for the next poll. It tells when to come again, if at all. A
 // look costs a small request for each job concerned, whatever the queue's length.
 func (d *Daemon) tend(ctx context.Context) (pause time.Duration, more bool) {
-	if !d.watching || d.journal == nil || len(d.journal.Urgent()) == 0 {
+	if !d.watching || d.known.journal == nil || len(d.known.journal.Urgent()) == 0 {
 		return 0, false
 	}
 	hold, err := d.Store.Hold()
 	begun := time.Now()
 	if err == nil {
 		e := d.evictions()
-		err = e.Tend(ctx, nil, nil, hold != "" || d.yielded != "" || d.unfit != "")
+		err = e.Tend(ctx, nil, nil, hold != "" || d.peers.yielded != "" || d.last.unfit != "")
 	}
 	if err != nil {
 		d.Log.Debug("evictions wait for the next cycle", "error", err) // which meets the same and says so

@@ -41,19 +41,19 @@ func (d *Daemon) sizing(ctx context.Context, now time.Time) size.Feature {
 		switch {
 		case d.watching:
 			d.learnUse(ctx, now)
-		case d.single && d.uses.asked.IsZero(): // it ends before an answer would be there
-			d.uses = uses{asked: now, at: now, past: UsesKnown(ctx, d.slurm, d.Config, now, d.Log)}
+		case d.single && d.learning.uses.asked.IsZero(): // it ends before an answer would be there
+			d.learning.uses = uses{asked: now, at: now, past: UsesKnown(ctx, d.slurm, d.Config, now, d.Log)}
 		}
-		set.Past, set.PastAt = d.uses.past, d.uses.at
-		set.Unread = !d.single && d.uses.unread()
+		set.Past, set.PastAt = d.learning.uses.past, d.learning.uses.at
+		set.Unread = !d.single && d.learning.uses.unread()
 	}
-	d.sizes.Set(set)
-	return size.Feature{Sizes: &d.sizes, Slurm: d.slurm}
+	d.known.sizes.Set(set)
+	return size.Feature{Sizes: &d.known.sizes, Slurm: d.slurm}
 }
 
 // learnUse takes in what accounting has answered, and asks again when it is time.
 func (d *Daemon) learnUse(ctx context.Context, now time.Time) {
-	l := &d.uses
+	l := &d.learning.uses
 	select {
 	case a := <-l.answer:
 		if l.answer = nil; a.err != nil {
@@ -99,5 +99,5 @@ func used(ctx context.Context, slurm UseReader, c *config.Config, now time.Time)
 	if err != nil {
 		return nil, err
 	}
-	return sensitivity.Learn(used.Runs, time.Duration(c.Speeds.Shortest)), nil
+	return sensitivity.Learn(used.Stays, time.Duration(c.Speeds.Shortest)), nil
 }

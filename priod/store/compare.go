@@ -68,22 +68,22 @@ func (c *changes) none() bool {
 type intervalEvent struct {
 	entry *entry
 	row   int64 // of jobs, when the job has to get one for it
-	cluster.Interval
+	cluster.Stay
 }
 
 // take notes the intervals of a cycle. They are told once, so they are kept
 // until a commit succeeds.
-func (s *Store) take(intervals []cluster.Interval) {
+func (s *Store) take(intervals []cluster.Stay) {
 	for _, i := range intervals {
 		e := s.held.entry(i.Job)
 		if i.Closed {
-			s.unsaved.closed = append(s.unsaved.closed, intervalEvent{entry: e, Interval: i})
+			s.unsaved.closed = append(s.unsaved.closed, intervalEvent{entry: e, Stay: i})
 			s.held.ended.add(i.Job.ID, i.End)
 			if e.open != nil && e.open.Start.Equal(i.Start) {
 				e.open = nil
 			}
 		} else {
-			e.open = &openInterval{Interval: i, running: true}
+			e.open = &openInterval{Stay: i, running: true}
 		}
 	}
 }

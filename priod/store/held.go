@@ -61,7 +61,7 @@ type entry struct {
 
 // openInterval is the stay on GPUs that has not ended, and what its row says.
 type openInterval struct {
-	cluster.Interval
+	cluster.Stay
 	running bool // seen running by the last poll; else suspended
 	saved   bool // there is a row, and it says the same
 }
@@ -121,10 +121,9 @@ func (e *entry) identify(user string, submit time.Time) {
 func (e *entry) named() bool { return e.user != unique.Handle[string]{} }
 
 // isOther tells whether j is not the job that the entry stands for, but a later
-// one with the same id: Slurm wraps around at MaxJobId and starts again at
-// FirstJobId when its state is lost. A requeue keeps the user and counts a restart.
+// one with the same id.
 func (e *entry) isOther(j *cluster.Job) bool {
-	return e.named() && (!cluster.SameUser(e.user.Value(), j.User) || j.Restarts == 0 && millis(j.Submit) > e.submit)
+	return e.named() && j.Replaces(e.user.Value(), instant(e.submit))
 }
 
 // present returns a function that tells whether any record with a job id is in

@@ -5,13 +5,13 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"strconv"
 	"time"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/store/db"
+	"slurmprio/priod/undo"
 	"slurmprio/slurmplug"
 )
 
@@ -89,51 +89,28 @@ func (s *Store) former(j *cluster.Job) (cluster.Written, map[slurmplug.Lever]clu
 // rewriteUndo adds to a journal that somebody deleted or cut off what the
 // database knows.
 func (s *Store) rewriteUndo() error {
-	lost := map[cluster.JobID]cluster.Written{}
-	for id, w := range s.history.Written {
-		if s.undo.Find(id, journalled(w.Lever)) == nil {
-			lost[id] = w
-		}
-	}
-	var lines []*Change
-	for id, requests := range s.history.Requests {
-		for lever, r := range requests {
-			if s.undo.Find(id, lever) == nil {
-				lines = append(lines, &Change{Time: r.At, Job: id, Lever: lever, Was: r.Was, From: r.Was, To: r.Value, Sent: r.Older})
-			}
-		}
-	}
-	if len(lost)+len(lines) == 0 {
+	lost := s.undo.Lacking(s.history)
+	if len(lost) == 0 {
 		return nil
 	}
 	if err := s.startActing(); err != nil {
 		return err
 	}
 	defer s.stopActing()
-	s.log.Warn("the undo journal lacks what the database knows: added", "changes", len(lost)+len(lines), "file", s.undo.path)
-	text := func(v int64) string { return strconv.FormatInt(v, 10) }
-	for id, w := range lost {
-		c := &Change{
-			Time: w.At, Job: id, Lever: w.Lever, Was: "0", From: text(w.Value), To: text(w.Tried), UserNice: text(w.Original),
-		}
-		if w.Lever == slurmplug.Nice {
-			c.Was = c.UserNice
-		}
-		lines = append(lines, c)
-	}
-	for _, c := range lines {
+	s.log.Warn("the undo journal lacks what the database knows: added", "changes", len(lost), "file", s.undo.Path())
+	for _, c := range lost {
 		if e := s.held.jobs[c.Job]; e != nil && e.named() {
 			c.User, c.Submit = e.user.Value(), instant(e.submit)
 		}
 	}
-	return s.undo.Append(lines)
+	return s.undo.Append(lost)
 }
 
 // loader reads History, and what the database holds, from one transaction.
 type loader struct {
 	q       *db.Queries
 	tx      db.DBTX
-	undo    *Undo
+	undo    *undo.Journal
 	history *cluster.History
 	held    held
 	rows    map[int64]*entry // by row of jobs
@@ -174,7 +151,7 @@ func (l *loader) jobs(ctx context.Context) error {
 		e.identify(j.User, j.Submit)
 		l.rows[e.row] = e
 		l.history.Saw(j.ID)
-		if requests := l.undo.requests(j.ID, func(c *Change) bool { return c.Of(&j) }); requests != nil {
+		if _, requests := l.undo.Former(&j); requests != nil {
 			l.history.Requests[j.ID] = requests
 		}
 	}
@@ -236,7 +213,7 @@ func (l *loader) remembered(ctx context.Context) error {
 			l.history.Counted[id] = classOf(r.Counted)
 		}
 		if w := writtenOf(r); w.Lever != "" && l.stands(id, w.Lever, w.At) {
-			w.Older = l.undo.olderOf(id)
+			w.Older = l.undo.Older(id)
 			l.history.Written[id] = w
 		}
 	}
@@ -246,15 +223,7 @@ func (l *loader) remembered(ctx context.Context) error {
 // stands tells whether a value written at a time is still priod's, and was not
 // taken back by reset.
 func (l *loader) stands(id cluster.JobID, lever slurmplug.Lever, at time.Time) bool {
-	return !l.undo.tookBack(id, journalled(lever), at)
-}
-
-// journalled is the lever under which the journal has a change.
-func journalled(lever slurmplug.Lever) slurmplug.Lever {
-	if lever == slurmplug.Release {
-		return slurmplug.Priority
-	}
-	return lever
+	return !l.undo.WasTakenBack(id, lever, at)
 }
 
 func (l *loader) intervals(ctx context.Context) error {
@@ -275,7 +244,7 @@ func (l *loader) intervals(ctx context.Context) error {
 		interval := intervalOf(&r.Interval, jobID(r.ID, r.Task), last.UntilMs)
 		l.history.Restore(interval)
 		if e := l.rows[r.Interval.Job]; e != nil {
-			e.open = &openInterval{Interval: interval, running: r.Interval.Running, saved: true}
+			e.open = &openInterval{Stay: interval, running: r.Interval.Running, saved: true}
 		}
 	}
 	until := min(last.UntilMs, millis(time.Now())) // the clock may have been ahead
@@ -384,28 +353,7 @@ func (l *loader) journal() {
 	if l.held.cycle != 0 {
 		return
 	}
-	for id, w := range l.undo.Written() {
-		l.history.Written[id] = w
-		c := l.undo.Last(id)
-		e := l.held.entry(id)
-		e.identify(c.User, c.Submit)
-	}
-	for id := range l.undo.changes {
-		requests := l.undo.requests(id, func(c *Change) bool {
-			l.held.entry(id).identify(c.User, c.Submit)
-			return true
-		})
-		if requests != nil {
-			l.history.Requests[id] = requests
-		}
-		// Why a job has its own size again only the database knew: it did not start, perhaps.
-		// Another size may have been for a job without room: then time says nothing against it.
-		for _, c := range l.undo.changes[id] {
-			if c.Lever == slurmplug.Size {
-				l.history.Sized(id, c.To == c.Was, c.To != c.Was, c.Time)
-			}
-		}
-	}
+	l.undo.Recall(l.history, func(id cluster.JobID, c *undo.Change) { l.held.entry(id).identify(c.User, c.Submit) })
 }
 
 func summaryOf(r *db.Cycle) summary {

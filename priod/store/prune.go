@@ -155,7 +155,7 @@ func (s *Store) tidyUndo() error {
 		return nil
 	}
 	defer s.stopActing()
-	return s.undo.tidy(s.held.present())
+	return s.undo.Tidy(s.held.present())
 }
 
 // pruneAside drops broken databases and damaged journals that were set aside
