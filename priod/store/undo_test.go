@@ -191,7 +191,7 @@ func TestUndoOfALaterJobWithTheId(t *testing.T) {
 	first.Nice = 30
 	second.Nice, second.User, second.Submit = 50, "bob", epoch.Add(time.Hour)
 	d := newDaemon(t, dir, first, pending(2, "be"))
-	d.settings.Decide.Lever, d.settings.Decide.NiceLimit = slurmplug.Nice, 100
+	d.settings.Order.Settings.Lever, d.settings.Order.Settings.NiceLimit = slurmplug.Nice, 100
 	d.cycle()
 	d.snapshot.Jobs = []cluster.Job{pending(2, "be")}
 	d.cycle()
