@@ -51,7 +51,7 @@ var gpuOptions = []string{"gres", "gpus", "gpus-per-node", "gpus-per-socket", "g
 // waits tells whether priod may give a submission its GPU type or another size, as far
 // as the submission itself shows.
 func waits(tag jobtag.Tag, jobs []sbatch.Job) bool {
-	steers, sizes := len(tag.Speed) > 0 || tag.Workload != "", len(tag.CPU)+len(tag.Mem) > 0
+	steers, sizes := tag.AllowsSteering(), len(tag.CPU)+len(tag.Mem) > 0
 	// A TE job is to start at once; parts of heterogeneous jobs are left alone.
 	if !steers && !sizes || tag.Type == "te" || len(jobs) != 1 {
 		return false

@@ -18,6 +18,7 @@ import (
 	"slurmprio/priod/config"
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/live"
+	"slurmprio/priod/order"
 	"slurmprio/priod/store"
 	"slurmprio/slurmplug"
 	"slurmprio/tests/lab"
@@ -214,7 +215,7 @@ func (s *scale) cycle(b *testing.B) (cycle.Result, figures) {
 	s.runner.reset()
 	stage, begun := "", time.Now()
 	start, cpu, disk, db := begun, cpuTime(b), written(b), s.stateBytes(b)
-	set := cycle.Settings{Decide: s.config.Decide(), Stage: func(next string) {
+	set := cycle.Settings{Order: order.Feature{Settings: s.config.Decide()}, Stage: func(next string) {
 		now := time.Now()
 		if stage != "" {
 			f[stage+"_s"] += now.Sub(begun).Seconds()

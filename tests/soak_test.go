@@ -15,6 +15,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
 	"slurmprio/priod/cycle"
+	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/store"
 	"slurmprio/slurmplug"
@@ -129,7 +130,7 @@ func (s *soak) cycle() {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	cpu, begun := cpuTime(s), time.Now()
-	result, err := cycle.Step(s.Context(), s.slurm, s, s.history, cycle.Settings{Decide: s.config.Decide()})
+	result, err := cycle.Step(s.Context(), s.slurm, s, s.history, cycle.Settings{Order: order.Feature{Settings: s.config.Decide()}})
 	wall := time.Since(begun)
 	cpu = cpuTime(s) - cpu
 	runtime.ReadMemStats(&after)

@@ -7,112 +7,117 @@ import (
 	"slurmprio/priod/cluster"
 )
 
-// Account is the received and the promised of the jobs in the queue.
+// Account adds up what each job has received and was promised of each GPU type.
 type Account struct {
-	jobs  map[cluster.JobID]*job
-	types []string  // GPU types, in the order in which they were met: they are few
-	all   []float64 // by type: s that all jobs, also those forgotten, ran since Reset
+	jobs     map[cluster.JobID]*jobAccount
+	gpuTypes []string  // GPU types, in the order in which they were met: they are few
+	all      []float64 // by type: s that all jobs, also those forgotten, ran since Reset
 
-	last   cluster.JobID // the job that was last looked for, and is often the next one
-	lastOf *job          // nil: none was
+	lastID    cluster.JobID // the job that was last looked for, and is often the next one
+	lastFound *jobAccount   // nil: none was
 }
 
-type job struct {
-	runs  map[int64]*run // by start, Unix nanoseconds
-	last  *run
-	types []account
+// jobAccount is one job's part of the account.
+type jobAccount struct {
+	runs  map[int64]*countedRun // by start, Unix nanoseconds
+	last  *countedRun
+	types []typeAccount
 }
 
-// account is a job's on one GPU type.
-type account struct {
+// typeAccount is what one job has of one GPU type.
+type typeAccount struct {
 	received float64 // s, holding all of its GPUs
 	fresh    float64 // of that, since Reset
 	promised float64 // s
 }
 
-// run is what an interval has added so far.
-type run struct {
+// countedRun is what an interval has added to the account so far.
+type countedRun struct {
 	start   int64
 	gpuType string
 	seconds float64
 }
 
-// New returns an account in which nobody has anything.
-func New() *Account {
-	return &Account{jobs: map[cluster.JobID]*job{}}
+// NewAccount returns an account in which no job has anything.
+func NewAccount() *Account {
+	return &Account{jobs: map[cluster.JobID]*jobAccount{}}
 }
 
-// job finds a job's account; nil when nothing is known.
-func (a *Account) job(id cluster.JobID) *job {
-	if a.lastOf == nil || a.last != id {
-		a.last, a.lastOf = id, a.jobs[id]
+// find returns a job's account; nil when nothing is known.
+func (a *Account) find(id cluster.JobID) *jobAccount {
+	if a.lastFound == nil || a.lastID != id {
+		a.lastID, a.lastFound = id, a.jobs[id]
 	}
-	return a.lastOf
+	return a.lastFound
 }
 
-// of finds a job's account of a type, and the type's index, and adds them.
-func (a *Account) of(id cluster.JobID, gpuType string) (*job, int) {
-	t := slices.Index(a.types, gpuType)
+// findOrAdd returns a job's account and the index of a type in it, both added if they
+// are new.
+func (a *Account) findOrAdd(id cluster.JobID, gpuType string) (*jobAccount, int) {
+	t := slices.Index(a.gpuTypes, gpuType)
 	if t < 0 {
-		t = len(a.types)
-		a.types = append(a.types, gpuType)
+		t = len(a.gpuTypes)
+		a.gpuTypes = append(a.gpuTypes, gpuType)
 		a.all = append(a.all, 0)
 	}
-	j := a.job(id)
+	j := a.find(id)
 	if j == nil {
-		j = &job{runs: map[int64]*run{}}
-		a.jobs[id], a.lastOf = j, j
+		j = &jobAccount{runs: map[int64]*countedRun{}}
+		a.jobs[id], a.lastFound = j, j
 	}
 	for len(j.types) <= t {
-		j.types = append(j.types, account{})
+		j.types = append(j.types, typeAccount{})
 	}
 	return j, t
 }
 
-// Observe takes in an interval, or what is now known of it. One that ends
-// before it starts counts nothing; one of an unknown GPU type counts nowhere.
+// Observe enters an interval in which a job ran, or what is now known of it: an
+// interval with the same start replaces the earlier one. One that ends before it starts
+// counts as 0 s; one of an unknown GPU type is not counted.
 func (a *Account) Observe(i cluster.Interval) {
-	now := run{i.Start.UnixNano(), i.GPUType, max(i.End.Sub(i.Start).Seconds(), 0)}
-	j, _ := a.of(i.Job, i.GPUType)
+	now := countedRun{i.Start.UnixNano(), i.GPUType, max(i.End.Sub(i.Start).Seconds(), 0)}
+	j, _ := a.findOrAdd(i.Job, i.GPUType)
 	old := j.last
 	if old == nil || old.start != now.start {
 		old = j.runs[now.start]
 	}
 	if old == nil {
-		old = &run{start: now.start}
+		old = &countedRun{start: now.start}
 		j.runs[now.start] = old
 	}
-	a.add(i.Job, old, -1)
-	a.add(i.Job, &now, 1)
+	a.addRun(i.Job, old, -1)
+	a.addRun(i.Job, &now, 1)
 	*old = now
 	j.last = old
 }
 
-func (a *Account) add(id cluster.JobID, r *run, sign float64) {
+// addRun adds a run to what its job has received; sign -1 takes it back.
+func (a *Account) addRun(id cluster.JobID, r *countedRun, sign float64) {
 	if r.gpuType == "" {
 		return
 	}
-	j, t := a.of(id, r.gpuType)
+	j, t := a.findOrAdd(id, r.gpuType)
 	had := &j.types[t]
 	had.received += sign * r.seconds
 	had.fresh += sign * r.seconds
 	a.all[t] += sign * r.seconds
 }
 
-// Promise adds what an allocation gives the job of a type while it stands:
-// its fraction of the time that passed, s.
+// Promise adds what an allocation gives the job of a type while it is in force: its
+// fraction of the time that has passed.
 func (a *Account) Promise(id cluster.JobID, gpuType string, fraction float64, passed time.Duration) {
 	if fraction > 0 && passed > 0 {
-		j, t := a.of(id, gpuType)
+		j, t := a.findOrAdd(id, gpuType)
 		j.types[t].promised += fraction * passed.Seconds()
 	}
 }
 
-// look is a job's account of a type; empty when nothing is known.
-func (a *Account) look(id cluster.JobID, gpuType string) (account, int) {
-	j, t := a.job(id), slices.Index(a.types, gpuType)
+// get returns what a job has of a type, zero when nothing is known, and the type's
+// index.
+func (a *Account) get(id cluster.JobID, gpuType string) (typeAccount, int) {
+	j, t := a.find(id), slices.Index(a.gpuTypes, gpuType)
 	if j == nil || t < 0 || t >= len(j.types) {
-		return account{}, t
+		return typeAccount{}, t
 	}
 	return j.types[t], t
 }
@@ -120,21 +125,21 @@ func (a *Account) look(id cluster.JobID, gpuType string) (account, int) {
 // Received is how long the job has held all of its GPUs, of the type, in its
 // life, s.
 func (a *Account) Received(id cluster.JobID, gpuType string) float64 {
-	had, _ := a.look(id, gpuType)
+	had, _ := a.get(id, gpuType)
 	return had.received
 }
 
 // Owed is what the job was promised of the type in its life and has not had,
 // s; below zero when it has had more.
 func (a *Account) Owed(id cluster.JobID, gpuType string) float64 {
-	had, _ := a.look(id, gpuType)
+	had, _ := a.get(id, gpuType)
 	return had.promised - had.received
 }
 
 // Fraction is the job's part of the time that all jobs ran on the type since
 // the last Reset; 0 when nobody did. As in Gavel it counts jobs, not GPUs.
 func (a *Account) Fraction(id cluster.JobID, gpuType string) float64 {
-	had, t := a.look(id, gpuType)
+	had, t := a.get(id, gpuType)
 	if t < 0 || !(a.all[t] > 0) {
 		return 0
 	}
@@ -156,5 +161,5 @@ func (a *Account) Reset() {
 // others' fractions.
 func (a *Account) Forget(id cluster.JobID) {
 	delete(a.jobs, id)
-	a.lastOf = nil
+	a.lastFound = nil
 }

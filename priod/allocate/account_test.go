@@ -25,7 +25,7 @@ func almost(a, b float64) bool { return math.Abs(a-b) <= 1e-6*max(1, math.Abs(a)
 
 // A job that is requeued keeps what it had, of each type.
 func TestThroughRequeues(t *testing.T) {
-	a := New()
+	a := NewAccount()
 	one := slurmplug.Plain(1)
 	for _, i := range []cluster.Interval{
 		interval(1, "v100", 2, 0, 100), interval(1, "k80", 2, 300, 400), interval(1, "v100", 2, 500, 650), interval(2, "v100", 1, 0, 750),
@@ -86,7 +86,7 @@ func TestSumsDoNotDependOnReports(t *testing.T) {
 		}
 		seed := rapid.Uint64().Draw(t, "shuffle")
 		rand.New(rand.NewPCG(seed, 0)).Shuffle(len(reports), func(i, j int) { reports[i], reports[j] = reports[j], reports[i] })
-		a := New()
+		a := NewAccount()
 		for _, i := range append(append(reports, final...), final...) {
 			a.Observe(i)
 		}

@@ -13,19 +13,19 @@ import (
 // each job stays on one. Objective and bound are those of the problem as the
 // policy sees it.
 func (p *Problem) Agnostic(solve func(*Problem) (*Allocation, error), steps, stays bool) (*Allocation, error) {
-	a, err := solve(p.blind(steps))
+	a, err := solve(p.withEqualSpeeds(steps))
 	if err == nil && !stays {
-		p.spread(a)
+		p.spreadOverTypes(a)
 	}
 	return a, err
 }
 
-// blind is the problem as agnostic policies see it.
-func (p *Problem) blind(steps bool) *Problem {
+// withEqualSpeeds returns the problem as an agnostic policy sees it.
+func (p *Problem) withEqualSpeeds(steps bool) *Problem {
 	blind := *p
 	blind.Jobs = slices.Clone(p.Jobs)
 	same := map[string][]float64{}
-	liked := p.liked()
+	liked := p.mostLiked()
 	key := make([]byte, 0, 64)
 	for i := range blind.Jobs {
 		j := &blind.Jobs[i]
@@ -56,8 +56,9 @@ func (p *Problem) blind(steps bool) *Problem {
 	return &blind
 }
 
-// liked is the type on which most jobs are nearest to their best.
-func (p *Problem) liked() int {
+// mostLiked returns the type on which the jobs are nearest to their fastest, on
+// average.
+func (p *Problem) mostLiked() int {
 	sum := make([]float64, len(p.Types))
 	for i := range p.Jobs {
 		if s := p.Speeds(&p.Jobs[i]); slices.Max(s) > 0 {
@@ -76,11 +77,11 @@ func (p *Problem) liked() int {
 	return best
 }
 
-// spread divides each job's time over the types that it can use in proportion
-// to their GPUs, and as near to that as the GPUs allow where some jobs cannot
-// use all types: shares of types are scaled in turn (Sinkhorn), and what then
-// still does not fit is mixed with the allocation that does.
-func (p *Problem) spread(a *Allocation) {
+// spreadOverTypes divides each job's time over the types that it can use in proportion
+// to their GPUs. Where some jobs cannot use all types that may not fit: then the types'
+// parts are scaled in turn (Sinkhorn), and what still does not fit is mixed with the
+// allocation that does.
+func (p *Problem) spreadOverTypes(a *Allocation) {
 	c := p.Classify(nil)
 	wanted := make([][]float64, len(p.Jobs))
 	gpus, factor := p.gpus(), make([]float64, len(p.Types))

@@ -69,11 +69,11 @@ func (p *Problem) Classify(trait func(i int) Traits) *Classes {
 	return c
 }
 
-func equal(a, b *Job) bool {
+func equal(a, b *ProblemJob) bool {
 	return a.GPUs == b.GPUs && a.Weight == b.Weight && slices.Equal(a.Speed, b.Speed)
 }
 
-func hash(j *Job, t Traits) uint64 {
+func hash(j *ProblemJob, t Traits) uint64 {
 	h := uint64(j.GPUs)
 	mix := func(v float64) {
 		h = (h ^ math.Float64bits(v)) * 0x9E3779B97F4A7C15
@@ -90,7 +90,7 @@ func hash(j *Job, t Traits) uint64 {
 }
 
 // Speeds of a job where it may run, 0 elsewhere.
-func (p *Problem) Speeds(j *Job) []float64 {
+func (p *Problem) Speeds(j *ProblemJob) []float64 {
 	for t := range j.Speed {
 		if j.Speed[t] > 0 && !p.Usable(j, t) {
 			s := slices.Clone(j.Speed)
@@ -149,11 +149,11 @@ func (c *Classes) rates(time [][]float64) []float64 {
 	return rate
 }
 
-// Crumb is a part of the time, or of the GPUs, that is not worth a move.
+// Crumb is a fraction of the time, or of the GPUs, too small to be worth a move.
 const Crumb = 1e-9
 
-// Tidy takes away what rounding left: crumbs of time, and what exceeds the
-// time of a job or the GPUs of a type.
+// Tidy removes rounding errors: times below Crumb, and what exceeds the time of a job
+// or the GPUs of a type.
 func (c *Classes) Tidy(time [][]float64) {
 	used := make([]float64, len(c.GPUs))
 	for i, x := range time {

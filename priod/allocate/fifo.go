@@ -33,7 +33,7 @@ func (p *Problem) InOrder(order []int) *Allocation {
 	for t := range free {
 		free[t] = p.Types[t].GPUs
 	}
-	a := p.Nothing()
+	a := p.NoTimes()
 	a.Objective = 0
 	for place, i := range order {
 		j := &p.Jobs[i]
@@ -65,8 +65,8 @@ func (p *Problem) InOrder(order []int) *Allocation {
 	return a
 }
 
-// Nothing is an allocation in which nobody has anything.
-func (p *Problem) Nothing() *Allocation {
+// NoTimes returns an allocation in which no job has any time.
+func (p *Problem) NoTimes() *Allocation {
 	a := &Allocation{Time: make([][]float64, len(p.Jobs)), Bound: math.NaN(), Objective: math.NaN()}
 	flat := make([]float64, len(p.Jobs)*len(p.Types))
 	for i := range a.Time {

@@ -14,7 +14,7 @@ import "math"
 // rises from 0 to infinity, so it is one curve for each job. Isolated elapsed
 // is kept by the caller: each time, it grows by steps done / I.
 func finishTimeFairness(p *Problem) (*Allocation, error) {
-	return p.together(p.Rise("finish-time-fairness", nil))
+	return p.solveByLevel(p.Rise("finish-time-fairness", nil))
 }
 
 func finishTraits(p *Problem) func(i int) Traits {
@@ -31,12 +31,12 @@ func finishCurves(p *Problem, c *Classes) finish {
 			continue // it cannot run, and asks for nothing
 		}
 		j := &p.Jobs[c.First[i]]
-		f[i] = finishJob{left: j.StepsLeft * j.Weight, late: j.Elapsed * j.Weight, alone: j.IsolatedElapsed + j.StepsLeft/c.isolated(i, len(p.Jobs))}
+		f[i] = finishJob{left: j.StepsLeft * j.Weight, elapsed: j.Elapsed * j.Weight, isolatedTotal: j.IsolatedElapsed + j.StepsLeft/c.isolated(i, len(p.Jobs))}
 	}
 	return f
 }
 
-type finishJob struct{ left, late, alone float64 } // steps and s times weight, s
+type finishJob struct{ left, elapsed, isolatedTotal float64 } // steps and s times weight, s
 
 type finish []finishJob
 
@@ -45,11 +45,11 @@ func (f finish) at(class int, level float64) (rate, slope float64) {
 	if j.left == 0 {
 		return 0, 0
 	}
-	room := j.alone - j.late*level
+	room := j.isolatedTotal - j.elapsed*level
 	if room <= 0 {
 		return math.Inf(1), 0
 	}
-	return j.left * level / room, j.left * j.alone / (room * room)
+	return j.left * level / room, j.left * j.isolatedTotal / (room * room)
 }
 
 func (f finish) level(class int, rate float64) float64 {
@@ -57,7 +57,7 @@ func (f finish) level(class int, rate float64) float64 {
 	if j.left == 0 {
 		return math.Inf(1)
 	}
-	return rate * j.alone / (j.left + rate*j.late)
+	return rate * j.isolatedTotal / (j.left + rate*j.elapsed)
 }
 
 // IsolatedRates returns the rate of each job in the isolated reference, with which

@@ -32,8 +32,8 @@ func waiting(id uint32, gpus int, tag jobtag.Tag) cluster.Job {
 	}
 }
 
-func maxMinSettings() AllocationSettings {
-	return AllocationSettings{Policy: Policy{Name: "max-min"}, Every: 30 * time.Minute}
+func maxMinSettings() Settings {
+	return Settings{Policy: Policy{Name: "max-min"}, Every: 30 * time.Minute}
 }
 
 func close(a, b float64) bool { return math.Abs(a-b) < 1e-6*(1+math.Abs(b)) }
@@ -68,7 +68,7 @@ type site struct {
 	cluster.Snapshot
 	h   *cluster.History
 	l   *Ledger
-	set AllocationSettings
+	set Settings
 }
 
 func newSite(jobs ...cluster.Job) *site {
@@ -90,7 +90,7 @@ func TestAllocationFails(t *testing.T) {
 	had := slices.Clone(s.allocate(0).Jobs[slurmplug.Plain(1)].Time)
 	failed := 0
 	s.set.Policy.Name = "nonsense"
-	s.set.Trouble = func(p *Problem, err error) string {
+	s.set.OnFailure = func(p *Problem, err error) string {
 		failed++
 		if len(p.Jobs) != 2 || err == nil {
 			t.Errorf("%+v, %v", p, err)
@@ -228,8 +228,8 @@ func TestLedgerForgets(t *testing.T) {
 		}
 		s.allocate(time.Minute)
 	}
-	if most := 2*700 + 1024; len(s.l.kinds) > most || len(s.l.fits) > most {
-		t.Errorf("%d kinds and %d requests of 700 jobs", len(s.l.kinds), len(s.l.fits))
+	if most := 2*700 + 1024; len(s.l.profiles) > most || len(s.l.fits) > most {
+		t.Errorf("%d kinds and %d requests of 700 jobs", len(s.l.profiles), len(s.l.fits))
 	}
 }
 
@@ -327,7 +327,7 @@ func TestExcept(t *testing.T) {
 		{[]bool{true, false, true}, 5, []bool{true, false, true}},
 	} {
 		before := slices.Clone(c.fits)
-		if got := except(c.fits, c.out); !slices.Equal(got, c.want) || !slices.Equal(c.fits, before) {
+		if got := without(c.fits, c.out); !slices.Equal(got, c.want) || !slices.Equal(c.fits, before) {
 			t.Errorf("%v without %b: %v", c.fits, c.out, got)
 		}
 	}

@@ -6,7 +6,7 @@ package allocate
 //
 // With 1/T as the level that is max-min fairness over rate / steps left. The
 // objective is T in seconds.
-func makespan(p *Problem) (*Allocation, error) { return p.together(p.Rise("makespan", nil)) }
+func makespan(p *Problem) (*Allocation, error) { return p.solveByLevel(p.Rise("makespan", nil)) }
 
 // stepsLeft are the rates of the classes at level 1.
 func stepsLeft(p *Problem, c *Classes) linear {

@@ -18,7 +18,7 @@ import (
 func three(speeds ...[]float64) *allocate.Problem {
 	p := &allocate.Problem{Types: []allocate.GPUType{{Name: "k80", GPUs: 1, Price: 0.45}, {Name: "p100", GPUs: 1, Price: 1.46}, {Name: "v100", GPUs: 1, Price: 2.48}}}
 	for i, s := range speeds {
-		p.Jobs = append(p.Jobs, allocate.Job{ID: fmt.Sprint(i), Speed: s, GPUs: 1, Weight: 1, StepsLeft: 30_000, Arrival: float64(i), Deadline: allocate.NoDeadline, Entity: allocate.NoEntity})
+		p.Jobs = append(p.Jobs, allocate.ProblemJob{ID: fmt.Sprint(i), Speed: s, GPUs: 1, Weight: 1, StepsLeft: 30_000, Arrival: float64(i), Deadline: allocate.NoDeadline, Entity: allocate.NoEntity})
 	}
 	return p
 }
@@ -156,7 +156,7 @@ func TestExtremes(t *testing.T) {
 				p := three()
 				at := func(k int) float64 { return extremes[n/k%5] }
 				for i := range 7 {
-					j := allocate.Job{ID: strconv.Itoa(i), GPUs: 1, Weight: 1, StepsLeft: at(1), Deadline: allocate.NoDeadline, Entity: allocate.NoEntity, Speed: []float64{at(5), at(5), at(5)}}
+					j := allocate.ProblemJob{ID: strconv.Itoa(i), GPUs: 1, Weight: 1, StepsLeft: at(1), Deadline: allocate.NoDeadline, Entity: allocate.NoEntity, Speed: []float64{at(5), at(5), at(5)}}
 					if j.Speed[i%3] = at(25); i%2 == 0 {
 						j.Weight = at(125)
 					}
@@ -274,7 +274,7 @@ func invent(r *rand.Rand) *allocate.Problem {
 	speeds := []float64{0, 0.3, 0.5, 1, 1, 2, 2, 3.7, 11}
 	n := 1 + r.IntN(25)
 	for i := range n {
-		j := allocate.Job{ID: strconv.Itoa(i), GPUs: []int{1, 1, 1, 2, 4, 8}[r.IntN(6)], Weight: []float64{1, 1, 1, 2, 0.5}[r.IntN(5)],
+		j := allocate.ProblemJob{ID: strconv.Itoa(i), GPUs: []int{1, 1, 1, 2, 4, 8}[r.IntN(6)], Weight: []float64{1, 1, 1, 2, 0.5}[r.IntN(5)],
 			StepsLeft: float64(1 + r.IntN(50_000)), Elapsed: float64(r.IntN(3) * 400), IsolatedElapsed: float64(r.IntN(3) * 300),
 			Arrival: float64(i), Deadline: allocate.NoDeadline, Entity: allocate.NoEntity}
 		for range p.Types {

@@ -8,21 +8,22 @@ import (
 )
 
 // Ascent is how the classes rise together: a target for each over a common
-// level, at most its fastest speed, and constant from where it was held.
+// level, at most its fastest speed, and constant from the level where it was held.
 type Ascent interface {
 	market.Target
 	Top() float64                  // nobody rises above this level
 	Rising(class int) bool         // neither held nor at its fastest for good
 	Hold(class int, level float64) // its target stays what it is at this level
-	Held(level float64)            // all that were to be held at this level are
+	AfterHolds(level float64)      // all that were to be held at this level are
 	Cap(class int) (level float64) // where it comes to its fastest
 }
 
-// raise takes the level as far as it goes, holds the classes that the scarce
-// types stop there, and goes on with the others, until nobody can have more
-// without another having less: lexicographic max-min over the ascent. Prices
-// that prove a level say who is stopped: those for whom more would cost
-// something. bound is the first of these levels.
+// raise finds the lexicographic max-min allocation over the ascent (Gavel, section 4.3,
+// water filling): it takes the common level as far as it goes, holds the classes that
+// the scarce types stop there and goes on with the others, until no class can have more
+// without another having less. The prices that prove a level optimal say which classes
+// are stopped: those for whom more would cost something. bound is the first of these
+// levels.
 func raise(c *Classes, a Ascent, warm *Warm) (time [][]float64, bound float64, err error) {
 	open := make([]int, 0, len(c.Jobs))
 	bound = math.Inf(1)
@@ -68,7 +69,8 @@ func raise(c *Classes, a Ascent, warm *Warm) (time [][]float64, bound float64, e
 // than GPU types unless prices are ambiguous.
 const maxSolves = 60
 
-// stop holds those for whom more costs something and returns the others.
+// stop holds the classes for whom a higher rate would cost something and returns the
+// others.
 func stop(c *Classes, a Ascent, open []int, answer *market.Answer, all bool) []int {
 	price, level := answer.Price, answer.Level
 	dearest, most := -1, 0.0
@@ -91,7 +93,7 @@ func stop(c *Classes, a Ascent, open []int, answer *market.Answer, all bool) []i
 	if len(left) == len(open) && dearest >= 0 {
 		a.Hold(dearest, level)
 	}
-	a.Held(level)
+	a.AfterHolds(level)
 	still := left[:0]
 	for _, i := range left {
 		if a.Rising(i) {
@@ -101,33 +103,33 @@ func stop(c *Classes, a Ascent, open []int, answer *market.Answer, all bool) []i
 	return still
 }
 
-// curve is the rate that a policy asks for a class at a level, and back.
+// curve is the rate that a policy asks for a class at a level, and the level at a rate.
 type curve interface {
 	at(class int, level float64) (rate, slope float64)
 	level(class int, rate float64) float64
 }
 
-// climb is the ascent of classes that do not depend on each other.
+// climb is the Ascent of classes that do not depend on each other.
 type climb struct {
 	curve
-	fastest []float64
-	stays   []float64 // rate of those held; NaN: rises
+	fastest  []float64
+	heldRate []float64 // rate of those held; NaN: rises
 }
 
-// Slack keeps what is held a hair below what is possible, so that rounding
-// does not make it impossible.
+// Slack keeps what is held slightly below what is possible, so that rounding does not
+// make it impossible.
 const Slack = 1e-9
 
 func newClimb(c *Classes, rise curve) *climb {
-	a := &climb{curve: rise, fastest: make([]float64, len(c.Jobs)), stays: make([]float64, len(c.Jobs))}
+	a := &climb{curve: rise, fastest: make([]float64, len(c.Jobs)), heldRate: make([]float64, len(c.Jobs))}
 	for i := range c.Jobs {
-		a.fastest[i], a.stays[i] = c.Jobs[i].Fastest(), math.NaN()
+		a.fastest[i], a.heldRate[i] = c.Jobs[i].Fastest(), math.NaN()
 	}
 	return a
 }
 
 func (a *climb) At(class int, level float64) (rate, slope float64) {
-	if stays := a.stays[class]; stays == stays {
+	if stays := a.heldRate[class]; stays == stays {
 		return stays, 0
 	}
 	rate, slope = a.at(class, level)
@@ -139,7 +141,7 @@ func (a *climb) At(class int, level float64) (rate, slope float64) {
 
 func (a *climb) Top() float64 {
 	top := 0.0
-	for i := range a.stays {
+	for i := range a.heldRate {
 		if a.Rising(i) {
 			top = max(top, a.Cap(i))
 		}
@@ -148,17 +150,17 @@ func (a *climb) Top() float64 {
 }
 
 func (a *climb) Rising(class int) bool {
-	return a.stays[class] != a.stays[class] && a.fastest[class] > 0 && !math.IsInf(a.Cap(class), 1)
+	return a.heldRate[class] != a.heldRate[class] && a.fastest[class] > 0 && !math.IsInf(a.Cap(class), 1)
 }
 
 func (a *climb) Cap(class int) float64 { return a.level(class, a.fastest[class]) }
 
 func (a *climb) Hold(class int, level float64) {
 	rate, _ := a.At(class, level)
-	a.stays[class] = rate * (1 - Slack)
+	a.heldRate[class] = rate * (1 - Slack)
 }
 
-func (*climb) Held(float64) {}
+func (*climb) AfterHolds(float64) {}
 
 // linear is the curve rate = share x level.
 type linear []float64
@@ -182,7 +184,7 @@ func lowest(c *Classes, rise curve, rate []float64) float64 {
 	return least
 }
 
-// Rise is what a policy raises: classes of jobs, and how they rise together.
+// Rise is what a policy raises: the classes of jobs, and how their rates rise together.
 type Rise struct {
 	*Classes
 	Ascent Ascent
@@ -193,50 +195,52 @@ type Rise struct {
 	curve   bool // the classes do not depend on each other
 }
 
-// Rise is that of max-min (and of water-filling), hierarchical,
-// finish-time-fairness or makespan; tell tells jobs apart that the policy would
-// take for equal, nil: none.
-func (p *Problem) Rise(policy string, tell func(i int) float64) *Rise {
+// Rise returns what max-min (and water-filling), hierarchical, finish-time-fairness or
+// makespan raises. mark gives jobs that the policy would take for equal, but the caller
+// does not, different numbers; nil: there are none.
+func (p *Problem) Rise(policy string, mark func(i int) float64) *Rise {
 	switch policy {
 	case "hierarchical":
-		c, place := p.Classify(also(p.entityTraits(), tell)), p.places()
+		c, place := p.Classify(withMark(p.entityTraits(), mark)), p.arrivalRanks()
 		return &Rise{Classes: c, Ascent: newEntities(p, c, place), Lowest: func(rate []float64) float64 { return newEntities(p, c, place).lowest(rate) }}
 	case "finish-time-fairness":
-		c := p.Classify(also(finishTraits(p), tell))
-		return c.climb(finishCurves(p, c)).inverted()
+		c := p.Classify(withMark(finishTraits(p), mark))
+		return c.alongCurve(finishCurves(p, c)).inverted()
 	case "makespan":
-		c := p.Classify(also(func(i int) Traits { return Traits{p.Jobs[i].StepsLeft} }, tell))
-		return c.straight(stepsLeft(p, c)).inverted()
+		c := p.Classify(withMark(func(i int) Traits { return Traits{p.Jobs[i].StepsLeft} }, mark))
+		return c.inProportion(stepsLeft(p, c)).inverted()
 	}
-	c := p.Classify(also(nil, tell))
-	return c.straight(shares(p, c))
+	c := p.Classify(withMark(nil, mark))
+	return c.inProportion(shares(p, c))
 }
 
-// also adds what tell tells jobs apart by.
-func also(trait func(i int) Traits, tell func(i int) float64) func(i int) Traits {
-	if tell == nil {
+// withMark adds to the traits of jobs the number by which mark tells them apart.
+func withMark(trait func(i int) Traits, mark func(i int) float64) func(i int) Traits {
+	if mark == nil {
 		return trait
 	}
 	return func(i int) (t Traits) {
 		if trait != nil {
 			t = trait(i)
 		}
-		t[len(t)-1] = tell(i)
+		t[len(t)-1] = mark(i)
 		return t
 	}
 }
 
-// climb is how classes rise by one curve, straight by one in proportion to the level.
-func (c *Classes) climb(rise curve) *Rise {
+// alongCurve raises each class along a curve of its own.
+func (c *Classes) alongCurve(rise curve) *Rise {
 	return &Rise{Classes: c, Ascent: newClimb(c, rise), Lowest: func(rate []float64) float64 { return lowest(c, rise, rate) }, curve: true}
 }
 
-func (c *Classes) straight(rise linear) *Rise {
-	r := c.climb(rise)
+// inProportion raises each class in proportion to the level.
+func (c *Classes) inProportion(rise linear) *Rise {
+	r := c.alongCurve(rise)
 	r.Linear = rise
 	return r
 }
 
+// inverted says that the objective is 1/level.
 func (r *Rise) inverted() *Rise {
 	r.inverse = true
 	return r
@@ -249,8 +253,8 @@ func (r *Rise) Reached(a *Allocation, level, bound float64) {
 	}
 }
 
-// together solves a policy that raises its jobs together.
-func (p *Problem) together(r *Rise) (*Allocation, error) {
+// solveByLevel solves a policy that raises the rates of all jobs together.
+func (p *Problem) solveByLevel(r *Rise) (*Allocation, error) {
 	time, bound, err := raise(r.Classes, r.Ascent, p.Warm)
 	if err != nil {
 		return nil, err

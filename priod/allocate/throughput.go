@@ -67,7 +67,7 @@ func (p *Problem) MostValue(priced bool, fits func(jobs []int, least []float64) 
 		}
 		return sum / price[c.Type]
 	}
-	a := p.Nothing()
+	a := p.NoTimes()
 	most, scale := 0.0, 0.0
 	for i := range g.Columns {
 		scale = max(scale, value(i))

@@ -26,10 +26,12 @@ func waterFilling(p *Problem) (*Allocation, error) { return maxMin(p) }
 // what its entity was to give it goes to the entity's other jobs. Jobs without
 // an entity share as one of weight 1, by fairness. The objective is the level
 // at which the first job stops.
-func hierarchical(p *Problem) (*Allocation, error) { return p.together(p.Rise("hierarchical", nil)) }
+func hierarchical(p *Problem) (*Allocation, error) {
+	return p.solveByLevel(p.Rise("hierarchical", nil))
+}
 
-// places are where the jobs stand in the order of arrival.
-func (p *Problem) places() []int {
+// arrivalRanks returns the place of each job in the order of arrival.
+func (p *Problem) arrivalRanks() []int {
 	place := make([]int, len(p.Jobs))
 	for n, i := range p.Arrivals() {
 		place[i] = n
@@ -50,14 +52,14 @@ func (p *Problem) entityTraits() func(i int) Traits {
 
 // entities is the ascent of jobs in entities.
 type entities struct {
-	groups  []group
-	of      []int     // group of each class
-	share   []float64 // P x weight / gang (FIFO: without weight): rate at inner level 1
-	weight  []float64 // of the whole class
-	fastest []float64
-	most    []float64 // inner level at which the class is at its fastest
-	stays   []float64 // rate of those held; NaN: rises
-	start   []float64 // FIFO: the level at which the class begins to rise
+	groups   []group
+	of       []int     // group of each class
+	share    []float64 // P x weight / gang (FIFO: without weight): rate at inner level 1
+	weight   []float64 // of the whole class
+	fastest  []float64
+	most     []float64 // inner level at which the class is at its fastest
+	heldRate []float64 // rate of those held; NaN: rises
+	start    []float64 // FIFO: the level at which the class begins to rise
 }
 
 // group is one entity. In one of fairness all jobs are at one inner level, rate
@@ -75,7 +77,7 @@ type group struct {
 func newEntities(p *Problem, c *Classes, place []int) *entities {
 	n := len(c.Jobs)
 	a := &entities{groups: make([]group, len(p.Entities)+1), of: make([]int, n), share: make([]float64, n), weight: make([]float64, n),
-		fastest: make([]float64, n), most: make([]float64, n), stays: make([]float64, n), start: make([]float64, n)}
+		fastest: make([]float64, n), most: make([]float64, n), heldRate: make([]float64, n), start: make([]float64, n)}
 	for e := range a.groups {
 		a.groups[e].weight = 1
 		if e < len(p.Entities) {
@@ -90,7 +92,7 @@ func newEntities(p *Problem, c *Classes, place []int) *entities {
 		}
 		g := &a.groups[e]
 		g.member = append(g.member, i)
-		a.of[i], a.stays[i] = e, math.NaN()
+		a.of[i], a.heldRate[i] = e, math.NaN()
 		a.share[i] = c.Proportional(i) / c.Jobs[i].GPUs
 		if !g.fifo {
 			a.share[i] *= j.Weight
@@ -98,7 +100,7 @@ func newEntities(p *Problem, c *Classes, place []int) *entities {
 		}
 		a.fastest[i] = c.Jobs[i].Fastest()
 		if a.most[i] = a.fastest[i] / a.share[i]; a.fastest[i] == 0 {
-			a.most[i], a.stays[i] = 0, 0
+			a.most[i], a.heldRate[i] = 0, 0
 		}
 	}
 	for e := range a.groups {
@@ -111,17 +113,17 @@ func newEntities(p *Problem, c *Classes, place []int) *entities {
 		})
 	}
 	for e := range a.groups {
-		a.lay(&a.groups[e], 0, 0)
+		a.layLine(&a.groups[e], 0, 0)
 	}
 	return a
 }
 
-// lay draws the line of a group from a level and inner level on.
-func (a *entities) lay(g *group, level, inner float64) {
+// layLine draws a group's line from a level and inner level on.
+func (a *entities) layLine(g *group, level, inner float64) {
 	if g.fifo {
 		next := level
 		for _, i := range g.member {
-			if a.stays[i] == a.stays[i] {
+			if a.heldRate[i] == a.heldRate[i] {
 				continue
 			}
 			if a.start[i] >= level {
@@ -134,13 +136,13 @@ func (a *entities) lay(g *group, level, inner float64) {
 	}
 	sum := 0.0
 	for _, i := range g.member {
-		if a.stays[i] != a.stays[i] && a.most[i] > inner {
+		if a.heldRate[i] != a.heldRate[i] && a.most[i] > inner {
 			sum += a.weight[i]
 		}
 	}
 	g.level, g.inner, g.slope = g.level[:0], g.inner[:0], g.slope[:0]
 	for _, i := range g.member {
-		if a.stays[i] == a.stays[i] || a.most[i] <= inner {
+		if a.heldRate[i] == a.heldRate[i] || a.most[i] <= inner {
 			continue
 		}
 		slope := g.weight / sum
@@ -171,7 +173,7 @@ func (g *group) when(inner float64) float64 {
 }
 
 func (a *entities) At(class int, level float64) (rate, slope float64) {
-	if stays := a.stays[class]; stays == stays {
+	if stays := a.heldRate[class]; stays == stays {
 		return stays, 0
 	}
 	g := &a.groups[a.of[class]]
@@ -200,7 +202,7 @@ func (a *entities) Top() float64 {
 	return top
 }
 
-func (a *entities) Rising(class int) bool { return a.stays[class] != a.stays[class] }
+func (a *entities) Rising(class int) bool { return a.heldRate[class] != a.heldRate[class] }
 
 func (a *entities) Cap(class int) float64 {
 	g := &a.groups[a.of[class]]
@@ -212,17 +214,17 @@ func (a *entities) Cap(class int) float64 {
 
 func (a *entities) Hold(class int, level float64) {
 	rate, _ := a.At(class, level)
-	a.stays[class] = rate * (1 - Slack)
+	a.heldRate[class] = rate * (1 - Slack)
 }
 
-func (a *entities) Held(level float64) {
+func (a *entities) AfterHolds(level float64) {
 	for e := range a.groups {
 		g := &a.groups[e]
 		inner := 0.0
 		if !g.fifo {
 			inner, _ = g.at(level)
 		}
-		a.lay(g, level, inner)
+		a.layLine(g, level, inner)
 	}
 }
 

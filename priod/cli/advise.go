@@ -384,7 +384,7 @@ func (a *adviser) steers(j *adviseJob, advice *advise.Advice) (is bool, say stri
 	if !a.cfg.Steering.Enabled || a.site.Ranking == nil || r.GPUType != "" || !a.site.Ranking.Ranks(strings.Join(advice.Partitions, ",")) {
 		return false, ""
 	}
-	if len(r.Tag.Speed) > 0 || r.Tag.Workload != "" {
+	if r.Tag.AllowsSteering() {
 		return true, ""
 	}
 	tag := jobtag.Tag{Speed: map[string]float64{}}

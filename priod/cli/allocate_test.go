@@ -159,7 +159,7 @@ func TestAllocateKeepsWhatItFailsOn(t *testing.T) {
 			p.Types = append(p.Types, allocate.GPUType{Name: name, GPUs: 3})
 		}
 		for i := range 25 {
-			p.Jobs = append(p.Jobs, allocate.Job{ID: fmt.Sprint(i), GPUs: 1 + r.IntN(3), Weight: far(), Speed: []float64{far(), far(), far(), far()}, StepsLeft: 1,
+			p.Jobs = append(p.Jobs, allocate.ProblemJob{ID: fmt.Sprint(i), GPUs: 1 + r.IntN(3), Weight: far(), Speed: []float64{far(), far(), far(), far()}, StepsLeft: 1,
 				Deadline: allocate.NoDeadline, Entity: allocate.NoEntity})
 		}
 		if _, err := (policies.Policy{Name: "max-min"}).Allocate(p); !allocate.Numeric(err) {

@@ -16,6 +16,7 @@ import (
 	"slurmprio/priod/evict"
 	"slurmprio/priod/evict/preemption"
 	"slurmprio/priod/live"
+	"slurmprio/priod/order"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
 	"slurmprio/slurmplug"
@@ -163,7 +164,7 @@ func evictDryRun(c *cli.Context, name slurmplug.JobName) (*evictView, error) {
 	}
 	slurm := live.New(newClient(cfg))
 	result, err := cycle.Step(c.Context, slurm, nil, h, cycle.Settings{
-		Decide: cfg.Decide(), DryRun: true, Evictions: cycle.Evictions{Settings: set, Slurm: slurm, Journal: journal},
+		Order: order.Feature{Settings: cfg.Decide()}, DryRun: true, Evictions: evict.Feature{Settings: set, Slurm: slurm, Journal: journal},
 	})
 	if err != nil {
 		return nil, err
@@ -177,7 +178,7 @@ func evictDryRun(c *cli.Context, name slurmplug.JobName) (*evictView, error) {
 		return nil, fmt.Errorf("job %s does not wait as a TE job (priod explain %s says what it counts as)", name, name)
 	}
 	t := &trials[at]
-	v.Why, v.Words, v.Cost, v.WaitS = t.Why, evict.Words(t.Why), t.Cost, t.Wait.Seconds()
+	v.Why, v.Words, v.Cost, v.WaitS = t.Why, evict.ReasonText(t.Why), t.Cost, t.Wait.Seconds()
 	v.Victims = append(v.Victims, t.Victims...)
 	v.Others = append(v.Others, result.Choice.Refusals(t)...)
 	return v, nil
@@ -201,7 +202,7 @@ func (v *evictView) show(w io.Writer, most int) {
 	for _, victims := range []bool{true, false} {
 		for _, o := range v.Others {
 			if (o.Why == preemption.Victim) == victims {
-				rows = append(rows, []any{o.Job.String(), o.User, o.GPUs, fmt.Sprintf("%.0f", o.Cost), string(o.Why), evict.Words(o.Why)})
+				rows = append(rows, []any{o.Job.String(), o.User, o.GPUs, fmt.Sprintf("%.0f", o.Cost), string(o.Why), evict.ReasonText(o.Why)})
 			}
 		}
 	}

@@ -371,7 +371,7 @@ func (v *explanation) showNow(line func(name, format string, a ...any)) {
 // agrees tells whether a job may be steered to a GPU type.
 func agrees(j *store.Job) bool {
 	tag, err := jobtag.Parse(j.Tag)
-	return err == nil && (len(tag.Speed) > 0 || tag.Workload != "")
+	return err == nil && tag.AllowsSteering()
 }
 
 // request is what a job asks for, in words.

@@ -64,7 +64,7 @@ func viewPlan(r *cycle.Result) planView {
 		}
 	}
 	if r.Round != nil && !r.Round.Turn.Empty() {
-		for _, t := range r.Round.Takers {
+		for _, t := range r.Round.Waiting {
 			if len(t.Victims) > 0 {
 				v.Yields = append(v.Yields, leaveView{t.Job, t.Victims, t.Cost, t.Wait.Seconds()})
 			}

@@ -14,7 +14,7 @@ import (
 // of the waiting ones only those that get.
 func TestPlanTellsRounds(t *testing.T) {
 	one, two, nine := slurmplug.Plain(1), slurmplug.Plain(2), slurmplug.Plain(9)
-	r := &cycle.Result{Round: &evict.Round{Takers: []evict.Taker{{Job: two, Why: evict.TooSoon}, {Job: nine, Victims: []cluster.JobID{one}, Cost: 60}}}}
+	r := &cycle.Result{Round: &evict.Round{Waiting: []evict.RoundWaiter{{Job: two, Why: evict.TooSoon}, {Job: nine, Victims: []cluster.JobID{one}, Cost: 60}}}}
 	if v := viewPlan(r); len(v.Yields) > 0 {
 		t.Errorf("nothing is begun: %+v", v.Yields)
 	}

@@ -69,11 +69,11 @@ func fillStore(t *testing.T, dir string, ago time.Duration) {
 	slurm := &still{}
 	step := func(s int, jobs ...cluster.Job) {
 		slurm.Snapshot = cluster.Snapshot{At: at(s), Cluster: "test", Jobs: jobs}
-		if _, err := cycle.Step(ctx, slurm, st, h, cycle.Settings{Decide: order.Settings{Lever: slurmplug.SiteFactor, Top: 1_000_000, Step: 1000}}); err != nil {
+		if _, err := cycle.Step(ctx, slurm, st, h, cycle.Settings{Order: order.Feature{Settings: order.Settings{Lever: slurmplug.SiteFactor, Top: 1_000_000, Step: 1000}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	claim := evict.Claim{Number: 1, Job: trial.ID, RawID: 2, User: trial.User, GPUs: 2, Shares: []evict.Share{{Node: "n1", GPUs: 2}}, State: evict.Planned, At: at(400), Changed: at(400)}
+	claim := evict.Claim{Number: 1, Job: trial.ID, RawID: 2, User: trial.User, GPUs: 2, Shares: []evict.ClaimShare{{Node: "n1", GPUs: 2}}, State: evict.Planned, At: at(400), Changed: at(400)}
 	e := evict.Eviction{Number: 1, Claim: 1, Job: victim.ID, RawID: 1, User: victim.User, Start: at(100), GPUs: 2, Signal: "B:USR1", Grace: 30 * time.Second,
 		Promised: 120, State: evict.Recorded, At: at(400)}
 	save := func() {

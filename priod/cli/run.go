@@ -18,6 +18,7 @@ import (
 	"slurmprio/priod/daemon"
 	"slurmprio/priod/evict"
 	"slurmprio/priod/live"
+	"slurmprio/priod/order"
 	"slurmprio/priod/report"
 	"slurmprio/priod/size"
 	"slurmprio/priod/steer"
@@ -104,13 +105,12 @@ func preview(ctx context.Context, cfg *config.Config, log hclog.Logger) (cycle.R
 	if err != nil {
 		journal = evict.NewJournal() // history has said why
 	}
-	set := cycle.Settings{Decide: cfg.Decide(), DryRun: true, Allocation: cfg.AllocationSettings()}
+	set := cycle.Settings{Order: order.Feature{Settings: cfg.Decide()}, DryRun: true, Allocation: allocate.Feature{Settings: cfg.AllocationSettings()}}
 	slurm := live.New(newClient(cfg))
-	if set.Ledger, err = ledger(ctx, cfg, slurm, &set.Allocation); err != nil {
+	if set.Allocation.Ledger, err = ledger(ctx, cfg, slurm, &set.Allocation.Settings); err != nil {
 		return cycle.Result{}, err
 	}
-	set.Evictions = cycle.Evictions{Settings: cfg.Eviction(), Slurm: slurm, Journal: journal}
-	set.Rounds = &cycle.Rounds{Settings: cfg.RoundSettings()}
+	set.Evictions = evict.Feature{Settings: cfg.Eviction(), Slurm: slurm, Journal: journal, Rounds: &evict.Rounds{Settings: cfg.RoundSettings()}}
 	var sizes size.Sizes
 	sizing := cfg.Sizes()
 	if sizing.Table, err = workload.Load(cfg.Speeds.Workloads); err != nil {
@@ -119,17 +119,17 @@ func preview(ctx context.Context, cfg *config.Config, log hclog.Logger) (cycle.R
 	sizing.PastAt = time.Now()
 	sizing.Past = daemon.UsesKnown(ctx, slurm, cfg, sizing.PastAt, log)
 	sizes.Set(sizing)
-	set.Sizing = cycle.Sizing{Sizes: &sizes, Slurm: slurm}
+	set.Sizing = size.Feature{Sizes: &sizes, Slurm: slurm}
 	var memory size.GiveBack
 	memory.Set(cfg.GiveBack())
-	set.GiveBack = cycle.GiveBack{Memory: &memory, Slurm: slurm}
-	set.Steering = cycle.Steering{Settings: cfg.Steer(), Helm: &steer.Helm{}, Slurm: slurm}
+	set.Memory = size.MemoryFeature{GiveBack: &memory, Slurm: slurm}
+	set.Steering = steer.Feature{Settings: cfg.Steer(), Memory: &steer.Memory{}, Slurm: slurm}
 	return cycle.Step(ctx, slurm, nil, h, set)
 }
 
 // ledger is what the daemon knows of allocations, and takes speeds from; an empty
 // one without a state folder.
-func ledger(ctx context.Context, cfg *config.Config, slurm *live.Cluster, set *allocate.AllocationSettings) (*allocate.Ledger, error) {
+func ledger(ctx context.Context, cfg *config.Config, slurm *live.Cluster, set *allocate.Settings) (*allocate.Ledger, error) {
 	if set.Policy.Name == "" {
 		return nil, nil
 	}

@@ -26,6 +26,7 @@ import (
 	"slurmprio/priod/evict/preemption"
 	"slurmprio/priod/evict/yield"
 	"slurmprio/priod/live"
+	"slurmprio/priod/order"
 	"slurmprio/priod/report"
 	"slurmprio/priod/simulate"
 	"slurmprio/priod/simulate/ideal/policies"
@@ -215,16 +216,16 @@ func simulation(ctx context.Context, c *cli.Context, bar io.Writer) (*simulated,
 		in.Learning = speed.Settings{Within: cfg.Speeds.Within}
 	}
 	if spec.Order == "priod" {
-		in.Daemon = virtual.Daemon{Interval: time.Duration(cfg.Cycle.Interval), Settings: cycle.Settings{Decide: cfg.Decide()}}
+		in.Daemon = virtual.Daemon{Interval: time.Duration(cfg.Cycle.Interval), Settings: cycle.Settings{Order: order.Feature{Settings: cfg.Decide()}}}
 		in.Sizes = cfg.Sizes()
 		in.Sizes.Table = table
-		in.Daemon.Settings.Decide.Ranking.Partitions = nil // a trace has none
+		in.Daemon.Settings.Order.Settings.Ranking.Partitions = nil // a trace has none
 		if set := cfg.AllocationSettings(); set.Policy.Name != "" {
 			set.Ranking.Partitions, set.Table = nil, table
-			in.Daemon.Settings.Ledger, in.Daemon.Settings.Allocation = &allocate.Ledger{}, set
+			in.Daemon.Settings.Allocation = allocate.Feature{Ledger: &allocate.Ledger{}, Settings: set}
 		}
 		if set := cfg.Steer(); set.Enabled {
-			in.Daemon.Settings.Steering = cycle.Steering{Settings: set, Helm: &steer.Helm{}}
+			in.Daemon.Settings.Steering = steer.Feature{Settings: set, Memory: &steer.Memory{}}
 			if err := steeredBackfill(c, &s.spec); err != nil {
 				return nil, err
 			}

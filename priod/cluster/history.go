@@ -345,6 +345,12 @@ func (h *History) inherit(id JobID) {
 	inheritFrom(h.Counted, array, id)
 	inheritFrom(h.Written, array, id)
 	inheritFrom(h.Sizes, array, id)
+	h.inheritRequests(id)
+}
+
+// inheritRequests gives a task what was written into its array's request.
+func (h *History) inheritRequests(id JobID) {
+	array := slurmplug.Plain(id.ID)
 	if _, known := h.Requests[id]; !known && h.Requests[array] != nil {
 		h.Requests[id] = maps.Clone(h.Requests[array])
 	}
@@ -606,9 +612,12 @@ func (h *History) Try(id JobID, w Written) {
 // Asked takes in a value that was sent into a job's request in place of what
 // stood there; sure says that Slurm took it. The user's own ends the matter.
 func (h *History) Asked(id JobID, l slurmplug.Lever, was, value string, sure bool, at time.Time) {
+	if _, seen := h.seen[id]; !seen && id.Task != slurmplug.NoTask {
+		h.inheritRequests(id) // the write splits the task off its array
+	}
 	if sure && value == was {
 		delete(h.Requests[id], l)
-		if len(h.Requests[id]) == 0 {
+		if len(h.Requests[id]) == 0 && (id.Task == slurmplug.NoTask || h.Requests[slurmplug.Plain(id.ID)] == nil) {
 			delete(h.Requests, id)
 		}
 		return

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -339,5 +340,29 @@ func TestOlderValueOfTheUser(t *testing.T) {
 		if next := r.Next("t4", true, s.At); !next.Ours("a100") {
 			t.Errorf("after another write: %+v", next)
 		}
+	}
+}
+
+// A task that a write splits off its array has had what the array had: its own record
+// remembers the earlier values, and one that has its user's own again inherits nothing.
+func TestSplitTaskKeepsEarlierValues(t *testing.T) {
+	at := time.Unix(1_800_000_000, 0)
+	h := NewHistory()
+	array, split, own := slurmplug.Plain(7), JobID{ID: 7, Task: 0}, JobID{ID: 7, Task: 1}
+	h.Asked(array, slurmplug.Features, "", "a100", true, at)
+	h.Asked(split, slurmplug.Features, "", "v100", true, at.Add(time.Minute))
+	h.Asked(own, slurmplug.Features, "", "", true, at.Add(time.Minute))
+	s := &Snapshot{At: at.Add(2 * time.Minute), Jobs: []Job{
+		{ID: split, State: Pending, Features: "v100"}, {ID: own, State: Pending}, {ID: array, State: Pending, Tasks: "2-3", TaskCount: 2, Features: "a100"},
+	}}
+	h.Observe(s)
+	if r := h.Requests[split][slurmplug.Features]; r.Value != "v100" || !slices.Contains(r.Older, "a100") {
+		t.Errorf("the task that was split off: %+v", r)
+	}
+	if r, known := h.Requests[own][slurmplug.Features]; known {
+		t.Errorf("the task with its user's own: %+v", r)
+	}
+	if r := h.Requests[array][slurmplug.Features]; r.Value != "a100" {
+		t.Errorf("the rest: %+v", r)
 	}
 }

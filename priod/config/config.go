@@ -595,9 +595,9 @@ func (c *Config) Decide() order.Settings {
 
 // AllocationSettings returns how the time of GPUs is divided; what speeds rest on
 // is the caller's to add.
-func (c *Config) AllocationSettings() allocate.AllocationSettings {
+func (c *Config) AllocationSettings() allocate.Settings {
 	a := &c.Allocation
-	set := allocate.AllocationSettings{
+	set := allocate.Settings{
 		Every: time.Duration(a.Every), Weights: a.Weights, FIFO: a.FIFO, Ranking: c.Decide().Ranking, Speeds: c.SpeedSettings(),
 	}
 	if a.Policy != "" {
@@ -611,10 +611,10 @@ func (c *Config) Steer() steer.Settings {
 	s := &c.Steering
 	set := steer.Settings{
 		Enabled: s.Enabled, MaxWrites: s.WritesPerCycle, Features: map[string]string{},
-		Policy: steer.Rule{Depth: s.Depth, Wait: s.Wait, Least: s.Least, Keep: steer.Defaults.Keep, Away: steer.Defaults.Away, Change: s.Change, Cycles: s.Cycles, Busy: s.Busy},
+		Rule: steer.Rule{Depth: s.Depth, Wait: s.Wait, Least: s.Least, Keep: steer.Defaults.Keep, Away: steer.Defaults.Away, Change: s.Change, Cycles: s.Cycles, Busy: s.Busy},
 	}
 	if c.Rounds.Enabled { // who has the time in the next round may need another type
-		set.Policy.Keep = min(set.Policy.Keep, time.Duration(c.Rounds.Length).Seconds())
+		set.Rule.Keep = min(set.Rule.Keep, time.Duration(c.Rounds.Length).Seconds())
 	}
 	for t, g := range c.GPUTypes {
 		set.Features[t] = g.Feature
@@ -640,7 +640,7 @@ func (c *Config) SpeedSettings() speed.Settings {
 func (c *Config) Sizes() size.Settings {
 	mechanism, _ := size.Parse(c.Sizing.Mechanism) // validate has read it
 	return size.Settings{
-		Enabled: c.Sizing.Enabled, Mechanism: mechanism, Within: time.Duration(c.Sizing.Within), Most: c.Sizing.Jobs,
+		Enabled: c.Sizing.Enabled, Mechanism: mechanism, Within: time.Duration(c.Sizing.Within), MaxJobs: c.Sizing.Jobs,
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/size"
+	"slurmprio/priod/steer"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
 )
@@ -52,7 +53,7 @@ func TestGiveBackInACycle(t *testing.T) {
 	}{
 		"lowered":         {nil, "[how 2 peak 2]", "", "2=4024"},
 		"another Slurm":   {func(m *measured, _ *Settings) { m.keeps = "too old" }, "[]", "sizing.give_back does nothing: too old", ""},
-		"off":             {func(_ *measured, set *Settings) { set.GiveBack.Memory.Set(size.GiveBackSettings{}) }, "[]", "", ""},
+		"off":             {func(_ *measured, set *Settings) { set.Memory.GiveBack.Set(size.GiveBackSettings{}) }, "[]", "", ""},
 		"paused":          {func(_ *measured, set *Settings) { set.Hold = "paused by ann" }, "[]", "", ""},
 		"dry run":         {func(_ *measured, set *Settings) { set.DryRun = true }, "[how 2 peak 2]", "", "2=4024"},
 		"sstat is silent": {func(m *measured, _ *Settings) { m.lost = errors.New("boom") }, "[how 2 peak 2]", "memory of running jobs: boom", "2=4024"},
@@ -70,7 +71,7 @@ func TestGiveBackInACycle(t *testing.T) {
 		})
 		memory := &size.GiveBack{}
 		memory.Set(size.GiveBackSettings{Enabled: true, After: time.Minute, Ranking: plan.Classes{}})
-		set.Steering, set.Sizing, set.GiveBack = Steering{}, Sizing{}, GiveBack{Memory: memory, Slurm: m}
+		set.Steering, set.Sizing, set.Memory = steer.Feature{}, size.Feature{}, size.MemoryFeature{GiveBack: memory, Slurm: m}
 		h := cluster.NewHistory()
 		if c.change != nil {
 			c.change(m, &set)

@@ -18,7 +18,7 @@ import (
 // asked is a Slurm that counts which jobs it is asked about one by one.
 type asked struct {
 	snapshot cluster.Snapshot
-	place    steer.Place
+	place    cluster.Place
 	placed   int // where they may run
 	sized    int // how they ask
 	written  []plan.Action
@@ -31,9 +31,9 @@ func (a *asked) Apply(_ context.Context, actions []plan.Action) []plan.Outcome {
 }
 func (a *asked) Planned(context.Context, plan.Seen) error   { return nil }
 func (a *asked) Done(context.Context, []plan.Outcome) error { return nil }
-func (a *asked) Places(_ context.Context, jobs map[cluster.JobID]uint32) (map[cluster.JobID]steer.Place, error) {
+func (a *asked) Places(_ context.Context, jobs map[cluster.JobID]uint32) (map[cluster.JobID]cluster.Place, error) {
 	a.placed += len(jobs)
-	places := map[cluster.JobID]steer.Place{}
+	places := map[cluster.JobID]cluster.Place{}
 	for id := range jobs {
 		places[id] = a.place
 	}
@@ -59,11 +59,11 @@ func steerable() (*asked, Settings) {
 		j.ID: {Speed: []float64{1, 1. / 3}, Time: []float64{1, 0}, Received: make([]float64, 2), Run: []float64{1200, 3600}},
 	}}
 	sizes := &size.Sizes{}
-	sizes.Set(size.Settings{Enabled: true, Mechanism: size.Waterfill, Most: 10})
+	sizes.Set(size.Settings{Enabled: true, Mechanism: size.Waterfill, MaxJobs: 10})
 	set := Settings{
-		Decide:   order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: plan.Classes{Partitions: []string{"gpu"}}, Shares: shares},
-		Steering: Steering{Settings: steer.Settings{Enabled: true, Policy: steer.Defaults}, Helm: &steer.Helm{}, Slurm: a},
-		Sizing:   Sizing{Sizes: sizes, Slurm: a},
+		Order:    order.Feature{Settings: order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: plan.Classes{Partitions: []string{"gpu"}}, Shares: shares}},
+		Steering: steer.Feature{Settings: steer.Settings{Enabled: true, Rule: steer.Defaults}, Memory: &steer.Memory{}, Slurm: a},
+		Sizing:   size.Feature{Sizes: sizes, Slurm: a},
 	}
 	return a, set
 }
@@ -97,8 +97,8 @@ func TestSteeringForgetsPins(t *testing.T) {
 	a, set := steerable()
 	h, id := cluster.NewHistory(), slurmplug.Plain(1)
 	a.place.Required = "v100-1"
-	f := &slurm{jobs: map[cluster.JobID]evict.Sight{id: {Job: a.snapshot.Jobs[0], ReqNodes: "v100-1"}}}
-	set.Evictions = Evictions{Slurm: f, Recorder: f, Journal: evict.NewJournal()}
+	f := &fakeSlurm{jobs: map[cluster.JobID]evict.Sight{id: {Job: a.snapshot.Jobs[0], ReqNodes: "v100-1"}}}
+	set.Evictions = evict.Feature{Slurm: f, Recorder: f, Journal: evict.NewJournal()}
 	set.Evictions.Journal.Claims = []evict.Claim{{Number: 1, Job: id, RawID: 1, User: "ann", State: evict.Started, Pin: "v100-1", Ended: start}}
 	step := func() (steered bool) {
 		a.written = nil

@@ -11,13 +11,13 @@ import (
 )
 
 // allocation is how this cycle divides the GPUs' time.
-func (d *Daemon) allocation() allocate.AllocationSettings {
+func (d *Daemon) allocation() allocate.Settings {
 	set := d.Config.AllocationSettings()
 	set.Table = d.table
 	if d.Config.Speeds.History > 0 {
 		set.Knowledge = d.school.last.Knowledge
 	}
-	set.Trouble, set.Accounts = d.keepProblem, d.parts.of
+	set.OnFailure, set.Accounts = d.keepProblem, d.parts.of
 	return set
 }
 

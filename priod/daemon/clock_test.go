@@ -117,10 +117,10 @@ func TestReloadWithoutFile(t *testing.T) {
 // kept until it is that late.
 func TestRivalAcrossAClockStep(t *testing.T) {
 	now := time.Now()
-	seen := func(value int64, replaced bool) []order.Stranger {
-		var all []order.Stranger
+	seen := func(value int64, replaced bool) []order.PeerValue {
+		var all []order.PeerValue
 		for id := range uint32(2) {
-			all = append(all, order.Stranger{Job: slurmplug.Plain(id + 1), Replaced: replaced, Written: cluster.Written{Value: value}})
+			all = append(all, order.PeerValue{Job: slurmplug.Plain(id + 1), Replaced: replaced, Written: cluster.Written{Value: value}})
 		}
 		return all
 	}

@@ -22,6 +22,7 @@ import (
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/evict"
 	"slurmprio/priod/live"
+	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/size"
 	"slurmprio/priod/steer"
@@ -63,8 +64,8 @@ type Store interface {
 type Slurm interface {
 	plan.Slurm
 	evict.Slurm
-	cycle.Asker
-	cycle.Measurer
+	size.Asker
+	size.Measurer
 	UseReader
 	// Past returns the runs that accounting knows of a span of time.
 	Past(ctx context.Context, since, until time.Time) ([]cluster.PastRun, error)
@@ -74,7 +75,7 @@ type Slurm interface {
 	// command lines. It may be called beside the other methods.
 	Stays(ctx context.Context, since, until time.Time, steps *regexp.Regexp) ([]speed.Stay, error)
 	// Places is for cycle.Steering.
-	Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]steer.Place, error)
+	Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]cluster.Place, error)
 	// Controllers, Answers and Identity are those of live.Cluster.
 	Controllers(context.Context) ([]slurmplug.Controller, error)
 	Answers(context.Context) error
@@ -101,9 +102,9 @@ type Daemon struct {
 	history *cluster.History
 	journal *evict.Journal
 	ledger  *allocate.Ledger
-	helm    steer.Helm
-	rounds  cycle.Rounds
-	vetoes  cycle.Vetoes
+	steered steer.Memory
+	rounds  evict.Rounds
+	vetoes  evict.Vetoes
 	school  school
 	sizes   size.Sizes
 	memory  size.GiveBack
@@ -246,7 +247,7 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 	if d.clock.now == nil {
 		d.clock.now = time.Now
 	}
-	d.vetoes = cycle.Vetoes{}
+	d.vetoes = evict.Vetoes{}
 	d.health = newHealth()
 	d.metrics = newMetrics(d.Version, d.health)
 	if d.history, err = d.Store.Load(ctx); err != nil {
@@ -297,7 +298,7 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 	d.fill(ctx, now)
 	d.readAccounts(ctx)
 	begun, current, took := time.Now(), "", map[string]time.Duration{}
-	set := cycle.Settings{Decide: d.Config.Decide(), Hold: hold, Stage: func(next string) {
+	set := cycle.Settings{Order: order.Feature{Settings: d.Config.Decide()}, Hold: hold, Stage: func(next string) {
 		now := time.Now()
 		if current != "" {
 			took[current] += now.Sub(begun)
@@ -312,14 +313,13 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 	if d.Config.Cycle.FollowController {
 		slurm = follower{d.slurm, d}
 	}
-	set.Evictions = d.evictions()
 	d.rounds.Settings = d.Config.RoundSettings()
-	set.Rounds = &d.rounds
-	set.Ledger, set.Allocation = d.ledger, d.allocation()
-	set.Steering = cycle.Steering{Settings: d.Config.Steer(), Helm: &d.helm, Slurm: d.slurm}
+	set.Evictions = d.evictions()
+	set.Allocation = allocate.Feature{Ledger: d.ledger, Settings: d.allocation()}
+	set.Steering = steer.Feature{Settings: d.Config.Steer(), Memory: &d.steered, Slurm: d.slurm}
 	set.Sizing = d.sizing(ctx, now)
 	d.memory.Set(d.Config.GiveBack())
-	set.GiveBack = cycle.GiveBack{Memory: &d.memory, Slurm: d.slurm}
+	set.Memory = size.MemoryFeature{GiveBack: &d.memory, Slurm: d.slurm}
 	result, err = cycle.Step(ctx, slurm, d.Store, d.history, set)
 	if err != nil && d.unfit != "" {
 		err = fmt.Errorf("%s: %w", d.unfit, err) // it may be why the read failed
@@ -328,7 +328,7 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 	if err != nil {
 		d.acting, d.looked = false, false // another host may have acted by the next cycle
 	} else {
-		d.rivals(result.Strangers, result.Snapshot.At)
+		d.rivals(result.PeerValues, result.Snapshot.At)
 	}
 	return result, took["observe"], err
 }

@@ -19,7 +19,6 @@ import (
 	"slurmprio/priod/evict"
 	"slurmprio/priod/live"
 	"slurmprio/priod/plan"
-	"slurmprio/priod/steer"
 	"slurmprio/priod/store"
 	"slurmprio/priod/workload/speed"
 	"slurmprio/slurmplug"
@@ -138,7 +137,7 @@ func (f *fake) Peaks(context.Context, []*cluster.Job) (map[cluster.JobID]int64, 
 }
 func (f *fake) Excluded(context.Context, evict.Target) (string, error) { return "", nil }
 func (f *fake) AtOnce(context.Context, evict.Target) (int, error)      { return 0, nil }
-func (f *fake) Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]steer.Place, error) {
+func (f *fake) Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]cluster.Place, error) {
 	return nil, nil
 }
 func (f *fake) Do(context.Context, []evict.Command) []evict.Result { return nil }

@@ -6,20 +6,19 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/cycle"
 	"slurmprio/priod/evict"
 )
 
 // evictions is what a cycle needs to make room.
-func (d *Daemon) evictions() cycle.Evictions {
+func (d *Daemon) evictions() evict.Feature {
 	slurm := evict.Slurm(d.slurm)
 	if d.Config.Cycle.FollowController {
 		slurm = evictor{d.slurm, d}
 	}
 	set := d.Config.Eviction()
 	set.Since = d.since
-	return cycle.Evictions{
-		Settings: set, Slurm: slurm, Journal: d.journal, Recorder: d.Store, Told: d.told, Vetoes: d.vetoes,
+	return evict.Feature{
+		Settings: set, Slurm: slurm, Journal: d.journal, Recorder: d.Store, OnChange: d.told, Vetoes: d.vetoes, Rounds: &d.rounds,
 	}
 }
 
@@ -44,7 +43,7 @@ func (d *Daemon) tend(ctx context.Context) (pause time.Duration, more bool) {
 }
 
 // told logs each step of a claim or an eviction.
-func (d *Daemon) told(e cycle.Event) {
+func (d *Daemon) told(e evict.Event) {
 	if c := e.Claim; c != nil {
 		if e.Before == string(c.State) {
 			return // the pin alone

@@ -29,7 +29,7 @@ type rival struct {
 }
 
 // cycle takes in the strangers of one cycle; true when a rival shows itself.
-func (r *rival) cycle(strangers []order.Stranger, at time.Time) (found bool) {
+func (r *rival) cycle(strangers []order.PeerValue, at time.Time) (found bool) {
 	values := make(map[cluster.JobID]int64, len(strangers))
 	replaced := 0
 	for _, x := range strangers {
@@ -59,7 +59,7 @@ func (r *rival) reset() { *r = rival{} }
 
 // rivals looks for another priod in what a cycle saw, and stops this one when
 // it came second. While priod is paused whoever writes is no rival.
-func (d *Daemon) rivals(strangers []order.Stranger, at time.Time) {
+func (d *Daemon) rivals(strangers []order.PeerValue, at time.Time) {
 	found := d.paused == "" && d.rival.cycle(strangers, at)
 	d.metrics.rival.Set(0)
 	if d.rival.found || store.ByDaemon(d.paused) {

@@ -7,8 +7,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"slurmprio/priod/config"
-	"slurmprio/priod/cycle"
 	"slurmprio/priod/live"
+	"slurmprio/priod/size"
 	"slurmprio/priod/workload/sensitivity"
 )
 
@@ -34,7 +34,7 @@ type pastUses struct {
 }
 
 // sizing is what this cycle needs to size waiting jobs.
-func (d *Daemon) sizing(ctx context.Context, now time.Time) cycle.Sizing {
+func (d *Daemon) sizing(ctx context.Context, now time.Time) size.Feature {
 	set := d.Config.Sizes()
 	set.Table = d.table
 	if set.Enabled && d.Config.Speeds.History > 0 {
@@ -48,7 +48,7 @@ func (d *Daemon) sizing(ctx context.Context, now time.Time) cycle.Sizing {
 		set.Unread = !d.single && d.uses.unread()
 	}
 	d.sizes.Set(set)
-	return cycle.Sizing{Sizes: &d.sizes, Slurm: d.slurm}
+	return size.Feature{Sizes: &d.sizes, Slurm: d.slurm}
 }
 
 // learnUse takes in what accounting has answered, and asks again when it is time.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"slurmprio/priod/config"
-	"slurmprio/priod/cycle"
+	"slurmprio/priod/evict"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 )
@@ -61,7 +61,7 @@ func (d *Daemon) follow(ctx context.Context) error {
 	case err != nil:
 		d.acting, d.looked = false, false
 		if standing(err) != "" {
-			d.since, d.rounds = time.Time{}, cycle.Rounds{}
+			d.since, d.rounds = time.Time{}, evict.Rounds{}
 		}
 		return err
 	case !d.acting && !d.looked:

@@ -12,7 +12,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
-	"slurmprio/priod/cycle"
+	"slurmprio/priod/evict"
 	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/store"
@@ -119,7 +119,7 @@ func TestStandsByAndTakesOver(t *testing.T) {
 		if c.acts && d.since != began {
 			t.Errorf("%d: a ping that timed out moves since when it acts", i)
 		}
-		if c.standby != "" && !reflect.DeepEqual(d.rounds, cycle.Rounds{}) {
+		if c.standby != "" && !reflect.DeepEqual(d.rounds, evict.Rounds{}) {
 			t.Errorf("%d: a round that ended while the other priod acted would count: %+v", i, d.rounds)
 		}
 		if read, wrote := f.reads > reads, len(f.applied) > writes; read != c.acts || wrote != c.acts {
@@ -250,9 +250,9 @@ func TestWriteUnderWayEndsWhenTheControllerMoves(t *testing.T) {
 	})
 }
 
-func strangers(replaced bool, value int64, ids ...uint32) (out []order.Stranger) {
+func strangers(replaced bool, value int64, ids ...uint32) (out []order.PeerValue) {
 	for _, id := range ids {
-		out = append(out, order.Stranger{Job: slurmplug.Plain(id), Written: cluster.Written{Value: value}, Replaced: replaced})
+		out = append(out, order.PeerValue{Job: slurmplug.Plain(id), Written: cluster.Written{Value: value}, Replaced: replaced})
 	}
 	return out
 }
@@ -260,16 +260,16 @@ func strangers(replaced bool, value int64, ids ...uint32) (out []order.Stranger)
 func TestRival(t *testing.T) {
 	at := time.Now()
 	for name, c := range map[string]struct {
-		cycles [][]order.Stranger
+		cycles [][]order.PeerValue
 		every  time.Duration
 		found  bool
 	}{
-		"values that stay are seen once":  {[][]order.Stranger{strangers(false, 5, 1), strangers(true, 5, 1, 2, 3), strangers(true, 5, 1, 2, 3)}, time.Second, false},
-		"again and again":                 {[][]order.Stranger{nil, strangers(true, 5, 1, 2), strangers(true, 5, 1, 2, 3)}, time.Second, true},
-		"the same jobs, other values":     {[][]order.Stranger{nil, strangers(true, 5, 1, 2), strangers(true, 6, 1, 2)}, time.Second, true},
-		"what was there is no attack":     {[][]order.Stranger{strangers(true, 5, 1, 2, 3, 4), strangers(true, 5, 1, 2, 3, 4)}, time.Second, false},
-		"jobs it never wrote are no loss": {[][]order.Stranger{nil, strangers(false, 5, 1, 2), strangers(false, 5, 1, 2, 3, 4)}, time.Second, false},
-		"once in an hour is an operator":  {[][]order.Stranger{nil, strangers(true, 5, 1, 2), strangers(true, 5, 1, 2, 3)}, time.Hour, false},
+		"values that stay are seen once":  {[][]order.PeerValue{strangers(false, 5, 1), strangers(true, 5, 1, 2, 3), strangers(true, 5, 1, 2, 3)}, time.Second, false},
+		"again and again":                 {[][]order.PeerValue{nil, strangers(true, 5, 1, 2), strangers(true, 5, 1, 2, 3)}, time.Second, true},
+		"the same jobs, other values":     {[][]order.PeerValue{nil, strangers(true, 5, 1, 2), strangers(true, 6, 1, 2)}, time.Second, true},
+		"what was there is no attack":     {[][]order.PeerValue{strangers(true, 5, 1, 2, 3, 4), strangers(true, 5, 1, 2, 3, 4)}, time.Second, false},
+		"jobs it never wrote are no loss": {[][]order.PeerValue{nil, strangers(false, 5, 1, 2), strangers(false, 5, 1, 2, 3, 4)}, time.Second, false},
+		"once in an hour is an operator":  {[][]order.PeerValue{nil, strangers(true, 5, 1, 2), strangers(true, 5, 1, 2, 3)}, time.Hour, false},
 	} {
 		var r rival
 		for i, s := range c.cycles {

@@ -46,8 +46,8 @@ func BenchmarkEndRound(b *testing.B) {
 	}
 	x.round.Policy.Pay = 5
 	for b.Loop() {
-		if r := x.end(); r.Takers[0].Why != preemption.Why(yield.NoGain) {
-			b.Fatal(r.Takers[0])
+		if r := x.end(); r.Waiting[0].Why != preemption.Why(yield.NoGain) {
+			b.Fatal(r.Waiting[0])
 		}
 	}
 }

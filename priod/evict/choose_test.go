@@ -94,7 +94,7 @@ func TestChoosesTheCheapest(t *testing.T) {
 	s.journal.Number(&c.Turn)
 	want := Claim{
 		Number: 1, Purpose: ForTrial, Job: slurmplug.Plain(10), RawID: 10, User: "bob", GPUs: 2, Wait: time.Minute, State: Planned, Pin: "n2", At: at, Changed: at,
-		Shares: []Share{{"n2", 2, 2, 100}},
+		Shares: []ClaimShare{{"n2", 2, 2, 100}},
 	}
 	if !reflect.DeepEqual(c.Turn.Claims[0], want) {
 		t.Errorf("%+v", c.Turn.Claims[0])
@@ -113,7 +113,7 @@ func TestChoosesTheCheapest(t *testing.T) {
 	if reasons[1] != preemption.Dearer || reasons[2] != preemption.Victim {
 		t.Errorf("%v", reasons)
 	}
-	s.journal.Take(&c.Turn)
+	s.journal.Update(&c.Turn)
 	if why, victims := s.why(10); why != preemption.Claimed || victims != nil {
 		t.Errorf("asked again: %s %v", why, victims)
 	}
@@ -268,7 +268,7 @@ func TestPreferredNodes(t *testing.T) {
 	s.runs(2, 2, 4, func(j *cluster.Job) { j.Tag.Signal = "" }) // loses an hour of work
 	s.runs(3, 3, 2)
 	s.waits(10, 4, func(j *cluster.Job) { j.Prefer = "ib" })
-	s.journal.See(s.Nodes)
+	s.journal.SetNodes(s.Nodes)
 	c := s.choose()
 	if len(c.Turn.Claims) != 1 || c.Turn.Claims[0].Pin != "n2" {
 		t.Fatalf("%+v", c.Turn)
@@ -284,7 +284,7 @@ func TestPreferredNodes(t *testing.T) {
 	if why, victims := s.why(10); why != preemption.Fits || victims != nil {
 		t.Errorf("%s: %v leave, while n3 has room", why, victims)
 	}
-	s.journal.Claims = []Claim{{Number: 1, Job: slurmplug.Plain(11), State: Planned, Shares: []Share{{"n3", 2, 2, 200}}}}
+	s.journal.Claims = []Claim{{Number: 1, Job: slurmplug.Plain(11), State: Planned, Shares: []ClaimShare{{"n3", 2, 2, 200}}}}
 	if why, _ := s.why(10); why != preemption.Evicts {
 		t.Errorf("%s, while the room on n3 is claimed", why)
 	}
@@ -298,7 +298,7 @@ func TestFloodOfTrials(t *testing.T) {
 		s.runs(uint32(n+1), n+1, 4) // each costs 244 GPU-seconds
 	}
 	s.set.Policy.Limits.PerOwner = 500.0 / 3600
-	for id := range uint32(2 * considered) {
+	for id := range uint32(2 * maxTrials) {
 		s.waits(100+id, 4)
 	}
 	s.waits(900, 4, func(j *cluster.Job) { j.User = "carol" })
@@ -306,7 +306,7 @@ func TestFloodOfTrials(t *testing.T) {
 	for range 2 {
 		c := s.choose()
 		s.journal.Number(&c.Turn)
-		s.journal.Take(&c.Turn)
+		s.journal.Update(&c.Turn)
 		for _, c := range c.Turn.Claims {
 			room[c.User]++
 		}
@@ -359,7 +359,7 @@ func TestLearnsHowJobsLeave(t *testing.T) {
 	set := &Settings{Grace: 30 * time.Second}
 	expect := func(grace, unsaved float64) {
 		t.Helper()
-		if g, u := j.learned().expect(job, set, 3900); g != grace || u != unsaved {
+		if g, u := j.leavingByUser().expect(job, set, 3900); g != grace || u != unsaved {
 			t.Errorf("grace %g, unsaved %g; want %g, %g", g, u, grace, unsaved)
 		}
 	}
@@ -392,7 +392,7 @@ func TestWholeNodes(t *testing.T) {
 	if why, victims := s.why(50); why != preemption.Evicts || fmt.Sprint(victims) != "[10 11]" {
 		t.Errorf("%s %v", why, victims)
 	}
-	if c := s.choose(); !reflect.DeepEqual(c.Turn.Claims[0].Shares, []Share{{"n1", 4, 16, 100}}) {
+	if c := s.choose(); !reflect.DeepEqual(c.Turn.Claims[0].Shares, []ClaimShare{{"n1", 4, 16, 100}}) {
 		t.Errorf("%+v", c.Turn.Claims[0])
 	}
 	s.Jobs[0].Tag = jobtag.Tag{}

@@ -1,32 +1,50 @@
-// Package evict makes room on a real Slurm: for trial-and-error (TE) jobs, and
-// at the end of a round for best-effort (BE) jobs that are owed their GPUs. Two
-// state machines, each a pure transition from the journal's rows, what Slurm
-// shows now and the time, to the next rows and the commands that follow them:
+// Package evict makes room on a real Slurm: for trial-and-error (TE) jobs, an idea of
+// FitGpp (Yabuuchi et al., OpML 2019), and at the end of a round for best-effort (BE)
+// jobs that are owed a GPU type. Only jobs whose owners agreed are evicted.
 //
-//	claim     planned -> holding -> started, or released: one waiting job's place
+// A claim is the place that is kept for one waiting job, and an eviction is one run of
+// one victim that leaves for it. Both are rows of a journal, and both are state
+// machines:
+//
+//	claim     planned -> holding -> started, or released
 //	eviction  recorded -> signalled -> left -> requeued -> restored -> done, or
-//	          called off: one victim's one run
+//	          called off
 //
-// A row is saved before its command goes out, and a command goes out only while
-// Slurm still shows the run that the row names (start time and restarts). So
-// whoever reads the journal after a crash goes on where it ends: a signal may
-// come twice, an eviction never.
+// A transition is a pure function of the journal's rows, what Slurm shows now and the
+// time; it returns the changed rows and the commands that follow from them. A row is
+// saved before its command is sent, and a command is sent only while Slurm still shows
+// the run that the row names (by start time and restarts). So a priod that starts after
+// a crash goes on where the journal ends: a signal may be sent twice, but no job is
+// evicted twice.
 //
-// Once signalled, a victim is always carried to the end of its eviction, even
-// when the waiting job goes away: it may have saved its state and wait to be ended.
-// Its begin time is given back only when the claim is settled, so that it does
-// not take back the place that it left.
+// A victim that was signalled is always carried to the end of its eviction, even when
+// the waiting job goes away: it may have saved its state and wait to be ended. It may
+// start again only when the claim has ended, so that it does not take back the place
+// that it left.
+//
+// Who leaves for whom:
+//   - settings.go: settings, and who agreed
+//   - choose.go: a cycle's choice for TE jobs, by package preemption
+//   - candidates.go: the running jobs; leaving.go: how long they take to leave, from
+//     experience
+//   - trials.go: the TE jobs that wait; shadow.go: when they would start without
+//     evictions
+//   - rounds.go: the choice at the end of a round, by package yield
+//   - check.go: the closer look at the chosen jobs, and what it rules out
+//   - reasons.go: reasons, and their words for explain
+//
+// How they leave:
+//   - eviction.go: the rows; journal.go: all rows that are known
+//   - tend.go: looks at Slurm, one transition, commands, and again; feature.go and
+//     round_end.go: how evictions take part in a cycle
+//   - transition.go: one step of all rows; claim.go, victim.go: the states of each
+//   - slurm.go: what is asked of Slurm, and the commands
 package evict
 
 import (
-	"context"
-	"fmt"
-	"regexp"
-	"slices"
 	"time"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/slurmplug"
 )
 
 // ClaimState is where a claim stands.
@@ -36,7 +54,7 @@ type ClaimState string
 const (
 	Planned  ClaimState = "planned"  // its victims have not all left
 	Holding  ClaimState = "holding"  // the room is there, the job has not started
-	Started  ClaimState = "started"  //
+	Started  ClaimState = "started"  // the job runs
 	Released ClaimState = "released" // Reason says why
 )
 
@@ -49,15 +67,15 @@ const (
 	ForRound Purpose = "round" // a BE job gets the GPU type that it is owed
 )
 
-// Share is what a claim takes of one node.
-type Share struct {
+// ClaimShare is what a claim takes of one node.
+type ClaimShare struct {
 	Node  string `json:"node"`
 	GPUs  int    `json:"gpus"`
 	CPUs  int    `json:"cpus"`
 	MemMB int64  `json:"mem_mb"`
 }
 
-// Claim is one waiting job's demand for a place.
+// Claim is the place that is kept for one waiting job.
 type Claim struct {
 	Number  int64
 	Purpose Purpose
@@ -65,17 +83,17 @@ type Claim struct {
 	RawID   uint32 // an id by which Slurm finds the job's record
 	User    string
 	GPUs    int
-	Shares  []Share
-	Wait    time.Duration // promised, until the last victim has left
+	Shares  []ClaimShare
+	Wait    time.Duration // until the last victim has left, as it was expected
 	State   ClaimState
 	Reason  string
 	Pin     string    // the nodes written into the job's ReqNodeList; "": none, or taken back
 	Resv    string    // the reservation that keeps others off the nodes until all victims have left; "": none, or deleted
-	ResvAt  time.Time // it was created
-	At      time.Time // recorded
+	ResvAt  time.Time // when the reservation was created
+	At      time.Time // when it was recorded
 	Changed time.Time
-	Room    time.Time // the last victim had left
-	Ended   time.Time // started, as Slurm says, or released
+	Room    time.Time // when the last victim had left
+	Ended   time.Time // when the job started, as Slurm says, or the claim was released
 }
 
 // Open tells whether the claim still keeps a place.
@@ -107,17 +125,17 @@ const (
 // States are all of them.
 var States = []State{Recorded, Signalled, Left, Requeued, Restored, Done, CalledOff}
 
-// How says how a victim left.
+// How says in which way a victim left.
 type How string
 
 // The ways to leave.
 const (
 	Exited    How = "exited"    // by itself, because of the signal
-	Finished  How = "finished"  // exit status 0, which Settings.ZeroEnds takes for the end of its work, or Slurm forgot it
+	Finished  How = "finished"  // with exit status 0, and by Settings.ZeroEnds that is the end of its work, or Slurm no longer knows it
 	Forced    How = "forced"    // by the requeue at the end of its grace
 	Returned  How = "requeued"  // its owner, itself or Slurm put it back into the queue
-	Ended     How = "ended"     // cancelled, out of time or memory: an end of its own
-	Forgotten How = "forgotten" // Slurm knew it no more when priod looked
+	Ended     How = "ended"     // cancelled, out of time or out of memory, whatever the signal did
+	Forgotten How = "forgotten" // Slurm no longer knew it when priod looked
 )
 
 // Eviction is one run of one victim that makes room. Costs are in GPU-seconds.
@@ -126,22 +144,22 @@ type Eviction struct {
 	Job           cluster.JobID
 	RawID         uint32
 	User          string
-	Start         time.Time // with Restarts: the run
+	Start         time.Time // Start and Restarts name the run
 	Restarts      int
 	GPUs          int
 	Signal        string // as the tag says it; "": TERM to all of the job
 	Grace         time.Duration
-	Eligible      time.Time     // before the eviction
+	Eligible      time.Time     // the eligible time before the eviction
 	Unsaved       time.Duration // work at risk when recorded
 	Restart       time.Duration // what starting again is taken to cost
 	Promised      float64       // cost as it was expected
-	Paid          float64       // cost as it came, once it has left
+	Paid          float64       // cost as it turned out, once it has left
 	State         State
 	Reason        string
 	How           How
 	ExitCode      int
 	ExitSignal    int
-	Tries         int // of the command of this state, without success so far
+	Tries         int // how often the command of this state failed so far
 
 	At                                                 time.Time // recorded
 	SignalledAt, LeftAt, RequeuedAt, RestoredAt, Ended time.Time
@@ -156,54 +174,7 @@ func (e *Eviction) Leaving() bool { return e.State == Recorded || e.State == Sig
 // Counts tells whether the victim was told to leave: others cost nothing.
 func (e *Eviction) Counts() bool { return e.State != CalledOff || !e.SignalledAt.IsZero() }
 
-// Sight is a job as Slurm shows it now.
-type Sight struct {
-	cluster.Job
-	Gone               bool   // slurmctld does not know the job; what follows is of its last run, by accounting
-	Final              string // the state in which it ended: "COMPLETED"; "" when it has not
-	ExitCode, ExitedBy int    // of a run that ended: status and signal
-	CanRequeue         bool   // a batch job that Slurm may put back into the queue
-	Expedites          bool   // and one that then starts before all others (sbatch --requeue=expedite)
-	OnHold             bool   // while it runs: once it is back in the queue, even its owner may not release it
-	ReqNodes           string
-	End                time.Time // of one that is Gone
-}
-
-// Verb is what a command does.
-type Verb string
-
-// The commands.
-const (
-	Signal  Verb = "signal"
-	Requeue Verb = "requeue" // and sets the begin time, if Value names one
-	Begin   Verb = "begin"   // lets a requeued victim start, now or later
-	Pin     Verb = "pin"     // names the nodes of the claim in the waiting job's request
-	Unpin   Verb = "unpin"
-	Reserve Verb = "reserve" // keeps the nodes of a claim from everybody; ends by itself
-	Free    Verb = "free"    // deletes the reservation
-)
-
-// Command is one write to one job, for one row.
-type Command struct {
-	Verb            Verb
-	Job             cluster.JobID
-	SLUID           string // of the run that was seen, as in cluster.Job
-	Claim, Eviction int64  // the row: one of both
-	Value           string
-	Nodes           string        // of Reserve, as a host list
-	For             time.Duration // Reserve ends by itself after that
-	User            string        // of Reserve: the waiting job's
-	First           bool          // no signal can have been sent before
-}
-
-// Result is what became of a command.
-type Result struct {
-	Command
-	Status  slurmplug.Status
-	Message string
-}
-
-// Turn is what one transition comes to: rows to save first, then commands.
+// Turn is the outcome of one transition: rows to save first, then commands to send.
 type Turn struct {
 	Claims    []Claim
 	Evictions []Eviction
@@ -212,216 +183,3 @@ type Turn struct {
 
 // Empty tells whether there is nothing to save.
 func (t *Turn) Empty() bool { return len(t.Claims)+len(t.Evictions) == 0 }
-
-// Memory is how long ended rows stay in the journal: limits, learned graces and
-// second claims look at them.
-const Memory = 7 * 24 * time.Hour
-
-// Journal is what is known of claims and evictions, by number.
-type Journal struct {
-	Claims                  []Claim
-	Evictions               []Eviction
-	Times                   map[cluster.JobID]int // evictions of each job in its life
-	LastClaim, LastEviction int64                 // numbers given
-
-	nodes []cluster.Node // as See was told
-}
-
-// NewJournal returns an empty one.
-func NewJournal() *Journal { return &Journal{Times: map[cluster.JobID]int{}} }
-
-// Blank tells whether nothing is known, as long as nobody was ever evicted.
-func (j *Journal) Blank() bool { return len(j.Claims)+len(j.Evictions) == 0 }
-
-// Claim returns the claim of a number, nil when it is forgotten.
-func (j *Journal) Claim(number int64) *Claim {
-	at, ok := slices.BinarySearchFunc(j.Claims, number, func(c Claim, n int64) int { return int(c.Number - n) })
-	if !ok {
-		return nil
-	}
-	return &j.Claims[at]
-}
-
-// Eviction returns the eviction of a number, nil when it is forgotten.
-func (j *Journal) Eviction(number int64) *Eviction {
-	at, ok := slices.BinarySearchFunc(j.Evictions, number, func(e Eviction, n int64) int { return int(e.Number - n) })
-	if !ok {
-		return nil
-	}
-	return &j.Evictions[at]
-}
-
-var reservation = regexp.MustCompile(`^priod_[0-9]+_[0-9]+$`)
-
-// IsReservation tells whether a reservation is named as Number names them.
-func IsReservation(name string) bool { return reservation.MatchString(name) }
-
-// Number gives the rows of new claims their numbers; each eviction's Claim is
-// the index of its claim until then.
-func (j *Journal) Number(t *Turn) {
-	for i := range t.Claims {
-		c := &t.Claims[i]
-		c.Number = j.LastClaim + int64(i) + 1
-		if c.Resv != "" {
-			c.Resv = fmt.Sprintf("priod_%d_%d", c.Number, c.At.Unix())
-		}
-	}
-	for i := range t.Evictions {
-		e := &t.Evictions[i]
-		e.Number, e.Claim = j.LastEviction+int64(i)+1, t.Claims[e.Claim].Number
-	}
-}
-
-// Take takes in rows that are saved.
-func (j *Journal) Take(t *Turn) {
-	for _, c := range t.Claims {
-		if old := j.Claim(c.Number); old != nil {
-			*old = c
-			continue
-		}
-		j.Claims = append(j.Claims, c)
-		j.LastClaim = max(j.LastClaim, c.Number)
-	}
-	for _, e := range t.Evictions {
-		old := j.Eviction(e.Number)
-		counted := old != nil && !old.SignalledAt.IsZero()
-		switch counts := !e.SignalledAt.IsZero(); {
-		case counts && !counted:
-			j.Times[e.Job]++
-		case counted && !counts:
-			j.Times[e.Job]--
-		}
-		if old != nil {
-			*old = e
-			continue
-		}
-		j.Evictions = append(j.Evictions, e)
-		j.LastEviction = max(j.LastEviction, e.Number)
-	}
-}
-
-// Forget drops what ended longer ago than Memory, and then the counts of jobs that are
-// not in the queue: one that failed may come back. A claim stays as long as one of its
-// evictions is open.
-func (j *Journal) Forget(now time.Time, present func(cluster.JobID) bool) {
-	before := now.Add(-Memory)
-	j.Evictions = slices.DeleteFunc(j.Evictions, func(e Eviction) bool { return !e.Open() && e.Ended.Before(before) })
-	known, made := map[cluster.JobID]bool{}, map[int64]bool{}
-	for i := range j.Evictions {
-		e := &j.Evictions[i]
-		known[e.Job] = true
-		made[e.Claim] = made[e.Claim] || e.Open()
-	}
-	j.Claims = slices.DeleteFunc(j.Claims, func(c Claim) bool {
-		return !c.Open() && c.Pin == "" && c.Resv == "" && !made[c.Number] && c.Ended.Before(before)
-	})
-	for id := range j.Times {
-		if !known[id] && !present(id) {
-			delete(j.Times, id)
-		}
-	}
-}
-
-// Urgent lists the jobs that something waits for, each once: those to look at
-// between two cycles.
-func (j *Journal) Urgent() (jobs []Target) {
-	for i := range j.Claims {
-		if c := &j.Claims[i]; c.Open() || c.Resv != "" {
-			jobs = append(jobs, Target{c.Job, c.RawID})
-		}
-	}
-	for i := range j.Evictions {
-		if e := &j.Evictions[i]; e.Open() && e.State != Restored {
-			jobs = append(jobs, Target{e.Job, e.RawID})
-		}
-	}
-	return unique(jobs)
-}
-
-// Idle lists the others of which something is still to come: victims that wait
-// in the queue, and jobs that are pinned to a place that no claim keeps any more.
-func (j *Journal) Idle() (waiting, pinned []Target) {
-	for i := range j.Claims {
-		if c := &j.Claims[i]; !c.Open() && c.Pin != "" {
-			pinned = append(pinned, Target{c.Job, c.RawID})
-		}
-	}
-	for i := range j.Evictions {
-		if e := &j.Evictions[i]; e.State == Restored {
-			waiting = append(waiting, Target{e.Job, e.RawID})
-		}
-	}
-	return unique(waiting), unique(pinned)
-}
-
-// Pins tells whether a job's request may still name the place of one of its claims.
-func (j *Journal) Pins(id cluster.JobID) bool {
-	return j != nil && slices.ContainsFunc(j.Claims, func(c Claim) bool { return c.Job == id && c.Pin != "" })
-}
-
-// Taken counts the places that tasks of an array take: those that run, and those that
-// wait with a claim.
-func (j *Journal) Taken(array uint32, s *cluster.Snapshot) (n int) {
-	running := map[cluster.JobID]bool{}
-	for i := range s.Jobs {
-		if x := &s.Jobs[i]; x.ID.ID == array && (x.State == cluster.Running || x.State == cluster.Suspended) {
-			running[x.ID] = true
-		}
-	}
-	n = len(running)
-	for i := range j.Claims {
-		if c := &j.Claims[i]; c.Open() && c.Job.ID == array && !running[c.Job] {
-			n++
-		}
-	}
-	return n
-}
-
-// Target is a job to look at and an id by which Slurm finds its record.
-type Target struct {
-	Job   cluster.JobID
-	RawID uint32
-}
-
-func unique(jobs []Target) []Target {
-	slices.SortFunc(jobs, func(a, b Target) int { return a.Job.Compare(b.Job) })
-	return slices.CompactFunc(jobs, func(a, b Target) bool { return a.Job == b.Job })
-}
-
-// Mark tells History who goes first among TE and among BE jobs, and which nodes are
-// reserved meanwhile.
-func (j *Journal) Mark(h *cluster.History) {
-	h.Claiming, h.Returning, h.Reserved = map[cluster.JobID]bool{}, map[cluster.JobID]bool{}, map[string]bool{}
-	for i := range j.Claims {
-		c := &j.Claims[i]
-		if c.Open() {
-			h.Claiming[c.Job] = true
-		}
-		if c.Resv != "" { // it may outlive the claim until its deletion is seen to
-			for _, node := range c.Nodes() {
-				h.Reserved[node] = true
-			}
-		}
-	}
-	for i := range j.Evictions {
-		switch e := &j.Evictions[i]; e.State {
-		case Left, Requeued, Restored:
-			if c := j.Claim(e.Claim); c == nil || c.Purpose != ForRound { // who has had more than its due goes back to its place
-				h.Returning[e.Job] = true
-			}
-		}
-	}
-}
-
-// Slurm is a cluster on which jobs can be told to leave.
-type Slurm interface {
-	// Look shows single jobs as they are now. A job that Slurm does not know is
-	// Gone; one that cannot be trusted is missing, and makes an error.
-	Look(context.Context, []Target) (map[cluster.JobID]Sight, error)
-	// Excluded are the nodes that a waiting job refuses, as a host list.
-	Excluded(context.Context, Target) (string, error)
-	// AtOnce is how many tasks of a task's array may run at a time; 0: any number.
-	AtOnce(context.Context, Target) (int, error)
-	// Do sends commands in order and returns one result for each.
-	Do(context.Context, []Command) []Result
-}

@@ -72,11 +72,11 @@ func newModel(t *rapid.T) *model {
 	m.trial.Sight = Sight{Job: cluster.Job{ID: slurmplug.Plain(9), User: "bob", State: cluster.Pending, Priority: 1, GPUs: need, Tag: jobtag.Tag{Type: "te"}}, CanRequeue: true}
 	m.jobs[m.trial.ID] = m.trial
 	turn.Claims = []Claim{{
-		Job: m.trial.ID, User: "bob", GPUs: need, State: Planned, At: m.time(), Changed: m.time(), Shares: []Share{{Node: "n1", GPUs: need}},
+		Job: m.trial.ID, User: "bob", GPUs: need, State: Planned, At: m.time(), Changed: m.time(), Shares: []ClaimShare{{Node: "n1", GPUs: need}},
 		Pin: rapid.SampledFrom([]string{"", "n1"}).Draw(t, "pin"), Resv: rapid.SampledFrom([]string{"", "yes"}).Draw(t, "reserve"),
 	}}
 	m.disk.Number(&turn)
-	m.disk.Take(&turn)
+	m.disk.Update(&turn)
 	m.restart()
 	return m
 }
@@ -176,15 +176,15 @@ func (m *model) turn(faults bool) {
 		return false
 	}
 	before := copied(m.memory)
-	turn := Next(m.memory, seen)
+	turn := Advance(m.memory, seen)
 	if !equal(before, m.memory) {
 		m.Fatal("Next changes the journal")
 	}
 	if die("before the rows") {
 		return
 	}
-	m.disk.Take(&turn)
-	m.memory.Take(&turn)
+	m.disk.Update(&turn)
+	m.memory.Update(&turn)
 	var results []Result
 	for _, c := range turn.Commands {
 		if die("before a command") {
@@ -203,9 +203,9 @@ func (m *model) turn(faults bool) {
 	if die("before the outcomes") {
 		return
 	}
-	settled := Settle(m.memory, results, m.clock())
-	m.disk.Take(&settled)
-	m.memory.Take(&settled)
+	settled := ApplyResults(m.memory, results, m.clock())
+	m.disk.Update(&settled)
+	m.memory.Update(&settled)
 }
 
 func equal(a, b *Journal) bool {
@@ -249,7 +249,7 @@ func (m *model) do(c Command) bool {
 		}
 		j.Eligible = m.time()
 		if c.Value != "now+2" {
-			j.Eligible = m.time().Add(delay)
+			j.Eligible = m.time().Add(requeueDelay)
 		}
 	case Pin, Unpin:
 		if j.State != cluster.Pending {

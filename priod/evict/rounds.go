@@ -13,64 +13,63 @@ import (
 	"slurmprio/priod/plan"
 )
 
-// RoundSettings say whether running BE jobs yield to those that are owed their
-// GPUs at the end of a round, and which. The caps are those of Settings.
+// RoundSettings say whether running BE jobs yield, at the end of a round, to those that
+// are owed their GPUs, and which. The limits are those of Settings.
 type RoundSettings struct {
 	Enabled bool
 	Policy  yield.Settings
 }
 
-// Taker is a waiting BE job and what the end of a round brings it.
-type Taker struct {
+// RoundWaiter is a waiting BE job and what the end of a round brings it.
+type RoundWaiter struct {
 	Job     cluster.JobID
-	Why     preemption.Why // one of yield's words, of preemption's limits or of this package's; RoundWords tells it
+	Why     preemption.Why // of yield, of preemption's limits or of this package; see RoundReasonText
 	Victims []cluster.JobID
 	Cost    float64       // GPU-seconds
 	Wait    time.Duration // until the last victim has left
 }
 
-// Round is what the end of one comes to. Turn holds the rows of new claims and
-// evictions, not yet numbered.
+// Round is what the end of a round brings. Turn holds the rows of new claims and
+// evictions, which have no numbers yet.
 type Round struct {
-	Takers []Taker   // in the order of the queue
-	Stays  []Refusal // all jobs that hold GPUs, those that yield too
-	Turn   Turn
+	Waiting []RoundWaiter // in the order of the queue
+	Running []Refusal     // all jobs that hold GPUs, those that yield too
+	Turn    Turn
 }
 
-// EndRound decides who yields to whom. vetoed are jobs that a closer look ruled
-// out.
+// EndRound decides who yields to whom. vetoed are jobs that a closer look ruled out.
 func EndRound(s *cluster.Snapshot, o *plan.Owing, j *Journal, set *Settings, round *RoundSettings, vetoed map[cluster.JobID]preemption.Why) *Round {
 	m := nodemap.New(s)
 	c := &Choice{set: set.Policy}
 	c.snapshot.Nodes = m.Nodes
-	c.candidates(s, j, set, m, vetoed)
-	c.past(s, j)
-	r := &Round{Takers: make([]Taker, len(o.Waiting))}
+	c.addCandidates(s, j, set, m, vetoed)
+	c.countRecent(s, j)
+	r := &Round{Waiting: make([]RoundWaiter, len(o.Waiting))}
 	snap := yield.Snapshot{Nodes: m.Nodes.Clone()}
-	r.running(&snap, c, o)
-	for _, claim := range j.open() {
-		snap.Nodes.Take(claim.on(m))
+	r.addRunning(&snap, c, o)
+	for _, claim := range j.openClaims() {
+		snap.Nodes.Take(claim.places(m))
 	}
 	queue := make(map[cluster.JobID]*cluster.Job, len(s.Jobs))
 	for i := range s.Jobs {
 		queue[s.Jobs[i].ID] = &s.Jobs[i]
 	}
-	for i := range s.Jobs { // an array stands for the task that starts next
+	for i := range s.Jobs { // an array counts as its task that starts next
 		if id := s.Jobs[i].FirstTask(); queue[id] == nil {
 			queue[id] = &s.Jobs[i]
 		}
 	}
-	snap.First = first(o, m, queue)
-	asked, jobs := r.waiting(&snap, c, s, o, j, set, m, vetoed, queue)
+	snap.First = teRequests(o, m, queue)
+	asked, jobs := r.addWaiting(&snap, c, s, o, j, set, m, vetoed, queue)
 	d := yield.Decide(&snap, round.Policy)
 	for i, why := range d.Running {
-		if r.Stays[i].Why == "" {
-			r.Stays[i].Why = preemption.Why(why)
+		if r.Running[i].Why == "" {
+			r.Running[i].Why = preemption.Why(why)
 		}
 	}
 	order := make([]int, len(asked))
 	for k, i := range asked {
-		r.Takers[i].Why, order[k] = preemption.Why(d.Waiting[k]), k
+		r.Waiting[i].Why, order[k] = preemption.Why(d.Waiting[k]), k
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(snap.Waiting[b].Owed, snap.Waiting[a].Owed) })
 	gate, refused := preemption.NewGate(&c.snapshot, set.Policy.Limits), preemption.Why("")
@@ -84,14 +83,14 @@ func EndRound(s *cluster.Snapshot, o *plan.Owing, j *Journal, set *Settings, rou
 				victims = append(victims, i)
 			}
 		}
-		t := &r.Takers[asked[k]]
-		if refused == "" { // those behind reckon with the room of those before
+		t := &r.Waiting[asked[k]]
+		if refused == "" { // a refused claim refuses those after it, which count on its room
 			refused = gate.Refuses(&c.snapshot, preemption.Nobody, victims)
 		}
 		if refused != "" {
 			t.Why = refused
 			for _, i := range victims {
-				r.Stays[i].Why = refused
+				r.Running[i].Why = refused
 			}
 			continue
 		}
@@ -102,19 +101,19 @@ func EndRound(s *cluster.Snapshot, o *plan.Owing, j *Journal, set *Settings, rou
 			t.Wait = max(t.Wait, seconds(x.Grace))
 		}
 		job := jobs[k]
-		c.record(s, m, Claim{Purpose: ForRound, Job: t.Job, RawID: job.RawID, User: job.User, GPUs: job.GPUs, Wait: t.Wait}, d.Shares[k], victims, set)
+		c.addRows(s, m, Claim{Purpose: ForRound, Job: t.Job, RawID: job.RawID, User: job.User, GPUs: job.GPUs, Wait: t.Wait}, d.Shares[k], victims, set)
 	}
 	r.Turn = c.Turn
 	return r
 }
 
-// running are the candidates, in their order; what may not leave has its reason.
-// The room of those that are on their way out counts as free.
-func (r *Round) running(snap *yield.Snapshot, c *Choice, o *plan.Owing) {
+// addRunning adds the candidates, in their order, with the reasons of those that may
+// not leave. The places of jobs that are leaving count as free.
+func (r *Round) addRunning(snap *yield.Snapshot, c *Choice, o *plan.Owing) {
 	standing := preemption.Decide(&c.snapshot, c.set).Standing
 	for i, job := range c.running {
 		x := &c.snapshot.Candidates[i]
-		why := cmp.Or(c.own[i], standing[i])
+		why := cmp.Or(c.ownWhy[i], standing[i])
 		owed, counted := o.Running[job.ID]
 		switch {
 		case why == preemption.Allowed && !counted:
@@ -129,32 +128,32 @@ func (r *Round) running(snap *yield.Snapshot, c *Choice, o *plan.Owing) {
 			Shares: x.Shares, Consent: why == "", Leaving: x.Leaving, Owed: owed.Owed, Elapsed: x.Elapsed,
 			Left: min(owed.Run, x.Remaining), Cost: x.Loss() / float64(job.GPUs),
 		})
-		r.Stays = append(r.Stays, Refusal{Job: job.ID, User: job.User, GPUs: job.GPUs, Cost: x.Loss(), Why: why})
+		r.Running = append(r.Running, Refusal{Job: job.ID, User: job.User, GPUs: job.GPUs, Cost: x.Loss(), Why: why})
 	}
 }
 
-// first are the TE jobs to which Slurm would give a place before it gives it to
-// those that are owed it.
-func first(o *plan.Owing, m *nodemap.Map, queue map[cluster.JobID]*cluster.Job) (requests []placement.Request) {
+// teRequests are the requests of TE jobs to which Slurm would give a place before it
+// gives one to jobs that are owed it.
+func teRequests(o *plan.Owing, m *nodemap.Map, queue map[cluster.JobID]*cluster.Job) (requests []placement.Request) {
 	for _, id := range o.First {
 		job := queue[id]
 		types, understood := m.Types(job)
-		for n := max(job.TaskCount, 1); n > 0 && understood && job.WantsRoom() && len(requests) < considered; n-- {
+		for n := max(job.TaskCount, 1); n > 0 && understood && job.WantsRoom() && len(requests) < maxTrials; n-- {
 			requests = append(requests, m.Request(job, types))
 		}
 	}
 	return requests
 }
 
-// waiting are those for which room can be made: which of Takers they are, and their
-// records.
-func (r *Round) waiting(
+// addWaiting adds the jobs for which room can be made. It returns their indices in
+// Waiting, and their records of the queue.
+func (r *Round) addWaiting(
 	snap *yield.Snapshot, c *Choice, s *cluster.Snapshot, o *plan.Owing, j *Journal, set *Settings, m *nodemap.Map, vetoed map[cluster.JobID]preemption.Why,
 	queue map[cluster.JobID]*cluster.Job,
 ) (asked []int, jobs []*cluster.Job) {
-	claims, tooSoon := j.open(), j.tooSoon(s.At, set.Retry)
+	claims, tooSoon := j.openClaims(), j.recentlyReleased(s.At, set.Retry)
 	for i, w := range o.Waiting {
-		t, job := &r.Takers[i], queue[w.Job]
+		t, job := &r.Waiting[i], queue[w.Job]
 		t.Job = w.Job
 		types, understood := m.Types(job)
 		switch {
@@ -164,7 +163,7 @@ func (r *Round) waiting(
 			t.Why = Constraint
 		case vetoed[w.Job] != "":
 			t.Why = vetoed[w.Job]
-		case within(c.unknown, s.At, set.Since):
+		case within(c.doubtful, s.At, set.Since):
 			t.Why = TookOver
 		case tooSoon(w.Job):
 			t.Why = TooSoon

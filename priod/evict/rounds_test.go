@@ -59,7 +59,7 @@ func TestRoundsRows(t *testing.T) {
 	b.journal.Number(&r.Turn)
 	wants := []Claim{{
 		Number: 1, Purpose: ForRound, Job: slurmplug.Plain(10), RawID: 10, User: "bob", GPUs: 2, Wait: time.Minute, State: Planned, Pin: "n2", At: at,
-		Changed: at, Shares: []Share{{"n2", 2, 2, 100}},
+		Changed: at, Shares: []ClaimShare{{"n2", 2, 2, 100}},
 	}}
 	if !reflect.DeepEqual(r.Turn.Claims, wants) {
 		t.Errorf("%+v", r.Turn.Claims)
@@ -71,11 +71,11 @@ func TestRoundsRows(t *testing.T) {
 	if !reflect.DeepEqual(r.Turn.Evictions, leaves) {
 		t.Errorf("%+v", r.Turn.Evictions)
 	}
-	if x := r.Takers[0]; x.Why != preemption.Why(yield.Gets) || len(x.Victims) != 1 || x.Cost != 4*61 {
+	if x := r.Waiting[0]; x.Why != preemption.Why(yield.Gets) || len(x.Victims) != 1 || x.Cost != 4*61 {
 		t.Errorf("%+v", x)
 	}
-	if r.Stays[0].Why != preemption.Why(yield.Stays) || r.Stays[1].Why != preemption.Why(yield.Yields) {
-		t.Errorf("%+v", r.Stays)
+	if r.Running[0].Why != preemption.Why(yield.Stays) || r.Running[1].Why != preemption.Why(yield.Yields) {
+		t.Errorf("%+v", r.Running)
 	}
 }
 
@@ -126,10 +126,10 @@ func TestRoundsLeaveAlone(t *testing.T) {
 		b.wants(10, 2, 3)
 		c.change(b)
 		r := b.end()
-		if r.Takers[0].Why != c.waiting || r.Stays[0].Why != c.running || (len(r.Turn.Claims) == 1) != (c.running == preemption.Why(yield.Yields)) {
-			t.Errorf("%s: %+v and %+v, want %s and %s", name, r.Takers, r.Stays, c.waiting, c.running)
+		if r.Waiting[0].Why != c.waiting || r.Running[0].Why != c.running || (len(r.Turn.Claims) == 1) != (c.running == preemption.Why(yield.Yields)) {
+			t.Errorf("%s: %+v and %+v, want %s and %s", name, r.Waiting, r.Running, c.waiting, c.running)
 		}
-		if RoundWords(c.waiting) == string(c.waiting) || RoundWords(c.running) == string(c.running) {
+		if RoundReasonText(c.waiting) == string(c.waiting) || RoundReasonText(c.running) == string(c.running) {
 			t.Errorf("%s has no words", name)
 		}
 	}
@@ -142,21 +142,21 @@ func TestRoundsHoles(t *testing.T) {
 	b.has(1, 1, 4, -9)
 	b.wants(10, 2, 3)
 	b.wants(11, 2, 5)
-	if r := b.end(); r.Takers[0].Why != preemption.Why(yield.Soon) || r.Takers[1].Why != preemption.Why(yield.Gets) || len(r.Turn.Evictions) != 1 {
-		t.Errorf("two halves: %+v", r.Takers)
+	if r := b.end(); r.Waiting[0].Why != preemption.Why(yield.Soon) || r.Waiting[1].Why != preemption.Why(yield.Gets) || len(r.Turn.Evictions) != 1 {
+		t.Errorf("two halves: %+v", r.Waiting)
 	}
 	b = newBout(1)
 	b.has(1, 1, 4, -9)
 	b.wants(10, 3, 3)
 	b.wants(11, 3, 5)
 	r := b.end()
-	if r.Takers[0].Why != preemption.Why(yield.NoneLeft) || r.Takers[1].Why != preemption.Why(yield.Gets) || len(r.Turn.Claims) != 1 {
-		t.Errorf("one hole: %+v", r.Takers)
+	if r.Waiting[0].Why != preemption.Why(yield.NoneLeft) || r.Waiting[1].Why != preemption.Why(yield.Gets) || len(r.Turn.Claims) != 1 {
+		t.Errorf("one hole: %+v", r.Waiting)
 	}
 	b.journal.Number(&r.Turn)
-	b.journal.Take(&r.Turn)
-	if r = b.end(); r.Takers[0].Why != preemption.Why(yield.NoneLeft) || r.Takers[1].Why != preemption.Claimed || !r.Turn.Empty() {
-		t.Errorf("asked again: %+v", r.Takers)
+	b.journal.Update(&r.Turn)
+	if r = b.end(); r.Waiting[0].Why != preemption.Why(yield.NoneLeft) || r.Waiting[1].Why != preemption.Claimed || !r.Turn.Empty() {
+		t.Errorf("asked again: %+v", r.Waiting)
 	}
 	b.waits(12, 4) // TE
 	if why, victims := b.why(12); why != preemption.Impossible || len(victims) > 0 {
@@ -187,8 +187,8 @@ func TestRoundsAndTrials(t *testing.T) {
 		b.waits(12, c.gpus, c.change)
 		b.owing.First = []cluster.JobID{b.Jobs[2].ID}
 		r := b.end()
-		if r.Takers[0].Why != c.want || r.Turn.Empty() != (c.want != preemption.Why(yield.Gets)) || RoundWords(c.want) == string(c.want) {
-			t.Errorf("%s: %+v, want %s", name, r.Takers, c.want)
+		if r.Waiting[0].Why != c.want || r.Turn.Empty() != (c.want != preemption.Why(yield.Gets)) || RoundReasonText(c.want) == string(c.want) {
+			t.Errorf("%s: %+v, want %s", name, r.Waiting, c.want)
 		}
 	}
 }
@@ -206,9 +206,9 @@ func TestRoundsArray(t *testing.T) {
 		t.Fatalf("%+v", r.Turn)
 	}
 	b.journal.Number(&r.Turn)
-	b.journal.Take(&r.Turn)
-	if r = b.end(); r.Takers[0].Why != preemption.Claimed || !r.Turn.Empty() {
-		t.Errorf("asked again: %+v", r.Takers)
+	b.journal.Update(&r.Turn)
+	if r = b.end(); r.Waiting[0].Why != preemption.Claimed || !r.Turn.Empty() {
+		t.Errorf("asked again: %+v", r.Waiting)
 	}
 }
 
@@ -282,28 +282,28 @@ func TestRoundsClaim(t *testing.T) {
 	id := j.Claims[0].Job
 	seen.Waiting = map[cluster.JobID]cluster.Class{id: cluster.BE}
 	seen.Sights[id] = Sight{Job: cluster.Job{ID: id, User: "bob", State: cluster.Pending, Priority: 1}}
-	turn := Next(j, seen)
+	turn := Advance(j, seen)
 	if len(turn.Claims) > 0 {
 		t.Errorf("%+v", turn.Claims)
 	}
 	h := cluster.NewHistory()
 	j.Evictions[0].State = Requeued
-	if j.Mark(h); !h.Claiming[id] || len(h.Returning) > 0 {
+	if j.MarkHistory(h); !h.Claiming[id] || len(h.Returning) > 0 {
 		t.Errorf("%v first, %v back", h.Claiming, h.Returning)
 	}
 	j.Claims[0].Purpose = ForTrial
-	if j.Mark(h); !h.Returning[slurmplug.Plain(1)] {
+	if j.MarkHistory(h); !h.Returning[slurmplug.Plain(1)] {
 		t.Error("the victim of a trial does not come back first")
 	}
-	if turn = Next(j, seen); len(turn.Claims) != 1 || turn.Claims[0].State != Released {
+	if turn = Advance(j, seen); len(turn.Claims) != 1 || turn.Claims[0].State != Released {
 		t.Errorf("the claim of a trial: %+v", turn.Claims)
 	}
 	j.Claims[0].Purpose, seen.Waiting = ForRound, map[cluster.JobID]cluster.Class{} // for its user gave it a dependency, say
-	if turn = Next(j, seen); len(turn.Claims) != 1 || turn.Claims[0].State != Released {
+	if turn = Advance(j, seen); len(turn.Claims) != 1 || turn.Claims[0].State != Released {
 		t.Errorf("of a job that waits for something else: %+v", turn.Claims)
 	}
 	seen.Sights[id] = Sight{Gone: true}
-	if turn = Next(j, seen); len(turn.Claims) != 1 || turn.Claims[0].State != Released {
+	if turn = Advance(j, seen); len(turn.Claims) != 1 || turn.Claims[0].State != Released {
 		t.Errorf("of a job that is gone: %+v", turn.Claims)
 	}
 }
@@ -317,7 +317,7 @@ func TestRoundsVictimWaitsLong(t *testing.T) {
 	j.Evictions = []Eviction{{Number: 1, Claim: 1, Job: slurmplug.Plain(1), State: Restored}, {Number: 2, Claim: 2, State: Done, Ended: at.Add(-week)}}
 	j.Forget(at, func(cluster.JobID) bool { return true })
 	h := cluster.NewHistory()
-	if j.Mark(h); len(h.Returning) > 0 || j.Claim(1) == nil || j.Claim(2) != nil || j.Eviction(2) != nil {
+	if j.MarkHistory(h); len(h.Returning) > 0 || j.Claim(1) == nil || j.Claim(2) != nil || j.Eviction(2) != nil {
 		t.Errorf("%v stand first; %+v", h.Returning, j)
 	}
 }
@@ -331,11 +331,11 @@ func TestRoundsVictimLosesItsPlaceFirst(t *testing.T) {
 		j.Claims[0].Purpose, j.Claims[0].State = purpose, Started
 		e.State, e.RequeuedAt = Requeued, epoch
 		seen.Sights[id] = Sight{Job: cluster.Job{ID: id, User: "alice", State: cluster.Pending, Reason: "BeginTime", Restarts: 1, Eligible: epoch.Add(2 * time.Minute)}}
-		if turn := Next(j, seen); len(turn.Commands) > 0 == (purpose == ForRound) {
+		if turn := Advance(j, seen); len(turn.Commands) > 0 == (purpose == ForRound) {
 			t.Errorf("%s, between two cycles: %+v", purpose, turn.Commands)
 		}
 		seen.Waiting = map[cluster.JobID]cluster.Class{}
-		if turn := Next(j, seen); len(turn.Commands) != 1 || turn.Commands[0].Value != soon {
+		if turn := Advance(j, seen); len(turn.Commands) != 1 || turn.Commands[0].Value != beginSoon {
 			t.Errorf("%s, in a cycle: %+v", purpose, turn.Commands)
 		}
 	}

@@ -7,8 +7,8 @@ import (
 )
 
 // AccountShares reads which part of the cluster each account has by Slurm's
-// associations: its fairshare among its siblings', times its parent's part. A
-// share of "parent" counts as 1.
+// associations: its Fairshare over the sum of its siblings', times its parent's part.
+// Fairshare=parent counts as 1.
 func (c *Cluster) AccountShares(ctx context.Context) (map[string]float64, error) {
 	conf, err := c.client.Config(ctx)
 	if err != nil {

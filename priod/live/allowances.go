@@ -9,9 +9,9 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// under are the limits that jobs of this kind are under, none where Slurm enforces
-// none, and why they cannot be reckoned with.
-func (r *sizeRules) under(k kind) (limits []slurmplug.Limit, fixed string) {
+// limitsOf are the limits that apply to jobs of this kind, none where Slurm enforces
+// none; fixed says why they cannot be worked out.
+func (r *sizeRules) limitsOf(k kind) (limits []slurmplug.Limit, fixed string) {
 	if r.limits == nil {
 		return nil, ""
 	}
@@ -31,20 +31,21 @@ func (r *sizeRules) under(k kind) (limits []slurmplug.Limit, fixed string) {
 	return limits, fixed
 }
 
-// kind is all of a job that its limits depend on.
+// kind is what of a job its limits depend on.
 type kind struct{ user, account, partition, qos string }
 
-// allowances reckons what limits leave, in one cycle.
+// allowances works out what limits leave to jobs, in one cycle.
 type allowances struct {
 	rules   *sizeRules
 	running []slurmplug.Job
-	shared  map[slurmplug.Limit]*slurmplug.Allowance // nil until one is asked for
+	shared  map[slurmplug.Limit]*slurmplug.Allowance // of limits of several jobs together; nil until one is needed
 }
 
-// of is what the limits leave to a job, or why nobody can say. Who writes in the
-// user's name has Slurm behind him: what starts between this and the job is seen to.
+// of is what the limits leave to a job, or why that cannot be said. When its size is
+// written in its user's name, Slurm itself checks the limits again as the job starts, so
+// jobs that start before it are counted, too.
 func (l *allowances) of(j *cluster.Job, inUsersName bool) (all []*slurmplug.Allowance, fixed string) {
-	limits, fixed := l.rules.under(kind{j.User, j.Account, j.Partition, j.QOS})
+	limits, fixed := l.rules.limitsOf(kind{j.User, j.Account, j.Partition, j.QOS})
 	if fixed != "" {
 		return nil, "is or may be under a limit that a new size would lift: " + fixed
 	}
@@ -55,14 +56,14 @@ func (l *allowances) of(j *cluster.Job, inUsersName bool) (all []*slurmplug.Allo
 		case !inUsersName:
 			return nil, "is under a limit of several jobs together, which a size that is not written in its user's name would lift: " + limit.What
 		default:
-			all = append(all, l.together(limit))
+			all = append(all, l.leftOf(limit))
 		}
 	}
 	return all, ""
 }
 
-// together is what a limit leaves beside the jobs that hold nodes.
-func (l *allowances) together(limit slurmplug.Limit) *slurmplug.Allowance {
+// leftOf is what a limit of several jobs leaves beside the jobs that hold nodes.
+func (l *allowances) leftOf(limit slurmplug.Limit) *slurmplug.Allowance {
 	if l.shared == nil {
 		l.shared = map[slurmplug.Limit]*slurmplug.Allowance{}
 		kinds := map[kind][]*slurmplug.Allowance{}
@@ -74,7 +75,7 @@ func (l *allowances) together(limit slurmplug.Limit) *slurmplug.Allowance {
 			k := kind{j.User, j.Account, j.Partition, j.QOS}
 			under, known := kinds[k]
 			if !known {
-				limits, _ := l.rules.under(k)
+				limits, _ := l.rules.limitsOf(k)
 				for _, limit := range limits {
 					if limit.Shared != "" {
 						under = append(under, l.allowance(limit))

@@ -64,18 +64,18 @@ type Uses struct {
 	Untried   bool // write also to a Slurm that is newer than any that was tried
 }
 
-// Check reads the facts of a cluster and says what fits and what does not.
+// Check reads the facts of a cluster and reports what fits priod and what does not.
 func (c *Cluster) Check(ctx context.Context, set order.Settings, uses Uses) []Finding {
 	return c.facts(ctx, uses).Findings(set)
 }
 
-// Findings judges the facts; it reads nothing else. A rule is left out where what it
-// looks at could not be read.
+// Findings applies all rules to the facts; it reads nothing else. A rule is left out when
+// what it needs could not be read.
 func (f *Facts) Findings(set order.Settings) []Finding {
 	k := checker{f: f, set: set}
 	k.unread()
 	for _, r := range []struct {
-		lacks error
+		needs error // why what it needs could not be read
 		rule  func()
 	}{
 		{f.ConfigErr, k.version},
@@ -94,14 +94,14 @@ func (f *Facts) Findings(set order.Settings) []Finding {
 		{f.QueueErr, k.qosLists},
 		{f.ConfigErr, k.preemption},
 		{f.ConfigErr, k.rpcLimits},
-		{f.ConfigErr, k.offers},
+		{f.ConfigErr, k.options},
 		{f.ConfigErr, k.memory},
 		{f.ConfigErr, k.jobAge},
 		{cmp.Or(f.ConfigErr, f.PartitionsErr), k.sizing},
 		{cmp.Or(f.ConfigErr, f.NodesErr), k.cores},
 		{f.ConfigErr, k.givesBack},
 	} {
-		if r.lacks == nil {
+		if r.needs == nil {
 			r.rule()
 		}
 	}
@@ -139,7 +139,7 @@ func (k *checker) siteFactorPlugin() {
 	k.say(Pass, "site factor", "", "nobody else's plugin writes SiteFactor")
 }
 
-// steps compares the band with what it must hold.
+// steps reports whether there are enough steps of priority (see order) for the TE jobs.
 func (k *checker) steps() {
 	h := cluster.NewHistory()
 	h.Observe(&k.f.Snapshot)
@@ -284,12 +284,13 @@ func (k *checker) gpuTypes() {
 			k.say(Warn, "GPU types", "", "%s has more than one GPU type: its jobs' types are known only where they ask for one", k.f.Nodes[i].Name)
 		}
 	}
-	k.kinds()
+	k.tooManyKinds()
 	k.features(types, untyped)
 }
 
-// kinds names nodes with GPUs that are of more kinds than can be told apart.
-func (k *checker) kinds() {
+// tooManyKinds reports nodes with GPUs beyond the number of kinds that placement can
+// tell apart.
+func (k *checker) tooManyKinds() {
 	s := cluster.Snapshot{Nodes: convertNodes(k.f.Nodes)}
 	told := nodemap.New(&s).Index
 	var out []string
@@ -305,8 +306,8 @@ func (k *checker) kinds() {
 	}
 }
 
-// features looks at the node features that stand for the GPU types, which
-// steering writes.
+// features checks the node features that stand for the GPU types: steering writes them
+// into constraints.
 func (k *checker) features(types []string, untyped bool) {
 	set := &k.f.Steer
 	nodes := convertNodes(k.f.Nodes)
@@ -400,12 +401,12 @@ func (k *checker) rpcLimits() {
 		return
 	}
 	if k.f.Rights.Why == "SlurmUser" || k.f.Rights.Why == "uid 0" {
-		k.say(Pass, "RPC limits", "", "slurmctld limits the requests of each account (%s); %s is exempt (%s)", k.limits(), k.f.Rights.User, k.f.Rights.Why)
+		k.say(Pass, "RPC limits", "", "slurmctld limits the requests of each account (%s); %s is exempt (%s)", k.rateLimits(), k.f.Rights.User, k.f.Rights.Why)
 		return
 	}
 	k.say(Warn, "RPC limits", "SlurmctldParameters=rl_enable,rl_bucket_size=...,rl_refill_rate=...",
 		"slurmctld limits the requests of each account (%s; Slurm's defaults are 30 at once and 2 more each second), and %s is not exempt: priod keeps below, so many writes take several cycles",
-		k.limits(), k.f.Rights.User)
+		k.rateLimits(), k.f.Rights.User)
 }
 
 func (k *checker) memory() {
@@ -416,15 +417,15 @@ func (k *checker) memory() {
 	k.say(Pass, "memory", "", "jobs that name no memory get a default")
 }
 
-// safeAge is how long slurmctld has to remember a victim that left, for a priod
-// that is started again to put it back into the queue: Slurm's default.
+// safeAge is how long slurmctld should remember a finished job, so that a priod that is
+// restarted can still requeue a victim that left meanwhile: Slurm's default.
 const safeAge = 5 * time.Minute
 
 func (k *checker) jobAge() {
 	const name, fix = "finished jobs", "MinJobAge=300"
 	age := k.f.Config.MinJobAge()
 	switch {
-	case age == 0: // it never does
+	case age == 0: // it never forgets
 	case age < safeAge && k.f.Evicts:
 		k.say(Warn, name, fix, "slurmctld forgets finished jobs after %s: one that leaves for a TE job while priod is away for longer is not put back into the queue", age)
 	case age < time.Minute:
@@ -432,7 +433,7 @@ func (k *checker) jobAge() {
 	}
 }
 
-// givesBack says whether memory of running jobs can be lowered.
+// givesBack reports whether memory of running jobs can be lowered.
 func (k *checker) givesBack() {
 	switch why := k.f.Config.KeepsMemory(); {
 	case !k.f.GivesBack:
@@ -443,7 +444,7 @@ func (k *checker) givesBack() {
 	}
 }
 
-// sizing says what keeps priod from changing sizes, or makes it do harm.
+// sizing reports what prevents changes of sizes, or makes them do harm.
 func (k *checker) sizing() {
 	if !k.f.Sizing {
 		return

@@ -11,7 +11,7 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// facts reads each fact by itself: what cannot be read keeps no other from being told.
+// facts reads each fact by itself, so that those which cannot be read hide no others.
 func (c *Cluster) facts(ctx context.Context, uses Uses) *Facts {
 	f := &Facts{Uses: uses}
 	f.Config, f.ConfigErr = c.client.Config(ctx)
@@ -35,8 +35,8 @@ func (c *Cluster) facts(ctx context.Context, uses Uses) *Facts {
 	return f
 }
 
-// unread names what could not be read, each reason once: a poll of the queue reads
-// more than the queue.
+// unread reports what could not be read. It gives each reason once: a poll of the queue
+// also reads nodes and configuration, and fails with them.
 func (k *checker) unread() {
 	said := map[string]bool{}
 	for _, x := range []struct {
@@ -68,7 +68,7 @@ func (k *checker) version() {
 	}
 }
 
-// commands says what the installed commands can do.
+// commands reports what the installed commands can do.
 func (k *checker) commands() {
 	a := &k.f.Abilities
 	arrays, names := "a line for each task of an array, which priod joins", "runs of jobs have no names of their own"
@@ -81,8 +81,8 @@ func (k *checker) commands() {
 	k.say(Pass, "commands", "", "of Slurm %s: squeue prints %s; %s", a.Release, arrays, names)
 }
 
-// limits are the words of SlurmctldParameters about limits of requests.
-func (k *checker) limits() string {
+// rateLimits are the words of SlurmctldParameters about limits of requests.
+func (k *checker) rateLimits() string {
 	words := slices.DeleteFunc(strings.Split(k.f.Config.Get("SlurmctldParameters"), ","), func(p string) bool {
 		return !strings.HasPrefix(strings.ToLower(p), "rl_")
 	})
@@ -94,8 +94,8 @@ func (k *checker) parameter(word string) bool {
 	return slices.ContainsFunc(strings.Split(k.f.Config.Get("SlurmctldParameters"), ","), func(p string) bool { return strings.EqualFold(p, word) })
 }
 
-// offers names what this Slurm does that others do not, where priod has to do with it.
-func (k *checker) offers() {
+// options reports options of this Slurm to which priod adapts.
+func (k *checker) options() {
 	if k.parameter("enable_expedited_requeue") {
 		k.say(Pass, "requeue", "", "enable_expedited_requeue is set: jobs with --requeue=expedite are never evicted")
 	}
@@ -108,7 +108,7 @@ func (k *checker) offers() {
 	}
 }
 
-// wholeNodes names the ranked partitions whose jobs get whole nodes.
+// wholeNodes reports the ranked partitions whose jobs get whole nodes.
 func (k *checker) wholeNodes() {
 	var names []string
 	for _, p := range k.f.Partitions {
@@ -121,7 +121,7 @@ func (k *checker) wholeNodes() {
 	}
 }
 
-// qosLists says how priod takes jobs that wait for one of several QOS.
+// qosLists reports jobs that wait for one of several QOS, and what priod makes of them.
 func (k *checker) qosLists() {
 	n, example := 0, ""
 	for i := range k.f.Snapshot.Jobs {
@@ -134,7 +134,7 @@ func (k *checker) qosLists() {
 	}
 }
 
-// cores recommends what keeps CPUs beside free GPUs for jobs that use these.
+// cores recommends to reserve CPUs on nodes with GPUs for jobs that use the GPUs.
 func (k *checker) cores() {
 	if !k.f.Sizing || !k.f.Config.AtLeast(24, 5) {
 		return

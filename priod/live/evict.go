@@ -15,18 +15,18 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// looks is how many jobs are looked at at once.
-const looks = 4
+// parallelReads is how many jobs are read at the same time.
+const parallelReads = 4
 
-// Look reads single jobs as Slurm shows them now, finished ones too. What it
-// costs depends on their number, not on the length of the queue. One whose record
-// cannot be believed is left out, with an error, and holds up no other.
+// Look reads single jobs as Slurm shows them now, finished ones too. Its cost depends on
+// their number, not on the length of the queue. A job whose record cannot be believed is
+// left out, with an error; the others are returned all the same.
 func (c *Cluster) Look(ctx context.Context, targets []evict.Target) (map[cluster.JobID]evict.Sight, error) {
 	sights := make(map[cluster.JobID]evict.Sight, len(targets))
 	var mu sync.Mutex
 	var doubts error
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(looks)
+	g.SetLimit(parallelReads)
 	for _, t := range targets {
 		g.Go(func() error {
 			records, err := c.client.Sights(ctx, t.RawID)
@@ -35,7 +35,7 @@ func (c *Cluster) Look(ctx context.Context, targets []evict.Target) (map[cluster
 				sight = c.sight(t.Job, records)
 				switch {
 				case sight.Gone:
-					sight = c.forgotten(ctx, t.Job)
+					sight = c.lastRun(ctx, t.Job)
 				case sight.CanRequeue && sight.State == cluster.Running && c.conf.ExpeditesRequeue():
 					sight.Expedites, err = c.client.Expedites(ctx, t.Job)
 				}
@@ -59,8 +59,8 @@ func (c *Cluster) Look(ctx context.Context, targets []evict.Target) (map[cluster
 	return sights, doubts
 }
 
-// sight finds a job among the records of its id: its own, or the array's that it
-// is still a part of.
+// sight finds a job among the records of its id: its own record, or that of the array
+// of which it is still a part.
 func (c *Cluster) sight(id cluster.JobID, records []slurmplug.Sight) evict.Sight {
 	own := slices.IndexFunc(records, func(r slurmplug.Sight) bool { return r.ID == id })
 	if own < 0 && id.Task != slurmplug.NoTask {
@@ -76,23 +76,22 @@ func (c *Cluster) sight(id cluster.JobID, records []slurmplug.Sight) evict.Sight
 	s := evict.Sight{ExitCode: r.ExitCode, ExitedBy: r.Signal, CanRequeue: r.Requeue && r.Batch, ReqNodes: r.ReqNodes}
 	var tags tagCache
 	tags.begin()
-	v := conversion{limits: c.limits, alone: c.alone, tags: &tags}
+	v := conversion{limits: c.limits, wholeNodes: c.wholeNodes, tags: &tags}
 	v.job(&s.Job, &r.Job)
 	s.ID = id
 	s.OnHold = s.State == cluster.Running && r.Priority == 0
-	if finals[r.State] {
+	if finalStates[r.State] {
 		s.Final = r.State
 	}
 	return s
 }
 
-// forgotten is what accounting knows of the last run of a job that slurmctld has
-// forgotten; that it is gone and no more when it has not ended by what accounting
-// knows, or accounting does not answer.
-func (c *Cluster) forgotten(ctx context.Context, id cluster.JobID) evict.Sight {
+// lastRun is what accounting knows of the last run of a job that slurmctld has
+// forgotten. Only Gone is set where accounting has no end of it, or does not answer.
+func (c *Cluster) lastRun(ctx context.Context, id cluster.JobID) evict.Sight {
 	s := evict.Sight{Gone: true}
 	runs, err := c.client.RunsOf(ctx, id)
-	if err != nil || len(runs) == 0 || !finals[runs[len(runs)-1].State] {
+	if err != nil || len(runs) == 0 || !finalStates[runs[len(runs)-1].State] {
 		return s
 	}
 	r := &runs[len(runs)-1]
@@ -101,8 +100,8 @@ func (c *Cluster) forgotten(ctx context.Context, id cluster.JobID) evict.Sight {
 	return s
 }
 
-// finals are the states that a job does not leave by itself.
-var finals = map[string]bool{
+// finalStates are those that a job does not leave by itself.
+var finalStates = map[string]bool{
 	"BOOT_FAIL": true, "CANCELLED": true, "COMPLETED": true, "DEADLINE": true, "FAILED": true, "NODE_FAIL": true,
 	"OUT_OF_MEMORY": true, "PREEMPTED": true, "TIMEOUT": true, "REVOKED": true,
 }
@@ -116,8 +115,8 @@ func (c *Cluster) Excluded(ctx context.Context, t evict.Target) (string, error) 
 	return excluded, err
 }
 
-// AtOnce is how many tasks of a task's array may run at a time; 0: any number, or no
-// task.
+// AtOnce is how many tasks of a task's array may run at a time; 0: any number, or it is
+// not a task.
 func (c *Cluster) AtOnce(ctx context.Context, t evict.Target) (int, error) {
 	if t.Job.Task == slurmplug.NoTask {
 		return 0, nil
@@ -132,12 +131,12 @@ func (c *Cluster) Do(ctx context.Context, commands []evict.Command) []evict.Resu
 		var r slurmplug.Result
 		switch cmd.Verb {
 		case evict.Signal:
-			signal, part := meaning(cmd.Value)
+			signal, part := signalFor(cmd.Value)
 			r = c.client.Signal(ctx, slurmplug.RunID{Job: cmd.Job, SLUID: cmd.SLUID}, signal, part)
 		case evict.Requeue:
 			r = c.client.Requeue(ctx, slurmplug.RunID{Job: cmd.Job, SLUID: cmd.SLUID})
 			if r.Status == slurmplug.Applied && cmd.Value != "" {
-				c.set(ctx, &cmd, "StartTime") // if it fails the next look tells
+				c.set(ctx, &cmd, "StartTime") // if this fails, the next Look shows it
 			}
 		case evict.Begin:
 			r = c.set(ctx, &cmd, "StartTime")
@@ -153,7 +152,7 @@ func (c *Cluster) Do(ctx context.Context, commands []evict.Command) []evict.Resu
 	return results
 }
 
-// Reservations are the names of those that keep others off the places of evictions.
+// Reservations are the names of those that priod made for evictions.
 func (c *Cluster) Reservations(ctx context.Context) ([]string, error) {
 	all, err := c.client.Reservations(ctx)
 	return slices.DeleteFunc(all, func(name string) bool { return !evict.IsReservation(name) }), err
@@ -163,9 +162,10 @@ func (c *Cluster) set(ctx context.Context, cmd *evict.Command, lever slurmplug.L
 	return c.client.Update(ctx, []slurmplug.Update{{Job: cmd.Job, SLUID: cmd.SLUID, Lever: lever, Value: cmd.Value}})[0]
 }
 
-// meaning is who gets which signal: as with sbatch --signal the steps, with B:
-// the script alone. A job that names none gets TERM, all of it.
-func meaning(tag string) (signal string, part slurmplug.Part) {
+// signalFor says which signal a tag asks for, and which part of the job gets it: as with
+// sbatch --signal the steps, with B: the batch script alone. Without one the whole job
+// gets TERM.
+func signalFor(tag string) (signal string, part slurmplug.Part) {
 	if tag == "" {
 		return "TERM", slurmplug.Whole
 	}

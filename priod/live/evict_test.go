@@ -101,7 +101,7 @@ func TestLookAtForgottenJobs(t *testing.T) {
 func TestSightsBesideEachOther(t *testing.T) {
 	c := New(nil)
 	var g errgroup.Group
-	g.SetLimit(looks)
+	g.SetLimit(parallelReads)
 	for i := range 20_000 {
 		g.Go(func() error {
 			r := slurmplug.Sight{}

@@ -12,12 +12,12 @@ const (
 	Newest = "26.05"
 )
 
-// Tried are all of them.
+// Tried are all releases that priod was tried with.
 var Tried = []string{Oldest, "24.11", Newest}
 
-// Unfit says why priod should not write to a Slurm whose slurmctld and commands are
-// of these versions; "" when it may. With untried, one that is newer than any that was
-// tried is no reason.
+// Unfit says why priod should not write to a Slurm whose slurmctld and commands are of
+// these versions; "" when it may. With untried it may also write to a newer one than was
+// tried.
 func Unfit(slurmctld, commands string, untried bool) string {
 	major, minor, ok := slurmplug.ReleaseOf(slurmctld)
 	oldMajor, oldMinor, _ := slurmplug.ReleaseOf(Oldest)

@@ -15,8 +15,8 @@ import (
 // KeepsMemory says why the memory of running jobs cannot be lowered here; "" when it can.
 func (c *Cluster) KeepsMemory() string { return c.conf.KeepsMemory() }
 
-// AskMemory reads how jobs ask for memory, into their AskedMB. One that cannot be read
-// stays without, with an error, and holds up no other; so does one that is gone.
+// AskMemory reads how jobs ask for memory, into their AskedMB. A job that cannot be read
+// or is gone is left without, with an error; the others are read all the same.
 func (c *Cluster) AskMemory(ctx context.Context, jobs []*cluster.Job) error {
 	if len(jobs) == 0 {
 		return nil
@@ -31,7 +31,7 @@ func (c *Cluster) AskMemory(ctx context.Context, jobs []*cluster.Job) error {
 	var mu sync.Mutex
 	doubts := make([]error, len(jobs))
 	var g errgroup.Group
-	g.SetLimit(looks)
+	g.SetLimit(parallelReads)
 	for i, j := range jobs {
 		g.Go(func() error {
 			m, err := c.memoryOf(ctx, j.ID, records)
@@ -48,7 +48,7 @@ func (c *Cluster) AskMemory(ctx context.Context, jobs []*cluster.Job) error {
 			return nil
 		})
 	}
-	_ = g.Wait() // each has its own doubt
+	_ = g.Wait() // the errors are in doubts
 	c.owners = owners
 	return errors.Join(doubts...)
 }

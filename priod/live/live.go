@@ -1,5 +1,5 @@
-// Package live is the real cluster behind plan.Slurm: it reads and writes
-// through slurmplug and turns Slurm's records into the domain's.
+// Package live is the real cluster behind plan.Slurm. It reads and writes through
+// slurmplug, and turns Slurm's records into those of package cluster.
 package live
 
 import (
@@ -12,7 +12,7 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// configEvery is how often slurm.conf's values are read again.
+// configEvery is how long values of slurm.conf count before they are read again.
 const configEvery = 5 * time.Minute
 
 // Cluster is a running Slurm cluster. It is used by one goroutine at a time, but for
@@ -25,7 +25,7 @@ type Cluster struct {
 	multifactor bool
 	weights     int64 // sum of the site's priority weights
 	limits      timeLimits
-	alone       wholeNodes
+	wholeNodes  wholeNodes
 	conf        slurmplug.Config
 	configAt    time.Time // when the fields above were read
 	sizes       *sizeRules
@@ -33,9 +33,9 @@ type Cluster struct {
 	owners      map[uint32]string // uids by job, of those whose memory was asked for last; see ownNames
 	users       users
 	tags        tagCache
-	jobs        []slurmplug.Job          // memory of the last poll's records
-	nodeMB      []int64                  // the memory of its nodes, each amount once
-	runs        map[cluster.JobID]string // of the jobs that Apply writes to
+	jobs        []slurmplug.Job          // records of the last poll
+	nodeMB      []int64                  // memory of the nodes, each amount once
+	runs        map[cluster.JobID]string // SLUIDs of the jobs that Apply writes to
 }
 
 // New returns the cluster that the client talks to.
@@ -50,15 +50,15 @@ func (c *Cluster) Versions(ctx context.Context) (slurmctld, commands string, err
 	return c.conf.Version(), able.Release, err
 }
 
-// Apply carries out the actions. Two actions on one job keep their order: a
-// release comes before the Nice that it would wipe out, what it asks for before
-// what could let it start. Writes into requests are read back. Where slurmctld's rate
-// limit leaves some to the next cycle, those that rank jobs of which nothing else is
-// changed come first, TE jobs before the others.
+// Apply carries out the actions. Two actions on one job keep their order: a release
+// would reset a Nice written before it, and a job is not to start before what it asks for
+// is written. Writes into requests are read back. slurmctld's rate limit may leave some
+// actions to the next cycle; jobs of which only the rank changes therefore come first, TE
+// jobs before the others.
 func (c *Cluster) Apply(ctx context.Context, actions []plan.Action) []plan.Outcome {
 	outcomes := make([]plan.Outcome, len(actions))
 	c.runs = c.runsOf(actions)
-	waits := map[cluster.JobID]string{} // jobs of which an action was not sent, and why: the next ones wait with it
+	waits := map[cluster.JobID]string{} // jobs with an action that was postponed, and why: their next actions are, too
 	for _, wave := range waves(actions, c.conf.RateLimit().Holds()) {
 		wave = slices.DeleteFunc(wave, func(i int) bool {
 			why, wait := waits[actions[i].Job]
@@ -87,8 +87,9 @@ func (c *Cluster) Apply(ctx context.Context, actions []plan.Action) []plan.Outco
 	return outcomes
 }
 
-// update is the write of a value, of a size or memory in the name of the job's user if that
-// may be: an operator's lifts the user's limits from the job.
+// update is the write of a value. A size or memory is written in the name of the job's
+// user where that is allowed, because an operator's write lifts the user's limits from
+// the job.
 func (c *Cluster) update(a *plan.Action, value string) slurmplug.Update {
 	u := slurmplug.Update{Job: a.Job, Tasks: a.Tasks, SLUID: c.runs[a.Job], Lever: a.Lever, Value: value}
 	switch a.Lever {
@@ -100,9 +101,8 @@ func (c *Cluster) update(a *plan.Action, value string) slurmplug.Update {
 	return u
 }
 
-// runsOf names the runs that the last poll showed of the jobs that actions are about,
-// where Slurm has such names: what was decided about one is never written into a later
-// one.
+// runsOf are the SLUIDs of the jobs' runs in the last poll, where Slurm has them: so
+// what was decided about one run of a job is never written into a later one.
 func (c *Cluster) runsOf(actions []plan.Action) map[cluster.JobID]string {
 	if !slices.ContainsFunc(c.jobs, func(j slurmplug.Job) bool { return j.SLUID != "" }) {
 		return nil
@@ -119,8 +119,8 @@ func (c *Cluster) runsOf(actions []plan.Action) map[cluster.JobID]string {
 	return runs
 }
 
-// waves splits actions, by index, so that no wave holds a job twice; with ranksFirst
-// the first wave holds those of jobs that are only ranked, the next ones all others.
+// waves splits actions, by index, so that no wave has two of one job. With ranksFirst
+// the first wave has only the jobs whose rank alone changes.
 func waves(actions []plan.Action, ranksFirst bool) [][]int {
 	var out [][]int
 	turn := make(map[slurmplug.JobID]int, len(actions))

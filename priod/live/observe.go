@@ -15,8 +15,8 @@ import (
 	"slurmprio/slurmplug/jobtag"
 )
 
-// Observe polls the queue, the nodes and sprio, and refuses them all when one
-// of them cannot be trusted.
+// Observe polls the queue, the nodes and sprio. When one of them cannot be trusted, it
+// returns an error in the place of all.
 func (c *Cluster) Observe(ctx context.Context) (cluster.Snapshot, error) {
 	at := time.Now()
 	var jobs []slurmplug.Job
@@ -51,12 +51,12 @@ func (c *Cluster) Observe(ctx context.Context) (cluster.Snapshot, error) {
 	return s, nil
 }
 
-// snapshot turns Slurm's records into the domain's.
+// snapshot turns Slurm's records into a cluster.Snapshot.
 func (c *Cluster) snapshot(at time.Time, jobs []slurmplug.Job, nodes []slurmplug.Node) cluster.Snapshot {
 	s := cluster.Snapshot{At: at.Round(0), Cluster: c.name, Nodes: convertNodes(nodes)}
 	s.Jobs = make([]cluster.Job, len(jobs))
 	c.tags.begin()
-	v := conversion{limits: c.limits, alone: c.alone, types: gpuTypes(s.Nodes), tags: &c.tags}
+	v := conversion{limits: c.limits, wholeNodes: c.wholeNodes, types: gpuTypes(s.Nodes), tags: &c.tags}
 	for i := range jobs {
 		v.job(&s.Jobs[i], &jobs[i])
 		s.Jobs[i].User = c.users.name(jobs[i].UID, jobs[i].User)
@@ -97,8 +97,8 @@ func convertNodes(nodes []slurmplug.Node) []cluster.Node {
 	return out
 }
 
-// usable is false for states in which Slurm starts nothing on the node; silent
-// says that a node that does not answer, as after a start of slurmctld, is all.
+// usable is false for states in which Slurm starts nothing on the node. silent is true when
+// the only reason is that the node does not answer, as after a start of slurmctld.
 func usable(state []string) (yes, silent bool) {
 	yes = true
 	for _, s := range state {
@@ -125,14 +125,13 @@ func gpuTypes(nodes []cluster.Node) map[string]string {
 	return types
 }
 
-// conversion turns records of jobs into the domain's. What it remembers from one
-// record to the next belongs to one goroutine.
+// conversion turns Slurm's records of jobs into cluster.Jobs. It is used by one goroutine.
 type conversion struct {
-	limits  timeLimits        // read only
-	alone   wholeNodes        // read only
-	types   map[string]string // GPU types by node, read only
-	tags    *tagCache
-	demands demandCache
+	limits     timeLimits        // read only
+	wholeNodes wholeNodes        // read only
+	types      map[string]string // GPU types by node, read only
+	tags       *tagCache
+	demands    demandCache
 }
 
 func (v *conversion) job(o *cluster.Job, j *slurmplug.Job) {
@@ -140,7 +139,7 @@ func (v *conversion) job(o *cluster.Job, j *slurmplug.Job) {
 		ID: j.ID, RawID: j.RawID, Tasks: j.Tasks, TaskCount: max(j.TaskCount, 1), HetLeader: j.HetID, HetOffset: j.HetOffset,
 		User: j.User, Name: j.Name, Account: j.Account, Partition: j.Partition, QOS: j.QOS, Reservation: j.Reservation,
 		State: state(j.State), Reason: j.Reason, Priority: int64(j.Priority), Nice: j.Nice, Restarts: j.Restarts,
-		CPUs: j.CPUs, Features: j.Features, Prefer: j.Prefer, Whole: j.Whole || v.alone.all(j.Partition), NodeList: j.NodeList,
+		CPUs: j.CPUs, Features: j.Features, Prefer: j.Prefer, Whole: j.Whole || v.wholeNodes.all(j.Partition), NodeList: j.NodeList,
 		TimeLimit: j.TimeLimit, Submit: j.Submit, Eligible: j.Eligible, Start: j.Start, Dependency: j.Dependency != "",
 	}
 	if o.TimeLimit == 0 {
@@ -155,9 +154,9 @@ func (v *conversion) job(o *cluster.Job, j *slurmplug.Job) {
 	o.Tag, o.TagErr = v.tags.read(j.Comment)
 }
 
-// sluid names the run of a record, "" where it would mean other jobs than the id does:
-// that of an unsplit array means all of its tasks, that of a heterogeneous job's leader
-// the leader alone (seen on 26.05.5).
+// sluid is the SLUID of a record's run. It is "" where a command by SLUID would reach other
+// jobs than one by id: the SLUID of an unsplit array means all of its tasks, that of a
+// heterogeneous job's leader the leader alone (seen on 26.05.5).
 func sluid(j *slurmplug.Job) string {
 	if j.Tasks != "" || j.HetID != 0 {
 		return ""
@@ -229,7 +228,7 @@ func allocatedType(list string, types map[string]string) string {
 	return first
 }
 
-// addFactors puts sprio's read-back into the jobs and returns the largest
+// addFactors puts the SiteFactors that sprio shows into the jobs, and returns the largest
 // difference that Slurm's own factors can make.
 func addFactors(jobs []cluster.Job, factors []slurmplug.Factors, weights int64) int64 {
 	byID := make(map[uint32]*slurmplug.Factors, len(factors))
@@ -251,8 +250,8 @@ func addFactors(jobs []cluster.Job, factors []slurmplug.Factors, weights int64) 
 	return max(weights, highest-lowest)
 }
 
-// demandCache remembers, within one conversion, what requests come to: a hundred
-// thousand jobs ask for a few different things, neighbours often for the same.
+// demandCache remembers, within one conversion, what each request comes to: a hundred
+// thousand jobs have a few different ones, and neighbours often the same.
 type demandCache struct {
 	last   request
 	demand demand
@@ -324,8 +323,8 @@ func (t *tagCache) read(comment string) (jobtag.Tag, string) {
 	return p.tag, p.err
 }
 
-// refreshConfig reads slurm.conf's values again now and then: weights change
-// with scontrol reconfigure.
+// refreshConfig reads the values of slurm.conf when they are older than configEvery: they
+// change with scontrol reconfigure.
 func (c *Cluster) refreshConfig(ctx context.Context, at time.Time) error {
 	if !c.configAt.IsZero() && at.Sub(c.configAt) < configEvery && !at.Before(c.configAt) {
 		return nil
@@ -353,10 +352,10 @@ func (c *Cluster) refreshConfig(ctx context.Context, at time.Time) error {
 }
 
 func (c *Cluster) setLimits(partitions []slurmplug.Partition) {
-	c.limits, c.alone = make(timeLimits, len(partitions)), wholeNodes{}
+	c.limits, c.wholeNodes = make(timeLimits, len(partitions)), wholeNodes{}
 	for _, p := range partitions {
 		if p.WholeNodes != "" {
-			c.alone[p.Name] = true
+			c.wholeNodes[p.Name] = true
 		}
 		c.limits[p.Name] = cmp.Or(p.DefaultTime, p.MaxTime, slurmplug.Unlimited)
 	}

@@ -82,7 +82,7 @@ func TestJob(t *testing.T) {
 	if j.State != cluster.Running || j.GPUType != "v100" || j.TimeLimit != slurmplug.Unlimited || j.Tag.Type != "" || !strings.Contains(j.TagErr, "version") {
 		t.Errorf("%+v", j)
 	}
-	v.alone = wholeNodes{"gpu": true}
+	v.wholeNodes = wholeNodes{"gpu": true}
 	for partition, want := range map[string]bool{"gpu": true, "long": false, "gpu,long": false} {
 		if j := convert(slurmplug.Job{State: "PENDING", Partition: partition}); j.Whole != want {
 			t.Errorf("a job of %s gets whole nodes: %v", partition, j.Whole)

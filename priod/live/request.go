@@ -22,83 +22,137 @@ import (
 func (c *Cluster) confirm(ctx context.Context, outcomes []plan.Outcome) {
 	var asked []int
 	for i := range outcomes {
-		o := &outcomes[i]
-		// Of a size some fields may have been taken before one was refused; a job that has
-		// started meanwhile refuses nodes, too.
-		if o.Status == slurmplug.Applied && !o.Lever.Ranks() || o.Status == slurmplug.Refused && (o.Lever == slurmplug.Size || onlyWaiting(o)) {
+		if isReadBack(&outcomes[i]) {
 			asked = append(asked, i)
 		}
 	}
 	if len(asked) == 0 {
 		return
 	}
-	sights, err := c.sightsOf(ctx, outcomes, asked)
-	records := c.recordsOf(looked(outcomes))
+	var p polled
+	p.sights, p.err = c.sightsOf(ctx, outcomes, asked)
+	p.records = c.recordsOf(writtenSizes(outcomes))
 	for _, i := range asked {
-		o := &outcomes[i]
-		for _, id := range o.Jobs() {
-			sight, seen := sights[id]
-			unseen := err // why, if it is not
-			if o.Lever == slurmplug.Size && seen && !sight.Gone {
-				sight.Asked, unseen = c.askedOf(ctx, &cluster.Job{ID: id}, records)
-				seen = unseen == nil
-			}
-			if o.Lever == slurmplug.MinMemoryNode && seen && !sight.Gone {
-				var m slurmplug.NodeMemory
-				m, unseen = c.memoryOf(ctx, id, records)
-				sight.AskedMB, seen = m.MB, unseen == nil
-			}
-			if o.Status == slurmplug.Refused && onlyWaiting(o) {
-				if seen && (sight.Gone || sight.State != cluster.Pending) {
-					o.Status, o.Message = slurmplug.Raced, "it waits no more: "+o.Message
-				}
-				break
-			}
-			if o.Status == slurmplug.Refused {
-				switch now, shown := sight.Request(o.Lever); {
-				case shown && now != o.Before:
-					c.retract(ctx, o, o.Message)
-				case !seen: // half of it may stand: what was written is kept in mind
-					o.Status, o.Message = slurmplug.Unknown, o.Message+"; not seen again"
-				case !shown: // these are Slurm's words for a job that runs
-					o.Status, o.Message = slurmplug.Raced, "it waits no more: "+o.Message
-				}
-				break
-			}
-			switch problem := problem(o, &sight.Job); {
-			case !seen || sight.Gone:
-				o.Status, o.Message = slurmplug.Unknown, "written, and not seen again"
-				if unseen != nil {
-					o.Message += ": " + unseen.Error()
-				}
-			case problem != "" && o.Lever == slurmplug.Features && sight.Features != o.After:
-				// Slurm keeps this text as it is: somebody else has written since, or a
-				// job_submit plugin did. Nothing may be made from that: it stays as it is.
-				o.Status, o.Message = slurmplug.Unknown, problem
-			case problem != "" && o.Lever == slurmplug.MinMemoryNode && o.After != o.Was:
-				// More than it has now no running job can be given.
-				if o.Status, o.Message = slurmplug.Unknown, problem; strconv.FormatInt(sight.AskedMB, 10) == o.Before {
-					o.Status = slurmplug.Refused
-				}
-			case problem != "":
-				c.retract(ctx, o, problem)
-			default:
-				continue
-			}
-			break
+		c.confirmOne(ctx, &outcomes[i], &p)
+	}
+}
+
+// isReadBack tells whether confirm has to look at the jobs of a write. Of a size that
+// was refused Slurm may have taken some fields before one that it refused; and what
+// only waiting jobs may be given it also refuses a job that has just started.
+func isReadBack(o *plan.Outcome) bool {
+	switch o.Status {
+	case slurmplug.Applied:
+		return !o.Lever.Ranks()
+	case slurmplug.Refused:
+		return o.Lever == slurmplug.Size || onlyWaiting(o)
+	}
+	return false
+}
+
+// confirmOne corrects one outcome by what Slurm shows of its jobs. Of a write that was
+// refused the first job tells it; of one that was applied, the first where it does not
+// stand.
+func (c *Cluster) confirmOne(ctx context.Context, o *plan.Outcome, p *polled) {
+	for _, id := range o.Jobs() {
+		job := c.readBack(ctx, o.Lever, id, p)
+		if o.Status == slurmplug.Refused {
+			c.afterRefusal(ctx, o, &job)
+			return
+		}
+		if !c.stands(ctx, o, &job) {
+			return
 		}
 	}
 }
 
-// onlyWaiting tells whether Slurm takes a write from waiting jobs alone, and answers a
-// running one as it answers one that asks for too much.
+// polled is what was read of all jobs after their writes.
+type polled struct {
+	sights  map[cluster.JobID]evict.Sight
+	err     error                            // why some have none
+	records map[cluster.JobID]*slurmplug.Job // from before the writes, of jobs whose size or memory was written
+}
+
+// readJob is one job after a write.
+type readJob struct {
+	evict.Sight
+	seen bool
+	err  error // why it is not
+}
+
+// readBack is a job as it is now, with what the lever was written into.
+func (c *Cluster) readBack(ctx context.Context, lever slurmplug.Lever, id cluster.JobID, p *polled) readJob {
+	job := readJob{err: p.err}
+	if job.Sight, job.seen = p.sights[id]; !job.seen || job.Gone {
+		return job
+	}
+	switch lever {
+	case slurmplug.Size:
+		job.Asked, job.err = c.askedOf(ctx, &cluster.Job{ID: id}, p.records)
+		job.seen = job.err == nil
+	case slurmplug.MinMemoryNode:
+		var m slurmplug.NodeMemory
+		m, job.err = c.memoryOf(ctx, id, p.records)
+		job.AskedMB, job.seen = m.MB, job.err == nil
+	}
+	return job
+}
+
+// afterRefusal finds out what a refusal means: that the job started meanwhile, that a
+// part of the write was taken, or what it says.
+func (c *Cluster) afterRefusal(ctx context.Context, o *plan.Outcome, job *readJob) {
+	now, shown := job.Request(o.Lever)
+	switch {
+	case onlyWaiting(o):
+		if job.seen && (job.Gone || job.State != cluster.Pending) {
+			o.Status, o.Message = slurmplug.Raced, "it waits no more: "+o.Message
+		}
+	case shown && now != o.Before:
+		c.retract(ctx, o, o.Message)
+	case !job.seen: // a part of it may have been taken: History keeps what was written
+		o.Status, o.Message = slurmplug.Unknown, o.Message+"; not seen again"
+	case !shown: // this is how Slurm refuses to change a running job
+		o.Status, o.Message = slurmplug.Raced, "it waits no more: "+o.Message
+	}
+}
+
+// stands tells whether a job shows what was written into it. If not, it corrects the
+// outcome, and takes the write back where nobody else has written since.
+func (c *Cluster) stands(ctx context.Context, o *plan.Outcome, job *readJob) bool {
+	problem := problem(o, &job.Job)
+	switch {
+	case !job.seen || job.Gone:
+		o.Status, o.Message = slurmplug.Unknown, "written, and not seen again"
+		if job.err != nil {
+			o.Message += ": " + job.err.Error()
+		}
+	case problem == "":
+		return true
+	case o.Lever == slurmplug.Features && job.Features != o.After:
+		// Slurm keeps constraints as they are written, so somebody else has written
+		// since, or a job_submit plugin has. It stays as it is, and priod makes no
+		// constraint from it.
+		o.Status, o.Message = slurmplug.Unknown, problem
+	case o.Lever == slurmplug.MinMemoryNode && o.After != o.Was:
+		// It cannot be taken back: a running job is given no more than it has.
+		if o.Status, o.Message = slurmplug.Unknown, problem; strconv.FormatInt(job.AskedMB, 10) == o.Before {
+			o.Status = slurmplug.Refused
+		}
+	default:
+		c.retract(ctx, o, problem)
+	}
+	return false
+}
+
+// onlyWaiting tells whether Slurm allows a write for waiting jobs alone. For a running
+// job it then says the same as for one that asks for too much.
 func onlyWaiting(o *plan.Outcome) bool {
 	return o.Lever == slurmplug.ReqNodeList || o.Lever == slurmplug.MinMemoryNode && o.After == o.Was
 }
 
-// looked are the jobs whose sizes or memory were written: of these a closer look tells
-// what they ask for.
-func looked(outcomes []plan.Outcome) (ids []cluster.JobID) {
+// writtenSizes are the jobs whose sizes or memory were written: what they ask for now
+// has to be read from each.
+func writtenSizes(outcomes []plan.Outcome) (ids []cluster.JobID) {
 	for i := range outcomes {
 		if l := outcomes[i].Lever; l == slurmplug.Size || l == slurmplug.MinMemoryNode {
 			ids = append(ids, outcomes[i].Jobs()...)
@@ -107,8 +161,9 @@ func looked(outcomes []plan.Outcome) (ids []cluster.JobID) {
 	return ids
 }
 
-// idsAtOnce is for how many jobs one squeue is run: a command line has its limit.
-const idsAtOnce = 5000
+// idsPerSqueue is the number of jobs that one squeue is asked for: the length of a
+// command line is limited.
+const idsPerSqueue = 5000
 
 // sightsOf reads the jobs that outcomes name, each record or array once: a few by
 // themselves, more by one squeue for all.
@@ -116,7 +171,7 @@ func (c *Cluster) sightsOf(ctx context.Context, outcomes []plan.Outcome, asked [
 	raw := map[cluster.JobID]uint32{}
 	for _, i := range asked {
 		for _, id := range outcomes[i].Jobs() {
-			raw[id] = id.ID // an array's id is its record's, too
+			raw[id] = id.ID // that is also the id of an array's record
 		}
 	}
 	for i := range c.jobs {
@@ -126,13 +181,13 @@ func (c *Cluster) sightsOf(ctx context.Context, outcomes []plan.Outcome, asked [
 	}
 	ids := slices.Compact(slices.Sorted(maps.Values(raw)))
 	each := 1 // ids for one squeue
-	if len(ids) > looks {
-		each = idsAtOnce // the whole queue once is less than so many commands
+	if len(ids) > parallelReads {
+		each = idsPerSqueue // one squeue over the whole queue costs less than so many
 	}
 	sights := make(map[cluster.JobID]evict.Sight, len(raw))
 	var mu sync.Mutex
 	var g errgroup.Group
-	g.SetLimit(looks)
+	g.SetLimit(parallelReads)
 	for some := range slices.Chunk(ids, each) {
 		g.Go(func() error {
 			records, err := c.client.Sights(ctx, some...)

@@ -16,33 +16,33 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// sizeRules are what keeps sizes as they are, whatever the job asks.
+// sizeRules are what of the cluster forbids to change sizes, whatever the job asks.
 type sizeRules struct {
-	everywhere string // "" for nothing
+	everywhere string // why no size is changed at all; "" when some are
 	partitions map[string]slurmplug.Partition
 	limits     *slurmplug.Limits // nil: Slurm enforces none
 	limitsAt   time.Time         // when they were read
 
 	at   time.Time     // when all this was read, or could not be
-	took time.Duration // what that took
+	took time.Duration // how long that took
 }
 
-// restBetween is how many times what reading the rules took passes before they are
-// read again: where that is quick, limits made meanwhile count in the next cycle.
-const restBetween = 10
+// The rules are read again after rulesPause times as long as the last read took. Where
+// that is quick, new limits count in the next cycle.
+const rulesPause = 10
 
-// limitsLast is how long limits count that can be read no more.
-const limitsLast = 5 * time.Minute
+// limitsValid is how long the last limits count while new ones cannot be read.
+const limitsValid = 5 * time.Minute
 
 // ownNames are the users in whose names sizes can be written.
 type ownNames struct {
-	may   bool              // this process has the rights for it
-	since time.Time         // configAt, when that was found out
-	uids  map[uint32]string // by job, of those that were asked last; nil unless may
+	may  bool              // this process has the rights for it
+	asOf time.Time         // Cluster.configAt when that was found out
+	uids map[uint32]string // by job, of those that were asked last; nil unless may
 }
 
-// Ask reads how waiting jobs ask for their sizes, and which of them have to stay as
-// they are. After an error some have no Asked.
+// Ask reads how waiting jobs ask for their sizes, and whose size may not be changed.
+// After an error some have no Asked.
 func (c *Cluster) Ask(ctx context.Context, jobs []*cluster.Job) error {
 	if len(jobs) == 0 {
 		return nil
@@ -67,9 +67,9 @@ func (c *Cluster) Ask(ctx context.Context, jobs []*cluster.Job) error {
 	return errors.Join(err, doubts)
 }
 
-// Asked reads how waiting jobs ask for their sizes, whatever the limits. One that
-// cannot be read stays without, with an error, and holds up no other; a job that
-// started has none.
+// Asked reads how waiting jobs ask for their sizes, whatever the limits, into their
+// Asked. A job that cannot be read is left without, with an error; the others are read
+// all the same. A job that has started has none.
 func (c *Cluster) Asked(ctx context.Context, jobs []*cluster.Job) error {
 	var mu sync.Mutex
 	doubts := make([]error, len(jobs))
@@ -82,7 +82,7 @@ func (c *Cluster) Asked(ctx context.Context, jobs []*cluster.Job) error {
 	}
 	records := c.recordsOf(ids)
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(looks)
+	g.SetLimit(parallelReads)
 	for i, j := range jobs {
 		g.Go(func() error {
 			a, err := c.askedOf(ctx, j, records)
@@ -103,8 +103,8 @@ func (c *Cluster) Asked(ctx context.Context, jobs []*cluster.Job) error {
 	return errors.Join(append([]error{err}, doubts...)...)
 }
 
-// askedOf is how one job asks, nil when it waits no more. An array in one record
-// asks as each of its tasks.
+// askedOf is how one job asks for its size; nil when it no longer waits. All tasks of an
+// array in one record ask for the same, so the first is read.
 func (c *Cluster) askedOf(ctx context.Context, j *cluster.Job, records map[cluster.JobID]*slurmplug.Job) (*slurmplug.Asked, error) {
 	record := records[j.ID]
 	if record == nil {
@@ -125,8 +125,8 @@ func (c *Cluster) askedOf(ctx context.Context, j *cluster.Job, records map[clust
 	return &a, nil
 }
 
-// recordsOf are the records of the queue that hold jobs: of a task that has had none of
-// its own the array's.
+// recordsOf are the records of some jobs in the last poll; for a task without one of its
+// own, that of its array.
 func (c *Cluster) recordsOf(ids []cluster.JobID) map[cluster.JobID]*slurmplug.Job {
 	wanted := map[uint32][]cluster.JobID{}
 	for _, id := range ids {
@@ -144,24 +144,24 @@ func (c *Cluster) recordsOf(ids []cluster.JobID) map[cluster.JobID]*slurmplug.Jo
 	return records
 }
 
-// refreshRights finds out whether sizes can be written in the names of the jobs'
-// users, which lifts no limit from them. Where Slurm enforces none it makes no
-// difference.
+// refreshRights finds out whether sizes can be written in the names of the jobs' users:
+// such a write, unlike an operator's, lifts no limit from the job. Where Slurm enforces
+// no limits that makes no difference.
 func (c *Cluster) refreshRights(ctx context.Context) {
 	n := &c.inNameOf
-	if n.since.Equal(c.configAt) {
+	if n.asOf.Equal(c.configAt) {
 		return
 	}
-	n.since = c.configAt
+	n.asOf = c.configAt
 	if !enforcesLimits(c.conf) {
 		n.may = false
 		return
 	}
-	n.take(c.client.OwnRights(ctx, c.conf))
+	n.setRights(c.client.OwnRights(ctx, c.conf))
 }
 
-// take takes in an answer; without one what was known still holds.
-func (n *ownNames) take(rights slurmplug.Rights, err error) {
+// setRights uses an answer of OwnRights. After an error the last one still holds.
+func (n *ownNames) setRights(rights slurmplug.Rights, err error) {
 	if err == nil {
 		n.may = rights.Level == slurmplug.Administrator
 	}
@@ -173,10 +173,10 @@ func isKnown(uid string) bool {
 	return err == nil
 }
 
-// refreshSizeRules reads which limits there are: an operator's update lifts a
-// user's limit silently, so whom one binds is left alone.
+// refreshSizeRules reads which limits there are. An operator's update would silently lift
+// a user's limit from the job, so a job under such a limit keeps its size.
 func (c *Cluster) refreshSizeRules(ctx context.Context, now time.Time) error {
-	if r := c.sizes; r != nil && !now.Before(r.at) && now.Sub(r.at) < restBetween*r.took {
+	if r := c.sizes; r != nil && !now.Before(r.at) && now.Sub(r.at) < rulesPause*r.took {
 		return nil
 	}
 	began := time.Now()
@@ -192,8 +192,8 @@ func (c *Cluster) refreshSizeRules(ctx context.Context, now time.Time) error {
 		r.limits, err = c.client.Limits(ctx, c.conf.ClusterName())
 		switch {
 		case err == nil:
-		case c.sizes != nil && c.sizes.limits != nil && now.Sub(c.sizes.limitsAt) < limitsLast:
-			r.limits, r.limitsAt = c.sizes.limits, c.sizes.limitsAt // slurmdbd is started again, most often
+		case c.sizes != nil && c.sizes.limits != nil && now.Sub(c.sizes.limitsAt) < limitsValid:
+			r.limits, r.limitsAt = c.sizes.limits, c.sizes.limitsAt // most often slurmdbd is just being restarted
 		default:
 			err = fmt.Errorf("limits of associations and QOS, without which no job gets another size: %w", err)
 			r.everywhere = "may be under a limit: those of associations and QOS cannot be read"
@@ -201,7 +201,7 @@ func (c *Cluster) refreshSizeRules(ctx context.Context, now time.Time) error {
 	}
 	r.took = time.Since(began)
 	r.at = now.Add(r.took)
-	c.sizes = r // also after an error: sacctmgr waits long for a slurmdbd that is down
+	c.sizes = r // also after an error: sacctmgr waits long for a slurmdbd that is down, and is not to do so in each cycle
 	return err
 }
 
@@ -211,7 +211,7 @@ func enforcesLimits(conf slurmplug.Config) bool {
 	return slices.ContainsFunc(words, func(w string) bool { return w == "limits" || w == "safe" || w == "all" })
 }
 
-// sizeLimit says what of slurm.conf keeps all sizes as they are.
+// sizeLimit says what in slurm.conf forbids to change any size; "" when nothing does.
 func sizeLimit(conf slurmplug.Config) string {
 	switch {
 	case conf.Get("SelectType") != "select/cons_tres":
@@ -227,7 +227,7 @@ func sizeLimit(conf slurmplug.Config) string {
 	return ""
 }
 
-// fixed says why the size of a job stays as it is, "" when it need not.
+// fixed says why the size of a job may not be changed; "" when it may.
 func (r *sizeRules) fixed(j *cluster.Job) string {
 	if r.everywhere != "" {
 		return r.everywhere

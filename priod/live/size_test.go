@@ -69,8 +69,8 @@ func TestAskWithoutAccounting(t *testing.T) {
 		fixed bool
 	}{
 		{"never read", false, 0, true},
-		{"read before", true, limitsLast / 2, false},
-		{"read long before", true, 2 * limitsLast, true},
+		{"read before", true, limitsValid / 2, false},
+		{"read long before", true, 2 * limitsValid, true},
 	} {
 		down := !c.seen
 		slurm, job := asking(t, &down)
@@ -121,7 +121,7 @@ func TestSizesOfUnknownUsers(t *testing.T) {
 			down := false
 			slurm, job := asking(t, &down)
 			slurm.client = slurmplug.NewClient(limited{t, &down, strings.NewReplacer("games(5)", who)}, slurmplug.Options{Abilities: &slurmplug.Abilities{Release: "24.11.5"}})
-			slurm.inNameOf = ownNames{may: may, since: slurm.configAt}
+			slurm.inNameOf = ownNames{may: may, asOf: slurm.configAt}
 			if err := slurm.Ask(t.Context(), []*cluster.Job{job}); err != nil || (job.Asked.Fixed != "") != fixed {
 				t.Errorf("%s: who may write in users' names %t: %+v, %v", who, may, job.Asked, err)
 			}
@@ -146,7 +146,7 @@ func TestOwnRightsThatCannotBeRead(t *testing.T) {
 		{slurmplug.NoAdmin, slurmplug.ErrTimeout, true},
 		{slurmplug.Operator, nil, false},
 	} {
-		if n.take(slurmplug.Rights{Level: c.level}, c.err); n.may != c.may {
+		if n.setRights(slurmplug.Rights{Level: c.level}, c.err); n.may != c.may {
 			t.Errorf("after %q, %v: %t", c.level, c.err, n.may)
 		}
 	}
@@ -158,7 +158,7 @@ func TestSizesInTheUsersName(t *testing.T) {
 	for may, want := range map[bool]string{true: "5", false: ""} {
 		down := false
 		slurm, job := asking(t, &down)
-		slurm.inNameOf = ownNames{may: may, since: slurm.configAt} // as OwnRights said
+		slurm.inNameOf = ownNames{may: may, asOf: slurm.configAt} // as OwnRights said
 		if err := slurm.Ask(t.Context(), []*cluster.Job{job}); err != nil {
 			t.Fatal(err)
 		}
@@ -181,7 +181,7 @@ func TestAllowances(t *testing.T) {
 		slurm, job := asking(t, &down)
 		slurm.client = slurmplug.NewClient(limited{t, &down, strings.NewReplacer("biology|||root||||||", "biology|||root|cpu=10,mem=100G|||||",
 			"biology|games||||||||", "biology|games||||||cpu=4||")}, slurmplug.Options{})
-		slurm.inNameOf = ownNames{may: may, since: slurm.configAt}
+		slurm.inNameOf = ownNames{may: may, asOf: slurm.configAt}
 		slurm.jobs = []slurmplug.Job{
 			{ID: slurmplug.Plain(17), Name: "x", TresPerNode: "gres:gpu:1", State: "PENDING"},
 			{ID: slurmplug.Plain(18), Name: "x", TresPerNode: "gres:gpu:1", State: "PENDING"},

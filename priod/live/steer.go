@@ -11,19 +11,18 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/steer"
 	"slurmprio/slurmplug"
 )
 
-// Places reads which nodes jobs name and refuse, and what they ask of each; see cycle.Steering. An error
-// leaves out the jobs that it is about.
-func (c *Cluster) Places(ctx context.Context, raw map[cluster.JobID]uint32) (map[cluster.JobID]steer.Place, error) {
-	places := make(map[cluster.JobID]steer.Place, len(raw))
+// Places reads which nodes jobs name and refuse, and what they ask of each node. Jobs
+// that cannot be read are left out, with an error; jobs that are gone, without.
+func (c *Cluster) Places(ctx context.Context, raw map[cluster.JobID]uint32) (map[cluster.JobID]cluster.Place, error) {
+	places := make(map[cluster.JobID]cluster.Place, len(raw))
 	var mu sync.Mutex
 	var doubts error
 	records := c.recordsOf(slices.Collect(maps.Keys(raw)))
 	var g errgroup.Group
-	g.SetLimit(looks)
+	g.SetLimit(parallelReads)
 	for id, raw := range raw {
 		g.Go(func() error {
 			required, excluded, err := c.client.NodesAsked(ctx, raw)
@@ -37,7 +36,7 @@ func (c *Cluster) Places(ctx context.Context, raw map[cluster.JobID]uint32) (map
 			defer mu.Unlock()
 			switch {
 			case err == nil:
-				places[id] = steer.Place{Required: required, Excluded: excluded, Bounds: bounds}
+				places[id] = cluster.Place{Required: required, Excluded: excluded, Bounds: bounds}
 			case !errors.Is(err, slurmplug.ErrNoJob):
 				doubts = errors.Join(doubts, fmt.Errorf("job %s: %w", id, err))
 			}

@@ -16,12 +16,13 @@ type Used struct {
 	Shares map[string]sensitivity.Share // the least of a GPU on the nodes of each type, as they are now
 }
 
-// enough runs teach all that there is to learn; older ones are not asked for.
-const enough = 50_000
+// maxRuns is the number of runs after which older ones are not read: they would change
+// nothing.
+const maxRuns = 50_000
 
-// Used reads from accounting what the runs used that ended in a span of time,
-// day by day, because each step of a job is a row. today gives a GPU type its
-// present name.
+// Used reads from accounting what the runs used that ended in a span of time, day by
+// day, because accounting has a row for each step. today gives a GPU type its present
+// name.
 func (c *Cluster) Used(ctx context.Context, since, until time.Time, today func(string) string) (*Used, error) {
 	raw, err := c.client.Nodes(ctx)
 	if err != nil {
@@ -45,7 +46,7 @@ func (c *Cluster) Used(ctx context.Context, since, until time.Time, today func(s
 		start int64
 	}
 	seen := map[run]bool{}
-	for end := until; end.After(since) && len(u.Runs) < enough; {
+	for end := until; end.After(since) && len(u.Runs) < maxRuns; {
 		start := end.Add(-24 * time.Hour)
 		if start.Before(since) {
 			start = since
@@ -77,7 +78,7 @@ func (c *Cluster) Used(ctx context.Context, since, until time.Time, today func(s
 	return u, nil
 }
 
-// usedBy puts together what accounting says of a run in two places.
+// usedBy joins a run's record with what its steps used.
 func (c *Cluster) usedBy(r *slurmplug.Run, m *slurmplug.Usage, types map[string]string, today func(string) string) sensitivity.Run {
 	held := slurmplug.Job{TRES: r.AllocTRES}
 	gpuType, gpus, _ := held.AllocatedGPUs()
@@ -101,8 +102,8 @@ func (c *Cluster) usedBy(r *slurmplug.Run, m *slurmplug.Usage, types map[string]
 	return used
 }
 
-// Peaks are the most memory in MB that the steps of running jobs which run now have
-// used so far; jobs that are not measured are left out.
+// Peaks are the most memory, MB, that the steps now running of running jobs have used so
+// far; jobs that are not measured are left out.
 func (c *Cluster) Peaks(ctx context.Context, jobs []*cluster.Job) (map[cluster.JobID]int64, error) {
 	raw := make([]uint32, len(jobs))
 	for i, j := range jobs {

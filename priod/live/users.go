@@ -2,8 +2,8 @@ package live
 
 import "slurmprio/priod/cluster"
 
-// users remembers the names of uids, so that an outage of the name service makes
-// nobody another user: for as long as it lasts Slurm's commands show no names.
+// users remembers the names of uids. During an outage of the name service Slurm's
+// commands show no names, and no job is to change its user for that.
 type users map[uint32]string
 
 // name is the user of a job with this uid that Slurm shows under this name.

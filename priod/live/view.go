@@ -36,10 +36,10 @@ func (c *Cluster) View(ctx context.Context) (*View, error) {
 		private := v.Config.PrivateData()
 		v.OwnJobs = slices.Contains(private, "jobs")
 		if v.Partitions, err = c.client.Partitions(gctx); err != nil {
-			return closed(err, private, "partitions")
+			return explainPrivate(err, private, "partitions")
 		}
 		nodes, err = c.client.Nodes(gctx)
-		return closed(err, private, "nodes")
+		return explainPrivate(err, private, "nodes")
 	})
 	if err := g.Wait(); err != nil {
 		return nil, err
@@ -50,8 +50,8 @@ func (c *Cluster) View(ctx context.Context) (*View, error) {
 	return v, nil
 }
 
-// closed says why a user could not read something.
-func closed(err error, private []string, what string) error {
+// explainPrivate adds to an error that the site hides something from users, if it does.
+func explainPrivate(err error, private []string, what string) error {
 	if err == nil || !slices.Contains(private, what) {
 		return err
 	}

@@ -14,9 +14,9 @@ import (
 	"slurmprio/slurmplug/jobtag"
 )
 
-// Stays reads from accounting the runs of GPU jobs that ended between since and
-// until (zero: now), with the steps that a group of the expression finds in their
-// command lines; nil: nobody looks. It may run beside the other methods.
+// Stays reads from accounting the runs of GPU jobs that ended between since and until
+// (zero: now). A group of the expression steps finds the number of steps in a job's
+// command line; nil: that is not read. It may run beside the other methods.
 func (c *Cluster) Stays(ctx context.Context, since, until time.Time, steps *regexp.Regexp) ([]speed.Stay, error) {
 	rows, err := c.client.History(ctx, since, until)
 	if err != nil {

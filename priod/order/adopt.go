@@ -2,26 +2,27 @@ package order
 
 import "slurmprio/priod/cluster"
 
-// Stranger is a job that holds a value which a priod writes, and this one did
-// not.
-type Stranger struct {
+// PeerValue is a value that a job holds and that another host's priod must have
+// written.
+type PeerValue struct {
 	Job      cluster.JobID
-	Written  cluster.Written // as the other priod must have written it
+	Written  cluster.Written // what the other priod must have written
 	Replaced bool            // this priod had written another value
 }
 
-// reach is where a priod's values may lie, whatever its step was when it wrote.
-type reach struct{ least, step, top, nice int64 }
+// valueRange is where the values of a priod may lie, whatever its step was when it
+// wrote them.
+type valueRange struct{ least, step, top, nice int64 }
 
-// Strangers lists the pending jobs of the ranked partitions that hold values of
-// another priod, in the order of the snapshot. It changes nothing.
-func Strangers(s *cluster.Snapshot, h *cluster.History, set Settings) []Stranger {
+// FindPeerValues returns the values of other priods that the pending jobs of the ranked
+// partitions hold, in the order of the snapshot. It changes nothing.
+func FindPeerValues(s *cluster.Snapshot, h *cluster.History, set Settings) []PeerValue {
 	d := decider{s: s, h: h, set: set, lever: leverOf(set.Lever)}
-	values := reach{least: set.Step, step: d.step(), top: set.Top, nice: set.NiceLimit}
+	values := valueRange{least: set.Step, step: d.step(), top: set.Top, nice: set.NiceLimit}
 	if values.least <= 0 {
 		values.least = roundUp(s.Multifactor.Span + 1)
 	}
-	var found []Stranger
+	var found []PeerValue
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
 		if j.State != cluster.Pending || !set.Ranking.Ranks(j.Partition) {
@@ -29,19 +30,18 @@ func Strangers(s *cluster.Snapshot, h *cluster.History, set Settings) []Stranger
 		}
 		w, wrote := h.Written[j.ID]
 		if wrote && w.Lever != set.Lever {
-			continue // what the old lever wrote goes first
+			continue // first the old lever's value is taken back
 		}
-		if other, ok := d.lever.peers(j, w, wrote, values); ok {
-			found = append(found, Stranger{Job: j.ID, Written: other, Replaced: wrote})
+		if other, ok := d.lever.peerValue(j, w, wrote, values); ok {
+			found = append(found, PeerValue{Job: j.ID, Written: other, Replaced: wrote})
 		}
 	}
 	return found
 }
 
-// Adopt makes the strangers' values this priod's own: where every controller
-// host has a priod with a state folder of its own, they are what the one before
-// it wrote.
-func Adopt(strangers []Stranger, s *cluster.Snapshot, h *cluster.History) {
+// Adopt makes other priods' values this one's own. Where each controller host runs a
+// priod with a state folder of its own, the priod that was active before wrote them.
+func Adopt(strangers []PeerValue, s *cluster.Snapshot, h *cluster.History) {
 	for _, x := range strangers {
 		x.Written.At = s.At
 		h.Written[x.Job] = x.Written

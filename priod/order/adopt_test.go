@@ -26,12 +26,12 @@ func TestPeersValuesAreAdopted(t *testing.T) {
 		own := cluster.NewHistory()
 		s = c.snapshot(start.Add(time.Minute))
 		own.Observe(s)
-		strangers := Strangers(s, own, set)
+		strangers := FindPeerValues(s, own, set)
 		if len(strangers) != 3 {
 			t.Fatalf("%s: strangers %+v", lever, strangers)
 		}
 		Adopt(strangers, s, own)
-		if again := Strangers(s, own, set); len(again) != 0 {
+		if again := FindPeerValues(s, own, set); len(again) != 0 {
 			t.Errorf("%s: still strangers: %+v", lever, again)
 		}
 		if p := Decide(s, own, set); len(p.Actions) != 0 {
@@ -61,12 +61,12 @@ func TestStrangersAreOnlyPriodsValues(t *testing.T) {
 	h.Observe(s)
 	set := settings(slurmplug.SiteFactor)
 	set.Ranking.Partitions = []string{s.Jobs[0].Partition}
-	found := Strangers(s, h, set)
+	found := FindPeerValues(s, h, set)
 	if len(found) != 1 || found[0].Job != s.Jobs[2].ID || found[0].Replaced {
 		t.Fatalf("%+v", found)
 	}
 	h.Written[found[0].Job] = cluster.Written{Lever: slurmplug.SiteFactor, Value: 200_000, Tried: 200_000}
-	if found = Strangers(s, h, set); len(found) != 1 || !found[0].Replaced {
+	if found = FindPeerValues(s, h, set); len(found) != 1 || !found[0].Replaced {
 		t.Fatalf("%+v", found)
 	}
 }

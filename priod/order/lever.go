@@ -12,13 +12,13 @@ import (
 // lever translates between the value that a job stands at (0: where Slurm
 // itself puts it) and one of Slurm's fields.
 type lever interface {
-	// band is where values may lie, given the size of a step and the top.
+	// band is where values may lie, given the size of a step and the highest value.
 	band(step, top int64) plan.Band
 	// now is the value that the job holds, and whether that is known.
 	now(j *cluster.Job, h *cluster.History) (value int64, known bool)
 	// value turns what was written into the field back into a value.
 	value(written int64, w cluster.Written) int64
-	// neutral is what the field holds when priod takes its hand off.
+	// neutral is what the field holds when priod has withdrawn its value.
 	neutral(w cluster.Written) int64
 	// own is Slurm's own part of the job's priority.
 	own(j *cluster.Job, now int64) int64
@@ -26,10 +26,10 @@ type lever interface {
 	userNice(j *cluster.Job, h *cluster.History) int64
 	// foreign tells whether the value now, which is not 0, is somebody else's.
 	foreign(j *cluster.Job, now int64, w cluster.Written, wrote bool) bool
-	// peers is what another priod, with the same settings, must have written for
-	// the job to hold what it holds; false when that is no priod's value, or w,
-	// written by this one, explains it.
-	peers(j *cluster.Job, w cluster.Written, wrote bool, s reach) (cluster.Written, bool)
+	// peerValue is what another priod, with the same settings, must have written for
+	// the job to hold what it holds; false when no priod writes such a value, or this
+	// one wrote it (w).
+	peerValue(j *cluster.Job, w cluster.Written, wrote bool, s valueRange) (cluster.Written, bool)
 	// actions move a job that holds now to want.
 	actions(j *cluster.Job, h *cluster.History, now, want int64) []plan.Action
 }
@@ -43,12 +43,11 @@ func leverOf(l slurmplug.Lever) lever {
 	case slurmplug.Priority, slurmplug.Release:
 		return priority{}
 	}
-	panic(fmt.Sprintf("decide: %q ranks no job", l))
+	panic(fmt.Sprintf("order: %q ranks no job", l))
 }
 
-// Restore returns the actions that take priod's hand off a job, given what was
-// last written into it; none when the job holds its own value, or somebody
-// else's.
+// Restore returns the actions that give a job its own value back, given what was last
+// written into it; none when it holds its own value, or one that somebody else wrote.
 func Restore(j *cluster.Job, w cluster.Written) []plan.Action {
 	h := cluster.History{Written: map[cluster.JobID]cluster.Written{j.ID: w}}
 	l := leverOf(w.Lever)
@@ -62,23 +61,23 @@ func Restore(j *cluster.Job, w cluster.Written) []plan.Action {
 	return l.actions(j, &h, now, 0)
 }
 
-// TakenBack tells whether an action writes into a job that no longer held what
-// was last written, but its own value.
+// TakenBack tells whether an action writes into a job whose last value somebody else
+// took back.
 func TakenBack(a plan.Action, w cluster.Written) bool {
 	if w.Lever != a.Lever {
 		return false
 	}
 	neutral := leverOf(w.Lever).neutral(w)
-	return w.Value != neutral && a.Before == text(neutral)
+	return w.Value != neutral && a.Before == decimal(neutral)
 }
 
-// Effect returns what History must remember of an action that Slurm accepted.
+// Effect returns what History has to remember of an action that Slurm accepted.
 func Effect(a plan.Action, h *cluster.History) cluster.Written {
 	w := h.Written[a.Job]
 	if a.Lever == slurmplug.Release {
 		return cluster.Written{Lever: slurmplug.Priority, Original: w.Original}
 	}
-	value, _ := strconv.ParseInt(a.After, 10, 64) // decide wrote it
+	value, _ := strconv.ParseInt(a.After, 10, 64) // Decide formatted it
 	original := w.Original
 	if w.Lever != a.Lever {
 		original, _ = strconv.ParseInt(a.UserNice, 10, 64)
@@ -87,10 +86,10 @@ func Effect(a plan.Action, h *cluster.History) cluster.Written {
 }
 
 func setTo(j *cluster.Job, l slurmplug.Lever, before, after int64) plan.Action {
-	return plan.Action{Job: j.ID, Lever: l, Before: text(before), After: text(after), UserNice: text(j.Nice)}
+	return plan.Action{Job: j.ID, Lever: l, Before: decimal(before), After: decimal(after), UserNice: decimal(j.Nice)}
 }
 
-// siteFactor adds to Slurm's own factors (multifactor only).
+// siteFactor is the lever that adds to Slurm's own factors (multifactor only).
 type siteFactor struct{}
 
 func (siteFactor) band(step, top int64) plan.Band {
@@ -112,8 +111,8 @@ func (siteFactor) neutral(cluster.Written) int64                     { return 0 
 func (siteFactor) own(j *cluster.Job, now int64) int64               { return j.Priority - now }
 func (siteFactor) userNice(j *cluster.Job, _ *cluster.History) int64 { return j.Nice }
 
-// foreign respects what it finds on a BE job that it never wrote; on a TE job
-// that may be priod's own value from before a lost database.
+// foreign leaves alone what a BE job holds that this priod never wrote to; on a TE job
+// it may be priod's own value from before its database was lost.
 func (siteFactor) foreign(j *cluster.Job, now int64, w cluster.Written, wrote bool) bool {
 	if !wrote {
 		return j.Tag.Type != "te"
@@ -121,7 +120,7 @@ func (siteFactor) foreign(j *cluster.Job, now int64, w cluster.Written, wrote bo
 	return !w.Sent(now)
 }
 
-func (siteFactor) peers(j *cluster.Job, w cluster.Written, wrote bool, s reach) (cluster.Written, bool) {
+func (siteFactor) peerValue(j *cluster.Job, w cluster.Written, wrote bool, s valueRange) (cluster.Written, bool) {
 	v := j.SiteFactor
 	if !j.SiteFactorKnown || v < s.least || v > s.top || wrote && w.Sent(v) {
 		return w, false
@@ -133,7 +132,7 @@ func (siteFactor) actions(j *cluster.Job, _ *cluster.History, now, want int64) [
 	return []plan.Action{setTo(j, slurmplug.SiteFactor, now, want)}
 }
 
-// nice lowers the job's Nice; the owner's own Nice stays part of it.
+// nice is the lever that lowers the job's Nice; the owner's own Nice stays part of it.
 type nice struct{}
 
 func (nice) band(step, top int64) plan.Band { return siteFactor{}.band(step, top) }
@@ -157,9 +156,9 @@ func (nice) foreign(_ *cluster.Job, now int64, w cluster.Written, wrote bool) bo
 	return wrote && !w.Sent(w.Original-now)
 }
 
-// peers takes the owner's own Nice for what is left over from whole steps: right
-// while the peer's step was the same, a guess otherwise.
-func (n nice) peers(j *cluster.Job, w cluster.Written, wrote bool, s reach) (cluster.Written, bool) {
+// peerValue takes what is left of the Nice after whole steps for the owner's own: that
+// is right if the other priod's step was the same, else a guess.
+func (n nice) peerValue(j *cluster.Job, w cluster.Written, wrote bool, s valueRange) (cluster.Written, bool) {
 	original := j.Nice + (s.step/2-j.Nice)/s.step*s.step
 	if wrote {
 		original = w.Original
@@ -174,13 +173,13 @@ func (n nice) peers(j *cluster.Job, w cluster.Written, wrote bool, s reach) (clu
 func (n nice) actions(j *cluster.Job, h *cluster.History, _, want int64) []plan.Action {
 	own := n.userNice(j, h)
 	a := setTo(j, slurmplug.Nice, j.Nice, own-want)
-	a.UserNice = text(own)
+	a.UserNice = decimal(own)
 	return []plan.Action{a}
 }
 
-// priority sets the priority itself. Slurm then freezes the job's own factors
-// and zeroes its Nice; only a release gives both back (job_mgr.c,
-// direct_set_prio). Its values are priorities and need no steps between them.
+// priority is the lever that sets the priority itself. Slurm then freezes the job's own
+// factors and sets its Nice to 0; only a release gives both back (job_mgr.c,
+// direct_set_prio). Values are priorities, and need no steps between them.
 type priority struct{}
 
 // band lies above all that Slurm's own factors can reach.
@@ -188,13 +187,14 @@ func (priority) band(step, top int64) plan.Band {
 	return plan.Band{Lo: 2 * step, Hi: top, Step: 1}
 }
 
-func (priority) set(j *cluster.Job, h *cluster.History) bool {
+// isSet tells whether priod has set the job's priority.
+func (priority) isSet(j *cluster.Job, h *cluster.History) bool {
 	w, ok := h.Written[j.ID]
 	return ok && w.Lever == slurmplug.Priority && (w.Value != 0 || w.Tried != 0)
 }
 
 func (p priority) now(j *cluster.Job, h *cluster.History) (int64, bool) {
-	if !p.set(j, h) {
+	if !p.isSet(j, h) {
 		return 0, true
 	}
 	return j.Priority, true
@@ -211,20 +211,19 @@ func (priority) own(j *cluster.Job, now int64) int64 {
 }
 
 func (p priority) userNice(j *cluster.Job, h *cluster.History) int64 {
-	if p.set(j, h) {
+	if p.isSet(j, h) {
 		return h.Written[j.ID].Original
 	}
 	return j.Nice
 }
 
-// foreign is never certain here: before Slurm 26.05 backfill can put an older
-// priority back by itself (backfill.c), so the value is written again, a few
-// times at most.
+// foreign is always false: before Slurm 26.05 backfill can put an older priority back
+// by itself (backfill.c), so priod writes the value again, a few times at most.
 func (priority) foreign(*cluster.Job, int64, cluster.Written, bool) bool { return false }
 
-// peers knows a priority that Slurm's own factors cannot reach; the owner's Nice
-// is lost, since Slurm zeroed it.
-func (priority) peers(j *cluster.Job, w cluster.Written, wrote bool, s reach) (cluster.Written, bool) {
+// peerValue recognises a priority that Slurm's own factors cannot reach. The owner's
+// Nice is lost, since Slurm set it to 0.
+func (priority) peerValue(j *cluster.Job, w cluster.Written, wrote bool, s valueRange) (cluster.Written, bool) {
 	if wrote || j.Priority < 2*s.step || j.Priority > s.top {
 		return w, false
 	}
@@ -235,10 +234,10 @@ func (p priority) actions(j *cluster.Job, h *cluster.History, now, want int64) [
 	if want != 0 {
 		return []plan.Action{setTo(j, slurmplug.Priority, now, want)}
 	}
-	back := []plan.Action{{Job: j.ID, Lever: slurmplug.Release, Before: text(now)}}
+	back := []plan.Action{{Job: j.ID, Lever: slurmplug.Release, Before: decimal(now)}}
 	if n := p.userNice(j, h); n != 0 {
 		a := setTo(j, slurmplug.Nice, 0, n)
-		a.UserNice = text(n) // Slurm zeroed the job's own
+		a.UserNice = decimal(n) // Slurm zeroed the job's own
 		back = append(back, a)
 	}
 	return back

@@ -1,16 +1,25 @@
 // Package order puts the pending jobs of the configured partitions in order, and says
 // which writes give them that order on Slurm.
 //
-// Trial-and-error (TE) jobs stand before best-effort (BE) jobs; TE jobs first come first
-// served by the time that they could first have run, within a budget for each user and
-// account; of BE jobs those first to which others yield at the end of a round, then
-// those that priod evicted, then the rest as Slurm itself orders them, or by what the
-// allocation owes them. TE jobs for which room is being made come first of all. The
-// classes are those of FitGpp (Yabuuchi et al., OpML'19).
+// Trial-and-error (TE) jobs stand before best-effort (BE) jobs, the two classes of
+// FitGpp (Yabuuchi et al., OpML 2019). From first to last:
 //
-// Files: rank.go and overrun.go say who comes first and why; shares.go orders BE jobs by
-// their allocation; lever.go turns a place in the queue into a value of one of Slurm's
-// fields; order.go makes the fewest writes; adopt.go reads what another priod wrote.
+//   - TE jobs for which room is being made
+//   - the other TE jobs, in the order of the time when they could first have run,
+//     within a budget for each user and account
+//   - BE jobs to which others yield at the end of a round
+//   - BE jobs that priod evicted
+//   - the other BE jobs, as Slurm itself orders them, or by what the allocation owes
+//     them
+//
+// Files:
+//   - rank.go: classes, budgets, and the order of TE jobs; overrun.go: TE jobs that ran
+//     too long
+//   - order.go: settings, and a plan with as few writes as possible
+//   - shares.go: values of BE jobs by their allocation
+//   - lever.go: from a value to one of Slurm's fields and back
+//   - adopt.go: values that another host's priod wrote
+//   - feature.go: how the order takes part in a cycle
 package order
 
 import (
@@ -28,23 +37,23 @@ type Settings struct {
 	Lever     slurmplug.Lever // SiteFactor, Nice or Priority
 	Top       int64           // highest value that priod writes
 	Step      int64           // size of a step; 0: computed from the cluster
-	NiceLimit int64           // users' Nice beyond this is their own wish and not counted into a step
+	NiceLimit int64           // larger Nice values of users do not make a step larger
 	MaxWrites int             // writes for one cycle; 0: no limit
-	Peers     bool            // other hosts' priods may have written: see Adopt
+	Peers     bool            // priods of other hosts may have written values, see Adopt
 	Ranking   plan.Classes
 	Order     Order        // of BE jobs
-	Lead      plan.Lead    // of order owed: what a job that is nearly done is owed beyond its due
-	Shares    *plan.Shares // of this cycle, by Ledger.Allocate; nil: nothing is allocated
+	Lead      plan.Lead    // in order owed: how much earlier jobs go that are nearly done
+	Shares    *plan.Shares // what allocate.Ledger returned in this cycle; nil: nothing is allocated
 }
 
-// Order is how BE jobs stand among each other.
+// Order is the order of BE jobs among each other.
 type Order string
 
 // The orders.
 const (
 	SlurmOrder Order = "slurm" // as Slurm itself puts them
 	GavelOrder Order = "gavel" // by Share.Priority
-	OwedOrder  Order = "owed"  // by what the allocations promised and the job has not had, see Settings.Lead
+	OwedOrder  Order = "owed"  // by what the allocations promised and the job has not received, see Settings.Lead
 )
 
 // maxReverts is how often a job is written to again after somebody else
@@ -69,41 +78,41 @@ func Decide(s *cluster.Snapshot, h *cluster.History, set Settings) plan.Plan {
 	}
 	d.plan.Decisions = make([]plan.Decision, len(verdicts))
 	for i := range verdicts {
-		d.plan.Decisions[i] = d.decision(&verdicts[i])
+		d.plan.Decisions[i] = d.newDecision(&verdicts[i])
 	}
-	d.place(verdicts, te)
-	shared, placed := d.placeByShare(verdicts)
+	d.valueTE(verdicts, te)
+	shared, placed := d.valueByShare(verdicts)
 	for _, i := range te {
-		d.write(&d.plan.Decisions[i], &verdicts[i])
+		d.addWrite(&d.plan.Decisions[i], &verdicts[i])
 	}
 	for _, i := range shared {
-		d.write(&d.plan.Decisions[i], &verdicts[i])
+		d.addWrite(&d.plan.Decisions[i], &verdicts[i])
 	}
 	for i := range verdicts {
 		switch v := &verdicts[i]; {
 		case placed != nil && placed[i]:
 		case v.Ranked && v.Class == cluster.BE:
-			d.write(&d.plan.Decisions[i], v)
+			d.addWrite(&d.plan.Decisions[i], v)
 		case v.Why == plan.Foreign || v.Why == plan.Reserved:
-			d.letGo(&d.plan.Decisions[i], v)
+			d.withdraw(&d.plan.Decisions[i], v)
 		}
 	}
-	d.note()
+	d.addNotes()
 	return d.plan
 }
 
 type decider struct {
-	s       *cluster.Snapshot
-	h       *cluster.History
-	set     Settings
-	lever   lever
-	plan    plan.Plan
-	foreign int
-	held    int // writes beyond MaxWrites
+	s         *cluster.Snapshot
+	h         *cluster.History
+	set       Settings
+	lever     lever
+	plan      plan.Plan
+	foreign   int
+	overLimit int // writes that MaxWrites keeps for the next cycle
 }
 
-// band makes a step larger than all that Slurm's own factors and the users'
-// Nice can do between two jobs, rounded up so that it rarely changes.
+// band makes a step larger than all that Slurm's own factors and the users' Nice can
+// change between two jobs. The step is rounded up so that it rarely changes.
 func (d *decider) band() plan.Band { return d.lever.band(d.step(), d.set.Top) }
 
 func (d *decider) step() int64 {
@@ -132,28 +141,30 @@ func roundUp(n int64) int64 {
 	}
 }
 
-func (d *decider) decision(v *Verdict) plan.Decision {
+// newDecision makes the decision of a verdict, with the values of BE jobs that go
+// before others.
+func (d *decider) newDecision(v *Verdict) plan.Decision {
 	j := &d.s.Jobs[v.Job]
 	now, _ := d.lever.now(j, d.h)
 	dec := plan.Decision{
 		Job: j.ID, Class: v.Class, Ranked: v.Ranked, Own: d.lever.own(j, now),
 		Why: string(v.Why), Detail: v.Detail, Since: v.Since,
 	}
-	switch v.Why { // steps above all other BE jobs, below the exact places of TE
+	switch v.Why { // two steps between the other BE jobs and the TE jobs
 	case plan.Evicted:
-		dec.Value = d.aboveShares()
+		dec.Value = d.lowestAbove()
 	case plan.Round:
-		dec.Value = d.aboveShares() + d.plan.Band.Step
+		dec.Value = d.lowestAbove() + d.plan.Band.Step
 	}
 	return dec
 }
 
-// place gives TE jobs values that put them in exact order. When there are more
-// than half the band can hold, the head of the queue is exact and the rest
-// share the lowest step, in Slurm's own order, until places at the head are free.
-func (d *decider) place(verdicts []Verdict, te []int) {
+// valueTE gives TE jobs values that put them in exact order. When more TE jobs wait
+// than half of the band's steps, the first get exact values and the others share the
+// lowest step, in Slurm's own order, until the first have started.
+func (d *decider) valueTE(verdicts []Verdict, te []int) {
 	b := d.plan.Band
-	b.Lo = d.aboveShares()
+	b.Lo = d.lowestAbove()
 	if slices.ContainsFunc(verdicts, func(v Verdict) bool { return v.Why == plan.Round }) {
 		b.Lo += b.Step
 	}
@@ -187,7 +198,7 @@ func (d *decider) place(verdicts []Verdict, te []int) {
 	}
 }
 
-// isForeign tells whether a job carries a value that priod did not write.
+// isForeign tells whether a job holds a value that priod did not write.
 func (d *decider) isForeign(j *cluster.Job) bool {
 	now, known := d.lever.now(j, d.h)
 	if !known || now == 0 {
@@ -197,15 +208,16 @@ func (d *decider) isForeign(j *cluster.Job) bool {
 	return d.lever.foreign(j, now, w, wrote && w.Lever == d.set.Lever)
 }
 
-// write adds the action that turns what a job holds into what is wanted.
-func (d *decider) write(dec *plan.Decision, v *Verdict) {
+// addWrite adds the action that changes the value that a job holds to the one in its
+// decision.
+func (d *decider) addWrite(dec *plan.Decision, v *Verdict) {
 	j := &d.s.Jobs[v.Job]
 	now, known := d.lever.now(j, d.h)
 	w, wrote := d.h.Written[j.ID]
 	switch {
 	case wrote && w.Lever != d.set.Lever && w.Value != leverOf(w.Lever).neutral(w):
 		dec.Unmoved = LeverChange
-		d.act(Restore(j, w), j.Tasks, false, string(v.Why))
+		d.addActions(Restore(j, w), j.Tasks, false, string(v.Why))
 		return
 	case known && now == dec.Value && v.Tasks == 0:
 		return
@@ -219,9 +231,9 @@ func (d *decider) write(dec *plan.Decision, v *Verdict) {
 		dec.Unmoved = KeepsGoing
 		d.foreign++
 		return
-	case d.full():
+	case d.limitReached():
 		dec.Unmoved = WriteLimit
-		d.held++
+		d.overLimit++
 		return
 	}
 	tasks := j.Tasks
@@ -233,50 +245,51 @@ func (d *decider) write(dec *plan.Decision, v *Verdict) {
 		}
 		tasks = first
 	}
-	d.act(d.lever.actions(j, d.h, now, dec.Value), tasks, v.Tasks > 0, dec.Why)
+	d.addActions(d.lever.actions(j, d.h, now, dec.Value), tasks, v.Tasks > 0, dec.Why)
 }
 
-// isTakenBack tells whether a job stands at its own value, or lost the very one
-// that is wanted.
+// isTakenBack tells whether somebody else took back the value that is wanted: the job
+// holds its own, or lost exactly that value.
 func (d *decider) isTakenBack(now, want int64, w cluster.Written) bool {
 	return now == 0 || d.lever.value(w.Value, w) == want
 }
 
-// letGo takes priod's value off a job that left the ranked queue: it would
-// stand before all others where it went.
-func (d *decider) letGo(dec *plan.Decision, v *Verdict) {
+// withdraw takes priod's value off a job that left the ranked queue: in its new
+// partition it would stand before all others.
+func (d *decider) withdraw(dec *plan.Decision, v *Verdict) {
 	j := &d.s.Jobs[v.Job]
 	w, wrote := d.h.Written[j.ID]
 	if !wrote || w.Value == leverOf(w.Lever).neutral(w) && w.Tried == w.Value {
 		return
 	}
-	if d.full() {
+	if d.limitReached() {
 		dec.Unmoved = WriteLimit
-		d.held++
+		d.overLimit++
 		return
 	}
-	d.act(Restore(j, w), j.Tasks, false, string(v.Why))
+	d.addActions(Restore(j, w), j.Tasks, false, string(v.Why))
 }
 
-// full tells whether the cycle's limit of writes is reached.
-func (d *decider) full() bool {
+// limitReached tells whether the cycle's limit of writes is reached.
+func (d *decider) limitReached() bool {
 	return d.set.MaxWrites > 0 && len(d.plan.Actions) >= d.set.MaxWrites
 }
 
-func (d *decider) act(actions []plan.Action, tasks string, part bool, why string) {
+func (d *decider) addActions(actions []plan.Action, tasks string, part bool, why string) {
 	for _, a := range actions {
 		a.Tasks, a.Part, a.Reason = tasks, part, why
 		d.plan.Actions = append(d.plan.Actions, a)
 	}
 }
 
-func (d *decider) note() {
+// addNotes notes what the plan leaves undone.
+func (d *decider) addNotes() {
 	if d.foreign > 0 {
 		d.plan.Notes = append(d.plan.Notes, fmt.Sprintf("%d jobs carry a value that somebody else wrote; they are left alone", d.foreign))
 	}
-	if d.held > 0 {
-		d.plan.Notes = append(d.plan.Notes, fmt.Sprintf("%d writes wait for the next cycle: limits.writes_per_cycle is reached", d.held))
+	if d.overLimit > 0 {
+		d.plan.Notes = append(d.plan.Notes, fmt.Sprintf("%d writes wait for the next cycle: limits.writes_per_cycle is reached", d.overLimit))
 	}
 }
 
-func text(v int64) string { return strconv.FormatInt(v, 10) }
+func decimal(v int64) string { return strconv.FormatInt(v, 10) }

@@ -10,23 +10,24 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// use is what TE jobs hold and have had, and how long each has run.
-type use struct {
+// teUse is what TE jobs hold and have used, and how long each has run.
+type teUse struct {
 	users, accounts map[string]cluster.Use
 	ran             map[cluster.JobID]time.Duration
 }
 
-// useOf sums it up when somebody asks: the sums look at a whole day.
-func useOf(s *cluster.Snapshot, h *cluster.History, set *plan.Classes) func() use {
-	return sync.OnceValue(func() (u use) {
+// teUseOf returns a function that adds that up once, when it is first called: it reads
+// a whole day of runs.
+func teUseOf(s *cluster.Snapshot, h *cluster.History, set *plan.Classes) func() teUse {
+	return sync.OnceValue(func() (u teUse) {
 		u.users, u.accounts, u.ran = h.TEUse(s.At, set.RunLimit)
 		return u
 	})
 }
 
-// runsOver says why a job that runs counts as TE no more, "" when it does or never
-// did: its time limit was raised, or Slurm does not end it there.
-func (r *ranker) runsOver(j *cluster.Job) string {
+// overrunsNow says why a running TE job counts as TE no more, "" for any other job: its
+// time limit was raised, or Slurm does not end it there.
+func (r *ranker) overrunsNow(j *cluster.Job) string {
 	if r.set.Class(j.Tag.Type, j.QOS) != cluster.TE || j.GPUs == 0 || j.State != cluster.Running || r.set.Boundless() || !r.set.Ranks(j.Partition) {
 		return ""
 	}
@@ -37,9 +38,9 @@ func (r *ranker) runsOver(j *cluster.Job) string {
 	return fmt.Sprintf("it has run longer than the %s that TE jobs of user %s may", limit-plan.EndSlack, j.User)
 }
 
-// ranOver says why a job that is back in the queue counts as TE no more: its runs
-// together took longer than one of them was to take.
-func (r *ranker) ranOver(j *cluster.Job) string {
+// overranBefore says why a TE job that is back in the queue counts as TE no more, ""
+// when it does: its runs together took longer than one of them may.
+func (r *ranker) overranBefore(j *cluster.Job) string {
 	if j.Restarts == 0 {
 		return ""
 	}

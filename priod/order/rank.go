@@ -11,28 +11,27 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// Verdict is what ranking says about one pending job.
+// Verdict is what Rank says about one job.
 type Verdict struct {
 	Job    int // index into Snapshot.Jobs
 	Class  cluster.Class
-	Ranked bool // false: left alone
+	Ranked bool // false: priod leaves it alone
 	Why    plan.Reason
-	Detail string // words for a person, "" when Why says it all
+	Detail string // a sentence for people, "" when Why says it all
 	Since  time.Time
-	// Tasks is how many tasks of an unsplit array count as TE, the others exceed
-	// the budget, or for how many of a BE one others yield. Zero: all of the record.
+	// Tasks is how many tasks of an unsplit array count as TE, when the others exceed
+	// the budget, or for how many tasks of a BE array others yield; 0: all of the record.
 	Tasks int
 }
 
-// Rank gives one verdict for each pending job and each running TE job that
-// overran, in the order of the snapshot, and the TE verdicts' indices, first to
-// last.
+// Rank returns a verdict for each pending job and each running TE job that overran, in
+// the order of the snapshot, and the indices of the verdicts of TE jobs, first to last.
 func Rank(s *cluster.Snapshot, h *cluster.History, set plan.Classes) (verdicts []Verdict, te []int) {
-	r := ranker{set: set, use: useOf(s, h, &set)}
+	r := ranker{set: set, use: teUseOf(s, h, &set)}
 	verdicts = make([]Verdict, 0, len(s.Jobs))
 	for i := range s.Jobs {
 		if s.Jobs[i].State != cluster.Pending {
-			if why := r.runsOver(&s.Jobs[i]); why != "" {
+			if why := r.overrunsNow(&s.Jobs[i]); why != "" {
 				verdicts = append(verdicts, Verdict{Job: i, Why: plan.Overrun, Detail: why})
 			}
 			continue
@@ -44,7 +43,7 @@ func Rank(s *cluster.Snapshot, h *cluster.History, set plan.Classes) (verdicts [
 			v.Ranked, v.Class, v.Why = false, cluster.BE, plan.NotYet
 		}
 		if v.Ranked && v.Class == cluster.TE {
-			if why := r.ranOver(&s.Jobs[i]); why != "" {
+			if why := r.overranBefore(&s.Jobs[i]); why != "" {
 				v.Class, v.Why, v.Detail = cluster.BE, plan.Overrun, why
 			}
 		}
@@ -71,14 +70,15 @@ func Rank(s *cluster.Snapshot, h *cluster.History, set plan.Classes) (verdicts [
 			}
 			return 1
 		}
-		return cmp.Or(v.Since.Compare(w.Since), turn(&s.Jobs[v.Job]).Compare(turn(&s.Jobs[w.Job])))
+		return cmp.Or(v.Since.Compare(w.Since), idOrder(&s.Jobs[v.Job]).Compare(idOrder(&s.Jobs[w.Job])))
 	})
 	return verdicts, r.admit(s, verdicts, te)
 }
 
-// turn orders jobs that could run from the same time on: by id, an unsplit
-// array where its first task stands, so that tasks split off it keep their turn.
-func turn(j *cluster.Job) cluster.JobID {
+// idOrder orders jobs that could run from the same time on by their ids. An unsplit
+// array stands where its first task stands, so that tasks that are split off it keep
+// their place.
+func idOrder(j *cluster.Job) cluster.JobID {
 	id := j.ID
 	for i := 0; i < len(j.Tasks) && '0' <= j.Tasks[i] && j.Tasks[i] <= '9'; i++ {
 		id.Task = max(id.Task, 0)*10 + int32(j.Tasks[i]-'0')
@@ -88,7 +88,7 @@ func turn(j *cluster.Job) cluster.JobID {
 
 type ranker struct {
 	set plan.Classes
-	use func() use
+	use func() teUse
 }
 
 func (r *ranker) classify(j *cluster.Job) Verdict {
@@ -112,9 +112,9 @@ func (r *ranker) classify(j *cluster.Job) Verdict {
 	return Verdict{Ranked: true, Why: plan.Untagged}
 }
 
-// admit goes through the TE jobs in their order and turns those that exceed
-// the budget of their user or account into BE. Admitted pending jobs count as
-// if they ran, so that a flood of small trials cannot jump the queue at once.
+// admit goes through the TE jobs in their order, and makes those BE that exceed the
+// budget of their user or account. Admitted pending jobs count as if they ran, so that
+// many small trials at once cannot all go first.
 func (r *ranker) admit(s *cluster.Snapshot, verdicts []Verdict, te []int) []int {
 	set := &r.set
 	if set.Boundless() {
@@ -125,11 +125,11 @@ func (r *ranker) admit(s *cluster.Snapshot, verdicts []Verdict, te []int) []int 
 	for _, i := range te {
 		v := &verdicts[i]
 		j := &s.Jobs[v.Job]
-		user := account{name: "user " + j.User, budget: set.OfUser(j.User), use: users[j.User]}
-		acct := account{name: "account " + j.Account, budget: set.OfAccount(j.Account), use: accounts[j.Account]}
+		user := budgetHolder{name: "user " + j.User, budget: set.OfUser(j.User), use: users[j.User]}
+		acct := budgetHolder{name: "account " + j.Account, budget: set.OfAccount(j.Account), use: accounts[j.Account]}
 		tasks := max(j.TaskCount, 1)
 		fit, reason := tasks, ""
-		for _, a := range []account{user, acct} {
+		for _, a := range []budgetHolder{user, acct} {
 			if n, why := a.admits(j); n < fit {
 				fit, reason = n, why
 			}
@@ -150,21 +150,23 @@ func (r *ranker) admit(s *cluster.Snapshot, verdicts []Verdict, te []int) []int 
 	return admitted
 }
 
-// account is one budget that a TE job draws on: a user's or an account's.
-type account struct {
+// budgetHolder is a user or an account, on whose budget a TE job draws.
+type budgetHolder struct {
 	name   string
 	budget plan.Budget
 	use    cluster.Use
 }
 
-// admits says how many of the record's tasks still fit, and what stops more.
-func (a account) admits(j *cluster.Job) (tasks int, why string) {
+// admits returns how many of the record's tasks fit the budget, and what keeps more
+// from it.
+func (a budgetHolder) admits(j *cluster.Job) (tasks int, why string) {
 	tasks = max(j.TaskCount, 1)
 	if l := a.budget.TimeLimit; l > 0 && (j.TimeLimit == slurmplug.Unlimited || j.TimeLimit > l) {
 		return 0, fmt.Sprintf("time limit %s is above the %s that TE jobs of %s may ask for", limitText(j.TimeLimit), l, a.name)
 	}
 	if l := a.budget.GPUHours; l > 0 && a.use.GPUSeconds/3600 >= l {
-		// Without the figure, which moves with every poll: it would be stored each time.
+		// The hours used are left out: they change with every poll, and the text would be
+		// stored each time.
 		return 0, fmt.Sprintf("%s has used up its %.1f TE GPU-hours within %s", a.name, l, cluster.UsePeriod)
 	}
 	if l := a.budget.GPUs; l > 0 && j.GPUs > 0 {

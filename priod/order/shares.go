@@ -9,74 +9,69 @@ import (
 	"slurmprio/priod/plan"
 )
 
-// Jobs share a step, and Slurm's own order inside it, while the priority of the
-// first is less than so many times that of the others (in order owed: less by owedBy
-// for each 1 beyond 1): where they hold one value
-// already, where they hold none or in the wrong order, and where they hold
-// different ones in the right order. So little is written when priorities move.
+// Jobs share a step, and keep Slurm's own order inside it, until the priority of the
+// first is so many times that of another (in order owed: until it is owed (limit - 1) x
+// owedUnit seconds more). Which limit holds depends on the values that they have now,
+// so that little is written when priorities move.
 const (
-	parts   = 1.5
-	differs = 1.25
-	joined  = 1.1
+	splitAt     = 1.5  // priod gave both the same value
+	reorderAt   = 1.25 // priod has given them no values yet, or the wrong one is above
+	keepApartAt = 1.1  // the right one is above
 )
 
-// owedBy is by how many seconds owed jobs stand apart where, in order gavel, it is by
-// twice the priority: a part of it goes with a part of that.
-const owedBy = 600
+// owedUnit is the seconds owed that count in order owed as a factor of 2 of the
+// priority does in order gavel.
+const owedUnit = 600
 
 // byShares tells whether an order goes by what the allocation gives.
 func (o Order) byShares() bool { return o == GavelOrder || o == OwedOrder }
 
-// standing is what the order goes by, the more the sooner.
-func (d *decider) standing(share *plan.Share) float64 {
+// precedence is the number by which BE jobs are ordered, the largest first.
+func (d *decider) precedence(share *plan.Share) float64 {
 	if d.set.Order == OwedOrder {
 		return d.set.Lead.Owed(share.Owed, share.Run)
 	}
 	return share.Priority
 }
 
-// apart tells whether one job stands before another by so much as limit asks for.
-func (o Order) apart(first, other, limit float64) bool {
+// separates tells whether one job's precedence lies above another's by at least a
+// limit.
+func (o Order) separates(first, other, limit float64) bool {
 	if o == OwedOrder {
-		return first-other >= (limit-1)*owedBy
+		return first-other >= (limit-1)*owedUnit
 	}
 	return first >= limit*other && first > other
 }
 
-// steps is how many steps of the band BE jobs get at most: twice as many as jobs
-// that were all allocated and received something, and differ by a factor of a million, need.
-const steps = 128
+// maxShareSteps is the most steps that BE jobs get: twice as many as jobs need that
+// were all allocated and received something, and whose priorities differ by a factor of
+// a million.
+const maxShareSteps = 128
 
-// reserved is how many of the band's lowest steps are for the order by shares.
-func (d *decider) reserved() int64 {
+// shareSteps is how many of the band's lowest steps are for the order by shares.
+func (d *decider) shareSteps() int64 {
 	if !d.set.Order.byShares() || d.set.Shares == nil {
 		return 0
 	}
-	return min(steps, int64(d.plan.Band.Capacity()/4))
+	return min(maxShareSteps, int64(d.plan.Band.Capacity()/4))
 }
 
-// aboveShares is the lowest value above the order by shares.
-func (d *decider) aboveShares() int64 { return d.plan.Band.Lo + d.reserved()*d.plan.Band.Step }
+// lowestAbove is the lowest value above the order by shares.
+func (d *decider) lowestAbove() int64 { return d.plan.Band.Lo + d.shareSteps()*d.plan.Band.Step }
 
-// placeByShare gives the BE jobs that the allocation counts values in the order
-// of their priorities, and returns their verdicts' indices, first to last, and
-// which they are. The lowest step may be the one where Slurm itself puts jobs,
-// which takes no write.
-func (d *decider) placeByShare(verdicts []Verdict) (order []int, placed []bool) {
-	n := d.reserved()
-	if n == 0 {
-		return nil, nil
-	}
-	type job struct {
-		at       int
-		priority float64
-		held     int64
-		known    bool
-		wrote    bool // a value, also one that was taken back when the lowest step was the job's
-	}
-	b := d.plan.Band
-	floor := b.Lo - b.Step // stands for 0, Slurm's own
-	var jobs []job
+// shareJob is a BE job that the allocation counts.
+type shareJob struct {
+	verdict    int     // its index
+	precedence float64 // see decider.precedence
+	held       int64   // the value that it holds
+	known      bool    // whether that is known
+	wrote      bool    // priod wrote a value, even Slurm's own
+}
+
+// jobsByShare returns the BE jobs that the allocation counts, in the order of their
+// precedence. floor stands for Slurm's own value.
+func (d *decider) jobsByShare(verdicts []Verdict, floor int64) []shareJob {
+	var jobs []shareJob
 	for i := range verdicts {
 		v := &verdicts[i]
 		j := &d.s.Jobs[v.Job]
@@ -84,34 +79,54 @@ func (d *decider) placeByShare(verdicts []Verdict) (order []int, placed []bool) 
 		if !v.Ranked || v.Class != cluster.BE || v.Why == plan.Evicted || v.Why == plan.Round || share == nil || d.isForeign(j) {
 			continue
 		}
-		p := job{at: i, priority: d.standing(share)}
+		p := shareJob{verdict: i, precedence: d.precedence(share)}
 		if p.held, p.known = d.lever.now(j, d.h); p.held == 0 {
 			p.held = floor
 		}
 		_, p.wrote = d.h.Written[j.ID]
 		jobs = append(jobs, p)
 	}
-	slices.SortStableFunc(jobs, func(a, b job) int { return cmp.Compare(b.priority, a.priority) })
-	var tiers []plan.Tier
-	var of []int // tier of each job
+	slices.SortStableFunc(jobs, func(a, b shareJob) int { return cmp.Compare(b.precedence, a.precedence) })
+	return jobs
+}
+
+// shareTiers groups jobs that share a step. It returns the values that each tier's jobs
+// hold, and each job's tier.
+func (d *decider) shareTiers(jobs []shareJob, floor int64) (tiers []plan.Tier, tierOf []int) {
 	head := 0
 	for i, p := range jobs {
 		first := jobs[head]
-		limit := differs
+		limit := reorderAt
 		switch {
 		case p.held < first.held:
-			limit = joined
+			limit = keepApartAt
 		case p.held == first.held && (p.held > floor || p.wrote && first.wrote):
-			limit = parts
+			limit = splitAt
 		}
-		if i == 0 || d.set.Order.apart(first.priority, p.priority, limit) {
+		if i == 0 || d.set.Order.separates(first.precedence, p.precedence, limit) {
 			tiers, head = append(tiers, nil), i
 		}
-		of = append(of, len(tiers)-1)
+		tierOf = append(tierOf, len(tiers)-1)
 		if p.known {
 			tiers[len(tiers)-1] = append(tiers[len(tiers)-1], p.held)
 		}
 	}
+	return tiers, tierOf
+}
+
+// valueByShare gives the BE jobs that the allocation counts values in the order of
+// their precedence. It returns the indices of their verdicts, first to last, and which
+// verdicts these are. Jobs on the lowest step may keep Slurm's own value, which takes
+// no write.
+func (d *decider) valueByShare(verdicts []Verdict) (order []int, placed []bool) {
+	n := d.shareSteps()
+	if n == 0 {
+		return nil, nil
+	}
+	b := d.plan.Band
+	floor := b.Lo - b.Step // stands for 0, Slurm's own value
+	jobs := d.jobsByShare(verdicts, floor)
+	tiers, tierOf := d.shareTiers(jobs, floor)
 	if most := int(n+1) / 2; len(tiers) > most {
 		d.plan.Notes = append(d.plan.Notes, fmt.Sprintf("the order by allocation has %d steps and the band holds %d for it: those behind share the lowest (priod check says how to widen it)", len(tiers), most))
 		for _, t := range tiers[most:] {
@@ -123,9 +138,9 @@ func (d *decider) placeByShare(verdicts []Verdict) (order []int, placed []bool) 
 	d.plan.Renumbered += renumbered
 	order, placed = make([]int, len(jobs)), make([]bool, len(verdicts))
 	for i, p := range jobs {
-		order[i], placed[p.at] = p.at, true
-		if v := values[min(of[i], len(tiers)-1)]; v != floor {
-			d.plan.Decisions[p.at].Value = v
+		order[i], placed[p.verdict] = p.verdict, true
+		if v := values[min(tierOf[i], len(tiers)-1)]; v != floor {
+			d.plan.Decisions[p.verdict].Value = v
 		}
 	}
 	return order, placed

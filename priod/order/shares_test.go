@@ -96,7 +96,7 @@ func TestOrderByShares(t *testing.T) {
 						for k := range jobs[:i] {
 							tier, priority := rank(&jobs[i])
 							before, p := rank(&jobs[k])
-							if before > tier && before < 4 || before == tier && order.apart(priority, p, parts) {
+							if before > tier && before < 4 || before == tier && order.separates(priority, p, splitAt) {
 								t.Fatalf("job %s (%d, %v) stands before %s (%d, %v)", jobs[k].ID, before, p, jobs[i].ID, tier, priority)
 							}
 						}

@@ -5,6 +5,7 @@ package plan
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -77,10 +78,23 @@ type Decision struct {
 	Value   int64         `json:"value"`             // wanted above Slurm's own priority; in mode priority the priority itself, 0 for Slurm's own
 	Own     int64         `json:"own_priority"`      // Slurm's own part of the priority when this was decided
 	Why     string        `json:"why"`               // one of ranking's reason words: "te", "over-budget", ...
-	Detail  string        `json:"detail,omitempty"`  // words for a person
+	Detail  string        `json:"detail,omitempty"`  // words for a person, of its place in the queue
 	Since   time.Time     `json:"since,omitzero"`    // when the job could first have run
 	Steer   string        `json:"steer,omitempty"`   // which GPU type it gets, or none, and why; "" when that was no question
+	Evict   string        `json:"evict,omitempty"`   // who leaves for it, or why nobody does; "" when that was no question
+	Size    string        `json:"size,omitempty"`    // which CPUs and memory it gets, and why; "" when that was no question
 	Unmoved string        `json:"unmoved,omitempty"` // why a wanted value is not written; "" when it is or need not be
+}
+
+// Words are all that is said of the job but its type, in one line.
+func (d *Decision) Words() string {
+	var parts []string
+	for _, part := range []string{d.Detail, d.Evict, d.Size} {
+		if part != "" {
+			parts = append(parts, part)
+		}
+	}
+	return strings.Join(parts, "; ")
 }
 
 // Plan is one cycle's decisions and the writes that carry them out.

@@ -50,7 +50,7 @@ func (s *solver) job(now float64, index int, job *trace.Job, speed []float64, do
 		m.elapsed += (done - m.done) / m.rate
 	}
 	m.done = done
-	s.problem.Jobs = append(s.problem.Jobs, allocate.Job{
+	s.problem.Jobs = append(s.problem.Jobs, allocate.ProblemJob{
 		ID: job.ID, Speed: speed, GPUs: job.GPUs, Weight: weight(job.Weight), StepsLeft: left,
 		Elapsed: now - job.Submit, IsolatedElapsed: m.elapsed, Arrival: job.Submit, Deadline: job.Deadline - now,
 		Entity: allocate.NoEntity, Previous: m.previous,

@@ -113,11 +113,11 @@ func slurm(ctx context.Context, spec Spec, in Input) (Result, error) {
 		opt.Daemon.Settings.Sizing.Sizes = &size.Sizes{}
 		opt.Daemon.Settings.Sizing.Sizes.Set(in.Sizes)
 	}
-	if opt.Daemon.Settings.Ledger != nil { // each run begins with an empty one
-		opt.Daemon.Settings.Ledger = &allocate.Ledger{}
+	if opt.Daemon.Settings.Allocation.Ledger != nil { // each run begins with an empty one
+		opt.Daemon.Settings.Allocation.Ledger = &allocate.Ledger{}
 	}
-	if opt.Daemon.Settings.Steering.Helm != nil {
-		opt.Daemon.Settings.Steering.Helm = &steer.Helm{}
+	if opt.Daemon.Settings.Steering.Memory != nil {
+		opt.Daemon.Settings.Steering.Memory = &steer.Memory{}
 	}
 	if in.sized() {
 		opt.Speedup = in.speedup

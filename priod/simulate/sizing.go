@@ -18,7 +18,7 @@ import (
 
 // sizer lets a mechanism of priod/size decide in rounds.
 type sizer struct {
-	policy  *size.Sizer // nil: Synergy's OPT
+	policy  *size.Packer // nil: Synergy's OPT
 	curve   func(*trace.Job, string) *workload.Curve
 	types   []string
 	largest []size.Amount        // node, by type
@@ -67,7 +67,7 @@ func newSizer(name string, in *Input) (rounds.Sizer, error) {
 		return nil, errors.New("--sizing " + name + needsNodes)
 	}
 	if !optimum {
-		s.policy = size.New(size.Rule{Mechanism: mechanism})
+		s.policy = size.NewPacker(size.Rule{Mechanism: mechanism})
 	}
 	s.demand = mechanism != size.Proportional
 	s.published = mechanism == size.Tune
@@ -121,7 +121,7 @@ func (s *sizer) Size(jobs []*rounds.Active, servers []rounds.Server, grants []ro
 	if s.policy == nil {
 		return s.optimum(jobs, grants)
 	}
-	for _, g := range s.policy.Size(s.jobs, s.nodes) {
+	for _, g := range s.policy.Pack(s.jobs, s.nodes) {
 		a, from := jobs[g.Job], len(s.parts)
 		for _, p := range g.Parts {
 			s.parts = append(s.parts, rounds.Part{Server: p.Node, GPUs: float64(p.GPUs), CPUs: p.CPUs, MemMB: p.MemMB})
@@ -152,7 +152,7 @@ func (s *sizer) optimum(jobs []*rounds.Active, grants []rounds.Grant) ([]rounds.
 // starts sizes the jobs that start in one pass of a virtual Slurm, beside those
 // that run and stay as they are.
 type starts struct {
-	policy *size.Sizer
+	policy *size.Packer
 	curve  func(*trace.Job, string) *workload.Curve
 	shares map[string]size.Amount // the least of one GPU, by type
 	jobs   []size.Job
@@ -165,7 +165,7 @@ func newStarts(name string, in *Input) (*starts, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &starts{policy: size.New(size.Rule{Mechanism: mechanism, Reserve: true}), curve: in.Curve, shares: map[string]size.Amount{}}
+	s := &starts{policy: size.NewPacker(size.Rule{Mechanism: mechanism, Reserve: true}), curve: in.Curve, shares: map[string]size.Amount{}}
 	if !in.sized() {
 		return nil, errors.New("--sizing " + name + needsNodes)
 	}
@@ -233,7 +233,7 @@ func (s *starts) size(sys *virtual.System, starting []virtual.InSystem) [][]plac
 		s.jobs = append(s.jobs, size.Job{GPUs: w.Job.GPUs, On: on})
 	}
 	sized := make([][]placement.Share, len(starting))
-	grants := s.policy.Size(s.jobs, s.nodes)
+	grants := s.policy.Pack(s.jobs, s.nodes)
 	if len(grants) < len(starting) {
 		return sized // what some have now may be what others would get
 	}

@@ -171,8 +171,8 @@ func TestDaemonSizes(t *testing.T) {
 	}
 	hours := func(sizing string) float64 {
 		in := synergyInput(table, 4, jobs)
-		in.Daemon = virtual.Daemon{Interval: time.Minute, Settings: cycle.Settings{Decide: order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000}}}
-		in.Sizes = size.Settings{Within: 5 * time.Minute, Most: 100, Table: table}
+		in.Daemon = virtual.Daemon{Interval: time.Minute, Settings: cycle.Settings{Order: order.Feature{Settings: order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000}}}}
+		in.Sizes = size.Settings{Within: 5 * time.Minute, MaxJobs: 100, Table: table}
 		return meanHours(t, in, Spec{Order: "priod", Backfill: "easy", Sizing: sizing}).Figures.MeanJCT / 3600
 	}
 	asked, sized := hours("request"), hours("waterfill")

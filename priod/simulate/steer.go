@@ -43,7 +43,7 @@ type steered struct {
 }
 
 func newSteerer(policy policies.Policy, spec Spec, trouble func(now float64, err error, p *policies.Problem)) *steerer {
-	r := &steerer{solver: solver{policy: policy, trouble: trouble}, set: spec.Steering, account: allocate.New(), jobs: map[int]*steered{}, overheads: spec.Overheads}
+	r := &steerer{solver: solver{policy: policy, trouble: trouble}, set: spec.Steering, account: allocate.NewAccount(), jobs: map[int]*steered{}, overheads: spec.Overheads}
 	if spec.Cycle == 0 {
 		r.set.Keep, r.set.Away = 0, 0 // each choice is made for the pass that follows: nothing comes between, and none is written in vain
 	}
@@ -91,11 +91,11 @@ func (r *steerer) plan(s *virtual.System, waiting, running []virtual.InSystem) [
 				j.Steered = int32(t)
 			}
 			if known.older != nil && s.Now()-known.older[t] < r.set.Away {
-				j.Left |= 1 << uint(t)
+				j.JustLeft |= 1 << uint(t)
 			}
 		}
 		if j.Held = s.Now() - known.bound; j.Steered != steer.Open {
-			j.Left &^= 1 << uint(j.Steered)
+			j.JustLeft &^= 1 << uint(j.Steered)
 		}
 		snap.Jobs = append(snap.Jobs, j)
 	}

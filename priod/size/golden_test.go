@@ -62,7 +62,7 @@ func TestGolden(t *testing.T) {
 		if c.Strategy == "SYNERGY_RANDOM" {
 			replayed++
 			got := map[int]size.Grant{}
-			for _, g := range size.New(size.Rule{Mechanism: exact[c.Mechanism]}).Size(jobs, servers(c.Servers)) {
+			for _, g := range size.NewPacker(size.Rule{Mechanism: exact[c.Mechanism]}).Pack(jobs, servers(c.Servers)) {
 				got[g.Job] = g
 			}
 			for i, j := range c.Jobs {
@@ -88,7 +88,7 @@ func TestGolden(t *testing.T) {
 			continue
 		}
 		ours := 0.0
-		for _, g := range size.New(size.Rule{}).Size(jobs, servers(c.Servers)) {
+		for _, g := range size.NewPacker(size.Rule{}).Pack(jobs, servers(c.Servers)) {
 			ours += g.Speed
 		}
 		if ours < published-1e-9 {

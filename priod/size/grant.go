@@ -10,28 +10,8 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// beyond is a limit that leaves less than a job asks for, "" when there is none.
-func beyond(a *slurmplug.Asked) string {
-	for _, l := range a.Allowances {
-		if l.CPUs < int64(a.CPUs) || l.MemMB < a.MemMB {
-			return l.Limit
-		}
-	}
-	return ""
-}
-
-// count takes from what limits leave what a job asks for that has its place now:
-// nobody is raised by what others need to start.
-func count(w inTurn) {
-	if a := w.job.Asked; a != nil && beyond(a) == "" {
-		for _, l := range a.Allowances {
-			l.Take(a.CPUs, a.MemMB)
-		}
-	}
-}
-
-// leastShares are the smallest shares of a GPU on the nodes of each kind.
-func (d *sizer) leastShares() []sensitivity.Share {
+// leastShares are the smallest proportional shares of a GPU on the nodes of each kind.
+func (d *decider) leastShares() []sensitivity.Share {
 	if d.shares != nil {
 		return d.shares
 	}
@@ -52,40 +32,41 @@ func (d *sizer) leastShares() []sensitivity.Share {
 	return least
 }
 
-// tooMuch tells whether a job is raised to what is more than its share on some of
-// the nodes where it might start.
-func (g *grant) tooMuch(least []sensitivity.Share) bool {
+// aboveShareElsewhere tells whether a raised job would have more than its share on some
+// node where it might start.
+func (g *nodeGrant) aboveShareElsewhere(least []sensitivity.Share) bool {
 	gpus := float64(g.asked.GPUs)
 	for t, s := range g.on {
 		if s != nil && (g.gets > g.asked.CPUs && float64(g.gets) > least[t].CPUs*gpus ||
-			g.getsMB > g.asked.MemMB && !alike(g.getsMB, g.asked.MemMB) && float64(g.getsMB) > least[t].MemMB*gpus) {
+			g.getsMB > g.asked.MemMB && !nearlyEqual(g.getsMB, g.asked.MemMB) && float64(g.getsMB) > least[t].MemMB*gpus) {
 			return true
 		}
 	}
 	return false
 }
 
-// grant is what a job gets on a node.
-type grant struct {
+// nodeGrant is what a job gets on a node.
+type nodeGrant struct {
 	*resizable
-	node   int32
-	cpus   int
-	memMB  int64
-	gets   int // CPUs that this comes to in all
-	getsMB int64
-	over   bool // more than the share
-	same   bool // as it asks for already
-	told   string
+	node        int32
+	cpus        int
+	memMB       int64
+	gets        int // CPUs that Slurm gives for that
+	getsMB      int64
+	overShare   bool // it is more than the share
+	unchanged   bool // the job asks for it already
+	explanation string
 }
 
-func (g *grant) value(node string) string {
+func (g *nodeGrant) value(node string) string {
 	value, _, _ := g.asked.Resize(g.cpus, g.memMB, node)
 	return value
 }
 
-// atLeastShare is what an unsized job is counted with: no less than the share of its
-// GPUs, as far as that is there. It may start elsewhere, and then they stay free.
-func (d *sizer) atLeastShare(o placement.Share) placement.Amount {
+// atLeastShare is what a job that is not sized counts with: the share of its GPUs or
+// more, as far as the node has it free. Slurm may start the job elsewhere, and then
+// that stays free.
+func (d *decider) atLeastShare(o placement.Share) placement.Amount {
 	size, free := d.nodes.Nodes.Size(o.Node), d.nodes.Nodes.FreeOn(o.Node)
 	a := o.Amount
 	if size.GPUs > 0 && free.GPUs > 0 {
@@ -98,13 +79,14 @@ func (d *sizer) atLeastShare(o placement.Share) placement.Amount {
 	return a
 }
 
-func sizes(a placement.Amount) Amount {
+func amountOf(a placement.Amount) Amount {
 	return Amount{GPUs: int(max(a.GPUs, 0)), CPUs: float64(max(a.CPUs, 0)), MemMB: float64(max(a.MemMB, 0))}
 }
 
-// room is what a job may take of a node beside its GPUs: each GPU that stays free
-// keeps its share, but where others took of that already the job has its own.
-func room(free, size placement.Amount, gpus int32) (cpus int32, memMB int64) {
+// spareBeside is what a job may take of a node beside its GPUs: each GPU that stays
+// free keeps its share. Where other jobs already have some of that, the job still may
+// take its own share.
+func spareBeside(free, size placement.Amount, gpus int32) (cpus int32, memMB int64) {
 	left := int64(free.GPUs - gpus)
 	of := func(have, all int64) int64 {
 		reserved := (all*left + int64(size.GPUs) - 1) / int64(size.GPUs)
@@ -114,9 +96,9 @@ func room(free, size placement.Amount, gpus int32) (cpus int32, memMB int64) {
 	return int32(of(int64(free.CPUs), int64(size.CPUs))), of(free.MemMB, size.MemMB)
 }
 
-// grant is what fits, in whole CPUs and MB; false when that is not what the job
-// needs at least.
-func (d *sizer) grant(c *resizable, node int32, part *Part) (grant, bool) {
+// wholeUnits turns a part of a node into whole CPUs and MB that fit there; false when
+// that is less than the job needs.
+func (d *decider) wholeUnits(c *resizable, node int32, part *Part) (nodeGrant, bool) {
 	var (
 		all   = d.nodes.Nodes
 		s     = c.on[all.Type(node)]
@@ -125,7 +107,7 @@ func (d *sizer) grant(c *resizable, node int32, part *Part) (grant, bool) {
 		name  = d.nodes.Names[node]
 		share = placement.Amount{CPUs: size.CPUs * int32(gpus) / size.GPUs, MemMB: size.MemMB * int64(gpus) / int64(size.GPUs)}
 	)
-	mayCPUs, mayMB := room(all.FreeOn(node), size, int32(gpus))
+	mayCPUs, mayMB := spareBeside(all.FreeOn(node), size, int32(gpus))
 	why := s.Why
 	for _, l := range c.asked.Allowances {
 		cpus, memMB := l.Of(c.asked.CPUs, c.asked.MemMB)
@@ -135,15 +117,15 @@ func (d *sizer) grant(c *resizable, node int32, part *Part) (grant, bool) {
 		mayCPUs, mayMB = int32(min(int64(mayCPUs), cpus)), min(mayMB, memMB)
 	}
 	core := max(d.nodes.Kinds[all.Type(node)].Threads, 1)
-	g := grant{resizable: c, node: node, cpus: max(min(int(part.CPUs+1e-6), int(mayCPUs))/core*core, 1), memMB: c.asked.MemMB}
+	g := nodeGrant{resizable: c, node: node, cpus: max(min(int(part.CPUs+1e-6), int(mayCPUs))/core*core, 1), memMB: c.asked.MemMB}
 	speed := func(cpus int, memMB int64) float64 {
 		return s.Curve.Relative(float64(cpus)/float64(gpus), float64(memMB)/float64(gpus))
 	}
 	if !s.CPU {
 		g.cpus = max(g.cpus, c.asked.CPUs)
 	} else if _, gets, getsMB := c.asked.Resize(g.cpus, c.asked.MemMB, ""); part.CPUs > float64(gets) {
-		// Rounded down it might be slower than with its share, which it has a right to.
-		whole := up(up(int(math.Ceil(part.CPUs-1e-6)), c.asked.Unit()), core)
+		// Rounded down, it might be slower than with its share, which it may always have.
+		whole := roundUp(roundUp(int(math.Ceil(part.CPUs-1e-6)), c.asked.Unit()), core)
 		if whole <= int(min(share.CPUs, mayCPUs)) && speed(whole, getsMB) > speed(gets, getsMB) {
 			g.cpus = whole
 		}
@@ -156,9 +138,9 @@ func (d *sizer) grant(c *resizable, node int32, part *Part) (grant, bool) {
 		g.memMB = max(g.memMB-int64(max(gets, gpus)), 1)
 		_, gets, getsMB = c.asked.Resize(g.cpus, g.memMB, "")
 	}
-	taken := up(gets, core) // Slurm gives whole cores
+	taken := roundUp(gets, core) // Slurm gives whole cores
 	if getsMB > mayMB || taken > int(mayCPUs) {
-		d.tell(c.dec, "size: its own, because %s do not fit on %s beside the share of its free GPUs (%s)", amount(gets, getsMB), name, why)
+		d.explain(c.dec, "size: its own, because %s do not fit on %s beside the share of its free GPUs (%s)", amountText(gets, getsMB), name, why)
 		return g, false
 	}
 	for _, l := range c.asked.Allowances {
@@ -166,25 +148,25 @@ func (d *sizer) grant(c *resizable, node int32, part *Part) (grant, bool) {
 	}
 	all.Take([]placement.Share{{Node: node, Amount: placement.Amount{GPUs: int32(gpus), CPUs: int32(taken), MemMB: getsMB}}})
 	g.gets, g.getsMB = gets, getsMB
-	g.over = gets > int(share.CPUs) || getsMB > share.MemMB
-	g.same = gets == c.asked.CPUs && alike(getsMB, c.asked.MemMB)
-	if g.same {
-		g.told = fmt.Sprintf("size: asked for %s, which is what it gets most from (%s)", amount(gets, getsMB), why)
+	g.overShare = gets > int(share.CPUs) || getsMB > share.MemMB
+	g.unchanged = gets == c.asked.CPUs && nearlyEqual(getsMB, c.asked.MemMB)
+	if g.unchanged {
+		g.explanation = fmt.Sprintf("size: asked for %s, which is what it gets most from (%s)", amountText(gets, getsMB), why)
 		return g, true
 	}
 	faster := ""
 	if asked := speed(c.asked.CPUs, c.asked.MemMB); asked > 0 && (s.CPU || s.Mem) {
 		faster = fmt.Sprintf(", expected at %.2f times the speed", speed(gets, getsMB)/asked)
 	}
-	g.told = fmt.Sprintf("size: asked for %s, its share of a node like %s is %s; gets %s%s (%s)",
-		amount(c.asked.CPUs, c.asked.MemMB), name, amount(int(share.CPUs), share.MemMB), amount(gets, getsMB), faster, why)
+	g.explanation = fmt.Sprintf("size: asked for %s, its share of a node like %s is %s; gets %s%s (%s)",
+		amountText(c.asked.CPUs, c.asked.MemMB), name, amountText(int(share.CPUs), share.MemMB), amountText(gets, getsMB), faster, why)
 	return g, true
 }
 
-// write adds the action that gives a job its size.
-func (d *sizer) write(c *resizable, value, reason, told string) {
-	if d.writes >= d.set.Most {
-		return // the next cycle goes on
+// addWrite adds the action that gives a job its size.
+func (d *decider) addWrite(c *resizable, value, reason, told string) {
+	if d.writes >= d.set.MaxJobs {
+		return // the next cycle writes the rest
 	}
 	d.writes++
 	a := plan.Action{Job: c.id, Lever: slurmplug.Size, Before: c.asked.Text, After: value, Was: c.asked.Text, Reason: reason}
@@ -192,6 +174,20 @@ func (d *sizer) write(c *resizable, value, reason, told string) {
 		a.Job, a.Tasks, a.Part = c.job.ID, fmt.Sprint(c.id.Task), true
 	}
 	d.actions = append(d.actions, a)
-	d.told[c.id] = told
-	d.tell(c.dec, "%s", told)
+	d.explained[c.id] = told
+	d.explain(c.dec, "%s", told)
+}
+
+// roundUp returns n rounded up to a multiple of unit.
+func roundUp(n, unit int) int { return (n + unit - 1) / unit * unit }
+
+// nearlyEqual tells whether two amounts of memory differ by too little to be worth a
+// write.
+func nearlyEqual(a, b int64) bool { return math.Abs(float64(a-b)) <= 0.02*float64(max(a, b)) }
+
+func amountText(cpus int, memMB int64) string {
+	if cpus == 1 {
+		return fmt.Sprintf("1 CPU and %d MB", memMB)
+	}
+	return fmt.Sprintf("%d CPUs and %d MB", cpus, memMB)
 }

@@ -55,7 +55,7 @@ func TestSizesUpToTheLimit(t *testing.T) {
 			}
 			got[a.Job.ID-1] = fmt.Sprint(cpus, memMB)
 		}
-		if d := q.p.Decisions[len(got)-1].Detail; strings.Join(got, ", ") != strings.Join(c.gets, ", ") || !strings.Contains(d, c.says) {
+		if d := q.p.Decisions[len(got)-1].Size; strings.Join(got, ", ") != strings.Join(c.gets, ", ") || !strings.Contains(d, c.says) {
 			t.Errorf("%s: %q, want %q; %s", c.name, got, c.gets, d)
 		}
 	}
@@ -92,12 +92,12 @@ func TestSizesThatSlurmKeeps(t *testing.T) {
 	q.h.Asked(j.ID, sized.Lever, sized.Was, sized.After, true, q.s.At)
 	j.Asked.Text, j.Asked.Fixed = sized.After, "is under a limit"
 	for i, tried := range []bool{true, false, false, true, false, false} { // every half minute, with within = 1m
-		q.p.Actions, q.p.Decisions[0].Detail = nil, ""
+		q.p.Actions, q.p.Decisions[0].Size = nil, ""
 		q.z.Decide(&q.s, q.h, &q.p)
 		if is := len(q.p.Actions) == 1 && q.p.Actions[0].After == sized.Was; is != tried {
 			t.Errorf("cycle %d: %+v", i, q.p.Actions)
 		}
-		if d := q.p.Decisions[0].Detail; !tried && !strings.Contains(d, "which it does not have again because that was refused: veto; priod tries again after") {
+		if d := q.p.Decisions[0].Size; !tried && !strings.Contains(d, "which it does not have again because that was refused: veto; priod tries again after") {
 			t.Errorf("cycle %d: %s", i, d)
 		}
 		if tried {

@@ -8,18 +8,18 @@ import (
 
 // packing is one way to place the admitted jobs.
 type packing struct {
-	*Sizer
-	left   []Amount
-	grants []Grant // by request; without parts: not placed
-	on     [][]int // requests, by node
-	open   [][]int // nodes with free GPUs and a few that are full, by type
-	full   []int   // how many are full
-	parts  []Part  // scratch
-	sizes  []sized // scratch
+	*Packer
+	left      []Amount
+	grants    []Grant // by request; without parts: not placed
+	on        [][]int // requests, by node
+	open      [][]int // nodes with free GPUs and a few that are full, by type
+	fullNodes []int   // how many are full
+	parts     []Part  // scratch
+	sizes     []sized // scratch
 }
 
-func (p *packing) reset(s *Sizer) {
-	p.Sizer = s
+func (p *packing) reset(s *Packer) {
+	p.Packer = s
 	p.left = p.left[:0]
 	for i := range s.nodes {
 		p.left = append(p.left, s.nodes[i].Free)
@@ -30,9 +30,9 @@ func (p *packing) reset(s *Sizer) {
 	for len(p.on) < len(s.nodes) {
 		p.on = append(p.on, nil)
 	}
-	p.open, p.full = p.open[:0], p.full[:0]
+	p.open, p.fullNodes = p.open[:0], p.fullNodes[:0]
 	for _, nodes := range s.byType {
-		p.open, p.full = append(p.open, slices.Clone(nodes)), append(p.full, 0)
+		p.open, p.fullNodes = append(p.open, slices.Clone(nodes)), append(p.fullNodes, 0)
 	}
 	p.grants = p.grants[:0]
 	p.grow(len(s.admitted))
@@ -49,10 +49,10 @@ func (p *packing) result() []Grant {
 	return slices.DeleteFunc(p.grants, func(g Grant) bool { return len(g.Parts) == 0 })
 }
 
-// What each GPU of a request should get on a node.
+// sizeOn says what each GPU of a request is to get on a node.
 type sizeOn func(request, node int) point
 
-// demanded is the demand; the share when it is not known.
+// demanded is the demand, or the share when the demand is not known.
 func (p *packing) demanded(i, node int) point {
 	if r := &p.admitted[i]; r.known {
 		return r.want
@@ -63,11 +63,11 @@ func (p *packing) demanded(i, node int) point {
 // share is the proportional share.
 func (p *packing) share(_, node int) point { return share(&p.nodes[node]) }
 
-// least is what nobody is ever below: the smaller of demand and share.
+// least is what no job gets less than: the smaller of its demand and its share.
 func (p *packing) least(i, node int) point { return p.demanded(i, node).min(share(&p.nodes[node])) }
 
-// published is what TUNE falls back to: the whole share as soon as some
-// component of the demand is above it, else the demand.
+// published is what TUNE falls back to in its authors' simulator: the whole share when
+// some component of the demand is above it, else the demand.
 func (p *packing) published(i, node int) point {
 	want, fair := p.demanded(i, node), share(&p.nodes[node])
 	if want.exceeds(fair) {
@@ -76,15 +76,15 @@ func (p *packing) published(i, node int) point {
 	return want
 }
 
-// room is how many GPUs of that size fit on a node, at most n.
-func (p *packing) room(node int, size point, n int) int {
+// gpusThatFit returns how many GPUs, at most n, fit on a node with that size each.
+func (p *packing) gpusThatFit(node int, size point, n int) int {
 	l := &p.left[node]
 	n = min(n, l.GPUs)
 	if n == 0 {
 		return 0
 	}
 	if p.set.Reserve {
-		return p.roomBeside(node, size, n)
+		return p.gpusThatFitBeside(node, size, n)
 	}
 	return min(n, times(l.CPUs, size.cpus), times(l.MemMB, size.mem))
 }
@@ -97,9 +97,9 @@ func times(whole, part float64) int {
 	return int(min(max(whole*rounding, 0)/part, math.MaxInt32))
 }
 
-// roomBeside is room that leaves the GPUs which stay free their share. Where
-// others have taken of that already, a job may still have its least.
-func (p *packing) roomBeside(node int, size point, n int) int {
+// gpusThatFitBeside is gpusThatFit where the GPUs that stay free keep their share.
+// Where other jobs already have some of that, a job may still have its least.
+func (p *packing) gpusThatFitBeside(node int, size point, n int) int {
 	l, fair := &p.left[node], share(&p.nodes[node])
 	beside := func(left, size, fair float64) int {
 		n := min(n, times(left, size))
@@ -125,7 +125,7 @@ func (p *packing) firstFit(i int, size sizeOn) []Part {
 			continue
 		}
 		at := size(i, node)
-		if n := p.room(node, at, need); n > 0 {
+		if n := p.gpusThatFit(node, at, need); n > 0 {
 			p.parts = append(p.parts, part(node, n, at))
 			if need -= n; need == 0 {
 				return p.parts
@@ -146,7 +146,7 @@ func (p *packing) bestFit(i int, size sizeOn) []Part {
 			continue
 		}
 		rest := max(l.CPUs*total.MemMB, l.MemMB*total.CPUs) / (total.CPUs * total.MemMB)
-		if (best < 0 || l.GPUs < p.left[best].GPUs || rest < least) && p.room(node, size(i, node), r.gpus) == r.gpus {
+		if (best < 0 || l.GPUs < p.left[best].GPUs || rest < least) && p.gpusThatFit(node, size(i, node), r.gpus) == r.gpus {
 			best, least = node, rest
 		}
 	}
@@ -174,7 +174,7 @@ func (p *packing) split(i int, size sizeOn) []Part {
 	type room struct{ node, gpus int }
 	var rooms []room
 	for _, node := range p.open[r.typ] {
-		if n := p.room(node, size(i, node), r.gpus); n > 0 {
+		if n := p.gpusThatFit(node, size(i, node), r.gpus); n > 0 {
 			rooms = append(rooms, room{node, n})
 		}
 	}
@@ -191,8 +191,8 @@ func (p *packing) split(i int, size sizeOn) []Part {
 	return nil
 }
 
-// add places a request, or, without parts, does not.
-func (p *packing) add(i int, parts []Part) bool {
+// place gives a request its parts; without parts it returns false.
+func (p *packing) grantParts(i int, parts []Part) bool {
 	if parts == nil {
 		return false
 	}
@@ -201,21 +201,21 @@ func (p *packing) add(i int, parts []Part) bool {
 	for _, q := range parts {
 		p.on[q.Node] = append(p.on[q.Node], i)
 	}
-	p.take(i, 1)
+	p.occupy(i, 1)
 	for _, q := range parts {
 		if p.left[q.Node].GPUs == 0 {
-			p.full[r.typ]++
+			p.fullNodes[r.typ]++
 		}
 	}
-	if open := p.open[r.typ]; p.full[r.typ] > len(open)/2 {
-		p.open[r.typ], p.full[r.typ] = slices.DeleteFunc(open, func(node int) bool { return p.left[node].GPUs == 0 }), 0
+	if open := p.open[r.typ]; p.fullNodes[r.typ] > len(open)/2 {
+		p.open[r.typ], p.fullNodes[r.typ] = slices.DeleteFunc(open, func(node int) bool { return p.left[node].GPUs == 0 }), 0
 	}
 	p.grants[i].Speed = p.speed(i)
 	return true
 }
 
-// take takes a grant's parts from what is left; -1 gives them back.
-func (p *packing) take(i, sign int) {
+// occupy takes a grant's parts from what is left of the nodes; sign -1 gives them back.
+func (p *packing) occupy(i, sign int) {
 	for _, q := range p.grants[i].Parts {
 		l := &p.left[q.Node]
 		l.GPUs -= sign * q.GPUs
@@ -226,12 +226,12 @@ func (p *packing) take(i, sign int) {
 
 // resize gives a placed request other CPUs and memory on the same GPUs.
 func (p *packing) resize(i int, size sizeOn) {
-	p.take(i, -1)
+	p.occupy(i, -1)
 	g := &p.grants[i]
 	for k, q := range g.Parts {
 		g.Parts[k] = part(q.Node, q.GPUs, size(i, q.Node))
 	}
-	p.take(i, 1)
+	p.occupy(i, 1)
 	g.Speed = p.speed(i)
 }
 
@@ -267,7 +267,7 @@ func (p *packing) total() (speed float64, placed int) {
 }
 
 // bySize sorts requests by GPUs, CPUs and memory, the most first.
-func (s *Sizer) bySize() []int {
+func (s *Packer) bySize() []int {
 	order := s.inOrder()
 	slices.SortStableFunc(order, func(a, b int) int {
 		x, y := &s.admitted[a], &s.admitted[b]
@@ -277,7 +277,7 @@ func (s *Sizer) bySize() []int {
 	return order
 }
 
-func (s *Sizer) inOrder() []int {
+func (s *Packer) inOrder() []int {
 	order := make([]int, len(s.admitted))
 	for i := range order {
 		order[i] = i

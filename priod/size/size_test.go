@@ -35,7 +35,7 @@ func newSizeQueue(t interface{ Fatal(...any) }, nodes []cluster.Node) *sizeQueue
 	if err != nil {
 		t.Fatal(err)
 	}
-	q.z.Set(Settings{Enabled: true, Mechanism: Waterfill, Within: time.Minute, Most: 100_000, Table: table})
+	q.z.Set(Settings{Enabled: true, Mechanism: Waterfill, Within: time.Minute, MaxJobs: 100_000, Table: table})
 	return q
 }
 
@@ -125,7 +125,7 @@ func TestSizes(t *testing.T) {
 			t.Errorf("job %s: %q, want %q; was %q", a.Job, a.After, want, a.Was)
 		}
 	}
-	if d := q.p.Decisions[1].Detail; !strings.Contains(d, "asked for 3 CPUs and 64000 MB, its share of a node like n1 is 3 CPUs and 64000 MB; gets 5 CPUs and 64000 MB, expected at 2.00 times the speed (its tag's cpu)") {
+	if d := q.p.Decisions[1].Size; !strings.Contains(d, "asked for 3 CPUs and 64000 MB, its share of a node like n1 is 3 CPUs and 64000 MB; gets 5 CPUs and 64000 MB, expected at 2.00 times the speed (its tag's cpu)") {
 		t.Error(d)
 	}
 }
@@ -170,7 +170,7 @@ func TestSizesLeftAlone(t *testing.T) {
 			}
 			continue
 		}
-		if d := q.p.Decisions[0].Detail; len(q.p.Actions) != 0 || !strings.Contains(d, c.says) || c.says == "" && d != "" {
+		if d := q.p.Decisions[0].Size; len(q.p.Actions) != 0 || !strings.Contains(d, c.says) || c.says == "" && d != "" {
 			t.Errorf("%s: %q, %+v", c.name, d, q.p.Actions)
 		}
 	}
@@ -195,7 +195,7 @@ func TestSizesByGPU(t *testing.T) {
 		q := newSizeQueue(t, []cluster.Node{sizeNode("n1", 8, 24, 512000)})
 		q.add(t, c.way, 3, 64000, 1, c.tag)
 		q.z.Decide(&q.s, q.h, &q.p)
-		if d := q.p.Decisions[0].Detail; !strings.Contains(d, c.says) || (len(q.p.Actions) == 0) != (c.want == "") || len(q.p.Actions) > 0 && !strings.HasPrefix(q.p.Actions[0].After, c.want) {
+		if d := q.p.Decisions[0].Size; !strings.Contains(d, c.says) || (len(q.p.Actions) == 0) != (c.want == "") || len(q.p.Actions) > 0 && !strings.HasPrefix(q.p.Actions[0].After, c.want) {
 			t.Errorf("way %d with %s: %q, %+v", c.way, c.tag, d, q.p.Actions)
 		}
 	}
@@ -214,11 +214,11 @@ func TestPinnedSizePrefers(t *testing.T) {
 	first := q.p.Actions[0]
 	q.wrote(first)
 	j.Asked.Text, j.Asked.Nodes, j.Prefer = first.After, "n1", "ib"
-	q.p.Actions, q.p.Decisions[0].Detail = nil, ""
+	q.p.Actions, q.p.Decisions[0].Size = nil, ""
 	q.z.Decide(&q.s, q.h, &q.p)
 	got := slices.DeleteFunc(q.p.Actions, func(a plan.Action) bool { return a.Job != j.ID })
-	if len(got) != 1 || got[0].After != first.Was || !strings.Contains(q.p.Decisions[0].Detail, "its own request again, because it prefers nodes") {
-		t.Errorf("%+v, %q", got, q.p.Decisions[0].Detail)
+	if len(got) != 1 || got[0].After != first.Was || !strings.Contains(q.p.Decisions[0].Size, "its own request again, because it prefers nodes") {
+		t.Errorf("%+v, %q", got, q.p.Decisions[0].Size)
 	}
 }
 
@@ -245,7 +245,7 @@ func TestChangedSizeIsFreed(t *testing.T) {
 		j.Asked.Text = now
 		_, j.Asked.Nodes, _ = strings.Cut(now, "ReqNodeList=")
 		for i := range q.p.Decisions {
-			q.p.Decisions[i].Detail = ""
+			q.p.Decisions[i].Size = ""
 		}
 		q.p.Actions = nil
 		q.z.Decide(&q.s, q.h, &q.p)
@@ -279,7 +279,7 @@ func TestSizesBack(t *testing.T) {
 		q.s.At = q.s.At.Add(after)
 		q.p.Actions = nil
 		for i := range q.p.Decisions {
-			q.p.Decisions[i].Detail = ""
+			q.p.Decisions[i].Size = ""
 		}
 		q.z.Decide(&q.s, q.h, &q.p)
 		for _, a := range q.p.Actions {
@@ -299,12 +299,12 @@ func TestSizesBack(t *testing.T) {
 	own := *q.s.Jobs[0].Asked
 	q.s.Jobs[0].Asked.Text = strings.Replace(own.Text, "ReqNodeList="+own.Nodes, "ReqNodeList=n9", 1)
 	q.h.Claiming = map[cluster.JobID]bool{slurmplug.Plain(1): true}
-	if pinned := cycle(time.Second); len(pinned) != 0 || strings.Contains(q.p.Decisions[0].Detail, "somebody else") {
-		t.Errorf("room is made for it: %+v, %q", pinned, q.p.Decisions[0].Detail)
+	if pinned := cycle(time.Second); len(pinned) != 0 || strings.Contains(q.p.Decisions[0].Size, "somebody else") {
+		t.Errorf("room is made for it: %+v, %q", pinned, q.p.Decisions[0].Size)
 	}
 	q.h.Claiming, *q.s.Jobs[0].Asked = nil, own
-	if again := cycle(29 * time.Second); len(again) != 0 || !strings.Contains(q.p.Decisions[1].Detail, "gets 12 CPUs") {
-		t.Errorf("%+v, %q", again, q.p.Decisions[1].Detail)
+	if again := cycle(29 * time.Second); len(again) != 0 || !strings.Contains(q.p.Decisions[1].Size, "gets 12 CPUs") {
+		t.Errorf("%+v, %q", again, q.p.Decisions[1].Size)
 	}
 	q.s.Jobs[0].Asked.Text = "NumCPUs=4" // its user's
 	back := cycle(31 * time.Second)
@@ -314,8 +314,8 @@ func TestSizesBack(t *testing.T) {
 	if len(q.h.Requests) != 1 {
 		t.Errorf("%+v", q.h.Requests)
 	}
-	if again := cycle(time.Minute); len(again) != 0 || !strings.Contains(q.p.Decisions[1].Detail, "priod tries again") || !strings.Contains(q.p.Decisions[0].Detail, "changed by somebody else") {
-		t.Errorf("%+v, %q, %q", again, q.p.Decisions[1].Detail, q.p.Decisions[0].Detail)
+	if again := cycle(time.Minute); len(again) != 0 || !strings.Contains(q.p.Decisions[1].Size, "priod tries again") || !strings.Contains(q.p.Decisions[0].Size, "changed by somebody else") {
+		t.Errorf("%+v, %q, %q", again, q.p.Decisions[1].Size, q.p.Decisions[0].Size)
 	}
 	if again := cycle(10 * time.Minute); len(again) != 0 { // with the first job's GPUs at its user's size there is nothing to gain
 		t.Logf("%+v", again)
@@ -345,7 +345,7 @@ func TestSizesKeepShares(t *testing.T) {
 			nodes = append(nodes, n)
 		}
 		q := &sizeQueue{h: cluster.NewHistory(), s: cluster.Snapshot{At: time.Unix(1_000_000, 0), Nodes: nodes}}
-		q.z.Set(Settings{Enabled: true, Mechanism: Mechanism(rapid.IntRange(0, 4).Draw(t, "mechanism")), Within: time.Minute, Most: 1000, Table: &workload.Table{}})
+		q.z.Set(Settings{Enabled: true, Mechanism: Mechanism(rapid.IntRange(0, 4).Draw(t, "mechanism")), Within: time.Minute, MaxJobs: 1000, Table: &workload.Table{}})
 		for range rapid.IntRange(1, 12).Draw(t, "jobs") {
 			gpus := rapid.IntRange(1, 8).Draw(t, "job gpus")
 			tag := rapid.SampledFrom([]string{
@@ -395,7 +395,7 @@ func TestSizesKeepShares(t *testing.T) {
 			if !known {
 				t.Fatalf("job %s goes to %q", a.Job, now.Nodes)
 			}
-			free[now.Nodes] = [3]int64{f[0] - int64(j.GPUs), f[1] - int64(up(now.CPUs, threads)), f[2] - now.MemMB}
+			free[now.Nodes] = [3]int64{f[0] - int64(j.GPUs), f[1] - int64(roundUp(now.CPUs, threads)), f[2] - now.MemMB}
 		}
 		for _, n := range nodes {
 			f, b := free[n.Name], before[n.Name]
@@ -476,7 +476,7 @@ func BenchmarkSizes(b *testing.B) {
 	for b.Loop() {
 		q.p.Actions = nil
 		for i := range q.p.Decisions {
-			q.p.Decisions[i].Detail = ""
+			q.p.Decisions[i].Size = ""
 		}
 		q.z.Decide(&q.s, q.h, &q.p)
 	}
@@ -524,7 +524,7 @@ func TestSizesWholeCores(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		left -= up(cpus, 2)
+		left -= roundUp(cpus, 2)
 	}
 	if len(q.p.Actions) != 3 || left < 4 {
 		t.Errorf("%d CPUs are left: %+v", left, q.p.Actions)
@@ -608,7 +608,7 @@ func TestSizesKeepSharesOverCycles(t *testing.T) {
 			nodes = append(nodes, sizeNode(fmt.Sprintf("n%d", i), gpus, gpus*rapid.IntRange(2, 5).Draw(t, "ratio")+rapid.IntRange(0, 2).Draw(t, "odd"), int64(gpus)*64000))
 		}
 		q := &sizeQueue{h: cluster.NewHistory(), s: cluster.Snapshot{At: time.Unix(1_000_000, 0), Nodes: nodes}}
-		q.z.Set(Settings{Enabled: true, Mechanism: Waterfill, Within: time.Minute, Most: 1000, Table: &workload.Table{}})
+		q.z.Set(Settings{Enabled: true, Mechanism: Waterfill, Within: time.Minute, MaxJobs: 1000, Table: &workload.Table{}})
 		running, own := map[int]held{}, map[cluster.JobID]slurmplug.Asked{}
 		take := func(h held, sign int) {
 			n := &q.s.Nodes[h.node]
@@ -645,7 +645,7 @@ func TestSizesKeepSharesOverCycles(t *testing.T) {
 			q.s.At = q.s.At.Add(time.Duration(rapid.IntRange(1, 70).Draw(t, "pause")) * time.Second)
 			q.p.Actions = nil
 			for i := range q.p.Decisions {
-				q.p.Decisions[i].Detail = ""
+				q.p.Decisions[i].Size = ""
 			}
 			before := make([][3]int64, len(nodes))
 			for i := range q.s.Nodes {
@@ -739,24 +739,24 @@ func TestSizesAhead(t *testing.T) {
 	n.GPUsUsed, n.CPUsUsed, n.MemUsedMB = 8, 8, 64000
 	j := q.add(t, 0, 1, 64000, 1, "cpu=v100:1x1-3x3-12x4&v=1")
 	cycle := func(after time.Duration) []plan.Action {
-		q.s.At, q.p.Actions, q.p.Decisions[0].Detail = q.s.At.Add(after), nil, ""
+		q.s.At, q.p.Actions, q.p.Decisions[0].Size = q.s.At.Add(after), nil, ""
 		q.z.Decide(&q.s, q.h, &q.p)
 		return q.p.Actions
 	}
 	first := cycle(0)
 	if len(first) != 1 || !strings.HasSuffix(first[0].After, "NumCPUs=3 MinMemoryNode=64000 ReqNodeList=") || first[0].Reason != plan.SizeAhead {
-		t.Fatalf("%+v, %q", first, q.p.Decisions[0].Detail)
+		t.Fatalf("%+v, %q", first, q.p.Decisions[0].Size)
 	}
 	q.wrote(first[0])
 	*j.Asked = j.Asked.Of(first[0].After)
 	for _, free := range []struct{ gpus, cpus int }{{0, 16}, {1, 16}} {
 		n.GPUsUsed, n.CPUsUsed = 8-free.gpus, 24-free.cpus
-		if kept := cycle(time.Hour); len(kept) != 0 || !strings.Contains(q.p.Decisions[0].Detail, "size: asked for 1 CPU") {
-			t.Fatalf("%+v: %+v, %q", free, kept, q.p.Decisions[0].Detail)
+		if kept := cycle(time.Hour); len(kept) != 0 || !strings.Contains(q.p.Decisions[0].Size, "size: asked for 1 CPU") {
+			t.Fatalf("%+v: %+v, %q", free, kept, q.p.Decisions[0].Size)
 		}
 	}
 	n.GPUsUsed, n.CPUsUsed = 7, 22 // jobs without GPUs hold the rest
 	if back := cycle(time.Second); len(back) != 1 || back[0].After != first[0].Was {
-		t.Errorf("%+v, %q", back, q.p.Decisions[0].Detail)
+		t.Errorf("%+v, %q", back, q.p.Decisions[0].Size)
 	}
 }

@@ -10,14 +10,14 @@ import (
 // nodes have room.
 func (p *packing) tune() {
 	for i := range p.admitted {
-		if p.add(i, p.firstFit(i, p.demanded)) || p.add(i, p.firstFit(i, p.published)) {
+		if p.grantParts(i, p.firstFit(i, p.demanded)) || p.grantParts(i, p.firstFit(i, p.published)) {
 			continue
 		}
 		for _, n := range p.roomiest(i) {
-			p.cut(n, p.short(i, n, p.published), p.published, func(int) bool { return true })
+			p.shrink(n, p.shortage(i, n, p.published), p.published, func(int) bool { return true })
 		}
-		if !p.add(i, p.firstFit(i, p.published)) {
-			p.force(i) // the released code stops here
+		if !p.grantParts(i, p.firstFit(i, p.published)) {
+			p.placeByShrinking(i) // the released code stops here
 		}
 	}
 }
@@ -35,34 +35,34 @@ func (p *packing) tuneBestFit() {
 	for _, i := range p.bySize() {
 		r := &p.admitted[i]
 		s := search{r.typ, r.gpus, r.want, r.known}
-		if !failed[s] && p.add(i, p.bestFit(i, p.demanded)) {
+		if !failed[s] && p.grantParts(i, p.bestFit(i, p.demanded)) {
 			continue
 		}
 		failed[s] = true
-		if p.add(i, p.bestFit(i, p.least)) {
+		if p.grantParts(i, p.bestFit(i, p.least)) {
 			continue
 		}
 		clear(failed)
 		for _, n := range p.roomiest(i) {
-			p.cut(n, p.short(i, n, p.least), p.least, p.above)
+			p.shrink(n, p.shortage(i, n, p.least), p.least, p.above)
 		}
-		if !p.add(i, p.bestFit(i, p.least)) {
-			p.force(i)
+		if !p.grantParts(i, p.bestFit(i, p.least)) {
+			p.placeByShrinking(i)
 		}
 	}
 }
 
-// force places a request wherever jobs of ours can make room. It fails only
-// where others than these jobs hold too much.
-func (p *packing) force(i int) {
+// placeByShrinking places a request wherever smaller sizes of placed jobs make room. It
+// fails only where jobs that are not sized here hold too much.
+func (p *packing) placeByShrinking(i int) {
 	r := &p.admitted[i]
 	for _, node := range p.open[r.typ] {
 		if n := min(p.left[node].GPUs, r.gpus); n > 0 {
 			at := gpusOn{node, n}
-			p.cut(at, p.short(i, at, p.least), p.least, p.above)
+			p.shrink(at, p.shortage(i, at, p.least), p.least, p.above)
 		}
 	}
-	p.add(i, p.bestFit(i, p.least))
+	p.grantParts(i, p.bestFit(i, p.least))
 }
 
 // gpusOn is a number of GPUs on a node.
@@ -104,13 +104,13 @@ func (p *packing) roomiest(i int) []gpusOn {
 	return all
 }
 
-// short is what a node lacks for those GPUs of a request.
-func (p *packing) short(i int, at gpusOn, size sizeOn) point {
+// shortage is what a node lacks for those GPUs of a request.
+func (p *packing) shortage(i int, at gpusOn, size sizeOn) point {
 	s, l, n := size(i, at.node), &p.left[at.node], float64(at.gpus)
-	return point{lack(s.cpus*n, l.CPUs), lack(s.mem*n, l.MemMB)}
+	return point{missing(s.cpus*n, l.CPUs), missing(s.mem*n, l.MemMB)}
 }
 
-func lack(need, have float64) float64 {
+func missing(need, have float64) float64 {
 	if need <= have*rounding {
 		return 0
 	}
@@ -122,13 +122,13 @@ func (p *packing) above(i int) bool {
 	return slices.ContainsFunc(p.grants[i].Parts, func(q Part) bool { return perGPU(&q).exceeds(p.least(i, q.Node)) })
 }
 
-// cut takes requests on a node back to a smaller size until the shortage is
-// covered: those on one node first, those with the most CPUs for each GPU first,
-// then the most memory.
-func (p *packing) cut(at gpusOn, short point, size sizeOn, may func(int) bool) {
+// shrink gives placed requests on a node a smaller size until the shortage is covered:
+// those on one node first, those with the most CPUs for each GPU first, then the most
+// memory.
+func (p *packing) shrink(at gpusOn, short point, size sizeOn, may func(int) bool) {
 	here := p.on[at.node]
 	slices.SortStableFunc(here, func(a, b int) int {
-		x, y := p.held(a), p.held(b)
+		x, y := p.perGPUOf(a), p.perGPUOf(b)
 		return cmp.Or(len(p.grants[a].Parts)-len(p.grants[b].Parts), cmp.Compare(y.cpus, x.cpus), cmp.Compare(y.mem, x.mem))
 	})
 	for _, i := range here {
@@ -145,12 +145,12 @@ func (p *packing) cut(at gpusOn, short point, size sizeOn, may func(int) bool) {
 		}
 		after := p.left[at.node]
 		gained := point{after.CPUs - before.CPUs, after.MemMB - before.MemMB}.max(point{})
-		short = point{lack(short.cpus, gained.cpus), lack(short.mem, gained.mem)}
+		short = point{missing(short.cpus, gained.cpus), missing(short.mem, gained.mem)}
 	}
 }
 
-// held is what each GPU of a placed request has.
-func (p *packing) held(i int) point {
+// perGPUOf is what each GPU of a placed request has.
+func (p *packing) perGPUOf(i int) point {
 	var sum Part
 	for _, q := range p.grants[i].Parts {
 		sum.GPUs += q.GPUs

@@ -16,7 +16,7 @@ import (
 //     the most is spare.
 //
 // It is never slower in total than TUNE with best fit, whose packing tuned is.
-func (s *Sizer) waterfill(tuned *packing) *packing {
+func (s *Packer) waterfill(tuned *packing) *packing {
 	for node := range s.nodes {
 		tuned.fillBest(node)
 	}
@@ -39,9 +39,9 @@ func (s *Sizer) waterfill(tuned *packing) *packing {
 func (p *packing) fillBest(node int) {
 	p.fill(node)
 	grown := p.sizes[:0]
-	faster := 0.0 // from the least than from what they had
+	faster := 0.0 // how much faster the jobs are from their least than from what they had
 	for _, i := range p.on[node] {
-		if p.local(i) {
+		if p.onOneNode(i) {
 			g := &p.grants[i]
 			grown = append(grown, sized{g.Parts[0], g.Speed})
 			faster -= g.Speed
@@ -51,7 +51,7 @@ func (p *packing) fillBest(node int) {
 	p.sizes = grown
 	p.fill(node)
 	for _, i := range p.on[node] {
-		if p.local(i) {
+		if p.onOneNode(i) {
 			faster += p.grants[i].Speed
 		}
 	}
@@ -59,10 +59,10 @@ func (p *packing) fillBest(node int) {
 		return
 	}
 	for _, i := range p.on[node] {
-		if p.local(i) {
-			p.take(i, -1)
+		if p.onOneNode(i) {
+			p.occupy(i, -1)
 			p.grants[i].Parts[0], p.grants[i].Speed = grown[0].Part, grown[0].speed
-			p.take(i, 1)
+			p.occupy(i, 1)
 			grown = grown[1:]
 		}
 	}
@@ -74,8 +74,8 @@ type sized struct {
 	speed float64
 }
 
-// local says whether a request sits on one node.
-func (p *packing) local(i int) bool { return len(p.grants[i].Parts) == 1 }
+// onOneNode tells whether all of a request is on one node.
+func (p *packing) onOneNode(i int) bool { return len(p.grants[i].Parts) == 1 }
 
 // fill hands out what is idle on a node.
 func (p *packing) fill(node int) {
@@ -85,7 +85,7 @@ func (p *packing) fill(node int) {
 		idle := p.idle(node)
 		for _, i := range p.on[node] {
 			r, g := &p.admitted[i], &p.grants[i]
-			if !r.known || !p.local(i) {
+			if !r.known || !p.onOneNode(i) {
 				continue
 			}
 			has, gpus := perGPU(&g.Parts[0]), float64(r.gpus)
@@ -132,7 +132,7 @@ type level struct {
 
 // levelsOf are the measured points of a curve up to the demand, and the demand,
 // without those that are no faster than one which needs no more.
-func (s *Sizer) levelsOf(r *request) []level {
+func (s *Packer) levelsOf(r *request) []level {
 	key := demand{r.curve, r.want}
 	if all, ok := s.levels[key]; ok {
 		return all
@@ -172,7 +172,7 @@ func (s *Sizer) levelsOf(r *request) []level {
 // where the most is spare.
 func (p *packing) spread() {
 	pressure := make([]float64, len(p.admitted)) // demand above the share of a typical node
-	density := make([]float64, len(p.admitted))  // gain for it
+	density := make([]float64, len(p.admitted))  // gain in speed for that
 	for i := range p.admitted {
 		r := &p.admitted[i]
 		if !r.known {
@@ -211,16 +211,16 @@ func (p *packing) spread() {
 			if best >= 0 && (most && spare[node] <= spare[best] || !most && spare[node] >= spare[best]) {
 				continue
 			}
-			if p.room(node, p.least(i, node), r.gpus) == r.gpus {
+			if p.gpusThatFit(node, p.least(i, node), r.gpus) == r.gpus {
 				best = node
 			}
 		}
 		if best >= 0 {
 			p.parts = append(p.parts[:0], part(best, r.gpus, p.least(i, best)))
-			p.add(i, p.parts)
+			p.grantParts(i, p.parts)
 			spare[best] -= pressure[i]
 		} else {
-			p.add(i, p.split(i, p.least))
+			p.grantParts(i, p.split(i, p.least))
 		}
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// vocabulary is the features that Slurm knows: it refuses every constraint that
-// names another one, also one that a job has held from before.
+// vocabulary is the features that Slurm knows. It refuses every constraint that names
+// another one, also a constraint that the job has had before.
 type vocabulary map[string]bool
 
 func newVocabulary(nodes []cluster.Node) vocabulary {
@@ -25,13 +25,14 @@ func newVocabulary(nodes []cluster.Node) vocabulary {
 	return v
 }
 
-// take is what Slurm takes of a user's own constraint now: all of it, or what the
-// alternatives that no node has leave, which means the same. lost are those; "" with
-// some lost cannot be written at all.
-func (v vocabulary) take(own string) (text string, lost []string) {
+// accepted is what Slurm accepts now of a constraint that a user wrote: all of it, or
+// the rest without the alternatives that no node has, which means the same. lost are the
+// features of those alternatives; when text is "" and some are lost, nothing is left
+// that can be written.
+func (v vocabulary) accepted(own string) (text string, lost []string) {
 	c, err := slurmplug.ParseConstraint(own)
 	if err != nil {
-		return own, nil // priod writes into no such job
+		return own, nil // such a job is excluded
 	}
 	known, lost, ok := c.Among(func(f string) bool { return v[f] })
 	switch {
@@ -43,11 +44,11 @@ func (v vocabulary) take(own string) (text string, lost []string) {
 	return known.String(), lost
 }
 
-// with is a user's own constraint and one more feature, as Slurm takes it now.
+// with is a user's own constraint and one more feature, as Slurm accepts it now.
 func (v vocabulary) with(own, feature string) (string, error) {
-	text, lost := v.take(own)
+	text, lost := v.accepted(own)
 	if text == "" && len(lost) > 0 {
-		text = own // Slurm says why it is refused
+		text = own // Slurm will refuse it and say why
 	}
 	c, err := slurmplug.ParseConstraint(text)
 	if err != nil {
@@ -61,9 +62,7 @@ func NoFeature(lost []string) string {
 	return fmt.Sprintf("its user's own constraint cannot be put back: no node has the feature %.80s any more", strings.Join(lost, ", "))
 }
 
-// PutBack is what can be written of a constraint that its user wrote: all of it, or
-// without the alternatives that no node has any more. lost are those; with "" left,
-// Slurm takes nothing of it.
+// PutBack is what can be written back of a constraint that a user wrote, as accepted says.
 func PutBack(own string, nodes []cluster.Node) (text string, lost []string) {
-	return newVocabulary(nodes).take(own)
+	return newVocabulary(nodes).accepted(own)
 }

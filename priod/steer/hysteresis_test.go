@@ -13,9 +13,9 @@ import (
 	"slurmprio/slurmplug/jobtag"
 )
 
-// fleet is a harbour with a node of each type.
-func fleet() *harbour {
-	p := newHarbour()
+// oneOfEach is a testCluster with a node of each type.
+func oneOfEach() *testCluster {
+	p := newTestCluster()
 	for _, gpuType := range p.shares.Types {
 		p.node(gpuType+"-1", gpuType, gpuType)
 	}
@@ -27,7 +27,7 @@ func fleet() *harbour {
 // never bound where it does not start now; what it held is taken back in the same cycle.
 func TestSteerWritesNothingBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := fleet()
+		p := oneOfEach()
 		for id := range uint32(rapid.IntRange(1, 6).Draw(t, "jobs")) {
 			j := p.job(id+1, rapid.SampledFrom([]string{"", "", "a100|v100"}).Draw(t, "own"))
 			j.GPUs = rapid.IntRange(1, 4).Draw(t, "gpus")
@@ -38,7 +38,7 @@ func TestSteerWritesNothingBack(t *testing.T) {
 		jobs := len(p.Jobs)
 		left := map[cluster.JobID]map[string]time.Time{}
 		set := steerSettings()
-		set.Policy.Keep, set.Policy.Away = rapid.SampledFrom([]float64{0, 30, 60}).Draw(t, "keep"), 60
+		set.Rule.Keep, set.Rule.Away = rapid.SampledFrom([]float64{0, 30, 60}).Draw(t, "keep"), 60
 		for range rapid.IntRange(5, 40).Draw(t, "cycles") {
 			p.At = p.At.Add(time.Duration(rapid.IntRange(1, 20).Draw(t, "s")) * time.Second)
 			p.Jobs = p.Jobs[:jobs]
@@ -84,7 +84,7 @@ func TestSteerWritesNothingBack(t *testing.T) {
 
 // A TE job with a claim keeps what it is bound to: its place is there.
 func TestSteerLeavesAClaim(t *testing.T) {
-	p := fleet()
+	p := oneOfEach()
 	p.Nodes[2].GPUsUsed = 4
 	j := p.job(1, "")
 	j.Tag.Type = "te"
@@ -112,16 +112,16 @@ func answers(source speed.Source) *speed.Answers {
 // bound to one while somebody did.
 func TestSteerBindsNobodyUnknown(t *testing.T) {
 	for _, source := range []speed.Source{speed.None, speed.Past} {
-		p := fleet()
+		p := oneOfEach()
 		j := p.job(1, "")
 		j.GPUs, j.Tag = 4, jobtag.Tag{Workload: "nobody-knows"}
 		p.shares.Jobs[j.ID].Answers = answers(source)
 		pl, _ := p.cycle(steerSettings())
-		if told := p.told(&pl, 1); (j.Features == "") != (source == speed.None) || (told == unknown) != (source == speed.None) {
+		if told := p.told(&pl, 1); (j.Features == "") != (source == speed.None) || (told == speedUnknown) != (source == speed.None) {
 			t.Errorf("%s: it holds %q: %s", source, j.Features, told)
 		}
 	}
-	p := fleet()
+	p := oneOfEach()
 	j := p.job(1, "")
 	p.shares.Jobs[j.ID].Answers = answers(speed.None)
 	p.shares.Jobs[j.ID].Answers.Speeds[2].Source = speed.Tag // of its types one is known
@@ -133,17 +133,17 @@ func TestSteerBindsNobodyUnknown(t *testing.T) {
 // What a closer look ruled out stays so until the job is looked at again, however long
 // it waits, and the allocation hears of it.
 func TestSteerRemembersWhatIsRuledOut(t *testing.T) {
-	p := fleet()
+	p := oneOfEach()
 	j := p.job(1, "")
-	p.places[j.ID] = Place{Excluded: "a100-1"}
+	p.places[j.ID] = cluster.Place{Excluded: "a100-1"}
 	set := steerSettings()
-	set.Policy.Cycles = 3
+	set.Rule.Cycles = 3
 	p.cycle(set)
 	for i := range 12 {
 		p.At = p.At.Add(20 * time.Second)
 		p.h.Observe(&p.Snapshot)
 		pl := plan.Plan{Decisions: []plan.Decision{{Job: j.ID, Ranked: true}}}
-		steered := p.helm.Steer(&p.Snapshot, p.h, &pl, &p.shares, set)
+		steered := p.memory.Steer(&p.Snapshot, p.h, &pl, &p.shares, set)
 		if out := steered.RuledOut()[j.ID]; out != 1 {
 			t.Errorf("cycle %d: ruled out %b", i, out)
 		}
@@ -154,7 +154,7 @@ func TestSteerRemembersWhatIsRuledOut(t *testing.T) {
 			}
 		}
 	}
-	p.places[j.ID] = Place{}
+	p.places[j.ID] = cluster.Place{}
 	for range 6 {
 		p.cycle(set)
 	}
@@ -166,16 +166,16 @@ func TestSteerRemembersWhatIsRuledOut(t *testing.T) {
 // The nodes that a job names because its size was made for them are no wish of its
 // owner's: it keeps its type, and is written no other until they are gone.
 func TestSteerKnowsASizesNodes(t *testing.T) {
-	p := fleet()
+	p := oneOfEach()
 	j := p.job(1, "")
 	p.h.Asked(j.ID, slurmplug.Size, "NumCPUs=1 ReqNodeList=", "NumCPUs=2 ReqNodeList=v100-1", true, start)
 	j.Asked = &slurmplug.Asked{Text: "NumCPUs=2 ReqNodeList=v100-1"}
-	p.places[j.ID] = Place{Required: "v100-1"}
+	p.places[j.ID] = cluster.Place{Required: "v100-1"}
 	pl, actions := p.cycle(steerSettings())
-	if len(actions) > 0 || p.told(&pl, 1) != sized {
+	if len(actions) > 0 || p.told(&pl, 1) != sizeNamesNodes {
 		t.Errorf("%+v, told %q", actions, p.told(&pl, 1))
 	}
-	p.places[j.ID] = Place{}
+	p.places[j.ID] = cluster.Place{}
 	if p.cycle(steerSettings()); j.Features != "a100" {
 		t.Errorf("without them it holds %q", j.Features)
 	}
@@ -183,11 +183,11 @@ func TestSteerKnowsASizesNodes(t *testing.T) {
 
 // A type that was ruled out takes no other one back.
 func TestSteerKeepsWhatHasAPlace(t *testing.T) {
-	p := fleet()
+	p := oneOfEach()
 	j := p.job(1, "")
 	p.h.Asked(j.ID, slurmplug.Features, "", "v100", true, start.Add(-time.Hour))
 	j.Features = "v100"
-	p.places[j.ID] = Place{Excluded: "a100-1"}
+	p.places[j.ID] = cluster.Place{Excluded: "a100-1"}
 	if pl, actions := p.cycle(steerSettings()); len(actions) > 0 {
 		t.Errorf("%+v, told %q", actions, p.told(&pl, 1))
 	}

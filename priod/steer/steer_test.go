@@ -20,30 +20,30 @@ import (
 
 var start = time.Unix(1_800_000_000, 0)
 
-// harbour is a cluster whose constraints priod and its users change.
-type harbour struct {
+// testCluster is a cluster whose constraints priod and its users change.
+type testCluster struct {
 	cluster.Snapshot
 	h      *cluster.History
-	helm   Helm
+	memory Memory
 	shares plan.Shares
 	own    map[cluster.JobID]string // what users want
-	places map[cluster.JobID]Place
+	places map[cluster.JobID]cluster.Place
 }
 
-func newHarbour() *harbour {
-	return &harbour{
-		Snapshot: cluster.Snapshot{At: start}, h: cluster.NewHistory(), own: map[cluster.JobID]string{}, places: map[cluster.JobID]Place{},
+func newTestCluster() *testCluster {
+	return &testCluster{
+		Snapshot: cluster.Snapshot{At: start}, h: cluster.NewHistory(), own: map[cluster.JobID]string{}, places: map[cluster.JobID]cluster.Place{},
 		shares: plan.Shares{Types: []string{"a100", "t4", "v100"}, Jobs: map[cluster.JobID]*plan.Share{}},
 	}
 }
 
-func (p *harbour) node(name, gpuType string, features ...string) *cluster.Node {
+func (p *testCluster) node(name, gpuType string, features ...string) *cluster.Node {
 	p.Nodes = append(p.Nodes, cluster.Node{Name: name, Usable: true, GPUType: gpuType, GPUs: 4, CPUs: 16, MemMB: 1000, Features: features, Partitions: []string{"gpu"}})
 	return &p.Nodes[len(p.Nodes)-1]
 }
 
 // job waits with a constraint of its own.
-func (p *harbour) job(id uint32, own string) *cluster.Job {
+func (p *testCluster) job(id uint32, own string) *cluster.Job {
 	j := cluster.Job{
 		ID: slurmplug.Plain(id), RawID: id, TaskCount: 1, User: "ann", Partition: "gpu", State: cluster.Pending, Priority: int64(1000 - id), Reason: "Resources",
 		Nodes: 1, GPUs: 1, CPUs: 1, MemMB: 10, Features: own, Eligible: start, Submit: start, TimeLimit: 3600e9,
@@ -56,7 +56,7 @@ func (p *harbour) job(id uint32, own string) *cluster.Job {
 }
 
 // busy has the job bound to v100 since a time; a100 comes free sooner.
-func (p *harbour) busy(j *cluster.Job, since time.Time) {
+func (p *testCluster) busy(j *cluster.Job, since time.Time) {
 	p.h.Asked(j.ID, slurmplug.Features, "", "v100", true, since)
 	j.Features = "v100"
 	for i, minutes := range []time.Duration{10, 50, 60} {
@@ -69,16 +69,16 @@ func (p *harbour) busy(j *cluster.Job, since time.Time) {
 }
 
 func steerSettings() Settings {
-	set := Settings{Enabled: true, Policy: Defaults}
+	set := Settings{Enabled: true, Rule: Defaults}
 	return set
 }
 
 // cycle steers once, and writes.
-func (p *harbour) cycle(set Settings) (plan.Plan, []plan.Action) {
+func (p *testCluster) cycle(set Settings) (plan.Plan, []plan.Action) {
 	p.h.Observe(&p.Snapshot)
 	pl := order.Decide(&p.Snapshot, p.h, order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: plan.Classes{Partitions: []string{"gpu"}}})
-	steered := p.helm.Steer(&p.Snapshot, p.h, &pl, &p.shares, set)
-	places := map[cluster.JobID]Place{}
+	steered := p.memory.Steer(&p.Snapshot, p.h, &pl, &p.shares, set)
+	places := map[cluster.JobID]cluster.Place{}
 	for id := range steered.Unseen() {
 		places[id] = p.places[id]
 	}
@@ -96,79 +96,79 @@ func (p *harbour) cycle(set Settings) (plan.Plan, []plan.Action) {
 	return pl, steered.Actions
 }
 
-func (p *harbour) told(pl *plan.Plan, id uint32) string {
+func (p *testCluster) told(pl *plan.Plan, id uint32) string {
 	i := slices.IndexFunc(pl.Decisions, func(d plan.Decision) bool { return d.Job == slurmplug.Plain(id) })
 	return pl.Decisions[i].Steer
 }
 
 // Each reason for which a job is left alone, and each for which a type goes again.
 func TestSteer(t *testing.T) {
-	typical := func() *harbour {
-		p := newHarbour()
+	typical := func() *testCluster {
+		p := newTestCluster()
 		p.node("a1", "a100", "a100", "ssd")
 		p.node("v1", "v100", "v100")
 		p.node("t1", "t4", "t4")
 		return p
 	}
 	for name, c := range map[string]struct {
-		change func(*harbour, *cluster.Job)
+		change func(*testCluster, *cluster.Job)
 		want   string // constraint
 		told   string
 	}{
-		"bound":        {func(*harbour, *cluster.Job) {}, "a100", "a100 is allocated to it and free"},
-		"and its own":  {func(_ *harbour, j *cluster.Job) { j.Features = "ssd" }, "ssd", "leaves one GPU type"},
-		"alternatives": {func(_ *harbour, j *cluster.Job) { j.Features = "a100|t4" }, "(a100|t4)&a100", "free"},
-		"no consent":   {func(_ *harbour, j *cluster.Job) { j.Tag = jobtag.Tag{Type: "be"} }, "", ""},
-		"a bad tag":    {func(_ *harbour, j *cluster.Job) { j.TagErr = "x" }, "", ""},
-		"typed":        {func(_ *harbour, j *cluster.Job) { j.GPUType = "v100" }, "", typed},
-		"part of one":  {func(_ *harbour, j *cluster.Job) { j.HetLeader = 7 }, "", component},
-		"prefers":      {func(_ *harbour, j *cluster.Job) { j.Prefer = "t4" }, "", prefers},
-		"counts":       {func(_ *harbour, j *cluster.Job) { j.Features = "[a100|v100]" }, "[a100|v100]", "counts"},
-		"groups":       {func(_ *harbour, j *cluster.Job) { j.Features = "(a100|v100)&ssd" }, "(a100|v100)&ssd", "parentheses"},
-		"claimed":      {func(p *harbour, j *cluster.Job) { p.h.Claiming = map[cluster.JobID]bool{j.ID: true} }, "", claimed},
-		"claimed and bound": {func(p *harbour, j *cluster.Job) {
+		"bound":        {func(*testCluster, *cluster.Job) {}, "a100", "a100 is allocated to it and free"},
+		"and its own":  {func(_ *testCluster, j *cluster.Job) { j.Features = "ssd" }, "ssd", "leaves one GPU type"},
+		"alternatives": {func(_ *testCluster, j *cluster.Job) { j.Features = "a100|t4" }, "(a100|t4)&a100", "free"},
+		"no consent":   {func(_ *testCluster, j *cluster.Job) { j.Tag = jobtag.Tag{Type: "be"} }, "", ""},
+		"a bad tag":    {func(_ *testCluster, j *cluster.Job) { j.TagErr = "x" }, "", ""},
+		"typed":        {func(_ *testCluster, j *cluster.Job) { j.GPUType = "v100" }, "", asksForType},
+		"part of one":  {func(_ *testCluster, j *cluster.Job) { j.HetLeader = 7 }, "", partOfHetJob},
+		"prefers":      {func(_ *testCluster, j *cluster.Job) { j.Prefer = "t4" }, "", prefersNodes},
+		"counts":       {func(_ *testCluster, j *cluster.Job) { j.Features = "[a100|v100]" }, "[a100|v100]", "counts"},
+		"groups":       {func(_ *testCluster, j *cluster.Job) { j.Features = "(a100|v100)&ssd" }, "(a100|v100)&ssd", "parentheses"},
+		"claimed":      {func(p *testCluster, j *cluster.Job) { p.h.Claiming = map[cluster.JobID]bool{j.ID: true} }, "", hasClaim},
+		"claimed and bound": {func(p *testCluster, j *cluster.Job) {
 			p.h.Asked(j.ID, slurmplug.Features, "", "v100", true, start)
 			j.Features, p.h.Claiming = "v100", map[cluster.JobID]bool{j.ID: true}
-		}, "v100", claimed},
-		"named":           {func(p *harbour, j *cluster.Job) { p.places[j.ID] = Place{Required: "v1"} }, "", named},
-		"refuses":         {func(p *harbour, j *cluster.Job) { p.places[j.ID] = Place{Excluded: "a1"} }, "", "it refuses nodes (a1)"},
-		"a node too many": {func(p *harbour, j *cluster.Job) { p.places[j.ID] = Place{Excluded: "v1"} }, "a100", "free"},
-		"type gone": {func(p *harbour, j *cluster.Job) {
+		}, "v100", hasClaim},
+		"named":           {func(p *testCluster, j *cluster.Job) { p.places[j.ID] = cluster.Place{Required: "v1"} }, "", namesNodes},
+		"refuses":         {func(p *testCluster, j *cluster.Job) { p.places[j.ID] = cluster.Place{Excluded: "a1"} }, "", "it refuses nodes (a1)"},
+		"a node too many": {func(p *testCluster, j *cluster.Job) { p.places[j.ID] = cluster.Place{Excluded: "v1"} }, "a100", "free"},
+		"type gone": {func(p *testCluster, j *cluster.Job) {
 			p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)
 			j.Features, j.Reason = "a100", "ReqNodeNotAvail, UnavailableNodes:a1"
 			p.Nodes[0].Usable = false
 		}, "v100", "its nodes are down"},
-		"some nodes down": {func(_ *harbour, j *cluster.Job) {
+		"some nodes down": {func(_ *testCluster, j *cluster.Job) {
 			j.Reason = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
 		}, "a100", "free"},
-		"type renamed": {func(p *harbour, j *cluster.Job) {
+		"type renamed": {func(p *testCluster, j *cluster.Job) {
 			p.h.Asked(j.ID, slurmplug.Features, "a100|t4", "(a100|t4)&a100", true, start)
 			j.Features, j.Reason = "(a100|t4)&a100", "BadConstraints"
 			p.rename("a100", "h100")
 		}, "t4", "no node satisfies it (BadConstraints)"},
-		"feature gone": {func(p *harbour, j *cluster.Job) {
+		"feature gone": {func(p *testCluster, j *cluster.Job) {
 			p.h.Asked(j.ID, slurmplug.Features, "ib", "ib&a100", true, start)
 			j.Features, j.Reason = "ib&a100", "BadConstraints"
 		}, "ib&a100", "no node has the feature ib"},
-		"soon": {func(_ *harbour, j *cluster.Job) { j.Reason, j.Eligible = "BeginTime", start.Add(20e9) }, "a100", "free"},
-		"later": {func(p *harbour, j *cluster.Job) {
+		"soon": {func(_ *testCluster, j *cluster.Job) { j.Reason, j.Eligible = "BeginTime", start.Add(20e9) }, "a100", "free"},
+		"later": {func(p *testCluster, j *cluster.Job) {
 			j.Reason, j.Eligible = "BeginTime", start.Add(3600e9)
 			delete(p.shares.Jobs, j.ID)
 		}, "", ""},
-		"held":       {func(_ *harbour, j *cluster.Job) { j.Priority, j.Reason = 0, "JobHeldUser" }, "", ""},
-		"limited":    {func(_ *harbour, j *cluster.Job) { j.Reason = "QOSMaxGRESPerUser" }, "", ""},
-		"elsewhere":  {func(_ *harbour, j *cluster.Job) { j.Partition = "cpu" }, "", ""},
-		"nodes down": {func(p *harbour, _ *cluster.Job) { p.Nodes[0].Usable = false }, "v100", "takes v100"},
-		"all down": {func(p *harbour, _ *cluster.Job) {
+		"held":       {func(_ *testCluster, j *cluster.Job) { j.Priority, j.Reason = 0, "JobHeldUser" }, "", ""},
+		"limited":    {func(_ *testCluster, j *cluster.Job) { j.Reason = "QOSMaxGRESPerUser" }, "", ""},
+		"elsewhere":  {func(_ *testCluster, j *cluster.Job) { j.Partition = "cpu" }, "", ""},
+		"nodes down": {func(p *testCluster, _ *cluster.Job) { p.Nodes[0].Usable = false }, "v100", "takes v100"},
+		"all down": {func(p *testCluster, _ *cluster.Job) {
 			for i := range p.Nodes {
 				p.Nodes[i].Usable = false
 			}
-		}, "", nowhere},
-		"no feature": {func(p *harbour, _ *cluster.Job) { p.Nodes[0].Features = nil }, "v100", "takes v100"},
-		"no feature, and no place elsewhere": {func(p *harbour, _ *cluster.Job) {
+		}, "", noNodes},
+		"no feature": {func(p *testCluster, _ *cluster.Job) { p.Nodes[0].Features = nil }, "v100", "takes v100"},
+		"no feature, and no place elsewhere": {func(p *testCluster, _ *cluster.Job) {
 			p.Nodes[0].Features, p.Nodes[1].GPUsUsed, p.Nodes[2].GPUsUsed = nil, 4, 4
 		}, "", "it could run on a100, to which no job is steered: none of its nodes has the feature a100"},
-		"no feature, bound before": {func(p *harbour, j *cluster.Job) {
+		"no feature, bound before": {func(p *testCluster, j *cluster.Job) {
 			p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)
 			j.Features = "a100"
 			p.Nodes[0].Features, p.Nodes[1].GPUsUsed, p.Nodes[2].GPUsUsed = nil, 4, 4
@@ -176,135 +176,135 @@ func TestSteer(t *testing.T) {
 				p.Jobs = append(p.Jobs, cluster.Job{ID: slurmplug.Plain(uint32(7 + i)), State: cluster.Running, GPUs: 4, NodeList: node, Start: start, TimeLimit: 600e9})
 			}
 		}, "", "none of its nodes has the feature a100"},
-		"no feature on another node": {func(p *harbour, _ *cluster.Job) { p.node("a2", "a100") }, "a100", "free"},
-		"no feature on the free node": {func(p *harbour, _ *cluster.Job) {
+		"no feature on another node": {func(p *testCluster, _ *cluster.Job) { p.node("a2", "a100") }, "a100", "free"},
+		"no feature on the free node": {func(p *testCluster, _ *cluster.Job) {
 			p.Nodes[0].GPUsUsed = 4
 			p.node("a2", "a100")
 		}, "v100", "takes v100"},
-		"no feature on the node that is up": {func(p *harbour, _ *cluster.Job) {
+		"no feature on the node that is up": {func(p *testCluster, _ *cluster.Job) {
 			p.Nodes[0].Usable = false
 			p.node("a2", "a100")
 		}, "v100", "takes v100"},
-		"no feature on the node that is large enough": {func(p *harbour, j *cluster.Job) {
+		"no feature on the node that is large enough": {func(p *testCluster, j *cluster.Job) {
 			p.node("a2", "a100").CPUs, j.CPUs = 32, 17
 		}, "", "on a100 it could run only on nodes without the feature a100"},
-		"no feature any more on the node that is large enough": {func(p *harbour, j *cluster.Job) {
+		"no feature any more on the node that is large enough": {func(p *testCluster, j *cluster.Job) {
 			p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)
 			p.node("a2", "a100").CPUs, j.CPUs, j.Features = 32, 17, "a100"
 		}, "", "on a100 it could run only on nodes without the feature a100"},
-		"no feature on a node for a gang": {func(p *harbour, j *cluster.Job) {
+		"no feature on a node for a gang": {func(p *testCluster, j *cluster.Job) {
 			j.Nodes, j.GPUs = 2, 8
 			p.node("a2", "a100")
 			p.node("v2", "v100", "v100")
 			p.node("t2", "t4", "t4")
 		}, "v100", "takes v100"},
-		"no feature on the node that is large enough, and one other type": {func(p *harbour, j *cluster.Job) {
+		"no feature on the node that is large enough, and one other type": {func(p *testCluster, j *cluster.Job) {
 			p.node("a2", "a100").CPUs, p.Nodes[1].CPUs, j.CPUs = 32, 32, 17
 		}, "", "on a100 it could run only on nodes without the feature a100"},
-		"no feature on a node of its one type": {func(p *harbour, j *cluster.Job) {
+		"no feature on a node of its one type": {func(p *testCluster, j *cluster.Job) {
 			p.node("a2", "a100", "ssd")
 			j.Features = "ssd"
 		}, "ssd", "leaves one GPU type"},
-		"no feature on a node that it does not refuse": {func(p *harbour, j *cluster.Job) {
+		"no feature on a node that it does not refuse": {func(p *testCluster, j *cluster.Job) {
 			p.node("a2", "a100")
-			p.places[j.ID] = Place{Excluded: "a1"}
+			p.places[j.ID] = cluster.Place{Excluded: "a1"}
 		}, "", "it refuses nodes (a1)"},
-		"no feature on one, and on a wrong one": {func(p *harbour, _ *cluster.Job) {
+		"no feature on one, and on a wrong one": {func(p *testCluster, _ *cluster.Job) {
 			p.node("a2", "a100")
 			p.node("v2", "v100", "v100", "a100")
 		}, "v100", "takes v100"},
-		"no feature where a job left alone will start": {func(p *harbour, _ *cluster.Job) {
+		"no feature where a job left alone will start": {func(p *testCluster, _ *cluster.Job) {
 			p.Nodes[0].GPUsUsed = 2
 			p.Jobs = append(p.Jobs, cluster.Job{ID: slurmplug.Plain(7), State: cluster.Running, GPUs: 2, NodeList: "a1", Start: start, TimeLimit: 600e9})
 			p.node("a2", "a100")
 			j := p.job(0, "") // before the other
 			j.GPUs, j.GPUType = 4, "a100"
 		}, "a100", "free"},
-		"features of one type": {func(p *harbour, _ *cluster.Job) { p.Nodes[0].Features, p.Nodes[2].Features = nil, nil }, "", "to which no job is steered"},
-		"no features at all": {func(p *harbour, _ *cluster.Job) {
+		"features of one type": {func(p *testCluster, _ *cluster.Job) { p.Nodes[0].Features, p.Nodes[2].Features = nil, nil }, "", "to which no job is steered"},
+		"no features at all": {func(p *testCluster, _ *cluster.Job) {
 			p.Nodes[0].Features, p.Nodes[1].Features, p.Nodes[2].Features = nil, nil, nil
 		}, "", "to which no job is steered"},
-		"a slice of a GPU": {func(p *harbour, _ *cluster.Job) {
+		"a slice of a GPU": {func(p *testCluster, _ *cluster.Job) {
 			p.Nodes[0].GPUType, p.Nodes[0].Features = "a100_1g.5gb", []string{"a100_1g.5gb"}
 			p.shares.Types[0] = "a100_1g.5gb"
 			p.Nodes[1].GPUsUsed, p.Nodes[2].GPUsUsed = 4, 4
 		}, "", "it is a slice of a GPU (MIG)"},
-		"a slice by another name": {func(p *harbour, _ *cluster.Job) {
+		"a slice by another name": {func(p *testCluster, _ *cluster.Job) {
 			p.Nodes[0].GPUType, p.Nodes[0].Features = "MIG-1g_5gb", []string{"MIG-1g_5gb"}
 			p.shares.Types[0] = "MIG-1g_5gb"
 			p.Nodes[1].GPUsUsed, p.Nodes[2].GPUsUsed = 4, 4
 		}, "", "it is a slice of a GPU (MIG)"},
-		"only a node of several types": {func(p *harbour, j *cluster.Job) {
+		"only a node of several types": {func(p *testCluster, j *cluster.Job) {
 			p.node("m1", "t4", "mixed").MixedTypes = true
 			j.Features = "mixed"
 		}, "mixed", "it could run on m1, which has several GPU types"},
-		"one type, or a node of several": {func(p *harbour, j *cluster.Job) {
+		"one type, or a node of several": {func(p *testCluster, j *cluster.Job) {
 			p.node("m1", "t4", "mixed").MixedTypes = true
 			j.Features = "mixed|ssd"
 		}, "mixed|ssd", "it could run on m1, which has several GPU types"},
-		"a word that is no feature": {func(p *harbour, j *cluster.Job) { j.Features = "nvlink!" }, "nvlink!", "no name of a feature"},
-		"a shared one":              {func(p *harbour, _ *cluster.Job) { p.Nodes[1].Features = append(p.Nodes[1].Features, "a100") }, "v100", "takes v100"},
-		"mixed types":               {func(p *harbour, _ *cluster.Job) { p.Nodes[0].MixedTypes = true }, "v100", "takes v100"},
-		"too much of it":            {func(_ *harbour, j *cluster.Job) { j.CPUs = 17 }, "", nowhere},
-		"edited": {func(p *harbour, j *cluster.Job) {
+		"a word that is no feature": {func(p *testCluster, j *cluster.Job) { j.Features = "nvlink!" }, "nvlink!", "no name of a feature"},
+		"a shared one":              {func(p *testCluster, _ *cluster.Job) { p.Nodes[1].Features = append(p.Nodes[1].Features, "a100") }, "v100", "takes v100"},
+		"mixed types":               {func(p *testCluster, _ *cluster.Job) { p.Nodes[0].MixedTypes = true }, "v100", "takes v100"},
+		"too much of it":            {func(_ *testCluster, j *cluster.Job) { j.CPUs = 17 }, "", noNodes},
+		"edited": {func(p *testCluster, j *cluster.Job) {
 			p.h.Asked(j.ID, slurmplug.Features, "", "v100", true, start)
 			j.Features = "t4"
-		}, "t4", edited},
-		"undone by its user": {func(p *harbour, j *cluster.Job) { p.h.Asked(j.ID, slurmplug.Features, "", "v100", true, start) }, "", edited},
-		"on another type": {func(p *harbour, j *cluster.Job) {
+		}, "t4", editedByUser},
+		"undone by its user": {func(p *testCluster, j *cluster.Job) { p.h.Asked(j.ID, slurmplug.Features, "", "v100", true, start) }, "", editedByUser},
+		"on another type": {func(p *testCluster, j *cluster.Job) {
 			p.h.Asked(j.ID, slurmplug.Features, "", "v100", true, start.Add(-time.Minute))
 			j.Features = "v100"
 		}, "a100", "the type before is taken back"},
-		"on another type since just now, to wait": {func(p *harbour, j *cluster.Job) {
+		"on another type since just now, to wait": {func(p *testCluster, j *cluster.Job) {
 			p.busy(j, start.Add(-59*time.Second))
 		}, "v100", "waits 50 min for v100"},
-		"on another type for a minute, to wait": {func(p *harbour, j *cluster.Job) {
+		"on another type for a minute, to wait": {func(p *testCluster, j *cluster.Job) {
 			p.busy(j, start.Add(-time.Minute))
 		}, "a100", "the type before is taken back"},
-		"impossible": {func(p *harbour, j *cluster.Job) {
+		"impossible": {func(p *testCluster, j *cluster.Job) {
 			p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)
 			j.Features, j.Reason, j.Priority = "a100", "BadConstraints", 0
 		}, "", "no node satisfies it (BadConstraints)"},
-		"refused": {func(p *harbour, j *cluster.Job) {
-			p.helm.jobs = map[cluster.JobID]*course{j.ID: {}}
-			p.helm.Refused(j.ID, "Invalid feature specification", 20)
+		"refused": {func(p *testCluster, j *cluster.Job) {
+			p.memory.jobs = map[cluster.JobID]*jobState{j.ID: {}}
+			p.memory.Refused(j.ID, "Invalid feature specification", 20)
 		}, "", "left alone: Invalid feature specification"},
-		"too large for a node of the type": {func(p *harbour, j *cluster.Job) {
+		"too large for a node of the type": {func(p *testCluster, j *cluster.Job) {
 			p.Nodes[0].GPUs, j.GPUs, j.Node.GPUs = 2, 3, 3
 			p.node("a2", "a100", "a100", "ssd").GPUs = 2
 		}, "v100", "takes v100"},
-		"one node of some type, as nobody knows where": {func(p *harbour, j *cluster.Job) {
+		"one node of some type, as nobody knows where": {func(p *testCluster, j *cluster.Job) {
 			p.Nodes[0].GPUs, j.GPUs = 2, 3
 			p.node("a2", "a100", "a100", "ssd").GPUs = 2
-			p.places[j.ID] = Place{Bounds: slurmplug.Bounds{Tasks: 1}}
+			p.places[j.ID] = cluster.Place{Bounds: slurmplug.Bounds{Tasks: 1}}
 		}, "", "leaves no place for it on a100"}, // the next cycle chooses by that
-		"several nodes of any type": {func(p *harbour, j *cluster.Job) {
+		"several nodes of any type": {func(p *testCluster, j *cluster.Job) {
 			j.GPUs = 8
 			p.node("a2", "a100", "a100", "ssd")
 			p.node("v2", "v100", "v100")
-			p.places[j.ID] = Place{Bounds: slurmplug.Bounds{Tasks: 1}}
+			p.places[j.ID] = cluster.Place{Bounds: slurmplug.Bounds{Tasks: 1}}
 		}, "a100", "free"},
-		"more nodes than it says": {func(p *harbour, j *cluster.Job) {
-			p.places[j.ID] = Place{Bounds: slurmplug.Bounds{Tasks: 2, TasksPerNode: 1}}
+		"more nodes than it says": {func(p *testCluster, j *cluster.Job) {
+			p.places[j.ID] = cluster.Place{Bounds: slurmplug.Bounds{Tasks: 2, TasksPerNode: 1}}
 		}, "", "leaves no place for it on a100"},
-		"no more nodes than it allows": {func(p *harbour, j *cluster.Job) {
+		"no more nodes than it allows": {func(p *testCluster, j *cluster.Job) {
 			j.GPUs = 8
 			p.node("a2", "a100", "a100", "ssd")
 			p.node("v2", "v100", "v100")
-			p.places[j.ID] = Place{Bounds: slurmplug.Bounds{Most: 1, Tasks: 8}}
+			p.places[j.ID] = cluster.Place{Bounds: slurmplug.Bounds{Most: 1, Tasks: 8}}
 		}, "", "leaves no place for it on a100"},
-		"CPUs by GPU": {func(p *harbour, j *cluster.Job) {
+		"CPUs by GPU": {func(p *testCluster, j *cluster.Job) {
 			j.GPUs, j.Node.GPUs = 2, 2
-			p.places[j.ID] = Place{Bounds: slurmplug.Bounds{Tasks: 1, CPUsPerGPU: 9}}
+			p.places[j.ID] = cluster.Place{Bounds: slurmplug.Bounds{Tasks: 1, CPUsPerGPU: 9}}
 		}, "", "leaves no place for it on a100"},
-		"CPUs by GPU that are there": {func(p *harbour, j *cluster.Job) {
+		"CPUs by GPU that are there": {func(p *testCluster, j *cluster.Job) {
 			j.GPUs, j.Node.GPUs = 2, 2
-			p.places[j.ID] = Place{Bounds: slurmplug.Bounds{Tasks: 1, CPUsPerGPU: 8}}
+			p.places[j.ID] = cluster.Place{Bounds: slurmplug.Bounds{Tasks: 1, CPUsPerGPU: 8}}
 		}, "a100", "free"},
-		"memory of each node": {func(p *harbour, j *cluster.Job) {
-			p.places[j.ID] = Place{Bounds: slurmplug.Bounds{Tasks: 2, MemMB: 1001}}
+		"memory of each node": {func(p *testCluster, j *cluster.Job) {
+			p.places[j.ID] = cluster.Place{Bounds: slurmplug.Bounds{Tasks: 2, MemMB: 1001}}
 		}, "", "leaves no place for it on a100"},
-		"consent gone": {func(p *harbour, j *cluster.Job) {
+		"consent gone": {func(p *testCluster, j *cluster.Job) {
 			p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)
 			j.Features, j.Tag = "a100", jobtag.Tag{}
 		}, "", ""},
@@ -325,7 +325,7 @@ func TestSteer(t *testing.T) {
 // Where the features of the nodes have names of their own, those are written; a type
 // whose nodes lack them is named in a note for the operator.
 func TestSteerByFeature(t *testing.T) {
-	p := newHarbour()
+	p := newTestCluster()
 	p.node("a1", "a100", "ampere")
 	p.node("t1", "t4", "turing")
 	p.node("v1", "v100")
@@ -351,7 +351,7 @@ func TestSteerByFeature(t *testing.T) {
 // Nodes that lack the feature of their type are named, a few of them, and the type
 // is used through the others.
 func TestSteerNamesNodesWithoutTheFeature(t *testing.T) {
-	p := newHarbour()
+	p := newTestCluster()
 	p.node("a100-1", "a100", "a100")
 	p.node("v1", "v100", "v100")
 	p.node("v2", "v100")
@@ -371,15 +371,15 @@ func TestSteerNamesNodesWithoutTheFeature(t *testing.T) {
 
 // What a job refuses it also refuses among the nodes that lack the feature.
 func TestSteerKnowsWhatIsRefused(t *testing.T) {
-	p := newHarbour()
+	p := newTestCluster()
 	for _, gpuType := range p.shares.Types {
 		p.node(gpuType+"-1", gpuType, gpuType)
 	}
 	p.node("a100-2", "a100")
 	j := p.job(1, "")
-	p.places[j.ID] = Place{Excluded: "a100-[1-2],t4-1,v100-1"}
+	p.places[j.ID] = cluster.Place{Excluded: "a100-[1-2],t4-1,v100-1"}
 	p.cycle(steerSettings())
-	if pl, _ := p.cycle(steerSettings()); p.told(&pl, 1) != nowhere {
+	if pl, _ := p.cycle(steerSettings()); p.told(&pl, 1) != noNodes {
 		t.Errorf("told %q", p.told(&pl, 1))
 	}
 }
@@ -387,7 +387,7 @@ func TestSteerKnowsWhatIsRefused(t *testing.T) {
 // A job whose GPUs no node of its types has lies on several, however large the nodes
 // of other types are.
 func TestSteerSpreadsByTheJobsOwnTypes(t *testing.T) {
-	p := newHarbour()
+	p := newTestCluster()
 	p.node("v1", "v100", "v100").GPUs = 8
 	p.node("a1", "a100", "a100")
 	p.node("a2", "a100", "a100")
@@ -403,12 +403,12 @@ func TestSteerSpreadsByTheJobsOwnTypes(t *testing.T) {
 // A job that Slurm does not start on a free type is let go, left alone for a
 // while, and tried again.
 func TestSteerLetsGo(t *testing.T) {
-	p := newHarbour()
+	p := newTestCluster()
 	p.node("a1", "a100", "a100")
 	p.node("v1", "v100", "v100")
 	p.job(1, "")
 	set := steerSettings()
-	set.Policy.Cycles = 3
+	set.Rule.Cycles = 3
 	seen := ""
 	for range 12 {
 		p.cycle(set)
@@ -422,7 +422,7 @@ func TestSteerLetsGo(t *testing.T) {
 
 // An array is bound task by task, as many as the cluster could run.
 func TestSteerSplitsAnArray(t *testing.T) {
-	p := newHarbour()
+	p := newTestCluster()
 	p.node("a1", "a100", "a100")
 	p.node("v1", "v100", "v100")
 	j := p.job(1, "")
@@ -453,7 +453,7 @@ func TestSteerSplitsAnArray(t *testing.T) {
 // for all tasks that its record still has Slurm writes into the record, whose user's
 // own would then be known of the tasks only.
 func TestSteerNeverWritesARecordAway(t *testing.T) {
-	p := newHarbour()
+	p := newTestCluster()
 	p.node("a1", "a100", "a100").GPUsUsed = 2
 	p.node("v1", "v100", "v100").GPUsUsed = 2
 	j := p.job(1, "")
@@ -482,7 +482,7 @@ func TestSteerNeverWritesARecordAway(t *testing.T) {
 // Slurm says of an array that no node satisfies what was written: it gets its own
 // back, and no other type in the next cycle.
 func TestSteerLeavesAnImpossibleArray(t *testing.T) {
-	p := newHarbour()
+	p := newTestCluster()
 	p.node("a1", "a100", "a100")
 	p.node("v1", "v100", "v100")
 	j := p.job(1, "")
@@ -502,13 +502,13 @@ func TestSteerLeavesAnImpossibleArray(t *testing.T) {
 // An array that is longer than depth is bound as far as that reaches; the task for
 // which room is being made is left alone before it has a record of its own.
 func TestSteerTheHeadOfAnArray(t *testing.T) {
-	p := newHarbour()
+	p := newTestCluster()
 	p.node("a1", "a100", "a100")
 	p.node("v1", "v100", "v100")
 	j := p.job(1, "")
 	j.Tasks, j.TaskCount = "0-99", 100
 	set := steerSettings()
-	set.Policy.Depth = 3
+	set.Rule.Depth = 3
 	p.h.Claiming = map[cluster.JobID]bool{{ID: 1, Task: 0}: true}
 	if _, actions := p.cycle(set); len(actions) != 1 || actions[0].Tasks != "1-2" || actions[0].After != "a100" {
 		t.Errorf("%+v", actions)
@@ -525,7 +525,7 @@ func TestSteerTheHeadOfAnArray(t *testing.T) {
 // stable, and it goes when steering is switched off. What users edited stays.
 func TestSteerIsSafe(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := newHarbour()
+		p := newTestCluster()
 		types := p.shares.Types
 		for i := range rapid.IntRange(1, 6).Draw(t, "nodes") {
 			gpuType := rapid.SampledFrom(types).Draw(t, "type")
@@ -548,7 +548,7 @@ func TestSteerIsSafe(t *testing.T) {
 				share.Time[i] = rapid.Float64Range(0, 1).Draw(t, "time")
 				share.Run[i] = rapid.SampledFrom([]float64{100, 1000, math.Inf(1)}).Draw(t, "run")
 			}
-			p.places[j.ID] = rapid.SampledFrom([]Place{{}, {}, {Required: "a1"}, {Excluded: "a1"}, {Excluded: "[a-c]1"}}).Draw(t, "place")
+			p.places[j.ID] = rapid.SampledFrom([]cluster.Place{{}, {}, {Required: "a1"}, {Excluded: "a1"}, {Excluded: "[a-c]1"}}).Draw(t, "place")
 		}
 		set := steerSettings()
 		set.MaxWrites = rapid.SampledFrom([]int{0, 0, 1, 3}).Draw(t, "limit")
@@ -601,7 +601,7 @@ func TestSteerIsSafe(t *testing.T) {
 // A node that priod has reserved for a claim is no reason to take back a type.
 func TestSteerBesideItsOwnReservation(t *testing.T) {
 	for _, own := range []bool{true, false} {
-		p := newHarbour()
+		p := newTestCluster()
 		for _, name := range []string{"a1", "a2"} {
 			p.node(name, "a100", "a100")
 		}
@@ -621,7 +621,7 @@ func TestSteerBesideItsOwnReservation(t *testing.T) {
 	}
 }
 
-func (p *harbour) rename(feature, to string) {
+func (p *testCluster) rename(feature, to string) {
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
 		n.Features = slices.Clone(n.Features)
@@ -632,7 +632,7 @@ func (p *harbour) rename(feature, to string) {
 }
 
 // checkBinding looks at one write by counting nodes one by one.
-func (p *harbour) checkBinding(t *rapid.T, a plan.Action, set *Settings) {
+func (p *testCluster) checkBinding(t *rapid.T, a plan.Action, set *Settings) {
 	i := slices.IndexFunc(p.Jobs, func(j cluster.Job) bool { return j.ID == a.Job })
 	j := &p.Jobs[i]
 	if a.Was != p.own[a.Job] {
@@ -644,7 +644,7 @@ func (p *harbour) checkBinding(t *rapid.T, a plan.Action, set *Settings) {
 			t.Fatalf("%+v: no node has %s, Slurm refuses it", a, word)
 		}
 	}
-	if put, _ := words.take(a.Was); a.After == put {
+	if put, _ := words.accepted(a.Was); a.After == put {
 		return
 	}
 	own, err := slurmplug.ParseConstraint(a.Was)
@@ -678,7 +678,7 @@ func (p *harbour) checkBinding(t *rapid.T, a plan.Action, set *Settings) {
 // What steering adds to a cycle with 100,000 pending jobs, all of which agreed to
 // it, on 5,000 nodes.
 func BenchmarkSteer(b *testing.B) {
-	p := newHarbour()
+	p := newTestCluster()
 	for i := range 5000 {
 		t := p.shares.Types[i%3]
 		p.node(fmt.Sprint(t, "-", i), t, t).GPUsUsed = 4 - i%7/6*4
@@ -696,13 +696,13 @@ func BenchmarkSteer(b *testing.B) {
 	set := steerSettings()
 	set.MaxWrites = 100
 	for b.Loop() {
-		p.helm.Steer(&p.Snapshot, p.h, &pl, &p.shares, set)
+		p.memory.Steer(&p.Snapshot, p.h, &pl, &p.shares, set)
 	}
 }
 
 // Of more kinds of nodes than can be told apart nobody is planned on the last ones.
 func TestSteerBesideTooManyKinds(t *testing.T) {
-	p := newHarbour()
+	p := newTestCluster()
 	p.node("a1", "a100", "a100").GPUsUsed = 4
 	p.node("v1", "v100", "v100")
 	for i := range placement.MaxTypes {
@@ -722,7 +722,7 @@ func TestSteerBesideTooManyKinds(t *testing.T) {
 func BenchmarkSteerLooked(b *testing.B) {
 	for _, excluded := range []string{"", "a100-0"} {
 		b.Run("excluded="+excluded, func(b *testing.B) {
-			p := newHarbour()
+			p := newTestCluster()
 			for i := range 10_000 {
 				t := p.shares.Types[i%3]
 				p.node(fmt.Sprint(t, "-", i), t, t).GPUsUsed = 4 - i%7/6*4
@@ -738,10 +738,10 @@ func BenchmarkSteerLooked(b *testing.B) {
 			set := steerSettings()
 			set.MaxWrites = 100
 			for b.Loop() {
-				for _, c := range p.helm.jobs {
-					c.place, c.asked = Place{Excluded: excluded, Bounds: slurmplug.Bounds{Tasks: 1, CPUs: 1}}, 20
+				for _, state := range p.memory.jobs {
+					state.place, state.placeGood = cluster.Place{Excluded: excluded, Bounds: slurmplug.Bounds{Tasks: 1, CPUs: 1}}, 20
 				}
-				p.helm.Steer(&p.Snapshot, p.h, &pl, &p.shares, set)
+				p.memory.Steer(&p.Snapshot, p.h, &pl, &p.shares, set)
 			}
 		})
 	}
@@ -750,7 +750,7 @@ func BenchmarkSteerLooked(b *testing.B) {
 // A job that takes whole nodes does not start where a GPU of a node is free beside others.
 func TestSteerWholeNodes(t *testing.T) {
 	for whole, want := range map[bool]string{false: "a100 is allocated to it and free", true: "waits 10 min for a100"} {
-		p := newHarbour()
+		p := newTestCluster()
 		for i, gpuType := range []string{"a100", "v100", "t4"} {
 			n := p.node(fmt.Sprint("n", i), gpuType, gpuType)
 			n.GPUsUsed, n.CPUsUsed = 1, 1
@@ -773,9 +773,9 @@ func TestSteerWholeNodes(t *testing.T) {
 // next cycle.
 func TestNotToWait(t *testing.T) {
 	for want, dec := range map[bool]plan.Decision{true: {Class: cluster.BE, Why: string(plan.OverBudget)}, false: {Class: cluster.BE, Why: string(plan.BETag)}} {
-		d := Steered{plan: &plan.Plan{Decisions: []plan.Decision{dec, {Class: cluster.TE}}}}
-		if d.isTrial(0) != want || !d.isTrial(1) {
-			t.Errorf("%+v: %v, a TE job %v", dec, d.isTrial(0), d.isTrial(1))
+		in := inputs{plan: &plan.Plan{Decisions: []plan.Decision{dec, {Class: cluster.TE}}}}
+		if in.isTrial(0) != want || !in.isTrial(1) {
+			t.Errorf("%+v: %v, a TE job %v", dec, in.isTrial(0), in.isTrial(1))
 		}
 	}
 }

@@ -128,6 +128,8 @@ func (d *digester) decision(p *plan.Decision) uint64 {
 	d.int(millis(p.Since))
 	d.text(p.Why)
 	d.text(p.Detail)
+	d.text(p.Evict)
+	d.text(p.Size)
 	d.text(p.Unmoved)
 	d.text(p.Steer)
 	return d.sum()

@@ -42,14 +42,14 @@ type evictionLine struct {
 // claimRow is an evict.Claim, field by field: a new one there does not compile
 // until it has a key here.
 type claimRow struct {
-	Number  int64         `json:"claim"`
-	Purpose evict.Purpose `json:"purpose"`
-	Job     cluster.JobID `json:"job"`
-	RawID   uint32        `json:"raw_id"`
-	User    string        `json:"user"`
-	GPUs    int           `json:"gpus"`
-	Shares  []evict.Share `json:"shares"`
-	Wait    time.Duration `json:"wait_ns"`
+	Number  int64              `json:"claim"`
+	Purpose evict.Purpose      `json:"purpose"`
+	Job     cluster.JobID      `json:"job"`
+	RawID   uint32             `json:"raw_id"`
+	User    string             `json:"user"`
+	GPUs    int                `json:"gpus"`
+	Shares  []evict.ClaimShare `json:"shares"`
+	Wait    time.Duration      `json:"wait_ns"`
 
 	State   evict.ClaimState `json:"state"`
 	Reason  string           `json:"reason,omitempty"`
@@ -181,7 +181,7 @@ func (l *evictionLine) take(j *evict.Journal) {
 	for _, e := range l.Evictions {
 		t.Evictions = append(t.Evictions, evict.Eviction(e))
 	}
-	j.Take(&t)
+	j.Update(&t)
 	for id, n := range l.Times {
 		j.Times[id] = n
 	}

@@ -19,7 +19,7 @@ func evicted(at time.Time) *evict.Turn {
 	return &evict.Turn{
 		Claims: []evict.Claim{{
 			Number: 1, Purpose: evict.ForRound, Job: slurmplug.Plain(17), RawID: 17, User: "alice", GPUs: 2, Wait: 5 * time.Second, State: evict.Planned,
-			Shares: []evict.Share{{Node: "n1", GPUs: 2, CPUs: 4, MemMB: 100}}, Pin: "n1", Resv: "priod_1_9", At: at, Changed: at,
+			Shares: []evict.ClaimShare{{Node: "n1", GPUs: 2, CPUs: 4, MemMB: 100}}, Pin: "n1", Resv: "priod_1_9", At: at, Changed: at,
 		}},
 		Evictions: []evict.Eviction{{
 			Number: 1, Claim: 1, Job: slurmplug.Plain(18), RawID: 18, User: "alice", Start: at.Add(-time.Hour), Restarts: 1, GPUs: 2,
@@ -44,7 +44,7 @@ func save(t *testing.T, s *Store, j *evict.Journal, turn *evict.Turn) {
 	if err := s.SaveEvictions(ctx, turn); err != nil {
 		t.Fatal(err)
 	}
-	j.Take(turn)
+	j.Update(turn)
 }
 
 // What is saved comes back as it was, whatever is killed.

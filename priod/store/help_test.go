@@ -59,9 +59,9 @@ type daemon struct {
 
 func newDaemon(t testing.TB, dir string, jobs ...cluster.Job) *daemon {
 	t.Helper()
-	d := &daemon{t: t, settings: cycle.Settings{Decide: order.Settings{
+	d := &daemon{t: t, settings: cycle.Settings{Order: order.Feature{Settings: order.Settings{
 		Lever: slurmplug.SiteFactor, Top: 1_000_000, Step: 1000,
-	}}}
+	}}}}
 	d.store, d.history = openStore(t, dir, Options{})
 	d.snapshot = cluster.Snapshot{At: epoch, Cluster: "test", Jobs: jobs}
 	return d

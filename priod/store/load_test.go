@@ -215,11 +215,11 @@ func TestRestartsChangeNothing(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		settings := cycle.Settings{Decide: order.Settings{
+		settings := cycle.Settings{Order: order.Feature{Settings: order.Settings{
 			Lever: rapid.SampledFrom([]slurmplug.Lever{slurmplug.SiteFactor, slurmplug.Nice, slurmplug.Priority}).Draw(rt, "lever"),
 			Top:   100_000, Step: 1000, MaxWrites: rapid.IntRange(0, 3).Draw(rt, "limit"),
 			Ranking: plan.Classes{User: plan.Budget{GPUs: rapid.IntRange(0, 8).Draw(rt, "budget"), GPUHours: 20}},
-		}}
+		}}}
 		w := &world{t: rt, now: epoch, jobs: map[cluster.JobID]*cluster.Job{}}
 		plain := cluster.NewHistory()
 		var s *Store

@@ -111,7 +111,7 @@ func nodeOf(r *db.Node) cluster.Node {
 func decisionParams(d *plan.Decision, row, cycle int64, at time.Time) db.AddDecisionParams {
 	return db.AddDecisionParams{
 		Job: row, Cycle: cycle, AtMs: millis(at), Class: d.Class.String(), Ranked: d.Ranked, Value: d.Value,
-		OwnPriority: d.Own, Why: d.Why, Detail: d.Detail, SinceMs: millis(d.Since), Unmoved: d.Unmoved, Steer: d.Steer,
+		OwnPriority: d.Own, Why: d.Why, Detail: d.Words(), SinceMs: millis(d.Since), Unmoved: d.Unmoved, Steer: d.Steer,
 	}
 }
 

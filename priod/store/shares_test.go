@@ -24,8 +24,8 @@ func sharing(t testing.TB, dir string, jobs ...cluster.Job) *daemon {
 			Name: gpuType, Usable: true, GPUType: gpuType, GPUs: 4, CPUs: 32, MemMB: 1 << 20, Partitions: []string{"gpu"},
 		})
 	}
-	d.settings.Allocation = allocate.AllocationSettings{Policy: allocate.Policy{Name: "max-min"}, Every: time.Hour}
-	d.settings.Ledger = must[*allocate.Ledger](t)(d.store.LoadShares(ctx))
+	d.settings.Allocation.Settings = allocate.Settings{Policy: allocate.Policy{Name: "max-min"}, Every: time.Hour}
+	d.settings.Allocation.Ledger = must[*allocate.Ledger](t)(d.store.LoadShares(ctx))
 	return d
 }
 
@@ -58,7 +58,7 @@ func TestSharesDoNotDependOnPolls(t *testing.T) {
 		for at := 0; ; at = min(end, at+1+r.IntN(900)) {
 			if at > 0 && r.IntN(4) == 0 || at == end && !last {
 				d.restart()
-				d.settings.Ledger = must[*allocate.Ledger](t)(d.store.LoadShares(ctx))
+				d.settings.Allocation.Ledger = must[*allocate.Ledger](t)(d.store.LoadShares(ctx))
 			}
 			if at > 0 && r.IntN(3) == 0 || at == end { // accounting
 				var past []cluster.PastRun
@@ -90,7 +90,7 @@ func TestSharesDoNotDependOnPolls(t *testing.T) {
 			if !last { // accounting mends the end of a run once a poll has seen it
 				last = at == end
 			} else {
-				return d.settings.Ledger.Allocate(&d.snapshot, d.history, d.settings.Allocation)
+				return d.settings.Allocation.Ledger.Allocate(&d.snapshot, d.history, d.settings.Allocation.Settings)
 			}
 		}
 	}
@@ -151,7 +151,7 @@ func TestShareOfAJob(t *testing.T) {
 		t.Errorf("%d rows with one job left to count", n)
 	}
 	d.restart()
-	d.settings.Ledger, d.settings.Allocation = must[*allocate.Ledger](t)(d.store.LoadShares(ctx)), allocate.AllocationSettings{}
+	d.settings.Allocation.Ledger, d.settings.Allocation.Settings = must[*allocate.Ledger](t)(d.store.LoadShares(ctx)), allocate.Settings{}
 	d.cycle()
 	if n := count(t, d.store, "SELECT count(*) FROM shares"); n != 0 {
 		t.Errorf("%d rows with nothing allocated", n)

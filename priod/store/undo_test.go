@@ -104,7 +104,7 @@ func TestUndoAndDatabaseAgree(t *testing.T) {
 		j := pending(1, "te")
 		j.Nice = 30
 		d := newDaemon(t, dir, j, pending(2, "te"), pending(3, "be"))
-		d.settings.Decide.Lever, d.settings.Decide.NiceLimit = lever, 100
+		d.settings.Order.Settings.Lever, d.settings.Order.Settings.NiceLimit = lever, 100
 		d.cycle()
 		written := d.history.Written
 		if len(written) != 2 {
@@ -191,7 +191,7 @@ func TestUndoOfALaterJobWithTheId(t *testing.T) {
 	first.Nice = 30
 	second.Nice, second.User, second.Submit = 50, "bob", epoch.Add(time.Hour)
 	d := newDaemon(t, dir, first, pending(2, "be"))
-	d.settings.Decide.Lever, d.settings.Decide.NiceLimit = slurmplug.Nice, 100
+	d.settings.Order.Settings.Lever, d.settings.Order.Settings.NiceLimit = slurmplug.Nice, 100
 	d.cycle()
 	d.snapshot.Jobs = []cluster.Job{pending(2, "be")}
 	d.cycle()

@@ -93,7 +93,7 @@ type Plan struct {
 func (v *Survey) Plan(set order.Settings, seen Closer) *Plan {
 	p := &Plan{survey: v, seen: seen, stay: map[*Change]bool{}}
 	if set.Peers {
-		order.Adopt(order.Strangers(v.snapshot, v.history, set), v.snapshot, v.history)
+		order.Adopt(order.FindPeerValues(v.snapshot, v.history, set), v.snapshot, v.history)
 	}
 	for i := range v.snapshot.Jobs {
 		p.request(&v.snapshot.Jobs[i])

@@ -160,7 +160,7 @@ func (r *Reset) requeue(ctx context.Context) error {
 // requeues are the commands that put victims back into the queue whose runs have ended.
 func requeues(journal *evict.Journal, sights map[cluster.JobID]evict.Sight, set evict.Settings) []evict.Command {
 	maps.DeleteFunc(sights, func(_ cluster.JobID, s evict.Sight) bool { return s.Gone || s.Final == "" })
-	turn := evict.Next(journal, evict.Seen{At: time.Now(), Sights: sights, Consents: set.Consents, ZeroEnds: set.ZeroEnds, Paused: true})
+	turn := evict.Advance(journal, evict.Seen{At: time.Now(), Sights: sights, Consents: set.Consents, ZeroEnds: set.ZeroEnds, Paused: true})
 	return slices.DeleteFunc(turn.Commands, func(c evict.Command) bool { return c.Verb != evict.Requeue })
 }
 

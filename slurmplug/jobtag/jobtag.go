@@ -54,3 +54,7 @@ func Split(comment string) (tag, rest string) {
 	tag, rest, _ = strings.Cut(comment, " ")
 	return tag, rest
 }
+
+// AllowsSteering tells whether the tag says how fast the job is on several GPU types,
+// and so allows priod to choose one for it.
+func (t *Tag) AllowsSteering() bool { return len(t.Speed) > 0 || t.Workload != "" }

@@ -203,6 +203,30 @@ func (r *Run) overwritten(n int, key string) bool {
 	return false
 }
 
+// stood tells whether a field of a job held already what its user set last, by priod's
+// hand: nothing tells the two apart.
+func (r *Run) stood(shown string, n int, key string) bool {
+	var last *Seen
+	for i := range r.Done {
+		d := &r.Done[i]
+		if d.Job != n || d.Do != key || d.Failed != "" || d.From.After(r.Reset.At) {
+			continue
+		}
+		last = nil
+		for k := range r.Views {
+			for q := range r.Views[k].Queue {
+				if x := &r.Views[k].Queue[q]; x.Shown == shown && r.Views[k].At.Before(d.From) {
+					last = x
+				}
+			}
+		}
+		if last != nil && last.kept()[key] != d.Value {
+			last = nil
+		}
+	}
+	return last != nil
+}
+
 // wrote is what priod's log says of a write: when, the job, the field.
 var wrote = regexp.MustCompile(`^(\S+) .*priod: wrote: cycle=\d+ job=(\S+) lever=(\S+) `)
 
@@ -251,7 +275,7 @@ func Undone(r *Run) (all []Breach) {
 			case did(r.Done, n, time.Now(), key) || did(r.Off.Done, n, time.Now(), key):
 				continue // refused in one of the two
 			}
-			if set && r.overwritten(n, key) {
+			if set && (r.overwritten(n, key) || r.stood(s.Shown, n, key)) {
 				continue // no Slurm has a name for it: docs/reliability.md
 			}
 			if is != want[key] {

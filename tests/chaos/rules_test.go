@@ -177,6 +177,10 @@ func TestRulesSeeBreaches(t *testing.T) {
 			r.Done = []Done{{Turn: Turn{Job: 2, Do: "Features", Value: "a100"}, From: sec(10), Until: sec(10)}}
 			r.Words += wroteAt(sec(20))
 		}, "reset leaves nothing"},
+		"a type that stood there when its user set it": {func(r *Run) {
+			features(r, 0, 30, "a100")
+			r.Done = []Done{{Turn: Turn{Job: 2, Do: "Features", Value: "a100"}, From: sec(10), Until: sec(10)}}
+		}, ""},
 		"a type that priod wrote over as its user set it": {func(r *Run) {
 			r.Done = []Done{{Turn: Turn{Job: 2, Do: "Features", Value: "a100"}, From: sec(10), Until: sec(10)}}
 			r.Words += wroteAt(sec(11))

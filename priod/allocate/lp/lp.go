@@ -46,9 +46,9 @@ const (
 	pivotMin  = 1e-9
 	refactor  = 64 // pivots between two inversions
 	patience  = 2000
-	// wobble is added to the limits, to each another multiple, so that few
+	// perturbation is added to the limits, to each another multiple, so that few
 	// pivots gain nothing; it is far below what anybody asks for.
-	wobble = 1e-10
+	perturbation = 1e-10
 )
 
 // New makes a program; limit is b.
@@ -65,7 +65,7 @@ func New(limit []float64, columns [][]Term) *Program {
 		p.basis[r], p.place[p.slacks+r] = p.slacks+r, r
 		p.inverse[r] = make([]float64, rows)
 		p.inverse[r][r] = 1
-		p.limit[r] = limit[r] + wobble*(1+float64(r*7919%1013)/1013)
+		p.limit[r] = limit[r] + perturbation*(1+float64(r*7919%1013)/1013)
 		p.value[r] = p.limit[r]
 	}
 	p.banned = make([]bool, len(p.column))

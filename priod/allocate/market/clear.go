@@ -9,16 +9,15 @@ import (
 // ErrNumeric says that rounding kept the optimiser from an answer.
 var ErrNumeric = errors.New("the optimiser lost its way in rounding errors")
 
-// clearing is a simplex over mixes. Each job has one key mix; its share of the
-// key is what its other mixes leave of one. So the basis that has to be solved
-// is as small as the number of types: a column in it is a further mix of some
-// job, a type's slack, or a type's excess (generalised upper bounding, Dantzig
-// and Van Slyke 1967).
+// clearing is a simplex over mixes. Each job has one key mix, whose share is what the
+// job's other mixes leave of 1. So the basis that has to be solved is as small as the
+// number of types: a column in it is a further mix of some job, a type's slack, or a
+// type's excess (generalised upper bounding, Dantzig and Van Slyke 1967).
 //
-// Excess costs a little more than the type's price, and slack earns a little
-// less, so that prices stay in a box around those that it starts from, and only
-// jobs that waver there move; the box goes where the prices press against it
-// (Marsten's boxstep, 1975).
+// Excess costs a little more than the type's price, and slack earns a little less. That
+// keeps prices in a box around those that they start from, in which only jobs change
+// their mix whose two cheapest mixes cost nearly the same ("wavering"). Where prices
+// reach a wall the box moves on (boxstep, Marsten et al. 1975).
 type clearing struct {
 	m     *Market
 	rate  []float64
@@ -83,7 +82,7 @@ func (c *clearing) run(p []float64) (bool, error) {
 			c.lead[i] = margin / (cost + margin)
 		}
 	}
-	c.tally()
+	c.recount()
 	for t, free := range c.free {
 		c.basis[t] = column{job: -1, kind: slack, unit: t}
 		if free < 0 {
@@ -91,10 +90,10 @@ func (c *clearing) run(p []float64) (bool, error) {
 		}
 	}
 	for {
-		c.box(p)
-		fits, proved, err := c.settle()
+		c.setBox(p)
+		fits, proved, err := c.minimise()
 		last := c.width >= 1
-		switch pressed := c.pressed(p); {
+		switch pressed := c.distanceMoved(p); {
 		case pressed > 0.99:
 			c.width *= 4
 		default:
@@ -111,8 +110,8 @@ func (c *clearing) run(p []float64) (bool, error) {
 // a sample are.
 const boxWidth = 0.3
 
-// pressed is how far the prices have gone towards the walls of the box.
-func (c *clearing) pressed(p []float64) (most float64) {
+// distanceMoved is how far the prices have gone towards the walls of the box.
+func (c *clearing) distanceMoved(p []float64) (most float64) {
 	for t, n := range c.m.GPUs {
 		if n > 0 {
 			most = max(most, math.Abs(c.price[t]-p[t])/(c.costs[t]-p[t]))
@@ -121,9 +120,9 @@ func (c *clearing) pressed(p []float64) (most float64) {
 	return most
 }
 
-// box lets prices go as far from p as the width says. From 1 on slack earns
+// setBox lets prices go as far from p as the width says. From width 1 on slack earns
 // nothing: any excess that is left then is a proof.
-func (c *clearing) box(p []float64) {
+func (c *clearing) setBox(p []float64) {
 	c.whole = 0
 	for t, n := range c.m.GPUs {
 		c.whole += p[t] * n
@@ -134,9 +133,9 @@ func (c *clearing) box(p []float64) {
 	}
 }
 
-// settle minimises what excess costs less what slack earns. It ends when there
-// is no excess; else proved says that the prices show that there must be some.
-func (c *clearing) settle() (fits, proved bool, err error) {
+// minimise minimises what excess costs less what slack earns. It ends when there is no
+// excess; else proved tells whether the prices show that there must be some.
+func (c *clearing) minimise() (fits, proved bool, err error) {
 	if err := c.refactor(); err != nil {
 		return false, false, err
 	}
@@ -151,7 +150,7 @@ func (c *clearing) settle() (fits, proved bool, err error) {
 		if !moved {
 			return false, c.loss() > rest*c.whole, nil
 		}
-		c.tally() // sheds what rounding added up
+		c.recount() // without the rounding errors that have added up
 		if err := c.refactor(); err != nil {
 			return false, false, err
 		}
@@ -181,7 +180,7 @@ func (c *clearing) pass() (moved bool, err error) {
 			c.wavering = append(c.wavering, i)
 		}
 	}
-	switch n := len(c.wavering); { // keep them few, but enough to choose from
+	switch n := len(c.wavering); { // keep the wavering jobs few, but enough to choose from
 	case n > len(c.m.Jobs)/50+100:
 		c.near /= 2
 	case n < len(c.m.Jobs)/200+20:
@@ -191,7 +190,7 @@ func (c *clearing) pass() (moved bool, err error) {
 	for again := true; again && !c.done(); {
 		if now := c.loss(); now < last-rest*c.whole {
 			last, stalled = now, 0
-		} else if stalled++; stalled > 50 { // it goes round in circles
+		} else if stalled++; stalled > 50 { // the prices cycle
 			return false, ErrNumeric
 		}
 		if again, err = c.units(); err != nil {
@@ -224,8 +223,8 @@ func (c *clearing) sure() float64 {
 	return min(1, 2*d/(1+d)+1e-9)
 }
 
-// tally computes what the key mixes leave free.
-func (c *clearing) tally() {
+// recount computes what the key mixes leave free.
+func (c *clearing) recount() {
 	used := make([]float64, len(c.free))
 	for i := range c.m.Jobs {
 		c.m.Jobs[i].load(c.key[i], 1, used)
@@ -248,7 +247,7 @@ func (c *clearing) loss() (sum float64) {
 	return sum
 }
 
-// lack is what is missing, each type's as a part of its GPUs.
+// lack adds up what each type lacks, as a part of its GPUs.
 func (c *clearing) lack() (sum float64) {
 	for i, col := range c.basis {
 		if col.kind == excess {
@@ -391,7 +390,7 @@ func (c *clearing) first(job int) int {
 	return slices.IndexFunc(c.basis, func(b column) bool { return b.job == job })
 }
 
-// rekey gives a job another key.
+// rekey gives a job another key mix.
 func (c *clearing) rekey(job int, m mix) {
 	j := &c.m.Jobs[job]
 	j.load(m, -1, c.free)
@@ -399,7 +398,7 @@ func (c *clearing) rekey(job int, m mix) {
 	c.key[job] = m
 }
 
-// refactor solves the basis anew: it is tiny, so nothing is updated.
+// refactor inverts the basis again: it is so small that it need not be updated.
 func (c *clearing) refactor() error {
 	n, a := len(c.basis), c.a
 	for i, col := range c.basis {

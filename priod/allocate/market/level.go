@@ -23,15 +23,15 @@ const (
 	rough = 1e-2  // at prices that are only guessed
 )
 
-// shake moves prices towards each other, the more the later the attempt, and
-// apart by the type's place.
-func (m *Market) shake(price []float64, attempt int) []float64 {
+// perturb moves prices towards each other, the more the later the attempt, and then
+// apart, each by its type's index.
+func (m *Market) perturb(price []float64, attempt int) []float64 {
 	out := make([]float64, len(price))
 	part := float64(attempt) / float64(maxAttempts+1)
 	for t, p := range price {
 		out[t] = (1-part)*p + part*(1+float64(t*attempt)/16)
 	}
-	return normal(out)
+	return normalised(out)
 }
 
 // MaxLevel finds the highest level from one that is known to fit up to top at
@@ -40,25 +40,25 @@ func MaxLevel(m *Market, target Target, from, top float64) (*Answer, error) {
 	price, near := m.Guess, exact
 	if price == nil {
 		near = rough
-		price = m.prices(target, from, top)
+		price = m.guessPrices(target, from, top)
 	}
 	c := newClearing(m)
-	level := m.afford(target, price, from, top, near)
+	level := m.affordableLevel(target, price, from, top, near)
 	for range maxSteps {
 		for i := range m.Jobs {
 			c.rate[i], _ = target.At(i, level)
 		}
 		fits, err := c.run(price)
 		for attempt := 1; err != nil && attempt <= maxAttempts; attempt++ {
-			fits, err = c.run(m.shake(price, attempt)) // another start, other pivots
+			fits, err = c.run(m.perturb(price, attempt)) // another start, other pivots
 		}
 		if err != nil {
 			return nil, err
 		}
 		next := level
 		if !fits {
-			price = normal(c.price)
-			next = m.afford(target, price, from, level, exact)
+			price = normalised(c.price)
+			next = m.affordableLevel(target, price, from, level, exact)
 		}
 		if fits || next >= level*(1-1e-13) || level <= from {
 			a := &Answer{Level: level, Bound: level, Price: price, Time: make([][]float64, len(m.Jobs))}
@@ -78,9 +78,9 @@ func MaxLevel(m *Market, target Target, from, top float64) (*Answer, error) {
 // looked for in a smaller one.
 const sampleAbove = 4096
 
-// prices guesses: those of a sample of the jobs, or for a small market each
-// type's mean speed.
-func (m *Market) prices(target Target, from, top float64) []float64 {
+// guessPrices returns prices to start from: those of a sample of the jobs, or for a
+// small market each type's mean speed.
+func (m *Market) guessPrices(target Target, from, top float64) []float64 {
 	if len(m.Jobs) > sampleAbove {
 		every := 16
 		s := &Market{GPUs: m.GPUs}
@@ -91,7 +91,7 @@ func (m *Market) prices(target Target, from, top float64) []float64 {
 			s.Jobs = append(s.Jobs, j)
 			index = append(index, i)
 		}
-		if a, err := MaxLevel(s, sampled{target, index}, from, top); err == nil {
+		if a, err := MaxLevel(s, sampleTarget{target, index}, from, top); err == nil {
 			return a.Price
 		}
 	}
@@ -104,20 +104,21 @@ func (m *Market) prices(target Target, from, top float64) []float64 {
 			}
 		}
 	}
-	return normal(price)
+	return normalised(price)
 }
 
-type sampled struct {
+// sampleTarget is the target of a sample of the jobs.
+type sampleTarget struct {
 	Target
 	index []int
 }
 
-func (s sampled) At(job int, level float64) (float64, float64) {
+func (s sampleTarget) At(job int, level float64) (float64, float64) {
 	return s.Target.At(s.index[job], level)
 }
 
-// normal scales prices to a sum of 1.
-func normal(price []float64) []float64 {
+// normalised returns prices scaled to a sum of 1.
+func normalised(price []float64) []float64 {
 	out := make([]float64, len(price))
 	sum := 0.0
 	for t, p := range price {
@@ -134,10 +135,10 @@ func normal(price []float64) []float64 {
 	return out
 }
 
-// afford returns the highest level up to top that the jobs' cheapest mixes
-// reach for no more than all GPUs are worth at these prices: no allocation
-// reaches a higher one. It may be too high by what costs near of that.
-func (m *Market) afford(target Target, price []float64, from, top, near float64) float64 {
+// affordableLevel returns the highest level up to top that the jobs' cheapest mixes
+// reach for no more than all GPUs are worth at these prices: no allocation reaches a
+// higher one. It may be too high by what costs near of that.
+func (m *Market) affordableLevel(target Target, price []float64, from, top, near float64) float64 {
 	budget := 0.0
 	for t, n := range m.GPUs {
 		budget += n * price[t]

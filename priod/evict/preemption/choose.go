@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// price fills in what each candidate costs and, where the policy has one, the
-// order in which candidates are asked.
+// price fills in what each candidate costs and, where the policy has one, the order in
+// which candidates are tried.
 func (v *view) price() {
 	switch v.set.Policy {
 	case LeastLoss:
@@ -32,8 +32,9 @@ func (v *view) price() {
 	}
 }
 
-// scores are FitGpp's: size and grace period, each over its maximum among all
-// running BE jobs.
+// scores are FitGpp's (Yabuuchi et al., OpML 2019), over all running BE jobs k:
+//
+//	Score(j) = Size(j) / max Size(k)  +  S x Grace(j) / max Grace(k)
 func (v *view) scores() {
 	largest, longest := 0.0, 0.0
 	for i := range v.Candidates {
@@ -55,7 +56,8 @@ func (v *view) scores() {
 	}
 }
 
-// size is the length of the demand in parts of the node; a gang's pieces add up.
+// size is the Euclidean length of the demand, each resource as a part of what the node
+// has; a gang's parts on several nodes add up.
 func (v *view) size(c *Candidate) (size float64) {
 	for _, share := range c.Shares {
 		has, sum := vectorOf(v.Nodes.Size(share.Node)), 0.0
@@ -76,7 +78,7 @@ func (v *view) decide(t *Trial) Verdict {
 	gpus := pieces(v.Nodes, t.Request)
 	if len(gpus) == 1 {
 		if node, need, ok := v.free(t, gpus[0]); ok {
-			v.take(&verdict, node, need, nil)
+			v.giveRoom(&verdict, node, need, nil)
 			verdict.Why = Fits
 			return verdict
 		}
@@ -90,13 +92,13 @@ func (v *view) decide(t *Trial) Verdict {
 	verdict.Why = Evicts
 	if v.set.Policy == FitGpp {
 		if c, node, need, ok := v.single(t, gpus[0]); ok {
-			v.take(&verdict, node, need, []int32{c})
+			v.giveRoom(&verdict, node, need, []int32{c})
 			return verdict
 		}
 		switch v.set.Fallback {
 		case FallNode:
 			if node, need, victims, ok := v.cheapest(t, gpus[0], &verdict); ok {
-				v.take(&verdict, node, need, victims)
+				v.giveRoom(&verdict, node, need, victims)
 				slices.Sort(verdict.Victims)
 				return verdict
 			}
@@ -111,7 +113,8 @@ func (v *view) decide(t *Trial) Verdict {
 	return Verdict{Why: Impossible}
 }
 
-// free finds the node with the least room that holds the trial already.
+// free finds, of the nodes on which the trial fits already, the one with the least
+// room.
 func (v *view) free(t *Trial, gpus int32) (node int32, need vector, ok bool) {
 	for i := range v.places {
 		p := &v.places[i]
@@ -159,29 +162,29 @@ func (v *view) untilFits(t *Trial, gpus int32, verdict *Verdict) bool {
 		if v.chosen[c] || !t.Request.Types.Has(v.Nodes.Type(v.Candidates[c].Shares[0].Node)) {
 			continue
 		}
-		v.leave(c, true)
+		v.setVictim(c, true)
 		victims = append(victims, c)
 		for _, share := range v.Candidates[c].Shares {
 			p := &v.places[share.Node]
 			if need := v.need(t.Request, gpus, share.Node); !p.down && p.room.holds(need) {
 				for _, c := range victims { // take makes them leave
-					v.leave(c, false)
+					v.setVictim(c, false)
 				}
-				v.take(verdict, share.Node, need, victims)
+				v.giveRoom(verdict, share.Node, need, victims)
 				slices.Sort(verdict.Victims)
 				return true
 			}
 		}
 	}
 	for _, c := range victims {
-		v.leave(c, false)
+		v.setVictim(c, false)
 	}
 	return false
 }
 
-// leastLoss takes the cheapest set. For a trial over several nodes it looks for
-// one piece after the other, and once more with BE gangs priced by the node,
-// because a gang that leaves for one piece is free for the next.
+// leastLoss takes the cheapest set. For a trial over several nodes it looks for one
+// node after the other, and a second time with the cost of BE gangs divided by their
+// nodes: a gang that leaves for one node costs nothing for the next.
 func (v *view) leastLoss(t *Trial, gpus []int32) Verdict {
 	verdict := v.piecewise(t, gpus)
 	if len(gpus) > 1 && slices.ContainsFunc(v.Candidates, func(c Candidate) bool { return len(c.Shares) > 1 }) {
@@ -190,7 +193,7 @@ func (v *view) leastLoss(t *Trial, gpus []int32) Verdict {
 		other := v.piecewise(t, gpus)
 		v.undo(&other)
 		v.reprice(false)
-		v.count(&other)
+		v.sumCosts(&other)
 		urgent := v.set.Urgency * float64(t.Request.GPUs)
 		if other.Why == Evicts && (verdict.Why != Evicts || other.Cost+urgent*other.Grace < verdict.Cost+urgent*verdict.Grace) {
 			verdict = other
@@ -211,9 +214,9 @@ func (v *view) piecewise(t *Trial, gpus []int32) Verdict {
 			}
 			return Verdict{Why: Impossible}
 		}
-		v.take(&verdict, node, need, victims)
+		v.giveRoom(&verdict, node, need, victims)
 	}
-	v.spare(&verdict)
+	v.dropNeedless(&verdict)
 	slices.Sort(verdict.Victims)
 	verdict.Why = Evicts
 	if len(verdict.Victims) == 0 {

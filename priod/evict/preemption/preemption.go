@@ -1,11 +1,15 @@
 // Package preemption says which best-effort (BE) jobs leave for which waiting
-// trial-and-error (TE) job: FitGpp (Yabuuchi et al., OpML'19) with the
-// baselines that it is compared with, LRTP (Chen et al., ATC'17) and RAND, and
-// LeastLoss, which evicts the set of jobs that loses least.
+// trial-and-error (TE) job: by FitGpp (Yabuuchi et al., OpML 2019), by the baselines
+// that it is compared with, LRTP (Chen et al., ATC 2017) and RAND, or by LeastLoss,
+// which evicts the set of jobs that loses the least GPU time.
 //
-// It is pure: a snapshot and settings in, a decision with its reasons out. What
-// it decided before comes back in as claims and as jobs that are leaving, so a
-// TE job never costs two evictions and two TE jobs never share one hole.
+// It is pure: a snapshot and settings in, a decision with its reasons out. What was
+// decided before comes back in as claims and as jobs that are leaving, so that no TE
+// job costs two evictions, and no two TE jobs get the same place.
+//
+// Files: preemption.go has what goes in and out, and the limits; choose.go the
+// policies; view.go the cluster as it will be; sets.go the search for the cheapest set
+// of victims on one node.
 package preemption
 
 import (
@@ -143,7 +147,7 @@ type Verdict struct {
 	Grace   float64           // s until the last victim has left
 }
 
-// Decision has one verdict for each trial and one standing for each candidate.
+// Decision has a verdict for each trial and a standing for each candidate.
 type Decision struct {
 	Verdicts []Verdict
 	Standing []Why // Allowed, or why no TE job at all may evict it
@@ -183,7 +187,7 @@ func standing(c *Candidate, set *Settings) Why {
 		return NoConsent
 	case c.Leaving:
 		return IsLeaving
-	case set.MaxEvictions > 0 && c.Evicted >= set.MaxEvictions && !set.anybody():
+	case set.MaxEvictions > 0 && c.Evicted >= set.MaxEvictions && !set.ignoresCap():
 		return Capped
 	case c.Elapsed < set.MinRun:
 		return Young
@@ -191,10 +195,11 @@ func standing(c *Candidate, set *Settings) Why {
 	return Allowed
 }
 
-func (set *Settings) anybody() bool { return set.Policy == FitGpp && set.Fallback == FallAnybody }
+// ignoresCap tells whether jobs are evicted more often than MaxEvictions.
+func (set *Settings) ignoresCap() bool { return set.Policy == FitGpp && set.Fallback == FallAnybody }
 
-// Loss is the GPU-seconds that evicting the job loses; never nothing, so that
-// nobody is evicted for no reason.
+// Loss is the GPU-seconds that evicting the job loses; at least one second of each GPU,
+// so that no job is evicted for nothing.
 func (c *Candidate) Loss() float64 {
 	return float64(c.gpus()) * max(c.Unsaved+c.Grace+c.Restart, 1)
 }
@@ -214,7 +219,7 @@ type Gate struct {
 	perOwner                  []float64
 }
 
-// NewGate knows of the candidates that are leaving, and of the past.
+// NewGate counts the candidates that are leaving, and the evictions of the past.
 func NewGate(s *Snapshot, l Limits) Gate {
 	g := Gate{Limits: l, perHour: s.PastHour, perDay: s.PastDay, perOwner: slices.Clone(s.PastOwner)}
 	for i := range s.Candidates {
@@ -225,10 +230,10 @@ func NewGate(s *Snapshot, l Limits) Gate {
 	return g
 }
 
-// Nobody owns what no owner's limit is for.
+// Nobody is an owner without a limit.
 const Nobody = -1
 
-// Refuses names the limit that the victims would exceed, or counts them.
+// Refuses returns the limit that the victims would exceed, or counts them.
 func (g *Gate) Refuses(s *Snapshot, owner int, victims []int) Why {
 	n, lost := len(victims), 0.0
 	for _, i := range victims {
@@ -253,9 +258,9 @@ func (g *Gate) Refuses(s *Snapshot, owner int, victims []int) Why {
 	return ""
 }
 
-// Refusals says of each candidate why it does not leave for one trial. Only what
-// holds for all trials is kept with the decision; the rest follows from the
-// snapshot and the verdict.
+// Refusals says of each candidate why it does not leave for one trial. The decision
+// keeps only what holds for all trials; the rest follows from the snapshot and the
+// verdict.
 func (d *Decision) Refusals(s *Snapshot, set Settings, trial int) []Why {
 	t, verdict := &s.Trials[trial], &d.Verdicts[trial]
 	v := newView(s, &set, d.Standing)

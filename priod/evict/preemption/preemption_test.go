@@ -338,7 +338,7 @@ func TestGangs(t *testing.T) {
 // vain.
 func TestCrowdedNode(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		n := rapid.IntRange(exact+1, 60).Draw(t, "n")
+		n := rapid.IntRange(maxExact+1, 60).Draw(t, "n")
 		s := Snapshot{Nodes: placement.New(placement.Packed, []placement.Node{{Amount: placement.Amount{GPUs: 64, CPUs: 256, MemMB: 1 << 20}}})}
 		for range n {
 			c := Candidate{Consent: true, Grace: float64(rapid.IntRange(0, 300).Draw(t, "grace")), Shares: []placement.Share{{Amount: placement.Amount{GPUs: 1, CPUs: int32(rapid.IntRange(1, 4).Draw(t, "cpus"))}}}}

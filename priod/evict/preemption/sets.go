@@ -8,25 +8,25 @@ import (
 	"slurmprio/priod/placement"
 )
 
-// ranking lists nodes by the least that freeing so many GPUs on them can cost,
-// whatever else a trial needs there; a search ends where that exceeds what it
-// has found.
+// ranking lists nodes by the least that it can cost to free a number of GPUs on them,
+// whatever else a trial needs there. A search can stop where that exceeds the best that
+// it has found.
 type ranking struct {
-	wish
+	demand
 	least []float64 // by node
 	nodes []int32   // by least, then node
 }
 
-// wish is what trials may have in common.
-type wish struct {
+// demand is what several trials may have in common.
+type demand struct {
 	gpus   int64
 	second float64 // what a second of waiting costs
 }
 
-func (v *view) ranking(w wish) *ranking {
+func (v *view) ranking(w demand) *ranking {
 	r := v.rankings[w]
 	if r == nil {
-		r = &ranking{wish: w, least: make([]float64, len(v.places)), nodes: make([]int32, len(v.places))}
+		r = &ranking{demand: w, least: make([]float64, len(v.places)), nodes: make([]int32, len(v.places))}
 		for i := range r.nodes {
 			r.nodes[i], r.least[i] = int32(i), v.atLeast(&v.places[i], w)
 		}
@@ -40,10 +40,10 @@ func (r *ranking) compare(a, b int32) int {
 	return cmp.Or(cmp.Compare(r.least[a], r.least[b]), cmp.Compare(a, b))
 }
 
-// move brings a node forward that has become cheaper. One that has become dearer
-// stays: its old cost is still the least that it can be.
+// move brings a node forward that has become cheaper. One that has become dearer stays
+// where it is: its old cost is still a lower bound.
 func (r *ranking) move(v *view, node int32) {
-	least := v.atLeast(&v.places[node], r.wish)
+	least := v.atLeast(&v.places[node], r.demand)
 	if least >= r.least[node] {
 		return
 	}
@@ -54,10 +54,11 @@ func (r *ranking) move(v *view, node int32) {
 	r.nodes = slices.Insert(r.nodes, to, node)
 }
 
-// atLeast is what freeing GPUs costs if nothing else is missing: the cheapest set,
-// exactly. The longest grace is no shorter than the mean, weighted by the GPUs
-// that each frees, so waiting can be charged to each GPU.
-func (v *view) atLeast(p *place, w wish) float64 {
+// atLeast is what freeing the GPUs costs if nothing else is missing: that of the
+// cheapest set, exactly. The longest grace is no shorter than the mean grace, weighted
+// by the GPUs that each victim frees, so the cost of waiting can be divided among the
+// GPUs.
+func (v *view) atLeast(p *place, w demand) float64 {
 	missing := w.gpus - p.room[0]
 	switch {
 	case p.down || missing > p.most[0]:
@@ -80,17 +81,17 @@ func (v *view) atLeast(p *place, w wish) float64 {
 	return least[missing] * (1 - rounding)
 }
 
-// rounding is by how much, as a part of it, a sum may differ that is added up in
-// another order.
+// rounding is the relative difference that two sums of the same numbers, added up in
+// different orders, may have.
 const rounding = 1e-12
 
 // cheapest finds the node and the set of victims on it, which may be empty, that
 // make room for so many of the request's GPUs at the least cost, beside what is
 // decided so far. The victims are valid until the next call.
-func (v *view) cheapest(t *Trial, gpus int32, so *Verdict) (node int32, need vector, victims []int32, found bool) {
-	v.search.begin(v.set, t, so)
-	w := wish{int64(gpus), v.search.second}
-	if so.Grace > 0 {
+func (v *view) cheapest(t *Trial, gpus int32, soFar *Verdict) (node int32, need vector, victims []int32, found bool) {
+	v.search.begin(v.set, t, soFar)
+	w := demand{int64(gpus), v.search.second}
+	if soFar.Grace > 0 {
 		w.second = 0 // it waits for other victims anyway
 	}
 	r := v.ranking(w)
@@ -99,7 +100,7 @@ func (v *view) cheapest(t *Trial, gpus int32, so *Verdict) (node int32, need vec
 			break
 		}
 		p := &v.places[n]
-		if !t.Request.Types.Has(v.Nodes.Type(n)) || slices.ContainsFunc(so.Shares, func(s placement.Share) bool { return s.Node == n }) {
+		if !t.Request.Types.Has(v.Nodes.Type(n)) || slices.ContainsFunc(soFar.Shares, func(s placement.Share) bool { return s.Node == n }) {
 			continue
 		}
 		wants := v.need(t.Request, gpus, n)
@@ -133,21 +134,22 @@ type search struct {
 	waited float64 // s that it has to wait for earlier victims anyway
 }
 
-// begin sets what a set of victims must not cost: as much as letting the trial
-// wait until it starts anyway.
-func (s *search) begin(set *Settings, t *Trial, so *Verdict) {
-	s.best, s.second, s.waited = math.Inf(1), 0, so.Grace
+// begin sets the cost at which a set of victims is no use: letting the trial wait until
+// it starts anyway costs no more.
+func (s *search) begin(set *Settings, t *Trial, soFar *Verdict) {
+	s.best, s.second, s.waited = math.Inf(1), 0, soFar.Grace
 	if set.Policy != LeastLoss {
 		return
 	}
 	s.second = set.Urgency * float64(t.Request.GPUs)
-	if wait := t.Start - set.MinGain - so.Grace; !math.IsInf(wait, 1) && s.second > 0 {
-		s.best = s.second*wait - so.Cost
+	if wait := t.Start - set.MinGain - soFar.Grace; !math.IsInf(wait, 1) && s.second > 0 {
+		s.best = s.second*wait - soFar.Cost
 	}
 }
 
-// exact is up to how many candidates on a node all sets are looked at.
-const exact = 16
+// maxExact is the most candidates on a node of which every set is tried; with more, a
+// greedy choice is made.
+const maxExact = 16
 
 // run tells whether a set on this node costs less than the best so far, and keeps
 // it. Candidates that would leave too late are not looked at.
@@ -164,7 +166,7 @@ func (s *search) run(v *view, t *Trial, p *place, missing vector) bool {
 	for i := len(s.pieces) - 1; i >= 0; i-- {
 		s.rest[i] = s.rest[i+1].plus(s.pieces[i].vector)
 	}
-	if len(s.pieces) <= exact {
+	if len(s.pieces) <= maxExact {
 		s.all(0, missing, 0, s.waited)
 	} else {
 		s.greedy(missing)
@@ -194,8 +196,8 @@ func (s *search) keep(cost float64) {
 	s.set = append(s.set[:0], s.in...)
 }
 
-// greedy takes, again and again, who frees most of what is missing for its cost,
-// and then lets those stay whom the others made needless, the dearest first.
+// greedy adds, again and again, the candidate that frees most of what is missing for
+// its cost, and then leaves those out whom the others made needless, the dearest first.
 func (s *search) greedy(missing vector) {
 	if !s.rest[0].holds(missing) {
 		return

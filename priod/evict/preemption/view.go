@@ -36,17 +36,16 @@ type place struct {
 
 type vector2 [2]float64
 
-// view is the cluster as it will be when all that was decided so far has
-// happened.
+// view is the cluster as it will be when all that was decided so far has happened.
 type view struct {
 	*Snapshot
 	set      *Settings
 	standing []Why
 	places   []place
-	cost     []float64         // of each candidate
-	order    []int32           // candidates, in the order of LRTP, Random and FitGpp
-	rankings map[wish]*ranking // of nodes, by GPUs wanted
-	chosen   []bool            // victims so far
+	cost     []float64           // of each candidate
+	order    []int32             // candidates, in the order of LRTP, Random and FitGpp
+	rankings map[demand]*ranking // of nodes, by GPUs wanted
+	chosen   []bool              // victims so far
 	search   search
 	least    []float64 // scratch of atLeast
 }
@@ -54,7 +53,7 @@ type view struct {
 func newView(s *Snapshot, set *Settings, standing []Why) *view {
 	v := &view{
 		Snapshot: s, set: set, standing: standing, places: make([]place, s.Nodes.Len()), cost: make([]float64, len(s.Candidates)),
-		rankings: map[wish]*ranking{}, chosen: make([]bool, len(s.Candidates)),
+		rankings: map[demand]*ranking{}, chosen: make([]bool, len(s.Candidates)),
 	}
 	for i := range v.places {
 		v.places[i].room, v.places[i].down = vectorOf(s.Nodes.FreeOn(int32(i))), s.Nodes.Down(int32(i))
@@ -78,13 +77,13 @@ func newView(s *Snapshot, set *Settings, standing []Why) *view {
 		}
 	}
 	for i := range v.places {
-		v.settle(int32(i))
+		v.updateSums(int32(i))
 	}
 	return v
 }
 
-// settle brings a node's sums in line with its pieces.
-func (v *view) settle(node int32) {
+// updateSums sorts a node's pieces and adds them up again.
+func (v *view) updateSums(node int32) {
 	p := &v.places[node]
 	slices.SortStableFunc(p.pieces, func(a, b piece) int {
 		return cmp.Compare(v.cost[a.candidate]*float64(b.vector[0]), v.cost[b.candidate]*float64(a.vector[0]))
@@ -130,21 +129,21 @@ func pieces(n *placement.Nodes, r placement.Request) []int32 {
 	return all
 }
 
-// take gives a trial its place on a node once the victims have left.
-func (v *view) take(verdict *Verdict, node int32, need vector, victims []int32) {
+// giveRoom gives a trial its place on a node, and makes the victims leave.
+func (v *view) giveRoom(verdict *Verdict, node int32, need vector, victims []int32) {
 	for _, c := range victims {
-		v.leave(c, true)
+		v.setVictim(c, true)
 		verdict.Victims = append(verdict.Victims, int(c))
 		verdict.Cost += v.cost[c]
 		verdict.Grace = max(verdict.Grace, v.Candidates[c].Grace)
 	}
 	v.places[node].room = v.places[node].room.minus(need)
-	v.moved(node)
+	v.rerank(node)
 	verdict.Shares = append(verdict.Shares, placement.Share{Node: node, Amount: placement.Amount{GPUs: int32(need[0]), CPUs: int32(need[1]), MemMB: need[2]}})
 }
 
-// leave makes a candidate a victim, or takes that back.
-func (v *view) leave(c int32, leaves bool) {
+// setVictim makes a candidate a victim, or takes that back.
+func (v *view) setVictim(c int32, leaves bool) {
 	v.chosen[c] = leaves
 	for _, share := range v.Candidates[c].Shares {
 		p, amount := &v.places[share.Node], vectorOf(share.Amount)
@@ -155,18 +154,20 @@ func (v *view) leave(c int32, leaves bool) {
 			p.room = p.room.minus(amount)
 			p.pieces = append(p.pieces, piece{c, amount})
 		}
-		v.settle(share.Node)
-		v.moved(share.Node)
+		v.updateSums(share.Node)
+		v.rerank(share.Node)
 	}
 }
 
-// undo takes a verdict's victims and place back; redo gives them again.
+// undo takes back a verdict's victims and place.
 func (v *view) undo(verdict *Verdict) { v.apply(verdict, false) }
+
+// redo gives a verdict its victims and place again.
 func (v *view) redo(verdict *Verdict) { v.apply(verdict, true) }
 
 func (v *view) apply(verdict *Verdict, holds bool) {
 	for _, c := range verdict.Victims {
-		v.leave(int32(c), holds)
+		v.setVictim(int32(c), holds)
 	}
 	for _, share := range verdict.Shares {
 		p, amount := &v.places[share.Node], vectorOf(share.Amount)
@@ -175,11 +176,11 @@ func (v *view) apply(verdict *Verdict, holds bool) {
 		} else {
 			p.room = p.room.plus(amount)
 		}
-		v.moved(share.Node)
+		v.rerank(share.Node)
 	}
 }
 
-// reprice charges gangs by the node, or whole again.
+// reprice divides the cost of gangs by their nodes, or restores it.
 func (v *view) reprice(byNode bool) {
 	for i := range v.Candidates {
 		shares := v.Candidates[i].Shares
@@ -192,14 +193,14 @@ func (v *view) reprice(byNode bool) {
 			v.cost[i] *= float64(len(shares))
 		}
 		for _, share := range shares {
-			v.settle(share.Node)
+			v.updateSums(share.Node)
 		}
 	}
 	clear(v.rankings)
 }
 
-// count sums up the victims.
-func (v *view) count(verdict *Verdict) {
+// sumCosts adds up a verdict's victims.
+func (v *view) sumCosts(verdict *Verdict) {
 	verdict.Cost, verdict.Grace = 0, 0
 	for _, c := range verdict.Victims {
 		verdict.Cost += v.cost[c]
@@ -207,16 +208,16 @@ func (v *view) count(verdict *Verdict) {
 	}
 }
 
-// moved brings a node to its new place in the rankings.
-func (v *view) moved(node int32) {
+// rerank moves a node to its new place in the rankings.
+func (v *view) rerank(node int32) {
 	for _, r := range v.rankings {
 		r.move(v, node)
 	}
 }
 
-// spare lets victims stay without whom all still fits: a gang that leaves for
-// one piece of a trial may make others needless.
-func (v *view) spare(verdict *Verdict) {
+// dropNeedless lets victims stay without whom the trial still fits: a gang that leaves
+// for one node of a trial may make others needless.
+func (v *view) dropNeedless(verdict *Verdict) {
 	if len(verdict.Shares) < 2 {
 		return
 	}
@@ -228,9 +229,9 @@ func (v *view) spare(verdict *Verdict) {
 			return !v.places[s.Node].room.holds(vectorOf(s.Amount))
 		})
 		if !needed {
-			v.leave(int32(c), false)
+			v.setVictim(int32(c), false)
 			verdict.Victims = slices.DeleteFunc(verdict.Victims, func(x int) bool { return x == c })
 		}
 	}
-	v.count(verdict)
+	v.sumCosts(verdict)
 }

@@ -96,7 +96,7 @@ const (
 	Ending    Why = "nearly-done"  // ends before it would have paid to leave
 )
 
-// Decision has one word for each job.
+// Decision has a word for each job.
 type Decision struct {
 	Waiting []Why
 	Running []Why
@@ -125,14 +125,14 @@ func Decide(s *Snapshot, set Settings) Decision {
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(s.Waiting[b].Owed, s.Waiting[a].Owed) })
 	free, yielding := s.Nodes.Clone(), 0
-	first := slices.DeleteFunc(slices.Clone(s.First), func(r placement.Request) bool { return take(free, r) })
+	first := slices.DeleteFunc(slices.Clone(s.First), func(r placement.Request) bool { return placeIfFits(free, r) })
 	for _, i := range order {
 		w := &s.Waiting[i]
-		if take(free, w.Request) || w.Start <= set.Round {
+		if placeIfFits(free, w.Request) || w.Start <= set.Round {
 			d.Waiting[i] = Soon
 			continue
 		}
-		victims, why := choose(s, &set, free, first, w, may)
+		victims, why := victimsFor(s, &set, free, first, w, may)
 		if why == Gets && set.AtOnce > 0 && yielding+len(victims) > set.AtOnce {
 			why = Limit
 		}
@@ -167,8 +167,8 @@ func (r *Running) standing(set *Settings) Why {
 	return Stays
 }
 
-// take gives a job its room when it fits.
-func take(free *placement.Nodes, r placement.Request) bool {
+// placeIfFits takes a job's place from what is free, if it fits.
+func placeIfFits(free *placement.Nodes, r placement.Request) bool {
 	shares, fits := free.Fit(r, nil)
 	if fits {
 		free.Take(shares)
@@ -176,9 +176,10 @@ func take(free *placement.Nodes, r placement.Request) bool {
 	return fits
 }
 
-// choose finds the victims for one waiting job, that does not fit: those that have
-// had most, until it does, without those that it would fit without.
-func choose(s *Snapshot, set *Settings, free *placement.Nodes, first []placement.Request, w *Waiting, list []int) ([]int, Why) {
+// victimsFor finds the victims for one waiting job that does not fit: the running jobs
+// that have had most beyond their due, until it fits, without those that are not needed
+// for that. It returns none where the move would not pay.
+func victimsFor(s *Snapshot, set *Settings, free *placement.Nodes, first []placement.Request, w *Waiting, list []int) ([]int, Why) {
 	view := free.Clone()
 	var victims []int
 	why, fits := NoneLeft, false
@@ -222,7 +223,7 @@ func choose(s *Snapshot, set *Settings, free *placement.Nodes, first []placement
 		return nil, NoGain
 	}
 	for _, r := range first {
-		take(view, r)
+		placeIfFits(view, r)
 	}
 	if _, fits = view.Fit(w.Request, nil); !fits {
 		return nil, Behind

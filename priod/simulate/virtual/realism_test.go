@@ -280,7 +280,7 @@ func TestPriodOrdersThroughItsCycle(t *testing.T) {
 		jobs[i].Class = cluster.TE
 	}
 	for _, lever := range []slurmplug.Lever{slurmplug.SiteFactor, slurmplug.Nice, slurmplug.Priority} {
-		daemon := Daemon{Settings: cycle.Settings{Decide: order.Settings{Lever: lever, Top: 2_000_000_000, MaxWrites: 1000}}, Interval: 15 * time.Second}
+		daemon := Daemon{Settings: cycle.Settings{Order: order.Feature{Settings: order.Settings{Lever: lever, Top: 2_000_000_000, MaxWrites: 1000}}}, Interval: 15 * time.Second}
 		r := run(t, nodes(1, 1), jobs, Options{Order: Priod, Daemon: daemon})
 		for i, want := range map[int]float64{0: 0, 10: 100, 13: 200, 16: 300, 19: 400} {
 			if r.Outcomes[i].Start != want {
@@ -304,11 +304,10 @@ func TestPriodOrdersByAllocation(t *testing.T) {
 		jobs = append(jobs, trace.Job{ID: fmt.Sprint(i), GPUs: 1, Duration: 100, User: "ann", Account: []string{"x", "y"}[i%2], Submit: 1})
 	}
 	daemon := Daemon{Interval: 15 * time.Second, Settings: cycle.Settings{
-		Decide: order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Order: order.GavelOrder},
-		Ledger: &allocate.Ledger{},
-		Allocation: allocate.AllocationSettings{
+		Order: order.Feature{Settings: order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Order: order.GavelOrder}},
+		Allocation: allocate.Feature{Ledger: &allocate.Ledger{}, Settings: allocate.Settings{
 			Policy: allocate.Policy{Name: "max-min"}, Every: time.Hour, Weights: map[string]float64{"y": 5},
-		},
+		}},
 	}}
 	r := run(t, nodes(1, 1), jobs, Options{Order: Priod, Daemon: daemon})
 	for i, want := range []float64{0, 300, 100, 400, 200} {

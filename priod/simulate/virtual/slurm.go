@@ -268,14 +268,14 @@ func (e *engine) cycle() error {
 // it is due, also while nobody waits.
 func (s *slurm) still() bool {
 	set := &s.e.opt.Daemon.Settings
-	switch r := &set.Decide.Ranking; {
+	switch r := &set.Order.Settings.Ranking; {
 	case s.changes || s.wrote:
 		return false
 	case !slices.ContainsFunc(s.jobs, (*job).pending):
-		return set.Ledger == nil || !set.Ledger.Due(instant(s.e.now), &set.Allocation)
+		return set.Allocation.Ledger == nil || !set.Allocation.Ledger.Due(instant(s.e.now), &set.Allocation.Settings)
 	default:
 		budgets := r.User.GPUHours > 0 || r.Account.GPUHours > 0 || len(r.Users)+len(r.Accounts) > 0
-		return !budgets && set.Ledger == nil && set.Sizing.Sizes == nil
+		return !budgets && set.Allocation.Ledger == nil && set.Sizing.Sizes == nil
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/cycle"
 	"slurmprio/priod/placement"
 )
 
@@ -71,7 +70,7 @@ func (e *engine) steer() error {
 }
 
 // steers tells whether the daemon's cycles bind jobs.
-func (s *slurm) steers() bool { return s.e.opt.Daemon.Settings.Steering.Helm != nil }
+func (s *slurm) steers() bool { return s.e.opt.Daemon.Settings.Steering.Memory != nil }
 
 // feature is the node feature that stands for a GPU type.
 func (s *slurm) feature(t int32) string {
@@ -99,11 +98,11 @@ func (s *slurm) nodeList(j *job) string {
 }
 
 // Places says which nodes pending jobs name and refuse: none does in a trace.
-func (s *slurm) Places(_ context.Context, jobs map[cluster.JobID]uint32) (map[cluster.JobID]cycle.Place, error) {
-	places := make(map[cluster.JobID]cycle.Place, len(jobs))
+func (s *slurm) Places(_ context.Context, jobs map[cluster.JobID]uint32) (map[cluster.JobID]cluster.Place, error) {
+	places := make(map[cluster.JobID]cluster.Place, len(jobs))
 	for id := range jobs {
 		if s.known[id] != nil {
-			places[id] = cycle.Place{}
+			places[id] = cluster.Place{}
 		}
 	}
 	return places, nil

@@ -129,12 +129,11 @@ func steering15s(t *testing.T) Options {
 			return s
 		},
 		Daemon: Daemon{Interval: 15 * time.Second, Settings: cycle.Settings{
-			Decide:     order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Order: order.GavelOrder},
-			Ledger:     &allocate.Ledger{},
-			Allocation: allocate.AllocationSettings{Policy: allocate.Policy{Name: "max-min"}, Every: 30 * time.Minute, Table: table},
-			Steering: cycle.Steering{
-				Settings: steer.Settings{Enabled: true, Policy: steer.Defaults, Features: map[string]string{"fast": "ampere"}},
-				Helm:     &steer.Helm{},
+			Order:      order.Feature{Settings: order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Order: order.GavelOrder}},
+			Allocation: allocate.Feature{Ledger: &allocate.Ledger{}, Settings: allocate.Settings{Policy: allocate.Policy{Name: "max-min"}, Every: 30 * time.Minute, Table: table}},
+			Steering: steer.Feature{
+				Settings: steer.Settings{Enabled: true, Rule: steer.Defaults, Features: map[string]string{"fast": "ampere"}},
+				Memory:   &steer.Memory{},
 			},
 		}},
 	}
@@ -161,9 +160,9 @@ func TestDaemonSteers(t *testing.T) {
 		{false, []float64{0, 1, 101, 130}, []int32{0, 1, 1, 0}},
 	} {
 		opt := steering15s(t)
-		opt.Daemon.Settings.Decide.Order = order.SlurmOrder
+		opt.Daemon.Settings.Order.Settings.Order = order.SlurmOrder
 		if !w.steers {
-			opt.Daemon.Settings.Steering = cycle.Steering{}
+			opt.Daemon.Settings.Steering = steer.Feature{}
 		}
 		var starts []float64
 		var types []int32
@@ -211,9 +210,9 @@ func TestSkippedCyclesChangeNothing(t *testing.T) {
 		for _, every := range []bool{true, false} {
 			opt := steering15s(t)
 			opt.RequeueDelay, opt.Evict = 121, eachBurst(30000)
-			opt.Daemon.Settings.Decide.Order, opt.Daemon.Settings.Decide.Lead = order.OwedOrder, yield.Defaults.Lead
-			opt.Daemon.every, opt.Daemon.Settings.Allocation.Policy.Name = every, policy
-			opt.Daemon.Settings.Allocation.Every = 2 * time.Minute
+			opt.Daemon.Settings.Order.Settings.Order, opt.Daemon.Settings.Order.Settings.Lead = order.OwedOrder, yield.Defaults.Lead
+			opt.Daemon.every, opt.Daemon.Settings.Allocation.Settings.Policy.Name = every, policy
+			opt.Daemon.Settings.Allocation.Settings.Every = 2 * time.Minute
 			opt.Daemon.Settings.Stage = func(stage string) {
 				if stage == "observe" {
 					cycles[every]++

@@ -22,7 +22,8 @@ type Run struct {
 	NodeMB               int64         // most memory of its processes on one node (sacct's MaxRSS); 0: not recorded
 }
 
-// Key is whose runs are alike: those of a workload, or of one user under one name.
+// Key names the runs that are taken to use the same: those of a workload, or of one user
+// under one job name, on one GPU type.
 type Key struct {
 	Workload   string
 	User, Name string
@@ -38,12 +39,12 @@ type Usage struct {
 	HadMB float64 // memory of the run that used most of it; 0: not recorded
 }
 
-// Past is what was learnt from accounting.
+// Past is what accounting shows of earlier runs.
 type Past map[Key]Usage
 
-// Learn takes in finished runs. Those without GPUs or without CPU time (no
-// jobacct_gather) say nothing, nor do those that were shorter than shortest: what
-// starts up and fails does not use what it would use later.
+// Learn sums up finished runs. It ignores those without GPUs or without CPU time (no
+// jobacct_gather), and those shorter than shortest: a run that fails while it starts up
+// does not use what it would have used later.
 func Learn(runs []Run, shortest time.Duration) Past {
 	past := Past{}
 	for _, r := range runs {
@@ -51,7 +52,7 @@ func Learn(runs []Run, shortest time.Duration) Past {
 			continue
 		}
 		gpus := float64(r.GPUs)
-		// Accounting counts more than there was when clocks or cores are shared.
+		// Accounting may count more CPU time than the CPUs of the run had.
 		cores := min(r.CPUTime.Seconds()/r.Elapsed.Seconds(), float64(r.CPUs)) / gpus
 		for _, key := range []Key{{Workload: r.Workload, GPUType: r.GPUType}, {User: r.User, Name: r.Name, GPUType: r.GPUType}} {
 			if key == (Key{GPUType: r.GPUType}) {
@@ -71,13 +72,13 @@ func Learn(runs []Run, shortest time.Duration) Past {
 	return past
 }
 
-// Lesson is what the runs of a key teach.
+// Lesson is what the runs of a key used.
 type Lesson struct {
 	Key
 	Usage
 }
 
-// All are the lessons, workloads first, then by user and name.
+// All lists them, workloads first, then by user and name.
 func (p Past) All() []Lesson {
 	all := make([]Lesson, 0, len(p))
 	for k, u := range p {
@@ -95,43 +96,43 @@ func (p Past) All() []Lesson {
 const (
 	// saturated is the part of its CPUs from which on a run may have wanted more.
 	saturated = 0.9
-	// spare is what a job gets beyond what it was seen to use; sampling misses
-	// short peaks.
-	spare = 1.3
-	// spareMem is the same for memory, where too little is fatal.
-	spareMem = 1.2
-	// several are the runs that it takes to give a job less than its share.
-	several = 3
+	// cpuReserve and memReserve multiply what a job was seen to use, because sampling
+	// misses short peaks.
+	cpuReserve = 1.3
+	memReserve = 1.2
+	// enoughRuns is how many runs have to be known before a job is taken to need less
+	// than its proportional share.
+	enoughRuns = 3
 )
 
-// Curve is a guess: a job that used so many cores is as slow as CPUs are fewer,
-// and no faster with more, unless it used all that it had; then it may be faster
-// with a third more, and nobody knows what comes after. A job with few runs
-// counts as one that uses its share.
+// Curve guesses how the speed depends on CPUs and memory. With fewer CPUs than it used
+// the job is slower in proportion; with more it is no faster. A job that used all of its
+// CPUs (Bound) may be faster with cpuReserve times as many; beyond that the curve is
+// flat, for lack of data. A job with few runs counts as one that uses its share.
 func (u Usage) Curve(share Share) *workload.Curve {
-	demand := max(1, math.Ceil(spare*u.Cores))
+	demand := max(1, math.Ceil(cpuReserve*u.Cores))
 	knee := u.Cores
 	if u.Bound() {
 		knee = demand
 	}
 	mem := share.MemMB
-	if u.RSSMB > 0 && (u.Runs >= several || spareMem*u.RSSMB > mem) {
-		mem = spareMem * u.RSSMB
+	if u.RSSMB > 0 && (u.Runs >= enoughRuns || memReserve*u.RSSMB > mem) {
+		mem = memReserve * u.RSSMB
 	}
-	if u.Runs < several {
+	if u.Runs < enoughRuns {
 		demand, knee = max(demand, share.CPUs), max(knee, share.CPUs)
 	}
 	knee = min(knee, demand)
 	c := &workload.Curve{IterationS: 1, DemandCPUs: demand, DemandMemMB: max(1, int64(math.Ceil(mem)))}
 	c.MemMB = []int64{c.DemandMemMB}
-	// Through the origin: half of what it used gives half of the speed.
+	// Half of the CPUs that it used give half of the speed.
 	least := min(1, knee/2)
 	c.CPUs, c.Speed = []float64{least, knee}, [][]float64{{least / knee}, {1}}
 	relativeTo(c, share)
 	return c
 }
 
-// Bound tells whether CPUs held the job up.
+// Bound tells whether more CPUs might have made the job faster.
 func (u Usage) Bound() bool { return u.Cores > saturated*u.Had }
 
 func (u Usage) why(k Key) string {
@@ -145,7 +146,7 @@ func (u Usage) why(k Key) string {
 	}
 	text += " for each GPU"
 	switch {
-	case u.Runs < several:
+	case u.Runs < enoughRuns:
 		text += "; too few to give it less than its share"
 	case u.Bound():
 		text += ", all that it had"

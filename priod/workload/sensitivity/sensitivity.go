@@ -1,8 +1,8 @@
-// Package sensitivity says how the speed of a job depends on CPUs and memory,
-// and how that is known: by the curves of its tag, else by those of its
-// workload, else by what accounting shows of its earlier runs, else not at all,
-// and then it gets its proportional share. It is pure. Of each GPU type the
-// answer is another one: the same program needs more cores for a faster GPU.
+// Package sensitivity says how the speed of a job depends on CPUs and memory, which
+// Synergy (OSDI 2022) calls its sensitivity, and how that is known: by the curves of its
+// tag, else by those of its workload, else by what accounting shows of its earlier runs.
+// A job of which nothing is known gets its proportional share. The answer depends on the
+// GPU type: a faster GPU needs more cores for the same program. The package is pure.
 package sensitivity
 
 import (
@@ -27,15 +27,15 @@ type Share struct{ CPUs, MemMB float64 }
 // Sensitivity of a job on one GPU type.
 type Sensitivity struct {
 	Curve *workload.Curve // speed 1 is that of the proportional share; nil: nothing is known
-	CPU   bool            // the curve tells what CPUs do; without, it is level
-	Mem   bool            // likewise memory
-	Why   string          // for people: what it is known by
+	CPU   bool            // the curve depends on CPUs; else it is flat
+	Mem   bool            // likewise on memory
+	Why   string          // for people: the source
 	Notes []string        // for people: what was passed over, and why
 }
 
 // Of finds the sensitivity of a job on nodes of one GPU type whose GPUs have
-// this share. The curve is a new one each time: callers keep it for as long as
-// the job is the same, because sizing remembers what it worked out by curve.
+// this share. It returns a new curve each time. Callers keep it for as long as the job
+// stays the same, because sizing remembers its results by curve.
 func Of(j Job, gpuType string, share Share, table *workload.Table, past Past) Sensitivity {
 	var s Sensitivity
 	if c, why := fromTag(j.Tag, gpuType, share, &s); c != nil {
@@ -69,10 +69,9 @@ func (s *Sensitivity) note(format string, a ...any) {
 	s.Notes = append(s.Notes, fmt.Sprintf(format, a...))
 }
 
-// fromTag makes one curve of a tag's cpu and mem. Each says how fast the job is
-// as far as that resource goes, so with both the slower one counts, as in
-// Synergy's cache model. A curve that falls is nobody's measurement and is
-// passed over.
+// fromTag makes one curve of a tag's cpu and mem. Each gives the speed that the one
+// resource allows, so with both the lower one counts, as in Synergy's model of the data
+// cache. A curve that falls cannot have been measured, and is ignored.
 func fromTag(tag *jobtag.Tag, gpuType string, share Share, s *Sensitivity) (*workload.Curve, string) {
 	cpu := usable(tag.CPU, "cpu", gpuType, s)
 	mem := usable(tag.Mem, "mem", gpuType, s)
@@ -82,14 +81,14 @@ func fromTag(tag *jobtag.Tag, gpuType string, share Share, s *Sensitivity) (*wor
 	s.CPU, s.Mem = cpu != nil, mem != nil
 	var said []string
 	c := workload.Curve{IterationS: 1, CPUs: []float64{share.CPUs}, MemMB: []int64{max(1, int64(share.MemMB))}}
-	asFast := jobtag.Curve{{Speed: math.Inf(1)}} // what is not said does not hold it up
+	unlimited := jobtag.Curve{{Speed: math.Inf(1)}} // a resource that the tag does not name
 	if cpu == nil {
-		cpu = asFast
+		cpu = unlimited
 	} else {
 		said, c.CPUs = append(said, "cpu"), amounts(cpu, func(x float64) float64 { return x })
 	}
 	if mem == nil {
-		mem = asFast
+		mem = unlimited
 	} else {
 		said = append(said, "mem")
 		mem = wholeMB(mem)
@@ -119,7 +118,7 @@ func fromTag(tag *jobtag.Tag, gpuType string, share Share, s *Sensitivity) (*wor
 	return &c, "its tag's " + strings.Join(said, " and ")
 }
 
-// relativeTo makes the speed of the proportional share 1.
+// relativeTo scales a curve so that the speed of the proportional share is 1.
 func relativeTo(c *workload.Curve, share Share) {
 	one := c.Relative(share.CPUs, share.MemMB)
 	for _, row := range c.Speed {
@@ -129,7 +128,7 @@ func relativeTo(c *workload.Curve, share Share) {
 	}
 }
 
-// usable is the tag's curve for the type, nil when there is none that can be true.
+// usable is the tag's curve for the type, nil when there is none or it falls.
 func usable(curves map[string]jobtag.Curve, key, gpuType string, s *Sensitivity) jobtag.Curve {
 	if len(curves) == 0 {
 		return nil

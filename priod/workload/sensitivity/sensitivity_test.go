@@ -216,10 +216,10 @@ func TestAccountingIsCautious(t *testing.T) {
 		if c.DemandCPUs < mostCores || float64(c.DemandMemMB) < mostMB {
 			t.Errorf("used %v CPUs and %v MB, demands %v and %v", mostCores, mostMB, c.DemandCPUs, c.DemandMemMB)
 		}
-		if n < several && (c.DemandCPUs < share.CPUs || float64(c.DemandMemMB) < math.Floor(share.MemMB)) {
+		if n < enoughRuns && (c.DemandCPUs < share.CPUs || float64(c.DemandMemMB) < math.Floor(share.MemMB)) {
 			t.Errorf("%d runs took it below its share: %+v", n, c)
 		}
-		if had := c.Relative(mostCores, 1e18); c.Best() > had*max(spare*mostCores+1, share.CPUs)/mostCores*(1+1e-9) {
+		if had := c.Relative(mostCores, 1e18); c.Best() > had*max(cpuReserve*mostCores+1, share.CPUs)/mostCores*(1+1e-9) {
 			t.Errorf("promises %v times the speed", c.Best()/had)
 		}
 	})

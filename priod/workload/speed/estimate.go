@@ -8,25 +8,25 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// estimate is what history says of one program on some types.
+// estimate is what history says of one program on the types that were asked for.
 type estimate struct {
-	log   []float64     // natural log of the work per second, by place of the type
-	known []int         // places of the types that any run was on
-	cov   *mat.SymDense // of log, by place in known
+	logSpeed []float64     // natural log of the work per second, by type
+	types    []int         // the types that any run was on
+	cov      *mat.SymDense // of logSpeed, by place in types
 }
 
-// program is what history says of a program on these types. Where runs with and
-// without steps are known, those without count only if they answer for more types.
-func (k *Knowledge) program(p Program, types []string, within float64) claim {
-	best := newClaim(Past, len(types))
+// program is what history says of a program on these types. Where runs with and without
+// steps are known, those without count only if they answer for more types.
+func (k *Knowledge) program(p Program, types []string, within float64) answers {
+	best := noAnswers(Past, len(types))
 	if k == nil || !p.Named() {
 		return best
 	}
 	for _, steps := range []bool{true, false} {
 		if r := k.rows[subject{p, steps}]; r != nil {
 			e := k.estimate(r.mean, r.cov, types)
-			if c := e.claim(Past, within); count(c.speeds) > count(best.speeds) {
-				best = c
+			if a := e.answers(Past, within); count(a.speeds) > count(best.speeds) {
+				best = a
 			}
 		}
 	}
@@ -43,23 +43,23 @@ func count(speeds []float64) (n int) {
 }
 
 // site is what history says of a program that it has never seen.
-func (k *Knowledge) site(types []string, within float64) claim {
+func (k *Knowledge) site(types []string, within float64) answers {
 	if k == nil || len(k.rows) == 0 {
-		return newClaim(Site, len(types))
+		return noAnswers(Site, len(types))
 	}
 	var cov mat.SymDense
-	cov.AddSym(k.doubt, k.spread)
-	e := k.estimate(k.usual, &cov, types)
-	return e.claim(Site, within)
+	cov.AddSym(k.meanCov, k.rowCov)
+	e := k.estimate(k.mean, &cov, types)
+	return e.answers(Site, within)
 }
 
 func (k *Knowledge) estimate(mean *mat.VecDense, cov *mat.SymDense, types []string) estimate {
-	e := estimate{log: make([]float64, len(types))}
+	e := estimate{logSpeed: make([]float64, len(types))}
 	var columns []int
 	for i, t := range types {
-		if j := slices.Index(k.types, t); j >= 0 && math.Abs(mean.AtVec(j)) < beyond {
-			e.log[i] = mean.AtVec(j)
-			e.known, columns = append(e.known, i), append(columns, j)
+		if j := slices.Index(k.types, t); j >= 0 && math.Abs(mean.AtVec(j)) < maxLogRate {
+			e.logSpeed[i] = mean.AtVec(j)
+			e.types, columns = append(e.types, i), append(columns, j)
 		}
 	}
 	if len(columns) > 0 {
@@ -73,9 +73,9 @@ func (k *Knowledge) estimate(mean *mat.VecDense, cov *mat.SymDense, types []stri
 	return e
 }
 
-// contrast is the standard deviation of the log speed of the type at place u of
-// known, against the mean of those that are kept.
-func (e *estimate) contrast(u int, kept []int) float64 {
+// sd is the standard deviation of the log speed at place u of types, relative to the
+// mean of those kept.
+func (e *estimate) sd(u int, kept []int) float64 {
 	n := float64(len(kept))
 	v := e.cov.At(u, u)
 	for _, i := range kept {
@@ -87,18 +87,19 @@ func (e *estimate) contrast(u int, kept []int) float64 {
 	return math.Sqrt(max(v, 0))
 }
 
-// worst is the least sure of the types that are kept.
-func (e *estimate) worst(kept []int) (at int, sd float64) {
+// leastSure is the place in kept of the type with the largest sd.
+func (e *estimate) leastSure(kept []int) (at int, sd float64) {
 	sd = -1
 	for i, u := range kept {
-		if s := e.contrast(u, kept); s > sd {
+		if s := e.sd(u, kept); s > sd {
 			at, sd = i, s
 		}
 	}
 	return at, sd
 }
 
-func all(n int) []int {
+// firstIntegers are 0 to n-1.
+func firstIntegers(n int) []int {
 	s := make([]int, n)
 	for i := range s {
 		s[i] = i
@@ -106,26 +107,26 @@ func all(n int) []int {
 	return s
 }
 
-// claim answers for those types whose ratios are known to within a factor. One
-// type alone has no ratio.
-func (e *estimate) claim(source Source, within float64) claim {
-	c := newClaim(source, len(e.log))
-	kept := all(len(e.known))
+// answers are those on the types whose ratios are known to within a factor; the least
+// sure type is left out until all are. One type alone has no ratio.
+func (e *estimate) answers(source Source, within float64) answers {
+	a := noAnswers(source, len(e.logSpeed))
+	kept := firstIntegers(len(e.types))
 	for len(kept) > 1 {
-		at, sd := e.worst(kept)
+		at, sd := e.leastSure(kept)
 		if math.Exp(sd) <= within {
 			break
 		}
 		kept = slices.Delete(kept, at, at+1)
 	}
 	if len(kept) < 2 {
-		return c
+		return a
 	}
 	for _, u := range kept {
-		i := e.known[u]
-		c.speeds[i], c.factors[i] = math.Exp(e.log[i]), math.Exp(e.contrast(u, kept))
+		i := e.types[u]
+		a.speeds[i], a.factors[i] = math.Exp(e.logSpeed[i]), math.Exp(e.sd(u, kept))
 	}
-	return c
+	return a
 }
 
 // runs counts a program's runs by the type that they spent most time on.
@@ -137,8 +138,8 @@ func (k *Knowledge) runs(p Program, types []string) []int {
 	for _, steps := range []bool{true, false} {
 		r := k.rows[subject{p, steps}]
 		for i, t := range types {
-			if j := slices.Index(k.types, t); r != nil && j >= 0 && j < len(r.on) {
-				counts[i] += r.on[j]
+			if j := slices.Index(k.types, t); r != nil && j >= 0 && j < len(r.runsOn) {
+				counts[i] += r.runsOn[j]
 			}
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Program names the runs that are taken to do the same: those of one workload,
-// or of one user and job name, on as many GPUs.
+// Program names the runs that are taken to do the same: those of one workload, or of
+// one user and job name, on the same number of GPUs.
 type Program struct {
 	Workload   string // as the tag names it; then User and Name are ""
 	User, Name string
@@ -32,14 +32,14 @@ type Run struct {
 	Work float64
 }
 
-// History collects runs. It is plain data: the same runs in any order teach
-// the same, to the last bit.
+// History collects runs. It is plain data: the same runs in any order give
+// the same Knowledge, to the last bit.
 type History struct {
 	programs map[subject][]observation
 }
 
-// subject is a program with its unit of work: steps and whole runs cannot be
-// compared, so that they are rows of their own.
+// subject is a program with its unit of work. Steps and whole runs cannot be compared,
+// so each is a row of its own.
 type subject struct {
 	Program
 	steps bool
@@ -55,36 +55,36 @@ func (s subject) compare(o subject) int {
 	return 1
 }
 
-// observation is one run: the log of the work done in a second, and the share of
-// that second on each type, sorted by type.
+// observation is one run: the log of the work done in a second, and which part of that
+// second was spent on each type, sorted by type.
 type observation struct {
-	rate   float64
-	shares []share
+	logRate float64
+	shares  []share
 }
 
 type share struct {
 	gpuType string
-	column  int // of the type, from Learn on
+	column  int // of the type; set by Learn
 	part    float64
 }
 
 func (o observation) compare(p observation) int {
-	return cmp.Or(cmp.Compare(o.rate, p.rate), slices.CompareFunc(o.shares, p.shares, func(a, b share) int {
+	return cmp.Or(cmp.Compare(o.logRate, p.logRate), slices.CompareFunc(o.shares, p.shares, func(a, b share) int {
 		return cmp.Or(strings.Compare(a.gpuType, b.gpuType), cmp.Compare(a.part, b.part))
 	}))
 }
 
-// most is the share on the type that the run was longest on.
-func (o observation) most() share {
+// longest is the share of the type on which the run was longest.
+func (o observation) longest() share {
 	return slices.MaxFunc(o.shares, func(a, b share) int { return cmp.Compare(a.part, b.part) })
 }
 
-// beyond is the log of a rate of work, or of its inverse, that nobody measures:
-// 1e50 in a second. Ratios of rates within it are numbers.
-const beyond = 115
+// maxLogRate bounds the logs of rates, above and below: 1e50 units of work in a second,
+// or one in 1e50 seconds, nobody measures. Ratios of rates within it are numbers.
+const maxLogRate = 115
 
-// Add takes in a run. One without a name, without any time or with a rate of
-// work beyond all measure says nothing.
+// Add takes in a run. It ignores one without a name, without any time or with a rate
+// beyond maxLogRate.
 func (h *History) Add(r Run) {
 	var o observation
 	total := 0.0
@@ -93,7 +93,7 @@ func (h *History) Add(r Run) {
 		if s > 0 {
 			o.shares = append(o.shares, share{gpuType: gpuType, part: s})
 		}
-		total += s // not a number if one of them is none
+		total += s // NaN if one of them is
 	}
 	for i := range o.shares {
 		o.shares[i].part /= total
@@ -102,8 +102,8 @@ func (h *History) Add(r Run) {
 	if work == 0 {
 		work = 1
 	}
-	o.rate = math.Log(work) - math.Log(total)
-	if !r.Program.Named() || !(math.Abs(o.rate) < beyond) {
+	o.logRate = math.Log(work) - math.Log(total)
+	if !r.Program.Named() || !(math.Abs(o.logRate) < maxLogRate) {
 		return
 	}
 	key := subject{r.Program, r.Work > 0}

@@ -1,5 +1,5 @@
-// Package speed says how fast a job would run on each GPU type: for each type
-// the first that answers of
+// Package speed says how fast a job would run on each GPU type. For each type the first
+// of these sources counts that knows it:
 //
 //   - the job's tag (speed=a100:1,v100:0.45)
 //   - its workload in workloads.toml
@@ -8,8 +8,12 @@
 //   - this site's history of all programs
 //   - 1
 //
-// Sources have units of their own. The types that a later source shares with
-// the earlier ones say how to put it into theirs.
+// Each source has units of its own, such as steps a second. A later source is scaled so
+// that it agrees with the earlier ones on the types that both know.
+//
+// speed.go asks the sources; history.go and stays.go gather past runs, learn.go and fit.go
+// learn from them, estimate.go reads out what was learned, stored.go and taught.go give it
+// to the database and to people.
 package speed
 
 import (
@@ -42,16 +46,16 @@ func (s Source) Words() string {
 	}[s]
 }
 
-// How far off the sources that do not know are: standard deviations of the log
-// speeds of Gavel's 26 workloads (OSDI'20, one GPU) around the types' means,
-// and around all types being equal.
+// Standard deviations of the log speeds of Gavel's 26 workloads (OSDI'20, one GPU)
+// around the means of the types, and around all types being equal: how far off the
+// last sources are.
 const (
 	spreadDefault = 0.35
 	spreadNone    = 0.66
 )
 
-// contradiction is from which factor on two sources are said to contradict
-// each other, if the second one is that sure.
+// contradiction is the factor from which on two sources contradict each other, if the
+// second one is that sure.
 const contradiction = 1.5
 
 // Settings are the operator's.
@@ -105,72 +109,69 @@ type Answers struct {
 	Notes  []string `json:"notes,omitempty"` // what was passed over, and who contradicts whom
 }
 
-// claim is what one source says: speeds by place of the type, NaN where it says
-// nothing.
-type claim struct {
+// answers are those of one source, by type; a speed is NaN where it has none.
+type answers struct {
 	source  Source
 	speeds  []float64
-	factors []float64
+	factors []float64 // see Answer.Factor
 }
 
-func newClaim(source Source, n int) claim {
-	c := claim{source, make([]float64, n), make([]float64, n)}
+func noAnswers(source Source, n int) answers {
+	a := answers{source, make([]float64, n), make([]float64, n)}
 	for i := range n {
-		c.speeds[i], c.factors[i] = math.NaN(), 1
+		a.speeds[i], a.factors[i] = math.NaN(), 1
 	}
-	return c
+	return a
 }
 
 // For answers for one job on the types of the cluster. table and k may be nil.
 func (s *Settings) For(j *Job, types []string, table *workload.Table, k *Knowledge) Answers {
-	var a Answers
+	var result Answers
 	program := j.Program(table)
-	claims := []claim{s.tag(j, types, &a), s.table(j, types, table, &a), k.program(program, types, s.Within)}
-	said := newClaim(Default, len(types))
+	operator, none := noAnswers(Default, len(types)), noAnswers(None, len(types))
 	for i, t := range types {
 		if v, ok := s.Types[t]; ok {
-			said.speeds[i], said.factors[i] = v, math.Exp(spreadDefault)
+			operator.speeds[i], operator.factors[i] = v, math.Exp(spreadDefault)
 		}
-	}
-	none := newClaim(None, len(types))
-	for i := range types {
 		none.speeds[i], none.factors[i] = 1, math.Exp(spreadNone)
 	}
-	claims = append(claims, said, k.site(types, s.Within), none)
-	a.Speeds = merge(claims, types)
+	all := []answers{s.fromTag(j, types, &result), s.fromTable(j, types, table, &result), k.program(program, types, s.Within), operator, k.site(types, s.Within), none}
+	result.Speeds = merge(all, types)
 	for i, runs := range k.runs(program, types) {
-		a.Speeds[i].Runs = runs
+		result.Speeds[i].Runs = runs
 	}
-	a.contradictions(claims[:3], types)
-	return a
+	result.noteContradictions(all[:3], types)
+	return result
 }
 
-func (s *Settings) tag(j *Job, types []string, a *Answers) claim {
-	c := newClaim(Tag, len(types))
+// fromTag are the answers of the job's tag.
+func (s *Settings) fromTag(j *Job, types []string, result *Answers) answers {
+	a := noAnswers(Tag, len(types))
 	for _, name := range sorted(j.Tag.Speed) {
 		now := s.Today(name)
 		i := slices.Index(types, now)
 		switch _, twice := j.Tag.Speed[now]; {
 		case i < 0:
-			a.note("the tag's speed on %s is of no use: no node has GPUs of that type alone", name)
+			result.note("the tag's speed on %s is of no use: no node has GPUs of that type alone", name)
 		case now != name && twice:
-			a.note("the tag's speed on %s is passed over: the type is called %s now, and the tag has that one too", name, now)
+			result.note("the tag's speed on %s is passed over: the type is called %s now, and the tag has that one too", name, now)
 		default:
-			c.speeds[i] = j.Tag.Speed[name]
+			a.speeds[i] = j.Tag.Speed[name]
 		}
 	}
-	return c
+	return a
 }
 
-func (s *Settings) table(j *Job, types []string, table *workload.Table, a *Answers) claim {
-	c := newClaim(Workload, len(types))
+// fromTable are those of the job's workload in workloads.toml.
+func (s *Settings) fromTable(j *Job, types []string, table *workload.Table, result *Answers) answers {
+	a := noAnswers(Workload, len(types))
 	if j.Tag.Workload == "" || table == nil {
-		return c
+		return a
 	}
 	id, known := lookup(table, j.Tag.Workload)
 	if !known {
-		a.note("nobody knows a workload %q: priod workloads list shows those that are known; only history may know its name", j.Tag.Workload)
-		return c
+		result.note("nobody knows a workload %q: priod workloads list shows those that are known; only history may know its name", j.Tag.Workload)
+		return a
 	}
 	w := table.Get(id)
 	for _, name := range union(w.Speeds, w.Curves) {
@@ -179,15 +180,15 @@ func (s *Settings) table(j *Job, types []string, table *workload.Table, a *Answe
 			continue
 		}
 		if v, ok := table.Speed(id, j.GPUs, name); ok {
-			c.speeds[i] = v
+			a.speeds[i] = v
 		} else if slices.Contains(w.Speeds[name], workload.Speed{GPUs: j.GPUs}) {
-			c.speeds[i] = 0
+			a.speeds[i] = 0
 		}
 	}
-	if empty(c.speeds) {
-		a.note("workloads.toml has %s on none of this cluster's GPU types with %d GPUs", w.Name, j.GPUs)
+	if empty(a.speeds) {
+		result.note("workloads.toml has %s on none of this cluster's GPU types with %d GPUs", w.Name, j.GPUs)
 	}
-	return c
+	return a
 }
 
 func lookup(table *workload.Table, name string) (workload.ID, bool) {
@@ -197,45 +198,45 @@ func lookup(table *workload.Table, name string) (workload.ID, bool) {
 	return table.Lookup(name)
 }
 
-// merge takes for each type the first claim that has it, in the units of the
-// first claim that has anything.
-func merge(claims []claim, types []string) []Answer {
-	answers := make([]Answer, len(types))
-	have := newClaim(None, len(types)).speeds
-	for n, c := range claims {
-		if complete(have) {
+// merge takes for each type the first source that has it, in the units of the first
+// source that has anything.
+func merge(sources []answers, types []string) []Answer {
+	merged := make([]Answer, len(types))
+	speeds := noAnswers(None, len(types)).speeds
+	for n, a := range sources {
+		if complete(speeds) {
 			break
 		}
-		if empty(c.speeds) {
+		if empty(a.speeds) {
 			continue
 		}
-		scale := align(have, c.speeds)
-		for _, bridge := range claims[n+1:] { // a claim about other types than all before: by way of a later one that has both
+		scale := align(speeds, a.speeds)
+		for _, bridge := range sources[n+1:] { // without a type in common: by way of a later source that has one with both
 			if !math.IsNaN(scale) {
 				break
 			}
-			scale = align(have, bridge.speeds) / align(c.speeds, bridge.speeds)
+			scale = align(speeds, bridge.speeds) / align(a.speeds, bridge.speeds)
 		}
 		if math.IsNaN(scale) {
-			scale = 1 // nothing but zeros to go by
+			scale = 1 // all that they have in common is zero
 		}
 		for i := range types {
-			if math.IsNaN(have[i]) && !math.IsNaN(c.speeds[i]) {
-				have[i] = scale * c.speeds[i]
-				answers[i] = Answer{GPUType: types[i], Source: c.source, Factor: c.factors[i]}
+			if math.IsNaN(speeds[i]) && !math.IsNaN(a.speeds[i]) {
+				speeds[i] = scale * a.speeds[i]
+				merged[i] = Answer{GPUType: types[i], Source: a.source, Factor: a.factors[i]}
 			}
 		}
 	}
 	fastest := 0.0
-	for _, v := range have {
+	for _, v := range speeds {
 		fastest = max(fastest, v)
 	}
-	for i := range answers {
+	for i := range merged {
 		if fastest > 0 {
-			answers[i].Speed = have[i] / fastest
+			merged[i].Speed = speeds[i] / fastest
 		}
 	}
-	return answers
+	return merged
 }
 
 // align is what to multiply b by so that it agrees with a, NaN when they share
@@ -254,10 +255,10 @@ func align(a, b []float64) float64 {
 	return math.Exp(sum / n)
 }
 
-// contradictions says where a claim that is believed does not fit a later one.
-func (a *Answers) contradictions(claims []claim, types []string) {
-	for i, first := range claims {
-		for _, later := range claims[i+1:] {
+// noteContradictions says where a source that is believed does not fit a later one.
+func (a *Answers) noteContradictions(sources []answers, types []string) {
+	for i, first := range sources {
+		for _, later := range sources[i+1:] {
 			scale := align(first.speeds, later.speeds) // NaN when they share no type: then only "never" contradicts
 			for t := range types {
 				x, y := first.speeds[t], later.speeds[t]

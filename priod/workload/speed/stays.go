@@ -9,7 +9,8 @@ import (
 	"slurmprio/slurmplug/jobtag"
 )
 
-// Stay is one run of a GPU job that has ended, as accounting has it.
+// Stay is a GPU job's time on its GPUs from one start to the next end, as accounting has
+// it. A job that was requeued has several.
 type Stay struct {
 	RawID      uint32
 	Start, End time.Time
@@ -21,12 +22,12 @@ type Stay struct {
 	Steps      float64 // that the command line says, where the tag does not; 0: none
 }
 
-// unended are the states in which a job's run ends and the job does not.
-var unended = []string{"PREEMPTED", "REQUEUED", "NODE_FAIL", "RESIZING"}
+// requeueStates are those in which a stay ends and the job does not.
+var requeueStates = []string{"PREEMPTED", "REQUEUED", "NODE_FAIL", "RESIZING"}
 
-// Completed puts together the runs of each job that completed, in the order of
-// their ids. What a job did before it was requeued counts when its tag says that
-// it saves its state; else it began anew. What ran shorter teaches nothing.
+// Completed joins the stays of each job that completed into one Run, in the order of
+// their ids. The stays before a requeue count when the job's tag says that it saves its
+// state; else it began anew. Jobs that ran shorter than shortest are left out.
 func (s *Settings) Completed(stays []Stay, shortest time.Duration, table *workload.Table) []Run {
 	slices.SortStableFunc(stays, func(a, b Stay) int {
 		return cmp.Or(cmp.Compare(a.RawID, b.RawID), a.Start.Compare(b.Start))
@@ -34,8 +35,8 @@ func (s *Settings) Completed(stays []Stay, shortest time.Duration, table *worklo
 	var (
 		runs    []Run
 		seconds map[string]float64
-		resized bool // the run before ended in a change of what it holds, and went on
-		unknown bool // time of the job on GPUs of no known type
+		resized bool // the last stay ended because the job's resources changed: the job went on
+		unknown bool // a part of the seconds was on GPUs of an unknown type
 		last    uint32
 	)
 	for i := range stays {
@@ -53,7 +54,7 @@ func (s *Settings) Completed(stays []Stay, shortest time.Duration, table *worklo
 		resized = r.State == "RESIZING"
 		seconds[s.Today(r.GPUType)] += r.End.Sub(r.Start).Seconds()
 		unknown = unknown || r.GPUType == ""
-		if slices.Contains(unended, r.State) {
+		if slices.Contains(requeueStates, r.State) {
 			continue
 		}
 		total := 0.0

@@ -7,13 +7,13 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Usual is the part of a Knowledge that no program has for itself, as plain data.
+// Usual is the part of a Knowledge that is about no single program, as plain data.
 type Usual struct {
 	Types  []string  `json:"gpu_types"`
 	Linked []int     `json:"linked"`
-	Mean   []float64 `json:"mean"`   // of the logs of programs' speeds
+	Mean   []float64 `json:"mean"`   // of the programs' log speeds
 	Doubt  []float64 `json:"doubt"`  // covariance of the mean: the upper triangle, row by row
-	Spread []float64 `json:"spread"` // covariance of programs around it
+	Spread []float64 `json:"spread"` // covariance of the programs around it: likewise
 }
 
 // Lesson is what a Knowledge has of one program, as plain data.
@@ -35,15 +35,15 @@ func (k *Knowledge) Lessons() (Usual, []Lesson) {
 	if len(k.types) == 0 {
 		return u, nil
 	}
-	u.Mean, u.Doubt, u.Spread = vector(k.usual), triangle(k.doubt), triangle(k.spread)
+	u.Mean, u.Doubt, u.Spread = vector(k.mean), triangle(k.meanCov), triangle(k.rowCov)
 	all := make([]Lesson, 0, len(k.rows))
 	for key, r := range k.rows {
-		all = append(all, Lesson{Program: key.Program, Steps: key.steps, Runs: r.runs, OnType: r.on, Mean: vector(r.mean), Covariance: triangle(r.cov)})
+		all = append(all, Lesson{Program: key.Program, Steps: key.steps, Runs: r.runs, OnType: r.runsOn, Mean: vector(r.mean), Covariance: triangle(r.cov)})
 	}
 	return u, all
 }
 
-// Recall is the Knowledge that these were the lessons of, or as much of it.
+// Recall makes the Knowledge again from what Lessons returned, or from a part of it.
 func Recall(u Usual, lessons []Lesson) (*Knowledge, error) {
 	n := len(u.Types)
 	k := &Knowledge{types: u.Types, linked: u.Linked, rows: make(map[subject]*row, len(lessons))}
@@ -51,9 +51,9 @@ func Recall(u Usual, lessons []Lesson) (*Knowledge, error) {
 		return k, nil
 	}
 	var err error
-	if k.usual, err = fromVector(u.Mean, n); err == nil {
-		if k.doubt, err = fromTriangle(u.Doubt, n); err == nil {
-			k.spread, err = fromTriangle(u.Spread, n)
+	if k.mean, err = fromVector(u.Mean, n); err == nil {
+		if k.meanCov, err = fromTriangle(u.Doubt, n); err == nil {
+			k.rowCov, err = fromTriangle(u.Spread, n)
 		}
 	}
 	if err != nil {
@@ -61,7 +61,7 @@ func Recall(u Usual, lessons []Lesson) (*Knowledge, error) {
 	}
 	for i := range lessons {
 		l := &lessons[i]
-		r := &row{on: l.OnType, key: subject{l.Program, l.Steps}, runs: l.Runs}
+		r := &row{runsOn: l.OnType, key: subject{l.Program, l.Steps}, runs: l.Runs}
 		if r.mean, err = fromVector(l.Mean, n); err == nil {
 			r.cov, err = fromTriangle(l.Covariance, n)
 		}
@@ -85,14 +85,14 @@ func triangle(m *mat.SymDense) (all []float64) {
 }
 
 func fromVector(v []float64, n int) (*mat.VecDense, error) {
-	if err := sound(v, n); err != nil {
+	if err := checkNumbers(v, n); err != nil {
 		return nil, err
 	}
 	return mat.NewVecDense(n, append([]float64{}, v...)), nil
 }
 
 func fromTriangle(v []float64, n int) (*mat.SymDense, error) {
-	if err := sound(v, n*(n+1)/2); err != nil {
+	if err := checkNumbers(v, n*(n+1)/2); err != nil {
 		return nil, err
 	}
 	m := mat.NewSymDense(n, nil)
@@ -105,7 +105,7 @@ func fromTriangle(v []float64, n int) (*mat.SymDense, error) {
 	return m, nil
 }
 
-func sound(v []float64, n int) error {
+func checkNumbers(v []float64, n int) error {
 	for _, x := range v {
 		if math.IsNaN(x) || math.IsInf(x, 0) {
 			return fmt.Errorf("lessons of speeds: %v is no number to go by", x)

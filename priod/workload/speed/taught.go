@@ -11,7 +11,7 @@ import (
 	"slurmprio/slurmplug/jobtag"
 )
 
-// Taught is what history would teach of one program.
+// Taught is what history knows of one program, for people.
 type Taught struct {
 	Program Program
 	Steps   bool // work is counted in the tag's steps; else in runs
@@ -29,25 +29,25 @@ type Cell struct {
 	Counts  bool    `json:"believed"` // it is sure enough to answer
 }
 
-// All is what history teaches of all programs, those with most runs first.
+// All lists what history knows of all programs, those with most runs first.
 func (k *Knowledge) All(types []string, within float64) []Taught {
 	var taught []Taught
 	for key, r := range k.rows {
 		e := k.estimate(r.mean, r.cov, types)
-		whole, sure := e.claim(Past, math.Inf(1)), e.claim(Past, within)
+		whole, sure := e.answers(Past, math.Inf(1)), e.answers(Past, within)
 		t := Taught{Program: key.Program, Steps: key.steps, Runs: r.runs}
 		fastest := 0.0
-		for _, u := range e.known {
-			fastest = max(fastest, math.Exp(e.log[u]))
+		for _, u := range e.types {
+			fastest = max(fastest, math.Exp(e.logSpeed[u]))
 		}
-		for _, u := range e.known {
-			c := Cell{GPUType: types[u], Rate: math.Exp(e.log[u]), Factor: whole.factors[u], Counts: !math.IsNaN(sure.speeds[u])}
+		for _, u := range e.types {
+			c := Cell{GPUType: types[u], Rate: math.Exp(e.logSpeed[u]), Factor: whole.factors[u], Counts: !math.IsNaN(sure.speeds[u])}
 			c.Speed = c.Rate / fastest
 			if c.Counts {
 				c.Factor = sure.factors[u]
 			}
-			if j := slices.Index(k.types, types[u]); j < len(r.on) {
-				c.Runs = r.on[j]
+			if j := slices.Index(k.types, types[u]); j < len(r.runsOn) {
+				c.Runs = r.runsOn[j]
 			}
 			t.Cells = append(t.Cells, c)
 		}
@@ -59,10 +59,10 @@ func (k *Knowledge) All(types []string, within float64) []Taught {
 	return taught
 }
 
-// Workloads are the believed cells as a table of workloads: steps a second, or
-// runs a second where nobody said how many steps a run has. A program that is
-// known by its user and name gets a name that a tag can hold. Of two programs
-// that would have one name on one number of GPUs, that with more runs counts.
+// Workloads turns the believed cells into workloads: steps a second, or runs a second
+// where nobody said how many steps a run has. A program that is known by its user and
+// name gets a name that is valid in a tag. When two programs get the same name on the
+// same number of GPUs, the one with more runs counts.
 func Workloads(taught []Taught) []workload.Workload {
 	var all []workload.Workload
 	for _, t := range taught {

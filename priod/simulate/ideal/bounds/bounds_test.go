@@ -130,9 +130,9 @@ func TestBound(t *testing.T) {
 			jobs = append(jobs, job(curve(models[i*seed%10]), 1))
 		}
 		nodes := servers(4)
-		s := size.New(size.Rule{})
+		s := size.NewPacker(size.Rule{})
 		sum := 0.0
-		for _, g := range s.Size(jobs, nodes) {
+		for _, g := range s.Pack(jobs, nodes) {
 			sum += g.Speed
 		}
 		bound := bounds.Bound(jobs, nodes)
@@ -150,7 +150,7 @@ func TestBoundHolds(t *testing.T) {
 		bound := bounds.Bound(s.jobs, s.nodes)
 		for _, m := range []size.Mechanism{size.Waterfill, size.TuneBestFit} {
 			sum := 0.0
-			for _, g := range size.New(size.Rule{Mechanism: m}).Size(s.jobs, s.nodes) {
+			for _, g := range size.NewPacker(size.Rule{Mechanism: m}).Pack(s.jobs, s.nodes) {
 				sum += g.Speed
 			}
 			if sum > bound*(1+rounding) {
@@ -219,7 +219,7 @@ func TestOptimum(t *testing.T) {
 			r.Fatalf("OPT %v, its bound %v", sum, bound)
 		}
 		for _, m := range []size.Mechanism{size.Waterfill, size.TuneBestFit} {
-			total, grants := 0.0, size.New(size.Rule{Mechanism: m}).Size(s.jobs, s.nodes)
+			total, grants := 0.0, size.NewPacker(size.Rule{Mechanism: m}).Pack(s.jobs, s.nodes)
 			for i, g := range grants {
 				if g.Job != all[i].Job || g.Type != all[i].Type {
 					r.Fatalf("%v runs %+v, OPT %+v", m, g, all[i])

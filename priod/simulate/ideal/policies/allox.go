@@ -26,7 +26,7 @@ func alloX(p *allocate.Problem) (*allocate.Allocation, error) {
 	for t := range free {
 		free[t] = p.Types[t].GPUs
 	}
-	a := p.Nothing()
+	a := p.NoTimes()
 	var waiting []int
 	for _, i := range p.Arrivals() {
 		j := &p.Jobs[i]

@@ -19,16 +19,16 @@ func queue(n, types int, alike bool) *policies.Problem {
 		name := []string{"k80", "p100", "v100"}[t%3] + []string{"", "b"}[t/3]
 		p.Types = append(p.Types, allocate.GPUType{Name: name, GPUs: max(8, 3*n/4/types)})
 	}
-	draw := func() allocate.Job {
+	draw := func() allocate.ProblemJob {
 		f := 0.5 + r.Float64()
-		j := allocate.Job{ID: "j", GPUs: []int{1, 1, 1, 2, 4}[r.IntN(5)], Weight: 1, StepsLeft: 1e4 * (1 + r.Float64()), Elapsed: 100 * r.Float64(),
+		j := allocate.ProblemJob{ID: "j", GPUs: []int{1, 1, 1, 2, 4}[r.IntN(5)], Weight: 1, StepsLeft: 1e4 * (1 + r.Float64()), Elapsed: 100 * r.Float64(),
 			Deadline: allocate.NoDeadline, Entity: allocate.NoEntity}
 		for t := range types {
 			j.Speed = append(j.Speed, []float64{f, f * (1 + 2*r.Float64()), f * (2 + 5*r.Float64())}[t%3]*(1+float64(t/3)*r.Float64()))
 		}
 		return j
 	}
-	var kinds []allocate.Job
+	var kinds []allocate.ProblemJob
 	for range 83 {
 		kinds = append(kinds, draw())
 	}

@@ -130,7 +130,7 @@ func invent(r *rand.Rand, pairs bool) *policies.Problem {
 	speeds := []float64{0, 0.3, 0.5, 1, 1, 2, 2, 3.7, 11}
 	n := 1 + r.IntN(25)
 	for i := range n {
-		j := allocate.Job{ID: strconv.Itoa(i), GPUs: []int{1, 1, 1, 2, 4, 8}[r.IntN(6)], Weight: []float64{1, 1, 1, 2, 0.5}[r.IntN(5)],
+		j := allocate.ProblemJob{ID: strconv.Itoa(i), GPUs: []int{1, 1, 1, 2, 4, 8}[r.IntN(6)], Weight: []float64{1, 1, 1, 2, 0.5}[r.IntN(5)],
 			StepsLeft: float64(1 + r.IntN(50_000)), Elapsed: float64(r.IntN(3) * 400), IsolatedElapsed: float64(r.IntN(3) * 300),
 			Arrival: float64(i), Deadline: allocate.NoDeadline, Entity: allocate.NoEntity}
 		for range p.Types {

@@ -125,8 +125,8 @@ func byPlace[V any](place map[string]int, values map[string]V) ([]V, error) {
 }
 
 // asked is a job as the problem has it.
-func asked(j *allocate.InstanceJob, place, entity map[string]int) (job allocate.Job, err error) {
-	job = allocate.Job{
+func asked(j *allocate.InstanceJob, place, entity map[string]int) (job allocate.ProblemJob, err error) {
+	job = allocate.ProblemJob{
 		ID: j.ID, GPUs: or(j.GPUs, 1), Weight: or(j.Weight, 1), StepsLeft: or(j.Steps, defaultSteps),
 		Elapsed: j.Elapsed, IsolatedElapsed: j.Alone, Arrival: j.Arrival, Deadline: or(j.Deadline, math.Inf(1)), Entity: allocate.NoEntity,
 	}

@@ -13,7 +13,7 @@ func TestProblemAsJSON(t *testing.T) {
 	p := &policies.Problem{Problem: allocate.Problem{
 		Types:    []allocate.GPUType{{Name: "k80", GPUs: 8}, {Name: "v100", GPUs: 4, Price: 0.74}},
 		Entities: []allocate.Entity{{Name: "a", Weight: 2}, {Name: "b", Weight: 1, FIFO: true}},
-		Jobs: []allocate.Job{
+		Jobs: []allocate.ProblemJob{
 			{ID: "1 \"x\"", Speed: []float64{0.5, 1.0 / 3}, GPUs: 2, Weight: 1e-9, StepsLeft: 12.5, Elapsed: 3, IsolatedElapsed: 4, Arrival: -5, Deadline: 60, Entity: 1, Previous: []float64{0, 0.25}},
 			{ID: "2", Speed: []float64{0, 1e26}, GPUs: 2, Weight: 1, StepsLeft: 1, Deadline: allocate.NoDeadline, Entity: allocate.NoEntity, Previous: []float64{0, 0}},
 			{ID: "3", Speed: []float64{7, 0}, GPUs: 1, Weight: 1, Deadline: allocate.NoDeadline, Entity: 0, Previous: []float64{0, 0}},

@@ -20,7 +20,7 @@ func three(speeds ...[]float64) *policies.Problem {
 	p := &policies.Problem{}
 	p.Types = []allocate.GPUType{{Name: "k80", GPUs: 1, Price: 0.45}, {Name: "p100", GPUs: 1, Price: 1.46}, {Name: "v100", GPUs: 1, Price: 2.48}}
 	for i, s := range speeds {
-		p.Jobs = append(p.Jobs, allocate.Job{ID: fmt.Sprint(i), Speed: s, GPUs: 1, Weight: 1, StepsLeft: 30_000, Arrival: float64(i), Deadline: allocate.NoDeadline, Entity: allocate.NoEntity})
+		p.Jobs = append(p.Jobs, allocate.ProblemJob{ID: fmt.Sprint(i), Speed: s, GPUs: 1, Weight: 1, StepsLeft: 30_000, Arrival: float64(i), Deadline: allocate.NoDeadline, Entity: allocate.NoEntity})
 	}
 	return p
 }
@@ -105,7 +105,7 @@ func TestExtremes(t *testing.T) {
 				p := three()
 				at := func(k int) float64 { return extremes[n/k%5] }
 				for i := range 7 {
-					j := allocate.Job{ID: strconv.Itoa(i), GPUs: 1, Weight: 1, StepsLeft: at(1), Deadline: allocate.NoDeadline, Entity: allocate.NoEntity, Speed: []float64{at(5), at(5), at(5)}}
+					j := allocate.ProblemJob{ID: strconv.Itoa(i), GPUs: 1, Weight: 1, StepsLeft: at(1), Deadline: allocate.NoDeadline, Entity: allocate.NoEntity, Speed: []float64{at(5), at(5), at(5)}}
 					if j.Speed[i%3] = at(25); i%2 == 0 {
 						j.Weight = at(125)
 					}

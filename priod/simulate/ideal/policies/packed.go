@@ -403,7 +403,7 @@ func (k *packing) stop(a allocate.Ascent, open []int, level float64) []int {
 			a.Hold(i, level)
 		}
 	}
-	a.Held(level)
+	a.AfterHolds(level)
 	return slices.DeleteFunc(open, func(i int) bool { return !a.Rising(i) })
 }
 

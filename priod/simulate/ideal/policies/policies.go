@@ -157,7 +157,7 @@ func (p Policy) Allocate(problem *Problem) (*Allocation, error) {
 		solve = agnosticBaselines[p.Name]
 	}
 	var a *Allocation
-	err := problem.Twice(p.Name, func(alone *allocate.Problem) (err error) {
+	err := problem.SolveRetrying(p.Name, func(alone *allocate.Problem) (err error) {
 		whole := *problem
 		whole.Problem = *alone
 		a, err = whole.solve(solve)
@@ -171,7 +171,7 @@ func (p Policy) Allocate(problem *Problem) (*Allocation, error) {
 		a.Rate[s.A] += s.Rate[0]
 		a.Rate[s.B] += s.Rate[1]
 	}
-	problem.Rates(&a.Allocation)
+	problem.AddRates(&a.Allocation)
 	return a, nil
 }
 
@@ -192,11 +192,11 @@ func (p *Problem) solve(by solver) (*Allocation, error) {
 			used[t] += x * float64(p.Jobs[s.A].GPUs)
 		}
 	}
-	return a, p.Fit(a.Time, spent, used)
+	return a, p.CheckTimes(a.Time, spent, used)
 }
 
 // nothing is an allocation in which nobody has anything.
-func (p *Problem) nothing() *Allocation { return &Allocation{Allocation: *p.Nothing()} }
+func (p *Problem) nothing() *Allocation { return &Allocation{Allocation: *p.NoTimes()} }
 
 // check says what is wrong with a problem.
 func (p *Problem) check() error {

@@ -49,7 +49,7 @@ func TestAlloXAgainstEveryAssignment(t *testing.T) {
 		}
 		var all []int
 		for i := range 1 + r.IntN(4) {
-			j := allocate.Job{ID: fmt.Sprint(i), GPUs: 1, Weight: 1, StepsLeft: float64(1 + r.IntN(9)), Deadline: allocate.NoDeadline, Entity: allocate.NoEntity}
+			j := allocate.ProblemJob{ID: fmt.Sprint(i), GPUs: 1, Weight: 1, StepsLeft: float64(1 + r.IntN(9)), Deadline: allocate.NoDeadline, Entity: allocate.NoEntity}
 			for range depth {
 				j.Speed = append(j.Speed, []float64{0, 1, 1, 2, 0.3 + r.Float64()}[r.IntN(5)])
 			}

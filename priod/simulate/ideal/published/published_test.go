@@ -71,7 +71,7 @@ func TestOptimal(t *testing.T) {
 			p.Types = append(p.Types, allocate.GPUType{Name: strconv.Itoa(i), GPUs: n})
 		}
 		for i := range rapid.IntRange(1, 60).Draw(t, "jobs") {
-			j := allocate.Job{
+			j := allocate.ProblemJob{
 				ID: strconv.Itoa(i), GPUs: rapid.SampledFrom([]int{1, 1, 2, 4}).Draw(t, "gang"), Weight: 1,
 				StepsLeft: rapid.Float64Range(100, 1e6).Draw(t, "steps"), Elapsed: rapid.Float64Range(0, 1e5).Draw(t, "elapsed"),
 				Deadline: allocate.NoDeadline, Entity: allocate.NoEntity,
@@ -178,7 +178,7 @@ func TestRecordedAllocations(t *testing.T) {
 				p.Types = append(p.Types, allocate.GPUType{Name: n, GPUs: in.Input.Cluster[n]})
 			}
 			for _, j := range in.Input.Jobs {
-				job := allocate.Job{
+				job := allocate.ProblemJob{
 					ID: strconv.Itoa(j.ID), GPUs: j.GPUs, Weight: j.Weight, StepsLeft: j.Left, Elapsed: j.Elapsed,
 					Deadline: allocate.NoDeadline, Entity: allocate.NoEntity,
 				}

@@ -1,0 +1,32 @@
+package allocate
+
+import (
+	"context"
+
+	"slurmprio/priod/plan"
+)
+
+// Feature divides the time on the GPU types in each cycle; the zero value divides none.
+type Feature struct {
+	Ledger   *Ledger // what was allocated and received
+	Settings Settings
+}
+
+// Plan sets the plan's Shares: what the allocation gives each job.
+func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
+	if f.Ledger != nil {
+		c.Plan.Shares = f.Ledger.Allocate(c.Snapshot, c.History, f.Settings)
+	}
+	return nil
+}
+
+// Heard does nothing.
+func (f *Feature) Heard(*plan.Cycle) {}
+
+// Act tells the ledger on which types jobs cannot run.
+func (f *Feature) Act(_ context.Context, c *plan.Cycle) error {
+	if f.Ledger != nil && c.RuledOut != nil {
+		f.Ledger.Exclude(c.RuledOut)
+	}
+	return nil
+}

@@ -1,0 +1,275 @@
+package allocate
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/placement"
+	"slurmprio/priod/placement/nodemap"
+	"slurmprio/priod/plan"
+	"slurmprio/priod/workload/speed"
+	"slurmprio/slurmplug"
+)
+
+// jobRecord is what the ledger knows of one job. Its Share is what others read.
+type jobRecord struct {
+	plan.Share
+	id          string
+	user        string
+	submit      time.Time // Slurm's; a requeue resets it
+	firstSubmit time.Time // runs from before are another job's with the same id; zero: not known
+	request     request
+	program     program
+	profile     *speedProfile
+	runs        map[int64]cluster.Interval // by start, Unix s
+	poll        uint32                     // the last cycle in which the job was seen; 0: only a store knew it
+
+	work, left      float64 // s on its fastest type: all of it, and what is still to do
+	isolatedElapsed float64 // s that its work so far would have taken in that reference
+	countedWork     float64 // the work that isolatedElapsed covers
+	isolatedRate    float64 // s of work per s in Gavel's isolated reference
+	storedFits      []bool  // by type: whether it fitted while it waited, as an earlier process stored it; nil: not known
+
+	excluded placement.Types // types on which it cannot run, see Exclude
+}
+
+// request is all that decides on which GPU types a job fits.
+type request struct {
+	gpuType, features, partition string
+	nodes, gpus, cpus            int
+	memMB                        int64
+	node                         cluster.Least
+}
+
+// program is all that decides how fast a job is.
+type program struct {
+	workload, speed, user, name string
+	gpus                        int
+}
+
+// profileKey is what jobs that share a speedProfile have in common.
+type profileKey struct {
+	request  request
+	program  program
+	excluded placement.Types
+}
+
+// speedProfile is how fast jobs with the same request and program are.
+type speedProfile struct {
+	answers *speed.Answers
+	speed   []float64 // by type, the fastest 1; 0: the jobs do not fit
+	steps   float64   // steps per second of the fastest; 0: not known
+}
+
+// takesPart tells whether a job gets a part of the allocation: it wants GPUs in a
+// ranked partition, and runs or could run.
+func (l *Ledger) takesPart(j *cluster.Job, h *cluster.History, at time.Time) bool {
+	if j.GPUs <= 0 || j.HetLeader != 0 || !l.set.Ranking.Ranks(j.Partition) {
+		return false
+	}
+	switch j.State {
+	case cluster.Running, cluster.Suspended:
+		return true
+	case cluster.Pending:
+		return l.set.Ranking.Alone(j) == "" && (!h.FirstEligible[j.ID].IsZero() || j.Begins(at))
+	}
+	return false
+}
+
+// syncJobs brings the records up to the jobs of the snapshot: new ones for new jobs,
+// none for jobs that left, and for each where it fits and how fast it is.
+func (l *Ledger) syncJobs(s *cluster.Snapshot, h *cluster.History) {
+	l.poll++
+	var empty *nodemap.Map
+	nodes := func() *nodemap.Map {
+		if empty == nil {
+			empty = nodemap.New(s)
+		}
+		return empty
+	}
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		if !l.takesPart(j, h, s.At) {
+			continue
+		}
+		e := l.jobs[j.ID]
+		if e != nil && (!cluster.SameUser(e.user, j.User) || j.Restarts == 0 && j.Submit.After(e.submit)) {
+			e = nil // Slurm gave the id to another job
+		}
+		if e == nil {
+			e = l.newRecord(j)
+			l.jobs[j.ID], l.shares.Jobs[j.ID] = e, &e.Share
+			delete(l.departed, j.ID)
+			l.dirty = true
+		}
+		if e.poll == 0 {
+			l.shares.Jobs[j.ID] = &e.Share
+			l.dirty = true
+		}
+		e.poll, e.submit = l.poll, j.Submit
+		l.updateRequest(e, j, h.Own(j, slurmplug.Features), nodes)
+	}
+	for id, e := range l.jobs {
+		if e.poll != l.poll {
+			if len(e.runs) > 0 {
+				l.departed[id] = e
+			}
+			delete(l.jobs, id)
+			delete(l.shares.Jobs, id)
+			l.dirty = true
+		}
+	}
+	if len(l.profiles) > 2*len(l.jobs)+1024 { // most of them belong to jobs that are gone
+		clear(l.profiles)
+		clear(l.fits)
+	}
+}
+
+// newRecord makes a job's record. A task that has got a record of its own, apart from
+// its array, keeps what was promised to the array.
+func (l *Ledger) newRecord(j *cluster.Job) *jobRecord {
+	e := &jobRecord{id: j.ID.String(), user: j.User, submit: j.Submit, runs: map[int64]cluster.Interval{}}
+	e.Promised = make([]float64, len(l.shares.Types))
+	if j.Restarts == 0 {
+		e.firstSubmit = j.Submit
+	}
+	if j.ID.Task != slurmplug.NoTask {
+		if array := l.jobs[slurmplug.Plain(j.ID.ID)]; array != nil && cluster.SameUser(array.user, j.User) {
+			e.Promised, e.Time, e.Given = slices.Clone(array.Promised), array.Time, array.Given
+			e.request, e.storedFits, e.excluded = array.request, array.storedFits, array.excluded
+		}
+	}
+	return e
+}
+
+// updateRequest takes over what a job asks for, and looks up where it fits and how fast
+// it is when that has changed. Of a running job Slurm shows what it got, not what it
+// asked for: the request that was seen while it waited stays.
+func (l *Ledger) updateRequest(e *jobRecord, j *cluster.Job, constraint string, nodes func() *nodemap.Map) {
+	r := request{
+		gpuType: j.GPUType, features: constraint, partition: j.Partition, nodes: j.Nodes, gpus: j.GPUs, cpus: j.CPUs, memMB: j.MemMB, node: j.Node,
+	}
+	waits := j.State == cluster.Pending
+	switch {
+	case waits:
+		e.storedFits = nil
+	case e.request != (request{}):
+		r = e.request
+	}
+	if e.profile != nil && r == e.request {
+		return
+	}
+	e.request = r
+	e.program = program{workload: j.Tag.Workload, speed: speedText(j.Tag.Speed), gpus: j.GPUs}
+	if j.Tag.Workload == "" {
+		e.program.user, e.program.name = j.User, j.Name
+	}
+	key := profileKey{r, e.program, e.excluded}
+	k := l.profiles[key]
+	if k == nil || e.storedFits != nil {
+		k = &speedProfile{}
+		fits := e.storedFits
+		if fits == nil {
+			fits = without(l.fittingTypes(r, j, nodes), e.excluded)
+			l.profiles[key] = k
+		}
+		l.lookUpSpeeds(k, j, fits)
+	}
+	l.dirty = l.dirty || e.profile == nil || !slices.Equal(e.profile.speed, k.speed)
+	e.profile, e.Answers, e.Speed = k, k.answers, k.speed
+}
+
+// Exclude says on which types, in the order of the last Allocate, jobs cannot run: the
+// next Allocate gives them no time there.
+func (l *Ledger) Exclude(out map[cluster.JobID]placement.Types) {
+	for id, types := range out {
+		if e := l.jobs[id]; e != nil && e.excluded != types {
+			e.excluded, e.profile = types, nil
+		}
+	}
+}
+
+// without returns fits minus the excluded types; or all of fits when nothing would be
+// left: Slurm decides then.
+func without(fits []bool, out placement.Types) []bool {
+	left := slices.Clone(fits)
+	for t := range left {
+		left[t] = left[t] && !out.Has(int32(t))
+	}
+	if !slices.Contains(left, true) {
+		return fits
+	}
+	return left
+}
+
+// speedText writes the speeds of a tag down so that equal ones compare equal.
+func speedText(speeds map[string]float64) string {
+	if len(speeds) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	for _, t := range slices.Sorted(maps.Keys(speeds)) {
+		fmt.Fprintf(&b, "%s:%x,", t, speeds[t])
+	}
+	return b.String()
+}
+
+// fittingTypes tells on which types a job would fit if the cluster were empty. A
+// constraint that cannot be parsed is ignored.
+func (l *Ledger) fittingTypes(r request, j *cluster.Job, nodes func() *nodemap.Map) []bool {
+	fits, known := l.fits[r]
+	if known {
+		return fits
+	}
+	m := nodes()
+	any := *j
+	any.Features = r.features
+	kinds, understood := m.Types(&any)
+	if !understood {
+		any.Features = ""
+		kinds, _ = m.Types(&any)
+	}
+	empty := m.Empty()
+	fits = make([]bool, len(l.shares.Types))
+	for t, name := range l.shares.Types {
+		var of placement.Types
+		for k, n := range m.Kinds {
+			if n.GPUType == name && kinds.Has(int32(k)) && l.countsNode(n) {
+				of |= 1 << uint(k)
+			}
+		}
+		if of != 0 {
+			_, fits[t] = empty.Fit(m.Request(&any, of), nil)
+		}
+	}
+	l.fits[r] = fits
+	return fits
+}
+
+// lookUpSpeeds fills in how fast a job is on the types on which it fits.
+func (l *Ledger) lookUpSpeeds(k *speedProfile, j *cluster.Job, fits []bool) {
+	asked := speed.Job{Tag: j.Tag, User: j.User, Name: j.Name, GPUs: j.GPUs}
+	answers := l.set.Speeds.For(&asked, l.shares.Types, l.set.Table, l.set.Knowledge)
+	k.answers, k.speed = &answers, make([]float64, len(fits))
+	fastest := 0.0
+	for t, a := range answers.Speeds {
+		if fits[t] {
+			k.speed[t] = a.Speed
+			fastest = max(fastest, a.Speed)
+		}
+	}
+	for t := range k.speed {
+		if fastest > 0 {
+			k.speed[t] /= fastest
+		}
+		if k.speed[t] == 1 && l.set.Table != nil && answers.Speeds[t].Source == speed.Workload {
+			if id, known := l.set.Table.Lookup(j.Tag.Workload); known {
+				k.steps, _ = l.set.Table.Speed(id, j.GPUs, l.shares.Types[t])
+			}
+		}
+	}
+}

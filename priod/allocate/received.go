@@ -1,0 +1,136 @@
+package allocate
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/slurmplug"
+)
+
+// recordRuns enters into the account who ran where. The fractions count from the last
+// whole multiple of Settings.Every, so that they do not depend on when priod started.
+// When the next multiple is reached, or a run turns up that began before the last one,
+// the account is made again from all known runs.
+func (l *Ledger) recordRuns(s *cluster.Snapshot, h *cluster.History) {
+	since := s.At.Truncate(max(l.set.Every, time.Second))
+	anew := !since.Equal(l.since)
+	l.since, l.shares.Since = since, since
+	for i := range h.Intervals() {
+		i.GPUType = l.set.Speeds.Today(i.GPUType)
+		e := l.jobs[i.Job]
+		if e == nil {
+			e = l.departed[i.Job]
+		}
+		if e == nil || !cluster.SameUser(i.User, e.user) || i.Start.Before(e.firstSubmit) {
+			continue
+		}
+		switch r, known := e.runs[i.Start.Unix()]; {
+		case known && r == i:
+			continue
+		case known && r.End.Before(since), !known && i.Start.Before(since):
+			anew = true // it ran before the fractions began, or was taken to have
+		}
+		e.runs[i.Start.Unix()] = i
+		if !anew {
+			l.account.Observe(i)
+		}
+	}
+	if anew {
+		l.account = NewAccount()
+		clear(l.departed)
+		for id, e := range l.jobs {
+			for _, i := range e.runs {
+				i.Job = id
+				if i.End.After(since) {
+					i.End = since
+				}
+				l.account.Observe(i)
+			}
+		}
+		l.account.Reset()
+		for id, e := range l.jobs {
+			for _, i := range e.runs {
+				i.Job = id
+				l.account.Observe(i)
+			}
+		}
+	}
+	for i := range h.Intervals() { // jobs that are gone count in the others' fractions, too
+		if l.jobs[i.Job] == nil && l.departed[i.Job] == nil && i.End.After(since) {
+			i.GPUType = l.set.Speeds.Today(i.GPUType)
+			if i.Start.Before(since) {
+				i.Start = since
+			}
+			l.account.Observe(i)
+		}
+	}
+}
+
+// updateReceived finds what each job has received of each type, and how long it would
+// still run on each.
+func (l *Ledger) updateReceived(s *cluster.Snapshot) {
+	n := len(l.shares.Types)
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		e := l.jobs[j.ID]
+		if e == nil {
+			continue
+		}
+		if len(e.Run) != n {
+			e.Seconds, e.Received, e.Owed, e.Run = make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n)
+		}
+		e.work = noTimeLimit
+		switch {
+		case j.Tag.Steps > 0 && e.profile.steps > 0:
+			e.work = j.Tag.Steps / e.profile.steps
+		case j.TimeLimit != slurmplug.Unlimited:
+			e.work = j.TimeLimit.Seconds() * slowest(e.Speed)
+		}
+		done := 0.0
+		if len(e.runs) > 0 {
+			for t, name := range l.shares.Types {
+				e.Seconds[t] = l.account.Received(j.ID, name)
+				e.Received[t] = l.account.Fraction(j.ID, name)
+			}
+			done = e.workDone(j, l.shares.Types, l.set.Speeds.Today(j.GPUType))
+		}
+		e.left = max(e.work-done, 1)
+		for t, v := range e.Speed {
+			e.Run[t] = math.Inf(1)
+			if v > 0 {
+				e.Run[t] = e.left / v
+			}
+		}
+	}
+}
+
+// slowest returns the lowest speed above 0: a time limit has to be enough on that type,
+// too.
+func slowest(speeds []float64) float64 {
+	least := 1.0
+	for _, v := range speeds {
+		if v > 0 {
+			least = min(least, v)
+		}
+	}
+	return least
+}
+
+// workDone is the work that a job has done and would not have to do again, in seconds
+// on its fastest type: all of it when the job saves its state, else that of its present
+// run.
+func (e *jobRecord) workDone(j *cluster.Job, types []string, now string) (sum float64) {
+	if j.Tag.Ckpt == 0 && j.Tag.Grace == 0 {
+		run, runs := e.runs[j.Start.Unix()]
+		if at, known := slices.BinarySearch(types, now); runs && known && j.State != cluster.Pending {
+			return run.End.Sub(run.Start).Seconds() * e.Speed[at]
+		}
+		return 0
+	}
+	for t, s := range e.Seconds {
+		sum += s * e.Speed[t]
+	}
+	return sum
+}

@@ -1,0 +1,227 @@
+package evict
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/evict/preemption"
+	"slurmprio/slurmplug"
+)
+
+// Vet returns why a closer look rules a victim out before its eviction is recorded; "":
+// it does not.
+func (e *Eviction) Vet(s Sight, set *Settings) preemption.Why {
+	switch {
+	case !e.isRun(&s) || s.State != cluster.Running:
+		return preemption.IsLeaving
+	case !set.Consents(&s.Job):
+		return preemption.NoConsent
+	case !s.CanRequeue:
+		return Vetoed
+	case s.Expedites:
+		return Expedited
+	case s.OnHold:
+		return Held
+	}
+	return ""
+}
+
+// Vet returns why a closer look rules a claim out: the waiting job names nodes itself,
+// or excludes nodes of the claim, or does not wait any more; "": it does not.
+func (c *Claim) Vet(s Sight, excluded string) preemption.Why {
+	refused, err := slurmplug.ExpandHosts(excluded)
+	switch {
+	case s.Gone || s.State != cluster.Pending:
+		return Unhelpful
+	case s.ReqNodes != "", excluded != "" && err != nil:
+		return Constraint
+	case slices.ContainsFunc(c.Nodes(), func(n string) bool { return slices.Contains(refused, n) }):
+		return Constraint
+	}
+	return ""
+}
+
+// SetNodes tells the journal the nodes of a cycle's snapshot.
+func (j *Journal) SetNodes(nodes []cluster.Node) {
+	j.nodes = nodes
+}
+
+// Allows tells whether a waiting job's constraint and preference, which its owner can
+// change at any time, still allow its claim's place. Pinned to nodes that they exclude,
+// the job would get the reason BadConstraints and never start.
+func (j *Journal) Allows(c *Claim, s *Sight) bool {
+	constraint, err := slurmplug.ParseConstraint(s.Features)
+	preferred, unread := slurmplug.ParseConstraint(s.Prefer)
+	return err == nil && unread == nil && !slices.ContainsFunc(c.Nodes(), func(name string) bool {
+		at := slices.IndexFunc(j.nodes, func(n cluster.Node) bool { return n.Name == name })
+		return at >= 0 && !(constraint.Allows(j.nodes[at].Features) && preferred.Allows(j.nodes[at].Features))
+	})
+}
+
+// Vetoes are the jobs that a closer look ruled out lately for something that no poll
+// shows.
+type Vetoes map[cluster.JobID]veto
+
+type veto struct {
+	why preemption.Why
+	at  time.Time
+}
+
+const (
+	// vetoLasts is how long a veto holds: the owner can change what it is about.
+	vetoLasts = 10 * time.Minute
+	// arrayVetoLasts is how long one for an array's limit holds: a task may end soon.
+	arrayVetoLasts = time.Minute
+)
+
+// lasts is how long a veto holds.
+func (v veto) lasts() time.Duration {
+	if v.why == ArrayLimit {
+		return arrayVetoLasts
+	}
+	return vetoLasts
+}
+
+// current returns the vetoes that still hold, and drops the others.
+func (v Vetoes) current(at time.Time) map[cluster.JobID]preemption.Why {
+	hold := map[cluster.JobID]preemption.Why{}
+	for id, x := range v {
+		if at.Sub(x.at).Abs() >= x.lasts() {
+			delete(v, id)
+			continue
+		}
+		hold[id] = x.why
+	}
+	return hold
+}
+
+// add takes over what a closer look has found and the next snapshot would not show.
+func (v Vetoes) add(vetoed map[cluster.JobID]preemption.Why, at time.Time) {
+	for id, why := range vetoed {
+		switch why {
+		case Vetoed, Expedited, Constraint, ArrayLimit:
+			if _, known := v[id]; v != nil && !known {
+				v[id] = veto{why, at}
+			}
+		}
+	}
+}
+
+// forgetSized drops vetoes of waiting jobs that have a size of priod's: that may name a
+// node, which is not what their owners asked for.
+func (v Vetoes) forgetSized(h *cluster.History) {
+	for id, x := range v {
+		_, sized := h.Requests[id][slurmplug.Size]
+		_, array := h.Requests[slurmplug.Plain(id.ID)][slurmplug.Size]
+		if x.why == Constraint && (sized || array) {
+			delete(v, id)
+		}
+	}
+}
+
+// maxChoices is how often a cycle chooses at most.
+const maxChoices = 4
+
+// withChecks lets decide choose, looks closer at the chosen jobs, and lets it choose
+// again without those that the closer look rules out, until none is ruled out. It
+// returns false when that takes too many choices: nobody leaves then, and the next
+// cycle knows the jobs that were ruled out.
+func (e *Feature) withChecks(ctx context.Context, s *cluster.Snapshot, decide func(vetoed map[cluster.JobID]preemption.Why) *Turn) (bool, error) {
+	vetoed := e.Vetoes.current(s.At)
+	for range maxChoices {
+		turn, before := decide(vetoed), len(vetoed)
+		if err := e.check(ctx, s, turn, vetoed); err != nil {
+			return false, err
+		}
+		if len(vetoed) == before {
+			return true, nil
+		}
+		e.Vetoes.add(vetoed, s.At)
+	}
+	*decide(vetoed) = Turn{}
+	return false, nil
+}
+
+// check looks closer at the jobs of a turn, and adds those to vetoed that are ruled
+// out: a poll does not show whether a job can be requeued, nor which nodes a TE job
+// names or excludes.
+func (e *Feature) check(ctx context.Context, s *cluster.Snapshot, t *Turn, vetoed map[cluster.JobID]preemption.Why) error {
+	var targets []Target
+	for i := range t.Claims {
+		targets = append(targets, Target{Job: t.Claims[i].Job, RawID: t.Claims[i].RawID})
+	}
+	for i := range t.Evictions {
+		targets = append(targets, Target{Job: t.Evictions[i].Job, RawID: t.Evictions[i].RawID})
+	}
+	if len(targets) == 0 {
+		return nil
+	}
+	sights, err := e.Slurm.Look(ctx, targets)
+	if err != nil {
+		return fmt.Errorf("look at the jobs to evict: %w", err)
+	}
+	for i := range t.Claims {
+		claim := &t.Claims[i]
+		excluded, err := e.Slurm.Excluded(ctx, Target{Job: claim.Job, RawID: claim.RawID})
+		if err != nil {
+			return fmt.Errorf("look at the jobs that others leave for: %w", err)
+		}
+		sight := sights[claim.Job]
+		why := claim.Vet(sight, excluded)
+		if why == "" && !e.Journal.Allows(claim, &sight) {
+			why = Unhelpful // the request has changed since the poll: the next cycle shows it
+		}
+		if why == Constraint && e.Journal.Pins(claim.Job) {
+			why = Unhelpful // an earlier claim wrote that constraint, and this cycle takes it out
+		}
+		if why != "" {
+			vetoed[claim.Job] = why
+		}
+	}
+	for i := range t.Evictions {
+		x := &t.Evictions[i]
+		if why := x.Vet(sights[x.Job], &e.Settings); why != "" {
+			vetoed[x.Job] = why
+		}
+	}
+	return e.checkArrays(ctx, s, t, vetoed)
+}
+
+// checkArrays rules out tasks of arrays beyond those that may run at a time. It rules
+// out all waiting tasks of the array without a place in this turn, so that the next
+// choice does not take another one of them.
+func (e *Feature) checkArrays(ctx context.Context, s *cluster.Snapshot, t *Turn, vetoed map[cluster.JobID]preemption.Why) error {
+	left, placed := map[uint32]int{}, map[cluster.JobID]bool{}
+	for i := range t.Claims {
+		c := &t.Claims[i]
+		if c.Job.Task == slurmplug.NoTask || vetoed[c.Job] != "" {
+			continue
+		}
+		if _, known := left[c.Job.ID]; !known {
+			most, err := e.Slurm.AtOnce(ctx, Target{Job: c.Job, RawID: c.RawID})
+			if err != nil {
+				return fmt.Errorf("look at the array of a job that others leave for: %w", err)
+			}
+			if left[c.Job.ID] = math.MaxInt; most > 0 {
+				left[c.Job.ID] = most - e.Journal.CountArrayPlaces(c.Job.ID, s)
+			}
+		}
+		if left[c.Job.ID] > 0 {
+			placed[c.Job] = true
+			left[c.Job.ID]--
+			continue
+		}
+		vetoed[c.Job] = ArrayLimit
+		for k := range s.Jobs {
+			j := &s.Jobs[k]
+			if id := j.FirstTask(); j.State == cluster.Pending && id.ID == c.Job.ID && !placed[id] && vetoed[id] == "" {
+				vetoed[id] = ArrayLimit
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,227 @@
+package evict
+
+import (
+	"slices"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/slurmplug"
+)
+
+// advanceClaim takes one claim as far as it goes now.
+func (n *transition) advanceClaim(c Claim) {
+	s, looked := n.Sights[c.Job]
+	if looked && s.User != "" && !cluster.SameUser(s.User, c.User) {
+		s = Sight{Gone: true}
+	}
+	before := c.key()
+	switch {
+	case c.Open():
+		n.advanceOpenClaim(&c, &s, looked)
+	case c.Pin != "" && looked:
+		n.unpin(&c, &s)
+	}
+	n.tendReservation(&c)
+	if c.key() != before {
+		c.Changed = n.At
+		n.claims[c.Number] = c
+	}
+}
+
+// claimKey is all of a claim that can change.
+type claimKey struct {
+	state             ClaimState
+	reason, pin, resv string
+	made, room, ended time.Time
+}
+
+func (c *Claim) key() claimKey {
+	return claimKey{c.State, c.Reason, c.Pin, c.Resv, c.ResvAt, c.Room, c.Ended}
+}
+
+// reservationMargin is how long a reservation outlives the longest grace if it is not
+// deleted.
+const reservationMargin = 2 * time.Minute
+
+// tendReservation keeps other jobs off the claim's nodes as long as only parts of the
+// place are free.
+func (n *transition) tendReservation(c *Claim) {
+	switch {
+	case c.Resv == "":
+	case c.State != Planned:
+		n.commands = append(n.commands, Command{Verb: Free, Job: c.Job, Claim: c.Number, Value: c.Resv})
+	case c.ResvAt.IsZero() && !n.Paused:
+		grace := time.Duration(0)
+		for i := range n.j.Evictions {
+			if e := &n.j.Evictions[i]; e.Claim == c.Number {
+				grace = max(grace, e.Grace)
+			}
+		}
+		n.commands = append(n.commands, Command{
+			Verb: Reserve, Job: c.Job, Claim: c.Number, Value: c.Resv, Nodes: slurmplug.CompactHosts(c.Nodes()), For: grace + reservationMargin, User: c.User,
+		})
+	}
+}
+
+// advanceOpenClaim starts, holds or releases a claim that keeps a place.
+func (n *transition) advanceOpenClaim(c *Claim, s *Sight, looked bool) {
+	if looked && s.NodeList != "" && s.State != cluster.Pending { // a job cancelled before it started has a start time too
+		c.State, c.Reason, c.Ended = Started, "", s.Start
+		return
+	}
+	why, complete := "", false
+	if looked {
+		why = n.whyUnwanted(c, s)
+	}
+	if why == "" {
+		why, complete = n.whetherFree(c)
+	}
+	if why != "" {
+		n.release(c, s, why)
+		return
+	}
+	if n.At.Before(c.Room) {
+		c.Room = n.At // the clock was set back: the place is kept once more as long at most
+	}
+	switch {
+	case c.State == Planned && complete:
+		c.State, c.Room = Holding, n.At
+	case c.State == Holding && n.At.After(c.Room.Add(n.Hold)):
+		n.release(c, s, "the room was there, and the job did not start in time")
+		return
+	}
+	if looked && c.Pin != "" && s.ReqNodes == "" && s.State == cluster.Pending && !n.Paused {
+		n.commands = append(n.commands, Command{Verb: Pin, Job: c.Job, SLUID: s.SLUID, Claim: c.Number, Value: c.Pin})
+	}
+}
+
+// unsatisfied is the reason of a release that recentlyReleased counts more than once.
+const unsatisfied = "no node satisfies it (BadConstraints)"
+
+// whyUnwanted says why the waiting job no longer wants the claim's place; "": it still
+// does.
+func (n *transition) whyUnwanted(c *Claim, s *Sight) string {
+	switch {
+	case s.Gone || s.Final != "":
+		return "the job left the queue"
+	case s.Unsatisfied():
+		return unsatisfied
+	case s.Held():
+		return "the job is held"
+	case n.Waiting != nil && s.State == cluster.Pending && !n.stillWants(c):
+		if c.Purpose == ForRound {
+			return "the job waits for something else now"
+		}
+		return "the job does not count as TE any more"
+	case c.Pin != "" && s.ReqNodes != "" && !sameHosts(s.ReqNodes, c.Pin):
+		c.Pin = "" // the owner has overwritten it
+		return "its owner asks for other nodes"
+	case s.State == cluster.Pending && !n.j.Allows(c, s):
+		return "its owner asks for other nodes"
+	}
+	return ""
+}
+
+// isUnwanted tells whether the waiting job no longer wants the claim's place.
+func (n *transition) isUnwanted(c *Claim) bool {
+	s, looked := n.Sights[c.Job]
+	claim := *c
+	return looked && s.State == cluster.Pending && n.whyUnwanted(&claim, &s) != ""
+}
+
+// whetherFree tells whether all victims have left the claim's place, or why it will not
+// become free.
+func (n *transition) whetherFree(c *Claim) (why string, complete bool) {
+	for _, share := range c.Shares {
+		if n.Unusable[share.Node] {
+			return "node " + share.Node + " cannot be used", false
+		}
+	}
+	complete = true
+	for i := range n.j.Evictions {
+		e := n.current(&n.j.Evictions[i])
+		if e.Claim != c.Number {
+			continue
+		}
+		if e.State == CalledOff && e.How == "" {
+			return "job " + e.Job.String() + " stays: " + e.Reason, false
+		}
+		complete = complete && !e.Leaving()
+	}
+	return "", complete
+}
+
+// stillWants tells whether the waiting job is still of the kind that the claim is for.
+func (n *transition) stillWants(c *Claim) bool {
+	class, ranked := n.Waiting[c.Job]
+	return ranked && (c.Purpose == ForRound || class == cluster.TE)
+}
+
+// isPinned tells whether the waiting job is pinned to its place, if it has to be: until
+// then no victim is told to leave.
+func (n *transition) isPinned(c *Claim) bool {
+	if c.Pin == "" {
+		return true
+	}
+	s, looked := n.Sights[c.Job]
+	return looked && s.ReqNodes != ""
+}
+
+// Asks tells whether the job asks for these nodes, and no others.
+func (s *Sight) Asks(nodes string) bool { return sameHosts(s.ReqNodes, nodes) }
+
+// sameHosts tells whether two host lists name the same nodes: Slurm shows a list in an
+// order of its own.
+func sameHosts(a, b string) bool {
+	x, err := slurmplug.ExpandHosts(a)
+	y, err2 := slurmplug.ExpandHosts(b)
+	if err != nil || err2 != nil {
+		return a == b
+	}
+	slices.Sort(x)
+	slices.Sort(y)
+	return slices.Equal(x, y)
+}
+
+// release gives up a claim's place.
+func (n *transition) release(c *Claim, s *Sight, why string) {
+	c.State, c.Reason, c.Ended = Released, why, n.At
+	if c.Pin != "" {
+		n.unpin(c, s)
+	}
+}
+
+// unpin takes the nodes out of the job's request again. Slurm changes them only before
+// a run, so a job that runs keeps them until it is requeued or Slurm forgets it: one
+// that has ended can come back, as a victim does that exits by itself.
+func (n *transition) unpin(c *Claim, s *Sight) {
+	switch {
+	case s.Gone:
+		c.Pin = ""
+	case s.State != cluster.Pending:
+	case !sameHosts(s.ReqNodes, c.Pin):
+		c.Pin = ""
+	default:
+		n.commands = append(n.commands, Command{Verb: Unpin, Job: c.Job, SLUID: s.SLUID, Claim: c.Number})
+	}
+}
+
+// applyResult takes over the result of a command, and tells whether the row changed.
+func (c *Claim) applyResult(r *Result, at time.Time) bool {
+	switch {
+	case r.Verb == Unpin && r.Status == slurmplug.Applied:
+		c.Pin = ""
+	case r.Verb == Reserve && r.Status == slurmplug.Applied:
+		c.ResvAt = at
+	case r.Verb == Reserve && r.Status == slurmplug.Refused:
+		c.Resv, c.Reason = "", "the place is held by priority alone: "+r.Message
+	case r.Verb == Free && (r.Status == slurmplug.Applied || r.Status == slurmplug.Refused || r.Status == slurmplug.Raced):
+		c.Resv = "" // it is deleted, or was not there
+	case r.Verb == Pin && r.Status == slurmplug.Refused:
+		c.Pin, c.Reason = "", "the place is held by priority alone: "+r.Message
+	default:
+		return false
+	}
+	c.Changed = at
+	return true
+}

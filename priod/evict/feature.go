@@ -1,0 +1,114 @@
+package evict
+
+import (
+	"context"
+	"slices"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/evict/preemption"
+	"slurmprio/priod/plan"
+)
+
+// Feature makes room for TE jobs, and at the end of a round for jobs that are owed
+// their GPUs. It takes part in a cycle three times, see Parts. The zero value makes
+// none.
+type Feature struct {
+	Settings Settings
+	Slurm    Slurm
+	Journal  *Journal // what the Recorder has saved; nil: nobody is ever evicted
+	Recorder interface {
+		// SaveEvictions returns once the rows are safe; on error no command is sent.
+		SaveEvictions(context.Context, *Turn) error
+	}
+	OnChange func(Event) // is called with each row that changed; may be nil
+	Vetoes   Vetoes      // kept from one cycle to the next; nil: every cycle looks closer at all
+	Rounds   *Rounds     // nil: no round ever ends
+
+	// What the cycle decided.
+	Choice *Choice // who leaves for whom; nil when that was not asked
+	Round  *Round  // who yields to whom; nil when no round ended
+	failed bool    // an error occurred: no eviction is begun in this cycle
+}
+
+// Parts returns what evictions do in a cycle: before the order is made, after it, and
+// after jobs were given GPU types.
+func (e *Feature) Parts() (earlier, trials, rounds plan.Feature) {
+	return earlierPlaces{e, plan.PlanOnly{}}, forTrials{e}, forRounds{e}
+}
+
+// earlierPlaces marks the jobs for which earlier cycles made room: they stand before
+// others.
+type earlierPlaces struct {
+	*Feature
+	plan.PlanOnly
+}
+
+func (e earlierPlaces) Plan(ctx context.Context, c *plan.Cycle) error {
+	e.Choice, e.Round, e.failed = nil, nil, false
+	if e.Journal == nil {
+		return nil
+	}
+	e.Journal.SetNodes(c.Snapshot.Nodes)
+	err := error(nil)
+	if !c.DryRun {
+		err = e.unpinUnsatisfied(ctx, c.Snapshot, c.Paused != "")
+		e.failed = err != nil
+	}
+	e.Journal.MarkHistory(c.History)
+	c.Pinned = e.Journal.Pins
+	return err
+}
+
+// forTrials chooses who leaves for TE jobs.
+type forTrials struct{ *Feature }
+
+func (e forTrials) Plan(ctx context.Context, c *plan.Cycle) error {
+	waits := func(d plan.Decision) bool { return d.Ranked && d.Class == cluster.TE }
+	if e.Journal == nil || e.failed || !e.Settings.Enabled || c.Paused != "" || !slices.ContainsFunc(c.Plan.Decisions, waits) {
+		return nil
+	}
+	choice, err := e.chooseVictims(ctx, c.Snapshot, c.Plan)
+	if err != nil {
+		e.failed = true
+		return err
+	}
+	e.begin(&choice.Turn, c)
+	choice.Annotate(c.Plan)
+	e.Choice = choice
+	return nil
+}
+
+// Heard does nothing: evictions are commands, and no writes of the plan.
+func (forTrials) Heard(*plan.Cycle) {}
+
+func (e forTrials) Act(ctx context.Context, _ *plan.Cycle) error {
+	if e.Choice == nil || e.failed {
+		return nil
+	}
+	err := e.save(ctx, &e.Choice.Turn, "none was begun")
+	e.failed = err != nil
+	return err
+}
+
+// begin numbers the rows of new claims, and has the order made again with their jobs
+// first.
+func (e *Feature) begin(t *Turn, c *plan.Cycle) {
+	if t.Empty() {
+		return
+	}
+	e.Journal.Number(t)
+	for i := range t.Claims {
+		c.History.Claiming[t.Claims[i].Job] = true
+	}
+	c.Reorder()
+}
+
+// chooseVictims decides who leaves for TE jobs.
+func (e *Feature) chooseVictims(ctx context.Context, s *cluster.Snapshot, p *plan.Plan) (*Choice, error) {
+	var choice *Choice
+	_, err := e.withChecks(ctx, s, func(vetoed map[cluster.JobID]preemption.Why) *Turn {
+		choice = Choose(s, p, e.Journal, &e.Settings, vetoed)
+		return &choice.Turn
+	})
+	return choice, err
+}

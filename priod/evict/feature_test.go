@@ -1,0 +1,428 @@
+package evict
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/evict/preemption"
+	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/jobtag"
+)
+
+var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// slurm shows jobs that do not change, but for those in odd, and notes what it is
+// told, and in which order with what is saved.
+type fakeSlurm struct {
+	jobs     map[cluster.JobID]Sight
+	odd      map[cluster.JobID]bool // cannot be believed
+	excluded string
+	atOnce   int
+	log      []string
+	looked   int // jobs, by Look
+	saveErr  error
+}
+
+func (f *fakeSlurm) Look(_ context.Context, targets []Target) (map[cluster.JobID]Sight, error) {
+	sights := map[cluster.JobID]Sight{}
+	var err error
+	f.looked += len(targets)
+	for _, t := range targets {
+		if f.odd[t.Job] {
+			err = errors.New("odd")
+			continue
+		}
+		sights[t.Job] = f.jobs[t.Job]
+	}
+	return sights, err
+}
+
+func (f *fakeSlurm) Excluded(context.Context, Target) (string, error) { return f.excluded, nil }
+
+func (f *fakeSlurm) AtOnce(context.Context, Target) (int, error) { return f.atOnce, nil }
+
+func (f *fakeSlurm) Do(_ context.Context, commands []Command) []Result {
+	var results []Result
+	for _, c := range commands {
+		f.log = append(f.log, string(c.Verb)+" "+c.Job.String())
+		if s := f.jobs[c.Job]; c.Verb == Pin {
+			s.ReqNodes = c.Value
+			f.jobs[c.Job] = s
+		}
+		results = append(results, Result{Command: c, Status: slurmplug.Applied})
+	}
+	return results
+}
+
+func (f *fakeSlurm) SaveEvictions(_ context.Context, t *Turn) error {
+	for _, e := range t.Evictions {
+		f.log = append(f.log, "save "+e.Job.String()+" "+string(e.State))
+	}
+	return f.saveErr
+}
+
+// scene is a node with two victims, of whom the first is cheaper, and a TE job.
+func newCluster() (*fakeSlurm, *Feature, *cluster.Snapshot, *plan.Plan) {
+	s := &cluster.Snapshot{At: start.Add(time.Hour), Nodes: []cluster.Node{{
+		Name: "n1", Usable: true, GPUType: "a100", GPUs: 4, GPUsUsed: 4, CPUs: 4, CPUsUsed: 4, MemMB: 400, MemUsedMB: 400, Partitions: []string{"gpu"},
+	}}}
+	f := &fakeSlurm{jobs: map[cluster.JobID]Sight{}, odd: map[cluster.JobID]bool{}}
+	for i := range uint32(2) {
+		j := cluster.Job{
+			ID: slurmplug.Plain(i + 1), RawID: i + 1, TaskCount: 1, User: "alice", Partition: "gpu", State: cluster.Running, Nodes: 1, GPUs: 2, CPUs: 2,
+			MemMB: 200, NodeList: "n1", Start: start, TimeLimit: 10 * time.Hour, Tag: jobtag.Tag{Type: "be", Signal: "USR1", Grace: time.Duration(i+1) * time.Minute},
+		}
+		s.Jobs = append(s.Jobs, j)
+		f.jobs[j.ID] = Sight{Job: j, CanRequeue: true}
+	}
+	te := cluster.Job{
+		ID: slurmplug.Plain(9), RawID: 9, TaskCount: 1, User: "bob", Partition: "gpu", State: cluster.Pending, Reason: "Resources", Priority: 5, Nodes: 1,
+		GPUs: 2, CPUs: 2, MemMB: 200, Tag: jobtag.Tag{Type: "te"},
+	}
+	s.Jobs = append(s.Jobs, te)
+	f.jobs[te.ID] = Sight{Job: te, CanRequeue: true}
+	p := &plan.Plan{Decisions: []plan.Decision{{Job: te.ID, Class: cluster.TE, Ranked: true, Value: 5}}}
+	e := &Feature{Slurm: f, Recorder: f, Journal: NewJournal(), Vetoes: Vetoes{}, Settings: Settings{
+		Enabled: true, Policy: preemption.Settings{Policy: preemption.LeastLoss}, MaxGrace: time.Hour, Hold: time.Minute,
+	}}
+	return f, e, s, p
+}
+
+func (f *fakeSlurm) change(id uint32, by func(*Sight)) {
+	s := f.jobs[slurmplug.Plain(id)]
+	by(&s)
+	f.jobs[slurmplug.Plain(id)] = s
+}
+
+// A closer look rules out victims that a poll takes for good ones, one after the
+// other, and TE jobs that name their nodes.
+func TestVetoes(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(*fakeSlurm)
+		victims string
+	}{
+		"none":                 {func(*fakeSlurm) {}, "1"},
+		"the first stays":      {func(f *fakeSlurm) { f.change(1, func(s *Sight) { s.CanRequeue = false }) }, "2"},
+		"the first began anew": {func(f *fakeSlurm) { f.change(1, func(s *Sight) { s.Restarts++ }) }, "2"},
+		"the first is TE now":  {func(f *fakeSlurm) { f.change(1, func(s *Sight) { s.Tag.Type = "te" }) }, "2"},
+		"both stay": {func(f *fakeSlurm) {
+			f.change(1, func(s *Sight) { s.CanRequeue = false })
+			f.change(2, func(s *Sight) { s.CanRequeue = false })
+		}, ""},
+		"the TE job names a node": {func(f *fakeSlurm) { f.change(9, func(s *Sight) { s.ReqNodes = "n1" }) }, ""},
+		"it refuses the node":     {func(f *fakeSlurm) { f.excluded = "n[1-3]" }, ""},
+		"it refuses another":      {func(f *fakeSlurm) { f.excluded = "n[2-3]" }, "1"},
+		"its constraint changed":  {func(f *fakeSlurm) { f.change(9, func(s *Sight) { s.Features = "h100" }) }, ""},
+		"it is gone":              {func(f *fakeSlurm) { f.change(9, func(s *Sight) { s.Gone = true }) }, ""},
+	} {
+		f, e, s, p := newCluster()
+		e.Journal.SetNodes(s.Nodes)
+		c.change(f)
+		choice, err := e.chooseVictims(t.Context(), s, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, x := range choice.Turn.Evictions {
+			got += x.Job.String()
+		}
+		if got != c.victims {
+			t.Errorf("%s: %q leave, want %q", name, got, c.victims)
+		}
+	}
+}
+
+// Of an array no more tasks get a place than may run at a time; those that run and those
+// with a claim count. Who comes behind is not kept from its own.
+func TestArrayLimit(t *testing.T) {
+	for name, c := range map[string]struct {
+		atOnce, running, claims int
+		want                    string // who gets a place
+	}{
+		"none":                 {0, 2, 0, "9_1 9_2"},
+		"two":                  {2, 0, 0, "9_1 9_2"},
+		"one":                  {1, 0, 0, "9_1 10"},
+		"one runs":             {1, 1, 0, "10"},
+		"one of two runs":      {2, 1, 0, "9_1 10"},
+		"one of two has one":   {2, 0, 1, "9_1"},
+		"one runs, one has it": {2, 1, 1, "10"},
+	} {
+		f, e, s, p := newCluster()
+		f.atOnce = c.atOnce
+		te := s.Jobs[2]
+		s.Jobs, p.Decisions = s.Jobs[:2], nil
+		add := func(id cluster.JobID, raw uint32, state cluster.State, value int64) {
+			j := te
+			j.ID, j.RawID, j.State = id, raw, state
+			if state == cluster.Running {
+				j.NodeList, j.GPUs = "n2", 0
+			}
+			s.Jobs, f.jobs[id] = append(s.Jobs, j), Sight{Job: j, CanRequeue: true}
+			if state != cluster.Pending {
+				return
+			}
+			p.Decisions = append(p.Decisions, plan.Decision{Job: id, Class: cluster.TE, Ranked: true, Value: value})
+		}
+		for k := range 4 {
+			add(cluster.JobID{ID: 9, Task: int32(k + 1)}, uint32(20+k), cluster.Pending, int64(10-k))
+		}
+		for k := range c.running {
+			add(cluster.JobID{ID: 9, Task: int32(k + 5)}, uint32(30+k), cluster.Running, 1)
+		}
+		add(slurmplug.Plain(10), 10, cluster.Pending, 1)
+		for k := range c.claims {
+			id := cluster.JobID{ID: 9, Task: int32(k + 7)}
+			e.Journal.Claims = append(e.Journal.Claims, Claim{Number: int64(k + 1), Job: id, State: Planned, Shares: []ClaimShare{{Node: "n1", GPUs: 2, CPUs: 2, MemMB: 200}}})
+			e.Journal.Evictions = append(e.Journal.Evictions, Eviction{Number: int64(k + 1), Claim: int64(k + 1), Job: slurmplug.Plain(2), State: Signalled})
+		}
+		choice, err := e.chooseVictims(t.Context(), s, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, x := range choice.Turn.Claims {
+			got = append(got, x.Job.String())
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%s: %q get a place, want %q", name, got, c.want)
+		}
+		limited := len(got) > 0 && got[len(got)-1] == "10"
+		for _, x := range choice.Trials {
+			if x.Job.ID == 9 && (x.Why == ArrayLimit) != (limited && !slices.Contains(got, x.Job.String())) {
+				t.Errorf("%s: %s %s", name, x.Job, x.Why)
+			}
+		}
+	}
+}
+
+// A job that Slurm put into BadConstraints with the nodes that priod wrote is freed
+// before anything else of a cycle, also by a priod that was started since.
+func TestFreedFirst(t *testing.T) {
+	for reason, want := range map[string]int{"BadConstraints": 1, "Resources": 0} {
+		f, e, s, _ := newCluster()
+		f.change(9, func(x *Sight) { x.Reason, x.ReqNodes = reason, "n1" })
+		s.Jobs[2].Reason = reason
+		e.Journal.Claims = []Claim{{Number: 1, Job: slurmplug.Plain(9), RawID: 9, User: "bob", State: Planned, Pin: "n1"}}
+		if err := e.unpinUnsatisfied(t.Context(), s, false); err != nil {
+			t.Fatal(err)
+		}
+		if len(f.log) != want || want == 1 && (f.log[0] != "unpin 9" || e.Journal.Claims[0].State != Released) {
+			t.Errorf("%s: %q, %+v", reason, f.log, e.Journal.Claims)
+		}
+	}
+}
+
+// However many jobs a closer look rules out, it does not keep room from others for
+// long: a cycle remembers what the one before it learned.
+func TestManyVetoes(t *testing.T) {
+	grow := func(s *cluster.Snapshot, f *fakeSlurm, like cluster.JobID, ids ...uint32) {
+		for _, id := range ids {
+			sight := f.jobs[like]
+			sight.ID, sight.RawID = slurmplug.Plain(id), id
+			s.Jobs, f.jobs[sight.ID] = append(s.Jobs, sight.Job), sight
+		}
+	}
+	for name, c := range map[string]func(*fakeSlurm, *cluster.Snapshot, *plan.Plan){
+		"victims that cannot be requeued": func(f *fakeSlurm, s *cluster.Snapshot, _ *plan.Plan) {
+			s.Nodes[0].GPUs, s.Nodes[0].GPUsUsed, s.Nodes[0].CPUs, s.Nodes[0].CPUsUsed, s.Nodes[0].MemMB, s.Nodes[0].MemUsedMB = 20, 20, 20, 20, 2000, 2000
+			f.change(1, norequeue)
+			grow(s, f, slurmplug.Plain(1), 11, 12, 13, 14, 15, 16, 17, 18) // all cheaper than job 2
+		},
+		"TE jobs that name a node": func(f *fakeSlurm, s *cluster.Snapshot, p *plan.Plan) {
+			for id := range uint32(9) {
+				id += 20
+				grow(s, f, slurmplug.Plain(9), id)
+				f.change(id, func(s *Sight) { s.ReqNodes = "n1" })
+				p.Decisions = append(p.Decisions, plan.Decision{Job: slurmplug.Plain(id), Class: cluster.TE, Ranked: true, Value: int64(id)})
+			}
+		},
+	} {
+		f, e, s, p := newCluster()
+		c(f, s, p)
+		e.Settings.Policy.Limits.PerCycle = 1
+		cycles, victims := 0, 0
+		for ; victims == 0 && cycles < 5; cycles++ {
+			choice, err := e.chooseVictims(t.Context(), s, p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			victims = len(choice.Turn.Evictions)
+			s.At = s.At.Add(15 * time.Second)
+		}
+		if victims != 1 {
+			t.Errorf("%s: nobody leaves in %d cycles", name, cycles)
+		}
+	}
+}
+
+// What a closer look found is believed for a while, and then asked again.
+func TestVetoesPass(t *testing.T) {
+	f, e, s, p := newCluster()
+	f.change(1, norequeue)
+	leaves := func() string {
+		choice, err := e.chooseVictims(t.Context(), s, p)
+		if err != nil || len(choice.Turn.Evictions) != 1 {
+			t.Fatalf("%+v, %v", choice, err)
+		}
+		return choice.Turn.Evictions[0].Job.String()
+	}
+	before := leaves()
+	f.change(1, func(s *Sight) { s.CanRequeue = true })
+	soon := leaves()
+	s.At = s.At.Add(time.Hour)
+	if later := leaves(); before != "2" || soon != "2" || later != "1" {
+		t.Errorf("%s, %s, %s", before, soon, later)
+	}
+}
+
+// A job that comes back with the place of an earlier claim in its request is not taken
+// for one that names its nodes: that is taken out in the same cycle.
+func TestVetoesForgetPins(t *testing.T) {
+	f, e, s, p := newCluster()
+	e.Journal.Claims = []Claim{{Number: 1, Job: slurmplug.Plain(9), RawID: 9, User: "bob", State: Started, Pin: "n1", Ended: start}}
+	f.change(9, func(s *Sight) { s.ReqNodes = "n1" })
+	leaves := func() int {
+		choice, err := e.chooseVictims(t.Context(), s, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(choice.Turn.Evictions)
+	}
+	before := leaves()
+	if err := e.Tend(t.Context(), s, p, false); err != nil || len(f.log) == 0 || f.log[0] != "unpin 9" {
+		t.Fatalf("%v, %q", err, f.log)
+	}
+	f.change(9, func(s *Sight) { s.ReqNodes = "" })
+	s.At = s.At.Add(15 * time.Second)
+	if after := leaves(); before != 0 || after != 1 {
+		t.Errorf("%d leave while the place is in its request, %d then", before, after)
+	}
+}
+
+// begun is a scene with its claim recorded.
+func begun(t *testing.T) (*fakeSlurm, *Feature, *cluster.Snapshot, *plan.Plan) {
+	t.Helper()
+	f, e, s, p := newCluster()
+	choice, err := e.chooseVictims(t.Context(), s, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Journal.Number(&choice.Turn)
+	if err := e.save(t.Context(), &choice.Turn, "none was begun"); err != nil {
+		t.Fatal(err)
+	}
+	return f, e, s, p
+}
+
+// The row comes before the command, the place before the signal.
+func TestRowBeforeCommand(t *testing.T) {
+	f, e, s, p := begun(t)
+	if err := e.Tend(t.Context(), s, p, false); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"save 1 recorded", "pin 9", "save 1 recorded", "signal 1", "save 1 signalled"}
+	if len(f.log) != len(want) {
+		t.Fatalf("%q", f.log)
+	}
+	for i := range want {
+		if f.log[i] != want[i] {
+			t.Fatalf("%q, want %q", f.log, want)
+		}
+	}
+}
+
+// A grace is measured by the monotonic clock, which nobody sets.
+func TestGraceIsMonotonic(t *testing.T) {
+	_, e, s, p := begun(t)
+	if err := e.Tend(t.Context(), s, p, false); err != nil {
+		t.Fatal(err)
+	}
+	if at := e.Journal.Evictions[0].SignalledAt; at == at.Round(0) {
+		t.Errorf("%s has no monotonic reading", at)
+	}
+}
+
+// A node that is silent for a moment, as after a start of slurmctld, costs no claim.
+func TestSilentNode(t *testing.T) {
+	for _, silent := range []bool{true, false} {
+		_, e, s, p := begun(t)
+		s.Nodes[0].Usable, s.Nodes[0].Silent = false, silent
+		if err := e.Tend(t.Context(), s, p, false); err != nil {
+			t.Fatal(err)
+		}
+		if open := e.Journal.Claims[0].Open(); open != silent {
+			t.Errorf("silent %v: %+v", silent, e.Journal.Claims[0])
+		}
+	}
+}
+
+// What cannot be saved is not sent.
+func TestNothingWithoutARow(t *testing.T) {
+	f, e, s, p := begun(t)
+	f.change(9, func(s *Sight) { s.ReqNodes = "n1" })
+	f.saveErr, f.log = errors.New("disk full"), nil
+	if err := e.Tend(t.Context(), s, p, false); !errors.Is(err, f.saveErr) {
+		t.Errorf("%v", err)
+	}
+	for _, line := range f.log {
+		if line == "signal 1" {
+			t.Errorf("%q", f.log)
+		}
+	}
+}
+
+// A record that cannot be believed holds up no other.
+func TestOddRecord(t *testing.T) {
+	f, e, s, p := begun(t)
+	f.odd[slurmplug.Plain(9)] = true
+	e.Journal.Claims[0].Pin = ""
+	if err := e.Tend(t.Context(), s, p, false); err == nil {
+		t.Error("nobody is told of the odd record")
+	}
+	if e.Journal.Evictions[0].State != Signalled {
+		t.Errorf("%+v", e.Journal.Evictions[0])
+	}
+}
+
+// Of the jobs that started where they were pinned and have left the queue, a cycle
+// looks at a few: Slurm may remember them for days.
+func TestPinsOfEndedJobs(t *testing.T) {
+	f, e, s, p := newCluster()
+	const ended, back = 200, 100 // jobs from 100 on; one is requeued
+	for id := range uint32(ended) {
+		id += 100
+		job := cluster.Job{ID: slurmplug.Plain(id), RawID: id, User: "bob", State: cluster.Other, NodeList: "n1"}
+		f.jobs[job.ID] = Sight{Job: job, Final: "FAILED", ReqNodes: "n1"}
+		e.Journal.Claims = append(e.Journal.Claims, Claim{Number: int64(id), Job: job.ID, RawID: id, User: "bob", State: Started, Pin: "n1", Ended: start})
+	}
+	f.change(back, func(x *Sight) { x.State, x.Final, x.NodeList = cluster.Pending, "", "" })
+	s.Jobs = append(s.Jobs, f.jobs[slurmplug.Plain(back)].Job)
+	tend := func() {
+		f.looked = 0
+		if err := e.Tend(t.Context(), s, p, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if tend(); len(f.log) == 0 || f.log[0] != "unpin 100" || f.looked > ended/2 {
+		t.Errorf("%d looks: %q", f.looked, f.log)
+	}
+	f.jobs = map[cluster.JobID]Sight{}
+	for id := range uint32(ended) {
+		f.jobs[slurmplug.Plain(id+100)] = Sight{Gone: true}
+	}
+	s.Jobs = s.Jobs[:len(s.Jobs)-1]
+	for range 100 {
+		tend()
+	}
+	for _, c := range e.Journal.Claims {
+		if c.Pin != "" {
+			t.Fatalf("kept although Slurm forgot the job: %+v", c)
+		}
+	}
+}

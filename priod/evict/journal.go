@@ -1,0 +1,203 @@
+package evict
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"time"
+
+	"slurmprio/priod/cluster"
+)
+
+// Memory is how long ended rows stay in the journal: limits, the experience with users'
+// jobs and the wait before a second claim need them.
+const Memory = 7 * 24 * time.Hour
+
+// Journal is what is known of claims and evictions, by number.
+type Journal struct {
+	Claims                  []Claim
+	Evictions               []Eviction
+	Times                   map[cluster.JobID]int // evictions of each job in its life
+	LastClaim, LastEviction int64                 // the last numbers given
+
+	nodes []cluster.Node // see SetNodes
+}
+
+// NewJournal returns an empty one.
+func NewJournal() *Journal { return &Journal{Times: map[cluster.JobID]int{}} }
+
+// Blank tells whether the journal holds no rows.
+func (j *Journal) Blank() bool { return len(j.Claims)+len(j.Evictions) == 0 }
+
+// Claim returns the claim of a number; nil when the journal no longer holds it.
+func (j *Journal) Claim(number int64) *Claim {
+	at, ok := slices.BinarySearchFunc(j.Claims, number, func(c Claim, n int64) int { return int(c.Number - n) })
+	if !ok {
+		return nil
+	}
+	return &j.Claims[at]
+}
+
+// Eviction returns the eviction of a number; nil when the journal no longer holds it.
+func (j *Journal) Eviction(number int64) *Eviction {
+	at, ok := slices.BinarySearchFunc(j.Evictions, number, func(e Eviction, n int64) int { return int(e.Number - n) })
+	if !ok {
+		return nil
+	}
+	return &j.Evictions[at]
+}
+
+var reservation = regexp.MustCompile(`^priod_[0-9]+_[0-9]+$`)
+
+// IsReservation tells whether a reservation has a name that Number gives.
+func IsReservation(name string) bool { return reservation.MatchString(name) }
+
+// Number gives new claims and evictions their numbers. Before, an eviction's Claim is
+// the index of its claim.
+func (j *Journal) Number(t *Turn) {
+	for i := range t.Claims {
+		c := &t.Claims[i]
+		c.Number = j.LastClaim + int64(i) + 1
+		if c.Resv != "" {
+			c.Resv = fmt.Sprintf("priod_%d_%d", c.Number, c.At.Unix())
+		}
+	}
+	for i := range t.Evictions {
+		e := &t.Evictions[i]
+		e.Number, e.Claim = j.LastEviction+int64(i)+1, t.Claims[e.Claim].Number
+	}
+}
+
+// Update takes over rows that have been saved.
+func (j *Journal) Update(t *Turn) {
+	for _, c := range t.Claims {
+		if old := j.Claim(c.Number); old != nil {
+			*old = c
+			continue
+		}
+		j.Claims = append(j.Claims, c)
+		j.LastClaim = max(j.LastClaim, c.Number)
+	}
+	for _, e := range t.Evictions {
+		old := j.Eviction(e.Number)
+		counted := old != nil && !old.SignalledAt.IsZero()
+		switch counts := !e.SignalledAt.IsZero(); {
+		case counts && !counted:
+			j.Times[e.Job]++
+		case counted && !counts:
+			j.Times[e.Job]--
+		}
+		if old != nil {
+			*old = e
+			continue
+		}
+		j.Evictions = append(j.Evictions, e)
+		j.LastEviction = max(j.LastEviction, e.Number)
+	}
+}
+
+// Forget drops rows that ended longer ago than Memory, and the counts of evictions of
+// jobs without rows that are not in the queue: one that failed may come back. A claim
+// stays as long as one of its evictions is open.
+func (j *Journal) Forget(now time.Time, present func(cluster.JobID) bool) {
+	before := now.Add(-Memory)
+	j.Evictions = slices.DeleteFunc(j.Evictions, func(e Eviction) bool { return !e.Open() && e.Ended.Before(before) })
+	known, made := map[cluster.JobID]bool{}, map[int64]bool{}
+	for i := range j.Evictions {
+		e := &j.Evictions[i]
+		known[e.Job] = true
+		made[e.Claim] = made[e.Claim] || e.Open()
+	}
+	j.Claims = slices.DeleteFunc(j.Claims, func(c Claim) bool {
+		return !c.Open() && c.Pin == "" && c.Resv == "" && !made[c.Number] && c.Ended.Before(before)
+	})
+	for id := range j.Times {
+		if !known[id] && !present(id) {
+			delete(j.Times, id)
+		}
+	}
+}
+
+// Urgent returns the jobs of rows that change soon, each once: those to look at between
+// two cycles.
+func (j *Journal) Urgent() (jobs []Target) {
+	for i := range j.Claims {
+		if c := &j.Claims[i]; c.Open() || c.Resv != "" {
+			jobs = append(jobs, Target{c.Job, c.RawID})
+		}
+	}
+	for i := range j.Evictions {
+		if e := &j.Evictions[i]; e.Open() && e.State != Restored {
+			jobs = append(jobs, Target{e.Job, e.RawID})
+		}
+	}
+	return unique(jobs)
+}
+
+// Idle returns the jobs of the other rows that are not done: victims that wait in the
+// queue, and jobs that are pinned to a place that no claim keeps any more.
+func (j *Journal) Idle() (waiting, pinned []Target) {
+	for i := range j.Claims {
+		if c := &j.Claims[i]; !c.Open() && c.Pin != "" {
+			pinned = append(pinned, Target{c.Job, c.RawID})
+		}
+	}
+	for i := range j.Evictions {
+		if e := &j.Evictions[i]; e.State == Restored {
+			waiting = append(waiting, Target{e.Job, e.RawID})
+		}
+	}
+	return unique(waiting), unique(pinned)
+}
+
+// Pins tells whether a job may still be pinned to the place of one of its claims.
+func (j *Journal) Pins(id cluster.JobID) bool {
+	return j != nil && slices.ContainsFunc(j.Claims, func(c Claim) bool { return c.Job == id && c.Pin != "" })
+}
+
+// CountArrayPlaces counts the tasks of an array that run or have a claim.
+func (j *Journal) CountArrayPlaces(array uint32, s *cluster.Snapshot) (n int) {
+	running := map[cluster.JobID]bool{}
+	for i := range s.Jobs {
+		if x := &s.Jobs[i]; x.ID.ID == array && (x.State == cluster.Running || x.State == cluster.Suspended) {
+			running[x.ID] = true
+		}
+	}
+	n = len(running)
+	for i := range j.Claims {
+		if c := &j.Claims[i]; c.Open() && c.Job.ID == array && !running[c.Job] {
+			n++
+		}
+	}
+	return n
+}
+
+func unique(jobs []Target) []Target {
+	slices.SortFunc(jobs, func(a, b Target) int { return a.Job.Compare(b.Job) })
+	return slices.CompactFunc(jobs, func(a, b Target) bool { return a.Job == b.Job })
+}
+
+// MarkHistory tells History which jobs go first among TE and among BE jobs, and which
+// nodes are reserved meanwhile.
+func (j *Journal) MarkHistory(h *cluster.History) {
+	h.Claiming, h.Returning, h.Reserved = map[cluster.JobID]bool{}, map[cluster.JobID]bool{}, map[string]bool{}
+	for i := range j.Claims {
+		c := &j.Claims[i]
+		if c.Open() {
+			h.Claiming[c.Job] = true
+		}
+		if c.Resv != "" { // it may outlive the claim until it is deleted
+			for _, node := range c.Nodes() {
+				h.Reserved[node] = true
+			}
+		}
+	}
+	for i := range j.Evictions {
+		switch e := &j.Evictions[i]; e.State {
+		case Left, Requeued, Restored:
+			if c := j.Claim(e.Claim); c == nil || c.Purpose != ForRound { // a job that yielded at the end of a round had more than its due, and does not go first
+				h.Returning[e.Job] = true
+			}
+		}
+	}
+}

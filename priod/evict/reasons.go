@@ -1,0 +1,109 @@
+package evict
+
+import (
+	"cmp"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/evict/preemption"
+	"slurmprio/priod/evict/yield"
+	"slurmprio/priod/plan"
+)
+
+// reasonTexts say what became of a TE job, or why a candidate stays.
+var reasonTexts = map[preemption.Why]string{
+	preemption.Evicts:     "others leave for it",
+	preemption.Claimed:    "room is being made or held for it",
+	preemption.Fits:       "it fits in what is free or being freed",
+	preemption.Anyway:     "it starts soon enough without an eviction",
+	preemption.Impossible: "no jobs that may be evicted make room for it",
+	preemption.Gang:       "only least-loss makes room over several nodes",
+	preemption.AtOnce:     "as many jobs are leaving as preemption.max_at_once allows",
+	preemption.PerCycle:   "preemption.max_per_cycle is reached",
+	preemption.PerHour:    "preemption.max_per_hour is reached",
+	preemption.PerDay:     "preemption.gpu_hours_per_day is reached",
+	preemption.PerOwner:   "its user has had preemption.user_gpu_minutes_per_day of work evicted",
+	Unhelpful:             "it waits for something that no eviction gives",
+	Constraint:            "it names nodes or features, and room is made only where the choice is open",
+	TooSoon:               "room was made for it a short time ago, and it did not start",
+	NoGPUs:                "it asks for no GPUs",
+	TookOver:              "this priod took over a short time ago, and jobs that another one told to leave may be in their grace",
+	ArrayLimit:            "as many tasks of its array run, or have a place, as the array lets run at a time (--array=...%N)",
+	LaterTurn:             "1,000 TE jobs without a place stand before it",
+
+	preemption.Victim:    "leaves",
+	preemption.NoConsent: "its owner did not agree to evictions (no type=be)",
+	preemption.IsLeaving: "is leaving already",
+	preemption.Capped:    "was evicted as often as preemption.max_evictions allows",
+	preemption.Young:     "started less than preemption.min_run ago",
+	preemption.WrongType: "runs on nodes that the TE job cannot use",
+	preemption.Late:      "the TE job starts anyway before it would have left",
+	preemption.NoRoom:    "its node would not have room even if all left who may",
+	preemption.Dearer:    "others cost less",
+	LongGrace:            "asks for more than preemption.max_grace",
+	Held:                 "is held while it runs: put back into the queue it would not start again",
+	Scattered:            "what it takes of each of its nodes is not known",
+	Vetoed:               "cannot be requeued (--no-requeue, or no batch job)",
+	Expedited:            "asked for an expedited requeue (--requeue=expedite): Slurm would hold it, or start it again before all others",
+}
+
+// roundReasonTexts say what the end of a round brings a waiting job, or why a running
+// one stays, where reasonTexts would speak of a TE job.
+var roundReasonTexts = map[preemption.Why]string{
+	preemption.Why(yield.Gets):     "others yield to it",
+	preemption.Why(yield.Soon):     "it starts by itself within the next one",
+	preemption.Why(yield.NotOwed):  "no job on its GPU type has had so much more of its due",
+	preemption.Why(yield.NoGain):   "what it would gain does not pay for a checkpoint, a restart and a requeue",
+	preemption.Why(yield.NoneLeft): "the jobs on its GPU type that may yield are too few or too small",
+	preemption.Why(yield.Limit):    "rounds.at_once is reached",
+	preemption.Why(yield.Behind):   "TE jobs wait, and the place would go to them first",
+
+	preemption.Why(yield.Yields): "yields its GPUs",
+	preemption.Why(yield.Stays):  "nobody is owed enough",
+	preemption.Why(yield.Young):  "is within its first round, or started less than preemption.min_run ago",
+	preemption.Why(yield.Ending): "ends before it would pay to leave",
+	Uncounted:                    "the allocation does not count it",
+}
+
+// RoundReasonText returns a reason at the end of a round in words.
+func RoundReasonText(why preemption.Why) string {
+	return cmp.Or(roundReasonTexts[why], ReasonText(why))
+}
+
+// ReasonText returns a reason in words.
+func ReasonText(why preemption.Why) string { return cmp.Or(reasonTexts[why], string(why)) }
+
+// Annotate adds to the plan's decisions, for explain, what was decided for each TE job.
+func (c *Choice) Annotate(p *plan.Plan) {
+	said := map[cluster.JobID]string{}
+	for i := range c.Trials {
+		t := &c.Trials[i]
+		text := "preemption: " + ReasonText(t.Why)
+		said[t.Job] = text
+		if array := (cluster.JobID{ID: t.Job.ID, Task: -1}); said[array] == "" {
+			said[array] = text
+		}
+	}
+	for i := range p.Decisions {
+		d := &p.Decisions[i]
+		if text := said[d.Job]; text != "" && d.Class == cluster.TE {
+			d.Evict = text
+		}
+	}
+}
+
+// Reasons of this package beside preemption's, for a TE job and for a candidate.
+const (
+	Unhelpful  preemption.Why = "slurm-waits"       // it waits for something that no eviction gives
+	Constraint preemption.Why = "constraint"        // it names nodes or features that leave no choice, or that priod cannot parse
+	TooSoon    preemption.Why = "released-recently" // its last claim failed
+	NoGPUs     preemption.Why = "no-gpus"
+	LongGrace  preemption.Why = "grace-too-long" // Settings.MaxGrace
+	Scattered  preemption.Why = "uneven"         // what it takes of each of its nodes is not known
+	Vetoed     preemption.Why = "not-requeueable"
+	Expedited  preemption.Why = "expedited-requeue"
+	Held       preemption.Why = "held"
+	LaterTurn  preemption.Why = "later"         // maxTrials stand before it
+	Uncounted  preemption.Why = "not-allocated" // at the end of a round: the allocation does not count it
+	TookOver   preemption.Why = "took-over"     // Settings.Since: another priod's victims may be in their grace
+	ArrayLimit preemption.Why = "array-limit"   // as many tasks of its array run, or have a claim, as may run at a time
+)

@@ -1,0 +1,118 @@
+package evict
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/evict/preemption"
+	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
+)
+
+// Rounds end at the whole multiples of their length that lie between two cycles.
+// Nothing of them is stored: after a start of priod, or after rounds were switched on,
+// the next multiple is the first end.
+type Rounds struct {
+	Settings RoundSettings
+
+	lastCycle time.Time                // when the last cycle was
+	due       bool                     // a round has ended, and no cycle has dealt with it
+	explained map[cluster.JobID]string // what the last round brought each job, in words
+}
+
+// hasEnded tells whether a round has ended by now and has not been dealt with.
+func (r *Rounds) hasEnded(now time.Time) bool {
+	length := time.Duration(r.Settings.Policy.Round * float64(time.Second))
+	if !r.lastCycle.IsZero() && now.Truncate(length).After(r.lastCycle.Truncate(length)) {
+		r.due = true
+	}
+	r.lastCycle = now
+	return r.due
+}
+
+// forRounds decides at the end of a round who yields to whom: those that get a place
+// stand before other BE jobs. TE jobs come first: when a cycle makes room for them, the
+// next one ends the round.
+type forRounds struct{ *Feature }
+
+func (e forRounds) Plan(ctx context.Context, c *plan.Cycle) error {
+	if e.Journal == nil {
+		return nil
+	}
+	var err error
+	if e.Rounds != nil && c.Owing != nil && !e.failed {
+		err = e.endRound(ctx, c)
+		e.failed = err != nil
+	}
+	e.Vetoes.forgetSized(c.History)
+	return err
+}
+
+// endRound ends a round, if one has ended.
+func (e *Feature) endRound(ctx context.Context, c *plan.Cycle) error {
+	r := e.Rounds
+	if !r.Settings.Enabled {
+		*r = Rounds{Settings: r.Settings}
+		return nil
+	}
+	ends := r.hasEnded(c.Snapshot.At) || c.DryRun // a dry run shows what a round would bring that ended now
+	owing := c.Owing(r.Settings.Policy.Lead)
+	if owing == nil || c.Paused != "" {
+		r.due, r.explained = false, nil
+		return nil
+	}
+	defer func() { r.annotate(c.Plan) }()
+	if !ends || e.Choice != nil && !e.Choice.Turn.Empty() {
+		return nil
+	}
+	var round *Round
+	settled, err := e.withChecks(ctx, c.Snapshot, func(vetoed map[cluster.JobID]preemption.Why) *Turn {
+		round = EndRound(c.Snapshot, owing, e.Journal, &e.Settings, &r.Settings, vetoed)
+		return &round.Turn
+	})
+	if err != nil {
+		return fmt.Errorf("end the round: %w", err)
+	}
+	if !settled {
+		return nil // the next cycle ends it
+	}
+	r.due, r.explained, e.Round = false, map[cluster.JobID]string{}, round
+	for _, t := range round.Waiting {
+		text := "at the end of the last round: " + RoundReasonText(t.Why)
+		r.explained[t.Job] = text
+		if array := slurmplug.Plain(t.Job.ID); r.explained[array] == "" {
+			r.explained[array] = text
+		}
+	}
+	e.begin(&round.Turn, c)
+	return nil
+}
+
+// Heard does nothing: evictions are commands, and no writes of the plan.
+func (forRounds) Heard(*plan.Cycle) {}
+
+// Act begins what the round's end decided, and goes on with all evictions under way.
+func (e forRounds) Act(ctx context.Context, c *plan.Cycle) error {
+	if e.Journal == nil {
+		return nil
+	}
+	var err error
+	if e.Round != nil && !e.failed {
+		err = e.save(ctx, &e.Round.Turn, "none was begun")
+	}
+	return errors.Join(err, e.Tend(ctx, c.Snapshot, c.Plan, c.Paused != ""))
+}
+
+// annotate adds to the plan, for explain, what the last round brought each job that
+// still waits.
+func (r *Rounds) annotate(p *plan.Plan) {
+	for i := range p.Decisions {
+		d := &p.Decisions[i]
+		if text := r.explained[d.Job]; text != "" && d.Class == cluster.BE {
+			d.Evict = text
+		}
+	}
+}

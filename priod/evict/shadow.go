@@ -1,0 +1,61 @@
+package evict
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"slurmprio/priod/placement"
+	"slurmprio/priod/placement/nodemap"
+)
+
+// setShadowTimes finds the shadow time of each trial, which is when it would start
+// without evictions: by the time limits of what runs, and behind the places of the
+// trials before it.
+func (c *Choice) setShadowTimes(m *nodemap.Map, set *Settings) {
+	type release struct {
+		at     float64
+		shares []placement.Share
+	}
+	longest := 0.0
+	for i := range c.snapshot.Candidates {
+		if x := &c.snapshot.Candidates[i]; x.Consent {
+			longest = max(longest, x.Grace)
+		}
+	}
+	horizon := longest + set.Policy.MinGain // a job that ends later than that makes no eviction needless
+	var releases []release
+	for i := range c.snapshot.Candidates {
+		if x := &c.snapshot.Candidates[i]; !x.Leaving && x.Remaining <= horizon {
+			releases = append(releases, release{x.Remaining, x.Shares})
+		}
+	}
+	slices.SortStableFunc(releases, func(a, b release) int { return cmp.Compare(a.at, b.at) })
+	var taken []placement.Share
+	claimed := map[int]bool{}
+	for _, x := range c.snapshot.Claims {
+		taken = append(taken, x.Shares...)
+		claimed[x.Trial] = true
+	}
+	future := m.Nodes.Clone()
+	for i := range c.snapshot.Trials {
+		if claimed[i] {
+			continue
+		}
+		future.CopyFree(m.Nodes)
+		future.Take(taken)
+		request := c.snapshot.Trials[i].Request
+		at := future.Shadow(0, request, func(yield func(float64, []placement.Share) bool) {
+			for _, r := range releases {
+				if !yield(r.at, r.shares) {
+					return
+				}
+			}
+		})
+		if !math.IsInf(at, 1) {
+			c.snapshot.Trials[i].Start = at
+			shares, _ := future.Fit(request, nil)
+			taken = append(taken, shares...)
+		}
+	}
+}

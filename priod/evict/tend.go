@@ -1,0 +1,180 @@
+package evict
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
+)
+
+const (
+	// maxTransitions is how many steps one Tend takes at most: pin, signal, requeue, begin.
+	maxTransitions = 5
+	// maxEndedLooks is how many pinned jobs that have ended one Tend looks at. One that
+	// comes back is in the queue, and needs no look.
+	maxEndedLooks = 8
+)
+
+// Event is one row that changed, a claim or an eviction, with its state before.
+type Event struct {
+	Claim    *Claim
+	Eviction *Eviction
+	Of       *Claim // the claim of Eviction
+	Before   string // the row's state; "": it is new
+}
+
+// save saves rows, takes them over into the journal and reports each change. failing is
+// what it means when they could not be saved.
+func (e *Feature) save(ctx context.Context, t *Turn, failing string) error {
+	if t.Empty() {
+		return nil
+	}
+	if err := e.Recorder.SaveEvictions(ctx, t); err != nil {
+		return fmt.Errorf("record the evictions (%s): %w", failing, err)
+	}
+	events := make([]Event, 0, len(t.Claims)+len(t.Evictions))
+	for i := range t.Claims {
+		event := Event{Claim: &t.Claims[i]}
+		if old := e.Journal.Claim(event.Claim.Number); old != nil {
+			event.Before = string(old.State)
+		}
+		events = append(events, event)
+	}
+	for i := range t.Evictions {
+		event := Event{Eviction: &t.Evictions[i]}
+		if old := e.Journal.Eviction(event.Eviction.Number); old != nil {
+			event.Before = string(old.State)
+		}
+		events = append(events, event)
+	}
+	e.Journal.Update(t)
+	for _, event := range events {
+		if event.Eviction != nil {
+			event.Of = e.Journal.Claim(event.Eviction.Claim)
+		}
+		if e.OnChange != nil {
+			e.OnChange(event)
+		}
+	}
+	return nil
+}
+
+// Tend takes the evictions under way as far as they go now. The snapshot and the plan
+// are those of the cycle, nil between two cycles. When priod is paused nothing new is
+// begun.
+func (e *Feature) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan, paused bool) error {
+	if e.Journal == nil || e.Journal.Blank() {
+		return nil
+	}
+	seen := Seen{Hold: e.Settings.Hold, Consents: e.Settings.Consents, ZeroEnds: e.Settings.ZeroEnds, Paused: paused}
+	var queue map[cluster.JobID]*cluster.Job
+	if s != nil {
+		queue = addCycle(s, p, &seen)
+		e.Journal.Forget(s.At, func(id cluster.JobID) bool { return queue[id] != nil })
+	}
+	var doubts error
+	first := rand.Uint64()
+	for range maxTransitions {
+		targets, sights := e.Journal.Urgent(), map[cluster.JobID]Sight{}
+		if s != nil {
+			targets = append(targets, e.idleTargets(queue, first, sights)...)
+		}
+		if len(targets) > 0 {
+			looked, err := e.Slurm.Look(ctx, targets)
+			if err != nil {
+				doubts = fmt.Errorf("look at the evictions under way: %w", err)
+			}
+			maps.Copy(sights, looked)
+		}
+		if len(sights) == 0 {
+			return doubts
+		}
+		seen.At, seen.Sights = time.Now(), sights
+		turn := Advance(e.Journal, seen)
+		if err := e.save(ctx, &turn, "no command was sent"); err != nil {
+			return err
+		}
+		if len(turn.Commands) == 0 {
+			return doubts
+		}
+		acting := context.WithoutCancel(ctx) // what is recorded is carried out
+		results := e.Slurm.Do(acting, turn.Commands)
+		outcome := ApplyResults(e.Journal, results, time.Now())
+		if err := e.save(acting, &outcome, "the commands are sent"); err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(results, func(r Result) bool { return r.Status == slurmplug.Applied }) {
+			return doubts // the next Tend tries again
+		}
+	}
+	return doubts
+}
+
+// unpinUnsatisfied takes nodes out of the requests of jobs that Slurm has put into
+// BadConstraints since the nodes were written: Slurm no longer starts such a job,
+// whatever becomes of its claim.
+func (e *Feature) unpinUnsatisfied(ctx context.Context, s *cluster.Snapshot, paused bool) error {
+	for i := range s.Jobs {
+		if j := &s.Jobs[i]; j.State == cluster.Pending && j.Unsatisfied() && e.Journal.Pins(j.FirstTask()) {
+			return e.Tend(ctx, nil, nil, paused)
+		}
+	}
+	return nil
+}
+
+// idleTargets returns those of the journal's idle jobs that need a closer look; what
+// the queue shows of the others goes into sights. Slurm may remember for days a pinned
+// job that has ended: of these a few are looked at in each call, beginning with number
+// first.
+func (e *Feature) idleTargets(queue map[cluster.JobID]*cluster.Job, first uint64, sights map[cluster.JobID]Sight) (targets []Target) {
+	waiting, pinned := e.Journal.Idle()
+	for _, t := range waiting {
+		if j := queue[t.Job]; j != nil {
+			sights[t.Job] = Sight{Job: *j}
+		} else {
+			targets = append(targets, t)
+		}
+	}
+	var ended []Target
+	for _, t := range pinned {
+		if j := queue[t.Job]; j == nil {
+			ended = append(ended, t)
+		} else if j.State == cluster.Pending {
+			targets = append(targets, t)
+		}
+	}
+	for i := range min(maxEndedLooks, len(ended)) {
+		targets = append(targets, ended[(first+uint64(i))%uint64(len(ended))])
+	}
+	return targets
+}
+
+// addCycle adds to seen what only a whole cycle knows, and returns the jobs by id.
+func addCycle(s *cluster.Snapshot, p *plan.Plan, seen *Seen) map[cluster.JobID]*cluster.Job {
+	queue := make(map[cluster.JobID]*cluster.Job, len(s.Jobs))
+	for i := range s.Jobs {
+		queue[s.Jobs[i].ID] = &s.Jobs[i]
+	}
+	seen.Waiting, seen.Unusable = map[cluster.JobID]cluster.Class{}, map[string]bool{}
+	for i := range p.Decisions {
+		d := &p.Decisions[i]
+		if !d.Ranked {
+			continue
+		}
+		seen.Waiting[d.Job] = d.Class
+		if j := queue[d.Job]; j != nil {
+			seen.Waiting[j.FirstTask()] = d.Class
+		}
+	}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		seen.Unusable[n.Name] = !n.Usable && !n.Silent
+	}
+	return queue
+}

@@ -1,0 +1,108 @@
+package evict
+
+import (
+	"time"
+
+	"slurmprio/priod/cluster"
+)
+
+// Seen is what one look at Slurm showed. At carries the monotonic clock: when the
+// system's clock is set, graces and holds stay as long as they were, except over a
+// restart of priod.
+type Seen struct {
+	At     time.Time
+	Sights map[cluster.JobID]Sight // the jobs that were looked at
+	Hold   time.Duration           // how long a place is kept after the last victim left
+
+	// ZeroEnds is as in Settings.
+	ZeroEnds bool
+	// Paused says that priod is paused: recorded evictions are called off, and nothing is begun.
+	Paused bool
+	// Consents tells whether a job may be evicted: its owner can change that.
+	Consents func(*cluster.Job) bool
+
+	// Known in a whole cycle only; nil between cycles.
+	Waiting  map[cluster.JobID]cluster.Class // the class of each job that priod ranks
+	Unusable map[string]bool                 // nodes that cannot be used
+}
+
+// Advance is the transition: it compares the journal with what Slurm shows now, and
+// returns what has to change. It changes nothing itself.
+func Advance(j *Journal, seen Seen) Turn {
+	n := transition{j: j, Seen: seen, claims: map[int64]Claim{}, evictions: map[int64]Eviction{}, commanded: map[int64]bool{}}
+	for i := range j.Evictions {
+		n.advanceEviction(j.Evictions[i])
+	}
+	for i := range j.Claims {
+		n.advanceClaim(j.Claims[i])
+	}
+	for i := range j.Evictions { // whose claims have just changed
+		if e := n.current(&j.Evictions[i]); !n.commanded[e.Number] {
+			if _, changed := n.claims[e.Claim]; changed {
+				n.advanceEviction(*e)
+			}
+		}
+	}
+	var t Turn
+	for i := range j.Claims {
+		if c, ok := n.claims[j.Claims[i].Number]; ok {
+			t.Claims = append(t.Claims, c)
+		}
+	}
+	for i := range j.Evictions {
+		if e, ok := n.evictions[j.Evictions[i].Number]; ok {
+			t.Evictions = append(t.Evictions, e)
+		}
+	}
+	t.Commands = n.commands
+	return t
+}
+
+// transition collects the changes of one Advance.
+type transition struct {
+	j *Journal
+	Seen
+	claims    map[int64]Claim
+	evictions map[int64]Eviction
+	commanded map[int64]bool // evictions with a command in this turn
+	commands  []Command
+}
+
+// current returns an eviction with the changes of this transition.
+func (n *transition) current(e *Eviction) *Eviction {
+	if changed, ok := n.evictions[e.Number]; ok {
+		return &changed
+	}
+	return e
+}
+
+// claimOf returns an eviction's claim with the changes of this transition.
+func (n *transition) claimOf(e *Eviction) *Claim {
+	if c, ok := n.claims[e.Claim]; ok {
+		return &c
+	}
+	return n.j.Claim(e.Claim)
+}
+
+// command adds a command for an eviction's victim.
+func (n *transition) command(e *Eviction, verb Verb, value string) {
+	n.commanded[e.Number] = true
+	n.commands = append(n.commands, Command{Verb: verb, Job: e.Job, SLUID: n.Sights[e.Job].SLUID, Eviction: e.Number, Value: value})
+}
+
+// ApplyResults returns the rows that the results of a turn's commands change.
+func ApplyResults(j *Journal, results []Result, at time.Time) Turn {
+	var t Turn
+	for _, r := range results {
+		if r.Eviction != 0 {
+			if e := *j.Eviction(r.Eviction); e.applyResult(&r, at) {
+				t.Evictions = append(t.Evictions, e)
+			}
+			continue
+		}
+		if c := *j.Claim(r.Claim); c.applyResult(&r, at) {
+			t.Claims = append(t.Claims, c)
+		}
+	}
+	return t
+}

@@ -1,0 +1,212 @@
+package evict
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/evict/preemption"
+	"slurmprio/priod/placement"
+	"slurmprio/priod/placement/nodemap"
+	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
+)
+
+// maxTrials is for how many TE jobs without a claim one cycle looks for room: limits
+// keep the number of new claims low anyway, and the search takes time.
+const maxTrials = 1000
+
+// Trial is a waiting TE job and what was decided for it.
+type Trial struct {
+	Job     cluster.JobID
+	RawID   uint32
+	User    string
+	Why     preemption.Why
+	Victims []cluster.JobID
+	Cost    float64       // GPU-seconds with least-loss
+	Wait    time.Duration // until the last victim has left
+
+	at int // index among snapshot.Trials; -1: it is none of them
+}
+
+// waitingTE returns the waiting TE jobs in the order of the queue.
+func waitingTE(s *cluster.Snapshot, p *plan.Plan) []*cluster.Job {
+	value := map[cluster.JobID]int64{}
+	for i := range p.Decisions {
+		if d := &p.Decisions[i]; d.Ranked && d.Class == cluster.TE {
+			value[d.Job] = d.Value
+		}
+	}
+	var jobs []*cluster.Job
+	for i := range s.Jobs {
+		if _, te := value[s.Jobs[i].ID]; te {
+			jobs = append(jobs, &s.Jobs[i])
+		}
+	}
+	slices.SortStableFunc(jobs, func(a, b *cluster.Job) int { return cmp.Compare(value[b.ID], value[a.ID]) })
+	return jobs
+}
+
+// addTrials adds the waiting TE jobs, in the order of the queue, and returns the record
+// of the queue that each belongs to.
+func (c *Choice) addTrials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Settings, m *nodemap.Map, vetoed map[cluster.JobID]preemption.Why) (jobs []*cluster.Job) {
+	claims, tooSoon := j.openClaims(), j.recentlyReleased(s.At, set.Retry)
+	spent := j.spentByUser(s.At)
+	beside := sync.OnceValue(func() *placement.Nodes { // what the open claims leave free
+		free := m.Nodes.Clone()
+		for _, claim := range claims {
+			free.Take(claim.places(m))
+		}
+		return free
+	})
+	owners := map[string]int{}
+	held := map[cluster.JobID]bool{}
+	for _, job := range waitingTE(s, p) {
+		id, count := job.ID, max(job.TaskCount, 1)
+		if count > 1 { // one task at a time: the first, which gets a record of its own
+			if id = job.FirstTask(); id.Task == slurmplug.NoTask {
+				continue
+			}
+		}
+		t := Trial{Job: id, RawID: job.RawID, User: job.User, at: -1}
+		types, understood := allowedTypes(m, job)
+		claim := claims[id]
+		switch {
+		case claim != nil:
+			held[id] = true
+		case job.GPUs == 0:
+			t.Why = NoGPUs
+		case job.HetLeader != 0 || !understood:
+			t.Why = Constraint
+		case vetoed[id] != "":
+			t.Why = vetoed[id]
+		case !job.WantsRoom():
+			t.Why = Unhelpful
+		case within(c.doubtful, s.At, set.Since):
+			t.Why = TookOver
+		case tooSoon(id):
+			t.Why = TooSoon
+		case job.Prefer != "" && fitsNow(m, job, beside()):
+			t.Why = preemption.Fits
+		case len(c.snapshot.Trials)-len(c.snapshot.Claims) >= maxTrials:
+			t.Why = LaterTurn
+		case set.Policy.Limits.PerOwner > 0 && spent[t.User] >= set.Policy.Limits.PerOwner:
+			t.Why = preemption.PerOwner
+		}
+		if t.Why == "" {
+			t.at = len(c.snapshot.Trials)
+			owner, known := owners[t.User]
+			if !known {
+				owner = len(owners)
+				owners[t.User] = owner
+				c.snapshot.PastOwner = append(c.snapshot.PastOwner, spent[t.User])
+			}
+			c.snapshot.Trials = append(c.snapshot.Trials, preemption.Trial{Request: m.Request(job, types), Owner: owner, Start: math.Inf(1)})
+			if claim != nil {
+				c.addClaim(t.at, claim, m)
+			}
+		}
+		c.Trials = append(c.Trials, t)
+		jobs = append(jobs, job)
+	}
+	for id, claim := range claims { // of jobs that the plan does not rank now
+		if !held[id] {
+			c.snapshot.Trials = append(c.snapshot.Trials, preemption.Trial{Start: math.Inf(1)})
+			c.addClaim(len(c.snapshot.Trials)-1, claim, m)
+		}
+	}
+	return jobs
+}
+
+// spentByUser returns the GPU-hours of work lost within a day, by the user of the TE
+// job.
+func (j *Journal) spentByUser(now time.Time) map[string]float64 {
+	hours := map[string]float64{}
+	for i := range j.Evictions {
+		e := &j.Evictions[i]
+		if claim := j.Claim(e.Claim); claim != nil && claim.Purpose != ForRound && e.Counts() && within(day, now, e.At) {
+			hours[claim.User] += e.costNow() / 3600
+		}
+	}
+	return hours
+}
+
+// allowedTypes are the kinds of nodes on which room is made for a job. The claim pins
+// the job to its nodes, and a job with --prefer that is pinned to nodes without the
+// preferred features never starts: Slurm says that no node satisfies it (seen on
+// 22.05.8, 24.11.5 and 26.05.5).
+func allowedTypes(m *nodemap.Map, job *cluster.Job) (types placement.Types, understood bool) {
+	types, understood = m.Types(job)
+	if job.Prefer == "" || !understood {
+		return types, understood
+	}
+	preferring := *job
+	preferring.Features = job.Prefer
+	preferred, understood := m.Types(&preferring)
+	return types & preferred, understood
+}
+
+// fitsNow tells whether a job has a place now on some node that it allows, beside the
+// claims: Slurm starts it there, though it prefers other nodes.
+func fitsNow(m *nodemap.Map, job *cluster.Job, free *placement.Nodes) bool {
+	types, _ := m.Types(job)
+	_, found := free.Fit(m.Request(job, types), nil)
+	return found
+}
+
+// addClaim adds an open claim of a trial.
+func (c *Choice) addClaim(trial int, claim *Claim, m *nodemap.Map) {
+	c.snapshot.Claims = append(c.snapshot.Claims, preemption.Claim{Trial: trial, Shares: claim.places(m)})
+}
+
+// places returns the claim's place in the terms of placement, without nodes that no
+// longer exist.
+func (c *Claim) places(m *nodemap.Map) (shares []placement.Share) {
+	for _, s := range c.Shares {
+		if at, known := m.Index[s.Node]; known {
+			shares = append(shares, placement.Share{Node: at, Amount: placement.Amount{GPUs: int32(s.GPUs), CPUs: int32(s.CPUs), MemMB: s.MemMB}})
+		}
+	}
+	return shares
+}
+
+// openClaims returns the claims that keep a place, by job.
+func (j *Journal) openClaims() map[cluster.JobID]*Claim {
+	claims := map[cluster.JobID]*Claim{}
+	for i := range j.Claims {
+		if x := &j.Claims[i]; x.Open() {
+			claims[x.Job] = x
+		}
+	}
+	return claims
+}
+
+// unsatisfiedWeight is how many releases one counts for that came because no node
+// satisfies the job: the next claim would most likely end in the same way.
+const unsatisfiedWeight = 4
+
+// recentlyReleased returns a function that tells whether a claim of a job was released
+// lately. After the first release a job waits for retry before its next claim, after
+// each further one twice as long. When no node satisfies a job, that is due to the
+// request, which all tasks of an array share.
+func (j *Journal) recentlyReleased(now time.Time, retry time.Duration) func(cluster.JobID) bool {
+	released, last := map[cluster.JobID]int{}, map[cluster.JobID]time.Time{}
+	for i := range j.Claims {
+		if x := &j.Claims[i]; x.State == Released {
+			id, n := x.Job, 1
+			if x.Reason == unsatisfied {
+				id, n = slurmplug.Plain(x.Job.ID), unsatisfiedWeight
+			}
+			released[id] += n
+			last[id] = x.Ended
+		}
+	}
+	lately := func(id cluster.JobID) bool {
+		n := released[id]
+		return n > 0 && within(retry<<min(n-1, 6), now, last[id])
+	}
+	return func(id cluster.JobID) bool { return lately(id) || lately(slurmplug.Plain(id.ID)) }
+}

@@ -1,0 +1,74 @@
+package order
+
+import (
+	"context"
+	"slices"
+	"strconv"
+
+	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
+)
+
+// Feature makes the order of the queue in each cycle.
+type Feature struct {
+	Settings Settings
+
+	// PeerValues are the values of another priod that the last cycle found.
+	PeerValues []PeerValue
+}
+
+// Plan decides the order, and makes the plan's decisions. Features after it may have the
+// order made again (Reorder).
+func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
+	f.PeerValues = FindPeerValues(c.Snapshot, c.History, f.Settings)
+	if f.Settings.Peers {
+		Adopt(f.PeerValues, c.Snapshot, c.History)
+	}
+	set := f.Settings
+	if c.Plan.Shares != nil {
+		set.Shares = c.Plan.Shares
+	}
+	*c.Plan = Decide(c.Snapshot, c.History, set)
+	notes := len(c.Plan.Notes)
+	c.Reorder = func() {
+		again := Decide(c.Snapshot, c.History, set)
+		for i := range again.Decisions { // of the same jobs
+			d, was := &again.Decisions[i], &c.Plan.Decisions[i]
+			d.Steer, d.Evict, d.Size = was.Steer, was.Evict, was.Size
+		}
+		again.Ask(slices.DeleteFunc(c.Plan.Actions, func(a plan.Action) bool { return a.Lever.Ranks() }))
+		kept := c.Plan.Notes[notes:]
+		notes = len(again.Notes)
+		again.Notes = append(again.Notes, kept...)
+		*c.Plan = again
+	}
+	return nil
+}
+
+// Heard remembers the values that were sent, because the next snapshot need not show
+// them.
+func (f *Feature) Heard(c *plan.Cycle) {
+	h := c.History
+	for _, o := range c.Outcomes {
+		if !o.Lever.Ranks() {
+			continue
+		}
+		for _, id := range o.Jobs() {
+			if old, known := h.Written[id]; known && old.Lever == o.Lever {
+				before, _ := strconv.ParseInt(o.Before, 10, 64) // Decide formatted it
+				h.Written[id] = old.Holding(before, c.Snapshot.At)
+			}
+			w := Effect(o.Action, h)
+			w.At = c.Snapshot.At
+			switch o.Status {
+			case slurmplug.Applied:
+				h.Wrote(id, w, TakenBack(o.Action, h.Written[id]))
+			case slurmplug.Unknown:
+				h.Try(id, w)
+			}
+		}
+	}
+}
+
+// Act does nothing.
+func (f *Feature) Act(context.Context, *plan.Cycle) error { return nil }

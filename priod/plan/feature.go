@@ -1,0 +1,74 @@
+package plan
+
+import (
+	"context"
+	"slices"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/placement"
+	"slurmprio/slurmplug"
+)
+
+// Feature takes part in each cycle: steering, sizing, evictions and so on. A cycle calls
+// Plan of each feature in their order, carries out the plan, calls Heard of each, and
+// then Act of each. In a dry run it ends after Plan.
+type Feature interface {
+	// Plan looks closer at single jobs where the snapshot does not tell enough, and adds
+	// what the feature decides to the plan. After an error the cycle goes on without it.
+	Plan(context.Context, *Cycle) error
+	// Heard takes in what became of the plan's actions, Cycle.Outcomes.
+	Heard(*Cycle)
+	// Act does what is no write into a job: signals, requeues, reservations. Whether
+	// anything new may be begun Cycle.Paused says.
+	Act(context.Context, *Cycle) error
+}
+
+// Cycle is what the features of one cycle share.
+type Cycle struct {
+	Snapshot *cluster.Snapshot
+	History  *cluster.History
+	Plan     *Plan
+	Paused   string // why nothing may be written now; "" when it may
+	DryRun   bool   // the plan is the result: nothing is written or begun
+	Outcomes []Outcome
+
+	// Reorder makes the order anew, after a feature has put jobs before others (in
+	// History.Claiming). What other features have planned stays.
+	Reorder func()
+	// Pinned tells whether evictions still hold nodes in a job's request: they are no
+	// word of its user's. nil: nobody's.
+	Pinned func(cluster.JobID) bool
+	// Owing says what jobs are owed, for the end of a round; nil, or its result nil: no
+	// job is given a GPU type.
+	Owing func(Lead) *Owing
+	// RuledOut are GPU types on which jobs cannot run, by what they say of their nodes.
+	// The next allocation gives them no time there.
+	RuledOut map[cluster.JobID]placement.Types
+}
+
+// PlanOnly is for features that have nothing to hear and nothing to do beside the plan.
+type PlanOnly struct{}
+
+// Heard does nothing.
+func (PlanOnly) Heard(*Cycle) {}
+
+// Act does nothing.
+func (PlanOnly) Act(context.Context, *Cycle) error { return nil }
+
+// Written are the outcomes of actions on one of a job's fields, a job at a time.
+func (c *Cycle) Written(l slurmplug.Lever) func(yield func(cluster.JobID, *Outcome) bool) {
+	return func(yield func(cluster.JobID, *Outcome) bool) {
+		for i := range c.Outcomes {
+			if o := &c.Outcomes[i]; o.Lever == l && slices.ContainsFunc(o.Jobs(), func(id cluster.JobID) bool { return !yield(id, o) }) {
+				return
+			}
+		}
+	}
+}
+
+// Asked remembers in History what a job's request holds now by an outcome.
+func (c *Cycle) Asked(id cluster.JobID, o *Outcome) {
+	if o.Status == slurmplug.Applied || o.Status == slurmplug.Unknown {
+		c.History.Asked(id, o.Lever, o.Was, o.After, o.Status == slurmplug.Applied, c.Snapshot.At)
+	}
+}

@@ -1,0 +1,58 @@
+package size
+
+import (
+	"context"
+	"fmt"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
+)
+
+// Feature gives waiting jobs other CPUs and memory; the zero value gives none.
+type Feature struct {
+	Sizes *Sizes
+	Slurm Asker
+}
+
+// Asker is the Slurm that knows what jobs ask for.
+type Asker interface {
+	// Ask reads what waiting jobs ask for into their Asked. After an error some have
+	// none, and keep their sizes.
+	Ask(context.Context, []*cluster.Job) error
+}
+
+// Plan looks closer at the jobs at the head of the queue and adds their sizes to the
+// plan. What cannot be read is noted, and the cycle goes on.
+func (f *Feature) Plan(ctx context.Context, c *plan.Cycle) error {
+	if f.Sizes == nil || c.Paused != "" {
+		return nil
+	}
+	heads := f.Sizes.Heads(c.Snapshot, c.History, c.Plan)
+	jobs := make([]*cluster.Job, len(heads))
+	for k, i := range heads {
+		jobs[k] = &c.Snapshot.Jobs[i]
+	}
+	if err := f.Slurm.Ask(ctx, jobs); err != nil {
+		c.Plan.Notes = append(c.Plan.Notes, fmt.Sprintf("sizes: %.300s", err))
+	}
+	f.Sizes.Decide(c.Snapshot, c.History, c.Plan)
+	return nil
+}
+
+// Heard remembers which sizes Slurm refused, and which were given back because the job did
+// not start: these are not tried again at once.
+func (f *Feature) Heard(c *plan.Cycle) {
+	for id, o := range c.Written(slurmplug.Size) {
+		switch o.Status {
+		case slurmplug.Refused:
+			c.History.SizeRefused(id, o.Message, c.Snapshot.At)
+		case slurmplug.Applied, slurmplug.Unknown:
+			c.History.Sized(id, o.Reason == plan.SizeRests, o.Reason == plan.SizeAhead, c.Snapshot.At)
+		}
+		c.Asked(id, o)
+	}
+}
+
+// Act does nothing.
+func (f *Feature) Act(context.Context, *plan.Cycle) error { return nil }

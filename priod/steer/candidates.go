@@ -1,0 +1,269 @@
+package steer
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/placement"
+	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
+)
+
+// Why a job is not steered, beside the verdicts of Decide.
+const (
+	noConsent      = "its tag gives no speed or workload: it may not be steered"
+	asksForType    = "it asks for a GPU type itself"
+	partOfHetJob   = "it is part of a heterogeneous job"
+	prefersNodes   = "it prefers nodes itself (--prefer), and Slurm then forgets what else it asks for"
+	hasClaim       = "room is being made for it"
+	editedByUser   = "its constraint was changed after priod had written it: that stays as it is"
+	namesNodes     = "it names its nodes itself"
+	noNodes        = "no GPU type has nodes for it that are up"
+	speedUnknown   = "nobody knows how fast it is on any GPU type: it starts on the first that is free"
+	openedLately   = "left open: its type was taken back a short while ago"
+	sizeNamesNodes = "its size names its nodes for now"
+)
+
+// candidate is a pending job, or a task of an array, for which Decide chooses. It is one
+// also when it is not to be steered, because the others reckon with where it will start.
+type candidate struct {
+	Job                      // what Decide is told
+	at       int             // of its record in plan.Decisions
+	id       cluster.JobID   // of the task, where the record is an array
+	tasks    int             // of the record that are candidates
+	excluded string          // why it is not steered in this cycle; "" when it is
+	couldRun placement.Types // with those to which no job is bound; none when it is excluded
+	ruledOut placement.Types // those on which it cannot run because of the nodes that it names or refuses
+	state    *jobState       // what is remembered of it
+	verdict  Verdict
+}
+
+// allocatedTypes are those on which at least so much of a job's time is allocated.
+func (c *candidate) allocatedTypes(least float64) (types placement.Types) {
+	for t, time := range c.Time {
+		if time >= max(least, 1e-9) {
+			types |= 1 << uint(t)
+		}
+	}
+	return types
+}
+
+// findCandidates makes candidates of the jobs at the head of the queue, as far as
+// Rule.Depth; from the jobs behind, the type is taken back that they have had for long.
+func (st *Steered) findCandidates() {
+	rule := &st.in.set.Rule
+	for _, at := range st.queue() {
+		j, n := st.in.jobs[at], 1
+		if j.Tasks != "" {
+			n = st.nodes.tasksAtOnce(j)
+		}
+		if rule.Depth > 0 {
+			n = min(n, rule.Depth-len(st.candidates))
+		}
+		if n <= 0 {
+			if held, _ := st.binding(j); st.in.isOurs(j) && !st.in.history.Claiming[j.ID] && held >= rule.Away {
+				st.open(at, string(Far))
+			}
+			continue
+		}
+		for _, id := range firstTasks(j, n) {
+			st.candidates = append(st.candidates, st.candidate(at, id, n))
+		}
+	}
+}
+
+// queue is the decisions about jobs that a free GPU would start, by priority. From the
+// other jobs it takes back the types that they may not have.
+func (st *Steered) queue() (queue []int) {
+	for at, j := range st.in.jobs {
+		decision, why := &st.in.plan.Decisions[at], st.in.excluded(j)
+		if j.GPUs > 0 && why != noConsent {
+			decision.Steer = why
+		}
+		waits := decision.Ranked && waitsForGPU(j, st.in.isOurs(j)) || (decision.Ranked || decision.Why == string(plan.NotYet)) && j.Begins(st.in.snapshot.At)
+		switch {
+		case waits && j.GPUs > 0 && st.in.shares.Jobs[j.ID] != nil:
+			queue = append(queue, at)
+		case st.in.isOurs(j):
+			st.openUnqueued(at, why)
+		}
+	}
+	slices.SortStableFunc(queue, func(a, b int) int {
+		return cmp.Or(cmp.Compare(st.in.priority(b), st.in.priority(a)), st.in.jobs[a].ID.Compare(st.in.jobs[b].ID))
+	})
+	return queue
+}
+
+// openUnqueued takes back the type of a job that no free GPU would start, when the job
+// may not be steered any more, is no longer priod's, or cannot start with it.
+func (st *Steered) openUnqueued(at int, why string) {
+	j, decision := st.in.jobs[at], &st.in.plan.Decisions[at]
+	if j.Unsatisfied() {
+		why = "no node satisfies it (BadConstraints)"
+		for _, id := range firstTasks(j, st.nodes.tasksAtOnce(j)) {
+			st.memory.of(id).refused(fmt.Sprintf("left open: no node satisfied %.80q (BadConstraints)", j.Features), st.in.set.Rule.Cycles)
+		}
+		if decision.Steer == "" {
+			decision.Steer = why
+		}
+	}
+	if why == "" && (decision.Why == string(plan.Foreign) || decision.Why == string(plan.Reserved)) {
+		why = decision.Why
+	}
+	if why != "" && why != hasClaim {
+		st.open(at, why)
+	}
+}
+
+// waitsForGPU tells whether a free GPU can end what Slurm says that a job waits for. ours
+// says that priod bound it: then the nodes that are down may be those of its type alone.
+func waitsForGPU(j *cluster.Job, ours bool) bool {
+	switch slurmplug.WaitsFor(j.Reason) {
+	case slurmplug.ForRoom:
+		return true
+	case slurmplug.ForNodes:
+		return ours || !slurmplug.NotAvailable(j.Reason) // else it is Resources in more words
+	}
+	return false
+}
+
+// excluded says why a job is not steered, whatever the allocation and the nodes are.
+func (in *inputs) excluded(j *cluster.Job) string {
+	if j.TagErr != "" || !j.Tag.AllowsSteering() {
+		return noConsent
+	}
+	r, written := in.history.Requests[j.ID][slurmplug.Features]
+	own := in.own(j)
+	c, err := slurmplug.ParseConstraint(own)
+	if err == nil {
+		_, err = c.With("x")
+	}
+	switch {
+	case j.GPUType != "":
+		return asksForType
+	case j.HetLeader != 0:
+		return partOfHetJob
+	case j.Prefer != "":
+		return prefersNodes
+	case written && r.Theirs(j.Features):
+		return editedByUser
+	case err != nil:
+		return fmt.Sprintf("its constraint %.80q is left alone: %v", own, err)
+	case in.history.Claiming[j.ID]:
+		return hasClaim
+	}
+	return ""
+}
+
+// firstTasks are the ids of the first n tasks of an array, or that of a single job.
+func firstTasks(j *cluster.Job, n int) []cluster.JobID {
+	if j.Tasks != "" {
+		if first, err := slurmplug.FirstTasks(j.Tasks, n); err == nil {
+			return plan.Action{Job: j.ID, Tasks: first, Part: true}.Jobs()
+		}
+	}
+	return []cluster.JobID{j.ID}
+}
+
+// candidate gathers what Decide is told of a job, or a task: id. tasks is how many of its
+// record are candidates.
+func (st *Steered) candidate(at int, id cluster.JobID, tasks int) candidate {
+	j := st.in.jobs[at]
+	share, state := st.in.shares.Jobs[j.ID], st.memory.of(id)
+	c := candidate{at: at, id: id, tasks: tasks, state: state, excluded: st.excludedNow(j, id, state)}
+	asks, types := st.typesFor(j, &c)
+	c.Job = Job{
+		Run: share.Run, Time: share.Time, Received: share.Received, Steered: Open, Given: state.given, Ready: state.ready,
+		NoWait: st.in.isTrial(at),
+	}
+	switch c.excluded {
+	case hasClaim: // its claim is for a place on the type that it is bound to
+		if t := st.boundTo(j); t != Open {
+			types &= 1 << uint(t)
+		}
+	case "":
+		c.couldRun, types = types, st.types.steerable(types)
+		c.Steered = st.boundTo(j)
+		c.Held, c.JustLeft = st.binding(j)
+		if c.Steered == Open {
+			c.Ready, state.ready = 0, 0
+		} else if state.given == 0 && share.Time != nil { // priod was started after it was bound
+			state.given = share.Time[c.Steered]
+			c.Given = state.given
+		}
+		if types == 0 {
+			c.excluded = cmp.Or(st.types.whyBarred(c.couldRun), st.nodes.whyMixed(j), noNodes)
+		} else if share.Unknown() {
+			c.excluded = speedUnknown
+		}
+	}
+	c.Consent = c.excluded == ""
+	c.Request = st.nodes.nodeMap.Request(&asks, st.nodes.kinds(types))
+	c.Request.Types = types
+	return c
+}
+
+// excludedNow adds to excluded what holds for one task, and what holds for a while: a pause,
+// which it counts down, and the time after a type was taken back.
+func (st *Steered) excludedNow(j *cluster.Job, id cluster.JobID, state *jobState) string {
+	why := st.in.excluded(j)
+	if why == "" && st.in.history.Claiming[id] { // a task that has no record of its own yet
+		why = hasClaim
+	}
+	if why == "" && state.pause > 0 {
+		why = state.pauseWhy
+		state.pause--
+	}
+	if since := st.in.snapshot.At.Sub(state.openedAt); why == "" && since >= 0 && since.Seconds() < st.in.set.Rule.Away {
+		why = openedLately
+	}
+	return why
+}
+
+// typesFor is what a job asks for and the types with nodes for it, both by all that is
+// known of the nodes that it names or refuses. One that names nodes is not steered.
+func (st *Steered) typesFor(j *cluster.Job, c *candidate) (asks cluster.Job, types placement.Types) {
+	types = st.nodes.fit(j, "")
+	state := c.state
+	state.placeGood--
+	if state.place == (cluster.Place{}) {
+		return *j, types
+	}
+	asks = st.nodes.demand(j, &state.place)
+	left := types & st.nodes.fit(&asks, state.place.Excluded) & st.nodes.typesOf(state.place.Required)
+	c.ruledOut = types &^ left
+	if state.place.Required != "" && c.excluded == "" {
+		c.excluded = namesNodes
+	}
+	if state.placeGood <= 0 && len(st.lookAgain) < maxLookAgain {
+		st.lookAgain[j.ID] = j.RawID
+	}
+	return asks, left
+}
+
+// boundTo is the type that priod wrote into a job's constraint, or Open.
+func (st *Steered) boundTo(j *cluster.Job) int32 {
+	if !st.in.isOurs(j) {
+		return Open
+	}
+	return st.types.boundBy(j.Features, st.in.own(j))
+}
+
+// binding is for how long, s, a job's constraint has been what it is, and which types
+// were written into it before, until less than Rule.Away ago.
+func (st *Steered) binding(j *cluster.Job) (held float64, left placement.Types) {
+	r, written := st.in.history.Requests[j.ID][slurmplug.Features]
+	if held = st.in.snapshot.At.Sub(r.At).Seconds(); !written || held < 0 || held >= st.in.set.Rule.Away {
+		return math.Abs(held), 0 // below zero the clock was set back: that keeps no job from moving
+	}
+	for t, feature := range st.types.features {
+		text, err := st.types.vocabulary.with(r.Was, feature)
+		if feature != "" && err == nil && text != j.Features && slices.Contains(r.Older, text) {
+			left |= 1 << uint(t)
+		}
+	}
+	return held, left
+}

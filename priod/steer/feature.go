@@ -1,0 +1,57 @@
+package steer
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
+)
+
+// Feature binds pending jobs to GPU types, by what the Ledger allocates.
+type Feature struct {
+	Settings Settings
+	Memory   *Memory     // nil: no job is steered
+	Slurm    interface { // nil: no job is looked at, and none bound
+		// Places reads what pending jobs say of their nodes, given Slurm's own
+		// ids. Jobs that are gone, or whose record cannot be believed, are left out.
+		Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]cluster.Place, error)
+	}
+}
+
+// Plan adds to the plan what binds jobs to types, after a closer look at each.
+func (f *Feature) Plan(ctx context.Context, c *plan.Cycle) error {
+	if f.Memory == nil {
+		return nil
+	}
+	steered := f.Memory.Steer(c.Snapshot, c.History, c.Plan, c.Plan.Shares, f.Settings)
+	var places map[cluster.JobID]cluster.Place
+	if unseen := steered.Unseen(); len(unseen) > 0 && f.Slurm != nil && c.Paused == "" {
+		var err error
+		if places, err = f.Slurm.Places(ctx, unseen); err != nil {
+			c.Plan.Notes = append(c.Plan.Notes, fmt.Sprintf("some jobs are not steered in this cycle: %.300s", err))
+		}
+	}
+	if c.Pinned != nil { // their nodes were named by evictions, which will take that back: the next cycle looks
+		maps.DeleteFunc(places, func(id cluster.JobID, _ cluster.Place) bool { return c.Pinned(id) })
+	}
+	steered.Vet(places)
+	c.Plan.Ask(steered.Actions)
+	c.Owing, c.RuledOut = steered.Owing, steered.RuledOut()
+	return nil
+}
+
+// Heard remembers what was written, and pauses the jobs of which Slurm refused it.
+func (f *Feature) Heard(c *plan.Cycle) {
+	for id, o := range c.Written(slurmplug.Features) {
+		c.Asked(id, o)
+		if f.Memory != nil && o.Status == slurmplug.Refused {
+			f.Memory.Refused(id, o.Message, f.Settings.Rule.Cycles)
+		}
+	}
+}
+
+// Act does nothing.
+func (f *Feature) Act(context.Context, *plan.Cycle) error { return nil }

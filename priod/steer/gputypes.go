@@ -1,0 +1,174 @@
+package steer
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/placement"
+	"slurmprio/slurmplug"
+)
+
+// migSlice finds the types that are slices of a GPU (MIG), by the names of NVML and of
+// sites: 1g.10gb, a100_1g.5gb, mig_1g_5gb. A job bound there would get less than it
+// asks for.
+var migSlice = regexp.MustCompile(`(?i)(^|[^0-9])[0-9]+[gc][._-][0-9]+gb|(^|[^a-z])mig([^a-z]|$)`)
+
+// Unsteerable says, for each GPU type of the nodes, why no job can be bound to it; ""
+// when jobs can, to those of its nodes that have its feature. lacking names its other
+// nodes. Nodes with several types count for none.
+func (set *Settings) Unsteerable(nodes []cluster.Node) (why map[string]string, lacking map[string][]string) {
+	why, lacking = map[string]string{}, map[string][]string{}
+	found := map[string]bool{}
+	for i := range nodes {
+		n := &nodes[i]
+		t, f := n.GPUType, set.Feature(n.GPUType)
+		if t == "" || n.MixedTypes || n.GPUs == 0 {
+			continue
+		}
+		switch {
+		case migSlice.MatchString(t):
+			why[t] = "it is a slice of a GPU (MIG)"
+		case !slurmplug.ValidFeature(f):
+			why[t] = fmt.Sprintf("%q cannot be the name of a node feature", f)
+		case !slices.Contains(n.Features, f):
+			lacking[t] = append(lacking[t], n.Name)
+		default:
+			found[t], why[t] = true, ""
+		}
+	}
+	for t := range lacking {
+		if !found[t] {
+			why[t] = "none of its nodes has the feature " + set.Feature(t)
+		}
+	}
+	for i := range nodes {
+		n := &nodes[i]
+		for t := range why {
+			if why[t] == "" && n.GPUs > 0 && (n.GPUType != t || n.MixedTypes) && slices.Contains(n.Features, set.Feature(t)) {
+				why[t] = fmt.Sprintf("node %s has the feature %s and other GPUs", n.Name, set.Feature(t))
+			}
+		}
+	}
+	return why, lacking
+}
+
+// Lacks says that some nodes have no feature, and names a few of them.
+func Lacks(nodes []string, feature string) string {
+	const few = 4
+	text, have := slurmplug.CompactHosts(nodes[:min(len(nodes), few)]), "they have"
+	switch n := len(nodes) - few; {
+	case n > 0:
+		text += fmt.Sprintf(" and %d more", n)
+	case len(nodes) == 1:
+		have = "it has"
+	}
+	return fmt.Sprintf("%s: %s no feature %s", text, have, feature)
+}
+
+// gpuTypes are the GPU types of the shares, by number, and how a job is bound to each.
+// Nodes that lack the feature of their type count as types of their own, which follow
+// after all others: no job is bound to them.
+type gpuTypes struct {
+	names      []string
+	features   []string // "": no job is bound to the type
+	barred     []string // why no job is; "" when jobs are, or the type has no nodes
+	unlabelled []int32  // types with nodes that lack the feature
+	vocabulary vocabulary
+}
+
+// newGPUTypes reads the types off the nodes, and notes in the plan which of them no job
+// is bound to.
+func newGPUTypes(in *inputs) gpuTypes {
+	types := gpuTypes{names: in.shares.Types, vocabulary: newVocabulary(in.snapshot.Nodes)}
+	why, lacking := in.set.Unsteerable(in.snapshot.Nodes)
+	var barred, without []string
+	for i, name := range types.names {
+		feature := in.set.Feature(name)
+		problem, hasNodes := why[name]
+		if problem != "" || !hasNodes {
+			feature = ""
+		}
+		if problem != "" {
+			barred = append(barred, fmt.Sprintf("%s: %s", name, problem))
+		}
+		if feature != "" && len(lacking[name]) > 0 {
+			without = append(without, "on "+Lacks(lacking[name], feature))
+			if len(types.names)+len(types.unlabelled) < placement.MaxTypes {
+				types.unlabelled = append(types.unlabelled, int32(i))
+			}
+		}
+		types.features, types.barred = append(types.features, feature), append(types.barred, problem)
+	}
+	if len(barred) > 0 {
+		in.plan.Notes = append(in.plan.Notes, "no job is steered to "+strings.Join(barred, "; ")+" (priod check)")
+	}
+	if len(without) > 0 {
+		in.plan.Notes = append(in.plan.Notes, "steered jobs do not run "+strings.Join(without, "; ")+" (priod check)")
+	}
+	return types
+}
+
+// count is how many types there are, with those of the nodes that lack a feature.
+func (types *gpuTypes) count() int { return len(types.names) + len(types.unlabelled) }
+
+// ofNode is a node's type.
+func (types *gpuTypes) ofNode(n *cluster.Node) (t int32, known bool) {
+	i, known := slices.BinarySearch(types.names, n.GPUType)
+	if !known || types.features[i] == "" || slices.Contains(n.Features, types.features[i]) {
+		return int32(i), known
+	}
+	i, known = slices.BinarySearch(types.unlabelled, int32(i))
+	return int32(len(types.names) + i), known
+}
+
+// steerable are those of some types to which jobs are bound.
+func (types *gpuTypes) steerable(some placement.Types) placement.Types {
+	for t, feature := range types.features {
+		if feature == "" {
+			some &^= 1 << uint(t)
+		}
+	}
+	return some
+}
+
+// boundBy is the type whose feature, composed with the user's own constraint, makes
+// this constraint; Open when there is none.
+func (types *gpuTypes) boundBy(constraint, own string) int32 {
+	parsed, _ := slurmplug.ParseConstraint(own)
+	for t, feature := range types.features {
+		if feature == "" {
+			continue
+		}
+		whole, err := parsed.With(feature) // also where Slurm would not take all of it any more
+		text, _ := types.vocabulary.with(own, feature)
+		if err == nil && (whole == constraint || text == constraint) {
+			return int32(t)
+		}
+	}
+	return Open
+}
+
+// whyBarred says of the first of some types to which no job is bound why that is; "" when
+// there is none.
+func (types *gpuTypes) whyBarred(some placement.Types) string {
+	for t, why := range types.barred {
+		if why != "" && some.Has(int32(t)) {
+			return fmt.Sprintf("left open: it could run on %s, to which no job is steered: %s", types.names[t], why)
+		}
+	}
+	return ""
+}
+
+// whyUnlabelled says of the first type on which a job could run only on nodes that lack
+// the feature that this is so; "" when there is none. some are those on which it could run.
+func (types *gpuTypes) whyUnlabelled(some placement.Types) string {
+	for i, t := range types.unlabelled {
+		if !some.Has(t) && some.Has(int32(len(types.names)+i)) {
+			return fmt.Sprintf("left open: on %s it could run only on nodes without the feature %s, where steered jobs do not run", types.names[t], types.features[t])
+		}
+	}
+	return ""
+}

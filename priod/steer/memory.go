@@ -1,0 +1,126 @@
+package steer
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"slurmprio/priod/cluster"
+)
+
+// Memory is what steering remembers of jobs from one cycle to the next. The zero value
+// remembers nothing. What was written into jobs is in cluster.History.
+type Memory struct {
+	jobs  map[cluster.JobID]*jobState
+	cycle uint32
+}
+
+// jobState is what is remembered of a job, or of a task of an array.
+type jobState struct {
+	cycle uint32 // in which it was last a candidate
+
+	// Of the type that it is bound to:
+	given    float64   // the fraction of its time that was allocated there when it was bound
+	ready    int       // cycles in which it could have started there and did not
+	openedAt time.Time // when its last one was taken back
+
+	// After Slurm refused what was written, or did not start it:
+	pause    int    // cycles for which it is still not steered
+	pauseWhy string // what explain says meanwhile
+	refusals int
+
+	// From the closer look:
+	place     cluster.Place // what it says of its nodes
+	placeGood int           // cycles until that is read again
+
+	// Of the last cycle:
+	verdict Verdict
+	barred  string // why the types that it could have are not steered to, instead of the verdict's words; "" else
+	words   string // for explain, from the cycle that first said so: figures may have changed since
+}
+
+func (m *Memory) beginCycle() {
+	if m.jobs == nil {
+		m.jobs = map[cluster.JobID]*jobState{}
+	}
+	m.cycle++
+}
+
+// endCycle forgets the jobs that were no candidates.
+func (m *Memory) endCycle() {
+	for id, state := range m.jobs {
+		if state.cycle != m.cycle {
+			delete(m.jobs, id)
+		}
+	}
+}
+
+// of is what is remembered of a job, which is not forgotten in this cycle.
+func (m *Memory) of(id cluster.JobID) *jobState {
+	state := m.jobs[id]
+	if state == nil {
+		state = &jobState{verdict: Verdict{Type: Open}}
+		m.jobs[id] = state
+	}
+	state.cycle = m.cycle
+	return state
+}
+
+// Refused hears that Slurm did not take what was written into a job: the job is not
+// steered for so many cycles.
+func (m *Memory) Refused(id cluster.JobID, why string, cycles int) {
+	if state := m.jobs[id]; state != nil {
+		state.refused(fmt.Sprintf("left alone: %.200s", why), cycles)
+	}
+}
+
+// refused starts a pause, twice as long each time: what Slurm looks at and no poll
+// shows, such as a job's sockets or licences, is not going to change soon.
+func (state *jobState) refused(why string, cycles int) {
+	if state.pauseWhy = why; state.pause == 0 {
+		state.pause = cycles << min(state.refusals, 10)
+		state.refusals++
+	}
+}
+
+// remember keeps what was decided for a candidate, and says it in the decision about the
+// job.
+func (st *Steered) remember(c *candidate) {
+	state, v := c.state, &c.verdict
+	barred := st.whyBarred(c)
+	switch {
+	case c.excluded != "":
+		state.words = c.excluded
+	case barred != "":
+		state.words = barred
+	case state.barred != "" || state.words == "" || v.Type != state.verdict.Type || v.Why != state.verdict.Why || v.Back != state.verdict.Back:
+		state.words = v.Explain(func(t int32) string { return st.types.names[t] })
+	}
+	state.verdict, state.barred = *v, barred
+	switch {
+	case v.Why == Stuck:
+		state.pause, state.pauseWhy = st.in.set.Rule.Cycles, state.words
+	case v.Type == Open:
+		state.given, state.ready = 0, 0
+	case v.Type != c.Steered:
+		state.given, state.ready = c.Time[v.Type], 0
+	case v.Start == 0 && !st.in.jobs[c.at].Begins(st.in.snapshot.At):
+		state.ready++
+	}
+	decision := &st.in.plan.Decisions[c.at]
+	if decision.Steer == "" && c.excluded != noConsent { // of an array its first task speaks
+		decision.Steer = state.words
+	}
+}
+
+// whyBarred says why a job is not bound to types on which it could run, or has time,
+// where that is the reason for its verdict; "" when it is not.
+func (st *Steered) whyBarred(c *candidate) string {
+	switch c.verdict.Why {
+	case NoTime:
+		return st.types.whyBarred(c.couldRun & c.allocatedTypes(st.in.set.Rule.Least))
+	case OneType, NoRoom:
+		return cmp.Or(st.types.whyBarred(c.couldRun), st.types.whyUnlabelled(c.couldRun), st.nodes.whyMixed(st.in.jobs[c.at]))
+	}
+	return ""
+}

@@ -1,0 +1,60 @@
+package steer
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
+)
+
+// Owing is what the end of a round has to know: the BE jobs that wait for the type that
+// an earlier cycle gave them, for which others may leave; what the running jobs are
+// owed; and the TE jobs, which stand before all of them. nil when steering is off. Of an
+// array the task counts that starts next.
+func (st *Steered) Owing(lead plan.Lead) *plan.Owing {
+	in := &st.in
+	if in.shares == nil || !in.set.Enabled {
+		return nil
+	}
+	o := &plan.Owing{Running: map[cluster.JobID]plan.Owed{}}
+	for i := range st.candidates {
+		c := &st.candidates[i]
+		if i > 0 && st.candidates[i-1].at == c.at {
+			continue // a later task of the same array
+		}
+		j, decision, v := in.jobs[c.at], &in.plan.Decisions[c.at], &c.verdict
+		if c.excluded != "" || v.Why != Waits || v.Type != c.Steered || j.Begins(in.snapshot.At) || !decision.Ranked || decision.Class != cluster.BE {
+			continue
+		}
+		share := in.shares.Jobs[j.ID]
+		o.Waiting = append(o.Waiting, plan.Owed{Job: c.id, Owed: lead.Owed(share.Owed, share.Run), Start: v.Start, Run: v.End - v.Start})
+	}
+	o.First = in.trials()
+	for i := range in.snapshot.Jobs {
+		j := &in.snapshot.Jobs[i]
+		t, known := slices.BinarySearch(in.shares.Types, j.GPUType)
+		share := in.shares.Jobs[j.ID]
+		if j.State != cluster.Running || !known || share == nil || math.IsInf(share.Run[t], 1) {
+			continue
+		}
+		o.Running[j.ID] = plan.Owed{Job: j.ID, Owed: lead.Owed(share.Owed, share.Run), Run: share.Run[t]}
+	}
+	return o
+}
+
+// trials are the TE jobs that wait for GPUs without a claim, by priority.
+func (in *inputs) trials() (ids []cluster.JobID) {
+	var first []int
+	for at, j := range in.jobs {
+		if d := &in.plan.Decisions[at]; d.Ranked && d.Class == cluster.TE && j.GPUs > 0 && !in.history.Claiming[j.ID] {
+			first = append(first, at)
+		}
+	}
+	slices.SortStableFunc(first, func(a, b int) int { return cmp.Compare(in.priority(b), in.priority(a)) })
+	for _, at := range first {
+		ids = append(ids, in.jobs[at].ID)
+	}
+	return ids
+}

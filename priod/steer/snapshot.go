@@ -1,0 +1,89 @@
+package steer
+
+import (
+	"math"
+	"slices"
+	"strings"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/placement"
+	"slurmprio/slurmplug"
+)
+
+// reservedFor is how long, s, a node counts as in use that priod has reserved for a
+// claim.
+const reservedFor = 60
+
+// snapshot is the nodes and the running jobs as Decide sees them, without pending jobs.
+func (view *nodeView) snapshot() *Snapshot {
+	snap := &Snapshot{Types: len(view.types.names), Unlabelled: view.types.unlabelled}
+	index := map[string]int32{}
+	var sizes []placement.Node
+	var used []placement.Share
+	var down []int32
+	for i := range view.in.snapshot.Nodes {
+		n := &view.in.snapshot.Nodes[i]
+		t, known := view.types.ofNode(n)
+		if !known || n.GPUs == 0 || n.MixedTypes {
+			continue
+		}
+		at := int32(len(sizes))
+		index[n.Name] = at
+		size := placement.Amount{GPUs: int32(n.GPUs), CPUs: int32(n.CPUs), MemMB: n.MemMB}
+		sizes = append(sizes, placement.Node{Type: t, Amount: size})
+		if view.in.usableForClaim(n) && strings.Contains(n.State, "RESERVED") {
+			used = append(used, placement.Share{Node: at, Amount: size})
+			free := placement.Share{Node: at, Amount: placement.Amount{GPUs: int32(n.GPUs - n.GPUsUsed)}}
+			snap.Running = append(snap.Running, Running{Shares: []placement.Share{free}, End: reservedFor})
+			continue
+		}
+		used = append(used, placement.Share{Node: at, Amount: placement.Amount{GPUs: int32(n.GPUsUsed), CPUs: int32(n.CPUsUsed), MemMB: n.MemUsedMB}})
+		if k, known := view.nodeMap.Index[n.Name]; !known || view.nodeMap.Nodes.Down(k) {
+			down = append(down, at)
+		}
+	}
+	snap.Nodes = placement.New(placement.Packed, sizes)
+	snap.Nodes.Take(used)
+	for _, at := range down {
+		snap.Nodes.SetDown(at, true)
+	}
+	for i := range view.in.snapshot.Jobs {
+		if j := &view.in.snapshot.Jobs[i]; j.GPUs > 0 && (j.State == cluster.Running || j.State == cluster.Completing) {
+			if r, known := view.running(j, index); known {
+				snap.Running = append(snap.Running, r)
+			}
+		}
+	}
+	return snap
+}
+
+// running is what a job holds, and until when; index numbers the nodes by name. No poll
+// tells how the GPUs of a job lie on several nodes: they are taken to lie evenly.
+func (view *nodeView) running(j *cluster.Job, index map[string]int32) (r Running, known bool) {
+	hosts := []string{j.NodeList}
+	if _, one := index[j.NodeList]; !one {
+		var err error
+		if hosts, err = slurmplug.ExpandHosts(j.NodeList); err != nil || len(hosts) == 0 {
+			return Running{}, false
+		}
+	}
+	r.End = math.Inf(1)
+	if j.TimeLimit != slurmplug.Unlimited {
+		r.End = max(j.Start.Add(j.TimeLimit).Sub(view.in.snapshot.At).Seconds(), 0)
+	}
+	for k, h := range hosts {
+		at, known := index[h]
+		if !known {
+			continue
+		}
+		gpus := j.GPUs / len(hosts)
+		if k < j.GPUs%len(hosts) {
+			gpus++
+		}
+		r.Shares = append(r.Shares, placement.Share{Node: at, Amount: placement.Amount{GPUs: int32(gpus)}})
+	}
+	if t, known := slices.BinarySearch(view.types.names, j.GPUType); known && view.in.shares.Jobs[j.ID] != nil {
+		r.End = min(r.End, view.in.shares.Jobs[j.ID].Run[t])
+	}
+	return r, true
+}
