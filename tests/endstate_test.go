@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"slurmprio/priod/store"
+	"slurmprio/priod/undo"
 	"slurmprio/slurmplug"
 	"slurmprio/tests/lab"
 )
@@ -246,7 +247,7 @@ func (s *site) checkJournal(writes []store.Write) {
 	}
 	lines := map[change]int{}
 	for line := range bytes.Lines(text) {
-		var c store.Change
+		var c undo.Change
 		if err := json.Unmarshal(line, &c); err != nil {
 			s.Fatalf("undo.jsonl: %q: %v", line, err)
 		}

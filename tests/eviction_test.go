@@ -784,6 +784,28 @@ func TestResetTakesBackThePlace(t *testing.T) {
 	}
 }
 
+// Who names other nodes than an eviction did keeps them over a reset.
+func TestResetLeavesOthersPlaces(t *testing.T) {
+	longOnly(t)
+	e := newEvictable(t, evicting)
+	e.full(8, "ignore")
+	trial := e.trial("t4:2")
+	e.eligible(1)
+	e.wait("the place", func() bool {
+		e.must("run", "--once")
+		return e.pinned() != ""
+	})
+	own := "t4-1"
+	if strings.Contains(e.pinned(), own) {
+		own = "t4-2"
+	}
+	e.slurm("scontrol", "update", "JobId="+trial, "ReqNodeList="+own)
+	e.must("reset")
+	if left := e.pinned(); !strings.Contains(left, own) {
+		t.Errorf("reset takes %s from its user, and leaves %q", own, left)
+	}
+}
+
 // AdminLevel=Operator is enough for everything that an eviction takes.
 func TestEvictionByAnOperator(t *testing.T) {
 	longOnly(t)

@@ -37,6 +37,7 @@ var rows = []string{
 	"priod/size",
 	"priod/evict",
 	"priod/advise",
+	"priod/undo",
 	"sql",
 	"priod/store",
 	"priod/cycle",

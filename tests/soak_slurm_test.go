@@ -28,8 +28,8 @@ type soakSlurm struct {
 	nextID  uint32
 	jobs    []soakJob // in the order of submission, tasks beside their array
 	nodes   []cluster.Node
-	past    []cluster.PastRun // ended within pastKept
-	ended   int               // runs so far
+	past    []cluster.PastStay // ended within pastKept
+	ended   int                // runs so far
 }
 
 // soakJob is a record of the queue. own is Slurm's part of its priority but for
@@ -96,7 +96,7 @@ func (s *soakSlurm) pass(d time.Duration) {
 		}
 	}
 	s.jobs = slices.DeleteFunc(s.jobs, func(j soakJob) bool { return j.left })
-	s.past = slices.DeleteFunc(s.past, func(p cluster.PastRun) bool { return p.End.Before(s.now.Add(-pastKept)) })
+	s.past = slices.DeleteFunc(s.past, func(p cluster.PastStay) bool { return p.End.Before(s.now.Add(-pastKept)) })
 	s.submit()
 	s.schedule()
 }
@@ -121,11 +121,12 @@ func (s *soakSlurm) touch(j *soakJob) {
 func (s *soakSlurm) end(j *soakJob, at time.Time) {
 	s.nodes[j.node].GPUsUsed -= j.GPUs
 	s.ended++
-	s.past = append(s.past, cluster.PastRun{
-		Interval: cluster.Interval{
+	tag, _ := jobtag.Encode(j.Tag)
+	s.past = append(s.past, cluster.PastStay{
+		Stay: cluster.Stay{
 			Job: j.ID, Start: j.Start, End: at, Closed: true, GPUType: "a100", GPUs: j.GPUs, User: j.User, Account: j.Account, Restarts: j.Restarts,
 		},
-		Eligible: j.Eligible, TagType: j.Tag.Type,
+		Eligible: j.Eligible, Tag: tag,
 	})
 }
 
@@ -325,7 +326,7 @@ func (s *soakSlurm) Apply(_ context.Context, actions []plan.Action) []plan.Outco
 }
 
 // Past is what accounting tells.
-func (s *soakSlurm) Past(since, until time.Time) (past []cluster.PastRun) {
+func (s *soakSlurm) Past(since, until time.Time) (past []cluster.PastStay) {
 	for _, p := range s.past {
 		if p.End.After(since) && !p.End.After(until) {
 			past = append(past, p)

@@ -19,6 +19,7 @@ import (
 	"slurmprio/priod/plan"
 	"slurmprio/priod/store"
 	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/jobtag"
 )
 
 // soakOptions are the size of a soak in virtual time.
@@ -120,7 +121,8 @@ func (s *soak) fill(last, now time.Time) {
 	past := s.slurm.Past(last.Add(-soakOverlap), now)
 	ranking := s.config.Decide().Ranking
 	for i := range past {
-		past[i].Class = ranking.Class(past[i].TagType, past[i].QOS)
+		tag, _ := jobtag.Parse(past[i].Tag)
+		past[i].Class = ranking.Class(tag.Type, past[i].QOS)
 	}
 	s.history.Fill(past)
 }
@@ -241,7 +243,7 @@ func TestSoakSeesALeak(t *testing.T) {
 	o := smallSoak
 	var kept []*cluster.Job
 	o.leak = func(seen *plan.Seen) {
-		for _, i := range seen.Intervals {
+		for _, i := range seen.Stays {
 			if i.Closed {
 				kept = append(kept, &cluster.Job{ID: i.Job, User: i.User})
 			}

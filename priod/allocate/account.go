@@ -74,7 +74,7 @@ func (a *Account) findOrAdd(id cluster.JobID, gpuType string) (*jobAccount, int)
 // Observe enters an interval in which a job ran, or what is now known of it: an
 // interval with the same start replaces the earlier one. One that ends before it starts
 // counts as 0 s; one of an unknown GPU type is not counted.
-func (a *Account) Observe(i cluster.Interval) {
+func (a *Account) Observe(i cluster.Stay) {
 	now := countedRun{i.Start.UnixNano(), i.GPUType, max(i.End.Sub(i.Start).Seconds(), 0)}
 	j, _ := a.findOrAdd(i.Job, i.GPUType)
 	old := j.last

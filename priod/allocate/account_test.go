@@ -14,8 +14,8 @@ import (
 
 var start = time.Unix(1_700_000_000, 0)
 
-func interval(job uint32, gpuType string, gpus, from, to int) cluster.Interval {
-	return cluster.Interval{
+func interval(job uint32, gpuType string, gpus, from, to int) cluster.Stay {
+	return cluster.Stay{
 		Job: slurmplug.Plain(job), GPUType: gpuType, GPUs: gpus,
 		Start: start.Add(time.Duration(from) * time.Second), End: start.Add(time.Duration(to) * time.Second),
 	}
@@ -27,7 +27,7 @@ func almost(a, b float64) bool { return math.Abs(a-b) <= 1e-6*max(1, math.Abs(a)
 func TestThroughRequeues(t *testing.T) {
 	a := NewAccount()
 	one := slurmplug.Plain(1)
-	for _, i := range []cluster.Interval{
+	for _, i := range []cluster.Stay{
 		interval(1, "v100", 2, 0, 100), interval(1, "k80", 2, 300, 400), interval(1, "v100", 2, 500, 650), interval(2, "v100", 1, 0, 750),
 	} {
 		a.Observe(i)
@@ -65,7 +65,7 @@ func TestThroughRequeues(t *testing.T) {
 func TestSumsDoNotDependOnReports(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		types := []string{"v100", "k80", ""}
-		var final, reports []cluster.Interval
+		var final, reports []cluster.Stay
 		want, all := map[uint32]map[string]float64{}, map[string]float64{}
 		for id := range uint32(rapid.IntRange(1, 5).Draw(t, "jobs")) {
 			at := 0

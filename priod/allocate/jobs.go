@@ -25,8 +25,8 @@ type jobRecord struct {
 	request     request
 	program     program
 	profile     *speedProfile
-	runs        map[int64]cluster.Interval // by start, Unix s
-	poll        uint32                     // the last cycle in which the job was seen; 0: only a store knew it
+	runs        map[int64]cluster.Stay // by start, Unix s
+	poll        uint32                 // the last cycle in which the job was seen; 0: only a store knew it
 
 	work, left      float64 // s on its fastest type: all of it, and what is still to do
 	isolatedElapsed float64 // s that its work so far would have taken in that reference
@@ -132,7 +132,7 @@ func (l *Ledger) syncJobs(s *cluster.Snapshot, h *cluster.History) {
 // newRecord makes a job's record. A task that has got a record of its own, apart from
 // its array, keeps what was promised to the array.
 func (l *Ledger) newRecord(j *cluster.Job) *jobRecord {
-	e := &jobRecord{id: j.ID.String(), user: j.User, submit: j.Submit, runs: map[int64]cluster.Interval{}}
+	e := &jobRecord{id: j.ID.String(), user: j.User, submit: j.Submit, runs: map[int64]cluster.Stay{}}
 	e.Promised = make([]float64, len(l.shares.Types))
 	if j.Restarts == 0 {
 		e.firstSubmit = j.Submit

@@ -62,7 +62,7 @@ type Remembered struct {
 	Types                 []string
 	Speed, Time, Promised []float64
 	Given                 time.Time
-	Runs                  []cluster.Interval
+	Runs                  []cluster.Stay
 }
 
 // Restore takes in a job that an earlier process knew.
@@ -71,7 +71,7 @@ func (l *Ledger) Restore(id cluster.JobID, r Remembered) {
 		l.makeMaps()
 	}
 	l.setTypes(slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(l.shares.Types), r.Types...)))))
-	e := &jobRecord{id: id.String(), user: r.User, submit: r.Submit, firstSubmit: r.Born, runs: map[int64]cluster.Interval{}}
+	e := &jobRecord{id: id.String(), user: r.User, submit: r.Submit, firstSubmit: r.Born, runs: map[int64]cluster.Stay{}}
 	e.Promised, e.Given = l.reindex(r.Promised, r.Types), r.Given
 	if r.Time != nil {
 		e.Time = l.reindex(r.Time, r.Types)

@@ -168,7 +168,7 @@ func TestFractionsOfThoseWhoStay(t *testing.T) {
 	s.Jobs = s.Jobs[1:]
 	check(0, 0.5)
 	check(10*time.Minute, 25./40)
-	s.h.Fill([]cluster.PastRun{{Interval: cluster.Interval{ // it ran five minutes longer than a poll saw
+	s.h.Fill([]cluster.PastStay{{Stay: cluster.Stay{ // it ran five minutes longer than a poll saw
 		Job: gone.ID, User: gone.User, Start: gone.Start, End: gone.Start.Add(30 * time.Minute), Closed: true, GPUType: "a100", GPUs: 1,
 	}}})
 	check(0, 25./45)

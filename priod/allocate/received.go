@@ -17,7 +17,7 @@ func (l *Ledger) recordRuns(s *cluster.Snapshot, h *cluster.History) {
 	since := s.At.Truncate(max(l.set.Every, time.Second))
 	anew := !since.Equal(l.since)
 	l.since, l.shares.Since = since, since
-	for i := range h.Intervals() {
+	for i := range h.Stays() {
 		i.GPUType = l.set.Speeds.Today(i.GPUType)
 		e := l.jobs[i.Job]
 		if e == nil {
@@ -57,7 +57,7 @@ func (l *Ledger) recordRuns(s *cluster.Snapshot, h *cluster.History) {
 			}
 		}
 	}
-	for i := range h.Intervals() { // jobs that are gone count in the others' fractions, too
+	for i := range h.Stays() { // jobs that are gone count in the others' fractions, too
 		if l.jobs[i.Job] == nil && l.departed[i.Job] == nil && i.End.After(since) {
 			i.GPUType = l.set.Speeds.Today(i.GPUType)
 			if i.Start.Before(since) {

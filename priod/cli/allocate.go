@@ -89,25 +89,47 @@ type sharedTime struct {
 	Time map[string]float64 `json:"time"`
 }
 
+// allocationView is an allocation as --json prints it.
+type allocationView struct {
+	Policy     string                        `json:"policy"`
+	Agnostic   bool                          `json:"agnostic,omitempty"`
+	Objective  *float64                      `json:"objective"`
+	Bound      *float64                      `json:"bound"`
+	Allocation map[string]map[string]float64 `json:"allocation"`
+	Pairs      []sharedTime                  `json:"pairs,omitempty"`
+	Rate       map[string]float64            `json:"effective_throughput"`
+	Discount   map[string]float64            `json:"discount,omitempty"` // strategy-proof: what each job keeps
+	GPUs       map[string]float64            `json:"gpus_used"`
+	Notes      []string                      `json:"notes"`
+}
+
 func showAllocation(c *cli.Context, policy policies.Policy, p *policies.Problem, a *policies.Allocation) error {
+	v := viewAllocation(policy, p, a)
+	if c.Bool("json") {
+		return report.JSON(c.App.Writer, v)
+	}
+	tableAllocation(c.App.Writer, p, a)
+	if v.Objective != nil {
+		fmt.Fprintf(c.App.Writer, "objective %.9g", *v.Objective)
+		if v.Bound != nil {
+			fmt.Fprintf(c.App.Writer, ", bound %.9g", *v.Bound)
+		}
+		fmt.Fprintln(c.App.Writer)
+	}
+	for _, n := range v.Notes {
+		fmt.Fprintf(c.App.ErrWriter, "priod: note: %s\n", n)
+	}
+	return nil
+}
+
+func viewAllocation(policy policies.Policy, p *policies.Problem, a *policies.Allocation) *allocationView {
 	number := func(v float64) *float64 {
 		if math.IsNaN(v) || math.IsInf(v, 0) {
 			return nil // no objective, or nobody to reach it
 		}
 		return &v
 	}
-	out := struct {
-		Policy     string                        `json:"policy"`
-		Agnostic   bool                          `json:"agnostic,omitempty"`
-		Objective  *float64                      `json:"objective"`
-		Bound      *float64                      `json:"bound"`
-		Allocation map[string]map[string]float64 `json:"allocation"`
-		Pairs      []sharedTime                  `json:"pairs,omitempty"`
-		Rate       map[string]float64            `json:"effective_throughput"`
-		Discount   map[string]float64            `json:"discount,omitempty"` // strategy-proof: what each job keeps
-		GPUs       map[string]float64            `json:"gpus_used"`
-		Notes      []string                      `json:"notes"`
-	}{
+	v := &allocationView{
 		Policy: policy.Name, Agnostic: policy.Agnostic, Objective: number(a.Objective), Bound: number(a.Bound),
 		Allocation: map[string]map[string]float64{}, Rate: map[string]float64{}, GPUs: map[string]float64{}, Notes: append([]string{}, a.Notes...),
 	}
@@ -116,30 +138,32 @@ func showAllocation(c *cli.Context, policy policies.Policy, p *policies.Problem,
 		for t, x := range row {
 			if x > 0 {
 				m[p.Types[t].Name] = x
-				out.GPUs[p.Types[t].Name] += x * float64(gpus)
+				v.GPUs[p.Types[t].Name] += x * float64(gpus)
 			}
 		}
 		return m
 	}
 	for _, t := range p.Types {
-		out.GPUs[t.Name] = 0
+		v.GPUs[t.Name] = 0
 	}
 	for i := range p.Jobs {
-		out.Allocation[p.Jobs[i].ID] = times(a.Time[i], p.Jobs[i].GPUs)
-		out.Rate[p.Jobs[i].ID] = a.Rate[i]
+		v.Allocation[p.Jobs[i].ID] = times(a.Time[i], p.Jobs[i].GPUs)
+		v.Rate[p.Jobs[i].ID] = a.Rate[i]
 	}
 	if a.Discount != nil {
-		out.Discount = map[string]float64{}
+		v.Discount = map[string]float64{}
 		for i, d := range a.Discount {
-			out.Discount[p.Jobs[i].ID] = d
+			v.Discount[p.Jobs[i].ID] = d
 		}
 	}
 	for _, s := range a.Pairs {
-		out.Pairs = append(out.Pairs, sharedTime{[2]string{p.Jobs[s.A].ID, p.Jobs[s.B].ID}, times(s.Time, p.Jobs[s.A].GPUs)})
+		v.Pairs = append(v.Pairs, sharedTime{[2]string{p.Jobs[s.A].ID, p.Jobs[s.B].ID}, times(s.Time, p.Jobs[s.A].GPUs)})
 	}
-	if c.Bool("json") {
-		return report.JSON(c.App.Writer, out)
-	}
+	return v
+}
+
+// tableAllocation prints a row for each job and each pair, with its share of the time on each GPU type.
+func tableAllocation(w io.Writer, p *policies.Problem, a *policies.Allocation) {
 	header := []string{"JOB"}
 	for _, t := range p.Types {
 		header = append(header, strings.ToUpper(report.Safe(t.Name)))
@@ -158,16 +182,5 @@ func showAllocation(c *cli.Context, policy policies.Policy, p *policies.Problem,
 	for _, s := range a.Pairs {
 		add(p.Jobs[s.A].ID+" + "+p.Jobs[s.B].ID, s.Time, "")
 	}
-	report.Table(c.App.Writer, append(header, "STEPS/S"), rows)
-	if out.Objective != nil {
-		fmt.Fprintf(c.App.Writer, "objective %.9g", *out.Objective)
-		if out.Bound != nil {
-			fmt.Fprintf(c.App.Writer, ", bound %.9g", *out.Bound)
-		}
-		fmt.Fprintln(c.App.Writer)
-	}
-	for _, n := range out.Notes {
-		fmt.Fprintf(c.App.ErrWriter, "priod: note: %s\n", n)
-	}
-	return nil
+	report.Table(w, append(header, "STEPS/S"), rows)
 }

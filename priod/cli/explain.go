@@ -18,9 +18,9 @@ import (
 	"slurmprio/priod/plan"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
+	"slurmprio/priod/undo"
 	"slurmprio/priod/workload/speed"
 	"slurmprio/slurmplug"
-	"slurmprio/slurmplug/jobtag"
 )
 
 func explainCommand() *cli.Command {
@@ -128,12 +128,12 @@ func (v *explanation) date() {
 // ownRequest is what the undo journal knows of a job's own request; nil where
 // priod never wrote into it.
 func ownRequest(dir string, j *store.Job) (map[slurmplug.Lever]string, error) {
-	undo, err := store.OpenUndo(dir)
+	journal, err := undo.Open(dir)
 	if err != nil {
 		return nil, err
 	}
 	var own map[slurmplug.Lever]string
-	for lever, r := range undo.Of(j.ID, j.User) {
+	for lever, r := range journal.Of(j.ID, j.User) {
 		if own == nil {
 			own = map[slurmplug.Lever]string{}
 		}
@@ -198,10 +198,39 @@ func slurmNow(ctx context.Context, cfg *config.Config, id cluster.JobID, raw uin
 
 var classes = map[cluster.Class]string{cluster.TE: "TE (trial-and-error)", cluster.BE: "BE (best-effort)"}
 
+// liner prints one line of an answer: a name and a sentence.
+type liner func(name, format string, a ...any)
+
 func (v *explanation) show(w io.Writer) {
-	line := func(name, format string, a ...any) {
+	line := liner(func(name, format string, a ...any) {
 		fmt.Fprintf(w, "%-10s %s\n", name, report.Safe(fmt.Sprintf(format, a...)))
+	})
+	v.showJob(line)
+	v.showSpeeds(line)
+	v.showShare(line)
+	d := v.Decision
+	if d == nil {
+		line("Decision", "none: no cycle has seen it pending")
+		v.showWrites(line)
+		v.showEvictions(line)
+		return
 	}
+	v.showPlace(line, d)
+	v.showWanted(line, d)
+	v.showNow(line)
+	line("Decided", "cycle %d, %s; checked again until %s", d.Cycle, clock(d.At), clock(v.Cycle.Until))
+	if len(v.Writes) == 0 {
+		line("Written", "never: Slurm's values are the job's own")
+	}
+	v.showWrites(line)
+	v.showEvictions(line)
+	if v.Note != "" {
+		line("Note", "%s", v.Note)
+	}
+}
+
+// showJob tells what the job is, and what its user said.
+func (v *explanation) showJob(line liner) {
 	j := &v.Job
 	line("Job", "%s of %s (account %s), partition %s, QOS %s: %s", slurmplug.Update{Job: j.ID, Tasks: j.Tasks, HetID: j.HetLeader, HetOffset: j.HetOffset}.Target(), j.User, j.Account,
 		j.Partition, j.QOS, request(j))
@@ -221,27 +250,22 @@ func (v *explanation) show(w io.Writer) {
 	if j.TagError != "" {
 		line("Tag", "not valid, so it counts as none: %s", j.TagError)
 	}
-	v.showSpeeds(line)
-	v.showShare(line)
-	d := v.Decision
-	if d == nil {
-		line("Decision", "none: no cycle has seen it pending")
-		v.showWrites(line)
-		v.showEvictions(line)
-		return
-	}
+}
+
+// showPlace tells the job's class, why, and who stands before it.
+func (v *explanation) showPlace(line liner, d *store.Decision) {
 	if !d.Since.IsZero() && v.waits() {
 		line("Waiting", "%s, since it could first have run at %s", report.Ago(time.Since(d.Since)), clock(d.Since))
 	}
 	switch {
 	case d.Ranked || d.Why == string(plan.Overrun):
 		line("Class", "%s, because %s", classes[d.Class], v.Reason)
-	case len(v.Intervals) > 0 && !v.Intervals[0].Closed:
-		line("Class", "%s while it runs; %s", classes[v.Intervals[0].Class], v.Reason)
+	case len(v.Stays) > 0 && !v.Stays[0].Closed:
+		line("Class", "%s while it runs; %s", classes[v.Stays[0].Class], v.Reason)
 	default:
 		line("Class", "none: %s", v.Reason)
 	}
-	if d.Detail != "" && d.Detail != j.TagError {
+	if d.Detail != "" && d.Detail != v.Job.TagError {
 		line("", "%s", d.Detail)
 	}
 	switch {
@@ -254,6 +278,11 @@ func (v *explanation) show(w io.Writer) {
 		}
 		line("Place", "behind %s%s, and among the others where Slurm itself puts it", plural(v.TECount, "TE job", "TE jobs"), ahead)
 	}
+}
+
+// showWanted tells which GPU type and priority priod wants for the job, and why they are not written.
+func (v *explanation) showWanted(line liner, d *store.Decision) {
+	j := &v.Job
 	switch {
 	case d.Steer != "":
 		line("GPU type", "%s", d.Steer)
@@ -271,20 +300,10 @@ func (v *explanation) show(w io.Writer) {
 	if v.Cycle.Hold != "" {
 		line("", "nothing is written: %s", v.Cycle.Hold)
 	}
-	v.showNow(line)
-	line("Decided", "cycle %d, %s; checked again until %s", d.Cycle, clock(d.At), clock(v.Cycle.Until))
-	if len(v.Writes) == 0 {
-		line("Written", "never: Slurm's values are the job's own")
-	}
-	v.showWrites(line)
-	v.showEvictions(line)
-	if v.Note != "" {
-		line("Note", "%s", v.Note)
-	}
 }
 
 // showWrites tells what priod wrote into the job, and what stood there before.
-func (v *explanation) showWrites(line func(name, format string, a ...any)) {
+func (v *explanation) showWrites(line liner) {
 	for _, x := range v.Writes {
 		line("Written", "cycle %d, %s: %s %s -> %s (%s), %s", x.Cycle, clock(x.At), x.Lever, cmp.Or(x.Before, "none"), cmp.Or(x.After, "none"), x.Reason, result(x.Outcome))
 	}
@@ -302,7 +321,7 @@ func (v *explanation) waits() bool {
 }
 
 // showArray sums up the tasks of an array.
-func (v *explanation) showArray(line func(name, format string, a ...any)) {
+func (v *explanation) showArray(line liner) {
 	if v.Array == nil {
 		return
 	}
@@ -319,7 +338,7 @@ func (v *explanation) showArray(line func(name, format string, a ...any)) {
 }
 
 // showEvictions tells both sides: who left for this job, and for whom it left.
-func (v *explanation) showEvictions(line func(name, format string, a ...any)) {
+func (v *explanation) showEvictions(line liner) {
 	for _, x := range v.Evictions {
 		state := x.State
 		if x.How != "" {
@@ -354,7 +373,7 @@ var left = map[evict.How]string{
 	evict.Returned: "was requeued by somebody else", evict.Ended: "ended for a reason of its own", evict.Forgotten: "was forgotten by Slurm",
 }
 
-func (v *explanation) showNow(line func(name, format string, a ...any)) {
+func (v *explanation) showNow(line liner) {
 	if v.Now == nil {
 		return
 	}
@@ -369,8 +388,7 @@ func (v *explanation) showNow(line func(name, format string, a ...any)) {
 
 // agrees tells whether a job may be steered to a GPU type.
 func agrees(j *store.Job) bool {
-	tag, err := jobtag.Parse(j.Tag)
-	return err == nil && tag.AllowsSteering()
+	return j.Said.AllowsSteering()
 }
 
 // request is what a job asks for, in words.

@@ -12,6 +12,7 @@ import (
 	"slurmprio/priod/store"
 	"slurmprio/priod/workload/speed"
 	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/jobtag"
 )
 
 // What a job got of the GPU types reads as sentences that are true of it.
@@ -43,6 +44,7 @@ func TestExplainGPUTypes(t *testing.T) {
 			{Outcome: plan.Outcome{Action: plan.Action{Lever: slurmplug.Features, After: "a100"}, Status: slurmplug.Applied}},
 		}
 		c.change(v)
+		v.Job.Said, _ = jobtag.Parse(v.Job.Tag)
 		var out bytes.Buffer
 		v.show(&out)
 		for _, want := range c.want {
@@ -76,7 +78,7 @@ func TestExplainArraysAndTheHeld(t *testing.T) {
 		"held": {func(*explanation) {}, []string{"Class      none: it is held: left alone"}, ""},
 		"a component that runs": {func(v *explanation) {
 			v.Job.State, v.Job.HetLeader, v.Job.HetOffset, v.Job.TimeLimitS = cluster.Running.String(), 83, 1, 365*86400
-			v.Intervals = []store.Interval{{Class: cluster.BE}}
+			v.Stays = []store.Stay{{Stay: cluster.Stay{Class: cluster.BE}}}
 		}, []string{"Job        83+1 of ann", "no time limit", "Class      BE (best-effort) while it runs; as it last waited, it is held"}, "none: it is held"},
 		"started since": {func(v *explanation) { v.Now = &nowView{State: "RUNNING"} }, []string{"Class      none: as it last waited, it is held"}, ""},
 		"an array": {func(v *explanation) {

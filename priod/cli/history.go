@@ -17,6 +17,7 @@ import (
 	"slurmprio/priod/config"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
+	"slurmprio/priod/undo"
 	"slurmprio/slurmplug"
 )
 
@@ -86,10 +87,10 @@ func jobHistory(c *cli.Context, r *store.Reader, id cluster.JobID, most int) err
 	report.Table(w, []string{"CYCLE", "DECIDED", "CLASS", "VALUE", "WHY", "DETAIL"}, rows)
 	fmt.Fprintln(w)
 	showWrites(c, story.Writes, false)
-	if len(story.Intervals) > 0 {
+	if len(story.Stays) > 0 {
 		fmt.Fprintln(w)
-		rows = make([][]any, len(story.Intervals))
-		for i, x := range story.Intervals {
+		rows = make([][]any, len(story.Stays))
+		for i, x := range story.Stays {
 			end := clock(x.End)
 			if !x.Closed {
 				end = "running"
@@ -143,15 +144,30 @@ func history(ctx context.Context, cfg *config.Config, log hclog.Logger) (*cluste
 		return r.History(ctx)
 	}
 	h := cluster.NewHistory()
-	undo, unread := store.OpenUndo(cfg.State.Dir)
+	journal, unread := undo.Open(cfg.State.Dir)
 	if unread != nil {
 		return nil, unread
 	}
 	if _, missing := os.Stat(filepath.Join(cfg.State.Dir, "priod.db")); !errors.Is(missing, fs.ErrNotExist) {
 		log.Warn("the plan is made without priod's history", "error", err)
 	}
-	h.Written = undo.Written()
+	h.Written = journal.Written()
 	return h, nil
+}
+
+// recorded is what the database knows of priod's values; nothing where it cannot be read.
+func recorded(ctx context.Context, dir string) (*cluster.History, error) {
+	none := cluster.NewHistory()
+	r, err := store.OpenReader(ctx, dir)
+	if err != nil {
+		return none, err
+	}
+	defer r.Close()
+	known, err := r.History(ctx)
+	if err != nil {
+		return none, err
+	}
+	return known, nil
 }
 
 // jobArg reads the one job that a verb takes.

@@ -42,7 +42,7 @@ func reportSizing(c *cli.Context) error {
 		if err != nil {
 			return fmt.Errorf("read accounting: %w", err)
 		}
-		past, shares = sensitivity.Learn(used.Runs, time.Duration(cfg.Speeds.Shortest)), used.Shares
+		past, shares = sensitivity.Learn(used.Stays, time.Duration(cfg.Speeds.Shortest)), used.Shares
 	}
 	s := report.OfSizing(&snapshot, table, past, shares)
 	holding := s.Holding(&snapshot)

@@ -54,8 +54,12 @@ func fillStore(t *testing.T, dir string, ago time.Duration) {
 	begun := time.Now().Add(-ago - time.Hour).Truncate(time.Second)
 	at := func(s int) time.Time { return begun.Add(time.Duration(s) * time.Second) }
 	job := func(id uint32, user string, tag jobtag.Tag, submit int) cluster.Job {
+		text, err := jobtag.Encode(tag)
+		if err != nil {
+			t.Fatal(err)
+		}
 		return cluster.Job{ID: slurmplug.Plain(id), RawID: id, TaskCount: 1, User: user, Partition: "gpu", Priority: 10, Nodes: 1, GPUs: 2, GPUType: "a100",
-			TimeLimit: time.Hour, Submit: at(submit), Eligible: at(submit), State: cluster.Pending, Tag: tag}
+			TimeLimit: time.Hour, Submit: at(submit), Eligible: at(submit), State: cluster.Pending, Tag: tag, TagText: text}
 	}
 	running := func(j cluster.Job, start int) cluster.Job {
 		j.State, j.Start, j.NodeList = cluster.Running, at(start), "n1"

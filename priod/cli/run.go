@@ -62,7 +62,7 @@ func runCommand() *cli.Command {
 					st.SetRetention(time.Duration(cfg.State.Retention))
 					return live.New(newClient(cfg))
 				},
-				Claim: daemon.NewClaim,
+				Lock: daemon.NewHostLock,
 			}
 			if c.Bool("once") {
 				result, err := d.Once(ctx)

@@ -144,7 +144,7 @@ func evictionOf(c *cli.Context) preemption.Settings {
 	set := preemption.Settings{
 		S: c.Float64("fitgpp-s"), Fallback: preemption.Fallback(c.String("fitgpp-fallback")),
 		Rise: c.Float64("eviction-rise"), Urgency: c.Float64("urgency"), MinGain: c.Duration("min-gain").Seconds(),
-		Limits: preemption.Limits{AtOnce: c.Int("evictions-at-once"), PerHour: c.Int("evictions-per-hour"), PerDay: c.Float64("eviction-gpu-hours-per-day")},
+		Limits: preemption.Limits{MaxAtOnce: c.Int("evictions-at-once"), MaxPerHour: c.Int("evictions-per-hour"), GPUHoursPerDay: c.Float64("eviction-gpu-hours-per-day")},
 	}
 	switch preemption.Policy(c.String("preemption")) {
 	case preemption.FitGpp:

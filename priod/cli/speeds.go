@@ -181,16 +181,12 @@ func (v *explanation) jobSpeeds(ctx context.Context, cfg *config.Config, r *stor
 	if err != nil || len(types) == 0 {
 		return err
 	}
-	tag, err := jobtag.Parse(v.Job.Tag)
-	if err != nil { // none, or one that does not count
-		tag = jobtag.Tag{}
-	}
 	table, err := workload.Load(cfg.Speeds.Workloads)
 	if err != nil {
 		v.Speeds = &speed.Answers{Notes: []string{err.Error()}}
 		return nil
 	}
-	j := speed.Job{Tag: tag, User: v.Job.User, Name: name, GPUs: v.Job.GPUs}
+	j := speed.Job{Tag: v.Job.Said, User: v.Job.User, Name: name, GPUs: v.Job.GPUs}
 	var l store.Lessons
 	if cfg.Speeds.History > 0 {
 		program := j.Program(table)
@@ -205,7 +201,7 @@ func (v *explanation) jobSpeeds(ctx context.Context, cfg *config.Config, r *stor
 }
 
 // showSpeeds is a line for each type, or one when nobody knows.
-func (v *explanation) showSpeeds(line func(name, format string, a ...any)) {
+func (v *explanation) showSpeeds(line liner) {
 	if v.Speeds == nil {
 		return
 	}
@@ -240,7 +236,7 @@ func (v *explanation) showSpeeds(line func(name, format string, a ...any)) {
 }
 
 // showShare tells what the allocation gives the job, and what it had.
-func (v *explanation) showShare(line func(name, format string, a ...any)) {
+func (v *explanation) showShare(line liner) {
 	if v.Share == nil {
 		return
 	}

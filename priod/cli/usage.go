@@ -59,7 +59,7 @@ func workloadsUsage(c *cli.Context) error {
 		return fmt.Errorf("read accounting: %w", err)
 	}
 	views := []usageView{}
-	for _, l := range sensitivity.Learn(used.Runs, time.Duration(cfg.Speeds.Shortest)).All() {
+	for _, l := range sensitivity.Learn(used.Stays, time.Duration(cfg.Speeds.Shortest)).All() {
 		share, here := used.Shares[l.GPUType]
 		if !here {
 			continue // of a type that no node has any more
@@ -71,7 +71,7 @@ func workloadsUsage(c *cli.Context) error {
 		})
 	}
 	if c.Bool("json") {
-		return report.JSON(c.App.Writer, map[string]any{"runs": len(used.Runs), "programs": views})
+		return report.JSON(c.App.Writer, map[string]any{"runs": len(used.Stays), "programs": views})
 	}
 	rows := make([][]any, len(views))
 	for i, v := range views {
@@ -92,7 +92,7 @@ func workloadsUsage(c *cli.Context) error {
 	}
 	report.Table(c.App.Writer, []string{"PROGRAM", "TYPE", "RUNS", "USED CPUS", "USED MB", "SHARE CPUS", "SHARE MB", "DEMAND CPUS", "DEMAND MB", ""}, rows)
 	if len(views) == 0 {
-		fmt.Fprintf(c.App.Writer, "%s in accounting, and none with GPUs says what it used: JobAcctGatherType must not be none\n", plural(len(used.Runs), "run", "runs"))
+		fmt.Fprintf(c.App.Writer, "%s in accounting, and none with GPUs says what it used: JobAcctGatherType must not be none\n", plural(len(used.Stays), "run", "runs"))
 	}
 	return nil
 }

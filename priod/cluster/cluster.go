@@ -93,8 +93,9 @@ type Job struct {
 	AskedMB int64            // memory of its one node that it asks for by --mem alone; -1: it does not; 0 where nobody looked
 	Asked   *slurmplug.Asked // how it asks for its size; nil where nobody looked
 
-	Tag    jobtag.Tag
-	TagErr string // why the comment's tag does not count; "" when it does or there is none
+	Tag     jobtag.Tag
+	TagText string // what Tag was parsed from; "" when the comment has no tag that counts
+	TagErr  string // why the comment's tag does not count; "" when it does or there is none
 }
 
 // Least is what one node has to have for a job; 0: as far as is known, any will do.
@@ -113,6 +114,13 @@ func Nameless(user string) bool {
 
 // SameUser tells whether two names may be one user's, as Slurm's commands show them.
 func SameUser(a, b string) bool { return a == b || Nameless(a) || Nameless(b) }
+
+// Replaces tells whether j is not the job that a user submitted at a time under j's id,
+// but a later one: Slurm wraps around at MaxJobId and starts again at FirstJobId when
+// its state is lost. A requeue keeps the user and counts a restart.
+func (j *Job) Replaces(user string, submit time.Time) bool {
+	return !SameUser(user, j.User) || j.Restarts == 0 && j.Submit.UnixMilli() > submit.UnixMilli()
+}
 
 // FirstTask is the job, or of an unsplit array the task that starts next.
 func (j *Job) FirstTask() JobID {

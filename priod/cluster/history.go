@@ -18,27 +18,6 @@ const UsePeriod = 24 * time.Hour
 // a fight with somebody else over it.
 const RevertPeriod = 10 * time.Minute
 
-// Interval is one uninterrupted stay of a job on GPUs of one type.
-type Interval struct {
-	Job      JobID
-	Start    time.Time
-	End      time.Time // last time it was seen running; final once Closed
-	Closed   bool
-	GPUType  string // "" when the type is not known
-	GPUs     int
-	User     string
-	Account  string
-	Class    Class // as it counted when it started
-	Restarts int
-}
-
-func (i *Interval) run() run { return run{i.Job, i.Start.Unix()} }
-
-// GPUSeconds is what the interval received up to its End.
-func (i *Interval) GPUSeconds() float64 {
-	return float64(i.GPUs) * i.End.Sub(i.Start).Seconds()
-}
-
 // Written is the last value that priod wrote into a job and how Slurm took it.
 type Written struct {
 	Lever    slurmplug.Lever
@@ -56,9 +35,9 @@ type Sent struct {
 	Until time.Time // when the later one was sent
 }
 
-// A slurmctld that dies loses what came after its last save, one that hung may
-// carry out a command late: for so long a replaced value of priod's may come
-// back, and is no stranger's.
+// slurmctld may show an older value of priod's again: one that dies loses what came after
+// its last save, one that hung may carry out a command late. For so long after it was
+// replaced such a value counts as priod's own.
 const olderPeriod, maxOlder = 10 * time.Minute, 16
 
 // Sent tells whether priod wrote a value itself: the last one, or one that may
@@ -185,12 +164,12 @@ type History struct {
 	Reserved map[string]bool
 
 	former  func(*Job) (Written, map[slurmplug.Lever]Requested) // see Remember
-	running map[JobID]*Interval
-	recent  map[run]Interval    // closed intervals that still reach into UsePeriod, and some that lately did
+	running map[JobID]*Stay
+	recent  map[run]Stay    // closed intervals that still reach into UsePeriod, and some that lately did
 	swept   time.Time           // recent was, of those that do no more
-	ends    []Interval          // of recent those of TE jobs, by their start; nil: to be made anew
-	filled  []Interval          // from accounting, not yet returned by Observe
-	past    map[JobID][]PastRun // from accounting, since the last Observe
+	ends    []Stay          // of recent those of TE jobs, by their start; nil: to be made anew
+	filled  []Stay          // from accounting, not yet returned by Observe
+	past    map[JobID][]PastStay // from accounting, since the last Observe
 	seen    map[JobID]uint32    // the poll that last showed the job
 	poll    uint32              // counts calls of Observe
 	at      time.Time           // of the last snapshot
@@ -202,15 +181,6 @@ type run struct {
 	start int64 // Unix seconds, as Slurm counts
 }
 
-// PastRun is a run as accounting tells it. Who feeds it to Fill sets its Class.
-type PastRun struct {
-	Interval
-	Submit   time.Time
-	Eligible time.Time // from when on the run could have started
-	TagType  string    // what its tag said: "te", "be" or ""
-	QOS      string
-}
-
 // NewHistory returns a History that knows nothing.
 func NewHistory() *History {
 	return &History{
@@ -219,15 +189,15 @@ func NewHistory() *History {
 		Written:       map[JobID]Written{},
 		Requests:      map[JobID]map[slurmplug.Lever]Requested{},
 		Sizes:         map[JobID]SizePast{},
-		running:       map[JobID]*Interval{},
-		recent:        map[run]Interval{},
-		past:          map[JobID][]PastRun{},
+		running:       map[JobID]*Stay{},
+		recent:        map[run]Stay{},
+		past:          map[JobID][]PastStay{},
 		seen:          map[JobID]uint32{},
 	}
 }
 
-// Restore puts back an interval that an earlier process recorded.
-func (h *History) Restore(i Interval) {
+// Restore puts back an stay that an earlier process recorded.
+func (h *History) Restore(i Stay) {
 	if !i.Closed {
 		h.running[i.Job] = &i
 		return
@@ -236,7 +206,7 @@ func (h *History) Restore(i Interval) {
 }
 
 // keep takes in an interval that is over.
-func (h *History) keep(i Interval) {
+func (h *History) keep(i Stay) {
 	_, again := h.recent[i.run()]
 	h.recent[i.run()] = i
 	switch n := len(h.ends); {
@@ -251,17 +221,17 @@ func (h *History) keep(i Interval) {
 
 // pastTE are the intervals of TE jobs that are over and reach into UsePeriod, by their
 // start: what a job ran too long it did last.
-func (h *History) pastTE(since time.Time) iter.Seq[*Interval] {
+func (h *History) pastTE(since time.Time) iter.Seq[*Stay] {
 	if h.ends == nil {
-		h.ends = make([]Interval, 0, len(h.recent))
+		h.ends = make([]Stay, 0, len(h.recent))
 		for _, i := range h.recent {
 			if i.Class == TE {
 				h.ends = append(h.ends, i)
 			}
 		}
-		slices.SortFunc(h.ends, func(a, b Interval) int { return cmp.Or(a.Start.Compare(b.Start), a.Job.Compare(b.Job)) })
+		slices.SortFunc(h.ends, func(a, b Stay) int { return cmp.Or(a.Start.Compare(b.Start), a.Job.Compare(b.Job)) })
 	}
-	return func(yield func(*Interval) bool) {
+	return func(yield func(*Stay) bool) {
 		for i := range h.ends {
 			if h.ends[i].End.After(since) && !yield(&h.ends[i]) {
 				return
@@ -283,7 +253,7 @@ func (h *History) Remember(former func(*Job) (Written, map[slurmplug.Lever]Reque
 
 // Fill takes in what accounting knows: runs that no poll saw, exact ends of
 // those that one did, and when requeued jobs could first have run.
-func (h *History) Fill(past []PastRun) {
+func (h *History) Fill(past []PastStay) {
 	for _, p := range past {
 		if !p.Eligible.IsZero() {
 			h.past[p.Job] = append(h.past[p.Job], p)
@@ -301,14 +271,14 @@ func (h *History) Fill(past []PastRun) {
 		if ok && known.End.Equal(p.End) {
 			continue
 		}
-		h.filled = append(h.filled, p.Interval)
-		h.keep(p.Interval)
+		h.filled = append(h.filled, p.Stay)
+		h.keep(p.Stay)
 	}
 }
 
-// Observe takes in a snapshot and returns the intervals that began or ended,
+// Observe takes in a snapshot and returns the stays that began or ended,
 // in the order of the snapshot, ended ones last.
-func (h *History) Observe(s *Snapshot) []Interval {
+func (h *History) Observe(s *Snapshot) []Stay {
 	changed := h.filled
 	h.filled = nil
 	if s.At.Before(h.at) || h.at.IsZero() {
@@ -352,9 +322,9 @@ func (h *History) saved(j *Job, at time.Time) {
 	}
 }
 
-// setBack ends intervals now that ended, or were last seen, later than now: by a
+// setBack ends stays now that ended, or were last seen, later than now: by a
 // clock that was ahead. They would count against budgets until it is that late.
-func (h *History) setBack(at time.Time) (changed []Interval) {
+func (h *History) setBack(at time.Time) (changed []Stay) {
 	for name, i := range h.recent {
 		if end := later(i.Start, at); i.End.After(end) {
 			i.End = end
@@ -367,7 +337,7 @@ func (h *History) setBack(at time.Time) (changed []Interval) {
 			i.End = end
 		}
 	}
-	slices.SortFunc(changed, func(a, b Interval) int { return cmp.Or(a.Job.Compare(b.Job), a.Start.Compare(b.Start)) })
+	slices.SortFunc(changed, func(a, b Stay) int { return cmp.Or(a.Job.Compare(b.Job), a.Start.Compare(b.Start)) })
 	return changed
 }
 
@@ -461,10 +431,10 @@ func (h *History) eligible(j *Job, at time.Time) {
 	h.FirstEligible[j.ID] = j.Eligible
 }
 
-// extend lengthens the interval of a running job, or begins one and returns what
-// that changed. A restart between two polls ends the old interval where it was last
+// extend lengthens the stay of a running job, or begins one and returns what
+// that changed. A restart between two polls ends the old stay where it was last
 // seen.
-func (h *History) extend(j *Job, at time.Time) (changed []Interval) {
+func (h *History) extend(j *Job, at time.Time) (changed []Stay) {
 	if j.GPUs == 0 {
 		return nil
 	}
@@ -476,7 +446,7 @@ func (h *History) extend(j *Job, at time.Time) (changed []Interval) {
 	if old != nil {
 		changed = append(changed, h.close(old))
 	}
-	now := &Interval{
+	now := &Stay{
 		Job: j.ID, Start: j.Start, End: later(j.Start, at), GPUType: j.GPUType, GPUs: j.GPUs * max(j.TaskCount, 1),
 		User: j.User, Account: j.Account, Class: h.ClassOf(j), Restarts: j.Restarts,
 	}
@@ -505,8 +475,8 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// end closes the intervals of jobs that no longer run.
-func (h *History) end(s *Snapshot) []Interval {
+// end closes the stays of jobs that no longer run.
+func (h *History) end(s *Snapshot) []Stay {
 	if len(h.running) == 0 {
 		return nil
 	}
@@ -516,18 +486,18 @@ func (h *History) end(s *Snapshot) []Interval {
 			stopped[j.ID] = true
 		}
 	}
-	var ended []Interval
+	var ended []Stay
 	for id, i := range h.running {
 		if stopped[id] || h.gone(id) {
 			ended = append(ended, h.close(i))
 			delete(h.running, id)
 		}
 	}
-	slices.SortFunc(ended, func(a, b Interval) int { return a.Job.Compare(b.Job) })
+	slices.SortFunc(ended, func(a, b Stay) int { return a.Job.Compare(b.Job) })
 	return ended
 }
 
-func (h *History) close(i *Interval) Interval {
+func (h *History) close(i *Stay) Stay {
 	i.Closed = true
 	h.keep(*i)
 	return *i
@@ -547,7 +517,7 @@ func (h *History) forget(at time.Time) {
 		return // who reads recent leaves them out
 	}
 	since := at.Add(-UsePeriod)
-	maps.DeleteFunc(h.recent, func(_ run, i Interval) bool { return !i.End.After(since) })
+	maps.DeleteFunc(h.recent, func(_ run, i Stay) bool { return !i.End.After(since) })
 	h.swept, h.ends = at, nil
 }
 
@@ -555,10 +525,10 @@ func (h *History) forget(at time.Time) {
 // many.
 const sweepEvery = 15 * time.Minute
 
-// Intervals are those that are open, up to the last poll, and those that ended
+// Stays are those that are open, up to the last poll, and those that ended
 // within UsePeriod, in no order.
-func (h *History) Intervals() iter.Seq[Interval] {
-	return func(yield func(Interval) bool) {
+func (h *History) Stays() iter.Seq[Stay] {
+	return func(yield func(Stay) bool) {
 		for _, i := range h.running {
 			if !yield(*i) {
 				return
@@ -592,7 +562,7 @@ func NoLimit(string, string) time.Duration { return 0 }
 func (h *History) TEUse(at time.Time, limit func(user, account string) time.Duration) (byUser, byAccount map[string]Use, ran map[JobID]time.Duration) {
 	byUser, byAccount, ran = map[string]Use{}, map[string]Use{}, map[JobID]time.Duration{}
 	since := at.Add(-UsePeriod)
-	add := func(i *Interval, end time.Time, held int) {
+	add := func(i *Stay, end time.Time, held int) {
 		took := max(end.Sub(i.Start), 0)
 		beyond, most := time.Duration(0), limit(i.User, i.Account)
 		if ran[i.Job] += took; most > 0 {

@@ -18,7 +18,7 @@ func running(id uint32, gpus, start int) Job {
 		GPUs: gpus, GPUType: "a100", Start: at(start), Tag: jobtag.Tag{Type: "te"}}
 }
 
-func see(h *History, s int, jobs ...Job) []Interval {
+func see(h *History, s int, jobs ...Job) []Stay {
 	return h.Observe(&Snapshot{At: at(s), Jobs: jobs})
 }
 
@@ -87,16 +87,16 @@ func TestAccountingFillsGaps(t *testing.T) {
 	h := NewHistory()
 	see(h, 10, running(1, 1, 0))
 	see(h, 20) // ended between 10 and 20
-	past := []PastRun{
-		{Interval: Interval{Job: slurmplug.Plain(1), Start: at(0), End: at(17), Closed: true, GPUs: 1, User: "ann", Class: TE}},
-		{Interval: Interval{Job: slurmplug.Plain(2), Start: at(11), End: at(14), Closed: true, GPUs: 2, User: "ann", Class: TE}},
+	past := []PastStay{
+		{Stay: Stay{Job: slurmplug.Plain(1), Start: at(0), End: at(17), Closed: true, GPUs: 1, User: "ann", Class: TE}},
+		{Stay: Stay{Job: slurmplug.Plain(2), Start: at(11), End: at(14), Closed: true, GPUs: 2, User: "ann", Class: TE}},
 	}
 	h.Fill(past)
 	if got := gpuSeconds(h, 30); got != 17+6 {
 		t.Fatalf("TE use %v", got)
 	}
 	if c := see(h, 30); len(c) != 2 {
-		t.Fatalf("the store is told of %d intervals", len(c))
+		t.Fatalf("the store is told of %d stays", len(c))
 	}
 	h.Fill(past)
 	if c := see(h, 40); len(c) != 0 || gpuSeconds(h, 40) != 23 {
@@ -111,7 +111,7 @@ func TestAccountingKeepsTheClassOfTheRanking(t *testing.T) {
 	h.FirstEligible[job], h.Counted[job] = at(0), BE
 	see(h, 10, running(1, 1, 5))
 	see(h, 20)
-	h.Fill([]PastRun{{Interval: Interval{Job: job, Start: at(5), End: at(17), Closed: true, GPUs: 1, User: "ann", Class: TE}}})
+	h.Fill([]PastStay{{Stay: Stay{Job: job, Start: at(5), End: at(17), Closed: true, GPUs: 1, User: "ann", Class: TE}}})
 	if got := gpuSeconds(h, 30); got != 0 {
 		t.Fatalf("a job over budget counts %v s as TE use", got)
 	}
@@ -120,12 +120,12 @@ func TestAccountingKeepsTheClassOfTheRanking(t *testing.T) {
 // Accounting keeps the jobs that had an id before: they did not wait for this one.
 func TestEarlierJobsOfAnIDAreOthers(t *testing.T) {
 	id := slurmplug.Plain(1)
-	for name, p := range map[string]PastRun{
-		"another user": {Interval: Interval{Job: id, User: "bob"}, Submit: at(100), Eligible: at(100)},
-		"earlier":      {Interval: Interval{Job: id, User: "ann"}, Submit: at(20), Eligible: at(20)},
+	for name, p := range map[string]PastStay{
+		"another user": {Stay: Stay{Job: id, User: "bob"}, Submit: at(100), Eligible: at(100)},
+		"earlier":      {Stay: Stay{Job: id, User: "ann"}, Submit: at(20), Eligible: at(20)},
 	} {
 		h := NewHistory()
-		h.Fill([]PastRun{p})
+		h.Fill([]PastStay{p})
 		see(h, 510, Job{ID: id, User: "ann", State: Pending, Submit: at(100), Eligible: at(110)})
 		if !h.FirstEligible[id].Equal(at(110)) {
 			t.Errorf("%s: could first have run at %v", name, h.FirstEligible[id])
@@ -143,7 +143,7 @@ func TestFirstEligibleSurvivesRequeueAndLostHistory(t *testing.T) {
 	}
 	see(h, 510, j)
 	j.Restarts = 1
-	h.Fill([]PastRun{{Interval: Interval{Job: id}, Submit: at(20), Eligible: at(30)}})
+	h.Fill([]PastStay{{Stay: Stay{Job: id}, Submit: at(20), Eligible: at(30)}})
 	see(h, 515, j)
 	if !h.FirstEligible[id].Equal(at(30)) {
 		t.Fatal(h.FirstEligible[id])
@@ -310,7 +310,7 @@ func TestUseBeyondTheLimit(t *testing.T) {
 	now := time.Unix(10_000_000, 0)
 	h := NewHistory()
 	for _, hours := range [][2]time.Duration{{-25, -23}, {-10, -9}} {
-		i := Interval{
+		i := Stay{
 			Job: slurmplug.Plain(1), Start: now.Add(hours[0] * time.Hour), End: now.Add(hours[1] * time.Hour), Closed: true, GPUs: 1, User: "ann", Class: TE,
 		}
 		h.recent[i.run()] = i

@@ -44,7 +44,7 @@ func TestDefaultsAreValid(t *testing.T) {
 	if got, want := c.RoundSettings(), (evict.RoundSettings{Policy: yield.Defaults}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	if got, want := c.Eviction().Policy.Limits, (preemption.Limits{AtOnce: 8, PerCycle: 4, PerHour: 60, PerDay: 100, PerOwner: 10}); got != want {
+	if got, want := c.Eviction().Policy.Limits, (preemption.Limits{MaxAtOnce: 8, MaxPerCycle: 4, MaxPerHour: 60, GPUHoursPerDay: 100, UserGPUMinutesPerDay: 600}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }
@@ -259,7 +259,7 @@ func FuzzConfig(f *testing.F) {
 		if second, err := again.TOML(); err != nil || second != shown {
 			t.Fatalf("%v: %s\nreads back as\n%s", err, shown, second)
 		}
-		if d := c.Decide(); d.Top < 1 || d.Top > maxTop || d.Step < 0 || d.Lever == "" || d.MaxWrites < 1 {
+		if d := c.Decide(); d.Top < 1 || d.Top > maxTop || d.Step < 0 || d.Lever == "" || d.WritesPerCycle < 1 {
 			t.Fatalf("%+v", d)
 		}
 	})

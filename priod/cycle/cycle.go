@@ -83,7 +83,7 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 
 	stage("decide")
 	result := Result{Snapshot: snapshot}
-	intervals := h.Observe(&result.Snapshot)
+	stays := h.Observe(&result.Snapshot)
 	c := &plan.Cycle{Snapshot: &result.Snapshot, History: h, Plan: &result.Plan, Paused: set.Hold, DryRun: set.DryRun}
 	features := set.features()
 	var failed error
@@ -101,7 +101,7 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	}
 
 	stage("record")
-	seen := plan.Seen{Snapshot: &result.Snapshot, Intervals: intervals, Plan: &result.Plan, Hold: set.Hold}
+	seen := plan.Seen{Snapshot: &result.Snapshot, Stays: stays, Plan: &result.Plan, Hold: set.Hold}
 	if err := rec.Planned(ctx, seen); err != nil {
 		return result, fmt.Errorf("record the plan (nothing was written to Slurm): %w", err)
 	}

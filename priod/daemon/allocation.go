@@ -15,14 +15,14 @@ func (d *Daemon) allocation() allocate.Settings {
 	set := d.Config.AllocationSettings()
 	set.Table = d.table
 	if d.Config.Speeds.History > 0 {
-		set.Knowledge = d.school.last.Knowledge
+		set.Knowledge = d.learning.speeds.last.Knowledge
 	}
-	set.OnFailure, set.Accounts = d.keepProblem, d.parts.of
+	set.OnFailure, set.Accounts = d.keepProblem, d.learning.accounts.of
 	return set
 }
 
-// accountParts are the accounts' shares, as they were last read.
-type accountParts struct {
+// accountShares are the accounts' shares, as they were last read.
+type accountShares struct {
 	of      map[string]float64
 	asked   time.Time
 	trouble string // so that it is logged once
@@ -34,7 +34,7 @@ const accountsEvery = time.Hour
 // readAccounts brings the accounts' shares up to date now and then. Without them
 // accounts share alike.
 func (d *Daemon) readAccounts(ctx context.Context) {
-	p := &d.parts
+	p := &d.learning.accounts
 	if d.Config.AllocationSettings().Policy.Name != "hierarchical" || !p.asked.IsZero() && time.Since(p.asked) < accountsEvery {
 		return
 	}

@@ -38,7 +38,7 @@ func TestClockStepsUnderWay(t *testing.T) {
 	cycle()
 	for _, offset = range []time.Duration{8760 * time.Hour, 0, -5 * time.Hour, 0} {
 		now := d.Now()
-		f.past = []cluster.PastRun{{TagType: "te", Interval: cluster.Interval{
+		f.past = []cluster.PastStay{{Tag: "prio:type=te&v=1", Stay: cluster.Stay{
 			Job: slurmplug.Plain(7), Start: now.Add(-time.Hour), End: now.Add(8760 * time.Hour), Closed: true, GPUs: 400, User: "ann",
 		}}}
 		f.since = time.Time{}
@@ -46,7 +46,7 @@ func TestClockStepsUnderWay(t *testing.T) {
 		if back := now.Sub(f.since); back < cluster.UsePeriod-time.Minute || back > cluster.UsePeriod {
 			t.Errorf("by %v: accounting is read from %v before now", offset, back)
 		}
-		byUser, _, _ := d.history.TEUse(now, cluster.NoLimit)
+		byUser, _, _ := d.known.history.TEUse(now, cluster.NoLimit)
 		if use := byUser["ann"]; use.GPUSeconds != 0 {
 			t.Errorf("by %v: %+v", offset, use)
 		}

@@ -48,7 +48,7 @@ func TestInterval(t *testing.T) {
 type fake struct {
 	jobs    []cluster.Job
 	err     error
-	past    []cluster.PastRun
+	past    []cluster.PastStay
 	pastErr error
 	since   time.Time // of the last call of Past
 	applied []plan.Action
@@ -64,10 +64,10 @@ type fake struct {
 	plannedErr  error
 	useReads    int // calls of Used
 
-	stays   []speed.Stay    // in accounting
-	asked   int             // calls of AccountShares
-	spans   []time.Duration // that were read of it
-	kept    []speed.Stay    // in the store
+	stays   []cluster.PastStay // in accounting
+	asked   int                // calls of AccountShares
+	spans   []time.Duration    // that were read of it
+	kept    []cluster.PastStay // in the store
 	lessons store.Lessons
 }
 
@@ -85,12 +85,12 @@ func (f *fake) Apply(_ context.Context, actions []plan.Action) []plan.Outcome {
 	return out
 }
 
-func (f *fake) Past(_ context.Context, since, _ time.Time) ([]cluster.PastRun, error) {
+func (f *fake) Past(_ context.Context, since, _ time.Time) ([]cluster.PastStay, error) {
 	f.since = since
 	f.reads++
 	return f.past, f.pastErr
 }
-func (f *fake) Stays(_ context.Context, since, until time.Time, _ *regexp.Regexp) (stays []speed.Stay, err error) {
+func (f *fake) Stays(_ context.Context, since, until time.Time, _ *regexp.Regexp) (stays []cluster.PastStay, err error) {
 	f.spans = append(f.spans, until.Sub(since))
 	for _, s := range f.stays {
 		if s.End.After(since) && !s.End.After(until) {
@@ -103,11 +103,11 @@ func (f *fake) AccountShares(context.Context) (map[string]float64, error) {
 	f.asked++
 	return map[string]float64{"vision": 0.3}, f.pastErr
 }
-func (f *fake) SaveStays(_ context.Context, stays []speed.Stay, until time.Time) error {
+func (f *fake) SaveStays(_ context.Context, stays []cluster.PastStay, until time.Time) error {
 	f.kept, f.lessons.Read = append(f.kept, stays...), until
 	return nil
 }
-func (f *fake) StaysSince(context.Context, time.Time) ([]speed.Stay, error) { return f.kept, nil }
+func (f *fake) StaysSince(context.Context, time.Time) ([]cluster.PastStay, error) { return f.kept, nil }
 func (f *fake) SaveLessons(_ context.Context, k *speed.Knowledge, runs int, at time.Time) error {
 	f.lessons.Knowledge, f.lessons.Runs, f.lessons.At = k, runs, at
 	return nil
@@ -194,13 +194,13 @@ func TestOneTroubleIsOneLine(t *testing.T) {
 		r, _, err := d.step(t.Context())
 		d.report(&r, err)
 	}
-	if n := strings.Count(log.String(), "slurmctld is away"); n != 1 || d.failed != 5 {
-		t.Errorf("%d lines, %d failures:\n%s", n, d.failed, log)
+	if n := strings.Count(log.String(), "slurmctld is away"); n != 1 || d.last.failed != 5 {
+		t.Errorf("%d lines, %d failures:\n%s", n, d.last.failed, log)
 	}
 	f.err, f.jobs = nil, []cluster.Job{trial()}
 	r, _, err := d.step(t.Context())
 	d.report(&r, err)
-	if !strings.Contains(log.String(), "cycles succeed again") || !strings.Contains(log.String(), "job=1 lever=SiteFactor") || d.failed != 0 {
+	if !strings.Contains(log.String(), "cycles succeed again") || !strings.Contains(log.String(), "job=1 lever=SiteFactor") || d.last.failed != 0 {
 		t.Errorf("%s", log)
 	}
 }
@@ -241,7 +241,7 @@ func TestUnfitSlurmIsNotWrittenTo(t *testing.T) {
 // Accounting tells of TE use that no poll saw; without it priod goes on.
 func TestAccountingCountsAgainstTheBudget(t *testing.T) {
 	now := time.Now()
-	f := &fake{jobs: []cluster.Job{trial()}, past: []cluster.PastRun{{TagType: "te", Interval: cluster.Interval{
+	f := &fake{jobs: []cluster.Job{trial()}, past: []cluster.PastStay{{Tag: "prio:type=te&v=1", Stay: cluster.Stay{
 		Job: slurmplug.Plain(7), Start: now.Add(-2 * time.Hour), End: now.Add(-time.Hour), Closed: true, GPUs: 64, User: "ann",
 	}}}}
 	d, _ := newDaemon(t, f)
@@ -264,15 +264,15 @@ func TestAccountingGapIsFilledLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	hours := func(h time.Duration) time.Time { return time.Now().Add(-h * time.Hour) }
-	d.filled, d.asked = hours(3), hours(3)
+	d.learning.filled, d.learning.asked = hours(3), hours(3)
 	f.pastErr = errors.New("slurmdbd is away")
 	d.fill(t.Context(), time.Now())
-	f.pastErr, d.asked = nil, hours(1)
+	f.pastErr, d.learning.asked = nil, hours(1)
 	d.fill(t.Context(), time.Now())
 	if f.since.After(hours(3)) {
 		t.Errorf("asked only since %v", f.since)
 	}
-	d.asked = hours(1)
+	d.learning.asked = hours(1)
 	if d.fill(t.Context(), time.Now()); f.since.Before(hours(1)) {
 		t.Errorf("asked again since %v, though all is known", f.since)
 	}
@@ -315,10 +315,10 @@ func TestRunStopsWhenTold(t *testing.T) {
 
 // Another priod with a say ends this one before anything is read; a process
 // without one is warned about once, and once more when it is another.
-func TestTwinEndsItSquatterDoesNot(t *testing.T) {
+func TestAnotherPriodEndsItAnUntrustedHolderDoesNot(t *testing.T) {
 	f := &fake{jobs: []cluster.Job{trial()}}
 	d, _ := newDaemon(t, f)
-	d.Claim = func(string, string) (*Claim, error) {
+	d.Lock = func(string, string) (*HostLock, error) {
 		return nil, &TwinError{PID: 7, User: "priod", Dir: "/srv/priod", Cluster: "lab"}
 	}
 	err := d.Run(t.Context(), nil)
@@ -327,39 +327,39 @@ func TestTwinEndsItSquatterDoesNot(t *testing.T) {
 	}
 	d, log := newDaemon(t, f)
 	pid := 8
-	d.Claim = func(string, string) (*Claim, error) { return nil, &SquatterError{PID: pid, User: "eve"} }
+	d.Lock = func(string, string) (*HostLock, error) { return nil, &UntrustedHolderError{PID: pid, User: "eve"} }
 	for _, pid = range []int{8, 8, 9, 9} {
 		turn(t, d)
 	}
-	if n := strings.Count(log.String(), "of user eve"); n != 2 || d.trouble != "" || len(f.applied) != 1 {
-		t.Errorf("%d warnings, trouble %q, %d writes\n%s", n, d.trouble, len(f.applied), log)
+	if n := strings.Count(log.String(), "of user eve"); n != 2 || d.last.trouble != "" || len(f.applied) != 1 {
+		t.Errorf("%d warnings, trouble %q, %d writes\n%s", n, d.last.trouble, len(f.applied), log)
 	}
 }
 
 // A reload that names another slurm.conf may mean another cluster.
-func TestReloadClaimsTheOtherCluster(t *testing.T) {
+func TestReloadLocksTheOtherCluster(t *testing.T) {
 	f := &fake{}
 	d, _ := newDaemon(t, f)
-	d.Claim = NewClaim
+	d.Lock = NewHostLock
 	turn(t, d)
-	if d.claim == nil {
-		t.Fatal("no claim")
+	if d.peers.lock == nil {
+		t.Fatal("no lock")
 	}
 	same, moved := *d.Config, *d.Config
 	d.Reload = func() (*config.Config, error) { return &same, nil }
-	if d.reload(); d.claim == nil {
+	if d.reload(); d.peers.lock == nil {
 		t.Error("a reload gives the cluster free")
 	}
 	moved.Slurm.Conf = "/etc/slurm/other.conf"
 	d.Reload = func() (*config.Config, error) { return &moved, nil }
-	if d.reload(); d.claim != nil {
-		t.Error("the old cluster stays claimed")
+	if d.reload(); d.peers.lock != nil {
+		t.Error("the old cluster stays locked")
 	}
 	turn(t, d)
-	if d.claim == nil {
-		t.Fatal("the other cluster is not claimed")
+	if d.peers.lock == nil {
+		t.Fatal("the other cluster is not locked")
 	}
-	d.claim.Close()
+	d.peers.lock.Close()
 }
 
 // A reset beside the daemon is told in one line and is no failure.
@@ -367,8 +367,8 @@ func TestResetBesideTheDaemon(t *testing.T) {
 	f := &fake{jobs: []cluster.Job{trial()}, plannedErr: fmt.Errorf("record the plan: %w, a reset took place", store.ErrGaveWay)}
 	d, log := newDaemon(t, f)
 	turn(t, d)
-	if text := log.String(); strings.Contains(text, "cycle failed") || strings.Count(text, "a reset took place") != 1 || d.failed != 0 {
-		t.Errorf("%d failed:\n%s", d.failed, text)
+	if text := log.String(); strings.Contains(text, "cycle failed") || strings.Count(text, "a reset took place") != 1 || d.last.failed != 0 {
+		t.Errorf("%d failed:\n%s", d.last.failed, text)
 	}
 	has(t, d, "priod_cycles_total{result=failed} 0")
 	f.plannedErr = nil

@@ -12,7 +12,7 @@ import (
 // evictions is what a cycle needs to make room.
 func (d *Daemon) evictions() evict.Feature {
 	e := d.Config.Evictions(d.slurm, d.state())
-	if e.Settings.Since, e.Recorder, e.OnChange = d.since, d.Store, d.told; d.Config.Cycle.FollowController {
+	if e.Settings.Since, e.Recorder, e.OnChange = d.availability.since, d.Store, d.told; d.Config.Cycle.FollowController {
 		e.Slurm = evictor{d.slurm, d}
 	}
 	return e
@@ -22,14 +22,14 @@ func (d *Daemon) evictions() evict.Feature {
 // waits for the next poll. It tells when to come again, if at all. A
 // look costs a small request for each job concerned, whatever the queue's length.
 func (d *Daemon) tend(ctx context.Context) (pause time.Duration, more bool) {
-	if !d.watching || d.journal == nil || len(d.journal.Urgent()) == 0 {
+	if !d.watching || d.known.journal == nil || len(d.known.journal.Urgent()) == 0 {
 		return 0, false
 	}
 	hold, err := d.Store.Hold()
 	begun := time.Now()
 	if err == nil {
 		e := d.evictions()
-		err = e.Tend(ctx, nil, nil, hold != "" || d.yielded != "" || d.unfit != "")
+		err = e.Tend(ctx, nil, nil, hold != "" || d.peers.yielded != "" || d.last.unfit != "")
 	}
 	if err != nil {
 		d.Log.Debug("evictions wait for the next cycle", "error", err) // which meets the same and says so

@@ -12,21 +12,21 @@ import (
 	"slurmprio/priod/workload/speed"
 )
 
-// Lessons are learned beside the cycles: accounting is read in pieces, each time
+// Accounting is read in pieces, each time
 // from where the last reading ended.
 const (
 	// readAtOnce is how much of accounting one command reads.
 	readAtOnce = 24 * time.Hour
 	// readTwice is read again, because slurmdbd hears of ends late.
 	readTwice = time.Hour
-	// firstLesson is how long a new daemon leaves accounting alone.
-	firstLesson = time.Minute
+	// firstReading is how long a new daemon leaves accounting alone.
+	firstReading = time.Minute
 )
 
-// school learns speeds from accounting, one lesson at a time.
-type school struct {
-	next    time.Time // lesson, by the time that a process keeps
-	under   chan lesson
+// speedLearner reads accounting and learns speeds from it, beside the cycles, one reading at a time.
+type speedLearner struct {
+	next    time.Time // reading, by the time that a process keeps
+	running chan lesson
 	last    store.Lessons
 	trouble string // so that it is logged once
 }
@@ -37,22 +37,22 @@ type lesson struct {
 }
 
 // begin takes up what an earlier process learned.
-func (c *school) begin(l store.Lessons, every time.Duration, now time.Time) {
+func (c *speedLearner) begin(l store.Lessons, every time.Duration, now time.Time) {
 	c.last = l
-	c.next = time.Now().Add(min(every, firstLesson))
+	c.next = time.Now().Add(min(every, firstReading))
 	if since := now.Sub(l.At); since >= 0 && since < every {
-		c.next = time.Now().Add(max(every-since, min(every, firstLesson)))
+		c.next = time.Now().Add(max(every-since, min(every, firstReading)))
 	}
 }
 
-// learn begins a lesson when it is time for one, and takes in one that is over.
+// learn begins a reading when it is time for one, and takes in one that is over.
 func (d *Daemon) learn(ctx context.Context) {
-	c := &d.school
+	c := &d.learning.speeds
 	every := time.Duration(d.Config.Speeds.Every)
-	if c.under != nil {
+	if c.running != nil {
 		select {
-		case l := <-c.under:
-			c.under, c.next = nil, time.Now().Add(every)
+		case l := <-c.running:
+			c.running, c.next = nil, time.Now().Add(every)
 			d.learned(l)
 		default:
 		}
@@ -61,16 +61,16 @@ func (d *Daemon) learn(ctx context.Context) {
 	if d.Config.Speeds.History == 0 || time.Now().Before(c.next) {
 		return
 	}
-	c.under = make(chan lesson, 1)
-	cfg, slurm, table, now, under := d.Config, d.slurm, d.table, d.clock.now(), c.under
+	c.running = make(chan lesson, 1)
+	cfg, slurm, table, now, done := d.Config, d.slurm, d.table, d.clock.now(), c.running
 	go func() {
-		l, err := study(ctx, cfg, slurm, d.Store, table, now)
-		under <- lesson{l, err}
+		l, err := learnSpeeds(ctx, cfg, slurm, d.Store, table, now)
+		done <- lesson{l, err}
 	}()
 }
 
 func (d *Daemon) learned(l lesson) {
-	c := &d.school
+	c := &d.learning.speeds
 	count(d.metrics.accounting, l.err)
 	if l.err != nil {
 		if l.err.Error() != c.trouble {
@@ -83,16 +83,16 @@ func (d *Daemon) learned(l lesson) {
 	d.Log.Debug("learned speeds from accounting", "jobs", l.Runs)
 }
 
-// leave waits for a lesson that is under way: it uses the store.
-func (c *school) leave() {
-	if c.under != nil {
-		<-c.under
-		c.under = nil
+// finish waits for a reading that is under way: it uses the store.
+func (c *speedLearner) finish() {
+	if c.running != nil {
+		<-c.running
+		c.running = nil
 	}
 }
 
-// study reads what is new in accounting and learns from all that is not too old.
-func study(ctx context.Context, cfg *config.Config, slurm Slurm, st Store, table *workload.Table, now time.Time) (store.Lessons, error) {
+// learnSpeeds reads what is new in accounting and learns from all that is not too old.
+func learnSpeeds(ctx context.Context, cfg *config.Config, slurm Slurm, st Store, table *workload.Table, now time.Time) (store.Lessons, error) {
 	oldest := now.Add(-time.Duration(cfg.Speeds.History))
 	last, err := st.Lessons(ctx)
 	if err != nil {

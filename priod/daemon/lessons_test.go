@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/store"
-	"slurmprio/priod/workload/speed"
 )
 
 // A daemon reads all of accounting once, in pieces, and then what is new; it leaves
@@ -21,9 +21,9 @@ func TestLessons(t *testing.T) {
 		now := time.Now()
 		for n := range uint32(8) {
 			end := now.Add(-time.Duration(n+1) * 30 * time.Hour)
-			f.stays = append(f.stays, speed.Stay{
-				RawID: n + 1, Start: end.Add(-time.Duration(100+100*(n%2)) * time.Second), End: end, State: "COMPLETED",
-				GPUType: []string{"a100", "v100"}[n%2], GPUs: 1, User: "ann", Name: "train",
+			f.stays = append(f.stays, cluster.PastStay{
+				RawID: n + 1, Name: "train", State: "COMPLETED",
+				Stay: cluster.Stay{Start: end.Add(-time.Duration(100+100*(n%2)) * time.Second), End: end, GPUType: []string{"a100", "v100"}[n%2], GPUs: 1, User: "ann"},
 			})
 		}
 		d, log := newDaemon(t, f)
@@ -39,11 +39,11 @@ func TestLessons(t *testing.T) {
 		if len(f.spans) != 0 {
 			t.Error("a new daemon reads accounting at once")
 		}
-		time.Sleep(firstLesson)
+		time.Sleep(firstReading)
 		lesson()
-		k := d.school.last.Knowledge
-		if len(f.spans) != 14 || k == nil || d.school.last.Runs != 8 || f.lessons.Knowledge != k {
-			t.Fatalf("%v, %+v", f.spans, d.school.last)
+		k := d.learning.speeds.last.Knowledge
+		if len(f.spans) != 14 || k == nil || d.learning.speeds.last.Runs != 8 || f.lessons.Knowledge != k {
+			t.Fatalf("%v, %+v", f.spans, d.learning.speeds.last)
 		}
 		f.spans = nil
 		for range 2 {
@@ -51,13 +51,13 @@ func TestLessons(t *testing.T) {
 			f.pastErr = errors.New("slurmdbd is away")
 			lesson()
 		}
-		if d.school.last.Knowledge != k || strings.Count(log.String(), "slurmdbd is away") != 1 {
-			t.Errorf("%v: %s", d.school.last, log)
+		if d.learning.speeds.last.Knowledge != k || strings.Count(log.String(), "slurmdbd is away") != 1 {
+			t.Errorf("%v: %s", d.learning.speeds.last, log)
 		}
 		f.pastErr = nil
 		time.Sleep(time.Hour)
 		lesson()
-		if got := fmt.Sprint(f.spans); got != "[2h0m0s 3h0m0s 4h0m0s]" || d.school.last.Knowledge == k {
+		if got := fmt.Sprint(f.spans); got != "[2h0m0s 3h0m0s 4h0m0s]" || d.learning.speeds.last.Knowledge == k {
 			t.Errorf("it read %s", got)
 		}
 		d.Config.Speeds.History, f.spans = 0, nil
@@ -66,7 +66,7 @@ func TestLessons(t *testing.T) {
 		if len(f.spans) != 0 || d.allocation().Knowledge != nil {
 			t.Error("history teaches although it is off")
 		}
-		var c school // of a process that starts soon after another learned
+		var c speedLearner // of a process that starts soon after another learned
 		c.begin(store.Lessons{At: time.Now().Add(-10 * time.Minute)}, time.Hour, time.Now())
 		if wait := time.Until(c.next); wait != 50*time.Minute {
 			t.Errorf("the next lesson is in %v", wait)
@@ -89,7 +89,7 @@ func TestAccountsAreRead(t *testing.T) {
 			time.Sleep(25 * time.Minute)
 		}
 		if f.asked != 2 || d.allocation().Accounts["vision"] != 0.3 {
-			t.Errorf("asked %d times: %v", f.asked, d.parts.of)
+			t.Errorf("asked %d times: %v", f.asked, d.learning.accounts.of)
 		}
 		f.pastErr = errors.New("no slurmdbd")
 		for range 2 {
@@ -97,7 +97,7 @@ func TestAccountsAreRead(t *testing.T) {
 			d.readAccounts(t.Context())
 		}
 		if d.allocation().Accounts["vision"] != 0.3 || strings.Count(log.String(), "no slurmdbd") != 1 {
-			t.Errorf("%v: %s", d.parts.of, log)
+			t.Errorf("%v: %s", d.learning.accounts.of, log)
 		}
 	})
 }

@@ -16,31 +16,40 @@ const (
 	rivalCycles = 2
 )
 
+// peers are other priods: on this host, which the lock keeps off the cluster, and
+// elsewhere, which show by their values.
+type peers struct {
+	lock     *HostLock // nil: not taken yet
+	unlocked string    // why it could not be taken, so that it is logged once
+	rival    rival
+	yielded  string // why this priod gave way, when it could not pause itself
+}
+
 // rival notices another priod on the same cluster by its values. Only the one
 // that came second, which found values of the first when it began, gives way.
 type rival struct {
 	begun  bool
 	second bool                    // there were values already
-	held   map[cluster.JobID]int64 // strangers' values of the last cycle
+	values map[cluster.JobID]int64 // of other priods in the last cycle
 	jobs   int
 	cycles int
 	last   time.Time // of the last replaced value
 	found  bool
 }
 
-// cycle takes in the strangers of one cycle; true when a rival shows itself.
-func (r *rival) cycle(strangers []order.PeerValue, at time.Time) (found bool) {
-	values := make(map[cluster.JobID]int64, len(strangers))
+// cycle takes in the values of other priods that one cycle found; true when a rival shows itself.
+func (r *rival) cycle(foreign []order.PeerValue, at time.Time) (found bool) {
+	values := make(map[cluster.JobID]int64, len(foreign))
 	replaced := 0
-	for _, x := range strangers {
+	for _, x := range foreign {
 		values[x.Job] = x.Written.Value
-		if v, known := r.held[x.Job]; x.Replaced && (!known || v != x.Written.Value) {
+		if v, known := r.values[x.Job]; x.Replaced && (!known || v != x.Written.Value) {
 			replaced++
 		}
 	}
-	r.held = values
+	r.values = values
 	if !r.begun {
-		r.begun, r.second = true, len(strangers) > 0
+		r.begun, r.second = true, len(foreign) > 0
 		return false
 	}
 	if since := at.Sub(r.last); since < 0 || since > cluster.RevertPeriod { // negative: the clock was set back
@@ -59,24 +68,24 @@ func (r *rival) reset() { *r = rival{} }
 
 // rivals looks for another priod in what a cycle saw, and stops this one when
 // it came second. While priod is paused whoever writes is no rival.
-func (d *Daemon) rivals(strangers []order.PeerValue, at time.Time) {
-	found := d.paused == "" && d.rival.cycle(strangers, at)
+func (d *Daemon) rivals(foreign []order.PeerValue, at time.Time) {
+	found := d.last.hold == "" && d.peers.rival.cycle(foreign, at)
 	d.metrics.rival.Set(0)
-	if d.rival.found || store.ByDaemon(d.paused) {
+	if d.peers.rival.found || store.ByDaemon(d.last.hold) {
 		d.metrics.rival.Set(1)
 	}
 	if !found {
 		return
 	}
-	text := fmt.Sprintf("another priod writes to this cluster: %d values of this one were replaced by other values of its band in %d cycles", d.rival.jobs, d.rival.cycles)
-	if !d.rival.second {
+	text := fmt.Sprintf("another priod writes to this cluster: %d values of this one were replaced by other values of its band in %d cycles", d.peers.rival.jobs, d.peers.rival.cycles)
+	if !d.peers.rival.second {
 		d.Log.Warn(text+"; it came later and has to stop, this one goes on and leaves its values alone", "cycle", d.cycles)
 		return
 	}
 	why := text + ", and it was there first. Stop one of them, then priod resume"
 	if err := d.Store.Pause(why); err != nil {
 		d.Log.Error("priod cannot pause itself and only stops writing", "why", why, "error", err)
-		d.yielded = store.OwnPause(why).String()
+		d.peers.yielded = store.OwnPause(why).String()
 		return
 	}
 	d.Log.Error(why, "cycle", d.cycles)

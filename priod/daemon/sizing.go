@@ -39,8 +39,8 @@ func (d *Daemon) readUse(ctx context.Context, now time.Time) {
 	case !d.Config.Sizing.Enabled || d.Config.Speeds.History == 0:
 	case d.watching:
 		d.learnUse(ctx, now)
-	case d.single && d.uses.asked.IsZero(): // it ends before an answer would be there
-		d.uses = uses{asked: now, at: now, past: UsesKnown(ctx, d.slurm, d.Config, now, d.Log)}
+	case d.single && d.learning.uses.asked.IsZero(): // it ends before an answer would be there
+		d.learning.uses = uses{asked: now, at: now, past: UsesKnown(ctx, d.slurm, d.Config, now, d.Log)}
 	}
 }
 
@@ -49,12 +49,12 @@ func (d *Daemon) usesKnown() cycle.Uses {
 	if !d.Config.Sizing.Enabled || d.Config.Speeds.History == 0 {
 		return cycle.Uses{}
 	}
-	return cycle.Uses{Past: d.uses.past, At: d.uses.at, Unread: !d.single && d.uses.unread()}
+	return cycle.Uses{Past: d.learning.uses.past, At: d.learning.uses.at, Unread: !d.single && d.learning.uses.unread()}
 }
 
 // learnUse takes in what accounting has answered, and asks again when it is time.
 func (d *Daemon) learnUse(ctx context.Context, now time.Time) {
-	l := &d.uses
+	l := &d.learning.uses
 	select {
 	case a := <-l.answer:
 		if l.answer = nil; a.err != nil {
@@ -100,5 +100,5 @@ func used(ctx context.Context, slurm UseReader, c *config.Config, now time.Time)
 	if err != nil {
 		return nil, err
 	}
-	return sensitivity.Learn(used.Runs, time.Duration(c.Speeds.Shortest)), nil
+	return sensitivity.Learn(used.Stays, time.Duration(c.Speeds.Shortest)), nil
 }

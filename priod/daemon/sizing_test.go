@@ -31,24 +31,24 @@ func TestLearnUse(t *testing.T) {
 		cycle(0, "off")
 		d.Config.Sizing.Enabled, d.watching = true, false
 		cycle(0, "the first cycle")
-		if past := d.uses.past; past != nil || !d.uses.unread() {
+		if past := d.learning.uses.past; past != nil || !d.learning.uses.unread() {
 			t.Errorf("nothing was read, and that teaches %v", past)
 		}
 		d.watching = true
 		cycle(1, "on")
-		if !d.uses.unread() {
+		if !d.learning.uses.unread() {
 			t.Error("jobs are sized before the answer")
 		}
 		cycle(1, "the answer")
-		if d.uses.past == nil || d.uses.unread() {
+		if d.learning.uses.past == nil || d.learning.uses.unread() {
 			t.Error("the answer was not taken in")
 		}
 		f.pastErr = errors.New("slurmdbd is away")
 		time.Sleep(useEvery)
 		cycle(2, "later")
 		cycle(2, "no answer")
-		if d.uses.past == nil || strings.Count(log.String(), "slurmdbd is away") != 1 {
-			t.Errorf("%v: %s", d.uses.past, log)
+		if d.learning.uses.past == nil || strings.Count(log.String(), "slurmdbd is away") != 1 {
+			t.Errorf("%v: %s", d.learning.uses.past, log)
 		}
 	})
 }
@@ -76,8 +76,8 @@ func TestLearnUseAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.readUse(t.Context(), time.Now())
-		if f.useReads != c.reads || (d.uses.past != nil) != c.known {
-			t.Errorf("%s: read %d times, %v", c.name, f.useReads, d.uses.past)
+		if f.useReads != c.reads || (d.learning.uses.past != nil) != c.known {
+			t.Errorf("%s: read %d times, %v", c.name, f.useReads, d.learning.uses.past)
 		}
 		if said := strings.Count(log.String(), "teaches nothing of CPUs and memory"); (said == 1) != (c.err != nil) {
 			t.Errorf("%s: %s", c.name, log)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"slurmprio/priod/config"
-	"slurmprio/priod/evict"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 )
@@ -41,36 +40,44 @@ var (
 	errUnasked = errors.New("ask which slurmctld acts")
 )
 
+// availability is, with follow_controller, whether this host's priod is the one that acts.
+type availability struct {
+	acting  bool      // the last cycle could act
+	looked  bool      // the last cycle found that this one may act
+	since   time.Time // no other host's priod has acted since then, as far as this one saw
+	standby StandBy   // of the last cycle without an error, so that it is logged once
+}
+
 // follow returns a StandBy when this host's priod must not act. To act after
 // standing by takes two looks, an interval apart: what the other host's priod
 // still had under way is over by then.
-func (d *Daemon) follow(ctx context.Context) error {
-	if !d.Config.Cycle.FollowController {
-		d.acting, d.since = false, time.Time{} // a reload that turns it on begins with a look
+func (a *availability) follow(ctx context.Context, slurm Slurm, c *config.Config) error {
+	if !c.Cycle.FollowController {
+		a.acting, a.since = false, time.Time{} // a reload that turns it on begins with a look
 		return nil
 	}
-	err := Elsewhere(ctx, d.slurm, d.Config)
-	if err == nil && !d.acting {
+	err := Elsewhere(ctx, slurm, c)
+	if err == nil && !a.acting {
 		probe, cancel := context.WithTimeout(ctx, probePatience)
 		defer cancel()
-		if d.slurm.Answers(probe) != nil {
+		if slurm.Answers(probe) != nil {
 			err = notInControl
 		}
 	}
 	switch {
 	case err != nil:
-		d.acting, d.looked = false, false
+		a.acting, a.looked = false, false
 		if standing(err) != "" {
-			d.since, d.rounds = time.Time{}, evict.Rounds{}
+			a.since = time.Time{}
 		}
 		return err
-	case !d.acting && !d.looked:
-		d.looked = true
+	case !a.acting && !a.looked:
+		a.looked = true
 		return takingOver
 	}
-	d.acting = true
-	if d.since.IsZero() {
-		d.since = time.Now()
+	a.acting = true
+	if a.since.IsZero() {
+		a.since = time.Now()
 	}
 	return nil
 }

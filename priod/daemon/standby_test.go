@@ -103,24 +103,24 @@ func TestStandsByAndTakesOver(t *testing.T) {
 		f.controllers, f.away, f.pingErr = c.all, c.away, c.ping
 		reads, writes := f.reads, len(f.applied)
 		turn(t, d)
-		if d.trouble == "" {
+		if d.last.trouble == "" {
 			d.health.cycle(0, time.Minute, nil)
 		}
 		state := d.health.state()
-		if d.health.standby != c.standby || !strings.Contains(d.trouble, c.trouble) || c.trouble == "" && d.trouble != "" || !state.Healthy || state.StandBy != string(c.standby) {
-			t.Errorf("%d: stand-by %q, trouble %q, health %+v", i, d.health.standby, d.trouble, state)
+		if d.health.standby != c.standby || !strings.Contains(d.last.trouble, c.trouble) || c.trouble == "" && d.last.trouble != "" || !state.Healthy || state.StandBy != string(c.standby) {
+			t.Errorf("%d: stand-by %q, trouble %q, health %+v", i, d.health.standby, d.last.trouble, state)
 		}
-		if acting := !d.since.IsZero(); acting && c.standby == elsewhere || !acting && c.acts {
-			t.Errorf("%d: it says to act since %s", i, d.since)
+		if acting := !d.availability.since.IsZero(); acting && c.standby == elsewhere || !acting && c.acts {
+			t.Errorf("%d: it says to act since %s", i, d.availability.since)
 		}
 		if c.acts && began.IsZero() {
-			began = d.since
+			began = d.availability.since
 		}
-		if c.acts && d.since != began {
+		if c.acts && d.availability.since != began {
 			t.Errorf("%d: a ping that timed out moves since when it acts", i)
 		}
-		if c.standby != "" && !reflect.DeepEqual(d.rounds, evict.Rounds{}) {
-			t.Errorf("%d: a round that ended while the other priod acted would count: %+v", i, d.rounds)
+		if c.standby != "" && !reflect.DeepEqual(d.known.rounds, evict.Rounds{}) {
+			t.Errorf("%d: a round that ended while the other priod acted would count: %+v", i, d.known.rounds)
 		}
 		if read, wrote := f.reads > reads, len(f.applied) > writes; read != c.acts || wrote != c.acts {
 			t.Errorf("%d: reads %v, writes %v", i, read, wrote)
@@ -146,14 +146,14 @@ func TestStandByHidesNoTrouble(t *testing.T) {
 	for range 6 {
 		turn(t, d)
 	}
-	if d.failed != 5 || !strings.Contains(d.trouble, "disk full") || len(f.applied) != 0 {
-		t.Errorf("%d failed cycles, trouble %q, %d writes", d.failed, d.trouble, len(f.applied))
+	if d.last.failed != 5 || !strings.Contains(d.last.trouble, "disk full") || len(f.applied) != 0 {
+		t.Errorf("%d failed cycles, trouble %q, %d writes", d.last.failed, d.last.trouble, len(f.applied))
 	}
 	has(t, d, "priod_cycles_total{result=failed} 5")
 	f.plannedErr, f.holdErr, f.controllers = nil, errors.New("the state folder is gone"), controllers(true, true)
 	turn(t, d)
-	if !strings.Contains(d.trouble, "is gone") {
-		t.Errorf("trouble %q", d.trouble)
+	if !strings.Contains(d.last.trouble, "is gone") {
+		t.Errorf("trouble %q", d.last.trouble)
 	}
 }
 
@@ -289,7 +289,7 @@ func TestRivalThatCameSecondGivesWay(t *testing.T) {
 		d, log := newDaemon(t, f)
 		turn(t, d)
 		if second {
-			d.rival.reset()
+			d.peers.rival.reset()
 			d.rivals(strangers(false, 5, 9), time.Now())
 		}
 		d.rivals(strangers(true, 5, 1, 2), time.Now())

@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// settle is how long a submission may take from its call until Slurm has it:
+	// submitTime is how long a submission may take from its call until Slurm has it:
 	// sbatchwrap calls before it becomes sbatch.
-	settle = 500 * time.Millisecond
+	submitTime = 500 * time.Millisecond
 	// lookAgain is the time to the second look for a job that the first one did not
 	// find, or found not yet eligible (batch_sched_delay is 3 s by default). It
 	// doubles each time.
@@ -54,8 +54,8 @@ type earlyPoll struct {
 	by []string // callers whose share it counts against
 }
 
-// take takes in a datagram.
-func (c *calls) take(caller string, at time.Time) {
+// add takes in a datagram.
+func (c *calls) add(caller string, at time.Time) {
 	w, known := c.waiting[caller]
 	switch {
 	case known:
@@ -63,7 +63,7 @@ func (c *calls) take(caller string, at time.Time) {
 	case len(c.waiting) == maxCallers:
 		return // the next poll without a call finds his job
 	default:
-		w = call{first: at, last: at, due: at.Add(settle)}
+		w = call{first: at, last: at, due: at.Add(submitTime)}
 	}
 	if c.waiting == nil {
 		c.waiting = map[string]call{}
@@ -113,8 +113,8 @@ func (c *calls) polled(at time.Time, early bool, seen func(since time.Time) bool
 			by = append(by, caller)
 		}
 		switch w.looks++; {
-		case w.last.Add(settle).After(at): // that job may come after this poll
-			c.waiting[caller] = call{first: w.last, last: w.last, due: w.last.Add(settle)}
+		case w.last.Add(submitTime).After(at): // that job may come after this poll
+			c.waiting[caller] = call{first: w.last, last: w.last, due: w.last.Add(submitTime)}
 		case w.looks == maxLooks || seen(w.first):
 			delete(c.waiting, caller)
 		default:
@@ -143,63 +143,63 @@ func found(r *cycle.Result, since time.Time) bool {
 	})
 }
 
-// ears listen for calls; the zero value is deaf.
-type ears struct {
-	heard chan struct{} // a call came
+// wakeListener listens for calls; the zero value hears none.
+type wakeListener struct {
+	called chan struct{} // a call came
 
 	mu    sync.Mutex
 	calls calls
 	open  map[wake.Address]net.Conn
 }
 
-// listen hears calls at the addresses from now on, and at no others. To be deaf
-// at one is no reason not to work: the poll finds every job.
-func (e *ears) listen(addresses []wake.Address, perMinute int, log hclog.Logger) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.heard == nil {
-		e.heard, e.open = make(chan struct{}, 1), map[wake.Address]net.Conn{}
+// listen takes calls at the addresses from now on, and at no others. An address that
+// cannot be opened is no reason not to work: the poll finds every job.
+func (l *wakeListener) listen(addresses []wake.Address, perMinute int, log hclog.Logger) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.called == nil {
+		l.called, l.open = make(chan struct{}, 1), map[wake.Address]net.Conn{}
 	}
-	e.calls.perMinute = perMinute
-	for a := range e.open {
+	l.calls.perMinute = perMinute
+	for a := range l.open {
 		if !slices.Contains(addresses, a) {
-			e.shut(a)
+			l.shut(a)
 		}
 	}
 	for _, a := range addresses {
-		if e.open[a] != nil {
+		if l.open[a] != nil {
 			continue
 		}
-		c, err := openEar(a)
+		c, err := openWakeSocket(a)
 		if err != nil {
 			log.Warn("TE submissions do not wake priod there; the next poll finds them", "wake", a, "error", err)
 			continue
 		}
 		log.Info("TE submissions wake priod", "wake", a)
-		e.open[a] = c
-		go e.hear(c)
+		l.open[a] = c
+		go l.receive(c)
 	}
 }
 
 // close ends all listening.
-func (e *ears) close() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for a := range e.open {
-		e.shut(a)
+func (l *wakeListener) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for a := range l.open {
+		l.shut(a)
 	}
 }
 
-func (e *ears) shut(a wake.Address) {
+func (l *wakeListener) shut(a wake.Address) {
 	if a.Path != "" {
 		_ = os.Remove(a.Path)
 	}
-	_ = e.open[a].Close()
-	delete(e.open, a)
+	_ = l.open[a].Close()
+	delete(l.open, a)
 }
 
-// openEar opens a socket that every user may write to.
-func openEar(a wake.Address) (net.Conn, error) {
+// openWakeSocket opens a socket that every user may write to.
+func openWakeSocket(a wake.Address) (net.Conn, error) {
 	if a.Path == "" {
 		return net.ListenUDP("udp", net.UDPAddrFromAddrPort(a.UDP))
 	}
@@ -223,8 +223,8 @@ func openEar(a wake.Address) (net.Conn, error) {
 	return c, nil
 }
 
-// hear takes in calls until the socket is closed. What they say is not read.
-func (e *ears) hear(c net.Conn) {
+// receive takes in calls until the socket is closed. What they say is not read.
+func (l *wakeListener) receive(c net.Conn) {
 	data, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(unix.SizeofUcred))
 	for {
 		caller, err := "network", error(nil) // its senders cannot be told apart
@@ -241,11 +241,11 @@ func (e *ears) hear(c net.Conn) {
 			return
 		}
 		if err == nil {
-			e.mu.Lock()
-			e.calls.take(caller, time.Now())
-			e.mu.Unlock()
+			l.mu.Lock()
+			l.calls.add(caller, time.Now())
+			l.mu.Unlock()
 			select {
-			case e.heard <- struct{}{}:
+			case l.called <- struct{}{}:
 			default:
 			}
 		}
@@ -264,14 +264,14 @@ func sender(oob []byte) string {
 	return "unknown"
 }
 
-func (e *ears) next() time.Time {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.calls.next()
+func (l *wakeListener) next() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.calls.next()
 }
 
-func (e *ears) polled(at time.Time, early bool, r *cycle.Result) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.calls.polled(at, early, func(since time.Time) bool { return found(r, since) })
+func (l *wakeListener) polled(at time.Time, early bool, r *cycle.Result) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.calls.polled(at, early, func(since time.Time) bool { return found(r, since) })
 }

@@ -35,17 +35,17 @@ func TestACallIsAnsweredByTheJobItMeant(t *testing.T) {
 	if !c.next().IsZero() {
 		t.Error("a poll is due though nobody called")
 	}
-	c.take("ann", at(1))
-	if got := c.next(); !got.Equal(at(1).Add(settle)) {
+	c.add("ann", at(1))
+	if got := c.next(); !got.Equal(at(1).Add(submitTime)) {
 		t.Errorf("due at %v", got)
 	}
 	c.polled(at(1.2), false, always) // too soon for her job
 	if c.next().IsZero() {
 		t.Error("a poll before the submission answers the call")
 	}
-	c.take("ann", at(1.4))
+	c.add("ann", at(1.4))
 	c.polled(at(1.5), true, always)
-	if got := c.next(); !got.Equal(at(1.4).Add(settle)) {
+	if got := c.next(); !got.Equal(at(1.4).Add(submitTime)) {
 		t.Errorf("her second submission is looked for at %v", got)
 	}
 	c.polled(at(1.9), true, never)
@@ -60,7 +60,7 @@ func TestACallIsAnsweredByTheJobItMeant(t *testing.T) {
 	if got := c.next(); !got.IsZero() {
 		t.Errorf("found, and still due at %v", got)
 	}
-	c.take("eve", at(10))
+	c.add("eve", at(10))
 	for i := range maxLooks {
 		if c.next().IsZero() {
 			t.Fatalf("%d looks", i)
@@ -116,7 +116,7 @@ func TestCallsAreBounded(t *testing.T) {
 					}
 				}
 			}
-			c.take(rapid.SampledFrom([]string{"ann", "bob", "eve", "eve", "eve", "eve"}).Draw(t, "caller"), at(now))
+			c.add(rapid.SampledFrom([]string{"ann", "bob", "eve", "eve", "eve", "eve"}).Draw(t, "caller"), at(now))
 		}
 		for i := 0; len(c.waiting) > 0; i++ {
 			if i > 4*maxLooks {
@@ -133,7 +133,7 @@ func TestAFloodLeavesRoomForOthers(t *testing.T) {
 	c := calls{perMinute: 20}
 	polls := 0
 	for now := 0.0; now < 300; now += 0.01 {
-		c.take("eve", at(now))
+		c.add("eve", at(now))
 		if due := c.next(); !due.After(at(now)) {
 			c.polled(at(now), true, never)
 			polls++
@@ -142,8 +142,8 @@ func TestAFloodLeavesRoomForOthers(t *testing.T) {
 	if polls != 50 { // half of 20 a minute
 		t.Errorf("%d early polls in 5 minutes", polls)
 	}
-	c.take("ann", at(300))
-	if got := c.next(); !got.Equal(at(300).Add(settle)) {
+	c.add("ann", at(300))
+	if got := c.next(); !got.Equal(at(300).Add(submitTime)) {
 		t.Errorf("ann's job is looked for at %v", got)
 	}
 }
@@ -151,7 +151,7 @@ func TestAFloodLeavesRoomForOthers(t *testing.T) {
 func TestManyCallersTakeLittleMemory(t *testing.T) {
 	var c calls
 	for i := range 10 * maxCallers {
-		c.take(strconv.Itoa(i), at(0))
+		c.add(strconv.Itoa(i), at(0))
 	}
 	if len(c.waiting) != maxCallers {
 		t.Errorf("%d callers", len(c.waiting))
@@ -185,19 +185,19 @@ func TestFound(t *testing.T) {
 	}
 }
 
-func listening(t *testing.T, addresses ...wake.Address) (*ears, *bytes.Buffer) {
+func listening(t *testing.T, addresses ...wake.Address) (*wakeListener, *bytes.Buffer) {
 	t.Helper()
 	log := &bytes.Buffer{}
-	e := &ears{}
-	e.listen(addresses, 20, hclog.New(&hclog.LoggerOptions{Output: log}))
-	t.Cleanup(e.close)
-	return e, log
+	l := &wakeListener{}
+	l.listen(addresses, 20, hclog.New(&hclog.LoggerOptions{Output: log}))
+	t.Cleanup(l.close)
+	return l, log
 }
 
-func (e *ears) callers() (names []string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for name := range e.calls.waiting {
+func (l *wakeListener) callers() (names []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for name := range l.calls.waiting {
 		names = append(names, name)
 	}
 	slices.Sort(names)
@@ -214,12 +214,12 @@ func TestEarsKnowTheCaller(t *testing.T) {
 	udp := wake.Address{UDP: netip.MustParseAddrPort(free.LocalAddr().String())}
 	free.Close()
 	local := wake.Address{Path: path}
-	e, log := listening(t, local, udp)
+	l, log := listening(t, local, udp)
 	for _, a := range []wake.Address{local, udp} {
 		a.Send()
-		<-e.heard
+		<-l.called
 	}
-	if got, want := e.callers(), []string{fmt.Sprint(os.Geteuid()), "network"}; !slices.Equal(got, want) {
+	if got, want := l.callers(), []string{fmt.Sprint(os.Geteuid()), "network"}; !slices.Equal(got, want) {
 		t.Errorf("callers are %v, want %v\n%s", got, want, log)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o666 {
@@ -232,15 +232,15 @@ func TestEarsKnowTheCaller(t *testing.T) {
 	}
 	defer c.Close()
 	c.Write(bytes.Repeat([]byte("1000\x00"), 1000))
-	<-e.heard
-	if got := e.callers(); len(got) != 2 {
+	<-l.called
+	if got := l.callers(); len(got) != 2 {
 		t.Errorf("callers are %v", got)
 	}
-	e.listen([]wake.Address{udp}, 20, hclog.NewNullLogger())
+	l.listen([]wake.Address{udp}, 20, hclog.NewNullLogger())
 	if _, err := os.Stat(path); err == nil {
 		t.Error("the socket stays when its address is dropped")
 	}
-	e.close()
+	l.close()
 	if c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(udp.UDP)); err != nil {
 		t.Errorf("the port stays taken: %v", err)
 	} else {
@@ -265,7 +265,7 @@ func TestDeafEarsAreNoTrouble(t *testing.T) {
 		t.Fatal(err)
 	}
 	killed.Close() // without removing its file
-	e, log := listening(t, wake.Address{Path: plain}, wake.Address{Path: taken}, wake.Address{Path: stale}, wake.Address{Path: dir + "/no/folder"})
+	l, log := listening(t, wake.Address{Path: plain}, wake.Address{Path: taken}, wake.Address{Path: stale}, wake.Address{Path: dir + "/no/folder"})
 	if n := strings.Count(log.String(), "do not wake priod"); n != 3 {
 		t.Errorf("%d warnings\n%s", n, log)
 	}
@@ -273,7 +273,7 @@ func TestDeafEarsAreNoTrouble(t *testing.T) {
 		t.Errorf("a file that is no socket was touched: %q, %v", text, err)
 	}
 	wake.Address{Path: stale}.Send()
-	<-e.heard
+	<-l.called
 }
 
 // The daemon looks at once, though its interval is long, and then waits again.
@@ -285,15 +285,15 @@ func TestACallBringsTheNextCycle(t *testing.T) {
 	if err := d.open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	d.ears.listen(d.Config.WakeAddresses(), 20, d.Log)
-	defer d.ears.close()
+	d.wakes.listen(d.Config.WakeAddresses(), 20, d.Log)
+	defer d.wakes.close()
 	wake.Address{Path: path}.Send()
 	if on, early := d.wait(t.Context(), time.Hour, 0, nil); !on || !early {
 		t.Fatalf("on %v, early %v\n%s", on, early, log)
 	}
-	d.ears.polled(time.Now(), true, &cycle.Result{Snapshot: cluster.Snapshot{Jobs: []cluster.Job{{Tag: trial().Tag, Submit: time.Now()}}}})
+	d.wakes.polled(time.Now(), true, &cycle.Result{Snapshot: cluster.Snapshot{Jobs: []cluster.Job{{Tag: trial().Tag, Submit: time.Now()}}}})
 	wake.Address{Path: path}.Send()
-	<-d.ears.heard
+	<-d.wakes.called
 	// A stand-by, or a poll that took long, is not hurried.
 	if on, early := d.wait(t.Context(), 10*time.Millisecond, 10*time.Millisecond, nil); !on || early {
 		t.Errorf("on %v, early %v", on, early)

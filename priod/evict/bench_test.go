@@ -21,7 +21,7 @@ func BenchmarkChoose(b *testing.B) {
 	for i := range 1000 {
 		s.waits(uint32(100_000+i), 1+i%3)
 	}
-	s.set.Policy.Limits = preemption.Limits{PerCycle: 4}
+	s.set.Policy.Limits = preemption.Limits{MaxPerCycle: 4}
 	before := cpu(b)
 	for b.Loop() {
 		if c := s.choose(); len(c.Turn.Claims) == 0 {

@@ -167,7 +167,7 @@ func TestLeavesAlone(t *testing.T) {
 		return s
 	}
 	spent := func(s *scene, user string, when time.Duration) { // two GPU-minutes of a budget of one
-		s.set.Policy.Limits.PerOwner = 1.0 / 60
+		s.set.Policy.Limits.UserGPUMinutesPerDay = 1
 		then := at.Add(when)
 		s.journal.Claims = []Claim{{Number: 1, User: user, State: Started, Ended: then}}
 		s.journal.Evictions = []Eviction{{Number: 1, Claim: 1, State: Done, At: then, SignalledAt: then, Ended: then, Paid: 120}}
@@ -218,7 +218,7 @@ func TestLeavesAlone(t *testing.T) {
 		"hard constraint":   {trial(func(j *cluster.Job) { j.Features = "[v100|a100]" }), Constraint, ""},
 		"soon anyway":       {with(func(s *scene) { s.Jobs[0].TimeLimit = time.Hour + 20*time.Second }), preemption.Anyway, preemption.Late},
 		"too many at once": {with(func(s *scene) {
-			s.set.Policy.Limits.PerHour = 1
+			s.set.Policy.Limits.MaxPerHour = 1
 			s.journal.Evictions = []Eviction{{Number: 1, State: Done, At: at, SignalledAt: at, Ended: at}}
 		}), preemption.PerHour, ""},
 		"user's budget":                {with(func(s *scene) { spent(s, "bob", -time.Hour) }), preemption.PerOwner, ""},
@@ -297,7 +297,7 @@ func TestFloodOfTrials(t *testing.T) {
 	for n := range 8 {
 		s.runs(uint32(n+1), n+1, 4) // each costs 244 GPU-seconds
 	}
-	s.set.Policy.Limits.PerOwner = 500.0 / 3600
+	s.set.Policy.Limits.UserGPUMinutesPerDay = 500.0 / 60
 	for id := range uint32(2 * maxTrials) {
 		s.waits(100+id, 4)
 	}

@@ -1,10 +1,10 @@
 package evict
 
 import (
-	"slices"
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 )
 
@@ -114,7 +114,7 @@ func (n *transition) whyUnwanted(c *Claim, s *Sight) string {
 			return "the job waits for something else now"
 		}
 		return "the job does not count as TE any more"
-	case c.Pin != "" && s.ReqNodes != "" && !sameHosts(s.ReqNodes, c.Pin):
+	case c.Pin != "" && s.ReqNodes != "" && !plan.SameHosts(s.ReqNodes, c.Pin):
 		c.Pin = "" // the owner has overwritten it
 		return "its owner asks for other nodes"
 	case s.State == cluster.Pending && !n.j.Allows(c, s):
@@ -169,19 +169,6 @@ func (n *transition) isPinned(c *Claim) bool {
 	return looked && s.ReqNodes != ""
 }
 
-// sameHosts tells whether two host lists name the same nodes: Slurm shows a list in an
-// order of its own.
-func sameHosts(a, b string) bool {
-	x, err := slurmplug.ExpandHosts(a)
-	y, err2 := slurmplug.ExpandHosts(b)
-	if err != nil || err2 != nil {
-		return a == b
-	}
-	slices.Sort(x)
-	slices.Sort(y)
-	return slices.Equal(x, y)
-}
-
 // release gives up a claim's place.
 func (n *transition) release(c *Claim, s *Sight, why string) {
 	c.State, c.Reason, c.Ended = Released, why, n.At
@@ -198,7 +185,7 @@ func (n *transition) unpin(c *Claim, s *Sight) {
 	case s.Gone:
 		c.Pin = ""
 	case s.State != cluster.Pending:
-	case !sameHosts(s.ReqNodes, c.Pin):
+	case !plan.SameHosts(s.ReqNodes, c.Pin):
 		c.Pin = ""
 	default:
 		n.commands = append(n.commands, Command{Verb: Unpin, Job: c.Job, SLUID: s.SLUID, Claim: c.Number})

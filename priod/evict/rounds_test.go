@@ -110,14 +110,14 @@ func TestRoundsLeaveAlone(t *testing.T) {
 		"failed lately":   {func(b *bout) { b.journal.Claims = []Claim{{Number: 1, Job: b.Jobs[1].ID, State: Released, Ended: at}} }, TooSoon, preemption.Why(yield.Stays)},
 		"took over":       {func(b *bout) { b.set.Since = at }, TookOver, preemption.Why(yield.Stays)},
 		"at_once":         {func(b *bout) { b.round.Policy.AtOnce = 1 }, preemption.Why(yield.Gets), preemption.Why(yield.Yields)},
-		"gpu_hours":       {func(b *bout) { b.set.Policy.Limits.PerDay = 0.01 }, preemption.PerDay, preemption.PerDay},
-		"the user's part": {func(b *bout) { b.set.Policy.Limits.PerOwner = 0.001 }, preemption.Why(yield.Gets), preemption.Why(yield.Yields)},
+		"gpu_hours":       {func(b *bout) { b.set.Policy.Limits.GPUHoursPerDay = 0.01 }, preemption.PerDay, preemption.PerDay},
+		"the user's part": {func(b *bout) { b.set.Policy.Limits.UserGPUMinutesPerDay = 0.06 }, preemption.Why(yield.Gets), preemption.Why(yield.Yields)},
 		"max_per_hour": {func(b *bout) {
-			b.set.Policy.Limits.PerHour = 1
+			b.set.Policy.Limits.MaxPerHour = 1
 			b.journal.Evictions = []Eviction{{Number: 1, State: Done, SignalledAt: at.Add(-time.Minute), At: at.Add(-time.Minute), Ended: at}}
 		}, preemption.PerHour, preemption.PerHour},
 		"a day later": {func(b *bout) {
-			b.set.Policy.Limits.PerHour = 1
+			b.set.Policy.Limits.MaxPerHour = 1
 			b.journal.Evictions = []Eviction{{Number: 1, State: Done, SignalledAt: at.Add(-day), At: at.Add(-day), Ended: at}}
 		}, preemption.Why(yield.Gets), preemption.Why(yield.Yields)},
 	} {
@@ -218,7 +218,7 @@ func TestRoundsProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes := rapid.IntRange(1, 3).Draw(t, "nodes")
 		b := newBout(nodes)
-		b.set.Policy.Limits = preemption.Limits{AtOnce: rapid.IntRange(0, 3).Draw(t, "at once"), PerCycle: rapid.IntRange(0, 3).Draw(t, "per cycle")}
+		b.set.Policy.Limits = preemption.Limits{MaxAtOnce: rapid.IntRange(0, 3).Draw(t, "at once"), MaxPerCycle: rapid.IntRange(0, 3).Draw(t, "per cycle")}
 		b.round.Policy.AtOnce = rapid.IntRange(0, 3).Draw(t, "rounds.at_once")
 		id := uint32(0)
 		for n := range nodes {
@@ -266,7 +266,7 @@ func TestRoundsProperties(t *testing.T) {
 			}
 		}
 		n := len(r.Turn.Evictions)
-		for _, most := range []int{b.set.Policy.Limits.AtOnce, b.set.Policy.Limits.PerCycle, b.round.Policy.AtOnce} {
+		for _, most := range []int{b.set.Policy.Limits.MaxAtOnce, b.set.Policy.Limits.MaxPerCycle, b.round.Policy.AtOnce} {
 			if most > 0 && n > most {
 				t.Fatalf("%d yield, at most %d may", n, most)
 			}

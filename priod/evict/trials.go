@@ -93,7 +93,7 @@ func (c *Choice) addTrials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *S
 			t.Why = preemption.Fits
 		case len(c.snapshot.Trials)-len(c.snapshot.Claims) >= maxTrials:
 			t.Why = LaterTurn
-		case set.Policy.Limits.PerOwner > 0 && t.User != "" && spent[t.User] >= set.Policy.Limits.PerOwner:
+		case set.Policy.Limits.UserGPUMinutesPerDay > 0 && t.User != "" && 60*spent[t.User] >= set.Policy.Limits.UserGPUMinutesPerDay:
 			t.Why = preemption.PerOwner
 		}
 		if t.Why == "" {

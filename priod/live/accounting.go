@@ -10,7 +10,7 @@ import (
 )
 
 // Past reads from accounting the runs that ended or began in a span of time.
-func (c *Cluster) Past(ctx context.Context, since, until time.Time) ([]cluster.PastRun, error) {
+func (c *Cluster) Past(ctx context.Context, since, until time.Time) ([]cluster.PastStay, error) {
 	runs, err := c.client.History(ctx, since, until)
 	if err != nil {
 		return nil, err
@@ -20,23 +20,27 @@ func (c *Cluster) Past(ctx context.Context, since, until time.Time) ([]cluster.P
 		return nil, err
 	}
 	types := gpuTypes(convertNodes(nodes))
-	past := make([]cluster.PastRun, 0, len(runs))
+	past := make([]cluster.PastStay, len(runs))
 	for i := range runs {
-		r := &runs[i]
-		held := slurmplug.Job{TRES: r.AllocTRES}
-		gpuType, gpus, _ := held.AllocatedGPUs()
-		if gpuType == "" && gpus > 0 {
-			gpuType = allocatedType(r.NodeList, types)
-		}
-		p := cluster.PastRun{Submit: r.Submit, Eligible: r.Eligible, QOS: r.QOS, Interval: cluster.Interval{
-			Job: r.ID, Start: r.Start, End: r.End, Closed: !r.End.IsZero() && !r.Start.IsZero(),
-			GPUType: gpuType, GPUs: gpus, User: r.User, Account: r.Account,
-		}}
-		text, _ := jobtag.Split(r.Comment)
-		if tag, err := jobtag.Parse(text); err == nil {
-			p.TagType = tag.Type
-		}
-		past = append(past, p)
+		past[i] = pastStay(&runs[i], types)
 	}
 	return past, nil
+}
+
+// pastStay is a row of accounting as a stay; types are the GPU types of the nodes, for
+// a Slurm that does not account for types.
+func pastStay(r *slurmplug.Run, types map[string]string) cluster.PastStay {
+	held := slurmplug.Job{TRES: r.AllocTRES}
+	gpuType, gpus, _ := held.AllocatedGPUs()
+	if gpuType == "" && gpus > 0 {
+		gpuType = allocatedType(r.NodeList, types)
+	}
+	tag, _ := jobtag.Split(r.Comment)
+	return cluster.PastStay{
+		Stay: cluster.Stay{
+			Job: r.ID, Start: r.Start, End: r.End, Closed: !r.End.IsZero() && !r.Start.IsZero(),
+			GPUType: gpuType, GPUs: gpus, User: r.User, Account: r.Account,
+		},
+		RawID: r.RawID, Name: r.Name, QOS: r.QOS, State: r.State, Submit: r.Submit, Eligible: r.Eligible, Tag: tag,
+	}
 }

@@ -151,7 +151,7 @@ func (v *conversion) job(o *cluster.Job, j *slurmplug.Job) {
 	if o.State == cluster.Running && o.GPUType == "" && o.GPUs > 0 {
 		o.GPUType = allocatedType(j.NodeList, v.types)
 	}
-	o.Tag, o.TagErr = v.tags.read(j.Comment)
+	o.Tag, o.TagText, o.TagErr = v.tags.read(j.Comment)
 }
 
 // sluid is the SLUID of a record's run. It is "" where a command by SLUID would reach other
@@ -297,30 +297,35 @@ func (c *demandCache) of(j *slurmplug.Job) demand {
 type tagCache struct{ last, now map[string]parsedTag }
 
 type parsedTag struct {
-	tag jobtag.Tag
-	err string
+	tag  jobtag.Tag
+	text string // "" when the tag does not count
+	err  string
 }
 
 func (t *tagCache) begin() { t.now = make(map[string]parsedTag, len(t.last)) }
 func (t *tagCache) end()   { t.last, t.now = t.now, nil }
 
-func (t *tagCache) read(comment string) (jobtag.Tag, string) {
+func (t *tagCache) read(comment string) (tag jobtag.Tag, text, err string) {
 	if !strings.HasPrefix(comment, jobtag.Prefix) {
-		return jobtag.Tag{}, ""
+		return jobtag.Tag{}, "", ""
 	}
-	text, _ := jobtag.Split(comment)
+	text, _ = jobtag.Split(comment)
 	p, known := t.now[text]
 	if !known {
 		if p, known = t.last[text]; !known {
-			tag, err := jobtag.Parse(text)
-			p.tag = tag
-			if err != nil {
-				p.err = err.Error()
-			}
+			p = parseTag(strings.Clone(text)) // without the rest of the comment
 		}
 		t.now[text] = p
 	}
-	return p.tag, p.err
+	return p.tag, p.text, p.err
+}
+
+func parseTag(text string) parsedTag {
+	tag, err := jobtag.Parse(text)
+	if err != nil {
+		return parsedTag{tag: tag, err: err.Error()}
+	}
+	return parsedTag{tag: tag, text: text}
 }
 
 // refreshConfig reads the values of slurm.conf when they are older than configEvery: they

@@ -7,12 +7,11 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/workload/sensitivity"
 	"slurmprio/slurmplug"
-	"slurmprio/slurmplug/jobtag"
 )
 
 // Used is what accounting says of CPUs and memory.
 type Used struct {
-	Runs   []sensitivity.Run            // that ended, the newest first
+	Stays  []sensitivity.Stay           // that ended, the newest first
 	Shares map[string]sensitivity.Share // the least of a GPU on the nodes of each type, as they are now
 }
 
@@ -46,7 +45,7 @@ func (c *Cluster) Used(ctx context.Context, since, until time.Time, today func(s
 		start int64
 	}
 	seen := map[run]bool{}
-	for end := until; end.After(since) && len(u.Runs) < maxRuns; {
+	for end := until; end.After(since) && len(u.Stays) < maxRuns; {
 		start := end.Add(-24 * time.Hour)
 		if start.Before(since) {
 			start = since
@@ -69,7 +68,7 @@ func (c *Cluster) Used(ctx context.Context, since, until time.Time, today func(s
 				key := run{r.RawID, r.Start.Unix()}
 				if m := measured[key]; m != nil && !seen[key] && !r.Start.IsZero() && !r.End.IsZero() {
 					seen[key] = true
-					u.Runs = append(u.Runs, c.usedBy(r, m, types, today))
+					u.Stays = append(u.Stays, usedBy(r, m, types, today))
 				}
 			}
 		}
@@ -79,25 +78,13 @@ func (c *Cluster) Used(ctx context.Context, since, until time.Time, today func(s
 }
 
 // usedBy joins a run's record with what its steps used.
-func (c *Cluster) usedBy(r *slurmplug.Run, m *slurmplug.Usage, types map[string]string, today func(string) string) sensitivity.Run {
-	held := slurmplug.Job{TRES: r.AllocTRES}
-	gpuType, gpus, _ := held.AllocatedGPUs()
-	if gpuType == "" && gpus > 0 {
-		gpuType = allocatedType(r.NodeList, types)
-	}
-	used := sensitivity.Run{
-		User: r.User, Name: r.Name, GPUType: today(gpuType), GPUs: gpus, Nodes: m.Nodes,
-		Elapsed: r.End.Sub(r.Start), CPUTime: m.CPUTime, NodeMB: m.NodeMB,
-	}
+func usedBy(r *slurmplug.Run, m *slurmplug.Usage, types map[string]string, today func(string) string) sensitivity.Stay {
+	used := sensitivity.Stay{PastStay: pastStay(r, types), Nodes: m.Nodes, CPUTime: m.CPUTime, NodeMB: m.NodeMB}
+	used.GPUType = today(used.GPUType)
 	if tres, err := slurmplug.ParseTRES(r.AllocTRES); err == nil {
 		cpus, _ := tres.Get("cpu")
 		used.CPUs = int(cpus)
 		used.MemMB, _ = tres.Get("mem")
-	}
-	if text, _ := jobtag.Split(r.Comment); text != "" {
-		if tag, err := jobtag.Parse(text); err == nil {
-			used.Workload = tag.Workload
-		}
 	}
 	return used
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/workload/sensitivity"
 	"slurmprio/slurmplug"
 )
@@ -60,10 +61,15 @@ func TestUsed(t *testing.T) {
 		}
 		return gpuType
 	})
+	stay := func(id uint32, name, tag string, gpus int, start, end int64) cluster.PastStay {
+		return cluster.PastStay{RawID: id, Name: name, QOS: "be", State: "COMPLETED", Tag: tag, Submit: time.Unix(900, 0), Eligible: time.Unix(900, 0), Stay: cluster.Stay{
+			Job: slurmplug.Plain(id), Start: time.Unix(start, 0), End: time.Unix(end, 0), Closed: true, GPUType: "a100", GPUs: gpus, User: "ann", Account: "lab",
+		}}
+	}
 	want := &Used{
-		Runs: []sensitivity.Run{
-			{User: "ann", Name: "train", Workload: "lm", GPUType: "a100", GPUs: 1, CPUs: 4, MemMB: 8192, Nodes: 1, Elapsed: time.Hour, CPUTime: 2 * time.Hour, NodeMB: 4096},
-			{User: "ann", Name: "other", GPUType: "a100", GPUs: 4, CPUs: 8, Nodes: 2, Elapsed: 10 * time.Minute, CPUTime: 10 * time.Second, NodeMB: 1024},
+		Stays: []sensitivity.Stay{
+			{PastStay: stay(7, "train", "prio:v=1&workload=lm", 1, 1000, 4600), CPUs: 4, MemMB: 8192, Nodes: 1, CPUTime: 2 * time.Hour, NodeMB: 4096},
+			{PastStay: stay(8, "other", "prio:nonsense", 4, 2000, 2600), CPUs: 8, Nodes: 2, CPUTime: 10 * time.Second, NodeMB: 1024},
 		},
 		Shares: map[string]sensitivity.Share{"a100": {CPUs: 2, MemMB: 10000}},
 	}
@@ -71,7 +77,7 @@ func TestUsed(t *testing.T) {
 		t.Error(err, d)
 	}
 	// Two GPUs of four on each node: a quarter of what both nodes used.
-	past := sensitivity.Learn(used.Runs, time.Minute)
+	past := sensitivity.Learn(used.Stays, time.Minute)
 	if u := past[sensitivity.Key{User: "ann", Name: "other", GPUType: "a100"}]; u.RSSMB != 512 {
 		t.Errorf("%+v", u)
 	}

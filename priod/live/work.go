@@ -9,15 +9,13 @@ import (
 	"strconv"
 	"time"
 
-	"slurmprio/priod/workload/speed"
-	"slurmprio/slurmplug"
-	"slurmprio/slurmplug/jobtag"
+	"slurmprio/priod/cluster"
 )
 
 // Stays reads from accounting the runs of GPU jobs that ended between since and until
 // (zero: now). A group of the expression steps finds the number of steps in a job's
 // command line; nil: that is not read. It may run beside the other methods.
-func (c *Cluster) Stays(ctx context.Context, since, until time.Time, steps *regexp.Regexp) ([]speed.Stay, error) {
+func (c *Cluster) Stays(ctx context.Context, since, until time.Time, steps *regexp.Regexp) ([]cluster.PastStay, error) {
 	rows, err := c.client.History(ctx, since, until)
 	if err != nil {
 		return nil, err
@@ -33,21 +31,14 @@ func (c *Cluster) Stays(ctx context.Context, since, until time.Time, steps *rege
 			return nil, err
 		}
 	}
-	var stays []speed.Stay
+	var stays []cluster.PastStay
 	for i := range rows {
-		r := &rows[i]
-		held := slurmplug.Job{TRES: r.AllocTRES}
-		gpuType, gpus, _ := held.AllocatedGPUs()
-		if gpus == 0 || r.Start.IsZero() || r.End.IsZero() {
+		s := pastStay(&rows[i], types)
+		if s.GPUs == 0 || !s.Closed {
 			continue
 		}
-		if gpuType == "" {
-			gpuType = allocatedType(r.NodeList, types)
-		}
-		s := speed.Stay{RawID: r.RawID, Start: r.Start, End: r.End, State: r.State, GPUType: gpuType, GPUs: gpus, User: r.User, Name: r.Name}
-		s.Tag, _ = jobtag.Split(r.Comment)
 		if steps != nil {
-			s.Steps = stepsIn(lines[r.RawID], steps)
+			s.Steps = stepsIn(lines[s.RawID], steps)
 		}
 		stays = append(stays, s)
 	}

@@ -34,16 +34,16 @@ import (
 
 // Settings are all that decisions depend on besides the cluster.
 type Settings struct {
-	Lever     slurmplug.Lever // SiteFactor, Nice or Priority
-	Top       int64           // highest value that priod writes
-	Step      int64           // size of a step; 0: computed from the cluster
-	NiceLimit int64           // larger Nice values of users do not make a step larger
-	MaxWrites int             // writes for one cycle; 0: no limit
-	Peers     bool            // priods of other hosts may have written values, see Adopt
-	Ranking   plan.Classes
-	Order     Order        // of BE jobs
-	Lead      plan.Lead    // in order owed: how much earlier jobs go that are nearly done
-	Shares    *plan.Shares // what allocate.Ledger returned in this cycle; nil: nothing is allocated
+	Lever          slurmplug.Lever // SiteFactor, Nice or Priority
+	Top            int64           // highest value that priod writes
+	Step           int64           // size of a step; 0: computed from the cluster
+	NiceLimit      int64           // larger Nice values of users do not make a step larger
+	WritesPerCycle int             // writes for one cycle; 0: no limit
+	Peers          bool            // priods of other hosts may have written values, see Adopt
+	Ranking        plan.Classes
+	Order          Order        // of BE jobs
+	Lead           plan.Lead    // in order owed: how much earlier jobs go that are nearly done
+	Shares         *plan.Shares // what allocate.Ledger returned in this cycle; nil: nothing is allocated
 }
 
 // Order is the order of BE jobs among each other.
@@ -108,7 +108,7 @@ type decider struct {
 	lever     lever
 	plan      plan.Plan
 	foreign   int
-	overLimit int // writes that MaxWrites keeps for the next cycle
+	overLimit int // writes that WritesPerCycle keeps for the next cycle
 }
 
 // band makes a step larger than all that Slurm's own factors and the users' Nice can
@@ -272,7 +272,7 @@ func (d *decider) withdraw(dec *plan.Decision, v *Verdict) {
 
 // limitReached tells whether the cycle's limit of writes is reached.
 func (d *decider) limitReached() bool {
-	return d.set.MaxWrites > 0 && len(d.plan.Actions) >= d.set.MaxWrites
+	return d.set.WritesPerCycle > 0 && len(d.plan.Actions) >= d.set.WritesPerCycle
 }
 
 func (d *decider) addActions(actions []plan.Action, tasks string, part bool, why string) {

@@ -361,7 +361,7 @@ func TestLimitOfWritesKeepsTheHead(t *testing.T) {
 		c.add(id, "te", 0, 0, start.Add(-time.Duration(id)*time.Second))
 	}
 	set := settings(slurmplug.SiteFactor)
-	set.MaxWrites = 2
+	set.WritesPerCycle = 2
 	s := c.snapshot(start)
 	h.Observe(s)
 	p := Decide(s, h, set)
@@ -431,7 +431,7 @@ func TestPartitionIsRankedNoMore(t *testing.T) {
 			return p
 		}
 		cycle()
-		set.Ranking.Partitions, set.MaxWrites = []string{"other"}, 2
+		set.Ranking.Partitions, set.WritesPerCycle = []string{"other"}, 2
 		if p := cycle(); len(p.Actions) == 0 || p.Decisions[3].Unmoved != WriteLimit {
 			t.Errorf("%s: %+v", l, p)
 		}

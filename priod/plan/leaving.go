@@ -2,6 +2,7 @@ package plan
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -72,4 +73,20 @@ type Result struct {
 	Command
 	Status  slurmplug.Status
 	Message string
+}
+
+// Asks tells whether the job asks for these nodes, and no others.
+func (s *Sight) Asks(nodes string) bool { return SameHosts(s.ReqNodes, nodes) }
+
+// SameHosts tells whether two host lists name the same nodes: Slurm shows a list in an
+// order of its own.
+func SameHosts(a, b string) bool {
+	x, err := slurmplug.ExpandHosts(a)
+	y, err2 := slurmplug.ExpandHosts(b)
+	if err != nil || err2 != nil {
+		return a == b
+	}
+	slices.Sort(x)
+	slices.Sort(y)
+	return slices.Equal(x, y)
 }

@@ -115,8 +115,8 @@ func (p *Plan) Ask(actions []Action) { p.Actions = append(actions, p.Actions...)
 
 // Seen is what a cycle hands to its recorder before it acts.
 type Seen struct {
-	Snapshot  *cluster.Snapshot
-	Intervals []cluster.Interval // that began or ended since the last cycle
-	Plan      *Plan
-	Hold      string // why nothing will be written; "" when Plan.Actions follow
+	Snapshot *cluster.Snapshot
+	Stays    []cluster.Stay // that began or ended since the last cycle
+	Plan     *Plan
+	Hold     string // why nothing will be written; "" when Plan.Actions follow
 }

@@ -173,22 +173,17 @@ func (s *Slurm) Run(ctx context.Context, job string, cpus int, line func(string)
 		r.Close()
 		<-read
 	}
-	var exit *exec.ExitError
-	switch {
-	case !began && ctx.Err() != nil:
-		return fmt.Errorf("srun has not started the program yet: %s", cmp.Or(before, "it says nothing"))
-	case !began:
+	if !began {
+		if ctx.Err() != nil {
+			return fmt.Errorf("srun has not started the program yet: %s", cmp.Or(before, "it says nothing"))
+		}
 		return fmt.Errorf("srun could not start the program: %s", cmp.Or(before, fmt.Sprint(err)))
-	case left != nil:
-		return left
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case err == nil:
-		return nil
-	case errors.As(err, &exit):
-		return &ExitError{exit.ExitCode()}
 	}
-	return err
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		err = &ExitError{exit.ExitCode()}
+	}
+	return cmp.Or(left, ctx.Err(), err)
 }
 
 // endSteps ends the steps of a job but for the first so many, and returns when

@@ -81,7 +81,7 @@ type Benefits struct {
 }
 
 // OfPreemptions sums up what the store holds of a span of time.
-func OfPreemptions(since, until time.Time, stays []store.Stay, evictions []store.Eviction) *Preemptions {
+func OfPreemptions(since, until time.Time, stays []store.JobTimes, evictions []store.Eviction) *Preemptions {
 	p := &Preemptions{Since: since, Until: until}
 	lost, forTE := p.evictions(evictions)
 	stays = joined(stays, lost)
@@ -121,8 +121,8 @@ func OfPreemptions(since, until time.Time, stays []store.Stay, evictions []store
 
 // joined makes one of the rows of a victim that left the queue because of its
 // signal and came back.
-func joined(stays []store.Stay, victims map[cluster.JobID]float64) []store.Stay {
-	var out []store.Stay
+func joined(stays []store.JobTimes, victims map[cluster.JobID]float64) []store.JobTimes {
+	var out []store.JobTimes
 	at := map[cluster.JobID]int{}
 	for _, x := range stays {
 		i, again := at[x.Job]

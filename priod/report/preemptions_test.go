@@ -18,8 +18,8 @@ var noon = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 func at(s float64) time.Time { return noon.Add(time.Duration(s * float64(time.Second))) }
 
 // stay is a job that ran once and has left.
-func stay(id uint32, class string, submit, start, end float64) store.Stay {
-	return store.Stay{Job: slurmplug.Plain(id), Tasks: 1, Class: class, Submit: at(submit), Start: at(start), End: at(end), Ran: at(end).Sub(at(start)), Left: at(end)}
+func stay(id uint32, class string, submit, start, end float64) store.JobTimes {
+	return store.JobTimes{Job: slurmplug.Plain(id), Tasks: 1, Class: class, Submit: at(submit), Start: at(start), End: at(end), Ran: at(end).Sub(at(start)), Left: at(end)}
 }
 
 // left is an eviction of a job with two GPUs that lost 100 GPU-seconds.
@@ -33,7 +33,7 @@ func left(victim, trial uint32, how string, took float64) store.Eviction {
 
 func TestPreemptions(t *testing.T) {
 	tag := "prio:type=te&v=1"
-	stays := []store.Stay{
+	stays := []store.JobTimes{
 		stay(1, "te", 0, 10, 20), stay(2, "te", 0, 20, 30), stay(3, "te", 0, 30, 40),
 		stay(4, "be", 0, 200, 300),
 		// Evicted after 100 s, of which 50 were lost; it left the queue, came back as
@@ -102,7 +102,7 @@ func TestPreemptionsAddUp(t *testing.T) {
 			}
 			all = append(all, x)
 		}
-		var stays []store.Stay
+		var stays []store.JobTimes
 		for range rapid.IntRange(0, 20).Draw(t, "jobs") {
 			start := rapid.Float64Range(0, 100).Draw(t, "start")
 			stays = append(stays, stay(uint32(rapid.IntRange(1, 30).Draw(t, "job")), rapid.SampledFrom([]string{"te", "be"}).Draw(t, "class"), 0, start, start+rapid.Float64Range(0, 100).Draw(t, "ran")))

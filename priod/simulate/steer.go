@@ -250,7 +250,7 @@ func (r *steerer) book(s *virtual.System, a *virtual.InSystem, known *steered) {
 		known.since, known.on = a.Start, s.Nodes().Type(a.Shares[0].Node)
 	}
 	if known.since >= 0 {
-		r.account.Observe(cluster.Interval{
+		r.account.Observe(cluster.Stay{
 			Job: jobID(a.Index), GPUType: types[known.on], GPUs: a.Job.GPUs, Start: instant(known.since), End: instant(math.Max(s.Now(), known.since)),
 		})
 	}

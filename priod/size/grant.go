@@ -165,7 +165,7 @@ func (d *decider) wholeUnits(c *resizable, node int32, part *Part) (nodeGrant, b
 
 // addWrite adds the action that gives a job its size.
 func (d *decider) addWrite(c *resizable, value, reason, told string) {
-	if d.writes >= d.set.MaxJobs {
+	if d.writes >= d.set.Jobs {
 		return // the next cycle writes the rest
 	}
 	d.writes++

@@ -29,7 +29,7 @@ func (d *decider) placeQueue() {
 		gpus += free.FreeGPUs(int32(t))
 	}
 	for n, w := range all {
-		if gpus <= 0 && n >= d.set.MaxJobs {
+		if gpus <= 0 && n >= d.set.Jobs {
 			break
 		}
 		types, known := d.nodes.Types(w.job)

@@ -53,7 +53,7 @@ type Settings struct {
 	Enabled   bool // new sizes are written; jobs get their own requests back in any case
 	Mechanism Mechanism
 	Within    time.Duration // a job that has not started so long after it got a place gets its own request back
-	MaxJobs   int           // jobs at the head of the queue that are looked at, and written to, in one cycle
+	Jobs      int           // jobs at the head of the queue that are looked at, and written to, in one cycle
 	Table     *workload.Table
 	Past      sensitivity.Past
 	PastAt    time.Time // when Past was learnt
@@ -106,7 +106,7 @@ func (z *Sizes) Heads(s *cluster.Snapshot, h *cluster.History, p *plan.Plan) []i
 		return heads
 	}
 	first := waitingInOrder(s, h, p)
-	first = first[:min(len(first), z.set.MaxJobs)]
+	first = first[:min(len(first), z.set.Jobs)]
 	if !slices.ContainsFunc(first, func(w queuedJob) bool { return consents(w.job) }) {
 		return heads
 	}

@@ -10,10 +10,10 @@ import (
 // Settings say whether pending jobs get a GPU type written into their constraint,
 // and how.
 type Settings struct {
-	Enabled   bool
-	Rule      Rule
-	Features  map[string]string // by GPU type: the node feature, where it is not the type's name
-	MaxWrites int               // in one cycle; 0: no limit
+	Enabled        bool
+	Rule           Rule
+	Features       map[string]string // by GPU type: the node feature, where it is not the type's name
+	WritesPerCycle int               // in one cycle; 0: no limit
 }
 
 // Feature is the node feature that stands for a GPU type.

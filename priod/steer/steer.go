@@ -65,7 +65,7 @@ import (
 type Steered struct {
 	Actions   []plan.Action // the writes
 	bindsTo   []int32       // by action: the type that it binds to; Open: it takes one back
-	postponed int           // writes beyond Settings.MaxWrites
+	postponed int           // writes beyond Settings.WritesPerCycle
 
 	in         inputs
 	types      gpuTypes

@@ -551,11 +551,11 @@ func TestSteerIsSafe(t *testing.T) {
 			p.places[j.ID] = rapid.SampledFrom([]cluster.Place{{}, {}, {Required: "a1"}, {Excluded: "a1"}, {Excluded: "[a-c]1"}}).Draw(t, "place")
 		}
 		set := steerSettings()
-		set.MaxWrites = rapid.SampledFrom([]int{0, 0, 1, 3}).Draw(t, "limit")
+		set.WritesPerCycle = rapid.SampledFrom([]int{0, 0, 1, 3}).Draw(t, "limit")
 		edited := map[cluster.JobID]bool{}
 		for range rapid.IntRange(1, 4).Draw(t, "cycles") {
 			_, actions := p.cycle(set)
-			if set.MaxWrites > 0 && len(actions) > set.MaxWrites {
+			if set.WritesPerCycle > 0 && len(actions) > set.WritesPerCycle {
 				t.Fatalf("%d writes", len(actions))
 			}
 			for _, a := range actions {
@@ -564,7 +564,7 @@ func TestSteerIsSafe(t *testing.T) {
 					t.Fatalf("job %s was edited by its user", a.Job)
 				}
 			}
-			if _, again := p.cycle(set); set.MaxWrites == 0 && len(again) > 0 {
+			if _, again := p.cycle(set); set.WritesPerCycle == 0 && len(again) > 0 {
 				if _, third := p.cycle(set); len(third) > 0 { // one more for what the first look at nodes taught
 					t.Fatalf("the same cluster, and after %+v and %+v %+v", actions, again, third)
 				}
@@ -694,7 +694,7 @@ func BenchmarkSteer(b *testing.B) {
 	p.h.Observe(&p.Snapshot)
 	pl := order.Decide(&p.Snapshot, p.h, order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: plan.Classes{Partitions: []string{"gpu"}}})
 	set := steerSettings()
-	set.MaxWrites = 100
+	set.WritesPerCycle = 100
 	for b.Loop() {
 		p.memory.Steer(&p.Snapshot, p.h, &pl, &p.shares, set)
 	}
@@ -736,7 +736,7 @@ func BenchmarkSteerLooked(b *testing.B) {
 			p.h.Observe(&p.Snapshot)
 			pl := order.Decide(&p.Snapshot, p.h, order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: plan.Classes{Partitions: []string{"gpu"}}})
 			set := steerSettings()
-			set.MaxWrites = 100
+			set.WritesPerCycle = 100
 			for b.Loop() {
 				for _, state := range p.memory.jobs {
 					state.place, state.placeGood = cluster.Place{Excluded: excluded, Bounds: slurmplug.Bounds{Tasks: 1, CPUs: 1}}, 20

@@ -104,7 +104,7 @@ func (st *Steered) userConstraint(j *cluster.Job) (text string, err error) {
 
 // write adds a write for a record, or for part of its tasks, unless there are too many.
 func (st *Steered) write(j *cluster.Job, tasks string, part bool, g *taskGroup) {
-	if most := st.in.set.MaxWrites; most > 0 && len(st.Actions) >= most {
+	if most := st.in.set.WritesPerCycle; most > 0 && len(st.Actions) >= most {
 		st.postponed++
 		return
 	}

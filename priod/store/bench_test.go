@@ -58,7 +58,7 @@ func benchSeen(h *cluster.History, s *cluster.Snapshot) plan.Seen {
 			h.Counted[d.Job] = d.Class
 		}
 	}
-	return plan.Seen{Snapshot: s, Intervals: intervals, Plan: &p}
+	return plan.Seen{Snapshot: s, Stays: intervals, Plan: &p}
 }
 
 func benchStore(b *testing.B) (*Store, *cluster.History) {
@@ -100,7 +100,7 @@ func BenchmarkQuietCycle(b *testing.B) {
 	if err := s.Planned(context.Background(), seen); err != nil {
 		b.Fatal(err)
 	}
-	seen.Intervals = nil
+	seen.Stays = nil
 	for b.Loop() {
 		seen.Snapshot.At = seen.Snapshot.At.Add(15 * time.Second)
 		if err := s.Planned(context.Background(), seen); err != nil {
@@ -118,7 +118,7 @@ func BenchmarkThousandChanges(b *testing.B) {
 	if err := s.Planned(context.Background(), seen); err != nil {
 		b.Fatal(err)
 	}
-	seen.Intervals, seen.Plan.Actions = nil, actions
+	seen.Stays, seen.Plan.Actions = nil, actions
 	for n := 0; b.Loop(); n++ {
 		seen.Snapshot.At = seen.Snapshot.At.Add(15 * time.Second)
 		for i := range 1000 {

@@ -16,6 +16,7 @@ import (
 	"github.com/mattn/go-sqlite3"
 	"github.com/pressly/goose/v3"
 
+	"slurmprio/priod/undo/lines"
 	files "slurmprio/sql"
 )
 
@@ -142,11 +143,11 @@ func (s *Store) intact() error {
 		return errGone
 	}
 	path := databasePath(s.dir)
-	if same, err := stands(path, s.file); err != nil || !same {
+	if same, err := lines.Stands(path, s.file); err != nil || !same {
 		return cmp.Or(err, errGone)
 	}
 	for suffix, file := range s.beside {
-		if same, err := stands(path+suffix, file); err != nil || !same {
+		if same, err := lines.Stands(path+suffix, file); err != nil || !same {
 			return cmp.Or(err, s.reopen(path+suffix))
 		}
 	}
@@ -154,15 +155,6 @@ func (s *Store) intact() error {
 	// until the next start, a database whose file was overwritten.
 	_, err := s.db.Exec("PRAGMA shrink_memory")
 	return err
-}
-
-// stands tells whether a path still names the file that it did.
-func stands(path string, file os.FileInfo) (bool, error) {
-	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil && os.SameFile(info, file), err
 }
 
 // reopen saves what the open database has in a log that was deleted.
@@ -194,7 +186,7 @@ func (s *Store) setAside(why error) error {
 		s.log.Warn("close the broken database", "error", err)
 	}
 	path := databasePath(s.dir)
-	to, err := asideName(path)
+	to, err := lines.AsideName(path)
 	if err != nil {
 		return err
 	}
@@ -205,7 +197,7 @@ func (s *Store) setAside(why error) error {
 	}
 	s.anew = time.Now()
 	s.mended("the database is broken: set aside, begun anew; history is lost, nothing else", "error", why, "aside", to)
-	return syncDir(s.dir)
+	return lines.SyncDir(s.dir)
 }
 
 // startAnew begins a new database under way; the next cycle writes all that
@@ -217,30 +209,13 @@ func (s *Store) startAnew(ctx context.Context, why error) error {
 	if err := s.openDatabase(ctx); err != nil {
 		return err
 	}
-	s.held.forgetRows()
+	s.stored.forgetRows()
 	s.unsaved.results = nil
 	if s.evictions != nil {
 		s.evictions.behind = true
 	}
 	return nil
 }
-
-// asideName is a free name for a file that is set aside now.
-func asideName(path string) (string, error) {
-	stem := path + ".broken-" + time.Now().UTC().Format("20060102T150405Z")
-	name := stem
-	for n := 2; ; n++ {
-		_, err := os.Lstat(name)
-		if errors.Is(err, fs.ErrNotExist) {
-			return name, nil
-		}
-		if err != nil {
-			return "", err
-		}
-		name = fmt.Sprintf("%s-%d", stem, n)
-	}
-}
-
 func (s *Store) explain(err error) error { return explain(err, databasePath(s.dir)) }
 
 // explain says in an operator's words what keeps a database from working.

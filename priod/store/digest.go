@@ -3,12 +3,10 @@ package store
 import (
 	"encoding/binary"
 	"hash/maphash"
-	"math"
 	"time"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
-	"slurmprio/slurmplug/jobtag"
 )
 
 // digester reduces what a row holds to 8 bytes, so that a cycle can tell what
@@ -18,7 +16,6 @@ import (
 type digester struct {
 	seed maphash.Seed
 	buf  []byte
-	sub  []byte
 }
 
 func (d *digester) start() { d.buf = d.buf[:0] }
@@ -57,49 +54,11 @@ func (d *digester) job(j *cluster.Job) uint64 {
 	}
 	for _, s := range [...]string{
 		j.Tasks, j.User, j.Account, j.Partition, j.QOS, j.Reservation, j.Reason, j.GPUType, j.Features, j.Prefer,
-		j.NodeList, j.TagErr,
+		j.NodeList, j.TagText, j.TagErr,
 	} {
 		d.text(s)
 	}
-	d.tag(&j.Tag)
 	return d.sum()
-}
-
-func (d *digester) tag(t *jobtag.Tag) {
-	if untagged(t) {
-		d.flag(false)
-		return
-	}
-	d.flag(true)
-	d.text(t.Type)
-	d.text(t.Signal)
-	d.text(t.Workload)
-	d.text(t.Retry)
-	d.int(int64(t.Grace))
-	d.int(int64(t.Ckpt))
-	d.int(int64(math.Float64bits(t.Steps)))
-	d.flag(t.GiveBack)
-	var speed uint64
-	for k, v := range t.Speed {
-		d.sub = append(binary.LittleEndian.AppendUint64(d.sub[:0], math.Float64bits(v)), k...)
-		speed += maphash.Bytes(d.seed, d.sub)
-	}
-	d.int(int64(speed))
-	d.int(int64(d.curves(t.CPU)))
-	d.int(int64(d.curves(t.Mem)))
-}
-
-// curves sums over the types, because a map has no order.
-func (d *digester) curves(m map[string]jobtag.Curve) (sum uint64) {
-	for k, curve := range m {
-		d.sub = append(d.sub[:0], k...)
-		for _, p := range curve {
-			d.sub = binary.LittleEndian.AppendUint64(d.sub, math.Float64bits(p.Amount))
-			d.sub = binary.LittleEndian.AppendUint64(d.sub, math.Float64bits(p.Speed))
-		}
-		sum += maphash.Bytes(d.seed, d.sub)
-	}
-	return sum
 }
 
 func (d *digester) node(n *cluster.Node) uint64 {
@@ -144,11 +103,6 @@ func (d *digester) history(r *historyRow) uint64 {
 	d.text(r.Counted)
 	d.text(r.Lever)
 	return d.sum()
-}
-
-func untagged(t *jobtag.Tag) bool {
-	return t.Type == "" && t.Grace == 0 && t.Ckpt == 0 && t.Signal == "" && t.Workload == "" && t.Speed == nil &&
-		t.CPU == nil && t.Mem == nil && t.Steps == 0 && !t.GiveBack && t.Retry == ""
 }
 
 // millis is a time as the database holds it: UTC milliseconds, 0 for none.

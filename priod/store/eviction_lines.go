@@ -15,6 +15,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict"
+	"slurmprio/priod/undo/lines"
 )
 
 // evictionFormat is the version of evictions.jsonl.
@@ -99,10 +100,10 @@ type evictionRow struct {
 // there it is only written; a database that lacks turns gets them from here, so that
 // one that was lost costs no victim its place in the queue, and nobody's count.
 type evictionFile struct {
-	lineFile
+	lines.File
 	head    evictionHead
 	turn    int64
-	lines   int
+	count   int  // of lines
 	kept    int  // lines when this process last replaced the file
 	damaged int  // unreadable lines
 	stale   bool // the file has to be replaced before the next line
@@ -113,10 +114,10 @@ func evictionPath(dir string) string { return filepath.Join(dir, "evictions.json
 
 // openEvictions reads the file of a state folder, and the journal that it tells.
 func openEvictions(dir string) (*evictionFile, *evict.Journal, error) {
-	f := &evictionFile{lineFile: lineFile{path: evictionPath(dir)}}
-	text, err := f.load()
+	f := &evictionFile{File: lines.File{Path: evictionPath(dir)}}
+	text, err := f.Load()
 	if err != nil {
-		return nil, nil, fmt.Errorf("journal of evictions: %w", cmp.Or(forbidden(f.path), err))
+		return nil, nil, fmt.Errorf("journal of evictions: %w", cmp.Or(lines.Forbidden(f.Path), err))
 	}
 	j, err := f.parse(text)
 	return f, j, err
@@ -132,13 +133,13 @@ func (f *evictionFile) parse(text []byte) (*evict.Journal, error) {
 		}
 		var l evictionLine
 		switch {
-		case f.lines == 0:
+		case f.count == 0:
 			if json.Unmarshal(line, &f.head) != nil || f.head.Journal == "" {
 				f.head, f.stale = evictionHead{}, true
 				f.damaged++
 			}
 			if f.head.Format > evictionFormat {
-				return nil, fmt.Errorf("%s was written by a newer priod (format %d, this one knows %d): install that priod again, or move the file away", f.path, f.head.Format, evictionFormat)
+				return nil, fmt.Errorf("%s was written by a newer priod (format %d, this one knows %d): install that priod again, or move the file away", f.Path, f.head.Format, evictionFormat)
 			}
 		case json.Unmarshal(line, &l) != nil || !l.sound():
 			f.damaged++
@@ -147,8 +148,8 @@ func (f *evictionFile) parse(text []byte) (*evict.Journal, error) {
 			l.take(j)
 			f.turn = max(f.turn, l.Turn)
 		}
-		f.lines++
-		f.good += int64(len(line)) + 1
+		f.count++
+		f.Good += int64(len(line)) + 1
 		text = rest
 	}
 	inOrder(j)
@@ -201,49 +202,47 @@ func lineOf(turn int64, t *evict.Turn) *evictionLine {
 
 // lost tells whether somebody deleted or changed the file: then it is written anew.
 func (f *evictionFile) lost() bool {
-	if f.file == nil || f.stale {
+	if f.Info == nil || f.stale {
 		return false
 	}
-	now, err := os.Stat(f.path)
-	f.stale = errors.Is(err, fs.ErrNotExist) || err == nil && !f.unchanged(now)
+	now, err := os.Stat(f.Path)
+	f.stale = errors.Is(err, fs.ErrNotExist) || err == nil && !f.Unchanged(now)
 	return f.stale
 }
 
 // append adds a turn to the file of the journal j. After an error the file is as
 // before.
 func (f *evictionFile) append(j *evict.Journal, t *evict.Turn, cluster string) error {
-	if f.file == nil || f.stale || f.lines >= 1024+2*f.kept {
-		if err := f.replace(j, cluster); err != nil {
+	if f.Info == nil || f.stale || f.count >= 1024+2*f.kept {
+		if err := f.rewrite(j, cluster); err != nil {
 			return err
 		}
 	}
 	text, err := json.Marshal(lineOf(f.turn+1, t))
 	if err == nil {
-		err = f.add(append(text, '\n'))
+		err = f.Add(append(text, '\n'))
 	}
 	if err != nil {
 		return fmt.Errorf("journal of evictions: %w", err)
 	}
 	f.turn++
-	f.lines++
+	f.count++
 	return nil
 }
 
 // takeBack undoes the last append: no command of it goes out.
 func (f *evictionFile) takeBack() error {
-	if err := os.Truncate(f.path, f.before); err != nil {
+	if err := f.TakeBack(); err != nil {
 		return fmt.Errorf("journal of evictions: %w", err)
 	}
-	f.good, f.turn, f.lines = f.before, f.turn-1, f.lines-1
-	var err error
-	f.file, err = os.Stat(f.path)
-	return err
+	f.turn, f.count = f.turn-1, f.count-1
+	return nil
 }
 
-// replace writes the file anew, with the rows of j. A damaged one is kept aside.
-func (f *evictionFile) replace(j *evict.Journal, cluster string) error {
-	if f.damaged > 0 && exists(f.path) {
-		if _, err := f.setAside(); err != nil {
+// rewrite writes the file anew, with the rows of j. A damaged one is kept aside.
+func (f *evictionFile) rewrite(j *evict.Journal, cluster string) error {
+	if f.damaged > 0 && lines.Exists(f.Path) {
+		if _, err := f.SetAside(); err != nil {
 			return fmt.Errorf("journal of evictions: %w", err)
 		}
 		f.damaged = 0
@@ -269,14 +268,10 @@ func (f *evictionFile) replace(j *evict.Journal, cluster string) error {
 		}
 		text = append(append(text, line...), '\n')
 	}
-	err := replace(f.path, text)
-	if err == nil {
-		f.file, err = os.Stat(f.path)
-	}
-	if err != nil {
+	if err := f.Replace(text); err != nil {
 		return fmt.Errorf("journal of evictions: %w", err)
 	}
-	f.good, f.before, f.lines, f.kept, f.stale = int64(len(text)), int64(len(text)), len(all), len(all), false
+	f.count, f.kept, f.stale = len(all), len(all), false
 	return nil
 }
 
@@ -287,7 +282,7 @@ func (f *evictionFile) reconcile(told, stored *evict.Journal, turn int64) *evict
 	case turn < f.turn:
 		f.behind = true
 		return united(told, stored)
-	case turn > f.turn || f.file == nil && !stored.Blank():
+	case turn > f.turn || f.Info == nil && !stored.Blank():
 		f.head, f.stale = evictionHead{}, true // it was deleted or cut off: the database rules
 	default: // of evictions long ago, only the file may have the counts
 		addCounts(stored, told)

@@ -14,6 +14,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict"
+	"slurmprio/priod/undo/lines"
 	"slurmprio/slurmplug"
 )
 
@@ -167,7 +168,7 @@ func TestEvictionsOfAnotherCluster(t *testing.T) {
 	if _, err := d.step(); err == nil || !strings.Contains(err.Error(), "cluster test's") {
 		t.Error(err)
 	}
-	if !given.Blank() || exists(evictionPath(d.store.dir)) || len(aside(t, d.store.dir)) != 1 {
+	if !given.Blank() || lines.Exists(evictionPath(d.store.dir)) || len(aside(t, d.store.dir)) != 1 {
 		t.Errorf("%+v %v", given, aside(t, d.store.dir))
 	}
 	d.cycle()
@@ -218,8 +219,8 @@ func TestEvictionLinesAreCompacted(t *testing.T) {
 		j.Forget(now(), func(cluster.JobID) bool { return true })
 	}
 	f, told, err := openEvictions(d.store.dir)
-	if err != nil || f.lines > 1100 || told.Times[slurmplug.Plain(18)] != 1200 || told.LastEviction != 1200 {
-		t.Fatal(err, f.lines, told.Times, told.LastEviction)
+	if err != nil || f.count > 1100 || told.Times[slurmplug.Plain(18)] != 1200 || told.LastEviction != 1200 {
+		t.Fatal(err, f.count, told.Times, told.LastEviction)
 	}
 	d.loseDatabase()
 	got := d.journal()
@@ -238,7 +239,7 @@ func TestEvictionLinesAreCompacted(t *testing.T) {
 func TestEvictionFileCost(t *testing.T) {
 	d, j := underWay(t)
 	d.cycle()
-	if exists(evictionPath(d.store.dir)) {
+	if lines.Exists(evictionPath(d.store.dir)) {
 		t.Error("a file without evictions")
 	}
 	save(t, d.store, j, evicted(now()))
@@ -331,8 +332,8 @@ func TestRequeuedAfterItLeft(t *testing.T) {
 				d.remove(18)
 				d.cycle()
 				story := must[Story](t)(reader(t, d.store.dir).Job(ctx, slurmplug.Plain(18), 9))
-				if rows := count(t, d.store, "SELECT count(*) FROM jobs WHERE id = 18"); rows != 1 || len(story.Intervals) != 2 || story.Job.Restarts != 1 || story.Job.Left.IsZero() {
-					t.Errorf("%d rows, %+v", rows, story.Intervals)
+				if rows := count(t, d.store, "SELECT count(*) FROM jobs WHERE id = 18"); rows != 1 || len(story.Stays) != 2 || story.Job.Restarts != 1 || story.Job.Left.IsZero() {
+					t.Errorf("%d rows, %+v", rows, story.Stays)
 				}
 			})
 		}

@@ -14,6 +14,8 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict"
 	"slurmprio/priod/store/db"
+	"slurmprio/priod/undo"
+	"slurmprio/priod/undo/lines"
 	"slurmprio/slurmplug"
 )
 
@@ -51,7 +53,7 @@ func (s *Store) loadEvictions(ctx context.Context) error {
 		return err
 	}
 	if f.damaged > 0 {
-		s.log.Error("the journal of evictions has unreadable lines; they do not count, and a copy will be kept", "lines", f.damaged, "file", f.path)
+		s.log.Error("the journal of evictions has unreadable lines; they do not count, and a copy will be kept", "lines", f.damaged, "file", f.Path)
 	}
 	turn, err := s.q.EvictionTurn(ctx, tx, f.head.Journal)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
@@ -59,7 +61,7 @@ func (s *Store) loadEvictions(ctx context.Context) error {
 	}
 	s.journal, s.evictions = f.reconcile(told, stored, turn), f
 	if f.behind && !told.Blank() {
-		s.log.Warn("the database lacks evictions that their journal has: they go on from there", "evictions", len(told.Evictions), "file", f.path)
+		s.log.Warn("the database lacks evictions that their journal has: they go on from there", "evictions", len(told.Evictions), "file", f.Path)
 	}
 	return nil
 }
@@ -73,7 +75,7 @@ func (s *Store) keepEvictions(ctx context.Context, cluster string) error {
 	case f.head.Cluster != "" && cluster != "" && f.head.Cluster != cluster:
 		return s.refuseEvictions(ctx, f.head.Cluster, cluster)
 	case f.stale:
-		return f.replace(s.journal, cluster)
+		return f.rewrite(s.journal, cluster)
 	}
 	return nil
 }
@@ -92,9 +94,9 @@ func (s *Store) catchUp(ctx context.Context) {
 // refuseEvictions gives up a cycle that rests on another cluster's journal.
 func (s *Store) refuseEvictions(ctx context.Context, was, cluster string) error {
 	f := s.evictions
-	aside, err := f.setAside()
+	aside, err := f.SetAside()
 	if err == nil {
-		err = os.Remove(f.path)
+		err = os.Remove(f.Path)
 	}
 	if err != nil {
 		return fmt.Errorf("journal of evictions: %w", err)
@@ -104,9 +106,9 @@ func (s *Store) refuseEvictions(ctx context.Context, was, cluster string) error 
 		return err
 	}
 	*s.journal = *stored // the daemon's, too
-	s.evictions = &evictionFile{lineFile: lineFile{path: f.path}, stale: !stored.Blank()}
+	s.evictions = &evictionFile{File: lines.File{Path: f.Path}, stale: !stored.Blank()}
 	s.mended("the journal of evictions is another cluster's: set aside, and nothing of it counts", "cluster", cluster, "its cluster", was, "aside", aside)
-	return fmt.Errorf("%s was cluster %s's and this is %s: the next cycle decides without it", f.path, was, cluster)
+	return fmt.Errorf("%s was cluster %s's and this is %s: the next cycle decides without it", f.Path, was, cluster)
 }
 
 // journalOf reads the journal as far as it is still of use.
@@ -149,21 +151,21 @@ func (s *Store) SaveEvictions(ctx context.Context, t *evict.Turn) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ctx = context.WithoutCancel(ctx)
-	lines := s.pins(t)
-	if len(lines) > 0 {
+	pins := s.pins(t)
+	if len(pins) > 0 {
 		if err := s.startActing(); err != nil {
 			return err
 		}
 		defer s.stopActing()
-		if err := s.undo.Append(lines); err != nil {
+		if err := s.undo.Append(pins); err != nil {
 			return err
 		}
 	}
 	f := s.evictions
 	if f.lost() {
-		s.mended("the journal of evictions was deleted or changed while priod ran: written anew from memory, nothing is lost", "file", f.path)
+		s.mended("the journal of evictions was deleted or changed while priod ran: written anew from memory, nothing is lost", "file", f.Path)
 	}
-	if err := f.append(s.journal, t, s.held.summary.cluster); err != nil {
+	if err := f.append(s.journal, t, s.stored.summary.cluster); err != nil {
 		return err
 	}
 	err := s.intact()
@@ -183,7 +185,7 @@ func (s *Store) SaveEvictions(ctx context.Context, t *evict.Turn) error {
 
 // pins are the undo lines of claims that name their place in the job's request,
 // or take that back.
-func (s *Store) pins(t *evict.Turn) (lines []*Change) {
+func (s *Store) pins(t *evict.Turn) (pins []*undo.Change) {
 	for i := range t.Claims {
 		c, was := &t.Claims[i], ""
 		if old := s.journal.Claim(c.Number); old != nil {
@@ -192,14 +194,14 @@ func (s *Store) pins(t *evict.Turn) (lines []*Change) {
 		if c.Pin == was {
 			continue
 		}
-		line := &Change{Time: c.Changed.UTC(), Job: c.Job, User: c.User, Lever: slurmplug.ReqNodeList, From: was, To: c.Pin}
-		e := cmp.Or(s.held.jobs[c.Job], s.held.jobs[slurmplug.Plain(c.Job.ID)]) // a task that has no record yet is its array's
+		line := &undo.Change{Time: c.Changed.UTC(), Job: c.Job, User: c.User, Lever: slurmplug.ReqNodeList, From: was, To: c.Pin}
+		e := cmp.Or(s.stored.jobs[c.Job], s.stored.jobs[slurmplug.Plain(c.Job.ID)]) // a task that has no record yet is its array's
 		if e != nil && e.named() {
 			line.Submit = instant(e.submit)
 		}
-		lines = append(lines, line)
+		pins = append(pins, line)
 	}
-	return lines
+	return pins
 }
 
 func (s *Store) saveEvictions(ctx context.Context, t *evict.Turn) error {
@@ -255,7 +257,7 @@ func (s *Store) saveClaim(ctx context.Context, tx *sql.Tx, c *evict.Claim) error
 		return err
 	}
 	return s.q.AddClaim(ctx, tx, db.AddClaimParams{
-		Claim: c.Number, Job: job, Cycle: s.held.cycle, State: string(c.State), Reason: c.Reason,
+		Claim: c.Number, Job: job, Cycle: s.stored.cycle, State: string(c.State), Reason: c.Reason,
 		NodeList: slurmplug.CompactHosts(c.Nodes()), AtMs: millis(c.At), ChangedMs: millis(c.Changed), RawID: int64(c.RawID),
 		Gpus: int64(c.GPUs), Shares: string(shares), WaitMs: c.Wait.Milliseconds(), Pin: c.Pin,
 		Resv: c.Resv, ResvMs: millis(c.ResvAt), RoomMs: millis(c.Room), EndedMs: millis(c.Ended), Purpose: string(c.Purpose),
@@ -292,18 +294,18 @@ func (s *Store) saveEviction(ctx context.Context, tx *sql.Tx, e *evict.Eviction)
 // part of its array's record, or a job of which a new database knows nothing,
 // gets a row of what is known.
 func (s *Store) jobRow(ctx context.Context, tx *sql.Tx, j *cluster.Job, at time.Time) (int64, error) {
-	if e := s.held.jobs[j.ID]; e != nil && e.seen != 0 {
+	if e := s.stored.jobs[j.ID]; e != nil && e.seen != 0 {
 		return e.row, nil
 	}
 	former, err := s.q.FormerJob(ctx, tx, db.FormerJobParams{ID: int64(j.ID.ID), Task: int64(j.ID.Task), User: j.User, Restarts: math.MaxInt64})
 	if !errors.Is(err, sql.ErrNoRows) {
 		return former, err
 	}
-	s.held.row++
+	s.stored.row++
 	j.TaskCount, j.Submit = 1, at
-	params := jobParams(j, s.held.row, at)
+	params := jobParams(j, s.stored.row, at)
 	params.LeftMs = params.AtMs
-	return s.held.row, s.q.PutJob(ctx, tx, params)
+	return s.stored.row, s.q.PutJob(ctx, tx, params)
 }
 
 func claimOf(r *db.Claim, id cluster.JobID) evict.Claim {
@@ -332,7 +334,7 @@ func evictionOf(r *db.Eviction, id cluster.JobID) evict.Eviction {
 // where its database is gone, and changes nothing.
 func OpenEvictions(ctx context.Context, dir string) (*evict.Journal, error) {
 	f, told, err := openEvictions(dir)
-	if err != nil || !exists(databasePath(dir)) {
+	if err != nil || !lines.Exists(databasePath(dir)) {
 		return told, err
 	}
 	r, err := OpenReader(ctx, dir)

@@ -122,7 +122,7 @@ func TestOpenEvictionsArePrunedLater(t *testing.T) {
 func TestPinsAreUndone(t *testing.T) {
 	d, j := underWay(t)
 	save(t, d.store, j, evicted(now()))
-	u := must[*Undo](t)(OpenUndo(d.store.dir))
+	u := openUndo(t, d.store.dir)
 	id := slurmplug.Plain(17)
 	c := u.Find(id, slurmplug.ReqNodeList)
 	if c == nil || c.Was != "" || c.To != "n1" || c.User == "" || c.Submit.IsZero() {
@@ -134,7 +134,7 @@ func TestPinsAreUndone(t *testing.T) {
 	turn := &evict.Turn{Claims: []evict.Claim{*j.Claim(1)}}
 	turn.Claims[0].Pin = ""
 	save(t, d.store, j, turn)
-	if c := must[*Undo](t)(OpenUndo(d.store.dir)).Find(id, slurmplug.ReqNodeList); c.To != "" || c.From != "n1" {
+	if c := openUndo(t, d.store.dir).Find(id, slurmplug.ReqNodeList); c.To != "" || c.From != "n1" {
 		t.Errorf("%+v", c)
 	}
 }
@@ -145,7 +145,7 @@ func TestPinOfATask(t *testing.T) {
 	turn := evicted(now())
 	turn.Claims[0].Job.Task = 3
 	save(t, d.store, j, turn)
-	c := must[*Undo](t)(OpenUndo(d.store.dir)).Find(turn.Claims[0].Job, slurmplug.ReqNodeList)
+	c := openUndo(t, d.store.dir).Find(turn.Claims[0].Job, slurmplug.ReqNodeList)
 	if c == nil || c.Job.Task != 3 || c.Submit.IsZero() {
 		t.Fatalf("%+v", c)
 	}

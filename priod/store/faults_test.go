@@ -19,6 +19,8 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/plan"
+	"slurmprio/priod/undo"
+	"slurmprio/priod/undo/lines"
 	"slurmprio/slurmplug"
 )
 
@@ -230,7 +232,7 @@ func unwritable(t *testing.T, d *daemon, words string, cause, cure func()) {
 		}
 		return n
 	}
-	journal := func() string { return string(must[[]byte](t)(os.ReadFile(undoPath(dir)))) }
+	journal := func() string { return string(must[[]byte](t)(os.ReadFile(undo.Path(dir)))) }
 	before, lines := rows(), journal()
 	cause()
 	for i := range uint32(300) {
@@ -268,7 +270,7 @@ func unwritable(t *testing.T, d *daemon, words string, cause, cure func()) {
 	if n := count(t, d.store, "SELECT count(*) FROM intervals WHERE closed = 1"); n != 2 {
 		t.Errorf("the end of an interval is lost (%d)", n)
 	}
-	if story := must[Story](t)(reader(t, dir).Job(ctx, brief.ID, 5)); len(story.Intervals) != 1 || story.Job.User != "alice" || story.Job.Left.IsZero() {
+	if story := must[Story](t)(reader(t, dir).Job(ctx, brief.ID, 5)); len(story.Stays) != 1 || story.Job.User != "alice" || story.Job.Left.IsZero() {
 		t.Errorf("%+v", story)
 	}
 	if n := count(t, d.store, "SELECT count(*) FROM writes WHERE status = 'applied'"); n < 300 {
@@ -502,7 +504,7 @@ func TestPlannedRefuses(t *testing.T) {
 	if err := s.Planned(ctx, seen); err == nil || !strings.Contains(err.Error(), "the plan changes job 9, which the snapshot does not hold") {
 		t.Error(err)
 	}
-	if exists(undoPath(s.dir)) || s.acting != nil {
+	if lines.Exists(undo.Path(s.dir)) || s.acting != nil {
 		t.Error("a refused plan leaves a trace")
 	}
 }

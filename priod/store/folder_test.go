@@ -12,6 +12,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/undo"
+	"slurmprio/priod/undo/lines"
 	"slurmprio/slurmplug"
 )
 
@@ -29,9 +31,9 @@ func ranked(t *testing.T, dir string) (*daemon, *bytes.Buffer) {
 // the journal has to hold.
 func (d *daemon) sameAfterRestart(n int) {
 	d.t.Helper()
-	undo := must[*Undo](d.t)(OpenUndo(d.store.dir))
-	if len(undo.Written()) != n || undo.damaged != 0 {
-		d.t.Errorf("the journal knows %d values of %d", len(undo.Written()), n)
+	u := openUndo(d.t, d.store.dir)
+	if len(u.Written()) != n || u.Damaged() != 0 {
+		d.t.Errorf("the journal knows %d values of %d", len(u.Written()), n)
 	}
 	known := d.history
 	d.restart()
@@ -95,7 +97,7 @@ func TestFolderGone(t *testing.T) {
 			if hold, err := d.store.Hold(); err == nil {
 				t.Errorf("hold %q", hold)
 			}
-			if len(d.history.Written) != 3 || exists(dir) {
+			if len(d.history.Written) != 3 || lines.Exists(dir) {
 				t.Error("something was written")
 			}
 			lost := 0
@@ -200,7 +202,7 @@ func TestJournalSpoiled(t *testing.T) {
 		"a line less": func(t *testing.T, path string, text []byte) { truncate(t, path, int64(bytes.IndexByte(text, '\n')+1)) },
 		"overwritten": func(t *testing.T, path string, text []byte) { overwrite(t, path, bytes.Repeat([]byte("x"), len(text))) },
 		"edited": func(t *testing.T, path string, text []byte) {
-			if err := replace(path, bytes.ReplaceAll(text, []byte(`"job"`), []byte(`job`))); err != nil {
+			if err := lines.Replace(path, bytes.ReplaceAll(text, []byte(`"job"`), []byte(`job`))); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -209,7 +211,7 @@ func TestJournalSpoiled(t *testing.T) {
 		for _, acting := range []bool{false, true} {
 			dir := t.TempDir()
 			d, log := ranked(t, dir)
-			spoil(t, undoPath(dir), must[[]byte](t)(os.ReadFile(undoPath(dir))))
+			spoil(t, undo.Path(dir), must[[]byte](t)(os.ReadFile(undo.Path(dir))))
 			n := 3
 			if acting {
 				d.snapshot.Jobs = append(d.snapshot.Jobs, pending(4, "te"))
@@ -242,7 +244,7 @@ func truncate(t *testing.T, path string, size int64) {
 func TestJournalReadOnly(t *testing.T) {
 	dir := t.TempDir()
 	d, _ := ranked(t, dir)
-	path := undoPath(dir)
+	path := undo.Path(dir)
 	before := string(must[[]byte](t)(os.ReadFile(path)))
 	if err := errors.Join(os.Rename(path, path+".away"), os.Mkdir(path, 0o750)); err != nil { // nobody can write that
 		t.Fatal(err)
@@ -269,15 +271,15 @@ func TestJournalReadOnly(t *testing.T) {
 func TestTidyAfterReset(t *testing.T) {
 	dir := t.TempDir()
 	d, _ := ranked(t, dir)
-	other := must[*Undo](t)(OpenUndo(dir))
-	if err := other.TakenBack(time.Now(), func(*Change) bool { return false }); err != nil {
+	lengthen(t, d.store.undo)
+	other := openUndo(t, dir)
+	if err := other.TookBack(time.Now(), func(*undo.Change) bool { return false }); err != nil {
 		t.Fatal(err)
 	}
-	d.store.undo.lines += 5000
 	if err := d.store.Prune(ctx, d.snapshot.At); err != nil {
 		t.Fatal(err)
 	}
-	if text := must[[]byte](t)(os.ReadFile(undoPath(dir))); len(text) != 0 {
+	if text := must[[]byte](t)(os.ReadFile(undo.Path(dir))); len(text) != 0 {
 		t.Errorf("the journal is back:\n%s", text)
 	}
 }
@@ -298,7 +300,7 @@ func TestStartsWithAnotherClock(t *testing.T) {
 	d.cycle()
 	d.snapshot.At = now.Add(-time.Hour)
 	d.cycle() // one hour each
-	past := cluster.PastRun{Interval: cluster.Interval{
+	past := cluster.PastStay{Stay: cluster.Stay{
 		Job: slurmplug.Plain(1), Start: now.Add(-2 * time.Hour), End: now.Add(-time.Hour), Closed: true, GPUs: d.job(1).GPUs,
 		User: "alice", Class: cluster.TE,
 	}}
@@ -315,7 +317,7 @@ func TestStartsWithAnotherClock(t *testing.T) {
 		d.restart()
 		d.snapshot.At = at
 		if i == 2 {
-			d.history.Fill([]cluster.PastRun{past})
+			d.history.Fill([]cluster.PastStay{past})
 		}
 		order := len(d.cycle().Plan.Actions)
 		gpus := float64(d.job(2).GPUs)
@@ -347,7 +349,7 @@ func TestEndsWhileTheClockIsBehind(t *testing.T) {
 	d.remove(1)
 	d.cycle()
 	d.snapshot.At = start.Add(time.Hour)
-	d.history.Fill([]cluster.PastRun{{Interval: cluster.Interval{
+	d.history.Fill([]cluster.PastStay{{Stay: cluster.Stay{
 		Job: slurmplug.Plain(1), Start: start, End: start.Add(time.Minute), Closed: true, GPUs: gpus, User: "alice", Class: cluster.TE,
 	}}})
 	d.cycle()
@@ -355,8 +357,8 @@ func TestEndsWhileTheClockIsBehind(t *testing.T) {
 		t.Errorf("%d rows of one job", n)
 	}
 	story := must[Story](t)(reader(t, d.store.dir).Job(ctx, slurmplug.Plain(1), 5))
-	if len(story.Intervals) != 1 || !story.Intervals[0].End.Equal(start.Add(time.Minute)) {
-		t.Errorf("%+v", story.Intervals)
+	if len(story.Stays) != 1 || !story.Stays[0].End.Equal(start.Add(time.Minute)) {
+		t.Errorf("%+v", story.Stays)
 	}
 }
 
@@ -373,16 +375,16 @@ func TestJournalCutOffBetweenRuns(t *testing.T) {
 			}
 			u := openUndo(t, dir)
 			if reset { // of an earlier time
-				if err := u.TakenBack(d.snapshot.At.Add(-time.Hour), func(*Change) bool { return true }); err != nil {
+				if err := u.TookBack(d.snapshot.At.Add(-time.Hour), func(*undo.Change) bool { return true }); err != nil {
 					t.Fatal(err)
 				}
 			}
-			text := must[[]byte](t)(os.ReadFile(undoPath(dir)))
+			text := must[[]byte](t)(os.ReadFile(undo.Path(dir)))
 			size := 0
 			for range lines {
 				size += bytes.IndexByte(text[size:], '\n') + 1
 			}
-			truncate(t, undoPath(dir), int64(size))
+			truncate(t, undo.Path(dir), int64(size))
 			if h := must[*cluster.History](t)(reader(t, dir).History(ctx)); len(h.Written) != 3 {
 				t.Errorf("%d lines left: a reader knows %d values", lines, len(h.Written))
 			}

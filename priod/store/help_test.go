@@ -82,7 +82,20 @@ func (m mortal) Done(ctx context.Context, o []plan.Outcome) error {
 	return m.Store.Done(ctx, o)
 }
 
-func (d *daemon) Observe(context.Context) (cluster.Snapshot, error) { return d.snapshot, nil }
+// Observe gives each job's tag the text that it would have been read from.
+func (d *daemon) Observe(context.Context) (cluster.Snapshot, error) {
+	for i := range d.snapshot.Jobs {
+		if err := setText(&d.snapshot.Jobs[i]); err != nil {
+			return d.snapshot, err
+		}
+	}
+	return d.snapshot, nil
+}
+
+func setText(j *cluster.Job) (err error) {
+	j.TagText, err = jobtag.Encode(j.Tag)
+	return err
+}
 
 func (d *daemon) Apply(_ context.Context, actions []plan.Action) []plan.Outcome {
 	outcomes := make([]plan.Outcome, len(actions))

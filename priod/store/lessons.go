@@ -7,6 +7,7 @@ import (
 	"errors"
 	"time"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/store/db"
 	"slurmprio/priod/workload/speed"
 )
@@ -22,7 +23,7 @@ type Lessons struct {
 
 // SaveStays takes in what accounting says of the runs that ended up to a time.
 // It may be called beside the cycles, like the methods below.
-func (s *Store) SaveStays(ctx context.Context, stays []speed.Stay, until time.Time) error {
+func (s *Store) SaveStays(ctx context.Context, stays []cluster.PastStay, until time.Time) error {
 	for len(stays) > 0 {
 		now := stays[:min(len(stays), pruneBatch)]
 		stays = stays[len(now):]
@@ -42,7 +43,7 @@ func (s *Store) SaveStays(ctx context.Context, stays []speed.Stay, until time.Ti
 }
 
 // StaysSince returns the runs that ended since a time, and drops the older ones.
-func (s *Store) StaysSince(ctx context.Context, since time.Time) (stays []speed.Stay, err error) {
+func (s *Store) StaysSince(ctx context.Context, since time.Time) (stays []cluster.PastStay, err error) {
 	for n := int64(1); n > 0; {
 		n, err = s.batch(ctx, func(tx *sql.Tx) (int64, error) {
 			return s.q.PruneStays(ctx, tx, db.PruneStaysParams{BeforeMs: millis(since), Most: pruneBatch})
@@ -53,7 +54,7 @@ func (s *Store) StaysSince(ctx context.Context, since time.Time) (stays []speed.
 	}
 	_, err = s.batch(ctx, func(tx *sql.Tx) (int64, error) {
 		rows, err := s.q.AllStays(ctx, tx, millis(since))
-		stays = make([]speed.Stay, len(rows))
+		stays = make([]cluster.PastStay, len(rows))
 		for i := range rows {
 			stays[i] = stayOf(&rows[i])
 		}
@@ -150,16 +151,16 @@ func lessonsOf(ctx context.Context, q *db.Queries, tx db.DBTX, of *speed.Program
 	return l, err
 }
 
-func stayParams(s *speed.Stay) db.PutStayParams {
+func stayParams(s *cluster.PastStay) db.PutStayParams {
 	return db.PutStayParams{
 		RawID: int64(s.RawID), StartMs: millis(s.Start), EndMs: millis(s.End), State: s.State, GpuType: s.GPUType, Gpus: int64(s.GPUs),
 		User: s.User, Name: s.Name, Tag: s.Tag, Steps: s.Steps,
 	}
 }
 
-func stayOf(r *db.Stay) speed.Stay {
-	return speed.Stay{
-		RawID: uint32(r.RawID), Start: instant(r.StartMs), End: instant(r.EndMs), State: r.State, GPUType: r.GpuType, GPUs: int(r.Gpus),
-		User: r.User, Name: r.Name, Tag: r.Tag, Steps: r.Steps,
+func stayOf(r *db.Stay) cluster.PastStay {
+	return cluster.PastStay{
+		Stay:  cluster.Stay{Start: instant(r.StartMs), End: instant(r.EndMs), Closed: true, GPUType: r.GpuType, GPUs: int(r.Gpus), User: r.User},
+		RawID: uint32(r.RawID), Name: r.Name, State: r.State, Tag: r.Tag, Steps: r.Steps,
 	}
 }

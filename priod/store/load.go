@@ -5,13 +5,13 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"strconv"
 	"time"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/store/db"
+	"slurmprio/priod/undo"
 	"slurmprio/slurmplug"
 )
 
@@ -47,15 +47,15 @@ func (s *Store) load(ctx context.Context) error {
 	}
 	defer tx.Rollback()
 	l := loader{q: s.q, tx: tx, undo: s.undo, history: cluster.NewHistory()}
-	l.held.reset()
+	l.stored.reset()
 	if err := l.all(ctx); err != nil {
 		return err
 	}
-	s.history, s.held, s.unsaved = l.history, l.held, unsaved{}
+	s.history, s.stored, s.unsaved = l.history, l.stored, unsaved{}
 	s.history.Remember(s.former)
 	s.changes.reset()
 	for id := range l.tried {
-		s.compareHistory(s.held.entry(id))
+		s.compareHistory(s.stored.entry(id))
 	}
 	if len(l.tried) > 0 {
 		s.log.Warn("writes of the last run have no outcome: they count as tried", "jobs", len(l.tried))
@@ -89,53 +89,30 @@ func (s *Store) former(j *cluster.Job) (cluster.Written, map[slurmplug.Lever]clu
 // rewriteUndo adds to a journal that somebody deleted or cut off what the
 // database knows.
 func (s *Store) rewriteUndo() error {
-	lost := map[cluster.JobID]cluster.Written{}
-	for id, w := range s.history.Written {
-		if s.undo.Find(id, journalled(w.Lever)) == nil {
-			lost[id] = w
-		}
-	}
-	var lines []*Change
-	for id, requests := range s.history.Requests {
-		for lever, r := range requests {
-			if s.undo.Find(id, lever) == nil {
-				lines = append(lines, &Change{Time: r.At, Job: id, Lever: lever, Was: r.Was, From: r.Was, To: r.Value, Sent: r.Older})
-			}
-		}
-	}
-	if len(lost)+len(lines) == 0 {
+	lost := s.undo.Lacking(s.history)
+	if len(lost) == 0 {
 		return nil
 	}
 	if err := s.startActing(); err != nil {
 		return err
 	}
 	defer s.stopActing()
-	s.log.Warn("the undo journal lacks what the database knows: added", "changes", len(lost)+len(lines), "file", s.undo.path)
-	text := func(v int64) string { return strconv.FormatInt(v, 10) }
-	for id, w := range lost {
-		c := &Change{
-			Time: w.At, Job: id, Lever: w.Lever, Was: "0", From: text(w.Value), To: text(w.Tried), UserNice: text(w.Original),
-		}
-		if w.Lever == slurmplug.Nice {
-			c.Was = c.UserNice
-		}
-		lines = append(lines, c)
-	}
-	for _, c := range lines {
-		if e := s.held.jobs[c.Job]; e != nil && e.named() {
+	s.log.Warn("the undo journal lacks what the database knows: added", "changes", len(lost), "file", s.undo.Path())
+	for _, c := range lost {
+		if e := s.stored.jobs[c.Job]; e != nil && e.named() {
 			c.User, c.Submit = e.user.Value(), instant(e.submit)
 		}
 	}
-	return s.undo.Append(lines)
+	return s.undo.Append(lost)
 }
 
 // loader reads History, and what the database holds, from one transaction.
 type loader struct {
 	q       *db.Queries
 	tx      db.DBTX
-	undo    *Undo
+	undo    *undo.Journal
 	history *cluster.History
-	held    held
+	stored  stored
 	rows    map[int64]*entry // by row of jobs
 	tried   map[cluster.JobID]bool
 }
@@ -157,7 +134,7 @@ func (l *loader) cycle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.held.row, l.held.cycle, l.held.write = last.Job, last.Cycle, last.Write
+	l.stored.row, l.stored.cycle, l.stored.write = last.Job, last.Cycle, last.Write
 	return nil
 }
 
@@ -169,12 +146,12 @@ func (l *loader) jobs(ctx context.Context) error {
 	l.rows = make(map[int64]*entry, len(jobs))
 	for i := range jobs {
 		j := jobOf(&jobs[i])
-		e := l.held.entry(j.ID)
-		e.row, e.seen = jobs[i].Job, l.held.digester.job(&j)
+		e := l.stored.entry(j.ID)
+		e.row, e.seen = jobs[i].Job, l.stored.digester.job(&j)
 		e.identify(j.User, j.Submit)
 		l.rows[e.row] = e
 		l.history.Saw(j.ID)
-		if requests := l.undo.requests(j.ID, func(c *Change) bool { return c.Of(&j) }); requests != nil {
+		if _, requests := l.undo.Former(&j); requests != nil {
 			l.history.Requests[j.ID] = requests
 		}
 	}
@@ -189,7 +166,7 @@ func (l *loader) decisions(ctx context.Context) error {
 	for i := range decisions {
 		if e := l.rows[decisions[i].Job]; e != nil {
 			d := decisionOf(&decisions[i], e.id)
-			e.decided = l.held.digester.decision(&d)
+			e.decided = l.stored.digester.decision(&d)
 		}
 	}
 	return nil
@@ -213,7 +190,7 @@ func (l *loader) nodes(ctx context.Context) error {
 	}
 	for i := range nodes {
 		n := nodeOf(&nodes[i])
-		l.held.nodes[n.Name] = &nodeEntry{seen: l.held.digester.node(&n)}
+		l.stored.nodes[n.Name] = &nodeEntry{seen: l.stored.digester.node(&n)}
 	}
 	return nil
 }
@@ -226,9 +203,9 @@ func (l *loader) remembered(ctx context.Context) error {
 	}
 	for i := range rows {
 		r, id := &rows[i], jobID(rows[i].ID, rows[i].Task)
-		e := l.held.entry(id)
+		e := l.stored.entry(id)
 		row := historyRow(*r)
-		e.known = l.held.digester.history(&row)
+		e.known = l.stored.digester.history(&row)
 		if r.FirstEligibleMs != 0 {
 			l.history.FirstEligible[id] = instant(r.FirstEligibleMs)
 		}
@@ -236,7 +213,7 @@ func (l *loader) remembered(ctx context.Context) error {
 			l.history.Counted[id] = classOf(r.Counted)
 		}
 		if w := writtenOf(r); w.Lever != "" && l.stands(id, w.Lever, w.At) {
-			w.Older = l.undo.olderOf(id)
+			w.Older = l.undo.Older(id)
 			l.history.Written[id] = w
 		}
 	}
@@ -246,15 +223,7 @@ func (l *loader) remembered(ctx context.Context) error {
 // stands tells whether a value written at a time is still priod's, and was not
 // taken back by reset.
 func (l *loader) stands(id cluster.JobID, lever slurmplug.Lever, at time.Time) bool {
-	return !l.undo.tookBack(id, journalled(lever), at)
-}
-
-// journalled is the lever under which the journal has a change.
-func journalled(lever slurmplug.Lever) slurmplug.Lever {
-	if lever == slurmplug.Release {
-		return slurmplug.Priority
-	}
-	return lever
+	return !l.undo.WasTakenBack(id, lever, at)
 }
 
 func (l *loader) intervals(ctx context.Context) error {
@@ -265,7 +234,7 @@ func (l *loader) intervals(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.held.summary = summaryOf(&last)
+	l.stored.summary = summaryOf(&last)
 	open, err := l.q.OpenIntervals(ctx, l.tx)
 	if err != nil {
 		return err
@@ -275,7 +244,7 @@ func (l *loader) intervals(ctx context.Context) error {
 		interval := intervalOf(&r.Interval, jobID(r.ID, r.Task), last.UntilMs)
 		l.history.Restore(interval)
 		if e := l.rows[r.Interval.Job]; e != nil {
-			e.open = &openInterval{Interval: interval, running: r.Interval.Running, saved: true}
+			e.open = &openStay{Stay: interval, running: r.Interval.Running, saved: true}
 		}
 	}
 	until := min(last.UntilMs, millis(time.Now())) // the clock may have been ahead
@@ -349,7 +318,7 @@ func (l *loader) asked(ctx context.Context) error {
 // thisRun tells whether a job has not been put back into the queue since a time, as far
 // as its record tells: what became of a size then says nothing about the next run.
 func (l *loader) thisRun(id cluster.JobID, at time.Time) bool {
-	e := l.held.jobs[id]
+	e := l.stored.jobs[id]
 	return e == nil || !at.Before(instant(e.submit))
 }
 
@@ -381,31 +350,10 @@ func (l *loader) planned(ctx context.Context) error {
 
 // journal stands in for a database that is lost.
 func (l *loader) journal() {
-	if l.held.cycle != 0 {
+	if l.stored.cycle != 0 {
 		return
 	}
-	for id, w := range l.undo.Written() {
-		l.history.Written[id] = w
-		c := l.undo.Last(id)
-		e := l.held.entry(id)
-		e.identify(c.User, c.Submit)
-	}
-	for id := range l.undo.changes {
-		requests := l.undo.requests(id, func(c *Change) bool {
-			l.held.entry(id).identify(c.User, c.Submit)
-			return true
-		})
-		if requests != nil {
-			l.history.Requests[id] = requests
-		}
-		// Why a job has its own size again only the database knew: it did not start, perhaps.
-		// Another size may have been for a job without room: then time says nothing against it.
-		for _, c := range l.undo.changes[id] {
-			if c.Lever == slurmplug.Size {
-				l.history.Sized(id, c.To == c.Was, c.To != c.Was, c.Time)
-			}
-		}
-	}
+	l.undo.Recall(l.history, func(id cluster.JobID, c *undo.Change) { l.stored.entry(id).identify(c.User, c.Submit) })
 }
 
 func summaryOf(r *db.Cycle) summary {

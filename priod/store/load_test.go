@@ -16,7 +16,6 @@ import (
 	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
-	"slurmprio/slurmplug/jobtag"
 )
 
 // world is a small Slurm whose jobs come, wait, run, are requeued, split and go.
@@ -26,7 +25,7 @@ type world struct {
 	jobs     map[cluster.JobID]*cluster.Job
 	statuses []slurmplug.Status // answers to this cycle's writes
 	crash    bool               // nobody hears the answers
-	past     []cluster.PastRun  // as accounting knows it
+	past     []cluster.PastStay // as accounting knows it
 	used     map[uint32]bool    // ids of the last poll
 }
 
@@ -97,7 +96,7 @@ func (w *world) account(j *cluster.Job) {
 	if j.State == cluster.Pending || j.Tasks != "" {
 		return
 	}
-	w.past = append(w.past, cluster.PastRun{Submit: j.Submit, Eligible: j.Eligible, Interval: cluster.Interval{
+	w.past = append(w.past, cluster.PastStay{Submit: j.Submit, Eligible: j.Eligible, Stay: cluster.Stay{
 		Job: j.ID, Start: j.Start, End: w.now.Add(-500 * time.Millisecond), Closed: true, GPUType: j.GPUType, GPUs: j.GPUs,
 		User: j.User, Account: j.Account, Restarts: j.Restarts,
 	}})
@@ -217,7 +216,7 @@ func TestRestartsChangeNothing(t *testing.T) {
 		}
 		settings := cycle.Settings{Order: order.Feature{Settings: order.Settings{
 			Lever: rapid.SampledFrom([]slurmplug.Lever{slurmplug.SiteFactor, slurmplug.Nice, slurmplug.Priority}).Draw(rt, "lever"),
-			Top:   100_000, Step: 1000, MaxWrites: rapid.IntRange(0, 3).Draw(rt, "limit"),
+			Top:   100_000, Step: 1000, WritesPerCycle: rapid.IntRange(0, 3).Draw(rt, "limit"),
 			Ranking: plan.Classes{User: plan.Budget{GPUs: rapid.IntRange(0, 8).Draw(rt, "budget"), GPUHours: 20}},
 		}}}
 		w := &world{t: rt, now: epoch, jobs: map[cluster.JobID]*cluster.Job{}}
@@ -290,22 +289,6 @@ func TestRestartsChangeNothing(t *testing.T) {
 			if n := count(t, s, "SELECT count(*) FROM history"); n > int64(4*len(want.Snapshot.Jobs)) {
 				rt.Fatalf("%d rows of history for %d jobs", n, len(want.Snapshot.Jobs))
 			}
-		}
-	})
-}
-
-// Property: the same queue gives the same digests whatever the order of maps,
-// and another tag gives another.
-func TestTagDigest(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		speeds := rapid.MapOfN(rapid.StringMatching(`[a-c]`), rapid.Float64Range(0, 4), 0, 3)
-		a, b := speeds.Draw(rt, "a"), speeds.Draw(rt, "b")
-		var d digester
-		d.seed = testSeed
-		x, y := cluster.Job{Tag: jobtag.Tag{Speed: a}}, cluster.Job{Tag: jobtag.Tag{Speed: b}}
-		same := cmp.Equal(a, b)
-		if (d.job(&x) == d.job(&y)) != same {
-			rt.Fatalf("%v, %v: same %v", a, b, same)
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slurmprio/priod/undo/lines"
 	"strconv"
 	"strings"
 	"syscall"
@@ -62,7 +63,7 @@ func (s *Store) keepLock() error {
 	if err != nil {
 		return err
 	}
-	if same, err := stands(path, held); err != nil || same {
+	if same, err := lines.Stands(path, held); err != nil || same {
 		return err
 	}
 	if _, err := os.Stat(s.dir); errors.Is(err, fs.ErrNotExist) {
@@ -92,33 +93,26 @@ func (s *Store) keepLock() error {
 // untouched makes sure that the folder holds what this priod left there, or
 // nothing at all.
 func (s *Store) untouched() error {
-	mine, err := stands(databasePath(s.dir), s.file)
+	mine, err := lines.Stands(databasePath(s.dir), s.file)
 	if err != nil {
 		return err
 	}
 	if mine && s.db != nil {
 		last, err := s.q.LastKeys(context.Background(), s.db)
-		if err != nil || last.Cycle <= s.held.cycle && last.Write <= s.held.write {
+		if err != nil || last.Cycle <= s.stored.cycle && last.Write <= s.stored.write {
 			return s.explain(err)
 		}
 	}
-	if !mine && !exists(databasePath(s.dir)) {
-		if !exists(s.undo.path) {
+	if !mine && !lines.Exists(databasePath(s.dir)) {
+		if !lines.Exists(s.undo.Path()) {
 			return nil
 		}
-		if s.undo.file != nil {
-			if mine, err := stands(s.undo.path, s.undo.file); err != nil || mine {
-				return err
-			}
+		if mine, err := s.undo.Stands(); err != nil || mine {
+			return err
 		}
 	}
 	s.taken = true
 	return fmt.Errorf("%w: restart it, to go on with what stands in %s now", ErrTaken, s.dir)
-}
-
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // LockActing waits until nobody changes jobs, then keeps others from doing so

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"slurmprio/priod/undo"
 	"slurmprio/slurmplug"
 )
 
@@ -57,7 +58,7 @@ func TestMigrateFromEverySchema(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := errors.Join(old.Close(), os.WriteFile(undoPath(dir), []byte(`{"job":"17","user":"alice","lever":"SiteFactor","was":"0","from":"0","to":"5000"}`+"\n"), 0o640)); err != nil {
+			if err := errors.Join(old.Close(), os.WriteFile(undo.Path(dir), []byte(`{"job":"17","user":"alice","lever":"SiteFactor","was":"0","from":"0","to":"5000"}`+"\n"), 0o640)); err != nil {
 				t.Fatal(err)
 			}
 			if _, known := rowsOf[from+1]; known {
@@ -71,7 +72,7 @@ func TestMigrateFromEverySchema(t *testing.T) {
 				t.Errorf("%+v", w)
 			}
 			story := must[Story](t)(reader(t, dir).Job(ctx, id, 5))
-			if story.Job.User != "alice" || len(story.Writes) != 1 || len(story.Intervals) != 1 || len(story.Decisions) != 1 {
+			if story.Job.User != "alice" || len(story.Writes) != 1 || len(story.Stays) != 1 || len(story.Decisions) != 1 {
 				t.Errorf("%+v", story)
 			}
 			d.snapshot.Jobs[0].Submit = story.Job.Submit

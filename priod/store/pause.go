@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slurmprio/priod/undo/lines"
 	"strings"
 	"time"
 )
@@ -45,7 +46,7 @@ func SetPause(dir string, p Pause) error {
 	if err != nil {
 		return err
 	}
-	if err := replace(pausePath(dir), append(text, '\n')); err != nil {
+	if err := lines.Replace(pausePath(dir), append(text, '\n')); err != nil {
 		return fmt.Errorf("pause (run it as priod's own user or root): %w", err)
 	}
 	return nil
@@ -60,7 +61,7 @@ func Resume(dir string) (was bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("resume (run it as priod's own user or root): %w", err)
 	}
-	return true, syncDir(dir)
+	return true, lines.SyncDir(dir)
 }
 
 // Paused returns the pause in force, nil when there is none. Any file counts,
@@ -137,30 +138,3 @@ func OwnPause(why string) Pause {
 // Pause pauses the daemon by its own decision, over a restart too: somebody has
 // to look first.
 func (s *Store) Pause(why string) error { return SetPause(s.dir, OwnPause(why)) }
-
-// replace puts text in place of a file, all of it or nothing, and on disk.
-func replace(path string, text []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".tmp-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // gone after the rename
-	_, err = f.Write(text)
-	err = errors.Join(err, f.Chmod(0o640), f.Sync(), f.Close())
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(path))
-}
-
-// syncDir makes names in a folder durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}

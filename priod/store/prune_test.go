@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/undo/lines"
 	"slurmprio/slurmplug"
 )
 
@@ -55,7 +56,7 @@ func TestPrune(t *testing.T) {
 			t.Errorf("%s: %d rows, want %d", table, n, want)
 		}
 	}
-	if exists(old) || !exists(recent) {
+	if lines.Exists(old) || !lines.Exists(recent) {
 		t.Error("files that were set aside")
 	}
 	d.snapshot.At = now
@@ -179,13 +180,13 @@ func TestRunsFromAccounting(t *testing.T) {
 	start := d.job(1).Start
 	d.remove(1)
 	d.cycle()
-	past := func(id uint32, user string, start, end time.Time) cluster.PastRun {
-		return cluster.PastRun{Interval: cluster.Interval{
+	past := func(id uint32, user string, start, end time.Time) cluster.PastStay {
+		return cluster.PastStay{Stay: cluster.Stay{
 			Job: slurmplug.Plain(id), Start: start, End: end, Closed: true, GPUType: "a100", GPUs: 2, User: user, Account: "physics",
 		}}
 	}
 	exact := start.Add(13 * time.Second)
-	d.history.Fill([]cluster.PastRun{
+	d.history.Fill([]cluster.PastStay{
 		past(1, "alice", start, exact),
 		past(1, "bob", epoch.Add(-3*time.Hour), epoch.Add(-2*time.Hour)), // the id's former job
 		past(7, "carol", epoch.Add(-2*time.Hour), epoch.Add(-time.Hour)),
@@ -193,7 +194,7 @@ func TestRunsFromAccounting(t *testing.T) {
 	d.cycle()
 	r := reader(t, dir)
 	story := must[Story](t)(r.Job(ctx, slurmplug.Plain(7), 5))
-	if story.Job.User != "carol" || len(story.Intervals) != 1 || story.Intervals[0].GPUSeconds != 7200 || story.Job.Left.IsZero() {
+	if story.Job.User != "carol" || len(story.Stays) != 1 || story.Stays[0].GPUSeconds != 7200 || story.Job.Left.IsZero() {
 		t.Errorf("%+v", story)
 	}
 	var ends []int64
@@ -226,7 +227,7 @@ func TestRunsFromAccounting(t *testing.T) {
 	run(&again, d.snapshot.At)
 	d.snapshot.Jobs = append(d.snapshot.Jobs, again)
 	d.cycle()
-	d.history.Fill([]cluster.PastRun{past(9, "alice", epoch.Add(-time.Hour), epoch)})
+	d.history.Fill([]cluster.PastStay{past(9, "alice", epoch.Add(-time.Hour), epoch)})
 	d.cycle()
 	d.job(9).State = cluster.Suspended
 	d.cycle()

@@ -15,6 +15,8 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/store/db"
+	"slurmprio/priod/undo"
+	"slurmprio/priod/undo/lines"
 )
 
 // Reader shows what a state folder holds, while the daemon runs and when it is
@@ -52,7 +54,7 @@ func (r *Reader) open(ctx context.Context) error {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("no database in %s: the daemon makes it in its first cycle, in the state.dir of its configuration", r.dir)
 	} else if errors.Is(err, fs.ErrPermission) {
-		return forbidden(path)
+		return lines.Forbidden(path)
 	} else if err != nil {
 		return fmt.Errorf("read the database: %w", err)
 	}
@@ -168,17 +170,17 @@ func (r *Reader) viewOnce(ctx context.Context, read func(tx *sql.Tx) error) erro
 
 // History is what the daemon would load, for a dry run beside it.
 func (r *Reader) History(ctx context.Context) (*cluster.History, error) {
-	undo, err := OpenUndo(r.dir)
+	journal, err := undo.Open(r.dir)
 	if err != nil {
 		return nil, err
 	}
 	var l loader
 	err = r.view(ctx, func(tx *sql.Tx) error {
-		l = loader{q: r.q, tx: tx, undo: undo, history: cluster.NewHistory()}
-		l.held.reset()
+		l = loader{q: r.q, tx: tx, undo: journal, history: cluster.NewHistory()}
+		l.stored.reset()
 		return l.all(ctx)
 	})
-	l.history.Remember(undo.Former)
+	l.history.Remember(journal.Former)
 	return l.history, err
 }
 
@@ -190,25 +192,13 @@ func (r *Reader) explain(err error) error {
 	case isBroken(err):
 		return fmt.Errorf("%s is broken: the running daemon sets it aside and begins anew: %w", path, err)
 	case isUnready(err):
-		if err := forbidden(path); err != nil {
+		if err := lines.Forbidden(path); err != nil {
 			return err
 		}
 		return fmt.Errorf("%s cannot be read by this user just now: wait for the daemon's next cycle, or ask as priod's own user: %w", path, err)
 	default:
 		return explain(err, path)
 	}
-}
-
-// forbidden is an error when the file's rights keep this user from it.
-func forbidden(path string) error {
-	f, err := os.Open(path)
-	if err == nil {
-		return f.Close()
-	}
-	if errors.Is(err, fs.ErrPermission) {
-		return fmt.Errorf("%s is not for this user: ask as a member of its folder's group, or as priod's own user: %w", path, fs.ErrPermission)
-	}
-	return nil
 }
 
 // isUnready tells whether SQLite would have to write a lock file first.

@@ -21,6 +21,8 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
+	"slurmprio/priod/undo"
+	"slurmprio/priod/undo/lines"
 	"slurmprio/slurmplug"
 )
 
@@ -36,9 +38,9 @@ func TestMain(m *testing.M) {
 	case "daemon":
 		playDaemon(os.Args[1])
 	case "writer":
-		_, undo := OpenUndo(os.Args[1])
+		_, journal := undo.Open(os.Args[1])
 		_, open := Open(ctx, os.Args[1], Options{})
-		fmt.Printf("%v\n%v\n", undo, open)
+		fmt.Printf("%v\n%v\n", journal, open)
 	}
 }
 
@@ -259,9 +261,9 @@ func TestReadersOfOtherUsers(t *testing.T) {
 						t.Errorf("a stranger, %o: %v: %s", mode|more, err, out)
 					}
 					out, _ = asProcess(t, "writer", stranger, dir).CombinedOutput()
-					undo, open, _ := strings.Cut(string(out), "\n")
-					if !strings.Contains(undo, "undo.jsonl is not for this user: ask as") || !strings.HasPrefix(open, "state folder "+dir+" (run it as priod's own user or root): ") || strings.Count(open, dir) > 2 {
-						t.Errorf("a stranger, %o, is told %q and %q", mode|more, undo, open)
+					journal, open, _ := strings.Cut(string(out), "\n")
+					if !strings.Contains(journal, "undo.jsonl is not for this user: ask as") || !strings.HasPrefix(open, "state folder "+dir+" (run it as priod's own user or root): ") || strings.Count(open, dir) > 2 {
+						t.Errorf("a stranger, %o, is told %q and %q", mode|more, journal, open)
 					}
 				}
 				// The daemon comes back to a folder that it can use.
@@ -400,7 +402,7 @@ func TestOddFolderNames(t *testing.T) {
 		if c := must[Cycle](t)(reader(t, dir).LastCycle(ctx)); c.Jobs != 1 {
 			t.Errorf("%s: %+v", name, c)
 		}
-		if !exists(databasePath(dir)) {
+		if !lines.Exists(databasePath(dir)) {
 			t.Errorf("%s: no file", name)
 		}
 	}
@@ -461,7 +463,7 @@ func TestReaderOfBrokenDatabase(t *testing.T) {
 func TestKilledThenReset(t *testing.T) {
 	dir := t.TempDir()
 	crashedDaemon(t, dir)
-	if err := openUndo(t, dir).TakenBack(time.Now(), func(*Change) bool { return false }); err != nil {
+	if err := openUndo(t, dir).TookBack(time.Now(), func(*undo.Change) bool { return false }); err != nil {
 		t.Fatal(err)
 	}
 	s, h := openStore(t, dir, Options{})

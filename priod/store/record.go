@@ -10,6 +10,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/store/db"
+	"slurmprio/priod/undo"
 	"slurmprio/slurmplug"
 )
 
@@ -25,7 +26,7 @@ const (
 
 // unsaved is what was told once and has no row yet.
 type unsaved struct {
-	closed  []intervalEvent
+	closed  []endedStay
 	ended   []*entry // jobs whose id another one has now
 	planned []plannedWrite
 	results []db.EndWriteParams
@@ -48,7 +49,7 @@ func (s *Store) Planned(ctx context.Context, seen plan.Seen) (err error) {
 	}
 	s.stopActing()
 	s.doubt()
-	s.take(seen.Intervals)
+	s.noteStays(seen.Stays)
 	s.compare(&seen)
 	defer s.changes.reset() // lets go of the snapshot before the next one is read
 	if err := s.refuseOthers(); err != nil {
@@ -119,7 +120,7 @@ func (s *Store) refuseOthers() error {
 	for _, e := range others {
 		ids[e.id.ID] = true
 	}
-	s.undo.forget(ids)
+	s.undo.Forget(ids)
 	return fmt.Errorf("%w: %d jobs, %s among them, are not the ones known by these ids; what was known is dropped and the next cycle decides anew", ErrIDsInUseAgain, len(others), others[0].id)
 }
 
@@ -129,48 +130,28 @@ func (s *Store) keepUndo() error {
 	if err := s.keepLock(); err != nil {
 		return err
 	}
-	if lost, err := s.undo.lost(); err != nil || !lost {
+	if lost, err := s.undo.Lost(); err != nil || !lost {
 		return err
 	}
 	if err := s.startActing(); err != nil {
 		return err
 	}
 	defer s.stopActing()
-	aside, err := s.undo.restore()
+	aside, err := s.undo.Restore()
 	if err != nil {
 		return err
 	}
-	s.mended("the undo journal was deleted or spoiled while priod ran: written anew from memory, nothing is lost", "file", s.undo.path, "aside", aside)
+	s.mended("the undo journal was deleted or spoiled while priod ran: written anew from memory, nothing is lost", "file", s.undo.Path(), "aside", aside)
 	return nil
 }
 
 // noticeReset gives up a cycle whose values another process took back.
 func (s *Store) noticeReset() error {
-	changed, err := s.undo.refresh()
-	if err != nil || !changed {
+	noticed, values, err := s.undo.NoticeReset(s.history)
+	if err != nil || !noticed {
 		return err
 	}
-	dropped := 0
-	for id, w := range s.history.Written {
-		if s.undo.Find(id, w.Lever) == nil {
-			delete(s.history.Written, id)
-			dropped++
-		}
-	}
-	for id, requests := range s.history.Requests {
-		for lever := range requests {
-			if s.undo.Find(id, lever) == nil {
-				delete(requests, lever)
-				dropped++
-			}
-		}
-	}
-	for id := range s.history.Sizes {
-		if s.undo.Find(id, slurmplug.Size) == nil {
-			delete(s.history.Sizes, id)
-		}
-	}
-	return fmt.Errorf("%w, a reset took place: %d values count as taken back and the next cycle decides anew", ErrGaveWay, dropped)
+	return fmt.Errorf("%w, a reset took place: %d values count as taken back and the next cycle decides anew", ErrGaveWay, values)
 }
 
 // save is one transaction, and the undo journal just before its commit.
@@ -186,7 +167,7 @@ func (s *Store) save(ctx context.Context, seen *plan.Seen, acting bool) error {
 	}
 	defer tx.Rollback()
 
-	at, number, quiet := seen.Snapshot.At, s.held.cycle, s.quiet(acting)
+	at, number, quiet := seen.Snapshot.At, s.stored.cycle, s.quiet(acting)
 	if quiet {
 		if err := s.q.ExtendCycle(ctx, tx, db.ExtendCycleParams{UntilMs: millis(at), Cycle: number}); err != nil {
 			return err
@@ -222,7 +203,7 @@ func (s *Store) save(ctx context.Context, seen *plan.Seen, acting bool) error {
 	}
 	if err := tx.Commit(); err != nil {
 		if acting {
-			err = errors.Join(err, s.undo.takeBack())
+			err = errors.Join(err, s.undo.Withdraw())
 		}
 		return err
 	}
@@ -233,7 +214,7 @@ func (s *Store) save(ctx context.Context, seen *plan.Seen, acting bool) error {
 // quiet tells whether the last row of cycles can stand for this one too.
 func (s *Store) quiet(acting bool) bool {
 	u := &s.unsaved
-	return !acting && s.changes.none() && len(u.closed)+len(u.ended)+len(u.results) == 0 && s.held.summary == s.changes.summary
+	return !acting && s.changes.none() && len(u.closed)+len(u.ended)+len(u.results) == 0 && s.stored.summary == s.changes.summary
 }
 
 // saveSeen writes jobs, nodes and intervals.
@@ -260,7 +241,7 @@ func (s *Store) saveSeen(ctx context.Context, tx *sql.Tx, at time.Time) error {
 		}
 	}
 	for _, e := range c.open {
-		if err := s.q.PutInterval(ctx, tx, intervalParams(&e.open.Interval, e.row, e.open.running)); err != nil {
+		if err := s.q.PutInterval(ctx, tx, intervalParams(&e.open.Stay, e.row, e.open.running)); err != nil {
 			return err
 		}
 	}
@@ -280,18 +261,18 @@ func (s *Store) saveSeen(ctx context.Context, tx *sql.Tx, at time.Time) error {
 // saveClosed writes an interval that ended. Its job may have left long ago, when
 // accounting tells of the run, or have come and gone while the database could
 // not be written; without a row of its own it gets one of what the interval tells.
-func (s *Store) saveClosed(ctx context.Context, tx *sql.Tx, i *intervalEvent, at time.Time) error {
+func (s *Store) saveClosed(ctx context.Context, tx *sql.Tx, i *endedStay, at time.Time) error {
 	e := i.entry
-	if e.seen != 0 || e.poll == s.held.poll {
-		return s.q.PutInterval(ctx, tx, intervalParams(&i.Interval, e.row, false))
+	if e.seen != 0 || e.poll == s.stored.poll {
+		return s.q.PutInterval(ctx, tx, intervalParams(&i.Stay, e.row, false))
 	}
 	row, err := s.q.JobOfRun(ctx, tx, db.JobOfRunParams{
 		ID: int64(e.id.ID), Task: int64(e.id.Task), User: i.User, StartMs: millis(i.Start),
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		if i.row == 0 {
-			s.held.row++
-			i.row = s.held.row
+			s.stored.row++
+			i.row = s.stored.row
 		}
 		row = i.row
 		params := jobParams(&cluster.Job{
@@ -304,7 +285,7 @@ func (s *Store) saveClosed(ctx context.Context, tx *sql.Tx, i *intervalEvent, at
 	if err != nil {
 		return err
 	}
-	return s.q.PutInterval(ctx, tx, intervalParams(&i.Interval, row, false))
+	return s.q.PutInterval(ctx, tx, intervalParams(&i.Stay, row, false))
 }
 
 // saveKnown brings table history to what History holds.
@@ -351,13 +332,13 @@ func (s *Store) cycleParams(number int64, seen *plan.Seen) db.AddCycleParams {
 func (s *Store) savePlanned(ctx context.Context, tx *sql.Tx, number int64, seen *plan.Seen) ([]plannedWrite, error) {
 	at := seen.Snapshot.At
 	planned := make([]plannedWrite, 0, len(seen.Plan.Actions))
-	lines := make([]*Change, 0, len(seen.Plan.Actions))
+	changes := make([]*undo.Change, 0, len(seen.Plan.Actions))
 	for _, a := range seen.Plan.Actions {
-		e := s.held.jobs[a.Job]
-		if e == nil || e.poll != s.held.poll {
+		e := s.stored.jobs[a.Job]
+		if e == nil || e.poll != s.stored.poll {
 			return nil, fmt.Errorf("the plan changes job %s, which the snapshot does not hold", a.Job)
 		}
-		row := s.held.write + int64(len(planned)) + 1
+		row := s.stored.write + int64(len(planned)) + 1
 		planned = append(planned, plannedWrite{row, a})
 		err := s.q.AddWrite(ctx, tx, db.AddWriteParams{
 			Write: row, Job: e.row, Cycle: number, AtMs: millis(at), Tasks: a.Tasks, Part: a.Part,
@@ -366,14 +347,14 @@ func (s *Store) savePlanned(ctx context.Context, tx *sql.Tx, number int64, seen 
 		if err != nil {
 			return nil, err
 		}
-		line := s.undo.change(a, at)
+		line := s.undo.Line(a, &seen.Snapshot.Jobs[e.at], at)
 		line.User, line.Submit = e.user.Value(), instant(e.submit)
-		lines = append(lines, line)
+		changes = append(changes, line)
 	}
-	if err := s.undo.tidy(s.held.present()); err != nil {
+	if err := s.undo.Tidy(s.stored.present()); err != nil {
 		return nil, err
 	}
-	return planned, s.undo.Append(lines)
+	return planned, s.undo.Append(changes)
 }
 
 func (s *Store) endWrites(ctx context.Context, tx *sql.Tx) error {
@@ -387,7 +368,7 @@ func (s *Store) endWrites(ctx context.Context, tx *sql.Tx) error {
 
 // committed takes note of what the database holds now.
 func (s *Store) committed(number int64, planned []plannedWrite) {
-	h, c := &s.held, &s.changes
+	h, c := &s.stored, &s.changes
 	for _, e := range c.left {
 		delete(h.jobs, e.id)
 	}
@@ -427,7 +408,7 @@ func (s *Store) Done(ctx context.Context, outcomes []plan.Outcome) error {
 	s.changes.reset()
 	for i := range outcomes {
 		for _, id := range outcomes[i].Jobs() {
-			s.compareHistory(s.held.entry(id))
+			s.compareHistory(s.stored.entry(id))
 		}
 	}
 	err := s.intact()

@@ -10,13 +10,12 @@ import (
 	"time"
 	"weak"
 
-	"github.com/google/go-cmp/cmp"
-
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
+	"slurmprio/priod/undo"
+	"slurmprio/priod/undo/lines"
 	"slurmprio/slurmplug"
-	"slurmprio/slurmplug/jobtag"
 )
 
 // A whole life: wait, be ranked, run, be requeued, run again, leave.
@@ -45,10 +44,10 @@ func TestStory(t *testing.T) {
 	if story.Job.Submit.Equal(story.Job.FirstSubmit) || !story.Job.Left.Equal(left) || story.Job.Restarts != 1 {
 		t.Errorf("job %+v", story.Job)
 	}
-	if len(story.Intervals) != 2 || !story.Intervals[1].End.Equal(ended) || !story.Intervals[1].Closed || story.Intervals[0].Restarts != 1 {
-		t.Errorf("intervals %+v", story.Intervals)
+	if len(story.Stays) != 2 || !story.Stays[1].End.Equal(ended) || !story.Stays[1].Closed || story.Stays[0].Restarts != 1 {
+		t.Errorf("intervals %+v", story.Stays)
 	}
-	if got := story.Intervals[1].GPUSeconds; got != 2*30 {
+	if got := story.Stays[1].GPUSeconds; got != 2*30 {
 		t.Errorf("GPU-seconds %v, want 60", got)
 	}
 	if len(story.Writes) == 0 || story.Writes[0].Status != slurmplug.Applied || story.Writes[0].After == "0" || story.Writes[0].Reason != "te" {
@@ -127,7 +126,7 @@ func TestJSONKeys(t *testing.T) {
 		}, "job raw_id tasks task_count het_leader het_offset user account partition qos reservation state reason priority nice site_factor restarts nodes cpus mem_mb gpus gpu_type features prefer node_list time_limit_s submit first_submit eligible start dependency tag tag_error seen changed left"},
 		{Decision{Decision: plan.Decision{Detail: "x", Since: at, Unmoved: "x", Steer: "x"}}, "job class ranked value own_priority why detail since steer unmoved cycle at"},
 		{Write{Outcome: plan.Outcome{Action: plan.Action{Tasks: "1", Part: true, UserNice: "1"}, Message: "x"}, User: "x"}, "job tasks part lever before after reason user_nice status message user cycle at"},
-		{Interval{GPUType: "x"}, "start end closed gpu_type gpus gpu_s class restarts"},
+		{Stay{Stay: cluster.Stay{GPUType: "x"}}, "start end closed gpu_type gpus class restarts gpu_s"},
 		{Known{FirstEligible: at, Counted: "te", Lever: "x", Written: at}, "first_eligible counted lever value tried user_nice written reverts"},
 		{Pause{Why: "x"}, "who when why"},
 	} {
@@ -211,7 +210,7 @@ func TestHold(t *testing.T) {
 	if last := must[Cycle](t)(r.LastCycle(ctx)); last.Hold != "paused by bob" || last.Actions != 1 {
 		t.Errorf("%+v", last)
 	}
-	if exists(undoPath(dir)) {
+	if lines.Exists(undo.Path(dir)) {
 		t.Error("an undo journal without a write")
 	}
 }
@@ -246,68 +245,6 @@ func TestHostileText(t *testing.T) {
 				t.Errorf("%q came back as %q", text, got)
 			}
 		}
-	}
-}
-
-// Every field of a job and a node that is stored comes back as it was, and a
-// change of any one is seen.
-func TestRowsAndDigests(t *testing.T) {
-	base := pending(1, "te")
-	base.Tag = jobtag.Tag{Type: "be", Grace: time.Minute, Speed: map[string]float64{"a100": 1, "v100": 0.5}, CPU: map[string]jobtag.Curve{"a100": {{Amount: 1, Speed: 1}, {Amount: 4, Speed: 2.5}}}}
-	vary := []func(*cluster.Job){
-		func(j *cluster.Job) { j.RawID++ }, func(j *cluster.Job) { j.Tasks = "1-3" }, func(j *cluster.Job) { j.TaskCount++ },
-		func(j *cluster.Job) { j.HetLeader = 9 }, func(j *cluster.Job) { j.HetOffset = 1 }, func(j *cluster.Job) { j.User = "bob" },
-		func(j *cluster.Job) { j.Account = "x" }, func(j *cluster.Job) { j.Partition = "x" }, func(j *cluster.Job) { j.QOS = "x" },
-		func(j *cluster.Job) { j.Reservation = "x" }, func(j *cluster.Job) { run(j, epoch) }, func(j *cluster.Job) { j.Reason = "x" },
-		func(j *cluster.Job) { j.Nice = -5 }, func(j *cluster.Job) { j.SiteFactor = 7 }, func(j *cluster.Job) { j.SiteFactorKnown = false },
-		func(j *cluster.Job) { j.Restarts++ }, func(j *cluster.Job) { j.Nodes++ }, func(j *cluster.Job) { j.CPUs++ },
-		func(j *cluster.Job) { j.MemMB++ }, func(j *cluster.Job) { j.GPUs++ }, func(j *cluster.Job) { j.GPUType = "" },
-		func(j *cluster.Job) { j.Features = "x" }, func(j *cluster.Job) { j.Prefer = "x" }, func(j *cluster.Job) { j.NodeList = "x" },
-		func(j *cluster.Job) { j.TimeLimit = slurmplug.Unlimited }, func(j *cluster.Job) { j.Submit = epoch },
-		func(j *cluster.Job) { j.Eligible = time.Time{} }, func(j *cluster.Job) { j.Dependency = true },
-		func(j *cluster.Job) { j.TagErr = "x" }, func(j *cluster.Job) { j.Tag = jobtag.Tag{} },
-		func(j *cluster.Job) { j.Tag.Speed = map[string]float64{"a100": 1, "v100": 0.25} },
-		func(j *cluster.Job) { j.Tag.CPU = map[string]jobtag.Curve{"v100": {{Amount: 1, Speed: 1}}} },
-		func(j *cluster.Job) { j.Tag.GiveBack = true }, func(j *cluster.Job) { j.Tag.Steps = 3 },
-		func(j *cluster.Job) { j.Tag = jobtag.Tag{GiveBack: true} }, func(j *cluster.Job) { j.Tag.Retry = "infra" },
-	}
-	d := digester{seed: testSeed}
-	seen := map[uint64]int{d.job(&base): -1} // what no variant may look like
-	s, _ := openStore(t, t.TempDir(), Options{})
-	for i, change := range vary {
-		j := base
-		change(&j)
-		sum := d.job(&j)
-		if k, twice := seen[sum]; twice {
-			t.Errorf("variants %d and %d have one digest", k, i)
-		}
-		seen[sum] = i
-		if err := s.q.PutJob(ctx, s.db, jobParams(&j, int64(i+1), epoch)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	rows := must[[]cluster.Job](t)(func() (all []cluster.Job, err error) {
-		jobs, err := s.q.JobsInQueue(ctx, s.db)
-		for i := range jobs {
-			all = append(all, jobOf(&jobs[i]))
-		}
-		return all, err
-	}())
-	for i, change := range vary {
-		j := base
-		change(&j)
-		if diff := cmp.Diff(j, rows[i]); diff != "" {
-			t.Errorf("variant %d:\n%s", i, diff)
-		}
-		if d.job(&rows[i]) != d.job(&j) {
-			t.Errorf("variant %d: another digest after reading", i)
-		}
-	}
-	same := base
-	same.Priority++
-	same.Start = epoch // Slurm's estimate
-	if d.job(&same) != d.job(&base) {
-		t.Error("a moving priority or estimate counts as a change")
 	}
 }
 
@@ -366,7 +303,7 @@ func TestIDsUsedAgain(t *testing.T) {
 			if c.job.State == cluster.Running {
 				runs = 1
 			}
-			if story.Job.User != c.job.User || len(story.Intervals) != runs || !story.Job.FirstSubmit.Equal(c.job.Submit) {
+			if story.Job.User != c.job.User || len(story.Stays) != runs || !story.Job.FirstSubmit.Equal(c.job.Submit) {
 				t.Errorf("%s: the story of another job: %+v", name, story)
 			}
 			if n := count(t, d.store, "SELECT count(*) FROM jobs WHERE id = 1 AND left_ms > 0"); n != 1 {
@@ -428,7 +365,7 @@ func TestIDsUsedAgainElsewhere(t *testing.T) {
 			t.Fatal("the journal's job is another one")
 		}
 		d.cycle()
-		u := must[*Undo](t)(OpenUndo(dir))
+		u := openUndo(t, dir)
 		if c := u.Last(array(now).ID); c == nil || !c.Submit.Equal(now) {
 			t.Errorf("journal %+v", c)
 		}
@@ -485,7 +422,7 @@ func TestPlannedLetsGoOfTheSnapshot(t *testing.T) {
 	s, h := openStore(t, t.TempDir(), Options{})
 	snapshot := &cluster.Snapshot{At: epoch, Jobs: []cluster.Job{pending(1, "be"), pending(2, "te")}, Nodes: []cluster.Node{{Name: "n1"}}}
 	p := order.Decide(snapshot, h, order.Settings{Lever: slurmplug.SiteFactor, Top: 1_000_000, Step: 1000})
-	if err := s.Planned(ctx, plan.Seen{Snapshot: snapshot, Intervals: h.Observe(snapshot), Plan: &p}); err != nil {
+	if err := s.Planned(ctx, plan.Seen{Snapshot: snapshot, Stays: h.Observe(snapshot), Plan: &p}); err != nil {
 		t.Fatal(err)
 	}
 	jobs, nodes, decisions := weak.Make(&snapshot.Jobs[0]), weak.Make(&snapshot.Nodes[0]), weak.Make(&p.Decisions[0])

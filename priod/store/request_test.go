@@ -9,6 +9,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
+	"slurmprio/priod/undo"
 	"slurmprio/slurmplug"
 )
 
@@ -94,14 +95,14 @@ func TestRequestsAreRemembered(t *testing.T) {
 				if lost || openUndo(t, d.store.dir).Missing() {
 					continue // what only the journal knew is in no database; there may be none
 				}
-				remove(t, undoPath(d.store.dir))
+				remove(t, undo.Path(d.store.dir))
 				d.restart()
 			}
 			d.history.Observe(&d.snapshot)
-			undo := openUndo(t, d.store.dir).Requests()
+			told := openUndo(t, d.store.dir).Requests()
 			for i := range d.snapshot.Jobs {
 				j := &d.snapshot.Jobs[i]
-				for name, requests := range map[string]map[slurmplug.Lever]cluster.Requested{"history": d.history.Requests[j.ID], "journal": undo[j.ID]} {
+				for name, requests := range map[string]map[slurmplug.Lever]cluster.Requested{"history": d.history.Requests[j.ID], "journal": told[j.ID]} {
 					r, known := requests[slurmplug.Features]
 					if j.Features != d.own[j.ID] && (!known || !r.Ours(j.Features) || r.Was != d.own[j.ID]) {
 						rt.Fatalf("step %d, %s, job %s: %q is not known as priod's in place of %q: %+v", step, name, j.ID, j.Features, d.own[j.ID], r)
@@ -129,7 +130,7 @@ func TestTaskOfAWrittenArray(t *testing.T) {
 	task.ID.Task, task.RawID, task.Tasks, task.TaskCount = 2, 9, "", 1
 	d.snapshot.Jobs = append(d.snapshot.Jobs, task)
 	d.ask(&d.snapshot.Jobs[1], "v100", true, slurmplug.Applied)
-	remove(t, undoPath(d.store.dir))
+	remove(t, undo.Path(d.store.dir))
 	d.restart()
 	r := d.history.Requests[task.ID][slurmplug.Features]
 	if line := openUndo(t, d.store.dir).Find(task.ID, slurmplug.Features); r.Was != "" || !r.Ours("v100") || line == nil || line.Was != "" {

@@ -38,17 +38,6 @@ func startMS(j *cluster.Job) int64 {
 	return millis(j.Start)
 }
 
-func tagText(t *jobtag.Tag) string {
-	if untagged(t) {
-		return ""
-	}
-	text, err := jobtag.Encode(*t)
-	if err != nil {
-		return "" // a tag that Parse gave can be encoded
-	}
-	return text
-}
-
 func jobParams(j *cluster.Job, row int64, at time.Time) db.PutJobParams {
 	return db.PutJobParams{
 		Job: row, ID: int64(j.ID.ID), Task: int64(j.ID.Task), AtMs: millis(at),
@@ -60,7 +49,7 @@ func jobParams(j *cluster.Job, row int64, at time.Time) db.PutJobParams {
 		Restarts: int64(j.Restarts), Nodes: int64(j.Nodes), Cpus: int64(j.CPUs), MemMb: j.MemMB,
 		Gpus: int64(j.GPUs), GpuType: j.GPUType, Features: j.Features, Prefer: j.Prefer, NodeList: j.NodeList,
 		TimeLimitMs: limitMS(j.TimeLimit), SubmitMs: millis(j.Submit), EligibleMs: millis(j.Eligible),
-		StartMs: startMS(j), Dependency: j.Dependency, Tag: tagText(&j.Tag), TagError: j.TagErr,
+		StartMs: startMS(j), Dependency: j.Dependency, Tag: j.TagText, TagError: j.TagErr,
 	}
 }
 
@@ -84,7 +73,7 @@ func jobOf(r *db.Job) cluster.Job {
 		Restarts: int(r.Restarts), Nodes: int(r.Nodes), CPUs: int(r.Cpus), MemMB: r.MemMb,
 		GPUs: int(r.Gpus), GPUType: r.GpuType, Features: r.Features, Prefer: r.Prefer, NodeList: r.NodeList,
 		TimeLimit: limitOf(r.TimeLimitMs), Submit: instant(r.SubmitMs), Eligible: instant(r.EligibleMs),
-		Start: instant(r.StartMs), Dependency: r.Dependency, Tag: tag, TagErr: r.TagError,
+		Start: instant(r.StartMs), Dependency: r.Dependency, Tag: tag, TagText: r.Tag, TagErr: r.TagError,
 	}
 }
 
@@ -129,7 +118,7 @@ func classOf(text string) cluster.Class {
 	return cluster.BE
 }
 
-func intervalParams(i *cluster.Interval, row int64, running bool) db.PutIntervalParams {
+func intervalParams(i *cluster.Stay, row int64, running bool) db.PutIntervalParams {
 	return db.PutIntervalParams{
 		Job: row, StartMs: millis(i.Start), EndMs: millis(i.End), Running: running, Closed: i.Closed,
 		GpuType: i.GPUType, Gpus: int64(i.GPUs), User: i.User, Account: i.Account, Class: i.Class.String(),
@@ -139,12 +128,12 @@ func intervalParams(i *cluster.Interval, row int64, running bool) db.PutInterval
 
 // intervalOf needs the last poll: until then a running interval's end is not
 // written down.
-func intervalOf(r *db.Interval, id cluster.JobID, lastPollMS int64) cluster.Interval {
+func intervalOf(r *db.Interval, id cluster.JobID, lastPollMS int64) cluster.Stay {
 	end := r.EndMs
 	if r.Running {
 		end = max(end, lastPollMS)
 	}
-	return cluster.Interval{
+	return cluster.Stay{
 		Job: id, Start: instant(r.StartMs), End: instant(end), Closed: r.Closed, GPUType: r.GpuType,
 		GPUs: int(r.Gpus), User: r.User, Account: r.Account, Class: classOf(r.Class), Restarts: int(r.Restarts),
 	}

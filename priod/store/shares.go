@@ -55,7 +55,7 @@ func (s *Store) compareShare(e *entry, shares *plan.Shares) {
 	digest := uint64(0)
 	if shares != nil {
 		if share = shares.Jobs[e.id]; share != nil {
-			digest = s.held.digester.share(share, shares.Types)
+			digest = s.stored.digester.share(share, shares.Types)
 		}
 	}
 	if digest != e.shared {
@@ -185,7 +185,7 @@ func ledgerOf(ctx context.Context, q *db.Queries, tx db.DBTX) (*allocate.Ledger,
 	if err != nil {
 		return nil, err
 	}
-	runs := map[cluster.JobID][]cluster.Interval{}
+	runs := map[cluster.JobID][]cluster.Stay{}
 	for i := range intervals {
 		id := jobID(intervals[i].ID, intervals[i].Task)
 		runs[id] = append(runs[id], intervalOf(&intervals[i].Interval, id, 0))
@@ -203,7 +203,7 @@ func ledgerOf(ctx context.Context, q *db.Queries, tx db.DBTX) (*allocate.Ledger,
 	return l, nil
 }
 
-func (s *Share) remembered(r *db.SharesInQueueRow, runs []cluster.Interval) allocate.Remembered {
+func (s *Share) remembered(r *db.SharesInQueueRow, runs []cluster.Stay) allocate.Remembered {
 	m := allocate.Remembered{User: r.User, Submit: instant(r.SubmitMs), Born: instant(r.FirstSubmitMs), Given: s.Given, Runs: runs}
 	for _, t := range s.Types {
 		m.Types, m.Speed, m.Promised = append(m.Types, t.GPUType), append(m.Speed, t.Speed), append(m.Promised, t.PromisedS)

@@ -61,11 +61,11 @@ func TestSharesDoNotDependOnPolls(t *testing.T) {
 				d.settings.Allocation.Ledger = must[*allocate.Ledger](t)(d.store.LoadShares(ctx))
 			}
 			if at > 0 && r.IntN(3) == 0 || at == end { // accounting
-				var past []cluster.PastRun
+				var past []cluster.PastStay
 				for id, all := range runs {
 					for n, s := range all {
 						if s.to <= at {
-							past = append(past, cluster.PastRun{Interval: cluster.Interval{
+							past = append(past, cluster.PastStay{Stay: cluster.Stay{
 								Job: slurmplug.Plain(id), Start: second(s.from), End: second(s.to), Closed: true, GPUType: s.gpuType, GPUs: 2, User: "alice", Restarts: n,
 							}})
 						}
@@ -168,13 +168,13 @@ func TestLessons(t *testing.T) {
 	if l := must[Lessons](t)(s.Lessons(ctx)); l.Knowledge != nil || !l.Read.IsZero() {
 		t.Errorf("%+v", l)
 	}
-	var stays []speed.Stay
+	var stays []cluster.PastStay
 	for n := range uint32(500) {
 		gpuType := []string{"a100", "v100"}[n%2]
 		start := epoch.Add(time.Duration(n) * time.Minute)
-		stays = append(stays, speed.Stay{
-			RawID: n + 1, Start: start, End: start.Add(time.Duration(60+60*(n%2)) * time.Second), State: "COMPLETED", GPUType: gpuType, GPUs: 1,
-			User: "ann", Name: fmt.Sprintf("job\x00%d", n/2%3),
+		stays = append(stays, cluster.PastStay{
+			RawID: n + 1, State: "COMPLETED", Name: fmt.Sprintf("job\x00%d", n/2%3),
+			Stay: cluster.Stay{Start: start, End: start.Add(time.Duration(60+60*(n%2)) * time.Second), GPUType: gpuType, GPUs: 1, User: "ann"},
 		})
 	}
 	until := epoch.Add(24 * time.Hour)
@@ -183,7 +183,7 @@ func TestLessons(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	kept := must[[]speed.Stay](t)(s.StaysSince(ctx, epoch.Add(2*time.Hour)))
+	kept := must[[]cluster.PastStay](t)(s.StaysSince(ctx, epoch.Add(2*time.Hour)))
 	if len(kept) != 381 || count(t, s, "SELECT count(*) FROM stays") != 381 {
 		t.Fatalf("%d stays are young enough", len(kept))
 	}

@@ -13,6 +13,7 @@ import (
 	"slurmprio/priod/plan"
 	"slurmprio/priod/store/db"
 	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/jobtag"
 )
 
 // Cycle is one row of cycles: a cycle in which something changed, and the quiet
@@ -74,6 +75,7 @@ type Job struct {
 	Start       time.Time     `json:"start,omitzero"`
 	Dependency  bool          `json:"dependency,omitempty"`
 	Tag         string        `json:"tag,omitempty"`
+	Said        jobtag.Tag    `json:"-"` // what Tag says
 	TagError    string        `json:"tag_error,omitempty"`
 	Seen        time.Time     `json:"seen"`          // first sighting
 	Changed     time.Time     `json:"changed"`       // when this was last different
@@ -95,16 +97,10 @@ type Write struct {
 	At    time.Time `json:"at"`
 }
 
-// Interval is one stay of a job on GPUs of one type.
-type Interval struct {
-	Start      time.Time     `json:"start"`
-	End        time.Time     `json:"end"` // last seen running
-	Closed     bool          `json:"closed"`
-	GPUType    string        `json:"gpu_type,omitempty"`
-	GPUs       int           `json:"gpus"`
-	GPUSeconds float64       `json:"gpu_s"`
-	Class      cluster.Class `json:"class"` // as it counted when it started
-	Restarts   int           `json:"restarts"`
+// Stay is a stay and what the job received in it.
+type Stay struct {
+	cluster.Stay
+	GPUSeconds float64 `json:"gpu_s"`
 }
 
 // Known is what priod remembers of a job in the queue.
@@ -131,7 +127,7 @@ type Story struct {
 	Queued
 	Decisions []Decision `json:"decisions"`
 	Writes    []Write    `json:"writes"`
-	Intervals []Interval `json:"intervals"`
+	Stays     []Stay     `json:"intervals"`
 	Share     *Share     `json:"share,omitempty"` // nil: the allocation never counted it
 	Array     *Array     `json:"array,omitempty"` // nil: no array was asked for
 }
@@ -343,7 +339,7 @@ func (r *Reader) story(ctx context.Context, tx *sql.Tx, row *db.Job, most int) (
 	if s.Writes, err = r.writes(ctx, tx, row, most); err != nil {
 		return s, err
 	}
-	if s.Intervals, err = r.intervals(ctx, tx, row, most); err != nil {
+	if s.Stays, err = r.stays(ctx, tx, row, most); err != nil {
 		return s, err
 	}
 	if row.LeftMs == 0 {
@@ -391,7 +387,7 @@ func (r *Reader) writes(ctx context.Context, tx *sql.Tx, row *db.Job, most int) 
 	return all[:min(len(all), most)], err
 }
 
-func (r *Reader) intervals(ctx context.Context, tx *sql.Tx, row *db.Job, most int) ([]Interval, error) {
+func (r *Reader) stays(ctx context.Context, tx *sql.Tx, row *db.Job, most int) ([]Stay, error) {
 	rows, err := r.q.IntervalsOfJob(ctx, tx, db.IntervalsOfJobParams{Job: row.Job, Most: int64(most)})
 	if err != nil || len(rows) == 0 {
 		return nil, err
@@ -400,13 +396,10 @@ func (r *Reader) intervals(ctx context.Context, tx *sql.Tx, row *db.Job, most in
 	if err != nil {
 		return nil, err
 	}
-	all := make([]Interval, len(rows))
+	all := make([]Stay, len(rows))
 	for i := range rows {
-		c := intervalOf(&rows[i], cluster.JobID{}, last.UntilMs)
-		all[i] = Interval{
-			Start: c.Start, End: c.End, Closed: c.Closed, GPUType: c.GPUType, GPUs: c.GPUs,
-			GPUSeconds: c.GPUSeconds(), Class: c.Class, Restarts: c.Restarts,
-		}
+		stay := intervalOf(&rows[i], cluster.JobID{}, last.UntilMs)
+		all[i] = Stay{stay, stay.GPUSeconds()}
 	}
 	return all, nil
 }
@@ -430,7 +423,7 @@ func showJob(r *db.Job) Job {
 		Nodes: j.Nodes, CPUs: j.CPUs, MemMB: j.MemMB, GPUs: j.GPUs, GPUType: j.GPUType, Features: j.Features,
 		Prefer: j.Prefer, NodeList: j.NodeList, TimeLimitS: r.TimeLimitMs / 1000,
 		Submit: j.Submit, FirstSubmit: instant(r.FirstSubmitMs), Eligible: j.Eligible, Start: j.Start,
-		Dependency: j.Dependency, Tag: r.Tag, TagError: j.TagErr,
+		Dependency: j.Dependency, Tag: j.TagText, Said: j.Tag, TagError: j.TagErr,
 		Seen: instant(r.SeenMs), Changed: instant(r.ChangedMs), Left: instant(r.LeftMs),
 	}
 	if r.TimeLimitMs < 0 {

@@ -8,8 +8,8 @@ import (
 	"slurmprio/priod/cluster"
 )
 
-// Stay is a GPU job from its submission to its end, with its runs summed up.
-type Stay struct {
+// JobTimes are those of a GPU job from its submission to its end, with its runs summed up.
+type JobTimes struct {
 	Job    cluster.JobID
 	Tasks  int // that the record stands for
 	Tag    string
@@ -23,13 +23,13 @@ type Stay struct {
 
 // JobsSince returns the GPU jobs that were submitted since a time and seen by a
 // poll.
-func (r *Reader) JobsSince(ctx context.Context, since time.Time) (all []Stay, err error) {
+func (r *Reader) JobsSince(ctx context.Context, since time.Time) (all []JobTimes, err error) {
 	err = r.view(ctx, func(tx *sql.Tx) error {
 		rows, err := r.q.JobsSince(ctx, tx, millis(since))
-		all = make([]Stay, len(rows))
+		all = make([]JobTimes, len(rows))
 		for i := range rows {
 			x := &rows[i]
-			all[i] = Stay{
+			all[i] = JobTimes{
 				Job: jobID(x.ID, x.Task), Tasks: int(x.TaskCount), Tag: x.Tag, Class: x.Class, Submit: instant(x.FirstSubmitMs),
 				Start: instant(x.StartMs), End: instant(x.EndMs), Ran: time.Duration(x.RanMs) * time.Millisecond, Left: instant(x.LeftMs),
 			}

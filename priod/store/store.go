@@ -5,7 +5,7 @@
 // The state folder holds
 //
 //	priod.db         history: jobs, nodes, intervals, cycles, decisions, writes
-//	undo.jsonl       every change to a job with what was there before; see Undo
+//	undo.jsonl       every change to a job with what was there before; see package undo
 //	evictions.jsonl  claims and evictions, each turn of them; see evictionFile
 //	reset            when priod reset last took all of it back
 //	paused           who paused priod, when and why; see Pause
@@ -33,6 +33,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict"
 	"slurmprio/priod/store/db"
+	"slurmprio/priod/undo"
 )
 
 //go:generate go run github.com/sqlc-dev/sqlc/cmd/sqlc@v1.31.1 generate -f ../../sql/sqlc.yaml
@@ -60,10 +61,10 @@ type Store struct {
 	pause   *Pause                 // as last read
 	taken   bool                   // another priod has been here
 	anew    time.Time              // when the database was last begun anew
-	undo    *Undo
+	undo    *undo.Journal
 	acting  *os.File         // act.lock, from Planned to Done
 	history *cluster.History // as Load returned it; followed by Planned and Done
-	held    held
+	stored  stored
 	unsaved unsaved
 	changes changes // of the cycle at hand
 
@@ -97,7 +98,7 @@ func Open(ctx context.Context, dir string, o Options) (*Store, error) {
 		return nil, unopened(dir, err)
 	}
 	s := &Store{dir: dir, opts: o, log: o.Logger, lock: lock, q: db.New()}
-	s.held.reset()
+	s.stored.reset()
 	if err := s.open(ctx); err != nil {
 		_ = s.Close()
 		return nil, err
@@ -115,11 +116,11 @@ func (s *Store) open(ctx context.Context) error {
 	if err != nil {
 		return s.explain(err)
 	}
-	if s.undo, err = OpenUndo(s.dir); err != nil {
+	if s.undo, err = undo.Open(s.dir); err != nil {
 		return err
 	}
-	if n := s.undo.damaged; n > 0 {
-		s.log.Error("the undo journal has unreadable lines; they do not count, and a copy will be kept", "lines", n, "file", s.undo.path)
+	if n := s.undo.Damaged(); n > 0 {
+		s.log.Error("the undo journal has unreadable lines; they do not count, and a copy will be kept", "lines", n, "file", s.undo.Path())
 	}
 	return nil
 }

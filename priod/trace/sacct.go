@@ -294,81 +294,94 @@ func (s *sacctSource) row(p *past) (step bool, err error) {
 		s.fields = nil
 		return false, &RowError{Name: s.name, Line: s.line, Want: fmt.Sprintf("%d columns, want %d (a line break in a comment?)", n, len(s.columns))}
 	}
-	var submit, eligible time.Time
 	for i, key := range s.columns {
 		value := s.fields[i]
-		ok, want := true, ""
-		switch key {
-		case "JobID":
-			if strings.Contains(value, ".") {
-				return true, nil
-			}
-			p.id, want = strings.Clone(value), "a job id"
-			ok = validSacctID(value)
-		case "Submit":
-			submit, ok = sacctTime(value)
-			ok, want = ok && !submit.IsZero(), "a time"
-		case "Eligible":
-			eligible, ok = sacctTime(value)
-			want = "a time"
-		case "Start":
-			p.start, ok = sacctTime(value)
-			want = "a time"
-		case "End":
-			p.end, ok = sacctTime(value)
-			want = "a time"
-		case "ElapsedRaw":
-			var n int64
-			n, ok = whole(value, maxSeconds/1000)
-			p.elapsed, p.elapsedKnown, want = time.Duration(n)*time.Second, true, "seconds"
-		case "Elapsed":
-			if !p.elapsedKnown {
-				p.elapsed, err = slurmplug.ParseTimeLimit(value)
-				ok, p.elapsedKnown, want = err == nil && p.elapsed >= 0, true, "a span of time"
-			}
-		case "Timelimit", "TimelimitRaw":
-			p.limit, err = slurmplug.ParseTimeLimit(value)
-			ok, want = err == nil, "a time limit"
-		case "NNodes":
-			var n int64
-			n, ok = whole(value, maxGPUs)
-			p.nodes, want = int(n), "a number of nodes"
-		case "AllocTRES", "ReqTRES":
-			list := s.texts.get(value)
-			if _, err := s.demands.of(list); err != nil {
-				ok, want = false, "a list of TRES"
-			}
-			if key == "ReqTRES" {
-				p.req = list
-			} else {
-				p.alloc = list
-			}
-		case "User":
-			p.user = s.texts.get(value)
-			ok, want = validText(value), "printable text"
-		case "Account":
-			p.account = s.texts.get(value)
-			ok, want = validText(value), "printable text"
-		case "QOS":
-			p.qos = s.texts.get(value)
-		case "Comment":
-			tag, _ := jobtag.Split(value)
-			p.tag = s.texts.get(tag)
+		if key == "JobID" && strings.Contains(value, ".") {
+			return true, nil
 		}
-		if !ok {
+		if want := s.set(p, key, value); want != "" {
 			return false, s.at(key, value, want)
 		}
 	}
 	if !p.end.IsZero() && !p.start.IsZero() && p.end.Before(p.start) {
 		return false, s.at("End", s.fields[slices.Index(s.columns, "End")], "a time not before Start")
 	}
-	p.ready = later(submit, eligible)
 	if !slices.Contains(s.columns, "AllocTRES") {
 		p.alloc = p.req
 	} else if !slices.Contains(s.columns, "ReqTRES") {
 		p.req = p.alloc
 	}
 	return false, nil
+}
+
+// set writes the value of one column into a run; want says what a bad value should have been.
+func (s *sacctSource) set(p *past, key, value string) (want string) {
+	ok := true
+	var err error
+	switch key {
+	case "JobID":
+		p.id, want, ok = strings.Clone(value), "a job id", validSacctID(value)
+	case "Submit", "Eligible", "Start", "End":
+		want, ok = "a time", p.setTime(key, value)
+	case "ElapsedRaw":
+		var n int64
+		n, ok = whole(value, maxSeconds/1000)
+		p.elapsed, p.elapsedKnown, want = time.Duration(n)*time.Second, true, "seconds"
+	case "Elapsed":
+		if !p.elapsedKnown {
+			p.elapsed, err = slurmplug.ParseTimeLimit(value)
+			ok, p.elapsedKnown, want = err == nil && p.elapsed >= 0, true, "a span of time"
+		}
+	case "Timelimit", "TimelimitRaw":
+		p.limit, err = slurmplug.ParseTimeLimit(value)
+		ok, want = err == nil, "a time limit"
+	case "NNodes":
+		var n int64
+		n, ok = whole(value, maxGPUs)
+		p.nodes, want = int(n), "a number of nodes"
+	case "AllocTRES":
+		p.alloc = s.texts.get(value)
+		want, ok = "a list of TRES", s.known(p.alloc)
+	case "ReqTRES":
+		p.req = s.texts.get(value)
+		want, ok = "a list of TRES", s.known(p.req)
+	case "User":
+		p.user, want, ok = s.texts.get(value), "printable text", validText(value)
+	case "Account":
+		p.account, want, ok = s.texts.get(value), "printable text", validText(value)
+	case "QOS":
+		p.qos = s.texts.get(value)
+	case "Comment":
+		tag, _ := jobtag.Split(value)
+		p.tag = s.texts.get(tag)
+	}
+	if ok {
+		return ""
+	}
+	return want
+}
+
+// setTime writes the value of a column with a time; a job is ready once it is submitted and eligible.
+func (p *past) setTime(key, value string) (ok bool) {
+	t, ok := sacctTime(value)
+	switch key {
+	case "Submit":
+		ok = ok && !t.IsZero()
+		p.ready = later(p.ready, t)
+	case "Eligible":
+		p.ready = later(p.ready, t)
+	case "Start":
+		p.start = t
+	case "End":
+		p.end = t
+	}
+	return ok
+}
+
+// known tells whether a list of TRES can be read.
+func (s *sacctSource) known(list string) bool {
+	_, err := s.demands.of(list)
+	return err == nil
 }
 
 // validSacctID accepts "17", "17_4", "17_[1-9%3]" and "17+1".

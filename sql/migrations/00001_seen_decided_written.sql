@@ -46,7 +46,7 @@ CREATE TABLE jobs (
   eligible_ms     INTEGER NOT NULL,
   start_ms        INTEGER NOT NULL,    -- 0 while pending: Slurm's estimates are not kept
   dependency      INTEGER NOT NULL,
-  tag             TEXT    NOT NULL,    -- as jobtag.Encode writes it
+  tag             TEXT    NOT NULL,    -- its own text; '' when it does not count
   tag_error       TEXT    NOT NULL
 ) STRICT;
 CREATE INDEX jobs_by_id ON jobs (id, task, job);

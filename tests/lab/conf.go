@@ -119,32 +119,42 @@ func slurmConf(dir, me string, h host, p ports, o Options) string {
 	} else {
 		conf = append(conf, "SlurmctldHost=localhost("+addr+")")
 	}
-	if o.NoAccounting {
-		conf = append(conf, "AccountingStorageType=accounting_storage/none", "PreemptType=preempt/none")
-	} else {
-		tres := []string{"gres/gpu"}
-		for _, t := range gpuTypes(o.Nodes) {
-			tres = append(tres, "gres/gpu:"+t)
-		}
-		conf = append(conf,
-			"AccountingStorageType=accounting_storage/slurmdbd",
-			"AccountingStorageHost="+addr,
-			fmt.Sprintf("AccountingStoragePort=%d", p.Slurmdbd),
-			"AccountingStoragePass="+dir+"/run/munge.sock", // what clients of slurmdbd read instead of AuthInfo
-			"AccountingStorageTRES="+strings.Join(tres, ","),
-			"AccountingStoreFlags=job_comment",
-			"AccountingStorageEnforce=associations,limits,qos",
-		)
-		if strings.EqualFold(o.PreemptMode, "OFF") {
-			conf = append(conf, "PreemptType=preempt/none", "PreemptMode=OFF")
-		} else {
-			conf = append(conf, "PreemptType=preempt/qos", "PreemptMode="+o.PreemptMode)
-		}
-	}
+	conf = append(conf, accountingConf(dir, addr, p, o)...)
 	conf = replaceKeys(conf, o.ExtraConf)
+	conf = append(conf, nodesConf(p.Slurmd, o.Nodes)...)
+	for _, part := range o.Partitions {
+		conf = append(conf, "PartitionName="+part)
+	}
+	return strings.Join(conf, "\n") + "\n"
+}
 
-	port := p.Slurmd
-	for _, n := range o.Nodes {
+// accountingConf gives the lines for slurmdbd, and for preemption, which needs its QOS.
+func accountingConf(dir, addr string, p ports, o Options) []string {
+	if o.NoAccounting {
+		return []string{"AccountingStorageType=accounting_storage/none", "PreemptType=preempt/none"}
+	}
+	tres := []string{"gres/gpu"}
+	for _, t := range gpuTypes(o.Nodes) {
+		tres = append(tres, "gres/gpu:"+t)
+	}
+	conf := []string{
+		"AccountingStorageType=accounting_storage/slurmdbd",
+		"AccountingStorageHost=" + addr,
+		fmt.Sprintf("AccountingStoragePort=%d", p.Slurmdbd),
+		"AccountingStoragePass=" + dir + "/run/munge.sock", // what clients of slurmdbd read instead of AuthInfo
+		"AccountingStorageTRES=" + strings.Join(tres, ","),
+		"AccountingStoreFlags=job_comment",
+		"AccountingStorageEnforce=associations,limits,qos",
+	}
+	if strings.EqualFold(o.PreemptMode, "OFF") {
+		return append(conf, "PreemptType=preempt/none", "PreemptMode=OFF")
+	}
+	return append(conf, "PreemptType=preempt/qos", "PreemptMode="+o.PreemptMode)
+}
+
+// nodesConf gives a line for each group of equal nodes; their slurmds listen on the ports from port on.
+func nodesConf(port int, nodes []NodeSpec) (conf []string) {
+	for _, n := range nodes {
 		line := fmt.Sprintf("NodeName=%s NodeAddr=%s Port=%s CPUs=%d RealMemory=%d",
 			numbered(n.Prefix, 1, n.Count), loopback, numbered("", port, n.Count), n.CPUs, n.MemoryMB)
 		if n.CPUs%2 == 0 {
@@ -169,10 +179,7 @@ func slurmConf(dir, me string, h host, p ports, o Options) string {
 		conf = append(conf, line)
 		port += n.Count
 	}
-	for _, part := range o.Partitions {
-		conf = append(conf, "PartitionName="+part)
-	}
-	return strings.Join(conf, "\n") + "\n"
+	return conf
 }
 
 // replaceKeys appends extra to conf and drops the lines of conf whose key

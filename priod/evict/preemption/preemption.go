@@ -63,11 +63,11 @@ type Settings struct {
 
 // Limits stand between a bug and the cluster; a zero field limits nothing.
 type Limits struct {
-	AtOnce   int     // victims in their grace period
-	PerCycle int     // evictions of one decision
-	PerHour  int     // evictions of the past hour
-	PerDay   float64 // GPU-hours lost in the past day
-	PerOwner float64 // no more for the TE jobs of one owner once they have cost so many of these
+	MaxAtOnce            int     // victims in their grace period
+	MaxPerCycle          int     // evictions of one decision
+	MaxPerHour           int     // evictions of the past hour
+	GPUHoursPerDay       float64 // GPU-hours lost in the past day
+	UserGPUMinutesPerDay float64 // lost for the TE jobs of one owner in the past day: then no more for them
 }
 
 // Snapshot is what the policy decides on.
@@ -97,7 +97,7 @@ type Candidate struct {
 // Trial is a waiting TE job.
 type Trial struct {
 	Request placement.Request
-	Owner   int // index into Snapshot.PastOwner, when Limits.PerOwner is set
+	Owner   int // index into Snapshot.PastOwner, when Limits.UserGPUMinutesPerDay is set
 	// Start is the time, s from now, at which it would start without evictions
 	// (placement.Nodes.Shadow); infinite when that is not known to come.
 	Start float64
@@ -120,11 +120,11 @@ const (
 	Anyway     Why = "starts-anyway"   // before any victim would have left
 	Impossible Why = "no-victims"      // no allowed set of victims makes room
 	Gang       Why = "gang"            // over several nodes: only LeastLoss makes room for those
-	AtOnce     Why = "limit-at-once"   // Limits.AtOnce
-	PerCycle   Why = "limit-per-cycle" // Limits.PerCycle
-	PerHour    Why = "limit-per-hour"  // Limits.PerHour
-	PerDay     Why = "limit-per-day"   // Limits.PerDay
-	PerOwner   Why = "limit-per-owner" // Limits.PerOwner
+	AtOnce     Why = "limit-at-once"   // Limits.MaxAtOnce
+	PerCycle   Why = "limit-per-cycle" // Limits.MaxPerCycle
+	PerHour    Why = "limit-per-hour"  // Limits.MaxPerHour
+	PerDay     Why = "limit-per-day"   // Limits.GPUHoursPerDay
+	PerOwner   Why = "limit-per-owner" // Limits.UserGPUMinutesPerDay
 
 	Allowed   Why = "allowed" // may be evicted
 	Victim    Why = "victim"
@@ -240,18 +240,18 @@ func (g *Gate) Refuses(s *Snapshot, owner int, victims []int) Why {
 		lost += s.Candidates[i].Loss() / 3600
 	}
 	switch {
-	case g.AtOnce > 0 && g.atOnce+n > g.AtOnce:
+	case g.MaxAtOnce > 0 && g.atOnce+n > g.MaxAtOnce:
 		return AtOnce
-	case g.PerCycle > 0 && g.perCycle+n > g.PerCycle:
+	case g.MaxPerCycle > 0 && g.perCycle+n > g.MaxPerCycle:
 		return PerCycle
-	case g.PerHour > 0 && g.perHour+n > g.PerHour:
+	case g.MaxPerHour > 0 && g.perHour+n > g.MaxPerHour:
 		return PerHour
-	case g.PerDay > 0 && g.perDay+lost > g.PerDay:
+	case g.GPUHoursPerDay > 0 && g.perDay+lost > g.GPUHoursPerDay:
 		return PerDay
-	case g.PerOwner > 0 && owner != Nobody && g.perOwner[owner] >= g.PerOwner:
+	case g.UserGPUMinutesPerDay > 0 && owner != Nobody && 60*g.perOwner[owner] >= g.UserGPUMinutesPerDay:
 		return PerOwner
 	}
-	if g.PerOwner > 0 && owner != Nobody {
+	if g.UserGPUMinutesPerDay > 0 && owner != Nobody {
 		g.perOwner[owner] += lost
 	}
 	g.atOnce, g.perCycle, g.perHour, g.perDay = g.atOnce+n, g.perCycle+n, g.perHour+n, g.perDay+lost
@@ -300,11 +300,11 @@ func (set *Settings) Check() error {
 		return fmt.Errorf("no policy of preemption %q", set.Policy)
 	case set.Policy == FitGpp && !slices.Contains([]Fallback{FallRandom, FallAnybody, FallNode, FallNone}, set.Fallback):
 		return fmt.Errorf("FitGpp's fallback %q: want %s, %s, %s or %s", set.Fallback, FallRandom, FallAnybody, FallNode, FallNone)
-	case !(set.MinRun >= 0 && set.MinGain >= 0 && set.Limits.PerDay >= 0 && set.Limits.PerOwner >= 0):
+	case !(set.MinRun >= 0 && set.MinGain >= 0 && set.Limits.GPUHoursPerDay >= 0 && set.Limits.UserGPUMinutesPerDay >= 0):
 		return fmt.Errorf("times and limits of preemption are not negative")
 	case slices.ContainsFunc([]float64{set.S, set.Rise, set.Urgency}, func(v float64) bool { return !(v >= 0) || math.IsInf(v, 1) }):
 		return fmt.Errorf("weights of preemption are finite and not negative") // inf times 0 is no number
-	case set.MaxEvictions < 0 || set.Limits.AtOnce < 0 || set.Limits.PerCycle < 0 || set.Limits.PerHour < 0:
+	case set.MaxEvictions < 0 || set.Limits.MaxAtOnce < 0 || set.Limits.MaxPerCycle < 0 || set.Limits.MaxPerHour < 0:
 		return fmt.Errorf("limits of preemption are not negative")
 	}
 	return nil

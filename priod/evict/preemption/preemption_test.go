@@ -87,7 +87,7 @@ func drawSettings(t *rapid.T) Settings {
 		Fallback:     rapid.SampledFrom([]Fallback{FallRandom, FallNode, FallNone}).Draw(t, "fallback"),
 		MaxEvictions: rapid.IntRange(0, 2).Draw(t, "max"), MinRun: float64(rapid.IntRange(0, 50).Draw(t, "min run")),
 		Rise: float64(rapid.IntRange(0, 2).Draw(t, "rise")), Urgency: float64(rapid.IntRange(0, 3).Draw(t, "urgency")), MinGain: float64(rapid.IntRange(0, 10).Draw(t, "gain")),
-		Limits: Limits{AtOnce: rapid.IntRange(0, 5).Draw(t, "at once"), PerCycle: rapid.IntRange(0, 5).Draw(t, "cycle")},
+		Limits: Limits{MaxAtOnce: rapid.IntRange(0, 5).Draw(t, "at once"), MaxPerCycle: rapid.IntRange(0, 5).Draw(t, "cycle")},
 	}
 }
 
@@ -158,7 +158,7 @@ func TestVictimsMakeRoomAndMayLeave(t *testing.T) {
 				t.Fatalf("trial %d has %d GPUs", i, gpus)
 			}
 		}
-		if l := set.Limits; l.PerCycle > 0 && len(victims) > l.PerCycle || l.AtOnce > 0 && len(victims) > 0 && len(victims)+leaving > l.AtOnce {
+		if l := set.Limits; l.MaxPerCycle > 0 && len(victims) > l.MaxPerCycle || l.MaxAtOnce > 0 && len(victims) > 0 && len(victims)+leaving > l.MaxAtOnce {
 			t.Fatalf("%d victims, %d leaving, with %+v", len(victims), leaving, l)
 		}
 		for i := range s.Trials {
@@ -356,7 +356,7 @@ func TestCrowdedNode(t *testing.T) {
 
 func TestLimitsAndCheck(t *testing.T) {
 	for limits, want := range map[Limits]Why{
-		{AtOnce: 1}: AtOnce, {PerCycle: 1}: PerCycle, {PerHour: 4}: PerHour, {PerDay: 1}: PerDay, {AtOnce: 2, PerCycle: 2, PerHour: 5, PerDay: 9}: Evicts,
+		{MaxAtOnce: 1}: AtOnce, {MaxPerCycle: 1}: PerCycle, {MaxPerHour: 4}: PerHour, {GPUHoursPerDay: 1}: PerDay, {MaxAtOnce: 2, MaxPerCycle: 2, MaxPerHour: 5, GPUHoursPerDay: 9}: Evicts,
 	} {
 		s := one(8, job(4, 1800), job(4, 1800)) // 4 GPU-hours
 		s.PastHour = 3
@@ -372,7 +372,7 @@ func TestLimitsAndCheck(t *testing.T) {
 		s.Trials = append(s.Trials, trial)
 	}
 	got := []Why{}
-	for _, v := range Decide(&s, Settings{Policy: LeastLoss, Limits: Limits{PerOwner: 2.5}}).Verdicts {
+	for _, v := range Decide(&s, Settings{Policy: LeastLoss, Limits: Limits{UserGPUMinutesPerDay: 150}}).Verdicts {
 		got = append(got, v.Why)
 	}
 	if want := []Why{Evicts, PerOwner, Evicts, Evicts, Evicts}; !slices.Equal(got, want) {

@@ -280,7 +280,7 @@ func TestPriodOrdersThroughItsCycle(t *testing.T) {
 		jobs[i].Class = cluster.TE
 	}
 	for _, lever := range []slurmplug.Lever{slurmplug.SiteFactor, slurmplug.Nice, slurmplug.Priority} {
-		daemon := Daemon{Settings: cycle.Settings{Order: order.Feature{Settings: order.Settings{Lever: lever, Top: 2_000_000_000, MaxWrites: 1000}}}, Interval: 15 * time.Second}
+		daemon := Daemon{Settings: cycle.Settings{Order: order.Feature{Settings: order.Settings{Lever: lever, Top: 2_000_000_000, WritesPerCycle: 1000}}}, Interval: 15 * time.Second}
 		r := run(t, nodes(1, 1), jobs, Options{Order: Priod, Daemon: daemon})
 		for i, want := range map[int]float64{0: 0, 10: 100, 13: 200, 16: 300, 19: 400} {
 			if r.Outcomes[i].Start != want {

@@ -7,19 +7,19 @@ import (
 	"slices"
 	"time"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/workload"
+	"slurmprio/slurmplug/jobtag"
 )
 
-// Run is one finished run of a job as accounting shows it.
-type Run struct {
-	User, Name, Workload string // Workload by its tag, "" when it has none
-	GPUType              string
-	GPUs, CPUs           int           // that it had
-	MemMB                int64         // that it had; 0: not recorded
-	Nodes                int           // that it was on; 0 counts as 1
-	Elapsed              time.Duration // time that it ran
-	CPUTime              time.Duration // of all its processes: sacct's TotalCPU
-	NodeMB               int64         // most memory of its processes on one node (sacct's MaxRSS); 0: not recorded
+// Stay is a job's stay on GPUs that has ended, with what it had and used there.
+type Stay struct {
+	cluster.PastStay
+	CPUs    int           // that it had
+	MemMB   int64         // that it had; 0: not recorded
+	Nodes   int           // that it was on; 0 counts as 1
+	CPUTime time.Duration // of all its processes: sacct's TotalCPU
+	NodeMB  int64         // most memory of its processes on one node (sacct's MaxRSS); 0: not recorded
 }
 
 // Key names the runs that are taken to use the same: those of a workload, or of one user
@@ -42,19 +42,22 @@ type Usage struct {
 // Past is what accounting shows of earlier runs.
 type Past map[Key]Usage
 
-// Learn sums up finished runs. It ignores those without GPUs or without CPU time (no
+// Learn sums up stays that ended. It ignores those without GPUs or without CPU time (no
 // jobacct_gather), and those shorter than shortest: a run that fails while it starts up
 // does not use what it would have used later.
-func Learn(runs []Run, shortest time.Duration) Past {
+func Learn(stays []Stay, shortest time.Duration) Past {
 	past := Past{}
-	for _, r := range runs {
-		if r.GPUs <= 0 || r.CPUs <= 0 || r.Elapsed <= 0 || r.Elapsed < shortest || r.CPUTime <= 0 {
+	for i := range stays {
+		r := &stays[i]
+		length := r.Length()
+		if r.GPUs <= 0 || r.CPUs <= 0 || length <= 0 || length < shortest || r.CPUTime <= 0 {
 			continue
 		}
+		tag, _ := jobtag.Parse(r.Tag) // one that is not valid says nothing
 		gpus := float64(r.GPUs)
 		// Accounting may count more CPU time than the CPUs of the run had.
-		cores := min(r.CPUTime.Seconds()/r.Elapsed.Seconds(), float64(r.CPUs)) / gpus
-		for _, key := range []Key{{Workload: r.Workload, GPUType: r.GPUType}, {User: r.User, Name: r.Name, GPUType: r.GPUType}} {
+		cores := min(r.CPUTime.Seconds()/length.Seconds(), float64(r.CPUs)) / gpus
+		for _, key := range []Key{{Workload: tag.Workload, GPUType: r.GPUType}, {User: r.User, Name: r.Name, GPUType: r.GPUType}} {
 			if key == (Key{GPUType: r.GPUType}) {
 				continue
 			}

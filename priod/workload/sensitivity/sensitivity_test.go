@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/workload"
 	"slurmprio/slurmplug/jobtag"
 )
@@ -33,13 +34,19 @@ func tag(t *testing.T, text string) *jobtag.Tag {
 	return &parsed
 }
 
+// hour is an hour on GPUs of type v100.
+func hour(user, name, tag string, gpus int) cluster.PastStay {
+	end := time.Unix(1_000_000_000, 0)
+	return cluster.PastStay{Name: name, Tag: tag, Stay: cluster.Stay{Start: end.Add(-time.Hour), End: end, GPUType: "v100", GPUs: gpus, User: user}}
+}
+
 // The tag counts before the workload, that before accounting, that before
 // nothing; and what was passed over is said.
 func TestWhereItIsKnownFrom(t *testing.T) {
 	table := defaults(t)
-	past := Learn([]Run{
-		{User: "ada", Name: "train", GPUType: "v100", GPUs: 1, CPUs: 8, Elapsed: time.Hour, CPUTime: 90 * time.Minute, NodeMB: 10000},
-		{User: "bob", Name: "other", Workload: "mine", GPUType: "v100", GPUs: 2, CPUs: 8, Elapsed: time.Hour, CPUTime: 8 * time.Hour},
+	past := Learn([]Stay{
+		{PastStay: hour("ada", "train", "", 1), CPUs: 8, CPUTime: 90 * time.Minute, NodeMB: 10000},
+		{PastStay: hour("bob", "other", "prio:v=1&workload=mine", 2), CPUs: 8, CPUTime: 8 * time.Hour},
 	}, 0)
 	for _, c := range []struct {
 		tag, gpuType string
@@ -179,10 +186,10 @@ func TestEveryTagGivesAUsableCurve(t *testing.T) {
 
 // What a program had is what its run had that used most, of CPUs and of memory each.
 func TestHadIsOfTheHungriestRun(t *testing.T) {
-	run := func(cpus int, used time.Duration, memMB, nodeMB int64) Run {
-		return Run{User: "ada", Name: "train", GPUType: "v100", GPUs: 2, CPUs: cpus, MemMB: memMB, Elapsed: time.Hour, CPUTime: used, NodeMB: nodeMB}
+	run := func(cpus int, used time.Duration, memMB, nodeMB int64) Stay {
+		return Stay{PastStay: hour("ada", "train", "", 2), CPUs: cpus, MemMB: memMB, CPUTime: used, NodeMB: nodeMB}
 	}
-	past := Learn([]Run{run(8, 3*time.Hour, 90000, 1000), run(4, 4*time.Hour, 50000, 900), run(40, 2*time.Hour, 20000, 4000)}, 0)
+	past := Learn([]Stay{run(8, 3*time.Hour, 90000, 1000), run(4, 4*time.Hour, 50000, 900), run(40, 2*time.Hour, 20000, 4000)}, 0)
 	if u := past[Key{User: "ada", Name: "train", GPUType: "v100"}]; u != (Usage{Runs: 3, Cores: 2, Had: 2, RSSMB: 2000, HadMB: 10000}) {
 		t.Errorf("%+v", u)
 	}
@@ -198,11 +205,11 @@ func TestAccountingIsCautious(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		share := share(t)
 		n := rapid.IntRange(1, 5).Draw(t, "runs")
-		var all []Run
+		var all []Stay
 		mostCores, mostMB := 0.0, 0.0
 		for range n {
-			r := Run{User: "ada", Name: "train", GPUType: "v100", GPUs: rapid.IntRange(1, 8).Draw(t, "gpus"), CPUs: rapid.IntRange(1, 128).Draw(t, "cpus"),
-				Elapsed: time.Hour, CPUTime: time.Duration(rapid.IntRange(1, 200*3600).Draw(t, "used")) * time.Second, NodeMB: int64(rapid.IntRange(0, 1<<20).Draw(t, "rss"))}
+			r := Stay{PastStay: hour("ada", "train", "", rapid.IntRange(1, 8).Draw(t, "gpus")), CPUs: rapid.IntRange(1, 128).Draw(t, "cpus"),
+				CPUTime: time.Duration(rapid.IntRange(1, 200*3600).Draw(t, "used")) * time.Second, NodeMB: int64(rapid.IntRange(0, 1<<20).Draw(t, "rss"))}
 			all = append(all, r)
 			mostCores = max(mostCores, min(r.CPUTime.Hours(), float64(r.CPUs))/float64(r.GPUs))
 			mostMB = max(mostMB, float64(r.NodeMB)/float64(r.GPUs))
@@ -226,23 +233,23 @@ func TestAccountingIsCautious(t *testing.T) {
 }
 
 func TestAccountingOfOneKindOfRun(t *testing.T) {
-	run := Run{User: "ada", Name: "train", GPUType: "v100", GPUs: 2, CPUs: 12, Elapsed: time.Hour, CPUTime: 4 * time.Hour, NodeMB: 20000}
+	run := Stay{PastStay: hour("ada", "train", "", 2), CPUs: 12, CPUTime: 4 * time.Hour, NodeMB: 20000}
 	bound := run
 	bound.CPUTime = 12 * time.Hour
 	for _, c := range []struct {
-		run    Run
+		run    Stay
 		demand float64
 		six    float64 // speed with 6 CPUs relative to 3
 		why    string
 	}{{run, 3, 1, "3 runs of user ada under the name \"train\" on v100 used at most 2 CPUs and 10000 MB for each GPU"}, {bound, 8, 2, "used at most 6 CPUs and 10000 MB for each GPU, all that it had"}} {
-		s := Of(Job{User: "ada", Name: "train", Tag: &jobtag.Tag{}}, "v100", fair, defaults(t), Learn([]Run{c.run, c.run, c.run}, time.Minute))
+		s := Of(Job{User: "ada", Name: "train", Tag: &jobtag.Tag{}}, "v100", fair, defaults(t), Learn([]Stay{c.run, c.run, c.run}, time.Minute))
 		if got := s.Curve.Relative(6, 64000); s.Curve.DemandCPUs != c.demand || s.Curve.DemandMemMB != 12000 || math.Abs(got-c.six) > 1e-9 || !strings.Contains(s.Why, c.why) {
 			t.Errorf("%+v, speed %v, %s", s.Curve, got, s.Why)
 		}
 	}
 	short, idle, cpuOnly := run, run, run
-	short.Elapsed, idle.CPUTime, cpuOnly.GPUs = time.Minute, 0, 0
-	if past := Learn([]Run{short, idle, cpuOnly}, 5*time.Minute); len(past) > 0 {
+	short.End, idle.CPUTime, cpuOnly.GPUs = short.Start.Add(time.Minute), 0, 0
+	if past := Learn([]Stay{short, idle, cpuOnly}, 5*time.Minute); len(past) > 0 {
 		t.Errorf("learnt %v of nothing", past)
 	}
 }

@@ -5,22 +5,10 @@ import (
 	"slices"
 	"time"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/workload"
 	"slurmprio/slurmplug/jobtag"
 )
-
-// Stay is a GPU job's time on its GPUs from one start to the next end, as accounting has
-// it. A job that was requeued has several.
-type Stay struct {
-	RawID      uint32
-	Start, End time.Time
-	State      string // in which it ended
-	GPUType    string // as it was called then; "": not known
-	GPUs       int
-	User, Name string
-	Tag        string
-	Steps      float64 // that the command line says, where the tag does not; 0: none
-}
 
 // requeueStates are those in which a stay ends and the job does not.
 var requeueStates = []string{"PREEMPTED", "REQUEUED", "NODE_FAIL", "RESIZING"}
@@ -28,8 +16,8 @@ var requeueStates = []string{"PREEMPTED", "REQUEUED", "NODE_FAIL", "RESIZING"}
 // Completed joins the stays of each job that completed into one Run, in the order of
 // their ids. The stays before a requeue count when the job's tag says that it saves its
 // state; else it began anew. Jobs that ran shorter than shortest are left out.
-func (s *Settings) Completed(stays []Stay, shortest time.Duration, table *workload.Table) []Run {
-	slices.SortStableFunc(stays, func(a, b Stay) int {
+func (s *Settings) Completed(stays []cluster.PastStay, shortest time.Duration, table *workload.Table) []Run {
+	slices.SortStableFunc(stays, func(a, b cluster.PastStay) int {
 		return cmp.Or(cmp.Compare(a.RawID, b.RawID), a.Start.Compare(b.Start))
 	})
 	var (
@@ -52,7 +40,7 @@ func (s *Settings) Completed(stays []Stay, shortest time.Duration, table *worklo
 			seconds, unknown = map[string]float64{}, false
 		}
 		resized = r.State == "RESIZING"
-		seconds[s.Today(r.GPUType)] += r.End.Sub(r.Start).Seconds()
+		seconds[s.Today(r.GPUType)] += r.Length().Seconds()
 		unknown = unknown || r.GPUType == ""
 		if slices.Contains(requeueStates, r.State) {
 			continue

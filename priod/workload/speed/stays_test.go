@@ -6,13 +6,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/workload/speed"
 )
 
 // Rows of sacct: who counts, and for how long.
 func TestCompletedJobs(t *testing.T) {
-	row := func(id uint32, start, end int64, state, gpuType, tag string) speed.Stay {
-		r := speed.Stay{RawID: id, User: "ann", Name: "train", State: state, Tag: tag, GPUType: gpuType, GPUs: 2}
+	row := func(id uint32, start, end int64, state, gpuType, tag string) cluster.PastStay {
+		r := cluster.PastStay{RawID: id, Name: "train", State: state, Tag: tag, Stay: cluster.Stay{User: "ann", GPUType: gpuType, GPUs: 2}}
 		if start > 0 {
 			r.Start = time.Unix(start, 0)
 		}
@@ -23,38 +24,38 @@ func TestCompletedJobs(t *testing.T) {
 	}
 	const saves = "prio:ckpt=600&steps=500&v=1&workload=lm"
 	for name, c := range map[string]struct {
-		rows []speed.Stay
+		rows []cluster.PastStay
 		want []speed.Run
 	}{
 		"one run": {
-			[]speed.Stay{row(1, 100, 400, "COMPLETED", "a100", "")},
+			[]cluster.PastStay{row(1, 100, 400, "COMPLETED", "a100", "")},
 			[]speed.Run{{Program: speed.Program{User: "ann", Name: "train", GPUs: 2}, Seconds: map[string]float64{"a100": 300}}},
 		},
 		"a job that saves its state": {
-			[]speed.Stay{row(1, 900, 1000, "COMPLETED", "v100", saves), row(1, 100, 400, "PREEMPTED", "a100", saves)},
+			[]cluster.PastStay{row(1, 900, 1000, "COMPLETED", "v100", saves), row(1, 100, 400, "PREEMPTED", "a100", saves)},
 			[]speed.Run{{Program: speed.Program{Workload: "lm", GPUs: 2}, Seconds: map[string]float64{"a100": 300, "v100": 100}, Work: 500}},
 		},
 		"a job that begins anew": {
-			[]speed.Stay{row(1, 100, 400, "PREEMPTED", "a100", ""), row(1, 900, 1000, "COMPLETED", "v100", "")},
+			[]cluster.PastStay{row(1, 100, 400, "PREEMPTED", "a100", ""), row(1, 900, 1000, "COMPLETED", "v100", "")},
 			[]speed.Run{{Program: speed.Program{User: "ann", Name: "train", GPUs: 2}, Seconds: map[string]float64{"v100": 100}}},
 		},
 		"a job whose memory was lowered": {
-			[]speed.Stay{row(1, 100, 400, "RESIZING", "a100", ""), row(1, 400, 1000, "COMPLETED", "a100", "")},
+			[]cluster.PastStay{row(1, 100, 400, "RESIZING", "a100", ""), row(1, 400, 1000, "COMPLETED", "a100", "")},
 			[]speed.Run{{Program: speed.Program{User: "ann", Name: "train", GPUs: 2}, Seconds: map[string]float64{"a100": 900}}},
 		},
 		"an id that came again": {
-			[]speed.Stay{row(1, 100, 400, "FAILED", "a100", saves), row(1, 900, 1000, "COMPLETED", "v100", saves)},
+			[]cluster.PastStay{row(1, 100, 400, "FAILED", "a100", saves), row(1, 900, 1000, "COMPLETED", "v100", saves)},
 			[]speed.Run{{Program: speed.Program{Workload: "lm", GPUs: 2}, Seconds: map[string]float64{"v100": 100}, Work: 500}},
 		},
-		"what did not complete": {rows: []speed.Stay{
+		"what did not complete": {rows: []cluster.PastStay{
 			row(1, 100, 400, "FAILED", "a100", ""), row(2, 100, 400, "TIMEOUT", "a100", ""), row(3, 100, 400, "CANCELLED", "a100", ""),
 			row(4, 100, 0, "RUNNING", "a100", ""), row(5, 0, 0, "PENDING", "", ""), row(6, 100, 400, "OUT_OF_MEMORY", "a100", ""),
 		}},
-		"nobody knows where":     {rows: []speed.Stay{row(1, 100, 400, "COMPLETED", "", "")}},
-		"nobody knows all of it": {rows: []speed.Stay{row(1, 100, 400, "PREEMPTED", "", saves), row(1, 900, 1000, "COMPLETED", "v100", saves)}},
-		"too short":              {rows: []speed.Stay{row(1, 100, 159, "COMPLETED", "a100", "")}},
+		"nobody knows where":     {rows: []cluster.PastStay{row(1, 100, 400, "COMPLETED", "", "")}},
+		"nobody knows all of it": {rows: []cluster.PastStay{row(1, 100, 400, "PREEMPTED", "", saves), row(1, 900, 1000, "COMPLETED", "v100", saves)}},
+		"too short":              {rows: []cluster.PastStay{row(1, 100, 159, "COMPLETED", "a100", "")}},
 		"a tag that is not valid": {
-			[]speed.Stay{row(1, 100, 400, "COMPLETED", "a100", "prio:steps=many&v=1")},
+			[]cluster.PastStay{row(1, 100, 400, "COMPLETED", "a100", "prio:steps=many&v=1")},
 			[]speed.Run{{Program: speed.Program{User: "ann", Name: "train", GPUs: 2}, Seconds: map[string]float64{"a100": 300}}},
 		},
 	} {

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -17,10 +18,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Claim keeps other priods of this host off the cluster: an abstract unix
+// HostLock keeps other priods of this host off the cluster: an abstract unix
 // socket, so that the kernel gives it back however the process ends, and
 // independent of any folder. Network namespaces do not share it.
-type Claim struct{ listener *net.UnixListener }
+type HostLock struct{ listener *net.UnixListener }
 
 // TwinError says that another priod of this host acts on the cluster.
 type TwinError struct {
@@ -35,27 +36,27 @@ func (e *TwinError) Error() string {
 		e.Cluster, e.PID, e.User, e.Dir)
 }
 
-// SquatterError says that a process of a user who has no say here holds the
+// UntrustedHolderError says that a process of a user who has no say here holds the
 // socket, which therefore protects nothing.
-type SquatterError struct {
+type UntrustedHolderError struct {
 	PID  int
 	User string
 }
 
-func (e *SquatterError) Error() string {
+func (e *UntrustedHolderError) Error() string {
 	return fmt.Sprintf("process %d of user %s, who is neither root nor priod's user, holds the socket by which two priods on one host notice each other; end it", e.PID, e.User)
 }
 
 const (
-	claimPatience = 2 * time.Second
-	maxClaimText  = 4096 // a state folder's path, with its length limit in Linux
+	lockPatience = 2 * time.Second
+	maxLockText  = 4096 // a state folder's path, with its length limit in Linux
 )
 
-// NewClaim claims the cluster, named as Cluster.Identity does, for the priod
-// with this state folder. The error is a *TwinError, a *SquatterError or the
+// NewHostLock locks the cluster, named as Cluster.Identity does, for the priod
+// with this state folder. The error is a *TwinError, a *UntrustedHolderError or the
 // system's.
-func NewClaim(cluster, dir string) (*Claim, error) {
-	address, err := claimAddress(cluster)
+func NewHostLock(cluster, dir string) (*HostLock, error) {
+	address, err := lockAddress(cluster)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +64,7 @@ func NewClaim(cluster, dir string) (*Claim, error) {
 		l, err := net.ListenUnix("unix", address)
 		if err == nil {
 			go answer(l, dir)
-			return &Claim{l}, nil
+			return &HostLock{l}, nil
 		}
 		if !errors.Is(err, syscall.EADDRINUSE) {
 			return nil, fmt.Errorf("claim the cluster %s: %w", cluster, err)
@@ -75,7 +76,7 @@ func NewClaim(cluster, dir string) (*Claim, error) {
 	}
 }
 
-func claimAddress(cluster string) (*net.UnixAddr, error) {
+func lockAddress(cluster string) (*net.UnixAddr, error) {
 	host, err := os.Hostname() // containers may share a network and no name
 	if err != nil {
 		return nil, err
@@ -85,13 +86,13 @@ func claimAddress(cluster string) (*net.UnixAddr, error) {
 }
 
 // Close gives the cluster free.
-func (c *Claim) Close() {
+func (c *HostLock) Close() {
 	if c != nil {
 		_ = c.listener.Close()
 	}
 }
 
-// answer tells everybody who asks for whom the cluster is claimed.
+// answer tells everybody who asks for whom the cluster is locked.
 func answer(l *net.UnixListener, dir string) {
 	for {
 		conn, err := l.AcceptUnix()
@@ -99,11 +100,11 @@ func answer(l *net.UnixListener, dir string) {
 			return
 		}
 		if err != nil {
-			time.Sleep(claimPatience) // no file handles are left
+			time.Sleep(lockPatience) // no file handles are left
 			continue
 		}
 		// One line fits into the socket's buffer, so nobody can hold this up.
-		_ = conn.SetWriteDeadline(time.Now().Add(claimPatience))
+		_ = conn.SetWriteDeadline(time.Now().Add(lockPatience))
 		_, _ = fmt.Fprintf(conn, "%d %d %s\n", os.Getpid(), os.Geteuid(), dir)
 		_ = conn.Close()
 	}
@@ -130,11 +131,11 @@ func holder(address *net.UnixAddr, cluster, dir string) error {
 	}
 	name := userName(peer.Uid)
 	if !slices.Contains(trusted(dir), peer.Uid) {
-		return &SquatterError{PID: int(peer.Pid), User: name}
+		return &UntrustedHolderError{PID: int(peer.Pid), User: name}
 	}
 	twin := &TwinError{PID: int(peer.Pid), User: name, Dir: "unknown", Cluster: cluster}
-	_ = conn.SetReadDeadline(time.Now().Add(claimPatience))
-	text, _ := io.ReadAll(io.LimitReader(conn, maxClaimText)) // silence changes nothing
+	_ = conn.SetReadDeadline(time.Now().Add(lockPatience))
+	text, _ := io.ReadAll(io.LimitReader(conn, maxLockText)) // silence changes nothing
 	if line, _, whole := strings.Cut(string(text), "\n"); whole {
 		if words := strings.SplitN(line, " ", 3); len(words) == 3 {
 			twin.Dir = printable(words[2])
@@ -143,7 +144,7 @@ func holder(address *net.UnixAddr, cluster, dir string) error {
 	return twin
 }
 
-// trusted are the users whose claim counts: this process's, root, and the owner
+// trusted are the users whose lock counts: this process's, root, and the owner
 // of the state folder, as whom the daemon runs when root runs a verb.
 func trusted(dir string) []uint32 {
 	uids := []uint32{0, uint32(os.Geteuid())}
@@ -161,4 +162,25 @@ func userName(uid uint32) string {
 		return u.Username
 	}
 	return id
+}
+
+// lockCluster keeps other priods of this host off the cluster. A user without a say who
+// holds the lock could else keep priod from its work, so he is only reported.
+func (d *Daemon) lockCluster(ctx context.Context) error {
+	if d.peers.lock != nil || d.Lock == nil {
+		return nil
+	}
+	name, err := d.slurm.Identity(ctx)
+	if err != nil {
+		return fmt.Errorf("read Slurm: %w", err)
+	}
+	d.peers.lock, err = d.Lock(name, d.Config.State.Dir)
+	if errors.As(err, new(*UntrustedHolderError)) {
+		if err.Error() != d.peers.unlocked {
+			d.peers.unlocked = err.Error()
+			d.Log.Warn(d.peers.unlocked)
+		}
+		return nil
+	}
+	return err
 }

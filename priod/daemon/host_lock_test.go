@@ -12,24 +12,24 @@ import (
 	"slurmprio/priod/cluster"
 )
 
-func TestClaim(t *testing.T) {
+func TestHostLock(t *testing.T) {
 	cluster := t.Name() + t.TempDir()
-	c, err := NewClaim(cluster, "/var/lib/\x1b[2Jpriod\nx")
+	c, err := NewHostLock(cluster, "/var/lib/\x1b[2Jpriod\nx")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = NewClaim(cluster, t.TempDir())
+	_, err = NewHostLock(cluster, t.TempDir())
 	var twin *TwinError
 	if !errors.As(err, &twin) || twin.PID != os.Getpid() || strings.ContainsRune(err.Error(), '\x1b') || !strings.Contains(err.Error(), "[2Jpriod") {
 		t.Errorf("%v", err)
 	}
-	if other, err := NewClaim(cluster+"2", t.TempDir()); err != nil {
+	if other, err := NewHostLock(cluster+"2", t.TempDir()); err != nil {
 		t.Error(err)
 	} else {
 		other.Close()
 	}
 	c.Close()
-	if c, err = NewClaim(cluster, t.TempDir()); err != nil {
+	if c, err = NewHostLock(cluster, t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
 	c.Close()
@@ -56,31 +56,31 @@ func listenAs(t *testing.T, uid int, address *net.UnixAddr) *net.UnixListener {
 }
 
 // A user without a say here cannot keep priod from its work by squatting on its
-// socket: that is said once, and the claim made when he has gone.
-func TestSquatterStopsNobody(t *testing.T) {
+// socket: that is said once, and the lock taken when he has gone.
+func TestUntrustedHolderStopsNobody(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("acting as other users needs root; make test as root runs this")
 	}
 	f := &fake{jobs: []cluster.Job{trial()}}
 	d, log := newDaemon(t, f)
-	d.Claim, d.Config.State.Dir = NewClaim, t.TempDir()
+	d.Lock, d.Config.State.Dir = NewHostLock, t.TempDir()
 	name, _ := f.Identity(t.Context())
-	address, err := claimAddress(name)
+	address, err := lockAddress(name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	l := listenAs(t, 65534, address)
 	turn(t, d)
 	turn(t, d)
-	if len(f.applied) != 1 || d.claim != nil || strings.Count(log.String(), "neither root nor priod's user") != 1 {
-		t.Errorf("%d applied, claim %v, log\n%s", len(f.applied), d.claim, log)
+	if len(f.applied) != 1 || d.peers.lock != nil || strings.Count(log.String(), "neither root nor priod's user") != 1 {
+		t.Errorf("%d applied, lock %v, log\n%s", len(f.applied), d.peers.lock, log)
 	}
 	l.Close()
 	turn(t, d)
-	if d.claim == nil {
-		t.Error("no claim although the squatter has gone")
+	if d.peers.lock == nil {
+		t.Error("no lock although the other has gone")
 	}
-	d.claim.Close()
+	d.peers.lock.Close()
 
 	// The owner of the state folder counts, whoever runs this.
 	l = listenAs(t, 65534, address)
@@ -88,7 +88,7 @@ func TestSquatterStopsNobody(t *testing.T) {
 	if err := os.Chown(d.Config.State.Dir, 65534, 65534); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := NewClaim(name, d.Config.State.Dir); !errors.As(err, new(*TwinError)) {
+	if _, err := NewHostLock(name, d.Config.State.Dir); !errors.As(err, new(*TwinError)) {
 		t.Errorf("%v", err)
 	}
 }

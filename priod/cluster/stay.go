@@ -1,0 +1,38 @@
+package cluster
+
+import "time"
+
+// Stay is a job on GPUs of one type, without interruption, from when to when.
+type Stay struct {
+	Job      JobID     `json:"-"`
+	Start    time.Time `json:"start"`
+	End      time.Time `json:"end"` // last time it was seen running; final once Closed
+	Closed   bool      `json:"closed"`
+	GPUType  string    `json:"gpu_type,omitempty"` // "" when the type is not known
+	GPUs     int       `json:"gpus"`
+	User     string    `json:"-"`
+	Account  string    `json:"-"`
+	Class    Class     `json:"class"` // as it counted when it started
+	Restarts int       `json:"restarts"`
+}
+
+func (i *Stay) run() run { return run{i.Job, i.Start.Unix()} }
+
+// Length is how long the stay lasted up to its End.
+func (i *Stay) Length() time.Duration { return i.End.Sub(i.Start) }
+
+// GPUSeconds is what the stay received up to its End.
+func (i *Stay) GPUSeconds() float64 { return float64(i.GPUs) * i.Length().Seconds() }
+
+// PastStay is a stay as accounting tells it; its Class is its reader's to set.
+type PastStay struct {
+	Stay
+	RawID    uint32
+	Name     string // the job's
+	QOS      string
+	State    string // Slurm's, in which it ended: "COMPLETED"
+	Submit   time.Time
+	Eligible time.Time // from when on it could have started
+	Tag      string    // text of the tag, valid or not; "" without one
+	Steps    float64   // that the command line says, where the tag does not; 0: none, or nobody looked
+}

@@ -1,0 +1,140 @@
+package config
+
+import (
+	"time"
+
+	"slurmprio/priod/allocate"
+	"slurmprio/priod/evict"
+	"slurmprio/priod/evict/preemption"
+	"slurmprio/priod/evict/yield"
+	"slurmprio/priod/order"
+	"slurmprio/priod/plan"
+	"slurmprio/priod/size"
+	"slurmprio/priod/steer"
+	"slurmprio/priod/workload/speed"
+)
+
+// Decide returns the settings of the decisions.
+func (c *Config) Decide() order.Settings {
+	return order.Settings{
+		Lever:          levers[c.Ranking.Lever],
+		Top:            c.Ranking.Top,
+		Step:           c.Ranking.Step,
+		NiceLimit:      c.Ranking.NiceLimit,
+		WritesPerCycle: c.Limits.WritesPerCycle,
+		Peers:          c.Cycle.FollowController,
+		Order:          order.Order(c.Ranking.Order),
+		Lead:           c.RoundSettings().Policy.Lead,
+		Ranking: plan.Classes{
+			Partitions: c.Slurm.Partitions,
+			TEQOS:      c.Ranking.TEQOS,
+			BEQOS:      c.Ranking.BEQOS,
+			User:       c.TEBudget.User.over(Budget{}),
+			Account:    c.TEBudget.Account.over(Budget{}),
+			Users:      allOver(c.TEBudget.Users, c.TEBudget.User),
+			Accounts:   allOver(c.TEBudget.Accounts, c.TEBudget.Account),
+		},
+	}
+}
+
+// AllocationSettings returns how the time of GPUs is divided; what speeds rest on
+// is the caller's to add.
+func (c *Config) AllocationSettings() allocate.Settings {
+	a := &c.Allocation
+	set := allocate.Settings{
+		Every: time.Duration(a.Every), Weights: a.Weights, FIFO: a.FIFO, Ranking: c.Decide().Ranking, Speeds: c.SpeedSettings(),
+	}
+	if a.Policy != "" {
+		set.Policy, _ = allocate.ParsePolicy(a.Policy) // validated
+	}
+	return set
+}
+
+// Steer returns how pending jobs are bound to GPU types.
+func (c *Config) Steer() steer.Settings {
+	s := &c.Steering
+	set := steer.Settings{
+		Enabled: s.Enabled, WritesPerCycle: s.WritesPerCycle, Features: map[string]string{},
+		Rule: steer.Rule{Depth: s.Depth, Wait: s.Wait, Least: s.Least, Keep: steer.Defaults.Keep, Away: steer.Defaults.Away, Change: s.Change, Cycles: s.Cycles, Busy: s.Busy},
+	}
+	if c.Rounds.Enabled { // who has the time in the next round may need another type
+		set.Rule.Keep = min(set.Rule.Keep, time.Duration(c.Rounds.Length).Seconds())
+	}
+	for t, g := range c.GPUTypes {
+		set.Features[t] = g.Feature
+	}
+	return set
+}
+
+// RoundSettings returns who yields to whom at the end of a round.
+func (c *Config) RoundSettings() evict.RoundSettings {
+	r := &c.Rounds
+	return evict.RoundSettings{Enabled: r.Enabled, Policy: yield.Settings{
+		Round: time.Duration(r.Length).Seconds(), Pay: r.Pay, AtOnce: r.AtOnce,
+		Lead: plan.Lead{Most: time.Duration(r.Lead).Seconds(), Half: time.Duration(r.Half).Seconds()},
+	}}
+}
+
+// SpeedSettings returns how speeds are judged.
+func (c *Config) SpeedSettings() speed.Settings {
+	return speed.Settings{Types: c.Speeds.Types, Formerly: c.Speeds.Formerly, Within: c.Speeds.Within}
+}
+
+// Sizes are the settings of sizing but for the table of workloads and the past.
+func (c *Config) Sizes() size.Settings {
+	mechanism, _ := size.Parse(c.Sizing.Mechanism) // validate has read it
+	return size.Settings{
+		Enabled: c.Sizing.Enabled, Mechanism: mechanism, Within: time.Duration(c.Sizing.Within), Jobs: c.Sizing.Jobs,
+	}
+}
+
+// GiveBack returns which running jobs give back memory.
+func (c *Config) GiveBack() size.GiveBackSettings {
+	return size.GiveBackSettings{Enabled: c.Sizing.GiveBack, After: time.Duration(c.Sizing.GiveBackAfter), Ranking: c.Decide().Ranking}
+}
+
+// Eviction returns the settings of making room.
+func (c *Config) Eviction() evict.Settings {
+	p := &c.Preemption
+	return evict.Settings{
+		Enabled: p.Enabled && p.Policy != noEvictions,
+		Policy: preemption.Settings{
+			Policy: preemption.Policy(p.Policy), S: p.FitGppS, Fallback: preemption.Fallback(p.FitGppFallback),
+			MaxEvictions: p.MaxEvictions, MinRun: time.Duration(p.MinRun).Seconds(),
+			Rise: p.Rise, Urgency: p.Urgency, MinGain: time.Duration(p.MinGain).Seconds(),
+			Limits: preemption.Limits{MaxAtOnce: p.MaxAtOnce, MaxPerCycle: p.MaxPerCycle, MaxPerHour: p.MaxPerHour, GPUHoursPerDay: p.GPUHoursPerDay, UserGPUMinutesPerDay: p.UserGPUMinutesPerDay},
+		},
+		Ranking: c.Decide().Ranking,
+		Grace:   time.Duration(p.Grace), MaxGrace: time.Duration(p.MaxGrace), Restart: time.Duration(p.Restart),
+		Reserve: p.Reserve, Hold: time.Duration(p.Hold), Retry: time.Duration(p.Retry),
+		ZeroEnds: p.ZeroExit == "done",
+	}
+}
+
+func allOver(single map[string]Budget, general Budget) map[string]plan.Budget {
+	budgets := make(map[string]plan.Budget, len(single))
+	for name, b := range single {
+		budgets[name] = b.over(general)
+	}
+	return budgets
+}
+
+// over fills the keys that b leaves out from the general budget.
+func (b Budget) over(general Budget) plan.Budget {
+	return plan.Budget{
+		GPUs:      first(b.GPUs, general.GPUs),
+		TimeLimit: time.Duration(first(b.TimeLimit, general.TimeLimit)),
+		GPUHours:  first(b.GPUHoursPerDay, general.GPUHoursPerDay),
+	}
+}
+
+func first[T any](a, b *T) T {
+	var zero T
+	switch {
+	case a != nil:
+		return *a
+	case b != nil:
+		return *b
+	}
+	return zero
+}

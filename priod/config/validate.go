@@ -1,0 +1,315 @@
+package config
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"net/netip"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"slurmprio/priod/allocate"
+	"slurmprio/priod/evict/preemption"
+	"slurmprio/priod/order"
+	"slurmprio/priod/size"
+	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/jobtag"
+	"slurmprio/slurmplug/wake"
+)
+
+// levers are the names that ranking.lever may have.
+var levers = map[string]slurmplug.Lever{
+	"site_factor": slurmplug.SiteFactor,
+	"nice":        slurmplug.Nice,
+	"priority":    slurmplug.Priority,
+}
+
+// noEvictions is the policy that evicts nobody.
+const noEvictions = "none"
+
+var (
+	policies  = []string{string(preemption.LeastLoss), string(preemption.FitGpp), string(preemption.LRTP), string(preemption.Random), noEvictions}
+	fallbacks = []string{string(preemption.FallNode), string(preemption.FallRandom), string(preemption.FallAnybody), string(preemption.FallNone)}
+)
+
+// maxTop is the largest SiteFactor and Nice that Slurm takes
+// (NICE_OFFSET - 3, slurm.h).
+const maxTop = 2147483645
+
+// rule is what the value of one key must be.
+type rule struct {
+	key  string
+	ok   bool
+	want string
+}
+
+// Check refuses values that make no sense, or do not go together, by their key.
+func (c *Config) Check() error { return c.validate() }
+
+func (c *Config) validate() error {
+	for _, r := range slices.Concat(c.hostRules(), c.orderRules(), c.steeringRules(), c.sizeRules(), c.evictionRules(), c.daemonRules()) {
+		if !r.ok {
+			return fmt.Errorf("%s: want %s%s", r.key, r.want, c.not(r.key))
+		}
+	}
+	return cmp.Or(c.checkAllocation(), c.checkTypes(), c.checkBudgets())
+}
+
+// hostRules hold for Slurm, the files of priod and the clock of its cycles.
+func (c *Config) hostRules() []rule {
+	return []rule{
+		{"slurm.bin_dir", c.Slurm.BinDir == "" || filepath.IsAbs(c.Slurm.BinDir), "an absolute path, or empty"},
+		{"slurm.conf", c.Slurm.Conf == "" || filepath.IsAbs(c.Slurm.Conf), "an absolute path, or empty"},
+		{"slurm.partitions", noneEmpty(c.Slurm.Partitions), "names of partitions"},
+		{"slurm.command_timeout", c.Slurm.CommandTimeout >= Duration(time.Second), "at least 1s"},
+		{"state.dir", filepath.IsAbs(c.State.Dir), "an absolute path"},
+		{"state.retention", c.State.Retention >= Duration(24*time.Hour), "at least 1d"},
+		{"cycle.interval", c.Cycle.Interval >= Duration(2*time.Second), "at least 2s"},
+		{"cycle.follow_controller", !c.Cycle.FollowController || !c.Steering.Enabled && !c.Sizing.Enabled && !c.Sizing.GiveBack,
+			"false beside steering or sizing: what a job's user asked for stands in the state folder of the host that wrote, so let the hosts share that (docs/operators.md)"},
+		{"cycle.controller_host", !strings.ContainsAny(c.Cycle.ControllerHost, " ,()\t\n"), "one name of SlurmctldHost, without its address"},
+	}
+}
+
+// orderRules hold for who goes first and who gets how much.
+func (c *Config) orderRules() []rule {
+	_, leverKnown := levers[c.Ranking.Lever]
+	return []rule{
+		{"ranking.lever", leverKnown, strings.Join(slices.Sorted(maps.Keys(levers)), ", ")},
+		{"ranking.top", c.Ranking.Top >= 1 && c.Ranking.Top <= maxTop, fmt.Sprintf("from 1 to %d", maxTop)},
+		{"ranking.step", c.Ranking.Step >= 0 && c.Ranking.Step <= c.Ranking.Top/2, "from 0 to half of ranking.top: the band must hold two steps"},
+		{"ranking.nice_limit", c.Ranking.NiceLimit >= 0 && c.Ranking.NiceLimit <= maxTop, fmt.Sprintf("from 0 to %d", maxTop)},
+		{"ranking.te_qos", noneEmpty(c.Ranking.TEQOS), "names of QOS"},
+		{"ranking.be_qos", noneEmpty(c.Ranking.BEQOS) && disjoint(c.Ranking.TEQOS, c.Ranking.BEQOS), "names of QOS that do not stand in ranking.te_qos"},
+		{"ranking.order", slices.Contains(orders, c.Ranking.Order), strings.Join(orders, ", ")},
+		{"ranking.order", c.Ranking.Order == string(order.SlurmOrder) || c.Allocation.Policy != "", "an allocation.policy beside order " + c.Ranking.Order},
+		{"allocation.every", c.Allocation.Every >= Duration(time.Minute), "at least 1m"},
+		{"allocation.fifo", noneEmpty(c.Allocation.FIFO), "names of accounts"},
+	}
+}
+
+// steeringRules hold for GPU types and rounds.
+func (c *Config) steeringRules() []rule {
+	return []rule{
+		{"steering.enabled", !c.Steering.Enabled || c.Allocation.Policy != "", "an allocation.policy beside steering"},
+		{"steering.depth", c.Steering.Depth >= 0, "0 (all) or more"},
+		{"steering.wait", finite(c.Steering.Wait), "a number from 0"},
+		{"steering.least", c.Steering.Least >= 0 && c.Steering.Least <= 1, "from 0 to 1"},
+		{"steering.change", finite(c.Steering.Change), "a number from 0"},
+		{"steering.cycles", c.Steering.Cycles >= 1, "at least 1"},
+		{"steering.writes_per_cycle", c.Steering.WritesPerCycle >= 1, "at least 1"},
+		{"rounds.enabled", !c.Rounds.Enabled || c.Steering.Enabled, "steering.enabled beside rounds: a job has to wait for one GPU type before others yield to it"},
+		{"rounds.length", c.Rounds.Length >= Duration(5*time.Second), "at least 5s"},
+		{"rounds.pay", finite(c.Rounds.Pay), "a number from 0"},
+		{"rounds.at_once", c.Rounds.AtOnce >= 0, "0 (no limit) or more"},
+		{"rounds.lead", c.Rounds.Lead >= 0, "0s or more"},
+		{"rounds.half", c.Rounds.Half > 0 || c.Rounds.Half == 0 && c.Rounds.Lead == 0, "a time above 0s beside a lead"},
+	}
+}
+
+// sizeRules hold for CPUs, memory and speeds.
+func (c *Config) sizeRules() []rule {
+	_, sizingErr := size.Parse(c.Sizing.Mechanism)
+	return []rule{
+		{"sizing.mechanism", sizingErr == nil, "waterfill, tune-best-fit, tune, greedy or proportional"},
+		{"sizing.within", c.Sizing.Within >= Duration(5*time.Second), "at least 5s"},
+		{"sizing.jobs", c.Sizing.Jobs >= 1 && c.Sizing.Jobs <= 10000, "from 1 to 10000"},
+		{"sizing.give_back_after", c.Sizing.GiveBackAfter >= Duration(time.Second), "at least 1s"},
+		{"speeds.workloads", c.Speeds.Workloads == "" || filepath.IsAbs(c.Speeds.Workloads), "an absolute path, or empty"},
+		{"speeds.history", c.Speeds.History >= 0, "a time, or 0s"},
+		{"speeds.every", c.Speeds.Every >= Duration(time.Second), "at least 1s"},
+		{"speeds.shortest", c.Speeds.Shortest >= 0, "a time, or 0s"},
+		{"speeds.steps", c.Speeds.Steps == "" || oneGroup(c.Speeds.Steps), "a regular expression with one group, or empty"},
+		{"speeds.within", c.Speeds.Within > 1 && !math.IsInf(c.Speeds.Within, 1), "a factor above 1"},
+	}
+}
+
+// evictionRules hold for making room.
+func (c *Config) evictionRules() []rule {
+	return []rule{
+		{"preemption.policy", slices.Contains(policies, c.Preemption.Policy), strings.Join(policies, ", ")},
+		{"preemption.fitgpp_fallback", slices.Contains(fallbacks, c.Preemption.FitGppFallback), strings.Join(fallbacks, ", ")},
+		{"preemption.fitgpp_s", finite(c.Preemption.FitGppS), "a number from 0"},
+		{"preemption.urgency", finite(c.Preemption.Urgency), "a number from 0"},
+		{"preemption.rise", finite(c.Preemption.Rise), "a number from 0"},
+		{"preemption.min_gain", c.Preemption.MinGain >= 0, "0s or more"},
+		{"preemption.max_evictions", c.Preemption.MaxEvictions >= 0, "0 (no limit) or more"},
+		{"preemption.min_run", c.Preemption.MinRun >= 0, "0s or more"},
+		{"preemption.max_at_once", c.Preemption.MaxAtOnce >= 0, "0 (no limit) or more"},
+		{"preemption.max_per_cycle", c.Preemption.MaxPerCycle >= 0, "0 (no limit) or more"},
+		{"preemption.max_per_hour", c.Preemption.MaxPerHour >= 0, "0 (no limit) or more"},
+		{"preemption.gpu_hours_per_day", c.Preemption.GPUHoursPerDay >= 0, "0 (no limit) or more"},
+		{"preemption.user_gpu_minutes_per_day", c.Preemption.UserGPUMinutesPerDay >= 0, "0 (no limit) or more"},
+		{"preemption.grace", c.Preemption.Grace >= 0 && c.Preemption.Grace <= c.Preemption.MaxGrace, "from 0s to preemption.max_grace"},
+		{"preemption.max_grace", c.Preemption.MaxGrace >= 0, "0s or more"},
+		{"preemption.restart", c.Preemption.Restart >= 0, "0s or more"},
+		{"preemption.hold", c.Preemption.Hold >= Duration(5*time.Second), "at least 5s"},
+		{"preemption.retry", c.Preemption.Retry >= 0, "0s or more"},
+		{"preemption.watch", c.Preemption.Watch >= Duration(200*time.Millisecond), "at least 200ms"},
+		{"preemption.zero_exit", c.Preemption.ZeroExit == "requeue" || c.Preemption.ZeroExit == "done", "requeue or done"},
+	}
+}
+
+// daemonRules hold for what the daemon may load Slurm with, and where it is heard.
+func (c *Config) daemonRules() []rule {
+	_, wakeErr := wakeAddresses(c.Wake.Listen)
+	return []rule{
+		{"limits.writes_per_cycle", c.Limits.WritesPerCycle >= 1, "at least 1"},
+		{"limits.writes_per_second", c.Limits.WritesPerSecond > 0, "more than 0"},
+		{"limits.agent_queue", c.Limits.AgentQueue >= 1, "at least 1"},
+		{"limits.dbd_queue", c.Limits.DBDQueue >= 1, "at least 1"},
+		{"log.level", slices.Contains([]string{"error", "warn", "info", "debug", "trace"}, c.Log.Level), "error, warn, info, debug or trace"},
+		{"wake.listen", wakeErr == nil, "unix:/absolute/path or udp:ADDRESS:PORT with an address in numbers; [] for none"},
+		{"wake.polls_per_minute", c.Wake.PollsPerMinute >= 1, "at least 1"},
+		{"metrics.listen", localAddress(c.Metrics.Listen), "a loopback address such as 127.0.0.1:9817 or [::1]:9817, unix:/absolute/path, or empty"},
+		{"log.format", c.Log.Format == "text" || c.Log.Format == "json", "text or json"},
+	}
+}
+
+// checkBudgets looks at the limits of TE jobs, in general and of single users and accounts.
+func (c *Config) checkBudgets() error {
+	budgets := map[string]Budget{"te_budget.user": c.TEBudget.User, "te_budget.account": c.TEBudget.Account}
+	for name, b := range c.TEBudget.Users {
+		budgets["te_budget.users."+name] = b
+	}
+	for name, b := range c.TEBudget.Accounts {
+		budgets["te_budget.accounts."+name] = b
+	}
+	for _, key := range slices.Sorted(maps.Keys(budgets)) {
+		b := budgets[key]
+		if b.GPUs != nil && *b.GPUs < 0 || b.TimeLimit != nil && *b.TimeLimit < 0 || b.GPUHoursPerDay != nil && !(*b.GPUHoursPerDay >= 0) {
+			return fmt.Errorf("%s: want no negative limits (0 means none)", key)
+		}
+	}
+	return nil
+}
+
+// not tells the value of a key that is not wanted, "" where that has no words.
+func (c *Config) not(key string) string {
+	text, err := json.Marshal(c)
+	if err != nil {
+		return ""
+	}
+	for _, word := range strings.Split(key, ".") {
+		var table map[string]json.RawMessage
+		if json.Unmarshal(text, &table) != nil {
+			return ""
+		}
+		text = table[word]
+	}
+	return fmt.Sprintf(", not %.100s", text)
+}
+
+// WakeAddresses are where calls of TE submissions are heard.
+func (c *Config) WakeAddresses() []wake.Address {
+	addresses, _ := wakeAddresses(c.Wake.Listen) // validated
+	return addresses
+}
+
+func wakeAddresses(texts []string) (addresses []wake.Address, err error) {
+	for _, text := range texts {
+		a, err := wake.Parse(text)
+		if err != nil {
+			return nil, err
+		}
+		addresses = append(addresses, a)
+	}
+	return addresses, nil
+}
+
+func finite(v float64) bool { return v >= 0 && !math.IsInf(v, 1) }
+
+func oneGroup(expression string) bool {
+	e, err := regexp.Compile(expression)
+	return err == nil && e.NumSubexp() == 1
+}
+
+var orders = []string{string(order.SlurmOrder), string(order.GavelOrder), string(order.OwedOrder)}
+
+// checkAllocation looks at the policy and its weights.
+func (c *Config) checkAllocation() error {
+	a := &c.Allocation
+	if a.Policy != "" {
+		if err := checkPolicy(a.Policy); err != nil {
+			return fmt.Errorf("allocation.policy: %w", err)
+		}
+	}
+	for _, account := range slices.Sorted(maps.Keys(a.Weights)) {
+		if w := a.Weights[account]; account == "" || !(w > 0) || math.IsInf(w, 1) {
+			return fmt.Errorf("allocation.weights.%s = %v: want an account and a weight above 0", account, w)
+		}
+	}
+	return nil
+}
+
+// Of the policies that priod allocate and priod simulate know besides, two only
+// compare, and of space sharing Slurm knows nothing.
+var (
+	comparisons  = []string{"allox", "strategy-proof"}
+	spaceSharing = []string{"gandiva", "packed"} // a policy, or the variant of one
+)
+
+func checkPolicy(text string) error {
+	words := strings.Split(text, ":")
+	if slices.ContainsFunc(words, func(w string) bool { return slices.Contains(spaceSharing, w) }) {
+		return errors.New("want a policy without space sharing: Slurm gives a GPU to one job")
+	}
+	if slices.Contains(comparisons, words[0]) {
+		return fmt.Errorf("%s is there to compare with, in priod allocate and priod simulate: want one of %s", words[0], strings.Join(allocate.Names(), ", "))
+	}
+	_, err := allocate.ParsePolicy(text)
+	return err
+}
+
+// checkTypes looks at the GPU types of speeds.types and speeds.formerly.
+func (c *Config) checkTypes() error {
+	for _, t := range slices.Sorted(maps.Keys(c.Speeds.Types)) {
+		if v := c.Speeds.Types[t]; !jobtag.ValidName(t) || !(v > 0) || math.IsInf(v, 1) {
+			return fmt.Errorf("speeds.types.%s = %v: want a GPU type and a relative speed above 0", t, v)
+		}
+	}
+	for _, old := range slices.Sorted(maps.Keys(c.Speeds.Formerly)) {
+		now := c.Speeds.Formerly[old]
+		_, again := c.Speeds.Formerly[now]
+		if !jobtag.ValidName(old) || !jobtag.ValidName(now) || again {
+			return fmt.Errorf("speeds.formerly.%s = %q: want the name that the GPU type has now", old, now)
+		}
+	}
+	features := map[string]string{}
+	for _, t := range slices.Sorted(maps.Keys(c.GPUTypes)) {
+		f := c.GPUTypes[t].Feature
+		if !jobtag.ValidName(t) || !slurmplug.ValidFeature(f) {
+			return fmt.Errorf("gpu_types.%s.feature = %q: want a GPU type and the name of a node feature", t, f)
+		}
+		if other, twice := features[f]; twice {
+			return fmt.Errorf("gpu_types.%s.feature = %q: that stands for %s", t, f, other)
+		}
+		features[f] = t
+	}
+	return nil
+}
+
+// maxSocketPath is what fits into sun_path of unix(7).
+const maxSocketPath = 107
+
+// localAddress tells whether only this machine can reach the address. Names
+// such as localhost are no addresses: where they lead is the resolver's choice.
+func localAddress(s string) bool {
+	if path, unix := strings.CutPrefix(s, "unix:"); unix {
+		return filepath.IsAbs(path) && len(path) <= maxSocketPath && !strings.ContainsRune(path, 0)
+	}
+	a, err := netip.ParseAddrPort(s)
+	return s == "" || err == nil && a.Addr().IsLoopback() && a.Port() != 0
+}
+
+func noneEmpty(names []string) bool { return !slices.Contains(names, "") }
+
+func disjoint(a, b []string) bool {
+	return !slices.ContainsFunc(a, func(s string) bool { return slices.Contains(b, s) })
+}

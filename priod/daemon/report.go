@@ -1,0 +1,97 @@
+package daemon
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"slurmprio/priod/cycle"
+	"slurmprio/priod/plan"
+	"slurmprio/priod/store"
+	"slurmprio/slurmplug"
+)
+
+// report logs what a cycle did: a line for each write, one for a new trouble or
+// stand-by. It returns the cycle's error, nil for a stand-by.
+func (d *Daemon) report(r *cycle.Result, err error) error {
+	d.cycles++
+	standby := standing(err)
+	if standby == takingOver && d.last.trouble != "" {
+		standby, err = "", errors.New(d.last.trouble) // only a cycle that acts ends it
+	}
+	d.metrics.standby.Set(0)
+	if standby != "" {
+		d.metrics.standby.Set(1)
+		err = nil
+	}
+	d.health.stand(standby)
+	if err == nil && standby != d.availability.standby {
+		d.availability.standby = standby
+		if standby != "" {
+			d.Log.Info("stand-by", "cycle", d.cycles, "why", string(standby))
+		} else {
+			d.Log.Info("the slurmctld of this host acts, and so does priod", "cycle", d.cycles)
+		}
+	}
+	if errors.Is(err, store.ErrGaveWay) {
+		d.Log.Info("gave way", "cycle", d.cycles, "why", err)
+		err = nil
+	}
+	d.metrics.cycle(r, d.known.history, err)
+	counts := d.logWrites(r.Outcomes) // also when the outcomes could not be recorded
+	if err != nil {
+		d.last.failed++
+		if err.Error() != d.last.trouble {
+			d.last.trouble, d.last.failed = err.Error(), 1
+			d.Log.Error("cycle failed; nothing is written until one succeeds", "cycle", d.cycles, "error", err)
+		}
+		d.notify(fmt.Sprintf("STATUS=%d cycles in a row failed: %v", d.last.failed, err))
+		return err
+	}
+	if standby != "" {
+		d.last.trouble, d.last.failed = "", 0
+		d.notify("STATUS=" + standby.Error())
+		return nil
+	}
+	if d.last.trouble != "" {
+		d.Log.Info("cycles succeed again", "cycle", d.cycles, "failed", d.last.failed)
+		d.last.trouble, d.last.failed = "", 0
+	}
+	for _, n := range r.Plan.Notes {
+		if !slices.Contains(d.last.notes, n) {
+			d.Log.Info("note", "cycle", d.cycles, "text", n)
+		}
+	}
+	d.last.notes = r.Plan.Notes
+	d.notify(fmt.Sprintf("STATUS=cycle %d at %s: %d jobs, %d pending ranked, %d written",
+		d.cycles, r.Snapshot.At.Format(time.TimeOnly), len(r.Snapshot.Jobs), len(r.Plan.Decisions), counts[slurmplug.Applied]))
+	return nil
+}
+
+// logWrites logs a line for each write and counts them by what became of them.
+func (d *Daemon) logWrites(outcomes []plan.Outcome) map[slurmplug.Status]int {
+	counts, postponed := map[slurmplug.Status]int{}, ""
+	for _, o := range outcomes {
+		counts[o.Status]++
+		line := []any{"cycle", d.cycles, "job", o.Job.String(), "lever", string(o.Lever), "before", o.Before, "after", o.After, "why", o.Reason}
+		switch o.Status {
+		case slurmplug.Applied:
+			d.Log.Info("wrote", line...)
+		case slurmplug.Raced, slurmplug.Postponed:
+			if o.Status == slurmplug.Postponed && strings.HasPrefix(o.Message, slurmplug.NotSent) {
+				postponed = cmp.Or(postponed, o.Message)
+			}
+			d.Log.Debug("not written", append(line, "status", string(o.Status), "message", o.Message)...)
+		default:
+			d.Log.Warn("not written", append(line, "status", string(o.Status), "message", o.Message)...)
+		}
+	}
+	if postponed != "" && postponed != d.last.postponed {
+		d.Log.Warn("writes wait for later cycles", "cycle", d.cycles, "writes", counts[slurmplug.Postponed], "why", postponed)
+	}
+	d.last.postponed = postponed
+	return counts
+}

@@ -1,0 +1,102 @@
+package undo
+
+import (
+	"encoding/json"
+	"strconv"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
+)
+
+// Change is one line of undo.jsonl: what priod was about to write into a job.
+type Change struct {
+	Time     time.Time       `json:"time"`
+	Job      cluster.JobID   `json:"job"`
+	Tasks    string          `json:"tasks,omitempty"` // of an unsplit array
+	Part     bool            `json:"part,omitempty"`  // Tasks are only some of the record's
+	User     string          `json:"user"`
+	Submit   time.Time       `json:"submit,omitzero"`     // with User: tells the job from a later one of the same id
+	Lever    slurmplug.Lever `json:"lever"`               // a release counts as Priority 0
+	Was      string          `json:"was"`                 // before priod first touched it: what an undo puts back
+	From     string          `json:"from"`                // just before this change
+	To       string          `json:"to"`                  // sent, perhaps not arrived
+	UserNice string          `json:"user_nice,omitempty"` // the owner's Nice, which Nice and Priority replace
+	Sent     []string        `json:"sent,omitempty"`      // into a request, between Was and From
+
+	seq int // place in the file
+}
+
+// Jobs are the jobs that the change reaches.
+func (c *Change) Jobs() []cluster.JobID {
+	return plan.Action{Job: c.Job, Tasks: c.Tasks, Part: c.Part}.Jobs()
+}
+
+// Of tells whether j is the job that was changed, and not a later one with the
+// same id, as far as that can be told.
+func (c *Change) Of(j *cluster.Job) bool {
+	if c.Submit.IsZero() { // not known when it was written
+		return c.User == "" || cluster.SameUser(c.User, j.User)
+	}
+	return !j.Replaces(c.User, c.Submit)
+}
+
+// written is the change as cluster.History remembers it: it may have arrived.
+func (c *Change) written() cluster.Written {
+	number := func(s string) int64 { n, _ := strconv.ParseInt(s, 10, 64); return n }
+	return cluster.Written{
+		Lever: c.Lever, Value: number(c.From), Tried: number(c.To), Original: number(c.UserNice), At: c.Time,
+	}
+}
+
+// requested is the change as cluster.History remembers it: it may have arrived.
+func (c *Change) requested() cluster.Requested {
+	r := cluster.Requested{Was: c.Was, Older: c.Sent, Value: c.From}
+	return r.Next(c.To, false, c.Time)
+}
+
+// next is the line of a further write into the request that the change is about.
+func (c *Change) next(from, to string, at time.Time) *Change {
+	next := *c
+	next.Time = at.UTC()
+	next.From, next.To, next.Sent = from, to, c.requested().Next(to, false, next.Time).Older
+	return &next
+}
+
+// sound tells whether a line can be what priod wrote. Slurm's largest array has
+// four million tasks.
+func (c *Change) sound() bool {
+	if c.Job.ID == 0 || c.Lever == "" {
+		return false
+	}
+	n, err := slurmplug.CountTasks(c.Tasks)
+	return !c.Part || err == nil && n > 0 && n <= 4_000_001
+}
+
+// inRequest tells whether the change is to what the job asks for. The nodes that it
+// asks for are the journal of evictions' affair.
+func (c *Change) inRequest() bool {
+	return !c.Lever.Ranks() && c.Lever != slurmplug.ReqNodeList
+}
+
+// journalText is one line for each change.
+func journalText(changes []*Change) ([]byte, error) {
+	var all []byte
+	for _, c := range changes {
+		line, err := json.Marshal(c)
+		if err != nil {
+			return nil, err
+		}
+		all = append(append(all, line...), '\n')
+	}
+	return all, nil
+}
+
+// journalled is the lever under which the journal has a change.
+func journalled(lever slurmplug.Lever) slurmplug.Lever {
+	if lever == slurmplug.Release {
+		return slurmplug.Priority
+	}
+	return lever
+}

@@ -1,0 +1,80 @@
+package undo
+
+import (
+	"reflect"
+	"regexp"
+	"slurmprio/slurmplug"
+	"testing"
+	"unicode/utf8"
+)
+
+// Whatever stands in the undo journal: what counts of it is written anew as it
+// was read, a line that is no change of ours counts for nothing, and no line
+// takes a later change with it.
+func FuzzUndo(f *testing.F) {
+	f.Add([]byte(`{"time":"0025-11-03T10:00:00Z","job":"17_4","user":"alice","lever":"Nice","was":"5","from":"5","to":"-9"}` + "\n"))
+	f.Add([]byte(`{"job":"17","tasks":"0-3","part":true,"lever":"SiteFactor","was":"0","from":"0","to":"x"}` + "\n{\"jo"))
+	f.Add([]byte("\n\n\x00\n{}\n[1,2]\n"))
+	f.Add([]byte(`{"job":"17","tasks":"0-999:3%4","part":true,"lever":"Nice"}` + "\n"))
+	large := regexp.MustCompile(`[1-9][0-9]{3,}`)
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if large.Match(text) {
+			t.Skip("a large array takes its time")
+		}
+		u := &Journal{}
+		u.parse(text)
+		if u.file.Good > int64(len(text)) || u.damaged > u.lines || len(u.Changes()) > u.lines {
+			t.Fatalf("%d lines, %d damaged, %d bytes of %d, %d changes", u.lines, u.damaged, u.file.Good, len(text), len(u.Changes()))
+		}
+		u.Written()
+		added := line(u, action(4, slurmplug.SiteFactor, "0", "1", "0"), epoch)
+		u.take(added)
+		written, err := journalText(u.Changes())
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := &Journal{}
+		again.parse(written)
+		twice, err := journalText(again.Changes())
+		if err != nil || again.damaged != 0 || string(twice) != string(written) {
+			t.Fatalf("%d damaged, %v:\n%s\n%s", again.damaged, err, written, twice)
+		}
+		if last := again.Last(slurmplug.Plain(4)); last == nil || last.To != added.To || last.Lever != added.Lever {
+			t.Fatalf("the new change is lost: %+v", last)
+		}
+		// What was read, and a line behind it that a crash cut off.
+		cut := &Journal{}
+		cut.parse(append(append([]byte{}, text...), `{"job":"9","lever":"Nice"`...))
+		if cut.file.Good != u.file.Good || len(cut.Changes()) > u.lines {
+			t.Fatalf("a line that is cut off counts: %d and %d bytes", cut.file.Good, u.file.Good)
+		}
+	})
+}
+
+// A change whose texts somebody chose is one line, which reads back as it was.
+func FuzzUndoText(f *testing.F) {
+	f.Add("alice", "a100|v100", "x\n{\"job\":\"1\",\"lever\":\"Nice\",\"was\":\"9\"}\n", "-5")
+	f.Add("\x00", "\u2028\u202e", "\x1b[2J", "\"}")
+	f.Fuzz(func(t *testing.T, user, from, to, nice string) {
+		for _, s := range []string{user, from, to, nice} {
+			if !utf8.ValidString(s) {
+				t.Skip("JSON cannot hold it; nothing of the kind is ever written to a job")
+			}
+		}
+		c := Change{Time: epoch, Job: slurmplug.JobID{ID: 7, Task: 3}, User: user, Submit: epoch, Lever: "Features", Was: from, From: from, To: to, UserNice: nice, Sent: []string{from, to}}
+		text, err := journalText([]*Change{&c, {Job: slurmplug.Plain(8), Lever: "Nice", To: "1"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		u := &Journal{}
+		u.parse(text)
+		all := u.Changes()
+		if u.lines != 2 || u.damaged != 0 || len(all) != 2 {
+			t.Fatalf("%d lines, %d damaged, %d changes in %q", u.lines, u.damaged, len(all), text)
+		}
+		c.seq = all[0].seq
+		if !reflect.DeepEqual(*all[0], c) {
+			t.Fatalf("%+v reads back as %+v", c, *all[0])
+		}
+	})
+}

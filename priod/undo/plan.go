@@ -1,0 +1,289 @@
+package undo
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/evict"
+	"slurmprio/priod/order"
+	"slurmprio/priod/plan"
+	"slurmprio/priod/steer"
+	"slurmprio/slurmplug"
+)
+
+// Survey is what priod may have left in the jobs of the queue.
+type Survey struct {
+	journal  *Journal
+	snapshot *cluster.Snapshot
+	history  *cluster.History                  // what priod wrote, by the records that the queue has now
+	written  map[cluster.JobID]cluster.Written // by the names under which it was written
+}
+
+// NewSurvey joins what the journal tells, what the database has recorded beyond that,
+// and the queue as it is.
+func NewSurvey(j *Journal, recorded *cluster.History, s *cluster.Snapshot) *Survey {
+	v := &Survey{journal: j, snapshot: s, history: j.known(recorded)}
+	v.written = maps.Clone(v.history.Written)
+	for i := range s.Jobs {
+		j.disown(v.history, &s.Jobs[i])
+	}
+	v.history.Observe(s) // tasks that were split off inherit from their array
+	return v
+}
+
+// Unseen are the waiting jobs into which priod wrote what a poll does not show.
+type Unseen struct {
+	Sizes  []*cluster.Job // to be read into their Asked
+	Memory []*cluster.Job // to be read into their AskedMB
+	Pinned []evict.Target // whose nodes an eviction named
+}
+
+// Unseen says where to look closer before Plan.
+func (v *Survey) Unseen() (u Unseen) {
+	for i := range v.snapshot.Jobs {
+		j := &v.snapshot.Jobs[i]
+		if j.State != cluster.Pending {
+			continue
+		}
+		if _, written := v.history.Requests[j.ID][slurmplug.Size]; written {
+			u.Sizes = append(u.Sizes, j)
+		}
+		if _, written := v.history.Requests[j.ID][slurmplug.MinMemoryNode]; written {
+			u.Memory = append(u.Memory, j)
+		}
+		if v.pin(j) != nil {
+			u.Pinned = append(u.Pinned, evict.Target{Job: j.ID, RawID: j.RawID})
+		}
+	}
+	return u
+}
+
+// pin is the line of a job's nodes that an eviction named; nil when there is none.
+func (v *Survey) pin(j *cluster.Job) *Change {
+	pin := v.journal.find(j.ID, slurmplug.ReqNodeList, j)
+	if pin != nil && pin.Job == j.ID && pin.To != "" {
+		return pin
+	}
+	return nil
+}
+
+// Closer is what closer looks told, beside what they read into jobs. One that failed
+// holds up nothing else.
+type Closer struct {
+	Sights         map[cluster.JobID]evict.Sight // of the pinned
+	NoSize, NoNode error                         // why some were not read; nil: all were
+}
+
+// Plan is what takes everything back, as far as that is possible now.
+type Plan struct {
+	Actions []plan.Action  // requests before all that rank: those could let the jobs start as they are
+	Blocked []plan.Outcome // what cannot be put back now, and why: it is still there
+	Gone    int            // jobs with a place in the order by priod that left the queue
+
+	survey *Survey
+	seen   Closer
+	lost   []*Change        // lines that the journal lacks
+	stay   map[*Change]bool // lines of running jobs, should they be requeued, and of constraints put back in part
+}
+
+// Plan plans the reset of a priod with these settings.
+func (v *Survey) Plan(set order.Settings, seen Closer) *Plan {
+	p := &Plan{survey: v, seen: seen, stay: map[*Change]bool{}}
+	if set.Peers {
+		order.Adopt(order.FindPeerValues(v.snapshot, v.history, set), v.snapshot, v.history)
+	}
+	for i := range v.snapshot.Jobs {
+		p.request(&v.snapshot.Jobs[i])
+	}
+	gone := maps.Clone(v.written)
+	for i := range v.snapshot.Jobs {
+		p.place(&v.snapshot.Jobs[i], gone)
+	}
+	p.Gone = len(gone)
+	return p
+}
+
+// place takes back a job's place in the order. gone loses the names of a job that is
+// still there.
+func (p *Plan) place(j *cluster.Job, gone map[cluster.JobID]cluster.Written) {
+	w, ours := p.survey.history.Written[j.ID]
+	if !ours {
+		return
+	}
+	for _, id := range names(j.ID, j.Tasks) {
+		delete(gone, id)
+	}
+	for _, a := range order.Restore(j, w) {
+		a.Tasks, a.Reason = j.Tasks, reason
+		p.Actions = append(p.Actions, a)
+	}
+}
+
+// request takes back what priod wrote into a waiting job's request and nobody has
+// changed since; of a size that somebody has, the node. A request of a job that runs
+// cannot be changed: its lines stay, should it be requeued.
+func (p *Plan) request(j *cluster.Job) {
+	pin := p.nodes(j)
+	requests := p.survey.history.Requests[j.ID]
+	for _, lever := range slices.Sorted(maps.Keys(requests)) {
+		p.field(j, lever, requests[lever], pin)
+	}
+}
+
+// nodes takes back the nodes that an eviction named for a waiting job, unless somebody
+// has named others since, and returns their line; nil when they are not priod's.
+func (p *Plan) nodes(j *cluster.Job) *Change {
+	pin := p.survey.pin(j)
+	if pin == nil {
+		return nil
+	}
+	sight, looked := p.seen.Sights[j.ID]
+	back := putBack(j, pin.Lever, pin.To, pin.Was)
+	switch {
+	case j.State != cluster.Pending:
+		p.stay[pin] = true
+		return nil
+	case !looked:
+		p.block(back, fmt.Sprintf("its nodes cannot be read: %.300s", p.seen.NoNode))
+	case sight.Asks(pin.To):
+		p.Actions = append(p.Actions, back)
+	default:
+		return nil
+	}
+	return pin
+}
+
+// field takes back what priod made of one field of a job's request. pin is the line
+// of a node that is taken back beside it, nil for none.
+func (p *Plan) field(j *cluster.Job, lever slurmplug.Lever, r cluster.Requested, pin *Change) {
+	now, shown := j.Request(lever)
+	if size, pinned := unpinned(now, pin); pinned && lever == slurmplug.Size {
+		now = size
+	}
+	to := r.Was
+	if shown && !r.Ours(now) {
+		size, pinned := r.Freed(now)
+		if lever != slurmplug.Size || !pinned {
+			return
+		}
+		to = size // somebody has changed it since, beside the node that priod named
+	}
+	c := p.survey.journal.find(j.ID, lever, j)
+	if c == nil {
+		c = requestLine(j.ID, lever, r)
+		c.User, c.Submit = j.User, j.Submit
+		p.lost = append(p.lost, c)
+	}
+	switch {
+	case j.State == cluster.Pending && shown && lever == slurmplug.Features:
+		p.constraint(j, now, to, c)
+	case j.State == cluster.Pending && shown:
+		p.Actions = append(p.Actions, putBack(j, lever, now, to))
+	case j.State == cluster.Pending && p.seen.NoSize != nil:
+		p.block(putBack(j, lever, "", to), fmt.Sprintf("its size cannot be read: %.300s", p.seen.NoSize))
+	default:
+		p.stay[c] = true
+	}
+}
+
+// constraint takes back what priod made of a constraint, as far as Slurm lets: where a
+// name in it is lost, the line stays, for a later reset to put back the rest.
+func (p *Plan) constraint(j *cluster.Job, now, to string, c *Change) {
+	back := putBack(j, slurmplug.Features, now, to)
+	text, lost := steer.PutBack(to, p.survey.snapshot.Nodes)
+	if text == now || text == "" && len(lost) > 0 {
+		p.block(back, steer.NoFeature(lost))
+		return
+	}
+	if back.After = text; len(lost) > 0 {
+		rest := c.next(now, text, p.survey.snapshot.At)
+		p.lost, p.stay[rest] = append(p.lost, rest), true
+	}
+	p.Actions = append(p.Actions, back)
+}
+
+// block notes a write that is not possible now.
+func (p *Plan) block(a plan.Action, why string) {
+	p.Blocked = append(p.Blocked, plan.Outcome{Action: a, Status: slurmplug.Postponed, Message: why})
+}
+
+// keep tells of a line of the journal whether it says something yet once the plan is
+// carried out, with values still left in some jobs.
+func (p *Plan) keep(c *Change, still map[cluster.JobID]bool) bool {
+	return p.stay[c] || slices.ContainsFunc(c.Jobs(), func(id cluster.JobID) bool { return still[id] })
+}
+
+// explain says of a constraint that was put back what could not be put back of it.
+func (p *Plan) explain(writes []plan.Outcome) {
+	for i := range writes {
+		o := &writes[i]
+		if o.Lever == slurmplug.Features && o.Status == slurmplug.Applied && o.After != o.Was {
+			_, lost := steer.PutBack(o.Was, p.survey.snapshot.Nodes)
+			o.Message = fmt.Sprintf("without %.80s, which no node has", strings.Join(lost, ", "))
+		}
+	}
+}
+
+// reason is why a reset writes.
+const reason = "reset"
+
+// putBack is the write that brings a field of a job's request from one text to
+// another.
+func putBack(j *cluster.Job, lever slurmplug.Lever, from, to string) plan.Action {
+	return plan.Action{Job: j.ID, Tasks: j.Tasks, Lever: lever, Before: from, After: to, Reason: reason, Was: to}
+}
+
+// unpinned is a size as it is once the node is taken back that an eviction wrote
+// beside it.
+func unpinned(size string, pin *Change) (text string, pinned bool) {
+	if pin == nil {
+		return size, false
+	}
+	const nodes = string(slurmplug.ReqNodeList) + "="
+	text, pinned = strings.CutSuffix(size, nodes+pin.To)
+	return text + nodes + pin.Was, pinned
+}
+
+// names are all that the journal may know a record by: its own id, the tasks that an
+// unsplit array still has, and the array that a task was split from.
+func names(id cluster.JobID, tasks string) []cluster.JobID {
+	record := plan.Action{Job: id, Tasks: tasks, Part: tasks != ""}
+	return append(record.Jobs(), id, slurmplug.Plain(id.ID))
+}
+
+// failures counts the values that could not be taken back, and tells in which jobs
+// something may still be: a request of a job that has started meanwhile, too. What
+// was written into a task may stand in the journal under its array, and the reverse.
+func failures(writes []plan.Outcome) (failed int, still map[cluster.JobID]bool) {
+	still = map[cluster.JobID]bool{}
+	for _, o := range writes {
+		raced := o.Status == slurmplug.Raced
+		if o.Status == slurmplug.Applied || raced && o.Lever.Ranks() {
+			continue
+		}
+		if !raced {
+			failed++
+		}
+		for _, id := range names(o.Job, o.Tasks) {
+			still[id] = true
+		}
+	}
+	return failed, still
+}
+
+// unsettled are those of the actions that no round before has settled: not all that a
+// write did can be seen in the next round.
+func unsettled(actions []plan.Action, settled []plan.Outcome) []plan.Action {
+	type field struct {
+		job   cluster.JobID
+		lever slurmplug.Lever
+	}
+	done := make(map[field]bool, len(settled))
+	for _, o := range settled {
+		done[field{o.Job, o.Lever}] = true
+	}
+	return slices.DeleteFunc(actions, func(a plan.Action) bool { return done[field{a.Job, a.Lever}] })
+}

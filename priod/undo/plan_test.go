@@ -1,0 +1,285 @@
+package undo
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/evict"
+	"slurmprio/priod/order"
+	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
+)
+
+var submitted = time.Unix(1_700_000_000, 0)
+
+// journal is an undo journal with lines for jobs of ann.
+func journal(t *testing.T, lines ...*Change) *Journal {
+	t.Helper()
+	u, err := Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range lines {
+		c.Time, c.User, c.Submit = submitted, "ann", submitted
+	}
+	if err := u.Append(lines); err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+func sized(id uint32, was, to string) *Change {
+	return &Change{Job: slurmplug.Plain(id), Lever: slurmplug.Size, Was: was, From: was, To: to}
+}
+
+// waits is a waiting job that asks for a size; "": nobody could read it.
+func waits(id uint32, size string) cluster.Job {
+	j := cluster.Job{ID: slurmplug.Plain(id), User: "ann", State: cluster.Pending, Submit: submitted}
+	if size != "" {
+		j.Asked = &slurmplug.Asked{Text: size}
+	}
+	return j
+}
+
+// planOf is what reset does about jobs that the journal, and perhaps the database, knows.
+func planOf(u *Journal, recorded *cluster.History, doubts error, s cluster.Snapshot) *Plan {
+	s.At = submitted.Add(time.Hour)
+	survey, seen := NewSurvey(u, recorded, &s), Closer{Sights: map[cluster.JobID]evict.Sight{}, NoSize: doubts}
+	for _, pinned := range survey.Unseen().Pinned {
+		nodes := "n7"
+		for i := range s.Jobs {
+			if j := &s.Jobs[i]; j.ID == pinned.Job && j.Asked != nil {
+				_, nodes, _ = strings.Cut(j.Asked.Text, "ReqNodeList=")
+			}
+		}
+		seen.Sights[pinned.Job] = evict.Sight{ReqNodes: nodes}
+	}
+	return survey.Plan(order.Settings{}, seen)
+}
+
+func planAll(u *Journal, doubts error, jobs ...cluster.Job) *Plan {
+	return planOf(u, cluster.NewHistory(), doubts, cluster.Snapshot{Jobs: jobs})
+}
+
+// A size that cannot be read, because a user named the job so, keeps no other from
+// being taken back, and is known to be there still.
+func TestResetPastASizeThatCannotBeRead(t *testing.T) {
+	u := journal(t, sized(1, "NumCPUs=2 ReqNodeList=", "NumCPUs=9 ReqNodeList="), sized(2, "NumCPUs=2 ReqNodeList=", "NumCPUs=9 ReqNodeList="))
+	p := planAll(u, errors.New("NumCPUs= comes twice"), waits(1, ""), waits(2, "NumCPUs=9 ReqNodeList="))
+	if len(p.Actions) != 1 || p.Actions[0].Job.ID != 2 || p.Actions[0].After != "NumCPUs=2 ReqNodeList=" {
+		t.Errorf("%+v", p)
+	}
+	if failed, still := failures(p.Blocked); len(p.Blocked) != 1 || failed != 1 || !still[slurmplug.Plain(1)] {
+		t.Errorf("%+v, %v", p.Blocked, still)
+	}
+	if p := planAll(u, nil, waits(1, "")); len(p.Actions)+len(p.Blocked) != 0 || !p.stay[u.Find(slurmplug.Plain(1), slurmplug.Size)] {
+		t.Errorf("it started since: %+v", p)
+	}
+}
+
+// The node that an eviction wrote into a job beside its size is nobody's change.
+func TestResetOfASizeOnAClaimedNode(t *testing.T) {
+	pin := &Change{Job: slurmplug.Plain(1), Lever: slurmplug.ReqNodeList, To: "n7"}
+	u := journal(t, sized(1, "NumCPUs=2 ReqNodeList=", "NumCPUs=9 ReqNodeList="), pin)
+	p := planAll(u, nil, waits(1, "NumCPUs=9 ReqNodeList=n7"))
+	if len(p.Actions) != 2 || p.Actions[0].Lever != slurmplug.ReqNodeList || p.Actions[1].After != "NumCPUs=2 ReqNodeList=" {
+		t.Errorf("%+v", p)
+	}
+	for _, own := range []string{"NumCPUs=9 ReqNodeList=n3", "NumCPUs=5 ReqNodeList="} {
+		if p := planAll(u, nil, waits(1, own)); len(p.Actions)+len(p.Blocked) != 0 {
+			t.Errorf("its user's own %q is not left alone: %+v", own, p)
+		}
+	}
+}
+
+// Where nobody can tell which nodes a job asks for, the nodes that an eviction named stay.
+func TestResetOfNodesThatCannotBeRead(t *testing.T) {
+	u := journal(t, &Change{Job: slurmplug.Plain(1), Lever: slurmplug.ReqNodeList, To: "n7"})
+	s := cluster.Snapshot{At: submitted.Add(time.Hour), Jobs: []cluster.Job{waits(1, "")}}
+	p := NewSurvey(u, cluster.NewHistory(), &s).Plan(order.Settings{}, Closer{NoNode: errors.New("timed out")})
+	_, still := failures(p.Blocked)
+	if len(p.Actions) != 0 || len(p.Blocked) != 1 || p.Blocked[0].Message != "its nodes cannot be read: timed out" || !p.keep(u.Changes()[0], still) {
+		t.Errorf("%+v", p)
+	}
+}
+
+// What is told of a size that cannot be read is not what stood in another field.
+func TestResetTellsNothingOfASizeThatCannotBeRead(t *testing.T) {
+	pin := &Change{Job: slurmplug.Plain(1), Lever: slurmplug.ReqNodeList, To: "n7"}
+	u := journal(t, sized(1, "NumCPUs=2 ReqNodeList=", "NumCPUs=9 ReqNodeList="), pin)
+	p := planAll(u, errors.New("NumCPUs= comes twice"), waits(1, ""))
+	if len(p.Actions) != 1 || len(p.Blocked) != 1 || p.Blocked[0].Before != "" {
+		t.Errorf("%+v", p)
+	}
+}
+
+// A user who changes a size does not see to the node that priod wrote beside it.
+func TestResetOfAChangedSizeOnANode(t *testing.T) {
+	u := journal(t, sized(1, "NumCPUs=2 ReqNodeList=", "NumCPUs=9 ReqNodeList=n1"))
+	for now, want := range map[string]string{"NumCPUs=5 ReqNodeList=n1": "NumCPUs=5 ReqNodeList=", "NumCPUs=5 ReqNodeList=n2": "", "NumCPUs=5 ReqNodeList=": ""} {
+		got := ""
+		for _, a := range planAll(u, nil, waits(1, now)).Actions {
+			got += a.After
+		}
+		if got != want {
+			t.Errorf("%q becomes %q, want %q", now, got, want)
+		}
+	}
+}
+
+// What only the database knows of a job that runs gets its line: reset empties the
+// journal, and the job may be requeued.
+func TestResetOfWhatTheJournalLost(t *testing.T) {
+	u, h := journal(t), cluster.NewHistory()
+	j := cluster.Job{ID: slurmplug.Plain(4), User: "ann", State: cluster.Running, Submit: submitted, Features: "a100"}
+	h.Asked(j.ID, slurmplug.Features, "ssd", "a100", true, submitted)
+	p := planOf(u, h, nil, cluster.Snapshot{Jobs: []cluster.Job{j}})
+	if err := u.Append(p.lost); err != nil {
+		t.Fatal(err)
+	}
+	if err := u.TookBack(submitted, func(c *Change) bool { return p.keep(c, nil) }); err != nil {
+		t.Fatal(err)
+	}
+	if r := u.Of(j.ID, "ann")[slurmplug.Features]; r.Was != "ssd" || !r.Ours("a100") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// What could not be taken back from a task stays known when the line is its array's.
+func TestResetKeepsTheArraysLine(t *testing.T) {
+	array := sized(5, "", "a100")
+	array.Lever, array.Tasks = slurmplug.Features, "0-9"
+	task := cluster.JobID{ID: 5, Task: 3}
+	for status, want := range map[slurmplug.Status]struct {
+		failed int
+		still  bool
+	}{slurmplug.Applied: {0, false}, slurmplug.Refused: {1, true}, slurmplug.Raced: {0, true}} { // it started, and may be requeued
+		failed, still := failures([]plan.Outcome{{Action: plan.Action{Job: task, Lever: slurmplug.Features}, Status: status}})
+		if still[array.Jobs()[0]] != want.still || still[task] != want.still || failed != want.failed {
+			t.Errorf("%s: %v, %d failed", status, still, failed)
+		}
+	}
+}
+
+// What could not be taken back from what is left of an array stays known when the line
+// is that of its tasks. A later array with their ids is another one.
+func TestResetKeepsTheTasksLine(t *testing.T) {
+	part := sized(5, "", "a100")
+	part.Lever, part.Tasks, part.Part = slurmplug.Features, "3-4", true
+	u := journal(t, part)
+	array := cluster.Job{ID: slurmplug.Plain(5), Tasks: "3-4", TaskCount: 2, User: "ann", State: cluster.Pending, Submit: submitted, Features: part.To}
+	if p := planAll(u, nil, array); len(p.Actions) != 1 || p.Actions[0].After != part.Was {
+		t.Fatalf("%+v", p)
+	}
+	_, still := failures([]plan.Outcome{{Action: plan.Action{Job: array.ID, Tasks: array.Tasks, Lever: slurmplug.Features}, Status: slurmplug.Refused}})
+	for _, id := range part.Jobs() {
+		if !still[id] {
+			t.Errorf("%v is forgotten of %v", id, still)
+		}
+	}
+	array.User = "bob"
+	if p := planAll(u, nil, array); len(p.Actions) != 0 {
+		t.Errorf("another one: %+v", p)
+	}
+}
+
+// Slurm refuses the name of a feature that no node has: what else a user asked for is
+// put back, and the rest by a later reset; a constraint that leaves nothing stays as it
+// is, and counts as not taken back.
+func TestResetWithoutAFeature(t *testing.T) {
+	c := sized(4, "a100|v100", "(a100|v100)&v100")
+	c.Lever = slurmplug.Features
+	u := journal(t, c)
+	nodes := []cluster.Node{{Name: "a1", Features: []string{"a100"}}}
+	job := cluster.Job{ID: slurmplug.Plain(4), User: "ann", State: cluster.Pending, Submit: submitted, Features: c.To}
+	for _, step := range []struct {
+		after string // "": nothing is written
+		gone  bool   // the feature is
+		left  bool   // the journal keeps the line
+	}{{"a100", true, true}, {"", true, true}, {"a100|v100", false, false}} {
+		if !step.gone {
+			nodes = append(nodes, cluster.Node{Name: "v1", Features: []string{"v100"}})
+		}
+		p := planOf(u, cluster.NewHistory(), nil, cluster.Snapshot{Nodes: nodes, Jobs: []cluster.Job{job}})
+		if step.after == "" {
+			if len(p.Actions) != 0 || len(p.Blocked) != 1 || !strings.Contains(p.Blocked[0].Message, "no node has the feature v100") {
+				t.Fatalf("%+v", p)
+			}
+		} else if len(p.Actions) != 1 || p.Actions[0].After != step.after || p.Actions[0].Was != c.Was {
+			t.Fatalf("%+v", p)
+		} else {
+			job.Features = step.after
+		}
+		if err := u.Append(p.lost); err != nil {
+			t.Fatal(err)
+		}
+		_, still := failures(p.Blocked)
+		if err := u.TookBack(time.Now(), func(c *Change) bool { return p.keep(c, still) }); err != nil {
+			t.Fatal(err)
+		}
+		if kept := u.Find(job.ID, slurmplug.Features); (kept != nil) != step.left {
+			t.Errorf("the journal keeps %+v", kept)
+		}
+	}
+}
+
+// A job that started on the nodes that an eviction named may be requeued: it still asks
+// for them then.
+func TestResetKeepsTheNodesOfARunningJob(t *testing.T) {
+	u := journal(t, &Change{Job: slurmplug.Plain(1), Lever: slurmplug.ReqNodeList, To: "n7"})
+	j := waits(1, "")
+	j.State = cluster.Running
+	if p := planAll(u, nil, j); len(p.Actions) != 0 || !p.keep(u.Changes()[0], nil) {
+		t.Errorf("%+v", p)
+	}
+}
+
+func steered(id cluster.JobID, to string) *Change {
+	return &Change{Job: id, Lever: slurmplug.Features, To: to}
+}
+
+// What was written into an array that none of its tasks had left reached a task that an
+// earlier line is about, if that write did not arrive.
+func TestResetOfATaskThatItsArrayReached(t *testing.T) {
+	task := cluster.JobID{ID: 5}
+	u := journal(t, steered(task, "a100"), steered(slurmplug.Plain(5), "v100"))
+	for _, now := range []string{"a100", "v100"} {
+		j := cluster.Job{ID: task, User: "ann", State: cluster.Pending, Submit: submitted, Features: now}
+		if p := planAll(u, nil, j); len(p.Actions) != 1 || p.Actions[0].After != "" {
+			t.Errorf("%s: %+v", now, p)
+		}
+	}
+	u = journal(t, &Change{Job: task, Lever: slurmplug.Nice, Was: "0", From: "0", To: "-5"}, &Change{Job: slurmplug.Plain(5), Lever: slurmplug.Nice, Was: "0", From: "0", To: "-9"})
+	if w := u.Written()[task]; !w.Sent(-5) || !w.Sent(-9) {
+		t.Errorf("%+v", w)
+	}
+}
+
+// A task that has left its array keeps what was written before another value came, and
+// was taken back, too.
+func TestLinesKeepWhatWasSent(t *testing.T) {
+	u := journal(t, steered(slurmplug.Plain(5), "a100"))
+	j := cluster.Job{ID: slurmplug.Plain(5), Tasks: "1-2", User: "ann", Submit: submitted}
+	next := u.Line(plan.Action{Job: j.ID, Tasks: j.Tasks, Lever: slurmplug.Features, After: "v100"}, &j, submitted)
+	if r := next.requested(); !r.Ours("a100") || !r.Ours("v100") || r.Ours("") {
+		t.Errorf("%+v", next)
+	}
+}
+
+// A task's line of an earlier array with the id does not stand before that of its own.
+func TestResetPastAnEarlierArrayWithTheId(t *testing.T) {
+	task := cluster.JobID{ID: 5}
+	old, own := steered(task, "a100"), steered(slurmplug.Plain(5), "v100")
+	u := journal(t, old, own)
+	old.User = "bob"
+	j := cluster.Job{ID: task, User: "ann", State: cluster.Pending, Submit: submitted, Features: "v100"}
+	if p := planAll(u, nil, j); len(p.Actions) != 1 || p.Actions[0].Before != "v100" {
+		t.Errorf("%+v", p)
+	}
+	if j.Features = "a100"; len(planAll(u, nil, j).Actions) != 0 {
+		t.Error("what was another's is taken for priod's")
+	}
+}

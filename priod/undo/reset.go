@@ -1,0 +1,231 @@
+package undo
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/evict"
+	"slurmprio/priod/order"
+	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
+)
+
+// Slurm is a cluster in which everything that priod wrote can be taken back.
+type Slurm interface {
+	plan.Slurm
+	// Asked reads how waiting jobs ask for their sizes, into their Asked. One that
+	// cannot be read stays without, with an error, and holds up no other.
+	Asked(context.Context, []*cluster.Job) error
+	// AskMemory reads how jobs ask for memory, into their AskedMB, in the same way.
+	AskMemory(context.Context, []*cluster.Job) error
+	// Look and Do are evict.Slurm's.
+	Look(context.Context, []evict.Target) (map[cluster.JobID]evict.Sight, error)
+	Do(context.Context, []evict.Command) []evict.Result
+	// Reservations are the names of those that keep others off the places of evictions.
+	Reservations(context.Context) ([]string, error)
+}
+
+// Reset takes back everything that priod wrote.
+type Reset struct {
+	Dir    string // the state folder
+	Slurm  Slurm
+	Order  order.Settings
+	Evict  evict.Settings
+	DryRun bool         // only tells what would be taken back
+	Say    func(string) // is told how far a reset has come that takes long
+
+	// Hold pauses priod and keeps everybody else from writing, until release is called.
+	Hold func(context.Context) (release func(), err error)
+	// Recorded is what the database knows of priod's values; with an error, nothing.
+	Recorded func(context.Context) (*cluster.History, error)
+	// Evictions is the journal of evictions; an empty one where there is none.
+	Evictions func(context.Context) (*evict.Journal, error)
+
+	journal *Journal
+	settled []plan.Outcome // of the rounds until now
+	result  Result
+}
+
+// Result is what a reset took back, or would.
+type Result struct {
+	DryRun bool           `json:"dry_run"`
+	Gone   int            `json:"gone"`   // jobs that left the queue meanwhile
+	Failed int            `json:"failed"` // values that are still there
+	Writes []plan.Outcome `json:"writes"`
+
+	Requeued     []cluster.JobID    `json:"requeued"`     // victims that had left and were still to be requeued
+	Reservations []EndedReservation `json:"reservations"` // which kept others off the places of evictions
+}
+
+// EndedReservation is what became of a reservation.
+type EndedReservation struct {
+	Name    string           `json:"name"`
+	Status  slurmplug.Status `json:"status,omitempty"`
+	Message string           `json:"message,omitempty"`
+}
+
+// Complete tells whether nothing of priod's is left that could not be taken back.
+func (r *Result) Complete() bool {
+	stuck := func(e EndedReservation) bool { return !r.DryRun && e.Status != slurmplug.Applied }
+	return r.Failed == 0 && !slices.ContainsFunc(r.Reservations, stuck)
+}
+
+// Run carries the reset out, once. Where Slurm's rate limit, or priod's own, leaves
+// writes over it looks again and goes on, as long as it gets any done, and says so.
+func (r *Reset) Run(ctx context.Context) (_ *Result, err error) {
+	if !r.DryRun {
+		release, err := r.Hold(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+	}
+	defer func() {
+		if err != nil && !r.DryRun {
+			err = fmt.Errorf("%w; priod stays paused (priod resume)", err)
+		}
+	}()
+	if r.journal, err = Open(r.Dir); err != nil {
+		return nil, err
+	}
+	v := &r.result
+	*v = Result{DryRun: r.DryRun, Writes: []plan.Outcome{}, Requeued: []cluster.JobID{}}
+	if err := r.unreserve(ctx); err != nil {
+		return nil, err
+	}
+	unqueued := r.requeue(ctx)
+	if err = cmp.Or(r.rounds(ctx), unqueued); err == nil && !r.DryRun {
+		err = r.unreserve(ctx) // one that was under way when the daemon was paused
+	}
+	return v, err
+}
+
+// unreserve deletes the reservations of evictions. The daemon finds them gone.
+func (r *Reset) unreserve(ctx context.Context) error {
+	names, err := r.Slurm.Reservations(ctx)
+	if err != nil {
+		return fmt.Errorf("read Slurm: %w", err)
+	}
+	v := &r.result
+	for _, name := range names {
+		end := EndedReservation{Name: name}
+		if !r.DryRun {
+			done := r.Slurm.Do(context.WithoutCancel(ctx), []evict.Command{{Verb: evict.Free, Value: name}})[0]
+			end.Status, end.Message = done.Status, done.Message
+		}
+		v.Reservations = slices.DeleteFunc(v.Reservations, func(e EndedReservation) bool { return e.Name == name })
+		v.Reservations = append(v.Reservations, end)
+	}
+	return nil
+}
+
+// requeue puts back into the queue the victims that left while priod was stopped: Slurm
+// forgets them after MinJobAge. The journal of evictions stays as it is; a priod that
+// starts again finds them in the queue.
+func (r *Reset) requeue(ctx context.Context) error {
+	journal, err := r.Evictions(ctx)
+	if err != nil || journal.Blank() {
+		return nil // without a database nobody knows who was told to leave
+	}
+	sights, err := r.Slurm.Look(ctx, journal.Urgent())
+	if sights == nil {
+		return fmt.Errorf("read Slurm: %w", err)
+	}
+	commands := requeues(journal, sights, r.Evict)
+	if r.DryRun {
+		for _, c := range commands {
+			r.result.Requeued = append(r.result.Requeued, c.Job)
+		}
+		return nil
+	}
+	err = nil
+	for _, done := range r.Slurm.Do(context.WithoutCancel(ctx), commands) {
+		switch done.Status {
+		case slurmplug.Applied:
+			r.result.Requeued = append(r.result.Requeued, done.Job)
+		case slurmplug.Raced:
+		default:
+			err = errors.Join(err, fmt.Errorf("requeue job %s, which left because priod told it to: %s", done.Job, done.Message))
+		}
+	}
+	return err
+}
+
+// requeues are the commands that put victims back into the queue whose runs have ended.
+func requeues(journal *evict.Journal, sights map[cluster.JobID]evict.Sight, set evict.Settings) []evict.Command {
+	maps.DeleteFunc(sights, func(_ cluster.JobID, s evict.Sight) bool { return s.Gone || s.Final == "" })
+	turn := evict.Advance(journal, evict.Seen{At: time.Now(), Sights: sights, Consents: set.Consents, ZeroEnds: set.ZeroEnds, Paused: true})
+	return slices.DeleteFunc(turn.Commands, func(c evict.Command) bool { return c.Verb != evict.Requeue })
+}
+
+// rounds takes back what stands in jobs, round by round.
+func (r *Reset) rounds(ctx context.Context) error {
+	for began := time.Now(); ; {
+		before := len(r.settled)
+		left, err := r.round(ctx)
+		done := len(r.settled)
+		if err != nil || len(left) == 0 || done == before || ctx.Err() != nil {
+			return err
+		}
+		rest := time.Since(began) * time.Duration(len(left)) / time.Duration(done)
+		r.Say(fmt.Sprintf("%d of %d values are settled, about %s more; %s", done, done+len(left), rest.Round(time.Second), left[0].Message))
+	}
+}
+
+// round takes back what no round before has settled, and returns what was not sent.
+func (r *Reset) round(ctx context.Context) (left []plan.Outcome, err error) {
+	p, err := r.plan(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v := &r.result
+	if r.settled == nil {
+		v.Gone = p.Gone
+	}
+	if r.DryRun {
+		for _, a := range p.Actions {
+			v.Writes = append(v.Writes, plan.Outcome{Action: a})
+		}
+		v.Writes, v.Failed = append(v.Writes, p.Blocked...), len(p.Blocked)
+		return nil, nil
+	}
+	if err := r.journal.Append(p.lost); err != nil {
+		return nil, err
+	}
+	for _, o := range r.Slurm.Apply(context.WithoutCancel(ctx), unsettled(p.Actions, r.settled)) {
+		if o.Status == slurmplug.Postponed {
+			left = append(left, o)
+		} else {
+			r.settled = append(r.settled, o)
+		}
+	}
+	v.Writes = append([]plan.Outcome{}, slices.Concat(r.settled, left, p.Blocked)...)
+	p.explain(v.Writes)
+	failed, still := failures(v.Writes)
+	v.Failed = failed
+	return left, r.journal.TookBack(time.Now(), func(c *Change) bool { return p.keep(c, still) })
+}
+
+// plan looks at the queue and plans what to take back there. Without a journal the
+// database must be there.
+func (r *Reset) plan(ctx context.Context) (*Plan, error) {
+	snapshot, err := r.Slurm.Observe(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read Slurm: %w", err)
+	}
+	recorded, err := r.Recorded(ctx)
+	if err != nil && r.journal.Missing() {
+		return nil, fmt.Errorf("neither the undo journal nor the database can be read, so nothing is known of what priod wrote: %w", err)
+	}
+	survey := NewSurvey(r.journal, recorded, &snapshot)
+	unseen, seen := survey.Unseen(), Closer{}
+	seen.NoSize = errors.Join(r.Slurm.Asked(ctx, unseen.Sizes), r.Slurm.AskMemory(ctx, unseen.Memory))
+	seen.Sights, seen.NoNode = r.Slurm.Look(ctx, unseen.Pinned)
+	return survey.Plan(r.Order, seen), nil
+}
