@@ -165,14 +165,14 @@ type History struct {
 
 	former  func(*Job) (Written, map[slurmplug.Lever]Requested) // see Remember
 	running map[JobID]*Stay
-	recent  map[run]Stay    // closed intervals that still reach into UsePeriod, and some that lately did
-	swept   time.Time           // recent was, of those that do no more
-	ends    []Stay          // of recent those of TE jobs, by their start; nil: to be made anew
-	filled  []Stay          // from accounting, not yet returned by Observe
+	recent  map[run]Stay         // closed intervals that still reach into UsePeriod, and some that lately did
+	swept   time.Time            // recent was, of those that do no more
+	ends    []Stay               // of recent those of TE jobs, by their start; nil: to be made anew
+	filled  []Stay               // from accounting, not yet returned by Observe
 	past    map[JobID][]PastStay // from accounting, since the last Observe
-	seen    map[JobID]uint32    // the poll that last showed the job
-	poll    uint32              // counts calls of Observe
-	at      time.Time           // of the last snapshot
+	seen    map[JobID]uint32     // the poll that last showed the job
+	poll    uint32               // counts calls of Observe
+	at      time.Time            // of the last snapshot
 }
 
 // run names one run of a job.
