@@ -133,6 +133,8 @@ func TestImportsGoOnlyDownwards(t *testing.T) {
 				t.Errorf("%s imports %s, which only the simulator and the command line may", from, to)
 			case feature(from) != "" && feature(to) != "" && feature(from) != feature(to):
 				t.Errorf("%s imports %s: what a feature needs of another goes through plan", from, to)
+			case within(from, "priod/simulate/virtual") && feature(to) != "":
+				t.Errorf("%s imports %s: the virtual Slurm is a cluster, and knows features through cycle only", from, to)
 			case strings.HasPrefix(from, "sbatchwrap") && !strings.HasPrefix(to, "slurmplug"):
 				t.Errorf("sbatchwrap imports %s; it may import only slurmplug", to)
 			}

@@ -190,3 +190,26 @@ func TestCommandsRefused(t *testing.T) {
 		}
 	}
 }
+
+// A job that sbatchwrap holds back is in the queue from its submission on, with the time
+// that it may take, and starts later; a TE job is not held back.
+func TestHeldBack(t *testing.T) {
+	jobs := []trace.Job{{ID: "1", GPUs: 1, Duration: 100, Workload: "x"}, {ID: "2", GPUs: 1, Duration: 100, Workload: "x", Class: cluster.TE}, {ID: "3", GPUs: 1, Duration: 100}}
+	opt := Options{Order: Priod, Placement: placement.Packed, Hold: 20, Daemon: daemonOf(t, "", nil)}
+	nodes := trace.Cluster{Nodes: []trace.NodeGroup{{Count: 1, GPUs: 4}}}
+	var starts []float64
+	for _, o := range run(t, nodes, jobs, opt).Outcomes {
+		starts = append(starts, o.Start)
+	}
+	if !reflect.DeepEqual(starts, []float64{20, 0, 0}) {
+		t.Errorf("jobs start at %v", starts)
+	}
+	e := newEngine(t.Context(), nodes, opt)
+	j, _, err := e.admit(jobs[0])
+	if err == nil {
+		err = e.handle(event{kind: arrived, job: j})
+	}
+	if row := e.slurm.snapshot.Jobs[0]; err != nil || row.TimeLimit != 100*time.Second || !row.Begins(instant(0)) {
+		t.Errorf("%+v, %v", row, err)
+	}
+}

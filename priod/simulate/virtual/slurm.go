@@ -232,7 +232,7 @@ func (s *slurm) refresh(j *job) {
 func (s *slurm) describe(j *job) cluster.Job {
 	limit := j.Limit
 	if limit == 0 {
-		limit = j.occupancy
+		limit = s.e.occupies(j)
 	}
 	o, tag := &s.e.opt, jobtag.Tag{Workload: j.Workload, Steps: j.Steps}
 	if !j.Untagged {
