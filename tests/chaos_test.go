@@ -235,7 +235,7 @@ func (r *chaosRun) ended(patience time.Duration) error {
 		if err != nil {
 			return false, nil // slurmctld may be busy
 		}
-		if left = out; strings.Contains(out, " Resources") && !strings.Contains(out, " RUNNING ") {
+		if left = out; strings.Contains(out, " Resources") && (!strings.Contains(out, " RUNNING ") || r.unaccounted() > 0) {
 			still++
 		} else {
 			still = 0
@@ -243,8 +243,9 @@ func (r *chaosRun) ended(patience time.Duration) error {
 		if still == 60 && len(r.Faults) > 0 {
 			// A slurmctld 22.05.8 that was killed counts GPUs of jobs that have ended as in use
 			// ("gres count underflow" in its log), until it is told to read its nodes anew.
-			r.Logf("seed %d: nothing runs, and jobs wait for resources: scontrol reconfigure", r.Seed)
+			r.Logf("seed %d: jobs wait for resources, and %d GPUs are in use by nobody: scontrol reconfigure", r.Seed, r.unaccounted())
 			_, err = r.lab.Run(ctx, "scontrol", "reconfigure")
+			still = 0
 		}
 		if err != nil {
 			return false, nil
@@ -255,6 +256,17 @@ func (r *chaosRun) ended(patience time.Duration) error {
 		return fmt.Errorf("%w; left:\n%s", err, left)
 	}
 	return nil
+}
+
+// unaccounted is how many GPUs the last look shows in use beyond those of running jobs.
+func (r *chaosRun) unaccounted() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.Views) == 0 {
+		return 0
+	}
+	v := &r.Views[len(r.Views)-1]
+	return v.Unaccounted(&r.Run)
 }
 
 // quiet tells whether priod has no eviction under way: a victim that exits is in no

@@ -76,16 +76,16 @@ func newReset(cfg *config.Config) *undo.Reset {
 
 // holdForReset makes sure that reset is alone, pauses priod and waits for its cycle.
 func holdForReset(ctx context.Context, slurm *live.Cluster, cfg *config.Config) (release func(), err error) {
-	unclaim, err := alone(ctx, slurm, cfg)
+	giveBack, err := alone(ctx, slurm, cfg)
 	if err != nil {
 		return nil, err
 	}
 	unlock, err := holdWrites(ctx, cfg.State.Dir, store.Pause{Who: operator(), When: time.Now().UTC().Truncate(time.Second), Why: "priod reset"})
 	if err != nil {
-		unclaim()
+		giveBack()
 		return nil, err
 	}
-	return func() { unlock(); unclaim() }, nil
+	return func() { unlock(); giveBack() }, nil
 }
 
 // alone makes sure that no other priod of this host, and with follow_controller
@@ -98,12 +98,12 @@ func alone(ctx context.Context, slurm *live.Cluster, cfg *config.Config) (releas
 	if err != nil {
 		return nil, fmt.Errorf("read Slurm: %w", err)
 	}
-	claim, err := daemon.NewHostLock(name, cfg.State.Dir)
+	lock, err := daemon.NewHostLock(name, cfg.State.Dir)
 	var twin *daemon.TwinError
 	if errors.As(err, &twin) && twin.Dir != cfg.State.Dir {
 		return nil, err
 	}
-	return claim.Close, nil // its own daemon is paused; a stranger's claim stops nobody
+	return lock.Close, nil // its own daemon is paused; an untrusted holder stops nobody
 }
 
 func showReset(w io.Writer, v *undo.Result) {

@@ -167,6 +167,9 @@ func (n *transition) isPinned(c *Claim) bool {
 	return looked && s.ReqNodes != ""
 }
 
+// Asks tells whether the job asks for these nodes, and no others.
+func (s *Sight) Asks(nodes string) bool { return sameHosts(s.ReqNodes, nodes) }
+
 // sameHosts tells whether two host lists name the same nodes: Slurm shows a list in an
 // order of its own.
 func sameHosts(a, b string) bool {

@@ -64,33 +64,33 @@ func (c *changes) none() bool {
 	return len(c.jobs)+len(c.left)+len(c.open)+len(c.history)+len(c.decisions)+len(c.shares)+len(c.nodes)+len(c.nodesLeft) == 0
 }
 
-// intervalEvent is an interval that ended and has no row that says so.
-type intervalEvent struct {
+// endedStay is a stay that ended and has no row that says so.
+type endedStay struct {
 	entry *entry
 	row   int64 // of jobs, when the job has to get one for it
 	cluster.Stay
 }
 
-// take notes the intervals of a cycle. They are told once, so they are kept
+// noteStays takes in the stays of a cycle. They are told once, so they are kept
 // until a commit succeeds.
-func (s *Store) take(intervals []cluster.Stay) {
-	for _, i := range intervals {
-		e := s.held.entry(i.Job)
+func (s *Store) noteStays(stays []cluster.Stay) {
+	for _, i := range stays {
+		e := s.stored.entry(i.Job)
 		if i.Closed {
-			s.unsaved.closed = append(s.unsaved.closed, intervalEvent{entry: e, Stay: i})
-			s.held.ended.add(i.Job.ID, i.End)
+			s.unsaved.closed = append(s.unsaved.closed, endedStay{entry: e, Stay: i})
+			s.stored.ended.add(i.Job.ID, i.End)
 			if e.open != nil && e.open.Start.Equal(i.Start) {
 				e.open = nil
 			}
 		} else {
-			e.open = &openInterval{Stay: i, running: true}
+			e.open = &openStay{Stay: i, running: true}
 		}
 	}
 }
 
 // compare fills s.changes. It writes nothing and may be called again.
 func (s *Store) compare(seen *plan.Seen) {
-	h, c := &s.held, &s.changes
+	h, c := &s.stored, &s.changes
 	c.reset()
 	h.poll++
 	next := 0
@@ -147,7 +147,7 @@ func (s *Store) compare(seen *plan.Seen) {
 // sighted returns the entry of a job in the snapshot. When the id means another
 // job than before, the old entry ends and what History knew of it is dropped.
 func (s *Store) sighted(j *cluster.Job) *entry {
-	h := &s.held
+	h := &s.stored
 	e := h.order.guess(j.ID)
 	if e == nil {
 		e = h.entry(j.ID)
@@ -207,7 +207,7 @@ func (s *Store) formerRow(j *cluster.Job) int64 {
 func (s *Store) compareHistory(e *entry) {
 	digest := uint64(0)
 	if row, stored := historyParams(s.history, e.id); stored {
-		digest = s.held.digester.history(&row)
+		digest = s.stored.digester.history(&row)
 	}
 	if digest != e.known {
 		s.changes.history = append(s.changes.history, historyChange{e, digest})
@@ -215,7 +215,7 @@ func (s *Store) compareHistory(e *entry) {
 }
 
 func (s *Store) compareDecision(e *entry, d *plan.Decision) {
-	if digest := s.held.digester.decision(d); digest != e.decided {
+	if digest := s.stored.digester.decision(d); digest != e.decided {
 		s.changes.decisions = append(s.changes.decisions, decisionChange{e, d, digest})
 	}
 	if d.Ranked {
@@ -227,7 +227,7 @@ func (s *Store) compareDecision(e *entry, d *plan.Decision) {
 }
 
 func (s *Store) compareNodes(nodes []cluster.Node) {
-	h, c := &s.held, &s.changes
+	h, c := &s.stored, &s.changes
 	for i := range nodes {
 		n := &nodes[i]
 		e := h.nodes[n.Name]

@@ -209,7 +209,7 @@ func (s *Store) startAnew(ctx context.Context, why error) error {
 	if err := s.openDatabase(ctx); err != nil {
 		return err
 	}
-	s.held.forgetRows()
+	s.stored.forgetRows()
 	s.unsaved.results = nil
 	if s.evictions != nil {
 		s.evictions.behind = true

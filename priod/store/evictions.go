@@ -165,7 +165,7 @@ func (s *Store) SaveEvictions(ctx context.Context, t *evict.Turn) error {
 	if f.lost() {
 		s.mended("the journal of evictions was deleted or changed while priod ran: written anew from memory, nothing is lost", "file", f.Path)
 	}
-	if err := f.append(s.journal, t, s.held.summary.cluster); err != nil {
+	if err := f.append(s.journal, t, s.stored.summary.cluster); err != nil {
 		return err
 	}
 	err := s.intact()
@@ -195,7 +195,7 @@ func (s *Store) pins(t *evict.Turn) (pins []*undo.Change) {
 			continue
 		}
 		line := &undo.Change{Time: c.Changed.UTC(), Job: c.Job, User: c.User, Lever: slurmplug.ReqNodeList, From: was, To: c.Pin}
-		e := cmp.Or(s.held.jobs[c.Job], s.held.jobs[slurmplug.Plain(c.Job.ID)]) // a task that has no record yet is its array's
+		e := cmp.Or(s.stored.jobs[c.Job], s.stored.jobs[slurmplug.Plain(c.Job.ID)]) // a task that has no record yet is its array's
 		if e != nil && e.named() {
 			line.Submit = instant(e.submit)
 		}
@@ -257,7 +257,7 @@ func (s *Store) saveClaim(ctx context.Context, tx *sql.Tx, c *evict.Claim) error
 		return err
 	}
 	return s.q.AddClaim(ctx, tx, db.AddClaimParams{
-		Claim: c.Number, Job: job, Cycle: s.held.cycle, State: string(c.State), Reason: c.Reason,
+		Claim: c.Number, Job: job, Cycle: s.stored.cycle, State: string(c.State), Reason: c.Reason,
 		NodeList: slurmplug.CompactHosts(c.Nodes()), AtMs: millis(c.At), ChangedMs: millis(c.Changed), RawID: int64(c.RawID),
 		Gpus: int64(c.GPUs), Shares: string(shares), WaitMs: c.Wait.Milliseconds(), Pin: c.Pin,
 		Resv: c.Resv, ResvMs: millis(c.ResvAt), RoomMs: millis(c.Room), EndedMs: millis(c.Ended), Purpose: string(c.Purpose),
@@ -294,18 +294,18 @@ func (s *Store) saveEviction(ctx context.Context, tx *sql.Tx, e *evict.Eviction)
 // part of its array's record, or a job of which a new database knows nothing,
 // gets a row of what is known.
 func (s *Store) jobRow(ctx context.Context, tx *sql.Tx, j *cluster.Job, at time.Time) (int64, error) {
-	if e := s.held.jobs[j.ID]; e != nil && e.seen != 0 {
+	if e := s.stored.jobs[j.ID]; e != nil && e.seen != 0 {
 		return e.row, nil
 	}
 	former, err := s.q.FormerJob(ctx, tx, db.FormerJobParams{ID: int64(j.ID.ID), Task: int64(j.ID.Task), User: j.User, Restarts: math.MaxInt64})
 	if !errors.Is(err, sql.ErrNoRows) {
 		return former, err
 	}
-	s.held.row++
+	s.stored.row++
 	j.TaskCount, j.Submit = 1, at
-	params := jobParams(j, s.held.row, at)
+	params := jobParams(j, s.stored.row, at)
 	params.LeftMs = params.AtMs
-	return s.held.row, s.q.PutJob(ctx, tx, params)
+	return s.stored.row, s.q.PutJob(ctx, tx, params)
 }
 
 func claimOf(r *db.Claim, id cluster.JobID) evict.Claim {

@@ -47,15 +47,15 @@ func (s *Store) load(ctx context.Context) error {
 	}
 	defer tx.Rollback()
 	l := loader{q: s.q, tx: tx, undo: s.undo, history: cluster.NewHistory()}
-	l.held.reset()
+	l.stored.reset()
 	if err := l.all(ctx); err != nil {
 		return err
 	}
-	s.history, s.held, s.unsaved = l.history, l.held, unsaved{}
+	s.history, s.stored, s.unsaved = l.history, l.stored, unsaved{}
 	s.history.Remember(s.former)
 	s.changes.reset()
 	for id := range l.tried {
-		s.compareHistory(s.held.entry(id))
+		s.compareHistory(s.stored.entry(id))
 	}
 	if len(l.tried) > 0 {
 		s.log.Warn("writes of the last run have no outcome: they count as tried", "jobs", len(l.tried))
@@ -99,7 +99,7 @@ func (s *Store) rewriteUndo() error {
 	defer s.stopActing()
 	s.log.Warn("the undo journal lacks what the database knows: added", "changes", len(lost), "file", s.undo.Path())
 	for _, c := range lost {
-		if e := s.held.jobs[c.Job]; e != nil && e.named() {
+		if e := s.stored.jobs[c.Job]; e != nil && e.named() {
 			c.User, c.Submit = e.user.Value(), instant(e.submit)
 		}
 	}
@@ -112,7 +112,7 @@ type loader struct {
 	tx      db.DBTX
 	undo    *undo.Journal
 	history *cluster.History
-	held    held
+	stored  stored
 	rows    map[int64]*entry // by row of jobs
 	tried   map[cluster.JobID]bool
 }
@@ -134,7 +134,7 @@ func (l *loader) cycle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.held.row, l.held.cycle, l.held.write = last.Job, last.Cycle, last.Write
+	l.stored.row, l.stored.cycle, l.stored.write = last.Job, last.Cycle, last.Write
 	return nil
 }
 
@@ -146,8 +146,8 @@ func (l *loader) jobs(ctx context.Context) error {
 	l.rows = make(map[int64]*entry, len(jobs))
 	for i := range jobs {
 		j := jobOf(&jobs[i])
-		e := l.held.entry(j.ID)
-		e.row, e.seen = jobs[i].Job, l.held.digester.job(&j)
+		e := l.stored.entry(j.ID)
+		e.row, e.seen = jobs[i].Job, l.stored.digester.job(&j)
 		e.identify(j.User, j.Submit)
 		l.rows[e.row] = e
 		l.history.Saw(j.ID)
@@ -166,7 +166,7 @@ func (l *loader) decisions(ctx context.Context) error {
 	for i := range decisions {
 		if e := l.rows[decisions[i].Job]; e != nil {
 			d := decisionOf(&decisions[i], e.id)
-			e.decided = l.held.digester.decision(&d)
+			e.decided = l.stored.digester.decision(&d)
 		}
 	}
 	return nil
@@ -190,7 +190,7 @@ func (l *loader) nodes(ctx context.Context) error {
 	}
 	for i := range nodes {
 		n := nodeOf(&nodes[i])
-		l.held.nodes[n.Name] = &nodeEntry{seen: l.held.digester.node(&n)}
+		l.stored.nodes[n.Name] = &nodeEntry{seen: l.stored.digester.node(&n)}
 	}
 	return nil
 }
@@ -203,9 +203,9 @@ func (l *loader) remembered(ctx context.Context) error {
 	}
 	for i := range rows {
 		r, id := &rows[i], jobID(rows[i].ID, rows[i].Task)
-		e := l.held.entry(id)
+		e := l.stored.entry(id)
 		row := historyRow(*r)
-		e.known = l.held.digester.history(&row)
+		e.known = l.stored.digester.history(&row)
 		if r.FirstEligibleMs != 0 {
 			l.history.FirstEligible[id] = instant(r.FirstEligibleMs)
 		}
@@ -234,7 +234,7 @@ func (l *loader) intervals(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.held.summary = summaryOf(&last)
+	l.stored.summary = summaryOf(&last)
 	open, err := l.q.OpenIntervals(ctx, l.tx)
 	if err != nil {
 		return err
@@ -244,7 +244,7 @@ func (l *loader) intervals(ctx context.Context) error {
 		interval := intervalOf(&r.Interval, jobID(r.ID, r.Task), last.UntilMs)
 		l.history.Restore(interval)
 		if e := l.rows[r.Interval.Job]; e != nil {
-			e.open = &openInterval{Stay: interval, running: r.Interval.Running, saved: true}
+			e.open = &openStay{Stay: interval, running: r.Interval.Running, saved: true}
 		}
 	}
 	until := min(last.UntilMs, millis(time.Now())) // the clock may have been ahead
@@ -318,7 +318,7 @@ func (l *loader) asked(ctx context.Context) error {
 // thisRun tells whether a job has not been put back into the queue since a time, as far
 // as its record tells: what became of a size then says nothing about the next run.
 func (l *loader) thisRun(id cluster.JobID, at time.Time) bool {
-	e := l.held.jobs[id]
+	e := l.stored.jobs[id]
 	return e == nil || !at.Before(instant(e.submit))
 }
 
@@ -350,10 +350,10 @@ func (l *loader) planned(ctx context.Context) error {
 
 // journal stands in for a database that is lost.
 func (l *loader) journal() {
-	if l.held.cycle != 0 {
+	if l.stored.cycle != 0 {
 		return
 	}
-	l.undo.Recall(l.history, func(id cluster.JobID, c *undo.Change) { l.held.entry(id).identify(c.User, c.Submit) })
+	l.undo.Recall(l.history, func(id cluster.JobID, c *undo.Change) { l.stored.entry(id).identify(c.User, c.Submit) })
 }
 
 func summaryOf(r *db.Cycle) summary {

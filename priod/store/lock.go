@@ -99,7 +99,7 @@ func (s *Store) untouched() error {
 	}
 	if mine && s.db != nil {
 		last, err := s.q.LastKeys(context.Background(), s.db)
-		if err != nil || last.Cycle <= s.held.cycle && last.Write <= s.held.write {
+		if err != nil || last.Cycle <= s.stored.cycle && last.Write <= s.stored.write {
 			return s.explain(err)
 		}
 	}

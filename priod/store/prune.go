@@ -151,11 +151,11 @@ func (s *Store) vacuumOnce(ctx context.Context) (left int64, err error) {
 // tidyUndo compacts the undo journal unless somebody is at it, or no snapshot has
 // told yet which jobs there are.
 func (s *Store) tidyUndo() error {
-	if s.held.poll == 0 || s.acting != nil || s.startActing() != nil {
+	if s.stored.poll == 0 || s.acting != nil || s.startActing() != nil {
 		return nil
 	}
 	defer s.stopActing()
-	return s.undo.Tidy(s.held.present())
+	return s.undo.Tidy(s.stored.present())
 }
 
 // pruneAside drops broken databases and damaged journals that were set aside

@@ -177,7 +177,7 @@ func (r *Reader) History(ctx context.Context) (*cluster.History, error) {
 	var l loader
 	err = r.view(ctx, func(tx *sql.Tx) error {
 		l = loader{q: r.q, tx: tx, undo: journal, history: cluster.NewHistory()}
-		l.held.reset()
+		l.stored.reset()
 		return l.all(ctx)
 	})
 	l.history.Remember(journal.Former)

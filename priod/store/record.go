@@ -26,7 +26,7 @@ const (
 
 // unsaved is what was told once and has no row yet.
 type unsaved struct {
-	closed  []intervalEvent
+	closed  []endedStay
 	ended   []*entry // jobs whose id another one has now
 	planned []plannedWrite
 	results []db.EndWriteParams
@@ -49,7 +49,7 @@ func (s *Store) Planned(ctx context.Context, seen plan.Seen) (err error) {
 	}
 	s.stopActing()
 	s.doubt()
-	s.take(seen.Stays)
+	s.noteStays(seen.Stays)
 	s.compare(&seen)
 	defer s.changes.reset() // lets go of the snapshot before the next one is read
 	if err := s.refuseOthers(); err != nil {
@@ -167,7 +167,7 @@ func (s *Store) save(ctx context.Context, seen *plan.Seen, acting bool) error {
 	}
 	defer tx.Rollback()
 
-	at, number, quiet := seen.Snapshot.At, s.held.cycle, s.quiet(acting)
+	at, number, quiet := seen.Snapshot.At, s.stored.cycle, s.quiet(acting)
 	if quiet {
 		if err := s.q.ExtendCycle(ctx, tx, db.ExtendCycleParams{UntilMs: millis(at), Cycle: number}); err != nil {
 			return err
@@ -214,7 +214,7 @@ func (s *Store) save(ctx context.Context, seen *plan.Seen, acting bool) error {
 // quiet tells whether the last row of cycles can stand for this one too.
 func (s *Store) quiet(acting bool) bool {
 	u := &s.unsaved
-	return !acting && s.changes.none() && len(u.closed)+len(u.ended)+len(u.results) == 0 && s.held.summary == s.changes.summary
+	return !acting && s.changes.none() && len(u.closed)+len(u.ended)+len(u.results) == 0 && s.stored.summary == s.changes.summary
 }
 
 // saveSeen writes jobs, nodes and intervals.
@@ -261,9 +261,9 @@ func (s *Store) saveSeen(ctx context.Context, tx *sql.Tx, at time.Time) error {
 // saveClosed writes an interval that ended. Its job may have left long ago, when
 // accounting tells of the run, or have come and gone while the database could
 // not be written; without a row of its own it gets one of what the interval tells.
-func (s *Store) saveClosed(ctx context.Context, tx *sql.Tx, i *intervalEvent, at time.Time) error {
+func (s *Store) saveClosed(ctx context.Context, tx *sql.Tx, i *endedStay, at time.Time) error {
 	e := i.entry
-	if e.seen != 0 || e.poll == s.held.poll {
+	if e.seen != 0 || e.poll == s.stored.poll {
 		return s.q.PutInterval(ctx, tx, intervalParams(&i.Stay, e.row, false))
 	}
 	row, err := s.q.JobOfRun(ctx, tx, db.JobOfRunParams{
@@ -271,8 +271,8 @@ func (s *Store) saveClosed(ctx context.Context, tx *sql.Tx, i *intervalEvent, at
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		if i.row == 0 {
-			s.held.row++
-			i.row = s.held.row
+			s.stored.row++
+			i.row = s.stored.row
 		}
 		row = i.row
 		params := jobParams(&cluster.Job{
@@ -334,11 +334,11 @@ func (s *Store) savePlanned(ctx context.Context, tx *sql.Tx, number int64, seen 
 	planned := make([]plannedWrite, 0, len(seen.Plan.Actions))
 	changes := make([]*undo.Change, 0, len(seen.Plan.Actions))
 	for _, a := range seen.Plan.Actions {
-		e := s.held.jobs[a.Job]
-		if e == nil || e.poll != s.held.poll {
+		e := s.stored.jobs[a.Job]
+		if e == nil || e.poll != s.stored.poll {
 			return nil, fmt.Errorf("the plan changes job %s, which the snapshot does not hold", a.Job)
 		}
-		row := s.held.write + int64(len(planned)) + 1
+		row := s.stored.write + int64(len(planned)) + 1
 		planned = append(planned, plannedWrite{row, a})
 		err := s.q.AddWrite(ctx, tx, db.AddWriteParams{
 			Write: row, Job: e.row, Cycle: number, AtMs: millis(at), Tasks: a.Tasks, Part: a.Part,
@@ -351,7 +351,7 @@ func (s *Store) savePlanned(ctx context.Context, tx *sql.Tx, number int64, seen 
 		line.User, line.Submit = e.user.Value(), instant(e.submit)
 		changes = append(changes, line)
 	}
-	if err := s.undo.Tidy(s.held.present()); err != nil {
+	if err := s.undo.Tidy(s.stored.present()); err != nil {
 		return nil, err
 	}
 	return planned, s.undo.Append(changes)
@@ -368,7 +368,7 @@ func (s *Store) endWrites(ctx context.Context, tx *sql.Tx) error {
 
 // committed takes note of what the database holds now.
 func (s *Store) committed(number int64, planned []plannedWrite) {
-	h, c := &s.held, &s.changes
+	h, c := &s.stored, &s.changes
 	for _, e := range c.left {
 		delete(h.jobs, e.id)
 	}
@@ -408,7 +408,7 @@ func (s *Store) Done(ctx context.Context, outcomes []plan.Outcome) error {
 	s.changes.reset()
 	for i := range outcomes {
 		for _, id := range outcomes[i].Jobs() {
-			s.compareHistory(s.held.entry(id))
+			s.compareHistory(s.stored.entry(id))
 		}
 	}
 	err := s.intact()

@@ -55,7 +55,7 @@ func (s *Store) compareShare(e *entry, shares *plan.Shares) {
 	digest := uint64(0)
 	if shares != nil {
 		if share = shares.Jobs[e.id]; share != nil {
-			digest = s.held.digester.share(share, shares.Types)
+			digest = s.stored.digester.share(share, shares.Types)
 		}
 	}
 	if digest != e.shared {

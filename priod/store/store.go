@@ -64,7 +64,7 @@ type Store struct {
 	undo    *undo.Journal
 	acting  *os.File         // act.lock, from Planned to Done
 	history *cluster.History // as Load returned it; followed by Planned and Done
-	held    held
+	stored  stored
 	unsaved unsaved
 	changes changes // of the cycle at hand
 
@@ -98,7 +98,7 @@ func Open(ctx context.Context, dir string, o Options) (*Store, error) {
 		return nil, unopened(dir, err)
 	}
 	s := &Store{dir: dir, opts: o, log: o.Logger, lock: lock, q: db.New()}
-	s.held.reset()
+	s.stored.reset()
 	if err := s.open(ctx); err != nil {
 		_ = s.Close()
 		return nil, err

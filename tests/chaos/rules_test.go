@@ -292,3 +292,12 @@ func TestTurns(t *testing.T) {
 		t.Errorf("%v", kinds)
 	}
 }
+
+// GPUs that Slurm counts as in use by nobody.
+func TestUnaccounted(t *testing.T) {
+	r := sound()
+	v := View{Nodes: []Node{{Name: "a100-1", GPUs: 4, Used: 4}, {Name: "v100-1", GPUs: 4, Used: 1}}, Queue: []Seen{{Shown: "80", State: "RUNNING"}, {Shown: "81", State: "COMPLETING"}, {Shown: "82", State: "PENDING"}}}
+	if n := v.Unaccounted(r); n != 2 {
+		t.Errorf("%d, want 5 - 2 - 1", n)
+	}
+}

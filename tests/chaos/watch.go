@@ -208,6 +208,20 @@ func (r *Run) byShown(shown string) int {
 	return slices.Index(r.IDs, id)
 }
 
+// Unaccounted is how many GPUs Slurm counts as in use beyond those of jobs that run or end.
+func (v *View) Unaccounted(r *Run) int {
+	used := 0
+	for _, n := range v.Nodes {
+		used += n.Used
+	}
+	for _, s := range v.Queue {
+		if n := r.byShown(s.Shown); n >= 0 && (s.State == "RUNNING" || s.State == "COMPLETING") {
+			used -= r.Jobs[n].GPUs * max(r.Jobs[n].Nodes, 1)
+		}
+	}
+	return used
+}
+
 // ParseRuns reads what sacct printed of JobID, Start, End and State.
 func ParseRuns(text string) (map[string][]Ran, error) {
 	all := map[string][]Ran{}

@@ -11,9 +11,9 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// held is what the database already holds, in digests, so that a cycle writes
+// stored is what the database already holds, in digests, so that a cycle writes
 // only what changed.
-type held struct {
+type stored struct {
 	digester digester
 	jobs     map[cluster.JobID]*entry
 	nodes    map[string]*nodeEntry
@@ -56,11 +56,11 @@ type entry struct {
 	shared  uint64 // row of shares
 	poll    uint32 // last compare that saw it
 	at      int    // place in the order of that snapshot
-	open    *openInterval
+	open    *openStay
 }
 
-// openInterval is the stay on GPUs that has not ended, and what its row says.
-type openInterval struct {
+// openStay is the stay on GPUs that has not ended, and what its row says.
+type openStay struct {
 	cluster.Stay
 	running bool // seen running by the last poll; else suspended
 	saved   bool // there is a row, and it says the same
@@ -82,8 +82,8 @@ type summary struct {
 	hold, notes            string
 }
 
-func (h *held) reset() {
-	*h = held{
+func (h *stored) reset() {
+	*h = stored{
 		digester: digester{seed: maphash.MakeSeed()},
 		jobs:     map[cluster.JobID]*entry{},
 		nodes:    map[string]*nodeEntry{},
@@ -91,7 +91,7 @@ func (h *held) reset() {
 }
 
 // forgetRows says that the database holds nothing any more.
-func (h *held) forgetRows() {
+func (h *stored) forgetRows() {
 	for _, e := range h.jobs {
 		e.seen, e.decided, e.known, e.shared = 0, 0, 0, 0
 		if e.open != nil {
@@ -103,7 +103,7 @@ func (h *held) forgetRows() {
 }
 
 // entry returns the entry of an id, a new one if need be.
-func (h *held) entry(id cluster.JobID) *entry {
+func (h *stored) entry(id cluster.JobID) *entry {
 	e := h.jobs[id]
 	if e == nil {
 		e = &entry{id: id}
@@ -128,7 +128,7 @@ func (e *entry) isOther(j *cluster.Job) bool {
 
 // present returns a function that tells whether any record with a job id is in
 // the queue, or may come back.
-func (h *held) present() func(id uint32) bool {
+func (h *stored) present() func(id uint32) bool {
 	ids := make(map[uint32]bool, len(h.jobs))
 	for id := range h.jobs {
 		ids[id.ID] = true
