@@ -225,6 +225,3 @@ func (c *Claim) applyResult(r *Result, at time.Time) bool {
 	c.Changed = at
 	return true
 }
-
-// Asks tells whether the job asks for these nodes, and no others.
-func (s *Sight) Asks(nodes string) bool { return sameHosts(s.ReqNodes, nodes) }
