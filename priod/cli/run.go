@@ -18,10 +18,7 @@ import (
 	"slurmprio/priod/daemon"
 	"slurmprio/priod/evict"
 	"slurmprio/priod/live"
-	"slurmprio/priod/order"
 	"slurmprio/priod/report"
-	"slurmprio/priod/size"
-	"slurmprio/priod/steer"
 	"slurmprio/priod/store"
 	"slurmprio/priod/workload"
 )
@@ -105,25 +102,19 @@ func preview(ctx context.Context, cfg *config.Config, log hclog.Logger) (cycle.R
 	if err != nil {
 		journal = evict.NewJournal() // history has said why
 	}
-	set := cycle.Settings{Order: order.Feature{Settings: cfg.Decide()}, DryRun: true, Allocation: allocate.Feature{Settings: cfg.AllocationSettings()}}
-	slurm := live.New(newClient(cfg))
+	table, err := workload.Load(cfg.Speeds.Workloads)
+	if err != nil {
+		return cycle.Result{}, err
+	}
+	slurm, state := live.New(newClient(cfg)), cycle.NewState()
+	state.Journal = journal
+	state.Uses.At = time.Now()
+	state.Uses.Past = daemon.UsesKnown(ctx, slurm, cfg, state.Uses.At, log)
+	set := cfg.Features(slurm, table, state)
+	set.DryRun = true
 	if set.Allocation.Ledger, err = ledger(ctx, cfg, slurm, &set.Allocation.Settings); err != nil {
 		return cycle.Result{}, err
 	}
-	set.Evictions = evict.Feature{Settings: cfg.Eviction(), Slurm: slurm, Journal: journal, Rounds: &evict.Rounds{Settings: cfg.RoundSettings()}}
-	var sizes size.Sizes
-	sizing := cfg.Sizes()
-	if sizing.Table, err = workload.Load(cfg.Speeds.Workloads); err != nil {
-		return cycle.Result{}, err
-	}
-	sizing.PastAt = time.Now()
-	sizing.Past = daemon.UsesKnown(ctx, slurm, cfg, sizing.PastAt, log)
-	sizes.Set(sizing)
-	set.Sizing = size.Feature{Sizes: &sizes, Slurm: slurm}
-	var memory size.GiveBack
-	memory.Set(cfg.GiveBack())
-	set.Memory = size.MemoryFeature{GiveBack: &memory, Slurm: slurm}
-	set.Steering = steer.Feature{Settings: cfg.Steer(), Memory: &steer.Memory{}, Slurm: slurm}
 	return cycle.Step(ctx, slurm, nil, h, set)
 }
 
@@ -134,9 +125,6 @@ func ledger(ctx context.Context, cfg *config.Config, slurm *live.Cluster, set *a
 		return nil, nil
 	}
 	var err error
-	if set.Table, err = workload.Load(cfg.Speeds.Workloads); err != nil {
-		return nil, err
-	}
 	if set.Policy.Name == "hierarchical" {
 		if set.Accounts, err = slurm.AccountShares(ctx); err != nil {
 			return nil, err

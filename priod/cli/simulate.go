@@ -20,13 +20,10 @@ import (
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
 
-	"slurmprio/priod/allocate"
 	"slurmprio/priod/config"
-	"slurmprio/priod/cycle"
 	"slurmprio/priod/evict/preemption"
 	"slurmprio/priod/evict/yield"
 	"slurmprio/priod/live"
-	"slurmprio/priod/order"
 	"slurmprio/priod/report"
 	"slurmprio/priod/simulate"
 	"slurmprio/priod/simulate/ideal/policies"
@@ -92,6 +89,7 @@ func simulateFlags() []cli.Flag {
 		choice(simulate.Engines, "a Slurm, or rounds at whose start every job may be moved at no cost"),
 		choice(simulate.Orders, "who goes first"),
 		&cli.StringFlag{Category: policy, Name: "las-queues", Usage: "`BORDERS` of order las's queues in GPU-seconds, such as 3250,7200"},
+		choice(simulate.SlurmOrders, "with order priod: what Slurm itself orders jobs by"),
 		choice(simulate.Backfills, "who may start before the head of the queue"),
 		&cli.IntFlag{Category: policy, Name: "depth", Usage: "how many `JOBS` conservative backfill plans for; 0: all"},
 		choice(simulate.Placements, "where"),
@@ -113,6 +111,7 @@ func simulateFlags() []cli.Flag {
 		&cli.IntFlag{Category: policy, Name: "user-gpus", Usage: "`GPUS` that one user may hold at once; 0: no limit"},
 		&cli.IntFlag{Category: policy, Name: "account-gpus", Usage: "`GPUS` that one account may hold at once; 0: no limit"},
 
+		seconds("hold", "`TIME` that sbatchwrap holds back jobs that may be steered or sized, as /etc/slurmprio/hold says"),
 		seconds("grace", "`TIME` to leave, for jobs that do not say"),
 		&cli.DurationFlag{Category: costs, Name: "requeue-delay", DefaultText: "121s, as Slurm's; 0s for srtf, las and rounds", Usage: "`TIME` from leaving to being eligible again"},
 		seconds("prolog", "`TIME` before each run"),
@@ -216,19 +215,10 @@ func simulation(ctx context.Context, c *cli.Context, bar io.Writer) (*simulated,
 		in.Learning = speed.Settings{Within: cfg.Speeds.Within}
 	}
 	if spec.Order == "priod" {
-		in.Daemon = virtual.Daemon{Interval: time.Duration(cfg.Cycle.Interval), Settings: cycle.Settings{Order: order.Feature{Settings: cfg.Decide()}}}
-		in.Sizes = cfg.Sizes()
-		in.Sizes.Table = table
-		in.Daemon.Settings.Order.Settings.Ranking.Partitions = nil // a trace has none
-		if set := cfg.AllocationSettings(); set.Policy.Name != "" {
-			set.Ranking.Partitions, set.Table = nil, table
-			in.Daemon.Settings.Allocation = allocate.Feature{Ledger: &allocate.Ledger{}, Settings: set}
-		}
-		if set := cfg.Steer(); set.Enabled {
-			in.Daemon.Settings.Steering = steer.Feature{Settings: set, Memory: &steer.Memory{}}
-			if err := steeredBackfill(c, &s.spec); err != nil {
-				return nil, err
-			}
+		shorten(c, cfg)
+		in.Config, in.Table = cfg, table
+		if cfg.Steering.Enabled && !c.IsSet("backfill") { // a job that waits for its GPU type must not block all others
+			s.spec.Backfill = string(virtual.EASY)
 		}
 	}
 	in.Trouble = s.trouble
@@ -255,15 +245,32 @@ func simulation(ctx context.Context, c *cli.Context, bar io.Writer) (*simulated,
 	return s, err
 }
 
-// steeredBackfill has a job that waits for its GPU type not block all others.
-func steeredBackfill(c *cli.Context, spec *simulate.Spec) error {
-	if !c.IsSet("backfill") {
-		spec.Backfill = string(virtual.EASY)
+// shorten lets flags stand for the keys of priod.toml that they are short forms of. The
+// other ones, of which simulate knows, are in its Spec.
+func shorten(c *cli.Context, cfg *config.Config) {
+	p, s, r := &cfg.Preemption, &cfg.Steering, &cfg.Rounds
+	for name, set := range map[string]func(){
+		"fitgpp-s":                   func() { p.FitGppS = c.Float64("fitgpp-s") },
+		"fitgpp-fallback":            func() { p.FitGppFallback = c.String("fitgpp-fallback") },
+		"max-evictions":              func() { p.MaxEvictions = c.Int("max-evictions") },
+		"min-runtime":                func() { p.MinRun = config.Duration(c.Duration("min-runtime")) },
+		"eviction-rise":              func() { p.Rise = c.Float64("eviction-rise") },
+		"urgency":                    func() { p.Urgency = c.Float64("urgency") },
+		"min-gain":                   func() { p.MinGain = config.Duration(c.Duration("min-gain")) },
+		"evictions-at-once":          func() { p.MaxAtOnce = c.Int("evictions-at-once") },
+		"evictions-per-hour":         func() { p.MaxPerHour = c.Int("evictions-per-hour") },
+		"eviction-gpu-hours-per-day": func() { p.GPUHoursPerDay = c.Float64("eviction-gpu-hours-per-day") },
+		"steering-cycle":             func() { cfg.Cycle.Interval = config.Duration(c.Duration("steering-cycle")) },
+		"steering-wait":              func() { s.Wait = c.Float64("steering-wait") },
+		"steering-depth":             func() { s.Depth = c.Int("steering-depth") },
+		"steering-busy":              func() { s.Busy = c.Bool("steering-busy") },
+		"lead":                       func() { r.Lead = config.Duration(c.Duration("lead")) },
+		"round-pay":                  func() { r.Pay = c.Float64("round-pay") },
+	} {
+		if c.IsSet(name) {
+			set()
+		}
 	}
-	if spec.Backfill == string(virtual.NoBackfill) {
-		return usagef("simulate: with steering.enabled --order priod wants backfill: a job that waits for its GPU type would block all others; leave --backfill out")
-	}
-	return nil
 }
 
 // trouble keeps the first problem that the optimiser failed on, and counts.
@@ -425,7 +432,7 @@ func (s *simulated) jobs(ctx context.Context, c *cli.Context, cfg *config.Config
 	}
 	opts := trace.Options{Format: trace.Format(c.String("format")), SkipBad: c.Bool("skip-bad"), Sort: c.Bool("sort"), Workloads: table, JobsPerHour: c.Float64("jobs-per-hour")}
 	if cfg != nil {
-		opts.TEQOS = cfg.Ranking.TEQOS
+		opts.TEQOS, opts.BEQOS = cfg.Ranking.TEQOS, cfg.Ranking.BEQOS
 	}
 	switch {
 	case c.String("generate") != "":
@@ -500,11 +507,11 @@ func specOf(c *cli.Context) (simulate.Spec, error) {
 		}
 	}
 	spec := simulate.Spec{
-		Engine: c.String("engine"), Order: c.String("order"), Backfill: c.String("backfill"), Depth: c.Int("depth"), Placement: c.String("placement"),
+		Engine: c.String("engine"), Order: c.String("order"), SlurmOrder: c.String("slurm-order"), Backfill: c.String("backfill"), Depth: c.Int("depth"), Placement: c.String("placement"),
 		Allocation: c.String("allocation"), Preemption: c.String("preemption"), Eviction: evictionOf(c), Sizing: c.String("sizing"), Speeds: c.String("speeds"), HistoryJobs: c.Int("history-jobs"), RoundModel: c.String("round-model"),
 		Round: s("round"), FirstRound: s("first-round"), Seed: c.Uint64("seed"), PairsTried: c.Float64("pairs-tried"), PairReferences: c.Int("pair-references"), UserGPUs: c.Int("user-gpus"), AccountGPUs: c.Int("account-gpus"),
 		Overheads: simulate.Overheads{
-			Grace: s("grace"), Requeue: s("requeue-delay"), Prolog: s("prolog"), Epilog: s("epilog"),
+			Hold: s("hold"), Grace: s("grace"), Requeue: s("requeue-delay"), Prolog: s("prolog"), Epilog: s("epilog"),
 			Checkpoint: s("checkpoint"), Restart: s("restart-cost"), MTBF: s("mtbf"), Repair: s("repair"),
 		},
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -177,6 +178,65 @@ func TestSimulateDaemonSteers(t *testing.T) {
 		status, _, errs = run(append(args, "--backfill", "none")...)
 		if refused := status == exitUsage && strings.Contains(errs, "wants backfill"); refused != strings.Contains(c.config, "steering") {
 			t.Errorf("%q without backfill: exit status %d, %s", c.config, status, errs)
+		}
+	}
+}
+
+// Every key that acts on jobs does so in a simulation, or stops it by its name; a flag
+// that stands for such keys says the same.
+func TestSimulateDaemonsKeys(t *testing.T) {
+	jobs := write(t, "jobs.csv", "job_id,submit_s,gpus,duration_s,type,user,grace_s\nbe,0,2,1000,be,ann,30\nte,203,2,60,te,bob,\n")
+	const evicting = "[preemption]\nenabled = true\n"
+	for name, c := range map[string]struct {
+		toml      string
+		args      []string
+		evictions int
+		teWait    float64
+	}{
+		"nothing":                   {"", nil, 0, 797},
+		"preemption":                {evicting, nil, 1, 30},
+		"its flag":                  {"", []string{"--preemption", "least-loss"}, 1, 30},
+		"without sbatchwrap's call": {evicting + "[wake]\nlisten = []\n", nil, 1, 37},
+		"cycle.interval":            {evicting + "[wake]\nlisten = []\n[cycle]\ninterval = \"60s\"\n", nil, 1, 67},
+		"limits":                    {evicting + "max_grace = \"29s\"\ngrace = \"5s\"\n", nil, 0, 797},
+		"a flag before the key":     {evicting + "min_run = \"1h\"\n", []string{"--min-runtime", "5s"}, 1, 30},
+		"te_budget":                 {evicting + "[te_budget.user]\ntime_limit = \"30s\"\n", nil, 0, 797},
+		"a policy that evicts none": {evicting + "policy = \"none\"\n", nil, 0, 797},
+	} {
+		args := append([]string{"--config", write(t, "priod.toml", c.toml), "simulate", "--trace", jobs, "--nodes", "1:a100:2", "--backfill", "easy", "--json"}, c.args...)
+		if c.args == nil || c.args[0] != "--preemption" {
+			args = append(args, "--order", "priod")
+		}
+		status, out, errs := run(args...)
+		var f struct {
+			Evictions int     `json:"preemptions"`
+			Wait      float64 `json:"te_wait_p50_s"`
+		}
+		if err := json.Unmarshal([]byte(out), &f); status != exitDone || err != nil {
+			t.Fatal(name, status, err, errs)
+		}
+		if f.Evictions != c.evictions || f.Wait != c.teWait {
+			t.Errorf("%s: %d evictions, and the TE job waits for %v s; want %d and %v s", name, f.Evictions, f.Wait, c.evictions, c.teWait)
+		}
+	}
+	for _, c := range []struct {
+		toml string
+		args []string
+		want string
+	}{
+		{"[sizing]\ngive_back = true\n", nil, "sizing.give_back"},
+		{"[sizing]\nenabled = true\n", nil, "sizing.enabled"},
+		{evicting, []string{"--pool"}, "preemption.enabled"},
+		{"", []string{"--preemption", "least-loss", "--order", "sjf"}, "fifo or multifactor"},
+		{"", []string{"--allocation", "allox"}, "allocation.policy"},
+		{"", []string{"--round", "30m"}, "rounds.enabled"},
+	} {
+		args := append([]string{"--config", write(t, "priod.toml", c.toml), "simulate", "--trace", jobs, "--nodes", "1:a100:2", "--backfill", "easy"}, c.args...)
+		if !slices.Contains(args, "--preemption") {
+			args = append(args, "--order", "priod")
+		}
+		if status, _, errs := run(args...); status != exitUsage || !strings.Contains(errs, c.want) {
+			t.Errorf("%q %q: exit status %d, %s; want %q", c.toml, c.args, status, errs, c.want)
 		}
 	}
 }

@@ -165,7 +165,9 @@ type History struct {
 
 	former  func(*Job) (Written, map[slurmplug.Lever]Requested) // see Remember
 	running map[JobID]*Stay
-	recent  map[run]Stay         // closed stays that still reach into UsePeriod
+	recent  map[run]Stay         // closed intervals that still reach into UsePeriod, and some that lately did
+	swept   time.Time            // recent was, of those that do no more
+	ends    []Stay               // of recent those of TE jobs, by their start; nil: to be made anew
 	filled  []Stay               // from accounting, not yet returned by Observe
 	past    map[JobID][]PastStay // from accounting, since the last Observe
 	seen    map[JobID]uint32     // the poll that last showed the job
@@ -200,7 +202,42 @@ func (h *History) Restore(i Stay) {
 		h.running[i.Job] = &i
 		return
 	}
+	h.keep(i)
+}
+
+// keep takes in an interval that is over.
+func (h *History) keep(i Stay) {
+	_, again := h.recent[i.run()]
 	h.recent[i.run()] = i
+	switch n := len(h.ends); {
+	case again || h.ends == nil:
+		h.ends = nil
+	case i.Class == TE:
+		for h.ends = append(h.ends, i); n > 0 && h.ends[n-1].Start.After(i.Start); n-- {
+			h.ends[n-1], h.ends[n] = h.ends[n], h.ends[n-1]
+		}
+	}
+}
+
+// pastTE are the intervals of TE jobs that are over and reach into UsePeriod, by their
+// start: what a job ran too long it did last.
+func (h *History) pastTE(since time.Time) iter.Seq[*Stay] {
+	if h.ends == nil {
+		h.ends = make([]Stay, 0, len(h.recent))
+		for _, i := range h.recent {
+			if i.Class == TE {
+				h.ends = append(h.ends, i)
+			}
+		}
+		slices.SortFunc(h.ends, func(a, b Stay) int { return cmp.Or(a.Start.Compare(b.Start), a.Job.Compare(b.Job)) })
+	}
+	return func(yield func(*Stay) bool) {
+		for i := range h.ends {
+			if h.ends[i].End.After(since) && !yield(&h.ends[i]) {
+				return
+			}
+		}
+	}
 }
 
 // Saw says that an earlier process had this job in its last snapshot: a task
@@ -235,7 +272,7 @@ func (h *History) Fill(past []PastStay) {
 			continue
 		}
 		h.filled = append(h.filled, p.Stay)
-		h.recent[p.run()] = p.Stay
+		h.keep(p.Stay)
 	}
 }
 
@@ -291,7 +328,7 @@ func (h *History) setBack(at time.Time) (changed []Stay) {
 	for name, i := range h.recent {
 		if end := later(i.Start, at); i.End.After(end) {
 			i.End = end
-			h.recent[name] = i
+			h.recent[name], h.ends = i, nil
 			changed = append(changed, i)
 		}
 	}
@@ -413,7 +450,10 @@ func (h *History) extend(j *Job, at time.Time) (changed []Stay) {
 		Job: j.ID, Start: j.Start, End: later(j.Start, at), GPUType: j.GPUType, GPUs: j.GPUs * max(j.TaskCount, 1),
 		User: j.User, Account: j.Account, Class: h.ClassOf(j), Restarts: j.Restarts,
 	}
-	delete(h.recent, now.run()) // it was not over after all
+	if _, over := h.recent[now.run()]; over { // it was not, after all
+		delete(h.recent, now.run())
+		h.ends = nil
+	}
 	h.running[j.ID] = now
 	return append(changed, *now)
 }
@@ -459,7 +499,7 @@ func (h *History) end(s *Snapshot) []Stay {
 
 func (h *History) close(i *Stay) Stay {
 	i.Closed = true
-	h.recent[i.run()] = *i
+	h.keep(*i)
 	return *i
 }
 
@@ -473,9 +513,17 @@ func (h *History) forget(at time.Time) {
 	deleteFrom(h.Requests, h.gone)
 	maps.DeleteFunc(h.Sizes, func(id JobID, _ SizePast) bool { return h.gone(id) && h.gone(slurmplug.Plain(id.ID)) }) // tasks still in their array, too
 	maps.DeleteFunc(h.seen, func(_ JobID, poll uint32) bool { return poll != h.poll })
+	if at.Sub(h.swept).Abs() < sweepEvery {
+		return // who reads recent leaves them out
+	}
 	since := at.Add(-UsePeriod)
 	maps.DeleteFunc(h.recent, func(_ run, i Stay) bool { return !i.End.After(since) })
+	h.swept, h.ends = at, nil
 }
+
+// sweepEvery is how often what is too old is taken out of a day's intervals, which are
+// many.
+const sweepEvery = 15 * time.Minute
 
 // Stays are those that are open, up to the last poll, and those that ended
 // within UsePeriod, in no order.
@@ -486,8 +534,9 @@ func (h *History) Stays() iter.Seq[Stay] {
 				return
 			}
 		}
+		since := h.at.Add(-UsePeriod)
 		for _, i := range h.recent {
-			if !yield(i) {
+			if i.End.After(since) && !yield(i) {
 				return
 			}
 		}
@@ -536,16 +585,8 @@ func (h *History) TEUse(at time.Time, limit func(user, account string) time.Dura
 			to.m[to.name] = u
 		}
 	}
-	var past []Stay
-	for _, i := range h.recent {
-		if i.Class == TE {
-			past = append(past, i)
-		}
-	}
-	// What a job ran too long it did last, whichever of its runs a map gives first.
-	slices.SortFunc(past, func(a, b Stay) int { return a.Start.Compare(b.Start) })
-	for i := range past {
-		add(&past[i], past[i].End, 0)
+	for i := range h.pastTE(since) {
+		add(i, i.End, 0)
 	}
 	for _, i := range h.running {
 		if i.Class == TE {

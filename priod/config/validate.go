@@ -49,6 +49,9 @@ type rule struct {
 	want string
 }
 
+// Check refuses values that make no sense, or do not go together, by their key.
+func (c *Config) Check() error { return c.validate() }
+
 func (c *Config) validate() error {
 	for _, r := range slices.Concat(c.hostRules(), c.orderRules(), c.steeringRules(), c.sizeRules(), c.evictionRules(), c.daemonRules()) {
 		if !r.ok {

@@ -20,7 +20,6 @@ import (
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/evict"
 	"slurmprio/priod/live"
-	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/size"
 	"slurmprio/priod/steer"
@@ -295,7 +294,9 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 	d.fill(ctx, now)
 	d.readAccounts(ctx)
 	begun, current, took := time.Now(), "", map[string]time.Duration{}
-	set := cycle.Settings{Order: order.Feature{Settings: d.Config.Decide()}, Hold: hold, Stage: func(next string) {
+	d.readUse(ctx, now)
+	set := d.features()
+	set.Hold, set.Stage = hold, func(next string) {
 		now := time.Now()
 		if current != "" {
 			took[current] += now.Sub(begun)
@@ -305,18 +306,11 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 		}
 		begun, current = now, next
 		d.notify(daemon.SdNotifyWatchdog)
-	}}
+	}
 	var slurm plan.Slurm = d.slurm
 	if d.Config.Cycle.FollowController {
 		slurm = follower{d.slurm, d}
 	}
-	d.known.rounds.Settings = d.Config.RoundSettings()
-	set.Evictions = d.evictions()
-	set.Allocation = allocate.Feature{Ledger: d.known.ledger, Settings: d.allocation()}
-	set.Steering = steer.Feature{Settings: d.Config.Steer(), Memory: &d.known.steered, Slurm: d.slurm}
-	set.Sizing = d.sizing(ctx, now)
-	d.known.memory.Set(d.Config.GiveBack())
-	set.Memory = size.MemoryFeature{GiveBack: &d.known.memory, Slurm: d.slurm}
 	result, err = cycle.Step(ctx, slurm, d.Store, d.known.history, set)
 	if err != nil && d.last.unfit != "" {
 		err = fmt.Errorf("%s: %w", d.last.unfit, err) // it may be why the read failed
@@ -328,6 +322,22 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 		d.rivals(result.PeerValues, result.Snapshot.At)
 	}
 	return result, took["observe"], err
+}
+
+// features are those of a cycle, with what the daemon knows besides its configuration.
+func (d *Daemon) features() cycle.Settings {
+	set := d.Config.Features(d.slurm, d.table, d.state())
+	set.Allocation.Settings, set.Evictions = d.allocation(), d.evictions()
+	return set
+}
+
+// state is what the features remember.
+func (d *Daemon) state() *cycle.State {
+	k := &d.known
+	return &cycle.State{
+		Ledger: k.ledger, Journal: k.journal, Rounds: &k.rounds, Vetoes: k.vetoes, Steering: &k.steered, GiveBack: &k.memory, Sizes: &k.sizes,
+		Uses: d.usesKnown(),
+	}
 }
 
 // fit finds out whether this Slurm is one that priod writes to, and says so once when

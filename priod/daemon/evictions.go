@@ -11,15 +11,11 @@ import (
 
 // evictions is what a cycle needs to make room.
 func (d *Daemon) evictions() evict.Feature {
-	slurm := evict.Slurm(d.slurm)
-	if d.Config.Cycle.FollowController {
-		slurm = evictor{d.slurm, d}
+	e := d.Config.Evictions(d.slurm, d.state())
+	if e.Settings.Since, e.Recorder, e.OnChange = d.availability.since, d.Store, d.told; d.Config.Cycle.FollowController {
+		e.Slurm = evictor{d.slurm, d}
 	}
-	set := d.Config.Eviction()
-	set.Since = d.availability.since
-	return evict.Feature{
-		Settings: set, Slurm: slurm, Journal: d.known.journal, Recorder: d.Store, OnChange: d.told, Vetoes: d.known.vetoes, Rounds: &d.known.rounds,
-	}
+	return e
 }
 
 // tend goes on with the evictions under way between two cycles, so that nobody

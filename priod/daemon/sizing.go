@@ -7,8 +7,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"slurmprio/priod/config"
+	"slurmprio/priod/cycle"
 	"slurmprio/priod/live"
-	"slurmprio/priod/size"
 	"slurmprio/priod/workload/sensitivity"
 )
 
@@ -33,22 +33,23 @@ type pastUses struct {
 	err error
 }
 
-// sizing is what this cycle needs to size waiting jobs.
-func (d *Daemon) sizing(ctx context.Context, now time.Time) size.Feature {
-	set := d.Config.Sizes()
-	set.Table = d.table
-	if set.Enabled && d.Config.Speeds.History > 0 {
-		switch {
-		case d.watching:
-			d.learnUse(ctx, now)
-		case d.single && d.learning.uses.asked.IsZero(): // it ends before an answer would be there
-			d.learning.uses = uses{asked: now, at: now, past: UsesKnown(ctx, d.slurm, d.Config, now, d.Log)}
-		}
-		set.Past, set.PastAt = d.learning.uses.past, d.learning.uses.at
-		set.Unread = !d.single && d.learning.uses.unread()
+// readUse brings up to date what the sizes of waiting jobs rest on.
+func (d *Daemon) readUse(ctx context.Context, now time.Time) {
+	switch {
+	case !d.Config.Sizing.Enabled || d.Config.Speeds.History == 0:
+	case d.watching:
+		d.learnUse(ctx, now)
+	case d.single && d.learning.uses.asked.IsZero(): // it ends before an answer would be there
+		d.learning.uses = uses{asked: now, at: now, past: UsesKnown(ctx, d.slurm, d.Config, now, d.Log)}
 	}
-	d.known.sizes.Set(set)
-	return size.Feature{Sizes: &d.known.sizes, Slurm: d.slurm}
+}
+
+// usesKnown is what this cycle sizes waiting jobs by.
+func (d *Daemon) usesKnown() cycle.Uses {
+	if !d.Config.Sizing.Enabled || d.Config.Speeds.History == 0 {
+		return cycle.Uses{}
+	}
+	return cycle.Uses{Past: d.learning.uses.past, At: d.learning.uses.at, Unread: !d.single && d.learning.uses.unread()}
 }
 
 // learnUse takes in what accounting has answered, and asks again when it is time.

@@ -21,7 +21,7 @@ func TestLearnUse(t *testing.T) {
 		}
 		cycle := func(reads int, what string) {
 			t.Helper()
-			d.sizing(t.Context(), time.Now())
+			d.readUse(t.Context(), time.Now())
 			synctest.Wait()
 			if f.useReads != reads {
 				t.Errorf("%s: accounting was read %d times, want %d", what, f.useReads, reads)
@@ -75,7 +75,7 @@ func TestLearnUseAtOnce(t *testing.T) {
 		if _, err := d.Once(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		d.sizing(t.Context(), time.Now())
+		d.readUse(t.Context(), time.Now())
 		if f.useReads != c.reads || (d.learning.uses.past != nil) != c.known {
 			t.Errorf("%s: read %d times, %v", c.name, f.useReads, d.learning.uses.past)
 		}

@@ -11,8 +11,9 @@ import (
 // addCandidates adds the jobs that hold GPUs.
 func (c *Choice) addCandidates(s *cluster.Snapshot, j *Journal, set *Settings, m *nodemap.Map, vetoed map[cluster.JobID]preemption.Why) {
 	leaving := map[cluster.JobID]bool{}
-	for i := range j.Evictions {
-		if e := &j.Evictions[i]; e.Leaving() {
+	_, evictions := j.live()
+	for i := range evictions {
+		if e := &evictions[i]; e.Leaving() {
 			leaving[e.Job] = true
 		}
 	}

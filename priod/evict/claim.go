@@ -1,10 +1,10 @@
 package evict
 
 import (
-	"slices"
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 )
 
@@ -52,8 +52,9 @@ func (n *transition) tendReservation(c *Claim) {
 		n.commands = append(n.commands, Command{Verb: Free, Job: c.Job, Claim: c.Number, Value: c.Resv})
 	case c.ResvAt.IsZero() && !n.Paused:
 		grace := time.Duration(0)
-		for i := range n.j.Evictions {
-			if e := &n.j.Evictions[i]; e.Claim == c.Number {
+		evictions := n.j.evictionsFrom(c.Number)
+		for i := range evictions {
+			if e := &evictions[i]; e.Claim == c.Number {
 				grace = max(grace, e.Grace)
 			}
 		}
@@ -113,7 +114,7 @@ func (n *transition) whyUnwanted(c *Claim, s *Sight) string {
 			return "the job waits for something else now"
 		}
 		return "the job does not count as TE any more"
-	case c.Pin != "" && s.ReqNodes != "" && !sameHosts(s.ReqNodes, c.Pin):
+	case c.Pin != "" && s.ReqNodes != "" && !plan.SameHosts(s.ReqNodes, c.Pin):
 		c.Pin = "" // the owner has overwritten it
 		return "its owner asks for other nodes"
 	case s.State == cluster.Pending && !n.j.Allows(c, s):
@@ -138,8 +139,9 @@ func (n *transition) whetherFree(c *Claim) (why string, complete bool) {
 		}
 	}
 	complete = true
-	for i := range n.j.Evictions {
-		e := n.current(&n.j.Evictions[i])
+	evictions := n.j.evictionsFrom(c.Number)
+	for i := range evictions {
+		e := n.current(&evictions[i])
 		if e.Claim != c.Number {
 			continue
 		}
@@ -167,22 +169,6 @@ func (n *transition) isPinned(c *Claim) bool {
 	return looked && s.ReqNodes != ""
 }
 
-// Asks tells whether the job asks for these nodes, and no others.
-func (s *Sight) Asks(nodes string) bool { return sameHosts(s.ReqNodes, nodes) }
-
-// sameHosts tells whether two host lists name the same nodes: Slurm shows a list in an
-// order of its own.
-func sameHosts(a, b string) bool {
-	x, err := slurmplug.ExpandHosts(a)
-	y, err2 := slurmplug.ExpandHosts(b)
-	if err != nil || err2 != nil {
-		return a == b
-	}
-	slices.Sort(x)
-	slices.Sort(y)
-	return slices.Equal(x, y)
-}
-
 // release gives up a claim's place.
 func (n *transition) release(c *Claim, s *Sight, why string) {
 	c.State, c.Reason, c.Ended = Released, why, n.At
@@ -199,7 +185,7 @@ func (n *transition) unpin(c *Claim, s *Sight) {
 	case s.Gone:
 		c.Pin = ""
 	case s.State != cluster.Pending:
-	case !sameHosts(s.ReqNodes, c.Pin):
+	case !plan.SameHosts(s.ReqNodes, c.Pin):
 		c.Pin = ""
 	default:
 		n.commands = append(n.commands, Command{Verb: Unpin, Job: c.Job, SLUID: s.SLUID, Claim: c.Number})

@@ -3,6 +3,7 @@ package evict
 import (
 	"context"
 	"slices"
+	"time"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict/preemption"
@@ -23,6 +24,9 @@ type Feature struct {
 	OnChange func(Event) // is called with each row that changed; may be nil
 	Vetoes   Vetoes      // kept from one cycle to the next; nil: every cycle looks closer at all
 	Rounds   *Rounds     // nil: no round ever ends
+	// Now is the clock by which graces and holds end. It runs on while commands are sent;
+	// nil: the system's.
+	Now func() time.Time
 
 	// What the cycle decided.
 	Choice *Choice // who leaves for whom; nil when that was not asked

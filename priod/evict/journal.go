@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"sort"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -13,6 +14,9 @@ import (
 // jobs and the wait before a second claim need them.
 const Memory = 7 * 24 * time.Hour
 
+// sweepEvery is how often Forget looks at all rows.
+const sweepEvery = 10 * time.Minute
+
 // Journal is what is known of claims and evictions, by number.
 type Journal struct {
 	Claims                  []Claim
@@ -21,6 +25,44 @@ type Journal struct {
 	LastClaim, LastEviction int64                 // the last numbers given
 
 	nodes []cluster.Node // see SetNodes
+	swept time.Time      // the last time that Forget looked at all rows
+	over  doneRows
+}
+
+// doneRows counts the rows at the head of the journal that are done, and keeps the number of
+// the last one of each kind.
+type doneRows struct {
+	claims, evictions       int
+	lastClaim, lastEviction int64
+}
+
+// live returns the rows behind those at the head that are done: all rows that are not
+// done, and some that are.
+func (j *Journal) live() (claims []Claim, evictions []Eviction) {
+	o := &j.over
+	if o.claims > len(j.Claims) || o.claims > 0 && j.Claims[o.claims-1].Number != o.lastClaim {
+		o.claims = 0
+	}
+	for ; o.claims < len(j.Claims); o.claims++ {
+		c := &j.Claims[o.claims]
+		if c.Open() || c.Pin != "" || c.Resv != "" {
+			break
+		}
+		o.lastClaim = c.Number
+	}
+	if o.evictions > len(j.Evictions) || o.evictions > 0 && j.Evictions[o.evictions-1].Number != o.lastEviction {
+		o.evictions = 0
+	}
+	for ; o.evictions < len(j.Evictions) && !j.Evictions[o.evictions].Open(); o.evictions++ {
+		o.lastEviction = j.Evictions[o.evictions].Number
+	}
+	return j.Claims[o.claims:], j.Evictions[o.evictions:]
+}
+
+// evictionsFrom returns the evictions of a claim and of all later claims: rows are numbered
+// in the order of their claims.
+func (j *Journal) evictionsFrom(claim int64) []Eviction {
+	return j.Evictions[sort.Search(len(j.Evictions), func(i int) bool { return j.Evictions[i].Claim >= claim }):]
 }
 
 // NewJournal returns an empty one.
@@ -31,8 +73,8 @@ func (j *Journal) Blank() bool { return len(j.Claims)+len(j.Evictions) == 0 }
 
 // Claim returns the claim of a number; nil when the journal no longer holds it.
 func (j *Journal) Claim(number int64) *Claim {
-	at, ok := slices.BinarySearchFunc(j.Claims, number, func(c Claim, n int64) int { return int(c.Number - n) })
-	if !ok {
+	at := sort.Search(len(j.Claims), func(i int) bool { return j.Claims[i].Number >= number })
+	if at == len(j.Claims) || j.Claims[at].Number != number {
 		return nil
 	}
 	return &j.Claims[at]
@@ -40,8 +82,8 @@ func (j *Journal) Claim(number int64) *Claim {
 
 // Eviction returns the eviction of a number; nil when the journal no longer holds it.
 func (j *Journal) Eviction(number int64) *Eviction {
-	at, ok := slices.BinarySearchFunc(j.Evictions, number, func(e Eviction, n int64) int { return int(e.Number - n) })
-	if !ok {
+	at := sort.Search(len(j.Evictions), func(i int) bool { return j.Evictions[i].Number >= number })
+	if at == len(j.Evictions) || j.Evictions[at].Number != number {
 		return nil
 	}
 	return &j.Evictions[at]
@@ -101,7 +143,12 @@ func (j *Journal) Update(t *Turn) {
 // stays as long as one of its evictions is open.
 func (j *Journal) Forget(now time.Time, present func(cluster.JobID) bool) {
 	before := now.Add(-Memory)
-	j.Evictions = slices.DeleteFunc(j.Evictions, func(e Eviction) bool { return !e.Open() && e.Ended.Before(before) })
+	past := func(e Eviction) bool { return !e.Open() && e.Ended.Before(before) }
+	if now.Sub(j.swept).Abs() < sweepEvery && !(len(j.Evictions) > 0 && past(j.Evictions[0])) {
+		return // there is nothing to drop, or little
+	}
+	j.swept = now
+	j.Evictions = slices.DeleteFunc(j.Evictions, past)
 	known, made := map[cluster.JobID]bool{}, map[int64]bool{}
 	for i := range j.Evictions {
 		e := &j.Evictions[i]
@@ -121,14 +168,15 @@ func (j *Journal) Forget(now time.Time, present func(cluster.JobID) bool) {
 // Urgent returns the jobs of rows that change soon, each once: those to look at between
 // two cycles.
 func (j *Journal) Urgent() (jobs []Target) {
-	for i := range j.Claims {
-		if c := &j.Claims[i]; c.Open() || c.Resv != "" {
-			jobs = append(jobs, Target{c.Job, c.RawID})
+	claims, evictions := j.live()
+	for i := range claims {
+		if c := &claims[i]; c.Open() || c.Resv != "" {
+			jobs = append(jobs, Target{Job: c.Job, RawID: c.RawID})
 		}
 	}
-	for i := range j.Evictions {
-		if e := &j.Evictions[i]; e.Open() && e.State != Restored {
-			jobs = append(jobs, Target{e.Job, e.RawID})
+	for i := range evictions {
+		if e := &evictions[i]; e.Open() && e.State != Restored {
+			jobs = append(jobs, Target{Job: e.Job, RawID: e.RawID})
 		}
 	}
 	return unique(jobs)
@@ -137,14 +185,15 @@ func (j *Journal) Urgent() (jobs []Target) {
 // Idle returns the jobs of the other rows that are not done: victims that wait in the
 // queue, and jobs that are pinned to a place that no claim keeps any more.
 func (j *Journal) Idle() (waiting, pinned []Target) {
-	for i := range j.Claims {
-		if c := &j.Claims[i]; !c.Open() && c.Pin != "" {
-			pinned = append(pinned, Target{c.Job, c.RawID})
+	claims, evictions := j.live()
+	for i := range claims {
+		if c := &claims[i]; !c.Open() && c.Pin != "" {
+			pinned = append(pinned, Target{Job: c.Job, RawID: c.RawID})
 		}
 	}
-	for i := range j.Evictions {
-		if e := &j.Evictions[i]; e.State == Restored {
-			waiting = append(waiting, Target{e.Job, e.RawID})
+	for i := range evictions {
+		if e := &evictions[i]; e.State == Restored {
+			waiting = append(waiting, Target{Job: e.Job, RawID: e.RawID})
 		}
 	}
 	return unique(waiting), unique(pinned)
@@ -152,7 +201,11 @@ func (j *Journal) Idle() (waiting, pinned []Target) {
 
 // Pins tells whether a job may still be pinned to the place of one of its claims.
 func (j *Journal) Pins(id cluster.JobID) bool {
-	return j != nil && slices.ContainsFunc(j.Claims, func(c Claim) bool { return c.Job == id && c.Pin != "" })
+	if j == nil {
+		return false
+	}
+	claims, _ := j.live()
+	return slices.ContainsFunc(claims, func(c Claim) bool { return c.Job == id && c.Pin != "" })
 }
 
 // CountArrayPlaces counts the tasks of an array that run or have a claim.
@@ -164,8 +217,9 @@ func (j *Journal) CountArrayPlaces(array uint32, s *cluster.Snapshot) (n int) {
 		}
 	}
 	n = len(running)
-	for i := range j.Claims {
-		if c := &j.Claims[i]; c.Open() && c.Job.ID == array && !running[c.Job] {
+	claims, _ := j.live()
+	for i := range claims {
+		if c := &claims[i]; c.Open() && c.Job.ID == array && !running[c.Job] {
 			n++
 		}
 	}
@@ -181,8 +235,9 @@ func unique(jobs []Target) []Target {
 // nodes are reserved meanwhile.
 func (j *Journal) MarkHistory(h *cluster.History) {
 	h.Claiming, h.Returning, h.Reserved = map[cluster.JobID]bool{}, map[cluster.JobID]bool{}, map[string]bool{}
-	for i := range j.Claims {
-		c := &j.Claims[i]
+	claims, evictions := j.live()
+	for i := range claims {
+		c := &claims[i]
 		if c.Open() {
 			h.Claiming[c.Job] = true
 		}
@@ -192,8 +247,8 @@ func (j *Journal) MarkHistory(h *cluster.History) {
 			}
 		}
 	}
-	for i := range j.Evictions {
-		switch e := &j.Evictions[i]; e.State {
+	for i := range evictions {
+		switch e := &evictions[i]; e.State {
 		case Left, Requeued, Restored:
 			if c := j.Claim(e.Claim); c == nil || c.Purpose != ForRound { // a job that yielded at the end of a round had more than its due, and does not go first
 				h.Returning[e.Job] = true

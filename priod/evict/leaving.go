@@ -17,6 +17,7 @@ type leavingStats map[string]*userLeaving
 type userLeaving struct {
 	took   []float64
 	forced int
+	sorted bool
 }
 
 // leavingByUser returns how each user's victims left.
@@ -24,7 +25,7 @@ func (j *Journal) leavingByUser() leavingStats {
 	l := leavingStats{}
 	for i := range j.Evictions {
 		e := &j.Evictions[i]
-		if e.LeftAt.IsZero() || e.How != Exited && e.How != Forced {
+		if e.User == "" || e.LeftAt.IsZero() || e.How != Exited && e.How != Forced {
 			continue
 		}
 		c := l[e.User]
@@ -47,8 +48,11 @@ func (l leavingStats) expect(j *cluster.Job, set *Settings, elapsed float64) (gr
 	grace = set.grace(j).Seconds()
 	saves := j.Tag.Signal != ""
 	if c := l[j.User]; c != nil && len(c.took) >= enoughEvictions {
-		took := slices.Sorted(slices.Values(c.took))
-		grace = min(grace, took[len(took)*9/10])
+		if !c.sorted {
+			slices.Sort(c.took)
+			c.sorted = true
+		}
+		grace = min(grace, c.took[len(c.took)*9/10])
 		saves = saves && 2*c.forced <= len(c.took)
 	}
 	switch every := j.Tag.Ckpt.Seconds(); {

@@ -198,7 +198,7 @@ func (m *model) turn(faults bool) {
 		if arrives && !m.do(c) {
 			status = slurmplug.Raced
 		}
-		results = append(results, Result{c, status, string(status)})
+		results = append(results, Result{Command: c, Status: status, Message: string(status)})
 	}
 	if die("before the outcomes") {
 		return

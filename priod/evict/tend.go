@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -65,6 +64,13 @@ func (e *Feature) save(ctx context.Context, t *Turn, failing string) error {
 	return nil
 }
 
+func (e *Feature) now() time.Time {
+	if e.Now == nil {
+		return time.Now()
+	}
+	return e.Now()
+}
+
 // Tend takes the evictions under way as far as they go now. The snapshot and the plan
 // are those of the cycle, nil between two cycles. When priod is paused nothing new is
 // begun.
@@ -79,7 +85,7 @@ func (e *Feature) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan, p
 		e.Journal.Forget(s.At, func(id cluster.JobID) bool { return queue[id] != nil })
 	}
 	var doubts error
-	first := rand.Uint64()
+	first := uint64(e.now().UnixNano()) * 0x9e3779b97f4a7c15 >> 32 // other jobs each time
 	for range maxTransitions {
 		targets, sights := e.Journal.Urgent(), map[cluster.JobID]Sight{}
 		if s != nil {
@@ -95,7 +101,7 @@ func (e *Feature) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan, p
 		if len(sights) == 0 {
 			return doubts
 		}
-		seen.At, seen.Sights = time.Now(), sights
+		seen.At, seen.Sights = e.now(), sights
 		turn := Advance(e.Journal, seen)
 		if err := e.save(ctx, &turn, "no command was sent"); err != nil {
 			return err
@@ -105,7 +111,7 @@ func (e *Feature) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan, p
 		}
 		acting := context.WithoutCancel(ctx) // what is recorded is carried out
 		results := e.Slurm.Do(acting, turn.Commands)
-		outcome := ApplyResults(e.Journal, results, time.Now())
+		outcome := ApplyResults(e.Journal, results, e.now())
 		if err := e.save(acting, &outcome, "the commands are sent"); err != nil {
 			return err
 		}

@@ -30,27 +30,28 @@ type Seen struct {
 // returns what has to change. It changes nothing itself.
 func Advance(j *Journal, seen Seen) Turn {
 	n := transition{j: j, Seen: seen, claims: map[int64]Claim{}, evictions: map[int64]Eviction{}, commanded: map[int64]bool{}}
-	for i := range j.Evictions {
-		n.advanceEviction(j.Evictions[i])
+	claims, evictions := j.live()
+	for i := range evictions {
+		n.advanceEviction(evictions[i])
 	}
-	for i := range j.Claims {
-		n.advanceClaim(j.Claims[i])
+	for i := range claims {
+		n.advanceClaim(claims[i])
 	}
-	for i := range j.Evictions { // whose claims have just changed
-		if e := n.current(&j.Evictions[i]); !n.commanded[e.Number] {
+	for i := range evictions { // whose claims have just changed
+		if e := n.current(&evictions[i]); !n.commanded[e.Number] {
 			if _, changed := n.claims[e.Claim]; changed {
 				n.advanceEviction(*e)
 			}
 		}
 	}
 	var t Turn
-	for i := range j.Claims {
-		if c, ok := n.claims[j.Claims[i].Number]; ok {
+	for i := range claims {
+		if c, ok := n.claims[claims[i].Number]; ok {
 			t.Claims = append(t.Claims, c)
 		}
 	}
-	for i := range j.Evictions {
-		if e, ok := n.evictions[j.Evictions[i].Number]; ok {
+	for i := range evictions {
+		if e, ok := n.evictions[evictions[i].Number]; ok {
 			t.Evictions = append(t.Evictions, e)
 		}
 	}

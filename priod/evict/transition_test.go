@@ -7,6 +7,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict/preemption"
+	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 )
 
@@ -353,7 +354,7 @@ func TestPinInAnotherOrder(t *testing.T) {
 		{"v100-2,t4-1", "t4-1,v100-2", true}, {"t4-[1-2],a1", "a1,t4-2,t4-1", true}, {"a1", "a1", true}, {"a1", "a2", false},
 		{"a1,a2", "a1", false}, {"", "a1", false}, {"a[", "a[", true}, {"a[", "a1", false},
 	} {
-		if sameHosts(c.a, c.b) != c.same {
+		if plan.SameHosts(c.a, c.b) != c.same {
 			t.Errorf("%q and %q: want %v", c.a, c.b, c.same)
 		}
 	}

@@ -93,13 +93,16 @@ func (c *Choice) addTrials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *S
 			t.Why = preemption.Fits
 		case len(c.snapshot.Trials)-len(c.snapshot.Claims) >= maxTrials:
 			t.Why = LaterTurn
-		case set.Policy.Limits.UserGPUMinutesPerDay > 0 && 60*spent[t.User] >= set.Policy.Limits.UserGPUMinutesPerDay:
+		case set.Policy.Limits.UserGPUMinutesPerDay > 0 && t.User != "" && 60*spent[t.User] >= set.Policy.Limits.UserGPUMinutesPerDay:
 			t.Why = preemption.PerOwner
 		}
 		if t.Why == "" {
 			t.at = len(c.snapshot.Trials)
 			owner, known := owners[t.User]
-			if !known {
+			switch {
+			case t.User == "": // jobs without a user name, as in some traces, share no limit
+				owner = preemption.Nobody
+			case !known:
 				owner = len(owners)
 				owners[t.User] = owner
 				c.snapshot.PastOwner = append(c.snapshot.PastOwner, spent[t.User])
@@ -176,8 +179,9 @@ func (c *Claim) places(m *nodemap.Map) (shares []placement.Share) {
 // openClaims returns the claims that keep a place, by job.
 func (j *Journal) openClaims() map[cluster.JobID]*Claim {
 	claims := map[cluster.JobID]*Claim{}
-	for i := range j.Claims {
-		if x := &j.Claims[i]; x.Open() {
+	live, _ := j.live()
+	for i := range live {
+		if x := &live[i]; x.Open() {
 			claims[x.Job] = x
 		}
 	}

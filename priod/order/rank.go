@@ -27,7 +27,7 @@ type Verdict struct {
 // Rank returns a verdict for each pending job and each running TE job that overran, in
 // the order of the snapshot, and the indices of the verdicts of TE jobs, first to last.
 func Rank(s *cluster.Snapshot, h *cluster.History, set plan.Classes) (verdicts []Verdict, te []int) {
-	r := ranker{set: set, use: teUseOf(s, h, &set)}
+	r := ranker{set: set, now: s.At, use: teUseOf(s, h, &set)}
 	verdicts = make([]Verdict, 0, len(s.Jobs))
 	for i := range s.Jobs {
 		if s.Jobs[i].State != cluster.Pending {
@@ -88,6 +88,7 @@ func idOrder(j *cluster.Job) cluster.JobID {
 
 type ranker struct {
 	set plan.Classes
+	now time.Time
 	use func() teUse
 }
 
@@ -120,13 +121,16 @@ func (r *ranker) admit(s *cluster.Snapshot, verdicts []Verdict, te []int) []int 
 	if set.Boundless() {
 		return te
 	}
-	users, accounts := r.use().users, r.use().accounts
 	admitted := te[:0]
 	for _, i := range te {
 		v := &verdicts[i]
 		j := &s.Jobs[v.Job]
-		user := budgetHolder{name: "user " + j.User, budget: set.OfUser(j.User), use: users[j.User]}
-		acct := budgetHolder{name: "account " + j.Account, budget: set.OfAccount(j.Account), use: accounts[j.Account]}
+		user := budgetHolder{name: "user " + j.User, budget: set.OfUser(j.User)}
+		acct := budgetHolder{name: "account " + j.Account, budget: set.OfAccount(j.Account)}
+		counted := user.budget.Counts() || acct.budget.Counts()
+		if counted {
+			user.use, acct.use = r.use().users[j.User], r.use().accounts[j.Account]
+		}
 		tasks := max(j.TaskCount, 1)
 		fit, reason := tasks, ""
 		for _, a := range []budgetHolder{user, acct} {
@@ -142,9 +146,11 @@ func (r *ranker) admit(s *cluster.Snapshot, verdicts []Verdict, te []int) []int 
 			v.Tasks = fit
 			v.Detail = fmt.Sprintf("the first %d of %d tasks; for the others: %s", fit, tasks, reason)
 		}
-		user.use.GPUs += fit * j.GPUs
-		acct.use.GPUs += fit * j.GPUs
-		users[j.User], accounts[j.Account] = user.use, acct.use
+		if counted {
+			user.use.GPUs += fit * j.GPUs
+			acct.use.GPUs += fit * j.GPUs
+			r.use().users[j.User], r.use().accounts[j.Account] = user.use, acct.use
+		}
 		admitted = append(admitted, i)
 	}
 	return admitted

@@ -137,7 +137,7 @@ func (n *Nodes) below(there *Nodes) bool { return n.source == there && n.raised 
 // holdsOne says whether some node holds the whole request. It does not know
 // when there is no index, or the request need not lie on one node.
 func (n *Nodes) holdsOne(r Request, within *Nodes) (holds, known bool) {
-	if n.mode == Pool || r.Nodes > 1 {
+	if n.mode == Pool || r.Nodes > 1 || r.On < 0 {
 		return false, false
 	}
 	known = true
@@ -173,5 +173,5 @@ func (n *Nodes) onOneNode(r Request) bool {
 
 // oneNode tells whether a request can lie on one node only, of this type.
 func (n *Nodes) oneNode(g *group, r Request) bool {
-	return r.Nodes == 1 || r.On > 0 || n.mode == Pool || n.mode == Consolidated && r.Nodes == 0 && r.GPUs <= g.largest
+	return r.On >= 0 && (r.Nodes == 1 || r.On > 0 || n.mode == Pool || n.mode == Consolidated && r.Nodes == 0 && r.GPUs <= g.largest)
 }

@@ -19,6 +19,7 @@ type Nodes struct {
 	down   []bool
 	rank   []int32 // of each node, in the order of its type
 	byType []group
+	sets   *[][]int32 // of nodes, that requests name; see Among
 
 	raises  int     // how often there became more of something on a node
 	source  *Nodes  // what is free here is that there, but for what was set since
@@ -52,7 +53,7 @@ func New(mode Mode, nodes []Node) *Nodes {
 	if mode == Pool {
 		nodes = pools(nodes)
 	}
-	n := &Nodes{mode: mode, size: nodes, free: make([]Amount, len(nodes)), down: make([]bool, len(nodes)), rank: make([]int32, len(nodes))}
+	n := &Nodes{mode: mode, size: nodes, free: make([]Amount, len(nodes)), down: make([]bool, len(nodes)), rank: make([]int32, len(nodes)), sets: &[][]int32{}}
 	for i, node := range nodes {
 		for int(node.Type) >= len(n.byType) {
 			n.byType = append(n.byType, group{})
@@ -207,6 +208,8 @@ func (n *Nodes) place(g *group, r Request, v view) bool {
 		need := n.need(r, r.GPUs, node)
 		n.scratch = append(n.scratch, Share{node, need})
 		return g == &n.byType[n.size[node].Type] && v.free(node).holds(need)
+	case r.On < 0:
+		return n.among(g, r, (*n.sets)[-r.On-1], v)
 	case r.Nodes > 1:
 		return n.roomFor(g, r, v) && n.evenly(g, r, v)
 	case r.GPUs <= g.largest && n.single(g, r, r.GPUs, v):
@@ -294,6 +297,56 @@ func (n *Nodes) evenly(g *group, r Request, v view) bool {
 		}
 	}
 	return true
+}
+
+// Among is the On of requests that have to lie on all of these nodes together, of one
+// type, and on no other; also for other views of the cluster.
+func (n *Nodes) Among(nodes []int32) int32 {
+	if len(nodes) == 1 {
+		return nodes[0] + 1
+	}
+	at := slices.IndexFunc(*n.sets, func(set []int32) bool { return slices.Equal(set, nodes) })
+	if at < 0 {
+		at = len(*n.sets)
+		*n.sets = append(*n.sets, slices.Clone(nodes))
+	}
+	return -int32(at) - 1
+}
+
+// Named are the nodes on which a request has to lie; none: it may lie anywhere.
+func (n *Nodes) Named(r Request) []int32 {
+	switch {
+	case r.On > 0:
+		return []int32{r.On - 1}
+	case r.On < 0:
+		return (*n.sets)[-r.On-1]
+	}
+	return nil
+}
+
+// among takes GPUs of a set of nodes, as even as they go where the job names how many
+// nodes, else of each as many as it holds.
+func (n *Nodes) among(g *group, r Request, set []int32, v view) bool {
+	if r.Nodes > 1 && int(r.Nodes) != len(set) {
+		return false
+	}
+	left := r.GPUs
+	for i, node := range set {
+		gpus := min(n.most(r, v.free(node), node), left)
+		if r.Nodes > 1 {
+			even := (r.GPUs + int32(len(set)-1-i)) / r.Nodes
+			if gpus < even {
+				return false
+			}
+			gpus = even
+		}
+		if g != &n.byType[n.size[node].Type] || gpus == 0 {
+			return false
+		}
+		n.scratch = append(n.scratch, Share{node, n.need(r, gpus, node)})
+		left -= gpus
+	}
+	return left == 0
 }
 
 // whole takes idle nodes in full, and one by best fit for what is left.

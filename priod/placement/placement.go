@@ -53,7 +53,7 @@ type Request struct {
 	Types  Types // any one of these; a gang never mixes types
 	Amount       // of the whole job; CPUs or MemMB 0: the proportional share of each node
 	Nodes  int32 // 0: as few as the GPUs need
-	On     int32 // the node that it has to lie on, counted from 1; 0: any. Not in a pool
+	On     int32 // the node that it has to lie on, counted from 1; 0: any; below: several, by Nodes.Among. Not in a pool
 	Whole  bool  // each of its nodes has to be empty, and is taken with all its GPUs and CPUs. Not in a pool
 }
 

@@ -57,6 +57,9 @@ type Budget struct {
 	GPUHours  float64       // received within cluster.UsePeriod
 }
 
+// Counts tells whether the budget limits what jobs use together.
+func (b Budget) Counts() bool { return b.GPUs > 0 || b.GPUHours > 0 }
+
 // Why says in one word why a job stands where it stands.
 type Reason string
 

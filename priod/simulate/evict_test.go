@@ -10,8 +10,9 @@ import (
 	"slurmprio/priod/trace"
 )
 
-// preempted runs FitGpp's small jobs on a small cluster.
-func preempted(t *testing.T, policy string, costs Overheads) Result {
+// preempted runs FitGpp's small jobs on a small cluster; what is priod's, with this
+// priod.toml over the shipped one.
+func preempted(t *testing.T, policy string, costs Overheads, toml string) Result {
 	t.Helper()
 	node := trace.FitGppNode
 	node.Count = 8
@@ -23,7 +24,7 @@ func preempted(t *testing.T, policy string, costs Overheads) Result {
 	if err := spec.Check(); err != nil {
 		t.Fatal(err)
 	}
-	r, err := Run(context.Background(), spec, Input{Cluster: trace.Cluster{Nodes: []trace.NodeGroup{node}}, Jobs: trace.Each(jobs)})
+	r, err := Run(context.Background(), spec, Input{Cluster: trace.Cluster{Nodes: []trace.NodeGroup{node}}, Jobs: trace.Each(jobs), Config: configured(t, toml)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +36,7 @@ func preempted(t *testing.T, policy string, costs Overheads) Result {
 func TestEvictionsOfEachPolicy(t *testing.T) {
 	for _, costs := range []Overheads{{}, {Grace: 30, Requeue: 121, Epilog: 5, Checkpoint: 600, Restart: 60}} {
 		for _, policy := range Preemptions.Have[2:] {
-			r := preempted(t, policy, costs)
+			r := preempted(t, policy, costs, "preemption.max_evictions = 2")
 			evictions := 0
 			for i, o := range r.Outcomes {
 				evictions += int(o.Preemptions)
@@ -46,7 +47,7 @@ func TestEvictionsOfEachPolicy(t *testing.T) {
 			if evictions == 0 {
 				t.Errorf("%s evicted nobody", policy)
 			}
-			if again := preempted(t, policy, costs); !reflect.DeepEqual(r, again) {
+			if again := preempted(t, policy, costs, "preemption.max_evictions = 2"); !reflect.DeepEqual(r, again) {
 				t.Errorf("%s: two runs with one seed differ", policy)
 			}
 		}
@@ -56,7 +57,7 @@ func TestEvictionsOfEachPolicy(t *testing.T) {
 // The claim of least-loss, in small: TE waits far less than with order alone, BE
 // hardly notices, and fewer have to leave than under FitGpp.
 func TestLeastLossAgainstOrderAlone(t *testing.T) {
-	first, ours, paper := preempted(t, "te-first", Overheads{}).Figures, preempted(t, "least-loss", Overheads{}).Figures, preempted(t, "fitgpp", Overheads{}).Figures
+	first, ours, paper := preempted(t, "te-first", Overheads{}, "").Figures, preempted(t, "least-loss", Overheads{}, "preemption.restart = \"0s\"").Figures, preempted(t, "fitgpp", Overheads{}, "").Figures
 	for _, c := range []struct {
 		name      string
 		got, most float64

@@ -6,15 +6,14 @@ import (
 	"iter"
 	"strings"
 
-	"slurmprio/priod/allocate"
+	"slurmprio/priod/config"
 	"slurmprio/priod/placement"
 	"slurmprio/priod/simulate/ideal/policies"
+	"slurmprio/priod/simulate/ideal/preempt"
 	"slurmprio/priod/simulate/ideal/published"
 	"slurmprio/priod/simulate/ideal/rounds"
 	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/simulate/virtual"
-	"slurmprio/priod/size"
-	"slurmprio/priod/steer"
 	"slurmprio/priod/trace"
 	"slurmprio/priod/workload"
 	"slurmprio/priod/workload/speed"
@@ -30,10 +29,10 @@ type Input struct {
 	Speed func(job *trace.Job, gpuType string) float64
 	// Curve is how that speed depends on CPUs and memory; nil: nobody knows.
 	Curve         func(job *trace.Job, gpuType string) *workload.Curve
-	Pairs         Pairs          // of allocations with space sharing
-	PairWorkloads []string       // those that Pairs knows, which may be references for the others
-	Daemon        virtual.Daemon // of order priod
-	Sizes         size.Settings  // of its waiting jobs; not enabled: they keep theirs
+	Pairs         Pairs           // of allocations with space sharing
+	PairWorkloads []string        // those that Pairs knows, which may be references for the others
+	Config        *config.Config  // of order priod
+	Table         *workload.Table // what that priod is told of programs
 	// Learning is how the site judges what history teaches, where speeds are
 	// learned.
 	Learning speed.Settings
@@ -78,12 +77,12 @@ func slurm(ctx context.Context, spec Spec, in Input) (Result, error) {
 	}
 	opt := virtual.Options{
 		Order: order, Backfill: virtual.Backfill(spec.Backfill), Placement: placementModes[spec.Placement],
-		TEFirst: spec.Preemption != "none", LASQueues: spec.LASQueues, Depth: spec.Depth,
-		Multifactor: virtual.DefaultWeights, Daemon: in.Daemon, Speed: in.Speed, Window: spec.Window, Seed: spec.Seed,
+		TEFirst: spec.Preemption != "none" && spec.Order != "priod", LASQueues: spec.LASQueues, Depth: spec.Depth,
+		Multifactor: virtual.DefaultWeights, Speed: in.Speed, Window: spec.Window, Seed: spec.Seed,
 		Grace: o.Grace, RequeueDelay: o.Requeue, Prolog: o.Prolog, Epilog: o.Epilog, Checkpoint: o.Checkpoint,
-		RestartCost: o.Restart, MTBF: o.MTBF, Repair: o.Repair, UserGPUs: spec.UserGPUs, AccountGPUs: spec.AccountGPUs,
+		RestartCost: o.Restart, Hold: o.Hold, MTBF: o.MTBF, Repair: o.Repair, UserGPUs: spec.UserGPUs, AccountGPUs: spec.AccountGPUs,
 	}
-	if spec.Allocation != "none" {
+	if spec.Allocation != "none" && spec.Order != "priod" {
 		policy, err := policies.ParsePolicy(spec.Allocation)
 		if err != nil {
 			return Result{}, err
@@ -95,35 +94,26 @@ func slurm(ctx context.Context, spec Spec, in Input) (Result, error) {
 		}
 	}
 	switch {
+	case spec.Order == "priod":
+		c, err := spec.configured(&in)
+		if err != nil {
+			return Result{}, err
+		}
+		if opt.Daemon = daemonOf(c, in.Table); spec.SlurmOrder == "fifo" {
+			opt.Multifactor = virtual.FIFOWeights
+		}
 	case spec.sizes():
 		s, err := newStarts(spec.Sizing, &in)
 		if err != nil {
 			return Result{}, err
 		}
-		if spec.Order != "priod" {
-			jobs, opt.Size = s.least(proportional(jobs)), s.size
-		} else {
-			in.Sizes.Enabled = true
-			in.Sizes.Mechanism, _ = size.Parse(spec.Sizing) // newStarts did
-		}
-	case spec.Sizing != "request" || !in.sized() || spec.Placement == "pool" || spec.Backfill == "conservative":
-		in.Sizes.Enabled = false // else as configured
-	}
-	if in.Sizes.Enabled {
-		opt.Daemon.Settings.Sizing.Sizes = &size.Sizes{}
-		opt.Daemon.Settings.Sizing.Sizes.Set(in.Sizes)
-	}
-	if opt.Daemon.Settings.Allocation.Ledger != nil { // each run begins with an empty one
-		opt.Daemon.Settings.Allocation.Ledger = &allocate.Ledger{}
-	}
-	if opt.Daemon.Settings.Steering.Memory != nil {
-		opt.Daemon.Settings.Steering.Memory = &steer.Memory{}
+		jobs, opt.Size = s.least(proportional(jobs)), s.size
 	}
 	if in.sized() {
 		opt.Speedup = in.speedup
 	}
-	if spec.evicts() {
-		opt.Evict = newEvictor(spec).decide
+	if spec.evicts() && spec.Order != "priod" {
+		opt.Evict = preempt.Evict(spec.Eviction, preempt.Costs{Grace: o.Grace, Checkpoint: o.Checkpoint, Restart: o.Restart})
 	}
 	r, err := virtual.Run(ctx, in.Cluster, jobs, opt)
 	return Result{Types: r.Types, Jobs: r.Jobs, Outcomes: r.Outcomes, Series: r.Series}, err

@@ -20,6 +20,7 @@ type Spec struct {
 	Engine         string    // slurm, rounds
 	Order          string    // who goes first
 	LASQueues      []float64 // borders between las's queues, GPU-seconds attained
+	SlurmOrder     string    // of order priod: Slurm's own, to which priod adds
 	Backfill       string    // who may go before
 	Depth          int       // how many jobs conservative backfill plans for; 0: all
 	Placement      string    // where
@@ -53,6 +54,7 @@ type Overheads struct {
 	Prolog     float64
 	Epilog     float64
 	Checkpoint float64 // between checkpoints, for jobs that do not say
+	Hold       float64 // until a job begins that may be steered or sized, as sbatchwrap submits it
 	Restart    float64 // of each later run, without progress
 	MTBF       float64 // mean time between failures of one node; 0: none fails
 	Repair     float64 // until a failed node is back
@@ -69,6 +71,7 @@ type Choice struct {
 var (
 	Engines     = Choice{"engine", []string{"slurm", "rounds"}}
 	Orders      = Choice{"order", []string{"fifo", "sjf", "srtf", "las", "ftf", "multifactor", "priod", "owed"}}
+	SlurmOrders = Choice{"slurm-order", []string{"multifactor", "fifo"}}
 	Backfills   = Choice{"backfill", []string{"none", "easy", "conservative", "skip"}}
 	Placements  = Choice{"placement", []string{"packed", "consolidated", "pool"}}
 	Allocations = Choice{"allocation", append([]string{"none"}, policies.Names()...)}
@@ -110,11 +113,14 @@ func (s *Spec) Check() error {
 		s.Yield = yield.Defaults
 	}
 	s.steeredDefaults()
+	if err := s.priodDefaults(); err != nil {
+		return err
+	}
 	for _, d := range []struct {
 		choice Choice
 		value  *string
 	}{
-		{Engines, &s.Engine}, {Orders, &s.Order}, {Backfills, &s.Backfill}, {Allocations, &s.Allocation},
+		{Engines, &s.Engine}, {Orders, &s.Order}, {SlurmOrders, &s.SlurmOrder}, {Backfills, &s.Backfill}, {Allocations, &s.Allocation},
 		{Preemptions, &s.Preemption}, {Sizings, &s.Sizing}, {Speeds, &s.Speeds},
 	} {
 		if err := d.choice.check(d.value); err != nil {
@@ -137,7 +143,7 @@ func (s *Spec) Check() error {
 		return err
 	}
 	switch {
-	case !s.steers() && s.Round != 0 || s.RoundModel != "" || s.FirstRound != 0:
+	case !s.steers() && s.Order != "priod" && s.Round != 0 || s.RoundModel != "" || s.FirstRound != 0:
 		return errors.New("--round-model and --first-round belong to --engine rounds, --round to it or to --allocation")
 	case s.Speeds != "known":
 		return fmt.Errorf("--speeds %s needs --engine rounds", s.Speeds)
@@ -162,6 +168,24 @@ func (s *Spec) sizes() bool {
 // steers tells whether jobs are bound to GPU types on a Slurm.
 func (s *Spec) steers() bool {
 	return s.Engine != "rounds" && s.Allocation != "" && s.Allocation != "none"
+}
+
+// priodDefaults are what flags mean that stand for priod's own features: --preemption
+// least-loss is --order priod beside the order that Slurm has.
+func (s *Spec) priodDefaults() error {
+	if s.Engine == "rounds" || s.Preemption != string(preemption.LeastLoss) || s.Order == "priod" {
+		return nil
+	}
+	switch s.Order {
+	case "":
+		s.SlurmOrder = cmp.Or(s.SlurmOrder, "fifo")
+	case "fifo", "multifactor":
+		s.SlurmOrder = s.Order
+	default:
+		return fmt.Errorf("--preemption %s is --order priod with preemption.enabled, which stands before what Slurm itself orders by: fifo or multifactor, not %s", s.Preemption, s.Order)
+	}
+	s.Order = "priod"
+	return nil
 }
 
 // steeredDefaults are those that differ where jobs are steered: a steered head
@@ -192,7 +216,9 @@ func (s *Spec) checkSteering() error {
 		return fmt.Errorf("--allocation %s needs --engine rounds: on a Slurm no jobs share GPUs", s.Allocation)
 	case s.Backfill == "none":
 		return fmt.Errorf("--allocation %s with --engine slurm wants backfill: a job that waits for its GPU type would block all others; leave --backfill out", s.Allocation)
-	case s.Order == "srtf" || s.Order == "las" || s.Order == "priod":
+	case s.Order == "priod":
+		return nil // the configuration says the rest
+	case s.Order == "srtf" || s.Order == "las":
 		return fmt.Errorf("--allocation %s with --engine slurm does not go with --order %s: want fifo, owed, sjf, ftf or multifactor", s.Allocation, s.Order)
 	case s.evicts():
 		return fmt.Errorf("--allocation %s with --engine slurm does not go with --preemption %s: want none or te-first", s.Allocation, s.Preemption)

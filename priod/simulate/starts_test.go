@@ -5,19 +5,14 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
-	"slurmprio/priod/cycle"
-	"slurmprio/priod/order"
 	"slurmprio/priod/placement"
 	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/simulate/virtual"
-	"slurmprio/priod/size"
 	"slurmprio/priod/trace"
 	"slurmprio/priod/workload"
-	"slurmprio/slurmplug"
 )
 
 // Whatever starts when and with how much: no node gives more than it has, and a
@@ -171,8 +166,7 @@ func TestDaemonSizes(t *testing.T) {
 	}
 	hours := func(sizing string) float64 {
 		in := synergyInput(table, 4, jobs)
-		in.Daemon = virtual.Daemon{Interval: time.Minute, Settings: cycle.Settings{Order: order.Feature{Settings: order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000}}}}
-		in.Sizes = size.Settings{Within: 5 * time.Minute, Jobs: 100, Table: table}
+		in.Config, in.Table = configured(t, "cycle.interval = \"1m\"\nsizing.within = \"5m\""), table
 		return meanHours(t, in, Spec{Order: "priod", Backfill: "easy", Sizing: sizing}).Figures.MeanJCT / 3600
 	}
 	asked, sized := hours("request"), hours("waterfill")

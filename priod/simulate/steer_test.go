@@ -157,7 +157,6 @@ func TestSteeringSpecs(t *testing.T) {
 		{Spec{Allocation: "max-min:packed"}, "needs --engine rounds"},
 		{Spec{Allocation: "gandiva"}, "needs --engine rounds"},
 		{Spec{Allocation: "max-min", Order: "srtf"}, "--order srtf"},
-		{Spec{Allocation: "max-min", Order: "priod"}, "--order priod"},
 		{Spec{Allocation: "max-min", Order: "fifo", Round: 60}, "wants --order owed"},
 		{Spec{Allocation: "max-min", Preemption: "lrtp"}, "--preemption lrtp"},
 		{Spec{Allocation: "max-min", Round: -1}, "positive"},

@@ -83,6 +83,9 @@ func (z *Sizes) Set(set Settings) {
 	z.set = set
 }
 
+// Enabled tells whether new sizes are written.
+func (z *Sizes) Enabled() bool { return z != nil && z.set.Enabled }
+
 // Heads returns the jobs, as indices into the snapshot, whose Asked Decide needs:
 // waiting jobs with a size of priod's and, if some job at the head of the queue agreed
 // to another size, the head of the queue.

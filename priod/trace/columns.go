@@ -36,16 +36,23 @@ var columns = []column{
 		set: func(j *Job, s string) string {
 			switch s {
 			case "te":
-				j.Class = cluster.TE
+				j.Class, j.Untagged = cluster.TE, false
 			case "be":
-				j.Class = cluster.BE
+				j.Class, j.Untagged = cluster.BE, false
+			case "untagged":
+				j.Class, j.Untagged = cluster.BE, true
 			default:
-				return "te or be"
+				return "te, be or untagged"
 			}
 			return ""
 		},
-		append: func(b []byte, j *Job) []byte { return append(b, j.Class.String()...) },
-		unset:  func(j *Job) bool { return j.Class == cluster.BE },
+		append: func(b []byte, j *Job) []byte {
+			if j.Untagged {
+				return append(b, "untagged"...)
+			}
+			return append(b, j.Class.String()...)
+		},
+		unset: func(j *Job) bool { return j.Class == cluster.BE && !j.Untagged },
 	},
 	secondsColumn("grace_s", func(j *Job) *float64 { return &j.Grace }),
 	secondsColumn("ckpt_s", func(j *Job) *float64 { return &j.Ckpt }),

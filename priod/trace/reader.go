@@ -45,6 +45,8 @@ type Options struct {
 	JobsPerHour float64
 	// TEQOS are the QOS whose untagged jobs are trial-and-error.
 	TEQOS []string
+	// BEQOS are those whose untagged jobs have agreed to what BE jobs agree to.
+	BEQOS []string
 }
 
 // Stats say what became of a trace's rows.

@@ -119,7 +119,7 @@ func TestReadErrors(t *testing.T) {
 		{CSV, "job_id,submit_s,gpus,workload,steps\n1,0,1,,5\n", `workload = ""`},
 		{CSV, "job_id,submit_s,gpus,workload,steps\n1,0,1,A3C,0\n", `steps = "0"`},
 		{CSV, "job_id,submit_s,gpus,workload,steps,duration_s\n1,0,1,A3C,1,1\n", `want either`},
-		{CSV, "job_id,submit_s,gpus,duration_s,type\n1,0,1,5,TE\n", `type = "TE": want te or be`},
+		{CSV, "job_id,submit_s,gpus,duration_s,type\n1,0,1,5,TE\n", `type = "TE": want te, be or untagged`},
 		{CSV, "job_id,submit_s,gpus,duration_s,weight\n1,0,1,5,0\n", `weight = "0"`},
 		{"yaml", "", `format "yaml"`},
 		{Gavel, "", "empty"},
@@ -228,7 +228,7 @@ prio:type=te&grace=60&ckpt=600&v=1 mine|100|x|2024-03-01T10:00:00|2024-03-01T10:
 	}
 	want := []Job{
 		job(func(j *Job) { // both runs of 105: the first submission, the last run
-			j.ID, j.User, j.GPUs, j.Nodes, j.Duration, j.Limit = "105", "bob", 1, 1, 86410, 86410
+			j.ID, j.User, j.GPUs, j.Nodes, j.Duration, j.Limit, j.Untagged = "105", "bob", 1, 1, 86410, 86410, true
 		}),
 		job(func(j *Job) {
 			j.ID, j.User, j.GPUs, j.Nodes, j.CPUs, j.Submit, j.Duration = "101_3", "bob", 1, 1, 1, 3600, 1
@@ -258,6 +258,7 @@ func TestSacctWorkload(t *testing.T) {
 	jobs, stats, err := FromRuns(runs, Options{Workloads: workloads(t)})
 	want := []Job{job(func(j *Job) {
 		j.ID, j.User, j.GPUs, j.CPUs, j.GPUType, j.Workload, j.Steps = "7", "ann", 1, 4, "k80", "a3c", 3600*3.4387678290723933
+		j.Untagged = true
 	})}
 	if diff := cmp.Diff(want, jobs); diff != "" || err != nil || stats.Jobs != 1 {
 		t.Error(err, stats, diff)

@@ -159,6 +159,7 @@ func (p *past) job(req, alloc demand, tag *jobtag.Tag, opts Options) Job {
 	if tag.Type == "te" || tag.Type == "" && slices.Contains(opts.TEQOS, p.qos) {
 		j.Class = cluster.TE
 	}
+	j.Untagged = tag.Type == "" && j.Class == cluster.BE && !slices.Contains(opts.BEQOS, p.qos)
 	j.Grace, j.Ckpt, j.Workload = tag.Grace.Seconds(), tag.Ckpt.Seconds(), tag.Workload
 	if opts.Workloads != nil && j.Workload != "" && alloc.gpuType != "" {
 		if speed, ok := speedOf(opts.Workloads, &j, alloc.gpuType); ok {

@@ -21,10 +21,11 @@ type Job struct {
 	Workload string  // a name or alias in workloads.toml; beside a Duration it only says how CPUs and memory matter
 	Steps    float64
 
-	Limit float64 // time limit, s; 0: the job's run time
-	Class cluster.Class
-	Grace float64 // s that it takes to leave when it is told to
-	Ckpt  float64 // s between two checkpoints; 0: it saves its state when told to
+	Limit    float64 // time limit, s; 0: the job's run time
+	Class    cluster.Class
+	Untagged bool    // BE, and its owner has agreed to nothing
+	Grace    float64 // s that it takes to leave when it is told to
+	Ckpt     float64 // s between two checkpoints; 0: it saves its state when told to
 
 	CPUs  int   // of the whole job; 0: the proportional share
 	MemMB int64 // of the whole job; 0: the proportional share

@@ -102,6 +102,9 @@ func (m *Map) Up() *placement.Nodes {
 
 // Shares is what a running job takes of each node; nil when that is not known.
 func (m *Map) Shares(j *cluster.Job) []placement.Share {
+	if at, alone := m.Index[j.NodeList]; alone { // the name of one node
+		return []placement.Share{{Node: at, Amount: placement.Amount{GPUs: int32(j.GPUs), CPUs: int32(j.CPUs), MemMB: j.MemMB}}}
+	}
 	hosts, err := slurmplug.ExpandHosts(j.NodeList)
 	n := len(hosts)
 	if err != nil || n == 0 || j.GPUs%n != 0 {

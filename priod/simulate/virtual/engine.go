@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/placement"
 	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/trace"
@@ -21,6 +22,7 @@ const (
 	running       // or in its prolog
 	leaving       // evicted, in its grace period
 	closing       // in its epilog
+	exited        // it was told to leave and did, and nobody has requeued it yet
 	gone
 )
 
@@ -41,6 +43,7 @@ type job struct {
 	occupancy float64 // s that its next run holds GPUs, as far as the scheduler knows
 	since     float64 // from when on it could run; its age counts from there
 	eligible  float64 // from when on it may run again, once evicted
+	returns   bool    // to the queue, when this run is over
 	peers     int     // jobs in the system at its arrival
 
 	shares  []placement.Share
@@ -70,15 +73,17 @@ type engine struct {
 	stirred  bool // something happened since steering was asked
 	moved    bool // a pass may start something that the last one could not
 
-	queue    queue
-	nodes    *placement.Nodes
-	reserved []placement.Share // for the head
-	beyond   *placement.Nodes  // what that leaves
-	future   *placement.Nodes  // scratch for finding it
-	empty    *placement.Nodes  // the whole cluster
-	running  []tree            // by GPU type and planned end; under SRTF and LAS one, in order
-	plan     *reservations     // of conservative backfill
-	starting []*job            // in this pass, where Size says how large
+	queue        queue
+	nodes        *placement.Nodes
+	reserved     []placement.Share // for the head
+	beyond       *placement.Nodes  // what that leaves
+	future       *placement.Nodes  // scratch for finding it
+	empty        *placement.Nodes  // the whole cluster
+	running      []tree            // by GPU type and planned end; under SRTF and LAS one, in order
+	plan         *reservations     // of conservative backfill
+	failed       []bool            // nodes that are down
+	reservations []reservation     // of nodes, which start nothing meanwhile
+	starting     []*job            // in this pass, where Size says how large
 
 	demotions []*job // at this moment, under LAS
 	preempted int64  // turns of jobs preempted at this moment, under LAS: before all others
@@ -125,6 +130,7 @@ func newEngine(ctx context.Context, c trace.Cluster, opt Options) *engine {
 	if opt.Order == Priod {
 		e.slurm = newSlurm(e)
 	}
+	e.failed = make([]bool, e.nodes.Len())
 	if opt.MTBF > 0 {
 		for n := range e.nodes.Len() {
 			e.failLater(int32(n))
@@ -268,7 +274,13 @@ func (e *engine) handle(v event) error {
 		e.ahead--
 		e.inSystem++
 		j.peers = e.inSystem
+		if e.opt.Hold > 0 && j.Workload != "" && j.GPUType == "" && j.Class != cluster.TE {
+			j.eligible = e.now + e.opt.Hold
+			e.delay(j)
+			return nil
+		}
 		e.wait(j)
+		e.slurm.call(j)
 	case requeued:
 		e.wait(j)
 	case ended:
@@ -287,6 +299,12 @@ func (e *engine) handle(v event) error {
 		e.calculate()
 	case cycled:
 		return e.cycle()
+	case tended:
+		return e.tend()
+	case called:
+		return e.called()
+	case unreserved:
+		e.unreserve("")
 	case woken:
 		e.waking, e.moved = false, true
 		e.wake()

@@ -4,19 +4,22 @@ package virtual
 type kind uint8
 
 const (
-	ended     kind = iota // a run is over
-	left                  // an evicted job has left
-	freed                 // the epilog is over
-	repaired              // a node is back
-	failed                // a node goes down
-	demoted               // a job reached the next LAS queue
-	requeued              // a job may run again
-	arrived               // a job is submitted
-	calculate             // Slurm computes priorities
-	cycled                // priod's turn
-	opened                // a reserved start is due
-	woken                 // it is time for another pass
-	steered               // it is time for steering
+	ended      kind = iota // a run is over
+	left                   // an evicted job has left
+	freed                  // the epilog is over
+	repaired               // a node is back
+	failed                 // a node goes down
+	unreserved             // a reservation ends
+	demoted                // a job reached the next LAS queue
+	requeued               // a job may run again
+	arrived                // a job is submitted
+	calculate              // Slurm computes priorities
+	cycled                 // priod's turn
+	opened                 // a reserved start is due
+	woken                  // it is time for another pass
+	steered                // it is time for steering
+	tended                 // priod looks at evictions under way
+	called                 // a TE submission wakes priod
 )
 
 // event is something that will happen, unless the job's epoch is over by then.

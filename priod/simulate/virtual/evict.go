@@ -120,9 +120,18 @@ func (e *engine) find(index int) *job {
 	return nil
 }
 
-// evict signals a running job. It makes no more progress, saves its state if
-// it can, and leaves at the end of its grace period.
+// evict signals a running job and requeues it once it has left.
 func (e *engine) evict(j *job, restore bool) {
+	if !restore {
+		j.turn = 0
+	}
+	e.signal(j)
+	j.returns = true
+}
+
+// signal tells a running job to leave. It makes no more progress, saves its state if
+// it can, and leaves at the end of its grace period.
+func (e *engine) signal(j *job) {
 	grace := j.Grace
 	if grace == 0 {
 		grace = e.opt.Grace
@@ -133,9 +142,6 @@ func (e *engine) evict(j *job, restore bool) {
 	e.stop(j, true)
 	e.outcomes[j.index].Preemptions++
 	e.outcomes[j.index].Wasted += grace * float64(j.GPUs)
-	if !restore {
-		j.turn = 0
-	}
 	j.state = leaving
 	e.replan(j, e.now+grace+e.opt.Epilog)
 	e.agenda.push(event{at: e.now + grace, kind: left, job: j, epoch: j.epoch})
@@ -177,6 +183,8 @@ const maxVain = 1000
 // leave ends the grace period.
 func (e *engine) leave(j *job) {
 	e.outcomes[j.index].Ran += max(e.now-j.start, 0)
-	j.eligible = e.now + e.opt.RequeueDelay
+	if j.returns {
+		j.eligible = max(j.eligible, e.now+e.opt.RequeueDelay)
+	}
 	e.close(j)
 }

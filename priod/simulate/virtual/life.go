@@ -137,6 +137,23 @@ func (e *engine) free(j *job) {
 		e.slurm.gone(j)
 		return
 	}
+	if !j.returns {
+		j.state = exited
+		e.slurm.changed(j)
+		return
+	}
+	e.comeBack(j)
+}
+
+// comeBack puts a requeued job into the queue, for now or for later.
+func (e *engine) comeBack(j *job) {
+	j.returns = false
+	e.delay(j)
+}
+
+// delay has a job wait until it is eligible.
+func (e *engine) delay(j *job) {
+	j.epoch++
 	if j.eligible <= e.now {
 		e.wait(j)
 		return

@@ -14,6 +14,9 @@ type Weights struct {
 // DefaultWeights let fair share decide first; times are Slurm's own defaults.
 var DefaultWeights = Weights{Age: 1000, JobSize: 1000, FairShare: 10000, MaxAge: 7 * 86400, DecayHalfLife: 7 * 86400, CalcPeriod: 300}
 
+// FIFOWeights let age alone decide: first come, first served.
+var FIFOWeights = Weights{Age: 1000}
+
 // multifactor is Slurm's priority of jobs, with fair share by account: all
 // accounts have equal shares, and use is GPU-seconds.
 type multifactor struct {

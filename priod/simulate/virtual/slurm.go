@@ -1,6 +1,7 @@
 package virtual
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -18,16 +19,22 @@ import (
 // slurm is the virtual cluster behind plan.Slurm. The snapshot stays in place
 // and changes with the jobs, so that a cycle costs what the policies cost.
 type slurm struct {
-	e        *engine
-	snapshot cluster.Snapshot
-	jobs     []*job // of the snapshot's rows
-	known    map[cluster.JobID]*job
-	history  *cluster.History
-	asked    []*job // whose rows say how they ask, since the last look
-	changes  bool   // since the last cycle
-	wrote    bool   // in the last cycle
-	left     bool   // a cycle was left out since the last change
-	leftAt   float64
+	e         *engine
+	snapshot  cluster.Snapshot
+	jobs      []*job // of the snapshot's rows
+	known     map[cluster.JobID]*job
+	history   *cluster.History
+	ended     map[cluster.JobID]pastRun // jobs that have left the queue, where jobs are evicted
+	asked     []*job                    // whose rows say how they ask, since the last look
+	changes   bool                      // since the last cycle
+	wrote     bool                      // in the last cycle
+	left      bool                      // a cycle was left out since the last change
+	leftAt    float64
+	commanded bool      // since the last cycle, by evictions
+	tending   bool      // in the agenda
+	calling   bool      // in the agenda
+	last      float64   // cycle
+	calls     []float64 // cycles that were brought forward within the last minute
 }
 
 // record is what Slurm holds of a job beside what the scheduler needs.
@@ -39,6 +46,9 @@ type record struct {
 }
 
 func (r *record) held() bool { return r.direct == 0 }
+
+// holds tells whether a job has GPUs.
+func (j *job) holds() bool { return j.state == running || j.state == leaving || j.state == closing }
 
 func (j *job) pending() bool { return j.state == waiting || j.state == delayed }
 
@@ -62,7 +72,12 @@ func newSlurm(e *engine) *slurm {
 			GPUs: int(size.GPUs), CPUs: int(size.CPUs), MemMB: size.MemMB, Partitions: []string{partition},
 		})
 	}
-	e.opt.Daemon.Settings.Sizing.Slurm, e.opt.Daemon.Settings.Steering.Slurm = s, s
+	set := &e.opt.Daemon.Settings
+	set.Sizing.Slurm, set.Memory.Slurm, set.Steering.Slurm = s, s, s
+	set.Evictions.Slurm, set.Evictions.Recorder, set.Evictions.Now = s, memory{}, s.now
+	if s.evicts() {
+		s.ended = map[cluster.JobID]pastRun{}
+	}
 	return s
 }
 
@@ -88,10 +103,12 @@ func (s *slurm) Observe(context.Context) (cluster.Snapshot, error) {
 	s.asked = s.asked[:0]
 	for i := range s.snapshot.Nodes {
 		n, free := &s.snapshot.Nodes[i], e.nodes.FreeOn(int32(i))
-		n.Usable = !e.nodes.Down(int32(i))
-		n.State = "UP"
-		if !n.Usable {
+		n.Usable, n.State = !e.failed[i], "UP"
+		switch {
+		case !n.Usable:
 			n.State = "DOWN"
+		case e.nodes.Down(int32(i)):
+			n.State = "UP+RESERVED"
 		}
 		n.GPUsUsed, n.CPUsUsed, n.MemUsedMB = n.GPUs-int(free.GPUs), n.CPUs-int(free.CPUs), n.MemMB-free.MemMB
 	}
@@ -172,7 +189,7 @@ func (s *slurm) changed(j *job) {
 		j.row = len(s.jobs)
 		s.jobs = append(s.jobs, j)
 		s.known[number(j.index)] = j
-		s.snapshot.Jobs = append(s.snapshot.Jobs, describe(j))
+		s.snapshot.Jobs = append(s.snapshot.Jobs, s.describe(j))
 	}
 	s.refresh(j)
 }
@@ -180,41 +197,56 @@ func (s *slurm) changed(j *job) {
 func (s *slurm) refresh(j *job) {
 	row := &s.snapshot.Jobs[j.row]
 	row.Priority, row.SiteFactor, row.Nice = s.e.priority(j), j.site, j.nice
-	row.Restarts = max(int(j.runs)-1, 0)
+	row.Restarts = int(j.runs)
 	row.Start, row.GPUType, row.Reason = time.Time{}, j.GPUType, ""
 	row.SiteFactorKnown = j.state == waiting
-	row.Features, row.NodeList = j.features, s.nodeList(j)
+	row.Features, row.NodeList, row.CPUs, row.MemMB = j.features, "", int(j.request.CPUs), j.request.MemMB
+	if j.holds() {
+		row.NodeList = s.nodeList(j)
+		row.CPUs, row.MemMB = 0, 0
+		for _, share := range j.shares {
+			row.CPUs, row.MemMB = row.CPUs+int(share.CPUs), row.MemMB+share.MemMB
+		}
+	}
 	switch j.state {
 	case waiting:
 		row.State, row.Reason = cluster.Pending, "Priority"
 		row.Eligible = instant(j.since)
 	case delayed:
 		row.State, row.Reason = cluster.Pending, "BeginTime"
-		row.Restarts = int(j.runs)
 		row.Eligible = instant(j.eligible)
 	case running, leaving:
 		row.State, row.Start = cluster.Running, instant(j.start)
+		row.Restarts--
 		row.GPUType = s.e.types[s.e.nodes.Type(j.shares[0].Node)]
 	case closing:
 		row.State, row.Start = cluster.Completing, instant(j.start)
+		row.Restarts--
+	case exited: // squeue lists it no more; the store would remember what was written into it
+		row.State, row.Start = cluster.Completing, instant(j.start)
+		row.Restarts--
 	}
 }
 
 // describe is what a job's row says all its life.
-func describe(j *job) cluster.Job {
+func (s *slurm) describe(j *job) cluster.Job {
 	limit := j.Limit
 	if limit == 0 {
 		limit = j.occupancy
 	}
+	o, tag := &s.e.opt, jobtag.Tag{Workload: j.Workload, Steps: j.Steps}
+	if !j.Untagged {
+		tag.Type = j.Class.String()
+	}
+	tag.Grace = time.Duration(cmp.Or(j.Grace, o.Grace) * float64(time.Second))
+	if tag.Ckpt = time.Duration(cmp.Or(j.Ckpt, o.Checkpoint) * float64(time.Second)); tag.Ckpt == 0 {
+		tag.Signal = "TERM" // then it saves its state
+	}
 	return cluster.Job{
 		ID: number(j.index), RawID: uint32(j.index) + 1, TaskCount: 1,
 		User: j.User, Account: j.Account, Partition: partition,
-		Nodes: j.Nodes, CPUs: j.CPUs, MemMB: j.MemMB, GPUs: j.GPUs,
-		TimeLimit: time.Duration(limit * float64(time.Second)), Submit: instant(j.Submit),
-		Tag: jobtag.Tag{
-			Type: j.Class.String(), Workload: j.Workload, Steps: j.Steps,
-			Grace: time.Duration(j.Grace * float64(time.Second)), Ckpt: time.Duration(j.Ckpt * float64(time.Second)),
-		},
+		Nodes: j.Nodes, GPUs: j.GPUs,
+		TimeLimit: time.Duration(limit * float64(time.Second)), Submit: instant(j.Submit), Tag: tag,
 	}
 }
 
@@ -227,6 +259,9 @@ func (s *slurm) gone(j *job) {
 		return
 	}
 	s.change()
+	if s.ended != nil {
+		s.ended[number(j.index)] = pastRun{j.User, j.start, s.e.now}
+	}
 	delete(s.known, number(j.index))
 	last := len(s.jobs) - 1
 	s.jobs[j.row], s.snapshot.Jobs[j.row] = s.jobs[last], s.snapshot.Jobs[last]
@@ -245,20 +280,54 @@ func (s *slurm) reread() {
 // cycle is priod's turn, unless it would be as the last one.
 func (e *engine) cycle() error {
 	e.cycling = false
+	if err := e.step(); err != nil {
+		return err
+	}
+	if e.inSystem > 0 {
+		e.wake()
+	}
+	return nil
+}
+
+// called is a cycle that a TE submission has brought forward.
+func (e *engine) called() error {
+	e.slurm.calling = false
+	return e.step()
+}
+
+// call wakes priod for a TE submission, as sbatchwrap does.
+func (s *slurm) call(j *job) {
+	if s == nil || j.Class != cluster.TE || s.calling || s.e.opt.Daemon.Calls == 0 {
+		return
+	}
+	now := s.e.now
+	s.calls = slices.DeleteFunc(s.calls, func(at float64) bool { return at <= now-60 })
+	at := max(now, s.last+soonest)
+	if len(s.calls) >= s.e.opt.Daemon.Calls || at >= next(now, s.e.opt.Daemon.Interval.Seconds()) {
+		return
+	}
+	s.calls, s.calling = append(s.calls, at), true
+	s.e.agenda.push(event{at: at, kind: called})
+}
+
+// soonest is how long after a cycle the next one comes at the earliest, s.
+const soonest = 2
+
+// step is one cycle, unless it would be as the last one.
+func (e *engine) step() error {
 	s := e.slurm
 	if !e.opt.Daemon.every && s.still() {
 		s.left, s.leftAt = true, e.now
 	} else {
-		s.changes, s.left = false, false
+		s.changes, s.left, s.commanded = false, false, false
 		result, err := cycle.Step(e.ctx, s, memory{}, s.history, e.opt.Daemon.Settings)
 		if err != nil {
 			return fmt.Errorf("priod's cycle at %v s: %w", e.now, err)
 		}
 		s.wrote = len(result.Outcomes) > 0
+		s.watch()
 	}
-	if e.inSystem > 0 {
-		e.wake()
-	}
+	s.last = e.now
 	return nil
 }
 
@@ -268,15 +337,43 @@ func (e *engine) cycle() error {
 // it is due, also while nobody waits.
 func (s *slurm) still() bool {
 	set := &s.e.opt.Daemon.Settings
+	trials := func(j *job) bool { return j.pending() && j.Class == cluster.TE }
+	allocates := set.Allocation.Ledger != nil && set.Allocation.Settings.Policy.Name != ""
 	switch r := &set.Order.Settings.Ranking; {
-	case s.changes || s.wrote:
+	case s.changes || s.wrote || s.commanded || s.tending || s.roundEnds():
 		return false
 	case !slices.ContainsFunc(s.jobs, (*job).pending):
-		return set.Allocation.Ledger == nil || !set.Allocation.Ledger.Due(instant(s.e.now), &set.Allocation.Settings)
+		return !allocates || !set.Allocation.Ledger.Due(instant(s.e.now), &set.Allocation.Settings)
 	default:
-		budgets := r.User.GPUHours > 0 || r.Account.GPUHours > 0 || len(r.Users)+len(r.Accounts) > 0
-		return !budgets && set.Allocation.Ledger == nil && set.Sizing.Sizes == nil
+		byTheClock := set.Evictions.Settings.Enabled || r.User.GPUHours > 0 || r.Account.GPUHours > 0 || len(r.Users)+len(r.Accounts) > 0
+		return !(byTheClock && slices.ContainsFunc(s.jobs, trials)) && !allocates && !set.Sizing.Sizes.Enabled()
 	}
+}
+
+// roundEnds tells whether a round has ended since the last cycle.
+func (s *slurm) roundEnds() bool {
+	r := s.e.opt.Daemon.Settings.Evictions.Rounds
+	if r == nil || !r.Settings.Enabled {
+		return false
+	}
+	return next(s.last, r.Settings.Policy.Round) <= s.e.now
+}
+
+// evicts tells whether the daemon may have jobs leave.
+func (s *slurm) evicts() bool {
+	e := &s.e.opt.Daemon.Settings.Evictions
+	return e.Journal != nil && (e.Settings.Enabled || e.Rounds != nil && e.Rounds.Settings.Enabled)
+}
+
+// KeepsMemory says why running jobs give back no memory.
+func (s *slurm) KeepsMemory() string { return "a trace does not say what memory its jobs use" }
+
+// AskMemory is not asked.
+func (s *slurm) AskMemory(context.Context, []*cluster.Job) error { return nil }
+
+// Peaks are not asked for.
+func (s *slurm) Peaks(context.Context, []*cluster.Job) (map[cluster.JobID]int64, error) {
+	return nil, nil
 }
 
 // memory is a Recorder for a run that nobody will look up: the outcomes are
@@ -285,3 +382,6 @@ type memory struct{}
 
 func (memory) Planned(context.Context, plan.Seen) error   { return nil }
 func (memory) Done(context.Context, []plan.Outcome) error { return nil }
+
+// SaveEvictions has nothing to keep: the journal itself is.
+func (memory) SaveEvictions(context.Context, *cycle.Evictions) error { return nil }

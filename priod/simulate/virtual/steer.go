@@ -70,7 +70,7 @@ func (e *engine) steer() error {
 }
 
 // steers tells whether the daemon's cycles bind jobs.
-func (s *slurm) steers() bool { return s.e.opt.Daemon.Settings.Steering.Memory != nil }
+func (s *slurm) steers() bool { return s.e.opt.Daemon.Settings.Steering.Settings.Enabled }
 
 // feature is the node feature that stands for a GPU type.
 func (s *slurm) feature(t int32) string {
@@ -87,7 +87,7 @@ func (s *slurm) featuresOf(node int32) []string {
 
 // nodeList names the nodes that a job holds, where steering asks for them.
 func (s *slurm) nodeList(j *job) string {
-	if !s.steers() || len(j.shares) == 0 {
+	if !s.steers() && !s.evicts() || len(j.shares) == 0 {
 		return ""
 	}
 	names := make([]string, len(j.shares))

@@ -69,6 +69,9 @@ type Options struct {
 	Window *metrics.Window // stop when these jobs are done
 	Seed   uint64
 
+	// Hold is how long, s, a BE job with a workload and no GPU type of its own begins
+	// after its submission: sbatchwrap sends it so, for priod to see it first.
+	Hold         float64
 	Grace        float64 // s to leave, for jobs that do not say; see Evict
 	RequeueDelay float64 // s from leaving until the job may run again; Slurm's is 121
 	Prolog       float64 // s before each run, on its nodes
@@ -105,6 +108,8 @@ type Options struct {
 type Daemon struct {
 	Settings cycle.Settings
 	Interval time.Duration
+	Watch    time.Duration // evictions under way are looked at so often between two cycles
+	Calls    int           // cycles that TE submissions bring forward within a minute, at most
 
 	every bool // tests: also those cycles that would change nothing
 }
@@ -156,7 +161,7 @@ func check(c trace.Cluster, o *Options) error {
 		{types > placement.MaxTypes, fmt.Sprintf("the cluster has %d GPU types; %d is the most", types, placement.MaxTypes)},
 		{!slices.Contains([]Order{FIFO, SJF, SRTF, LAS, FTF, Multifactor, Priod}, o.Order), fmt.Sprintf("no order %q: want fifo, sjf, srtf, las, ftf, multifactor or priod", o.Order)},
 		{!slices.Contains([]Backfill{NoBackfill, EASY, Conservative, Skip}, o.Backfill), fmt.Sprintf("no backfill %q: want none, easy, conservative or skip", o.Backfill)},
-		{!finite(o.Grace, o.RequeueDelay, o.Prolog, o.Epilog, o.Checkpoint, o.RestartCost, o.MTBF, o.Repair, o.Every, o.SteerEvery), "times are finite and not negative"},
+		{!finite(o.Hold, o.Grace, o.RequeueDelay, o.Prolog, o.Epilog, o.Checkpoint, o.RestartCost, o.MTBF, o.Repair, o.Every, o.SteerEvery), "times are finite and not negative"},
 		{o.UserGPUs < 0 || o.AccountGPUs < 0 || o.Depth < 0, "--user-gpus, --account-gpus and --depth are 0 (no limit) or more"},
 		{o.Window != nil && (o.Window.First < 0 || o.Window.Last < o.Window.First), "the window's last job comes before its first"},
 		{o.Order == LAS && (len(o.LASQueues) == 0 || !slices.IsSorted(o.LASQueues) || !(o.LASQueues[0] > 0)), "order las wants the thresholds of its queues in GPU-seconds, rising: --las-queues 3250,7200"},
@@ -164,7 +169,7 @@ func check(c trace.Cluster, o *Options) error {
 		{o.preemptive() && o.Backfill != NoBackfill, fmt.Sprintf("order %s already starts whatever fits: leave backfill at none", o.Order)},
 		{o.preemptive() && !(o.Grace == 0 && o.RequeueDelay == 0 && o.Prolog == 0 && o.Epilog == 0 && o.RestartCost == 0 && o.MTBF == 0 && o.UserGPUs == 0 && o.AccountGPUs == 0 && o.Evict == nil && o.Steer == nil),
 			fmt.Sprintf("order %s preempts at no cost: it knows no grace, delays, limits, failures, steering or evictions", o.Order)},
-		{(o.Size != nil || o.Order == Priod && o.Daemon.Settings.Sizing.Sizes != nil) && (o.Placement == placement.Pool || o.Backfill == Conservative), "jobs are sized where they are placed on nodes, and not with conservative backfill, which fixes sizes when it plans"},
+		{(o.Size != nil || o.Order == Priod && o.Daemon.Settings.Sizing.Sizes.Enabled()) && (o.Placement == placement.Pool || o.Backfill == Conservative), "jobs are sized where they are placed on nodes, and not with conservative backfill, which fixes sizes when it plans"},
 		{o.MTBF > 0 && o.Placement == placement.Pool, "nodes fail only where jobs are placed on nodes: --placement packed or consolidated"},
 		{o.MTBF > 0 && o.Repair == 0, "a failed node wants a time for its repair: --repair beside --mtbf"},
 		{o.Size != nil && o.Order == Priod, "order priod sizes by itself: no second hand on the jobs' sizes"},

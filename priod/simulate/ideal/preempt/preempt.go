@@ -1,4 +1,7 @@
-package simulate
+// Package preempt is preemption as its papers have it, to compare priod with: LRTP, RAND
+// and FitGpp are asked after each pass of the virtual Slurm, and whoever is chosen leaves
+// at once. The choice itself is evict/preemption's.
+package preempt
 
 import (
 	"math"
@@ -10,21 +13,24 @@ import (
 	"slurmprio/priod/simulate/virtual"
 )
 
-// evictor asks priod's preemption after each pass of the virtual Slurm, and
-// remembers between passes what the daemon keeps in its journal.
+// Costs are what leaving costs, s, as far as a job does not say.
+type Costs struct{ Grace, Checkpoint, Restart float64 }
+
+// evictor remembers between passes what the daemon keeps in its journal.
 type evictor struct {
 	set       preemption.Settings
-	overheads Overheads
+	overheads Costs
 	evicted   map[int]int // times, by job
 	claims    map[int]preemption.Verdict
 	past      []eviction // of the past day
-	future    *placement.Nodes
 }
 
 type eviction struct{ at, gpuHours float64 }
 
-func newEvictor(spec Spec) *evictor {
-	return &evictor{set: spec.Eviction, overheads: spec.Overheads, evicted: map[int]int{}, claims: map[int]preemption.Verdict{}}
+// Evict is virtual.Options.Evict by these settings.
+func Evict(set preemption.Settings, costs Costs) func(*virtual.System) []virtual.Eviction {
+	e := &evictor{set: set, overheads: costs, evicted: map[int]int{}, claims: map[int]preemption.Verdict{}}
+	return e.decide
 }
 
 func (e *evictor) decide(s *virtual.System) (told []virtual.Eviction) {
@@ -47,9 +53,6 @@ func (e *evictor) decide(s *virtual.System) (told []virtual.Eviction) {
 		if claim, ok := e.claims[t.Index]; ok {
 			snap.Claims = append(snap.Claims, preemption.Claim{Trial: i, Shares: claim.Shares})
 		}
-	}
-	if e.set.Policy == preemption.LeastLoss {
-		e.shadows(s, &snap, trials, running)
 	}
 	e.account(s.Now(), &snap)
 	set := e.set
@@ -114,48 +117,6 @@ func (e *evictor) candidate(now float64, r *virtual.InSystem) preemption.Candida
 		c.Unsaved = math.Mod(worked, every)
 	}
 	return c
-}
-
-// shadows finds when the trials would start without evictions, by the ends that
-// the scheduler knows, each behind the room of those before it.
-func (e *evictor) shadows(s *virtual.System, snap *preemption.Snapshot, trials, running []virtual.InSystem) {
-	longest := 0.0
-	for i := range snap.Candidates {
-		longest = max(longest, snap.Candidates[i].Grace)
-	}
-	horizon := s.Now() + longest + e.set.MinGain // what starts later is no reason to wait
-	slices.SortStableFunc(running, func(a, b virtual.InSystem) int {
-		if a.End < b.End {
-			return -1
-		}
-		return 1
-	})
-	if e.future == nil {
-		e.future = s.Nodes().Clone()
-	}
-	var taken []placement.Share
-	for _, c := range snap.Claims {
-		taken = append(taken, c.Shares...)
-	}
-	for i := range snap.Trials {
-		if _, claimed := e.claims[trials[i].Index]; claimed {
-			continue
-		}
-		e.future.CopyFree(s.Nodes())
-		e.future.Take(taken)
-		at := e.future.Shadow(s.Now(), trials[i].Request, func(yield func(float64, []placement.Share) bool) {
-			for _, r := range running {
-				if r.End > horizon || !yield(r.End, r.Shares) {
-					return
-				}
-			}
-		})
-		if !math.IsInf(at, 1) {
-			snap.Trials[i].Start = at - s.Now()
-			shares, _ := e.future.Fit(trials[i].Request, nil)
-			taken = append(taken, shares...)
-		}
-	}
 }
 
 // account counts what the limits look at.

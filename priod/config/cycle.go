@@ -1,0 +1,36 @@
+package config
+
+import (
+	"slurmprio/priod/allocate"
+	"slurmprio/priod/cycle"
+	"slurmprio/priod/evict"
+	"slurmprio/priod/order"
+	"slurmprio/priod/size"
+	"slurmprio/priod/steer"
+	"slurmprio/priod/workload"
+)
+
+// Features are those of a cycle on this cluster, the daemon's and a simulation's alike.
+// What more the daemon knows, such as what accounting teaches, is the caller's to add.
+func (c *Config) Features(slurm cycle.Slurm, table *workload.Table, st *cycle.State) cycle.Settings {
+	set := cycle.Settings{
+		Order:      order.Feature{Settings: c.Decide()},
+		Allocation: allocate.Feature{Ledger: st.Ledger, Settings: c.AllocationSettings()},
+	}
+	set.Allocation.Settings.Table = table
+	set.Evictions = c.Evictions(slurm, st)
+	set.Steering = steer.Feature{Settings: c.Steer(), Memory: st.Steering, Slurm: slurm}
+	st.GiveBack.Set(c.GiveBack())
+	set.Memory = size.MemoryFeature{GiveBack: st.GiveBack, Slurm: slurm}
+	sizes := c.Sizes()
+	sizes.Table, sizes.Past, sizes.PastAt, sizes.Unread = table, st.Uses.Past, st.Uses.At, st.Uses.Unread
+	st.Sizes.Set(sizes)
+	set.Sizing = size.Feature{Sizes: st.Sizes, Slurm: slurm}
+	return set
+}
+
+// Evictions are those of Features.
+func (c *Config) Evictions(slurm cycle.Slurm, st *cycle.State) evict.Feature {
+	st.Rounds.Settings = c.RoundSettings()
+	return evict.Feature{Settings: c.Eviction(), Slurm: slurm, Journal: st.Journal, Vetoes: st.Vetoes, Rounds: st.Rounds}
+}

@@ -1,0 +1,55 @@
+package cycle
+
+import (
+	"context"
+	"time"
+
+	"slurmprio/priod/allocate"
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/evict"
+	"slurmprio/priod/plan"
+	"slurmprio/priod/size"
+	"slurmprio/priod/steer"
+	"slurmprio/priod/workload/sensitivity"
+)
+
+// Slurm is all that cycles ask of a cluster. The real one (priod/live) and the virtual
+// one (priod/simulate/virtual) are such.
+type Slurm interface {
+	plan.Slurm
+	evict.Slurm
+	size.Asker
+	size.Measurer
+	// Places reads what pending jobs say of their nodes: see steer.Feature.
+	Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]cluster.Place, error)
+}
+
+// State is what the features remember from one cycle to the next.
+type State struct {
+	Ledger   *allocate.Ledger
+	Journal  *evict.Journal
+	Rounds   *evict.Rounds
+	Vetoes   evict.Vetoes
+	Steering *steer.Memory
+	GiveBack *size.GiveBack
+	Sizes    *size.Sizes
+	Uses     Uses
+}
+
+// Uses are what accounting taught of CPUs and memory; the zero value: nothing.
+type Uses struct {
+	Past   sensitivity.Past
+	At     time.Time
+	Unread bool // the first answer is still to come
+}
+
+// NewState is that of a priod that has seen nothing yet.
+func NewState() *State {
+	return &State{
+		Ledger: &allocate.Ledger{}, Journal: evict.NewJournal(), Rounds: &evict.Rounds{}, Vetoes: evict.Vetoes{}, Steering: &steer.Memory{},
+		GiveBack: &size.GiveBack{}, Sizes: &size.Sizes{},
+	}
+}
+
+// Evictions are the rows of claims and evictions that a Recorder makes safe.
+type Evictions = evict.Turn

@@ -1,0 +1,68 @@
+package simulate
+
+import (
+	"errors"
+	"time"
+
+	"slurmprio/priod/config"
+	"slurmprio/priod/cycle"
+	"slurmprio/priod/simulate/virtual"
+	"slurmprio/priod/workload"
+)
+
+// daemonOf is priod as its configuration has it, with nothing learned yet. A trace has
+// no partitions; of programs it is told what the table of workloads says.
+func daemonOf(c *config.Config, table *workload.Table) virtual.Daemon {
+	everywhere := *c
+	everywhere.Slurm.Partitions = nil
+	d := virtual.Daemon{
+		Settings: everywhere.Features(nil, table, cycle.NewState()),
+		Interval: time.Duration(c.Cycle.Interval), Watch: time.Duration(c.Preemption.Watch),
+	}
+	if len(c.Wake.Listen) > 0 {
+		d.Calls = c.Wake.PollsPerMinute
+	}
+	return d
+}
+
+// configured is the configuration of order priod with what the flags say in short:
+// --preemption, --allocation, --round and --sizing stand for keys of priod.toml.
+func (s *Spec) configured(in *Input) (*config.Config, error) {
+	if in.Config == nil {
+		return nil, errors.New("order priod wants a configuration")
+	}
+	c := *in.Config
+	if s.evicts() {
+		c.Preemption.Enabled, c.Preemption.Policy = true, s.Preemption
+	}
+	if s.steers() {
+		c.Allocation.Policy, c.Steering.Enabled = s.Allocation, true
+	}
+	if s.Round > 0 {
+		c.Rounds.Enabled, c.Rounds.Length = true, config.Duration(s.Round*float64(time.Second))
+	}
+	if s.sizes() {
+		c.Sizing.Enabled, c.Sizing.Mechanism = true, s.Sizing
+	}
+	if err := c.Check(); err != nil {
+		return nil, virtual.OptionError(err.Error())
+	}
+	return &c, s.shows(&c, in)
+}
+
+// shows refuses, by its key, what the virtual Slurm cannot show.
+func (s *Spec) shows(c *config.Config, in *Input) error {
+	switch {
+	case c.Sizing.GiveBack:
+		return virtual.OptionError("sizing.give_back: a trace does not say what memory its jobs use; switch it off for a simulation")
+	case c.Sizing.Enabled && !in.sized():
+		return virtual.OptionError("sizing.enabled" + needsNodes)
+	case c.Sizing.Enabled && (s.Placement == "pool" || s.Backfill == "conservative"):
+		return virtual.OptionError("sizing.enabled wants jobs placed on nodes, and no conservative backfill, which fixes sizes when it plans")
+	case c.Steering.Enabled && s.Backfill == "none":
+		return virtual.OptionError("with steering.enabled --order priod wants backfill: a job that waits for its GPU type would block all others; leave --backfill out")
+	case (c.Preemption.Enabled || c.Rounds.Enabled) && s.Placement == "pool":
+		return virtual.OptionError("preemption.enabled wants jobs placed on nodes: --placement packed or consolidated")
+	}
+	return nil
+}

@@ -1,0 +1,277 @@
+package virtual
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
+)
+
+// pastRun is the last run of a job that has ended, as accounting knows it.
+type pastRun struct {
+	user       string
+	start, end float64
+}
+
+// Look shows single jobs as they are now, ended ones as accounting does.
+func (s *slurm) Look(_ context.Context, targets []plan.Target) (map[cluster.JobID]plan.Sight, error) {
+	sights := make(map[cluster.JobID]plan.Sight, len(targets))
+	for _, t := range targets {
+		j := s.known[t.Job]
+		if j == nil {
+			sights[t.Job] = s.past(t.Job)
+			continue
+		}
+		sight := plan.Sight{Job: s.snapshot.Jobs[j.row], CanRequeue: true, ReqNodes: s.asks(j)}
+		if j.state == exited {
+			sight.Final, sight.ExitCode = "FAILED", 1 // it has saved its state and says that it is not done
+		}
+		sights[t.Job] = sight
+	}
+	return sights, nil
+}
+
+// past is what accounting knows of a job that has left the queue.
+func (s *slurm) past(id cluster.JobID) plan.Sight {
+	r, ran := s.ended[id]
+	if !ran {
+		return plan.Sight{Gone: true}
+	}
+	return plan.Sight{
+		Job:  cluster.Job{ID: id, User: r.user, State: cluster.Other, Start: instant(r.start), NodeList: "n0"},
+		Gone: true, Final: "COMPLETED", End: instant(r.end),
+	}
+}
+
+// Excluded are the nodes that a waiting job refuses: none does in a trace.
+func (s *slurm) Excluded(context.Context, plan.Target) (string, error) { return "", nil }
+
+// AtOnce is how many tasks of an array may run at a time: a trace has no arrays.
+func (s *slurm) AtOnce(context.Context, plan.Target) (int, error) { return 0, nil }
+
+// Do carries out commands as scontrol and scancel do: at once, and the scheduler looks
+// again.
+func (s *slurm) Do(_ context.Context, commands []plan.Command) []plan.Result {
+	results := make([]plan.Result, len(commands))
+	for i, c := range commands {
+		results[i] = plan.Result{Command: c, Status: slurmplug.Applied}
+		if err := s.do(&c); err != nil {
+			results[i].Status, results[i].Message = slurmplug.Refused, err.Error()
+		}
+	}
+	return results
+}
+
+func (s *slurm) do(c *plan.Command) error {
+	s.commanded, s.e.moved = true, true
+	switch c.Verb {
+	case plan.Reserve:
+		nodes, err := s.nodesNamed(c.Nodes)
+		if err == nil {
+			s.e.reserveNodes(c.Value, nodes, c.For.Seconds())
+		}
+		return err
+	case plan.Free:
+		s.e.unreserve(c.Value)
+		return nil
+	}
+	j := s.known[c.Job]
+	if j == nil {
+		return fmt.Errorf("invalid job id %s", c.Job)
+	}
+	switch c.Verb {
+	case plan.Signal:
+		return s.signal(j)
+	case plan.Requeue:
+		return s.requeue(j, c.Value)
+	case plan.Begin:
+		return s.begin(j, c.Value)
+	case plan.Pin, plan.Unpin:
+		return s.pin(j, c.Value)
+	}
+	return fmt.Errorf("the virtual Slurm cannot %s", c.Verb)
+}
+
+func (s *slurm) signal(j *job) error {
+	if j.state != running && j.state != leaving {
+		return fmt.Errorf("job %s does not run", number(j.index))
+	}
+	if j.state == running {
+		s.e.signal(j)
+	}
+	return nil
+}
+
+// requeue ends a run, if it is not over, and puts the job back into the queue.
+func (s *slurm) requeue(j *job, begin string) error {
+	e := s.e
+	wait, err := delayOf(begin)
+	if err != nil {
+		return err
+	}
+	if j.pending() || j.returns {
+		return fmt.Errorf("job %s is in the queue", number(j.index))
+	}
+	if j.state == running {
+		e.stop(j, false)
+	}
+	j.returns, j.turn = true, 0
+	j.eligible = e.now + max(e.opt.RequeueDelay, wait)
+	switch j.state {
+	case running:
+		e.leave(j)
+	case leaving: // its grace ends here
+		e.outcomes[j.index].Wasted -= (j.planned - e.opt.Epilog - e.now) * float64(j.GPUs)
+		j.epoch++
+		e.leave(j)
+	case exited:
+		e.comeBack(j)
+	}
+	return nil
+}
+
+// begin sets the begin time of a pending job.
+func (s *slurm) begin(j *job, value string) error {
+	wait, err := delayOf(value)
+	switch {
+	case err != nil:
+		return err
+	case j.state == closing && j.returns: // and then it begins later
+	case !j.pending():
+		return fmt.Errorf("job %s is not pending", number(j.index))
+	case j.state == waiting:
+		s.e.queue.remove(j)
+	}
+	j.eligible = s.e.now + wait
+	if j.pending() {
+		s.e.delay(j)
+	}
+	return nil
+}
+
+// delayOf reads a begin time such as now+120, s from now.
+func delayOf(value string) (float64, error) {
+	if value == "" {
+		return 0, nil
+	}
+	seconds, err := strconv.ParseFloat(strings.TrimPrefix(value, "now+"), 64)
+	if err != nil || !strings.HasPrefix(value, "now+") {
+		return 0, fmt.Errorf("invalid time %.40q", value)
+	}
+	return seconds, nil
+}
+
+// pin names the nodes on which a pending job has to lie; "": any.
+func (s *slurm) pin(j *job, list string) error {
+	nodes, err := s.nodesNamed(list)
+	if err != nil {
+		return err
+	}
+	if !j.pending() {
+		return fmt.Errorf("job %s is not pending", number(j.index))
+	}
+	if j.state == waiting {
+		s.e.queue.remove(j)
+	}
+	if j.request.On = 0; len(nodes) > 0 {
+		j.request.On = s.e.nodes.Among(nodes)
+	}
+	if j.state == waiting {
+		s.e.queue.add(j)
+	}
+	s.changed(j)
+	return nil
+}
+
+// nodesNamed are the nodes of a host list.
+func (s *slurm) nodesNamed(list string) ([]int32, error) {
+	names, err := slurmplug.ExpandHosts(list)
+	if err != nil {
+		return nil, err
+	}
+	nodes := make([]int32, len(names))
+	for i, name := range names {
+		n, err := strconv.Atoi(strings.TrimPrefix(name, "n"))
+		if err != nil || n < 0 || n >= s.e.nodes.Len() {
+			return nil, fmt.Errorf("no node %.80s", name)
+		}
+		nodes[i] = int32(n)
+	}
+	slices.Sort(nodes)
+	return nodes, nil
+}
+
+// asks are the nodes that a job names, as a host list.
+func (s *slurm) asks(j *job) string {
+	var names []string
+	for _, n := range s.e.nodes.Named(j.request) {
+		names = append(names, s.snapshot.Nodes[n].Name)
+	}
+	return slurmplug.CompactHosts(names)
+}
+
+// reservation keeps nodes from everybody for a while.
+type reservation struct {
+	name  string
+	nodes []int32
+	ends  float64
+}
+
+func (e *engine) reserveNodes(name string, nodes []int32, seconds float64) {
+	e.reservations = append(e.reservations, reservation{name, nodes, e.now + seconds})
+	e.agenda.push(event{at: e.now + seconds, kind: unreserved})
+	for _, n := range nodes {
+		e.nodes.SetDown(n, true)
+	}
+}
+
+// unreserve ends a reservation, or with "" those whose time is over.
+func (e *engine) unreserve(name string) {
+	for i := 0; i < len(e.reservations); {
+		r := e.reservations[i]
+		if r.name != name && (name != "" || r.ends > e.now) {
+			i++
+			continue
+		}
+		e.reservations = slices.Delete(e.reservations, i, i+1)
+		for _, n := range r.nodes {
+			e.nodes.SetDown(n, e.failed[n] || e.isReserved(n))
+		}
+		e.moved = true
+	}
+}
+
+func (e *engine) isReserved(node int32) bool {
+	return slices.ContainsFunc(e.reservations, func(r reservation) bool { return slices.Contains(r.nodes, node) })
+}
+
+// tend goes on with evictions between two cycles, as the daemon does every
+// preemption.watch.
+func (e *engine) tend() error {
+	s := e.slurm
+	s.tending = false
+	if err := e.opt.Daemon.Settings.Evictions.Tend(e.ctx, nil, nil, false); err != nil {
+		return fmt.Errorf("priod's evictions at %v s: %w", e.now, err)
+	}
+	s.watch()
+	return nil
+}
+
+// watch sees to it that evictions under way are looked at soon.
+func (s *slurm) watch() {
+	d := &s.e.opt.Daemon
+	if j := d.Settings.Evictions.Journal; s.tending || j == nil || d.Watch <= 0 || len(j.Urgent()) == 0 {
+		return
+	}
+	s.tending = true
+	s.e.agenda.push(event{at: s.e.now + d.Watch.Seconds(), kind: tended})
+}
+
+// now is the time for evictions.
+func (s *slurm) now() time.Time { return instant(s.e.now) }

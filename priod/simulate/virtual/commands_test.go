@@ -1,0 +1,192 @@
+package virtual
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/config"
+	"slurmprio/priod/cycle"
+	"slurmprio/priod/evict"
+	"slurmprio/priod/placement"
+	"slurmprio/priod/simulate/metrics"
+	"slurmprio/priod/trace"
+	"slurmprio/priod/workload"
+)
+
+// daemonOf is priod with this priod.toml, which TE submissions wake.
+func daemonOf(t *testing.T, text string, table *workload.Table) Daemon {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "priod.toml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Daemon{
+		Settings: c.Features(nil, table, cycle.NewState()), Interval: time.Duration(c.Cycle.Interval),
+		Watch: time.Duration(c.Preemption.Watch), Calls: c.Wake.PollsPerMinute,
+	}
+}
+
+const evicting = "[preemption]\nenabled = true\n"
+
+// A TE job comes to a full cluster, and a BE job leaves for it: it is told at once, as
+// the submission wakes priod, has its grace, and comes back with what it saved.
+func TestDaemonMakesRoom(t *testing.T) {
+	c, err := trace.ParseNodes([]string{"1:a100:2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	be := trace.Job{ID: "be", GPUs: 2, Duration: 1000, Grace: 30, User: "ann"}
+	te := trace.Job{ID: "te", GPUs: 2, Duration: 60, Submit: 203, User: "bob", Class: cluster.TE}
+	for name, w := range map[string]struct {
+		toml    string
+		change  func(be, te *trace.Job, o *Options)
+		starts  float64 // the TE job
+		ends    float64 // the BE job
+		evicted int32
+		wasted  float64 // GPU-seconds of the BE job
+	}{
+		"it saves all": {evicting, nil, 233, 293 + 797, 1, 60},
+		"to a checkpoint": {evicting + "urgency = 0\n", func(be, _ *trace.Job, o *Options) {
+			be.Ckpt, o.RestartCost = 100, 20
+		}, 233, 293 + 800 + 20, 1, 2 * (30 + 3 + 20)},
+		"by the next poll": {evicting + "[wake]\nlisten = []\n", func(_, _ *trace.Job, o *Options) { o.Daemon.Calls = 0 }, 240, 300 + 790, 1, 60},
+		"off":              {"", nil, 1000, 1000, 0, 0},
+		"a longer grace":   {evicting + "max_grace = \"29s\"\ngrace = \"5s\"\n", nil, 1000, 1000, 0, 0},
+		"has just started": {evicting + "min_run = \"10m\"\n", func(be, _ *trace.Job, _ *Options) { be.Duration = 2000 }, 630, 690 + 1400, 1, 60},
+		"limit of a day":   {evicting + "gpu_hours_per_day = 0.01\n", nil, 1000, 1000, 0, 0},
+		"untagged":         {evicting, func(be, _ *trace.Job, _ *Options) { be.Untagged = true }, 1000, 1000, 0, 0},
+		"ends soon":        {evicting, func(be, _ *trace.Job, _ *Options) { be.Duration = 240 }, 240, 240, 0, 0},
+		"two nodes": {evicting, func(be, te *trace.Job, _ *Options) {
+			be.GPUs, be.Nodes, te.GPUs, te.Nodes = 4, 2, 4, 2
+		}, 233, 293 + 797, 1, 120},
+	} {
+		b, e := be, te
+		opt := Options{Order: Priod, Placement: placement.Packed, Backfill: EASY, RequeueDelay: 121, Daemon: daemonOf(t, w.toml, nil)}
+		if w.change != nil {
+			w.change(&b, &e, &opt)
+		}
+		nodes := c
+		if b.Nodes == 2 {
+			nodes = trace.Cluster{Nodes: []trace.NodeGroup{{Count: 2, GPUType: "a100", GPUs: 2}}}
+		}
+		o := run(t, nodes, []trace.Job{b, e}, opt).Outcomes
+		if o[1].Start != w.starts || o[0].End != w.ends || o[0].Preemptions != w.evicted || o[0].Wasted != w.wasted || !o[0].Done || !o[1].Done {
+			t.Errorf("%s: %+v and %+v, want the TE job to start at %v, the other to end at %v after %d evictions with %v GPU-seconds lost", name, o[0], o[1], w.starts, w.ends, w.evicted, w.wasted)
+		}
+	}
+}
+
+// Caps: no more victims in their grace at a time, by one cycle or in an hour than
+// priod.toml says, and none more often in its life.
+func TestDaemonKeepsCaps(t *testing.T) {
+	var jobs []trace.Job
+	for i := range 12 {
+		jobs = append(jobs, trace.Job{ID: fmt.Sprint("be", i), GPUs: 1, Duration: 20000, Grace: 30, User: "ann"})
+	}
+	for i := range 6 {
+		jobs = append(jobs, trace.Job{ID: fmt.Sprint("te", i), GPUs: 1, Duration: 600, Submit: 1003, User: "bob", Class: cluster.TE})
+	}
+	for toml, starts := range map[string][]float64{
+		"":                                      {1033, 1033, 1033, 1033, 1040, 1040}, // four by a cycle
+		"max_per_cycle = 0\n":                   {1033, 1033, 1033, 1033, 1033, 1033},
+		"max_at_once = 2\nmax_per_cycle = 0\n":  {1033, 1033, 1070, 1070, 1100, 1100},
+		"max_per_hour = 3\nmax_per_cycle = 0\n": {1033, 1033, 1033, 1633, 1633, 1633},
+	} {
+		opt := Options{Order: Priod, Placement: placement.Packed, Backfill: EASY, RequeueDelay: 121, Daemon: daemonOf(t, evicting+toml, nil)}
+		var got []float64
+		for _, o := range run(t, trace.Cluster{Nodes: []trace.NodeGroup{{Count: 3, GPUType: "a100", GPUs: 4}}}, jobs, opt).Outcomes[12:] {
+			got = append(got, o.Start)
+		}
+		if !reflect.DeepEqual(got, starts) {
+			t.Errorf("%q: TE jobs start at %v, want %v", toml, got, starts)
+		}
+	}
+}
+
+// A place that comes free in parts is reserved meanwhile: a job that would fit into the
+// first part starts only when the TE job has all.
+func TestDaemonReserves(t *testing.T) {
+	jobs := []trace.Job{
+		{ID: "a", GPUs: 1, Duration: 5000, Grace: 30, User: "ann"}, {ID: "b", GPUs: 1, Duration: 5000, Grace: 90, User: "ann"},
+		{ID: "te", GPUs: 2, Duration: 100, Submit: 1003, User: "bob", Class: cluster.TE},
+		{ID: "short", GPUs: 1, Duration: 20, Limit: 20, Submit: 1004, User: "eve"},
+	}
+	for _, reserves := range []bool{true, false} {
+		opt := Options{Order: Priod, Placement: placement.Packed, Backfill: EASY, RequeueDelay: 121, Daemon: daemonOf(t, fmt.Sprintf("%sreserve = %t\n", evicting, reserves), nil)}
+		o := run(t, trace.Cluster{Nodes: []trace.NodeGroup{{Count: 1, GPUType: "a100", GPUs: 2}}}, jobs, opt).Outcomes
+		if (o[3].Start < 1093) == reserves || o[2].Start < 1093 || o[2].Start > 1095 {
+			t.Errorf("reserved %t: the short job starts at %v, the TE job at %v", reserves, o[3].Start, o[2].Start)
+		}
+	}
+}
+
+// At the end of a round a BE job that has had its share yields to one that is owed.
+func TestDaemonEndsRounds(t *testing.T) {
+	table, err := workload.Parse("programs", twoPrograms)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := trace.ParseNodes([]string{"1:fast:1", "1:slow:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var jobs []trace.Job
+	for i := range 3 {
+		jobs = append(jobs, trace.Job{ID: fmt.Sprint(i), GPUs: 1, Workload: "picky", Steps: 40000, Submit: float64(i), User: fmt.Sprint("u", i), Grace: 20})
+	}
+	const steering = "[allocation]\npolicy = \"max-min\"\n[steering]\nenabled = true\n[ranking]\norder = \"owed\"\n"
+	runs := func(toml string) []metrics.Outcome {
+		opt := Options{Order: Priod, Placement: placement.Packed, Backfill: EASY, RequeueDelay: 121, Daemon: daemonOf(t, toml, table), Speed: func(j *trace.Job, gpuType string) float64 {
+			id, _ := table.Lookup(j.Workload)
+			s, _ := table.Speed(id, j.GPUs, gpuType)
+			return s
+		}}
+		return run(t, c, jobs, opt).Outcomes
+	}
+	count := func(all []metrics.Outcome) (n int32) {
+		for _, o := range all {
+			n += o.Preemptions
+		}
+		return n
+	}
+	if n := count(runs(steering)); n != 0 {
+		t.Errorf("%d evictions without rounds", n)
+	}
+	with := runs(steering + "[rounds]\nenabled = true\n")
+	if n := count(with); n < 1 || with[2].Start > 2*3600 {
+		t.Errorf("%d evictions, and the last job starts at %v: rounds do nothing", n, with[2].Start)
+	}
+	if again := runs(steering + "[rounds]\nenabled = true\n"); !reflect.DeepEqual(with, again) {
+		t.Error("two runs differ")
+	}
+}
+
+// Commands that Slurm refuses are refused.
+func TestCommandsRefused(t *testing.T) {
+	opt := Options{Order: Priod, Placement: placement.Packed, Daemon: daemonOf(t, evicting, nil)}
+	e := newEngine(t.Context(), trace.Cluster{Nodes: []trace.NodeGroup{{Count: 1, GPUs: 1}}}, opt)
+	j, _, err := e.admit(trace.Job{ID: "1", GPUs: 1, Duration: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.inSystem++
+	e.wait(j)
+	id := number(j.index)
+	for _, c := range []evict.Command{
+		{Verb: evict.Signal, Job: id}, {Verb: evict.Requeue, Job: id}, {Verb: evict.Begin, Job: id, Value: "tomorrow"}, {Verb: evict.Pin, Job: id, Value: "n7"},
+		{Verb: evict.Signal, Job: number(7)}, {Verb: evict.Reserve, Nodes: "n7"}, {Verb: "dance", Job: id},
+	} {
+		if r := e.slurm.Do(t.Context(), []evict.Command{c}); r[0].Message == "" {
+			t.Errorf("%+v was taken", c)
+		}
+	}
+}
