@@ -44,8 +44,8 @@ func submit(t *testing.T, l *lab.Lab) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	wrap, err := lab.Build(dir, "sbatchwrap")
+	dir := filepath.Join(l.Dir, "work")
+	wrap, err := lab.Build(t.TempDir(), "sbatchwrap")
 	if err != nil {
 		t.Fatal(err)
 	}
