@@ -45,6 +45,7 @@ var rows = []string{
 	"priod/live",
 	"priod/trace",
 	"priod/simulate/metrics",
+	"priod/simulate/virtual",
 	"priod/simulate/ideal/policies",
 	"priod/simulate/ideal",
 	"priod/simulate",
