@@ -213,3 +213,32 @@ func TestHeldBack(t *testing.T) {
 		t.Errorf("%+v, %v", row, err)
 	}
 }
+
+// With evictions, too, the cycles that are left out change nothing.
+func TestSkippedCyclesAndEvictions(t *testing.T) {
+	node := trace.FitGppNode
+	node.Count = 2
+	jobs, err := trace.GenerateFitGpp(trace.FitGppParams{Seed: 3, Jobs: 250, Mix: "small-be", TEShare: 0.3, Load: 0.8, Node: node})
+	if err != nil {
+		t.Fatal(err)
+	}
+	outcomes, cycles := map[bool][]metrics.Outcome{}, map[bool]int{}
+	for _, every := range []bool{true, false} {
+		opt := Options{Order: Priod, Placement: placement.Packed, Backfill: EASY, RequeueDelay: 121, Daemon: daemonOf(t, evicting, nil)}
+		opt.Daemon.every = every
+		opt.Daemon.Settings.Stage = func(stage string) {
+			if stage == "observe" {
+				cycles[every]++
+			}
+		}
+		outcomes[every] = run(t, trace.Cluster{Nodes: []trace.NodeGroup{node}}, jobs, opt).Outcomes
+	}
+	evictions := int32(0)
+	for _, o := range outcomes[true] {
+		evictions += o.Preemptions
+	}
+	if evictions == 0 || cycles[false] >= cycles[true] || !reflect.DeepEqual(outcomes[true], outcomes[false]) {
+		t.Errorf("%d evictions; %d cycles of %d, with the same outcomes: %t", evictions, cycles[false], cycles[true], reflect.DeepEqual(outcomes[true], outcomes[false]))
+	}
+	t.Logf("%d evictions, %d cycles of %d", evictions, cycles[false], cycles[true])
+}
