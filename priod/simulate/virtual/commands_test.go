@@ -112,6 +112,27 @@ func TestDaemonKeepsCaps(t *testing.T) {
 	}
 }
 
+// What one user's TE jobs may cost in a day is no limit for jobs that name no user.
+func TestDaemonKeepsUsersLimit(t *testing.T) {
+	for user, evictions := range map[string]int32{"bob": 1, "": 3} {
+		var jobs []trace.Job
+		for i := range 3 {
+			jobs = append(jobs, trace.Job{ID: fmt.Sprint("be", i), GPUs: 1, Duration: 20000, Grace: 30, User: "ann"})
+		}
+		for i := range 3 {
+			jobs = append(jobs, trace.Job{ID: fmt.Sprint("te", i), GPUs: 1, Duration: 600, Submit: 1003 + 100*float64(i), User: user, Class: cluster.TE})
+		}
+		opt := Options{Order: Priod, Placement: placement.Packed, Backfill: EASY, RequeueDelay: 121, Daemon: daemonOf(t, evicting+"user_gpu_minutes_per_day = 0.5\n", nil)}
+		n := int32(0)
+		for _, o := range run(t, trace.Cluster{Nodes: []trace.NodeGroup{{Count: 1, GPUType: "a100", GPUs: 3}}}, jobs, opt).Outcomes {
+			n += o.Preemptions
+		}
+		if n != evictions {
+			t.Errorf("TE jobs of user %q: %d evictions, want %d", user, n, evictions)
+		}
+	}
+}
+
 // A place that comes free in parts is reserved meanwhile: a job that would fit into the
 // first part starts only when the TE job has all.
 func TestDaemonReserves(t *testing.T) {
