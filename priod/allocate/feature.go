@@ -8,6 +8,7 @@ import (
 
 // Feature divides the time on the GPU types in each cycle; the zero value divides none.
 type Feature struct {
+	plan.PlanOnly
 	Ledger   *Ledger // what was allocated and received
 	Settings Settings
 }
@@ -19,9 +20,6 @@ func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
 	}
 	return nil
 }
-
-// Heard does nothing.
-func (f *Feature) Heard(*plan.Cycle) {}
 
 // Act tells the ledger on which types jobs cannot run.
 func (f *Feature) Act(_ context.Context, c *plan.Cycle) error {

@@ -59,10 +59,7 @@ type Store interface {
 
 // Slurm is a cluster that also keeps account of the past.
 type Slurm interface {
-	plan.Slurm
-	evict.Slurm
-	size.Asker
-	size.Measurer
+	cycle.Slurm
 	UseReader
 	// Past returns the runs that accounting knows of a span of time.
 	Past(ctx context.Context, since, until time.Time) ([]cluster.PastStay, error)
@@ -71,8 +68,6 @@ type Slurm interface {
 	// Stays returns the ended runs of GPU jobs that it knows, with the steps in their
 	// command lines. It may be called beside the other methods.
 	Stays(ctx context.Context, since, until time.Time, steps *regexp.Regexp) ([]cluster.PastStay, error)
-	// Places is for cycle.Steering.
-	Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]cluster.Place, error)
 	// Controllers, Answers and Identity are those of live.Cluster.
 	Controllers(context.Context) ([]slurmplug.Controller, error)
 	Answers(context.Context) error

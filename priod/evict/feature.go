@@ -37,7 +37,7 @@ type Feature struct {
 // Parts returns what evictions do in a cycle: before the order is made, after it, and
 // after jobs were given GPU types.
 func (e *Feature) Parts() (earlier, trials, rounds plan.Feature) {
-	return earlierPlaces{e, plan.PlanOnly{}}, forTrials{e}, forRounds{e}
+	return earlierPlaces{Feature: e}, forTrials{Feature: e}, forRounds{Feature: e}
 }
 
 // earlierPlaces marks the jobs for which earlier cycles made room: they stand before
@@ -64,7 +64,10 @@ func (e earlierPlaces) Plan(ctx context.Context, c *plan.Cycle) error {
 }
 
 // forTrials chooses who leaves for TE jobs.
-type forTrials struct{ *Feature }
+type forTrials struct {
+	*Feature
+	plan.PlanOnly
+}
 
 func (e forTrials) Plan(ctx context.Context, c *plan.Cycle) error {
 	waits := func(d plan.Decision) bool { return d.Ranked && d.Class == cluster.TE }
@@ -81,9 +84,6 @@ func (e forTrials) Plan(ctx context.Context, c *plan.Cycle) error {
 	e.Choice = choice
 	return nil
 }
-
-// Heard does nothing: evictions are commands, and no writes of the plan.
-func (forTrials) Heard(*plan.Cycle) {}
 
 func (e forTrials) Act(ctx context.Context, _ *plan.Cycle) error {
 	if e.Choice == nil || e.failed {

@@ -36,7 +36,10 @@ func (r *Rounds) hasEnded(now time.Time) bool {
 // forRounds decides at the end of a round who yields to whom: those that get a place
 // stand before other BE jobs. TE jobs come first: when a cycle makes room for them, the
 // next one ends the round.
-type forRounds struct{ *Feature }
+type forRounds struct {
+	*Feature
+	plan.PlanOnly
+}
 
 func (e forRounds) Plan(ctx context.Context, c *plan.Cycle) error {
 	if e.Journal == nil {
@@ -90,9 +93,6 @@ func (e *Feature) endRound(ctx context.Context, c *plan.Cycle) error {
 	e.begin(&round.Turn, c)
 	return nil
 }
-
-// Heard does nothing: evictions are commands, and no writes of the plan.
-func (forRounds) Heard(*plan.Cycle) {}
 
 // Act begins what the round's end decided, and goes on with all evictions under way.
 func (e forRounds) Act(ctx context.Context, c *plan.Cycle) error {

@@ -11,6 +11,7 @@ import (
 
 // Feature makes the order of the queue in each cycle.
 type Feature struct {
+	plan.PlanOnly
 	Settings Settings
 
 	// PeerValues are the values of another priod that the last cycle found.
@@ -69,6 +70,3 @@ func (f *Feature) Heard(c *plan.Cycle) {
 		}
 	}
 }
-
-// Act does nothing.
-func (f *Feature) Act(context.Context, *plan.Cycle) error { return nil }

@@ -46,7 +46,8 @@ type Cycle struct {
 	RuledOut map[cluster.JobID]placement.Types
 }
 
-// PlanOnly is for features that have nothing to hear and nothing to do beside the plan.
+// PlanOnly is embedded by features that have nothing to hear, or nothing to do beside the
+// plan.
 type PlanOnly struct{}
 
 // Heard does nothing.

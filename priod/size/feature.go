@@ -11,6 +11,7 @@ import (
 
 // Feature gives waiting jobs other CPUs and memory; the zero value gives none.
 type Feature struct {
+	plan.PlanOnly
 	Sizes *Sizes
 	Slurm Asker
 }
@@ -53,6 +54,3 @@ func (f *Feature) Heard(c *plan.Cycle) {
 		c.Asked(id, o)
 	}
 }
-
-// Act does nothing.
-func (f *Feature) Act(context.Context, *plan.Cycle) error { return nil }

@@ -13,6 +13,7 @@ import (
 // MemoryFeature lowers the memory of running jobs that do not use it; the zero value
 // lowers none.
 type MemoryFeature struct {
+	plan.PlanOnly
 	GiveBack *GiveBack
 	Slurm    Measurer
 }
@@ -75,6 +76,3 @@ func (f *MemoryFeature) Heard(c *plan.Cycle) {
 		}
 	}
 }
-
-// Act does nothing.
-func (f *MemoryFeature) Act(context.Context, *plan.Cycle) error { return nil }

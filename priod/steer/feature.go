@@ -12,6 +12,7 @@ import (
 
 // Feature binds pending jobs to GPU types, by what the Ledger allocates.
 type Feature struct {
+	plan.PlanOnly
 	Settings Settings
 	Memory   *Memory     // nil: no job is steered
 	Slurm    interface { // nil: no job is looked at, and none bound
@@ -52,6 +53,3 @@ func (f *Feature) Heard(c *plan.Cycle) {
 		}
 	}
 }
-
-// Act does nothing.
-func (f *Feature) Act(context.Context, *plan.Cycle) error { return nil }
