@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict"
@@ -32,67 +31,11 @@ type evictionHead struct {
 // lines of a file that was compacted repeat all rows that are still of use.
 type evictionLine struct {
 	Turn         int64                 `json:"turn"`
-	Claims       []claimRow            `json:"claims,omitempty"`
-	Evictions    []evictionRow         `json:"evictions,omitempty"`
+	Claims       []evict.Claim         `json:"claims,omitempty"`
+	Evictions    []evict.Eviction      `json:"evictions,omitempty"`
 	Times        map[cluster.JobID]int `json:"times,omitempty"` // how often each job was told to leave until now
 	LastClaim    int64                 `json:"last_claim,omitempty"`
 	LastEviction int64                 `json:"last_eviction,omitempty"`
-}
-
-// claimRow is an evict.Claim, field by field: a new one there does not compile
-// until it has a key here.
-type claimRow struct {
-	Number  int64              `json:"claim"`
-	Purpose evict.Purpose      `json:"purpose"`
-	Job     cluster.JobID      `json:"job"`
-	RawID   uint32             `json:"raw_id"`
-	User    string             `json:"user"`
-	GPUs    int                `json:"gpus"`
-	Shares  []evict.ClaimShare `json:"shares"`
-	Wait    time.Duration      `json:"wait_ns"`
-
-	State   evict.ClaimState `json:"state"`
-	Reason  string           `json:"reason,omitempty"`
-	Pin     string           `json:"pin,omitempty"`
-	Resv    string           `json:"resv,omitempty"`
-	ResvAt  time.Time        `json:"resv_at,omitzero"`
-	At      time.Time        `json:"at"`
-	Changed time.Time        `json:"changed"`
-	Room    time.Time        `json:"room,omitzero"`
-	Ended   time.Time        `json:"ended,omitzero"`
-}
-
-// evictionRow is an evict.Eviction in the same way.
-type evictionRow struct {
-	Number   int64         `json:"eviction"`
-	Claim    int64         `json:"claim"`
-	Job      cluster.JobID `json:"job"`
-	RawID    uint32        `json:"raw_id"`
-	User     string        `json:"user"`
-	Start    time.Time     `json:"start"`
-	Restarts int           `json:"restarts"`
-	GPUs     int           `json:"gpus"`
-	Signal   string        `json:"signal,omitempty"`
-	Grace    time.Duration `json:"grace_ns"`
-	Eligible time.Time     `json:"eligible,omitzero"`
-	Unsaved  time.Duration `json:"unsaved_ns"`
-	Restart  time.Duration `json:"restart_ns"`
-	Promised float64       `json:"cost_promised_gpu_s"`
-	Paid     float64       `json:"cost_paid_gpu_s"`
-
-	State      evict.State `json:"state"`
-	Reason     string      `json:"reason,omitempty"`
-	How        evict.How   `json:"how,omitempty"`
-	ExitCode   int         `json:"exit_code,omitempty"`
-	ExitSignal int         `json:"exit_signal,omitempty"`
-	Tries      int         `json:"tries,omitempty"`
-
-	At          time.Time `json:"at"`
-	SignalledAt time.Time `json:"signalled,omitzero"`
-	LeftAt      time.Time `json:"left,omitzero"`
-	RequeuedAt  time.Time `json:"requeued,omitzero"`
-	RestoredAt  time.Time `json:"restored,omitzero"`
-	Ended       time.Time `json:"ended,omitzero"`
 }
 
 // evictionFile is evictions.jsonl: each turn of claims and evictions, appended and
@@ -145,7 +88,7 @@ func (f *evictionFile) parse(text []byte) (*evict.Journal, error) {
 			f.damaged++
 			f.stale = true
 		default:
-			l.take(j)
+			l.addTo(j)
 			f.turn = max(f.turn, l.Turn)
 		}
 		f.count++
@@ -167,37 +110,18 @@ func inOrder(j *evict.Journal) {
 // sound tells whether a line can be what priod wrote.
 func (l *evictionLine) sound() bool {
 	return l.Turn > 0 &&
-		!slices.ContainsFunc(l.Claims, func(c claimRow) bool { return c.Number <= 0 || c.Job.ID == 0 || c.State == "" }) &&
-		!slices.ContainsFunc(l.Evictions, func(e evictionRow) bool {
+		!slices.ContainsFunc(l.Claims, func(c evict.Claim) bool { return c.Number <= 0 || c.Job.ID == 0 || c.State == "" }) &&
+		!slices.ContainsFunc(l.Evictions, func(e evict.Eviction) bool {
 			return e.Number <= 0 || e.Job.ID == 0 || !slices.Contains(evict.States, e.State)
 		})
 }
 
-func (l *evictionLine) take(j *evict.Journal) {
-	var t evict.Turn
-	for _, c := range l.Claims {
-		t.Claims = append(t.Claims, evict.Claim(c))
-	}
-	for _, e := range l.Evictions {
-		t.Evictions = append(t.Evictions, evict.Eviction(e))
-	}
-	j.Update(&t)
+func (l *evictionLine) addTo(j *evict.Journal) {
+	j.Update(&evict.Turn{Claims: l.Claims, Evictions: l.Evictions})
 	for id, n := range l.Times {
 		j.Times[id] = n
 	}
 	j.LastClaim, j.LastEviction = max(j.LastClaim, l.LastClaim), max(j.LastEviction, l.LastEviction)
-}
-
-// lineOf is the line of a turn.
-func lineOf(turn int64, t *evict.Turn) *evictionLine {
-	l := &evictionLine{Turn: turn}
-	for _, c := range t.Claims {
-		l.Claims = append(l.Claims, claimRow(c))
-	}
-	for _, e := range t.Evictions {
-		l.Evictions = append(l.Evictions, evictionRow(e))
-	}
-	return l
 }
 
 // lost tells whether somebody deleted or changed the file: then it is written anew.
@@ -218,7 +142,7 @@ func (f *evictionFile) append(j *evict.Journal, t *evict.Turn, cluster string) e
 			return err
 		}
 	}
-	text, err := json.Marshal(lineOf(f.turn+1, t))
+	text, err := json.Marshal(&evictionLine{Turn: f.turn + 1, Claims: t.Claims, Evictions: t.Evictions})
 	if err == nil {
 		err = f.Add(append(text, '\n'))
 	}
@@ -254,10 +178,10 @@ func (f *evictionFile) rewrite(j *evict.Journal, cluster string) error {
 	f.turn = max(f.turn, 1)
 	all := []any{f.head}
 	for i := range j.Claims {
-		all = append(all, lineOf(f.turn, &evict.Turn{Claims: j.Claims[i : i+1]}))
+		all = append(all, &evictionLine{Turn: f.turn, Claims: j.Claims[i : i+1]})
 	}
 	for i := range j.Evictions {
-		all = append(all, lineOf(f.turn, &evict.Turn{Evictions: j.Evictions[i : i+1]}))
+		all = append(all, &evictionLine{Turn: f.turn, Evictions: j.Evictions[i : i+1]})
 	}
 	all = append(all, &evictionLine{Turn: f.turn, Times: j.Times, LastClaim: j.LastClaim, LastEviction: j.LastEviction})
 	var text []byte
