@@ -88,9 +88,7 @@ func requestedGres(list string) ([]Gres, error) {
 		return nil, nil
 	}
 	var gres []string
-	for rest, more := list, true; more; {
-		var item string
-		item, rest, more = cutList(rest)
+	for item := range listItems(list) {
 		if !isOtherTRES(item) {
 			gres = append(gres, item)
 		}
@@ -107,9 +105,8 @@ func isOtherTRES(item string) bool {
 // isByTask tells whether a request by task names a resource as --tres-per-task does,
 // "cpu:4": -c has it as "cpu=4".
 func isByTask(list, name string) bool {
-	for rest, more := list, true; more; {
-		var item string
-		if item, rest, more = cutList(rest); strings.HasPrefix(item, name+":") {
+	for item := range listItems(list) {
+		if strings.HasPrefix(item, name+":") {
 			return true
 		}
 	}

@@ -63,9 +63,7 @@ func eachHostPattern(list string, visit func(parts []hostPart, count int)) error
 		return nil
 	}
 	total := 0
-	for rest, more := list, true; more; {
-		var pattern string
-		pattern, rest, more = cutList(rest)
+	for pattern := range listItems(list) {
 		parts, count, err := parseHostPattern(pattern)
 		if err != nil {
 			return fmt.Errorf("host list %.80q: %w", list, err)
