@@ -175,7 +175,7 @@ func (a *Asked) readGPUs(record *Job) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", list.key, err)
 		}
-		if hasGPU(all) {
+		if n, _ := countGPUs(all); n > 0 {
 			a.gpus = list.key + "=" + list.value
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 // evictions is what a cycle needs to make room.
 func (d *Daemon) evictions() evict.Feature {
-	e := d.Config.Evictions(d.slurm, d.state())
+	e := d.Config.Evictions(d.slurm, d.state)
 	if e.Settings.Since, e.Recorder, e.OnChange = d.availability.since, d.Store, d.told; d.Config.Cycle.FollowController {
 		e.Slurm = evictor{d.slurm, d}
 	}
@@ -22,7 +22,7 @@ func (d *Daemon) evictions() evict.Feature {
 // waits for the next poll. It tells when to come again, if at all. A
 // look costs a small request for each job concerned, whatever the queue's length.
 func (d *Daemon) tend(ctx context.Context) (pause time.Duration, more bool) {
-	if !d.watching || d.known.journal == nil || len(d.known.journal.Urgent()) == 0 {
+	if !d.watching || d.state.Journal == nil || len(d.state.Journal.Urgent()) == 0 {
 		return 0, false
 	}
 	hold, err := d.Store.Hold()

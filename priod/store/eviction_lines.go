@@ -53,14 +53,20 @@ type evictionFile struct {
 	behind  bool // the database lacks rows
 }
 
-func evictionPath(dir string) string { return filepath.Join(dir, "evictions.jsonl") }
+// inJournal says where an error is.
+func inJournal(err error) error {
+	if err != nil {
+		err = fmt.Errorf("journal of evictions: %w", err)
+	}
+	return err
+}
 
 // openEvictions reads the file of a state folder, and the journal that it tells.
 func openEvictions(dir string) (*evictionFile, *evict.Journal, error) {
-	f := &evictionFile{File: lines.File{Path: evictionPath(dir)}}
+	f := &evictionFile{File: lines.File{Path: filepath.Join(dir, "evictions.jsonl")}}
 	text, err := f.Load()
 	if err != nil {
-		return nil, nil, fmt.Errorf("journal of evictions: %w", cmp.Or(lines.Forbidden(f.Path), err))
+		return nil, nil, inJournal(cmp.Or(lines.Forbidden(f.Path), err))
 	}
 	j, err := f.parse(text)
 	return f, j, err
@@ -146,28 +152,27 @@ func (f *evictionFile) append(j *evict.Journal, t *evict.Turn, cluster string) e
 	if err == nil {
 		err = f.Add(append(text, '\n'))
 	}
-	if err != nil {
-		return fmt.Errorf("journal of evictions: %w", err)
+	if err == nil {
+		f.turn++
+		f.count++
 	}
-	f.turn++
-	f.count++
-	return nil
+	return inJournal(err)
 }
 
 // takeBack undoes the last append: no command of it goes out.
 func (f *evictionFile) takeBack() error {
-	if err := f.TakeBack(); err != nil {
-		return fmt.Errorf("journal of evictions: %w", err)
+	err := f.TakeBack()
+	if err == nil {
+		f.turn, f.count = f.turn-1, f.count-1
 	}
-	f.turn, f.count = f.turn-1, f.count-1
-	return nil
+	return inJournal(err)
 }
 
 // rewrite writes the file anew, with the rows of j. A damaged one is kept aside.
 func (f *evictionFile) rewrite(j *evict.Journal, cluster string) error {
 	if f.damaged > 0 && lines.Exists(f.Path) {
 		if _, err := f.SetAside(); err != nil {
-			return fmt.Errorf("journal of evictions: %w", err)
+			return inJournal(err)
 		}
 		f.damaged = 0
 	}
@@ -184,16 +189,15 @@ func (f *evictionFile) rewrite(j *evict.Journal, cluster string) error {
 		all = append(all, &evictionLine{Turn: f.turn, Evictions: j.Evictions[i : i+1]})
 	}
 	all = append(all, &evictionLine{Turn: f.turn, Times: j.Times, LastClaim: j.LastClaim, LastEviction: j.LastEviction})
-	var text []byte
+	var text bytes.Buffer
+	out := json.NewEncoder(&text)
 	for _, l := range all {
-		line, err := json.Marshal(l)
-		if err != nil {
-			return fmt.Errorf("journal of evictions: %w", err)
+		if err := out.Encode(l); err != nil {
+			return inJournal(err)
 		}
-		text = append(append(text, line...), '\n')
 	}
-	if err := f.Replace(text); err != nil {
-		return fmt.Errorf("journal of evictions: %w", err)
+	if err := f.Replace(text.Bytes()); err != nil {
+		return inJournal(err)
 	}
 	f.count, f.kept, f.stale = len(all), len(all), false
 	return nil

@@ -194,18 +194,12 @@ func (l *loader) remembered(ctx context.Context) error {
 		if r.Counted != "" {
 			l.history.Counted[id] = classOf(r.Counted)
 		}
-		if w := writtenOf(r); w.Lever != "" && l.stands(id, w.Lever, w.At) {
+		if w := writtenOf(r); w.Lever != "" && !l.undo.WasTakenBack(id, w.Lever, w.At) {
 			w.Older = l.undo.Older(id)
 			l.history.Written[id] = w
 		}
 	}
 	return nil
-}
-
-// stands tells whether a value written at a time is still priod's, and was not
-// taken back by reset.
-func (l *loader) stands(id cluster.JobID, lever slurmplug.Lever, at time.Time) bool {
-	return !l.undo.WasTakenBack(id, lever, at)
 }
 
 func (l *loader) intervals(ctx context.Context) error {
@@ -250,20 +244,15 @@ func (l *loader) asked(ctx context.Context) error {
 		r := &writes[i]
 		a := actionOf(&r.Write, jobID(r.ID, r.JobTask))
 		at := instant(r.Write.AtMs)
+		status := slurmplug.Status(r.Write.Status)
+		sure, doubt := status == slurmplug.Applied, status == slurmplug.Unknown || status == Planned
 		for _, id := range a.Jobs() {
-			sure, doubt := false, false
-			switch slurmplug.Status(r.Write.Status) {
-			case slurmplug.Applied:
-				sure = true
-			case slurmplug.Unknown, Planned:
-				doubt = true
-			}
-			if !l.stands(id, a.Lever, at) {
+			if l.undo.WasTakenBack(id, a.Lever, at) {
 				continue
 			}
 			if a.Lever == slurmplug.Size && l.thisRun(id, at) {
 				switch {
-				case slurmplug.Status(r.Write.Status) == slurmplug.Refused:
+				case status == slurmplug.Refused:
 					l.history.SizeRefused(id, r.Write.Message, at)
 				case sure || doubt:
 					l.history.Sized(id, a.Reason == plan.SizeRests, a.Reason == plan.SizeAhead, at)
@@ -318,7 +307,7 @@ func (l *loader) planned(ctx context.Context) error {
 			continue // asked has it
 		}
 		for _, id := range a.Jobs() {
-			if !l.stands(id, a.Lever, instant(r.Write.AtMs)) {
+			if l.undo.WasTakenBack(id, a.Lever, instant(r.Write.AtMs)) {
 				continue
 			}
 			w := order.Effect(a, l.history)
