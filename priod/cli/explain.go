@@ -100,7 +100,7 @@ func readExplanation(c *cli.Context, name slurmplug.JobName) (*explanation, erro
 	}
 	if d := v.Decision; d != nil {
 		v.Reason = report.Reason(d.Why)
-		if err := v.place(c, r, d); err != nil {
+		if err := v.countAhead(c, r, d); err != nil {
 			return nil, err
 		}
 	}
@@ -134,8 +134,8 @@ func ownRequest(dir string, j *store.Job) (map[slurmplug.Lever]string, error) {
 	return own, nil
 }
 
-// place counts the TE jobs, and those that stand before this one.
-func (v *explanation) place(c *cli.Context, r *store.Reader, d *store.Decision) error {
+// countAhead counts the TE jobs, and those that stand before this one.
+func (v *explanation) countAhead(c *cli.Context, r *store.Reader, d *store.Decision) error {
 	queue, err := r.Queue(c.Context)
 	if err != nil {
 		return err

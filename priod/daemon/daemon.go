@@ -244,7 +244,7 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 
 // step runs one cycle and tells how long the poll took.
 func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Duration, err error) {
-	now := d.look()
+	now := d.readClock()
 	if err := d.lockCluster(ctx); err != nil {
 		return result, 0, err
 	}
@@ -344,9 +344,9 @@ func (d *Daemon) held(why string) {
 	d.health.note(func(h *health) { h.held = why })
 }
 
-// look returns the time and notices when the system's clock was set.
-func (d *Daemon) look() time.Time {
-	now, step := d.clock.look()
+// readClock returns the time and notices when the system's clock was set.
+func (d *Daemon) readClock() time.Time {
+	now, step := d.clock.read()
 	if step != 0 {
 		d.metrics.steps.Inc()
 		d.Log.Warn("the system's clock was set: times recorded until now may be wrong; accounting is read again, and for an hour nothing is deleted by its age", "by", step.Round(time.Second), "now", now)

@@ -12,7 +12,7 @@ import (
 // evictions is what a cycle needs to make room.
 func (d *Daemon) evictions() evict.Feature {
 	e := d.Config.Evictions(d.slurm, d.state)
-	if e.Settings.Since, e.Recorder, e.OnChange = d.availability.since, d.Store, d.told; d.Config.Cycle.FollowController {
+	if e.Settings.Since, e.Recorder, e.OnChange = d.availability.since, d.Store, d.logEvent; d.Config.Cycle.FollowController {
 		e.Slurm = evictor{d.slurm, d}
 	}
 	return e
@@ -38,8 +38,8 @@ func (d *Daemon) tend(ctx context.Context) (pause time.Duration, more bool) {
 	return max(time.Duration(d.Config.Preemption.Watch), politeness*time.Since(begun)), true
 }
 
-// told logs each step of a claim or an eviction.
-func (d *Daemon) told(e evict.Event) {
+// logEvent logs each step of a claim or an eviction.
+func (d *Daemon) logEvent(e evict.Event) {
 	if c := e.Claim; c != nil {
 		if e.Before == string(c.State) {
 			return // the pin alone
