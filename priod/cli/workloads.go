@@ -15,6 +15,7 @@ import (
 
 	"slurmprio/etc"
 	"slurmprio/priod/report"
+	"slurmprio/priod/simulate/ideal/colocation"
 	"slurmprio/priod/workload"
 )
 
@@ -138,7 +139,7 @@ func importWorkloads(c *cli.Context) error {
 		if len(pairs) == 0 {
 			return fmt.Errorf("%s: no speeds on shared GPUs in it", path)
 		}
-		return writeOut(c, func(w io.Writer) error { return workload.WritePairs(w, pairs) })
+		return writeOut(c, func(w io.Writer) error { return colocation.WritePairs(w, pairs) })
 	}
 	return writeOut(c, func(w io.Writer) error { return workload.WriteTOML(w, comment, all) })
 }

@@ -42,6 +42,15 @@ var gavelClasses = map[string]string{
 	"Recommendation": "recommendation", "A3C": "reinforcement",
 }
 
+// Pair is what two workloads do on the same GPUs at the same time, steps/s of
+// each; 0: they do not run together.
+type Pair struct {
+	GPUType        string
+	GPUs           int // of each of the two
+	A, B           string
+	SpeedA, SpeedB float64
+}
+
 // ImportGavel reads a throughput file of Gavel (OSDI'20): for each GPU type and
 // each job type with its scale factor, steps/s alone (under "null", or as a
 // bare number) and together with others on the same GPUs. The pairs that it
