@@ -95,17 +95,9 @@ func (c *Classes) Proportional(class int) float64 {
 	return sum / total
 }
 
-// isolated is Gavel's reference I of a class: its speed if each of n jobs had
-// an equal part of every type.
+// isolated is Gavel's reference I of a class, see isolatedRate.
 func (c *Classes) isolated(class, n int) float64 {
-	j := &c.Jobs[class]
-	sum, time := 0.0, 0.0
-	for t, s := range j.Speed {
-		x := c.GPUs[t] / (float64(n) * j.GPUs)
-		sum += s * x
-		time += x
-	}
-	return sum / max(1, time)
+	return isolatedRate(c.GPUs, c.Jobs[class].Speed, c.Jobs[class].GPUs, n)
 }
 
 // Allocation gives each job its class's times.
