@@ -18,6 +18,7 @@ package speed
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -147,7 +148,7 @@ func (s *Settings) For(j *Job, types []string, table *workload.Table, k *Knowled
 // fromTag are the answers of the job's tag.
 func (s *Settings) fromTag(j *Job, types []string, result *Answers) answers {
 	a := noAnswers(Tag, len(types))
-	for _, name := range sorted(j.Tag.Speed) {
+	for _, name := range slices.Sorted(maps.Keys(j.Tag.Speed)) {
 		now := s.Today(name)
 		i := slices.Index(types, now)
 		switch _, twice := j.Tag.Speed[now]; {
@@ -174,7 +175,9 @@ func (s *Settings) fromTable(j *Job, types []string, table *workload.Table, resu
 		return a
 	}
 	w := table.Get(id)
-	for _, name := range union(w.Speeds, w.Curves) {
+	names := slices.AppendSeq(slices.Collect(maps.Keys(w.Speeds)), maps.Keys(w.Curves))
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
 		i := slices.Index(types, s.Today(name))
 		if i < 0 || s.Today(name) != name && (w.Speeds[types[i]] != nil) {
 			continue
