@@ -16,6 +16,7 @@ import (
 	"slurmprio/etc"
 	"slurmprio/priod/report"
 	"slurmprio/priod/simulate/ideal/colocation"
+	"slurmprio/priod/trace"
 	"slurmprio/priod/workload"
 )
 
@@ -122,15 +123,15 @@ func importWorkloads(c *cli.Context) error {
 	}
 	var (
 		all     []workload.Workload
-		pairs   []workload.Pair
+		pairs   []trace.Pair
 		err     error
-		comment = workload.CommentSynergy
+		comment = trace.CommentSynergy
 	)
 	if kind == "gavel" {
-		comment = workload.CommentGavel
-		all, pairs, err = workload.ImportGavel(in)
+		comment = trace.CommentGavel
+		all, pairs, err = trace.ImportGavel(in)
 	} else {
-		all, err = workload.ImportSynergy(in)
+		all, err = trace.ImportSynergy(in)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)

@@ -121,7 +121,7 @@ func speeds(byType map[string]map[string]float64) (map[string][]Speed, error) {
 
 // add appends a workload, or says what is wrong with it.
 func (t *Table) add(w Workload) error {
-	if err := w.check(); err != nil {
+	if err := w.Check(); err != nil {
 		return err
 	}
 	names := append([]string{w.Name}, w.Aliases...)
@@ -140,7 +140,8 @@ func (t *Table) add(w Workload) error {
 	return nil
 }
 
-func (w *Workload) check() error {
+// Check says what is wrong with a workload.
+func (w *Workload) Check() error {
 	if !jobtag.ValidName(w.Name) {
 		return fmt.Errorf("name = %.80q: want 1 to 64 letters, digits, '.', '-' or '_'", w.Name)
 	}

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"slurmprio/priod/trace"
 	"slurmprio/priod/workload"
 )
 
@@ -36,7 +37,7 @@ type pairKey struct {
 var pairColumns = []string{"gpu_type", "gpus", "workload", "other", "steps_per_s", "other_steps_per_s"}
 
 // WritePairs writes pairs as CSV with a header, as ReadPairs reads them.
-func WritePairs(w io.Writer, pairs []workload.Pair) error {
+func WritePairs(w io.Writer, pairs []trace.Pair) error {
 	out := csv.NewWriter(w)
 	rows := [][]string{pairColumns}
 	for _, p := range pairs {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"slurmprio/priod/trace"
 	"slurmprio/priod/workload"
 )
 
@@ -30,7 +31,7 @@ func lookup(t *testing.T, table *workload.Table, name string) workload.ID {
 func TestPairs(t *testing.T) {
 	table := defaults(t)
 	var csv bytes.Buffer
-	if err := WritePairs(&csv, []workload.Pair{{GPUType: "v100", GPUs: 1, A: "a3c", B: "lm-10", SpeedA: 3, SpeedB: 40}, {GPUType: "v100", GPUs: 1, A: "lm-10", B: "lm-10", SpeedA: 41, SpeedB: 41}}); err != nil {
+	if err := WritePairs(&csv, []trace.Pair{{GPUType: "v100", GPUs: 1, A: "a3c", B: "lm-10", SpeedA: 3, SpeedB: 40}, {GPUType: "v100", GPUs: 1, A: "lm-10", B: "lm-10", SpeedA: 41, SpeedB: 41}}); err != nil {
 		t.Fatal(err)
 	}
 	p, err := ReadPairs("pairs", &csv, table)
@@ -56,7 +57,7 @@ func TestPairsOfGavel(t *testing.T) {
 		t.Skip("no ../shared/data: the vectors in the other tests hold without it")
 	}
 	defer f.Close()
-	_, pairs, err := workload.ImportGavel(f)
+	_, pairs, err := trace.ImportGavel(f)
 	if err != nil {
 		t.Fatal(err)
 	}
