@@ -26,37 +26,22 @@ type Journal struct {
 
 	nodes []cluster.Node // see SetNodes
 	swept time.Time      // the last time that Forget looked at all rows
-	over  doneRows
-}
 
-// doneRows counts the rows at the head of the journal that are done, and keeps the number of
-// the last one of each kind.
-type doneRows struct {
-	claims, evictions       int
-	lastClaim, lastEviction int64
+	doneClaims, doneEvictions int // rows at the head that are done
 }
 
 // live returns the rows behind those at the head that are done: all rows that are not
 // done, and some that are.
 func (j *Journal) live() (claims []Claim, evictions []Eviction) {
-	o := &j.over
-	if o.claims > len(j.Claims) || o.claims > 0 && j.Claims[o.claims-1].Number != o.lastClaim {
-		o.claims = 0
-	}
-	for ; o.claims < len(j.Claims); o.claims++ {
-		c := &j.Claims[o.claims]
-		if c.Open() || c.Pin != "" || c.Resv != "" {
+	for ; j.doneClaims < len(j.Claims); j.doneClaims++ {
+		if c := &j.Claims[j.doneClaims]; c.Open() || c.Pin != "" || c.Resv != "" {
 			break
 		}
-		o.lastClaim = c.Number
 	}
-	if o.evictions > len(j.Evictions) || o.evictions > 0 && j.Evictions[o.evictions-1].Number != o.lastEviction {
-		o.evictions = 0
+	for j.doneEvictions < len(j.Evictions) && !j.Evictions[j.doneEvictions].Open() {
+		j.doneEvictions++
 	}
-	for ; o.evictions < len(j.Evictions) && !j.Evictions[o.evictions].Open(); o.evictions++ {
-		o.lastEviction = j.Evictions[o.evictions].Number
-	}
-	return j.Claims[o.claims:], j.Evictions[o.evictions:]
+	return j.Claims[j.doneClaims:], j.Evictions[j.doneEvictions:]
 }
 
 // evictionsFrom returns the evictions of a claim and of all later claims: rows are numbered
@@ -147,7 +132,7 @@ func (j *Journal) Forget(now time.Time, present func(cluster.JobID) bool) {
 	if now.Sub(j.swept).Abs() < sweepEvery && !(len(j.Evictions) > 0 && past(j.Evictions[0])) {
 		return // there is nothing to drop, or little
 	}
-	j.swept = now
+	j.swept, j.doneClaims, j.doneEvictions = now, 0, 0
 	j.Evictions = slices.DeleteFunc(j.Evictions, past)
 	known, made := map[cluster.JobID]bool{}, map[int64]bool{}
 	for i := range j.Evictions {

@@ -184,8 +184,11 @@ func (t *Table) All() []Workload { return t.all }
 // Get returns one workload.
 func (t *Table) Get(id ID) *Workload { return &t.all[id] }
 
-// Lookup finds a workload by name or alias, as written.
+// Lookup finds a workload by name or alias, as written; a nil Table knows none.
 func (t *Table) Lookup(name string) (ID, bool) {
+	if t == nil {
+		return 0, false
+	}
 	id, ok := t.index[name]
 	return id, ok
 }

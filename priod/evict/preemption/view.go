@@ -159,12 +159,7 @@ func (v *view) setVictim(c int32, leaves bool) {
 	}
 }
 
-// undo takes back a verdict's victims and place.
-func (v *view) undo(verdict *Verdict) { v.apply(verdict, false) }
-
-// redo gives a verdict its victims and place again.
-func (v *view) redo(verdict *Verdict) { v.apply(verdict, true) }
-
+// apply gives a verdict its victims and place, or takes them back.
 func (v *view) apply(verdict *Verdict, holds bool) {
 	for _, c := range verdict.Victims {
 		v.setVictim(int32(c), holds)

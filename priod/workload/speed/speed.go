@@ -84,7 +84,7 @@ type Job struct {
 // Program is what the job's runs are remembered by.
 func (j *Job) Program(table *workload.Table) Program {
 	name := j.Tag.Workload
-	switch id, known := lookup(table, name); {
+	switch id, known := table.Lookup(name); {
 	case known:
 		name = table.Get(id).Name // one workload under all of its aliases
 	case name == "":
@@ -169,7 +169,7 @@ func (s *Settings) fromTable(j *Job, types []string, table *workload.Table, resu
 	if j.Tag.Workload == "" || table == nil {
 		return a
 	}
-	id, known := lookup(table, j.Tag.Workload)
+	id, known := table.Lookup(j.Tag.Workload)
 	if !known {
 		result.note("nobody knows a workload %q: priod workloads list shows those that are known; only history may know its name", j.Tag.Workload)
 		return a
@@ -192,13 +192,6 @@ func (s *Settings) fromTable(j *Job, types []string, table *workload.Table, resu
 		result.note("workloads.toml has %s on none of this cluster's GPU types with %d GPUs", w.Name, j.GPUs)
 	}
 	return a
-}
-
-func lookup(table *workload.Table, name string) (workload.ID, bool) {
-	if table == nil {
-		return 0, false
-	}
-	return table.Lookup(name)
 }
 
 // merge takes for each type the first source that has it, in the units of the first
