@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
 )
 
 // Memory is how long ended rows stay in the journal: limits, the experience with users'
@@ -81,7 +82,7 @@ func IsReservation(name string) bool { return reservation.MatchString(name) }
 
 // Number gives new claims and evictions their numbers. Before, an eviction's Claim is
 // the index of its claim.
-func (j *Journal) Number(t *Turn) {
+func (j *Journal) Number(t *Changes) {
 	for i := range t.Claims {
 		c := &t.Claims[i]
 		c.Number = j.LastClaim + int64(i) + 1
@@ -96,7 +97,7 @@ func (j *Journal) Number(t *Turn) {
 }
 
 // Update takes over rows that have been saved.
-func (j *Journal) Update(t *Turn) {
+func (j *Journal) Update(t *Changes) {
 	for _, c := range t.Claims {
 		if old := j.Claim(c.Number); old != nil {
 			*old = c
@@ -152,16 +153,16 @@ func (j *Journal) Forget(now time.Time, present func(cluster.JobID) bool) {
 
 // Urgent returns the jobs of rows that change soon, each once: those to look at between
 // two cycles.
-func (j *Journal) Urgent() (jobs []Target) {
+func (j *Journal) Urgent() (jobs []plan.Target) {
 	claims, evictions := j.live()
 	for i := range claims {
 		if c := &claims[i]; c.Open() || c.Resv != "" {
-			jobs = append(jobs, Target{Job: c.Job, RawID: c.RawID})
+			jobs = append(jobs, plan.Target{Job: c.Job, RawID: c.RawID})
 		}
 	}
 	for i := range evictions {
 		if e := &evictions[i]; e.Open() && e.State != Restored {
-			jobs = append(jobs, Target{Job: e.Job, RawID: e.RawID})
+			jobs = append(jobs, plan.Target{Job: e.Job, RawID: e.RawID})
 		}
 	}
 	return unique(jobs)
@@ -169,16 +170,16 @@ func (j *Journal) Urgent() (jobs []Target) {
 
 // Idle returns the jobs of the other rows that are not done: victims that wait in the
 // queue, and jobs that are pinned to a place that no claim keeps any more.
-func (j *Journal) Idle() (waiting, pinned []Target) {
+func (j *Journal) Idle() (waiting, pinned []plan.Target) {
 	claims, evictions := j.live()
 	for i := range claims {
 		if c := &claims[i]; !c.Open() && c.Pin != "" {
-			pinned = append(pinned, Target{Job: c.Job, RawID: c.RawID})
+			pinned = append(pinned, plan.Target{Job: c.Job, RawID: c.RawID})
 		}
 	}
 	for i := range evictions {
 		if e := &evictions[i]; e.State == Restored {
-			waiting = append(waiting, Target{Job: e.Job, RawID: e.RawID})
+			waiting = append(waiting, plan.Target{Job: e.Job, RawID: e.RawID})
 		}
 	}
 	return unique(waiting), unique(pinned)
@@ -211,9 +212,9 @@ func (j *Journal) CountArrayPlaces(array uint32, s *cluster.Snapshot) (n int) {
 	return n
 }
 
-func unique(jobs []Target) []Target {
-	slices.SortFunc(jobs, func(a, b Target) int { return a.Job.Compare(b.Job) })
-	return slices.CompactFunc(jobs, func(a, b Target) bool { return a.Job == b.Job })
+func unique(jobs []plan.Target) []plan.Target {
+	slices.SortFunc(jobs, func(a, b plan.Target) int { return a.Job.Compare(b.Job) })
+	return slices.CompactFunc(jobs, func(a, b plan.Target) bool { return a.Job == b.Job })
 }
 
 // MarkHistory tells History which jobs go first among TE and among BE jobs, and which

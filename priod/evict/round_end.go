@@ -67,13 +67,13 @@ func (e *Feature) endRound(ctx context.Context, c *plan.Cycle) error {
 		return nil
 	}
 	defer func() { r.explained.annotate(c.Plan, cluster.BE) }() // of jobs that still wait
-	if !ends || e.Choice != nil && !e.Choice.Turn.Empty() {
+	if !ends || e.Choice != nil && !e.Choice.Changes.Empty() {
 		return nil
 	}
 	var round *Round
-	settled, err := e.withChecks(ctx, c.Snapshot, func(vetoed map[cluster.JobID]preemption.Why) *Turn {
+	settled, err := e.withChecks(ctx, c.Snapshot, func(vetoed map[cluster.JobID]preemption.Why) *Changes {
 		round = EndRound(c.Snapshot, owing, e.Journal, &e.Settings, &r.Settings, vetoed)
-		return &round.Turn
+		return &round.Changes
 	})
 	if err != nil {
 		return fmt.Errorf("end the round: %w", err)
@@ -85,7 +85,7 @@ func (e *Feature) endRound(ctx context.Context, c *plan.Cycle) error {
 	for _, t := range round.Waiting {
 		r.explained.add(t.Job, "at the end of the last round: "+RoundReasonText(t.Why))
 	}
-	e.begin(&round.Turn, c)
+	e.begin(&round.Changes, c)
 	return nil
 }
 
@@ -96,7 +96,7 @@ func (e forRounds) Act(ctx context.Context, c *plan.Cycle) error {
 	}
 	var err error
 	if e.Round != nil && !e.failed {
-		err = e.save(ctx, &e.Round.Turn, "none was begun")
+		err = e.save(ctx, &e.Round.Changes, "none was begun")
 	}
 	return errors.Join(err, e.Tend(ctx, c.Snapshot, c.Plan, c.Paused != ""))
 }

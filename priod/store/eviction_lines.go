@@ -174,7 +174,7 @@ func (l *evictionLine) sound() bool {
 }
 
 func (l *evictionLine) take(j *evict.Journal) {
-	var t evict.Turn
+	var t evict.Changes
 	for _, c := range l.Claims {
 		t.Claims = append(t.Claims, evict.Claim(c))
 	}
@@ -189,7 +189,7 @@ func (l *evictionLine) take(j *evict.Journal) {
 }
 
 // lineOf is the line of a turn.
-func lineOf(turn int64, t *evict.Turn) *evictionLine {
+func lineOf(turn int64, t *evict.Changes) *evictionLine {
 	l := &evictionLine{Turn: turn}
 	for _, c := range t.Claims {
 		l.Claims = append(l.Claims, claimRow(c))
@@ -212,7 +212,7 @@ func (f *evictionFile) lost() bool {
 
 // append adds a turn to the file of the journal j. After an error the file is as
 // before.
-func (f *evictionFile) append(j *evict.Journal, t *evict.Turn, cluster string) error {
+func (f *evictionFile) append(j *evict.Journal, t *evict.Changes, cluster string) error {
 	if f.Info == nil || f.stale || f.count >= 1024+2*f.kept {
 		if err := f.rewrite(j, cluster); err != nil {
 			return err
@@ -254,10 +254,10 @@ func (f *evictionFile) rewrite(j *evict.Journal, cluster string) error {
 	f.turn = max(f.turn, 1)
 	all := []any{f.head}
 	for i := range j.Claims {
-		all = append(all, lineOf(f.turn, &evict.Turn{Claims: j.Claims[i : i+1]}))
+		all = append(all, lineOf(f.turn, &evict.Changes{Claims: j.Claims[i : i+1]}))
 	}
 	for i := range j.Evictions {
-		all = append(all, lineOf(f.turn, &evict.Turn{Evictions: j.Evictions[i : i+1]}))
+		all = append(all, lineOf(f.turn, &evict.Changes{Evictions: j.Evictions[i : i+1]}))
 	}
 	all = append(all, &evictionLine{Turn: f.turn, Times: j.Times, LastClaim: j.LastClaim, LastEviction: j.LastEviction})
 	var text []byte
