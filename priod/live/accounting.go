@@ -19,7 +19,7 @@ func (c *Cluster) Past(ctx context.Context, since, until time.Time) ([]cluster.P
 	if err != nil {
 		return nil, err
 	}
-	types := gpuTypes(convertNodes(nodes))
+	types := gpuTypes(ConvertNodes(nodes))
 	past := make([]cluster.PastStay, len(runs))
 	for i := range runs {
 		past[i] = pastStay(&runs[i], types)

@@ -24,7 +24,7 @@ func (c *Cluster) Stays(ctx context.Context, since, until time.Time, steps *rege
 	if err != nil {
 		return nil, err
 	}
-	types := gpuTypes(convertNodes(nodes))
+	types := gpuTypes(ConvertNodes(nodes))
 	var lines map[uint32]string
 	if steps != nil {
 		if lines, err = c.client.SubmitLines(ctx, since, until); err != nil {
@@ -51,7 +51,7 @@ func (c *Cluster) GPUTypes(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return distinct(gpuTypes(convertNodes(nodes))), nil
+	return distinct(gpuTypes(ConvertNodes(nodes))), nil
 }
 
 // distinct are the types of nodes, without those of nodes that have none.
