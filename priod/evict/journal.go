@@ -59,20 +59,20 @@ func (j *Journal) Blank() bool { return len(j.Claims)+len(j.Evictions) == 0 }
 
 // Claim returns the claim of a number; nil when the journal no longer holds it.
 func (j *Journal) Claim(number int64) *Claim {
-	at := sort.Search(len(j.Claims), func(i int) bool { return j.Claims[i].Number >= number })
-	if at == len(j.Claims) || j.Claims[at].Number != number {
-		return nil
-	}
-	return &j.Claims[at]
+	return find(j.Claims, number, func(c *Claim) int64 { return c.Number })
 }
 
 // Eviction returns the eviction of a number; nil when the journal no longer holds it.
 func (j *Journal) Eviction(number int64) *Eviction {
-	at := sort.Search(len(j.Evictions), func(i int) bool { return j.Evictions[i].Number >= number })
-	if at == len(j.Evictions) || j.Evictions[at].Number != number {
+	return find(j.Evictions, number, func(e *Eviction) int64 { return e.Number })
+}
+
+func find[R any](rows []R, number int64, of func(*R) int64) *R {
+	at := sort.Search(len(rows), func(i int) bool { return of(&rows[i]) >= number })
+	if at == len(rows) || of(&rows[at]) != number {
 		return nil
 	}
-	return &j.Evictions[at]
+	return &rows[at]
 }
 
 var reservation = regexp.MustCompile(`^priod_[0-9]+_[0-9]+$`)
