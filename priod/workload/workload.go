@@ -1,6 +1,6 @@
 // Package workload knows how fast programs run: workloads.toml with steps a
 // second by GPU type and number of GPUs, and how speed depends on CPUs and
-// memory; beside it, what two programs on the same GPUs do to each other.
+// memory.
 package workload
 
 import (
