@@ -24,6 +24,7 @@ import (
 	"slurmprio/priod/live"
 	"slurmprio/priod/report"
 	"slurmprio/priod/simulate"
+	"slurmprio/priod/simulate/ideal/colocation"
 	"slurmprio/priod/simulate/ideal/policies"
 	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/simulate/virtual"
@@ -331,7 +332,7 @@ func pairsOf(path string, spec *simulate.Spec, table *workload.Table) (speeds si
 	case !spec.Pairs():
 		return nil, nil, errors.New("--pairs belongs to --allocation gandiva or POLICY:packed")
 	}
-	pairs, err := workload.LoadPairs(path, table)
+	pairs, err := colocation.LoadPairs(path, table)
 	if err != nil {
 		return nil, nil, err
 	}
