@@ -76,7 +76,7 @@ func (s *Spec) shows(c *config.Config, in *Input) error {
 	case c.Steering.Enabled && s.Backfill == "none":
 		return virtual.OptionError("with steering.enabled --order priod wants backfill: a job that waits for its GPU type would block all others; leave --backfill out")
 	case (c.Preemption.Enabled || c.Rounds.Enabled) && s.Placement == "pool":
-		return virtual.OptionError("preemption.enabled wants jobs placed on nodes: --placement packed or consolidated")
+		return virtual.OptionError("preemption.enabled and rounds.enabled want jobs placed on nodes: --placement packed or consolidated")
 	}
 	return nil
 }

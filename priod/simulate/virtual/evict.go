@@ -40,17 +40,6 @@ func (s *System) Types() []string { return s.e.types }
 // Nodes is what is free. It must not be changed; Clone it.
 func (s *System) Nodes() *placement.Nodes { return s.e.nodes }
 
-// Waiting goes through the queue in order.
-func (s *System) Waiting() iter.Seq[InSystem] {
-	return func(yield func(InSystem) bool) {
-		for _, j := range s.e.queue.list(0) {
-			if !yield(j.waits()) {
-				return
-			}
-		}
-	}
-}
-
 // Trials are the waiting TE jobs in order. It looks at each class of jobs, not
 // at the whole queue.
 func (s *System) Trials() (trials []InSystem) {
