@@ -230,6 +230,9 @@ func TestAskedOdd(t *testing.T) {
 			{" OverSubscribe=", " Exclusive=RACK OverSubscribe=", "Exclusive="},
 			{"JobName=mem ", "JobName=other ", "JobName="},
 			{"JobName=mem ", "JobName=mem NumTasks=4 ", "JobName=|NumTasks="},
+			{" AllocNode:Sid=", " AllocNode:Sid=x NumCPUs=64 MinMemoryNode=1M ", "comes twice"}, // a client of its own may name any host
+			{" Licenses=", " Licenses=x:1 NumCPUs=64 Had=", "comes twice"},
+			{" Network=", " LicensesAlloc=x:1 MinMemoryNode=1M Network=", "comes twice"},
 			{"StdOut=/dev/null", "StdOut=/dev/null MemPerTres=gres/nic:5", "MemPerTres"},
 			{"StdOut=/dev/null", "StdOut=/dev/null CpusPerTres=gres/gpu:x:y:z", "CpusPerTres"},
 		} {
