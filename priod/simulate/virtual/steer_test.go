@@ -1,8 +1,6 @@
 package virtual
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -13,6 +11,7 @@ import (
 	"slurmprio/priod/evict/yield"
 	"slurmprio/priod/order"
 	"slurmprio/priod/placement"
+	"slurmprio/priod/plan"
 	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/steer"
 	"slurmprio/priod/trace"
@@ -20,84 +19,51 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// steeredStarts runs jobs of 100 s on one fast and one slow GPU; steer is asked
-// as the options say.
-func steeredStarts(t *testing.T, every float64, steer func(*System) error) (starts []float64, types []int32) {
-	t.Helper()
+// A bound job waits for its type though another is free, and keeps others from nothing; the
+// binding is taken back. What the job cannot run on, and what is no type, is refused.
+func TestBinding(t *testing.T) {
 	c, err := trace.ParseNodes([]string{"1:fast:1", "1:slow:1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var jobs []trace.Job
-	for _, id := range []string{"a", "b", "c"} {
-		jobs = append(jobs, trace.Job{ID: id, Submit: 1, GPUs: 1, Duration: 100})
+	e := newEngine(t.Context(), c, Options{Order: Priod, Placement: placement.Packed, Backfill: EASY, Daemon: Daemon{Interval: time.Minute}})
+	var jobs []*job
+	for i, gpuType := range []string{"", "", "", "slow"} {
+		j, _, err := e.admit(trace.Job{ID: fmt.Sprint(i), GPUs: 1, Duration: 100, GPUType: gpuType})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.inSystem++
+		e.wait(j)
+		jobs = append(jobs, j)
 	}
-	r, err := Run(context.Background(), c, func(yield func(trace.Job, error) bool) {
+	bind := func(j *job, feature string) string {
+		return e.slurm.Apply(t.Context(), []plan.Action{{Job: number(j.index), Lever: slurmplug.Features, After: feature}})[0].Message
+	}
+	states := func() (all []state) {
+		e.schedule()
 		for _, j := range jobs {
-			if !yield(j, nil) {
-				return
-			}
+			all = append(all, j.state)
 		}
-	}, Options{Placement: placement.Packed, Backfill: EASY, Steer: steer, SteerEvery: every})
-	if err != nil {
-		t.Fatal(err)
+		return all
 	}
-	for _, o := range r.Outcomes {
-		starts, types = append(starts, o.Start), append(types, o.Type)
+	if bind(jobs[1], "fast") != "" || bind(jobs[3], "fast") == "" || bind(jobs[2], "none") == "" || bind(jobs[2], "slow") != "" || bind(jobs[2], "") != "" {
+		t.Error("want a type that the job may have, and no other one")
 	}
-	return starts, types
-}
-
-// A bound job waits for its type though another is free, keeps others from
-// nothing, and ranks go before turns.
-func TestBind(t *testing.T) {
-	starts, types := steeredStarts(t, 0, func(s *System) error {
-		for w := range s.Waiting() {
-			rank := map[string]float64{"a": 2, "b": 1, "c": 3}[w.Job.ID]
-			if w.Job.ID == "c" {
-				s.Bind(&w, Open, rank)
-			} else {
-				s.Bind(&w, 0, rank)
-			}
-			s.Bind(&w, 7, 0) // no such type: refused
-		}
-		return nil
-	})
-	if want := []float64{101, 1, 1}; !slices.Equal(starts, want) || !slices.Equal(types, []int32{0, 0, 1}) {
-		t.Errorf("starts %v on %v, want %v: b, then a on the first type, c on the other", starts, types, want)
+	if got := states(); !slices.Equal(got, []state{running, waiting, running, waiting}) || jobs[2].shares[0].Node != 1 {
+		t.Errorf("%v: want the second job to wait for the fast GPU, and the third on the slow one", got)
 	}
-}
-
-// A binding is taken back.
-func TestUnbind(t *testing.T) {
-	asked := 0
-	starts, _ := steeredStarts(t, 10, func(s *System) error {
-		asked++
-		for w := range s.Waiting() {
-			s.Bind(&w, 0, 0)
-			if s.Now() >= 110 {
-				s.Bind(&w, Open, 0)
-			}
-		}
-		return nil
-	})
-	// Nobody is steered at 1 s: the first two start at once. The last is bound at
-	// 10 s, and the fast GPU takes it at 101 s.
-	if want := []float64{1, 1, 101}; !slices.Equal(starts, want) || asked != 1 {
-		t.Errorf("starts %v, want %v; asked %d times", starts, want, asked)
+	e.now = 100
+	e.end(jobs[2])
+	if got := states(); !slices.Equal(got, []state{running, waiting, gone, running}) {
+		t.Errorf("%v: want the last job on the slow GPU", got)
 	}
-}
-
-func TestSteeringFails(t *testing.T) {
-	c, _ := trace.ParseNodes([]string{"1:fast:1"})
-	broken := errors.New("no prices")
-	for _, every := range []float64{0, 10} {
-		_, err := Run(context.Background(), c, func(yield func(trace.Job, error) bool) {
-			_ = yield(trace.Job{ID: "a", GPUs: 1, Duration: 100}, nil) && yield(trace.Job{ID: "b", GPUs: 1, Duration: 100}, nil)
-		}, Options{Steer: func(*System) error { return broken }, SteerEvery: every})
-		if !errors.Is(err, broken) {
-			t.Errorf("every %v s: %v", every, err)
-		}
+	e.end(jobs[3])
+	if bind(jobs[1], "") != "" {
+		t.Error("the binding cannot be taken back")
+	}
+	if got := states(); !slices.Equal(got, []state{running, running, gone, gone}) || bind(jobs[1], "fast") == "" {
+		t.Errorf("%v: want the second job on the slow GPU, and bound no more", got)
 	}
 }
 
