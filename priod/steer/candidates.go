@@ -64,8 +64,12 @@ func (st *Steered) findCandidates() {
 			n = min(n, rule.Depth-len(st.candidates))
 		}
 		if n <= 0 {
-			if held, _ := st.binding(j); st.in.isOurs(j) && !st.in.history.Claiming[j.ID] && held >= rule.Away {
+			switch held, _ := st.binding(j); {
+			case !st.in.isOurs(j) || st.in.history.Claiming[j.ID]:
+			case held >= rule.Away:
 				st.open(at, string(Far))
+			default:
+				st.in.plan.Stands(rule.Away - held)
 			}
 			continue
 		}
@@ -216,9 +220,11 @@ func (st *Steered) excludedNow(j *cluster.Job, id cluster.JobID, state *jobState
 	if why == "" && state.pause > 0 {
 		why = state.pauseWhy
 		state.pause--
+		st.in.plan.Stands(0)
 	}
 	if since := st.in.snapshot.At.Sub(state.openedAt); why == "" && since >= 0 && since.Seconds() < st.in.set.Rule.Away {
 		why = openedLately
+		st.in.plan.Stands(st.in.set.Rule.Away - since.Seconds())
 	}
 	return why
 }
@@ -232,6 +238,7 @@ func (st *Steered) typesFor(j *cluster.Job, c *candidate) (asks cluster.Job, typ
 	if state.place == (cluster.Place{}) {
 		return *j, types
 	}
+	st.in.plan.Stands(0) // placeGood counts cycles
 	asks = st.nodes.demand(j, &state.place)
 	left := types & st.nodes.fit(&asks, state.place.Excluded) & st.nodes.typesOf(state.place.Required)
 	c.ruledOut = types &^ left

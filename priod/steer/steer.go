@@ -75,8 +75,8 @@ type Steered struct {
 	lookAgain  map[cluster.JobID]uint32 // jobs whose Place is read again, by Slurm's own id
 }
 
-// inputs are what a cycle gives steering. It changes of them only the plan's notes and
-// what the decisions say about steering.
+// inputs are what a cycle gives steering. It changes of them only the plan's notes, until
+// when it stands, and what the decisions say about steering.
 type inputs struct {
 	set      *Settings
 	snapshot *cluster.Snapshot
@@ -140,7 +140,9 @@ func (st *Steered) steer() {
 	for i := range st.candidates {
 		snap.Jobs = append(snap.Jobs, st.candidates[i].Job)
 	}
-	for i, v := range Decide(snap, st.in.set.Rule) {
+	verdicts, stands := decide(snap, st.in.set.Rule)
+	st.in.plan.Stands(stands)
+	for i, v := range verdicts {
 		st.candidates[i].verdict = v
 		st.remember(&st.candidates[i])
 	}
