@@ -98,6 +98,7 @@ func Decide(s *cluster.Snapshot, h *cluster.History, set Settings) plan.Plan {
 		}
 	}
 	d.addNotes()
+	d.plan.MakeQueue(s)
 	return d.plan
 }
 

@@ -103,6 +103,7 @@ type Plan struct {
 	Mode       slurmplug.Lever
 	Band       Band // where values lie and how large one step is
 	Decisions  []Decision
+	Queue      []Queued // made with the decisions, by MakeQueue
 	Actions    []Action
 	Renumbered int      // writes beyond the fewest possible, because a gap was used up
 	Notes      []string // what an operator should know about the whole plan

@@ -137,8 +137,9 @@ func (st *Steered) openAll(why string) {
 func (st *Steered) steer() {
 	st.findCandidates()
 	snap := st.nodes.snapshot()
+	snap.Jobs = make([]Job, len(st.candidates))
 	for i := range st.candidates {
-		snap.Jobs = append(snap.Jobs, st.candidates[i].Job)
+		snap.Jobs[i] = st.candidates[i].Job
 	}
 	verdicts, stands := decide(snap, st.in.set.Rule)
 	st.in.plan.Stands(stands)
@@ -179,15 +180,6 @@ func (in *inputs) own(j *cluster.Job) string { return in.history.Own(j, slurmplu
 func (in *inputs) ownConstraint(j *cluster.Job) slurmplug.Constraint {
 	c, _ := slurmplug.ParseConstraint(in.own(j)) // excluded reports the error
 	return c
-}
-
-// priority is what Slurm will order a job by.
-func (in *inputs) priority(at int) int64 {
-	d := &in.plan.Decisions[at]
-	if in.plan.Mode == slurmplug.Priority && d.Value != 0 {
-		return d.Value
-	}
-	return d.Own + d.Value
 }
 
 // isTrial tells whether a job is not to wait for a type: it counts as TE, or will once
