@@ -272,9 +272,9 @@ func waitingJobs(seed uint64, n int) (jobs []trace.Job) {
 	return jobs
 }
 
-// Cycles are left out for as long as steering and the order stand, also while jobs wait,
-// and nothing comes out differently: with each feature, and with all of them.
-func TestSkippedCyclesWhileJobsWait(t *testing.T) {
+// busy is a cluster for waitingJobs, and priod beside it.
+func busy(t testing.TB, toml string) (trace.Cluster, Options) {
+	t.Helper()
 	table, err := workload.Parse("programs", twoPrograms)
 	if err != nil {
 		t.Fatal(err)
@@ -283,7 +283,24 @@ func TestSkippedCyclesWhileJobsWait(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const steering = "[cycle]\ninterval = \"15s\"\n[allocation]\npolicy = \"max-min\"\n[steering]\nenabled = true\n"
+	return c, Options{
+		Order: Priod, Placement: placement.Packed, Backfill: EASY, RequeueDelay: 121, Hold: 20, Daemon: daemonOf(t, toml, table),
+		Speed: func(j *trace.Job, gpuType string) float64 {
+			id, _ := table.Lookup(j.Workload)
+			s, _ := table.Speed(id, j.GPUs, gpuType)
+			return s
+		},
+	}
+}
+
+const (
+	steering = "[cycle]\ninterval = \"15s\"\n[allocation]\npolicy = \"max-min\"\n[steering]\nenabled = true\n"
+	allOn    = steering + "[ranking]\norder = \"owed\"\n[preemption]\nenabled = true\n[rounds]\nenabled = true\n[sizing]\nenabled = true\n"
+)
+
+// Cycles are left out for as long as steering and the order stand, also while jobs wait,
+// and nothing comes out differently: with each feature, and with all of them.
+func TestSkippedCyclesWhileJobsWait(t *testing.T) {
 	for _, w := range []struct {
 		name, toml string
 		part       int // one cycle of so many is left out at least
@@ -294,21 +311,13 @@ func TestSkippedCyclesWhileJobsWait(t *testing.T) {
 		{"busy", steering + "busy = true\nchange = 0.0\n", 2},
 		{"preemption", steering + "[ranking]\norder = \"owed\"\n[preemption]\nenabled = true\n", 2},
 		{"rounds", steering + "[ranking]\norder = \"owed\"\n[rounds]\nenabled = true\nlength = \"5m\"\n", 3},
-		{"all", steering + "[ranking]\norder = \"owed\"\n[preemption]\nenabled = true\n[rounds]\nenabled = true\n[sizing]\nenabled = true\n", 8},
+		{"all", allOn, 8},
 	} {
 		for seed := range uint64(2) {
 			outcomes, cycles := map[bool][]metrics.Outcome{}, map[bool]int{}
 			for _, every := range []bool{true, false} {
-				opt := Options{
-					Order: Priod, Placement: placement.Packed, Backfill: EASY, RequeueDelay: 121, Hold: 20, Daemon: daemonOf(t, w.toml, table),
-					MTBF: 400000, Repair: 3000, Seed: seed,
-					Speed: func(j *trace.Job, gpuType string) float64 {
-						id, _ := table.Lookup(j.Workload)
-						s, _ := table.Speed(id, j.GPUs, gpuType)
-						return s
-					},
-				}
-				opt.Daemon.every = every
+				c, opt := busy(t, w.toml)
+				opt.MTBF, opt.Repair, opt.Seed, opt.Daemon.every = 400000, 3000, seed, every
 				opt.Daemon.Settings.Stage = func(stage string) {
 					if stage == "observe" {
 						cycles[every]++
