@@ -40,6 +40,7 @@
 //	feature.go     how steering takes part in a cycle
 //	decide.go      the rule: snapshot and Rule in, verdicts out; pure
 //	shadow.go      the shadow schedule that the rule reckons with
+//	standing.go    for how long the verdicts stand if nothing happens
 //	verdict.go     the verdicts and their words
 //	steer.go       one cycle: what it is given, and its steps
 //	candidates.go  which jobs may be steered, and what Decide is told of them
