@@ -9,6 +9,7 @@ import (
 	"iter"
 	"math"
 	"os/signal"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"syscall"
@@ -159,6 +160,7 @@ func simulation(ctx context.Context, c *cli.Context, bar io.Writer) (*simulated,
 	if err != nil {
 		return nil, usageError{err}
 	}
+	debug.SetGCPercent(400) // a simulation keeps little, and makes and drops much
 	s := &simulated{spec: spec}
 	table, err := workload.Load(c.String("workloads"))
 	if err != nil {

@@ -2,11 +2,14 @@ package virtual
 
 import (
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
 
 	"slurmprio/priod/allocate"
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/evict/yield"
 	"slurmprio/priod/order"
@@ -210,5 +213,91 @@ func TestSkippedCyclesAllocate(t *testing.T) {
 	run(t, c, []trace.Job{{ID: "long", GPUs: 1, Workload: "even", Steps: 36000, User: "ann"}}, opt)
 	if at < 20 || at > 24 {
 		t.Errorf("%d cycles within ten hours, want one for each half hour, the first, and the last", at)
+	}
+}
+
+// waitingJobs are of both programs, TE and BE, so many that some always wait.
+func waitingJobs(seed uint64, n int) (jobs []trace.Job) {
+	rnd := rand.New(rand.NewPCG(seed, 5))
+	at := 0.0
+	for i := range n {
+		j := trace.Job{
+			ID: fmt.Sprint(i), GPUs: 1 << rnd.IntN(3) / 2, Workload: []string{"even", "picky"}[rnd.IntN(2)], Steps: 180 * math.Exp(4*rnd.Float64()),
+			User: fmt.Sprint("u", rnd.IntN(5)), Account: fmt.Sprint(rnd.IntN(2)), Submit: at, Grace: 30,
+		}
+		j.GPUs = max(j.GPUs, 1)
+		if j.Steps = math.Ceil(j.Steps); rnd.IntN(4) == 0 {
+			j.Limit = j.Steps * 12
+		}
+		if rnd.IntN(5) == 0 {
+			j.Class, j.Steps = cluster.TE, 100
+		}
+		jobs = append(jobs, j)
+		at += math.Floor(rnd.ExpFloat64() * 200)
+	}
+	return jobs
+}
+
+// busy is a cluster for waitingJobs, and priod beside it.
+func busy(t testing.TB, toml string) (trace.Cluster, Options) {
+	t.Helper()
+	table, err := workload.Parse("programs", twoPrograms)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := trace.ParseNodes([]string{"3:fast:2:16:64000", "3:slow:2:16:64000"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, Options{
+		Order: Priod, Placement: placement.Packed, Backfill: EASY, RequeueDelay: 121, Hold: 20, Daemon: daemonOf(t, toml, table),
+		Speed: func(j *trace.Job, gpuType string) float64 {
+			id, _ := table.Lookup(j.Workload)
+			s, _ := table.Speed(id, j.GPUs, gpuType)
+			return s
+		},
+	}
+}
+
+const (
+	steering = "[cycle]\ninterval = \"15s\"\n[allocation]\npolicy = \"max-min\"\n[steering]\nenabled = true\n"
+	allOn    = steering + "[ranking]\norder = \"owed\"\n[preemption]\nenabled = true\n[rounds]\nenabled = true\n[sizing]\nenabled = true\n"
+)
+
+// Cycles are left out for as long as steering and the order stand, also while jobs wait,
+// and nothing comes out differently: with each feature, and with all of them.
+func TestSkippedCyclesWhileJobsWait(t *testing.T) {
+	for _, w := range []struct {
+		name, toml string
+		part       int // one cycle of so many is left out at least
+	}{
+		{"owed", steering + "[ranking]\norder = \"owed\"\n", 2},
+		{"gavel", steering + "[ranking]\norder = \"gavel\"\n", 2},
+		{"slurm", steering + "depth = 3\ncycles = 2\n", 2},
+		{"busy", steering + "busy = true\nchange = 0.0\n", 2},
+		{"preemption", steering + "[ranking]\norder = \"owed\"\n[preemption]\nenabled = true\n", 2},
+		{"rounds", steering + "[ranking]\norder = \"owed\"\n[rounds]\nenabled = true\nlength = \"5m\"\n", 3},
+		{"all", allOn, 8},
+	} {
+		for seed := range uint64(2) {
+			outcomes, cycles := map[bool][]metrics.Outcome{}, map[bool]int{}
+			for _, every := range []bool{true, false} {
+				c, opt := busy(t, w.toml)
+				opt.MTBF, opt.Repair, opt.Seed, opt.Daemon.every = 400000, 3000, seed, every
+				opt.Daemon.Settings.Stage = func(stage string) {
+					if stage == "observe" {
+						cycles[every]++
+					}
+				}
+				outcomes[every] = run(t, c, waitingJobs(seed, 80), opt).Outcomes
+			}
+			if !slices.Equal(outcomes[true], outcomes[false]) {
+				t.Errorf("%s, seed %d: another outcome", w.name, seed)
+			}
+			if left := cycles[true] - cycles[false]; left < cycles[true]/w.part {
+				t.Errorf("%s, seed %d: %d of %d cycles were left out", w.name, seed, left, cycles[true])
+			}
+			t.Logf("%s, seed %d: %d of %d cycles", w.name, seed, cycles[false], cycles[true])
+		}
 	}
 }
