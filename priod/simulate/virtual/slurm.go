@@ -242,11 +242,12 @@ func (s *slurm) describe(j *job) cluster.Job {
 	if tag.Ckpt = time.Duration(cmp.Or(j.Ckpt, o.Checkpoint) * float64(time.Second)); tag.Ckpt == 0 {
 		tag.Signal = "TERM" // then it saves its state
 	}
+	text, _ := jobtag.Encode(tag)
 	return cluster.Job{
 		ID: number(j.index), RawID: uint32(j.index) + 1, TaskCount: 1,
 		User: j.User, Account: j.Account, Partition: partition,
 		Nodes: j.Nodes, GPUs: j.GPUs,
-		TimeLimit: time.Duration(limit * float64(time.Second)), Submit: instant(j.Submit), Tag: tag,
+		TimeLimit: time.Duration(limit * float64(time.Second)), Submit: instant(j.Submit), Tag: tag, TagText: text,
 	}
 }
 
@@ -346,8 +347,15 @@ func (s *slurm) still() bool {
 		return !allocates || !set.Allocation.Ledger.Due(instant(s.e.now), &set.Allocation.Settings)
 	default:
 		byTheClock := set.Evictions.Settings.Enabled || r.User.GPUHours > 0 || r.Account.GPUHours > 0 || len(r.Users)+len(r.Accounts) > 0
-		return !(byTheClock && slices.ContainsFunc(s.jobs, trials)) && !allocates && !set.Sizing.Sizes.Enabled()
+		return !(byTheClock && slices.ContainsFunc(s.jobs, trials)) && !allocates && !s.sizesDue()
 	}
+}
+
+// sizesDue tells whether sizes may change by the clock alone.
+func (s *slurm) sizesDue() bool {
+	z, now := s.e.opt.Daemon.Settings.Sizing.Sizes, instant(s.e.now)
+	begins := func(j *job) bool { return j.state == delayed && instant(j.eligible).Sub(now) > 0 }
+	return z.Enabled() && (z.Due(now) || slices.ContainsFunc(s.jobs, begins))
 }
 
 // roundEnds tells whether a round has ended since the last cycle.
