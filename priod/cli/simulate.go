@@ -217,7 +217,7 @@ func simulation(ctx context.Context, c *cli.Context, bar io.Writer) (*simulated,
 	if spec.Order == "priod" {
 		shorten(c, cfg)
 		in.Config, in.Table = cfg, table
-		if cfg.Steering.Enabled && !c.IsSet("backfill") { // a job that waits for its GPU type must not block all others
+		if (cfg.Steering.Enabled || cfg.Sizing.Enabled) && !c.IsSet("backfill") { // a job that waits for its GPU type, or a node, must not block all others
 			s.spec.Backfill = string(virtual.EASY)
 		}
 	}

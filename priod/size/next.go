@@ -29,6 +29,7 @@ func (d *decider) planAhead() {
 		return
 	}
 	ends := d.endsByNode()
+	d.rooms = map[roomKey]placement.Amount{}
 	taken := make([]bool, len(ends))
 	keeps := map[*resizable]bool{}
 	for _, c := range d.later {
@@ -83,12 +84,12 @@ func (d *decider) plannedOn(c *resizable) int32 {
 }
 
 // keepsNode tells whether a job goes on waiting for the node that it was planned for:
-// the end of some job there still makes room for it, it would not be much faster with
+// half of the ends there still make room for it, it would not be much faster with
 // what is there now, and later jobs have not started before it for too long.
 func (d *decider) keepsNode(c *resizable, at int32, ends []placement.Amount) bool {
 	a := c.ahead.job.Asked
-	room, most := d.roomAfterEnd(at, a.GPUs, ends)
-	if most.GPUs == 0 || int32(a.CPUs) > most.CPUs || a.MemMB > most.MemMB || d.isPassed(c) {
+	room := d.roomAfterEnd(at, a.GPUs, ends)
+	if room.GPUs == 0 || int32(a.CPUs) > room.CPUs || a.MemMB > room.MemMB || d.isPassed(c) {
 		return false
 	}
 	_, speed := d.fastestIn(c, at, room)
@@ -131,7 +132,7 @@ func (d *decider) planFor(c *resizable, ends [][]placement.Amount, taken []bool)
 		if taken[at] || len(ends[at]) == 0 || d.nodes.Nodes.Down(at) || c.on[d.nodes.Nodes.Type(at)] == nil {
 			continue
 		}
-		has, _ := d.roomAfterEnd(at, c.asked.GPUs, ends[at])
+		has := d.roomAfterEnd(at, c.asked.GPUs, ends[at])
 		if has.GPUs == 0 || has.CPUs < cpus || has.MemMB < memMB {
 			continue
 		}
@@ -160,14 +161,30 @@ func (d *decider) planFor(c *resizable, ends [][]placement.Amount, taken []bool)
 
 // roomAfterEnd is what a job of so many GPUs finds on a node once one of the jobs there
 // has ended, beside the share of the GPUs that are free then: after half of the ends at
-// least, and after the best. No GPUs: the end of one job is not always enough.
-func (d *decider) roomAfterEnd(at int32, gpus int, ends []placement.Amount) (half, most placement.Amount) {
+// least. No GPUs: the end of one job is not always enough.
+func (d *decider) roomAfterEnd(at int32, gpus int, ends []placement.Amount) placement.Amount {
+	key := roomKey{at, gpus}
+	room, known := d.rooms[key]
+	if !known {
+		room = d.findRoom(at, gpus, ends)
+		d.rooms[key] = room
+	}
+	return room
+}
+
+// roomKey is all that a room depends on before a job is planned for the node.
+type roomKey struct {
+	node int32
+	gpus int
+}
+
+func (d *decider) findRoom(at int32, gpus int, ends []placement.Amount) placement.Amount {
 	size, free := d.nodes.Nodes.Size(at), d.nodes.Nodes.FreeOn(at)
 	rooms := make([]placement.Amount, 0, len(ends))
 	for _, end := range ends {
 		left := free.GPUs + end.GPUs - int32(gpus)
 		if left < 0 {
-			return placement.Amount{}, placement.Amount{}
+			return placement.Amount{}
 		}
 		rooms = append(rooms, placement.Amount{
 			GPUs:  int32(gpus),
@@ -176,16 +193,16 @@ func (d *decider) roomAfterEnd(at int32, gpus int, ends []placement.Amount) (hal
 		})
 	}
 	if len(rooms) == 0 {
-		return placement.Amount{}, placement.Amount{}
+		return placement.Amount{}
 	}
 	slices.SortFunc(rooms, func(a, b placement.Amount) int {
 		return cmp.Or(cmp.Compare(a.CPUs, b.CPUs), cmp.Compare(a.MemMB, b.MemMB))
 	})
-	half, most = rooms[len(rooms)/2], rooms[len(rooms)-1]
+	half := rooms[len(rooms)/2]
 	for _, r := range rooms[len(rooms)/2:] {
 		half.MemMB = min(half.MemMB, r.MemMB)
 	}
-	return half, most
+	return half
 }
 
 // fastestIn is the size for each GPU with which a job is fastest in that room; of

@@ -201,6 +201,7 @@ type decider struct {
 	steered map[cluster.JobID]bool       // jobs that are steered in this cycle: where they may run changes
 	ahead   map[cluster.JobID]*pinnedJob // of those: on a node on which no GPU was free then
 	toSize  []resizable                  // jobs that got a place and agreed to another size
+	rooms   map[roomKey]placement.Amount // see roomAfterEnd
 	later   []*resizable                 // jobs that agreed to another size and got no place, in order
 	unsized []placement.Share            // what other jobs with a place take
 }
