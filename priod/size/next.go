@@ -29,7 +29,12 @@ func (d *decider) planAhead() {
 		return
 	}
 	ends := d.endsByNode()
-	d.rooms = map[roomKey]placement.Amount{}
+	d.rooms, d.idle = map[roomKey]placement.Amount{}, make([]int, len(ends))
+	for i := range d.s.Nodes {
+		if at, known := d.nodes.Index[d.s.Nodes[i].Name]; known {
+			d.idle[at] = d.s.Nodes[i].GPUs - d.s.Nodes[i].GPUsUsed
+		}
+	}
 	taken := make([]bool, len(ends))
 	keeps := map[*resizable]bool{}
 	for _, c := range d.later {
@@ -121,8 +126,8 @@ func (d *decider) isPassed(c *resizable) bool {
 
 // planFor sizes a job for the node on which it is fastest; false when it gains on none.
 func (d *decider) planFor(c *resizable, ends [][]placement.Amount, taken []bool) bool {
-	if c.dec.Class == cluster.TE || !d.h.Sizes[c.id].Rests.IsZero() || d.plannedOn(c) >= 0 && d.isPassed(c) {
-		return false // a job that did not start on its node once waits for no other
+	if c.dec.Class == cluster.TE || d.plannedOn(c) >= 0 && d.isPassed(c) {
+		return false
 	}
 	cpus, memMB := d.leastToPlace(c)
 	var most point
@@ -161,7 +166,7 @@ func (d *decider) planFor(c *resizable, ends [][]placement.Amount, taken []bool)
 
 // roomAfterEnd is what a job of so many GPUs finds on a node once one of the jobs there
 // has ended, beside the share of the GPUs that are free then: after half of the ends at
-// least. No GPUs: the end of one job is not always enough.
+// least. No GPUs: the end of one job is not always enough, or the job could start before.
 func (d *decider) roomAfterEnd(at int32, gpus int, ends []placement.Amount) placement.Amount {
 	key := roomKey{at, gpus}
 	room, known := d.rooms[key]
@@ -179,6 +184,9 @@ type roomKey struct {
 }
 
 func (d *decider) findRoom(at int32, gpus int, ends []placement.Amount) placement.Amount {
+	if d.idle[at] >= gpus {
+		return placement.Amount{}
+	}
 	size, free := d.nodes.Nodes.Size(at), d.nodes.Nodes.FreeOn(at)
 	rooms := make([]placement.Amount, 0, len(ends))
 	for _, end := range ends {

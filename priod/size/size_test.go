@@ -765,7 +765,7 @@ func TestSizesAhead(t *testing.T) {
 // A job that gains from more than its share waits for the node that has it once a job
 // there ends, and keeps that; when GPUs are free it is sized for what is there then.
 // Once later jobs have started before it for as long as its time limit is, it has its
-// own request again and waits for no node any more.
+// own request again, and no other for ten times within.
 func TestSizesAheadOnNode(t *testing.T) {
 	queue := func() (*sizeQueue, *cluster.Job, func(time.Duration) []plan.Action) {
 		q := newSizeQueue(t, []cluster.Node{sizeNode("n1", 2, 12, 128000), sizeNode("n2", 2, 12, 128000)})
@@ -823,8 +823,8 @@ func TestSizesAheadOnNode(t *testing.T) {
 	if back := cycle(time.Second); len(back) != 1 || back[0].After != was || back[0].Reason != plan.SizeRests {
 		t.Fatalf("%+v, %q", back, q.p.Decisions[4].Size)
 	}
-	for range 3 {
-		if again := cycle(time.Hour); len(again) != 0 {
+	for _, after := range []time.Duration{time.Second, 9*time.Minute + 58*time.Second} {
+		if again := cycle(after); len(again) != 0 {
 			t.Fatalf("%+v", again)
 		}
 	}
