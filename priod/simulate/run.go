@@ -8,7 +8,6 @@ import (
 
 	"slurmprio/priod/config"
 	"slurmprio/priod/placement"
-	"slurmprio/priod/simulate/ideal"
 	"slurmprio/priod/simulate/ideal/policies"
 	"slurmprio/priod/simulate/ideal/preempt"
 	"slurmprio/priod/simulate/ideal/published"
@@ -94,7 +93,8 @@ func slurm(ctx context.Context, spec Spec, in Input) (Result, error) {
 			opt.Evict, opt.Every = s.yields, spec.Round
 		}
 	}
-	if spec.Order == "priod" {
+	switch {
+	case spec.Order == "priod":
 		c, err := spec.configured(&in)
 		if err != nil {
 			return Result{}, err
@@ -102,6 +102,12 @@ func slurm(ctx context.Context, spec Spec, in Input) (Result, error) {
 		if opt.Daemon = daemonOf(c, in.Table); spec.SlurmOrder == "fifo" {
 			opt.Multifactor = virtual.FIFOWeights
 		}
+	case spec.sizes():
+		s, err := newStarts(spec.Sizing, &in)
+		if err != nil {
+			return Result{}, err
+		}
+		jobs, opt.Size = s.least(proportional(jobs)), s.size
 	}
 	if in.sized() {
 		opt.Speedup = in.speedup
@@ -163,7 +169,7 @@ func inRounds(ctx context.Context, spec Spec, in Input) (Result, error) {
 		}
 		model = g
 	case "synergy":
-		sizer, err := ideal.NewSizer(spec.Sizing, in.Cluster, in.Curve)
+		sizer, err := newSizer(spec.Sizing, &in)
 		if err != nil {
 			return Result{}, err
 		}

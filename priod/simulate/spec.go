@@ -151,6 +151,8 @@ func (s *Spec) Check() error {
 		return errors.New("--las-queues belongs to --order las")
 	case s.Sizing == "greedy" || s.Sizing == "opt":
 		return fmt.Errorf("--sizing %s needs --engine rounds: on a Slurm nothing resizes a running job, so that each free GPU must keep its share", s.Sizing)
+	case s.sizes() && (s.Placement == "pool" || s.Backfill == "conservative"):
+		return fmt.Errorf("--sizing %s with --engine slurm wants jobs placed on nodes, and an order and a backfill that start them without a plan: no --placement pool, --order srtf or las, --backfill conservative", s.Sizing)
 	case s.evicts():
 		s.Eviction.Policy, s.Eviction.Seed = preemption.Policy(s.Preemption), s.Seed
 		return s.Eviction.Check()
@@ -158,9 +160,9 @@ func (s *Spec) Check() error {
 	return nil
 }
 
-// sizes tells whether priod gives jobs on a Slurm other CPUs and memory.
+// sizes tells whether jobs on a Slurm get other CPUs and memory when they start.
 func (s *Spec) sizes() bool {
-	return s.Engine != "rounds" && s.Sizing != "" && s.Sizing != "request" && s.Sizing != "proportional"
+	return s.Engine != "rounds" && s.Sizing != "request" && s.Sizing != "proportional"
 }
 
 // steers tells whether jobs are bound to GPU types on a Slurm.
@@ -169,28 +171,18 @@ func (s *Spec) steers() bool {
 }
 
 // priodDefaults are what flags mean that stand for priod's own features: --preemption
-// least-loss and --sizing X are --order priod beside the order that Slurm has.
+// least-loss is --order priod beside the order that Slurm has.
 func (s *Spec) priodDefaults() error {
-	if s.sizes() {
-		s.Backfill = cmp.Or(s.Backfill, "easy") // a job that waits for a node must not block all others
-	}
-	short := ""
-	switch {
-	case s.Engine == "rounds" || s.Order == "priod":
-	case s.Preemption == string(preemption.LeastLoss):
-		short = fmt.Sprintf("--preemption %s is --order priod with preemption.enabled", s.Preemption)
-	case s.sizes():
-		short = fmt.Sprintf("--sizing %s is --order priod with sizing.enabled", s.Sizing)
-	}
-	switch {
-	case short == "":
+	if s.Engine == "rounds" || s.Preemption != string(preemption.LeastLoss) || s.Order == "priod" {
 		return nil
-	case s.Order == "":
+	}
+	switch s.Order {
+	case "":
 		s.SlurmOrder = cmp.Or(s.SlurmOrder, "fifo")
-	case s.Order == "fifo", s.Order == "multifactor":
+	case "fifo", "multifactor":
 		s.SlurmOrder = s.Order
 	default:
-		return fmt.Errorf("%s, which stands before what Slurm itself orders by: fifo or multifactor, not %s", short, s.Order)
+		return fmt.Errorf("--preemption %s is --order priod with preemption.enabled, which stands before what Slurm itself orders by: fifo or multifactor, not %s", s.Preemption, s.Order)
 	}
 	s.Order = "priod"
 	return nil
