@@ -6,6 +6,7 @@ import (
 
 	"slurmprio/priod/config"
 	"slurmprio/priod/cycle"
+	"slurmprio/priod/simulate/ideal"
 	"slurmprio/priod/simulate/virtual"
 	"slurmprio/priod/workload"
 )
@@ -70,9 +71,11 @@ func (s *Spec) shows(c *config.Config, in *Input) error {
 	case c.Sizing.GiveBack:
 		return virtual.OptionError("sizing.give_back: a trace does not say what memory its jobs use; switch it off for a simulation")
 	case c.Sizing.Enabled && !in.sized():
-		return virtual.OptionError("sizing.enabled" + needsNodes)
+		return virtual.OptionError("sizing.enabled" + ideal.NeedsNodes)
 	case c.Sizing.Enabled && (s.Placement == "pool" || s.Backfill == "conservative"):
 		return virtual.OptionError("sizing.enabled wants jobs placed on nodes, and no conservative backfill, which fixes sizes when it plans")
+	case c.Sizing.Enabled && s.Backfill == "none":
+		return virtual.OptionError("with sizing.enabled --order priod wants backfill: a job that waits for a node would block all others; leave --backfill out")
 	case c.Steering.Enabled && s.Backfill == "none":
 		return virtual.OptionError("with steering.enabled --order priod wants backfill: a job that waits for its GPU type would block all others; leave --backfill out")
 	case (c.Preemption.Enabled || c.Rounds.Enabled) && s.Placement == "pool":
