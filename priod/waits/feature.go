@@ -37,7 +37,7 @@ func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
 	l.sizes = sizes
 	l.pools = func(j *cluster.Job) (string, bool) { return poolOf(w.nodes, names, j) }
 	l.ofType = func(gpuType, partition string) string { return poolOfType(sizes, gpuType, partition) }
-	f.Tracker.Observe(&l)
+	f.Tracker.observe(&l)
 	f.Unseen = nil
 	return nil
 }

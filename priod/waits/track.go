@@ -59,11 +59,26 @@ type look struct {
 	gap      time.Duration                                 // a longer time between two cycles is not observed; 0: none is
 }
 
-// Observe takes in a cycle.
-func (t *Tracker) Observe(l *look) {
+func (t *Tracker) init() {
 	if t.entries == nil {
 		t.entries, t.gone, t.pools, t.runs = map[cluster.JobID]*entry{}, map[cluster.JobID]*entry{}, relaxed{}, map[runKey]*run{}
 	}
+}
+
+// Restore takes in the waits that had no end in the last cycle of an earlier process. The
+// relaxed cluster begins anew, as the real one is then.
+func (t *Tracker) Restore(open []*plan.Wait, at time.Time) {
+	t.init()
+	t.at = at
+	for _, w := range open {
+		w.Until = latest(w.Until, at)
+		t.entries[w.Job] = &entry{wait: w}
+	}
+}
+
+// observe takes in a cycle.
+func (t *Tracker) observe(l *look) {
+	t.init()
 	t.cycle++
 	if l.snapshot.At.Before(t.at) {
 		t.setBack(l.snapshot.At)

@@ -100,29 +100,39 @@ func newWalk(s *cluster.Snapshot, strict bool) *walk {
 	return w
 }
 
-// all judges each pending job with GPUs, in the order of the queue.
+// all judges each pending job with GPUs, those that wait for room in the order of the queue.
 func (w *walk) all() []verdict {
-	var told, queue []verdict
+	var verdicts []verdict
+	var queue []place
 	for i := range w.snapshot.Jobs {
 		j := &w.snapshot.Jobs[i]
 		if j.State != cluster.Pending || j.GPUs == 0 {
 			continue
 		}
-		if cause, what, is := byReason(j, w.snapshot.At); is {
-			told = append(told, verdict{job: i, cause: cause, what: what})
-			continue
+		v := verdict{job: i}
+		var told bool
+		if v.cause, v.what, told = byReason(j, w.snapshot.At); !told {
+			queue = append(queue, place{j.Priority, uint64(j.ID.ID)<<32 | uint64(uint32(j.ID.Task)), len(verdicts)})
 		}
-		queue = append(queue, verdict{job: i})
+		verdicts = append(verdicts, v)
 	}
-	jobs := w.snapshot.Jobs
-	slices.SortFunc(queue, func(a, b verdict) int {
-		x, y := &jobs[a.job], &jobs[b.job]
-		return cmp.Or(cmp.Compare(y.Priority, x.Priority), x.ID.Compare(y.ID))
+	slices.SortFunc(queue, func(a, b place) int {
+		if a.priority != b.priority {
+			return cmp.Compare(b.priority, a.priority)
+		}
+		return cmp.Compare(a.id, b.id)
 	})
-	for i := range queue {
-		w.judge(&queue[i])
+	for _, p := range queue {
+		w.judge(&verdicts[p.verdict])
 	}
-	return append(told, queue...)
+	return verdicts
+}
+
+// place is a job's place in Slurm's queue.
+type place struct {
+	priority int64
+	id       uint64
+	verdict  int
 }
 
 func (w *walk) group(j *cluster.Job) *group {
