@@ -63,9 +63,9 @@ func reportCommand() *cli.Command {
 				jsonFlag(),
 			},
 			Before: noArgs, Action: reportSizing,
-		}},
+		}, reportWaitsCommand()},
 		Action: func(c *cli.Context) error {
-			return usagef("report: say which: preemptions or sizing")
+			return usagef("report: say which: preemptions, sizing or waits")
 		},
 	}
 }

@@ -104,6 +104,9 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 
 	stage("record")
 	seen := plan.Seen{Snapshot: &result.Snapshot, Stays: stays, Plan: &result.Plan, Hold: set.Hold}
+	if t := set.Waits.Tracker; t != nil {
+		seen.Waits = t.Changed
+	}
 	if err := rec.Planned(ctx, seen); err != nil {
 		return result, fmt.Errorf("record the plan (nothing was written to Slurm): %w", err)
 	}

@@ -24,6 +24,7 @@ import (
 	"slurmprio/priod/size"
 	"slurmprio/priod/steer"
 	"slurmprio/priod/store"
+	"slurmprio/priod/waits"
 	"slurmprio/priod/workload"
 	"slurmprio/priod/workload/speed"
 	"slurmprio/slurmplug"
@@ -38,6 +39,8 @@ type Store interface {
 	// safe what a turn comes to.
 	LoadEvictions(context.Context) (*evict.Journal, error)
 	SaveEvictions(context.Context, *evict.Turn) error
+	// Waits are those of jobs that still waited in the last cycle, and its time.
+	Waits(context.Context) ([]*plan.Wait, time.Time, error)
 	// LoadShares returns what they allocated, and Lessons what they learned of speeds.
 	LoadShares(context.Context) (*allocate.Ledger, error)
 	Lessons(context.Context) (store.Lessons, error)
@@ -117,6 +120,7 @@ type known struct {
 	vetoes  evict.Vetoes
 	sizes   size.Sizes
 	memory  size.GiveBack
+	waits   waits.Tracker
 }
 
 // lastCycle is what the last cycle came to, so that what goes on is logged once.
@@ -247,6 +251,11 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 	if d.known.ledger, err = d.Store.LoadShares(ctx); err != nil {
 		return err
 	}
+	open, at, err := d.Store.Waits(ctx)
+	if err != nil {
+		return err
+	}
+	d.known.waits.Restore(open, at)
 	if d.table, err = workload.Load(d.Config.Speeds.Workloads); err != nil {
 		return err
 	}
@@ -331,7 +340,7 @@ func (d *Daemon) state() *cycle.State {
 	k := &d.known
 	return &cycle.State{
 		Ledger: k.ledger, Journal: k.journal, Rounds: &k.rounds, Vetoes: k.vetoes, Steering: &k.steered, GiveBack: &k.memory, Sizes: &k.sizes,
-		Uses: d.usesKnown(),
+		Uses: d.usesKnown(), Waits: &k.waits,
 	}
 }
 

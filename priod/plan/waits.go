@@ -43,7 +43,9 @@ type Wait struct {
 	Changed bool // since it was last stored
 
 	User, Account, Partition, GPUType string
-	GPUs, Tasks                       int // of each task; tasks
+	GPUs, Tasks                       int    // of each task; tasks
+	Pool                              string // where it started: GPUs of its type in the same partitions; "" before, or on several
+	PoolGPUs                          int    // that the pool had then
 	Spans                             []WaitSpan
 }
 

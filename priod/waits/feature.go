@@ -71,7 +71,7 @@ func poolsOf(s *cluster.Snapshot) (names map[string]string, sizes map[string]int
 		if n.GPUs == 0 || n.MixedTypes {
 			continue
 		}
-		key := n.GPUType + "\x00" + strings.Join(n.Partitions, ",")
+		key := n.GPUType + " in " + strings.Join(n.Partitions, ",")
 		names[n.Name] = key
 		if n.Usable {
 			sizes[key] += n.GPUs
@@ -108,7 +108,7 @@ func poolOf(m *nodemap.Map, names map[string]string, j *cluster.Job) (pool strin
 // poolOfType is the pool of a GPU type in a partition; "" when there are several.
 func poolOfType(sizes map[string]int, gpuType, partition string) (pool string) {
 	for key := range sizes {
-		of, partitions, _ := strings.Cut(key, "\x00")
+		of, partitions, _ := strings.Cut(key, " in ")
 		if of != gpuType || !slices.Contains(strings.Split(partitions, ","), partition) {
 			continue
 		}

@@ -25,7 +25,7 @@ type Run struct {
 type Passed struct {
 	Job  cluster.JobID
 	Late time.Duration // later than first come, first served
-	By   int           // jobs that came later and started before it, after the time that it lost
+	By   int           // jobs that came later and started before it
 }
 
 // FindPassed compares with first come, first served in pools of so many GPUs, where each
@@ -39,26 +39,14 @@ func FindPassed(runs []Run, gpus map[string]int) (passed []Passed, earlier int) 
 	}
 	for key, runs := range pools {
 		slices.SortFunc(runs, func(a, b *Run) int { return cmp.Or(a.Since.Compare(b.Since), a.Job.Compare(b.Job)) })
-		starts := inTurn(runs, gpus[key])
+		starts, by := inTurn(runs, gpus[key]), overtakers(runs)
 		for i, r := range runs {
 			late := r.Start.Add(-r.Torn).Sub(starts[i])
-			if late < 0 {
+			switch {
+			case late < 0:
 				earlier++
-			}
-			if late <= 0 {
-				continue
-			}
-			by := 0
-			for _, other := range runs[i+1:] {
-				if other.Since.After(r.Start) {
-					break
-				}
-				if other.Start.Before(r.Start) && other.End.After(starts[i]) {
-					by++
-				}
-			}
-			if by > 0 {
-				passed = append(passed, Passed{Job: r.Job, Late: late, By: by})
+			case late > 0 && by[i] > 0:
+				passed = append(passed, Passed{Job: r.Job, Late: late, By: by[i]})
 			}
 		}
 	}
@@ -82,4 +70,30 @@ func inTurn(runs []*Run, gpus int) []time.Time {
 		heap.Push(&running, &run{gpus: r.GPUs, start: r.Start, end: r.End, settled: at})
 	}
 	return starts
+}
+
+// overtakers counts for each of these the later ones that started before it. Its sums
+// are those of a Fenwick tree over the order of starts.
+func overtakers(runs []*Run) []int {
+	order := make([]int, len(runs))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Or(runs[a].Start.Compare(runs[b].Start), cmp.Compare(a, b)) })
+	before := make([]int, len(runs)) // how many started before each
+	for k, i := range order {
+		if before[i] = k; k > 0 && runs[order[k-1]].Start.Equal(runs[i].Start) {
+			before[i] = before[order[k-1]]
+		}
+	}
+	tree, by := make([]int, len(runs)+1), make([]int, len(runs))
+	for i := len(runs) - 1; i >= 0; i-- {
+		for k := before[i]; k > 0; k -= k & -k {
+			by[i] += tree[k]
+		}
+		for k := before[i] + 1; k <= len(runs); k += k & -k {
+			tree[k]++
+		}
+	}
+	return by
 }

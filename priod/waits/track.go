@@ -278,6 +278,7 @@ func (t *Tracker) running(l *look, j *cluster.Job, started map[string][]*run) {
 		t.close(e, j.Start, plan.Started)
 	}
 	if key != "" {
+		e.wait.Pool, e.wait.PoolGPUs = key, l.sizes[key]
 		r := &run{job: j.ID, gpus: j.GPUs, since: since, start: j.Start, entry: e}
 		started[key] = append(started[key], r)
 		t.runs[runKey{j.ID, j.Start.Unix()}] = r
@@ -344,6 +345,7 @@ func (t *Tracker) missed(l *look, s *cluster.Stay, started map[string][]*run) {
 	e.start, e.wait.GPUType = s.Start, s.GPUType
 	t.close(e, s.Start, plan.Started)
 	if key := l.ofType(s.GPUType, e.wait.Partition); key != "" {
+		e.wait.Pool, e.wait.PoolGPUs = key, l.sizes[key]
 		started[key] = append(started[key], r)
 		t.runs[runKey{s.Job, s.Start.Unix()}] = r
 	}
