@@ -33,8 +33,8 @@ func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
 	w := newWalk(s, f.Strict)
 	l := look{snapshot: s, stays: append(f.Unseen, c.Stays...), verdicts: w.all(), explain: w.explain, gap: f.Gap}
 	budgets(c, l.verdicts)
-	names, sizes := poolsOf(s)
-	l.sizes = sizes
+	names, sizes, used := poolsOf(s)
+	l.sizes, l.used = sizes, used
 	l.pools = func(j *cluster.Job) (string, bool) { return poolOf(w.nodes, names, j) }
 	l.ofType = func(gpuType, partition string) string { return poolOfType(sizes, gpuType, partition) }
 	f.Tracker.observe(&l)
@@ -62,10 +62,10 @@ func budgets(c *plan.Cycle, verdicts []verdict) {
 	}
 }
 
-// poolsOf names the pool of each node and counts what is usable of it: GPUs of a type in
-// the same partitions.
-func poolsOf(s *cluster.Snapshot) (names map[string]string, sizes map[string]int) {
-	names, sizes = make(map[string]string, len(s.Nodes)), map[string]int{}
+// poolsOf names the pool of each node, GPUs of a type in the same partitions, and counts
+// what may be used of it and what is. A node that starts nothing has what runs on it.
+func poolsOf(s *cluster.Snapshot) (names map[string]string, sizes, used map[string]int) {
+	names, sizes, used = make(map[string]string, len(s.Nodes)), map[string]int{}, map[string]int{}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		if n.GPUs == 0 || n.MixedTypes {
@@ -73,13 +73,14 @@ func poolsOf(s *cluster.Snapshot) (names map[string]string, sizes map[string]int
 		}
 		key := n.GPUType + " in " + strings.Join(n.Partitions, ",")
 		names[n.Name] = key
-		if n.Usable {
+		used[key] += n.GPUsUsed
+		if n.Usable && !strings.Contains(n.State, "RESERVED") {
 			sizes[key] += n.GPUs
 		} else {
 			sizes[key] += n.GPUsUsed
 		}
 	}
-	return names, sizes
+	return names, sizes, used
 }
 
 // poolOf is where a running job is, and whether it may be on all nodes of that pool; ""

@@ -39,6 +39,7 @@ type size struct {
 // run is a job on GPUs.
 type run struct {
 	job     cluster.JobID
+	pool    string
 	gpus    int
 	since   time.Time // it wanted nothing but room
 	start   time.Time

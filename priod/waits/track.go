@@ -56,6 +56,7 @@ type look struct {
 	pools    func(j *cluster.Job) (pool string, all bool)  // where a running job is; whether it might be on all of it
 	ofType   func(gpuType, partition string) (pool string) // "": there is none such, or are several
 	sizes    map[string]int                                // GPUs of each pool
+	used     map[string]int                                // those of them in use, whoever has them
 	gap      time.Duration                                 // a longer time between two cycles is not observed; 0: none is
 }
 
@@ -279,7 +280,7 @@ func (t *Tracker) running(l *look, j *cluster.Job, started map[string][]*run) {
 	}
 	if key != "" {
 		e.wait.Pool, e.wait.PoolGPUs = key, l.sizes[key]
-		r := &run{job: j.ID, gpus: j.GPUs, since: since, start: j.Start, entry: e}
+		r := &run{job: j.ID, pool: key, gpus: j.GPUs, since: since, start: j.Start, entry: e}
 		started[key] = append(started[key], r)
 		t.runs[runKey{j.ID, j.Start.Unix()}] = r
 	}
@@ -346,6 +347,7 @@ func (t *Tracker) missed(l *look, s *cluster.Stay, started map[string][]*run) {
 	t.close(e, s.Start, plan.Started)
 	if key := l.ofType(s.GPUType, e.wait.Partition); key != "" {
 		e.wait.Pool, e.wait.PoolGPUs = key, l.sizes[key]
+		r.pool = key
 		started[key] = append(started[key], r)
 		t.runs[runKey{s.Job, s.Start.Unix()}] = r
 	}
@@ -380,8 +382,14 @@ func (t *Tracker) leave(l *look) {
 // relax lets the relaxed cluster go on. What a job waited beyond its start there was
 // fragmentation.
 func (t *Tracker) relax(l *look, started map[string][]*run) {
-	for key, gpus := range l.sizes {
-		t.pools.resize(key, l.snapshot.At, gpus)
+	known := map[string]int{}
+	for _, r := range t.runs {
+		if r.end.IsZero() {
+			known[r.pool] += r.gpus
+		}
+	}
+	for key, gpus := range l.sizes { // what others have, such as jobs in their epilog, is not there for anybody
+		t.pools.resize(key, l.snapshot.At, gpus-max(l.used[key]-known[key], 0))
 	}
 	for key, p := range t.pools {
 		for _, r := range p.advance(l.snapshot.At, started[key]) {
