@@ -79,6 +79,15 @@ func (w *Wait) end(i int) time.Time {
 	return w.Until
 }
 
+// RoomSince is from when on the job wanted nothing but room, up to the end of the wait.
+func (w *Wait) RoomSince() time.Time {
+	since := w.Until
+	for i := len(w.Spans) - 1; i >= 0 && w.Spans[i].Cause.ForRoom(); i-- {
+		since = w.Spans[i].From
+	}
+	return since
+}
+
 // By sums the wait by causes.
 func (w *Wait) By() map[Cause]time.Duration {
 	by := map[Cause]time.Duration{}

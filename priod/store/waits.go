@@ -53,6 +53,7 @@ func (s *Store) saveWait(ctx context.Context, tx *sql.Tx, w *plan.Wait) error {
 	err := s.q.PutWait(ctx, tx, db.PutWaitParams{
 		ID: id, Task: task, SubmitMs: submit, UntilMs: until, Ended: string(w.Ended), User: w.User, Account: w.Account, Partition: w.Partition,
 		GpuType: w.GPUType, Gpus: int64(w.GPUs), Tasks: int64(w.Tasks), Pool: w.Pool, PoolGpus: int64(w.PoolGPUs),
+		RoomMs: millis(w.RoomSince()), TornMs: w.By()[plan.Fragmentation].Milliseconds(),
 	})
 	if err != nil {
 		return err
@@ -220,7 +221,7 @@ func (r *Reader) RunsSince(ctx context.Context, since time.Time) (all []WaitedRu
 		for i := range rows {
 			x := &rows[i]
 			all[i] = WaitedRun{User: x.User, PoolGPUs: int(x.PoolGpus), Run: waits.Run{
-				Job: jobID(x.ID, x.Task), Pool: x.Pool, GPUs: int(x.Gpus), Since: instant(x.SinceMs),
+				Job: jobID(x.ID, x.Task), Pool: x.Pool, GPUs: int(x.Gpus), Since: instant(x.RoomMs),
 				Start: instant(x.StartMs), End: instant(x.EndMs), Torn: time.Duration(x.TornMs) * time.Millisecond,
 			}}
 		}

@@ -270,13 +270,13 @@ func (t *Tracker) running(l *look, j *cluster.Job, started map[string][]*run) {
 	}
 	e.cycle, e.start = t.cycle, j.Start
 	e.wait.GPUType = strings.Clone(j.GPUType)
-	since := e.roomSince(j.Start)
+	if !old {
+		t.close(e, j.Start, plan.Started)
+	}
+	since := earlier(e.wait.RoomSince(), j.Start)
 	key, all := l.pools(j)
 	if old || !all {
 		since = j.Start
-	}
-	if !old {
-		t.close(e, j.Start, plan.Started)
 	}
 	if key != "" {
 		e.wait.Pool, e.wait.PoolGPUs = key, l.sizes[key]
@@ -291,15 +291,6 @@ func earlier(a, b time.Time) time.Time {
 		return a
 	}
 	return b
-}
-
-// roomSince is from when on a job that started wanted nothing but room.
-func (e *entry) roomSince(start time.Time) time.Time {
-	since := start
-	for i := len(e.wait.Spans) - 1; i >= 0 && e.wait.Spans[i].Cause.ForRoom(); i-- {
-		since = earlier(since, e.wait.Spans[i].From)
-	}
-	return since
 }
 
 // close ends a wait.
@@ -339,12 +330,12 @@ func (t *Tracker) missed(l *look, s *cluster.Stay, started map[string][]*run) {
 	if e == nil || !e.start.IsZero() || s.Start.Before(e.wait.Submit) {
 		return
 	}
-	r := &run{job: s.Job, gpus: s.GPUs, since: s.Start, start: s.Start, end: latest(s.End, s.Start), entry: e}
-	if e.open {
-		r.since = e.roomSince(s.Start)
-	}
 	e.start, e.wait.GPUType = s.Start, s.GPUType
 	t.close(e, s.Start, plan.Started)
+	r := &run{job: s.Job, gpus: s.GPUs, since: s.Start, start: s.Start, end: latest(s.End, s.Start), entry: e}
+	if e.open {
+		r.since = e.wait.RoomSince()
+	}
 	if key := l.ofType(s.GPUType, e.wait.Partition); key != "" {
 		e.wait.Pool, e.wait.PoolGPUs = key, l.sizes[key]
 		r.pool = key

@@ -18,6 +18,8 @@ CREATE TABLE waits (
   tasks     INTEGER NOT NULL,
   pool      TEXT    NOT NULL, -- where it started: GPUs of its type in the same partitions; '' before, or on several
   pool_gpus INTEGER NOT NULL, -- that the pool had then
+  room_ms   INTEGER NOT NULL, -- from then on it wanted nothing but room
+  torn_ms   INTEGER NOT NULL, -- of the wait, by fragmentation
   PRIMARY KEY (id, task, submit_ms)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX waits_by_end ON waits (until_ms);

@@ -1,10 +1,11 @@
 -- Why jobs waited.
 
 -- name: PutWait :exec
-INSERT INTO waits (id, task, submit_ms, until_ms, ended, user, account, partition, gpu_type, gpus, tasks, pool, pool_gpus) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO waits (id, task, submit_ms, until_ms, ended, user, account, partition, gpu_type, gpus, tasks, pool, pool_gpus, room_ms, torn_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id, task, submit_ms) DO UPDATE SET
   until_ms = excluded.until_ms, ended = excluded.ended, user = excluded.user, account = excluded.account,
-  partition = excluded.partition, gpu_type = excluded.gpu_type, gpus = excluded.gpus, tasks = excluded.tasks, pool = excluded.pool, pool_gpus = excluded.pool_gpus;
+  partition = excluded.partition, gpu_type = excluded.gpu_type, gpus = excluded.gpus, tasks = excluded.tasks, pool = excluded.pool, pool_gpus = excluded.pool_gpus,
+  room_ms = excluded.room_ms, torn_ms = excluded.torn_ms;
 
 -- name: DropSpans :exec
 DELETE FROM wait_spans WHERE id = ? AND task = ? AND submit_ms = ?;
@@ -46,11 +47,7 @@ GROUP BY w.user, w.account, w.partition, w.gpu_type, w.gpus;
 
 -- name: RunsSince :many
 -- Jobs that started within a time, with their runs and what of their waits was fragmentation.
-SELECT w.id, w.task, w.submit_ms, w.until_ms AS start_ms, w.user, w.pool, w.pool_gpus, i.gpus, i.end_ms,
-  CAST((SELECT coalesce(min(r.from_ms), w.until_ms) FROM wait_spans AS r
-    WHERE r.id = w.id AND r.task = w.task AND r.submit_ms = w.submit_ms AND r.cause IN ('capacity', 'fragmentation', 'priority', 'starting')) AS INTEGER) AS since_ms,
-  CAST((SELECT coalesce(sum(f.until_ms - f.from_ms), 0) FROM wait_spans AS f
-    WHERE f.id = w.id AND f.task = w.task AND f.submit_ms = w.submit_ms AND f.cause = 'fragmentation') AS INTEGER) AS torn_ms
+SELECT w.id, w.task, w.until_ms AS start_ms, w.room_ms, w.torn_ms, w.user, w.pool, w.pool_gpus, i.gpus, i.end_ms
 FROM waits AS w JOIN jobs AS j ON j.id = w.id AND j.task = w.task JOIN intervals AS i ON i.job = j.job AND i.start_ms = w.until_ms
 WHERE w.until_ms > sqlc.arg(since_ms) AND w.ended = 'started' AND w.pool != '';
 

@@ -238,6 +238,8 @@ type Wait struct {
 	Tasks     int64
 	Pool      string
 	PoolGpus  int64
+	RoomMs    int64
+	TornMs    int64
 }
 
 type WaitSpan struct {

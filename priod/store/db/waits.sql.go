@@ -65,7 +65,7 @@ func (q *Queries) LastLook(ctx context.Context, db DBTX) (int64, error) {
 }
 
 const openWaits = `-- name: OpenWaits :many
-SELECT id, task, submit_ms, until_ms, ended, user, account, "partition", gpu_type, gpus, tasks, pool, pool_gpus FROM waits WHERE until_ms = 0 ORDER BY id, task, submit_ms
+SELECT id, task, submit_ms, until_ms, ended, user, account, "partition", gpu_type, gpus, tasks, pool, pool_gpus, room_ms, torn_ms FROM waits WHERE until_ms = 0 ORDER BY id, task, submit_ms
 `
 
 func (q *Queries) OpenWaits(ctx context.Context, db DBTX) ([]Wait, error) {
@@ -91,6 +91,8 @@ func (q *Queries) OpenWaits(ctx context.Context, db DBTX) ([]Wait, error) {
 			&i.Tasks,
 			&i.Pool,
 			&i.PoolGpus,
+			&i.RoomMs,
+			&i.TornMs,
 		); err != nil {
 			return nil, err
 		}
@@ -126,10 +128,11 @@ func (q *Queries) PruneWaits(ctx context.Context, db DBTX, arg PruneWaitsParams)
 
 const putWait = `-- name: PutWait :exec
 
-INSERT INTO waits (id, task, submit_ms, until_ms, ended, user, account, partition, gpu_type, gpus, tasks, pool, pool_gpus) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO waits (id, task, submit_ms, until_ms, ended, user, account, partition, gpu_type, gpus, tasks, pool, pool_gpus, room_ms, torn_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id, task, submit_ms) DO UPDATE SET
   until_ms = excluded.until_ms, ended = excluded.ended, user = excluded.user, account = excluded.account,
-  partition = excluded.partition, gpu_type = excluded.gpu_type, gpus = excluded.gpus, tasks = excluded.tasks, pool = excluded.pool, pool_gpus = excluded.pool_gpus
+  partition = excluded.partition, gpu_type = excluded.gpu_type, gpus = excluded.gpus, tasks = excluded.tasks, pool = excluded.pool, pool_gpus = excluded.pool_gpus,
+  room_ms = excluded.room_ms, torn_ms = excluded.torn_ms
 `
 
 type PutWaitParams struct {
@@ -146,6 +149,8 @@ type PutWaitParams struct {
 	Tasks     int64
 	Pool      string
 	PoolGpus  int64
+	RoomMs    int64
+	TornMs    int64
 }
 
 // Why jobs waited.
@@ -164,16 +169,14 @@ func (q *Queries) PutWait(ctx context.Context, db DBTX, arg PutWaitParams) error
 		arg.Tasks,
 		arg.Pool,
 		arg.PoolGpus,
+		arg.RoomMs,
+		arg.TornMs,
 	)
 	return err
 }
 
 const runsSince = `-- name: RunsSince :many
-SELECT w.id, w.task, w.submit_ms, w.until_ms AS start_ms, w.user, w.pool, w.pool_gpus, i.gpus, i.end_ms,
-  CAST((SELECT coalesce(min(r.from_ms), w.until_ms) FROM wait_spans AS r
-    WHERE r.id = w.id AND r.task = w.task AND r.submit_ms = w.submit_ms AND r.cause IN ('capacity', 'fragmentation', 'priority', 'starting')) AS INTEGER) AS since_ms,
-  CAST((SELECT coalesce(sum(f.until_ms - f.from_ms), 0) FROM wait_spans AS f
-    WHERE f.id = w.id AND f.task = w.task AND f.submit_ms = w.submit_ms AND f.cause = 'fragmentation') AS INTEGER) AS torn_ms
+SELECT w.id, w.task, w.until_ms AS start_ms, w.room_ms, w.torn_ms, w.user, w.pool, w.pool_gpus, i.gpus, i.end_ms
 FROM waits AS w JOIN jobs AS j ON j.id = w.id AND j.task = w.task JOIN intervals AS i ON i.job = j.job AND i.start_ms = w.until_ms
 WHERE w.until_ms > ?1 AND w.ended = 'started' AND w.pool != ''
 `
@@ -181,15 +184,14 @@ WHERE w.until_ms > ?1 AND w.ended = 'started' AND w.pool != ''
 type RunsSinceRow struct {
 	ID       int64
 	Task     int64
-	SubmitMs int64
 	StartMs  int64
+	RoomMs   int64
+	TornMs   int64
 	User     string
 	Pool     string
 	PoolGpus int64
 	Gpus     int64
 	EndMs    int64
-	SinceMs  int64
-	TornMs   int64
 }
 
 // Jobs that started within a time, with their runs and what of their waits was fragmentation.
@@ -205,15 +207,14 @@ func (q *Queries) RunsSince(ctx context.Context, db DBTX, sinceMs int64) ([]Runs
 		if err := rows.Scan(
 			&i.ID,
 			&i.Task,
-			&i.SubmitMs,
 			&i.StartMs,
+			&i.RoomMs,
+			&i.TornMs,
 			&i.User,
 			&i.Pool,
 			&i.PoolGpus,
 			&i.Gpus,
 			&i.EndMs,
-			&i.SinceMs,
-			&i.TornMs,
 		); err != nil {
 			return nil, err
 		}
@@ -357,7 +358,7 @@ func (q *Queries) WaitersSince(ctx context.Context, db DBTX, sinceMs int64) ([]W
 }
 
 const waitsOfJob = `-- name: WaitsOfJob :many
-SELECT id, task, submit_ms, until_ms, ended, user, account, "partition", gpu_type, gpus, tasks, pool, pool_gpus FROM waits WHERE id = ? AND task = ? AND submit_ms >= ?3 ORDER BY submit_ms DESC LIMIT ?4
+SELECT id, task, submit_ms, until_ms, ended, user, account, "partition", gpu_type, gpus, tasks, pool, pool_gpus, room_ms, torn_ms FROM waits WHERE id = ? AND task = ? AND submit_ms >= ?3 ORDER BY submit_ms DESC LIMIT ?4
 `
 
 type WaitsOfJobParams struct {
@@ -395,6 +396,8 @@ func (q *Queries) WaitsOfJob(ctx context.Context, db DBTX, arg WaitsOfJobParams)
 			&i.Tasks,
 			&i.Pool,
 			&i.PoolGpus,
+			&i.RoomMs,
+			&i.TornMs,
 		); err != nil {
 			return nil, err
 		}
