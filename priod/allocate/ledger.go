@@ -72,11 +72,11 @@ func (l *Ledger) Restore(id cluster.JobID, r Remembered) {
 	}
 	l.setTypes(slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(l.shares.Types), r.Types...)))))
 	e := &jobRecord{id: id.String(), user: r.User, submit: r.Submit, firstSubmit: r.Born, runs: map[int64]cluster.Stay{}}
-	e.Promised, e.Given = l.reindex(r.Promised, r.Types), r.Given
+	e.Promised, e.Given = reindex(r.Promised, r.Types, l.shares.Types), r.Given
 	if r.Time != nil {
-		e.Time = l.reindex(r.Time, r.Types)
+		e.Time = reindex(r.Time, r.Types, l.shares.Types)
 	}
-	for _, v := range l.reindex(r.Speed, r.Types) {
+	for _, v := range reindex(r.Speed, r.Types, l.shares.Types) {
 		e.storedFits = append(e.storedFits, v > 0)
 	}
 	for _, i := range r.Runs {

@@ -14,7 +14,10 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"slurmprio/etc"
+	"slurmprio/priod/config"
 	"slurmprio/priod/report"
+	"slurmprio/priod/simulate/ideal/colocation"
+	"slurmprio/priod/trace"
 	"slurmprio/priod/workload"
 )
 
@@ -44,18 +47,16 @@ func workloadsCommand() *cli.Command {
 			workloadsHistoryCommand(), workloadsUsageCommand(),
 			{
 				Name: "export", Usage: "print the workloads file that counts here: speeds.workloads of the configuration, else the one that priod brings along",
-				Flags: []cli.Flag{outFlag()}, Before: noArgs, Action: exportWorkloads,
+				Flags: []cli.Flag{outFlag()}, Before: noArgs, Action: configured(exportWorkloads),
 			},
 		},
-		Action: func(c *cli.Context) error {
-			return usagef("workloads: say what to do: workloads list, import, history, usage or export")
-		},
+		Action: which("workloads: say what to do: workloads list, import, history, usage or export"),
 	}
 }
 
 // workloadsFlag stands on every verb that needs speeds.
-func workloadsFlag() cli.Flag {
-	return &cli.StringFlag{Name: "workloads", Usage: "read workloads from `FILE` (default: those that priod brings along)"}
+func workloadsFlag(category string) cli.Flag {
+	return &cli.StringFlag{Category: category, Name: "workloads", Usage: "read workloads from `FILE` (default: those that priod brings along)"}
 }
 
 func outFlag() cli.Flag {
@@ -121,15 +122,15 @@ func importWorkloads(c *cli.Context) error {
 	}
 	var (
 		all     []workload.Workload
-		pairs   []workload.Pair
+		pairs   []trace.Pair
 		err     error
-		comment = workload.CommentSynergy
+		comment = trace.CommentSynergy
 	)
 	if kind == "gavel" {
-		comment = workload.CommentGavel
-		all, pairs, err = workload.ImportGavel(in)
+		comment = trace.CommentGavel
+		all, pairs, err = trace.ImportGavel(in)
 	} else {
-		all, err = workload.ImportSynergy(in)
+		all, err = trace.ImportSynergy(in)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
@@ -138,7 +139,7 @@ func importWorkloads(c *cli.Context) error {
 		if len(pairs) == 0 {
 			return fmt.Errorf("%s: no speeds on shared GPUs in it", path)
 		}
-		return writeOut(c, func(w io.Writer) error { return workload.WritePairs(w, pairs) })
+		return writeOut(c, func(w io.Writer) error { return colocation.WritePairs(w, pairs) })
 	}
 	return writeOut(c, func(w io.Writer) error { return workload.WriteTOML(w, comment, all) })
 }
@@ -153,11 +154,7 @@ type workloadView struct {
 }
 
 // exportWorkloads prints the file as it stands, comments and all.
-func exportWorkloads(c *cli.Context) error {
-	cfg, err := loadConfig(c)
-	if err != nil {
-		return err
-	}
+func exportWorkloads(c *cli.Context, cfg *config.Config) error {
 	text := etc.Workloads
 	if path := cfg.Speeds.Workloads; path != "" {
 		b, err := os.ReadFile(path)
@@ -210,9 +207,7 @@ func listWorkloads(c *cli.Context) error {
 		views[i] = v
 		rows[i] = []any{w.Name, strings.Join(w.Aliases, ", "), w.Class, w.Source, strings.Join(cells, " ")}
 	}
-	if c.Bool("json") {
-		return report.JSON(c.App.Writer, map[string]any{"workloads": views})
-	}
-	report.Table(c.App.Writer, []string{"WORKLOAD", "ALIASES", "CLASS", "SOURCE", "STEPS/S (GPUSxSPEED)"}, rows)
-	return nil
+	return answer(c, map[string]any{"workloads": views}, func(w io.Writer) {
+		report.Table(w, []string{"WORKLOAD", "ALIASES", "CLASS", "SOURCE", "STEPS/S (GPUSxSPEED)"}, rows)
+	})
 }

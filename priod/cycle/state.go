@@ -18,7 +18,7 @@ import (
 // one (priod/simulate/virtual) are such.
 type Slurm interface {
 	plan.Slurm
-	evict.Slurm
+	plan.Leaving
 	size.Asker
 	size.Measurer
 	// Places reads what pending jobs say of their nodes: see steer.Feature.
@@ -54,4 +54,4 @@ func NewState() *State {
 }
 
 // Evictions are the rows of claims and evictions that a Recorder makes safe.
-type Evictions = evict.Turn
+type Evictions = evict.Changes

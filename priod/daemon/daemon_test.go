@@ -123,8 +123,8 @@ func (f *fake) Waits(context.Context) ([]*plan.Wait, time.Time, error) { return 
 func (f *fake) LoadEvictions(context.Context) (*evict.Journal, error) {
 	return evict.NewJournal(), nil
 }
-func (f *fake) SaveEvictions(context.Context, *evict.Turn) error { return nil }
-func (f *fake) Look(context.Context, []evict.Target) (map[cluster.JobID]evict.Sight, error) {
+func (f *fake) SaveEvictions(context.Context, *evict.Changes) error { return nil }
+func (f *fake) Look(context.Context, []plan.Target) (map[cluster.JobID]plan.JobStatus, error) {
 	return nil, nil
 }
 func (f *fake) Used(context.Context, time.Time, time.Time, func(string) string) (*live.Used, error) {
@@ -137,13 +137,13 @@ func (f *fake) AskMemory(context.Context, []*cluster.Job) error { return nil }
 func (f *fake) Peaks(context.Context, []*cluster.Job) (map[cluster.JobID]int64, error) {
 	return nil, nil
 }
-func (f *fake) Excluded(context.Context, evict.Target) (string, error) { return "", nil }
-func (f *fake) AtOnce(context.Context, evict.Target) (int, error)      { return 0, nil }
+func (f *fake) Excluded(context.Context, plan.Target) (string, error) { return "", nil }
+func (f *fake) AtOnce(context.Context, plan.Target) (int, error)      { return 0, nil }
 func (f *fake) Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]cluster.Place, error) {
 	return nil, nil
 }
-func (f *fake) Do(context.Context, []evict.Command) []evict.Result { return nil }
-func (f *fake) Hold() (string, error)                              { return f.hold, f.holdErr }
+func (f *fake) Do(context.Context, []plan.Command) []plan.Result { return nil }
+func (f *fake) Hold() (string, error)                            { return f.hold, f.holdErr }
 func (f *fake) Pause(why string) error {
 	f.hold = store.OwnPause(why).String()
 	return nil
@@ -321,10 +321,10 @@ func TestAnotherPriodEndsItAnUntrustedHolderDoesNot(t *testing.T) {
 	f := &fake{jobs: []cluster.Job{trial()}}
 	d, _ := newDaemon(t, f)
 	d.Lock = func(string, string) (*HostLock, error) {
-		return nil, &TwinError{PID: 7, User: "priod", Dir: "/srv/priod", Cluster: "lab"}
+		return nil, &OtherPriodError{PID: 7, User: "priod", Dir: "/srv/priod", Cluster: "lab"}
 	}
 	err := d.Run(t.Context(), nil)
-	if !errors.As(err, new(*TwinError)) || !strings.Contains(err.Error(), "process 7 of user priod, state folder /srv/priod") || f.reads != 0 || len(f.applied) != 0 {
+	if !errors.As(err, new(*OtherPriodError)) || !strings.Contains(err.Error(), "process 7 of user priod, state folder /srv/priod") || f.reads != 0 || len(f.applied) != 0 {
 		t.Errorf("%v, %d reads, %d writes", err, f.reads, len(f.applied))
 	}
 	d, log := newDaemon(t, f)

@@ -7,12 +7,13 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict"
+	"slurmprio/priod/plan"
 )
 
 // evictions is what a cycle needs to make room.
 func (d *Daemon) evictions() evict.Feature {
-	e := d.Config.Evictions(d.slurm, d.state())
-	if e.Settings.Since, e.Recorder, e.OnChange = d.availability.since, d.Store, d.told; d.Config.Cycle.FollowController {
+	e := d.Config.Evictions(d.slurm, d.state)
+	if e.Settings.Since, e.Recorder, e.OnChange = d.availability.since, d.Store, d.logEvent; d.Config.Cycle.FollowController {
 		e.Slurm = evictor{d.slurm, d}
 	}
 	return e
@@ -22,7 +23,7 @@ func (d *Daemon) evictions() evict.Feature {
 // waits for the next poll. It tells when to come again, if at all. A
 // look costs a small request for each job concerned, whatever the queue's length.
 func (d *Daemon) tend(ctx context.Context) (pause time.Duration, more bool) {
-	if !d.watching || d.known.journal == nil || len(d.known.journal.Urgent()) == 0 {
+	if !d.watching || d.state.Journal == nil || len(d.state.Journal.Urgent()) == 0 {
 		return 0, false
 	}
 	hold, err := d.Store.Hold()
@@ -38,8 +39,8 @@ func (d *Daemon) tend(ctx context.Context) (pause time.Duration, more bool) {
 	return max(time.Duration(d.Config.Preemption.Watch), politeness*time.Since(begun)), true
 }
 
-// told logs each step of a claim or an eviction.
-func (d *Daemon) told(e evict.Event) {
+// logEvent logs each step of a claim or an eviction.
+func (d *Daemon) logEvent(e evict.Event) {
 	if c := e.Claim; c != nil {
 		if e.Before == string(c.State) {
 			return // the pin alone
@@ -88,7 +89,7 @@ type evictor struct {
 
 // Look does nothing while another host's priod acts: it may have the same jobs in
 // hand.
-func (e evictor) Look(ctx context.Context, targets []evict.Target) (map[cluster.JobID]evict.Sight, error) {
+func (e evictor) Look(ctx context.Context, targets []plan.Target) (map[cluster.JobID]plan.JobStatus, error) {
 	if err := Elsewhere(ctx, e.Slurm, e.d.Config); err != nil {
 		return nil, err
 	}

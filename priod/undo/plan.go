@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/evict"
 	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/steer"
@@ -38,7 +37,7 @@ func NewSurvey(j *Journal, recorded *cluster.History, s *cluster.Snapshot) *Surv
 type Unseen struct {
 	Sizes  []*cluster.Job // to be read into their Asked
 	Memory []*cluster.Job // to be read into their AskedMB
-	Pinned []evict.Target // whose nodes an eviction named
+	Pinned []plan.Target  // whose nodes an eviction named
 }
 
 // Unseen says where to look closer before Plan.
@@ -55,7 +54,7 @@ func (v *Survey) Unseen() (u Unseen) {
 			u.Memory = append(u.Memory, j)
 		}
 		if v.pin(j) != nil {
-			u.Pinned = append(u.Pinned, evict.Target{Job: j.ID, RawID: j.RawID})
+			u.Pinned = append(u.Pinned, plan.Target{Job: j.ID, RawID: j.RawID})
 		}
 	}
 	return u
@@ -73,8 +72,8 @@ func (v *Survey) pin(j *cluster.Job) *Change {
 // Closer is what closer looks told, beside what they read into jobs. One that failed
 // holds up nothing else.
 type Closer struct {
-	Sights         map[cluster.JobID]evict.Sight // of the pinned
-	NoSize, NoNode error                         // why some were not read; nil: all were
+	Statuses       map[cluster.JobID]plan.JobStatus // of the pinned
+	NoSize, NoNode error                            // why some were not read; nil: all were
 }
 
 // Plan is what takes everything back, as far as that is possible now.
@@ -140,7 +139,7 @@ func (p *Plan) nodes(j *cluster.Job) *Change {
 	if pin == nil {
 		return nil
 	}
-	sight, looked := p.seen.Sights[j.ID]
+	status, looked := p.seen.Statuses[j.ID]
 	back := putBack(j, pin.Lever, pin.To, pin.Was)
 	switch {
 	case j.State != cluster.Pending:
@@ -148,7 +147,7 @@ func (p *Plan) nodes(j *cluster.Job) *Change {
 		return nil
 	case !looked:
 		p.block(back, fmt.Sprintf("its nodes cannot be read: %.300s", p.seen.NoNode))
-	case sight.Asks(pin.To):
+	case status.Asks(pin.To):
 		p.Actions = append(p.Actions, back)
 	default:
 		return nil

@@ -20,15 +20,15 @@ type pastRun struct {
 }
 
 // Look shows single jobs as they are now, ended ones as accounting does.
-func (s *slurm) Look(_ context.Context, targets []plan.Target) (map[cluster.JobID]plan.Sight, error) {
-	sights := make(map[cluster.JobID]plan.Sight, len(targets))
+func (s *slurm) Look(_ context.Context, targets []plan.Target) (map[cluster.JobID]plan.JobStatus, error) {
+	sights := make(map[cluster.JobID]plan.JobStatus, len(targets))
 	for _, t := range targets {
 		j := s.known[t.Job]
 		if j == nil {
 			sights[t.Job] = s.past(t.Job)
 			continue
 		}
-		sight := plan.Sight{Job: s.snapshot.Jobs[j.row], CanRequeue: true, ReqNodes: s.asks(j)}
+		sight := plan.JobStatus{Job: s.snapshot.Jobs[j.row], CanRequeue: true, ReqNodes: s.asks(j)}
 		if j.state == exited {
 			sight.Final, sight.ExitCode = "FAILED", 1 // it has saved its state and says that it is not done
 		}
@@ -38,12 +38,12 @@ func (s *slurm) Look(_ context.Context, targets []plan.Target) (map[cluster.JobI
 }
 
 // past is what accounting knows of a job that has left the queue.
-func (s *slurm) past(id cluster.JobID) plan.Sight {
+func (s *slurm) past(id cluster.JobID) plan.JobStatus {
 	r, ran := s.ended[id]
 	if !ran {
-		return plan.Sight{Gone: true}
+		return plan.JobStatus{Gone: true}
 	}
-	return plan.Sight{
+	return plan.JobStatus{
 		Job:  cluster.Job{ID: id, User: r.user, State: cluster.Other, Start: instant(r.start), NodeList: "n0"},
 		Gone: true, Final: "COMPLETED", End: instant(r.end),
 	}
@@ -70,7 +70,7 @@ func (s *slurm) Do(_ context.Context, commands []plan.Command) []plan.Result {
 
 func (s *slurm) do(c *plan.Command) error {
 	s.commanded, s.e.moved = true, true
-	switch c.Verb {
+	switch c.Kind {
 	case plan.Reserve:
 		nodes, err := s.nodesNamed(c.Nodes)
 		if err == nil {
@@ -85,7 +85,7 @@ func (s *slurm) do(c *plan.Command) error {
 	if j == nil {
 		return fmt.Errorf("invalid job id %s", c.Job)
 	}
-	switch c.Verb {
+	switch c.Kind {
 	case plan.Signal:
 		return s.signal(j)
 	case plan.Requeue:
@@ -95,7 +95,7 @@ func (s *slurm) do(c *plan.Command) error {
 	case plan.Pin, plan.Unpin:
 		return s.pin(j, c.Value)
 	}
-	return fmt.Errorf("the virtual Slurm cannot %s", c.Verb)
+	return fmt.Errorf("the virtual Slurm cannot %s", c.Kind)
 }
 
 func (s *slurm) signal(j *job) error {
