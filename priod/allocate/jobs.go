@@ -102,7 +102,7 @@ func (l *Ledger) syncJobs(s *cluster.Snapshot, h *cluster.History) {
 			e = l.newRecord(j)
 			l.jobs[j.ID], l.shares.Jobs[j.ID] = e, &e.Share
 			delete(l.departed, j.ID)
-			l.dirty = true
+			l.dirty, l.members = true, true
 		}
 		if e.poll == 0 {
 			l.shares.Jobs[j.ID] = &e.Share
@@ -118,7 +118,7 @@ func (l *Ledger) syncJobs(s *cluster.Snapshot, h *cluster.History) {
 			}
 			delete(l.jobs, id)
 			delete(l.shares.Jobs, id)
-			l.dirty = true
+			l.dirty, l.members = true, true
 		}
 	}
 	if len(l.profiles) > 2*len(l.jobs)+1024 { // most of them belong to jobs that are gone

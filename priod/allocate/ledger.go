@@ -47,6 +47,8 @@ type Ledger struct {
 	account   *Account
 	since     time.Time // the account's fractions count from then
 	dirty     bool      // jobs or GPUs came or went since the last allocation
+	members   bool      // records came or went since the runs were last entered
+	changes   int       // History.Changes at that time
 	warm      Warm
 	seenNodes []nodeKey
 	poll      uint32 // counts the cycles; a record of an earlier one is of a job that left
@@ -134,6 +136,7 @@ func (l *Ledger) applySettings(set Settings) {
 		for _, e := range l.jobs {
 			e.profile = nil
 		}
+		l.members = true // types may have other names
 	}
 	if !slices.Equal(old.Ranking.Partitions, set.Ranking.Partitions) {
 		l.seenNodes = nil // others count now

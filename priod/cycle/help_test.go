@@ -86,6 +86,7 @@ func newCluster() (*fakeSlurm, *evict.Feature, *cluster.Snapshot, *plan.Plan) {
 	s.Jobs = append(s.Jobs, te)
 	f.jobs[te.ID] = plan.JobStatus{Job: te, CanRequeue: true}
 	p := &plan.Plan{Decisions: []plan.Decision{{Job: te.ID, Class: cluster.TE, Ranked: true, Value: 5}}}
+	p.MakeQueue(s)
 	e := &evict.Feature{Slurm: f, Recorder: f, Journal: evict.NewJournal(), Vetoes: evict.Vetoes{}, Settings: evict.Settings{
 		Enabled: true, Policy: preemption.Settings{Policy: preemption.LeastLoss}, MaxGrace: time.Hour, Hold: time.Minute,
 	}}

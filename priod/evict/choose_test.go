@@ -69,6 +69,7 @@ func (s *scene) waits(id uint32, gpus int, change ...func(*cluster.Job)) {
 }
 
 func (s *scene) choose() *Choice {
+	s.plan.MakeQueue(&s.Snapshot)
 	return Choose(&s.Snapshot, &s.plan, s.journal, &s.set, s.vetoed)
 }
 

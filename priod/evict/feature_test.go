@@ -88,6 +88,7 @@ func newCluster() (*fakeSlurm, *Feature, *cluster.Snapshot, *plan.Plan) {
 	s.Jobs = append(s.Jobs, te)
 	f.jobs[te.ID] = plan.JobStatus{Job: te, CanRequeue: true}
 	p := &plan.Plan{Decisions: []plan.Decision{{Job: te.ID, Class: cluster.TE, Ranked: true, Value: 5}}}
+	p.MakeQueue(s)
 	e := &Feature{Slurm: f, Recorder: f, Journal: NewJournal(), Vetoes: Vetoes{}, Settings: Settings{
 		Enabled: true, Policy: preemption.Settings{Policy: preemption.LeastLoss}, MaxGrace: time.Hour, Hold: time.Minute,
 	}}
@@ -181,6 +182,7 @@ func TestArrayLimit(t *testing.T) {
 			e.Journal.Claims = append(e.Journal.Claims, Claim{Number: int64(k + 1), Job: id, State: Planned, Shares: []ClaimShare{{Node: "n1", GPUs: 2, CPUs: 2, MemMB: 200}}})
 			e.Journal.Evictions = append(e.Journal.Evictions, Eviction{Number: int64(k + 1), Claim: int64(k + 1), Job: slurmplug.Plain(2), State: Signalled})
 		}
+		p.MakeQueue(s)
 		choice, err := e.chooseVictims(t.Context(), s, p)
 		if err != nil {
 			t.Fatal(err)
@@ -245,6 +247,7 @@ func TestManyVetoes(t *testing.T) {
 	} {
 		f, e, s, p := newCluster()
 		c(f, s, p)
+		p.MakeQueue(s)
 		e.Settings.Policy.Limits.MaxPerCycle = 1
 		cycles, victims := 0, 0
 		for ; victims == 0 && cycles < 5; cycles++ {

@@ -46,6 +46,7 @@ func mixed() (*cluster.Snapshot, *plan.Plan) {
 		j.Tag.Type = "te"
 		p.Decisions = append(p.Decisions, plan.Decision{Job: j.ID, Class: cluster.TE, Ranked: true})
 	}
+	p.MakeQueue(s)
 	return s, p
 }
 

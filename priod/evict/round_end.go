@@ -24,12 +24,25 @@ type Rounds struct {
 
 // hasEnded tells whether a round has ended by now and has not been dealt with.
 func (r *Rounds) hasEnded(now time.Time) bool {
-	length := time.Duration(r.Settings.Policy.Round * float64(time.Second))
+	length := r.length()
 	if !r.lastCycle.IsZero() && now.Truncate(length).After(r.lastCycle.Truncate(length)) {
 		r.due = true
 	}
 	r.lastCycle = now
 	return r.due
+}
+
+func (r *Rounds) length() time.Duration {
+	return time.Duration(r.Settings.Policy.Round * float64(time.Second))
+}
+
+// stands notes that the plan stands until the round ends, and not if an end is still to be
+// decided on.
+func (r *Rounds) stands(p *plan.Plan) {
+	p.StandsUntil(r.lastCycle.Truncate(r.length()).Add(r.length()))
+	if r.due {
+		p.Stands(0)
+	}
 }
 
 // forRounds decides at the end of a round who yields to whom: those that get a place
@@ -61,6 +74,7 @@ func (e *Feature) endRound(ctx context.Context, c *plan.Cycle) error {
 		return nil
 	}
 	ends := r.hasEnded(c.Snapshot.At) || c.DryRun // a dry run shows what a round would bring that ended now
+	defer func() { r.stands(c.Plan) }()
 	owing := c.Owing(r.Settings.Policy.Lead)
 	if owing == nil || c.Paused != "" {
 		r.due, r.explained = false, nil

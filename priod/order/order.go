@@ -16,7 +16,8 @@
 //   - rank.go: classes, budgets, and the order of TE jobs; overrun.go: TE jobs that ran
 //     too long
 //   - order.go: settings, and a plan with as few writes as possible
-//   - shares.go: values of BE jobs by their allocation
+//   - shares.go: values of BE jobs by their allocation; standing.go: for how long these
+//     stay in order if nothing happens
 //   - lever.go: from a value to one of Slurm's fields and back
 //   - adopt.go: values that another host's priod wrote
 //   - feature.go: how the order takes part in a cycle
@@ -95,6 +96,7 @@ func Decide(s *cluster.Snapshot, h *cluster.History, set Settings) plan.Plan {
 		}
 	}
 	d.addNotes()
+	d.plan.MakeQueue(s)
 	return d.plan
 }
 

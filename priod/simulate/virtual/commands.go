@@ -224,6 +224,7 @@ type reservation struct {
 }
 
 func (e *engine) reserveNodes(name string, nodes []int32, seconds float64) {
+	e.slurm.change()
 	e.reservations = append(e.reservations, reservation{name, nodes, e.now + seconds})
 	e.agenda.push(event{at: e.now + seconds, kind: unreserved})
 	for _, n := range nodes {
@@ -239,6 +240,7 @@ func (e *engine) unreserve(name string) {
 			i++
 			continue
 		}
+		e.slurm.change()
 		e.reservations = slices.Delete(e.reservations, i, i+1)
 		for _, n := range r.nodes {
 			e.nodes.SetDown(n, e.failed[n] || e.isReserved(n))

@@ -19,7 +19,7 @@ import (
 )
 
 // daemonOf is priod with this priod.toml, which TE submissions wake.
-func daemonOf(t *testing.T, text string, table *workload.Table) Daemon {
+func daemonOf(t testing.TB, text string, table *workload.Table) Daemon {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "priod.toml")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
