@@ -131,16 +131,25 @@ func (v *explanation) showWaits(line liner) {
 		if verb == "" {
 			verb = "waited until it left the queue"
 		}
+		if len(w.Spans) == 1 {
+			line("Wait", "%s %s since %s: %s", verb, report.Ago(w.Until.Sub(w.Submit)), clock(w.Submit), w.Spans[0].text())
+			continue
+		}
 		line("Wait", "%s %s since %s: %s", verb, report.Ago(w.Until.Sub(w.Submit)), clock(w.Submit), strings.Join(parts, ", "))
 		for _, s := range slices.Backward(w.Spans[max(0, len(w.Spans)-mostSpans):]) {
-			text := string(s.Cause)
-			if s.What != "" {
-				text += " (" + s.What + ")"
-			}
-			if s.Words != "" {
-				text += ": " + s.Words
-			}
-			line("", "from %s, %s: %s", clock(s.From), report.Ago(time.Duration(s.Wait*float64(time.Second))), text)
+			line("", "from %s, %s: %s", clock(s.From), report.Ago(time.Duration(s.Wait*float64(time.Second))), s.text())
 		}
 	}
+}
+
+// text says what the job waited for.
+func (s *spanView) text() string {
+	text := string(s.Cause)
+	if s.What != "" {
+		text += " (" + s.What + ")"
+	}
+	if s.Words != "" {
+		text += ": " + s.Words
+	}
+	return text
 }

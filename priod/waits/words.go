@@ -51,6 +51,8 @@ func shape(g *group) string {
 	switch nodes := g.request.Nodes; {
 	case nodes > 1:
 		return fmt.Sprintf("%d GPUs on %d nodes", g.key.gpus, nodes)
+	case g.key.gpus == 1:
+		return "1 GPU"
 	case nodes == 1:
 		return fmt.Sprintf("%d GPUs on one node", g.key.gpus)
 	}
@@ -99,7 +101,7 @@ func (w *walk) fewer(j *cluster.Job, g *group) string {
 		}
 	}
 	if low > 0 {
-		parts = append(parts, fmt.Sprintf("with %d GPUs", low))
+		parts = append(parts, fmt.Sprintf("with %d", low))
 	}
 	if types := w.otherTypes(j, g); types != "" {
 		parts = append(parts, "on "+types)
@@ -107,7 +109,7 @@ func (w *walk) fewer(j *cluster.Job, g *group) string {
 	if len(parts) == 0 {
 		return ""
 	}
-	return "; it would fit now " + strings.Join(parts, ", or ")
+	return "; it would fit now " + strings.Join(parts, " or ")
 }
 
 // otherTypes are the GPU types on which a job would fit now that its request rules out.
