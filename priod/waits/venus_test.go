@@ -126,3 +126,19 @@ func TestVenusPassed(t *testing.T) {
 		t.Errorf("late by %.1f s in the mean, %.0f s at most", mean, most)
 	}
 }
+
+// Where GPUs are counted and not placed there is no fragmentation.
+func TestVenusInAPool(t *testing.T) {
+	jobs := venus(t)
+	for _, backfill := range []virtual.Backfill{virtual.NoBackfill, virtual.EASY} {
+		_, all := watched(t, jobs, virtual.Options{Placement: placement.Pool, Backfill: backfill})
+		torn, sum := 0.0, 0.0
+		for _, w := range all {
+			torn += w.By()[plan.Fragmentation].Seconds()
+			sum += w.Until.Sub(w.Submit).Seconds()
+		}
+		if torn > 0.002*sum {
+			t.Errorf("backfill %s: %.2f %% of the wait is called fragmentation", backfill, 100*torn/sum)
+		}
+	}
+}
