@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"syscall"
@@ -116,7 +117,7 @@ func BenchmarkWaitsSince(b *testing.B) {
 	for i := range 100_000 {
 		at := epoch.Add(time.Duration(i) * 800 * time.Millisecond)
 		w := &plan.Wait{Job: slurmplug.Plain(uint32(i + 1)), Submit: at, Until: at.Add(time.Hour), Ended: plan.Started, User: fmt.Sprint("u", i%500), Account: fmt.Sprint("a", i%50),
-			Partition: "gpu", GPUType: []string{"a100", "v100"}[i%2], GPUs: 1 << (i % 6), Tasks: 1}
+			Partition: "gpu", GPUType: []string{"a100", "v100"}[i%2], GPUs: 1 << (i % 6), Tasks: 1, Pool: "a100 in gpu", PoolGPUs: 4000}
 		for k, c := range []plan.Cause{plan.AtLimit, plan.Capacity, plan.Fragmentation, plan.Precedence} {
 			w.Spans = append(w.Spans, plan.WaitSpan{From: at.Add(time.Duration(k) * 15 * time.Minute), Cause: c, Words: "asks for 8 GPUs on one node; 12 are free on 4 nodes, at most 4 on one; it would fit now on 2 nodes"})
 		}
@@ -126,10 +127,14 @@ func BenchmarkWaitsSince(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if err := s.saveWaits(ctx, tx); err != nil {
-		b.Fatal(err)
+	err = s.saveWaits(ctx, tx)
+	for w := range s.unsaved.waits {
+		row := int64(w.Job.ID)
+		job := cluster.Job{ID: w.Job, User: w.User, Submit: w.Submit, Start: w.Until, GPUs: w.GPUs}
+		stay := cluster.Stay{Job: w.Job, Start: w.Until, End: w.Until.Add(30 * time.Minute), Closed: true, GPUs: w.GPUs}
+		err = errors.Join(err, s.q.PutJob(ctx, tx, jobParams(&job, row, w.Until)), s.q.PutInterval(ctx, tx, intervalParams(&stay, row, false)))
 	}
-	if err := tx.Commit(); err != nil {
+	if err = errors.Join(err, tx.Commit()); err != nil {
 		b.Fatal(err)
 	}
 	r, err := OpenReader(ctx, s.dir)
@@ -149,8 +154,14 @@ func BenchmarkWaitsSince(b *testing.B) {
 		if err != nil || len(waited) == 0 || len(waiters) == 0 {
 			b.Fatal(err)
 		}
-		if _, err := r.RunsSince(ctx, epoch); err != nil {
-			b.Fatal(err)
+		runs, err := r.RunsSince(ctx, epoch)
+		if err != nil || len(runs) != 100_000 {
+			b.Fatal(len(runs), err)
 		}
+		of := make([]waits.Run, len(runs))
+		for i := range runs {
+			of[i] = runs[i].Run
+		}
+		waits.FindPassed(of, map[string]int{"a100 in gpu": 4000})
 	}
 }

@@ -30,7 +30,7 @@ var reasons = map[string]plan.Cause{
 // room, or may. Slurm keeps a reason until it looks at the job again.
 func byReason(j *cluster.Job, at time.Time) (cause plan.Cause, what string, told bool) {
 	if j.Held() {
-		return plan.HeldBack, j.Reason, true
+		return plan.HeldBack, word(j.Reason), true
 	}
 	switch cause, known := reasons[j.Reason]; {
 	case known:

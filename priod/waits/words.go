@@ -33,12 +33,12 @@ func (w *walk) whatShort(j *cluster.Job, g *group) (what, words string) {
 	case r.Whole && without(func(r *placement.Request) { r.Whole = false }):
 		return "whole-node", have + ", no node is empty; it would fit now without --exclusive"
 	}
-	for n := max(r.Nodes, 1) + 1; n <= min(r.GPUs, int32(nodes)); n++ {
+	for n := max(r.Nodes, 1) + 1; n <= min(r.GPUs, int32(nodes)); n = max(n+1, n*3/2) {
 		if without(func(r *placement.Request) { r.Nodes = n }) {
 			return "shape", fmt.Sprintf("%s; it would fit now on %d nodes", have, n)
 		}
 	}
-	for n := r.Nodes - 1; n > 0; n-- {
+	for n := r.Nodes - 1; n > 0; n = min(n-1, n*2/3) {
 		if without(func(r *placement.Request) { r.Nodes = n }) {
 			return "shape", fmt.Sprintf("%s; it would fit now on %d", have, n)
 		}
