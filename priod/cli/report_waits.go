@@ -44,7 +44,15 @@ func reportWaits(c *cli.Context) error {
 	defer r.Close()
 	until := time.Now()
 	since := until.Add(-time.Duration(span))
-	waited, waiters, err := r.WaitsSince(c.Context, since, until)
+	last, err := r.LastCycle(c.Context)
+	if err != nil {
+		return err
+	}
+	seen := until // since the last cycle nobody has looked
+	if last.Until.Before(seen) {
+		seen = later(since, last.Until)
+	}
+	waited, waiters, err := r.WaitsSince(c.Context, since, seen)
 	if err != nil {
 		return err
 	}
@@ -152,4 +160,11 @@ func (s *spanView) text() string {
 		text += ": " + s.Words
 	}
 	return text
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }

@@ -178,7 +178,7 @@ type Waiters struct {
 	Jobs, Started                     int
 }
 
-// WaitsSince sums up what jobs waited within a time, up to now.
+// WaitsSince sums up what jobs waited within a time; one without an end counts up to now.
 func (r *Reader) WaitsSince(ctx context.Context, since, now time.Time) (waited []Waited, waiters []Waiters, err error) {
 	err = r.view(ctx, func(tx *sql.Tx) error {
 		sums, err := r.q.WaitsSince(ctx, tx, db.WaitsSinceParams{SinceMs: millis(since), NowMs: millis(now)})
