@@ -55,7 +55,7 @@ func (s *site) waitsFor(job string, cause plan.Cause, what, words string) {
 
 // Each cause of waiting is made for real, and explain names it: a full cluster, one whose
 // free GPUs lie scattered, CPUs that are short, a job before it, a limit, a hold, a
-// dependency, a begin time, a node that is drained. What a job waited is, to the second,
+// dependency, a begin time, a requeue, a node that is drained. What a job waited is, to the second,
 // what Slurm says.
 func TestWaitsOfEachCause(t *testing.T) {
 	s := newOwnSite(t, quick)
@@ -120,6 +120,16 @@ func TestWaitsOfEachCause(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.started(held)
+	s.slurm("scontrol", "requeue", held) // another wait, which begins with Slurm's delay
+	s.waitsFor(held, plan.BeforeTime, "BeginTime", "")
+	s.wait("Slurm to let the requeued job be changed", func() bool {
+		_, err := s.lab.Run(s.Context(), "scontrol", "update", "JobId="+held, "StartTime=now")
+		return err == nil
+	})
+	if err := s.lab.WaitJob(s.Context(), held, "RUNNING"); err != nil {
+		t.Fatal(err)
+	}
+	s.started(held)
 	d.stop()
 
 	var w reports.Waiting
@@ -146,7 +156,7 @@ func (s *site) started(job string) {
 	var said told
 	s.wait("priod to see job "+job+" run", func() bool {
 		s.json(&said, "explain", job)
-		return len(said.Waits) == 1 && said.Waits[0].Ended == string(plan.Started)
+		return len(said.Waits) > 0 && said.Waits[0].Ended == string(plan.Started) && said.Waits[0].Until.Equal(start)
 	})
 	w, sum := said.Waits[0], 0.0
 	for _, x := range w.Spans {
