@@ -3,8 +3,8 @@ package waits
 import (
 	"maps"
 	"slices"
-	"strings"
 	"time"
+	"unique"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
@@ -162,7 +162,7 @@ func (e *entry) turn(at time.Time, cause plan.Cause, what, words string) bool {
 	} else {
 		at = w.Submit
 	}
-	w.Spans = append(w.Spans, plan.WaitSpan{From: at, Cause: cause, What: what, Words: words})
+	w.Spans = append(w.Spans, plan.WaitSpan{From: at, Cause: cause, What: kept(what), Words: kept(words)})
 	w.Until = latest(w.Until, at)
 	return true
 }
@@ -193,10 +193,13 @@ func (t *Tracker) begin(l *look, j *cluster.Job) *entry {
 	return e
 }
 
+// kept is a text that holds no part of what Slurm printed, once for all jobs.
+func kept(text string) string { return unique.Make(text).Value() }
+
 func newEntry(j *cluster.Job, from time.Time) *entry {
 	return &entry{wait: &plan.Wait{
-		Job: j.ID, Submit: from, Until: from, User: strings.Clone(j.User), Account: strings.Clone(j.Account), Partition: strings.Clone(j.Partition),
-		GPUType: strings.Clone(j.GPUType), GPUs: j.GPUs, Tasks: max(j.TaskCount, 1),
+		Job: j.ID, Submit: from, Until: from, User: kept(j.User), Account: kept(j.Account), Partition: kept(j.Partition),
+		GPUType: kept(j.GPUType), GPUs: j.GPUs, Tasks: max(j.TaskCount, 1),
 	}}
 }
 
@@ -269,7 +272,7 @@ func (t *Tracker) running(l *look, j *cluster.Job, started map[string][]*run) {
 		e.turn(e.wait.Until, plan.NotObserved, "", "")
 	}
 	e.cycle, e.start = t.cycle, j.Start
-	e.wait.GPUType = strings.Clone(j.GPUType)
+	e.wait.GPUType = kept(j.GPUType)
 	if !old {
 		t.close(e, j.Start, plan.Started)
 	}
@@ -330,7 +333,7 @@ func (t *Tracker) missed(l *look, s *cluster.Stay, started map[string][]*run) {
 	if e == nil || !e.start.IsZero() || s.Start.Before(e.wait.Submit) {
 		return
 	}
-	e.start, e.wait.GPUType = s.Start, s.GPUType
+	e.start, e.wait.GPUType = s.Start, kept(s.GPUType)
 	t.close(e, s.Start, plan.Started)
 	r := &run{job: s.Job, gpus: s.GPUs, since: s.Start, start: s.Start, end: latest(s.End, s.Start), entry: e}
 	if e.open {

@@ -102,8 +102,7 @@ func newWalk(s *cluster.Snapshot, strict bool) *walk {
 
 // all judges each pending job with GPUs, those that wait for room in the order of the queue.
 func (w *walk) all() []verdict {
-	var verdicts []verdict
-	var queue []place
+	verdicts, queue := make([]verdict, 0, len(w.snapshot.Jobs)), make([]place, 0, len(w.snapshot.Jobs))
 	for i := range w.snapshot.Jobs {
 		j := &w.snapshot.Jobs[i]
 		if j.State != cluster.Pending || j.GPUs == 0 {
