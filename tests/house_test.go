@@ -145,7 +145,6 @@ func TestImportsGoOnlyDownwards(t *testing.T) {
 				t.Errorf("%s imports %s, which only the simulator and the command line may", from, to)
 			case feature(from) != "" && feature(to) != "" && feature(from) != feature(to):
 				t.Errorf("%s imports %s: what a feature needs of another goes through plan", from, to)
-			case from == "priod/simulate" && to == "priod/size": // sizing.go, until it is gone; delete this line with it
 			case simulator(from) && private(to):
 				t.Errorf("%s imports %s: the simulator knows features through cycle and config only", from, to)
 			case strings.HasPrefix(from, "sbatchwrap") && !strings.HasPrefix(to, "slurmplug"):

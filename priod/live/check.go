@@ -97,6 +97,7 @@ func (f *Facts) Findings(set order.Settings) []Finding {
 		{f.ConfigErr, k.options},
 		{f.ConfigErr, k.memory},
 		{f.ConfigErr, k.jobAge},
+		{f.ConfigErr, k.backfill},
 		{cmp.Or(f.ConfigErr, f.PartitionsErr), k.sizing},
 		{cmp.Or(f.ConfigErr, f.NodesErr), k.cores},
 		{f.ConfigErr, k.givesBack},
@@ -441,6 +442,15 @@ func (k *checker) givesBack() {
 		k.say(Warn, "give back", "", "sizing.give_back does nothing: %s", why)
 	default:
 		k.say(Pass, "give back", "", "the memory of running jobs that agree to it can be lowered")
+	}
+}
+
+// backfill reports a Slurm in which a job that waits for its GPU type or node stops all
+// that are behind it.
+func (k *checker) backfill() {
+	kind := k.f.Config.Get("SchedulerType")
+	if (k.f.Sizing || k.f.Steer.Enabled) && kind != "" && kind != "sched/backfill" {
+		k.say(Warn, "backfill", "SchedulerType=sched/backfill", "under %s a job that waits for its GPU type or node blocks every job behind it", kind)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"slurmprio/priod/config"
 	"slurmprio/priod/cycle"
+	"slurmprio/priod/simulate/ideal"
 	"slurmprio/priod/simulate/virtual"
 	"slurmprio/priod/workload"
 )
@@ -28,8 +29,8 @@ func daemonOf(c *config.Config, table *workload.Table) virtual.Daemon {
 
 // configured is priod's configuration with what flags say in short: --allocation,
 // --order owed, --preemption, --round and --sizing stand for keys of priod.toml. Backfill
-// is EASY where jobs are steered, unless a flag says otherwise: a job that waits for its
-// GPU type must not block all others.
+// is EASY where jobs are steered or sized, unless a flag says otherwise: a job that waits
+// for its GPU type or node must not block all others.
 func (s *Spec) configured(in *Input) (*config.Config, error) {
 	if in.Config == nil {
 		return nil, errors.New("order priod wants a configuration")
@@ -58,7 +59,7 @@ func (s *Spec) configured(in *Input) (*config.Config, error) {
 	}
 	if s.Backfill == "" {
 		s.Backfill = string(virtual.NoBackfill)
-		if c.Steering.Enabled {
+		if c.Steering.Enabled || c.Sizing.Enabled {
 			s.Backfill = string(virtual.EASY)
 		}
 	}
@@ -71,11 +72,11 @@ func (s *Spec) shows(c *config.Config, in *Input) error {
 	case c.Sizing.GiveBack:
 		return virtual.OptionError("sizing.give_back: a trace does not say what memory its jobs use; switch it off for a simulation")
 	case c.Sizing.Enabled && !in.sized():
-		return virtual.OptionError("sizing.enabled" + needsNodes)
+		return virtual.OptionError("sizing.enabled" + ideal.NeedsNodes)
 	case c.Sizing.Enabled && (s.Placement == "pool" || s.Backfill == "conservative"):
 		return virtual.OptionError("sizing.enabled wants jobs placed on nodes, and no conservative backfill, which fixes sizes when it plans")
-	case c.Steering.Enabled && s.Backfill == "none":
-		return virtual.OptionError("with steering.enabled --order priod wants backfill: a job that waits for its GPU type would block all others; leave --backfill out")
+	case (c.Steering.Enabled || c.Sizing.Enabled) && s.Backfill == "none":
+		return virtual.OptionError("with steering.enabled or sizing.enabled --order priod wants backfill: a job that waits for its GPU type or node would block all others; leave --backfill out")
 	case (c.Preemption.Enabled || c.Rounds.Enabled) && s.Placement == "pool":
 		return virtual.OptionError("preemption.enabled and rounds.enabled want jobs placed on nodes: --placement packed or consolidated")
 	}

@@ -7,6 +7,7 @@ import (
 	"slurmprio/priod/config"
 	"slurmprio/priod/placement"
 	"slurmprio/priod/plan"
+	"slurmprio/priod/simulate/ideal"
 	"slurmprio/priod/simulate/ideal/gavel"
 	"slurmprio/priod/simulate/ideal/preempt"
 	"slurmprio/priod/simulate/ideal/rounds"
@@ -76,8 +77,7 @@ func slurm(ctx context.Context, spec Spec, in Input) (Result, error) {
 		Grace: o.Grace, RequeueDelay: o.Requeue, Prolog: o.Prolog, Epilog: o.Epilog, Checkpoint: o.Checkpoint,
 		RestartCost: o.Restart, Hold: o.Hold, MTBF: o.MTBF, Repair: o.Repair, UserGPUs: spec.UserGPUs, AccountGPUs: spec.AccountGPUs,
 	}
-	switch {
-	case spec.Priod():
+	if spec.Priod() {
 		c, err := spec.configured(&in)
 		if err != nil {
 			return Result{}, err
@@ -86,12 +86,6 @@ func slurm(ctx context.Context, spec Spec, in Input) (Result, error) {
 		if spec.SlurmOrder == "fifo" {
 			opt.Multifactor = virtual.FIFOWeights
 		}
-	case spec.sizes():
-		s, err := newStarts(spec.Sizing, &in)
-		if err != nil {
-			return Result{}, err
-		}
-		jobs, opt.Size = s.least(proportional(jobs)), s.size
 	}
 	opt.Backfill = virtual.Backfill(spec.Backfill)
 	if in.sized() {
@@ -173,7 +167,7 @@ func inRounds(ctx context.Context, spec Spec, in Input) (Result, error) {
 // model is how time counts in a round.
 func (s *Spec) model(in *Input) (rounds.Model, error) {
 	if s.RoundModel == "synergy" {
-		sizer, err := newSizer(s.Sizing, in)
+		sizer, err := ideal.NewSizer(s.Sizing, in.Cluster, in.Curve)
 		return rounds.Synergy{FirstRound: s.FirstRound, Sizer: sizer}, err
 	}
 	return gavel.Model(gavel.Options{

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"slurmprio/priod/simulate/ideal"
 	"slurmprio/priod/simulate/ideal/rounds"
 	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/trace"
@@ -120,7 +121,7 @@ func TestSynergyMechanisms(t *testing.T) {
 			}
 			jobs := synergyJobs(t, table, name)
 			in := synergyInput(table, 4, jobs)
-			sizer, err := newSizer(sizing, &in)
+			sizer, err := ideal.NewSizer(sizing, in.Cluster, in.Curve)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -215,7 +216,7 @@ func TestWaterfillRows(t *testing.T) {
 			if strings.Contains(name, "static") {
 				first = 1
 			}
-			s, err := newSizer(sizing, &in)
+			s, err := ideal.NewSizer(sizing, in.Cluster, in.Curve)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -286,16 +287,16 @@ func TestSizingGenerated(t *testing.T) {
 func TestSizingNeedsNodes(t *testing.T) {
 	in := synergyInput(defaultTable(t), 1, nil)
 	in.Cluster.Nodes[0].CPUs = 0
-	if _, err := newSizer("waterfill", &in); err == nil || !strings.Contains(err.Error(), "--nodes") {
+	if _, err := ideal.NewSizer("waterfill", in.Cluster, in.Curve); err == nil || !strings.Contains(err.Error(), "--nodes") {
 		t.Errorf("nodes without CPUs: %v", err)
 	}
-	if _, err := newSizer("opt", &in); err == nil || !strings.Contains(err.Error(), "--nodes") {
+	if _, err := ideal.NewSizer("opt", in.Cluster, in.Curve); err == nil || !strings.Contains(err.Error(), "--nodes") {
 		t.Errorf("nodes without CPUs: %v", err)
 	}
-	if _, err := newSizer("best", &in); err == nil || !strings.Contains(err.Error(), "best") {
+	if _, err := ideal.NewSizer("best", in.Cluster, in.Curve); err == nil || !strings.Contains(err.Error(), "best") {
 		t.Errorf("no such sizing: %v", err)
 	}
-	if s, err := newSizer("proportional", &in); s != nil || err != nil {
+	if s, err := ideal.NewSizer("proportional", in.Cluster, in.Curve); s != nil || err != nil {
 		t.Errorf("the proportional share of GPUs alone: %v, %v", s, err)
 	}
 }

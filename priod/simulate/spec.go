@@ -144,8 +144,6 @@ func (s *Spec) Check() error {
 		return errors.New("--las-queues belongs to --order las")
 	case s.Sizing == "greedy" || s.Sizing == "opt":
 		return fmt.Errorf("--sizing %s needs --engine rounds: on a Slurm nothing resizes a running job, so that each free GPU must keep its share", s.Sizing)
-	case s.sizes() && (s.Placement == "pool" || s.Backfill == "conservative"):
-		return fmt.Errorf("--sizing %s with --engine slurm wants jobs placed on nodes, and an order and a backfill that start them without a plan: no --placement pool, --order srtf or las, --backfill conservative", s.Sizing)
 	case s.evicts() && !s.Priod():
 		s.Eviction.Policy, s.Eviction.Seed = preempt.Policy(s.Preemption), s.Seed
 		return s.Eviction.Check()
@@ -153,9 +151,9 @@ func (s *Spec) Check() error {
 	return nil
 }
 
-// sizes tells whether jobs on a Slurm get other CPUs and memory when they start.
+// sizes tells whether priod gives jobs on a Slurm other CPUs and memory.
 func (s *Spec) sizes() bool {
-	return s.Engine != "rounds" && s.Sizing != "request" && s.Sizing != "proportional"
+	return s.Engine != "rounds" && s.Sizing != "" && s.Sizing != "request" && s.Sizing != "proportional"
 }
 
 // Priod tells whether the daemon's own cycles run, of a Spec that has passed Check.
@@ -164,7 +162,7 @@ func (s *Spec) Priod() bool {
 }
 
 // shortForms makes order priod, beside the order that Slurm has, of flags that stand for
-// features of priod's: --allocation, --preemption least-loss and --order owed.
+// features of priod's: --allocation, --preemption least-loss, --sizing and --order owed.
 func (s *Spec) shortForms() error {
 	short := ""
 	switch {
@@ -174,6 +172,8 @@ func (s *Spec) shortForms() error {
 		short = "--allocation " + s.Allocation
 	case s.Preemption == leastLoss:
 		short = "--preemption " + leastLoss
+	case s.sizes():
+		short = "--sizing " + s.Sizing
 	case s.Order != "owed":
 		return nil
 	}

@@ -259,7 +259,7 @@ func TestSteer(t *testing.T) {
 			p.busy(j, start.Add(-64*time.Second))
 		}, "v100", "waits 50 min for v100"},
 		"on another type for a minute, to wait": {func(p *testCluster, j *cluster.Job) {
-			p.busy(j, start.Add(-65 * time.Second))
+			p.busy(j, start.Add(-65*time.Second))
 		}, "a100", "the type before is taken back"},
 		"impossible": {func(p *testCluster, j *cluster.Job) {
 			p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)

@@ -17,12 +17,10 @@ func (e *engine) schedule() {
 		e.skip()
 	default:
 		head := e.strict()
-		e.launch() // the head's reservation counts on their ends
 		if head != nil && e.opt.Backfill == EASY {
 			e.backfill(head)
 		}
 	}
-	e.launch()
 	e.askEvictions()
 }
 

@@ -81,7 +81,6 @@ type engine struct {
 	plan         *reservations     // of conservative backfill
 	failed       []bool            // nodes that are down
 	reservations []reservation     // of nodes, which start nothing meanwhile
-	starting     []*job            // in this pass, where Size says how large
 
 	demotions []*job // at this moment, under LAS
 	preempted int64  // turns of jobs preempted at this moment, under LAS: before all others

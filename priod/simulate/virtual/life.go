@@ -34,15 +34,10 @@ func (e *engine) restart(j *job) float64 {
 	return e.opt.RestartCost
 }
 
-// begin gives a waiting job the shares and starts it, or has it started when it
-// is known how large it will be.
+// begin gives a waiting job the shares and starts it.
 func (e *engine) begin(j *job, shares []placement.Share) {
 	e.queue.remove(j)
 	e.hold(j, shares)
-	if e.opt.Size != nil {
-		e.starting = append(e.starting, j)
-		return
-	}
 	e.start(j)
 }
 

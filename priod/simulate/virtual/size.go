@@ -11,33 +11,6 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// launch starts the jobs that the pass has found room for. The options' Size may
-// give them other CPUs and memory, and other nodes of the type; what it gives
-// must be free. Nothing resizes them afterwards.
-func (e *engine) launch() {
-	if len(e.starting) == 0 {
-		return
-	}
-	starting := make([]InSystem, len(e.starting))
-	for i, j := range e.starting {
-		starting[i] = j.waits()
-		starting[i].Shares = j.shares
-	}
-	for _, j := range e.starting {
-		e.nodes.Release(j.shares)
-	}
-	sized := e.opt.Size(&System{e}, starting)
-	for i, j := range e.starting {
-		if sized[i] != nil {
-			j.shares = append(j.one[:0], sized[i]...)
-		}
-		e.nodes.Take(j.shares)
-		j.speed = e.runs(j)
-		e.start(j)
-	}
-	e.starting = e.starting[:0]
-}
-
 // runs is the speed of a job on what it holds.
 func (e *engine) runs(j *job) float64 {
 	t := e.nodes.Type(j.shares[0].Node)

@@ -83,11 +83,6 @@ type Options struct {
 	MTBF         float64 // mean time between failures of one node, s; exponential
 	Repair       float64 // s until a failed node is back
 
-	// Size, if set, is asked in each pass how large the jobs are that start in it, in
-	// their order; their shares are those that they would have, and free. It must
-	// leave every free GPU its proportional CPUs and memory: the pass counts on it.
-	// Shares nil: as it would without. Order priod has its own way, see Daemon.
-	Size func(*System, []InSystem) [][]placement.Share
 	// Speedup, if set, is how many times as fast a job is with so many CPUs and MB
 	// for each of its GPUs as with their share; its slowest node counts.
 	Speedup func(job *trace.Job, gpuType string, cpus, memMB float64) float64
@@ -160,10 +155,9 @@ func check(c trace.Cluster, o *Options) error {
 		{o.preemptive() && o.Backfill != NoBackfill, fmt.Sprintf("order %s already starts whatever fits: leave backfill at none", o.Order)},
 		{o.preemptive() && !(o.Grace == 0 && o.RequeueDelay == 0 && o.Prolog == 0 && o.Epilog == 0 && o.RestartCost == 0 && o.MTBF == 0 && o.UserGPUs == 0 && o.AccountGPUs == 0 && o.Evict == nil),
 			fmt.Sprintf("order %s preempts at no cost: it knows no grace, delays, limits, failures or evictions", o.Order)},
-		{(o.Size != nil || o.Order == Priod && o.Daemon.Settings.Sizing.Sizes.Enabled()) && (o.Placement == placement.Pool || o.Backfill == Conservative), "jobs are sized where they are placed on nodes, and not with conservative backfill, which fixes sizes when it plans"},
+		{o.Order == Priod && o.Daemon.Settings.Sizing.Sizes.Enabled() && (o.Placement == placement.Pool || o.Backfill == Conservative), "jobs are sized where they are placed on nodes, and not with conservative backfill, which fixes sizes when it plans"},
 		{o.MTBF > 0 && o.Placement == placement.Pool, "nodes fail only where jobs are placed on nodes: --placement packed or consolidated"},
 		{o.MTBF > 0 && o.Repair == 0, "a failed node wants a time for its repair: --repair beside --mtbf"},
-		{o.Size != nil && o.Order == Priod, "order priod sizes by itself: no second hand on the jobs' sizes"},
 		{o.Order == Priod && o.Daemon.Interval <= 0, "order priod wants the daemon's interval"},
 	} {
 		if rule.broken {
