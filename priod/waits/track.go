@@ -206,7 +206,7 @@ func newEntry(j *cluster.Job, from time.Time) *entry {
 // inherit gives a task with a record of its own what was known of its array.
 func (t *Tracker) inherit(j *cluster.Job) *entry {
 	array := t.entries[slurmplug.Plain(j.ID.ID)]
-	if j.ID.Task == slurmplug.NoTask || array == nil || !array.start.IsZero() || j.Restarts > 0 || array.wait.Submit.After(j.Start) && !j.Start.IsZero() {
+	if j.ID.Task == slurmplug.NoTask || array == nil || !array.start.IsZero() || j.Restarts > 0 || j.Submit.Sub(array.wait.Submit).Abs() > time.Second {
 		return nil
 	}
 	w := *array.wait

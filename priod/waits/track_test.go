@@ -163,3 +163,23 @@ func check(t interface{ Fatalf(string, ...any) }, w *plan.Wait) {
 		t.Fatalf("%s: its causes sum to %v, it waited %v", w.Job, sum, w.Until.Sub(w.Submit))
 	}
 }
+
+// A task that Slurm dates otherwise than its array has a wait of its own, and is not
+// taken for a new one in each cycle.
+func TestTaskWithATimeOfItsOwn(t *testing.T) {
+	tracker := &Tracker{}
+	look := func(now int) int {
+		s := &cluster.Snapshot{At: second(now), Jobs: []cluster.Job{
+			{ID: slurmplug.Plain(7), State: cluster.Pending, GPUs: 1, TaskCount: 5, Submit: second(0)},
+			{ID: cluster.JobID{ID: 7, Task: 3}, State: cluster.Pending, GPUs: 1, TaskCount: 1, Submit: second(5)},
+		}}
+		tracker.observe(&look{snapshot: s, explain: func(v *verdict) (string, string) { return "", "" }, verdicts: []verdict{{job: 0, cause: plan.Capacity}, {job: 1, cause: plan.Capacity}}})
+		return len(tracker.Changed())
+	}
+	if n := look(10); n != 2 {
+		t.Errorf("%d waits", n)
+	}
+	if n := look(20) + look(30); n != 0 || len(tracker.gone) != 0 {
+		t.Errorf("%d changes, %d gone, where nothing changed", n, len(tracker.gone))
+	}
+}
