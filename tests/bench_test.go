@@ -20,6 +20,7 @@ import (
 	"slurmprio/priod/live"
 	"slurmprio/priod/order"
 	"slurmprio/priod/store"
+	"slurmprio/priod/waits"
 	"slurmprio/slurmplug"
 	"slurmprio/tests/lab"
 )
@@ -174,6 +175,7 @@ type scale struct {
 	cluster *live.Cluster
 	store   *store.Store
 	history *cluster.History
+	waits   waits.Tracker
 	config  *config.Config
 }
 
@@ -215,7 +217,7 @@ func (s *scale) cycle(b *testing.B) (cycle.Result, figures) {
 	s.runner.reset()
 	stage, begun := "", time.Now()
 	start, cpu, disk, db := begun, cpuTime(b), written(b), s.stateBytes(b)
-	set := cycle.Settings{Order: order.Feature{Settings: s.config.Decide()}, Stage: func(next string) {
+	set := cycle.Settings{Order: order.Feature{Settings: s.config.Decide()}, Waits: waits.Feature{Tracker: &s.waits, Gap: s.config.WaitsGap()}, Stage: func(next string) {
 		now := time.Now()
 		if stage != "" {
 			f[stage+"_s"] += now.Sub(begun).Seconds()

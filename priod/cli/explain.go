@@ -56,6 +56,7 @@ type explanation struct {
 	BEAhead int         `json:"be_ahead"` // BE jobs that priod puts before it
 
 	Evictions []store.Eviction `json:"evictions"`           // of its own runs, and on its behalf
+	Waits     []waitView       `json:"waits"`               // the last one first
 	Now       *nowView         `json:"slurm_now,omitempty"` // nil when Slurm has no such job or does not answer
 	Note      string           `json:"note,omitempty"`
 
@@ -95,6 +96,11 @@ func readExplanation(c *cli.Context, name slurmplug.JobName) (*explanation, erro
 	if v.Evictions, err = r.EvictionsOf(c.Context, id, 10); err != nil {
 		return nil, err
 	}
+	waits, err := r.WaitsOf(c.Context, id, v.Job.FirstSubmit, v.Cycle.Until, 5)
+	if err != nil {
+		return nil, err
+	}
+	v.Waits = waitViews(waits)
 	if v.Own, err = ownRequest(cfg.State.Dir, &v.Job); err != nil {
 		return nil, err
 	}
@@ -200,6 +206,7 @@ func (v *explanation) show(w io.Writer) {
 	v.showJob(line)
 	v.showSpeeds(line)
 	v.showShare(line)
+	v.showWaits(line)
 	d := v.Decision
 	if d == nil {
 		line("Decision", "none: no cycle has seen it pending")

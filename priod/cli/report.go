@@ -59,8 +59,8 @@ func reportCommand() *cli.Command {
 				jsonFlag(),
 			},
 			Before: noArgs, Action: configured(reportSizing),
-		}},
-		Action: which("report: say which: preemptions or sizing"),
+		}, reportWaitsCommand()},
+		Action: which("report: say which: preemptions, sizing or waits"),
 	}
 }
 

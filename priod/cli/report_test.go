@@ -139,7 +139,7 @@ func TestReportPreemptions(t *testing.T) {
 	if text := priod(0, "preemptions", "--since", "1m"); !strings.Contains(text, "Nobody was evicted") {
 		t.Errorf("%s", text)
 	}
-	for _, args := range [][]string{{"preemptions", "--since", "soon"}, {"preemptions", "--since", "-1h"}, {"preemptions", "17"}, {"waits"}} {
+	for _, args := range [][]string{{"preemptions", "--since", "soon"}, {"preemptions", "--since", "-1h"}, {"preemptions", "17"}, {"weather"}} {
 		if text := priod(2, args...); strings.Count(text, "\n") != 1 {
 			t.Errorf("%v: %s", args, text)
 		}

@@ -22,6 +22,7 @@ import (
 	"slurmprio/priod/config"
 	"slurmprio/priod/evict/preemption"
 	"slurmprio/priod/live"
+	"slurmprio/priod/plan"
 	"slurmprio/priod/report"
 	"slurmprio/priod/simulate"
 	"slurmprio/priod/simulate/ideal/colocation"
@@ -548,9 +549,10 @@ func showSimulation(c *cli.Context, s *simulated) error {
 	}
 	return answer(c, struct {
 		metrics.Figures
-		Bad     int            `json:"bad_rows"`
-		Skipped map[string]int `json:"skipped_rows"` // by why
-	}{s.Figures, s.stats.Bad, s.stats.Skipped}, func(w io.Writer) { report.Table(w, []string{"FIGURE", "VALUE"}, s.rows()) })
+		Waited  map[plan.Cause]float64 `json:"waited_for_s,omitempty"` // by cause, of all jobs together
+		Bad     int                    `json:"bad_rows"`
+		Skipped map[string]int         `json:"skipped_rows"` // by why
+	}{s.Figures, s.Waited, s.stats.Bad, s.stats.Skipped}, func(w io.Writer) { report.Table(w, []string{"FIGURE", "VALUE"}, s.rows()) })
 }
 
 // rows are the figures for people; those of an empty group are left out.
@@ -565,6 +567,9 @@ func (s *simulated) rows() [][]any {
 		{"preemptions", f.Preemptions},
 		{"GPU-hours wasted", fmt.Sprintf("%.1f", f.Wasted/3600)},
 	}
+	if words := s.causes(); words != "" {
+		rows = append(rows, []any{"waited for", words})
+	}
 	if f.MeanWaitGE8 != nil && f.MeanWaitLT8 != nil {
 		rows = append(rows, []any{"mean wait below 8 GPUs, from 8 on", spans(*f.MeanWaitLT8, *f.MeanWaitGE8)})
 	}
@@ -575,6 +580,21 @@ func (s *simulated) rows() [][]any {
 		rows = append(rows, []any{"BE slowdown p50, p95, p99", fmt.Sprintf("%.2f, %.2f, %.2f", *f.BESlowdownP50, *f.BESlowdownP95, *f.BESlowdownP99)})
 	}
 	return rows
+}
+
+// causes are the parts that causes have in all waiting, where priod saw it.
+func (s *simulated) causes() string {
+	sum := 0.0
+	for _, seconds := range s.Waited {
+		sum += seconds
+	}
+	var parts []string
+	for _, c := range plan.Causes {
+		if part := s.Waited[c]; part > 0 {
+			parts = append(parts, fmt.Sprintf("%s %.1f %%", c, 100*part/sum))
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 // spans renders times: seconds below two hours, hours above.

@@ -7,6 +7,7 @@ import (
 	"slurmprio/priod/order"
 	"slurmprio/priod/size"
 	"slurmprio/priod/steer"
+	"slurmprio/priod/waits"
 	"slurmprio/priod/workload"
 )
 
@@ -26,6 +27,7 @@ func (c *Config) Features(slurm cycle.Slurm, table *workload.Table, st *cycle.St
 	sizes.Table, sizes.Past, sizes.PastAt, sizes.Unread = table, st.Uses.Past, st.Uses.At, st.Uses.Unread
 	st.Sizes.Set(sizes)
 	set.Sizing = size.Feature{Sizes: st.Sizes, Slurm: slurm}
+	set.Waits = waits.Feature{Tracker: st.Waits, Gap: c.WaitsGap()}
 	return set
 }
 

@@ -147,3 +147,10 @@ func first[T any](a, b *T) T {
 	}
 	return zero
 }
+
+// waitsGap is the least time between two cycles that counts as one in which priod did not
+// look: a slow poll is none.
+const waitsGap = 5 * time.Minute
+
+// WaitsGap is a longer time between two cycles than what jobs waited for in it is known.
+func (c *Config) WaitsGap() time.Duration { return max(waitsGap, 5*time.Duration(c.Cycle.Interval)) }

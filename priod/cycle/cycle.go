@@ -15,6 +15,7 @@ import (
 	"slurmprio/priod/plan"
 	"slurmprio/priod/size"
 	"slurmprio/priod/steer"
+	"slurmprio/priod/waits"
 )
 
 // Settings are what a cycle depends on.
@@ -34,6 +35,7 @@ type Settings struct {
 	Steering   steer.Feature
 	Memory     size.MemoryFeature
 	Sizing     size.Feature
+	Waits      waits.Feature
 }
 
 // features are those of priod, in the order in which they take part in a cycle. Sizes
@@ -41,7 +43,7 @@ type Settings struct {
 // for its user's own.
 func (set *Settings) features() []plan.Feature {
 	earlier, trials, rounds := set.Evictions.Parts()
-	return []plan.Feature{&set.Allocation, earlier, &set.Order, trials, &set.Steering, rounds, &set.Memory, &set.Sizing}
+	return []plan.Feature{&set.Allocation, earlier, &set.Order, trials, &set.Steering, rounds, &set.Memory, &set.Sizing, &set.Waits}
 }
 
 // Recorder keeps what was seen, decided and written.
@@ -84,7 +86,7 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	stage("decide")
 	result := Result{Snapshot: snapshot}
 	stays := h.Observe(&result.Snapshot)
-	c := &plan.Cycle{Snapshot: &result.Snapshot, History: h, Plan: &result.Plan, Paused: set.Hold, DryRun: set.DryRun}
+	c := &plan.Cycle{Snapshot: &result.Snapshot, History: h, Stays: stays, Plan: &result.Plan, Paused: set.Hold, DryRun: set.DryRun}
 	features := set.features()
 	var failed error
 	for _, f := range features {
@@ -102,6 +104,9 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 
 	stage("record")
 	seen := plan.Seen{Snapshot: &result.Snapshot, Stays: stays, Plan: &result.Plan, Hold: set.Hold}
+	if t := set.Waits.Tracker; t != nil {
+		seen.Waits = t.Changed
+	}
 	if err := rec.Planned(ctx, seen); err != nil {
 		return result, fmt.Errorf("record the plan (nothing was written to Slurm): %w", err)
 	}

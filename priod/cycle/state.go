@@ -10,6 +10,7 @@ import (
 	"slurmprio/priod/plan"
 	"slurmprio/priod/size"
 	"slurmprio/priod/steer"
+	"slurmprio/priod/waits"
 	"slurmprio/priod/workload/sensitivity"
 )
 
@@ -34,6 +35,7 @@ type State struct {
 	GiveBack *size.GiveBack
 	Sizes    *size.Sizes
 	Uses     Uses
+	Waits    *waits.Tracker
 }
 
 // Uses are what accounting taught of CPUs and memory; the zero value: nothing.
@@ -47,7 +49,7 @@ type Uses struct {
 func NewState() *State {
 	return &State{
 		Ledger: &allocate.Ledger{}, Journal: evict.NewJournal(), Rounds: &evict.Rounds{}, Vetoes: evict.Vetoes{}, Steering: &steer.Memory{},
-		GiveBack: &size.GiveBack{}, Sizes: &size.Sizes{},
+		GiveBack: &size.GiveBack{}, Sizes: &size.Sizes{}, Waits: &waits.Tracker{},
 	}
 }
 

@@ -36,6 +36,8 @@ type Store interface {
 	// safe what a turn comes to.
 	LoadEvictions(context.Context) (*evict.Journal, error)
 	SaveEvictions(context.Context, *evict.Changes) error
+	// Waits are those of jobs that still waited in the last cycle, and its time.
+	Waits(context.Context) ([]*plan.Wait, time.Time, error)
 	// LoadShares returns what they allocated, and Lessons what they learned of speeds.
 	LoadShares(context.Context) (*allocate.Ledger, error)
 	Lessons(context.Context) (store.Lessons, error)
@@ -234,6 +236,11 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 	if d.state.Ledger, err = d.Store.LoadShares(ctx); err != nil {
 		return err
 	}
+	open, at, err := d.Store.Waits(ctx)
+	if err != nil {
+		return err
+	}
+	d.state.Waits.Restore(open, at)
 	if d.table, err = workload.Load(d.Config.Speeds.Workloads); err != nil {
 		return err
 	}

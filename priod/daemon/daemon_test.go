@@ -115,9 +115,11 @@ func (f *fake) SaveLessons(_ context.Context, k *speed.Knowledge, runs int, at t
 func (f *fake) Lessons(context.Context) (store.Lessons, error)       { return f.lessons, nil }
 func (f *fake) LoadShares(context.Context) (*allocate.Ledger, error) { return &allocate.Ledger{}, nil }
 
-func (f *fake) Planned(context.Context, plan.Seen) error       { return f.plannedErr }
-func (f *fake) Done(context.Context, []plan.Outcome) error     { return nil }
-func (f *fake) Load(context.Context) (*cluster.History, error) { return cluster.NewHistory(), nil }
+func (f *fake) Planned(context.Context, plan.Seen) error               { return f.plannedErr }
+func (f *fake) Done(context.Context, []plan.Outcome) error             { return nil }
+func (f *fake) Load(context.Context) (*cluster.History, error)         { return cluster.NewHistory(), nil }
+func (f *fake) Waits(context.Context) ([]*plan.Wait, time.Time, error) { return nil, time.Time{}, nil }
+
 func (f *fake) LoadEvictions(context.Context) (*evict.Journal, error) {
 	return evict.NewJournal(), nil
 }

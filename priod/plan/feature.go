@@ -27,6 +27,7 @@ type Feature interface {
 type Cycle struct {
 	Snapshot *cluster.Snapshot
 	History  *cluster.History
+	Stays    []cluster.Stay // that began or ended since the last cycle
 	Plan     *Plan
 	Paused   string // why nothing may be written now; "" when it may
 	DryRun   bool   // the plan is the result: nothing is written or begun

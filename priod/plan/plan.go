@@ -141,5 +141,6 @@ type Seen struct {
 	Snapshot *cluster.Snapshot
 	Stays    []cluster.Stay // that began or ended since the last cycle
 	Plan     *Plan
-	Hold     string // why nothing will be written; "" when Plan.Actions follow
+	Hold     string         // why nothing will be written; "" when Plan.Actions follow
+	Waits    func() []*Wait // that changed since the last call; nil: nobody finds out why jobs wait
 }

@@ -20,6 +20,7 @@ func daemonOf(c *config.Config, table *workload.Table) virtual.Daemon {
 		Settings: everywhere.Features(nil, table, cycle.NewState()),
 		Interval: time.Duration(c.Cycle.Interval), Watch: time.Duration(c.Preemption.Watch),
 	}
+	d.Settings.Waits.Gap = 0 // a cycle is left out only where it would see nothing else
 	if len(c.Wake.Listen) > 0 {
 		d.Calls = c.Wake.PollsPerMinute
 	}

@@ -6,6 +6,7 @@ import (
 
 	"slurmprio/priod/config"
 	"slurmprio/priod/placement"
+	"slurmprio/priod/plan"
 	"slurmprio/priod/simulate/ideal"
 	"slurmprio/priod/simulate/ideal/gavel"
 	"slurmprio/priod/simulate/ideal/preempt"
@@ -43,6 +44,8 @@ type Result struct {
 	Jobs     []metrics.Job // by order of arrival
 	Outcomes []metrics.Outcome
 	Series   []metrics.Point // GPUs in use and jobs waiting over time
+
+	Waited map[plan.Cause]float64 // s, of all jobs together, by what priod saw them wait for; nil without priod
 }
 
 // Run simulates; spec has passed Check.
@@ -94,8 +97,24 @@ func slurm(ctx context.Context, spec Spec, in Input) (Result, error) {
 			opt.Evict = preempt.Evict(spec.Eviction, preempt.Costs{Grace: o.Grace, Checkpoint: o.Checkpoint, Restart: o.Restart})
 		}
 	}
+	opt.Daemon.Settings.Waits.Strict = opt.Backfill == virtual.NoBackfill
 	r, err := virtual.Run(ctx, in.Cluster, jobs, opt)
-	return Result{Types: r.Types, Jobs: r.Jobs, Outcomes: r.Outcomes, Series: r.Series}, err
+	return Result{Types: r.Types, Jobs: r.Jobs, Outcomes: r.Outcomes, Series: r.Series, Waited: waited(&opt.Daemon)}, err
+}
+
+// waited sums up what priod found out about waits.
+func waited(d *virtual.Daemon) map[plan.Cause]float64 {
+	tracker := d.Settings.Waits.Tracker
+	if tracker == nil {
+		return nil
+	}
+	sums := map[plan.Cause]float64{}
+	for _, w := range tracker.Changed() {
+		for cause, d := range w.By() {
+			sums[cause] += d.Seconds()
+		}
+	}
+	return sums
 }
 
 // proportional drops what jobs ask for beside GPUs: each then gets its share

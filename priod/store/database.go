@@ -211,6 +211,7 @@ func (s *Store) startAnew(ctx context.Context, why error) error {
 	}
 	s.stored.forgetRows()
 	s.unsaved.results = nil
+	s.forgetWaits()
 	if s.evictions != nil {
 		s.evictions.behind = true
 	}

@@ -38,6 +38,8 @@ var rowsOf = map[int64]string{
 	5: `UPDATE decisions SET steer = 'waits 5 min for a100';`,
 	6: `UPDATE claims SET purpose = 'round';`,
 	7: `INSERT INTO eviction_turns VALUES ('one', 7);`,
+	8: `INSERT INTO waits VALUES (17, -1, 1000, 0, '', 'alice', 'physics', 'gpu', 'a100', 2, 1, '', 0, 1000, 0);
+		INSERT INTO wait_spans VALUES (17, -1, 1000, 1000, 0, 'capacity', '', 'asks for 2 GPUs; 0 are free');`,
 }
 
 // Every schema since the first is brought up to date with what it holds.

@@ -40,6 +40,9 @@ func (s *Store) Prune(ctx context.Context, now time.Time) error {
 		func(tx *sql.Tx) (int64, error) {
 			return s.q.PruneWrites(ctx, tx, db.PruneWritesParams{BeforeMs: before, Most: pruneBatch})
 		},
+		func(tx *sql.Tx) (int64, error) {
+			return s.q.PruneWaits(ctx, tx, db.PruneWaitsParams{BeforeMs: before, Most: pruneBatch})
+		},
 		s.pruneDecisions(ctx, before),
 		func(tx *sql.Tx) (int64, error) {
 			return s.q.PruneCycles(ctx, tx, db.PruneCyclesParams{BeforeMs: before, Most: pruneBatch})

@@ -30,6 +30,7 @@ type unsaved struct {
 	ended   []*entry // jobs whose id another one has now
 	planned []plannedWrite
 	results []db.EndWriteParams
+	waits   map[*plan.Wait]bool
 }
 
 type plannedWrite struct {
@@ -50,6 +51,7 @@ func (s *Store) Planned(ctx context.Context, seen plan.Seen) (err error) {
 	s.stopActing()
 	s.doubt()
 	s.noteStays(seen.Stays)
+	s.noteWaits(seen.Waits)
 	s.compare(&seen)
 	defer s.changes.reset() // lets go of the snapshot before the next one is read
 	if err := s.refuseOthers(); err != nil {
@@ -189,6 +191,9 @@ func (s *Store) save(ctx context.Context, seen *plan.Seen, acting bool) error {
 	if err := s.saveShares(ctx, tx, number, seen); err != nil {
 		return err
 	}
+	if err := s.saveWaits(ctx, tx); err != nil {
+		return err
+	}
 	row := s.changes.summary
 	row.Cycle, row.AtMs, row.Span = number, millis(at), seen.Snapshot.Multifactor.Span
 	if err := s.q.AddCycle(ctx, tx, row); err != nil {
@@ -216,7 +221,7 @@ func (s *Store) save(ctx context.Context, seen *plan.Seen, acting bool) error {
 // quiet tells whether the last row of cycles can stand for this one too.
 func (s *Store) quiet(acting bool) bool {
 	u := &s.unsaved
-	return !acting && s.changes.none() && len(u.closed)+len(u.ended)+len(u.results) == 0 && s.stored.summary == s.changes.summary
+	return !acting && s.changes.none() && len(u.closed)+len(u.ended)+len(u.results)+len(u.waits) == 0 && s.stored.summary == s.changes.summary
 }
 
 // saveSeen writes jobs, nodes and intervals.
@@ -390,6 +395,7 @@ func (s *Store) committed(number int64, planned []plannedWrite) {
 	for _, name := range c.nodesLeft {
 		delete(h.nodes, name)
 	}
+	s.savedWaits()
 	h.cycle, h.summary = number, c.summary
 	h.write += int64(len(planned))
 	s.unsaved = unsaved{planned: planned}

@@ -7,6 +7,7 @@ import (
 	"unique"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
 	"slurmprio/priod/store/db"
 )
 
@@ -23,6 +24,7 @@ type stored struct {
 	write    int64             // last row of writes
 	poll     uint32            // counts calls of compare
 	ended    ended
+	waits    map[*plan.Wait]bool // without an end, that have rows
 }
 
 // mayReturn is for how long at least what was written into a job is remembered after

@@ -264,6 +264,11 @@ func (s *slurm) gone(j *job) {
 		return
 	}
 	s.change()
+	if watch := &s.e.opt.Daemon.Settings.Waits; watch.Tracker != nil && j.start > s.last && len(j.shares) > 0 { // accounting tells of it
+		watch.Unseen = append(watch.Unseen, cluster.Stay{
+			Job: number(j.index), Start: instant(j.start), End: instant(s.e.now), Closed: true, GPUs: j.GPUs, GPUType: s.e.types[s.e.nodes.Type(j.shares[0].Node)],
+		})
+	}
 	if s.ended != nil {
 		s.ended[number(j.index)] = pastRun{j.User, j.start, s.e.now}
 	}

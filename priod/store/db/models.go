@@ -224,6 +224,35 @@ type Stay struct {
 	Steps   float64
 }
 
+type Wait struct {
+	ID        int64
+	Task      int64
+	SubmitMs  int64
+	UntilMs   int64
+	Ended     string
+	User      string
+	Account   string
+	Partition string
+	GpuType   string
+	Gpus      int64
+	Tasks     int64
+	Pool      string
+	PoolGpus  int64
+	RoomMs    int64
+	TornMs    int64
+}
+
+type WaitSpan struct {
+	ID       int64
+	Task     int64
+	SubmitMs int64
+	FromMs   int64
+	UntilMs  int64
+	Cause    string
+	What     string
+	Words    string
+}
+
 type Write struct {
 	Write    int64
 	Job      int64

@@ -1,0 +1,170 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"slurmprio/priod/config"
+	"slurmprio/priod/plan"
+	"slurmprio/priod/report"
+)
+
+// mostPassed are the rows of a long table that a terminal shows.
+const mostPassed = 20
+
+func reportWaitsCommand() *cli.Command {
+	return &cli.Command{
+		Name: "waits", Usage: "why GPU jobs waited: capacity, fragmentation, limits, priority",
+		Description: "Sums up the waits of GPU jobs within the last TIME by cause, times the GPUs that they asked for:\n" +
+			"by the size of jobs, user, account, partition and GPU type. Names the jobs that others passed so that they\n" +
+			"started later than with first come, first served. What each cause means, and what helps: docs/reports.md.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "since", Value: "7d", Usage: "the last `TIME`: 12h, 30d"},
+			&cli.StringFlag{Name: "html", Usage: "write a page with plots, which opens without a network, to `FILE`"},
+			jsonFlag(),
+		},
+		Before: noArgs, Action: reportWaits,
+	}
+}
+
+func reportWaits(c *cli.Context) error {
+	var span config.Duration
+	if err := span.UnmarshalText([]byte(c.String("since"))); err != nil || span <= 0 {
+		return usagef("report: --since %.40q: want a time such as 12h or 30d", c.String("since"))
+	}
+	_, r, err := openReader(c)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	until := time.Now()
+	since := until.Add(-time.Duration(span))
+	last, err := r.LastCycle(c.Context)
+	if err != nil {
+		return err
+	}
+	seen := until // since the last cycle nobody has looked
+	if last.Until.Before(seen) {
+		seen = later(since, last.Until)
+	}
+	waited, waiters, err := r.WaitsSince(c.Context, since, seen)
+	if err != nil {
+		return err
+	}
+	runs, err := r.RunsSince(c.Context, since)
+	if err != nil {
+		return err
+	}
+	w := report.OfWaiting(since, until, waited, waiters, runs)
+	if path := c.String("html"); path != "" {
+		if err := writeFile(path, w.Page().Write); err != nil {
+			return err
+		}
+	}
+	if c.Bool("json") {
+		return report.JSON(c.App.Writer, w)
+	}
+	showWaits(c.App.Writer, w)
+	return nil
+}
+
+func showWaits(w io.Writer, r *report.Waiting) {
+	fmt.Fprintf(w, "From %s to %s.\n", clock(r.Since), clock(r.Until))
+	if r.All.Jobs == 0 {
+		fmt.Fprintln(w, "\nNo GPU job waited.")
+		return
+	}
+	for _, t := range r.Tables() {
+		fmt.Fprintln(w)
+		if !strings.EqualFold(t.Title, t.Header[0]) {
+			fmt.Fprintln(w, t.Title+":")
+		}
+		report.Table(w, t.Header, t.Rows[:min(len(t.Rows), mostPassed)])
+		if more := len(t.Rows) - mostPassed; more > 0 {
+			fmt.Fprintf(w, "and %d more (--json)\n", more)
+		}
+	}
+}
+
+// waitView is a wait as explain shows it.
+type waitView struct {
+	Submit time.Time  `json:"submit"`
+	Until  time.Time  `json:"until"`
+	Ended  string     `json:"ended"` // "" while it waits
+	Spans  []spanView `json:"spans"`
+}
+
+type spanView struct {
+	From  time.Time  `json:"from"`
+	Wait  float64    `json:"wait_s"`
+	Cause plan.Cause `json:"cause"`
+	What  string     `json:"what,omitempty"`
+	Words string     `json:"words,omitempty"`
+}
+
+// mostSpans are those of a wait that explain shows, the last ones.
+const mostSpans = 12
+
+func waitViews(all []*plan.Wait) []waitView {
+	views := []waitView{}
+	for _, w := range all {
+		v := waitView{Submit: w.Submit, Until: w.Until, Ended: string(w.Ended), Spans: []spanView{}}
+		for i, s := range w.Spans {
+			v.Spans = append(v.Spans, spanView{From: s.From, Wait: w.Length(i).Seconds(), Cause: s.Cause, What: s.What, Words: s.Words})
+		}
+		views = append(views, v)
+	}
+	return views
+}
+
+// showWaits tells why the job waits, or waited, the last wait first.
+func (v *explanation) showWaits(line liner) {
+	for _, w := range v.Waits {
+		by := map[plan.Cause]float64{}
+		for _, s := range w.Spans {
+			by[s.Cause] += s.Wait
+		}
+		var parts []string
+		for _, c := range plan.Causes {
+			if by[c] > 0 {
+				parts = append(parts, fmt.Sprintf("%s %s", c, report.Ago(time.Duration(by[c]*float64(time.Second)))))
+			}
+		}
+		verb := map[string]string{"": "waits", string(plan.Started): "waited"}[w.Ended]
+		if verb == "" {
+			verb = "waited until it left the queue"
+		}
+		if len(w.Spans) == 1 {
+			line("Wait", "%s %s since %s: %s", verb, report.Ago(w.Until.Sub(w.Submit)), clock(w.Submit), w.Spans[0].text())
+			continue
+		}
+		line("Wait", "%s %s since %s: %s", verb, report.Ago(w.Until.Sub(w.Submit)), clock(w.Submit), strings.Join(parts, ", "))
+		for _, s := range slices.Backward(w.Spans[max(0, len(w.Spans)-mostSpans):]) {
+			line("", "from %s, %s: %s", clock(s.From), report.Ago(time.Duration(s.Wait*float64(time.Second))), s.text())
+		}
+	}
+}
+
+// text says what the job waited for.
+func (s *spanView) text() string {
+	text := string(s.Cause)
+	if s.What != "" {
+		text += " (" + s.What + ")"
+	}
+	if s.Words != "" {
+		text += ": " + s.Words
+	}
+	return text
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

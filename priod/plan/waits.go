@@ -1,0 +1,98 @@
+package plan
+
+import (
+	"time"
+
+	"slurmprio/priod/cluster"
+)
+
+// Cause is why a job waits. Each moment of a wait has one.
+type Cause string
+
+// The causes of waiting. The last five are of jobs that wait for room.
+const (
+	NotObserved   Cause = "not-observed"  // priod did not look
+	HeldBack      Cause = "held"          // by its user or an administrator
+	AfterJob      Cause = "dependency"    // on another job
+	BeforeTime    Cause = "begin-time"    // its own, or that of a requeue
+	AtLimit       Cause = "limit"         // fair share: a limit of its association, QOS or partition, or priod's budget
+	NoLicence     Cause = "licence"       // none is free
+	NoNode        Cause = "nodes"         // those that it needs are down, reserved, or do not exist
+	ByOther       Cause = "other"         // What is Slurm's reason
+	Capacity      Cause = "capacity"      // fewer GPUs are free than it asks for
+	Fragmentation Cause = "fragmentation" // enough are free, and no placement has its shape; or free GPUs were wasted so before
+	Precedence    Cause = "priority"      // it would fit, but jobs before it have the room
+	Starting      Cause = "starting"      // it fits, and nothing stands before it
+)
+
+// Causes are all of them, in the order in which tables show them.
+var Causes = []Cause{HeldBack, AfterJob, BeforeTime, AtLimit, NoLicence, NoNode, ByOther, Capacity, Fragmentation, Precedence, Starting, NotObserved}
+
+// ForRoom tells whether more room alone would end the wait.
+func (c Cause) ForRoom() bool {
+	return c == Capacity || c == Fragmentation || c == Precedence || c == Starting
+}
+
+// Wait is one time of waiting of a GPU job, from its submission or requeue on. An unsplit
+// array is one for all its tasks; a task that starts takes the past of its array along.
+type Wait struct {
+	Job     cluster.JobID
+	Submit  time.Time // it begins
+	Until   time.Time // it ended, or was last seen
+	Ended   WaitEnd
+	Changed bool // since it was last stored
+
+	User, Account, Partition, GPUType string
+	GPUs, Tasks                       int    // of each task; tasks
+	Pool                              string // where it started: GPUs of its type in the same partitions; "" before, or on several
+	PoolGPUs                          int    // that the pool had then
+	Spans                             []WaitSpan
+}
+
+// WaitSpan is a part of a wait with one cause. It ends where the next one begins, the
+// last one with the wait: so all of them together are the wait, to the second.
+type WaitSpan struct {
+	From  time.Time
+	Cause Cause
+	What  string // the limit's name, Slurm's reason, what of a node is short
+	Words string // as it was when this began: what is short, and with what it would start sooner
+}
+
+// WaitEnd is how a wait ended.
+type WaitEnd string
+
+// The ends of a wait.
+const (
+	StillWaits WaitEnd = ""
+	Started    WaitEnd = "started"
+	LeftQueue  WaitEnd = "left"  // cancelled, or gone between two polls
+	SplitUp    WaitEnd = "split" // an array's record all of whose tasks have their own
+)
+
+// Length of the i-th span.
+func (w *Wait) Length(i int) time.Duration { return w.end(i).Sub(w.Spans[i].From) }
+
+func (w *Wait) end(i int) time.Time {
+	if i+1 < len(w.Spans) {
+		return w.Spans[i+1].From
+	}
+	return w.Until
+}
+
+// RoomSince is from when on the job wanted nothing but room, up to the end of the wait.
+func (w *Wait) RoomSince() time.Time {
+	since := w.Until
+	for i := len(w.Spans) - 1; i >= 0 && w.Spans[i].Cause.ForRoom(); i-- {
+		since = w.Spans[i].From
+	}
+	return since
+}
+
+// By sums the wait by causes.
+func (w *Wait) By() map[Cause]time.Duration {
+	by := map[Cause]time.Duration{}
+	for i := range w.Spans {
+		by[w.Spans[i].Cause] += w.Length(i)
+	}
+	return by
+}

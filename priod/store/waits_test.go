@@ -1,0 +1,167 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
+	"slurmprio/priod/waits"
+	"slurmprio/slurmplug"
+)
+
+// watching is a daemon that finds out why jobs wait: job 17 for a limit, then for GPUs.
+func watching(t *testing.T, dir string) (*daemon, *waits.Tracker) {
+	t.Helper()
+	j := cluster.Job{ID: slurmplug.Plain(17), State: cluster.Pending, Reason: "QOSMaxGRESPerUser", Priority: 1, GPUs: 4, TaskCount: 1, User: "alice", Account: "physics", Partition: "gpu", Submit: epoch}
+	d := newDaemon(t, dir, j)
+	d.snapshot.Nodes = []cluster.Node{{Name: "n1", Usable: true, GPUType: "a100", GPUs: 4, GPUsUsed: 2, CPUs: 8, MemMB: 64, Partitions: []string{"gpu"}}}
+	d.settings.Waits = waits.Feature{Tracker: &waits.Tracker{}, Gap: 5 * time.Minute}
+	return d, d.settings.Waits.Tracker
+}
+
+// causes are what the database says of job 17.
+func causes(t *testing.T, d *daemon) (found []string) {
+	t.Helper()
+	all := must[[]*plan.Wait](t)(reader(t, d.store.dir).WaitsOf(ctx, slurmplug.Plain(17), time.Time{}, d.snapshot.At, 5))
+	for _, w := range all {
+		for i, s := range w.Spans {
+			found = append(found, fmt.Sprintf("%s %s %v %s", s.Cause, s.What, w.Length(i), w.Ended))
+		}
+	}
+	return found
+}
+
+// What jobs wait for outlives a restart and a time without priod; a database that is lost
+// gets what waits of a cycle on.
+func TestWaitsAreKept(t *testing.T) {
+	d, _ := watching(t, t.TempDir())
+	d.cycle()
+	d.cycle()
+	d.snapshot.Jobs[0].Reason = "Resources"
+	d.cycle()
+	if diff := cmp.Diff([]string{"limit QOSMaxGRESPerUser 45s ", "capacity  0s "}, causes(t, d)); diff != "" {
+		t.Error(diff)
+	}
+	d.cycle()
+	again := func() {
+		d.restart()
+		open, at, err := d.store.Waits(ctx)
+		if err != nil || len(open) != 1 || !at.Equal(d.snapshot.At) {
+			t.Fatalf("%d waits, the last look at %v, %v", len(open), at, err)
+		}
+		d.settings.Waits.Tracker = &waits.Tracker{}
+		d.settings.Waits.Tracker.Restore(open, at)
+	}
+	again()
+	d.cycle()
+	if diff := cmp.Diff([]string{"limit QOSMaxGRESPerUser 45s ", "capacity  30s "}, causes(t, d)); diff != "" {
+		t.Error(diff)
+	}
+	again()
+	d.snapshot.At = d.snapshot.At.Add(time.Hour)
+	d.cycle()
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		if err := os.Remove(databasePath(d.store.dir) + suffix); err != nil && suffix == "" {
+			t.Fatal(err)
+		}
+	}
+	d.cycle()
+	j := &d.snapshot.Jobs[0]
+	j.State, j.Start, j.NodeList, j.Reason = cluster.Running, d.snapshot.At.Add(5*time.Second), "n1", "None"
+	d.cycle()
+	d.cycle()
+	if diff := cmp.Diff([]string{"limit QOSMaxGRESPerUser 45s started", "capacity  30s started", "not-observed  1h0m15s started", "capacity  20s started"}, causes(t, d)); diff != "" {
+		t.Error(diff)
+	}
+	waited, waiters, err := reader(t, d.store.dir).WaitsSince(ctx, epoch, d.snapshot.At)
+	if err != nil {
+		t.Fatal(err)
+	}
+	alice := Waiters{User: "alice", Account: "physics", Partition: "gpu", GPUs: 4}
+	want := []Waited{
+		{Waiters: alice, Cause: plan.Capacity, Wait: 50 * time.Second}, {Waiters: alice, Cause: plan.AtLimit, What: "QOSMaxGRESPerUser", Wait: 45 * time.Second},
+		{Waiters: alice, Cause: plan.NotObserved, Wait: time.Hour + 15*time.Second},
+	}
+	if diff := cmp.Diff(want, waited, cmpopts.SortSlices(func(a, b Waited) bool { return a.Cause < b.Cause })); diff != "" {
+		t.Error(diff)
+	}
+	alice.Jobs, alice.Started = 1, 1
+	if diff := cmp.Diff([]Waiters{alice}, waiters); diff != "" {
+		t.Error(diff)
+	}
+	runs := must[[]WaitedRun](t)(reader(t, d.store.dir).RunsSince(ctx, epoch))
+	if len(runs) != 1 || runs[0].GPUs != 4 || runs[0].Pool != "a100 in gpu" || runs[0].PoolGPUs != 4 || !runs[0].Since.Equal(epoch.Add(time.Hour+90*time.Second)) {
+		t.Errorf("%+v", runs)
+	}
+	if err := d.store.Prune(ctx, d.snapshot.At); err != nil || count(t, d.store, "SELECT count(*) FROM waits") != 1 {
+		t.Error(err)
+	}
+	d.store.opts.Retention = time.Hour
+	if err := d.store.Prune(ctx, d.snapshot.At.Add(72*time.Hour)); err != nil || count(t, d.store, "SELECT count(*) FROM wait_spans") != 0 {
+		t.Error("what is older than the retention stays: ", err)
+	}
+}
+
+// A day of 100,000 jobs is summed up in less than 2 s.
+func BenchmarkWaitsSince(b *testing.B) {
+	s, _ := openStore(b, b.TempDir(), Options{})
+	s.unsaved.waits = map[*plan.Wait]bool{}
+	for i := range 100_000 {
+		at := epoch.Add(time.Duration(i) * 800 * time.Millisecond)
+		w := &plan.Wait{Job: slurmplug.Plain(uint32(i + 1)), Submit: at, Until: at.Add(time.Hour), Ended: plan.Started, User: fmt.Sprint("u", i%500), Account: fmt.Sprint("a", i%50),
+			Partition: "gpu", GPUType: []string{"a100", "v100"}[i%2], GPUs: 1 << (i % 6), Tasks: 1, Pool: "a100 in gpu", PoolGPUs: 4000}
+		for k, c := range []plan.Cause{plan.AtLimit, plan.Capacity, plan.Fragmentation, plan.Precedence} {
+			w.Spans = append(w.Spans, plan.WaitSpan{From: at.Add(time.Duration(k) * 15 * time.Minute), Cause: c, Words: "asks for 8 GPUs on one node; 12 are free on 4 nodes, at most 4 on one; it would fit now on 2 nodes"})
+		}
+		s.unsaved.waits[w] = true
+	}
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	err = s.saveWaits(ctx, tx)
+	for w := range s.unsaved.waits {
+		row := int64(w.Job.ID)
+		job := cluster.Job{ID: w.Job, User: w.User, Submit: w.Submit, Start: w.Until, GPUs: w.GPUs}
+		stay := cluster.Stay{Job: w.Job, Start: w.Until, End: w.Until.Add(30 * time.Minute), Closed: true, GPUs: w.GPUs}
+		err = errors.Join(err, s.q.PutJob(ctx, tx, jobParams(&job, row, w.Until)), s.q.PutInterval(ctx, tx, intervalParams(&stay, row, false)))
+	}
+	if err = errors.Join(err, tx.Commit()); err != nil {
+		b.Fatal(err)
+	}
+	r, err := OpenReader(ctx, s.dir)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer r.Close()
+	var before, after syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &before)
+	defer func() {
+		_ = syscall.Getrusage(syscall.RUSAGE_SELF, &after)
+		ms := func(u *syscall.Rusage) float64 { return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e6 }
+		b.ReportMetric((ms(&after)-ms(&before))/float64(b.N), "cpu-ms/op")
+	}()
+	for b.Loop() {
+		waited, waiters, err := r.WaitsSince(ctx, epoch, epoch.Add(24*time.Hour))
+		if err != nil || len(waited) == 0 || len(waiters) == 0 {
+			b.Fatal(err)
+		}
+		runs, err := r.RunsSince(ctx, epoch)
+		if err != nil || len(runs) != 100_000 {
+			b.Fatal(len(runs), err)
+		}
+		of := make([]waits.Run, len(runs))
+		for i := range runs {
+			of[i] = runs[i].Run
+		}
+		waits.FindPassed(of, map[string]int{"a100 in gpu": 4000})
+	}
+}

@@ -1,0 +1,122 @@
+package waits
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/placement/nodemap"
+	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
+)
+
+// Feature finds out why jobs wait; the zero value does not.
+type Feature struct {
+	plan.PlanOnly
+	Tracker *Tracker
+	Gap     time.Duration // a longer time between two cycles is not observed; 0: there is none such
+	Strict  bool          // Slurm does no backfill
+
+	// Unseen are runs that began and ended since the last cycle, where History does not
+	// hear of them from accounting: in a simulation. Plan takes them.
+	Unseen []cluster.Stay
+}
+
+// Plan looks at each pending job with GPUs. It changes nothing in the plan.
+func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
+	if f.Tracker == nil {
+		return nil
+	}
+	s := c.Snapshot
+	w := newWalk(s, f.Strict)
+	l := look{snapshot: s, stays: append(f.Unseen, c.Stays...), verdicts: w.all(), explain: w.explain, gap: f.Gap}
+	budgets(c, l.verdicts)
+	names, sizes, used := poolsOf(s)
+	l.sizes, l.used = sizes, used
+	l.pools = func(j *cluster.Job) (string, bool) { return poolOf(w.nodes, names, j) }
+	l.ofType = func(gpuType, partition string) string { return poolOfType(sizes, gpuType, partition) }
+	f.Tracker.observe(&l)
+	f.Unseen = nil
+	return nil
+}
+
+// budgets takes what a job waits for others, because it is above a budget of priod's, for
+// a limit.
+func budgets(c *plan.Cycle, verdicts []verdict) {
+	above := map[cluster.JobID]plan.Reason{}
+	for i := range c.Plan.Decisions {
+		if d := &c.Plan.Decisions[i]; d.Why == string(plan.OverBudget) || d.Why == string(plan.Overrun) {
+			above[d.Job] = plan.Reason(d.Why)
+		}
+	}
+	if len(above) == 0 {
+		return
+	}
+	for i := range verdicts {
+		v := &verdicts[i]
+		if why, is := above[c.Snapshot.Jobs[v.job].ID]; is && v.cause == plan.Precedence {
+			v.cause, v.what, v.group = plan.AtLimit, string(why), nil
+		}
+	}
+}
+
+// poolsOf names the pool of each node, GPUs of a type in the same partitions, and counts
+// what may be used of it and what is. A node that starts nothing has what runs on it.
+func poolsOf(s *cluster.Snapshot) (names map[string]string, sizes, used map[string]int) {
+	names, sizes, used = make(map[string]string, len(s.Nodes)), map[string]int{}, map[string]int{}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if n.GPUs == 0 || n.MixedTypes {
+			continue
+		}
+		key := n.GPUType + " in " + strings.Join(n.Partitions, ",")
+		names[n.Name] = key
+		used[key] += n.GPUsUsed
+		if n.Usable && !strings.Contains(n.State, "RESERVED") {
+			sizes[key] += n.GPUs
+		} else {
+			sizes[key] += n.GPUsUsed
+		}
+	}
+	return names, sizes, used
+}
+
+// poolOf is where a running job is, and whether it may be on all nodes of that pool; ""
+// for one that is on several.
+func poolOf(m *nodemap.Map, names map[string]string, j *cluster.Job) (pool string, all bool) {
+	hosts := []string{j.NodeList}
+	if _, alone := m.Index[j.NodeList]; !alone {
+		var err error
+		if hosts, err = slurmplug.ExpandHosts(j.NodeList); err != nil || len(hosts) == 0 {
+			return "", false
+		}
+	}
+	pool = names[hosts[0]]
+	if slices.ContainsFunc(hosts, func(h string) bool { return names[h] != pool }) {
+		return "", false
+	}
+	kinds, parsed := m.Types(j)
+	for kind, n := range m.Kinds {
+		if names[n.Name] == pool && !kinds.Has(int32(kind)) {
+			return pool, false
+		}
+	}
+	return pool, parsed && j.Reservation == ""
+}
+
+// poolOfType is the pool of a GPU type in a partition; "" when there are several.
+func poolOfType(sizes map[string]int, gpuType, partition string) (pool string) {
+	for key := range sizes {
+		of, partitions, _ := strings.Cut(key, " in ")
+		if of != gpuType || !slices.Contains(strings.Split(partitions, ","), partition) {
+			continue
+		}
+		if pool != "" {
+			return ""
+		}
+		pool = key
+	}
+	return pool
+}

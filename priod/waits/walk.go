@@ -1,0 +1,379 @@
+package waits
+
+import (
+	"cmp"
+	"math"
+	"math/bits"
+	"slices"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/placement"
+	"slurmprio/priod/placement/nodemap"
+	"slurmprio/priod/plan"
+)
+
+// verdict is why one job waits now.
+type verdict struct {
+	job    int // in the snapshot
+	cause  plan.Cause
+	what   string
+	before cluster.JobID // Precedence: a job that has the room, if it is one
+	group  *group        // nil: Slurm's reason told
+}
+
+// walk goes through the queue in Slurm's order. Beside the nodes as they are it looks at
+// them as pools, in which GPUs are counted and not placed: a job that would start in the
+// pool and has no place on the nodes waits for fragmentation; one for which the pool has
+// too few GPUs, for capacity or for the jobs before it. The first job that finds too few
+// gets a reservation, which later ones may not delay (EASY's rule, by time limits).
+type walk struct {
+	snapshot *cluster.Snapshot
+	nodes    *nodemap.Map
+	strict   bool // Slurm does no backfill: no job passes one that waits
+
+	groups  map[key]*group
+	kindsOf []placement.Types // of each GPU type
+	left    []int             // free GPUs in the pool, by kind
+	free    *placement.Nodes  // what the jobs before leave of the nodes
+	mixes   map[placement.Types]*placement.Nodes
+	holds   []hold
+	blocked []blocked // on the nodes, not in the pool
+	ends    []release
+}
+
+// key is what jobs have in common that fit in the same places.
+type key struct {
+	partition, gpuType, features string
+	gpus, cpus, nodes            int
+	memMB                        int64
+	node                         cluster.Least
+	whole                        bool
+}
+
+type group struct {
+	key     key
+	parsed  bool // its constraint is understood
+	kinds   placement.Types
+	byType  []placement.Types // its kinds, a GPU type each
+	request placement.Request
+	free    int    // GPUs of that GPU type which has most, whoever is before
+	fits    bool   // on the nodes, whoever is before
+	full    bool   // the jobs before left no place on the nodes
+	what    string // is short, of jobs that wait for fragmentation
+	words   map[plan.Cause]string
+}
+
+// hold is the reservation of a job that waits, in the pool.
+type hold struct {
+	job   cluster.JobID
+	kinds placement.Types
+	at    float64 // s from now
+	extra int     // GPUs that it leaves free then
+}
+
+type blocked struct {
+	job   cluster.JobID
+	kinds placement.Types
+}
+
+type release struct {
+	at   float64 // s from now
+	kind int32
+	gpus int
+}
+
+func newWalk(s *cluster.Snapshot, strict bool) *walk {
+	w := &walk{snapshot: s, nodes: nodemap.New(s), strict: strict, groups: map[key]*group{}, mixes: map[placement.Types]*placement.Nodes{}}
+	w.left = make([]int, len(w.nodes.Kinds))
+	types := map[string]int{}
+	for kind, n := range w.nodes.Kinds {
+		w.left[kind] = w.nodes.Nodes.FreeGPUs(int32(kind))
+		t, known := types[n.GPUType]
+		if !known {
+			t = len(types)
+			types[n.GPUType] = t
+			w.kindsOf = append(w.kindsOf, 0)
+		}
+		w.kindsOf[t] |= 1 << uint(kind)
+	}
+	w.free = w.nodes.Nodes.Clone()
+	return w
+}
+
+// all judges each pending job with GPUs, those that wait for room in the order of the queue.
+func (w *walk) all() []verdict {
+	verdicts, queue := make([]verdict, 0, len(w.snapshot.Jobs)), make([]place, 0, len(w.snapshot.Jobs))
+	for i := range w.snapshot.Jobs {
+		j := &w.snapshot.Jobs[i]
+		if j.State != cluster.Pending || j.GPUs == 0 {
+			continue
+		}
+		v := verdict{job: i}
+		var told bool
+		if v.cause, v.what, told = byReason(j, w.snapshot.At); !told {
+			queue = append(queue, place{j.Priority, uint64(j.ID.ID)<<32 | uint64(uint32(j.ID.Task)), len(verdicts)})
+		}
+		verdicts = append(verdicts, v)
+	}
+	slices.SortFunc(queue, func(a, b place) int {
+		if a.priority != b.priority {
+			return cmp.Compare(b.priority, a.priority)
+		}
+		return cmp.Compare(a.id, b.id)
+	})
+	for _, p := range queue {
+		w.judge(&verdicts[p.verdict])
+	}
+	return verdicts
+}
+
+// place is a job's place in Slurm's queue.
+type place struct {
+	priority int64
+	id       uint64
+	verdict  int
+}
+
+func (w *walk) group(j *cluster.Job) *group {
+	k := key{j.Partition, j.GPUType, j.Features, j.GPUs, j.CPUs, j.Nodes, j.MemMB, j.Node, j.Whole}
+	g := w.groups[k]
+	if g == nil {
+		g = w.newGroup(k, j)
+		w.groups[k] = g
+	}
+	return g
+}
+
+func (w *walk) newGroup(k key, j *cluster.Job) *group {
+	g := &group{key: k, words: map[plan.Cause]string{}}
+	g.kinds, g.parsed = w.nodes.Types(j)
+	for _, kinds := range w.kindsOf {
+		if kinds &= g.kinds; kinds != 0 {
+			g.byType = append(g.byType, kinds)
+			g.free = max(g.free, w.freeOf(kinds))
+		}
+	}
+	g.request = w.nodes.Request(j, g.kinds)
+	g.fits = w.place(g.request, g.byType)
+	return g
+}
+
+// freeOf counts the free GPUs of some kinds, whoever is before.
+func (w *walk) freeOf(kinds placement.Types) (sum int) {
+	for kind := range w.left {
+		if kinds.Has(int32(kind)) {
+			sum += w.nodes.Nodes.FreeGPUs(int32(kind))
+		}
+	}
+	return sum
+}
+
+// place finds a place on the nodes as they are. A gang of several nodes may lie on nodes
+// of several kinds, if their GPU type is the same.
+func (w *walk) place(r placement.Request, byType []placement.Types) bool {
+	if _, fits := w.nodes.Nodes.Fit(r, nil); fits || r.Nodes == 1 {
+		return fits
+	}
+	return slices.ContainsFunc(byType, func(kinds placement.Types) bool {
+		if bits.OnesCount64(uint64(kinds)) < 2 {
+			return false
+		}
+		r.Types = 1
+		_, fits := w.mixed(kinds).Fit(r, nil)
+		return fits
+	})
+}
+
+// mixed is the nodes of some kinds as if they were of one.
+func (w *walk) mixed(kinds placement.Types) *placement.Nodes {
+	if nodes := w.mixes[kinds]; nodes != nil {
+		return nodes
+	}
+	all := w.nodes.Nodes
+	var sizes []placement.Node
+	var used []placement.Share
+	for i := range int32(all.Len()) {
+		if kinds.Has(all.Type(i)) && !all.Down(i) {
+			size, free := all.Size(i), all.FreeOn(i)
+			used = append(used, placement.Share{Node: int32(len(sizes)), Amount: placement.Amount{GPUs: size.GPUs - free.GPUs, CPUs: size.CPUs - free.CPUs, MemMB: size.MemMB - free.MemMB}})
+			sizes = append(sizes, placement.Node{Amount: size})
+		}
+	}
+	nodes := placement.New(placement.Packed, sizes)
+	nodes.Take(used)
+	w.mixes[kinds] = nodes
+	return nodes
+}
+
+// leftOf counts what the jobs before leave in the pool.
+func (w *walk) leftOf(kinds placement.Types) (sum int) {
+	for kind, gpus := range w.left {
+		if kinds.Has(int32(kind)) {
+			sum += gpus
+		}
+	}
+	return sum
+}
+
+// take gives GPUs of the pool to a job.
+func (w *walk) take(kinds placement.Types, gpus int) {
+	for kind := range w.left {
+		if kinds.Has(int32(kind)) {
+			n := min(gpus, max(w.left[kind], 0))
+			w.left[kind] -= n
+			gpus -= n
+		}
+	}
+}
+
+// judge says why a job waits that waits for room, and lets it take what it would get.
+func (w *walk) judge(v *verdict) {
+	j := &w.snapshot.Jobs[v.job]
+	g := w.group(j)
+	v.group = g
+	switch {
+	case g.parsed && g.kinds == 0:
+		v.cause = plan.NoNode
+		return
+	case g.free < j.GPUs:
+		v.cause = plan.Capacity
+		w.hold(j, g)
+		return
+	}
+	kinds := w.room(g, j.GPUs)
+	if kinds == 0 {
+		v.cause, v.before = plan.Precedence, w.inFront(g.kinds)
+		w.hold(j, g)
+		return
+	}
+	if h := w.delays(j, kinds); h != nil {
+		v.cause, v.before = plan.Precedence, h.job
+		return
+	}
+	v.cause = w.onNodes(j, g, v)
+	for n := 0; n < j.TaskCount || n == 0; n++ {
+		if w.leftOf(kinds) < j.GPUs {
+			break
+		}
+		w.take(kinds, j.GPUs)
+	}
+}
+
+// room is the first GPU type on which the jobs before leave enough GPUs in the pool.
+func (w *walk) room(g *group, gpus int) placement.Types {
+	for _, kinds := range g.byType {
+		if w.leftOf(kinds) >= gpus {
+			return kinds
+		}
+	}
+	return 0
+}
+
+// onNodes is the cause of a job that would start in the pool.
+func (w *walk) onNodes(j *cluster.Job, g *group, v *verdict) plan.Cause {
+	switch {
+	case !g.fits || topology(j.Reason):
+		w.blocked = append(w.blocked, blocked{j.ID, g.kinds})
+		return plan.Fragmentation
+	case g.full:
+		return plan.Precedence
+	}
+	if i := slices.IndexFunc(w.blocked, func(b blocked) bool { return b.kinds&g.kinds != 0 }); i >= 0 {
+		v.before = w.blocked[i].job
+		return plan.Precedence
+	}
+	for n := 0; n < j.TaskCount || n == 0; n++ {
+		shares, fits := w.free.Fit(g.request, nil)
+		if !fits {
+			g.full = true
+			if n == 0 {
+				return plan.Precedence
+			}
+			break
+		}
+		w.free.Take(shares)
+	}
+	return plan.Starting
+}
+
+// inFront is a job that has a reservation on some of the kinds, if there is one.
+func (w *walk) inFront(kinds placement.Types) cluster.JobID {
+	for i := range w.holds {
+		if w.holds[i].kinds&kinds != 0 {
+			return w.holds[i].job
+		}
+	}
+	return cluster.JobID{}
+}
+
+// delays is the reservation that a job would delay if it started now; nil: none. What it
+// then takes of GPUs that a reservation leaves free is gone.
+func (w *walk) delays(j *cluster.Job, kinds placement.Types) *hold {
+	var spends []*hold
+	for i := range w.holds {
+		h := &w.holds[i]
+		inTime := j.TimeLimit >= 0 && j.TimeLimit.Seconds() <= h.at
+		switch {
+		case h.kinds&kinds == 0 || inTime && !w.strict:
+		case w.strict || j.GPUs > h.extra:
+			return h
+		default:
+			spends = append(spends, h)
+		}
+	}
+	for _, h := range spends {
+		h.extra -= j.GPUs
+	}
+	return nil
+}
+
+// hold reserves GPUs of the pool for a job, unless one before it has such a reservation.
+func (w *walk) hold(j *cluster.Job, g *group) {
+	if slices.ContainsFunc(w.holds, func(h hold) bool { return h.kinds&g.kinds != 0 }) {
+		return
+	}
+	best := hold{job: j.ID, kinds: g.kinds, at: math.Inf(1)}
+	for _, kinds := range g.byType {
+		if at, extra := w.shadow(kinds, j.GPUs); at < best.at {
+			best.at, best.extra = at, extra
+		}
+	}
+	w.holds = append(w.holds, best)
+}
+
+// shadow is when the pool has so many GPUs, by time limits, and what is free beyond them.
+func (w *walk) shadow(kinds placement.Types, gpus int) (at float64, extra int) {
+	free := w.leftOf(kinds)
+	if w.ends == nil {
+		w.releases()
+	}
+	for _, r := range w.ends {
+		if free >= gpus && r.at > at {
+			break
+		}
+		if kinds.Has(r.kind) {
+			free, at = free+r.gpus, r.at
+		}
+	}
+	if free < gpus {
+		return math.Inf(1), 0
+	}
+	return at, free - gpus
+}
+
+// releases lists when the running jobs free GPUs, by their limits.
+func (w *walk) releases() {
+	w.ends = []release{}
+	for i := range w.snapshot.Jobs {
+		j := &w.snapshot.Jobs[i]
+		if j.GPUs == 0 || j.State != cluster.Running && j.State != cluster.Completing {
+			continue
+		}
+		for _, share := range w.nodes.Shares(j) {
+			if !w.nodes.Nodes.Down(share.Node) {
+				w.ends = append(w.ends, release{j.Remaining(w.snapshot.At), w.nodes.Nodes.Type(share.Node), int(share.GPUs)})
+			}
+		}
+	}
+	slices.SortFunc(w.ends, func(a, b release) int { return cmp.Compare(a.at, b.at) })
+}

@@ -1,0 +1,242 @@
+package waits
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/placement"
+	"slurmprio/priod/placement/nodemap"
+	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
+)
+
+var noon = time.Unix(1_700_000_000, 0).UTC()
+
+// someCluster is a small cluster with what runs on it and waits for it.
+func someCluster(t *rapid.T) *cluster.Snapshot {
+	s := &cluster.Snapshot{At: noon}
+	pick := func(name string, of ...string) string { return rapid.SampledFrom(of).Draw(t, name) }
+	number := func(name string, low, high int) int { return rapid.IntRange(low, high).Draw(t, name) }
+	id := uint32(0)
+	for n := range number("nodes", 1, 6) {
+		node := cluster.Node{Name: fmt.Sprintf("n%d", n), Usable: number("up", 0, 9) > 0, GPUType: pick("type", "a", "b"), GPUs: 4, CPUs: 16, MemMB: 64, Partitions: []string{"p"}}
+		if number("feature", 0, 2) == 0 {
+			node.Features = []string{"x"}
+		}
+		if number("second", 0, 2) == 0 {
+			node.Partitions = []string{"p", "q"}
+		}
+		for node.GPUsUsed < 4 && number("run", 0, 3) > 0 {
+			id++
+			j := cluster.Job{ID: slurmplug.Plain(id), State: cluster.Running, GPUs: number("gpus", 1, 4-node.GPUsUsed), NodeList: node.Name, TaskCount: 1,
+				CPUs: 1, Start: noon, TimeLimit: time.Duration(number("limit", -1, 9)) * time.Second}
+			node.GPUsUsed, node.CPUsUsed = node.GPUsUsed+j.GPUs, node.CPUsUsed+number("cpus", 0, 3)
+			s.Jobs = append(s.Jobs, j)
+		}
+		s.Nodes = append(s.Nodes, node)
+	}
+	for range number("waiting", 1, 12) {
+		id++
+		j := cluster.Job{ID: slurmplug.Plain(id), State: cluster.Pending, Partition: pick("partition", "p", "q", "none"), Reason: pick("reason", "Priority", "Resources", "QOSMaxGRESPerUser", "None"),
+			Priority: int64(number("priority", 1, 4)), GPUs: number("gpus", 1, 10), Nodes: number("nodes", 0, 3), CPUs: number("cpus", 0, 20), MemMB: int64(number("mem", 0, 70)),
+			GPUType: pick("type", "", "a", "b"), Features: pick("features", "", "", "x"), TaskCount: number("tasks", 1, 2), TimeLimit: time.Duration(number("limit", -1, 9)) * time.Second,
+			Whole: number("whole", 0, 5) == 0}
+		s.Jobs = append(s.Jobs, j)
+	}
+	return s
+}
+
+// naive is the definition, for one job after the other, with nothing kept but who took
+// what: how many GPUs of each kind in the pool, which places on the nodes.
+type naive struct {
+	s       *cluster.Snapshot
+	m       *nodemap.Map
+	strict  bool
+	taken   map[int32]int
+	placed  []placement.Share
+	holds   []hold
+	blocked []placement.Types
+}
+
+func (n *naive) free(kinds placement.Types, taken bool) (sum int) {
+	for i := range int32(n.m.Nodes.Len()) {
+		if kinds.Has(n.m.Nodes.Type(i)) && !n.m.Nodes.Down(i) {
+			sum += int(n.m.Nodes.FreeOn(i).GPUs)
+		}
+	}
+	for kind, gpus := range n.taken {
+		if taken && kinds.Has(kind) {
+			sum -= gpus
+		}
+	}
+	return sum
+}
+
+// gpuTypes are the kinds that a job may have, a GPU type each, in the nodes' order.
+func (n *naive) gpuTypes(kinds placement.Types) (all []placement.Types) {
+	var names []string
+	for _, node := range n.m.Kinds {
+		if !slices.Contains(names, node.GPUType) {
+			names = append(names, node.GPUType)
+		}
+	}
+	for _, name := range names {
+		of := placement.Types(0)
+		for kind, node := range n.m.Kinds {
+			if node.GPUType == name && kinds.Has(int32(kind)) {
+				of |= 1 << uint(kind)
+			}
+		}
+		if of != 0 {
+			all = append(all, of)
+		}
+	}
+	return all
+}
+
+func (n *naive) fits(j *cluster.Job, kinds placement.Types) bool {
+	r := n.m.Request(j, kinds)
+	if _, fits := n.m.Nodes.Fit(r, nil); fits || r.Nodes == 1 {
+		return fits
+	}
+	w := &walk{nodes: n.m, mixes: map[placement.Types]*placement.Nodes{}}
+	return w.place(r, n.gpuTypes(kinds))
+}
+
+func (n *naive) cause(j *cluster.Job) plan.Cause {
+	if j.Reason == "QOSMaxGRESPerUser" {
+		return plan.AtLimit
+	}
+	kinds, _ := n.m.Types(j)
+	types := n.gpuTypes(kinds)
+	reserve := func() {
+		for _, h := range n.holds {
+			if h.kinds&kinds != 0 {
+				return
+			}
+		}
+		h := hold{kinds: kinds, at: math.Inf(1)}
+		for _, of := range types {
+			for second := range 10 {
+				free := n.free(of, true)
+				for i := range n.s.Jobs {
+					if r := &n.s.Jobs[i]; r.State == cluster.Running && r.Remaining(noon) <= float64(second) {
+						for _, share := range n.m.Shares(r) {
+							if of.Has(n.m.Nodes.Type(share.Node)) && !n.m.Nodes.Down(share.Node) {
+								free += int(share.GPUs)
+							}
+						}
+					}
+				}
+				if free >= j.GPUs {
+					if float64(second) < h.at {
+						h.at, h.extra = float64(second), free-j.GPUs
+					}
+					break
+				}
+			}
+		}
+		n.holds = append(n.holds, h)
+	}
+	if kinds == 0 {
+		return plan.NoNode
+	}
+	if !slices.ContainsFunc(types, func(of placement.Types) bool { return n.free(of, false) >= j.GPUs }) {
+		reserve()
+		return plan.Capacity
+	}
+	i := slices.IndexFunc(types, func(of placement.Types) bool { return n.free(of, true) >= j.GPUs })
+	if i < 0 {
+		reserve()
+		return plan.Precedence
+	}
+	of := types[i]
+	late := func(h *hold) bool { return h.kinds&of != 0 && (j.TimeLimit < 0 || j.TimeLimit.Seconds() > h.at) }
+	for i := range n.holds {
+		if h := &n.holds[i]; n.strict && h.kinds&of != 0 || late(h) && j.GPUs > h.extra {
+			return plan.Precedence
+		}
+	}
+	for i := range n.holds {
+		if late(&n.holds[i]) {
+			n.holds[i].extra -= j.GPUs
+		}
+	}
+	defer func() {
+		for range j.TaskCount {
+			if n.free(of, true) < j.GPUs {
+				return
+			}
+			left := j.GPUs
+			for kind := range int32(len(n.m.Kinds)) {
+				if of.Has(kind) {
+					some := min(left, n.free(1<<uint(kind), true))
+					n.taken[kind] += some
+					left -= some
+				}
+			}
+		}
+	}()
+	if !n.fits(j, kinds) {
+		n.blocked = append(n.blocked, kinds)
+		return plan.Fragmentation
+	}
+	if slices.ContainsFunc(n.blocked, func(b placement.Types) bool { return b&kinds != 0 }) {
+		return plan.Precedence
+	}
+	cause := plan.Precedence
+	for range j.TaskCount {
+		nodes := n.m.Nodes.Clone()
+		nodes.Take(n.placed)
+		shares, fits := nodes.Fit(n.m.Request(j, kinds), nil)
+		if !fits {
+			break
+		}
+		cause, n.placed = plan.Starting, append(n.placed, slices.Clone(shares)...)
+	}
+	return cause
+}
+
+// Each job has one cause, the one of the definition, whatever is kept for jobs that ask
+// alike.
+func TestWalkIsItsDefinition(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := someCluster(t)
+		strict := rapid.Bool().Draw(t, "strict")
+		n := &naive{s: s, m: nodemap.New(s), strict: strict, taken: map[int32]int{}}
+		var order []*cluster.Job
+		for i := range s.Jobs {
+			if s.Jobs[i].State == cluster.Pending {
+				order = append(order, &s.Jobs[i])
+			}
+		}
+		slices.SortStableFunc(order, func(a, b *cluster.Job) int { return cmp.Compare(b.Priority, a.Priority) })
+		want := map[cluster.JobID]plan.Cause{}
+		for _, j := range order {
+			want[j.ID] = n.cause(j)
+		}
+		w := newWalk(s, strict)
+		verdicts := w.all()
+		if len(verdicts) != len(order) {
+			t.Fatalf("%d verdicts on %d jobs", len(verdicts), len(order))
+		}
+		for i := range verdicts {
+			v := &verdicts[i]
+			j := &s.Jobs[v.job]
+			if v.cause != want[j.ID] {
+				t.Fatalf("job %s: %s, want %s", j.ID, v.cause, want[j.ID])
+			}
+			if !slices.Contains(plan.Causes, v.cause) {
+				t.Fatalf("job %s: no such cause as %q", j.ID, v.cause)
+			}
+			w.explain(v)
+		}
+	})
+}

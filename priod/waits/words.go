@@ -1,0 +1,167 @@
+package waits
+
+import (
+	"fmt"
+	"strings"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/placement"
+	"slurmprio/priod/plan"
+)
+
+// whatShort says what of the nodes a job lacks that waits for fragmentation, and words
+// about it with the placement that would fit now.
+func (w *walk) whatShort(j *cluster.Job, g *group) (what, words string) {
+	if g.fits { // by number; the nodes do not lie together
+		return "switches", "the free nodes do not lie together as Slurm's topology wants it; a smaller --switches count or none would let it start sooner"
+	}
+	r := g.request
+	most, nodes := w.mostOnOne(g.kinds)
+	have := fmt.Sprintf("asks for %s; %d are free on %d nodes, at most %d on one", shape(g), g.free, nodes, most)
+	without := func(change func(r *placement.Request)) bool {
+		relaxed := r
+		change(&relaxed)
+		return w.place(relaxed, g.byType)
+	}
+	switch noCPUs, noMem := func(r *placement.Request) { r.CPUs = 1 }, func(r *placement.Request) { r.MemMB = 1 }; {
+	case without(noCPUs):
+		return "cpus", have + ", without the CPUs that it asks for" + w.enough("CPUs", int64(r.CPUs), func(n int64) bool { return without(func(r *placement.Request) { r.CPUs = int32(n) }) })
+	case without(noMem):
+		return "memory", have + ", without the memory that it asks for" + w.enough("MB", r.MemMB, func(n int64) bool { return without(func(r *placement.Request) { r.MemMB = n }) })
+	case without(func(r *placement.Request) { noCPUs(r); noMem(r) }):
+		return "cpus-memory", have + ", without the CPUs and the memory that it asks for"
+	case r.Whole && without(func(r *placement.Request) { r.Whole = false }):
+		return "whole-node", have + ", no node is empty; it would fit now without --exclusive"
+	}
+	for n := max(r.Nodes, 1) + 1; n <= min(r.GPUs, int32(nodes)); n = max(n+1, n*3/2) {
+		if without(func(r *placement.Request) { r.Nodes = n }) {
+			return "shape", fmt.Sprintf("%s; it would fit now on %d nodes", have, n)
+		}
+	}
+	for n := r.Nodes - 1; n > 0; n = min(n-1, n*2/3) {
+		if without(func(r *placement.Request) { r.Nodes = n }) {
+			return "shape", fmt.Sprintf("%s; it would fit now on %d", have, n)
+		}
+	}
+	return "shape", have + w.fewer(j, g)
+}
+
+// shape is what a job asks for, in words.
+func shape(g *group) string {
+	switch nodes := g.request.Nodes; {
+	case nodes > 1:
+		return fmt.Sprintf("%d GPUs on %d nodes", g.key.gpus, nodes)
+	case g.key.gpus == 1:
+		return "1 GPU"
+	case nodes == 1:
+		return fmt.Sprintf("%d GPUs on one node", g.key.gpus)
+	}
+	return fmt.Sprintf("%d GPUs", g.key.gpus)
+}
+
+// mostOnOne is how many GPUs are free on the node of some kinds that has most, and how
+// many nodes have any.
+func (w *walk) mostOnOne(kinds placement.Types) (most, nodes int) {
+	for i := range int32(w.nodes.Nodes.Len()) {
+		if free := int(w.nodes.Nodes.FreeOn(i).GPUs); free > 0 && kinds.Has(w.nodes.Nodes.Type(i)) && !w.nodes.Nodes.Down(i) {
+			most, nodes = max(most, free), nodes+1
+		}
+	}
+	return most, nodes
+}
+
+// enough says up to how much of something a job could ask for to fit now.
+func (w *walk) enough(of string, asked int64, fits func(int64) bool) string {
+	low, high := int64(1), asked // low fits, high does not
+	if high <= low {
+		return ""
+	}
+	for high-low > max(asked/64, 1) {
+		if mid := (low + high) / 2; fits(mid) {
+			low = mid
+		} else {
+			high = mid
+		}
+	}
+	return fmt.Sprintf("; with %d %s it would fit now", low, of)
+}
+
+// fewer says with how many GPUs, or on which other types, a job would fit now.
+func (w *walk) fewer(j *cluster.Job, g *group) string {
+	var parts []string
+	low, high := int32(0), g.request.GPUs
+	for high-low > 1 {
+		r, mid := g.request, (low+high)/2
+		r.GPUs, r.Nodes = mid, min(r.Nodes, mid)
+		r.CPUs, r.MemMB = int32(int64(r.CPUs)*int64(mid)/int64(g.request.GPUs)), r.MemMB*int64(mid)/int64(g.request.GPUs)
+		if w.place(r, g.byType) {
+			low = mid
+		} else {
+			high = mid
+		}
+	}
+	if low > 0 {
+		parts = append(parts, fmt.Sprintf("with %d", low))
+	}
+	if types := w.otherTypes(j, g); types != "" {
+		parts = append(parts, "on "+types)
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "; it would fit now " + strings.Join(parts, " or ")
+}
+
+// otherTypes are the GPU types on which a job would fit now that its request rules out.
+func (w *walk) otherTypes(j *cluster.Job, g *group) string {
+	open := *j
+	open.GPUType, open.Features = "", ""
+	kinds, _ := w.nodes.Types(&open)
+	var names []string
+	for _, of := range w.kindsOf {
+		of &= kinds &^ g.kinds
+		name := ""
+		for kind, n := range w.nodes.Kinds {
+			if of.Has(int32(kind)) {
+				name = n.GPUType
+			}
+		}
+		if name != "" && name != g.key.gpuType && w.place(w.nodes.Request(&open, of), []placement.Types{of}) {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, " or ")
+}
+
+// explain gives what of a verdict is to be told: made once for all jobs that ask alike.
+func (w *walk) explain(v *verdict) (what, words string) {
+	j, g := &w.snapshot.Jobs[v.job], v.group
+	switch v.cause {
+	case plan.AtLimit:
+		return v.what, "the limit " + v.what + " stands in its way"
+	case plan.Precedence:
+		if v.before != (cluster.JobID{}) {
+			return "", fmt.Sprintf("%d GPUs are free for it; job %s stands before it", g.free, v.before)
+		}
+		return "", fmt.Sprintf("%d GPUs are free for it; jobs before it are to have them", g.free)
+	case plan.NoNode:
+		if g != nil {
+			return "none", "no node has what it asks for"
+		}
+	case plan.Fragmentation, plan.Capacity:
+		text, known := g.words[v.cause]
+		switch {
+		case !known && v.cause == plan.Capacity:
+			text = fmt.Sprintf("asks for %s; %d are free", shape(g), g.free) + w.fewer(j, g)
+			g.words[v.cause] = text
+		case !known:
+			g.what, text = w.whatShort(j, g)
+			g.words[v.cause] = text
+		}
+		if v.cause == plan.Fragmentation {
+			return g.what, text
+		}
+		return "", text
+	}
+	return v.what, ""
+}
