@@ -40,6 +40,7 @@ const (
 	TooLate    Why = "too-late"   // slurmctld no longer has its record
 	Off        Why = "off"        // requeues are switched off
 	Paused     Why = "paused"     // priod was told to write nothing
+	Released   Why = "released"   // it was held once, and its user released it
 	BySlurm    Why = "slurm"      // Slurm itself has put it back
 )
 
@@ -107,6 +108,8 @@ func (set *Settings) Decide(c *Case) Verdict {
 		return no(Nothing, Unsaved)
 	case c.SiteMax > 0 && c.Run.Restarts >= c.SiteMax:
 		return no(Nothing, Site)
+	case slices.ContainsFunc(c.Past, func(f Failure) bool { return f.Do == Hold && !f.Requeued.IsZero() }):
+		return no(Nothing, Released)
 	case class.Do == Hold:
 		return no(Hold, ByClass)
 	}
@@ -156,7 +159,7 @@ var words = map[Why]string{
 	Quick: "it failed at once, twice in a row", Times: "it was requeued as often as its class allows",
 	PerJob: "it was requeued as often as retry.per_job allows", Site: "it was requeued as often as Slurm allows (MaxBatchRequeue)",
 	OnHold: "somebody held it while it ran", Caps: "too many jobs were requeued within the hour (retry.per_hour, retry.per_user)",
-	TooLate: "slurmctld no longer has its record (MinJobAge)", Off: "retry.enabled is false", Paused: "priod was paused", BySlurm: "Slurm itself put it back into the queue",
+	TooLate: "slurmctld no longer has its record (MinJobAge)", Off: "retry.enabled is false", Paused: "priod was paused", Released: "it was held once before, and failed again after its user had released it", BySlurm: "Slurm itself put it back into the queue",
 }
 
 // Words are the reason as a sentence without its end.

@@ -333,7 +333,7 @@ func TestAJobThatFailsAtOnceTwiceStops(t *testing.T) {
 	j := f.submit(17, "ann", "infra")
 	f.cycle(x)
 	for node := range 4 { // faster than the cycle: never seen running
-		if j.final != "" || j.State != cluster.Pending {
+		if j.final != "" || j.State != cluster.Pending || j.Reason == "JobHeldUser" {
 			break
 		}
 		f.start(j, node)
@@ -552,8 +552,9 @@ func TestRetriesAreBounded(t *testing.T) {
 		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
 			j := rapid.SampledFrom(jobs).Draw(rt, "job")
 			switch rapid.IntRange(0, 7).Draw(rt, "what") {
-			case 0, 1:
-				if j.State == cluster.Pending && j.final == "" && j.Reason != "JobHeldUser" {
+			case 0, 1: // its user may release it
+				if j.State == cluster.Pending && j.final == "" {
+					j.Reason = ""
 					f.start(j, rapid.IntRange(0, 4).Draw(rt, "node"))
 				}
 			case 2, 3:
@@ -604,6 +605,18 @@ func within(rt *rapid.T, who string, times []time.Time, most int) {
 		if n > most {
 			rt.Errorf("%s: %d requeues within an hour; at most %d", who, n, most)
 		}
+	}
+}
+
+// What was held is not held again.
+func TestAReleasedJobIsNotHeldAgain(t *testing.T) {
+	f := newFake(t, 4)
+	x := f.feature(settings(t))
+	j := f.submit(17, "ann", "infra")
+	f.run(x, j, 0, time.Hour, "FAILED", 1, "No space left on device")
+	row := f.run(x, j, 0, time.Hour, "FAILED", 1, "No space left on device")
+	if j.sent != 1 || row.Why != Released {
+		t.Errorf("%d sent: %+v", j.sent, row)
 	}
 }
 
