@@ -146,6 +146,8 @@ func (c *Cluster) Do(ctx context.Context, commands []evict.Command) []evict.Resu
 			r = c.client.Reserve(ctx, cmd.Value, cmd.Nodes, cmd.User, cmd.For)
 		case evict.Free:
 			r = c.client.DeleteReservation(ctx, cmd.Value)
+		default:
+			r = c.doFailed(ctx, &cmd)
 		}
 		results[i] = evict.Result{Command: cmd, Status: r.Status, Message: r.Message}
 	}

@@ -170,6 +170,8 @@ func (w *world) AskMemory(_ context.Context, jobs []*cluster.Job) (err error) {
 	return err
 }
 
+func (w *world) Excluded(context.Context, evict.Target) (string, error) { return "", nil }
+
 func (w *world) Look(_ context.Context, targets []evict.Target) (map[cluster.JobID]evict.Sight, error) {
 	all, err := map[cluster.JobID]evict.Sight{}, error(nil)
 	for _, t := range targets {
