@@ -74,7 +74,7 @@ func row(pkg string) int {
 const ideal = "priod/simulate/ideal"
 
 // features are the rooms that take part in a cycle; none imports another.
-var features = []string{"priod/order", "priod/allocate", "priod/steer", "priod/size", "priod/evict"}
+var features = []string{"priod/order", "priod/allocate", "priod/steer", "priod/size", "priod/evict", "priod/retry"}
 
 // feature is the feature's room that holds a package; "": none.
 func feature(pkg string) string {

@@ -63,9 +63,19 @@ func reportCommand() *cli.Command {
 				jsonFlag(),
 			},
 			Before: noArgs, Action: reportSizing,
+		}, {
+			Name: "failures", Usage: "why jobs failed, what was done about it, which nodes are suspect",
+			Description: "Reads what the daemon found within the last TIME (retry.enabled): jobs by class and by user, the last\n" +
+				"failure of each with advice, and the nodes on which jobs of several users failed alike.",
+			Flags: []cli.Flag{
+				&cli.StringFlag{Name: "since", Value: "7d", Usage: "the last `TIME`: 12h, 30d"},
+				mostFlag(20, "show `N` jobs"),
+				jsonFlag(),
+			},
+			Before: noArgs, Action: reportFailures,
 		}},
 		Action: func(c *cli.Context) error {
-			return usagef("report: say which: preemptions or sizing")
+			return usagef("report: say which: failures, preemptions or sizing")
 		},
 	}
 }

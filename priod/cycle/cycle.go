@@ -13,6 +13,7 @@ import (
 	"slurmprio/priod/evict"
 	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
+	"slurmprio/priod/retry"
 	"slurmprio/priod/size"
 	"slurmprio/priod/steer"
 )
@@ -34,6 +35,7 @@ type Settings struct {
 	Steering   steer.Feature
 	Memory     size.MemoryFeature
 	Sizing     size.Feature
+	Retries    retry.Feature
 }
 
 // features are those of priod, in the order in which they take part in a cycle. Sizes
@@ -41,7 +43,7 @@ type Settings struct {
 // for its user's own.
 func (set *Settings) features() []plan.Feature {
 	earlier, trials, rounds := set.Evictions.Parts()
-	return []plan.Feature{&set.Allocation, earlier, &set.Order, trials, &set.Steering, rounds, &set.Memory, &set.Sizing}
+	return []plan.Feature{&set.Allocation, earlier, &set.Order, trials, &set.Steering, rounds, &set.Memory, &set.Sizing, &set.Retries}
 }
 
 // Recorder keeps what was seen, decided and written.

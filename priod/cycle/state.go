@@ -8,6 +8,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict"
 	"slurmprio/priod/plan"
+	"slurmprio/priod/retry"
 	"slurmprio/priod/size"
 	"slurmprio/priod/steer"
 	"slurmprio/priod/workload/sensitivity"
@@ -17,7 +18,7 @@ import (
 // one (priod/simulate/virtual) are such.
 type Slurm interface {
 	plan.Slurm
-	evict.Slurm
+	plan.Failing // and what evictions ask of a cluster
 	size.Asker
 	size.Measurer
 	// Places reads what pending jobs say of their nodes: see steer.Feature.
@@ -33,6 +34,7 @@ type State struct {
 	Steering *steer.Memory
 	GiveBack *size.GiveBack
 	Sizes    *size.Sizes
+	Failures *retry.Memory
 	Uses     Uses
 }
 
@@ -47,9 +49,12 @@ type Uses struct {
 func NewState() *State {
 	return &State{
 		Ledger: &allocate.Ledger{}, Journal: evict.NewJournal(), Rounds: &evict.Rounds{}, Vetoes: evict.Vetoes{}, Steering: &steer.Memory{},
-		GiveBack: &size.GiveBack{}, Sizes: &size.Sizes{},
+		GiveBack: &size.GiveBack{}, Sizes: &size.Sizes{}, Failures: retry.NewMemory(),
 	}
 }
+
+// Failures are the rows of jobs that failed, which a Recorder makes safe.
+type Failures = retry.Turn
 
 // Evictions are the rows of claims and evictions that a Recorder makes safe.
 type Evictions = evict.Turn

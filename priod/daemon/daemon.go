@@ -21,6 +21,7 @@ import (
 	"slurmprio/priod/evict"
 	"slurmprio/priod/live"
 	"slurmprio/priod/plan"
+	"slurmprio/priod/retry"
 	"slurmprio/priod/size"
 	"slurmprio/priod/steer"
 	"slurmprio/priod/store"
@@ -38,6 +39,9 @@ type Store interface {
 	// safe what a turn comes to.
 	LoadEvictions(context.Context) (*evict.Journal, error)
 	SaveEvictions(context.Context, *evict.Turn) error
+	// LoadFailures and SaveFailures are the same for jobs that failed.
+	LoadFailures(context.Context) (*retry.Memory, error)
+	SaveFailures(context.Context, *retry.Turn) error
 	// LoadShares returns what they allocated, and Lessons what they learned of speeds.
 	LoadShares(context.Context) (*allocate.Ledger, error)
 	Lessons(context.Context) (store.Lessons, error)
@@ -117,6 +121,7 @@ type known struct {
 	vetoes  evict.Vetoes
 	sizes   size.Sizes
 	memory  size.GiveBack
+	failed  *retry.Memory
 }
 
 // lastCycle is what the last cycle came to, so that what goes on is logged once.
@@ -244,6 +249,9 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 	if d.known.journal, err = d.Store.LoadEvictions(ctx); err != nil {
 		return err
 	}
+	if d.known.failed, err = d.Store.LoadFailures(ctx); err != nil {
+		return err
+	}
 	if d.known.ledger, err = d.Store.LoadShares(ctx); err != nil {
 		return err
 	}
@@ -323,6 +331,7 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 func (d *Daemon) features() cycle.Settings {
 	set := d.Config.Features(d.slurm, d.table, d.state())
 	set.Allocation.Settings, set.Evictions = d.allocation(), d.evictions()
+	d.failures(&set.Retries)
 	return set
 }
 
@@ -331,7 +340,7 @@ func (d *Daemon) state() *cycle.State {
 	k := &d.known
 	return &cycle.State{
 		Ledger: k.ledger, Journal: k.journal, Rounds: &k.rounds, Vetoes: k.vetoes, Steering: &k.steered, GiveBack: &k.memory, Sizes: &k.sizes,
-		Uses: d.usesKnown(),
+		Uses: d.usesKnown(), Failures: k.failed,
 	}
 }
 

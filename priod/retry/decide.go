@@ -159,7 +159,7 @@ var words = map[Why]string{
 	Quick: "it failed at once, twice in a row", Times: "it was requeued as often as its class allows",
 	PerJob: "it was requeued as often as retry.per_job allows", Site: "it was requeued as often as Slurm allows (MaxBatchRequeue)",
 	OnHold: "somebody held it while it ran", Caps: "too many jobs were requeued within the hour (retry.per_hour, retry.per_user)",
-	TooLate: "slurmctld no longer has its record (MinJobAge)", Off: "retry.enabled is false", Paused: "priod was paused", Released: "it was held once before, and failed again after its user had released it", BySlurm: "Slurm itself put it back into the queue",
+	TooLate: "slurmctld no longer has its record (MinJobAge)", Off: "retry.requeue is false", Paused: "priod was paused", Released: "it was held once before, and failed again after its user had released it", BySlurm: "Slurm itself put it back into the queue",
 }
 
 // Words are the reason as a sentence without its end.

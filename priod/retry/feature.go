@@ -142,7 +142,7 @@ func (f *Feature) failure(ctx context.Context, c *plan.Cycle, was *cluster.Job, 
 	row := Failure{
 		Job: s.ID, RawID: s.RawID, User: was.User, Start: s.Start, End: end, Restarts: s.Restarts,
 		GPUs: was.GPUs, Nodes: nodes, Fault: Fault(c.Snapshot, found.Class, nodes), Final: s.Final, ExitCode: s.ExitCode, Signal: s.ExitedBy,
-		Class: found.Class.Name, Rule: found.Rule, Signature: found.Signature, Line: found.Line, Free: found.Class.Free,
+		Class: found.Class.Name, Means: found.Class.Text, Rule: found.Rule, Signature: found.Signature, Line: found.Line, Free: found.Class.Free,
 		AskedMB: run.AskedMB, PeakMB: run.PeakMB, Advice: Advice(&found, &run),
 		Retry: was.Tag.Retry, Do: v.Do, Why: v.Why, Wait: v.Wait, State: Noted, Message: clean([]byte(e.Unread)), At: c.Snapshot.At,
 	}

@@ -41,6 +41,7 @@ type Failure struct {
 	Signal   int           `json:"signal"`
 
 	Class     string `json:"class"`
+	Means     string `json:"means,omitempty"` // the class's text
 	Rule      string `json:"rule"`
 	Signature string `json:"signature"`
 	Line      string `json:"line,omitempty"` // of the output

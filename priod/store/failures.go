@@ -294,3 +294,13 @@ func (r *Reader) FailuresSince(ctx context.Context, since time.Time) (t retry.Tu
 	})
 	return t, err
 }
+
+// CountNodes is how many nodes the last snapshot had.
+func (r *Reader) CountNodes(ctx context.Context) (n int, err error) {
+	err = r.view(ctx, func(tx *sql.Tx) error {
+		count, err := r.q.CountNodes(ctx, tx)
+		n = int(count)
+		return err
+	})
+	return n, err
+}

@@ -28,3 +28,6 @@ DELETE FROM failures WHERE failure IN (
 DELETE FROM drained WHERE (node, at_ms) IN (
   SELECT d.node, d.at_ms FROM drained AS d WHERE d.at_ms < sqlc.arg(before_ms) LIMIT sqlc.arg(most)
 );
+
+-- name: CountNodes :one
+SELECT count(*) FROM nodes;

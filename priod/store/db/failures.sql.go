@@ -9,6 +9,17 @@ import (
 	"context"
 )
 
+const countNodes = `-- name: CountNodes :one
+SELECT count(*) FROM nodes
+`
+
+func (q *Queries) CountNodes(ctx context.Context, db DBTX) (int64, error) {
+	row := db.QueryRowContext(ctx, countNodes)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const drainedSince = `-- name: DrainedSince :many
 SELECT node, at_ms, class FROM drained WHERE at_ms >= ?1 ORDER BY at_ms
 `
