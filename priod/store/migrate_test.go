@@ -38,6 +38,7 @@ var rowsOf = map[int64]string{
 	5: `UPDATE decisions SET steer = 'waits 5 min for a100';`,
 	6: `UPDATE claims SET purpose = 'round';`,
 	7: `INSERT INTO eviction_turns VALUES ('one', 7);`,
+	8: `INSERT INTO failures VALUES (1, 17, -1, 2000, 'node', '{"failure":1,"job":"17","state":"noted"}'); INSERT INTO drained VALUES ('n1', 2000, 'node');`,
 }
 
 // Every schema since the first is brought up to date with what it holds.
