@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -136,13 +137,8 @@ func guard(path string, env []string) ([]string, error) {
 		}
 	}
 	_, began := process(os.Getpid())
-	out := make([]string, 0, len(env)+1)
-	for _, e := range env {
-		if !strings.HasPrefix(e, prio.GuardVariable+"=") {
-			out = append(out, e)
-		}
-	}
-	return append(out, fmt.Sprintf("%s=%d:%s", prio.GuardVariable, os.Getpid(), began)), nil
+	env = slices.DeleteFunc(slices.Clone(env), func(e string) bool { return strings.HasPrefix(e, prio.GuardVariable+"=") })
+	return append(env, fmt.Sprintf("%s=%d:%s", prio.GuardVariable, os.Getpid(), began)), nil
 }
 
 // process reads the parent and the start time of a process from /proc.

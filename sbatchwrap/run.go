@@ -245,10 +245,8 @@ func given(cmd *sbatch.Command, name string) bool {
 // firstOf returns which of the options comes first on the command line.
 func firstOf(cmd *sbatch.Command, names ...string) string {
 	for _, f := range cmd.First {
-		for _, name := range names {
-			if f.Option.Name == name {
-				return name
-			}
+		if slices.Contains(names, f.Option.Name) {
+			return f.Option.Name
 		}
 	}
 	return ""

@@ -2,6 +2,7 @@ package slurmplug
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"regexp"
@@ -79,14 +80,14 @@ type Asked struct {
 // its array does. The record is the queue's, of the job or of the array that holds
 // the task; nodeMB are the memory of the nodes, each amount once.
 func (c *Client) Asked(ctx context.Context, conf Config, job JobID, record *Job, nodeMB ...int64) (a Asked, pending bool, err error) {
-	out, err := c.readLines(ctx, "scontrol", "--oneliner", "show", "job", job.String())
+	out, err := c.showJob(ctx, job.String())
+	if errors.Is(err, ErrNoJob) {
+		return a, false, nil
+	}
 	if err != nil {
-		if strings.Contains(err.Error(), "Invalid job id specified") {
-			return a, false, nil
-		}
 		return a, false, err
 	}
-	if a, pending, err = ParseAsked(conf, record, string(out), nodeMB...); err != nil {
+	if a, pending, err = ParseAsked(conf, record, out, nodeMB...); err != nil {
 		return a, false, doubtful("scontrol show job", "job %s: %w", job, err)
 	}
 	return a, pending, nil
@@ -174,7 +175,7 @@ func (a *Asked) readGPUs(record *Job) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", list.key, err)
 		}
-		if hasGPU(all) {
+		if n, _ := countGPUs(all); n > 0 {
 			a.gpus = list.key + "=" + list.value
 		}
 	}

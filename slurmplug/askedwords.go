@@ -72,7 +72,7 @@ func askedWords(record *Job, out string) (map[string]string, error) {
 	if strings.Contains(s.free, " CronJob=") { // a comment that says so leaves the job alone
 		words["CronJob"] = ""
 	}
-	if err := take(words, s.head, func(key string) bool { _, counts := askedHead[key]; return counts }); err != nil {
+	if err := addWords(words, s.head, func(key string) bool { _, counts := askedHead[key]; return counts }); err != nil {
 		return nil, err
 	}
 	for key, optional := range askedHead {
@@ -83,7 +83,7 @@ func askedWords(record *Job, out string) (map[string]string, error) {
 	if err := oneMemory(words, s.head); err != nil {
 		return nil, err
 	}
-	return words, take(words, s.tail, func(key string) bool { return askedTail[key] })
+	return words, addWords(words, s.tail, func(key string) bool { return askedTail[key] })
 }
 
 // behind is what follows a value of Slurm's that is known, and a blank.
@@ -102,8 +102,8 @@ func behind(s, value string) (rest string, ok bool) {
 	return "", false
 }
 
-// take takes the words KEY=VALUE that count, each of which has to stand there once.
-func take(words map[string]string, text string, counts func(key string) bool) error {
+// addWords adds the words KEY=VALUE that count, each of which has to stand there once.
+func addWords(words map[string]string, text string, counts func(key string) bool) error {
 	for word := range strings.FieldsSeq(text) {
 		key, value, ok := strings.Cut(word, "=")
 		if !ok || !counts(key) {

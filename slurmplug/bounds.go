@@ -3,7 +3,6 @@ package slurmplug
 import (
 	"context"
 	"math"
-	"strconv"
 	"strings"
 )
 
@@ -19,14 +18,11 @@ type Bounds struct {
 // Bounds reads what a job says of its nodes, by its record in the queue; the tasks of
 // an array all say the same.
 func (c *Client) Bounds(ctx context.Context, record *Job) (Bounds, error) {
-	out, err := c.readLines(ctx, "scontrol", "--oneliner", "show", "job", strconv.FormatUint(uint64(record.RawID), 10))
-	if isNoJob(err) {
-		return Bounds{}, ErrNoJob
-	}
+	out, err := c.showJob(ctx, Plain(record.RawID).String())
 	if err != nil {
 		return Bounds{}, err
 	}
-	b, err := parseBounds(record, string(out))
+	b, err := parseBounds(record, out)
 	if err != nil {
 		return Bounds{}, doubtful("scontrol show job", "job %s: %w", record.ID, err)
 	}

@@ -56,8 +56,13 @@ func parseConfig(out string) (Config, error) {
 // Get returns one value as scontrol prints it; "" when there is none.
 func (c Config) Get(key string) string { return c.values[key] }
 
-// list splits a value at commas.
-func (c Config) list(key string) []string { return listOf(c.values[key]) }
+// List splits a value at commas.
+func (c Config) List(key string) []string { return listOf(c.values[key]) }
+
+// lists tells whether a word stands in a value, in letters of any case.
+func (c Config) lists(key, word string) bool {
+	return slices.ContainsFunc(c.List(key), func(w string) bool { return strings.EqualFold(w, word) })
+}
 
 // Version is slurmctld's version, "22.05.8".
 func (c Config) Version() string { return c.values["SLURM_VERSION"] }
@@ -74,9 +79,6 @@ func (c Config) ClusterName() string { return c.values["ClusterName"] }
 
 // PriorityType is "priority/multifactor" or "priority/basic".
 func (c Config) PriorityType() string { return c.values["PriorityType"] }
-
-// PriorityFlags lists PriorityFlags.
-func (c Config) PriorityFlags() []string { return c.list("PriorityFlags") }
 
 // SiteFactorPlugin is the plugin that sets SiteFactor by itself; "" when there
 // is none.
@@ -105,7 +107,7 @@ func (c Config) Weights() (map[string]int64, error) {
 			weights[name] = int64(n)
 		}
 	}
-	for _, item := range c.list("PriorityWeightTRES") {
+	for _, item := range c.List("PriorityWeightTRES") {
 		name, text, _ := strings.Cut(item, "=")
 		w, err := strconv.ParseFloat(text, 64)
 		if err != nil || math.IsNaN(w) || math.Abs(w) > math.MaxUint32 {
@@ -129,24 +131,9 @@ func (c Config) WeightSum() (int64, error) {
 	return sum, err
 }
 
-// PreemptType is "preempt/qos", "preempt/partition_prio" or "preempt/none".
-func (c Config) PreemptType() string { return c.values["PreemptType"] }
-
-// PreemptMode is "REQUEUE", "CANCEL", "GANG,SUSPEND", ...
-func (c Config) PreemptMode() string { return c.values["PreemptMode"] }
-
 // AccountingStorageType is "accounting_storage/slurmdbd" or ".../none", which
 // later versions leave empty.
 func (c Config) AccountingStorageType() string { return c.values["AccountingStorageType"] }
-
-// AccountingTRES lists what Slurm keeps account of: "cpu", "gres/gpu:a100", ...
-func (c Config) AccountingTRES() []string { return c.list("AccountingStorageTRES") }
-
-// AccountingStoreFlags lists "job_comment" and the like.
-func (c Config) AccountingStoreFlags() []string { return c.list("AccountingStoreFlags") }
-
-// PrivateData lists what ordinary users may not see of others: "jobs", "nodes", ...
-func (c Config) PrivateData() []string { return c.list("PrivateData") }
 
 // ConsumesMemory tells whether memory is handed out to jobs as CPUs are.
 func (c Config) ConsumesMemory() bool {
@@ -203,7 +190,7 @@ func (c Config) RateLimit() RateLimit {
 	uid := os.Geteuid()
 	_, slurmUID, known := c.SlurmUser()
 	l.Exempt = uid == 0 || known && uint32(uid) == slurmUID
-	for _, p := range c.list("SlurmctldParameters") {
+	for _, p := range c.List("SlurmctldParameters") {
 		key, text, _ := strings.Cut(p, "=")
 		n, err := parseUint(text, math.MaxInt32)
 		if err != nil || n == 0 {
@@ -223,13 +210,13 @@ func (c Config) RateLimit() RateLimit {
 
 // ExpeditesRequeue tells whether users may ask for an expedited requeue (25.11 and later).
 func (c Config) ExpeditesRequeue() bool {
-	return slices.ContainsFunc(c.list("SlurmctldParameters"), func(p string) bool { return strings.EqualFold(p, "enable_expedited_requeue") })
+	return c.lists("SlurmctldParameters", "enable_expedited_requeue")
 }
 
 // RateLimited tells whether slurmctld limits RPCs (23.02 and later). SlurmUser
 // and root are exempt.
 func (c Config) RateLimited() bool {
-	return slices.ContainsFunc(c.list("SlurmctldParameters"), func(p string) bool { return strings.EqualFold(p, "rl_enable") })
+	return c.lists("SlurmctldParameters", "rl_enable")
 }
 
 // MinJobAge is how long slurmctld remembers a finished job; 0 when it does not

@@ -26,30 +26,34 @@ func (c *Client) Diag(ctx context.Context) (Diag, error) {
 
 // parseDiag reads "Key: number". The heading of the last table says that the
 // output is whole.
-func parseDiag(out string) (Diag, error) {
-	var d Diag
-	need := map[string]*int{"Agent queue size": &d.AgentQueue, "DBD Agent queue size": &d.DBDAgentQueue}
-	whole := false
-	for line := range strings.Lines(out) {
-		text := strings.TrimSpace(line)
-		whole = whole || strings.HasPrefix(text, "Remote Procedure Call statistics by user")
-		key, value, _ := strings.Cut(text, ":")
+func parseDiag(out string) (d Diag, err error) {
+	err = readCounts("sdiag", out, ":", map[string]*int{"Agent queue size": &d.AgentQueue, "DBD Agent queue size": &d.DBDAgentQueue})
+	if err == nil && !strings.Contains(out, "Remote Procedure Call statistics by user") {
+		err = doubtful("sdiag", "cut off before the statistics by user")
+	}
+	if err != nil {
+		return Diag{}, err
+	}
+	return d, nil
+}
+
+// readCounts reads the numbers that are needed from lines of a name and a number.
+func readCounts(source, text, sep string, need map[string]*int) error {
+	for line := range strings.Lines(text) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), sep)
 		count, wanted := need[key]
 		if !wanted {
 			continue
 		}
 		n, err := parseUint(strings.TrimSpace(value), math.MaxInt32)
 		if err != nil {
-			return Diag{}, doubtful("sdiag", "%.80q: %w", text, err)
+			return doubtful(source, "%s: %w", key, err)
 		}
 		*count = int(n)
 		delete(need, key)
 	}
 	for key := range need {
-		return Diag{}, doubtful("sdiag", "%s is missing", key)
+		return doubtful(source, "%s is missing", key)
 	}
-	if !whole {
-		return Diag{}, doubtful("sdiag", "cut off before the statistics by user")
-	}
-	return d, nil
+	return nil
 }

@@ -22,11 +22,7 @@ func (c *Client) Ends(ctx context.Context, raw []uint32) (map[uint32]End, error)
 	if len(raw) == 0 {
 		return nil, nil
 	}
-	ids := make([]string, len(raw))
-	for i, id := range raw {
-		ids[i] = strconv.FormatUint(uint64(id), 10)
-	}
-	out, err := c.readLines(ctx, "sacct", "--noheader", "--parsable2", "--allusers", "--noconvert", "--jobs="+strings.Join(ids, ","),
+	out, err := c.readLines(ctx, "sacct", "--noheader", "--parsable2", "--allusers", "--noconvert", "--jobs="+idList(raw),
 		"--starttime="+sacctTime(time.Time{}), "--format=JobIDRaw,DerivedExitCode,MaxRSS,NTasks,NNodes")
 	if err != nil {
 		return nil, err
@@ -58,7 +54,7 @@ func parseEnds(out string) (map[uint32]End, error) {
 			end.StepCode, end.StepSignal = r.ExitCode, r.Signal
 		}
 		if isStep && step != "extern" && f[2] != "" {
-			mb, err := parseBytes(f[2])
+			used, err := parseUnits(f[2], 0)
 			if err != nil {
 				return nil, doubtful("sacct", "MaxRSS: %w", err)
 			}
@@ -68,7 +64,7 @@ func parseEnds(out string) (map[uint32]End, error) {
 				return nil, doubtful("sacct", "job %d: NTasks or NNodes: %q", job, clip([]byte(line)))
 			}
 			// MaxRSS is of the largest task.
-			end.PeakMB = max(end.PeakMB, mb*int64(max((tasks+max(nodes, 1)-1)/max(nodes, 1), 1)))
+			end.PeakMB = max(end.PeakMB, int64(math.Ceil(used/(1<<20)))*int64(max((tasks+max(nodes, 1)-1)/max(nodes, 1), 1)))
 		}
 		ends[uint32(job)] = end
 	}
@@ -212,7 +208,7 @@ func zeroFilled(s string, width int) string {
 
 // RequeueHeld puts a job that has ended back into the queue, held.
 func (c *Client) RequeueHeld(ctx context.Context, run RunID) Result {
-	return c.tell(ctx, run.Job, "scontrol", "requeuehold", run.target())
+	return c.runFor(ctx, run.Job, "scontrol", "requeuehold", run.target())
 }
 
 // DrainNode takes a node out of use for a reason of one word. What runs there runs on.
@@ -222,7 +218,7 @@ func (c *Client) DrainNode(ctx context.Context, node, reason string) Result {
 			return Result{Status: Refused, Message: fmt.Sprintf("node %q, reason %q: cannot be written", node, reason)}
 		}
 	}
-	return c.tell(ctx, JobID{}, "scontrol", "update", "NodeName="+node, "State=DRAIN", "Reason="+reason)
+	return c.runFor(ctx, JobID{}, "scontrol", "update", "NodeName="+node, "State=DRAIN", "Reason="+reason)
 }
 
 // MaxBatchRequeue is how often Slurm requeues a batch job before it holds it; 0 where

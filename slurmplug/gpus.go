@@ -24,10 +24,7 @@ func (j *Job) GPUs() (gpuType string, count int) {
 // known only when AccountingStorageTRES names it; ok is false when no GPUs are
 // listed at all.
 func (j *Job) AllocatedGPUs() (gpuType string, count int, ok bool) {
-	t, err := ParseTRES(j.TRES)
-	if err != nil {
-		return "", 0, false
-	}
+	t, _ := ParseTRES(j.TRES)
 	return t.GPUs()
 }
 
@@ -35,15 +32,11 @@ func (j *Job) AllocatedGPUs() (gpuType string, count int, ok bool) {
 // many it holds afterwards. NumNodes of a pending job is what its last run had or
 // an estimate (seen on 22.05.8), tres-alloc the request.
 func (j *Job) NodeCount() int {
-	if j.State != "PENDING" {
-		return j.Nodes
-	}
-	t, err := ParseTRES(j.TRES)
-	if err != nil {
-		return j.Nodes
-	}
-	if n, ok := t.Get("node"); ok && n > 0 && n <= maxGPUs {
-		return int(n)
+	if j.State == "PENDING" {
+		t, _ := ParseTRES(j.TRES)
+		if n, _ := t.Get("node"); n > 0 && n <= maxGPUs {
+			return int(n)
+		}
 	}
 	return j.Nodes
 }
@@ -51,10 +44,7 @@ func (j *Job) NodeCount() int {
 // MemMB is the memory of the whole job in MB as tres-alloc has it, 0 when it
 // is not listed.
 func (j *Job) MemMB() int64 {
-	t, err := ParseTRES(j.TRES)
-	if err != nil {
-		return 0
-	}
+	t, _ := ParseTRES(j.TRES)
 	mb, _ := t.Get("mem")
 	return mb
 }
@@ -70,13 +60,8 @@ func (j *Job) NodeGPUs() (count int) {
 		if err != nil {
 			continue
 		}
-		n := int64(0)
-		for _, g := range all {
-			if g.Name == "gpu" {
-				n += g.Count
-			}
-		}
-		count = max(count, int(min(n, maxGPUs))*r.times)
+		n, _ := countGPUs(all)
+		count = max(count, n*r.times)
 	}
 	return count
 }
@@ -88,9 +73,7 @@ func requestedGres(list string) ([]Gres, error) {
 		return nil, nil
 	}
 	var gres []string
-	for rest, more := list, true; more; {
-		var item string
-		item, rest, more = cutList(rest)
+	for item := range listItems(list) {
 		if !isOtherTRES(item) {
 			gres = append(gres, item)
 		}
@@ -107,17 +90,12 @@ func isOtherTRES(item string) bool {
 // isByTask tells whether a request by task names a resource as --tres-per-task does,
 // "cpu:4": -c has it as "cpu=4".
 func isByTask(list, name string) bool {
-	for rest, more := list, true; more; {
-		var item string
-		if item, rest, more = cutList(rest); strings.HasPrefix(item, name+":") {
+	for item := range listItems(list) {
+		if strings.HasPrefix(item, name+":") {
 			return true
 		}
 	}
 	return false
-}
-
-func hasGPU(all []Gres) bool {
-	return slices.ContainsFunc(all, func(g Gres) bool { return g.Name == "gpu" && g.Count > 0 })
 }
 
 // requestedGPUs is false when a request is there and cannot be read.
@@ -139,23 +117,29 @@ func (j *Job) requestedGPUs() (gpuType string, count int, ok bool) {
 		if err != nil {
 			return "", 0, false
 		}
-		var types []string
-		n := int64(0)
-		for _, g := range all {
-			if g.Name == "gpu" && g.Count > 0 {
-				n += g.Count
-				if g.Type != "" {
-					types = append(types, g.Type)
-				}
-			}
-		}
+		n, types := countGPUs(all)
 		if n == 0 {
 			continue // --gres=none, or another GRES
 		}
-		slices.Sort(types)
-		return strings.Join(slices.Compact(types), ","), int(min(n, maxGPUs)) * max(r.times, 1), true
+		return types, n * max(r.times, 1), true
 	}
 	return "", 0, true
+}
+
+// countGPUs counts GPUs, with their types joined by a comma.
+func countGPUs(all []Gres) (count int, types string) {
+	var named []string
+	n := int64(0)
+	for _, g := range all {
+		if g.Name == "gpu" && g.Count > 0 {
+			n += g.Count
+			if g.Type != "" {
+				named = append(named, g.Type)
+			}
+		}
+	}
+	slices.Sort(named)
+	return int(min(n, maxGPUs)), strings.Join(slices.Compact(named), ",")
 }
 
 // maxGPUs bounds what one request may claim, so that products stay numbers.

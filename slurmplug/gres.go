@@ -2,6 +2,7 @@ package slurmplug
 
 import (
 	"fmt"
+	"iter"
 	"strconv"
 	"strings"
 )
@@ -33,8 +34,7 @@ func ParseGres(list string) ([]Gres, error) {
 		return nil, nil
 	}
 	var all []Gres
-	for rest := list; ; {
-		item, tail, more := cutList(rest)
+	for item := range listItems(list) {
 		g, err := parseGres(item)
 		if err != nil {
 			return nil, fmt.Errorf("GRES %.80q: %w", list, err)
@@ -42,11 +42,8 @@ func ParseGres(list string) ([]Gres, error) {
 		if all = append(all, g); len(all) > maxGres {
 			return nil, fmt.Errorf("GRES %.80q: more than %d resources", list, maxGres)
 		}
-		if !more {
-			return all, nil
-		}
-		rest = tail
 	}
+	return all, nil
 }
 
 func parseGres(item string) (Gres, error) {
@@ -121,6 +118,18 @@ func isGresWord(s string) bool {
 		}
 	}
 	return s != ""
+}
+
+// listItems goes through a list with commas, as cutList cuts it.
+func listItems(list string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for rest, more := list, true; more; {
+			var item string
+			if item, rest, more = cutList(rest); !yield(item) {
+				return
+			}
+		}
+	}
 }
 
 // cutList cuts s at the first comma that stands outside round and square brackets.

@@ -60,29 +60,15 @@ func sacctEnd(t time.Time) string {
 	return sacctTime(t)
 }
 
-// parseRuns reads sacct --parsable: each field has the delimiter behind it,
-// each record a newline. Slurm has no mark of its own for the end of a record,
-// but a comment that breaks a line cannot forge the delimiter.
 func parseRuns(out []byte, s separators) ([]Run, error) {
-	sep := []byte(s.end)
 	p := runParser{strings: interner{}}
-	runs := make([]Run, 0, bytes.Count(out, sep)/len(runColumns))
-	for len(out) > 0 {
-		for i := range p.fields {
-			at := bytes.Index(out, sep)
-			if at < 0 {
-				return nil, doubtful("sacct", "record %d is cut off behind field %d", len(runs)+1, i)
-			}
-			p.fields[i], out = out[:at], out[at+len(sep):]
-		}
-		if len(out) == 0 || out[0] != '\n' {
-			return nil, doubtful("sacct", "record %d has more than %d fields, or no end", len(runs)+1, len(runColumns))
-		}
-		out = out[1:]
+	runs := make([]Run, 0, bytes.Count(out, []byte(s.end))/len(runColumns))
+	err := s.rows(out, p.fields[:], func() error {
 		runs = append(runs, Run{})
-		if err := p.run(&runs[len(runs)-1]); err != nil {
-			return nil, doubtful("sacct", "record %d (%q): %w", len(runs), clip(p.fields[0]), err)
-		}
+		return p.run(&runs[len(runs)-1])
+	})
+	if err != nil {
+		return nil, err
 	}
 	return runs, nil
 }

@@ -63,9 +63,7 @@ func eachHostPattern(list string, visit func(parts []hostPart, count int)) error
 		return nil
 	}
 	total := 0
-	for rest, more := list, true; more; {
-		var pattern string
-		pattern, rest, more = cutList(rest)
+	for pattern := range listItems(list) {
 		parts, count, err := parseHostPattern(pattern)
 		if err != nil {
 			return fmt.Errorf("host list %.80q: %w", list, err)
@@ -190,7 +188,7 @@ func writeNumbers(b *strings.Builder, numbers []string) {
 	var ranges []string
 	for i := 0; i < len(numbers); {
 		end := i
-		for end+1 < len(numbers) && numbers[end+1] == successor(numbers[end]) {
+		for n, _ := strconv.Atoi(numbers[i]); end+1 < len(numbers) && numbers[end+1] == padded(n+1, len(numbers[end])); n++ {
 			end++
 		}
 		r := numbers[i]
@@ -207,12 +205,6 @@ func writeNumbers(b *strings.Builder, numbers []string) {
 	b.WriteByte('[')
 	b.WriteString(strings.Join(ranges, ","))
 	b.WriteByte(']')
-}
-
-// successor is the next number at the same width, one digit longer after 99.
-func successor(number string) string {
-	n, _ := strconv.Atoi(number)
-	return padded(n+1, len(number))
 }
 
 // splitHost cuts a host name at its last number, which is short enough for a

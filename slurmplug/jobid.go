@@ -1,6 +1,7 @@
 package slurmplug
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -42,17 +43,7 @@ func (j *JobID) UnmarshalText(b []byte) error {
 
 // Compare orders by id, then task.
 func (j JobID) Compare(k JobID) int {
-	switch {
-	case j.ID < k.ID:
-		return -1
-	case j.ID > k.ID:
-		return 1
-	case j.Task < k.Task:
-		return -1
-	case j.Task > k.Task:
-		return 1
-	}
-	return 0
+	return cmp.Or(cmp.Compare(j.ID, k.ID), cmp.Compare(j.Task, k.Task))
 }
 
 // ParseJobID reads "17" or "17_4"; anything else is an error that names it.

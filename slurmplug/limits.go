@@ -84,50 +84,41 @@ var (
 // Limits reads the limits of all associations of this cluster and of all QOS.
 // Without slurmdbd it is an error.
 func (c *Client) Limits(ctx context.Context, cluster string) (*Limits, error) {
-	list := func(what string, words ...string) ([]byte, error) {
-		return c.readLines(ctx, "sacctmgr", append([]string{"--noheader", "--parsable2", "show", what}, words...)...)
-	}
-	assoc, err := list("assoc", "cluster="+cluster, "format=Account,User,Partition,ParentName,"+strings.Join(assocLimits, ","))
+	assoc, err := c.sacctmgr(ctx, "assoc", "cluster="+cluster, "format=Account,User,Partition,ParentName,"+strings.Join(assocLimits, ","))
 	if err != nil {
 		return nil, err
 	}
-	qos, err := list("qos", "format=Name,"+strings.Join(qosLimits, ",")+",LimitFactor,Flags")
+	qos, err := c.sacctmgr(ctx, "qos", "format=Name,"+strings.Join(qosLimits, ",")+",LimitFactor,Flags")
 	if err != nil {
 		return nil, err
 	}
-	return parseLimits(string(assoc), string(qos))
+	return parseLimits(assoc, qos)
 }
 
 func parseLimits(assoc, qos string) (*Limits, error) {
 	l := &Limits{map[association]bound{}, map[string]bound{}}
-	for line := range strings.Lines(assoc) {
-		f := strings.Split(strings.TrimSuffix(line, "\n"), "|")
-		if len(f) != 4+len(assocLimits) || f[0] == "" {
-			return nil, doubtful("sacctmgr show assoc", "%q: %d fields, want %d, the first not empty", firstLine([]byte(line)), len(f), 4+len(assocLimits))
-		}
+	err := eachRow("assoc", assoc, 4+len(assocLimits), func(f []string) error {
 		b, err := onSize(assocLimits, f[4:])
-		if err != nil {
-			return nil, doubtful("sacctmgr show assoc", "%q: %w", firstLine([]byte(line)), err)
-		}
 		b.parent = f[3]
 		key := associationOf(f[0], f[1], f[2])
 		l.assoc[key] = l.assoc[key].join(b)
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
-	for line := range strings.Lines(qos) {
-		f := strings.Split(strings.TrimSuffix(line, "\n"), "|")
-		if len(f) != 3+len(qosLimits) || f[0] == "" {
-			return nil, doubtful("sacctmgr show qos", "%q: %d fields, want %d, the first not empty", firstLine([]byte(line)), len(f), 3+len(qosLimits))
-		}
+	err = eachRow("qos", qos, 3+len(qosLimits), func(f []string) error {
 		b, err := onSize(qosLimits, f[1:len(f)-2])
-		if err != nil {
-			return nil, doubtful("sacctmgr show qos", "%q: %w", firstLine([]byte(line)), err)
-		}
 		b.factor = f[len(f)-2] != ""
 		if flags := strings.Split(strings.ToLower(f[len(f)-1]), ","); slices.Contains(flags, "relative") && len(b.limits) > 0 {
 			b.fixed = cmp.Or(b.fixed, b.limits[0].What+" per cent (Relative)") // of what its partitions have (23.11 and later)
 		}
 		name := strings.ToLower(f[0])
 		l.qos[name] = l.qos[name].join(b)
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
 	return l, nil
 }

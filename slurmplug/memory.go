@@ -3,7 +3,6 @@ package slurmplug
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -16,14 +15,11 @@ type NodeMemory struct {
 // NodeMemory reads how a job that waits or runs asks for memory. The record is the
 // queue's, of the job. ErrNoJob when slurmctld does not know it.
 func (c *Client) NodeMemory(ctx context.Context, job JobID, record *Job) (m NodeMemory, err error) {
-	out, err := c.readLines(ctx, "scontrol", "--oneliner", "show", "job", job.String())
-	if isNoJob(err) {
-		return m, ErrNoJob
-	}
+	out, err := c.showJob(ctx, job.String())
 	if err != nil {
 		return m, err
 	}
-	if m, err = parseNodeMemory(record, string(out)); err != nil {
+	if m, err = parseNodeMemory(record, out); err != nil {
 		return m, doubtful("scontrol show job", "job %s: %w", job, err)
 	}
 	return m, nil
@@ -63,7 +59,7 @@ func (c Config) KeepsMemory() string {
 	switch {
 	case !c.AtLeast(26, 5):
 		return fmt.Sprintf("Slurm %s lowers no memory of a job that runs; 26.05 and later do", c.Version())
-	case !slices.ContainsFunc(c.list("PrologFlags"), func(f string) bool { return strings.EqualFold(f, "Contain") }):
+	case !c.lists("PrologFlags", "Contain"):
 		return "PrologFlags has not Contain: Slurm lowers the memory of a job that runs only by its extern step"
 	case !c.MeasuresMemory():
 		return "JobAcctGatherType is none: nothing tells what memory jobs use"

@@ -1,7 +1,6 @@
 package slurmplug
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -78,26 +77,14 @@ func (c *Client) diagByMetrics(ctx context.Context, address string) (Diag, error
 
 // parseMetrics reads lines "NAME NUMBER".
 func parseMetrics(page io.Reader) (d Diag, err error) {
-	need := map[string]*int{"slurm_agent_queue_size": &d.AgentQueue, "slurm_slurmdbd_queue_size": &d.DBDAgentQueue}
-	lines := bufio.NewScanner(page)
-	for lines.Scan() {
-		name, value, _ := strings.Cut(lines.Text(), " ")
-		count, wanted := need[name]
-		if !wanted {
-			continue
-		}
-		n, err := parseUint(strings.TrimSpace(value), math.MaxInt32)
-		if err != nil {
-			return Diag{}, doubtful("slurmctld's metrics", "%s: %w", name, err)
-		}
-		*count = int(n)
-		delete(need, name)
+	text, err := io.ReadAll(page)
+	if err != nil {
+		return d, fmt.Errorf("slurmctld's metrics: %w", err)
 	}
-	if err := lines.Err(); err != nil {
-		return Diag{}, fmt.Errorf("slurmctld's metrics: %w", err)
-	}
-	for name := range need {
-		return Diag{}, doubtful("slurmctld's metrics", "%s is missing", name)
+	if err = readCounts("slurmctld's metrics", string(text), " ", map[string]*int{
+		"slurm_agent_queue_size": &d.AgentQueue, "slurm_slurmdbd_queue_size": &d.DBDAgentQueue,
+	}); err != nil {
+		return Diag{}, err
 	}
 	return d, nil
 }

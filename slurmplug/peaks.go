@@ -2,7 +2,6 @@ package slurmplug
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"math"
 	"strconv"
@@ -17,15 +16,20 @@ func (c *Client) Peaks(ctx context.Context, raw []uint32) (map[uint32]int64, err
 	if len(raw) == 0 {
 		return nil, nil
 	}
-	ids := make([]string, len(raw))
-	for i, id := range raw {
-		ids[i] = strconv.FormatUint(uint64(id), 10)
-	}
-	out, err := c.readLines(ctx, "sstat", "--noheader", "--parsable2", "--allsteps", "--noconvert", "--jobs="+strings.Join(ids, ","), "--format=JobID,MaxRSS,NTasks")
+	out, err := c.readLines(ctx, "sstat", "--noheader", "--parsable2", "--allsteps", "--noconvert", "--jobs="+idList(raw), "--format=JobID,MaxRSS,NTasks")
 	if err != nil {
 		return nil, err
 	}
 	return parsePeaks(string(out))
+}
+
+// idList are ids as Slurm's commands take them.
+func idList(raw []uint32) string {
+	ids := make([]string, len(raw))
+	for i, id := range raw {
+		ids[i] = strconv.FormatUint(uint64(id), 10)
+	}
+	return strings.Join(ids, ",")
 }
 
 // parsePeaks reads lines such as "7.batch|329421824|1", in bytes, or "7.0|321672K|1".
@@ -45,7 +49,7 @@ func parsePeaks(out string) (map[uint32]int64, error) {
 			unmeasured[uint32(job)] = unmeasured[uint32(job)] || step != "extern"
 			continue
 		}
-		mb, err := parseBytes(fields[1])
+		used, err := parseUnits(fields[1], 0)
 		if err != nil {
 			return nil, doubtful("sstat", "MaxRSS: %w", err)
 		}
@@ -53,23 +57,8 @@ func parsePeaks(out string) (map[uint32]int64, error) {
 		if err != nil {
 			return nil, doubtful("sstat", "NTasks: %w", err)
 		}
-		peaks[uint32(job)] += mb * int64(max(tasks, 1))
+		peaks[uint32(job)] += int64(math.Ceil(used/(1<<20))) * int64(max(tasks, 1))
 	}
 	maps.DeleteFunc(peaks, func(job uint32, _ int64) bool { return unmeasured[job] })
 	return peaks, nil
-}
-
-// parseBytes reads bytes, or KB, MB or GB with the letter, as MB.
-func parseBytes(s string) (int64, error) {
-	number, unit := s, 1.0
-	for letter, times := range map[string]float64{"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40} {
-		if rest, ok := strings.CutSuffix(s, letter); ok {
-			number, unit = rest, times
-		}
-	}
-	n, err := strconv.ParseFloat(number, 64)
-	if err != nil || !(n >= 0 && n*unit < 1<<60) {
-		return 0, fmt.Errorf("%.40q is no amount of memory", s)
-	}
-	return int64(math.Ceil(n * unit / (1 << 20))), nil
 }

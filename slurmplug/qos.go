@@ -2,6 +2,7 @@ package slurmplug
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -10,24 +11,23 @@ import (
 // QOS lists the names of every quality of service. Without slurmdbd it is an
 // error.
 func (c *Client) QOS(ctx context.Context) ([]string, error) {
-	out, err := c.readLines(ctx, "sacctmgr", "--noheader", "--parsable2", "show", "qos", "format=Name")
+	out, err := c.sacctmgr(ctx, "qos", "format=Name")
 	if err != nil {
 		return nil, err
 	}
-	return parseQOS(string(out))
+	return parseQOS(out)
 }
 
-func parseQOS(out string) ([]string, error) {
-	var all []string
-	for line := range strings.Lines(out) {
-		name := strings.TrimSuffix(line, "\n")
-		if name == "" || strings.Contains(name, "|") {
-			return nil, doubtful("sacctmgr show qos", "%q is no name", firstLine([]byte(line)))
+func parseQOS(out string) (all []string, err error) {
+	err = eachRow("qos", out, 1, func(f []string) error {
+		if slices.Contains(all, f[0]) {
+			return fmt.Errorf("%.40q comes twice", f[0])
 		}
-		if slices.Contains(all, name) {
-			return nil, doubtful("sacctmgr show qos", "%.40q comes twice", name)
-		}
-		all = append(all, name)
+		all = append(all, f[0])
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	return all, nil
 }

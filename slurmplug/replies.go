@@ -218,8 +218,8 @@ func arrayReply(text string) (id uint32, tasks []int32, cutOff bool, message str
 	return uint32(n), tasks, cutOff, message, tasks != nil || cutOff
 }
 
-// settle fills in the results of a session's updates.
-func (r *replies) settle(s *session, results []Result) {
+// fillIn fills in the results of a session's updates.
+func (r *replies) fillIn(s *session, results []Result) {
 	explained := len(r.of) > 0
 	for i := range s.lines {
 		explained = explained || len(r.loose[i]) > 0

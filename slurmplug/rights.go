@@ -30,11 +30,11 @@ func (c *Client) rightsOf(ctx context.Context, conf Config, uid int) (Rights, er
 		return r, nil
 	}
 	r.Level, r.Why = NoAdmin, "sacctmgr"
-	out, err := c.readLines(ctx, "sacctmgr", "--noheader", "--parsable2", "show", "user", "name="+r.User, "format=User,AdminLevel")
+	out, err := c.sacctmgr(ctx, "user", "name="+r.User, "format=User,AdminLevel")
 	if err != nil {
 		return r, err
 	}
-	r.Level, err = parseAdminLevel(string(out), r.User)
+	r.Level, err = parseAdminLevel(out, r.User)
 	return r, err
 }
 

@@ -36,6 +36,30 @@ func (s separators) each(out []byte, do func(record []byte) error) error {
 	return nil
 }
 
+// rows hands on the rows of sacct --parsable, cut into fields: each field has s.end behind
+// it, each row a newline. Slurm has no mark of its own for the end of a row, but a comment
+// that breaks a line cannot forge s.end.
+func (s separators) rows(out []byte, fields [][]byte, do func() error) error {
+	end := []byte(s.end)
+	for n := 1; len(out) > 0; n++ {
+		for i := range fields {
+			at := bytes.Index(out, end)
+			if at < 0 {
+				return doubtful("sacct", "record %d is cut off behind field %d", n, i)
+			}
+			fields[i], out = out[:at], out[at+len(end):]
+		}
+		if len(out) == 0 || out[0] != '\n' {
+			return doubtful("sacct", "record %d has more than %d fields, or no end", n, len(fields))
+		}
+		out = out[1:]
+		if err := do(); err != nil {
+			return doubtful("sacct", "record %d (%q): %w", n, clip(fields[0]), err)
+		}
+	}
+	return nil
+}
+
 // cut splits one record into exactly len(fields) fields.
 func (s separators) cut(record []byte, fields [][]byte) error {
 	sep := []byte(s.field)

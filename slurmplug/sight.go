@@ -35,11 +35,7 @@ func (c *Client) Sights(ctx context.Context, raw ...uint32) ([]Sight, error) {
 		return nil, err
 	}
 	s := c.nonce()
-	var ids []string
-	for _, id := range raw {
-		ids = append(ids, strconv.FormatUint(uint64(id), 10))
-	}
-	args := able.squeueArgs("--states=all", "--jobs="+strings.Join(ids, ","))
+	args := able.squeueArgs("--states=all", "--jobs="+idList(raw))
 	out, err := c.read(ctx, "squeue", append(args, able.jobFormat(s, sightColumns[:]...)...)...)
 	if isNoJob(err) {
 		return nil, nil
@@ -159,11 +155,11 @@ func (c *Client) NodesAsked(ctx context.Context, raw uint32) (required, excluded
 // has no column for that (seen on 26.05.5). A user who writes these words into a name
 // is taken for one who did.
 func (c *Client) Expedites(ctx context.Context, job JobID) (bool, error) {
-	out, err := c.readLines(ctx, "scontrol", "--oneliner", "show", "job", job.String())
-	if isNoJob(err) {
+	out, err := c.showJob(ctx, job.String())
+	if errors.Is(err, ErrNoJob) {
 		return false, nil
 	}
-	return bytes.Contains(out, []byte(" ExpeditedRequeue=Yes")), err
+	return strings.Contains(out, " ExpeditedRequeue=Yes"), err
 }
 
 // TasksAtOnce is how many tasks of a task's array may run at a time (sbatch
@@ -171,20 +167,20 @@ func (c *Client) Expedites(ctx context.Context, job JobID) (bool, error) {
 // own. It is read before the first word that a user writes (seen on 22.05.8, 24.11.5
 // and 26.05.5).
 func (c *Client) TasksAtOnce(ctx context.Context, task JobID) (int, error) {
-	out, err := c.readLines(ctx, "scontrol", "--oneliner", "show", "job", task.String())
-	if isNoJob(err) {
+	out, err := c.showJob(ctx, task.String())
+	if errors.Is(err, ErrNoJob) {
 		return 0, nil
 	}
 	if err != nil {
 		return 0, err
 	}
-	head, _, _ := bytes.Cut(out, []byte(" JobName="))
-	_, text, limited := bytes.Cut(head, []byte(" ArrayTaskThrottle="))
+	head, _, _ := strings.Cut(out, " JobName=")
+	_, text, limited := strings.Cut(head, " ArrayTaskThrottle=")
 	if !limited {
 		return 0, nil
 	}
-	text, _, _ = bytes.Cut(text, []byte(" "))
-	n, err := parseUint(string(text), math.MaxInt32)
+	text, _, _ = strings.Cut(text, " ")
+	n, err := parseUint(text, math.MaxInt32)
 	if err != nil {
 		return 0, doubtful("scontrol show job", "job %s: ArrayTaskThrottle: %w", task, err)
 	}
@@ -257,7 +253,7 @@ func signalled(job JobID, said string, err error) (Status, string) {
 // latter when it has ended (slurmctld/job_mgr.c, job_requeue). An array is never
 // meant as a whole.
 func (c *Client) Requeue(ctx context.Context, run RunID) Result {
-	return c.tell(ctx, run.Job, "scontrol", "requeue", run.target())
+	return c.runFor(ctx, run.Job, "scontrol", "requeue", run.target())
 }
 
 // Reserve keeps nodes from all jobs but those that ask for the reservation, which
@@ -271,7 +267,7 @@ func (c *Client) Reserve(ctx context.Context, name, nodes, user string, d time.D
 		}
 	}
 	minutes := int(math.Ceil(d.Minutes()))
-	r := c.tell(ctx, JobID{}, "scontrol", "create", "reservation", "ReservationName="+name, "Nodes="+nodes, "Users="+user,
+	r := c.runFor(ctx, JobID{}, "scontrol", "create", "reservation", "ReservationName="+name, "Nodes="+nodes, "Users="+user,
 		"StartTime=now", "Duration="+strconv.Itoa(max(minutes, 1)), "Flags=IGNORE_JOBS")
 	if r.Status == Refused && c.isReserved(ctx, name) {
 		r.Status, r.Message = Applied, ""
@@ -298,11 +294,11 @@ func (c *Client) Reservations(ctx context.Context) (names []string, err error) {
 
 // DeleteReservation ends a reservation; Refused when there is none of the name.
 func (c *Client) DeleteReservation(ctx context.Context, name string) Result {
-	return c.tell(ctx, JobID{}, "scontrol", "delete", "ReservationName="+name)
+	return c.runFor(ctx, JobID{}, "scontrol", "delete", "ReservationName="+name)
 }
 
-// tell runs a command about one job, or none.
-func (c *Client) tell(ctx context.Context, job JobID, name string, args ...string) Result {
+// runFor runs a command about one job, or none.
+func (c *Client) runFor(ctx context.Context, job JobID, name string, args ...string) Result {
 	r := Result{Update: Update{Job: job}, Status: Applied}
 	out, err := c.write(ctx, Command{Name: name, Args: args, Merge: true})
 	if err == nil {

@@ -1,7 +1,6 @@
 package slurmplug
 
 import (
-	"bytes"
 	"context"
 	"math"
 	"time"
@@ -21,17 +20,16 @@ func (c *Client) SubmitLines(ctx context.Context, since, until time.Time) (map[u
 	return parseSubmitLines(out, s)
 }
 
-// parseSubmitLines reads records of two fields, as parseRuns does its own.
 func parseSubmitLines(out []byte, s separators) (map[uint32]string, error) {
 	lines := map[uint32]string{}
-	for len(out) > 0 {
-		id, rest, ok1 := bytes.Cut(out, []byte(s.end))
-		line, rest, ok2 := bytes.Cut(rest, []byte(s.end+"\n"))
-		raw, err := parseUint(id, math.MaxUint32)
-		if !ok1 || !ok2 || err != nil || bytes.Contains(line, []byte(s.end)) {
-			return nil, doubtful("sacct", "record %d (%q) is not a JobIDRaw and a SubmitLine", len(lines)+1, clip(id))
-		}
-		lines[uint32(raw)], out = string(line), rest
+	var fields [2][]byte
+	err := s.rows(out, fields[:], func() error {
+		raw, err := parseUint(fields[0], math.MaxUint32)
+		lines[uint32(raw)] = string(fields[1])
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
 	return lines, nil
 }

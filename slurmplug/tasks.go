@@ -3,6 +3,7 @@ package slurmplug
 import (
 	"fmt"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -105,11 +106,7 @@ func ExpandTasks(list string) ([]int32, error) {
 	if err != nil {
 		return nil, err
 	}
-	var tasks []int32
-	for t := range eachTask(ranges) {
-		tasks = append(tasks, t)
-	}
-	return tasks, nil
+	return slices.Collect(eachTask(ranges)), nil
 }
 
 // FirstTasks returns the list of the first n tasks, "" for n = 0; a shorter

@@ -3,7 +3,6 @@ package slurmplug
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -58,23 +57,6 @@ func isTRESName(s string) bool {
 		}
 	}
 	return s != ""
-}
-
-// String writes the list as ParseTRES reads it, memory in MB.
-func (t TRES) String() string {
-	var b strings.Builder
-	for i, c := range t {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(c.Name)
-		b.WriteByte('=')
-		b.WriteString(strconv.FormatInt(c.Count, 10))
-		if c.Name == "mem" {
-			b.WriteByte('M')
-		}
-	}
-	return b.String()
 }
 
 // Get returns the count of one resource and whether it is listed.

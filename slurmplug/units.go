@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 )
 
 // ParseMemory reads an amount of memory, "62.50G", "100M", "3072" (MB), and
@@ -35,10 +36,10 @@ func parseUnits(s string, of byte) (float64, error) {
 	exponent := 0
 	digits := s
 	if n := len(s); n > 0 && !isDigit(s[n-1]) {
-		if exponent = unitExponent(s[n-1]); exponent == 0 {
+		if exponent = strings.IndexByte(units, s[n-1]); exponent < 0 {
 			return 0, fmt.Errorf("%.40q is no number with a unit of %s", s, units)
 		}
-		exponent -= unitExponent(of)
+		exponent -= strings.IndexByte(units, of) // -1 for ones
 		digits = s[:n-1]
 	}
 	for i := range len(digits) {
@@ -54,13 +55,4 @@ func parseUnits(s string, of byte) (float64, error) {
 		return 0, fmt.Errorf("%.40q is out of range", s)
 	}
 	return n, nil
-}
-
-func unitExponent(unit byte) int {
-	for i := range len(units) {
-		if units[i] == unit {
-			return i + 1
-		}
-	}
-	return 0
 }

@@ -32,26 +32,11 @@ func (c *Client) Usage(ctx context.Context, since, until time.Time) ([]Usage, er
 	return parseUsage(out, s)
 }
 
-// parseUsage reads records as parseRuns does its own. The steps of a run follow
-// its row.
+// parseUsage reads rows of runs, each with those of its steps behind it.
 func parseUsage(out []byte, s separators) ([]Usage, error) {
 	var p usageParser
-	sep := []byte(s.end)
-	for records := 1; len(out) > 0; records++ {
-		for i := range p.fields {
-			at := bytes.Index(out, sep)
-			if at < 0 {
-				return nil, doubtful("sacct", "record %d is cut off behind field %d", records, i)
-			}
-			p.fields[i], out = out[:at], out[at+len(sep):]
-		}
-		if len(out) == 0 || out[0] != '\n' {
-			return nil, doubtful("sacct", "record %d has more than %d fields, or no end", records, len(usageColumns))
-		}
-		out = out[1:]
-		if err := p.row(); err != nil {
-			return nil, doubtful("sacct", "record %d (%q): %w", records, clip(p.fields[0]), err)
-		}
+	if err := s.rows(out, p.fields[:], p.row); err != nil {
+		return nil, err
 	}
 	p.finish()
 	return p.runs, nil

@@ -360,7 +360,7 @@ func (c *Client) send(ctx context.Context, s *session, results []Result) (stop s
 	}
 	r := readReplies(s, string(out.Stdout), err, cmd.Stdin != nil)
 	r.terse = c.namesFailuresOnly()
-	r.settle(s, results)
+	r.fillIn(s, results)
 	if !r.silent && (err == nil || errors.Is(err, ErrExit)) {
 		return ""
 	}

@@ -105,21 +105,19 @@ type allocationView struct {
 
 func showAllocation(c *cli.Context, policy policies.Policy, p *policies.Problem, a *policies.Allocation) error {
 	v := viewAllocation(policy, p, a)
-	if c.Bool("json") {
-		return report.JSON(c.App.Writer, v)
-	}
-	tableAllocation(c.App.Writer, p, a)
-	if v.Objective != nil {
-		fmt.Fprintf(c.App.Writer, "objective %.9g", *v.Objective)
-		if v.Bound != nil {
-			fmt.Fprintf(c.App.Writer, ", bound %.9g", *v.Bound)
+	return answer(c, v, func(w io.Writer) {
+		tableAllocation(w, p, a)
+		if v.Objective != nil {
+			fmt.Fprintf(w, "objective %.9g", *v.Objective)
+			if v.Bound != nil {
+				fmt.Fprintf(w, ", bound %.9g", *v.Bound)
+			}
+			fmt.Fprintln(w)
 		}
-		fmt.Fprintln(c.App.Writer)
-	}
-	for _, n := range v.Notes {
-		fmt.Fprintf(c.App.ErrWriter, "priod: note: %s\n", n)
-	}
-	return nil
+		for _, n := range v.Notes {
+			fmt.Fprintf(c.App.ErrWriter, "priod: note: %s\n", n)
+		}
+	})
 }
 
 func viewAllocation(policy policies.Policy, p *policies.Problem, a *policies.Allocation) *allocationView {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -23,11 +24,7 @@ func checkCommand() *cli.Command {
 		Description: "Each line is PASS, WARN or FAIL, with the line to add to slurm.conf or the command to run.\n" +
 			"Exit status 1 when something FAILs. Run it as the daemon's user to see its rights.",
 		Flags: []cli.Flag{jsonFlag()}, Before: noArgs,
-		Action: func(c *cli.Context) error {
-			cfg, err := loadConfig(c)
-			if err != nil {
-				return err
-			}
+		Action: configured(func(c *cli.Context, cfg *config.Config) error {
 			slurm := live.New(newClient(cfg))
 			findings := slurm.Check(c.Context, cfg.Decide(), live.Uses{
 				Steer: cfg.Steer(), Evicts: cfg.Eviction().Enabled || cfg.Rounds.Enabled, Sizing: cfg.Sizing.Enabled, GivesBack: cfg.Sizing.GiveBack, Untried: cfg.Slurm.Untried,
@@ -38,27 +35,23 @@ func checkCommand() *cli.Command {
 			for _, f := range findings {
 				counts[f.Level]++
 			}
-			if c.Bool("json") {
-				if err := report.JSON(c.App.Writer, map[string]any{"findings": findings, "failed": counts[live.Fail], "warned": counts[live.Warn]}); err != nil {
-					return err
-				}
-			} else {
-				showFindings(c, findings)
-				fmt.Fprintf(c.App.Writer, "%d passed, %d warned, %d failed\n", counts[live.Pass], counts[live.Warn], counts[live.Fail])
+			err := answer(c, map[string]any{"findings": findings, "failed": counts[live.Fail], "warned": counts[live.Warn]}, func(w io.Writer) {
+				showFindings(w, findings)
+				fmt.Fprintf(w, "%d passed, %d warned, %d failed\n", counts[live.Pass], counts[live.Warn], counts[live.Fail])
+			})
+			if err == nil && counts[live.Fail] > 0 {
+				err = errProblem
 			}
-			if counts[live.Fail] > 0 {
-				return errProblem
-			}
-			return nil
-		},
+			return err
+		}),
 	}
 }
 
-func showFindings(c *cli.Context, findings []live.Finding) {
+func showFindings(w io.Writer, findings []live.Finding) {
 	for _, f := range findings {
-		fmt.Fprintf(c.App.Writer, "%s  %-14s  %s\n", f.Level, f.Name, report.Safe(f.Text))
+		fmt.Fprintf(w, "%s  %-14s  %s\n", f.Level, f.Name, report.Safe(f.Text))
 		if f.Fix != "" && f.Level != live.Pass {
-			fmt.Fprintf(c.App.Writer, "%22s  -> %s\n", "", report.Safe(f.Fix))
+			fmt.Fprintf(w, "%22s  -> %s\n", "", report.Safe(f.Fix))
 		}
 	}
 }

@@ -7,8 +7,10 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/mattn/go-isatty"
 	"github.com/urfave/cli/v2"
 	"github.com/xrash/smetrics"
 
@@ -103,6 +105,17 @@ func prepare(c *cli.Command) {
 	}
 }
 
+// within is a command line that is read within another one, and prints nothing.
+func within(name string) *cli.App {
+	return &cli.App{Name: name, HideHelp: true, Writer: io.Discard, ErrWriter: io.Discard, ExitErrHandler: func(*cli.Context, error) {}, OnUsageError: onUsageError}
+}
+
+// isTerminal tells whether a person sees what is written there.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && isatty.IsTerminal(f.Fd())
+}
+
 func onUsageError(c *cli.Context, err error, _ bool) error {
 	return usageError{wrongFlag(c.Command, err)}
 }
@@ -149,6 +162,51 @@ func loadConfig(c *cli.Context) (*config.Config, error) {
 		return nil, usageError{err}
 	}
 	return cfg, nil
+}
+
+// configured is the action of a verb that needs the configuration.
+func configured(do func(c *cli.Context, cfg *config.Config) error) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		cfg, err := loadConfig(c)
+		if err != nil {
+			return err
+		}
+		return do(c, cfg)
+	}
+}
+
+// which is the action of a verb that is nothing without one of its own verbs.
+func which(ask string) cli.ActionFunc { return func(*cli.Context) error { return usagef("%s", ask) } }
+
+// answer prints one JSON object with --json, else what show prints.
+func answer(c *cli.Context, v any, show func(w io.Writer)) error {
+	if c.Bool("json") {
+		return report.JSON(c.App.Writer, v)
+	}
+	show(c.App.Writer)
+	return nil
+}
+
+// tabulate prints a row for each of some things.
+func tabulate[T any](w io.Writer, header []string, all []T, row func(x *T) []any) {
+	rows := make([][]any, len(all))
+	for i := range all {
+		rows[i] = row(&all[i])
+	}
+	report.Table(w, header, rows)
+}
+
+// span reads --since; 0 for none, where that is allowed.
+func span(c *cli.Context, verb string, optional bool) (time.Duration, error) {
+	text := c.String("since")
+	if text == "" && optional {
+		return 0, nil
+	}
+	var d config.Duration
+	if err := d.UnmarshalText([]byte(text)); err != nil || d <= 0 {
+		return 0, usagef("%s: --since %.40q: want a time such as 12h or 30d", verb, text)
+	}
+	return time.Duration(d), nil
 }
 
 func newLogger(cfg *config.Config, w io.Writer) hclog.Logger {

@@ -2,9 +2,11 @@ package cli
 
 import (
 	"fmt"
+	"io"
 
 	"github.com/urfave/cli/v2"
 
+	"slurmprio/priod/config"
 	"slurmprio/priod/report"
 )
 
@@ -14,28 +16,18 @@ func configCommand() *cli.Command {
 		Subcommands: []*cli.Command{{
 			Name: "show", Usage: "print the configuration in effect: the defaults with the file over them",
 			Flags: []cli.Flag{jsonFlag()}, Before: noArgs,
-			Action: func(c *cli.Context) error {
-				cfg, err := loadConfig(c)
-				if err != nil {
-					return err
-				}
-				if c.Bool("json") {
-					return report.JSON(c.App.Writer, cfg)
+			Action: configured(func(c *cli.Context, cfg *config.Config) error {
+				source := "built-in defaults only"
+				if cfg.Path != "" {
+					source = "defaults and " + cfg.Path
 				}
 				text, err := cfg.TOML()
 				if err != nil {
 					return err
 				}
-				source := "built-in defaults only"
-				if cfg.Path != "" {
-					source = "defaults and " + cfg.Path
-				}
-				_, err = fmt.Fprintf(c.App.Writer, "# %s\n%s", report.Safe(source), text)
-				return err
-			},
+				return answer(c, cfg, func(w io.Writer) { fmt.Fprintf(w, "# %s\n%s", report.Safe(source), text) })
+			}),
 		}},
-		Action: func(c *cli.Context) error {
-			return usagef("config: say what to do: config show")
-		},
+		Action: which("config: say what to do: config show"),
 	}
 }

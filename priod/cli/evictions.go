@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -11,7 +10,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/config"
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/evict"
 	"slurmprio/priod/evict/preemption"
@@ -37,11 +35,7 @@ func evictionsCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			if c.Bool("json") {
-				return report.JSON(c.App.Writer, map[string]any{"evictions": all})
-			}
-			showEvictions(c.App.Writer, all)
-			return nil
+			return answer(c, map[string]any{"evictions": all}, func(w io.Writer) { showEvictions(w, all) })
 		},
 	}
 }
@@ -75,8 +69,8 @@ func showEvictions(w io.Writer, all []store.Eviction) {
 		fmt.Fprintln(w, "Nobody was evicted.")
 		return
 	}
-	rows := make([][]any, len(all))
-	for i, x := range all {
+	header := []string{"#", "VICTIM", "USER", "GPUS", "FOR", "USER", "NODES", "RECORDED", "STATE", "GRACE", "TOOK", "PROMISED", "PAID", "PLACE", "WHY"}
+	tabulate(w, header, all, func(x *store.Eviction) []any {
 		took, paid := "", ""
 		if x.TookS != nil {
 			took, paid = fmt.Sprintf("%.0fs", *x.TookS), fmt.Sprintf("%.0f", *x.Paid)
@@ -85,10 +79,9 @@ func showEvictions(w io.Writer, all []store.Eviction) {
 		if x.How != "" {
 			state += " (" + x.How + ")"
 		}
-		rows[i] = []any{x.Number, x.Victim.String(), x.VictimUser, x.GPUs, x.Purpose + " " + x.For.String(), x.ForUser, x.Nodes, clock(x.Recorded), state,
+		return []any{x.Number, x.Victim.String(), x.VictimUser, x.GPUs, x.Purpose + " " + x.For.String(), x.ForUser, x.Nodes, clock(x.Recorded), state,
 			fmt.Sprintf("%.0fs", x.GraceS), took, fmt.Sprintf("%.0f", x.Promised), paid, x.ClaimState, cmp.Or(x.Reason, x.ClaimReason)}
-	}
-	report.Table(w, []string{"#", "VICTIM", "USER", "GPUS", "FOR", "USER", "NODES", "RECORDED", "STATE", "GRACE", "TOOK", "PROMISED", "PAID", "PLACE", "WHY"}, rows)
+	})
 }
 
 func evictCommand() *cli.Command {
@@ -117,11 +110,7 @@ func evictCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			if c.Bool("json") {
-				return report.JSON(c.App.Writer, v)
-			}
-			v.show(c.App.Writer, n)
-			return nil
+			return answer(c, v, func(w io.Writer) { v.show(w, n) })
 		},
 	}
 }
@@ -158,7 +147,7 @@ func evictDryRun(c *cli.Context, name slurmplug.JobName) (*evictView, error) {
 	if err != nil {
 		return nil, err
 	}
-	journal, err := journalOf(c.Context, cfg)
+	journal, err := store.OpenEvictions(c.Context, cfg.State.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -182,12 +171,6 @@ func evictDryRun(c *cli.Context, name slurmplug.JobName) (*evictView, error) {
 	v.Victims = append(v.Victims, t.Victims...)
 	v.Others = append(v.Others, result.Choice.Refusals(t)...)
 	return v, nil
-}
-
-// journalOf is the daemon's journal of evictions; an empty one where no priod
-// has run.
-func journalOf(ctx context.Context, cfg *config.Config) (*evict.Journal, error) {
-	return store.OpenEvictions(ctx, cfg.State.Dir)
 }
 
 func (v *evictView) show(w io.Writer, most int) {

@@ -42,11 +42,7 @@ func explainCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			if c.Bool("json") {
-				return report.JSON(c.App.Writer, v)
-			}
-			v.show(c.App.Writer)
-			return nil
+			return answer(c, v, v.show)
 		},
 	}
 }
@@ -81,11 +77,7 @@ type nowView struct {
 }
 
 func readExplanation(c *cli.Context, name slurmplug.JobName) (*explanation, error) {
-	cfg, err := loadConfig(c)
-	if err != nil {
-		return nil, err
-	}
-	r, err := store.OpenReader(c.Context, cfg.State.Dir)
+	cfg, r, err := openReader(c)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +106,7 @@ func readExplanation(c *cli.Context, name slurmplug.JobName) (*explanation, erro
 	}
 	if d := v.Decision; d != nil {
 		v.Reason = report.Reason(d.Why)
-		if err := v.place(c, r, d); err != nil {
+		if err := v.countAhead(c, r, d); err != nil {
 			return nil, err
 		}
 	}
@@ -148,8 +140,8 @@ func ownRequest(dir string, j *store.Job) (map[slurmplug.Lever]string, error) {
 	return own, nil
 }
 
-// place counts the TE jobs, and those that stand before this one.
-func (v *explanation) place(c *cli.Context, r *store.Reader, d *store.Decision) error {
+// countAhead counts the TE jobs, and those that stand before this one.
+func (v *explanation) countAhead(c *cli.Context, r *store.Reader, d *store.Decision) error {
 	queue, err := r.Queue(c.Context)
 	if err != nil {
 		return err
@@ -294,7 +286,7 @@ func (v *explanation) showWanted(line liner, d *store.Decision) {
 	switch {
 	case d.Steer != "":
 		line("GPU type", "%s", d.Steer)
-	case v.Steering && j.GPUs > 0 && j.State == cluster.Pending.String() && !agrees(j):
+	case v.Steering && j.GPUs > 0 && j.State == cluster.Pending.String() && !j.Said.AllowsSteering():
 		line("GPU type", "left as it is: no valid tag gives a speed or a workload, so it may not be steered")
 	}
 	if v.Cycle.Mode == slurmplug.Priority {
@@ -423,11 +415,6 @@ func (v *explanation) showNow(line liner) {
 	}
 	line("Priority", "%d now = age %d + association %d + fairshare %d + size %d + partition %d + QOS %d + TRES %d + SiteFactor %d - Nice %d",
 		f.Priority, f.Age, f.Assoc, f.FairShare, f.JobSize, f.Partition, f.QOS, f.TRES, f.SiteFactor, f.Nice)
-}
-
-// agrees tells whether a job may be steered to a GPU type.
-func agrees(j *store.Job) bool {
-	return j.Said.AllowsSteering()
 }
 
 // request is what a job asks for, in words.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -59,13 +60,13 @@ func historyCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			if c.Bool("json") {
-				return report.JSON(c.App.Writer, map[string]any{"cycles": cycles, "writes": writes})
-			}
-			showCycles(c, cycles)
-			fmt.Fprintln(c.App.Writer)
-			showWrites(c, writes, true)
-			return nil
+			return answer(c, map[string]any{"cycles": cycles, "writes": writes}, func(w io.Writer) {
+				tabulate(w, []string{"CYCLE", "AT", "POLLS", "JOBS", "RANKED", "TE", "WRITES", "RENUMBERED", "HELD BACK"}, cycles, func(x *store.Cycle) []any {
+					return []any{x.Number, clock(x.At), x.Polls, x.Jobs, x.Ranked, x.TE, x.Actions, x.Renumbered, x.Hold}
+				})
+				fmt.Fprintln(w)
+				showWrites(w, writes, true)
+			})
 		},
 	}
 }
@@ -75,55 +76,41 @@ func jobHistory(c *cli.Context, r *store.Reader, id cluster.JobID, most int) err
 	if err != nil {
 		return err
 	}
-	if c.Bool("json") {
-		return report.JSON(c.App.Writer, story)
-	}
-	w := c.App.Writer
+	return answer(c, story, func(w io.Writer) { showHistory(w, &story) })
+}
+
+func showHistory(w io.Writer, story *store.Story) {
 	fmt.Fprintf(w, "Job %s of %s: first seen %s, %s now.\n\n", story.Job.ID, report.Safe(story.Job.User), clock(story.Job.Seen), story.Job.State)
-	rows := make([][]any, len(story.Decisions))
-	for i, d := range story.Decisions {
-		rows[i] = []any{d.Cycle, clock(d.At), d.Class.String(), d.Value, d.Why, cmp.Or(d.Unmoved, d.Detail)}
-	}
-	report.Table(w, []string{"CYCLE", "DECIDED", "CLASS", "VALUE", "WHY", "DETAIL"}, rows)
+	tabulate(w, []string{"CYCLE", "DECIDED", "CLASS", "VALUE", "WHY", "DETAIL"}, story.Decisions, func(d *store.Decision) []any {
+		return []any{d.Cycle, clock(d.At), d.Class.String(), d.Value, d.Why, cmp.Or(d.Unmoved, d.Detail)}
+	})
 	fmt.Fprintln(w)
-	showWrites(c, story.Writes, false)
-	if len(story.Stays) > 0 {
-		fmt.Fprintln(w)
-		rows = make([][]any, len(story.Stays))
-		for i, x := range story.Stays {
-			end := clock(x.End)
-			if !x.Closed {
-				end = "running"
-			}
-			rows[i] = []any{clock(x.Start), end, x.GPUs, x.GPUType, fmt.Sprintf("%.0f", x.GPUSeconds), x.Class.String()}
+	showWrites(w, story.Writes, false)
+	if len(story.Stays) == 0 {
+		return
+	}
+	fmt.Fprintln(w)
+	tabulate(w, []string{"STARTED", "ENDED", "GPUS", "TYPE", "GPU-SECONDS", "CLASS"}, story.Stays, func(x *store.Stay) []any {
+		end := clock(x.End)
+		if !x.Closed {
+			end = "running"
 		}
-		report.Table(w, []string{"STARTED", "ENDED", "GPUS", "TYPE", "GPU-SECONDS", "CLASS"}, rows)
-	}
-	return nil
+		return []any{clock(x.Start), end, x.GPUs, x.GPUType, fmt.Sprintf("%.0f", x.GPUSeconds), x.Class.String()}
+	})
 }
 
-func showCycles(c *cli.Context, cycles []store.Cycle) {
-	rows := make([][]any, len(cycles))
-	for i, x := range cycles {
-		rows[i] = []any{x.Number, clock(x.At), x.Polls, x.Jobs, x.Ranked, x.TE, x.Actions, x.Renumbered, x.Hold}
-	}
-	report.Table(c.App.Writer, []string{"CYCLE", "AT", "POLLS", "JOBS", "RANKED", "TE", "WRITES", "RENUMBERED", "HELD BACK"}, rows)
-}
-
-func showWrites(c *cli.Context, writes []store.Write, withJob bool) {
+func showWrites(w io.Writer, writes []store.Write, withJob bool) {
 	header := []string{"CYCLE", "AT", "LEVER", "BEFORE", "AFTER", "WHY", "RESULT"}
 	if withJob {
 		header = append([]string{"JOB", "USER"}, header...)
 	}
-	rows := make([][]any, len(writes))
-	for i, x := range writes {
+	tabulate(w, header, writes, func(x *store.Write) []any {
 		row := []any{x.Cycle, clock(x.At), string(x.Lever), cmp.Or(x.Before, "none"), cmp.Or(x.After, "none"), x.Reason, result(x.Outcome)}
 		if withJob {
 			row = append([]any{target(x.Action), x.User}, row...)
 		}
-		rows[i] = row
-	}
-	report.Table(c.App.Writer, header, rows)
+		return row
+	})
 }
 
 func openReader(c *cli.Context) (*config.Config, *store.Reader, error) {
@@ -157,17 +144,15 @@ func history(ctx context.Context, cfg *config.Config, log hclog.Logger) (*cluste
 
 // recorded is what the database knows of priod's values; nothing where it cannot be read.
 func recorded(ctx context.Context, dir string) (*cluster.History, error) {
-	none := cluster.NewHistory()
 	r, err := store.OpenReader(ctx, dir)
-	if err != nil {
-		return none, err
+	if err == nil {
+		defer r.Close()
+		var known *cluster.History
+		if known, err = r.History(ctx); err == nil {
+			return known, nil
+		}
 	}
-	defer r.Close()
-	known, err := r.History(ctx)
-	if err != nil {
-		return none, err
-	}
-	return known, nil
+	return cluster.NewHistory(), err
 }
 
 // jobArg reads the one job that a verb takes.

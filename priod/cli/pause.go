@@ -3,12 +3,14 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/user"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
+	"slurmprio/priod/config"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
 )
@@ -24,48 +26,32 @@ func pauseCommand() *cli.Command {
 			jsonFlag(),
 		},
 		Before: noArgs,
-		Action: func(c *cli.Context) error {
-			cfg, err := loadConfig(c)
-			if err != nil {
-				return err
-			}
-			p := store.Pause{Who: operator(), When: time.Now().UTC().Truncate(time.Second), Why: c.String("why")}
+		Action: configured(func(c *cli.Context, cfg *config.Config) error {
+			p := store.PauseBy(operator(), c.String("why"))
 			release, err := holdWrites(c.Context, cfg.State.Dir, p)
 			if err != nil {
 				return err
 			}
 			release()
-			if c.Bool("json") {
-				return report.JSON(c.App.Writer, p)
-			}
-			_, err = fmt.Fprintln(c.App.Writer, report.Safe(p.String())+"; priod resume lets it go on")
-			return err
-		},
+			return answer(c, p, func(w io.Writer) { fmt.Fprintln(w, report.Safe(p.String())+"; priod resume lets it go on") })
+		}),
 	}
 }
 
 func resumeCommand() *cli.Command {
 	return &cli.Command{
 		Name: "resume", Usage: "end a pause", Flags: []cli.Flag{jsonFlag()}, Before: noArgs,
-		Action: func(c *cli.Context) error {
-			cfg, err := loadConfig(c)
-			if err != nil {
-				return err
-			}
+		Action: configured(func(c *cli.Context, cfg *config.Config) error {
 			was, err := store.Resume(cfg.State.Dir)
 			if err != nil {
 				return err
-			}
-			if c.Bool("json") {
-				return report.JSON(c.App.Writer, map[string]bool{"was_paused": was})
 			}
 			text := "priod goes on with its next cycle"
 			if !was {
 				text = "priod was not paused"
 			}
-			_, err = fmt.Fprintln(c.App.Writer, text)
-			return err
-		},
+			return answer(c, map[string]bool{"was_paused": was}, func(w io.Writer) { fmt.Fprintln(w, text) })
+		}),
 	}
 }
 

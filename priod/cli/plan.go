@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -104,14 +105,14 @@ func viewPlan(r *cycle.Result) planView {
 // showPlan renders a plan that was carried out, or one that was not.
 func showPlan(c *cli.Context, r *cycle.Result, done bool) error {
 	v := viewPlan(r)
-	if c.Bool("json") {
-		return report.JSON(c.App.Writer, v)
-	}
-	w := c.App.Writer
+	return answer(c, v, func(w io.Writer) { v.show(w, done) })
+}
+
+func (v *planView) show(w io.Writer, done bool) {
 	verb := "would be written"
-	if r.Hold != "" {
+	if v.Hold != "" {
 		done = false
-		fmt.Fprintln(w, "nothing is written:", report.Safe(r.Hold))
+		fmt.Fprintln(w, "nothing is written:", report.Safe(v.Hold))
 	}
 	if done {
 		verb = "written"
@@ -126,15 +127,14 @@ func showPlan(c *cli.Context, r *cycle.Result, done bool) error {
 		if done {
 			header = append(header, "RESULT")
 		}
-		rows := make([][]any, len(v.Writes))
-		for i, x := range v.Writes {
-			rows[i] = []any{target(x.Action), x.User, x.Class.String(), report.Ago(time.Duration(x.WaitS) * time.Second),
+		tabulate(w, header, v.Writes, func(x *writeView) []any {
+			row := []any{target(x.Action), x.User, x.Class.String(), report.Ago(time.Duration(x.WaitS) * time.Second),
 				string(x.Lever), cmp.Or(x.Before, "none"), cmp.Or(x.After, "none"), x.Reason}
 			if done {
-				rows[i] = append(rows[i], result(x.Outcome))
+				row = append(row, result(x.Outcome))
 			}
-		}
-		report.Table(w, header, rows)
+			return row
+		})
 	}
 	leaves := "would leave"
 	if done {
@@ -153,7 +153,6 @@ func showPlan(c *cli.Context, r *cycle.Result, done bool) error {
 	for _, n := range v.Notes {
 		fmt.Fprintln(w, "note:", report.Safe(n))
 	}
-	return nil
 }
 
 // target is the job of an action with the tasks that it reaches.
@@ -167,6 +166,3 @@ func result(o plan.Outcome) string {
 	}
 	return string(o.Status) + ": " + o.Message
 }
-
-// failed tells a write that should have worked from one that raced with its job.
-func failed(s slurmplug.Status) bool { return s == slurmplug.Refused || s == slurmplug.Unknown }

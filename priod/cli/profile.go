@@ -18,7 +18,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/mattn/go-isatty"
 	"github.com/urfave/cli/v2"
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
@@ -194,7 +193,7 @@ func scriptText(cmd *sbatch.Command) ([]byte, error) {
 			return nil, usagef("script: %v", err)
 		}
 		defer in.Close()
-	} else if isatty.IsTerminal(in.Fd()) {
+	} else if isTerminal(in) {
 		return nil, usagef("profile: no script; name one behind sbatch's options")
 	}
 	text, err := io.ReadAll(io.LimitReader(in, mostScript+1))
@@ -240,15 +239,11 @@ func profileTypes(ctx context.Context, c *cli.Context, client *slurmplug.Client,
 	if err != nil {
 		return nil, usagef("partition %s: %w", strings.Join(partitions, ","), err)
 	}
-	if conf, err := client.Config(ctx); err == nil && !confines(conf.Get("TaskPlugin")) {
+	if conf, err := client.Config(ctx); err == nil && !strings.Contains(conf.Get("TaskPlugin"), "affinity") && !strings.Contains(conf.Get("TaskPlugin"), "cgroup") {
 		fmt.Fprintf(c.App.ErrWriter, "priod: note: TaskPlugin=%s does not confine a step to its CPUs: the curve is right only for a program that keeps to SLURM_CPUS_ON_NODE\n",
 			report.Safe(conf.Get("TaskPlugin")))
 	}
 	return types, nil
-}
-
-func confines(taskPlugin string) bool {
-	return strings.Contains(taskPlugin, "affinity") || strings.Contains(taskPlugin, "cgroup")
 }
 
 // chosen reads --gpu-types and --cpus.
@@ -275,8 +270,7 @@ func chosen(c *cli.Context) (names []string, cpus []int, err error) {
 
 // bars shows on a terminal how far each type is.
 func bars(w io.Writer, types []profile.Type, budget time.Duration) (seen func(profile.Progress), finish func()) {
-	f, ok := w.(*os.File)
-	if !ok || !isatty.IsTerminal(f.Fd()) {
+	if !isTerminal(w) {
 		return nil, func() {}
 	}
 	p := mpb.New(mpb.WithOutput(w), mpb.WithWidth(40))

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 
@@ -41,11 +42,7 @@ func queueCommand() *cli.Command {
 			if n := c.Int("most"); n > 0 && n < len(v.Jobs) {
 				v.Jobs = v.Jobs[:n]
 			}
-			if c.Bool("json") {
-				return report.JSON(c.App.Writer, v)
-			}
-			v.show(c)
-			return nil
+			return answer(c, v, v.show)
 		},
 	}
 }
@@ -83,11 +80,7 @@ type queued struct {
 }
 
 func readQueue(c *cli.Context) (*queueView, error) {
-	cfg, err := loadConfig(c)
-	if err != nil {
-		return nil, err
-	}
-	r, err := store.OpenReader(c.Context, cfg.State.Dir)
+	cfg, r, err := openReader(c)
 	if err != nil {
 		return nil, err
 	}
@@ -165,15 +158,14 @@ func (v *queueView) add(k *store.Queued, now map[cluster.JobID]*slurmplug.Job) {
 	v.Jobs = append(v.Jobs, q)
 }
 
-func (v *queueView) show(c *cli.Context) {
-	w := c.App.Writer
+func (v *queueView) show(w io.Writer) {
 	fmt.Fprintf(w, "%s pending, %d of them TE; decided in cycle %d, %s ago\n", plural(v.Pending, "job", "jobs"), v.TE, v.Cycle,
 		report.Ago(time.Duration(v.AgeS)*time.Second))
 	if v.Hold != "" {
 		fmt.Fprintln(w, "nothing is written:", report.Safe(v.Hold))
 	}
-	rows := make([][]any, len(v.Jobs))
-	for i, q := range v.Jobs {
+	header := []string{"PLACE", "JOB", "USER", "ACCOUNT", "PARTITION", "CLASS", "GPUS", "WAIT", "PRIORITY", "WHY", "SLURM SAYS"}
+	tabulate(w, header, v.Jobs, func(q *queued) []any {
 		gpus := fmt.Sprint(q.GPUs)
 		if q.GPUType != "" {
 			gpus += " " + q.GPUType
@@ -181,10 +173,9 @@ func (v *queueView) show(c *cli.Context) {
 		if q.Steer != "" && q.Features != "" {
 			gpus += " " + q.Features
 		}
-		rows[i] = []any{q.Place, slurmplug.Update{Job: q.Job, Tasks: q.Tasks}.Target(), q.User, q.Account, q.Partition, q.Class, gpus,
+		return []any{q.Place, slurmplug.Update{Job: q.Job, Tasks: q.Tasks}.Target(), q.User, q.Account, q.Partition, q.Class, gpus,
 			report.Ago(time.Duration(q.WaitS) * time.Second), q.Priority, q.Why, q.Reason}
-	}
-	report.Table(w, []string{"PLACE", "JOB", "USER", "ACCOUNT", "PARTITION", "CLASS", "GPUS", "WAIT", "PRIORITY", "WHY", "SLURM SAYS"}, rows)
+	})
 	for _, n := range v.Notes {
 		fmt.Fprintln(w, "note:", report.Safe(n))
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -10,7 +11,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"slurmprio/priod/config"
 	"slurmprio/priod/report"
 )
 
@@ -27,9 +27,9 @@ func reportCommand() *cli.Command {
 			},
 			Before: noArgs,
 			Action: func(c *cli.Context) error {
-				var span config.Duration
-				if err := span.UnmarshalText([]byte(c.String("since"))); err != nil || span <= 0 {
-					return usagef("report: --since %.40q: want a time such as 12h or 30d", c.String("since"))
+				last, err := span(c, "report", false)
+				if err != nil {
+					return err
 				}
 				_, r, err := openReader(c)
 				if err != nil {
@@ -37,7 +37,7 @@ func reportCommand() *cli.Command {
 				}
 				defer r.Close()
 				until := time.Now()
-				since := until.Add(-time.Duration(span))
+				since := until.Add(-last)
 				stays, err := r.JobsSince(c.Context, since)
 				if err != nil {
 					return err
@@ -47,11 +47,7 @@ func reportCommand() *cli.Command {
 					return err
 				}
 				p := report.OfPreemptions(since, until, stays, evictions)
-				if c.Bool("json") {
-					return report.JSON(c.App.Writer, p)
-				}
-				showPreemptions(c.App.Writer, p)
-				return nil
+				return answer(c, p, func(w io.Writer) { showPreemptions(w, p) })
 			},
 		}, {
 			Name: "sizing", Usage: "GPUs that lack CPUs or memory, CPUs idle beside jobs that want them, requests far above use",
@@ -62,7 +58,7 @@ func reportCommand() *cli.Command {
 				&cli.StringFlag{Name: "since", Usage: "how much `TIME` of accounting: 12h, 30d (default: none)"},
 				jsonFlag(),
 			},
-			Before: noArgs, Action: reportSizing,
+			Before: noArgs, Action: configured(reportSizing),
 		}, {
 			Name: "failures", Usage: "why jobs failed, what was done about it, which nodes are suspect",
 			Description: "Reads what the daemon found within the last TIME (retry.enabled): jobs by class and by user, the last\n" +
@@ -74,9 +70,7 @@ func reportCommand() *cli.Command {
 			},
 			Before: noArgs, Action: reportFailures,
 		}},
-		Action: func(c *cli.Context) error {
-			return usagef("report: say which: failures, preemptions or sizing")
-		},
+		Action: which("report: say which: failures, preemptions or sizing"),
 	}
 }
 
@@ -114,25 +108,17 @@ func showPreemptions(w io.Writer, p *report.Preemptions) {
 
 func showVictims(w io.Writer, p *report.Preemptions, number func(*float64, string) string) {
 	victims := func(title string, all []report.Victims) {
-		rows := make([][]any, len(all))
-		for i, v := range all {
-			name := v.Name
-			if name == "" {
-				name = "(none)"
-			}
-			rows[i] = []any{name, v.Count, v.Jobs, fmt.Sprintf("%.2f", v.Lost), v.Kept, v.Broken, number(v.P50, "%.0fs"), number(v.P95, "%.0fs")}
-		}
 		fmt.Fprintln(w)
-		report.Table(w, []string{title, "EVICTIONS", "JOBS", "GPU-HOURS LOST", "KEPT", "BROKEN", "TOOK P50", "P95"}, rows)
+		tabulate(w, []string{title, "EVICTIONS", "JOBS", "GPU-HOURS LOST", "KEPT", "BROKEN", "TOOK P50", "P95"}, all, func(v *report.Victims) []any {
+			return []any{cmp.Or(v.Name, "(none)"), v.Count, v.Jobs, fmt.Sprintf("%.2f", v.Lost), v.Kept, v.Broken, number(v.P50, "%.0fs"), number(v.P95, "%.0fs")}
+		})
 	}
 	victims("LEFT: USER", p.ByUser)
 	victims("LEFT: WORKLOAD", p.ByWorkload)
-	rows := make([][]any, len(p.ForUser))
-	for i, b := range p.ForUser {
-		rows[i] = []any{b.User, b.Count, b.Jobs, fmt.Sprintf("%.2f", b.Lost)}
-	}
 	fmt.Fprintln(w)
-	report.Table(w, []string{"FOR: USER", "EVICTIONS", "TE JOBS", "GPU-HOURS LOST"}, rows)
+	tabulate(w, []string{"FOR: USER", "EVICTIONS", "TE JOBS", "GPU-HOURS LOST"}, p.ForUser, func(b *report.Benefits) []any {
+		return []any{b.User, b.Count, b.Jobs, fmt.Sprintf("%.2f", b.Lost)}
+	})
 }
 
 func showSum(w io.Writer, e *report.Evictions) {

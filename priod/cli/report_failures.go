@@ -8,15 +8,14 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"slurmprio/priod/config"
 	"slurmprio/priod/report"
 	"slurmprio/priod/retry"
 )
 
 func reportFailures(c *cli.Context) error {
-	var span config.Duration
-	if err := span.UnmarshalText([]byte(c.String("since"))); err != nil || span <= 0 {
-		return usagef("report: --since %.40q: want a time such as 12h or 30d", c.String("since"))
+	last, err := span(c, "report", false)
+	if err != nil {
+		return err
 	}
 	n, err := most(c)
 	if err != nil {
@@ -34,7 +33,7 @@ func reportFailures(c *cli.Context) error {
 		}
 	}
 	until := time.Now()
-	since := until.Add(-time.Duration(span))
+	since := until.Add(-last)
 	turn, err := r.FailuresSince(c.Context, since)
 	if err != nil {
 		return err
@@ -44,14 +43,12 @@ func reportFailures(c *cli.Context) error {
 		return err
 	}
 	f := report.OfFailures(since, until, &turn, &set, nodes)
-	if c.Bool("json") {
-		return report.JSON(c.App.Writer, f)
-	}
-	showFailures(c.App.Writer, f, n)
-	if !cfg.Retry.Enabled {
-		fmt.Fprintln(c.App.Writer, "\nretry.enabled is false: jobs that fail now are not looked at.")
-	}
-	return nil
+	return answer(c, f, func(w io.Writer) {
+		showFailures(w, f, n)
+		if !cfg.Retry.Enabled {
+			fmt.Fprintln(w, "\nretry.enabled is false: jobs that fail now are not looked at.")
+		}
+	})
 }
 
 func showFailures(w io.Writer, f *report.Failures, most int) {

@@ -14,16 +14,10 @@ import (
 	"slurmprio/priod/workload/sensitivity"
 )
 
-func reportSizing(c *cli.Context) error {
-	cfg, err := loadConfig(c)
+func reportSizing(c *cli.Context, cfg *config.Config) error {
+	last, err := span(c, "report", true)
 	if err != nil {
 		return err
-	}
-	var span config.Duration
-	if text := c.String("since"); text != "" {
-		if err := span.UnmarshalText([]byte(text)); err != nil || span <= 0 {
-			return usagef("report: --since %.40q: want a time such as 12h or 30d", text)
-		}
 	}
 	table, err := workload.Load(cfg.Speeds.Workloads)
 	if err != nil {
@@ -36,9 +30,9 @@ func reportSizing(c *cli.Context) error {
 	}
 	var past sensitivity.Past
 	var shares map[string]sensitivity.Share
-	if span > 0 {
+	if last > 0 {
 		now, set := time.Now(), cfg.SpeedSettings()
-		used, err := slurm.Used(c.Context, now.Add(-time.Duration(span)), now, set.Today)
+		used, err := slurm.Used(c.Context, now.Add(-last), now, set.Today)
 		if err != nil {
 			return fmt.Errorf("read accounting: %w", err)
 		}
@@ -50,27 +44,26 @@ func reportSizing(c *cli.Context) error {
 	s.SetPeaks(holding, peaks)
 	known, _ := recorded(c.Context, cfg.State.Dir) // without a state folder nothing was given back
 	s.SetGivenBack(&snapshot, known)
-	if c.Bool("json") {
-		return report.JSON(c.App.Writer, s)
-	}
-	showSizing(c.App.Writer, s)
-	switch {
-	case unmeasured != nil:
-		fmt.Fprintf(c.App.Writer, "\nWhat running jobs use of their memory is not known: %v\n", unmeasured)
-	case len(holding) > 0 && len(peaks) == 0:
-		fmt.Fprintln(c.App.Writer, "\nWhat running jobs use of their memory is not known: JobAcctGatherType must not be none.")
-	}
-	switch {
-	case span > 0 && len(past) == 0:
-		fmt.Fprintln(c.App.Writer, "\nAccounting says of no run with GPUs what it used: JobAcctGatherType must not be none.")
-	case span > 0 && len(s.Programs) == 0:
-		fmt.Fprintln(c.App.Writer, "\nNo program in accounting had twice the CPUs or the memory that it can use.")
-	}
-	return nil
+	return answer(c, s, func(w io.Writer) {
+		showSizing(w, s)
+		const measured = "JobAcctGatherType must not be none."
+		switch {
+		case unmeasured != nil:
+			fmt.Fprintf(w, "\nWhat running jobs use of their memory is not known: %v\n", unmeasured)
+		case len(holding) > 0 && len(peaks) == 0:
+			fmt.Fprintln(w, "\nWhat running jobs use of their memory is not known:", measured)
+		}
+		switch {
+		case last > 0 && len(past) == 0:
+			fmt.Fprintln(w, "\nAccounting says of no run with GPUs what it used:", measured)
+		case last > 0 && len(s.Programs) == 0:
+			fmt.Fprintln(w, "\nNo program in accounting had twice the CPUs or the memory that it can use.")
+		}
+	})
 }
 
-// mostCPUOnly are the jobs without GPUs that a table names.
-const mostCPUOnly = 20
+// mostRows is how many jobs a table names.
+const mostRows = 20
 
 func showSizing(w io.Writer, s *report.Sizing) {
 	stranded := "each with its share of its node's CPUs and memory"
@@ -78,79 +71,44 @@ func showSizing(w io.Writer, s *report.Sizing) {
 		stranded = fmt.Sprintf("%d of them stranded: their nodes lack the CPUs or the memory of their share", s.Stranded)
 	}
 	fmt.Fprintf(w, "%d of %d GPUs are free, %s.\n", s.Free, s.GPUs, stranded)
-	rows := make([][]any, len(s.Nodes))
-	for i, n := range s.Nodes {
-		rows[i] = []any{n.Node, n.GPUType, n.FreeGPUs, n.FreeCPUs, n.FreeMemMB, n.ForCPUs, n.ForMem, n.CPUOnlyCPUs, n.CPUOnlyMemMB}
+	section(w, "", []string{"NODE", "TYPE", "FREE GPUS", "FREE CPUS", "FREE MB", "STRANDED FOR CPUS", "FOR MEMORY", "CPU-ONLY JOBS HOLD CPUS", "MB"}, s.Nodes, len(s.Nodes), func(n *report.StrandedOn) []any {
+		return []any{n.Node, n.GPUType, n.FreeGPUs, n.FreeCPUs, n.FreeMemMB, n.ForCPUs, n.ForMem, n.CPUOnlyCPUs, n.CPUOnlyMemMB}
+	})
+	section(w, "\nThese hold CPUs and memory there, and no GPU:", []string{"JOB", "USER", "NODES", "CPUS", "MB"}, s.CPUOnly, mostRows, func(j *report.CPUOnlyJob) []any {
+		return []any{j.Job.String(), j.User, j.Nodes, j.CPUs, j.MemMB}
+	})
+	section(w, "\nThese hold memory there that their steps have not used so far; a quarter more than they used, at least 1024 MB, is left to them:",
+		[]string{"JOB", "USER", "NODE", "GPUS", "MB", "USED AT MOST", "COULD GIVE BACK", "AGREED"}, s.Idle, mostRows, func(j *report.IdleMemory) []any {
+			agreed := map[bool]string{true: "yes", false: "no"}[j.Agreed]
+			return []any{j.Job.String(), j.User, j.Node, j.GPUs, j.MemMB, j.Peak, j.Idle, agreed}
+		})
+	given := int64(0)
+	for _, j := range s.GivenBack {
+		given += j.Asked - j.MemMB
 	}
-	if len(rows) > 0 {
-		fmt.Fprintln(w)
-		report.Table(w, []string{"NODE", "TYPE", "FREE GPUS", "FREE CPUS", "FREE MB", "STRANDED FOR CPUS", "FOR MEMORY", "CPU-ONLY JOBS HOLD CPUS", "MB"}, rows)
-	}
-	rows = rows[:0]
-	for _, j := range s.CPUOnly[:min(len(s.CPUOnly), mostCPUOnly)] {
-		rows = append(rows, []any{j.Job.String(), j.User, j.Nodes, j.CPUs, j.MemMB})
-	}
-	if len(rows) > 0 {
-		fmt.Fprintln(w, "\nThese hold CPUs and memory there, and no GPU:")
-		report.Table(w, []string{"JOB", "USER", "NODES", "CPUS", "MB"}, rows)
-		if more := len(s.CPUOnly) - len(rows); more > 0 {
-			fmt.Fprintf(w, "and %d more (--json)\n", more)
-		}
-	}
-	showIdle(w, s.Idle)
-	showGivenBack(w, s.GivenBack)
-	rows = rows[:0]
-	for _, j := range s.Starving {
-		rows = append(rows, []any{j.Job.String(), j.User, j.Node, j.CPUs, j.Wants, j.Idle, fmt.Sprintf("%.2f", j.Gain), j.Why})
-	}
-	if len(rows) > 0 {
-		fmt.Fprintln(w, "\nThese run slower than they could beside idle CPUs:")
-		report.Table(w, []string{"JOB", "USER", "NODE", "CPUS", "WANTS", "IDLE THERE", "TIMES FASTER", "BY"}, rows)
-	}
-	rows = rows[:0]
-	for _, p := range s.Programs {
-		rows = append(rows, []any{p.Program, p.GPUType, p.Runs, fmt.Sprintf("%.3g", p.Had), fmt.Sprintf("%.2g", p.Used), megabytes(p.HadMB), megabytes(p.UsedMB), p.Options})
-	}
-	if len(rows) > 0 {
-		fmt.Fprintln(w, "\nThese had far more for each GPU than they used. What is enough can stand in the next script in place of its -c and --mem, times its GPUs "+
-			"(--cpus-per-gpu and --mem-per-gpu would keep priod from sizing the job):")
-		report.Table(w, []string{"PROGRAM", "TYPE", "RUNS", "HAD CPUS", "USED CPUS", "HAD MB", "USED MB", "ENOUGH"}, rows)
-	}
+	section(w, fmt.Sprintf("\nThese have given back %d MB while they run:", given), []string{"JOB", "USER", "NODE", "ASKED FOR MB", "HOLDS MB", "GAVE BACK"}, s.GivenBack, mostRows,
+		func(j *report.GivenBack) []any {
+			return []any{j.Job.String(), j.User, j.Node, j.Asked, j.MemMB, j.Asked - j.MemMB}
+		})
+	section(w, "\nThese run slower than they could beside idle CPUs:", []string{"JOB", "USER", "NODE", "CPUS", "WANTS", "IDLE THERE", "TIMES FASTER", "BY"}, s.Starving, len(s.Starving),
+		func(j *report.StarvingJob) []any {
+			return []any{j.Job.String(), j.User, j.Node, j.CPUs, j.Wants, j.Idle, fmt.Sprintf("%.2f", j.Gain), j.Why}
+		})
+	section(w, "\nThese had far more for each GPU than they used. What is enough can stand in the next script in place of its -c and --mem, times its GPUs "+
+		"(--cpus-per-gpu and --mem-per-gpu would keep priod from sizing the job):",
+		[]string{"PROGRAM", "TYPE", "RUNS", "HAD CPUS", "USED CPUS", "HAD MB", "USED MB", "ENOUGH"}, s.Programs, len(s.Programs), func(p *report.Overasked) []any {
+			return []any{p.Program, p.GPUType, p.Runs, fmt.Sprintf("%.3g", p.Had), fmt.Sprintf("%.2g", p.Used), megabytes(p.HadMB), megabytes(p.UsedMB), p.Options}
+		})
 }
 
-// showIdle tells who holds memory that free GPUs lack, and has not used it.
-func showIdle(w io.Writer, idle []report.IdleMemory) {
-	var rows [][]any
-	for _, j := range idle[:min(len(idle), mostCPUOnly)] {
-		agreed := map[bool]string{true: "yes", false: "no"}[j.Agreed]
-		rows = append(rows, []any{j.Job.String(), j.User, j.Node, j.GPUs, j.MemMB, j.Peak, j.Idle, agreed})
-	}
-	if len(rows) == 0 {
+// section prints a table of at most so many rows below its title; nothing without rows.
+func section[T any](w io.Writer, title string, header []string, all []T, most int, row func(x *T) []any) {
+	if len(all) == 0 {
 		return
 	}
-	fmt.Fprintln(w, "\nThese hold memory there that their steps have not used so far; a quarter more than they used, at least 1024 MB, is left to them:")
-	report.Table(w, []string{"JOB", "USER", "NODE", "GPUS", "MB", "USED AT MOST", "COULD GIVE BACK", "AGREED"}, rows)
-	if more := len(idle) - len(rows); more > 0 {
-		fmt.Fprintf(w, "and %d more (--json)\n", more)
-	}
-}
-
-// showGivenBack tells whose memory was lowered.
-func showGivenBack(w io.Writer, given []report.GivenBack) {
-	var rows [][]any
-	all := int64(0)
-	for i, j := range given {
-		all += j.Asked - j.MemMB
-		if i < mostCPUOnly {
-			rows = append(rows, []any{j.Job.String(), j.User, j.Node, j.Asked, j.MemMB, j.Asked - j.MemMB})
-		}
-	}
-	if len(rows) == 0 {
-		return
-	}
-	fmt.Fprintf(w, "\nThese have given back %d MB while they run:\n", all)
-	report.Table(w, []string{"JOB", "USER", "NODE", "ASKED FOR MB", "HOLDS MB", "GAVE BACK"}, rows)
-	if more := len(given) - len(rows); more > 0 {
+	fmt.Fprintln(w, title)
+	tabulate(w, header, all[:min(len(all), most)], row)
+	if more := len(all) - most; more > 0 {
 		fmt.Fprintf(w, "and %d more (--json)\n", more)
 	}
 }

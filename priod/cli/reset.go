@@ -16,6 +16,7 @@ import (
 	"slurmprio/priod/daemon"
 	"slurmprio/priod/evict"
 	"slurmprio/priod/live"
+	"slurmprio/priod/plan"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
 	"slurmprio/priod/undo"
@@ -33,11 +34,7 @@ func resetCommand() *cli.Command {
 			jsonFlag(),
 		},
 		Before: noArgs,
-		Action: func(c *cli.Context) error {
-			cfg, err := loadConfig(c)
-			if err != nil {
-				return err
-			}
+		Action: configured(func(c *cli.Context, cfg *config.Config) error {
 			reset := newReset(cfg)
 			reset.DryRun = c.Bool("dry-run")
 			reset.Say = func(line string) { fmt.Fprintln(c.App.ErrWriter, "priod:", line) }
@@ -45,18 +42,12 @@ func resetCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			if c.Bool("json") {
-				if err := report.JSON(c.App.Writer, r); err != nil {
-					return err
-				}
-			} else {
-				showReset(c.App.Writer, r)
+			err = answer(c, r, func(w io.Writer) { showReset(w, r) })
+			if err == nil && !r.Complete() {
+				err = errProblem
 			}
-			if !r.Complete() {
-				return errProblem
-			}
-			return nil
-		},
+			return err
+		}),
 	}
 }
 
@@ -69,7 +60,7 @@ func newReset(cfg *config.Config) *undo.Reset {
 	return &undo.Reset{
 		Dir: cfg.State.Dir, Slurm: slurm, Order: cfg.Decide(), Evict: cfg.Eviction(),
 		Recorded:  func(ctx context.Context) (*cluster.History, error) { return recorded(ctx, cfg.State.Dir) },
-		Evictions: func(ctx context.Context) (*evict.Journal, error) { return journalOf(ctx, cfg) },
+		Evictions: func(ctx context.Context) (*evict.Journal, error) { return store.OpenEvictions(ctx, cfg.State.Dir) },
 		Hold:      func(ctx context.Context) (func(), error) { return holdForReset(ctx, slurm, cfg) },
 	}
 }
@@ -80,7 +71,7 @@ func holdForReset(ctx context.Context, slurm *live.Cluster, cfg *config.Config) 
 	if err != nil {
 		return nil, err
 	}
-	unlock, err := holdWrites(ctx, cfg.State.Dir, store.Pause{Who: operator(), When: time.Now().UTC().Truncate(time.Second), Why: "priod reset"})
+	unlock, err := holdWrites(ctx, cfg.State.Dir, store.PauseBy(operator(), "priod reset"))
 	if err != nil {
 		giveBack()
 		return nil, err
@@ -99,8 +90,8 @@ func alone(ctx context.Context, slurm *live.Cluster, cfg *config.Config) (releas
 		return nil, fmt.Errorf("read Slurm: %w", err)
 	}
 	lock, err := daemon.NewHostLock(name, cfg.State.Dir)
-	var twin *daemon.TwinError
-	if errors.As(err, &twin) && twin.Dir != cfg.State.Dir {
+	var other *daemon.OtherPriodError
+	if errors.As(err, &other) && other.Dir != cfg.State.Dir {
 		return nil, err
 	}
 	return lock.Close, nil // its own daemon is paused; an untrusted holder stops nobody
@@ -111,12 +102,10 @@ func showReset(w io.Writer, v *undo.Result) {
 	if v.DryRun {
 		verb = "would be taken back"
 	}
-	rows := [][]any{}
-	for _, o := range v.Writes {
-		rows = append(rows, []any{target(o.Action), string(o.Lever), cmp.Or(o.Before, "none"), cmp.Or(o.After, "none"), result(o)})
-	}
-	if len(rows) > 0 {
-		report.Table(w, []string{"JOB", "LEVER", "BEFORE", "AFTER", "RESULT"}, rows)
+	if len(v.Writes) > 0 {
+		tabulate(w, []string{"JOB", "LEVER", "BEFORE", "AFTER", "RESULT"}, v.Writes, func(o *plan.Outcome) []any {
+			return []any{target(o.Action), string(o.Lever), cmp.Or(o.Before, "none"), cmp.Or(o.After, "none"), result(*o)}
+		})
 	}
 	fmt.Fprintf(w, "%s %s, %d failed; %s left the queue meanwhile.\n", plural(len(v.Writes)-v.Failed, "value", "values"), verb, v.Failed,
 		plural(v.Gone, "job", "jobs"))

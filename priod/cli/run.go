@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -21,6 +22,7 @@ import (
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
 	"slurmprio/priod/workload"
+	"slurmprio/slurmplug"
 )
 
 func runCommand() *cli.Command {
@@ -36,11 +38,7 @@ func runCommand() *cli.Command {
 			jsonFlag(),
 		},
 		Before: noArgs,
-		Action: func(c *cli.Context) error {
-			cfg, err := loadConfig(c)
-			if err != nil {
-				return err
-			}
+		Action: configured(func(c *cli.Context, cfg *config.Config) error {
 			log := newLogger(cfg, c.App.ErrWriter)
 			ctx, stop := signal.NotifyContext(c.Context, syscall.SIGTERM, syscall.SIGINT)
 			defer stop()
@@ -78,17 +76,15 @@ func runCommand() *cli.Command {
 			signal.Notify(hup, syscall.SIGHUP)
 			defer signal.Stop(hup)
 			return d.Run(ctx, hup)
-		},
+		}),
 	}
 }
 
 // showStandBy says that another host's priod has the cluster: nothing is wrong.
 func showStandBy(c *cli.Context, err error) error {
-	if c.Bool("json") {
-		return report.JSON(c.App.Writer, map[string]string{"standby": err.Error()})
-	}
-	_, err = fmt.Fprintln(c.App.Writer, "nothing is written:", report.Safe(err.Error()))
-	return err
+	return answer(c, map[string]string{"standby": err.Error()}, func(w io.Writer) {
+		fmt.Fprintln(w, "nothing is written:", report.Safe(err.Error()))
+	})
 }
 
 // preview runs one cycle that writes nothing, with the history of the state
@@ -98,7 +94,7 @@ func preview(ctx context.Context, cfg *config.Config, log hclog.Logger) (cycle.R
 	if err != nil {
 		return cycle.Result{}, err
 	}
-	journal, err := journalOf(ctx, cfg)
+	journal, err := store.OpenEvictions(ctx, cfg.State.Dir)
 	if err != nil {
 		journal = evict.NewJournal() // history has said why
 	}
@@ -159,13 +155,9 @@ func diffCommand() *cli.Command {
 		Description: "The same as priod run --dry-run. LEVER is the field of the job, AFTER what priod wants in it, WHY the reason in a\n" +
 			"word, which priod explain JOBID spells out.",
 		Flags: []cli.Flag{jsonFlag()}, Before: noArgs,
-		Action: func(c *cli.Context) error {
-			cfg, err := loadConfig(c)
-			if err != nil {
-				return err
-			}
+		Action: configured(func(c *cli.Context, cfg *config.Config) error {
 			return showPreview(c.Context, c, cfg, newLogger(cfg, c.App.ErrWriter))
-		},
+		}),
 	}
 }
 
@@ -175,7 +167,7 @@ func showResult(c *cli.Context, r *cycle.Result) error {
 		return err
 	}
 	for _, o := range r.Outcomes {
-		if failed(o.Status) {
+		if o.Status == slurmplug.Refused || o.Status == slurmplug.Unknown { // not raced with its job
 			return errProblem
 		}
 	}

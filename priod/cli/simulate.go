@@ -8,14 +8,12 @@ import (
 	"io"
 	"iter"
 	"math"
-	"os"
 	"os/signal"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
-	"github.com/mattn/go-isatty"
 	"github.com/urfave/cli/v2"
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
@@ -79,7 +77,7 @@ func simulateFlags() []cli.Flag {
 		&cli.StringFlag{Category: input, Name: "since", Value: "7d", Usage: "how much `TIME` of accounting, with --from-slurm: 12h, 30d"},
 		&cli.StringFlag{Category: input, Name: "cluster", Usage: "read nodes from `FILE`, TOML with [[nodes]] tables"},
 		&cli.StringSliceFlag{Category: input, Name: "nodes", Usage: "nodes as `COUNT:TYPE:GPUS[:CPUS[:MEM_MB]]`; again for more"},
-		withCategory(workloadsFlag(), input),
+		workloadsFlag(input),
 		&cli.StringFlag{Category: input, Name: "pairs", Usage: "read how fast two workloads run on the same GPUs from CSV `FILE`, for --allocation gandiva or POLICY:packed"},
 		&cli.Float64Flag{Category: input, Name: "pairs-tried", Usage: "plan with estimates: of a new job's pairs with each reference a `PART` such as 0.2 is tried, the rest is estimated as by Gavel; 0: all pairs are known"},
 		&cli.IntFlag{Category: input, Name: "pair-references", Usage: "with --pairs-tried: how many `WORKLOADS` of the file are known in all pairs, drawn by the seed; 0: all"},
@@ -120,11 +118,12 @@ func simulateFlags() []cli.Flag {
 		seconds("restart-cost", "`TIME` that each later run takes before it makes progress again"),
 		seconds("mtbf", "mean `TIME` between failures of one node"),
 		seconds("repair", "`TIME` until a failed node is back"),
-	}, evictionFlags("EVICTION")...)
+	}, evictionFlags()...)
 }
 
 // evictionFlags are the settings of those preemptions that evict.
-func evictionFlags(category string) []cli.Flag {
+func evictionFlags() []cli.Flag {
+	const category = "EVICTION"
 	return []cli.Flag{
 		&cli.Float64Flag{Category: category, Name: "fitgpp-s", Value: 4, Usage: "`WEIGHT` of the grace period against the size in FitGpp's score"},
 		&cli.IntFlag{Category: category, Name: "fitgpp-p", Value: 1, Usage: "FitGpp evicts one job so many `TIMES` at most; 0: no limit"},
@@ -153,13 +152,6 @@ func evictionOf(c *cli.Context) preemption.Settings {
 		set.MaxEvictions, set.MinRun = c.Int("max-evictions"), c.Duration("min-runtime").Seconds()
 	}
 	return set
-}
-
-func withCategory(f cli.Flag, category string) cli.Flag {
-	if s, ok := f.(*cli.StringFlag); ok {
-		s.Category = category
-	}
-	return f
 }
 
 // simulated is a finished simulation with what was left out of it.
@@ -454,12 +446,12 @@ func (s *simulated) jobs(ctx context.Context, c *cli.Context, cfg *config.Config
 
 // past reads accounting.
 func (s *simulated) past(ctx context.Context, c *cli.Context, cfg *config.Config, opts trace.Options) ([]trace.Job, error) {
-	var span config.Duration
-	if err := span.UnmarshalText([]byte(c.String("since"))); err != nil || span <= 0 {
-		return nil, usagef("simulate: --since %.40q: want a time such as 12h or 30d", c.String("since"))
+	last, err := span(c, "simulate", false)
+	if err != nil {
+		return nil, err
 	}
 	now := time.Now()
-	runs, err := newClient(cfg).History(ctx, now.Add(-time.Duration(span)), now)
+	runs, err := newClient(cfg).History(ctx, now.Add(-last), now)
 	if err != nil {
 		return nil, fmt.Errorf("read accounting: %w", err)
 	}
@@ -473,16 +465,12 @@ func (s *simulated) past(ctx context.Context, c *cli.Context, cfg *config.Config
 
 // generate makes a trace as the words behind priod trace generate say.
 func generate(words string) (made []trace.Job, err error) {
-	app := &cli.App{
-		Name: "--generate", HideHelp: true, Writer: io.Discard, ErrWriter: io.Discard, ExitErrHandler: func(*cli.Context, error) {}, OnUsageError: onUsageError,
-		Commands: generators(func(_ *cli.Context, jobs []trace.Job) error {
-			made = jobs
-			return nil
-		}),
-		Action: func(c *cli.Context) error {
-			return usagef("%.80q: want gavel, synergy, fitgpp or philly and its flags", words)
-		},
-	}
+	app := within("--generate")
+	app.Commands = generators(func(_ *cli.Context, jobs []trace.Job) error {
+		made = jobs
+		return nil
+	})
+	app.Action = which(fmt.Sprintf("%.80q: want gavel, synergy, fitgpp or philly and its flags", words))
 	for _, g := range app.Commands {
 		prepare(g)
 	}
@@ -581,8 +569,7 @@ func windowOf(text string) (*metrics.Window, error) {
 
 // progress shows on a terminal how many jobs have arrived.
 func progress(w io.Writer) (tick, finish func()) {
-	f, ok := w.(*os.File)
-	if !ok || !isatty.IsTerminal(f.Fd()) {
+	if !isTerminal(w) {
 		return func() {}, func() {}
 	}
 	p := mpb.New(mpb.WithOutput(w), mpb.WithRefreshRate(200*time.Millisecond))
@@ -616,15 +603,11 @@ func showSimulation(c *cli.Context, s *simulated) error {
 			return err
 		}
 	}
-	if c.Bool("json") {
-		return report.JSON(c.App.Writer, struct {
-			metrics.Figures
-			Bad     int            `json:"bad_rows"`
-			Skipped map[string]int `json:"skipped_rows"` // by why
-		}{s.Figures, s.stats.Bad, s.stats.Skipped})
-	}
-	report.Table(c.App.Writer, []string{"FIGURE", "VALUE"}, s.rows())
-	return nil
+	return answer(c, struct {
+		metrics.Figures
+		Bad     int            `json:"bad_rows"`
+		Skipped map[string]int `json:"skipped_rows"` // by why
+	}{s.Figures, s.stats.Bad, s.stats.Skipped}, func(w io.Writer) { report.Table(w, []string{"FIGURE", "VALUE"}, s.rows()) })
 }
 
 // rows are the figures for people; those of an empty group are left out.

@@ -1,11 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"slurmprio/priod/config"
+	"slurmprio/priod/daemon"
 	"slurmprio/priod/live"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
@@ -35,38 +36,26 @@ func workloadsHistoryCommand() *cli.Command {
 			&cli.StringFlag{Name: "out", Aliases: []string{"o"}, Usage: "write what is believed as workloads to `FILE`; - is standard output"},
 			jsonFlag(),
 		},
-		Before: noArgs, Action: workloadsHistory,
+		Before: noArgs, Action: configured(workloadsHistory),
 	}
 }
 
 // learn reads accounting now and learns from it, as the daemon does in pieces.
 func learn(ctx context.Context, cfg *config.Config, table *workload.Table, span time.Duration) (store.Lessons, error) {
-	var steps *regexp.Regexp
-	if cfg.Speeds.Steps != "" {
-		steps = regexp.MustCompile(cfg.Speeds.Steps) // the configuration was checked
-	}
 	now := time.Now()
-	stays, err := live.New(newClient(cfg)).Stays(ctx, now.Add(-span), time.Time{}, steps)
+	stays, err := live.New(newClient(cfg)).Stays(ctx, now.Add(-span), time.Time{}, cfg.Steps())
 	if err != nil {
 		return store.Lessons{}, fmt.Errorf("read accounting: %w", err)
 	}
-	set := cfg.SpeedSettings()
-	runs := set.Completed(stays, time.Duration(cfg.Speeds.Shortest), table)
-	var h speed.History
-	for _, r := range runs {
-		h.Add(r)
-	}
-	return store.Lessons{Read: now, At: now, Runs: len(runs), Knowledge: h.Learn()}, nil
+	return daemon.Lessons(stays, cfg, table, now), nil
 }
 
 // lessons are what the daemon learned, or with --since what accounting teaches now.
 func lessons(c *cli.Context, cfg *config.Config, table *workload.Table) (store.Lessons, error) {
-	if text := c.String("since"); text != "" {
-		var span config.Duration
-		if err := span.UnmarshalText([]byte(text)); err != nil || span <= 0 {
-			return store.Lessons{}, usagef("workloads history: --since %.40q: want a time such as 12h or 30d", text)
-		}
-		return learn(c.Context, cfg, table, time.Duration(span))
+	if last, err := span(c, "workloads history", true); err != nil {
+		return store.Lessons{}, err
+	} else if last > 0 {
+		return learn(c.Context, cfg, table, last)
 	}
 	r, err := store.OpenReader(c.Context, cfg.State.Dir)
 	if err != nil {
@@ -91,11 +80,7 @@ type taughtView struct {
 	Notes    []string     `json:"notes,omitempty"`
 }
 
-func workloadsHistory(c *cli.Context) error {
-	cfg, err := loadConfig(c)
-	if err != nil {
-		return err
-	}
+func workloadsHistory(c *cli.Context, cfg *config.Config) error {
 	table, err := workload.Load(cfg.Speeds.Workloads)
 	if err != nil {
 		return usageError{err}
@@ -128,21 +113,16 @@ func workloadsHistory(c *cli.Context) error {
 		}
 		views[i] = v
 	}
-	if c.Bool("json") {
-		return report.JSON(c.App.Writer, map[string]any{"learned": l.At, "jobs": l.Runs, "within_factor": within, "programs": views})
-	}
-	showTaught(c.App.Writer, views)
-	return nil
+	return answer(c, map[string]any{"learned": l.At, "jobs": l.Runs, "within_factor": within, "programs": views}, func(w io.Writer) { showTaught(w, views) })
 }
 
 // showTaught is a line for each program, or one that says that there is none.
 func showTaught(w io.Writer, views []taughtView) {
-	rows := make([][]any, len(views))
-	for i, v := range views {
-		name := v.Workload
-		if name == "" {
-			name = v.User + "'s " + v.Name
-		}
+	if len(views) == 0 {
+		fmt.Fprintln(w, "Nothing: no job that accounting knows completed on a GPU of a named type, after speeds.shortest at least.")
+		return
+	}
+	tabulate(w, []string{"PROGRAM", "GPUS", "RUNS", "WORK IN", "SPEEDS (RUNS THERE)"}, views, func(v *taughtView) []any {
 		cells := make([]string, len(v.Cells))
 		for j, cell := range v.Cells {
 			cells[j] = fmt.Sprintf("%s:%.2f x%.2f (%d)", cell.GPUType, cell.Speed, cell.Factor, cell.Runs)
@@ -150,13 +130,8 @@ func showTaught(w io.Writer, views []taughtView) {
 				cells[j] += "?"
 			}
 		}
-		rows[i] = []any{report.Safe(name), v.GPUs, v.Runs, v.Unit, strings.Join(cells, "  ")}
-	}
-	if len(rows) == 0 {
-		fmt.Fprintln(w, "Nothing: no job that accounting knows completed on a GPU of a named type, after speeds.shortest at least.")
-		return
-	}
-	report.Table(w, []string{"PROGRAM", "GPUS", "RUNS", "WORK IN", "SPEEDS (RUNS THERE)"}, rows)
+		return []any{cmp.Or(v.Workload, v.User+"'s "+v.Name), v.GPUs, v.Runs, v.Unit, strings.Join(cells, "  ")}
+	})
 	for _, v := range views {
 		for _, n := range v.Notes {
 			fmt.Fprintf(w, "%s: %s\n", report.Safe(v.Workload), report.Safe(n))

@@ -17,7 +17,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/mattn/go-isatty"
 	"github.com/urfave/cli/v2"
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
@@ -132,33 +131,29 @@ func figureNames() []string {
 
 // simulatePoint runs one command line of priod simulate within this process.
 func simulatePoint(ctx context.Context, config string, args []string) (measured map[string]float64, err error) {
-	app := &cli.App{
-		Name: "simulate", HideHelp: true, Writer: io.Discard, ErrWriter: io.Discard, ExitErrHandler: func(*cli.Context, error) {}, OnUsageError: onUsageError,
-		Flags: append(simulateFlags(), &cli.StringFlag{Name: "config"}),
-		Action: func(c *cli.Context) error {
-			if err := noArgs(c); err != nil {
-				return err
+	app := within("simulate")
+	app.Flags = append(simulateFlags(), &cli.StringFlag{Name: "config"})
+	app.Before = noArgs
+	app.Action = func(c *cli.Context) error {
+		s, err := simulation(ctx, c, io.Discard)
+		if err != nil {
+			return err
+		}
+		text, err := json.Marshal(s.Figures)
+		if err != nil {
+			return err
+		}
+		var figures map[string]*float64 // null: a group without jobs
+		if err := json.Unmarshal(text, &figures); err != nil {
+			return err
+		}
+		measured = map[string]float64{}
+		for name, v := range figures {
+			if v != nil {
+				measured[name] = *v
 			}
-			s, err := simulation(ctx, c, io.Discard)
-			if err != nil {
-				return err
-			}
-			text, err := json.Marshal(s.Figures)
-			if err != nil {
-				return err
-			}
-			var figures map[string]*float64 // null: a group without jobs
-			if err := json.Unmarshal(text, &figures); err != nil {
-				return err
-			}
-			measured = map[string]float64{}
-			for name, v := range figures {
-				if v != nil {
-					measured[name] = *v
-				}
-			}
-			return nil
-		},
+		}
+		return nil
 	}
 	err = app.RunContext(ctx, slices.Concat([]string{app.Name, "--config=" + config}, args))
 	return measured, err
@@ -183,8 +178,7 @@ func part(points []sweep.Point, text string) ([]sweep.Point, error) {
 }
 
 func (s *study) progress(w io.Writer, points []sweep.Point) (tick func(sweep.Point, error), finish func()) {
-	f, ok := w.(*os.File)
-	if !ok || !isatty.IsTerminal(f.Fd()) {
+	if !isTerminal(w) {
 		return nil, func() {}
 	}
 	missing, err := s.Missing(points)

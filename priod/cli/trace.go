@@ -19,13 +19,9 @@ func traceCommand() *cli.Command {
 			Subcommands: generators(func(c *cli.Context, jobs []trace.Job) error {
 				return writeOut(c, func(w io.Writer) error { return trace.WriteCSV(w, jobs) })
 			}, outFlag()),
-			Action: func(c *cli.Context) error {
-				return usagef("trace generate: say which: gavel, synergy, fitgpp or philly")
-			},
+			Action: which("trace generate: say which: gavel, synergy, fitgpp or philly"),
 		}},
-		Action: func(c *cli.Context) error {
-			return usagef("trace: say what to do: trace generate")
-		},
+		Action: which("trace: say what to do: trace generate"),
 	}
 }
 
@@ -40,7 +36,7 @@ func generators(emit func(*cli.Context, []trace.Job) error, more ...cli.Flag) []
 			rate(5.6), multi,
 			&cli.Float64Flag{Name: "high-priority", Usage: "`SHARE` of jobs with weight 5 (paper: 0.2 where it studies priorities)"},
 			&cli.BoolFlag{Name: "slo", Usage: "deadlines of 1.2, 2 or 10 times the run time on a V100"},
-			workloadsFlag(),
+			workloadsFlag(""),
 		}, func(c *cli.Context) ([]trace.Job, error) {
 			w, err := workload.Load(c.String("workloads"))
 			if err != nil {
@@ -54,7 +50,7 @@ func generators(emit func(*cli.Context, []trace.Job) error, more ...cli.Flag) []
 		generateCommand("synergy", "the dynamic traces of Synergy (OSDI 2022)", 12000, []cli.Flag{
 			rate(9), multi,
 			&cli.StringFlag{Name: "split", Value: "20,70,10", Usage: "`PERCENT` of image, language and speech jobs"},
-			workloadsFlag(),
+			workloadsFlag(""),
 		}, func(c *cli.Context) ([]trace.Job, error) {
 			w, err := workload.Load(c.String("workloads"))
 			if err != nil {

@@ -1,13 +1,15 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
+	"slurmprio/priod/config"
 	"slurmprio/priod/live"
-	"slurmprio/priod/report"
 	"slurmprio/priod/workload/sensitivity"
 )
 
@@ -23,7 +25,7 @@ func workloadsUsageCommand() *cli.Command {
 			&cli.StringFlag{Name: "since", Usage: "how much `TIME` of accounting: 12h, 30d (default: speeds.history)"},
 			jsonFlag(),
 		},
-		Before: noArgs, Action: workloadsUsage,
+		Before: noArgs, Action: configured(workloadsUsage),
 	}
 }
 
@@ -42,19 +44,14 @@ type usageView struct {
 	Bound       bool    `json:"cpu_bound"`
 }
 
-func workloadsUsage(c *cli.Context) error {
-	cfg, err := loadConfig(c)
+func workloadsUsage(c *cli.Context, cfg *config.Config) error {
+	last, err := span(c, "workloads usage", cfg.Speeds.History > 0)
 	if err != nil {
 		return err
 	}
-	span := cfg.Speeds.History
-	if text := c.String("since"); text != "" || span == 0 {
-		if err := span.UnmarshalText([]byte(text)); err != nil || span <= 0 {
-			return usagef("workloads usage: --since %.40q: want a time such as 12h or 30d", text)
-		}
-	}
+	last = cmp.Or(last, time.Duration(cfg.Speeds.History))
 	set, now := cfg.SpeedSettings(), time.Now()
-	used, err := live.New(newClient(cfg)).Used(c.Context, now.Add(-time.Duration(span)), now, set.Today)
+	used, err := live.New(newClient(cfg)).Used(c.Context, now.Add(-last), now, set.Today)
 	if err != nil {
 		return fmt.Errorf("read accounting: %w", err)
 	}
@@ -70,29 +67,20 @@ func workloadsUsage(c *cli.Context) error {
 			ShareCPUs: share.CPUs, ShareMemMB: share.MemMB, DemandCPUs: demand.DemandCPUs, DemandMemMB: demand.DemandMemMB, Bound: l.Bound(),
 		})
 	}
-	if c.Bool("json") {
-		return report.JSON(c.App.Writer, map[string]any{"runs": len(used.Stays), "programs": views})
-	}
-	rows := make([][]any, len(views))
-	for i, v := range views {
-		name := v.Workload
-		if name == "" {
-			name = v.User + "'s " + v.Name
-		}
+	return answer(c, map[string]any{"runs": len(used.Stays), "programs": views}, func(w io.Writer) { showUsage(w, views, len(used.Stays)) })
+}
+
+func showUsage(w io.Writer, views []usageView, runs int) {
+	header := []string{"PROGRAM", "TYPE", "RUNS", "USED CPUS", "USED MB", "SHARE CPUS", "SHARE MB", "DEMAND CPUS", "DEMAND MB", ""}
+	tabulate(w, header, views, func(v *usageView) []any {
 		note := ""
 		if v.Bound {
 			note = "used all its CPUs"
 		}
-		mem := "-"
-		if v.MemMB > 0 {
-			mem = fmt.Sprintf("%.0f", v.MemMB)
-		}
-		rows[i] = []any{report.Safe(name), v.GPUType, v.Runs, fmt.Sprintf("%.2f", v.CPUs), mem,
+		return []any{cmp.Or(v.Workload, v.User+"'s "+v.Name), v.GPUType, v.Runs, fmt.Sprintf("%.2f", v.CPUs), megabytes(v.MemMB),
 			fmt.Sprintf("%.3g", v.ShareCPUs), fmt.Sprintf("%.0f", v.ShareMemMB), fmt.Sprintf("%.3g", v.DemandCPUs), v.DemandMemMB, note}
-	}
-	report.Table(c.App.Writer, []string{"PROGRAM", "TYPE", "RUNS", "USED CPUS", "USED MB", "SHARE CPUS", "SHARE MB", "DEMAND CPUS", "DEMAND MB", ""}, rows)
+	})
 	if len(views) == 0 {
-		fmt.Fprintf(c.App.Writer, "%s in accounting, and none with GPUs says what it used: JobAcctGatherType must not be none\n", plural(len(used.Stays), "run", "runs"))
+		fmt.Fprintf(w, "%s in accounting, and none with GPUs says what it used: JobAcctGatherType must not be none\n", plural(runs, "run", "runs"))
 	}
-	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"slurmprio/etc"
+	"slurmprio/priod/config"
 	"slurmprio/priod/report"
 	"slurmprio/priod/workload"
 )
@@ -44,18 +45,16 @@ func workloadsCommand() *cli.Command {
 			workloadsHistoryCommand(), workloadsUsageCommand(),
 			{
 				Name: "export", Usage: "print the workloads file that counts here: speeds.workloads of the configuration, else the one that priod brings along",
-				Flags: []cli.Flag{outFlag()}, Before: noArgs, Action: exportWorkloads,
+				Flags: []cli.Flag{outFlag()}, Before: noArgs, Action: configured(exportWorkloads),
 			},
 		},
-		Action: func(c *cli.Context) error {
-			return usagef("workloads: say what to do: workloads list, import, history, usage or export")
-		},
+		Action: which("workloads: say what to do: workloads list, import, history, usage or export"),
 	}
 }
 
 // workloadsFlag stands on every verb that needs speeds.
-func workloadsFlag() cli.Flag {
-	return &cli.StringFlag{Name: "workloads", Usage: "read workloads from `FILE` (default: those that priod brings along)"}
+func workloadsFlag(category string) cli.Flag {
+	return &cli.StringFlag{Category: category, Name: "workloads", Usage: "read workloads from `FILE` (default: those that priod brings along)"}
 }
 
 func outFlag() cli.Flag {
@@ -153,11 +152,7 @@ type workloadView struct {
 }
 
 // exportWorkloads prints the file as it stands, comments and all.
-func exportWorkloads(c *cli.Context) error {
-	cfg, err := loadConfig(c)
-	if err != nil {
-		return err
-	}
+func exportWorkloads(c *cli.Context, cfg *config.Config) error {
 	text := etc.Workloads
 	if path := cfg.Speeds.Workloads; path != "" {
 		b, err := os.ReadFile(path)
@@ -210,9 +205,7 @@ func listWorkloads(c *cli.Context) error {
 		views[i] = v
 		rows[i] = []any{w.Name, strings.Join(w.Aliases, ", "), w.Class, w.Source, strings.Join(cells, " ")}
 	}
-	if c.Bool("json") {
-		return report.JSON(c.App.Writer, map[string]any{"workloads": views})
-	}
-	report.Table(c.App.Writer, []string{"WORKLOAD", "ALIASES", "CLASS", "SOURCE", "STEPS/S (GPUSxSPEED)"}, rows)
-	return nil
+	return answer(c, map[string]any{"workloads": views}, func(w io.Writer) {
+		report.Table(w, []string{"WORKLOAD", "ALIASES", "CLASS", "SOURCE", "STEPS/S (GPUSxSPEED)"}, rows)
+	})
 }

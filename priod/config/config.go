@@ -248,7 +248,7 @@ func (c *Config) read(path, text string) error {
 	if unknown := meta.Undecoded(); len(unknown) > 0 {
 		return fmt.Errorf("%s: unknown key %q%s", path, unknown[0].String(), suggest(unknown[0].String()))
 	}
-	if err := c.validate(); err != nil {
+	if err := c.Check(); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil

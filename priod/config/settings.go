@@ -1,6 +1,7 @@
 package config
 
 import (
+	"regexp"
 	"time"
 
 	"slurmprio/priod/allocate"
@@ -79,6 +80,14 @@ func (c *Config) RoundSettings() evict.RoundSettings {
 // SpeedSettings returns how speeds are judged.
 func (c *Config) SpeedSettings() speed.Settings {
 	return speed.Settings{Types: c.Speeds.Types, Formerly: c.Speeds.Formerly, Within: c.Speeds.Within}
+}
+
+// Steps is the expression that finds a job's steps in its command line; nil for none.
+func (c *Config) Steps() *regexp.Regexp {
+	if c.Speeds.Steps == "" {
+		return nil
+	}
+	return regexp.MustCompile(c.Speeds.Steps) // validated
 }
 
 // Sizes are the settings of sizing but for the table of workloads and the past.

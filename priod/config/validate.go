@@ -51,9 +51,7 @@ type rule struct {
 }
 
 // Check refuses values that make no sense, or do not go together, by their key.
-func (c *Config) Check() error { return c.validate() }
-
-func (c *Config) validate() error {
+func (c *Config) Check() error {
 	for _, r := range slices.Concat(c.hostRules(), c.orderRules(), c.steeringRules(), c.sizeRules(), c.evictionRules(), c.retryRules(), c.daemonRules()) {
 		if !r.ok {
 			return fmt.Errorf("%s: want %s%s", r.key, r.want, c.not(r.key))

@@ -15,13 +15,13 @@ const (
 // monotonic one, which intervals are measured by.
 type clock struct {
 	now    func() time.Time // the system's
-	wall   time.Time        // at the last look; zero before the first
+	wall   time.Time        // at the last read; zero before the first
 	at     time.Time        // the same moment, monotonic
 	steady time.Time        // since when it did not step, monotonic
 }
 
-// look returns the time, and by how much the clock was set since the last look.
-func (c *clock) look() (now time.Time, step time.Duration) {
+// read returns the time, and by how much the clock was set since the last read.
+func (c *clock) read() (now time.Time, step time.Duration) {
 	at := time.Now()
 	now = c.now().Round(0)
 	if !c.wall.IsZero() {

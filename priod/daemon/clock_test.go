@@ -46,7 +46,7 @@ func TestClockStepsUnderWay(t *testing.T) {
 		if back := now.Sub(f.since); back < cluster.UsePeriod-time.Minute || back > cluster.UsePeriod {
 			t.Errorf("by %v: accounting is read from %v before now", offset, back)
 		}
-		byUser, _, _ := d.known.history.TEUse(now, cluster.NoLimit)
+		byUser, _, _ := d.history.TEUse(now, cluster.NoLimit)
 		if use := byUser["ann"]; use.GPUSeconds != 0 {
 			t.Errorf("by %v: %+v", offset, use)
 		}
@@ -64,7 +64,7 @@ func TestClockStepsUnderWay(t *testing.T) {
 func TestClockMustBeSteadyToPrune(t *testing.T) {
 	offset := time.Duration(0)
 	c := clock{now: func() time.Time { return time.Now().Add(offset) }}
-	c.look()
+	c.read()
 	if c.isSteady() {
 		t.Error("steady from the start")
 	}
@@ -73,16 +73,16 @@ func TestClockMustBeSteadyToPrune(t *testing.T) {
 		t.Error("not steady after hours")
 	}
 	offset = 30 * time.Second
-	if _, step := c.look(); step != 0 || !c.isSteady() {
+	if _, step := c.read(); step != 0 || !c.isSteady() {
 		t.Errorf("a slewed clock counts as set by %v", step)
 	}
 	offset += 8760 * time.Hour
-	if _, step := c.look(); step.Round(time.Hour) != 8760*time.Hour || c.isSteady() {
+	if _, step := c.read(); step.Round(time.Hour) != 8760*time.Hour || c.isSteady() {
 		t.Errorf("a year: %v", step)
 	}
 	long()
 	offset = 0
-	if _, step := c.look(); step.Round(time.Hour) != -8760*time.Hour || c.isSteady() {
+	if _, step := c.read(); step.Round(time.Hour) != -8760*time.Hour || c.isSteady() {
 		t.Errorf("back again: %v", step)
 	}
 

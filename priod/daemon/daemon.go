@@ -22,8 +22,6 @@ import (
 	"slurmprio/priod/live"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/retry"
-	"slurmprio/priod/size"
-	"slurmprio/priod/steer"
 	"slurmprio/priod/store"
 	"slurmprio/priod/workload"
 	"slurmprio/priod/workload/speed"
@@ -96,7 +94,8 @@ type Daemon struct {
 	table  *workload.Table // nil: it could not be read
 	cycles int
 
-	known        known
+	history      *cluster.History
+	state        *cycle.State // of the features
 	learning     learning
 	last         lastCycle
 	availability availability
@@ -109,19 +108,6 @@ type Daemon struct {
 	health   *health
 	endpoint endpoint
 	wakes    wakeListener
-}
-
-// known is what records and features remember from one cycle to the next.
-type known struct {
-	history *cluster.History
-	journal *evict.Journal
-	ledger  *allocate.Ledger
-	steered steer.Memory
-	rounds  evict.Rounds
-	vetoes  evict.Vetoes
-	sizes   size.Sizes
-	memory  size.GiveBack
-	failed  *retry.Memory
 }
 
 // lastCycle is what the last cycle came to, so that what goes on is logged once.
@@ -159,7 +145,7 @@ func (d *Daemon) Once(ctx context.Context) (cycle.Result, error) {
 
 // Run runs cycles until the context ends. A signal on hup asks for a reload. A
 // cycle that fails is logged and tried again; only what no later cycle can
-// mend is returned: a *TwinError for one.
+// mend is returned: a *OtherPriodError for one.
 func (d *Daemon) Run(ctx context.Context, hup <-chan os.Signal) error {
 	if err := d.open(ctx); err != nil {
 		return err
@@ -185,7 +171,7 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan os.Signal) error {
 		if ctx.Err() != nil && err != nil {
 			return nil
 		}
-		if errors.As(err, new(*TwinError)) {
+		if errors.As(err, new(*OtherPriodError)) {
 			return err
 		}
 		pinged := standing(err) != "" || errors.Is(err, errNobody) || errors.Is(err, errUnasked)
@@ -240,19 +226,19 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 	if d.clock.now == nil {
 		d.clock.now = time.Now
 	}
-	d.known.vetoes = evict.Vetoes{}
-	d.health = newHealth()
+	d.state = cycle.NewState()
+	d.health = &health{begun: time.Now()}
 	d.metrics = newMetrics(d.Version, d.health)
-	if d.known.history, err = d.Store.Load(ctx); err != nil {
+	if d.history, err = d.Store.Load(ctx); err != nil {
 		return err
 	}
-	if d.known.journal, err = d.Store.LoadEvictions(ctx); err != nil {
+	if d.state.Journal, err = d.Store.LoadEvictions(ctx); err != nil {
 		return err
 	}
-	if d.known.failed, err = d.Store.LoadFailures(ctx); err != nil {
+	if d.state.Failures, err = d.Store.LoadFailures(ctx); err != nil {
 		return err
 	}
-	if d.known.ledger, err = d.Store.LoadShares(ctx); err != nil {
+	if d.state.Ledger, err = d.Store.LoadShares(ctx); err != nil {
 		return err
 	}
 	if d.table, err = workload.Load(d.Config.Speeds.Workloads); err != nil {
@@ -265,7 +251,7 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 
 // step runs one cycle and tells how long the poll took.
 func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Duration, err error) {
-	now := d.look()
+	now := d.readClock()
 	if err := d.lockCluster(ctx); err != nil {
 		return result, 0, err
 	}
@@ -275,15 +261,14 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 		return result, 0, err
 	}
 	hold = cmp.Or(hold, d.peers.yielded)
-	d.metrics.hold(hold)
-	d.health.hold(hold)
+	d.held(hold)
 	if hold == "" && d.last.hold != "" {
 		d.peers.rival.reset() // whoever resumes priod has settled it
 	}
 	d.last.hold = hold
 	if err := d.availability.follow(ctx, d.slurm, d.Config); err != nil {
 		if standing(err) != "" {
-			d.known.rounds = evict.Rounds{}
+			*d.state.Rounds = evict.Rounds{}
 		}
 		d.peers.rival.reset()
 		return result, 0, err
@@ -292,8 +277,7 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 		return result, 0, fmt.Errorf("read Slurm: %w", err)
 	}
 	hold = cmp.Or(hold, d.last.unfit)
-	d.metrics.hold(hold)
-	d.health.hold(hold)
+	d.held(hold)
 	d.fill(ctx, now)
 	d.readAccounts(ctx)
 	begun, current, took := time.Now(), "", map[string]time.Duration{}
@@ -305,7 +289,7 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 			took[current] += now.Sub(begun)
 		}
 		if current == "observe" && next == "decide" {
-			d.health.trusted()
+			d.health.note(func(h *health) { h.read = time.Now() })
 		}
 		begun, current = now, next
 		d.notify(daemon.SdNotifyWatchdog)
@@ -314,7 +298,7 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 	if d.Config.Cycle.FollowController {
 		slurm = follower{d.slurm, d}
 	}
-	result, err = cycle.Step(ctx, slurm, d.Store, d.known.history, set)
+	result, err = cycle.Step(ctx, slurm, d.Store, d.history, set)
 	if err != nil && d.last.unfit != "" {
 		err = fmt.Errorf("%s: %w", d.last.unfit, err) // it may be why the read failed
 	}
@@ -329,19 +313,11 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 
 // features are those of a cycle, with what the daemon knows besides its configuration.
 func (d *Daemon) features() cycle.Settings {
-	set := d.Config.Features(d.slurm, d.table, d.state())
+	d.state.Uses = d.usesKnown()
+	set := d.Config.Features(d.slurm, d.table, d.state)
 	set.Allocation.Settings, set.Evictions = d.allocation(), d.evictions()
 	d.failures(&set.Retries)
 	return set
-}
-
-// state is what the features remember.
-func (d *Daemon) state() *cycle.State {
-	k := &d.known
-	return &cycle.State{
-		Ledger: k.ledger, Journal: k.journal, Rounds: &k.rounds, Vetoes: k.vetoes, Steering: &k.steered, GiveBack: &k.memory, Sizes: &k.sizes,
-		Uses: d.usesKnown(), Failures: k.failed,
-	}
 }
 
 // fit finds out whether this Slurm is one that priod writes to, and says so once when
@@ -364,12 +340,21 @@ func (d *Daemon) mended() {
 	times, last := d.Store.Mended()
 	d.metrics.losses.Add(float64(times - d.last.losses))
 	d.last.losses = times
-	d.health.mended(last)
+	d.health.note(func(h *health) { h.loss = last })
 }
 
-// look returns the time and notices when the system's clock was set.
-func (d *Daemon) look() time.Time {
-	now, step := d.clock.look()
+// held takes in why nothing may be written, "" when it may.
+func (d *Daemon) held(why string) {
+	d.metrics.paused.Set(0)
+	if why != "" {
+		d.metrics.paused.Set(1)
+	}
+	d.health.note(func(h *health) { h.held = why })
+}
+
+// readClock returns the time and notices when the system's clock was set.
+func (d *Daemon) readClock() time.Time {
+	now, step := d.clock.read()
 	if step != 0 {
 		d.metrics.steps.Inc()
 		d.Log.Warn("the system's clock was set: times recorded until now may be wrong; accounting is read again, and for an hour nothing is deleted by its age", "by", step.Round(time.Second), "now", now)

@@ -330,10 +330,10 @@ func TestAnotherPriodEndsItAnUntrustedHolderDoesNot(t *testing.T) {
 	f := &fake{jobs: []cluster.Job{trial()}}
 	d, _ := newDaemon(t, f)
 	d.Lock = func(string, string) (*HostLock, error) {
-		return nil, &TwinError{PID: 7, User: "priod", Dir: "/srv/priod", Cluster: "lab"}
+		return nil, &OtherPriodError{PID: 7, User: "priod", Dir: "/srv/priod", Cluster: "lab"}
 	}
 	err := d.Run(t.Context(), nil)
-	if !errors.As(err, new(*TwinError)) || !strings.Contains(err.Error(), "process 7 of user priod, state folder /srv/priod") || f.reads != 0 || len(f.applied) != 0 {
+	if !errors.As(err, new(*OtherPriodError)) || !strings.Contains(err.Error(), "process 7 of user priod, state folder /srv/priod") || f.reads != 0 || len(f.applied) != 0 {
 		t.Errorf("%v, %d reads, %d writes", err, f.reads, len(f.applied))
 	}
 	d, log := newDaemon(t, f)

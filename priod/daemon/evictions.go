@@ -11,8 +11,8 @@ import (
 
 // evictions is what a cycle needs to make room.
 func (d *Daemon) evictions() evict.Feature {
-	e := d.Config.Evictions(d.slurm, d.state())
-	if e.Settings.Since, e.Recorder, e.OnChange = d.availability.since, d.Store, d.told; d.Config.Cycle.FollowController {
+	e := d.Config.Evictions(d.slurm, d.state)
+	if e.Settings.Since, e.Recorder, e.OnChange = d.availability.since, d.Store, d.logEvent; d.Config.Cycle.FollowController {
 		e.Slurm = evictor{d.slurm, d}
 	}
 	return e
@@ -22,7 +22,7 @@ func (d *Daemon) evictions() evict.Feature {
 // waits for the next poll. It tells when to come again, if at all. A
 // look costs a small request for each job concerned, whatever the queue's length.
 func (d *Daemon) tend(ctx context.Context) (pause time.Duration, more bool) {
-	if !d.watching || d.known.journal == nil || len(d.known.journal.Urgent()) == 0 {
+	if !d.watching || d.state.Journal == nil || len(d.state.Journal.Urgent()) == 0 {
 		return 0, false
 	}
 	hold, err := d.Store.Hold()
@@ -38,8 +38,8 @@ func (d *Daemon) tend(ctx context.Context) (pause time.Duration, more bool) {
 	return max(time.Duration(d.Config.Preemption.Watch), politeness*time.Since(begun)), true
 }
 
-// told logs each step of a claim or an eviction.
-func (d *Daemon) told(e evict.Event) {
+// logEvent logs each step of a claim or an eviction.
+func (d *Daemon) logEvent(e evict.Event) {
 	if c := e.Claim; c != nil {
 		if e.Before == string(c.State) {
 			return // the pin alone

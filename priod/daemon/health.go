@@ -26,10 +26,10 @@ type health struct {
 	succeeded time.Time // end of the last cycle that succeeded
 	limit     time.Duration
 	cycles    int
-	trouble   string // the last cycle's error, "" when it succeeded
-	held      string
-	standby   StandBy
-	loss      string
+	trouble   string  // the last cycle's error, "" when it succeeded
+	held      string  // why nothing may be written
+	standby   StandBy // why the last cycle left the cluster to another host, "" when it did not
+	loss      string  // what was last lost of the state folder and made anew
 }
 
 // State is what /health answers.
@@ -46,35 +46,11 @@ type State struct {
 	Limit    float64 `json:"limit_s"`
 }
 
-func newHealth() *health { return &health{begun: time.Now()} }
-
-// trusted notes the end of a read that can be trusted.
-func (h *health) trusted() {
+// note changes what is known of the daemon.
+func (h *health) note(change func(h *health)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.read = time.Now()
-}
-
-// hold notes why nothing may be written.
-func (h *health) hold(why string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.held = why
-}
-
-// stand notes why the last cycle left the cluster to another host, "" when it
-// did not.
-func (h *health) stand(why StandBy) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.standby = why
-}
-
-// mended notes what was last lost of the state folder and made anew.
-func (h *health) mended(what string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.loss = what
+	change(h)
 }
 
 // cycle notes the end of a cycle, how long it took, and the pause before the next.

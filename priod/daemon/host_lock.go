@@ -23,15 +23,15 @@ import (
 // independent of any folder. Network namespaces do not share it.
 type HostLock struct{ listener *net.UnixListener }
 
-// TwinError says that another priod of this host acts on the cluster.
-type TwinError struct {
+// OtherPriodError says that another priod of this host acts on the cluster.
+type OtherPriodError struct {
 	PID     int
 	User    string
 	Dir     string // its state folder, as it says
 	Cluster string
 }
 
-func (e *TwinError) Error() string {
+func (e *OtherPriodError) Error() string {
 	return fmt.Sprintf("another priod acts on the cluster %s: process %d of user %s, state folder %s; stop it first, or use its configuration",
 		e.Cluster, e.PID, e.User, e.Dir)
 }
@@ -53,7 +53,7 @@ const (
 )
 
 // NewHostLock locks the cluster, named as Cluster.Identity does, for the priod
-// with this state folder. The error is a *TwinError, a *UntrustedHolderError or the
+// with this state folder. The error is a *OtherPriodError, a *UntrustedHolderError or the
 // system's.
 func NewHostLock(cluster, dir string) (*HostLock, error) {
 	address, err := lockAddress(cluster)
@@ -133,15 +133,15 @@ func holder(address *net.UnixAddr, cluster, dir string) error {
 	if !slices.Contains(trusted(dir), peer.Uid) {
 		return &UntrustedHolderError{PID: int(peer.Pid), User: name}
 	}
-	twin := &TwinError{PID: int(peer.Pid), User: name, Dir: "unknown", Cluster: cluster}
+	other := &OtherPriodError{PID: int(peer.Pid), User: name, Dir: "unknown", Cluster: cluster}
 	_ = conn.SetReadDeadline(time.Now().Add(lockPatience))
 	text, _ := io.ReadAll(io.LimitReader(conn, maxLockText)) // silence changes nothing
 	if line, _, whole := strings.Cut(string(text), "\n"); whole {
 		if words := strings.SplitN(line, " ", 3); len(words) == 3 {
-			twin.Dir = printable(words[2])
+			other.Dir = printable(words[2])
 		}
 	}
-	return twin
+	return other
 }
 
 // trusted are the users whose lock counts: this process's, root, and the owner

@@ -19,8 +19,8 @@ func TestHostLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = NewHostLock(cluster, t.TempDir())
-	var twin *TwinError
-	if !errors.As(err, &twin) || twin.PID != os.Getpid() || strings.ContainsRune(err.Error(), '\x1b') || !strings.Contains(err.Error(), "[2Jpriod") {
+	var other *OtherPriodError
+	if !errors.As(err, &other) || other.PID != os.Getpid() || strings.ContainsRune(err.Error(), '\x1b') || !strings.Contains(err.Error(), "[2Jpriod") {
 		t.Errorf("%v", err)
 	}
 	if other, err := NewHostLock(cluster+"2", t.TempDir()); err != nil {
@@ -88,7 +88,7 @@ func TestUntrustedHolderStopsNobody(t *testing.T) {
 	if err := os.Chown(d.Config.State.Dir, 65534, 65534); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := NewHostLock(name, d.Config.State.Dir); !errors.As(err, new(*TwinError)) {
+	if _, err := NewHostLock(name, d.Config.State.Dir); !errors.As(err, new(*OtherPriodError)) {
 		t.Errorf("%v", err)
 	}
 }

@@ -51,5 +51,5 @@ func (d *Daemon) fill(ctx context.Context, now time.Time) {
 		tag, _ := jobtag.Parse(past[i].Tag) // one that is not valid says nothing
 		past[i].Class = ranking.Class(tag.Type, past[i].QOS)
 	}
-	d.known.history.Fill(past)
+	d.history.Fill(past)
 }

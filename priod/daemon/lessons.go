@@ -3,9 +3,9 @@ package daemon
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"time"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
 	"slurmprio/priod/store"
 	"slurmprio/priod/workload"
@@ -102,16 +102,12 @@ func learnSpeeds(ctx context.Context, cfg *config.Config, slurm Slurm, st Store,
 	if since := last.Read.Add(-readTwice); since.After(oldest) && !last.Read.After(now) {
 		from = since
 	}
-	var steps *regexp.Regexp
-	if cfg.Speeds.Steps != "" {
-		steps = regexp.MustCompile(cfg.Speeds.Steps) // the configuration was checked
-	}
 	for from.Before(now) {
 		until := from.Add(readAtOnce)
 		if until.After(now) {
 			until = now
 		}
-		stays, err := slurm.Stays(ctx, from, until, steps)
+		stays, err := slurm.Stays(ctx, from, until, cfg.Steps())
 		if err != nil {
 			return last, fmt.Errorf("read accounting: %w", err)
 		}
@@ -124,15 +120,20 @@ func learnSpeeds(ctx context.Context, cfg *config.Config, slurm Slurm, st Store,
 	if err != nil {
 		return last, err
 	}
+	l := Lessons(stays, cfg, table, now)
+	if err := ctx.Err(); err != nil {
+		return last, err
+	}
+	return l, st.SaveLessons(ctx, l.Knowledge, l.Runs, l.At)
+}
+
+// Lessons are what runs teach that accounting knows, read up to now.
+func Lessons(stays []cluster.PastStay, cfg *config.Config, table *workload.Table, now time.Time) store.Lessons {
 	set := cfg.SpeedSettings()
 	runs := set.Completed(stays, time.Duration(cfg.Speeds.Shortest), table)
 	var h speed.History
 	for _, r := range runs {
 		h.Add(r)
 	}
-	l := store.Lessons{Read: now, At: now, Runs: len(runs), Knowledge: h.Learn()}
-	if err := ctx.Err(); err != nil {
-		return last, err
-	}
-	return l, st.SaveLessons(ctx, l.Knowledge, l.Runs, l.At)
+	return store.Lessons{Read: now, At: now, Runs: len(runs), Knowledge: h.Learn()}
 }

@@ -149,14 +149,6 @@ func (m *metrics) staged(took map[string]time.Duration) {
 	}
 }
 
-// hold takes in whether anything may be written now.
-func (m *metrics) hold(why string) {
-	m.paused.Set(0)
-	if why != "" {
-		m.paused.Set(1)
-	}
-}
-
 // count takes in whether something succeeded.
 func count(v *prometheus.CounterVec, err error) {
 	if err != nil {

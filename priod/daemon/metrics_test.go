@@ -24,7 +24,7 @@ import (
 // turn runs one cycle as Run does.
 func turn(t *testing.T, d *Daemon) {
 	t.Helper()
-	if d.known.history == nil {
+	if d.history == nil {
 		if err := d.open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -181,7 +181,7 @@ func TestDrift(t *testing.T) {
 	d, _ := newDaemon(t, &fake{})
 	turn(t, d)
 	r.Plan.Renumbered = 3
-	d.metrics.cycle(r, d.known.history, errors.New("the outcomes cannot be recorded"))
+	d.metrics.cycle(r, d.history, errors.New("the outcomes cannot be recorded"))
 	has(t, d, `
 		priod_renumbered_writes_total{} 3
 		priod_writes_total{status=postponed} 2

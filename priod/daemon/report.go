@@ -27,7 +27,7 @@ func (d *Daemon) report(r *cycle.Result, err error) error {
 		d.metrics.standby.Set(1)
 		err = nil
 	}
-	d.health.stand(standby)
+	d.health.note(func(h *health) { h.standby = standby })
 	if err == nil && standby != d.availability.standby {
 		d.availability.standby = standby
 		if standby != "" {
@@ -40,7 +40,7 @@ func (d *Daemon) report(r *cycle.Result, err error) error {
 		d.Log.Info("gave way", "cycle", d.cycles, "why", err)
 		err = nil
 	}
-	d.metrics.cycle(r, d.known.history, err)
+	d.metrics.cycle(r, d.history, err)
 	counts := d.logWrites(r.Outcomes) // also when the outcomes could not be recorded
 	if err != nil {
 		d.last.failed++

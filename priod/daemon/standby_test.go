@@ -119,8 +119,8 @@ func TestStandsByAndTakesOver(t *testing.T) {
 		if c.acts && d.availability.since != began {
 			t.Errorf("%d: a ping that timed out moves since when it acts", i)
 		}
-		if c.standby != "" && !reflect.DeepEqual(d.known.rounds, evict.Rounds{}) {
-			t.Errorf("%d: a round that ended while the other priod acted would count: %+v", i, d.known.rounds)
+		if c.standby != "" && !reflect.DeepEqual(*d.state.Rounds, evict.Rounds{}) {
+			t.Errorf("%d: a round that ended while the other priod acted would count: %+v", i, *d.state.Rounds)
 		}
 		if read, wrote := f.reads > reads, len(f.applied) > writes; read != c.acts || wrote != c.acts {
 			t.Errorf("%d: reads %v, writes %v", i, read, wrote)

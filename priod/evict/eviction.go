@@ -77,23 +77,23 @@ type ClaimShare struct {
 
 // Claim is the place that is kept for one waiting job.
 type Claim struct {
-	Number  int64
-	Purpose Purpose
-	Job     cluster.JobID
-	RawID   uint32 // an id by which Slurm finds the job's record
-	User    string
-	GPUs    int
-	Shares  []ClaimShare
-	Wait    time.Duration // until the last victim has left, as it was expected
-	State   ClaimState
-	Reason  string
-	Pin     string    // the nodes written into the job's ReqNodeList; "": none, or taken back
-	Resv    string    // the reservation that keeps others off the nodes until all victims have left; "": none, or deleted
-	ResvAt  time.Time // when the reservation was created
-	At      time.Time // when it was recorded
-	Changed time.Time
-	Room    time.Time // when the last victim had left
-	Ended   time.Time // when the job started, as Slurm says, or the claim was released
+	Number  int64         `json:"claim"`
+	Purpose Purpose       `json:"purpose"`
+	Job     cluster.JobID `json:"job"`
+	RawID   uint32        `json:"raw_id"` // an id by which Slurm finds the job's record
+	User    string        `json:"user"`
+	GPUs    int           `json:"gpus"`
+	Shares  []ClaimShare  `json:"shares"`
+	Wait    time.Duration `json:"wait_ns"` // until the last victim has left, as it was expected
+	State   ClaimState    `json:"state"`
+	Reason  string        `json:"reason,omitempty"`
+	Pin     string        `json:"pin,omitempty"`    // the nodes written into the job's ReqNodeList; "": none, or taken back
+	Resv    string        `json:"resv,omitempty"`   // the reservation that keeps others off the nodes until all victims have left; "": none, or deleted
+	ResvAt  time.Time     `json:"resv_at,omitzero"` // when the reservation was created
+	At      time.Time     `json:"at"`               // when it was recorded
+	Changed time.Time     `json:"changed"`
+	Room    time.Time     `json:"room,omitzero"`  // when the last victim had left
+	Ended   time.Time     `json:"ended,omitzero"` // when the job started, as Slurm says, or the claim was released
 }
 
 // Open tells whether the claim still keeps a place.
@@ -140,29 +140,34 @@ const (
 
 // Eviction is one run of one victim that makes room. Costs are in GPU-seconds.
 type Eviction struct {
-	Number, Claim int64
-	Job           cluster.JobID
-	RawID         uint32
-	User          string
-	Start         time.Time // Start and Restarts name the run
-	Restarts      int
-	GPUs          int
-	Signal        string // as the tag says it; "": TERM to all of the job
-	Grace         time.Duration
-	Eligible      time.Time     // the eligible time before the eviction
-	Unsaved       time.Duration // work at risk when recorded
-	Restart       time.Duration // what starting again is taken to cost
-	Promised      float64       // cost as it was expected
-	Paid          float64       // cost as it turned out, once it has left
-	State         State
-	Reason        string
-	How           How
-	ExitCode      int
-	ExitSignal    int
-	Tries         int // how often the command of this state failed so far
+	Number     int64         `json:"eviction"`
+	Claim      int64         `json:"claim"`
+	Job        cluster.JobID `json:"job"`
+	RawID      uint32        `json:"raw_id"`
+	User       string        `json:"user"`
+	Start      time.Time     `json:"start"` // Start and Restarts name the run
+	Restarts   int           `json:"restarts"`
+	GPUs       int           `json:"gpus"`
+	Signal     string        `json:"signal,omitempty"` // as the tag says it; "": TERM to all of the job
+	Grace      time.Duration `json:"grace_ns"`
+	Eligible   time.Time     `json:"eligible,omitzero"`   // the eligible time before the eviction
+	Unsaved    time.Duration `json:"unsaved_ns"`          // work at risk when recorded
+	Restart    time.Duration `json:"restart_ns"`          // what starting again is taken to cost
+	Promised   float64       `json:"cost_promised_gpu_s"` // cost as it was expected
+	Paid       float64       `json:"cost_paid_gpu_s"`     // cost as it turned out, once it has left
+	State      State         `json:"state"`
+	Reason     string        `json:"reason,omitempty"`
+	How        How           `json:"how,omitempty"`
+	ExitCode   int           `json:"exit_code,omitempty"`
+	ExitSignal int           `json:"exit_signal,omitempty"`
+	Tries      int           `json:"tries,omitempty"` // how often the command of this state failed so far
 
-	At                                                 time.Time // recorded
-	SignalledAt, LeftAt, RequeuedAt, RestoredAt, Ended time.Time
+	At          time.Time `json:"at"` // recorded
+	SignalledAt time.Time `json:"signalled,omitzero"`
+	LeftAt      time.Time `json:"left,omitzero"`
+	RequeuedAt  time.Time `json:"requeued,omitzero"`
+	RestoredAt  time.Time `json:"restored,omitzero"`
+	Ended       time.Time `json:"ended,omitzero"`
 }
 
 // Open tells whether something is still to be done.

@@ -15,16 +15,24 @@ func (c *Cluster) Past(ctx context.Context, since, until time.Time) ([]cluster.P
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := c.client.Nodes(ctx)
+	types, err := c.typesNow(ctx)
 	if err != nil {
 		return nil, err
 	}
-	types := gpuTypes(convertNodes(nodes))
 	past := make([]cluster.PastStay, len(runs))
 	for i := range runs {
 		past[i] = pastStay(&runs[i], types)
 	}
 	return past, nil
+}
+
+// typesNow reads which GPU types the nodes have, by node.
+func (c *Cluster) typesNow(ctx context.Context) (map[string]string, error) {
+	nodes, err := c.client.Nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return gpuTypes(convertNodes(nodes)), nil
 }
 
 // pastStay is a row of accounting as a stay; types are the GPU types of the nodes, for

@@ -162,7 +162,7 @@ func (k *checker) steps() {
 	default:
 		k.say(Pass, "steps", "", "%d exact places of %d each for TE jobs", places, p.Band.Step)
 	}
-	for _, flag := range k.f.Config.PriorityFlags() {
+	for _, flag := range k.f.Config.List("PriorityFlags") {
 		if strings.HasPrefix(flag, "NO_NORMAL") {
 			k.say(Warn, "steps", "PriorityFlags without "+flag, "%s takes the bound off Slurm's own factors; the step follows what each poll sees", flag)
 		}
@@ -236,7 +236,7 @@ func (k *checker) tres() {
 	if len(types) == 0 || k.f.Config.AccountingStorageType() != "accounting_storage/slurmdbd" {
 		return
 	}
-	kept := k.f.Config.AccountingTRES()
+	kept := k.f.Config.List("AccountingStorageTRES")
 	want := []string{"gres/gpu"}
 	for _, t := range types {
 		want = append(want, "gres/gpu:"+t)
@@ -258,7 +258,7 @@ func (k *checker) comments() {
 	if k.f.Config.AccountingStorageType() != "accounting_storage/slurmdbd" {
 		return
 	}
-	if !slices.Contains(k.f.Config.AccountingStoreFlags(), "job_comment") {
+	if !slices.Contains(k.f.Config.List("AccountingStoreFlags"), "job_comment") {
 		k.say(Warn, "comments", "AccountingStoreFlags=job_comment", "accounting drops comments, so tags of past jobs are lost with priod's database")
 		return
 	}
@@ -384,7 +384,7 @@ func (k *checker) qos() {
 }
 
 func (k *checker) preemption() {
-	kind, mode := k.f.Config.PreemptType(), k.f.Config.PreemptMode()
+	kind, mode := k.f.Config.Get("PreemptType"), k.f.Config.Get("PreemptMode")
 	switch {
 	case kind == "" || kind == "preempt/none":
 		k.say(Pass, "preemption", "", "Slurm itself preempts nothing")
@@ -410,7 +410,7 @@ func (k *checker) rpcLimits() {
 }
 
 func (k *checker) memory() {
-	if strings.Contains(k.f.Config.Get("SelectTypeParameters"), "MEMORY") && k.f.Config.Get("DefMemPerCPU") == "" && k.f.Config.Get("DefMemPerNode") == "" && k.f.Config.Get("DefMemPerGPU") == "" || k.f.Config.Get("DefMemPerNode") == "UNLIMITED" {
+	if k.f.Config.ConsumesMemory() && k.f.Config.Get("DefMemPerCPU") == "" && k.f.Config.Get("DefMemPerNode") == "" && k.f.Config.Get("DefMemPerGPU") == "" || k.f.Config.Get("DefMemPerNode") == "UNLIMITED" {
 		k.say(Warn, "memory", "DefMemPerCPU=4096", "a job that names no memory takes all of its node's")
 		return
 	}

@@ -83,20 +83,15 @@ func (k *checker) commands() {
 
 // rateLimits are the words of SlurmctldParameters about limits of requests.
 func (k *checker) rateLimits() string {
-	words := slices.DeleteFunc(strings.Split(k.f.Config.Get("SlurmctldParameters"), ","), func(p string) bool {
+	words := slices.DeleteFunc(k.f.Config.List("SlurmctldParameters"), func(p string) bool {
 		return !strings.HasPrefix(strings.ToLower(p), "rl_")
 	})
 	return strings.Join(words, ",")
 }
 
-// parameter tells whether SlurmctldParameters has a word.
-func (k *checker) parameter(word string) bool {
-	return slices.ContainsFunc(strings.Split(k.f.Config.Get("SlurmctldParameters"), ","), func(p string) bool { return strings.EqualFold(p, word) })
-}
-
 // options reports options of this Slurm to which priod adapts.
 func (k *checker) options() {
-	if k.parameter("enable_expedited_requeue") {
+	if k.f.Config.ExpeditesRequeue() {
 		k.say(Pass, "requeue", "", "enable_expedited_requeue is set: jobs with --requeue=expedite are never evicted")
 	}
 	switch metrics := k.f.Config.Get("MetricsType"); {

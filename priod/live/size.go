@@ -216,7 +216,7 @@ func sizeLimit(conf slurmplug.Config) string {
 	switch {
 	case conf.Get("SelectType") != "select/cons_tres":
 		return "runs under " + conf.Get("SelectType") + ", and sizing needs select/cons_tres"
-	case !strings.Contains(strings.ToUpper(conf.Get("SelectTypeParameters")), "MEMORY"):
+	case !conf.ConsumesMemory():
 		return "runs where Slurm does not count memory (SelectTypeParameters)"
 	}
 	for _, key := range []string{"MaxMemPerNode", "MaxMemPerCPU"} {

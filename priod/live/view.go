@@ -33,7 +33,7 @@ func (c *Cluster) View(ctx context.Context) (*View, error) {
 		if v.Config, err = c.client.Config(gctx); err != nil {
 			return err
 		}
-		private := v.Config.PrivateData()
+		private := v.Config.List("PrivateData")
 		v.OwnJobs = slices.Contains(private, "jobs")
 		if v.Partitions, err = c.client.Partitions(gctx); err != nil {
 			return explainPrivate(err, private, "partitions")

@@ -2,10 +2,8 @@ package live
 
 import (
 	"context"
-	"maps"
 	"math"
 	"regexp"
-	"slices"
 	"strconv"
 	"time"
 
@@ -20,11 +18,10 @@ func (c *Cluster) Stays(ctx context.Context, since, until time.Time, steps *rege
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := c.client.Nodes(ctx)
+	types, err := c.typesNow(ctx)
 	if err != nil {
 		return nil, err
 	}
-	types := gpuTypes(convertNodes(nodes))
 	var lines map[uint32]string
 	if steps != nil {
 		if lines, err = c.client.SubmitLines(ctx, since, until); err != nil {
@@ -43,21 +40,6 @@ func (c *Cluster) Stays(ctx context.Context, since, until time.Time, steps *rege
 		stays = append(stays, s)
 	}
 	return stays, nil
-}
-
-// GPUTypes reads which GPU types the nodes have, sorted.
-func (c *Cluster) GPUTypes(ctx context.Context) ([]string, error) {
-	nodes, err := c.client.Nodes(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return distinct(gpuTypes(convertNodes(nodes))), nil
-}
-
-// distinct are the types of nodes, without those of nodes that have none.
-func distinct(byNode map[string]string) []string {
-	types := slices.Compact(slices.Sorted(maps.Values(byNode)))
-	return slices.DeleteFunc(types, func(t string) bool { return t == "" })
 }
 
 // stepsIn reads the number of steps in a command line, 0 when there is none.

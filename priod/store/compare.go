@@ -21,8 +21,8 @@ type changes struct {
 	shares    []shareChange
 	nodes     []nodeChange
 	nodesLeft []string
-	others    []*entry // whose id another job has now
-	summary   summary
+	others    []*entry          // whose id another job has now
+	summary   db.AddCycleParams // of the cycle, but for its number and time
 }
 
 type jobChange struct {
@@ -102,9 +102,9 @@ func (s *Store) compare(seen *plan.Seen) {
 		h.order.add(e)
 		switch j.State {
 		case cluster.Pending:
-			c.summary.pending++
+			c.summary.Pending++
 		case cluster.Running:
-			c.summary.running++
+			c.summary.Running++
 		}
 		if d := h.digester.job(j); d != e.seen {
 			c.jobs = append(c.jobs, jobChange{e, j, d})
@@ -205,12 +205,12 @@ func (s *Store) formerRow(j *cluster.Job) int64 {
 }
 
 func (s *Store) compareHistory(e *entry) {
-	digest := uint64(0)
+	known := uint64(0)
 	if row, stored := historyParams(s.history, e.id); stored {
-		digest = s.stored.digester.history(&row)
+		known = digest(&s.stored.digester, row)
 	}
-	if digest != e.known {
-		s.changes.history = append(s.changes.history, historyChange{e, digest})
+	if known != e.known {
+		s.changes.history = append(s.changes.history, historyChange{e, known})
 	}
 }
 
@@ -219,9 +219,9 @@ func (s *Store) compareDecision(e *entry, d *plan.Decision) {
 		s.changes.decisions = append(s.changes.decisions, decisionChange{e, d, digest})
 	}
 	if d.Ranked {
-		s.changes.summary.ranked++
+		s.changes.summary.Ranked++
 		if d.Class == cluster.TE {
-			s.changes.summary.te++
+			s.changes.summary.Te++
 		}
 	}
 }
@@ -251,13 +251,14 @@ func (s *Store) compareNodes(nodes []cluster.Node) {
 
 func (s *Store) summarize(seen *plan.Seen) {
 	sum, p := &s.changes.summary, seen.Plan
-	sum.cluster, sum.jobs, sum.nodes = seen.Snapshot.Cluster, len(seen.Snapshot.Jobs), len(seen.Snapshot.Nodes)
-	sum.mode, sum.band, sum.actions, sum.renumbered = p.Mode, p.Band, len(p.Actions), p.Renumbered
-	sum.hold, sum.notes = seen.Hold, "[]"
+	sum.Cluster, sum.Jobs, sum.Nodes = seen.Snapshot.Cluster, int64(len(seen.Snapshot.Jobs)), int64(len(seen.Snapshot.Nodes))
+	sum.Mode, sum.BandLo, sum.BandHi, sum.BandStep = string(p.Mode), p.Band.Lo, p.Band.Hi, p.Band.Step
+	sum.Actions, sum.Renumbered = int64(len(p.Actions)), int64(p.Renumbered)
+	sum.Hold, sum.Notes = seen.Hold, "[]"
 	if len(p.Notes) > 0 {
 		text, err := json.Marshal(p.Notes)
 		if err == nil {
-			sum.notes = string(text)
+			sum.Notes = string(text)
 		}
 	}
 }

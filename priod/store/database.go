@@ -216,6 +216,34 @@ func (s *Store) startAnew(ctx context.Context, why error) error {
 	}
 	return nil
 }
+
+// sound runs what needs a sound database: once more in a new one when it is broken.
+func (s *Store) sound(ctx context.Context, do func() error) error {
+	err := s.intact()
+	if err == nil {
+		err = do()
+	}
+	if isBroken(err) {
+		if err = s.startAnew(ctx, err); err == nil {
+			err = do()
+		}
+	}
+	return s.explain(err)
+}
+
+// transact commits what do does unless that fails.
+func (s *Store) transact(ctx context.Context, do func(tx *sql.Tx) error) error {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	if err := do(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
 func (s *Store) explain(err error) error { return explain(err, databasePath(s.dir)) }
 
 // explain says in an operator's words what keeps a database from working.

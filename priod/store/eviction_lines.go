@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict"
@@ -32,67 +31,11 @@ type evictionHead struct {
 // lines of a file that was compacted repeat all rows that are still of use.
 type evictionLine struct {
 	Turn         int64                 `json:"turn"`
-	Claims       []claimRow            `json:"claims,omitempty"`
-	Evictions    []evictionRow         `json:"evictions,omitempty"`
+	Claims       []evict.Claim         `json:"claims,omitempty"`
+	Evictions    []evict.Eviction      `json:"evictions,omitempty"`
 	Times        map[cluster.JobID]int `json:"times,omitempty"` // how often each job was told to leave until now
 	LastClaim    int64                 `json:"last_claim,omitempty"`
 	LastEviction int64                 `json:"last_eviction,omitempty"`
-}
-
-// claimRow is an evict.Claim, field by field: a new one there does not compile
-// until it has a key here.
-type claimRow struct {
-	Number  int64              `json:"claim"`
-	Purpose evict.Purpose      `json:"purpose"`
-	Job     cluster.JobID      `json:"job"`
-	RawID   uint32             `json:"raw_id"`
-	User    string             `json:"user"`
-	GPUs    int                `json:"gpus"`
-	Shares  []evict.ClaimShare `json:"shares"`
-	Wait    time.Duration      `json:"wait_ns"`
-
-	State   evict.ClaimState `json:"state"`
-	Reason  string           `json:"reason,omitempty"`
-	Pin     string           `json:"pin,omitempty"`
-	Resv    string           `json:"resv,omitempty"`
-	ResvAt  time.Time        `json:"resv_at,omitzero"`
-	At      time.Time        `json:"at"`
-	Changed time.Time        `json:"changed"`
-	Room    time.Time        `json:"room,omitzero"`
-	Ended   time.Time        `json:"ended,omitzero"`
-}
-
-// evictionRow is an evict.Eviction in the same way.
-type evictionRow struct {
-	Number   int64         `json:"eviction"`
-	Claim    int64         `json:"claim"`
-	Job      cluster.JobID `json:"job"`
-	RawID    uint32        `json:"raw_id"`
-	User     string        `json:"user"`
-	Start    time.Time     `json:"start"`
-	Restarts int           `json:"restarts"`
-	GPUs     int           `json:"gpus"`
-	Signal   string        `json:"signal,omitempty"`
-	Grace    time.Duration `json:"grace_ns"`
-	Eligible time.Time     `json:"eligible,omitzero"`
-	Unsaved  time.Duration `json:"unsaved_ns"`
-	Restart  time.Duration `json:"restart_ns"`
-	Promised float64       `json:"cost_promised_gpu_s"`
-	Paid     float64       `json:"cost_paid_gpu_s"`
-
-	State      evict.State `json:"state"`
-	Reason     string      `json:"reason,omitempty"`
-	How        evict.How   `json:"how,omitempty"`
-	ExitCode   int         `json:"exit_code,omitempty"`
-	ExitSignal int         `json:"exit_signal,omitempty"`
-	Tries      int         `json:"tries,omitempty"`
-
-	At          time.Time `json:"at"`
-	SignalledAt time.Time `json:"signalled,omitzero"`
-	LeftAt      time.Time `json:"left,omitzero"`
-	RequeuedAt  time.Time `json:"requeued,omitzero"`
-	RestoredAt  time.Time `json:"restored,omitzero"`
-	Ended       time.Time `json:"ended,omitzero"`
 }
 
 // evictionFile is evictions.jsonl: each turn of claims and evictions, appended and
@@ -110,14 +53,20 @@ type evictionFile struct {
 	behind  bool // the database lacks rows
 }
 
-func evictionPath(dir string) string { return filepath.Join(dir, "evictions.jsonl") }
+// inJournal says where an error is.
+func inJournal(err error) error {
+	if err != nil {
+		err = fmt.Errorf("journal of evictions: %w", err)
+	}
+	return err
+}
 
 // openEvictions reads the file of a state folder, and the journal that it tells.
 func openEvictions(dir string) (*evictionFile, *evict.Journal, error) {
-	f := &evictionFile{File: lines.File{Path: evictionPath(dir)}}
+	f := &evictionFile{File: lines.File{Path: filepath.Join(dir, "evictions.jsonl")}}
 	text, err := f.Load()
 	if err != nil {
-		return nil, nil, fmt.Errorf("journal of evictions: %w", cmp.Or(lines.Forbidden(f.Path), err))
+		return nil, nil, inJournal(cmp.Or(lines.Forbidden(f.Path), err))
 	}
 	j, err := f.parse(text)
 	return f, j, err
@@ -145,7 +94,7 @@ func (f *evictionFile) parse(text []byte) (*evict.Journal, error) {
 			f.damaged++
 			f.stale = true
 		default:
-			l.take(j)
+			l.addTo(j)
 			f.turn = max(f.turn, l.Turn)
 		}
 		f.count++
@@ -167,37 +116,18 @@ func inOrder(j *evict.Journal) {
 // sound tells whether a line can be what priod wrote.
 func (l *evictionLine) sound() bool {
 	return l.Turn > 0 &&
-		!slices.ContainsFunc(l.Claims, func(c claimRow) bool { return c.Number <= 0 || c.Job.ID == 0 || c.State == "" }) &&
-		!slices.ContainsFunc(l.Evictions, func(e evictionRow) bool {
+		!slices.ContainsFunc(l.Claims, func(c evict.Claim) bool { return c.Number <= 0 || c.Job.ID == 0 || c.State == "" }) &&
+		!slices.ContainsFunc(l.Evictions, func(e evict.Eviction) bool {
 			return e.Number <= 0 || e.Job.ID == 0 || !slices.Contains(evict.States, e.State)
 		})
 }
 
-func (l *evictionLine) take(j *evict.Journal) {
-	var t evict.Turn
-	for _, c := range l.Claims {
-		t.Claims = append(t.Claims, evict.Claim(c))
-	}
-	for _, e := range l.Evictions {
-		t.Evictions = append(t.Evictions, evict.Eviction(e))
-	}
-	j.Update(&t)
+func (l *evictionLine) addTo(j *evict.Journal) {
+	j.Update(&evict.Turn{Claims: l.Claims, Evictions: l.Evictions})
 	for id, n := range l.Times {
 		j.Times[id] = n
 	}
 	j.LastClaim, j.LastEviction = max(j.LastClaim, l.LastClaim), max(j.LastEviction, l.LastEviction)
-}
-
-// lineOf is the line of a turn.
-func lineOf(turn int64, t *evict.Turn) *evictionLine {
-	l := &evictionLine{Turn: turn}
-	for _, c := range t.Claims {
-		l.Claims = append(l.Claims, claimRow(c))
-	}
-	for _, e := range t.Evictions {
-		l.Evictions = append(l.Evictions, evictionRow(e))
-	}
-	return l
 }
 
 // lost tells whether somebody deleted or changed the file: then it is written anew.
@@ -218,32 +148,31 @@ func (f *evictionFile) append(j *evict.Journal, t *evict.Turn, cluster string) e
 			return err
 		}
 	}
-	text, err := json.Marshal(lineOf(f.turn+1, t))
+	text, err := json.Marshal(&evictionLine{Turn: f.turn + 1, Claims: t.Claims, Evictions: t.Evictions})
 	if err == nil {
 		err = f.Add(append(text, '\n'))
 	}
-	if err != nil {
-		return fmt.Errorf("journal of evictions: %w", err)
+	if err == nil {
+		f.turn++
+		f.count++
 	}
-	f.turn++
-	f.count++
-	return nil
+	return inJournal(err)
 }
 
 // takeBack undoes the last append: no command of it goes out.
 func (f *evictionFile) takeBack() error {
-	if err := f.TakeBack(); err != nil {
-		return fmt.Errorf("journal of evictions: %w", err)
+	err := f.TakeBack()
+	if err == nil {
+		f.turn, f.count = f.turn-1, f.count-1
 	}
-	f.turn, f.count = f.turn-1, f.count-1
-	return nil
+	return inJournal(err)
 }
 
 // rewrite writes the file anew, with the rows of j. A damaged one is kept aside.
 func (f *evictionFile) rewrite(j *evict.Journal, cluster string) error {
 	if f.damaged > 0 && lines.Exists(f.Path) {
 		if _, err := f.SetAside(); err != nil {
-			return fmt.Errorf("journal of evictions: %w", err)
+			return inJournal(err)
 		}
 		f.damaged = 0
 	}
@@ -254,22 +183,21 @@ func (f *evictionFile) rewrite(j *evict.Journal, cluster string) error {
 	f.turn = max(f.turn, 1)
 	all := []any{f.head}
 	for i := range j.Claims {
-		all = append(all, lineOf(f.turn, &evict.Turn{Claims: j.Claims[i : i+1]}))
+		all = append(all, &evictionLine{Turn: f.turn, Claims: j.Claims[i : i+1]})
 	}
 	for i := range j.Evictions {
-		all = append(all, lineOf(f.turn, &evict.Turn{Evictions: j.Evictions[i : i+1]}))
+		all = append(all, &evictionLine{Turn: f.turn, Evictions: j.Evictions[i : i+1]})
 	}
 	all = append(all, &evictionLine{Turn: f.turn, Times: j.Times, LastClaim: j.LastClaim, LastEviction: j.LastEviction})
-	var text []byte
+	var text bytes.Buffer
+	out := json.NewEncoder(&text)
 	for _, l := range all {
-		line, err := json.Marshal(l)
-		if err != nil {
-			return fmt.Errorf("journal of evictions: %w", err)
+		if err := out.Encode(l); err != nil {
+			return inJournal(err)
 		}
-		text = append(append(text, line...), '\n')
 	}
-	if err := f.Replace(text); err != nil {
-		return fmt.Errorf("journal of evictions: %w", err)
+	if err := f.Replace(text.Bytes()); err != nil {
+		return inJournal(err)
 	}
 	f.count, f.kept, f.stale = len(all), len(all), false
 	return nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -70,7 +71,7 @@ func TestEvictionsOutliveTheDatabase(t *testing.T) {
 			if n := count(t, d.store, "SELECT count(*) FROM evictions AS e JOIN jobs AS j ON j.job = e.job WHERE e.state = 'signalled' AND j.left_ms = 0"); n != 1 {
 				t.Errorf("%d evictions in the database, of the victim's own row", n)
 			}
-			remove(t, evictionPath(d.store.dir))
+			remove(t, filepath.Join(d.store.dir, "evictions.jsonl"))
 			d.restart()
 			same(t, j, d.journal()) // from the database alone
 			d.cycle()
@@ -85,15 +86,15 @@ func TestEvictionsOutliveTheDatabase(t *testing.T) {
 func TestEvictionLineCutOffAnywhere(t *testing.T) {
 	d, j := underWay(t)
 	save(t, d.store, j, evicted(now()))
-	before := must[[]byte](t)(os.ReadFile(evictionPath(d.store.dir)))
+	before := must[[]byte](t)(os.ReadFile(filepath.Join(d.store.dir, "evictions.jsonl")))
 	save(t, d.store, j, signalled(j))
-	whole := must[[]byte](t)(os.ReadFile(evictionPath(d.store.dir)))
+	whole := must[[]byte](t)(os.ReadFile(filepath.Join(d.store.dir, "evictions.jsonl")))
 	if !bytes.HasPrefix(whole, before) || bytes.Count(whole[len(before):], []byte{'\n'}) != 1 {
 		t.Fatalf("a turn is more than one line, or no appended one:\n%s", whole)
 	}
 	for size := len(before); size <= len(whole); size++ {
 		dir := t.TempDir()
-		if err := os.WriteFile(evictionPath(dir), whole[:size], 0o640); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "evictions.jsonl"), whole[:size], 0o640); err != nil {
 			t.Fatal(err)
 		}
 		f, told, err := openEvictions(dir)
@@ -123,12 +124,12 @@ func TestEvictionLinesDamaged(t *testing.T) {
 	d, j := underWay(t)
 	save(t, d.store, j, evicted(now()))
 	save(t, d.store, j, signalled(j))
-	text := must[[]byte](t)(os.ReadFile(evictionPath(d.store.dir)))
+	text := must[[]byte](t)(os.ReadFile(filepath.Join(d.store.dir, "evictions.jsonl")))
 	text = append(text, "{\"turn\":9,\"evictions\":[{\"eviction\":1,\"job\":\"18\",\"state\":\"gone fishing\"}]}\n\x00\xffgarbage\n[]\n{}\n"...)
 	var log bytes.Buffer
 	o := Options{Logger: hclog.New(&hclog.LoggerOptions{Output: &log})}
 	d.store.Close()
-	if err := os.WriteFile(evictionPath(d.store.dir), text, 0o640); err != nil {
+	if err := os.WriteFile(filepath.Join(d.store.dir, "evictions.jsonl"), text, 0o640); err != nil {
 		t.Fatal(err)
 	}
 	remove(t, databasePath(d.store.dir))
@@ -147,7 +148,7 @@ func TestEvictionLinesDamaged(t *testing.T) {
 func TestEvictionsOfANewerPriod(t *testing.T) {
 	d, _ := underWay(t)
 	head := `{"format":2,"journal":"x","cluster":"test"}` + "\n"
-	if err := os.WriteFile(evictionPath(d.store.dir), []byte(head), 0o640); err != nil {
+	if err := os.WriteFile(filepath.Join(d.store.dir, "evictions.jsonl"), []byte(head), 0o640); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := d.store.LoadEvictions(ctx); err == nil || !strings.Contains(err.Error(), "newer priod") {
@@ -168,7 +169,7 @@ func TestEvictionsOfAnotherCluster(t *testing.T) {
 	if _, err := d.step(); err == nil || !strings.Contains(err.Error(), "cluster test's") {
 		t.Error(err)
 	}
-	if !given.Blank() || lines.Exists(evictionPath(d.store.dir)) || len(aside(t, d.store.dir)) != 1 {
+	if !given.Blank() || lines.Exists(filepath.Join(d.store.dir, "evictions.jsonl")) || len(aside(t, d.store.dir)) != 1 {
 		t.Errorf("%+v %v", given, aside(t, d.store.dir))
 	}
 	d.cycle()
@@ -239,14 +240,14 @@ func TestEvictionLinesAreCompacted(t *testing.T) {
 func TestEvictionFileCost(t *testing.T) {
 	d, j := underWay(t)
 	d.cycle()
-	if lines.Exists(evictionPath(d.store.dir)) {
+	if lines.Exists(filepath.Join(d.store.dir, "evictions.jsonl")) {
 		t.Error("a file without evictions")
 	}
 	save(t, d.store, j, evicted(now()))
-	before := must[os.FileInfo](t)(os.Stat(evictionPath(d.store.dir)))
+	before := must[os.FileInfo](t)(os.Stat(filepath.Join(d.store.dir, "evictions.jsonl")))
 	d.job(18).Nice = 3
 	d.cycle()
-	if after := must[os.FileInfo](t)(os.Stat(evictionPath(d.store.dir))); !after.ModTime().Equal(before.ModTime()) || after.Size() != before.Size() {
+	if after := must[os.FileInfo](t)(os.Stat(filepath.Join(d.store.dir, "evictions.jsonl"))); !after.ModTime().Equal(before.ModTime()) || after.Size() != before.Size() {
 		t.Error("written in a cycle without evictions")
 	}
 }
@@ -259,7 +260,7 @@ func TestNoRoomForEvictions(t *testing.T) {
 	d.cycle()
 	j := d.journal()
 	save(t, d.store, j, evicted(now()))
-	before := must[[]byte](t)(os.ReadFile(evictionPath(d.store.dir)))
+	before := must[[]byte](t)(os.ReadFile(filepath.Join(d.store.dir, "evictions.jsonl")))
 	for _, room := range []int{0, 4 << 10, 8 << 10, 16 << 10} {
 		fill(t, dir, dir+"/ballast", room)
 		turn := signalled(j)
@@ -267,7 +268,7 @@ func TestNoRoomForEvictions(t *testing.T) {
 		if err := d.store.SaveEvictions(ctx, turn); err == nil {
 			t.Fatalf("%d bytes: saved", room)
 		}
-		if text := must[[]byte](t)(os.ReadFile(evictionPath(d.store.dir))); !bytes.Equal(text, before) {
+		if text := must[[]byte](t)(os.ReadFile(filepath.Join(d.store.dir, "evictions.jsonl"))); !bytes.Equal(text, before) {
 			t.Fatalf("%d bytes: %d bytes instead of %d are left in the file", room, len(text), len(before))
 		}
 		remove(t, dir+"/ballast")
@@ -284,7 +285,7 @@ func TestNoRoomForEvictions(t *testing.T) {
 func TestEvictionFileDeleted(t *testing.T) {
 	d, j := underWay(t)
 	save(t, d.store, j, evicted(now()))
-	remove(t, evictionPath(d.store.dir))
+	remove(t, filepath.Join(d.store.dir, "evictions.jsonl"))
 	save(t, d.store, j, signalled(j))
 	if n, what := d.store.Mended(); n != 1 || !strings.Contains(what, "journal of evictions") {
 		t.Error(n, what)

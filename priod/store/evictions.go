@@ -25,29 +25,14 @@ import (
 func (s *Store) LoadEvictions(ctx context.Context) (*evict.Journal, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	err := s.intact()
-	if err == nil {
-		err = s.loadEvictions(ctx)
-	}
-	if isBroken(err) {
-		if err = s.startAnew(ctx, err); err == nil {
-			err = s.loadEvictions(ctx)
-		}
-	}
-	return s.journal, s.explain(err)
+	ctx = context.WithoutCancel(ctx)
+	err := s.sound(ctx, func() error {
+		return s.transact(ctx, func(tx *sql.Tx) error { return s.loadEvictions(ctx, tx) })
+	})
+	return s.journal, err
 }
 
-func (s *Store) loadEvictions(ctx context.Context) error {
-	ctx = context.WithoutCancel(ctx)
-	tx, err := s.db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback()
-	stored, err := journalOf(ctx, s.q, tx, time.Now())
-	if err != nil {
-		return err
-	}
+func (s *Store) loadEvictions(ctx context.Context, tx *sql.Tx) error {
 	f, told, err := openEvictions(s.dir)
 	if err != nil {
 		return err
@@ -55,11 +40,11 @@ func (s *Store) loadEvictions(ctx context.Context) error {
 	if f.damaged > 0 {
 		s.log.Error("the journal of evictions has unreadable lines; they do not count, and a copy will be kept", "lines", f.damaged, "file", f.Path)
 	}
-	turn, err := s.q.EvictionTurn(ctx, tx, f.head.Journal)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+	j, err := f.with(ctx, s.q, tx, told)
+	if err != nil {
 		return err
 	}
-	s.journal, s.evictions = f.reconcile(told, stored, turn), f
+	s.journal, s.evictions = j, f
 	if f.behind && !told.Blank() {
 		s.log.Warn("the database lacks evictions that their journal has: they go on from there", "evictions", len(told.Evictions), "file", f.Path)
 	}
@@ -165,22 +150,14 @@ func (s *Store) SaveEvictions(ctx context.Context, t *evict.Turn) error {
 	if f.lost() {
 		s.mended("the journal of evictions was deleted or changed while priod ran: written anew from memory, nothing is lost", "file", f.Path)
 	}
-	if err := f.append(s.journal, t, s.stored.summary.cluster); err != nil {
+	if err := f.append(s.journal, t, s.stored.summary.Cluster); err != nil {
 		return err
 	}
-	err := s.intact()
-	if err == nil {
-		err = s.saveEvictions(ctx, t)
-	}
-	if isBroken(err) {
-		if err = s.startAnew(ctx, err); err == nil {
-			err = s.saveEvictions(ctx, t)
-		}
-	}
+	err := s.sound(ctx, func() error { return s.saveEvictions(ctx, t) })
 	if err != nil {
 		err = errors.Join(err, f.takeBack())
 	}
-	return s.explain(err)
+	return err
 }
 
 // pins are the undo lines of claims that name their place in the job's request,
@@ -205,11 +182,6 @@ func (s *Store) pins(t *evict.Turn) (pins []*undo.Change) {
 }
 
 func (s *Store) saveEvictions(ctx context.Context, t *evict.Turn) error {
-	tx, err := s.db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback()
 	f, turns := s.evictions, []*evict.Turn{t}
 	if f.behind {
 		all := &evict.Turn{Claims: s.journal.Claims}
@@ -220,22 +192,21 @@ func (s *Store) saveEvictions(ctx context.Context, t *evict.Turn) error {
 		}
 		turns = []*evict.Turn{all, t}
 	}
-	for _, t := range turns {
-		for i := range t.Claims {
-			if err := s.saveClaim(ctx, tx, &t.Claims[i]); err != nil {
-				return err
+	err := s.transact(ctx, func(tx *sql.Tx) error {
+		for _, t := range turns {
+			for i := range t.Claims {
+				if err := s.saveClaim(ctx, tx, &t.Claims[i]); err != nil {
+					return err
+				}
+			}
+			for i := range t.Evictions {
+				if err := s.saveEviction(ctx, tx, &t.Evictions[i]); err != nil {
+					return err
+				}
 			}
 		}
-		for i := range t.Evictions {
-			if err := s.saveEviction(ctx, tx, &t.Evictions[i]); err != nil {
-				return err
-			}
-		}
-	}
-	if err := s.q.PutEvictionTurn(ctx, tx, db.PutEvictionTurnParams{Journal: f.head.Journal, Turn: f.turn}); err != nil {
-		return err
-	}
-	err = tx.Commit()
+		return s.q.PutEvictionTurn(ctx, tx, db.PutEvictionTurnParams{Journal: f.head.Journal, Turn: f.turn})
+	})
 	f.behind = f.behind && err != nil
 	return err
 }
@@ -340,7 +311,10 @@ func OpenEvictions(ctx context.Context, dir string) (*evict.Journal, error) {
 	r, err := OpenReader(ctx, dir)
 	if err == nil {
 		defer r.Close()
-		told, err = r.journal(ctx, f, told)
+		err = r.view(ctx, func(tx *sql.Tx) (err error) {
+			told, err = f.with(ctx, r.q, tx, told)
+			return err
+		})
 	}
 	if err != nil && !told.Blank() {
 		return told, nil
@@ -348,21 +322,17 @@ func OpenEvictions(ctx context.Context, dir string) (*evict.Journal, error) {
 	return told, err
 }
 
-func (r *Reader) journal(ctx context.Context, f *evictionFile, told *evict.Journal) (*evict.Journal, error) {
-	j := told
-	err := r.view(ctx, func(tx *sql.Tx) error {
-		stored, err := journalOf(ctx, r.q, tx, time.Now())
-		if err != nil {
-			return err
-		}
-		turn, err := r.q.EvictionTurn(ctx, tx, f.head.Journal)
-		if err != nil && !errors.Is(err, sql.ErrNoRows) {
-			return err
-		}
-		j = f.reconcile(told, stored, turn)
-		return nil
-	})
-	return j, err
+// with is the journal that goes on, given what the file told and what the database has.
+func (f *evictionFile) with(ctx context.Context, q *db.Queries, tx db.DBTX, told *evict.Journal) (*evict.Journal, error) {
+	stored, err := journalOf(ctx, q, tx, time.Now())
+	if err != nil {
+		return told, err
+	}
+	turn, err := q.EvictionTurn(ctx, tx, f.head.Journal)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return told, err
+	}
+	return f.reconcile(told, stored, turn), nil
 }
 
 // Eviction is one victim's one run, and the claim that it made room for.
@@ -401,55 +371,38 @@ type Eviction struct {
 }
 
 // Evictions returns those under way and the latest others.
-func (r *Reader) Evictions(ctx context.Context, most int) (all []Eviction, err error) {
-	err = r.view(ctx, func(tx *sql.Tx) error {
-		rows, err := r.q.RecentEvictions(ctx, tx, int64(most))
-		all = showEvictions(rows)
-		return err
-	})
-	return all, err
+func (r *Reader) Evictions(ctx context.Context, most int) ([]Eviction, error) {
+	return list(ctx, r, func(tx *sql.Tx) ([]db.RecentEvictionsRow, error) { return r.q.RecentEvictions(ctx, tx, int64(most)) }, showEviction)
 }
 
 // EvictionsSince returns those recorded since a time, first to last.
-func (r *Reader) EvictionsSince(ctx context.Context, since time.Time) (all []Eviction, err error) {
-	err = r.view(ctx, func(tx *sql.Tx) error {
-		rows, err := r.q.EvictionsSince(ctx, tx, millis(since))
-		all = showEvictions(rows)
-		return err
-	})
-	return all, err
+func (r *Reader) EvictionsSince(ctx context.Context, since time.Time) ([]Eviction, error) {
+	return list(ctx, r, func(tx *sql.Tx) ([]db.EvictionsSinceRow, error) { return r.q.EvictionsSince(ctx, tx, millis(since)) }, showEviction)
 }
 
 // EvictionsOf returns those of a job's own runs and those on its behalf.
-func (r *Reader) EvictionsOf(ctx context.Context, id cluster.JobID, most int) (all []Eviction, err error) {
-	err = r.view(ctx, func(tx *sql.Tx) error {
-		rows, err := r.q.EvictionsOfJob(ctx, tx, db.EvictionsOfJobParams{ID: int64(id.ID), Task: int64(id.Task), Most: int64(most)})
-		all = showEvictions(rows)
-		return err
-	})
-	return all, err
+func (r *Reader) EvictionsOf(ctx context.Context, id cluster.JobID, most int) ([]Eviction, error) {
+	of := db.EvictionsOfJobParams{ID: int64(id.ID), Task: int64(id.Task), Most: int64(most)}
+	return list(ctx, r, func(tx *sql.Tx) ([]db.EvictionsOfJobRow, error) { return r.q.EvictionsOfJob(ctx, tx, of) }, showEviction)
 }
 
-// showEvictions takes the rows of any of the queries, which all select the same.
-func showEvictions[R db.RecentEvictionsRow | db.EvictionsSinceRow | db.EvictionsOfJobRow](rows []R) []Eviction {
-	all := make([]Eviction, len(rows))
-	for i := range rows {
-		r := db.RecentEvictionsRow(rows[i])
-		e, c := &r.Eviction, &r.Claim
-		all[i] = Eviction{
-			Number: e.Eviction, Victim: jobID(r.VictimID, r.VictimTask), VictimUser: r.VictimUser, VictimTag: r.VictimTag,
-			For: jobID(r.TeID, r.TeTask), ForUser: r.TeUser, State: e.State, Reason: e.Reason, How: e.How, GPUs: int(e.Gpus),
-			Signal: e.Signal, GraceS: inSeconds(e.GraceMs), Promised: e.CostPromised, ExitCode: int(e.ExitCode), ExitSignal: int(e.ExitSignal),
-			Recorded: instant(e.RecordedMs), Signalled: instant(e.SignalledMs), Left: instant(e.LeftMs), Requeued: instant(e.RequeuedMs),
-			Restored: instant(e.RestoredMs), Ended: instant(e.EndedMs), Claim: c.Claim, Purpose: c.Purpose, ClaimState: c.State, ClaimReason: c.Reason,
-			Nodes: c.NodeList, WaitS: inSeconds(c.WaitMs), Room: instant(c.RoomMs), ClaimEnded: instant(c.EndedMs),
-		}
-		if e.LeftMs > 0 {
-			took, paid := inSeconds(e.LeftMs-e.SignalledMs), e.CostPaid
-			all[i].TookS, all[i].Paid = &took, &paid
-		}
+// showEviction takes a row of any of the queries, which all select the same.
+func showEviction[R db.RecentEvictionsRow | db.EvictionsSinceRow | db.EvictionsOfJobRow](row *R) Eviction {
+	r := db.RecentEvictionsRow(*row)
+	e, c := &r.Eviction, &r.Claim
+	show := Eviction{
+		Number: e.Eviction, Victim: jobID(r.VictimID, r.VictimTask), VictimUser: r.VictimUser, VictimTag: r.VictimTag,
+		For: jobID(r.TeID, r.TeTask), ForUser: r.TeUser, State: e.State, Reason: e.Reason, How: e.How, GPUs: int(e.Gpus),
+		Signal: e.Signal, GraceS: inSeconds(e.GraceMs), Promised: e.CostPromised, ExitCode: int(e.ExitCode), ExitSignal: int(e.ExitSignal),
+		Recorded: instant(e.RecordedMs), Signalled: instant(e.SignalledMs), Left: instant(e.LeftMs), Requeued: instant(e.RequeuedMs),
+		Restored: instant(e.RestoredMs), Ended: instant(e.EndedMs), Claim: c.Claim, Purpose: c.Purpose, ClaimState: c.State, ClaimReason: c.Reason,
+		Nodes: c.NodeList, WaitS: inSeconds(c.WaitMs), Room: instant(c.RoomMs), ClaimEnded: instant(c.EndedMs),
 	}
-	return all
+	if e.LeftMs > 0 {
+		took, paid := inSeconds(e.LeftMs-e.SignalledMs), e.CostPaid
+		show.TookS, show.Paid = &took, &paid
+	}
+	return show
 }
 
 func inSeconds(ms int64) float64 { return float64(ms) / 1000 }

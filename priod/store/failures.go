@@ -146,9 +146,9 @@ func (s *Store) LoadFailures(ctx context.Context) (*retry.Memory, error) {
 		s.log.Error("the journal of failures has unreadable lines; they do not count, and a copy will be kept", "lines", f.damaged, "file", f.Path)
 	}
 	var stored retry.Turn
-	_, err = s.batch(ctx, func(tx *sql.Tx) (int64, error) {
+	err = s.batch(ctx, func(tx *sql.Tx) (err error) {
 		stored, err = failuresSince(ctx, s.q, tx, time.Now().Add(-retry.Keep))
-		return 0, err
+		return err
 	})
 	if err != nil {
 		return nil, err
@@ -217,43 +217,30 @@ func (s *Store) SaveFailures(ctx context.Context, t *retry.Turn) error {
 	if err := s.failures.append(s.failed, t); err != nil {
 		return err
 	}
-	err := s.intact()
-	if err == nil {
-		err = s.saveFailures(ctx, t)
-	}
-	if isBroken(err) {
-		if err = s.startAnew(ctx, err); err == nil {
-			err = s.saveFailures(ctx, &retry.Turn{Failures: s.failed.Failures, Drained: s.failed.Drained})
-		}
-		if err == nil {
-			err = s.saveFailures(ctx, t)
-		}
-	}
-	return s.explain(err)
+	return s.sound(ctx, func() error { return s.saveFailures(ctx, t) })
 }
 
 func (s *Store) saveFailures(ctx context.Context, t *retry.Turn) error {
-	_, err := s.batchOnce(ctx, func(tx *sql.Tx) (int64, error) {
+	return s.transact(ctx, func(tx *sql.Tx) error {
 		for i := range t.Failures {
 			row := &t.Failures[i]
 			body, err := json.Marshal(row)
 			if err != nil {
-				return 0, err
+				return err
 			}
 			if err := s.q.PutFailure(ctx, tx, db.PutFailureParams{
 				Failure: row.Number, ID: int64(row.Job.ID), Task: int64(row.Job.Task), AtMs: millis(row.At), Class: row.Class, Body: string(body),
 			}); err != nil {
-				return 0, err
+				return err
 			}
 		}
 		for _, d := range t.Drained {
 			if err := s.q.PutDrained(ctx, tx, db.PutDrainedParams{Node: d.Node, AtMs: millis(d.At), Class: d.Class}); err != nil {
-				return 0, err
+				return err
 			}
 		}
-		return 0, nil
+		return nil
 	})
-	return err
 }
 
 // refused are the undo lines of jobs that are to refuse other nodes than their users said.

@@ -23,7 +23,7 @@ func FuzzEvictionLines(f *testing.F) {
 	f.Add([]byte(head + `{"turn":3,"times":{"8":2,"9+1":1},"last_claim":7,"last_eviction":9}` + "\n\x00\n[]\n{}\n"))
 	f.Add([]byte("garbage\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		file := &evictionFile{File: lines.File{Path: evictionPath(t.TempDir())}}
+		file := &evictionFile{File: lines.File{Path: filepath.Join(t.TempDir(), "evictions.jsonl")}}
 		j, err := file.parse(text)
 		if err != nil {
 			return // of a newer priod

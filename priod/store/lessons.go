@@ -27,38 +27,35 @@ func (s *Store) SaveStays(ctx context.Context, stays []cluster.PastStay, until t
 	for len(stays) > 0 {
 		now := stays[:min(len(stays), pruneBatch)]
 		stays = stays[len(now):]
-		if _, err := s.batch(ctx, func(tx *sql.Tx) (int64, error) {
+		if err := s.batch(ctx, func(tx *sql.Tx) error {
 			for i := range now {
 				if err := s.q.PutStay(ctx, tx, stayParams(&now[i])); err != nil {
-					return 0, err
+					return err
 				}
 			}
-			return 0, nil
+			return nil
 		}); err != nil {
 			return err
 		}
 	}
-	_, err := s.batch(ctx, func(tx *sql.Tx) (int64, error) { return 0, s.q.ReadUntil(ctx, tx, millis(until)) })
-	return err
+	return s.batch(ctx, func(tx *sql.Tx) error { return s.q.ReadUntil(ctx, tx, millis(until)) })
 }
 
 // StaysSince returns the runs that ended since a time, and drops the older ones.
 func (s *Store) StaysSince(ctx context.Context, since time.Time) (stays []cluster.PastStay, err error) {
 	for n := int64(1); n > 0; {
-		n, err = s.batch(ctx, func(tx *sql.Tx) (int64, error) {
-			return s.q.PruneStays(ctx, tx, db.PruneStaysParams{BeforeMs: millis(since), Most: pruneBatch})
+		err = s.batch(ctx, func(tx *sql.Tx) (err error) {
+			n, err = s.q.PruneStays(ctx, tx, db.PruneStaysParams{BeforeMs: millis(since), Most: pruneBatch})
+			return err
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
-	_, err = s.batch(ctx, func(tx *sql.Tx) (int64, error) {
+	err = s.batch(ctx, func(tx *sql.Tx) error {
 		rows, err := s.q.AllStays(ctx, tx, millis(since))
-		stays = make([]cluster.PastStay, len(rows))
-		for i := range rows {
-			stays[i] = stayOf(&rows[i])
-		}
-		return 0, err
+		stays = each(rows, stayOf)
+		return err
 	})
 	return stays, err
 }
@@ -81,25 +78,24 @@ func (s *Store) SaveLessons(ctx context.Context, k *speed.Knowledge, runs int, a
 			Workload: p.Program.Workload, User: p.Program.User, Name: p.Program.Name, Gpus: int64(p.Program.GPUs), Steps: p.Steps, Body: string(text),
 		}
 	}
-	_, err = s.batch(ctx, func(tx *sql.Tx) (int64, error) {
+	return s.batch(ctx, func(tx *sql.Tx) error {
 		if err := s.q.DropPrograms(ctx, tx); err != nil {
-			return 0, err
+			return err
 		}
 		for i := range params {
 			if err := s.q.AddProgram(ctx, tx, params[i]); err != nil {
-				return 0, err
+				return err
 			}
 		}
-		return 0, s.q.PutLesson(ctx, tx, db.PutLessonParams{AtMs: millis(at), Runs: int64(runs), Body: string(body)})
+		return s.q.PutLesson(ctx, tx, db.PutLessonParams{AtMs: millis(at), Runs: int64(runs), Body: string(body)})
 	})
-	return err
 }
 
 // Lessons returns what was learned.
 func (s *Store) Lessons(ctx context.Context) (l Lessons, err error) {
-	_, err = s.batch(ctx, func(tx *sql.Tx) (int64, error) {
+	err = s.batch(ctx, func(tx *sql.Tx) (err error) {
 		l, err = lessonsOf(ctx, s.q, tx, nil)
-		return 0, err
+		return err
 	})
 	return l, err
 }

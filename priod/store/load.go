@@ -21,17 +21,8 @@ import (
 func (s *Store) Load(ctx context.Context) (*cluster.History, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	err := s.intact()
-	if err == nil {
-		err = s.load(ctx)
-	}
-	if isBroken(err) {
-		if err = s.startAnew(ctx, err); err == nil {
-			err = s.load(ctx)
-		}
-	}
-	if err != nil {
-		return nil, s.explain(err)
+	if err := s.sound(ctx, func() error { return s.load(ctx) }); err != nil {
+		return nil, err
 	}
 	return s.history, nil
 }
@@ -41,11 +32,14 @@ func (s *Store) load(ctx context.Context) error {
 		return err
 	}
 	ctx = context.WithoutCancel(ctx)
-	tx, err := s.db.BeginTx(ctx, nil)
-	if err != nil {
+	if err := s.transact(ctx, func(tx *sql.Tx) error { return s.loadFrom(ctx, tx) }); err != nil {
 		return err
 	}
-	defer tx.Rollback()
+	s.historySaved()
+	return nil
+}
+
+func (s *Store) loadFrom(ctx context.Context, tx *sql.Tx) error {
 	l := loader{q: s.q, tx: tx, undo: s.undo, history: cluster.NewHistory()}
 	l.stored.reset()
 	if err := l.all(ctx); err != nil {
@@ -60,24 +54,13 @@ func (s *Store) load(ctx context.Context) error {
 	if len(l.tried) > 0 {
 		s.log.Warn("writes of the last run have no outcome: they count as tried", "jobs", len(l.tried))
 	}
-	for _, k := range s.changes.history {
-		if err := s.putHistory(ctx, tx, k); err != nil {
-			return err
-		}
+	if err := s.putHistory(ctx, tx); err != nil {
+		return err
 	}
 	if err := s.q.DoubtWrites(ctx, tx, crashed); err != nil {
 		return err
 	}
-	if err := s.rewriteUndo(); err != nil {
-		return err
-	}
-	if err := tx.Commit(); err != nil {
-		return err
-	}
-	for _, k := range s.changes.history {
-		k.entry.known = k.digest
-	}
-	return nil
+	return s.rewriteUndo()
 }
 
 func (s *Store) former(j *cluster.Job) (cluster.Written, map[slurmplug.Lever]cluster.Requested) {
@@ -204,26 +187,19 @@ func (l *loader) remembered(ctx context.Context) error {
 	for i := range rows {
 		r, id := &rows[i], jobID(rows[i].ID, rows[i].Task)
 		e := l.stored.entry(id)
-		row := historyRow(*r)
-		e.known = l.stored.digester.history(&row)
+		e.known = digest(&l.stored.digester, db.PutHistoryParams(*r))
 		if r.FirstEligibleMs != 0 {
 			l.history.FirstEligible[id] = instant(r.FirstEligibleMs)
 		}
 		if r.Counted != "" {
 			l.history.Counted[id] = classOf(r.Counted)
 		}
-		if w := writtenOf(r); w.Lever != "" && l.stands(id, w.Lever, w.At) {
+		if w := writtenOf(r); w.Lever != "" && !l.undo.WasTakenBack(id, w.Lever, w.At) {
 			w.Older = l.undo.Older(id)
 			l.history.Written[id] = w
 		}
 	}
 	return nil
-}
-
-// stands tells whether a value written at a time is still priod's, and was not
-// taken back by reset.
-func (l *loader) stands(id cluster.JobID, lever slurmplug.Lever, at time.Time) bool {
-	return !l.undo.WasTakenBack(id, lever, at)
 }
 
 func (l *loader) intervals(ctx context.Context) error {
@@ -268,20 +244,15 @@ func (l *loader) asked(ctx context.Context) error {
 		r := &writes[i]
 		a := actionOf(&r.Write, jobID(r.ID, r.JobTask))
 		at := instant(r.Write.AtMs)
+		status := slurmplug.Status(r.Write.Status)
+		sure, doubt := status == slurmplug.Applied, status == slurmplug.Unknown || status == Planned
 		for _, id := range a.Jobs() {
-			sure, doubt := false, false
-			switch slurmplug.Status(r.Write.Status) {
-			case slurmplug.Applied:
-				sure = true
-			case slurmplug.Unknown, Planned:
-				doubt = true
-			}
-			if !l.stands(id, a.Lever, at) {
+			if l.undo.WasTakenBack(id, a.Lever, at) {
 				continue
 			}
 			if a.Lever == slurmplug.Size && l.thisRun(id, at) {
 				switch {
-				case slurmplug.Status(r.Write.Status) == slurmplug.Refused:
+				case status == slurmplug.Refused:
 					l.history.SizeRefused(id, r.Write.Message, at)
 				case sure || doubt:
 					l.history.Sized(id, a.Reason == plan.SizeRests, a.Reason == plan.SizeAhead, at)
@@ -336,7 +307,7 @@ func (l *loader) planned(ctx context.Context) error {
 			continue // asked has it
 		}
 		for _, id := range a.Jobs() {
-			if !l.stands(id, a.Lever, instant(r.Write.AtMs)) {
+			if l.undo.WasTakenBack(id, a.Lever, instant(r.Write.AtMs)) {
 				continue
 			}
 			w := order.Effect(a, l.history)
@@ -356,12 +327,11 @@ func (l *loader) journal() {
 	l.undo.Recall(l.history, func(id cluster.JobID, c *undo.Change) { l.stored.entry(id).identify(c.User, c.Submit) })
 }
 
-func summaryOf(r *db.Cycle) summary {
-	return summary{
-		cluster: r.Cluster, mode: slurmplug.Lever(r.Mode), band: plan.Band{Lo: r.BandLo, Hi: r.BandHi, Step: r.BandStep},
-		jobs: int(r.Jobs), pending: int(r.Pending), running: int(r.Running), nodes: int(r.Nodes),
-		ranked: int(r.Ranked), te: int(r.Te), actions: int(r.Actions), renumbered: int(r.Renumbered),
-		hold: r.Hold, notes: r.Notes,
+func summaryOf(r *db.Cycle) db.AddCycleParams {
+	return db.AddCycleParams{
+		Cluster: r.Cluster, Mode: r.Mode, BandLo: r.BandLo, BandHi: r.BandHi, BandStep: r.BandStep,
+		Jobs: r.Jobs, Pending: r.Pending, Running: r.Running, Nodes: r.Nodes, Ranked: r.Ranked, Te: r.Te,
+		Actions: r.Actions, Renumbered: r.Renumbered, Hold: r.Hold, Notes: r.Notes,
 	}
 }
 

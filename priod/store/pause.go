@@ -130,10 +130,13 @@ func (s *Store) hold() (string, error) {
 	return p.String(), nil
 }
 
-// OwnPause is a pause that the daemon decides on by itself.
-func OwnPause(why string) Pause {
-	return Pause{Who: self, When: time.Now().UTC().Truncate(time.Second), Why: why}
+// PauseBy is a pause that somebody begins now.
+func PauseBy(who, why string) Pause {
+	return Pause{Who: who, When: time.Now().UTC().Truncate(time.Second), Why: why}
 }
+
+// OwnPause is a pause that the daemon decides on by itself.
+func OwnPause(why string) Pause { return PauseBy(self, why) }
 
 // Pause pauses the daemon by its own decision, over a restart too: somebody has
 // to look first.

@@ -30,7 +30,7 @@ func (s *Store) Prune(ctx context.Context, now time.Time) error {
 		return err
 	}
 	before := millis(now.Add(-max(s.opts.Retention, minRetention)))
-	deletes := []func(tx *sql.Tx) (int64, error){
+	drops := []func(tx *sql.Tx) (int64, error){
 		func(tx *sql.Tx) (int64, error) {
 			return s.q.PruneJobs(ctx, tx, db.PruneJobsParams{BeforeMs: before, Most: pruneBatch})
 		},
@@ -52,9 +52,9 @@ func (s *Store) Prune(ctx context.Context, now time.Time) error {
 		},
 	}
 	dropped := int64(0)
-	for _, batch := range deletes {
+	for _, drop := range drops {
 		for n := int64(pruneBatch); n == pruneBatch; {
-			if n, err = s.batch(ctx, batch); err != nil {
+			if err := s.batch(ctx, func(tx *sql.Tx) (err error) { n, err = drop(tx); return err }); err != nil {
 				return fmt.Errorf("drop what is older than the retention: %w", err)
 			}
 			dropped += n
@@ -70,32 +70,21 @@ func (s *Store) Prune(ctx context.Context, now time.Time) error {
 }
 
 // batch runs one transaction between two cycles.
-func (s *Store) batch(ctx context.Context, run func(tx *sql.Tx) (int64, error)) (n int64, err error) {
-	if err := ctx.Err(); err != nil {
-		return 0, err
+func (s *Store) batch(ctx context.Context, run func(tx *sql.Tx) error) error {
+	err := ctx.Err()
+	if err != nil {
+		return err
 	}
+	ctx = context.WithoutCancel(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err = s.intact(); err == nil {
-		n, err = s.batchOnce(context.WithoutCancel(ctx), run)
+		err = s.transact(ctx, run)
 	}
 	if isBroken(err) {
-		err = s.startAnew(context.WithoutCancel(ctx), err)
+		err = s.startAnew(ctx, err)
 	}
-	return n, s.explain(err)
-}
-
-func (s *Store) batchOnce(ctx context.Context, run func(tx *sql.Tx) (int64, error)) (int64, error) {
-	tx, err := s.db.BeginTx(ctx, nil)
-	if err != nil {
-		return 0, err
-	}
-	defer tx.Rollback()
-	n, err := run(tx)
-	if err != nil {
-		return 0, err
-	}
-	return n, tx.Commit()
+	return s.explain(err)
 }
 
 // pruneDecisions walks the old decisions once and keeps those that still hold.

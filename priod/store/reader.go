@@ -132,7 +132,12 @@ func (r *Reader) view(ctx context.Context, read func(tx *sql.Tx) error) error {
 				return err
 			}
 		}
-		return r.viewOnce(ctx, read)
+		tx, err := r.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback()
+		return read(tx)
 	})
 }
 
@@ -159,13 +164,14 @@ func (r *Reader) patiently(ctx context.Context, attempt func() error) error {
 	}
 }
 
-func (r *Reader) viewOnce(ctx context.Context, read func(tx *sql.Tx) error) error {
-	tx, err := r.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
-	if err != nil {
+// list is what the rows of one query say.
+func list[R, T any](ctx context.Context, r *Reader, query func(tx *sql.Tx) ([]R, error), of func(*R) T) (all []T, err error) {
+	err = r.view(ctx, func(tx *sql.Tx) error {
+		rows, err := query(tx)
+		all = each(rows, of)
 		return err
-	}
-	defer tx.Rollback()
-	return read(tx)
+	})
+	return all, err
 }
 
 // History is what the daemon would load, for a dry run beside it.

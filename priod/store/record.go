@@ -189,7 +189,9 @@ func (s *Store) save(ctx context.Context, seen *plan.Seen, acting bool) error {
 	if err := s.saveShares(ctx, tx, number, seen); err != nil {
 		return err
 	}
-	if err := s.q.AddCycle(ctx, tx, s.cycleParams(number, seen)); err != nil {
+	row := s.changes.summary
+	row.Cycle, row.AtMs, row.Span = number, millis(at), seen.Snapshot.Multifactor.Span
+	if err := s.q.AddCycle(ctx, tx, row); err != nil {
 		return err
 	}
 	if err := s.endWrites(ctx, tx); err != nil {
@@ -297,35 +299,32 @@ func (s *Store) saveKnown(ctx context.Context, tx *sql.Tx) error {
 			}
 		}
 	}
+	return s.putHistory(ctx, tx)
+}
+
+func (s *Store) putHistory(ctx context.Context, tx *sql.Tx) (err error) {
 	for _, k := range s.changes.history {
-		if err := s.putHistory(ctx, tx, k); err != nil {
+		if row, known := historyParams(s.history, k.entry.id); known {
+			err = s.q.PutHistory(ctx, tx, row)
+		} else {
+			err = s.dropHistory(ctx, tx, k.entry)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *Store) putHistory(ctx context.Context, tx *sql.Tx, k historyChange) error {
-	if k.digest == 0 {
-		return s.dropHistory(ctx, tx, k.entry)
+// historySaved takes note that putHistory's rows were committed.
+func (s *Store) historySaved() {
+	for _, k := range s.changes.history {
+		k.entry.known = k.digest
 	}
-	row, _ := historyParams(s.history, k.entry.id)
-	return s.q.PutHistory(ctx, tx, row)
 }
 
 func (s *Store) dropHistory(ctx context.Context, tx *sql.Tx, e *entry) error {
 	return s.q.DropHistory(ctx, tx, db.DropHistoryParams{ID: int64(e.id.ID), Task: int64(e.id.Task)})
-}
-
-func (s *Store) cycleParams(number int64, seen *plan.Seen) db.AddCycleParams {
-	sum := &s.changes.summary
-	return db.AddCycleParams{
-		Cycle: number, AtMs: millis(seen.Snapshot.At), Cluster: sum.cluster, Mode: string(sum.mode),
-		BandLo: sum.band.Lo, BandHi: sum.band.Hi, BandStep: sum.band.Step, Span: seen.Snapshot.Multifactor.Span,
-		Jobs: int64(sum.jobs), Pending: int64(sum.pending), Running: int64(sum.running), Nodes: int64(sum.nodes),
-		Ranked: int64(sum.ranked), Te: int64(sum.te), Actions: int64(sum.actions), Renumbered: int64(sum.renumbered),
-		Hold: sum.hold, Notes: sum.notes,
-	}
 }
 
 // savePlanned writes the rows of the writes to come and their undo lines.
@@ -375,9 +374,7 @@ func (s *Store) committed(number int64, planned []plannedWrite) {
 	for _, j := range c.jobs {
 		j.entry.seen = j.digest
 	}
-	for _, k := range c.history {
-		k.entry.known = k.digest
-	}
+	s.historySaved()
 	for _, d := range c.decisions {
 		d.entry.decided = d.digest
 	}
@@ -413,7 +410,17 @@ func (s *Store) Done(ctx context.Context, outcomes []plan.Outcome) error {
 	}
 	err := s.intact()
 	if err == nil {
-		err = s.saveDone(context.WithoutCancel(ctx))
+		ctx := context.WithoutCancel(ctx)
+		err = s.transact(ctx, func(tx *sql.Tx) error {
+			if err := s.endWrites(ctx, tx); err != nil {
+				return err
+			}
+			return s.putHistory(ctx, tx)
+		})
+	}
+	if err == nil {
+		s.historySaved()
+		s.unsaved.results = nil
 	}
 	if isBroken(err) {
 		// The next cycle writes what History holds; the undo journal has it already.
@@ -447,28 +454,4 @@ func (s *Store) match(outcomes []plan.Outcome) {
 		}
 	}
 	s.doubt()
-}
-
-func (s *Store) saveDone(ctx context.Context) error {
-	tx, err := s.db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback()
-	if err := s.endWrites(ctx, tx); err != nil {
-		return err
-	}
-	for _, k := range s.changes.history {
-		if err := s.putHistory(ctx, tx, k); err != nil {
-			return err
-		}
-	}
-	if err := tx.Commit(); err != nil {
-		return err
-	}
-	for _, k := range s.changes.history {
-		k.entry.known = k.digest
-	}
-	s.unsaved.results = nil
-	return nil
 }

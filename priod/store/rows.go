@@ -13,7 +13,14 @@ import (
 
 // Between the domain's types and the database's rows.
 
-type historyRow = db.PutHistoryParams
+// each turns rows into what they say.
+func each[R, T any](rows []R, of func(*R) T) []T {
+	all := make([]T, len(rows))
+	for i := range rows {
+		all[i] = of(&rows[i])
+	}
+	return all
+}
 
 func jobID(id, task int64) cluster.JobID { return cluster.JobID{ID: uint32(id), Task: int32(task)} }
 
@@ -141,7 +148,7 @@ func intervalOf(r *db.Interval, id cluster.JobID, lastPollMS int64) cluster.Stay
 
 // historyParams is what History holds of one job; stored is false when that is
 // nothing.
-func historyParams(h *cluster.History, id cluster.JobID) (row historyRow, stored bool) {
+func historyParams(h *cluster.History, id cluster.JobID) (row db.PutHistoryParams, stored bool) {
 	row.ID, row.Task = int64(id.ID), int64(id.Task)
 	if t, ok := h.FirstEligible[id]; ok {
 		row.FirstEligibleMs, stored = millis(t), true

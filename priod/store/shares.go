@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"hash/maphash"
 	"math"
 	"slices"
 	"time"
@@ -52,37 +53,38 @@ type shareChange struct {
 // with the time alone is not written each cycle: it follows from those.
 func (s *Store) compareShare(e *entry, shares *plan.Shares) {
 	var share *plan.Share
-	digest := uint64(0)
+	shared := uint64(0)
 	if shares != nil {
 		if share = shares.Jobs[e.id]; share != nil {
-			digest = s.stored.digester.share(share, shares.Types)
+			shared = s.stored.digester.share(share, shares.Types)
 		}
 	}
-	if digest != e.shared {
-		s.changes.shares = append(s.changes.shares, shareChange{e, share, digest})
+	if shared != e.shared {
+		s.changes.shares = append(s.changes.shares, shareChange{e, share, shared})
 	}
 }
 
 func (d *digester) share(s *plan.Share, types []string) uint64 {
-	d.start()
-	d.int(millis(s.Given))
-	d.flag(s.Time != nil)
+	var h maphash.Hash
+	h.SetSeed(d.seed)
+	maphash.WriteComparable(&h, millis(s.Given))
+	maphash.WriteComparable(&h, s.Time != nil)
 	for t, name := range types {
 		a := &s.Answers.Speeds[t]
-		d.text(name)
-		d.text(string(a.Source))
-		d.int(int64(a.Runs))
-		for _, v := range [...]float64{s.Speed[t], a.Factor} {
-			d.int(int64(math.Float64bits(v)))
-		}
+		time := 0.0
 		if s.Time != nil {
-			d.int(int64(math.Float64bits(s.Time[t])))
+			time = s.Time[t]
 		}
+		maphash.WriteComparable(&h, struct {
+			name, source        string
+			runs                int
+			speed, factor, time float64
+		}{name, string(a.Source), a.Runs, s.Speed[t], a.Factor, time})
 	}
 	for _, n := range s.Answers.Notes {
-		d.text(n)
+		maphash.WriteComparable(&h, n)
 	}
-	return d.sum()
+	return h.Sum64() | 1
 }
 
 func (s *Store) saveShares(ctx context.Context, tx *sql.Tx, number int64, seen *plan.Seen) error {
@@ -149,22 +151,14 @@ func (r *Reader) shareOfJob(ctx context.Context, tx db.DBTX, row int64) (*Share,
 
 // LoadShares returns what an earlier priod allocated, as if it had never stopped:
 // what it promised stood while it was away.
-func (s *Store) LoadShares(ctx context.Context) (*allocate.Ledger, error) {
+func (s *Store) LoadShares(ctx context.Context) (l *allocate.Ledger, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	err := s.intact()
-	if err == nil {
-		var l *allocate.Ledger
-		if l, err = ledgerOf(ctx, s.q, s.db); err == nil {
-			return l, nil
-		}
-	}
-	if isBroken(err) {
-		if err = s.startAnew(ctx, err); err == nil {
-			return &allocate.Ledger{}, nil
-		}
-	}
-	return nil, s.explain(err)
+	err = s.sound(ctx, func() (err error) {
+		l, err = ledgerOf(ctx, s.q, s.db)
+		return err
+	})
+	return l, err
 }
 
 // Ledger is what the daemon would load, for a dry run beside it.

@@ -161,29 +161,14 @@ func (r *Reader) LastCycle(ctx context.Context) (c Cycle, err error) {
 }
 
 // Cycles returns the latest cycles, latest first, at most most.
-func (r *Reader) Cycles(ctx context.Context, most int) (all []Cycle, err error) {
-	err = r.view(ctx, func(tx *sql.Tx) error {
-		rows, err := r.q.RecentCycles(ctx, tx, int64(most))
-		all = make([]Cycle, len(rows))
-		for i := range rows {
-			all[i] = showCycle(&rows[i])
-		}
-		return err
-	})
-	return all, err
+func (r *Reader) Cycles(ctx context.Context, most int) ([]Cycle, error) {
+	return list(ctx, r, func(tx *sql.Tx) ([]db.Cycle, error) { return r.q.RecentCycles(ctx, tx, int64(most)) }, showCycle)
 }
 
 // Writes returns the latest writes to all jobs, latest first, at most most.
-func (r *Reader) Writes(ctx context.Context, most int) (all []Write, err error) {
-	err = r.view(ctx, func(tx *sql.Tx) error {
-		rows, err := r.q.RecentWrites(ctx, tx, int64(most))
-		all = make([]Write, len(rows))
-		for i := range rows {
-			all[i] = showWrite(&rows[i].Write, jobID(rows[i].ID, rows[i].JobTask), rows[i].User)
-		}
-		return err
-	})
-	return all, err
+func (r *Reader) Writes(ctx context.Context, most int) ([]Write, error) {
+	return list(ctx, r, func(tx *sql.Tx) ([]db.RecentWritesRow, error) { return r.q.RecentWrites(ctx, tx, int64(most)) },
+		func(r *db.RecentWritesRow) Write { return showWrite(&r.Write, jobID(r.ID, r.JobTask), r.User) })
 }
 
 // Queue returns the jobs of the queue as the last cycle saw them, in the order
@@ -396,12 +381,10 @@ func (r *Reader) stays(ctx context.Context, tx *sql.Tx, row *db.Job, most int) (
 	if err != nil {
 		return nil, err
 	}
-	all := make([]Stay, len(rows))
-	for i := range rows {
-		stay := intervalOf(&rows[i], cluster.JobID{}, last.UntilMs)
-		all[i] = Stay{stay, stay.GPUSeconds()}
-	}
-	return all, nil
+	return each(rows, func(r *db.Interval) Stay {
+		stay := intervalOf(r, cluster.JobID{}, last.UntilMs)
+		return Stay{stay, stay.GPUSeconds()}
+	}), nil
 }
 
 func showCycle(r *db.Cycle) Cycle {

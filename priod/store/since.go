@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/store/db"
 )
 
 // JobTimes are those of a GPU job from its submission to its end, with its runs summed up.
@@ -23,18 +24,12 @@ type JobTimes struct {
 
 // JobsSince returns the GPU jobs that were submitted since a time and seen by a
 // poll.
-func (r *Reader) JobsSince(ctx context.Context, since time.Time) (all []JobTimes, err error) {
-	err = r.view(ctx, func(tx *sql.Tx) error {
-		rows, err := r.q.JobsSince(ctx, tx, millis(since))
-		all = make([]JobTimes, len(rows))
-		for i := range rows {
-			x := &rows[i]
-			all[i] = JobTimes{
-				Job: jobID(x.ID, x.Task), Tasks: int(x.TaskCount), Tag: x.Tag, Class: x.Class, Submit: instant(x.FirstSubmitMs),
-				Start: instant(x.StartMs), End: instant(x.EndMs), Ran: time.Duration(x.RanMs) * time.Millisecond, Left: instant(x.LeftMs),
-			}
+func (r *Reader) JobsSince(ctx context.Context, since time.Time) ([]JobTimes, error) {
+	query := func(tx *sql.Tx) ([]db.JobsSinceRow, error) { return r.q.JobsSince(ctx, tx, millis(since)) }
+	return list(ctx, r, query, func(x *db.JobsSinceRow) JobTimes {
+		return JobTimes{
+			Job: jobID(x.ID, x.Task), Tasks: int(x.TaskCount), Tag: x.Tag, Class: x.Class, Submit: instant(x.FirstSubmitMs),
+			Start: instant(x.StartMs), End: instant(x.EndMs), Ran: time.Duration(x.RanMs) * time.Millisecond, Left: instant(x.LeftMs),
 		}
-		return err
 	})
-	return all, err
 }

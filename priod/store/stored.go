@@ -7,8 +7,7 @@ import (
 	"unique"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/plan"
-	"slurmprio/slurmplug"
+	"slurmprio/priod/store/db"
 )
 
 // stored is what the database already holds, in digests, so that a cycle writes
@@ -18,11 +17,11 @@ type stored struct {
 	jobs     map[cluster.JobID]*entry
 	nodes    map[string]*nodeEntry
 	order    jobOrder
-	cycle    int64   // last row of cycles
-	summary  summary // of that row
-	row      int64   // last row of jobs
-	write    int64   // last row of writes
-	poll     uint32  // counts calls of compare
+	cycle    int64             // last row of cycles
+	summary  db.AddCycleParams // what that row says but for its number, its times and the span; equal cycles share a row
+	row      int64             // last row of jobs
+	write    int64             // last row of writes
+	poll     uint32            // counts calls of compare
 	ended    ended
 }
 
@@ -71,17 +70,6 @@ type nodeEntry struct {
 	poll uint32
 }
 
-// summary is what a row of cycles says, but for its times; equal ones share a row.
-type summary struct {
-	cluster                string
-	mode                   slurmplug.Lever
-	band                   plan.Band
-	jobs, pending, running int
-	nodes, ranked, te      int
-	actions, renumbered    int
-	hold, notes            string
-}
-
 func (h *stored) reset() {
 	*h = stored{
 		digester: digester{seed: maphash.MakeSeed()},
@@ -99,7 +87,7 @@ func (h *stored) forgetRows() {
 		}
 	}
 	clear(h.nodes)
-	h.summary = summary{}
+	h.summary = db.AddCycleParams{}
 }
 
 // entry returns the entry of an id, a new one if need be.

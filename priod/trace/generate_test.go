@@ -143,7 +143,7 @@ func TestSynergyModels(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	theirs, err := r.Read()
+	theirs, err := readAll(r)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -133,7 +133,7 @@ func NewReader(name string, in io.Reader, opts Options) (*Reader, error) {
 	if mark, _ := text.Peek(3); string(mark) == "\ufeff" {
 		_, _ = text.Discard(3)
 	}
-	r := &Reader{name: name, opts: opts, ids: newIDSet()}
+	r := &Reader{name: name, opts: opts, ids: idSet{map[uint64]struct{}{}, map[string]struct{}{}}}
 	var err error
 	switch opts.Format {
 	case CSV, "":
@@ -171,11 +171,7 @@ func (r *Reader) Next() (Job, error) {
 		return r.read()
 	}
 	if !r.loaded {
-		for {
-			j, err := r.read()
-			if errors.Is(err, io.EOF) {
-				break
-			}
+		for j, err := range each(r.read) {
 			if err != nil {
 				return Job{}, err
 			}
@@ -207,7 +203,7 @@ func (r *Reader) read() (Job, error) {
 			r.last = j.Submit
 			r.stats.Jobs++
 			return j, nil
-		case r.opts.SkipBad && isRowError(err):
+		case r.opts.SkipBad && errors.As(err, new(*RowError)):
 			r.stats.Bad++
 		case errors.Is(err, io.EOF) && r.stats.Jobs == 0:
 			return Job{}, r.empty()
@@ -215,11 +211,6 @@ func (r *Reader) read() (Job, error) {
 			return Job{}, err
 		}
 	}
-}
-
-func isRowError(err error) bool {
-	var bad *RowError
-	return errors.As(err, &bad)
 }
 
 // empty is the error for a trace without jobs.
@@ -238,10 +229,13 @@ func (r *Reader) empty() error {
 }
 
 // All gives the jobs; an error is the last thing that it gives.
-func (r *Reader) All() iter.Seq2[Job, error] {
+func (r *Reader) All() iter.Seq2[Job, error] { return each(r.Next) }
+
+// each gives what next returns until io.EOF or another error, which is the last.
+func each(next func() (Job, error)) iter.Seq2[Job, error] {
 	return func(yield func(Job, error) bool) {
 		for {
-			j, err := r.Next()
+			j, err := next()
 			if errors.Is(err, io.EOF) || !yield(j, err) || err != nil {
 				return
 			}
@@ -249,25 +243,11 @@ func (r *Reader) All() iter.Seq2[Job, error] {
 	}
 }
 
-// Read reads a whole trace.
-func (r *Reader) Read() ([]Job, error) {
-	var jobs []Job
-	for j, err := range r.All() {
-		if err != nil {
-			return nil, err
-		}
-		jobs = append(jobs, j)
-	}
-	return jobs, nil
-}
-
 // idSet remembers ids: most are numbers, which need no text kept.
 type idSet struct {
 	numbers map[uint64]struct{}
 	words   map[string]struct{}
 }
-
-func newIDSet() idSet { return idSet{map[uint64]struct{}{}, map[string]struct{}{}} }
 
 // add tells whether the id is new.
 func (s *idSet) add(id string) bool {

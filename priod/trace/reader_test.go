@@ -41,12 +41,22 @@ func workloads(t testing.TB) *workload.Table {
 	return w
 }
 
+func readAll(r *Reader) (jobs []Job, err error) {
+	for j, err := range r.All() {
+		if err != nil {
+			return nil, err
+		}
+		jobs = append(jobs, j)
+	}
+	return jobs, nil
+}
+
 func read(text string, opts Options) ([]Job, Stats, error) {
 	r, err := NewReader("t", strings.NewReader(text), opts)
 	if err != nil {
 		return nil, Stats{}, err
 	}
-	jobs, err := r.Read()
+	jobs, err := readAll(r)
 	return jobs, r.Stats(), err
 }
 
@@ -289,7 +299,7 @@ func TestReadData(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		jobs, err := r.Read()
+		jobs, err := readAll(r)
 		_ = r.Close()
 		if err != nil {
 			t.Error(err)
@@ -448,7 +458,7 @@ func BenchmarkReadSacct(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if jobs, err := r.Read(); err != nil || len(jobs) != n {
+		if jobs, err := readAll(r); err != nil || len(jobs) != n {
 			b.Fatal(len(jobs), err)
 		}
 	}

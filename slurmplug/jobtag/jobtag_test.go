@@ -329,7 +329,7 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("Parse(%q) = %+v does not encode: %v", s, tag, err)
 		}
 		for pair := range strings.SplitSeq(strings.TrimPrefix(text, Prefix), "&") {
-			if key, _, _ := strings.Cut(pair, "="); ignored(key) {
+			if key, _, _ := strings.Cut(pair, "="); key == "guess" || key == "share" {
 				t.Fatalf("%q became %q", s, text)
 			}
 		}

@@ -3,6 +3,7 @@ package jobtag
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -42,10 +43,6 @@ func tooLong(n int) *Error {
 // remembers a key by.
 var keys = []string{"ckpt", "cpu", "give-back", "grace", "guess", "mem", "retry", "share", "signal", "speed", "steps", "type", "v", "workload"}
 
-// ignored tells of a key that tags had once and that never did anything. Jobs
-// may still carry it, with any value.
-func ignored(key string) bool { return key == "guess" || key == "share" }
-
 // Parse reads one tag, as Split returns it. An unknown or repeated key, a bad
 // value, a missing or foreign v, or more than MaxBytes make the whole tag
 // invalid: then the Tag is zero and the error an *Error.
@@ -69,12 +66,9 @@ func Parse(tag string) (Tag, error) {
 		if errKey != nil || errValue != nil || strings.Contains(pair, ";") {
 			return Tag{}, &Error{Key: k, Value: v, Reason: "not a URL query"}
 		}
-		i := 0
-		for i < len(keys) && keys[i] != key {
-			i++
-		}
+		i := slices.Index(keys, key)
 		switch {
-		case i == len(keys):
+		case i < 0:
 			return Tag{}, &Error{Key: key, Reason: "no such key"}
 		case seen&(1<<i) != 0:
 			return Tag{}, &Error{Key: key, Reason: "stands twice"}
@@ -82,15 +76,14 @@ func Parse(tag string) (Tag, error) {
 			return Tag{}, &Error{Key: key, Value: value, Reason: "only version 1 is known"}
 		}
 		seen |= 1 << i
-		if key == "v" {
+		switch key {
+		case "v":
 			versioned = true
-			continue
-		}
-		if ignored(key) {
-			continue
-		}
-		if err := t.Set(key, value); err != nil {
-			return Tag{}, err
+		case "guess", "share": // never did anything; jobs may still carry them, with any value
+		default:
+			if err := t.Set(key, value); err != nil {
+				return Tag{}, err
+			}
 		}
 	}
 	if !versioned {

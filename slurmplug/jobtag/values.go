@@ -1,7 +1,6 @@
 package jobtag
 
 import (
-	"cmp"
 	"maps"
 	"math"
 	"slices"
@@ -202,7 +201,7 @@ func appendNumber(b []byte, n float64) []byte { return strconv.AppendFloat(b, n,
 
 // appendTyped writes "type:item,type:item" in the order of the types.
 func appendTyped[V any](b []byte, m map[string]V, item func([]byte, V) []byte) []byte {
-	for i, name := range slices.SortedFunc(maps.Keys(m), cmp.Compare[string]) {
+	for i, name := range slices.Sorted(maps.Keys(m)) {
 		if i > 0 {
 			b = append(b, ',')
 		}

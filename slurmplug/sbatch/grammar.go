@@ -1,6 +1,10 @@
 package sbatch
 
-import "strings"
+import (
+	"maps"
+	"slices"
+	"strings"
+)
 
 // Grammar is the set of options that one sbatch takes.
 type Grammar struct {
@@ -55,18 +59,14 @@ func AnyRelease() *Grammar {
 
 // Only is a grammar of these options and no others, for directives of our own.
 func Only(options ...*Option) *Grammar {
-	return (&Grammar{release: Releases[0]}).With(options...)
+	return (&Grammar{release: Releases[0], byName: map[string]*Option{}}).With(options...)
 }
 
 // With returns a grammar with more options: our own, or SPANK's. A name that is
 // taken stays what it was, as in sbatch (src/common/plugstack.c).
 func (g *Grammar) With(more ...*Option) *Grammar {
 	h := *g
-	h.options = append([]*Option(nil), g.options...)
-	h.byName = make(map[string]*Option, len(g.byName)+len(more))
-	for name, o := range g.byName {
-		h.byName[name] = o
-	}
+	h.options, h.byName = slices.Clone(g.options), maps.Clone(g.byName)
 	for _, o := range more {
 		if h.byName[o.Name] == nil {
 			h.add(o)

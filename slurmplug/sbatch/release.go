@@ -2,6 +2,7 @@ package sbatch
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -33,14 +34,5 @@ func (r Release) String() string { return fmt.Sprintf("%02d.%02d", r/100, r%100)
 // in tells whether the release has the option. A release newer than the table
 // has what the newest one has.
 func (o *Option) in(r Release) bool {
-	if r < o.Since {
-		return false
-	}
-	r = min(r, Releases[len(Releases)-1])
-	for _, a := range o.Absent {
-		if a == r {
-			return false
-		}
-	}
-	return true
+	return r >= o.Since && !slices.Contains(o.Absent, min(r, Releases[len(Releases)-1]))
 }

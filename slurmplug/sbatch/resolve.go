@@ -1,6 +1,9 @@
 package sbatch
 
-import "strings"
+import (
+	"maps"
+	"strings"
+)
 
 // Source is where a setting comes from.
 type Source uint8
@@ -114,11 +117,7 @@ func variables(env []string) map[string]string {
 type state struct{ job Job }
 
 func (s *state) copy() Job {
-	set := make(map[string]Setting, len(s.job.Set))
-	for k, v := range s.job.Set {
-		set[k] = v
-	}
-	return Job{set, s.job.Requeue}
+	return Job{maps.Clone(s.job.Set), s.job.Requeue}
 }
 
 func (s *state) nextComponent() {

@@ -203,10 +203,11 @@ func (r *Run) overwritten(n int, key string) bool {
 	return false
 }
 
-// stood tells whether a field of a job held already what its user set last, by priod's
-// hand: nothing tells the two apart.
+// stood tells whether a field of a job, or of the array that its task still was a part
+// of, held already what its user set last, by priod's hand: nothing tells the two apart.
 func (r *Run) stood(shown string, n int, key string) bool {
 	var last *Seen
+	array, _, _ := strings.Cut(shown, "_")
 	for i := range r.Done {
 		d := &r.Done[i]
 		if d.Job != n || d.Do != key || d.Failed != "" || d.From.After(r.Reset.At) {
@@ -215,7 +216,7 @@ func (r *Run) stood(shown string, n int, key string) bool {
 		last = nil
 		for k := range r.Views {
 			for q := range r.Views[k].Queue {
-				if x := &r.Views[k].Queue[q]; x.Shown == shown && r.Views[k].At.Before(d.From) {
+				if x := &r.Views[k].Queue[q]; (x.Shown == shown || strings.HasPrefix(x.Shown, array+"_[")) && r.Views[k].At.Before(d.From) {
 					last = x
 				}
 			}

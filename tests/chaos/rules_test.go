@@ -181,6 +181,14 @@ func TestRulesSeeBreaches(t *testing.T) {
 			features(r, 0, 30, "a100")
 			r.Done = []Done{{Turn: Turn{Job: 2, Do: "Features", Value: "a100"}, From: sec(10), Until: sec(10)}}
 		}, ""},
+		"a type that stood in the array when its user set it": {func(r *Run) {
+			features(r, 0, 30, "a100")
+			for i := range 30 {
+				r.Views[i].Queue[0].Shown = "82_[0-2%2]"
+			}
+			r.Reset.Queue[0].Shown = "82_1"
+			r.Done = []Done{{Turn: Turn{Job: 2, Do: "Features", Value: "a100"}, From: sec(10), Until: sec(10)}}
+		}, ""},
 		"a type that priod wrote over as its user set it": {func(r *Run) {
 			r.Done = []Done{{Turn: Turn{Job: 2, Do: "Features", Value: "a100"}, From: sec(10), Until: sec(10)}}
 			r.Words += wroteAt(sec(11))

@@ -177,14 +177,19 @@ func (k *keeper) reap() {
 			if err != nil || pid <= 0 {
 				break
 			}
-			for _, p := range k.procs {
-				if p.pid == pid {
-					p.status = ws
-					close(p.done)
-				}
-			}
+			k.ended(pid, ws)
 		}
 		k.mu.Unlock()
+	}
+}
+
+// ended notes how a process ended. An orphan may have the number of one that ended before.
+func (k *keeper) ended(pid int, ws syscall.WaitStatus) {
+	for _, p := range k.procs {
+		if p.pid == pid && !p.exited() {
+			p.status = ws
+			close(p.done)
+		}
 	}
 }
 
