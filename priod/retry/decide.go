@@ -121,7 +121,7 @@ func (set *Settings) Decide(c *Case) Verdict {
 		}
 		if p.Class == class.Name {
 			times++
-			repeated = repeated || p.Signature == c.Signature && !class.Free && !c.elsewhere(p)
+			repeated = repeated || p.Signature == c.Signature && !class.Free && !class.SavesState && !c.elsewhere(p)
 		}
 		if !p.Free {
 			counted++

@@ -75,13 +75,18 @@ func (f *Feature) judge(ctx context.Context, c *plan.Cycle) error {
 		return doubts // and looks again
 	}
 	var turn Turn
-	about := map[string]int{}
+	about, unseen := map[string]int{}, map[cluster.JobID]bool{}
 	number := func() int64 { return f.Memory.Last + 1 + int64(len(turn.Failures)) }
 	for _, t := range targets {
 		id := t.Job
 		s, seen := sights[id]
 		if !seen {
+			unseen[id] = true
 			continue
+		}
+		if s.Gone { // accounting does not count restarts
+			s.Restarts = was[id].Restarts
+			sights[id] = s
 		}
 		if row, back := putBack(c, was[id], &s); back && f.Memory.ofRun(&row) == nil {
 			row.Number = number()
@@ -97,7 +102,9 @@ func (f *Feature) judge(ctx context.Context, c *plan.Cycle) error {
 		ends := f.Slurm.Ends(ctx, sights, f.Settings.Output)
 		for _, t := range targets {
 			if s, failed := sights[t.Job]; failed {
-				s.RawID = t.RawID
+				if s.RawID == 0 {
+					s.RawID = t.RawID
+				}
 				row := f.failure(ctx, c, was[t.Job], &s, ends[t.Job], about)
 				row.Number = number()
 				turn.Failures = append(turn.Failures, row)
@@ -110,7 +117,7 @@ func (f *Feature) judge(ctx context.Context, c *plan.Cycle) error {
 	if err := f.carryOut(ctx, c.Snapshot.At, &turn); err != nil {
 		return err
 	}
-	f.Memory.ended = slices.Delete(f.Memory.ended, 0, n)
+	f.Memory.looked(n, unseen)
 	return doubts
 }
 
@@ -128,15 +135,15 @@ func (f *Feature) failure(ctx context.Context, c *plan.Cycle, was *cluster.Job, 
 		Restarts: s.Restarts, Limit: was.TimeLimit, AskedMB: perNode(was), PeakMB: e.PeakMB, Output: e.Output,
 	}
 	found := set.Rules.Classify(&run)
-	v := Verdict{Do: Nothing, Why: TooLate}
-	if !s.Gone || agrees(was) == 0 {
-		v = set.Decide(&Case{
-			Finding: found, Run: &run, Retry: was.Tag.Retry, Saves: was.Tag.Ckpt > 0 || was.Tag.Signal != "",
-			CanRequeue: s.CanRequeue && !s.Expedites, OnHold: s.OnHold, SiteMax: f.Slurm.MostRestarts(),
-			Past: f.Memory.Of(s.ID, was.User, s.Restarts),
-		})
-	}
-	if v.Again() && c.Paused != "" {
+	v := set.Decide(&Case{
+		Finding: found, Run: &run, Retry: was.Tag.Retry, Saves: was.Tag.Ckpt > 0 || was.Tag.Signal != "",
+		CanRequeue: s.Gone || s.CanRequeue && !s.Expedites, OnHold: s.OnHold, SiteMax: f.Slurm.MostRestarts(),
+		Past: f.Memory.Of(s.ID, was.User, s.Restarts),
+	})
+	switch {
+	case v.Again() && s.Gone:
+		v = Verdict{Do: Nothing, Why: TooLate}
+	case v.Again() && c.Paused != "":
 		v = Verdict{Do: Nothing, Why: Paused}
 	}
 	row := Failure{
@@ -237,7 +244,7 @@ func (f *Feature) tend(ctx context.Context, c *plan.Cycle) error {
 			if !seen {
 				continue
 			}
-			room := c.Paused == "" && f.Memory.Room(&f.Settings, c.Snapshot.At, row.User, about)
+			room := f.Settings.Enabled && c.Paused == "" && f.Memory.Room(&f.Settings, c.Snapshot.At, row.User, about)
 			if next, changed := advance(row, &s, room); changed {
 				if next.State == Recorded {
 					about[row.User]++

@@ -46,7 +46,7 @@ type fake struct {
 	status  func(plan.Command) slurmplug.Status // nil: all are applied
 	lose    bool                                // the answer is lost, though Slurm did it
 	failing bool                                // rows cannot be saved
-	counts  bool                                // rows are to stand before commands: false after a loss
+	blind   bool                                // no record can be read
 }
 
 func newFake(t testing.TB, nodes int) *fake {
@@ -89,6 +89,9 @@ func (f *fake) Look(_ context.Context, targets []plan.Target) (map[cluster.JobID
 	out := map[cluster.JobID]plan.Sight{}
 	for _, t := range targets {
 		j := f.jobs[t.Job]
+		if f.blind {
+			continue
+		}
 		if j == nil {
 			out[t.Job] = plan.Sight{Gone: true}
 			continue
@@ -343,6 +346,24 @@ func TestAJobThatFailsAtOnceTwiceStops(t *testing.T) {
 	}
 	if row := x.last(j.ID); j.sent != 2 || row.Why != Quick || j.holds != 1 {
 		t.Errorf("%d sent, %d held, %+v", j.sent, j.holds, row)
+	}
+}
+
+// One whose record cannot be read is looked at again.
+func TestAJobThatCannotBeReadIsLookedAtAgain(t *testing.T) {
+	f := newFake(t, 4)
+	x := f.feature(settings(t))
+	j := f.submit(17, "ann", "infra")
+	f.start(j, 0)
+	f.cycle(x)
+	f.now = f.now.Add(time.Hour)
+	f.end(j, "NODE_FAIL", 1, "")
+	f.blind = true
+	f.cycle(x)
+	f.cycle(x)
+	f.blind = false
+	if f.cycle(x); j.sent != 1 {
+		t.Errorf("%d sent", j.sent)
 	}
 }
 

@@ -239,6 +239,18 @@ func agrees(j *cluster.Job) int {
 	return 0
 }
 
+// looked drops the first n jobs that were to be looked at, but for those that could not be
+// read: these come last.
+func (m *Memory) looked(n int, unseen map[cluster.JobID]bool) {
+	done := slices.Clone(m.ended[:n])
+	m.ended = slices.Delete(m.ended, 0, n)
+	for i := range done {
+		if unseen[done[i].ID] {
+			m.ended = append(m.ended, done[i])
+		}
+	}
+}
+
 // leave keeps in mind what a job was whose row is open.
 func (m *Memory) leave(j *cluster.Job) {
 	if m.left == nil {
