@@ -261,10 +261,7 @@ func (g *giver) request(s speed.Answer) (r placement.Request, why string) {
 		return r, "--nodelist and --exclude leave none of its nodes"
 	}
 	r = g.amounts(left)
-	if why := g.room(r); why != "" {
-		return r, why
-	}
-	return r, ""
+	return r, g.room(r)
 }
 
 // amounts is what the job takes on some kinds of nodes.

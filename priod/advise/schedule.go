@@ -97,11 +97,7 @@ func newSchedule(site *Site, nodes *nodemap.Map, tier int, class cluster.Class) 
 // tier, in Slurm's order. A new job has no age, so it stands behind all others;
 // a TE job only behind other TE jobs where priod ranks.
 func (s *Site) before(tier int, class cluster.Class) []*cluster.Job {
-	type waiting struct {
-		*cluster.Job
-		tier int
-	}
-	var all []waiting
+	var order []*cluster.Job
 	tiers := map[string]int{}
 	jobs := s.Snapshot.Jobs
 	for i := range jobs {
@@ -116,16 +112,12 @@ func (s *Site) before(tier int, class cluster.Class) []*cluster.Job {
 		}
 		te := class == cluster.TE && own == tier && s.Ranking.Class(j.Tag.Type, j.QOS) != cluster.TE
 		if own >= tier && !te {
-			all = append(all, waiting{j, own})
+			order = append(order, j)
 		}
 	}
-	slices.SortFunc(all, func(a, b waiting) int {
-		return cmp.Or(cmp.Compare(b.tier, a.tier), cmp.Compare(b.Priority, a.Priority), a.ID.Compare(b.ID))
+	slices.SortFunc(order, func(a, b *cluster.Job) int {
+		return cmp.Or(cmp.Compare(tiers[b.Partition], tiers[a.Partition]), cmp.Compare(b.Priority, a.Priority), a.ID.Compare(b.ID))
 	})
-	order := make([]*cluster.Job, len(all))
-	for i := range all {
-		order[i] = all[i].Job
-	}
 	return order
 }
 

@@ -12,15 +12,11 @@ type Account struct {
 	jobs     map[cluster.JobID]*jobAccount
 	gpuTypes []string  // GPU types, in the order in which they were met: they are few
 	all      []float64 // by type: s that all jobs, also those forgotten, ran since Reset
-
-	lastID    cluster.JobID // the job that was last looked for, and is often the next one
-	lastFound *jobAccount   // nil: none was
 }
 
 // jobAccount is one job's part of the account.
 type jobAccount struct {
-	runs  map[int64]*countedRun // by start, Unix nanoseconds
-	last  *countedRun
+	runs  map[int64]countedRun // by start, Unix nanoseconds
 	types []typeAccount
 }
 
@@ -33,7 +29,6 @@ type typeAccount struct {
 
 // countedRun is what an interval has added to the account so far.
 type countedRun struct {
-	start   int64
 	gpuType string
 	seconds float64
 }
@@ -43,27 +38,18 @@ func NewAccount() *Account {
 	return &Account{jobs: map[cluster.JobID]*jobAccount{}}
 }
 
-// find returns a job's account; nil when nothing is known.
-func (a *Account) find(id cluster.JobID) *jobAccount {
-	if a.lastFound == nil || a.lastID != id {
-		a.lastID, a.lastFound = id, a.jobs[id]
-	}
-	return a.lastFound
-}
-
 // findOrAdd returns a job's account and the index of a type in it, both added if they
 // are new.
 func (a *Account) findOrAdd(id cluster.JobID, gpuType string) (*jobAccount, int) {
 	t := slices.Index(a.gpuTypes, gpuType)
 	if t < 0 {
 		t = len(a.gpuTypes)
-		a.gpuTypes = append(a.gpuTypes, gpuType)
-		a.all = append(a.all, 0)
+		a.gpuTypes, a.all = append(a.gpuTypes, gpuType), append(a.all, 0)
 	}
-	j := a.find(id)
+	j := a.jobs[id]
 	if j == nil {
-		j = &jobAccount{runs: map[int64]*countedRun{}}
-		a.jobs[id], a.lastFound = j, j
+		j = &jobAccount{runs: map[int64]countedRun{}}
+		a.jobs[id] = j
 	}
 	for len(j.types) <= t {
 		j.types = append(j.types, typeAccount{})
@@ -75,24 +61,15 @@ func (a *Account) findOrAdd(id cluster.JobID, gpuType string) (*jobAccount, int)
 // interval with the same start replaces the earlier one. One that ends before it starts
 // counts as 0 s; one of an unknown GPU type is not counted.
 func (a *Account) Observe(i cluster.Stay) {
-	now := countedRun{i.Start.UnixNano(), i.GPUType, max(i.End.Sub(i.Start).Seconds(), 0)}
+	now, start := countedRun{i.GPUType, max(i.End.Sub(i.Start).Seconds(), 0)}, i.Start.UnixNano()
 	j, _ := a.findOrAdd(i.Job, i.GPUType)
-	old := j.last
-	if old == nil || old.start != now.start {
-		old = j.runs[now.start]
-	}
-	if old == nil {
-		old = &countedRun{start: now.start}
-		j.runs[now.start] = old
-	}
-	a.addRun(i.Job, old, -1)
-	a.addRun(i.Job, &now, 1)
-	*old = now
-	j.last = old
+	a.addRun(i.Job, j.runs[start], -1)
+	a.addRun(i.Job, now, 1)
+	j.runs[start] = now
 }
 
 // addRun adds a run to what its job has received; sign -1 takes it back.
-func (a *Account) addRun(id cluster.JobID, r *countedRun, sign float64) {
+func (a *Account) addRun(id cluster.JobID, r countedRun, sign float64) {
 	if r.gpuType == "" {
 		return
 	}
@@ -115,7 +92,7 @@ func (a *Account) Promise(id cluster.JobID, gpuType string, fraction float64, pa
 // get returns what a job has of a type, zero when nothing is known, and the type's
 // index.
 func (a *Account) get(id cluster.JobID, gpuType string) (typeAccount, int) {
-	j, t := a.find(id), slices.Index(a.gpuTypes, gpuType)
+	j, t := a.jobs[id], slices.Index(a.gpuTypes, gpuType)
 	if j == nil || t < 0 || t >= len(j.types) {
 		return typeAccount{}, t
 	}
@@ -159,7 +136,4 @@ func (a *Account) Reset() {
 
 // Forget drops a job that has left the queue. Its time still counts in the
 // others' fractions.
-func (a *Account) Forget(id cluster.JobID) {
-	delete(a.jobs, id)
-	a.lastFound = nil
-}
+func (a *Account) Forget(id cluster.JobID) { delete(a.jobs, id) }

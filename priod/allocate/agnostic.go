@@ -1,8 +1,6 @@
 package allocate
 
 import (
-	"fmt"
-	"math"
 	"slices"
 )
 
@@ -24,9 +22,7 @@ func (p *Problem) Agnostic(solve func(*Problem) (*Allocation, error), steps, sta
 func (p *Problem) withEqualSpeeds(steps bool) *Problem {
 	blind := *p
 	blind.Jobs = slices.Clone(p.Jobs)
-	same := map[string][]float64{}
 	liked := p.mostLiked()
-	key := make([]byte, 0, 64)
 	for i := range blind.Jobs {
 		j := &blind.Jobs[i]
 		speed := 1.0
@@ -35,23 +31,13 @@ func (p *Problem) withEqualSpeeds(steps bool) *Problem {
 				speed = slices.Max(p.Speeds(j))
 			}
 		}
-		key = fmt.Appendf(key[:0], "%x", math.Float64bits(speed))
-		for t := range p.Types {
-			key = append(key, '0')
+		equal := make([]float64, len(p.Types))
+		for t := range equal {
 			if p.Usable(j, t) {
-				key[len(key)-1] = '1'
+				equal[t] = speed
 			}
 		}
-		if same[string(key)] == nil {
-			s := make([]float64, len(p.Types))
-			for t := range s {
-				if p.Usable(j, t) {
-					s[t] = speed
-				}
-			}
-			same[string(key)] = s
-		}
-		j.Speed = same[string(key)]
+		j.Speed = equal
 	}
 	return &blind
 }

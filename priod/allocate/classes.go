@@ -1,8 +1,8 @@
 package allocate
 
 import (
+	"hash/maphash"
 	"math"
-	"math/bits"
 	"slices"
 
 	"slurmprio/priod/allocate/market"
@@ -28,10 +28,8 @@ func (p *Problem) Classify(trait func(i int) Traits) *Classes {
 	if p.Warm != nil && len(p.Warm.price) == len(c.GPUs) {
 		c.Guess = p.Warm.price
 	}
-	most := min(len(p.Jobs), 4096) // classes that there is room for at once
-	c.First, c.Jobs = make([]int32, 0, most), make([]market.Job, 0, most)
-	own := make([]Traits, 0, most)
-	table := make([]int32, 1<<bits.Len(uint(2*most))) // class + 1, open addressing
+	var own []Traits
+	byHash := map[uint64][]int32{}
 	for i := range p.Jobs {
 		j := &p.Jobs[i]
 		var t Traits
@@ -39,32 +37,16 @@ func (p *Problem) Classify(trait func(i int) Traits) *Classes {
 			t = trait(i)
 		}
 		h := hash(j, t)
-		for {
-			k := h & uint64(len(table)-1)
-			if table[k] == 0 {
-				table[k] = int32(len(c.First) + 1)
-				c.Of[i] = int32(len(c.First))
-				c.First, own = append(c.First, int32(i)), append(own, t)
-				c.Jobs = append(c.Jobs, market.Job{Speed: p.Speeds(j), GPUs: float64(j.GPUs), Count: 1})
-				break
-			}
-			if n := table[k] - 1; equal(&p.Jobs[c.First[n]], j) && own[n] == t {
-				c.Of[i] = n
-				c.Jobs[n].Count++
-				break
-			}
-			h++
+		same := func(n int32) bool { return equal(&p.Jobs[c.First[n]], j) && own[n] == t }
+		if k := slices.IndexFunc(byHash[h], same); k >= 0 {
+			c.Of[i] = byHash[h][k]
+			c.Jobs[c.Of[i]].Count++
+			continue
 		}
-		if 2*len(c.First) > len(table) {
-			table = make([]int32, 4*len(table))
-			for n, f := range c.First {
-				h := hash(&p.Jobs[f], own[n])
-				for table[h&uint64(len(table)-1)] != 0 {
-					h++
-				}
-				table[h&uint64(len(table)-1)] = int32(n + 1)
-			}
-		}
+		c.Of[i] = int32(len(c.First))
+		byHash[h] = append(byHash[h], c.Of[i])
+		c.First, own = append(c.First, int32(i)), append(own, t)
+		c.Jobs = append(c.Jobs, market.Job{Speed: p.Speeds(j), GPUs: float64(j.GPUs), Count: 1})
 	}
 	return c
 }
@@ -73,20 +55,17 @@ func equal(a, b *ProblemJob) bool {
 	return a.GPUs == b.GPUs && a.Weight == b.Weight && slices.Equal(a.Speed, b.Speed)
 }
 
+var seed = maphash.MakeSeed()
+
 func hash(j *ProblemJob, t Traits) uint64 {
-	h := uint64(j.GPUs)
-	mix := func(v float64) {
-		h = (h ^ math.Float64bits(v)) * 0x9E3779B97F4A7C15
-		h ^= h >> 29
-	}
-	mix(j.Weight)
+	var h maphash.Hash
+	h.SetSeed(seed)
+	maphash.WriteComparable(&h, j.Weight)
 	for _, s := range j.Speed {
-		mix(s)
+		maphash.WriteComparable(&h, s)
 	}
-	for _, v := range t {
-		mix(v)
-	}
-	return h
+	maphash.WriteComparable(&h, t)
+	return h.Sum64()
 }
 
 // Speeds of a job where it may run, 0 elsewhere.
@@ -116,17 +95,9 @@ func (c *Classes) Proportional(class int) float64 {
 	return sum / total
 }
 
-// isolated is Gavel's reference I of a class: its speed if each of n jobs had
-// an equal part of every type.
+// isolated is Gavel's reference I of a class, see isolatedRate.
 func (c *Classes) isolated(class, n int) float64 {
-	j := &c.Jobs[class]
-	sum, time := 0.0, 0.0
-	for t, s := range j.Speed {
-		x := c.GPUs[t] / (float64(n) * j.GPUs)
-		sum += s * x
-		time += x
-	}
-	return sum / max(1, time)
+	return isolatedRate(c.GPUs, c.Jobs[class].Speed, c.Jobs[class].GPUs, n)
 }
 
 // Allocation gives each job its class's times.

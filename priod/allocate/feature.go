@@ -16,7 +16,9 @@ type Feature struct {
 // Plan sets the plan's Shares: what the allocation gives each job.
 func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
 	if f.Ledger != nil {
-		c.Plan.Shares = f.Ledger.Allocate(c.Snapshot, c.History, f.Settings)
+		if c.Plan.Shares = f.Ledger.Allocate(c.Snapshot, c.History, f.Settings); c.Plan.Shares != nil {
+			c.Plan.Until = f.Ledger.NextAt()
+		}
 	}
 	return nil
 }

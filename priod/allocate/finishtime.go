@@ -63,19 +63,10 @@ func (f finish) level(class int, rate float64) float64 {
 // IsolatedRates returns the rate of each job in the isolated reference, with which
 // IsolatedElapsed is kept.
 func (p *Problem) IsolatedRates() []float64 {
-	rates := make([]float64, len(p.Jobs))
-	gpus := p.gpus()
+	rates, gpus := make([]float64, len(p.Jobs)), p.gpus()
 	for i := range p.Jobs {
 		j := &p.Jobs[i]
-		sum, time := 0.0, 0.0
-		for t, s := range j.Speed {
-			x := gpus[t] / float64(len(p.Jobs)*j.GPUs)
-			time += x
-			if p.Usable(j, t) {
-				sum += s * x
-			}
-		}
-		rates[i] = sum / max(1, time)
+		rates[i] = isolatedRate(gpus, p.Speeds(j), float64(j.GPUs), len(p.Jobs))
 	}
 	return rates
 }

@@ -23,11 +23,21 @@ func Isolated(gpus, gangs []int, x []float64) {
 	}
 }
 
+// isolatedRate is Gavel's reference I of one of n jobs: its speed if each had an equal
+// part of every type.
+func isolatedRate(gpus, speed []float64, gang float64, n int) float64 {
+	sum, time := 0.0, 0.0
+	for t, s := range speed {
+		x := gpus[t] / (float64(n) * gang)
+		sum += s * x
+		time += x
+	}
+	return sum / max(1, time)
+}
+
 // isolatedPolicy is that reference as a policy: a rule without an objective.
 // Time on types that a job cannot use is lost to it.
-func isolatedPolicy(p *Problem) (*Allocation, error) {
-	return p.reference(func(gpus, gangs []int, x []float64) { Isolated(gpus, gangs, x) }), nil
-}
+func isolatedPolicy(p *Problem) (*Allocation, error) { return p.reference(Isolated), nil }
 
 func (p *Problem) reference(divide func(gpus, gangs []int, x []float64)) *Allocation {
 	var gpus, gangs []int

@@ -2,9 +2,7 @@ package allocate
 
 import (
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -104,7 +102,7 @@ func (l *Ledger) syncJobs(s *cluster.Snapshot, h *cluster.History) {
 			e = l.newRecord(j)
 			l.jobs[j.ID], l.shares.Jobs[j.ID] = e, &e.Share
 			delete(l.departed, j.ID)
-			l.dirty = true
+			l.dirty, l.members = true, true
 		}
 		if e.poll == 0 {
 			l.shares.Jobs[j.ID] = &e.Share
@@ -120,7 +118,7 @@ func (l *Ledger) syncJobs(s *cluster.Snapshot, h *cluster.History) {
 			}
 			delete(l.jobs, id)
 			delete(l.shares.Jobs, id)
-			l.dirty = true
+			l.dirty, l.members = true, true
 		}
 	}
 	if len(l.profiles) > 2*len(l.jobs)+1024 { // most of them belong to jobs that are gone
@@ -164,7 +162,7 @@ func (l *Ledger) updateRequest(e *jobRecord, j *cluster.Job, constraint string, 
 		return
 	}
 	e.request = r
-	e.program = program{workload: j.Tag.Workload, speed: speedText(j.Tag.Speed), gpus: j.GPUs}
+	e.program = program{workload: j.Tag.Workload, speed: fmt.Sprint(j.Tag.Speed), gpus: j.GPUs}
 	if j.Tag.Workload == "" {
 		e.program.user, e.program.name = j.User, j.Name
 	}
@@ -204,18 +202,6 @@ func without(fits []bool, out placement.Types) []bool {
 		return fits
 	}
 	return left
-}
-
-// speedText writes the speeds of a tag down so that equal ones compare equal.
-func speedText(speeds map[string]float64) string {
-	if len(speeds) == 0 {
-		return ""
-	}
-	var b strings.Builder
-	for _, t := range slices.Sorted(maps.Keys(speeds)) {
-		fmt.Fprintf(&b, "%s:%x,", t, speeds[t])
-	}
-	return b.String()
 }
 
 // fittingTypes tells on which types a job would fit if the cluster were empty. A
@@ -266,7 +252,7 @@ func (l *Ledger) lookUpSpeeds(k *speedProfile, j *cluster.Job, fits []bool) {
 		if fastest > 0 {
 			k.speed[t] /= fastest
 		}
-		if k.speed[t] == 1 && l.set.Table != nil && answers.Speeds[t].Source == speed.Workload {
+		if k.speed[t] == 1 && answers.Speeds[t].Source == speed.Workload {
 			if id, known := l.set.Table.Lookup(j.Tag.Workload); known {
 				k.steps, _ = l.set.Table.Speed(id, j.GPUs, l.shares.Types[t])
 			}

@@ -47,6 +47,8 @@ type Ledger struct {
 	account   *Account
 	since     time.Time // the account's fractions count from then
 	dirty     bool      // jobs or GPUs came or went since the last allocation
+	members   bool      // records came or went since the runs were last entered
+	changes   int       // History.Changes at that time
 	warm      Warm
 	seenNodes []nodeKey
 	poll      uint32 // counts the cycles; a record of an earlier one is of a job that left
@@ -72,11 +74,11 @@ func (l *Ledger) Restore(id cluster.JobID, r Remembered) {
 	}
 	l.setTypes(slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(l.shares.Types), r.Types...)))))
 	e := &jobRecord{id: id.String(), user: r.User, submit: r.Submit, firstSubmit: r.Born, runs: map[int64]cluster.Stay{}}
-	e.Promised, e.Given = l.reindex(r.Promised, r.Types), r.Given
+	e.Promised, e.Given = reindex(r.Promised, r.Types, l.shares.Types), r.Given
 	if r.Time != nil {
-		e.Time = l.reindex(r.Time, r.Types)
+		e.Time = reindex(r.Time, r.Types, l.shares.Types)
 	}
-	for _, v := range l.reindex(r.Speed, r.Types) {
+	for _, v := range reindex(r.Speed, r.Types, l.shares.Types) {
 		e.storedFits = append(e.storedFits, v > 0)
 	}
 	for _, i := range r.Runs {
@@ -134,6 +136,7 @@ func (l *Ledger) applySettings(set Settings) {
 		for _, e := range l.jobs {
 			e.profile = nil
 		}
+		l.members = true // types may have other names
 	}
 	if !slices.Equal(old.Ranking.Partitions, set.Ranking.Partitions) {
 		l.seenNodes = nil // others count now

@@ -10,17 +10,17 @@ import (
 	"slurmprio/priod/plan"
 )
 
-// Due tells whether the last allocation is too old at a time, or lies after it because
+// NextAt is when the last allocation is too old.
+func (l *Ledger) NextAt() time.Time { return l.shares.At.Add(l.set.Every) }
+
+// due tells whether the last allocation is too old at a time, or lies after it because
 // the clock was set back.
-func (l *Ledger) Due(at time.Time, set *Settings) bool {
-	age := at.Sub(l.shares.At)
-	return age < 0 || age >= set.Every
-}
+func (l *Ledger) due(at time.Time) bool { return at.Before(l.shares.At) || !at.Before(l.NextAt()) }
 
 // allocateWhenDue lets the policy divide the time when jobs or GPUs came or went, or
 // the last allocation is old.
 func (l *Ledger) allocateWhenDue(s *cluster.Snapshot) {
-	if sum(l.gpus) == 0 || !l.dirty && !l.Due(s.At, &l.set) {
+	if sum(l.gpus) == 0 || !l.dirty && !l.due(s.At) {
 		if l.failure != "" {
 			l.note("%s", l.failure)
 		}

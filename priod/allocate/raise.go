@@ -3,6 +3,7 @@ package allocate
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"slurmprio/priod/allocate/market"
 )
@@ -94,13 +95,7 @@ func stop(c *Classes, a Ascent, open []int, answer *market.Answer, all bool) []i
 		a.Hold(dearest, level)
 	}
 	a.AfterHolds(level)
-	still := left[:0]
-	for _, i := range left {
-		if a.Rising(i) {
-			still = append(still, i)
-		}
-	}
-	return still
+	return slices.DeleteFunc(left, func(i int) bool { return !a.Rising(i) })
 }
 
 // curve is the rate that a policy asks for a class at a level, and the level at a rate.

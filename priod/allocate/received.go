@@ -12,12 +12,13 @@ import (
 // recordRuns enters into the account who ran where. The fractions count from the last
 // whole multiple of Settings.Every, so that they do not depend on when priod started.
 // When the next multiple is reached, or a run turns up that began before the last one,
-// the account is made again from all known runs.
+// the account is made again from all known runs. Runs that are over are entered once.
 func (l *Ledger) recordRuns(s *cluster.Snapshot, h *cluster.History) {
 	since := s.At.Truncate(max(l.set.Every, time.Second))
 	anew := !since.Equal(l.since)
-	l.since, l.shares.Since = since, since
-	for i := range h.Stays() {
+	ended := anew || l.members || h.Changes() != l.changes
+	l.since, l.shares.Since, l.members, l.changes = since, since, false, h.Changes()
+	for i := range h.Stays(ended) {
 		i.GPUType = l.set.Speeds.Today(i.GPUType)
 		e := l.jobs[i.Job]
 		if e == nil {
@@ -57,7 +58,7 @@ func (l *Ledger) recordRuns(s *cluster.Snapshot, h *cluster.History) {
 			}
 		}
 	}
-	for i := range h.Stays() { // jobs that are gone count in the others' fractions, too
+	for i := range h.Stays(ended || anew) { // jobs that are gone count in the others' fractions, too
 		if l.jobs[i.Job] == nil && l.departed[i.Job] == nil && i.End.After(since) {
 			i.GPUType = l.set.Speeds.Today(i.GPUType)
 			if i.Start.Before(since) {

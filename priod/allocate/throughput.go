@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 
 	"slurmprio/priod/allocate/market"
 )
@@ -113,20 +114,16 @@ func (p *Problem) deadlines(all func(jobs []int, least []float64) (bool, error))
 	if ok, err := fits(keep); err != nil {
 		return nil, nil, err
 	} else if !ok { // fewer fit whenever more do
-		low, high := 0, len(with)
-		for high-low > 1 {
-			middle := (low + high) / 2
-			ok, err := fits(middle)
-			if err != nil {
-				return nil, nil, err
+		keep = sort.Search(keep, func(n int) bool {
+			ok := false
+			if err == nil {
+				ok, err = fits(n + 1)
 			}
-			if ok {
-				low = middle
-			} else {
-				high = middle
-			}
+			return !ok
+		})
+		if err != nil {
+			return nil, nil, err
 		}
-		keep = low
 	}
 	for _, i := range slices.Backward(with[keep:]) {
 		floor[i] = 0

@@ -2,7 +2,6 @@ package allocate
 
 import (
 	"slices"
-	"strings"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/placement"
@@ -17,17 +16,11 @@ func (l *Ledger) setTypes(types []string) {
 	l.shares.Types = types
 	for _, e := range l.jobs {
 		if e.Time != nil {
-			e.Time = l.reindex(e.Time, old)
+			e.Time = reindex(e.Time, old, types)
 		}
-		e.Promised = l.reindex(e.Promised, old)
+		e.Promised = reindex(e.Promised, old, types)
 		if e.storedFits != nil {
-			mask := make([]bool, len(types))
-			for i, t := range old {
-				if at, known := slices.BinarySearch(types, t); known {
-					mask[at] = e.storedFits[i]
-				}
-			}
-			e.storedFits = mask
+			e.storedFits = reindex(e.storedFits, old, types)
 		}
 		e.profile, e.excluded = nil, 0
 	}
@@ -36,61 +29,51 @@ func (l *Ledger) setTypes(types []string) {
 	l.warm, l.dirty = Warm{}, true
 }
 
-// reindex returns values that are in the order of other types in the order of the
-// ledger's types: 0 for a type that those lack.
-func (l *Ledger) reindex(values []float64, types []string) []float64 {
-	to := make([]float64, len(l.shares.Types))
-	for i, t := range types {
-		if at, known := slices.BinarySearch(l.shares.Types, t); known && i < len(values) {
-			to[at] = values[i]
+// reindex returns values that are in the order of some types in the order of others,
+// sorted: 0 for a type that the former lack.
+func reindex[T any](values []T, from, to []string) []T {
+	out := make([]T, len(to))
+	for i, t := range from {
+		if at, known := slices.BinarySearch(to, t); known && i < len(values) {
+			out[at] = values[i]
 		}
 	}
-	return to
+	return out
 }
 
 // nodeKey is what the ledger uses of a node: when no node's key changes, types, GPUs
 // and fits stay as they are.
 type nodeKey struct {
-	name, gpuType, features, partitions string
-	gpus, cpus                          int
-	memMB                               int64
-	usable                              bool
+	name, gpuType        string
+	gpus, cpus           int
+	memMB                int64
+	usable               bool
+	features, partitions []string
+}
+
+func (k nodeKey) isOf(n cluster.Node) bool {
+	return k.name == n.Name && k.gpuType == n.GPUType && k.gpus == n.GPUs && k.cpus == n.CPUs && k.memMB == n.MemMB &&
+		k.usable == n.Usable && slices.Equal(k.features, n.Features) && slices.Equal(k.partitions, n.Partitions)
 }
 
 // scanNodes finds the GPU types and how many GPUs of each can be used. When a node's
 // key has changed, where jobs fit is worked out again.
 func (l *Ledger) scanNodes(s *cluster.Snapshot) {
-	same := len(l.seenNodes) == len(s.Nodes)
-	for len(l.seenNodes) < len(s.Nodes) {
-		l.seenNodes = append(l.seenNodes, nodeKey{})
-	}
-	l.seenNodes = l.seenNodes[:len(s.Nodes)]
-	for i := range s.Nodes {
-		n, old := &s.Nodes[i], &l.seenNodes[i]
-		if n.Name == old.name && n.GPUType == old.gpuType && n.GPUs == old.gpus && n.CPUs == old.cpus && n.MemMB == old.memMB &&
-			n.Usable == old.usable && isJoined(old.features, n.Features) && isJoined(old.partitions, n.Partitions) {
-			continue
-		}
-		same = false
-		*old = nodeKey{
-			name: n.Name, gpuType: n.GPUType, gpus: n.GPUs, cpus: n.CPUs, memMB: n.MemMB, usable: n.Usable,
-			features: strings.Join(n.Features, ","), partitions: strings.Join(n.Partitions, ","),
-		}
-	}
-	if same {
+	if slices.EqualFunc(l.seenNodes, s.Nodes, nodeKey.isOf) {
 		return
 	}
+	l.seenNodes = l.seenNodes[:0]
 	var types []string
 	for i := range s.Nodes {
-		if n := &s.Nodes[i]; l.countsNode(n) {
+		n := &s.Nodes[i]
+		l.seenNodes = append(l.seenNodes, nodeKey{n.Name, n.GPUType, n.GPUs, n.CPUs, n.MemMB, n.Usable, slices.Clone(n.Features), slices.Clone(n.Partitions)})
+		if l.countsNode(n) {
 			types = append(types, n.GPUType)
 		}
 	}
 	slices.Sort(types)
 	types = slices.Compact(types)
-	if len(types) > placement.MaxTypes {
-		types = types[:placement.MaxTypes]
-	}
+	types = types[:min(len(types), placement.MaxTypes)]
 	l.setTypes(types)
 	clear(l.fits)
 	clear(l.profiles)
@@ -106,23 +89,6 @@ func (l *Ledger) scanNodes(s *cluster.Snapshot) {
 	}
 	l.dirty = l.dirty || !slices.Equal(gpus, l.gpus)
 	l.gpus = gpus
-}
-
-// isJoined tells whether text is the list, joined by commas.
-func isJoined(text string, list []string) bool {
-	for i, s := range list {
-		if i > 0 {
-			if text == "" || text[0] != ',' {
-				return false
-			}
-			text = text[1:]
-		}
-		if !strings.HasPrefix(text, s) {
-			return false
-		}
-		text = text[len(s):]
-	}
-	return text == ""
 }
 
 // countsNode tells whether a node's GPUs are divided: all of one named type, and in a

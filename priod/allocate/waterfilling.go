@@ -240,11 +240,11 @@ func (a *entities) lowest(rate []float64) float64 {
 			inner := rate[i] / a.share[i]
 			if !g.fifo {
 				least = min(least, g.when(inner))
-			} else if l := a.start[i] + inner/g.weight; inner < a.most[i]*(1-1e-8) {
-				least = min(least, l)
+				continue
+			}
+			least = min(least, a.start[i]+inner/g.weight)
+			if inner < a.most[i]*(1-1e-8) {
 				break
-			} else {
-				least = min(least, l)
 			}
 		}
 	}

@@ -57,14 +57,14 @@ func viewPlan(r *cycle.Result) planView {
 		Jobs: len(r.Snapshot.Jobs), Renumbered: p.Renumbered, Hold: r.Hold,
 		Notes: append([]string{}, p.Notes...), Writes: make([]writeView, len(p.Actions)), Evictions: []leaveView{}, Yields: []leaveView{},
 	}
-	if r.Choice != nil && !r.Choice.Turn.Empty() {
+	if r.Choice != nil && !r.Choice.Changes.Empty() {
 		for _, t := range r.Choice.Trials {
 			if t.Why == preemption.Evicts {
 				v.Evictions = append(v.Evictions, leaveView{t.Job, t.Victims, t.Cost, t.Wait.Seconds()})
 			}
 		}
 	}
-	if r.Round != nil && !r.Round.Turn.Empty() {
+	if r.Round != nil && !r.Round.Changes.Empty() {
 		for _, t := range r.Round.Waiting {
 			if len(t.Victims) > 0 {
 				v.Yields = append(v.Yields, leaveView{t.Job, t.Victims, t.Cost, t.Wait.Seconds()})

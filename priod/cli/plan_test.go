@@ -18,7 +18,7 @@ func TestPlanTellsRounds(t *testing.T) {
 	if v := viewPlan(r); len(v.Yields) > 0 {
 		t.Errorf("nothing is begun: %+v", v.Yields)
 	}
-	r.Round.Turn.Claims = make([]evict.Claim, 1)
+	r.Round.Changes.Claims = make([]evict.Claim, 1)
 	if v := viewPlan(r); !reflect.DeepEqual(v.Yields, []leaveView{{For: nine, Victims: []cluster.JobID{one}, Cost: 60}}) || len(v.Evictions) > 0 {
 		t.Errorf("%+v", v)
 	}

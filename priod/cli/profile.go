@@ -22,6 +22,7 @@ import (
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
 
+	"slurmprio/priod/live"
 	"slurmprio/priod/profile"
 	"slurmprio/priod/profile/curve"
 	"slurmprio/priod/report"
@@ -235,7 +236,7 @@ func profileTypes(ctx context.Context, c *cli.Context, client *slurmplug.Client,
 			}
 		}
 	}
-	types, err := profile.Choose(profile.Offers(nodes, partitions, gpus), names, cpus, gpus)
+	types, err := profile.Choose(profile.Offers(live.ConvertNodes(nodes), partitions, gpus), names, cpus, gpus)
 	if err != nil {
 		return nil, usagef("partition %s: %w", strings.Join(partitions, ","), err)
 	}

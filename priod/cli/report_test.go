@@ -81,7 +81,7 @@ func fillStore(t *testing.T, dir string, ago time.Duration) {
 	e := evict.Eviction{Number: 1, Claim: 1, Job: victim.ID, RawID: 1, User: victim.User, Start: at(100), GPUs: 2, Signal: "B:USR1", Grace: 30 * time.Second,
 		Promised: 120, State: evict.Recorded, At: at(400)}
 	save := func() {
-		if err := st.SaveEvictions(ctx, &evict.Turn{Claims: []evict.Claim{claim}, Evictions: []evict.Eviction{e}}); err != nil {
+		if err := st.SaveEvictions(ctx, &evict.Changes{Claims: []evict.Claim{claim}, Evictions: []evict.Eviction{e}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"iter"
 	"math"
 	"os/signal"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"syscall"
@@ -20,17 +21,17 @@ import (
 
 	"slurmprio/priod/config"
 	"slurmprio/priod/evict/preemption"
-	"slurmprio/priod/evict/yield"
 	"slurmprio/priod/live"
 	"slurmprio/priod/report"
 	"slurmprio/priod/simulate"
+	"slurmprio/priod/simulate/ideal/colocation"
+	"slurmprio/priod/simulate/ideal/gavel"
 	"slurmprio/priod/simulate/ideal/policies"
+	"slurmprio/priod/simulate/ideal/preempt"
 	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/simulate/virtual"
-	"slurmprio/priod/steer"
 	"slurmprio/priod/trace"
 	"slurmprio/priod/workload"
-	"slurmprio/priod/workload/speed"
 )
 
 func simulateCommand() *cli.Command {
@@ -66,6 +67,10 @@ func simulateFlags() []cli.Flag {
 	seconds := func(name, usage string) cli.Flag {
 		return &cli.DurationFlag{Category: costs, Name: name, Usage: usage}
 	}
+	flags := evictionFlags("EVICTION")
+	for _, k := range keyFlags {
+		flags = append(flags, k.flag("KEYS OF PRIOD.TOML, WHERE PRIOD RUNS"))
+	}
 	return append([]cli.Flag{
 		&cli.StringFlag{Category: input, Name: "trace", Usage: "read jobs from `FILE`, gzip or plain; - is standard input"},
 		&cli.StringFlag{Category: input, Name: "format", Value: string(trace.CSV), Usage: "how the trace is written: `FORMAT` is csv, gavel, synergy or sacct"},
@@ -85,23 +90,17 @@ func simulateFlags() []cli.Flag {
 		&cli.Uint64Flag{Category: input, Name: "seed", Value: 1, Usage: "`NUMBER` that settles what is left to chance"},
 
 		choice(simulate.Engines, "a Slurm, or rounds at whose start every job may be moved at no cost"),
-		choice(simulate.Orders, "who goes first"),
+		choice(simulate.Orders, "who goes first; owed is priod with ranking.order = \"owed\""),
 		&cli.StringFlag{Category: policy, Name: "las-queues", Usage: "`BORDERS` of order las's queues in GPU-seconds, such as 3250,7200"},
-		choice(simulate.SlurmOrders, "with order priod: what Slurm itself orders jobs by"),
-		choice(simulate.Backfills, "who may start before the head of the queue"),
+		choice(simulate.SlurmOrders, "with order priod: what Slurm itself orders jobs by (default there: multifactor; where a short form stands for it: fifo)"),
+		choice(simulate.Backfills, "who may start before the head of the queue (default where priod steers: easy)"),
 		&cli.IntFlag{Category: policy, Name: "depth", Usage: "how many `JOBS` conservative backfill plans for; 0: all"},
 		choice(simulate.Placements, "where"),
 		&cli.BoolFlag{Category: policy, Name: "pool", Usage: "the same as --placement pool: GPUs are counted, not placed"},
-		choice(simulate.Allocations, "which share of which GPU type"),
-		choice(simulate.Preemptions, "who goes before whom, who leaves for whom"),
+		choice(simulate.Allocations, "which share of which GPU type; with --engine slurm short for --order priod with allocation.policy and steering.enabled"),
+		choice(simulate.Preemptions, "who goes before whom, who leaves for whom; least-loss is short for --order priod with preemption.enabled"),
 		choice(simulate.Sizings, "with how many CPUs and how much memory"),
-		&cli.DurationFlag{Category: policy, Name: "round", Usage: "`TIME` that a round takes; with --engine slurm and --allocation, jobs that have had their share yield at its end (default there: never)"},
-		&cli.DurationFlag{Category: policy, Name: "steering-cycle", Value: 15 * time.Second, Usage: "with --engine slurm and --allocation: `TIME` between two cycles, in which jobs that came start anywhere; 0s: none starts before it is steered"},
-		&cli.Float64Flag{Category: policy, Name: "steering-wait", Value: steer.Defaults.Wait, Usage: "with --engine slurm and --allocation: waiting weighs so many `TIMES` as much as running when a job chooses among its GPU types"},
-		&cli.IntFlag{Category: policy, Name: "steering-depth", Value: steer.Defaults.Depth, Usage: "with --engine slurm and --allocation: how many `JOBS` from the head are steered; 0: all"},
-		&cli.BoolFlag{Category: policy, Name: "steering-busy", Usage: "with --engine slurm and --allocation: no GPU stays idle that a job could use, also when it ends sooner by waiting for another"},
-		&cli.DurationFlag{Category: policy, Name: "lead", Value: time.Duration(yield.Defaults.Lead.Most) * time.Second, Usage: "with order owed: `TIME` that a job that is nearly done is owed beyond its due; 0s when nobody says how long jobs run"},
-		&cli.Float64Flag{Category: policy, Name: "round-pay", Value: yield.Defaults.Pay, Usage: "with --engine slurm and --round: a job yields when that gains so many `TIMES` the GPU time that it loses"},
+		&cli.DurationFlag{Category: policy, Name: "round", Usage: "`TIME` that a round takes; with --order priod rounds.enabled and rounds.length"},
 		choice(simulate.Speeds, "how the allocation knows how fast jobs are: told; from completed jobs and their steps; from their run times alone, as if no job had a tag"),
 		&cli.IntFlag{Category: policy, Name: "history-jobs", Usage: "learn speeds from the first so many completed `JOBS` only; 0: from all"},
 		&cli.StringFlag{Category: policy, Name: simulate.RoundModels.Flag, Usage: "how time counts in a round: `MODEL` is " + simulate.RoundModels.Values() + " (default: synergy with its format, else gavel)"},
@@ -118,38 +117,28 @@ func simulateFlags() []cli.Flag {
 		seconds("restart-cost", "`TIME` that each later run takes before it makes progress again"),
 		seconds("mtbf", "mean `TIME` between failures of one node"),
 		seconds("repair", "`TIME` until a failed node is back"),
-	}, evictionFlags()...)
+	}, flags...)
 }
 
-// evictionFlags are the settings of those preemptions that evict.
-func evictionFlags() []cli.Flag {
-	const category = "EVICTION"
+// evictionFlags are the settings of those preemptions that are there to compare with.
+func evictionFlags(category string) []cli.Flag {
 	return []cli.Flag{
 		&cli.Float64Flag{Category: category, Name: "fitgpp-s", Value: 4, Usage: "`WEIGHT` of the grace period against the size in FitGpp's score"},
 		&cli.IntFlag{Category: category, Name: "fitgpp-p", Value: 1, Usage: "FitGpp evicts one job so many `TIMES` at most; 0: no limit"},
 		&cli.StringFlag{Category: category, Name: "fitgpp-fallback", Value: string(preemption.FallRandom), Usage: "when no single victim makes room: `WHO` is random, anybody (also those evicted P times), node-set, none"},
-		&cli.IntFlag{Category: category, Name: "max-evictions", Value: 10, Usage: "least-loss evicts one job so many `TIMES` at most; 0: no limit"},
-		&cli.DurationFlag{Category: category, Name: "min-runtime", Value: 2 * time.Minute, Usage: "least-loss: a job runs for this `TIME` after each start before it may be evicted"},
-		&cli.Float64Flag{Category: category, Name: "eviction-rise", Value: 1, Usage: "least-loss: each earlier eviction adds this `SHARE` to a job's price"},
-		&cli.Float64Flag{Category: category, Name: "urgency", Value: 1, Usage: "least-loss: waiting for a second with one GPU of a TE job is worth so many `GPU-SECONDS` lost; 0: any, and none for less wait"},
-		&cli.DurationFlag{Category: category, Name: "min-gain", Value: 15 * time.Second, Usage: "least-loss: the TE job must start by this `TIME` sooner than without"},
 		&cli.IntFlag{Category: category, Name: "evictions-at-once", Usage: "`VICTIMS` in their grace period; 0: no limit"},
 		&cli.IntFlag{Category: category, Name: "evictions-per-hour", Usage: "`VICTIMS` of any hour; 0: no limit"},
 		&cli.Float64Flag{Category: category, Name: "eviction-gpu-hours-per-day", Usage: "`GPU-HOURS` that evictions may lose in any day; 0: no limit"},
 	}
 }
 
-func evictionOf(c *cli.Context) preemption.Settings {
-	set := preemption.Settings{
+func evictionOf(c *cli.Context) preempt.Settings {
+	set := preempt.Settings{
 		S: c.Float64("fitgpp-s"), Fallback: preemption.Fallback(c.String("fitgpp-fallback")),
-		Rise: c.Float64("eviction-rise"), Urgency: c.Float64("urgency"), MinGain: c.Duration("min-gain").Seconds(),
 		Limits: preemption.Limits{MaxAtOnce: c.Int("evictions-at-once"), MaxPerHour: c.Int("evictions-per-hour"), GPUHoursPerDay: c.Float64("eviction-gpu-hours-per-day")},
 	}
-	switch preemption.Policy(c.String("preemption")) {
-	case preemption.FitGpp:
+	if c.String("preemption") == string(preemption.FitGpp) {
 		set.MaxEvictions = c.Int("fitgpp-p")
-	case preemption.LeastLoss:
-		set.MaxEvictions, set.MinRun = c.Int("max-evictions"), c.Duration("min-runtime").Seconds()
 	}
 	return set
 }
@@ -171,13 +160,14 @@ func simulation(ctx context.Context, c *cli.Context, bar io.Writer) (*simulated,
 	if err != nil {
 		return nil, usageError{err}
 	}
+	debug.SetGCPercent(400) // a simulation keeps little, and makes and drops much
 	s := &simulated{spec: spec}
 	table, err := workload.Load(c.String("workloads"))
 	if err != nil {
 		return nil, usageError{err}
 	}
 	var cfg *config.Config
-	if c.Bool("from-slurm") || spec.Order == "priod" {
+	if c.Bool("from-slurm") || spec.Priod() || spec.Speeds != "known" {
 		if cfg, err = loadConfig(c); err != nil {
 			return nil, err
 		}
@@ -200,20 +190,11 @@ func simulation(ctx context.Context, c *cli.Context, bar io.Writer) (*simulated,
 		}
 	}
 	in.Speed, in.Curve = speeds(table), curves(table)
-	if spec.Speeds != "known" {
-		if cfg, err = loadConfig(c); err != nil {
-			return nil, err
-		}
-		in.Learning = speed.Settings{Within: cfg.Speeds.Within}
-	}
-	if spec.Order == "priod" {
+	in.Trouble, in.Config, in.Table = s.trouble, cfg, table
+	if cfg != nil {
 		shorten(c, cfg)
-		in.Config, in.Table = cfg, table
-		if cfg.Steering.Enabled && !c.IsSet("backfill") { // a job that waits for its GPU type must not block all others
-			s.spec.Backfill = string(virtual.EASY)
-		}
+		in.Within = cfg.Speeds.Within
 	}
-	in.Trouble = s.trouble
 	tick, finish := progress(bar)
 	in.Jobs = func(yield func(trace.Job, error) bool) {
 		for j, err := range jobs {
@@ -235,34 +216,6 @@ func simulation(ctx context.Context, c *cli.Context, bar io.Writer) (*simulated,
 		s.notes = append(s.notes, fmt.Sprintf("%d allocations failed in all", s.failed))
 	}
 	return s, err
-}
-
-// shorten lets flags stand for the keys of priod.toml that they are short forms of. The
-// other ones, of which simulate knows, are in its Spec.
-func shorten(c *cli.Context, cfg *config.Config) {
-	p, s, r := &cfg.Preemption, &cfg.Steering, &cfg.Rounds
-	for name, set := range map[string]func(){
-		"fitgpp-s":                   func() { p.FitGppS = c.Float64("fitgpp-s") },
-		"fitgpp-fallback":            func() { p.FitGppFallback = c.String("fitgpp-fallback") },
-		"max-evictions":              func() { p.MaxEvictions = c.Int("max-evictions") },
-		"min-runtime":                func() { p.MinRun = config.Duration(c.Duration("min-runtime")) },
-		"eviction-rise":              func() { p.Rise = c.Float64("eviction-rise") },
-		"urgency":                    func() { p.Urgency = c.Float64("urgency") },
-		"min-gain":                   func() { p.MinGain = config.Duration(c.Duration("min-gain")) },
-		"evictions-at-once":          func() { p.MaxAtOnce = c.Int("evictions-at-once") },
-		"evictions-per-hour":         func() { p.MaxPerHour = c.Int("evictions-per-hour") },
-		"eviction-gpu-hours-per-day": func() { p.GPUHoursPerDay = c.Float64("eviction-gpu-hours-per-day") },
-		"steering-cycle":             func() { cfg.Cycle.Interval = config.Duration(c.Duration("steering-cycle")) },
-		"steering-wait":              func() { s.Wait = c.Float64("steering-wait") },
-		"steering-depth":             func() { s.Depth = c.Int("steering-depth") },
-		"steering-busy":              func() { s.Busy = c.Bool("steering-busy") },
-		"lead":                       func() { r.Lead = config.Duration(c.Duration("lead")) },
-		"round-pay":                  func() { r.Pay = c.Float64("round-pay") },
-	} {
-		if c.IsSet(name) {
-			set()
-		}
-	}
 }
 
 // trouble keeps the first problem that the optimiser failed on, and counts.
@@ -322,7 +275,7 @@ func speeds(table *workload.Table) func(*trace.Job, string) float64 {
 
 // pairsOf reads the speeds of pairs, which a policy with space sharing needs, and
 // of which workloads they are.
-func pairsOf(path string, spec *simulate.Spec, table *workload.Table) (speeds simulate.Pairs, workloads []string, err error) {
+func pairsOf(path string, spec *simulate.Spec, table *workload.Table) (speeds gavel.Pairs, workloads []string, err error) {
 	switch {
 	case path == "" && spec.Pairs():
 		return nil, nil, fmt.Errorf("--allocation %s: which pairs run how fast? Give --pairs FILE; priod workloads import gavel --pairs makes one", spec.Allocation)
@@ -331,7 +284,7 @@ func pairsOf(path string, spec *simulate.Spec, table *workload.Table) (speeds si
 	case !spec.Pairs():
 		return nil, nil, errors.New("--pairs belongs to --allocation gandiva or POLICY:packed")
 	}
-	pairs, err := workload.LoadPairs(path, table)
+	pairs, err := colocation.LoadPairs(path, table)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -503,19 +456,6 @@ func specOf(c *cli.Context) (simulate.Spec, error) {
 			Checkpoint: s("checkpoint"), Restart: s("restart-cost"), MTBF: s("mtbf"), Repair: s("repair"),
 		},
 	}
-	if spec.Engine != "rounds" && spec.Allocation != "" && spec.Allocation != "none" {
-		spec.Cycle = s("steering-cycle")
-		spec.Steering, spec.Yield = steer.Defaults, yield.Defaults
-		spec.Steering.Wait, spec.Steering.Depth = c.Float64("steering-wait"), c.Int("steering-depth")
-		spec.Steering.Busy = c.Bool("steering-busy")
-		spec.Yield.Lead.Most, spec.Yield.Pay = s("lead"), c.Float64("round-pay")
-	} else {
-		for _, name := range []string{"steering-cycle", "steering-wait", "steering-depth", "steering-busy", "lead", "round-pay"} {
-			if c.IsSet(name) {
-				return spec, fmt.Errorf("--%s belongs to --engine slurm with an --allocation", name)
-			}
-		}
-	}
 	if free := spec.Order == "srtf" || spec.Order == "las" || spec.Engine == "rounds"; !free && !c.IsSet("requeue-delay") {
 		spec.Overheads.Requeue = slurmRequeue
 	}
@@ -535,7 +475,10 @@ func specOf(c *cli.Context) (simulate.Spec, error) {
 	if spec.Window, err = windowOf(c.String("window")); err != nil {
 		return spec, err
 	}
-	return spec, spec.Check()
+	if err := spec.Check(); err != nil {
+		return spec, err
+	}
+	return spec, checkKeyFlags(c, &spec)
 }
 
 // lasQueues reads thresholds, GPU-seconds; nil for none.

@@ -56,13 +56,14 @@ func TestSimulateRefuses(t *testing.T) {
 		{"las queues", []string{"--trace", jobs, "--nodes", "1:v100:8", "--order", "las", "--las-queues", "1,x"}, exitUsage, `"x"`},
 		{"backfill in rounds", []string{"--trace", jobs, "--nodes", "1:v100:8", "--engine", "rounds", "--backfill", "easy"}, exitUsage, "belong to --engine slurm"},
 		{"steering without backfill", []string{"--trace", jobs, "--nodes", "1:v100:8", "--allocation", "max-min", "--backfill", "none"}, exitUsage, "wants backfill"},
-		{"rounds in another order", []string{"--trace", jobs, "--nodes", "1:v100:8", "--allocation", "max-min", "--round", "30m", "--order", "fifo"}, exitUsage, "wants --order owed"},
+		{"steering in an order that Slurm has not", []string{"--trace", jobs, "--nodes", "1:v100:8", "--allocation", "max-min", "--order", "sjf"}, exitUsage, "fifo or multifactor, not sjf"},
+		{"steering before each pass", []string{"--trace", jobs, "--nodes", "1:v100:8", "--allocation", "max-min", "--steering-cycle", "0s"}, exitUsage, "--hold 20s keeps jobs from starting before"},
 		{"negative round", []string{"--trace", jobs, "--nodes", "1:v100:8", "--allocation", "max-min", "--round", "-5m"}, exitUsage, "--round -5m0s: want 0s or more"},
-		{"weight of waiting", []string{"--trace", jobs, "--nodes", "1:v100:8", "--allocation", "max-min", "--steering-wait", "NaN"}, exitUsage, "numbers from 0"},
+		{"weight of waiting", []string{"--trace", jobs, "--nodes", "1:v100:8", "--allocation", "max-min", "--steering-wait", "NaN"}, exitUsage, "steering.wait: want a number from 0"},
 		{"negative lead", []string{"--trace", jobs, "--nodes", "1:v100:8", "--allocation", "max-min", "--order", "owed", "--lead", "-1h"}, exitUsage, "--lead -1h0m0s: want 0s or more"},
-		{"owed by nobody", []string{"--trace", jobs, "--nodes", "1:v100:8", "--order", "owed"}, exitUsage, "wants --allocation"},
-		{"steering without allocation", []string{"--trace", jobs, "--nodes", "1:v100:8", "--steering-depth", "5"}, exitUsage, "--steering-depth belongs to --engine slurm with an --allocation"},
-		{"steering in rounds", []string{"--trace", jobs, "--nodes", "1:v100:8", "--engine", "rounds", "--allocation", "max-min", "--lead", "1h"}, exitUsage, "--lead belongs"},
+		{"owed by nobody", []string{"--trace", jobs, "--nodes", "1:v100:8", "--order", "owed"}, exitUsage, "ranking.order: want an allocation.policy"},
+		{"steering without allocation", []string{"--trace", jobs, "--nodes", "1:v100:8", "--steering-depth", "5"}, exitUsage, "--steering-depth stands for steering.depth of priod.toml: it belongs to --order priod"},
+		{"steering in rounds", []string{"--trace", jobs, "--nodes", "1:v100:8", "--engine", "rounds", "--allocation", "max-min", "--lead", "1h"}, exitUsage, "--lead stands for rounds.lead"},
 		{"pool and packed", []string{"--trace", jobs, "--nodes", "1:v100:8", "--pool", "--placement", "packed"}, exitUsage, "contradict"},
 		{"generator", []string{"--generate", "nothing", "--nodes", "1:v100:8"}, exitUsage, "fitgpp"},
 		{"generator's flag", []string{"--generate", "fitgpp --jobs 0", "--nodes", "1:v100:8"}, exitUsage, "0 jobs"},
@@ -136,8 +137,9 @@ func TestSimulateSteers(t *testing.T) {
 		want float64
 	}{
 		{nil, (100 + 7180/3.44) / 2},
-		{[]string{"--allocation", "max-min", "--steering-cycle", "0s", "--steering-wait", "1"}, (100 + 1100) / 2.},
-		{[]string{"--allocation", "max-min", "--round", "30m"}, (100 + 7180/3.44) / 2}, // both start before the first cycle
+		{[]string{"--allocation", "max-min", "--hold", "20s", "--steering-wait", "1"}, (120 + 1120) / 2.},
+		{[]string{"--allocation", "max-min", "--round", "30m"}, (100 + 7180/3.44) / 2},                      // both start before the first cycle
+		{[]string{"--order", "priod", "--hold", "20s", "--steering-wait", "1"}, (120 + 20 + 7180/3.44) / 2}, // nothing is switched on
 	} {
 		status, out, errs := run(append([]string{"simulate", "--trace", jobs, "--nodes", "1:v100:1", "--nodes", "1:k80:1", "--json"}, c.args...)...)
 		var f struct {
@@ -202,9 +204,10 @@ func TestSimulateDaemonsKeys(t *testing.T) {
 		"a flag before the key":     {evicting + "min_run = \"1h\"\n", []string{"--min-runtime", "5s"}, 1, 30},
 		"te_budget":                 {evicting + "[te_budget.user]\ntime_limit = \"30s\"\n", nil, 0, 797},
 		"a policy that evicts none": {evicting + "policy = \"none\"\n", nil, 0, 797},
+		"te-first evicts none":      {evicting, []string{"--order", "priod", "--preemption", "te-first"}, 0, 797},
 	} {
 		args := append([]string{"--config", write(t, "priod.toml", c.toml), "simulate", "--trace", jobs, "--nodes", "1:a100:2", "--backfill", "easy", "--json"}, c.args...)
-		if c.args == nil || c.args[0] != "--preemption" {
+		if !slices.Contains(args, "--preemption") {
 			args = append(args, "--order", "priod")
 		}
 		status, out, errs := run(args...)
@@ -229,6 +232,7 @@ func TestSimulateDaemonsKeys(t *testing.T) {
 		{evicting, []string{"--pool"}, "preemption.enabled"},
 		{"", []string{"--preemption", "least-loss", "--order", "sjf"}, "fifo or multifactor"},
 		{"", []string{"--allocation", "allox"}, "allocation.policy"},
+		{"", []string{"--steering-cycle", "5s", "--max-evictions", "-1"}, "preemption.max_evictions"},
 		{"", []string{"--round", "30m"}, "rounds.enabled"},
 	} {
 		args := append([]string{"--config", write(t, "priod.toml", c.toml), "simulate", "--trace", jobs, "--nodes", "1:a100:2", "--backfill", "easy"}, c.args...)

@@ -16,6 +16,8 @@ import (
 	"slurmprio/etc"
 	"slurmprio/priod/config"
 	"slurmprio/priod/report"
+	"slurmprio/priod/simulate/ideal/colocation"
+	"slurmprio/priod/trace"
 	"slurmprio/priod/workload"
 )
 
@@ -120,15 +122,15 @@ func importWorkloads(c *cli.Context) error {
 	}
 	var (
 		all     []workload.Workload
-		pairs   []workload.Pair
+		pairs   []trace.Pair
 		err     error
-		comment = workload.CommentSynergy
+		comment = trace.CommentSynergy
 	)
 	if kind == "gavel" {
-		comment = workload.CommentGavel
-		all, pairs, err = workload.ImportGavel(in)
+		comment = trace.CommentGavel
+		all, pairs, err = trace.ImportGavel(in)
 	} else {
-		all, err = workload.ImportSynergy(in)
+		all, err = trace.ImportSynergy(in)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
@@ -137,7 +139,7 @@ func importWorkloads(c *cli.Context) error {
 		if len(pairs) == 0 {
 			return fmt.Errorf("%s: no speeds on shared GPUs in it", path)
 		}
-		return writeOut(c, func(w io.Writer) error { return workload.WritePairs(w, pairs) })
+		return writeOut(c, func(w io.Writer) error { return colocation.WritePairs(w, pairs) })
 	}
 	return writeOut(c, func(w io.Writer) error { return workload.WriteTOML(w, comment, all) })
 }

@@ -167,6 +167,7 @@ type History struct {
 	running map[JobID]*Stay
 	recent  map[run]Stay         // closed intervals that still reach into UsePeriod, and some that lately did
 	swept   time.Time            // recent was, of those that do no more
+	changes int                  // of recent, but for those too old
 	ends    []Stay               // of recent those of TE jobs, by their start; nil: to be made anew
 	filled  []Stay               // from accounting, not yet returned by Observe
 	past    map[JobID][]PastStay // from accounting, since the last Observe
@@ -209,6 +210,7 @@ func (h *History) Restore(i Stay) {
 func (h *History) keep(i Stay) {
 	_, again := h.recent[i.run()]
 	h.recent[i.run()] = i
+	h.changes++
 	switch n := len(h.ends); {
 	case again || h.ends == nil:
 		h.ends = nil
@@ -329,6 +331,7 @@ func (h *History) setBack(at time.Time) (changed []Stay) {
 		if end := later(i.Start, at); i.End.After(end) {
 			i.End = end
 			h.recent[name], h.ends = i, nil
+			h.changes++
 			changed = append(changed, i)
 		}
 	}
@@ -452,6 +455,7 @@ func (h *History) extend(j *Job, at time.Time) (changed []Stay) {
 	}
 	if _, over := h.recent[now.run()]; over { // it was not, after all
 		delete(h.recent, now.run())
+		h.changes++
 		h.ends = nil
 	}
 	h.running[j.ID] = now
@@ -525,14 +529,21 @@ func (h *History) forget(at time.Time) {
 // many.
 const sweepEvery = 15 * time.Minute
 
+// Changes is another number whenever Stays may have other ones that ended, but for those
+// that are too old by now.
+func (h *History) Changes() int { return h.changes }
+
 // Stays are those that are open, up to the last poll, and those that ended
-// within UsePeriod, in no order.
-func (h *History) Stays() iter.Seq[Stay] {
+// within UsePeriod, in no order. Without ended they are only those that are open.
+func (h *History) Stays(ended bool) iter.Seq[Stay] {
 	return func(yield func(Stay) bool) {
 		for _, i := range h.running {
 			if !yield(*i) {
 				return
 			}
+		}
+		if !ended {
+			return
 		}
 		since := h.at.Add(-UsePeriod)
 		for _, i := range h.recent {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/evict"
 	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
@@ -55,15 +54,15 @@ func TestSizedJobIsNoVeto(t *testing.T) {
 		}
 		leave := func(h *cluster.History) int {
 			result, _ := Step(t.Context(), on, on, h, set)
-			return len(result.Choice.Turn.Evictions)
+			return len(result.Choice.Changes.Evictions)
 		}
 		h := cluster.NewHistory()
 		if sized {
 			h.Asked(slurmplug.Plain(9), slurmplug.Size, "NumCPUs=1 ReqNodeList=", "NumCPUs=2 ReqNodeList=n1", true, s.At)
 		}
-		f.change(9, func(s *evict.Sight) { s.ReqNodes = "n1" })
+		f.change(9, func(s *plan.JobStatus) { s.ReqNodes = "n1" })
 		named := leave(h)
-		f.change(9, func(s *evict.Sight) { s.ReqNodes = "" })
+		f.change(9, func(s *plan.JobStatus) { s.ReqNodes = "" })
 		if own := leave(cluster.NewHistory()); named != 0 || (own > 0) != sized {
 			t.Errorf("sized %t: %d leave for one that names its node, %d later", sized, named, own)
 		}

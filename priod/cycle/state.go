@@ -54,7 +54,7 @@ func NewState() *State {
 }
 
 // Failures are the rows of jobs that failed, which a Recorder makes safe.
-type Failures = retry.Turn
+type Failures = retry.Changes
 
 // Evictions are the rows of claims and evictions that a Recorder makes safe.
-type Evictions = evict.Turn
+type Evictions = evict.Changes

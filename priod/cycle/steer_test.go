@@ -97,7 +97,7 @@ func TestSteeringForgetsPins(t *testing.T) {
 	a, set := steerable()
 	h, id := cluster.NewHistory(), slurmplug.Plain(1)
 	a.place.Required = "v100-1"
-	f := &fakeSlurm{jobs: map[cluster.JobID]evict.Sight{id: {Job: a.snapshot.Jobs[0], ReqNodes: "v100-1"}}}
+	f := &fakeSlurm{jobs: map[cluster.JobID]plan.JobStatus{id: {Job: a.snapshot.Jobs[0], ReqNodes: "v100-1"}}}
 	set.Evictions = evict.Feature{Slurm: f, Recorder: f, Journal: evict.NewJournal()}
 	set.Evictions.Journal.Claims = []evict.Claim{{Number: 1, Job: id, RawID: 1, User: "ann", State: evict.Started, Pin: "v100-1", Ended: start}}
 	step := func() (steered bool) {
@@ -111,7 +111,7 @@ func TestSteeringForgetsPins(t *testing.T) {
 	if len(f.log) != 1 || f.log[0] != "unpin 1" {
 		t.Errorf("%q", f.log)
 	}
-	a.place.Required, f.jobs[id] = "", evict.Sight{Job: a.snapshot.Jobs[0]}
+	a.place.Required, f.jobs[id] = "", plan.JobStatus{Job: a.snapshot.Jobs[0]}
 	if after := step(); before || !after {
 		t.Errorf("steered while it is pinned: %v, then: %v", before, after)
 	}

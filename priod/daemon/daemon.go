@@ -36,10 +36,10 @@ type Store interface {
 	// LoadEvictions returns what they left under way, and SaveEvictions makes
 	// safe what a turn comes to.
 	LoadEvictions(context.Context) (*evict.Journal, error)
-	SaveEvictions(context.Context, *evict.Turn) error
+	SaveEvictions(context.Context, *evict.Changes) error
 	// LoadFailures and SaveFailures are the same for jobs that failed.
 	LoadFailures(context.Context) (*retry.Memory, error)
-	SaveFailures(context.Context, *retry.Turn) error
+	SaveFailures(context.Context, *retry.Changes) error
 	// LoadShares returns what they allocated, and Lessons what they learned of speeds.
 	LoadShares(context.Context) (*allocate.Ledger, error)
 	Lessons(context.Context) (store.Lessons, error)

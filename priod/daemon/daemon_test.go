@@ -122,9 +122,9 @@ func (f *fake) Load(context.Context) (*cluster.History, error) { return cluster.
 func (f *fake) LoadEvictions(context.Context) (*evict.Journal, error) {
 	return evict.NewJournal(), nil
 }
-func (f *fake) SaveEvictions(context.Context, *evict.Turn) error { return nil }
+func (f *fake) SaveEvictions(context.Context, *evict.Changes) error { return nil }
 
-func (f *fake) Ends(context.Context, map[cluster.JobID]plan.Sight, bool) map[cluster.JobID]plan.End {
+func (f *fake) Ends(context.Context, map[cluster.JobID]plan.JobStatus, bool) map[cluster.JobID]plan.End {
 	return nil
 }
 
@@ -132,8 +132,8 @@ func (f *fake) MostRestarts() int { return 0 }
 
 func (f *fake) LoadFailures(context.Context) (*retry.Memory, error) { return retry.NewMemory(), nil }
 
-func (f *fake) SaveFailures(context.Context, *retry.Turn) error { return nil }
-func (f *fake) Look(context.Context, []evict.Target) (map[cluster.JobID]evict.Sight, error) {
+func (f *fake) SaveFailures(context.Context, *retry.Changes) error { return nil }
+func (f *fake) Look(context.Context, []plan.Target) (map[cluster.JobID]plan.JobStatus, error) {
 	return nil, nil
 }
 func (f *fake) Used(context.Context, time.Time, time.Time, func(string) string) (*live.Used, error) {
@@ -146,13 +146,13 @@ func (f *fake) AskMemory(context.Context, []*cluster.Job) error { return nil }
 func (f *fake) Peaks(context.Context, []*cluster.Job) (map[cluster.JobID]int64, error) {
 	return nil, nil
 }
-func (f *fake) Excluded(context.Context, evict.Target) (string, error) { return "", nil }
-func (f *fake) AtOnce(context.Context, evict.Target) (int, error)      { return 0, nil }
+func (f *fake) Excluded(context.Context, plan.Target) (string, error) { return "", nil }
+func (f *fake) AtOnce(context.Context, plan.Target) (int, error)      { return 0, nil }
 func (f *fake) Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]cluster.Place, error) {
 	return nil, nil
 }
-func (f *fake) Do(context.Context, []evict.Command) []evict.Result { return nil }
-func (f *fake) Hold() (string, error)                              { return f.hold, f.holdErr }
+func (f *fake) Do(context.Context, []plan.Command) []plan.Result { return nil }
+func (f *fake) Hold() (string, error)                            { return f.hold, f.holdErr }
 func (f *fake) Pause(why string) error {
 	f.hold = store.OwnPause(why).String()
 	return nil

@@ -7,6 +7,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict"
+	"slurmprio/priod/plan"
 )
 
 // evictions is what a cycle needs to make room.
@@ -88,7 +89,7 @@ type evictor struct {
 
 // Look does nothing while another host's priod acts: it may have the same jobs in
 // hand.
-func (e evictor) Look(ctx context.Context, targets []evict.Target) (map[cluster.JobID]evict.Sight, error) {
+func (e evictor) Look(ctx context.Context, targets []plan.Target) (map[cluster.JobID]plan.JobStatus, error) {
 	if err := Elsewhere(ctx, e.Slurm, e.d.Config); err != nil {
 		return nil, err
 	}

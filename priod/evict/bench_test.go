@@ -24,7 +24,7 @@ func BenchmarkChoose(b *testing.B) {
 	s.set.Policy.Limits = preemption.Limits{MaxPerCycle: 4}
 	before := cpu(b)
 	for b.Loop() {
-		if c := s.choose(); len(c.Turn.Claims) == 0 {
+		if c := s.choose(); len(c.Changes.Claims) == 0 {
 			b.Fatal(fmt.Sprint(c.Trials[0]))
 		}
 	}

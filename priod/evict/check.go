@@ -9,12 +9,13 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict/preemption"
+	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 )
 
 // Vet returns why a closer look rules a victim out before its eviction is recorded; "":
 // it does not.
-func (e *Eviction) Vet(s Sight, set *Settings) preemption.Why {
+func (e *Eviction) Vet(s plan.JobStatus, set *Settings) preemption.Why {
 	switch {
 	case !e.isRun(&s) || s.State != cluster.Running:
 		return preemption.IsLeaving
@@ -32,7 +33,7 @@ func (e *Eviction) Vet(s Sight, set *Settings) preemption.Why {
 
 // Vet returns why a closer look rules a claim out: the waiting job names nodes itself,
 // or excludes nodes of the claim, or does not wait any more; "": it does not.
-func (c *Claim) Vet(s Sight, excluded string) preemption.Why {
+func (c *Claim) Vet(s plan.JobStatus, excluded string) preemption.Why {
 	refused, err := slurmplug.ExpandHosts(excluded)
 	switch {
 	case s.Gone || s.State != cluster.Pending:
@@ -53,7 +54,7 @@ func (j *Journal) SetNodes(nodes []cluster.Node) {
 // Allows tells whether a waiting job's constraint and preference, which its owner can
 // change at any time, still allow its claim's place. Pinned to nodes that they exclude,
 // the job would get the reason BadConstraints and never start.
-func (j *Journal) Allows(c *Claim, s *Sight) bool {
+func (j *Journal) Allows(c *Claim, s *plan.JobStatus) bool {
 	constraint, err := slurmplug.ParseConstraint(s.Features)
 	preferred, unread := slurmplug.ParseConstraint(s.Prefer)
 	return err == nil && unread == nil && !slices.ContainsFunc(c.Nodes(), func(name string) bool {
@@ -130,11 +131,11 @@ const maxChoices = 4
 // again without those that the closer look rules out, until none is ruled out. It
 // returns false when that takes too many choices: nobody leaves then, and the next
 // cycle knows the jobs that were ruled out.
-func (e *Feature) withChecks(ctx context.Context, s *cluster.Snapshot, decide func(vetoed map[cluster.JobID]preemption.Why) *Turn) (bool, error) {
+func (e *Feature) withChecks(ctx context.Context, s *cluster.Snapshot, decide func(vetoed map[cluster.JobID]preemption.Why) *Changes) (bool, error) {
 	vetoed := e.Vetoes.current(s.At)
 	for range maxChoices {
-		turn, before := decide(vetoed), len(vetoed)
-		if err := e.check(ctx, s, turn, vetoed); err != nil {
+		changes, before := decide(vetoed), len(vetoed)
+		if err := e.check(ctx, s, changes, vetoed); err != nil {
 			return false, err
 		}
 		if len(vetoed) == before {
@@ -142,37 +143,37 @@ func (e *Feature) withChecks(ctx context.Context, s *cluster.Snapshot, decide fu
 		}
 		e.Vetoes.add(vetoed, s.At)
 	}
-	*decide(vetoed) = Turn{}
+	*decide(vetoed) = Changes{}
 	return false, nil
 }
 
-// check looks closer at the jobs of a turn, and adds those to vetoed that are ruled
+// check looks closer at the jobs of these changes, and adds those to vetoed that are ruled
 // out: a poll does not show whether a job can be requeued, nor which nodes a TE job
 // names or excludes.
-func (e *Feature) check(ctx context.Context, s *cluster.Snapshot, t *Turn, vetoed map[cluster.JobID]preemption.Why) error {
-	var targets []Target
+func (e *Feature) check(ctx context.Context, s *cluster.Snapshot, t *Changes, vetoed map[cluster.JobID]preemption.Why) error {
+	var targets []plan.Target
 	for i := range t.Claims {
-		targets = append(targets, Target{Job: t.Claims[i].Job, RawID: t.Claims[i].RawID})
+		targets = append(targets, plan.Target{Job: t.Claims[i].Job, RawID: t.Claims[i].RawID})
 	}
 	for i := range t.Evictions {
-		targets = append(targets, Target{Job: t.Evictions[i].Job, RawID: t.Evictions[i].RawID})
+		targets = append(targets, plan.Target{Job: t.Evictions[i].Job, RawID: t.Evictions[i].RawID})
 	}
 	if len(targets) == 0 {
 		return nil
 	}
-	sights, err := e.Slurm.Look(ctx, targets)
+	statuses, err := e.Slurm.Look(ctx, targets)
 	if err != nil {
 		return fmt.Errorf("look at the jobs to evict: %w", err)
 	}
 	for i := range t.Claims {
 		claim := &t.Claims[i]
-		excluded, err := e.Slurm.Excluded(ctx, Target{Job: claim.Job, RawID: claim.RawID})
+		excluded, err := e.Slurm.Excluded(ctx, plan.Target{Job: claim.Job, RawID: claim.RawID})
 		if err != nil {
 			return fmt.Errorf("look at the jobs that others leave for: %w", err)
 		}
-		sight := sights[claim.Job]
-		why := claim.Vet(sight, excluded)
-		if why == "" && !e.Journal.Allows(claim, &sight) {
+		status := statuses[claim.Job]
+		why := claim.Vet(status, excluded)
+		if why == "" && !e.Journal.Allows(claim, &status) {
 			why = Unhelpful // the request has changed since the poll: the next cycle shows it
 		}
 		if why == Constraint && e.Journal.Pins(claim.Job) {
@@ -184,7 +185,7 @@ func (e *Feature) check(ctx context.Context, s *cluster.Snapshot, t *Turn, vetoe
 	}
 	for i := range t.Evictions {
 		x := &t.Evictions[i]
-		if why := x.Vet(sights[x.Job], &e.Settings); why != "" {
+		if why := x.Vet(statuses[x.Job], &e.Settings); why != "" {
 			vetoed[x.Job] = why
 		}
 	}
@@ -192,9 +193,9 @@ func (e *Feature) check(ctx context.Context, s *cluster.Snapshot, t *Turn, vetoe
 }
 
 // checkArrays rules out tasks of arrays beyond those that may run at a time. It rules
-// out all waiting tasks of the array without a place in this turn, so that the next
+// out all waiting tasks of the array without a place in these changes, so that the next
 // choice does not take another one of them.
-func (e *Feature) checkArrays(ctx context.Context, s *cluster.Snapshot, t *Turn, vetoed map[cluster.JobID]preemption.Why) error {
+func (e *Feature) checkArrays(ctx context.Context, s *cluster.Snapshot, t *Changes, vetoed map[cluster.JobID]preemption.Why) error {
 	left, placed := map[uint32]int{}, map[cluster.JobID]bool{}
 	for i := range t.Claims {
 		c := &t.Claims[i]
@@ -202,7 +203,7 @@ func (e *Feature) checkArrays(ctx context.Context, s *cluster.Snapshot, t *Turn,
 			continue
 		}
 		if _, known := left[c.Job.ID]; !known {
-			most, err := e.Slurm.AtOnce(ctx, Target{Job: c.Job, RawID: c.RawID})
+			most, err := e.Slurm.AtOnce(ctx, plan.Target{Job: c.Job, RawID: c.RawID})
 			if err != nil {
 				return fmt.Errorf("look at the array of a job that others leave for: %w", err)
 			}

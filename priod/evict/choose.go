@@ -21,11 +21,11 @@ type Refusal struct {
 	Why  preemption.Why `json:"why"`
 }
 
-// Choice is one cycle's decision. Turn holds the rows of new claims and evictions,
+// Choice is one cycle's decision. Changes holds the rows of new claims and evictions,
 // which have no numbers yet.
 type Choice struct {
-	Trials []Trial
-	Turn   Turn
+	Trials  []Trial
+	Changes Changes
 
 	set      preemption.Settings
 	snapshot preemption.Snapshot
@@ -66,7 +66,7 @@ func Choose(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Settings, vetoed
 	return c
 }
 
-// addRows adds the rows of a claim and its evictions to the turn.
+// addRows adds the rows of a claim and its evictions to the changes.
 func (c *Choice) addRows(s *cluster.Snapshot, m *nodemap.Map, claim Claim, shares []placement.Share, victims []int, set *Settings) {
 	claim.State, claim.At, claim.Changed = Planned, s.At, s.At
 	for _, share := range shares {
@@ -76,11 +76,11 @@ func (c *Choice) addRows(s *cluster.Snapshot, m *nodemap.Map, claim Claim, share
 	if set.Reserve && c.comesFreeInParts(shares, victims) {
 		claim.Resv = "yes" // Number gives it its name
 	}
-	index := int64(len(c.Turn.Claims))
-	c.Turn.Claims = append(c.Turn.Claims, claim)
+	index := int64(len(c.Changes.Claims))
+	c.Changes.Claims = append(c.Changes.Claims, claim)
 	for _, i := range victims {
 		x, victim := &c.snapshot.Candidates[i], c.running[i]
-		c.Turn.Evictions = append(c.Turn.Evictions, Eviction{
+		c.Changes.Evictions = append(c.Changes.Evictions, Eviction{
 			Claim: index, Job: victim.ID, RawID: victim.RawID, User: victim.User, Start: victim.Start, Restarts: victim.Restarts,
 			GPUs: victim.GPUs, Signal: victim.Tag.Signal, Grace: set.grace(victim), Eligible: victim.Eligible,
 			Unsaved: seconds(x.Unsaved), Restart: set.Restart, Promised: x.Loss(), State: Recorded, At: s.At,

@@ -69,6 +69,7 @@ func (s *scene) waits(id uint32, gpus int, change ...func(*cluster.Job)) {
 }
 
 func (s *scene) choose() *Choice {
+	s.plan.MakeQueue(&s.Snapshot)
 	return Choose(&s.Snapshot, &s.plan, s.journal, &s.set, s.vetoed)
 }
 
@@ -88,23 +89,23 @@ func TestChoosesTheCheapest(t *testing.T) {
 	s.runs(2, 2, 4)
 	s.waits(10, 2)
 	c := s.choose()
-	if len(c.Turn.Claims) != 1 || len(c.Turn.Evictions) != 1 {
-		t.Fatalf("%+v", c.Turn)
+	if len(c.Changes.Claims) != 1 || len(c.Changes.Evictions) != 1 {
+		t.Fatalf("%+v", c.Changes)
 	}
-	s.journal.Number(&c.Turn)
+	s.journal.Number(&c.Changes)
 	want := Claim{
 		Number: 1, Purpose: ForTrial, Job: slurmplug.Plain(10), RawID: 10, User: "bob", GPUs: 2, Wait: time.Minute, State: Planned, Pin: "n2", At: at, Changed: at,
 		Shares: []ClaimShare{{"n2", 2, 2, 100}},
 	}
-	if !reflect.DeepEqual(c.Turn.Claims[0], want) {
-		t.Errorf("%+v", c.Turn.Claims[0])
+	if !reflect.DeepEqual(c.Changes.Claims[0], want) {
+		t.Errorf("%+v", c.Changes.Claims[0])
 	}
 	wants := Eviction{
 		Number: 1, Claim: 1, Job: slurmplug.Plain(2), RawID: 2, User: "alice", Start: at.Add(-time.Hour), GPUs: 4, Signal: "USR1",
 		Grace: time.Minute, Eligible: at.Add(-2 * time.Hour), Restart: time.Second, Promised: 4 * 61, State: Recorded, At: at,
 	}
-	if c.Turn.Evictions[0] != wants {
-		t.Errorf("%+v", c.Turn.Evictions[0])
+	if c.Changes.Evictions[0] != wants {
+		t.Errorf("%+v", c.Changes.Evictions[0])
 	}
 	reasons := map[uint32]preemption.Why{}
 	for _, r := range c.Refusals(&c.Trials[0]) {
@@ -113,7 +114,7 @@ func TestChoosesTheCheapest(t *testing.T) {
 	if reasons[1] != preemption.Dearer || reasons[2] != preemption.Victim {
 		t.Errorf("%v", reasons)
 	}
-	s.journal.Update(&c.Turn)
+	s.journal.Update(&c.Changes)
 	if why, victims := s.why(10); why != preemption.Claimed || victims != nil {
 		t.Errorf("asked again: %s %v", why, victims)
 	}
@@ -252,8 +253,8 @@ func TestLeavesAlone(t *testing.T) {
 					t.Errorf("%s, want %s", r.Why, c.left)
 				}
 			}
-			if (len(choice.Turn.Evictions) > 0) != (c.why == preemption.Evicts) {
-				t.Errorf("%+v", choice.Turn)
+			if (len(choice.Changes.Evictions) > 0) != (c.why == preemption.Evicts) {
+				t.Errorf("%+v", choice.Changes)
 			}
 		})
 	}
@@ -270,14 +271,14 @@ func TestPreferredNodes(t *testing.T) {
 	s.waits(10, 4, func(j *cluster.Job) { j.Prefer = "ib" })
 	s.journal.SetNodes(s.Nodes)
 	c := s.choose()
-	if len(c.Turn.Claims) != 1 || c.Turn.Claims[0].Pin != "n2" {
-		t.Fatalf("%+v", c.Turn)
+	if len(c.Changes.Claims) != 1 || c.Changes.Claims[0].Pin != "n2" {
+		t.Fatalf("%+v", c.Changes)
 	}
-	sight := Sight{Job: s.Jobs[3]}
-	if claim := &c.Turn.Claims[0]; !s.journal.Allows(claim, &sight) {
+	sight := plan.JobStatus{Job: s.Jobs[3]}
+	if claim := &c.Changes.Claims[0]; !s.journal.Allows(claim, &sight) {
 		t.Error("the node that it prefers is refused")
 	}
-	if sight.Prefer = "nvme"; s.journal.Allows(&c.Turn.Claims[0], &sight) {
+	if sight.Prefer = "nvme"; s.journal.Allows(&c.Changes.Claims[0], &sight) {
 		t.Error("a node that it does not prefer any more is not refused")
 	}
 	s.Jobs[3].GPUs = 2
@@ -305,9 +306,9 @@ func TestFloodOfTrials(t *testing.T) {
 	room := map[string]int{}
 	for range 2 {
 		c := s.choose()
-		s.journal.Number(&c.Turn)
-		s.journal.Update(&c.Turn)
-		for _, c := range c.Turn.Claims {
+		s.journal.Number(&c.Changes)
+		s.journal.Update(&c.Changes)
+		for _, c := range c.Changes.Claims {
 			room[c.User]++
 		}
 	}
@@ -334,8 +335,8 @@ func TestReservesParts(t *testing.T) {
 		}
 		s.waits(10, c.want)
 		choice := s.choose()
-		if len(choice.Turn.Claims) != 1 || (choice.Turn.Claims[0].Resv != "") != c.resv {
-			t.Errorf("%s: %+v", name, choice.Turn.Claims)
+		if len(choice.Changes.Claims) != 1 || (choice.Changes.Claims[0].Resv != "") != c.resv {
+			t.Errorf("%s: %+v", name, choice.Changes.Claims)
 		}
 	}
 }
@@ -347,8 +348,8 @@ func TestArrayTaskByTask(t *testing.T) {
 	s.runs(2, 2, 4)
 	s.waits(10, 3, func(j *cluster.Job) { j.Tasks, j.TaskCount = "4-9", 6 })
 	c := s.choose()
-	if len(c.Turn.Claims) != 1 || c.Turn.Claims[0].Job != (cluster.JobID{ID: 10, Task: 4}) || len(c.Turn.Evictions) != 1 {
-		t.Errorf("%+v", c.Turn)
+	if len(c.Changes.Claims) != 1 || c.Changes.Claims[0].Job != (cluster.JobID{ID: 10, Task: 4}) || len(c.Changes.Evictions) != 1 {
+		t.Errorf("%+v", c.Changes)
 	}
 }
 
@@ -392,8 +393,8 @@ func TestWholeNodes(t *testing.T) {
 	if why, victims := s.why(50); why != preemption.Evicts || fmt.Sprint(victims) != "[10 11]" {
 		t.Errorf("%s %v", why, victims)
 	}
-	if c := s.choose(); !reflect.DeepEqual(c.Turn.Claims[0].Shares, []ClaimShare{{"n1", 4, 16, 100}}) {
-		t.Errorf("%+v", c.Turn.Claims[0])
+	if c := s.choose(); !reflect.DeepEqual(c.Changes.Claims[0].Shares, []ClaimShare{{"n1", 4, 16, 100}}) {
+		t.Errorf("%+v", c.Changes.Claims[0])
 	}
 	s.Jobs[0].Tag = jobtag.Tag{}
 	if why, victims := s.why(50); why != preemption.Evicts || fmt.Sprint(victims) != "[20 21]" {

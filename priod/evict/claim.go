@@ -10,9 +10,9 @@ import (
 
 // advanceClaim takes one claim as far as it goes now.
 func (n *transition) advanceClaim(c Claim) {
-	s, looked := n.Sights[c.Job]
+	s, looked := n.Statuses[c.Job]
 	if looked && s.User != "" && !cluster.SameUser(s.User, c.User) {
-		s = Sight{Gone: true}
+		s = plan.JobStatus{Gone: true}
 	}
 	before := c.key()
 	switch {
@@ -49,7 +49,7 @@ func (n *transition) tendReservation(c *Claim) {
 	switch {
 	case c.Resv == "":
 	case c.State != Planned:
-		n.commands = append(n.commands, Command{Verb: Free, Job: c.Job, Claim: c.Number, Value: c.Resv})
+		n.commands = append(n.commands, plan.Command{Kind: plan.Free, Job: c.Job, Claim: c.Number, Value: c.Resv})
 	case c.ResvAt.IsZero() && !n.Paused:
 		grace := time.Duration(0)
 		evictions := n.j.evictionsFrom(c.Number)
@@ -58,14 +58,14 @@ func (n *transition) tendReservation(c *Claim) {
 				grace = max(grace, e.Grace)
 			}
 		}
-		n.commands = append(n.commands, Command{
-			Verb: Reserve, Job: c.Job, Claim: c.Number, Value: c.Resv, Nodes: slurmplug.CompactHosts(c.Nodes()), For: grace + reservationMargin, User: c.User,
+		n.commands = append(n.commands, plan.Command{
+			Kind: plan.Reserve, Job: c.Job, Claim: c.Number, Value: c.Resv, Nodes: slurmplug.CompactHosts(c.Nodes()), For: grace + reservationMargin, User: c.User,
 		})
 	}
 }
 
 // advanceOpenClaim starts, holds or releases a claim that keeps a place.
-func (n *transition) advanceOpenClaim(c *Claim, s *Sight, looked bool) {
+func (n *transition) advanceOpenClaim(c *Claim, s *plan.JobStatus, looked bool) {
 	if looked && s.NodeList != "" && s.State != cluster.Pending { // a job cancelled before it started has a start time too
 		c.State, c.Reason, c.Ended = Started, "", s.Start
 		return
@@ -92,7 +92,7 @@ func (n *transition) advanceOpenClaim(c *Claim, s *Sight, looked bool) {
 		return
 	}
 	if looked && c.Pin != "" && s.ReqNodes == "" && s.State == cluster.Pending && !n.Paused {
-		n.commands = append(n.commands, Command{Verb: Pin, Job: c.Job, SLUID: s.SLUID, Claim: c.Number, Value: c.Pin})
+		n.commands = append(n.commands, plan.Command{Kind: plan.Pin, Job: c.Job, SLUID: s.SLUID, Claim: c.Number, Value: c.Pin})
 	}
 }
 
@@ -101,7 +101,7 @@ const unsatisfied = "no node satisfies it (BadConstraints)"
 
 // whyUnwanted says why the waiting job no longer wants the claim's place; "": it still
 // does.
-func (n *transition) whyUnwanted(c *Claim, s *Sight) string {
+func (n *transition) whyUnwanted(c *Claim, s *plan.JobStatus) string {
 	switch {
 	case s.Gone || s.Final != "":
 		return "the job left the queue"
@@ -125,7 +125,7 @@ func (n *transition) whyUnwanted(c *Claim, s *Sight) string {
 
 // isUnwanted tells whether the waiting job no longer wants the claim's place.
 func (n *transition) isUnwanted(c *Claim) bool {
-	s, looked := n.Sights[c.Job]
+	s, looked := n.Statuses[c.Job]
 	claim := *c
 	return looked && s.State == cluster.Pending && n.whyUnwanted(&claim, &s) != ""
 }
@@ -165,12 +165,12 @@ func (n *transition) isPinned(c *Claim) bool {
 	if c.Pin == "" {
 		return true
 	}
-	s, looked := n.Sights[c.Job]
+	s, looked := n.Statuses[c.Job]
 	return looked && s.ReqNodes != ""
 }
 
 // release gives up a claim's place.
-func (n *transition) release(c *Claim, s *Sight, why string) {
+func (n *transition) release(c *Claim, s *plan.JobStatus, why string) {
 	c.State, c.Reason, c.Ended = Released, why, n.At
 	if c.Pin != "" {
 		n.unpin(c, s)
@@ -180,7 +180,7 @@ func (n *transition) release(c *Claim, s *Sight, why string) {
 // unpin takes the nodes out of the job's request again. Slurm changes them only before
 // a run, so a job that runs keeps them until it is requeued or Slurm forgets it: one
 // that has ended can come back, as a victim does that exits by itself.
-func (n *transition) unpin(c *Claim, s *Sight) {
+func (n *transition) unpin(c *Claim, s *plan.JobStatus) {
 	switch {
 	case s.Gone:
 		c.Pin = ""
@@ -188,22 +188,22 @@ func (n *transition) unpin(c *Claim, s *Sight) {
 	case !plan.SameHosts(s.ReqNodes, c.Pin):
 		c.Pin = ""
 	default:
-		n.commands = append(n.commands, Command{Verb: Unpin, Job: c.Job, SLUID: s.SLUID, Claim: c.Number})
+		n.commands = append(n.commands, plan.Command{Kind: plan.Unpin, Job: c.Job, SLUID: s.SLUID, Claim: c.Number})
 	}
 }
 
 // applyResult takes over the result of a command, and tells whether the row changed.
-func (c *Claim) applyResult(r *Result, at time.Time) bool {
+func (c *Claim) applyResult(r *plan.Result, at time.Time) bool {
 	switch {
-	case r.Verb == Unpin && r.Status == slurmplug.Applied:
+	case r.Kind == plan.Unpin && r.Status == slurmplug.Applied:
 		c.Pin = ""
-	case r.Verb == Reserve && r.Status == slurmplug.Applied:
+	case r.Kind == plan.Reserve && r.Status == slurmplug.Applied:
 		c.ResvAt = at
-	case r.Verb == Reserve && r.Status == slurmplug.Refused:
+	case r.Kind == plan.Reserve && r.Status == slurmplug.Refused:
 		c.Resv, c.Reason = "", "the place is held by priority alone: "+r.Message
-	case r.Verb == Free && (r.Status == slurmplug.Applied || r.Status == slurmplug.Refused || r.Status == slurmplug.Raced):
+	case r.Kind == plan.Free && (r.Status == slurmplug.Applied || r.Status == slurmplug.Refused || r.Status == slurmplug.Raced):
 		c.Resv = "" // it is deleted, or was not there
-	case r.Verb == Pin && r.Status == slurmplug.Refused:
+	case r.Kind == plan.Pin && r.Status == slurmplug.Refused:
 		c.Pin, c.Reason = "", "the place is held by priority alone: "+r.Message
 	default:
 		return false

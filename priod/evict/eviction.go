@@ -38,13 +38,13 @@
 //   - tend.go: looks at Slurm, one transition, commands, and again; feature.go and
 //     round_end.go: how evictions take part in a cycle
 //   - transition.go: one step of all rows; claim.go, victim.go: the states of each
-//   - slurm.go: what is asked of Slurm, and the commands
 package evict
 
 import (
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
 )
 
 // ClaimState is where a claim stands.
@@ -179,12 +179,12 @@ func (e *Eviction) Leaving() bool { return e.State == Recorded || e.State == Sig
 // Counts tells whether the victim was told to leave: others cost nothing.
 func (e *Eviction) Counts() bool { return e.State != CalledOff || !e.SignalledAt.IsZero() }
 
-// Turn is the outcome of one transition: rows to save first, then commands to send.
-type Turn struct {
+// Changes are the outcome of one transition: rows to save first, then commands to send.
+type Changes struct {
 	Claims    []Claim
 	Evictions []Eviction
-	Commands  []Command
+	Commands  []plan.Command
 }
 
 // Empty tells whether there is nothing to save.
-func (t *Turn) Empty() bool { return len(t.Claims)+len(t.Evictions) == 0 }
+func (t *Changes) Empty() bool { return len(t.Claims)+len(t.Evictions) == 0 }

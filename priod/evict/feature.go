@@ -15,11 +15,11 @@ import (
 // none.
 type Feature struct {
 	Settings Settings
-	Slurm    Slurm
+	Slurm    plan.Leaving
 	Journal  *Journal // what the Recorder has saved; nil: nobody is ever evicted
 	Recorder interface {
 		// SaveEvictions returns once the rows are safe; on error no command is sent.
-		SaveEvictions(context.Context, *Turn) error
+		SaveEvictions(context.Context, *Changes) error
 	}
 	OnChange func(Event) // is called with each row that changed; may be nil
 	Vetoes   Vetoes      // kept from one cycle to the next; nil: every cycle looks closer at all
@@ -79,7 +79,7 @@ func (e forTrials) Plan(ctx context.Context, c *plan.Cycle) error {
 		e.failed = true
 		return err
 	}
-	e.begin(&choice.Turn, c)
+	e.begin(&choice.Changes, c)
 	choice.Annotate(c.Plan)
 	e.Choice = choice
 	return nil
@@ -89,14 +89,14 @@ func (e forTrials) Act(ctx context.Context, _ *plan.Cycle) error {
 	if e.Choice == nil || e.failed {
 		return nil
 	}
-	err := e.save(ctx, &e.Choice.Turn, "none was begun")
+	err := e.save(ctx, &e.Choice.Changes, "none was begun")
 	e.failed = err != nil
 	return err
 }
 
 // begin numbers the rows of new claims, and has the order made again with their jobs
 // first.
-func (e *Feature) begin(t *Turn, c *plan.Cycle) {
+func (e *Feature) begin(t *Changes, c *plan.Cycle) {
 	if t.Empty() {
 		return
 	}
@@ -110,9 +110,9 @@ func (e *Feature) begin(t *Turn, c *plan.Cycle) {
 // chooseVictims decides who leaves for TE jobs.
 func (e *Feature) chooseVictims(ctx context.Context, s *cluster.Snapshot, p *plan.Plan) (*Choice, error) {
 	var choice *Choice
-	_, err := e.withChecks(ctx, s, func(vetoed map[cluster.JobID]preemption.Why) *Turn {
+	_, err := e.withChecks(ctx, s, func(vetoed map[cluster.JobID]preemption.Why) *Changes {
 		choice = Choose(s, p, e.Journal, &e.Settings, vetoed)
-		return &choice.Turn
+		return &choice.Changes
 	})
 	return choice, err
 }

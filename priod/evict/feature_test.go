@@ -20,7 +20,7 @@ var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 // slurm shows jobs that do not change, but for those in odd, and notes what it is
 // told, and in which order with what is saved.
 type fakeSlurm struct {
-	jobs     map[cluster.JobID]Sight
+	jobs     map[cluster.JobID]plan.JobStatus
 	odd      map[cluster.JobID]bool // cannot be believed
 	excluded string
 	atOnce   int
@@ -29,8 +29,8 @@ type fakeSlurm struct {
 	saveErr  error
 }
 
-func (f *fakeSlurm) Look(_ context.Context, targets []Target) (map[cluster.JobID]Sight, error) {
-	sights := map[cluster.JobID]Sight{}
+func (f *fakeSlurm) Look(_ context.Context, targets []plan.Target) (map[cluster.JobID]plan.JobStatus, error) {
+	sights := map[cluster.JobID]plan.JobStatus{}
 	var err error
 	f.looked += len(targets)
 	for _, t := range targets {
@@ -43,24 +43,24 @@ func (f *fakeSlurm) Look(_ context.Context, targets []Target) (map[cluster.JobID
 	return sights, err
 }
 
-func (f *fakeSlurm) Excluded(context.Context, Target) (string, error) { return f.excluded, nil }
+func (f *fakeSlurm) Excluded(context.Context, plan.Target) (string, error) { return f.excluded, nil }
 
-func (f *fakeSlurm) AtOnce(context.Context, Target) (int, error) { return f.atOnce, nil }
+func (f *fakeSlurm) AtOnce(context.Context, plan.Target) (int, error) { return f.atOnce, nil }
 
-func (f *fakeSlurm) Do(_ context.Context, commands []Command) []Result {
-	var results []Result
+func (f *fakeSlurm) Do(_ context.Context, commands []plan.Command) []plan.Result {
+	var results []plan.Result
 	for _, c := range commands {
-		f.log = append(f.log, string(c.Verb)+" "+c.Job.String())
-		if s := f.jobs[c.Job]; c.Verb == Pin {
+		f.log = append(f.log, string(c.Kind)+" "+c.Job.String())
+		if s := f.jobs[c.Job]; c.Kind == plan.Pin {
 			s.ReqNodes = c.Value
 			f.jobs[c.Job] = s
 		}
-		results = append(results, Result{Command: c, Status: slurmplug.Applied})
+		results = append(results, plan.Result{Command: c, Status: slurmplug.Applied})
 	}
 	return results
 }
 
-func (f *fakeSlurm) SaveEvictions(_ context.Context, t *Turn) error {
+func (f *fakeSlurm) SaveEvictions(_ context.Context, t *Changes) error {
 	for _, e := range t.Evictions {
 		f.log = append(f.log, "save "+e.Job.String()+" "+string(e.State))
 	}
@@ -72,29 +72,30 @@ func newCluster() (*fakeSlurm, *Feature, *cluster.Snapshot, *plan.Plan) {
 	s := &cluster.Snapshot{At: start.Add(time.Hour), Nodes: []cluster.Node{{
 		Name: "n1", Usable: true, GPUType: "a100", GPUs: 4, GPUsUsed: 4, CPUs: 4, CPUsUsed: 4, MemMB: 400, MemUsedMB: 400, Partitions: []string{"gpu"},
 	}}}
-	f := &fakeSlurm{jobs: map[cluster.JobID]Sight{}, odd: map[cluster.JobID]bool{}}
+	f := &fakeSlurm{jobs: map[cluster.JobID]plan.JobStatus{}, odd: map[cluster.JobID]bool{}}
 	for i := range uint32(2) {
 		j := cluster.Job{
 			ID: slurmplug.Plain(i + 1), RawID: i + 1, TaskCount: 1, User: "alice", Partition: "gpu", State: cluster.Running, Nodes: 1, GPUs: 2, CPUs: 2,
 			MemMB: 200, NodeList: "n1", Start: start, TimeLimit: 10 * time.Hour, Tag: jobtag.Tag{Type: "be", Signal: "USR1", Grace: time.Duration(i+1) * time.Minute},
 		}
 		s.Jobs = append(s.Jobs, j)
-		f.jobs[j.ID] = Sight{Job: j, CanRequeue: true}
+		f.jobs[j.ID] = plan.JobStatus{Job: j, CanRequeue: true}
 	}
 	te := cluster.Job{
 		ID: slurmplug.Plain(9), RawID: 9, TaskCount: 1, User: "bob", Partition: "gpu", State: cluster.Pending, Reason: "Resources", Priority: 5, Nodes: 1,
 		GPUs: 2, CPUs: 2, MemMB: 200, Tag: jobtag.Tag{Type: "te"},
 	}
 	s.Jobs = append(s.Jobs, te)
-	f.jobs[te.ID] = Sight{Job: te, CanRequeue: true}
+	f.jobs[te.ID] = plan.JobStatus{Job: te, CanRequeue: true}
 	p := &plan.Plan{Decisions: []plan.Decision{{Job: te.ID, Class: cluster.TE, Ranked: true, Value: 5}}}
+	p.MakeQueue(s)
 	e := &Feature{Slurm: f, Recorder: f, Journal: NewJournal(), Vetoes: Vetoes{}, Settings: Settings{
 		Enabled: true, Policy: preemption.Settings{Policy: preemption.LeastLoss}, MaxGrace: time.Hour, Hold: time.Minute,
 	}}
 	return f, e, s, p
 }
 
-func (f *fakeSlurm) change(id uint32, by func(*Sight)) {
+func (f *fakeSlurm) change(id uint32, by func(*plan.JobStatus)) {
 	s := f.jobs[slurmplug.Plain(id)]
 	by(&s)
 	f.jobs[slurmplug.Plain(id)] = s
@@ -108,18 +109,18 @@ func TestVetoes(t *testing.T) {
 		victims string
 	}{
 		"none":                 {func(*fakeSlurm) {}, "1"},
-		"the first stays":      {func(f *fakeSlurm) { f.change(1, func(s *Sight) { s.CanRequeue = false }) }, "2"},
-		"the first began anew": {func(f *fakeSlurm) { f.change(1, func(s *Sight) { s.Restarts++ }) }, "2"},
-		"the first is TE now":  {func(f *fakeSlurm) { f.change(1, func(s *Sight) { s.Tag.Type = "te" }) }, "2"},
+		"the first stays":      {func(f *fakeSlurm) { f.change(1, func(s *plan.JobStatus) { s.CanRequeue = false }) }, "2"},
+		"the first began anew": {func(f *fakeSlurm) { f.change(1, func(s *plan.JobStatus) { s.Restarts++ }) }, "2"},
+		"the first is TE now":  {func(f *fakeSlurm) { f.change(1, func(s *plan.JobStatus) { s.Tag.Type = "te" }) }, "2"},
 		"both stay": {func(f *fakeSlurm) {
-			f.change(1, func(s *Sight) { s.CanRequeue = false })
-			f.change(2, func(s *Sight) { s.CanRequeue = false })
+			f.change(1, func(s *plan.JobStatus) { s.CanRequeue = false })
+			f.change(2, func(s *plan.JobStatus) { s.CanRequeue = false })
 		}, ""},
-		"the TE job names a node": {func(f *fakeSlurm) { f.change(9, func(s *Sight) { s.ReqNodes = "n1" }) }, ""},
+		"the TE job names a node": {func(f *fakeSlurm) { f.change(9, func(s *plan.JobStatus) { s.ReqNodes = "n1" }) }, ""},
 		"it refuses the node":     {func(f *fakeSlurm) { f.excluded = "n[1-3]" }, ""},
 		"it refuses another":      {func(f *fakeSlurm) { f.excluded = "n[2-3]" }, "1"},
-		"its constraint changed":  {func(f *fakeSlurm) { f.change(9, func(s *Sight) { s.Features = "h100" }) }, ""},
-		"it is gone":              {func(f *fakeSlurm) { f.change(9, func(s *Sight) { s.Gone = true }) }, ""},
+		"its constraint changed":  {func(f *fakeSlurm) { f.change(9, func(s *plan.JobStatus) { s.Features = "h100" }) }, ""},
+		"it is gone":              {func(f *fakeSlurm) { f.change(9, func(s *plan.JobStatus) { s.Gone = true }) }, ""},
 	} {
 		f, e, s, p := newCluster()
 		e.Journal.SetNodes(s.Nodes)
@@ -129,7 +130,7 @@ func TestVetoes(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := ""
-		for _, x := range choice.Turn.Evictions {
+		for _, x := range choice.Changes.Evictions {
 			got += x.Job.String()
 		}
 		if got != c.victims {
@@ -163,7 +164,7 @@ func TestArrayLimit(t *testing.T) {
 			if state == cluster.Running {
 				j.NodeList, j.GPUs = "n2", 0
 			}
-			s.Jobs, f.jobs[id] = append(s.Jobs, j), Sight{Job: j, CanRequeue: true}
+			s.Jobs, f.jobs[id] = append(s.Jobs, j), plan.JobStatus{Job: j, CanRequeue: true}
 			if state != cluster.Pending {
 				return
 			}
@@ -181,12 +182,13 @@ func TestArrayLimit(t *testing.T) {
 			e.Journal.Claims = append(e.Journal.Claims, Claim{Number: int64(k + 1), Job: id, State: Planned, Shares: []ClaimShare{{Node: "n1", GPUs: 2, CPUs: 2, MemMB: 200}}})
 			e.Journal.Evictions = append(e.Journal.Evictions, Eviction{Number: int64(k + 1), Claim: int64(k + 1), Job: slurmplug.Plain(2), State: Signalled})
 		}
+		p.MakeQueue(s)
 		choice, err := e.chooseVictims(t.Context(), s, p)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var got []string
-		for _, x := range choice.Turn.Claims {
+		for _, x := range choice.Changes.Claims {
 			got = append(got, x.Job.String())
 		}
 		if strings.Join(got, " ") != c.want {
@@ -206,7 +208,7 @@ func TestArrayLimit(t *testing.T) {
 func TestFreedFirst(t *testing.T) {
 	for reason, want := range map[string]int{"BadConstraints": 1, "Resources": 0} {
 		f, e, s, _ := newCluster()
-		f.change(9, func(x *Sight) { x.Reason, x.ReqNodes = reason, "n1" })
+		f.change(9, func(x *plan.JobStatus) { x.Reason, x.ReqNodes = reason, "n1" })
 		s.Jobs[2].Reason = reason
 		e.Journal.Claims = []Claim{{Number: 1, Job: slurmplug.Plain(9), RawID: 9, User: "bob", State: Planned, Pin: "n1"}}
 		if err := e.unpinUnsatisfied(t.Context(), s, false); err != nil {
@@ -238,13 +240,14 @@ func TestManyVetoes(t *testing.T) {
 			for id := range uint32(9) {
 				id += 20
 				grow(s, f, slurmplug.Plain(9), id)
-				f.change(id, func(s *Sight) { s.ReqNodes = "n1" })
+				f.change(id, func(s *plan.JobStatus) { s.ReqNodes = "n1" })
 				p.Decisions = append(p.Decisions, plan.Decision{Job: slurmplug.Plain(id), Class: cluster.TE, Ranked: true, Value: int64(id)})
 			}
 		},
 	} {
 		f, e, s, p := newCluster()
 		c(f, s, p)
+		p.MakeQueue(s)
 		e.Settings.Policy.Limits.MaxPerCycle = 1
 		cycles, victims := 0, 0
 		for ; victims == 0 && cycles < 5; cycles++ {
@@ -252,7 +255,7 @@ func TestManyVetoes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			victims = len(choice.Turn.Evictions)
+			victims = len(choice.Changes.Evictions)
 			s.At = s.At.Add(15 * time.Second)
 		}
 		if victims != 1 {
@@ -267,13 +270,13 @@ func TestVetoesPass(t *testing.T) {
 	f.change(1, norequeue)
 	leaves := func() string {
 		choice, err := e.chooseVictims(t.Context(), s, p)
-		if err != nil || len(choice.Turn.Evictions) != 1 {
+		if err != nil || len(choice.Changes.Evictions) != 1 {
 			t.Fatalf("%+v, %v", choice, err)
 		}
-		return choice.Turn.Evictions[0].Job.String()
+		return choice.Changes.Evictions[0].Job.String()
 	}
 	before := leaves()
-	f.change(1, func(s *Sight) { s.CanRequeue = true })
+	f.change(1, func(s *plan.JobStatus) { s.CanRequeue = true })
 	soon := leaves()
 	s.At = s.At.Add(time.Hour)
 	if later := leaves(); before != "2" || soon != "2" || later != "1" {
@@ -286,19 +289,19 @@ func TestVetoesPass(t *testing.T) {
 func TestVetoesForgetPins(t *testing.T) {
 	f, e, s, p := newCluster()
 	e.Journal.Claims = []Claim{{Number: 1, Job: slurmplug.Plain(9), RawID: 9, User: "bob", State: Started, Pin: "n1", Ended: start}}
-	f.change(9, func(s *Sight) { s.ReqNodes = "n1" })
+	f.change(9, func(s *plan.JobStatus) { s.ReqNodes = "n1" })
 	leaves := func() int {
 		choice, err := e.chooseVictims(t.Context(), s, p)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return len(choice.Turn.Evictions)
+		return len(choice.Changes.Evictions)
 	}
 	before := leaves()
 	if err := e.Tend(t.Context(), s, p, false); err != nil || len(f.log) == 0 || f.log[0] != "unpin 9" {
 		t.Fatalf("%v, %q", err, f.log)
 	}
-	f.change(9, func(s *Sight) { s.ReqNodes = "" })
+	f.change(9, func(s *plan.JobStatus) { s.ReqNodes = "" })
 	s.At = s.At.Add(15 * time.Second)
 	if after := leaves(); before != 0 || after != 1 {
 		t.Errorf("%d leave while the place is in its request, %d then", before, after)
@@ -313,8 +316,8 @@ func begun(t *testing.T) (*fakeSlurm, *Feature, *cluster.Snapshot, *plan.Plan) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.Journal.Number(&choice.Turn)
-	if err := e.save(t.Context(), &choice.Turn, "none was begun"); err != nil {
+	e.Journal.Number(&choice.Changes)
+	if err := e.save(t.Context(), &choice.Changes, "none was begun"); err != nil {
 		t.Fatal(err)
 	}
 	return f, e, s, p
@@ -365,7 +368,7 @@ func TestSilentNode(t *testing.T) {
 // What cannot be saved is not sent.
 func TestNothingWithoutARow(t *testing.T) {
 	f, e, s, p := begun(t)
-	f.change(9, func(s *Sight) { s.ReqNodes = "n1" })
+	f.change(9, func(s *plan.JobStatus) { s.ReqNodes = "n1" })
 	f.saveErr, f.log = errors.New("disk full"), nil
 	if err := e.Tend(t.Context(), s, p, false); !errors.Is(err, f.saveErr) {
 		t.Errorf("%v", err)
@@ -398,10 +401,10 @@ func TestPinsOfEndedJobs(t *testing.T) {
 	for id := range uint32(ended) {
 		id += 100
 		job := cluster.Job{ID: slurmplug.Plain(id), RawID: id, User: "bob", State: cluster.Other, NodeList: "n1"}
-		f.jobs[job.ID] = Sight{Job: job, Final: "FAILED", ReqNodes: "n1"}
+		f.jobs[job.ID] = plan.JobStatus{Job: job, Final: "FAILED", ReqNodes: "n1"}
 		e.Journal.Claims = append(e.Journal.Claims, Claim{Number: int64(id), Job: job.ID, RawID: id, User: "bob", State: Started, Pin: "n1", Ended: start})
 	}
-	f.change(back, func(x *Sight) { x.State, x.Final, x.NodeList = cluster.Pending, "", "" })
+	f.change(back, func(x *plan.JobStatus) { x.State, x.Final, x.NodeList = cluster.Pending, "", "" })
 	s.Jobs = append(s.Jobs, f.jobs[slurmplug.Plain(back)].Job)
 	tend := func() {
 		f.looked = 0
@@ -412,9 +415,9 @@ func TestPinsOfEndedJobs(t *testing.T) {
 	if tend(); len(f.log) == 0 || f.log[0] != "unpin 100" || f.looked > ended/2 {
 		t.Errorf("%d looks: %q", f.looked, f.log)
 	}
-	f.jobs = map[cluster.JobID]Sight{}
+	f.jobs = map[cluster.JobID]plan.JobStatus{}
 	for id := range uint32(ended) {
-		f.jobs[slurmplug.Plain(id+100)] = Sight{Gone: true}
+		f.jobs[slurmplug.Plain(id+100)] = plan.JobStatus{Gone: true}
 	}
 	s.Jobs = s.Jobs[:len(s.Jobs)-1]
 	for range 100 {

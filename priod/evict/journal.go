@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
 )
 
 // Memory is how long ended rows stay in the journal: limits, the experience with users'
@@ -26,37 +27,22 @@ type Journal struct {
 
 	nodes []cluster.Node // see SetNodes
 	swept time.Time      // the last time that Forget looked at all rows
-	over  doneRows
-}
 
-// doneRows counts the rows at the head of the journal that are done, and keeps the number of
-// the last one of each kind.
-type doneRows struct {
-	claims, evictions       int
-	lastClaim, lastEviction int64
+	doneClaims, doneEvictions int // rows at the head that are done
 }
 
 // live returns the rows behind those at the head that are done: all rows that are not
 // done, and some that are.
 func (j *Journal) live() (claims []Claim, evictions []Eviction) {
-	o := &j.over
-	if o.claims > len(j.Claims) || o.claims > 0 && j.Claims[o.claims-1].Number != o.lastClaim {
-		o.claims = 0
-	}
-	for ; o.claims < len(j.Claims); o.claims++ {
-		c := &j.Claims[o.claims]
-		if c.Open() || c.Pin != "" || c.Resv != "" {
+	for ; j.doneClaims < len(j.Claims); j.doneClaims++ {
+		if c := &j.Claims[j.doneClaims]; c.Open() || c.Pin != "" || c.Resv != "" {
 			break
 		}
-		o.lastClaim = c.Number
 	}
-	if o.evictions > len(j.Evictions) || o.evictions > 0 && j.Evictions[o.evictions-1].Number != o.lastEviction {
-		o.evictions = 0
+	for j.doneEvictions < len(j.Evictions) && !j.Evictions[j.doneEvictions].Open() {
+		j.doneEvictions++
 	}
-	for ; o.evictions < len(j.Evictions) && !j.Evictions[o.evictions].Open(); o.evictions++ {
-		o.lastEviction = j.Evictions[o.evictions].Number
-	}
-	return j.Claims[o.claims:], j.Evictions[o.evictions:]
+	return j.Claims[j.doneClaims:], j.Evictions[j.doneEvictions:]
 }
 
 // evictionsFrom returns the evictions of a claim and of all later claims: rows are numbered
@@ -73,20 +59,20 @@ func (j *Journal) Blank() bool { return len(j.Claims)+len(j.Evictions) == 0 }
 
 // Claim returns the claim of a number; nil when the journal no longer holds it.
 func (j *Journal) Claim(number int64) *Claim {
-	at := sort.Search(len(j.Claims), func(i int) bool { return j.Claims[i].Number >= number })
-	if at == len(j.Claims) || j.Claims[at].Number != number {
-		return nil
-	}
-	return &j.Claims[at]
+	return find(j.Claims, number, func(c *Claim) int64 { return c.Number })
 }
 
 // Eviction returns the eviction of a number; nil when the journal no longer holds it.
 func (j *Journal) Eviction(number int64) *Eviction {
-	at := sort.Search(len(j.Evictions), func(i int) bool { return j.Evictions[i].Number >= number })
-	if at == len(j.Evictions) || j.Evictions[at].Number != number {
+	return find(j.Evictions, number, func(e *Eviction) int64 { return e.Number })
+}
+
+func find[R any](rows []R, number int64, of func(*R) int64) *R {
+	at := sort.Search(len(rows), func(i int) bool { return of(&rows[i]) >= number })
+	if at == len(rows) || of(&rows[at]) != number {
 		return nil
 	}
-	return &j.Evictions[at]
+	return &rows[at]
 }
 
 var reservation = regexp.MustCompile(`^priod_[0-9]+_[0-9]+$`)
@@ -96,7 +82,7 @@ func IsReservation(name string) bool { return reservation.MatchString(name) }
 
 // Number gives new claims and evictions their numbers. Before, an eviction's Claim is
 // the index of its claim.
-func (j *Journal) Number(t *Turn) {
+func (j *Journal) Number(t *Changes) {
 	for i := range t.Claims {
 		c := &t.Claims[i]
 		c.Number = j.LastClaim + int64(i) + 1
@@ -111,7 +97,7 @@ func (j *Journal) Number(t *Turn) {
 }
 
 // Update takes over rows that have been saved.
-func (j *Journal) Update(t *Turn) {
+func (j *Journal) Update(t *Changes) {
 	for _, c := range t.Claims {
 		if old := j.Claim(c.Number); old != nil {
 			*old = c
@@ -147,7 +133,7 @@ func (j *Journal) Forget(now time.Time, present func(cluster.JobID) bool) {
 	if now.Sub(j.swept).Abs() < sweepEvery && !(len(j.Evictions) > 0 && past(j.Evictions[0])) {
 		return // there is nothing to drop, or little
 	}
-	j.swept = now
+	j.swept, j.doneClaims, j.doneEvictions = now, 0, 0
 	j.Evictions = slices.DeleteFunc(j.Evictions, past)
 	known, made := map[cluster.JobID]bool{}, map[int64]bool{}
 	for i := range j.Evictions {
@@ -167,16 +153,16 @@ func (j *Journal) Forget(now time.Time, present func(cluster.JobID) bool) {
 
 // Urgent returns the jobs of rows that change soon, each once: those to look at between
 // two cycles.
-func (j *Journal) Urgent() (jobs []Target) {
+func (j *Journal) Urgent() (jobs []plan.Target) {
 	claims, evictions := j.live()
 	for i := range claims {
 		if c := &claims[i]; c.Open() || c.Resv != "" {
-			jobs = append(jobs, Target{Job: c.Job, RawID: c.RawID})
+			jobs = append(jobs, plan.Target{Job: c.Job, RawID: c.RawID})
 		}
 	}
 	for i := range evictions {
 		if e := &evictions[i]; e.Open() && e.State != Restored {
-			jobs = append(jobs, Target{Job: e.Job, RawID: e.RawID})
+			jobs = append(jobs, plan.Target{Job: e.Job, RawID: e.RawID})
 		}
 	}
 	return unique(jobs)
@@ -184,16 +170,16 @@ func (j *Journal) Urgent() (jobs []Target) {
 
 // Idle returns the jobs of the other rows that are not done: victims that wait in the
 // queue, and jobs that are pinned to a place that no claim keeps any more.
-func (j *Journal) Idle() (waiting, pinned []Target) {
+func (j *Journal) Idle() (waiting, pinned []plan.Target) {
 	claims, evictions := j.live()
 	for i := range claims {
 		if c := &claims[i]; !c.Open() && c.Pin != "" {
-			pinned = append(pinned, Target{Job: c.Job, RawID: c.RawID})
+			pinned = append(pinned, plan.Target{Job: c.Job, RawID: c.RawID})
 		}
 	}
 	for i := range evictions {
 		if e := &evictions[i]; e.State == Restored {
-			waiting = append(waiting, Target{Job: e.Job, RawID: e.RawID})
+			waiting = append(waiting, plan.Target{Job: e.Job, RawID: e.RawID})
 		}
 	}
 	return unique(waiting), unique(pinned)
@@ -231,9 +217,9 @@ func (j *Journal) CountArrayPlaces(array uint32, s *cluster.Snapshot) (n int) {
 	return n
 }
 
-func unique(jobs []Target) []Target {
-	slices.SortFunc(jobs, func(a, b Target) int { return a.Job.Compare(b.Job) })
-	return slices.CompactFunc(jobs, func(a, b Target) bool { return a.Job == b.Job })
+func unique(jobs []plan.Target) []plan.Target {
+	slices.SortFunc(jobs, func(a, b plan.Target) int { return a.Job.Compare(b.Job) })
+	return slices.CompactFunc(jobs, func(a, b plan.Target) bool { return a.Job == b.Job })
 }
 
 // MarkHistory tells History which jobs go first among TE and among BE jobs, and which

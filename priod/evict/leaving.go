@@ -15,9 +15,8 @@ type leavingStats map[string]*userLeaving
 
 // userLeaving is how one user's victims left.
 type userLeaving struct {
-	took   []float64
+	took   []float64 // s from the signal, rising
 	forced int
-	sorted bool
 }
 
 // leavingByUser returns how each user's victims left.
@@ -38,6 +37,9 @@ func (j *Journal) leavingByUser() leavingStats {
 			c.forced++
 		}
 	}
+	for _, c := range l {
+		slices.Sort(c.took)
+	}
 	return l
 }
 
@@ -48,10 +50,6 @@ func (l leavingStats) expect(j *cluster.Job, set *Settings, elapsed float64) (gr
 	grace = set.grace(j).Seconds()
 	saves := j.Tag.Signal != ""
 	if c := l[j.User]; c != nil && len(c.took) >= enoughEvictions {
-		if !c.sorted {
-			slices.Sort(c.took)
-			c.sorted = true
-		}
 		grace = min(grace, c.took[len(c.took)*9/10])
 		saves = saves && 2*c.forced <= len(c.took)
 	}

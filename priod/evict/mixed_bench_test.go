@@ -46,6 +46,7 @@ func mixed() (*cluster.Snapshot, *plan.Plan) {
 		j.Tag.Type = "te"
 		p.Decisions = append(p.Decisions, plan.Decision{Job: j.ID, Class: cluster.TE, Ranked: true})
 	}
+	p.MakeQueue(s)
 	return s, p
 }
 
@@ -59,7 +60,7 @@ func BenchmarkChooseMixed(b *testing.B) {
 	}
 	before, evicting := cpu(b), 0
 	for b.Loop() {
-		evicting = len(Choose(s, p, &Journal{}, set, nil).Turn.Claims)
+		evicting = len(Choose(s, p, &Journal{}, set, nil).Changes.Claims)
 	}
 	b.ReportMetric((cpu(b)-before).Seconds()*1000/float64(b.N), "cpu-ms/op") // other work on the machine does not count
 	b.ReportMetric(float64(evicting), "evicting")

@@ -8,13 +8,14 @@ import (
 	"pgregory.net/rapid"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
 )
 
 // job is a job of the model, a Slurm of one node as far as evictions can tell.
 type job struct {
-	Sight
+	plan.JobStatus
 	gpus     int
 	conduct  string // on the signal: exit, finish, ignore, requeue
 	after    int    // s until it does that
@@ -51,13 +52,13 @@ func (m *model) clock() time.Time { return m.time().Add(m.skew) }
 
 func newModel(t *rapid.T) *model {
 	m := &model{T: t, age: rapid.SampledFrom([]int{10, 1000}).Draw(t, "age"), jobs: map[cluster.JobID]*job{}, resv: map[string]int{}, disk: NewJournal()}
-	turn := Turn{}
+	turn := Changes{}
 	need := 0
 	for i := range rapid.IntRange(1, 3).Draw(t, "victims") {
 		j := &job{gpus: rapid.IntRange(1, 4).Draw(t, "gpus"), ended: map[int]int{}}
 		j.conduct = rapid.SampledFrom([]string{"exit", "exit", "finish", "ignore", "requeue"}).Draw(t, "conduct")
 		j.after = rapid.IntRange(0, 20).Draw(t, "after")
-		j.Sight = Sight{Job: cluster.Job{
+		j.JobStatus = plan.JobStatus{Job: cluster.Job{
 			ID: slurmplug.Plain(uint32(i + 1)), User: "alice", State: cluster.Running, Start: epoch.Add(-time.Hour), Priority: 1, GPUs: j.gpus,
 			Tag: jobtag.Tag{Type: "be"},
 		}, CanRequeue: true}
@@ -69,7 +70,7 @@ func newModel(t *rapid.T) *model {
 		})
 	}
 	m.trial = &job{gpus: need, ended: map[int]int{}}
-	m.trial.Sight = Sight{Job: cluster.Job{ID: slurmplug.Plain(9), User: "bob", State: cluster.Pending, Priority: 1, GPUs: need, Tag: jobtag.Tag{Type: "te"}}, CanRequeue: true}
+	m.trial.JobStatus = plan.JobStatus{Job: cluster.Job{ID: slurmplug.Plain(9), User: "bob", State: cluster.Pending, Priority: 1, GPUs: need, Tag: jobtag.Tag{Type: "te"}}, CanRequeue: true}
 	m.jobs[m.trial.ID] = m.trial
 	turn.Claims = []Claim{{
 		Job: m.trial.ID, User: "bob", GPUs: need, State: Planned, At: m.time(), Changed: m.time(), Shares: []ClaimShare{{Node: "n1", GPUs: need}},
@@ -104,10 +105,10 @@ func (j *job) end(final string, now int) { j.State, j.Final, j.over = cluster.Ot
 func (m *model) forgotten(j *job) bool { return j.Final != "" && m.now > j.over+m.age }
 
 // sight is a job as Slurm shows it, or as accounting does.
-func (m *model) sight(j *job) Sight {
-	s := j.Sight
+func (m *model) sight(j *job) plan.JobStatus {
+	s := j.JobStatus
 	if m.forgotten(j) {
-		s = Sight{Gone: true, Final: j.Final, ExitCode: j.ExitCode, End: epoch.Add(time.Duration(j.over) * time.Second)}
+		s = plan.JobStatus{Gone: true, Final: j.Final, ExitCode: j.ExitCode, End: epoch.Add(time.Duration(j.over) * time.Second)}
 		s.ID, s.User, s.Start, s.NodeList, s.State = j.ID, j.User, j.Start, j.NodeList, cluster.Other
 	}
 	return s
@@ -163,10 +164,10 @@ func (m *model) turn(faults bool) {
 	if m.down {
 		return
 	}
-	seen := Seen{At: m.clock(), Sights: map[cluster.JobID]Sight{}, Hold: 30 * time.Second, Paused: m.paused, Consents: func(j *cluster.Job) bool { return j.Tag.Type == "be" }}
+	seen := Observation{At: m.clock(), Statuses: map[cluster.JobID]plan.JobStatus{}, Hold: 30 * time.Second, Paused: m.paused, Consents: func(j *cluster.Job) bool { return j.Tag.Type == "be" }}
 	waiting, pinned := m.memory.Idle()
 	for _, t := range slices.Concat(m.memory.Urgent(), waiting, pinned) {
-		seen.Sights[t.Job] = m.sight(m.jobs[t.Job])
+		seen.Statuses[t.Job] = m.sight(m.jobs[t.Job])
 	}
 	die := func(what string) bool {
 		if faults && rapid.IntRange(0, 5).Draw(m.T, what) == 0 {
@@ -185,7 +186,7 @@ func (m *model) turn(faults bool) {
 	}
 	m.disk.Update(&turn)
 	m.memory.Update(&turn)
-	var results []Result
+	var results []plan.Result
 	for _, c := range turn.Commands {
 		if die("before a command") {
 			return
@@ -198,7 +199,7 @@ func (m *model) turn(faults bool) {
 		if arrives && !m.do(c) {
 			status = slurmplug.Raced
 		}
-		results = append(results, Result{Command: c, Status: status, Message: string(status)})
+		results = append(results, plan.Result{Command: c, Status: status, Message: string(status)})
 	}
 	if die("before the outcomes") {
 		return
@@ -213,13 +214,13 @@ func equal(a, b *Journal) bool {
 }
 
 // do is what Slurm does with a command.
-func (m *model) do(c Command) bool {
+func (m *model) do(c plan.Command) bool {
 	j := m.jobs[c.Job]
-	if m.forgotten(j) && c.Verb != Reserve && c.Verb != Free {
+	if m.forgotten(j) && c.Kind != plan.Reserve && c.Kind != plan.Free {
 		return false
 	}
-	switch c.Verb {
-	case Signal:
+	switch c.Kind {
+	case plan.Signal:
 		if j.State != cluster.Running {
 			return false
 		}
@@ -227,7 +228,7 @@ func (m *model) do(c Command) bool {
 			j.toldAt = m.now
 		}
 		j.told++
-	case Requeue:
+	case plan.Requeue:
 		if j.State == cluster.Pending {
 			return false
 		}
@@ -243,7 +244,7 @@ func (m *model) do(c Command) bool {
 		}
 		j.requeues++
 		j.requeue(m.time())
-	case Begin:
+	case plan.Begin:
 		if j.State != cluster.Pending {
 			return false
 		}
@@ -251,14 +252,14 @@ func (m *model) do(c Command) bool {
 		if c.Value != "now+2" {
 			j.Eligible = m.time().Add(requeueDelay)
 		}
-	case Pin, Unpin:
+	case plan.Pin, plan.Unpin:
 		if j.State != cluster.Pending {
 			return false
 		}
 		j.ReqNodes = c.Value
-	case Reserve:
+	case plan.Reserve:
 		m.resv[c.Value] = m.now + int(c.For.Seconds())
-	case Free:
+	case plan.Free:
 		if _, there := m.resv[c.Value]; !there {
 			return false
 		}

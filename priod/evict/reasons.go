@@ -7,6 +7,7 @@ import (
 	"slurmprio/priod/evict/preemption"
 	"slurmprio/priod/evict/yield"
 	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
 )
 
 // Reasons of this package beside preemption's, for a TE job and for a candidate.
@@ -91,18 +92,30 @@ func ReasonText(why preemption.Why) string { return cmp.Or(reasonTexts[why], str
 
 // Annotate adds to the plan's decisions, for explain, what was decided for each TE job.
 func (c *Choice) Annotate(p *plan.Plan) {
-	said := map[cluster.JobID]string{}
+	said := explanations{}
 	for i := range c.Trials {
-		t := &c.Trials[i]
-		text := "preemption: " + ReasonText(t.Why)
-		said[t.Job] = text
-		if array := (cluster.JobID{ID: t.Job.ID, Task: -1}); said[array] == "" {
-			said[array] = text
-		}
+		said.add(c.Trials[i].Job, "preemption: "+ReasonText(c.Trials[i].Why))
 	}
+	said.annotate(p, cluster.TE)
+}
+
+// explanations are what became of jobs, in words.
+type explanations map[cluster.JobID]string
+
+// add takes in what became of a job. Of an array it stands for what became of its first
+// task.
+func (e explanations) add(job cluster.JobID, text string) {
+	e[job] = text
+	if array := slurmplug.Plain(job.ID); e[array] == "" {
+		e[array] = text
+	}
+}
+
+// annotate adds them to the decisions of a class.
+func (e explanations) annotate(p *plan.Plan, class cluster.Class) {
 	for i := range p.Decisions {
 		d := &p.Decisions[i]
-		if text := said[d.Job]; text != "" && d.Class == cluster.TE {
+		if text := e[d.Job]; text != "" && d.Class == class {
 			d.Evict = text
 		}
 	}

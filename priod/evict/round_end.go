@@ -9,7 +9,6 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict/preemption"
 	"slurmprio/priod/plan"
-	"slurmprio/slurmplug"
 )
 
 // Rounds end at the whole multiples of their length that lie between two cycles.
@@ -18,19 +17,32 @@ import (
 type Rounds struct {
 	Settings RoundSettings
 
-	lastCycle time.Time                // when the last cycle was
-	due       bool                     // a round has ended, and no cycle has dealt with it
-	explained map[cluster.JobID]string // what the last round brought each job, in words
+	lastCycle time.Time    // when the last cycle was
+	due       bool         // a round has ended, and no cycle has dealt with it
+	explained explanations // what the last round brought each job, in words
 }
 
 // hasEnded tells whether a round has ended by now and has not been dealt with.
 func (r *Rounds) hasEnded(now time.Time) bool {
-	length := time.Duration(r.Settings.Policy.Round * float64(time.Second))
+	length := r.length()
 	if !r.lastCycle.IsZero() && now.Truncate(length).After(r.lastCycle.Truncate(length)) {
 		r.due = true
 	}
 	r.lastCycle = now
 	return r.due
+}
+
+func (r *Rounds) length() time.Duration {
+	return time.Duration(r.Settings.Policy.Round * float64(time.Second))
+}
+
+// stands notes that the plan stands until the round ends, and not if an end is still to be
+// decided on.
+func (r *Rounds) stands(p *plan.Plan) {
+	p.StandsUntil(r.lastCycle.Truncate(r.length()).Add(r.length()))
+	if r.due {
+		p.Stands(0)
+	}
 }
 
 // forRounds decides at the end of a round who yields to whom: those that get a place
@@ -62,19 +74,20 @@ func (e *Feature) endRound(ctx context.Context, c *plan.Cycle) error {
 		return nil
 	}
 	ends := r.hasEnded(c.Snapshot.At) || c.DryRun // a dry run shows what a round would bring that ended now
+	defer func() { r.stands(c.Plan) }()
 	owing := c.Owing(r.Settings.Policy.Lead)
 	if owing == nil || c.Paused != "" {
 		r.due, r.explained = false, nil
 		return nil
 	}
-	defer func() { r.annotate(c.Plan) }()
-	if !ends || e.Choice != nil && !e.Choice.Turn.Empty() {
+	defer func() { r.explained.annotate(c.Plan, cluster.BE) }() // of jobs that still wait
+	if !ends || e.Choice != nil && !e.Choice.Changes.Empty() {
 		return nil
 	}
 	var round *Round
-	settled, err := e.withChecks(ctx, c.Snapshot, func(vetoed map[cluster.JobID]preemption.Why) *Turn {
+	settled, err := e.withChecks(ctx, c.Snapshot, func(vetoed map[cluster.JobID]preemption.Why) *Changes {
 		round = EndRound(c.Snapshot, owing, e.Journal, &e.Settings, &r.Settings, vetoed)
-		return &round.Turn
+		return &round.Changes
 	})
 	if err != nil {
 		return fmt.Errorf("end the round: %w", err)
@@ -82,15 +95,11 @@ func (e *Feature) endRound(ctx context.Context, c *plan.Cycle) error {
 	if !settled {
 		return nil // the next cycle ends it
 	}
-	r.due, r.explained, e.Round = false, map[cluster.JobID]string{}, round
+	r.due, r.explained, e.Round = false, explanations{}, round
 	for _, t := range round.Waiting {
-		text := "at the end of the last round: " + RoundReasonText(t.Why)
-		r.explained[t.Job] = text
-		if array := slurmplug.Plain(t.Job.ID); r.explained[array] == "" {
-			r.explained[array] = text
-		}
+		r.explained.add(t.Job, "at the end of the last round: "+RoundReasonText(t.Why))
 	}
-	e.begin(&round.Turn, c)
+	e.begin(&round.Changes, c)
 	return nil
 }
 
@@ -101,18 +110,7 @@ func (e forRounds) Act(ctx context.Context, c *plan.Cycle) error {
 	}
 	var err error
 	if e.Round != nil && !e.failed {
-		err = e.save(ctx, &e.Round.Turn, "none was begun")
+		err = e.save(ctx, &e.Round.Changes, "none was begun")
 	}
 	return errors.Join(err, e.Tend(ctx, c.Snapshot, c.Plan, c.Paused != ""))
-}
-
-// annotate adds to the plan, for explain, what the last round brought each job that
-// still waits.
-func (r *Rounds) annotate(p *plan.Plan) {
-	for i := range p.Decisions {
-		d := &p.Decisions[i]
-		if text := r.explained[d.Job]; text != "" && d.Class == cluster.BE {
-			d.Evict = text
-		}
-	}
 }

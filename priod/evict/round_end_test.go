@@ -73,7 +73,7 @@ func turning(t *testing.T, more ...uint32) (*fakeSlurm, *atEnd, *cluster.History
 		if j.ID == id {
 			j.Tag, j.Features, j.Eligible, j.Submit, owed = jobtag.Tag{Workload: "x"}, "a100", start, start, 9*3600
 			h.Asked(id, slurmplug.Features, "", "a100", true, s.At)
-			f.change(9, func(s *Sight) { s.Job = *j })
+			f.change(9, func(s *plan.JobStatus) { s.Job = *j })
 		} else {
 			j.GPUType = "a100"
 		}
@@ -115,7 +115,7 @@ type ended struct {
 func TestRoundEnds(t *testing.T) {
 	_, set, _, turn := turning(t)
 	r, err := turn()
-	if err != nil || r.Round == nil || len(r.Round.Turn.Claims) != 1 || len(r.Round.Turn.Evictions) != 1 {
+	if err != nil || r.Round == nil || len(r.Round.Changes.Claims) != 1 || len(r.Round.Changes.Evictions) != 1 {
 		t.Fatalf("%+v, %v", r.Round, err)
 	}
 	d := r.Plan.Decisions[0]
@@ -125,7 +125,7 @@ func TestRoundEnds(t *testing.T) {
 	if len(r.Plan.Actions) != 1 || r.Plan.Actions[0].Lever != slurmplug.SiteFactor {
 		t.Errorf("%+v", r.Plan.Actions)
 	}
-	if err := set.save(t.Context(), &r.Round.Turn, "none was begun"); err != nil {
+	if err := set.save(t.Context(), &r.Round.Changes, "none was begun"); err != nil {
 		t.Fatal(err)
 	}
 	r, err = turn()
@@ -147,7 +147,7 @@ func TestRoundsGiveWay(t *testing.T) {
 		"none":                {func(*fakeSlurm, *atEnd) {}, 1, false},
 		"no victim can leave": {func(f *fakeSlurm, _ *atEnd) { f.change(1, norequeue); f.change(2, norequeue) }, 0, false},
 		"one can":             {func(f *fakeSlurm, _ *atEnd) { f.change(1, norequeue) }, 1, false},
-		"it names a node":     {func(f *fakeSlurm, _ *atEnd) { f.change(9, func(s *Sight) { s.ReqNodes = "n1" }) }, 0, false},
+		"it names a node":     {func(f *fakeSlurm, _ *atEnd) { f.change(9, func(s *plan.JobStatus) { s.ReqNodes = "n1" }) }, 0, false},
 		"paused":              {func(_ *fakeSlurm, set *atEnd) { set.Hold = "paused by ann" }, 0, false},
 		"off":                 {func(_ *fakeSlurm, set *atEnd) { set.Rounds.Settings.Enabled = false }, 0, false},
 		"within a round":      {func(_ *fakeSlurm, set *atEnd) { set.Rounds.due = false }, 0, false},
@@ -158,21 +158,21 @@ func TestRoundsGiveWay(t *testing.T) {
 		r, err := turn()
 		rows := 0
 		if r.Round != nil {
-			rows = len(r.Round.Turn.Claims)
+			rows = len(r.Round.Changes.Claims)
 		}
 		if err != nil || rows != c.rows || set.Rounds.due != c.due {
 			t.Errorf("%s: %+v, due %v, %v", name, r.Round, set.Rounds.due, err)
 		}
 	}
 	f, set, _, turn := turning(t)
-	set.trial = &Choice{Turn: Turn{Claims: []Claim{{}}}}
+	set.trial = &Choice{Changes: Changes{Claims: []Claim{{}}}}
 	if r, err := turn(); err != nil || r.Round != nil || !set.Rounds.due {
 		t.Errorf("beside a trial: %+v, %v", r.Round, err)
 	}
 	f.odd[slurmplug.Plain(9)] = true
 	_, set, _, turn = turning(t)
 	set.Slurm = f
-	if r, err := turn(); err == nil || r.Round != nil && !r.Round.Turn.Empty() || !set.Rounds.due {
+	if r, err := turn(); err == nil || r.Round != nil && !r.Round.Changes.Empty() || !set.Rounds.due {
 		t.Errorf("with a record that cannot be believed: %+v, %v", r.Round, err)
 	}
 }
@@ -188,9 +188,9 @@ func TestRoundsAndManyVetoes(t *testing.T) {
 	if r, err := turn(); err != nil || r.Round != nil || !set.Rounds.due || strings.Contains(r.Plan.Decisions[0].Evict, "yield") {
 		t.Errorf("with many surprises: %+v, due %v, %v", r.Round, set.Rounds.due, err)
 	}
-	if r, err := turn(); err != nil || r.Round == nil || len(r.Round.Turn.Evictions) != 1 || set.Rounds.due {
+	if r, err := turn(); err != nil || r.Round == nil || len(r.Round.Changes.Evictions) != 1 || set.Rounds.due {
 		t.Errorf("in the next cycle: %+v, due %v, %v", r.Round, set.Rounds.due, err)
 	}
 }
 
-func norequeue(s *Sight) { s.CanRequeue = false }
+func norequeue(s *plan.JobStatus) { s.CanRequeue = false }

@@ -29,12 +29,12 @@ type RoundWaiter struct {
 	Wait    time.Duration // until the last victim has left
 }
 
-// Round is what the end of a round brings. Turn holds the rows of new claims and
+// Round is what the end of a round brings. Changes holds the rows of new claims and
 // evictions, which have no numbers yet.
 type Round struct {
 	Waiting []RoundWaiter // in the order of the queue
 	Running []Refusal     // all jobs that hold GPUs, those that yield too
-	Turn    Turn
+	Changes Changes
 }
 
 // EndRound decides who yields to whom. vetoed are jobs that a closer look ruled out.
@@ -103,7 +103,7 @@ func EndRound(s *cluster.Snapshot, o *plan.Owing, j *Journal, set *Settings, rou
 		job := jobs[k]
 		c.addRows(s, m, Claim{Purpose: ForRound, Job: t.Job, RawID: job.RawID, User: job.User, GPUs: job.GPUs, Wait: t.Wait}, d.Shares[k], victims, set)
 	}
-	r.Turn = c.Turn
+	r.Changes = c.Changes
 	return r
 }
 

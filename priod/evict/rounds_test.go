@@ -56,20 +56,20 @@ func TestRoundsRows(t *testing.T) {
 	b.has(2, 2, 4, -9) // has had most
 	b.wants(10, 2, 3)
 	r := b.end()
-	b.journal.Number(&r.Turn)
+	b.journal.Number(&r.Changes)
 	wants := []Claim{{
 		Number: 1, Purpose: ForRound, Job: slurmplug.Plain(10), RawID: 10, User: "bob", GPUs: 2, Wait: time.Minute, State: Planned, Pin: "n2", At: at,
 		Changed: at, Shares: []ClaimShare{{"n2", 2, 2, 100}},
 	}}
-	if !reflect.DeepEqual(r.Turn.Claims, wants) {
-		t.Errorf("%+v", r.Turn.Claims)
+	if !reflect.DeepEqual(r.Changes.Claims, wants) {
+		t.Errorf("%+v", r.Changes.Claims)
 	}
 	leaves := []Eviction{{
 		Number: 1, Claim: 1, Job: slurmplug.Plain(2), RawID: 2, User: "alice", Start: at.Add(-time.Hour), GPUs: 4, Signal: "USR1",
 		Grace: time.Minute, Eligible: at.Add(-2 * time.Hour), Restart: time.Second, Promised: 4 * 61, State: Recorded, At: at,
 	}}
-	if !reflect.DeepEqual(r.Turn.Evictions, leaves) {
-		t.Errorf("%+v", r.Turn.Evictions)
+	if !reflect.DeepEqual(r.Changes.Evictions, leaves) {
+		t.Errorf("%+v", r.Changes.Evictions)
 	}
 	if x := r.Waiting[0]; x.Why != preemption.Why(yield.Gets) || len(x.Victims) != 1 || x.Cost != 4*61 {
 		t.Errorf("%+v", x)
@@ -126,7 +126,7 @@ func TestRoundsLeaveAlone(t *testing.T) {
 		b.wants(10, 2, 3)
 		c.change(b)
 		r := b.end()
-		if r.Waiting[0].Why != c.waiting || r.Running[0].Why != c.running || (len(r.Turn.Claims) == 1) != (c.running == preemption.Why(yield.Yields)) {
+		if r.Waiting[0].Why != c.waiting || r.Running[0].Why != c.running || (len(r.Changes.Claims) == 1) != (c.running == preemption.Why(yield.Yields)) {
 			t.Errorf("%s: %+v and %+v, want %s and %s", name, r.Waiting, r.Running, c.waiting, c.running)
 		}
 		if RoundReasonText(c.waiting) == string(c.waiting) || RoundReasonText(c.running) == string(c.running) {
@@ -142,7 +142,7 @@ func TestRoundsHoles(t *testing.T) {
 	b.has(1, 1, 4, -9)
 	b.wants(10, 2, 3)
 	b.wants(11, 2, 5)
-	if r := b.end(); r.Waiting[0].Why != preemption.Why(yield.Soon) || r.Waiting[1].Why != preemption.Why(yield.Gets) || len(r.Turn.Evictions) != 1 {
+	if r := b.end(); r.Waiting[0].Why != preemption.Why(yield.Soon) || r.Waiting[1].Why != preemption.Why(yield.Gets) || len(r.Changes.Evictions) != 1 {
 		t.Errorf("two halves: %+v", r.Waiting)
 	}
 	b = newBout(1)
@@ -150,12 +150,12 @@ func TestRoundsHoles(t *testing.T) {
 	b.wants(10, 3, 3)
 	b.wants(11, 3, 5)
 	r := b.end()
-	if r.Waiting[0].Why != preemption.Why(yield.NoneLeft) || r.Waiting[1].Why != preemption.Why(yield.Gets) || len(r.Turn.Claims) != 1 {
+	if r.Waiting[0].Why != preemption.Why(yield.NoneLeft) || r.Waiting[1].Why != preemption.Why(yield.Gets) || len(r.Changes.Claims) != 1 {
 		t.Errorf("one hole: %+v", r.Waiting)
 	}
-	b.journal.Number(&r.Turn)
-	b.journal.Update(&r.Turn)
-	if r = b.end(); r.Waiting[0].Why != preemption.Why(yield.NoneLeft) || r.Waiting[1].Why != preemption.Claimed || !r.Turn.Empty() {
+	b.journal.Number(&r.Changes)
+	b.journal.Update(&r.Changes)
+	if r = b.end(); r.Waiting[0].Why != preemption.Why(yield.NoneLeft) || r.Waiting[1].Why != preemption.Claimed || !r.Changes.Empty() {
 		t.Errorf("asked again: %+v", r.Waiting)
 	}
 	b.waits(12, 4) // TE
@@ -187,7 +187,7 @@ func TestRoundsAndTrials(t *testing.T) {
 		b.waits(12, c.gpus, c.change)
 		b.owing.First = []cluster.JobID{b.Jobs[2].ID}
 		r := b.end()
-		if r.Waiting[0].Why != c.want || r.Turn.Empty() != (c.want != preemption.Why(yield.Gets)) || RoundReasonText(c.want) == string(c.want) {
+		if r.Waiting[0].Why != c.want || r.Changes.Empty() != (c.want != preemption.Why(yield.Gets)) || RoundReasonText(c.want) == string(c.want) {
 			t.Errorf("%s: %+v, want %s", name, r.Waiting, c.want)
 		}
 	}
@@ -202,12 +202,12 @@ func TestRoundsArray(t *testing.T) {
 	next := cluster.JobID{ID: 10, Task: 3}
 	b.owing.Waiting[0].Job = next
 	r := b.end()
-	if len(r.Turn.Claims) != 1 || r.Turn.Claims[0].Job != next || r.Turn.Claims[0].RawID != 10 || r.Turn.Claims[0].GPUs != 4 || len(r.Turn.Evictions) != 1 {
-		t.Fatalf("%+v", r.Turn)
+	if len(r.Changes.Claims) != 1 || r.Changes.Claims[0].Job != next || r.Changes.Claims[0].RawID != 10 || r.Changes.Claims[0].GPUs != 4 || len(r.Changes.Evictions) != 1 {
+		t.Fatalf("%+v", r.Changes)
 	}
-	b.journal.Number(&r.Turn)
-	b.journal.Update(&r.Turn)
-	if r = b.end(); r.Waiting[0].Why != preemption.Claimed || !r.Turn.Empty() {
+	b.journal.Number(&r.Changes)
+	b.journal.Update(&r.Changes)
+	if r = b.end(); r.Waiting[0].Why != preemption.Claimed || !r.Changes.Empty() {
 		t.Errorf("asked again: %+v", r.Waiting)
 	}
 }
@@ -237,15 +237,15 @@ func TestRoundsProperties(t *testing.T) {
 		r := b.end()
 		left := map[string]int{} // GPUs
 		owed := map[int64]float64{}
-		for i := range r.Turn.Claims {
+		for i := range r.Changes.Claims {
 			owed[int64(i)] = math.Inf(-1)
 			for _, w := range b.owing.Waiting {
-				if w.Job == r.Turn.Claims[i].Job {
+				if w.Job == r.Changes.Claims[i].Job {
 					owed[int64(i)] = w.Owed
 				}
 			}
 		}
-		for _, e := range r.Turn.Evictions {
+		for _, e := range r.Changes.Evictions {
 			for i := range b.Jobs {
 				if j := &b.Jobs[i]; j.ID == e.Job {
 					left[j.NodeList] += j.GPUs
@@ -255,17 +255,17 @@ func TestRoundsProperties(t *testing.T) {
 				}
 			}
 		}
-		for i := range r.Turn.Claims {
-			for _, s := range r.Turn.Claims[i].Shares {
+		for i := range r.Changes.Claims {
+			for _, s := range r.Changes.Claims[i].Shares {
 				left[s.Node] -= s.GPUs
 			}
 		}
 		for n, gpus := range left {
 			if gpus < 0 {
-				t.Fatalf("node %s lacks %d GPUs: %+v", n, -gpus, r.Turn)
+				t.Fatalf("node %s lacks %d GPUs: %+v", n, -gpus, r.Changes)
 			}
 		}
-		n := len(r.Turn.Evictions)
+		n := len(r.Changes.Evictions)
 		for _, most := range []int{b.set.Policy.Limits.MaxAtOnce, b.set.Policy.Limits.MaxPerCycle, b.round.Policy.AtOnce} {
 			if most > 0 && n > most {
 				t.Fatalf("%d yield, at most %d may", n, most)
@@ -281,7 +281,7 @@ func TestRoundsClaim(t *testing.T) {
 	j.Claims[0].Purpose = ForRound
 	id := j.Claims[0].Job
 	seen.Waiting = map[cluster.JobID]cluster.Class{id: cluster.BE}
-	seen.Sights[id] = Sight{Job: cluster.Job{ID: id, User: "bob", State: cluster.Pending, Priority: 1}}
+	seen.Statuses[id] = plan.JobStatus{Job: cluster.Job{ID: id, User: "bob", State: cluster.Pending, Priority: 1}}
 	turn := Advance(j, seen)
 	if len(turn.Claims) > 0 {
 		t.Errorf("%+v", turn.Claims)
@@ -302,7 +302,7 @@ func TestRoundsClaim(t *testing.T) {
 	if turn = Advance(j, seen); len(turn.Claims) != 1 || turn.Claims[0].State != Released {
 		t.Errorf("of a job that waits for something else: %+v", turn.Claims)
 	}
-	seen.Sights[id] = Sight{Gone: true}
+	seen.Statuses[id] = plan.JobStatus{Gone: true}
 	if turn = Advance(j, seen); len(turn.Claims) != 1 || turn.Claims[0].State != Released {
 		t.Errorf("of a job that is gone: %+v", turn.Claims)
 	}
@@ -330,7 +330,7 @@ func TestRoundsVictimLosesItsPlaceFirst(t *testing.T) {
 		e, id := &j.Evictions[0], slurmplug.Plain(1)
 		j.Claims[0].Purpose, j.Claims[0].State = purpose, Started
 		e.State, e.RequeuedAt = Requeued, epoch
-		seen.Sights[id] = Sight{Job: cluster.Job{ID: id, User: "alice", State: cluster.Pending, Reason: "BeginTime", Restarts: 1, Eligible: epoch.Add(2 * time.Minute)}}
+		seen.Statuses[id] = plan.JobStatus{Job: cluster.Job{ID: id, User: "alice", State: cluster.Pending, Reason: "BeginTime", Restarts: 1, Eligible: epoch.Add(2 * time.Minute)}}
 		if turn := Advance(j, seen); len(turn.Commands) > 0 == (purpose == ForRound) {
 			t.Errorf("%s, between two cycles: %+v", purpose, turn.Commands)
 		}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"slurmprio/priod/evict/preemption"
 	"slurmprio/priod/placement"
 	"slurmprio/priod/placement/nodemap"
 )
@@ -13,10 +14,6 @@ import (
 // without evictions: by the time limits of what runs, and behind the places of the
 // trials before it.
 func (c *Choice) setShadowTimes(m *nodemap.Map, set *Settings) {
-	type release struct {
-		at     float64
-		shares []placement.Share
-	}
 	longest := 0.0
 	for i := range c.snapshot.Candidates {
 		if x := &c.snapshot.Candidates[i]; x.Consent {
@@ -24,13 +21,13 @@ func (c *Choice) setShadowTimes(m *nodemap.Map, set *Settings) {
 		}
 	}
 	horizon := longest + set.Policy.MinGain // a job that ends later than that makes no eviction needless
-	var releases []release
+	var releases []*preemption.Candidate
 	for i := range c.snapshot.Candidates {
 		if x := &c.snapshot.Candidates[i]; !x.Leaving && x.Remaining <= horizon {
-			releases = append(releases, release{x.Remaining, x.Shares})
+			releases = append(releases, x)
 		}
 	}
-	slices.SortStableFunc(releases, func(a, b release) int { return cmp.Compare(a.at, b.at) })
+	slices.SortStableFunc(releases, func(a, b *preemption.Candidate) int { return cmp.Compare(a.Remaining, b.Remaining) })
 	var taken []placement.Share
 	claimed := map[int]bool{}
 	for _, x := range c.snapshot.Claims {
@@ -47,7 +44,7 @@ func (c *Choice) setShadowTimes(m *nodemap.Map, set *Settings) {
 		request := c.snapshot.Trials[i].Request
 		at := future.Shadow(0, request, func(yield func(float64, []placement.Share) bool) {
 			for _, r := range releases {
-				if !yield(r.at, r.shares) {
+				if !yield(r.Remaining, r.Shares) {
 					return
 				}
 			}

@@ -30,7 +30,7 @@ type Event struct {
 
 // save saves rows, takes them over into the journal and reports each change. failing is
 // what it means when they could not be saved.
-func (e *Feature) save(ctx context.Context, t *Turn, failing string) error {
+func (e *Feature) save(ctx context.Context, t *Changes, failing string) error {
 	if t.Empty() {
 		return nil
 	}
@@ -78,7 +78,7 @@ func (e *Feature) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan, p
 	if e.Journal == nil || e.Journal.Blank() {
 		return nil
 	}
-	seen := Seen{Hold: e.Settings.Hold, Consents: e.Settings.Consents, ZeroEnds: e.Settings.ZeroEnds, Paused: paused}
+	seen := Observation{Hold: e.Settings.Hold, Consents: e.Settings.Consents, ZeroEnds: e.Settings.ZeroEnds, Paused: paused}
 	var queue map[cluster.JobID]*cluster.Job
 	if s != nil {
 		queue = addCycle(s, p, &seen)
@@ -87,35 +87,35 @@ func (e *Feature) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan, p
 	var doubts error
 	first := uint64(e.now().UnixNano()) * 0x9e3779b97f4a7c15 >> 32 // other jobs each time
 	for range maxTransitions {
-		targets, sights := e.Journal.Urgent(), map[cluster.JobID]Sight{}
+		targets, statuses := e.Journal.Urgent(), map[cluster.JobID]plan.JobStatus{}
 		if s != nil {
-			targets = append(targets, e.idleTargets(queue, first, sights)...)
+			targets = append(targets, e.idleTargets(queue, first, statuses)...)
 		}
 		if len(targets) > 0 {
 			looked, err := e.Slurm.Look(ctx, targets)
 			if err != nil {
 				doubts = fmt.Errorf("look at the evictions under way: %w", err)
 			}
-			maps.Copy(sights, looked)
+			maps.Copy(statuses, looked)
 		}
-		if len(sights) == 0 {
+		if len(statuses) == 0 {
 			return doubts
 		}
-		seen.At, seen.Sights = e.now(), sights
-		turn := Advance(e.Journal, seen)
-		if err := e.save(ctx, &turn, "no command was sent"); err != nil {
+		seen.At, seen.Statuses = e.now(), statuses
+		changes := Advance(e.Journal, seen)
+		if err := e.save(ctx, &changes, "no command was sent"); err != nil {
 			return err
 		}
-		if len(turn.Commands) == 0 {
+		if len(changes.Commands) == 0 {
 			return doubts
 		}
 		acting := context.WithoutCancel(ctx) // what is recorded is carried out
-		results := e.Slurm.Do(acting, turn.Commands)
+		results := e.Slurm.Do(acting, changes.Commands)
 		outcome := ApplyResults(e.Journal, results, e.now())
 		if err := e.save(acting, &outcome, "the commands are sent"); err != nil {
 			return err
 		}
-		if !slices.ContainsFunc(results, func(r Result) bool { return r.Status == slurmplug.Applied }) {
+		if !slices.ContainsFunc(results, func(r plan.Result) bool { return r.Status == slurmplug.Applied }) {
 			return doubts // the next Tend tries again
 		}
 	}
@@ -135,19 +135,19 @@ func (e *Feature) unpinUnsatisfied(ctx context.Context, s *cluster.Snapshot, pau
 }
 
 // idleTargets returns those of the journal's idle jobs that need a closer look; what
-// the queue shows of the others goes into sights. Slurm may remember for days a pinned
+// the queue shows of the others goes into statuses. Slurm may remember for days a pinned
 // job that has ended: of these a few are looked at in each call, beginning with number
 // first.
-func (e *Feature) idleTargets(queue map[cluster.JobID]*cluster.Job, first uint64, sights map[cluster.JobID]Sight) (targets []Target) {
+func (e *Feature) idleTargets(queue map[cluster.JobID]*cluster.Job, first uint64, statuses map[cluster.JobID]plan.JobStatus) (targets []plan.Target) {
 	waiting, pinned := e.Journal.Idle()
 	for _, t := range waiting {
 		if j := queue[t.Job]; j != nil {
-			sights[t.Job] = Sight{Job: *j}
+			statuses[t.Job] = plan.JobStatus{Job: *j}
 		} else {
 			targets = append(targets, t)
 		}
 	}
-	var ended []Target
+	var ended []plan.Target
 	for _, t := range pinned {
 		if j := queue[t.Job]; j == nil {
 			ended = append(ended, t)
@@ -162,7 +162,7 @@ func (e *Feature) idleTargets(queue map[cluster.JobID]*cluster.Job, first uint64
 }
 
 // addCycle adds to seen what only a whole cycle knows, and returns the jobs by id.
-func addCycle(s *cluster.Snapshot, p *plan.Plan, seen *Seen) map[cluster.JobID]*cluster.Job {
+func addCycle(s *cluster.Snapshot, p *plan.Plan, seen *Observation) map[cluster.JobID]*cluster.Job {
 	queue := make(map[cluster.JobID]*cluster.Job, len(s.Jobs))
 	for i := range s.Jobs {
 		queue[s.Jobs[i].ID] = &s.Jobs[i]

@@ -4,15 +4,16 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
 )
 
-// Seen is what one look at Slurm showed. At carries the monotonic clock: when the
+// Observation is what one look at Slurm showed. At carries the monotonic clock: when the
 // system's clock is set, graces and holds stay as long as they were, except over a
 // restart of priod.
-type Seen struct {
-	At     time.Time
-	Sights map[cluster.JobID]Sight // the jobs that were looked at
-	Hold   time.Duration           // how long a place is kept after the last victim left
+type Observation struct {
+	At       time.Time
+	Statuses map[cluster.JobID]plan.JobStatus // the jobs that were looked at
+	Hold     time.Duration                    // how long a place is kept after the last victim left
 
 	// ZeroEnds is as in Settings.
 	ZeroEnds bool
@@ -28,8 +29,8 @@ type Seen struct {
 
 // Advance is the transition: it compares the journal with what Slurm shows now, and
 // returns what has to change. It changes nothing itself.
-func Advance(j *Journal, seen Seen) Turn {
-	n := transition{j: j, Seen: seen, claims: map[int64]Claim{}, evictions: map[int64]Eviction{}, commanded: map[int64]bool{}}
+func Advance(j *Journal, seen Observation) Changes {
+	n := transition{j: j, Observation: seen, claims: map[int64]Claim{}, evictions: map[int64]Eviction{}, commanded: map[int64]bool{}}
 	claims, evictions := j.live()
 	for i := range evictions {
 		n.advanceEviction(evictions[i])
@@ -44,7 +45,7 @@ func Advance(j *Journal, seen Seen) Turn {
 			}
 		}
 	}
-	var t Turn
+	var t Changes
 	for i := range claims {
 		if c, ok := n.claims[claims[i].Number]; ok {
 			t.Claims = append(t.Claims, c)
@@ -62,11 +63,11 @@ func Advance(j *Journal, seen Seen) Turn {
 // transition collects the changes of one Advance.
 type transition struct {
 	j *Journal
-	Seen
+	Observation
 	claims    map[int64]Claim
 	evictions map[int64]Eviction
-	commanded map[int64]bool // evictions with a command in this turn
-	commands  []Command
+	commanded map[int64]bool // evictions with a command in this transition
+	commands  []plan.Command
 }
 
 // current returns an eviction with the changes of this transition.
@@ -86,14 +87,14 @@ func (n *transition) claimOf(e *Eviction) *Claim {
 }
 
 // command adds a command for an eviction's victim.
-func (n *transition) command(e *Eviction, verb Verb, value string) {
+func (n *transition) command(e *Eviction, verb plan.CommandKind, value string) {
 	n.commanded[e.Number] = true
-	n.commands = append(n.commands, Command{Verb: verb, Job: e.Job, SLUID: n.Sights[e.Job].SLUID, Eviction: e.Number, Value: value})
+	n.commands = append(n.commands, plan.Command{Kind: verb, Job: e.Job, SLUID: n.Statuses[e.Job].SLUID, Eviction: e.Number, Value: value})
 }
 
 // ApplyResults returns the rows that the results of a turn's commands change.
-func ApplyResults(j *Journal, results []Result, at time.Time) Turn {
-	var t Turn
+func ApplyResults(j *Journal, results []plan.Result, at time.Time) Changes {
+	var t Changes
 	for _, r := range results {
 		if r.Eviction != 0 {
 			if e := *j.Eviction(r.Eviction); e.applyResult(&r, at) {

@@ -13,14 +13,14 @@ import (
 
 // signalledAt is a journal with one victim in a grace of a minute, and what Slurm
 // shows of it.
-func signalledAt(t time.Time) (*Journal, Seen) {
+func signalledAt(t time.Time) (*Journal, Observation) {
 	j := NewJournal()
 	id := slurmplug.Plain(1)
 	start := epoch.Add(-time.Hour)
 	j.Claims = []Claim{{Number: 1, Job: slurmplug.Plain(9), User: "bob", State: Planned, At: t}}
 	j.Evictions = []Eviction{{Number: 1, Claim: 1, Job: id, User: "alice", Start: start, GPUs: 2, Grace: time.Minute, State: Signalled, At: t, SignalledAt: t}}
-	sight := Sight{Job: cluster.Job{ID: id, User: "alice", State: cluster.Running, Start: start}, CanRequeue: true}
-	return j, Seen{At: t, Sights: map[cluster.JobID]Sight{id: sight}, Hold: time.Minute}
+	sight := plan.JobStatus{Job: cluster.Job{ID: id, User: "alice", State: cluster.Running, Start: start}, CanRequeue: true}
+	return j, Observation{At: t, Statuses: map[cluster.JobID]plan.JobStatus{id: sight}, Hold: time.Minute}
 }
 
 // As long as the place is claimed a victim is requeued with a begin time ahead.
@@ -33,7 +33,7 @@ func TestRequeueWithABeginTime(t *testing.T) {
 			j.Claims[0].State = Released
 		}
 		turn := Advance(j, seen)
-		if len(turn.Commands) != 1 || turn.Commands[0].Verb != Requeue || turn.Commands[0].Value != want {
+		if len(turn.Commands) != 1 || turn.Commands[0].Kind != plan.Requeue || turn.Commands[0].Value != want {
 			t.Errorf("claim open: %v: %+v", open, turn.Commands)
 		}
 	}
@@ -49,7 +49,7 @@ func TestClockSetBack(t *testing.T) {
 	}
 	j.Update(&turn)
 	seen.At = seen.At.Add(time.Minute)
-	if turn = Advance(j, seen); len(turn.Commands) != 1 || turn.Commands[0].Verb != Requeue {
+	if turn = Advance(j, seen); len(turn.Commands) != 1 || turn.Commands[0].Kind != plan.Requeue {
 		t.Errorf("%+v", turn)
 	}
 }
@@ -60,15 +60,15 @@ func TestClockSetAhead(t *testing.T) {
 	j, seen := signalledAt(epoch)
 	seen.At = epoch.Add(24 * time.Hour)
 	turn := Advance(j, seen)
-	if len(turn.Commands) != 1 || turn.Commands[0].Verb != Requeue || len(turn.Claims) > 0 {
+	if len(turn.Commands) != 1 || turn.Commands[0].Kind != plan.Requeue || len(turn.Claims) > 0 {
 		t.Errorf("%+v", turn)
 	}
 	j.Evictions[0].State = Recorded // after a crash: nobody knows whether it was sent
 	turn = Advance(j, seen)
-	if len(turn.Commands) != 1 || turn.Commands[0].Verb != Signal {
+	if len(turn.Commands) != 1 || turn.Commands[0].Kind != plan.Signal {
 		t.Fatalf("%+v", turn)
 	}
-	turn = ApplyResults(j, []Result{{Command: turn.Commands[0], Status: slurmplug.Applied}}, seen.At)
+	turn = ApplyResults(j, []plan.Result{{Command: turn.Commands[0], Status: slurmplug.Applied}}, seen.At)
 	j.Update(&turn)
 	seen.At = seen.At.Add(59 * time.Second)
 	if turn = Advance(j, seen); len(turn.Commands) > 0 {
@@ -102,9 +102,9 @@ func TestPlaceUnderAClockThatJumps(t *testing.T) {
 // Slurm gives ids again: another user's job with the victim's id is left alone.
 func TestAnotherJobWithTheId(t *testing.T) {
 	j, seen := signalledAt(epoch)
-	for id, s := range seen.Sights {
+	for id, s := range seen.Statuses {
 		s.User = "carol"
-		seen.Sights[id] = s
+		seen.Statuses[id] = s
 	}
 	seen.At = epoch.Add(time.Hour)
 	turn := Advance(j, seen)
@@ -117,9 +117,9 @@ func TestAnotherJobWithTheId(t *testing.T) {
 func TestNoNames(t *testing.T) {
 	for _, shown := range []string{"nobody", "1001"} { // up to 23.02 and since 23.11
 		j, seen := signalledAt(epoch)
-		for id, s := range seen.Sights {
+		for id, s := range seen.Statuses {
 			s.User = shown
-			seen.Sights[id] = s
+			seen.Statuses[id] = s
 		}
 		if turn := Advance(j, seen); len(turn.Claims)+len(turn.Evictions) > 0 {
 			t.Errorf("%s: %+v", shown, turn)
@@ -132,22 +132,22 @@ func TestNoNames(t *testing.T) {
 func TestForgottenVictims(t *testing.T) {
 	begun, over := epoch.Add(-time.Hour), epoch.Add(5*time.Second)
 	for name, c := range map[string]struct {
-		sight Sight
+		sight plan.JobStatus
 		how   How
 		took  time.Duration
 		why   string
 	}{
-		"nobody knows":     {Sight{}, Forgotten, time.Hour, "accounting does not say"},
-		"an earlier run":   {Sight{Job: cluster.Job{Start: begun.Add(-time.Hour)}, Final: "FAILED", End: begun}, Forgotten, time.Hour, "accounting does not say"},
-		"it left":          {Sight{Job: cluster.Job{Start: begun}, Final: "FAILED", ExitCode: 99, End: over}, Forgotten, 5 * time.Second, "has to submit it again"},
-		"it finished":      {Sight{Job: cluster.Job{Start: begun}, Final: "COMPLETED", End: over}, Finished, 5 * time.Second, ""},
-		"it was cancelled": {Sight{Job: cluster.Job{Start: begun}, Final: "CANCELLED", End: over}, Ended, 5 * time.Second, "CANCELLED"},
-		"it ran again":     {Sight{Job: cluster.Job{Start: over}, Final: "COMPLETED", End: over.Add(time.Minute)}, Returned, time.Hour, "ran again"},
-		"another's job":    {Sight{Job: cluster.Job{Start: begun, User: "carol"}, Final: "COMPLETED", End: over}, Forgotten, time.Hour, "accounting does not say"},
+		"nobody knows":     {plan.JobStatus{}, Forgotten, time.Hour, "accounting does not say"},
+		"an earlier run":   {plan.JobStatus{Job: cluster.Job{Start: begun.Add(-time.Hour)}, Final: "FAILED", End: begun}, Forgotten, time.Hour, "accounting does not say"},
+		"it left":          {plan.JobStatus{Job: cluster.Job{Start: begun}, Final: "FAILED", ExitCode: 99, End: over}, Forgotten, 5 * time.Second, "has to submit it again"},
+		"it finished":      {plan.JobStatus{Job: cluster.Job{Start: begun}, Final: "COMPLETED", End: over}, Finished, 5 * time.Second, ""},
+		"it was cancelled": {plan.JobStatus{Job: cluster.Job{Start: begun}, Final: "CANCELLED", End: over}, Ended, 5 * time.Second, "CANCELLED"},
+		"it ran again":     {plan.JobStatus{Job: cluster.Job{Start: over}, Final: "COMPLETED", End: over.Add(time.Minute)}, Returned, time.Hour, "ran again"},
+		"another's job":    {plan.JobStatus{Job: cluster.Job{Start: begun, User: "carol"}, Final: "COMPLETED", End: over}, Forgotten, time.Hour, "accounting does not say"},
 	} {
 		j, seen := signalledAt(epoch)
 		c.sight.Gone = true
-		seen.Sights[slurmplug.Plain(1)] = c.sight
+		seen.Statuses[slurmplug.Plain(1)] = c.sight
 		seen.At = epoch.Add(time.Hour)
 		turn := Advance(j, seen)
 		if len(turn.Commands) > 0 || len(turn.Evictions) != 1 {
@@ -159,7 +159,7 @@ func TestForgottenVictims(t *testing.T) {
 		}
 	}
 	j, seen := signalledAt(epoch)
-	seen.Sights[slurmplug.Plain(9)] = Sight{Gone: true, Job: cluster.Job{User: "bob", Start: over, NodeList: "n1", State: cluster.Other}, Final: "COMPLETED"}
+	seen.Statuses[slurmplug.Plain(9)] = plan.JobStatus{Gone: true, Job: cluster.Job{User: "bob", Start: over, NodeList: "n1", State: cluster.Other}, Final: "COMPLETED"}
 	if turn := Advance(j, seen); len(turn.Claims) != 1 || turn.Claims[0].State != Started || !turn.Claims[0].Ended.Equal(over) {
 		t.Errorf("a TE job that ran meanwhile: %+v", turn)
 	}
@@ -175,7 +175,7 @@ func TestLongAndNoGrace(t *testing.T) {
 	}
 	j, seen = signalledAt(epoch)
 	j.Evictions[0].Grace = 0
-	if turn := Advance(j, seen); len(turn.Commands) != 1 || turn.Commands[0].Verb != Requeue {
+	if turn := Advance(j, seen); len(turn.Commands) != 1 || turn.Commands[0].Kind != plan.Requeue {
 		t.Errorf("%+v", turn)
 	}
 }
@@ -192,9 +192,9 @@ func TestHowVictimsLeave(t *testing.T) {
 		"CANCELLED": {Ended, false, Done, 0}, "TIMEOUT": {Ended, false, Done, 0}, "OUT_OF_MEMORY": {Ended, false, Done, 0},
 	} {
 		j, seen := signalledAt(epoch)
-		for id, s := range seen.Sights {
+		for id, s := range seen.Statuses {
 			s.State, s.Final = cluster.Other, final
-			seen.Sights[id] = s
+			seen.Statuses[id] = s
 		}
 		seen.At = epoch.Add(10 * time.Second)
 		turn := Advance(j, seen)
@@ -223,16 +223,16 @@ func TestPinOutlivesARun(t *testing.T) {
 	waits := cluster.Job{ID: id, User: "bob", State: cluster.Pending}
 	for _, c := range []struct {
 		what     string
-		sight    Sight
+		sight    plan.JobStatus
 		pin      string
 		commands int
 	}{
-		{"runs", Sight{Job: cluster.Job{ID: id, User: "bob", State: cluster.Running, NodeList: "n1"}, ReqNodes: "n1"}, "n1", 0},
-		{"has failed", Sight{Job: ended, Final: "FAILED", ReqNodes: "n1"}, "n1", 0},
-		{"waits again", Sight{Job: waits, ReqNodes: "n1"}, "n1", 1},
-		{"its owner names others", Sight{Job: waits, ReqNodes: "n2"}, "", 0},
-		{"was cancelled while it waited", Sight{Job: cluster.Job{ID: id, User: "bob", State: cluster.Other}, Final: "CANCELLED", ReqNodes: "n1"}, "n1", 0},
-		{"is forgotten", Sight{Gone: true}, "", 0},
+		{"runs", plan.JobStatus{Job: cluster.Job{ID: id, User: "bob", State: cluster.Running, NodeList: "n1"}, ReqNodes: "n1"}, "n1", 0},
+		{"has failed", plan.JobStatus{Job: ended, Final: "FAILED", ReqNodes: "n1"}, "n1", 0},
+		{"waits again", plan.JobStatus{Job: waits, ReqNodes: "n1"}, "n1", 1},
+		{"its owner names others", plan.JobStatus{Job: waits, ReqNodes: "n2"}, "", 0},
+		{"was cancelled while it waited", plan.JobStatus{Job: cluster.Job{ID: id, User: "bob", State: cluster.Other}, Final: "CANCELLED", ReqNodes: "n1"}, "n1", 0},
+		{"is forgotten", plan.JobStatus{Gone: true}, "", 0},
 	} {
 		for _, state := range []ClaimState{Started, Released} {
 			j := NewJournal()
@@ -240,9 +240,9 @@ func TestPinOutlivesARun(t *testing.T) {
 			if _, pinned := j.Idle(); len(j.Urgent()) != 0 || len(pinned) != 1 {
 				t.Errorf("%s: looked at between two cycles: %v, in a cycle: %v", state, j.Urgent(), pinned)
 			}
-			turn := Advance(j, Seen{At: epoch.Add(time.Minute), Sights: map[cluster.JobID]Sight{id: c.sight}, Hold: time.Minute})
+			turn := Advance(j, Observation{At: epoch.Add(time.Minute), Statuses: map[cluster.JobID]plan.JobStatus{id: c.sight}, Hold: time.Minute})
 			j.Update(&turn)
-			if j.Claims[0].Pin != c.pin || len(turn.Commands) != c.commands || c.commands > 0 && turn.Commands[0].Verb != Unpin {
+			if j.Claims[0].Pin != c.pin || len(turn.Commands) != c.commands || c.commands > 0 && turn.Commands[0].Kind != plan.Unpin {
 				t.Errorf("%s, %s: pin %q, %+v", c.what, state, j.Claims[0].Pin, turn.Commands)
 			}
 		}
@@ -261,17 +261,17 @@ func TestSignalThatMayHaveArrived(t *testing.T) {
 		turn := Advance(j, seen)
 		j.Update(&turn)
 		for _, c := range turn.Commands {
-			if c.Verb != Signal {
+			if c.Kind != plan.Signal {
 				t.Fatalf("%+v", c)
 			}
 			sent++
-			turn = ApplyResults(j, []Result{{Command: c, Status: slurmplug.Unknown, Message: "timed out"}}, seen.At)
+			turn = ApplyResults(j, []plan.Result{{Command: c, Status: slurmplug.Unknown, Message: "timed out"}}, seen.At)
 			j.Update(&turn)
 		}
-		s := seen.Sights[id]
+		s := seen.Statuses[id]
 		s.State, s.Final, s.ExitCode = cluster.Other, "FAILED", 99
-		left := Seen{At: seen.At, Sights: map[cluster.JobID]Sight{id: s}}
-		if turn := Advance(j, left); len(turn.Commands) != 1 || turn.Commands[0].Verb != Requeue || turn.Evictions[0].How != Exited {
+		left := Observation{At: seen.At, Statuses: map[cluster.JobID]plan.JobStatus{id: s}}
+		if turn := Advance(j, left); len(turn.Commands) != 1 || turn.Commands[0].Kind != plan.Requeue || turn.Evictions[0].How != Exited {
 			t.Fatalf("it leaves after %d signals: %+v", sent, turn)
 		}
 		seen.At = seen.At.Add(time.Second)
@@ -281,10 +281,10 @@ func TestSignalThatMayHaveArrived(t *testing.T) {
 	}
 	seen.At = seen.At.Add(time.Hour)
 	turn := Advance(j, seen)
-	turn = ApplyResults(j, []Result{{Command: turn.Commands[0], Status: slurmplug.Applied}}, seen.At)
+	turn = ApplyResults(j, []plan.Result{{Command: turn.Commands[0], Status: slurmplug.Applied}}, seen.At)
 	j.Update(&turn)
 	seen.At = seen.At.Add(e.Grace)
-	if turn := Advance(j, seen); len(turn.Commands) != 1 || turn.Commands[0].Verb != Requeue {
+	if turn := Advance(j, seen); len(turn.Commands) != 1 || turn.Commands[0].Kind != plan.Requeue {
 		t.Errorf("after its grace: %+v", turn)
 	}
 }
@@ -293,9 +293,9 @@ func TestSignalThatMayHaveArrived(t *testing.T) {
 func TestNoSignalToOneThatLeaves(t *testing.T) {
 	j, seen := signalledAt(epoch)
 	j.Evictions[0].State = Recorded
-	for id, s := range seen.Sights {
+	for id, s := range seen.Statuses {
 		s.State = cluster.Completing
-		seen.Sights[id] = s
+		seen.Statuses[id] = s
 	}
 	if turn := Advance(j, seen); len(turn.Commands)+len(turn.Evictions) > 0 {
 		t.Errorf("%+v", turn)
@@ -308,33 +308,33 @@ func TestNoSignalToOneThatLeaves(t *testing.T) {
 func TestNobodyLeavesForAnEditedJob(t *testing.T) {
 	trial := slurmplug.Plain(9)
 	for name, c := range map[string]struct {
-		change func(*Sight)
+		change func(*plan.JobStatus)
 		wants  bool
 	}{
-		"as it was":     {func(*Sight) {}, true},
-		"still allowed": {func(s *Sight) { s.Features = "a100|t4" }, true},
-		"other type":    {func(s *Sight) { s.Features = "a100" }, false},
-		"not read here": {func(s *Sight) { s.Features = "[a100*1&t4*1]" }, false},
-		"impossible":    {func(s *Sight) { s.Reason, s.Priority = "BadConstraints", 0 }, false},
-		"held":          {func(s *Sight) { s.Reason, s.Priority = "JobHeldUser", 0 }, false},
+		"as it was":     {func(*plan.JobStatus) {}, true},
+		"still allowed": {func(s *plan.JobStatus) { s.Features = "a100|t4" }, true},
+		"other type":    {func(s *plan.JobStatus) { s.Features = "a100" }, false},
+		"not read here": {func(s *plan.JobStatus) { s.Features = "[a100*1&t4*1]" }, false},
+		"impossible":    {func(s *plan.JobStatus) { s.Reason, s.Priority = "BadConstraints", 0 }, false},
+		"held":          {func(s *plan.JobStatus) { s.Reason, s.Priority = "JobHeldUser", 0 }, false},
 	} {
 		for _, pinned := range []bool{false, true} {
 			j, seen := signalledAt(epoch)
 			j.SetNodes([]cluster.Node{{Name: "n1", Features: []string{"t4"}}})
 			j.Claims[0].Pin, j.Claims[0].Shares = "n1", []ClaimShare{{Node: "n1", GPUs: 2}}
 			j.Evictions[0].State, j.Evictions[0].SignalledAt = Recorded, time.Time{}
-			s := Sight{Job: cluster.Job{ID: trial, User: "bob", State: cluster.Pending, Priority: 5, Features: "t4", Reason: "Resources"}}
+			s := plan.JobStatus{Job: cluster.Job{ID: trial, User: "bob", State: cluster.Pending, Priority: 5, Features: "t4", Reason: "Resources"}}
 			if pinned {
 				s.ReqNodes = "n1"
 			}
 			c.change(&s)
-			seen.Sights[trial], seen.Consents = s, func(*cluster.Job) bool { return true }
+			seen.Statuses[trial], seen.Consents = s, func(*cluster.Job) bool { return true }
 			turn := Advance(j, seen)
-			sent := map[Verb]bool{}
+			sent := map[plan.CommandKind]bool{}
 			for _, cmd := range turn.Commands {
-				sent[cmd.Verb] = true
+				sent[cmd.Kind] = true
 			}
-			if sent[Signal] != (c.wants && pinned) || sent[Pin] != (c.wants && !pinned) || sent[Unpin] != (!c.wants && pinned) {
+			if sent[plan.Signal] != (c.wants && pinned) || sent[plan.Pin] != (c.wants && !pinned) || sent[plan.Unpin] != (!c.wants && pinned) {
 				t.Errorf("%s, pinned %v: %+v", name, pinned, turn.Commands)
 			}
 			if !c.wants && (len(turn.Claims) != 1 || turn.Claims[0].State != Released || len(turn.Evictions) != 1 || turn.Evictions[0].State != CalledOff) {
@@ -358,10 +358,10 @@ func TestPinInAnotherOrder(t *testing.T) {
 			t.Errorf("%q and %q: want %v", c.a, c.b, c.same)
 		}
 	}
-	n := &transition{Seen: Seen{At: epoch}}
+	n := &transition{Observation: Observation{At: epoch}}
 	claim := &Claim{Number: 1, Job: slurmplug.Plain(9), State: Planned, Pin: "v100-2,t4-1"}
-	sight := &Sight{Job: cluster.Job{ID: slurmplug.Plain(9), State: cluster.Pending, Priority: 1}, ReqNodes: "t4-1,v100-2"}
-	if n.unpin(claim, sight); len(n.commands) != 1 || n.commands[0].Verb != Unpin || claim.Pin == "" {
+	sight := &plan.JobStatus{Job: cluster.Job{ID: slurmplug.Plain(9), State: cluster.Pending, Priority: 1}, ReqNodes: "t4-1,v100-2"}
+	if n.unpin(claim, sight); len(n.commands) != 1 || n.commands[0].Kind != plan.Unpin || claim.Pin == "" {
 		t.Errorf("%+v, %+v", n.commands, claim)
 	}
 }
@@ -369,7 +369,7 @@ func TestPinInAnotherOrder(t *testing.T) {
 // A victim that somebody holds would not come back.
 func TestOnHoldStays(t *testing.T) {
 	j, seen := signalledAt(epoch)
-	s := seen.Sights[slurmplug.Plain(1)]
+	s := seen.Statuses[slurmplug.Plain(1)]
 	s.Tag.Type = "be"
 	for hold, want := range map[bool]preemption.Why{false: "", true: Held} {
 		if s.OnHold = hold; j.Evictions[0].Vet(s, &Settings{}) != want {

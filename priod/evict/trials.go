@@ -1,9 +1,7 @@
 package evict
 
 import (
-	"cmp"
 	"math"
-	"slices"
 	"sync"
 	"time"
 
@@ -34,19 +32,12 @@ type Trial struct {
 
 // waitingTE returns the waiting TE jobs in the order of the queue.
 func waitingTE(s *cluster.Snapshot, p *plan.Plan) []*cluster.Job {
-	value := map[cluster.JobID]int64{}
-	for i := range p.Decisions {
-		if d := &p.Decisions[i]; d.Ranked && d.Class == cluster.TE {
-			value[d.Job] = d.Value
-		}
-	}
 	var jobs []*cluster.Job
-	for i := range s.Jobs {
-		if _, te := value[s.Jobs[i].ID]; te {
-			jobs = append(jobs, &s.Jobs[i])
+	for _, q := range p.Queue {
+		if d := &p.Decisions[q.Decision]; d.Ranked && d.Class == cluster.TE {
+			jobs = append(jobs, &s.Jobs[q.Job])
 		}
 	}
-	slices.SortStableFunc(jobs, func(a, b *cluster.Job) int { return cmp.Compare(value[b.ID], value[a.ID]) })
 	return jobs
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 )
 
@@ -30,7 +31,7 @@ const (
 var beginLater = fmt.Sprintf("now+%d", int(requeueDelay.Seconds()))
 
 // isRun tells whether Slurm still shows the run that is evicted.
-func (e *Eviction) isRun(s *Sight) bool {
+func (e *Eviction) isRun(s *plan.JobStatus) bool {
 	return !s.Gone && s.State != cluster.Pending && s.Restarts == e.Restarts && s.Start.Equal(e.Start)
 }
 
@@ -39,12 +40,12 @@ func (n *transition) advanceEviction(e Eviction) {
 	if !e.Open() {
 		return
 	}
-	s, looked := n.Sights[e.Job]
+	s, looked := n.Statuses[e.Job]
 	if !looked {
 		return
 	}
 	if s.User != "" && !cluster.SameUser(s.User, e.User) {
-		s = Sight{Gone: true} // Slurm gave the id to another job
+		s = plan.JobStatus{Gone: true} // Slurm gave the id to another job
 	}
 	before := e
 	switch e.State {
@@ -68,7 +69,7 @@ func (n *transition) advanceEviction(e Eviction) {
 // whether the signal arrived, so it is sent again, whatever has become of the claim,
 // each time after twice as long. A victim that ends meanwhile counts as one that left
 // because of the signal.
-func (n *transition) fromRecorded(e *Eviction, s *Sight) {
+func (n *transition) fromRecorded(e *Eviction, s *plan.JobStatus) {
 	c := n.claimOf(e)
 	if !e.SignalledAt.IsZero() {
 		if n.At.Before(e.SignalledAt) {
@@ -80,7 +81,7 @@ func (n *transition) fromRecorded(e *Eviction, s *Sight) {
 		case s.State == cluster.Completing:
 		case n.At.Before(e.SignalledAt.Add(time.Second<<min(e.Tries, 20) - time.Second)): // 0, 1, 3, 7 ... s
 		default:
-			n.command(e, Signal, e.Signal)
+			n.command(e, plan.Signal, e.Signal)
 		}
 		return
 	}
@@ -99,13 +100,13 @@ func (n *transition) fromRecorded(e *Eviction, s *Sight) {
 	case !n.isPinned(c) || c.Resv != "" && c.ResvAt.IsZero():
 	default:
 		e.SignalledAt = n.At
-		n.command(e, Signal, e.Signal)
+		n.command(e, plan.Signal, e.Signal)
 		n.commands[len(n.commands)-1].First = true
 	}
 }
 
 // fromSignalled waits until the victim leaves, and requeues it when its grace is over.
-func (n *transition) fromSignalled(e *Eviction, s *Sight) {
+func (n *transition) fromSignalled(e *Eviction, s *plan.JobStatus) {
 	if !e.isRun(s) || s.Final != "" {
 		n.recordLeaving(e, s)
 		return
@@ -124,7 +125,7 @@ var endsBySignal = []string{"COMPLETED", "FAILED", "NODE_FAIL", "BOOT_FAIL", "PR
 
 // recordLeaving records in which way a signalled victim left, and requeues it if it
 // left because of the signal.
-func (n *transition) recordLeaving(e *Eviction, s *Sight) {
+func (n *transition) recordLeaving(e *Eviction, s *plan.JobStatus) {
 	e.LeftAt, e.Tries, e.Reason = n.At, 0, ""
 	e.ExitCode, e.ExitSignal = s.ExitCode, s.ExitedBy
 	switch {
@@ -181,11 +182,11 @@ func (n *transition) requeue(e *Eviction) {
 	if c := n.claimOf(e); c != nil && c.Open() {
 		begin = beginLater
 	}
-	n.command(e, Requeue, begin)
+	n.command(e, plan.Requeue, begin)
 }
 
 // fromLeft requeues a victim that has left, until Slurm shows it in the queue.
-func (n *transition) fromLeft(e *Eviction, s *Sight) {
+func (n *transition) fromLeft(e *Eviction, s *plan.JobStatus) {
 	switch {
 	case s.Gone:
 		e.closeForgotten(n.At)
@@ -198,7 +199,7 @@ func (n *transition) fromLeft(e *Eviction, s *Sight) {
 
 // fromRequeued keeps the victim waiting as long as its claim is open, and lets it start
 // then.
-func (n *transition) fromRequeued(e *Eviction, s *Sight) {
+func (n *transition) fromRequeued(e *Eviction, s *plan.JobStatus) {
 	if s.State != cluster.Pending {
 		n.fromRestored(e, s)
 		return
@@ -208,7 +209,7 @@ func (n *transition) fromRequeued(e *Eviction, s *Sight) {
 	switch {
 	case c != nil && c.Open():
 		if waits < renewAhead {
-			n.command(e, Begin, beginLater)
+			n.command(e, plan.Begin, beginLater)
 		}
 	case c != nil && c.Purpose == ForRound && n.Waiting == nil && waits > 0:
 		// It waits for a whole cycle, which takes back the value by which an earlier
@@ -216,12 +217,12 @@ func (n *transition) fromRequeued(e *Eviction, s *Sight) {
 	case waits <= 0 || e.Tries >= maxTries:
 		e.State, e.RestoredAt, e.Tries = Restored, n.At, 0
 	default:
-		n.command(e, Begin, beginSoon)
+		n.command(e, plan.Begin, beginSoon)
 	}
 }
 
 // fromRestored ends an eviction when its victim runs again or has left the queue.
-func (n *transition) fromRestored(e *Eviction, s *Sight) {
+func (n *transition) fromRestored(e *Eviction, s *plan.JobStatus) {
 	switch {
 	case s.Gone || s.Final != "":
 		e.close(Done, "it left the queue", n.At)
@@ -245,9 +246,9 @@ func (e *Eviction) close(state State, why string, at time.Time) {
 }
 
 // applyResult takes over the result of a command, and tells whether the row changed.
-func (e *Eviction) applyResult(r *Result, at time.Time) bool {
+func (e *Eviction) applyResult(r *plan.Result, at time.Time) bool {
 	if r.Status != slurmplug.Applied {
-		if r.Verb == Signal && r.Status != slurmplug.Unknown && r.First {
+		if r.Kind == plan.Signal && r.Status != slurmplug.Unknown && r.First {
 			e.SignalledAt = time.Time{} // it never arrived
 		}
 		e.Tries, e.Reason = e.Tries+1, r.Message
@@ -256,15 +257,15 @@ func (e *Eviction) applyResult(r *Result, at time.Time) bool {
 	tried := e.Tries
 	e.Tries, e.Reason = 0, ""
 	switch {
-	case r.Verb == Signal:
+	case r.Kind == plan.Signal:
 		e.State, e.SignalledAt = Signalled, at
-	case r.Verb == Requeue:
+	case r.Kind == plan.Requeue:
 		if e.State == Signalled {
 			e.How, e.LeftAt = Forced, at
 			e.setPaid()
 		}
 		e.State, e.RequeuedAt = Requeued, at
-	case r.Verb == Begin && r.Value == beginSoon:
+	case r.Kind == plan.Begin && r.Value == beginSoon:
 		e.State, e.RestoredAt = Restored, at
 	default:
 		return tried > 0

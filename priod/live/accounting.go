@@ -32,7 +32,7 @@ func (c *Cluster) typesNow(ctx context.Context) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return gpuTypes(convertNodes(nodes)), nil
+	return gpuTypes(ConvertNodes(nodes)), nil
 }
 
 // pastStay is a row of accounting as a stay; types are the GPU types of the nodes, for

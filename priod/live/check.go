@@ -291,7 +291,7 @@ func (k *checker) gpuTypes() {
 // tooManyKinds reports nodes with GPUs beyond the number of kinds that placement can
 // tell apart.
 func (k *checker) tooManyKinds() {
-	s := cluster.Snapshot{Nodes: convertNodes(k.f.Nodes)}
+	s := cluster.Snapshot{Nodes: ConvertNodes(k.f.Nodes)}
 	told := nodemap.New(&s).Index
 	var out []string
 	for i := range s.Nodes {
@@ -310,7 +310,7 @@ func (k *checker) tooManyKinds() {
 // into constraints.
 func (k *checker) features(types []string, untyped bool) {
 	set := &k.f.Steer
-	nodes := convertNodes(k.f.Nodes)
+	nodes := ConvertNodes(k.f.Nodes)
 	why, lacking := set.Unsteerable(nodes)
 	well, steerable := true, 0
 	for _, t := range types {
@@ -353,7 +353,7 @@ func (k *checker) features(types []string, untyped bool) {
 
 // shared tells whether nodes with other GPUs have the feature of a type.
 func (k *checker) shared(gpuType, feature string) bool {
-	for _, n := range convertNodes(k.f.Nodes) {
+	for _, n := range ConvertNodes(k.f.Nodes) {
 		if n.GPUs > 0 && (n.GPUType != gpuType || n.MixedTypes) && slices.Contains(n.Features, feature) {
 			return true
 		}

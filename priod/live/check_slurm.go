@@ -135,7 +135,7 @@ func (k *checker) cores() {
 		return
 	}
 	var without []string
-	for _, n := range convertNodes(k.f.Nodes) {
+	for _, n := range ConvertNodes(k.f.Nodes) {
 		i := slices.IndexFunc(k.f.Nodes, func(x slurmplug.Node) bool { return x.Name == n.Name })
 		if n.GPUs > 0 && k.f.Nodes[i].GPUCores == 0 {
 			without = append(without, n.Name)

@@ -12,6 +12,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict"
+	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 )
 
@@ -21,8 +22,8 @@ const parallelReads = 4
 // Look reads single jobs as Slurm shows them now, finished ones too. Its cost depends on
 // their number, not on the length of the queue. A job whose record cannot be believed is
 // left out, with an error; the others are returned all the same.
-func (c *Cluster) Look(ctx context.Context, targets []evict.Target) (map[cluster.JobID]evict.Sight, error) {
-	sights := make(map[cluster.JobID]evict.Sight, len(targets))
+func (c *Cluster) Look(ctx context.Context, targets []plan.Target) (map[cluster.JobID]plan.JobStatus, error) {
+	sights := make(map[cluster.JobID]plan.JobStatus, len(targets))
 	var mu sync.Mutex
 	var doubts error
 	g, ctx := errgroup.WithContext(ctx)
@@ -30,7 +31,7 @@ func (c *Cluster) Look(ctx context.Context, targets []evict.Target) (map[cluster
 	for _, t := range targets {
 		g.Go(func() error {
 			records, err := c.client.Sights(ctx, t.RawID)
-			sight := evict.Sight{}
+			sight := plan.JobStatus{}
 			if err == nil {
 				sight = c.sight(t.Job, records)
 				switch {
@@ -61,7 +62,7 @@ func (c *Cluster) Look(ctx context.Context, targets []evict.Target) (map[cluster
 
 // sight finds a job among the records of its id: its own record, or that of the array
 // of which it is still a part.
-func (c *Cluster) sight(id cluster.JobID, records []slurmplug.Sight) evict.Sight {
+func (c *Cluster) sight(id cluster.JobID, records []slurmplug.Sight) plan.JobStatus {
 	own := slices.IndexFunc(records, func(r slurmplug.Sight) bool { return r.ID == id })
 	if own < 0 && id.Task != slurmplug.NoTask {
 		own = slices.IndexFunc(records, func(r slurmplug.Sight) bool {
@@ -70,10 +71,10 @@ func (c *Cluster) sight(id cluster.JobID, records []slurmplug.Sight) evict.Sight
 		})
 	}
 	if own < 0 {
-		return evict.Sight{Gone: true}
+		return plan.JobStatus{Gone: true}
 	}
 	r := &records[own]
-	s := evict.Sight{ExitCode: r.ExitCode, ExitedBy: r.Signal, CanRequeue: r.Requeue && r.Batch, ReqNodes: r.ReqNodes}
+	s := plan.JobStatus{ExitCode: r.ExitCode, ExitedBy: r.Signal, CanRequeue: r.Requeue && r.Batch, ReqNodes: r.ReqNodes}
 	var tags tagCache
 	tags.begin()
 	v := conversion{limits: c.limits, wholeNodes: c.wholeNodes, tags: &tags}
@@ -88,8 +89,8 @@ func (c *Cluster) sight(id cluster.JobID, records []slurmplug.Sight) evict.Sight
 
 // lastRun is what accounting knows of the last run of a job that slurmctld has
 // forgotten. Only Gone is set where accounting has no end of it, or does not answer.
-func (c *Cluster) lastRun(ctx context.Context, id cluster.JobID) evict.Sight {
-	s := evict.Sight{Gone: true}
+func (c *Cluster) lastRun(ctx context.Context, id cluster.JobID) plan.JobStatus {
+	s := plan.JobStatus{Gone: true}
 	runs, err := c.client.RunsOf(ctx, id)
 	if err != nil || len(runs) == 0 || !finalStates[runs[len(runs)-1].State] {
 		return s
@@ -107,7 +108,7 @@ var finalStates = map[string]bool{
 }
 
 // Excluded are the nodes that a waiting job refuses, as a host list.
-func (c *Cluster) Excluded(ctx context.Context, t evict.Target) (string, error) {
+func (c *Cluster) Excluded(ctx context.Context, t plan.Target) (string, error) {
 	_, excluded, err := c.client.NodesAsked(ctx, t.RawID)
 	if errors.Is(err, slurmplug.ErrNoJob) {
 		return "", nil
@@ -117,7 +118,7 @@ func (c *Cluster) Excluded(ctx context.Context, t evict.Target) (string, error) 
 
 // AtOnce is how many tasks of a task's array may run at a time; 0: any number, or it is
 // not a task.
-func (c *Cluster) AtOnce(ctx context.Context, t evict.Target) (int, error) {
+func (c *Cluster) AtOnce(ctx context.Context, t plan.Target) (int, error) {
 	if t.Job.Task == slurmplug.NoTask {
 		return 0, nil
 	}
@@ -125,31 +126,31 @@ func (c *Cluster) AtOnce(ctx context.Context, t evict.Target) (int, error) {
 }
 
 // Do sends the commands, one after the other.
-func (c *Cluster) Do(ctx context.Context, commands []evict.Command) []evict.Result {
-	results := make([]evict.Result, len(commands))
+func (c *Cluster) Do(ctx context.Context, commands []plan.Command) []plan.Result {
+	results := make([]plan.Result, len(commands))
 	for i, cmd := range commands {
 		var r slurmplug.Result
-		switch cmd.Verb {
-		case evict.Signal:
+		switch cmd.Kind {
+		case plan.Signal:
 			signal, part := signalFor(cmd.Value)
 			r = c.client.Signal(ctx, slurmplug.RunID{Job: cmd.Job, SLUID: cmd.SLUID}, signal, part)
-		case evict.Requeue:
+		case plan.Requeue:
 			r = c.client.Requeue(ctx, slurmplug.RunID{Job: cmd.Job, SLUID: cmd.SLUID})
 			if r.Status == slurmplug.Applied && cmd.Value != "" {
 				c.set(ctx, &cmd, "StartTime") // if this fails, the next Look shows it
 			}
-		case evict.Begin:
+		case plan.Begin:
 			r = c.set(ctx, &cmd, "StartTime")
-		case evict.Pin, evict.Unpin:
+		case plan.Pin, plan.Unpin:
 			r = c.set(ctx, &cmd, slurmplug.ReqNodeList)
-		case evict.Reserve:
+		case plan.Reserve:
 			r = c.client.Reserve(ctx, cmd.Value, cmd.Nodes, cmd.User, cmd.For)
-		case evict.Free:
+		case plan.Free:
 			r = c.client.DeleteReservation(ctx, cmd.Value)
 		default:
 			r = c.doFailed(ctx, &cmd)
 		}
-		results[i] = evict.Result{Command: cmd, Status: r.Status, Message: r.Message}
+		results[i] = plan.Result{Command: cmd, Status: r.Status, Message: r.Message}
 	}
 	return results
 }
@@ -160,7 +161,7 @@ func (c *Cluster) Reservations(ctx context.Context) ([]string, error) {
 	return slices.DeleteFunc(all, func(name string) bool { return !evict.IsReservation(name) }), err
 }
 
-func (c *Cluster) set(ctx context.Context, cmd *evict.Command, lever slurmplug.Lever) slurmplug.Result {
+func (c *Cluster) set(ctx context.Context, cmd *plan.Command, lever slurmplug.Lever) slurmplug.Result {
 	return c.client.Update(ctx, []slurmplug.Update{{Job: cmd.Job, SLUID: cmd.SLUID, Lever: lever, Value: cmd.Value}})[0]
 }
 

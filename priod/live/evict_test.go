@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"slurmprio/priod/evict"
+	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 )
 
@@ -51,16 +51,16 @@ func (n *noted) Run(_ context.Context, c slurmplug.Command) (slurmplug.Output, e
 // delay after a requeue may be a second. A command names the run that was seen.
 func TestDo(t *testing.T) {
 	const run = "s4C5M81FV4NT00"
-	for want, cmd := range map[string]evict.Command{
-		"scontrol requeue 17": {Verb: evict.Requeue},
-		"scontrol requeue " + run + "|scontrol update JobId=" + run + " StartTime=now+120": {Verb: evict.Requeue, SLUID: run, Value: "now+120"},
-		"scancel --verbose --signal=USR1 --batch " + run:                                   {Verb: evict.Signal, SLUID: run, Value: "B:USR1"},
-		"scontrol update JobId=" + run + " StartTime=now+2":                                {Verb: evict.Begin, SLUID: run, Value: "now+2"},
-		"scontrol update JobId=" + run + " ReqNodeList=":                                   {Verb: evict.Unpin, SLUID: run},
+	for want, cmd := range map[string]plan.Command{
+		"scontrol requeue 17": {Kind: plan.Requeue},
+		"scontrol requeue " + run + "|scontrol update JobId=" + run + " StartTime=now+120": {Kind: plan.Requeue, SLUID: run, Value: "now+120"},
+		"scancel --verbose --signal=USR1 --batch " + run:                                   {Kind: plan.Signal, SLUID: run, Value: "B:USR1"},
+		"scontrol update JobId=" + run + " StartTime=now+2":                                {Kind: plan.Begin, SLUID: run, Value: "now+2"},
+		"scontrol update JobId=" + run + " ReqNodeList=":                                   {Kind: plan.Unpin, SLUID: run},
 	} {
 		var slurm noted
 		cmd.Job = slurmplug.Plain(17)
-		r := New(slurmplug.NewClient(&slurm, slurmplug.Options{})).Do(t.Context(), []evict.Command{cmd})
+		r := New(slurmplug.NewClient(&slurm, slurmplug.Options{})).Do(t.Context(), []plan.Command{cmd})
 		if got := strings.Join(slurm.told, "|"); got != want || r[0].Status != slurmplug.Applied {
 			t.Errorf("%s: %q, want %q", r[0].Status, got, want)
 		}
@@ -85,7 +85,7 @@ func TestLookAtForgottenJobs(t *testing.T) {
 		"no accounting":    {forgetful{err: &slurmplug.CommandError{Command: "sacct", Kind: slurmplug.ErrExit, Status: 1, Message: "Slurm accounting storage is disabled"}}, ""},
 	} {
 		id := slurmplug.Plain(17)
-		sights, err := New(slurmplug.NewClient(c.slurm, slurmplug.Options{Abilities: &slurmplug.Abilities{Release: "24.11.5"}})).Look(t.Context(), []evict.Target{{Job: id, RawID: 17}})
+		sights, err := New(slurmplug.NewClient(c.slurm, slurmplug.Options{Abilities: &slurmplug.Abilities{Release: "24.11.5"}})).Look(t.Context(), []plan.Target{{Job: id, RawID: 17}})
 		s := sights[id]
 		if err != nil || !s.Gone || s.Final != c.final {
 			t.Errorf("%s: %+v, %v", name, s, err)

@@ -11,7 +11,7 @@ import (
 
 // Ends reads what accounting knows of ended runs, and with output the end of what they
 // wrote. What cannot be read is left out: a class is then given by what is known.
-func (c *Cluster) Ends(ctx context.Context, sights map[cluster.JobID]plan.Sight, output bool) map[cluster.JobID]plan.End {
+func (c *Cluster) Ends(ctx context.Context, sights map[cluster.JobID]plan.JobStatus, output bool) map[cluster.JobID]plan.End {
 	raw := make([]uint32, 0, len(sights))
 	for _, s := range sights {
 		if s.RawID != 0 {
@@ -52,7 +52,7 @@ func (c *Cluster) MostRestarts() int { return c.conf.MaxBatchRequeue() }
 
 // doFailed sends a command about a job that failed, or about its node.
 func (c *Cluster) doFailed(ctx context.Context, cmd *plan.Command) slurmplug.Result {
-	switch cmd.Verb {
+	switch cmd.Kind {
 	case plan.Exclude:
 		return c.set(ctx, cmd, slurmplug.ExcNodeList)
 	case plan.HoldBack:
@@ -60,5 +60,5 @@ func (c *Cluster) doFailed(ctx context.Context, cmd *plan.Command) slurmplug.Res
 	case plan.Drain:
 		return c.client.DrainNode(ctx, cmd.Nodes, cmd.Value)
 	}
-	return slurmplug.Result{Status: slurmplug.Refused, Message: "unknown command " + string(cmd.Verb)}
+	return slurmplug.Result{Status: slurmplug.Refused, Message: "unknown command " + string(cmd.Kind)}
 }

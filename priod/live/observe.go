@@ -53,7 +53,7 @@ func (c *Cluster) Observe(ctx context.Context) (cluster.Snapshot, error) {
 
 // snapshot turns Slurm's records into a cluster.Snapshot.
 func (c *Cluster) snapshot(at time.Time, jobs []slurmplug.Job, nodes []slurmplug.Node) cluster.Snapshot {
-	s := cluster.Snapshot{At: at.Round(0), Cluster: c.name, Nodes: convertNodes(nodes)}
+	s := cluster.Snapshot{At: at.Round(0), Cluster: c.name, Nodes: ConvertNodes(nodes)}
 	s.Jobs = make([]cluster.Job, len(jobs))
 	c.tags.begin()
 	v := conversion{limits: c.limits, wholeNodes: c.wholeNodes, types: gpuTypes(s.Nodes), tags: &c.tags}
@@ -65,7 +65,8 @@ func (c *Cluster) snapshot(at time.Time, jobs []slurmplug.Job, nodes []slurmplug
 	return s
 }
 
-func convertNodes(nodes []slurmplug.Node) []cluster.Node {
+// ConvertNodes turns Slurm's nodes into those of a snapshot.
+func ConvertNodes(nodes []slurmplug.Node) []cluster.Node {
 	out := make([]cluster.Node, len(nodes))
 	for i := range nodes {
 		n := &nodes[i]

@@ -18,7 +18,7 @@ func nodes() []cluster.Node {
 		}
 		return all
 	}
-	return convertNodes([]slurmplug.Node{
+	return ConvertNodes([]slurmplug.Node{
 		{Name: "a1", State: []string{"IDLE"}, Gres: gpus("a100"), GresUsed: []slurmplug.Gres{{Name: "gpu", Type: "a100", Count: 3}}},
 		{Name: "a2", State: []string{"MIXED", "DRAIN"}, Gres: append(gpus("a100"), slurmplug.Gres{Name: "nic", Count: 2})},
 		{Name: "v1", State: []string{"ALLOCATED"}, Gres: gpus("v100")},

@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/evict"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 )
@@ -68,14 +67,14 @@ func (c *Cluster) confirmOne(ctx context.Context, o *plan.Outcome, p *polled) {
 
 // polled is what was read of all jobs after their writes.
 type polled struct {
-	sights  map[cluster.JobID]evict.Sight
+	sights  map[cluster.JobID]plan.JobStatus
 	err     error                            // why some have none
 	records map[cluster.JobID]*slurmplug.Job // from before the writes, of jobs whose size or memory was written
 }
 
 // readJob is one job after a write.
 type readJob struct {
-	evict.Sight
+	plan.JobStatus
 	seen bool
 	err  error // why it is not
 }
@@ -83,7 +82,7 @@ type readJob struct {
 // readBack is a job as it is now, with what the lever was written into.
 func (c *Cluster) readBack(ctx context.Context, lever slurmplug.Lever, id cluster.JobID, p *polled) readJob {
 	job := readJob{err: p.err}
-	if job.Sight, job.seen = p.sights[id]; !job.seen || job.Gone {
+	if job.JobStatus, job.seen = p.sights[id]; !job.seen || job.Gone {
 		return job
 	}
 	switch lever {
@@ -167,7 +166,7 @@ const idsPerSqueue = 5000
 
 // sightsOf reads the jobs that outcomes name, each record or array once: a few by
 // themselves, more by one squeue for all.
-func (c *Cluster) sightsOf(ctx context.Context, outcomes []plan.Outcome, asked []int) (map[cluster.JobID]evict.Sight, error) {
+func (c *Cluster) sightsOf(ctx context.Context, outcomes []plan.Outcome, asked []int) (map[cluster.JobID]plan.JobStatus, error) {
 	raw := map[cluster.JobID]uint32{}
 	for _, i := range asked {
 		for _, id := range outcomes[i].Jobs() {
@@ -184,7 +183,7 @@ func (c *Cluster) sightsOf(ctx context.Context, outcomes []plan.Outcome, asked [
 	if len(ids) > parallelReads {
 		each = idsPerSqueue // one squeue over the whole queue costs less than so many
 	}
-	sights := make(map[cluster.JobID]evict.Sight, len(raw))
+	sights := make(map[cluster.JobID]plan.JobStatus, len(raw))
 	var mu sync.Mutex
 	var g errgroup.Group
 	g.SetLimit(parallelReads)

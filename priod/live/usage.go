@@ -27,7 +27,7 @@ func (c *Cluster) Used(ctx context.Context, since, until time.Time, today func(s
 	if err != nil {
 		return nil, err
 	}
-	nodes := convertNodes(raw)
+	nodes := ConvertNodes(raw)
 	types := gpuTypes(nodes)
 	u := &Used{Shares: map[string]sensitivity.Share{}}
 	for i := range nodes {

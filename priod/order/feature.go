@@ -29,7 +29,9 @@ func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
 	if c.Plan.Shares != nil {
 		set.Shares = c.Plan.Shares
 	}
+	allocated := c.Plan.Until
 	*c.Plan = Decide(c.Snapshot, c.History, set)
+	c.Plan.StandsUntil(allocated)
 	notes := len(c.Plan.Notes)
 	c.Reorder = func() {
 		again := Decide(c.Snapshot, c.History, set)
@@ -40,6 +42,7 @@ func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
 		again.Ask(slices.DeleteFunc(c.Plan.Actions, func(a plan.Action) bool { return a.Lever.Ranks() }))
 		kept := c.Plan.Notes[notes:]
 		notes = len(again.Notes)
+		again.StandsUntil(c.Plan.Until)
 		again.Notes = append(again.Notes, kept...)
 		*c.Plan = again
 	}

@@ -132,10 +132,9 @@ func (siteFactor) actions(j *cluster.Job, _ *cluster.History, now, want int64) [
 	return []plan.Action{setTo(j, slurmplug.SiteFactor, now, want)}
 }
 
-// nice is the lever that lowers the job's Nice; the owner's own Nice stays part of it.
-type nice struct{}
-
-func (nice) band(step, top int64) plan.Band { return siteFactor{}.band(step, top) }
+// nice is the lever that lowers the job's Nice; the owner's own Nice stays part of it. It
+// adds to the priority as siteFactor does.
+type nice struct{ siteFactor }
 
 func (n nice) now(j *cluster.Job, h *cluster.History) (int64, bool) {
 	return n.userNice(j, h) - j.Nice, true
@@ -143,7 +142,6 @@ func (n nice) now(j *cluster.Job, h *cluster.History) (int64, bool) {
 
 func (nice) value(written int64, w cluster.Written) int64 { return w.Original - written }
 func (nice) neutral(w cluster.Written) int64              { return w.Original }
-func (nice) own(j *cluster.Job, now int64) int64          { return j.Priority - now }
 
 func (nice) userNice(j *cluster.Job, h *cluster.History) int64 {
 	if w, ok := h.Written[j.ID]; ok && w.Lever == slurmplug.Nice {

@@ -16,7 +16,8 @@
 //   - rank.go: classes, budgets, and the order of TE jobs; overrun.go: TE jobs that ran
 //     too long
 //   - order.go: settings, and a plan with as few writes as possible
-//   - shares.go: values of BE jobs by their allocation
+//   - shares.go: values of BE jobs by their allocation; standing.go: for how long these
+//     stay in order if nothing happens
 //   - lever.go: from a value to one of Slurm's fields and back
 //   - adopt.go: values that another host's priod wrote
 //   - feature.go: how the order takes part in a cycle
@@ -72,7 +73,7 @@ const (
 func Decide(s *cluster.Snapshot, h *cluster.History, set Settings) plan.Plan {
 	verdicts, te := Rank(s, h, set.Ranking)
 	d := decider{s: s, h: h, set: set, lever: leverOf(set.Lever)}
-	d.plan = plan.Plan{At: s.At, Mode: set.Lever, Band: d.band(), Shares: set.Shares}
+	d.plan = plan.Plan{At: s.At, Mode: set.Lever, Band: d.lever.band(d.step(), set.Top), Shares: set.Shares}
 	if set.Shares != nil {
 		d.plan.Notes = slices.Clone(set.Shares.Notes)
 	}
@@ -82,10 +83,7 @@ func Decide(s *cluster.Snapshot, h *cluster.History, set Settings) plan.Plan {
 	}
 	d.valueTE(verdicts, te)
 	shared, placed := d.valueByShare(verdicts)
-	for _, i := range te {
-		d.addWrite(&d.plan.Decisions[i], &verdicts[i])
-	}
-	for _, i := range shared {
+	for _, i := range slices.Concat(te, shared) {
 		d.addWrite(&d.plan.Decisions[i], &verdicts[i])
 	}
 	for i := range verdicts {
@@ -98,6 +96,7 @@ func Decide(s *cluster.Snapshot, h *cluster.History, set Settings) plan.Plan {
 		}
 	}
 	d.addNotes()
+	d.plan.MakeQueue(s)
 	return d.plan
 }
 
@@ -111,10 +110,8 @@ type decider struct {
 	overLimit int // writes that WritesPerCycle keeps for the next cycle
 }
 
-// band makes a step larger than all that Slurm's own factors and the users' Nice can
-// change between two jobs. The step is rounded up so that it rarely changes.
-func (d *decider) band() plan.Band { return d.lever.band(d.step(), d.set.Top) }
-
+// step is larger than all that Slurm's own factors and the users' Nice can change between
+// two jobs. It is rounded up so that it rarely changes.
 func (d *decider) step() int64 {
 	step := d.set.Step
 	if step <= 0 {

@@ -62,15 +62,15 @@ func Rank(s *cluster.Snapshot, h *cluster.History, set plan.Classes) (verdicts [
 		}
 		verdicts = append(verdicts, v)
 	}
+	place := func(v *Verdict) int { // those for which room is being made go first
+		if h.Claiming[s.Jobs[v.Job].ID] {
+			return 0
+		}
+		return 1
+	}
 	slices.SortFunc(te, func(a, b int) int {
 		v, w := &verdicts[a], &verdicts[b]
-		if x, y := h.Claiming[s.Jobs[v.Job].ID], h.Claiming[s.Jobs[w.Job].ID]; x != y {
-			if x {
-				return -1
-			}
-			return 1
-		}
-		return cmp.Or(v.Since.Compare(w.Since), idOrder(&s.Jobs[v.Job]).Compare(idOrder(&s.Jobs[w.Job])))
+		return cmp.Or(place(v)-place(w), v.Since.Compare(w.Since), idOrder(&s.Jobs[v.Job]).Compare(idOrder(&s.Jobs[w.Job])))
 	})
 	return verdicts, r.admit(s, verdicts, te)
 }

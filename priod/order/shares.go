@@ -63,6 +63,7 @@ func (d *decider) lowestAbove() int64 { return d.plan.Band.Lo + d.shareSteps()*d
 type shareJob struct {
 	verdict    int     // its index
 	precedence float64 // see decider.precedence
+	rises      float64 // by so much in a second while the job waits; see decider.rise
 	held       int64   // the value that it holds
 	known      bool    // whether that is known
 	wrote      bool    // priod wrote a value, even Slurm's own
@@ -79,7 +80,7 @@ func (d *decider) jobsByShare(verdicts []Verdict, floor int64) []shareJob {
 		if !v.Ranked || v.Class != cluster.BE || v.Why == plan.Evicted || v.Why == plan.Round || share == nil || d.isForeign(j) {
 			continue
 		}
-		p := shareJob{verdict: i, precedence: d.precedence(share)}
+		p := shareJob{verdict: i, precedence: d.precedence(share), rises: d.rise(share)}
 		if p.held, p.known = d.lever.now(j, d.h); p.held == 0 {
 			p.held = floor
 		}
@@ -94,16 +95,9 @@ func (d *decider) jobsByShare(verdicts []Verdict, floor int64) []shareJob {
 // hold, and each job's tier.
 func (d *decider) shareTiers(jobs []shareJob, floor int64) (tiers []plan.Tier, tierOf []int) {
 	head := 0
-	for i, p := range jobs {
-		first := jobs[head]
-		limit := reorderAt
-		switch {
-		case p.held < first.held:
-			limit = keepApartAt
-		case p.held == first.held && (p.held > floor || p.wrote && first.wrote):
-			limit = splitAt
-		}
-		if i == 0 || d.set.Order.separates(first.precedence, p.precedence, limit) {
+	for i := range jobs {
+		first, p := &jobs[head], &jobs[i]
+		if i == 0 || d.set.Order.separates(first.precedence, p.precedence, first.limit(p, floor)) {
 			tiers, head = append(tiers, nil), i
 		}
 		tierOf = append(tierOf, len(tiers)-1)
@@ -112,6 +106,18 @@ func (d *decider) shareTiers(jobs []shareJob, floor int64) (tiers []plan.Tier, t
 		}
 	}
 	return tiers, tierOf
+}
+
+// limit is what has to lie between a tier's first job and another for that to begin the
+// next tier.
+func (first *shareJob) limit(p *shareJob, floor int64) float64 {
+	switch {
+	case p.held < first.held:
+		return keepApartAt
+	case p.held == first.held && (p.held > floor || p.wrote && first.wrote):
+		return splitAt
+	}
+	return reorderAt
 }
 
 // valueByShare gives the BE jobs that the allocation counts values in the order of
@@ -127,6 +133,7 @@ func (d *decider) valueByShare(verdicts []Verdict) (order []int, placed []bool) 
 	floor := b.Lo - b.Step // stands for 0, Slurm's own value
 	jobs := d.jobsByShare(verdicts, floor)
 	tiers, tierOf := d.shareTiers(jobs, floor)
+	d.plan.Stands(d.tiersStand(jobs, tierOf, floor))
 	if most := int(n+1) / 2; len(tiers) > most {
 		d.plan.Notes = append(d.plan.Notes, fmt.Sprintf("the order by allocation has %d steps and the band holds %d for it: those behind share the lowest (priod check says how to widen it)", len(tiers), most))
 		for _, t := range tiers[most:] {

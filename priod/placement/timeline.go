@@ -188,6 +188,21 @@ func (t *Timeline) first(node int32, need Amount, from, d, latest float64) (star
 	return start, free
 }
 
+// FreeUntil is until when the shares, which are free at a time, stay free; infinite: for
+// ever.
+func (t *Timeline) FreeUntil(shares []Share, from float64) float64 {
+	until := math.Inf(1)
+	for _, s := range shares {
+		line := t.lines[s.Node]
+		for i := at(line, from) + 1; i < len(line) && line[i].at < until; i++ {
+			if !line[i].free.holds(s.Amount) {
+				until = line[i].at
+			}
+		}
+	}
+	return until
+}
+
 // look makes the window show what is free on each node all the time.
 func (t *Timeline) look(from, until float64, types Types) {
 	for g := range t.window.byType {

@@ -12,7 +12,7 @@ type Failing interface {
 	// Ends reads what Slurm knows of the ends of runs beyond their sights. A job of which
 	// nothing more is known is missing. With output it reads the end of what the jobs
 	// wrote, too, as their users and where that is possible.
-	Ends(ctx context.Context, sights map[cluster.JobID]Sight, output bool) map[cluster.JobID]End
+	Ends(ctx context.Context, sights map[cluster.JobID]JobStatus, output bool) map[cluster.JobID]End
 	// MostRestarts is how often Slurm lets a job be requeued; 0: any number.
 	MostRestarts() int
 }
@@ -27,7 +27,7 @@ type End struct {
 
 // What more can be done about a job that failed.
 const (
-	Exclude  Verb = "exclude"  // names nodes that a waiting job refuses, all of them
-	HoldBack Verb = "holdback" // puts a job that has ended back into the queue, held
-	Drain    Verb = "drain"    // takes a node out of use, for the reason that Value says
+	Exclude  CommandKind = "exclude"  // names nodes that a waiting job refuses, all of them
+	HoldBack CommandKind = "holdback" // puts a job that has ended back into the queue, held
+	Drain    CommandKind = "drain"    // takes a node out of use, for the reason that Value says
 )

@@ -13,7 +13,7 @@ import (
 type Leaving interface {
 	// Look shows single jobs as they are now. A job that Slurm does not know is
 	// Gone; one that cannot be trusted is missing, and makes an error.
-	Look(context.Context, []Target) (map[cluster.JobID]Sight, error)
+	Look(context.Context, []Target) (map[cluster.JobID]JobStatus, error)
 	// Excluded are the nodes that a waiting job refuses, as a host list.
 	Excluded(context.Context, Target) (string, error)
 	// AtOnce is how many tasks of a task's array may run at a time; 0: any number.
@@ -28,8 +28,8 @@ type Target struct {
 	RawID uint32
 }
 
-// Sight is what Slurm shows of one job now.
-type Sight struct {
+// JobStatus is what Slurm shows of one job now.
+type JobStatus struct {
 	cluster.Job
 	Gone               bool   // slurmctld does not know the job; what follows is of its last run, by accounting
 	Final              string // the state in which it ended: "COMPLETED"; "" when it has not
@@ -43,21 +43,21 @@ type Sight struct {
 
 // The commands.
 const (
-	Signal  Verb = "signal"  // tells a job to leave
-	Requeue Verb = "requeue" // puts a victim back into the queue, with Value as its begin time if there is one
-	Begin   Verb = "begin"   // lets a requeued victim start, now or later
-	Pin     Verb = "pin"     // names the nodes of the claim in the waiting job's request
-	Unpin   Verb = "unpin"
-	Reserve Verb = "reserve" // keeps everybody off the nodes of a claim; ends by itself
-	Free    Verb = "free"    // deletes the reservation
+	Signal  CommandKind = "signal"  // tells a job to leave
+	Requeue CommandKind = "requeue" // puts a victim back into the queue, with Value as its begin time if there is one
+	Begin   CommandKind = "begin"   // lets a requeued victim start, now or later
+	Pin     CommandKind = "pin"     // names the nodes of the claim in the waiting job's request
+	Unpin   CommandKind = "unpin"
+	Reserve CommandKind = "reserve" // keeps everybody off the nodes of a claim; ends by itself
+	Free    CommandKind = "free"    // deletes the reservation
 )
 
-// Verb is what a command does.
-type Verb string
+// CommandKind is what a command does.
+type CommandKind string
 
 // Command is one write to one job, for one row.
 type Command struct {
-	Verb            Verb
+	Kind            CommandKind
 	Job             cluster.JobID
 	SLUID           string // of the run that was seen, as in cluster.Job
 	Claim, Eviction int64  // the number of the row: one of both
@@ -76,7 +76,7 @@ type Result struct {
 }
 
 // Asks tells whether the job asks for these nodes, and no others.
-func (s *Sight) Asks(nodes string) bool { return SameHosts(s.ReqNodes, nodes) }
+func (s *JobStatus) Asks(nodes string) bool { return SameHosts(s.ReqNodes, nodes) }
 
 // SameHosts tells whether two host lists name the same nodes: Slurm shows a list in an
 // order of its own.

@@ -103,11 +103,34 @@ type Plan struct {
 	Mode       slurmplug.Lever
 	Band       Band // where values lie and how large one step is
 	Decisions  []Decision
+	Queue      []Queued // made with the decisions, by MakeQueue
 	Actions    []Action
 	Renumbered int      // writes beyond the fewest possible, because a gap was used up
 	Notes      []string // what an operator should know about the whole plan
 	Shares     *Shares  // what the allocation gives each job; nil: nothing is allocated
+
+	// Until is when what was decided may change although nothing happens to a job or a
+	// node, because something goes by the clock; zero: it does not. See Stands.
+	Until time.Time
 }
+
+// Stands notes that what a feature decided stands for so many seconds if nothing happens:
+// cycles before that would decide the same and write nothing. A simulation leaves them out.
+func (p *Plan) Stands(seconds float64) {
+	if seconds < forever {
+		p.StandsUntil(p.At.Add(time.Duration(seconds * float64(time.Second))))
+	}
+}
+
+// StandsUntil is Stands with the time when that ends; zero: never.
+func (p *Plan) StandsUntil(until time.Time) {
+	if p.Until.IsZero() || !until.IsZero() && until.Before(p.Until) {
+		p.Until = until
+	}
+}
+
+// forever is longer, s, than anything stands that does not stand for good.
+const forever = 1e9
 
 // Ask puts writes into jobs' requests before all that rank: those could let the
 // jobs start as they are.

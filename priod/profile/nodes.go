@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/profile/curve"
-	"slurmprio/slurmplug"
 )
 
 // Offer is what a partition has of one GPU type.
@@ -23,59 +23,30 @@ type Offer struct {
 // Offers lists, by name, the GPU types of a partition's nodes that are up, for
 // a job of so many GPUs on one node. Nodes with several types, or with GPUs of
 // no type, are left out: a curve has to name a type.
-func Offers(nodes []slurmplug.Node, partitions []string, gpus int) []Offer {
+func Offers(nodes []cluster.Node, partitions []string, gpus int) []Offer {
 	var all []Offer
 	for i := range nodes {
 		n := &nodes[i]
-		g, ok := soleGPU(n.Gres)
-		if !ok || !up(n.State) || !slices.ContainsFunc(partitions, func(p string) bool { return slices.Contains(n.Partitions, p) }) {
+		if n.GPUs == 0 || n.GPUType == "" || n.MixedTypes || !n.Usable || strings.Contains(n.State, "RESERVED") ||
+			!slices.ContainsFunc(partitions, func(p string) bool { return slices.Contains(n.Partitions, p) }) {
 			continue
 		}
-		at, found := slices.BinarySearchFunc(all, g.Type, func(o Offer, t string) int { return strings.Compare(o.GPUType, t) })
-		share, mem := float64(n.CPUs)/float64(g.Count), n.MemMB/g.Count
+		at, found := slices.BinarySearchFunc(all, n.GPUType, func(o Offer, t string) int { return strings.Compare(o.GPUType, t) })
+		share, mem := float64(n.CPUs)/float64(n.GPUs), n.MemMB/int64(n.GPUs)
 		if !found {
-			all = slices.Insert(all, at, Offer{GPUType: g.Type, Share: share, MemMB: mem})
+			all = slices.Insert(all, at, Offer{GPUType: n.GPUType, Share: share, MemMB: mem})
 		}
 		o := &all[at]
-		o.Share, o.MemMB, o.Largest = min(o.Share, share), min(o.MemMB, mem), max(o.Largest, int(g.Count))
-		if int(g.Count) < gpus {
+		o.Share, o.MemMB, o.Largest = min(o.Share, share), min(o.MemMB, mem), max(o.Largest, n.GPUs)
+		if n.GPUs < gpus {
 			continue
 		}
 		o.CPUs, o.NodeMB = max(o.CPUs, n.CPUs), max(o.NodeMB, n.MemMB)
-		used := int64(0)
-		for _, u := range n.GresUsed {
-			if u.Name == "gpu" {
-				used += u.Count
-			}
-		}
-		if g.Count-used >= int64(gpus) {
-			o.Free = max(o.Free, n.CPUs-n.CPUsAlloc)
+		if n.GPUs-n.GPUsUsed >= gpus {
+			o.Free = max(o.Free, n.CPUs-n.CPUsUsed)
 		}
 	}
 	return all
-}
-
-func soleGPU(list []slurmplug.Gres) (gpu slurmplug.Gres, ok bool) {
-	for _, g := range list {
-		if g.Name == "gpu" && g.Count > 0 {
-			if ok {
-				return gpu, false
-			}
-			gpu, ok = g, true
-		}
-	}
-	return gpu, ok && gpu.Type != ""
-}
-
-// up tells whether a node can run a job now or when others have ended.
-func up(state []string) bool {
-	for _, s := range state {
-		switch s {
-		case "DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "NOT_RESPONDING", "MAINT", "RESERVED", "POWERED_DOWN", "FUTURE", "UNKNOWN":
-			return false
-		}
-	}
-	return true
 }
 
 // usual is how far beyond the proportional share a profile looks when nobody

@@ -11,9 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/profile/curve"
 	"slurmprio/priod/workload"
-	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
 	"slurmprio/slurmplug/sbatch"
 )
@@ -188,25 +188,16 @@ func TestLines(t *testing.T) {
 
 func offers(t *testing.T, gpus int) []Offer {
 	t.Helper()
-	node := func(name, gres, used, state string, cpus, taken int) slurmplug.Node {
-		all, err := slurmplug.ParseGres(gres)
-		if err != nil {
-			t.Fatal(err)
-		}
-		busy, err := slurmplug.ParseGres(used)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return slurmplug.Node{Name: name, State: strings.Split(state, "+"), Partitions: []string{"gpu"}, CPUs: cpus, CPUsAlloc: taken, MemMB: 500000, Gres: all, GresUsed: busy}
+	node := func(name, gpuType string, has, used, cpus, taken int) cluster.Node {
+		return cluster.Node{Name: name, Usable: true, Partitions: []string{"gpu"}, CPUs: cpus, CPUsUsed: taken, MemMB: 500000, GPUType: gpuType, GPUs: has, GPUsUsed: used}
 	}
-	return Offers([]slurmplug.Node{
-		node("v1", "gpu:v100:8(S:0-1)", "gpu:v100:8(IDX:0-7)", "ALLOCATED", 24, 24),
-		node("v2", "gpu:v100:8", "gpu:v100:2(IDX:0-1)", "MIXED", 24, 12),
-		node("a1", "gpu:a100:4", "", "IDLE", 64, 0),
-		node("a2", "gpu:a100:8", "", "IDLE+DRAIN", 128, 0),
-		node("u1", "gpu:4", "", "IDLE", 16, 0),
-		node("m1", "gpu:t4:2,gpu:a100:2", "", "IDLE", 16, 0),
-		node("c1", "", "", "IDLE", 128, 0),
+	drained, reserved := node("a2", "a100", 8, 0, 128, 0), node("a3", "a100", 8, 0, 128, 0)
+	drained.Usable, reserved.State = false, "IDLE+RESERVED"
+	mixed := node("m1", "a100", 4, 0, 16, 0)
+	mixed.MixedTypes = true
+	return Offers([]cluster.Node{
+		node("v1", "v100", 8, 8, 24, 24), node("v2", "v100", 8, 2, 24, 12), node("a1", "a100", 4, 0, 64, 0),
+		drained, reserved, node("u1", "", 4, 0, 16, 0), mixed, node("c1", "", 0, 0, 128, 0),
 	}, []string{"gpu"}, gpus)
 }
 

@@ -42,7 +42,7 @@ type FailuresOf struct {
 }
 
 // OfFailures sums up the failures of a span of time. nodes is how many nodes there are.
-func OfFailures(since, until time.Time, t *retry.Turn, set *retry.Settings, nodes int) *Failures {
+func OfFailures(since, until time.Time, t *retry.Changes, set *retry.Settings, nodes int) *Failures {
 	f := &Failures{Since: since, Until: until, Count: len(t.Failures), Drained: append([]retry.Drained{}, t.Drained...), Latest: []retry.Failure{}}
 	class, user := map[string][]*retry.Failure{}, map[string][]*retry.Failure{}
 	last := map[string]bool{}

@@ -149,8 +149,7 @@ func joined(stays []store.JobTimes, victims map[cluster.JobID]float64) []store.J
 func (p *Preemptions) evictions(all []store.Eviction) (lost map[cluster.JobID]float64, forTE map[cluster.JobID]bool) {
 	lost, forTE = map[cluster.JobID]float64{}, map[cluster.JobID]bool{}
 	p.Evictions.How, p.Rounds.How = map[string]int{}, map[string]int{}
-	users, workloads := groups{}, groups{}
-	benefits := map[string]*benefit{}
+	users, workloads, benefits := groups{}, groups{}, groups{}
 	for i := range all {
 		x := &all[i]
 		sum, round := &p.Evictions, x.Purpose == string(evict.ForRound)
@@ -167,24 +166,15 @@ func (p *Preemptions) evictions(all []store.Eviction) (lost map[cluster.JobID]fl
 		}
 		forTE[x.Victim] = true
 		tag, _ := jobtag.Parse(x.VictimTag) // a tag that is not valid names no workload
-		users.add(x.VictimUser, x, paid, kept, broken)
-		workloads.add(tag.Workload, x, paid, kept, broken)
-		b := benefits[x.ForUser]
-		if b == nil {
-			b = &benefit{Benefits: Benefits{User: x.ForUser}, jobs: map[cluster.JobID]bool{}}
-			benefits[x.ForUser] = b
-		}
-		b.Count++
-		b.jobs[x.For] = true
-		b.Lost += paid / 3600
+		users.add(x.VictimUser, x.Victim, x, paid, kept, broken)
+		workloads.add(tag.Workload, x.Victim, x, paid, kept, broken)
+		benefits.add(x.ForUser, x.For, x, paid, kept, broken)
 	}
 	p.ByUser, p.ByWorkload = users.list(), workloads.list()
 	p.ForUser = []Benefits{}
-	for _, b := range benefits {
-		b.Jobs = len(b.jobs)
-		p.ForUser = append(p.ForUser, b.Benefits)
+	for _, b := range benefits.list() {
+		p.ForUser = append(p.ForUser, Benefits{User: b.Name, Count: b.Count, Jobs: b.Jobs, Lost: b.Lost})
 	}
-	slices.SortFunc(p.ForUser, func(a, b Benefits) int { return cmp.Or(cmp.Compare(b.Lost, a.Lost), cmp.Compare(a.User, b.User)) })
 	return lost, forTE
 }
 
@@ -215,11 +205,6 @@ func (e *Evictions) add(x *store.Eviction) (paid float64, kept, broken int) {
 	return paid, kept, broken
 }
 
-type benefit struct {
-	Benefits
-	jobs map[cluster.JobID]bool
-}
-
 // promise tells whether a victim's promise, its grace period, was kept or broken.
 func promise(x *store.Eviction) (kept, broken int) {
 	switch evict.How(x.How) {
@@ -234,7 +219,8 @@ func promise(x *store.Eviction) (kept, broken int) {
 	return 0, 0
 }
 
-// groups are the victims by one of their properties.
+// groups are evictions by one of their properties, with the jobs that left or that they
+// were for.
 type groups map[string]*group
 
 type group struct {
@@ -243,7 +229,7 @@ type group struct {
 	took []float64
 }
 
-func (g groups) add(name string, x *store.Eviction, paid float64, kept, broken int) {
+func (g groups) add(name string, job cluster.JobID, x *store.Eviction, paid float64, kept, broken int) {
 	v := g[name]
 	if v == nil {
 		v = &group{Victims: Victims{Name: name}, jobs: map[cluster.JobID]bool{}}
@@ -253,7 +239,7 @@ func (g groups) add(name string, x *store.Eviction, paid float64, kept, broken i
 	v.Lost += paid / 3600
 	v.Kept += kept
 	v.Broken += broken
-	v.jobs[x.Victim] = true
+	v.jobs[job] = true
 	if x.TookS != nil && kept+broken > 0 {
 		v.took = append(v.took, *x.TookS)
 	}

@@ -139,14 +139,7 @@ func SafeJSON(s string) string {
 // (escape sequences, newlines, bidirectional marks) and broken UTF-8 appear as
 // escapes.
 func Safe(s string) string {
-	clean := true
-	for _, r := range s {
-		if !printable(r) {
-			clean = false
-			break
-		}
-	}
-	if clean {
+	if !strings.ContainsFunc(s, func(r rune) bool { return !printable(r) }) {
 		return s
 	}
 	var b strings.Builder

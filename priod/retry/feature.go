@@ -20,7 +20,7 @@ type Feature struct {
 	Memory   *Memory // nil: nothing is looked at
 	Recorder interface {
 		// SaveFailures returns once the rows are safe; on error no command is sent.
-		SaveFailures(context.Context, *Turn) error
+		SaveFailures(context.Context, *Changes) error
 	}
 	OnChange func(*Failure)               // is called with each row that is new or changed; may be nil
 	OnDrain  func(*Drained, *plan.Result) // with each node that is taken out of use; may be nil
@@ -74,7 +74,7 @@ func (f *Feature) judge(ctx context.Context, c *plan.Cycle) error {
 	if sights == nil && doubts != nil {
 		return doubts // and looks again
 	}
-	var turn Turn
+	var turn Changes
 	about, unseen := map[string]int{}, map[cluster.JobID]bool{}
 	number := func() int64 { return f.Memory.Last + 1 + int64(len(turn.Failures)) }
 	for _, t := range targets {
@@ -122,7 +122,7 @@ func (f *Feature) judge(ctx context.Context, c *plan.Cycle) error {
 }
 
 // failure is the row of a run that failed, with its verdict.
-func (f *Feature) failure(ctx context.Context, c *plan.Cycle, was *cluster.Job, s *plan.Sight, e plan.End, about map[string]int) Failure {
+func (f *Feature) failure(ctx context.Context, c *plan.Cycle, was *cluster.Job, s *plan.JobStatus, e plan.End, about map[string]int) Failure {
 	set := &f.Settings
 	nodes, _ := slurmplug.ExpandHosts(s.NodeList)
 	end := s.End
@@ -166,7 +166,7 @@ func (f *Feature) failure(ctx context.Context, c *plan.Cycle, was *cluster.Job, 
 }
 
 // exclude says which nodes a job is to refuse from now on.
-func (f *Feature) exclude(ctx context.Context, c *plan.Cycle, was *cluster.Job, s *plan.Sight, row *Failure) {
+func (f *Feature) exclude(ctx context.Context, c *plan.Cycle, was *cluster.Job, s *plan.JobStatus, row *Failure) {
 	if row.Do != Elsewhere || len(row.Fault) == 0 || s.ReqNodes != "" || c.Paused != "" {
 		return
 	}
@@ -190,7 +190,7 @@ func (f *Feature) exclude(ctx context.Context, c *plan.Cycle, was *cluster.Job, 
 
 // putBack is the row of a run that ended with its node, and that Slurm itself has put back
 // into the queue (JobRequeue=1): what is left to do is to keep the job off that node.
-func putBack(c *plan.Cycle, was *cluster.Job, s *plan.Sight) (row Failure, back bool) {
+func putBack(c *plan.Cycle, was *cluster.Job, s *plan.JobStatus) (row Failure, back bool) {
 	nodes, _ := slurmplug.ExpandHosts(was.NodeList)
 	row = Failure{
 		Job: s.ID, RawID: s.RawID, User: was.User, Start: was.Start, End: c.Snapshot.At, Restarts: was.Restarts, GPUs: was.GPUs, Nodes: nodes,
@@ -217,7 +217,7 @@ func perNode(j *cluster.Job) int64 {
 
 // tend goes on with rows that wait for something.
 func (f *Feature) tend(ctx context.Context, c *plan.Cycle) error {
-	var turn Turn
+	var turn Changes
 	var look []plan.Target
 	var rows []int64
 	for _, number := range f.Memory.open() {
@@ -261,7 +261,7 @@ const maxTries = 3
 
 // advance takes a row whose command waits, or was sent without an answer, one step
 // further, by what Slurm shows of the job. room tells whether the caps allow a requeue.
-func advance(f Failure, s *plan.Sight, room bool) (Failure, bool) {
+func advance(f Failure, s *plan.JobStatus, room bool) (Failure, bool) {
 	again := s.Final != "" && !s.Gone && f.Runs(s)
 	switch {
 	case s.Gone && f.State == Recorded && f.Tries > 0: // it may have run again, and ended
@@ -303,7 +303,7 @@ func waits(f Failure, j *cluster.Job) (Failure, bool) {
 }
 
 // carryOut saves rows, sends their commands and saves what became of them.
-func (f *Feature) carryOut(ctx context.Context, at time.Time, t *Turn) error {
+func (f *Feature) carryOut(ctx context.Context, at time.Time, t *Changes) error {
 	if t.Empty() {
 		return nil
 	}
@@ -322,7 +322,7 @@ func (f *Feature) carryOut(ctx context.Context, at time.Time, t *Turn) error {
 	}
 	ctx = context.WithoutCancel(ctx) // what is recorded is carried out
 	results := f.Slurm.Do(ctx, commands)
-	var after Turn
+	var after Changes
 	for i := range t.Failures {
 		row := t.Failures[i]
 		if row.hear(results, at) {
@@ -337,12 +337,12 @@ func (f *Feature) carryOut(ctx context.Context, at time.Time, t *Turn) error {
 
 // commands are what a row asks for, given what it was before.
 func (f *Failure) commands(old *Failure) (commands []plan.Command) {
-	exclude := plan.Command{Verb: plan.Exclude, Job: f.Job, Eviction: f.Number, Value: f.Exclude}
+	exclude := plan.Command{Kind: plan.Exclude, Job: f.Job, Eviction: f.Number, Value: f.Exclude}
 	switch {
 	case f.State == Recorded && f.Do == Hold:
-		return []plan.Command{{Verb: plan.HoldBack, Job: f.Job, Eviction: f.Number}}
+		return []plan.Command{{Kind: plan.HoldBack, Job: f.Job, Eviction: f.Number}}
 	case f.State == Recorded:
-		commands = []plan.Command{{Verb: plan.Requeue, Job: f.Job, Eviction: f.Number, Value: fmt.Sprintf("now+%d", int(max(f.Wait, soonest).Seconds()))}}
+		commands = []plan.Command{{Kind: plan.Requeue, Job: f.Job, Eviction: f.Number, Value: fmt.Sprintf("now+%d", int(max(f.Wait, soonest).Seconds()))}}
 		if f.Exclude != "" {
 			commands = append(commands, exclude)
 		}
@@ -368,9 +368,9 @@ func (f *Failure) hear(results []plan.Result, at time.Time) (heard bool) {
 		}
 		heard = true
 		switch {
-		case r.Verb == plan.Exclude && r.Status == slurmplug.Applied:
+		case r.Kind == plan.Exclude && r.Status == slurmplug.Applied:
 			f.Told = f.Exclude != ""
-		case r.Verb == plan.Exclude:
+		case r.Kind == plan.Exclude:
 			f.Message = clean([]byte(r.Message))
 		case r.Status == slurmplug.Applied:
 			f.State, f.Requeued = Requeued, at
@@ -389,7 +389,7 @@ func (f *Failure) hear(results []plan.Result, at time.Time) (heard bool) {
 }
 
 // save makes rows safe and takes them over.
-func (f *Feature) save(ctx context.Context, t *Turn) error {
+func (f *Feature) save(ctx context.Context, t *Changes) error {
 	if t.Empty() {
 		return nil
 	}
@@ -426,10 +426,10 @@ func (f *Feature) suspect(ctx context.Context, c *plan.Cycle) error {
 		}
 		drained++
 		d := Drained{Node: x.Node, Class: x.Class, At: c.Snapshot.At}
-		if err := f.save(ctx, &Turn{Drained: []Drained{d}}); err != nil {
+		if err := f.save(ctx, &Changes{Drained: []Drained{d}}); err != nil {
 			return err
 		}
-		r := f.Slurm.Do(context.WithoutCancel(ctx), []plan.Command{{Verb: plan.Drain, Nodes: x.Node, Value: "priod:" + x.Class}})
+		r := f.Slurm.Do(context.WithoutCancel(ctx), []plan.Command{{Kind: plan.Drain, Nodes: x.Node, Value: "priod:" + x.Class}})
 		if f.OnDrain != nil && len(r) == 1 {
 			f.OnDrain(&d, &r[0])
 		}

@@ -23,11 +23,9 @@ type fakeJob struct {
 	final    string // "": in the queue
 	exit     int
 	output   string
-	begin    time.Time
 	excluded string
 	requeue  bool
 	forgot   bool // MinJobAge has passed
-	cancel   bool
 	evicted  time.Time
 	sent     int // requeues of priod's
 	holds    int
@@ -85,18 +83,18 @@ func (f *fake) snapshot() *cluster.Snapshot {
 	return s
 }
 
-func (f *fake) Look(_ context.Context, targets []plan.Target) (map[cluster.JobID]plan.Sight, error) {
-	out := map[cluster.JobID]plan.Sight{}
+func (f *fake) Look(_ context.Context, targets []plan.Target) (map[cluster.JobID]plan.JobStatus, error) {
+	out := map[cluster.JobID]plan.JobStatus{}
 	for _, t := range targets {
 		j := f.jobs[t.Job]
 		if f.blind {
 			continue
 		}
 		if j == nil {
-			out[t.Job] = plan.Sight{Gone: true}
+			out[t.Job] = plan.JobStatus{Gone: true}
 			continue
 		}
-		s := plan.Sight{Job: j.Job, Final: j.final, ExitCode: j.exit, CanRequeue: j.requeue, Gone: j.forgot}
+		s := plan.JobStatus{Job: j.Job, Final: j.final, ExitCode: j.exit, CanRequeue: j.requeue, Gone: j.forgot}
 		if j.forgot {
 			s.End = f.now
 		}
@@ -112,7 +110,7 @@ func (f *fake) Excluded(_ context.Context, t plan.Target) (string, error) {
 func (f *fake) AtOnce(context.Context, plan.Target) (int, error) { return 0, nil }
 func (f *fake) MostRestarts() int                                { return 0 }
 
-func (f *fake) Ends(_ context.Context, sights map[cluster.JobID]plan.Sight, output bool) map[cluster.JobID]plan.End {
+func (f *fake) Ends(_ context.Context, sights map[cluster.JobID]plan.JobStatus, output bool) map[cluster.JobID]plan.End {
 	ends := map[cluster.JobID]plan.End{}
 	for id := range sights {
 		if output {
@@ -129,10 +127,10 @@ func (f *fake) Do(_ context.Context, commands []plan.Command) []plan.Result {
 		if f.status != nil {
 			r.Status = f.status(c)
 		}
-		if c.Verb == plan.Drain {
+		if c.Kind == plan.Drain {
 			f.drains = append(f.drains, c.Nodes)
 		} else if row, ok := f.saved[c.Eviction]; !ok || row.Job != c.Job || row.State != Recorded && row.State != Requeued {
-			f.t.Errorf("%s of job %s: its row is %+v", c.Verb, c.Job, row)
+			f.t.Errorf("%s of job %s: its row is %+v", c.Kind, c.Job, row)
 		} else if r.Status == slurmplug.Applied {
 			if why := f.do(&c); why != "" {
 				r.Status, r.Message = slurmplug.Refused, why
@@ -150,17 +148,17 @@ func (f *fake) do(c *plan.Command) string {
 	switch {
 	case j.forgot:
 		return "Invalid job id specified"
-	case c.Verb == plan.Exclude && j.State != cluster.Pending:
+	case c.Kind == plan.Exclude && j.State != cluster.Pending:
 		return "Job is no longer pending execution"
-	case c.Verb == plan.Exclude:
+	case c.Kind == plan.Exclude:
 		j.excluded = c.Value
 		return ""
 	case j.final == "":
 		return "Job is pending execution"
 	case j.Tag.Retry == "" || j.Tag.Retry == "never" || j.final == "CANCELLED" || j.final == "COMPLETED" || !j.requeue:
-		f.t.Errorf("%s of job %s (%q, %s)", c.Verb, c.Job, j.Tag.Retry, j.final)
+		f.t.Errorf("%s of job %s (%q, %s)", c.Kind, c.Job, j.Tag.Retry, j.final)
 	}
-	if c.Verb == plan.HoldBack {
+	if c.Kind == plan.HoldBack {
 		j.holds++
 		j.Priority, j.Reason = 0, "JobHeldUser"
 	}
@@ -171,7 +169,7 @@ func (f *fake) do(c *plan.Command) string {
 	return ""
 }
 
-func (f *fake) SaveFailures(_ context.Context, t *Turn) error {
+func (f *fake) SaveFailures(_ context.Context, t *Changes) error {
 	if f.failing {
 		return errors.New("disk full")
 	}
@@ -184,7 +182,7 @@ func (f *fake) SaveFailures(_ context.Context, t *Turn) error {
 
 // restart is the memory of a priod that reads what an earlier one saved.
 func (f *fake) restart() *Memory {
-	var all Turn
+	var all Changes
 	for _, row := range f.saved {
 		all.Failures = append(all.Failures, row)
 	}

@@ -69,7 +69,7 @@ type Failure struct {
 func (f *Failure) Open() bool { return f.State != Noted }
 
 // Runs tells whether a sight is of the run that failed.
-func (f *Failure) Runs(s *plan.Sight) bool {
+func (f *Failure) Runs(s *plan.JobStatus) bool {
 	return s.Start.Equal(f.Start) && s.Restarts == f.Restarts
 }
 
@@ -80,14 +80,14 @@ type Drained struct {
 	At    time.Time `json:"at"`
 }
 
-// Turn is what a step of the feature comes to: rows to be saved before commands go out.
-type Turn struct {
+// Changes is what a step of the feature comes to: rows to be saved before commands go out.
+type Changes struct {
 	Failures []Failure
 	Drained  []Drained
 }
 
 // Empty tells whether there is nothing to save.
-func (t *Turn) Empty() bool { return len(t.Failures)+len(t.Drained) == 0 }
+func (t *Changes) Empty() bool { return len(t.Failures)+len(t.Drained) == 0 }
 
 // Memory is what is known of past failures, and of the jobs in the queue.
 type Memory struct {
@@ -104,7 +104,7 @@ type Memory struct {
 func NewMemory() *Memory { return &Memory{} }
 
 // Update takes over rows that have been saved.
-func (m *Memory) Update(t *Turn) {
+func (m *Memory) Update(t *Changes) {
 	for _, f := range t.Failures {
 		if old := m.Failure(f.Number); old != nil {
 			*old = f
@@ -155,7 +155,7 @@ func (m *Memory) Of(id cluster.JobID, user string, restarts int) (past []Failure
 }
 
 // Knows tells whether a run has its row.
-func (m *Memory) Knows(s *plan.Sight) bool {
+func (m *Memory) Knows(s *plan.JobStatus) bool {
 	return slices.ContainsFunc(m.Failures, func(f Failure) bool { return f.Job == s.ID && f.Runs(s) })
 }
 

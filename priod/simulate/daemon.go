@@ -25,20 +25,28 @@ func daemonOf(c *config.Config, table *workload.Table) virtual.Daemon {
 	return d
 }
 
-// configured is the configuration of order priod with what the flags say in short:
-// --preemption, --allocation, --round and --sizing stand for keys of priod.toml.
+// configured is priod's configuration with what flags say in short: --allocation,
+// --order owed, --preemption, --round and --sizing stand for keys of priod.toml. Backfill
+// is EASY where jobs are steered, unless a flag says otherwise: a job that waits for its
+// GPU type must not block all others.
 func (s *Spec) configured(in *Input) (*config.Config, error) {
 	if in.Config == nil {
 		return nil, errors.New("order priod wants a configuration")
 	}
 	c := *in.Config
-	if s.evicts() {
+	switch {
+	case s.evicts():
 		c.Preemption.Enabled, c.Preemption.Policy = true, s.Preemption
+	case s.Preemption == "te-first":
+		c.Preemption.Enabled = false
 	}
-	if s.steers() {
+	if s.Allocation != "none" {
 		c.Allocation.Policy, c.Steering.Enabled = s.Allocation, true
 	}
-	if s.Round > 0 {
+	if s.Order == "owed" {
+		c.Ranking.Order = s.Order
+	}
+	if s.Round != 0 {
 		c.Rounds.Enabled, c.Rounds.Length = true, config.Duration(s.Round*float64(time.Second))
 	}
 	if s.sizes() {
@@ -46,6 +54,12 @@ func (s *Spec) configured(in *Input) (*config.Config, error) {
 	}
 	if err := c.Check(); err != nil {
 		return nil, virtual.OptionError(err.Error())
+	}
+	if s.Backfill == "" {
+		s.Backfill = string(virtual.NoBackfill)
+		if c.Steering.Enabled {
+			s.Backfill = string(virtual.EASY)
+		}
 	}
 	return &c, s.shows(&c, in)
 }
@@ -64,7 +78,7 @@ func (s *Spec) shows(c *config.Config, in *Input) error {
 	case c.Steering.Enabled && s.Backfill == "none":
 		return virtual.OptionError("with steering.enabled --order priod wants backfill: a job that waits for its GPU type would block all others; leave --backfill out")
 	case (c.Preemption.Enabled || c.Rounds.Enabled) && s.Placement == "pool":
-		return virtual.OptionError("preemption.enabled wants jobs placed on nodes: --placement packed or consolidated")
+		return virtual.OptionError("preemption.enabled and rounds.enabled want jobs placed on nodes: --placement packed or consolidated")
 	}
 	return nil
 }

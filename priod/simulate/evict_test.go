@@ -7,6 +7,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict/preemption"
+	"slurmprio/priod/simulate/ideal/preempt"
 	"slurmprio/priod/trace"
 )
 
@@ -20,7 +21,7 @@ func preempted(t *testing.T, policy string, costs Overheads, toml string) Result
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec := Spec{Preemption: policy, Backfill: "easy", Seed: 1, Overheads: costs, Eviction: preemption.Settings{S: 4, MaxEvictions: 2, Fallback: preemption.FallNode, Urgency: 10, Rise: 1, MinRun: 60}}
+	spec := Spec{Preemption: policy, Backfill: "easy", Seed: 1, Overheads: costs, Eviction: preempt.Settings{S: 4, MaxEvictions: 2, Fallback: preemption.FallNode, Urgency: 10, Rise: 1, MinRun: 60}}
 	if err := spec.Check(); err != nil {
 		t.Fatal(err)
 	}

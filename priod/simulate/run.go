@@ -2,21 +2,17 @@ package simulate
 
 import (
 	"context"
-	"fmt"
 	"iter"
-	"strings"
 
 	"slurmprio/priod/config"
 	"slurmprio/priod/placement"
-	"slurmprio/priod/simulate/ideal/policies"
+	"slurmprio/priod/simulate/ideal/gavel"
 	"slurmprio/priod/simulate/ideal/preempt"
-	"slurmprio/priod/simulate/ideal/published"
 	"slurmprio/priod/simulate/ideal/rounds"
 	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/simulate/virtual"
 	"slurmprio/priod/trace"
 	"slurmprio/priod/workload"
-	"slurmprio/priod/workload/speed"
 )
 
 // Input is what a policy is run on.
@@ -28,17 +24,15 @@ type Input struct {
 	// where it cannot run.
 	Speed func(job *trace.Job, gpuType string) float64
 	// Curve is how that speed depends on CPUs and memory; nil: nobody knows.
-	Curve         func(job *trace.Job, gpuType string) *workload.Curve
-	Pairs         Pairs           // of allocations with space sharing
-	PairWorkloads []string        // those that Pairs knows, which may be references for the others
-	Config        *config.Config  // of order priod
-	Table         *workload.Table // what that priod is told of programs
-	// Learning is how the site judges what history teaches, where speeds are
-	// learned.
-	Learning speed.Settings
-	// Trouble gets what an allocation's optimiser failed on, at a time in s;
-	// the last allocation then stays. nil: the run ends with the error.
-	Trouble func(now float64, err error, p *policies.Problem)
+	Curve  func(job *trace.Job, gpuType string) *workload.Curve
+	Config *config.Config  // of priod, where it runs
+	Table  *workload.Table // what that priod is told of programs
+
+	// Of engine rounds.
+	Pairs         gavel.Pairs   // of allocations with space sharing
+	PairWorkloads []string      // those that Pairs knows, which may be references for the others
+	Within        float64       // learned speeds are believed to within this factor
+	Trouble       gavel.Trouble // gets what an allocation's optimiser failed on
 }
 
 // Result is what came out.
@@ -71,35 +65,22 @@ func slurm(ctx context.Context, spec Spec, in Input) (Result, error) {
 	if spec.Sizing == "proportional" {
 		jobs = proportional(jobs)
 	}
-	o, order := spec.Overheads, virtual.Order(spec.Order)
-	if spec.Order == "owed" {
-		order = virtual.FIFO // within the ranks that steering gives
-	}
+	o := spec.Overheads
 	opt := virtual.Options{
-		Order: order, Backfill: virtual.Backfill(spec.Backfill), Placement: placementModes[spec.Placement],
-		TEFirst: spec.Preemption != "none" && spec.Order != "priod", LASQueues: spec.LASQueues, Depth: spec.Depth,
+		Order: virtual.Order(spec.Order), Placement: placementModes[spec.Placement],
+		LASQueues: spec.LASQueues, Depth: spec.Depth,
 		Multifactor: virtual.DefaultWeights, Speed: in.Speed, Window: spec.Window, Seed: spec.Seed,
 		Grace: o.Grace, RequeueDelay: o.Requeue, Prolog: o.Prolog, Epilog: o.Epilog, Checkpoint: o.Checkpoint,
 		RestartCost: o.Restart, Hold: o.Hold, MTBF: o.MTBF, Repair: o.Repair, UserGPUs: spec.UserGPUs, AccountGPUs: spec.AccountGPUs,
 	}
-	if spec.Allocation != "none" && spec.Order != "priod" {
-		policy, err := policies.ParsePolicy(spec.Allocation)
-		if err != nil {
-			return Result{}, err
-		}
-		s := newSteerer(policy, spec, in.Trouble)
-		opt.Steer, opt.SteerEvery = s.decide, spec.Cycle
-		if spec.Round > 0 {
-			opt.Evict, opt.Every = s.yields, spec.Round
-		}
-	}
 	switch {
-	case spec.Order == "priod":
+	case spec.Priod():
 		c, err := spec.configured(&in)
 		if err != nil {
 			return Result{}, err
 		}
-		if opt.Daemon = daemonOf(c, in.Table); spec.SlurmOrder == "fifo" {
+		opt.Order, opt.Daemon = virtual.Priod, daemonOf(c, in.Table)
+		if spec.SlurmOrder == "fifo" {
 			opt.Multifactor = virtual.FIFOWeights
 		}
 	case spec.sizes():
@@ -109,11 +90,15 @@ func slurm(ctx context.Context, spec Spec, in Input) (Result, error) {
 		}
 		jobs, opt.Size = s.least(proportional(jobs)), s.size
 	}
+	opt.Backfill = virtual.Backfill(spec.Backfill)
 	if in.sized() {
 		opt.Speedup = in.speedup
 	}
-	if spec.evicts() && spec.Order != "priod" {
-		opt.Evict = preempt.Evict(spec.Eviction, preempt.Costs{Grace: o.Grace, Checkpoint: o.Checkpoint, Restart: o.Restart})
+	if !spec.Priod() {
+		opt.TEFirst = spec.Preemption != "none"
+		if spec.evicts() {
+			opt.Evict = preempt.Evict(spec.Eviction, preempt.Costs{Grace: o.Grace, Checkpoint: o.Checkpoint, Restart: o.Restart})
+		}
 	}
 	r, err := virtual.Run(ctx, in.Cluster, jobs, opt)
 	return Result{Types: r.Types, Jobs: r.Jobs, Outcomes: r.Outcomes, Series: r.Series}, err
@@ -137,49 +122,12 @@ func inRounds(ctx context.Context, spec Spec, in Input) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	var model rounds.Model
-	switch spec.RoundModel {
-	case "gavel", "gavel-published":
-		g := rounds.Gavel{Agnostic: spec.agnostic()}
-		if spec.RoundModel == "gavel-published" {
-			g.Published = faults(spec)
-		}
-		switch spec.Allocation {
-		case "none":
-		case "isolated":
-			g.Allocator = rounds.Isolated()
-		case "proportional":
-			g.Allocator = rounds.Proportional()
-		default:
-			policy, err := policies.ParsePolicy(spec.Allocation)
-			if err != nil {
-				return Result{}, err
-			}
-			g.Makespan = policy.Name == "makespan"
-			switch {
-			case !policy.Pairs():
-				g.Allocator = allocator(policy, g.Published != nil, in.Trouble)
-			case in.Pairs == nil:
-				return Result{}, fmt.Errorf("allocation %s: no speeds of pairs", spec.Allocation)
-			case spec.PairsTried > 0:
-				g.Sharer = sharer(policy, in.Pairs, newTrials(&spec, &in), in.Trouble)
-			default:
-				g.Sharer = sharer(policy, in.Pairs, nil, in.Trouble)
-			}
-		}
-		model = g
-	case "synergy":
-		sizer, err := newSizer(spec.Sizing, &in)
-		if err != nil {
-			return Result{}, err
-		}
-		model = rounds.Synergy{FirstRound: spec.FirstRound, Sizer: sizer}
-	default:
-		return Result{}, fmt.Errorf("no round model %q", spec.RoundModel)
+	opt := rounds.Options{Round: spec.Round, Order: order, Speed: in.Speed, Window: spec.Window}
+	if opt.Model, err = spec.model(&in); err != nil {
+		return Result{}, err
 	}
-	opt := rounds.Options{Model: model, Round: spec.Round, Order: order, Speed: in.Speed, Window: spec.Window}
 	if spec.Speeds != "known" {
-		opt.Estimator = newLearner(&spec, in.Learning)
+		opt.Estimator = gavel.Learner(spec.Speeds == "history", spec.HistoryJobs, in.Within)
 	}
 	var series metrics.Series
 	opt.Watch = func(r rounds.Round) {
@@ -203,12 +151,14 @@ func inRounds(ctx context.Context, spec Spec, in Input) (Result, error) {
 	return Result{Types: in.Cluster.Types(), Jobs: seen[:len(r.Outcomes)], Outcomes: r.Outcomes, Series: series.Points()}, err
 }
 
-// faults are those of Gavel's published scheduler: the baseline. Agnostic
-// policies serve the types in an order drawn for each round.
-func faults(spec Spec) *rounds.Published {
-	p := &rounds.Published{Strict: strings.HasPrefix(spec.Allocation, "fifo")}
-	if spec.agnostic() {
-		p.TypeOrder = published.Shuffle(spec.Seed)
+// model is how time counts in a round.
+func (s *Spec) model(in *Input) (rounds.Model, error) {
+	if s.RoundModel == "synergy" {
+		sizer, err := newSizer(s.Sizing, in)
+		return rounds.Synergy{FirstRound: s.FirstRound, Sizer: sizer}, err
 	}
-	return p
+	return gavel.Model(gavel.Options{
+		Policy: s.Allocation, Published: s.RoundModel == "gavel-published", Seed: s.Seed, Speed: in.Speed, Types: in.Cluster.Types(),
+		Pairs: in.Pairs, Tried: s.PairsTried, References: s.PairReferences, Workloads: in.PairWorkloads, Trouble: in.Trouble,
+	})
 }

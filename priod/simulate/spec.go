@@ -7,11 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"slurmprio/priod/evict/preemption"
-	"slurmprio/priod/evict/yield"
 	"slurmprio/priod/simulate/ideal/policies"
+	"slurmprio/priod/simulate/ideal/preempt"
 	"slurmprio/priod/simulate/metrics"
-	"slurmprio/priod/steer"
 )
 
 // Spec says which policy runs: one field for each dimension, named as priod
@@ -20,31 +18,26 @@ type Spec struct {
 	Engine         string    // slurm, rounds
 	Order          string    // who goes first
 	LASQueues      []float64 // borders between las's queues, GPU-seconds attained
-	SlurmOrder     string    // of order priod: Slurm's own, to which priod adds
-	Backfill       string    // who may go before
+	SlurmOrder     string    // where priod runs: Slurm's own, to which priod adds
+	Backfill       string    // who may go before; "" where priod runs: easy if it steers, else none
 	Depth          int       // how many jobs conservative backfill plans for; 0: all
 	Placement      string    // where
 	Allocation     string    // which share of which GPU type
 	Preemption     string    // who has to leave for whom
-	Eviction       preemption.Settings
+	Eviction       preempt.Settings
 	Speeds         string  // where the allocation has speeds from
 	HistoryJobs    int     // speeds from history: so many completed jobs are learned from; 0: all
 	PairsTried     float64 // chance that a pair of a new job and a reference is tried, which pairs are estimated from; 0: all pairs are known
 	PairReferences int     // how many workloads are references; 0: all that pairs are known of
 	Sizing         string  // with how many CPUs and how much memory
 	RoundModel     string  // of engine rounds: gavel, synergy, gavel-published (with the faults of its scheduler)
-	Round          float64 // of engine rounds, 0: the model's own; of engine slurm with an allocation, 0: nobody yields
+	Round          float64 // of engine rounds, 0: the model's own; where priod runs, 0: as it is configured
 	FirstRound     float64 // of round model synergy; the published simulator says 1 for static traces
 	Window         *metrics.Window
 	Seed           uint64
 	Overheads      Overheads
 	UserGPUs       int // at once, for each user; 0: no limit
 	AccountGPUs    int // at once, for each account; 0: no limit
-
-	// Of engine slurm with an allocation.
-	Steering steer.Rule
-	Cycle    float64        // s between two cycles of steering; 0: before each pass of the scheduler
-	Yield    yield.Settings // with rounds
 }
 
 // Overheads are what moving a job costs on a real cluster; zero costs nothing.
@@ -67,6 +60,9 @@ type Choice struct {
 	Have []string
 }
 
+// leastLoss is priod's own policy of preemption.
+const leastLoss = "least-loss"
+
 // The dimensions.
 var (
 	Engines     = Choice{"engine", []string{"slurm", "rounds"}}
@@ -75,7 +71,7 @@ var (
 	Backfills   = Choice{"backfill", []string{"none", "easy", "conservative", "skip"}}
 	Placements  = Choice{"placement", []string{"packed", "consolidated", "pool"}}
 	Allocations = Choice{"allocation", append([]string{"none"}, policies.Names()...)}
-	Preemptions = Choice{"preemption", []string{"none", "te-first", string(preemption.LRTP), string(preemption.Random), string(preemption.FitGpp), string(preemption.LeastLoss)}}
+	Preemptions = Choice{"preemption", []string{"none", "te-first", "lrtp", "random", "fitgpp", leastLoss}}
 	Sizings     = Choice{"sizing", []string{"request", "proportional", "greedy", "tune", "tune-best-fit", "waterfill", "opt"}}
 	Speeds      = Choice{"speeds", []string{"known", "history", "run-times"}}
 	RoundModels = Choice{"round-model", []string{"gavel", "synergy", "gavel-published"}}
@@ -106,24 +102,22 @@ func (c Choice) check(value *string) error {
 
 // Check fills in defaults and refuses what does not go together.
 func (s *Spec) Check() error {
-	if s.Steering == (steer.Rule{}) {
-		s.Steering = steer.Defaults
-	}
-	if s.Yield == (yield.Settings{}) {
-		s.Yield = yield.Defaults
-	}
-	s.steeredDefaults()
-	if err := s.priodDefaults(); err != nil {
+	if err := s.shortForms(); err != nil {
 		return err
 	}
 	for _, d := range []struct {
 		choice Choice
 		value  *string
 	}{
-		{Engines, &s.Engine}, {Orders, &s.Order}, {SlurmOrders, &s.SlurmOrder}, {Backfills, &s.Backfill}, {Allocations, &s.Allocation},
+		{Engines, &s.Engine}, {Orders, &s.Order}, {SlurmOrders, &s.SlurmOrder}, {Allocations, &s.Allocation},
 		{Preemptions, &s.Preemption}, {Sizings, &s.Sizing}, {Speeds, &s.Speeds},
 	} {
 		if err := d.choice.check(d.value); err != nil {
+			return err
+		}
+	}
+	if s.Backfill != "" || !s.Priod() {
+		if err := Backfills.check(&s.Backfill); err != nil {
 			return err
 		}
 	}
@@ -139,11 +133,10 @@ func (s *Spec) Check() error {
 	if err := Placements.check(&s.Placement); err != nil {
 		return err
 	}
-	if err := s.checkSteering(); err != nil {
-		return err
-	}
 	switch {
-	case !s.steers() && s.Order != "priod" && s.Round != 0 || s.RoundModel != "" || s.FirstRound != 0:
+	case s.Pairs():
+		return fmt.Errorf("--allocation %s needs --engine rounds: on a Slurm no jobs share GPUs", s.Allocation)
+	case s.Round != 0 && !s.Priod() || s.RoundModel != "" || s.FirstRound != 0:
 		return errors.New("--round-model and --first-round belong to --engine rounds, --round to it or to --allocation")
 	case s.Speeds != "known":
 		return fmt.Errorf("--speeds %s needs --engine rounds", s.Speeds)
@@ -153,8 +146,8 @@ func (s *Spec) Check() error {
 		return fmt.Errorf("--sizing %s needs --engine rounds: on a Slurm nothing resizes a running job, so that each free GPU must keep its share", s.Sizing)
 	case s.sizes() && (s.Placement == "pool" || s.Backfill == "conservative"):
 		return fmt.Errorf("--sizing %s with --engine slurm wants jobs placed on nodes, and an order and a backfill that start them without a plan: no --placement pool, --order srtf or las, --backfill conservative", s.Sizing)
-	case s.evicts():
-		s.Eviction.Policy, s.Eviction.Seed = preemption.Policy(s.Preemption), s.Seed
+	case s.evicts() && !s.Priod():
+		s.Eviction.Policy, s.Eviction.Seed = preempt.Policy(s.Preemption), s.Seed
 		return s.Eviction.Check()
 	}
 	return nil
@@ -165,80 +158,40 @@ func (s *Spec) sizes() bool {
 	return s.Engine != "rounds" && s.Sizing != "request" && s.Sizing != "proportional"
 }
 
-// steers tells whether jobs are bound to GPU types on a Slurm.
-func (s *Spec) steers() bool {
-	return s.Engine != "rounds" && s.Allocation != "" && s.Allocation != "none"
+// Priod tells whether the daemon's own cycles run, of a Spec that has passed Check.
+func (s *Spec) Priod() bool {
+	return s.Engine != "rounds" && (s.Order == "priod" || s.Order == "owed")
 }
 
-// priodDefaults are what flags mean that stand for priod's own features: --preemption
-// least-loss is --order priod beside the order that Slurm has.
-func (s *Spec) priodDefaults() error {
-	if s.Engine == "rounds" || s.Preemption != string(preemption.LeastLoss) || s.Order == "priod" {
+// shortForms makes order priod, beside the order that Slurm has, of flags that stand for
+// features of priod's: --allocation, --preemption least-loss and --order owed.
+func (s *Spec) shortForms() error {
+	short := ""
+	switch {
+	case s.Engine == "rounds" || s.Order == "priod":
+		return nil
+	case s.Allocation != "" && s.Allocation != "none":
+		short = "--allocation " + s.Allocation
+	case s.Preemption == leastLoss:
+		short = "--preemption " + leastLoss
+	case s.Order != "owed":
 		return nil
 	}
 	switch s.Order {
-	case "":
-		s.SlurmOrder = cmp.Or(s.SlurmOrder, "fifo")
+	case "", "owed":
+		s.Order, s.SlurmOrder = cmp.Or(s.Order, "priod"), cmp.Or(s.SlurmOrder, "fifo")
 	case "fifo", "multifactor":
-		s.SlurmOrder = s.Order
+		s.Order, s.SlurmOrder = "priod", s.Order
 	default:
-		return fmt.Errorf("--preemption %s is --order priod with preemption.enabled, which stands before what Slurm itself orders by: fifo or multifactor, not %s", s.Preemption, s.Order)
+		return fmt.Errorf("%s is short for --order priod, which stands before what Slurm itself orders by: fifo or multifactor, not %s", short, s.Order)
 	}
-	s.Order = "priod"
 	return nil
-}
-
-// steeredDefaults are those that differ where jobs are steered: a steered head
-// must not block the other types, and those who yield do so by what is owed.
-func (s *Spec) steeredDefaults() {
-	if !s.steers() {
-		return
-	}
-	if s.Backfill == "" {
-		s.Backfill = "easy"
-	}
-	if s.Order == "" && s.Round != 0 {
-		s.Order = "owed"
-	}
-	if s.Round != 0 {
-		s.Yield.Round = s.Round
-	}
-}
-
-// checkSteering refuses what does not go together with steering.
-func (s *Spec) checkSteering() error {
-	switch {
-	case !s.steers() && s.Order == "owed":
-		return errors.New("--order owed wants --allocation and --engine slurm: an allocation says what is owed")
-	case !s.steers():
-		return nil
-	case s.Pairs():
-		return fmt.Errorf("--allocation %s needs --engine rounds: on a Slurm no jobs share GPUs", s.Allocation)
-	case s.Backfill == "none":
-		return fmt.Errorf("--allocation %s with --engine slurm wants backfill: a job that waits for its GPU type would block all others; leave --backfill out", s.Allocation)
-	case s.Order == "priod":
-		return nil // the configuration says the rest
-	case s.Order == "srtf" || s.Order == "las":
-		return fmt.Errorf("--allocation %s with --engine slurm does not go with --order %s: want fifo, owed, sjf, ftf or multifactor", s.Allocation, s.Order)
-	case s.evicts():
-		return fmt.Errorf("--allocation %s with --engine slurm does not go with --preemption %s: want none or te-first", s.Allocation, s.Preemption)
-	case s.Round != 0 && s.Order != "owed":
-		return fmt.Errorf("--round with --engine slurm wants --order owed, not %s: who yields must not stand before those it yields to", s.Order)
-	case !(s.Cycle >= 0):
-		return errors.New("--steering-cycle: want a time from 0")
-	}
-	return cmp.Or(s.Yield.Check(), s.Steering.Check())
 }
 
 // Pairs tells whether jobs may run in pairs.
 func (s *Spec) Pairs() bool {
 	policy, err := policies.ParsePolicy(s.Allocation)
 	return err == nil && policy.Pairs()
-}
-
-// agnostic tells whether the allocation knows no speeds.
-func (s *Spec) agnostic() bool {
-	return strings.Contains(s.Allocation, ":agnostic") || s.Allocation == "isolated" || s.Allocation == "proportional"
 }
 
 // evicts tells whether anybody has to leave.
@@ -293,7 +246,7 @@ func (s Spec) String() string {
 		{"order", s.Order, ""}, {"backfill", s.Backfill, "none"}, {"placement", s.Placement, ""}, {"allocation", s.Allocation, "none"},
 		{"preemption", s.Preemption, "none"}, {"sizing", s.Sizing, "request"}, {"speeds", s.Speeds, "known"}, {"round-model", s.RoundModel, ""},
 	} {
-		if d.value != d.none {
+		if d.value != d.none && d.value != "" {
 			words = append(words, d.flag+" "+d.value)
 		}
 	}

@@ -1,8 +1,6 @@
 package size
 
 import (
-	"cmp"
-	"slices"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -10,42 +8,23 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// queuedJob is a waiting job, its decision and its place in the queue.
+// queuedJob is a waiting job and its decision.
 type queuedJob struct {
-	job      *cluster.Job
-	dec      *plan.Decision
-	priority int64 // the priority that it will have
+	job *cluster.Job
+	dec *plan.Decision
 }
 
 // waitingInOrder returns the waiting jobs that could start, in the order that the plan
 // gives.
 func waitingInOrder(s *cluster.Snapshot, h *cluster.History, p *plan.Plan) []queuedJob {
 	var all []queuedJob
-	next := 0
-	for i := range s.Jobs {
-		j := &s.Jobs[i]
-		if j.State != cluster.Pending {
-			continue
-		}
-		for next < len(p.Decisions) && p.Decisions[next].Job != j.ID {
-			next++
-		}
-		if next == len(p.Decisions) {
-			break
-		}
-		d := &p.Decisions[next]
+	for _, q := range p.Queue {
+		j := &s.Jobs[q.Job]
 		if _, eligible := h.FirstEligible[j.ID]; !eligible && !j.Begins(s.At) || j.GPUs == 0 || j.Held() || j.Dependency || j.Reservation != "" || j.HetOffset > 0 {
 			continue
 		}
-		w := queuedJob{j, d, d.Own + d.Value}
-		if p.Mode == slurmplug.Priority && d.Value > 0 {
-			w.priority = d.Value
-		}
-		all = append(all, w)
+		all = append(all, queuedJob{j, &p.Decisions[q.Decision]})
 	}
-	slices.SortStableFunc(all, func(a, b queuedJob) int {
-		return cmp.Or(cmp.Compare(b.priority, a.priority), a.job.Submit.Compare(b.job.Submit), a.job.ID.Compare(b.job.ID))
-	})
 	return all
 }
 

@@ -77,6 +77,7 @@ func (q *sizeQueue) add(t interface{ Fatal(...any) }, way, cpus int, memMB int64
 	})
 	q.h.FirstEligible[id] = q.s.At
 	q.p.Decisions = append(q.p.Decisions, plan.Decision{Job: id, Ranked: true, Own: 1_000_000 - int64(id.ID)})
+	q.p.MakeQueue(&q.s)
 	return &q.s.Jobs[len(q.s.Jobs)-1]
 }
 

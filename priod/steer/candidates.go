@@ -54,8 +54,9 @@ func (c *candidate) allocatedTypes(least float64) (types placement.Types) {
 // findCandidates makes candidates of the jobs at the head of the queue, as far as
 // Rule.Depth; from the jobs behind, the type is taken back that they have had for long.
 func (st *Steered) findCandidates() {
-	rule := &st.in.set.Rule
-	for _, at := range st.queue() {
+	rule, queue := &st.in.set.Rule, st.queue()
+	st.candidates = make([]candidate, 0, len(queue))
+	for _, at := range queue {
 		j, n := st.in.jobs[at], 1
 		if j.Tasks != "" {
 			n = st.nodes.tasksAtOnce(j)
@@ -64,8 +65,12 @@ func (st *Steered) findCandidates() {
 			n = min(n, rule.Depth-len(st.candidates))
 		}
 		if n <= 0 {
-			if held, _ := st.binding(j); st.in.isOurs(j) && !st.in.history.Claiming[j.ID] && held >= rule.Away {
+			switch held, _ := st.binding(j); {
+			case !st.in.isOurs(j) || st.in.history.Claiming[j.ID]:
+			case held >= rule.Away:
 				st.open(at, string(Far))
+			default:
+				st.in.plan.Stands(rule.Away - held)
 			}
 			continue
 		}
@@ -78,7 +83,8 @@ func (st *Steered) findCandidates() {
 // queue is the decisions about jobs that a free GPU would start, by priority. From the
 // other jobs it takes back the types that they may not have.
 func (st *Steered) queue() (queue []int) {
-	for at, j := range st.in.jobs {
+	for _, q := range st.in.plan.Queue {
+		at, j := q.Decision, &st.in.snapshot.Jobs[q.Job]
 		decision, why := &st.in.plan.Decisions[at], st.in.excluded(j)
 		if j.GPUs > 0 && why != noConsent {
 			decision.Steer = why
@@ -91,9 +97,6 @@ func (st *Steered) queue() (queue []int) {
 			st.openUnqueued(at, why)
 		}
 	}
-	slices.SortStableFunc(queue, func(a, b int) int {
-		return cmp.Or(cmp.Compare(st.in.priority(b), st.in.priority(a)), st.in.jobs[a].ID.Compare(st.in.jobs[b].ID))
-	})
 	return queue
 }
 
@@ -216,9 +219,11 @@ func (st *Steered) excludedNow(j *cluster.Job, id cluster.JobID, state *jobState
 	if why == "" && state.pause > 0 {
 		why = state.pauseWhy
 		state.pause--
+		st.in.plan.Stands(0)
 	}
 	if since := st.in.snapshot.At.Sub(state.openedAt); why == "" && since >= 0 && since.Seconds() < st.in.set.Rule.Away {
 		why = openedLately
+		st.in.plan.Stands(st.in.set.Rule.Away - since.Seconds())
 	}
 	return why
 }
@@ -232,6 +237,7 @@ func (st *Steered) typesFor(j *cluster.Job, c *candidate) (asks cluster.Job, typ
 	if state.place == (cluster.Place{}) {
 		return *j, types
 	}
+	st.in.plan.Stands(0) // placeGood counts cycles
 	asks = st.nodes.demand(j, &state.place)
 	left := types & st.nodes.fit(&asks, state.place.Excluded) & st.nodes.typesOf(state.place.Required)
 	c.ruledOut = types &^ left

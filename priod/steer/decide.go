@@ -24,6 +24,7 @@ type Snapshot struct {
 type Running struct {
 	Shares []placement.Share
 	End    float64 // expected: by the work that is left, else by the time limit
+	Sure   float64 // for so long End is the same moment; then it is put off as time passes
 }
 
 // Job is a pending job. Its slices go by GPU type.
@@ -46,15 +47,24 @@ func (j *Job) runs(t int32) bool { return j.Request.Types.Has(t) && !math.IsInf(
 
 // Decide gives one verdict for each job. It is pure.
 func Decide(s *Snapshot, rule Rule) []Verdict {
+	verdicts, _ := decide(s, rule)
+	return verdicts
+}
+
+// decide is Decide, and for how long, s, the verdicts stand if no job and no node changes:
+// see standing.go.
+func decide(s *Snapshot, rule Rule) (verdicts []Verdict, stands float64) {
 	p := &planner{shadow: newShadow(s), rule: rule, verdicts: make([]Verdict, len(s.Jobs))}
 	for i := range s.Jobs {
 		p.verdicts[i] = p.choose(&s.Jobs[i], i)
 	}
 	p.fillIdle()
+	p.standsFor(p.standing())
+	stands = p.stands
 	for i := range s.Jobs {
 		p.compare(i)
 	}
-	return p.verdicts
+	return p.verdicts, stands
 }
 
 // planner chooses a type for each job, in the order of the queue.
@@ -119,7 +129,7 @@ func (p *planner) choose(j *Job, i int) Verdict {
 // completion time, Rule.Wait times its waiting and its run. The type that it has gets a
 // discount (Rule.Change), and for Rule.Keep only a type where it starts now is better.
 func (p *planner) bestAllocated(j *Job) Verdict {
-	best, least := open(NoTime), math.Inf(1)
+	best, least := open(NoTime), score{now: math.Inf(1)}
 	keeps := p.keepsType(j)
 	discount := j.Steered != Open && (keeps || !p.allocationFell(j))
 	for t := range int32(p.Types) {
@@ -131,11 +141,12 @@ func (p *planner) bestAllocated(j *Job) Verdict {
 		if !ok || keeps && !stays && start > 0 {
 			continue
 		}
-		score := start*p.rule.Wait + j.Run[t]
+		score := p.score(start, j.Run[t])
 		if discount && t == j.Steered {
-			score /= 1 + p.rule.Change
+			score = score.less(1 + p.rule.Change)
 		}
-		if score < least || score == least && gavelPriority(j, t) > gavelPriority(j, best.Type) {
+		p.standsFor(least.until(score))
+		if score.now < least.now || score.now == least.now && gavelPriority(j, t) > gavelPriority(j, best.Type) {
 			least, best = score, best.to(t, Waits, start, j.Run[t])
 		}
 	}

@@ -278,57 +278,63 @@ func TestMovesMakeRoom(t *testing.T) {
 	}
 }
 
+// drawn is a small cluster with jobs, and a rule.
+func drawn(t *rapid.T) (*Snapshot, Rule) {
+	types := int32(rapid.IntRange(1, 3).Draw(t, "types"))
+	var nodes []placement.Node
+	for g := range types {
+		for range rapid.IntRange(1, 3).Draw(t, "nodes") {
+			nodes = append(nodes, placement.Node{Type: g, Amount: placement.Amount{GPUs: int32(rapid.IntRange(1, 2).Draw(t, "gpus")), CPUs: placement.Plenty, MemMB: placement.Plenty}})
+		}
+	}
+	s := &Snapshot{Nodes: placement.New(placement.Packed, nodes), Types: int(types)}
+	for n := range nodes {
+		if rapid.Bool().Draw(t, "busy") {
+			r := holds(int32(n), 1, float64(rapid.IntRange(0, 1000).Draw(t, "end")))
+			s.Nodes.Take(r.Shares)
+			s.Running = append(s.Running, r)
+		}
+	}
+	for range rapid.IntRange(1, 8).Draw(t, "jobs") {
+		j := Job{Request: placement.Request{Amount: placement.Amount{GPUs: 1}}, Consent: rapid.IntRange(0, 5).Draw(t, "consent") > 0, Steered: Open, Ready: rapid.IntRange(0, 6).Draw(t, "ready"), NoWait: rapid.IntRange(0, 3).Draw(t, "now") == 0}
+		for g := range types {
+			j.Run = append(j.Run, float64(rapid.SampledFrom([]int{10, 20, 50, 100, 1000}).Draw(t, "run")))
+			if rapid.IntRange(0, 9).Draw(t, "never") == 0 {
+				j.Run[g] = never
+			}
+			j.Time = append(j.Time, rapid.SampledFrom([]float64{0, 0.3, 1}).Draw(t, "time"))
+			if rapid.IntRange(0, 4).Draw(t, "may") > 0 {
+				j.Request.Types |= 1 << uint(g)
+			}
+		}
+		if rapid.Bool().Draw(t, "steered") {
+			j.Steered, j.Given = int32(rapid.IntRange(0, int(types)-1).Draw(t, "to")), 0.3
+		}
+		s.Jobs = append(s.Jobs, j)
+	}
+	with := set()
+	with.Wait = rapid.SampledFrom([]float64{0, 1, 16}).Draw(t, "wait")
+	with.Busy = rapid.Bool().Draw(t, "busy GPUs")
+	with.Depth = rapid.SampledFrom([]int{0, 3}).Draw(t, "depth")
+	with.Keep = rapid.SampledFrom([]float64{0, 60}).Draw(t, "keep")
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		if j.Held = float64(rapid.IntRange(0, 100).Draw(t, "held")); j.Held < with.Keep {
+			j.JustLeft = placement.Types(rapid.IntRange(0, 7).Draw(t, "left"))
+		}
+		if j.Steered != Open {
+			j.JustLeft &^= 1 << uint(j.Steered)
+		}
+	}
+	return s, with
+}
+
 // Whatever is asked: nothing is oversubscribed, nobody gets what it may not
 // have, equal jobs keep their order, and a GPU is idle only for jobs that end
 // sooner without it.
 func TestProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		types := int32(rapid.IntRange(1, 3).Draw(t, "types"))
-		var nodes []placement.Node
-		for g := range types {
-			for range rapid.IntRange(1, 3).Draw(t, "nodes") {
-				nodes = append(nodes, placement.Node{Type: g, Amount: placement.Amount{GPUs: int32(rapid.IntRange(1, 2).Draw(t, "gpus")), CPUs: placement.Plenty, MemMB: placement.Plenty}})
-			}
-		}
-		s := &Snapshot{Nodes: placement.New(placement.Packed, nodes), Types: int(types)}
-		for n := range nodes {
-			if rapid.Bool().Draw(t, "busy") {
-				r := holds(int32(n), 1, float64(rapid.IntRange(0, 1000).Draw(t, "end")))
-				s.Nodes.Take(r.Shares)
-				s.Running = append(s.Running, r)
-			}
-		}
-		for range rapid.IntRange(1, 8).Draw(t, "jobs") {
-			j := Job{Request: placement.Request{Amount: placement.Amount{GPUs: 1}}, Consent: rapid.IntRange(0, 5).Draw(t, "consent") > 0, Steered: Open, Ready: rapid.IntRange(0, 6).Draw(t, "ready"), NoWait: rapid.IntRange(0, 3).Draw(t, "now") == 0}
-			for g := range types {
-				j.Run = append(j.Run, float64(rapid.SampledFrom([]int{10, 20, 50, 100, 1000}).Draw(t, "run")))
-				if rapid.IntRange(0, 9).Draw(t, "never") == 0 {
-					j.Run[g] = never
-				}
-				j.Time = append(j.Time, rapid.SampledFrom([]float64{0, 0.3, 1}).Draw(t, "time"))
-				if rapid.IntRange(0, 4).Draw(t, "may") > 0 {
-					j.Request.Types |= 1 << uint(g)
-				}
-			}
-			if rapid.Bool().Draw(t, "steered") {
-				j.Steered, j.Given = int32(rapid.IntRange(0, int(types)-1).Draw(t, "to")), 0.3
-			}
-			s.Jobs = append(s.Jobs, j)
-		}
-		with := set()
-		with.Wait = rapid.SampledFrom([]float64{0, 1, 16}).Draw(t, "wait")
-		with.Busy = rapid.Bool().Draw(t, "busy GPUs")
-		with.Depth = rapid.SampledFrom([]int{0, 3}).Draw(t, "depth")
-		with.Keep = rapid.SampledFrom([]float64{0, 60}).Draw(t, "keep")
-		for i := range s.Jobs {
-			j := &s.Jobs[i]
-			if j.Held = float64(rapid.IntRange(0, 100).Draw(t, "held")); j.Held < with.Keep {
-				j.JustLeft = placement.Types(rapid.IntRange(0, 7).Draw(t, "left"))
-			}
-			if j.Steered != Open {
-				j.JustLeft &^= 1 << uint(j.Steered)
-			}
-		}
+		s, with := drawn(t)
 		before := s.Nodes.Clone()
 		verdicts := Decide(s, with)
 		for i, v := range verdicts {
@@ -371,7 +377,7 @@ func TestProperties(t *testing.T) {
 			}
 		}
 		for i, v := range verdicts {
-			for g := range types {
+			for g := range int32(s.Types) {
 				if before.FreeGPUs(g) != s.Nodes.FreeGPUs(g) {
 					t.Fatal("the snapshot's nodes have changed")
 				}

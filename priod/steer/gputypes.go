@@ -21,18 +21,21 @@ var migSlice = regexp.MustCompile(`(?i)(^|[^0-9])[0-9]+[gc][._-][0-9]+gb|(^|[^a-
 // nodes. Nodes with several types count for none.
 func (set *Settings) Unsteerable(nodes []cluster.Node) (why map[string]string, lacking map[string][]string) {
 	why, lacking = map[string]string{}, map[string][]string{}
-	found := map[string]bool{}
+	found, unfit := map[string]bool{}, map[string]string{}
 	for i := range nodes {
 		n := &nodes[i]
 		t, f := n.GPUType, set.Feature(n.GPUType)
 		if t == "" || n.MixedTypes || n.GPUs == 0 {
 			continue
 		}
+		problem, seen := unfit[t]
+		if !seen {
+			problem = whyUnfit(t, f)
+			unfit[t] = problem
+		}
 		switch {
-		case migSlice.MatchString(t):
-			why[t] = "it is a slice of a GPU (MIG)"
-		case !slurmplug.ValidFeature(f):
-			why[t] = fmt.Sprintf("%q cannot be the name of a node feature", f)
+		case problem != "":
+			why[t] = problem
 		case !slices.Contains(n.Features, f):
 			lacking[t] = append(lacking[t], n.Name)
 		default:
@@ -53,6 +56,18 @@ func (set *Settings) Unsteerable(nodes []cluster.Node) (why map[string]string, l
 		}
 	}
 	return why, lacking
+}
+
+// whyUnfit says why no job can be bound to a GPU type by this feature, on any node; "" when
+// jobs can.
+func whyUnfit(gpuType, feature string) string {
+	switch {
+	case migSlice.MatchString(gpuType):
+		return "it is a slice of a GPU (MIG)"
+	case !slurmplug.ValidFeature(feature):
+		return fmt.Sprintf("%q cannot be the name of a node feature", feature)
+	}
+	return ""
 }
 
 // Lacks says that some nodes have no feature, and names a few of them.

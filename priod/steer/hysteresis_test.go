@@ -143,6 +143,7 @@ func TestSteerRemembersWhatIsRuledOut(t *testing.T) {
 		p.At = p.At.Add(20 * time.Second)
 		p.h.Observe(&p.Snapshot)
 		pl := plan.Plan{Decisions: []plan.Decision{{Job: j.ID, Ranked: true}}}
+		pl.MakeQueue(&p.Snapshot)
 		steered := p.memory.Steer(&p.Snapshot, p.h, &pl, &p.shares, set)
 		if out := steered.RuledOut()[j.ID]; out != 1 {
 			t.Errorf("cycle %d: ruled out %b", i, out)

@@ -1,7 +1,6 @@
 package steer
 
 import (
-	"cmp"
 	"math"
 	"slices"
 
@@ -44,17 +43,13 @@ func (st *Steered) Owing(lead plan.Lead) *plan.Owing {
 	return o
 }
 
-// trials are the TE jobs that wait for GPUs without a claim, by priority.
+// trials are the TE jobs that wait for GPUs without a claim, in the order of the queue.
 func (in *inputs) trials() (ids []cluster.JobID) {
-	var first []int
-	for at, j := range in.jobs {
-		if d := &in.plan.Decisions[at]; d.Ranked && d.Class == cluster.TE && j.GPUs > 0 && !in.history.Claiming[j.ID] {
-			first = append(first, at)
+	for _, q := range in.plan.Queue {
+		d, j := &in.plan.Decisions[q.Decision], &in.snapshot.Jobs[q.Job]
+		if d.Ranked && d.Class == cluster.TE && j.GPUs > 0 && !in.history.Claiming[j.ID] {
+			ids = append(ids, j.ID)
 		}
-	}
-	slices.SortStableFunc(first, func(a, b int) int { return cmp.Compare(in.priority(b), in.priority(a)) })
-	for _, at := range first {
-		ids = append(ids, in.jobs[at].ID)
 	}
 	return ids
 }

@@ -17,13 +17,14 @@ type shadow struct {
 	timeline *placement.Timeline // of free GPUs, one node for each type
 	nextEnd  []float64           // by type, when the first job ends that runs or is planned to start now
 	awaited  placement.Types     // types for which a job already planned waits
+	stands   float64             // for how long, s, what was found so far stays the same
 }
 
 // soon, in s, is the least time until a running job ends: its GPUs are not free now.
 const soon = 1e-3
 
 func newShadow(s *Snapshot) shadow {
-	sh := shadow{Snapshot: s, free: s.Nodes.Clone()}
+	sh := shadow{Snapshot: s, free: s.Nodes.Clone(), stands: math.Inf(1)}
 	pools := make([]placement.Node, s.Types+len(s.Unlabelled))
 	for t := range pools {
 		pools[t] = placement.Node{Type: int32(t), Amount: placement.Amount{GPUs: int32(s.Nodes.FreeGPUs(int32(t)))}}
@@ -105,9 +106,12 @@ func (sh *shadow) taken(j *Job, t int32) []placement.Share {
 func (sh *shadow) earliest(j *Job, t int32) (start float64, ok bool) {
 	r := sh.requestOn(j, t)
 	gpus, run := sh.inGPUs(r, t), j.Run[sh.gpuType(t)]
-	start, _, ok = sh.timeline.Earliest(gpus, 0, run)
+	start, shares, ok := sh.timeline.Earliest(gpus, 0, run)
 	if !ok || start > 0 {
 		return start, ok
+	}
+	if until := sh.timeline.FreeUntil(shares, 0); !math.IsInf(until, 1) {
+		sh.standsFor(until - run)
 	}
 	if _, fits := sh.free.Fit(r, nil); fits {
 		return start, ok
@@ -118,6 +122,7 @@ func (sh *shadow) earliest(j *Job, t int32) (start float64, ok bool) {
 	from := sh.nextEnd[t]
 	if math.IsInf(from, 1) {
 		from = run
+		sh.standsFor(0)
 	}
 	start, _, ok = sh.timeline.Earliest(gpus, from, run)
 	return start, ok && !math.IsInf(start, 1)

@@ -82,8 +82,15 @@ func (view *nodeView) running(j *cluster.Job, index map[string]int32) (r Running
 		}
 		r.Shares = append(r.Shares, placement.Share{Node: at, Amount: placement.Amount{GPUs: int32(gpus)}})
 	}
-	if t, known := slices.BinarySearch(view.types.names, j.GPUType); known && view.in.shares.Jobs[j.ID] != nil {
-		r.End = min(r.End, view.in.shares.Jobs[j.ID].Run[t])
+	r.Sure = r.End
+	if t, known := slices.BinarySearch(view.types.names, j.GPUType); known {
+		if share := view.in.shares.Jobs[j.ID]; share != nil && !math.IsInf(share.Run[t], 1) {
+			r.End = min(r.End, share.Run[t])
+			r.Sure = min(r.Sure, share.Run[t]-1/share.Speed[t]) // a second of work counts as left in any case
+		}
+	}
+	if j.Start.After(view.in.snapshot.At) { // it does not get on yet
+		r.Sure = 0
 	}
 	return r, true
 }

@@ -40,6 +40,7 @@
 //	feature.go     how steering takes part in a cycle
 //	decide.go      the rule: snapshot and Rule in, verdicts out; pure
 //	shadow.go      the shadow schedule that the rule reckons with
+//	standing.go    for how long the verdicts stand if nothing happens
 //	verdict.go     the verdicts and their words
 //	steer.go       one cycle: what it is given, and its steps
 //	candidates.go  which jobs may be steered, and what Decide is told of them
@@ -75,8 +76,8 @@ type Steered struct {
 	lookAgain  map[cluster.JobID]uint32 // jobs whose Place is read again, by Slurm's own id
 }
 
-// inputs are what a cycle gives steering. It changes of them only the plan's notes and
-// what the decisions say about steering.
+// inputs are what a cycle gives steering. It changes of them only the plan's notes, until
+// when it stands, and what the decisions say about steering.
 type inputs struct {
 	set      *Settings
 	snapshot *cluster.Snapshot
@@ -137,10 +138,13 @@ func (st *Steered) openAll(why string) {
 func (st *Steered) steer() {
 	st.findCandidates()
 	snap := st.nodes.snapshot()
+	snap.Jobs = make([]Job, len(st.candidates))
 	for i := range st.candidates {
-		snap.Jobs = append(snap.Jobs, st.candidates[i].Job)
+		snap.Jobs[i] = st.candidates[i].Job
 	}
-	for i, v := range Decide(snap, st.in.set.Rule) {
+	verdicts, stands := decide(snap, st.in.set.Rule)
+	st.in.plan.Stands(stands)
+	for i, v := range verdicts {
 		st.candidates[i].verdict = v
 		st.remember(&st.candidates[i])
 	}
@@ -177,15 +181,6 @@ func (in *inputs) own(j *cluster.Job) string { return in.history.Own(j, slurmplu
 func (in *inputs) ownConstraint(j *cluster.Job) slurmplug.Constraint {
 	c, _ := slurmplug.ParseConstraint(in.own(j)) // excluded reports the error
 	return c
-}
-
-// priority is what Slurm will order a job by.
-func (in *inputs) priority(at int) int64 {
-	d := &in.plan.Decisions[at]
-	if in.plan.Mode == slurmplug.Priority && d.Value != 0 {
-		return d.Value
-	}
-	return d.Own + d.Value
 }
 
 // isTrial tells whether a job is not to wait for a type: it counts as TE, or will once

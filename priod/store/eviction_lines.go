@@ -123,7 +123,7 @@ func (l *evictionLine) sound() bool {
 }
 
 func (l *evictionLine) addTo(j *evict.Journal) {
-	j.Update(&evict.Turn{Claims: l.Claims, Evictions: l.Evictions})
+	j.Update(&evict.Changes{Claims: l.Claims, Evictions: l.Evictions})
 	for id, n := range l.Times {
 		j.Times[id] = n
 	}
@@ -142,7 +142,7 @@ func (f *evictionFile) lost() bool {
 
 // append adds a turn to the file of the journal j. After an error the file is as
 // before.
-func (f *evictionFile) append(j *evict.Journal, t *evict.Turn, cluster string) error {
+func (f *evictionFile) append(j *evict.Journal, t *evict.Changes, cluster string) error {
 	if f.Info == nil || f.stale || f.count >= 1024+2*f.kept {
 		if err := f.rewrite(j, cluster); err != nil {
 			return err

@@ -26,8 +26,8 @@ func (d *daemon) journal() *evict.Journal {
 }
 
 // signalled is the turn in which the victim of evicted is told to leave.
-func signalled(j *evict.Journal) *evict.Turn {
-	t := &evict.Turn{Evictions: []evict.Eviction{*j.Eviction(1)}}
+func signalled(j *evict.Journal) *evict.Changes {
+	t := &evict.Changes{Evictions: []evict.Eviction{*j.Eviction(1)}}
 	t.Evictions[0].State, t.Evictions[0].SignalledAt = evict.Signalled, now()
 	return t
 }

@@ -71,7 +71,7 @@ func (s *Store) catchUp(ctx context.Context) {
 	if s.evictions == nil || !s.evictions.behind || s.evictions.turn == 0 {
 		return
 	}
-	if err := s.saveEvictions(context.WithoutCancel(ctx), &evict.Turn{}); err != nil {
+	if err := s.saveEvictions(context.WithoutCancel(ctx), &evict.Changes{}); err != nil {
 		s.log.Warn("the evictions that the database lacks could not be written into it yet", "error", s.explain(err))
 	}
 }
@@ -132,7 +132,7 @@ func journalOf(ctx context.Context, q *db.Queries, tx db.DBTX, now time.Time) (*
 // SaveEvictions appends the rows of a turn to evictions.jsonl and commits them, and
 // what it is about to write into jobs' requests to the undo journal. After an error
 // none of its commands may be sent.
-func (s *Store) SaveEvictions(ctx context.Context, t *evict.Turn) error {
+func (s *Store) SaveEvictions(ctx context.Context, t *evict.Changes) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ctx = context.WithoutCancel(ctx)
@@ -162,7 +162,7 @@ func (s *Store) SaveEvictions(ctx context.Context, t *evict.Turn) error {
 
 // pins are the undo lines of claims that name their place in the job's request,
 // or take that back.
-func (s *Store) pins(t *evict.Turn) (pins []*undo.Change) {
+func (s *Store) pins(t *evict.Changes) (pins []*undo.Change) {
 	for i := range t.Claims {
 		c, was := &t.Claims[i], ""
 		if old := s.journal.Claim(c.Number); old != nil {
@@ -181,16 +181,16 @@ func (s *Store) pins(t *evict.Turn) (pins []*undo.Change) {
 	return pins
 }
 
-func (s *Store) saveEvictions(ctx context.Context, t *evict.Turn) error {
-	f, turns := s.evictions, []*evict.Turn{t}
+func (s *Store) saveEvictions(ctx context.Context, t *evict.Changes) error {
+	f, turns := s.evictions, []*evict.Changes{t}
 	if f.behind {
-		all := &evict.Turn{Claims: s.journal.Claims}
+		all := &evict.Changes{Claims: s.journal.Claims}
 		for _, e := range s.journal.Evictions {
 			if s.journal.Claim(e.Claim) != nil { // else both ended long ago
 				all.Evictions = append(all.Evictions, e)
 			}
 		}
-		turns = []*evict.Turn{all, t}
+		turns = []*evict.Changes{all, t}
 	}
 	err := s.transact(ctx, func(tx *sql.Tx) error {
 		for _, t := range turns {

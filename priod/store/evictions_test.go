@@ -15,8 +15,8 @@ import (
 )
 
 // evicted is a journal's first turn: job 17 wants the place of job 18.
-func evicted(at time.Time) *evict.Turn {
-	return &evict.Turn{
+func evicted(at time.Time) *evict.Changes {
+	return &evict.Changes{
 		Claims: []evict.Claim{{
 			Number: 1, Purpose: evict.ForRound, Job: slurmplug.Plain(17), RawID: 17, User: "alice", GPUs: 2, Wait: 5 * time.Second, State: evict.Planned,
 			Shares: []evict.ClaimShare{{Node: "n1", GPUs: 2, CPUs: 4, MemMB: 100}}, Pin: "n1", Resv: "priod_1_9", At: at, Changed: at,
@@ -39,7 +39,7 @@ func underWay(t *testing.T) (*daemon, *evict.Journal) {
 	return d, must[*evict.Journal](t)(d.store.LoadEvictions(ctx))
 }
 
-func save(t *testing.T, s *Store, j *evict.Journal, turn *evict.Turn) {
+func save(t *testing.T, s *Store, j *evict.Journal, turn *evict.Changes) {
 	t.Helper()
 	if err := s.SaveEvictions(ctx, turn); err != nil {
 		t.Fatal(err)
@@ -131,7 +131,7 @@ func TestPinsAreUndone(t *testing.T) {
 	if last := u.Last(id); last == nil || last.Lever != slurmplug.SiteFactor || u.Written()[id].Lever != slurmplug.SiteFactor {
 		t.Errorf("%+v %+v", last, u.Written()[id])
 	}
-	turn := &evict.Turn{Claims: []evict.Claim{*j.Claim(1)}}
+	turn := &evict.Changes{Claims: []evict.Claim{*j.Claim(1)}}
 	turn.Claims[0].Pin = ""
 	save(t, d.store, j, turn)
 	if c := openUndo(t, d.store.dir).Find(id, slurmplug.ReqNodeList); c.To != "" || c.From != "n1" {
@@ -183,7 +183,7 @@ func TestEvictionsInANewDatabase(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	turn = &evict.Turn{Evictions: []evict.Eviction{j.Evictions[0]}}
+	turn = &evict.Changes{Evictions: []evict.Eviction{j.Evictions[0]}}
 	turn.Evictions[0].State, turn.Evictions[0].SignalledAt = evict.Signalled, now()
 	save(t, d.store, j, turn)
 	read := must[*evict.Journal](t)(OpenEvictions(ctx, d.store.dir))

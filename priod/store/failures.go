@@ -45,7 +45,7 @@ func (l *failureLine) sound() bool {
 }
 
 // agreed is what of a turn outlives the database.
-func agreed(t *retry.Turn) *failureLine {
+func agreed(t *retry.Changes) *failureLine {
 	l := &failureLine{Drained: t.Drained}
 	for _, f := range t.Failures {
 		if f.Retry != "" {
@@ -56,8 +56,8 @@ func agreed(t *retry.Turn) *failureLine {
 }
 
 // openFailures reads the file of a state folder.
-func openFailures(dir string) (*failureFile, *retry.Turn, error) {
-	f, told := &failureFile{File: lines.File{Path: failurePath(dir)}}, &retry.Turn{}
+func openFailures(dir string) (*failureFile, *retry.Changes, error) {
+	f, told := &failureFile{File: lines.File{Path: failurePath(dir)}}, &retry.Changes{}
 	text, err := f.Load()
 	if err != nil {
 		return nil, nil, fmt.Errorf("journal of failures: %w", cmp.Or(lines.Forbidden(f.Path), err))
@@ -81,7 +81,7 @@ func openFailures(dir string) (*failureFile, *retry.Turn, error) {
 }
 
 // append adds a turn. After an error the file is as before.
-func (f *failureFile) append(m *retry.Memory, t *retry.Turn) error {
+func (f *failureFile) append(m *retry.Memory, t *retry.Changes) error {
 	now, err := os.Stat(f.Path)
 	changed := f.Info != nil && (err != nil || !f.Unchanged(now))
 	if changed || f.damaged > 0 || f.count >= 1024+2*f.kept {
@@ -111,7 +111,7 @@ func (f *failureFile) rewrite(m *retry.Memory) error {
 			return fmt.Errorf("journal of failures: %w", err)
 		}
 	}
-	all := agreed(&retry.Turn{Failures: m.Failures, Drained: m.Drained})
+	all := agreed(&retry.Changes{Failures: m.Failures, Drained: m.Drained})
 	var text []byte
 	n := 0
 	for i := range all.Failures {
@@ -145,7 +145,7 @@ func (s *Store) LoadFailures(ctx context.Context) (*retry.Memory, error) {
 	if f.damaged > 0 {
 		s.log.Error("the journal of failures has unreadable lines; they do not count, and a copy will be kept", "lines", f.damaged, "file", f.Path)
 	}
-	var stored retry.Turn
+	var stored retry.Changes
 	err = s.batch(ctx, func(tx *sql.Tx) (err error) {
 		stored, err = failuresSince(ctx, s.q, tx, time.Now().Add(-retry.Keep))
 		return err
@@ -159,7 +159,7 @@ func (s *Store) LoadFailures(ctx context.Context) (*retry.Memory, error) {
 			byNumber[row.Number] = row
 		}
 	}
-	turn := retry.Turn{Drained: slices.Concat(stored.Drained, told.Drained)}
+	turn := retry.Changes{Drained: slices.Concat(stored.Drained, told.Drained)}
 	for _, row := range byNumber {
 		turn.Failures = append(turn.Failures, row)
 	}
@@ -174,7 +174,7 @@ func (s *Store) LoadFailures(ctx context.Context) (*retry.Memory, error) {
 	return m, nil
 }
 
-func failuresSince(ctx context.Context, q *db.Queries, tx db.DBTX, since time.Time) (t retry.Turn, err error) {
+func failuresSince(ctx context.Context, q *db.Queries, tx db.DBTX, since time.Time) (t retry.Changes, err error) {
 	rows, err := q.FailuresSince(ctx, tx, millis(since))
 	if err != nil {
 		return t, err
@@ -201,7 +201,7 @@ func failuresOf(rows []string) ([]retry.Failure, error) {
 
 // SaveFailures appends rows to failures.jsonl and commits them, and the nodes that jobs are
 // about to be told to refuse to the undo journal. After an error no command may be sent.
-func (s *Store) SaveFailures(ctx context.Context, t *retry.Turn) error {
+func (s *Store) SaveFailures(ctx context.Context, t *retry.Changes) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ctx = context.WithoutCancel(ctx)
@@ -220,7 +220,7 @@ func (s *Store) SaveFailures(ctx context.Context, t *retry.Turn) error {
 	return s.sound(ctx, func() error { return s.saveFailures(ctx, t) })
 }
 
-func (s *Store) saveFailures(ctx context.Context, t *retry.Turn) error {
+func (s *Store) saveFailures(ctx context.Context, t *retry.Changes) error {
 	return s.transact(ctx, func(tx *sql.Tx) error {
 		for i := range t.Failures {
 			row := &t.Failures[i]
@@ -244,7 +244,7 @@ func (s *Store) saveFailures(ctx context.Context, t *retry.Turn) error {
 }
 
 // refused are the undo lines of jobs that are to refuse other nodes than their users said.
-func (s *Store) refused(t *retry.Turn) (refused []*undo.Change) {
+func (s *Store) refused(t *retry.Changes) (refused []*undo.Change) {
 	for i := range t.Failures {
 		f := &t.Failures[i]
 		was := f.Own
@@ -274,7 +274,7 @@ func (r *Reader) FailuresOf(ctx context.Context, id cluster.JobID, most int) (al
 
 // FailuresSince returns those seen since a time, first to last, and the nodes that were
 // taken out of use.
-func (r *Reader) FailuresSince(ctx context.Context, since time.Time) (t retry.Turn, err error) {
+func (r *Reader) FailuresSince(ctx context.Context, since time.Time) (t retry.Changes, err error) {
 	err = r.view(ctx, func(tx *sql.Tx) error {
 		t, err = failuresSince(ctx, r.q, tx, since)
 		return err

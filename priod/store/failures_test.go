@@ -15,7 +15,7 @@ import (
 )
 
 // failed is a row of a job that failed, and of another nobody agreed to.
-func failed(at time.Time) *retry.Turn {
+func failed(at time.Time) *retry.Changes {
 	row := retry.Failure{
 		Number: 1, Job: slurmplug.Plain(17), RawID: 17, User: "alice", Start: at.Add(-time.Hour), End: at, Restarts: 1, GPUs: 2,
 		Nodes: []string{"n1"}, Fault: []string{"n1"}, Final: "NODE_FAIL", ExitCode: 1, Signal: 9, Class: "node", Rule: "node failed",
@@ -25,7 +25,7 @@ func failed(at time.Time) *retry.Turn {
 	}
 	other := row
 	other.Number, other.Job, other.Retry, other.Own, other.Exclude, other.State = 2, slurmplug.Plain(18), "", "", "", retry.Noted
-	return &retry.Turn{Failures: []retry.Failure{row, other}, Drained: []retry.Drained{{Node: "n1", Class: "node", At: at}}}
+	return &retry.Changes{Failures: []retry.Failure{row, other}, Drained: []retry.Drained{{Node: "n1", Class: "node", At: at}}}
 }
 
 func failing(t *testing.T) (*daemon, *retry.Memory) {
@@ -35,7 +35,7 @@ func failing(t *testing.T) (*daemon, *retry.Memory) {
 	return d, must[*retry.Memory](t)(d.store.LoadFailures(ctx))
 }
 
-func saveFailures(t *testing.T, d *daemon, m *retry.Memory, turn *retry.Turn) {
+func saveFailures(t *testing.T, d *daemon, m *retry.Memory, turn *retry.Changes) {
 	t.Helper()
 	if err := d.store.SaveFailures(ctx, turn); err != nil {
 		t.Fatal(err)

@@ -34,7 +34,7 @@ func GenerateGavel(p GavelParams) ([]Job, error) {
 	}
 	var templates []workload.ID
 	for i, w := range p.Workloads.All() {
-		if _, ok := p.Workloads.Speed(workload.ID(i), 1, gavelReference); ok && w.Source == workload.SourceGavel {
+		if _, ok := p.Workloads.Speed(workload.ID(i), 1, gavelReference); ok && w.Source == SourceGavel {
 			templates = append(templates, workload.ID(i))
 		}
 	}

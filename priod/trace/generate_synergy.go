@@ -47,7 +47,7 @@ func GenerateSynergy(p SynergyParams) ([]Job, error) {
 	var models [3][]*workload.Workload
 	for i := range p.Workloads.All() {
 		w := p.Workloads.Get(workload.ID(i))
-		if _, ok := w.Curves[synergyReference]; ok && w.Source == workload.SourceSynergy {
+		if _, ok := w.Curves[synergyReference]; ok && w.Source == SourceSynergy {
 			for c, class := range synergyClasses {
 				if w.Class == class {
 					models[c] = append(models[c], w)

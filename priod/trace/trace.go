@@ -1,5 +1,7 @@
 // Package trace reads the jobs of a past or an invented time: Slurm's own
-// accounting, the traces of the papers, and generators with a seed.
+// accounting, the traces of the papers, and generators with a seed. Beside them it
+// reads what the papers' authors measured of programs (import_gavel.go,
+// import_synergy.go).
 package trace
 
 import (

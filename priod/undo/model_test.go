@@ -170,22 +170,22 @@ func (w *world) AskMemory(_ context.Context, jobs []*cluster.Job) (err error) {
 	return err
 }
 
-func (w *world) Excluded(context.Context, evict.Target) (string, error) { return "", nil }
+func (w *world) Excluded(context.Context, plan.Target) (string, error) { return "", nil }
 
-func (w *world) Look(_ context.Context, targets []evict.Target) (map[cluster.JobID]evict.Sight, error) {
-	all, err := map[cluster.JobID]evict.Sight{}, error(nil)
+func (w *world) Look(_ context.Context, targets []plan.Target) (map[cluster.JobID]plan.JobStatus, error) {
+	all, err := map[cluster.JobID]plan.JobStatus{}, error(nil)
 	for _, t := range targets {
 		if w.fails("look at nodes") {
 			err = errors.New("no nodes")
 		} else {
 			r := w.find(t.Job)
-			all[t.Job] = evict.Sight{Job: r.show(), ReqNodes: r.fields[slurmplug.ReqNodeList].now}
+			all[t.Job] = plan.JobStatus{Job: r.show(), ReqNodes: r.fields[slurmplug.ReqNodeList].now}
 		}
 	}
 	return all, err
 }
 
-func (w *world) Do(context.Context, []evict.Command) []evict.Result { return nil }
+func (w *world) Do(context.Context, []plan.Command) []plan.Result   { return nil }
 func (w *world) Reservations(context.Context) ([]string, error)     { return nil, nil }
 func (w *world) recorded(context.Context) (*cluster.History, error) { return cluster.NewHistory(), nil }
 func (w *world) evictions(context.Context) (*evict.Journal, error)  { return evict.NewJournal(), nil }

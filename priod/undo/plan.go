@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/evict"
 	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/steer"
@@ -38,8 +37,8 @@ func NewSurvey(j *Journal, recorded *cluster.History, s *cluster.Snapshot) *Surv
 type Unseen struct {
 	Sizes  []*cluster.Job // to be read into their Asked
 	Memory []*cluster.Job // to be read into their AskedMB
-	Pinned []evict.Target // whose nodes an eviction named
-	Kept   []evict.Target // that refuse nodes on which they failed
+	Pinned []plan.Target  // whose nodes an eviction named
+	Kept   []plan.Target  // that refuse nodes on which they failed
 }
 
 // Unseen says where to look closer before Plan.
@@ -56,10 +55,10 @@ func (v *Survey) Unseen() (u Unseen) {
 			u.Memory = append(u.Memory, j)
 		}
 		if v.pin(j) != nil {
-			u.Pinned = append(u.Pinned, evict.Target{Job: j.ID, RawID: j.RawID})
+			u.Pinned = append(u.Pinned, plan.Target{Job: j.ID, RawID: j.RawID})
 		}
 		if v.refuses(j) != nil {
-			u.Kept = append(u.Kept, evict.Target{Job: j.ID, RawID: j.RawID})
+			u.Kept = append(u.Kept, plan.Target{Job: j.ID, RawID: j.RawID})
 		}
 	}
 	return u
@@ -87,9 +86,9 @@ func (v *Survey) refuses(j *cluster.Job) *Change {
 // Closer is what closer looks told, beside what they read into jobs. One that failed
 // holds up nothing else.
 type Closer struct {
-	Sights         map[cluster.JobID]evict.Sight // of the pinned
-	Refused        map[cluster.JobID]string      // the nodes that the kept refuse; those that could not be read are missing
-	NoSize, NoNode error                         // why some were not read; nil: all were
+	Statuses       map[cluster.JobID]plan.JobStatus // of the pinned
+	Refused        map[cluster.JobID]string         // the nodes that the kept refuse; those that could not be read are missing
+	NoSize, NoNode error                            // why some were not read; nil: all were
 }
 
 // Plan is what takes everything back, as far as that is possible now.
@@ -156,7 +155,7 @@ func (p *Plan) nodes(j *cluster.Job) *Change {
 	if pin == nil {
 		return nil
 	}
-	sight, looked := p.seen.Sights[j.ID]
+	status, looked := p.seen.Statuses[j.ID]
 	back := putBack(j, pin.Lever, pin.To, pin.Was)
 	switch {
 	case j.State != cluster.Pending:
@@ -164,7 +163,7 @@ func (p *Plan) nodes(j *cluster.Job) *Change {
 		return nil
 	case !looked:
 		p.block(back, fmt.Sprintf("its nodes cannot be read: %.300s", p.seen.NoNode))
-	case sight.Asks(pin.To):
+	case status.Asks(pin.To):
 		p.Actions = append(p.Actions, back)
 	default:
 		return nil

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/evict"
 	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
@@ -47,7 +46,7 @@ func waits(id uint32, size string) cluster.Job {
 // planOf is what reset does about jobs that the journal, and perhaps the database, knows.
 func planOf(u *Journal, recorded *cluster.History, doubts error, s cluster.Snapshot) *Plan {
 	s.At = submitted.Add(time.Hour)
-	survey, seen := NewSurvey(u, recorded, &s), Closer{Sights: map[cluster.JobID]evict.Sight{}, NoSize: doubts}
+	survey, seen := NewSurvey(u, recorded, &s), Closer{Statuses: map[cluster.JobID]plan.JobStatus{}, NoSize: doubts}
 	for _, pinned := range survey.Unseen().Pinned {
 		nodes := "n7"
 		for i := range s.Jobs {
@@ -55,7 +54,7 @@ func planOf(u *Journal, recorded *cluster.History, doubts error, s cluster.Snaps
 				_, nodes, _ = strings.Cut(j.Asked.Text, "ReqNodeList=")
 			}
 		}
-		seen.Sights[pinned.Job] = evict.Sight{ReqNodes: nodes}
+		seen.Statuses[pinned.Job] = plan.JobStatus{ReqNodes: nodes}
 	}
 	return survey.Plan(order.Settings{}, seen)
 }

@@ -24,11 +24,11 @@ type Slurm interface {
 	Asked(context.Context, []*cluster.Job) error
 	// AskMemory reads how jobs ask for memory, into their AskedMB, in the same way.
 	AskMemory(context.Context, []*cluster.Job) error
-	// Look and Do are evict.Slurm's.
-	Look(context.Context, []evict.Target) (map[cluster.JobID]evict.Sight, error)
-	Do(context.Context, []evict.Command) []evict.Result
+	// Look and Do are those of plan.Leaving.
+	Look(context.Context, []plan.Target) (map[cluster.JobID]plan.JobStatus, error)
+	Do(context.Context, []plan.Command) []plan.Result
 	// Excluded are the nodes that a waiting job refuses.
-	Excluded(context.Context, evict.Target) (string, error)
+	Excluded(context.Context, plan.Target) (string, error)
 	// Reservations are the names of those that keep others off the places of evictions.
 	Reservations(context.Context) ([]string, error)
 }
@@ -118,7 +118,7 @@ func (r *Reset) unreserve(ctx context.Context) error {
 	for _, name := range names {
 		end := EndedReservation{Name: name}
 		if !r.DryRun {
-			done := r.Slurm.Do(context.WithoutCancel(ctx), []evict.Command{{Verb: evict.Free, Value: name}})[0]
+			done := r.Slurm.Do(context.WithoutCancel(ctx), []plan.Command{{Kind: plan.Free, Value: name}})[0]
 			end.Status, end.Message = done.Status, done.Message
 		}
 		v.Reservations = slices.DeleteFunc(v.Reservations, func(e EndedReservation) bool { return e.Name == name })
@@ -135,11 +135,11 @@ func (r *Reset) requeue(ctx context.Context) error {
 	if err != nil || journal.Blank() {
 		return nil // without a database nobody knows who was told to leave
 	}
-	sights, err := r.Slurm.Look(ctx, journal.Urgent())
-	if sights == nil {
+	statuses, err := r.Slurm.Look(ctx, journal.Urgent())
+	if statuses == nil {
 		return fmt.Errorf("read Slurm: %w", err)
 	}
-	commands := requeues(journal, sights, r.Evict)
+	commands := requeues(journal, statuses, r.Evict)
 	if r.DryRun {
 		for _, c := range commands {
 			r.result.Requeued = append(r.result.Requeued, c.Job)
@@ -160,10 +160,10 @@ func (r *Reset) requeue(ctx context.Context) error {
 }
 
 // requeues are the commands that put victims back into the queue whose runs have ended.
-func requeues(journal *evict.Journal, sights map[cluster.JobID]evict.Sight, set evict.Settings) []evict.Command {
-	maps.DeleteFunc(sights, func(_ cluster.JobID, s evict.Sight) bool { return s.Gone || s.Final == "" })
-	turn := evict.Advance(journal, evict.Seen{At: time.Now(), Sights: sights, Consents: set.Consents, ZeroEnds: set.ZeroEnds, Paused: true})
-	return slices.DeleteFunc(turn.Commands, func(c evict.Command) bool { return c.Verb != evict.Requeue })
+func requeues(journal *evict.Journal, statuses map[cluster.JobID]plan.JobStatus, set evict.Settings) []plan.Command {
+	maps.DeleteFunc(statuses, func(_ cluster.JobID, s plan.JobStatus) bool { return s.Gone || s.Final == "" })
+	changes := evict.Advance(journal, evict.Observation{At: time.Now(), Statuses: statuses, Consents: set.Consents, ZeroEnds: set.ZeroEnds, Paused: true})
+	return slices.DeleteFunc(changes.Commands, func(c plan.Command) bool { return c.Kind != plan.Requeue })
 }
 
 // rounds takes back what stands in jobs, round by round.
@@ -228,7 +228,7 @@ func (r *Reset) plan(ctx context.Context) (*Plan, error) {
 	survey := NewSurvey(r.journal, recorded, &snapshot)
 	unseen, seen := survey.Unseen(), Closer{}
 	seen.NoSize = errors.Join(r.Slurm.Asked(ctx, unseen.Sizes), r.Slurm.AskMemory(ctx, unseen.Memory))
-	seen.Sights, seen.NoNode = r.Slurm.Look(ctx, unseen.Pinned)
+	seen.Statuses, seen.NoNode = r.Slurm.Look(ctx, unseen.Pinned)
 	seen.Refused = make(map[cluster.JobID]string, len(unseen.Kept))
 	for _, t := range unseen.Kept {
 		if nodes, err := r.Slurm.Excluded(ctx, t); err == nil {

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/evict"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 )
@@ -29,10 +28,10 @@ func (s *slow) Apply(ctx context.Context, actions []plan.Action) []plan.Outcome 
 
 func (s *slow) Reservations(context.Context) ([]string, error) { return s.reservations, nil }
 
-func (s *slow) Do(_ context.Context, commands []evict.Command) (results []evict.Result) {
+func (s *slow) Do(_ context.Context, commands []plan.Command) (results []plan.Result) {
 	for _, c := range commands {
 		s.reservations = slices.DeleteFunc(s.reservations, func(name string) bool { return name == c.Value })
-		results = append(results, evict.Result{Command: c, Status: slurmplug.Applied})
+		results = append(results, plan.Result{Command: c, Status: slurmplug.Applied})
 	}
 	return results
 }

@@ -1,6 +1,6 @@
 // Package workload knows how fast programs run: workloads.toml with steps a
 // second by GPU type and number of GPUs, and how speed depends on CPUs and
-// memory; beside it, what two programs on the same GPUs do to each other.
+// memory.
 package workload
 
 import (
@@ -121,7 +121,7 @@ func speeds(byType map[string]map[string]float64) (map[string][]Speed, error) {
 
 // add appends a workload, or says what is wrong with it.
 func (t *Table) add(w Workload) error {
-	if err := w.check(); err != nil {
+	if err := w.Check(); err != nil {
 		return err
 	}
 	names := append([]string{w.Name}, w.Aliases...)
@@ -140,7 +140,8 @@ func (t *Table) add(w Workload) error {
 	return nil
 }
 
-func (w *Workload) check() error {
+// Check says what is wrong with a workload.
+func (w *Workload) Check() error {
 	if !jobtag.ValidName(w.Name) {
 		return fmt.Errorf("name = %.80q: want 1 to 64 letters, digits, '.', '-' or '_'", w.Name)
 	}
@@ -183,8 +184,11 @@ func (t *Table) All() []Workload { return t.all }
 // Get returns one workload.
 func (t *Table) Get(id ID) *Workload { return &t.all[id] }
 
-// Lookup finds a workload by name or alias, as written.
+// Lookup finds a workload by name or alias, as written; a nil Table knows none.
 func (t *Table) Lookup(name string) (ID, bool) {
+	if t == nil {
+		return 0, false
+	}
 	id, ok := t.index[name]
 	return id, ok
 }

@@ -2,9 +2,6 @@ package workload
 
 import (
 	"bytes"
-	"errors"
-	"io/fs"
-	"os"
 	"strings"
 	"testing"
 
@@ -13,20 +10,6 @@ import (
 
 	"slurmprio/etc"
 )
-
-// data opens a file of the papers' authors, which not every clone has beside it.
-func data(t *testing.T, path string) *os.File {
-	t.Helper()
-	f, err := os.Open("../../../shared/data/" + path)
-	if errors.Is(err, fs.ErrNotExist) {
-		t.Skip("no ../shared/data: the vectors in the other tests hold without it")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = f.Close() })
-	return f
-}
 
 func mustDefault(t *testing.T) *Table {
 	t.Helper()
@@ -73,159 +56,6 @@ func TestDefaultSpeeds(t *testing.T) {
 	}
 	if _, ok := table.Lookup("a3c "); ok {
 		t.Error("names are looked up as written")
-	}
-}
-
-// The file in etc is what the two importers make of the authors' files.
-func TestDefaultIsImported(t *testing.T) {
-	gavel, _, err := ImportGavel(data(t, "gavel/isolated_throughputs.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	synergy, err := ImportSynergy(data(t, "synergy/models/sensitivity.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var b bytes.Buffer
-	if err := WriteTOML(&b, CommentGavel, gavel); err != nil {
-		t.Fatal(err)
-	}
-	b.WriteByte('\n')
-	if err := WriteTOML(&b, CommentSynergy, synergy); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(b.String(), etc.Workloads); diff != "" {
-		t.Error("etc/workloads.toml is not what priod workloads import makes\n", diff)
-	}
-}
-
-const gavelVector = `{
-"v100": {"('LM (batch size 10)', 1)": {"null": 80.5, "('A3C', 1)": [40, 3], "('LM (batch size 10)', 1)": [41, 41]},
-         "('A3C', 1)": {"null": 7.25, "('LM (batch size 10)', 1)": [3, 40]},
-         "('LM (batch size 10)', 2)": {"null": 160}},
-"v100_unconsolidated": {"nonsense": 1},
-"k80": {"('A3C', 1)": 0}}`
-
-func TestImportGavel(t *testing.T) {
-	all, pairs, err := ImportGavel(strings.NewReader(gavelVector))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var text bytes.Buffer
-	if err := WriteTOML(&text, "two\nlines", all); err != nil {
-		t.Fatal(err)
-	}
-	const want = `# two
-# lines
-
-[[workload]]
-name = "a3c"
-aliases = ["A3C"]
-class = "reinforcement"
-source = "gavel"
-speed.v100 = { 1 = 7.25 }
-speed.k80 = { 1 = 0 }
-
-[[workload]]
-name = "lm-10"
-aliases = ["LM (batch size 10)"]
-class = "language"
-source = "gavel"
-speed.v100 = { 1 = 80.5, 2 = 160 }
-`
-	if diff := cmp.Diff(want, text.String()); diff != "" {
-		t.Error(diff)
-	}
-	table, err := Parse("vector", text.String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var csv bytes.Buffer
-	if err := WritePairs(&csv, pairs); err != nil {
-		t.Fatal(err)
-	}
-	p, err := ReadPairs("pairs", &csv, table)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lm, a3c := lookup(t, table, "lm-10"), lookup(t, table, "A3C")
-	if a, b, ok := p.Speed(lm, a3c, 1, "v100"); a != 40 || b != 3 || !ok {
-		t.Error(a, b, ok)
-	}
-	if a, b, ok := p.Speed(a3c, lm, 1, "v100"); a != 3 || b != 40 || !ok {
-		t.Error(a, b, ok)
-	}
-	if _, _, ok := p.Speed(a3c, a3c, 1, "v100"); ok || len(p.speeds) != 2 {
-		t.Error("a pair that nobody measured, or", len(p.speeds), "pairs")
-	}
-}
-
-func TestImportGavelErrors(t *testing.T) {
-	for text, want := range map[string]string{
-		`[]`:                            "no throughput file",
-		`{"a100": {}}`:                  "none of the GPU types",
-		`{"v100": {"A3C": 1}}`:          `key "A3C"`,
-		`{"v100": {"('A3C', 0)": 1}}`:   "want ('JOB TYPE'",
-		`{"v100": {"('A3C', 1)": "x"}}`: "('A3C', 1)",
-		`{"v100": {"('A3C', 1)": {}}}`:  "no speed alone",
-		`{"v100": {"('A3C', 1)": -1}}`:  "speed.v100.1 = -1",
-		`{"v100": {"('A<>3C', 1)": 1}}`: "name =",
-		`{"v100": {"('A3C', 1)": {"null": 1, "('LM', 2)": [1, 2]}}}`: "as many GPUs",
-		`{"v100": {"('A3C', 1)": {"null": 1, "('LM', 1)": [1]}}}`:    "two numbers",
-	} {
-		if _, _, err := ImportGavel(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: error %v, want %q", text, err, want)
-		}
-	}
-}
-
-// All pairs of the authors' file come through the compact format unchanged.
-func TestPairsOfGavel(t *testing.T) {
-	_, pairs, err := ImportGavel(data(t, "gavel/simulation_throughputs.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var b bytes.Buffer
-	if err := WritePairs(&b, pairs); err != nil {
-		t.Fatal(err)
-	}
-	table := mustDefault(t)
-	p, err := ReadPairs("pairs", &b, table)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// 26 job types at one GPU and 19 at 2, 4 and 8, each with each and itself.
-	const each = 26*27/2 + 3*19*20/2
-	if len(p.speeds) < 2*each || len(p.speeds) > 3*each { // few are not measured on some type
-		t.Errorf("%d pairs", len(p.speeds))
-	}
-	for _, q := range pairs {
-		a, b, ok := p.Speed(lookup(t, table, q.A), lookup(t, table, q.B), q.GPUs, q.GPUType)
-		if a != q.SpeedA || b != q.SpeedB || ok != (a > 0 && b > 0) {
-			t.Fatalf("%+v: %v %v %v", q, a, b, ok)
-		}
-	}
-}
-
-func TestReadPairsErrors(t *testing.T) {
-	table := mustDefault(t)
-	const header = "gpu_type,gpus,workload,other,steps_per_s,other_steps_per_s\n"
-	for text, want := range map[string]string{
-		"":                                 "header",
-		"gpu_type\n":                       "header",
-		header + "v100,1,a3c,lm-5,1\n":     "number of fields",
-		header + "v100,0,a3c,lm-5,1,2\n":   `p:2: gpus = "0"`,
-		header + ",1,a3c,lm-5,1,2\n":       `p:2: gpu_type = ""`,
-		header + "v100,1,a3c,lm,1,2\n":     `p:2: other = "lm"`,
-		header + "v100,1,a3c,lm-5,1,NaN\n": `other_steps_per_s = "NaN"`,
-		header + "v100,1,a3c,lm-5,-1,2\n":  `steps_per_s = "-1"`,
-		header + "v100,1,a3c,lm-5,1,2\nv100,1,lm-5,a3c,2,1\n": "p:3: other",
-		header + "v10,1,a3c,lm-5,1,2\n":                       `p:2: workload = "a3c": want a workload with a speed alone on 1 GPUs of type "v10"`,
-		header + "v100,2,lm-5,a3c,1,2\n":                      `p:2: other = "a3c": want a workload with a speed alone on 2 GPUs of type "v100"`,
-	} {
-		if _, err := ReadPairs("p", strings.NewReader(text), table); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: error %v, want %q", text, err, want)
-		}
 	}
 }
 

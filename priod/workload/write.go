@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -11,63 +12,50 @@ import (
 // WriteTOML writes workloads as Parse reads them, under a comment that says
 // where they come from. The same workloads give the same bytes.
 func WriteTOML(w io.Writer, comment string, all []Workload) error {
-	var b []byte
+	var b strings.Builder
 	for line := range strings.Lines(comment) {
-		b = append(append(b, "# "...), strings.TrimRight(line, "\n")...)
-		b = append(b, '\n')
+		fmt.Fprintf(&b, "# %s\n", strings.TrimRight(line, "\n"))
 	}
 	for i := range all {
-		b = append(b, '\n')
-		b = all[i].appendTOML(b)
+		all[i].writeTOML(&b)
 	}
-	_, err := w.Write(b)
+	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-func (w *Workload) appendTOML(b []byte) []byte {
-	b = append(b, "[[workload]]\nname = "...)
-	b = quoted(b, w.Name)
+func (w *Workload) writeTOML(b *strings.Builder) {
+	fmt.Fprintf(b, "\n[[workload]]\nname = %q\n", w.Name)
 	if len(w.Aliases) > 0 {
-		b = appendList(append(b, "\naliases = "...), w.Aliases, quoted)
+		fmt.Fprintf(b, "aliases = [%s]\n", joined(w.Aliases, strconv.Quote))
 	}
 	for _, kv := range [][2]string{{"class", w.Class}, {"source", w.Source}} {
 		if kv[1] != "" {
-			b = quoted(append(append(append(b, '\n'), kv[0]...), " = "...), kv[1])
+			fmt.Fprintf(b, "%s = %q\n", kv[0], kv[1])
 		}
 	}
-	b = append(b, '\n')
+	speed := func(s Speed) string { return fmt.Sprintf("%d = %s", s.GPUs, float(s.StepsPerS)) }
 	for _, gpuType := range gpuTypes(w.Speeds) {
-		b = append(append(append(b, "speed."...), key(gpuType)...), " = {"...)
-		for i, s := range w.Speeds[gpuType] {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = append(strconv.AppendInt(append(b, ' '), int64(s.GPUs), 10), " = "...)
-			b = float(b, s.StepsPerS)
-		}
-		b = append(b, " }\n"...)
+		fmt.Fprintf(b, "speed.%s = { %s }\n", key(gpuType), joined(w.Speeds[gpuType], speed))
 	}
 	for _, gpuType := range gpuTypes(w.Curves) {
 		c := w.Curves[gpuType]
-		b = append(append(append(b, "[workload.curve."...), key(gpuType)...), "]\niteration_s = "...)
-		b = float(b, c.IterationS)
-		b = float(append(b, "\ndemand_cpus = "...), c.DemandCPUs)
-		b = strconv.AppendInt(append(b, "\ndemand_mem_mb = "...), c.DemandMemMB, 10)
-		b = appendList(append(b, "\ncpus = "...), c.CPUs, float)
-		b = appendList(append(b, "\nmem_mb = "...), c.MemMB, func(b []byte, n int64) []byte { return strconv.AppendInt(b, n, 10) })
-		b = append(b, "\nspeed = [\n"...)
+		fmt.Fprintf(b, "[workload.curve.%s]\niteration_s = %s\ndemand_cpus = %s\ndemand_mem_mb = %d\n", key(gpuType), float(c.IterationS), float(c.DemandCPUs), c.DemandMemMB)
+		fmt.Fprintf(b, "cpus = [%s]\nmem_mb = [%s]\nspeed = [\n", joined(c.CPUs, float), joined(c.MemMB, func(mb int64) string { return strconv.FormatInt(mb, 10) }))
 		for _, row := range c.Speed {
-			b = append(appendList(append(b, "  "...), row, float), ",\n"...)
+			fmt.Fprintf(b, "  [%s],\n", joined(row, float))
 		}
-		b = append(b, "]\n"...)
+		b.WriteString("]\n")
 	}
-	return b
 }
+
+// GavelTypes are Gavel's GPU types; "TYPE_unconsolidated" is measured in its
+// files and used by nothing.
+var GavelTypes = []string{"v100", "p100", "k80"}
 
 // gpuTypes are the types of a map, Gavel's in the order of its tables.
 func gpuTypes[V any](m map[string]V) []string {
 	return slices.SortedFunc(maps.Keys(m), func(a, b string) int {
-		if x, y := slices.Index(gavelTypes, a), slices.Index(gavelTypes, b); x >= 0 && y >= 0 {
+		if x, y := slices.Index(GavelTypes, a), slices.Index(GavelTypes, b); x >= 0 && y >= 0 {
 			return x - y
 		}
 		return strings.Compare(a, b)
@@ -82,24 +70,18 @@ func key(s string) string {
 	return s
 }
 
-func quoted(b []byte, s string) []byte { return strconv.AppendQuote(b, s) }
-
 // float writes a number as TOML has it; shortest that reads back the same.
-func float(b []byte, f float64) []byte {
+func float(f float64) string {
 	if f != 0 && (f < 1e-6 || f >= 1e15) {
-		return strconv.AppendFloat(b, f, 'e', -1, 64)
+		return strconv.FormatFloat(f, 'e', -1, 64)
 	}
-	b = strconv.AppendFloat(b, f, 'f', -1, 64)
-	return b
+	return strconv.FormatFloat(f, 'f', -1, 64)
 }
 
-func appendList[T any](b []byte, list []T, item func([]byte, T) []byte) []byte {
-	b = append(b, '[')
+func joined[T any](list []T, text func(T) string) string {
+	texts := make([]string, len(list))
 	for i, x := range list {
-		if i > 0 {
-			b = append(b, ", "...)
-		}
-		b = item(b, x)
+		texts[i] = text(x)
 	}
-	return append(b, ']')
+	return strings.Join(texts, ", ")
 }

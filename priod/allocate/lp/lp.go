@@ -12,6 +12,8 @@ import (
 	"errors"
 	"math"
 	"slices"
+
+	"gonum.org/v1/gonum/mat"
 )
 
 // ErrUnbounded and ErrNumeric are why there is no optimum.
@@ -198,56 +200,25 @@ func (p *Program) pivot(enter int, first bool) error {
 	return nil
 }
 
-// invert computes the inverse of the basis anew, with partial pivoting.
+// invert computes the inverse of the basis anew.
 func (p *Program) invert() error {
 	n := len(p.basis)
-	b, inverse := make([][]float64, n), make([][]float64, n)
-	for r := range n {
-		b[r], inverse[r] = make([]float64, n), make([]float64, n)
-		inverse[r][r] = 1
-	}
+	basis, inverse := mat.NewDense(n, n, nil), mat.NewDense(n, n, nil)
 	for k, j := range p.basis {
 		for _, t := range p.column[j] {
-			b[t.Row][k] = t.Value
+			basis.Set(t.Row, k, t.Value)
 		}
 	}
-	for k := range n {
-		best := k
-		for r := k + 1; r < n; r++ {
-			if math.Abs(b[r][k]) > math.Abs(b[best][k]) {
-				best = r
-			}
-		}
-		b[k], b[best] = b[best], b[k]
-		inverse[k], inverse[best] = inverse[best], inverse[k]
-		pivot := b[k][k]
-		if math.Abs(pivot) < 1e-13 {
-			return ErrNumeric
-		}
-		for i := range n {
-			b[k][i] /= pivot
-			inverse[k][i] /= pivot
-		}
-		for r := range n {
-			f := b[r][k]
-			if r == k || f == 0 {
-				continue
-			}
-			for i := k; i < n; i++ {
-				b[r][i] -= f * b[k][i]
-			}
-			for i, v := range inverse[k] {
-				inverse[r][i] -= f * v
-			}
-		}
+	if inverse.Inverse(basis) != nil {
+		return ErrNumeric
 	}
-	p.inverse = inverse
 	for r := range n {
-		sum := 0.0
-		for k, v := range inverse[r] {
-			sum += v * p.limit[k]
+		p.inverse[r] = inverse.RawRowView(r)
+		p.value[r] = 0
+		for k, v := range p.inverse[r] {
+			p.value[r] += v * p.limit[k]
 		}
-		p.value[r] = max(0, sum)
+		p.value[r] = max(0, p.value[r])
 	}
 	return nil
 }

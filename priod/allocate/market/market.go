@@ -11,6 +11,8 @@
 // (level.go). That level is then an upper bound which the mixes reach.
 package market
 
+import "slices"
+
 // Market is what jobs share.
 type Market struct {
 	GPUs  []float64 // of each type
@@ -26,10 +28,4 @@ type Job struct {
 }
 
 // Fastest is the most that a job can reach: always on its fastest type.
-func (j *Job) Fastest() float64 {
-	best := 0.0
-	for _, s := range j.Speed {
-		best = max(best, s)
-	}
-	return best
-}
+func (j *Job) Fastest() float64 { return slices.Max(j.Speed) }

@@ -188,17 +188,17 @@ func (v *view) untilFits(t *Trial, gpus int32, verdict *Verdict) bool {
 func (v *view) leastLoss(t *Trial, gpus []int32) Verdict {
 	verdict := v.piecewise(t, gpus)
 	if len(gpus) > 1 && slices.ContainsFunc(v.Candidates, func(c Candidate) bool { return len(c.Shares) > 1 }) {
-		v.undo(&verdict)
+		v.apply(&verdict, false)
 		v.reprice(true)
 		other := v.piecewise(t, gpus)
-		v.undo(&other)
+		v.apply(&other, false)
 		v.reprice(false)
 		v.sumCosts(&other)
 		urgent := v.set.Urgency * float64(t.Request.GPUs)
 		if other.Why == Evicts && (verdict.Why != Evicts || other.Cost+urgent*other.Grace < verdict.Cost+urgent*verdict.Grace) {
 			verdict = other
 		}
-		v.redo(&verdict)
+		v.apply(&verdict, true)
 	}
 	return verdict
 }
@@ -208,7 +208,7 @@ func (v *view) piecewise(t *Trial, gpus []int32) Verdict {
 	for _, g := range gpus {
 		node, need, victims, ok := v.cheapest(t, g, &verdict)
 		if !ok {
-			v.undo(&verdict)
+			v.apply(&verdict, false)
 			if !math.IsInf(t.Start, 1) {
 				return Verdict{Why: Anyway}
 			}

@@ -174,7 +174,7 @@ func Decide(s *Snapshot, set Settings) Decision {
 			continue
 		}
 		if why := gate.Refuses(s, s.Trials[i].Owner, verdict.Victims); why != "" {
-			v.undo(verdict)
+			v.apply(verdict, false)
 			*verdict = Verdict{Why: why}
 		}
 	}

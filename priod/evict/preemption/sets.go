@@ -105,7 +105,7 @@ func (v *view) cheapest(t *Trial, gpus int32, soFar *Verdict) (node int32, need 
 		}
 		wants := v.need(t.Request, gpus, n)
 		missing := wants.minus(p.room)
-		if !p.most.holds(missing) || p.dearer(missing, v.search.best) {
+		if !p.most.holds(missing) {
 			continue
 		}
 		if v.search.run(v, t, p, missing) {
@@ -113,11 +113,6 @@ func (v *view) cheapest(t *Trial, gpus int32, soFar *Verdict) (node int32, need 
 		}
 	}
 	return node, need, v.search.set, found
-}
-
-// dearer tells whether the CPUs or the memory alone already cost so much.
-func (p *place) dearer(missing vector, best float64) bool {
-	return missing[1] > 0 && float64(missing[1])*p.least[0] >= best || missing[2] > 0 && float64(missing[2])*p.least[1] >= best
 }
 
 // search looks through the sets of victims on one node.

@@ -2,7 +2,6 @@ package preemption
 
 import (
 	"cmp"
-	"math"
 	"slices"
 
 	"slurmprio/priod/placement"
@@ -31,10 +30,7 @@ type place struct {
 	room   vector  // free, or being freed, and not claimed
 	pieces []piece // of allowed candidates, by cost for each GPU
 	most   vector  // sum of pieces
-	least  vector2 // least cost for one CPU and one MB
 }
-
-type vector2 [2]float64
 
 // view is the cluster as it will be when all that was decided so far has happened.
 type view struct {
@@ -88,14 +84,9 @@ func (v *view) updateSums(node int32) {
 	slices.SortStableFunc(p.pieces, func(a, b piece) int {
 		return cmp.Compare(v.cost[a.candidate]*float64(b.vector[0]), v.cost[b.candidate]*float64(a.vector[0]))
 	})
-	p.most, p.least = vector{}, vector2{math.Inf(1), math.Inf(1)}
+	p.most = vector{}
 	for _, c := range p.pieces {
 		p.most = p.most.plus(c.vector)
-		for k := range p.least {
-			if c.vector[k+1] > 0 {
-				p.least[k] = min(p.least[k], v.cost[c.candidate]/float64(c.vector[k+1]))
-			}
-		}
 	}
 }
 
@@ -159,12 +150,7 @@ func (v *view) setVictim(c int32, leaves bool) {
 	}
 }
 
-// undo takes back a verdict's victims and place.
-func (v *view) undo(verdict *Verdict) { v.apply(verdict, false) }
-
-// redo gives a verdict its victims and place again.
-func (v *view) redo(verdict *Verdict) { v.apply(verdict, true) }
-
+// apply gives a verdict its victims and place, or takes them back.
 func (v *view) apply(verdict *Verdict, holds bool) {
 	for _, c := range verdict.Victims {
 		v.setVictim(int32(c), holds)

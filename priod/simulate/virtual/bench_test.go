@@ -146,6 +146,20 @@ func BenchmarkVenus(b *testing.B) {
 	}
 }
 
+// BenchmarkWaiting runs the daemon's cycles, every 15 s, while jobs always wait.
+func BenchmarkWaiting(b *testing.B) {
+	for name, toml := range map[string]string{"steering": steering + "[ranking]\norder = \"owed\"\n", "all": allOn} {
+		b.Run(name, func(b *testing.B) {
+			before := cpuTime(b)
+			for b.Loop() {
+				c, opt := busy(b, toml)
+				run(b, c, waitingJobs(1, 500), opt)
+			}
+			b.ReportMetric((cpuTime(b)-before).Seconds()/float64(b.N), "cpu-s/op")
+		})
+	}
+}
+
 // BenchmarkFitGpp runs FitGpp's synthetic jobs, of which hardly two ask for the
 // same, on nodes on which CPUs and memory count.
 func BenchmarkFitGpp(b *testing.B) {

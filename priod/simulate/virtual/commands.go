@@ -20,15 +20,15 @@ type pastRun struct {
 }
 
 // Look shows single jobs as they are now, ended ones as accounting does.
-func (s *slurm) Look(_ context.Context, targets []plan.Target) (map[cluster.JobID]plan.Sight, error) {
-	sights := make(map[cluster.JobID]plan.Sight, len(targets))
+func (s *slurm) Look(_ context.Context, targets []plan.Target) (map[cluster.JobID]plan.JobStatus, error) {
+	sights := make(map[cluster.JobID]plan.JobStatus, len(targets))
 	for _, t := range targets {
 		j := s.known[t.Job]
 		if j == nil {
 			sights[t.Job] = s.past(t.Job)
 			continue
 		}
-		sight := plan.Sight{Job: s.snapshot.Jobs[j.row], CanRequeue: true, ReqNodes: s.asks(j)}
+		sight := plan.JobStatus{Job: s.snapshot.Jobs[j.row], CanRequeue: true, ReqNodes: s.asks(j)}
 		if j.state == exited {
 			sight.Final, sight.ExitCode = "FAILED", 1 // it has saved its state and says that it is not done
 		}
@@ -38,12 +38,12 @@ func (s *slurm) Look(_ context.Context, targets []plan.Target) (map[cluster.JobI
 }
 
 // past is what accounting knows of a job that has left the queue.
-func (s *slurm) past(id cluster.JobID) plan.Sight {
+func (s *slurm) past(id cluster.JobID) plan.JobStatus {
 	r, ran := s.ended[id]
 	if !ran {
-		return plan.Sight{Gone: true}
+		return plan.JobStatus{Gone: true}
 	}
-	return plan.Sight{
+	return plan.JobStatus{
 		Job:  cluster.Job{ID: id, User: r.user, State: cluster.Other, Start: instant(r.start), NodeList: "n0"},
 		Gone: true, Final: "COMPLETED", End: instant(r.end),
 	}
@@ -53,7 +53,7 @@ func (s *slurm) past(id cluster.JobID) plan.Sight {
 func (s *slurm) Excluded(context.Context, plan.Target) (string, error) { return "", nil }
 
 // Ends are not asked for: a trace does not say why its jobs end.
-func (s *slurm) Ends(context.Context, map[cluster.JobID]plan.Sight, bool) map[cluster.JobID]plan.End {
+func (s *slurm) Ends(context.Context, map[cluster.JobID]plan.JobStatus, bool) map[cluster.JobID]plan.End {
 	return nil
 }
 
@@ -78,7 +78,7 @@ func (s *slurm) Do(_ context.Context, commands []plan.Command) []plan.Result {
 
 func (s *slurm) do(c *plan.Command) error {
 	s.commanded, s.e.moved = true, true
-	switch c.Verb {
+	switch c.Kind {
 	case plan.Reserve:
 		nodes, err := s.nodesNamed(c.Nodes)
 		if err == nil {
@@ -93,7 +93,7 @@ func (s *slurm) do(c *plan.Command) error {
 	if j == nil {
 		return fmt.Errorf("invalid job id %s", c.Job)
 	}
-	switch c.Verb {
+	switch c.Kind {
 	case plan.Signal:
 		return s.signal(j)
 	case plan.Requeue:
@@ -103,7 +103,7 @@ func (s *slurm) do(c *plan.Command) error {
 	case plan.Pin, plan.Unpin:
 		return s.pin(j, c.Value)
 	}
-	return fmt.Errorf("the virtual Slurm cannot %s", c.Verb)
+	return fmt.Errorf("the virtual Slurm cannot %s", c.Kind)
 }
 
 func (s *slurm) signal(j *job) error {
@@ -232,6 +232,7 @@ type reservation struct {
 }
 
 func (e *engine) reserveNodes(name string, nodes []int32, seconds float64) {
+	e.slurm.change()
 	e.reservations = append(e.reservations, reservation{name, nodes, e.now + seconds})
 	e.agenda.push(event{at: e.now + seconds, kind: unreserved})
 	for _, n := range nodes {
@@ -247,6 +248,7 @@ func (e *engine) unreserve(name string) {
 			i++
 			continue
 		}
+		e.slurm.change()
 		e.reservations = slices.Delete(e.reservations, i, i+1)
 		for _, n := range r.nodes {
 			e.nodes.SetDown(n, e.failed[n] || e.isReserved(n))

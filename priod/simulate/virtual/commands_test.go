@@ -11,15 +11,15 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
 	"slurmprio/priod/cycle"
-	"slurmprio/priod/evict"
 	"slurmprio/priod/placement"
+	"slurmprio/priod/plan"
 	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/trace"
 	"slurmprio/priod/workload"
 )
 
 // daemonOf is priod with this priod.toml, which TE submissions wake.
-func daemonOf(t *testing.T, text string, table *workload.Table) Daemon {
+func daemonOf(t testing.TB, text string, table *workload.Table) Daemon {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "priod.toml")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -202,11 +202,11 @@ func TestCommandsRefused(t *testing.T) {
 	e.inSystem++
 	e.wait(j)
 	id := number(j.index)
-	for _, c := range []evict.Command{
-		{Verb: evict.Signal, Job: id}, {Verb: evict.Requeue, Job: id}, {Verb: evict.Begin, Job: id, Value: "tomorrow"}, {Verb: evict.Pin, Job: id, Value: "n7"},
-		{Verb: evict.Signal, Job: number(7)}, {Verb: evict.Reserve, Nodes: "n7"}, {Verb: "dance", Job: id},
+	for _, c := range []plan.Command{
+		{Kind: plan.Signal, Job: id}, {Kind: plan.Requeue, Job: id}, {Kind: plan.Begin, Job: id, Value: "tomorrow"}, {Kind: plan.Pin, Job: id, Value: "n7"},
+		{Kind: plan.Signal, Job: number(7)}, {Kind: plan.Reserve, Nodes: "n7"}, {Kind: "dance", Job: id},
 	} {
-		if r := e.slurm.Do(t.Context(), []evict.Command{c}); r[0].Message == "" {
+		if r := e.slurm.Do(t.Context(), []plan.Command{c}); r[0].Message == "" {
 			t.Errorf("%+v was taken", c)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 
 // schedule is one pass of the scheduler.
 func (e *engine) schedule() {
-	e.askSteering()
 	switch {
 	case e.opt.preemptive():
 		e.settle()

@@ -34,7 +34,6 @@ type job struct {
 	state   state
 	request placement.Request
 	own     placement.Types // that it asks for; request may be bound to one of them
-	rank    float64         // before its turn, in order fifo
 	owners  owners
 	class   *class
 	turn    int64 // first come, first served goes by it
@@ -70,7 +69,6 @@ type engine struct {
 	agenda   agenda
 	now      float64
 	together bool // all events of one time before one pass
-	stirred  bool // something happened since steering was asked
 	moved    bool // a pass may start something that the last one could not
 
 	queue        queue
@@ -88,7 +86,7 @@ type engine struct {
 	demotions []*job // at this moment, under LAS
 	preempted int64  // turns of jobs preempted at this moment, under LAS: before all others
 
-	calculating, cycling, waking, steering bool // in the agenda
+	calculating, cycling bool // in the agenda
 
 	users, accounts map[string]*owner
 	factors         *multifactor
@@ -265,7 +263,6 @@ func (e *engine) moment() error {
 
 func (e *engine) handle(v event) error {
 	j := v.job
-	e.stirred = e.stirred || v.kind != woken && v.kind != steered
 	if j != nil && v.kind != arrived && v.epoch != j.epoch {
 		return nil // of a run that is over
 	}
@@ -277,6 +274,7 @@ func (e *engine) handle(v event) error {
 		if e.opt.Hold > 0 && j.Workload != "" && j.GPUType == "" && j.Class != cluster.TE {
 			j.eligible = e.now + e.opt.Hold
 			e.delay(j)
+			e.wake()
 			return nil
 		}
 		e.wait(j)
@@ -305,12 +303,6 @@ func (e *engine) handle(v event) error {
 		return e.called()
 	case unreserved:
 		e.unreserve("")
-	case woken:
-		e.waking, e.moved = false, true
-		e.wake()
-	case steered:
-		e.steering, e.moved = false, true
-		return e.steer()
 	case opened:
 		e.plan.due = append(e.plan.due, j)
 		e.moved = true

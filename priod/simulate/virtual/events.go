@@ -16,8 +16,6 @@ const (
 	calculate              // Slurm computes priorities
 	cycled                 // priod's turn
 	opened                 // a reserved start is due
-	woken                  // it is time for another pass
-	steered                // it is time for steering
 	tended                 // priod looks at evictions under way
 	called                 // a TE submission wakes priod
 )

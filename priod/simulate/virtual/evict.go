@@ -25,32 +25,20 @@ type InSystem struct {
 	Index   int // by order of arrival
 	Job     *trace.Job
 	Request placement.Request // what it asks for, in terms of the cluster, and is bound to
-	Types   placement.Types   // that it would run on if it was not bound
-	Left    float64           // work not yet done, in steps or s of its duration
 	Start   float64           // of its run, s; 0 while it waits
 	End     float64           // when its GPUs become free, as far as the scheduler knows, s; 0 while it waits
 	Shares  []placement.Share // nil while it waits
 	Leaving bool              // already told to
-
-	j *job
 }
 
 // Now is the time, s from the trace's start.
 func (s *System) Now() float64 { return s.e.now }
 
+// Types are the names of the cluster's GPU types.
+func (s *System) Types() []string { return s.e.types }
+
 // Nodes is what is free. It must not be changed; Clone it.
 func (s *System) Nodes() *placement.Nodes { return s.e.nodes }
-
-// Waiting goes through the queue in order.
-func (s *System) Waiting() iter.Seq[InSystem] {
-	return func(yield func(InSystem) bool) {
-		for _, j := range s.e.queue.list(0) {
-			if !yield(j.waits()) {
-				return
-			}
-		}
-	}
-}
 
 // Trials are the waiting TE jobs in order. It looks at each class of jobs, not
 // at the whole queue.
@@ -78,7 +66,7 @@ func (s *System) Trials() (trials []InSystem) {
 }
 
 func (j *job) waits() InSystem {
-	return InSystem{Index: int(j.index), Job: &j.Job, Request: j.request, Types: j.own, Left: j.todo, j: j}
+	return InSystem{Index: int(j.index), Job: &j.Job, Request: j.request}
 }
 
 // Running goes through the jobs that hold GPUs, by GPU type and planned end.
@@ -86,11 +74,7 @@ func (s *System) Running() iter.Seq[InSystem] {
 	return func(yield func(InSystem) bool) {
 		for t := range s.e.running {
 			for j := range s.e.running[t].all {
-				left := max(j.todo-max(s.e.now-j.start-j.lost, 0)*j.speed, 0)
-				if j.state != running {
-					left = j.todo
-				}
-				if !yield(InSystem{int(j.index), &j.Job, j.request, j.own, left, j.start, j.planned, j.shares, j.state != running, j}) {
+				if !yield(InSystem{int(j.index), &j.Job, j.request, j.start, j.planned, j.shares, j.state != running}) {
 					return
 				}
 			}

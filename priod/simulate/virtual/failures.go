@@ -8,6 +8,7 @@ func (e *engine) failLater(node int32) {
 // fail takes a node down. Jobs on it end at once, without a signal, and are
 // requeued, as Slurm does with JobRequeue=1; they lose their turn.
 func (e *engine) fail(node int32) {
+	e.slurm.change()
 	e.failed[node] = true
 	e.nodes.SetDown(node, true)
 	var hit []*job
@@ -37,6 +38,7 @@ func (e *engine) fail(node int32) {
 
 // repair puts a node back.
 func (e *engine) repair(node int32) {
+	e.slurm.change()
 	e.failed[node] = false
 	e.nodes.SetDown(node, e.isReserved(node))
 	e.failLater(node)

@@ -13,8 +13,6 @@ func (e *engine) place(j *job) key {
 		k.tier = 1
 	}
 	switch e.opt.Order {
-	case FIFO:
-		k.rank = j.rank
 	case SJF:
 		k.rank = e.needs(j)
 	case SRTF:
@@ -78,10 +76,6 @@ func (e *engine) wake() {
 	if !e.calculating && (e.factors != nil || e.opt.Order == FTF) {
 		e.calculating = true
 		e.agenda.push(event{at: next(e.now, e.factors.period()), kind: calculate})
-	}
-	if !e.waking && e.opt.Every > 0 && e.inSystem > 0 {
-		e.waking = true
-		e.agenda.push(event{at: next(e.now, e.opt.Every), kind: woken})
 	}
 	if !e.cycling && e.slurm != nil {
 		e.cycling = true

@@ -28,6 +28,7 @@ type slurm struct {
 	asked     []*job                    // whose rows say how they ask, since the last look
 	changes   bool                      // since the last cycle
 	wrote     bool                      // in the last cycle
+	until     time.Time                 // when the last plan may change by the clock alone; zero: never
 	left      bool                      // a cycle was left out since the last change
 	leftAt    float64
 	commanded bool      // since the last cycle, by evictions
@@ -172,6 +173,9 @@ func (s *slurm) apply(a plan.Action) error {
 // change takes down that something will change. The history then sees how it was at the
 // last cycle that was left out: until then those ran whose run ends now.
 func (s *slurm) change() {
+	if s == nil {
+		return
+	}
 	if s.left {
 		s.snapshot.At, s.left = instant(s.leftAt), false
 		s.history.Observe(&s.snapshot)
@@ -273,7 +277,9 @@ func (s *slurm) gone(j *job) {
 // reread takes in new priorities.
 func (s *slurm) reread() {
 	for _, j := range s.jobs {
+		was := s.snapshot.Jobs[j.row].Priority
 		s.refresh(j)
+		s.changes = s.changes || j.pending() && s.snapshot.Jobs[j.row].Priority != was
 	}
 }
 
@@ -324,7 +330,7 @@ func (e *engine) step() error {
 		if err != nil {
 			return fmt.Errorf("priod's cycle at %v s: %w", e.now, err)
 		}
-		s.wrote = len(result.Outcomes) > 0
+		s.wrote, s.until = len(result.Outcomes) > 0, result.Plan.Until
 		s.watch()
 	}
 	s.last = e.now
@@ -333,30 +339,33 @@ func (e *engine) step() error {
 
 // still tells whether a turn would decide what the last one did, and leave behind
 // what that left: nothing has changed since it, it wrote nothing, and no budget,
-// share or size goes by the clock for a job that waits. An allocation is made when
-// it is due, also while nobody waits.
+// share or size goes by the clock for a job that waits, before the time until which its
+// plan stands.
 func (s *slurm) still() bool {
-	set := &s.e.opt.Daemon.Settings
-	trials := func(j *job) bool { return j.pending() && j.Class == cluster.TE }
-	allocates := set.Allocation.Ledger != nil && set.Allocation.Settings.Policy.Name != ""
-	switch r := &set.Order.Settings.Ranking; {
-	case s.changes || s.wrote || s.commanded || s.tending || s.roundEnds():
+	if s.changes || s.wrote || s.commanded || s.tending || !s.until.IsZero() && !instant(s.e.now).Before(s.until) {
 		return false
-	case !slices.ContainsFunc(s.jobs, (*job).pending):
-		return !allocates || !set.Allocation.Ledger.Due(instant(s.e.now), &set.Allocation.Settings)
-	default:
-		byTheClock := set.Evictions.Settings.Enabled || r.User.GPUHours > 0 || r.Account.GPUHours > 0 || len(r.Users)+len(r.Accounts) > 0
-		return !(byTheClock && slices.ContainsFunc(s.jobs, trials)) && !allocates && !set.Sizing.Sizes.Enabled()
 	}
+	if !slices.ContainsFunc(s.jobs, (*job).pending) {
+		return true
+	}
+	set := &s.e.opt.Daemon.Settings
+	r, trials := &set.Order.Settings.Ranking, func(j *job) bool { return j.pending() && j.Class == cluster.TE }
+	byTheClock := set.Evictions.Settings.Enabled || r.User.GPUHours > 0 || r.Account.GPUHours > 0 || len(r.Users)+len(r.Accounts) > 0
+	return !(byTheClock && slices.ContainsFunc(s.jobs, trials)) && !set.Sizing.Sizes.Enabled() && !(s.steers() && s.unsettled())
 }
 
-// roundEnds tells whether a round has ended since the last cycle.
-func (s *slurm) roundEnds() bool {
-	r := s.e.opt.Daemon.Settings.Evictions.Rounds
-	if r == nil || !r.Settings.Enabled {
+// unsettled tells whether a job waits for its begin time, which is looked at a while
+// before it comes, or an eviction is not over.
+func (s *slurm) unsettled() bool {
+	if slices.ContainsFunc(s.jobs, func(j *job) bool { return j.state == delayed }) {
+		return true
+	}
+	journal := s.e.opt.Daemon.Settings.Evictions.Journal
+	if journal == nil {
 		return false
 	}
-	return next(s.last, r.Settings.Policy.Round) <= s.e.now
+	waiting, pinned := journal.Idle()
+	return len(journal.Urgent())+len(waiting)+len(pinned) > 0
 }
 
 // evicts tells whether the daemon may have jobs leave.

@@ -1,18 +1,20 @@
 package virtual
 
 import (
-	"context"
-	"errors"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
 
 	"slurmprio/priod/allocate"
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/evict/yield"
 	"slurmprio/priod/order"
 	"slurmprio/priod/placement"
+	"slurmprio/priod/plan"
 	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/steer"
 	"slurmprio/priod/trace"
@@ -20,84 +22,51 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// steeredStarts runs jobs of 100 s on one fast and one slow GPU; steer is asked
-// as the options say.
-func steeredStarts(t *testing.T, every float64, steer func(*System) error) (starts []float64, types []int32) {
-	t.Helper()
+// A bound job waits for its type though another is free, and keeps others from nothing; the
+// binding is taken back. What the job cannot run on, and what is no type, is refused.
+func TestBinding(t *testing.T) {
 	c, err := trace.ParseNodes([]string{"1:fast:1", "1:slow:1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var jobs []trace.Job
-	for _, id := range []string{"a", "b", "c"} {
-		jobs = append(jobs, trace.Job{ID: id, Submit: 1, GPUs: 1, Duration: 100})
+	e := newEngine(t.Context(), c, Options{Order: Priod, Placement: placement.Packed, Backfill: EASY, Daemon: Daemon{Interval: time.Minute}})
+	var jobs []*job
+	for i, gpuType := range []string{"", "", "", "slow"} {
+		j, _, err := e.admit(trace.Job{ID: fmt.Sprint(i), GPUs: 1, Duration: 100, GPUType: gpuType})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.inSystem++
+		e.wait(j)
+		jobs = append(jobs, j)
 	}
-	r, err := Run(context.Background(), c, func(yield func(trace.Job, error) bool) {
+	bind := func(j *job, feature string) string {
+		return e.slurm.Apply(t.Context(), []plan.Action{{Job: number(j.index), Lever: slurmplug.Features, After: feature}})[0].Message
+	}
+	states := func() (all []state) {
+		e.schedule()
 		for _, j := range jobs {
-			if !yield(j, nil) {
-				return
-			}
+			all = append(all, j.state)
 		}
-	}, Options{Placement: placement.Packed, Backfill: EASY, Steer: steer, SteerEvery: every})
-	if err != nil {
-		t.Fatal(err)
+		return all
 	}
-	for _, o := range r.Outcomes {
-		starts, types = append(starts, o.Start), append(types, o.Type)
+	if bind(jobs[1], "fast") != "" || bind(jobs[3], "fast") == "" || bind(jobs[2], "none") == "" || bind(jobs[2], "slow") != "" || bind(jobs[2], "") != "" {
+		t.Error("want a type that the job may have, and no other one")
 	}
-	return starts, types
-}
-
-// A bound job waits for its type though another is free, keeps others from
-// nothing, and ranks go before turns.
-func TestBind(t *testing.T) {
-	starts, types := steeredStarts(t, 0, func(s *System) error {
-		for w := range s.Waiting() {
-			rank := map[string]float64{"a": 2, "b": 1, "c": 3}[w.Job.ID]
-			if w.Job.ID == "c" {
-				s.Bind(&w, Open, rank)
-			} else {
-				s.Bind(&w, 0, rank)
-			}
-			s.Bind(&w, 7, 0) // no such type: refused
-		}
-		return nil
-	})
-	if want := []float64{101, 1, 1}; !slices.Equal(starts, want) || !slices.Equal(types, []int32{0, 0, 1}) {
-		t.Errorf("starts %v on %v, want %v: b, then a on the first type, c on the other", starts, types, want)
+	if got := states(); !slices.Equal(got, []state{running, waiting, running, waiting}) || jobs[2].shares[0].Node != 1 {
+		t.Errorf("%v: want the second job to wait for the fast GPU, and the third on the slow one", got)
 	}
-}
-
-// A binding is taken back.
-func TestUnbind(t *testing.T) {
-	asked := 0
-	starts, _ := steeredStarts(t, 10, func(s *System) error {
-		asked++
-		for w := range s.Waiting() {
-			s.Bind(&w, 0, 0)
-			if s.Now() >= 110 {
-				s.Bind(&w, Open, 0)
-			}
-		}
-		return nil
-	})
-	// Nobody is steered at 1 s: the first two start at once. The last is bound at
-	// 10 s, and the fast GPU takes it at 101 s.
-	if want := []float64{1, 1, 101}; !slices.Equal(starts, want) || asked != 1 {
-		t.Errorf("starts %v, want %v; asked %d times", starts, want, asked)
+	e.now = 100
+	e.end(jobs[2])
+	if got := states(); !slices.Equal(got, []state{running, waiting, gone, running}) {
+		t.Errorf("%v: want the last job on the slow GPU", got)
 	}
-}
-
-func TestSteeringFails(t *testing.T) {
-	c, _ := trace.ParseNodes([]string{"1:fast:1"})
-	broken := errors.New("no prices")
-	for _, every := range []float64{0, 10} {
-		_, err := Run(context.Background(), c, func(yield func(trace.Job, error) bool) {
-			_ = yield(trace.Job{ID: "a", GPUs: 1, Duration: 100}, nil) && yield(trace.Job{ID: "b", GPUs: 1, Duration: 100}, nil)
-		}, Options{Steer: func(*System) error { return broken }, SteerEvery: every})
-		if !errors.Is(err, broken) {
-			t.Errorf("every %v s: %v", every, err)
-		}
+	e.end(jobs[3])
+	if bind(jobs[1], "") != "" {
+		t.Error("the binding cannot be taken back")
+	}
+	if got := states(); !slices.Equal(got, []state{running, running, gone, gone}) || bind(jobs[1], "fast") == "" {
+		t.Errorf("%v: want the second job on the slow GPU, and bound no more", got)
 	}
 }
 
@@ -244,5 +213,91 @@ func TestSkippedCyclesAllocate(t *testing.T) {
 	run(t, c, []trace.Job{{ID: "long", GPUs: 1, Workload: "even", Steps: 36000, User: "ann"}}, opt)
 	if at < 20 || at > 24 {
 		t.Errorf("%d cycles within ten hours, want one for each half hour, the first, and the last", at)
+	}
+}
+
+// waitingJobs are of both programs, TE and BE, so many that some always wait.
+func waitingJobs(seed uint64, n int) (jobs []trace.Job) {
+	rnd := rand.New(rand.NewPCG(seed, 5))
+	at := 0.0
+	for i := range n {
+		j := trace.Job{
+			ID: fmt.Sprint(i), GPUs: 1 << rnd.IntN(3) / 2, Workload: []string{"even", "picky"}[rnd.IntN(2)], Steps: 180 * math.Exp(4*rnd.Float64()),
+			User: fmt.Sprint("u", rnd.IntN(5)), Account: fmt.Sprint(rnd.IntN(2)), Submit: at, Grace: 30,
+		}
+		j.GPUs = max(j.GPUs, 1)
+		if j.Steps = math.Ceil(j.Steps); rnd.IntN(4) == 0 {
+			j.Limit = j.Steps * 12
+		}
+		if rnd.IntN(5) == 0 {
+			j.Class, j.Steps = cluster.TE, 100
+		}
+		jobs = append(jobs, j)
+		at += math.Floor(rnd.ExpFloat64() * 200)
+	}
+	return jobs
+}
+
+// busy is a cluster for waitingJobs, and priod beside it.
+func busy(t testing.TB, toml string) (trace.Cluster, Options) {
+	t.Helper()
+	table, err := workload.Parse("programs", twoPrograms)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := trace.ParseNodes([]string{"3:fast:2:16:64000", "3:slow:2:16:64000"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, Options{
+		Order: Priod, Placement: placement.Packed, Backfill: EASY, RequeueDelay: 121, Hold: 20, Daemon: daemonOf(t, toml, table),
+		Speed: func(j *trace.Job, gpuType string) float64 {
+			id, _ := table.Lookup(j.Workload)
+			s, _ := table.Speed(id, j.GPUs, gpuType)
+			return s
+		},
+	}
+}
+
+const (
+	steering = "[cycle]\ninterval = \"15s\"\n[allocation]\npolicy = \"max-min\"\n[steering]\nenabled = true\n"
+	allOn    = steering + "[ranking]\norder = \"owed\"\n[preemption]\nenabled = true\n[rounds]\nenabled = true\n[sizing]\nenabled = true\n"
+)
+
+// Cycles are left out for as long as steering and the order stand, also while jobs wait,
+// and nothing comes out differently: with each feature, and with all of them.
+func TestSkippedCyclesWhileJobsWait(t *testing.T) {
+	for _, w := range []struct {
+		name, toml string
+		part       int // one cycle of so many is left out at least
+	}{
+		{"owed", steering + "[ranking]\norder = \"owed\"\n", 2},
+		{"gavel", steering + "[ranking]\norder = \"gavel\"\n", 2},
+		{"slurm", steering + "depth = 3\ncycles = 2\n", 2},
+		{"busy", steering + "busy = true\nchange = 0.0\n", 2},
+		{"preemption", steering + "[ranking]\norder = \"owed\"\n[preemption]\nenabled = true\n", 2},
+		{"rounds", steering + "[ranking]\norder = \"owed\"\n[rounds]\nenabled = true\nlength = \"5m\"\n", 3},
+		{"all", allOn, 8},
+	} {
+		for seed := range uint64(2) {
+			outcomes, cycles := map[bool][]metrics.Outcome{}, map[bool]int{}
+			for _, every := range []bool{true, false} {
+				c, opt := busy(t, w.toml)
+				opt.MTBF, opt.Repair, opt.Seed, opt.Daemon.every = 400000, 3000, seed, every
+				opt.Daemon.Settings.Stage = func(stage string) {
+					if stage == "observe" {
+						cycles[every]++
+					}
+				}
+				outcomes[every] = run(t, c, waitingJobs(seed, 80), opt).Outcomes
+			}
+			if !slices.Equal(outcomes[true], outcomes[false]) {
+				t.Errorf("%s, seed %d: another outcome", w.name, seed)
+			}
+			if left := cycles[true] - cycles[false]; left < cycles[true]/w.part {
+				t.Errorf("%s, seed %d: %d of %d cycles were left out", w.name, seed, left, cycles[true])
+			}
+			t.Logf("%s, seed %d: %d of %d cycles", w.name, seed, cycles[false], cycles[true])
+		}
 	}
 }

@@ -83,13 +83,6 @@ type Options struct {
 	MTBF         float64 // mean time between failures of one node, s; exponential
 	Repair       float64 // s until a failed node is back
 
-	// Steer, if set, is asked before each scheduling pass in which a GPU is free
-	// which waiting jobs it binds to a GPU type.
-	Steer func(*System) error
-	// SteerEvery, if set, asks Steer at multiples of it, s, whenever something
-	// has happened, and not before each pass: jobs that came since start where
-	// they fit, as they do between two cycles of priod.
-	SteerEvery float64
 	// Size, if set, is asked in each pass how large the jobs are that start in it, in
 	// their order; their shares are those that they would have, and free. It must
 	// leave every free GPU its proportional CPUs and memory: the pass counts on it.
@@ -100,8 +93,6 @@ type Options struct {
 	Speedup func(job *trace.Job, gpuType string, cpus, memMB float64) float64
 	// Evict, if set, is asked after each scheduling pass who has to leave.
 	Evict func(*System) []Eviction
-	// Every, if set, is how often there is a pass at least, s, while jobs are in the system.
-	Every float64
 }
 
 // Daemon is priod beside the virtual Slurm.
@@ -161,19 +152,18 @@ func check(c trace.Cluster, o *Options) error {
 		{types > placement.MaxTypes, fmt.Sprintf("the cluster has %d GPU types; %d is the most", types, placement.MaxTypes)},
 		{!slices.Contains([]Order{FIFO, SJF, SRTF, LAS, FTF, Multifactor, Priod}, o.Order), fmt.Sprintf("no order %q: want fifo, sjf, srtf, las, ftf, multifactor or priod", o.Order)},
 		{!slices.Contains([]Backfill{NoBackfill, EASY, Conservative, Skip}, o.Backfill), fmt.Sprintf("no backfill %q: want none, easy, conservative or skip", o.Backfill)},
-		{!finite(o.Hold, o.Grace, o.RequeueDelay, o.Prolog, o.Epilog, o.Checkpoint, o.RestartCost, o.MTBF, o.Repair, o.Every, o.SteerEvery), "times are finite and not negative"},
+		{!finite(o.Hold, o.Grace, o.RequeueDelay, o.Prolog, o.Epilog, o.Checkpoint, o.RestartCost, o.MTBF, o.Repair), "times are finite and not negative"},
 		{o.UserGPUs < 0 || o.AccountGPUs < 0 || o.Depth < 0, "--user-gpus, --account-gpus and --depth are 0 (no limit) or more"},
 		{o.Window != nil && (o.Window.First < 0 || o.Window.Last < o.Window.First), "the window's last job comes before its first"},
 		{o.Order == LAS && (len(o.LASQueues) == 0 || !slices.IsSorted(o.LASQueues) || !(o.LASQueues[0] > 0)), "order las wants the thresholds of its queues in GPU-seconds, rising: --las-queues 3250,7200"},
 		{o.preemptive() && (o.Placement != placement.Pool || types > 1), fmt.Sprintf("order %s moves jobs freely: it wants --placement pool and one GPU type (--engine rounds knows several)", o.Order)},
 		{o.preemptive() && o.Backfill != NoBackfill, fmt.Sprintf("order %s already starts whatever fits: leave backfill at none", o.Order)},
-		{o.preemptive() && !(o.Grace == 0 && o.RequeueDelay == 0 && o.Prolog == 0 && o.Epilog == 0 && o.RestartCost == 0 && o.MTBF == 0 && o.UserGPUs == 0 && o.AccountGPUs == 0 && o.Evict == nil && o.Steer == nil),
-			fmt.Sprintf("order %s preempts at no cost: it knows no grace, delays, limits, failures, steering or evictions", o.Order)},
+		{o.preemptive() && !(o.Grace == 0 && o.RequeueDelay == 0 && o.Prolog == 0 && o.Epilog == 0 && o.RestartCost == 0 && o.MTBF == 0 && o.UserGPUs == 0 && o.AccountGPUs == 0 && o.Evict == nil),
+			fmt.Sprintf("order %s preempts at no cost: it knows no grace, delays, limits, failures or evictions", o.Order)},
 		{(o.Size != nil || o.Order == Priod && o.Daemon.Settings.Sizing.Sizes.Enabled()) && (o.Placement == placement.Pool || o.Backfill == Conservative), "jobs are sized where they are placed on nodes, and not with conservative backfill, which fixes sizes when it plans"},
 		{o.MTBF > 0 && o.Placement == placement.Pool, "nodes fail only where jobs are placed on nodes: --placement packed or consolidated"},
 		{o.MTBF > 0 && o.Repair == 0, "a failed node wants a time for its repair: --repair beside --mtbf"},
 		{o.Size != nil && o.Order == Priod, "order priod sizes by itself: no second hand on the jobs' sizes"},
-		{o.Steer != nil && o.Order == Priod, "order priod steers by itself: no second hand on the jobs' types"},
 		{o.Order == Priod && o.Daemon.Interval <= 0, "order priod wants the daemon's interval"},
 	} {
 		if rule.broken {

@@ -102,18 +102,8 @@ func fromTag(tag *jobtag.Tag, gpuType string, share Share, s *Sensitivity) (*wor
 		c.Speed = append(c.Speed, row)
 	}
 	best := c.Speed[len(cpu)-1][len(mem)-1]
-	for i := range c.CPUs {
-		if c.Speed[i][len(mem)-1] >= best {
-			c.DemandCPUs = c.CPUs[i]
-			break
-		}
-	}
-	for j := range c.MemMB {
-		if c.Speed[len(cpu)-1][j] >= best {
-			c.DemandMemMB = c.MemMB[j]
-			break
-		}
-	}
+	c.DemandCPUs = c.CPUs[slices.IndexFunc(c.Speed, func(row []float64) bool { return row[len(mem)-1] >= best })]
+	c.DemandMemMB = c.MemMB[slices.IndexFunc(c.Speed[len(cpu)-1], func(s float64) bool { return s >= best })]
 	relativeTo(&c, share)
 	return &c, "its tag's " + strings.Join(said, " and ")
 }

@@ -1,18 +1,17 @@
 package speed
 
 import (
-	"maps"
 	"math"
 	"slices"
-
-	"gonum.org/v1/gonum/mat"
 )
 
 // estimate is what history says of one program on the types that were asked for.
 type estimate struct {
-	logSpeed []float64     // natural log of the work per second, by type
-	types    []int         // the types that any run was on
-	cov      *mat.SymDense // of logSpeed, by place in types
+	logSpeed []float64 // natural log of the work per second, by type
+	types    []int     // the types that any run was on
+	columns  []int     // where these stand in a Knowledge
+	cov      []float64 // of the log speeds, by column: see Usual
+	n        int       // columns in all
 }
 
 // program is what history says of a program on these types. Where runs with and without
@@ -23,8 +22,8 @@ func (k *Knowledge) program(p Program, types []string, within float64) answers {
 		return best
 	}
 	for _, steps := range []bool{true, false} {
-		if r := k.rows[subject{p, steps}]; r != nil {
-			e := k.estimate(r.mean, r.cov, types)
+		if l := k.programs[subject{p, steps}]; l != nil {
+			e := k.estimate(l.Mean, l.Covariance, types)
 			if a := e.answers(Past, within); count(a.speeds) > count(best.speeds) {
 				best = a
 			}
@@ -44,44 +43,43 @@ func count(speeds []float64) (n int) {
 
 // site is what history says of a program that it has never seen.
 func (k *Knowledge) site(types []string, within float64) answers {
-	if k == nil || len(k.rows) == 0 {
+	if k == nil || len(k.programs) == 0 {
 		return noAnswers(Site, len(types))
 	}
-	var cov mat.SymDense
-	cov.AddSym(k.meanCov, k.rowCov)
-	e := k.estimate(k.mean, &cov, types)
+	cov := slices.Clone(k.usual.Doubt)
+	for i, v := range k.usual.Spread {
+		cov[i] += v
+	}
+	e := k.estimate(k.usual.Mean, cov, types)
 	return e.answers(Site, within)
 }
 
-func (k *Knowledge) estimate(mean *mat.VecDense, cov *mat.SymDense, types []string) estimate {
-	e := estimate{logSpeed: make([]float64, len(types))}
-	var columns []int
+func (k *Knowledge) estimate(mean, cov []float64, types []string) estimate {
+	e := estimate{logSpeed: make([]float64, len(types)), cov: cov, n: len(mean)}
 	for i, t := range types {
-		if j := slices.Index(k.types, t); j >= 0 && math.Abs(mean.AtVec(j)) < maxLogRate {
-			e.logSpeed[i] = mean.AtVec(j)
-			e.types, columns = append(e.types, i), append(columns, j)
-		}
-	}
-	if len(columns) > 0 {
-		e.cov = mat.NewSymDense(len(columns), nil)
-		for u, i := range columns {
-			for v, j := range columns[u:] {
-				e.cov.SetSym(u, u+v, cov.At(i, j))
-			}
+		if j := slices.Index(k.usual.Types, t); j >= 0 && math.Abs(mean[j]) < maxLogRate {
+			e.logSpeed[i] = mean[j]
+			e.types, e.columns = append(e.types, i), append(e.columns, j)
 		}
 	}
 	return e
+}
+
+// covariance is that of the log speeds at places u and v of types.
+func (e *estimate) covariance(u, v int) float64 {
+	i, j := min(e.columns[u], e.columns[v]), max(e.columns[u], e.columns[v])
+	return e.cov[i*(2*e.n-i-1)/2+j]
 }
 
 // sd is the standard deviation of the log speed at place u of types, relative to the
 // mean of those kept.
 func (e *estimate) sd(u int, kept []int) float64 {
 	n := float64(len(kept))
-	v := e.cov.At(u, u)
+	v := e.covariance(u, u)
 	for _, i := range kept {
-		v -= 2 * e.cov.At(u, i) / n
+		v -= 2 * e.covariance(u, i) / n
 		for _, j := range kept {
-			v += e.cov.At(i, j) / (n * n)
+			v += e.covariance(i, j) / (n * n)
 		}
 	}
 	return math.Sqrt(max(v, 0))
@@ -136,21 +134,12 @@ func (k *Knowledge) runs(p Program, types []string) []int {
 		return counts
 	}
 	for _, steps := range []bool{true, false} {
-		r := k.rows[subject{p, steps}]
+		l := k.programs[subject{p, steps}]
 		for i, t := range types {
-			if j := slices.Index(k.types, t); r != nil && j >= 0 && j < len(r.runsOn) {
-				counts[i] += r.runsOn[j]
+			if j := slices.Index(k.usual.Types, t); l != nil && j >= 0 && j < len(l.OnType) {
+				counts[i] += l.OnType[j]
 			}
 		}
 	}
 	return counts
-}
-
-func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
-
-// union is the keys of both, sorted.
-func union[V, W any](a map[string]V, b map[string]W) []string {
-	keys := append(sorted(a), sorted(b)...)
-	slices.Sort(keys)
-	return slices.Compact(keys)
 }

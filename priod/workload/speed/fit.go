@@ -9,23 +9,37 @@ import (
 
 // fit is the state of Learn's iterations.
 type fit struct {
-	*Knowledge
-	all       []*row // sorted
-	n         int    // types
-	robust    bool   // Huber's weights; else least squares
-	meanPrior *mat.SymDense
+	rows    []*row // sorted
+	n       int    // types
+	robust  bool   // Huber's weights; else least squares
+	linked  []int  // see Usual
+	mean    *mat.VecDense
+	meanCov *mat.SymDense // posterior covariance of mean
+	rowCov  *mat.SymDense // covariance of the rows around mean
 
+	meanPrior *mat.SymDense
 	// Of rowCov, see updatePrecision:
-	precision    *mat.SymDense
-	gain         *mat.VecDense
-	constantVar  float64
-	inner, outer mat.Dense // results of products, kept for their memory
-	residuals    []float64 // likewise
+	precision   *mat.SymDense
+	gain        *mat.VecDense
+	constantVar float64
 }
 
-func newFit(k *Knowledge, rows []*row) *fit {
-	n := len(k.types)
-	return &fit{Knowledge: k, all: rows, n: n, meanPrior: k.meanPrior(), precision: mat.NewSymDense(n, nil), gain: mat.NewVecDense(n, nil)}
+func newFit(types []string, h *History) *fit {
+	n := len(types)
+	f := &fit{
+		n: n, mean: mat.NewVecDense(n, nil), meanCov: mat.NewSymDense(n, nil), rowCov: mat.NewSymDense(n, nil),
+		precision: mat.NewSymDense(n, nil), gain: mat.NewVecDense(n, nil),
+	}
+	for i := range n {
+		f.rowCov.SetSym(i, i, typeSpread*typeSpread)
+	}
+	for key, observations := range h.programs {
+		f.rows = append(f.rows, newRow(types, key, observations))
+	}
+	slices.SortFunc(f.rows, func(a, b *row) int { return a.key.compare(b.key) })
+	f.linked = link(n, f.rows)
+	f.meanPrior = meanPrior(f.linked)
+	return f
 }
 
 // updateNoise estimates the noise of each row's runs, shrunk towards that of all rows with
@@ -36,20 +50,20 @@ func (f *fit) updateNoise() {
 		if steps {
 			usual = noiseOfSteps
 		}
-		f.residuals = f.residuals[:0]
+		var residuals []float64
 		freedom := 0
-		for _, r := range f.all {
+		for _, r := range f.rows {
 			if f.robust && r.key.steps == steps && r.freedom > 0 {
-				f.residuals = r.residuals(f.residuals)
+				residuals = append(residuals, r.residuals()...)
 				freedom += r.freedom
 			}
 		}
-		usual = shrunk(usual, f.residuals, freedom)
-		for _, r := range f.all {
+		usual = shrunk(usual, residuals, freedom)
+		for _, r := range f.rows {
 			if r.key.steps == steps && !f.robust {
 				r.noise = usual
 			} else if r.key.steps == steps {
-				r.noise = max(shrunk(usual, r.residuals(f.residuals[:0]), r.freedom), minNoise)
+				r.noise = max(shrunk(usual, r.residuals(), r.freedom), minNoise)
 			}
 		}
 	}
@@ -69,11 +83,12 @@ func shrunk(usual float64, residuals []float64, freedom int) float64 {
 	return math.Sqrt((priorCount*usual*usual + float64(freedom)*own*own) / float64(priorCount+freedom))
 }
 
-func (r *row) residuals(to []float64) []float64 {
-	for _, o := range r.observations {
-		to = append(to, o.logRate-r.logRate(o.shares))
+func (r *row) residuals() []float64 {
+	all := make([]float64, len(r.observations))
+	for i, o := range r.observations {
+		all[i] = o.logRate - r.logRate(o.shares)
 	}
-	return to
+	return all
 }
 
 // logRate is the log of the work done in a second that is spent on the types like this.
@@ -91,17 +106,13 @@ func (r *row) logRate(shares []share) float64 {
 	return top + math.Log(sum)
 }
 
-// derivative is that of logRate by the log speed on a type: the part of the work that is
-// done there.
-func (r *row) derivative(s share, logRate float64) float64 {
-	return s.part * math.Exp(r.mean.AtVec(s.column)-logRate)
-}
-
 // normalEquations are J'WJ x = J'Wy of a row's runs alone, linearised at its mean, with
-// Huber's weights to a power; 0: least squares.
+// Huber's weights to a power; 0: least squares. A run's line of J is the part of its work
+// that is done on each type.
 func (r *row) normalEquations(jwj *mat.SymDense, jwy *mat.VecDense, power int) {
 	jwj.Zero()
 	jwy.Zero()
+	line := mat.NewVecDense(jwy.Len(), nil)
 	for _, o := range r.observations {
 		at := r.logRate(o.shares)
 		residual := o.logRate - at
@@ -109,17 +120,12 @@ func (r *row) normalEquations(jwj *mat.SymDense, jwy *mat.VecDense, power int) {
 		for range power {
 			weight *= min(1, huberK*r.noise/math.Abs(residual))
 		}
-		y := residual
+		line.Zero()
 		for _, s := range o.shares {
-			y += r.derivative(s, at) * r.mean.AtVec(s.column)
+			line.SetVec(s.column, s.part*math.Exp(r.mean.AtVec(s.column)-at))
 		}
-		for u, s := range o.shares {
-			ds := r.derivative(s, at)
-			jwy.SetVec(s.column, jwy.AtVec(s.column)+weight*ds*y)
-			for _, t := range o.shares[u:] {
-				jwj.SetSym(s.column, t.column, jwj.At(s.column, t.column)+weight*ds*r.derivative(t, at))
-			}
-		}
+		jwj.SymRankOne(jwj, weight, line)
+		jwy.AddScaledVec(jwy, weight*(residual+mat.Dot(line, r.mean)), line)
 	}
 }
 
@@ -149,12 +155,14 @@ func (f *fit) gaussNewton() (change float64, ok bool) {
 		step   = mat.NewVecDense(f.n, nil) // of mean
 		chol   mat.Cholesky
 		tmp    mat.VecDense
+
+		product mat.Dense
 	)
 	power := 0
 	if f.robust {
 		power = 1
 	}
-	for _, r := range f.all {
+	for _, r := range f.rows {
 		if !f.posterior(r, jwj, vector, power) {
 			return 0, false
 		}
@@ -163,19 +171,17 @@ func (f *fit) gaussNewton() (change float64, ok bool) {
 		sumCb.AddVec(sumCb, &tmp)
 		sumC.AddSym(sumC, r.cov)
 	}
-	schur.ScaleSym(float64(len(f.all)), f.precision)
+	schur.ScaleSym(float64(len(f.rows)), f.precision)
 	schur.AddSym(schur, f.meanPrior)
-	f.inner.Mul(f.precision, sumC)
-	f.outer.Mul(&f.inner, f.precision)
-	f.outer.Scale(-1, &f.outer)
-	addTo(schur, &f.outer)
+	product.Product(f.precision, sumC, f.precision)
+	addTo(schur, -1, &product)
 	rhs.MulVec(f.precision, sumCb)
 	if !chol.Factorize(schur) || chol.InverseTo(f.meanCov) != nil {
 		return 0, false
 	}
 	step.MulVec(f.meanCov, rhs)
 	tmp.MulVec(f.precision, step)
-	for _, r := range f.all {
+	for _, r := range f.rows {
 		vector.AddVec(r.step, &tmp)
 		r.step.MulVec(r.cov, vector)
 		r.step.SubVec(r.step, r.mean)
@@ -193,7 +199,7 @@ func (f *fit) lineSearch(step *mat.VecDense) {
 	enough := f.loss() * (1 + 1e-12) // rounding is no reason to halve
 	for at, length := 0.0, 1.0; length > 1e-6; at, length = length, length/2 {
 		f.mean.AddScaledVec(f.mean, length-at, step)
-		for _, r := range f.all {
+		for _, r := range f.rows {
 			r.mean.AddScaledVec(r.mean, length-at, r.step)
 		}
 		if f.loss() <= enough {
@@ -205,7 +211,7 @@ func (f *fit) lineSearch(step *mat.VecDense) {
 // loss is minus the log likelihood of everything, given the noise and rowCov.
 func (f *fit) loss() (sum float64) {
 	deviation := mat.NewVecDense(f.n, nil)
-	for _, r := range f.all {
+	for _, r := range f.rows {
 		for _, o := range r.observations {
 			z := math.Abs(o.logRate-r.logRate(o.shares)) / r.noise
 			quadratic := z
@@ -229,68 +235,37 @@ func (f *fit) updatePrecision() {
 	if !chol.Factorize(f.rowCov) || chol.InverseTo(inverse) != nil {
 		return // as before
 	}
-	total := 0.0
-	for i := range f.n {
-		sum := 0.0
-		for j := range f.n {
-			sum += inverse.At(i, j)
-		}
-		f.gain.SetVec(i, sum)
-		total += sum
-	}
+	ones := mat.NewVecDense(f.n, slices.Repeat([]float64{1}, f.n))
+	f.gain.MulVec(inverse, ones)
+	total := mat.Sum(f.gain)
 	f.constantVar = 1 / total
 	f.gain.ScaleVec(f.constantVar, f.gain)
-	for i := range f.n {
-		for j := i; j < f.n; j++ {
-			f.precision.SetSym(i, j, inverse.At(i, j)-f.gain.AtVec(i)*f.gain.AtVec(j)*total)
-		}
-	}
+	f.precision.SymRankOne(inverse, -total, f.gain)
 }
 
-// updateRowCov sets rowCov to its expectation, shrunk towards the prior belief.
+// updateRowCov sets rowCov to its expectation, shrunk towards the prior belief. Of the
+// rows' squares around mean it takes the rows' constants out, (I - 1 gain') scatter
+// (I - 1 gain')', and adds what is not known of the constants themselves.
 func (f *fit) updateRowCov() {
 	scatter := mat.NewSymDense(f.n, nil) // expected squares of row - mean, summed over the rows
-	for _, r := range f.all {
+	var deviation, along mat.VecDense
+	for _, r := range f.rows {
 		scatter.AddSym(scatter, r.cov)
-	}
-	var deviation mat.VecDense
-	for _, r := range f.all {
 		deviation.SubVec(r.mean, f.mean)
 		scatter.SymRankOne(scatter, 1, &deviation)
 	}
-	scatter = f.withoutConstants(scatter)
+	along.MulVec(scatter, f.gain)
+	rows := float64(len(f.rows))
+	constant := mat.Dot(f.gain, &along) + f.constantVar*rows
 	for i := range f.n {
 		for j := i; j < f.n; j++ {
-			s := scatter.At(i, j)
+			s := scatter.At(i, j) - along.AtVec(i) - along.AtVec(j) + constant
 			if i == j {
 				s += priorCount * typeSpread * typeSpread
 			}
-			f.rowCov.SetSym(i, j, s/float64(priorCount+len(f.all)))
+			f.rowCov.SetSym(i, j, s/(priorCount+rows))
 		}
 	}
-}
-
-// withoutConstants takes the rows' constants out of a scatter: (I - 1 gain') scatter
-// (I - 1 gain')', plus what is not known of the constants themselves.
-func (f *fit) withoutConstants(scatter *mat.SymDense) *mat.SymDense {
-	project := mat.NewDense(f.n, f.n, nil)
-	sum := mat.NewSymDense(f.n, nil)
-	for i := range f.n {
-		for j := range f.n {
-			p := -f.gain.AtVec(j)
-			if i == j {
-				p++
-			}
-			project.Set(i, j, p)
-		}
-		for j := i; j < f.n; j++ {
-			sum.SetSym(i, j, f.constantVar*float64(len(f.all)))
-		}
-	}
-	f.inner.Mul(project, scatter)
-	f.outer.Mul(&f.inner, project.T())
-	addTo(sum, &f.outer)
-	return sum
 }
 
 // updateCovariances sets the rows' covariances at the end, with that of mean added. An
@@ -298,34 +273,33 @@ func (f *fit) withoutConstants(scatter *mat.SymDense) *mat.SymDense {
 // is squared.
 func (f *fit) updateCovariances() {
 	jwj, jwy := mat.NewSymDense(f.n, nil), mat.NewVecDense(f.n, nil)
-	for _, r := range f.all {
+	f.rows = slices.DeleteFunc(f.rows, func(r *row) bool {
 		if !f.posterior(r, jwj, jwy, 2) {
-			delete(f.rows, r.key)
-			continue
+			return true
 		}
-		f.inner.Mul(r.cov, f.precision)
-		f.outer.Mul(&f.inner, f.meanCov)
-		f.inner.Mul(&f.outer, f.inner.T())
-		addTo(r.cov, &f.inner)
+		var part, spread mat.Dense
+		part.Mul(r.cov, f.precision)
+		spread.Product(&part, f.meanCov, part.T())
+		addTo(r.cov, 1, &spread)
+		return false
+	})
+}
+
+// addTo adds a matrix that is symmetric but for rounding, times a number.
+func addTo(to *mat.SymDense, times float64, m mat.Matrix) {
+	for i := range to.SymmetricDim() {
+		for j := i; j < to.SymmetricDim(); j++ {
+			to.SetSym(i, j, to.At(i, j)+times*(m.At(i, j)+m.At(j, i))/2)
+		}
 	}
 }
 
-func identity(n int, scale float64) *mat.SymDense {
-	m := mat.NewSymDense(n, nil)
-	for i := range n {
-		m.SetSym(i, i, scale)
+// triangle is the upper one, row by row.
+func triangle(m *mat.SymDense) (all []float64) {
+	for i := range m.SymmetricDim() {
+		all = append(all, m.RawSymmetric().Data[i*m.RawSymmetric().Stride+i:][:m.SymmetricDim()-i]...)
 	}
-	return m
-}
-
-// addTo adds a matrix that is symmetric but for rounding.
-func addTo(to *mat.SymDense, m mat.Matrix) {
-	n := to.SymmetricDim()
-	for i := range n {
-		for j := i; j < n; j++ {
-			to.SetSym(i, j, to.At(i, j)+(m.At(i, j)+m.At(j, i))/2)
-		}
-	}
+	return all
 }
 
 // median sorts its argument.

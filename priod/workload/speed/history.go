@@ -2,6 +2,7 @@ package speed
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -46,13 +47,8 @@ type subject struct {
 }
 
 func (s subject) compare(o subject) int {
-	if c := s.Compare(o.Program); c != 0 || s.steps == o.steps {
-		return c
-	}
-	if s.steps {
-		return -1
-	}
-	return 1
+	unit := func(s subject) int { return map[bool]int{true: 0, false: 1}[s.steps] }
+	return cmp.Or(s.Compare(o.Program), unit(s)-unit(o))
 }
 
 // observation is one run: the log of the work done in a second, and which part of that
@@ -88,7 +84,7 @@ const maxLogRate = 115
 func (h *History) Add(r Run) {
 	var o observation
 	total := 0.0
-	for _, gpuType := range sorted(r.Seconds) {
+	for _, gpuType := range slices.Sorted(maps.Keys(r.Seconds)) {
 		s := max(r.Seconds[gpuType], 0)
 		if s > 0 {
 			o.shares = append(o.shares, share{gpuType: gpuType, part: s})

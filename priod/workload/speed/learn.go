@@ -1,6 +1,7 @@
 package speed
 
 import (
+	"maps"
 	"slices"
 
 	"gonum.org/v1/gonum/mat"
@@ -23,12 +24,8 @@ const (
 // the matrix of programs and types is completed: a cell without runs follows from the
 // program's other cells and from how the types usually compare.
 type Knowledge struct {
-	types   []string
-	linked  []int         // by column: the lowest column that programs compare it with, directly or not
-	mean    *mat.VecDense // of the rows, up to a constant for each row
-	meanCov *mat.SymDense // posterior covariance of mean
-	rowCov  *mat.SymDense // covariance of the rows around mean
-	rows    map[subject]*row
+	usual    Usual
+	programs map[subject]*Lesson
 }
 
 // row is one program: the posterior mean and covariance of its log speeds.
@@ -39,9 +36,8 @@ type row struct {
 	cov          *mat.SymDense
 	step         *mat.VecDense // Gauss and Newton's next change of mean
 	noise        float64       // standard deviation of its runs
-	runs         int
-	runsOn       []int // by column, the runs that were longest on the type
-	freedom      int   // degrees of freedom of the residuals: runs beyond one for each type
+	runsOn       []int         // by column, the runs that were longest on the type
+	freedom      int           // degrees of freedom of the residuals: runs beyond one for each type
 }
 
 // Learn fits the model to all runs that were added:
@@ -54,26 +50,17 @@ type row struct {
 // rows and mean together by Gauss-Newton steps with robust weights, the noise by median
 // absolute deviations, rowCov by its expectation.
 func (h *History) Learn() *Knowledge {
-	k := &Knowledge{types: h.types(), rows: make(map[subject]*row, len(h.programs))}
-	n := len(k.types)
-	if n == 0 {
+	k := &Knowledge{usual: Usual{Types: h.types()}, programs: make(map[subject]*Lesson, len(h.programs))}
+	if len(k.usual.Types) == 0 {
 		return k
 	}
-	k.mean, k.meanCov, k.rowCov = mat.NewVecDense(n, nil), identity(n, 1), identity(n, typeSpread*typeSpread)
-	rows := make([]*row, 0, len(h.programs))
-	for key, observations := range h.programs {
-		r := k.newRow(key, observations)
-		rows, k.rows[key] = append(rows, r), r
-	}
-	slices.SortFunc(rows, func(a, b *row) int { return a.key.compare(b.key) })
-	k.linked = link(n, rows)
-	f := newFit(k, rows)
+	f := newFit(k.usual.Types, h)
 	for i := range 100 {
 		f.robust = i >= 5 // least squares first: far from the answer all runs look like outliers
 		f.updateNoise()
 		change, ok := f.gaussNewton()
 		if !ok { // cannot be; then nothing is known, and the daemon goes on
-			clear(k.rows)
+			f.rows = nil
 			break
 		}
 		f.updateRowCov()
@@ -82,6 +69,14 @@ func (h *History) Learn() *Knowledge {
 		}
 	}
 	f.updateCovariances()
+	u := &k.usual
+	u.Linked, u.Mean, u.Doubt, u.Spread = f.linked, f.mean.RawVector().Data, triangle(f.meanCov), triangle(f.rowCov)
+	for _, r := range f.rows {
+		k.programs[r.key] = &Lesson{
+			Program: r.key.Program, Steps: r.key.steps, Runs: len(r.observations), OnType: r.runsOn,
+			Mean: r.mean.RawVector().Data, Covariance: triangle(r.cov),
+		}
+	}
 	return k
 }
 
@@ -95,15 +90,15 @@ func (h *History) types() []string {
 			}
 		}
 	}
-	return sorted(types)
+	return slices.Sorted(maps.Keys(types))
 }
 
 // newRow starts a row at the medians of its runs on each type, and at that of all its
 // runs where it has none.
-func (k *Knowledge) newRow(key subject, observations []observation) *row {
-	n := len(k.types)
+func newRow(types []string, key subject, observations []observation) *row {
+	n := len(types)
 	r := &row{
-		key: key, observations: observations, runs: len(observations), runsOn: make([]int, n),
+		key: key, observations: observations, runsOn: make([]int, n),
 		mean: mat.NewVecDense(n, nil), cov: mat.NewSymDense(n, nil), step: mat.NewVecDense(n, nil),
 	}
 	slices.SortFunc(observations, observation.compare)
@@ -111,7 +106,7 @@ func (k *Knowledge) newRow(key subject, observations []observation) *row {
 	for _, o := range observations {
 		for i := range o.shares {
 			s := &o.shares[i]
-			s.column, _ = slices.BinarySearch(k.types, s.gpuType)
+			s.column, _ = slices.BinarySearch(types, s.gpuType)
 			touched[s.column] = true
 		}
 		longest := o.longest().column
@@ -156,15 +151,15 @@ func link(n int, rows []*row) []int {
 
 // meanPrior is the prior precision of mean: nothing is known of the ratios of linked
 // types; of types that are not linked, the averages are alike.
-func (k *Knowledge) meanPrior() *mat.SymDense {
-	prior := mat.NewSymDense(len(k.linked), nil)
+func meanPrior(linked []int) *mat.SymDense {
+	prior := mat.NewSymDense(len(linked), nil)
 	size := map[int]float64{}
-	for _, l := range k.linked {
+	for _, l := range linked {
 		size[l]++
 	}
-	for i, l := range k.linked {
-		for j := i; j < len(k.linked); j++ {
-			if k.linked[j] == l {
+	for i, l := range linked {
+		for j := i; j < len(linked); j++ {
+			if linked[j] == l {
 				prior.SetSym(i, j, 1/(unlinkedSpread*unlinkedSpread*size[l]*size[l]))
 			}
 		}

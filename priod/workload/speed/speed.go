@@ -18,6 +18,7 @@ package speed
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -83,7 +84,7 @@ type Job struct {
 // Program is what the job's runs are remembered by.
 func (j *Job) Program(table *workload.Table) Program {
 	name := j.Tag.Workload
-	switch id, known := lookup(table, name); {
+	switch id, known := table.Lookup(name); {
 	case known:
 		name = table.Get(id).Name // one workload under all of its aliases
 	case name == "":
@@ -147,7 +148,7 @@ func (s *Settings) For(j *Job, types []string, table *workload.Table, k *Knowled
 // fromTag are the answers of the job's tag.
 func (s *Settings) fromTag(j *Job, types []string, result *Answers) answers {
 	a := noAnswers(Tag, len(types))
-	for _, name := range sorted(j.Tag.Speed) {
+	for _, name := range slices.Sorted(maps.Keys(j.Tag.Speed)) {
 		now := s.Today(name)
 		i := slices.Index(types, now)
 		switch _, twice := j.Tag.Speed[now]; {
@@ -168,13 +169,15 @@ func (s *Settings) fromTable(j *Job, types []string, table *workload.Table, resu
 	if j.Tag.Workload == "" || table == nil {
 		return a
 	}
-	id, known := lookup(table, j.Tag.Workload)
+	id, known := table.Lookup(j.Tag.Workload)
 	if !known {
 		result.note("nobody knows a workload %q: priod workloads list shows those that are known; only history may know its name", j.Tag.Workload)
 		return a
 	}
 	w := table.Get(id)
-	for _, name := range union(w.Speeds, w.Curves) {
+	names := slices.AppendSeq(slices.Collect(maps.Keys(w.Speeds)), maps.Keys(w.Curves))
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
 		i := slices.Index(types, s.Today(name))
 		if i < 0 || s.Today(name) != name && (w.Speeds[types[i]] != nil) {
 			continue
@@ -189,13 +192,6 @@ func (s *Settings) fromTable(j *Job, types []string, table *workload.Table, resu
 		result.note("workloads.toml has %s on none of this cluster's GPU types with %d GPUs", w.Name, j.GPUs)
 	}
 	return a
-}
-
-func lookup(table *workload.Table, name string) (workload.ID, bool) {
-	if table == nil {
-		return 0, false
-	}
-	return table.Lookup(name)
 }
 
 // merge takes for each type the first source that has it, in the units of the first

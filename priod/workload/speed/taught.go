@@ -2,7 +2,6 @@ package speed
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -32,10 +31,10 @@ type Cell struct {
 // All lists what history knows of all programs, those with most runs first.
 func (k *Knowledge) All(types []string, within float64) []Taught {
 	var taught []Taught
-	for key, r := range k.rows {
-		e := k.estimate(r.mean, r.cov, types)
+	for _, l := range k.programs {
+		e := k.estimate(l.Mean, l.Covariance, types)
 		whole, sure := e.answers(Past, math.Inf(1)), e.answers(Past, within)
-		t := Taught{Program: key.Program, Steps: key.steps, Runs: r.runs}
+		t := Taught{Program: l.Program, Steps: l.Steps, Runs: l.Runs}
 		fastest := 0.0
 		for _, u := range e.types {
 			fastest = max(fastest, math.Exp(e.logSpeed[u]))
@@ -46,8 +45,8 @@ func (k *Knowledge) All(types []string, within float64) []Taught {
 			if c.Counts {
 				c.Factor = sure.factors[u]
 			}
-			if j := slices.Index(k.types, types[u]); j < len(r.runsOn) {
-				c.Runs = r.runsOn[j]
+			if j := slices.Index(k.usual.Types, types[u]); j < len(l.OnType) {
+				c.Runs = l.OnType[j]
 			}
 			t.Cells = append(t.Cells, c)
 		}
@@ -70,13 +69,8 @@ func Workloads(taught []Taught) []workload.Workload {
 		if name == "" {
 			name = validName(t.Program.User + "-" + t.Program.Name)
 		}
-		speeds := map[string]float64{}
-		for _, c := range t.Cells {
-			if c.Counts {
-				speeds[c.GPUType] = c.Rate
-			}
-		}
-		if len(speeds) == 0 {
+		counts := func(c Cell) bool { return c.Counts }
+		if !slices.ContainsFunc(t.Cells, counts) {
 			continue
 		}
 		i := slices.IndexFunc(all, func(w workload.Workload) bool { return w.Name == name })
@@ -84,10 +78,10 @@ func Workloads(taught []Taught) []workload.Workload {
 			i = len(all)
 			all = append(all, workload.Workload{Name: name, Source: "history", Speeds: map[string][]workload.Speed{}})
 		}
-		for _, gpuType := range sorted(speeds) {
-			list := all[i].Speeds[gpuType]
-			if !slices.ContainsFunc(list, func(s workload.Speed) bool { return s.GPUs == t.Program.GPUs }) {
-				all[i].Speeds[gpuType] = append(list, workload.Speed{GPUs: t.Program.GPUs, StepsPerS: speeds[gpuType]})
+		for _, c := range t.Cells {
+			list := all[i].Speeds[c.GPUType]
+			if counts(c) && !slices.ContainsFunc(list, func(s workload.Speed) bool { return s.GPUs == t.Program.GPUs }) {
+				all[i].Speeds[c.GPUType] = append(list, workload.Speed{GPUs: t.Program.GPUs, StepsPerS: c.Rate})
 			}
 		}
 	}
@@ -102,18 +96,13 @@ func Workloads(taught []Taught) []workload.Workload {
 
 // validName makes a name of a workload out of a user's text.
 func validName(s string) string {
-	var b strings.Builder
-	for _, r := range s {
-		if r == '.' || r == '-' || r == '_' || jobtag.ValidName(string(r)) {
-			b.WriteRune(r)
-		} else {
-			fmt.Fprint(&b, "_")
+	name := strings.Map(func(r rune) rune {
+		if r == '.' || r == '-' || jobtag.ValidName(string(r)) {
+			return r
 		}
-	}
-	name := b.String()
-	if len(name) > 64 {
-		name = name[:64]
-	}
+		return '_'
+	}, s)
+	name = name[:min(len(name), 64)]
 	if !jobtag.ValidName(name) { // it begins with a dot or a minus
 		name = "_" + name[:min(len(name), 63)]
 	}

@@ -3,7 +3,7 @@
 // scheduler/throughput_estimator.py of its authors). Some reference programs
 // are known in all pairs. A new program is tried in a few, the rest follows
 // from a matrix factorisation, and it is then taken for the reference that it
-// resembles most.
+// resembles most. pairs.go keeps the pairs that are known.
 //
 // The published factorisation alternates ridge regressions from a random start.
 // Here the references' side comes from their singular values, so that the

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"slurmprio/priod/simulate/ideal/colocation"
-	"slurmprio/priod/workload"
+	"slurmprio/priod/trace"
 )
 
 // kinds are programs of a few kinds: those of one kind differ by little.
@@ -91,7 +91,7 @@ func TestGavelsPrograms(t *testing.T) {
 		t.Skip("no ../shared/data: the vectors in the other tests hold without it")
 	}
 	defer f.Close()
-	all, pairs, err := workload.ImportGavel(f)
+	all, pairs, err := trace.ImportGavel(f)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,12 +13,18 @@ import (
 	"slurmprio/priod/simulate/virtual"
 )
 
+// Settings and Policy are those of the choice.
+type (
+	Settings = preemption.Settings
+	Policy   = preemption.Policy
+)
+
 // Costs are what leaving costs, s, as far as a job does not say.
 type Costs struct{ Grace, Checkpoint, Restart float64 }
 
 // evictor remembers between passes what the daemon keeps in its journal.
 type evictor struct {
-	set       preemption.Settings
+	set       Settings
 	overheads Costs
 	evicted   map[int]int // times, by job
 	claims    map[int]preemption.Verdict
@@ -28,7 +34,7 @@ type evictor struct {
 type eviction struct{ at, gpuHours float64 }
 
 // Evict is virtual.Options.Evict by these settings.
-func Evict(set preemption.Settings, costs Costs) func(*virtual.System) []virtual.Eviction {
+func Evict(set Settings, costs Costs) func(*virtual.System) []virtual.Eviction {
 	e := &evictor{set: set, overheads: costs, evicted: map[int]int{}, claims: map[int]preemption.Verdict{}}
 	return e.decide
 }

@@ -1,4 +1,4 @@
-package simulate
+package gavel
 
 import (
 	"math"
@@ -29,13 +29,13 @@ type references struct {
 	rows [][]float64 // a row for each, a column for each GPU type and partner
 }
 
-func newTrials(spec *Spec, in *Input) *trials {
+func newTrials(opt *Options) *trials {
 	t := &trials{
-		pairs: in.Pairs, speed: in.Speed, tried: spec.PairsTried, draw: rand.New(rand.NewPCG(spec.Seed, 0)),
-		names: slices.Clone(in.PairWorkloads), known: map[int]*references{}, types: in.Cluster.Types(),
+		pairs: opt.Pairs, speed: opt.Speed, tried: opt.Tried, draw: rand.New(rand.NewPCG(opt.Seed, 0)),
+		names: slices.Clone(opt.Workloads), known: map[int]*references{}, types: opt.Types,
 	}
 	t.draw.Shuffle(len(t.names), func(i, j int) { t.names[i], t.names[j] = t.names[j], t.names[i] })
-	if n := spec.PairReferences; n > 0 {
+	if n := opt.References; n > 0 {
 		t.names = t.names[:min(n, len(t.names))]
 	}
 	return t

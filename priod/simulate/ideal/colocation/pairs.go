@@ -1,4 +1,4 @@
-package workload
+package colocation
 
 import (
 	"encoding/csv"
@@ -11,23 +11,17 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-)
 
-// Pair is what two workloads do on the same GPUs at the same time, steps/s of
-// each; 0: they do not run together.
-type Pair struct {
-	GPUType        string
-	GPUs           int // of each of the two
-	A, B           string
-	SpeedA, SpeedB float64
-}
+	"slurmprio/priod/trace"
+	"slurmprio/priod/workload"
+)
 
 // Pairs answers for co-location.
 type Pairs struct{ speeds map[pairKey][2]float64 }
 
 // Workloads are those that some pair is known of, in the table's order.
-func (p *Pairs) Workloads() []ID {
-	seen := map[ID]bool{}
+func (p *Pairs) Workloads() []workload.ID {
+	seen := map[workload.ID]bool{}
 	for k := range p.speeds {
 		seen[k.a], seen[k.b] = true, true
 	}
@@ -37,23 +31,25 @@ func (p *Pairs) Workloads() []ID {
 type pairKey struct {
 	gpuType string
 	gpus    int
-	a, b    ID // a <= b
+	a, b    workload.ID // a <= b
 }
 
 var pairColumns = []string{"gpu_type", "gpus", "workload", "other", "steps_per_s", "other_steps_per_s"}
 
 // WritePairs writes pairs as CSV with a header, as ReadPairs reads them.
-func WritePairs(w io.Writer, pairs []Pair) error {
+func WritePairs(w io.Writer, pairs []trace.Pair) error {
 	out := csv.NewWriter(w)
 	rows := [][]string{pairColumns}
 	for _, p := range pairs {
-		rows = append(rows, []string{p.GPUType, strconv.Itoa(p.GPUs), p.A, p.B, string(float(nil, p.SpeedA)), string(float(nil, p.SpeedB))})
+		rows = append(rows, []string{p.GPUType, strconv.Itoa(p.GPUs), p.A, p.B, decimal(p.SpeedA), decimal(p.SpeedB)})
 	}
 	return out.WriteAll(rows)
 }
 
+func decimal(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+
 // LoadPairs reads a file of pairs.
-func LoadPairs(path string, t *Table) (*Pairs, error) {
+func LoadPairs(path string, t *workload.Table) (*Pairs, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("pairs: %w", err)
@@ -64,7 +60,7 @@ func LoadPairs(path string, t *Table) (*Pairs, error) {
 
 // ReadPairs reads what WritePairs wrote, each pair once, whichever of the two
 // comes first. name stands in errors, with the line.
-func ReadPairs(name string, r io.Reader, t *Table) (*Pairs, error) {
+func ReadPairs(name string, r io.Reader, t *workload.Table) (*Pairs, error) {
 	in := csv.NewReader(r)
 	in.ReuseRecord = true
 	header, err := in.Read()
@@ -96,7 +92,7 @@ func ReadPairs(name string, r io.Reader, t *Table) (*Pairs, error) {
 		if k.gpus, err = strconv.Atoi(row[1]); err != nil || k.gpus < 1 {
 			return nil, bad(1, "a number of GPUs")
 		}
-		var ids [2]ID
+		var ids [2]workload.ID
 		var speeds [2]float64
 		for i := range 2 {
 			var known bool
@@ -126,7 +122,7 @@ func ReadPairs(name string, r io.Reader, t *Table) (*Pairs, error) {
 
 // Speed is how many steps a second two jobs of so many GPUs each make on the
 // same GPUs. ok is false when nothing is known and when they do not run together.
-func (p *Pairs) Speed(a, b ID, gpus int, gpuType string) (stepsA, stepsB float64, ok bool) {
+func (p *Pairs) Speed(a, b workload.ID, gpus int, gpuType string) (stepsA, stepsB float64, ok bool) {
 	swap := a > b
 	if swap {
 		a, b = b, a

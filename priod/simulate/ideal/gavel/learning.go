@@ -1,4 +1,4 @@
-package simulate
+package gavel
 
 import (
 	"slurmprio/priod/simulate/ideal/rounds"
@@ -20,8 +20,10 @@ type learner struct {
 	taught    int // of those, in knowledge
 }
 
-func newLearner(spec *Spec, settings speed.Settings) *learner {
-	return &learner{settings: settings, steps: spec.Speeds == "history", most: spec.HistoryJobs, known: map[speed.Program][]float64{}}
+// Learner learns from the first so many completed jobs, 0: all, whose steps it knows or
+// not, and believes what it knows to within a factor.
+func Learner(steps bool, most int, within float64) rounds.Estimator {
+	return &learner{settings: speed.Settings{Within: within}, steps: steps, most: most, known: map[speed.Program][]float64{}}
 }
 
 func job(a *rounds.Active) speed.Job {

@@ -1,4 +1,4 @@
-package workload
+package trace
 
 import (
 	"cmp"
@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"slurmprio/priod/workload"
 )
 
 // SourceGavel and SourceSynergy are the Source of what the importers make.
@@ -26,10 +28,6 @@ number of GPUs; 0: it does not run there. Measured by Gavel's authors
 Copyright (c) 2020 Stanford Future Data Systems). The aliases are their names.
 Made by: priod workloads import gavel FILE`
 
-// gavelTypes are Gavel's GPU types; "TYPE_unconsolidated" is measured in its
-// files and used by nothing.
-var gavelTypes = []string{"v100", "p100", "k80"}
-
 // gavelKey is a key of Gavel's throughput files: ('ResNet-18 (batch size 128)', 2).
 var gavelKey = regexp.MustCompile(`^\('([^']+)', ([1-9][0-9]{0,5})\)$`)
 
@@ -42,18 +40,27 @@ var gavelClasses = map[string]string{
 	"Recommendation": "recommendation", "A3C": "reinforcement",
 }
 
+// Pair is what two workloads do on the same GPUs at the same time, steps/s of
+// each; 0: they do not run together.
+type Pair struct {
+	GPUType        string
+	GPUs           int // of each of the two
+	A, B           string
+	SpeedA, SpeedB float64
+}
+
 // ImportGavel reads a throughput file of Gavel (OSDI'20): for each GPU type and
 // each job type with its scale factor, steps/s alone (under "null", or as a
 // bare number) and together with others on the same GPUs. The pairs that it
 // returns name the workloads that it returns.
-func ImportGavel(r io.Reader) ([]Workload, []Pair, error) {
+func ImportGavel(r io.Reader) ([]workload.Workload, []Pair, error) {
 	var byType map[string]map[string]json.RawMessage
 	if err := json.NewDecoder(r).Decode(&byType); err != nil {
 		return nil, nil, fmt.Errorf("no throughput file of Gavel: %w", err)
 	}
-	jobs := map[string]*Workload{}
+	jobs := map[string]*workload.Workload{}
 	var pairs []Pair
-	for _, gpuType := range gavelTypes {
+	for _, gpuType := range workload.GavelTypes {
 		for _, k := range slices.Sorted(maps.Keys(byType[gpuType])) {
 			name, gpus, err := parseGavelKey(k)
 			if err != nil {
@@ -65,12 +72,12 @@ func ImportGavel(r io.Reader) ([]Workload, []Pair, error) {
 			}
 			w := jobs[name]
 			if w == nil {
-				w = &Workload{Name: gavelName(name), Aliases: []string{name}, Source: SourceGavel, Speeds: map[string][]Speed{}}
+				w = &workload.Workload{Name: gavelName(name), Aliases: []string{name}, Source: SourceGavel, Speeds: map[string][]workload.Speed{}}
 				model, _, _ := strings.Cut(name, " ")
 				w.Class = gavelClasses[model]
 				jobs[name] = w
 			}
-			w.Speeds[gpuType] = append(w.Speeds[gpuType], Speed{gpus, alone})
+			w.Speeds[gpuType] = append(w.Speeds[gpuType], workload.Speed{GPUs: gpus, StepsPerS: alone})
 			for _, k := range slices.Sorted(maps.Keys(with)) {
 				other, n, err := parseGavelKey(k)
 				if err != nil || n != gpus {
@@ -83,15 +90,15 @@ func ImportGavel(r io.Reader) ([]Workload, []Pair, error) {
 		}
 	}
 	if len(jobs) == 0 {
-		return nil, nil, fmt.Errorf("no throughput file of Gavel: none of the GPU types %s", strings.Join(gavelTypes, ", "))
+		return nil, nil, fmt.Errorf("no throughput file of Gavel: none of the GPU types %s", strings.Join(workload.GavelTypes, ", "))
 	}
-	all := make([]Workload, 0, len(jobs))
+	all := make([]workload.Workload, 0, len(jobs))
 	for _, name := range slices.SortedFunc(maps.Keys(jobs), byModelAndBatch) {
 		w := jobs[name]
 		for _, s := range w.Speeds {
-			slices.SortFunc(s, func(a, b Speed) int { return a.GPUs - b.GPUs })
+			slices.SortFunc(s, func(a, b workload.Speed) int { return a.GPUs - b.GPUs })
 		}
-		if err := w.check(); err != nil {
+		if err := w.Check(); err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", name, err)
 		}
 		all = append(all, *w)

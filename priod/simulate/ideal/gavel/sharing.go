@@ -1,4 +1,4 @@
-package simulate
+package gavel
 
 import (
 	"slurmprio/priod/allocate"
@@ -8,7 +8,7 @@ import (
 )
 
 // Pairs is the work per second of two jobs of as many GPUs on the same GPUs, in
-// the units of Input.Speed; 0: they do not run together. Workload, GPUs and
+// the units of Options.Speed; 0: they do not run together. Workload, GPUs and
 // whether there is a duration are all that speeds may depend on.
 type Pairs func(a, b *trace.Job, gpuType string) (speedA, speedB float64)
 
@@ -36,19 +36,22 @@ type sharing struct {
 // question is two kinds and a type.
 type question struct{ a, b, gpuType int }
 
-// sharer is a policy with space sharing; trouble is allocator's.
-func sharer(policy policies.Policy, pairs Pairs, trials *trials, trouble func(now float64, err error, p *policies.Problem)) rounds.Sharer {
-	s := &sharing{solver: solver{policy: policy, trouble: trouble}, pairs: pairs, trials: trials, kinds: map[kind]int{}, speeds: map[question][2]float64{}}
+// sharer is a policy with space sharing.
+func sharer(policy policies.Policy, opt *Options) rounds.Sharer {
+	s := &sharing{solver: solver{policy: policy, trouble: opt.Trouble}, pairs: opt.Pairs, kinds: map[kind]int{}, speeds: map[question][2]float64{}}
+	if opt.Tried > 0 {
+		s.trials = newTrials(opt)
+	}
 	s.problem.Together = func(a, b, t int) (float64, float64) {
 		q := question{s.problem.Kinds[a], s.problem.Kinds[b], t}
 		speed, ok := s.speeds[q]
 		if !ok {
 			name := s.problem.Types[t].Name
-			if trials == nil {
-				speed[0], speed[1] = pairs(s.first[q.a], s.first[q.b], name)
+			if s.trials == nil {
+				speed[0], speed[1] = s.pairs(s.first[q.a], s.first[q.b], name)
 			} else {
-				speed[0] = trials.estimate(s.first[q.a], s.like[q.a], s.like[q.b], name)
-				speed[1] = trials.estimate(s.first[q.b], s.like[q.b], s.like[q.a], name)
+				speed[0] = s.trials.estimate(s.first[q.a], s.like[q.a], s.like[q.b], name)
+				speed[1] = s.trials.estimate(s.first[q.b], s.like[q.b], s.like[q.a], name)
 			}
 			s.speeds[q] = speed
 		}

@@ -1,16 +1,17 @@
-package simulate_test
+package gavel_test
 
 import (
 	"context"
 	"testing"
 
 	"slurmprio/priod/simulate"
+	"slurmprio/priod/simulate/ideal/gavel"
 	"slurmprio/priod/trace"
 )
 
 // packed runs jobs of these workloads, 7,200 steps each, on so many GPUs of one
 // type, where each does a step a second alone.
-func packed(t *testing.T, gpus int, workloads []string, spec simulate.Spec, references []string, pairs simulate.Pairs) simulate.Result {
+func packed(t *testing.T, gpus int, workloads []string, spec simulate.Spec, references []string, pairs gavel.Pairs) simulate.Result {
 	t.Helper()
 	var jobs []trace.Job
 	for i, w := range workloads {

@@ -1,4 +1,4 @@
-package simulate
+package gavel_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"slurmprio/priod/allocate"
+	"slurmprio/priod/simulate"
 	"slurmprio/priod/simulate/ideal/policies"
 	"slurmprio/priod/trace"
 )
@@ -40,7 +41,7 @@ func TestTroubleLeavesTheLastAllocation(t *testing.T) {
 	}
 	for seed := range uint64(2000) {
 		jobs, speed := scattered(seed)
-		in := Input{Cluster: nodes, Speed: func(j *trace.Job, gpuType string) float64 {
+		in := simulate.Input{Cluster: nodes, Speed: func(j *trace.Job, gpuType string) float64 {
 			for g, name := range types {
 				if name == gpuType {
 					return speed[j.ID][g]
@@ -64,11 +65,11 @@ func TestTroubleLeavesTheLastAllocation(t *testing.T) {
 				t.Errorf("%v, and then %v", err, twice)
 			}
 		}
-		spec := Spec{Engine: "rounds", Allocation: "max-min"}
+		spec := simulate.Spec{Engine: "rounds", Allocation: "max-min"}
 		if err := spec.Check(); err != nil {
 			t.Fatal(err)
 		}
-		r, err := Run(context.Background(), spec, in)
+		r, err := simulate.Run(context.Background(), spec, in)
 		if err != nil || len(r.Outcomes) != len(jobs) {
 			t.Fatalf("seed %d, %d failures: %d outcomes, %v", seed, failed, len(r.Outcomes), err)
 		}
@@ -76,7 +77,7 @@ func TestTroubleLeavesTheLastAllocation(t *testing.T) {
 			continue
 		}
 		in.Trouble = nil
-		if _, err := Run(context.Background(), spec, in); !allocate.Numeric(err) {
+		if _, err := simulate.Run(context.Background(), spec, in); !allocate.Numeric(err) {
 			t.Errorf("seed %d: nobody takes the problem, and the run does not end with the error: %v", seed, err)
 		}
 		return

@@ -1,4 +1,4 @@
-package simulate
+package gavel
 
 import (
 	"slurmprio/priod/allocate"
@@ -16,7 +16,7 @@ import (
 type solver struct {
 	policy    policies.Policy
 	published bool // answer as the published code does
-	trouble   func(now float64, err error, p *policies.Problem)
+	trouble   Trouble
 	warm      allocate.Warm
 	drawn     policies.Drawn
 	known     []memory // by place in the trace
@@ -96,7 +96,7 @@ func (s *solver) times() ([][]float64, error) {
 
 // allocator solves a policy whenever the round engine asks; in the published
 // rounds it answers as the published code does.
-func allocator(policy policies.Policy, asPublished bool, trouble func(now float64, err error, p *policies.Problem)) rounds.Allocator {
+func allocator(policy policies.Policy, asPublished bool, trouble Trouble) rounds.Allocator {
 	s := &solver{policy: policy, published: asPublished && published.Has(policy), trouble: trouble}
 	var names []string
 	return func(now float64, jobs []*rounds.Active, types []rounds.Type, x []float64) error {

@@ -1,4 +1,4 @@
-package workload
+package trace
 
 import (
 	"encoding/json"
@@ -9,6 +9,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"slurmprio/priod/workload"
 )
 
 // CommentSynergy stands above what is imported from Synergy.
@@ -38,7 +40,7 @@ type synergyFile struct {
 
 // ImportSynergy reads the sensitivity profiles of Synergy (OSDI'22) as one
 // JSON file, in the order of their classes.
-func ImportSynergy(r io.Reader) ([]Workload, error) {
+func ImportSynergy(r io.Reader) ([]workload.Workload, error) {
 	var f synergyFile
 	if err := json.NewDecoder(r).Decode(&f); err != nil {
 		return nil, fmt.Errorf("no sensitivity file of Synergy: %w", err)
@@ -47,16 +49,16 @@ func ImportSynergy(r io.Reader) ([]Workload, error) {
 	for i, gb := range f.MemGB {
 		mem[i] = megabytes(gb)
 	}
-	var all []Workload
+	var all []workload.Workload
 	for _, class := range slices.Sorted(maps.Keys(f.Classes)) {
 		for _, model := range f.Classes[class] {
 			p, ok := f.Profiles[model+"_1"]
 			if !ok {
 				return nil, fmt.Errorf("classes.%s: no profile %s_1 under cpu_gpu_ratio_3", class, model)
 			}
-			c := Curve{IterationS: p.Iter, DemandCPUs: p.CPUs, DemandMemMB: megabytes(p.MemGB), CPUs: f.CPUs, MemMB: mem, Speed: p.Tput}
-			w := Workload{Name: strings.ToLower(model), Class: class, Source: SourceSynergy, Curves: map[string]Curve{synergyType: c}}
-			if err := w.check(); err != nil {
+			c := workload.Curve{IterationS: p.Iter, DemandCPUs: p.CPUs, DemandMemMB: megabytes(p.MemGB), CPUs: f.CPUs, MemMB: mem, Speed: p.Tput}
+			w := workload.Workload{Name: strings.ToLower(model), Class: class, Source: SourceSynergy, Curves: map[string]workload.Curve{synergyType: c}}
+			if err := w.Check(); err != nil {
 				return nil, fmt.Errorf("%s_1: %w", model, err)
 			}
 			if got := c.Best(); math.Abs(got-p.Speedup) > 1e-9 {

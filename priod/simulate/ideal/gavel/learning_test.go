@@ -1,4 +1,4 @@
-package simulate_test
+package gavel_test
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"slurmprio/priod/simulate"
 	"slurmprio/priod/trace"
 	"slurmprio/priod/workload"
-	"slurmprio/priod/workload/speed"
 )
 
 // Jobs of Gavel's kinds on 6 V100, 6 P100 and 6 K80: speeds found out from
@@ -32,7 +31,7 @@ func TestSpeedsFromHistory(t *testing.T) {
 			t.Fatal(err)
 		}
 		r, err := simulate.Run(context.Background(), spec, simulate.Input{
-			Cluster: cluster, Learning: speed.Settings{Within: 2},
+			Cluster: cluster, Within: 2,
 			Jobs: func(yield func(trace.Job, error) bool) {
 				for _, j := range jobs {
 					if !yield(j, nil) {
