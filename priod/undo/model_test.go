@@ -342,8 +342,9 @@ func (w *world) change() {
 	if value == r.fields[l].now || l == slurmplug.ReqNodeList && size.written && size.changed { // back to what priod wrote, perhaps
 		return
 	}
+	named := r.fields[l].own
 	own(l, value)
-	if l == slurmplug.ReqNodeList && size.written {
+	if l == slurmplug.ReqNodeList && size.written && value != named { // not if he only took an eviction's nodes off
 		own(slurmplug.Size, size.now) // which names them
 	}
 }

@@ -219,6 +219,9 @@ func (p *Plan) field(j *cluster.Job, lever slurmplug.Lever, r cluster.Requested,
 		p.block(putBack(j, lever, "", to), fmt.Sprintf("its size cannot be read: %.300s", p.seen.NoSize))
 	default:
 		p.stay[c] = true
+		if a := p.survey.journal.ofArray(c, j.ID); a != nil {
+			p.stay[a] = true // the task may hold what was written into its array later
+		}
 	}
 }
 
