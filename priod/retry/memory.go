@@ -197,18 +197,29 @@ func (m *Memory) Room(set *Settings, now time.Time, user string, about map[strin
 // record may have to be looked at one by one.
 const maxEnded, maxArray = 20_000, 10_000
 
-// Observe compares a snapshot with the one before, and keeps in mind which runs have
-// ended: jobs that are gone, and those that somebody else put back into the queue. What
-// ended before the first snapshot it does not know, nor what nobody agreed to and began
-// and ended between two.
-func (m *Memory) Observe(s *cluster.Snapshot) (dropped int) {
-	now := make(map[cluster.JobID]*cluster.Job, len(s.Jobs))
-	for i := range s.Jobs {
-		if j := &s.Jobs[i]; j.State != cluster.Pending || agrees(j) == 1 || m.queue[j.ID] != nil && m.queue[j.ID].State != cluster.Pending {
+// Recall puts back the queue as an earlier process last saw it: what ended meanwhile is
+// looked at.
+func (m *Memory) Recall(jobs []cluster.Job) { m.queue = seen(jobs, nil) }
+
+// seen are the jobs of a queue whose end is to be noticed: those that run, or did when
+// they were last seen, and those whose users agreed.
+func seen(jobs []cluster.Job, before map[cluster.JobID]*cluster.Job) map[cluster.JobID]*cluster.Job {
+	now := make(map[cluster.JobID]*cluster.Job, len(before))
+	for i := range jobs {
+		j, was := &jobs[i], before[jobs[i].ID]
+		if j.State != cluster.Pending || agrees(j) == 1 || was != nil && was.State != cluster.Pending {
 			kept := *j // the snapshot changes
 			now[j.ID] = &kept
 		}
 	}
+	return now
+}
+
+// Observe compares a snapshot with the one before, and keeps in mind which runs have
+// ended: jobs that are gone, and those that somebody else put back into the queue. What
+// nobody agreed to, and began and ended between two, it does not know.
+func (m *Memory) Observe(s *cluster.Snapshot) (dropped int) {
+	now := seen(s.Jobs, m.queue)
 	var ended []cluster.Job
 	for id, was := range m.queue {
 		is, there := now[id]
@@ -238,6 +249,9 @@ func agrees(j *cluster.Job) int {
 	}
 	return 0
 }
+
+// Waiting are the jobs that are to be looked at.
+func (m *Memory) Waiting() []cluster.Job { return m.ended }
 
 // looked drops the first n jobs that were to be looked at, but for those that could not be
 // read: these come last.

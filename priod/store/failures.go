@@ -146,8 +146,15 @@ func (s *Store) LoadFailures(ctx context.Context) (*retry.Memory, error) {
 		s.log.Error("the journal of failures has unreadable lines; they do not count, and a copy will be kept", "lines", f.damaged, "file", f.Path)
 	}
 	var stored retry.Changes
+	var queue []cluster.Job
 	err = s.batch(ctx, func(tx *sql.Tx) (err error) {
-		stored, err = failuresSince(ctx, s.q, tx, time.Now().Add(-retry.Keep))
+		if stored, err = failuresSince(ctx, s.q, tx, time.Now().Add(-retry.Keep)); err != nil {
+			return err
+		}
+		rows, err := s.q.JobsInQueue(ctx, tx)
+		for i := range rows {
+			queue = append(queue, jobOf(&rows[i]))
+		}
 		return err
 	})
 	if err != nil {
@@ -170,6 +177,7 @@ func (s *Store) LoadFailures(ctx context.Context) (*retry.Memory, error) {
 	defer s.mu.Unlock()
 	m := retry.NewMemory()
 	m.Update(&turn)
+	m.Recall(queue)
 	s.failed, s.failures = m, f
 	return m, nil
 }

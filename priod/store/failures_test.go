@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/retry"
 	"slurmprio/slurmplug"
 )
@@ -135,5 +136,22 @@ func TestNoRoomForFailures(t *testing.T) {
 	}
 	if err := d.store.SaveFailures(ctx, failed(now())); err == nil || errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v", err)
+	}
+}
+
+// What ended while priod was away is looked at.
+func TestTheQueueOfAnEarlierPriodIsRecalled(t *testing.T) {
+	d, _ := failing(t)
+	d.snapshot.Jobs[0].State, d.snapshot.Jobs[0].Start, d.snapshot.Jobs[0].NodeList = cluster.Running, epoch, "n1"
+	d.snapshot.Jobs[0].Tag.Retry, d.snapshot.Jobs[0].TagText = "infra", "prio:retry=infra&type=te&v=1"
+	d.cycle()
+	d.restart()
+	m := must[*retry.Memory](t)(d.store.LoadFailures(ctx))
+	empty := d.snapshot
+	empty.Jobs = nil
+	m.Observe(&empty)
+	waiting := m.Waiting()
+	if len(waiting) != 1 || waiting[0].ID != slurmplug.Plain(17) || waiting[0].RawID != 17 || waiting[0].Tag.Retry != "infra" || waiting[0].User != "alice" || waiting[0].GPUs != 2 {
+		t.Errorf("%+v", waiting)
 	}
 }
