@@ -105,7 +105,7 @@ func doneAbout(x *retry.Failure) string {
 	case x.Do != retry.Nothing && x.Requeued.IsZero() && x.State != retry.Requeued:
 		text = "not requeued"
 	}
-	if x.Why != retry.ByClass || x.Do == retry.Nothing {
+	if x.Why != retry.ByClass || x.Do == retry.Nothing { // else nothing needs to be said
 		text += ": " + x.Why.Words()
 	}
 	if x.Exclude != "" {

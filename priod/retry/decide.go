@@ -153,7 +153,7 @@ func (c *Case) elsewhere(p *Failure) bool {
 
 // words are the reasons as sentences without their ends.
 var words = map[Why]string{
-	ByClass: "its class says so", NotAsked: "its user did not ask for it (--prio-retry)",
+	ByClass: "another run would fail in the same way", NotAsked: "its user did not ask for it (--prio-retry)",
 	NotMachine: "--prio-retry infra is for failures of the machine", NoRequeue: "Slurm may not requeue it (--no-requeue, JobRequeue=0 or no batch job)",
 	Unsaved: "it does not say that it saves its state (--prio-ckpt or --prio-signal)", Repeated: "the same failure came again",
 	Quick: "it failed at once, twice in a row", Times: "it was requeued as often as its class allows",
