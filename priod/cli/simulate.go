@@ -194,6 +194,9 @@ func simulation(ctx context.Context, c *cli.Context, bar io.Writer) (*simulated,
 	if cfg != nil {
 		shorten(c, cfg)
 		in.Within = cfg.Speeds.Within
+		if (cfg.Steering.Enabled || cfg.Sizing.Enabled) && !c.IsSet("backfill") { // a job that waits for its GPU type, or a node, must not block all others
+			s.spec.Backfill = string(virtual.EASY)
+		}
 	}
 	tick, finish := progress(bar)
 	in.Jobs = func(yield func(trace.Job, error) bool) {

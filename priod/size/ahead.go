@@ -10,8 +10,8 @@ import (
 // sizeAhead changes a job that cannot start now to its demand, because Slurm starts it
 // at once when GPUs become free: down to its demand, with which it fits wherever it
 // would have fitted; or up to it, but not above its share of any node where it may
-// start.
-func (d *decider) sizeAhead(c *resizable) {
+// start. It returns false when that is its own request.
+func (d *decider) sizeAhead(c *resizable) bool {
 	cpus, memMB := 0, int64(0)
 	gpus := float64(c.asked.GPUs)
 	mayCPUs, mayMB := math.MaxInt, int64(math.MaxInt64)
@@ -45,7 +45,7 @@ func (d *decider) sizeAhead(c *resizable) {
 	value, gets, getsMB := c.asked.Resize(cpus, memMB, "")
 	if c.asked.KeepsCPUs == "" && gets > max(mayCPUs, c.asked.CPUs) || c.asked.KeepsMemory == "" && getsMB > max(mayMB, c.asked.MemMB) || gets == c.asked.CPUs && nearlyEqual(getsMB, c.asked.MemMB) {
 		d.explain(c.dec, "size: its own, %s, while no node has room for it (%s)", amountText(c.asked.CPUs, c.asked.MemMB), d.basis(c))
-		return
+		return false
 	}
 	told := fmt.Sprintf("size: asked for %s; more than %s makes it no faster, and it has that while it waits (%s)",
 		amountText(c.asked.CPUs, c.asked.MemMB), amountText(gets, getsMB), d.basis(c))
@@ -57,6 +57,7 @@ func (d *decider) sizeAhead(c *resizable) {
 			amountText(c.asked.CPUs, c.asked.MemMB), amountText(gets, getsMB), d.basis(c))
 	}
 	d.addWrite(c, value, plan.SizeAhead, told)
+	return true
 }
 
 // basis is what a job's sensitivity rests on, in words.

@@ -11,14 +11,14 @@ import (
 	"slurmprio/priod/workload"
 	"slurmprio/priod/workload/sensitivity"
 	"slurmprio/slurmplug"
-	"slurmprio/slurmplug/jobtag"
 )
 
 // resizable is a job, or a task of an array, that may get another size.
 type resizable struct {
 	queuedJob
 	id    cluster.JobID
-	asked *slurmplug.Asked
+	asked *slurmplug.Asked           // as its owner did
+	ahead *pinnedJob                 // it has a size on a node on which no GPU was free; else nil
 	on    []*sensitivity.Sensitivity // by kind of nodes; nil: it may not run there
 }
 
@@ -34,6 +34,11 @@ const prefersNodes = "it prefers nodes itself (--prefer), and Slurm refuses it o
 // candidate returns nil and the reason for a job that keeps its size.
 func (d *decider) candidate(w queuedJob, id cluster.JobID, types placement.Types) (*resizable, string) {
 	j, a := w.job, w.job.Asked
+	ahead := d.ahead[id]
+	if ahead != nil {
+		own := a.Of(ahead.r.Was)
+		a = &own
+	}
 	switch {
 	case !consents(j):
 		return nil, "it did not agree"
@@ -49,7 +54,7 @@ func (d *decider) candidate(w queuedJob, id cluster.JobID, types placement.Types
 		return nil, "it has yet to get back the memory that it asked for before it ran"
 	case d.steered[j.ID]:
 		return nil, "its GPU type is being chosen"
-	case d.kept[id], d.foreign[id]:
+	case d.kept[id] && ahead == nil, d.foreign[id]:
 		return nil, "it has one from an earlier cycle"
 	case d.h.Sizes[id].Refused != "":
 		return nil, "Slurm refused the change: " + d.h.Sizes[id].Refused
@@ -66,7 +71,7 @@ func (d *decider) candidate(w queuedJob, id cluster.JobID, types placement.Types
 	case exceededLimit(a) != "":
 		return nil, "it asks for more than a limit leaves now: " + exceededLimit(a)
 	}
-	c := &resizable{queuedJob: w, id: id, asked: a, on: make([]*sensitivity.Sensitivity, len(d.nodes.Kinds))}
+	c := &resizable{queuedJob: w, id: id, asked: a, ahead: ahead, on: make([]*sensitivity.Sensitivity, len(d.nodes.Kinds))}
 	why := "no node has its GPUs"
 	for t, n := range d.nodes.Kinds {
 		if !types.Has(int32(t)) || n.GPUs == 0 {
@@ -108,11 +113,10 @@ type curveKey struct {
 func (d *decider) sensitivity(j *cluster.Job, a *slurmplug.Asked, n *cluster.Node) *sensitivity.Sensitivity {
 	gpus := float64(a.GPUs)
 	key := curveKey{
-		user: j.User, name: j.Name, gpuType: n.GPUType, keepsCPUs: a.KeepsCPUs, keepsMem: a.KeepsMemory,
+		tag: j.TagText, user: j.User, name: j.Name, gpuType: n.GPUType, keepsCPUs: a.KeepsCPUs, keepsMem: a.KeepsMemory,
 		cpus: float64(a.CPUs) / gpus, memMB: float64(a.MemMB) / gpus,
 		share: sensitivity.Share{CPUs: float64(n.CPUs) / float64(n.GPUs), MemMB: float64(n.MemMB) / float64(n.GPUs)},
 	}
-	key.tag, _ = jobtag.Encode(j.Tag) // no error: it was parsed from a tag
 	if s, known := d.curves[key]; known {
 		return s
 	}

@@ -169,7 +169,7 @@ func (d *decider) addWrite(c *resizable, value, reason, told string) {
 		return // the next cycle writes the rest
 	}
 	d.writes++
-	a := plan.Action{Job: c.id, Lever: slurmplug.Size, Before: c.asked.Text, After: value, Was: c.asked.Text, Reason: reason}
+	a := plan.Action{Job: c.id, Lever: slurmplug.Size, Before: c.job.Asked.Text, After: value, Was: c.asked.Text, Reason: reason}
 	if c.job.Tasks != "" {
 		a.Job, a.Tasks, a.Part = c.job.ID, fmt.Sprint(c.id.Task), true
 	}

@@ -41,7 +41,11 @@ func (d *decider) placeQueue() {
 			if why != "" && consents(w.job) && !d.kept[id] && !d.foreign[id] {
 				d.explain(w.dec, "size: its own, because %s", why)
 			}
-			took := d.placeJob(free, c, w, types)
+			sized := c
+			if c != nil && c.ahead != nil && w.job.Asked.Nodes == "" {
+				sized = nil // Slurm may start it with the size that it has
+			}
+			took := d.placeJob(free, sized, w, types)
 			if x := raises[w.job.ID]; x != nil && !x.fits {
 				x.fits = took > 0
 				if !x.fits {
@@ -51,7 +55,7 @@ func (d *decider) placeQueue() {
 			gpus -= took
 			if took == 0 {
 				if c != nil {
-					d.sizeAhead(c)
+					d.later = append(d.later, c)
 				}
 				break
 			}
@@ -59,6 +63,7 @@ func (d *decider) placeQueue() {
 		}
 	}
 	d.sizePlaced()
+	d.planAhead()
 }
 
 // placeJob places a job in what is free, and returns how many GPUs it takes, 0 when it
@@ -66,7 +71,7 @@ func (d *decider) placeQueue() {
 // least that it may get.
 func (d *decider) placeJob(free *placement.Nodes, c *resizable, w queuedJob, types placement.Types) int {
 	r := d.nodes.Request(w.job, types)
-	if a := w.job.Asked; a != nil && a.GPUs > 0 {
+	if a := w.job.Asked; c == nil && a != nil && a.GPUs > 0 {
 		r.CPUs, r.MemMB = int32(min(a.CPUs, placement.Plenty)), a.MemMB
 		if a.Nodes != "" {
 			at, known := d.nodes.Index[a.Nodes]
@@ -195,7 +200,7 @@ func (d *decider) sizePlaced() {
 			node = d.nodes.Names[g.node]
 			on = " on " + node
 		}
-		if g.unchanged && node == "" {
+		if g.unchanged && node == "" && g.ahead == nil {
 			d.explain(g.dec, "%s", g.explanation)
 			continue
 		}

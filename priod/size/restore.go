@@ -29,7 +29,7 @@ type pinnedJob struct {
 // restoreStale gives jobs their own requests back that did not start with their new
 // size in time, or no longer agree, or that a limit now leaves less.
 func (d *decider) restoreStale() {
-	d.kept, d.foreign = map[cluster.JobID]bool{}, map[cluster.JobID]bool{}
+	d.kept, d.foreign, d.ahead = map[cluster.JobID]bool{}, map[cluster.JobID]bool{}, map[cluster.JobID]*pinnedJob{}
 	if len(d.h.Requests) == 0 {
 		return
 	}
@@ -65,10 +65,14 @@ func (d *decider) restoreStale() {
 			d.addRestore(j, dec, r, reasonSize, "it now "+j.Asked.Fixed)
 		case exceededLimit(j.Asked) != "":
 			d.addRestore(j, dec, r, reasonSize, "a limit leaves less than it has now: "+exceededLimit(j.Asked))
+		case j.Asked.Nodes != "" && d.h.Sizes[j.ID].Ahead:
+			d.kept[j.ID] = true
+			d.waitsAhead(j, dec, r)
 		case j.Asked.Nodes != "" && late:
 			d.addRestore(j, dec, r, plan.SizeRests, fmt.Sprintf("it did not start within %s on %s", d.set.Within, j.Asked.Nodes))
 		case j.Asked.Nodes == "" && asksMore(j.Asked, r.Was):
 			d.kept[j.ID] = true
+			d.waitsAhead(j, dec, r)
 			d.raised = append(d.raised, &raisedJob{pinnedJob: pinnedJob{j, dec, r}})
 		case late && !d.isEnough(j, r.Was):
 			d.addRestore(j, dec, r, reasonSize, fmt.Sprintf("it did not start within %s with less than it can use", d.set.Within))
@@ -78,8 +82,17 @@ func (d *decider) restoreStale() {
 				d.pinned = append(d.pinned, pinnedJob{j, dec, r})
 				continue
 			}
+			d.waitsAhead(j, dec, r)
 			d.explainKept(j, dec, r)
 		}
+	}
+}
+
+// waitsAhead takes down a job whose size was written while no node had room for it:
+// planAhead may give it another one.
+func (d *decider) waitsAhead(j *cluster.Job, dec *plan.Decision, r cluster.Requested) {
+	if d.h.Sizes[j.ID].Ahead {
+		d.ahead[j.ID] = &pinnedJob{j, dec, r}
 	}
 }
 
@@ -89,7 +102,9 @@ func (d *decider) isLate(j *cluster.Job, r cluster.Requested) bool {
 	age := d.s.At.Sub(r.At)
 	if r.At.Before(j.Eligible) { // it could not start earlier
 		age = max(d.s.At.Sub(j.Eligible), 0)
+		d.byTheClock(j.Eligible.Add(d.set.Within))
 	}
+	d.byTheClock(r.At.Add(d.set.Within))
 	return age >= d.set.Within || age < 0
 }
 
@@ -204,7 +219,9 @@ func (d *decider) retriesAt(id cluster.JobID) time.Time {
 	if since.IsZero() || since.After(d.s.At) { // the clock was set back
 		return time.Time{}
 	}
-	return since.Add(retryFactor * d.set.Within)
+	then := since.Add(retryFactor * d.set.Within)
+	d.byTheClock(then)
+	return then
 }
 
 // reasonSize is the reason of a write after which the job may be sized again at once.
@@ -215,6 +232,7 @@ func (d *decider) addRestore(j *cluster.Job, dec *plan.Decision, r cluster.Reque
 	d.kept[j.ID] = true // for this cycle: until it has its own request again
 	if past := d.h.Sizes[j.ID]; past.Refused != "" {
 		if next := past.At.Add(d.set.Within); d.s.At.Before(next) && !past.At.After(d.s.At) {
+			d.byTheClock(next)
 			d.explain(dec, "size: %q, of its own %q, which it does not have again because that was refused: %s; priod tries again after %s",
 				r.Value, r.Was, past.Refused, next.Format(time.RFC3339))
 			return

@@ -21,7 +21,8 @@
 //   - restore.go: jobs of which what was written is taken back
 //   - place.go: the walk through the queue, and the sizes of those that could start now
 //   - candidate.go: whether a job may be sized, and how fast it is with which size
-//   - ahead.go: sizes of jobs that cannot start now
+//   - next.go: jobs that cannot start now, and wait for a node with more than their share
+//   - ahead.go: those that wait for any node
 //   - grant.go: from the mechanism's sizes to whole CPUs and MB, and the write
 //   - limits.go: what associations and QOS leave a job
 //   - running_memory.go: memory of running jobs, by package giveback
@@ -67,6 +68,18 @@ type Sizes struct {
 	packer    *Packer
 	curves    map[curveKey]*sensitivity.Sensitivity
 	explained map[cluster.JobID]string // the sentence about each job that waits with a new size
+	due       time.Time                // the clock alone changes no decision before; zero: it never does
+}
+
+// Due tells whether a cycle may decide otherwise than the last one did because time has
+// gone by, though nothing else has changed since.
+func (z *Sizes) Due(at time.Time) bool { return !z.due.IsZero() && !at.Before(z.due) }
+
+// byTheClock takes down when the clock changes a decision of a cycle.
+func (d *decider) byTheClock(then time.Time) {
+	if then.After(d.s.At) && (d.due.IsZero() || then.Before(d.due)) {
+		d.due = then
+	}
 }
 
 // Set takes over the settings, which may change between two cycles.
@@ -133,6 +146,7 @@ func (z *Sizes) Decide(s *cluster.Snapshot, h *cluster.History, p *plan.Plan) {
 			d.steered[p.Actions[i].Job] = true
 		}
 	}
+	z.due = time.Time{}
 	d.restoreStale()
 	d.restoreOverShare()
 	if z.set.Enabled && !z.set.Unread {
@@ -180,13 +194,17 @@ type decider struct {
 	writes  int
 	shares  []sensitivity.Share // see leastShares
 
-	kept    map[cluster.JobID]bool // jobs that keep a size of priod's
-	pinned  []pinnedJob            // of those: on a node that priod chose
-	raised  []*raisedJob           // of those: with more than they asked for, on any node
-	foreign map[cluster.JobID]bool // jobs whose size somebody else changed after priod wrote it
-	steered map[cluster.JobID]bool // jobs that are steered in this cycle: where they may run changes
-	toSize  []resizable            // jobs that got a place and agreed to another size
-	unsized []placement.Share      // what other jobs with a place take
+	kept    map[cluster.JobID]bool       // jobs that keep a size of priod's
+	pinned  []pinnedJob                  // of those: on a node that priod chose
+	raised  []*raisedJob                 // of those: with more than they asked for, on any node
+	foreign map[cluster.JobID]bool       // jobs whose size somebody else changed after priod wrote it
+	steered map[cluster.JobID]bool       // jobs that are steered in this cycle: where they may run changes
+	ahead   map[cluster.JobID]*pinnedJob // of those: on a node on which no GPU was free then
+	toSize  []resizable                  // jobs that got a place and agreed to another size
+	rooms   map[roomKey]placement.Amount // see roomAfterEnd
+	idle    []int                        // GPUs that no job has now, by node
+	later   []*resizable                 // jobs that agreed to another size and got no place, in order
+	unsized []placement.Share            // what other jobs with a place take
 }
 
 // explain adds to a decision what became of the job's size; of an array, what became of

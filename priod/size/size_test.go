@@ -73,7 +73,7 @@ func (q *sizeQueue) add(t interface{ Fatal(...any) }, way, cpus int, memMB int64
 	q.texts = append(q.texts, text)
 	q.s.Jobs = append(q.s.Jobs, cluster.Job{
 		ID: id, RawID: id.ID, TaskCount: 1, State: cluster.Pending, Partition: "gpu", GPUs: gpus, CPUs: cpus, MemMB: memMB, Nodes: 1,
-		Priority: 1000 - int64(id.ID), Submit: q.s.At, Eligible: q.s.At, Tag: parsed, Asked: &asked,
+		Priority: 1000 - int64(id.ID), Submit: q.s.At, Eligible: q.s.At, Tag: parsed, TagText: "prio:" + tag, Asked: &asked,
 	})
 	q.h.FirstEligible[id] = q.s.At
 	q.p.Decisions = append(q.p.Decisions, plan.Decision{Job: id, Ranked: true, Own: 1_000_000 - int64(id.ID)})
@@ -688,6 +688,7 @@ func TestSizesKeepSharesOverCycles(t *testing.T) {
 					}
 					take(h, 1)
 					running[i], started[i], j.State = h, h, cluster.Running
+					j.NodeList, j.CPUs, j.MemMB, j.Start, j.TimeLimit = n.Name, h.cpus, h.memMB, q.s.At, time.Hour
 					break
 				}
 			}
@@ -759,5 +760,73 @@ func TestSizesAhead(t *testing.T) {
 	n.GPUsUsed, n.CPUsUsed = 7, 22 // jobs without GPUs hold the rest
 	if back := cycle(time.Second); len(back) != 1 || back[0].After != first[0].Was {
 		t.Errorf("%+v, %q", back, q.p.Decisions[0].Size)
+	}
+}
+
+// A job that gains from more than its share waits for the node that has it once a job
+// there ends, and keeps that; when GPUs are free it is sized for what is there then.
+// Once later jobs have started before it for as long as its time limit is, it has its
+// own request again, and no other for ten times within.
+func TestSizesAheadOnNode(t *testing.T) {
+	queue := func() (*sizeQueue, *cluster.Job, func(time.Duration) []plan.Action) {
+		q := newSizeQueue(t, []cluster.Node{sizeNode("n1", 2, 12, 128000), sizeNode("n2", 2, 12, 128000)})
+		for i, at := range []struct {
+			node string
+			cpus int
+		}{{"n1", 6}, {"n1", 6}, {"n2", 1}, {"n2", 3}} {
+			r := q.add(t, 0, at.cpus, 64000, 1, "cpu=v100:1x1-3x1&v=1")
+			r.State, r.NodeList, r.Start = cluster.Running, at.node, q.s.At
+			n := &q.s.Nodes[i/2]
+			n.GPUsUsed, n.CPUsUsed, n.MemUsedMB = n.GPUsUsed+1, n.CPUsUsed+at.cpus, n.MemUsedMB+64000
+		}
+		j := q.add(t, 0, 6, 64000, 1, "cpu=v100:1x1-6x3-10x4-12x5&v=1")
+		j.TimeLimit = time.Hour
+		return q, j, func(after time.Duration) []plan.Action {
+			q.s.At, q.p.Actions = q.s.At.Add(after), nil
+			for i := range q.p.Decisions {
+				q.p.Decisions[i].Size = ""
+			}
+			q.z.Decide(&q.s, q.h, &q.p)
+			for _, a := range q.p.Actions {
+				q.wrote(a)
+				*j.Asked = j.Asked.Of(a.After)
+			}
+			return q.p.Actions
+		}
+	}
+	planned := func(cycle func(time.Duration) []plan.Action, q *sizeQueue) plan.Action {
+		t.Helper()
+		first := cycle(0)
+		if len(first) != 1 || !strings.HasSuffix(first[0].After, "NumCPUs=10 MinMemoryNode=64000 ReqNodeList=n2") || first[0].Reason != plan.SizeAhead {
+			t.Fatalf("%+v, %q", first, q.p.Decisions[4].Size)
+		}
+		if kept := cycle(59 * time.Minute); len(kept) != 0 || !strings.Contains(q.p.Decisions[4].Size, "gets 10 CPUs and 64000 MB") {
+			t.Fatalf("%+v, %q", kept, q.p.Decisions[4].Size)
+		}
+		return first[0]
+	}
+
+	q, _, cycle := queue()
+	planned(cycle, q)
+	q.s.Jobs[2].State = cluster.Other
+	q.s.Nodes[1].GPUsUsed, q.s.Nodes[1].CPUsUsed, q.s.Nodes[1].MemUsedMB = 1, 4, 64000 // and a job without GPUs came
+	if now := cycle(time.Second); len(now) != 1 || !strings.Contains(now[0].After, "NumCPUs=6 ") || now[0].Reason == plan.SizeAhead {
+		t.Errorf("%+v, %q", now, q.p.Decisions[4].Size)
+	}
+
+	q, _, cycle = queue()
+	was := planned(cycle, q).Was
+	if kept := cycle(time.Hour); len(kept) != 0 { // nobody has passed it
+		t.Fatalf("%+v", kept)
+	}
+	later := q.add(t, 0, 1, 64000, 1, "cpu=v100:1x1-3x1&v=1")
+	later.State, later.NodeList, later.Submit, later.Start = cluster.Running, "n1", q.s.At, q.s.At
+	if back := cycle(time.Second); len(back) != 1 || back[0].After != was || back[0].Reason != plan.SizeRests {
+		t.Fatalf("%+v, %q", back, q.p.Decisions[4].Size)
+	}
+	for _, after := range []time.Duration{time.Second, 9*time.Minute + 58*time.Second} {
+		if again := cycle(after); len(again) != 0 {
+			t.Fatalf("%+v", again)
+		}
 	}
 }

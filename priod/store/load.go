@@ -273,17 +273,29 @@ func (l *loader) asked(ctx context.Context) error {
 		}
 	}
 	for id, requests := range told.Requests {
+		journalled := l.journalled(id)
 		for lever, r := range requests {
-			known, journal := l.history.Requests[id][lever]
-			switch {
-			case !journal && l.history.Requests[id] == nil:
-				l.history.Requests[id] = map[slurmplug.Lever]cluster.Requested{lever: r}
-			case !journal, r.Was == known.Was, r.At.After(known.At):
-				l.history.Requests[id][lever] = r
+			if known, journal := journalled[lever]; journal && r.Was != known.Was && !r.At.After(known.At) {
+				r = known
 			}
+			if l.history.Requests[id] == nil {
+				l.history.Requests[id] = map[slurmplug.Lever]cluster.Requested{}
+			}
+			l.history.Requests[id][lever] = r
 		}
 	}
 	return nil
+}
+
+// journalled is what the journal told about the request of a job, or of a task that has no
+// record in the database yet: the last write has split it off its array.
+func (l *loader) journalled(id cluster.JobID) map[slurmplug.Lever]cluster.Requested {
+	array := l.stored.jobs[slurmplug.Plain(id.ID)]
+	if l.history.Requests[id] != nil || array == nil || !array.named() {
+		return l.history.Requests[id]
+	}
+	_, requests := l.undo.Former(&cluster.Job{ID: id, User: array.user.Value(), Submit: instant(array.submit)})
+	return requests
 }
 
 // thisRun tells whether a job has not been put back into the queue since a time, as far

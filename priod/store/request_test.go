@@ -141,6 +141,35 @@ func TestTaskOfAWrittenArray(t *testing.T) {
 	}
 }
 
+// The write that splits tasks off their array is the last of a priod whose database was
+// begun anew: what their user asked for is known from the journal.
+func TestSplitTasksAfterALostDatabase(t *testing.T) {
+	array := pending(1, "be")
+	array.Tasks, array.TaskCount, array.Features = "0-3", 4, "ssd"
+	d := &asks{daemon: newDaemon(t, t.TempDir(), array)}
+	d.ask(&d.snapshot.Jobs[0], "ssd&a100", true, slurmplug.Applied)
+	d.loseDatabase()
+	j := &d.snapshot.Jobs[0]
+	d.snapshot.At = d.snapshot.At.Add(15 * time.Second)
+	d.history.Observe(&d.snapshot)
+	a := plan.Action{Job: j.ID, Tasks: "2-3", Part: true, Lever: slurmplug.Features, Before: j.Features, After: "ssd&v100", Was: "ssd", Reason: "steer"}
+	if err := d.store.Planned(ctx, plan.Seen{Snapshot: &d.snapshot, Plan: &plan.Plan{At: d.snapshot.At, Actions: []plan.Action{a}}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.store.Done(ctx, []plan.Outcome{{Action: a, Status: slurmplug.Applied}}); err != nil {
+		t.Fatal(err)
+	}
+	d.restart()
+	for _, id := range a.Jobs() {
+		if r := d.history.Requests[id][slurmplug.Features]; r.Was != "ssd" || !r.Ours("ssd&v100") {
+			t.Errorf("task %s: %+v", id, r)
+		}
+	}
+	if err := d.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // What became of a size outlives a restart, and as far as the journal tells it also the
 // loss of the database; a reset forgets it, and so does another run of the job.
 func TestSizesAreRemembered(t *testing.T) {

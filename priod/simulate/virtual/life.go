@@ -161,6 +161,7 @@ func (e *engine) delay(j *job) {
 	j.state = delayed
 	e.agenda.push(event{at: j.eligible, kind: requeued, job: j, epoch: j.epoch})
 	e.slurm.changed(j)
+	e.wake()
 }
 
 // drop takes a job's GPUs away.

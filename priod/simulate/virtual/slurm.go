@@ -246,11 +246,12 @@ func (s *slurm) describe(j *job) cluster.Job {
 	if tag.Ckpt = time.Duration(cmp.Or(j.Ckpt, o.Checkpoint) * float64(time.Second)); tag.Ckpt == 0 {
 		tag.Signal = "TERM" // then it saves its state
 	}
+	text, _ := jobtag.Encode(tag)
 	return cluster.Job{
 		ID: number(j.index), RawID: uint32(j.index) + 1, TaskCount: 1,
 		User: j.User, Account: j.Account, Partition: partition,
 		Nodes: j.Nodes, GPUs: j.GPUs,
-		TimeLimit: time.Duration(limit * float64(time.Second)), Submit: instant(j.Submit), Tag: tag,
+		TimeLimit: time.Duration(limit * float64(time.Second)), Submit: instant(j.Submit), Tag: tag, TagText: text,
 	}
 }
 
@@ -351,7 +352,14 @@ func (s *slurm) still() bool {
 	set := &s.e.opt.Daemon.Settings
 	r, trials := &set.Order.Settings.Ranking, func(j *job) bool { return j.pending() && j.Class == cluster.TE }
 	byTheClock := set.Evictions.Settings.Enabled || r.User.GPUHours > 0 || r.Account.GPUHours > 0 || len(r.Users)+len(r.Accounts) > 0
-	return !(byTheClock && slices.ContainsFunc(s.jobs, trials)) && !set.Sizing.Sizes.Enabled() && !(s.steers() && s.unsettled())
+	return !(byTheClock && slices.ContainsFunc(s.jobs, trials)) && !s.sizesDue() && !(s.steers() && s.unsettled())
+}
+
+// sizesDue tells whether sizes may change by the clock alone.
+func (s *slurm) sizesDue() bool {
+	z, now := s.e.opt.Daemon.Settings.Sizing.Sizes, instant(s.e.now)
+	begins := func(j *job) bool { return j.state == delayed && instant(j.eligible).Sub(now) > 0 }
+	return z.Enabled() && (z.Due(now) || slices.ContainsFunc(s.jobs, begins))
 }
 
 // unsettled tells whether a job waits for its begin time, which is looked at a while

@@ -26,7 +26,7 @@ func (s *slurm) featuresOf(node int32) []string {
 
 // nodeList names the nodes that a job holds, where steering asks for them.
 func (s *slurm) nodeList(j *job) string {
-	if !s.steers() && !s.evicts() || len(j.shares) == 0 {
+	if !s.steers() && !s.evicts() && !s.e.opt.Daemon.Settings.Sizing.Sizes.Enabled() || len(j.shares) == 0 {
 		return ""
 	}
 	names := make([]string, len(j.shares))

@@ -1,0 +1,227 @@
+package size
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/placement"
+	"slurmprio/priod/plan"
+)
+
+// A job is planned for a node, or its plan is changed, when it is so much faster by it.
+const (
+	worthNode   = 1.05
+	worthChange = 1.1
+)
+
+// longestWait is how long a job stays planned for a node at most while later ones
+// start before it.
+const longestWait = 24 * time.Hour
+
+// planAhead sizes the jobs that cannot start now. A job that gains from more than its
+// share waits for the node on which it is fastest once a job there has ended, with what
+// it finds then: at most one job for each node. The others wait for any node.
+func (d *decider) planAhead() {
+	if len(d.later) == 0 {
+		return
+	}
+	ends := d.endsByNode()
+	d.rooms, d.idle = map[roomKey]placement.Amount{}, make([]int, len(ends))
+	for i := range d.s.Nodes {
+		if at, known := d.nodes.Index[d.s.Nodes[i].Name]; known {
+			d.idle[at] = d.s.Nodes[i].GPUs - d.s.Nodes[i].GPUsUsed
+		}
+	}
+	taken := make([]bool, len(ends))
+	keeps := map[*resizable]bool{}
+	for _, c := range d.later {
+		if at := d.plannedOn(c); at >= 0 && !taken[at] && d.keepsNode(c, at, ends[at]) {
+			taken[at], keeps[c] = true, true
+			d.explainKept(c.job, c.dec, c.ahead.r)
+		}
+	}
+	for _, c := range d.later {
+		switch {
+		case keeps[c] || d.planFor(c, ends, taken):
+		case c.ahead == nil:
+			d.sizeAhead(c)
+		case c.ahead.job.Asked.Nodes == "":
+			if c.ahead.dec.Size == "" {
+				d.explainKept(c.job, c.dec, c.ahead.r)
+			}
+		case d.isPassed(c):
+			d.addRestore(c.job, c.dec, c.ahead.r, plan.SizeRests, "later jobs started before it while it waited for "+c.ahead.job.Asked.Nodes)
+		case !d.sizeAhead(c):
+			d.addRestore(c.job, c.dec, c.ahead.r, reasonSize, "its node has no room for it any more")
+		}
+	}
+}
+
+// endsByNode is what the jobs that run give back at their ends, by node.
+func (d *decider) endsByNode() [][]placement.Amount {
+	ends := make([][]placement.Amount, d.nodes.Nodes.Len())
+	for i := range d.s.Jobs {
+		j := &d.s.Jobs[i]
+		if j.State != cluster.Running && j.State != cluster.Completing {
+			continue
+		}
+		for _, o := range d.nodes.Shares(j) {
+			if o.GPUs > 0 {
+				ends[o.Node] = append(ends[o.Node], o.Amount)
+			}
+		}
+	}
+	return ends
+}
+
+// plannedOn is the node that a job waits for by an earlier cycle; -1: none that is up.
+func (d *decider) plannedOn(c *resizable) int32 {
+	if c.ahead == nil {
+		return -1
+	}
+	if at, known := d.nodes.Index[c.ahead.job.Asked.Nodes]; known && !d.nodes.Nodes.Down(at) && c.on[d.nodes.Nodes.Type(at)] != nil {
+		return at
+	}
+	return -1
+}
+
+// keepsNode tells whether a job goes on waiting for the node that it was planned for:
+// half of the ends there still make room for it, it would not be much faster with
+// what is there now, and later jobs have not started before it for too long.
+func (d *decider) keepsNode(c *resizable, at int32, ends []placement.Amount) bool {
+	a := c.ahead.job.Asked
+	room := d.roomAfterEnd(at, a.GPUs, ends)
+	if room.GPUs == 0 || int32(a.CPUs) > room.CPUs || a.MemMB > room.MemMB || d.isPassed(c) {
+		return false
+	}
+	_, speed := d.fastestIn(c, at, room)
+	return speed < worthChange*c.speedWith(d, at, a.CPUs, a.MemMB)
+}
+
+// speedWith is how fast a job is on a node with so much.
+func (c *resizable) speedWith(d *decider, at int32, cpus int, memMB int64) float64 {
+	gpus := float64(c.asked.GPUs)
+	return c.on[d.nodes.Nodes.Type(at)].Curve.Relative(float64(cpus)/gpus, float64(memMB)/gpus)
+}
+
+// isPassed tells whether later jobs that need no fewer GPUs have started while a job has
+// waited for its node for as long as its time limit is, a day at most.
+func (d *decider) isPassed(c *resizable) bool {
+	j, since := c.job, c.ahead.r.At
+	wait := longestWait
+	if limit := j.Remaining(j.Start); limit < wait.Seconds() {
+		wait = time.Duration(limit * float64(time.Second))
+	}
+	if then := since.Add(wait); d.s.At.Before(then) {
+		d.byTheClock(then)
+		return false
+	}
+	return slices.ContainsFunc(d.s.Jobs, func(o cluster.Job) bool {
+		return o.State == cluster.Running && o.GPUs >= j.GPUs && o.Start.After(since) && o.Submit.After(j.Submit)
+	})
+}
+
+// planFor sizes a job for the node on which it is fastest; false when it gains on none.
+func (d *decider) planFor(c *resizable, ends [][]placement.Amount, taken []bool) bool {
+	if c.dec.Class == cluster.TE || d.plannedOn(c) >= 0 && d.isPassed(c) {
+		return false
+	}
+	cpus, memMB := d.leastToPlace(c)
+	var most point
+	var room placement.Amount
+	best, fastest := int32(-1), 0.0
+	for at := range int32(len(ends)) {
+		if taken[at] || len(ends[at]) == 0 || d.nodes.Nodes.Down(at) || c.on[d.nodes.Nodes.Type(at)] == nil {
+			continue
+		}
+		has := d.roomAfterEnd(at, c.asked.GPUs, ends[at])
+		if has.GPUs == 0 || has.CPUs < cpus || has.MemMB < memMB {
+			continue
+		}
+		size, speed := d.fastestIn(c, at, has)
+		if speed > fastest*rounding && speed >= worthNode*c.speedWith(d, at, int(cpus), memMB) {
+			best, fastest, most, room = at, speed, size, has
+		}
+	}
+	if best < 0 {
+		return false
+	}
+	free := d.nodes.Nodes.FreeOn(best) // from here on the node has that room, and nobody else is planned for it
+	d.nodes.Nodes.Take([]placement.Share{{Node: best, Amount: placement.Amount{GPUs: free.GPUs - room.GPUs, CPUs: free.CPUs - room.CPUs, MemMB: free.MemMB - room.MemMB}}})
+	taken[best] = true
+	size := part(int(best), c.asked.GPUs, most)
+	g, ok := d.wholeUnits(c, best, &size)
+	if !ok {
+		return false
+	}
+	name := d.nodes.Names[best]
+	if value := g.value(name); value != c.job.Asked.Text {
+		d.addWrite(c, value, plan.SizeAhead, fmt.Sprintf("%s on %s as soon as a job there ends", g.explanation, name))
+	}
+	return true
+}
+
+// roomAfterEnd is what a job of so many GPUs finds on a node once one of the jobs there
+// has ended, beside the share of the GPUs that are free then: after half of the ends at
+// least. No GPUs: the end of one job is not always enough, or the job could start before.
+func (d *decider) roomAfterEnd(at int32, gpus int, ends []placement.Amount) placement.Amount {
+	key := roomKey{at, gpus}
+	room, known := d.rooms[key]
+	if !known {
+		room = d.findRoom(at, gpus, ends)
+		d.rooms[key] = room
+	}
+	return room
+}
+
+// roomKey is all that a room depends on before a job is planned for the node.
+type roomKey struct {
+	node int32
+	gpus int
+}
+
+func (d *decider) findRoom(at int32, gpus int, ends []placement.Amount) placement.Amount {
+	if d.idle[at] >= gpus {
+		return placement.Amount{}
+	}
+	size, free := d.nodes.Nodes.Size(at), d.nodes.Nodes.FreeOn(at)
+	rooms := make([]placement.Amount, 0, len(ends))
+	for _, end := range ends {
+		left := free.GPUs + end.GPUs - int32(gpus)
+		if left < 0 {
+			return placement.Amount{}
+		}
+		rooms = append(rooms, placement.Amount{
+			GPUs:  int32(gpus),
+			CPUs:  free.CPUs + end.CPUs - (size.CPUs*left+size.GPUs-1)/size.GPUs,
+			MemMB: free.MemMB + end.MemMB - (size.MemMB*int64(left)+int64(size.GPUs)-1)/int64(size.GPUs),
+		})
+	}
+	if len(rooms) == 0 {
+		return placement.Amount{}
+	}
+	slices.SortFunc(rooms, func(a, b placement.Amount) int {
+		return cmp.Or(cmp.Compare(a.CPUs, b.CPUs), cmp.Compare(a.MemMB, b.MemMB))
+	})
+	half := rooms[len(rooms)/2]
+	for _, r := range rooms[len(rooms)/2:] {
+		half.MemMB = min(half.MemMB, r.MemMB)
+	}
+	return half
+}
+
+// fastestIn is the size for each GPU with which a job is fastest in that room; of
+// equally fast ones the smallest.
+func (d *decider) fastestIn(c *resizable, at int32, room placement.Amount) (best point, speed float64) {
+	curve, gpus := c.on[d.nodes.Nodes.Type(at)].Curve, float64(c.asked.GPUs)
+	r := request{curve: curve, want: usable(curve, c.asked.GPUs, amountOf(d.nodes.Nodes.Size(at)))}
+	for _, l := range d.packer.levelsOf(&r) {
+		if l.speed > speed*rounding && l.cpus*gpus <= float64(room.CPUs)*rounding && l.mem*gpus <= float64(room.MemMB)*rounding {
+			best, speed = l.point, l.speed
+		}
+	}
+	return best, speed
+}
