@@ -241,10 +241,7 @@ func (r *chaosRun) ended(patience time.Duration) error {
 			still = 0
 		}
 		if still == 60 && len(r.Faults) > 0 {
-			// A slurmctld 22.05.8 that was killed counts GPUs of jobs that have ended as in use
-			// ("gres count underflow" in its log), until it is told to read its nodes anew.
-			r.Logf("seed %d: jobs wait for resources, and %d GPUs are in use by nobody: scontrol reconfigure", r.Seed, r.unaccounted())
-			_, err = r.lab.Run(ctx, "scontrol", "reconfigure")
+			err = r.repair(ctx, left)
 			still = 0
 		}
 		if err != nil {
@@ -256,6 +253,32 @@ func (r *chaosRun) ended(patience time.Duration) error {
 		return fmt.Errorf("%w; left:\n%s", err, left)
 	}
 	return nil
+}
+
+// repair does what an operator does after slurmctld was killed. 22.05.8 then counts GPUs of
+// jobs that have ended as in use ("gres count underflow" in its log), until it is told to read
+// its nodes anew. 24.11.5 drains a node on which a job runs that it has forgotten ("Duplicate
+// jobid on nodes"), and holds that job.
+func (r *chaosRun) repair(ctx context.Context, left string) error {
+	r.Logf("seed %d: jobs wait for resources, and %d GPUs are in use by nobody: scontrol reconfigure", r.Seed, r.unaccounted())
+	_, err := r.lab.Run(ctx, "scontrol", "reconfigure")
+	drained, errNodes := r.lab.Run(ctx, "sinfo", "--noheader", "--Node", "--states=drained", "--format=%N %E")
+	err = errors.Join(err, errNodes)
+	for line := range strings.Lines(drained) {
+		if node, reason, _ := strings.Cut(strings.TrimSpace(line), " "); reason == "Duplicate jobid" {
+			r.Logf("seed %d: node %s is drained: %s", r.Seed, node, reason)
+			_, errNode := r.lab.Run(ctx, "scontrol", "update", "NodeName="+node, "State=RESUME")
+			err = errors.Join(err, errNode)
+		}
+	}
+	for line := range strings.Lines(left) {
+		if id, reason, _ := strings.Cut(strings.TrimSpace(line), " PENDING "); reason == "launch failed requeued held" {
+			r.Logf("seed %d: job %s: %s", r.Seed, id, reason)
+			_, errJob := r.lab.Run(ctx, "scontrol", "release", id)
+			err = errors.Join(err, errJob)
+		}
+	}
+	return err
 }
 
 // unaccounted is how many GPUs the last look shows in use beyond those of running jobs.

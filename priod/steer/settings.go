@@ -32,7 +32,8 @@ type Rule struct {
 	// allocation.
 	Least float64
 	// A job keeps a type for at least Keep after it was bound to it, and is not bound
-	// again to a type that it left less than Away ago.
+	// again to a type that it left less than Away ago. Both count from snapshot to snapshot;
+	// writes follow theirs by some seconds on a busy Slurm.
 	Keep, Away float64
 	// Change is the hysteresis after Keep. The type is taken back only when the job's
 	// allocation there has fallen by more than this fraction of its time since it was
@@ -45,7 +46,7 @@ type Rule struct {
 }
 
 // Defaults are the parameters for a site that has measured nothing.
-var Defaults = Rule{Depth: 500, Wait: 16, Least: 0.001, Keep: 60, Away: 60, Change: 0.2, Cycles: 20}
+var Defaults = Rule{Depth: 500, Wait: 16, Least: 0.001, Keep: 65, Away: 65, Change: 0.2, Cycles: 20}
 
 // Check refuses parameters that mean nothing.
 func (rule *Rule) Check() error {

@@ -34,7 +34,7 @@ func TestVerdictsStand(t *testing.T) {
 			}
 		}
 	})
-	if stood == 0 {
+	if stood == 0 && !testing.Short() { // then there are few draws
 		t.Error("nothing ever stood")
 	}
 }

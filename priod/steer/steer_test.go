@@ -256,10 +256,10 @@ func TestSteer(t *testing.T) {
 			j.Features = "v100"
 		}, "a100", "the type before is taken back"},
 		"on another type since just now, to wait": {func(p *testCluster, j *cluster.Job) {
-			p.busy(j, start.Add(-59*time.Second))
+			p.busy(j, start.Add(-64*time.Second))
 		}, "v100", "waits 50 min for v100"},
 		"on another type for a minute, to wait": {func(p *testCluster, j *cluster.Job) {
-			p.busy(j, start.Add(-time.Minute))
+			p.busy(j, start.Add(-65 * time.Second))
 		}, "a100", "the type before is taken back"},
 		"impossible": {func(p *testCluster, j *cluster.Job) {
 			p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)
