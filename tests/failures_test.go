@@ -29,6 +29,7 @@ func newAiling(t *testing.T) *ailing {
 	s := newSiteOn(t, l, quick+"[retry]\nenabled = true\noutput = true\nquick = \"0s\"\n")
 	f := &ailing{running: s.daemon(), work: filepath.Join(l.Dir, "work")}
 	f.waitLog("started")
+	t.Cleanup(func() { f.slurm("scancel", "--user="+lab.PlainUser) })
 	return f
 }
 
@@ -71,16 +72,21 @@ func TestFailuresGetTheirClass(t *testing.T) {
 	if err := f.lab.WaitJob(ctx, node, "RUNNING"); err != nil {
 		t.Fatal(err)
 	}
-	for _, x := range []struct{ name, script, class, state, reason string }{
+	cases := []struct{ name, script, class, state, reason string }{
 		{"a missing file", "cat /nowhere/data", "input", "FAILED", ""},
-		{"out of memory", "x=$(head -c 400000000 /dev/zero | tr '\\0' x); sleep 60", "memory", "OUT_OF_MEMORY", ""},
+		{"out of memory", "x=$(head -c 400000000 /dev/zero | tr '\\0' x); sleep 60", "memory", "FAILED", ""},
 		{"killed", "kill -9 $$", "unknown", "PENDING", "BeginTime"},
 		{"a crash", "kill -SEGV $$", "crash", "PENDING", "BeginTime"},
 		{"a missing module", "echo \"ModuleNotFoundError: No module named 'x'\" >&2; exit 1", "environment", "FAILED", ""},
 		{"a connection", "echo 'ncclSystemError: System call failed' >&2; exit 1", "network", "PENDING", "BeginTime"},
 		{"a full disk", "echo 'OSError: [Errno 28] No space left on device' >&2; exit 1", "full", "PENDING", "JobHeld"},
-	} {
-		id := f.submit(x.script)
+	}
+	ids := make([]string, len(cases))
+	for i, x := range cases {
+		ids[i] = f.submit(x.script)
+	}
+	for i, x := range cases {
+		id := ids[i]
 		f.sub(t, x.name, func() {
 			f.patiently("the class of "+x.name, func() bool { return f.of(id) != nil })
 			row := f.of(id)
