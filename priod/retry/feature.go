@@ -203,7 +203,7 @@ func putBack(c *plan.Cycle, was *cluster.Job, s *plan.JobStatus) (row Failure, b
 		}
 	}
 	evicted := c.Evicted != nil && c.Evicted(s.ID, was.Start)
-	ended := was.State == cluster.Running && s.State == cluster.Pending && s.Restarts == was.Restarts+1
+	ended := was.State == cluster.Running && inQueueAgain(&s.Job) && s.Final == "" && s.Restarts == was.Restarts+1
 	return row, ended && !evicted && agrees(was) == 1 && len(row.Fault) > 0
 }
 
@@ -290,9 +290,11 @@ func advance(f Failure, s *plan.JobStatus, room bool) (Failure, bool) {
 // be named, or be taken back because nothing is left for it.
 func waits(f Failure, j *cluster.Job) (Failure, bool) {
 	switch {
-	case j == nil || j.State != cluster.Pending:
+	case j == nil || !inQueueAgain(j):
 		f.State = Noted
 		return f, true
+	case j.State != cluster.Pending: // it is still to leave its nodes
+		return f, false
 	case f.Exclude != "" && f.Told && (j.Unsatisfied() || slurmplug.NotAvailable(j.Reason)):
 		f.Exclude, f.Told, f.Message = "", false, "no node was left for it: it refuses only what its user wants"
 		return f, true

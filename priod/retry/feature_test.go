@@ -441,8 +441,10 @@ func TestSlurmsOwnRequeueAfterANodeFailureLeavesTheNode(t *testing.T) {
 	f.start(j, 2)
 	f.cycle(x)
 	f.nodes[2].Usable = false
-	j.State, j.Start, j.NodeList = cluster.Pending, time.Time{}, ""
+	j.State, j.NodeList = cluster.Completing, ""
 	j.Restarts++
+	f.cycle(x)
+	j.State, j.Start = cluster.Pending, time.Time{}
 	f.cycle(x)
 	if row := x.last(j.ID); row == nil || row.Why != BySlurm || j.excluded != "n2" || j.sent != 0 {
 		t.Errorf("refuses %q, %d sent: %+v", j.excluded, j.sent, row)

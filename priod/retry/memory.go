@@ -227,7 +227,7 @@ func (m *Memory) Observe(s *cluster.Snapshot) (dropped int) {
 		case was.HetLeader != 0:
 		case was.Tasks != "":
 			ended = append(ended, tasksGone(was, is, now)...)
-		case !there || is.State == cluster.Pending && is.Restarts > was.Restarts:
+		case !there || inQueueAgain(is) && is.Restarts > was.Restarts:
 			ended = append(ended, *was)
 		}
 	}
@@ -286,6 +286,12 @@ func (m *Memory) expect(f *Failure) {
 		m.queue = map[cluster.JobID]*cluster.Job{}
 	}
 	m.queue[j.ID] = &j
+}
+
+// inQueueAgain tells whether a job that Slurm has put back waits, or is still to leave
+// its nodes.
+func inQueueAgain(j *cluster.Job) bool {
+	return j.State == cluster.Pending || j.State == cluster.Completing
 }
 
 // tasksGone are the tasks of an array's record that neither wait in it nor have records
