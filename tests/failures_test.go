@@ -108,20 +108,25 @@ func TestFailuresGetTheirClass(t *testing.T) {
 				if _, err := f.lab.As(lab.PlainUser).Run(ctx, "scontrol", "release", id); err != nil {
 					t.Error(err)
 				}
-				f.patiently("its release", func() bool { s := state(); return strings.HasPrefix(s, "PENDING BeginTime") || strings.HasPrefix(s, "RUNNING") })
+				f.patiently("its release", func() bool {
+					s := state()
+					return strings.HasPrefix(s, "PENDING BeginTime") || strings.HasPrefix(s, "RUNNING")
+				})
 			}
 		})
 	}
 	f.sub(t, "a dying node", func() {
 		name := strings.TrimSpace(f.slurm("squeue", "--noheader", "--job="+node, "--format=%N"))
+		if err := f.lab.Kill(ctx, lab.Slurmd(name)); err != nil { // else it says that it is up
+			t.Fatal(err)
+		}
 		f.slurm("scontrol", "update", "NodeName="+name, "State=DOWN", "Reason=test")
-		f.patiently("the node to be refused", func() bool {
+		f.wait("the node to be refused", func() bool {
 			return strings.Contains(f.slurm("scontrol", "show", "job", node), "ExcNodeList="+name)
 		})
 		if row := f.of(node); row == nil || row.Class != "node" || row.Exclude != name {
 			t.Errorf("%+v", row)
 		}
-		f.slurm("scontrol", "update", "NodeName="+name, "State=RESUME")
 	})
 	f.sub(t, "its time limit", func() {
 		f.patiently("the time limit", func() bool { return f.of(limit) != nil })
