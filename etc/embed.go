@@ -13,3 +13,8 @@ var Priod string
 //
 //go:embed workloads.toml
 var Workloads string
+
+// Failures is failures.toml: why jobs fail, and what is done about each.
+//
+//go:embed failures.toml
+var Failures string

@@ -27,6 +27,7 @@ const (
 const (
 	ReqNodeList Lever = "ReqNodeList" // the nodes that it has to run on, all of them
 	Features    Lever = "Features"    // the constraint on its nodes
+	ExcNodeList Lever = "ExcNodeList" // the nodes that it refuses
 )
 
 // MinMemoryNode is the lever on the memory of a job that asked for it by --mem, in MB.
@@ -45,7 +46,7 @@ func (l Lever) Ranks() bool {
 
 // single tells whether scontrol takes the lever for one job or one task at a time: it
 // does so for whatever names nodes (update_job.c, update_size).
-func (l Lever) single() bool { return l == Size || l == ReqNodeList }
+func (l Lever) single() bool { return l == Size || l == ReqNodeList || l == ExcNodeList }
 
 // Update is one change to one record of the queue.
 type Update struct {

@@ -36,6 +36,7 @@ var rows = []string{
 	"priod/steer",
 	"priod/size",
 	"priod/evict",
+	"priod/retry",
 	"priod/waits",
 	"priod/advise",
 	"priod/undo",
@@ -43,6 +44,7 @@ var rows = []string{
 	"priod/store",
 	"priod/cycle",
 	"priod/config",
+	"priod/live/tail",
 	"priod/live",
 	"priod/trace",
 	"priod/simulate/metrics",
@@ -74,7 +76,7 @@ func row(pkg string) int {
 const ideal = "priod/simulate/ideal"
 
 // features are the rooms that take part in a cycle; none imports another.
-var features = []string{"priod/order", "priod/allocate", "priod/steer", "priod/size", "priod/evict", "priod/waits"}
+var features = []string{"priod/order", "priod/allocate", "priod/steer", "priod/size", "priod/evict", "priod/retry", "priod/waits"}
 
 // feature is the feature's room that holds a package; "": none.
 func feature(pkg string) string {

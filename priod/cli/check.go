@@ -27,7 +27,8 @@ func checkCommand() *cli.Command {
 		Action: configured(func(c *cli.Context, cfg *config.Config) error {
 			slurm := live.New(newClient(cfg))
 			findings := slurm.Check(c.Context, cfg.Decide(), live.Uses{
-				Steer: cfg.Steer(), Evicts: cfg.Eviction().Enabled || cfg.Rounds.Enabled, Sizing: cfg.Sizing.Enabled, GivesBack: cfg.Sizing.GiveBack, Untried: cfg.Slurm.Untried,
+				Steer: cfg.Steer(), Evicts: cfg.Eviction().Enabled || cfg.Rounds.Enabled, Sizing: cfg.Sizing.Enabled, GivesBack: cfg.Sizing.GiveBack,
+				Retries: cfg.Retry.Enabled, Outputs: cfg.Retry.Output, Root: os.Geteuid() == 0, Untried: cfg.Slurm.Untried,
 			})
 			findings = append(findings, checkController(c.Context, slurm, cfg)...)
 			findings = append(findings, checkState(cfg)...)

@@ -15,6 +15,7 @@ import (
 	"github.com/xrash/smetrics"
 
 	"slurmprio/priod/config"
+	"slurmprio/priod/live/tail"
 	"slurmprio/priod/report"
 )
 
@@ -35,6 +36,13 @@ var errProblem = errors.New("problem found")
 
 // Main runs one command line and returns the exit status.
 func Main(version string, args []string, stdout, stderr io.Writer) int {
+	if len(args) == 2 && args[1] == tail.Verb { // the child that reads a user's file
+		if err := tail.Child(os.Stdin, stdout); err != nil {
+			fmt.Fprintln(stderr, err)
+			return exitProblem
+		}
+		return exitDone
+	}
 	app := App(version)
 	app.Writer, app.ErrWriter = stdout, stderr
 	err := app.Run(interleave(app, args))

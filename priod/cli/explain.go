@@ -17,6 +17,7 @@ import (
 	"slurmprio/priod/evict"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/report"
+	"slurmprio/priod/retry"
 	"slurmprio/priod/store"
 	"slurmprio/priod/undo"
 	"slurmprio/priod/workload/speed"
@@ -57,6 +58,7 @@ type explanation struct {
 
 	Evictions []store.Eviction `json:"evictions"`           // of its own runs, and on its behalf
 	Waits     []waitView       `json:"waits"`               // the last one first
+	Failures  []retry.Failure  `json:"failures"`            // the latest first
 	Now       *nowView         `json:"slurm_now,omitempty"` // nil when Slurm has no such job or does not answer
 	Note      string           `json:"note,omitempty"`
 
@@ -101,6 +103,10 @@ func readExplanation(c *cli.Context, name slurmplug.JobName) (*explanation, erro
 		return nil, err
 	}
 	v.Waits = waitViews(waits)
+	if v.Failures, err = r.FailuresOf(c.Context, id, 5); err != nil {
+		return nil, err
+	}
+	v.Failures = ofUser(v.Failures, v.Job.User)
 	if v.Own, err = ownRequest(cfg.State.Dir, &v.Job); err != nil {
 		return nil, err
 	}
@@ -212,6 +218,7 @@ func (v *explanation) show(w io.Writer) {
 		line("Decision", "none: no cycle has seen it pending")
 		v.showWrites(line)
 		v.showEvictions(line)
+		v.showFailures(line)
 		return
 	}
 	v.showPlace(line, d)
@@ -223,6 +230,7 @@ func (v *explanation) show(w io.Writer) {
 	}
 	v.showWrites(line)
 	v.showEvictions(line)
+	v.showFailures(line)
 	if v.Note != "" {
 		line("Note", "%s", v.Note)
 	}
@@ -363,6 +371,37 @@ func (v *explanation) showEvictions(line liner) {
 		}
 		line("Room", "job %s of %s on %s, %s: %s; %s; the place: %s", x.Victim, x.VictimUser, x.Nodes, clock(x.Recorded), state, cost,
 			cmp.Or(x.ClaimReason, x.ClaimState))
+	}
+}
+
+// ofUser leaves out the failures of an earlier user's job of the same id.
+func ofUser(all []retry.Failure, user string) []retry.Failure {
+	own := []retry.Failure{}
+	for _, f := range all {
+		if cluster.SameUser(f.User, user) {
+			own = append(own, f)
+		}
+	}
+	return own
+}
+
+// showFailures tells why earlier runs failed, what was done about it, and what its user
+// can do.
+func (v *explanation) showFailures(line liner) {
+	for i := range v.Failures {
+		f := &v.Failures[i]
+		line("Failed", "%s, after %s on %s: %s (class %s, rule %q; %s %d:%d)", clock(f.End), report.Ago(f.End.Sub(f.Start)), cmp.Or(slurmplug.CompactHosts(f.Nodes), "no node"),
+			cmp.Or(f.Means, "it failed"), f.Class, f.Rule, f.Final, f.ExitCode, f.Signal)
+		if f.Line != "" {
+			line("", "it said: %s", f.Line)
+		}
+		line("", "then: %s", doneAbout(f))
+		if f.Message != "" {
+			line("", "%s", f.Message)
+		}
+		if f.Advice != "" && i == 0 {
+			line("Advice", "%s", f.Advice)
+		}
 	}
 }
 

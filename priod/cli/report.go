@@ -59,8 +59,18 @@ func reportCommand() *cli.Command {
 				jsonFlag(),
 			},
 			Before: noArgs, Action: configured(reportSizing),
+		}, {
+			Name: "failures", Usage: "why jobs failed, what was done about it, which nodes are suspect",
+			Description: "Reads what the daemon found within the last TIME (retry.enabled): jobs by class and by user, the last\n" +
+				"failure of each with advice, and the nodes on which jobs of several users failed alike.",
+			Flags: []cli.Flag{
+				&cli.StringFlag{Name: "since", Value: "7d", Usage: "the last `TIME`: 12h, 30d"},
+				mostFlag(20, "show `N` jobs"),
+				jsonFlag(),
+			},
+			Before: noArgs, Action: reportFailures,
 		}, reportWaitsCommand()},
-		Action: which("report: say which: preemptions, sizing or waits"),
+		Action: which("report: say which: failures, preemptions, sizing or waits"),
 	}
 }
 

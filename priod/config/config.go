@@ -16,6 +16,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"slurmprio/etc"
+	"slurmprio/priod/retry"
 )
 
 // Config is priod.toml.
@@ -119,6 +120,22 @@ type Config struct {
 		Watch                Duration `toml:"watch" json:"watch"`
 		ZeroExit             string   `toml:"zero_exit" json:"zero_exit"`
 	} `toml:"preemption" json:"preemption"`
+	Retry struct {
+		Enabled       bool     `toml:"enabled" json:"enabled"`
+		Requeue       bool     `toml:"requeue" json:"requeue"`
+		Rules         string   `toml:"rules" json:"rules"`
+		Output        bool     `toml:"output" json:"output"`
+		PerJob        int      `toml:"per_job" json:"per_job"`
+		PerUserHour   int      `toml:"per_user_hour" json:"per_user_hour"`
+		PerHour       int      `toml:"per_hour" json:"per_hour"`
+		PerCycle      int      `toml:"per_cycle" json:"per_cycle"`
+		Quick         Duration `toml:"quick" json:"quick"`
+		Exclude       int      `toml:"exclude" json:"exclude"`
+		SuspectUsers  int      `toml:"suspect_users" json:"suspect_users"`
+		SuspectWithin Duration `toml:"suspect_within" json:"suspect_within"`
+		Drain         bool     `toml:"drain" json:"drain"`
+		DrainMost     int      `toml:"drain_most" json:"drain_most"`
+	} `toml:"retry" json:"retry"`
 	Limits struct {
 		WritesPerCycle  int     `toml:"writes_per_cycle" json:"writes_per_cycle"`
 		WritesPerSecond float64 `toml:"writes_per_second" json:"writes_per_second"`
@@ -140,6 +157,8 @@ type Config struct {
 	} `toml:"metrics" json:"metrics"`
 
 	Path string `toml:"-" json:"path,omitempty"` // the file read over the defaults, "" when there was none
+
+	failures *retry.Rules // where retry is enabled
 }
 
 // GPUType is one table of gpu_types.

@@ -5,6 +5,7 @@ import (
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/evict"
 	"slurmprio/priod/order"
+	"slurmprio/priod/retry"
 	"slurmprio/priod/size"
 	"slurmprio/priod/steer"
 	"slurmprio/priod/waits"
@@ -27,6 +28,9 @@ func (c *Config) Features(slurm cycle.Slurm, table *workload.Table, st *cycle.St
 	sizes.Table, sizes.Past, sizes.PastAt, sizes.Unread = table, st.Uses.Past, st.Uses.At, st.Uses.Unread
 	st.Sizes.Set(sizes)
 	set.Sizing = size.Feature{Sizes: st.Sizes, Slurm: slurm}
+	if c.Retry.Enabled {
+		set.Retries = retry.Feature{Settings: c.Retries(), Slurm: slurm, Memory: st.Failures}
+	}
 	set.Waits = waits.Feature{Tracker: st.Waits, Gap: c.WaitsGap()}
 	return set
 }

@@ -10,6 +10,7 @@ import (
 	"slurmprio/priod/evict/yield"
 	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
+	"slurmprio/priod/retry"
 	"slurmprio/priod/size"
 	"slurmprio/priod/steer"
 	"slurmprio/priod/workload/speed"
@@ -117,6 +118,15 @@ func (c *Config) Eviction() evict.Settings {
 		Grace:   time.Duration(p.Grace), MaxGrace: time.Duration(p.MaxGrace), Restart: time.Duration(p.Restart),
 		Reserve: p.Reserve, Hold: time.Duration(p.Hold), Retry: time.Duration(p.Retry),
 		ZeroEnds: p.ZeroExit == "done",
+	}
+}
+
+// Retries returns which jobs that failed are requeued.
+func (c *Config) Retries() retry.Settings {
+	r := &c.Retry
+	return retry.Settings{
+		Enabled: r.Requeue, Rules: c.failures, Output: r.Output, PerJob: r.PerJob, PerHour: r.PerHour, PerUser: r.PerUserHour, PerCycle: r.PerCycle,
+		Quick: time.Duration(r.Quick), Exclude: r.Exclude, Users: r.SuspectUsers, Within: time.Duration(r.SuspectWithin), Drain: r.Drain, MaxDrained: r.DrainMost,
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"slurmprio/priod/allocate"
 	"slurmprio/priod/evict/preemption"
 	"slurmprio/priod/order"
+	"slurmprio/priod/retry"
 	"slurmprio/priod/size"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
@@ -51,12 +52,12 @@ type rule struct {
 
 // Check refuses values that make no sense, or do not go together, by their key.
 func (c *Config) Check() error {
-	for _, r := range slices.Concat(c.hostRules(), c.orderRules(), c.steeringRules(), c.sizeRules(), c.evictionRules(), c.daemonRules()) {
+	for _, r := range slices.Concat(c.hostRules(), c.orderRules(), c.steeringRules(), c.sizeRules(), c.evictionRules(), c.retryRules(), c.daemonRules()) {
 		if !r.ok {
 			return fmt.Errorf("%s: want %s%s", r.key, r.want, c.not(r.key))
 		}
 	}
-	return cmp.Or(c.checkAllocation(), c.checkTypes(), c.checkBudgets())
+	return cmp.Or(c.checkAllocation(), c.checkTypes(), c.checkBudgets(), c.loadRules())
 }
 
 // hostRules hold for Slurm, the files of priod and the clock of its cycles.
@@ -69,8 +70,8 @@ func (c *Config) hostRules() []rule {
 		{"state.dir", filepath.IsAbs(c.State.Dir), "an absolute path"},
 		{"state.retention", c.State.Retention >= Duration(24*time.Hour), "at least 1d"},
 		{"cycle.interval", c.Cycle.Interval >= Duration(2*time.Second), "at least 2s"},
-		{"cycle.follow_controller", !c.Cycle.FollowController || !c.Steering.Enabled && !c.Sizing.Enabled && !c.Sizing.GiveBack,
-			"false beside steering or sizing: what a job's user asked for stands in the state folder of the host that wrote, so let the hosts share that (docs/operators.md)"},
+		{"cycle.follow_controller", !c.Cycle.FollowController || !c.Steering.Enabled && !c.Sizing.Enabled && !c.Sizing.GiveBack && !c.Retry.Enabled,
+			"false beside steering or sizing, and beside retry: what a job's user asked for stands in the state folder of the host that wrote, so let the hosts share that (docs/operators.md)"},
 		{"cycle.controller_host", !strings.ContainsAny(c.Cycle.ControllerHost, " ,()\t\n"), "one name of SlurmctldHost, without its address"},
 	}
 }
@@ -152,6 +153,34 @@ func (c *Config) evictionRules() []rule {
 		{"preemption.watch", c.Preemption.Watch >= Duration(200*time.Millisecond), "at least 200ms"},
 		{"preemption.zero_exit", c.Preemption.ZeroExit == "requeue" || c.Preemption.ZeroExit == "done", "requeue or done"},
 	}
+}
+
+// retryRules hold for jobs that failed.
+func (c *Config) retryRules() []rule {
+	r := &c.Retry
+	return []rule{
+		{"retry.rules", r.Rules == "" || filepath.IsAbs(r.Rules), "an absolute path, or empty"},
+		{"retry.per_job", r.PerJob >= 0, "0 (no limit) or more"},
+		{"retry.per_user_hour", r.PerUserHour >= 0, "0 (no limit) or more"},
+		{"retry.per_hour", r.PerHour >= 0, "0 (no limit) or more"},
+		{"retry.per_cycle", r.PerCycle >= 1 && r.PerCycle <= 1000, "from 1 to 1000"},
+		{"retry.quick", r.Quick >= 0, "0s or more"},
+		{"retry.exclude", r.Exclude >= 0, "0 or more"},
+		{"retry.suspect_users", r.SuspectUsers >= 2, "at least 2"},
+		{"retry.suspect_within", r.SuspectWithin >= Duration(time.Minute) && r.SuspectWithin <= Duration(retry.KeepOthers), "from 1m to 1d"},
+		{"retry.drain_most", r.DrainMost >= 0, "0 or more"},
+	}
+}
+
+// loadRules reads the rules of failures where they are wanted.
+func (c *Config) loadRules() (err error) {
+	if !c.Retry.Enabled {
+		return nil
+	}
+	if c.failures, err = retry.Load(c.Retry.Rules); err != nil {
+		return fmt.Errorf("retry.rules: %w", err)
+	}
+	return nil
 }
 
 // daemonRules hold for what the daemon may load Slurm with, and where it is heard.

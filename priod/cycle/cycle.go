@@ -13,6 +13,7 @@ import (
 	"slurmprio/priod/evict"
 	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
+	"slurmprio/priod/retry"
 	"slurmprio/priod/size"
 	"slurmprio/priod/steer"
 	"slurmprio/priod/waits"
@@ -35,6 +36,7 @@ type Settings struct {
 	Steering   steer.Feature
 	Memory     size.MemoryFeature
 	Sizing     size.Feature
+	Retries    retry.Feature
 	Waits      waits.Feature
 }
 
@@ -43,7 +45,7 @@ type Settings struct {
 // for its user's own.
 func (set *Settings) features() []plan.Feature {
 	earlier, trials, rounds := set.Evictions.Parts()
-	return []plan.Feature{&set.Allocation, earlier, &set.Order, trials, &set.Steering, rounds, &set.Memory, &set.Sizing, &set.Waits}
+	return []plan.Feature{&set.Allocation, earlier, &set.Order, trials, &set.Steering, rounds, &set.Memory, &set.Sizing, &set.Retries, &set.Waits}
 }
 
 // Recorder keeps what was seen, decided and written.

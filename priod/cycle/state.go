@@ -8,6 +8,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict"
 	"slurmprio/priod/plan"
+	"slurmprio/priod/retry"
 	"slurmprio/priod/size"
 	"slurmprio/priod/steer"
 	"slurmprio/priod/waits"
@@ -18,7 +19,7 @@ import (
 // one (priod/simulate/virtual) are such.
 type Slurm interface {
 	plan.Slurm
-	plan.Leaving
+	plan.Failing // and what evictions ask of a cluster
 	size.Asker
 	size.Measurer
 	// Places reads what pending jobs say of their nodes: see steer.Feature.
@@ -34,6 +35,7 @@ type State struct {
 	Steering *steer.Memory
 	GiveBack *size.GiveBack
 	Sizes    *size.Sizes
+	Failures *retry.Memory
 	Uses     Uses
 	Waits    *waits.Tracker
 }
@@ -49,9 +51,12 @@ type Uses struct {
 func NewState() *State {
 	return &State{
 		Ledger: &allocate.Ledger{}, Journal: evict.NewJournal(), Rounds: &evict.Rounds{}, Vetoes: evict.Vetoes{}, Steering: &steer.Memory{},
-		GiveBack: &size.GiveBack{}, Sizes: &size.Sizes{}, Waits: &waits.Tracker{},
+		GiveBack: &size.GiveBack{}, Sizes: &size.Sizes{}, Failures: retry.NewMemory(), Waits: &waits.Tracker{},
 	}
 }
+
+// Failures are the rows of jobs that failed, which a Recorder makes safe.
+type Failures = retry.Changes
 
 // Evictions are the rows of claims and evictions that a Recorder makes safe.
 type Evictions = evict.Changes

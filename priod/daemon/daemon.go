@@ -21,6 +21,7 @@ import (
 	"slurmprio/priod/evict"
 	"slurmprio/priod/live"
 	"slurmprio/priod/plan"
+	"slurmprio/priod/retry"
 	"slurmprio/priod/store"
 	"slurmprio/priod/workload"
 	"slurmprio/priod/workload/speed"
@@ -38,6 +39,9 @@ type Store interface {
 	SaveEvictions(context.Context, *evict.Changes) error
 	// Waits are those of jobs that still waited in the last cycle, and its time.
 	Waits(context.Context) ([]*plan.Wait, time.Time, error)
+	// LoadFailures and SaveFailures are the same for jobs that failed.
+	LoadFailures(context.Context) (*retry.Memory, error)
+	SaveFailures(context.Context, *retry.Changes) error
 	// LoadShares returns what they allocated, and Lessons what they learned of speeds.
 	LoadShares(context.Context) (*allocate.Ledger, error)
 	Lessons(context.Context) (store.Lessons, error)
@@ -233,6 +237,9 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 	if d.state.Journal, err = d.Store.LoadEvictions(ctx); err != nil {
 		return err
 	}
+	if d.state.Failures, err = d.Store.LoadFailures(ctx); err != nil {
+		return err
+	}
 	if d.state.Ledger, err = d.Store.LoadShares(ctx); err != nil {
 		return err
 	}
@@ -316,6 +323,7 @@ func (d *Daemon) features() cycle.Settings {
 	d.state.Uses = d.usesKnown()
 	set := d.Config.Features(d.slurm, d.table, d.state)
 	set.Allocation.Settings, set.Evictions = d.allocation(), d.evictions()
+	d.failures(&set.Retries)
 	return set
 }
 

@@ -19,6 +19,7 @@ import (
 	"slurmprio/priod/evict"
 	"slurmprio/priod/live"
 	"slurmprio/priod/plan"
+	"slurmprio/priod/retry"
 	"slurmprio/priod/store"
 	"slurmprio/priod/workload/speed"
 	"slurmprio/slurmplug"
@@ -124,6 +125,16 @@ func (f *fake) LoadEvictions(context.Context) (*evict.Journal, error) {
 	return evict.NewJournal(), nil
 }
 func (f *fake) SaveEvictions(context.Context, *evict.Changes) error { return nil }
+
+func (f *fake) Ends(context.Context, map[cluster.JobID]plan.JobStatus, bool) map[cluster.JobID]plan.End {
+	return nil
+}
+
+func (f *fake) MostRestarts() int { return 0 }
+
+func (f *fake) LoadFailures(context.Context) (*retry.Memory, error) { return retry.NewMemory(), nil }
+
+func (f *fake) SaveFailures(context.Context, *retry.Changes) error { return nil }
 func (f *fake) Look(context.Context, []plan.Target) (map[cluster.JobID]plan.JobStatus, error) {
 	return nil, nil
 }

@@ -59,7 +59,7 @@ func (e earlierPlaces) Plan(ctx context.Context, c *plan.Cycle) error {
 		e.failed = err != nil
 	}
 	e.Journal.MarkHistory(c.History)
-	c.Pinned = e.Journal.Pins
+	c.Pinned, c.Evicted = e.Journal.Pins, e.Journal.Evicted
 	return err
 }
 

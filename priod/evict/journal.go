@@ -194,6 +194,11 @@ func (j *Journal) Pins(id cluster.JobID) bool {
 	return slices.ContainsFunc(claims, func(c Claim) bool { return c.Job == id && c.Pin != "" })
 }
 
+// Evicted tells whether the run of a job that began then was told to leave.
+func (j *Journal) Evicted(id cluster.JobID, start time.Time) bool {
+	return slices.ContainsFunc(j.Evictions, func(e Eviction) bool { return e.Job == id && e.Start.Equal(start) && e.Counts() })
+}
+
 // CountArrayPlaces counts the tasks of an array that run or have a claim.
 func (j *Journal) CountArrayPlaces(array uint32, s *cluster.Snapshot) (n int) {
 	running := map[cluster.JobID]bool{}

@@ -61,6 +61,9 @@ type Uses struct {
 	Evicts    bool
 	Sizing    bool
 	GivesBack bool // lower the memory of running jobs
+	Retries   bool // look at jobs that failed
+	Outputs   bool // read what they wrote
+	Root      bool // priod runs as root
 	Untried   bool // write also to a Slurm that is newer than any that was tried
 }
 
@@ -101,6 +104,7 @@ func (f *Facts) Findings(set order.Settings) []Finding {
 		{cmp.Or(f.ConfigErr, f.PartitionsErr), k.sizing},
 		{cmp.Or(f.ConfigErr, f.NodesErr), k.cores},
 		{f.ConfigErr, k.givesBack},
+		{f.ConfigErr, k.outputs},
 	} {
 		if r.needs == nil {
 			r.rule()
@@ -427,10 +431,25 @@ func (k *checker) jobAge() {
 	age := k.f.Config.MinJobAge()
 	switch {
 	case age == 0: // it never forgets
+	case age < safeAge && k.f.Retries:
+		k.say(Warn, name, fix, "slurmctld forgets finished jobs after %s: one that fails while priod is away for longer is not requeued", age)
 	case age < safeAge && k.f.Evicts:
 		k.say(Warn, name, fix, "slurmctld forgets finished jobs after %s: one that leaves for a TE job while priod is away for longer is not put back into the queue", age)
 	case age < time.Minute:
 		k.say(Warn, name, fix, "slurmctld forgets finished jobs after %s: short jobs may never be seen", age)
+	}
+}
+
+// outputs reports whether what jobs wrote can be read, and whether their memory is known.
+func (k *checker) outputs() {
+	switch {
+	case !k.f.Retries:
+	case k.f.Outputs && !k.f.Root:
+		k.say(Warn, "failures", "run priod as root, or set retry.output = false", "retry.output: only root can read what jobs wrote as their users; most failures will have no class")
+	case !k.f.Config.MeasuresMemory():
+		k.say(Warn, "failures", "JobAcctGatherType=jobacct_gather/linux", "JobAcctGatherType is none: a job that was killed for its memory shows as one only where Slurm itself says OUT_OF_MEMORY")
+	default:
+		k.say(Pass, "failures", "", "what Slurm knows of jobs that failed can be read")
 	}
 }
 

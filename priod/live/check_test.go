@@ -161,6 +161,9 @@ func TestFindings(t *testing.T) {
 			f.Rights.Why = "SlurmUser"
 		}},
 		{name: "no default memory", conf: []string{"DefMemPerCPU=(null)", "DefMemPerNode=UNLIMITED"}, level: Warn, fix: "DefMemPerCPU"},
+		{name: "outputs without root", level: Warn, fix: "only root can read", change: func(f *Facts, _ *order.Settings) { f.Retries, f.Outputs = true, true }},
+		{name: "memory of failures unmeasured", conf: []string{"JobAcctGatherType=jobacct_gather/none"}, level: Warn, fix: "OUT_OF_MEMORY", change: func(f *Facts, _ *order.Settings) { f.Retries = true }},
+		{name: "failures", conf: []string{"JobAcctGatherType=jobacct_gather/linux"}, level: Pass, fix: "can be read", change: func(f *Facts, _ *order.Settings) { f.Retries, f.Outputs, f.Root = true, true, true }},
 		{name: "give back", conf: []string{"SLURM_VERSION=26.05.5", "PrologFlags=Alloc,Contain", "JobAcctGatherType=jobacct_gather/cgroup", "SelectTypeParameters=CR_CORE_MEMORY"}, level: Pass, fix: "can be lowered", change: func(f *Facts, _ *order.Settings) { f.GivesBack = true }},
 		{name: "give back before 26.05", conf: []string{"SLURM_VERSION=25.11.1", "PrologFlags=Alloc,Contain", "JobAcctGatherType=jobacct_gather/cgroup", "SelectTypeParameters=CR_CORE_MEMORY"}, level: Warn, fix: "26.05 and later do", change: func(f *Facts, _ *order.Settings) { f.GivesBack = true }},
 		{name: "give back without extern steps", conf: []string{"SLURM_VERSION=26.05.5", "PrologFlags=Alloc", "JobAcctGatherType=jobacct_gather/cgroup", "SelectTypeParameters=CR_CORE_MEMORY"}, level: Warn, fix: "PrologFlags has not Contain", change: func(f *Facts, _ *order.Settings) { f.GivesBack = true }},

@@ -147,6 +147,8 @@ func (c *Cluster) Do(ctx context.Context, commands []plan.Command) []plan.Result
 			r = c.client.Reserve(ctx, cmd.Value, cmd.Nodes, cmd.User, cmd.For)
 		case plan.Free:
 			r = c.client.DeleteReservation(ctx, cmd.Value)
+		default:
+			r = c.doFailed(ctx, &cmd)
 		}
 		results[i] = plan.Result{Command: cmd, Status: r.Status, Message: r.Message}
 	}

@@ -146,7 +146,7 @@ func (c *Cluster) stands(ctx context.Context, o *plan.Outcome, job *readJob) boo
 // onlyWaiting tells whether Slurm allows a write for waiting jobs alone. For a running
 // job it then says the same as for one that asks for too much.
 func onlyWaiting(o *plan.Outcome) bool {
-	return o.Lever == slurmplug.ReqNodeList || o.Lever == slurmplug.MinMemoryNode && o.After == o.Was
+	return o.Lever == slurmplug.ReqNodeList || o.Lever == slurmplug.ExcNodeList || o.Lever == slurmplug.MinMemoryNode && o.After == o.Was
 }
 
 // writtenSizes are the jobs whose sizes or memory were written: what they ask for now

@@ -3,6 +3,7 @@ package plan
 import (
 	"context"
 	"slices"
+	"time"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/placement"
@@ -39,6 +40,9 @@ type Cycle struct {
 	// Pinned tells whether evictions still hold nodes in a job's request: they are no
 	// word of its user's. nil: nobody's.
 	Pinned func(cluster.JobID) bool
+	// Evicted tells whether evictions ended, or end, the run of a job that began then. nil:
+	// none did.
+	Evicted func(cluster.JobID, time.Time) bool
 	// Owing says what jobs are owed, for the end of a round; nil, or its result nil: no
 	// job is given a GPU type.
 	Owing func(Lead) *Owing

@@ -40,6 +40,7 @@ var rowsOf = map[int64]string{
 	7: `INSERT INTO eviction_turns VALUES ('one', 7);`,
 	8: `INSERT INTO waits VALUES (17, -1, 1000, 0, '', 'alice', 'physics', 'gpu', 'a100', 2, 1, '', 0, 1000, 0);
 		INSERT INTO wait_spans VALUES (17, -1, 1000, 1000, 0, 'capacity', '', 'asks for 2 GPUs; 0 are free');`,
+	9: `INSERT INTO failures VALUES (1, 17, -1, 2000, 'node', '{"failure":1,"job":"17","state":"noted"}'); INSERT INTO drained VALUES ('n1', 2000, 'node');`,
 }
 
 // Every schema since the first is brought up to date with what it holds.

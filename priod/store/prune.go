@@ -47,6 +47,12 @@ func (s *Store) Prune(ctx context.Context, now time.Time) error {
 		func(tx *sql.Tx) (int64, error) {
 			return s.q.PruneCycles(ctx, tx, db.PruneCyclesParams{BeforeMs: before, Most: pruneBatch})
 		},
+		func(tx *sql.Tx) (int64, error) {
+			return s.q.PruneFailures(ctx, tx, db.PruneFailuresParams{BeforeMs: before, Most: pruneBatch})
+		},
+		func(tx *sql.Tx) (int64, error) {
+			return s.q.PruneDrained(ctx, tx, db.PruneDrainedParams{BeforeMs: before, Most: pruneBatch})
+		},
 	}
 	dropped := int64(0)
 	for _, drop := range drops {

@@ -7,6 +7,7 @@
 //	priod.db         history: jobs, nodes, intervals, cycles, decisions, writes
 //	undo.jsonl       every change to a job with what was there before; see package undo
 //	evictions.jsonl  claims and evictions, each turn of them; see evictionFile
+//	failures.jsonl   jobs that failed and may be requeued; see failureFile
 //	reset            when priod reset last took all of it back
 //	paused           who paused priod, when and why; see Pause
 //	lock             held by the one daemon of this folder
@@ -32,6 +33,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict"
+	"slurmprio/priod/retry"
 	"slurmprio/priod/store/db"
 	"slurmprio/priod/undo"
 )
@@ -70,6 +72,9 @@ type Store struct {
 
 	journal   *evict.Journal // as LoadEvictions returned it
 	evictions *evictionFile
+
+	failed   *retry.Memory // as LoadFailures returned it
+	failures *failureFile
 }
 
 // unopened says which folder could not be opened, and who can.

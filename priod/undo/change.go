@@ -74,10 +74,10 @@ func (c *Change) sound() bool {
 	return !c.Part || err == nil && n > 0 && n <= 4_000_001
 }
 
-// inRequest tells whether the change is to what the job asks for. The nodes that it
-// asks for are the journal of evictions' affair.
+// inRequest tells whether the change is to what the job asks for, but its nodes: those that
+// it asks for are the journal of evictions' affair, those that it refuses that of failures.
 func (c *Change) inRequest() bool {
-	return !c.Lever.Ranks() && c.Lever != slurmplug.ReqNodeList
+	return !c.Lever.Ranks() && c.Lever != slurmplug.ReqNodeList && c.Lever != slurmplug.ExcNodeList
 }
 
 // journalText is one line for each change.

@@ -170,6 +170,8 @@ func (w *world) AskMemory(_ context.Context, jobs []*cluster.Job) (err error) {
 	return err
 }
 
+func (w *world) Excluded(context.Context, plan.Target) (string, error) { return "", nil }
+
 func (w *world) Look(_ context.Context, targets []plan.Target) (map[cluster.JobID]plan.JobStatus, error) {
 	all, err := map[cluster.JobID]plan.JobStatus{}, error(nil)
 	for _, t := range targets {

@@ -38,6 +38,7 @@ type Unseen struct {
 	Sizes  []*cluster.Job // to be read into their Asked
 	Memory []*cluster.Job // to be read into their AskedMB
 	Pinned []plan.Target  // whose nodes an eviction named
+	Kept   []plan.Target  // that refuse nodes on which they failed
 }
 
 // Unseen says where to look closer before Plan.
@@ -56,6 +57,9 @@ func (v *Survey) Unseen() (u Unseen) {
 		if v.pin(j) != nil {
 			u.Pinned = append(u.Pinned, plan.Target{Job: j.ID, RawID: j.RawID})
 		}
+		if v.refuses(j) != nil {
+			u.Kept = append(u.Kept, plan.Target{Job: j.ID, RawID: j.RawID})
+		}
 	}
 	return u
 }
@@ -69,10 +73,21 @@ func (v *Survey) pin(j *cluster.Job) *Change {
 	return nil
 }
 
+// refuses is the line of nodes that a job refuses because it failed there; nil when there is
+// none.
+func (v *Survey) refuses(j *cluster.Job) *Change {
+	c := v.journal.find(j.ID, slurmplug.ExcNodeList, j)
+	if c != nil && c.Job == j.ID && !plan.SameHosts(c.To, c.Was) {
+		return c
+	}
+	return nil
+}
+
 // Closer is what closer looks told, beside what they read into jobs. One that failed
 // holds up nothing else.
 type Closer struct {
 	Statuses       map[cluster.JobID]plan.JobStatus // of the pinned
+	Refused        map[cluster.JobID]string         // the nodes that the kept refuse; those that could not be read are missing
 	NoSize, NoNode error                            // why some were not read; nil: all were
 }
 
@@ -126,6 +141,7 @@ func (p *Plan) place(j *cluster.Job, gone map[cluster.JobID]cluster.Written) {
 // cannot be changed: its lines stay, should it be requeued.
 func (p *Plan) request(j *cluster.Job) {
 	pin := p.nodes(j)
+	p.refused(j)
 	requests := p.survey.history.Requests[j.ID]
 	for _, lever := range slices.Sorted(maps.Keys(requests)) {
 		p.field(j, lever, requests[lever], pin)
@@ -153,6 +169,24 @@ func (p *Plan) nodes(j *cluster.Job) *Change {
 		return nil
 	}
 	return pin
+}
+
+// refused has a waiting job refuse only what its user wants again, unless somebody has
+// named other nodes since.
+func (p *Plan) refused(j *cluster.Job) {
+	c := p.survey.refuses(j)
+	if c == nil {
+		return
+	}
+	now, looked := p.seen.Refused[j.ID]
+	switch {
+	case j.State != cluster.Pending:
+		p.stay[c] = true
+	case !looked:
+		p.block(putBack(j, c.Lever, c.To, c.Was), "the nodes that it refuses cannot be read")
+	case plan.SameHosts(now, c.To):
+		p.Actions = append(p.Actions, putBack(j, c.Lever, now, c.Was))
+	}
 }
 
 // field takes back what priod made of one field of a job's request. pin is the line

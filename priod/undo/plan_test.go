@@ -282,3 +282,37 @@ func TestResetPastAnEarlierArrayWithTheId(t *testing.T) {
 		t.Error("what was another's is taken for priod's")
 	}
 }
+
+// The nodes that a job refuses because it failed there are taken back, unless somebody has
+// named others since.
+func TestResetOfRefusedNodes(t *testing.T) {
+	line := func() *Change {
+		return &Change{Job: slurmplug.Plain(1), Lever: slurmplug.ExcNodeList, Was: "n9", From: "n9", To: "n[1,9]"}
+	}
+	for _, x := range []struct {
+		now     string
+		read    bool
+		actions int
+		blocked int
+	}{{"n[1,9]", true, 1, 0}, {"n9,n1", true, 1, 0}, {"n2", true, 0, 0}, {"", false, 0, 1}} {
+		u := journal(t, line())
+		s := cluster.Snapshot{At: submitted.Add(time.Hour), Jobs: []cluster.Job{waits(1, "")}}
+		survey, seen := NewSurvey(u, cluster.NewHistory(), &s), Closer{Refused: map[cluster.JobID]string{}}
+		if kept := survey.Unseen().Kept; len(kept) != 1 {
+			t.Fatalf("%+v", kept)
+		}
+		if x.read {
+			seen.Refused[slurmplug.Plain(1)] = x.now
+		}
+		p := survey.Plan(order.Settings{}, seen)
+		if len(p.Actions) != x.actions || len(p.Blocked) != x.blocked || x.actions > 0 && p.Actions[0].After != "n9" {
+			t.Errorf("%+v: %+v, %+v", x, p.Actions, p.Blocked)
+		}
+	}
+	back := line()
+	back.From, back.To = "n[1,9]", "n9"
+	s := cluster.Snapshot{At: submitted.Add(time.Hour), Jobs: []cluster.Job{waits(1, "")}}
+	if kept := NewSurvey(journal(t, line(), back), cluster.NewHistory(), &s).Unseen().Kept; len(kept) != 0 {
+		t.Errorf("taken back already, and still %+v", kept)
+	}
+}

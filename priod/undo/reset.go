@@ -27,6 +27,8 @@ type Slurm interface {
 	// Look and Do are those of plan.Leaving.
 	Look(context.Context, []plan.Target) (map[cluster.JobID]plan.JobStatus, error)
 	Do(context.Context, []plan.Command) []plan.Result
+	// Excluded are the nodes that a waiting job refuses.
+	Excluded(context.Context, plan.Target) (string, error)
 	// Reservations are the names of those that keep others off the places of evictions.
 	Reservations(context.Context) ([]string, error)
 }
@@ -227,5 +229,11 @@ func (r *Reset) plan(ctx context.Context) (*Plan, error) {
 	unseen, seen := survey.Unseen(), Closer{}
 	seen.NoSize = errors.Join(r.Slurm.Asked(ctx, unseen.Sizes), r.Slurm.AskMemory(ctx, unseen.Memory))
 	seen.Statuses, seen.NoNode = r.Slurm.Look(ctx, unseen.Pinned)
+	seen.Refused = make(map[cluster.JobID]string, len(unseen.Kept))
+	for _, t := range unseen.Kept {
+		if nodes, err := r.Slurm.Excluded(ctx, t); err == nil {
+			seen.Refused[t.Job] = nodes
+		}
+	}
 	return survey.Plan(r.Order, seen), nil
 }

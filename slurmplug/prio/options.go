@@ -45,7 +45,7 @@ var Options = []Option{
 	{"prio-mem", sbatch.Required, "TYPE:NxX-NxX,...", "relative speed with N MB of memory per GPU", verbatim},
 	{"prio-steps", sbatch.Required, "N", "total work of the job, in steps of its own", steps},
 	{"prio-give-back", sbatch.Optional, "yes|no", "the job starts no srun later on: memory that it holds and has not used may be given back while it runs", yesNo},
-	{"prio-retry", sbatch.Required, "never|infra|always", "from the next version on: requeue the job after which failures", lower},
+	{"prio-retry", sbatch.Required, "never|infra|always", "after which failures to requeue the job: none, those of the machine, or also those whose cause is not clear", lower},
 }
 
 // gone is an option that there was and that never did anything to a job. It is

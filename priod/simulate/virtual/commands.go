@@ -52,6 +52,14 @@ func (s *slurm) past(id cluster.JobID) plan.JobStatus {
 // Excluded are the nodes that a waiting job refuses: none does in a trace.
 func (s *slurm) Excluded(context.Context, plan.Target) (string, error) { return "", nil }
 
+// Ends are not asked for: a trace does not say why its jobs end.
+func (s *slurm) Ends(context.Context, map[cluster.JobID]plan.JobStatus, bool) map[cluster.JobID]plan.End {
+	return nil
+}
+
+// MostRestarts: any number.
+func (s *slurm) MostRestarts() int { return 0 }
+
 // AtOnce is how many tasks of an array may run at a time: a trace has no arrays.
 func (s *slurm) AtOnce(context.Context, plan.Target) (int, error) { return 0, nil }
 

@@ -64,6 +64,12 @@ type Decision struct {
 	Steer       string
 }
 
+type Drained struct {
+	Node  string
+	AtMs  int64
+	Class string
+}
+
 type Eviction struct {
 	Eviction     int64
 	Claim        int64
@@ -96,6 +102,15 @@ type Eviction struct {
 type EvictionTurn struct {
 	Journal string
 	Turn    int64
+}
+
+type Failure struct {
+	Failure int64
+	ID      int64
+	Task    int64
+	AtMs    int64
+	Class   string
+	Body    string
 }
 
 type History struct {

@@ -1,0 +1,43 @@
+package daemon
+
+import (
+	"fmt"
+	"strings"
+
+	"slurmprio/priod/plan"
+	"slurmprio/priod/retry"
+	"slurmprio/slurmplug"
+)
+
+// failures gives the room that looks at jobs that failed its store and its log.
+func (d *Daemon) failures(f *retry.Feature) {
+	f.Recorder, f.OnChange, f.OnDrain = d.Store, d.failed, d.drained
+}
+
+// failed logs each step of a job whose user agreed to requeues, and for others that they
+// failed.
+func (d *Daemon) failed(x *retry.Failure) {
+	line := []any{"cycle", d.cycles + 1, "job", x.Job.String(), "user", x.User, "class", x.Class, "rule", x.Rule, "state", string(x.State)}
+	if x.Retry == "" {
+		d.Log.Debug("failure", line...)
+		return
+	}
+	line = append(line, "do", string(x.Do), "why", string(x.Why), "nodes", strings.Join(x.Fault, ","))
+	if x.Exclude != "" {
+		line = append(line, "refuses", x.Exclude)
+	}
+	if x.Message != "" {
+		line = append(line, "message", x.Message)
+	}
+	d.Log.Info("failure", line...)
+}
+
+// drained logs a node that was taken out of use.
+func (d *Daemon) drained(x *retry.Drained, r *plan.Result) {
+	line := []any{"cycle", d.cycles + 1, "node", x.Node, "class", x.Class, "why", fmt.Sprintf("jobs of %d users failed there", d.Config.Retry.SuspectUsers)}
+	if r.Status != slurmplug.Applied {
+		d.Log.Error("node not drained", append(line, "message", r.Message)...)
+		return
+	}
+	d.Log.Warn("node drained", line...)
+}

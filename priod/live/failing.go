@@ -1,0 +1,64 @@
+package live
+
+import (
+	"context"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/live/tail"
+	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
+)
+
+// Ends reads what accounting knows of ended runs, and with output the end of what they
+// wrote. What cannot be read is left out: a class is then given by what is known.
+func (c *Cluster) Ends(ctx context.Context, sights map[cluster.JobID]plan.JobStatus, output bool) map[cluster.JobID]plan.End {
+	raw := make([]uint32, 0, len(sights))
+	for _, s := range sights {
+		if s.RawID != 0 {
+			raw = append(raw, s.RawID)
+		}
+	}
+	known, _ := c.client.Ends(ctx, raw) // accounting may be off, or behind
+	ends := make(map[cluster.JobID]plan.End, len(sights))
+	for id, s := range sights {
+		e := known[s.RawID]
+		end := plan.End{StepCode: e.StepCode, StepSignal: e.StepSignal, PeakMB: e.PeakMB}
+		if output {
+			var err error
+			if end.Output, err = c.output(ctx, id, s.RawID); err != nil {
+				end.Unread = "its output was not read: " + err.Error()
+			}
+		}
+		ends[id] = end
+	}
+	return ends
+}
+
+// output is the end of what a job wrote, read as its user.
+func (c *Cluster) output(ctx context.Context, id cluster.JobID, raw uint32) ([]byte, error) {
+	w, err := c.client.WrittenTo(ctx, id, raw)
+	if err != nil {
+		return nil, err
+	}
+	path, err := w.Path(raw)
+	if err != nil {
+		return nil, err
+	}
+	return tail.As(ctx, w.UID, path)
+}
+
+// MostRestarts is Slurm's MaxBatchRequeue; 0 where it has none.
+func (c *Cluster) MostRestarts() int { return c.conf.MaxBatchRequeue() }
+
+// doFailed sends a command about a job that failed, or about its node.
+func (c *Cluster) doFailed(ctx context.Context, cmd *plan.Command) slurmplug.Result {
+	switch cmd.Kind {
+	case plan.Exclude:
+		return c.set(ctx, cmd, slurmplug.ExcNodeList)
+	case plan.HoldBack:
+		return c.client.RequeueHeld(ctx, slurmplug.RunID{Job: cmd.Job, SLUID: cmd.SLUID})
+	case plan.Drain:
+		return c.client.DrainNode(ctx, cmd.Nodes, cmd.Value)
+	}
+	return slurmplug.Result{Status: slurmplug.Refused, Message: "unknown command " + string(cmd.Kind)}
+}

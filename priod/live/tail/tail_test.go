@@ -1,0 +1,167 @@
+package tail
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The test binary is the child, too.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == Verb {
+		if err := Child(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func put(t *testing.T, path, text string) string {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// real is a folder whose path has no link in it.
+func realDir(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestReadTheEnd(t *testing.T) {
+	dir := realDir(t)
+	if got, err := Read(put(t, filepath.Join(dir, "a"), "0123456789"), 4); string(got) != "6789" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	if got, err := Read(put(t, filepath.Join(dir, "b"), ""), 4); len(got) != 0 || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	// 100 GB, of which the disk has next to nothing.
+	big, err := os.Create(filepath.Join(dir, "big"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer big.Close()
+	if _, err := big.WriteAt([]byte("the end"), 100<<30); err != nil {
+		t.Skip(err)
+	}
+	begun := time.Now()
+	got, err := Read(big.Name(), Most)
+	if len(got) != Most || !bytes.HasSuffix(got, []byte("the end")) || err != nil || time.Since(begun) > time.Second {
+		t.Errorf("%d bytes, %v, %v", len(got), err, time.Since(begun))
+	}
+}
+
+func TestReadRefuses(t *testing.T) {
+	dir := realDir(t)
+	file := put(t, filepath.Join(dir, "file"), "secret")
+	link, loop, pipe := filepath.Join(dir, "link"), filepath.Join(dir, "folder"), filepath.Join(dir, "pipe")
+	inner := filepath.Join(dir, "inner")
+	errs := errors.Join(os.Symlink(file, link), os.Mkdir(inner, 0o755), os.Symlink(inner, loop), syscall.Mkfifo(pipe, 0o644))
+	if errs != nil {
+		t.Fatal(errs)
+	}
+	put(t, filepath.Join(inner, "x"), "secret")
+	shadow := filepath.Join(dir, "shadow")
+	if err := os.Symlink("/etc/shadow", shadow); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{link, filepath.Join(loop, "x"), pipe, shadow, "/dev/zero", "/dev/null", dir, "relative", "", "/a\x00b", filepath.Join(dir, "gone"), "/proc/self/fd/0", "/dev/stdin"} {
+		for name, read := range map[string]func() ([]byte, error){
+			"openat2": func() ([]byte, error) { return Read(path, Most) },
+			"walk": func() ([]byte, error) {
+				fd, err := walk(path)
+				if err != nil {
+					return nil, err
+				}
+				defer syscall.Close(fd)
+				var st syscall.Stat_t
+				if err := syscall.Fstat(fd, &st); err != nil || st.Mode&syscall.S_IFMT != syscall.S_IFREG {
+					return nil, errors.New("no regular file")
+				}
+				return []byte("a regular file"), nil
+			},
+		} {
+			begun := time.Now()
+			got, err := read()
+			if name == "walk" && (path == "relative" || strings.Contains(path, "\x00") || path == "") {
+				continue // Read does not ask
+			}
+			if err == nil || time.Since(begun) > time.Second {
+				t.Errorf("%s of %q: %q, %v", name, path, got, time.Since(begun))
+			}
+		}
+	}
+}
+
+// nobodyElse is a user that is not root, whose files root can make.
+func nobodyElse(t *testing.T) (uid, gid int) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	u, err := user.Lookup("nobody")
+	if err != nil {
+		t.Skip(err)
+	}
+	uid, _ = strconv.Atoi(u.Uid)
+	gid, _ = strconv.Atoi(u.Gid)
+	return uid, gid
+}
+
+func TestAsReadsWithTheUsersRightsOnly(t *testing.T) {
+	uid, gid := nobodyElse(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := open(self); err != nil { // go test builds it in a folder of its own
+		t.Fatal(err)
+	}
+	dir := realDir(t)
+	if err := errors.Join(open(dir), os.Chown(dir, uid, gid)); err != nil {
+		t.Fatal(err)
+	}
+	own, foreign, theirs := put(t, filepath.Join(dir, "own"), "mine"), put(t, filepath.Join(dir, "root"), "root's"), put(t, filepath.Join(dir, "closed"), "root's")
+	if err := errors.Join(os.Chown(own, uid, gid), os.Chmod(theirs, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := As(context.Background(), uint32(uid), own); string(got) != "mine" || err != nil {
+		t.Fatalf("%q, %v", got, err)
+	}
+	for path, want := range map[string]string{foreign: "somebody else", theirs: "", "/etc/shadow": "", filepath.Join(dir, "none"): "no such file"} {
+		if got, err := As(context.Background(), uint32(uid), path); err == nil || !strings.Contains(err.Error(), want) || len(got) > 0 {
+			t.Errorf("%s: %q, %v", path, got, err)
+		}
+	}
+	if got, err := As(context.Background(), 0, own); err == nil {
+		t.Errorf("as root: %q", got)
+	}
+}
+
+// open lets everybody reach a file.
+func open(path string) error {
+	for dir := filepath.Dir(path); len(dir) > len(os.TempDir()); dir = filepath.Dir(dir) {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	return os.Chmod(path, 0o755)
+}

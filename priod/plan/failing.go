@@ -1,0 +1,33 @@
+package plan
+
+import (
+	"context"
+
+	"slurmprio/priod/cluster"
+)
+
+// Failing is a cluster that tells how runs ended.
+type Failing interface {
+	Leaving
+	// Ends reads what Slurm knows of the ends of runs beyond their sights. A job of which
+	// nothing more is known is missing. With output it reads the end of what the jobs
+	// wrote, too, as their users and where that is possible.
+	Ends(ctx context.Context, sights map[cluster.JobID]JobStatus, output bool) map[cluster.JobID]End
+	// MostRestarts is how often Slurm lets a job be requeued; 0: any number.
+	MostRestarts() int
+}
+
+// End is how a run ended.
+type End struct {
+	StepCode, StepSignal int    // the highest of its steps
+	PeakMB               int64  // the most memory that it used on a node; 0: not known
+	Output               []byte // the end of it; nil: not read
+	Unread               string // why the output was not read; "" when it was, or nobody asked
+}
+
+// What more can be done about a job that failed.
+const (
+	Exclude  CommandKind = "exclude"  // names nodes that a waiting job refuses, all of them
+	HoldBack CommandKind = "holdback" // puts a job that has ended back into the queue, held
+	Drain    CommandKind = "drain"    // takes a node out of use, for the reason that Value says
+)

@@ -1,0 +1,301 @@
+package store
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
+	"slurmprio/priod/retry"
+	"slurmprio/priod/store/db"
+	"slurmprio/priod/undo"
+	"slurmprio/priod/undo/lines"
+	"slurmprio/slurmplug"
+)
+
+// failureFile is failures.jsonl: the failures of jobs whose users agreed to requeues, and
+// the nodes that were taken out of use, each turn appended and synced before its commands
+// go out. With the database there it is only written; where that was lost, what was
+// requeued how often comes from here.
+type failureFile struct {
+	lines.File
+	count   int // of lines
+	kept    int // when this process last replaced the file
+	damaged int
+}
+
+func failurePath(dir string) string { return filepath.Join(dir, "failures.jsonl") }
+
+// failureLine is one line: rows as they are after a turn.
+type failureLine struct {
+	Failures []retry.Failure `json:"failures,omitempty"`
+	Drained  []retry.Drained `json:"drained,omitempty"`
+}
+
+func (l *failureLine) sound() bool {
+	return !slices.ContainsFunc(l.Failures, func(f retry.Failure) bool { return f.Number <= 0 || f.Job.ID == 0 || f.State == "" })
+}
+
+// agreed is what of a turn outlives the database.
+func agreed(t *retry.Changes) *failureLine {
+	l := &failureLine{Drained: t.Drained}
+	for _, f := range t.Failures {
+		if f.Retry != "" {
+			l.Failures = append(l.Failures, f)
+		}
+	}
+	return l
+}
+
+// openFailures reads the file of a state folder.
+func openFailures(dir string) (*failureFile, *retry.Changes, error) {
+	f, told := &failureFile{File: lines.File{Path: failurePath(dir)}}, &retry.Changes{}
+	text, err := f.Load()
+	if err != nil {
+		return nil, nil, fmt.Errorf("journal of failures: %w", cmp.Or(lines.Forbidden(f.Path), err))
+	}
+	for len(text) > 0 {
+		line, rest, whole := bytes.Cut(text, []byte{'\n'})
+		if !whole {
+			break // a crash cut it off: no command of it went out
+		}
+		var l failureLine
+		if json.Unmarshal(line, &l) != nil || !l.sound() {
+			f.damaged++
+		} else {
+			told.Failures, told.Drained = append(told.Failures, l.Failures...), append(told.Drained, l.Drained...)
+		}
+		f.count++
+		f.Good += int64(len(line)) + 1
+		text = rest
+	}
+	return f, told, nil
+}
+
+// append adds a turn. After an error the file is as before.
+func (f *failureFile) append(m *retry.Memory, t *retry.Changes) error {
+	now, err := os.Stat(f.Path)
+	changed := f.Info != nil && (err != nil || !f.Unchanged(now))
+	if changed || f.damaged > 0 || f.count >= 1024+2*f.kept {
+		if err := f.rewrite(m); err != nil {
+			return err
+		}
+	}
+	l := agreed(t)
+	if len(l.Failures)+len(l.Drained) == 0 {
+		return nil
+	}
+	text, err := json.Marshal(l)
+	if err == nil {
+		err = f.Add(append(text, '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("journal of failures: %w", err)
+	}
+	f.count++
+	return nil
+}
+
+// rewrite puts all that is remembered in place of the file. A damaged one is kept aside.
+func (f *failureFile) rewrite(m *retry.Memory) error {
+	if f.damaged > 0 && lines.Exists(f.Path) {
+		if _, err := f.SetAside(); err != nil {
+			return fmt.Errorf("journal of failures: %w", err)
+		}
+	}
+	all := agreed(&retry.Changes{Failures: m.Failures, Drained: m.Drained})
+	var text []byte
+	n := 0
+	for i := range all.Failures {
+		line, err := json.Marshal(failureLine{Failures: all.Failures[i : i+1]})
+		if err != nil {
+			return fmt.Errorf("journal of failures: %w", err)
+		}
+		text, n = append(append(text, line...), '\n'), n+1
+	}
+	if len(all.Drained) > 0 {
+		line, err := json.Marshal(failureLine{Drained: all.Drained})
+		if err != nil {
+			return fmt.Errorf("journal of failures: %w", err)
+		}
+		text, n = append(append(text, line...), '\n'), n+1
+	}
+	if err := f.Replace(text); err != nil {
+		return fmt.Errorf("journal of failures: %w", err)
+	}
+	f.count, f.kept, f.damaged = n, n, 0
+	return nil
+}
+
+// LoadFailures returns what earlier processes knew of failures, by the database and, where
+// that lacks some, by failures.jsonl. The store follows it.
+func (s *Store) LoadFailures(ctx context.Context) (*retry.Memory, error) {
+	f, told, err := openFailures(s.dir)
+	if err != nil {
+		return nil, err
+	}
+	if f.damaged > 0 {
+		s.log.Error("the journal of failures has unreadable lines; they do not count, and a copy will be kept", "lines", f.damaged, "file", f.Path)
+	}
+	var stored retry.Changes
+	var queue []cluster.Job
+	err = s.batch(ctx, func(tx *sql.Tx) (err error) {
+		if stored, err = failuresSince(ctx, s.q, tx, time.Now().Add(-retry.Keep)); err != nil {
+			return err
+		}
+		rows, err := s.q.JobsInQueue(ctx, tx)
+		for i := range rows {
+			queue = append(queue, jobOf(&rows[i]))
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	byNumber := map[int64]retry.Failure{}
+	for _, all := range [][]retry.Failure{stored.Failures, told.Failures} { // the file was written first
+		for _, row := range all {
+			byNumber[row.Number] = row
+		}
+	}
+	turn := retry.Changes{Drained: slices.Concat(stored.Drained, told.Drained)}
+	for _, row := range byNumber {
+		turn.Failures = append(turn.Failures, row)
+	}
+	slices.SortFunc(turn.Failures, func(a, b retry.Failure) int { return cmp.Compare(a.Number, b.Number) })
+	slices.SortFunc(turn.Drained, func(a, b retry.Drained) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Node, b.Node)) })
+	turn.Drained = slices.CompactFunc(turn.Drained, func(a, b retry.Drained) bool { return a.Node == b.Node && a.At.Equal(b.At) })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := retry.NewMemory()
+	m.Update(&turn)
+	m.Recall(queue)
+	s.failed, s.failures = m, f
+	return m, nil
+}
+
+func failuresSince(ctx context.Context, q *db.Queries, tx db.DBTX, since time.Time) (t retry.Changes, err error) {
+	rows, err := q.FailuresSince(ctx, tx, millis(since))
+	if err != nil {
+		return t, err
+	}
+	if t.Failures, err = failuresOf(rows); err != nil {
+		return t, err
+	}
+	nodes, err := q.DrainedSince(ctx, tx, millis(since))
+	for _, d := range nodes {
+		t.Drained = append(t.Drained, retry.Drained{Node: d.Node, Class: d.Class, At: instant(d.AtMs)})
+	}
+	return t, err
+}
+
+func failuresOf(rows []string) ([]retry.Failure, error) {
+	all := make([]retry.Failure, len(rows))
+	for i, body := range rows {
+		if err := json.Unmarshal([]byte(body), &all[i]); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// SaveFailures appends rows to failures.jsonl and commits them, and the nodes that jobs are
+// about to be told to refuse to the undo journal. After an error no command may be sent.
+func (s *Store) SaveFailures(ctx context.Context, t *retry.Changes) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ctx = context.WithoutCancel(ctx)
+	if refused := s.refused(t); len(refused) > 0 {
+		if err := s.startActing(); err != nil {
+			return err
+		}
+		defer s.stopActing()
+		if err := s.undo.Append(refused); err != nil {
+			return err
+		}
+	}
+	if err := s.failures.append(s.failed, t); err != nil {
+		return err
+	}
+	return s.sound(ctx, func() error { return s.saveFailures(ctx, t) })
+}
+
+func (s *Store) saveFailures(ctx context.Context, t *retry.Changes) error {
+	return s.transact(ctx, func(tx *sql.Tx) error {
+		for i := range t.Failures {
+			row := &t.Failures[i]
+			body, err := json.Marshal(row)
+			if err != nil {
+				return err
+			}
+			if err := s.q.PutFailure(ctx, tx, db.PutFailureParams{
+				Failure: row.Number, ID: int64(row.Job.ID), Task: int64(row.Job.Task), AtMs: millis(row.At), Class: row.Class, Body: string(body),
+			}); err != nil {
+				return err
+			}
+		}
+		for _, d := range t.Drained {
+			if err := s.q.PutDrained(ctx, tx, db.PutDrainedParams{Node: d.Node, AtMs: millis(d.At), Class: d.Class}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// refused are the undo lines of jobs that are to refuse other nodes than their users said.
+func (s *Store) refused(t *retry.Changes) (refused []*undo.Change) {
+	for i := range t.Failures {
+		f := &t.Failures[i]
+		was := f.Own
+		if old := s.failed.Failure(f.Number); old != nil && old.Exclude != "" {
+			was = old.Exclude
+		}
+		to := cmp.Or(f.Exclude, f.Own)
+		if plan.SameHosts(was, to) {
+			continue
+		}
+		refused = append(refused, &undo.Change{Time: f.At.UTC(), Job: f.Job, User: f.User, Lever: slurmplug.ExcNodeList, Was: f.Own, From: was, To: to})
+	}
+	return refused
+}
+
+// FailuresOf returns the latest failures of a job, or of an array's tasks, last first.
+func (r *Reader) FailuresOf(ctx context.Context, id cluster.JobID, most int) (all []retry.Failure, err error) {
+	err = r.view(ctx, func(tx *sql.Tx) error {
+		rows, err := r.q.FailuresOfJob(ctx, tx, db.FailuresOfJobParams{ID: int64(id.ID), Task: int64(id.Task), Most: int64(most)})
+		if err == nil {
+			all, err = failuresOf(rows)
+		}
+		return err
+	})
+	return all, err
+}
+
+// FailuresSince returns those seen since a time, first to last, and the nodes that were
+// taken out of use.
+func (r *Reader) FailuresSince(ctx context.Context, since time.Time) (t retry.Changes, err error) {
+	err = r.view(ctx, func(tx *sql.Tx) error {
+		t, err = failuresSince(ctx, r.q, tx, since)
+		return err
+	})
+	return t, err
+}
+
+// CountNodes is how many nodes the last snapshot had.
+func (r *Reader) CountNodes(ctx context.Context) (n int, err error) {
+	err = r.view(ctx, func(tx *sql.Tx) error {
+		count, err := r.q.CountNodes(ctx, tx)
+		n = int(count)
+		return err
+	})
+	return n, err
+}
