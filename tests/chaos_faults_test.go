@@ -227,13 +227,17 @@ func (r *chaosRun) reset() error {
 func (r *chaosRun) asked() {
 	verbs := [][]string{{"evictions", "--json"}, {"history", "--json"}, {"queue", "--json"}}
 	seen, since := map[string]bool{}, map[string]time.Time{}
+	first := 10 * time.Second // until some cycle has seen a job
+	if len(r.Faults) > 0 {
+		first *= 3 // one that waits for a command in vain takes ten seconds, and the next is due after that
+	}
 	for _, v := range r.Views {
 		for _, s := range v.Queue {
 			if since[s.Shown].IsZero() {
 				since[s.Shown] = v.At
 			}
-			late := v.At.Sub(since[s.Shown]) < 10*time.Second // no cycle may have seen it
-			if !late && !seen[s.Shown] && !strings.Contains(s.Shown, "[") && len(seen) < 60 && (s.State == "PENDING" || s.State == "RUNNING") {
+			early := v.At.Sub(since[s.Shown]) < first
+			if !early && !seen[s.Shown] && !strings.Contains(s.Shown, "[") && len(seen) < 60 && (s.State == "PENDING" || s.State == "RUNNING") {
 				seen[s.Shown] = true
 				verbs = append(verbs, []string{"explain", "--json", s.Shown})
 				if array, _, of := strings.Cut(s.Shown, "_"); of && !seen[array] {
