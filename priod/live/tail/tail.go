@@ -31,7 +31,7 @@ const Verb = "read-output"
 // patience is how long one file may take: a file system may hang.
 const patience = 3 * time.Second
 
-// most children that hang in a file system; then nothing is read until one comes back.
+// maxHanging children may hang in a file system; then nothing is read until one comes back.
 const maxHanging = 4
 
 var hanging atomic.Int32

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // The test binary is the child, too.
@@ -62,10 +61,9 @@ func TestReadTheEnd(t *testing.T) {
 	if _, err := big.WriteAt([]byte("the end"), 100<<30); err != nil {
 		t.Skip(err)
 	}
-	begun := time.Now()
 	got, err := Read(big.Name(), Most)
-	if len(got) != Most || !bytes.HasSuffix(got, []byte("the end")) || err != nil || time.Since(begun) > time.Second {
-		t.Errorf("%d bytes, %v, %v", len(got), err, time.Since(begun))
+	if len(got) != Most || !bytes.HasSuffix(got, []byte("the end")) || err != nil {
+		t.Errorf("%d bytes, %v", len(got), err)
 	}
 }
 
@@ -99,13 +97,12 @@ func TestReadRefuses(t *testing.T) {
 				return []byte("a regular file"), nil
 			},
 		} {
-			begun := time.Now()
-			got, err := read()
+			got, err := read() // a pipe that is opened would hang here
 			if name == "walk" && (path == "relative" || strings.Contains(path, "\x00") || path == "") {
 				continue // Read does not ask
 			}
-			if err == nil || time.Since(begun) > time.Second {
-				t.Errorf("%s of %q: %q, %v", name, path, got, time.Since(begun))
+			if err == nil {
+				t.Errorf("%s of %q: %q", name, path, got)
 			}
 		}
 	}
