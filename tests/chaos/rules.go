@@ -79,7 +79,8 @@ func lastEvent(log []Event) string {
 }
 
 // WorkDone: who ended COMPLETED has done each piece of work, and each start but the
-// first goes on from what was saved last.
+// first goes on from what was saved last. A kill can cut off a job between the save and
+// its word of it: then it goes on from a piece that it had done since.
 func WorkDone(r *Run) (all []Breach) {
 	states := r.states()
 	for _, p := range r.Parts() {
@@ -92,7 +93,7 @@ func WorkDone(r *Run) (all []Breach) {
 			case "saved":
 				saved = e.Number(0)
 			case "start":
-				if from := e.Number(0); from != saved {
+				if from := e.Number(0); from < saved || from > saved && !did[from] {
 					all = append(all, p.breach("goes on where it was", "run %d began at %d, and %d was saved", e.Number(1), from, saved))
 				}
 			}

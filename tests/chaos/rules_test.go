@@ -112,6 +112,12 @@ func TestRulesSeeBreaches(t *testing.T) {
 		"begins anew": {func(r *Run) {
 			be(r, "1 start 0 0 a", "2 piece 1", "10 signal USR1 0", "10 saved 1", "20 start 0 1 a", "20 piece 1", "21 piece 2", "21 complete")
 		}, "goes on where it was"},
+		"begins at what it has not done": {func(r *Run) {
+			be(r, "1 start 0 0 a", "2 piece 1", "10 signal USR1 0", "10 saved 1", "20 start 2 1 a", "20 piece 2", "21 complete")
+		}, "goes on where it was"},
+		"killed between the save and its word": {func(r *Run) {
+			be(r, "1 start 0 0 a", "2 piece 1", "10 signal USR1 0", "20 start 1 1 a", "21 piece 2", "21 complete", "21 saved 2")
+		}, ""},
 		"no consent":   {func(r *Run) { r.Jobs[0].Class = "" }, "consent"},
 		"--no-requeue": {func(r *Run) { r.Jobs[0].NoRequeue = true }, "consent"},
 		"requeued by its user": {func(r *Run) {
