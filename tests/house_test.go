@@ -55,6 +55,7 @@ var rows = []string{
 	"priod/simulate",
 	"priod/daemon",
 	"priod/report",
+	"priod/web",
 	"priod/cli",
 	"priod",
 }

@@ -83,27 +83,39 @@ func readExplanation(c *cli.Context, name slurmplug.JobName) (*explanation, erro
 		return nil, err
 	}
 	defer r.Close()
-	v := &explanation{Steering: cfg.Steering.Enabled}
-	if v.Cycle, err = r.LastCycle(c.Context); err != nil {
-		return nil, err
-	}
-	v.Cycle.Hold = store.HoldNow(cfg.State.Dir, v.Cycle.Hold)
 	id, err := lookUp(c.Context, cfg, r, name)
 	if err != nil {
 		return nil, err
 	}
-	if v.Story, err = r.Job(c.Context, id, 10); err != nil {
+	v, err := storedExplanation(c.Context, cfg, r, id)
+	if err != nil {
 		return nil, err
 	}
-	if v.Evictions, err = r.EvictionsOf(c.Context, id, 10); err != nil {
+	var program string
+	v.Now, program, v.Note = slurmNow(c.Context, cfg, v.Job.ID, v.Job.RawID)
+	v.date()
+	return v, v.jobSpeeds(c.Context, cfg, r, program)
+}
+
+// storedExplanation is what the state folder alone explains.
+func storedExplanation(ctx context.Context, cfg *config.Config, r *store.Reader, id cluster.JobID) (v *explanation, err error) {
+	v = &explanation{Steering: cfg.Steering.Enabled}
+	if v.Cycle, err = r.LastCycle(ctx); err != nil {
 		return nil, err
 	}
-	waits, err := r.WaitsOf(c.Context, id, v.Job.FirstSubmit, v.Cycle.Until, 5)
+	v.Cycle.Hold = store.HoldNow(cfg.State.Dir, v.Cycle.Hold)
+	if v.Story, err = r.Job(ctx, id, 10); err != nil {
+		return nil, err
+	}
+	if v.Evictions, err = r.EvictionsOf(ctx, id, 10); err != nil {
+		return nil, err
+	}
+	waits, err := r.WaitsOf(ctx, id, v.Job.FirstSubmit, v.Cycle.Until, 5)
 	if err != nil {
 		return nil, err
 	}
 	v.Waits = waitViews(waits)
-	if v.Failures, err = r.FailuresOf(c.Context, id, 5); err != nil {
+	if v.Failures, err = r.FailuresOf(ctx, id, 5); err != nil {
 		return nil, err
 	}
 	v.Failures = ofUser(v.Failures, v.Job.User)
@@ -112,14 +124,12 @@ func readExplanation(c *cli.Context, name slurmplug.JobName) (*explanation, erro
 	}
 	if d := v.Decision; d != nil {
 		v.Reason = report.Reason(d.Why)
-		if err := v.countAhead(c, r, d); err != nil {
+		if err := v.countAhead(ctx, r, d); err != nil {
 			return nil, err
 		}
 	}
-	var program string
-	v.Now, program, v.Note = slurmNow(c.Context, cfg, v.Job.ID, v.Job.RawID)
 	v.date()
-	return v, v.jobSpeeds(c.Context, cfg, r, program)
+	return v, nil
 }
 
 // date says of a job that waits no more that it was left alone, not that it is.
@@ -147,8 +157,8 @@ func ownRequest(dir string, j *store.Job) (map[slurmplug.Lever]string, error) {
 }
 
 // countAhead counts the TE jobs, and those that stand before this one.
-func (v *explanation) countAhead(c *cli.Context, r *store.Reader, d *store.Decision) error {
-	queue, err := r.Queue(c.Context)
+func (v *explanation) countAhead(ctx context.Context, r *store.Reader, d *store.Decision) error {
+	queue, err := r.Queue(ctx)
 	if err != nil {
 		return err
 	}
@@ -206,9 +216,13 @@ var classes = map[cluster.Class]string{cluster.TE: "TE (trial-and-error)", clust
 type liner func(name, format string, a ...any)
 
 func (v *explanation) show(w io.Writer) {
-	line := liner(func(name, format string, a ...any) {
+	v.tell(func(name, format string, a ...any) {
 		fmt.Fprintf(w, "%-10s %s\n", name, report.Safe(fmt.Sprintf(format, a...)))
 	})
+}
+
+// tell says all of it line by line.
+func (v *explanation) tell(line liner) {
 	v.showJob(line)
 	v.showSpeeds(line)
 	v.showShare(line)

@@ -60,7 +60,8 @@ func runCommand() *cli.Command {
 					st.SetRetention(time.Duration(cfg.State.Retention))
 					return live.New(newClient(cfg))
 				},
-				Lock: daemon.NewHostLock,
+				Lock:  daemon.NewHostLock,
+				Pages: pages(c, cfg),
 			}
 			if c.Bool("once") {
 				result, err := d.Once(ctx)

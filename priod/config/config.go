@@ -156,6 +156,10 @@ type Config struct {
 		Listen string `toml:"listen" json:"listen"`
 	} `toml:"metrics" json:"metrics"`
 
+	Web struct {
+		Listen string `toml:"listen" json:"listen"`
+	} `toml:"web" json:"web"`
+
 	Path string `toml:"-" json:"path,omitempty"` // the file read over the defaults, "" when there was none
 
 	failures *retry.Rules // where retry is enabled

@@ -170,6 +170,8 @@ func TestErrorsNameTheKey(t *testing.T) {
 		{"[metrics]\nlisten = \"127.0.0.1\"", "metrics.listen"},
 		{"[metrics]\nlisten = \"127.0.0.1:0\"", "metrics.listen"},
 		{"[metrics]\nlisten = \"unix:metrics.sock\"", "metrics.listen"},
+		{"[web]\nlisten = \"0.0.0.0:9818\"", "web.listen: want a loopback address such as 127.0.0.1:9818"},
+		{"[metrics]\nlisten = \"127.0.0.1:9817\"\n[web]\nlisten = \"127.0.0.1:9817\"", "web.listen: want another address than that of metrics.listen"},
 		{"[metrics]\nlisten = \"unix:/" + strings.Repeat("a", 107) + "\"", "metrics.listen"},
 	} {
 		_, err := load(t, c.text)

@@ -194,7 +194,9 @@ func (c *Config) daemonRules() []rule {
 		{"log.level", slices.Contains([]string{"error", "warn", "info", "debug", "trace"}, c.Log.Level), "error, warn, info, debug or trace"},
 		{"wake.listen", wakeErr == nil, "unix:/absolute/path or udp:ADDRESS:PORT with an address in numbers; [] for none"},
 		{"wake.polls_per_minute", c.Wake.PollsPerMinute >= 1, "at least 1"},
-		{"metrics.listen", localAddress(c.Metrics.Listen), "a loopback address such as 127.0.0.1:9817 or [::1]:9817, unix:/absolute/path, or empty"},
+		{"metrics.listen", LocalAddress(c.Metrics.Listen), "a loopback address such as 127.0.0.1:9817 or [::1]:9817, unix:/absolute/path, or empty"},
+		{"web.listen", LocalAddress(c.Web.Listen), "a loopback address such as 127.0.0.1:9818 or [::1]:9818, unix:/absolute/path, or empty"},
+		{"web.listen", c.Web.Listen == "" || c.Web.Listen != c.Metrics.Listen, "another address than that of metrics.listen"},
 		{"log.format", c.Log.Format == "text" || c.Log.Format == "json", "text or json"},
 	}
 }
@@ -325,9 +327,10 @@ func (c *Config) checkTypes() error {
 // maxSocketPath is what fits into sun_path of unix(7).
 const maxSocketPath = 107
 
-// localAddress tells whether only this machine can reach the address. Names
-// such as localhost are no addresses: where they lead is the resolver's choice.
-func localAddress(s string) bool {
+// LocalAddress tells whether only this machine can reach the address: "", a loopback
+// address with a port, or "unix:" and an absolute path. Names such as localhost are no
+// addresses: where they lead is the resolver's choice.
+func LocalAddress(s string) bool {
 	if path, unix := strings.CutPrefix(s, "unix:"); unix {
 		return filepath.IsAbs(path) && len(path) <= maxSocketPath && !strings.ContainsRune(path, 0)
 	}

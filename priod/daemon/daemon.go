@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"regexp"
 	"time"
@@ -89,7 +90,8 @@ type Daemon struct {
 	Store   Store
 	Log     hclog.Logger
 	Version string
-	Now     func() time.Time // the system's clock; nil: time.Now
+	Pages   func(health func() State) http.Handler // what web.listen serves; nil: nothing
+	Now     func() time.Time                       // the system's clock; nil: time.Now
 
 	slurm  Slurm
 	clock  clock
@@ -109,6 +111,7 @@ type Daemon struct {
 	metrics  *metrics
 	health   *health
 	endpoint endpoint
+	pages    endpoint
 	wakes    wakeListener
 }
 
@@ -152,10 +155,11 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan os.Signal) error {
 	if err := d.open(ctx); err != nil {
 		return err
 	}
-	if err := d.endpoint.move(d.Config.Metrics.Listen, d.handler(), d.Log); err != nil {
+	defer d.endpoint.close()
+	defer d.pages.close()
+	if err := d.serve(d.Config); err != nil {
 		return err
 	}
-	defer d.endpoint.close()
 	d.wakes.listen(d.Config.WakeAddresses(), d.Config.Wake.PollsPerMinute, d.Log)
 	defer d.wakes.close()
 	ctx, cancel := context.WithCancel(ctx)
@@ -433,7 +437,7 @@ func (d *Daemon) reload() {
 		table, err = workload.Load(c.Speeds.Workloads)
 	}
 	if err == nil {
-		err = d.endpoint.move(c.Metrics.Listen, d.handler(), d.Log)
+		err = d.serve(c)
 	}
 	count(d.metrics.reloads, err)
 	if err == nil {

@@ -14,46 +14,52 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"slurmprio/priod/config"
 )
 
-// endpoint serves metrics and health on one address; the zero value serves
-// nothing.
+// endpoint serves on one address; the zero value serves nothing.
 type endpoint struct {
 	address string
 	server  *http.Server
 }
 
-// move serves on the address from now on, on none when it is empty. On error
-// the old address stays.
-func (e *endpoint) move(address string, h http.Handler, log hclog.Logger) error {
+// move serves on the address that a key of the configuration says from now on, on none
+// when it is empty. On error the old address stays.
+func (e *endpoint) move(key, address string, h http.Handler, log hclog.Logger) error {
 	if address == e.address {
 		return nil
 	}
 	var next *http.Server
 	if address != "" {
-		l, err := listen(address)
+		l, err := Listen(address)
 		if err != nil {
-			return fmt.Errorf("metrics.listen: %w", err)
+			return fmt.Errorf("%s: %w", key, err)
 		}
-		next = &http.Server{
-			Handler:           h,
-			ReadHeaderTimeout: 5 * time.Second,
-			ReadTimeout:       10 * time.Second,
-			WriteTimeout:      30 * time.Second,
-			IdleTimeout:       2 * time.Minute,
-			MaxHeaderBytes:    16 << 10,
-			ErrorLog:          log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
-		}
+		next = Server(h, log)
 		go func() {
 			if err := next.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-				log.Error("metrics are no longer served", "listen", address, "error", err)
+				log.Error("requests are no longer answered", "key", key, "listen", address, "error", err)
 			}
 		}()
-		log.Info("serving metrics", "listen", address)
+		log.Info("serving", "key", key, "listen", address)
 	}
 	e.close()
 	e.address, e.server = address, next
 	return nil
+}
+
+// Server is one that a client who floods it, or is slow, cannot hold up.
+func Server(h http.Handler, log hclog.Logger) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      30 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
+	}
 }
 
 func (e *endpoint) close() {
@@ -63,9 +69,9 @@ func (e *endpoint) close() {
 	*e = endpoint{}
 }
 
-// listen opens a loopback address or, after "unix:", a socket that its owner
+// Listen opens a loopback address or, after "unix:", a socket that its owner
 // and group may use.
-func listen(address string) (net.Listener, error) {
+func Listen(address string) (net.Listener, error) {
 	path, unix := strings.CutPrefix(address, "unix:")
 	if !unix {
 		return net.Listen("tcp", address)
@@ -107,7 +113,20 @@ func removeStale(network, path string) error {
 	return os.Remove(path)
 }
 
-// handler answers what the endpoint is asked.
+// serve answers on the addresses of the configuration from now on.
+func (d *Daemon) serve(c *config.Config) error {
+	before := d.endpoint.address
+	if err := d.endpoint.move("metrics.listen", c.Metrics.Listen, d.handler(), d.Log); err != nil || d.Pages == nil {
+		return err
+	}
+	err := d.pages.move("web.listen", c.Web.Listen, d.Pages(d.health.state), d.Log)
+	if err != nil && before != d.endpoint.address {
+		return errors.Join(err, d.endpoint.move("metrics.listen", before, d.handler(), d.Log))
+	}
+	return err
+}
+
+// handler answers what the endpoint of metrics is asked.
 func (d *Daemon) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {

@@ -240,7 +240,7 @@ func TestSocketFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m.sock")
 	serve := func() (*endpoint, error) {
 		e := &endpoint{}
-		return e, e.move("unix:"+path, d.handler(), d.Log)
+		return e, e.move("metrics.listen", "unix:"+path, d.handler(), d.Log)
 	}
 
 	// A file of somebody's is left alone.

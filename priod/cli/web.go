@@ -1,0 +1,105 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"slurmprio/priod/config"
+	"slurmprio/priod/daemon"
+	"slurmprio/priod/report"
+	"slurmprio/priod/store"
+	"slurmprio/priod/web"
+	"slurmprio/slurmplug"
+)
+
+func webCommand() *cli.Command {
+	return &cli.Command{
+		Name: "web", Usage: "serve pages of what the state folder holds, without the daemon",
+		Description: "The daemon serves the same by itself where web.listen is set. It reads only, and ends with SIGTERM or Ctrl-C.\n" +
+			"    priod web                                  # http://127.0.0.1:9818/\n" +
+			"    priod web --listen unix:/run/user/1000/priod.sock",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "listen", Value: "127.0.0.1:9818", Usage: "`ADDRESS` is a loopback address with a port, or unix:/absolute/path"},
+		},
+		Before: noArgs,
+		Action: configured(func(c *cli.Context, cfg *config.Config) error {
+			address := c.String("listen")
+			if address == "" || !config.LocalAddress(address) {
+				return usagef("--listen %.80q: want a loopback address such as 127.0.0.1:9818 or [::1]:9818, or unix:/absolute/path", address)
+			}
+			r, err := store.OpenReader(c.Context, cfg.State.Dir)
+			if err != nil {
+				return err
+			}
+			if err := r.Close(); err != nil {
+				return err
+			}
+			ctx, stop := signal.NotifyContext(c.Context, syscall.SIGTERM, syscall.SIGINT)
+			defer stop()
+			return servePages(ctx, c, cfg, address)
+		}),
+	}
+}
+
+func servePages(ctx context.Context, c *cli.Context, cfg *config.Config, address string) error {
+	l, err := daemon.Listen(address)
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	server := daemon.Server(pages(c, cfg)(nil), newLogger(cfg, c.App.ErrWriter))
+	server.BaseContext = func(net.Listener) context.Context { return ctx }
+	where := address
+	if l.Addr().Network() == "tcp" {
+		where = "http://" + address + "/"
+	}
+	fmt.Fprintf(c.App.Writer, "serving %s at %s\n", report.Safe(cfg.State.Dir), report.Safe(where))
+	go func() {
+		<-ctx.Done()
+		patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		_ = server.Shutdown(patient) // what is still open ends with the process
+	}()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// pages are those of a state folder, with the daemon's own word of its health.
+func pages(c *cli.Context, cfg *config.Config) func(health func() daemon.State) http.Handler {
+	return func(health func() daemon.State) http.Handler {
+		p := &web.Pages{Dir: cfg.State.Dir, Version: c.App.Version, Health: health}
+		p.Explain = func(ctx context.Context, r *store.Reader, text string) (any, []web.Line, error) {
+			name, err := slurmplug.ParseJobName(text)
+			if err != nil {
+				return nil, nil, err
+			}
+			id := name.Job
+			if name.SLUID != "" {
+				return nil, nil, fmt.Errorf("%w under a SLUID: ask by the job's number", store.ErrNone)
+			} else if name.Offset >= 0 {
+				if id, err = r.Component(ctx, id.ID, name.Offset); err != nil {
+					return nil, nil, err
+				}
+			}
+			v, err := storedExplanation(ctx, cfg, r, id)
+			if err != nil {
+				return nil, nil, err
+			}
+			lines := []web.Line{}
+			v.tell(func(name, format string, a ...any) {
+				lines = append(lines, web.Line{Name: name, Text: fmt.Sprintf(format, a...)})
+			})
+			return v, lines, nil
+		}
+		return p.Handler()
+	}
+}

@@ -1,0 +1,464 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/daemon"
+	"slurmprio/priod/report"
+	"slurmprio/priod/store"
+	"slurmprio/slurmplug"
+)
+
+const (
+	rowsOfPage  = 100
+	mostHolders = 8  // named beside a node
+	mostEvents  = 60 // in a job's history
+)
+
+// Part is one page of a longer list.
+type Part struct {
+	Page int `json:"page"` // 1 is the first
+	Of   int `json:"of"`
+	All  int `json:"all"` // rows
+}
+
+func partOf(asked url.Values, all int) (p Part, skip int, err error) {
+	p = Part{Page: 1, Of: max(1, (all+rowsOfPage-1)/rowsOfPage), All: all}
+	if text := asked.Get("page"); text != "" {
+		if p.Page, err = strconv.Atoi(text); err != nil || p.Page < 1 {
+			return p, 0, usagef("page=%.20q: want a number, 1 or more", text)
+		}
+	}
+	p.Page = min(p.Page, p.Of)
+	return p, (p.Page - 1) * rowsOfPage, nil
+}
+
+// Next and Before are the pages beside this one, 0 where there is none.
+func (p Part) Next() int {
+	if p.Page < p.Of {
+		return p.Page + 1
+	}
+	return 0
+}
+
+// Before is the page before this one, 0 on the first.
+func (p Part) Before() int { return p.Page - 1 }
+
+// TypeView is what there is of one GPU type.
+type TypeView struct {
+	GPUType string `json:"gpu_type"` // "" on nodes without a type
+	Nodes   int    `json:"nodes"`
+	GPUs    int    `json:"gpus"`
+	InUse   int    `json:"in_use"`
+	Free    int    `json:"free"`    // of usable nodes, with CPUs and memory beside them
+	Useless int    `json:"useless"` // free, and no job can start there
+}
+
+// Parts are the widths of a bar of 100: in use, free, useless.
+func (t *TypeView) Parts() [3]int {
+	n := max(t.GPUs, 1)
+	return [3]int{100 * t.InUse / n, 100 * t.Free / n, 100 * t.Useless / n}
+}
+
+// NodeView is one node.
+type NodeView struct {
+	Name    string `json:"name"`
+	State   string `json:"state"`
+	GPUType string `json:"gpu_type,omitempty"`
+	GPUs    int    `json:"gpus"`
+	InUse   int    `json:"gpus_in_use"`
+	CPUs    int    `json:"cpus"`
+	CPUsUse int    `json:"cpus_in_use"`
+	MemMB   int64  `json:"mem_mb"`
+	MemUse  int64  `json:"mem_in_use_mb"`
+	Useless string `json:"useless,omitempty"` // why its free GPUs start nothing
+	Holders []Held `json:"jobs"`
+	More    int    `json:"more_jobs"` // that are not listed
+}
+
+// MemGB and MemUseGB are the memory as people read it.
+func (v *NodeView) MemGB() int64 { return v.MemMB >> 10 }
+
+// MemUseGB is the part of it in use.
+func (v *NodeView) MemUseGB() int64 { return v.MemUse >> 10 }
+
+// Held is a job that holds GPUs of a node, perhaps also of others.
+type Held struct {
+	Job  cluster.JobID `json:"job"`
+	User string        `json:"user"`
+	GPUs int           `json:"gpus"` // on all its nodes
+}
+
+// uselessBecause says why free GPUs of a node can start no job; "" where they can, or none is free.
+func uselessBecause(n *cluster.Node) string {
+	switch {
+	case n.GPUs <= n.GPUsUsed:
+		return ""
+	case !n.Usable:
+		return "the node is " + n.State
+	case n.CPUs > 0 && n.CPUsUsed >= n.CPUs:
+		return "no CPU is free beside them"
+	case n.MemMB > 0 && n.MemUsedMB >= n.MemMB:
+		return "no memory is free beside them"
+	}
+	return ""
+}
+
+// byType sums the nodes up.
+func byType(all []cluster.Node) []*TypeView {
+	views := map[string]*TypeView{}
+	for i := range all {
+		n := &all[i]
+		if n.GPUs == 0 {
+			continue
+		}
+		t := views[n.GPUType]
+		if t == nil {
+			t = &TypeView{GPUType: n.GPUType}
+			views[n.GPUType] = t
+		}
+		free := max(n.GPUs-n.GPUsUsed, 0)
+		t.Nodes, t.GPUs, t.InUse = t.Nodes+1, t.GPUs+n.GPUs, t.InUse+min(n.GPUsUsed, n.GPUs)
+		if uselessBecause(n) != "" {
+			t.Useless += free
+		} else {
+			t.Free += free
+		}
+	}
+	types := []*TypeView{}
+	for _, t := range views {
+		types = append(types, t)
+	}
+	slices.SortFunc(types, func(a, b *TypeView) int {
+		return cmp.Or(cmp.Compare(b.GPUs, a.GPUs), cmp.Compare(a.GPUType, b.GPUType))
+	})
+	return types
+}
+
+// Overview is the first page.
+type Overview struct {
+	Types     []*TypeView      `json:"gpu_types"`
+	Evictions []store.Eviction `json:"evictions_under_way"`
+	First     []JobView        `json:"first_of_the_queue"`
+	Writes    []store.Write    `json:"last_writes"`
+	Health    *daemon.State    `json:"health,omitempty"` // nil: served without the daemon
+}
+
+func (p *Pages) overview(ctx context.Context, r *store.Reader, _ url.Values) (any, error) {
+	v := &Overview{Evictions: []store.Eviction{}}
+	all, err := r.Nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v.Types = byType(all)
+	past, err := r.Evictions(ctx, 20) // those under way come first
+	if err != nil {
+		return nil, err
+	}
+	for i := range past {
+		if past[i].Ended.IsZero() {
+			v.Evictions = append(v.Evictions, past[i])
+		}
+	}
+	first, _, err := r.Pending(ctx, "", 0, 10)
+	if err != nil {
+		return nil, err
+	}
+	v.First = jobViews(first, 0)
+	if v.Writes, err = r.Writes(ctx, 10); err != nil {
+		return nil, err
+	}
+	if p.Health != nil {
+		state := p.Health()
+		v.Health = &state
+	}
+	return v, nil
+}
+
+// NodesView is the page of nodes.
+type NodesView struct {
+	Types []*TypeView `json:"gpu_types"`
+	Part
+	Nodes []NodeView `json:"nodes"`
+}
+
+func nodes(ctx context.Context, r *store.Reader, asked url.Values) (any, error) {
+	all, err := r.Nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v := &NodesView{Types: byType(all), Nodes: []NodeView{}}
+	if only := asked.Get("type"); asked.Has("type") {
+		all = slices.DeleteFunc(all, func(n cluster.Node) bool { return n.GPUType != only })
+	}
+	part, skip, err := partOf(asked, len(all))
+	if err != nil {
+		return nil, err
+	}
+	v.Part = part
+	shown := all[skip:min(skip+rowsOfPage, len(all))]
+	at := make(map[string]int, len(shown))
+	for i := range shown {
+		n := &shown[i]
+		at[n.Name] = i
+		v.Nodes = append(v.Nodes, NodeView{
+			Name: n.Name, State: n.State, GPUType: n.GPUType, GPUs: n.GPUs, InUse: n.GPUsUsed, CPUs: n.CPUs, CPUsUse: n.CPUsUsed,
+			MemMB: n.MemMB, MemUse: n.MemUsedMB, Useless: uselessBecause(n), Holders: []Held{},
+		})
+	}
+	holders, err := r.Holders(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range holders {
+		h := &holders[i]
+		names, err := slurmplug.ExpandHosts(h.Nodes)
+		if err != nil {
+			continue // Slurm wrote a list that cannot be read: the job is on no page of nodes
+		}
+		for _, name := range names {
+			k, ok := at[name]
+			if !ok {
+				continue
+			}
+			if n := &v.Nodes[k]; len(n.Holders) < mostHolders {
+				n.Holders = append(n.Holders, Held{h.Job, h.User, h.GPUs})
+			} else {
+				n.More++
+			}
+		}
+	}
+	return v, nil
+}
+
+// JobView is a waiting job in a list.
+type JobView struct {
+	Place     int           `json:"place"`
+	Job       cluster.JobID `json:"job"`
+	Tasks     string        `json:"tasks,omitempty"`
+	User      string        `json:"user"`
+	Account   string        `json:"account"`
+	Partition string        `json:"partition"`
+	Class     string        `json:"class"` // te, be, or - when it is left alone
+	GPUs      int           `json:"gpus"`
+	GPUType   string        `json:"gpu_type,omitempty"`
+	Features  string        `json:"features,omitempty"`
+	WaitS     int64         `json:"wait_s"`
+	Priority  int64         `json:"priority"` // when it last changed in another way than by age
+	Value     int64         `json:"value"`    // that priod adds
+	Why       string        `json:"why"`
+	Words     string        `json:"words"` // the reason as a sentence
+	Steer     string        `json:"steer,omitempty"`
+	Unmoved   string        `json:"unmoved,omitempty"`
+	Reason    string        `json:"slurm_reason"`
+}
+
+// WaitSeconds is the wait as templates take it.
+func (v *JobView) WaitSeconds() float64 { return float64(v.WaitS) }
+
+func jobViews(page []store.Queued, skip int) []JobView {
+	views := make([]JobView, len(page))
+	for i := range page {
+		j, d := &page[i].Job, page[i].Decision
+		v := JobView{
+			Place: skip + i + 1, Job: j.ID, Tasks: j.Tasks, User: j.User, Account: j.Account, Partition: j.Partition, Class: "-", GPUs: j.GPUs,
+			GPUType: j.GPUType, Features: j.Features, Priority: j.Priority, Reason: j.Reason,
+		}
+		since := j.Eligible
+		if d != nil {
+			v.Value, v.Why, v.Words, v.Steer, v.Unmoved = d.Value, d.Why, report.Reason(d.Why), d.Steer, d.Unmoved
+			if d.Ranked {
+				v.Class = d.Class.String()
+			}
+			if !d.Since.IsZero() {
+				since = d.Since
+			}
+		}
+		if !since.IsZero() {
+			v.WaitS = max(int64(time.Since(since).Seconds()), 0)
+		}
+		views[i] = v
+	}
+	return views
+}
+
+// QueueView is the page of the queue.
+type QueueView struct {
+	User string `json:"user,omitempty"`
+	Part
+	Jobs []JobView `json:"jobs"`
+}
+
+func queue(ctx context.Context, r *store.Reader, asked url.Values) (any, error) {
+	v := &QueueView{User: asked.Get("user")}
+	_, skip, err := partOf(url.Values{"page": asked["page"]}, 1<<40)
+	if err != nil {
+		return nil, err
+	}
+	page, all, err := r.Pending(ctx, v.User, skip, rowsOfPage)
+	if err != nil {
+		return nil, err
+	}
+	if v.Part, _, err = partOf(asked, all); err != nil {
+		return nil, err
+	}
+	if last := (v.Part.Page - 1) * rowsOfPage; last < skip { // fewer than there were
+		if page, _, err = r.Pending(ctx, v.User, last, rowsOfPage); err != nil {
+			return nil, err
+		}
+		skip = last
+	}
+	v.Jobs = jobViews(page, skip)
+	return v, nil
+}
+
+// Event is one thing in a job's history.
+type Event struct {
+	From  time.Time `json:"from"`
+	Until time.Time `json:"until,omitzero"` // zero: it took no time
+	Kind  string    `json:"kind"`           // waited, ran, left, wrote
+	Words string    `json:"words"`
+}
+
+// Explained is the page of one job.
+type Explained struct {
+	Name    string  `json:"name"`
+	Lines   []Line  `json:"lines"`
+	History []Event `json:"history"` // the latest first
+	Data    any     `json:"data"`    // as priod explain --json has it, without what Slurm says now
+}
+
+func (p *Pages) job(ctx context.Context, r *store.Reader, asked url.Values) (any, error) {
+	name, err := slurmplug.ParseJobName(asked.Get("id"))
+	if err != nil {
+		return nil, usage{err}
+	}
+	v := &Explained{Name: name.String()}
+	if v.Data, v.Lines, err = p.Explain(ctx, r, v.Name); err != nil {
+		return nil, err
+	}
+	id := name.Job
+	if name.Offset >= 0 {
+		if id, err = r.Component(ctx, id.ID, name.Offset); err != nil {
+			return nil, err
+		}
+	}
+	v.History, err = historyOf(ctx, r, id)
+	return v, err
+}
+
+// historyOf puts what is stored of a job in the order of time, the latest first.
+func historyOf(ctx context.Context, r *store.Reader, id cluster.JobID) ([]Event, error) {
+	last, err := r.LastCycle(ctx)
+	if err != nil {
+		return nil, err
+	}
+	story, err := r.Job(ctx, id, mostEvents)
+	if err != nil {
+		return nil, err
+	}
+	waits, err := r.WaitsOf(ctx, id, story.Job.FirstSubmit, last.Until, mostEvents)
+	if err != nil {
+		return nil, err
+	}
+	left, err := r.EvictionsOf(ctx, id, mostEvents)
+	if err != nil {
+		return nil, err
+	}
+	events := []Event{}
+	for _, w := range waits {
+		for i := range w.Spans {
+			s := &w.Spans[i]
+			events = append(events, Event{s.From, s.From.Add(w.Length(i)), "waited", cmp.Or(s.Words, string(s.Cause))})
+		}
+	}
+	for i := range story.Stays {
+		s := &story.Stays[i]
+		events = append(events, Event{s.Start, s.End, "ran", fmt.Sprintf("on %d GPUs of type %s, as %s", s.GPUs, cmp.Or(s.GPUType, "none"), s.Class)})
+	}
+	for i := range story.Writes {
+		x := &story.Writes[i]
+		events = append(events, Event{x.At, time.Time{}, "wrote", fmt.Sprintf("%s %s -> %s (%s), %s", x.Lever, cmp.Or(x.Before, "none"), cmp.Or(x.After, "none"), x.Reason, x.Status)})
+	}
+	for i := range left {
+		x := &left[i]
+		words := fmt.Sprintf("told to leave for %s, %s", x.For, x.State)
+		if x.Victim != id {
+			words = fmt.Sprintf("%s makes room for it, %s", x.Victim, x.State)
+		}
+		events = append(events, Event{x.Recorded, x.Left, "left", words})
+	}
+	slices.SortStableFunc(events, func(a, b Event) int { return b.From.Compare(a.From) })
+	return events[:min(len(events), mostEvents)], nil
+}
+
+// EvictionsView is the page of evictions.
+type EvictionsView struct {
+	Evictions []EvictionView `json:"evictions"`
+}
+
+// EvictionView is one eviction and how much of its grace is left.
+type EvictionView struct {
+	store.Eviction
+	LeftS float64 `json:"grace_left_s"` // 0 when it has left, or was not told yet
+}
+
+func evictions(ctx context.Context, r *store.Reader, _ url.Values) (any, error) {
+	all, err := r.Evictions(ctx, rowsOfPage)
+	if err != nil {
+		return nil, err
+	}
+	v := &EvictionsView{Evictions: make([]EvictionView, len(all))}
+	for i, x := range all {
+		v.Evictions[i].Eviction = x
+		if x.Ended.IsZero() && x.Left.IsZero() && !x.Signalled.IsZero() {
+			v.Evictions[i].LeftS = max(0, x.GraceS-time.Since(x.Signalled).Seconds())
+		}
+	}
+	return v, nil
+}
+
+// AllocationView is the page of the allocation.
+type AllocationView struct {
+	Part
+	Jobs []store.JobShare `json:"jobs"`
+}
+
+func allocation(ctx context.Context, r *store.Reader, asked url.Values) (any, error) {
+	_, skip, err := partOf(url.Values{"page": asked["page"]}, 1<<40)
+	if err != nil {
+		return nil, err
+	}
+	v := &AllocationView{}
+	jobs, all, err := r.Shares(ctx, skip, rowsOfPage)
+	if err != nil {
+		return nil, err
+	}
+	v.Jobs = jobs
+	v.Part, _, err = partOf(asked, all)
+	return v, err
+}
+
+// HealthView is the page of health.
+type HealthView struct {
+	Daemon *daemon.State `json:"daemon"` // nil: served without the daemon
+	Cycles []store.Cycle `json:"cycles"` // the latest first
+}
+
+func (p *Pages) health(ctx context.Context, r *store.Reader, _ url.Values) (any, error) {
+	v := &HealthView{}
+	if p.Health != nil {
+		state := p.Health()
+		v.Daemon = &state
+	}
+	var err error
+	v.Cycles, err = r.Cycles(ctx, 20)
+	return v, err
+}

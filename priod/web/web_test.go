@@ -1,0 +1,427 @@
+package web
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/net/html"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/cycle"
+	"slurmprio/priod/daemon"
+	"slurmprio/priod/order"
+	"slurmprio/priod/plan"
+	"slurmprio/priod/store"
+	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/jobtag"
+)
+
+// hostile is a name that upsets a page, a terminal or a script that does not escape it.
+const hostile = "<script>alert(1)</script>\"'&\x1b[31m\u202e}}{{.Version}}"
+
+// slurm is a cluster that takes every write.
+type slurm struct{ snapshot cluster.Snapshot }
+
+func (s *slurm) Observe(context.Context) (cluster.Snapshot, error) { return s.snapshot, nil }
+
+func (s *slurm) Apply(_ context.Context, actions []plan.Action) []plan.Outcome {
+	outcomes := make([]plan.Outcome, len(actions))
+	for i, a := range actions {
+		outcomes[i] = plan.Outcome{Action: a, Status: slurmplug.Applied}
+	}
+	return outcomes
+}
+
+// site is a state folder and the pages of it.
+type site struct {
+	testing.TB
+	dir    string
+	store  *store.Store
+	known  *cluster.History
+	slurm  slurm
+	pages  *Pages
+	handle http.Handler
+}
+
+func newSite(t testing.TB, waiting int) *site {
+	t.Helper()
+	s := &site{TB: t, dir: t.TempDir()}
+	var err error
+	if s.store, err = store.Open(t.Context(), s.dir, store.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.store.Close() })
+	if s.known, err = s.store.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now().Add(-time.Minute)
+	snap := cluster.Snapshot{At: now, Cluster: "test", Nodes: []cluster.Node{
+		{Name: "n1", Usable: true, State: "MIXED", GPUType: "a100", GPUs: 4, GPUsUsed: 2, CPUs: 16, CPUsUsed: 16, MemMB: 64 << 10, MemUsedMB: 8 << 10},
+		{Name: "n2", Usable: true, State: "IDLE", GPUType: "v100", GPUs: 4, CPUs: 16, MemMB: 64 << 10},
+		{Name: "n3", State: "IDLE+DRAIN", GPUType: "v100", GPUs: 4, CPUs: 16, MemMB: 64 << 10},
+	}}
+	tag, err := jobtag.Parse("prio:type=te&v=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	snap.Jobs = append(snap.Jobs, cluster.Job{
+		ID: slurmplug.Plain(7), RawID: 7, User: hostile, Account: hostile, Partition: "gpu", State: cluster.Running, GPUs: 2, Nodes: 1, NodeList: "n1", GPUType: "a100",
+		Submit: now.Add(-time.Hour), Start: now.Add(-time.Minute), Tag: tag, TagText: "prio:type=te&v=1",
+	})
+	for i := range waiting {
+		snap.Jobs = append(snap.Jobs, cluster.Job{
+			ID: slurmplug.Plain(uint32(1000 + i)), RawID: uint32(1000 + i), User: "u" + fmt.Sprint(i%3), Account: hostile, Partition: "gpu", State: cluster.Pending, Reason: "Resources",
+			GPUs: 1, Nodes: 1, Priority: int64(10 + i), Submit: now.Add(-time.Hour), Eligible: now.Add(-time.Hour), Tag: tag, TagText: "prio:type=te&v=1", Features: hostile,
+		})
+	}
+	s.slurm.snapshot = snap
+	s.pages = &Pages{
+		Dir: s.dir, Version: "v0", Health: func() daemon.State { return daemon.State{Healthy: false, Reason: hostile} },
+		Explain: func(ctx context.Context, r *store.Reader, name string) (any, []Line, error) {
+			job, err := slurmplug.ParseJobName(name)
+			if err != nil {
+				return nil, nil, err
+			}
+			story, err := r.Job(ctx, job.Job, 5)
+			return story, []Line{{"User", story.Job.User}}, err
+		},
+	}
+	s.handle = s.pages.Handler()
+	return s
+}
+
+// cycle runs one, as the daemon does.
+func (s *site) cycle() {
+	s.Helper()
+	s.slurm.snapshot.At = s.slurm.snapshot.At.Add(10 * time.Second)
+	_, err := cycle.Step(s.Context(), &s.slurm, s.store, s.known, cycle.Settings{Order: order.Feature{Settings: order.Settings{
+		Lever: slurmplug.SiteFactor, Top: 1_000_000, Step: 1000,
+	}}})
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *site) get(address string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	s.handle.ServeHTTP(w, httptest.NewRequest(http.MethodGet, address, nil))
+	return w
+}
+
+var addresses = []string{"/", "/nodes", "/nodes?type=v100", "/queue", "/queue?page=2", "/queue?user=u1", "/job?id=7", "/job?id=1000", "/evictions", "/allocation", "/day", "/health"}
+
+// Every page is whole, escapes what users wrote, leads to no other host, and is JSON too.
+func TestPages(t *testing.T) {
+	s := newSite(t, 250)
+	s.cycle()
+	for _, address := range addresses {
+		w := s.get(address)
+		if w.Code != http.StatusOK {
+			t.Errorf("%s: status %d: %s", address, w.Code, w.Body)
+			continue
+		}
+		if policy := w.Header().Get("Content-Security-Policy"); !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") {
+			t.Errorf("%s: policy %q", address, policy)
+		}
+		checkPage(t, address, w.Body.String())
+		join := "?"
+		if strings.Contains(address, "?") {
+			join = "&"
+		}
+		w = s.get(address + join + "format=json")
+		var v map[string]any
+		if err := json.Unmarshal(w.Body.Bytes(), &v); err != nil || w.Header().Get("Content-Type") != "application/json" || v["cycle"] == nil {
+			t.Errorf("%s as JSON: %v: %.200s", address, err, w.Body)
+		}
+		if strings.Contains(w.Body.String(), "\x1b") {
+			t.Errorf("%s as JSON: an escape code", address)
+		}
+	}
+}
+
+// checkPage looks for elements and links that a template never has, which users' text would have made.
+func checkPage(t *testing.T, address, text string) {
+	t.Helper()
+	if strings.ContainsAny(text, "\x1b\u202e") {
+		t.Errorf("%s: text of users came through unescaped", address)
+	}
+	root, err := html.Parse(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range root.Descendants() {
+		if n.Type != html.ElementNode {
+			continue
+		}
+		for _, a := range n.Attr {
+			switch {
+			case strings.HasPrefix(a.Key, "on") || a.Key == "style":
+				t.Errorf("%s: <%s %s=%q>", address, n.Data, a.Key, a.Val)
+			case a.Key == "href" || a.Key == "src" || a.Key == "action":
+				u, err := url.Parse(a.Val)
+				if err != nil || u.Host != "" || u.Scheme != "" && u.Scheme != "data" || strings.HasPrefix(a.Val, "/") {
+					t.Errorf("%s: leads elsewhere: <%s %s=%q>", address, n.Data, a.Key, a.Val)
+				}
+			}
+		}
+		if n.Data == "script" && (n.FirstChild != nil || len(n.Attr) == 0 || n.Attr[0].Val != "live.js") {
+			t.Errorf("%s: a script of its own", address)
+		}
+	}
+}
+
+func TestPagesOfAQueue(t *testing.T) {
+	s := newSite(t, 250)
+	s.cycle()
+	var v struct{ Queue QueueView }
+	read := func(address string) {
+		t.Helper()
+		v.Queue = QueueView{}
+		if err := json.Unmarshal(s.get(address).Body.Bytes(), &v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen, places := map[cluster.JobID]bool{}, 0
+	for n := 1; n <= 3; n++ {
+		read(fmt.Sprintf("/queue?format=json&page=%d", n))
+		if v.Queue.Of != 3 || v.Queue.All != 250 || v.Queue.Page != n {
+			t.Errorf("page %d: %+v", n, v.Queue.Part)
+		}
+		for _, j := range v.Queue.Jobs {
+			if places++; seen[j.Job] || j.Place != places {
+				t.Errorf("job %s at %d, want %d", j.Job, j.Place, places)
+			}
+			seen[j.Job] = true
+		}
+	}
+	if len(seen) != 250 {
+		t.Errorf("%d jobs on all pages", len(seen))
+	}
+	if read("/queue?format=json&page=99"); v.Queue.Page != 3 || len(v.Queue.Jobs) != 50 {
+		t.Errorf("beyond the last page: page %d with %d jobs", v.Queue.Page, len(v.Queue.Jobs))
+	}
+	if read("/queue?format=json&user=u1"); v.Queue.All != 83 {
+		t.Errorf("%d jobs of u1, want 83", v.Queue.All)
+	}
+}
+
+// What is free and useless says why.
+func TestNodes(t *testing.T) {
+	s := newSite(t, 1)
+	s.cycle()
+	var v struct{ Nodes NodesView }
+	if err := json.Unmarshal(s.get("/nodes?format=json").Body.Bytes(), &v); err != nil {
+		t.Fatal(err)
+	}
+	if n := v.Nodes.Nodes[0]; n.Name != "n1" || n.Useless != "no CPU is free beside them" || len(n.Holders) != 1 || n.Holders[0].Job.ID != 7 {
+		t.Errorf("n1: %+v", n)
+	}
+	if n := v.Nodes.Nodes[2]; n.Useless != "the node is IDLE+DRAIN" {
+		t.Errorf("n3: %+v", n)
+	}
+	for _, x := range v.Nodes.Types {
+		want := map[string]TypeView{"a100": {"a100", 1, 4, 2, 0, 2}, "v100": {"v100", 2, 8, 0, 4, 4}}[x.GPUType]
+		if *x != want {
+			t.Errorf("%+v, want %+v", *x, want)
+		}
+	}
+}
+
+func TestWrongRequests(t *testing.T) {
+	s := newSite(t, 3)
+	if w := s.get("/queue"); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("before the first cycle: %d", w.Code)
+	}
+	s.cycle()
+	for address, want := range map[string]int{
+		"/queue?page=0": 400, "/queue?page=-1": 400, "/queue?page=x": 400, "/queue?page=99999999999999999999": 400, "/nodes?page=%00": 400,
+		"/job": 400, "/job?id=abc": 400, "/job?id=99": 404, "/job?id=7%2B3": 404, "/queue?%zz": 400,
+		"/nothing": 404, "/pages/page.html": 404, "/%2e%2e/etc/passwd": 404, "/queue/": 404,
+	} {
+		if w := s.get(address); w.Code != want {
+			t.Errorf("%s: %d, want %d", address, w.Code, want)
+		}
+	}
+	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete} {
+		w := httptest.NewRecorder()
+		s.handle.ServeHTTP(w, httptest.NewRequest(method, "/queue", nil))
+		if w.Code < 400 {
+			t.Errorf("%s: %d", method, w.Code)
+		}
+	}
+}
+
+// A page of another site that has a browser look up its own name as 127.0.0.1 gets nothing.
+func TestNamesOfOthersAreRefused(t *testing.T) {
+	s := newSite(t, 3)
+	s.cycle()
+	server := httptest.NewServer(s.handle)
+	defer server.Close()
+	for host, want := range map[string]int{"evil.example": http.StatusMisdirectedRequest, "127.0.0.1:9818": 200, "localhost": 200, "[::1]:80": 200, "127.0.0.1.evil.example": http.StatusMisdirectedRequest} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/queue", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = host
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != want {
+			t.Errorf("host %s: %d, want %d", host, answer.StatusCode, want)
+		}
+	}
+}
+
+// The state folder's loss, or one of a newer priod, is an answer, and the next page is whole again.
+func TestDatabaseLostAndBack(t *testing.T) {
+	s := newSite(t, 3)
+	s.cycle()
+	path := filepath.Join(s.dir, "priod.db")
+	if err := os.Rename(path, path+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if w := s.get("/queue"); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "no database in") {
+		t.Errorf("%d: %s", w.Code, w.Body)
+	}
+	if err := os.Rename(path+".away", path); err != nil {
+		t.Fatal(err)
+	}
+	if w := s.get("/queue"); w.Code != http.StatusOK {
+		t.Errorf("%d: %s", w.Code, w.Body)
+	}
+}
+
+// However many ask, few pages are made at once, and everybody gets an answer.
+func TestFlood(t *testing.T) {
+	s := newSite(t, 250)
+	s.cycle()
+	server := httptest.NewServer(s.handle)
+	defer server.Close()
+	var group sync.WaitGroup
+	answers := make(chan int, 200)
+	for range cap(answers) {
+		group.Go(func() {
+			answer, err := http.Get(server.URL + "/queue")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_, _ = io.Copy(io.Discard, answer.Body)
+			answer.Body.Close()
+			answers <- answer.StatusCode
+		})
+	}
+	group.Wait()
+	close(answers)
+	good := 0
+	for status := range answers {
+		switch status {
+		case http.StatusOK:
+			good++
+		case http.StatusServiceUnavailable:
+		default:
+			t.Errorf("status %d", status)
+		}
+	}
+	if good == 0 {
+		t.Error("nobody got a page")
+	}
+}
+
+// A stream tells of each new cycle, and only so many are open at once.
+func TestStream(t *testing.T) {
+	s := newSite(t, 3)
+	s.cycle()
+	server := httptest.NewServer(s.handle)
+	defer server.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	open := func() *http.Response {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/events", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { answer.Body.Close() })
+		return answer
+	}
+	lines := bufio.NewScanner(open().Body)
+	next := func() string {
+		for lines.Scan() {
+			if text, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+				return text
+			}
+		}
+		t.Fatal("the stream ended: ", lines.Err())
+		return ""
+	}
+	first := next()
+	s.slurm.snapshot.Jobs = s.slurm.snapshot.Jobs[:2]
+	s.cycle()
+	if second := next(); second == first || !strings.HasPrefix(second, "2 ") {
+		t.Errorf("told %q and then %q", first, second)
+	}
+	for range listeners - 1 {
+		if answer := open(); answer.StatusCode != http.StatusOK {
+			t.Fatal(answer.Status)
+		}
+	}
+	if answer := open(); answer.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("one too many: %s", answer.Status)
+	}
+}
+
+func TestDayOf(t *testing.T) {
+	from := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	d, err := dayOf(from, from.Add(time.Hour), &store.Activity{
+		Stays:     []cluster.Stay{{GPUType: "a100", GPUs: 4, Start: from.Add(-time.Hour), End: from.Add(30 * time.Minute)}, {GPUs: 1, Start: from.Add(50 * time.Minute), End: from.Add(2 * time.Hour)}},
+		Starts:    []store.FirstStart{{Class: cluster.TE, Submit: from, Start: from.Add(20 * time.Minute)}, {Class: cluster.TE, Submit: from.Add(15 * time.Minute), Start: from.Add(17 * time.Minute)}, {Class: cluster.TE, Submit: from.Add(15 * time.Minute), Start: from.Add(18 * time.Minute)}},
+		Writes:    []store.Count{{From: from, N: 3}},
+		Evictions: nil,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := fmt.Sprint(d.Plots[0].Series, d.Plots[1].Series, d.Plots[2].Series, d.Plots[3].Series)
+	want := "[{a100 [4 4 0 0 0]} {no type [0 0 0 0.6666666666666666 0]}] [{te [0 3 3 3 3]}] [{writes [3 0 0 0 0]}] []"
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	for i, p := range d.Plots {
+		if (p.Image != "") != (i < 3) {
+			t.Errorf("%s: image %.40q", p.Title, p.Image)
+		}
+	}
+}
+
+// The time of each page, with 100,000 jobs in the queue.
+func BenchmarkPages(b *testing.B) {
+	s := newSite(b, 100_000)
+	s.cycle()
+	for _, address := range []string{"/", "/nodes", "/queue", "/queue?page=500", "/job?id=50000", "/evictions", "/allocation", "/day", "/health"} {
+		b.Run(strings.ReplaceAll(address, "/", "page-"), func(b *testing.B) {
+			for b.Loop() {
+				if w := s.get(address); w.Code != http.StatusOK {
+					b.Fatal(w.Body)
+				}
+			}
+		})
+	}
+}
