@@ -24,6 +24,7 @@ type Change struct {
 	To       string          `json:"to"`                  // sent, perhaps not arrived
 	UserNice string          `json:"user_nice,omitempty"` // the owner's Nice, which Nice and Priority replace
 	Sent     []string        `json:"sent,omitempty"`      // into a request, between Was and From
+	New      bool            `json:"new,omitempty"`       // lines before it are of earlier jobs with the id
 
 	seq int // place in the file
 }
@@ -31,6 +32,19 @@ type Change struct {
 // Jobs are the jobs that the change reaches.
 func (c *Change) Jobs() []cluster.JobID {
 	return plan.Action{Job: c.Job, Tasks: c.Tasks, Part: c.Part}.Jobs()
+}
+
+// reaches tells whether the change was one to the record that a job, or a task, was part
+// of. Tasks that had left their array before are not.
+func (c *Change) reaches(id cluster.JobID) bool {
+	if c.Job == id || id.Task == slurmplug.NoTask {
+		return c.Job.ID == id.ID
+	}
+	if c.Job.ID != id.ID || c.Job.Task != slurmplug.NoTask {
+		return false
+	}
+	has, err := slurmplug.HasTask(c.Tasks, id.Task)
+	return has || err != nil // not known: Tasks is cut off
 }
 
 // Of tells whether j is the job that was changed, and not a later one with the

@@ -110,7 +110,9 @@ func (u *Journal) take(c *Change) {
 	u.seq++
 	c.seq = u.seq
 	for _, id := range c.Jobs() {
-		if o := u.Last(id); o != nil && c.Lever.Ranks() {
+		if o := u.Last(id); c.New {
+			delete(u.older, id)
+		} else if o != nil && c.Lever.Ranks() {
 			before := o.written()
 			before.Older = u.Older(id)
 			next := c.written()
@@ -211,12 +213,14 @@ func (u *Journal) Line(a plan.Action, j *cluster.Job, at time.Time) *Change {
 		}
 		return c
 	}
-	if first != nil {
+	if first != nil && (c.Lever == slurmplug.SiteFactor || first.reaches(ids[0])) {
 		c.Was = first.Was
 	}
-	if last := u.last(ids[0], j); last != nil && last.Lever == c.Lever {
+	last := u.last(ids[0], j)
+	if last != nil && last.Lever == c.Lever && last.reaches(ids[0]) {
 		c.UserNice = last.UserNice
 	}
+	c.New = last == nil && u.Last(ids[0]) != nil
 	return c
 }
 

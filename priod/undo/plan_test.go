@@ -2,6 +2,7 @@ package undo
 
 import (
 	"errors"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -280,6 +281,51 @@ func TestResetPastAnEarlierArrayWithTheId(t *testing.T) {
 	}
 	if j.Features = "a100"; len(planAll(u, nil, j).Actions) != 0 {
 		t.Error("what was another's is taken for priod's")
+	}
+}
+
+// What is known of an earlier job with an id says nothing of the next one's place, though
+// both are of one user.
+func TestLinesOfEarlierJobs(t *testing.T) {
+	id := slurmplug.Plain(5)
+	u := journal(t, &Change{Job: id, Lever: slurmplug.Nice, Was: "50", From: "50", To: "-1000", UserNice: "50"})
+	later := cluster.Job{ID: id, User: "ann", Submit: submitted.Add(time.Minute)}
+	next := u.Line(plan.Action{Job: id, Lever: slurmplug.Nice, Before: "7", After: "-2000", UserNice: "7"}, &later, submitted.Add(time.Minute))
+	next.User, next.Submit = later.User, later.Submit
+	if err := u.Append([]*Change{next}); err != nil {
+		t.Fatal(err)
+	}
+	for _, u := range []*Journal{u, must[*Journal](t)(Open(filepath.Dir(u.Path())))} {
+		if w := u.Written()[id]; next.Was != "7" || next.UserNice != "7" || w.Sent(-1000) || w.Sent(50) || !w.Sent(-2000) {
+			t.Errorf("%+v, %+v", next, w)
+		}
+	}
+}
+
+// A line of an array tells nothing of a task that had left it before.
+func TestLinesOfTasksThatHadLeft(t *testing.T) {
+	array := &Change{Job: slurmplug.Plain(5), Tasks: "1-2", Lever: slurmplug.Nice, Was: "7", From: "7", To: "-1000", UserNice: "7"}
+	u := journal(t, array)
+	for task, nice := range map[int32]string{0: "50", 1: "7"} {
+		j := cluster.Job{ID: cluster.JobID{ID: 5, Task: task}, User: "ann", Submit: submitted}
+		if c := u.Line(plan.Action{Job: j.ID, Lever: slurmplug.Nice, Before: nice, After: "-2000", UserNice: nice}, &j, submitted); c.Was != nice || c.UserNice != nice {
+			t.Errorf("%s: %+v", j.ID, c)
+		}
+	}
+	if c := u.Line(plan.Action{Job: cluster.JobID{ID: 5, Task: 1}, Lever: slurmplug.Nice, Before: "-1000", After: "-2000", UserNice: "-1000"},
+		&cluster.Job{User: "ann", Submit: submitted}, submitted); c.UserNice != "7" {
+		t.Errorf("%+v", c)
+	}
+}
+
+// Where a write to a task did not arrive, one to its array came after it.
+func TestValuesOfATaskThatStayedInItsArray(t *testing.T) {
+	task := cluster.JobID{ID: 5, Task: 0}
+	u := journal(t,
+		&Change{Job: slurmplug.Plain(5), Tasks: "0", Part: true, Lever: slurmplug.Nice, Was: "50", From: "50", To: "-1000", UserNice: "50"},
+		&Change{Job: slurmplug.Plain(5), Tasks: "0-2", Lever: slurmplug.Nice, Was: "50", From: "50", To: "-2000", UserNice: "50"})
+	if w := u.Written()[task]; w.Value != 50 || w.Tried != -2000 || !w.Sent(-1000) {
+		t.Errorf("%+v", w)
 	}
 }
 
