@@ -302,6 +302,23 @@ func TestLinesOfEarlierJobs(t *testing.T) {
 	}
 }
 
+// A task that was requeued has a later submission than its array; the lines of an earlier
+// array's task with its name are not its own for that.
+func TestResetOfARequeuedTaskOfALaterArray(t *testing.T) {
+	task := cluster.JobID{ID: 5}
+	u := journal(t, steered(task, "a100"))
+	later := steered(slurmplug.Plain(5), "a100")
+	later.User, later.Submit, later.Tasks, later.Was = "ann", submitted.Add(time.Minute), "0-2", "a100|v100"
+	if err := u.Append([]*Change{later}); err != nil {
+		t.Fatal(err)
+	}
+	j := cluster.Job{ID: task, User: "ann", State: cluster.Pending, Submit: submitted.Add(time.Hour), Restarts: 1, Features: "a100"}
+	s := cluster.Snapshot{Jobs: []cluster.Job{j}, Nodes: []cluster.Node{{Name: "n1", Features: []string{"a100", "v100"}}}}
+	if p := planOf(u, cluster.NewHistory(), nil, s); len(p.Actions) != 1 || p.Actions[0].After != "a100|v100" {
+		t.Errorf("%+v", p)
+	}
+}
+
 // A line of an array tells nothing of a task that had left it before.
 func TestLinesOfTasksThatHadLeft(t *testing.T) {
 	array := &Change{Job: slurmplug.Plain(5), Tasks: "1-2", Lever: slurmplug.Nice, Was: "7", From: "7", To: "-1000", UserNice: "7"}
