@@ -24,7 +24,6 @@ type Change struct {
 	To       string          `json:"to"`                  // sent, perhaps not arrived
 	UserNice string          `json:"user_nice,omitempty"` // the owner's Nice, which Nice and Priority replace
 	Sent     []string        `json:"sent,omitempty"`      // into a request, between Was and From
-	New      bool            `json:"new,omitempty"`       // lines before it are of earlier jobs with the id
 
 	seq int // place in the file
 }

@@ -110,16 +110,14 @@ func (u *Journal) take(c *Change) {
 	u.seq++
 	c.seq = u.seq
 	for _, id := range c.Jobs() {
-		if o := u.Last(id); c.New {
-			delete(u.older, id)
-		} else if o != nil && c.Lever.Ranks() {
+		if o := u.Last(id); o != nil && c.Lever.Ranks() {
 			before := o.written()
 			before.Older = u.Older(id)
 			next := c.written()
 			next.Value = next.Tried
 			u.older[id] = before.Replaced(next)
 		}
-		list := slices.DeleteFunc(u.of(id), func(o *Change) bool { return o.Lever == c.Lever })
+		list := slices.DeleteFunc(u.changes[id], func(o *Change) bool { return o.Lever == c.Lever })
 		u.changes[id] = append(list, c)
 	}
 }
@@ -168,7 +166,7 @@ func (u *Journal) find(id cluster.JobID, l slurmplug.Lever, j *cluster.Job) *Cha
 // latest is the last change of a job, or else of its array, that counts.
 func (u *Journal) latest(id cluster.JobID, counts func(*Change) bool) *Change {
 	for _, id := range []cluster.JobID{id, slurmplug.Plain(id.ID)} {
-		for _, c := range slices.Backward(u.of(id)) {
+		for _, c := range slices.Backward(u.changes[id]) {
 			if counts(c) {
 				return c
 			}
@@ -177,31 +175,10 @@ func (u *Journal) latest(id cluster.JobID, counts func(*Change) bool) *Change {
 	return nil
 }
 
-// of are the last changes of a job, not of its array, for each lever. Those of a task are
-// not of an earlier array with the id: a requeue makes a task's submission later than
-// its array's, and nothing makes it earlier.
-func (u *Journal) of(id cluster.JobID) []*Change {
-	list := u.changes[id]
-	if len(list) == 0 || id.Task == slurmplug.NoTask {
-		return list
-	}
-	var submit time.Time
-	for _, a := range u.changes[slurmplug.Plain(id.ID)] {
-		if a.Submit.After(submit) {
-			submit = a.Submit
-		}
-	}
-	earlier := func(c *Change) bool { return !c.Submit.IsZero() && c.Submit.Before(submit) }
-	if !slices.ContainsFunc(list, earlier) {
-		return list
-	}
-	return slices.DeleteFunc(slices.Clone(list), earlier)
-}
-
 // Older gives the values of a job, or of the array that it was part of, that
 // later ones replaced not long ago.
 func (u *Journal) Older(id cluster.JobID) []cluster.Sent {
-	if len(u.of(id)) == 0 {
+	if _, own := u.changes[id]; !own {
 		id = slurmplug.Plain(id.ID)
 	}
 	return u.older[id]
@@ -237,11 +214,9 @@ func (u *Journal) Line(a plan.Action, j *cluster.Job, at time.Time) *Change {
 	if first != nil && (c.Lever == slurmplug.SiteFactor || first.reaches(ids[0])) {
 		c.Was = first.Was
 	}
-	last := u.last(ids[0], j)
-	if last != nil && last.Lever == c.Lever && last.reaches(ids[0]) {
+	if last := u.last(ids[0], j); last != nil && last.Lever == c.Lever && last.reaches(ids[0]) {
 		c.UserNice = last.UserNice
 	}
-	c.New = last == nil && u.Last(ids[0]) != nil
 	return c
 }
 

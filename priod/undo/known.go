@@ -12,8 +12,8 @@ import (
 // Written is what the journal tells about values that priod may have left in jobs.
 func (u *Journal) Written() map[cluster.JobID]cluster.Written {
 	all := make(map[cluster.JobID]cluster.Written, len(u.changes))
-	for id := range u.changes {
-		if slices.ContainsFunc(u.of(id), func(c *Change) bool { return c.Lever.Ranks() }) {
+	for id, list := range u.changes {
+		if slices.ContainsFunc(list, func(c *Change) bool { return c.Lever.Ranks() }) {
 			all[id] = u.writtenInto(id, u.Last(id))
 		}
 	}
@@ -52,7 +52,7 @@ func (u *Journal) ofArray(c *Change, task cluster.JobID) *Change {
 func (u *Journal) Requests() map[cluster.JobID]map[slurmplug.Lever]cluster.Requested {
 	all := map[cluster.JobID]map[slurmplug.Lever]cluster.Requested{}
 	for id := range u.changes {
-		if r := u.requests(id, keepAll); r != nil && len(u.of(id)) > 0 {
+		if r := u.requests(id, keepAll); r != nil {
 			all[id] = r
 		}
 	}
@@ -101,7 +101,7 @@ func (u *Journal) Of(id cluster.JobID, user string) map[slurmplug.Lever]cluster.
 func (u *Journal) requests(id cluster.JobID, counts func(*Change) bool) map[slurmplug.Lever]cluster.Requested {
 	var all map[slurmplug.Lever]cluster.Requested
 	for _, id := range []cluster.JobID{slurmplug.Plain(id.ID), id} {
-		for _, c := range u.of(id) {
+		for _, c := range u.changes[id] {
 			if !c.inRequest() || !counts(c) {
 				continue
 			}
@@ -131,8 +131,8 @@ func (u *Journal) Recall(h *cluster.History, whose func(cluster.JobID, *Change))
 	}
 	// Why a job has its own size again only the database knew: it did not start, perhaps.
 	// Another size may have been for a job without room: then time says nothing against it.
-	for id := range u.changes {
-		for _, c := range u.of(id) {
+	for id, list := range u.changes {
+		for _, c := range list {
 			if c.Lever == slurmplug.Size {
 				h.Sized(id, c.To == c.Was, c.To != c.Was, c.Time)
 			}

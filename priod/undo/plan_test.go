@@ -2,7 +2,6 @@ package undo
 
 import (
 	"errors"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -281,41 +280,6 @@ func TestResetPastAnEarlierArrayWithTheId(t *testing.T) {
 	}
 	if j.Features = "a100"; len(planAll(u, nil, j).Actions) != 0 {
 		t.Error("what was another's is taken for priod's")
-	}
-}
-
-// What is known of an earlier job with an id says nothing of the next one's place, though
-// both are of one user.
-func TestLinesOfEarlierJobs(t *testing.T) {
-	id := slurmplug.Plain(5)
-	u := journal(t, &Change{Job: id, Lever: slurmplug.Nice, Was: "50", From: "50", To: "-1000", UserNice: "50"})
-	later := cluster.Job{ID: id, User: "ann", Submit: submitted.Add(time.Minute)}
-	next := u.Line(plan.Action{Job: id, Lever: slurmplug.Nice, Before: "7", After: "-2000", UserNice: "7"}, &later, submitted.Add(time.Minute))
-	next.User, next.Submit = later.User, later.Submit
-	if err := u.Append([]*Change{next}); err != nil {
-		t.Fatal(err)
-	}
-	for _, u := range []*Journal{u, must[*Journal](t)(Open(filepath.Dir(u.Path())))} {
-		if w := u.Written()[id]; next.Was != "7" || next.UserNice != "7" || w.Sent(-1000) || w.Sent(50) || !w.Sent(-2000) {
-			t.Errorf("%+v, %+v", next, w)
-		}
-	}
-}
-
-// A task that was requeued has a later submission than its array; the lines of an earlier
-// array's task with its name are not its own for that.
-func TestResetOfARequeuedTaskOfALaterArray(t *testing.T) {
-	task := cluster.JobID{ID: 5}
-	u := journal(t, steered(task, "a100"))
-	later := steered(slurmplug.Plain(5), "a100")
-	later.User, later.Submit, later.Tasks, later.Was = "ann", submitted.Add(time.Minute), "0-2", "a100|v100"
-	if err := u.Append([]*Change{later}); err != nil {
-		t.Fatal(err)
-	}
-	j := cluster.Job{ID: task, User: "ann", State: cluster.Pending, Submit: submitted.Add(time.Hour), Restarts: 1, Features: "a100"}
-	s := cluster.Snapshot{Jobs: []cluster.Job{j}, Nodes: []cluster.Node{{Name: "n1", Features: []string{"a100", "v100"}}}}
-	if p := planOf(u, cluster.NewHistory(), nil, s); len(p.Actions) != 1 || p.Actions[0].After != "a100|v100" {
-		t.Errorf("%+v", p)
 	}
 }
 
