@@ -44,6 +44,9 @@ enabled = true
 length = "20s"
 lead = "2m"
 half = "1m"
+[retry]
+enabled = true
+quick = "0s"
 [preemption]
 enabled = true
 min_run = "4s"
@@ -62,7 +65,7 @@ func chaosOn(t *testing.T) string {
 		return chaosSettings
 	}
 	settings := chaosSettings
-	for _, feature := range []string{"steering", "sizing", "rounds", "preemption"} {
+	for _, feature := range []string{"steering", "sizing", "rounds", "preemption", "retry"} {
 		if !slices.Contains(strings.Split(only, ","), feature) {
 			settings = strings.Replace(settings, "["+feature+"]\nenabled = true", "["+feature+"]\nenabled = false", 1)
 		}

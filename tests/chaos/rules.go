@@ -22,7 +22,7 @@ func (p *Part) breach(rule, format string, args ...any) Breach {
 }
 
 // Rules are all that have to hold over a run with priod.
-var Rules = []func(*Run) []Breach{Completed, WorkDone, Consented, Journalled, Held, NotThrashed, Free, Undone, Answered, Quiet, Waited}
+var Rules = []func(*Run) []Breach{Completed, WorkDone, Consented, Journalled, Held, NotThrashed, Free, Retried, Undone, Answered, Quiet, Waited}
 
 // Breaches are what the rules find.
 func Breaches(r *Run) (all []Breach) {
@@ -50,9 +50,41 @@ func Completed(r *Run) (all []Breach) {
 		runs, state := r.Ran[p.ID], cmp.Or(states[p.ID], "unknown")
 		log := r.Logs[p.Name]
 		// Accounting does not show a job that was cancelled before it was eligible.
-		own := did(r.Done, p.N, time.Now(), "cancel") && (state == "CANCELLED" || len(runs)+len(log) == 0) || count(log, "failed") > 0 && state == "FAILED" || state == "TIMEOUT"
+		own := did(r.Done, p.N, time.Now(), "cancel") && (state == "CANCELLED" || len(runs)+len(log) == 0) || count(log, "failed")+count(log, "crashed") > 0 && state == "FAILED" || state == "TIMEOUT"
 		if state != "COMPLETED" && !own {
 			all = append(all, p.breach("ends completed", "ended %s after %d runs and %d signals, its last words: %v", state, len(runs), count(log, "signal"), lastEvent(log)))
+		}
+	}
+	return all
+}
+
+// crashed is when a job died of a signal of its own; false when it did not.
+func (r *Run) crashed(p Part) (at time.Time, ok bool) {
+	i := slices.IndexFunc(r.Logs[p.Name], func(e Event) bool { return e.What == "crashed" })
+	if i < 0 {
+		return at, false
+	}
+	return r.Logs[p.Name][i].At, true
+}
+
+// Retried: who crashed runs again if its user agreed to that, and else does not.
+func Retried(r *Run) (all []Breach) {
+	states := r.states()
+	for _, p := range r.Parts() {
+		at, crashed := r.crashed(p)
+		if !crashed || slices.ContainsFunc(r.Done, func(d Done) bool { return d.Job == p.N }) {
+			continue // what its user did may have ended its agreement
+		}
+		again := slices.ContainsFunc(r.Logs[p.Name], func(e Event) bool { return e.What == "start" && e.At.After(at) })
+		agreed := p.Job.Retry == "always"
+		// Who ends while no priod runs is nobody's: it knows the queue since its start.
+		reset := r.Begun.Add(r.Size.Length * 2 / 3)
+		away := len(r.Faults) > 0 || at.After(reset.Add(-slack)) && at.Before(reset.Add(time.Minute))
+		switch {
+		case again && !agreed:
+			all = append(all, p.breach("runs again who agreed", "crashed at %s and ran again; its tag says %q", at.Format("15:04:05.0"), p.Job.Retry))
+		case !again && agreed && !away:
+			all = append(all, p.breach("runs again who agreed", "crashed at %s and is %s", at.Format("15:04:05.0"), states[p.ID]))
 		}
 	}
 	return all

@@ -104,6 +104,21 @@ func TestRulesSeeBreaches(t *testing.T) {
 			r.Views[40].Queue[2].State = "FAILED"
 			r.Logs["no"] = log("30 start 0 0 a", "31 piece 1", "31 failed")
 		}, ""},
+		"crashed, and did not agree to run again": {func(r *Run) {
+			r.Views[40].Queue[2].State = "FAILED"
+			r.Logs["no"] = log("30 start 0 0 a", "31 piece 1", "31 crashed 0")
+		}, ""},
+		"crashed, agreed, and does not run again": {func(r *Run) {
+			r.Jobs[2].Retry, r.Views[40].Queue[2].State = "always", "FAILED"
+			r.Logs["no"] = log("30 start 0 0 a", "31 piece 1", "31 crashed 0")
+		}, "runs again who agreed"},
+		"crashed, and runs again uninvited": {func(r *Run) {
+			r.Logs["no"] = log("30 start 0 0 a", "31 crashed 0", "35 start 0 1 a", "36 piece 1", "36 complete", "36 saved 1")
+		}, "runs again who agreed"},
+		"crashed, agreed, and runs again": {func(r *Run) {
+			r.Jobs[2].Retry = "always"
+			r.Logs["no"] = log("30 start 0 0 a", "31 crashed 0", "35 start 0 1 a", "36 piece 1", "36 complete", "36 saved 1")
+		}, ""},
 		"out of the queue and never seen again": {func(r *Run) { r.Views[40].Queue = r.Views[40].Queue[:2] }, "ends completed"},
 		"leaves with 0 and is forgotten": {func(r *Run) {
 			be(r, "1 start 0 0 a", "2 piece 1", "10 signal USR1 0", "10 saved 1", "10 exit 0")
@@ -258,7 +273,7 @@ func TestFaultsAreAFunctionOfTheirSeed(t *testing.T) {
 
 // What squeue and scontrol print is read whole, whatever stands in a comment.
 func TestParse(t *testing.T) {
-	line := strings.Join([]string{"83", "80_3", "PENDING", "Resources", "17", "0", "a100|v100", "(null)", "", "4", "1", "1000M", "5:00", "gpu", "te", "", "N/A", "2026-11-22T12:00:00", "2", "", "prio:v=1 a|b=c Features=t4"}, sep) + sep + "\n"
+	line := strings.Join([]string{"83", "80_3", "PENDING", "Resources", "17", "0", "a100|v100", "(null)", "", "4", "1", "1000M", "5:00", "gpu", "te", "", "N/A", "2026-11-22T12:00:00", "2", "", "", "prio:v=1 a|b=c Features=t4"}, sep) + sep + "\n"
 	all, err := ParseQueue(line + line)
 	if err != nil || len(all) != 2 || all[0].Shown != "80_3" || all[0].Features != "a100|v100" || all[0].Comment != "prio:v=1 a|b=c Features=t4" || all[1].Restarts != 2 || !all[0].Submit.Equal(t0) || !all[0].Start.IsZero() {
 		t.Errorf("%+v, %v", all, err)

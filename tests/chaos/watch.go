@@ -17,7 +17,7 @@ type Seen struct {
 	Priority            int64
 	Nice                string
 	Features, Prefer    string
-	ReqNodes            string
+	ReqNodes, ExcNodes  string
 	CPUs, MinCPUs, Mem  string
 	Limit               string
 	Partition, QOS      string
@@ -29,7 +29,7 @@ type Seen struct {
 
 // columns are squeue's names of these. The comment is text of users and stands last.
 var columns = []string{"JobID", "JobArrayID", "State", "Reason", "PriorityLong", "Nice", "Feature", "Prefer", "ReqNodes", "NumCPUs", "MinCpus", "MinMemory", "TimeLimit", "Partition", "QOS",
-	"NodeList", "StartTime", "SubmitTime", "RestartCnt", "Dependency", "Comment"}
+	"NodeList", "StartTime", "SubmitTime", "RestartCnt", "Dependency", "ExcNodes", "Comment"}
 
 const sep = "\x1f"
 
@@ -51,7 +51,7 @@ func ParseQueue(text string) (all []Seen, err error) {
 			}
 		}
 		s := Seen{ID: f[0], Shown: f[1], State: f[2], Reason: f[3], Nice: f[5], Features: f[6], Prefer: f[7], ReqNodes: f[8], CPUs: f[9], MinCPUs: f[10], Mem: f[11], Limit: f[12],
-			Partition: f[13], QOS: f[14], Nodes: f[15], Start: Instant(f[16]), Submit: Instant(f[17]), Dependency: f[19], Comment: f[20]}
+			Partition: f[13], QOS: f[14], Nodes: f[15], Start: Instant(f[16]), Submit: Instant(f[17]), Dependency: f[19], ExcNodes: f[20], Comment: f[21]}
 		s.Priority, _ = strconv.ParseInt(f[4], 10, 64)
 		s.Restarts, _ = strconv.Atoi(f[18])
 		all = append(all, s)

@@ -55,9 +55,11 @@ type Job struct {
 	After     int    // the job that has to end before, by number; -1: none
 	Held      bool   // until its user releases it
 	NoRequeue bool
-	Fails     int   // the piece at which it fails by its own fault; 0: never
-	Wants     int   // CPUs on a node below which it is slow
-	MS        []int // that a piece takes on each type
+	Fails     int    // the piece at which it fails by its own fault; 0: never
+	Crashes   int    // the piece at which its first run is killed by a signal of its own; 0: never
+	Retry     string // what its tag says of that
+	Wants     int    // CPUs on a node below which it is slow
+	MS        []int  // that a piece takes on each type
 	Title     string
 	Comment   string   // the user's own
 	Options   []string // of sbatch, further ones
@@ -104,7 +106,24 @@ func Workload(seed uint64, size Size) []Job {
 	for i := range all {
 		draw(r, &all[i], i, size)
 	}
+	if size.Length >= longEnough {
+		r = rand.New(rand.NewPCG(seed, 17))
+		for i := range all {
+			drawCrash(r, &all[i])
+		}
+	}
 	return all
+}
+
+// longEnough is a run in which jobs that crash come back: two minutes later, says Slurm.
+const longEnough = 4 * time.Minute
+
+// drawCrash has some jobs crash once.
+func drawCrash(r *rand.Rand, j *Job) {
+	crashes, retry := 1+r.IntN(j.Pieces), one(r, "always", "always", "infra", "never", "")
+	if r.IntN(8) == 0 && j.Tasks == 0 && !j.Het && j.Fails == 0 && !j.NoRequeue {
+		j.Crashes, j.Retry = crashes, retry
+	}
 }
 
 // one of some.
@@ -246,6 +265,9 @@ func (j *Job) Args(script, after string, size Size) []string {
 		}
 	}
 	args = append(args, j.Tag...)
+	if j.Retry != "" {
+		args = append(args, "--prio-retry="+j.Retry)
+	}
 	if j.Tasks > 0 {
 		limit := ""
 		if j.Limit > 0 {
@@ -265,19 +287,19 @@ func (j *Job) Args(script, after string, size Size) []string {
 	if j.Het {
 		args = append(args, ":", "--gres=gpu:1", "-c", "1", "--mem=1000")
 	}
-	args = append(args, script, j.Name, strconv.Itoa(j.Pieces), cmp.Or(string(j.Conduct), string(Ignores)), strconv.Itoa(j.Ckpt), strconv.Itoa(j.Fails), strconv.Itoa(j.Wants))
+	args = append(args, script, j.Name, strconv.Itoa(j.Pieces), cmp.Or(string(j.Conduct), string(Ignores)), strconv.Itoa(j.Ckpt), strconv.Itoa(j.Fails), strconv.Itoa(j.Crashes), strconv.Itoa(j.Wants))
 	for k, t := range size.Types {
 		args = append(args, fmt.Sprintf("%s=%d", t, j.MS[k]))
 	}
 	return args
 }
 
-// Script is what every job runs: NAME PIECES CONDUCT CKPT FAILS WANTS TYPE=MS ...
+// Script is what every job runs: NAME PIECES CONDUCT CKPT FAILS CRASHES WANTS TYPE=MS ...
 // It writes NAME.log: each start, piece of work, save and signal, with the time. A
 // piece of work that was not saved is done again after a requeue.
 const Script = `#!/bin/bash
-file=$PWD/$1${SLURM_ARRAY_TASK_ID:+.$SLURM_ARRAY_TASK_ID} pieces=$2 conduct=$3 every=$4 fails=$5 wants=$6
-shift 6
+file=$PWD/$1${SLURM_ARRAY_TASK_ID:+.$SLURM_ARRAY_TASK_ID} pieces=$2 conduct=$3 every=$4 fails=$5 crashes=$6 wants=$7
+shift 7
 for t in "$@"; do [[ $SLURMD_NODENAME == ${t%%=*}* ]] && ms=${t#*=}; done
 ((SLURM_CPUS_ON_NODE >= wants)) || ms=$((ms * 3 / 2))
 say() { echo "$EPOCHREALTIME $*" >>"$file.log"; }
@@ -299,6 +321,7 @@ while ((done < pieces)); do
 	done=$((done + 1))
 	say piece "$done"
 	((done == fails)) && { say failed; exit 3; }
+	((done == crashes)) && [ ! -e "$file.crashed" ] && { : >"$file.crashed"; say crashed "$SLURM_RESTART_COUNT"; kill -SEGV $$; }
 	((every > 0 && done % every == 0)) && save
 done
 say complete
