@@ -5,7 +5,6 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"slurmprio/slurmplug"
@@ -70,13 +69,13 @@ func (w Written) Replaced(next Written) []Sent {
 	return older[max(0, len(older)-maxOlder):]
 }
 
-// Requested is what priod made of one field of a job's request. The texts are as
+// Requested is what priod made of one field of a job's request. The values are as
 // Slurm shows the field.
 type Requested struct {
-	Was   string // the user's own, from before priod first wrote: all else is made from it
-	Value string // sent last
-	Sure  bool   // Slurm took Value
-	Older []string
+	Was   slurmplug.Value // the user's own, from before priod first wrote: all else is made from it
+	Value slurmplug.Value // sent last
+	Sure  bool            // Slurm took Value
+	Older []slurmplug.Value
 	At    time.Time // Value was sent
 	Saved bool      // Slurm has shown Value since, for so long that no older one can come back
 }
@@ -89,8 +88,8 @@ const savedAfter = 15 * time.Second
 const maxSent = 16
 
 // Next is r after another value was sent.
-func (r Requested) Next(value string, sure bool, at time.Time) Requested {
-	var older []string
+func (r Requested) Next(value slurmplug.Value, sure bool, at time.Time) Requested {
+	var older []slurmplug.Value
 	for _, s := range append(slices.Clone(r.Older), r.Value) {
 		if s != r.Was && s != value && !slices.Contains(older, s) {
 			older = append(older, s)
@@ -104,13 +103,13 @@ func (r Requested) Next(value string, sure bool, at time.Time) Requested {
 // Ours tells whether a field that shows now holds a value of priod's. An older one may
 // come back as slurmctld starts again from its state file; later it is the user's, who
 // wants what priod wrote once.
-func (r Requested) Ours(now string) bool {
+func (r Requested) Ours(now slurmplug.Value) bool {
 	return now != r.Was && (now == r.Value || !r.Saved && slices.Contains(r.Older, now))
 }
 
 // Theirs tells whether somebody changed the field after priod wrote it. Such a
 // field is never written again.
-func (r Requested) Theirs(now string) bool {
+func (r Requested) Theirs(now slurmplug.Value) bool {
 	if now == r.Was {
 		return r.Sure && r.Value != r.Was
 	}
@@ -119,15 +118,14 @@ func (r Requested) Theirs(now string) bool {
 
 // Freed is a size that somebody changed after priod wrote it, with the user's own nodes
 // in place of those that priod named; false when it names none of priod's.
-func (r Requested) Freed(now string) (size string, pinned bool) {
-	const key = string(slurmplug.ReqNodeList) + "="
-	size, nodes, _ := strings.Cut(now, key)
-	_, own, _ := strings.Cut(r.Was, key)
+func (r Requested) Freed(now slurmplug.Value) (size slurmplug.Value, pinned bool) {
+	freed, own := now.Size(), r.Was.Size()
 	for _, v := range append(slices.Clone(r.Older), r.Value) {
-		_, ours, _ := strings.Cut(v, key)
-		pinned = pinned || ours == nodes && nodes != own
+		ours := v.Size()
+		pinned = pinned || ours.Nodes == freed.Nodes && ours.Nodes != own.Nodes
 	}
-	return size + key + own, pinned && !r.Ours(now)
+	freed.Nodes = own.Nodes
+	return freed.Value(), pinned && !r.Ours(now)
 }
 
 // SizePast is what became of earlier writes of a waiting job's size.
@@ -633,7 +631,7 @@ func (h *History) Try(id JobID, w Written) {
 
 // Asked takes in a value that was sent into a job's request in place of what
 // stood there; sure says that Slurm took it. The user's own ends the matter.
-func (h *History) Asked(id JobID, l slurmplug.Lever, was, value string, sure bool, at time.Time) {
+func (h *History) Asked(id JobID, l slurmplug.Lever, was, value slurmplug.Value, sure bool, at time.Time) {
 	if _, seen := h.seen[id]; !seen && id.Task != slurmplug.NoTask {
 		h.inheritRequests(id) // the write splits the task off its array
 	}
@@ -684,7 +682,7 @@ func (h *History) Sized(id JobID, rests, ahead bool, at time.Time) {
 
 // Own is what the user asked for in a field of a job's request: what stands
 // there, unless priod wrote it.
-func (h *History) Own(j *Job, l slurmplug.Lever) string {
+func (h *History) Own(j *Job, l slurmplug.Lever) slurmplug.Value {
 	now, _ := j.Request(l)
 	if r, known := h.Requests[j.ID][l]; known && r.Ours(now) {
 		return r.Was
