@@ -351,16 +351,42 @@ func (h *History) inherit(id JobID) {
 	array := slurmplug.Plain(id.ID)
 	inheritFrom(h.FirstEligible, array, id)
 	inheritFrom(h.Counted, array, id)
-	inheritFrom(h.Written, array, id)
 	inheritFrom(h.Sizes, array, id)
+	h.inheritWritten(id)
 	h.inheritRequests(id)
 }
 
-// inheritRequests gives a task what was written into its array's request.
+// inheritWritten gives a task what was written into its array. A write to the task of
+// which nobody knows whether it arrived may have left it there: then it may hold what the
+// array got later, too.
+func (h *History) inheritWritten(id JobID) {
+	of, written := h.Written[slurmplug.Plain(id.ID)]
+	w, known := h.Written[id]
+	switch {
+	case !written:
+	case !known:
+		h.Written[id] = of
+	case w.Tried != w.Value && of.Lever == w.Lever && of.Original == w.Original && of.At.After(w.At):
+		of.Older = slices.Concat(w.Replaced(of), of.Older)
+		h.Written[id] = of
+	}
+}
+
+// inheritRequests gives a task what was written into its array's request, as inheritWritten
+// does.
 func (h *History) inheritRequests(id JobID) {
-	array := slurmplug.Plain(id.ID)
-	if _, known := h.Requests[id]; !known && h.Requests[array] != nil {
-		h.Requests[id] = maps.Clone(h.Requests[array])
+	of := h.Requests[slurmplug.Plain(id.ID)]
+	requests, known := h.Requests[id]
+	if !known && of != nil {
+		h.Requests[id] = maps.Clone(of)
+	}
+	for l, r := range requests {
+		if later := of[l]; !r.Sure && later.Was == r.Was && later.At.After(r.At) {
+			for _, v := range later.Older {
+				r = r.Next(v, false, later.At)
+			}
+			requests[l] = r.Next(later.Value, later.Sure, later.At)
+		}
 	}
 }
 
@@ -605,9 +631,19 @@ func (h *History) TEUse(at time.Time, limit func(user, account string) time.Dura
 	return byUser, byAccount, ran
 }
 
+// split gives a task of an array what was written into that, before a write of its own
+// splits it off.
+func (h *History) split(id JobID) {
+	if _, seen := h.seen[id]; !seen && id.Task != slurmplug.NoTask {
+		h.inheritWritten(id)
+		h.inheritRequests(id)
+	}
+}
+
 // Wrote takes in a value that Slurm accepted for a job. takenBack says that
 // somebody had replaced the last one by the job's own.
 func (h *History) Wrote(id JobID, w Written, takenBack bool) {
+	h.split(id)
 	old := h.Written[id]
 	w.Tried, w.Reverts, w.Older = w.Value, 0, old.Replaced(w)
 	again := takenBack || old.Value == w.Value
@@ -620,6 +656,7 @@ func (h *History) Wrote(id JobID, w Written, takenBack bool) {
 
 // Try takes in a value that was sent and may or may not have arrived.
 func (h *History) Try(id JobID, w Written) {
+	h.split(id)
 	old, known := h.Written[id]
 	if !known || old.Lever != w.Lever {
 		old = Written{Lever: w.Lever, Original: w.Original}
@@ -632,9 +669,7 @@ func (h *History) Try(id JobID, w Written) {
 // Asked takes in a value that was sent into a job's request in place of what
 // stood there; sure says that Slurm took it. The user's own ends the matter.
 func (h *History) Asked(id JobID, l slurmplug.Lever, was, value slurmplug.Value, sure bool, at time.Time) {
-	if _, seen := h.seen[id]; !seen && id.Task != slurmplug.NoTask {
-		h.inheritRequests(id) // the write splits the task off its array
-	}
+	h.split(id)
 	if sure && value == was {
 		delete(h.Requests[id], l)
 		if len(h.Requests[id]) == 0 && (id.Task == slurmplug.NoTask || h.Requests[slurmplug.Plain(id.ID)] == nil) {

@@ -366,3 +366,38 @@ func TestSplitTaskKeepsEarlierValues(t *testing.T) {
 		t.Errorf("the rest: %+v", r)
 	}
 }
+
+// A write to one task may not have arrived. Then the task is still of its array, and holds
+// what was written into that before or later: no word of its user's.
+func TestTaskOfUnknownOutcomeKeepsItsArrays(t *testing.T) {
+	start := time.Unix(1_800_000_000, 0)
+	array, task := slurmplug.Plain(7), JobID{ID: 7, Task: 0}
+	poll := func(h *History, at time.Time, jobs ...Job) { h.Observe(&Snapshot{At: at, Jobs: jobs}) }
+	for _, later := range []bool{false, true} {
+		for _, holds := range []int64{1000, 2000, 3000} {
+			h := NewHistory()
+			shows := func(j Job) Job {
+				j.State, j.SiteFactor, j.SiteFactorKnown, j.Features = Pending, holds, true, map[int64]string{1000: "a100", 2000: "v100", 3000: "t4"}[holds]
+				return j
+			}
+			poll(h, start, Job{ID: array, State: Pending, Tasks: "0-2", TaskCount: 3})
+			h.Wrote(array, Written{Lever: slurmplug.SiteFactor, Value: 1000, At: start}, false)
+			h.Asked(array, slurmplug.Features, slurmplug.Value{}, slurmplug.Text("a100"), true, start)
+			h.Try(task, Written{Lever: slurmplug.SiteFactor, Value: 2000, At: start.Add(time.Minute)})
+			h.Asked(task, slurmplug.Features, slurmplug.Value{}, slurmplug.Text("v100"), false, start.Add(time.Minute))
+			if later {
+				h.Wrote(array, Written{Lever: slurmplug.SiteFactor, Value: 3000, At: start.Add(2 * time.Minute)}, false)
+				h.Asked(array, slurmplug.Features, slurmplug.Value{}, slurmplug.Text("t4"), true, start.Add(2*time.Minute))
+			}
+			poll(h, start.Add(3*time.Minute), shows(Job{ID: task}), Job{ID: array, State: Pending, Tasks: "1-2", TaskCount: 2})
+			ours := later || holds != 3000
+			if w := h.Written[task]; w.Sent(holds) != ours {
+				t.Errorf("later %v, it holds %d: %+v", later, holds, w)
+			}
+			j := shows(Job{ID: task})
+			if r, now := h.Requests[task][slurmplug.Features], slurmplug.Text(j.Features); r.Ours(now) != ours || r.Theirs(now) == ours {
+				t.Errorf("later %v, it asks for %q: %+v", later, now, r)
+			}
+		}
+	}
+}
