@@ -25,10 +25,10 @@ SEED       ?= 0x0$(shell git rev-parse --short=12 HEAD 2>/dev/null)
 PROPERTIES  = $(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | sed -n '/rapid/s/ .*//p'
 
 test-properties: ## the packages with properties of random input
-	SLURMPRIO_REQUIRE_LAB=1 $(GO) test -timeout 9m $$($(PROPERTIES)) -rapid.seed=$(SEED)
+	SLURMPRIO_REQUIRE_LAB=1 $(GO) test -timeout 15m $$($(PROPERTIES)) -rapid.seed=$(SEED)
 
 test-rest: ## all others, with the real Slurm
-	SLURMPRIO_REQUIRE_LAB=1 $(GO) test -parallel 4 -timeout 14m $$($(GO) list ./... | grep -vxF "$$($(PROPERTIES))")
+	SLURMPRIO_REQUIRE_LAB=1 $(GO) test -parallel 6 -timeout 25m $$($(GO) list ./... | grep -vxF "$$($(PROPERTIES))")
 
 roots: ## as root: a Debian with Slurm 24.11 and one with the newest, in the cache folder
 	@tests/versions.sh roots

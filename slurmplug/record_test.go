@@ -218,22 +218,25 @@ func fill(t testing.TB, l *lab.Lab) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	await := func(ids ...string) {
+		for _, id := range ids {
+			if err := l.WaitJob(t.Context(), id, "RUNNING"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	await(submit(t, root, "node", "--nodes=2", "--gpus-per-node=2", "--constraint=v100")) // before others are in its way
 	typed := submit(t, root, "typed", "--gres=gpu:a100:2")
 	submit(t, root, "untyped", "--gres=gpu:1", "--constraint=v100")
 	submit(t, root, "job", "--gpus=2", "--nodes=1", "--nodelist=any-1")
 	submit(t, root, "job-typed", "--gpus=v100:3")
 	submit(t, root, "task", "--ntasks=2", "--gpus-per-task=1")
-	running := submit(t, root, "node", "--nodes=2", "--gpus-per-node=2", "--constraint=v100")
 	submit(t, root, "mixed", "--gres=gpu:a100:1,gpu:t4:1", "--nodelist=mix-1")
 	cpu := submit(t, root, "cpu", "--ntasks=2")
 	steps := submit(t, root, "array-running", "--array=0-3%1", "--gpus=1")
 	cancelled := submit(t, root, "cancelled")
 	requeued := submit(t, root, "requeued", "--gres=gpu:1", "--requeue")
-	for _, id := range []string{typed, running, cpu, steps + "_0", cancelled, requeued} {
-		if err := l.WaitJob(t.Context(), id, "RUNNING"); err != nil {
-			t.Fatal(err)
-		}
-	}
+	await(typed, cpu, steps+"_0", cancelled, requeued)
 	run(t, root, "scontrol", "requeue", requeued)
 
 	submit(t, root, "waiting", "--nodes=2", "--gpus-per-node=a100:4", "--constraint=a100", "--time=30")

@@ -100,6 +100,14 @@ func CountTasks(list string) (int, error) {
 	return n, err
 }
 
+// HasTask tells whether a list such as "1-9:2,12%4" names a task.
+func HasTask(list string, task int32) (bool, error) {
+	ranges, err := parseTasks(list)
+	return slices.ContainsFunc(ranges, func(r taskRange) bool {
+		return r.first <= task && task <= r.last && (task-r.first)%r.step == 0
+	}), err
+}
+
 // ExpandTasks lists the tasks that a list such as "1-9:2,12%4" names.
 func ExpandTasks(list string) ([]int32, error) {
 	ranges, err := parseTasks(list)

@@ -19,6 +19,10 @@ func TestTasksRoundTrip(t *testing.T) {
 		if n, err := CountTasks(list + "%4"); err != nil || n != len(tasks) {
 			t.Fatalf("CountTasks(%q) = %d, %v; want %d", list, n, err, len(tasks))
 		}
+		one := rapid.Int32Range(0, 300).Draw(t, "one")
+		if has, err := HasTask(list, one); err != nil || has != slices.Contains(tasks, one) {
+			t.Fatalf("HasTask(%q, %d) = %v, %v", list, one, has, err)
+		}
 		n := rapid.IntRange(0, 70).Draw(t, "n")
 		first, err := FirstTasks("["+list+"]", n)
 		if want := CompactTasks(tasks[:min(n, len(tasks))]); err != nil || first != want {
@@ -31,6 +35,11 @@ func TestTasksWithSteps(t *testing.T) {
 	got, err := ExpandTasks("1-9:4,20%3")
 	if err != nil || !slices.Equal(got, []int32{1, 5, 9, 20}) {
 		t.Fatal(got, err)
+	}
+	for task, want := range map[int32]bool{0: false, 1: true, 4: false, 9: true, 13: false, 20: true} {
+		if has, err := HasTask("1-9:4,20%3", task); err != nil || has != want {
+			t.Errorf("%d: %v, %v", task, has, err)
+		}
 	}
 }
 

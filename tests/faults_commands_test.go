@@ -110,8 +110,9 @@ func TestCommandFaults(t *testing.T) {
 	r.Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
 	faults = faults[:rounds(6, len(faults))]
 
-	want := undisturbed(newSite(t, roomy), seed, len(faults), nil)
-	s := newSite(t, roomy)
+	first := newOwnSite(t, roomy)
+	want := undisturbed(first, seed, len(faults), nil)
+	s := newSiteOn(t, first.lab, roomy)
 	d := s.shimmed(roomy)
 	q := newQueue(s, seed)
 	s.settle()

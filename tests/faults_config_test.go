@@ -73,7 +73,7 @@ func TestConfigurationChangesUnderWay(t *testing.T) {
 		r.Shuffle(most, func(i, j int) { edits[i], edits[j] = edits[j], edits[i] })
 		edits = append(edits[:few-1], edits[most])
 	}
-	fresh := newSite(t, roomy)
+	fresh := newOwnSite(t, roomy)
 	good := roomy
 	want := undisturbed(fresh, seed, len(edits), func(_ *queue, i int) {
 		if edits[i].spoil == nil {
@@ -83,7 +83,7 @@ func TestConfigurationChangesUnderWay(t *testing.T) {
 	})
 	fresh.clear()
 
-	s := newSite(t, quick+roomy)
+	s := newSiteOn(t, fresh.lab, quick+roomy)
 	d := s.shimmed(quick + roomy)
 	q := newQueue(s, seed)
 	edited := *s // its daemon reads another file than the verbs do

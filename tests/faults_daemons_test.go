@@ -16,7 +16,7 @@ import (
 // reads and of its writes.
 func TestSlurmDaemonFaults(t *testing.T) {
 	seed := seedOf(t)
-	s := newSite(t, roomy)
+	s := newOwnSite(t, roomy)
 	d := s.shimmed(roomy)
 	q := (*queue)(nil)
 

@@ -37,11 +37,12 @@ func TestOwnersBetweenReadAndWrite(t *testing.T) {
 		}
 		return changes[i].argv(q.ids[name])
 	}
-	want := undisturbed(newSite(t, roomy), seed, len(changes), func(q *queue, i int) {
+	first := newOwnSite(t, roomy)
+	want := undisturbed(first, seed, len(changes), func(q *queue, i int) {
 		a := argv(q, i)
 		q.slurm(a[0], a[1:]...)
 	})
-	s := newSite(t, roomy)
+	s := newSiteOn(t, first.lab, roomy)
 	d := s.shimmed(roomy)
 	q := newQueue(s, seed)
 	s.settle()
@@ -60,7 +61,7 @@ func TestOwnersBetweenReadAndWrite(t *testing.T) {
 // Another tool writes SiteFactor too: priod says so and leaves its value, and
 // where the tool takes priod's values back, priod gives up soon.
 func TestOtherToolWritesToo(t *testing.T) {
-	s := newSite(t, roomy)
+	s := newOwnSite(t, roomy)
 	d := s.shimmed(roomy)
 	s.fill()
 	trial := s.submit("--prio-type=te", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")

@@ -55,18 +55,12 @@ build() {
 # fill makes a folder a Debian. apt runs outside of it, so it has this machine's
 # certificates; what is configured of proxies is passed on.
 fill() {
-  local sources=("deb $mirror $1 main") pin=true
   rm -rf --one-file-system "$2"
-  if [ "$1" = sid ]; then
-    # slurmdbd 26.05.5 with sid's libmariadb3 11.8.9: "null result from query `select @var := concat('')`".
-    sources+=("deb $mirror trixie main")
-    pin='printf "Package: libmariadb3\nPin: release n=trixie\nPin-Priority: 1001\n" >"$1/etc/apt/preferences.d/slurmprio"'
-  fi
   command -v mmdebstrap || flock "$roots" sh -c 'command -v mmdebstrap ||
     { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends mmdebstrap; }' || return
   mmdebstrap --mode=root --variant=minbase --include="$packages" --dpkgopt=force-unsafe-io \
     --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
-    --aptopt="$(apt-config dump | grep -E '^Acquire::(https?|Check|Retries)')" --setup-hook="$pin" "" "$2" "${sources[@]}" &&
+    --aptopt="$(apt-config dump | grep -E '^Acquire::(https?|Check|Retries)')" "$1" "$2" "deb $mirror $1 main" &&
     echo "$mirror $packages" >"$2/.recipe"
 }
 

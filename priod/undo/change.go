@@ -48,6 +48,19 @@ func (c *Change) Jobs() []cluster.JobID {
 	return plan.Action{Job: c.Job, Tasks: c.Tasks, Part: c.Part}.Jobs()
 }
 
+// reaches tells whether the change was one to the record that a job, or a task, was part
+// of. Tasks that had left their array before are not.
+func (c *Change) reaches(id cluster.JobID) bool {
+	if c.Job == id || id.Task == slurmplug.NoTask {
+		return c.Job.ID == id.ID
+	}
+	if c.Job.ID != id.ID || c.Job.Task != slurmplug.NoTask {
+		return false
+	}
+	has, err := slurmplug.HasTask(c.Tasks, id.Task)
+	return has || err != nil // not known: Tasks is cut off
+}
+
 // Of tells whether j is the job that was changed, and not a later one with the
 // same id, as far as that can be told.
 func (c *Change) Of(j *cluster.Job) bool {

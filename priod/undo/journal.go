@@ -211,10 +211,10 @@ func (u *Journal) Line(a plan.Action, j *cluster.Job, at time.Time) *Change {
 		}
 		return c
 	}
-	if first != nil {
+	if first != nil && (c.Lever == slurmplug.SiteFactor || first.reaches(ids[0])) {
 		c.Was = first.Was
 	}
-	if last := u.last(ids[0], j); last != nil && last.Lever == c.Lever {
+	if last := u.last(ids[0], j); last != nil && last.Lever == c.Lever && last.reaches(ids[0]) {
 		c.UserNice = last.UserNice
 	}
 	return c

@@ -23,11 +23,16 @@ func (u *Journal) Written() map[cluster.JobID]cluster.Written {
 func (u *Journal) writtenInto(id cluster.JobID, c *Change) cluster.Written {
 	w := c.written()
 	w.Older = u.Older(id)
-	if a := u.ofArray(c, id); a != nil {
-		array := a.written()
-		w.Older = append(slices.Clone(w.Older), cluster.Sent{Value: array.Value, Until: a.Time}, cluster.Sent{Value: array.Tried, Until: a.Time})
+	a := u.ofArray(c, id)
+	if a == nil {
+		return w
 	}
-	return w
+	main, other, until := w, a.written(), a.Time
+	if a.reaches(id) { // the task had not left it, so the array's value came after the task's
+		main, other = other, main
+	}
+	main.Older = append(slices.Clone(w.Older), cluster.Sent{Value: other.Value, Until: until}, cluster.Sent{Value: other.Tried, Until: until})
+	return main
 }
 
 // ofArray is the change of a task's array that came after the last one of the task

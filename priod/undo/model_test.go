@@ -40,6 +40,7 @@ type world struct {
 type record struct {
 	cluster.Job
 	fields map[slurmplug.Lever]*field
+	unseen bool // its id was another's when priod last looked
 }
 
 type field struct {
@@ -99,7 +100,7 @@ func (w *world) split(r *record) *record {
 	if r.Tasks == "" {
 		return r
 	}
-	task := &record{Job: r.Job, fields: map[slurmplug.Lever]*field{}}
+	task := &record{Job: r.Job, unseen: r.unseen, fields: map[slurmplug.Lever]*field{}}
 	w.ids++
 	task.ID, task.RawID, task.Tasks, task.TaskCount = r.FirstTask(), w.ids, "", 1
 	for l, f := range r.fields {
@@ -252,8 +253,20 @@ func (r *record) text(l slurmplug.Lever, value string) string {
 	return value
 }
 
+// look is priod's at the queue: what it knew of earlier jobs with an id it forgets.
+func (w *world) look(u *Journal) {
+	others := map[uint32]bool{}
+	for _, r := range w.records {
+		if r.unseen {
+			others[r.ID.ID], r.unseen = true, false
+		}
+	}
+	u.Forget(others)
+}
+
 // write is one write of priod's: first the line, then, unless priod dies, the value.
 func (w *world) write(u *Journal) {
+	w.look(u)
 	l := rapid.SampledFrom([]slurmplug.Lever{w.lever, slurmplug.Features, slurmplug.Size, slurmplug.MinMemoryNode}).Draw(w.t, "field")
 	r := w.pick(func(r *record) bool {
 		switch f := r.fields[l]; {
@@ -300,6 +313,7 @@ func (w *world) dies() bool { return rapid.IntRange(0, 3).Draw(w.t, "priod dies"
 
 // pin is an eviction that names the nodes of the waiting job, or takes that back.
 func (w *world) pin(u *Journal) {
+	w.look(u)
 	r := w.pick(func(r *record) bool {
 		f := r.fields[slurmplug.ReqNodeList]
 		return waiting(r) && !f.changed && (f.priods || f.now == "")
@@ -358,7 +372,8 @@ func (w *world) live() {
 			w.split(r).State = cluster.Running
 		}
 	case 2:
-		if r := w.pick(running); r != nil {
+		// Nobody could tell one that is requeued before priod looks from the earlier job.
+		if r := w.pick(func(r *record) bool { return running(r) && !r.unseen }); r != nil {
 			r.requeue(w.at)
 		}
 	case 3:
@@ -372,6 +387,7 @@ func (w *world) live() {
 			w.ids = r.ID.ID - 1
 			w.submit()
 			w.ids = last
+			w.records[len(w.records)-1].unseen = true
 			w.records[len(w.records)-1].User = rapid.SampledFrom([]string{"ann", "bob"}).Draw(w.t, "user")
 		}
 	}
@@ -490,6 +506,7 @@ func TestResetBringsAllBack(t *testing.T) {
 		}
 		w.at, w.clumsy = w.at.Add(time.Second), false
 		w.nodes = []cluster.Node{{Name: "n1", Features: []string{"a100", "v100", "ssd", "big"}}}
+		w.look(u)
 		for _, r := range w.records {
 			if running(r) {
 				r.requeue(w.at)

@@ -24,6 +24,9 @@ type host struct {
 
 const loopback = "127.0.0.1"
 
+// accountingDatabase is slurmdbd's, in MariaDB.
+const accountingDatabase = "slurm_acct_db"
+
 // binding gives CommunicationParameters, and the address of the controllers.
 func (h host) binding() (params []string, addr string) {
 	switch h.Addr {
@@ -236,7 +239,7 @@ func slurmdbdConf(dir, me string, h host, p ports) string {
 		"StorageHost=localhost",
 		"StorageUser=" + me,
 		"StoragePass=none", // the database asks nobody: its socket lies in a folder of mode 0700
-		"StorageLoc=slurm_acct_db",
+		"StorageLoc=" + accountingDatabase,
 	}
 	if h.Addr != "" {
 		_, addr := h.binding()

@@ -155,6 +155,11 @@ func (l *Lab) startAccounting(ctx context.Context) error {
 		"--force", "--skip-name-resolve", "--skip-test-db", "--auth-root-authentication-method=normal"}, l.asUser(quickInnoDB...)...), ""); err != nil {
 		return err
 	}
+	// A folder is a database. slurmdbd would create its own, on a connection that failed for
+	// the lack of it, and that libmariadb 11.8.9 then gives nothing (error 5027).
+	if err := os.Mkdir(l.path("db/data/"+accountingDatabase), 0o700); err != nil {
+		return err
+	}
 	l.phase("mariadb-install-db")
 	if err := l.launch("mariadbd"); err != nil {
 		return err
