@@ -126,7 +126,7 @@ func (f *fake) LoadEvictions(context.Context) (*evict.Journal, error) {
 }
 func (f *fake) SaveEvictions(context.Context, *evict.Changes) error { return nil }
 
-func (f *fake) Ends(context.Context, map[cluster.JobID]plan.JobStatus, bool) map[cluster.JobID]plan.End {
+func (f *fake) Ends(context.Context, map[cluster.JobID]plan.JobStatus, bool, map[cluster.JobID]plan.Mark) map[cluster.JobID]plan.End {
 	return nil
 }
 

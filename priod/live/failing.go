@@ -11,7 +11,7 @@ import (
 
 // Ends reads what accounting knows of ended runs, and with output the end of what they
 // wrote. What cannot be read is left out: a class is then given by what is known.
-func (c *Cluster) Ends(ctx context.Context, sights map[cluster.JobID]plan.JobStatus, output bool) map[cluster.JobID]plan.End {
+func (c *Cluster) Ends(ctx context.Context, sights map[cluster.JobID]plan.JobStatus, output bool, earlier map[cluster.JobID]plan.Mark) map[cluster.JobID]plan.End {
 	raw := make([]uint32, 0, len(sights))
 	for _, s := range sights {
 		if s.RawID != 0 {
@@ -25,7 +25,7 @@ func (c *Cluster) Ends(ctx context.Context, sights map[cluster.JobID]plan.JobSta
 		end := plan.End{StepCode: e.StepCode, StepSignal: e.StepSignal, PeakMB: e.PeakMB}
 		if output {
 			var err error
-			if end.Output, err = c.output(ctx, id, s.RawID); err != nil {
+			if end.Output, end.Mark, err = c.output(ctx, &s, earlier[id]); err != nil {
 				end.Unread = "its output was not read: " + err.Error()
 			}
 		}
@@ -34,17 +34,17 @@ func (c *Cluster) Ends(ctx context.Context, sights map[cluster.JobID]plan.JobSta
 	return ends
 }
 
-// output is the end of what a job wrote, read as its user.
-func (c *Cluster) output(ctx context.Context, id cluster.JobID, raw uint32) ([]byte, error) {
-	w, err := c.client.WrittenTo(ctx, id, raw)
+// output is the end of what a run wrote, read as its user.
+func (c *Cluster) output(ctx context.Context, s *plan.JobStatus, earlier plan.Mark) ([]byte, plan.Mark, error) {
+	w, err := c.client.WrittenTo(ctx, s.ID, s.RawID)
 	if err != nil {
-		return nil, err
+		return nil, plan.Mark{}, err
 	}
-	path, err := w.Path(raw)
+	path, err := w.Path(s.RawID)
 	if err != nil {
-		return nil, err
+		return nil, plan.Mark{}, err
 	}
-	return tail.As(ctx, w.UID, path)
+	return tail.As(ctx, w.UID, tail.Request{Path: path, Earlier: earlier, Began: s.Start})
 }
 
 // MostRestarts is Slurm's MaxBatchRequeue; 0 where it has none.

@@ -99,7 +99,7 @@ func (f *Feature) judge(ctx context.Context, c *plan.Cycle) error {
 		}
 	}
 	if len(sights) > 0 {
-		ends := f.Slurm.Ends(ctx, sights, f.Settings.Output)
+		ends := f.Slurm.Ends(ctx, sights, f.Settings.Output, f.Memory.marks(sights, was))
 		for _, t := range targets {
 			if s, failed := sights[t.Job]; failed {
 				if s.RawID == 0 {
@@ -149,7 +149,7 @@ func (f *Feature) failure(ctx context.Context, c *plan.Cycle, was *cluster.Job, 
 	row := Failure{
 		Job: s.ID, RawID: s.RawID, User: was.User, Start: s.Start, End: end, Restarts: s.Restarts,
 		GPUs: was.GPUs, Nodes: nodes, Fault: Fault(c.Snapshot, found.Class, nodes), Final: s.Final, ExitCode: s.ExitCode, Signal: s.ExitedBy,
-		Class: found.Class.Name, Means: found.Class.Text, Rule: found.Rule, Signature: found.Signature, Line: found.Line, Free: found.Class.Free,
+		Class: found.Class.Name, Means: found.Class.Text, Rule: found.Rule, Signature: found.Signature, Line: found.Line, Output: e.Mark, Free: found.Class.Free,
 		AskedMB: run.AskedMB, PeakMB: run.PeakMB, Advice: Advice(&found, &run),
 		Retry: was.Tag.Retry, Do: v.Do, Why: v.Why, Wait: v.Wait, State: Noted, Message: clean([]byte(e.Unread)), At: c.Snapshot.At,
 	}

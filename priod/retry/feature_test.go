@@ -110,11 +110,16 @@ func (f *fake) Excluded(_ context.Context, t plan.Target) (string, error) {
 func (f *fake) AtOnce(context.Context, plan.Target) (int, error) { return 0, nil }
 func (f *fake) MostRestarts() int                                { return 0 }
 
-func (f *fake) Ends(_ context.Context, sights map[cluster.JobID]plan.JobStatus, output bool) map[cluster.JobID]plan.End {
+func (f *fake) Ends(_ context.Context, sights map[cluster.JobID]plan.JobStatus, output bool, earlier map[cluster.JobID]plan.Mark) map[cluster.JobID]plan.End {
 	ends := map[cluster.JobID]plan.End{}
 	for id := range sights {
 		if output {
-			ends[id] = plan.End{Output: []byte(f.jobs[id].output)}
+			text := f.jobs[id].output
+			mark := plan.Mark{Bytes: int64(len(text)), Sum: text}
+			if rest, appended := strings.CutPrefix(text, earlier[id].Sum); appended && rest != "" {
+				text = rest
+			}
+			ends[id] = plan.End{Output: []byte(text), Mark: mark}
 		}
 	}
 	return ends
@@ -307,6 +312,19 @@ func TestNobodyIsRequeuedWhoShouldNotBe(t *testing.T) {
 		if row := x.last(j.ID); name == "forgotten by slurmctld" && (row == nil || row.Why != TooLate) {
 			t.Errorf("%s: %+v", name, row)
 		}
+	}
+}
+
+// Where runs append to one file, what the run before wrote says nothing of this one.
+func TestOutputOfTheRunBefore(t *testing.T) {
+	f := newFake(t, 4)
+	x := f.feature(settings(t))
+	j := f.submit(17, "ann", "infra")
+	first := "ncclSystemError: rank 3\n"
+	f.run(x, j, 0, time.Hour, "FAILED", 1, first)
+	row := f.run(x, j, 1, time.Hour, "FAILED", 1, first+"OSError: [Errno 116] Stale file handle\n")
+	if row.Class != "storage" || row.Do != Later || row.Output.Bytes <= int64(len(first)) {
+		t.Errorf("%+v", row)
 	}
 }
 

@@ -40,15 +40,16 @@ type Failure struct {
 	ExitCode int           `json:"exit_code"`
 	Signal   int           `json:"signal"`
 
-	Class     string `json:"class"`
-	Means     string `json:"means,omitempty"` // the class's text
-	Rule      string `json:"rule"`
-	Signature string `json:"signature"`
-	Line      string `json:"line,omitempty"` // of the output
-	Free      bool   `json:"free,omitempty"`
-	AskedMB   int64  `json:"asked_mb,omitempty"`
-	PeakMB    int64  `json:"peak_mb,omitempty"`
-	Advice    string `json:"advice,omitempty"`
+	Class     string    `json:"class"`
+	Means     string    `json:"means,omitempty"` // the class's text
+	Rule      string    `json:"rule"`
+	Signature string    `json:"signature"`
+	Line      string    `json:"line,omitempty"`  // of the output
+	Output    plan.Mark `json:"output,omitzero"` // where that ended; zero: it was not read
+	Free      bool      `json:"free,omitempty"`
+	AskedMB   int64     `json:"asked_mb,omitempty"`
+	PeakMB    int64     `json:"peak_mb,omitempty"`
+	Advice    string    `json:"advice,omitempty"`
 
 	Retry string        `json:"retry,omitempty"` // what its tag says
 	Do    Do            `json:"do"`
@@ -152,6 +153,19 @@ func (m *Memory) Of(id cluster.JobID, user string, restarts int) (past []Failure
 		}
 	}
 	return past
+}
+
+// marks are the places in outputs where the last runs of jobs before these ended.
+func (m *Memory) marks(sights map[cluster.JobID]plan.JobStatus, was map[cluster.JobID]*cluster.Job) map[cluster.JobID]plan.Mark {
+	marks := map[cluster.JobID]plan.Mark{}
+	for id, s := range sights {
+		for _, f := range m.Of(id, was[id].User, s.Restarts) {
+			if f.Output != (plan.Mark{}) {
+				marks[id] = f.Output
+			}
+		}
+	}
+	return marks
 }
 
 // Knows tells whether a run has its row.

@@ -1,4 +1,4 @@
-// Package tail reads the end of a file that belongs to a user, as that user: never
+// Package tail reads the end of a run's output, a file that belongs to a user, as that user: never
 // through a link, nothing but a regular file, and never more than a bound. The reading is
 // done by a child process with the user's uid, so that priod's own rights never count.
 package tail
@@ -6,6 +6,8 @@ package tail
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +22,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"slurmprio/priod/plan"
 )
 
 // Most is how much of a file is read.
@@ -36,15 +40,39 @@ const maxHanging = 4
 
 var hanging atomic.Int32
 
-// As reads the end of a file as a user. Only root can become others.
-func As(ctx context.Context, uid uint32, path string) ([]byte, error) {
+// Request says what is read.
+type Request struct {
+	Path    string
+	Earlier plan.Mark // where an earlier run of the job ended; zero: there was none
+	Began   time.Time // the run did
+}
+
+// As reads the end of what a run wrote, as its user. Only root can become others.
+func As(ctx context.Context, uid uint32, r Request) (text []byte, end plan.Mark, err error) {
 	switch {
 	case uid == 0:
-		return nil, errors.New("root's own output is not read")
+		return nil, end, errors.New("root's own output is not read")
 	case os.Geteuid() != 0 && uint32(os.Geteuid()) != uid:
-		return nil, fmt.Errorf("priod's account cannot become uid %d: only root can", uid)
+		return nil, end, fmt.Errorf("priod's account cannot become uid %d: only root can", uid)
 	case hanging.Load() >= maxHanging:
-		return nil, errors.New("too many reads of output hang in a file system")
+		return nil, end, errors.New("too many reads of output hang in a file system")
+	}
+	said, err := child(ctx, uid, r)
+	if err != nil {
+		return nil, end, err
+	}
+	first, text, _ := bytes.Cut(said, []byte{'\n'})
+	if err := json.Unmarshal(first, &end); err != nil || end.Bytes < 0 {
+		return nil, plan.Mark{}, errors.New("what reads it said nothing of use")
+	}
+	return text, end, nil
+}
+
+// child runs priod again, as a user, and gives what it wrote: a mark, and the text.
+func child(ctx context.Context, uid uint32, r Request) ([]byte, error) {
+	asked, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -52,8 +80,8 @@ func As(ctx context.Context, uid uint32, path string) ([]byte, error) {
 	}
 	c := exec.Command(self, Verb)
 	c.Env, c.Dir = []string{}, "/"
-	c.Stdin = strings.NewReader(path)
-	out, said := &bounded{left: Most}, &bounded{left: 200}
+	c.Stdin = bytes.NewReader(asked)
+	out, said := &bounded{left: Most + maxMark}, &bounded{left: 200}
 	c.Stdout, c.Stderr = out, said
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if os.Geteuid() == 0 {
@@ -120,51 +148,94 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Child is the whole of the child: it reads a path from in and writes the end of that file.
+// maxRequest and maxMark bound what is sent to the child, and the mark that it sends back.
+const maxRequest, maxMark = 6*unix.PathMax + 1000, 200
+
+// Child is the whole of the child: it reads a request from in, and writes a line with the
+// mark and then the end of the output.
 func Child(in io.Reader, out io.Writer) error {
 	if os.Geteuid() == 0 {
 		return errors.New("not as root")
 	}
-	path, err := io.ReadAll(io.LimitReader(in, unix.PathMax))
+	asked, err := io.ReadAll(io.LimitReader(in, maxRequest))
 	if err != nil {
 		return err
 	}
-	text, err := Read(string(path), Most)
+	var r Request
+	if err := json.Unmarshal(asked, &r); err != nil {
+		return err
+	}
+	text, end, err := Read(r, Most)
 	if err != nil {
 		return err
 	}
-	_, err = out.Write(text)
+	first, err := json.Marshal(end)
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(append(append(first, '\n'), text...))
 	return err
 }
 
-// Read reads the end of a regular file that belongs to who reads.
-func Read(path string, most int64) ([]byte, error) {
-	if !filepath.IsAbs(path) || strings.IndexByte(path, 0) >= 0 {
-		return nil, errors.New("no absolute path")
+// Read reads the end of what a run wrote into a regular file that belongs to who reads.
+func Read(r Request, most int64) (text []byte, end plan.Mark, err error) {
+	if !filepath.IsAbs(r.Path) || strings.IndexByte(r.Path, 0) >= 0 {
+		return nil, end, errors.New("no absolute path")
 	}
-	at, err := find(path)
+	at, err := find(r.Path)
 	if err != nil {
-		return nil, err
+		return nil, end, err
 	}
 	defer unix.Close(at)
 	var st unix.Stat_t
 	if err := unix.Fstat(at, &st); err != nil {
-		return nil, err
+		return nil, end, err
 	}
 	switch {
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
-		return nil, errors.New("no regular file")
+		return nil, end, errors.New("no regular file")
 	case int(st.Uid) != os.Geteuid():
-		return nil, errors.New("it belongs to somebody else")
+		return nil, end, errors.New("it belongs to somebody else")
 	}
 	// What was found is what is opened: nobody can put another file in its place.
 	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(at), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, err
+		return nil, end, err
 	}
 	f := os.NewFile(uintptr(fd), "output")
 	defer f.Close()
-	return io.ReadAll(io.NewSectionReader(f, max(st.Size-most, 0), most))
+	if text, err = before(f, st.Size, most); err != nil {
+		return nil, end, err
+	}
+	end = mark(st.Size, text)
+	from := int64(0)
+	switch earlier := r.Earlier; {
+	case earlier.Bytes == 0 || earlier.Bytes > st.Size:
+	case earlier.Bytes == st.Size:
+		if earlier == end && time.Unix(st.Mtim.Unix()).Before(r.Began) {
+			from = st.Size // else this run began the file anew, and wrote the same
+		}
+	default:
+		old, err := before(f, earlier.Bytes, most)
+		if err != nil {
+			return nil, end, err
+		}
+		if earlier == mark(earlier.Bytes, old) {
+			from = earlier.Bytes
+		}
+	}
+	return text[max(int64(len(text))-(st.Size-from), 0):], end, nil
+}
+
+// before reads what stands before a place in a file, and no more than most of it.
+func before(f io.ReaderAt, place, most int64) ([]byte, error) {
+	most = min(most, place)
+	return io.ReadAll(io.NewSectionReader(f, place-most, most))
+}
+
+// mark is the mark of a place behind a text.
+func mark(place int64, text []byte) plan.Mark {
+	return plan.Mark{Bytes: place, Sum: fmt.Sprintf("%x", sha256.Sum256(text))}
 }
 
 // find finds a file by its path, of which no part is a link, without opening it.

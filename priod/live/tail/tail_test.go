@@ -12,6 +12,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"slurmprio/priod/plan"
 )
 
 // The test binary is the child, too.
@@ -46,10 +49,14 @@ func realDir(t *testing.T) string {
 
 func TestReadTheEnd(t *testing.T) {
 	dir := realDir(t)
-	if got, err := Read(put(t, filepath.Join(dir, "a"), "0123456789"), 4); string(got) != "6789" || err != nil {
+	read := func(path string, most int64) ([]byte, error) {
+		text, _, err := Read(Request{Path: path}, most)
+		return text, err
+	}
+	if got, err := read(put(t, filepath.Join(dir, "a"), "0123456789"), 4); string(got) != "6789" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
-	if got, err := Read(put(t, filepath.Join(dir, "b"), ""), 4); len(got) != 0 || err != nil {
+	if got, err := read(put(t, filepath.Join(dir, "b"), ""), 4); len(got) != 0 || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
 	// 100 GB, of which the disk has next to nothing.
@@ -61,9 +68,57 @@ func TestReadTheEnd(t *testing.T) {
 	if _, err := big.WriteAt([]byte("the end"), 100<<30); err != nil {
 		t.Skip(err)
 	}
-	got, err := Read(big.Name(), Most)
+	got, err := read(big.Name(), Most)
 	if len(got) != Most || !bytes.HasSuffix(got, []byte("the end")) || err != nil {
 		t.Errorf("%d bytes, %v", len(got), err)
+	}
+}
+
+// In a file to which a job's runs append, what an earlier run wrote is not this one's; in one
+// that each run begins anew all of it is.
+func TestReadWhatARunWrote(t *testing.T) {
+	path := filepath.Join(realDir(t), "out")
+	const most = 16
+	run := func(text string, appends bool, earlier plan.Mark, began time.Time) (string, plan.Mark) {
+		t.Helper()
+		flag := os.O_CREATE | os.O_WRONLY | os.O_TRUNC
+		if appends {
+			flag = os.O_CREATE | os.O_WRONLY | os.O_APPEND
+		}
+		f, err := os.OpenFile(path, flag, 0o644)
+		if err == nil && text != "" {
+			_, err = f.WriteString(text)
+		}
+		if err := errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		got, end, err := Read(Request{Path: path, Earlier: earlier, Began: began}, most)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(got), end
+	}
+	now := time.Now()
+	for _, x := range []struct {
+		name, text string
+		appends    bool
+		began      time.Duration
+	}{
+		{"appended", "second\n", true, -time.Second},
+		{"appended a lot", "a second run that fails\n", true, -time.Second},
+		{"appended nothing", "", true, time.Hour},
+		{"anew, the same", "a first run that fails\n", false, -time.Second},
+		{"anew, shorter", "second\n", false, -time.Second},
+		{"anew, longer", "another, which is longer than the first\n", false, -time.Second},
+	} {
+		_, first := run("a first run that fails\n", false, plan.Mark{}, now)
+		got, end := run(x.text, x.appends, first, now.Add(x.began))
+		if !strings.HasSuffix(x.text, got) && x.text != "" || x.text == "" && got != "" || len(x.text) > 0 && len(got) != min(len(x.text), most) {
+			t.Errorf("%s: %q of %q", x.name, got, x.text)
+		}
+		if st, err := os.Stat(path); err != nil || end.Bytes != st.Size() {
+			t.Errorf("%s: ends at %+v", x.name, end)
+		}
 	}
 }
 
@@ -83,7 +138,10 @@ func TestReadRefuses(t *testing.T) {
 	}
 	for _, path := range []string{link, filepath.Join(loop, "x"), pipe, shadow, "/dev/zero", "/dev/null", dir, "relative", "", "/a\x00b", filepath.Join(dir, "gone"), "/proc/self/fd/0", "/dev/stdin"} {
 		for name, read := range map[string]func() ([]byte, error){
-			"openat2": func() ([]byte, error) { return Read(path, Most) },
+			"openat2": func() ([]byte, error) {
+				text, _, err := Read(Request{Path: path}, Most)
+				return text, err
+			},
 			"walk": func() ([]byte, error) {
 				fd, err := walk(path)
 				if err != nil {
@@ -140,15 +198,22 @@ func TestAsReadsWithTheUsersRightsOnly(t *testing.T) {
 	if err := errors.Join(os.Chown(own, uid, gid), os.Chmod(theirs, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := As(context.Background(), uint32(uid), own); string(got) != "mine" || err != nil {
+	as := func(uid int, path string) ([]byte, error) {
+		text, end, err := As(context.Background(), uint32(uid), Request{Path: path})
+		if err == nil && end.Bytes != int64(len(text)) {
+			t.Errorf("%q ends at %+v", text, end)
+		}
+		return text, err
+	}
+	if got, err := as(uid, own); string(got) != "mine" || err != nil {
 		t.Fatalf("%q, %v", got, err)
 	}
 	for path, want := range map[string]string{foreign: "somebody else", theirs: "", "/etc/shadow": "", filepath.Join(dir, "none"): "no such file"} {
-		if got, err := As(context.Background(), uint32(uid), path); err == nil || !strings.Contains(err.Error(), want) || len(got) > 0 {
+		if got, err := as(uid, path); err == nil || !strings.Contains(err.Error(), want) || len(got) > 0 {
 			t.Errorf("%s: %q, %v", path, got, err)
 		}
 	}
-	if got, err := As(context.Background(), 0, own); err == nil {
+	if got, err := as(0, own); err == nil {
 		t.Errorf("as root: %q", got)
 	}
 }

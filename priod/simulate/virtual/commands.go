@@ -53,7 +53,7 @@ func (s *slurm) past(id cluster.JobID) plan.JobStatus {
 func (s *slurm) Excluded(context.Context, plan.Target) (string, error) { return "", nil }
 
 // Ends are not asked for: a trace does not say why its jobs end.
-func (s *slurm) Ends(context.Context, map[cluster.JobID]plan.JobStatus, bool) map[cluster.JobID]plan.End {
+func (s *slurm) Ends(context.Context, map[cluster.JobID]plan.JobStatus, bool, map[cluster.JobID]plan.Mark) map[cluster.JobID]plan.End {
 	return nil
 }
 
