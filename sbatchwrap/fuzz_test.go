@@ -30,7 +30,7 @@ func FuzzTag(f *testing.F) {
 	f.Add("s", []byte("#PRIO --prio-steps=1e300\n#PRIO\t--prio-share\n"), "prio-mem", "a:1x1-2x2", strings.Repeat("x", 1000))
 	f.Add("s", []byte("#PRIO '--prio-\x1b=x\n#SBATCH hetjob\n#PRIO --prio-retry=always\n"), "prio-signal", "b:sigusr1", "prio:")
 	f.Fuzz(func(t *testing.T, name string, text []byte, variable, value, comment string) {
-		claims, err := prio.FromScript((&script{name: name}).title(), text)
+		given, err := prio.FromScript((&script{name: name}).title(), text)
 		if err != nil {
 			said(t, err)
 			return
@@ -41,7 +41,7 @@ func FuzzTag(f *testing.F) {
 		if len(fromEnv)+len(strange) > 1 || len(fromEnv) == 1 && fromEnv[0].Value != value {
 			t.Fatalf("%s=%q: %+v, %q", key, value, fromEnv, strange)
 		}
-		_, tag, err := prio.Tag(append(claims, fromEnv...))
+		_, tag, err := prio.Tag(append(given, fromEnv...))
 		if err != nil {
 			said(t, err)
 			return

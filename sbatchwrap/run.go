@@ -53,7 +53,7 @@ func run(name string, args []string) error {
 	if err != nil {
 		return err
 	}
-	claims, err := prio.FromScript(script.title(), script.text)
+	options, err := prio.FromScript(script.title(), script.text)
 	if err != nil {
 		return err
 	}
@@ -61,10 +61,10 @@ func run(name string, args []string) error {
 	for _, v := range strange {
 		warn("%s is no variable of sbatchwrap (see sbatchwrap --prio-help)", prio.Quote(v))
 	}
-	claims = slices.Concat(claims, fromEnv, prio.FromArguments(p.cmd))
+	options = slices.Concat(options, fromEnv, prio.FromArguments(p.cmd))
 	final, tag, said := p.cmd.Rewrite(nil), "", jobtag.Tag{}
-	if len(claims) > 0 {
-		if said, tag, err = prio.Tag(claims); err != nil {
+	if len(options) > 0 {
+		if said, tag, err = prio.Tag(options); err != nil {
 			return err
 		}
 		if final, err = tagged(p, script, said, tag); err != nil {
@@ -185,11 +185,11 @@ func refused(p *parser, name string) error {
 	if given(p.cmd, optionPrint) {
 		return usagef("command line: %v", p.err)
 	}
-	claims, _ := prio.FromEnvironment(os.Environ())
-	claims = append(claims, prio.FromArguments(p.cmd)...)
+	options, _ := prio.FromEnvironment(os.Environ())
+	options = append(options, prio.FromArguments(p.cmd)...)
 	var add [][]string
-	if len(claims) > 0 {
-		_, tag, err := prio.Tag(claims)
+	if len(options) > 0 {
+		_, tag, err := prio.Tag(options)
 		if err != nil {
 			return err
 		}

@@ -7,15 +7,14 @@ import (
 	"math"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 )
 
 // Size is the lever on the CPUs and the memory that a pending job asks for, with
 // the node that it shall get them on. Slurm gives a job the most that any of the
 // fields says which mention CPUs (select/cons_tres/job_test.c), so a value is all
-// the words of one scontrol update, as Asked has them: "CPUsPerTask=9
-// MinCPUsNode=9 NumCPUs=9 MinMemoryNode=64000 ReqNodeList=a1".
+// the words of one scontrol update, a SizeRequest: "CPUsPerTask=9 MinCPUsNode=9
+// NumCPUs=9 MinMemoryNode=64000 ReqNodeList=a1".
 const Size Lever = "Size"
 
 // sizeWords are what a value of Size may consist of.
@@ -40,9 +39,9 @@ type Memory uint8
 
 // Ways to ask for memory.
 const (
-	ByNode Memory = iota // --mem
-	ByCPU                // --mem-per-cpu, DefMemPerCPU
-	ByGPU                // --mem-per-gpu, DefMemPerGPU
+	ByNode Memory = iota + 1 // --mem
+	ByCPU                    // --mem-per-cpu, DefMemPerCPU
+	ByGPU                    // --mem-per-gpu, DefMemPerGPU
 )
 
 // Asked is how a pending job asks for CPUs and memory on its one node.
@@ -60,9 +59,9 @@ type Asked struct {
 	// Allowances are what limits leave: of those for several jobs beside what they hold,
 	// which is without a job that waits, such as this one.
 	Allowances []*Allowance
-	// Text is the value of Size that the job holds: writing it again after another
+	// Holds is the value of Size that the job has: writing it again after another
 	// one undoes that.
-	Text string
+	Holds Value
 
 	tasks, perTask, node int   // --ntasks, CPUs for each, MinCPUsNode
 	cpus                 int   // NumCPUs
@@ -97,7 +96,7 @@ func (c *Client) Asked(ctx context.Context, conf Config, job JobID, record *Job,
 // and does nothing (seen on 22.05), so such a job can get more CPUs and not fewer.
 func (a *Asked) of(conf Config) {
 	a.follows = conf.AtLeast(24, 5)
-	a.Text = a.text()
+	a.Holds = a.size().Value()
 	if a.perGPU > 0 && !a.follows {
 		a.Least = max(a.Least, a.perGPU*a.GPUs)
 	}
@@ -369,7 +368,7 @@ func (a *Asked) Unit() int {
 // memory, asked for in its own way, on the node named; "" names none. In units of
 // that way the job may get fewer CPUs than said, and a few MB more of memory: what
 // it really gets is returned. A job is never brought below Least.
-func (a *Asked) Resize(cpus int, memMB int64, node string) (value string, gets int, getsMB int64) {
+func (a *Asked) Resize(cpus int, memMB int64, node string) (value Value, gets int, getsMB int64) {
 	b := *a
 	b.Nodes = node
 	cpus = max(cpus, a.Least)
@@ -403,35 +402,19 @@ func (a *Asked) Resize(cpus int, memMB int64, node string) (value string, gets i
 		b.memory = up(int64(gpus))
 		b.MemMB = b.memory * int64(gpus)
 	}
-	return b.text(), b.CPUs, b.MemMB
+	return b.size().Value(), b.CPUs, b.MemMB
 }
 
-// Of is the job as it is with a value of Size that Text or Resize gave for it.
-func (a *Asked) Of(value string) Asked {
-	b := *a
-	b.Text, b.Nodes = value, ""
-	perCPU := int64(0)
-	for word := range strings.SplitSeq(value, " ") {
-		key, text, _ := strings.Cut(word, "=")
-		n, err := strconv.ParseInt(text[strings.LastIndexByte(text, ':')+1:], 10, 64)
-		switch {
-		case key == string(ReqNodeList):
-			b.Nodes = text
-		case err != nil:
-		case key == "NumCPUs":
-			b.cpus = int(n)
-		case key == "MinCPUsNode":
-			b.node = int(n)
-		case key == "CPUsPerTask":
-			b.perTask = int(n)
-		case key == "CpusPerTres":
-			b.perGPU = int(n)
-		case key == "MinMemoryNode":
-			b.memory, b.MemMB = n, n
-		case key == "MinMemoryCPU":
-			b.memory, perCPU = n, n
-		case key == "MemPerTres":
-			b.memory, b.MemMB = n, n*int64(a.GPUs)
+// Of is the job as it is with a value of Size that Holds or Resize gave for it.
+func (a *Asked) Of(value Value) Asked {
+	b, s := *a, value.Size()
+	b.Holds, b.Nodes = value, s.Nodes
+	for _, said := range []struct {
+		into  *int
+		value int
+	}{{&b.perTask, s.PerTask}, {&b.node, s.PerNode}, {&b.cpus, s.CPUs}, {&b.perGPU, s.PerGPU}} {
+		if said.value > 0 {
+			*said.into = said.value
 		}
 	}
 	switch {
@@ -440,44 +423,41 @@ func (a *Asked) Of(value string) Asked {
 	case b.perGPU != a.perGPU: // NumCPUs follows
 		b.CPUs = b.perGPU * b.GPUs
 	}
-	if perCPU > 0 {
-		b.MemMB = perCPU * int64(b.CPUs)
+	if s.By > 0 {
+		b.memory = s.Memory
+	}
+	switch s.By {
+	case ByNode:
+		b.MemMB = s.Memory
+	case ByCPU:
+		b.MemMB = s.Memory * int64(b.CPUs)
+	case ByGPU:
+		b.MemMB = s.Memory * int64(a.GPUs)
 	}
 	return b
 }
 
-// text is the job's size as words of an update. The memory stands there even when
-// only CPUs change: Slurm reckons the job's TRES anew only then (22.05), and the
+// size is what the job asks for, as it would be written. The memory stands there even
+// when only CPUs change: Slurm reckons the job's TRES anew only then (22.05), and the
 // GPUs beside what counts by them, because the update would else find none.
-func (a *Asked) text() string {
-	var words []string
-	say := func(key string, value int64) { words = append(words, key+"="+strconv.FormatInt(value, 10)) }
-	byGPU := func(key string, value int64) {
-		words = append(words, fmt.Sprintf("%s=%sgpu:%d", key, a.prefix, value))
-	}
+func (a *Asked) size() SizeRequest {
+	s := SizeRequest{Nodes: a.Nodes}
 	switch {
 	case a.perGPU > 0 && a.follows:
-		byGPU("CpusPerTres", int64(a.perGPU))
+		s.PerGPU = a.perGPU
 	case a.perGPU > 0:
-		say("MinCPUsNode", int64(a.node))
-		say("NumCPUs", int64(a.cpus))
+		s.PerNode, s.CPUs = a.node, a.cpus
 	default:
-		say("CPUsPerTask", int64(a.perTask))
-		say("MinCPUsNode", int64(a.node))
-		say("NumCPUs", int64(a.cpus))
+		s.PerTask, s.PerNode, s.CPUs = a.perTask, a.node, a.cpus
 	}
-	switch {
-	case a.hidden:
-	case a.by == ByNode:
-		say("MinMemoryNode", a.memory)
-	case a.by == ByCPU:
-		say("MinMemoryCPU", a.memory)
-	default:
-		byGPU("MemPerTres", a.memory)
+	if !a.hidden {
+		s.Memory, s.By = a.memory, a.by
 	}
-	if a.by == ByGPU || a.perGPU > 0 && a.follows {
-		words = append(words, a.gpus)
+	if a.by == ByGPU || s.PerGPU > 0 {
+		s.GPUs = a.gpus
 	}
-	words = append(words, "ReqNodeList="+a.Nodes)
-	return strings.Join(words, " ")
+	if s.By == ByGPU || s.PerGPU > 0 {
+		s.prefix = a.prefix
+	}
+	return s
 }

@@ -135,20 +135,20 @@ func checkAsked(t *testing.T, version, name string, ask recordedAsk, gets, resiz
 		want = strings.ReplaceAll(resized+gpus, "=Pgpu", "="+prefix+"gpu") + " ReqNodeList=n"
 	}
 	value, cpus, mem := a.Resize(6, 12000, "n")
-	if a.Fixed != "" || value != want || cpus != max(6, a.Least) && a.KeepsCPUs == "" || mem != 12000 && a.KeepsMemory == "" {
+	if a.Fixed != "" || value.String() != want || cpus != max(6, a.Least) && a.KeepsCPUs == "" || mem != 12000 && a.KeepsMemory == "" {
 		t.Errorf("%s (%s): %d CPUs, %d MB by\n%s, want\n%s", name, a.Fixed, cpus, mem, value, want)
 	}
 	if kept := a.KeepsCPUs + a.KeepsMemory; (kept != "") != (fixed != "") || fixed != "both" && !strings.Contains(kept, fixed) ||
 		fixed == "both" && (a.KeepsCPUs == "" || a.KeepsMemory == "") {
 		t.Errorf("%s keeps %q and %q, want %q", name, a.KeepsCPUs, a.KeepsMemory, fixed)
 	}
-	for value, want := range map[string][2]int64{value: {int64(cpus), mem}, a.Text: {int64(a.CPUs), a.MemMB}} {
-		if is := a.Of(value); int64(is.CPUs) != want[0] || is.MemMB != want[1] {
+	for value, want := range map[string][2]int64{value.String(): {int64(cpus), mem}, a.Holds.String(): {int64(a.CPUs), a.MemMB}} {
+		if is := a.Of(Size.Value(value)); int64(is.CPUs) != want[0] || is.MemMB != want[1] {
 			t.Errorf("%s: %s is %d CPUs, %d MB, want %d", name, value, is.CPUs, is.MemMB, want)
 		}
 	}
-	for _, value := range []string{value, a.Text} {
-		if err := (Update{Job: Plain(1), Lever: Size, Value: value}).Validate(); err != nil {
+	for _, value := range []string{value.String(), a.Holds.String()} {
+		if err := (Update{Job: Plain(1), Lever: Size, Value: Size.Value(value)}).Validate(); err != nil {
 			t.Error(name, err)
 		}
 	}
@@ -282,7 +282,7 @@ func FuzzAsked(f *testing.F) {
 	f.Fuzz(func(t *testing.T, out, name, perNode, perTask string, cpus int, memMB int64) {
 		for _, version := range versions {
 			a, pending, err := ParseAsked(confOf(version), &Job{Name: name, Account: "physics", TresPerNode: perNode, TresPerTask: perTask}, out)
-			if err != nil && (pending || a.Text != "") {
+			if err != nil && (pending || a.Holds != (Value{})) {
 				t.Fatal("a job beside an error")
 			}
 			if err != nil || !pending || a.Fixed != "" || cpus < 1 || cpus > 1<<20 || memMB < 1 || memMB > 1<<40 || strings.ContainsAny(a.Nodes, "[,") {
@@ -334,7 +334,7 @@ func FuzzAskedForged(f *testing.F) {
 			out = strings.Replace(out, "JobName=mem ", "JobName="+name+" ", 1)
 			ask.record.Name = name
 			got, pending, err := ParseAsked(confOf(version), &ask.record, out)
-			if err != nil || !pending || got.Text != want.Text || got.UID != want.UID || got.Fixed != want.Fixed {
+			if err != nil || !pending || got.Holds != want.Holds || got.UID != want.UID || got.Fixed != want.Fixed {
 				t.Fatalf("%+v, %v, want %+v\n%s", got, err, want, out)
 			}
 		}
@@ -357,7 +357,7 @@ func TestValidateSize(t *testing.T) {
 		"", "NumCPUs=1 NumCPUs=2", "NumCPUs=-1", "NumCPUs=1  MinCPUsNode=1", "Priority=5", "NumCPUs=1 JobId=7", "ReqNodeList=a[1-2]",
 		"TresPerNode=", "MemPerTres=gres:cpu:1", "NumCPUs=1\nNumCPUs=1",
 	} {
-		if err := (Update{Job: Plain(1), Lever: Size, Value: value}).Validate(); err == nil {
+		if err := (Update{Job: Plain(1), Lever: Size, Value: Size.Value(value)}).Validate(); err == nil {
 			t.Errorf("%q would be sent", value)
 		}
 	}

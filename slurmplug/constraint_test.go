@@ -93,7 +93,7 @@ func TestConstraintComposes(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%q: %v", both, err)
 		}
-		if err := (Update{Job: Plain(1), Lever: Features, Value: both}).Validate(); err != nil {
+		if err := (Update{Job: Plain(1), Lever: Features, Value: Text(both)}).Validate(); err != nil {
 			t.Fatal(err)
 		}
 		node := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c", "d", "t"}), 0, 4).Draw(t, "node")

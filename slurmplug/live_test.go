@@ -269,7 +269,7 @@ func TestLiveLevers(t *testing.T) {
 	}
 
 	site := func(id slurmplug.JobID, value int) slurmplug.Update {
-		return slurmplug.Update{Job: id, Tasks: before[id].Tasks, Lever: slurmplug.SiteFactor, Value: strconv.Itoa(value)}
+		return slurmplug.Update{Job: id, Tasks: before[id].Tasks, Lever: slurmplug.SiteFactor, Value: slurmplug.Number(int64(value))}
 	}
 	expect(t, c.Update(t.Context(), []slurmplug.Update{site(plain, 100), site(other, -200), site(array, 100), site(task, 300), site(split, 100)}),
 		"applied", "applied", "applied", "applied", "applied")
@@ -289,9 +289,9 @@ func TestLiveLevers(t *testing.T) {
 	}
 
 	expect(t, c.Update(t.Context(), []slurmplug.Update{
-		{Job: plain, Lever: slurmplug.Nice, Value: "-77"},
-		{Job: other, Lever: slurmplug.Priority, Value: "4294967293"},
-		{Job: array, Tasks: "0-9", Lever: "Features", Value: "a100|v100"},
+		{Job: plain, Lever: slurmplug.Nice, Value: slurmplug.Number(-77)},
+		{Job: other, Lever: slurmplug.Priority, Value: slurmplug.Number(4294967293)},
+		{Job: array, Tasks: "0-9", Lever: "Features", Value: slurmplug.Text("a100|v100")},
 	}), "applied", "applied", "applied")
 	after = queue(t, c)
 	if after[plain].Nice != -77 || after[other].Priority != 4294967293 || after[array].Features != "a100|v100" || after[array].Tasks != "0-9" {
@@ -299,7 +299,7 @@ func TestLiveLevers(t *testing.T) {
 	}
 	// one call, in this order: the release would wipe out the Nice
 	expect(t, c.Update(t.Context(), []slurmplug.Update{
-		{Job: other, Lever: slurmplug.Release}, {Job: other, Lever: slurmplug.Nice, Value: "5"},
+		{Job: other, Lever: slurmplug.Release}, {Job: other, Lever: slurmplug.Nice, Value: slurmplug.Number(5)},
 	}), "applied", "applied")
 	if j := queue(t, c)[other]; j.Priority > 1_000_000 || j.Nice != 5 {
 		t.Errorf("%+v", j)
@@ -318,7 +318,7 @@ func TestLiveManyValues(t *testing.T) {
 	for i := range int32(300) {
 		id := slurmplug.JobID{ID: array.ID, Task: i}
 		want[id] = int64(i%100) - 50
-		updates = append(updates, slurmplug.Update{Job: id, Lever: slurmplug.SiteFactor, Value: strconv.Itoa(int(want[id]))})
+		updates = append(updates, slurmplug.Update{Job: id, Lever: slurmplug.SiteFactor, Value: slurmplug.Number(int64(want[id]))})
 	}
 	for _, r := range c.Update(t.Context(), updates) {
 		if r.Status != slurmplug.Applied {
@@ -336,7 +336,7 @@ func TestLiveComponents(t *testing.T) {
 		":", "--ntasks=2", "--comment=het", "--wrap=sleep 600")))
 	second := slurmplug.Plain(leader.ID + 1)
 	nice := func(j slurmplug.Job, value string) slurmplug.Update {
-		return slurmplug.Update{Job: j.ID, HetID: j.HetID, HetOffset: j.HetOffset, Lever: slurmplug.Nice, Value: value}
+		return slurmplug.Update{Job: j.ID, HetID: j.HetID, HetOffset: j.HetOffset, Lever: slurmplug.Nice, Value: slurmplug.Nice.Value(value)}
 	}
 	jobs := queue(t, c)
 	expect(t, c.Update(t.Context(), []slurmplug.Update{nice(jobs[second], "20"), nice(jobs[leader], "10")}), "applied", "applied")
@@ -364,13 +364,13 @@ func TestLiveRaces(t *testing.T) {
 		}
 	}
 	feature := func(id slurmplug.JobID, tasks string) slurmplug.Update {
-		return slurmplug.Update{Job: id, Tasks: tasks, Lever: "Features", Value: "a100"}
+		return slurmplug.Update{Job: id, Tasks: tasks, Lever: "Features", Value: slurmplug.Text("a100")}
 	}
 	expect(t, c.Update(ctx, []slurmplug.Update{
 		feature(running, ""), feature(finished, ""), feature(slurmplug.Plain(4_000_000), ""), feature(array, "0-5"),
-		{Job: running, Lever: slurmplug.SiteFactor, Value: "7"},
-		{Job: finished, Lever: slurmplug.SiteFactor, Value: "7"},
-		{Job: held, Lever: slurmplug.Priority, Value: "7"},
+		{Job: running, Lever: slurmplug.SiteFactor, Value: slurmplug.Number(7)},
+		{Job: finished, Lever: slurmplug.SiteFactor, Value: slurmplug.Number(7)},
+		{Job: held, Lever: slurmplug.Priority, Value: slurmplug.Number(7)},
 		{Job: finished, Lever: slurmplug.Release},
 	}),
 		"raced Job is no longer pending execution",
@@ -386,9 +386,9 @@ func TestLiveRaces(t *testing.T) {
 	if j.Features != "a100" || j.Tasks != "2-5" {
 		t.Errorf("%+v", j)
 	}
-	expect(t, c.Update(ctx, []slurmplug.Update{feature(held, ""), {Job: held, Lever: "Features", Value: "nothing"}}),
+	expect(t, c.Update(ctx, []slurmplug.Update{feature(held, ""), {Job: held, Lever: "Features", Value: slurmplug.Text("nothing")}}),
 		"applied", "refused job "+held.String()+": Features is written twice in one call")
-	expect(t, c.Update(ctx, []slurmplug.Update{{Job: held, Lever: "Features", Value: "nothing"}, {Job: held, Lever: "NoSuchField", Value: "1"}}),
+	expect(t, c.Update(ctx, []slurmplug.Update{{Job: held, Lever: "Features", Value: slurmplug.Text("nothing")}, {Job: held, Lever: "NoSuchField", Value: slurmplug.Text("1")}}),
 		"refused Invalid feature specification", "refused Update of this parameter is not supported: NoSuchField=1; Request aborted")
 	run(t, l.Client, "scancel", "--name=races")
 }
@@ -404,7 +404,7 @@ func TestLivePermissions(t *testing.T) {
 	foreign := jobID(t, submit(t, l.Client, "rights", "--begin=now+1day"))
 	array := jobID(t, submit(t, l.Client, "rights", "--begin=now+1day", "--array=1-5"))
 	lever := func(id slurmplug.JobID, lever slurmplug.Lever, value string) slurmplug.Update {
-		return slurmplug.Update{Job: id, Lever: lever, Value: value}
+		return slurmplug.Update{Job: id, Lever: lever, Value: lever.Value(value)}
 	}
 	tasks := lever(array, slurmplug.SiteFactor, "5")
 	tasks.Tasks = "1-5"
@@ -429,7 +429,7 @@ func TestLiveControllerHangs(t *testing.T) {
 	l := lab.Shared(t)
 	id := jobID(t, submit(t, l.Client, "hang", "--begin=now+1day"))
 	c := clientOf(l, slurmplug.Options{ReadTimeout: time.Second, WriteTimeout: time.Second})
-	update := []slurmplug.Update{{Job: id, Lever: slurmplug.Nice, Value: "9"}}
+	update := []slurmplug.Update{{Job: id, Lever: slurmplug.Nice, Value: slurmplug.Number(9)}}
 	if err := l.Pause("slurmctld"); err != nil {
 		t.Fatal(err)
 	}
@@ -452,7 +452,7 @@ func TestLiveControllerHangs(t *testing.T) {
 		}
 		return exec.Run(ctx, cmd)
 	}), slurmplug.Options{WriteTimeout: 3 * time.Second}) // sdiag answers in time on a busy machine, too
-	lines := append(update, slurmplug.Update{Job: id, HetID: 0, Lever: slurmplug.SiteFactor, Value: "3"})
+	lines := append(update, slurmplug.Update{Job: id, HetID: 0, Lever: slurmplug.SiteFactor, Value: slurmplug.Number(3)})
 	results := c.Update(t.Context(), lines)
 	if results[0].Status != slurmplug.Unknown || results[1].Status != slurmplug.Postponed {
 		t.Errorf("%s; %s", outcome(results[0]), outcome(results[1]))
@@ -488,7 +488,7 @@ func TestLiveControllerDown(t *testing.T) {
 	if jobs, err := c.Jobs(t.Context()); jobs != nil || !errors.Is(err, slurmplug.ErrController) {
 		t.Errorf("%d jobs, %v", len(jobs), err)
 	}
-	result := c.Update(t.Context(), []slurmplug.Update{{Job: id, Lever: slurmplug.Nice, Value: "9"}})[0]
+	result := c.Update(t.Context(), []slurmplug.Update{{Job: id, Lever: slurmplug.Nice, Value: slurmplug.Number(9)}})[0]
 	if result.Status != slurmplug.Postponed || !strings.Contains(result.Message, "Unable to contact slurm controller") {
 		t.Error(outcome(result))
 	}

@@ -32,7 +32,7 @@ func TestNodeMemory(t *testing.T) {
 // No amount that Slurm would take for another one is written.
 func TestUpdateOfMemory(t *testing.T) {
 	for value, ok := range map[string]bool{"1": true, "35000": true, "0": false, "": false, "-5": false, "30G": false, "1 NumCPUs=9": false, "4294967296": false} {
-		if err := (Update{Job: Plain(1), Lever: MinMemoryNode, Value: value}).Validate(); (err == nil) != ok {
+		if err := (Update{Job: Plain(1), Lever: MinMemoryNode, Value: MinMemoryNode.Value(value)}).Validate(); (err == nil) != ok {
 			t.Errorf("%q: %v", value, err)
 		}
 	}

@@ -321,7 +321,7 @@ func recordedUpdates(t testing.TB, l *lab.Lab) []recordedWrite {
 	}
 	het := strings.TrimSpace(run(t, root, "sbatch", "--parsable", "--output=/dev/null", "--hold", "--ntasks=1", ":", "--ntasks=2", "--wrap=sleep 600"))
 	site := func(job string, tasks, value string) slurmplug.Update {
-		return slurmplug.Update{Job: id(job), Tasks: tasks, Lever: slurmplug.SiteFactor, Value: value}
+		return slurmplug.Update{Job: id(job), Tasks: tasks, Lever: slurmplug.SiteFactor, Value: slurmplug.SiteFactor.Value(value)}
 	}
 	list := site(busy, "", "7")
 	run(t, root, "scontrol", "update", "JobId="+sparse+"_[2,4,6,8]", "SiteFactor=5")
@@ -341,10 +341,10 @@ func recordedUpdates(t testing.TB, l *lab.Lab) []recordedWrite {
 			site(busy, "", "1"), site("999999", "", "2"), site(array+"_2", "", "3"), site(array+"_98", "", "3"),
 			site(sparse, "0-80:2", "5"), site(held, "", "6"), component, none,
 		}},
-		{"update-begun", []slurmplug.Update{{Job: id(begun), Tasks: "0-5", Lever: slurmplug.Features, Value: "a100"}}},
-		{"update-held", []slurmplug.Update{{Job: id(held), Lever: slurmplug.Priority, Value: "77"}, {Job: id(busy), Lever: slurmplug.Priority, Value: "77"}}},
-		{"update-feature", []slurmplug.Update{{Job: id(busy), Lever: "Features", Value: "nothing"}, {Job: id(held), Lever: "Features", Value: "a100|v100"}}},
-		{"update-field", []slurmplug.Update{{Job: id(busy), Lever: "NoSuchField", Value: "x"}, {Job: id(held), Lever: "NoSuchField", Value: "y"}}},
+		{"update-begun", []slurmplug.Update{{Job: id(begun), Tasks: "0-5", Lever: slurmplug.Features, Value: slurmplug.Text("a100")}}},
+		{"update-held", []slurmplug.Update{{Job: id(held), Lever: slurmplug.Priority, Value: slurmplug.Number(77)}, {Job: id(busy), Lever: slurmplug.Priority, Value: slurmplug.Number(77)}}},
+		{"update-feature", []slurmplug.Update{{Job: id(busy), Lever: "Features", Value: slurmplug.Text("nothing")}, {Job: id(held), Lever: "Features", Value: slurmplug.Text("a100|v100")}}},
+		{"update-field", []slurmplug.Update{{Job: id(busy), Lever: "NoSuchField", Value: slurmplug.Text("x")}, {Job: id(held), Lever: "NoSuchField", Value: slurmplug.Text("y")}}},
 		{"release", []slurmplug.Update{{Job: id(busy), Lever: slurmplug.Release}, {Job: id("999999"), Lever: slurmplug.Release}}},
 	}
 }

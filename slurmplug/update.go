@@ -3,7 +3,6 @@ package slurmplug
 import (
 	"fmt"
 	"math"
-	"strconv"
 	"strings"
 )
 
@@ -23,7 +22,7 @@ const (
 	Release    Lever = "release"
 )
 
-// Levers on what a pending job asks for. Their values are texts; "" takes back.
+// Levers on what a pending job asks for. Their values are texts; none takes back.
 const (
 	ReqNodeList Lever = "ReqNodeList" // the nodes that it has to run on, all of them
 	Features    Lever = "Features"    // the constraint on its nodes
@@ -59,7 +58,7 @@ type Update struct {
 	HetOffset int
 
 	Lever Lever
-	Value string // as scontrol takes it; "" for Release
+	Value Value // none for Release
 
 	// SLUID names the run that is meant, as in Job: to a later one Slurm then answers
 	// "Invalid job id specified". "" for whatever the id means. It is left out where
@@ -139,14 +138,14 @@ func (u Update) Validate() error {
 	case Priority:
 		return u.inRange(1, maxPriority)
 	case Release:
-		if u.Value != "" {
+		if u.Value != (Value{}) {
 			return fmt.Errorf("job %s: release takes no value, not %.40q", u.Job, u.Value)
 		}
 		return nil
 	case MinMemoryNode: // 0 would be all memory of the node
 		return u.inRange(1, maxMemoryMB)
 	case Size:
-		if err := validateSize(u.Value); err != nil {
+		if err := validateSize(u.Value.String()); err != nil {
 			return fmt.Errorf("job %s: %w", u.Job, err)
 		}
 		return nil
@@ -154,14 +153,15 @@ func (u Update) Validate() error {
 	if !isLever(string(u.Lever)) {
 		return fmt.Errorf("job %s: %.40q is no field of a job", u.Job, u.Lever)
 	}
-	if len(u.Value) > maxValue {
-		return fmt.Errorf("job %s: %s: %d bytes, Slurm takes %d", u.Job, u.Lever, len(u.Value), maxValue)
+	text := u.Value.String()
+	if len(text) > maxValue {
+		return fmt.Errorf("job %s: %s: %d bytes, Slurm takes %d", u.Job, u.Lever, len(text), maxValue)
 	}
-	for i := range len(u.Value) {
+	for i := range len(text) {
 		// White space ends a word, quotes stay in the value, "!!" is the line
 		// before: scontrol's standard input has no way to write them.
-		if c := u.Value[i]; c <= ' ' || c >= 0x7f || strings.IndexByte("\"'`\\!", c) >= 0 {
-			return fmt.Errorf("job %s: %s=%.80q: %q cannot be written", u.Job, u.Lever, u.Value, c)
+		if c := text[i]; c <= ' ' || c >= 0x7f || strings.IndexByte("\"'`\\!", c) >= 0 {
+			return fmt.Errorf("job %s: %s=%.80q: %q cannot be written", u.Job, u.Lever, text, c)
 		}
 	}
 	return nil
@@ -177,8 +177,7 @@ func isSLUID(s string) bool {
 const maxValue = 1024
 
 func (u Update) inRange(low, high int64) error {
-	n, err := strconv.ParseInt(u.Value, 10, 64)
-	if err != nil || n < low || n > high || strconv.FormatInt(n, 10) != u.Value {
+	if n := u.Value.Number(); !u.Value.IsNumber() || n < low || n > high {
 		return fmt.Errorf("job %s: %s=%.40q: want a whole number from %d to %d", u.Job, u.Lever, u.Value, low, high)
 	}
 	return nil

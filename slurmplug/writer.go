@@ -115,7 +115,7 @@ func (t *target) key() string {
 // line is one call: one lever, one value, some targets.
 type line struct {
 	lever   Lever
-	value   string
+	value   Value
 	targets []target
 }
 
@@ -135,9 +135,9 @@ func (l *line) String() string {
 	switch l.lever {
 	case Release:
 	case Size:
-		b.WriteString(" " + l.value)
+		b.WriteString(" " + l.value.String())
 	default:
-		b.WriteString(" " + string(l.lever) + "=" + l.value)
+		b.WriteString(" " + string(l.lever) + "=" + l.value.String())
 	}
 	return b.String()
 }
@@ -231,8 +231,8 @@ func planSessions(updates []Update, results []Result, limit int) []session {
 // groupLines makes lines of the updates of one lever: one for each value, or
 // several when it would grow too long.
 func groupLines(updates []Update, indices []int, lever Lever, limit int) []line {
-	var values []string
-	byValue := map[string][]int{}
+	var values []Value
+	byValue := map[Value][]int{}
 	for _, i := range indices {
 		v := updates[i].Value
 		if byValue[v] == nil {

@@ -46,12 +46,12 @@ func FuzzUpdates(f *testing.F) {
 		if n, err := CountTasks(tasks); err == nil && n > 1000 {
 			t.Skip("a large array takes its time")
 		}
-		victim := Update{Job: JobID{ID: id, Task: task}, Tasks: tasks, HetID: het, HetOffset: offset, Lever: Lever(lever), Value: value}
+		victim := Update{Job: JobID{ID: id, Task: task}, Tasks: tasks, HetID: het, HetOffset: offset, Lever: Lever(lever), Value: Lever(lever).Value(value)}
 		second := victim
-		second.Lever, second.Value = Lever(lever2), value2
+		second.Lever, second.Value = Lever(lever2), Lever(lever2).Value(value2)
 		updates := []Update{victim, second}
 		if more { // two lines of one lever go by standard input
-			updates = append(updates, Update{Job: Plain(1), Lever: Lever(lever), Value: "1"}, Update{Job: Plain(2), Lever: Lever(lever), Value: "2"})
+			updates = append(updates, Update{Job: Plain(1), Lever: Lever(lever), Value: Lever(lever).Value("1")}, Update{Job: Plain(2), Lever: Lever(lever), Value: Lever(lever).Value("2")})
 		}
 		said, want := map[sentence]bool{}, map[sentence]bool{}
 		results := make([]Result, len(updates))
@@ -82,7 +82,7 @@ func FuzzUpdates(f *testing.F) {
 			if refused := u.Validate() != nil || again; refused != (r.Status == Refused) {
 				t.Fatalf("%+v: %s %q", u, r.Status, r.Message)
 			} else if !refused {
-				sentence{u.Target(), string(u.Lever), u.Value}.each(want)
+				sentence{u.Target(), string(u.Lever), u.Value.String()}.each(want)
 			}
 		}
 		if !maps.Equal(said, want) {

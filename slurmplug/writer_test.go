@@ -14,22 +14,22 @@ import (
 )
 
 func site(job JobID, value int) Update {
-	return Update{Job: job, Lever: SiteFactor, Value: fmt.Sprint(value)}
+	return Update{Job: job, Lever: SiteFactor, Value: SiteFactor.Value(fmt.Sprint(value))}
 }
 
 func TestValidate(t *testing.T) {
 	job := Plain(7)
 	for _, u := range []Update{
 		site(job, 5), site(job, -maxOffset), site(job, maxOffset), site(JobID{7, 0}, 1),
-		{Job: job, Lever: Nice, Value: "-2147483645"},
-		{Job: job, Lever: Priority, Value: "4294967293"},
+		{Job: job, Lever: Nice, Value: Number(-2147483645)},
+		{Job: job, Lever: Priority, Value: Number(4294967293)},
 		{Job: job, Lever: Release},
-		{Job: job, Tasks: "1-9:2,12", Lever: SiteFactor, Value: "1"},
-		{Job: job, HetID: 7, HetOffset: 1, Lever: SiteFactor, Value: "1"},
-		{Job: job, Lever: "Features", Value: "(a100|v100)&[x*2]"},
-		{Job: job, Lever: "Features", Value: ""},
-		{Job: job, Lever: "TimeLimit", Value: "2-03:04:05"},
-		{Job: job, Lever: "Comment", Value: strings.Repeat("x", 1024)},
+		{Job: job, Tasks: "1-9:2,12", Lever: SiteFactor, Value: Number(1)},
+		{Job: job, HetID: 7, HetOffset: 1, Lever: SiteFactor, Value: Number(1)},
+		{Job: job, Lever: "Features", Value: Text("(a100|v100)&[x*2]")},
+		{Job: job, Lever: "Features", Value: Value{}},
+		{Job: job, Lever: "TimeLimit", Value: Text("2-03:04:05")},
+		{Job: job, Lever: "Comment", Value: Text(strings.Repeat("x", 1024))},
 	} {
 		if err := u.Validate(); err != nil {
 			t.Errorf("%+v: %v", u, err)
@@ -37,16 +37,16 @@ func TestValidate(t *testing.T) {
 	}
 	for _, u := range []Update{
 		{}, site(Plain(0), 1), site(JobID{7, -2}, 1), site(job, maxOffset+1), site(job, -maxOffset-1),
-		{Job: job, Lever: SiteFactor, Value: ""},
-		{Job: job, Lever: SiteFactor, Value: "5 Priority=0"},
-		{Job: job, Lever: SiteFactor, Value: "+5"},
-		{Job: job, Lever: SiteFactor, Value: "05"},
-		{Job: job, Lever: SiteFactor, Value: "5\nupdate JobId=8 Nice=1"},
-		{Job: job, Lever: Nice, Value: "1e3"},
-		{Job: job, Lever: Priority, Value: "0"}, // would hold it
-		{Job: job, Lever: Priority, Value: "4294967294"},
-		{Job: job, Lever: Priority, Value: "INFINITE"},
-		{Job: job, Lever: Release, Value: "x"},
+		{Job: job, Lever: SiteFactor, Value: Value{}},
+		{Job: job, Lever: SiteFactor, Value: SiteFactor.Value("5 Priority=0")},
+		{Job: job, Lever: SiteFactor, Value: SiteFactor.Value("+5")},
+		{Job: job, Lever: SiteFactor, Value: SiteFactor.Value("05")},
+		{Job: job, Lever: SiteFactor, Value: SiteFactor.Value("5\nupdate JobId=8 Nice=1")},
+		{Job: job, Lever: Nice, Value: Nice.Value("1e3")},
+		{Job: job, Lever: Priority, Value: Number(0)}, // would hold it
+		{Job: job, Lever: Priority, Value: Number(4294967294)},
+		{Job: job, Lever: Priority, Value: Priority.Value("INFINITE")},
+		{Job: job, Lever: Release, Value: Release.Value("x")},
 		{Job: job, Tasks: "1-3", HetID: 7, Lever: Release},
 		{Job: JobID{7, 1}, Tasks: "1-3", Lever: Release},
 		{Job: job, Tasks: "1-3]", Lever: Release}, // brackets are Target's
@@ -54,21 +54,21 @@ func TestValidate(t *testing.T) {
 		{Job: job, Tasks: "[1-3]", Lever: Release},
 		{Job: job, Tasks: "1-3%2", Lever: Release},
 		{Job: job, HetID: 7, HetOffset: -1, Lever: Release},
-		{Job: job, Lever: "", Value: "x"},
-		{Job: job, Lever: "JobId", Value: "8"},
-		{Job: job, Lever: "jobname", Value: "x"},
-		{Job: job, Lever: "UserID", Value: "0"},
-		{Job: job, Lever: "Release", Value: "0"},
-		{Job: job, Lever: "Nice Priority", Value: "0"},
-		{Job: job, Lever: "AdminComment+", Value: "x"},
-		{Job: job, Lever: "Features=x", Value: "y"},
-		{Job: job, Lever: "Comment", Value: "two words"},
-		{Job: job, Lever: "Comment", Value: "tab\t"},
-		{Job: job, Lever: "Comment", Value: "'x'"},
-		{Job: job, Lever: "Comment", Value: "!!"},
-		{Job: job, Lever: "Comment", Value: "\x1b[2J"},
-		{Job: job, Lever: "Comment", Value: "é"},
-		{Job: job, Lever: "Comment", Value: strings.Repeat("x", 1025)},
+		{Job: job, Lever: "", Value: Text("x")},
+		{Job: job, Lever: "JobId", Value: Text("8")},
+		{Job: job, Lever: "jobname", Value: Text("x")},
+		{Job: job, Lever: "UserID", Value: Text("0")},
+		{Job: job, Lever: "Release", Value: Text("0")},
+		{Job: job, Lever: "Nice Priority", Value: Number(0)},
+		{Job: job, Lever: "AdminComment+", Value: Text("x")},
+		{Job: job, Lever: "Features=x", Value: Text("y")},
+		{Job: job, Lever: "Comment", Value: Text("two words")},
+		{Job: job, Lever: "Comment", Value: Text("tab\t")},
+		{Job: job, Lever: "Comment", Value: Text("'x'")},
+		{Job: job, Lever: "Comment", Value: Text("!!")},
+		{Job: job, Lever: "Comment", Value: Text("\x1b[2J")},
+		{Job: job, Lever: "Comment", Value: Text("é")},
+		{Job: job, Lever: "Comment", Value: Text(strings.Repeat("x", 1025))},
 	} {
 		if err := u.Validate(); err == nil {
 			t.Errorf("%+v is let through", u)
@@ -84,15 +84,15 @@ func genUpdates(t *rapid.T) []Update {
 		value := func() string { return fmt.Sprint(rapid.IntRange(1, 3).Draw(t, "value")) }
 		lever := rapid.SampledFrom([]Lever{SiteFactor, Nice, "Features"}).Draw(t, "lever")
 		if rapid.Bool().Draw(t, "plain") {
-			updates = append(updates, Update{Job: Plain(id + 1), Lever: lever, Value: value()})
+			updates = append(updates, Update{Job: Plain(id + 1), Lever: lever, Value: lever.Value(value())})
 			continue
 		}
 		from := rapid.IntRange(0, 5).Draw(t, "split")
 		for task := range from {
-			updates = append(updates, Update{Job: JobID{id + 1, int32(task)}, Lever: lever, Value: value()})
+			updates = append(updates, Update{Job: JobID{id + 1, int32(task)}, Lever: lever, Value: lever.Value(value())})
 		}
 		if rapid.Bool().Draw(t, "unsplit") {
-			updates = append(updates, Update{Job: Plain(id + 1), Tasks: fmt.Sprintf("%d-%d:2", from, from+6), Lever: lever, Value: value()})
+			updates = append(updates, Update{Job: Plain(id + 1), Tasks: fmt.Sprintf("%d-%d:2", from, from+6), Lever: lever, Value: lever.Value(value())})
 		}
 	}
 	return rapid.Permutation(updates).Draw(t, "order")
@@ -169,7 +169,7 @@ func TestEveryUpdateIsSentOnce(t *testing.T) {
 				tasks = []int32{NoTask}
 			}
 			for _, task := range tasks {
-				want[fmt.Sprint(r.Lever, " ", r.Job.ID, " ", task)] = r.Value
+				want[fmt.Sprint(r.Lever, " ", r.Job.ID, " ", task)] = r.Value.String()
 			}
 		}
 		if len(want) != len(scontrol.wrote) {
@@ -197,9 +197,9 @@ func TestGrouping(t *testing.T) {
 		return strings.Join(got, "|")
 	}
 	as := func(uid string, job uint32, cpus int) Update {
-		return Update{Job: Plain(job), Lever: Size, Value: fmt.Sprintf("NumCPUs=%d", cpus), As: uid}
+		return Update{Job: Plain(job), Lever: Size, Value: Size.Value(fmt.Sprintf("NumCPUs=%d", cpus)), As: uid}
 	}
-	size := func(job JobID) Update { return Update{Job: job, Lever: Size, Value: "NumCPUs=2"} }
+	size := func(job JobID) Update { return Update{Job: job, Lever: Size, Value: Size.Value("NumCPUs=2")} }
 	pin := func(job JobID) Update { return Update{Job: job, Lever: ReqNodeList} }
 	const one, two = "s4C5M81FV4NT00", "s4C5M81FV4NT01"
 	of := func(sluid string, u Update) Update {
@@ -217,8 +217,8 @@ func TestGrouping(t *testing.T) {
 		{send(site(Plain(1), 5), site(Plain(2), 6), site(Plain(3), 5)), "update JobId=1,3 SiteFactor=5\nupdate JobId=2 SiteFactor=6\n"},
 		{send(site(JobID{9, 3}, 5), site(JobID{9, 1}, 5), tasks("4-6,8", 5)), "update JobId=9_[1,3-6,8] SiteFactor=5"},
 		{send(site(JobID{9, 3}, 5), tasks("4-8:2", 6)), "update JobId=9_3 SiteFactor=5\nupdate JobId=9_[4,6,8] SiteFactor=6\n"},
-		{send(Update{Job: Plain(1), Lever: Release}, Update{Job: Plain(1), Lever: Nice, Value: "3"}), "release 1|update JobId=1 Nice=3"},
-		{send(Update{Job: Plain(12), HetID: 11, HetOffset: 1, Lever: Nice, Value: "3"}), "update JobId=11+1 Nice=3"},
+		{send(Update{Job: Plain(1), Lever: Release}, Update{Job: Plain(1), Lever: Nice, Value: Number(3)}), "release 1|update JobId=1 Nice=3"},
+		{send(Update{Job: Plain(12), HetID: 11, HetOffset: 1, Lever: Nice, Value: Number(3)}), "update JobId=11+1 Nice=3"},
 		{send(as("5", 1, 4), as("", 2, 4), as("5", 3, 4)), "--uid=5update JobId=1 NumCPUs=4\nupdate JobId=3 NumCPUs=4\n|update JobId=2 NumCPUs=4"},
 		{send(as("5", 1, 4), as("0", 2, 5)), "--uid=5 update JobId=1 NumCPUs=4|--uid=0 update JobId=2 NumCPUs=5"},
 		{send(size(JobID{9, 3}), size(JobID{9, 1}), size(Plain(4))), "update JobId=9_3 NumCPUs=2\nupdate JobId=9_1 NumCPUs=2\nupdate JobId=4 NumCPUs=2\n"},
@@ -249,7 +249,7 @@ func TestLongLists(t *testing.T) {
 	for i := range int32(50_000) {
 		sparse = append(sparse, 2*i)
 	}
-	updates = append(updates, Update{Job: Plain(5), Tasks: CompactTasks(sparse), Lever: SiteFactor, Value: "5"}) // longer than an argument
+	updates = append(updates, Update{Job: Plain(5), Tasks: CompactTasks(sparse), Lever: SiteFactor, Value: Number(5)}) // longer than an argument
 	scontrol := &fakeScontrol{wrote: map[string]string{}}
 	c := NewClient(runnerFunc(func(cmd Command) (Output, error) {
 		for _, a := range cmd.Args {
@@ -327,7 +327,7 @@ func updatesIn(t *testing.T, in string) []Update {
 		for more := true; more; {
 			var item string
 			item, list, more = cutList(list)
-			u := Update{Lever: lever, Value: value}
+			u := Update{Lever: lever, Value: lever.Value(value)}
 			job, tasks, isArray := strings.Cut(item, "_")
 			job, offset, isHet := strings.Cut(job, "+")
 			id, err := ParseJobID(job)
@@ -359,10 +359,10 @@ func updatesIn(t *testing.T, in string) []Update {
 				u.Tasks = CompactTasks(even)
 				updates = append(updates, u)
 			} else if len(even) == 1 {
-				updates = append(updates, Update{Job: JobID{u.Job.ID, even[0]}, Lever: lever, Value: value})
+				updates = append(updates, Update{Job: JobID{u.Job.ID, even[0]}, Lever: lever, Value: lever.Value(value)})
 			}
 			for _, task := range odd {
-				updates = append(updates, Update{Job: JobID{u.Job.ID, task}, Lever: lever, Value: value})
+				updates = append(updates, Update{Job: JobID{u.Job.ID, task}, Lever: lever, Value: lever.Value(value)})
 			}
 		}
 	}
@@ -371,7 +371,7 @@ func updatesIn(t *testing.T, in string) []Update {
 
 func TestArrayReplies(t *testing.T) {
 	array := func(list string) Update {
-		return Update{Job: Plain(50), Tasks: list, Lever: SiteFactor, Value: "9"}
+		return Update{Job: Plain(50), Tasks: list, Lever: SiteFactor, Value: Number(9)}
 	}
 	for name, c := range map[string]struct {
 		updates []Update
@@ -418,7 +418,7 @@ func TestArrayReplies(t *testing.T) {
 		"the whole request in brackets": {[]Update{array("0-5")}, "Invalid user id for job 50_[0-5]\n", []string{"refused Invalid user id"}},
 		"nothing said":                  {[]Update{site(Plain(50), 9)}, "", []string{"unknown scontrol: exit status 1"}},
 		"a run that is over": {
-			[]Update{{Job: Plain(7), SLUID: "s4C5M81FV4NT00", Lever: Nice, Value: "1"}, {Job: Plain(8), SLUID: "s4C5M81FV4NT01", Lever: Nice, Value: "1"}},
+			[]Update{{Job: Plain(7), SLUID: "s4C5M81FV4NT00", Lever: Nice, Value: Number(1)}, {Job: Plain(8), SLUID: "s4C5M81FV4NT01", Lever: Nice, Value: Number(1)}},
 			"Invalid job id specified for job s4C5M81FV4NT00\n", []string{"raced Invalid job id specified", "applied"},
 		},
 		"nonsense":    {[]Update{site(Plain(50), 9)}, "scontrol: error: plugin trouble\n", []string{"unknown error: plugin trouble"}},
@@ -436,7 +436,7 @@ func TestArrayReplies(t *testing.T) {
 // Of a Slurm that names failed tasks only, nothing is sure of those that may stand in
 // the rest of a list that it cut off.
 func TestCutOffListOfFailures(t *testing.T) {
-	array := Update{Job: Plain(50), Tasks: "0-80", Lever: SiteFactor, Value: "9"}
+	array := Update{Job: Plain(50), Tasks: "0-80", Lever: SiteFactor, Value: Number(9)}
 	c := NewClient(runnerFunc(func(cmd Command) (Output, error) {
 		if cmd.Name == "sdiag" {
 			return Output{Stdout: []byte(quietDiag)}, nil
@@ -551,7 +551,7 @@ func TestUpdatesThatAreNotSent(t *testing.T) {
 		t.Errorf("%s %q was run", cmd.Name, cmd.Args)
 		return Output{}, nil
 	}), Options{})
-	for _, r := range c.Update(t.Context(), []Update{{Job: Plain(1), Lever: Nice, Value: "x"}, {Job: Plain(0), Lever: Release}}) {
+	for _, r := range c.Update(t.Context(), []Update{{Job: Plain(1), Lever: Nice, Value: Nice.Value("x")}, {Job: Plain(0), Lever: Release}}) {
 		if r.Status != Refused || r.Message == "" {
 			t.Errorf("%+v", r)
 		}
@@ -682,7 +682,7 @@ func FuzzReplies(f *testing.F) {
 		f.Add(recording(f, name+".out"), true)
 	}
 	f.Fuzz(func(t *testing.T, out string, failed bool) {
-		updates := []Update{site(Plain(1), 1), site(JobID{2, 3}, 1), {Job: Plain(4), Tasks: "1-9", Lever: SiteFactor, Value: "2"}}
+		updates := []Update{site(Plain(1), 1), site(JobID{2, 3}, 1), {Job: Plain(4), Tasks: "1-9", Lever: SiteFactor, Value: Number(2)}}
 		var err error
 		if failed {
 			err = &CommandError{Command: "scontrol", Kind: ErrExit, Status: 1}

@@ -418,7 +418,7 @@ func (s *scale) move(b *testing.B) figures {
 	const sample = 100
 	begun := time.Now()
 	for _, o := range result.Outcomes[:sample] {
-		s.run(b, "scontrol", "update", "JobId="+o.Job.String(), string(o.Lever)+"="+o.After)
+		s.run(b, "scontrol", "update", "JobId="+o.Job.String(), string(o.Lever)+"="+o.After.String())
 	}
 	f["process_each_s"] = time.Since(begun).Seconds() * scaleMoved / sample
 	return f
@@ -429,7 +429,7 @@ func checkMoves(b *testing.B, r *cycle.Result, values int) {
 	b.Helper()
 	seen := map[string]bool{}
 	for _, o := range r.Outcomes {
-		seen[o.After] = true
+		seen[o.After.String()] = true
 	}
 	if len(r.Outcomes) != scaleMoved || len(seen) != values || r.Plan.Renumbered != 0 {
 		b.Fatalf("%d writes of %d values, %d of them to make room; want %d of %d, 0", len(r.Outcomes), len(seen), r.Plan.Renumbered, scaleMoved, values)

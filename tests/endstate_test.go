@@ -221,7 +221,7 @@ func (s *site) checkStore(values map[uint32]int64) []store.Write {
 		text := strconv.FormatInt(value, 10)
 		found := value == 0 && len(all) == 0
 		for _, w := range slices.Backward(all) {
-			if found = w.After == text; found || w.Status == slurmplug.Applied {
+			if found = w.After.String() == text; found || w.Status == slurmplug.Applied {
 				break
 			}
 		}
@@ -251,13 +251,13 @@ func (s *site) checkJournal(writes []store.Write) {
 		if err := json.Unmarshal(line, &c); err != nil {
 			s.Fatalf("undo.jsonl: %q: %v", line, err)
 		}
-		if c.Was != "0" || c.Submit.IsZero() || c.User == "" {
+		if c.Was.String() != "0" || c.Submit.IsZero() || c.User == "" {
 			s.Errorf("undo.jsonl: %s does not say what reset needs", line)
 		}
-		lines[change{c.Job, c.From, c.To}]++
+		lines[change{c.Job, c.From.String(), c.To.String()}]++
 	}
 	for _, w := range writes {
-		if lines[change{w.Job, w.Before, w.After}]--; lines[change{w.Job, w.Before, w.After}] < 0 {
+		if lines[change{w.Job, w.Before.String(), w.After.String()}]--; lines[change{w.Job, w.Before.String(), w.After.String()}] < 0 {
 			s.Errorf("undo.jsonl has no line for %+v", w)
 		}
 	}

@@ -303,8 +303,8 @@ func (s *soakSlurm) Apply(_ context.Context, actions []plan.Action) []plan.Outco
 				continue
 			}
 		}
-		value, err := strconv.ParseInt(a.After, 10, 64)
-		if err != nil || a.Lever != slurmplug.SiteFactor {
+		value := a.After.Number()
+		if !a.After.IsNumber() || a.Lever != slurmplug.SiteFactor {
 			panic(fmt.Sprintf("%+v", a))
 		}
 		if !a.Part {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -256,7 +255,7 @@ func BenchmarkAllocate(b *testing.B) {
 			set := order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000}
 			set.Order, set.Shares = order.GavelOrder, shares
 			for _, a := range order.Decide(s, h, set).Actions {
-				v, _ := strconv.ParseInt(a.After, 10, 64)
+				v := a.After.Number()
 				s.Jobs[a.Job.ID-1].SiteFactor = v
 				h.Wrote(a.Job, order.Effect(a, h), false)
 			}
@@ -280,7 +279,7 @@ func BenchmarkAllocate(b *testing.B) {
 		set := order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000}
 		set.Order, set.Shares = order.GavelOrder, l.Allocate(s, h, maxMinSettings())
 		for _, a := range order.Decide(s, h, set).Actions {
-			v, _ := strconv.ParseInt(a.After, 10, 64)
+			v := a.After.Number()
 			s.Jobs[a.Job.ID-1].SiteFactor = v
 			h.Wrote(a.Job, order.Effect(a, h), false)
 		}

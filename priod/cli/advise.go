@@ -220,15 +220,15 @@ func readAdviseJob(grammar *sbatch.Grammar, cmd *sbatch.Command) (adviseJob, err
 	case len(jobs) > 1:
 		return j, usagef("%s: a heterogeneous job: ask about its components one by one", title)
 	}
-	claims, err := prio.FromScript(title, j.text)
+	given, err := prio.FromScript(title, j.text)
 	if err != nil {
 		return j, usageError{err}
 	}
 	fromEnv, _ := prio.FromEnvironment(os.Environ())
-	claims = slices.Concat(claims, fromEnv, prio.FromArguments(cmd))
+	given = slices.Concat(given, fromEnv, prio.FromArguments(cmd))
 	var tag jobtag.Tag
-	if len(claims) > 0 {
-		if tag, j.tag, err = prio.Tag(claims); err != nil {
+	if len(given) > 0 {
+		if tag, j.tag, err = prio.Tag(given); err != nil {
 			return j, usageError{err}
 		}
 	} else if j.tag, _ = jobtag.Split(jobs[0].Set["comment"].Value); j.tag != "" { // written by hand

@@ -62,7 +62,7 @@ type explanation struct {
 	Now       *nowView         `json:"slurm_now,omitempty"` // nil when Slurm has no such job or does not answer
 	Note      string           `json:"note,omitempty"`
 
-	Own map[slurmplug.Lever]string `json:"own_request,omitempty"` // what its user asked for where priod has written
+	Own map[slurmplug.Lever]slurmplug.Value `json:"own_request,omitempty"` // what its user asked for where priod has written
 
 	Steering bool `json:"-"` // jobs that agree to it get a GPU type here
 
@@ -141,15 +141,15 @@ func (v *explanation) date() {
 
 // ownRequest is what the undo journal knows of a job's own request; nil where
 // priod never wrote into it.
-func ownRequest(dir string, j *store.Job) (map[slurmplug.Lever]string, error) {
+func ownRequest(dir string, j *store.Job) (map[slurmplug.Lever]slurmplug.Value, error) {
 	journal, err := undo.Open(dir)
 	if err != nil {
 		return nil, err
 	}
-	var own map[slurmplug.Lever]string
+	var own map[slurmplug.Lever]slurmplug.Value
 	for lever, r := range journal.Of(j.ID, j.User) {
 		if own == nil {
-			own = map[slurmplug.Lever]string{}
+			own = map[slurmplug.Lever]slurmplug.Value{}
 		}
 		own[lever] = r.Was
 	}
@@ -326,10 +326,10 @@ func (v *explanation) showWanted(line liner, d *store.Decision) {
 // showWrites tells what priod wrote into the job, and what stood there before.
 func (v *explanation) showWrites(line liner) {
 	for _, x := range v.Writes {
-		line("Written", "cycle %d, %s: %s %s -> %s (%s), %s", x.Cycle, clock(x.At), x.Lever, cmp.Or(x.Before, "none"), cmp.Or(x.After, "none"), x.Reason, result(x.Outcome))
+		line("Written", "cycle %d, %s: %s %s -> %s (%s), %s", x.Cycle, clock(x.At), x.Lever, x.Before.Words(), x.After.Words(), x.Reason, result(x.Outcome))
 	}
 	for _, lever := range slices.Sorted(maps.Keys(v.Own)) {
-		line("Own", "%s as its user wrote it: %s (priod reset puts it back)", lever, cmp.Or(v.Own[lever], "none"))
+		line("Own", "%s as its user wrote it: %s (priod reset puts it back)", lever, v.Own[lever].Words())
 	}
 }
 

@@ -40,8 +40,8 @@ func TestExplainGPUTypes(t *testing.T) {
 		v.Decision = &store.Decision{Decision: plan.Decision{Job: v.Job.ID, Ranked: true, Class: cluster.BE, Why: string(plan.Untagged)}}
 		v.Reason = report.Reason(v.Decision.Why)
 		v.Writes = []store.Write{
-			{Outcome: plan.Outcome{Action: plan.Action{Lever: slurmplug.Features, Before: "a100"}, Status: slurmplug.Applied}},
-			{Outcome: plan.Outcome{Action: plan.Action{Lever: slurmplug.Features, After: "a100"}, Status: slurmplug.Applied}},
+			{Outcome: plan.Outcome{Action: plan.Action{Lever: slurmplug.Features, Before: slurmplug.Text("a100")}, Status: slurmplug.Applied}},
+			{Outcome: plan.Outcome{Action: plan.Action{Lever: slurmplug.Features, After: slurmplug.Text("a100")}, Status: slurmplug.Applied}},
 		}
 		c.change(v)
 		v.Job.Said, _ = jobtag.Parse(v.Job.Tag)

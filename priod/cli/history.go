@@ -105,7 +105,7 @@ func showWrites(w io.Writer, writes []store.Write, withJob bool) {
 		header = append([]string{"JOB", "USER"}, header...)
 	}
 	tabulate(w, header, writes, func(x *store.Write) []any {
-		row := []any{x.Cycle, clock(x.At), string(x.Lever), cmp.Or(x.Before, "none"), cmp.Or(x.After, "none"), x.Reason, result(x.Outcome)}
+		row := []any{x.Cycle, clock(x.At), string(x.Lever), x.Before.Words(), x.After.Words(), x.Reason, result(x.Outcome)}
 		if withJob {
 			row = append([]any{target(x.Action), x.User}, row...)
 		}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"time"
@@ -129,7 +128,7 @@ func (v *planView) show(w io.Writer, done bool) {
 		}
 		tabulate(w, header, v.Writes, func(x *writeView) []any {
 			row := []any{target(x.Action), x.User, x.Class.String(), report.Ago(time.Duration(x.WaitS) * time.Second),
-				string(x.Lever), cmp.Or(x.Before, "none"), cmp.Or(x.After, "none"), x.Reason}
+				string(x.Lever), x.Before.Words(), x.After.Words(), x.Reason}
 			if done {
 				row = append(row, result(x.Outcome))
 			}

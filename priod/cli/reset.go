@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -104,7 +103,7 @@ func showReset(w io.Writer, v *undo.Result) {
 	}
 	if len(v.Writes) > 0 {
 		tabulate(w, []string{"JOB", "LEVER", "BEFORE", "AFTER", "RESULT"}, v.Writes, func(o *plan.Outcome) []any {
-			return []any{target(o.Action), string(o.Lever), cmp.Or(o.Before, "none"), cmp.Or(o.After, "none"), result(*o)}
+			return []any{target(o.Action), string(o.Lever), o.Before.Words(), o.After.Words(), result(*o)}
 		})
 	}
 	fmt.Fprintf(w, "%s %s, %d failed; %s left the queue meanwhile.\n", plural(len(v.Writes)-v.Failed, "value", "values"), verb, v.Failed,

@@ -187,18 +187,18 @@ func (j *Job) Remaining(at time.Time) float64 {
 
 // Request is what Slurm shows in the field of a lever on the job's request, as
 // the lever would write it; false for a field that no poll reads.
-func (j *Job) Request(l slurmplug.Lever) (text string, shown bool) {
+func (j *Job) Request(l slurmplug.Lever) (v slurmplug.Value, shown bool) {
 	switch l {
 	case slurmplug.Features:
-		return j.Features, true
+		return slurmplug.Text(j.Features), true
 	case slurmplug.MinMemoryNode:
-		return strconv.FormatInt(j.AskedMB, 10), j.AskedMB != 0
+		return slurmplug.Number(j.AskedMB), j.AskedMB != 0
 	case slurmplug.Size:
 		if j.Asked != nil {
-			return j.Asked.Text, true
+			return j.Asked.Holds, true
 		}
 	}
-	return "", false
+	return v, false
 }
 
 // Node is one node.

@@ -5,7 +5,6 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"slurmprio/slurmplug"
@@ -70,13 +69,13 @@ func (w Written) Replaced(next Written) []Sent {
 	return older[max(0, len(older)-maxOlder):]
 }
 
-// Requested is what priod made of one field of a job's request. The texts are as
+// Requested is what priod made of one field of a job's request. The values are as
 // Slurm shows the field.
 type Requested struct {
-	Was   string // the user's own, from before priod first wrote: all else is made from it
-	Value string // sent last
-	Sure  bool   // Slurm took Value
-	Older []string
+	Was   slurmplug.Value // the user's own, from before priod first wrote: all else is made from it
+	Value slurmplug.Value // sent last
+	Sure  bool            // Slurm took Value
+	Older []slurmplug.Value
 	At    time.Time // Value was sent
 	Saved bool      // Slurm has shown Value since, for so long that no older one can come back
 }
@@ -89,8 +88,8 @@ const savedAfter = 15 * time.Second
 const maxSent = 16
 
 // Next is r after another value was sent.
-func (r Requested) Next(value string, sure bool, at time.Time) Requested {
-	var older []string
+func (r Requested) Next(value slurmplug.Value, sure bool, at time.Time) Requested {
+	var older []slurmplug.Value
 	for _, s := range append(slices.Clone(r.Older), r.Value) {
 		if s != r.Was && s != value && !slices.Contains(older, s) {
 			older = append(older, s)
@@ -104,13 +103,13 @@ func (r Requested) Next(value string, sure bool, at time.Time) Requested {
 // Ours tells whether a field that shows now holds a value of priod's. An older one may
 // come back as slurmctld starts again from its state file; later it is the user's, who
 // wants what priod wrote once.
-func (r Requested) Ours(now string) bool {
+func (r Requested) Ours(now slurmplug.Value) bool {
 	return now != r.Was && (now == r.Value || !r.Saved && slices.Contains(r.Older, now))
 }
 
 // Theirs tells whether somebody changed the field after priod wrote it. Such a
 // field is never written again.
-func (r Requested) Theirs(now string) bool {
+func (r Requested) Theirs(now slurmplug.Value) bool {
 	if now == r.Was {
 		return r.Sure && r.Value != r.Was
 	}
@@ -119,15 +118,14 @@ func (r Requested) Theirs(now string) bool {
 
 // Freed is a size that somebody changed after priod wrote it, with the user's own nodes
 // in place of those that priod named; false when it names none of priod's.
-func (r Requested) Freed(now string) (size string, pinned bool) {
-	const key = string(slurmplug.ReqNodeList) + "="
-	size, nodes, _ := strings.Cut(now, key)
-	_, own, _ := strings.Cut(r.Was, key)
+func (r Requested) Freed(now slurmplug.Value) (size slurmplug.Value, pinned bool) {
+	freed, own := now.Size(), r.Was.Size()
 	for _, v := range append(slices.Clone(r.Older), r.Value) {
-		_, ours, _ := strings.Cut(v, key)
-		pinned = pinned || ours == nodes && nodes != own
+		ours := v.Size()
+		pinned = pinned || ours.Nodes == freed.Nodes && ours.Nodes != own.Nodes
 	}
-	return size + key + own, pinned && !r.Ours(now)
+	freed.Nodes = own.Nodes
+	return freed.Value(), pinned && !r.Ours(now)
 }
 
 // SizePast is what became of earlier writes of a waiting job's size.
@@ -353,16 +351,42 @@ func (h *History) inherit(id JobID) {
 	array := slurmplug.Plain(id.ID)
 	inheritFrom(h.FirstEligible, array, id)
 	inheritFrom(h.Counted, array, id)
-	inheritFrom(h.Written, array, id)
 	inheritFrom(h.Sizes, array, id)
+	h.inheritWritten(id)
 	h.inheritRequests(id)
 }
 
-// inheritRequests gives a task what was written into its array's request.
+// inheritWritten gives a task what was written into its array. A write to the task of
+// which nobody knows whether it arrived may have left it there: then it may hold what the
+// array got later, too.
+func (h *History) inheritWritten(id JobID) {
+	of, written := h.Written[slurmplug.Plain(id.ID)]
+	w, known := h.Written[id]
+	switch {
+	case !written:
+	case !known:
+		h.Written[id] = of
+	case w.Tried != w.Value && of.Lever == w.Lever && of.Original == w.Original && of.At.After(w.At):
+		of.Older = slices.Concat(w.Replaced(of), of.Older)
+		h.Written[id] = of
+	}
+}
+
+// inheritRequests gives a task what was written into its array's request, as inheritWritten
+// does.
 func (h *History) inheritRequests(id JobID) {
-	array := slurmplug.Plain(id.ID)
-	if _, known := h.Requests[id]; !known && h.Requests[array] != nil {
-		h.Requests[id] = maps.Clone(h.Requests[array])
+	of := h.Requests[slurmplug.Plain(id.ID)]
+	requests, known := h.Requests[id]
+	if !known && of != nil {
+		h.Requests[id] = maps.Clone(of)
+	}
+	for l, r := range requests {
+		if later := of[l]; !r.Sure && later.Was == r.Was && later.At.After(r.At) {
+			for _, v := range later.Older {
+				r = r.Next(v, false, later.At)
+			}
+			requests[l] = r.Next(later.Value, later.Sure, later.At)
+		}
 	}
 }
 
@@ -607,9 +631,19 @@ func (h *History) TEUse(at time.Time, limit func(user, account string) time.Dura
 	return byUser, byAccount, ran
 }
 
+// split gives a task of an array what was written into that, before a write of its own
+// splits it off.
+func (h *History) split(id JobID) {
+	if _, seen := h.seen[id]; !seen && id.Task != slurmplug.NoTask {
+		h.inheritWritten(id)
+		h.inheritRequests(id)
+	}
+}
+
 // Wrote takes in a value that Slurm accepted for a job. takenBack says that
 // somebody had replaced the last one by the job's own.
 func (h *History) Wrote(id JobID, w Written, takenBack bool) {
+	h.split(id)
 	old := h.Written[id]
 	w.Tried, w.Reverts, w.Older = w.Value, 0, old.Replaced(w)
 	again := takenBack || old.Value == w.Value
@@ -622,6 +656,7 @@ func (h *History) Wrote(id JobID, w Written, takenBack bool) {
 
 // Try takes in a value that was sent and may or may not have arrived.
 func (h *History) Try(id JobID, w Written) {
+	h.split(id)
 	old, known := h.Written[id]
 	if !known || old.Lever != w.Lever {
 		old = Written{Lever: w.Lever, Original: w.Original}
@@ -633,10 +668,8 @@ func (h *History) Try(id JobID, w Written) {
 
 // Asked takes in a value that was sent into a job's request in place of what
 // stood there; sure says that Slurm took it. The user's own ends the matter.
-func (h *History) Asked(id JobID, l slurmplug.Lever, was, value string, sure bool, at time.Time) {
-	if _, seen := h.seen[id]; !seen && id.Task != slurmplug.NoTask {
-		h.inheritRequests(id) // the write splits the task off its array
-	}
+func (h *History) Asked(id JobID, l slurmplug.Lever, was, value slurmplug.Value, sure bool, at time.Time) {
+	h.split(id)
 	if sure && value == was {
 		delete(h.Requests[id], l)
 		if len(h.Requests[id]) == 0 && (id.Task == slurmplug.NoTask || h.Requests[slurmplug.Plain(id.ID)] == nil) {
@@ -684,7 +717,7 @@ func (h *History) Sized(id JobID, rests, ahead bool, at time.Time) {
 
 // Own is what the user asked for in a field of a job's request: what stands
 // there, unless priod wrote it.
-func (h *History) Own(j *Job, l slurmplug.Lever) string {
+func (h *History) Own(j *Job, l slurmplug.Lever) slurmplug.Value {
 	now, _ := j.Request(l)
 	if r, known := h.Requests[j.ID][l]; known && r.Ours(now) {
 		return r.Was

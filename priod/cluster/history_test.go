@@ -201,15 +201,15 @@ func TestRecordOfWrittenTasks(t *testing.T) {
 		h := NewHistory()
 		record := Job{ID: array, Tasks: "7-8", TaskCount: 2, State: Pending, Eligible: at(3), Features: "ssd"}
 		see(h, 10, record)
-		h.Asked(task, slurmplug.Features, "ssd", "ssd&t4", true, at(10))
-		h.Asked(task, slurmplug.Size, "cpus=1", "cpus=4", true, at(10))
+		h.Asked(task, slurmplug.Features, slurmplug.Text("ssd"), slurmplug.Text("ssd&t4"), true, at(10))
+		h.Asked(task, slurmplug.Size, slurmplug.Size.Value("cpus=1"), slurmplug.Size.Value("cpus=4"), true, at(10))
 		if record.Features = c.features; c.asked != "" {
-			record.Asked = &slurmplug.Asked{Text: c.asked}
+			record.Asked = &slurmplug.Asked{Holds: slurmplug.Size.Value(c.asked)}
 		}
 		for s := 20; s < 50; s += 10 {
 			see(h, s, record)
 		}
-		if own := h.Own(&record, slurmplug.Features); own != c.own || len(h.Requests[array]) != c.levers || len(h.Requests[task]) != 0 {
+		if own := h.Own(&record, slurmplug.Features); own.String() != c.own || len(h.Requests[array]) != c.levers || len(h.Requests[task]) != 0 {
 			t.Errorf("%s: its own is %q, and %+v is known", name, own, h.Requests)
 		}
 		see(h, 60)
@@ -226,11 +226,11 @@ func TestRecordOfTasksWrittenAnew(t *testing.T) {
 		h := NewHistory()
 		record := Job{ID: array, Tasks: "7-8", TaskCount: 2, State: Pending, Eligible: at(3), Features: "ssd&a100"}
 		see(h, 10, record)
-		h.Asked(array, slurmplug.Features, "ssd", "ssd&a100", true, at(10))
-		h.Asked(task, slurmplug.Features, "ssd", "ssd&t4", true, at(20))
+		h.Asked(array, slurmplug.Features, slurmplug.Text("ssd"), slurmplug.Text("ssd&a100"), true, at(10))
+		h.Asked(task, slurmplug.Features, slurmplug.Text("ssd"), slurmplug.Text("ssd&t4"), true, at(20))
 		record.Features = shows
 		see(h, 30, record)
-		if r := h.Requests[array][slurmplug.Features]; h.Own(&record, slurmplug.Features) != own || r.Ours(shows) != (shows != own) {
+		if r := h.Requests[array][slurmplug.Features]; h.Own(&record, slurmplug.Features).String() != own || r.Ours(slurmplug.Text(shows)) != (shows != own) {
 			t.Errorf("%s: its own is %q, and %+v is known", shows, h.Own(&record, slurmplug.Features), r)
 		}
 	}
@@ -279,13 +279,13 @@ func TestPlaceOfWrittenTasks(t *testing.T) {
 func TestRequested(t *testing.T) {
 	h, id, at := NewHistory(), slurmplug.Plain(1), time.Unix(0, 0)
 	ask := func(value string, sure bool) Requested {
-		h.Asked(id, slurmplug.Features, "ssd", value, sure, at)
+		h.Asked(id, slurmplug.Features, slurmplug.Text("ssd"), slurmplug.Text(value), sure, at)
 		return h.Requests[id][slurmplug.Features]
 	}
 	check := func(what string, r Requested, now string, ours, theirs bool) {
 		t.Helper()
-		if r.Ours(now) != ours || r.Theirs(now) != theirs {
-			t.Errorf("%s, shown %q: ours %v, theirs %v; %+v", what, now, r.Ours(now), r.Theirs(now), r)
+		if r.Ours(slurmplug.Text(now)) != ours || r.Theirs(slurmplug.Text(now)) != theirs {
+			t.Errorf("%s, shown %q: ours %v, theirs %v; %+v", what, now, r.Ours(slurmplug.Text(now)), r.Theirs(slurmplug.Text(now)), r)
 		}
 	}
 	r := ask("ssd&a100", false)
@@ -330,14 +330,14 @@ func TestOlderValueOfTheUser(t *testing.T) {
 	for after, ours := range map[time.Duration]bool{10 * time.Second: true, 20 * time.Second: false} {
 		h := NewHistory()
 		s := Snapshot{At: at.Add(after), Jobs: []Job{{ID: slurmplug.Plain(1), State: Pending, Features: "a100"}}}
-		h.Asked(slurmplug.Plain(1), slurmplug.Features, "", "v100", true, at.Add(-time.Minute))
-		h.Asked(slurmplug.Plain(1), slurmplug.Features, "", "a100", true, at)
+		h.Asked(slurmplug.Plain(1), slurmplug.Features, slurmplug.Value{}, slurmplug.Text("v100"), true, at.Add(-time.Minute))
+		h.Asked(slurmplug.Plain(1), slurmplug.Features, slurmplug.Value{}, slurmplug.Text("a100"), true, at)
 		h.Observe(&s)
 		r := h.Requests[slurmplug.Plain(1)][slurmplug.Features]
-		if r.Ours("v100") != ours || !r.Ours("a100") || r.Theirs("v100") == ours {
+		if r.Ours(slurmplug.Text("v100")) != ours || !r.Ours(slurmplug.Text("a100")) || r.Theirs(slurmplug.Text("v100")) == ours {
 			t.Errorf("after %s: %+v", after, r)
 		}
-		if next := r.Next("t4", true, s.At); !next.Ours("a100") {
+		if next := r.Next(slurmplug.Text("t4"), true, s.At); !next.Ours(slurmplug.Text("a100")) {
 			t.Errorf("after another write: %+v", next)
 		}
 	}
@@ -349,20 +349,55 @@ func TestSplitTaskKeepsEarlierValues(t *testing.T) {
 	at := time.Unix(1_800_000_000, 0)
 	h := NewHistory()
 	array, split, own := slurmplug.Plain(7), JobID{ID: 7, Task: 0}, JobID{ID: 7, Task: 1}
-	h.Asked(array, slurmplug.Features, "", "a100", true, at)
-	h.Asked(split, slurmplug.Features, "", "v100", true, at.Add(time.Minute))
-	h.Asked(own, slurmplug.Features, "", "", true, at.Add(time.Minute))
+	h.Asked(array, slurmplug.Features, slurmplug.Value{}, slurmplug.Text("a100"), true, at)
+	h.Asked(split, slurmplug.Features, slurmplug.Value{}, slurmplug.Text("v100"), true, at.Add(time.Minute))
+	h.Asked(own, slurmplug.Features, slurmplug.Value{}, slurmplug.Value{}, true, at.Add(time.Minute))
 	s := &Snapshot{At: at.Add(2 * time.Minute), Jobs: []Job{
 		{ID: split, State: Pending, Features: "v100"}, {ID: own, State: Pending}, {ID: array, State: Pending, Tasks: "2-3", TaskCount: 2, Features: "a100"},
 	}}
 	h.Observe(s)
-	if r := h.Requests[split][slurmplug.Features]; r.Value != "v100" || !slices.Contains(r.Older, "a100") {
+	if r := h.Requests[split][slurmplug.Features]; r.Value.String() != "v100" || !slices.Contains(r.Older, slurmplug.Text("a100")) {
 		t.Errorf("the task that was split off: %+v", r)
 	}
 	if r, known := h.Requests[own][slurmplug.Features]; known {
 		t.Errorf("the task with its user's own: %+v", r)
 	}
-	if r := h.Requests[array][slurmplug.Features]; r.Value != "a100" {
+	if r := h.Requests[array][slurmplug.Features]; r.Value.String() != "a100" {
 		t.Errorf("the rest: %+v", r)
+	}
+}
+
+// A write to one task may not have arrived. Then the task is still of its array, and holds
+// what was written into that before or later: no word of its user's.
+func TestTaskOfUnknownOutcomeKeepsItsArrays(t *testing.T) {
+	start := time.Unix(1_800_000_000, 0)
+	array, task := slurmplug.Plain(7), JobID{ID: 7, Task: 0}
+	poll := func(h *History, at time.Time, jobs ...Job) { h.Observe(&Snapshot{At: at, Jobs: jobs}) }
+	for _, later := range []bool{false, true} {
+		for _, holds := range []int64{1000, 2000, 3000} {
+			h := NewHistory()
+			shows := func(j Job) Job {
+				j.State, j.SiteFactor, j.SiteFactorKnown, j.Features = Pending, holds, true, map[int64]string{1000: "a100", 2000: "v100", 3000: "t4"}[holds]
+				return j
+			}
+			poll(h, start, Job{ID: array, State: Pending, Tasks: "0-2", TaskCount: 3})
+			h.Wrote(array, Written{Lever: slurmplug.SiteFactor, Value: 1000, At: start}, false)
+			h.Asked(array, slurmplug.Features, slurmplug.Value{}, slurmplug.Text("a100"), true, start)
+			h.Try(task, Written{Lever: slurmplug.SiteFactor, Value: 2000, At: start.Add(time.Minute)})
+			h.Asked(task, slurmplug.Features, slurmplug.Value{}, slurmplug.Text("v100"), false, start.Add(time.Minute))
+			if later {
+				h.Wrote(array, Written{Lever: slurmplug.SiteFactor, Value: 3000, At: start.Add(2 * time.Minute)}, false)
+				h.Asked(array, slurmplug.Features, slurmplug.Value{}, slurmplug.Text("t4"), true, start.Add(2*time.Minute))
+			}
+			poll(h, start.Add(3*time.Minute), shows(Job{ID: task}), Job{ID: array, State: Pending, Tasks: "1-2", TaskCount: 2})
+			ours := later || holds != 3000
+			if w := h.Written[task]; w.Sent(holds) != ours {
+				t.Errorf("later %v, it holds %d: %+v", later, holds, w)
+			}
+			j := shows(Job{ID: task})
+			if r, now := h.Requests[task][slurmplug.Features], slurmplug.Text(j.Features); r.Ours(now) != ours || r.Theirs(now) == ours {
+				t.Errorf("later %v, it asks for %q: %+v", later, now, r)
+			}
+		}
 	}
 }

@@ -278,19 +278,26 @@ func (c *Config) checkAllocation() error {
 }
 
 // Of the policies that priod allocate and priod simulate know besides, two only
-// compare, and of space sharing Slurm knows nothing.
+// compare, one needs prices of GPUs, and of space sharing Slurm knows nothing.
 var (
 	comparisons  = []string{"allox", "strategy-proof"}
+	priced       = "min-cost"
 	spaceSharing = []string{"gandiva", "packed"} // a policy, or the variant of one
 )
 
 func checkPolicy(text string) error {
 	words := strings.Split(text, ":")
-	if slices.ContainsFunc(words, func(w string) bool { return slices.Contains(spaceSharing, w) }) {
+	all := slices.DeleteFunc(allocate.Names(), func(name string) bool { return name == priced })
+	names := strings.Join(all, ", ")
+	switch name := words[0]; {
+	case slices.ContainsFunc(words, func(w string) bool { return slices.Contains(spaceSharing, w) }):
 		return errors.New("want a policy without space sharing: Slurm gives a GPU to one job")
-	}
-	if slices.Contains(comparisons, words[0]) {
-		return fmt.Errorf("%s is there to compare with, in priod allocate and priod simulate: want one of %s", words[0], strings.Join(allocate.Names(), ", "))
+	case slices.Contains(comparisons, name):
+		return fmt.Errorf("%s is there to compare with, in priod allocate and priod simulate: want one of %s", name, names)
+	case name == priced:
+		return fmt.Errorf("%s needs a price for each GPU type, and priod.toml has none: want one of %s", name, names)
+	case !slices.Contains(all, name):
+		return fmt.Errorf("no policy %.80q: want one of %s", name, names)
 	}
 	_, err := allocate.ParsePolicy(text)
 	return err

@@ -58,7 +58,7 @@ func TestSizedJobIsNoVeto(t *testing.T) {
 		}
 		h := cluster.NewHistory()
 		if sized {
-			h.Asked(slurmplug.Plain(9), slurmplug.Size, "NumCPUs=1 ReqNodeList=", "NumCPUs=2 ReqNodeList=n1", true, s.At)
+			h.Asked(slurmplug.Plain(9), slurmplug.Size, slurmplug.Size.Value("NumCPUs=1 ReqNodeList="), slurmplug.Size.Value("NumCPUs=2 ReqNodeList=n1"), true, s.At)
 		}
 		f.change(9, func(s *plan.JobStatus) { s.ReqNodes = "n1" })
 		named := leave(h)

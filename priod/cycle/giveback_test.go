@@ -77,7 +77,7 @@ func TestGiveBackInACycle(t *testing.T) {
 			c.change(m, &set)
 		}
 		if m.snapshot.Jobs[1].State == cluster.Pending {
-			h.Asked(slurmplug.Plain(2), slurmplug.MinMemoryNode, "35000", "5000", true, start)
+			h.Asked(slurmplug.Plain(2), slurmplug.MinMemoryNode, slurmplug.Number(35000), slurmplug.Number(5000), true, start)
 		}
 		r, err := Step(t.Context(), m, m, h, set)
 		if err != nil {
@@ -86,7 +86,7 @@ func TestGiveBackInACycle(t *testing.T) {
 		writes := ""
 		for _, x := range r.Plan.Actions {
 			if x.Lever == slurmplug.MinMemoryNode {
-				writes += x.Job.String() + "=" + x.After
+				writes += x.Job.String() + "=" + x.After.String()
 			}
 		}
 		if fmt.Sprint(m.asks) != c.asks || strings.Join(r.Plan.Notes, "; ") != c.notes || writes != c.writes {

@@ -50,7 +50,7 @@ func (f *fakeSlurm) Do(_ context.Context, commands []plan.Command) []plan.Result
 	for _, c := range commands {
 		f.log = append(f.log, string(c.Kind)+" "+c.Job.String())
 		if s := f.jobs[c.Job]; c.Kind == plan.Pin {
-			s.ReqNodes = c.Value
+			s.ReqNodes = c.Value.String()
 			f.jobs[c.Job] = s
 		}
 		results = append(results, plan.Result{Command: c, Status: slurmplug.Applied})

@@ -184,7 +184,7 @@ func (m *metrics) queue(r *cycle.Result, h *cluster.History) {
 	for i := range r.Snapshot.Jobs {
 		j := &r.Snapshot.Jobs[i]
 		jobs[kind{h.ClassOf(j), j.State}]++
-		if bound, known := h.Requests[j.ID][slurmplug.Features]; known && j.State == cluster.Pending && bound.Ours(j.Features) {
+		if bound, known := h.Requests[j.ID][slurmplug.Features]; known && j.State == cluster.Pending && bound.Ours(slurmplug.Text(j.Features)) {
 			steered++
 		}
 	}

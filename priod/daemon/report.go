@@ -76,7 +76,7 @@ func (d *Daemon) logWrites(outcomes []plan.Outcome) map[slurmplug.Status]int {
 	counts, postponed := map[slurmplug.Status]int{}, ""
 	for _, o := range outcomes {
 		counts[o.Status]++
-		line := []any{"cycle", d.cycles, "job", o.Job.String(), "lever", string(o.Lever), "before", o.Before, "after", o.After, "why", o.Reason}
+		line := []any{"cycle", d.cycles, "job", o.Job.String(), "lever", string(o.Lever), "before", o.Before.String(), "after", o.After.String(), "why", o.Reason}
 		switch o.Status {
 		case slurmplug.Applied:
 			d.Log.Info("wrote", line...)

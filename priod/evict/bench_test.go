@@ -42,12 +42,14 @@ func BenchmarkEndRound(b *testing.B) {
 		}
 	}
 	for i := range uint32(500) {
-		x.wants(10000+i, 8, float64(i%13))
+		x.wants(10000+i, 8, float64(1+i%13))
 	}
 	x.round.Policy.Pay = 5
 	for b.Loop() {
-		if r := x.end(); r.Waiting[0].Why != preemption.Why(yield.NoGain) {
-			b.Fatal(r.Waiting[0])
+		for _, w := range x.end().Waiting {
+			if w.Why != preemption.Why(yield.NoGain) {
+				b.Fatal(w)
+			}
 		}
 	}
 }

@@ -49,7 +49,7 @@ func (n *transition) tendReservation(c *Claim) {
 	switch {
 	case c.Resv == "":
 	case c.State != Planned:
-		n.commands = append(n.commands, plan.Command{Kind: plan.Free, Job: c.Job, Claim: c.Number, Value: c.Resv})
+		n.commands = append(n.commands, plan.Command{Kind: plan.Free, Job: c.Job, Claim: c.Number, Value: slurmplug.Text(c.Resv)})
 	case c.ResvAt.IsZero() && !n.Paused:
 		grace := time.Duration(0)
 		evictions := n.j.evictionsFrom(c.Number)
@@ -59,7 +59,7 @@ func (n *transition) tendReservation(c *Claim) {
 			}
 		}
 		n.commands = append(n.commands, plan.Command{
-			Kind: plan.Reserve, Job: c.Job, Claim: c.Number, Value: c.Resv, Nodes: slurmplug.CompactHosts(c.Nodes()), For: grace + reservationMargin, User: c.User,
+			Kind: plan.Reserve, Job: c.Job, Claim: c.Number, Value: slurmplug.Text(c.Resv), Nodes: slurmplug.CompactHosts(c.Nodes()), For: grace + reservationMargin, User: c.User,
 		})
 	}
 }
@@ -92,7 +92,7 @@ func (n *transition) advanceOpenClaim(c *Claim, s *plan.JobStatus, looked bool) 
 		return
 	}
 	if looked && c.Pin != "" && s.ReqNodes == "" && s.State == cluster.Pending && !n.Paused {
-		n.commands = append(n.commands, plan.Command{Kind: plan.Pin, Job: c.Job, SLUID: s.SLUID, Claim: c.Number, Value: c.Pin})
+		n.commands = append(n.commands, plan.Command{Kind: plan.Pin, Job: c.Job, SLUID: s.SLUID, Claim: c.Number, Value: slurmplug.Text(c.Pin)})
 	}
 }
 

@@ -249,21 +249,21 @@ func (m *model) do(c plan.Command) bool {
 			return false
 		}
 		j.Eligible = m.time()
-		if c.Value != "now+2" {
+		if c.Value != slurmplug.Delay(2*time.Second) {
 			j.Eligible = m.time().Add(requeueDelay)
 		}
 	case plan.Pin, plan.Unpin:
 		if j.State != cluster.Pending {
 			return false
 		}
-		j.ReqNodes = c.Value
+		j.ReqNodes = c.Value.String()
 	case plan.Reserve:
-		m.resv[c.Value] = m.now + int(c.For.Seconds())
+		m.resv[c.Value.String()] = m.now + int(c.For.Seconds())
 	case plan.Free:
-		if _, there := m.resv[c.Value]; !there {
+		if _, there := m.resv[c.Value.String()]; !there {
 			return false
 		}
-		delete(m.resv, c.Value)
+		delete(m.resv, c.Value.String())
 	}
 	return true
 }

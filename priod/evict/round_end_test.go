@@ -72,7 +72,7 @@ func turning(t *testing.T, more ...uint32) (*fakeSlurm, *atEnd, *cluster.History
 		j, owed := &s.Jobs[i], -9*3600.0
 		if j.ID == id {
 			j.Tag, j.Features, j.Eligible, j.Submit, owed = jobtag.Tag{Workload: "x"}, "a100", start, start, 9*3600
-			h.Asked(id, slurmplug.Features, "", "a100", true, s.At)
+			h.Asked(id, slurmplug.Features, slurmplug.Value{}, slurmplug.Text("a100"), true, s.At)
 			f.change(9, func(s *plan.JobStatus) { s.Job = *j })
 		} else {
 			j.GPUType = "a100"

@@ -5,6 +5,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
 )
 
 // Observation is what one look at Slurm showed. At carries the monotonic clock: when the
@@ -87,7 +88,7 @@ func (n *transition) claimOf(e *Eviction) *Claim {
 }
 
 // command adds a command for an eviction's victim.
-func (n *transition) command(e *Eviction, verb plan.CommandKind, value string) {
+func (n *transition) command(e *Eviction, verb plan.CommandKind, value slurmplug.Value) {
 	n.commanded[e.Number] = true
 	n.commands = append(n.commands, plan.Command{Kind: verb, Job: e.Job, SLUID: n.Statuses[e.Job].SLUID, Eviction: e.Number, Value: value})
 }

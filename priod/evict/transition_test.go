@@ -25,7 +25,7 @@ func signalledAt(t time.Time) (*Journal, Observation) {
 
 // As long as the place is claimed a victim is requeued with a begin time ahead.
 func TestRequeueWithABeginTime(t *testing.T) {
-	for open, want := range map[bool]string{true: beginLater, false: ""} {
+	for open, want := range map[bool]slurmplug.Value{true: beginLater, false: {}} {
 		j, seen := signalledAt(epoch)
 		seen.At = epoch.Add(24 * time.Hour)
 		j.Claims = []Claim{{Number: j.Evictions[0].Claim, Job: slurmplug.Plain(99), State: Planned, At: epoch}}

@@ -1,7 +1,6 @@
 package evict
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -20,15 +19,16 @@ const (
 	// AuthInfo=cred_expire, 120 s by default, or since 25.11
 	// SchedulerParameters=requeue_delay (slurmctld/job_mgr.c, batch_requeue_fini).
 	requeueDelay = 2 * time.Minute
-	// beginSoon is when a victim may start again: one that starts on the same node within
-	// the second in which it ended is lost (Slurm 22.05.8: "Job credential revoked").
-	beginSoon = "now+2"
 	// renewAhead is how long before its begin time a victim is delayed again.
 	renewAhead = 20 * time.Second
 )
 
+// beginSoon is when a victim may start again: one that starts on the same node within
+// the second in which it ended is lost (Slurm 22.05.8: "Job credential revoked").
+var beginSoon = slurmplug.Delay(2 * time.Second)
+
 // beginLater is the begin time of a victim that has to wait until its claim ends.
-var beginLater = fmt.Sprintf("now+%d", int(requeueDelay.Seconds()))
+var beginLater = slurmplug.Delay(requeueDelay)
 
 // isRun tells whether Slurm still shows the run that is evicted.
 func (e *Eviction) isRun(s *plan.JobStatus) bool {
@@ -81,7 +81,7 @@ func (n *transition) fromRecorded(e *Eviction, s *plan.JobStatus) {
 		case s.State == cluster.Completing:
 		case n.At.Before(e.SignalledAt.Add(time.Second<<min(e.Tries, 20) - time.Second)): // 0, 1, 3, 7 ... s
 		default:
-			n.command(e, plan.Signal, e.Signal)
+			n.command(e, plan.Signal, slurmplug.Text(e.Signal))
 		}
 		return
 	}
@@ -100,7 +100,7 @@ func (n *transition) fromRecorded(e *Eviction, s *plan.JobStatus) {
 	case !n.isPinned(c) || c.Resv != "" && c.ResvAt.IsZero():
 	default:
 		e.SignalledAt = n.At
-		n.command(e, plan.Signal, e.Signal)
+		n.command(e, plan.Signal, slurmplug.Text(e.Signal))
 		n.commands[len(n.commands)-1].First = true
 	}
 }
@@ -178,7 +178,7 @@ func (n *transition) requeue(e *Eviction) {
 		e.close(CalledOff, "it could not be requeued: "+e.Reason, n.At)
 		return
 	}
-	begin := ""
+	begin := slurmplug.Value{}
 	if c := n.claimOf(e); c != nil && c.Open() {
 		begin = beginLater
 	}

@@ -132,11 +132,11 @@ func (c *Cluster) Do(ctx context.Context, commands []plan.Command) []plan.Result
 		var r slurmplug.Result
 		switch cmd.Kind {
 		case plan.Signal:
-			signal, part := signalFor(cmd.Value)
+			signal, part := signalFor(cmd.Value.String())
 			r = c.client.Signal(ctx, slurmplug.RunID{Job: cmd.Job, SLUID: cmd.SLUID}, signal, part)
 		case plan.Requeue:
 			r = c.client.Requeue(ctx, slurmplug.RunID{Job: cmd.Job, SLUID: cmd.SLUID})
-			if r.Status == slurmplug.Applied && cmd.Value != "" {
+			if r.Status == slurmplug.Applied && cmd.Value != (slurmplug.Value{}) {
 				c.set(ctx, &cmd, "StartTime") // if this fails, the next Look shows it
 			}
 		case plan.Begin:
@@ -144,9 +144,9 @@ func (c *Cluster) Do(ctx context.Context, commands []plan.Command) []plan.Result
 		case plan.Pin, plan.Unpin:
 			r = c.set(ctx, &cmd, slurmplug.ReqNodeList)
 		case plan.Reserve:
-			r = c.client.Reserve(ctx, cmd.Value, cmd.Nodes, cmd.User, cmd.For)
+			r = c.client.Reserve(ctx, cmd.Value.String(), cmd.Nodes, cmd.User, cmd.For)
 		case plan.Free:
-			r = c.client.DeleteReservation(ctx, cmd.Value)
+			r = c.client.DeleteReservation(ctx, cmd.Value.String())
 		default:
 			r = c.doFailed(ctx, &cmd)
 		}

@@ -53,9 +53,9 @@ func TestDo(t *testing.T) {
 	const run = "s4C5M81FV4NT00"
 	for want, cmd := range map[string]plan.Command{
 		"scontrol requeue 17": {Kind: plan.Requeue},
-		"scontrol requeue " + run + "|scontrol update JobId=" + run + " StartTime=now+120": {Kind: plan.Requeue, SLUID: run, Value: "now+120"},
-		"scancel --verbose --signal=USR1 --batch " + run:                                   {Kind: plan.Signal, SLUID: run, Value: "B:USR1"},
-		"scontrol update JobId=" + run + " StartTime=now+2":                                {Kind: plan.Begin, SLUID: run, Value: "now+2"},
+		"scontrol requeue " + run + "|scontrol update JobId=" + run + " StartTime=now+120": {Kind: plan.Requeue, SLUID: run, Value: slurmplug.Delay(2 * time.Minute)},
+		"scancel --verbose --signal=USR1 --batch " + run:                                   {Kind: plan.Signal, SLUID: run, Value: slurmplug.Text("B:USR1")},
+		"scontrol update JobId=" + run + " StartTime=now+2":                                {Kind: plan.Begin, SLUID: run, Value: slurmplug.Delay(2 * time.Second)},
 		"scontrol update JobId=" + run + " ReqNodeList=":                                   {Kind: plan.Unpin, SLUID: run},
 	} {
 		var slurm noted

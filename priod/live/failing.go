@@ -58,7 +58,7 @@ func (c *Cluster) doFailed(ctx context.Context, cmd *plan.Command) slurmplug.Res
 	case plan.HoldBack:
 		return c.client.RequeueHeld(ctx, slurmplug.RunID{Job: cmd.Job, SLUID: cmd.SLUID})
 	case plan.Drain:
-		return c.client.DrainNode(ctx, cmd.Nodes, cmd.Value)
+		return c.client.DrainNode(ctx, cmd.Nodes, cmd.Value.String())
 	}
 	return slurmplug.Result{Status: slurmplug.Refused, Message: "unknown command " + string(cmd.Kind)}
 }

@@ -90,7 +90,7 @@ func (c *Cluster) Apply(ctx context.Context, actions []plan.Action) []plan.Outco
 // update is the write of a value. A size or memory is written in the name of the job's
 // user where that is allowed, because an operator's write lifts the user's limits from
 // the job.
-func (c *Cluster) update(a *plan.Action, value string) slurmplug.Update {
+func (c *Cluster) update(a *plan.Action, value slurmplug.Value) slurmplug.Update {
 	u := slurmplug.Update{Job: a.Job, Tasks: a.Tasks, SLUID: c.runs[a.Job], Lever: a.Lever, Value: value}
 	switch a.Lever {
 	case slurmplug.Size:

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -127,14 +126,14 @@ func (c *Cluster) stands(ctx context.Context, o *plan.Outcome, job *readJob) boo
 		}
 	case problem == "":
 		return true
-	case o.Lever == slurmplug.Features && job.Features != o.After:
+	case o.Lever == slurmplug.Features && slurmplug.Text(job.Features) != o.After:
 		// Slurm keeps constraints as they are written, so somebody else has written
 		// since, or a job_submit plugin has. It stays as it is, and priod makes no
 		// constraint from it.
 		o.Status, o.Message = slurmplug.Unknown, problem
 	case o.Lever == slurmplug.MinMemoryNode && o.After != o.Was:
 		// It cannot be taken back: a running job is given no more than it has.
-		if o.Status, o.Message = slurmplug.Unknown, problem; strconv.FormatInt(job.AskedMB, 10) == o.Before {
+		if o.Status, o.Message = slurmplug.Unknown, problem; slurmplug.Number(job.AskedMB) == o.Before {
 			o.Status = slurmplug.Refused
 		}
 	default:

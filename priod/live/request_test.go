@@ -49,7 +49,7 @@ func (f *shows) Run(_ context.Context, c slurmplug.Command) (slurmplug.Output, e
 func TestConstraintIsReadBack(t *testing.T) {
 	for shown, want := range map[string]slurmplug.Status{"ssd&a100": slurmplug.Applied, "ssd&a100&nvme": slurmplug.Unknown} {
 		slurm := &shows{features: shown}
-		a := plan.Action{Job: slurmplug.Plain(7), Lever: slurmplug.Features, Before: "ssd", After: "ssd&a100", Was: "ssd"}
+		a := plan.Action{Job: slurmplug.Plain(7), Lever: slurmplug.Features, Before: slurmplug.Text("ssd"), After: slurmplug.Text("ssd&a100"), Was: slurmplug.Text("ssd")}
 		o := []plan.Outcome{{Action: a, Status: slurmplug.Applied}}
 		New(slurmplug.NewClient(slurm, slurmplug.Options{Abilities: &slurmplug.Abilities{Release: "24.11.5"}})).confirm(t.Context(), o)
 		if o[0].Status != want || len(slurm.writes) != 0 {
@@ -67,7 +67,7 @@ func TestSizeOfAJobThatStarts(t *testing.T) {
 	for state, want := range map[string]slurmplug.Status{"PENDING": slurmplug.Refused, "RUNNING": slurmplug.Raced} {
 		slurm := &shows{state: state}
 		own := "CPUsPerTask=3 MinCPUsNode=3 NumCPUs=3 MinMemoryNode=64000 ReqNodeList="
-		a := plan.Action{Job: slurmplug.Plain(7), Lever: slurmplug.Size, Before: own, After: strings.ReplaceAll(own, "=3", "=6"), Was: own}
+		a := plan.Action{Job: slurmplug.Plain(7), Lever: slurmplug.Size, Before: slurmplug.Size.Value(own), After: slurmplug.Size.Value(strings.ReplaceAll(own, "=3", "=6")), Was: slurmplug.Size.Value(own)}
 		o := []plan.Outcome{{Action: a, Status: slurmplug.Refused, Message: "Invalid node name specified"}}
 		c := New(slurmplug.NewClient(slurm, slurmplug.Options{Abilities: &slurmplug.Abilities{Release: "24.11.5"}}))
 		c.jobs = []slurmplug.Job{{ID: slurmplug.Plain(7), RawID: 7, TresPerNode: "gres:gpu:1"}}
@@ -82,7 +82,7 @@ func TestSizeOfAJobThatStarts(t *testing.T) {
 // (TestAllTogether on 26.05.5).
 func TestNodesOfAJobThatStarts(t *testing.T) {
 	for state, want := range map[string]slurmplug.Status{"PENDING": slurmplug.Refused, "RUNNING": slurmplug.Raced, "COMPLETED": slurmplug.Raced} {
-		a := plan.Action{Job: slurmplug.Plain(7), Lever: slurmplug.ReqNodeList, Before: "t4-1", After: ""}
+		a := plan.Action{Job: slurmplug.Plain(7), Lever: slurmplug.ReqNodeList, Before: slurmplug.Text("t4-1"), After: slurmplug.Value{}}
 		o := []plan.Outcome{{Action: a, Status: slurmplug.Refused, Message: "Invalid node name specified"}}
 		c := New(slurmplug.NewClient(&shows{state: state}, slurmplug.Options{Abilities: &slurmplug.Abilities{Release: "24.11.5"}}))
 		c.jobs = []slurmplug.Job{{ID: slurmplug.Plain(7), RawID: 7}}
@@ -112,7 +112,7 @@ func TestMemoryIsReadBack(t *testing.T) {
 		{"RUNNING", "5000", "64000", "64000", slurmplug.Refused, slurmplug.Raced},
 	} {
 		slurm := &shows{state: c.state}
-		a := plan.Action{Job: slurmplug.Plain(7), Lever: slurmplug.MinMemoryNode, Before: c.before, After: c.after, Was: c.was}
+		a := plan.Action{Job: slurmplug.Plain(7), Lever: slurmplug.MinMemoryNode, Before: slurmplug.MinMemoryNode.Value(c.before), After: slurmplug.MinMemoryNode.Value(c.after), Was: slurmplug.MinMemoryNode.Value(c.was)}
 		o := []plan.Outcome{{Action: a, Status: c.status}}
 		cl := New(slurmplug.NewClient(slurm, slurmplug.Options{Abilities: &slurmplug.Abilities{Release: "26.05.5"}}))
 		cl.jobs = []slurmplug.Job{{ID: slurmplug.Plain(7), RawID: 7}}
@@ -141,7 +141,7 @@ func (denying) Run(_ context.Context, c slurmplug.Command) (slurmplug.Output, er
 // Slurm may have taken some fields of a size before it refused one. Where the job
 // cannot be read back, that is not known, and not forgotten as a refusal is.
 func TestRefusedSizeNotSeen(t *testing.T) {
-	a := plan.Action{Job: slurmplug.Plain(17), Lever: slurmplug.Size, Before: "NumCPUs=3", After: "NumCPUs=6", Was: "NumCPUs=3"}
+	a := plan.Action{Job: slurmplug.Plain(17), Lever: slurmplug.Size, Before: slurmplug.Size.Value("NumCPUs=3"), After: slurmplug.Size.Value("NumCPUs=6"), Was: slurmplug.Size.Value("NumCPUs=3")}
 	got := New(slurmplug.NewClient(denying{}, slurmplug.Options{Abilities: &slurmplug.Abilities{Release: "24.11.5"}})).Apply(t.Context(), []plan.Action{a})
 	if got[0].Status != slurmplug.Unknown {
 		t.Errorf("%s: %s", got[0].Status, got[0].Message)
@@ -167,7 +167,7 @@ func TestOneSqueueForManyWrites(t *testing.T) {
 		slurm := &counting{}
 		var o []plan.Outcome
 		for id := range n {
-			a := plan.Action{Job: slurmplug.Plain(id + 1), Lever: slurmplug.Features, After: "a100"}
+			a := plan.Action{Job: slurmplug.Plain(id + 1), Lever: slurmplug.Features, After: slurmplug.Text("a100")}
 			o = append(o, plan.Outcome{Action: a, Status: slurmplug.Applied})
 		}
 		New(slurmplug.NewClient(slurm, slurmplug.Options{Abilities: &slurmplug.Abilities{Release: "24.11.5"}})).confirm(t.Context(), o)

@@ -125,7 +125,7 @@ func TestSizesOfUnknownUsers(t *testing.T) {
 			if err := slurm.Ask(t.Context(), []*cluster.Job{job}); err != nil || (job.Asked.Fixed != "") != fixed {
 				t.Errorf("%s: who may write in users' names %t: %+v, %v", who, may, job.Asked, err)
 			}
-			if u := slurm.update(&plan.Action{Job: job.ID, Lever: slurmplug.Size}, "x"); u.As != "" {
+			if u := slurm.update(&plan.Action{Job: job.ID, Lever: slurmplug.Size}, slurmplug.Size.Value("x")); u.As != "" {
 				t.Errorf("%s is named as %q", who, u.As)
 			}
 		}
@@ -163,7 +163,7 @@ func TestSizesInTheUsersName(t *testing.T) {
 			t.Fatal(err)
 		}
 		for lever, want := range map[slurmplug.Lever]string{slurmplug.Size: want, slurmplug.Features: "", slurmplug.SiteFactor: ""} {
-			if u := slurm.update(&plan.Action{Job: cluster.JobID{ID: 17, Task: 3}, Lever: lever}, "x"); u.As != want {
+			if u := slurm.update(&plan.Action{Job: cluster.JobID{ID: 17, Task: 3}, Lever: lever}, lever.Value("x")); u.As != want {
 				t.Errorf("who may do it %t writes %s as %q, want %q", may, lever, u.As, want)
 			}
 		}

@@ -3,7 +3,6 @@ package order
 import (
 	"context"
 	"slices"
-	"strconv"
 
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
@@ -59,8 +58,7 @@ func (f *Feature) Heard(c *plan.Cycle) {
 		}
 		for _, id := range o.Jobs() {
 			if old, known := h.Written[id]; known && old.Lever == o.Lever {
-				before, _ := strconv.ParseInt(o.Before, 10, 64) // Decide formatted it
-				h.Written[id] = old.Holding(before, c.Snapshot.At)
+				h.Written[id] = old.Holding(o.Before.Number(), c.Snapshot.At)
 			}
 			w := Effect(o.Action, h)
 			w.At = c.Snapshot.At

@@ -2,7 +2,6 @@ package order
 
 import (
 	"fmt"
-	"strconv"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
@@ -68,7 +67,7 @@ func TakenBack(a plan.Action, w cluster.Written) bool {
 		return false
 	}
 	neutral := leverOf(w.Lever).neutral(w)
-	return w.Value != neutral && a.Before == decimal(neutral)
+	return w.Value != neutral && a.Before == slurmplug.Number(neutral)
 }
 
 // Effect returns what History has to remember of an action that Slurm accepted.
@@ -77,16 +76,15 @@ func Effect(a plan.Action, h *cluster.History) cluster.Written {
 	if a.Lever == slurmplug.Release {
 		return cluster.Written{Lever: slurmplug.Priority, Original: w.Original}
 	}
-	value, _ := strconv.ParseInt(a.After, 10, 64) // Decide formatted it
 	original := w.Original
 	if w.Lever != a.Lever {
-		original, _ = strconv.ParseInt(a.UserNice, 10, 64)
+		original = a.UserNice.Number()
 	}
-	return cluster.Written{Lever: a.Lever, Value: value, Original: original}
+	return cluster.Written{Lever: a.Lever, Value: a.After.Number(), Original: original}
 }
 
 func setTo(j *cluster.Job, l slurmplug.Lever, before, after int64) plan.Action {
-	return plan.Action{Job: j.ID, Lever: l, Before: decimal(before), After: decimal(after), UserNice: decimal(j.Nice)}
+	return plan.Action{Job: j.ID, Lever: l, Before: slurmplug.Number(before), After: slurmplug.Number(after), UserNice: slurmplug.Number(j.Nice)}
 }
 
 // siteFactor is the lever that adds to Slurm's own factors (multifactor only).
@@ -171,7 +169,7 @@ func (n nice) peerValue(j *cluster.Job, w cluster.Written, wrote bool, s valueRa
 func (n nice) actions(j *cluster.Job, h *cluster.History, _, want int64) []plan.Action {
 	own := n.userNice(j, h)
 	a := setTo(j, slurmplug.Nice, j.Nice, own-want)
-	a.UserNice = decimal(own)
+	a.UserNice = slurmplug.Number(own)
 	return []plan.Action{a}
 }
 
@@ -232,10 +230,10 @@ func (p priority) actions(j *cluster.Job, h *cluster.History, now, want int64) [
 	if want != 0 {
 		return []plan.Action{setTo(j, slurmplug.Priority, now, want)}
 	}
-	back := []plan.Action{{Job: j.ID, Lever: slurmplug.Release, Before: decimal(now)}}
+	back := []plan.Action{{Job: j.ID, Lever: slurmplug.Release, Before: slurmplug.Number(now)}}
 	if n := p.userNice(j, h); n != 0 {
 		a := setTo(j, slurmplug.Nice, 0, n)
-		a.UserNice = decimal(n) // Slurm zeroed the job's own
+		a.UserNice = slurmplug.Number(n) // Slurm zeroed the job's own
 		back = append(back, a)
 	}
 	return back

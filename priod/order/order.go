@@ -26,7 +26,6 @@ package order
 import (
 	"fmt"
 	"slices"
-	"strconv"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
@@ -288,5 +287,3 @@ func (d *decider) addNotes() {
 		d.plan.Notes = append(d.plan.Notes, fmt.Sprintf("%d writes wait for the next cycle: limits.writes_per_cycle is reached", d.overLimit))
 	}
 }
-
-func decimal(v int64) string { return strconv.FormatInt(v, 10) }

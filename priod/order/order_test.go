@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -64,7 +63,7 @@ func (c *controller) apply(actions []plan.Action, h *cluster.History, at time.Ti
 		c.writes++
 		i := slices.IndexFunc(c.jobs, func(j cluster.Job) bool { return j.ID == a.Job })
 		j := &c.jobs[i]
-		v, _ := strconv.ParseInt(a.After, 10, 64)
+		v := a.After.Number()
 		switch a.Lever {
 		case slurmplug.SiteFactor:
 			j.SiteFactor = v
@@ -310,7 +309,7 @@ func TestUncertainWriteIsNotSomebodyElses(t *testing.T) {
 	h.Observe(s)
 	a := Decide(s, h, settings(slurmplug.SiteFactor)).Actions[0]
 	h.Try(a.Job, Effect(a, h))
-	c.jobs[0].SiteFactor, _ = strconv.ParseInt(a.After, 10, 64)
+	c.jobs[0].SiteFactor = a.After.Number()
 	s = c.snapshot(start)
 	if p := Decide(s, h, settings(slurmplug.SiteFactor)); len(p.Actions) != 0 || p.Decisions[0].Unmoved != "" {
 		t.Fatalf("%+v", p)
@@ -400,7 +399,7 @@ func BenchmarkDecide(b *testing.B) {
 	h.Observe(s)
 	set := settings(slurmplug.SiteFactor)
 	for _, a := range Decide(s, h, set).Actions { // as the daemon finds it: written long ago
-		v, _ := strconv.ParseInt(a.After, 10, 64)
+		v := a.After.Number()
 		c.jobs[a.Job.ID-1].SiteFactor = v
 	}
 	s = c.snapshot(start)

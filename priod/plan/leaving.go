@@ -61,7 +61,7 @@ type Command struct {
 	Job             cluster.JobID
 	SLUID           string // of the run that was seen, as in cluster.Job
 	Claim, Eviction int64  // the number of the row: one of both
-	Value           string
+	Value           slurmplug.Value
 	Nodes           string        // of Reserve, as a host list
 	For             time.Duration // Reserve ends by itself after that
 	User            string        // of Reserve: the waiting job's

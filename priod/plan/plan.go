@@ -28,15 +28,15 @@ type Action struct {
 	Tasks  string          `json:"tasks,omitempty"` // set for an unsplit array
 	Part   bool            `json:"part,omitempty"`  // Tasks are only some of the record's: Slurm splits it
 	Lever  slurmplug.Lever `json:"lever"`
-	Before string          `json:"before"` // what Slurm held when this was decided
-	After  string          `json:"after"`  // as scontrol takes it
+	Before slurmplug.Value `json:"before"` // what Slurm held when this was decided
+	After  slurmplug.Value `json:"after"`
 	Reason string          `json:"reason"`
 	// UserNice is the job's Nice when this was decided: what Priority zeroes
 	// and Nice replaces, and what an undo puts back.
-	UserNice string `json:"user_nice,omitempty"`
+	UserNice slurmplug.Value `json:"user_nice,omitzero"`
 	// Was is, for a lever on the job's request, what the user asked for: what an
 	// undo puts back.
-	Was string `json:"was,omitempty"`
+	Was slurmplug.Value `json:"was,omitzero"`
 }
 
 // SizeRests is the Reason of giving a job its own size again that did not start with

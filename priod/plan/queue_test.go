@@ -33,7 +33,7 @@ func TestQueue(t *testing.T) {
 			t.Errorf("%s: %v, want %v", mode, got, want)
 		}
 	}
-	p.Decisions[1].Value = 6 // a priority of 6, not of 11
+	p.Mode, p.Decisions[1].Value = slurmplug.Priority, 6 // a priority of 6, not of 11
 	if p.MakeQueue(&s); p.Queue[0].Decision != 2 {
 		t.Errorf("%+v", p.Queue)
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"slurmprio/priod/cluster"
@@ -78,9 +77,8 @@ func (r *Sizing) SetGivenBack(s *cluster.Snapshot, h *cluster.History) {
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
 		x, written := h.Requests[j.ID][slurmplug.MinMemoryNode]
-		own, err := strconv.ParseInt(x.Was, 10, 64)
-		if written && err == nil && j.State == cluster.Running && x.Ours(strconv.FormatInt(j.MemMB, 10)) {
-			r.GivenBack = append(r.GivenBack, GivenBack{Job: j.ID, User: j.User, Node: j.NodeList, Asked: own, MemMB: j.MemMB})
+		if written && x.Was.IsNumber() && j.State == cluster.Running && x.Ours(slurmplug.Number(j.MemMB)) {
+			r.GivenBack = append(r.GivenBack, GivenBack{Job: j.ID, User: j.User, Node: j.NodeList, Asked: x.Was.Number(), MemMB: j.MemMB})
 		}
 	}
 }

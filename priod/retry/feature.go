@@ -339,19 +339,19 @@ func (f *Feature) carryOut(ctx context.Context, at time.Time, t *Changes) error 
 
 // commands are what a row asks for, given what it was before.
 func (f *Failure) commands(old *Failure) (commands []plan.Command) {
-	exclude := plan.Command{Kind: plan.Exclude, Job: f.Job, Eviction: f.Number, Value: f.Exclude}
+	exclude := plan.Command{Kind: plan.Exclude, Job: f.Job, Eviction: f.Number, Value: slurmplug.Text(f.Exclude)}
 	switch {
 	case f.State == Recorded && f.Do == Hold:
 		return []plan.Command{{Kind: plan.HoldBack, Job: f.Job, Eviction: f.Number}}
 	case f.State == Recorded:
-		commands = []plan.Command{{Kind: plan.Requeue, Job: f.Job, Eviction: f.Number, Value: fmt.Sprintf("now+%d", int(max(f.Wait, soonest).Seconds()))}}
+		commands = []plan.Command{{Kind: plan.Requeue, Job: f.Job, Eviction: f.Number, Value: slurmplug.Delay(max(f.Wait, soonest))}}
 		if f.Exclude != "" {
 			commands = append(commands, exclude)
 		}
 	case f.State == Requeued && f.Exclude != "" && !f.Told:
 		commands = []plan.Command{exclude}
 	case f.State == Requeued && f.Exclude == "" && old != nil && old.Exclude != "":
-		exclude.Value = f.Own
+		exclude.Value = slurmplug.Text(f.Own)
 		commands = []plan.Command{exclude}
 	}
 	return commands
@@ -431,7 +431,7 @@ func (f *Feature) suspect(ctx context.Context, c *plan.Cycle) error {
 		if err := f.save(ctx, &Changes{Drained: []Drained{d}}); err != nil {
 			return err
 		}
-		r := f.Slurm.Do(context.WithoutCancel(ctx), []plan.Command{{Kind: plan.Drain, Nodes: x.Node, Value: "priod:" + x.Class}})
+		r := f.Slurm.Do(context.WithoutCancel(ctx), []plan.Command{{Kind: plan.Drain, Nodes: x.Node, Value: slurmplug.Text("priod:" + x.Class)}})
 		if f.OnDrain != nil && len(r) == 1 {
 			f.OnDrain(&d, &r[0])
 		}

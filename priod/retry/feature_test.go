@@ -156,7 +156,7 @@ func (f *fake) do(c *plan.Command) string {
 	case c.Kind == plan.Exclude && j.State != cluster.Pending:
 		return "Job is no longer pending execution"
 	case c.Kind == plan.Exclude:
-		j.excluded = c.Value
+		j.excluded = c.Value.String()
 		return ""
 	case j.final == "":
 		return "Job is pending execution"

@@ -58,7 +58,7 @@ type nodeGrant struct {
 	explanation string
 }
 
-func (g *nodeGrant) value(node string) string {
+func (g *nodeGrant) value(node string) slurmplug.Value {
 	value, _, _ := g.asked.Resize(g.cpus, g.memMB, node)
 	return value
 }
@@ -164,12 +164,12 @@ func (d *decider) wholeUnits(c *resizable, node int32, part *Part) (nodeGrant, b
 }
 
 // addWrite adds the action that gives a job its size.
-func (d *decider) addWrite(c *resizable, value, reason, told string) {
+func (d *decider) addWrite(c *resizable, value slurmplug.Value, reason, told string) {
 	if d.writes >= d.set.Jobs {
 		return // the next cycle writes the rest
 	}
 	d.writes++
-	a := plan.Action{Job: c.id, Lever: slurmplug.Size, Before: c.job.Asked.Text, After: value, Was: c.asked.Text, Reason: reason}
+	a := plan.Action{Job: c.id, Lever: slurmplug.Size, Before: c.job.Asked.Holds, After: value, Was: c.asked.Holds, Reason: reason}
 	if c.job.Tasks != "" {
 		a.Job, a.Tasks, a.Part = c.job.ID, fmt.Sprint(c.id.Task), true
 	}

@@ -49,11 +49,7 @@ func TestSizesUpToTheLimit(t *testing.T) {
 		q.z.Decide(&q.s, q.h, &q.p)
 		got := make([]string, len(c.allowed))
 		for _, a := range q.p.Actions {
-			cpus, memMB, _, err := slurmplug.ParseSize(a.After)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got[a.Job.ID-1] = fmt.Sprint(cpus, memMB)
+			got[a.Job.ID-1] = fmt.Sprint(a.After.Size().CPUs, a.After.Size().Memory)
 		}
 		if d := q.p.Decisions[len(got)-1].Size; strings.Join(got, ", ") != strings.Join(c.gets, ", ") || !strings.Contains(d, c.says) {
 			t.Errorf("%s: %q, want %q; %s", c.name, got, c.gets, d)
@@ -66,13 +62,13 @@ func TestSizesAboveALimitBack(t *testing.T) {
 	for left, back := range map[int64]bool{7: true, 8: false} {
 		q := newSizeQueue(t, []cluster.Node{sizeNode("n1", 10, 80, 500000)})
 		j := q.add(t, 0, 2, 4000, 1, "cpu=v100:2x1-8x4&v=1")
-		own := j.Asked.Text
+		own := j.Asked.Holds
 		q.z.Decide(&q.s, q.h, &q.p)
-		raised, _, err := parseAsked(resized(q.texts[0], q.p.Actions[0].After))
+		raised, _, err := parseAsked(resized(q.texts[0], q.p.Actions[0].After.String()))
 		if err != nil || raised.CPUs != 8 {
 			t.Fatal(err, raised)
 		}
-		q.h.Asked(j.ID, slurmplug.Size, own, raised.Text, true, q.s.At)
+		q.h.Asked(j.ID, slurmplug.Size, own, raised.Holds, true, q.s.At)
 		raised.Allowances = []*slurmplug.Allowance{{Limit: "new", CPUs: left, MemMB: slurmplug.Endless}}
 		j.Asked, q.p.Actions = &raised, nil
 		q.z.Decide(&q.s, q.h, &q.p)
@@ -90,7 +86,7 @@ func TestSizesThatSlurmKeeps(t *testing.T) {
 	q.z.Decide(&q.s, q.h, &q.p)
 	sized := q.p.Actions[0]
 	q.h.Asked(j.ID, sized.Lever, sized.Was, sized.After, true, q.s.At)
-	j.Asked.Text, j.Asked.Fixed = sized.After, "is under a limit"
+	j.Asked.Holds, j.Asked.Fixed = sized.After, "is under a limit"
 	for i, tried := range []bool{true, false, false, true, false, false} { // every half minute, with within = 1m
 		q.p.Actions, q.p.Decisions[0].Size = nil, ""
 		q.z.Decide(&q.s, q.h, &q.p)
@@ -147,7 +143,7 @@ func TestSizesKeepLimits(t *testing.T) {
 		q.z.Decide(&q.s, q.h, &q.p)
 		for _, a := range q.p.Actions {
 			was := own[a.Job]
-			now, _, err := parseAsked(resized(q.texts[a.Job.ID-1], a.After))
+			now, _, err := parseAsked(resized(q.texts[a.Job.ID-1], a.After.String()))
 			if err != nil {
 				t.Fatal(err)
 			}

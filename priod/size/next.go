@@ -158,7 +158,7 @@ func (d *decider) planFor(c *resizable, ends [][]placement.Amount, taken []bool)
 		return false
 	}
 	name := d.nodes.Names[best]
-	if value := g.value(name); value != c.job.Asked.Text {
+	if value := g.value(name); value != c.job.Asked.Holds {
 		d.addWrite(c, value, plan.SizeAhead, fmt.Sprintf("%s on %s as soon as a job there ends", g.explanation, name))
 	}
 	return true

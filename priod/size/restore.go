@@ -46,16 +46,16 @@ func (d *decider) restoreStale() {
 		}
 		late := d.isLate(j, r)
 		switch {
-		case r.Theirs(j.Asked.Text) && d.h.Claiming[j.ID]:
+		case r.Theirs(j.Asked.Holds) && d.h.Claiming[j.ID]:
 			d.kept[j.ID] = true // it was pinned to its claim's node
-		case r.Theirs(j.Asked.Text):
+		case r.Theirs(j.Asked.Holds):
 			d.foreign[j.ID] = true
-			if size, pinned := r.Freed(j.Asked.Text); pinned {
+			if size, pinned := r.Freed(j.Asked.Holds); pinned {
 				d.addRestore(j, dec, cluster.Requested{Was: size}, plan.SizeRests, "somebody else changed it after priod wrote it, and only the node was priod's")
 				continue
 			}
 			d.explain(dec, "size: changed by somebody else after priod wrote it, and left alone since")
-		case !r.Ours(j.Asked.Text):
+		case !r.Ours(j.Asked.Holds):
 			// The write never arrived, or the job has its own request again.
 		case !d.set.Enabled, !isOrdered(dec, j, d.s.At), !consents(j):
 			d.addRestore(j, dec, r, reasonSize, "sizing is off for it")
@@ -172,14 +172,14 @@ func (d *decider) explainKept(j *cluster.Job, dec *plan.Decision, r cluster.Requ
 }
 
 // asksMore tells whether a job now asks for more than its owner did.
-func asksMore(a *slurmplug.Asked, was string) bool {
+func asksMore(a *slurmplug.Asked, was slurmplug.Value) bool {
 	own := a.Of(was)
 	return a.CPUs > own.CPUs || a.MemMB > own.MemMB && !nearlyEqual(a.MemMB, own.MemMB)
 }
 
 // isEnough tells whether some kind of nodes gives the job, with its present size, all
 // that it can use of what its owner asked for. Where that is not known the size stays.
-func (d *decider) isEnough(j *cluster.Job, was string) bool {
+func (d *decider) isEnough(j *cluster.Job, was slurmplug.Value) bool {
 	if d.nodes == nil {
 		d.nodes = nodemap.New(d.s)
 	}
@@ -239,7 +239,7 @@ func (d *decider) addRestore(j *cluster.Job, dec *plan.Decision, r cluster.Reque
 		}
 	}
 	d.actions = append(d.actions, plan.Action{
-		Job: j.ID, Tasks: j.Tasks, Lever: slurmplug.Size, Before: j.Asked.Text, After: r.Was, Was: r.Was, Reason: reason,
+		Job: j.ID, Tasks: j.Tasks, Lever: slurmplug.Size, Before: j.Asked.Holds, After: r.Was, Was: r.Was, Reason: reason,
 	})
 	d.explain(dec, "size: its own request again, because %s", why)
 }

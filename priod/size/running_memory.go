@@ -2,7 +2,6 @@ package size
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -110,7 +109,7 @@ func (g *GiveBack) eligible(s *cluster.Snapshot, h *cluster.History) map[string]
 			continue
 		}
 		size := h.Requests[j.ID][slurmplug.Size]
-		if size.Value != size.Was || h.Requests[j.ID][slurmplug.MinMemoryNode].Ours(megabytes(j.MemMB)) || g.measured[j.ID].wasRefused(j) {
+		if size.Value != size.Was || h.Requests[j.ID][slurmplug.MinMemoryNode].Ours(slurmplug.Number(j.MemMB)) || g.measured[j.ID].wasRefused(j) {
 			continue
 		}
 		if on == nil {
@@ -131,8 +130,6 @@ func (r measuredRun) wasRefused(j *cluster.Job) bool {
 func (r measuredRun) notYet(j *cluster.Job, at time.Time) bool {
 	return r.start.Equal(j.Start) && (r.until.IsZero() || at.Before(r.until) && r.until.Sub(at) <= measureEvery)
 }
-
-func megabytes(mb int64) string { return strconv.FormatInt(mb, 10) }
 
 func giveBackNode(n *cluster.Node) giveback.Node {
 	return giveback.Node{
@@ -208,9 +205,9 @@ func (g *GiveBack) Decide(s *cluster.Snapshot, h *cluster.History, p *plan.Plan,
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		for _, j := range giveback.Choose(giveBackNode(n), on[n.Name]) {
-			own := megabytes(j.MemMB)
+			own := slurmplug.Number(j.MemMB)
 			actions = append(actions, plan.Action{
-				Job: j.ID, Lever: slurmplug.MinMemoryNode, Before: own, After: megabytes(j.Keep), Was: own, Reason: "memory",
+				Job: j.ID, Lever: slurmplug.MinMemoryNode, Before: own, After: slurmplug.Number(j.Keep), Was: own, Reason: "memory",
 			})
 		}
 	}

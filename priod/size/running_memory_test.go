@@ -42,7 +42,7 @@ func cycleOf(g *GiveBack, s *cluster.Snapshot, h *cluster.History, peaks map[clu
 }
 
 func TestGiveBack(t *testing.T) {
-	own := plan.Action{Job: slurmplug.Plain(1), Lever: slurmplug.MinMemoryNode, Before: "35000", After: "5024", Was: "35000", Reason: "memory"}
+	own := plan.Action{Job: slurmplug.Plain(1), Lever: slurmplug.MinMemoryNode, Before: slurmplug.Number(35000), After: slurmplug.Number(5024), Was: slurmplug.Number(35000), Reason: "memory"}
 	for name, c := range map[string]struct {
 		change func(s *cluster.Snapshot, h *cluster.History, g *GiveBack)
 		peak   int64
@@ -83,16 +83,16 @@ func TestGiveBack(t *testing.T) {
 			s.Jobs[1].GPUType, s.Jobs[1].Partition = "t4", "cpu,gpu"
 		}, 4000, "5024"},
 		"carries a size": {func(_ *cluster.Snapshot, h *cluster.History, _ *GiveBack) {
-			h.Asked(slurmplug.Plain(1), slurmplug.Size, "a", "b", true, start)
+			h.Asked(slurmplug.Plain(1), slurmplug.Size, slurmplug.Size.Value("a"), slurmplug.Size.Value("b"), true, start)
 		}, 4000, ""},
 		"had a size": {func(_ *cluster.Snapshot, h *cluster.History, _ *GiveBack) {
-			h.Asked(slurmplug.Plain(1), slurmplug.Size, "a", "a", false, start)
+			h.Asked(slurmplug.Plain(1), slurmplug.Size, slurmplug.Size.Value("a"), slurmplug.Size.Value("a"), false, start)
 		}, 4000, "5024"},
 		"lowered in this run": {func(_ *cluster.Snapshot, h *cluster.History, _ *GiveBack) {
-			h.Asked(slurmplug.Plain(1), slurmplug.MinMemoryNode, "50000", "35000", true, start)
+			h.Asked(slurmplug.Plain(1), slurmplug.MinMemoryNode, slurmplug.Number(50000), slurmplug.Number(35000), true, start)
 		}, 4000, ""},
 		"a write that was lost": {func(_ *cluster.Snapshot, h *cluster.History, _ *GiveBack) {
-			h.Asked(slurmplug.Plain(1), slurmplug.MinMemoryNode, "35000", "4000", false, start)
+			h.Asked(slurmplug.Plain(1), slurmplug.MinMemoryNode, slurmplug.Number(35000), slurmplug.Number(4000), false, start)
 		}, 4000, "5024"},
 		"refused in this run": {func(s *cluster.Snapshot, _ *cluster.History, g *GiveBack) { g.Refused(slurmplug.Plain(1), s) }, 4000, ""},
 		"measured just now": {func(s *cluster.Snapshot, _ *cluster.History, g *GiveBack) {
@@ -116,7 +116,7 @@ func TestGiveBack(t *testing.T) {
 		got := cycleOf(g, s, h, map[cluster.JobID]int64{slurmplug.Plain(1): c.peak})
 		var want []plan.Action
 		if c.want != "" {
-			own.After = c.want
+			own.After = slurmplug.MinMemoryNode.Value(c.want)
 			want = []plan.Action{own}
 		}
 		if fmt.Sprint(got) != fmt.Sprint(want) {
@@ -142,16 +142,16 @@ func TestLoweredJobsGetTheirOwnAgain(t *testing.T) {
 		"asks in another way now": {func(j *cluster.Job, _ *cluster.History) { j.AskedMB = -1 }, "[]"},
 		"has its own already":     {func(j *cluster.Job, _ *cluster.History) { j.AskedMB = 35000 }, "[]"},
 		"had a size before": {func(j *cluster.Job, h *cluster.History) {
-			h.Asked(j.ID, slurmplug.Size, "a", "a", false, start.Add(-time.Hour))
+			h.Asked(j.ID, slurmplug.Size, slurmplug.Size.Value("a"), slurmplug.Size.Value("a"), false, start.Add(-time.Hour))
 		}, back},
 		"has had a size since then": {func(j *cluster.Job, h *cluster.History) {
-			h.Asked(j.ID, slurmplug.Size, "a", "b", true, start.Add(time.Hour))
+			h.Asked(j.ID, slurmplug.Size, slurmplug.Size.Value("a"), slurmplug.Size.Value("b"), true, start.Add(time.Hour))
 		}, "[]"},
 	} {
 		s, h, g := attic()
 		g.Set(GiveBackSettings{})
 		j := &s.Jobs[0]
-		h.Asked(j.ID, slurmplug.MinMemoryNode, "35000", "5000", true, start)
+		h.Asked(j.ID, slurmplug.MinMemoryNode, slurmplug.Number(35000), slurmplug.Number(5000), true, start)
 		j.State, j.Priority, j.Reason, j.NodeList, j.AskedMB = cluster.Pending, 5, "BeginTime", "", 5000
 		if c.change != nil {
 			c.change(j, h)
@@ -193,11 +193,8 @@ func TestGiveBackHolds(t *testing.T) {
 				if j.ID != a.Job {
 					continue
 				}
-				var after int64
-				if _, err := fmt.Sscan(a.After, &after); err != nil {
-					t.Fatal(err)
-				}
-				if !before || !j.Tag.GiveBack || j.AskedMB != j.MemMB || peaks[j.ID] == 0 || after < peaks[j.ID]+max(peaks[j.ID]/4, 1024) || after > j.MemMB-giveback.Margin || a.Was != megabytes(j.MemMB) {
+				after := a.After.Number()
+				if !before || !j.Tag.GiveBack || j.AskedMB != j.MemMB || peaks[j.ID] == 0 || after < peaks[j.ID]+max(peaks[j.ID]/4, 1024) || after > j.MemMB-giveback.Margin || a.Was != slurmplug.Number(j.MemMB) {
 					t.Fatalf("%+v of %+v, which has used %d", a, j, peaks[j.ID])
 				}
 			}
@@ -238,7 +235,7 @@ func TestNoSizeFromLoweredMemory(t *testing.T) {
 		q := newSizeQueue(t, []cluster.Node{sizeNode("n1", 8, 24, 512000)})
 		j := q.add(t, 0, 9, 64000, 1, "cpu=v100:1x1-3x1&v=1")
 		j.AskedMB = asked
-		q.h.Asked(j.ID, slurmplug.MinMemoryNode, "200000", "64000", true, q.s.At)
+		q.h.Asked(j.ID, slurmplug.MinMemoryNode, slurmplug.Number(200000), slurmplug.Number(64000), true, q.s.At)
 		q.z.Decide(&q.s, q.h, &q.p)
 		if got := len(q.p.Actions) > 0; got != sized {
 			t.Errorf("it asks for %d MB: %+v, %s", asked, q.p.Actions, q.p.Decisions[0].Size)

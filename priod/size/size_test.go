@@ -122,7 +122,7 @@ func TestSizes(t *testing.T) {
 		if i%2 == 1 {
 			want = "CPUsPerTask=5 MinCPUsNode=5 NumCPUs=5 MinMemoryNode=64000 ReqNodeList=n1"
 		}
-		if a.After != want || !strings.HasSuffix(a.Was, "MinMemoryNode=64000 ReqNodeList=") || a.Before != a.Was {
+		if a.After.String() != want || !strings.HasSuffix(a.Was.String(), "MinMemoryNode=64000 ReqNodeList=") || a.Before != a.Was {
 			t.Errorf("job %s: %q, want %q; was %q", a.Job, a.After, want, a.Was)
 		}
 	}
@@ -166,7 +166,7 @@ func TestSizesLeftAlone(t *testing.T) {
 		c.change(q, j)
 		q.z.Decide(&q.s, q.h, &q.p)
 		if c.name == "full" { // down to what it can use, and nowhere in particular
-			if len(q.p.Actions) != 1 || !strings.HasSuffix(q.p.Actions[0].After, "NumCPUs=1 MinMemoryNode=64000 ReqNodeList=") {
+			if len(q.p.Actions) != 1 || !strings.HasSuffix(q.p.Actions[0].After.String(), "NumCPUs=1 MinMemoryNode=64000 ReqNodeList=") {
 				t.Errorf("%s: %+v", c.name, q.p.Actions)
 			}
 			continue
@@ -196,7 +196,7 @@ func TestSizesByGPU(t *testing.T) {
 		q := newSizeQueue(t, []cluster.Node{sizeNode("n1", 8, 24, 512000)})
 		q.add(t, c.way, 3, 64000, 1, c.tag)
 		q.z.Decide(&q.s, q.h, &q.p)
-		if d := q.p.Decisions[0].Size; !strings.Contains(d, c.says) || (len(q.p.Actions) == 0) != (c.want == "") || len(q.p.Actions) > 0 && !strings.HasPrefix(q.p.Actions[0].After, c.want) {
+		if d := q.p.Decisions[0].Size; !strings.Contains(d, c.says) || (len(q.p.Actions) == 0) != (c.want == "") || len(q.p.Actions) > 0 && !strings.HasPrefix(q.p.Actions[0].After.String(), c.want) {
 			t.Errorf("way %d with %s: %q, %+v", c.way, c.tag, d, q.p.Actions)
 		}
 	}
@@ -209,12 +209,12 @@ func TestPinnedSizePrefers(t *testing.T) {
 	q.add(t, 0, 3, 64000, 1, "cpu=v100:3x1-12x3&v=1")
 	j := &q.s.Jobs[0]
 	q.z.Decide(&q.s, q.h, &q.p)
-	if len(q.p.Actions) != 2 || !strings.HasSuffix(q.p.Actions[0].After, "ReqNodeList=n1") {
+	if len(q.p.Actions) != 2 || !strings.HasSuffix(q.p.Actions[0].After.String(), "ReqNodeList=n1") {
 		t.Fatalf("%+v", q.p.Actions)
 	}
 	first := q.p.Actions[0]
 	q.wrote(first)
-	j.Asked.Text, j.Asked.Nodes, j.Prefer = first.After, "n1", "ib"
+	j.Asked.Holds, j.Asked.Nodes, j.Prefer = first.After, "n1", "ib"
 	q.p.Actions, q.p.Decisions[0].Size = nil, ""
 	q.z.Decide(&q.s, q.h, &q.p)
 	got := slices.DeleteFunc(q.p.Actions, func(a plan.Action) bool { return a.Job != j.ID })
@@ -229,21 +229,21 @@ func TestChangedSizeIsFreed(t *testing.T) {
 	q := newSizeQueue(t, []cluster.Node{sizeNode("n1", 8, 24, 512000)})
 	j := q.add(t, 0, 21, 64000, 7, "cpu=v100:1x1-3x1&v=1")
 	q.add(t, 0, 3, 64000, 1, "cpu=v100:3x1-12x3&v=1")
-	own := j.Asked.Text
+	own := j.Asked.Holds
 	q.z.Decide(&q.s, q.h, &q.p)
-	if len(q.p.Actions) != 2 || !strings.HasSuffix(q.p.Actions[0].After, "ReqNodeList=n1") {
+	if len(q.p.Actions) != 2 || !strings.HasSuffix(q.p.Actions[0].After.String(), "ReqNodeList=n1") {
 		t.Fatalf("%+v", q.p.Actions)
 	}
 	pinned := q.p.Actions[0].After
 	for now, want := range map[string]string{
-		strings.Replace(pinned, "64000", "70000", 1):                               strings.Replace(pinned, "64000 ReqNodeList=n1", "70000 ReqNodeList=", 1),
-		strings.Replace(pinned, "64000 ReqNodeList=n1", "70000 ReqNodeList=n2", 1): "",
-		strings.Replace(own, "64000", "70000", 1):                                  "",
+		strings.Replace(pinned.String(), "64000", "70000", 1):                               strings.Replace(pinned.String(), "64000 ReqNodeList=n1", "70000 ReqNodeList=", 1),
+		strings.Replace(pinned.String(), "64000 ReqNodeList=n1", "70000 ReqNodeList=n2", 1): "",
+		strings.Replace(own.String(), "64000", "70000", 1):                                  "",
 	} {
 		clear(q.h.Sizes)
 		q.h.Requests = map[cluster.JobID]map[slurmplug.Lever]cluster.Requested{}
 		q.h.Asked(j.ID, slurmplug.Size, own, pinned, true, q.s.At)
-		j.Asked.Text = now
+		j.Asked.Holds = slurmplug.Size.Value(now)
 		_, j.Asked.Nodes, _ = strings.Cut(now, "ReqNodeList=")
 		for i := range q.p.Decisions {
 			q.p.Decisions[i].Size = ""
@@ -257,11 +257,11 @@ func TestChangedSizeIsFreed(t *testing.T) {
 				t.Errorf("%q: %+v", now, got)
 			}
 			continue
-		case len(got) != 1 || got[0].Before != now || got[0].After != want || got[0].Was != want:
+		case len(got) != 1 || got[0].Before.String() != now || got[0].After.String() != want || got[0].Was.String() != want:
 			t.Fatalf("%q: %+v", now, got)
 		}
 		q.wrote(got[0])
-		j.Asked.Text, j.Asked.Nodes = want, ""
+		j.Asked.Holds, j.Asked.Nodes = slurmplug.Size.Value(want), ""
 		q.p.Actions = nil
 		q.z.Decide(&q.s, q.h, &q.p)
 		if len(q.h.Requests) != 0 || slices.ContainsFunc(q.p.Actions, func(a plan.Action) bool { return a.Job == j.ID }) {
@@ -287,8 +287,7 @@ func TestSizesBack(t *testing.T) {
 			j := &q.s.Jobs[a.Job.ID-1]
 			q.wrote(a)
 			asked := *j.Asked
-			asked.Text = a.After
-			_, asked.Nodes, _ = strings.Cut(a.After, "ReqNodeList=")
+			asked.Holds, asked.Nodes = a.After, a.After.Size().Nodes
 			j.Asked = &asked
 		}
 		return q.p.Actions
@@ -298,7 +297,9 @@ func TestSizesBack(t *testing.T) {
 		t.Fatalf("%+v", first)
 	}
 	own := *q.s.Jobs[0].Asked
-	q.s.Jobs[0].Asked.Text = strings.Replace(own.Text, "ReqNodeList="+own.Nodes, "ReqNodeList=n9", 1)
+	elsewhere := own.Holds.Size()
+	elsewhere.Nodes = "n9"
+	q.s.Jobs[0].Asked.Holds = elsewhere.Value()
 	q.h.Claiming = map[cluster.JobID]bool{slurmplug.Plain(1): true}
 	if pinned := cycle(time.Second); len(pinned) != 0 || strings.Contains(q.p.Decisions[0].Size, "somebody else") {
 		t.Errorf("room is made for it: %+v, %q", pinned, q.p.Decisions[0].Size)
@@ -307,7 +308,7 @@ func TestSizesBack(t *testing.T) {
 	if again := cycle(29 * time.Second); len(again) != 0 || !strings.Contains(q.p.Decisions[1].Size, "gets 12 CPUs") {
 		t.Errorf("%+v, %q", again, q.p.Decisions[1].Size)
 	}
-	q.s.Jobs[0].Asked.Text = "NumCPUs=4" // its user's
+	q.s.Jobs[0].Asked.Holds = slurmplug.Size.Value("NumCPUs=4") // its user's
 	back := cycle(31 * time.Second)
 	if len(back) != 1 || back[0].Job.ID != 2 || back[0].After != first[1].Was || back[0].Before != first[1].After {
 		t.Fatalf("%+v", back)
@@ -322,8 +323,8 @@ func TestSizesBack(t *testing.T) {
 		t.Logf("%+v", again)
 	}
 	q.z.set.Enabled = false
-	q.h.Asked(slurmplug.Plain(2), slurmplug.Size, "own", q.s.Jobs[1].Asked.Text, true, q.s.At)
-	if off := cycle(0); len(off) != 1 || off[0].After != "own" {
+	q.h.Asked(slurmplug.Plain(2), slurmplug.Size, slurmplug.Size.Value("own"), q.s.Jobs[1].Asked.Holds, true, q.s.At)
+	if off := cycle(0); len(off) != 1 || off[0].After.String() != "own" {
 		t.Errorf("turned off: %+v", off)
 	}
 }
@@ -370,12 +371,12 @@ func TestSizesKeepShares(t *testing.T) {
 		for _, a := range q.p.Actions {
 			j := &q.s.Jobs[a.Job.ID-1]
 			was := own[a.Job]
-			now, _, err := parseAsked(resized(q.texts[a.Job.ID-1], a.After))
+			now, _, err := parseAsked(resized(q.texts[a.Job.ID-1], a.After.String()))
 			if err != nil {
 				t.Fatal(a.After, err)
 			}
-			if a.Was != was.Text || now.Text != a.After {
-				t.Fatalf("job %s: was %q for %q, after %q for %q", a.Job, a.Was, was.Text, a.After, now.Text)
+			if a.Was != was.Holds || now.Holds != a.After {
+				t.Fatalf("job %s: was %q for %q, after %q for %q", a.Job, a.Was, was.Holds, a.After, now.Holds)
 			}
 			if was.KeepsCPUs != "" && now.CPUs != was.CPUs || was.KeepsMemory != "" && now.MemMB != was.MemMB {
 				t.Fatalf("job %s, which %s %s: %d CPUs and %d MB of %d and %d", a.Job, was.KeepsCPUs, was.KeepsMemory, now.CPUs, now.MemMB, was.CPUs, was.MemMB)
@@ -503,7 +504,7 @@ func TestSizesRoundUp(t *testing.T) {
 		q.s.Nodes[0].Usable = usable
 		asksTasks(t, q.add(t, 0, 24, 64000, 4, "cpu=v100:1x1-2x2-3x3&v=1"), 8, 3)
 		q.z.Decide(&q.s, q.h, &q.p)
-		if len(q.p.Actions) != 1 || !strings.HasPrefix(q.p.Actions[0].After, "CPUsPerTask=2 MinCPUsNode=2 NumCPUs=16 ") {
+		if len(q.p.Actions) != 1 || !strings.HasPrefix(q.p.Actions[0].After.String(), "CPUsPerTask=2 MinCPUsNode=2 NumCPUs=16 ") {
 			t.Errorf("usable %v: %+v", usable, q.p.Actions)
 		}
 	}
@@ -521,11 +522,7 @@ func TestSizesWholeCores(t *testing.T) {
 	q.z.Decide(&q.s, q.h, &q.p)
 	left := 16
 	for _, a := range q.p.Actions {
-		cpus, _, _, err := slurmplug.ParseSize(a.After)
-		if err != nil {
-			t.Fatal(err)
-		}
-		left -= roundUp(cpus, 2)
+		left -= roundUp(a.After.Size().CPUs, 2)
 	}
 	if len(q.p.Actions) != 3 || left < 4 {
 		t.Errorf("%d CPUs are left: %+v", left, q.p.Actions)
@@ -542,7 +539,7 @@ func TestSizesRaisedBack(t *testing.T) {
 		q := newSizeQueue(t, []cluster.Node{sizeNode("n1", 8, 24, 512000)})
 		j := q.add(t, 0, 1, 64000, 1, "cpu=v100:1x1-3x3&v=1")
 		q.z.Decide(&q.s, q.h, &q.p)
-		if len(q.p.Actions) != 1 || !strings.HasSuffix(q.p.Actions[0].After, "NumCPUs=3 MinMemoryNode=64000 ReqNodeList=") {
+		if len(q.p.Actions) != 1 || !strings.HasSuffix(q.p.Actions[0].After.String(), "NumCPUs=3 MinMemoryNode=64000 ReqNodeList=") {
 			t.Fatalf("%+v", q.p.Actions)
 		}
 		raised := q.p.Actions[0]
@@ -659,10 +656,10 @@ func TestSizesKeepSharesOverCycles(t *testing.T) {
 			}
 			for _, a := range q.p.Actions {
 				i := int(a.Job.ID) - 1
-				q.texts[i] = resized(q.texts[i], a.After)
+				q.texts[i] = resized(q.texts[i], a.After.String())
 				asked, _, err := parseAsked(q.texts[i])
-				if err != nil || asked.Text != a.After {
-					t.Fatal(err, asked.Text, a.After)
+				if err != nil || asked.Holds != a.After {
+					t.Fatal(err, asked.Holds, a.After)
 				}
 				q.s.Jobs[i].Asked = &asked
 				q.wrote(a)
@@ -674,7 +671,7 @@ func TestSizesKeepSharesOverCycles(t *testing.T) {
 					continue
 				}
 				r, sized := q.h.Requests[j.ID][slurmplug.Size]
-				sized = sized && r.Ours(j.Asked.Text)
+				sized = sized && r.Ours(j.Asked.Holds)
 				for at := range q.s.Nodes {
 					n := &q.s.Nodes[at]
 					if f := free(n); j.Asked.Nodes != "" && j.Asked.Nodes != n.Name || f[0] < int64(j.GPUs) || f[1] < int64(j.Asked.CPUs) || f[2] < j.Asked.MemMB {
@@ -746,7 +743,7 @@ func TestSizesAhead(t *testing.T) {
 		return q.p.Actions
 	}
 	first := cycle(0)
-	if len(first) != 1 || !strings.HasSuffix(first[0].After, "NumCPUs=3 MinMemoryNode=64000 ReqNodeList=") || first[0].Reason != plan.SizeAhead {
+	if len(first) != 1 || !strings.HasSuffix(first[0].After.String(), "NumCPUs=3 MinMemoryNode=64000 ReqNodeList=") || first[0].Reason != plan.SizeAhead {
 		t.Fatalf("%+v, %q", first, q.p.Decisions[0].Size)
 	}
 	q.wrote(first[0])
@@ -797,7 +794,7 @@ func TestSizesAheadOnNode(t *testing.T) {
 	planned := func(cycle func(time.Duration) []plan.Action, q *sizeQueue) plan.Action {
 		t.Helper()
 		first := cycle(0)
-		if len(first) != 1 || !strings.HasSuffix(first[0].After, "NumCPUs=10 MinMemoryNode=64000 ReqNodeList=n2") || first[0].Reason != plan.SizeAhead {
+		if len(first) != 1 || !strings.HasSuffix(first[0].After.String(), "NumCPUs=10 MinMemoryNode=64000 ReqNodeList=n2") || first[0].Reason != plan.SizeAhead {
 			t.Fatalf("%+v, %q", first, q.p.Decisions[4].Size)
 		}
 		if kept := cycle(59 * time.Minute); len(kept) != 0 || !strings.Contains(q.p.Decisions[4].Size, "gets 10 CPUs and 64000 MB") {
@@ -810,7 +807,7 @@ func TestSizesAheadOnNode(t *testing.T) {
 	planned(cycle, q)
 	q.s.Jobs[2].State = cluster.Other
 	q.s.Nodes[1].GPUsUsed, q.s.Nodes[1].CPUsUsed, q.s.Nodes[1].MemUsedMB = 1, 4, 64000 // and a job without GPUs came
-	if now := cycle(time.Second); len(now) != 1 || !strings.Contains(now[0].After, "NumCPUs=6 ") || now[0].Reason == plan.SizeAhead {
+	if now := cycle(time.Second); len(now) != 1 || !strings.Contains(now[0].After.String(), "NumCPUs=6 ") || now[0].Reason == plan.SizeAhead {
 		t.Errorf("%+v, %q", now, q.p.Decisions[4].Size)
 	}
 

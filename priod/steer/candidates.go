@@ -151,7 +151,7 @@ func (in *inputs) excluded(j *cluster.Job) string {
 		return partOfHetJob
 	case j.Prefer != "":
 		return prefersNodes
-	case written && r.Theirs(j.Features):
+	case written && r.Theirs(slurmplug.Text(j.Features)):
 		return editedByUser
 	case err != nil:
 		return fmt.Sprintf("its constraint %.80q is left alone: %v", own, err)
@@ -266,8 +266,8 @@ func (st *Steered) binding(j *cluster.Job) (held float64, left placement.Types) 
 		return math.Abs(held), 0 // below zero the clock was set back: that keeps no job from moving
 	}
 	for t, feature := range st.types.features {
-		text, err := st.types.vocabulary.with(r.Was, feature)
-		if feature != "" && err == nil && text != j.Features && slices.Contains(r.Older, text) {
+		text, err := st.types.vocabulary.with(r.Was.String(), feature)
+		if feature != "" && err == nil && text != j.Features && slices.Contains(r.Older, slurmplug.Text(text)) {
 			left |= 1 << uint(t)
 		}
 	}

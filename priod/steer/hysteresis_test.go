@@ -63,10 +63,10 @@ func TestSteerWritesNothingBack(t *testing.T) {
 					left[a.Job] = map[string]time.Time{}
 				}
 				te := p.Jobs[a.Job.ID-1].Tag.Type == "te"
-				if at, was := left[a.Job][a.After]; was && p.At.Sub(at) < time.Minute && (!te || a.After != a.Was) {
+				if at, was := left[a.Job][a.After.String()]; was && p.At.Sub(at) < time.Minute && (!te || a.After != a.Was) {
 					t.Fatalf("%+v is written back after %s", a, p.At.Sub(at))
 				}
-				left[a.Job][a.Before] = p.At
+				left[a.Job][a.Before.String()] = p.At
 			}
 			for i := range jobs {
 				j := &p.Jobs[i]
@@ -88,7 +88,7 @@ func TestSteerLeavesAClaim(t *testing.T) {
 	p.Nodes[2].GPUsUsed = 4
 	j := p.job(1, "")
 	j.Tag.Type = "te"
-	p.h.Asked(j.ID, slurmplug.Features, "", "v100", true, start)
+	p.h.Asked(j.ID, slurmplug.Features, slurmplug.Value{}, slurmplug.Text("v100"), true, start)
 	j.Features, p.h.Claiming = "v100", map[cluster.JobID]bool{j.ID: true}
 	if _, actions := p.cycle(steerSettings()); len(actions) > 0 {
 		t.Errorf("%+v", actions)
@@ -150,7 +150,7 @@ func TestSteerRemembersWhatIsRuledOut(t *testing.T) {
 		}
 		steered.Vet(p.places)
 		for _, a := range steered.Actions {
-			if a.After == "a100" {
+			if a.After.String() == "a100" {
 				t.Errorf("cycle %d: %+v", i, a)
 			}
 		}
@@ -169,8 +169,8 @@ func TestSteerRemembersWhatIsRuledOut(t *testing.T) {
 func TestSteerKnowsASizesNodes(t *testing.T) {
 	p := oneOfEach()
 	j := p.job(1, "")
-	p.h.Asked(j.ID, slurmplug.Size, "NumCPUs=1 ReqNodeList=", "NumCPUs=2 ReqNodeList=v100-1", true, start)
-	j.Asked = &slurmplug.Asked{Text: "NumCPUs=2 ReqNodeList=v100-1"}
+	p.h.Asked(j.ID, slurmplug.Size, slurmplug.Size.Value("NumCPUs=1 ReqNodeList="), slurmplug.Size.Value("NumCPUs=2 ReqNodeList=v100-1"), true, start)
+	j.Asked = &slurmplug.Asked{Holds: slurmplug.Size.Value("NumCPUs=2 ReqNodeList=v100-1")}
 	p.places[j.ID] = cluster.Place{Required: "v100-1"}
 	pl, actions := p.cycle(steerSettings())
 	if len(actions) > 0 || p.told(&pl, 1) != sizeNamesNodes {
@@ -186,7 +186,7 @@ func TestSteerKnowsASizesNodes(t *testing.T) {
 func TestSteerKeepsWhatHasAPlace(t *testing.T) {
 	p := oneOfEach()
 	j := p.job(1, "")
-	p.h.Asked(j.ID, slurmplug.Features, "", "v100", true, start.Add(-time.Hour))
+	p.h.Asked(j.ID, slurmplug.Features, slurmplug.Value{}, slurmplug.Text("v100"), true, start.Add(-time.Hour))
 	j.Features = "v100"
 	p.places[j.ID] = cluster.Place{Excluded: "a100-1"}
 	if pl, actions := p.cycle(steerSettings()); len(actions) > 0 {

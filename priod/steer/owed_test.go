@@ -24,14 +24,14 @@ func TestOwing(t *testing.T) {
 		"waits":         {func(*testCluster, *cluster.Job) {}, waits},
 		"not bound yet": {func(p *testCluster, j *cluster.Job) { j.Features = ""; clear(p.h.Requests) }, nil},
 		"bound to another": {func(p *testCluster, j *cluster.Job) {
-			p.h.Asked(j.ID, slurmplug.Features, "", "t4", true, start)
+			p.h.Asked(j.ID, slurmplug.Features, slurmplug.Value{}, slurmplug.Text("t4"), true, start)
 			j.Features = "t4"
 		}, nil},
 		"te": {func(_ *testCluster, j *cluster.Job) { j.Tag.Type = "te" }, nil},
 		"an array": {func(p *testCluster, j *cluster.Job) {
 			j.ID.Task, j.Tasks, j.TaskCount = -1, "0-1", 2
 			p.shares.Jobs[j.ID] = p.shares.Jobs[slurmplug.Plain(1)]
-			p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)
+			p.h.Asked(j.ID, slurmplug.Features, slurmplug.Value{}, slurmplug.Text("a100"), true, start)
 		}, []plan.Owed{{Job: cluster.JobID{ID: 1, Task: 0}, Owed: waits[0].Owed, Start: 3600, Run: 1200}}},
 		"has a place": {func(p *testCluster, j *cluster.Job) { p.h.Claiming = map[cluster.JobID]bool{j.ID: true} }, nil},
 		"held":        {func(_ *testCluster, j *cluster.Job) { j.Priority, j.Reason = 0, "JobHeldUser" }, nil},
@@ -50,7 +50,7 @@ func TestOwing(t *testing.T) {
 		p.shares.Jobs[r.ID].Owed, p.shares.Jobs[r.ID].Run = []float64{-hour, 0, 0}, []float64{7200, math.Inf(1), 10800}
 		j := &p.Jobs[0]
 		p.shares.Jobs[j.ID].Owed = []float64{2 * hour, hour, 0} // an hour of t4 is a third of one of a100
-		p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)
+		p.h.Asked(j.ID, slurmplug.Features, slurmplug.Value{}, slurmplug.Text("a100"), true, start)
 		j.Features = "a100"
 		c.change(p, j)
 		p.h.Observe(&p.Snapshot)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
@@ -115,7 +114,7 @@ func (st *Steered) vet(at int, a plan.Action, t int32, place *cluster.Place) (pl
 		return a, false
 	}
 	text, writable := st.userConstraint(j)
-	a.After, a.Reason = text, "steering: "+why
+	a.After, a.Reason = slurmplug.Text(text), "steering: "+why
 	return a, writable == nil && text != j.Features
 }
 
@@ -138,9 +137,6 @@ func (st *Steered) ruledOutBy(place *cluster.Place, j *cluster.Job, t int32) str
 func (st *Steered) namedBySize(hosts string, ids ...cluster.JobID) bool {
 	return hosts != "" && slices.ContainsFunc(ids, func(id cluster.JobID) bool {
 		r := st.in.history.Requests[id][slurmplug.Size]
-		return slices.ContainsFunc(append(slices.Clone(r.Older), r.Value), func(text string) bool {
-			_, nodes, _ := strings.Cut(text, string(slurmplug.ReqNodeList)+"=")
-			return nodes == hosts
-		})
+		return slices.ContainsFunc(append(slices.Clone(r.Older), r.Value), func(v slurmplug.Value) bool { return v.Size().Nodes == hosts })
 	})
 }

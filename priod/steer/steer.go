@@ -171,11 +171,11 @@ func (st *Steered) RuledOut() map[cluster.JobID]placement.Types {
 // isOurs tells whether a job's constraint is one that priod wrote.
 func (in *inputs) isOurs(j *cluster.Job) bool {
 	r, known := in.history.Requests[j.ID][slurmplug.Features]
-	return known && r.Ours(j.Features)
+	return known && r.Ours(slurmplug.Text(j.Features))
 }
 
 // own is a job's constraint as its user wrote it.
-func (in *inputs) own(j *cluster.Job) string { return in.history.Own(j, slurmplug.Features) }
+func (in *inputs) own(j *cluster.Job) string { return in.history.Own(j, slurmplug.Features).String() }
 
 // ownConstraint is the same, parsed; empty where it cannot be.
 func (in *inputs) ownConstraint(j *cluster.Job) slurmplug.Constraint {

@@ -57,7 +57,7 @@ func (p *testCluster) job(id uint32, own string) *cluster.Job {
 
 // busy has the job bound to v100 since a time; a100 comes free sooner.
 func (p *testCluster) busy(j *cluster.Job, since time.Time) {
-	p.h.Asked(j.ID, slurmplug.Features, "", "v100", true, since)
+	p.h.Asked(j.ID, slurmplug.Features, slurmplug.Value{}, slurmplug.Text("v100"), true, since)
 	j.Features = "v100"
 	for i, minutes := range []time.Duration{10, 50, 60} {
 		n := &p.Nodes[i]
@@ -86,7 +86,7 @@ func (p *testCluster) cycle(set Settings) (plan.Plan, []plan.Action) {
 	for _, a := range steered.Actions {
 		for i := range p.Jobs {
 			if j := &p.Jobs[i]; j.ID == a.Job && !a.Part {
-				j.Features = a.After
+				j.Features = a.After.String()
 			}
 		}
 		for _, id := range a.Jobs() {
@@ -127,14 +127,14 @@ func TestSteer(t *testing.T) {
 		"groups":       {func(_ *testCluster, j *cluster.Job) { j.Features = "(a100|v100)&ssd" }, "(a100|v100)&ssd", "parentheses"},
 		"claimed":      {func(p *testCluster, j *cluster.Job) { p.h.Claiming = map[cluster.JobID]bool{j.ID: true} }, "", hasClaim},
 		"claimed and bound": {func(p *testCluster, j *cluster.Job) {
-			p.h.Asked(j.ID, slurmplug.Features, "", "v100", true, start)
+			p.h.Asked(j.ID, slurmplug.Features, slurmplug.Value{}, slurmplug.Text("v100"), true, start)
 			j.Features, p.h.Claiming = "v100", map[cluster.JobID]bool{j.ID: true}
 		}, "v100", hasClaim},
 		"named":           {func(p *testCluster, j *cluster.Job) { p.places[j.ID] = cluster.Place{Required: "v1"} }, "", namesNodes},
 		"refuses":         {func(p *testCluster, j *cluster.Job) { p.places[j.ID] = cluster.Place{Excluded: "a1"} }, "", "it refuses nodes (a1)"},
 		"a node too many": {func(p *testCluster, j *cluster.Job) { p.places[j.ID] = cluster.Place{Excluded: "v1"} }, "a100", "free"},
 		"type gone": {func(p *testCluster, j *cluster.Job) {
-			p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)
+			p.h.Asked(j.ID, slurmplug.Features, slurmplug.Value{}, slurmplug.Text("a100"), true, start)
 			j.Features, j.Reason = "a100", "ReqNodeNotAvail, UnavailableNodes:a1"
 			p.Nodes[0].Usable = false
 		}, "v100", "its nodes are down"},
@@ -142,12 +142,12 @@ func TestSteer(t *testing.T) {
 			j.Reason = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
 		}, "a100", "free"},
 		"type renamed": {func(p *testCluster, j *cluster.Job) {
-			p.h.Asked(j.ID, slurmplug.Features, "a100|t4", "(a100|t4)&a100", true, start)
+			p.h.Asked(j.ID, slurmplug.Features, slurmplug.Text("a100|t4"), slurmplug.Text("(a100|t4)&a100"), true, start)
 			j.Features, j.Reason = "(a100|t4)&a100", "BadConstraints"
 			p.rename("a100", "h100")
 		}, "t4", "no node satisfies it (BadConstraints)"},
 		"feature gone": {func(p *testCluster, j *cluster.Job) {
-			p.h.Asked(j.ID, slurmplug.Features, "ib", "ib&a100", true, start)
+			p.h.Asked(j.ID, slurmplug.Features, slurmplug.Text("ib"), slurmplug.Text("ib&a100"), true, start)
 			j.Features, j.Reason = "ib&a100", "BadConstraints"
 		}, "ib&a100", "no node has the feature ib"},
 		"soon": {func(_ *testCluster, j *cluster.Job) { j.Reason, j.Eligible = "BeginTime", start.Add(20e9) }, "a100", "free"},
@@ -169,7 +169,7 @@ func TestSteer(t *testing.T) {
 			p.Nodes[0].Features, p.Nodes[1].GPUsUsed, p.Nodes[2].GPUsUsed = nil, 4, 4
 		}, "", "it could run on a100, to which no job is steered: none of its nodes has the feature a100"},
 		"no feature, bound before": {func(p *testCluster, j *cluster.Job) {
-			p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)
+			p.h.Asked(j.ID, slurmplug.Features, slurmplug.Value{}, slurmplug.Text("a100"), true, start)
 			j.Features = "a100"
 			p.Nodes[0].Features, p.Nodes[1].GPUsUsed, p.Nodes[2].GPUsUsed = nil, 4, 4
 			for i, node := range []string{"v1", "t1"} { // which come free, so that there is room, but no time
@@ -189,7 +189,7 @@ func TestSteer(t *testing.T) {
 			p.node("a2", "a100").CPUs, j.CPUs = 32, 17
 		}, "", "on a100 it could run only on nodes without the feature a100"},
 		"no feature any more on the node that is large enough": {func(p *testCluster, j *cluster.Job) {
-			p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)
+			p.h.Asked(j.ID, slurmplug.Features, slurmplug.Value{}, slurmplug.Text("a100"), true, start)
 			p.node("a2", "a100").CPUs, j.CPUs, j.Features = 32, 17, "a100"
 		}, "", "on a100 it could run only on nodes without the feature a100"},
 		"no feature on a node for a gang": {func(p *testCluster, j *cluster.Job) {
@@ -247,12 +247,14 @@ func TestSteer(t *testing.T) {
 		"mixed types":               {func(p *testCluster, _ *cluster.Job) { p.Nodes[0].MixedTypes = true }, "v100", "takes v100"},
 		"too much of it":            {func(_ *testCluster, j *cluster.Job) { j.CPUs = 17 }, "", noNodes},
 		"edited": {func(p *testCluster, j *cluster.Job) {
-			p.h.Asked(j.ID, slurmplug.Features, "", "v100", true, start)
+			p.h.Asked(j.ID, slurmplug.Features, slurmplug.Value{}, slurmplug.Text("v100"), true, start)
 			j.Features = "t4"
 		}, "t4", editedByUser},
-		"undone by its user": {func(p *testCluster, j *cluster.Job) { p.h.Asked(j.ID, slurmplug.Features, "", "v100", true, start) }, "", editedByUser},
+		"undone by its user": {func(p *testCluster, j *cluster.Job) {
+			p.h.Asked(j.ID, slurmplug.Features, slurmplug.Value{}, slurmplug.Text("v100"), true, start)
+		}, "", editedByUser},
 		"on another type": {func(p *testCluster, j *cluster.Job) {
-			p.h.Asked(j.ID, slurmplug.Features, "", "v100", true, start.Add(-time.Minute))
+			p.h.Asked(j.ID, slurmplug.Features, slurmplug.Value{}, slurmplug.Text("v100"), true, start.Add(-time.Minute))
 			j.Features = "v100"
 		}, "a100", "the type before is taken back"},
 		"on another type since just now, to wait": {func(p *testCluster, j *cluster.Job) {
@@ -262,7 +264,7 @@ func TestSteer(t *testing.T) {
 			p.busy(j, start.Add(-65*time.Second))
 		}, "a100", "the type before is taken back"},
 		"impossible": {func(p *testCluster, j *cluster.Job) {
-			p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)
+			p.h.Asked(j.ID, slurmplug.Features, slurmplug.Value{}, slurmplug.Text("a100"), true, start)
 			j.Features, j.Reason, j.Priority = "a100", "BadConstraints", 0
 		}, "", "no node satisfies it (BadConstraints)"},
 		"refused": {func(p *testCluster, j *cluster.Job) {
@@ -305,7 +307,7 @@ func TestSteer(t *testing.T) {
 			p.places[j.ID] = cluster.Place{Bounds: slurmplug.Bounds{Tasks: 2, MemMB: 1001}}
 		}, "", "leaves no place for it on a100"},
 		"consent gone": {func(p *testCluster, j *cluster.Job) {
-			p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)
+			p.h.Asked(j.ID, slurmplug.Features, slurmplug.Value{}, slurmplug.Text("a100"), true, start)
 			j.Features, j.Tag = "a100", jobtag.Tag{}
 		}, "", ""},
 	} {
@@ -342,7 +344,7 @@ func TestSteerByFeature(t *testing.T) {
 	set.Features = map[string]string{"a100": "volta", "t4": "turing"} // renamed
 	p.Nodes[0].Features = []string{"volta"}
 	p.Jobs[0].Features, p.own[p.Jobs[0].ID] = "ampere", ""
-	p.h.Asked(p.Jobs[0].ID, slurmplug.Features, "", "ampere", true, start)
+	p.h.Asked(p.Jobs[0].ID, slurmplug.Features, slurmplug.Value{}, slurmplug.Text("ampere"), true, start)
 	if p.cycle(set); p.Jobs[0].Features != "volta" {
 		t.Errorf("after another name of the feature it holds %q", p.Jobs[0].Features)
 	}
@@ -431,10 +433,10 @@ func TestSteerSplitsAnArray(t *testing.T) {
 	_, actions := p.cycle(steerSettings())
 	tasks := map[string]string{}
 	for _, a := range actions {
-		if !a.Part || a.Was != "" {
+		if !a.Part || a.Was != (slurmplug.Value{}) {
 			t.Errorf("%+v", a)
 		}
-		tasks[a.After] += a.Tasks
+		tasks[a.After.String()] += a.Tasks
 	}
 	n := 0
 	for _, list := range tasks {
@@ -467,14 +469,14 @@ func TestSteerNeverWritesARecordAway(t *testing.T) {
 			t.Errorf("%+v", a)
 		}
 		left -= n
-		values[a.After] = true
+		values[a.After.String()] = true
 	}
 	if left != 1 || len(values) != 2 {
 		t.Errorf("%d tasks are left by %+v", left, actions)
 	}
 	j.Tasks, j.TaskCount = "5", 1 // as Slurm shows what is left
 	_, actions = p.cycle(steerSettings())
-	if len(actions) != 1 || actions[0].Part || actions[0].Tasks != "5" || !p.h.Requests[j.ID][slurmplug.Features].Ours(j.Features) || p.h.Own(j, slurmplug.Features) != "" {
+	if len(actions) != 1 || actions[0].Part || actions[0].Tasks != "5" || !p.h.Requests[j.ID][slurmplug.Features].Ours(slurmplug.Text(j.Features)) || p.h.Own(j, slurmplug.Features) != (slurmplug.Value{}) {
 		t.Errorf("the last one: %+v, own %q", actions, p.h.Own(j, slurmplug.Features))
 	}
 }
@@ -510,12 +512,12 @@ func TestSteerTheHeadOfAnArray(t *testing.T) {
 	set := steerSettings()
 	set.Rule.Depth = 3
 	p.h.Claiming = map[cluster.JobID]bool{{ID: 1, Task: 0}: true}
-	if _, actions := p.cycle(set); len(actions) != 1 || actions[0].Tasks != "1-2" || actions[0].After != "a100" {
+	if _, actions := p.cycle(set); len(actions) != 1 || actions[0].Tasks != "1-2" || actions[0].After.String() != "a100" {
 		t.Errorf("%+v", actions)
 	}
-	p.h.Asked(j.ID, slurmplug.Features, "", "a100", true, start)
+	p.h.Asked(j.ID, slurmplug.Features, slurmplug.Value{}, slurmplug.Text("a100"), true, start)
 	j.Features, j.Tag = "a100", jobtag.Tag{}
-	if _, actions := p.cycle(set); len(actions) != 1 || actions[0].Tasks != "1-2" || actions[0].After != "" {
+	if _, actions := p.cycle(set); len(actions) != 1 || actions[0].Tasks != "1-2" || actions[0].After != (slurmplug.Value{}) {
 		t.Errorf("what the claimed task holds stays: %+v", actions)
 	}
 }
@@ -609,7 +611,7 @@ func TestSteerBesideItsOwnReservation(t *testing.T) {
 		p.node("v2", "v100", "v100")
 		gang := p.job(1, "")
 		gang.Nodes, gang.GPUs, gang.CPUs = 2, 8, 8
-		p.h.Asked(gang.ID, slurmplug.Features, "", "a100", true, start.Add(-time.Hour))
+		p.h.Asked(gang.ID, slurmplug.Features, slurmplug.Value{}, slurmplug.Text("a100"), true, start.Add(-time.Hour))
 		gang.Features = "a100"
 		p.Nodes[0].State = "MIXED+RESERVED"
 		if own {
@@ -635,25 +637,25 @@ func (p *testCluster) rename(feature, to string) {
 func (p *testCluster) checkBinding(t *rapid.T, a plan.Action, set *Settings) {
 	i := slices.IndexFunc(p.Jobs, func(j cluster.Job) bool { return j.ID == a.Job })
 	j := &p.Jobs[i]
-	if a.Was != p.own[a.Job] {
+	if a.Was.String() != p.own[a.Job] {
 		t.Fatalf("%+v: the user's own is %q", a, p.own[a.Job])
 	}
 	words := newVocabulary(p.Nodes)
-	for _, word := range strings.FieldsFunc(a.After, func(c rune) bool { return strings.ContainsRune("&|()", c) }) {
+	for _, word := range strings.FieldsFunc(a.After.String(), func(c rune) bool { return strings.ContainsRune("&|()", c) }) {
 		if !words[word] {
 			t.Fatalf("%+v: no node has %s, Slurm refuses it", a, word)
 		}
 	}
-	if put, _ := words.accepted(a.Was); a.After == put {
+	if put, _ := words.accepted(a.Was.String()); a.After.String() == put {
 		return
 	}
-	own, err := slurmplug.ParseConstraint(a.Was)
+	own, err := slurmplug.ParseConstraint(a.Was.String())
 	if err != nil || len(j.Tag.Speed) == 0 || j.GPUType != "" || p.places[j.ID].Required != "" {
 		t.Fatalf("%+v of %+v is to be left alone", a, j)
 	}
 	refused, _ := slurmplug.ExpandHosts(p.places[j.ID].Excluded)
 	for _, gpuType := range p.shares.Types {
-		if text, err := words.with(a.Was, set.Feature(gpuType)); err != nil || text != a.After {
+		if text, err := words.with(a.Was.String(), set.Feature(gpuType)); err != nil || text != a.After.String() {
 			continue
 		}
 		gpus, nodes := 0, 0

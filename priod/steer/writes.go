@@ -109,8 +109,8 @@ func (st *Steered) write(j *cluster.Job, tasks string, part bool, g *taskGroup) 
 		return
 	}
 	a := plan.Action{
-		Job: j.ID, Tasks: tasks, Part: part, Lever: slurmplug.Features, Before: j.Features, After: g.text,
-		Was: st.in.own(j), Reason: "steering: " + g.why,
+		Job: j.ID, Tasks: tasks, Part: part, Lever: slurmplug.Features,
+		Before: slurmplug.Text(j.Features), After: slurmplug.Text(g.text), Was: slurmplug.Text(st.in.own(j)), Reason: "steering: " + g.why,
 	}
 	st.Actions, st.bindsTo = append(st.Actions, a), append(st.bindsTo, g.to)
 	ids := a.Jobs()

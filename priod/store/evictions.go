@@ -171,7 +171,7 @@ func (s *Store) pins(t *evict.Changes) (pins []*undo.Change) {
 		if c.Pin == was {
 			continue
 		}
-		line := &undo.Change{Time: c.Changed.UTC(), Job: c.Job, User: c.User, Lever: slurmplug.ReqNodeList, From: was, To: c.Pin}
+		line := &undo.Change{Time: c.Changed.UTC(), Job: c.Job, User: c.User, Lever: slurmplug.ReqNodeList, From: slurmplug.Text(was), To: slurmplug.Text(c.Pin)}
 		e := cmp.Or(s.stored.jobs[c.Job], s.stored.jobs[slurmplug.Plain(c.Job.ID)]) // a task that has no record yet is its array's
 		if e != nil && e.named() {
 			line.Submit = instant(e.submit)

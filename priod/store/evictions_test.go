@@ -125,7 +125,7 @@ func TestPinsAreUndone(t *testing.T) {
 	u := openUndo(t, d.store.dir)
 	id := slurmplug.Plain(17)
 	c := u.Find(id, slurmplug.ReqNodeList)
-	if c == nil || c.Was != "" || c.To != "n1" || c.User == "" || c.Submit.IsZero() {
+	if c == nil || c.Was != (slurmplug.Value{}) || c.To.String() != "n1" || c.User == "" || c.Submit.IsZero() {
 		t.Fatalf("%+v", c)
 	}
 	if last := u.Last(id); last == nil || last.Lever != slurmplug.SiteFactor || u.Written()[id].Lever != slurmplug.SiteFactor {
@@ -134,7 +134,7 @@ func TestPinsAreUndone(t *testing.T) {
 	turn := &evict.Changes{Claims: []evict.Claim{*j.Claim(1)}}
 	turn.Claims[0].Pin = ""
 	save(t, d.store, j, turn)
-	if c := openUndo(t, d.store.dir).Find(id, slurmplug.ReqNodeList); c.To != "" || c.From != "n1" {
+	if c := openUndo(t, d.store.dir).Find(id, slurmplug.ReqNodeList); c.To != (slurmplug.Value{}) || c.From.String() != "n1" {
 		t.Errorf("%+v", c)
 	}
 }

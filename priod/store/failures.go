@@ -263,7 +263,10 @@ func (s *Store) refused(t *retry.Changes) (refused []*undo.Change) {
 		if plan.SameHosts(was, to) {
 			continue
 		}
-		refused = append(refused, &undo.Change{Time: f.At.UTC(), Job: f.Job, User: f.User, Lever: slurmplug.ExcNodeList, Was: f.Own, From: was, To: to})
+		refused = append(refused, &undo.Change{
+			Time: f.At.UTC(), Job: f.Job, User: f.User, Lever: slurmplug.ExcNodeList,
+			Was: slurmplug.Text(f.Own), From: slurmplug.Text(was), To: slurmplug.Text(to),
+		})
 	}
 	return refused
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -121,7 +122,7 @@ func TestRefusedNodesAreInTheUndoJournal(t *testing.T) {
 	var lines []string
 	for _, c := range openUndo(t, d.store.dir).Changes() {
 		if c.Lever == slurmplug.ExcNodeList {
-			lines = append(lines, c.Was+" "+c.From+" "+c.To)
+			lines = append(lines, fmt.Sprint(c.Was, " ", c.From, " ", c.To))
 		}
 	}
 	if got := strings.Join(lines, "; "); got != "n9 n[1,9] n9" && got != "n9 n9 n[1,9]; n9 n[1,9] n9" {

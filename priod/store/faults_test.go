@@ -193,7 +193,7 @@ func TestBrokenAtStart(t *testing.T) {
 			// Its own values are not taken for somebody else's, nor written again.
 			d.job(1).Tag.Type = "be"
 			r := d.cycle()
-			if len(r.Plan.Actions) != 1 || r.Plan.Actions[0].Job.ID != 1 || r.Plan.Actions[0].After != "0" {
+			if len(r.Plan.Actions) != 1 || r.Plan.Actions[0].Job.ID != 1 || r.Plan.Actions[0].After.String() != "0" {
 				t.Errorf("actions %+v\nnotes %v", r.Plan.Actions, r.Plan.Notes)
 			}
 		})

@@ -107,7 +107,7 @@ func (d *daemon) Apply(_ context.Context, actions []plan.Action) []plan.Outcome 
 		if outcomes[i].Status == slurmplug.Applied {
 			for k := range d.snapshot.Jobs {
 				if j := &d.snapshot.Jobs[k]; j.ID == a.Job && a.Lever == slurmplug.SiteFactor {
-					_, _ = fmt.Sscan(a.After, &j.SiteFactor)
+					_, _ = fmt.Sscan(a.After.String(), &j.SiteFactor)
 				}
 			}
 		}

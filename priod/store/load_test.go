@@ -168,7 +168,7 @@ func (w *world) apply(a plan.Action) {
 		w.split(j, len(tasks))
 	}
 	var v int64
-	_, _ = fmt.Sscan(a.After, &v)
+	_, _ = fmt.Sscan(a.After.String(), &v)
 	for _, id := range a.Jobs() {
 		switch j := w.jobs[id]; {
 		case j == nil:

@@ -346,7 +346,7 @@ func (s *Store) savePlanned(ctx context.Context, tx *sql.Tx, number int64, seen 
 		planned = append(planned, plannedWrite{row, a})
 		err := s.q.AddWrite(ctx, tx, db.AddWriteParams{
 			Write: row, Job: e.row, Cycle: number, AtMs: millis(at), Tasks: a.Tasks, Part: a.Part,
-			Lever: string(a.Lever), Before: a.Before, After: a.After, UserNice: a.UserNice, Reason: a.Reason,
+			Lever: string(a.Lever), Before: a.Before.String(), After: a.After.String(), UserNice: a.UserNice.String(), Reason: a.Reason,
 		})
 		if err != nil {
 			return nil, err

@@ -50,7 +50,7 @@ func TestStory(t *testing.T) {
 	if got := story.Stays[1].GPUSeconds; got != 2*30 {
 		t.Errorf("GPU-seconds %v, want 60", got)
 	}
-	if len(story.Writes) == 0 || story.Writes[0].Status != slurmplug.Applied || story.Writes[0].After == "0" || story.Writes[0].Reason != "te" {
+	if len(story.Writes) == 0 || story.Writes[0].Status != slurmplug.Applied || story.Writes[0].After.String() == "0" || story.Writes[0].Reason != "te" {
 		t.Errorf("writes %+v", story.Writes)
 	}
 	if len(story.Decisions) == 0 || story.Decision.Class != cluster.TE || story.Decision.Why != "te" || !story.Decision.Since.Equal(pending(1, "").Eligible) {
@@ -125,7 +125,7 @@ func TestJSONKeys(t *testing.T) {
 			NodeList: "x", Submit: at, FirstSubmit: at, Eligible: at, Start: at, Dependency: true, Tag: "x", TagError: "x", Left: at,
 		}, "job raw_id tasks task_count het_leader het_offset user account partition qos reservation state reason priority nice site_factor restarts nodes cpus mem_mb gpus gpu_type features prefer node_list time_limit_s submit first_submit eligible start dependency tag tag_error seen changed left"},
 		{Decision{Decision: plan.Decision{Detail: "x", Since: at, Unmoved: "x", Steer: "x"}}, "job class ranked value own_priority why detail since steer unmoved cycle at"},
-		{Write{Outcome: plan.Outcome{Action: plan.Action{Tasks: "1", Part: true, UserNice: "1"}, Message: "x"}, User: "x"}, "job tasks part lever before after reason user_nice status message user cycle at"},
+		{Write{Outcome: plan.Outcome{Action: plan.Action{Tasks: "1", Part: true, UserNice: slurmplug.Number(1)}, Message: "x"}, User: "x"}, "job tasks part lever before after reason user_nice status message user cycle at"},
 		{Stay{Stay: cluster.Stay{GPUType: "x"}}, "start end closed gpu_type gpus class restarts gpu_s"},
 		{Known{FirstEligible: at, Counted: "te", Lever: "x", Written: at}, "first_eligible counted lever value tried user_nice written reverts"},
 		{Pause{Why: "x"}, "who when why"},
@@ -341,7 +341,7 @@ func TestIDsUsedAgainElsewhere(t *testing.T) {
 			t.Fatal("a task of another array passed")
 		}
 		r := d.cycle()
-		if !d.history.FirstEligible[task(now).ID].Equal(now) || r.Plan.Actions[0].Before != "0" {
+		if !d.history.FirstEligible[task(now).ID].Equal(now) || r.Plan.Actions[0].Before.String() != "0" {
 			t.Errorf("%+v", d.history)
 		}
 	})

@@ -27,21 +27,21 @@ func (d *asks) ask(j *cluster.Job, value string, taken bool, answer slurmplug.St
 	d.history.Observe(&d.snapshot)
 	was := j.Features
 	if r, known := d.history.Requests[j.ID][slurmplug.Features]; known {
-		if r.Theirs(j.Features) {
+		if r.Theirs(slurmplug.Text(j.Features)) {
 			return
 		}
-		was = r.Was
+		was = r.Was.String()
 	}
-	a := plan.Action{Job: j.ID, Lever: slurmplug.Features, Before: j.Features, After: value, Was: was, Reason: "steer"}
+	a := plan.Action{Job: j.ID, Lever: slurmplug.Features, Before: slurmplug.Text(j.Features), After: slurmplug.Text(value), Was: slurmplug.Text(was), Reason: "steer"}
 	if value == "" {
-		a.After = was
+		a.After = slurmplug.Text(was)
 	}
 	p := plan.Plan{At: d.snapshot.At, Actions: []plan.Action{a}}
 	if err := d.store.Planned(ctx, plan.Seen{Snapshot: &d.snapshot, Plan: &p}); err != nil {
 		d.t.Fatal(err)
 	}
 	if taken {
-		j.Features = a.After
+		j.Features = a.After.String()
 	}
 	if d.crash {
 		return
@@ -104,10 +104,10 @@ func TestRequestsAreRemembered(t *testing.T) {
 				j := &d.snapshot.Jobs[i]
 				for name, requests := range map[string]map[slurmplug.Lever]cluster.Requested{"history": d.history.Requests[j.ID], "journal": told[j.ID]} {
 					r, known := requests[slurmplug.Features]
-					if j.Features != d.own[j.ID] && (!known || !r.Ours(j.Features) || r.Was != d.own[j.ID]) {
+					if j.Features != d.own[j.ID] && (!known || !r.Ours(slurmplug.Text(j.Features)) || r.Was.String() != d.own[j.ID]) {
 						rt.Fatalf("step %d, %s, job %s: %q is not known as priod's in place of %q: %+v", step, name, j.ID, j.Features, d.own[j.ID], r)
 					}
-					if j.Features == d.own[j.ID] && known && r.Ours(j.Features) {
+					if j.Features == d.own[j.ID] && known && r.Ours(slurmplug.Text(j.Features)) {
 						rt.Fatalf("step %d, %s, job %s: the user's own %q counts as priod's: %+v", step, name, j.ID, j.Features, r)
 					}
 				}
@@ -133,7 +133,7 @@ func TestTaskOfAWrittenArray(t *testing.T) {
 	remove(t, undo.Path(d.store.dir))
 	d.restart()
 	r := d.history.Requests[task.ID][slurmplug.Features]
-	if line := openUndo(t, d.store.dir).Find(task.ID, slurmplug.Features); r.Was != "" || !r.Ours("v100") || line == nil || line.Was != "" {
+	if line := openUndo(t, d.store.dir).Find(task.ID, slurmplug.Features); r.Was != (slurmplug.Value{}) || !r.Ours(slurmplug.Text("v100")) || line == nil || line.Was != (slurmplug.Value{}) {
 		t.Errorf("%+v, in the journal %+v", r, line)
 	}
 	if err := d.store.Close(); err != nil {
@@ -152,7 +152,7 @@ func TestSplitTasksAfterALostDatabase(t *testing.T) {
 	j := &d.snapshot.Jobs[0]
 	d.snapshot.At = d.snapshot.At.Add(15 * time.Second)
 	d.history.Observe(&d.snapshot)
-	a := plan.Action{Job: j.ID, Tasks: "2-3", Part: true, Lever: slurmplug.Features, Before: j.Features, After: "ssd&v100", Was: "ssd", Reason: "steer"}
+	a := plan.Action{Job: j.ID, Tasks: "2-3", Part: true, Lever: slurmplug.Features, Before: slurmplug.Text(j.Features), After: slurmplug.Text("ssd&v100"), Was: slurmplug.Text("ssd"), Reason: "steer"}
 	if err := d.store.Planned(ctx, plan.Seen{Snapshot: &d.snapshot, Plan: &plan.Plan{At: d.snapshot.At, Actions: []plan.Action{a}}}); err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestSplitTasksAfterALostDatabase(t *testing.T) {
 	}
 	d.restart()
 	for _, id := range a.Jobs() {
-		if r := d.history.Requests[id][slurmplug.Features]; r.Was != "ssd" || !r.Ours("ssd&v100") {
+		if r := d.history.Requests[id][slurmplug.Features]; r.Was.String() != "ssd" || !r.Ours(slurmplug.Text("ssd&v100")) {
 			t.Errorf("task %s: %+v", id, r)
 		}
 	}
@@ -194,7 +194,7 @@ func TestSizesAreRemembered(t *testing.T) {
 		d := newDaemon(t, t.TempDir(), pending(1, "be"))
 		d.snapshot.At = d.snapshot.At.Add(15 * time.Second)
 		d.history.Observe(&d.snapshot)
-		a := plan.Action{Job: slurmplug.Plain(1), Lever: slurmplug.Size, Before: "NumCPUs=3", After: "NumCPUs=1", Was: "NumCPUs=1", Reason: c.reason}
+		a := plan.Action{Job: slurmplug.Plain(1), Lever: slurmplug.Size, Before: slurmplug.Size.Value("NumCPUs=3"), After: slurmplug.Size.Value("NumCPUs=1"), Was: slurmplug.Size.Value("NumCPUs=1"), Reason: c.reason}
 		p := plan.Plan{At: d.snapshot.At, Actions: []plan.Action{a}}
 		if err := d.store.Planned(ctx, plan.Seen{Snapshot: &d.snapshot, Plan: &p}); err != nil {
 			t.Fatal(err)

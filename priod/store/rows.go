@@ -171,8 +171,9 @@ func writtenOf(r *db.History) cluster.Written {
 }
 
 func actionOf(r *db.Write, id cluster.JobID) plan.Action {
+	lever := slurmplug.Lever(r.Lever)
 	return plan.Action{
-		Job: id, Tasks: r.Tasks, Part: r.Part, Lever: slurmplug.Lever(r.Lever), Before: r.Before, After: r.After,
-		Reason: r.Reason, UserNice: r.UserNice,
+		Job: id, Tasks: r.Tasks, Part: r.Part, Lever: lever, Before: lever.Value(r.Before), After: lever.Value(r.After),
+		Reason: r.Reason, UserNice: slurmplug.Nice.Value(r.UserNice),
 	}
 }

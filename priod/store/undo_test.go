@@ -22,7 +22,7 @@ func openUndo(t testing.TB, dir string) *undo.Journal {
 }
 
 func action(id uint32, l slurmplug.Lever, before, after, nice string) plan.Action {
-	return plan.Action{Job: slurmplug.Plain(id), Lever: l, Before: before, After: after, UserNice: nice}
+	return plan.Action{Job: slurmplug.Plain(id), Lever: l, Before: l.Value(before), After: l.Value(after), UserNice: slurmplug.Nice.Value(nice)}
 }
 
 // undoLines is how long the journal of a folder is.
@@ -127,7 +127,7 @@ func TestUndoAndDatabaseAgree(t *testing.T) {
 		if u.Missing() {
 			t.Error("the journal is still missing")
 		}
-		if c := u.Last(j.ID); lever == slurmplug.Nice && c.Was != "30" || lever != slurmplug.Nice && c.Was != "0" {
+		if c := u.Last(j.ID); lever == slurmplug.Nice && c.Was.String() != "30" || lever != slurmplug.Nice && c.Was.String() != "0" {
 			t.Errorf("%s: %+v", lever, c)
 		}
 		// Deleted while priod runs: written again with the next change.
@@ -199,7 +199,7 @@ func TestUndoOfALaterJobWithTheId(t *testing.T) {
 	d.snapshot.Jobs = append(d.snapshot.Jobs, second)
 	d.cycle()
 	u := openUndo(t, dir)
-	if c := u.Last(first.ID); c == nil || c.User != "bob" || c.Was != "50" || c.UserNice != "50" {
+	if c := u.Last(first.ID); c == nil || c.User != "bob" || c.Was.String() != "50" || c.UserNice.String() != "50" {
 		t.Errorf("%+v", c)
 	}
 	if w := u.Written()[first.ID]; w.Original != 50 {

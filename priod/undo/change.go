@@ -2,7 +2,6 @@ package undo
 
 import (
 	"encoding/json"
-	"strconv"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -12,20 +11,36 @@ import (
 
 // Change is one line of undo.jsonl: what priod was about to write into a job.
 type Change struct {
-	Time     time.Time       `json:"time"`
-	Job      cluster.JobID   `json:"job"`
-	Tasks    string          `json:"tasks,omitempty"` // of an unsplit array
-	Part     bool            `json:"part,omitempty"`  // Tasks are only some of the record's
-	User     string          `json:"user"`
-	Submit   time.Time       `json:"submit,omitzero"`     // with User: tells the job from a later one of the same id
-	Lever    slurmplug.Lever `json:"lever"`               // a release counts as Priority 0
-	Was      string          `json:"was"`                 // before priod first touched it: what an undo puts back
-	From     string          `json:"from"`                // just before this change
-	To       string          `json:"to"`                  // sent, perhaps not arrived
-	UserNice string          `json:"user_nice,omitempty"` // the owner's Nice, which Nice and Priority replace
-	Sent     []string        `json:"sent,omitempty"`      // into a request, between Was and From
+	Time     time.Time         `json:"time"`
+	Job      cluster.JobID     `json:"job"`
+	Tasks    string            `json:"tasks,omitempty"` // of an unsplit array
+	Part     bool              `json:"part,omitempty"`  // Tasks are only some of the record's
+	User     string            `json:"user"`
+	Submit   time.Time         `json:"submit,omitzero"`    // with User: tells the job from a later one of the same id
+	Lever    slurmplug.Lever   `json:"lever"`              // a release counts as Priority 0
+	Was      slurmplug.Value   `json:"was"`                // before priod first touched it: what an undo puts back
+	From     slurmplug.Value   `json:"from"`               // just before this change
+	To       slurmplug.Value   `json:"to"`                 // sent, perhaps not arrived
+	UserNice slurmplug.Value   `json:"user_nice,omitzero"` // the owner's Nice, which Nice and Priority replace
+	Sent     []slurmplug.Value `json:"sent,omitempty"`     // into a request, between Was and From
 
 	seq int // place in the file
+}
+
+// UnmarshalJSON reads a line: the lever says what its values are.
+func (c *Change) UnmarshalJSON(line []byte) error {
+	type fields Change // without methods
+	if err := json.Unmarshal(line, (*fields)(c)); err != nil {
+		return err
+	}
+	for _, v := range []*slurmplug.Value{&c.Was, &c.From, &c.To} {
+		*v = c.Lever.Value(v.String())
+	}
+	for i, v := range c.Sent {
+		c.Sent[i] = c.Lever.Value(v.String())
+	}
+	c.UserNice = slurmplug.Nice.Value(c.UserNice.String())
+	return nil
 }
 
 // Jobs are the jobs that the change reaches.
@@ -57,9 +72,8 @@ func (c *Change) Of(j *cluster.Job) bool {
 
 // written is the change as cluster.History remembers it: it may have arrived.
 func (c *Change) written() cluster.Written {
-	number := func(s string) int64 { n, _ := strconv.ParseInt(s, 10, 64); return n }
 	return cluster.Written{
-		Lever: c.Lever, Value: number(c.From), Tried: number(c.To), Original: number(c.UserNice), At: c.Time,
+		Lever: c.Lever, Value: c.From.Number(), Tried: c.To.Number(), Original: c.UserNice.Number(), At: c.Time,
 	}
 }
 
@@ -70,7 +84,7 @@ func (c *Change) requested() cluster.Requested {
 }
 
 // next is the line of a further write into the request that the change is about.
-func (c *Change) next(from, to string, at time.Time) *Change {
+func (c *Change) next(from, to slurmplug.Value, at time.Time) *Change {
 	next := *c
 	next.Time = at.UTC()
 	next.From, next.To, next.Sent = from, to, c.requested().Next(to, false, next.Time).Older

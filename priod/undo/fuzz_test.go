@@ -61,8 +61,8 @@ func FuzzUndoText(f *testing.F) {
 				t.Skip("JSON cannot hold it; nothing of the kind is ever written to a job")
 			}
 		}
-		c := Change{Time: epoch, Job: slurmplug.JobID{ID: 7, Task: 3}, User: user, Submit: epoch, Lever: "Features", Was: from, From: from, To: to, UserNice: nice, Sent: []string{from, to}}
-		text, err := journalText([]*Change{&c, {Job: slurmplug.Plain(8), Lever: "Nice", To: "1"}})
+		c := Change{Time: epoch, Job: slurmplug.JobID{ID: 7, Task: 3}, User: user, Submit: epoch, Lever: "Features", Was: slurmplug.Text(from), From: slurmplug.Text(from), To: slurmplug.Text(to), UserNice: slurmplug.Nice.Value(nice), Sent: []slurmplug.Value{slurmplug.Text(from), slurmplug.Text(to)}}
+		text, err := journalText([]*Change{&c, {Job: slurmplug.Plain(8), Lever: "Nice", To: slurmplug.Number(1)}})
 		if err != nil {
 			t.Fatal(err)
 		}

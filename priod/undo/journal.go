@@ -194,7 +194,7 @@ func (u *Journal) Line(a plan.Action, j *cluster.Job, at time.Time) *Change {
 	}
 	switch a.Lever {
 	case slurmplug.Release:
-		c.To = "0"
+		c.To = slurmplug.Number(0)
 	case slurmplug.Nice:
 		c.Was = a.UserNice
 	}
@@ -207,7 +207,7 @@ func (u *Journal) Line(a plan.Action, j *cluster.Job, at time.Time) *Change {
 		c.Was = a.Was
 		if first != nil && first.Was == c.Was {
 			sent := first.requested().Next(c.To, false, at).Older // what first sent may yet arrive, or be in a task
-			c.Sent = slices.DeleteFunc(sent, func(v string) bool { return v == c.From })
+			c.Sent = slices.DeleteFunc(sent, func(v slurmplug.Value) bool { return v == c.From })
 		}
 		return c
 	}

@@ -24,7 +24,7 @@ func openUndo(t testing.TB, dir string) *Journal {
 }
 
 func action(id uint32, l slurmplug.Lever, before, after, nice string) plan.Action {
-	return plan.Action{Job: slurmplug.Plain(id), Lever: l, Before: before, After: after, UserNice: nice}
+	return plan.Action{Job: slurmplug.Plain(id), Lever: l, Before: l.Value(before), After: l.Value(after), UserNice: slurmplug.Nice.Value(nice)}
 }
 
 func write(t testing.TB, u *Journal, actions ...plan.Action) {
@@ -52,12 +52,12 @@ func TestUndoKeepsTheOriginal(t *testing.T) {
 	write(t, u, action(1, slurmplug.Nice, "50", "-950", "50"), action(2, slurmplug.SiteFactor, "0", "1000", "0"))
 	write(t, u, action(1, slurmplug.Nice, "-950", "-1950", "-950"), action(2, slurmplug.SiteFactor, "1000", "3000", "0"))
 	write(t, u, action(3, slurmplug.Priority, "0", "5000", "7"))
-	write(t, u, action(3, slurmplug.Priority, "5000", "6000", "0"), plan.Action{Job: slurmplug.Plain(3), Lever: slurmplug.Release, Before: "6000"})
+	write(t, u, action(3, slurmplug.Priority, "5000", "6000", "0"), plan.Action{Job: slurmplug.Plain(3), Lever: slurmplug.Release, Before: slurmplug.Number(6000)})
 	for _, u := range []*Journal{u, openUndo(t, dir)} {
-		if c := u.Find(slurmplug.Plain(1), slurmplug.Nice); c.Was != "50" || c.UserNice != "50" || c.From != "-950" || c.To != "-1950" {
+		if c := u.Find(slurmplug.Plain(1), slurmplug.Nice); c.Was.String() != "50" || c.UserNice.String() != "50" || c.From.String() != "-950" || c.To.String() != "-1950" {
 			t.Errorf("%+v", c)
 		}
-		if c := u.Last(slurmplug.Plain(2)); c.Was != "0" || c.To != "3000" {
+		if c := u.Last(slurmplug.Plain(2)); c.Was.String() != "0" || c.To.String() != "3000" {
 			t.Errorf("%+v", c)
 		}
 		want := map[cluster.JobID]cluster.Written{

@@ -3,7 +3,6 @@ package undo
 import (
 	"maps"
 	"slices"
-	"strconv"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/slurmplug"
@@ -107,7 +106,7 @@ func (u *Journal) requests(id cluster.JobID, counts func(*Change) bool) map[slur
 			}
 			r := c.requested()
 			if a := u.ofArray(c, id); a != nil && counts(a) {
-				r.Older = slices.Concat(r.Older, a.Sent, []string{a.From, a.To})
+				r.Older = slices.Concat(r.Older, a.Sent, []slurmplug.Value{a.From, a.To})
 			}
 			if all == nil {
 				all = map[slurmplug.Lever]cluster.Requested{}
@@ -150,13 +149,13 @@ func (u *Journal) Lacking(h *cluster.History) (lost []*Change) {
 			}
 		}
 	}
-	text := func(v int64) string { return strconv.FormatInt(v, 10) }
 	for id, w := range h.Written {
 		if u.Find(id, journalled(w.Lever)) != nil {
 			continue
 		}
 		c := &Change{
-			Time: w.At, Job: id, Lever: w.Lever, Was: "0", From: text(w.Value), To: text(w.Tried), UserNice: text(w.Original),
+			Time: w.At, Job: id, Lever: w.Lever, Was: slurmplug.Number(0),
+			From: slurmplug.Number(w.Value), To: slurmplug.Number(w.Tried), UserNice: slurmplug.Number(w.Original),
 		}
 		if w.Lever == slurmplug.Nice {
 			c.Was = c.UserNice

@@ -154,7 +154,7 @@ func (w *world) Asked(_ context.Context, jobs []*cluster.Job) (err error) {
 		if w.fails("look at a size") {
 			err = errors.New("no size")
 		} else {
-			j.Asked = &slurmplug.Asked{Text: w.find(j.ID).sizeText()}
+			j.Asked = &slurmplug.Asked{Holds: slurmplug.Size.Value(w.find(j.ID).sizeText())}
 		}
 	}
 	return err
@@ -205,7 +205,7 @@ func (w *world) Apply(_ context.Context, actions []plan.Action) []plan.Outcome {
 		w.writes++
 		r, l := w.find(a.Job), a.Lever
 		f := r.fields[l]
-		unseen := l == slurmplug.SiteFactor && r.State != cluster.Pending && a.After == f.own
+		unseen := l == slurmplug.SiteFactor && r.State != cluster.Pending && a.After.String() == f.own
 		if !f.priods && !unseen {
 			w.t.Fatalf("reset writes %+v over a user's own %q", a, f.now)
 		}
@@ -217,9 +217,9 @@ func (w *world) Apply(_ context.Context, actions []plan.Action) []plan.Outcome {
 			status = rapid.SampledFrom([]slurmplug.Status{slurmplug.Refused, slurmplug.Postponed, slurmplug.Unknown}).Draw(w.t, "status")
 		}
 		if status == slurmplug.Applied || status == slurmplug.Unknown && rapid.Bool().Draw(w.t, "arrived") {
-			f.now = a.After
+			f.now = a.After.String()
 			if l == slurmplug.Size {
-				f.now, _, _ = strings.Cut(strings.TrimPrefix(a.After, "NumCPUs="), " ")
+				f.now, _, _ = strings.Cut(strings.TrimPrefix(a.After.String(), "NumCPUs="), " ")
 			}
 			f.priods = f.now != f.own // a part of a constraint is still priod's
 		}
@@ -284,11 +284,11 @@ func (w *world) write(u *Journal) {
 	}
 	f := r.fields[l]
 	value := rapid.SampledFrom(append(priodsWords[l], f.own)).Draw(w.t, "value") // or its user's own again
-	a := plan.Action{Job: r.ID, Tasks: r.Tasks, Lever: l, Before: r.text(l, f.now), After: r.text(l, value)}
+	a := plan.Action{Job: r.ID, Tasks: r.Tasks, Lever: l, Before: l.Value(r.text(l, f.now)), After: l.Value(r.text(l, value))}
 	if l.Ranks() {
-		a.UserNice = r.fields[slurmplug.Nice].own
+		a.UserNice = slurmplug.Nice.Value(r.fields[slurmplug.Nice].own)
 	} else {
-		a.Was = r.text(l, f.own)
+		a.Was = l.Value(r.text(l, f.own))
 	}
 	if r.Tasks != "" && rapid.Bool().Draw(w.t, "one task") {
 		a.Part, a.Tasks = true, strconv.Itoa(int(r.FirstTask().Task))
@@ -322,22 +322,22 @@ func (w *world) pin(u *Journal) {
 		return
 	}
 	f := r.fields[slurmplug.ReqNodeList]
-	line := &Change{Time: w.at, Job: r.FirstTask(), User: r.User, Submit: r.Submit, Lever: slurmplug.ReqNodeList, From: f.now}
+	line := &Change{Time: w.at, Job: r.FirstTask(), User: r.User, Submit: r.Submit, Lever: slurmplug.ReqNodeList, From: slurmplug.Text(f.now)}
 	if f.priods { // its line comes once Slurm has taken it
 		if f.now, f.priods = "", false; w.dies() {
 			return
 		}
 	} else {
-		line.To = rapid.SampledFrom(priodsWords[slurmplug.ReqNodeList]).Draw(w.t, "nodes")
+		line.To = slurmplug.Text(rapid.SampledFrom(priodsWords[slurmplug.ReqNodeList]).Draw(w.t, "nodes"))
 	}
 	if err := u.Append([]*Change{line}); err != nil {
 		w.t.Fatal(err)
 	}
-	if f.written = true; line.To == "" || w.dies() {
+	if f.written = true; line.To == (slurmplug.Value{}) || w.dies() {
 		return
 	}
 	f = w.split(r).fields[slurmplug.ReqNodeList]
-	f.now, f.priods, f.written = line.To, true, true
+	f.now, f.priods, f.written = line.To.String(), true, true
 }
 
 // change is one by the job's user, or by an administrator.

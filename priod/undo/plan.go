@@ -67,7 +67,7 @@ func (v *Survey) Unseen() (u Unseen) {
 // pin is the line of a job's nodes that an eviction named; nil when there is none.
 func (v *Survey) pin(j *cluster.Job) *Change {
 	pin := v.journal.find(j.ID, slurmplug.ReqNodeList, j)
-	if pin != nil && pin.Job == j.ID && pin.To != "" {
+	if pin != nil && pin.Job == j.ID && pin.To != (slurmplug.Value{}) {
 		return pin
 	}
 	return nil
@@ -77,7 +77,7 @@ func (v *Survey) pin(j *cluster.Job) *Change {
 // none.
 func (v *Survey) refuses(j *cluster.Job) *Change {
 	c := v.journal.find(j.ID, slurmplug.ExcNodeList, j)
-	if c != nil && c.Job == j.ID && !plan.SameHosts(c.To, c.Was) {
+	if c != nil && c.Job == j.ID && !plan.SameHosts(c.To.String(), c.Was.String()) {
 		return c
 	}
 	return nil
@@ -163,7 +163,7 @@ func (p *Plan) nodes(j *cluster.Job) *Change {
 		return nil
 	case !looked:
 		p.block(back, fmt.Sprintf("its nodes cannot be read: %.300s", p.seen.NoNode))
-	case status.Asks(pin.To):
+	case status.Asks(pin.To.String()):
 		p.Actions = append(p.Actions, back)
 	default:
 		return nil
@@ -184,8 +184,8 @@ func (p *Plan) refused(j *cluster.Job) {
 		p.stay[c] = true
 	case !looked:
 		p.block(putBack(j, c.Lever, c.To, c.Was), "the nodes that it refuses cannot be read")
-	case plan.SameHosts(now, c.To):
-		p.Actions = append(p.Actions, putBack(j, c.Lever, now, c.Was))
+	case plan.SameHosts(now, c.To.String()):
+		p.Actions = append(p.Actions, putBack(j, c.Lever, slurmplug.Text(now), c.Was))
 	}
 }
 
@@ -216,7 +216,7 @@ func (p *Plan) field(j *cluster.Job, lever slurmplug.Lever, r cluster.Requested,
 	case j.State == cluster.Pending && shown:
 		p.Actions = append(p.Actions, putBack(j, lever, now, to))
 	case j.State == cluster.Pending && p.seen.NoSize != nil:
-		p.block(putBack(j, lever, "", to), fmt.Sprintf("its size cannot be read: %.300s", p.seen.NoSize))
+		p.block(putBack(j, lever, slurmplug.Value{}, to), fmt.Sprintf("its size cannot be read: %.300s", p.seen.NoSize))
 	default:
 		p.stay[c] = true
 		if a := p.survey.journal.ofArray(c, j.ID); a != nil {
@@ -227,15 +227,17 @@ func (p *Plan) field(j *cluster.Job, lever slurmplug.Lever, r cluster.Requested,
 
 // constraint takes back what priod made of a constraint, as far as Slurm lets: where a
 // name in it is lost, the line stays, for a later reset to put back the rest.
-func (p *Plan) constraint(j *cluster.Job, now, to string, c *Change) {
+func (p *Plan) constraint(j *cluster.Job, now, to slurmplug.Value, c *Change) {
 	back := putBack(j, slurmplug.Features, now, to)
-	text, lost := steer.PutBack(to, p.survey.snapshot.Nodes)
-	if text == now || text == "" && len(lost) > 0 {
+	text, lost := steer.PutBack(to.String(), p.survey.snapshot.Nodes)
+	after := slurmplug.Text(text)
+	if after == now || text == "" && len(lost) > 0 {
 		p.block(back, steer.NoFeature(lost))
 		return
 	}
-	if back.After = text; len(lost) > 0 {
-		rest := c.next(now, text, p.survey.snapshot.At)
+	back.After = after
+	if len(lost) > 0 {
+		rest := c.next(now, after, p.survey.snapshot.At)
 		p.lost, p.stay[rest] = append(p.lost, rest), true
 	}
 	p.Actions = append(p.Actions, back)
@@ -257,7 +259,7 @@ func (p *Plan) explain(writes []plan.Outcome) {
 	for i := range writes {
 		o := &writes[i]
 		if o.Lever == slurmplug.Features && o.Status == slurmplug.Applied && o.After != o.Was {
-			_, lost := steer.PutBack(o.Was, p.survey.snapshot.Nodes)
+			_, lost := steer.PutBack(o.Was.String(), p.survey.snapshot.Nodes)
 			o.Message = fmt.Sprintf("without %.80s, which no node has", strings.Join(lost, ", "))
 		}
 	}
@@ -268,19 +270,19 @@ const reason = "reset"
 
 // putBack is the write that brings a field of a job's request from one text to
 // another.
-func putBack(j *cluster.Job, lever slurmplug.Lever, from, to string) plan.Action {
+func putBack(j *cluster.Job, lever slurmplug.Lever, from, to slurmplug.Value) plan.Action {
 	return plan.Action{Job: j.ID, Tasks: j.Tasks, Lever: lever, Before: from, After: to, Reason: reason, Was: to}
 }
 
 // unpinned is a size as it is once the node is taken back that an eviction wrote
 // beside it.
-func unpinned(size string, pin *Change) (text string, pinned bool) {
-	if pin == nil {
+func unpinned(size slurmplug.Value, pin *Change) (own slurmplug.Value, pinned bool) {
+	s := size.Size()
+	if pin == nil || s.Nodes != pin.To.String() {
 		return size, false
 	}
-	const nodes = string(slurmplug.ReqNodeList) + "="
-	text, pinned = strings.CutSuffix(size, nodes+pin.To)
-	return text + nodes + pin.Was, pinned
+	s.Nodes = pin.Was.String()
+	return s.Value(), true
 }
 
 // names are all that the journal may know a record by: its own id, the tasks that an

@@ -31,14 +31,14 @@ func journal(t *testing.T, lines ...*Change) *Journal {
 }
 
 func sized(id uint32, was, to string) *Change {
-	return &Change{Job: slurmplug.Plain(id), Lever: slurmplug.Size, Was: was, From: was, To: to}
+	return &Change{Job: slurmplug.Plain(id), Lever: slurmplug.Size, Was: slurmplug.Size.Value(was), From: slurmplug.Size.Value(was), To: slurmplug.Size.Value(to)}
 }
 
 // waits is a waiting job that asks for a size; "": nobody could read it.
 func waits(id uint32, size string) cluster.Job {
 	j := cluster.Job{ID: slurmplug.Plain(id), User: "ann", State: cluster.Pending, Submit: submitted}
 	if size != "" {
-		j.Asked = &slurmplug.Asked{Text: size}
+		j.Asked = &slurmplug.Asked{Holds: slurmplug.Size.Value(size)}
 	}
 	return j
 }
@@ -51,7 +51,7 @@ func planOf(u *Journal, recorded *cluster.History, doubts error, s cluster.Snaps
 		nodes := "n7"
 		for i := range s.Jobs {
 			if j := &s.Jobs[i]; j.ID == pinned.Job && j.Asked != nil {
-				_, nodes, _ = strings.Cut(j.Asked.Text, "ReqNodeList=")
+				nodes = j.Asked.Holds.Size().Nodes
 			}
 		}
 		seen.Statuses[pinned.Job] = plan.JobStatus{ReqNodes: nodes}
@@ -68,7 +68,7 @@ func planAll(u *Journal, doubts error, jobs ...cluster.Job) *Plan {
 func TestResetPastASizeThatCannotBeRead(t *testing.T) {
 	u := journal(t, sized(1, "NumCPUs=2 ReqNodeList=", "NumCPUs=9 ReqNodeList="), sized(2, "NumCPUs=2 ReqNodeList=", "NumCPUs=9 ReqNodeList="))
 	p := planAll(u, errors.New("NumCPUs= comes twice"), waits(1, ""), waits(2, "NumCPUs=9 ReqNodeList="))
-	if len(p.Actions) != 1 || p.Actions[0].Job.ID != 2 || p.Actions[0].After != "NumCPUs=2 ReqNodeList=" {
+	if len(p.Actions) != 1 || p.Actions[0].Job.ID != 2 || p.Actions[0].After.String() != "NumCPUs=2 ReqNodeList=" {
 		t.Errorf("%+v", p)
 	}
 	if failed, still := failures(p.Blocked); len(p.Blocked) != 1 || failed != 1 || !still[slurmplug.Plain(1)] {
@@ -81,10 +81,10 @@ func TestResetPastASizeThatCannotBeRead(t *testing.T) {
 
 // The node that an eviction wrote into a job beside its size is nobody's change.
 func TestResetOfASizeOnAClaimedNode(t *testing.T) {
-	pin := &Change{Job: slurmplug.Plain(1), Lever: slurmplug.ReqNodeList, To: "n7"}
+	pin := &Change{Job: slurmplug.Plain(1), Lever: slurmplug.ReqNodeList, To: slurmplug.Text("n7")}
 	u := journal(t, sized(1, "NumCPUs=2 ReqNodeList=", "NumCPUs=9 ReqNodeList="), pin)
 	p := planAll(u, nil, waits(1, "NumCPUs=9 ReqNodeList=n7"))
-	if len(p.Actions) != 2 || p.Actions[0].Lever != slurmplug.ReqNodeList || p.Actions[1].After != "NumCPUs=2 ReqNodeList=" {
+	if len(p.Actions) != 2 || p.Actions[0].Lever != slurmplug.ReqNodeList || p.Actions[1].After.String() != "NumCPUs=2 ReqNodeList=" {
 		t.Errorf("%+v", p)
 	}
 	for _, own := range []string{"NumCPUs=9 ReqNodeList=n3", "NumCPUs=5 ReqNodeList="} {
@@ -96,7 +96,7 @@ func TestResetOfASizeOnAClaimedNode(t *testing.T) {
 
 // Where nobody can tell which nodes a job asks for, the nodes that an eviction named stay.
 func TestResetOfNodesThatCannotBeRead(t *testing.T) {
-	u := journal(t, &Change{Job: slurmplug.Plain(1), Lever: slurmplug.ReqNodeList, To: "n7"})
+	u := journal(t, &Change{Job: slurmplug.Plain(1), Lever: slurmplug.ReqNodeList, To: slurmplug.Text("n7")})
 	s := cluster.Snapshot{At: submitted.Add(time.Hour), Jobs: []cluster.Job{waits(1, "")}}
 	p := NewSurvey(u, cluster.NewHistory(), &s).Plan(order.Settings{}, Closer{NoNode: errors.New("timed out")})
 	_, still := failures(p.Blocked)
@@ -107,10 +107,10 @@ func TestResetOfNodesThatCannotBeRead(t *testing.T) {
 
 // What is told of a size that cannot be read is not what stood in another field.
 func TestResetTellsNothingOfASizeThatCannotBeRead(t *testing.T) {
-	pin := &Change{Job: slurmplug.Plain(1), Lever: slurmplug.ReqNodeList, To: "n7"}
+	pin := &Change{Job: slurmplug.Plain(1), Lever: slurmplug.ReqNodeList, To: slurmplug.Text("n7")}
 	u := journal(t, sized(1, "NumCPUs=2 ReqNodeList=", "NumCPUs=9 ReqNodeList="), pin)
 	p := planAll(u, errors.New("NumCPUs= comes twice"), waits(1, ""))
-	if len(p.Actions) != 1 || len(p.Blocked) != 1 || p.Blocked[0].Before != "" {
+	if len(p.Actions) != 1 || len(p.Blocked) != 1 || p.Blocked[0].Before != (slurmplug.Value{}) {
 		t.Errorf("%+v", p)
 	}
 }
@@ -121,7 +121,7 @@ func TestResetOfAChangedSizeOnANode(t *testing.T) {
 	for now, want := range map[string]string{"NumCPUs=5 ReqNodeList=n1": "NumCPUs=5 ReqNodeList=", "NumCPUs=5 ReqNodeList=n2": "", "NumCPUs=5 ReqNodeList=": ""} {
 		got := ""
 		for _, a := range planAll(u, nil, waits(1, now)).Actions {
-			got += a.After
+			got += a.After.String()
 		}
 		if got != want {
 			t.Errorf("%q becomes %q, want %q", now, got, want)
@@ -134,7 +134,7 @@ func TestResetOfAChangedSizeOnANode(t *testing.T) {
 func TestResetOfWhatTheJournalLost(t *testing.T) {
 	u, h := journal(t), cluster.NewHistory()
 	j := cluster.Job{ID: slurmplug.Plain(4), User: "ann", State: cluster.Running, Submit: submitted, Features: "a100"}
-	h.Asked(j.ID, slurmplug.Features, "ssd", "a100", true, submitted)
+	h.Asked(j.ID, slurmplug.Features, slurmplug.Text("ssd"), slurmplug.Text("a100"), true, submitted)
 	p := planOf(u, h, nil, cluster.Snapshot{Jobs: []cluster.Job{j}})
 	if err := u.Append(p.lost); err != nil {
 		t.Fatal(err)
@@ -142,7 +142,7 @@ func TestResetOfWhatTheJournalLost(t *testing.T) {
 	if err := u.TookBack(submitted, func(c *Change) bool { return p.keep(c, nil) }); err != nil {
 		t.Fatal(err)
 	}
-	if r := u.Of(j.ID, "ann")[slurmplug.Features]; r.Was != "ssd" || !r.Ours("a100") {
+	if r := u.Of(j.ID, "ann")[slurmplug.Features]; r.Was.String() != "ssd" || !r.Ours(slurmplug.Text("a100")) {
 		t.Errorf("%+v", r)
 	}
 }
@@ -169,7 +169,7 @@ func TestResetKeepsTheTasksLine(t *testing.T) {
 	part := sized(5, "", "a100")
 	part.Lever, part.Tasks, part.Part = slurmplug.Features, "3-4", true
 	u := journal(t, part)
-	array := cluster.Job{ID: slurmplug.Plain(5), Tasks: "3-4", TaskCount: 2, User: "ann", State: cluster.Pending, Submit: submitted, Features: part.To}
+	array := cluster.Job{ID: slurmplug.Plain(5), Tasks: "3-4", TaskCount: 2, User: "ann", State: cluster.Pending, Submit: submitted, Features: part.To.String()}
 	if p := planAll(u, nil, array); len(p.Actions) != 1 || p.Actions[0].After != part.Was {
 		t.Fatalf("%+v", p)
 	}
@@ -193,7 +193,7 @@ func TestResetWithoutAFeature(t *testing.T) {
 	c.Lever = slurmplug.Features
 	u := journal(t, c)
 	nodes := []cluster.Node{{Name: "a1", Features: []string{"a100"}}}
-	job := cluster.Job{ID: slurmplug.Plain(4), User: "ann", State: cluster.Pending, Submit: submitted, Features: c.To}
+	job := cluster.Job{ID: slurmplug.Plain(4), User: "ann", State: cluster.Pending, Submit: submitted, Features: c.To.String()}
 	for _, step := range []struct {
 		after string // "": nothing is written
 		gone  bool   // the feature is
@@ -207,7 +207,7 @@ func TestResetWithoutAFeature(t *testing.T) {
 			if len(p.Actions) != 0 || len(p.Blocked) != 1 || !strings.Contains(p.Blocked[0].Message, "no node has the feature v100") {
 				t.Fatalf("%+v", p)
 			}
-		} else if len(p.Actions) != 1 || p.Actions[0].After != step.after || p.Actions[0].Was != c.Was {
+		} else if len(p.Actions) != 1 || p.Actions[0].After.String() != step.after || p.Actions[0].Was != c.Was {
 			t.Fatalf("%+v", p)
 		} else {
 			job.Features = step.after
@@ -228,7 +228,7 @@ func TestResetWithoutAFeature(t *testing.T) {
 // A job that started on the nodes that an eviction named may be requeued: it still asks
 // for them then.
 func TestResetKeepsTheNodesOfARunningJob(t *testing.T) {
-	u := journal(t, &Change{Job: slurmplug.Plain(1), Lever: slurmplug.ReqNodeList, To: "n7"})
+	u := journal(t, &Change{Job: slurmplug.Plain(1), Lever: slurmplug.ReqNodeList, To: slurmplug.Text("n7")})
 	j := waits(1, "")
 	j.State = cluster.Running
 	if p := planAll(u, nil, j); len(p.Actions) != 0 || !p.keep(u.Changes()[0], nil) {
@@ -237,7 +237,7 @@ func TestResetKeepsTheNodesOfARunningJob(t *testing.T) {
 }
 
 func steered(id cluster.JobID, to string) *Change {
-	return &Change{Job: id, Lever: slurmplug.Features, To: to}
+	return &Change{Job: id, Lever: slurmplug.Features, To: slurmplug.Text(to)}
 }
 
 // What was written into an array that none of its tasks had left reached a task that an
@@ -247,11 +247,11 @@ func TestResetOfATaskThatItsArrayReached(t *testing.T) {
 	u := journal(t, steered(task, "a100"), steered(slurmplug.Plain(5), "v100"))
 	for _, now := range []string{"a100", "v100"} {
 		j := cluster.Job{ID: task, User: "ann", State: cluster.Pending, Submit: submitted, Features: now}
-		if p := planAll(u, nil, j); len(p.Actions) != 1 || p.Actions[0].After != "" {
+		if p := planAll(u, nil, j); len(p.Actions) != 1 || p.Actions[0].After != (slurmplug.Value{}) {
 			t.Errorf("%s: %+v", now, p)
 		}
 	}
-	u = journal(t, &Change{Job: task, Lever: slurmplug.Nice, Was: "0", From: "0", To: "-5"}, &Change{Job: slurmplug.Plain(5), Lever: slurmplug.Nice, Was: "0", From: "0", To: "-9"})
+	u = journal(t, &Change{Job: task, Lever: slurmplug.Nice, Was: slurmplug.Number(0), From: slurmplug.Number(0), To: slurmplug.Number(-5)}, &Change{Job: slurmplug.Plain(5), Lever: slurmplug.Nice, Was: slurmplug.Number(0), From: slurmplug.Number(0), To: slurmplug.Number(-9)})
 	if w := u.Written()[task]; !w.Sent(-5) || !w.Sent(-9) {
 		t.Errorf("%+v", w)
 	}
@@ -262,8 +262,8 @@ func TestResetOfATaskThatItsArrayReached(t *testing.T) {
 func TestLinesKeepWhatWasSent(t *testing.T) {
 	u := journal(t, steered(slurmplug.Plain(5), "a100"))
 	j := cluster.Job{ID: slurmplug.Plain(5), Tasks: "1-2", User: "ann", Submit: submitted}
-	next := u.Line(plan.Action{Job: j.ID, Tasks: j.Tasks, Lever: slurmplug.Features, After: "v100"}, &j, submitted)
-	if r := next.requested(); !r.Ours("a100") || !r.Ours("v100") || r.Ours("") {
+	next := u.Line(plan.Action{Job: j.ID, Tasks: j.Tasks, Lever: slurmplug.Features, After: slurmplug.Text("v100")}, &j, submitted)
+	if r := next.requested(); !r.Ours(slurmplug.Text("a100")) || !r.Ours(slurmplug.Text("v100")) || r.Ours(slurmplug.Value{}) {
 		t.Errorf("%+v", next)
 	}
 }
@@ -275,7 +275,7 @@ func TestResetPastAnEarlierArrayWithTheId(t *testing.T) {
 	u := journal(t, old, own)
 	old.User = "bob"
 	j := cluster.Job{ID: task, User: "ann", State: cluster.Pending, Submit: submitted, Features: "v100"}
-	if p := planAll(u, nil, j); len(p.Actions) != 1 || p.Actions[0].Before != "v100" {
+	if p := planAll(u, nil, j); len(p.Actions) != 1 || p.Actions[0].Before.String() != "v100" {
 		t.Errorf("%+v", p)
 	}
 	if j.Features = "a100"; len(planAll(u, nil, j).Actions) != 0 {
@@ -285,16 +285,16 @@ func TestResetPastAnEarlierArrayWithTheId(t *testing.T) {
 
 // A line of an array tells nothing of a task that had left it before.
 func TestLinesOfTasksThatHadLeft(t *testing.T) {
-	array := &Change{Job: slurmplug.Plain(5), Tasks: "1-2", Lever: slurmplug.Nice, Was: "7", From: "7", To: "-1000", UserNice: "7"}
+	array := &Change{Job: slurmplug.Plain(5), Tasks: "1-2", Lever: slurmplug.Nice, Was: slurmplug.Number(7), From: slurmplug.Number(7), To: slurmplug.Number(-1000), UserNice: slurmplug.Number(7)}
 	u := journal(t, array)
 	for task, nice := range map[int32]string{0: "50", 1: "7"} {
 		j := cluster.Job{ID: cluster.JobID{ID: 5, Task: task}, User: "ann", Submit: submitted}
-		if c := u.Line(plan.Action{Job: j.ID, Lever: slurmplug.Nice, Before: nice, After: "-2000", UserNice: nice}, &j, submitted); c.Was != nice || c.UserNice != nice {
+		if c := u.Line(plan.Action{Job: j.ID, Lever: slurmplug.Nice, Before: slurmplug.Nice.Value(nice), After: slurmplug.Number(-2000), UserNice: slurmplug.Nice.Value(nice)}, &j, submitted); c.Was.String() != nice || c.UserNice.String() != nice {
 			t.Errorf("%s: %+v", j.ID, c)
 		}
 	}
-	if c := u.Line(plan.Action{Job: cluster.JobID{ID: 5, Task: 1}, Lever: slurmplug.Nice, Before: "-1000", After: "-2000", UserNice: "-1000"},
-		&cluster.Job{User: "ann", Submit: submitted}, submitted); c.UserNice != "7" {
+	if c := u.Line(plan.Action{Job: cluster.JobID{ID: 5, Task: 1}, Lever: slurmplug.Nice, Before: slurmplug.Number(-1000), After: slurmplug.Number(-2000), UserNice: slurmplug.Number(-1000)},
+		&cluster.Job{User: "ann", Submit: submitted}, submitted); c.UserNice.String() != "7" {
 		t.Errorf("%+v", c)
 	}
 }
@@ -303,8 +303,8 @@ func TestLinesOfTasksThatHadLeft(t *testing.T) {
 func TestValuesOfATaskThatStayedInItsArray(t *testing.T) {
 	task := cluster.JobID{ID: 5, Task: 0}
 	u := journal(t,
-		&Change{Job: slurmplug.Plain(5), Tasks: "0", Part: true, Lever: slurmplug.Nice, Was: "50", From: "50", To: "-1000", UserNice: "50"},
-		&Change{Job: slurmplug.Plain(5), Tasks: "0-2", Lever: slurmplug.Nice, Was: "50", From: "50", To: "-2000", UserNice: "50"})
+		&Change{Job: slurmplug.Plain(5), Tasks: "0", Part: true, Lever: slurmplug.Nice, Was: slurmplug.Number(50), From: slurmplug.Number(50), To: slurmplug.Number(-1000), UserNice: slurmplug.Number(50)},
+		&Change{Job: slurmplug.Plain(5), Tasks: "0-2", Lever: slurmplug.Nice, Was: slurmplug.Number(50), From: slurmplug.Number(50), To: slurmplug.Number(-2000), UserNice: slurmplug.Number(50)})
 	if w := u.Written()[task]; w.Value != 50 || w.Tried != -2000 || !w.Sent(-1000) {
 		t.Errorf("%+v", w)
 	}
@@ -314,7 +314,7 @@ func TestValuesOfATaskThatStayedInItsArray(t *testing.T) {
 // named others since.
 func TestResetOfRefusedNodes(t *testing.T) {
 	line := func() *Change {
-		return &Change{Job: slurmplug.Plain(1), Lever: slurmplug.ExcNodeList, Was: "n9", From: "n9", To: "n[1,9]"}
+		return &Change{Job: slurmplug.Plain(1), Lever: slurmplug.ExcNodeList, Was: slurmplug.Text("n9"), From: slurmplug.Text("n9"), To: slurmplug.Text("n[1,9]")}
 	}
 	for _, x := range []struct {
 		now     string
@@ -332,12 +332,12 @@ func TestResetOfRefusedNodes(t *testing.T) {
 			seen.Refused[slurmplug.Plain(1)] = x.now
 		}
 		p := survey.Plan(order.Settings{}, seen)
-		if len(p.Actions) != x.actions || len(p.Blocked) != x.blocked || x.actions > 0 && p.Actions[0].After != "n9" {
+		if len(p.Actions) != x.actions || len(p.Blocked) != x.blocked || x.actions > 0 && p.Actions[0].After.String() != "n9" {
 			t.Errorf("%+v: %+v, %+v", x, p.Actions, p.Blocked)
 		}
 	}
 	back := line()
-	back.From, back.To = "n[1,9]", "n9"
+	back.From, back.To = slurmplug.Text("n[1,9]"), slurmplug.Text("n9")
 	s := cluster.Snapshot{At: submitted.Add(time.Hour), Jobs: []cluster.Job{waits(1, "")}}
 	if kept := NewSurvey(journal(t, line(), back), cluster.NewHistory(), &s).Unseen().Kept; len(kept) != 0 {
 		t.Errorf("taken back already, and still %+v", kept)

@@ -118,7 +118,7 @@ func (r *Reset) unreserve(ctx context.Context) error {
 	for _, name := range names {
 		end := EndedReservation{Name: name}
 		if !r.DryRun {
-			done := r.Slurm.Do(context.WithoutCancel(ctx), []plan.Command{{Kind: plan.Free, Value: name}})[0]
+			done := r.Slurm.Do(context.WithoutCancel(ctx), []plan.Command{{Kind: plan.Free, Value: slurmplug.Text(name)}})[0]
 			end.Status, end.Message = done.Status, done.Message
 		}
 		v.Reservations = slices.DeleteFunc(v.Reservations, func(e EndedReservation) bool { return e.Name == name })

@@ -30,7 +30,7 @@ func (s *slow) Reservations(context.Context) ([]string, error) { return s.reserv
 
 func (s *slow) Do(_ context.Context, commands []plan.Command) (results []plan.Result) {
 	for _, c := range commands {
-		s.reservations = slices.DeleteFunc(s.reservations, func(name string) bool { return name == c.Value })
+		s.reservations = slices.DeleteFunc(s.reservations, func(name string) bool { return name == c.Value.String() })
 		results = append(results, plan.Result{Command: c, Status: slurmplug.Applied})
 	}
 	return results
@@ -48,7 +48,7 @@ func steeredWorld(t *testing.T, jobs uint32) *slow {
 		}
 		r.fields[slurmplug.Features] = &field{now: "a100", priods: true}
 		w.records = append(w.records, r)
-		if err := u.Append([]*Change{{Job: r.ID, User: "ann", Submit: epoch, Lever: slurmplug.Features, To: "a100"}}); err != nil {
+		if err := u.Append([]*Change{{Job: r.ID, User: "ann", Submit: epoch, Lever: slurmplug.Features, To: slurmplug.Text("a100")}}); err != nil {
 			t.Fatal(err)
 		}
 	}

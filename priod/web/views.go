@@ -385,7 +385,7 @@ func historyOf(ctx context.Context, r *store.Reader, id cluster.JobID) ([]Event,
 	}
 	for i := range story.Writes {
 		x := &story.Writes[i]
-		events = append(events, Event{x.At, time.Time{}, "wrote", fmt.Sprintf("%s %s -> %s (%s), %s", x.Lever, cmp.Or(x.Before, "none"), cmp.Or(x.After, "none"), x.Reason, x.Status)})
+		events = append(events, Event{x.At, time.Time{}, "wrote", fmt.Sprintf("%s %s -> %s (%s), %s", x.Lever, x.Before.Words(), x.After.Words(), x.Reason, x.Status)})
 	}
 	for i := range left {
 		x := &left[i]

@@ -87,7 +87,7 @@ func Parse(tag string) (Tag, error) {
 		}
 	}
 	if !versioned {
-		return Tag{}, &Error{Key: "v", Reason: "missing; a tag ends its claims with v=1"}
+		return Tag{}, &Error{Key: "v", Reason: "missing; a tag ends with v=1"}
 	}
 	return t, nil
 }

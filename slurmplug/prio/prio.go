@@ -2,10 +2,10 @@
 // where they may stand, and the tag that they make. priod reads them too, for
 // jobs that are not submitted yet.
 //
-//	claims, err := prio.FromScript(title, script)  // #PRIO lines
+//	given, err := prio.FromScript(title, script)  // #PRIO lines
 //	more, strange := prio.FromEnvironment(os.Environ())
-//	claims = slices.Concat(claims, more, prio.FromArguments(cmd))
-//	tag, text, err := prio.Tag(claims)
+//	given = slices.Concat(given, more, prio.FromArguments(cmd))
+//	tag, text, err := prio.Tag(given)
 //
 // where cmd was parsed by a grammar with prio.Exact().
 package prio

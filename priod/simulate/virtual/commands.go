@@ -82,11 +82,11 @@ func (s *slurm) do(c *plan.Command) error {
 	case plan.Reserve:
 		nodes, err := s.nodesNamed(c.Nodes)
 		if err == nil {
-			s.e.reserveNodes(c.Value, nodes, c.For.Seconds())
+			s.e.reserveNodes(c.Value.String(), nodes, c.For.Seconds())
 		}
 		return err
 	case plan.Free:
-		s.e.unreserve(c.Value)
+		s.e.unreserve(c.Value.String())
 		return nil
 	}
 	j := s.known[c.Job]
@@ -97,11 +97,11 @@ func (s *slurm) do(c *plan.Command) error {
 	case plan.Signal:
 		return s.signal(j)
 	case plan.Requeue:
-		return s.requeue(j, c.Value)
+		return s.requeue(j, c.Value.Delay())
 	case plan.Begin:
-		return s.begin(j, c.Value)
+		return s.begin(j, c.Value.Delay())
 	case plan.Pin, plan.Unpin:
-		return s.pin(j, c.Value)
+		return s.pin(j, c.Value.String())
 	}
 	return fmt.Errorf("the virtual Slurm cannot %s", c.Kind)
 }
@@ -117,12 +117,8 @@ func (s *slurm) signal(j *job) error {
 }
 
 // requeue ends a run, if it is not over, and puts the job back into the queue.
-func (s *slurm) requeue(j *job, begin string) error {
+func (s *slurm) requeue(j *job, wait time.Duration) error {
 	e := s.e
-	wait, err := delayOf(begin)
-	if err != nil {
-		return err
-	}
 	if j.pending() || j.returns {
 		return fmt.Errorf("job %s is in the queue", number(j.index))
 	}
@@ -130,7 +126,7 @@ func (s *slurm) requeue(j *job, begin string) error {
 		e.stop(j, false)
 	}
 	j.returns, j.turn = true, 0
-	j.eligible = e.now + max(e.opt.RequeueDelay, wait)
+	j.eligible = e.now + max(e.opt.RequeueDelay, wait.Seconds())
 	switch j.state {
 	case running:
 		e.leave(j)
@@ -145,34 +141,19 @@ func (s *slurm) requeue(j *job, begin string) error {
 }
 
 // begin sets the begin time of a pending job.
-func (s *slurm) begin(j *job, value string) error {
-	wait, err := delayOf(value)
+func (s *slurm) begin(j *job, wait time.Duration) error {
 	switch {
-	case err != nil:
-		return err
 	case j.state == closing && j.returns: // and then it begins later
 	case !j.pending():
 		return fmt.Errorf("job %s is not pending", number(j.index))
 	case j.state == waiting:
 		s.e.queue.remove(j)
 	}
-	j.eligible = s.e.now + wait
+	j.eligible = s.e.now + wait.Seconds()
 	if j.pending() {
 		s.e.delay(j)
 	}
 	return nil
-}
-
-// delayOf reads a begin time such as now+120, s from now.
-func delayOf(value string) (float64, error) {
-	if value == "" {
-		return 0, nil
-	}
-	seconds, err := strconv.ParseFloat(strings.TrimPrefix(value, "now+"), 64)
-	if err != nil || !strings.HasPrefix(value, "now+") {
-		return 0, fmt.Errorf("invalid time %.40q", value)
-	}
-	return seconds, nil
 }
 
 // pin names the nodes on which a pending job has to lie; "": any.

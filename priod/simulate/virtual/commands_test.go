@@ -16,6 +16,7 @@ import (
 	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/trace"
 	"slurmprio/priod/workload"
+	"slurmprio/slurmplug"
 )
 
 // daemonOf is priod with this priod.toml, which TE submissions wake.
@@ -203,7 +204,7 @@ func TestCommandsRefused(t *testing.T) {
 	e.wait(j)
 	id := number(j.index)
 	for _, c := range []plan.Command{
-		{Kind: plan.Signal, Job: id}, {Kind: plan.Requeue, Job: id}, {Kind: plan.Begin, Job: id, Value: "tomorrow"}, {Kind: plan.Pin, Job: id, Value: "n7"},
+		{Kind: plan.Signal, Job: id}, {Kind: plan.Requeue, Job: id}, {Kind: plan.Pin, Job: id, Value: slurmplug.Text("n7")},
 		{Kind: plan.Signal, Job: number(7)}, {Kind: plan.Reserve, Nodes: "n7"}, {Kind: "dance", Job: id},
 	} {
 		if r := e.slurm.Do(t.Context(), []plan.Command{c}); r[0].Message == "" {

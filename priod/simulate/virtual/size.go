@@ -50,16 +50,16 @@ func (s *slurm) Ask(_ context.Context, jobs []*cluster.Job) error {
 }
 
 // resize writes a value of the lever Size.
-func (s *slurm) resize(j *job, value string) error {
+func (s *slurm) resize(j *job, value slurmplug.Value) error {
 	if !j.pending() {
 		return fmt.Errorf("job %s is not pending", number(j.index))
 	}
-	cpus, memMB, name, err := slurmplug.ParseSize(value)
-	if err != nil {
-		return err
+	size := value.Size()
+	if size.By != slurmplug.ByNode {
+		return fmt.Errorf("the job does not ask by %.80q", value)
 	}
 	on := 0
-	if name != "" {
+	if name := size.Nodes; name != "" {
 		n, err := strconv.Atoi(strings.TrimPrefix(name, "n"))
 		if err != nil || n < 0 || n >= s.e.nodes.Len() {
 			return fmt.Errorf("no node %s", name)
@@ -69,7 +69,7 @@ func (s *slurm) resize(j *job, value string) error {
 	if j.state == waiting {
 		s.e.queue.remove(j)
 	}
-	j.request.CPUs, j.request.MemMB, j.request.On = int32(cpus), memMB, int32(on)
+	j.request.CPUs, j.request.MemMB, j.request.On = int32(max(size.PerTask, size.PerNode, size.CPUs)), size.Memory, int32(on)
 	if j.state == waiting {
 		s.e.queue.add(j)
 		s.e.moved = true

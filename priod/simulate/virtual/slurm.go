@@ -133,19 +133,16 @@ func (s *slurm) apply(a plan.Action) error {
 	if j == nil {
 		return fmt.Errorf("invalid job id %s", a.Job)
 	}
-	write := map[slurmplug.Lever]func(*job, string) error{slurmplug.Size: s.resize, slurmplug.Features: s.constrain}[a.Lever]
+	write := map[slurmplug.Lever]func(*job, slurmplug.Value) error{slurmplug.Size: s.resize, slurmplug.Features: s.constrain}[a.Lever]
 	if write != nil {
 		err := write(j, a.After)
 		s.changed(j)
 		return err
 	}
-	v := int64(0)
-	if a.Lever != slurmplug.Release {
-		var err error
-		if v, err = strconv.ParseInt(a.After, 10, 64); err != nil {
-			return err
-		}
+	if a.Lever != slurmplug.Release && !a.After.IsNumber() {
+		return fmt.Errorf("%s=%.40q is no number", a.Lever, a.After)
 	}
+	v := a.After.Number()
 	switch a.Lever {
 	case slurmplug.SiteFactor:
 		j.site = v

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/slurmplug"
 )
 
 // steers tells whether the daemon's cycles bind jobs.
@@ -50,7 +51,8 @@ func (s *slurm) Places(_ context.Context, jobs map[cluster.JobID]uint32) (map[cl
 
 // constrain writes a value of the lever Features: the feature of one GPU type, or
 // "" for none.
-func (s *slurm) constrain(j *job, feature string) error {
+func (s *slurm) constrain(j *job, value slurmplug.Value) error {
+	feature := value.String()
 	if !j.pending() {
 		return fmt.Errorf("job %s is not pending", number(j.index))
 	}

@@ -41,7 +41,7 @@ func TestBinding(t *testing.T) {
 		jobs = append(jobs, j)
 	}
 	bind := func(j *job, feature string) string {
-		return e.slurm.Apply(t.Context(), []plan.Action{{Job: number(j.index), Lever: slurmplug.Features, After: feature}})[0].Message
+		return e.slurm.Apply(t.Context(), []plan.Action{{Job: number(j.index), Lever: slurmplug.Features, After: slurmplug.Text(feature)}})[0].Message
 	}
 	states := func() (all []state) {
 		e.schedule()

@@ -11,21 +11,21 @@ import (
 	"slurmprio/slurmplug/sbatch"
 )
 
-// Claim is one thing that a user says about a job.
-type Claim struct {
+// Given is one option as a user gave it, on the command line, in a variable or a script.
+type Given struct {
 	Option *Option
 	Value  string
 	where  string // place and name, as an error shows them
 }
 
-// FromArguments are the claims of the command line.
-func FromArguments(cmd *sbatch.Command) (claims []Claim) {
+// FromArguments are the options of the command line.
+func FromArguments(cmd *sbatch.Command) (given []Given) {
 	for _, f := range cmd.First {
 		if o := find(f.Option.Name); o != nil {
-			claims = append(claims, Claim{o, f.Value, "command line: --" + o.Name})
+			given = append(given, Given{o, f.Value, "command line: --" + o.Name})
 		}
 	}
-	return claims
+	return given
 }
 
 // Variables of sbatchwrap that are no options.
@@ -41,7 +41,7 @@ var others = []string{SbatchVariable, WakeVariable, HoldVariable, GuardVariable}
 
 // FromEnvironment are those of SBATCHWRAP_* variables; an empty one says
 // nothing. strange are variables that look like ours and are not.
-func FromEnvironment(env []string) (claims []Claim, strange []string) {
+func FromEnvironment(env []string) (given []Given, strange []string) {
 	for _, e := range env {
 		if !strings.HasPrefix(e, variables) {
 			continue
@@ -50,19 +50,19 @@ func FromEnvironment(env []string) (claims []Claim, strange []string) {
 		i := slices.IndexFunc(Options, func(o Option) bool { return o.Variable() == name })
 		switch {
 		case i >= 0 && value != "":
-			claims = append(claims, Claim{&Options[i], value, "variable " + name})
+			given = append(given, Given{&Options[i], value, "variable " + name})
 		case i < 0 && !slices.Contains(others, name):
 			strange = append(strange, name)
 		}
 	}
-	return claims, strange
+	return given, strange
 }
 
 // FromScript are those of #PRIO lines. They stand where #SBATCH lines count,
 // and their words are quoted as those are (as 24.05 and later do it). title is
 // what an error calls the script. An option of ours on a directive of sbatch's
 // own, where sbatch would refuse it, is an error as well.
-func FromScript(title string, text []byte) (claims []Claim, err error) {
+func FromScript(title string, text []byte) (given []Given, err error) {
 	if err := misplaced(title, text); err != nil {
 		return nil, err
 	}
@@ -91,21 +91,21 @@ func FromScript(title string, text []byte) (claims []Claim, err error) {
 		return nil, Errorf("%s#PRIO takes --prio-* options only, not %s", where(rest), Quote(args[rest]))
 	}
 	for _, f := range found {
-		claims = append(claims, Claim{find(f.Option.Name), f.Value, where(f.At) + "--" + f.Option.Name})
+		given = append(given, Given{find(f.Option.Name), f.Value, where(f.At) + "--" + f.Option.Name})
 	}
-	return claims, nil
+	return given, nil
 }
 
-// Tag makes the tag of all claims. The last one on a matter counts; a bad
+// Tag makes the tag of all that was given. The last one on a matter counts; a bad
 // one is an error even when it would not.
-func Tag(claims []Claim) (jobtag.Tag, string, error) {
+func Tag(given []Given) (jobtag.Tag, string, error) {
 	var tag jobtag.Tag
-	for _, c := range claims {
-		if c.Option == &gone {
-			return tag, "", goneFrom(c.where)
+	for _, g := range given {
+		if g.Option == &gone {
+			return tag, "", goneFrom(g.where)
 		}
-		if want := c.Option.apply(&tag, c.Value); want != "" {
-			return tag, "", Errorf("%s %s: %s", c.where, Quote(c.Value), want)
+		if want := g.Option.apply(&tag, g.Value); want != "" {
+			return tag, "", Errorf("%s %s: %s", g.where, Quote(g.Value), want)
 		}
 	}
 	text, err := jobtag.Encode(tag)

@@ -1,0 +1,49 @@
+package undo
+
+import (
+	"strings"
+	"testing"
+
+	"slurmprio/slurmplug"
+)
+
+// lines that priod wrote before values had types, as they stand in journals.
+const linesBeforeTypes = `{"time":"2026-10-01T08:00:00Z","job":"7","user":"ann","submit":"2026-10-01T07:00:00Z","lever":"SiteFactor","was":"0","from":"1000","to":"2000","user_nice":"0"}
+{"time":"2026-10-01T08:00:01Z","job":"8","user":"ann","submit":"2026-10-01T07:00:00Z","lever":"Nice","was":"50","from":"50","to":"-950","user_nice":"50"}
+{"time":"2026-10-01T08:00:02Z","job":"9","user":"ann","submit":"2026-10-01T07:00:00Z","lever":"Priority","was":"5000","from":"6000","to":"0"}
+{"time":"2026-10-01T08:00:03Z","job":"10","tasks":"1-3","part":true,"user":"bob","submit":"2026-10-01T07:00:00Z","lever":"Features","was":"80","from":"80\u0026a100","to":"80\u0026v100","sent":["80\u0026t4"]}
+{"time":"2026-10-01T08:00:04Z","job":"11","user":"bob","lever":"Size","was":"CPUsPerTask=3 MinCPUsNode=3 NumCPUs=3 MinMemoryNode=64000 ReqNodeList=","from":"CPUsPerTask=3 MinCPUsNode=3 NumCPUs=3 MinMemoryNode=64000 ReqNodeList=","to":"CPUsPerTask=9 MinCPUsNode=9 NumCPUs=9 MinMemoryNode=64000 ReqNodeList=a1"}
+{"time":"2026-10-01T08:00:05Z","job":"12","user":"bob","lever":"MinMemoryNode","was":"64000","from":"64000","to":"8000"}
+{"time":"2026-10-01T08:00:06Z","job":"13","user":"bob","lever":"ReqNodeList","was":"","from":"","to":"n7"}
+{"time":"2026-10-01T08:00:07Z","job":"14","user":"bob","lever":"ExcNodeList","was":"n9","from":"n9","to":"n[1,9]"}
+{"time":"2026-10-01T08:00:08Z","job":"15","user":"bob","lever":"Nice","was":"x","from":"","to":"007"}
+`
+
+// Journals from before values had types are read as ever, and written again as they were.
+func TestLinesBeforeTypes(t *testing.T) {
+	u := &Journal{}
+	u.parse([]byte(linesBeforeTypes))
+	text, err := journalText(u.Changes())
+	if err != nil || u.damaged != 0 || string(text) != linesBeforeTypes {
+		t.Fatalf("%v, %d damaged:\n%s", err, u.damaged, text)
+	}
+	written := u.Written()
+	for id, want := range map[uint32][3]int64{7: {1000, 2000, 0}, 8: {50, -950, 50}, 9: {6000, 0, 0}, 15: {0, 0, 0}} {
+		if w := written[slurmplug.Plain(id)]; [3]int64{w.Value, w.Tried, w.Original} != want {
+			t.Errorf("job %d: %+v, want %v", id, w, want)
+		}
+	}
+	size := u.Requests()[slurmplug.Plain(11)][slurmplug.Size]
+	if s := size.Value.Size(); s.CPUs != 9 || s.Memory != 64000 || s.Nodes != "a1" || size.Was.Size().CPUs != 3 {
+		t.Errorf("%+v", size)
+	}
+	features := u.Requests()[slurmplug.JobID{ID: 10, Task: 2}][slurmplug.Features]
+	for _, own := range strings.Fields("80&t4 80&a100 80&v100") {
+		if !features.Ours(slurmplug.Text(own)) {
+			t.Errorf("%q is not ours: %+v", own, features)
+		}
+	}
+	if features.Was != slurmplug.Text("80") || u.Requests()[slurmplug.Plain(12)][slurmplug.MinMemoryNode].Was != slurmplug.Number(64000) {
+		t.Errorf("%+v", u.Requests())
+	}
+}
