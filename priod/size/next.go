@@ -15,7 +15,7 @@ import (
 // A job is planned for a node, or its plan is changed, when it is so much faster by it.
 const (
 	worthNode   = 1.05
-	worthChange = 1.1
+	worthChange = 1.02
 )
 
 // longestWait is how long a job stays planned for a node at most while later ones
@@ -37,16 +37,9 @@ func (d *decider) planAhead() {
 		}
 	}
 	taken := make([]bool, len(ends))
-	keeps := map[*resizable]bool{}
-	for _, c := range d.later {
-		if at := d.plannedOn(c); at >= 0 && !taken[at] && d.keepsNode(c, at, ends[at]) {
-			taken[at], keeps[c] = true, true
-			d.explainKept(c.job, c.dec, c.ahead.r)
-		}
-	}
 	for _, c := range d.later {
 		switch {
-		case keeps[c] || d.planFor(c, ends, taken):
+		case d.planFor(c, ends, taken):
 		case c.ahead == nil:
 			d.sizeAhead(c)
 		case c.ahead.job.Asked.Nodes == "":
@@ -116,7 +109,11 @@ func (d *decider) isPassed(c *resizable) bool {
 	if limit := j.Remaining(j.Start); limit < wait.Seconds() {
 		wait = time.Duration(limit * float64(time.Second))
 	}
-	if then := since.Add(wait); d.s.At.Before(then) {
+	then := since.Add(wait)
+	if first := d.h.Sizes[j.ID].Since; !first.IsZero() && first.Add(longestWait).Before(then) {
+		since, then = first, first.Add(longestWait)
+	}
+	if d.s.At.Before(then) {
 		d.byTheClock(then)
 		return false
 	}
@@ -125,26 +122,19 @@ func (d *decider) isPassed(c *resizable) bool {
 	})
 }
 
-// planFor sizes a job for the node on which it is fastest; false when it gains on none.
+// planFor lets a job keep the node that it waits for, or sizes it for the one on which it is
+// fastest; false when it gains on none.
 func (d *decider) planFor(c *resizable, ends [][]placement.Amount, taken []bool) bool {
-	if c.dec.Class == cluster.TE || d.plannedOn(c) >= 0 && d.isPassed(c) {
+	at := d.plannedOn(c)
+	if c.dec.Class == cluster.TE || at >= 0 && d.isPassed(c) {
 		return false
 	}
-	cpus, memMB := d.leastToPlace(c)
-	var most point
-	var room placement.Amount
-	best, fastest := int32(-1), 0.0
-	for _, o := range d.openFor(c.asked.GPUs, ends) {
-		at, has := o.first(taken), o.room
-		if at < 0 || c.on[o.kind] == nil || has.CPUs < cpus || has.MemMB < memMB {
-			continue
-		}
-		size, speed := d.fastestIn(c, at, has)
-		faster := speed > fastest*rounding || speed == fastest && at < best
-		gpus := float64(c.asked.GPUs)
-		if faster && speed >= worthNode*c.speedWith(d, at, int(cpus), memMB) &&
-			!d.takesAtSomeEnd(at, ends[at], c.asked.GPUs, int(math.Ceil(size.cpus*gpus)), int64(math.Ceil(size.mem*gpus))) {
-			best, fastest, most, room = at, speed, size, has
+	best, most, room, fastest := d.fastestNode(c, ends, taken)
+	if at >= 0 && !taken[at] && d.keepsNode(c, at, ends[at]) {
+		if a := c.ahead.job.Asked; best < 0 || fastest < worthChange*c.speedWith(d, at, a.CPUs, a.MemMB) {
+			taken[at] = true
+			d.explainKept(c.job, c.dec, c.ahead.r)
+			return true
 		}
 	}
 	if best < 0 {
@@ -163,6 +153,27 @@ func (d *decider) planFor(c *resizable, ends [][]placement.Amount, taken []bool)
 		d.addWrite(c, value, plan.SizeAhead, fmt.Sprintf("%s on %s as soon as a job there ends", g.explanation, name))
 	}
 	return true
+}
+
+// fastestNode is the node for which no job is planned and on which a job is fastest once a
+// job there has ended, with the size for each GPU and the room; below 0 when it gains on none.
+func (d *decider) fastestNode(c *resizable, ends [][]placement.Amount, taken []bool) (best int32, most point, room placement.Amount, fastest float64) {
+	cpus, memMB := d.leastToPlace(c)
+	gpus := float64(c.asked.GPUs)
+	best = -1
+	for _, o := range d.openFor(c.asked.GPUs, ends) {
+		at, has := o.first(taken), o.room
+		if at < 0 || c.on[o.kind] == nil || has.CPUs < cpus || has.MemMB < memMB {
+			continue
+		}
+		size, speed := d.fastestIn(c, at, has)
+		faster := speed > fastest*rounding || speed == fastest && at < best
+		if faster && speed >= worthNode*c.speedWith(d, at, int(cpus), memMB) &&
+			!d.takesAtSomeEnd(at, ends[at], c.asked.GPUs, int(math.Ceil(size.cpus*gpus)), int64(math.Ceil(size.mem*gpus))) {
+			best, fastest, most, room = at, speed, size, has
+		}
+	}
+	return best, most, room, fastest
 }
 
 // openNodes are nodes of one kind and size on which a job finds the same room once a job

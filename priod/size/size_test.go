@@ -955,3 +955,32 @@ func TestSizesAheadBesideLargerEnds(t *testing.T) {
 		}
 	}
 }
+
+// A job that waits for a node goes to a better one, also where a later job waits for that;
+// and its waiting counts from the first of its nodes: after a day in which later jobs start
+// before it, it has its own request again.
+func TestSizesAheadMovesToABetterNode(t *testing.T) {
+	q, j, was, cycle := plannedQueue(t)
+	q.add(t, 0, 6, 64000, 1, "cpu=v100:1x1-6x3-10x4-12x5&v=1").TimeLimit = time.Hour
+	q.s.Jobs[4].TimeLimit = 30 * 24 * time.Hour
+	n := &q.s.Nodes[0]
+	q.s.Jobs[0].CPUs, q.s.Jobs[1].CPUs, n.CPUsUsed = 3, 5, 7 // n1 has as much to give as n2
+	later := &q.s.Jobs[5]
+	if got := cycle(time.Second); len(got) != 1 || got[0].Job != later.ID || !strings.HasSuffix(got[0].After, "ReqNodeList=n1") {
+		t.Fatalf("%+v", got)
+	}
+	q.s.Jobs[0].CPUs, q.s.Jobs[1].CPUs, n.CPUsUsed = 1, 1, 1 // and now more
+	got := cycle(time.Second)
+	j = &q.s.Jobs[4]
+	if len(got) == 0 || j.Asked.Nodes != "n1" || j.Asked.CPUs != 12 || later.Asked.Nodes == "n1" {
+		t.Fatalf("%+v: %q, %q", got, j.Asked.Text, later.Asked.Text)
+	}
+	passer := q.add(t, 0, 1, 64000, 1, "cpu=v100:1x1-3x1&v=1")
+	passer.State, passer.NodeList, passer.Submit, passer.Start = cluster.Running, "n2", q.s.At, q.s.At
+	if back := cycle(23*time.Hour - 2*time.Second); slices.ContainsFunc(back, func(a plan.Action) bool { return a.Job == was.Job }) {
+		t.Fatalf("within a day: %+v, %q", back, q.p.Decisions[4].Size)
+	}
+	if back := cycle(time.Minute); !slices.ContainsFunc(back, func(a plan.Action) bool { return a.Job == was.Job && a.After == was.Was }) {
+		t.Errorf("after a day: %+v, %q", back, q.p.Decisions[4].Size)
+	}
+}
