@@ -62,18 +62,18 @@ func (a *Account) findOrAdd(id cluster.JobID, gpuType string) (*jobAccount, int)
 // counts as 0 s; one of an unknown GPU type is not counted.
 func (a *Account) Observe(i cluster.Stay) {
 	now, start := countedRun{i.GPUType, max(i.End.Sub(i.Start).Seconds(), 0)}, i.Start.UnixNano()
-	j, _ := a.findOrAdd(i.Job, i.GPUType)
-	a.addRun(i.Job, j.runs[start], -1)
-	a.addRun(i.Job, now, 1)
+	j, t := a.findOrAdd(i.Job, i.GPUType)
+	if old := j.runs[start]; old.gpuType != "" {
+		a.addRun(j, slices.Index(a.gpuTypes, old.gpuType), old, -1)
+	}
+	if now.gpuType != "" {
+		a.addRun(j, t, now, 1)
+	}
 	j.runs[start] = now
 }
 
 // addRun adds a run to what its job has received; sign -1 takes it back.
-func (a *Account) addRun(id cluster.JobID, r countedRun, sign float64) {
-	if r.gpuType == "" {
-		return
-	}
-	j, t := a.findOrAdd(id, r.gpuType)
+func (a *Account) addRun(j *jobAccount, t int, r countedRun, sign float64) {
 	had := &j.types[t]
 	had.received += sign * r.seconds
 	had.fresh += sign * r.seconds
@@ -92,7 +92,12 @@ func (a *Account) Promise(id cluster.JobID, gpuType string, fraction float64, pa
 // get returns what a job has of a type, zero when nothing is known, and the type's
 // index.
 func (a *Account) get(id cluster.JobID, gpuType string) (typeAccount, int) {
-	j, t := a.jobs[id], slices.Index(a.gpuTypes, gpuType)
+	return a.of(a.jobs[id], gpuType)
+}
+
+// of is get for a job that was found; nil: nothing is known of it.
+func (a *Account) of(j *jobAccount, gpuType string) (typeAccount, int) {
+	t := slices.Index(a.gpuTypes, gpuType)
 	if j == nil || t < 0 || t >= len(j.types) {
 		return typeAccount{}, t
 	}
@@ -116,7 +121,11 @@ func (a *Account) Owed(id cluster.JobID, gpuType string) float64 {
 // Fraction is the job's part of the time that all jobs ran on the type since
 // the last Reset; 0 when nobody did. As in Gavel it counts jobs, not GPUs.
 func (a *Account) Fraction(id cluster.JobID, gpuType string) float64 {
-	had, t := a.get(id, gpuType)
+	return a.fraction(a.get(id, gpuType))
+}
+
+// fraction is Fraction of what a job has of the type with this index.
+func (a *Account) fraction(had typeAccount, t int) float64 {
 	if t < 0 || !(a.all[t] > 0) {
 		return 0
 	}

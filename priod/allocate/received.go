@@ -91,9 +91,10 @@ func (l *Ledger) updateReceived(s *cluster.Snapshot) {
 		}
 		done := 0.0
 		if len(e.runs) > 0 {
+			its := l.account.jobs[j.ID]
 			for t, name := range l.shares.Types {
-				e.Seconds[t] = l.account.Received(j.ID, name)
-				e.Received[t] = l.account.Fraction(j.ID, name)
+				had, at := l.account.of(its, name)
+				e.Seconds[t], e.Received[t] = had.received, l.account.fraction(had, at)
 			}
 			done = e.workDone(j, l.shares.Types, l.set.Speeds.Today(j.GPUType))
 		}

@@ -5,6 +5,7 @@ package cluster
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -219,6 +220,13 @@ type Node struct {
 	MemMB      int64
 	MemUsedMB  int64
 	MixedTypes bool // more than one GPU type on this node
+}
+
+// Alike tells of two nodes at a glance that they have GPUs of the same type, if any, and the
+// same features and partitions. What was found of one need not be worked out for the next.
+func (n *Node) Alike(o *Node) bool {
+	return n.GPUType == o.GPUType && n.MixedTypes == o.MixedTypes && (n.GPUs == 0) == (o.GPUs == 0) &&
+		slices.Equal(n.Features, o.Features) && slices.Equal(n.Partitions, o.Partitions)
 }
 
 // Multifactor is what the snapshot knows about Slurm's own ranking.

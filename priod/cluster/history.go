@@ -132,6 +132,7 @@ func (r Requested) Freed(now slurmplug.Value) (size slurmplug.Value, pinned bool
 type SizePast struct {
 	Rests   time.Time // it has its own request again since then, because it did not start with another
 	Ahead   bool      // its size was written while no node had room for it
+	Since   time.Time // the first such write of those that follow one another; zero after a restart of priod
 	Refused string    // Slurm's words when it refused a write
 	At      time.Time // it refused
 }
@@ -706,6 +707,12 @@ func (h *History) SizeRefused(id JobID, words string, at time.Time) {
 // because it did not start with another, or the size is for a job without room yet.
 func (h *History) Sized(id JobID, rests, ahead bool, at time.Time) {
 	p := h.Sizes[id]
+	switch {
+	case !ahead:
+		p.Since = time.Time{}
+	case !p.Ahead:
+		p.Since = at
+	}
 	p.Ahead = ahead
 	if rests {
 		p.Rests = at

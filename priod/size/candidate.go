@@ -31,6 +31,12 @@ func consents(j *cluster.Job) bool {
 // what the job prefers, Slurm would never start it.
 const prefersNodes = "it prefers nodes itself (--prefer), and Slurm refuses it others that a size names"
 
+// isBusy tells whether something else about a job is being changed, after which its size
+// may be.
+func (d *decider) isBusy(j *cluster.Job, id cluster.JobID) bool {
+	return d.h.Claiming[j.ID] || d.h.Claiming[id] || d.h.Lowered(j) || d.steered[j.ID]
+}
+
 // candidate returns nil and the reason for a job that keeps its size.
 func (d *decider) candidate(w queuedJob, id cluster.JobID, types placement.Types) (*resizable, string) {
 	j, a := w.job, w.job.Asked

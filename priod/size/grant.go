@@ -165,8 +165,9 @@ func (d *decider) wholeUnits(c *resizable, node int32, part *Part) (nodeGrant, b
 
 // addWrite adds the action that gives a job its size.
 func (d *decider) addWrite(c *resizable, value slurmplug.Value, reason, told string) {
-	if d.writes >= d.set.Jobs {
-		return // the next cycle writes the rest
+	if d.writes >= d.set.Jobs { // the next cycle writes the rest
+		d.restoreAhead(c, "sizes of others are written first")
+		return
 	}
 	d.writes++
 	a := plan.Action{Job: c.id, Lever: slurmplug.Size, Before: c.job.Asked.Holds, After: value, Was: c.asked.Holds, Reason: reason}

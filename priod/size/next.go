@@ -3,6 +3,7 @@ package size
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 // A job is planned for a node, or its plan is changed, when it is so much faster by it.
 const (
 	worthNode   = 1.05
-	worthChange = 1.1
+	worthChange = 1.02
 )
 
 // longestWait is how long a job stays planned for a node at most while later ones
@@ -29,23 +30,16 @@ func (d *decider) planAhead() {
 		return
 	}
 	ends := d.endsByNode()
-	d.rooms, d.idle = map[roomKey]placement.Amount{}, make([]int, len(ends))
+	d.rooms, d.open, d.idle = map[roomKey]placement.Amount{}, map[int][]*openNodes{}, make([]int, len(ends))
 	for i := range d.s.Nodes {
 		if at, known := d.nodes.Index[d.s.Nodes[i].Name]; known {
 			d.idle[at] = d.s.Nodes[i].GPUs - d.s.Nodes[i].GPUsUsed
 		}
 	}
 	taken := make([]bool, len(ends))
-	keeps := map[*resizable]bool{}
-	for _, c := range d.later {
-		if at := d.plannedOn(c); at >= 0 && !taken[at] && d.keepsNode(c, at, ends[at]) {
-			taken[at], keeps[c] = true, true
-			d.explainKept(c.job, c.dec, c.ahead.r)
-		}
-	}
 	for _, c := range d.later {
 		switch {
-		case keeps[c] || d.planFor(c, ends, taken):
+		case d.planFor(c, ends, taken):
 		case c.ahead == nil:
 			d.sizeAhead(c)
 		case c.ahead.job.Asked.Nodes == "":
@@ -94,7 +88,7 @@ func (d *decider) plannedOn(c *resizable) int32 {
 func (d *decider) keepsNode(c *resizable, at int32, ends []placement.Amount) bool {
 	a := c.ahead.job.Asked
 	room := d.roomAfterEnd(at, a.GPUs, ends)
-	if room.GPUs == 0 || int32(a.CPUs) > room.CPUs || a.MemMB > room.MemMB || d.isPassed(c) {
+	if room.GPUs == 0 || int32(a.CPUs) > room.CPUs || a.MemMB > room.MemMB || d.isPassed(c) || d.takesAtSomeEnd(at, ends, a.GPUs, a.CPUs, a.MemMB) {
 		return false
 	}
 	_, speed := d.fastestIn(c, at, room)
@@ -115,7 +109,11 @@ func (d *decider) isPassed(c *resizable) bool {
 	if limit := j.Remaining(j.Start); limit < wait.Seconds() {
 		wait = time.Duration(limit * float64(time.Second))
 	}
-	if then := since.Add(wait); d.s.At.Before(then) {
+	then := since.Add(wait)
+	if first := d.h.Sizes[j.ID].Since; !first.IsZero() && first.Add(longestWait).Before(then) {
+		since, then = first, first.Add(longestWait)
+	}
+	if d.s.At.Before(then) {
 		d.byTheClock(then)
 		return false
 	}
@@ -124,26 +122,19 @@ func (d *decider) isPassed(c *resizable) bool {
 	})
 }
 
-// planFor sizes a job for the node on which it is fastest; false when it gains on none.
+// planFor lets a job keep the node that it waits for, or sizes it for the one on which it is
+// fastest; false when it gains on none.
 func (d *decider) planFor(c *resizable, ends [][]placement.Amount, taken []bool) bool {
-	if c.dec.Class == cluster.TE || d.plannedOn(c) >= 0 && d.isPassed(c) {
+	at := d.plannedOn(c)
+	if c.dec.Class == cluster.TE || at >= 0 && d.isPassed(c) {
 		return false
 	}
-	cpus, memMB := d.leastToPlace(c)
-	var most point
-	var room placement.Amount
-	best, fastest := int32(-1), 0.0
-	for at := range int32(len(ends)) {
-		if taken[at] || len(ends[at]) == 0 || d.nodes.Nodes.Down(at) || c.on[d.nodes.Nodes.Type(at)] == nil {
-			continue
-		}
-		has := d.roomAfterEnd(at, c.asked.GPUs, ends[at])
-		if has.GPUs == 0 || has.CPUs < cpus || has.MemMB < memMB {
-			continue
-		}
-		size, speed := d.fastestIn(c, at, has)
-		if speed > fastest*rounding && speed >= worthNode*c.speedWith(d, at, int(cpus), memMB) {
-			best, fastest, most, room = at, speed, size, has
+	best, most, room, fastest := d.fastestNode(c, ends, taken)
+	if at >= 0 && !taken[at] && d.keepsNode(c, at, ends[at]) {
+		if a := c.ahead.job.Asked; best < 0 || fastest < worthChange*c.speedWith(d, at, a.CPUs, a.MemMB) {
+			taken[at] = true
+			d.explainKept(c.job, c.dec, c.ahead.r)
+			return true
 		}
 	}
 	if best < 0 {
@@ -162,6 +153,77 @@ func (d *decider) planFor(c *resizable, ends [][]placement.Amount, taken []bool)
 		d.addWrite(c, value, plan.SizeAhead, fmt.Sprintf("%s on %s as soon as a job there ends", g.explanation, name))
 	}
 	return true
+}
+
+// fastestNode is the node for which no job is planned and on which a job is fastest once a
+// job there has ended, with the size for each GPU and the room; below 0 when it gains on none.
+func (d *decider) fastestNode(c *resizable, ends [][]placement.Amount, taken []bool) (best int32, most point, room placement.Amount, fastest float64) {
+	cpus, memMB := d.leastToPlace(c)
+	gpus := float64(c.asked.GPUs)
+	best = -1
+	for _, o := range d.openFor(c.asked.GPUs, ends) {
+		at, has := o.first(taken), o.room
+		if at < 0 || c.on[o.kind] == nil || has.CPUs < cpus || has.MemMB < memMB {
+			continue
+		}
+		size, speed := d.fastestIn(c, at, has)
+		faster := speed > fastest*rounding || speed == fastest && at < best
+		if faster && speed >= worthNode*c.speedWith(d, at, int(cpus), memMB) &&
+			!d.takesAtSomeEnd(at, ends[at], c.asked.GPUs, int(math.Ceil(size.cpus*gpus)), int64(math.Ceil(size.mem*gpus))) {
+			best, fastest, most, room = at, speed, size, has
+		}
+	}
+	return best, most, room, fastest
+}
+
+// openNodes are nodes of one kind and size on which a job finds the same room once a job
+// there has ended: one of them stands for all.
+type openNodes struct {
+	kind  int32
+	room  placement.Amount
+	nodes []int32 // ascending
+}
+
+// first is the first of the nodes for which no job is planned; -1: none is left.
+func (o *openNodes) first(taken []bool) int32 {
+	for len(o.nodes) > 0 && taken[o.nodes[0]] {
+		o.nodes = o.nodes[1:]
+	}
+	if len(o.nodes) == 0 {
+		return -1
+	}
+	return o.nodes[0]
+}
+
+// openFor are the nodes where a job of so many GPUs finds room once a job has ended, in the
+// order of their first ones.
+func (d *decider) openFor(gpus int, ends [][]placement.Amount) []*openNodes {
+	if open, known := d.open[gpus]; known {
+		return open
+	}
+	type likeness struct {
+		kind       int32
+		size, room placement.Amount
+	}
+	var open []*openNodes
+	like := map[likeness]*openNodes{}
+	for at := range int32(len(ends)) {
+		if len(ends[at]) == 0 || d.nodes.Nodes.Down(at) {
+			continue
+		}
+		room := d.roomAfterEnd(at, gpus, ends[at])
+		if room.GPUs == 0 {
+			continue
+		}
+		key := likeness{d.nodes.Nodes.Type(at), d.nodes.Nodes.Size(at), room}
+		if like[key] == nil {
+			like[key] = &openNodes{kind: key.kind, room: room}
+			open = append(open, like[key])
+		}
+		like[key].nodes = append(like[key].nodes, at)
+	}
+	d.open[gpus] = open
+	return open
 }
 
 // roomAfterEnd is what a job of so many GPUs finds on a node once one of the jobs there
@@ -211,6 +273,21 @@ func (d *decider) findRoom(at int32, gpus int, ends []placement.Amount) placemen
 		half.MemMB = min(half.MemMB, r.MemMB)
 	}
 	return half
+}
+
+// takesAtSomeEnd tells whether a job with that size could start on a node at an end that
+// leaves other GPUs free, too, and take of their share.
+func (d *decider) takesAtSomeEnd(at int32, ends []placement.Amount, gpus, cpus int, memMB int64) bool {
+	size, free := d.nodes.Nodes.Size(at), d.nodes.Nodes.FreeOn(at)
+	takes := func(has, left, all int64, others int32) bool {
+		return has*int64(size.GPUs) > all*int64(gpus) && (left-has)*int64(size.GPUs) < all*int64(others)
+	}
+	return slices.ContainsFunc(ends, func(end placement.Amount) bool {
+		others := free.GPUs + end.GPUs - int32(gpus)
+		leftCPUs, leftMB := int64(free.CPUs+end.CPUs), free.MemMB+end.MemMB
+		return others > 0 && int64(cpus) <= leftCPUs && memMB <= leftMB &&
+			(takes(int64(cpus), leftCPUs, int64(size.CPUs), others) || takes(memMB, leftMB, size.MemMB, others))
+	})
 }
 
 // fastestIn is the size for each GPU with which a job is fastest in that room; of

@@ -29,8 +29,11 @@ func (d *decider) placeQueue() {
 		gpus += free.FreeGPUs(int32(t))
 	}
 	for n, w := range all {
-		if gpus <= 0 && n >= d.set.Jobs {
-			break
+		if gpus <= 0 && n >= d.set.Jobs && d.ahead[w.job.ID] == nil {
+			if len(d.ahead) == 0 {
+				break
+			}
+			continue
 		}
 		types, known := d.nodes.Types(w.job)
 		if !known {
@@ -38,7 +41,11 @@ func (d *decider) placeQueue() {
 		}
 		for _, id := range tasksFrom(w.job, gpus/max(w.job.GPUs, 1)) {
 			c, why := d.candidate(w, id, types)
-			if why != "" && consents(w.job) && !d.kept[id] && !d.foreign[id] {
+			switch x := d.ahead[id]; {
+			case why == "":
+			case x != nil && x.job.Asked.Nodes != "" && !d.isBusy(w.job, id):
+				d.addRestore(x.job, x.dec, x.r, reasonSize, why)
+			case consents(w.job) && !d.kept[id] && !d.foreign[id]:
 				d.explain(w.dec, "size: its own, because %s", why)
 			}
 			sized := c
@@ -176,6 +183,7 @@ func (d *decider) sizePlaced() {
 		}
 	}
 	var grants []nodeGrant
+	granted := map[*resizable]bool{}
 	for _, g := range d.Sizes.packer.Pack(jobs, nodes) {
 		c := &d.toSize[g.Job]
 		if len(g.Parts) != 1 {
@@ -184,6 +192,12 @@ func (d *decider) sizePlaced() {
 		}
 		if g, ok := d.wholeUnits(c, at[g.Parts[0].Node], &g.Parts[0]); ok {
 			grants = append(grants, g)
+			granted[c] = true
+		}
+	}
+	for i := range d.toSize {
+		if c := &d.toSize[i]; !granted[c] {
+			d.restoreAhead(c, "GPUs are free for it, and not what it was to have beside them")
 		}
 	}
 	// A job that takes more than its share counts on what its neighbours leave: they

@@ -3,6 +3,7 @@ package size
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -88,6 +89,14 @@ func (d *decider) restoreStale() {
 	}
 }
 
+// restoreAhead gives a job its own request back that waits for a node with a size that it
+// is not to have any more.
+func (d *decider) restoreAhead(c *resizable, why string) {
+	if c.ahead != nil && c.ahead.job.Asked.Nodes != "" {
+		d.addRestore(c.job, c.dec, c.ahead.r, reasonSize, why)
+	}
+}
+
 // waitsAhead takes down a job whose size was written while no node had room for it:
 // planAhead may give it another one.
 func (d *decider) waitsAhead(j *cluster.Job, dec *plan.Decision, r cluster.Requested) {
@@ -146,20 +155,32 @@ func (d *decider) restoreOverShare() {
 			hold(at, p.job.Asked, 1)
 		}
 	}
-	for _, p := range d.pinned {
+	// takesShare tells whether a job has more than its share of what free GPUs lack.
+	takesShare := func(p pinnedJob) bool {
 		a := p.job.Asked
-		if at, known := d.nodes.Index[a.Nodes]; known {
-			size, f := d.nodes.Nodes.Size(at), left[at]
-			// above tells whether the job has more than its share of what free GPUs lack.
-			above := func(has, free, all int64) bool {
-				return has*int64(size.GPUs) > all*int64(a.GPUs) && free < all*int64(f.GPUs)/int64(size.GPUs)
-			}
-			if f.GPUs > 0 && (above(int64(a.CPUs), int64(f.CPUs), int64(size.CPUs)) || above(a.MemMB, f.MemMB, size.MemMB)) {
-				hold(at, a, -1)
-				d.addRestore(p.job, p.dec, p.r, reasonSize, "a free GPU of "+a.Nodes+" would lack its share by it now")
-				continue
-			}
+		at, known := d.nodes.Index[a.Nodes]
+		if !known {
+			return false
 		}
+		size, f := d.nodes.Nodes.Size(at), left[at]
+		above := func(has, free, all int64) bool {
+			return has*int64(size.GPUs) > all*int64(a.GPUs) && free < all*int64(f.GPUs)/int64(size.GPUs)
+		}
+		return f.GPUs > 0 && (above(int64(a.CPUs), int64(f.CPUs), int64(size.CPUs)) || above(a.MemMB, f.MemMB, size.MemMB))
+	}
+	for again := true; again; { // the GPUs of one that goes may lack what another one has
+		again = false
+		d.pinned = slices.DeleteFunc(d.pinned, func(p pinnedJob) bool {
+			if !takesShare(p) {
+				return false
+			}
+			hold(d.nodes.Index[p.job.Asked.Nodes], p.job.Asked, -1)
+			d.addRestore(p.job, p.dec, p.r, reasonSize, "a free GPU of "+p.job.Asked.Nodes+" would lack its share by it now")
+			again = true
+			return true
+		})
+	}
+	for _, p := range d.pinned {
 		d.explainKept(p.job, p.dec, p.r)
 	}
 }

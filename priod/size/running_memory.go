@@ -56,8 +56,10 @@ func Lowered(s *cluster.Snapshot, h *cluster.History) (jobs []*cluster.Job) {
 	}
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
-		r, written := h.Requests[j.ID][slurmplug.MinMemoryNode]
-		if j.State == cluster.Pending && written && !h.Requests[j.ID][slurmplug.Size].At.After(r.At) {
+		if j.State != cluster.Pending {
+			continue
+		}
+		if r, written := h.Requests[j.ID][slurmplug.MinMemoryNode]; written && !h.Requests[j.ID][slurmplug.Size].At.After(r.At) {
 			jobs = append(jobs, j)
 		}
 	}

@@ -202,6 +202,7 @@ type decider struct {
 	ahead   map[cluster.JobID]*pinnedJob // of those: on a node on which no GPU was free then
 	toSize  []resizable                  // jobs that got a place and agreed to another size
 	rooms   map[roomKey]placement.Amount // see roomAfterEnd
+	open    map[int][]*openNodes         // by GPUs of a job; see openFor
 	idle    []int                        // GPUs that no job has now, by node
 	later   []*resizable                 // jobs that agreed to another size and got no place, in order
 	unsized []placement.Share            // what other jobs with a place take

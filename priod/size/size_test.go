@@ -59,6 +59,13 @@ const (
 
 // add puts a job at the end of the queue.
 func (q *sizeQueue) add(t interface{ Fatal(...any) }, way, cpus int, memMB int64, gpus int, tag string) *cluster.Job {
+	q.append(t, way, cpus, memMB, gpus, tag)
+	q.p.MakeQueue(&q.s)
+	return &q.s.Jobs[len(q.s.Jobs)-1]
+}
+
+// append is add before the queue is made, for many.
+func (q *sizeQueue) append(t interface{ Fatal(...any) }, way, cpus int, memMB int64, gpus int, tag string) {
 	id := slurmplug.Plain(uint32(len(q.s.Jobs) + 1))
 	parsed, err := jobtag.Parse("prio:" + tag)
 	if err != nil {
@@ -77,8 +84,6 @@ func (q *sizeQueue) add(t interface{ Fatal(...any) }, way, cpus int, memMB int64
 	})
 	q.h.FirstEligible[id] = q.s.At
 	q.p.Decisions = append(q.p.Decisions, plan.Decision{Job: id, Ranked: true, Own: 1_000_000 - int64(id.ID)})
-	q.p.MakeQueue(&q.s)
-	return &q.s.Jobs[len(q.s.Jobs)-1]
 }
 
 // wrote takes in a write as cycle.Step does.
@@ -462,19 +467,41 @@ func resized(text, value string) string {
 	return strings.Join(all, " ")
 }
 
-// 10,000 waiting jobs on 2,000 nodes.
+// Waiting jobs on nodes with free GPUs, and on nodes that are full.
 func BenchmarkSizes(b *testing.B) {
-	nodes := make([]cluster.Node, 2000)
+	for _, c := range []struct {
+		jobs, nodes int
+		full        bool
+	}{{10_000, 2_000, false}, {10_000, 10_000, false}, {100_000, 10_000, false}, {10_000, 10_000, true}, {100_000, 10_000, true}} {
+		b.Run(fmt.Sprintf("jobs=%d/nodes=%d/full=%v", c.jobs, c.nodes, c.full), func(b *testing.B) { benchmarkSizes(b, c.jobs, c.nodes, c.full) })
+	}
+}
+
+func benchmarkSizes(b *testing.B, jobs, count int, full bool) {
+	nodes := make([]cluster.Node, count)
 	for i := range nodes {
-		nodes[i] = sizeNode(fmt.Sprintf("n%04d", i), 8, 24, 512000)
+		nodes[i] = sizeNode(fmt.Sprintf("n%05d", i), 8, 24, 512000)
 		nodes[i].GPUsUsed = i % 3
 		nodes[i].CPUsUsed = 3 * nodes[i].GPUsUsed
 	}
 	q := newSizeQueue(b, nodes)
 	tags := []string{"cpu=v100:1x1-3x1&v=1", "cpu=v100:3x1-5x2-12x3&v=1", "cpu=v100:1x1-4x2&mem=v100:16000x1-64000x1.5&v=1", "workload=resnet18&v=1"}
-	for i := range 10000 {
-		q.add(b, 0, 3, 60000, []int{1, 1, 1, 2, 4}[i%5], tags[i%len(tags)])
+	for i := range jobs {
+		q.append(b, 0, 3, 60000, []int{1, 1, 1, 2, 4}[i%5], tags[i%len(tags)])
 	}
+	for i := range nodes {
+		if !full {
+			break
+		}
+		q.s.Nodes[i].GPUsUsed, q.s.Nodes[i].CPUsUsed, q.s.Nodes[i].MemUsedMB = 8, 8+i%4, 8*60000
+		for range 8 {
+			q.s.Jobs = append(q.s.Jobs, cluster.Job{
+				ID: slurmplug.Plain(uint32(len(q.s.Jobs) + 1)), State: cluster.Running, Partition: "gpu", Nodes: 1, NodeList: q.s.Nodes[i].Name,
+				GPUs: 1, CPUs: 1 + i%4/3, MemMB: 60000, Start: q.s.At, TimeLimit: time.Hour,
+			})
+		}
+	}
+	q.p.MakeQueue(&q.s)
 	for b.Loop() {
 		q.p.Actions = nil
 		for i := range q.p.Decisions {
@@ -760,59 +787,59 @@ func TestSizesAhead(t *testing.T) {
 	}
 }
 
+// plannedQueue is a job that waits for n2, where another one leaves what it gains from, and
+// what a cycle writes after so long.
+func plannedQueue(t *testing.T) (q *sizeQueue, j *cluster.Job, written plan.Action, cycle func(time.Duration) []plan.Action) {
+	t.Helper()
+	q = newSizeQueue(t, []cluster.Node{sizeNode("n1", 2, 12, 128000), sizeNode("n2", 2, 12, 128000)})
+	for i, at := range []struct {
+		node string
+		cpus int
+	}{{"n1", 6}, {"n1", 6}, {"n2", 1}, {"n2", 3}} {
+		r := q.add(t, 0, at.cpus, 64000, 1, "cpu=v100:1x1-3x1&v=1")
+		r.State, r.NodeList, r.Start = cluster.Running, at.node, q.s.At
+		n := &q.s.Nodes[i/2]
+		n.GPUsUsed, n.CPUsUsed, n.MemUsedMB = n.GPUsUsed+1, n.CPUsUsed+at.cpus, n.MemUsedMB+64000
+	}
+	q.add(t, 0, 6, 64000, 1, "cpu=v100:1x1-6x3-10x4-12x5&v=1").TimeLimit = time.Hour
+	cycle = func(after time.Duration) []plan.Action {
+		q.s.At, q.p.Actions = q.s.At.Add(after), nil
+		for i := range q.p.Decisions {
+			q.p.Decisions[i].Size = ""
+		}
+		q.z.Decide(&q.s, q.h, &q.p)
+		for _, a := range q.p.Actions {
+			q.wrote(a)
+			asked := &q.s.Jobs[a.Job.ID-1].Asked
+			now := (*asked).Of(a.After)
+			*asked = &now
+		}
+		return q.p.Actions
+	}
+	first := cycle(0)
+	if len(first) != 1 || !strings.HasSuffix(first[0].After.String(), "NumCPUs=10 MinMemoryNode=64000 ReqNodeList=n2") || first[0].Reason != plan.SizeAhead {
+		t.Fatalf("%+v, %q", first, q.p.Decisions[4].Size)
+	}
+	if kept := cycle(59 * time.Minute); len(kept) != 0 || !strings.Contains(q.p.Decisions[4].Size, "gets 10 CPUs and 64000 MB") {
+		t.Fatalf("%+v, %q", kept, q.p.Decisions[4].Size)
+	}
+	return q, &q.s.Jobs[4], first[0], cycle
+}
+
 // A job that gains from more than its share waits for the node that has it once a job
 // there ends, and keeps that; when GPUs are free it is sized for what is there then.
 // Once later jobs have started before it for as long as its time limit is, it has its
 // own request again, and no other for ten times within.
 func TestSizesAheadOnNode(t *testing.T) {
-	queue := func() (*sizeQueue, *cluster.Job, func(time.Duration) []plan.Action) {
-		q := newSizeQueue(t, []cluster.Node{sizeNode("n1", 2, 12, 128000), sizeNode("n2", 2, 12, 128000)})
-		for i, at := range []struct {
-			node string
-			cpus int
-		}{{"n1", 6}, {"n1", 6}, {"n2", 1}, {"n2", 3}} {
-			r := q.add(t, 0, at.cpus, 64000, 1, "cpu=v100:1x1-3x1&v=1")
-			r.State, r.NodeList, r.Start = cluster.Running, at.node, q.s.At
-			n := &q.s.Nodes[i/2]
-			n.GPUsUsed, n.CPUsUsed, n.MemUsedMB = n.GPUsUsed+1, n.CPUsUsed+at.cpus, n.MemUsedMB+64000
-		}
-		j := q.add(t, 0, 6, 64000, 1, "cpu=v100:1x1-6x3-10x4-12x5&v=1")
-		j.TimeLimit = time.Hour
-		return q, j, func(after time.Duration) []plan.Action {
-			q.s.At, q.p.Actions = q.s.At.Add(after), nil
-			for i := range q.p.Decisions {
-				q.p.Decisions[i].Size = ""
-			}
-			q.z.Decide(&q.s, q.h, &q.p)
-			for _, a := range q.p.Actions {
-				q.wrote(a)
-				*j.Asked = j.Asked.Of(a.After)
-			}
-			return q.p.Actions
-		}
-	}
-	planned := func(cycle func(time.Duration) []plan.Action, q *sizeQueue) plan.Action {
-		t.Helper()
-		first := cycle(0)
-		if len(first) != 1 || !strings.HasSuffix(first[0].After.String(), "NumCPUs=10 MinMemoryNode=64000 ReqNodeList=n2") || first[0].Reason != plan.SizeAhead {
-			t.Fatalf("%+v, %q", first, q.p.Decisions[4].Size)
-		}
-		if kept := cycle(59 * time.Minute); len(kept) != 0 || !strings.Contains(q.p.Decisions[4].Size, "gets 10 CPUs and 64000 MB") {
-			t.Fatalf("%+v, %q", kept, q.p.Decisions[4].Size)
-		}
-		return first[0]
-	}
-
-	q, _, cycle := queue()
-	planned(cycle, q)
+	q, _, _, cycle := plannedQueue(t)
 	q.s.Jobs[2].State = cluster.Other
 	q.s.Nodes[1].GPUsUsed, q.s.Nodes[1].CPUsUsed, q.s.Nodes[1].MemUsedMB = 1, 4, 64000 // and a job without GPUs came
 	if now := cycle(time.Second); len(now) != 1 || !strings.Contains(now[0].After.String(), "NumCPUs=6 ") || now[0].Reason == plan.SizeAhead {
 		t.Errorf("%+v, %q", now, q.p.Decisions[4].Size)
 	}
 
-	q, _, cycle = queue()
-	was := planned(cycle, q).Was
+	q, _, first, cycle := plannedQueue(t)
+	was := first.Was
 	if kept := cycle(time.Hour); len(kept) != 0 { // nobody has passed it
 		t.Fatalf("%+v", kept)
 	}
@@ -825,5 +852,132 @@ func TestSizesAheadOnNode(t *testing.T) {
 		if again := cycle(after); len(again) != 0 {
 			t.Fatalf("%+v", again)
 		}
+	}
+}
+
+// goesFirst puts a job that did not agree to another size in front of the queue.
+func (q *sizeQueue) goesFirst(t *testing.T) {
+	q.add(t, 0, 1, 1000, 1, "type=be&v=1")
+	q.p.Decisions[len(q.p.Decisions)-1].Own = 2_000_000
+	q.p.MakeQueue(&q.s)
+}
+
+// ends lets all jobs of n2 end at once; what has no GPU keeps two CPUs of it.
+func (q *sizeQueue) ends() {
+	q.s.Jobs[2].State, q.s.Jobs[3].State = cluster.Other, cluster.Other
+	n := &q.s.Nodes[1]
+	n.GPUsUsed, n.CPUsUsed, n.MemUsedMB = 0, 2, 0
+}
+
+// A job that waits for a node where two jobs end at once does not keep what it was to
+// have after one end, where the other GPU would lack its share: neither when the mechanism
+// gives it nothing, nor when its turn is far off.
+func TestSizesAheadOfTwoEnds(t *testing.T) {
+	for name, c := range map[string]struct{ first, jobs int }{"no grant": {1, 100}, "far off": {2, 1}} {
+		q, j, was, cycle := plannedQueue(t)
+		for range c.first {
+			q.goesFirst(t)
+		}
+		q.z.set.Jobs = c.jobs
+		q.ends()
+		j = &q.s.Jobs[j.ID.ID-1]
+		if now := cycle(time.Second); len(now) != 1 || now[0].Job != j.ID || now[0].After == was.After || j.Asked.CPUs > 6 {
+			t.Errorf("%s: %+v, %q", name, now, q.p.Decisions[4].Size)
+		}
+	}
+}
+
+// What a job that waits for a node is to give back, and Slurm refuses, is tried again.
+func TestSizesAheadThatSlurmKeeps(t *testing.T) {
+	q, j, was, cycle := plannedQueue(t)
+	later := q.add(t, 0, 1, 64000, 1, "cpu=v100:1x1-3x1&v=1")
+	j = &q.s.Jobs[j.ID.ID-1]
+	later.State, later.NodeList, later.Submit, later.Start = cluster.Running, "n1", q.s.At, q.s.At
+	had := *j.Asked
+	for i, tried := range []bool{true, false, false, true, false} { // every half minute, with within = 1m
+		after := 29 * time.Second
+		if i == 0 {
+			after = time.Hour
+		}
+		past, request := q.h.Sizes[j.ID], q.h.Requests[j.ID][slurmplug.Size]
+		got := cycle(after)
+		if is := len(got) == 1 && got[0].After == was.Was; is != tried {
+			t.Fatalf("cycle %d: %+v, %q", i, got, q.p.Decisions[4].Size)
+		}
+		if tried { // it has all that it had
+			*j.Asked = had
+			q.h.Sizes[j.ID], q.h.Requests[j.ID] = past, map[slurmplug.Lever]cluster.Requested{slurmplug.Size: request}
+			q.h.SizeRefused(j.ID, "veto", q.s.At)
+		}
+	}
+}
+
+// A job that gives back what it has above its share leaves a GPU that lacks what another
+// one has: that one gives it back in the same cycle.
+func TestSizesOverShareOneAfterTheOther(t *testing.T) {
+	q := newSizeQueue(t, []cluster.Node{sizeNode("n1", 3, 12, 120000)})
+	for _, size := range []struct {
+		cpus  int
+		memMB int64
+	}{{2, 60000}, {7, 20000}} {
+		j := q.add(t, 0, 4, 40000, 1, "cpu=v100:1x1-12x2&mem=v100:1000x1-90000x2&v=1")
+		own := j.Asked.Holds
+		value, _, _ := j.Asked.Resize(size.cpus, size.memMB, "n1")
+		q.h.Asked(j.ID, slurmplug.Size, own, value, true, q.s.At)
+		*j.Asked = j.Asked.Of(value)
+	}
+	q.z.Decide(&q.s, q.h, &q.p)
+	for i := range 2 {
+		if d := q.p.Decisions[i].Size; !strings.Contains(d, "its own request again, because a free GPU of n1 would lack its share") {
+			t.Errorf("job %d: %q, %+v", i+1, d, q.p.Actions)
+		}
+	}
+}
+
+// A job does not wait for a node with a size with which it could start when a job of two
+// GPUs ends there, beside a GPU that would then lack its share.
+func TestSizesAheadBesideLargerEnds(t *testing.T) {
+	for gpus, planned := range map[int]bool{2: false, 1: true} {
+		q := newSizeQueue(t, []cluster.Node{sizeNode("n1", 2+gpus, 8*(2+gpus), 400000)})
+		for _, r := range []struct{ gpus, cpus int }{{1, 10}, {1, 10}, {gpus, 12 - 8*(2-gpus)}} {
+			j := q.add(t, 0, r.cpus, 1000, r.gpus, "cpu=v100:1x1-3x1&v=1")
+			j.State, j.NodeList, j.Start = cluster.Running, "n1", q.s.At
+		}
+		n := &q.s.Nodes[0]
+		n.GPUsUsed, n.CPUsUsed, n.MemUsedMB = n.GPUs, n.CPUs, 3000
+		q.add(t, 0, 8, 1000, 1, "cpu=v100:1x1-8x3-10x4&v=1")
+		q.z.Decide(&q.s, q.h, &q.p)
+		if is := len(q.p.Actions) == 1 && strings.HasSuffix(q.p.Actions[0].After.String(), "NumCPUs=10 MinMemoryNode=1000 ReqNodeList=n1"); is != planned {
+			t.Errorf("an end of %d GPUs: %+v, %q", gpus, q.p.Actions, q.p.Decisions[3].Size)
+		}
+	}
+}
+
+// A job that waits for a node goes to a better one, also where a later job waits for that;
+// and its waiting counts from the first of its nodes: after a day in which later jobs start
+// before it, it has its own request again.
+func TestSizesAheadMovesToABetterNode(t *testing.T) {
+	q, j, was, cycle := plannedQueue(t)
+	q.add(t, 0, 6, 64000, 1, "cpu=v100:1x1-6x3-10x4-12x5&v=1").TimeLimit = time.Hour
+	q.s.Jobs[4].TimeLimit = 30 * 24 * time.Hour
+	n := &q.s.Nodes[0]
+	q.s.Jobs[0].CPUs, q.s.Jobs[1].CPUs, n.CPUsUsed = 3, 5, 7 // n1 has as much to give as n2
+	later := &q.s.Jobs[5]
+	if got := cycle(time.Second); len(got) != 1 || got[0].Job != later.ID || !strings.HasSuffix(got[0].After.String(), "ReqNodeList=n1") {
+		t.Fatalf("%+v", got)
+	}
+	q.s.Jobs[0].CPUs, q.s.Jobs[1].CPUs, n.CPUsUsed = 1, 1, 1 // and now more
+	got := cycle(time.Second)
+	j = &q.s.Jobs[4]
+	if len(got) == 0 || j.Asked.Nodes != "n1" || j.Asked.CPUs != 12 || later.Asked.Nodes == "n1" {
+		t.Fatalf("%+v: %q, %q", got, j.Asked.Holds, later.Asked.Holds)
+	}
+	passer := q.add(t, 0, 1, 64000, 1, "cpu=v100:1x1-3x1&v=1")
+	passer.State, passer.NodeList, passer.Submit, passer.Start = cluster.Running, "n2", q.s.At, q.s.At
+	if back := cycle(23*time.Hour - 2*time.Second); slices.ContainsFunc(back, func(a plan.Action) bool { return a.Job == was.Job }) {
+		t.Fatalf("within a day: %+v, %q", back, q.p.Decisions[4].Size)
+	}
+	if back := cycle(time.Minute); !slices.ContainsFunc(back, func(a plan.Action) bool { return a.Job == was.Job && a.After == was.Was }) {
+		t.Errorf("after a day: %+v, %q", back, q.p.Decisions[4].Size)
 	}
 }

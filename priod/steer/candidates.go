@@ -83,9 +83,11 @@ func (st *Steered) findCandidates() {
 // queue is the decisions about jobs that a free GPU would start, by priority. From the
 // other jobs it takes back the types that they may not have.
 func (st *Steered) queue() (queue []int) {
+	st.excluded = make([]string, len(st.in.jobs))
 	for _, q := range st.in.plan.Queue {
 		at, j := q.Decision, &st.in.snapshot.Jobs[q.Job]
 		decision, why := &st.in.plan.Decisions[at], st.in.excluded(j)
+		st.excluded[at] = why
 		if j.GPUs > 0 && why != noConsent {
 			decision.Steer = why
 		}
@@ -176,7 +178,7 @@ func firstTasks(j *cluster.Job, n int) []cluster.JobID {
 func (st *Steered) candidate(at int, id cluster.JobID, tasks int) candidate {
 	j := st.in.jobs[at]
 	share, state := st.in.shares.Jobs[j.ID], st.memory.of(id)
-	c := candidate{at: at, id: id, tasks: tasks, state: state, excluded: st.excludedNow(j, id, state)}
+	c := candidate{at: at, id: id, tasks: tasks, state: state, excluded: st.excludedNow(at, id, state)}
 	asks, types := st.typesFor(j, &c)
 	c.Job = Job{
 		Run: share.Run, Time: share.Time, Received: share.Received, Steered: Open, Given: state.given, Ready: state.ready,
@@ -211,8 +213,8 @@ func (st *Steered) candidate(at int, id cluster.JobID, tasks int) candidate {
 
 // excludedNow adds to excluded what holds for one task, and what holds for a while: a pause,
 // which it counts down, and the time after a type was taken back.
-func (st *Steered) excludedNow(j *cluster.Job, id cluster.JobID, state *jobState) string {
-	why := st.in.excluded(j)
+func (st *Steered) excludedNow(at int, id cluster.JobID, state *jobState) string {
+	why := st.excluded[at]
 	if why == "" && st.in.history.Claiming[id] { // a task that has no record of its own yet
 		why = hasClaim
 	}

@@ -22,8 +22,13 @@ var migSlice = regexp.MustCompile(`(?i)(^|[^0-9])[0-9]+[gc][._-][0-9]+gb|(^|[^a-
 func (set *Settings) Unsteerable(nodes []cluster.Node) (why map[string]string, lacking map[string][]string) {
 	why, lacking = map[string]string{}, map[string][]string{}
 	found, unfit := map[string]bool{}, map[string]string{}
+	lacks := false // the node before lacks its feature
 	for i := range nodes {
 		n := &nodes[i]
+		if i > 0 && !lacks && n.Alike(&nodes[i-1]) {
+			continue
+		}
+		lacks = false
 		t, f := n.GPUType, set.Feature(n.GPUType)
 		if t == "" || n.MixedTypes || n.GPUs == 0 {
 			continue
@@ -37,7 +42,7 @@ func (set *Settings) Unsteerable(nodes []cluster.Node) (why map[string]string, l
 		case problem != "":
 			why[t] = problem
 		case !slices.Contains(n.Features, f):
-			lacking[t] = append(lacking[t], n.Name)
+			lacks, lacking[t] = true, append(lacking[t], n.Name)
 		default:
 			found[t], why[t] = true, ""
 		}
@@ -49,6 +54,9 @@ func (set *Settings) Unsteerable(nodes []cluster.Node) (why map[string]string, l
 	}
 	for i := range nodes {
 		n := &nodes[i]
+		if i > 0 && n.Alike(&nodes[i-1]) {
+			continue
+		}
 		for t := range why {
 			if why[t] == "" && n.GPUs > 0 && (n.GPUType != t || n.MixedTypes) && slices.Contains(n.Features, set.Feature(t)) {
 				why[t] = fmt.Sprintf("node %s has the feature %s and other GPUs", n.Name, set.Feature(t))

@@ -17,9 +17,8 @@ const reservedFor = 60
 // snapshot is the nodes and the running jobs as Decide sees them, without pending jobs.
 func (view *nodeView) snapshot() *Snapshot {
 	snap := &Snapshot{Types: len(view.types.names), Unlabelled: view.types.unlabelled}
-	index := map[string]int32{}
-	var sizes []placement.Node
-	var used []placement.Share
+	count := len(view.in.snapshot.Nodes)
+	index, sizes, used := make(map[string]int32, count), make([]placement.Node, 0, count), make([]placement.Share, 0, count)
 	var down []int32
 	for i := range view.in.snapshot.Nodes {
 		n := &view.in.snapshot.Nodes[i]

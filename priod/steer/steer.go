@@ -72,6 +72,7 @@ type Steered struct {
 	types      gpuTypes
 	nodes      nodeView
 	memory     *Memory
+	excluded   []string // by decision: see inputs.excluded; only of those of the queue
 	candidates []candidate
 	lookAgain  map[cluster.JobID]uint32 // jobs whose Place is read again, by Slurm's own id
 }

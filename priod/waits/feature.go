@@ -66,12 +66,16 @@ func budgets(c *plan.Cycle, verdicts []verdict) {
 // what may be used of it and what is. A node that starts nothing has what runs on it.
 func poolsOf(s *cluster.Snapshot) (names map[string]string, sizes, used map[string]int) {
 	names, sizes, used = make(map[string]string, len(s.Nodes)), map[string]int{}, map[string]int{}
+	key, last := "", (*cluster.Node)(nil) // most often the node before is of the same pool
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		if n.GPUs == 0 || n.MixedTypes {
 			continue
 		}
-		key := n.GPUType + " in " + strings.Join(n.Partitions, ",")
+		if last == nil || !n.Alike(last) {
+			key = n.GPUType + " in " + strings.Join(n.Partitions, ",")
+		}
+		last = n
 		names[n.Name] = key
 		used[key] += n.GPUsUsed
 		if n.Usable && !strings.Contains(n.State, "RESERVED") {

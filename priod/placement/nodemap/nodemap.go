@@ -31,7 +31,8 @@ type Map struct {
 func New(s *cluster.Snapshot) *Map {
 	m := &Map{Index: make(map[string]int32, len(s.Nodes))}
 	kinds := m.tell(s)
-	var used []placement.Share
+	m.Names, m.sizes = make([]string, 0, len(s.Nodes)), make([]placement.Node, 0, len(s.Nodes))
+	used := make([]placement.Share, 0, len(s.Nodes))
 	var down []int32
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
@@ -63,9 +64,15 @@ func (m *Map) tell(s *cluster.Snapshot) (kinds []int32) {
 	kinds = make([]int32, len(s.Nodes))
 	all := map[string]int32{}
 	for _, others := range []bool{false, true} {
+		last := -1 // the node before: most often of the same kind
 		for i := range s.Nodes {
 			n := &s.Nodes[i]
 			if others != (n.GPUs == 0 || n.MixedTypes) {
+				continue
+			}
+			before := last
+			if last = i; before >= 0 && n.Alike(&s.Nodes[before]) {
+				kinds[i] = kinds[before]
 				continue
 			}
 			gpuType := n.GPUType
