@@ -388,8 +388,8 @@ func (r *Run) Figures() string {
 	n := 0
 	for _, p := range r.Parts() {
 		runs := r.Ran[p.ID]
-		if len(runs) == 0 || runs[len(runs)-1].State != "COMPLETED" {
-			continue
+		if len(runs) == 0 || runs[len(runs)-1].State != "COMPLETED" || p.Job.Crashes > 0 {
+			continue // who crashes runs again with priod only
 		}
 		last := runs[len(runs)-1].End
 		if last.After(end) {
