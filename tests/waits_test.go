@@ -120,6 +120,7 @@ func TestWaitsOfEachCause(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.started(held)
+	time.Sleep(time.Second)              // Slurm's times are whole seconds: else it began after it was requeued, perhaps
 	s.slurm("scontrol", "requeue", held) // another wait, which begins with Slurm's delay
 	s.waitsFor(held, plan.BeforeTime, "BeginTime", "")
 	s.wait("Slurm to let the requeued job be changed", func() bool {
