@@ -91,7 +91,7 @@ func (d *decider) keepsNode(c *resizable, at int32, ends []placement.Amount) boo
 	if room.GPUs == 0 || int32(a.CPUs) > room.CPUs || a.MemMB > room.MemMB || d.isPassed(c) || d.takesAtSomeEnd(at, ends, a.GPUs, a.CPUs, a.MemMB) {
 		return false
 	}
-	_, speed := d.fastestIn(c, at, room)
+	_, speed := d.fastestIn(c, at, room, ends)
 	return speed < worthChange*c.speedWith(d, at, a.CPUs, a.MemMB)
 }
 
@@ -159,17 +159,15 @@ func (d *decider) planFor(c *resizable, ends [][]placement.Amount, taken []bool)
 // job there has ended, with the size for each GPU and the room; below 0 when it gains on none.
 func (d *decider) fastestNode(c *resizable, ends [][]placement.Amount, taken []bool) (best int32, most point, room placement.Amount, fastest float64) {
 	cpus, memMB := d.leastToPlace(c)
-	gpus := float64(c.asked.GPUs)
 	best = -1
 	for _, o := range d.openFor(c.asked.GPUs, ends) {
 		at, has := o.first(taken), o.room
 		if at < 0 || c.on[o.kind] == nil || has.CPUs < cpus || has.MemMB < memMB {
 			continue
 		}
-		size, speed := d.fastestIn(c, at, has)
+		size, speed := d.fastestIn(c, at, has, ends[at])
 		faster := speed > fastest*rounding || speed == fastest && at < best
-		if faster && speed >= worthNode*c.speedWith(d, at, int(cpus), memMB) &&
-			!d.takesAtSomeEnd(at, ends[at], c.asked.GPUs, int(math.Ceil(size.cpus*gpus)), int64(math.Ceil(size.mem*gpus))) {
+		if faster && speed >= worthNode*c.speedWith(d, at, int(cpus), memMB) {
 			best, fastest, most, room = at, speed, size, has
 		}
 	}
@@ -290,13 +288,14 @@ func (d *decider) takesAtSomeEnd(at int32, ends []placement.Amount, gpus, cpus i
 	})
 }
 
-// fastestIn is the size for each GPU with which a job is fastest in that room; of
-// equally fast ones the smallest.
-func (d *decider) fastestIn(c *resizable, at int32, room placement.Amount) (best point, speed float64) {
+// fastestIn is the size for each GPU with which a job is fastest in that room without taking
+// the share of other GPUs at any of the ends; of equally fast ones the smallest.
+func (d *decider) fastestIn(c *resizable, at int32, room placement.Amount, ends []placement.Amount) (best point, speed float64) {
 	curve, gpus := c.on[d.nodes.Nodes.Type(at)].Curve, float64(c.asked.GPUs)
 	r := request{curve: curve, want: usable(curve, c.asked.GPUs, amountOf(d.nodes.Nodes.Size(at)))}
 	for _, l := range d.packer.levelsOf(&r) {
-		if l.speed > speed*rounding && l.cpus*gpus <= float64(room.CPUs)*rounding && l.mem*gpus <= float64(room.MemMB)*rounding {
+		if l.speed > speed*rounding && l.cpus*gpus <= float64(room.CPUs)*rounding && l.mem*gpus <= float64(room.MemMB)*rounding &&
+			!d.takesAtSomeEnd(at, ends, c.asked.GPUs, int(math.Ceil(l.cpus*gpus)), int64(math.Ceil(l.mem*gpus))) {
 			best, speed = l.point, l.speed
 		}
 	}
