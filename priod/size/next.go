@@ -88,10 +88,11 @@ func (d *decider) plannedOn(c *resizable) int32 {
 func (d *decider) keepsNode(c *resizable, at int32, ends []placement.Amount) bool {
 	a := c.ahead.job.Asked
 	room := d.roomAfterEnd(at, a.GPUs, ends)
-	if room.GPUs == 0 || int32(a.CPUs) > room.CPUs || a.MemMB > room.MemMB || d.isPassed(c) || d.takesAtSomeEnd(at, ends, a.GPUs, a.CPUs, a.MemMB) {
+	wider := d.widerEnds(at, ends, a.GPUs)
+	if room.GPUs == 0 || int32(a.CPUs) > room.CPUs || a.MemMB > room.MemMB || d.isPassed(c) || d.takesAtSomeEnd(at, wider, a.GPUs, a.CPUs, a.MemMB) {
 		return false
 	}
-	_, speed := d.fastestIn(c, at, room)
+	_, speed := d.fastestIn(c, at, room, wider)
 	return speed < worthChange*c.speedWith(d, at, a.CPUs, a.MemMB)
 }
 
@@ -159,17 +160,15 @@ func (d *decider) planFor(c *resizable, ends [][]placement.Amount, taken []bool)
 // job there has ended, with the size for each GPU and the room; below 0 when it gains on none.
 func (d *decider) fastestNode(c *resizable, ends [][]placement.Amount, taken []bool) (best int32, most point, room placement.Amount, fastest float64) {
 	cpus, memMB := d.leastToPlace(c)
-	gpus := float64(c.asked.GPUs)
 	best = -1
 	for _, o := range d.openFor(c.asked.GPUs, ends) {
 		at, has := o.first(taken), o.room
 		if at < 0 || c.on[o.kind] == nil || has.CPUs < cpus || has.MemMB < memMB {
 			continue
 		}
-		size, speed := d.fastestIn(c, at, has)
+		size, speed := d.fastestIn(c, at, has, o.wider)
 		faster := speed > fastest*rounding || speed == fastest && at < best
-		if faster && speed >= worthNode*c.speedWith(d, at, int(cpus), memMB) &&
-			!d.takesAtSomeEnd(at, ends[at], c.asked.GPUs, int(math.Ceil(size.cpus*gpus)), int64(math.Ceil(size.mem*gpus))) {
+		if faster && speed >= worthNode*c.speedWith(d, at, int(cpus), memMB) {
 			best, fastest, most, room = at, speed, size, has
 		}
 	}
@@ -177,11 +176,12 @@ func (d *decider) fastestNode(c *resizable, ends [][]placement.Amount, taken []b
 }
 
 // openNodes are nodes of one kind and size on which a job finds the same room once a job
-// there has ended: one of them stands for all.
+// there has ended, and the same ends that leave other GPUs free: one of them stands for all.
 type openNodes struct {
 	kind  int32
 	room  placement.Amount
-	nodes []int32 // ascending
+	wider []placement.Amount // widerEnds there
+	nodes []int32            // ascending
 }
 
 // first is the first of the nodes for which no job is planned; -1: none is left.
@@ -204,6 +204,7 @@ func (d *decider) openFor(gpus int, ends [][]placement.Amount) []*openNodes {
 	type likeness struct {
 		kind       int32
 		size, room placement.Amount
+		wider      string
 	}
 	var open []*openNodes
 	like := map[likeness]*openNodes{}
@@ -215,9 +216,13 @@ func (d *decider) openFor(gpus int, ends [][]placement.Amount) []*openNodes {
 		if room.GPUs == 0 {
 			continue
 		}
-		key := likeness{d.nodes.Nodes.Type(at), d.nodes.Nodes.Size(at), room}
+		wider := d.widerEnds(at, ends[at], gpus)
+		key := likeness{d.nodes.Nodes.Type(at), d.nodes.Nodes.Size(at), room, ""}
+		if len(wider) > 0 {
+			key.wider = fmt.Sprint(d.nodes.Nodes.FreeOn(at), wider)
+		}
 		if like[key] == nil {
-			like[key] = &openNodes{kind: key.kind, room: room}
+			like[key] = &openNodes{kind: key.kind, room: room, wider: wider}
 			open = append(open, like[key])
 		}
 		like[key].nodes = append(like[key].nodes, at)
@@ -275,28 +280,40 @@ func (d *decider) findRoom(at int32, gpus int, ends []placement.Amount) placemen
 	return half
 }
 
-// takesAtSomeEnd tells whether a job with that size could start on a node at an end that
-// leaves other GPUs free, too, and take of their share.
-func (d *decider) takesAtSomeEnd(at int32, ends []placement.Amount, gpus, cpus int, memMB int64) bool {
+// widerEnds are the ends on a node that leave other GPUs free beside those of a job.
+func (d *decider) widerEnds(at int32, ends []placement.Amount, gpus int) (wider []placement.Amount) {
+	free := d.nodes.Nodes.FreeOn(at).GPUs
+	for _, end := range ends {
+		if free+end.GPUs > int32(gpus) {
+			wider = append(wider, end)
+		}
+	}
+	return wider
+}
+
+// takesAtSomeEnd tells whether a job with that size could start on a node at one of its
+// widerEnds and take of the share of the other GPUs.
+func (d *decider) takesAtSomeEnd(at int32, wider []placement.Amount, gpus, cpus int, memMB int64) bool {
 	size, free := d.nodes.Nodes.Size(at), d.nodes.Nodes.FreeOn(at)
 	takes := func(has, left, all int64, others int32) bool {
 		return has*int64(size.GPUs) > all*int64(gpus) && (left-has)*int64(size.GPUs) < all*int64(others)
 	}
-	return slices.ContainsFunc(ends, func(end placement.Amount) bool {
+	return slices.ContainsFunc(wider, func(end placement.Amount) bool {
 		others := free.GPUs + end.GPUs - int32(gpus)
 		leftCPUs, leftMB := int64(free.CPUs+end.CPUs), free.MemMB+end.MemMB
-		return others > 0 && int64(cpus) <= leftCPUs && memMB <= leftMB &&
+		return int64(cpus) <= leftCPUs && memMB <= leftMB &&
 			(takes(int64(cpus), leftCPUs, int64(size.CPUs), others) || takes(memMB, leftMB, size.MemMB, others))
 	})
 }
 
-// fastestIn is the size for each GPU with which a job is fastest in that room; of
-// equally fast ones the smallest.
-func (d *decider) fastestIn(c *resizable, at int32, room placement.Amount) (best point, speed float64) {
+// fastestIn is the size for each GPU with which a job is fastest in that room without taking
+// the share of other GPUs at any of the node's widerEnds; of equally fast ones the smallest.
+func (d *decider) fastestIn(c *resizable, at int32, room placement.Amount, wider []placement.Amount) (best point, speed float64) {
 	curve, gpus := c.on[d.nodes.Nodes.Type(at)].Curve, float64(c.asked.GPUs)
 	r := request{curve: curve, want: usable(curve, c.asked.GPUs, amountOf(d.nodes.Nodes.Size(at)))}
 	for _, l := range d.packer.levelsOf(&r) {
-		if l.speed > speed*rounding && l.cpus*gpus <= float64(room.CPUs)*rounding && l.mem*gpus <= float64(room.MemMB)*rounding {
+		if l.speed > speed*rounding && l.cpus*gpus <= float64(room.CPUs)*rounding && l.mem*gpus <= float64(room.MemMB)*rounding &&
+			!d.takesAtSomeEnd(at, wider, c.asked.GPUs, int(math.Ceil(l.cpus*gpus)), int64(math.Ceil(l.mem*gpus))) {
 			best, speed = l.point, l.speed
 		}
 	}
