@@ -93,6 +93,8 @@ type Job struct {
 	AskedMB int64            // memory of its one node that it asks for by --mem alone; -1: it does not; 0 where nobody looked
 	Asked   *slurmplug.Asked // how it asks for its size; nil where nobody looked
 
+	Switches string // that it accepts, as a value of the lever; "" where nobody looked
+
 	Tag     jobtag.Tag
 	TagText string // what Tag was parsed from; "" when the comment has no tag that counts
 	TagErr  string // why the comment's tag does not count; "" when it does or there is none
@@ -197,6 +199,8 @@ func (j *Job) Request(l slurmplug.Lever) (text string, shown bool) {
 		if j.Asked != nil {
 			return j.Asked.Text, true
 		}
+	case slurmplug.Switches:
+		return j.Switches, j.Switches != ""
 	}
 	return "", false
 }
@@ -219,6 +223,12 @@ type Node struct {
 	MemMB      int64
 	MemUsedMB  int64
 	MixedTypes bool // more than one GPU type on this node
+}
+
+// Topology is a cluster's tree of switches.
+type Topology struct {
+	Leaves  map[string]string // by node, the leaf switch that it hangs on; nil: Slurm knows no tree
+	MaxWait time.Duration     // longer, Slurm has no job wait for its switches; below 0: no limit
 }
 
 // Multifactor is what the snapshot knows about Slurm's own ranking.

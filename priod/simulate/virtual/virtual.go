@@ -86,6 +86,9 @@ type Options struct {
 	// Speedup, if set, is how many times as fast a job is with so many CPUs and MB
 	// for each of its GPUs as with their share; its slowest node counts.
 	Speedup func(job *trace.Job, gpuType string, cpus, memMB float64) float64
+	// Spread, if set, is the part of its speed that a job keeps on so many times as many
+	// leaf switches as it needs.
+	Spread func(times float64) float64
 	// Evict, if set, is asked after each scheduling pass who has to leave.
 	Evict func(*System) []Eviction
 }
@@ -96,6 +99,8 @@ type Daemon struct {
 	Interval time.Duration
 	Watch    time.Duration // evictions under way are looked at so often between two cycles
 	Calls    int           // cycles that TE submissions bring forward within a minute, at most
+
+	MaxSwitchWait time.Duration // Slurm's max_switch_wait; 0: none
 
 	every bool // tests: also those cycles that would change nothing
 }
