@@ -153,7 +153,7 @@ func (w *work) measure(x *cell, g *gang) {
 		return
 	}
 	j.Run = w.expected(g.job)
-	j.Delayed = w.delayed(x, g.job)
+	j.Delayed = w.delayed(g.job)
 	state, known := w.memory.of(g.job, w.c.Snapshot.At)
 	g.state = state
 	rule := w.rule()
@@ -206,7 +206,7 @@ func (w *work) wait(x *cell, g *gang) {
 	if !starts {
 		anywhere := g.request
 		anywhere.Switches = 0
-		_, g.state.ticking = x.free.Fit(anywhere, nil)
+		_, g.state.ticking = x.fit(anywhere)
 	}
 	if g.state.ticking {
 		w.c.Plan.Stands(rule.relaxes(&g.rule))

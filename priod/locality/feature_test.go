@@ -112,7 +112,19 @@ func newFeature(w *world) *Feature {
 // A job of four nodes, of which one is free under each switch, waits for one switch as long
 // as two would cost it, then for two, and then takes any; one that starts is left alone.
 func TestSteps(t *testing.T) {
-	w := newWorld()
+	for _, racks := range []bool{false, true} {
+		w := newWorld()
+		for i := range w.snapshot.Nodes {
+			if racks { // nodes of four kinds then
+				w.snapshot.Nodes[i].Features = []string{fmt.Sprint("rack", i/4)}
+			}
+		}
+		steps(t, w)
+	}
+}
+
+func steps(t *testing.T, w *world) {
+	t.Helper()
 	f := newFeature(w)
 	j := w.add(4, tag)
 	w.use(0, 4, 8, 12)

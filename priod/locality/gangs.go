@@ -36,16 +36,25 @@ type gang struct {
 
 // cell is the cluster with its switches.
 type cell struct {
-	nodes    *nodemap.Map
+	nodes *nodemap.Map
+	leaf  []int32 // by node, the switch that it hangs on
+	parts map[placement.Types]*part
+	taken []placement.Share // by the jobs before
+}
+
+// part is the nodes of some kinds, which are of one type here if their GPUs are: a gang may
+// lie on nodes of several kinds.
+type part struct {
 	free, up *placement.Nodes // what the jobs before leave; with nothing on it
-	kinds    []placement.Types
+	at       map[int32]int32  // by node of the cluster, its place here
+	nodes    []int32          // of the cluster
+	switches int
 }
 
 func newCell(s *cluster.Snapshot, switches map[string]string) *cell {
-	m := nodemap.New(s)
-	x := &cell{nodes: m, free: m.Nodes, up: m.Up()}
-	numbers, of := map[string]int32{}, make([]int32, len(m.Names))
-	for i, name := range m.Names {
+	x := &cell{nodes: nodemap.New(s), parts: map[placement.Types]*part{}}
+	numbers := map[string]int32{}
+	for _, name := range x.nodes.Names {
 		leaf, known := switches[name]
 		if !known {
 			leaf = "\x00" + name // it hangs on none: on one of its own
@@ -54,15 +63,63 @@ func newCell(s *cluster.Snapshot, switches map[string]string) *cell {
 		if !seen {
 			n = int32(len(numbers))
 			numbers[leaf] = n
-			x.kinds = append(x.kinds, 0)
 		}
-		of[i] = n
-		x.kinds[n] |= 1 << uint(m.Nodes.Type(int32(i)))
+		x.leaf = append(x.leaf, n)
 	}
-	x.free.SetLeaves(of)
-	x.up.SetLeaves(of)
 	return x
 }
+
+// part is that of a request.
+func (x *cell) part(types placement.Types) *part {
+	if p := x.parts[types]; p != nil {
+		return p
+	}
+	p, all := &part{at: map[int32]int32{}}, x.nodes.Nodes
+	var sizes []placement.Node
+	var leaves []int32
+	gpuTypes, numbers := map[string]int32{}, map[int32]int32{}
+	number := func(leaf int32) int32 {
+		if _, seen := numbers[leaf]; !seen {
+			numbers[leaf] = int32(len(numbers))
+		}
+		return numbers[leaf]
+	}
+	for i := range int32(all.Len()) {
+		if !types.Has(all.Type(i)) {
+			continue
+		}
+		t := x.nodes.Kinds[all.Type(i)].GPUType
+		if _, known := gpuTypes[t]; !known {
+			gpuTypes[t] = int32(len(gpuTypes))
+		}
+		p.at[i] = int32(len(p.nodes))
+		p.nodes, sizes, leaves = append(p.nodes, i), append(sizes, placement.Node{Type: gpuTypes[t], Amount: all.Size(i)}), append(leaves, number(x.leaf[i]))
+	}
+	p.up, p.switches = placement.New(placement.Packed, sizes), len(numbers)
+	p.up.SetLeaves(leaves)
+	p.free = p.up.Clone()
+	for at, i := range p.nodes {
+		size, free := all.Size(i), all.FreeOn(i)
+		p.free.Take([]placement.Share{{Node: int32(at), Amount: placement.Amount{GPUs: size.GPUs - free.GPUs, CPUs: size.CPUs - free.CPUs, MemMB: size.MemMB - free.MemMB}}})
+		p.free.SetDown(int32(at), all.Down(i))
+		p.up.SetDown(int32(at), all.Down(i))
+	}
+	p.take(x.taken)
+	x.parts[types] = p
+	return p
+}
+
+// take gives shares of the cluster to a job, as far as they are of this part.
+func (p *part) take(shares []placement.Share) {
+	for _, s := range shares {
+		if at, here := p.at[s.Node]; here {
+			p.free.Take([]placement.Share{{Node: at, Amount: s.Amount}})
+		}
+	}
+}
+
+// anyType is all types of a part.
+const anyType = ^placement.Types(0)
 
 // request is what a job asks for; ok is false where its constraint is not understood or
 // allows no node.
@@ -71,32 +128,44 @@ func (x *cell) request(j *cluster.Job) (r placement.Request, ok bool) {
 	return x.nodes.Request(j, types), ok && types != 0
 }
 
+// fit is where a request would lie now, in places of its part.
+func (x *cell) fit(r placement.Request) (shares []placement.Share, fits bool) {
+	p := x.part(r.Types)
+	r.Types = anyType
+	return p.free.Fit(r, nil)
+}
+
 // switches are the fewest that hold a request, and the most that it can come to lie on.
 func (x *cell) switches(r placement.Request) (fewest, most int) {
-	shares, fits := x.up.Fit(r, nil)
+	p := x.part(r.Types)
+	r.Types = anyType
+	shares, fits := p.up.Fit(r, nil)
 	if !fits {
 		return 0, 0
-	}
-	for _, kinds := range x.kinds {
-		if kinds&r.Types != 0 {
-			most++
-		}
 	}
 	nodes := int(r.Nodes)
 	if nodes == 0 {
 		nodes = int(r.GPUs)
 	}
-	return x.up.Leaves(shares), min(most, nodes)
+	return p.up.Leaves(shares), min(p.switches, nodes)
 }
 
 // take lets the tasks of a record start that would; it tells whether the first does.
 func (x *cell) take(j *cluster.Job, r placement.Request) bool {
+	p := x.part(r.Types)
 	for n := range max(j.TaskCount, 1) {
-		shares, fits := x.free.Fit(r, nil)
+		places, fits := x.fit(r)
 		if !fits {
 			return n > 0
 		}
-		x.free.Take(shares)
+		var shares []placement.Share
+		for _, s := range places {
+			shares = append(shares, placement.Share{Node: p.nodes[s.Node], Amount: s.Amount})
+		}
+		x.taken = append(x.taken, shares...)
+		for _, p := range x.parts {
+			p.take(shares)
+		}
 	}
 	return true
 }
@@ -109,6 +178,8 @@ func (w *work) excluded(j *cluster.Job) string {
 		return "locality is off"
 	case j.TagErr != "" || j.TagText == "":
 		return noConsent
+	case j.GPUs == 0:
+		return "it asks for no GPUs"
 	case j.HetLeader != 0:
 		return partOfHet
 	case w.c.History.Claiming[j.ID]:
@@ -144,10 +215,12 @@ func (w *work) expected(j *cluster.Job) float64 {
 
 // delayed is how many jobs wait beside a job, times the part of the GPUs that it takes: so
 // many seconds all of them together wait longer for each that it runs longer.
-func (w *work) delayed(x *cell, j *cluster.Job) float64 {
+func (w *work) delayed(j *cluster.Job) float64 {
 	gpus := 0
-	for kind := range x.nodes.Kinds {
-		gpus += x.up.FreeGPUs(int32(kind))
+	for i := range w.c.Snapshot.Nodes {
+		if n := &w.c.Snapshot.Nodes[i]; n.Usable {
+			gpus += n.GPUs
+		}
 	}
 	return float64(len(w.c.Plan.Queue)-1) * float64(j.GPUs) / float64(max(gpus, j.GPUs))
 }

@@ -84,3 +84,34 @@ func TestLocality(t *testing.T) {
 		}
 	}
 }
+
+// The virtual Slurm itself has a job wait for few switches no longer than what is written
+// says, from when it could have started on more.
+func TestSwitchesAreWaitedFor(t *testing.T) {
+	c := trace.Cluster{Nodes: []trace.NodeGroup{{Count: 4, GPUType: "gpu", GPUs: 1}}}
+	if err := c.Hang(2); err != nil {
+		t.Fatal(err)
+	}
+	jobs := []trace.Job{{Duration: 3700}, {Duration: 9000}, {Duration: 3700}, {Duration: 9000}, {Submit: 10, Duration: 36000, GPUs: 2, Nodes: 2}}
+	for i := range jobs {
+		j := &jobs[i]
+		j.ID, j.GPUs, j.User, j.Account, j.Weight, j.Deadline = fmt.Sprint(i), max(j.GPUs, 1), "u", "a", 1, trace.NoDeadline
+	}
+	for toml, want := range map[string][2]float64{ // its start and its run
+		"": {3700, 36000 / 0.8},
+		"[locality]\nenabled = true\nlongest = \"5m\"\n": {4000, 36000 / 0.8},
+		"[locality]\nenabled = true\n":                   {9000, 36000},
+	} {
+		spec := Spec{Order: "priod", SlurmOrder: "fifo", Backfill: "easy", SpreadCosts: []float64{0.2}}
+		if err := spec.Check(); err != nil {
+			t.Fatal(err)
+		}
+		r, err := Run(context.Background(), spec, Input{Cluster: c, Jobs: trace.Each(jobs), Config: configured(t, "[cycle]\ninterval = \"1h\"\n"+toml)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o := r.Outcomes[4]; o.Start != want[0] || o.Ran != want[1] {
+			t.Errorf("%q: starts at %v and runs %v, want %v", toml, o.Start, o.Ran, want)
+		}
+	}
+}

@@ -108,9 +108,6 @@ func (s *slurm) limitSwitches(j *job, value string) error {
 	if !j.pending() {
 		return fmt.Errorf("job %s is not pending", number(j.index))
 	}
-	if most := s.e.opt.Daemon.MaxSwitchWait; most > 0 {
-		wait = min(wait, most)
-	}
 	if j.state == waiting {
 		s.e.queue.remove(j)
 	}
@@ -136,10 +133,7 @@ func (s *slurm) switches(j *job) string {
 
 // Topology is the cluster's switches.
 func (s *slurm) Topology(context.Context) (cluster.Topology, error) {
-	t := cluster.Topology{MaxWait: -1}
-	if most := s.e.opt.Daemon.MaxSwitchWait; most > 0 {
-		t.MaxWait = most
-	}
+	t := cluster.Topology{MaxWait: -1} // max_switch_wait is as long as anybody wants
 	if s.e.leaves == nil {
 		return t, nil
 	}

@@ -100,8 +100,6 @@ type Daemon struct {
 	Watch    time.Duration // evictions under way are looked at so often between two cycles
 	Calls    int           // cycles that TE submissions bring forward within a minute, at most
 
-	MaxSwitchWait time.Duration // Slurm's max_switch_wait; 0: none
-
 	every bool // tests: also those cycles that would change nothing
 }
 
