@@ -57,3 +57,25 @@ func TestGangWaitsForItsSwitch(t *testing.T) {
 		t.Errorf("reset left %s", got)
 	}
 }
+
+// defrag names the small job that would open a node, and leaves it alone.
+func TestDefragShowsWhoWouldLeave(t *testing.T) {
+	s := newSite(t, quick+"[preemption]\nmin_run = \"0s\"\n")
+	small := s.submit("--prio-type=be", "--gres=gpu:a100:1", "--nodelist=a100-1", "--time=60", "--wrap", "sleep 600")
+	s.submit("--gres=gpu:a100:1", "--nodelist=a100-2", "--time=60", "--wrap", "sleep 600")
+	s.wait("both to run", func() bool { return strings.Count(s.slurm("squeue", "--noheader", "--format=%T"), "RUNNING") == 2 })
+	gang := s.submit("--prio-type=be", "--gres=gpu:a100:4", "--nodes=2", "--time=60", "--wrap", "sleep 600")
+	says := ""
+	s.wait("the gang to want room", func() bool {
+		says = s.must("defrag")
+		return strings.Contains(says, "Job "+gang+" of ")
+	})
+	for _, want := range []string{"8 GPUs (10 are free): others leave for it", "a100-1", "\n" + small + " "} {
+		if !strings.Contains(says, want) {
+			t.Errorf("defrag does not say %q:\n%s", want, says)
+		}
+	}
+	if out := s.slurm("squeue", "--noheader", "--job="+small, "--format=%T"); strings.TrimSpace(out) != "RUNNING" {
+		t.Errorf("it is %s", out)
+	}
+}
