@@ -95,7 +95,7 @@ func parseSwitches(out []byte, s separators) (map[uint32]string, error) {
 // LeafSwitches reads which leaf switch each node hangs on. It is nil where Slurm has no
 // tree of switches.
 func (c *Client) LeafSwitches(ctx context.Context, conf Config) (map[string]string, error) {
-	if !strings.Contains(conf.Get("TopologyPlugin"), "tree") {
+	if !conf.HasSwitches() {
 		return nil, nil
 	}
 	out, err := c.readLines(ctx, "scontrol", "show", "topology")
@@ -130,6 +130,9 @@ func parseTopology(out []byte) (map[string]string, error) {
 	}
 	return leaves, nil
 }
+
+// HasSwitches tells whether Slurm knows a tree of switches.
+func (c Config) HasSwitches() bool { return strings.Contains(c.Get("TopologyPlugin"), "tree") }
 
 // MaxSwitchWait is the longest time that Slurm lets a job wait for its switches: a longer
 // one is cut to it.

@@ -75,6 +75,7 @@ func TestDefragShowsWhoWouldLeave(t *testing.T) {
 			t.Errorf("defrag does not say %q:\n%s", want, says)
 		}
 	}
+	t.Log(says)
 	if out := s.slurm("squeue", "--noheader", "--job="+small, "--format=%T"); strings.TrimSpace(out) != "RUNNING" {
 		t.Errorf("it is %s", out)
 	}

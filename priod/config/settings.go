@@ -113,6 +113,14 @@ func (c *Config) LocalitySettings() locality.Settings {
 	}
 }
 
+// SwitchWait is how long jobs wait for few switches at most; 0: they do not.
+func (c *Config) SwitchWait() time.Duration {
+	if !c.Locality.Enabled {
+		return 0
+	}
+	return time.Duration(c.Locality.Longest)
+}
+
 // Eviction returns the settings of making room.
 func (c *Config) Eviction() evict.Settings {
 	p := &c.Preemption
