@@ -1,9 +1,11 @@
 package tests
 
 import (
+	"os"
 	"strings"
 	"testing"
 
+	"slurmprio/slurmplug"
 	"slurmprio/tests/lab"
 )
 
@@ -18,7 +20,11 @@ var tree = lab.Options{
 // its own again after a reset; others are left alone.
 func TestGangWaitsForItsSwitch(t *testing.T) {
 	t.Parallel()
-	s := newSiteOn(t, lab.ForTest(t, tree), quick+"[locality]\nenabled = true\nwait = 45.0\nothers = 0.0\n") // 68 s for 5 h
+	const settings = quick + "[locality]\nenabled = true\nwait = 45.0\nothers = 0.0\n" // 68 s for 5 h
+	s := newSiteOn(t, lab.ForTest(t, tree), settings)
+	if os.Geteuid() == 0 {
+		s.become(lab.OperatorUser, settings)
+	}
 	blockers := map[string]string{}
 	for _, node := range []string{"n1", "n2", "n3", "n4", "n5", "n6"} {
 		blockers[node] = s.submit("--gres=gpu:4", "--nodelist="+node, "--time=60", "--wrap", "sleep 600")
@@ -29,13 +35,21 @@ func TestGangWaitsForItsSwitch(t *testing.T) {
 	}
 	agreed, silent, own, last := gang("--prio-type=be"), gang(), gang("--prio-type=be", "--switches=2@30:00"), gang("--prio-type=be")
 	asks := func(id string) string {
-		return strings.Join(strings.Fields(s.slurm("squeue", "--noheader", "--job="+id, "--Format=ReqSwitch,Wait4Switch,State")), " ")
+		words := strings.Fields(s.slurm("squeue", "--noheader", "--job="+id, "--Format=ReqSwitch,Wait4Switch,State"))
+		if len(words) != 3 {
+			return ""
+		}
+		wait, err := slurmplug.ParseTimeLimit(words[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return words[0] + "@" + wait.String() + " " + words[2]
 	}
 	d := s.daemon()
 	s.wait("both to ask for one switch", func() bool {
-		return asks(agreed) == "1 1-00:00:00 PENDING" && asks(last) == "1 1-00:00:00 PENDING"
+		return asks(agreed) == "1@24h0m0s PENDING" && asks(last) == "1@24h0m0s PENDING"
 	})
-	if asks(silent) != "0 0:00 PENDING" || asks(own) != "2 30:00 PENDING" {
+	if asks(silent) != "0@0s PENDING" || asks(own) != "2@30m0s PENDING" {
 		t.Errorf("%s, %s", asks(silent), asks(own))
 	}
 	for id, says := range map[string]string{agreed: "switches: 1 at most, of the 2", own: "asks for switches itself"} {
@@ -46,14 +60,14 @@ func TestGangWaitsForItsSwitch(t *testing.T) {
 	s.slurm("scancel", silent, own)
 	if long() { // three nodes under two switches come free
 		s.slurm("scancel", blockers["n1"], blockers["n2"], blockers["n4"])
-		s.patiently("the gang to start on two switches", func() bool { return strings.HasPrefix(asks(agreed), "0 0:00 RUNNING") })
+		s.patiently("the gang to start on two switches", func() bool { return strings.HasPrefix(asks(agreed), "0@0s RUNNING") })
 		if nodes := strings.TrimSpace(s.slurm("squeue", "--noheader", "--job="+agreed, "--format=%N")); nodes != "n[1-2,4]" {
 			t.Errorf("it runs on %s", nodes)
 		}
 	}
 	d.stop()
 	s.must("reset")
-	if got := asks(last); got != "0 0:00 PENDING" {
+	if got := asks(last); got != "0@0s PENDING" {
 		t.Errorf("reset left %s", got)
 	}
 }

@@ -157,9 +157,10 @@ func (w *work) measure(x *cell, g *gang) {
 	state, known := w.memory.of(g.job, w.c.Snapshot.At)
 	g.state = state
 	rule := w.rule()
-	if count, _, err := slurmplug.ParseSwitches(g.job.Switches); !known && err == nil && w.ours(g.job) {
+	at := w.c.History.Requests[g.job.ID][slurmplug.Switches].At
+	again := at.Before(g.job.Submit) || at.Before(g.job.Eligible) // since then it has run
+	if count, _, err := slurmplug.ParseSwitches(g.job.Switches); !known && err == nil && w.ours(g.job) && !again {
 		// priod was started after it had written this, or a task has left its array.
-		at := w.c.History.Requests[g.job.ID][slurmplug.Switches].At
 		state.waited = rule.waitedFor(j, count) + max(w.c.Snapshot.At.Sub(at).Seconds(), 0)
 		state.accepts = count
 	}

@@ -208,6 +208,31 @@ func TestLeftAlone(t *testing.T) {
 	}
 }
 
+// A job that ran and was requeued waits anew, also one that accepted more switches before.
+func TestRequeued(t *testing.T) {
+	w := newWorld()
+	f := newFeature(w)
+	id := w.add(4, tag).ID
+	w.use(0, 4, 8, 12)
+	for range 13 {
+		w.cycle(t, f, time.Minute)
+	}
+	if w.switches[id] != "2@1440" {
+		t.Fatalf("it asks for %s", w.switches[id])
+	}
+	j := &w.snapshot.Jobs[0]
+	j.State = cluster.Running
+	w.cycle(t, f, time.Hour)
+	j.State, j.Restarts, j.Submit = cluster.Pending, 1, w.snapshot.At.Add(time.Hour)
+	if w.cycle(t, f, 2*time.Hour); w.switches[id] != "1@1440" {
+		t.Errorf("it asks for %s", w.switches[id])
+	}
+	f.Memory = &Memory{} // a start of priod changes nothing of that
+	if w.cycle(t, f, time.Minute); w.switches[id] != "1@1440" {
+		t.Errorf("it asks for %s", w.switches[id])
+	}
+}
+
 // What Slurm refused is not tried again.
 func TestRefused(t *testing.T) {
 	w := newWorld()

@@ -2,15 +2,14 @@
 // pays, and lets them have more step by step (Jeon et al., ATC 2019, section 5: trade
 // queueing delay for locality on long jobs, and relax with time).
 //
-// A job on more switches than it needs takes longer. It waits for few no longer than more
-// of them would cost it: having waited w, it accepts every number of switches on which it
-// would run at most w longer. So it loses at most twice what knowing the future would
-// (the rule of who rents skis until that has cost as much as to buy them), and whoever
-// runs briefly does not wait. Only such time counts as waiting in which it could start on
-// more switches: for GPUs, or for others, it would wait anyway.
+// A job on more switches than it needs takes longer, and GPUs longer from those that wait.
+// It accepts a number of switches once it has waited as long as these would cost it; by its
+// own time alone it so loses at most twice what knowing the future would (who rents skis
+// until that has cost as much as to buy them). Only such time counts as waiting in which it
+// could start on more switches: for GPUs, or for others, it would wait anyway.
 //
-// What is written is the job's Switches=COUNT@MINUTES, whose MINUTES are what it waits at
-// most: where priod is gone, Slurm itself lets it start anywhere then. A job that asks for
+// What is written is the job's Switches=COUNT@MINUTES, whose MINUTES are the longest wait:
+// where priod is gone, Slurm itself lets it start anywhere then. A job that asks for
 // switches itself, or whose tag is missing or not valid, is left alone.
 //
 // # Files
