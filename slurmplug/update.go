@@ -144,6 +144,11 @@ func (u Update) Validate() error {
 		return nil
 	case MinMemoryNode: // 0 would be all memory of the node
 		return u.inRange(1, maxMemoryMB)
+	case Switches:
+		if _, _, err := ParseSwitches(u.Value.String()); err != nil {
+			return fmt.Errorf("job %s: %w", u.Job, err)
+		}
+		return nil
 	case Size:
 		if err := validateSize(u.Value.String()); err != nil {
 			return fmt.Errorf("job %s: %w", u.Job, err)

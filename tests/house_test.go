@@ -35,6 +35,7 @@ var rows = []string{
 	"priod/allocate",
 	"priod/steer",
 	"priod/size",
+	"priod/locality",
 	"priod/evict",
 	"priod/retry",
 	"priod/waits",
@@ -77,7 +78,7 @@ func row(pkg string) int {
 const ideal = "priod/simulate/ideal"
 
 // features are the rooms that take part in a cycle; none imports another.
-var features = []string{"priod/order", "priod/allocate", "priod/steer", "priod/size", "priod/evict", "priod/retry", "priod/waits"}
+var features = []string{"priod/order", "priod/allocate", "priod/steer", "priod/size", "priod/locality", "priod/evict", "priod/retry", "priod/waits"}
 
 // feature is the feature's room that holds a package; "": none.
 func feature(pkg string) string {

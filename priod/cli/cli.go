@@ -71,7 +71,7 @@ func App(version string) *cli.App {
 		},
 		Commands: []*cli.Command{
 			runCommand(), checkCommand(), queueCommand(), explainCommand(), diffCommand(), historyCommand(),
-			evictionsCommand(), evictCommand(), reportCommand(), webCommand(),
+			evictionsCommand(), evictCommand(), defragCommand(), reportCommand(), webCommand(),
 			pauseCommand(), resumeCommand(), resetCommand(), profileCommand(), adviseCommand(), allocateCommand(), simulateCommand(), sweepCommand(), traceCommand(), workloadsCommand(), configCommand(), versionCommand(version),
 		},
 		UseShortOptionHandling: true,

@@ -83,6 +83,7 @@ func simulateFlags() []cli.Flag {
 		&cli.StringFlag{Category: input, Name: "since", Value: "7d", Usage: "how much `TIME` of accounting, with --from-slurm: 12h, 30d"},
 		&cli.StringFlag{Category: input, Name: "cluster", Usage: "read nodes from `FILE`, TOML with [[nodes]] tables"},
 		&cli.StringSliceFlag{Category: input, Name: "nodes", Usage: "nodes as `COUNT:TYPE:GPUS[:CPUS[:MEM_MB]]`; again for more"},
+		&cli.IntFlag{Category: input, Name: "switch-nodes", Usage: "with --nodes: so many `NODES` each hang on one leaf switch; 0: nothing is known of switches"},
 		workloadsFlag(input),
 		&cli.StringFlag{Category: input, Name: "pairs", Usage: "read how fast two workloads run on the same GPUs from CSV `FILE`, for --allocation gandiva or POLICY:packed"},
 		&cli.Float64Flag{Category: input, Name: "pairs-tried", Usage: "plan with estimates: of a new job's pairs with each reference a `PART` such as 0.2 is tried, the rest is estimated as by Gavel; 0: all pairs are known"},
@@ -116,6 +117,7 @@ func simulateFlags() []cli.Flag {
 		seconds("epilog", "`TIME` after each run"),
 		seconds("checkpoint", "`TIME` between two checkpoints, for jobs that do not say"),
 		seconds("restart-cost", "`TIME` that each later run takes before it makes progress again"),
+		&cli.StringFlag{Category: costs, Name: "spread-costs", Usage: "`PARTS` of their speed that jobs lose on 2, 4, 8 ... times as many leaf switches as they need, such as 0.146,0.199,0.441"},
 		seconds("mtbf", "mean `TIME` between failures of one node"),
 		seconds("repair", "`TIME` until a failed node is back"),
 	}, flags...)
@@ -342,7 +344,9 @@ func (s *simulated) nodes(ctx context.Context, c *cli.Context, cfg *config.Confi
 	case file != "":
 		in.Cluster, err = trace.ReadCluster(file)
 	case len(groups) > 0:
-		in.Cluster, err = trace.ParseNodes(groups)
+		if in.Cluster, err = trace.ParseNodes(groups); err == nil {
+			err = in.Cluster.Hang(c.Int("switch-nodes"))
+		}
 	case c.Bool("from-slurm"):
 		snapshot, err := live.New(newClient(cfg)).Observe(ctx)
 		if err != nil {
@@ -470,7 +474,10 @@ func specOf(c *cli.Context) (simulate.Spec, error) {
 		spec.RoundModel = "synergy"
 	}
 	var err error
-	if spec.LASQueues, err = lasQueues(c.String("las-queues")); err != nil {
+	if spec.LASQueues, err = numbers("las-queues", c.String("las-queues")); err != nil {
+		return spec, err
+	}
+	if spec.SpreadCosts, err = numbers("spread-costs", c.String("spread-costs")); err != nil {
 		return spec, err
 	}
 	if spec.Window, err = windowOf(c.String("window")); err != nil {
@@ -482,19 +489,19 @@ func specOf(c *cli.Context) (simulate.Spec, error) {
 	return spec, checkKeyFlags(c, &spec)
 }
 
-// lasQueues reads thresholds, GPU-seconds; nil for none.
-func lasQueues(text string) (borders []float64, err error) {
+// numbers reads the numbers above 0 of a flag; nil for none.
+func numbers(flag, text string) (all []float64, err error) {
 	if text == "" {
 		return nil, nil
 	}
 	for word := range strings.SplitSeq(text, ",") {
-		border, err := strconv.ParseFloat(strings.TrimSpace(word), 64)
-		if err != nil || !(border > 0) || math.IsInf(border, 0) {
-			return nil, fmt.Errorf("--las-queues %.80q: %.40q is no number of GPU-seconds", text, word)
+		n, err := strconv.ParseFloat(strings.TrimSpace(word), 64)
+		if err != nil || !(n > 0) || math.IsInf(n, 0) {
+			return nil, fmt.Errorf("--%s %.80q: %.40q is no number above 0", flag, text, word)
 		}
-		borders = append(borders, border)
+		all = append(all, n)
 	}
-	return borders, nil
+	return all, nil
 }
 
 // windowOf reads "4000:4999", the jobs that are measured; nil for all.

@@ -31,6 +31,11 @@ var keyFlags = []keyFlag{
 	{"eviction-rise", "SHARE", "preemption.rise", func(c *config.Config) any { return &c.Preemption.Rise }},
 	{"urgency", "GPU-SECONDS", "preemption.urgency", func(c *config.Config) any { return &c.Preemption.Urgency }},
 	{"min-gain", "TIME", "preemption.min_gain", func(c *config.Config) any { return &c.Preemption.MinGain }},
+	{"locality", "", "locality.enabled", func(c *config.Config) any { return &c.Locality.Enabled }},
+	{"locality-wait", "TIMES", "locality.wait", func(c *config.Config) any { return &c.Locality.Wait }},
+	{"locality-others", "TIMES", "locality.others", func(c *config.Config) any { return &c.Locality.Others }},
+	{"locality-longest", "TIME", "locality.longest", func(c *config.Config) any { return &c.Locality.Longest }},
+	{"locality-of-limit", "PART", "locality.of_limit", func(c *config.Config) any { return &c.Locality.OfLimit }},
 }
 
 // sharedFlags are keys, too, and beside them what the papers' evictions go by.

@@ -94,6 +94,8 @@ type Job struct {
 	AskedMB int64            // memory of its one node that it asks for by --mem alone; -1: it does not; 0 where nobody looked
 	Asked   *slurmplug.Asked // how it asks for its size; nil where nobody looked
 
+	Switches string // that it accepts, as a value of the lever; "" where nobody looked
+
 	Tag     jobtag.Tag
 	TagText string // what Tag was parsed from; "" when the comment has no tag that counts
 	TagErr  string // why the comment's tag does not count; "" when it does or there is none
@@ -198,6 +200,8 @@ func (j *Job) Request(l slurmplug.Lever) (v slurmplug.Value, shown bool) {
 		if j.Asked != nil {
 			return j.Asked.Holds, true
 		}
+	case slurmplug.Switches:
+		return slurmplug.Text(j.Switches), j.Switches != ""
 	}
 	return v, false
 }
@@ -227,6 +231,12 @@ type Node struct {
 func (n *Node) Alike(o *Node) bool {
 	return n.GPUType == o.GPUType && n.MixedTypes == o.MixedTypes && (n.GPUs == 0) == (o.GPUs == 0) &&
 		slices.Equal(n.Features, o.Features) && slices.Equal(n.Partitions, o.Partitions)
+}
+
+// Topology is a cluster's tree of switches.
+type Topology struct {
+	Leaves  map[string]string // by node, the leaf switch that it hangs on; nil: Slurm knows no tree
+	MaxWait time.Duration     // longer, Slurm has no job wait for its switches; below 0: no limit
 }
 
 // Multifactor is what the snapshot knows about Slurm's own ranking.

@@ -80,6 +80,16 @@ type Config struct {
 		GiveBack      bool     `toml:"give_back" json:"give_back"`
 		GiveBackAfter Duration `toml:"give_back_after" json:"give_back_after"`
 	} `toml:"sizing" json:"sizing"`
+	Locality struct {
+		Enabled        bool      `toml:"enabled" json:"enabled"`
+		Costs          []float64 `toml:"costs" json:"costs"`
+		Wait           float64   `toml:"wait" json:"wait"`
+		Others         float64   `toml:"others" json:"others"`
+		Longest        Duration  `toml:"longest" json:"longest"`
+		OfLimit        float64   `toml:"of_limit" json:"of_limit"`
+		Depth          int       `toml:"depth" json:"depth"`
+		WritesPerCycle int       `toml:"writes_per_cycle" json:"writes_per_cycle"`
+	} `toml:"locality" json:"locality"`
 	TEBudget struct {
 		User     Budget            `toml:"user" json:"user"`
 		Account  Budget            `toml:"account" json:"account"`

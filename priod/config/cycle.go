@@ -4,6 +4,7 @@ import (
 	"slurmprio/priod/allocate"
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/evict"
+	"slurmprio/priod/locality"
 	"slurmprio/priod/order"
 	"slurmprio/priod/retry"
 	"slurmprio/priod/size"
@@ -28,6 +29,7 @@ func (c *Config) Features(slurm cycle.Slurm, table *workload.Table, st *cycle.St
 	sizes.Table, sizes.Past, sizes.PastAt, sizes.Unread = table, st.Uses.Past, st.Uses.At, st.Uses.Unread
 	st.Sizes.Set(sizes)
 	set.Sizing = size.Feature{Sizes: st.Sizes, Slurm: slurm}
+	set.Locality = locality.Feature{Settings: c.LocalitySettings(), Memory: st.Locality, Slurm: slurm}
 	if c.Retry.Enabled {
 		set.Retries = retry.Feature{Settings: c.Retries(), Slurm: slurm, Memory: st.Failures}
 	}

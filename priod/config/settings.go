@@ -8,6 +8,7 @@ import (
 	"slurmprio/priod/evict"
 	"slurmprio/priod/evict/preemption"
 	"slurmprio/priod/evict/yield"
+	"slurmprio/priod/locality"
 	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/retry"
@@ -101,6 +102,23 @@ func (c *Config) Sizes() size.Settings {
 // GiveBack returns which running jobs give back memory.
 func (c *Config) GiveBack() size.GiveBackSettings {
 	return size.GiveBackSettings{Enabled: c.Sizing.GiveBack, After: time.Duration(c.Sizing.GiveBackAfter), Ranking: c.Decide().Ranking}
+}
+
+// LocalitySettings returns which jobs wait for few switches.
+func (c *Config) LocalitySettings() locality.Settings {
+	l := &c.Locality
+	return locality.Settings{
+		Enabled: l.Enabled, OfLimit: l.OfLimit, Depth: l.Depth, WritesPerCycle: l.WritesPerCycle,
+		Rule: locality.Rule{Costs: l.Costs, Wait: l.Wait, Others: l.Others, Longest: time.Duration(l.Longest).Seconds()},
+	}
+}
+
+// SwitchWait is how long jobs wait for few switches at most; 0: they do not.
+func (c *Config) SwitchWait() time.Duration {
+	if !c.Locality.Enabled {
+		return 0
+	}
+	return time.Duration(c.Locality.Longest)
 }
 
 // Eviction returns the settings of making room.

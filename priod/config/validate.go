@@ -16,6 +16,7 @@ import (
 
 	"slurmprio/priod/allocate"
 	"slurmprio/priod/evict/preemption"
+	"slurmprio/priod/locality"
 	"slurmprio/priod/order"
 	"slurmprio/priod/retry"
 	"slurmprio/priod/size"
@@ -52,7 +53,7 @@ type rule struct {
 
 // Check refuses values that make no sense, or do not go together, by their key.
 func (c *Config) Check() error {
-	for _, r := range slices.Concat(c.hostRules(), c.orderRules(), c.steeringRules(), c.sizeRules(), c.evictionRules(), c.retryRules(), c.daemonRules()) {
+	for _, r := range slices.Concat(c.hostRules(), c.orderRules(), c.steeringRules(), c.sizeRules(), c.localityRules(), c.evictionRules(), c.retryRules(), c.daemonRules()) {
 		if !r.ok {
 			return fmt.Errorf("%s: want %s%s", r.key, r.want, c.not(r.key))
 		}
@@ -70,8 +71,8 @@ func (c *Config) hostRules() []rule {
 		{"state.dir", filepath.IsAbs(c.State.Dir), "an absolute path"},
 		{"state.retention", c.State.Retention >= Duration(24*time.Hour), "at least 1d"},
 		{"cycle.interval", c.Cycle.Interval >= Duration(2*time.Second), "at least 2s"},
-		{"cycle.follow_controller", !c.Cycle.FollowController || !c.Steering.Enabled && !c.Sizing.Enabled && !c.Sizing.GiveBack && !c.Retry.Enabled,
-			"false beside steering or sizing, and beside retry: what a job's user asked for stands in the state folder of the host that wrote, so let the hosts share that (docs/operators.md)"},
+		{"cycle.follow_controller", !c.Cycle.FollowController || !c.Steering.Enabled && !c.Sizing.Enabled && !c.Sizing.GiveBack && !c.Locality.Enabled && !c.Retry.Enabled,
+			"false beside steering or sizing, and beside locality and retry: what a job's user asked for stands in the state folder of the host that wrote, so let the hosts share that (docs/operators.md)"},
 		{"cycle.controller_host", !strings.ContainsAny(c.Cycle.ControllerHost, " ,()\t\n"), "one name of SlurmctldHost, without its address"},
 	}
 }
@@ -126,6 +127,21 @@ func (c *Config) sizeRules() []rule {
 		{"speeds.shortest", c.Speeds.Shortest >= 0, "a time, or 0s"},
 		{"speeds.steps", c.Speeds.Steps == "" || oneGroup(c.Speeds.Steps), "a regular expression with one group, or empty"},
 		{"speeds.within", c.Speeds.Within > 1 && !math.IsInf(c.Speeds.Within, 1), "a factor above 1"},
+	}
+}
+
+// localityRules hold for switches.
+func (c *Config) localityRules() []rule {
+	l := &c.Locality
+	share := func(v float64) bool { return v >= 0 && v < 1 }
+	return []rule{
+		{"locality.costs", len(l.Costs) > 0 && slices.IsSorted(l.Costs) && share(l.Costs[0]) && share(l.Costs[len(l.Costs)-1]), "parts of a job's speed from 0 to below 1, rising: on 2, 4, 8 ... switches in the place of one"},
+		{"locality.wait", finite(l.Wait), "a number from 0"},
+		{"locality.others", finite(l.Others), "a number from 0"},
+		{"locality.longest", l.Longest >= Duration(locality.Shortest), "at least 1m"},
+		{"locality.of_limit", l.OfLimit > 0 && l.OfLimit <= 1, "above 0 and up to 1"},
+		{"locality.depth", l.Depth >= 0, "0 (all) or more"},
+		{"locality.writes_per_cycle", l.WritesPerCycle >= 1, "at least 1"},
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"slurmprio/priod/allocate"
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict"
+	"slurmprio/priod/locality"
 	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/retry"
@@ -36,6 +37,7 @@ type Settings struct {
 	Steering   steer.Feature
 	Memory     size.MemoryFeature
 	Sizing     size.Feature
+	Locality   locality.Feature
 	Retries    retry.Feature
 	Waits      waits.Feature
 }
@@ -45,7 +47,7 @@ type Settings struct {
 // for its user's own.
 func (set *Settings) features() []plan.Feature {
 	earlier, trials, rounds := set.Evictions.Parts()
-	return []plan.Feature{&set.Allocation, earlier, &set.Order, trials, &set.Steering, rounds, &set.Memory, &set.Sizing, &set.Retries, &set.Waits}
+	return []plan.Feature{&set.Allocation, earlier, &set.Order, trials, &set.Steering, rounds, &set.Memory, &set.Sizing, &set.Locality, &set.Retries, &set.Waits}
 }
 
 // Recorder keeps what was seen, decided and written.

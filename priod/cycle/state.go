@@ -7,6 +7,7 @@ import (
 	"slurmprio/priod/allocate"
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict"
+	"slurmprio/priod/locality"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/retry"
 	"slurmprio/priod/size"
@@ -22,6 +23,7 @@ type Slurm interface {
 	plan.Failing // and what evictions ask of a cluster
 	size.Asker
 	size.Measurer
+	locality.Slurm
 	// Places reads what pending jobs say of their nodes: see steer.Feature.
 	Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]cluster.Place, error)
 }
@@ -35,6 +37,7 @@ type State struct {
 	Steering *steer.Memory
 	GiveBack *size.GiveBack
 	Sizes    *size.Sizes
+	Locality *locality.Memory
 	Failures *retry.Memory
 	Uses     Uses
 	Waits    *waits.Tracker
@@ -51,7 +54,7 @@ type Uses struct {
 func NewState() *State {
 	return &State{
 		Ledger: &allocate.Ledger{}, Journal: evict.NewJournal(), Rounds: &evict.Rounds{}, Vetoes: evict.Vetoes{}, Steering: &steer.Memory{},
-		GiveBack: &size.GiveBack{}, Sizes: &size.Sizes{}, Failures: retry.NewMemory(), Waits: &waits.Tracker{},
+		GiveBack: &size.GiveBack{}, Sizes: &size.Sizes{}, Locality: &locality.Memory{}, Failures: retry.NewMemory(), Waits: &waits.Tracker{},
 	}
 }
 

@@ -60,11 +60,12 @@ type Uses struct {
 	Steer     steer.Settings
 	Evicts    bool
 	Sizing    bool
-	GivesBack bool // lower the memory of running jobs
-	Retries   bool // look at jobs that failed
-	Outputs   bool // read what they wrote
-	Root      bool // priod runs as root
-	Untried   bool // write also to a Slurm that is newer than any that was tried
+	Switches  time.Duration // have jobs wait so long for few switches; 0: not at all
+	GivesBack bool          // lower the memory of running jobs
+	Retries   bool          // look at jobs that failed
+	Outputs   bool          // read what they wrote
+	Root      bool          // priod runs as root
+	Untried   bool          // write also to a Slurm that is newer than any that was tried
 }
 
 // Check reads the facts of a cluster and reports what fits priod and what does not.
@@ -102,6 +103,7 @@ func (f *Facts) Findings(set order.Settings) []Finding {
 		{f.ConfigErr, k.jobAge},
 		{f.ConfigErr, k.backfill},
 		{cmp.Or(f.ConfigErr, f.PartitionsErr), k.sizing},
+		{f.ConfigErr, k.switches},
 		{cmp.Or(f.ConfigErr, f.NodesErr), k.cores},
 		{f.ConfigErr, k.givesBack},
 		{f.ConfigErr, k.outputs},
@@ -468,8 +470,31 @@ func (k *checker) givesBack() {
 // that are behind it.
 func (k *checker) backfill() {
 	kind := k.f.Config.Get("SchedulerType")
-	if (k.f.Sizing || k.f.Steer.Enabled) && kind != "" && kind != "sched/backfill" {
-		k.say(Warn, "backfill", "SchedulerType=sched/backfill", "under %s a job that waits for its GPU type or node blocks every job behind it", kind)
+	if (k.f.Sizing || k.f.Steer.Enabled || k.f.Switches > 0) && kind != "" && kind != "sched/backfill" {
+		k.say(Warn, "backfill", "SchedulerType=sched/backfill", "under %s a job that waits for its GPU type, node or switches blocks every job behind it", kind)
+	}
+}
+
+// switches reports what keeps jobs from waiting for few switches, or from finding them.
+func (k *checker) switches() {
+	if k.f.Switches == 0 {
+		return
+	}
+	if !k.f.Config.HasSwitches() {
+		k.say(Warn, "switches", "TopologyPlugin=topology/tree, and topology.conf", "no job waits for few switches: Slurm knows no tree of them (TopologyPlugin=%s)", k.f.Config.Get("TopologyPlugin"))
+		return
+	}
+	well := true
+	if most := k.f.Config.MaxSwitchWait(); most < k.f.Switches {
+		well = false
+		k.say(Warn, "switches", fmt.Sprintf("SchedulerParameters=max_switch_wait=%.0f", k.f.Switches.Seconds()), "no job waits longer than %s for few switches", most)
+	}
+	if strings.Contains(strings.ToUpper(k.f.Config.Get("SelectTypeParameters")), "CR_LLN") {
+		well = false
+		k.say(Warn, "switches", "SelectTypeParameters without CR_LLN", "CR_LLN spreads small jobs over all nodes, so that few are empty for jobs of several")
+	}
+	if well {
+		k.say(Pass, "switches", "", "jobs of several nodes can wait for few switches, %s at most", k.f.Switches)
 	}
 }
 

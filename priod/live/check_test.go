@@ -181,6 +181,10 @@ func TestFindings(t *testing.T) {
 		{name: "sizing in a bounded partition", conf: []string{"SelectType=select/cons_tres", "SelectTypeParameters=CR_CORE_MEMORY"}, level: Warn, fix: "MaxCPUsPerNode=8", change: func(f *Facts, _ *order.Settings) {
 			f.Sizing, f.Partitions[0].SizeLimit = true, "MaxCPUsPerNode=8"
 		}},
+		{name: "locality without a tree", conf: []string{"TopologyPlugin=topology/default"}, level: Warn, fix: "TopologyPlugin=topology/tree", change: func(f *Facts, _ *order.Settings) { f.Switches = time.Hour }},
+		{name: "locality with a short wait", conf: []string{"TopologyPlugin=topology/tree"}, level: Warn, fix: "max_switch_wait=3600", change: func(f *Facts, _ *order.Settings) { f.Switches = time.Hour }},
+		{name: "locality with CR_LLN", conf: []string{"TopologyPlugin=topology/tree", "SelectTypeParameters=CR_CORE_MEMORY,CR_LLN"}, level: Warn, fix: "CR_LLN spreads", change: func(f *Facts, _ *order.Settings) { f.Switches = time.Minute }},
+		{name: "locality", conf: []string{"TopologyPlugin=topology/tree", "SchedulerParameters=bf_continue,max_switch_wait=7200"}, level: Pass, fix: "1h0m0s at most", change: func(f *Facts, _ *order.Settings) { f.Switches = time.Hour }},
 		{name: "short memory of jobs", conf: []string{"MinJobAge=2 sec"}, level: Warn, fix: "MinJobAge"},
 		{name: "too short to find victims", conf: []string{"MinJobAge=120 sec"}, level: Warn, fix: "put back into the queue", change: func(f *Facts, _ *order.Settings) { f.Evicts = true }},
 	} {

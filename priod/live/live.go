@@ -33,6 +33,8 @@ type Cluster struct {
 	owners      map[uint32]string // uids by job, of those whose memory was asked for last; see ownNames
 	users       users
 	tags        tagCache
+	topology    cluster.Topology // see Topology
+	topologyAt  time.Time
 	jobs        []slurmplug.Job          // records of the last poll
 	nodeMB      []int64                  // memory of the nodes, each amount once
 	runs        map[cluster.JobID]string // SLUIDs of the jobs that Apply writes to

@@ -92,6 +92,9 @@ func (c *Cluster) readBack(ctx context.Context, lever slurmplug.Lever, id cluste
 		var m slurmplug.NodeMemory
 		m, job.err = c.memoryOf(ctx, id, p.records)
 		job.AskedMB, job.seen = m.MB, job.err == nil
+	case slurmplug.Switches:
+		job.err = c.AskSwitches(ctx, []*cluster.Job{&job.Job})
+		job.seen = job.err == nil
 	}
 	return job
 }

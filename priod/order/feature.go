@@ -36,7 +36,7 @@ func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
 		again := Decide(c.Snapshot, c.History, set)
 		for i := range again.Decisions { // of the same jobs
 			d, was := &again.Decisions[i], &c.Plan.Decisions[i]
-			d.Steer, d.Evict, d.Size = was.Steer, was.Evict, was.Size
+			d.Steer, d.Evict, d.Size, d.Locality = was.Steer, was.Evict, was.Size, was.Locality
 		}
 		again.Ask(slices.DeleteFunc(c.Plan.Actions, func(a plan.Action) bool { return a.Lever.Ranks() }))
 		kept := c.Plan.Notes[notes:]

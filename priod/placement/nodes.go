@@ -20,6 +20,7 @@ type Nodes struct {
 	rank   []int32 // of each node, in the order of its type
 	byType []group
 	sets   *[][]int32 // of nodes, that requests name; see Among
+	leaves *leaves    // nil: nobody knows which nodes hang on which switch
 
 	raises  int     // how often there became more of something on a node
 	source  *Nodes  // what is free here is that there, but for what was set since
@@ -210,12 +211,21 @@ func (n *Nodes) place(g *group, r Request, v view) bool {
 		return g == &n.byType[n.size[node].Type] && v.free(node).holds(need)
 	case r.On < 0:
 		return n.among(g, r, (*n.sets)[-r.On-1], v)
-	case r.Nodes > 1:
-		return n.roomFor(g, r, v) && n.evenly(g, r, v)
-	case r.GPUs <= g.largest && n.single(g, r, r.GPUs, v):
+	case r.Nodes <= 1 && r.GPUs <= g.largest && n.single(g, r, r.GPUs, v):
 		return true
 	case r.Nodes == 1:
 		return false
+	case n.leaves != nil:
+		return n.onFewSwitches(g, r, v)
+	}
+	return n.several(g, r, v)
+}
+
+// several places a job on more than one node, or on as many as it takes.
+func (n *Nodes) several(g *group, r Request, v view) bool {
+	switch {
+	case r.Nodes > 1:
+		return n.roomFor(g, r, v) && n.evenly(g, r, v)
 	case n.mode == Consolidated:
 		return r.GPUs > g.largest && n.whole(g, r, v)
 	}

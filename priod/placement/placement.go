@@ -50,11 +50,12 @@ const MaxTypes = 64
 // Request is what a job asks for. Two jobs with equal requests fit in the same
 // places.
 type Request struct {
-	Types  Types // any one of these; a gang never mixes types
-	Amount       // of the whole job; CPUs or MemMB 0: the proportional share of each node
-	Nodes  int32 // 0: as few as the GPUs need
-	On     int32 // the node that it has to lie on, counted from 1; 0: any; below: several, by Nodes.Among. Not in a pool
-	Whole  bool  // each of its nodes has to be empty, and is taken with all its GPUs and CPUs. Not in a pool
+	Types    Types // any one of these; a gang never mixes types
+	Amount         // of the whole job; CPUs or MemMB 0: the proportional share of each node
+	Nodes    int32 // 0: as few as the GPUs need
+	On       int32 // the node that it has to lie on, counted from 1; 0: any; below: several, by Nodes.Among. Not in a pool
+	Switches int32 // leaf switches at most; 0: any number. Where nobody knows them it says nothing
+	Whole    bool  // each of its nodes has to be empty, and is taken with all its GPUs and CPUs. Not in a pool
 }
 
 // Share is what a job takes of one node.

@@ -72,24 +72,25 @@ type Outcome struct {
 // Decision is what priod decided about one job and why. It is stored when it
 // changes and read back by explain; nothing recomputes it.
 type Decision struct {
-	Job     cluster.JobID `json:"job"`
-	Class   cluster.Class `json:"class"`
-	Ranked  bool          `json:"ranked"`            // priod orders this job
-	Value   int64         `json:"value"`             // wanted above Slurm's own priority; in mode priority the priority itself, 0 for Slurm's own
-	Own     int64         `json:"own_priority"`      // Slurm's own part of the priority when this was decided
-	Why     string        `json:"why"`               // one of ranking's reason words: "te", "over-budget", ...
-	Detail  string        `json:"detail,omitempty"`  // words for a person, of its place in the queue
-	Since   time.Time     `json:"since,omitzero"`    // when the job could first have run
-	Steer   string        `json:"steer,omitempty"`   // which GPU type it gets, or none, and why; "" when that was no question
-	Evict   string        `json:"evict,omitempty"`   // who leaves for it, or why nobody does; "" when that was no question
-	Size    string        `json:"size,omitempty"`    // which CPUs and memory it gets, and why; "" when that was no question
-	Unmoved string        `json:"unmoved,omitempty"` // why a wanted value is not written; "" when it is or need not be
+	Job      cluster.JobID `json:"job"`
+	Class    cluster.Class `json:"class"`
+	Ranked   bool          `json:"ranked"`             // priod orders this job
+	Value    int64         `json:"value"`              // wanted above Slurm's own priority; in mode priority the priority itself, 0 for Slurm's own
+	Own      int64         `json:"own_priority"`       // Slurm's own part of the priority when this was decided
+	Why      string        `json:"why"`                // one of ranking's reason words: "te", "over-budget", ...
+	Detail   string        `json:"detail,omitempty"`   // words for a person, of its place in the queue
+	Since    time.Time     `json:"since,omitzero"`     // when the job could first have run
+	Steer    string        `json:"steer,omitempty"`    // which GPU type it gets, or none, and why; "" when that was no question
+	Evict    string        `json:"evict,omitempty"`    // who leaves for it, or why nobody does; "" when that was no question
+	Size     string        `json:"size,omitempty"`     // which CPUs and memory it gets, and why; "" when that was no question
+	Locality string        `json:"locality,omitempty"` // how many switches it accepts, and why; "" when that was no question
+	Unmoved  string        `json:"unmoved,omitempty"`  // why a wanted value is not written; "" when it is or need not be
 }
 
 // Words are all that is said of the job but its type, in one line.
 func (d *Decision) Words() string {
 	var parts []string
-	for _, part := range []string{d.Detail, d.Evict, d.Size} {
+	for _, part := range []string{d.Detail, d.Evict, d.Size, d.Locality} {
 		if part != "" {
 			parts = append(parts, part)
 		}

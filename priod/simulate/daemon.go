@@ -2,12 +2,14 @@ package simulate
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"slurmprio/priod/config"
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/simulate/ideal"
 	"slurmprio/priod/simulate/virtual"
+	"slurmprio/priod/trace"
 	"slurmprio/priod/workload"
 )
 
@@ -59,7 +61,7 @@ func (s *Spec) configured(in *Input) (*config.Config, error) {
 	}
 	if s.Backfill == "" {
 		s.Backfill = string(virtual.NoBackfill)
-		if c.Steering.Enabled || c.Sizing.Enabled {
+		if c.Steering.Enabled || c.Sizing.Enabled || c.Locality.Enabled {
 			s.Backfill = string(virtual.EASY)
 		}
 	}
@@ -77,8 +79,12 @@ func (s *Spec) shows(c *config.Config, in *Input) error {
 		return virtual.OptionError("sizing.enabled" + ideal.NeedsNodes)
 	case c.Sizing.Enabled && (s.Placement == "pool" || s.Backfill == "conservative"):
 		return virtual.OptionError("sizing.enabled wants jobs placed on nodes, and no conservative backfill, which fixes sizes when it plans")
-	case (c.Steering.Enabled || c.Sizing.Enabled) && s.Backfill == "none":
-		return virtual.OptionError("with steering.enabled or sizing.enabled --order priod wants backfill: a job that waits for its GPU type or node would block all others; leave --backfill out")
+	case c.Locality.Enabled && (s.Placement == "pool" || s.Backfill == "conservative"):
+		return virtual.OptionError("locality.enabled wants jobs placed on nodes, and no conservative backfill, which fixes places when it plans")
+	case c.Locality.Enabled && !slices.ContainsFunc(in.Cluster.Nodes, func(g trace.NodeGroup) bool { return g.Switch != "" }):
+		return virtual.OptionError("locality.enabled wants nodes on switches: --switch-nodes COUNT, or switch in the [[nodes]] tables of --cluster")
+	case (c.Steering.Enabled || c.Sizing.Enabled || c.Locality.Enabled) && s.Backfill == "none":
+		return virtual.OptionError("with steering.enabled, sizing.enabled or locality.enabled --order priod wants backfill: a job that waits for its GPU type, node or switches would block all others; leave --backfill out")
 	case (c.Preemption.Enabled || c.Rounds.Enabled) && s.Placement == "pool":
 		return virtual.OptionError("preemption.enabled and rounds.enabled want jobs placed on nodes: --placement packed or consolidated")
 	}

@@ -97,6 +97,9 @@ func slurm(ctx context.Context, spec Spec, in Input) (Result, error) {
 			opt.Evict = preempt.Evict(spec.Eviction, preempt.Costs{Grace: o.Grace, Checkpoint: o.Checkpoint, Restart: o.Restart})
 		}
 	}
+	if len(spec.SpreadCosts) > 0 {
+		opt.Spread = func(times float64) float64 { return 1 - workload.SpreadLoss(spec.SpreadCosts, times) }
+	}
 	opt.Daemon.Settings.Waits.Strict = opt.Backfill == virtual.NoBackfill
 	r, err := virtual.Run(ctx, in.Cluster, jobs, opt)
 	return Result{Types: r.Types, Jobs: r.Jobs, Outcomes: r.Outcomes, Series: r.Series, Waited: waited(&opt.Daemon)}, err

@@ -121,6 +121,27 @@ func ParseNodes(groups []string) (Cluster, error) {
 	return c, c.check()
 }
 
+// Hang hangs the nodes on leaf switches, so many on each; 0: on none.
+func (c *Cluster) Hang(each int) error {
+	if each < 0 {
+		return fmt.Errorf("switches with %d nodes: want 0 (no switches) or more", each)
+	}
+	if each == 0 {
+		return nil
+	}
+	var hung []NodeGroup
+	at := 0 // nodes so far
+	for _, g := range c.Nodes {
+		for left := g.Count; left > 0; left -= g.Count {
+			g.Count, g.Switch = min(left, each-at%each), "s"+strconv.Itoa(at/each)
+			hung = append(hung, g)
+			at += g.Count
+		}
+	}
+	c.Nodes = hung
+	return nil
+}
+
 // FromSnapshot describes the usable GPU nodes of a cluster as it stands, alike
 // ones together, and counts the GPU nodes that it leaves out because they are
 // down or drained. A snapshot knows no switches.

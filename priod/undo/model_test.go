@@ -56,6 +56,7 @@ var userWords = map[slurmplug.Lever][]string{
 	slurmplug.Size:          {"2", "3", "5"},
 	slurmplug.ReqNodeList:   {"", "n1", "n2"},
 	slurmplug.MinMemoryNode: {"4000", "8000"},
+	slurmplug.Switches:      {"0@0", "4@10"},
 	slurmplug.SiteFactor:    {"0", "7", "13"},
 	slurmplug.Nice:          {"0", "50", "-30"},
 }
@@ -65,6 +66,7 @@ var priodsWords = map[slurmplug.Lever][]string{
 	slurmplug.Size:          {"11", "12", "13"},
 	slurmplug.ReqNodeList:   {"n8", "n[8-9]"},
 	slurmplug.MinMemoryNode: {"1000", "2000"},
+	slurmplug.Switches:      {"1@30", "2@30"},
 	slurmplug.SiteFactor:    {"1000", "2000", "3000"},
 	slurmplug.Nice:          {"-1000", "-2000", "-3000"},
 }
@@ -171,6 +173,17 @@ func (w *world) AskMemory(_ context.Context, jobs []*cluster.Job) (err error) {
 	return err
 }
 
+func (w *world) AskSwitches(_ context.Context, jobs []*cluster.Job) (err error) {
+	for _, j := range jobs {
+		if w.fails("look at switches") {
+			err = errors.New("no switches")
+		} else {
+			j.Switches = w.find(j.ID).fields[slurmplug.Switches].now
+		}
+	}
+	return err
+}
+
 func (w *world) Excluded(context.Context, plan.Target) (string, error) { return "", nil }
 
 func (w *world) Look(_ context.Context, targets []plan.Target) (map[cluster.JobID]plan.JobStatus, error) {
@@ -267,7 +280,7 @@ func (w *world) look(u *Journal) {
 // write is one write of priod's: first the line, then, unless priod dies, the value.
 func (w *world) write(u *Journal) {
 	w.look(u)
-	l := rapid.SampledFrom([]slurmplug.Lever{w.lever, slurmplug.Features, slurmplug.Size, slurmplug.MinMemoryNode}).Draw(w.t, "field")
+	l := rapid.SampledFrom([]slurmplug.Lever{w.lever, slurmplug.Features, slurmplug.Size, slurmplug.MinMemoryNode, slurmplug.Switches}).Draw(w.t, "field")
 	r := w.pick(func(r *record) bool {
 		switch f := r.fields[l]; {
 		case f.changed:
@@ -346,7 +359,7 @@ func (w *world) change() {
 	if r == nil {
 		return
 	}
-	l := rapid.SampledFrom([]slurmplug.Lever{w.lever, slurmplug.Features, slurmplug.Size, slurmplug.ReqNodeList, slurmplug.MinMemoryNode}).Draw(w.t, "changed")
+	l := rapid.SampledFrom([]slurmplug.Lever{w.lever, slurmplug.Features, slurmplug.Size, slurmplug.ReqNodeList, slurmplug.MinMemoryNode, slurmplug.Switches}).Draw(w.t, "changed")
 	own := func(l slurmplug.Lever, value string) {
 		f := r.fields[l]
 		f.now, f.own, f.priods, f.changed = value, value, false, f.written || l == slurmplug.SiteFactor

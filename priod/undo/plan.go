@@ -35,10 +35,11 @@ func NewSurvey(j *Journal, recorded *cluster.History, s *cluster.Snapshot) *Surv
 
 // Unseen are the waiting jobs into which priod wrote what a poll does not show.
 type Unseen struct {
-	Sizes  []*cluster.Job // to be read into their Asked
-	Memory []*cluster.Job // to be read into their AskedMB
-	Pinned []plan.Target  // whose nodes an eviction named
-	Kept   []plan.Target  // that refuse nodes on which they failed
+	Sizes    []*cluster.Job // to be read into their Asked
+	Memory   []*cluster.Job // to be read into their AskedMB
+	Switches []*cluster.Job // to be read into their Switches
+	Pinned   []plan.Target  // whose nodes an eviction named
+	Kept     []plan.Target  // that refuse nodes on which they failed
 }
 
 // Unseen says where to look closer before Plan.
@@ -53,6 +54,9 @@ func (v *Survey) Unseen() (u Unseen) {
 		}
 		if _, written := v.history.Requests[j.ID][slurmplug.MinMemoryNode]; written {
 			u.Memory = append(u.Memory, j)
+		}
+		if _, written := v.history.Requests[j.ID][slurmplug.Switches]; written {
+			u.Switches = append(u.Switches, j)
 		}
 		if v.pin(j) != nil {
 			u.Pinned = append(u.Pinned, plan.Target{Job: j.ID, RawID: j.RawID})
@@ -88,7 +92,7 @@ func (v *Survey) refuses(j *cluster.Job) *Change {
 type Closer struct {
 	Statuses       map[cluster.JobID]plan.JobStatus // of the pinned
 	Refused        map[cluster.JobID]string         // the nodes that the kept refuse; those that could not be read are missing
-	NoSize, NoNode error                            // why some were not read; nil: all were
+	NoSize, NoNode error                            // why some sizes, memory or switches, and nodes, were not read; nil: all were
 }
 
 // Plan is what takes everything back, as far as that is possible now.
@@ -216,7 +220,7 @@ func (p *Plan) field(j *cluster.Job, lever slurmplug.Lever, r cluster.Requested,
 	case j.State == cluster.Pending && shown:
 		p.Actions = append(p.Actions, putBack(j, lever, now, to))
 	case j.State == cluster.Pending && p.seen.NoSize != nil:
-		p.block(putBack(j, lever, slurmplug.Value{}, to), fmt.Sprintf("its size cannot be read: %.300s", p.seen.NoSize))
+		p.block(putBack(j, lever, slurmplug.Value{}, to), fmt.Sprintf("its %s cannot be read: %.300s", lever, p.seen.NoSize))
 	default:
 		p.stay[c] = true
 		if a := p.survey.journal.ofArray(c, j.ID); a != nil {

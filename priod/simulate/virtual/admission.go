@@ -57,7 +57,7 @@ func (e *engine) admit(t trace.Job) (j *job, why string, err error) {
 		return nil, "", fmt.Errorf("job %s is given by its steps, and no speeds are known", t.ID)
 	}
 	e.last = t.Submit
-	j = &job{Job: t, index: int32(len(e.jobs)), todo: work, record: record{direct: -1, row: -1}}
+	j = &job{Job: t, index: int32(len(e.jobs)), todo: work, switchStart: -1, record: record{direct: -1, row: -1}}
 	j.height = scatter(j.index)
 	j.owners = owners{e.owner(e.users, t.User, e.opt.UserGPUs), e.owner(e.accounts, t.Account, e.opt.AccountGPUs)}
 	j.request = placement.Request{Amount: placement.Amount{GPUs: int32(t.GPUs)}}

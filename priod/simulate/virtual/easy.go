@@ -21,6 +21,7 @@ func (e *engine) schedule() {
 			e.backfill(head)
 		}
 	}
+	e.waitForSwitches()
 	e.askEvictions()
 }
 

@@ -56,6 +56,10 @@ type job struct {
 	planned float64 // when the run frees its GPUs, as far as the scheduler knows
 	opens   float64 // reserved start, under conservative backfill
 
+	asksSwitches string  // what priod wrote; "": nothing
+	switchWait   float64 // s that it waits for few switches at most, from
+	switchStart  float64 // when it could first have started on more; -1: it could not yet
+
 	level    int     // LAS queue
 	attained float64 // GPU-seconds
 	record           // as Slurm shows it
@@ -80,6 +84,7 @@ type engine struct {
 	running      []tree            // by GPU type and planned end; under SRTF and LAS one, in order
 	plan         *reservations     // of conservative backfill
 	failed       []bool            // nodes that are down
+	leaves       []int32           // by node, the leaf switch that it hangs on; nil: there are none
 	reservations []reservation     // of nodes, which start nothing meanwhile
 
 	demotions []*job // at this moment, under LAS
@@ -112,6 +117,9 @@ func newEngine(ctx context.Context, c trace.Cluster, opt Options) *engine {
 		rand: rand.New(rand.NewPCG(opt.Seed, 0x736c75726d)), together: opt.Placement != placement.Pool || opt.preemptive(),
 	}
 	e.nodes = placement.New(opt.Placement, nodesOf(c, e.types))
+	if e.leaves = leavesOf(c); e.leaves != nil {
+		e.nodes.SetLeaves(e.leaves)
+	}
 	e.beyond, e.future, e.empty = e.nodes.Clone(), e.nodes.Clone(), e.nodes.Clone()
 	e.running = make([]tree, len(e.types))
 	if opt.Window != nil {
@@ -300,6 +308,8 @@ func (e *engine) handle(v event) error {
 		return e.tend()
 	case called:
 		return e.called()
+	case relaxed:
+		e.relax(j)
 	case unreserved:
 		e.unreserve("")
 	case opened:

@@ -18,6 +18,7 @@ const (
 	opened                 // a reserved start is due
 	tended                 // priod looks at evictions under way
 	called                 // a TE submission wakes priod
+	relaxed                // a job has waited for few switches as long as it may
 )
 
 // event is something that will happen, unless the job's epoch is over by then.

@@ -24,7 +24,7 @@ func (e *engine) occupies(j *job) float64 {
 	if j.Limit > 0 {
 		return e.opt.Prolog + j.Limit + e.opt.Epilog
 	}
-	return e.opt.Prolog + e.restart(j) + e.needs(j) + e.opt.Epilog
+	return e.opt.Prolog + e.restart(j) + e.needs(j)/e.slowest(j) + e.opt.Epilog
 }
 
 func (e *engine) restart(j *job) float64 {

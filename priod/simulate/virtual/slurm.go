@@ -74,7 +74,7 @@ func newSlurm(e *engine) *slurm {
 		})
 	}
 	set := &e.opt.Daemon.Settings
-	set.Sizing.Slurm, set.Memory.Slurm, set.Steering.Slurm = s, s, s
+	set.Sizing.Slurm, set.Memory.Slurm, set.Steering.Slurm, set.Locality.Slurm = s, s, s, s
 	set.Evictions.Slurm, set.Evictions.Recorder, set.Evictions.Now = s, memory{}, s.now
 	if s.evicts() {
 		s.ended = map[cluster.JobID]pastRun{}
@@ -133,7 +133,7 @@ func (s *slurm) apply(a plan.Action) error {
 	if j == nil {
 		return fmt.Errorf("invalid job id %s", a.Job)
 	}
-	write := map[slurmplug.Lever]func(*job, slurmplug.Value) error{slurmplug.Size: s.resize, slurmplug.Features: s.constrain}[a.Lever]
+	write := map[slurmplug.Lever]func(*job, slurmplug.Value) error{slurmplug.Size: s.resize, slurmplug.Features: s.constrain, slurmplug.Switches: s.limitSwitches}[a.Lever]
 	if write != nil {
 		err := write(j, a.After)
 		s.changed(j)
@@ -201,6 +201,7 @@ func (s *slurm) refresh(j *job) {
 	row.Restarts = int(j.runs)
 	row.Start, row.GPUType, row.Reason = time.Time{}, j.GPUType, ""
 	row.SiteFactorKnown = j.state == waiting
+	row.Switches = s.switches(j)
 	row.Features, row.NodeList, row.CPUs, row.MemMB = j.features, "", int(j.request.CPUs), j.request.MemMB
 	if j.holds() {
 		row.NodeList = s.nodeList(j)

@@ -86,6 +86,9 @@ type Options struct {
 	// Speedup, if set, is how many times as fast a job is with so many CPUs and MB
 	// for each of its GPUs as with their share; its slowest node counts.
 	Speedup func(job *trace.Job, gpuType string, cpus, memMB float64) float64
+	// Spread, if set, is the part of its speed that a job keeps on so many times as many
+	// leaf switches as it needs.
+	Spread func(times float64) float64
 	// Evict, if set, is asked after each scheduling pass who has to leave.
 	Evict func(*System) []Eviction
 }

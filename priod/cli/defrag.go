@@ -1,0 +1,75 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"slurmprio/priod/config"
+	"slurmprio/priod/cycle"
+	"slurmprio/priod/evict"
+	"slurmprio/priod/live"
+	"slurmprio/priod/order"
+	"slurmprio/priod/report"
+	"slurmprio/priod/store"
+)
+
+func defragCommand() *cli.Command {
+	return &cli.Command{
+		Name: "defrag", Usage: "show which small jobs would open whole nodes for jobs that wait though enough GPUs are free",
+		Description: "The small jobs are running ones that agreed to evictions (type=be) and hold a part of a node; those leave\n" +
+			"whose leaving loses least work, within the limits of [preemption]. It only shows: nobody leaves for it.",
+		Flags: []cli.Flag{mostFlag(20, "how many waiting `JOBS`"), jsonFlag()}, Before: noArgs,
+		Action: configured(func(c *cli.Context, cfg *config.Config) error {
+			n, err := most(c)
+			if err != nil {
+				return err
+			}
+			all, err := defragDryRun(c, cfg)
+			if err != nil {
+				return err
+			}
+			return answer(c, map[string]any{"jobs": all}, func(w io.Writer) { showDefrag(w, all, n) })
+		}),
+	}
+}
+
+func defragDryRun(c *cli.Context, cfg *config.Config) ([]evict.Fragmented, error) {
+	h, err := history(c.Context, cfg, newLogger(cfg, c.App.ErrWriter))
+	if err != nil {
+		return nil, err
+	}
+	journal, err := store.OpenEvictions(c.Context, cfg.State.Dir)
+	if err != nil {
+		return nil, err
+	}
+	result, err := cycle.Step(c.Context, live.New(newClient(cfg)), nil, h, cycle.Settings{Order: order.Feature{Settings: cfg.Decide()}, DryRun: true})
+	if err != nil {
+		return nil, err
+	}
+	set := cfg.Eviction()
+	return evict.Defragment(&result.Snapshot, &result.Plan, journal, &set), nil
+}
+
+func showDefrag(w io.Writer, all []evict.Fragmented, most int) {
+	if len(all) == 0 {
+		fmt.Fprintln(w, "No job waits for which enough GPUs are free.")
+		return
+	}
+	left := max(len(all)-most, 0)
+	for _, f := range all[:len(all)-left] {
+		fmt.Fprintf(w, "Job %s of %s, %s (%d are free): %s.\n", f.Job, report.Safe(f.User), plural(f.GPUs, "GPU", "GPUs"), f.Free, evict.ReasonText(f.Why))
+		if len(f.Victims) == 0 {
+			continue
+		}
+		fmt.Fprintf(w, "It would lie on %s within %s; %.0f GPU-seconds of work would be lost.\n", strings.Join(f.Nodes, ","), report.Ago(f.Wait), f.Cost)
+		tabulate(w, []string{"LEAVES", "USER", "GPUS", "NODE", "COST"}, f.Victims, func(v *evict.Leaver) []any {
+			return []any{v.Job.String(), v.User, v.GPUs, v.Node, fmt.Sprintf("%.0f", v.Cost)}
+		})
+	}
+	if left > 0 {
+		fmt.Fprintf(w, "%s not shown; --most shows more.\n", plural(left, "job", "jobs"))
+	}
+}

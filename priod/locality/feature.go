@@ -1,0 +1,272 @@
+package locality
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
+)
+
+// Slurm is what locality asks of a cluster.
+type Slurm interface {
+	// Topology is the tree of switches; without leaves where Slurm knows none.
+	Topology(context.Context) (cluster.Topology, error)
+	// AskSwitches reads what waiting jobs ask of switches, into their Switches. Jobs that
+	// wait no more are left as they are.
+	AskSwitches(context.Context, []*cluster.Job) error
+}
+
+// Feature has jobs of several nodes wait for few switches.
+type Feature struct {
+	Settings Settings
+	Memory   *Memory // nil: no job is looked at
+	Slurm    Slurm
+}
+
+// work is one cycle's.
+type work struct {
+	set      *Settings
+	c        *plan.Cycle
+	memory   *Memory
+	topology cluster.Topology
+	actions  []plan.Action
+	later    int // writes beyond Settings.WritesPerCycle
+}
+
+// Plan says of each job of several nodes near the head of the queue how many switches it
+// accepts, and writes that where it has changed.
+func (f *Feature) Plan(ctx context.Context, c *plan.Cycle) error {
+	if f.Memory == nil || f.Slurm == nil || c.Paused != "" || !f.Settings.Enabled && !anyWritten(c.History) {
+		return nil
+	}
+	topology, err := f.Slurm.Topology(ctx)
+	if err != nil {
+		return fmt.Errorf("read the switches: %w", err)
+	}
+	w := &work{set: &f.Settings, c: c, memory: f.Memory, topology: topology}
+	x := newCell(c.Snapshot, topology.Leaves)
+	gangs := w.gangs(x)
+	var ask []*cluster.Job
+	for _, g := range gangs {
+		if g.decision != nil && g.request.Nodes != 1 {
+			ask = append(ask, g.job)
+		}
+	}
+	if err := f.Slurm.AskSwitches(ctx, ask); err != nil {
+		c.Plan.Notes = append(c.Plan.Notes, fmt.Sprintf("what some jobs ask of switches could not be read: %.300s", err))
+	}
+	f.Memory.begin()
+	for _, g := range gangs {
+		w.decide(x, g)
+	}
+	f.Memory.end()
+	if w.later > 0 {
+		c.Plan.Notes = append(c.Plan.Notes, fmt.Sprintf("%d jobs' switches wait for the next cycle: locality.writes_per_cycle is reached", w.later))
+	}
+	c.Plan.Ask(w.actions)
+	return nil
+}
+
+// anyWritten tells whether priod's switches may stand in any job.
+func anyWritten(h *cluster.History) bool {
+	for _, requests := range h.Requests {
+		if _, written := requests[slurmplug.Switches]; written {
+			return true
+		}
+	}
+	return false
+}
+
+// gangs are the jobs at the head of the queue that wait for room, in its order, and all
+// others into which priod wrote. Of those that may lie on one switch only, or of which no
+// more is known, only the request is of use: they take room from the others.
+func (w *work) gangs(x *cell) (gangs []*gang) {
+	looked := 0
+	for _, q := range w.c.Plan.Queue {
+		j, d := &w.c.Snapshot.Jobs[q.Job], &w.c.Plan.Decisions[q.Decision]
+		_, written := w.c.History.Requests[j.ID][slurmplug.Switches]
+		waits := j.GPUs > 0 && d.Ranked && (j.WantsRoom() || j.Begins(w.c.Snapshot.At))
+		if waits {
+			looked++
+		}
+		if waits = waits && (w.set.Depth == 0 || looked <= w.set.Depth); !waits && !written {
+			continue
+		}
+		r, ok := x.request(j)
+		if !ok && !written {
+			continue
+		}
+		g := &gang{job: j, decision: d, request: r}
+		if !waits {
+			g.excluded = "it does not wait for room near the head of the queue"
+		}
+		gangs = append(gangs, g)
+	}
+	return gangs
+}
+
+// decide says how many switches a job accepts. Jobs come in the order of the queue: those
+// that would start now take their room from those behind.
+func (w *work) decide(x *cell, g *gang) {
+	far := g.excluded != ""
+	if g.request.Nodes == 1 {
+		if _, written := w.c.History.Requests[g.job.ID][slurmplug.Switches]; !written {
+			if !far {
+				x.take(g.job, g.request)
+			}
+			return
+		}
+	}
+	if why := w.excluded(g.job); why != "" {
+		g.excluded = why
+	} else if far {
+		return // it keeps what it has until it is its turn
+	}
+	w.measure(x, g)
+	if g.excluded != "" {
+		if g.state != nil && w.ours(g.job) {
+			g.state.accepts = anyNumber
+		}
+		w.write(g, 0)
+		if !far {
+			x.take(g.job, g.request)
+		}
+	} else {
+		w.wait(x, g)
+	}
+	if g.excluded != noConsent && g.rule.Most != 1 { // else nobody asks
+		g.decision.Locality = w.words(g)
+	}
+}
+
+// measure finds what the rule goes by.
+func (w *work) measure(x *cell, g *gang) {
+	if g.excluded != "" {
+		return
+	}
+	j := &g.rule
+	if j.Fewest, j.Most = x.switches(g.request); j.Fewest == 0 {
+		g.excluded = "no nodes that are up hold it"
+		return
+	}
+	j.Run = w.expected(g.job)
+	j.Delayed = w.delayed(g.job)
+	state, known := w.memory.of(g.job, w.c.Snapshot.At)
+	g.state = state
+	rule := w.rule()
+	at := w.c.History.Requests[g.job.ID][slurmplug.Switches].At
+	again := at.Before(g.job.Submit) || at.Before(g.job.Eligible) // since then it has run
+	if count, _, err := slurmplug.ParseSwitches(g.job.Switches); !known && err == nil && w.ours(g.job) && !again {
+		// priod was started after it had written this, or a task has left its array.
+		state.waited = rule.waitedFor(j, count) + max(w.c.Snapshot.At.Sub(at).Seconds(), 0)
+		state.accepts = count
+	}
+	j.Waited = state.waited
+	switch {
+	case state.refused != "":
+		g.excluded = fmt.Sprintf("left alone: %.200s", state.refused)
+	case j.Run == 0 && j.Most > j.Fewest:
+		g.excluded = runUnknown
+	case len(w.topology.Leaves) > 0 && j.Most > j.Fewest && rule.Budget(j) < Shortest.Seconds():
+		g.excluded = tooShort
+	}
+}
+
+// rule is that of the settings, within what Slurm itself allows.
+func (w *work) rule() *Rule {
+	r := w.set.Rule
+	if most := w.topology.MaxWait; most >= 0 {
+		r.Longest = min(r.Longest, most.Truncate(time.Minute).Seconds())
+	}
+	return &r
+}
+
+// wait has a job accept what the rule says, and counts whether it waits for that.
+func (w *work) wait(x *cell, g *gang) {
+	rule := w.rule()
+	accepts := rule.Accepts(&g.rule)
+	switch was := g.state.accepts; {
+	case len(w.topology.Leaves) == 0:
+		accepts = 0
+	case was == anyNumber, accepts == 0:
+		accepts, g.state.accepts = 0, anyNumber
+	default: // although fewer jobs may wait than before
+		accepts = max(accepts, was)
+		g.state.accepts = accepts
+	}
+	g.accepts = accepts
+	g.request.Switches = int32(accepts)
+	starts := x.take(g.job, g.request)
+	if accepts == 0 {
+		w.write(g, 0)
+		return
+	}
+	if !starts {
+		anywhere := g.request
+		anywhere.Switches = 0
+		_, g.state.ticking = x.fit(anywhere)
+	}
+	if g.state.ticking {
+		w.c.Plan.Stands(rule.relaxes(&g.rule))
+	}
+	if !starts || w.ours(g.job) { // Slurm itself takes the fewest that are free
+		w.write(g, accepts)
+	}
+}
+
+// write puts the number of switches into a job's request, unless that stands there.
+func (w *work) write(g *gang, accepts int) {
+	j, ours := g.job, w.ours(g.job)
+	now, _, err := slurmplug.ParseSwitches(j.Switches)
+	after := slurmplug.NoSwitches
+	switch {
+	case accepts == 0 && !ours:
+		return
+	case accepts > 0 && ours && err == nil && now == accepts:
+		return
+	case accepts > 0:
+		after = slurmplug.SwitchesText(accepts, time.Duration(w.rule().Longest)*time.Second/time.Minute*time.Minute)
+	}
+	if most := w.set.WritesPerCycle; most > 0 && len(w.actions) >= most {
+		w.later++
+		return
+	}
+	w.actions = append(w.actions, plan.Action{
+		Job: j.ID, Tasks: j.Tasks, Lever: slurmplug.Switches, Before: slurmplug.Text(j.Switches), After: slurmplug.Text(after),
+		Was: w.c.History.Own(j, slurmplug.Switches), Reason: w.words(g),
+	})
+}
+
+// words say what was decided, in the same words while that stands.
+func (w *work) words(g *gang) string {
+	j, rule := &g.rule, w.rule()
+	span := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)).Round(time.Minute) }
+	switch {
+	case g.excluded != "":
+		return "switches: " + g.excluded
+	case len(w.topology.Leaves) == 0:
+		return "switches: Slurm knows no tree of them"
+	case j.Most <= j.Fewest:
+		return "switches: it cannot come to lie on more than it needs"
+	case g.accepts == 0:
+		return "switches: any number; it has waited for few as long as that pays"
+	}
+	return fmt.Sprintf("switches: %d at most, of the %d that it might get; it waits for them as long as that pays, for it would run %s instead of %s on %d",
+		g.accepts, j.Most, span(j.Run+rule.longer(j, j.Most)), span(j.Run), j.Most)
+}
+
+// Heard remembers what was written, and leaves those alone of which Slurm refused it.
+func (f *Feature) Heard(c *plan.Cycle) {
+	for id, o := range c.Written(slurmplug.Switches) {
+		c.Asked(id, o)
+		if f.Memory != nil && f.Memory.jobs[id] != nil && o.Status == slurmplug.Refused {
+			f.Memory.jobs[id].refused = o.Message
+		}
+	}
+}
+
+// Act does nothing beside the plan.
+func (f *Feature) Act(context.Context, *plan.Cycle) error { return nil }

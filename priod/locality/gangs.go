@@ -1,0 +1,226 @@
+package locality
+
+import (
+	"math"
+	"slices"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/placement"
+	"slurmprio/priod/placement/nodemap"
+	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
+)
+
+// Why a job does not wait for switches.
+const (
+	noConsent  = "no valid tag: it may not be kept waiting for few switches"
+	partOfHet  = "it is part of a heterogeneous job"
+	hasClaim   = "room is being made for it"
+	itsOwn     = "it asks for switches itself"
+	edited     = "its switches were changed after priod had written them: they stay as they are"
+	unread     = "what it asks of switches could not be read"
+	runUnknown = "nobody knows how long it runs: it has no time limit"
+	tooShort   = "it runs too briefly to wait for few switches"
+)
+
+// gang is a waiting job that may come to lie on several switches.
+type gang struct {
+	job      *cluster.Job
+	decision *plan.Decision
+	request  placement.Request
+	excluded string // why it waits for no switches; "" when it may
+	rule     Job
+	accepts  int // switches; 0: any number
+	state    *jobState
+}
+
+// cell is the cluster with its switches.
+type cell struct {
+	nodes *nodemap.Map
+	leaf  []int32 // by node, the switch that it hangs on
+	parts map[placement.Types]*part
+	taken []placement.Share // by the jobs before
+}
+
+// part is the nodes of some kinds, which are of one type here if their GPUs are: a gang may
+// lie on nodes of several kinds.
+type part struct {
+	free, up *placement.Nodes // what the jobs before leave; with nothing on it
+	at       map[int32]int32  // by node of the cluster, its place here
+	nodes    []int32          // of the cluster
+	switches int
+}
+
+func newCell(s *cluster.Snapshot, switches map[string]string) *cell {
+	x := &cell{nodes: nodemap.New(s), parts: map[placement.Types]*part{}}
+	numbers := map[string]int32{}
+	for _, name := range x.nodes.Names {
+		leaf, known := switches[name]
+		if !known {
+			leaf = "\x00" + name // it hangs on none: on one of its own
+		}
+		n, seen := numbers[leaf]
+		if !seen {
+			n = int32(len(numbers))
+			numbers[leaf] = n
+		}
+		x.leaf = append(x.leaf, n)
+	}
+	return x
+}
+
+// part is that of a request.
+func (x *cell) part(types placement.Types) *part {
+	if p := x.parts[types]; p != nil {
+		return p
+	}
+	p, all := &part{at: map[int32]int32{}}, x.nodes.Nodes
+	var sizes []placement.Node
+	var leaves []int32
+	gpuTypes, numbers := map[string]int32{}, map[int32]int32{}
+	number := func(leaf int32) int32 {
+		if _, seen := numbers[leaf]; !seen {
+			numbers[leaf] = int32(len(numbers))
+		}
+		return numbers[leaf]
+	}
+	for i := range int32(all.Len()) {
+		if !types.Has(all.Type(i)) {
+			continue
+		}
+		t := x.nodes.Kinds[all.Type(i)].GPUType
+		if _, known := gpuTypes[t]; !known {
+			gpuTypes[t] = int32(len(gpuTypes))
+		}
+		p.at[i] = int32(len(p.nodes))
+		p.nodes, sizes, leaves = append(p.nodes, i), append(sizes, placement.Node{Type: gpuTypes[t], Amount: all.Size(i)}), append(leaves, number(x.leaf[i]))
+	}
+	p.up, p.switches = placement.New(placement.Packed, sizes), len(numbers)
+	p.up.SetLeaves(leaves)
+	p.free = p.up.Clone()
+	for at, i := range p.nodes {
+		size, free := all.Size(i), all.FreeOn(i)
+		p.free.Take([]placement.Share{{Node: int32(at), Amount: placement.Amount{GPUs: size.GPUs - free.GPUs, CPUs: size.CPUs - free.CPUs, MemMB: size.MemMB - free.MemMB}}})
+		p.free.SetDown(int32(at), all.Down(i))
+		p.up.SetDown(int32(at), all.Down(i))
+	}
+	p.take(x.taken)
+	x.parts[types] = p
+	return p
+}
+
+// take gives shares of the cluster to a job, as far as they are of this part.
+func (p *part) take(shares []placement.Share) {
+	for _, s := range shares {
+		if at, here := p.at[s.Node]; here {
+			p.free.Take([]placement.Share{{Node: at, Amount: s.Amount}})
+		}
+	}
+}
+
+// anyType is all types of a part.
+const anyType = ^placement.Types(0)
+
+// request is what a job asks for; ok is false where its constraint is not understood or
+// allows no node.
+func (x *cell) request(j *cluster.Job) (r placement.Request, ok bool) {
+	types, ok := x.nodes.Types(j)
+	return x.nodes.Request(j, types), ok && types != 0
+}
+
+// fit is where a request would lie now, in places of its part.
+func (x *cell) fit(r placement.Request) (shares []placement.Share, fits bool) {
+	p := x.part(r.Types)
+	r.Types = anyType
+	return p.free.Fit(r, nil)
+}
+
+// switches are the fewest that hold a request, and the most that it can come to lie on.
+func (x *cell) switches(r placement.Request) (fewest, most int) {
+	p := x.part(r.Types)
+	r.Types = anyType
+	shares, fits := p.up.Fit(r, nil)
+	if !fits {
+		return 0, 0
+	}
+	nodes := int(r.Nodes)
+	if nodes == 0 {
+		nodes = int(r.GPUs)
+	}
+	return p.up.Leaves(shares), min(p.switches, nodes)
+}
+
+// take lets the tasks of a record start that would; it tells whether the first does.
+func (x *cell) take(j *cluster.Job, r placement.Request) bool {
+	p := x.part(r.Types)
+	for n := range max(j.TaskCount, 1) {
+		places, fits := x.fit(r)
+		if !fits {
+			return n > 0
+		}
+		var shares []placement.Share
+		for _, s := range places {
+			shares = append(shares, placement.Share{Node: p.nodes[s.Node], Amount: s.Amount})
+		}
+		x.taken = append(x.taken, shares...)
+		for _, p := range x.parts {
+			p.take(shares)
+		}
+	}
+	return true
+}
+
+// excluded says why a job waits for no switches, whatever the cluster is like.
+func (w *work) excluded(j *cluster.Job) string {
+	r, written := w.c.History.Requests[j.ID][slurmplug.Switches]
+	switch {
+	case !w.set.Enabled:
+		return "locality is off"
+	case j.TagErr != "" || j.TagText == "":
+		return noConsent
+	case j.GPUs == 0:
+		return "it asks for no GPUs"
+	case j.HetLeader != 0:
+		return partOfHet
+	case w.c.History.Claiming[j.ID]:
+		return hasClaim
+	case j.Switches == "":
+		return unread
+	case written && r.Theirs(slurmplug.Text(j.Switches)):
+		return edited
+	case !w.ours(j) && j.Switches != slurmplug.NoSwitches:
+		return itsOwn
+	}
+	return ""
+}
+
+// ours tells whether a job's switches are what priod wrote.
+func (w *work) ours(j *cluster.Job) bool {
+	r, known := w.c.History.Requests[j.ID][slurmplug.Switches]
+	return known && r.Ours(slurmplug.Text(j.Switches))
+}
+
+// expected is how long a job runs, s: by its steps where its speed is known, else by its
+// time limit; 0: nobody knows.
+func (w *work) expected(j *cluster.Job) float64 {
+	if shares := w.c.Plan.Shares; shares != nil && j.Tag.Steps > 0 && shares.Jobs[j.ID] != nil {
+		if run := shares.Jobs[j.ID].Run; len(run) > 0 {
+			if least := slices.Min(run); !math.IsInf(least, 1) {
+				return least
+			}
+		}
+	}
+	return max(j.TimeLimit.Seconds(), 0) * w.set.OfLimit
+}
+
+// delayed is how many jobs wait beside a job, times the part of the GPUs that it takes: so
+// many seconds all of them together wait longer for each that it runs longer.
+func (w *work) delayed(j *cluster.Job) float64 {
+	gpus := 0
+	for i := range w.c.Snapshot.Nodes {
+		if n := &w.c.Snapshot.Nodes[i]; n.Usable {
+			gpus += n.GPUs
+		}
+	}
+	return float64(len(w.c.Plan.Queue)-1) * float64(j.GPUs) / float64(max(gpus, j.GPUs))
+}

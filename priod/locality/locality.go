@@ -1,0 +1,22 @@
+// Package locality has jobs of several nodes wait for few leaf switches, as long as that
+// pays, and lets them have more step by step (Jeon et al., ATC 2019, section 5: trade
+// queueing delay for locality on long jobs, and relax with time).
+//
+// A job on more switches than it needs takes longer, and GPUs longer from those that wait.
+// It accepts a number of switches once it has waited as long as these would cost it; by its
+// own time alone it so loses at most twice what knowing the future would (who rents skis
+// until that has cost as much as to buy them). Only such time counts as waiting in which it
+// could start on more switches: for GPUs, or for others, it would wait anyway.
+//
+// What is written is the job's Switches=COUNT@MINUTES, whose MINUTES are the longest wait:
+// where priod is gone, Slurm itself lets it start anywhere then. A job that asks for
+// switches itself, or whose tag is missing or not valid, is left alone.
+//
+// # Files
+//
+//	rule.go      the rule: pure
+//	feature.go   how locality takes part in a cycle
+//	gangs.go     which jobs wait for switches, and what the rule is told of them
+//	memory.go    what is remembered of each job between cycles
+//	settings.go  the settings
+package locality

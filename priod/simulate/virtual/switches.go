@@ -1,0 +1,148 @@
+package virtual
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/placement"
+	"slurmprio/priod/trace"
+	"slurmprio/slurmplug"
+)
+
+// leavesOf is the leaf switch of each node, by a number; nil where no group of nodes names
+// one. Groups without one hang on one of their own.
+func leavesOf(c trace.Cluster) (of []int32) {
+	numbers, named := map[string]int32{}, false
+	for i, g := range c.Nodes {
+		if g.GPUs == 0 {
+			continue
+		}
+		named = named || g.Switch != ""
+		name := g.Switch
+		if name == "" {
+			name = "\x00" + strconv.Itoa(i)
+		}
+		n, known := numbers[name]
+		if !known {
+			n = int32(len(numbers))
+			numbers[name] = n
+		}
+		for range g.Count {
+			of = append(of, n)
+		}
+	}
+	if !named {
+		return nil
+	}
+	return of
+}
+
+// slowest is the part of its speed that a job keeps at least, wherever it lies.
+func (e *engine) slowest(j *job) float64 {
+	if e.leaves == nil || e.opt.Spread == nil || j.request.Nodes == 1 {
+		return 1
+	}
+	shares, fits := e.empty.Fit(placement.Request{Types: j.request.Types, Amount: j.request.Amount, Nodes: j.request.Nodes}, nil)
+	if !fits || len(shares) < 2 {
+		return 1
+	}
+	most := min(int(slices.Max(e.leaves))+1, j.GPUs)
+	if j.Nodes > 0 {
+		most = min(most, j.Nodes)
+	}
+	return e.opt.Spread(max(float64(most)/float64(e.empty.Leaves(shares)), 1))
+}
+
+// spreads is the part of its speed that a job keeps on the switches that it has.
+func (e *engine) spreads(j *job) float64 {
+	if e.leaves == nil || e.opt.Spread == nil || len(j.shares) < 2 {
+		return 1
+	}
+	shares, fits := e.empty.Fit(placement.Request{Types: j.request.Types, Amount: j.request.Amount, Nodes: j.request.Nodes}, nil)
+	if !fits {
+		return 1
+	}
+	return e.opt.Spread(float64(e.nodes.Leaves(j.shares)) / float64(e.empty.Leaves(shares)))
+}
+
+// waitForSwitches starts the clock of jobs that wait for few switches and could now start
+// on more.
+func (e *engine) waitForSwitches() {
+	for _, c := range e.queue.active {
+		if c.request.Switches == 0 {
+			continue
+		}
+		anywhere := c.with(c.waiting.root.least)
+		anywhere.Switches = 0
+		if _, fits := e.nodes.Fit(anywhere, nil); !fits {
+			continue
+		}
+		for j := range c.waiting.all {
+			if j.switchStart < 0 {
+				j.switchStart = e.now
+				e.agenda.push(event{at: e.now + j.switchWait, kind: relaxed, job: j, epoch: j.epoch})
+			}
+		}
+	}
+}
+
+// relax lets a job start on any number of switches, if it has waited long enough.
+func (e *engine) relax(j *job) {
+	if j.state == waiting && j.request.Switches > 0 && e.now >= j.switchStart+j.switchWait {
+		e.queue.remove(j)
+		j.request.Switches = 0
+		e.queue.add(j)
+		e.moved = true
+	}
+}
+
+// limitSwitches writes a value of the lever Switches.
+func (s *slurm) limitSwitches(j *job, value slurmplug.Value) error {
+	count, wait, err := slurmplug.ParseSwitches(value.String())
+	if err != nil {
+		return err
+	}
+	if !j.pending() {
+		return fmt.Errorf("job %s is not pending", number(j.index))
+	}
+	if j.state == waiting {
+		s.e.queue.remove(j)
+	}
+	j.request.Switches, j.switchWait = int32(count), wait.Seconds()
+	j.asksSwitches = slurmplug.SwitchesText(count, wait)
+	if j.state == waiting {
+		s.e.queue.add(j)
+		s.e.moved = true
+	}
+	return nil
+}
+
+// switches is what a job asks of switches.
+func (s *slurm) switches(j *job) string {
+	switch {
+	case s.e.leaves == nil:
+		return ""
+	case j.asksSwitches == "":
+		return slurmplug.NoSwitches
+	}
+	return j.asksSwitches
+}
+
+// Topology is the cluster's switches.
+func (s *slurm) Topology(context.Context) (cluster.Topology, error) {
+	t := cluster.Topology{MaxWait: -1} // max_switch_wait is as long as anybody wants
+	if s.e.leaves == nil {
+		return t, nil
+	}
+	t.Leaves = make(map[string]string, len(s.e.leaves))
+	for node, leaf := range s.e.leaves {
+		t.Leaves[s.snapshot.Nodes[node].Name] = strconv.Itoa(int(leaf))
+	}
+	return t, nil
+}
+
+// AskSwitches has nothing to read: rows say it.
+func (s *slurm) AskSwitches(context.Context, []*cluster.Job) error { return nil }

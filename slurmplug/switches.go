@@ -1,0 +1,151 @@
+package slurmplug
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Switches is the lever on how many leaf switches a waiting job may lie on, and how long
+// Slurm waits for so few. Its values are those of SwitchesText.
+const Switches Lever = "Switches"
+
+// NoSwitches is the value of the lever for a job that takes any number of switches.
+const NoSwitches = "0@0"
+
+// SwitchesText is a value of the lever: so many switches at most, for so long, in whole
+// minutes as scontrol takes it. A number of 0 is NoSwitches.
+func SwitchesText(count int, wait time.Duration) string {
+	if count == 0 {
+		return NoSwitches
+	}
+	minutes, seconds := wait/time.Minute, wait%time.Minute/time.Second
+	if seconds != 0 { // somebody else's: Slurm cuts waits at max_switch_wait
+		return fmt.Sprintf("%d@%d:%02d", count, minutes, seconds)
+	}
+	return fmt.Sprintf("%d@%d", count, minutes)
+}
+
+// ParseSwitches reads a value of the lever in whole minutes.
+func ParseSwitches(text string) (count int, wait time.Duration, err error) {
+	number, minutes, whole := strings.Cut(text, "@")
+	n, err1 := parseUint([]byte(number), math.MaxInt32)
+	m, err2 := parseUint([]byte(minutes), math.MaxInt32)
+	if !whole || err1 != nil || err2 != nil {
+		return 0, 0, fmt.Errorf("switches %.40q: want COUNT@MINUTES", text)
+	}
+	return int(n), time.Duration(m) * time.Minute, nil
+}
+
+// Switches reads what waiting jobs ask of switches, by Slurm's own ids of records, as
+// values of the lever. Jobs that are gone are left out.
+func (c *Client) Switches(ctx context.Context, raw ...uint32) (map[uint32]string, error) {
+	able, err := c.Abilities(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := c.nonce()
+	format := "JobID:" + s.field + ",ReqSwitch:" + s.field + ",Wait4Switch:" + s.end
+	out, err := c.read(ctx, "squeue", append(able.squeueArgs("--jobs="+idList(raw)), "-O", format)...)
+	if isNoJob(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return parseSwitches(out, s)
+}
+
+func parseSwitches(out []byte, s separators) (map[uint32]string, error) {
+	all := map[uint32]string{}
+	var fields [3][]byte
+	err := s.each(out, func(record []byte) error {
+		if err := s.cut(record, fields[:]); err != nil {
+			return err
+		}
+		id, err := parseUint(fields[0], math.MaxUint32)
+		if err != nil {
+			return err
+		}
+		count, err := parseUint(fields[1], math.MaxUint32)
+		if err != nil {
+			return fmt.Errorf("job %d: ReqSwitch: %w", id, err)
+		}
+		if strconv.FormatUint(count, 10) == noVal {
+			count = 0
+		}
+		wait, err := ParseTimeLimit(string(fields[2]))
+		if err != nil {
+			return fmt.Errorf("job %d: Wait4Switch: %w", id, err)
+		}
+		all[uint32(id)] = SwitchesText(int(count), max(wait, 0))
+		return nil
+	})
+	if err != nil {
+		return nil, doubtful("squeue", "%w", err)
+	}
+	return all, nil
+}
+
+// LeafSwitches reads which leaf switch each node hangs on. It is nil where Slurm has no
+// tree of switches.
+func (c *Client) LeafSwitches(ctx context.Context, conf Config) (map[string]string, error) {
+	if !conf.HasSwitches() {
+		return nil, nil
+	}
+	out, err := c.readLines(ctx, "scontrol", "show", "topology")
+	if err != nil {
+		return nil, err
+	}
+	return parseTopology(out)
+}
+
+// parseTopology reads the leaf switches of "SwitchName=s1 Level=0 ... Nodes=n[1-4]".
+func parseTopology(out []byte) (map[string]string, error) {
+	leaves := map[string]string{}
+	for line := range bytes.Lines(out) {
+		values := map[string]string{}
+		for word := range strings.FieldsSeq(string(line)) {
+			key, value, _ := strings.Cut(word, "=")
+			values[key] = value
+		}
+		if values["SwitchName"] == "" || values["Level"] != "0" {
+			continue
+		}
+		nodes, err := ExpandHosts(values["Nodes"])
+		if err != nil {
+			return nil, doubtful("scontrol show topology", "switch %.40q: %w", values["SwitchName"], err)
+		}
+		for _, n := range nodes {
+			leaves[n] = values["SwitchName"]
+		}
+	}
+	if len(leaves) == 0 {
+		return nil, doubtful("scontrol show topology", "no leaf switch in it")
+	}
+	return leaves, nil
+}
+
+// HasSwitches tells whether Slurm knows a tree of switches.
+func (c Config) HasSwitches() bool { return strings.Contains(c.Get("TopologyPlugin"), "tree") }
+
+// MaxSwitchWait is the longest time that Slurm lets a job wait for its switches: a longer
+// one is cut to it.
+func (c Config) MaxSwitchWait() time.Duration {
+	const usual = 5 * time.Minute
+	params := c.List("SchedulerParameters")
+	at := slices.IndexFunc(params, func(p string) bool { return strings.HasPrefix(p, "max_switch_wait=") })
+	if at < 0 {
+		return usual
+	}
+	n, err := parseUint([]byte(strings.TrimPrefix(params[at], "max_switch_wait=")), math.MaxInt32)
+	if err != nil {
+		return usual
+	}
+	return time.Duration(n) * time.Second
+}
