@@ -960,7 +960,7 @@ func TestSizesAheadBesideLargerEnds(t *testing.T) {
 // and its waiting counts from the first of its nodes: after a day in which later jobs start
 // before it, it has its own request again.
 func TestSizesAheadMovesToABetterNode(t *testing.T) {
-	q, j, was, cycle := plannedQueue(t)
+	q, _, was, cycle := plannedQueue(t)
 	q.add(t, 0, 6, 64000, 1, "cpu=v100:1x1-6x3-10x4-12x5&v=1").TimeLimit = time.Hour
 	q.s.Jobs[4].TimeLimit = 30 * 24 * time.Hour
 	n := &q.s.Nodes[0]
@@ -971,7 +971,7 @@ func TestSizesAheadMovesToABetterNode(t *testing.T) {
 	}
 	q.s.Jobs[0].CPUs, q.s.Jobs[1].CPUs, n.CPUsUsed = 1, 1, 1 // and now more
 	got := cycle(time.Second)
-	j = &q.s.Jobs[4]
+	j := &q.s.Jobs[4]
 	if len(got) == 0 || j.Asked.Nodes != "n1" || j.Asked.CPUs != 12 || later.Asked.Nodes == "n1" {
 		t.Fatalf("%+v: %q, %q", got, j.Asked.Text, later.Asked.Text)
 	}
