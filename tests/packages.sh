@@ -105,7 +105,8 @@ debs() {
 }
 
 rpms() {
-  local rpm="rpm --force-debian --nodeps"
+  local rpm="rpm --nodeps"
+  ! rpm --force-debian --version >/dev/null 2>&1 || rpm="$rpm --force-debian" # Debian 12's refuses without
   says "nothing was started" $rpm -i /dist/*.rpm
   installed
   used

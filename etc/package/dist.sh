@@ -57,7 +57,7 @@ release() {
     done
   done
   for program in priod sbatchwrap; do
-    "$work/cyclonedx-gomod" bin -json -noserial -version "$VERSION" -output "dist/$program-$VERSION-linux-$arch.cdx.json" "$work/bin-$arch/$program" 2>"$work/log" ||
+    "$work/cyclonedx-gomod" bin -json -noserial -notimestamp -std -version "$VERSION" -output "dist/$program-$VERSION-linux-$arch.cdx.json" "$work/bin-$arch/$program" 2>"$work/log" ||
       { cat "$work/log" >&2; return 1; }
   done
 }

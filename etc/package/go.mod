@@ -1,3 +1,4 @@
+// The tools of dist.sh. nfpm 2.46 wants modules of go.digitalxero.dev, which not every module proxy has.
 module slurmprio/etc/package
 
 go 1.26.0
