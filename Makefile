@@ -104,7 +104,7 @@ install-daemon: ## unit, user, example configuration, man page, boards, alerts: 
 	install -D -m 0644 etc/prometheus/priod.rules.yml $(SHARE)/slurmprio/prometheus/priod.rules.yml
 	install -D -m 0644 etc/systemd/output.conf $(SHARE)/slurmprio/systemd/output.conf
 	install -d $(DESTDIR)/usr/lib/systemd/system
-	sed 's|/usr/local|$(PREFIX)|' etc/systemd/priod.service >$(DESTDIR)/usr/lib/systemd/system/priod.service
+	sed 's|/usr/local|$(PREFIX)|' etc/systemd/priod.service | install -m 0644 /dev/stdin $(DESTDIR)/usr/lib/systemd/system/priod.service
 	install -D -m 0644 etc/systemd/priod.sysusers $(DESTDIR)/usr/lib/sysusers.d/priod.conf
 	install -D -m 0644 etc/systemd/priod.tmpfiles $(DESTDIR)/usr/lib/tmpfiles.d/priod.conf
 	install -D -m 0644 LICENSE $(SHARE)/doc/slurmprio/copyright

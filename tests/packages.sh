@@ -53,7 +53,8 @@ installed() {
   systemd-analyze security --offline=true --threshold=20 $unit >/dev/null || die "$unit: exposure above 2.0"
   # shellcheck disable=SC2016
   says history bash -c 'source /usr/share/bash-completion/completions/priod; COMP_WORDS=(priod his) COMP_CWORD=1; _priod priod; echo "${COMPREPLY[@]}"'
-  says --prio-type bash -c 'source /usr/share/bash-completion/completions/sbatchwrap; COMP_WORDS=(sbatchwrap --prio-t) COMP_CWORD=1; _sbatchwrap sbatchwrap; echo "${COMPREPLY[@]}"'
+  # shellcheck disable=SC2016
+  says "--gres --prio-type" bash -c '_sbatch() { COMPREPLY=(--gres); }; source /usr/share/bash-completion/completions/sbatchwrap; COMP_WORDS=(sbatchwrap --prio-t) COMP_CWORD=1; _sbatchwrap sbatchwrap; echo "${COMPREPLY[@]}"'
   [ ! -e /etc/systemd/system/multi-user.target.wants/priod.service ] || die "priod was enabled unasked"
 }
 
