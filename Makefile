@@ -4,12 +4,13 @@ PREFIX  ?= /usr/local
 DESTDIR ?=
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS  = -X main.version=$(VERSION)
+BIN     ?= bin
 
-.PHONY: demo test test-properties test-rest test-race test-race-short roots test-smoke test-versions test-long test-short fuzz lint bench evidence-sizing build man install deps help clean
+.PHONY: demo test test-properties test-rest test-race test-race-short roots test-smoke test-versions test-long test-short test-packages fuzz lint bench evidence-sizing build man install install-client install-daemon dist deps help clean
 
 build: ## both programs into bin/
-	$(GO) build -ldflags "$(LDFLAGS)" -o bin/priod ./priod
-	CGO_ENABLED=0 $(GO) build -ldflags "$(LDFLAGS)" -o bin/sbatchwrap ./sbatchwrap
+	$(GO) build -ldflags "$(LDFLAGS)" -o $(BIN)/priod ./priod
+	CGO_ENABLED=0 $(GO) build -ldflags "$(LDFLAGS)" -o $(BIN)/sbatchwrap ./sbatchwrap
 
 deps: ## a C compiler and Slurm with its accounting, from Debian's packages
 	@tests/deps.sh
@@ -80,22 +81,43 @@ evidence-sizing: deps build ## the figures of docs/evidence/sizing.md; DATA=FOLD
 man: ## the man pages, from the command tree and the option table
 	$(GO) test ./priod/cli ./sbatchwrap -run TestManPage -args -update
 
-install: build ## programs, man pages, unit, example configuration, under PREFIX
-	install -D -m 0755 bin/priod $(DESTDIR)$(PREFIX)/sbin/priod
-	install -d $(DESTDIR)$(PREFIX)/bin
-	ln -sf ../sbin/priod $(DESTDIR)$(PREFIX)/bin/priod
-	install -D -m 0755 bin/sbatchwrap $(DESTDIR)$(PREFIX)/bin/sbatchwrap
+install: install-client install-daemon ## all that the packages hold, under PREFIX
+
+SHARE = $(DESTDIR)$(PREFIX)/share
+
+install-client: build ## programs, completions and the users' man page: the package slurmprio-client
+	rm -f $(DESTDIR)$(PREFIX)/sbin/priod # where it was once; root finds that one first
+	install -D -m 0755 $(BIN)/priod $(DESTDIR)$(PREFIX)/bin/priod
+	install -D -m 0755 $(BIN)/sbatchwrap $(DESTDIR)$(PREFIX)/bin/sbatchwrap
+	install -D -m 0644 etc/man/sbatchwrap.1 $(SHARE)/man/man1/sbatchwrap.1
+	install -d $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
+	install -m 0644 etc/completion/priod.bash $(SHARE)/bash-completion/completions/priod
+	install -m 0644 etc/completion/sbatchwrap.bash $(SHARE)/bash-completion/completions/sbatchwrap
+	install -m 0644 etc/completion/_priod etc/completion/_sbatchwrap $(SHARE)/zsh/site-functions/
+	install -m 0644 etc/completion/priod.fish etc/completion/sbatchwrap.fish $(SHARE)/fish/vendor_completions.d/
+	install -D -m 0644 LICENSE $(SHARE)/doc/slurmprio-client/copyright
+
+install-daemon: ## unit, user, example configuration, man page, boards, alerts: the package slurmprio
 	install -D -m 0644 etc/priod.toml $(DESTDIR)/etc/slurmprio/priod.toml.example
-	install -D -m 0644 etc/man/priod.8 $(DESTDIR)$(PREFIX)/share/man/man8/priod.8
-	install -D -m 0644 etc/man/sbatchwrap.1 $(DESTDIR)$(PREFIX)/share/man/man1/sbatchwrap.1
-	install -D -m 0644 etc/grafana/priod.json $(DESTDIR)$(PREFIX)/share/slurmprio/grafana/priod.json
-	install -D -m 0644 etc/prometheus/priod.rules.yml $(DESTDIR)$(PREFIX)/share/slurmprio/prometheus/priod.rules.yml
-	install -d $(DESTDIR)/lib/systemd/system
-	sed 's|/usr/local|$(PREFIX)|' etc/systemd/priod.service >$(DESTDIR)/lib/systemd/system/priod.service
+	install -D -m 0644 etc/man/priod.8 $(SHARE)/man/man8/priod.8
+	install -D -m 0644 etc/grafana/priod.json $(SHARE)/slurmprio/grafana/priod.json
+	install -D -m 0644 etc/prometheus/priod.rules.yml $(SHARE)/slurmprio/prometheus/priod.rules.yml
+	install -D -m 0644 etc/systemd/output.conf $(SHARE)/slurmprio/systemd/output.conf
+	install -d $(DESTDIR)/usr/lib/systemd/system
+	sed 's|/usr/local|$(PREFIX)|' etc/systemd/priod.service | install -m 0644 /dev/stdin $(DESTDIR)/usr/lib/systemd/system/priod.service
 	install -D -m 0644 etc/systemd/priod.sysusers $(DESTDIR)/usr/lib/sysusers.d/priod.conf
+	install -D -m 0644 etc/systemd/priod.tmpfiles $(DESTDIR)/usr/lib/tmpfiles.d/priod.conf
+	install -D -m 0644 LICENSE $(SHARE)/doc/slurmprio/copyright
+	install -m 0644 CHANGELOG.md $(SHARE)/doc/slurmprio/CHANGELOG.md
+
+dist: ## tarballs, .deb and .rpm for amd64 and arm64, checksums and SBOMs into dist/
+	@GO=$(GO) VERSION=$(VERSION) etc/package/dist.sh
+
+test-packages: dist ## as root: installs, upgrades, removes and purges these in a clean Debian 12 and 13
+	@tests/packages.sh
 
 help: ## the targets
 	@awk -F':[^#]*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 clean:
-	rm -rf bin
+	rm -rf bin dist

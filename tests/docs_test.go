@@ -27,7 +27,7 @@ var (
 func docPages(t *testing.T) (pages []string, texts map[string]string) {
 	t.Helper()
 	texts = map[string]string{}
-	for _, pattern := range []string{"../README.md", "../ARCHITECTURE.md", "../CONTRIBUTING.md", "../CHANGELOG.md", "../docs/*.md", "../docs/*/*.md"} {
+	for _, pattern := range []string{"../README.md", "../ARCHITECTURE.md", "../CONTRIBUTING.md", "../CHANGELOG.md", "../SECURITY.md", "../docs/*.md", "../docs/*/*.md"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil || len(found) == 0 {
 			t.Fatal(pattern, err)

@@ -7,13 +7,14 @@
 #   root.sh unable                 says why there can be no roots here; fails where there can
 #
 # trixie has Slurm 24.11, sid the newest. Roots are kept in the user's cache folder.
+# packages.sh names others by ROOTS and ROOT_PACKAGES.
 set -euo pipefail
 self=$(realpath "$0")
 checkout=$(dirname "$(dirname "$self")")
 export PATH=$PATH:/usr/sbin:/sbin XDG_CACHE_HOME=${XDG_CACHE_HOME:-$HOME/.cache}
-roots=$XDG_CACHE_HOME/slurmprio/roots
+roots=$XDG_CACHE_HOME/slurmprio/${ROOTS:-roots}
 mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
-packages=munge,slurmctld,slurmd,slurmdbd,slurm-client,mariadb-server,procps,python3,glpk-utils,gcc,libc6-dev
+packages=${ROOT_PACKAGES:-munge,slurmctld,slurmd,slurmdbd,slurm-client,mariadb-server,procps,python3,glpk-utils,gcc,libc6-dev}
 
 say() { echo "root.sh: $*" >&2; }
 

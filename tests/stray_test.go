@@ -14,7 +14,7 @@ import (
 )
 
 // top is what stands at the top of the house, and nothing else.
-var top = []string{".ci", ".gitignore", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "docs", "etc", "go.mod", "go.sum", "priod", "sbatchwrap", "slurmplug", "sql", "tests"}
+var top = []string{".ci", ".gitignore", "ARCHITECTURE.md", "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "SECURITY.md", "docs", "etc", "go.mod", "go.sum", "priod", "sbatchwrap", "slurmplug", "sql", "tests"}
 
 // leavings are endings of files that programs leave behind.
 var leavings = []string{".out", ".test", ".log", ".prof", ".pprof", ".cover", ".db", ".sqlite", ".orig", ".rej", ".swp", ".bak", ".tmp", ".o", ".a", ".so", ".pyc", "~"}

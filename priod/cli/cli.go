@@ -45,6 +45,10 @@ func Main(version string, args []string, stdout, stderr io.Writer) int {
 	}
 	app := App(version)
 	app.Writer, app.ErrWriter = stdout, stderr
+	if last := len(args) - 1; last > 0 && args[last] == completeWord {
+		complete(stdout, app, args[1:last])
+		return exitDone
+	}
 	err := app.Run(interleave(app, args))
 	var usage usageError
 	switch {
@@ -75,7 +79,6 @@ func App(version string) *cli.App {
 			pauseCommand(), resumeCommand(), resetCommand(), profileCommand(), adviseCommand(), allocateCommand(), simulateCommand(), sweepCommand(), traceCommand(), workloadsCommand(), configCommand(), versionCommand(version),
 		},
 		UseShortOptionHandling: true,
-		EnableBashCompletion:   true,
 		ExitErrHandler:         func(*cli.Context, error) {},
 		OnUsageError:           onUsageError,
 		CommandNotFound:        nil,

@@ -1,0 +1,146 @@
+package tests
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v2"
+)
+
+// What of the packages can be seen without building any; tests/packages.sh installs them.
+
+// nfpmConfig is the part of an nfpm configuration that names files.
+type nfpmConfig struct {
+	Name     string
+	Contents []struct{ Src, Dst string }
+	Scripts  map[string]string
+}
+
+// Every file that a package names is there, and every file that was made for packages is in one.
+func TestPackagesNameFilesThatExist(t *testing.T) {
+	out, err := exec.Command("make", "-C", "..", "-n", "--no-print-directory", "install-client", "install-daemon",
+		"VERSION=v", "PREFIX=/usr", "DESTDIR=/nowhere", "BIN=/nowhere/bin").Output()
+	if err != nil {
+		t.Fatalf("make -n: %v", err)
+	}
+	installed := string(out)
+	for _, name := range regexp.MustCompile(`(?m)\s(etc/[\w./-]+|[A-Z]{4,}(?:\.md)?)(?:\s|$)`).FindAllStringSubmatch(installed, -1) {
+		if _, err := os.Stat("../" + name[1]); err != nil {
+			t.Errorf("make install: %v", err)
+		}
+	}
+	for _, name := range []string{"slurmprio", "slurmprio-client"} {
+		text, err := os.ReadFile("../etc/package/" + name + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var c nfpmConfig
+		if err := yaml.Unmarshal(text, &c); err != nil {
+			t.Fatal(name, err)
+		}
+		if c.Name != name || len(c.Contents) == 0 {
+			t.Errorf("%s.yaml is of %q and has %d contents", name, c.Name, len(c.Contents))
+		}
+		for _, f := range c.Contents {
+			if f.Src == "${STAGE}/"+name+"/usr" { // filled by make install
+				continue
+			}
+			installed += f.Src + "\n"
+			if _, err := os.Stat("../" + f.Src); err != nil {
+				t.Errorf("%s.yaml: %v", name, err)
+			}
+		}
+		for _, script := range c.Scripts {
+			if _, err := os.Stat("../" + script); err != nil {
+				t.Errorf("%s.yaml: %v", name, err)
+			}
+		}
+	}
+	for _, folder := range []string{"completion", "grafana", "man", "prometheus", "systemd"} {
+		files, err := os.ReadDir("../etc/" + folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			if name := "etc/" + folder + "/" + f.Name(); !strings.Contains(installed, name) {
+				t.Errorf("%s is in no package: see install-client and install-daemon in the Makefile", name)
+			}
+		}
+	}
+}
+
+// The scripts of the packages say what to do when they should, and nothing else. Only commands
+// that do nothing are in PATH.
+func TestMaintainerScripts(t *testing.T) {
+	stubs := t.TempDir()
+	for _, name := range []string{"systemctl", "systemd-sysusers", "systemd-tmpfiles"} {
+		if err := os.WriteFile(filepath.Join(stubs, name), []byte("#!/bin/sh\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const reset, start = "`priod reset`, which wants this package", "nothing was started"
+	for _, c := range []struct{ call, says string }{
+		{"prerm remove", reset},
+		{"prerm 0", reset},
+		{"prerm upgrade 1.1", ""},
+		{"prerm 1", ""},
+		{"postinst configure", start},
+		{"postinst configure 1.0", ""},
+		{"postinst 1", start},
+		{"postinst 2", ""},
+		{"postinst abort-remove", ""},
+		{"postrm remove", ""},
+		{"postrm upgrade 1.1", ""},
+		{"postrm 0", ""},
+		{"postrm 1", ""},
+	} {
+		words := strings.Fields(c.call)
+		cmd := exec.Command("/bin/sh", append([]string{"../etc/package/" + words[0]}, words[1:]...)...)
+		cmd.Env = []string{"PATH=" + stubs}
+		out, err := cmd.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), c.says) || c.says == "" && len(out) > 0 {
+			t.Errorf("%s: %v, says %q, want %q", c.call, err, out, c.says)
+		}
+	}
+	for _, script := range []string{"postinst", "prerm", "postrm"} {
+		if out, err := exec.Command("/bin/sh", "-n", "../etc/package/"+script).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v, %s", script, err, out)
+		}
+		if text, err := os.ReadFile("../etc/package/" + script); err != nil || regexp.MustCompile(`(?m)^\s*priod `).Match(text) {
+			t.Errorf("%s runs priod, or cannot be read: %v", script, err)
+		}
+	}
+}
+
+// Versions are compared as the tags were meant.
+func TestPackageVersion(t *testing.T) {
+	for describe, want := range map[string]string{
+		"v1.2.3":                        "1.2.3",
+		"v1.2.0-rc1":                    "1.2.0~rc1",
+		"v1.2.3-4-gabcdef0":             "1.2.3+4.gabcdef0",
+		"v1.2.0-rc1-4-gabcdef0-dirty":   "1.2.0~rc1+4.gabcdef0.dirty",
+		"v1.2.3-dirty":                  "1.2.3.dirty",
+		"v10.20.30-beta.2-400-gabcdef0": "10.20.30~beta.2+400.gabcdef0",
+	} {
+		cmd := exec.Command("bash", "-c", `source <(sed -n '/^package_version()/,/^}/p' ../etc/package/dist.sh); package_version`)
+		cmd.Env = append(os.Environ(), "VERSION="+describe)
+		if out, err := cmd.CombinedOutput(); err != nil || strings.TrimSpace(string(out)) != want {
+			t.Errorf("%s: %s, %v, want %s", describe, out, err, want)
+		}
+	}
+}
+
+// The unit's sandbox holds, where systemd is there to judge it.
+func TestUnitIsConfined(t *testing.T) {
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("no systemd-analyze here; tests/packages.sh has one")
+	}
+	if out, err := exec.Command(analyze, "security", "--offline=true", "--threshold=20", "../etc/systemd/priod.service").CombinedOutput(); err != nil {
+		t.Errorf("exposure above 2.0: %v\n%s", err, out)
+	}
+}
