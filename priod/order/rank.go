@@ -40,7 +40,7 @@ func Rank(s *cluster.Snapshot, h *cluster.History, set plan.Classes) (verdicts [
 		v.Job = i
 		v.Since = h.FirstEligible[s.Jobs[i].ID]
 		if v.Ranked && v.Since.IsZero() {
-			v.Ranked, v.Class, v.Why = false, cluster.BE, plan.NotYet
+			v.Ranked, v.Why = false, plan.NotYet
 		}
 		if v.Ranked && v.Class == cluster.TE {
 			if why := r.overranBefore(&s.Jobs[i]); why != "" {

@@ -65,13 +65,13 @@ func TestClasses(t *testing.T) {
 		{"one other partition", with(func(j *cluster.Job) { j.Partition = "gpu,cpu" }), plan.Foreign, cluster.BE, false},
 		{"two ranked partitions", with(func(j *cluster.Job) { j.Partition = "gpu,big" }), plan.Untagged, cluster.BE, true},
 		{"het component", with(func(j *cluster.Job) { j.HetLeader = 6; j.HetOffset = 1 }), plan.Component, cluster.BE, false},
-		{"begins later", with(func(j *cluster.Job) { j.Eligible = now.Add(time.Hour); j.Tag.Type = "te" }), plan.NotYet, cluster.BE, false},
+		{"begins later", with(func(j *cluster.Job) { j.Eligible = now.Add(time.Hour); j.Tag.Type = "te" }), plan.NotYet, cluster.TE, false},
 	} {
 		v, te := rank(t, set, c.job)
 		if asked := set.Class(c.job.Tag.Type, c.job.QOS); v[0].Ranked && c.job.TagErr == "" && asked != c.class {
 			t.Errorf("%s: asks to be %s and counts as %s", c.name, asked, c.class)
 		}
-		if v[0].Why != c.want || v[0].Class != c.class || v[0].Ranked != c.ranked || (len(te) == 1) != (c.class == cluster.TE) {
+		if v[0].Why != c.want || v[0].Class != c.class || v[0].Ranked != c.ranked || (len(te) == 1) != (c.ranked && c.class == cluster.TE) {
 			t.Errorf("%s: %+v, te %v", c.name, v[0], te)
 		}
 	}

@@ -91,7 +91,10 @@ func (st *Steered) queue() (queue []int) {
 		if j.GPUs > 0 && why != noConsent {
 			decision.Steer = why
 		}
-		waits := decision.Ranked && waitsForGPU(j, st.in.isOurs(j)) || (decision.Ranked || decision.Why == string(plan.NotYet)) && j.Begins(st.in.snapshot.At)
+		waits := decision.Ranked && waitsForGPU(j, st.in.isOurs(j))
+		if !st.in.isTrial(at) { // where that starts is seen once it may
+			waits = waits || (decision.Ranked || decision.Why == string(plan.NotYet)) && j.Begins(st.in.snapshot.At)
+		}
 		switch {
 		case waits && j.GPUs > 0 && st.in.shares.Jobs[j.ID] != nil:
 			queue = append(queue, at)

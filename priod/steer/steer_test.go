@@ -151,6 +151,9 @@ func TestSteer(t *testing.T) {
 			j.Features, j.Reason = "ib&a100", "BadConstraints"
 		}, "ib&a100", "no node has the feature ib"},
 		"soon": {func(_ *testCluster, j *cluster.Job) { j.Reason, j.Eligible = "BeginTime", start.Add(20e9) }, "a100", "free"},
+		"soon, a trial": {func(_ *testCluster, j *cluster.Job) {
+			j.Reason, j.Eligible, j.Tag.Type = "BeginTime", start.Add(20e9), "te"
+		}, "", ""},
 		"later": {func(p *testCluster, j *cluster.Job) {
 			j.Reason, j.Eligible = "BeginTime", start.Add(3600e9)
 			delete(p.shares.Jobs, j.ID)
