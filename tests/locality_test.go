@@ -90,6 +90,9 @@ func TestDefragShowsWhoWouldLeave(t *testing.T) {
 		}
 	}
 	t.Log(says)
+	if out := s.must("defrag", "--json"); !strings.Contains(out, `"wait_s":`) {
+		t.Errorf("until when is not said:\n%s", out)
+	}
 	if out := s.slurm("squeue", "--noheader", "--job="+small, "--format=%T"); strings.TrimSpace(out) != "RUNNING" {
 		t.Errorf("it is %s", out)
 	}

@@ -4,14 +4,12 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"slurmprio/priod/config"
-	"slurmprio/priod/cycle"
 	"slurmprio/priod/evict"
-	"slurmprio/priod/live"
-	"slurmprio/priod/order"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
 )
@@ -37,15 +35,11 @@ func defragCommand() *cli.Command {
 }
 
 func defragDryRun(c *cli.Context, cfg *config.Config) ([]evict.Fragmented, error) {
-	h, err := history(c.Context, cfg, newLogger(cfg, c.App.ErrWriter))
-	if err != nil {
-		return nil, err
-	}
 	journal, err := store.OpenEvictions(c.Context, cfg.State.Dir)
 	if err != nil {
 		return nil, err
 	}
-	result, err := cycle.Step(c.Context, live.New(newClient(cfg)), nil, h, cycle.Settings{Order: order.Feature{Settings: cfg.Decide()}, DryRun: true})
+	result, err := preview(c.Context, cfg, newLogger(cfg, c.App.ErrWriter))
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +58,7 @@ func showDefrag(w io.Writer, all []evict.Fragmented, most int) {
 		if len(f.Victims) == 0 {
 			continue
 		}
-		fmt.Fprintf(w, "It would lie on %s within %s; %.0f GPU-seconds of work would be lost.\n", strings.Join(f.Nodes, ","), report.Ago(f.Wait), f.Cost)
+		fmt.Fprintf(w, "It would lie on %s within %s; %.0f GPU-seconds of work would be lost.\n", strings.Join(f.Nodes, ","), report.Ago(time.Duration(f.WaitS*float64(time.Second))), f.Cost)
 		tabulate(w, []string{"LEAVES", "USER", "GPUS", "NODE", "COST"}, f.Victims, func(v *evict.Leaver) []any {
 			return []any{v.Job.String(), v.User, v.GPUs, v.Node, fmt.Sprintf("%.0f", v.Cost)}
 		})

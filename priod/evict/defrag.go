@@ -2,7 +2,6 @@ package evict
 
 import (
 	"math"
-	"time"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict/preemption"
@@ -21,7 +20,7 @@ type Fragmented struct {
 	Nodes   []string       `json:"nodes"` // on which it would lie; none unless others leave
 	Victims []Leaver       `json:"victims"`
 	Cost    float64        `json:"cost_gpu_s"`
-	Wait    time.Duration  `json:"-"` // until the last one has left
+	WaitS   float64        `json:"wait_s"` // until the last one has left
 }
 
 // Leaver is a small job that would leave.
@@ -82,7 +81,7 @@ func Defragment(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Settings) []
 		if v.Why != preemption.Evicts {
 			continue
 		}
-		f.Cost, f.Wait = v.Cost, seconds(v.Grace)
+		f.Cost, f.WaitS = v.Cost, v.Grace
 		for _, share := range v.Shares {
 			f.Nodes = append(f.Nodes, m.Names[share.Node])
 		}

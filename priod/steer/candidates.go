@@ -24,6 +24,7 @@ const (
 	noNodes        = "no GPU type has nodes for it that are up"
 	speedUnknown   = "nobody knows how fast it is on any GPU type: it starts on the first that is free"
 	openedLately   = "left open: its type was taken back a short while ago"
+	beginsLater    = "it begins later: a trial gets a type once it may start"
 	sizeNamesNodes = "its size names its nodes for now"
 )
 
@@ -106,7 +107,8 @@ func (st *Steered) queue() (queue []int) {
 }
 
 // openUnqueued takes back the type of a job that no free GPU would start, when the job
-// may not be steered any more, is no longer priod's, or cannot start with it.
+// may not be steered any more, is no longer priod's, cannot start with it, or is a trial
+// that begins later.
 func (st *Steered) openUnqueued(at int, why string) {
 	j, decision := st.in.jobs[at], &st.in.plan.Decisions[at]
 	if j.Unsatisfied() {
@@ -120,6 +122,9 @@ func (st *Steered) openUnqueued(at int, why string) {
 	}
 	if why == "" && (decision.Why == string(plan.Foreign) || decision.Why == string(plan.Reserved)) {
 		why = decision.Why
+	}
+	if why == "" && st.in.isTrial(at) && slurmplug.WaitsFor(j.Reason) == slurmplug.ForTime {
+		why = beginsLater // it got that before it was requeued
 	}
 	if why != "" && why != hasClaim {
 		st.open(at, why)

@@ -154,6 +154,10 @@ func TestSteer(t *testing.T) {
 		"soon, a trial": {func(_ *testCluster, j *cluster.Job) {
 			j.Reason, j.Eligible, j.Tag.Type = "BeginTime", start.Add(20e9), "te"
 		}, "", ""},
+		"soon, a trial that ran bound to a type": {func(p *testCluster, j *cluster.Job) {
+			p.h.Asked(j.ID, slurmplug.Features, slurmplug.Value{}, slurmplug.Text("a100"), true, start)
+			j.Reason, j.Eligible, j.Tag.Type, j.Features = "BeginTime", start.Add(20e9), "te", "a100"
+		}, "", ""},
 		"later": {func(p *testCluster, j *cluster.Job) {
 			j.Reason, j.Eligible = "BeginTime", start.Add(3600e9)
 			delete(p.shares.Jobs, j.ID)
