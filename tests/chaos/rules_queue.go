@@ -168,7 +168,7 @@ func (r *Run) overtaken(v *View, before map[string]Seen, said map[string]bool) (
 				continue
 			}
 			j := &r.Jobs[n]
-			if j.Nodes == 1 && j.GPUs <= r.Jobs[b].GPUs && r.takes(n, be.Nodes, v.At) && !strings.HasPrefix(be.Nodes, te.Features) && te.Partition == be.Partition && !strings.Contains(be.Nodes, "[") {
+			if j.Nodes == 1 && j.GPUs <= r.Jobs[b].GPUs && !r.unanswered(n, v.At) && r.takes(n, be.Nodes, v.At) && !strings.HasPrefix(be.Nodes, te.Features) && te.Partition == be.Partition && !strings.Contains(be.Nodes, "[") {
 				said[shown] = true
 				all = append(all, Breach{"no TE job bound while a BE job starts", fmt.Sprintf("%s (%s, te)", j.Name, shown),
 					fmt.Sprintf("waited for %q when %s (%s) started on %s at %s", te.Features, r.Jobs[b].Name, be.Shown, be.Nodes, v.At.Format("15:04:05"))})
@@ -202,6 +202,27 @@ func (r *Run) overwritten(n int, key string) bool {
 	}
 	return false
 }
+
+// unanswered tells whether a write to a job was under way for which scontrol gave no answer:
+// Slurm may have its type for seconds before its priority.
+func (r *Run) unanswered(n int, at time.Time) bool {
+	for line := range strings.Lines(r.Words) {
+		w := noAnswer.FindStringSubmatch(line)
+		if w == nil || r.byShown(w[2]) != n {
+			continue
+		}
+		if until, err := time.Parse(time.RFC3339, w[1]); err == nil && at.After(until.Add(-commandTimeout-slack)) && at.Before(until.Add(slack)) {
+			return true
+		}
+	}
+	return false
+}
+
+// commandTimeout is after how long priod gives a command up in the harness.
+const commandTimeout = 3 * time.Second
+
+// noAnswer is what priod's log says of a write whose outcome is not known: when, the job.
+var noAnswer = regexp.MustCompile(`^(\S+) .*priod: not written: cycle=\d+ job=(\S+) .* status=unknown `)
 
 // stood tells whether a field of a job, or of the array that its task still was a part
 // of, held already what its user set last, by priod's hand: nothing tells the two apart.

@@ -71,6 +71,27 @@ func sound() *Run {
 	return r
 }
 
+// features has the first of the queue wait with a constraint from one look to another.
+func features(r *Run, from, until int, value string) {
+	for i := from; i < until; i++ {
+		r.Views[i].Queue[0].Features = value
+	}
+}
+
+// teBound has a TE job wait, bound to a type, as a BE job starts.
+func teBound(r *Run) {
+	r.Jobs[2].Class = "te"
+	r.Views[10].Queue = []Seen{{Shown: "80", State: "PENDING"}, {Shown: "82", State: "PENDING", Reason: "Priority", Features: "v100", Submit: t0}}
+	r.Views[11].Queue = []Seen{{Shown: "80", State: "RUNNING", Nodes: "a100-1"}, {Shown: "82", State: "PENDING", Reason: "Priority", Features: "v100", Submit: t0}}
+	features(r, 0, 10, "v100")
+	features(r, 12, 30, "v100")
+}
+
+// noAnswerAt is priod's log of a write to a job for which scontrol gave no answer.
+func noAnswerAt(at time.Time, job string) string {
+	return at.UTC().Format(time.RFC3339Nano) + ` [WARN]  priod: not written: cycle=1 job=` + job + ` lever=SiteFactor before=0 after=10 why=te status=unknown message="scontrol: timed out"` + "\n"
+}
+
 // wroteAt is priod's log of a type that it gave job 82.
 func wroteAt(at time.Time) string {
 	return at.UTC().Format(time.RFC3339Nano) + ` [INFO]  priod: wrote: cycle=1 job=82 lever=Features before="" after=a100 why="steering: waits"` + "\n"
@@ -85,11 +106,6 @@ func TestSoundRunHasNoBreach(t *testing.T) {
 // Each rule sees what it is there for, and what a user did himself is none.
 func TestRulesSeeBreaches(t *testing.T) {
 	be := func(r *Run, lines ...string) { r.Logs["be"] = log(lines...) }
-	features := func(r *Run, from, until int, value string) {
-		for i := from; i < until; i++ {
-			r.Views[i].Queue[0].Features = value
-		}
-	}
 	for name, c := range map[string]struct {
 		harm func(*Run)
 		rule string // "": none
@@ -179,13 +195,19 @@ func TestRulesSeeBreaches(t *testing.T) {
 				r.Views[i].Nodes[0] = Node{Name: "a100-1", Up: true, GPUs: 4, FreeCPUs: 16, FreeMB: 60000}
 			}
 		}, ""},
-		"TE bound while BE starts": {func(r *Run) {
-			r.Jobs[2].Class = "te"
-			r.Views[10].Queue = []Seen{{Shown: "80", State: "PENDING"}, {Shown: "82", State: "PENDING", Reason: "Priority", Features: "v100", Submit: t0}}
-			r.Views[11].Queue = []Seen{{Shown: "80", State: "RUNNING", Nodes: "a100-1"}, {Shown: "82", State: "PENDING", Reason: "Priority", Features: "v100", Submit: t0}}
-			features(r, 0, 10, "v100")
-			features(r, 12, 30, "v100")
+		"TE bound while BE starts": {teBound, "no TE job bound while a BE job starts"},
+		"TE bound while BE starts, and long after a write without an answer": {func(r *Run) {
+			teBound(r)
+			r.Words += noAnswerAt(sec(2), "82")
 		}, "no TE job bound while a BE job starts"},
+		"TE bound while BE starts, and another job's write has no answer": {func(r *Run) {
+			teBound(r)
+			r.Words += noAnswerAt(sec(14), "80")
+		}, "no TE job bound while a BE job starts"},
+		"TE bound while BE starts, before its priority is written": {func(r *Run) {
+			teBound(r)
+			r.Words += noAnswerAt(sec(14), "82")
+		}, ""},
 		"reset leaves a type":       {func(r *Run) { r.Reset.Queue[0].Features = "a100" }, "reset leaves nothing"},
 		"reset leaves a size":       {func(r *Run) { r.Reset.Queue[0].MinCPUs = "4" }, "reset leaves nothing"},
 		"reset leaves a priority":   {func(r *Run) { r.Left = []string{"SiteFactor 82 1000"} }, "reset leaves nothing"},
