@@ -47,6 +47,9 @@ half = "1m"
 [retry]
 enabled = true
 quick = "0s"
+[locality]
+enabled = true
+longest = "1m"
 [preemption]
 enabled = true
 min_run = "4s"
@@ -65,7 +68,7 @@ func chaosOn(t *testing.T) string {
 		return chaosSettings
 	}
 	settings := chaosSettings
-	for _, feature := range []string{"steering", "sizing", "rounds", "preemption", "retry"} {
+	for _, feature := range []string{"steering", "sizing", "rounds", "preemption", "retry", "locality"} {
 		if !slices.Contains(strings.Split(only, ","), feature) {
 			settings = strings.Replace(settings, "["+feature+"]\nenabled = true", "["+feature+"]\nenabled = false", 1)
 		}
@@ -107,8 +110,22 @@ type chaosLength struct {
 	harms    int           // other faults
 }
 
+// chaosLab is a lab with a leaf switch for the nodes of each GPU type.
+func chaosLab(nodes []lab.NodeSpec) lab.Options {
+	tree, leaves := "", []string{}
+	for _, n := range nodes {
+		leaf := "leaf-" + n.GPUType
+		tree += fmt.Sprintf("SwitchName=%s Nodes=%s-[1-%d]\n", leaf, n.GPUType, n.Count)
+		leaves = append(leaves, leaf)
+	}
+	return lab.Options{
+		Nodes: nodes, PreemptMode: "OFF", ExtraConf: []string{"TopologyPlugin=topology/tree"},
+		ExtraFiles: map[string]string{"topology.conf": tree + "SwitchName=top Switches=" + strings.Join(leaves, ",") + "\n"},
+	}
+}
+
 func newChaosRun(t *testing.T, seed uint64, l chaosLength, off bool) *chaosRun {
-	r := &chaosRun{site: bareSite(t, lab.ForTest(t, lab.Options{Nodes: l.nodes, PreemptMode: "OFF"})), users: []string{""}, off: off}
+	r := &chaosRun{site: bareSite(t, lab.ForTest(t, chaosLab(l.nodes))), users: []string{""}, off: off}
 	if os.Geteuid() == 0 {
 		r.users = append(r.users, lab.PlainUser, lab.OtherUser)
 	}

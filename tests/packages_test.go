@@ -22,6 +22,9 @@ type nfpmConfig struct {
 
 // Every file that a package names is there, and every file that was made for packages is in one.
 func TestPackagesNameFilesThatExist(t *testing.T) {
+	if _, err := exec.LookPath("make"); err != nil {
+		t.Skip("no make: the roots of other Slurms have none")
+	}
 	out, err := exec.Command("make", "-C", "..", "-n", "--no-print-directory", "install-client", "install-daemon",
 		"VERSION=v", "PREFIX=/usr", "DESTDIR=/nowhere", "BIN=/nowhere/bin").Output()
 	if err != nil {

@@ -255,7 +255,7 @@ var wrote = regexp.MustCompile(`^(\S+) .*priod: wrote: cycle=\d+ job=(\S+) lever
 // kept are the fields of a request that priod writes and reset gives back, by the
 // word that a user changes them with.
 func (s *Seen) kept() map[string]string {
-	return map[string]string{"Features": s.Features, "ReqNodeList": s.ReqNodes, "ExcNodeList": s.ExcNodes, "MinCPUs": s.MinCPUs, "MinMemory": s.Mem, "Nice": s.Nice, "TimeLimit": s.Limit, "Comment": s.Comment}
+	return map[string]string{"Features": s.Features, "ReqNodeList": s.ReqNodes, "ExcNodeList": s.ExcNodes, "MinCPUs": s.MinCPUs, "MinMemory": s.Mem, "Nice": s.Nice, "TimeLimit": s.Limit, "Switches": s.Switches, "Comment": s.Comment}
 }
 
 // Undone: after a reset each job asks for what its user last asked for, as the same

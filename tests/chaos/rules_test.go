@@ -210,6 +210,7 @@ func TestRulesSeeBreaches(t *testing.T) {
 		}, ""},
 		"reset leaves a type":       {func(r *Run) { r.Reset.Queue[0].Features = "a100" }, "reset leaves nothing"},
 		"reset leaves a size":       {func(r *Run) { r.Reset.Queue[0].MinCPUs = "4" }, "reset leaves nothing"},
+		"reset leaves switches":     {func(r *Run) { r.Reset.Queue[0].Switches = "1@1:00" }, "reset leaves nothing"},
 		"reset leaves a priority":   {func(r *Run) { r.Left = []string{"SiteFactor 82 1000"} }, "reset leaves nothing"},
 		"reset loses a user's Nice": {func(r *Run) { r.Done = []Done{{Turn: Turn{Job: 2, Do: "Nice", Value: "7"}}} }, "reset leaves nothing"},
 		"a user's Nice": {func(r *Run) {
@@ -295,9 +296,9 @@ func TestFaultsAreAFunctionOfTheirSeed(t *testing.T) {
 
 // What squeue and scontrol print is read whole, whatever stands in a comment.
 func TestParse(t *testing.T) {
-	line := strings.Join([]string{"83", "80_3", "PENDING", "Resources", "17", "0", "a100|v100", "(null)", "", "4", "1", "1000M", "5:00", "gpu", "te", "", "N/A", "2026-11-22T12:00:00", "2", "", "", "prio:v=1 a|b=c Features=t4"}, sep) + sep + "\n"
+	line := strings.Join([]string{"83", "80_3", "PENDING", "Resources", "17", "0", "a100|v100", "(null)", "", "4", "1", "1000M", "5:00", "gpu", "te", "", "N/A", "2026-11-22T12:00:00", "2", "", "", "1", "5:00", "prio:v=1 a|b=c Features=t4"}, sep) + sep + "\n"
 	all, err := ParseQueue(line + line)
-	if err != nil || len(all) != 2 || all[0].Shown != "80_3" || all[0].Features != "a100|v100" || all[0].Comment != "prio:v=1 a|b=c Features=t4" || all[1].Restarts != 2 || !all[0].Submit.Equal(t0) || !all[0].Start.IsZero() {
+	if err != nil || len(all) != 2 || all[0].Shown != "80_3" || all[0].Features != "a100|v100" || all[0].Comment != "prio:v=1 a|b=c Features=t4" || all[1].Restarts != 2 || all[1].Switches != "1@5:00" || !all[0].Submit.Equal(t0) || !all[0].Start.IsZero() {
 		t.Errorf("%+v, %v", all, err)
 	}
 	if _, err := ParseQueue("half a li"); err == nil {

@@ -25,11 +25,12 @@ type Seen struct {
 	Start, Submit       time.Time
 	Restarts            int
 	Dependency, Comment string
+	Switches            string // how many switches it accepts, and for how long: 1@5:00
 }
 
 // columns are squeue's names of these. The comment is text of users and stands last.
 var columns = []string{"JobID", "JobArrayID", "State", "Reason", "PriorityLong", "Nice", "Feature", "Prefer", "ReqNodes", "NumCPUs", "MinCpus", "MinMemory", "TimeLimit", "Partition", "QOS",
-	"NodeList", "StartTime", "SubmitTime", "RestartCnt", "Dependency", "ExcNodes", "Comment"}
+	"NodeList", "StartTime", "SubmitTime", "RestartCnt", "Dependency", "ExcNodes", "ReqSwitch", "Wait4Switch", "Comment"}
 
 const sep = "\x1f"
 
@@ -51,7 +52,7 @@ func ParseQueue(text string) (all []Seen, err error) {
 			}
 		}
 		s := Seen{ID: f[0], Shown: f[1], State: f[2], Reason: f[3], Nice: f[5], Features: f[6], Prefer: f[7], ReqNodes: f[8], CPUs: f[9], MinCPUs: f[10], Mem: f[11], Limit: f[12],
-			Partition: f[13], QOS: f[14], Nodes: f[15], Start: Instant(f[16]), Submit: Instant(f[17]), Dependency: f[19], ExcNodes: f[20], Comment: f[21]}
+			Partition: f[13], QOS: f[14], Nodes: f[15], Start: Instant(f[16]), Submit: Instant(f[17]), Dependency: f[19], ExcNodes: f[20], Switches: f[21] + "@" + f[22], Comment: f[23]}
 		s.Priority, _ = strconv.ParseInt(f[4], 10, 64)
 		s.Restarts, _ = strconv.Atoi(f[18])
 		all = append(all, s)
