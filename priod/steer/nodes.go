@@ -41,14 +41,16 @@ type fitKey struct {
 	excluded                     string
 }
 
-func newNodeView(in *inputs, types *gpuTypes) nodeView {
-	view := nodeView{in: in, types: types, nodeMap: nodemap.New(in.snapshot), fits: map[fitKey]placement.Types{}}
+func newNodeView(in *inputs, types *gpuTypes, nodes *nodemap.Map) nodeView {
+	view := nodeView{in: in, types: types, nodeMap: nodes, fits: map[fitKey]placement.Types{}}
 	view.up = view.nodeMap.Up()
 	for i := range in.snapshot.Nodes {
 		n := &in.snapshot.Nodes[i]
 		view.gpus += n.GPUs
-		if at, known := view.nodeMap.Index[n.Name]; known && in.usableForClaim(n) {
-			view.up.SetDown(at, false)
+		if in.usableForClaim(n) {
+			if at, known := view.nodeMap.Index[n.Name]; known {
+				view.up.SetDown(at, false)
+			}
 		}
 	}
 	view.kindsOf = make([]placement.Types, types.count())

@@ -104,22 +104,22 @@ func (j *pendingJob) ownConstraint() slurmplug.Constraint {
 
 // Steer decides which writes bind pending jobs to GPU types and which take that back,
 // and notes in the plan's decisions why. Vet then drops some of the writes.
-func (m *Memory) Steer(s *cluster.Snapshot, h *cluster.History, p *plan.Plan, shares *plan.Shares, set Settings) *Steered {
+func (m *Memory) Steer(c *plan.Cycle, set Settings) *Steered {
 	m.beginCycle()
-	if !set.Enabled && len(h.Requests) == 0 {
+	if !set.Enabled && len(c.History.Requests) == 0 {
 		clear(m.jobs)
 		return &Steered{}
 	}
 	st := &Steered{memory: m, lookAgain: map[cluster.JobID]uint32{}}
-	st.in = inputs{set: &set, snapshot: s, history: h, plan: p, shares: shares, jobs: pendingJobs(s, h, p)}
+	st.in = inputs{set: &set, snapshot: c.Snapshot, history: c.History, plan: c.Plan, shares: c.Plan.Shares, jobs: pendingJobs(c)}
 	switch {
 	case !set.Enabled:
 		st.openAll("steering is off")
-	case shares == nil:
+	case st.in.shares == nil:
 		st.openAll("nothing is allocated")
 	default:
 		st.types = newGPUTypes(&st.in)
-		st.nodes = newNodeView(&st.in, &st.types)
+		st.nodes = newNodeView(&st.in, &st.types, c.Nodes())
 		st.steer()
 	}
 	st.notePostponed()
@@ -129,15 +129,16 @@ func (m *Memory) Steer(s *cluster.Snapshot, h *cluster.History, p *plan.Plan, sh
 
 // pendingJobs finds the jobs that the plan decided about. Both go by the order of the
 // snapshot. They are bound to no type yet.
-func pendingJobs(s *cluster.Snapshot, h *cluster.History, p *plan.Plan) []pendingJob {
-	jobs := make([]pendingJob, 0, len(p.Decisions))
-	for i := range s.Jobs {
-		j := &s.Jobs[i]
-		if n := len(jobs); n == len(p.Decisions) || p.Decisions[n].Job != j.ID {
+func pendingJobs(c *plan.Cycle) []pendingJob {
+	decisions := c.Plan.Decisions
+	jobs := make([]pendingJob, 0, len(decisions))
+	for i := range c.Snapshot.Jobs {
+		j := &c.Snapshot.Jobs[i]
+		if n := len(jobs); n == len(decisions) || decisions[n].Job != j.ID {
 			continue
 		}
 		job := pendingJob{Job: j, own: j.Features, bound: Open}
-		if r, known := h.Requests[j.ID][slurmplug.Features]; known && r.Ours(slurmplug.Text(j.Features)) {
+		if r, known := c.History.Requests[j.ID][slurmplug.Features]; known && r.Ours(slurmplug.Text(j.Features)) {
 			job.ours, job.own = true, r.Was.String()
 		}
 		jobs = append(jobs, job)
