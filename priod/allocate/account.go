@@ -16,7 +16,7 @@ type Account struct {
 
 // jobAccount is one job's part of the account.
 type jobAccount struct {
-	runs  map[int64]countedRun // by start, Unix nanoseconds
+	runs  []countedRun // few: one for each start
 	types []typeAccount
 }
 
@@ -29,6 +29,7 @@ type typeAccount struct {
 
 // countedRun is what an interval has added to the account so far.
 type countedRun struct {
+	start   int64 // Unix nanoseconds
 	gpuType string
 	seconds float64
 }
@@ -48,7 +49,7 @@ func (a *Account) findOrAdd(id cluster.JobID, gpuType string) (*jobAccount, int)
 	}
 	j := a.jobs[id]
 	if j == nil {
-		j = &jobAccount{runs: map[int64]countedRun{}}
+		j = &jobAccount{}
 		a.jobs[id] = j
 	}
 	for len(j.types) <= t {
@@ -61,15 +62,22 @@ func (a *Account) findOrAdd(id cluster.JobID, gpuType string) (*jobAccount, int)
 // interval with the same start replaces the earlier one. One that ends before it starts
 // counts as 0 s; one of an unknown GPU type is not counted.
 func (a *Account) Observe(i cluster.Stay) {
-	now, start := countedRun{i.GPUType, max(i.End.Sub(i.Start).Seconds(), 0)}, i.Start.UnixNano()
+	now := countedRun{i.Start.UnixNano(), i.GPUType, max(i.End.Sub(i.Start).Seconds(), 0)}
 	j, t := a.findOrAdd(i.Job, i.GPUType)
-	if old := j.runs[start]; old.gpuType != "" {
+	k := len(j.runs) - 1
+	for k >= 0 && j.runs[k].start != now.start {
+		k--
+	}
+	if k < 0 {
+		k, j.runs = len(j.runs), append(j.runs, countedRun{})
+	}
+	if old := j.runs[k]; old.gpuType != "" {
 		a.addRun(j, slices.Index(a.gpuTypes, old.gpuType), old, -1)
 	}
 	if now.gpuType != "" {
 		a.addRun(j, t, now, 1)
 	}
-	j.runs[start] = now
+	j.runs[k] = now
 }
 
 // addRun adds a run to what its job has received; sign -1 takes it back.

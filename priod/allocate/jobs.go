@@ -109,7 +109,9 @@ func (l *Ledger) syncJobs(s *cluster.Snapshot, h *cluster.History) {
 			l.dirty = true
 		}
 		e.poll, e.submit = l.poll, j.Submit
-		l.updateRequest(e, j, h.Own(j, slurmplug.Features).String(), nodes)
+		if e.profile == nil || j.State == cluster.Pending {
+			l.updateRequest(e, j, h.Own(j, slurmplug.Features).String(), nodes)
+		}
 	}
 	for id, e := range l.jobs {
 		if e.poll != l.poll {

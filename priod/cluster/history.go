@@ -316,7 +316,10 @@ func (h *History) Observe(s *Snapshot) []Stay {
 // saved notes which values of priod's Slurm shows, and has had time to save.
 func (h *History) saved(j *Job, at time.Time) {
 	for l, r := range h.Requests[j.ID] {
-		if now, shown := j.Request(l); shown && now == r.Value && !r.Saved && at.Sub(r.At) >= savedAfter {
+		if r.Saved {
+			continue
+		}
+		if now, shown := j.Request(l); shown && now == r.Value && at.Sub(r.At) >= savedAfter {
 			r.Saved = true
 			h.Requests[j.ID][l] = r
 		}

@@ -7,6 +7,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/placement"
+	"slurmprio/priod/placement/nodemap"
 	"slurmprio/slurmplug"
 )
 
@@ -49,6 +50,16 @@ type Cycle struct {
 	// RuledOut are GPU types on which jobs cannot run, by what they say of their nodes.
 	// The next allocation gives them no time there.
 	RuledOut map[cluster.JobID]placement.Types
+
+	nodes *nodemap.Map
+}
+
+// Nodes are the nodes of the snapshot in placement's terms, made once. Nobody changes them.
+func (c *Cycle) Nodes() *nodemap.Map {
+	if c.nodes == nil {
+		c.nodes = nodemap.New(c.Snapshot)
+	}
+	return c.nodes
 }
 
 // PlanOnly is embedded by features that have nothing to hear, or nothing to do beside the

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -34,15 +35,24 @@ func (d *decider) restoreStale() {
 	if len(d.h.Requests) == 0 {
 		return
 	}
-	decisions := make(map[cluster.JobID]*plan.Decision, len(d.p.Decisions))
-	for i := range d.p.Decisions {
-		decisions[d.p.Decisions[i].Job] = &d.p.Decisions[i]
-	}
+	decisions := sync.OnceValue(func() map[cluster.JobID]*plan.Decision {
+		of := make(map[cluster.JobID]*plan.Decision, len(d.p.Decisions))
+		for i := range d.p.Decisions {
+			of[d.p.Decisions[i].Job] = &d.p.Decisions[i]
+		}
+		return of
+	})
 	for i := range d.s.Jobs {
 		j := &d.s.Jobs[i]
+		if j.State != cluster.Pending || j.Asked == nil {
+			continue
+		}
 		r, written := d.h.Requests[j.ID][slurmplug.Size]
-		dec := decisions[j.ID]
-		if !written || j.State != cluster.Pending || j.Asked == nil || dec == nil {
+		if !written {
+			continue
+		}
+		dec := decisions()[j.ID]
+		if dec == nil {
 			continue
 		}
 		late := d.isLate(j, r)

@@ -110,10 +110,13 @@ func (z *Sizes) Heads(s *cluster.Snapshot, h *cluster.History, p *plan.Plan) []i
 	consent := false
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
-		if _, written := h.Requests[j.ID][slurmplug.Size]; written && j.State == cluster.Pending {
+		if j.State != cluster.Pending {
+			continue
+		}
+		if _, written := h.Requests[j.ID][slurmplug.Size]; written {
 			heads = append(heads, i)
 		}
-		consent = consent || j.State == cluster.Pending && consents(j)
+		consent = consent || consents(j)
 	}
 	if !z.set.Enabled || !consent {
 		return heads

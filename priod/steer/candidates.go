@@ -58,16 +58,16 @@ func (st *Steered) findCandidates() {
 	rule, queue := &st.in.set.Rule, st.queue()
 	st.candidates = make([]candidate, 0, len(queue))
 	for _, at := range queue {
-		j, n := st.in.jobs[at], 1
+		j, n := &st.in.jobs[at], 1
 		if j.Tasks != "" {
-			n = st.nodes.tasksAtOnce(j)
+			n = st.nodes.tasksAtOnce(j.Job)
 		}
 		if rule.Depth > 0 {
 			n = min(n, rule.Depth-len(st.candidates))
 		}
 		if n <= 0 {
-			switch held, _ := st.binding(j); {
-			case !st.in.isOurs(j) || st.in.history.Claiming[j.ID]:
+			switch held, _ := st.binding(j.Job); {
+			case !j.ours || st.in.history.Claiming[j.ID]:
 			case held >= rule.Away:
 				st.open(at, string(Far))
 			default:
@@ -75,7 +75,7 @@ func (st *Steered) findCandidates() {
 			}
 			continue
 		}
-		for _, id := range firstTasks(j, n) {
+		for _, id := range firstTasks(j.Job, n) {
 			st.candidates = append(st.candidates, st.candidate(at, id, n))
 		}
 	}
@@ -86,20 +86,20 @@ func (st *Steered) findCandidates() {
 func (st *Steered) queue() (queue []int) {
 	st.excluded = make([]string, len(st.in.jobs))
 	for _, q := range st.in.plan.Queue {
-		at, j := q.Decision, &st.in.snapshot.Jobs[q.Job]
+		at, j := q.Decision, &st.in.jobs[q.Decision]
 		decision, why := &st.in.plan.Decisions[at], st.in.excluded(j)
 		st.excluded[at] = why
 		if j.GPUs > 0 && why != noConsent {
 			decision.Steer = why
 		}
-		waits := decision.Ranked && waitsForGPU(j, st.in.isOurs(j))
+		waits := decision.Ranked && waitsForGPU(j)
 		if !st.in.isTrial(at) { // where that starts is seen once it may
 			waits = waits || (decision.Ranked || decision.Why == string(plan.NotYet)) && j.Begins(st.in.snapshot.At)
 		}
 		switch {
 		case waits && j.GPUs > 0 && st.in.shares.Jobs[j.ID] != nil:
 			queue = append(queue, at)
-		case st.in.isOurs(j):
+		case j.ours:
 			st.openUnqueued(at, why)
 		}
 	}
@@ -110,10 +110,10 @@ func (st *Steered) queue() (queue []int) {
 // may not be steered any more, is no longer priod's, cannot start with it, or is a trial
 // that begins later.
 func (st *Steered) openUnqueued(at int, why string) {
-	j, decision := st.in.jobs[at], &st.in.plan.Decisions[at]
+	j, decision := &st.in.jobs[at], &st.in.plan.Decisions[at]
 	if j.Unsatisfied() {
 		why = "no node satisfies it (BadConstraints)"
-		for _, id := range firstTasks(j, st.nodes.tasksAtOnce(j)) {
+		for _, id := range firstTasks(j.Job, st.nodes.tasksAtOnce(j.Job)) {
 			st.memory.of(id).refused(fmt.Sprintf("left open: no node satisfied %.80q (BadConstraints)", j.Features), st.in.set.Rule.Cycles)
 		}
 		if decision.Steer == "" {
@@ -131,26 +131,25 @@ func (st *Steered) openUnqueued(at int, why string) {
 	}
 }
 
-// waitsForGPU tells whether a free GPU can end what Slurm says that a job waits for. ours
-// says that priod bound it: then the nodes that are down may be those of its type alone.
-func waitsForGPU(j *cluster.Job, ours bool) bool {
+// waitsForGPU tells whether a free GPU can end what Slurm says that a job waits for. Where
+// priod bound it, the nodes that are down may be those of its type alone.
+func waitsForGPU(j *pendingJob) bool {
 	switch slurmplug.WaitsFor(j.Reason) {
 	case slurmplug.ForRoom:
 		return true
 	case slurmplug.ForNodes:
-		return ours || !slurmplug.NotAvailable(j.Reason) // else it is Resources in more words
+		return j.ours || !slurmplug.NotAvailable(j.Reason) // else it is Resources in more words
 	}
 	return false
 }
 
 // excluded says why a job is not steered, whatever the allocation and the nodes are.
-func (in *inputs) excluded(j *cluster.Job) string {
+func (in *inputs) excluded(j *pendingJob) string {
 	if j.TagErr != "" || !j.Tag.AllowsSteering() {
 		return noConsent
 	}
 	r, written := in.history.Requests[j.ID][slurmplug.Features]
-	own := in.own(j)
-	c, err := slurmplug.ParseConstraint(own)
+	c, err := slurmplug.ParseConstraint(j.own)
 	if err == nil {
 		_, err = c.With("x")
 	}
@@ -164,7 +163,7 @@ func (in *inputs) excluded(j *cluster.Job) string {
 	case written && r.Theirs(slurmplug.Text(j.Features)):
 		return editedByUser
 	case err != nil:
-		return fmt.Sprintf("its constraint %.80q is left alone: %v", own, err)
+		return fmt.Sprintf("its constraint %.80q is left alone: %v", j.own, err)
 	case in.history.Claiming[j.ID]:
 		return hasClaim
 	}
@@ -184,7 +183,7 @@ func firstTasks(j *cluster.Job, n int) []cluster.JobID {
 // candidate gathers what Decide is told of a job, or a task: id. tasks is how many of its
 // record are candidates.
 func (st *Steered) candidate(at int, id cluster.JobID, tasks int) candidate {
-	j := st.in.jobs[at]
+	j := &st.in.jobs[at]
 	share, state := st.in.shares.Jobs[j.ID], st.memory.of(id)
 	c := candidate{at: at, id: id, tasks: tasks, state: state, excluded: st.excludedNow(at, id, state)}
 	asks, types := st.typesFor(j, &c)
@@ -194,13 +193,13 @@ func (st *Steered) candidate(at int, id cluster.JobID, tasks int) candidate {
 	}
 	switch c.excluded {
 	case hasClaim: // its claim is for a place on the type that it is bound to
-		if t := st.boundTo(j); t != Open {
-			types &= 1 << uint(t)
+		if j.bound != Open {
+			types &= 1 << uint(j.bound)
 		}
 	case "":
 		c.couldRun, types = types, st.types.steerable(types)
-		c.Steered = st.boundTo(j)
-		c.Held, c.JustLeft = st.binding(j)
+		c.Steered = j.bound
+		c.Held, c.JustLeft = st.binding(j.Job)
 		if c.Steered == Open {
 			c.Ready, state.ready = 0, 0
 		} else if state.given == 0 && share.Time != nil { // priod was started after it was bound
@@ -240,16 +239,16 @@ func (st *Steered) excludedNow(at int, id cluster.JobID, state *jobState) string
 
 // typesFor is what a job asks for and the types with nodes for it, both by all that is
 // known of the nodes that it names or refuses. One that names nodes is not steered.
-func (st *Steered) typesFor(j *cluster.Job, c *candidate) (asks cluster.Job, types placement.Types) {
-	types = st.nodes.fit(j, "")
+func (st *Steered) typesFor(j *pendingJob, c *candidate) (asks cluster.Job, types placement.Types) {
+	types = st.nodes.fit(j.Job, j.own, "")
 	state := c.state
 	state.placeGood--
 	if state.place == (cluster.Place{}) {
-		return *j, types
+		return *j.Job, types
 	}
 	st.in.plan.Stands(0) // placeGood counts cycles
 	asks = st.nodes.demand(j, &state.place)
-	left := types & st.nodes.fit(&asks, state.place.Excluded) & st.nodes.typesOf(state.place.Required)
+	left := types & st.nodes.fit(&asks, j.own, state.place.Excluded) & st.nodes.typesOf(state.place.Required)
 	c.ruledOut = types &^ left
 	if state.place.Required != "" && c.excluded == "" {
 		c.excluded = namesNodes
@@ -258,14 +257,6 @@ func (st *Steered) typesFor(j *cluster.Job, c *candidate) (asks cluster.Job, typ
 		st.lookAgain[j.ID] = j.RawID
 	}
 	return asks, left
-}
-
-// boundTo is the type that priod wrote into a job's constraint, or Open.
-func (st *Steered) boundTo(j *cluster.Job) int32 {
-	if !st.in.isOurs(j) {
-		return Open
-	}
-	return st.types.boundBy(j.Features, st.in.own(j))
 }
 
 // binding is for how long, s, a job's constraint has been what it is, and which types

@@ -27,7 +27,7 @@ func (f *Feature) Plan(ctx context.Context, c *plan.Cycle) error {
 	if f.Memory == nil {
 		return nil
 	}
-	steered := f.Memory.Steer(c.Snapshot, c.History, c.Plan, c.Plan.Shares, f.Settings)
+	steered := f.Memory.Steer(c, f.Settings)
 	var places map[cluster.JobID]cluster.Place
 	if unseen := steered.Unseen(); len(unseen) > 0 && f.Slurm != nil && c.Paused == "" {
 		var err error

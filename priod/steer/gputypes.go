@@ -157,6 +157,25 @@ func (types *gpuTypes) steerable(some placement.Types) placement.Types {
 	return some
 }
 
+// findBound finds the types to which jobs are bound. Many have the same constraint.
+func (types *gpuTypes) findBound(jobs []pendingJob) {
+	type constraints struct{ now, own string }
+	known := map[constraints]int32{}
+	for i := range jobs {
+		j := &jobs[i]
+		if !j.ours {
+			continue
+		}
+		has := constraints{j.Features, j.own}
+		t, found := known[has]
+		if !found {
+			t = types.boundBy(j.Features, j.own)
+			known[has] = t
+		}
+		j.bound = t
+	}
+}
+
 // boundBy is the type whose feature, composed with the user's own constraint, makes
 // this constraint; Open when there is none.
 func (types *gpuTypes) boundBy(constraint, own string) int32 {

@@ -144,7 +144,7 @@ func TestSteerRemembersWhatIsRuledOut(t *testing.T) {
 		p.h.Observe(&p.Snapshot)
 		pl := plan.Plan{Decisions: []plan.Decision{{Job: j.ID, Ranked: true}}}
 		pl.MakeQueue(&p.Snapshot)
-		steered := p.memory.Steer(&p.Snapshot, p.h, &pl, &p.shares, set)
+		steered := p.steer(&pl, set)
 		if out := steered.RuledOut()[j.ID]; out != 1 {
 			t.Errorf("cycle %d: ruled out %b", i, out)
 		}

@@ -120,7 +120,7 @@ func (st *Steered) whyBarred(c *candidate) string {
 	case NoTime:
 		return st.types.whyBarred(c.couldRun & c.allocatedTypes(st.in.set.Rule.Least))
 	case OneType, NoRoom:
-		return cmp.Or(st.types.whyBarred(c.couldRun), st.types.whyUnlabelled(c.couldRun), st.nodes.whyMixed(st.in.jobs[c.at]))
+		return cmp.Or(st.types.whyBarred(c.couldRun), st.types.whyUnlabelled(c.couldRun), st.nodes.whyMixed(&st.in.jobs[c.at]))
 	}
 	return ""
 }

@@ -41,14 +41,16 @@ type fitKey struct {
 	excluded                     string
 }
 
-func newNodeView(in *inputs, types *gpuTypes) nodeView {
-	view := nodeView{in: in, types: types, nodeMap: nodemap.New(in.snapshot), fits: map[fitKey]placement.Types{}}
+func newNodeView(in *inputs, types *gpuTypes, nodes *nodemap.Map) nodeView {
+	view := nodeView{in: in, types: types, nodeMap: nodes, fits: map[fitKey]placement.Types{}}
 	view.up = view.nodeMap.Up()
 	for i := range in.snapshot.Nodes {
 		n := &in.snapshot.Nodes[i]
 		view.gpus += n.GPUs
-		if at, known := view.nodeMap.Index[n.Name]; known && in.usableForClaim(n) {
-			view.up.SetDown(at, false)
+		if in.usableForClaim(n) {
+			if at, known := view.nodeMap.Index[n.Name]; known {
+				view.up.SetDown(at, false)
+			}
 		}
 	}
 	view.kindsOf = make([]placement.Types, types.count())
@@ -70,18 +72,18 @@ func (view *nodeView) kinds(types placement.Types) (kinds placement.Types) {
 	return kinds
 }
 
-// fit is the types with enough usable nodes for a job, by its own constraint and
+// fit is the types with enough usable nodes for a job, by its user's own constraint and
 // without the nodes that it refuses.
-func (view *nodeView) fit(j *cluster.Job, excluded string) placement.Types {
+func (view *nodeView) fit(j *cluster.Job, own, excluded string) placement.Types {
 	key := fitKey{
-		gpuType: j.GPUType, features: view.in.own(j), partition: j.Partition, nodes: j.Nodes, gpus: j.GPUs, cpus: j.CPUs, memMB: j.MemMB, node: j.Node,
+		gpuType: j.GPUType, features: own, partition: j.Partition, nodes: j.Nodes, gpus: j.GPUs, cpus: j.CPUs, memMB: j.MemMB, node: j.Node,
 		excluded: excluded,
 	}
 	types, known := view.fits[key]
 	if !known {
 		nodes := view.upWithout(excluded)
 		for t := range view.kindsOf {
-			if nodes != nil && view.fitsOn(j, t, nodes) {
+			if nodes != nil && view.fitsOn(j, own, t, nodes) {
 				types |= 1 << uint(t)
 			}
 		}
@@ -90,21 +92,21 @@ func (view *nodeView) fit(j *cluster.Job, excluded string) placement.Types {
 	return types
 }
 
-// fitsOn tells whether a job fits on nodes of one type. A constraint of its own that
-// cannot be parsed is ignored.
-func (view *nodeView) fitsOn(j *cluster.Job, t int, nodes *placement.Nodes) bool {
-	own := *j
-	own.Features = view.in.own(j)
-	kinds, parsed := view.nodeMap.Types(&own)
+// fitsOn tells whether a job fits on nodes of one type. A constraint of its user's own
+// that cannot be parsed is ignored.
+func (view *nodeView) fitsOn(j *cluster.Job, own string, t int, nodes *placement.Nodes) bool {
+	asks := *j
+	asks.Features = own
+	kinds, parsed := view.nodeMap.Types(&asks)
 	if !parsed {
-		own.Features = ""
-		kinds, _ = view.nodeMap.Types(&own)
+		asks.Features = ""
+		kinds, _ = view.nodeMap.Types(&asks)
 	}
 	kinds &= view.kindsOf[t]
 	if kinds == 0 || j.GPUs < j.Nodes { // a node without a GPU: it is not known which
 		return false
 	}
-	_, fits := nodes.Fit(view.nodeMap.Request(&own, kinds), nil)
+	_, fits := nodes.Fit(view.nodeMap.Request(&asks, kinds), nil)
 	return fits
 }
 
@@ -149,8 +151,8 @@ func (view *nodeView) typesOf(hosts string) (types placement.Types) {
 }
 
 // oneNodeHas tells whether one node that a job's own constraint allows has so much.
-func (view *nodeView) oneNodeHas(j *cluster.Job, least cluster.Least) bool {
-	c := view.in.ownConstraint(j)
+func (view *nodeView) oneNodeHas(j *pendingJob, least cluster.Least) bool {
+	c := j.ownConstraint()
 	for i := range view.in.snapshot.Nodes {
 		n := &view.in.snapshot.Nodes[i]
 		if n.GPUs >= least.GPUs && n.CPUs >= least.CPUs && n.MemMB >= least.MemMB && c.Allows(n.Features) {
@@ -167,8 +169,8 @@ func (view *nodeView) tasksAtOnce(j *cluster.Job) int {
 
 // whyMixed says of the first node with several GPU types on which a job could run that
 // no job is bound to it; "" when there is none.
-func (view *nodeView) whyMixed(j *cluster.Job) string {
-	c := view.in.ownConstraint(j)
+func (view *nodeView) whyMixed(j *pendingJob) string {
+	c := j.ownConstraint()
 	for i := range view.in.snapshot.Nodes {
 		n := &view.in.snapshot.Nodes[i]
 		if n.MixedTypes && n.Usable && j.Nodes <= 1 && n.GPUs >= j.GPUs && n.CPUs >= j.CPUs && c.Allows(n.Features) &&

@@ -55,7 +55,7 @@ func TestOwing(t *testing.T) {
 		c.change(p, j)
 		p.h.Observe(&p.Snapshot)
 		pl := order.Decide(&p.Snapshot, p.h, order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: plan.Classes{Partitions: []string{"gpu"}}})
-		o := p.memory.Steer(&p.Snapshot, p.h, &pl, &p.shares, steerSettings()).Owing(plan.Lead{})
+		o := p.steer(&pl, steerSettings()).Owing(plan.Lead{})
 		if !reflect.DeepEqual(o.Waiting, c.want) {
 			t.Errorf("%s: %+v, want %+v", name, o.Waiting, c.want)
 		}
@@ -67,7 +67,7 @@ func TestOwing(t *testing.T) {
 		}
 	}
 	var memory Memory
-	if o := memory.Steer(&cluster.Snapshot{}, cluster.NewHistory(), &plan.Plan{}, nil, Settings{}).Owing(plan.Lead{Most: 3600, Half: 60}); o != nil {
+	if o := memory.Steer(&plan.Cycle{Snapshot: &cluster.Snapshot{}, History: cluster.NewHistory(), Plan: &plan.Plan{}}, Settings{}).Owing(plan.Lead{Most: 3600, Half: 60}); o != nil {
 		t.Errorf("with steering off: %+v", o)
 	}
 }

@@ -16,8 +16,8 @@ const maxLookAgain = 10
 // demand is a job with what its Place says that it asks for. A job of one task is
 // taken to lie on one node where one can hold it: --ntasks=1 and no --ntasks look the
 // same, and with the former Slurm would not spread it.
-func (view *nodeView) demand(j *cluster.Job, place *cluster.Place) cluster.Job {
-	d := demand(j, &place.Bounds)
+func (view *nodeView) demand(j *pendingJob, place *cluster.Place) cluster.Job {
+	d := demand(j.Job, &place.Bounds)
 	whole := cluster.Least{GPUs: d.GPUs, CPUs: d.CPUs, MemMB: d.MemMB}
 	if place.Bounds.Tasks == 1 && d.Nodes == 1 && view.oneNodeHas(j, whole) {
 		d.Node = whole
@@ -56,7 +56,8 @@ func (st *Steered) Unseen() map[cluster.JobID]uint32 {
 			ask[st.Actions[i].Job] = 0
 		}
 	}
-	for _, j := range st.in.jobs {
+	for i := range st.in.jobs {
+		j := st.in.jobs[i].Job
 		if _, asked := ask[j.ID]; asked {
 			ask[j.ID] = j.RawID
 		}
@@ -75,8 +76,8 @@ func (st *Steered) Vet(places map[cluster.JobID]cluster.Place) {
 		}
 	}
 	byID := map[cluster.JobID]int{}
-	for at, j := range st.in.jobs {
-		byID[j.ID] = at
+	for at := range st.in.jobs {
+		byID[st.in.jobs[at].ID] = at
 	}
 	kept := st.Actions[:0]
 	for i, a := range st.Actions {
@@ -97,7 +98,7 @@ func (st *Steered) Vet(places map[cluster.JobID]cluster.Place) {
 // returns the write that takes back the type that the job has, where the Place rules
 // out that one, too.
 func (st *Steered) vet(at int, a plan.Action, t int32, place *cluster.Place) (plan.Action, bool) {
-	j, decision := st.in.jobs[at], &st.in.plan.Decisions[at]
+	j, decision := &st.in.jobs[at], &st.in.plan.Decisions[at]
 	if st.namedBySize(place.Required, append(a.Jobs(), a.Job)...) {
 		decision.Steer = sizeNamesNodes
 		return a, false
@@ -107,10 +108,10 @@ func (st *Steered) vet(at int, a plan.Action, t int32, place *cluster.Place) (pl
 		return a, true
 	}
 	decision.Steer = why
-	if !st.in.isOurs(j) {
+	if !j.ours {
 		return a, false
 	}
-	if has := st.boundTo(j); has != Open && st.ruledOutBy(place, j, has) == "" {
+	if j.bound != Open && st.ruledOutBy(place, j, j.bound) == "" {
 		return a, false
 	}
 	text, writable := st.userConstraint(j)
@@ -119,12 +120,12 @@ func (st *Steered) vet(at int, a plan.Action, t int32, place *cluster.Place) (pl
 }
 
 // ruledOutBy says why a job's Place keeps it off a type; "" when it does not.
-func (st *Steered) ruledOutBy(place *cluster.Place, j *cluster.Job, t int32) string {
+func (st *Steered) ruledOutBy(place *cluster.Place, j *pendingJob, t int32) string {
 	asks := st.nodes.demand(j, place)
 	switch {
 	case place.Required != "":
 		return namesNodes
-	case st.nodes.fit(&asks, place.Excluded).Has(t):
+	case st.nodes.fit(&asks, j.own, place.Excluded).Has(t):
 		return ""
 	case place.Excluded == "":
 		return fmt.Sprintf("what it asks of its nodes leaves no place for it on %s", st.types.names[t])

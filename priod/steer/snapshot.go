@@ -18,7 +18,8 @@ const reservedFor = 60
 func (view *nodeView) snapshot() *Snapshot {
 	snap := &Snapshot{Types: len(view.types.names), Unlabelled: view.types.unlabelled}
 	count := len(view.in.snapshot.Nodes)
-	index, sizes, used := make(map[string]int32, count), make([]placement.Node, 0, count), make([]placement.Share, 0, count)
+	sizes, used := make([]placement.Node, 0, count), make([]placement.Share, 0, count)
+	places := slices.Repeat([]int32{nowhere}, len(view.nodeMap.Names))
 	var down []int32
 	for i := range view.in.snapshot.Nodes {
 		n := &view.in.snapshot.Nodes[i]
@@ -27,7 +28,10 @@ func (view *nodeView) snapshot() *Snapshot {
 			continue
 		}
 		at := int32(len(sizes))
-		index[n.Name] = at
+		k, told := view.nodeMap.Index[n.Name]
+		if told {
+			places[k] = at
+		}
 		size := placement.Amount{GPUs: int32(n.GPUs), CPUs: int32(n.CPUs), MemMB: n.MemMB}
 		sizes = append(sizes, placement.Node{Type: t, Amount: size})
 		if view.in.usableForClaim(n) && strings.Contains(n.State, "RESERVED") {
@@ -37,7 +41,7 @@ func (view *nodeView) snapshot() *Snapshot {
 			continue
 		}
 		used = append(used, placement.Share{Node: at, Amount: placement.Amount{GPUs: int32(n.GPUsUsed), CPUs: int32(n.CPUsUsed), MemMB: n.MemUsedMB}})
-		if k, known := view.nodeMap.Index[n.Name]; !known || view.nodeMap.Nodes.Down(k) {
+		if !told || view.nodeMap.Nodes.Down(k) {
 			down = append(down, at)
 		}
 	}
@@ -48,7 +52,7 @@ func (view *nodeView) snapshot() *Snapshot {
 	}
 	for i := range view.in.snapshot.Jobs {
 		if j := &view.in.snapshot.Jobs[i]; j.GPUs > 0 && (j.State == cluster.Running || j.State == cluster.Completing) {
-			if r, known := view.running(j, index); known {
+			if r, known := view.running(j, places); known {
 				snap.Running = append(snap.Running, r)
 			}
 		}
@@ -56,11 +60,15 @@ func (view *nodeView) snapshot() *Snapshot {
 	return snap
 }
 
-// running is what a job holds, and until when; index numbers the nodes by name. No poll
-// tells how the GPUs of a job lie on several nodes: they are taken to lie evenly.
-func (view *nodeView) running(j *cluster.Job, index map[string]int32) (r Running, known bool) {
+// nowhere is the number of a node that Decide does not see.
+const nowhere = int32(-1)
+
+// running is what a job holds, and until when; places has Decide's numbers of the nodes of
+// nodeMap. No poll tells how the GPUs of a job lie on several nodes: they are taken to lie
+// evenly.
+func (view *nodeView) running(j *cluster.Job, places []int32) (r Running, known bool) {
 	hosts := []string{j.NodeList}
-	if _, one := index[j.NodeList]; !one {
+	if _, one := view.nodeMap.Index[j.NodeList]; !one {
 		var err error
 		if hosts, err = slurmplug.ExpandHosts(j.NodeList); err != nil || len(hosts) == 0 {
 			return Running{}, false
@@ -71,15 +79,15 @@ func (view *nodeView) running(j *cluster.Job, index map[string]int32) (r Running
 		r.End = max(j.Start.Add(j.TimeLimit).Sub(view.in.snapshot.At).Seconds(), 0)
 	}
 	for k, h := range hosts {
-		at, known := index[h]
-		if !known {
+		at, known := view.nodeMap.Index[h]
+		if !known || places[at] == nowhere {
 			continue
 		}
 		gpus := j.GPUs / len(hosts)
 		if k < j.GPUs%len(hosts) {
 			gpus++
 		}
-		r.Shares = append(r.Shares, placement.Share{Node: at, Amount: placement.Amount{GPUs: int32(gpus)}})
+		r.Shares = append(r.Shares, placement.Share{Node: places[at], Amount: placement.Amount{GPUs: int32(gpus)}})
 	}
 	r.Sure = r.End
 	if t, known := slices.BinarySearch(view.types.names, j.GPUType); known {

@@ -84,28 +84,42 @@ type inputs struct {
 	snapshot *cluster.Snapshot
 	history  *cluster.History
 	plan     *plan.Plan
-	shares   *plan.Shares   // nil: nothing is allocated
-	jobs     []*cluster.Job // of plan.Decisions
+	shares   *plan.Shares // nil: nothing is allocated
+	jobs     []pendingJob // of plan.Decisions
+}
+
+// pendingJob is a job of the plan, and whose its constraint is.
+type pendingJob struct {
+	*cluster.Job
+	own   string // the constraint as its user wrote it
+	ours  bool   // the job has one that priod wrote
+	bound int32  // the type to which that binds it; Open: none
+}
+
+// ownConstraint is the job's own, parsed; empty where it cannot be.
+func (j *pendingJob) ownConstraint() slurmplug.Constraint {
+	c, _ := slurmplug.ParseConstraint(j.own) // excluded reports the error
+	return c
 }
 
 // Steer decides which writes bind pending jobs to GPU types and which take that back,
 // and notes in the plan's decisions why. Vet then drops some of the writes.
-func (m *Memory) Steer(s *cluster.Snapshot, h *cluster.History, p *plan.Plan, shares *plan.Shares, set Settings) *Steered {
+func (m *Memory) Steer(c *plan.Cycle, set Settings) *Steered {
 	m.beginCycle()
-	if !set.Enabled && len(h.Requests) == 0 {
+	if !set.Enabled && len(c.History.Requests) == 0 {
 		clear(m.jobs)
 		return &Steered{}
 	}
 	st := &Steered{memory: m, lookAgain: map[cluster.JobID]uint32{}}
-	st.in = inputs{set: &set, snapshot: s, history: h, plan: p, shares: shares, jobs: decidedJobs(s, p)}
+	st.in = inputs{set: &set, snapshot: c.Snapshot, history: c.History, plan: c.Plan, shares: c.Plan.Shares, jobs: pendingJobs(c)}
 	switch {
 	case !set.Enabled:
 		st.openAll("steering is off")
-	case shares == nil:
+	case st.in.shares == nil:
 		st.openAll("nothing is allocated")
 	default:
 		st.types = newGPUTypes(&st.in)
-		st.nodes = newNodeView(&st.in, &st.types)
+		st.nodes = newNodeView(&st.in, &st.types, c.Nodes())
 		st.steer()
 	}
 	st.notePostponed()
@@ -113,14 +127,21 @@ func (m *Memory) Steer(s *cluster.Snapshot, h *cluster.History, p *plan.Plan, sh
 	return st
 }
 
-// decidedJobs finds the jobs that the plan decided about. Both go by the order of the
-// snapshot.
-func decidedJobs(s *cluster.Snapshot, p *plan.Plan) []*cluster.Job {
-	jobs := make([]*cluster.Job, 0, len(p.Decisions))
-	for i := range s.Jobs {
-		if n := len(jobs); n < len(p.Decisions) && p.Decisions[n].Job == s.Jobs[i].ID {
-			jobs = append(jobs, &s.Jobs[i])
+// pendingJobs finds the jobs that the plan decided about. Both go by the order of the
+// snapshot. They are bound to no type yet.
+func pendingJobs(c *plan.Cycle) []pendingJob {
+	decisions := c.Plan.Decisions
+	jobs := make([]pendingJob, 0, len(decisions))
+	for i := range c.Snapshot.Jobs {
+		j := &c.Snapshot.Jobs[i]
+		if n := len(jobs); n == len(decisions) || decisions[n].Job != j.ID {
+			continue
 		}
+		job := pendingJob{Job: j, own: j.Features, bound: Open}
+		if r, known := c.History.Requests[j.ID][slurmplug.Features]; known && r.Ours(slurmplug.Text(j.Features)) {
+			job.ours, job.own = true, r.Was.String()
+		}
+		jobs = append(jobs, job)
 	}
 	return jobs
 }
@@ -128,8 +149,8 @@ func decidedJobs(s *cluster.Snapshot, p *plan.Plan) []*cluster.Job {
 // openAll takes back every type that a pending job was given.
 func (st *Steered) openAll(why string) {
 	st.types.vocabulary = newVocabulary(st.in.snapshot.Nodes)
-	for at, j := range st.in.jobs {
-		if st.in.isOurs(j) {
+	for at := range st.in.jobs {
+		if st.in.jobs[at].ours {
 			st.open(at, why)
 		}
 	}
@@ -137,6 +158,7 @@ func (st *Steered) openAll(why string) {
 
 // steer lets Decide choose for the jobs at the head of the queue, and writes that.
 func (st *Steered) steer() {
+	st.types.findBound(st.in.jobs)
 	st.findCandidates()
 	snap := st.nodes.snapshot()
 	snap.Jobs = make([]Job, len(st.candidates))
@@ -167,21 +189,6 @@ func (st *Steered) RuledOut() map[cluster.JobID]placement.Types {
 		out[st.in.jobs[st.candidates[i].at].ID] = st.candidates[i].ruledOut
 	}
 	return out
-}
-
-// isOurs tells whether a job's constraint is one that priod wrote.
-func (in *inputs) isOurs(j *cluster.Job) bool {
-	r, known := in.history.Requests[j.ID][slurmplug.Features]
-	return known && r.Ours(slurmplug.Text(j.Features))
-}
-
-// own is a job's constraint as its user wrote it.
-func (in *inputs) own(j *cluster.Job) string { return in.history.Own(j, slurmplug.Features).String() }
-
-// ownConstraint is the same, parsed; empty where it cannot be.
-func (in *inputs) ownConstraint(j *cluster.Job) slurmplug.Constraint {
-	c, _ := slurmplug.ParseConstraint(in.own(j)) // excluded reports the error
-	return c
 }
 
 // isTrial tells whether a job is not to wait for a type: it counts as TE, or will once

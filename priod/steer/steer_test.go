@@ -73,11 +73,17 @@ func steerSettings() Settings {
 	return set
 }
 
+// steer is Memory.Steer in a cycle with this plan.
+func (p *testCluster) steer(pl *plan.Plan, set Settings) *Steered {
+	pl.Shares = &p.shares
+	return p.memory.Steer(&plan.Cycle{Snapshot: &p.Snapshot, History: p.h, Plan: pl}, set)
+}
+
 // cycle steers once, and writes.
 func (p *testCluster) cycle(set Settings) (plan.Plan, []plan.Action) {
 	p.h.Observe(&p.Snapshot)
 	pl := order.Decide(&p.Snapshot, p.h, order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: plan.Classes{Partitions: []string{"gpu"}}})
-	steered := p.memory.Steer(&p.Snapshot, p.h, &pl, &p.shares, set)
+	steered := p.steer(&pl, set)
 	places := map[cluster.JobID]cluster.Place{}
 	for id := range steered.Unseen() {
 		places[id] = p.places[id]
@@ -705,7 +711,7 @@ func BenchmarkSteer(b *testing.B) {
 	set := steerSettings()
 	set.WritesPerCycle = 100
 	for b.Loop() {
-		p.memory.Steer(&p.Snapshot, p.h, &pl, &p.shares, set)
+		p.steer(&pl, set)
 	}
 }
 
@@ -750,7 +756,7 @@ func BenchmarkSteerLooked(b *testing.B) {
 				for _, state := range p.memory.jobs {
 					state.place, state.placeGood = cluster.Place{Excluded: excluded, Bounds: slurmplug.Bounds{Tasks: 1, CPUs: 1}}, 20
 				}
-				p.memory.Steer(&p.Snapshot, p.h, &pl, &p.shares, set)
+				p.steer(&pl, set)
 			}
 		})
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 )
@@ -21,7 +20,7 @@ type taskGroup struct {
 // bind writes what was decided about the candidates of one record. Those with a claim
 // stay as they are: their places were found by the constraint that they have.
 func (st *Steered) bind(record []candidate) {
-	j := st.in.jobs[record[0].at]
+	j := &st.in.jobs[record[0].at]
 	claimed := func(c *candidate) bool { return st.in.history.Claiming[c.id] || st.in.history.Claiming[j.ID] }
 	whole := j.Tasks == "" || record[0].tasks == j.TaskCount // all that the record has goes to one type
 	var all []*taskGroup
@@ -66,17 +65,17 @@ func (st *Steered) bind(record []candidate) {
 // constraintFor is the constraint that binds a job to a type, or to none; ok is false when
 // it has that already or nothing can be written.
 func (st *Steered) constraintFor(at int, t int32) (text string, ok bool) {
-	j := st.in.jobs[at]
+	j := &st.in.jobs[at]
 	var err error
-	if t == Open {
+	switch {
+	case t == Open:
 		if text, err = st.userConstraint(j); err != nil {
 			st.in.plan.Decisions[at].Steer = err.Error()
 		}
-	} else {
-		text, err = st.types.vocabulary.with(st.in.own(j), st.types.features[t])
-		if st.boundTo(j) == t {
-			return "", false
-		}
+	case j.bound == t:
+		return "", false
+	default:
+		text, err = st.types.vocabulary.with(j.own, st.types.features[t])
 	}
 	return text, err == nil && text != j.Features
 }
@@ -84,18 +83,18 @@ func (st *Steered) constraintFor(at int, t int32) (text string, ok bool) {
 // open takes the type off a job, by its place in the plan.
 func (st *Steered) open(at int, why string) {
 	if text, ok := st.constraintFor(at, Open); ok {
-		j := st.in.jobs[at]
+		j := &st.in.jobs[at]
 		st.write(j, j.Tasks, false, &taskGroup{to: Open, why: why, text: text})
 	}
 }
 
 // userConstraint is what can be put back of the constraint that a job's user wrote, or
 // why nothing can. A constraint that priod has not written stays as it is.
-func (st *Steered) userConstraint(j *cluster.Job) (text string, err error) {
-	if !st.in.isOurs(j) {
+func (st *Steered) userConstraint(j *pendingJob) (text string, err error) {
+	if !j.ours {
 		return j.Features, nil
 	}
-	text, lost := st.types.vocabulary.accepted(st.in.own(j))
+	text, lost := st.types.vocabulary.accepted(j.own)
 	if text == "" && len(lost) > 0 {
 		return "", errors.New(NoFeature(lost))
 	}
@@ -103,19 +102,19 @@ func (st *Steered) userConstraint(j *cluster.Job) (text string, err error) {
 }
 
 // write adds a write for a record, or for part of its tasks, unless there are too many.
-func (st *Steered) write(j *cluster.Job, tasks string, part bool, g *taskGroup) {
+func (st *Steered) write(j *pendingJob, tasks string, part bool, g *taskGroup) {
 	if most := st.in.set.WritesPerCycle; most > 0 && len(st.Actions) >= most {
 		st.postponed++
 		return
 	}
 	a := plan.Action{
 		Job: j.ID, Tasks: tasks, Part: part, Lever: slurmplug.Features,
-		Before: slurmplug.Text(j.Features), After: slurmplug.Text(g.text), Was: slurmplug.Text(st.in.own(j)), Reason: "steering: " + g.why,
+		Before: slurmplug.Text(j.Features), After: slurmplug.Text(g.text), Was: slurmplug.Text(j.own), Reason: "steering: " + g.why,
 	}
 	st.Actions, st.bindsTo = append(st.Actions, a), append(st.bindsTo, g.to)
 	ids := a.Jobs()
 	if !part {
-		ids = firstTasks(j, st.nodes.tasksAtOnce(j))
+		ids = firstTasks(j.Job, st.nodes.tasksAtOnce(j.Job))
 	}
 	for _, id := range ids {
 		if g.to == Open {

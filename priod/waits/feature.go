@@ -30,7 +30,7 @@ func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
 		return nil
 	}
 	s := c.Snapshot
-	w := newWalk(s, f.Strict)
+	w := newWalk(s, c.Nodes(), f.Strict)
 	l := look{snapshot: s, stays: append(f.Unseen, c.Stays...), verdicts: w.all(), explain: w.explain, gap: f.Gap}
 	budgets(c, l.verdicts)
 	names, sizes, used := poolsOf(s)

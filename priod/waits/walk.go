@@ -82,8 +82,8 @@ type release struct {
 	gpus int
 }
 
-func newWalk(s *cluster.Snapshot, strict bool) *walk {
-	w := &walk{snapshot: s, nodes: nodemap.New(s), strict: strict, groups: map[key]*group{}, mixes: map[placement.Types]*placement.Nodes{}}
+func newWalk(s *cluster.Snapshot, nodes *nodemap.Map, strict bool) *walk {
+	w := &walk{snapshot: s, nodes: nodes, strict: strict, groups: map[key]*group{}, mixes: map[placement.Types]*placement.Nodes{}}
 	w.left = make([]int, len(w.nodes.Kinds))
 	types := map[string]int{}
 	for kind, n := range w.nodes.Kinds {

@@ -222,7 +222,7 @@ func TestWalkIsItsDefinition(t *testing.T) {
 		for _, j := range order {
 			want[j.ID] = n.cause(j)
 		}
-		w := newWalk(s, strict)
+		w := newWalk(s, nodemap.New(s), strict)
 		verdicts := w.all()
 		if len(verdicts) != len(order) {
 			t.Fatalf("%d verdicts on %d jobs", len(verdicts), len(order))
