@@ -341,8 +341,15 @@ func TestCanary(t *testing.T) {
 	}
 	ran := func(want ...string) {
 		t.Helper()
-		got, _ := os.ReadFile(log)
-		if d := cmp.Diff(strings.Join(want, "\n"), strings.TrimSpace(string(got))); d != "" {
+		var got []string
+		if err := lab.WaitFor(t.Context(), "a line of each job in the log", func(context.Context) (bool, error) {
+			text, _ := os.ReadFile(log)
+			got = strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+			return len(got) >= len(want), nil
+		}); err != nil {
+			t.Error(err)
+		}
+		if d := cmp.Diff(want, got); d != "" {
 			t.Errorf("what ran:\n%s", d)
 		}
 		os.Remove(log)
@@ -362,6 +369,7 @@ func TestCanary(t *testing.T) {
 	canary, full = s.canary("", "--parsable", "lives.sh", "y")
 	wait(canary, "COMPLETED")
 	wait(full, "RUNNING")
+	ran(canary+" y canary=1 nodes=1 tasks=1 gpus=1 index=", full+" y canary= nodes=2 tasks=4 gpus=4 index=")
 	lived, err := os.ReadFile(filepath.Join(s.dir, "out.txt.canary"))
 	if _, other := os.Stat(filepath.Join(s.dir, "out.txt")); other != nil || err != nil || string(lived) != "sbatchwrap: the canary lived for 1 s: the full job may start\n" {
 		t.Errorf("outputs: %q, %v, %v", lived, err, other)
@@ -369,12 +377,11 @@ func TestCanary(t *testing.T) {
 	if _, err := s.Run(t.Context(), "scancel", full); err != nil {
 		t.Fatal(err)
 	}
-	wait(full, "CANCELLED")
-	ran(canary+" y canary=1 nodes=1 tasks=1 gpus=1 index=", full+" y canary= nodes=2 tasks=4 gpus=4 index=")
 
 	// An array, on standard input; the script ends before its time.
 	canary, full = s.canary("#!/bin/sh\n#SBATCH -G t4:2 -o /dev/null -d singleton\n"+line, "--prio-canary=1m", "--array=7-8", "--export=NONE")
 	wait(canary, "COMPLETED")
+	wait(full+"_7", "COMPLETED")
 	wait(full+"_8", "COMPLETED")
 	got, _ := os.ReadFile(log)
 	if !strings.Contains(string(got), "  canary=1 nodes=1 tasks=1 gpus=1 index=7\n") || strings.Count(string(got), " gpus=2 ") != 2 {
@@ -387,7 +394,7 @@ func TestCanary(t *testing.T) {
 	if o := s.run(program(t, wrapperOnce), nil, "", "-p", "nowhere", "lives.sh"); o.code != direct.code || o.stderr != direct.stderr || o.stdout != "" {
 		t.Errorf("%+v, sbatch says %+v", o, direct)
 	}
-	o := s.run(program(t, wrapperOnce), nil, "", "-N999", "-H", "lives.sh")
+	o := s.run(program(t, wrapperOnce), nil, "", "--array=1-9999999", "-H", "lives.sh")
 	m := regexp.MustCompile(`sbatchwrap: the full job was not submitted; canary job ([0-9]+) is cancelled\n$`).FindStringSubmatch(o.stderr)
 	if m == nil || o.code == 0 || o.stdout != "" {
 		t.Fatalf("%+v", o)
