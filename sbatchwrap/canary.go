@@ -169,7 +169,8 @@ func ownOptions(cmd *sbatch.Command, job sbatch.Job, script *script, lasts time.
 	if err != nil {
 		return nil, err
 	}
-	comment, err := withComment(tag, job.Set["comment"].Value)
+	_, words := jobtag.Split(job.Set["comment"].Value) // without a tag written by hand
+	comment, err := withComment(tag, words)
 	if err != nil {
 		return nil, err
 	}
@@ -186,27 +187,27 @@ func ownOptions(cmd *sbatch.Command, job sbatch.Job, script *script, lasts time.
 	if !strings.Contains(strings.ToLower(after), "singleton") { // which goes by the name
 		name += "-canary"
 	}
-	words := []string{"--comment=" + comment, "--ignore-pbs", "--job-name=" + name, "--nodes=1", "--ntasks=1", "--parsable",
+	own := []string{"--comment=" + comment, "--ignore-pbs", "--job-name=" + name, "--nodes=1", "--ntasks=1", "--parsable",
 		fmt.Sprintf("--time=%d", (lasts+launch+time.Minute-1)/time.Minute)}
 	if s, ok := job.Set["array"]; ok {
-		words = append(words, "--array="+firstIndex.FindStringSubmatch(s.Value)[1])
+		own = append(own, "--array="+firstIndex.FindStringSubmatch(s.Value)[1])
 	}
 	if s := job.Set["exclusive"]; s.Value == "user" || s.Value == "mcs" {
-		words = append(words, "--exclusive="+s.Value)
+		own = append(own, "--exclusive="+s.Value)
 	}
 	if _, ok := job.Set["kill-on-invalid-dep"]; !ok && after != "" {
-		words = append(words, "--kill-on-invalid-dep=yes")
+		own = append(own, "--kill-on-invalid-dep=yes")
 	}
 	if s, ok := job.Set["gpus-per-socket"]; ok {
-		words = append(words, "--gpus-per-node="+oneGPU(s.Value))
+		own = append(own, "--gpus-per-node="+oneGPU(s.Value))
 	}
 	switch job.Requeue {
 	case sbatch.RequeueYes:
-		words = append(words, "--requeue")
+		own = append(own, "--requeue")
 	case sbatch.RequeueNo:
-		words = append(words, "--no-requeue")
+		own = append(own, "--no-requeue")
 	}
-	return words, nil
+	return own, nil
 }
 
 // firstIndex of a job array.
@@ -365,16 +366,10 @@ func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\
 func (c *canary) submit(path, name string) (id string, err error) {
 	stdin := os.Stdin
 	if c.script != nil {
-		if stdin, err = unlinkedFile(); err != nil {
+		if stdin, err = unlinkedFile(c.script); err != nil {
 			return "", err
 		}
 		defer stdin.Close()
-		if _, err := stdin.Write(c.script); err != nil {
-			return "", err
-		}
-		if _, err := stdin.Seek(0, io.SeekStart); err != nil {
-			return "", err
-		}
 	}
 	var out bytes.Buffer
 	if err := child(path, name, c.args, c.env, stdin, &out); err != nil {

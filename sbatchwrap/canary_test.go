@@ -111,6 +111,7 @@ func TestCanaryOwn(t *testing.T) {
 		{"", "--no-requeue", "--no-requeue", "", ""},
 		{"", "--requeue=expedite", "--requeue ", "expedite", ""},
 		{"", "--comment=mine --prio-type=be", canaryMark + " mine", "", "--comment=prio:type=be&v=1 mine"},
+		{"#SBATCH --comment='prio:type=be&v=1 mine'\n", "", canaryMark + " mine", "type=be", "--dependency=afterok:CANARY s.sh"},
 		{"#SBATCH -d afterok:5:6,afterany:7\n", "", "--dependency=afterok:5:6,afterany:7", "", "--dependency=afterok:CANARY,afterok:5:6,afterany:7"},
 		{"", "-d afterok:5", "--kill-on-invalid-dep=yes", "", "--kill-on-invalid-dep=yes"},
 		{"", "-d afterok:5 --kill-on-invalid-dep=no", "--kill-on-invalid-dep=no", "=yes", "--kill-on-invalid-dep=no --dependency=afterok:CANARY,afterok:5 s.sh"},
@@ -150,7 +151,7 @@ func TestNoCanary(t *testing.T) {
 		{"", "--hold=1", "command line: option --hold takes no value"},
 		{"", "--prio-canary=0", `command line: --prio-canary "0": want a time such as 5 (minutes), 5:00, 1-12:00:00, 90s or 1h30m; whole seconds, not 0; or no`},
 		{"#PRIO --prio-canary=soon\n", "", `script "s.sh", line 2: --prio-canary "soon": want a time`},
-		{"", "--comment=prio:v=1", "the job's comment already begins with a tag"},
+		{"", "--comment=prio:v=1 --prio-type=be", "the job's comment already begins with a tag"},
 	} {
 		canary, _, stderr := planned(t, nil, c.lines, strings.Fields(c.args)...)
 		if canary != "" || !strings.HasPrefix(stderr, c.want) {
