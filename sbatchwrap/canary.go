@@ -250,7 +250,7 @@ func noCanary(cmd *sbatch.Command, job sbatch.Job, script *script) error {
 		{"array", func(v string) bool { return !firstIndex.MatchString(v) }, "the canary runs the first index, and this begins with none"},
 	} {
 		if s, ok := job.Set[c.name]; ok && c.bad(s.Value) {
-			return usagef("--prio-canary does not go with %s: %s", script.place(c.name, job), c.why)
+			return usagef("--prio-canary does not go with %s: %s (--prio-canary=no leaves the canary out)", script.place(c.name, job), c.why)
 		}
 	}
 	return nil
