@@ -26,6 +26,7 @@ func said(t *testing.T, err error) {
 func FuzzTag(f *testing.F) {
 	f.Add("train.sh", []byte("#!/bin/sh\n#PRIO --prio-type=te --prio-grace 5:00\n"), "prio-type", "be", "my own words")
 	f.Add("", []byte("#PRIO --prio-workload='a b'\n"), "prio-speed", "a100:1,v100:.5", "prio:v=1 type=te")
+	f.Add("s", []byte("#PRIO --prio-canary 10m\n"), "prio-canary", "no", "")
 	f.Add("\x1b[2J", []byte("#PRIO --prio-type\x00\n#SBATCH --prio-type=te\n#PRIO x\x1b\n"), "prio-share", "\u202e", "\n\x1f")
 	f.Add("s", []byte("#PRIO --prio-steps=1e300\n#PRIO\t--prio-share\n"), "prio-mem", "a:1x1-2x2", strings.Repeat("x", 1000))
 	f.Add("s", []byte("#PRIO '--prio-\x1b=x\n#SBATCH hetjob\n#PRIO --prio-retry=always\n"), "prio-signal", "b:sigusr1", "prio:")
@@ -41,7 +42,15 @@ func FuzzTag(f *testing.F) {
 		if len(fromEnv)+len(strange) > 1 || len(fromEnv) == 1 && fromEnv[0].Value != value {
 			t.Fatalf("%s=%q: %+v, %q", key, value, fromEnv, strange)
 		}
-		_, tag, err := prio.Tag(append(given, fromEnv...))
+		lasts, given, err := prio.Canary(append(given, fromEnv...))
+		if err != nil {
+			said(t, err)
+			return
+		}
+		if lasts < 0 {
+			t.Fatalf("a canary of %v", lasts)
+		}
+		_, tag, err := prio.Tag(given)
 		if err != nil {
 			said(t, err)
 			return

@@ -315,3 +315,89 @@ func TestSignals(t *testing.T) {
 	}
 	s.tagged(id, jobtag.Tag{Type: "te"}, "") // the job is where it was
 }
+
+// canary submits with a canary and returns both ids.
+func (s *site) canary(stdin string, args ...string) (canary, full string) {
+	s.t.Helper()
+	o := s.run(program(s.t, wrapperOnce), nil, stdin, args...)
+	said := regexp.MustCompile(`^sbatchwrap: canary job ([0-9]+) runs first, for [0-9a-z]+ at most\n$`).FindStringSubmatch(o.stderr)
+	m := regexp.MustCompile(`^(?:Submitted batch job )?([0-9]+)\n$`).FindStringSubmatch(o.stdout)
+	if said == nil || m == nil || o.code != 0 {
+		s.t.Fatalf("%q: %+v", args, o)
+	}
+	s.t.Cleanup(func() { s.Run(context.Background(), "scancel", said[1], m[1]) })
+	return said[1], m[1]
+}
+
+// TestCanary: a script that fails at once never gets all its GPUs; one that lives does.
+func TestCanary(t *testing.T) {
+	s := newSite(t)
+	log := filepath.Join(s.dir, "canary.log")
+	wait := func(id, state string) {
+		t.Helper()
+		if err := s.WaitJob(t.Context(), id, state); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ran := func(want ...string) {
+		t.Helper()
+		var got []string
+		if err := lab.WaitFor(t.Context(), "a line of each job in the log", func(context.Context) (bool, error) {
+			text, _ := os.ReadFile(log)
+			got = strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+			return len(got) >= len(want), nil
+		}); err != nil {
+			t.Error(err)
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("what ran:\n%s", d)
+		}
+		os.Remove(log)
+	}
+	const line = `echo "$SLURM_JOB_ID $1 canary=$SLURMPRIO_CANARY nodes=$SLURM_NNODES tasks=$SLURM_NTASKS gpus=$SLURM_GPUS_ON_NODE index=$SLURM_ARRAY_TASK_ID" >>canary.log` + "\n"
+	const ask = "#!/bin/sh\n#SBATCH -N2 --ntasks-per-node=2 --gres=gpu:a100:2 --exclusive --signal=B:USR1@170 -t 9 -o out.txt\n#PRIO --prio-canary 1s\n"
+
+	s.script("fails.sh", ask+line+"exit 3\n")
+	canary, full := s.canary("", "--prio-type=be", "fails.sh", "x")
+	wait(canary, "FAILED")
+	wait(full, "CANCELLED")
+	s.tagged(canary, jobtag.Tag{Type: "te"}, "")
+	s.tagged(full, jobtag.Tag{Type: "be"}, "")
+	ran(canary + " x canary=1 nodes=1 tasks=1 gpus=1 index=")
+
+	s.script("lives.sh", ask+line+"sleep 100\n")
+	canary, full = s.canary("", "--parsable", "lives.sh", "y")
+	wait(canary, "COMPLETED")
+	wait(full, "RUNNING")
+	ran(canary+" y canary=1 nodes=1 tasks=1 gpus=1 index=", full+" y canary= nodes=2 tasks=4 gpus=4 index=")
+	lived, err := os.ReadFile(filepath.Join(s.dir, "out.txt.canary"))
+	if _, other := os.Stat(filepath.Join(s.dir, "out.txt")); other != nil || err != nil || string(lived) != "sbatchwrap: the canary lived for 1 s: the full job may start\n" {
+		t.Errorf("outputs: %q, %v, %v", lived, err, other)
+	}
+	if _, err := s.Run(t.Context(), "scancel", full); err != nil {
+		t.Fatal(err)
+	}
+
+	// An array, on standard input; the script ends before its time.
+	canary, full = s.canary("#!/bin/sh\n#SBATCH -G t4:2 -o /dev/null -d singleton\n"+line, "--prio-canary=1m", "--array=7-8", "--export=NONE")
+	wait(canary, "COMPLETED")
+	wait(full+"_7", "COMPLETED")
+	wait(full+"_8", "COMPLETED")
+	got, _ := os.ReadFile(log)
+	if !strings.Contains(string(got), "  canary=1 nodes=1 tasks=1 gpus=1 index=7\n") || strings.Count(string(got), " gpus=2 ") != 2 {
+		t.Errorf("an array ran as %s", got)
+	}
+	os.Remove(log)
+
+	// sbatch refuses the canary, or only the full job.
+	direct := s.run("sbatch", nil, "", "-p", "nowhere", "lives.sh")
+	if o := s.run(program(t, wrapperOnce), nil, "", "-p", "nowhere", "lives.sh"); o.code != direct.code || o.stderr != direct.stderr || o.stdout != "" {
+		t.Errorf("%+v, sbatch says %+v", o, direct)
+	}
+	o := s.run(program(t, wrapperOnce), nil, "", "--array=1-9999999", "-H", "lives.sh")
+	m := regexp.MustCompile(`sbatchwrap: the full job was not submitted; canary job ([0-9]+) is cancelled\n$`).FindStringSubmatch(o.stderr)
+	if m == nil || o.code == 0 || o.stdout != "" {
+		t.Fatalf("%+v", o)
+	}
+	wait(m[1], "CANCELLED")
+}

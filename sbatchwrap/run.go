@@ -61,12 +61,20 @@ func run(name string, args []string) error {
 	for _, v := range strange {
 		warn("%s is no variable of sbatchwrap (see sbatchwrap --prio-help)", prio.Quote(v))
 	}
-	options = slices.Concat(options, fromEnv, prio.FromArguments(p.cmd))
+	lasts, options, err := prio.Canary(slices.Concat(options, fromEnv, prio.FromArguments(p.cmd)))
+	if err != nil {
+		return err
+	}
 	final, tag, said := p.cmd.Rewrite(nil), "", jobtag.Tag{}
 	if len(options) > 0 {
 		if said, tag, err = prio.Tag(options); err != nil {
 			return err
 		}
+	}
+	if lasts > 0 && !given(p.cmd, "test-only") {
+		return tryFirst(p, name, script, said, tag, lasts)
+	}
+	if tag != "" {
 		if final, err = tagged(p, script, said, tag); err != nil {
 			return err
 		}
@@ -98,11 +106,8 @@ func callPriod() {
 // tagged returns the command line with the tag in the comment of every job, and
 // with a begin time where the site wants one.
 func tagged(p *parser, script *script, said jobtag.Tag, tag string) (final []string, err error) {
-	switch {
-	case script.once:
-		return nil, usagef("%s is a named pipe, and both sbatchwrap and sbatch have to read it: give the script on standard input or as a file", script.title())
-	case p.cmd.Tangled:
-		return nil, usagef("a \":\" on the command line is the value of an option or stands behind \"--\", and sbatch takes it for a separator as well: write it as --OPTION=:")
+	if err := changeable(p, script); err != nil {
+		return nil, err
 	}
 	var add [][]string
 	jobs, err := p.resolve(script.text)
@@ -130,6 +135,17 @@ func tagged(p *parser, script *script, said jobtag.Tag, tag string) (final []str
 	return p.cmd.Rewrite(add), nil
 }
 
+// changeable tells whether the submission can be read and added to.
+func changeable(p *parser, script *script) error {
+	switch {
+	case script.once:
+		return usagef("%s is a named pipe, and both sbatchwrap and sbatch have to read it: give the script on standard input or as a file", script.title())
+	case p.cmd.Tangled:
+		return usagef("a \":\" on the command line is the value of an option or stands behind \"--\", and sbatch takes it for a separator as well: write it as --OPTION=:")
+	}
+	return nil
+}
+
 // withComment puts the tag in front of the user's own comment.
 func withComment(tag, comment string) (string, error) {
 	if before, _ := jobtag.Split(comment); before != "" {
@@ -154,18 +170,24 @@ func warnContradiction(tag jobtag.Tag, job sbatch.Job, script *script) {
 	if job.Requeue != sbatch.RequeueNo {
 		return
 	}
-	by := "--no-requeue"
-	switch s := job.Set["no-requeue"]; s.Source {
-	case sbatch.FromVariable:
-		by = s.Variable
-	case sbatch.FromScript:
-		by = fmt.Sprintf("--no-requeue (%s, line %d)", script.title(), s.Line)
-	}
+	by := script.place("no-requeue", job)
 	if tag.Type == "be" {
 		warn("%s keeps a be job from being requeued, so it is never stopped to make room either", by)
 	}
 	if tag.Retry == "infra" || tag.Retry == "always" {
 		warn("--prio-retry %s asks for a requeue, which %s forbids", tag.Retry, by)
+	}
+}
+
+// place says where an option of the job stands.
+func (s *script) place(name string, job sbatch.Job) string {
+	switch set := job.Set[name]; set.Source {
+	case sbatch.FromVariable:
+		return set.Variable
+	case sbatch.FromArgs:
+		return "--" + name
+	default:
+		return fmt.Sprintf("--%s (%s, line %d)", name, s.title(), set.Line)
 	}
 }
 
@@ -186,7 +208,13 @@ func refused(p *parser, name string) error {
 		return usagef("command line: %v", p.err)
 	}
 	options, _ := prio.FromEnvironment(os.Environ())
-	options = append(options, prio.FromArguments(p.cmd)...)
+	lasts, options, err := prio.Canary(append(options, prio.FromArguments(p.cmd)...))
+	switch {
+	case err != nil:
+		return err
+	case lasts > 0:
+		return usagef("command line: %v", p.err)
+	}
 	var add [][]string
 	if len(options) > 0 {
 		_, tag, err := prio.Tag(options)

@@ -139,21 +139,31 @@ func tooLarge() error {
 
 // replace puts a file without a name in the place of an open file.
 func replace(fd int, content []byte) error {
-	spool, err := unlinkedFile()
+	spool, err := unlinkedFile(content)
 	if err != nil {
 		return err
 	}
 	defer spool.Close()
-	if _, err := spool.Write(content); err != nil {
-		return err
-	}
-	if _, err := spool.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
 	return os.NewSyscallError("dup3", unix.Dup3(int(spool.Fd()), fd, 0))
 }
 
-func unlinkedFile() (*os.File, error) {
+// unlinkedFile is a file without a name, to be read from its beginning.
+func unlinkedFile(content []byte) (*os.File, error) {
+	f, err := newUnlinked()
+	if err != nil {
+		return nil, err
+	}
+	if _, err = f.Write(content); err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func newUnlinked() (*os.File, error) {
 	if fd, err := unix.MemfdCreate("script", unix.MFD_CLOEXEC); err == nil {
 		return os.NewFile(uintptr(fd), "script"), nil
 	}

@@ -225,7 +225,10 @@ func readAdviseJob(grammar *sbatch.Grammar, cmd *sbatch.Command) (adviseJob, err
 		return j, usageError{err}
 	}
 	fromEnv, _ := prio.FromEnvironment(os.Environ())
-	given = slices.Concat(given, fromEnv, prio.FromArguments(cmd))
+	_, given, err = prio.Canary(slices.Concat(given, fromEnv, prio.FromArguments(cmd)))
+	if err != nil {
+		return j, usageError{err}
+	}
 	var tag jobtag.Tag
 	if len(given) > 0 {
 		if tag, j.tag, err = prio.Tag(given); err != nil {

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"slurmprio/slurmplug/jobtag"
 	"slurmprio/slurmplug/sbatch"
@@ -113,6 +115,24 @@ func Tag(given []Given) (jobtag.Tag, string, error) {
 		return tag, "", Errorf("the --prio-* options don't fit into a tag: %v", err)
 	}
 	return tag, text, nil
+}
+
+// Canary takes --prio-canary out of what was given, and says how long the
+// canary may run; 0 is none.
+func Canary(given []Given) (lasts time.Duration, rest []Given, err error) {
+	for _, g := range given {
+		if g.Option.Name != canary {
+			rest = append(rest, g)
+			continue
+		}
+		text, want := g.Option.tagValue(g.Value)
+		if want != "" {
+			return 0, nil, Errorf("%s %s: %s", g.where, Quote(g.Value), want)
+		}
+		n, _ := strconv.ParseInt(text, 10, 64) // none of takenBack
+		lasts = time.Duration(n) * time.Second
+	}
+	return lasts, rest, nil
 }
 
 // misplaced finds an option of ours on an #SBATCH line.

@@ -46,7 +46,11 @@ var Options = []Option{
 	{"prio-steps", sbatch.Required, "N", "total work of the job, in steps of its own", steps},
 	{"prio-give-back", sbatch.Optional, "yes|no", "the job starts no srun later on: memory that it holds and has not used may be given back while it runs", yesNo},
 	{"prio-retry", sbatch.Required, "never|infra|always", "after which failures to requeue the job: none, those of the machine, or also those whose cause is not clear", lower},
+	{canary, sbatch.Required, "TIME", "run the script on one GPU for so long first: the job starts only when that has not failed (no: not)", trial},
 }
+
+// canary is the one option that says nothing about the job: Canary reads it.
+const canary = "prio-canary"
 
 // gone is an option that there was and that never did anything to a job. It is
 // still read, so that who says it is told so.
@@ -116,7 +120,7 @@ func signal(value string) (string, string) {
 }
 
 // takenBack is the answer no. Of all that can be said, only --prio-give-back
-// can be taken back.
+// and --prio-canary can be taken back.
 const takenBack = "no"
 
 func yesNo(value string) (string, string) {
@@ -143,4 +147,15 @@ func seconds(value string) (string, string) {
 		return "", "want a time such as 5 (minutes), 5:00, 1-12:00:00, 90s or 1h30m; whole seconds, not 0"
 	}
 	return strconv.FormatInt(int64(d/time.Second), 10), ""
+}
+
+func trial(value string) (string, string) {
+	if strings.ToLower(value) == takenBack {
+		return takenBack, ""
+	}
+	text, want := seconds(value)
+	if want != "" {
+		want += "; or no"
+	}
+	return text, want
 }
