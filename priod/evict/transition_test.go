@@ -23,6 +23,26 @@ func signalledAt(t time.Time) (*Journal, Observation) {
 	return j, Observation{At: t, Statuses: map[cluster.JobID]plan.JobStatus{id: sight}, Hold: time.Minute}
 }
 
+// A victim whose requeue had no answer left when Slurm says that it was submitted again,
+// however late priod sees that, and paid for no longer.
+func TestRequeuedWhilePriodWasDown(t *testing.T) {
+	for submit, left := range map[time.Duration]time.Duration{70 * time.Second: 70 * time.Second, -time.Hour: 5 * time.Minute, time.Hour: 5 * time.Minute} {
+		j, seen := signalledAt(epoch)
+		seen.At = epoch.Add(5 * time.Minute)
+		for id, s := range seen.Statuses {
+			s.State, s.Restarts, s.Submit = cluster.Pending, 1, epoch.Add(submit)
+			seen.Statuses[id] = s
+		}
+		turn := Advance(j, seen)
+		if len(turn.Evictions) != 1 {
+			t.Fatalf("%+v", turn)
+		}
+		if e := turn.Evictions[0]; e.How != Forced || !e.LeftAt.Equal(epoch.Add(left)) || e.Paid != 2*left.Seconds() {
+			t.Errorf("submitted %s after the signal: left %s after it, %s, paid %v", submit, e.LeftAt.Sub(epoch), e.How, e.Paid)
+		}
+	}
+}
+
 // As long as the place is claimed a victim is requeued with a begin time ahead.
 func TestRequeueWithABeginTime(t *testing.T) {
 	for open, want := range map[bool]slurmplug.Value{true: beginLater, false: {}} {

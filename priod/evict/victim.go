@@ -137,6 +137,9 @@ func (n *transition) recordLeaving(e *Eviction, s *plan.JobStatus) {
 		e.close(Done, "it ran again and ended: "+s.Final, n.At)
 	case !s.Gone && !e.isRun(s):
 		e.How, e.State, e.RequeuedAt = Returned, Requeued, n.At
+		if s.Submit.After(e.SignalledAt) && s.Submit.Before(n.At) {
+			e.LeftAt = s.Submit // Slurm's word for when it was requeued: priod may have been down since
+		}
 		if !n.At.Before(e.SignalledAt.Add(e.Grace)) {
 			e.How = Forced // by a requeue whose result was not received
 		}

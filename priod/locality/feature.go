@@ -84,7 +84,7 @@ func anyWritten(h *cluster.History) bool {
 // others into which priod wrote. Of those that may lie on one switch only, or of which no
 // more is known, only the request is of use: they take room from the others.
 func (w *work) gangs(x *cell) (gangs []*gang) {
-	looked := 0
+	looked, bound := 0, w.boundNow()
 	for _, q := range w.c.Plan.Queue {
 		j, d := &w.c.Snapshot.Jobs[q.Job], &w.c.Plan.Decisions[q.Decision]
 		_, written := w.c.History.Requests[j.ID][slurmplug.Switches]
@@ -95,7 +95,11 @@ func (w *work) gangs(x *cell) (gangs []*gang) {
 		if waits = waits && (w.set.Depth == 0 || looked <= w.set.Depth); !waits && !written {
 			continue
 		}
-		r, ok := x.request(j)
+		asks := *j
+		if to, now := bound[j.ID]; now {
+			asks.Features = to
+		}
+		r, ok := x.request(&asks)
 		if !ok && !written {
 			continue
 		}
@@ -106,6 +110,18 @@ func (w *work) gangs(x *cell) (gangs []*gang) {
 		gangs = append(gangs, g)
 	}
 	return gangs
+}
+
+// boundNow are the constraints that this cycle writes into jobs, to bind them to a GPU type
+// or to take that back: that decides how many switches a job can come to lie on.
+func (w *work) boundNow() map[cluster.JobID]string {
+	bound := map[cluster.JobID]string{}
+	for i := range w.c.Plan.Actions {
+		if a := &w.c.Plan.Actions[i]; a.Lever == slurmplug.Features && !a.Part {
+			bound[a.Job] = a.After.String()
+		}
+	}
+	return bound
 }
 
 // decide says how many switches a job accepts. Jobs come in the order of the queue: those

@@ -21,7 +21,8 @@ type world struct {
 	history  *cluster.History
 	switches map[cluster.JobID]string
 	topology cluster.Topology
-	deaf     bool // nobody can read what jobs ask of switches
+	deaf     bool          // nobody can read what jobs ask of switches
+	binds    []plan.Action // what steering writes in the next cycle
 }
 
 func newWorld() *world {
@@ -81,7 +82,7 @@ func (w *world) cycle(t fataler, f *Feature, pass time.Duration) (actions []plan
 		w.snapshot.Jobs[i].Switches = ""
 	}
 	w.history.Observe(&w.snapshot)
-	p := &plan.Plan{At: w.snapshot.At}
+	p := &plan.Plan{At: w.snapshot.At, Actions: w.binds}
 	for i := range w.snapshot.Jobs {
 		if w.snapshot.Jobs[i].State == cluster.Pending {
 			p.Decisions = append(p.Decisions, plan.Decision{Job: w.snapshot.Jobs[i].ID, Ranked: true})
@@ -92,6 +93,7 @@ func (w *world) cycle(t fataler, f *Feature, pass time.Duration) (actions []plan
 	if err := f.Plan(context.Background(), c); err != nil {
 		t.Fatal(err)
 	}
+	p.Actions, w.binds = slices.DeleteFunc(p.Actions, func(a plan.Action) bool { return a.Lever != slurmplug.Switches }), nil
 	for _, a := range p.Actions {
 		if a.Before.String() != w.switches[a.Job] {
 			t.Fatalf("%+v, and it asks for %s", a, w.switches[a.Job])
@@ -146,6 +148,29 @@ func steps(t *testing.T, w *world) {
 	}
 	if len(w.cycle(t, f, time.Minute)) != 0 {
 		t.Error("written again")
+	}
+}
+
+// A job that this cycle binds to nodes of one leaf alone waits for no switch, and one that it
+// lets go does.
+func TestBoundInThisCycle(t *testing.T) {
+	for _, to := range []string{"rack0", ""} {
+		w := newWorld()
+		for i := range w.snapshot.Nodes {
+			w.snapshot.Nodes[i].Features = []string{fmt.Sprint("rack", i/4)}
+		}
+		f, j := newFeature(w), w.add(2, tag)
+		w.use(0, 4)
+		before := "rack0"
+		if to != "" {
+			before = ""
+		}
+		j.Features = before
+		w.binds = []plan.Action{{Job: j.ID, Lever: slurmplug.Features, Before: slurmplug.Text(before), After: slurmplug.Text(to)}}
+		actions := w.cycle(t, f, time.Minute)
+		if waits := len(actions) > 0; waits != (to == "") {
+			t.Errorf("bound to %q: %+v", to, actions)
+		}
 	}
 }
 

@@ -203,6 +203,28 @@ func TestGPUsInUseByUnknownJobs(t *testing.T) {
 	}
 }
 
+// Where no job on a type is known, who holds its GPUs has just started; in the next cycle
+// that is known, or they are nobody's.
+func TestGPUsInUseWhereNoJobIsKnown(t *testing.T) {
+	for _, before := range []bool{false, true} {
+		s, with := two(2, 2), set()
+		s.Nodes.Take([]placement.Share{{Node: 0, Amount: placement.Amount{GPUs: 2}}})
+		if s.heldByNobody() != 1 {
+			t.Errorf("held by nobody: %b", s.heldByNobody())
+		}
+		if before {
+			s.Unknown = 1
+		}
+		j := pending(100, 1000)
+		j.Steered, j.Given, j.Held = 0, 0.5, 1000
+		s.Jobs = []Job{j}
+		v := Decide(s, with)[0]
+		if before && (v.Type != 1 || v.Back != Down) || !before && (v.Type != 0 || v.Back != "" || v.Start != unknownFor) {
+			t.Errorf("in the cycle before, too: %v: %+v", before, v)
+		}
+	}
+}
+
 // A job that is not to wait is not bound to a type for which another waits before it.
 func TestNowBehindAnother(t *testing.T) {
 	for _, first := range []bool{true, false} {

@@ -6,13 +6,15 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/placement"
 )
 
 // Memory is what steering remembers of jobs from one cycle to the next. The zero value
 // remembers nothing. What was written into jobs is in cluster.History.
 type Memory struct {
-	jobs  map[cluster.JobID]*jobState
-	cycle uint32
+	jobs    map[cluster.JobID]*jobState
+	cycle   uint32
+	unknown placement.Types // see Snapshot.Unknown
 }
 
 // jobState is what is remembered of a job, or of a task of an array.

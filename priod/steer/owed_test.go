@@ -25,7 +25,7 @@ func TestOwing(t *testing.T) {
 		"not bound yet": {func(p *testCluster, j *cluster.Job) { j.Features = ""; clear(p.h.Requests) }, nil},
 		"bound to another": {func(p *testCluster, j *cluster.Job) {
 			p.h.Asked(j.ID, slurmplug.Features, slurmplug.Value{}, slurmplug.Text("t4"), true, start)
-			j.Features = "t4"
+			j.Features, p.memory.unknown = "t4", anyUnknown
 		}, nil},
 		"te": {func(_ *testCluster, j *cluster.Job) { j.Tag.Type = "te" }, nil},
 		"an array": {func(p *testCluster, j *cluster.Job) {

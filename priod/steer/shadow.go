@@ -1,6 +1,7 @@
 package steer
 
 import (
+	"cmp"
 	"math"
 
 	"slurmprio/priod/placement"
@@ -31,8 +32,6 @@ func newShadow(s *Snapshot) shadow {
 		sh.nextEnd = append(sh.nextEnd, math.Inf(1))
 	}
 	sh.timeline = placement.NewTimeline(0, placement.New(placement.Pool, pools))
-	unexplained := sh.inUse()
-	lastEnd := make([]float64, len(pools)) // by type, of the jobs whose end is known
 	for _, r := range s.Running {
 		for _, share := range r.Shares {
 			if s.Nodes.Down(share.Node) {
@@ -41,30 +40,55 @@ func newShadow(s *Snapshot) shadow {
 			t, end := s.Nodes.Type(share.Node), max(r.End, soon)
 			sh.timeline.Free(ofPool(t, share.GPUs), end, math.Inf(1))
 			sh.nextEnd[t] = min(sh.nextEnd[t], end)
-			unexplained[t] -= share.GPUs
-			lastEnd[t] = max(lastEnd[t], end)
 		}
 	}
-	// A poll reads nodes after jobs, so a GPU may be in use by a job that has started
-	// in between, or by one that priod does not count. It is taken to be free when the
-	// last of the known jobs on its type ends, and never where there is none.
-	for t, gpus := range unexplained {
-		if gpus > 0 && lastEnd[t] > 0 {
-			sh.timeline.Free(ofPool(int32(t), gpus), lastEnd[t], math.Inf(1))
+	unknown, lastEnd := s.unknownUse()
+	for t, gpus := range unknown {
+		if gpus > 0 && (lastEnd[t] > 0 || !s.Unknown.Has(int32(t))) {
+			sh.timeline.Free(ofPool(int32(t), gpus), cmp.Or(lastEnd[t], unknownFor), math.Inf(1))
 		}
 	}
 	return sh
 }
 
-// inUse counts the GPUs of each type that are in use on nodes that are up.
-func (sh *shadow) inUse() []int32 {
-	used := make([]int32, sh.Types+len(sh.Unlabelled))
-	for i := range int32(sh.Nodes.Len()) {
-		if t := sh.Nodes.Type(i); !sh.Nodes.Down(i) && int(t) < len(used) {
-			used[t] += sh.Nodes.Size(i).GPUs - max(sh.Nodes.FreeOn(i).GPUs, 0)
+// unknownFor, in s, is for how long GPUs are taken to be in use by a job that nobody knows.
+const unknownFor = 60
+
+// unknownUse counts, by type, the GPUs in use on nodes that are up that no known job holds,
+// and finds when the last of the known ones ends; 0 where there is none. A poll reads nodes
+// after jobs, so a GPU may be in use by a job that has started in between, or by one that
+// priod does not count. It is taken to be free when the last of the known jobs on its type
+// ends. Where there is none, it is taken to be that of a job that has just started; but
+// never to be free where it was so in the cycle before (Snapshot.Unknown).
+func (s *Snapshot) unknownUse() (gpus []int32, lastEnd []float64) {
+	count := s.Types + len(s.Unlabelled)
+	gpus, lastEnd = make([]int32, count), make([]float64, count)
+	for i := range int32(s.Nodes.Len()) {
+		if t := s.Nodes.Type(i); !s.Nodes.Down(i) && int(t) < count {
+			gpus[t] += s.Nodes.Size(i).GPUs - max(s.Nodes.FreeOn(i).GPUs, 0)
 		}
 	}
-	return used
+	for _, r := range s.Running {
+		for _, share := range r.Shares {
+			if !s.Nodes.Down(share.Node) {
+				t := s.Nodes.Type(share.Node)
+				gpus[t] -= share.GPUs
+				lastEnd[t] = max(lastEnd[t], r.End, soon)
+			}
+		}
+	}
+	return gpus, lastEnd
+}
+
+// heldByNobody are the types on which GPUs are in use and no job is known to hold one.
+func (s *Snapshot) heldByNobody() (types placement.Types) {
+	gpus, lastEnd := s.unknownUse()
+	for t := range gpus {
+		if gpus[t] > 0 && lastEnd[t] == 0 {
+			types |= 1 << uint(t)
+		}
+	}
+	return types
 }
 
 // ofPool is so many GPUs of a type, as the timeline counts them.

@@ -165,6 +165,10 @@ func (st *Steered) steer() {
 	for i := range st.candidates {
 		snap.Jobs[i] = st.candidates[i].Job
 	}
+	snap.Unknown, st.memory.unknown = st.memory.unknown, snap.heldByNobody()
+	if st.memory.unknown != snap.Unknown {
+		st.in.plan.Stands(0) // the next cycle knows more
+	}
 	verdicts, stands := decide(snap, st.in.set.Rule)
 	st.in.plan.Stands(stands)
 	for i, v := range verdicts {

@@ -73,6 +73,9 @@ func steerSettings() Settings {
 	return set
 }
 
+// anyUnknown has the cycle before have seen GPUs of all types in use by nobody known.
+const anyUnknown = ^placement.Types(0)
+
 // steer is Memory.Steer in a cycle with this plan.
 func (p *testCluster) steer(pl *plan.Plan, set Settings) *Steered {
 	pl.Shares = &p.shares
@@ -191,7 +194,7 @@ func TestSteer(t *testing.T) {
 		}, "", "none of its nodes has the feature a100"},
 		"no feature on another node": {func(p *testCluster, _ *cluster.Job) { p.node("a2", "a100") }, "a100", "free"},
 		"no feature on the free node": {func(p *testCluster, _ *cluster.Job) {
-			p.Nodes[0].GPUsUsed = 4
+			p.Nodes[0].GPUsUsed, p.memory.unknown = 4, anyUnknown
 			p.node("a2", "a100")
 		}, "v100", "takes v100"},
 		"no feature on the node that is up": {func(p *testCluster, _ *cluster.Job) {

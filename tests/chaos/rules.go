@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"slurmprio/priod/store"
 )
 
 // Breach is a rule that did not hold.
@@ -67,6 +69,19 @@ func (r *Run) crashed(p Part) (at time.Time, ok bool) {
 	return r.Logs[p.Name][i].At, true
 }
 
+// toldToLeave tells whether the store had the eviction of the run that a job was in at a moment.
+func (r *Run) toldToLeave(p Part, at time.Time) bool {
+	var begun time.Time
+	for _, e := range r.Logs[p.Name] {
+		if e.What == "start" && !e.At.After(at) {
+			begun = e.At
+		}
+	}
+	return slices.ContainsFunc(r.Journal, func(x store.Eviction) bool {
+		return x.Victim.String() == p.ID && x.Recorded.After(begun) && x.Recorded.Before(at)
+	})
+}
+
 // Retried: who crashed runs again if its user agreed to that, and else does not.
 func Retried(r *Run) (all []Breach) {
 	states := r.states()
@@ -74,6 +89,9 @@ func Retried(r *Run) (all []Breach) {
 		at, crashed := r.crashed(p)
 		if !crashed || slices.ContainsFunc(r.Done, func(d Done) bool { return d.Job == p.N }) {
 			continue // what its user did may have ended its agreement
+		}
+		if r.toldToLeave(p, at) {
+			continue // a victim is requeued, whatever it dies of
 		}
 		again := slices.ContainsFunc(r.Logs[p.Name], func(e Event) bool { return e.What == "start" && e.At.After(at) })
 		agreed := p.Job.Retry == "always"

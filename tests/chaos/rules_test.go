@@ -131,6 +131,14 @@ func TestRulesSeeBreaches(t *testing.T) {
 		"crashed, and runs again uninvited": {func(r *Run) {
 			r.Logs["no"] = log("30 start 0 0 a", "31 crashed 0", "35 start 0 1 a", "36 piece 1", "36 complete", "36 saved 1")
 		}, "runs again who agreed"},
+		"crashed as it was told to leave, and runs again": {func(r *Run) {
+			r.Logs["no"] = log("29 start 0 0 a", "31 crashed 0", "35 start 0 1 a", "36 piece 1", "36 complete", "36 saved 1")
+			r.Journal = append(r.Journal, store.Eviction{Victim: slurmplug.Plain(82), Recorded: sec(30)})
+		}, ""},
+		"crashed in its second run, uninvited": {func(r *Run) {
+			r.Logs["no"] = log("29 start 0 0 a", "31 start 0 1 a", "32 crashed 0", "35 start 0 2 a", "36 piece 1", "36 complete", "36 saved 1")
+			r.Journal = append(r.Journal, store.Eviction{Victim: slurmplug.Plain(82), Recorded: sec(30)})
+		}, "runs again who agreed"},
 		"crashed, agreed, and runs again": {func(r *Run) {
 			r.Jobs[2].Retry = "always"
 			r.Logs["no"] = log("30 start 0 0 a", "31 crashed 0", "35 start 0 1 a", "36 piece 1", "36 complete", "36 saved 1")
