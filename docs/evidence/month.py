@@ -1,6 +1,6 @@
 """Writes a month of GPU jobs, 30,000 unless told, as sacct -P prints them.
 
-For 24 nodes each of 4 V100, 4 P100 and 4 K80, at a load of 0.9, more by day than by
+For 24 nodes each of 4 V100, 4 P100 and 4 K80, at a load of 0.55, more by day than by
 night. Of 20 jobs 5 are TE, of some minutes; 8 are BE of a workload of Gavel's, their GPU
 type open; 4 are BE of one of Synergy's, for which CPUs and memory matter, on V100s; 3
 have no tag. Run times are lognormal, time limits 1.2 to 4 times as long.
