@@ -1,15 +1,17 @@
-"""Writes a month of GPU jobs, 30,000 unless told, as sacct -P prints them.
+"""Writes a month of 30,000 GPU jobs as sacct -P prints them.
 
 For 24 nodes each of 4 V100, 4 P100 and 4 K80, at a load of 0.55, more by day than by
 night. Of 20 jobs 5 are TE, of some minutes; 8 are BE of a workload of Gavel's, their GPU
 type open; 4 are BE of one of Synergy's, for which CPUs and memory matter, on V100s; 3
-have no tag. Run times are lognormal, time limits 1.2 to 4 times as long.
+have no tag. Run times are lognormal, time limits 1.2 to 4 times as long. For each GPU they
+ask for 4 CPUs and 40 GB, or with the word share for a GPU's share of its node.
 
-usage: month.py [JOBS] > month.sacct
+usage: month.py [share] > month.sacct
 """
 import math, random, sys
 
-JOBS, DAYS, LOAD, GPUS, MIDNIGHT = int((sys.argv[1:] or [30000])[0]), 30, 0.55, 3 * 24 * 4, 1704067200
+JOBS, DAYS, LOAD, GPUS, MIDNIGHT = 30000, 30, 0.55, 3 * 24 * 4, 1704067200
+CPUS, GB = (8, 96) if sys.argv[1:] == ["share"] else (4, 40)
 BATCHES = {"lm": (5, 10, 20, 40, 80), "resnet-18": (16, 32, 64, 128, 256), "resnet-50": (16, 32, 64, 128), "transformer": (16, 32, 64, 128, 256)}
 GAVEL = ["%s-%d" % (name, size) for name, sizes in BATCHES.items() for size in sizes]
 SYNERGY = ["alexnet", "res18", "res50", "mobilenet", "shufflenet", "gnmt", "lstm", "m5", "deepspeech"]
@@ -39,13 +41,13 @@ def arrival():
 
 jobs, arrivals = [job() for _ in range(JOBS)], sorted(arrival() for _ in range(JOBS))
 work = [sum(s * gpus for s, gpus, _, tag in jobs if ("type=te" in tag) == te) for te in (False, True)]
-longer = (LOAD * GPUS * DAYS * 86400 * JOBS / 30000 - work[1]) / work[0]  # TE jobs stay as short as they are
+longer = (LOAD * GPUS * DAYS * 86400 - work[1]) / work[0]  # TE jobs stay as short as they are
 print("JobID|Submit|Eligible|Start|End|ElapsedRaw|State|TimelimitRaw|NNodes|ReqTRES|AllocTRES|User|Account|QOS|Comment")
 for i, (at, (seconds, gpus, kind, tag)) in enumerate(zip(arrivals, jobs)):
     te = "type=te" in tag
     ran = math.ceil(seconds if te else seconds * longer)
     limit = math.ceil(min(ran * draw.uniform(1.2, 4), 3600 if te else 10 * 86400) / 60)
-    tres, user = "cpu=%d,gres/gpu=%d,%%smem=%dG,node=%d" % (4 * gpus, gpus, 40 * gpus, (gpus + 3) // 4), int(60 ** draw.random())
+    tres, user = "cpu=%d,gres/gpu=%d,%%smem=%dG,node=%d" % (CPUS * gpus, gpus, GB * gpus, (gpus + 3) // 4), int(60 ** draw.random())
     typed = ["gres/gpu:%s=%d," % (t, gpus) if t else "" for t in (kind, kind or "v100")]
     start = MIDNIGHT + at + 60
     print("%d|%d|%d|%d|%d|%d|COMPLETED|%d|%d|%s|%s|u%d|a%d|normal|%s" % (
