@@ -19,7 +19,6 @@ func (l *Ledger) recordRuns(s *cluster.Snapshot, h *cluster.History) {
 	ended := anew || l.members || h.Changes() != l.changes
 	l.since, l.shares.Since, l.members, l.changes = since, since, false, h.Changes()
 	for i := range h.Stays(ended) {
-		i.GPUType = l.set.Speeds.Today(i.GPUType)
 		e := l.jobs[i.Job]
 		if e == nil {
 			e = l.departed[i.Job]
@@ -27,6 +26,7 @@ func (l *Ledger) recordRuns(s *cluster.Snapshot, h *cluster.History) {
 		if e == nil || !cluster.SameUser(i.User, e.user) || i.Start.Before(e.firstSubmit) {
 			continue
 		}
+		i.GPUType = l.set.Speeds.Today(i.GPUType)
 		switch r, known := e.runs[i.Start.Unix()]; {
 		case known && r == i:
 			continue
@@ -59,7 +59,7 @@ func (l *Ledger) recordRuns(s *cluster.Snapshot, h *cluster.History) {
 		}
 	}
 	for i := range h.Stays(ended || anew) { // jobs that are gone count in the others' fractions, too
-		if l.jobs[i.Job] == nil && l.departed[i.Job] == nil && i.End.After(since) {
+		if i.End.After(since) && l.jobs[i.Job] == nil && l.departed[i.Job] == nil {
 			i.GPUType = l.set.Speeds.Today(i.GPUType)
 			if i.Start.Before(since) {
 				i.Start = since
