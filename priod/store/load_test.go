@@ -263,7 +263,7 @@ func TestRestartsChangeNothing(t *testing.T) {
 				}
 				start()
 			}
-			if diff := diffHistory(plain, h); diff != "" {
+			if diff := diffHistory(plain, h, butTooOld(w.now)); diff != "" {
 				rt.Fatalf("restart %v, crash %v changed what priod knows (- without):\n%s", true, w.crash, diff)
 			}
 			r, err := OpenReader(ctx, dir)
@@ -274,7 +274,7 @@ func TestRestartsChangeNothing(t *testing.T) {
 			if err != nil {
 				rt.Fatal(err)
 			}
-			if diff := diffHistory(plain, shown); diff != "" {
+			if diff := diffHistory(plain, shown, butTooOld(w.now)); diff != "" {
 				rt.Fatalf("a reader knows something else:\n%s", diff)
 			}
 			if err := r.Close(); err != nil {
