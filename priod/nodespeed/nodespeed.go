@@ -31,6 +31,7 @@ package nodespeed
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -59,11 +60,17 @@ type Node struct {
 	Where   []Program `json:"programs"`    // of a slow node, the slowest first
 }
 
+// Words names a program, for people.
+func (p *Program) Words() string {
+	who := cmp.Or(p.Workload, strings.TrimSpace(p.User+" "+p.Name))
+	return fmt.Sprintf("%s on %d GPUs", who, p.GPUs)
+}
+
 // Program is what a slow node did to one program.
 type Program struct {
 	Workload string  `json:"workload,omitempty"`
 	User     string  `json:"user,omitempty"`
-	Name     string  `json:"name,omitempty"`
+	Name     string  `json:"job_name,omitempty"`
 	GPUs     int     `json:"gpus"`
 	Runs     int     `json:"runs"`
 	Factor   float64 `json:"factor"`
