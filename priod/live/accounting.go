@@ -26,13 +26,19 @@ func (c *Cluster) Past(ctx context.Context, since, until time.Time) ([]cluster.P
 	return past, nil
 }
 
+// Nodes are the nodes as they are now.
+func (c *Cluster) Nodes(ctx context.Context) ([]cluster.Node, error) {
+	nodes, err := c.client.Nodes(ctx)
+	return ConvertNodes(nodes), err
+}
+
 // typesNow reads which GPU types the nodes have, by node.
 func (c *Cluster) typesNow(ctx context.Context) (map[string]string, error) {
-	nodes, err := c.client.Nodes(ctx)
+	nodes, err := c.Nodes(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return gpuTypes(ConvertNodes(nodes)), nil
+	return gpuTypes(nodes), nil
 }
 
 // pastStay is a row of accounting as a stay; types are the GPU types of the nodes, for
