@@ -190,6 +190,26 @@ func TestLongerWorkIsNoSlowness(t *testing.T) {
 	}
 }
 
+// Runs of one program that overlap on the same nodes count once, and those after each other
+// each, where their steps are said.
+func TestRunsThatCount(t *testing.T) {
+	run := func(job uint32, start int64, work float64) speed.Run {
+		return speed.Run{
+			Program: speed.Program{Workload: "w", GPUs: 1}, Seconds: map[string]float64{"a100": 600 + float64(job)}, Work: work,
+			Place: speed.Place{Nodes: "n1", Start: time.Unix(start, 0), Job: job},
+		}
+	}
+	for _, c := range []struct {
+		work float64
+		want int
+	}{{100, 3}, {0, 2}} {
+		found := Find([]speed.Run{run(5, 90000, c.work), run(1, 0, c.work), run(2, 0, c.work), run(3, 500, c.work), run(4, 601, c.work)})
+		if found[0].Runs != c.want {
+			t.Errorf("steps %v: %d runs, want %d", c.work, found[0].Runs, c.want)
+		}
+	}
+}
+
 // What tells nothing is passed over.
 func TestRunsThatTellNothing(t *testing.T) {
 	good := speed.Run{

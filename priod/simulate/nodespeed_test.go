@@ -218,3 +218,15 @@ func TestPALAvoided(t *testing.T) {
 		t.Logf("backfill %s: geometric mean %+.1f %%", backfill, 100*(math.Pow(product, 1./8)-1))
 	}
 }
+
+// In rounds no job is on a node, so none can be slow.
+func TestNoSlowNodesInRounds(t *testing.T) {
+	spec := Spec{Engine: "rounds"}
+	if err := spec.Check(); err != nil {
+		t.Fatal(err)
+	}
+	c := trace.Cluster{Nodes: []trace.NodeGroup{{Count: 1, GPUType: "gpu", GPUs: 1, Slowdown: map[string]float64{trace.AnyWorkload: 2}}}}
+	if _, err := Run(context.Background(), spec, Input{Cluster: c}); err == nil || !strings.Contains(err.Error(), "--engine slurm") {
+		t.Error(err)
+	}
+}
