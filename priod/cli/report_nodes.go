@@ -70,22 +70,25 @@ func showNodes(w io.Writer, p *report.Nodes, most int) {
 		return
 	}
 	fmt.Fprintln(w)
-	tabulate(w, []string{"NODE", "TYPE", "RUNS", "TIMES AS LONG", "BETWEEN", "", "MOST OF ALL"}, p.Nodes[:min(max(most, p.Slow), len(p.Nodes))], func(n *nodespeed.Node) []any {
-		factor, between, verdict, worst := "", "", "", ""
+	tabulate(w, []string{"NODE", "TYPE", "RUNS", "TIMES AS LONG", "BETWEEN", "DOUBT", "", "MOST OF ALL"}, p.Nodes[:min(max(most, p.Slow), len(p.Nodes))], func(n *nodespeed.Node) []any {
+		factor, between, doubt, verdict, worst := "", "", "", "", ""
 		if n.Factor != nil {
 			factor = fmt.Sprintf("%.2f", *n.Factor)
 		}
 		if n.Low != nil {
 			between = fmt.Sprintf("%.2f and %.2f", *n.Low, *n.High)
 		}
+		if n.Doubt < 1 {
+			doubt = fmt.Sprintf("%.1g", n.Doubt)
+		}
 		if n.Slow {
 			verdict = "slow"
-			if len(n.Where) > 0 {
-				x := &n.Where[0]
-				worst = fmt.Sprintf("%s: %.2f (%s)", x.Words(), x.Factor, plural(x.Runs, "run", "runs"))
-			}
 		}
-		return []any{n.Name, n.GPUType, n.Runs, factor, between, verdict, worst}
+		if len(n.Where) > 0 {
+			x := &n.Where[0]
+			worst = fmt.Sprintf("%s: %.2f (%s)", x.Words(), x.Factor, plural(x.Runs, "run", "runs"))
+		}
+		return []any{n.Name, n.GPUType, n.Runs, factor, between, doubt, verdict, worst}
 	})
 	if rest := len(p.Nodes) - max(most, p.Slow); rest > 0 {
 		fmt.Fprintf(w, "%d more with --most.\n", rest)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -43,7 +44,7 @@ func (s *site) runs(seed uint64) []speed.Run {
 			job++
 			run := speed.Run{
 				Program: speed.Program{User: "u" + program, Name: program, GPUs: width * 4},
-				Seconds: map[string]float64{"a100": 3600 * slowest * math.Exp(s.noise*r.NormFloat64())},
+				Seconds: map[string]float64{"a100": 600 * slowest * math.Exp(s.noise*r.NormFloat64())},
 				Place:   speed.Place{Nodes: strings.Join(names, ","), Start: time.Unix(int64(day)*86400+int64(job%1000), 0), Job: job},
 			}
 			if s.steps {
@@ -189,6 +190,26 @@ func TestLongerWorkIsNoSlowness(t *testing.T) {
 	}
 }
 
+// Runs of one program that overlap on the same nodes count once, and those after each other
+// each, where their steps are said.
+func TestRunsThatCount(t *testing.T) {
+	run := func(job uint32, start int64, work float64) speed.Run {
+		return speed.Run{
+			Program: speed.Program{Workload: "w", GPUs: 1}, Seconds: map[string]float64{"a100": 600 + float64(job)}, Work: work,
+			Place: speed.Place{Nodes: "n1", Start: time.Unix(start, 0), Job: job},
+		}
+	}
+	for _, c := range []struct {
+		work float64
+		want int
+	}{{100, 3}, {0, 2}} {
+		found := Find([]speed.Run{run(5, 90000, c.work), run(1, 0, c.work), run(2, 0, c.work), run(3, 500, c.work), run(4, 601, c.work)})
+		if found[0].Runs != c.want {
+			t.Errorf("steps %v: %d runs, want %d", c.work, found[0].Runs, c.want)
+		}
+	}
+}
+
 // What tells nothing is passed over.
 func TestRunsThatTellNothing(t *testing.T) {
 	good := speed.Run{
@@ -209,7 +230,7 @@ func TestRunsThatTellNothing(t *testing.T) {
 		runs = append(runs, r)
 	}
 	one := 1.0
-	if diff := cmp.Diff([]Node{{Name: "n1", GPUType: "a100", Runs: 1, Factor: &one, Where: []Program{}}}, Find(runs)); diff != "" {
+	if diff := cmp.Diff([]Node{{Name: "n1", GPUType: "a100", Runs: 1, Factor: &one, Doubt: 1, Where: []Program{}}}, Find(runs)); diff != "" {
 		t.Error(diff)
 	}
 	if found := Find(nil); len(found) != 0 || found == nil {
@@ -266,5 +287,38 @@ func BenchmarkFind(b *testing.B) {
 	b.ReportMetric(float64(len(runs)), "runs")
 	for b.Loop() {
 		Find(slices.Clone(runs))
+	}
+}
+
+// How many runs of one program with steps a node needs until it is named in 9 cases of 10,
+// where all nodes have as many (docs/evidence/nodespeed.md).
+func TestRunsNeeded(t *testing.T) {
+	nodes, noises, factors := []int{16}, []float64{0.1}, []float64{1.5} // a part of it in each run of all tests
+	if os.Getenv("SLURMPRIO_TABLE") == "1" {
+		nodes, noises, factors = []int{16, 256}, []float64{0.03, 0.1, 0.3}, []float64{1.1, 1.2, 1.5, 2.8}
+	}
+	for _, n := range nodes {
+		for _, noise := range noises {
+			for _, f := range factors {
+				need := 0
+				for _, days := range []int{1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 30, 40, 60} {
+					found := 0
+					for seed := range uint64(10) {
+						s := site{nodes: n, programs: 1, days: days, widest: 1, noise: noise, steps: true, slow: map[string]float64{name(3): f}}
+						if cmp.Equal(slow(Find(s.runs(seed))), []string{name(3)}) {
+							found++
+						}
+					}
+					if found >= 9 {
+						need = days
+						break
+					}
+				}
+				t.Logf("%d nodes, noise %v, %v times as long: %d runs", n, noise, f, need)
+				if f == 1.5 && noise == 0.1 && n == 16 && need > 5 {
+					t.Errorf("%d runs", need)
+				}
+			}
+		}
 	}
 }
