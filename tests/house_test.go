@@ -27,6 +27,7 @@ var rows = []string{
 	"priod/workload",
 	"priod/workload/speed",
 	"priod/workload/sensitivity",
+	"priod/nodespeed",
 	"priod/profile",
 	"priod/placement",
 	"priod/placement/nodemap",

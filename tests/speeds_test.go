@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"slurmprio/priod/nodespeed"
 )
 
 // Jobs whose speed depends on the GPU type that they got teach it: those with
@@ -91,6 +93,20 @@ func TestSpeedsFromAccounting(t *testing.T) {
 	}
 	if out := s.must("workloads", "history"); !strings.Contains(out, name) {
 		t.Errorf("history is\n%s", out)
+	}
+	var compared struct {
+		Jobs  int
+		Nodes []nodespeed.Node
+	}
+	if err := json.Unmarshal([]byte(s.must("report", "nodes", "--json")), &compared); err != nil {
+		t.Fatal(err)
+	}
+	types := map[string]bool{}
+	for _, n := range compared.Nodes {
+		types[n.GPUType] = types[n.GPUType] || n.Runs > 0
+	}
+	if compared.Jobs < 18 || !types["a100"] || !types["v100"] || !types["t4"] {
+		t.Errorf("nodes: %+v", compared)
 	}
 	out := s.must("explain", told)
 	for _, want := range []string{"a100: 0.25, says the job's tag", "nobody knows a workload", "the job's tag is believed on t4, and this site's history contradicts", "says this site's history"} {

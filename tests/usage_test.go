@@ -80,6 +80,21 @@ while time.time() < end: pass'`
 		t.Errorf("--mem=%s is not taken for memory:\n%s", enough, asks)
 	}
 
+	// Who held the GPUs: seven runs, 10 GPUs in all, and what their steps used.
+	var usage struct {
+		Runs, Measured int
+		GPU_h          float64
+		By_type        []struct{ Name string }
+		By_state       []struct {
+			Name string
+			Runs int
+		}
+	}
+	s.json(&usage, "report", "usage", "--since", "1h", "--measured")
+	if usage.Runs != 7 || usage.Measured != 7 || usage.GPU_h <= 0 || usage.By_type[0].Name != "t4" || usage.By_state[0].Name != "COMPLETED" || usage.By_state[0].Runs != 7 {
+		t.Errorf("%+v:\n%s", usage, s.must("report", "usage", "--since", "1h", "--measured"))
+	}
+
 	// A plan that is only shown rests on the same as one that is written at once.
 	text, err := os.ReadFile(s.config)
 	if err != nil {

@@ -69,8 +69,8 @@ func reportCommand() *cli.Command {
 				jsonFlag(),
 			},
 			Before: noArgs, Action: reportFailures,
-		}, reportWaitsCommand()},
-		Action: which("report: say which: failures, preemptions, sizing or waits"),
+		}, reportNodesCommand(), reportUsageCommand(), reportWaitsCommand()},
+		Action: which("report: say which: failures, nodes, preemptions, sizing, usage or waits"),
 	}
 }
 

@@ -620,10 +620,10 @@ func spans(seconds ...float64) string {
 func (s *simulated) writeJobs(w io.Writer) error {
 	out := csv.NewWriter(w)
 	number := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
-	err := out.Write([]string{"job_id", "submit_s", "start_s", "end_s", "wait_s", "ran_s", "preemptions", "gpus", "gpu_type", "type", "done"})
+	err := out.Write([]string{"job_id", "submit_s", "start_s", "end_s", "wait_s", "ran_s", "preemptions", "gpus", "gpu_type", "type", "done", "nodes"})
 	for i := range s.Jobs {
 		j, o := &s.Jobs[i], &s.Outcomes[i]
-		row := []string{j.ID, number(j.Submit), "", "", "", number(o.Ran), strconv.Itoa(int(o.Preemptions)), strconv.Itoa(int(j.GPUs)), "", j.Class.String(), strconv.FormatBool(o.Done)}
+		row := []string{j.ID, number(j.Submit), "", "", "", number(o.Ran), strconv.Itoa(int(o.Preemptions)), strconv.Itoa(int(j.GPUs)), "", j.Class.String(), strconv.FormatBool(o.Done), o.Nodes}
 		if o.Ran > 0 || o.Done {
 			row[2] = number(o.Start)
 		}

@@ -105,8 +105,8 @@ func TestSimulateTwoJobs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "job_id,submit_s,start_s,end_s,wait_s,ran_s,preemptions,gpus,gpu_type,type,done\n" +
-		"1,0,0,100,0,100,0,8,v100,be,true\n2,10,100,150,90,50,0,4,v100,be,true\n"
+	want := "job_id,submit_s,start_s,end_s,wait_s,ran_s,preemptions,gpus,gpu_type,type,done,nodes\n" +
+		"1,0,0,100,0,100,0,8,v100,be,true,n0\n2,10,100,150,90,50,0,4,v100,be,true,n0\n"
 	if string(text) != want {
 		t.Errorf("got\n%s\nwant\n%s", text, want)
 	}

@@ -30,6 +30,7 @@ type PastStay struct {
 	RawID    uint32
 	Name     string // the job's
 	QOS      string
+	NodeList string // compact host list
 	State    string // Slurm's, in which it ended: "COMPLETED"
 	Submit   time.Time
 	Eligible time.Time // from when on it could have started

@@ -26,13 +26,19 @@ func (c *Cluster) Past(ctx context.Context, since, until time.Time) ([]cluster.P
 	return past, nil
 }
 
+// Nodes are the nodes as they are now.
+func (c *Cluster) Nodes(ctx context.Context) ([]cluster.Node, error) {
+	nodes, err := c.client.Nodes(ctx)
+	return ConvertNodes(nodes), err
+}
+
 // typesNow reads which GPU types the nodes have, by node.
 func (c *Cluster) typesNow(ctx context.Context) (map[string]string, error) {
-	nodes, err := c.client.Nodes(ctx)
+	nodes, err := c.Nodes(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return gpuTypes(ConvertNodes(nodes)), nil
+	return gpuTypes(nodes), nil
 }
 
 // pastStay is a row of accounting as a stay; types are the GPU types of the nodes, for
@@ -49,6 +55,6 @@ func pastStay(r *slurmplug.Run, types map[string]string) cluster.PastStay {
 			Job: r.ID, Start: r.Start, End: r.End, Closed: !r.End.IsZero() && !r.Start.IsZero(),
 			GPUType: gpuType, GPUs: gpus, User: r.User, Account: r.Account,
 		},
-		RawID: r.RawID, Name: r.Name, QOS: r.QOS, State: r.State, Submit: r.Submit, Eligible: r.Eligible, Tag: tag,
+		RawID: r.RawID, Name: r.Name, QOS: r.QOS, NodeList: r.NodeList, State: r.State, Submit: r.Submit, Eligible: r.Eligible, Tag: tag,
 	}
 }

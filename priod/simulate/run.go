@@ -3,6 +3,7 @@ package simulate
 import (
 	"context"
 	"iter"
+	"slices"
 
 	"slurmprio/priod/config"
 	"slurmprio/priod/placement"
@@ -52,6 +53,9 @@ type Result struct {
 func Run(ctx context.Context, spec Spec, in Input) (Result, error) {
 	run := slurm
 	if spec.Engine == "rounds" {
+		if slices.ContainsFunc(in.Cluster.Nodes, func(g trace.NodeGroup) bool { return len(g.Slowdown) > 0 }) {
+			return Result{}, virtual.OptionError("slowdown of nodes belongs to --engine slurm: in rounds every job may be moved")
+		}
 		run = inRounds
 	}
 	r, err := run(ctx, spec, in)

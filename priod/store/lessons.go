@@ -60,6 +60,16 @@ func (s *Store) StaysSince(ctx context.Context, since time.Time) (stays []cluste
 	return stays, err
 }
 
+// StaysSince returns the runs that ended since a time, as far as the daemon keeps them.
+func (r *Reader) StaysSince(ctx context.Context, since time.Time) (stays []cluster.PastStay, err error) {
+	err = r.view(ctx, func(tx *sql.Tx) error {
+		rows, err := r.q.AllStays(ctx, tx, millis(since))
+		stays = each(rows, stayOf)
+		return err
+	})
+	return stays, err
+}
+
 // SaveLessons replaces what was learned.
 func (s *Store) SaveLessons(ctx context.Context, k *speed.Knowledge, runs int, at time.Time) error {
 	usual, programs := k.Lessons()
@@ -150,13 +160,13 @@ func lessonsOf(ctx context.Context, q *db.Queries, tx db.DBTX, of *speed.Program
 func stayParams(s *cluster.PastStay) db.PutStayParams {
 	return db.PutStayParams{
 		RawID: int64(s.RawID), StartMs: millis(s.Start), EndMs: millis(s.End), State: s.State, GpuType: s.GPUType, Gpus: int64(s.GPUs),
-		User: s.User, Name: s.Name, Tag: s.Tag, Steps: s.Steps,
+		User: s.User, Name: s.Name, Tag: s.Tag, Steps: s.Steps, NodeList: s.NodeList,
 	}
 }
 
 func stayOf(r *db.Stay) cluster.PastStay {
 	return cluster.PastStay{
 		Stay:  cluster.Stay{Start: instant(r.StartMs), End: instant(r.EndMs), Closed: true, GPUType: r.GpuType, GPUs: int(r.Gpus), User: r.User},
-		RawID: uint32(r.RawID), Name: r.Name, State: r.State, Tag: r.Tag, Steps: r.Steps,
+		RawID: uint32(r.RawID), Name: r.Name, State: r.State, Tag: r.Tag, Steps: r.Steps, NodeList: r.NodeList,
 	}
 }

@@ -33,14 +33,15 @@ var rowsOf = map[int64]string{
 	3: `UPDATE claims SET gpus = 2, shares = '[{"node":"n1","gpus":2,"cpus":8,"mem_mb":1024}]', wait_ms = 1000, pin = 'n1', room_ms = 4000;
 		UPDATE evictions SET unsaved_ms = 500, restart_ms = 30000, how = 'exited', exit_code = 99, restored_ms = 5000;`,
 	4: `INSERT INTO shares VALUES (3, 8, 2000, 2000, 0, 1.5, '[{"gpu_type":"a100","speed":1,"source":"tag","within_factor":1,"runs":0,"time_fraction":0.5,"promised_s":7}]', '[]');
-		INSERT INTO stays VALUES (7, 1000, 2000, 'COMPLETED', 'a100', 1, 'alice', 'train', '', 0);
+		INSERT INTO stays (raw_id, start_ms, end_ms, state, gpu_type, gpus, user, name, tag, steps) VALUES (7, 1000, 2000, 'COMPLETED', 'a100', 1, 'alice', 'train', '', 0);
 		INSERT INTO lessons VALUES (1, 3000, 0, 0, '');`,
 	5: `UPDATE decisions SET steer = 'waits 5 min for a100';`,
 	6: `UPDATE claims SET purpose = 'round';`,
 	7: `INSERT INTO eviction_turns VALUES ('one', 7);`,
 	8: `INSERT INTO waits VALUES (17, -1, 1000, 0, '', 'alice', 'physics', 'gpu', 'a100', 2, 1, '', 0, 1000, 0);
 		INSERT INTO wait_spans VALUES (17, -1, 1000, 1000, 0, 'capacity', '', 'asks for 2 GPUs; 0 are free');`,
-	9: `INSERT INTO failures VALUES (1, 17, -1, 2000, 'node', '{"failure":1,"job":"17","state":"noted"}'); INSERT INTO drained VALUES ('n1', 2000, 'node');`,
+	9:  `INSERT INTO failures VALUES (1, 17, -1, 2000, 'node', '{"failure":1,"job":"17","state":"noted"}'); INSERT INTO drained VALUES ('n1', 2000, 'node');`,
+	10: `UPDATE stays SET node_list = 'n1';`,
 }
 
 // Every schema since the first is brought up to date with what it holds.

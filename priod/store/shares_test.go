@@ -174,7 +174,8 @@ func TestLessons(t *testing.T) {
 		start := epoch.Add(time.Duration(n) * time.Minute)
 		stays = append(stays, cluster.PastStay{
 			RawID: n + 1, State: "COMPLETED", Name: fmt.Sprintf("job\x00%d", n/2%3),
-			Stay: cluster.Stay{Start: start, End: start.Add(time.Duration(60+60*(n%2)) * time.Second), GPUType: gpuType, GPUs: 1, User: "ann"},
+			Stay:     cluster.Stay{Start: start, End: start.Add(time.Duration(60+60*(n%2)) * time.Second), GPUType: gpuType, GPUs: 1, User: "ann"},
+			NodeList: fmt.Sprintf("n[1-%d]", n+2),
 		})
 	}
 	until := epoch.Add(24 * time.Hour)
@@ -184,6 +185,10 @@ func TestLessons(t *testing.T) {
 		}
 	}
 	kept := must[[]cluster.PastStay](t)(s.StaysSince(ctx, epoch.Add(2*time.Hour)))
+	seen := must[[]cluster.PastStay](t)(reader(t, dir).StaysSince(ctx, epoch.Add(2*time.Hour)))
+	if d := cmp.Diff(kept, seen); d != "" || kept[0].NodeList != "n[1-121]" {
+		t.Errorf("a reader sees other stays than %+v: %s", kept[0], d)
+	}
 	if len(kept) != 381 || count(t, s, "SELECT count(*) FROM stays") != 381 {
 		t.Fatalf("%d stays are young enough", len(kept))
 	}

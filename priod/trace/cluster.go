@@ -3,6 +3,7 @@ package trace
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -24,7 +25,13 @@ type NodeGroup struct {
 	MemMB    int64    `toml:"mem_mb" json:"mem_mb"`
 	Features []string `toml:"features" json:"features,omitempty"`
 	Switch   string   `toml:"switch" json:"switch,omitempty"` // the leaf switch that the nodes hang on
+	// Slowdown is how many times as long as on other nodes jobs take here, by workload;
+	// AnyWorkload stands for those that it does not name.
+	Slowdown map[string]float64 `toml:"slowdown" json:"slowdown,omitempty"`
 }
+
+// AnyWorkload is the key of NodeGroup.Slowdown for all workloads.
+const AnyWorkload = "any"
 
 // Cluster is what a trace runs on.
 type Cluster struct {
@@ -85,7 +92,7 @@ func ReadCluster(path string) (Cluster, error) {
 		return c, fmt.Errorf("%s: %w", path, err)
 	}
 	if unknown := meta.Undecoded(); len(unknown) > 0 {
-		return c, fmt.Errorf("%s: unknown key %s: a [[nodes]] table has count, gpu_type, gpus, cpus, mem_mb, features and switch", path, unknown[0])
+		return c, fmt.Errorf("%s: unknown key %s: a [[nodes]] table has count, gpu_type, gpus, cpus, mem_mb, features, switch and slowdown", path, unknown[0])
 	}
 	if err := c.check(); err != nil {
 		return c, fmt.Errorf("%s: %w", path, err)
@@ -201,6 +208,11 @@ func (g *NodeGroup) check() error {
 	} {
 		if n.value < n.low || n.value > n.high {
 			return fmt.Errorf("%s = %d: want %d to %d", n.key, n.value, n.low, n.high)
+		}
+	}
+	for _, workload := range slices.Sorted(maps.Keys(g.Slowdown)) {
+		if times := g.Slowdown[workload]; !(times >= 0.01 && times <= 100) {
+			return fmt.Errorf("slowdown.%.80s = %v: want how many times as long jobs take, 0.01 to 100", workload, times)
 		}
 	}
 	if !jobtag.ValidName(g.GPUType) {

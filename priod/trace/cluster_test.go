@@ -49,6 +49,7 @@ func TestReadClusterErrors(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"empty":       {"", "without nodes"},
 		"unknown key": {good + "gpu = 4\n", "unknown key nodes.gpu"},
+		"slowdown":    {good + "slowdown = { lm = 0.0 }\n", "slowdown.lm = 0"},
 		"no gpus":     {"[[nodes]]\ncount = 1\ngpu_type = \"a100\"\n", "table 1: gpus = 0"},
 		"negative":    {good + good[:len(good)-len("gpus = 4\n")] + "gpus = -4\n", "table 2: gpus = -4"},
 		"no type":     {"[[nodes]]\ncount = 1\ngpus = 4\n", `gpu_type = ""`},

@@ -77,15 +77,16 @@ type engine struct {
 
 	queue        queue
 	nodes        *placement.Nodes
-	reserved     []placement.Share // for the head
-	beyond       *placement.Nodes  // what that leaves
-	future       *placement.Nodes  // scratch for finding it
-	empty        *placement.Nodes  // the whole cluster
-	running      []tree            // by GPU type and planned end; under SRTF and LAS one, in order
-	plan         *reservations     // of conservative backfill
-	failed       []bool            // nodes that are down
-	leaves       []int32           // by node, the leaf switch that it hangs on; nil: there are none
-	reservations []reservation     // of nodes, which start nothing meanwhile
+	reserved     []placement.Share    // for the head
+	beyond       *placement.Nodes     // what that leaves
+	future       *placement.Nodes     // scratch for finding it
+	empty        *placement.Nodes     // the whole cluster
+	running      []tree               // by GPU type and planned end; under SRTF and LAS one, in order
+	plan         *reservations        // of conservative backfill
+	failed       []bool               // nodes that are down
+	leaves       []int32              // by node, the leaf switch that it hangs on; nil: there are none
+	slowdowns    []map[string]float64 // by node and workload; nil: nodes are equal
+	reservations []reservation        // of nodes, which start nothing meanwhile
 
 	demotions []*job // at this moment, under LAS
 	preempted int64  // turns of jobs preempted at this moment, under LAS: before all others
@@ -120,6 +121,7 @@ func newEngine(ctx context.Context, c trace.Cluster, opt Options) *engine {
 	if e.leaves = leavesOf(c); e.leaves != nil {
 		e.nodes.SetLeaves(e.leaves)
 	}
+	e.slowdowns = slowdownsOf(c)
 	e.beyond, e.future, e.empty = e.nodes.Clone(), e.nodes.Clone(), e.nodes.Clone()
 	e.running = make([]tree, len(e.types))
 	if opt.Window != nil {

@@ -19,12 +19,12 @@ func (e *engine) wait(j *job) {
 }
 
 // occupies is how long the scheduler must think that the next run holds GPUs,
-// on the slowest type that the job may get.
+// on the slowest type and nodes that the job may get.
 func (e *engine) occupies(j *job) float64 {
 	if j.Limit > 0 {
 		return e.opt.Prolog + j.Limit + e.opt.Epilog
 	}
-	return e.opt.Prolog + e.restart(j) + e.needs(j)/e.slowest(j) + e.opt.Epilog
+	return e.opt.Prolog + e.restart(j) + e.needs(j)/e.slowest(j)*e.mostSlowed(j) + e.opt.Epilog
 }
 
 func (e *engine) restart(j *job) float64 {
@@ -83,6 +83,7 @@ func (e *engine) end(j *job) {
 	o := &e.outcomes[j.index]
 	o.Ran += e.now - j.start
 	o.Wasted += float64(j.GPUs) * j.lost
+	o.Nodes = e.ranOn(j)
 	j.todo = 0
 	e.done(j)
 	e.close(j)

@@ -14,7 +14,7 @@ import (
 // runs is the speed of a job on what it holds.
 func (e *engine) runs(j *job) float64 {
 	t := e.nodes.Type(j.shares[0].Node)
-	speed := e.speed(j, t) * e.spreads(j)
+	speed := e.speed(j, t) * e.spreads(j) / e.slowed(j)
 	if e.opt.Speedup == nil {
 		return speed
 	}

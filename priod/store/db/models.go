@@ -227,16 +227,17 @@ type Share struct {
 }
 
 type Stay struct {
-	RawID   int64
-	StartMs int64
-	EndMs   int64
-	State   string
-	GpuType string
-	Gpus    int64
-	User    string
-	Name    string
-	Tag     string
-	Steps   float64
+	RawID    int64
+	StartMs  int64
+	EndMs    int64
+	State    string
+	GpuType  string
+	Gpus     int64
+	User     string
+	Name     string
+	Tag      string
+	Steps    float64
+	NodeList string
 }
 
 type Wait struct {

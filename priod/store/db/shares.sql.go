@@ -69,7 +69,7 @@ func (q *Queries) AllPrograms(ctx context.Context, db DBTX) ([]LessonProgram, er
 }
 
 const allStays = `-- name: AllStays :many
-SELECT raw_id, start_ms, end_ms, state, gpu_type, gpus, user, name, tag, steps FROM stays WHERE end_ms >= ?1 ORDER BY raw_id, start_ms
+SELECT raw_id, start_ms, end_ms, state, gpu_type, gpus, user, name, tag, steps, node_list FROM stays WHERE end_ms >= ?1 ORDER BY raw_id, start_ms
 `
 
 func (q *Queries) AllStays(ctx context.Context, db DBTX, sinceMs int64) ([]Stay, error) {
@@ -92,6 +92,7 @@ func (q *Queries) AllStays(ctx context.Context, db DBTX, sinceMs int64) ([]Stay,
 			&i.Name,
 			&i.Tag,
 			&i.Steps,
+			&i.NodeList,
 		); err != nil {
 			return nil, err
 		}
@@ -306,23 +307,25 @@ func (q *Queries) PutShare(ctx context.Context, db DBTX, arg PutShareParams) err
 }
 
 const putStay = `-- name: PutStay :exec
-INSERT INTO stays (raw_id, start_ms, end_ms, state, gpu_type, gpus, user, name, tag, steps) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO stays (raw_id, start_ms, end_ms, state, gpu_type, gpus, user, name, tag, steps, node_list) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (raw_id, start_ms) DO UPDATE SET
   end_ms = excluded.end_ms, state = excluded.state, gpu_type = excluded.gpu_type, gpus = excluded.gpus,
-  user = excluded.user, name = excluded.name, tag = excluded.tag, steps = excluded.steps
+  user = excluded.user, name = excluded.name, tag = excluded.tag, steps = excluded.steps,
+  node_list = excluded.node_list
 `
 
 type PutStayParams struct {
-	RawID   int64
-	StartMs int64
-	EndMs   int64
-	State   string
-	GpuType string
-	Gpus    int64
-	User    string
-	Name    string
-	Tag     string
-	Steps   float64
+	RawID    int64
+	StartMs  int64
+	EndMs    int64
+	State    string
+	GpuType  string
+	Gpus     int64
+	User     string
+	Name     string
+	Tag      string
+	Steps    float64
+	NodeList string
 }
 
 func (q *Queries) PutStay(ctx context.Context, db DBTX, arg PutStayParams) error {
@@ -337,6 +340,7 @@ func (q *Queries) PutStay(ctx context.Context, db DBTX, arg PutStayParams) error
 		arg.Name,
 		arg.Tag,
 		arg.Steps,
+		arg.NodeList,
 	)
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Program names the runs that are taken to do the same: those of one workload, or of
@@ -30,7 +31,15 @@ type Run struct {
 	Seconds map[string]float64 // on each GPU type, with all of its GPUs
 	// Work is the tag's steps; 0: not said. Then a run counts as one unit of work,
 	// as every other run of the program does.
-	Work float64
+	Work  float64
+	Place Place
+}
+
+// Place is where and when a run was; the zero Place where nobody knows, or it moved.
+type Place struct {
+	Nodes string // host list
+	Start time.Time
+	Job   uint32 // its raw id
 }
 
 // History collects runs. It is plain data: the same runs in any order give

@@ -26,6 +26,7 @@ func (s *Settings) Completed(stays []cluster.PastStay, shortest time.Duration, t
 		resized bool // the last stay ended because the job's resources changed: the job went on
 		unknown bool // a part of the seconds was on GPUs of an unknown type
 		last    uint32
+		place   Place
 	)
 	for i := range stays {
 		r := &stays[i]
@@ -38,6 +39,10 @@ func (s *Settings) Completed(stays []cluster.PastStay, shortest time.Duration, t
 		tag, _ := jobtag.Parse(r.Tag) // one that is not valid says nothing
 		if seconds == nil || !resized && tag.Ckpt == 0 && tag.Grace == 0 {
 			seconds, unknown = map[string]float64{}, false
+			place = Place{Nodes: r.NodeList, Start: r.Start, Job: r.RawID}
+		}
+		if place.Nodes != r.NodeList {
+			place.Nodes = ""
 		}
 		resized = r.State == "RESIZING"
 		seconds[s.Today(r.GPUType)] += r.Length().Seconds()
@@ -51,7 +56,10 @@ func (s *Settings) Completed(stays []cluster.PastStay, shortest time.Duration, t
 		}
 		if r.State == "COMPLETED" && !unknown && total >= shortest.Seconds() {
 			j := Job{Tag: tag, User: r.User, Name: r.Name, GPUs: r.GPUs}
-			runs = append(runs, Run{Program: j.Program(table), Seconds: seconds, Work: cmp.Or(tag.Steps, r.Steps)})
+			if place.Nodes == "" {
+				place = Place{}
+			}
+			runs = append(runs, Run{Program: j.Program(table), Seconds: seconds, Work: cmp.Or(tag.Steps, r.Steps), Place: place})
 		}
 		seconds = nil // the id may come again
 	}

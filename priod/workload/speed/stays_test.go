@@ -64,3 +64,33 @@ func TestCompletedJobs(t *testing.T) {
 		}
 	}
 }
+
+// A run has a place where all of it was on the same nodes.
+func TestWhereJobsRan(t *testing.T) {
+	const saves = "prio:ckpt=600&v=1&workload=lm"
+	row := func(start, end int64, state, nodes, tag string) cluster.PastStay {
+		return cluster.PastStay{
+			RawID: 7, Name: "train", State: state, Tag: tag, NodeList: nodes,
+			Stay: cluster.Stay{User: "ann", GPUType: "a100", GPUs: 2, Start: time.Unix(start, 0), End: time.Unix(end, 0)},
+		}
+	}
+	for name, c := range map[string]struct {
+		rows []cluster.PastStay
+		want speed.Place
+	}{
+		"one run":             {[]cluster.PastStay{row(100, 400, "COMPLETED", "n[1-2]", "")}, speed.Place{Nodes: "n[1-2]", Start: time.Unix(100, 0), Job: 7}},
+		"it came back":        {[]cluster.PastStay{row(100, 400, "PREEMPTED", "n1", saves), row(900, 1000, "COMPLETED", "n1", saves)}, speed.Place{Nodes: "n1", Start: time.Unix(100, 0), Job: 7}},
+		"it moved":            {[]cluster.PastStay{row(100, 400, "PREEMPTED", "n1", saves), row(500, 600, "PREEMPTED", "n2", saves), row(900, 1000, "COMPLETED", "n1", saves)}, speed.Place{}},
+		"it began anew":       {[]cluster.PastStay{row(100, 400, "PREEMPTED", "n1", ""), row(900, 1000, "COMPLETED", "n2", "")}, speed.Place{Nodes: "n2", Start: time.Unix(900, 0), Job: 7}},
+		"nobody knows, first": {[]cluster.PastStay{row(100, 400, "RESIZING", "", ""), row(400, 1000, "COMPLETED", "n2", "")}, speed.Place{}},
+		"nobody knows":        {[]cluster.PastStay{row(100, 400, "COMPLETED", "", "")}, speed.Place{}},
+	} {
+		runs := new(speed.Settings).Completed(c.rows, time.Minute, nil)
+		if len(runs) != 1 {
+			t.Fatalf("%s: %+v", name, runs)
+		}
+		if d := cmp.Diff(c.want, runs[0].Place); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+	}
+}

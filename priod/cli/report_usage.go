@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"slurmprio/priod/config"
+	"slurmprio/priod/live"
+	"slurmprio/priod/report"
+)
+
+func reportUsageCommand() *cli.Command {
+	return &cli.Command{
+		Name: "usage", Usage: "who held the GPUs, how their jobs ended, who spread over too many nodes",
+		Description: "Reads Slurm's accounting of the last TIME: GPU-hours by GPU type, by how runs ended, size, user and account,\n" +
+			"and the runs on more nodes than their GPUs fill. With --measured it also reads the steps, where\n" +
+			"JobAcctGatherType measures, and names the runs that used hardly any CPU, as one does that hangs.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "since", Value: "7d", Usage: "the last `TIME`: 12h, 30d"},
+			&cli.BoolFlag{Name: "measured", Usage: "read what the steps used, too: a much larger read"},
+			&cli.StringFlag{Name: "html", Usage: "write a page with a plot, which opens without a network, to `FILE`"},
+			mostFlag(20, "show `N` rows of each table"),
+			jsonFlag(),
+		},
+		Before: noArgs, Action: configured(reportUsage),
+	}
+}
+
+func reportUsage(c *cli.Context, cfg *config.Config) error {
+	last, err := span(c, "report", false)
+	if err != nil {
+		return err
+	}
+	n, err := most(c)
+	if err != nil {
+		return err
+	}
+	slurm, until := live.New(newClient(cfg)), time.Now()
+	since := until.Add(-last)
+	u, err := usageOf(c, cfg, slurm, since, until)
+	if err != nil {
+		return fmt.Errorf("read Slurm: %w", err)
+	}
+	if path := c.String("html"); path != "" {
+		if err := writeFile(path, u.Page().Write); err != nil {
+			return err
+		}
+	}
+	return answer(c, u, func(w io.Writer) { showReportUsage(w, u, n, c.Bool("measured")) })
+}
+
+// usageOf reads accounting day by day: a month of it at once may be too large.
+func usageOf(c *cli.Context, cfg *config.Config, slurm *live.Cluster, since, until time.Time) (*report.Usage, error) {
+	nodes, err := slurm.Nodes(c.Context)
+	if err != nil {
+		return nil, err
+	}
+	u := report.NewUsage(since, until, nodes)
+	for from := since; from.Before(until); {
+		to := from.Add(24 * time.Hour)
+		if to.After(until) {
+			to = until
+		}
+		runs, err := slurm.Past(c.Context, from, to)
+		if err != nil {
+			return nil, err
+		}
+		u.Add(from, to, runs)
+		from = to
+	}
+	if c.Bool("measured") {
+		set := cfg.SpeedSettings()
+		used, err := slurm.Used(c.Context, since, until, set.Today)
+		if err != nil {
+			return nil, err
+		}
+		u.AddUsed(used.Stays)
+	}
+	u.Sum()
+	return u, nil
+}
+
+func showReportUsage(w io.Writer, u *report.Usage, most int, measured bool) {
+	fmt.Fprintf(w, "From %s to %s: %s with GPUs, %.1f GPU-hours.\n", clock(u.Since), clock(u.Until), plural(u.Runs, "run", "runs"), u.GPUHours)
+	if u.Runs == 0 {
+		return
+	}
+	for _, t := range u.Tables() {
+		fmt.Fprintln(w)
+		if t.Title != t.Header[0] {
+			fmt.Fprintln(w, t.Title+":")
+		}
+		report.Table(w, t.Header, t.Rows[:min(len(t.Rows), most)])
+		if more := len(t.Rows) - most; more > 0 {
+			fmt.Fprintf(w, "and %d more (--most, --json)\n", more)
+		}
+	}
+	if measured && u.Measured == 0 {
+		fmt.Fprintln(w, "\nAccounting says of no run with GPUs what it used: JobAcctGatherType must not be none.")
+	}
+}
