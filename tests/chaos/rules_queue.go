@@ -226,28 +226,30 @@ var noAnswer = regexp.MustCompile(`^(\S+) .*priod: not written: cycle=\d+ job=(\
 
 // stood tells whether a field of a job, or of the array that its task still was a part
 // of, held already what its user set last, by priod's hand: nothing tells the two apart.
-func (r *Run) stood(shown string, n int, key string) bool {
-	var last *Seen
+// Nor can priod for a while after it has written the next value, because a slurmctld that
+// was killed may come back with the one before.
+func (r *Run) stood(shown string, n int, key string) (before bool) {
 	array, _, _ := strings.Cut(shown, "_")
 	for i := range r.Done {
 		d := &r.Done[i]
 		if d.Job != n || d.Do != key || d.Failed != "" || d.From.After(r.Reset.At) {
 			continue
 		}
-		last = nil
+		before = false // what he set last counts
 		for k := range r.Views {
 			for q := range r.Views[k].Queue {
-				if x := &r.Views[k].Queue[q]; (x.Shown == shown || strings.HasPrefix(x.Shown, array+"_[")) && r.Views[k].At.Before(d.From) {
-					last = x
+				x, ago := &r.Views[k].Queue[q], d.From.Sub(r.Views[k].At)
+				if (x.Shown == shown || strings.HasPrefix(x.Shown, array+"_[")) && ago > 0 && ago < savedAfter+2*slack && x.kept()[key] == d.Value {
+					before = true
 				}
 			}
 		}
-		if last != nil && last.kept()[key] != d.Value {
-			last = nil
-		}
 	}
-	return last != nil
+	return before
 }
+
+// savedAfter is how long after a write priod reckons with the value before it (priod/cluster).
+const savedAfter = 15 * time.Second
 
 // wrote is what priod's log says of a write: when, the job, the field.
 var wrote = regexp.MustCompile(`^(\S+) .*priod: wrote: cycle=\d+ job=(\S+) lever=(\S+) `)

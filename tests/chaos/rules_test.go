@@ -233,6 +233,17 @@ func TestRulesSeeBreaches(t *testing.T) {
 			features(r, 0, 30, "a100")
 			r.Done = []Done{{Turn: Turn{Job: 2, Do: "Features", Value: "a100"}, From: sec(10), Until: sec(10)}}
 		}, ""},
+		"a type that priod had replaced a moment before its user set it": {func(r *Run) {
+			features(r, 0, 5, "a100")
+			features(r, 5, 30, "v100")
+			r.Done = []Done{{Turn: Turn{Job: 2, Do: "Features", Value: "a100"}, From: sec(10), Until: sec(10)}}
+		}, ""},
+		"a type that priod had replaced long before its user set it": {func(r *Run) {
+			r.Reset.At = sec(30)
+			features(r, 0, 1, "a100")
+			features(r, 1, 30, "v100")
+			r.Done = []Done{{Turn: Turn{Job: 2, Do: "Features", Value: "a100"}, From: sec(29), Until: sec(29)}}
+		}, "reset leaves nothing"},
 		"a type that stood in the array when its user set it": {func(r *Run) {
 			features(r, 0, 30, "a100")
 			for i := range 30 {
