@@ -168,7 +168,7 @@ func (r *Run) overtaken(v *View, before map[string]Seen, said map[string]bool) (
 				continue
 			}
 			j := &r.Jobs[n]
-			if j.Nodes == 1 && j.GPUs <= r.Jobs[b].GPUs && !r.unanswered(n, v.At) && r.takes(n, be.Nodes, v.At) && !strings.HasPrefix(be.Nodes, te.Features) && te.Partition == be.Partition && !strings.Contains(be.Nodes, "[") {
+			if j.Nodes == 1 && j.GPUs <= r.Jobs[b].GPUs && !r.unanswered(n, v.At) && !r.startsSoon(shown, v.At) && r.takes(n, be.Nodes, v.At) && !strings.HasPrefix(be.Nodes, te.Features) && te.Partition == be.Partition && !strings.Contains(be.Nodes, "[") {
 				said[shown] = true
 				all = append(all, Breach{"no TE job bound while a BE job starts", fmt.Sprintf("%s (%s, te)", j.Name, shown),
 					fmt.Sprintf("waited for %q when %s (%s) started on %s at %s", te.Features, r.Jobs[b].Name, be.Shown, be.Nodes, v.At.Format("15:04:05"))})
@@ -201,6 +201,14 @@ func (r *Run) overwritten(n int, key string) bool {
 		}
 	}
 	return false
+}
+
+// startsSoon tells whether a job runs a moment later: the type that it was bound to had room
+// for it, too.
+func (r *Run) startsSoon(shown string, at time.Time) bool {
+	return slices.ContainsFunc(r.Views, func(v View) bool {
+		return !v.At.Before(at) && v.At.Sub(at) < slack && slices.ContainsFunc(v.Queue, func(s Seen) bool { return s.Shown == shown && s.State == "RUNNING" })
+	})
 }
 
 // unanswered tells whether a write to a job was under way for which scontrol gave no answer:

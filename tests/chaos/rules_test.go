@@ -204,6 +204,14 @@ func TestRulesSeeBreaches(t *testing.T) {
 			}
 		}, ""},
 		"TE bound while BE starts": {teBound, "no TE job bound while a BE job starts"},
+		"TE bound while BE starts, and starts three seconds later": {func(r *Run) {
+			teBound(r)
+			r.Views[14].Queue[0].State = "RUNNING"
+		}, ""},
+		"TE bound while BE starts, and starts ten seconds later": {func(r *Run) {
+			teBound(r)
+			r.Views[21].Queue[0].State = "RUNNING"
+		}, "no TE job bound while a BE job starts"},
 		"TE bound while BE starts, and long after a write without an answer": {func(r *Run) {
 			teBound(r)
 			r.Words += noAnswerAt(sec(2), "82")
