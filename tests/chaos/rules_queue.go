@@ -159,6 +159,9 @@ func (r *Run) overtaken(v *View, before map[string]Seen, said map[string]bool) (
 	for i := range v.Queue {
 		be := &v.Queue[i]
 		b, was := r.byShown(be.Shown), before[be.Shown]
+		if v.At.Sub(r.Reset.At).Abs() < slack { // which took back what priod had just written
+			break
+		}
 		if b < 0 || be.State != "RUNNING" || was.State != "PENDING" || r.Jobs[b].Class != "be" || r.Jobs[b].Nodes > 1 || slices.Contains(r.Jobs[b].Options, "--exclusive") {
 			continue
 		}

@@ -204,6 +204,10 @@ func TestRulesSeeBreaches(t *testing.T) {
 			}
 		}, ""},
 		"TE bound while BE starts": {teBound, "no TE job bound while a BE job starts"},
+		"TE bound while BE starts, by the reset": {func(r *Run) {
+			teBound(r)
+			r.Reset.At = sec(10)
+		}, ""},
 		"TE bound while BE starts, and starts three seconds later": {func(r *Run) {
 			teBound(r)
 			r.Views[14].Queue[0].State = "RUNNING"
