@@ -243,11 +243,12 @@ func (r *chaosRun) turn(t chaos.Turn) {
 	r.Done[len(r.Done)-1] = d
 }
 
-// ended waits until no job is left and no eviction under way.
+// ended waits until no job is left, for ten seconds, and no eviction under way: one that has
+// just failed may be put back into the queue.
 func (r *chaosRun) ended(patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
-	left, still := "", 0
+	left, still, empty := "", 0, 0
 	err := lab.WaitFor(ctx, "the last job to end", func(ctx context.Context) (bool, error) {
 		_ = rest(ctx, time.Second) // the wait sees why
 		r.tend()
@@ -267,7 +268,10 @@ func (r *chaosRun) ended(patience time.Duration) error {
 		if err != nil {
 			return false, nil
 		}
-		return out == "" && r.quiet(), nil
+		if empty++; out != "" {
+			empty = 0
+		}
+		return empty >= 10 && r.quiet(), nil
 	})
 	if err != nil {
 		return fmt.Errorf("%w; left:\n%s", err, left)
