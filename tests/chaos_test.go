@@ -256,7 +256,8 @@ func (r *chaosRun) ended(patience time.Duration) error {
 		if err != nil {
 			return false, nil // slurmctld may be busy
 		}
-		if left = out; strings.Contains(out, " Resources") && (!strings.Contains(out, " RUNNING ") || r.unaccounted() > 0) {
+		running := strings.Contains(out, " RUNNING ")
+		if left = out; strings.Contains(out, " Resources") && (!running || r.unaccounted() > 0) || strings.Contains(out, launchFailed) && !running {
 			still++
 		} else {
 			still = 0
@@ -279,12 +280,15 @@ func (r *chaosRun) ended(patience time.Duration) error {
 	return nil
 }
 
+// launchFailed is why Slurm holds a job that slurmctld was starting as it was killed.
+const launchFailed = "launch failed requeued held"
+
 // repair does what an operator does after slurmctld was killed. 22.05.8 then counts GPUs of
 // jobs that have ended as in use ("gres count underflow" in its log), until it is told to read
 // its nodes anew. 24.11.5 drains a node on which a job runs that it has forgotten ("Duplicate
 // jobid on nodes"), and holds that job.
 func (r *chaosRun) repair(ctx context.Context, left string) error {
-	r.Logf("seed %d: jobs wait for resources, and %d GPUs are in use by nobody: scontrol reconfigure", r.Seed, r.unaccounted())
+	r.Logf("seed %d: jobs wait, and %d GPUs are in use by nobody: scontrol reconfigure", r.Seed, r.unaccounted())
 	_, err := r.lab.Run(ctx, "scontrol", "reconfigure")
 	drained, errNodes := r.lab.Run(ctx, "sinfo", "--noheader", "--Node", "--states=drained", "--format=%N %E")
 	err = errors.Join(err, errNodes)
@@ -296,7 +300,7 @@ func (r *chaosRun) repair(ctx context.Context, left string) error {
 		}
 	}
 	for line := range strings.Lines(left) {
-		if id, reason, _ := strings.Cut(strings.TrimSpace(line), " PENDING "); reason == "launch failed requeued held" {
+		if id, reason, _ := strings.Cut(strings.TrimSpace(line), " PENDING "); reason == launchFailed {
 			r.Logf("seed %d: job %s: %s", r.Seed, id, reason)
 			_, errJob := r.lab.Run(ctx, "scontrol", "release", id)
 			err = errors.Join(err, errJob)
