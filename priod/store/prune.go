@@ -55,7 +55,9 @@ func (s *Store) Prune(ctx context.Context, now time.Time) error {
 
 // olderThan is one batch of a query that drops old rows.
 func olderThan[P ~struct{ BeforeMs, Most int64 }](ctx context.Context, before int64, drop func(context.Context, db.DBTX, P) (int64, error)) func(tx *sql.Tx) (int64, error) {
-	return func(tx *sql.Tx) (int64, error) { return drop(ctx, tx, P(struct{ BeforeMs, Most int64 }{before, pruneBatch})) }
+	return func(tx *sql.Tx) (int64, error) {
+		return drop(ctx, tx, P(struct{ BeforeMs, Most int64 }{before, pruneBatch}))
+	}
 }
 
 // batch runs one transaction between two cycles.
