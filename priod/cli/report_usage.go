@@ -88,16 +88,7 @@ func showReportUsage(w io.Writer, u *report.Usage, most int, measured bool) {
 	if u.Runs == 0 {
 		return
 	}
-	for _, t := range u.Tables() {
-		fmt.Fprintln(w)
-		if t.Title != t.Header[0] {
-			fmt.Fprintln(w, t.Title+":")
-		}
-		report.Table(w, t.Header, t.Rows[:min(len(t.Rows), most)])
-		if more := len(t.Rows) - most; more > 0 {
-			fmt.Fprintf(w, "and %d more (--most, --json)\n", more)
-		}
-	}
+	showTables(w, u.Tables(), most, "--most, --json")
 	if measured && u.Measured == 0 {
 		fmt.Fprintln(w, "\nAccounting says of no run with GPUs what it used: JobAcctGatherType must not be none.")
 	}

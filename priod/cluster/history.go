@@ -592,9 +592,6 @@ type Use struct {
 	GPUSeconds float64 // received within UsePeriod
 }
 
-// NoLimit lets TE jobs run for as long as they like.
-func NoLimit(string, string) time.Duration { return 0 }
-
 // TEUse sums trial-and-error use by user and by account up to the time at, and
 // tells how long each job ran as TE within UsePeriod. What a job runs beyond the
 // limit of its user and account (0: none) is no TE use, and holds none.

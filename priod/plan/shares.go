@@ -23,7 +23,7 @@ type Share struct {
 	Answers  *speed.Answers // who said how fast it is, and how sure that is
 	Speed    []float64      // relative: 1 on its fastest type; 0: it cannot run there (its own constraint, or it is too large)
 	Time     []float64      // fraction of its time that is allocated; nil: not yet
-	Received []float64      // its part of the time that all jobs ran there (allocate.Account.Fraction)
+	Received []float64      // its part of the time that all jobs ran there (allocate.Account)
 	Seconds  []float64      // s received in its life
 	Owed     []float64      // s promised in its life and not received; below zero: it has had more
 	Run      []float64      // s that it would still run there, by its steps or its time limit; infinite where it cannot run
