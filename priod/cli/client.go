@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"os"
 	"time"
 
@@ -15,10 +16,7 @@ func newClient(cfg *config.Config) *slurmplug.Client { return newPatientClient(c
 // newPatientClient is newClient whose writes wait for their turn for so long; 0 for as
 // long as a cycle may be held up.
 func newPatientClient(cfg *config.Config, patience time.Duration) *slurmplug.Client {
-	conf := cfg.Slurm.Conf
-	if conf == "" {
-		conf = os.Getenv("SLURM_CONF")
-	}
+	conf := cmp.Or(cfg.Slurm.Conf, os.Getenv("SLURM_CONF"))
 	timeout := time.Duration(cfg.Slurm.CommandTimeout)
 	return slurmplug.NewClient(
 		slurmplug.NewExec(slurmplug.ExecOptions{BinDir: cfg.Slurm.BinDir, SlurmConf: conf}),

@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
 	"slurmprio/priod/live"
 	"slurmprio/priod/report"
@@ -60,10 +61,7 @@ func usageOf(c *cli.Context, cfg *config.Config, slurm *live.Cluster, since, unt
 	}
 	u := report.NewUsage(since, until, nodes)
 	for from := since; from.Before(until); {
-		to := from.Add(24 * time.Hour)
-		if to.After(until) {
-			to = until
-		}
+		to := cluster.Earlier(from.Add(24*time.Hour), until)
 		runs, err := slurm.Past(c.Context, from, to)
 		if err != nil {
 			return nil, err

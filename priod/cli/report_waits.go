@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/report"
@@ -41,7 +42,7 @@ func reportWaits(c *cli.Context, _ *config.Config, r *store.Reader) error {
 	}
 	seen := until // since the last cycle nobody has looked
 	if last.Until.Before(seen) {
-		seen = later(since, last.Until)
+		seen = cluster.Later(since, last.Until)
 	}
 	waited, waiters, err := r.WaitsSince(c.Context, since, seen)
 	if err != nil {
@@ -138,11 +139,4 @@ func (s *spanView) text() string {
 		text += ": " + s.Words
 	}
 	return text
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

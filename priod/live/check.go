@@ -204,11 +204,7 @@ func (k *checker) partitions() {
 		}
 	}
 	if ok {
-		n := len(k.set.Ranking.Partitions)
-		if n == 0 {
-			n = len(known)
-		}
-		k.say(Pass, "partitions", "", "%d of %d partitions are ranked", n, len(known))
+		k.say(Pass, "partitions", "", "%d of %d partitions are ranked", cmp.Or(len(k.set.Ranking.Partitions), len(known)), len(known))
 	}
 }
 
@@ -360,12 +356,9 @@ func (k *checker) features(types []string, untyped bool) {
 
 // shared tells whether nodes with other GPUs have the feature of a type.
 func (k *checker) shared(gpuType, feature string) bool {
-	for _, n := range ConvertNodes(k.f.Nodes) {
-		if n.GPUs > 0 && (n.GPUType != gpuType || n.MixedTypes) && slices.Contains(n.Features, feature) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(ConvertNodes(k.f.Nodes), func(n cluster.Node) bool {
+		return n.GPUs > 0 && (n.GPUType != gpuType || n.MixedTypes) && slices.Contains(n.Features, feature)
+	})
 }
 
 func (k *checker) qos() {

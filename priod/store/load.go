@@ -269,10 +269,7 @@ func (l *loader) asked(ctx context.Context) error {
 			if known, journal := journalled[lever]; journal && r.Was != known.Was && !r.At.After(known.At) {
 				r = known
 			}
-			if l.history.Requests[id] == nil {
-				l.history.Requests[id] = map[slurmplug.Lever]cluster.Requested{}
-			}
-			l.history.Requests[id][lever] = r
+			l.history.SetRequest(id, lever, r)
 		}
 	}
 	return nil
