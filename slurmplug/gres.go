@@ -96,13 +96,8 @@ func parseGres(item string) (Gres, error) {
 // says more than the count.
 func checkNote(s string) error {
 	_, value, _ := strings.Cut(s, ":")
-	if value == "N/A" {
-		return nil
-	}
-	for i := range len(value) {
-		if c := value[i]; !isDigit(c) && c != ',' && c != '-' && c != '/' {
-			return fmt.Errorf("%.40q is no list of devices", value)
-		}
+	if value != "N/A" && strings.Trim(value, "0123456789,-/") != "" {
+		return fmt.Errorf("%.40q is no list of devices", value)
 	}
 	return nil
 }

@@ -235,12 +235,9 @@ func (s *Store) saveFailures(ctx context.Context, t *retry.Changes) error {
 				return err
 			}
 		}
-		for _, d := range t.Drained {
-			if err := s.q.PutDrained(ctx, tx, db.PutDrainedParams{Node: d.Node, AtMs: millis(d.At), Class: d.Class}); err != nil {
-				return err
-			}
-		}
-		return nil
+		return every(t.Drained, func(d *retry.Drained) error {
+			return s.q.PutDrained(ctx, tx, db.PutDrainedParams{Node: d.Node, AtMs: millis(d.At), Class: d.Class})
+		})
 	})
 }
 

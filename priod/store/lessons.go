@@ -28,12 +28,7 @@ func (s *Store) SaveStays(ctx context.Context, stays []cluster.PastStay, until t
 		now := stays[:min(len(stays), pruneBatch)]
 		stays = stays[len(now):]
 		if err := s.batch(ctx, func(tx *sql.Tx) error {
-			for i := range now {
-				if err := s.q.PutStay(ctx, tx, stayParams(&now[i])); err != nil {
-					return err
-				}
-			}
-			return nil
+			return every(now, func(x *cluster.PastStay) error { return s.q.PutStay(ctx, tx, stayParams(x)) })
 		}); err != nil {
 			return err
 		}
@@ -87,10 +82,8 @@ func (s *Store) SaveLessons(ctx context.Context, k *speed.Knowledge, runs int, a
 		if err := s.q.DropPrograms(ctx, tx); err != nil {
 			return err
 		}
-		for i := range params {
-			if err := s.q.AddProgram(ctx, tx, params[i]); err != nil {
-				return err
-			}
+		if err := every(params, func(p *db.AddProgramParams) error { return s.q.AddProgram(ctx, tx, *p) }); err != nil {
+			return err
 		}
 		return s.q.PutLesson(ctx, tx, db.PutLessonParams{AtMs: millis(at), Runs: int64(runs), Body: string(body)})
 	})

@@ -257,12 +257,7 @@ func (s *Store) saveSeen(ctx context.Context, tx *sql.Tx, at time.Time) error {
 			return err
 		}
 	}
-	for _, name := range c.nodesLeft {
-		if err := s.q.DropNode(ctx, tx, name); err != nil {
-			return err
-		}
-	}
-	return nil
+	return every(c.nodesLeft, func(name *string) error { return s.q.DropNode(ctx, tx, *name) })
 }
 
 // saveClosed writes an interval that ended. Its job may have left long ago, when
@@ -362,12 +357,7 @@ func (s *Store) savePlanned(ctx context.Context, tx *sql.Tx, number int64, seen 
 }
 
 func (s *Store) endWrites(ctx context.Context, tx *sql.Tx) error {
-	for _, r := range s.unsaved.results {
-		if err := s.q.EndWrite(ctx, tx, r); err != nil {
-			return err
-		}
-	}
-	return nil
+	return every(s.unsaved.results, func(r *db.EndWriteParams) error { return s.q.EndWrite(ctx, tx, *r) })
 }
 
 // committed takes note of what the database holds now.
