@@ -2,6 +2,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +19,7 @@ import (
 	"slurmprio/priod/live/tail"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
+	"slurmprio/slurmplug"
 )
 
 // Exit statuses of every verb.
@@ -296,4 +298,21 @@ func (l lineSafe) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	return len(p), nil
+}
+
+// newClient talks to the cluster that the configuration names; without a name,
+// to that of SLURM_CONF or of Slurm's own default.
+func newClient(cfg *config.Config) *slurmplug.Client { return newPatientClient(cfg, 0) }
+
+// newPatientClient is newClient whose writes wait for their turn for so long; 0 for as
+// long as a cycle may be held up.
+func newPatientClient(cfg *config.Config, patience time.Duration) *slurmplug.Client {
+	conf := cmp.Or(cfg.Slurm.Conf, os.Getenv("SLURM_CONF"))
+	timeout := time.Duration(cfg.Slurm.CommandTimeout)
+	return slurmplug.NewClient(
+		slurmplug.NewExec(slurmplug.ExecOptions{BinDir: cfg.Slurm.BinDir, SlurmConf: conf}),
+		slurmplug.Options{
+			ReadTimeout: timeout, WriteTimeout: timeout, MaxWait: patience, WritesPerSecond: cfg.Limits.WritesPerSecond,
+			AgentQueue: cfg.Limits.AgentQueue, DBDQueue: cfg.Limits.DBDQueue,
+		})
 }

@@ -244,12 +244,7 @@ func (k *checker) tres() {
 	for _, t := range types {
 		want = append(want, "gres/gpu:"+t)
 	}
-	var missing []string
-	for _, w := range want {
-		if !slices.Contains(kept, w) {
-			missing = append(missing, w)
-		}
-	}
+	missing := slices.DeleteFunc(slices.Clone(want), func(w string) bool { return slices.Contains(kept, w) })
 	if len(missing) > 0 {
 		k.say(Warn, "GPU accounting", "AccountingStorageTRES="+strings.Join(want, ","), "Slurm keeps no account of %s", strings.Join(missing, ", "))
 		return
