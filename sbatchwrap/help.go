@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -57,8 +58,5 @@ func helpOfBoth(path, name string, args []string) error {
 
 // printPlan shows what would be submitted.
 func printPlan(w io.Writer, tag, path string, args []string) {
-	if tag == "" {
-		tag = "none"
-	}
-	fmt.Fprintf(w, "tag: %s\nruns: %s\n", tag, sbatch.CommandLine(append([]string{path}, args...)))
+	fmt.Fprintf(w, "tag: %s\nruns: %s\n", cmp.Or(tag, "none"), sbatch.CommandLine(append([]string{path}, args...)))
 }

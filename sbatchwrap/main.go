@@ -5,6 +5,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -43,9 +44,7 @@ func main() {
 		code = exitUsage
 		fallthrough
 	default:
-		if code == 0 {
-			code = exitProblem
-		}
+		code = cmp.Or(code, exitProblem)
 		fmt.Fprintf(os.Stderr, "sbatchwrap: %v\n", err)
 	}
 	os.Exit(int(code))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -92,11 +93,7 @@ func run(name string, args []string) error {
 // callPriod tells priod that a TE job is on its way. The call goes out ahead of
 // the job, because this process becomes sbatch; priod waits for it a little.
 func callPriod() {
-	where := os.Getenv(prio.WakeVariable)
-	if where == "" {
-		where = wake.Default
-	}
-	for _, word := range strings.Fields(where) {
+	for _, word := range strings.Fields(cmp.Or(os.Getenv(prio.WakeVariable), wake.Default)) {
 		if a, err := wake.Parse(word); err == nil {
 			a.Send()
 		}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 )
@@ -128,27 +127,6 @@ func (c *Client) read(ctx context.Context, name string, args ...string) ([]byte,
 	return out.Stdout, nil
 }
 
-// sacctmgr reads one of its lists, in lines of fields with a | between.
-func (c *Client) sacctmgr(ctx context.Context, list string, words ...string) (string, error) {
-	out, err := c.readLines(ctx, "sacctmgr", append([]string{"--noheader", "--parsable2", "show", list}, words...)...)
-	return string(out), err
-}
-
-// eachRow hands on the lines of a list of sacctmgr's, cut into so many fields, the first
-// not empty.
-func eachRow(list, out string, fields int, do func(f []string) error) error {
-	for line := range strings.Lines(out) {
-		f := strings.Split(strings.TrimSuffix(line, "\n"), "|")
-		if len(f) != fields || f[0] == "" {
-			return doubtful("sacctmgr show "+list, "%q: %d fields, want %d, the first not empty", firstLine([]byte(line)), len(f), fields)
-		}
-		if err := do(f); err != nil {
-			return doubtful("sacctmgr show "+list, "%q: %w", firstLine([]byte(line)), err)
-		}
-	}
-	return nil
-}
-
 // showJob is what scontrol shows of a job; ErrNoJob when slurmctld does not know it.
 func (c *Client) showJob(ctx context.Context, id string) (string, error) {
 	out, err := c.readLines(ctx, "scontrol", "--oneliner", "show", "job", id)
@@ -156,6 +134,15 @@ func (c *Client) showJob(ctx context.Context, id string) (string, error) {
 		err = ErrNoJob
 	}
 	return string(out), err
+}
+
+// query is what a command's lines say.
+func query[Text string | []byte, T any](ctx context.Context, c *Client, parse func(Text) (T, error), name string, args ...string) (none T, err error) {
+	out, err := c.readLines(ctx, name, args...)
+	if err != nil {
+		return none, err
+	}
+	return parse(Text(out))
 }
 
 // readLines is read for output that is lines: each must have its end.

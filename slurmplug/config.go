@@ -145,10 +145,7 @@ func (c Config) ConsumesMemory() bool {
 // nodes.
 func (c Config) DefaultMemory() (perCPU, perNode int64) {
 	mb := func(key string) int64 {
-		n, err := parseUint(c.values[key], math.MaxInt32)
-		if err != nil { // UNLIMITED
-			return 0
-		}
+		n, _ := parseUint(c.values[key], math.MaxInt32) // 0 for UNLIMITED
 		return int64(n)
 	}
 	return mb("DefMemPerCPU"), mb("DefMemPerNode")
@@ -230,10 +227,7 @@ func (c Config) MessageTimeout() time.Duration { return c.seconds("MessageTimeou
 // seconds reads a value such as "300 sec".
 func (c Config) seconds(key string) time.Duration {
 	seconds, _, _ := strings.Cut(c.values[key], " ")
-	n, err := parseUint(seconds, math.MaxInt32)
-	if err != nil {
-		return 0
-	}
+	n, _ := parseUint(seconds, math.MaxInt32) // 0 for no number
 	return time.Duration(n) * time.Second
 }
 

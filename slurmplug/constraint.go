@@ -58,12 +58,7 @@ func ParseConstraint(text string) (Constraint, error) {
 
 // ValidFeature tells whether s can be written as the name of a node feature.
 func ValidFeature(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c <= ' ' || c >= 0x7f || strings.IndexByte("&|()[]*!,\"'`\\", c) >= 0 {
-			return false
-		}
-	}
-	return s != ""
+	return s != "" && !strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c >= 0x7f || strings.ContainsRune("&|()[]*!,\"'`\\", c) })
 }
 
 // Allows tells whether a node with these features will do.

@@ -2,6 +2,7 @@ package slurmplug
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -22,12 +23,8 @@ func (c *Client) Ends(ctx context.Context, raw []uint32) (map[uint32]End, error)
 	if len(raw) == 0 {
 		return nil, nil
 	}
-	out, err := c.readLines(ctx, "sacct", "--noheader", "--parsable2", "--allusers", "--noconvert", "--jobs="+idList(raw),
+	return query(ctx, c, parseEnds, "sacct", "--noheader", "--parsable2", "--allusers", "--noconvert", "--jobs="+idList(raw),
 		"--starttime="+sacctTime(time.Time{}), "--format=JobIDRaw,DerivedExitCode,MaxRSS,NTasks,NNodes")
-	if err != nil {
-		return nil, err
-	}
-	return parseEnds(string(out))
 }
 
 // parseEnds reads a line for each job and each of its steps: "17|1:0|||1",
@@ -137,10 +134,7 @@ func parseWritten(out []byte, s separators, able Abilities, job JobID) (w Writte
 // Path is the file with the job's error messages, an absolute path; an error where it
 // cannot be told.
 func (w *Written) Path(raw uint32) (string, error) {
-	path := w.Stderr
-	if path == "" {
-		path = w.Stdout
-	}
+	path := cmp.Or(w.Stderr, w.Stdout)
 	id := strconv.FormatUint(uint64(raw), 10)
 	if path == "" {
 		path = "slurm-%j.out"
@@ -183,11 +177,7 @@ func (w *Written) expand(path, id string) (string, error) {
 		case 'j':
 			b.WriteString(zeroFilled(id, width))
 		case 'A':
-			if w.Array == "" {
-				b.WriteString(zeroFilled(id, width))
-			} else {
-				b.WriteString(zeroFilled(w.Array, width))
-			}
+			b.WriteString(zeroFilled(cmp.Or(w.Array, id), width))
 		case 'a':
 			b.WriteString(zeroFilled(w.Task, width))
 		case 'u':
@@ -208,7 +198,7 @@ func zeroFilled(s string, width int) string {
 
 // RequeueHeld puts a job that has ended back into the queue, held.
 func (c *Client) RequeueHeld(ctx context.Context, run RunID) Result {
-	return c.runFor(ctx, run.Job, "scontrol", "requeuehold", run.target())
+	return c.runFor(ctx, run.Job, "requeuehold", run.target())
 }
 
 // DrainNode takes a node out of use for a reason of one word. What runs there runs on.
@@ -218,15 +208,12 @@ func (c *Client) DrainNode(ctx context.Context, node, reason string) Result {
 			return Result{Status: Refused, Message: fmt.Sprintf("node %q, reason %q: cannot be written", node, reason)}
 		}
 	}
-	return c.runFor(ctx, JobID{}, "scontrol", "update", "NodeName="+node, "State=DRAIN", "Reason="+reason)
+	return c.runFor(ctx, JobID{}, "update", "NodeName="+node, "State=DRAIN", "Reason="+reason)
 }
 
 // MaxBatchRequeue is how often Slurm requeues a batch job before it holds it; 0 where
 // slurm.conf does not say (22.05 has no such limit).
 func (c Config) MaxBatchRequeue() int {
-	n, err := parseUint(c.values["MaxBatchRequeue"], math.MaxInt32)
-	if err != nil {
-		return 0
-	}
+	n, _ := parseUint(c.values["MaxBatchRequeue"], math.MaxInt32) // 0 for no number
 	return int(n)
 }

@@ -16,11 +16,7 @@ const sprioFormat = "%i|%Y|%S|%N|%A|%B|%F|%J|%P|%Q|%T"
 // Slurm shows SiteFactor. sprio lists only what slurmctld has found eligible:
 // requeued, held, future and just submitted jobs are missing.
 func (c *Client) Factors(ctx context.Context) ([]Factors, error) {
-	out, err := c.readLines(ctx, "sprio", "--noheader", "--format="+sprioFormat)
-	if err != nil {
-		return nil, err
-	}
-	return parseFactors(string(out))
+	return query(ctx, c, parseFactors, "sprio", "--noheader", "--format="+sprioFormat)
 }
 
 func parseFactors(out string) ([]Factors, error) {

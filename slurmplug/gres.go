@@ -96,13 +96,8 @@ func parseGres(item string) (Gres, error) {
 // says more than the count.
 func checkNote(s string) error {
 	_, value, _ := strings.Cut(s, ":")
-	if value == "N/A" {
-		return nil
-	}
-	for i := range len(value) {
-		if c := value[i]; !isDigit(c) && c != ',' && c != '-' && c != '/' {
-			return fmt.Errorf("%.40q is no list of devices", value)
-		}
+	if value != "N/A" && strings.Trim(value, "0123456789,-/") != "" {
+		return fmt.Errorf("%.40q is no list of devices", value)
 	}
 	return nil
 }
@@ -157,4 +152,39 @@ func isUnset(s string) bool {
 		return true
 	}
 	return false
+}
+
+// ParseGPUOption reads the value of one of sbatch's options that ask for GPUs:
+// a list of generic resources for "gres"; for the others ("gpus",
+// "gpus-per-node", "gpus-per-task") TYPE:COUNT, TYPE or COUNT.
+func ParseGPUOption(option, value string) ([]Gres, error) {
+	if option == "gres" {
+		return ParseGres(value)
+	}
+	all, err := ParseGres("gpu:" + value)
+	if err == nil && len(all) != 1 {
+		err = fmt.Errorf("%.40q: want one GPU type", value)
+	}
+	return all, err
+}
+
+// WithGPUType names the GPU type in the value of such an option and leaves the
+// rest of it.
+func WithGPUType(option, value, gpuType string) (string, error) {
+	all, err := ParseGPUOption(option, value)
+	if err != nil {
+		return "", err
+	}
+	words := make([]string, len(all))
+	for i, g := range all {
+		if g.Name == "gpu" {
+			g.Type = gpuType
+		}
+		words[i] = g.String()
+	}
+	list := strings.Join(words, ",")
+	if option != "gres" {
+		list = strings.TrimPrefix(list, "gpu:")
+	}
+	return list, nil
 }

@@ -328,17 +328,16 @@ func (p *jobParser) free(col int) string {
 	return p.last[col]
 }
 
+// fail takes down the first error of a record.
 func (p *jobParser) fail(col int, err error) {
-	if p.err == nil {
+	if p.err == nil && err != nil {
 		p.err = fmt.Errorf("%s: %w", jobColumns[col], err)
 	}
 }
 
 func (p *jobParser) number(col int, limit uint64) uint64 {
 	n, err := parseUint(p.fields[col], limit)
-	if err != nil {
-		p.fail(col, err)
-	}
+	p.fail(col, err)
 	return n
 }
 
@@ -359,17 +358,13 @@ func (p *jobParser) count(col int) int {
 	if err == nil && n > math.MaxInt32 {
 		err = fmt.Errorf("%d is out of range", n)
 	}
-	if err != nil {
-		p.fail(col, err)
-	}
+	p.fail(col, err)
 	return int(n)
 }
 
 func (p *jobParser) time(col int) time.Time {
 	t, err := parseEpoch(p.fields[col])
-	if err != nil {
-		p.fail(col, err)
-	}
+	p.fail(col, err)
 	return t
 }
 
@@ -378,9 +373,7 @@ func (p *jobParser) limit(col int) time.Duration {
 		return d
 	}
 	d, err := ParseTimeLimit(string(p.fields[col]))
-	if err != nil {
-		p.fail(col, err)
-	}
+	p.fail(col, err)
 	p.limits[string(p.fields[col])] = d
 	return d
 }

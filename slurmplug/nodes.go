@@ -11,11 +11,7 @@ import (
 
 // Nodes reads every node, with the GRES in use.
 func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
-	out, err := c.readLines(ctx, "scontrol", "--all", "--oneliner", "--details", "show", "node")
-	if err != nil {
-		return nil, err
-	}
-	return parseNodes(out)
+	return query(ctx, c, parseNodes, "scontrol", "--all", "--oneliner", "--details", "show", "node")
 }
 
 // parseNodes reads one node from each line that begins with NodeName=. A line

@@ -9,11 +9,7 @@ import (
 
 // Partitions reads every partition, hidden ones too.
 func (c *Client) Partitions(ctx context.Context) ([]Partition, error) {
-	out, err := c.readLines(ctx, "scontrol", "--all", "--oneliner", "show", "partition")
-	if err != nil {
-		return nil, err
-	}
-	return parsePartitions(string(out))
+	return query(ctx, c, parsePartitions, "scontrol", "--all", "--oneliner", "show", "partition")
 }
 
 func parsePartitions(out string) ([]Partition, error) {

@@ -359,10 +359,7 @@ func covers(said []reply, tasks []int32, heard map[int]bool) (silent, unheard in
 
 // sameStatus tells whether the replies picked are at least one and mean the same.
 func sameStatus(said []reply, picked []int) bool {
-	for _, i := range picked {
-		if statusOf(said[i].message) != statusOf(said[picked[0]].message) {
-			return false
-		}
-	}
-	return len(picked) > 0
+	return len(picked) > 0 && !slices.ContainsFunc(picked, func(i int) bool {
+		return statusOf(said[i].message) != statusOf(said[picked[0]].message)
+	})
 }

@@ -253,7 +253,7 @@ func signalled(job JobID, said string, err error) (Status, string) {
 // latter when it has ended (slurmctld/job_mgr.c, job_requeue). An array is never
 // meant as a whole.
 func (c *Client) Requeue(ctx context.Context, run RunID) Result {
-	return c.runFor(ctx, run.Job, "scontrol", "requeue", run.target())
+	return c.runFor(ctx, run.Job, "requeue", run.target())
 }
 
 // Reserve keeps nodes from all jobs but those that ask for the reservation, which
@@ -267,7 +267,7 @@ func (c *Client) Reserve(ctx context.Context, name, nodes, user string, d time.D
 		}
 	}
 	minutes := int(math.Ceil(d.Minutes()))
-	r := c.runFor(ctx, JobID{}, "scontrol", "create", "reservation", "ReservationName="+name, "Nodes="+nodes, "Users="+user,
+	r := c.runFor(ctx, JobID{}, "create", "reservation", "ReservationName="+name, "Nodes="+nodes, "Users="+user,
 		"StartTime=now", "Duration="+strconv.Itoa(max(minutes, 1)), "Flags=IGNORE_JOBS")
 	if r.Status == Refused && c.isReserved(ctx, name) {
 		r.Status, r.Message = Applied, ""
@@ -294,13 +294,13 @@ func (c *Client) Reservations(ctx context.Context) (names []string, err error) {
 
 // DeleteReservation ends a reservation; Refused when there is none of the name.
 func (c *Client) DeleteReservation(ctx context.Context, name string) Result {
-	return c.runFor(ctx, JobID{}, "scontrol", "delete", "ReservationName="+name)
+	return c.runFor(ctx, JobID{}, "delete", "ReservationName="+name)
 }
 
-// runFor runs a command about one job, or none.
-func (c *Client) runFor(ctx context.Context, job JobID, name string, args ...string) Result {
+// runFor runs scontrol about one job, or none.
+func (c *Client) runFor(ctx context.Context, job JobID, args ...string) Result {
 	r := Result{Update: Update{Job: job}, Status: Applied}
-	out, err := c.write(ctx, Command{Name: name, Args: args, Merge: true})
+	out, err := c.write(ctx, Command{Name: "scontrol", Args: args, Merge: true})
 	if err == nil {
 		return r
 	}

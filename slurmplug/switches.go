@@ -98,11 +98,7 @@ func (c *Client) LeafSwitches(ctx context.Context, conf Config) (map[string]stri
 	if !conf.HasSwitches() {
 		return nil, nil
 	}
-	out, err := c.readLines(ctx, "scontrol", "show", "topology")
-	if err != nil {
-		return nil, err
-	}
-	return parseTopology(out)
+	return query(ctx, c, parseTopology, "scontrol", "show", "topology")
 }
 
 // parseTopology reads the leaf switches of "SwitchName=s1 Level=0 ... Nodes=n[1-4]".

@@ -51,12 +51,7 @@ func ParseTRES(list string) (TRES, error) {
 
 // isTRESName accepts "cpu", "gres/gpu:a100", "license/matlab@host".
 func isTRESName(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c <= ' ' || c >= 0x7f || c == '=' || c == ',' {
-			return false
-		}
-	}
-	return s != ""
+	return s != "" && !strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c >= 0x7f || c == '=' || c == ',' })
 }
 
 // Get returns the count of one resource and whether it is listed.

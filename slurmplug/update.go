@@ -3,6 +3,7 @@ package slurmplug
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -36,11 +37,7 @@ const MinMemoryNode Lever = "MinMemoryNode"
 // Ranks tells whether the lever moves a job in the order, by a number; any other
 // one changes what the job's user asked for.
 func (l Lever) Ranks() bool {
-	switch l {
-	case SiteFactor, Nice, Priority, Release:
-		return true
-	}
-	return false
+	return l == SiteFactor || l == Nice || l == Priority || l == Release
 }
 
 // single tells whether scontrol takes the lever for one job or one task at a time: it
@@ -191,18 +188,10 @@ func (u Update) inRange(low, high int64) error {
 // isLever tells whether s can be the name of a field to write, and is none of
 // those by which scontrol chooses jobs (JobId, JobName, UserID, Clusters).
 func isLever(s string) bool {
-	for i := range len(s) {
-		if c := s[i] | 0x20; c < 'a' || c > 'z' {
-			return false
-		}
-	}
 	lower := strings.ToLower(s)
-	for _, chooser := range []string{"job", "user", "cluster"} {
-		if strings.HasPrefix(lower, chooser) {
-			return false
-		}
-	}
-	return 2 < len(s) && len(s) <= 40 && !strings.EqualFold(s, string(Release))
+	letters := !strings.ContainsFunc(s, func(c rune) bool { return c|0x20 < 'a' || c|0x20 > 'z' })
+	chooses := slices.ContainsFunc([]string{"job", "user", "cluster"}, func(c string) bool { return strings.HasPrefix(lower, c) })
+	return letters && !chooses && 2 < len(s) && len(s) <= 40 && lower != string(Release)
 }
 
 // Status says how an update ended.

@@ -82,9 +82,6 @@ func (v Value) Size() SizeRequest {
 	return SizeRequest{}
 }
 
-// IsSize tells whether there is a Size.
-func (v Value) IsSize() bool { return v.kind == aSize }
-
 // Delay is how far off a begin time is; 0 for what is none.
 func (v Value) Delay() time.Duration {
 	if v.kind == aDelay {

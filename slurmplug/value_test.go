@@ -40,7 +40,7 @@ func FuzzValue(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, l := range levers {
-			if v := l.Value(text); v.String() != text || v != l.Value(text) || v.IsSize() && v != v.Size().Value() {
+			if v := l.Value(text); v.String() != text || v != l.Value(text) || v.kind == aSize && v != v.Size().Value() {
 				t.Errorf("%s=%q is %q", l, text, v)
 			}
 		}
@@ -49,7 +49,7 @@ func FuzzValue(f *testing.F) {
 
 func TestValueKinds(t *testing.T) {
 	size := Size.Value(texts[11])
-	if s := size.Size(); !size.IsSize() || s != (SizeRequest{PerTask: 9, PerNode: 9, CPUs: 9, Memory: 64000, By: ByNode, Nodes: "a1"}) {
+	if s := size.Size(); size.kind != aSize || s != (SizeRequest{PerTask: 9, PerNode: 9, CPUs: 9, Memory: 64000, By: ByNode, Nodes: "a1"}) {
 		t.Errorf("%+v", s)
 	}
 	for _, c := range []struct {
@@ -77,7 +77,7 @@ func TestValueKinds(t *testing.T) {
 		t.Errorf("%s, %v, want %s", text, err, want)
 	}
 	for _, text := range texts[12:] {
-		if got := Size.Value(text).IsSize(); got != slices.Contains(texts[11:15], text) {
+		if got := Size.Value(text).kind == aSize; got != slices.Contains(texts[11:15], text) {
 			t.Errorf("%q is a size: %v", text, got)
 		}
 	}

@@ -191,9 +191,7 @@ func (s *schedule) request(j *cluster.Job, memory bool) placement.Request {
 		types, _ = s.nodes.Types(&plain)
 	}
 	r := s.nodes.Request(j, types)
-	if r.CPUs == 0 {
-		r.CPUs = 1 // 0 would mean the proportional share
-	}
+	r.CPUs = cmp.Or(r.CPUs, 1) // 0 would mean the proportional share
 	if !memory {
 		r.MemMB = 0
 	}

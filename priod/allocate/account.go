@@ -2,16 +2,15 @@ package allocate
 
 import (
 	"slices"
-	"time"
 
 	"slurmprio/priod/cluster"
 )
 
-// Account adds up what each job has received and was promised of each GPU type.
+// Account adds up what each job has received of each GPU type.
 type Account struct {
 	jobs     map[cluster.JobID]*jobAccount
 	gpuTypes []string  // GPU types, in the order in which they were met: they are few
-	all      []float64 // by type: s that all jobs, also those forgotten, ran since Reset
+	all      []float64 // by type: s that all jobs, also those that are gone, ran since Reset
 }
 
 // jobAccount is one job's part of the account.
@@ -24,7 +23,6 @@ type jobAccount struct {
 type typeAccount struct {
 	received float64 // s, holding all of its GPUs
 	fresh    float64 // of that, since Reset
-	promised float64 // s
 }
 
 // countedRun is what an interval has added to the account so far.
@@ -88,22 +86,8 @@ func (a *Account) addRun(j *jobAccount, t int, r countedRun, sign float64) {
 	a.all[t] += sign * r.seconds
 }
 
-// Promise adds what an allocation gives the job of a type while it is in force: its
-// fraction of the time that has passed.
-func (a *Account) Promise(id cluster.JobID, gpuType string, fraction float64, passed time.Duration) {
-	if fraction > 0 && passed > 0 {
-		j, t := a.findOrAdd(id, gpuType)
-		j.types[t].promised += fraction * passed.Seconds()
-	}
-}
-
-// get returns what a job has of a type, zero when nothing is known, and the type's
-// index.
-func (a *Account) get(id cluster.JobID, gpuType string) (typeAccount, int) {
-	return a.of(a.jobs[id], gpuType)
-}
-
-// of is get for a job that was found; nil: nothing is known of it.
+// of returns what a job has of a type, zero when nothing is known of it (nil), and the
+// type's index.
 func (a *Account) of(j *jobAccount, gpuType string) (typeAccount, int) {
 	t := slices.Index(a.gpuTypes, gpuType)
 	if j == nil || t < 0 || t >= len(j.types) {
@@ -112,27 +96,8 @@ func (a *Account) of(j *jobAccount, gpuType string) (typeAccount, int) {
 	return j.types[t], t
 }
 
-// Received is how long the job has held all of its GPUs, of the type, in its
-// life, s.
-func (a *Account) Received(id cluster.JobID, gpuType string) float64 {
-	had, _ := a.get(id, gpuType)
-	return had.received
-}
-
-// Owed is what the job was promised of the type in its life and has not had,
-// s; below zero when it has had more.
-func (a *Account) Owed(id cluster.JobID, gpuType string) float64 {
-	had, _ := a.get(id, gpuType)
-	return had.promised - had.received
-}
-
-// Fraction is the job's part of the time that all jobs ran on the type since
-// the last Reset; 0 when nobody did. As in Gavel it counts jobs, not GPUs.
-func (a *Account) Fraction(id cluster.JobID, gpuType string) float64 {
-	return a.fraction(a.get(id, gpuType))
-}
-
-// fraction is Fraction of what a job has of the type with this index.
+// fraction is a job's part of the time that all jobs ran on the type with this index since
+// the last Reset, given what it had; 0 when nobody did. As in Gavel it counts jobs, not GPUs.
 func (a *Account) fraction(had typeAccount, t int) float64 {
 	if t < 0 || !(a.all[t] > 0) {
 		return 0
@@ -141,7 +106,7 @@ func (a *Account) fraction(had typeAccount, t int) float64 {
 }
 
 // Reset begins the fractions anew, as Gavel does at each new allocation.
-// What was received in a job's life, and promised, stays.
+// What was received in a job's life stays.
 func (a *Account) Reset() {
 	clear(a.all)
 	for _, j := range a.jobs {
@@ -150,7 +115,3 @@ func (a *Account) Reset() {
 		}
 	}
 }
-
-// Forget drops a job that has left the queue. Its time still counts in the
-// others' fractions.
-func (a *Account) Forget(id cluster.JobID) { delete(a.jobs, id) }

@@ -21,6 +21,15 @@ func interval(job uint32, gpuType string, gpus, from, to int) cluster.Stay {
 	}
 }
 
+func received(a *Account, id cluster.JobID, gpuType string) float64 {
+	had, _ := a.of(a.jobs[id], gpuType)
+	return had.received
+}
+
+func fraction(a *Account, id cluster.JobID, gpuType string) float64 {
+	return a.fraction(a.of(a.jobs[id], gpuType))
+}
+
 func almost(a, b float64) bool { return math.Abs(a-b) <= 1e-6*max(1, math.Abs(a), math.Abs(b)) }
 
 // A job that is requeued keeps what it had, of each type.
@@ -32,30 +41,18 @@ func TestThroughRequeues(t *testing.T) {
 	} {
 		a.Observe(i)
 	}
-	if got, want := a.Received(one, "v100"), 250.0; got != want {
+	if got, want := received(a, one, "v100"), 250.0; got != want {
 		t.Errorf("v100: %v s, want %v s", got, want)
 	}
-	if got, want := a.Received(one, "k80"), 100.0; got != want {
+	if got, want := received(a, one, "k80"), 100.0; got != want {
 		t.Errorf("k80: %v s, want %v s", got, want)
 	}
-	if got := a.Fraction(one, "v100"); !almost(got, 0.25) {
+	if got := fraction(a, one, "v100"); !almost(got, 0.25) {
 		t.Errorf("fraction %v, want 250 s of 1000 s", got)
-	}
-	a.Promise(one, "v100", 0.5, 1000*time.Second)
-	if got := a.Owed(one, "v100"); !almost(got, 250) {
-		t.Errorf("owed %v s, want half of 1000 s less 250 s", got)
-	}
-	a.Received(slurmplug.Plain(2), "v100")
-	a.Forget(slurmplug.Plain(2))
-	if got := a.Fraction(one, "v100"); !almost(got, 0.25) {
-		t.Errorf("fraction %v once the other job is gone: its time was spent", got)
-	}
-	if got := a.Received(slurmplug.Plain(2), "v100"); got != 0 {
-		t.Errorf("a forgotten job has %v s", got)
 	}
 	a.Reset()
 	a.Observe(interval(1, "v100", 2, 500, 700))
-	if a.Fraction(one, "v100") != 1 || a.Received(one, "v100") != 300 || !almost(a.Owed(one, "v100"), 200) {
+	if fraction(a, one, "v100") != 1 || received(a, one, "v100") != 300 {
 		t.Error("a reset begins the fractions anew and nothing else")
 	}
 }
@@ -93,11 +90,11 @@ func TestSumsDoNotDependOnReports(t *testing.T) {
 		sums := map[string]float64{}
 		for id, byType := range want {
 			for _, gpuType := range types[:2] {
-				w, got := byType[gpuType], a.Received(slurmplug.Plain(id), gpuType)
+				w, got := byType[gpuType], received(a, slurmplug.Plain(id), gpuType)
 				if !almost(got, w) {
 					t.Fatalf("job %d on %s: %v s, want %v s", id, gpuType, got, w)
 				}
-				f := a.Fraction(slurmplug.Plain(id), gpuType)
+				f := fraction(a, slurmplug.Plain(id), gpuType)
 				if f < 0 || f > 1 || !almost(f*all[gpuType], w) {
 					t.Fatalf("job %d on %s: fraction %v of %v s, received %v s", id, gpuType, f, all[gpuType], w)
 				}

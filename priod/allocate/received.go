@@ -44,9 +44,7 @@ func (l *Ledger) recordRuns(s *cluster.Snapshot, h *cluster.History) {
 		for id, e := range l.jobs {
 			for _, i := range e.runs {
 				i.Job = id
-				if i.End.After(since) {
-					i.End = since
-				}
+				i.End = cluster.Earlier(i.End, since)
 				l.account.Observe(i)
 			}
 		}
@@ -61,9 +59,7 @@ func (l *Ledger) recordRuns(s *cluster.Snapshot, h *cluster.History) {
 	for i := range h.Stays(ended || anew) { // jobs that are gone count in the others' fractions, too
 		if i.End.After(since) && l.jobs[i.Job] == nil && l.departed[i.Job] == nil {
 			i.GPUType = l.set.Speeds.Today(i.GPUType)
-			if i.Start.Before(since) {
-				i.Start = since
-			}
+			i.Start = cluster.Later(i.Start, since)
 			l.account.Observe(i)
 		}
 	}

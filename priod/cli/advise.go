@@ -471,11 +471,7 @@ func (v *adviceView) show(w io.Writer, now time.Time) {
 	if v.LimitS != nil {
 		limit = "time limit " + report.Ago(v.Limit)
 	}
-	script := v.Script
-	if script == "" {
-		script = "Job"
-	}
-	fmt.Fprintf(w, "%s: %s, %s, %s, partition %s; %s it\n", report.Safe(script), report.Safe(amount), plural(v.CPUs, "CPU", "CPUs"), limit,
+	fmt.Fprintf(w, "%s: %s, %s, %s, partition %s; %s it\n", report.Safe(cmp.Or(v.Script, "Job")), report.Safe(amount), plural(v.CPUs, "CPU", "CPUs"), limit,
 		report.Safe(strings.Join(v.Partitions, ",")), plural(v.Behind, "job waits before", "jobs wait before"))
 	rows := make([][]any, 0, len(v.Types))
 	for i := range v.Types {

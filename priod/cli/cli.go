@@ -2,6 +2,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,8 @@ import (
 	"slurmprio/priod/config"
 	"slurmprio/priod/live/tail"
 	"slurmprio/priod/report"
+	"slurmprio/priod/store"
+	"slurmprio/slurmplug"
 )
 
 // Exit statuses of every verb.
@@ -178,6 +181,18 @@ func configured(do func(c *cli.Context, cfg *config.Config) error) cli.ActionFun
 	}
 }
 
+// reading is the action of a verb that needs the state folder, too.
+func reading(do func(c *cli.Context, cfg *config.Config, r *store.Reader) error) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		cfg, r, err := openReader(c)
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		return do(c, cfg, r)
+	}
+}
+
 // which is the action of a verb that is nothing without one of its own verbs.
 func which(ask string) cli.ActionFunc { return func(*cli.Context) error { return usagef("%s", ask) } }
 
@@ -190,6 +205,20 @@ func answer(c *cli.Context, v any, show func(w io.Writer)) error {
 	return nil
 }
 
+// showTables prints some rows of each of a report's tables; how says where the others are.
+func showTables(w io.Writer, tables []report.PageTable, most int, how string) {
+	for _, t := range tables {
+		fmt.Fprintln(w)
+		if !strings.EqualFold(t.Title, t.Header[0]) {
+			fmt.Fprintln(w, t.Title+":")
+		}
+		report.Table(w, t.Header, t.Rows[:min(len(t.Rows), most)])
+		if more := len(t.Rows) - most; more > 0 {
+			fmt.Fprintf(w, "and %d more (%s)\n", more, how)
+		}
+	}
+}
+
 // tabulate prints a row for each of some things.
 func tabulate[T any](w io.Writer, header []string, all []T, row func(x *T) []any) {
 	rows := make([][]any, len(all))
@@ -197,6 +226,36 @@ func tabulate[T any](w io.Writer, header []string, all []T, row func(x *T) []any
 		rows[i] = row(&all[i])
 	}
 	report.Table(w, header, rows)
+}
+
+// checked looks at a verb's options and arguments before it does anything, in turn.
+func checked(checks ...cli.BeforeFunc) cli.BeforeFunc {
+	return func(c *cli.Context) error {
+		for _, check := range checks {
+			if err := check(c); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// A report's checks of --since and --most.
+func validSpan(c *cli.Context) error {
+	_, err := span(c, "report", false)
+	return err
+}
+
+func validMost(c *cli.Context) error {
+	_, err := most(c)
+	return err
+}
+
+// period is --since of a report, which was checked, up to now.
+func period(c *cli.Context) (since, until time.Time) {
+	last, _ := span(c, "report", false)
+	until = time.Now()
+	return until.Add(-last), until
 }
 
 // span reads --since; 0 for none, where that is allowed.
@@ -239,4 +298,21 @@ func (l lineSafe) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	return len(p), nil
+}
+
+// newClient talks to the cluster that the configuration names; without a name,
+// to that of SLURM_CONF or of Slurm's own default.
+func newClient(cfg *config.Config) *slurmplug.Client { return newPatientClient(cfg, 0) }
+
+// newPatientClient is newClient whose writes wait for their turn for so long; 0 for as
+// long as a cycle may be held up.
+func newPatientClient(cfg *config.Config, patience time.Duration) *slurmplug.Client {
+	conf := cmp.Or(cfg.Slurm.Conf, os.Getenv("SLURM_CONF"))
+	timeout := time.Duration(cfg.Slurm.CommandTimeout)
+	return slurmplug.NewClient(
+		slurmplug.NewExec(slurmplug.ExecOptions{BinDir: cfg.Slurm.BinDir, SlurmConf: conf}),
+		slurmplug.Options{
+			ReadTimeout: timeout, WriteTimeout: timeout, MaxWait: patience, WritesPerSecond: cfg.Limits.WritesPerSecond,
+			AgentQueue: cfg.Limits.AgentQueue, DBDQueue: cfg.Limits.DBDQueue,
+		})
 }

@@ -230,22 +230,19 @@ func (v *explanation) tell(line liner) {
 	d := v.Decision
 	if d == nil {
 		line("Decision", "none: no cycle has seen it pending")
-		v.showWrites(line)
-		v.showEvictions(line)
-		v.showFailures(line)
-		return
-	}
-	v.showPlace(line, d)
-	v.showWanted(line, d)
-	v.showNow(line)
-	line("Decided", "cycle %d, %s; checked again until %s", d.Cycle, clock(d.At), clock(v.Cycle.Until))
-	if len(v.Writes) == 0 {
-		line("Written", "never: Slurm's values are the job's own")
+	} else {
+		v.showPlace(line, d)
+		v.showWanted(line, d)
+		v.showNow(line)
+		line("Decided", "cycle %d, %s; checked again until %s", d.Cycle, clock(d.At), clock(v.Cycle.Until))
+		if len(v.Writes) == 0 {
+			line("Written", "never: Slurm's values are the job's own")
+		}
 	}
 	v.showWrites(line)
 	v.showEvictions(line)
 	v.showFailures(line)
-	if v.Note != "" {
+	if d != nil && v.Note != "" {
 		line("Note", "%s", v.Note)
 	}
 }

@@ -27,12 +27,14 @@ func queueCommand() *cli.Command {
 			&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Usage: "only jobs of `USER`"},
 			jsonFlag(),
 		},
-		Before: noArgs,
-		Action: func(c *cli.Context) error {
+		Before: checked(noArgs, func(c *cli.Context) error {
 			if n := c.Int("most"); n < 0 {
 				return usagef("queue: --most %d: want 0 (all) or more", n)
 			}
-			v, err := readQueue(c)
+			return nil
+		}),
+		Action: reading(func(c *cli.Context, cfg *config.Config, r *store.Reader) error {
+			v, err := readQueue(c, cfg, r)
 			if err != nil {
 				return err
 			}
@@ -43,7 +45,7 @@ func queueCommand() *cli.Command {
 				v.Jobs = v.Jobs[:n]
 			}
 			return answer(c, v, v.show)
-		},
+		}),
 	}
 }
 
@@ -79,12 +81,7 @@ type queued struct {
 	Reason    string        `json:"slurm_reason"`
 }
 
-func readQueue(c *cli.Context) (*queueView, error) {
-	cfg, r, err := openReader(c)
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
+func readQueue(c *cli.Context, cfg *config.Config, r *store.Reader) (*queueView, error) {
 	last, err := r.LastCycle(c.Context)
 	if err != nil {
 		return nil, err

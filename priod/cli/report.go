@@ -7,11 +7,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
+	"slurmprio/priod/config"
 	"slurmprio/priod/report"
+	"slurmprio/priod/store"
 )
 
 func reportCommand() *cli.Command {
@@ -25,30 +26,7 @@ func reportCommand() *cli.Command {
 				&cli.StringFlag{Name: "since", Value: "7d", Usage: "the last `TIME`: 12h, 30d"},
 				jsonFlag(),
 			},
-			Before: noArgs,
-			Action: func(c *cli.Context) error {
-				last, err := span(c, "report", false)
-				if err != nil {
-					return err
-				}
-				_, r, err := openReader(c)
-				if err != nil {
-					return err
-				}
-				defer r.Close()
-				until := time.Now()
-				since := until.Add(-last)
-				stays, err := r.JobsSince(c.Context, since)
-				if err != nil {
-					return err
-				}
-				evictions, err := r.EvictionsSince(c.Context, since)
-				if err != nil {
-					return err
-				}
-				p := report.OfPreemptions(since, until, stays, evictions)
-				return answer(c, p, func(w io.Writer) { showPreemptions(w, p) })
-			},
+			Before: checked(noArgs, validSpan), Action: reading(reportPreemptions),
 		}, {
 			Name: "sizing", Usage: "GPUs that lack CPUs or memory, CPUs idle beside jobs that want them, requests far above use",
 			Description: "Reads the queue and the nodes as they are now. With --since it reads Slurm's accounting too, where\n" +
@@ -68,10 +46,24 @@ func reportCommand() *cli.Command {
 				mostFlag(20, "show `N` jobs"),
 				jsonFlag(),
 			},
-			Before: noArgs, Action: reportFailures,
+			Before: checked(noArgs, validSpan, validMost), Action: reading(reportFailures),
 		}, reportNodesCommand(), reportUsageCommand(), reportWaitsCommand()},
 		Action: which("report: say which: failures, nodes, preemptions, sizing, usage or waits"),
 	}
+}
+
+func reportPreemptions(c *cli.Context, _ *config.Config, r *store.Reader) error {
+	since, until := period(c)
+	stays, err := r.JobsSince(c.Context, since)
+	if err != nil {
+		return err
+	}
+	evictions, err := r.EvictionsSince(c.Context, since)
+	if err != nil {
+		return err
+	}
+	p := report.OfPreemptions(since, until, stays, evictions)
+	return answer(c, p, func(w io.Writer) { showPreemptions(w, p) })
 }
 
 func showPreemptions(w io.Writer, p *report.Preemptions) {

@@ -8,32 +8,20 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"slurmprio/priod/config"
 	"slurmprio/priod/report"
 	"slurmprio/priod/retry"
+	"slurmprio/priod/store"
 )
 
-func reportFailures(c *cli.Context) error {
-	last, err := span(c, "report", false)
-	if err != nil {
-		return err
-	}
-	n, err := most(c)
-	if err != nil {
-		return err
-	}
-	cfg, r, err := openReader(c)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
+func reportFailures(c *cli.Context, cfg *config.Config, r *store.Reader) (err error) {
 	set := cfg.Retries()
 	if set.Rules == nil {
 		if set.Rules, err = retry.Load(cfg.Retry.Rules); err != nil {
 			return err
 		}
 	}
-	until := time.Now()
-	since := until.Add(-last)
+	since, until := period(c)
 	turn, err := r.FailuresSince(c.Context, since)
 	if err != nil {
 		return err
@@ -44,7 +32,7 @@ func reportFailures(c *cli.Context) error {
 	}
 	f := report.OfFailures(since, until, &turn, &set, nodes)
 	return answer(c, f, func(w io.Writer) {
-		showFailures(w, f, n)
+		showFailures(w, f, c.Int("most"))
 		if !cfg.Retry.Enabled {
 			fmt.Fprintln(w, "\nretry.enabled is false: jobs that fail now are not looked at.")
 		}
@@ -55,33 +43,20 @@ func showFailures(w io.Writer, f *report.Failures, most int) {
 	fmt.Fprintf(w, "From %s to %s: %s, %.2f GPU-hours; %d requeued, %d of them held.\n", clock(f.Since), clock(f.Until),
 		plural(f.Count, "failure", "failures"), f.GPUHours, f.Requeued, f.Held)
 	table := func(title string, all []report.FailuresOf) {
-		rows := make([][]any, len(all))
-		for i, x := range all {
-			rows[i] = []any{x.Name, x.Count, x.Jobs, x.Users, fmt.Sprintf("%.2f", x.GPUHours), seconds50(x.P50), seconds50(x.P90), x.Repeats, x.Requeued, x.Text}
-		}
-		if len(rows) > 0 {
-			fmt.Fprintln(w)
-			report.Table(w, []string{title, "FAILURES", "JOBS", "USERS", "GPU-HOURS", "RAN P50", "P90", "THE SAME AGAIN", "REQUEUED", ""}, rows)
-		}
+		section(w, "", []string{title, "FAILURES", "JOBS", "USERS", "GPU-HOURS", "RAN P50", "P90", "THE SAME AGAIN", "REQUEUED", ""}, all, len(all), func(x *report.FailuresOf) []any {
+			return []any{x.Name, x.Count, x.Jobs, x.Users, fmt.Sprintf("%.2f", x.GPUHours), seconds50(x.P50), seconds50(x.P90), x.Repeats, x.Requeued, x.Text}
+		})
 	}
 	table("CLASS", f.ByClass)
 	table("USER", f.ByUser)
-	var rows [][]any
-	for _, x := range f.Latest[:min(len(f.Latest), most)] {
-		rows = append(rows, []any{x.Job.String(), x.User, clock(x.End), strings.Join(x.Nodes, ","), x.Class, doneAbout(&x), x.Advice})
-	}
-	if len(rows) > 0 {
-		fmt.Fprintln(w)
-		report.Table(w, []string{"JOB", "USER", "ENDED", "NODES", "CLASS", "THEN", "ADVICE"}, rows)
-	}
-	rows = nil
-	for _, s := range f.Suspects {
-		rows = append(rows, []any{s.Node, s.Class, s.Failures, strings.Join(s.Users, ",")})
-	}
-	if len(rows) > 0 {
-		fmt.Fprintln(w, "\nSuspect nodes: jobs of several users failed there alike, and not as much elsewhere.")
-		report.Table(w, []string{"NODE", "CLASS", "FAILURES", "USERS"}, rows)
-	}
+	latest := f.Latest[:min(len(f.Latest), most)]
+	section(w, "", []string{"JOB", "USER", "ENDED", "NODES", "CLASS", "THEN", "ADVICE"}, latest, len(latest), func(x *retry.Failure) []any {
+		return []any{x.Job.String(), x.User, clock(x.End), strings.Join(x.Nodes, ","), x.Class, doneAbout(x), x.Advice}
+	})
+	section(w, "\nSuspect nodes: jobs of several users failed there alike, and not as much elsewhere.",
+		[]string{"NODE", "CLASS", "FAILURES", "USERS"}, f.Suspects, len(f.Suspects), func(s *retry.Suspect) []any {
+			return []any{s.Node, s.Class, s.Failures, strings.Join(s.Users, ",")}
+		})
 	for _, d := range f.Drained {
 		fmt.Fprintf(w, "Drained: %s for %s at %s.\n", report.Safe(d.Node), report.Safe(d.Class), clock(d.At))
 	}

@@ -7,8 +7,10 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"slurmprio/priod/config"
 	"slurmprio/priod/nodespeed"
 	"slurmprio/priod/report"
+	"slurmprio/priod/store"
 	"slurmprio/priod/workload"
 )
 
@@ -24,30 +26,16 @@ func reportNodesCommand() *cli.Command {
 			mostFlag(20, "show `N` nodes, and all that are slow"),
 			jsonFlag(),
 		},
-		Before: noArgs, Action: reportNodes,
+		Before: checked(noArgs, validSpan, validMost), Action: reading(reportNodes),
 	}
 }
 
-func reportNodes(c *cli.Context) error {
-	last, err := span(c, "report", false)
-	if err != nil {
-		return err
-	}
-	n, err := most(c)
-	if err != nil {
-		return err
-	}
-	cfg, r, err := openReader(c)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
+func reportNodes(c *cli.Context, cfg *config.Config, r *store.Reader) error {
 	table, err := workload.Load(cfg.Speeds.Workloads)
 	if err != nil {
 		return usageError{err}
 	}
-	until := time.Now()
-	since := until.Add(-last)
+	since, until := period(c)
 	stays, err := r.StaysSince(c.Context, since)
 	if err != nil {
 		return err
@@ -56,7 +44,7 @@ func reportNodes(c *cli.Context) error {
 	runs := set.Completed(stays, time.Duration(cfg.Speeds.Shortest), table)
 	p := report.OfNodes(since, until, runs, c.String("gpu-type"))
 	return answer(c, p, func(w io.Writer) {
-		showNodes(w, p, n)
+		showNodes(w, p, c.Int("most"))
 		if cfg.Speeds.History == 0 {
 			fmt.Fprintln(w, "\nspeeds.history is 0s: the daemon reads no accounting.")
 		}

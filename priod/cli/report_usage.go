@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
 	"slurmprio/priod/live"
 	"slurmprio/priod/report"
@@ -60,10 +61,7 @@ func usageOf(c *cli.Context, cfg *config.Config, slurm *live.Cluster, since, unt
 	}
 	u := report.NewUsage(since, until, nodes)
 	for from := since; from.Before(until); {
-		to := from.Add(24 * time.Hour)
-		if to.After(until) {
-			to = until
-		}
+		to := cluster.Earlier(from.Add(24*time.Hour), until)
 		runs, err := slurm.Past(c.Context, from, to)
 		if err != nil {
 			return nil, err
@@ -88,16 +86,7 @@ func showReportUsage(w io.Writer, u *report.Usage, most int, measured bool) {
 	if u.Runs == 0 {
 		return
 	}
-	for _, t := range u.Tables() {
-		fmt.Fprintln(w)
-		if t.Title != t.Header[0] {
-			fmt.Fprintln(w, t.Title+":")
-		}
-		report.Table(w, t.Header, t.Rows[:min(len(t.Rows), most)])
-		if more := len(t.Rows) - most; more > 0 {
-			fmt.Fprintf(w, "and %d more (--most, --json)\n", more)
-		}
-	}
+	showTables(w, u.Tables(), most, "--most, --json")
 	if measured && u.Measured == 0 {
 		fmt.Fprintln(w, "\nAccounting says of no run with GPUs what it used: JobAcctGatherType must not be none.")
 	}

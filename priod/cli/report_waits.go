@@ -9,9 +9,11 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/report"
+	"slurmprio/priod/store"
 )
 
 // mostPassed are the rows of a long table that a terminal shows.
@@ -28,29 +30,19 @@ func reportWaitsCommand() *cli.Command {
 			&cli.StringFlag{Name: "html", Usage: "write a page with plots, which opens without a network, to `FILE`"},
 			jsonFlag(),
 		},
-		Before: noArgs, Action: reportWaits,
+		Before: checked(noArgs, validSpan), Action: reading(reportWaits),
 	}
 }
 
-func reportWaits(c *cli.Context) error {
-	var span config.Duration
-	if err := span.UnmarshalText([]byte(c.String("since"))); err != nil || span <= 0 {
-		return usagef("report: --since %.40q: want a time such as 12h or 30d", c.String("since"))
-	}
-	_, r, err := openReader(c)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	until := time.Now()
-	since := until.Add(-time.Duration(span))
+func reportWaits(c *cli.Context, _ *config.Config, r *store.Reader) error {
+	since, until := period(c)
 	last, err := r.LastCycle(c.Context)
 	if err != nil {
 		return err
 	}
 	seen := until // since the last cycle nobody has looked
 	if last.Until.Before(seen) {
-		seen = later(since, last.Until)
+		seen = cluster.Later(since, last.Until)
 	}
 	waited, waiters, err := r.WaitsSince(c.Context, since, seen)
 	if err != nil {
@@ -66,11 +58,7 @@ func reportWaits(c *cli.Context) error {
 			return err
 		}
 	}
-	if c.Bool("json") {
-		return report.JSON(c.App.Writer, w)
-	}
-	showWaits(c.App.Writer, w)
-	return nil
+	return answer(c, w, func(out io.Writer) { showWaits(out, w) })
 }
 
 func showWaits(w io.Writer, r *report.Waiting) {
@@ -79,16 +67,7 @@ func showWaits(w io.Writer, r *report.Waiting) {
 		fmt.Fprintln(w, "\nNo GPU job waited.")
 		return
 	}
-	for _, t := range r.Tables() {
-		fmt.Fprintln(w)
-		if !strings.EqualFold(t.Title, t.Header[0]) {
-			fmt.Fprintln(w, t.Title+":")
-		}
-		report.Table(w, t.Header, t.Rows[:min(len(t.Rows), mostPassed)])
-		if more := len(t.Rows) - mostPassed; more > 0 {
-			fmt.Fprintf(w, "and %d more (--json)\n", more)
-		}
-	}
+	showTables(w, r.Tables(), mostPassed, "--json")
 }
 
 // waitView is a wait as explain shows it.
@@ -160,11 +139,4 @@ func (s *spanView) text() string {
 		text += ": " + s.Words
 	}
 	return text
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

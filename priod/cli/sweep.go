@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -100,10 +101,7 @@ func openStudy(c *cli.Context) (*study, error) {
 			return nil, usagef("%s: metrics: no figure %.40q; there are %s", s.path, m, strings.Join(known, ", "))
 		}
 	}
-	dir := c.String("out")
-	if dir == "" {
-		dir = strings.TrimSuffix(s.path, ".toml") + ".results"
-	}
+	dir := cmp.Or(c.String("out"), strings.TrimSuffix(s.path, ".toml")+".results")
 	workers := c.Int("workers")
 	if !c.IsSet("workers") {
 		workers = runtime.NumCPU()
@@ -266,11 +264,7 @@ func (s *study) show(c *cli.Context) error {
 	if len(plots) == 0 {
 		return nil
 	}
-	title := s.Title
-	if title == "" {
-		title = filepath.Base(s.path)
-	}
-	p := report.Page{Title: title, Words: []string{"priod sweep " + s.path}, Tables: []report.PageTable{{Title: "Means over seeds", Header: header, Rows: cells}}, Plots: plots}
+	p := report.Page{Title: cmp.Or(s.Title, filepath.Base(s.path)), Words: []string{"priod sweep " + s.path}, Tables: []report.PageTable{{Title: "Means over seeds", Header: header, Rows: cells}}, Plots: plots}
 	if err := writeFile(page, p.Write); err != nil {
 		return err
 	}

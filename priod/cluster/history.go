@@ -330,7 +330,7 @@ func (h *History) saved(j *Job, at time.Time) {
 // clock that was ahead. They would count against budgets until it is that late.
 func (h *History) setBack(at time.Time) (changed []Stay) {
 	for name, i := range h.recent {
-		if end := later(i.Start, at); i.End.After(end) {
+		if end := Later(i.Start, at); i.End.After(end) {
 			i.End = end
 			h.recent[name], h.ends = i, nil
 			h.changes++
@@ -338,7 +338,7 @@ func (h *History) setBack(at time.Time) (changed []Stay) {
 		}
 	}
 	for _, i := range h.running {
-		if end := later(i.Start, at); i.End.After(end) {
+		if end := Later(i.Start, at); i.End.After(end) {
 			i.End = end
 		}
 	}
@@ -431,11 +431,16 @@ func (h *History) collect(j *Job) {
 		if old, known := h.Requests[j.ID][l]; known && !(shown && r.At.After(old.At)) || shown && !r.Ours(now) {
 			continue
 		}
-		if h.Requests[j.ID] == nil {
-			h.Requests[j.ID] = map[slurmplug.Lever]Requested{}
-		}
-		h.Requests[j.ID][l] = r
+		h.SetRequest(j.ID, l, r)
 	}
+}
+
+// SetRequest says what priod made of one field of a job's request.
+func (h *History) SetRequest(id JobID, l slurmplug.Lever, r Requested) {
+	if h.Requests[id] == nil {
+		h.Requests[id] = map[slurmplug.Lever]Requested{}
+	}
+	h.Requests[id][l] = r
 }
 
 // recall takes from accounting when a job could first have run. Ids come again:
@@ -471,14 +476,14 @@ func (h *History) extend(j *Job, at time.Time) (changed []Stay) {
 	}
 	old := h.running[j.ID]
 	if old != nil && old.Start.Equal(j.Start) {
-		old.End = later(old.End, at)
+		old.End = Later(old.End, at)
 		return nil
 	}
 	if old != nil {
 		changed = append(changed, h.close(old))
 	}
 	now := &Stay{
-		Job: j.ID, Start: j.Start, End: later(j.Start, at), GPUType: j.GPUType, GPUs: j.GPUs * max(j.TaskCount, 1),
+		Job: j.ID, Start: j.Start, End: Later(j.Start, at), GPUType: j.GPUType, GPUs: j.GPUs * max(j.TaskCount, 1),
 		User: j.User, Account: j.Account, Class: h.ClassOf(j), Restarts: j.Restarts,
 	}
 	if _, over := h.recent[now.run()]; over { // it was not, after all
@@ -500,8 +505,17 @@ func (h *History) ClassOf(j *Job) Class {
 	return class
 }
 
-func later(a, b time.Time) time.Time {
+// Later is the later one of two times.
+func Later(a, b time.Time) time.Time {
 	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// Earlier is the earlier one.
+func Earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
 		return b
 	}
 	return a
@@ -592,9 +606,6 @@ type Use struct {
 	GPUSeconds float64 // received within UsePeriod
 }
 
-// NoLimit lets TE jobs run for as long as they like.
-func NoLimit(string, string) time.Duration { return 0 }
-
 // TEUse sums trial-and-error use by user and by account up to the time at, and
 // tells how long each job ran as TE within UsePeriod. What a job runs beyond the
 // limit of its user and account (0: none) is no TE use, and holds none.
@@ -610,10 +621,10 @@ func (h *History) TEUse(at time.Time, limit func(user, account string) time.Dura
 		if beyond > 0 {
 			held = 0
 		}
-		if start := later(i.Start, since); !end.After(start) && held == 0 {
+		if start := Later(i.Start, since); !end.After(start) && held == 0 {
 			return
 		}
-		seconds := float64(i.GPUs) * max(end.Sub(later(i.Start, since))-beyond, 0).Seconds()
+		seconds := float64(i.GPUs) * max(end.Sub(Later(i.Start, since))-beyond, 0).Seconds()
 		for _, to := range []struct {
 			m    map[string]Use
 			name string
@@ -685,10 +696,7 @@ func (h *History) Asked(id JobID, l slurmplug.Lever, was, value slurmplug.Value,
 	if !known || r.Was != was {
 		r = Requested{Was: was, Value: was}
 	}
-	if h.Requests[id] == nil {
-		h.Requests[id] = map[slurmplug.Lever]Requested{}
-	}
-	h.Requests[id][l] = r.Next(value, sure, at)
+	h.SetRequest(id, l, r.Next(value, sure, at))
 }
 
 // Lowered tells whether a waiting job still asks for the memory that it was lowered to

@@ -46,7 +46,7 @@ func TestClockStepsUnderWay(t *testing.T) {
 		if back := now.Sub(f.since); back < cluster.UsePeriod-time.Minute || back > cluster.UsePeriod {
 			t.Errorf("by %v: accounting is read from %v before now", offset, back)
 		}
-		byUser, _, _ := d.history.TEUse(now, cluster.NoLimit)
+		byUser, _, _ := d.history.TEUse(now, func(string, string) time.Duration { return 0 })
 		if use := byUser["ann"]; use.GPUSeconds != 0 {
 			t.Errorf("by %v: %+v", offset, use)
 		}

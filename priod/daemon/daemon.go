@@ -387,9 +387,7 @@ func (d *Daemon) wait(ctx context.Context, interval, soonest time.Duration, hup 
 		if at.IsZero() {
 			return
 		}
-		if at.Before(first) {
-			at = first
-		}
+		at = cluster.Later(at, first)
 		if early = at.Before(end); early {
 			timer.Reset(time.Until(at))
 		}

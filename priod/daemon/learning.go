@@ -2,10 +2,15 @@ package daemon
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/config"
+	"slurmprio/priod/store"
+	"slurmprio/priod/workload"
+	"slurmprio/priod/workload/speed"
 	"slurmprio/slurmplug/jobtag"
 )
 
@@ -32,10 +37,7 @@ func (d *Daemon) fill(ctx context.Context, now time.Time) {
 		return
 	}
 	d.learning.asked = time.Now()
-	since := now.Add(-cluster.UsePeriod)
-	if last := d.learning.filled.Add(-fillOverlap); last.After(since) {
-		since = last
-	}
+	since := cluster.Later(now.Add(-cluster.UsePeriod), d.learning.filled.Add(-fillOverlap))
 	past, err := d.slurm.Past(ctx, since, now)
 	count(d.metrics.accounting, err)
 	if err != nil {
@@ -52,4 +54,127 @@ func (d *Daemon) fill(ctx context.Context, now time.Time) {
 		past[i].Class = ranking.Class(tag.Type, past[i].QOS)
 	}
 	d.history.Fill(past)
+}
+
+// Accounting is read in pieces, each time
+// from where the last reading ended.
+const (
+	// readAtOnce is how much of accounting one command reads.
+	readAtOnce = 24 * time.Hour
+	// readTwice is read again, because slurmdbd hears of ends late.
+	readTwice = time.Hour
+	// firstReading is how long a new daemon leaves accounting alone.
+	firstReading = time.Minute
+)
+
+// speedLearner reads accounting and learns speeds from it, beside the cycles, one reading at a time.
+type speedLearner struct {
+	next    time.Time // reading, by the time that a process keeps
+	running chan lesson
+	last    store.Lessons
+	trouble string // so that it is logged once
+}
+
+type lesson struct {
+	store.Lessons
+	err error
+}
+
+// begin takes up what an earlier process learned.
+func (c *speedLearner) begin(l store.Lessons, every time.Duration, now time.Time) {
+	c.last = l
+	c.next = time.Now().Add(min(every, firstReading))
+	if since := now.Sub(l.At); since >= 0 && since < every {
+		c.next = time.Now().Add(max(every-since, min(every, firstReading)))
+	}
+}
+
+// learn begins a reading when it is time for one, and takes in one that is over.
+func (d *Daemon) learn(ctx context.Context) {
+	c := &d.learning.speeds
+	every := time.Duration(d.Config.Speeds.Every)
+	if c.running != nil {
+		select {
+		case l := <-c.running:
+			c.running, c.next = nil, time.Now().Add(every)
+			d.learned(l)
+		default:
+		}
+		return
+	}
+	if d.Config.Speeds.History == 0 || time.Now().Before(c.next) {
+		return
+	}
+	c.running = make(chan lesson, 1)
+	cfg, slurm, table, now, done := d.Config, d.slurm, d.table, d.clock.now(), c.running
+	go func() {
+		l, err := learnSpeeds(ctx, cfg, slurm, d.Store, table, now)
+		done <- lesson{l, err}
+	}()
+}
+
+func (d *Daemon) learned(l lesson) {
+	c := &d.learning.speeds
+	count(d.metrics.accounting, l.err)
+	if l.err != nil {
+		if l.err.Error() != c.trouble {
+			c.trouble = l.err.Error()
+			d.Log.Warn("speeds were not learned from accounting; what is known stays", "error", l.err)
+		}
+		return
+	}
+	c.trouble, c.last = "", l.Lessons
+	d.Log.Debug("learned speeds from accounting", "jobs", l.Runs)
+}
+
+// finish waits for a reading that is under way: it uses the store.
+func (c *speedLearner) finish() {
+	if c.running != nil {
+		<-c.running
+		c.running = nil
+	}
+}
+
+// learnSpeeds reads what is new in accounting and learns from all that is not too old.
+func learnSpeeds(ctx context.Context, cfg *config.Config, slurm Slurm, st Store, table *workload.Table, now time.Time) (store.Lessons, error) {
+	oldest := now.Add(-time.Duration(cfg.Speeds.History))
+	last, err := st.Lessons(ctx)
+	if err != nil {
+		return last, err
+	}
+	from := oldest
+	if since := last.Read.Add(-readTwice); since.After(oldest) && !last.Read.After(now) {
+		from = since
+	}
+	for from.Before(now) {
+		until := cluster.Earlier(from.Add(readAtOnce), now)
+		stays, err := slurm.Stays(ctx, from, until, cfg.Steps())
+		if err != nil {
+			return last, fmt.Errorf("read accounting: %w", err)
+		}
+		if err := st.SaveStays(ctx, stays, until); err != nil {
+			return last, err
+		}
+		from = until
+	}
+	stays, err := st.StaysSince(ctx, oldest)
+	if err != nil {
+		return last, err
+	}
+	l := Lessons(stays, cfg, table, now)
+	if err := ctx.Err(); err != nil {
+		return last, err
+	}
+	return l, st.SaveLessons(ctx, l.Knowledge, l.Runs, l.At)
+}
+
+// Lessons are what runs teach that accounting knows, read up to now.
+func Lessons(stays []cluster.PastStay, cfg *config.Config, table *workload.Table, now time.Time) store.Lessons {
+	set := cfg.SpeedSettings()
+	runs := set.Completed(stays, time.Duration(cfg.Speeds.Shortest), table)
+	var h speed.History
+	for _, r := range runs {
+		h.Add(r)
+	}
+	return store.Lessons{Read: now, At: now, Runs: len(runs), Knowledge: h.Learn()}
 }

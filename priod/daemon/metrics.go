@@ -1,7 +1,9 @@
 package daemon
 
 import (
+	"maps"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -79,6 +81,9 @@ func newMetrics(version string, h *health) *metrics {
 		}
 		return v
 	}
+	single := func(name, help string) prometheus.Counter {
+		return factory.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
 	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
 		return factory.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 	}
@@ -94,25 +99,17 @@ func newMetrics(version string, h *health) *metrics {
 		evictions:  counter("priod_evictions_total", "Evictions for TE jobs by the state that they came to.", "state", words(evict.States)...),
 		yields:     counter("priod_round_evictions_total", "Evictions at the end of rounds by the state that they came to.", "state", words(evict.States)...),
 		writes:     counter("priod_writes_total", "Writes by what became of them.", "status", words(statuses)...),
-		renumbered: factory.NewCounter(prometheus.CounterOpts{
-			Name: "priod_renumbered_writes_total", Help: "Writes beyond the fewest possible, because a gap between values was used up.",
-		}),
-		jobs:      gauge("priod_jobs", "Job records in the last read (an unsplit array is one) by the class that they count as and by state.", "class", "state"),
-		decisions: gauge("priod_decisions", "Pending job records by the reason for where they stand.", "reason"),
-		unwritten: gauge("priod_unwritten_jobs", "Jobs that do not hold the value that the last cycle wanted, by reason.", "reason"),
-		steered:   gauge("priod_steered_jobs", "Pending job records whose constraint holds a GPU type that priod wrote.").WithLabelValues(),
-		steps: factory.NewCounter(prometheus.CounterOpts{
-			Name: "priod_clock_steps_total", Help: "Times that the system's clock was set by a minute or more.",
-		}),
-		losses: factory.NewCounter(prometheus.CounterOpts{
-			Name: "priod_state_losses_total", Help: "Files of the state folder that were lost or damaged, and made anew.",
-		}),
-		early: factory.NewCounter(prometheus.CounterOpts{
-			Name: "priod_early_polls_total", Help: "Polls that came before their interval because of a TE submission.",
-		}),
-		paused:  gauge("priod_paused", "1 while priod is paused and writes nothing.").WithLabelValues(),
-		standby: gauge("priod_standby", "1 while the acting slurmctld, and so the acting priod, is on another host.").WithLabelValues(),
-		rival:   gauge("priod_rival", "1 while another priod writes to the same cluster.").WithLabelValues(),
+		renumbered: single("priod_renumbered_writes_total", "Writes beyond the fewest possible, because a gap between values was used up."),
+		jobs:       gauge("priod_jobs", "Job records in the last read (an unsplit array is one) by the class that they count as and by state.", "class", "state"),
+		decisions:  gauge("priod_decisions", "Pending job records by the reason for where they stand.", "reason"),
+		unwritten:  gauge("priod_unwritten_jobs", "Jobs that do not hold the value that the last cycle wanted, by reason.", "reason"),
+		steered:    gauge("priod_steered_jobs", "Pending job records whose constraint holds a GPU type that priod wrote.").WithLabelValues(),
+		steps:      single("priod_clock_steps_total", "Times that the system's clock was set by a minute or more."),
+		losses:     single("priod_state_losses_total", "Files of the state folder that were lost or damaged, and made anew."),
+		early:      single("priod_early_polls_total", "Polls that came before their interval because of a TE submission."),
+		paused:     gauge("priod_paused", "1 while priod is paused and writes nothing.").WithLabelValues(),
+		standby:    gauge("priod_standby", "1 while the acting slurmctld, and so the acting priod, is on another host.").WithLabelValues(),
+		rival:      gauge("priod_rival", "1 while another priod writes to the same cluster.").WithLabelValues(),
 	}
 	for _, s := range stages {
 		m.stages.WithLabelValues(s)
@@ -208,10 +205,7 @@ func (m *metrics) queue(r *cycle.Result, h *cluster.History) {
 
 // driftReasons are all values of the reason that drift gives.
 func driftReasons() []string {
-	reasons := []string{driftPaused, driftOther}
-	for _, word := range drifts {
-		reasons = append(reasons, word)
-	}
+	reasons := slices.AppendSeq([]string{driftPaused, driftOther}, maps.Values(drifts))
 	for _, s := range statuses {
 		if missed(s) {
 			reasons = append(reasons, string(s))

@@ -2,6 +2,9 @@ package live
 
 import (
 	"context"
+	"math"
+	"regexp"
+	"strconv"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -57,4 +60,93 @@ func pastStay(r *slurmplug.Run, types map[string]string) cluster.PastStay {
 		},
 		RawID: r.RawID, Name: r.Name, QOS: r.QOS, NodeList: r.NodeList, State: r.State, Submit: r.Submit, Eligible: r.Eligible, Tag: tag,
 	}
+}
+
+// Stays reads from accounting the runs of GPU jobs that ended between since and until
+// (zero: now). A group of the expression steps finds the number of steps in a job's
+// command line; nil: that is not read. It may run beside the other methods.
+func (c *Cluster) Stays(ctx context.Context, since, until time.Time, steps *regexp.Regexp) ([]cluster.PastStay, error) {
+	rows, err := c.client.History(ctx, since, until)
+	if err != nil {
+		return nil, err
+	}
+	types, err := c.typesNow(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var lines map[uint32]string
+	if steps != nil {
+		if lines, err = c.client.SubmitLines(ctx, since, until); err != nil {
+			return nil, err
+		}
+	}
+	var stays []cluster.PastStay
+	for i := range rows {
+		s := pastStay(&rows[i], types)
+		if s.GPUs == 0 || !s.Closed {
+			continue
+		}
+		if steps != nil {
+			s.Steps = stepsIn(lines[s.RawID], steps)
+		}
+		stays = append(stays, s)
+	}
+	return stays, nil
+}
+
+// stepsIn reads the number of steps in a command line, 0 when there is none.
+func stepsIn(line string, steps *regexp.Regexp) float64 {
+	if m := steps.FindStringSubmatch(line); m != nil {
+		if v, err := strconv.ParseFloat(m[1], 64); err == nil && v > 0 && !math.IsInf(v, 1) {
+			return v
+		}
+	}
+	return 0
+}
+
+// AccountShares reads which part of the cluster each account has by Slurm's
+// associations: its Fairshare over the sum of its siblings', times its parent's part.
+// Fairshare=parent counts as 1.
+func (c *Cluster) AccountShares(ctx context.Context) (map[string]float64, error) {
+	conf, err := c.client.Config(ctx)
+	if err != nil {
+		return nil, err
+	}
+	accounts, err := c.client.Accounts(ctx, conf.ClusterName())
+	if err != nil {
+		return nil, err
+	}
+	return partsOf(accounts), nil
+}
+
+func partsOf(accounts []slurmplug.Account) map[string]float64 {
+	byName, siblings := make(map[string]*slurmplug.Account, len(accounts)), map[string]float64{}
+	share := func(a *slurmplug.Account) float64 {
+		if a.UseParent {
+			return 1
+		}
+		return float64(a.Share)
+	}
+	for i := range accounts {
+		a := &accounts[i]
+		byName[a.Name] = a
+		siblings[a.Parent] += share(a)
+	}
+	parts := make(map[string]float64, len(accounts))
+	for i := range accounts {
+		part := 1.0
+		a := &accounts[i]
+		for range accounts { // the tree is no deeper than that
+			if all := siblings[a.Parent]; a.Parent != "" && all > 0 {
+				part *= share(a) / all
+			}
+			parent := byName[a.Parent]
+			if parent == nil {
+				break
+			}
+			a = parent
+		}
+		parts[accounts[i].Name] = part
+	}
+	return parts
 }

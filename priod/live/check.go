@@ -204,11 +204,7 @@ func (k *checker) partitions() {
 		}
 	}
 	if ok {
-		n := len(k.set.Ranking.Partitions)
-		if n == 0 {
-			n = len(known)
-		}
-		k.say(Pass, "partitions", "", "%d of %d partitions are ranked", n, len(known))
+		k.say(Pass, "partitions", "", "%d of %d partitions are ranked", cmp.Or(len(k.set.Ranking.Partitions), len(known)), len(known))
 	}
 }
 
@@ -248,12 +244,7 @@ func (k *checker) tres() {
 	for _, t := range types {
 		want = append(want, "gres/gpu:"+t)
 	}
-	var missing []string
-	for _, w := range want {
-		if !slices.Contains(kept, w) {
-			missing = append(missing, w)
-		}
-	}
+	missing := slices.DeleteFunc(slices.Clone(want), func(w string) bool { return slices.Contains(kept, w) })
 	if len(missing) > 0 {
 		k.say(Warn, "GPU accounting", "AccountingStorageTRES="+strings.Join(want, ","), "Slurm keeps no account of %s", strings.Join(missing, ", "))
 		return
@@ -360,12 +351,9 @@ func (k *checker) features(types []string, untyped bool) {
 
 // shared tells whether nodes with other GPUs have the feature of a type.
 func (k *checker) shared(gpuType, feature string) bool {
-	for _, n := range ConvertNodes(k.f.Nodes) {
-		if n.GPUs > 0 && (n.GPUType != gpuType || n.MixedTypes) && slices.Contains(n.Features, feature) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(ConvertNodes(k.f.Nodes), func(n cluster.Node) bool {
+		return n.GPUs > 0 && (n.GPUType != gpuType || n.MixedTypes) && slices.Contains(n.Features, feature)
+	})
 }
 
 func (k *checker) qos() {

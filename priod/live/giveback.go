@@ -22,11 +22,7 @@ func (c *Cluster) AskMemory(ctx context.Context, jobs []*cluster.Job) error {
 		return nil
 	}
 	c.refreshRights(ctx)
-	ids := make([]cluster.JobID, len(jobs))
-	for i, j := range jobs {
-		ids[i] = j.ID
-	}
-	records := c.recordsOf(ids)
+	records := c.recordsOf(idsOf(jobs))
 	owners := map[uint32]string{}
 	var mu sync.Mutex
 	doubts := make([]error, len(jobs))

@@ -187,9 +187,6 @@ type wholeNodes map[string]bool
 
 // all tells whether a job gets whole nodes in each of its partitions.
 func (w wholeNodes) all(partitions string) bool {
-	if len(w) == 0 {
-		return false
-	}
 	for p := range strings.SplitSeq(partitions, ",") {
 		if !w[p] {
 			return false

@@ -76,11 +76,7 @@ func (c *Cluster) Asked(ctx context.Context, jobs []*cluster.Job) error {
 	uids := map[uint32]string{}
 	c.refreshRights(ctx)
 	may := c.inNameOf.may
-	ids := make([]cluster.JobID, len(jobs))
-	for i, j := range jobs {
-		ids[i] = j.ID
-	}
-	records := c.recordsOf(ids)
+	records := c.recordsOf(idsOf(jobs))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallelReads)
 	for i, j := range jobs {
@@ -123,6 +119,14 @@ func (c *Cluster) askedOf(ctx context.Context, j *cluster.Job, records map[clust
 		return nil, err
 	}
 	return &a, nil
+}
+
+func idsOf(jobs []*cluster.Job) []cluster.JobID {
+	ids := make([]cluster.JobID, len(jobs))
+	for i, j := range jobs {
+		ids[i] = j.ID
+	}
+	return ids
 }
 
 // recordsOf are the records of some jobs in the last poll; for a task without one of its

@@ -46,10 +46,7 @@ func (c *Cluster) Used(ctx context.Context, since, until time.Time, today func(s
 	}
 	seen := map[run]bool{}
 	for end := until; end.After(since) && len(u.Stays) < maxRuns; {
-		start := end.Add(-24 * time.Hour)
-		if start.Before(since) {
-			start = since
-		}
+		start := cluster.Later(end.Add(-24*time.Hour), since)
 		used, err := c.client.Usage(ctx, start, end)
 		if err != nil {
 			return nil, err

@@ -1,6 +1,10 @@
 package live
 
-import "slurmprio/priod/cluster"
+import (
+	"cmp"
+
+	"slurmprio/priod/cluster"
+)
 
 // users remembers the names of uids. During an outage of the name service Slurm's
 // commands show no names, and no job is to change its user for that.
@@ -14,8 +18,5 @@ func (u users) name(uid uint32, shown string) string {
 		}
 		return shown
 	}
-	if known := u[uid]; known != "" {
-		return known
-	}
-	return shown
+	return cmp.Or(u[uid], shown)
 }

@@ -203,7 +203,7 @@ func TestBudgetsHoldForAnyQueue(t *testing.T) {
 		}
 		h := cluster.NewHistory()
 		h.Observe(s)
-		running, _, _ := h.TEUse(s.At, cluster.NoLimit)
+		running, _, _ := h.TEUse(s.At, func(string, string) time.Duration { return 0 })
 		v, te := Rank(s, h, set)
 		held := map[string]int{}
 		for _, i := range te {

@@ -1,3 +1,7 @@
+// Package simulate runs traces through policies in virtual time. Its parts:
+// virtual is a Slurm behind plan.Slurm, metrics measures what came out, sweep
+// runs many, and ideal is what only the papers assume: rounds where every job
+// may be moved, their solvers and bounds, pairs of jobs on the same GPUs.
 package simulate
 
 import (
@@ -181,4 +185,19 @@ func (s *Spec) model(in *Input) (rounds.Model, error) {
 		Policy: s.Allocation, Published: s.RoundModel == "gavel-published", Seed: s.Seed, Speed: in.Speed, Types: in.Cluster.Types(),
 		Pairs: in.Pairs, Tried: s.PairsTried, References: s.PairReferences, Workloads: in.PairWorkloads, Trouble: in.Trouble,
 	})
+}
+
+// sized tells whether it is known how CPUs and memory make jobs faster, and how
+// much of them nodes have.
+func (in *Input) sized() bool {
+	lacks := func(g trace.NodeGroup) bool { return g.GPUs > 0 && (g.CPUs <= 0 || g.MemMB <= 0) }
+	return in.Curve != nil && !slices.ContainsFunc(in.Cluster.Nodes, lacks)
+}
+
+// speedup is how many times as fast a job is as with the share of its GPUs.
+func (in *Input) speedup(job *trace.Job, gpuType string, cpus, memMB float64) float64 {
+	if c := in.Curve(job, gpuType); c != nil {
+		return c.Relative(cpus, memMB)
+	}
+	return 1
 }

@@ -3,6 +3,7 @@ package size
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
@@ -52,5 +53,72 @@ func (f *Feature) Heard(c *plan.Cycle) {
 			c.History.Sized(id, o.Reason == plan.SizeRests, o.Reason == plan.SizeAhead, c.Snapshot.At)
 		}
 		c.Asked(id, o)
+	}
+}
+
+// MemoryFeature lowers the memory of running jobs that do not use it; the zero value
+// lowers none.
+type MemoryFeature struct {
+	plan.PlanOnly
+	GiveBack *GiveBack
+	Slurm    Measurer
+}
+
+// Measurer is the Slurm that measures running jobs.
+type Measurer interface {
+	// KeepsMemory says why the memory of running jobs cannot be lowered; "" when it can.
+	KeepsMemory() string
+	// AskMemory reads how jobs ask for memory, into their AskedMB. After an error some
+	// have none, and keep what they have.
+	AskMemory(context.Context, []*cluster.Job) error
+	// Peaks reads the most memory in MB that running jobs have used so far; jobs that are
+	// not measured are left out.
+	Peaks(context.Context, []*cluster.Job) (map[cluster.JobID]int64, error)
+}
+
+// Plan gives waiting jobs their own memory back, measures running jobs where that may
+// help others, and adds to the plan what they give back. What cannot be read is noted,
+// and the cycle goes on.
+func (f *MemoryFeature) Plan(ctx context.Context, c *plan.Cycle) error {
+	if f.GiveBack == nil || c.Paused != "" {
+		return nil
+	}
+	note := func(err error) {
+		if err != nil {
+			c.Plan.Notes = append(c.Plan.Notes, fmt.Sprintf("memory of running jobs: %.300s", err))
+		}
+	}
+	var candidates []*cluster.Job
+	lowered := Lowered(c.Snapshot, c.History)
+	if f.GiveBack.Enabled() {
+		if why := f.Slurm.KeepsMemory(); why != "" {
+			c.Plan.Notes = append(c.Plan.Notes, "sizing.give_back does nothing: "+why)
+		} else {
+			candidates = f.GiveBack.Candidates(c.Snapshot, c.History)
+		}
+	}
+	if len(lowered)+len(candidates) == 0 {
+		return nil
+	}
+	note(f.Slurm.AskMemory(ctx, append(lowered[:len(lowered):len(lowered)], candidates...)))
+	var peaks map[cluster.JobID]int64
+	if len(candidates) > 0 {
+		f.GiveBack.Measured(candidates, c.Snapshot.At)
+		candidates = slices.DeleteFunc(candidates, func(j *cluster.Job) bool { return j.AskedMB != j.MemMB }) // undo could not restore the request word for word
+		var err error
+		peaks, err = f.Slurm.Peaks(ctx, candidates)
+		note(err)
+	}
+	f.GiveBack.Decide(c.Snapshot, c.History, c.Plan, lowered, candidates, peaks)
+	return nil
+}
+
+// Heard remembers what Slurm refused: that is not tried again.
+func (f *MemoryFeature) Heard(c *plan.Cycle) {
+	for id, o := range c.Written(slurmplug.MinMemoryNode) {
+		c.Asked(id, o)
+		if f.GiveBack != nil && o.Status == slurmplug.Refused {
+			f.GiveBack.Refused(id, c.Snapshot)
+		}
 	}
 }

@@ -26,7 +26,7 @@
 //   - grant.go: from the mechanism's sizes to whole CPUs and MB, and the write
 //   - limits.go: what associations and QOS leave a job
 //   - running_memory.go: memory of running jobs, by package giveback
-//   - feature.go, memory_feature.go: how both take part in a cycle
+//   - feature.go: how both take part in a cycle
 //
 // The mechanisms know jobs, nodes and curves only, and nothing of Slurm:
 //   - mechanism.go: the five mechanisms, which jobs they admit, and Greedy

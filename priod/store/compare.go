@@ -13,39 +13,23 @@ import (
 // changes are what a cycle has to write: the difference between what it saw
 // and what the database holds.
 type changes struct {
-	jobs      []jobChange
+	jobs      []change[entry, cluster.Job]
 	left      []*entry
 	open      []*entry // whose open interval's row is out of date
-	history   []historyChange
-	decisions []decisionChange
-	shares    []shareChange
-	nodes     []nodeChange
+	history   []change[entry, cluster.History]
+	decisions []change[entry, plan.Decision]
+	shares    []change[entry, plan.Share]
+	nodes     []change[nodeEntry, cluster.Node]
 	nodesLeft []string
 	others    []*entry          // whose id another job has now
 	summary   db.AddCycleParams // of the cycle, but for its number and time
 }
 
-type jobChange struct {
-	entry  *entry
-	job    *cluster.Job
-	digest uint64
-}
-
-type historyChange struct {
-	entry  *entry
-	digest uint64 // 0: nothing is known any more
-}
-
-type decisionChange struct {
-	entry    *entry
-	decision *plan.Decision
-	digest   uint64
-}
-
-type nodeChange struct {
-	entry  *nodeEntry
-	node   *cluster.Node
-	digest uint64
+// change is a row that has to be written: what it is to hold now, and its digest.
+type change[E, T any] struct {
+	entry  *E
+	now    *T
+	digest uint64 // of history and shares 0: there is nothing any more
 }
 
 func empty[T any](s []T) []T {
@@ -107,7 +91,7 @@ func (s *Store) compare(seen *plan.Seen) {
 			c.summary.Running++
 		}
 		if d := h.digester.job(j); d != e.seen {
-			c.jobs = append(c.jobs, jobChange{e, j, d})
+			c.jobs = append(c.jobs, change[entry, cluster.Job]{e, j, d})
 		}
 		s.compareHistory(e)
 		s.compareShare(e, seen.Plan.Shares)
@@ -210,13 +194,13 @@ func (s *Store) compareHistory(e *entry) {
 		known = digest(&s.stored.digester, row)
 	}
 	if known != e.known {
-		s.changes.history = append(s.changes.history, historyChange{e, known})
+		s.changes.history = append(s.changes.history, change[entry, cluster.History]{e, s.history, known})
 	}
 }
 
 func (s *Store) compareDecision(e *entry, d *plan.Decision) {
 	if digest := s.stored.digester.decision(d); digest != e.decided {
-		s.changes.decisions = append(s.changes.decisions, decisionChange{e, d, digest})
+		s.changes.decisions = append(s.changes.decisions, change[entry, plan.Decision]{e, d, digest})
 	}
 	if d.Ranked {
 		s.changes.summary.Ranked++
@@ -237,7 +221,7 @@ func (s *Store) compareNodes(nodes []cluster.Node) {
 		}
 		e.poll = h.poll
 		if d := h.digester.node(n); d != e.seen {
-			c.nodes = append(c.nodes, nodeChange{e, n, d})
+			c.nodes = append(c.nodes, change[nodeEntry, cluster.Node]{e, n, d})
 		}
 	}
 	if len(nodes) != len(h.nodes) {

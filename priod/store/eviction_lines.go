@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/rand"
 	"encoding/json"
@@ -75,11 +74,7 @@ func openEvictions(dir string) (*evictionFile, *evict.Journal, error) {
 // parse takes in the text of the whole file.
 func (f *evictionFile) parse(text []byte) (*evict.Journal, error) {
 	j := evict.NewJournal()
-	for len(text) > 0 {
-		line, rest, whole := bytes.Cut(text, []byte{'\n'})
-		if !whole {
-			break // a crash cut it off: no command of it went out
-		}
+	for line := range f.Whole(text) { // of one that a crash cut off no command went out
 		var l evictionLine
 		switch {
 		case f.count == 0:
@@ -98,8 +93,6 @@ func (f *evictionFile) parse(text []byte) (*evict.Journal, error) {
 			f.turn = max(f.turn, l.Turn)
 		}
 		f.count++
-		f.Good += int64(len(line)) + 1
-		text = rest
 	}
 	inOrder(j)
 	return j, nil
@@ -148,9 +141,9 @@ func (f *evictionFile) append(j *evict.Journal, t *evict.Changes, cluster string
 			return err
 		}
 	}
-	text, err := json.Marshal(&evictionLine{Turn: f.turn + 1, Claims: t.Claims, Evictions: t.Evictions})
+	text, err := lines.JSON([]evictionLine{{Turn: f.turn + 1, Claims: t.Claims, Evictions: t.Evictions}})
 	if err == nil {
-		err = f.Add(append(text, '\n'))
+		err = f.Add(text)
 	}
 	if err == nil {
 		f.turn++
@@ -189,18 +182,14 @@ func (f *evictionFile) rewrite(j *evict.Journal, cluster string) error {
 		all = append(all, &evictionLine{Turn: f.turn, Evictions: j.Evictions[i : i+1]})
 	}
 	all = append(all, &evictionLine{Turn: f.turn, Times: j.Times, LastClaim: j.LastClaim, LastEviction: j.LastEviction})
-	var text bytes.Buffer
-	out := json.NewEncoder(&text)
-	for _, l := range all {
-		if err := out.Encode(l); err != nil {
-			return inJournal(err)
-		}
+	text, err := lines.JSON(all)
+	if err == nil {
+		err = f.Replace(text)
 	}
-	if err := f.Replace(text.Bytes()); err != nil {
-		return inJournal(err)
+	if err == nil {
+		f.count, f.kept, f.stale = len(all), len(all), false
 	}
-	f.count, f.kept, f.stale = len(all), len(all), false
-	return nil
+	return inJournal(err)
 }
 
 // reconcile says what goes on, given what the file told and what the database has of it,

@@ -194,15 +194,11 @@ func (s *Store) saveEvictions(ctx context.Context, t *evict.Changes) error {
 	}
 	err := s.transact(ctx, func(tx *sql.Tx) error {
 		for _, t := range turns {
-			for i := range t.Claims {
-				if err := s.saveClaim(ctx, tx, &t.Claims[i]); err != nil {
-					return err
-				}
+			if err := every(t.Claims, func(c *evict.Claim) error { return s.saveClaim(ctx, tx, c) }); err != nil {
+				return err
 			}
-			for i := range t.Evictions {
-				if err := s.saveEviction(ctx, tx, &t.Evictions[i]); err != nil {
-					return err
-				}
+			if err := every(t.Evictions, func(e *evict.Eviction) error { return s.saveEviction(ctx, tx, e) }); err != nil {
+				return err
 			}
 		}
 		return s.q.PutEvictionTurn(ctx, tx, db.PutEvictionTurnParams{Journal: f.head.Journal, Turn: f.turn})

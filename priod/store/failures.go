@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"database/sql"
@@ -62,11 +61,7 @@ func openFailures(dir string) (*failureFile, *retry.Changes, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("journal of failures: %w", cmp.Or(lines.Forbidden(f.Path), err))
 	}
-	for len(text) > 0 {
-		line, rest, whole := bytes.Cut(text, []byte{'\n'})
-		if !whole {
-			break // a crash cut it off: no command of it went out
-		}
+	for line := range f.Whole(text) { // of one that a crash cut off no command went out
 		var l failureLine
 		if json.Unmarshal(line, &l) != nil || !l.sound() {
 			f.damaged++
@@ -74,14 +69,19 @@ func openFailures(dir string) (*failureFile, *retry.Changes, error) {
 			told.Failures, told.Drained = append(told.Failures, l.Failures...), append(told.Drained, l.Drained...)
 		}
 		f.count++
-		f.Good += int64(len(line)) + 1
-		text = rest
 	}
 	return f, told, nil
 }
 
 // append adds a turn. After an error the file is as before.
 func (f *failureFile) append(m *retry.Memory, t *retry.Changes) error {
+	if err := f.add(m, t); err != nil {
+		return fmt.Errorf("journal of failures: %w", err)
+	}
+	return nil
+}
+
+func (f *failureFile) add(m *retry.Memory, t *retry.Changes) error {
 	now, err := os.Stat(f.Path)
 	changed := f.Info != nil && (err != nil || !f.Unchanged(now))
 	if changed || f.damaged > 0 || f.count >= 1024+2*f.kept {
@@ -93,46 +93,39 @@ func (f *failureFile) append(m *retry.Memory, t *retry.Changes) error {
 	if len(l.Failures)+len(l.Drained) == 0 {
 		return nil
 	}
-	text, err := json.Marshal(l)
+	text, err := lines.JSON([]*failureLine{l})
 	if err == nil {
-		err = f.Add(append(text, '\n'))
+		err = f.Add(text)
 	}
-	if err != nil {
-		return fmt.Errorf("journal of failures: %w", err)
+	if err == nil {
+		f.count++
 	}
-	f.count++
-	return nil
+	return err
 }
 
 // rewrite puts all that is remembered in place of the file. A damaged one is kept aside.
 func (f *failureFile) rewrite(m *retry.Memory) error {
 	if f.damaged > 0 && lines.Exists(f.Path) {
 		if _, err := f.SetAside(); err != nil {
-			return fmt.Errorf("journal of failures: %w", err)
+			return err
 		}
 	}
 	all := agreed(&retry.Changes{Failures: m.Failures, Drained: m.Drained})
-	var text []byte
-	n := 0
+	var rows []failureLine
 	for i := range all.Failures {
-		line, err := json.Marshal(failureLine{Failures: all.Failures[i : i+1]})
-		if err != nil {
-			return fmt.Errorf("journal of failures: %w", err)
-		}
-		text, n = append(append(text, line...), '\n'), n+1
+		rows = append(rows, failureLine{Failures: all.Failures[i : i+1]})
 	}
 	if len(all.Drained) > 0 {
-		line, err := json.Marshal(failureLine{Drained: all.Drained})
-		if err != nil {
-			return fmt.Errorf("journal of failures: %w", err)
-		}
-		text, n = append(append(text, line...), '\n'), n+1
+		rows = append(rows, failureLine{Drained: all.Drained})
 	}
-	if err := f.Replace(text); err != nil {
-		return fmt.Errorf("journal of failures: %w", err)
+	text, err := lines.JSON(rows)
+	if err == nil {
+		err = f.Replace(text)
 	}
-	f.count, f.kept, f.damaged = n, n, 0
-	return nil
+	if err == nil {
+		f.count, f.kept, f.damaged = len(rows), len(rows), 0
+	}
+	return err
 }
 
 // LoadFailures returns what earlier processes knew of failures, by the database and, where
@@ -242,12 +235,9 @@ func (s *Store) saveFailures(ctx context.Context, t *retry.Changes) error {
 				return err
 			}
 		}
-		for _, d := range t.Drained {
-			if err := s.q.PutDrained(ctx, tx, db.PutDrainedParams{Node: d.Node, AtMs: millis(d.At), Class: d.Class}); err != nil {
-				return err
-			}
-		}
-		return nil
+		return every(t.Drained, func(d *retry.Drained) error {
+			return s.q.PutDrained(ctx, tx, db.PutDrainedParams{Node: d.Node, AtMs: millis(d.At), Class: d.Class})
+		})
 	})
 }
 
@@ -272,33 +262,24 @@ func (s *Store) refused(t *retry.Changes) (refused []*undo.Change) {
 }
 
 // FailuresOf returns the latest failures of a job, or of an array's tasks, last first.
-func (r *Reader) FailuresOf(ctx context.Context, id cluster.JobID, most int) (all []retry.Failure, err error) {
-	err = r.view(ctx, func(tx *sql.Tx) error {
+func (r *Reader) FailuresOf(ctx context.Context, id cluster.JobID, most int) ([]retry.Failure, error) {
+	return one(ctx, r, func(tx *sql.Tx) ([]retry.Failure, error) {
 		rows, err := r.q.FailuresOfJob(ctx, tx, db.FailuresOfJobParams{ID: int64(id.ID), Task: int64(id.Task), Most: int64(most)})
-		if err == nil {
-			all, err = failuresOf(rows)
+		if err != nil {
+			return nil, err
 		}
-		return err
+		return failuresOf(rows)
 	})
-	return all, err
 }
 
 // FailuresSince returns those seen since a time, first to last, and the nodes that were
 // taken out of use.
-func (r *Reader) FailuresSince(ctx context.Context, since time.Time) (t retry.Changes, err error) {
-	err = r.view(ctx, func(tx *sql.Tx) error {
-		t, err = failuresSince(ctx, r.q, tx, since)
-		return err
-	})
-	return t, err
+func (r *Reader) FailuresSince(ctx context.Context, since time.Time) (retry.Changes, error) {
+	return one(ctx, r, func(tx *sql.Tx) (retry.Changes, error) { return failuresSince(ctx, r.q, tx, since) })
 }
 
 // CountNodes is how many nodes the last snapshot had.
-func (r *Reader) CountNodes(ctx context.Context) (n int, err error) {
-	err = r.view(ctx, func(tx *sql.Tx) error {
-		count, err := r.q.CountNodes(ctx, tx)
-		n = int(count)
-		return err
-	})
-	return n, err
+func (r *Reader) CountNodes(ctx context.Context) (int, error) {
+	n, err := one(ctx, r, func(tx *sql.Tx) (int64, error) { return r.q.CountNodes(ctx, tx) })
+	return int(n), err
 }

@@ -309,7 +309,7 @@ func TestStartsWithAnotherClock(t *testing.T) {
 	d.snapshot.At = now.AddDate(1, 0, 0)
 	d.cycle()
 	use := func() float64 {
-		byUser, _, _ := d.history.TEUse(d.snapshot.At, cluster.NoLimit)
+		byUser, _, _ := d.history.TEUse(d.snapshot.At, func(string, string) time.Duration { return 0 })
 		return byUser["alice"].GPUSeconds / 3600
 	}
 	for i, at := range []time.Time{now, now.AddDate(-10, 0, 0), now} {

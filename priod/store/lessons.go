@@ -28,12 +28,7 @@ func (s *Store) SaveStays(ctx context.Context, stays []cluster.PastStay, until t
 		now := stays[:min(len(stays), pruneBatch)]
 		stays = stays[len(now):]
 		if err := s.batch(ctx, func(tx *sql.Tx) error {
-			for i := range now {
-				if err := s.q.PutStay(ctx, tx, stayParams(&now[i])); err != nil {
-					return err
-				}
-			}
-			return nil
+			return every(now, func(x *cluster.PastStay) error { return s.q.PutStay(ctx, tx, stayParams(x)) })
 		}); err != nil {
 			return err
 		}
@@ -45,7 +40,7 @@ func (s *Store) SaveStays(ctx context.Context, stays []cluster.PastStay, until t
 func (s *Store) StaysSince(ctx context.Context, since time.Time) (stays []cluster.PastStay, err error) {
 	for n := int64(1); n > 0; {
 		err = s.batch(ctx, func(tx *sql.Tx) (err error) {
-			n, err = s.q.PruneStays(ctx, tx, db.PruneStaysParams{BeforeMs: millis(since), Most: pruneBatch})
+			n, err = olderThan(ctx, millis(since), s.q.PruneStays)(tx)
 			return err
 		})
 		if err != nil {
@@ -61,13 +56,8 @@ func (s *Store) StaysSince(ctx context.Context, since time.Time) (stays []cluste
 }
 
 // StaysSince returns the runs that ended since a time, as far as the daemon keeps them.
-func (r *Reader) StaysSince(ctx context.Context, since time.Time) (stays []cluster.PastStay, err error) {
-	err = r.view(ctx, func(tx *sql.Tx) error {
-		rows, err := r.q.AllStays(ctx, tx, millis(since))
-		stays = each(rows, stayOf)
-		return err
-	})
-	return stays, err
+func (r *Reader) StaysSince(ctx context.Context, since time.Time) ([]cluster.PastStay, error) {
+	return list(ctx, r, func(tx *sql.Tx) ([]db.Stay, error) { return r.q.AllStays(ctx, tx, millis(since)) }, stayOf)
 }
 
 // SaveLessons replaces what was learned.
@@ -92,10 +82,8 @@ func (s *Store) SaveLessons(ctx context.Context, k *speed.Knowledge, runs int, a
 		if err := s.q.DropPrograms(ctx, tx); err != nil {
 			return err
 		}
-		for i := range params {
-			if err := s.q.AddProgram(ctx, tx, params[i]); err != nil {
-				return err
-			}
+		if err := every(params, func(p *db.AddProgramParams) error { return s.q.AddProgram(ctx, tx, *p) }); err != nil {
+			return err
 		}
 		return s.q.PutLesson(ctx, tx, db.PutLessonParams{AtMs: millis(at), Runs: int64(runs), Body: string(body)})
 	})
@@ -111,12 +99,8 @@ func (s *Store) Lessons(ctx context.Context) (l Lessons, err error) {
 }
 
 // Lessons returns what the daemon learned, of all programs or of one.
-func (r *Reader) Lessons(ctx context.Context, of *speed.Program) (l Lessons, err error) {
-	err = r.view(ctx, func(tx *sql.Tx) error {
-		l, err = lessonsOf(ctx, r.q, tx, of)
-		return err
-	})
-	return l, err
+func (r *Reader) Lessons(ctx context.Context, of *speed.Program) (Lessons, error) {
+	return one(ctx, r, func(tx *sql.Tx) (Lessons, error) { return lessonsOf(ctx, r.q, tx, of) })
 }
 
 func lessonsOf(ctx context.Context, q *db.Queries, tx db.DBTX, of *speed.Program) (l Lessons, err error) {

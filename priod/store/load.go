@@ -114,11 +114,8 @@ func (l *loader) all(ctx context.Context) error {
 
 func (l *loader) cycle(ctx context.Context) error {
 	last, err := l.q.LastKeys(ctx, l.tx)
-	if err != nil {
-		return err
-	}
 	l.stored.row, l.stored.cycle, l.stored.write = last.Job, last.Cycle, last.Write
-	return nil
+	return err
 }
 
 func (l *loader) jobs(ctx context.Context) error {
@@ -143,16 +140,13 @@ func (l *loader) jobs(ctx context.Context) error {
 
 func (l *loader) decisions(ctx context.Context) error {
 	decisions, err := l.q.DecisionsInQueue(ctx, l.tx)
-	if err != nil {
-		return err
-	}
 	for i := range decisions {
 		if e := l.rows[decisions[i].Job]; e != nil {
 			d := decisionOf(&decisions[i], e.id)
 			e.decided = l.stored.digester.decision(&d)
 		}
 	}
-	return nil
+	return err
 }
 
 // shares that are stored: the first cycle writes them anew.
@@ -168,14 +162,11 @@ func (l *loader) shares(ctx context.Context) error {
 
 func (l *loader) nodes(ctx context.Context) error {
 	nodes, err := l.q.AllNodes(ctx, l.tx)
-	if err != nil {
-		return err
-	}
 	for i := range nodes {
 		n := nodeOf(&nodes[i])
 		l.stored.nodes[n.Name] = &nodeEntry{seen: l.stored.digester.node(&n)}
 	}
-	return nil
+	return err
 }
 
 // remembered restores History's maps.
@@ -278,10 +269,7 @@ func (l *loader) asked(ctx context.Context) error {
 			if known, journal := journalled[lever]; journal && r.Was != known.Was && !r.At.After(known.At) {
 				r = known
 			}
-			if l.history.Requests[id] == nil {
-				l.history.Requests[id] = map[slurmplug.Lever]cluster.Requested{}
-			}
-			l.history.Requests[id][lever] = r
+			l.history.SetRequest(id, lever, r)
 		}
 	}
 	return nil

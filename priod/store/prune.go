@@ -31,28 +31,9 @@ func (s *Store) Prune(ctx context.Context, now time.Time) error {
 	}
 	before := millis(now.Add(-max(s.opts.Retention, minRetention)))
 	drops := []func(tx *sql.Tx) (int64, error){
-		func(tx *sql.Tx) (int64, error) {
-			return s.q.PruneJobs(ctx, tx, db.PruneJobsParams{BeforeMs: before, Most: pruneBatch})
-		},
-		func(tx *sql.Tx) (int64, error) {
-			return s.q.PruneIntervals(ctx, tx, db.PruneIntervalsParams{BeforeMs: before, Most: pruneBatch})
-		},
-		func(tx *sql.Tx) (int64, error) {
-			return s.q.PruneWrites(ctx, tx, db.PruneWritesParams{BeforeMs: before, Most: pruneBatch})
-		},
-		func(tx *sql.Tx) (int64, error) {
-			return s.q.PruneWaits(ctx, tx, db.PruneWaitsParams{BeforeMs: before, Most: pruneBatch})
-		},
-		s.pruneDecisions(ctx, before),
-		func(tx *sql.Tx) (int64, error) {
-			return s.q.PruneCycles(ctx, tx, db.PruneCyclesParams{BeforeMs: before, Most: pruneBatch})
-		},
-		func(tx *sql.Tx) (int64, error) {
-			return s.q.PruneFailures(ctx, tx, db.PruneFailuresParams{BeforeMs: before, Most: pruneBatch})
-		},
-		func(tx *sql.Tx) (int64, error) {
-			return s.q.PruneDrained(ctx, tx, db.PruneDrainedParams{BeforeMs: before, Most: pruneBatch})
-		},
+		olderThan(ctx, before, s.q.PruneJobs), olderThan(ctx, before, s.q.PruneIntervals), olderThan(ctx, before, s.q.PruneWrites),
+		olderThan(ctx, before, s.q.PruneWaits), s.pruneDecisions(ctx, before), olderThan(ctx, before, s.q.PruneCycles),
+		olderThan(ctx, before, s.q.PruneFailures), olderThan(ctx, before, s.q.PruneDrained),
 	}
 	dropped := int64(0)
 	for _, drop := range drops {
@@ -70,6 +51,13 @@ func (s *Store) Prune(ctx context.Context, now time.Time) error {
 		s.log.Debug("dropped what is older than the retention", "rows", dropped)
 	}
 	return s.pruneAside(now)
+}
+
+// olderThan is one batch of a query that drops old rows.
+func olderThan[P ~struct{ BeforeMs, Most int64 }](ctx context.Context, before int64, drop func(context.Context, db.DBTX, P) (int64, error)) func(tx *sql.Tx) (int64, error) {
+	return func(tx *sql.Tx) (int64, error) {
+		return drop(ctx, tx, P(struct{ BeforeMs, Most int64 }{before, pruneBatch}))
+	}
 }
 
 // batch runs one transaction between two cycles.

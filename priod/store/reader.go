@@ -164,14 +164,21 @@ func (r *Reader) patiently(ctx context.Context, attempt func() error) error {
 	}
 }
 
-// list is what the rows of one query say.
-func list[R, T any](ctx context.Context, r *Reader, query func(tx *sql.Tx) ([]R, error), of func(*R) T) (all []T, err error) {
-	err = r.view(ctx, func(tx *sql.Tx) error {
-		rows, err := query(tx)
-		all = each(rows, of)
+// one is what read finds in one transaction.
+func one[T any](ctx context.Context, r *Reader, read func(tx *sql.Tx) (T, error)) (found T, err error) {
+	err = r.view(ctx, func(tx *sql.Tx) (err error) {
+		found, err = read(tx)
 		return err
 	})
-	return all, err
+	return found, err
+}
+
+// list is what the rows of one query say.
+func list[R, T any](ctx context.Context, r *Reader, query func(tx *sql.Tx) ([]R, error), of func(*R) T) ([]T, error) {
+	return one(ctx, r, func(tx *sql.Tx) ([]T, error) {
+		rows, err := query(tx)
+		return each(rows, of), err
+	})
 }
 
 // History is what the daemon would load, for a dry run beside it.

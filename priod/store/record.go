@@ -184,7 +184,7 @@ func (s *Store) save(ctx context.Context, seen *plan.Seen, acting bool) error {
 		return err
 	}
 	for _, d := range s.changes.decisions {
-		if err := s.q.AddDecision(ctx, tx, decisionParams(d.decision, d.entry.row, number, at)); err != nil {
+		if err := s.q.AddDecision(ctx, tx, decisionParams(d.now, d.entry.row, number, at)); err != nil {
 			return err
 		}
 	}
@@ -228,7 +228,7 @@ func (s *Store) quiet(acting bool) bool {
 func (s *Store) saveSeen(ctx context.Context, tx *sql.Tx, at time.Time) error {
 	c := &s.changes
 	for _, j := range c.jobs {
-		if err := s.q.PutJob(ctx, tx, jobParams(j.job, j.entry.row, at)); err != nil {
+		if err := s.q.PutJob(ctx, tx, jobParams(j.now, j.entry.row, at)); err != nil {
 			return err
 		}
 	}
@@ -253,16 +253,11 @@ func (s *Store) saveSeen(ctx context.Context, tx *sql.Tx, at time.Time) error {
 		}
 	}
 	for _, n := range c.nodes {
-		if err := s.q.PutNode(ctx, tx, nodeParams(n.node, at)); err != nil {
+		if err := s.q.PutNode(ctx, tx, nodeParams(n.now, at)); err != nil {
 			return err
 		}
 	}
-	for _, name := range c.nodesLeft {
-		if err := s.q.DropNode(ctx, tx, name); err != nil {
-			return err
-		}
-	}
-	return nil
+	return every(c.nodesLeft, func(name *string) error { return s.q.DropNode(ctx, tx, *name) })
 }
 
 // saveClosed writes an interval that ended. Its job may have left long ago, when
@@ -309,7 +304,7 @@ func (s *Store) saveKnown(ctx context.Context, tx *sql.Tx) error {
 
 func (s *Store) putHistory(ctx context.Context, tx *sql.Tx) (err error) {
 	for _, k := range s.changes.history {
-		if row, known := historyParams(s.history, k.entry.id); known {
+		if row, known := historyParams(k.now, k.entry.id); known {
 			err = s.q.PutHistory(ctx, tx, row)
 		} else {
 			err = s.dropHistory(ctx, tx, k.entry)
@@ -362,12 +357,7 @@ func (s *Store) savePlanned(ctx context.Context, tx *sql.Tx, number int64, seen 
 }
 
 func (s *Store) endWrites(ctx context.Context, tx *sql.Tx) error {
-	for _, r := range s.unsaved.results {
-		if err := s.q.EndWrite(ctx, tx, r); err != nil {
-			return err
-		}
-	}
-	return nil
+	return every(s.unsaved.results, func(r *db.EndWriteParams) error { return s.q.EndWrite(ctx, tx, *r) })
 }
 
 // committed takes note of what the database holds now.

@@ -22,6 +22,16 @@ func each[R, T any](rows []R, of func(*R) T) []T {
 	return all
 }
 
+// every does something with each of some things until it fails.
+func every[T any](all []T, do func(*T) error) error {
+	for i := range all {
+		if err := do(&all[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func jobID(id, task int64) cluster.JobID { return cluster.JobID{ID: uint32(id), Task: int32(task)} }
 
 func limitMS(d time.Duration) int64 {

@@ -43,12 +43,6 @@ type ShareOfType struct {
 	RunS      *float64     `json:"run_s,omitempty"`         // that it would still run there; nil: it cannot
 }
 
-type shareChange struct {
-	entry  *entry
-	share  *plan.Share // nil: it has none any more
-	digest uint64
-}
-
 // compareShare covers who says how fast the job is, and its times. What grows
 // with the time alone is not written each cycle: it follows from those.
 func (s *Store) compareShare(e *entry, shares *plan.Shares) {
@@ -60,7 +54,7 @@ func (s *Store) compareShare(e *entry, shares *plan.Shares) {
 		}
 	}
 	if shared != e.shared {
-		s.changes.shares = append(s.changes.shares, shareChange{e, share, shared})
+		s.changes.shares = append(s.changes.shares, change[entry, plan.Share]{e, share, shared})
 	}
 }
 
@@ -89,13 +83,13 @@ func (d *digester) share(s *plan.Share, types []string) uint64 {
 
 func (s *Store) saveShares(ctx context.Context, tx *sql.Tx, number int64, seen *plan.Seen) error {
 	for _, c := range s.changes.shares {
-		if c.share == nil {
+		if c.now == nil { // it has none any more
 			if err := s.q.DropShare(ctx, tx, c.entry.row); err != nil {
 				return err
 			}
 			continue
 		}
-		params, err := shareParams(c.share, seen.Plan.Shares, c.entry.row, number, seen.Snapshot.At)
+		params, err := shareParams(c.now, seen.Plan.Shares, c.entry.row, number, seen.Snapshot.At)
 		if err == nil {
 			err = s.q.PutShare(ctx, tx, params)
 		}
@@ -162,12 +156,8 @@ func (s *Store) LoadShares(ctx context.Context) (l *allocate.Ledger, err error) 
 }
 
 // Ledger is what the daemon would load, for a dry run beside it.
-func (r *Reader) Ledger(ctx context.Context) (l *allocate.Ledger, err error) {
-	err = r.view(ctx, func(tx *sql.Tx) error {
-		l, err = ledgerOf(ctx, r.q, tx)
-		return err
-	})
-	return l, err
+func (r *Reader) Ledger(ctx context.Context) (*allocate.Ledger, error) {
+	return one(ctx, r, func(tx *sql.Tx) (*allocate.Ledger, error) { return ledgerOf(ctx, r.q, tx) })
 }
 
 func ledgerOf(ctx context.Context, q *db.Queries, tx db.DBTX) (*allocate.Ledger, error) {
@@ -210,17 +200,12 @@ func (s *Share) remembered(r *db.SharesInQueueRow, runs []cluster.Stay) allocate
 
 // GPUTypes are the types of the nodes as the last cycle saw them, sorted.
 func (r *Reader) GPUTypes(ctx context.Context) (types []string, err error) {
-	err = r.view(ctx, func(tx *sql.Tx) error {
-		nodes, err := r.q.AllNodes(ctx, tx)
-		types = nil
-		for i := range nodes {
-			if n := &nodes[i]; n.Gpus > 0 && n.GpuType != "" && !n.MixedTypes {
-				types = append(types, n.GpuType)
-			}
+	nodes, err := r.Nodes(ctx)
+	for i := range nodes {
+		if n := &nodes[i]; n.GPUs > 0 && n.GPUType != "" && !n.MixedTypes {
+			types = append(types, n.GPUType)
 		}
-		slices.Sort(types)
-		types = slices.Compact(types)
-		return err
-	})
-	return types, err
+	}
+	slices.Sort(types)
+	return slices.Compact(types), err
 }

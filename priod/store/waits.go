@@ -189,18 +189,17 @@ func (r *Reader) WaitsSince(ctx context.Context, since, now time.Time) (waited [
 		if err != nil {
 			return err
 		}
-		waited, waiters = make([]Waited, len(sums)), make([]Waiters, len(counts))
-		for i, x := range sums {
-			waited[i] = Waited{
+		waited = each(sums, func(x *db.WaitsSinceRow) Waited {
+			return Waited{
 				Waiters: Waiters{User: x.User, Account: x.Account, Partition: x.Partition, GPUType: x.GpuType, GPUs: int(x.Gpus)},
 				Cause:   plan.Cause(x.Cause), What: x.What, Wait: time.Duration(x.WaitMs) * time.Millisecond,
 			}
-		}
-		for i, x := range counts {
-			waiters[i] = Waiters{
+		})
+		waiters = each(counts, func(x *db.WaitersSinceRow) Waiters {
+			return Waiters{
 				User: x.User, Account: x.Account, Partition: x.Partition, GPUType: x.GpuType, GPUs: int(x.Gpus), Jobs: int(x.Jobs), Started: int(x.Started),
 			}
-		}
+		})
 		return nil
 	})
 	return waited, waiters, err
@@ -214,18 +213,12 @@ type WaitedRun struct {
 }
 
 // RunsSince returns the runs that began within a time after a wait that was seen.
-func (r *Reader) RunsSince(ctx context.Context, since time.Time) (all []WaitedRun, err error) {
-	err = r.view(ctx, func(tx *sql.Tx) error {
-		rows, err := r.q.RunsSince(ctx, tx, millis(since))
-		all = make([]WaitedRun, len(rows))
-		for i := range rows {
-			x := &rows[i]
-			all[i] = WaitedRun{User: x.User, PoolGPUs: int(x.PoolGpus), Run: waits.Run{
-				Job: jobID(x.ID, x.Task), Pool: x.Pool, GPUs: int(x.Gpus), Since: instant(x.RoomMs),
-				Start: instant(x.StartMs), End: instant(x.EndMs), Torn: time.Duration(x.TornMs) * time.Millisecond,
-			}}
-		}
-		return err
+func (r *Reader) RunsSince(ctx context.Context, since time.Time) ([]WaitedRun, error) {
+	query := func(tx *sql.Tx) ([]db.RunsSinceRow, error) { return r.q.RunsSince(ctx, tx, millis(since)) }
+	return list(ctx, r, query, func(x *db.RunsSinceRow) WaitedRun {
+		return WaitedRun{User: x.User, PoolGPUs: int(x.PoolGpus), Run: waits.Run{
+			Job: jobID(x.ID, x.Task), Pool: x.Pool, GPUs: int(x.Gpus), Since: instant(x.RoomMs),
+			Start: instant(x.StartMs), End: instant(x.EndMs), Torn: time.Duration(x.TornMs) * time.Millisecond,
+		}}
 	})
-	return all, err
 }

@@ -107,19 +107,6 @@ func (c *Change) inRequest() bool {
 	return !c.Lever.Ranks() && c.Lever != slurmplug.ReqNodeList && c.Lever != slurmplug.ExcNodeList
 }
 
-// journalText is one line for each change.
-func journalText(changes []*Change) ([]byte, error) {
-	var all []byte
-	for _, c := range changes {
-		line, err := json.Marshal(c)
-		if err != nil {
-			return nil, err
-		}
-		all = append(append(all, line...), '\n')
-	}
-	return all, nil
-}
-
 // journalled is the lever under which the journal has a change.
 func journalled(lever slurmplug.Lever) slurmplug.Lever {
 	if lever == slurmplug.Release {

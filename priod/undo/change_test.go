@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"slurmprio/priod/undo/lines"
 	"slurmprio/slurmplug"
 )
 
@@ -23,7 +24,7 @@ const linesBeforeTypes = `{"time":"2026-10-01T08:00:00Z","job":"7","user":"ann",
 func TestLinesBeforeTypes(t *testing.T) {
 	u := &Journal{}
 	u.parse([]byte(linesBeforeTypes))
-	text, err := journalText(u.Changes())
+	text, err := lines.JSON(u.Changes())
 	if err != nil || u.damaged != 0 || string(text) != linesBeforeTypes {
 		t.Fatalf("%v, %d damaged:\n%s", err, u.damaged, text)
 	}

@@ -3,6 +3,7 @@ package undo
 import (
 	"reflect"
 	"regexp"
+	"slurmprio/priod/undo/lines"
 	"slurmprio/slurmplug"
 	"testing"
 	"unicode/utf8"
@@ -29,13 +30,13 @@ func FuzzUndo(f *testing.F) {
 		u.Written()
 		added := line(u, action(4, slurmplug.SiteFactor, "0", "1", "0"), epoch)
 		u.take(added)
-		written, err := journalText(u.Changes())
+		written, err := lines.JSON(u.Changes())
 		if err != nil {
 			t.Fatal(err)
 		}
 		again := &Journal{}
 		again.parse(written)
-		twice, err := journalText(again.Changes())
+		twice, err := lines.JSON(again.Changes())
 		if err != nil || again.damaged != 0 || string(twice) != string(written) {
 			t.Fatalf("%d damaged, %v:\n%s\n%s", again.damaged, err, written, twice)
 		}
@@ -62,7 +63,7 @@ func FuzzUndoText(f *testing.F) {
 			}
 		}
 		c := Change{Time: epoch, Job: slurmplug.JobID{ID: 7, Task: 3}, User: user, Submit: epoch, Lever: "Features", Was: slurmplug.Text(from), From: slurmplug.Text(from), To: slurmplug.Text(to), UserNice: slurmplug.Nice.Value(nice), Sent: []slurmplug.Value{slurmplug.Text(from), slurmplug.Text(to)}}
-		text, err := journalText([]*Change{&c, {Job: slurmplug.Plain(8), Lever: "Nice", To: slurmplug.Number(1)}})
+		text, err := lines.JSON([]*Change{&c, {Job: slurmplug.Plain(8), Lever: "Nice", To: slurmplug.Number(1)}})
 		if err != nil {
 			t.Fatal(err)
 		}

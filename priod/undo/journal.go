@@ -88,12 +88,8 @@ func (u *Journal) read() error {
 // parse takes in the text of the whole file.
 func (u *Journal) parse(text []byte) {
 	u.changes, u.older = map[cluster.JobID][]*Change{}, map[cluster.JobID][]cluster.Sent{}
-	u.lines, u.file.Good, u.damaged, u.stale = 0, 0, 0, false
-	for len(text) > 0 {
-		line, rest, whole := bytes.Cut(text, []byte{'\n'})
-		if !whole {
-			return
-		}
+	u.lines, u.damaged, u.stale = 0, 0, false
+	for line := range u.file.Whole(text) {
 		var c Change
 		if err := json.Unmarshal(line, &c); err != nil || !c.sound() {
 			u.damaged++
@@ -101,8 +97,6 @@ func (u *Journal) parse(text []byte) {
 			u.take(&c)
 		}
 		u.lines++
-		u.file.Good += int64(len(line)) + 1
-		text = rest
 	}
 }
 
@@ -241,11 +235,11 @@ func (u *Journal) append(changes []*Change) error {
 			return err
 		}
 	}
-	text, err := journalText(changes)
-	if err != nil {
-		return err
+	text, err := lines.JSON(changes)
+	if err == nil {
+		err = u.file.Add(text)
 	}
-	if err := u.file.Add(text); err != nil {
+	if err != nil {
 		return err
 	}
 	u.lines += len(changes)
@@ -275,7 +269,7 @@ func (u *Journal) keep(keep func(*Change) bool) error {
 		}
 	}
 	kept := slices.DeleteFunc(u.Changes(), func(c *Change) bool { return !keep(c) })
-	text, err := journalText(kept)
+	text, err := lines.JSON(kept)
 	if err == nil {
 		err = lines.Replace(u.file.Path, text)
 	}

@@ -93,19 +93,10 @@ func inUse(from, until time.Time, bins int, stays []cluster.Stay) []Series {
 		if types[name] == nil {
 			types[name] = make([]float64, bins)
 		}
-		start, end := s.Start, s.End
-		if start.Before(from) {
-			start = from
-		}
-		if end.After(until) {
-			end = until
-		}
+		start, end := cluster.Later(s.Start, from), cluster.Earlier(s.End, until)
 		for start.Before(end) {
 			bin := int(start.Sub(from) / dayBin)
-			edge := from.Add(time.Duration(bin+1) * dayBin)
-			if edge.After(end) {
-				edge = end
-			}
+			edge := cluster.Earlier(from.Add(time.Duration(bin+1)*dayBin), end)
 			types[name][bin] += float64(s.GPUs) * edge.Sub(start).Seconds() / dayBin.Seconds()
 			start = edge
 		}

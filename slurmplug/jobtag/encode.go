@@ -13,6 +13,9 @@ func Encode(t Tag) (string, error) {
 	start := len(b)
 	var failed error
 	put := func(key string, value []byte) {
+		if len(value) == 0 {
+			return
+		}
 		// Every value that Set accepts consists of bytes that a URL query
 		// carries as they are, so nothing is left to percent-encode.
 		if err := new(Tag).Set(key, string(value)); err != nil && failed == nil {
@@ -23,11 +26,6 @@ func Encode(t Tag) (string, error) {
 		}
 		b = append(append(append(b, key...), '='), value...)
 	}
-	text := func(key, value string) {
-		if value != "" {
-			put(key, []byte(value))
-		}
-	}
 	seconds := func(key string, d time.Duration) {
 		switch {
 		case d%time.Second != 0 && failed == nil:
@@ -36,35 +34,26 @@ func Encode(t Tag) (string, error) {
 			put(key, strconv.AppendInt(nil, int64(d/time.Second), 10))
 		}
 	}
-	flag := func(key string, on bool) {
-		if on {
-			put(key, []byte("1"))
-		}
-	}
 
 	seconds("ckpt", t.Ckpt)
-	if len(t.CPU) > 0 {
-		put("cpu", appendTyped(nil, t.CPU, appendCurve))
+	put("cpu", appendTyped(nil, t.CPU, appendCurve))
+	if t.GiveBack {
+		put("give-back", []byte("1"))
 	}
-	flag("give-back", t.GiveBack)
 	seconds("grace", t.Grace)
-	if len(t.Mem) > 0 {
-		put("mem", appendTyped(nil, t.Mem, appendCurve))
-	}
-	text("retry", t.Retry)
-	text("signal", t.Signal)
-	if len(t.Speed) > 0 {
-		put("speed", appendTyped(nil, t.Speed, appendNumber))
-	}
+	put("mem", appendTyped(nil, t.Mem, appendCurve))
+	put("retry", []byte(t.Retry))
+	put("signal", []byte(t.Signal))
+	put("speed", appendTyped(nil, t.Speed, appendNumber))
 	if t.Steps != 0 {
 		put("steps", appendNumber(nil, t.Steps))
 	}
-	text("type", t.Type)
+	put("type", []byte(t.Type))
 	if len(b) > start {
 		b = append(b, '&')
 	}
 	b = append(b, "v=1"...)
-	text("workload", t.Workload)
+	put("workload", []byte(t.Workload))
 
 	if failed != nil {
 		return "", failed

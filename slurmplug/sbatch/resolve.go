@@ -163,12 +163,7 @@ func nonzero(s string) bool {
 	if s != "" && (s[0] == '+' || s[0] == '-') {
 		s = s[1:]
 	}
-	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
-			return false
-		}
-	}
-	return strings.Trim(s, "0") != ""
+	return strings.Trim(s, "0123456789") == "" && strings.Trim(s, "0") != ""
 }
 
 func (s *state) directives(g *Grammar, words []Word) error {

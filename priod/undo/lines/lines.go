@@ -3,10 +3,13 @@
 package lines
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"time"
@@ -22,7 +25,7 @@ type File struct {
 	before int64 // Good before the last append
 }
 
-// Load reads the whole file; nil when there is none. The caller sets Good.
+// Load reads the whole file; nil when there is none. Whole sets Good.
 func (l *File) Load() ([]byte, error) {
 	l.Info = nil
 	f, err := os.Open(l.Path)
@@ -37,6 +40,34 @@ func (l *File) Load() ([]byte, error) {
 		return nil, err
 	}
 	return io.ReadAll(f)
+}
+
+// Whole goes through the whole lines of the file's text, and sets Good behind each one
+// that was taken in.
+func (l *File) Whole(text []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		l.Good = 0
+		for {
+			line, rest, whole := bytes.Cut(text, []byte{'\n'})
+			if !whole || !yield(line) {
+				return
+			}
+			l.Good += int64(len(line)) + 1
+			text = rest
+		}
+	}
+}
+
+// JSON is the text of a line for each row.
+func JSON[T any](rows []T) ([]byte, error) {
+	var text bytes.Buffer
+	out := json.NewEncoder(&text)
+	for _, row := range rows {
+		if err := out.Encode(row); err != nil {
+			return nil, err
+		}
+	}
+	return text.Bytes(), nil
 }
 
 // Unchanged tells whether the file still is as this process left it.

@@ -103,11 +103,7 @@ func (h *History) Add(r Run) {
 	for i := range o.shares {
 		o.shares[i].part /= total
 	}
-	work := r.Work
-	if work == 0 {
-		work = 1
-	}
-	o.logRate = math.Log(work) - math.Log(total)
+	o.logRate = math.Log(cmp.Or(r.Work, 1)) - math.Log(total)
 	if !r.Program.Named() || !(math.Abs(o.logRate) < maxLogRate) {
 		return
 	}

@@ -1,7 +1,9 @@
 package slurmplug
 
 import (
+	"context"
 	"fmt"
+	"math"
 	"strings"
 )
 
@@ -137,4 +139,137 @@ func oneMemory(words map[string]string, head string) error {
 		return fmt.Errorf("MinMemoryNode=, MinMemoryCPU= and MinMemoryTRES= are all missing")
 	}
 	return nil
+}
+
+// Bounds is what a pending job says of its nodes that squeue does not tell; 0 is
+// what is not said.
+type Bounds struct {
+	Most                int // nodes
+	Tasks, TasksPerNode int
+	CPUs, CPUsPerGPU    int   // CPUs: of each node
+	MemMB               int64 // of each node
+}
+
+// Bounds reads what a job says of its nodes, by its record in the queue; the tasks of
+// an array all say the same.
+func (c *Client) Bounds(ctx context.Context, record *Job) (Bounds, error) {
+	out, err := c.showJob(ctx, Plain(record.RawID).String())
+	if err != nil {
+		return Bounds{}, err
+	}
+	b, err := parseBounds(record, out)
+	if err != nil {
+		return Bounds{}, doubtful("scontrol show job", "job %s: %w", record.ID, err)
+	}
+	return b, nil
+}
+
+// parseBounds reads the first record: those of an array's tasks follow. A word that
+// stands there twice is not believed.
+func parseBounds(record *Job, out string) (b Bounds, err error) {
+	s, err := cutShown(record, out)
+	if err != nil {
+		return b, err
+	}
+	words, twice := map[string]string{}, map[string]bool{}
+	collect := func(text string, counts func(key string) bool) {
+		for word := range strings.FieldsSeq(text) {
+			if key, value, ok := strings.Cut(word, "="); ok && counts(key) {
+				_, twice[key] = words[key]
+				words[key] = value
+			}
+		}
+	}
+	collect(s.head, func(key string) bool { return key != "CpusPerTres" })
+	collect(s.tail, func(key string) bool { return key == "CpusPerTres" })
+	number := func(key, text string) int {
+		n, err := parseUint(text, math.MaxInt32)
+		if err != nil || twice[key] {
+			return 0
+		}
+		return int(n)
+	}
+	// The lower bound is Slurm's estimate once it has looked at the job: of -N1-4 it then
+	// says 4-4 (seen on 22.05.8).
+	if _, most, bounded := strings.Cut(words["NumNodes"], "-"); bounded {
+		b.Most = number("NumNodes", most)
+	}
+	perNode, _, _ := strings.Cut(words["NtasksPerN:B:S:C"], ":")
+	b.Tasks, b.TasksPerNode, b.CPUs = number("NumTasks", words["NumTasks"]), number("NtasksPerN:B:S:C", perNode), number("MinCPUsNode", words["MinCPUsNode"])
+	if n, err := perGPU(words["CpusPerTres"]); err == nil && !twice["CpusPerTres"] {
+		b.CPUsPerGPU = n
+	}
+	if mb, err := ParseMemory(words["MinMemoryNode"]); err == nil && !twice["MinMemoryNode"] {
+		b.MemMB = mb
+	}
+	return b, nil
+}
+
+// NodeMemory is how a job asks for memory.
+type NodeMemory struct {
+	MB  int64  // of its one node, by --mem; -1 for a job that asks in any other way, or shares or owns its node
+	UID string // of its user; "" when Slurm did not say
+}
+
+// NodeMemory reads how a job that waits or runs asks for memory. The record is the
+// queue's, of the job. ErrNoJob when slurmctld does not know it.
+func (c *Client) NodeMemory(ctx context.Context, job JobID, record *Job) (m NodeMemory, err error) {
+	out, err := c.showJob(ctx, job.String())
+	if err != nil {
+		return m, err
+	}
+	if m, err = parseNodeMemory(record, out); err != nil {
+		return m, doubtful("scontrol show job", "job %s: %w", job, err)
+	}
+	return m, nil
+}
+
+// parseNodeMemory reads what scontrol shows of one job. By anything but --mem a job could
+// not be given back what it asked for word for word, so only that counts.
+func parseNodeMemory(record *Job, out string) (NodeMemory, error) {
+	words, err := askedWords(record, out)
+	if err != nil {
+		return NodeMemory{}, err
+	}
+	m := NodeMemory{MB: -1, UID: uidOf(words)}
+	text, byNode := words["MinMemoryNode"]
+	_, byGPU := words["MemPerTres"]
+	_, het := words["HetJobId"]
+	nodes := words["NumNodes"]
+	alone, err := alone(words)
+	if err != nil || !byNode || byGPU || het || alone != "" || nodes != "1" && nodes != "1-1" {
+		return m, err
+	}
+	mb, err := ParseMemory(text)
+	if err != nil {
+		return m, fmt.Errorf("MinMemoryNode: %w", err)
+	}
+	if mb > 0 { // else all memory of the node
+		m.MB = mb
+	}
+	return m, nil
+}
+
+// KeepsMemory says why this Slurm cannot lower the memory of jobs that run, by what they
+// have used; "" when it can. No command offers that: slurmctld takes MinMemoryNode= of
+// such a job since 26.05, by its extern step (seen on 26.05.5; 24.11.5 answers "Job is no
+// longer pending execution").
+func (c Config) KeepsMemory() string {
+	switch {
+	case !c.AtLeast(26, 5):
+		return fmt.Sprintf("Slurm %s lowers no memory of a job that runs; 26.05 and later do", c.Version())
+	case !c.lists("PrologFlags", "Contain"):
+		return "PrologFlags has not Contain: Slurm lowers the memory of a job that runs only by its extern step"
+	case !c.MeasuresMemory():
+		return "JobAcctGatherType is none: nothing tells what memory jobs use"
+	case !c.ConsumesMemory():
+		return "Slurm does not count memory (SelectTypeParameters)"
+	}
+	return ""
+}
+
+// MeasuresMemory tells whether the memory that jobs use is measured.
+func (c Config) MeasuresMemory() bool {
+	kind := c.values["JobAcctGatherType"]
+	return kind != "" && !strings.HasSuffix(kind, "/none")
 }

@@ -1,0 +1,157 @@
+package slurmplug
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"math"
+	"os"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// sacctmgr reads one of its lists, in lines of fields with a | between.
+func (c *Client) sacctmgr(ctx context.Context, list string, words ...string) (string, error) {
+	out, err := c.readLines(ctx, "sacctmgr", append([]string{"--noheader", "--parsable2", "show", list}, words...)...)
+	return string(out), err
+}
+
+// eachRow hands on the lines of a list of sacctmgr's, cut into so many fields, the first
+// not empty.
+func eachRow(list, out string, fields int, do func(f []string) error) error {
+	for line := range strings.Lines(out) {
+		f := strings.Split(strings.TrimSuffix(line, "\n"), "|")
+		if len(f) != fields || f[0] == "" {
+			return doubtful("sacctmgr show "+list, "%q: %d fields, want %d, the first not empty", firstLine([]byte(line)), len(f), fields)
+		}
+		if err := do(f); err != nil {
+			return doubtful("sacctmgr show "+list, "%q: %w", firstLine([]byte(line)), err)
+		}
+	}
+	return nil
+}
+
+// QOS lists the names of every quality of service. Without slurmdbd it is an
+// error.
+func (c *Client) QOS(ctx context.Context) ([]string, error) {
+	out, err := c.sacctmgr(ctx, "qos", "format=Name")
+	if err != nil {
+		return nil, err
+	}
+	return parseQOS(out)
+}
+
+func parseQOS(out string) (all []string, err error) {
+	err = eachRow("qos", out, 1, func(f []string) error {
+		if slices.Contains(all, f[0]) {
+			return fmt.Errorf("%.40q comes twice", f[0])
+		}
+		all = append(all, f[0])
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// listOf splits at commas; nil for "".
+func listOf(s string) []string {
+	if isUnset(s) {
+		return nil
+	}
+	return strings.Split(s, ",")
+}
+
+// EachQOS goes through the QOS of a job, of which a pending one may have several since
+// 24.11: "te,normal".
+func EachQOS(list string) iter.Seq[string] { return strings.SplitSeq(list, ",") }
+
+// Accounts reads the accounts of a cluster and their fairshare from its
+// associations. Without slurmdbd it is an error.
+func (c *Client) Accounts(ctx context.Context, cluster string) ([]Account, error) {
+	out, err := c.sacctmgr(ctx, "assoc", "cluster="+cluster, "format=Account,ParentName,User,Partition,Fairshare")
+	if err != nil {
+		return nil, err
+	}
+	return parseAccounts(out)
+}
+
+// parseAccounts leaves out the associations of users. The root has no parent.
+func parseAccounts(out string) (all []Account, err error) {
+	seen := map[string]bool{}
+	err = eachRow("assoc", out, 5, func(f []string) error {
+		if f[2] != "" {
+			return nil
+		}
+		a := Account{Name: f[0], Parent: f[1], UseParent: f[4] == "parent"}
+		if !a.UseParent {
+			share, err := parseUint(f[4], math.MaxUint32)
+			if err != nil {
+				return fmt.Errorf("field Fairshare: %w", err)
+			}
+			a.Share = int64(share)
+		}
+		if seen[a.Name] {
+			return fmt.Errorf("account %.40q comes twice", a.Name)
+		}
+		seen[a.Name] = true
+		all = append(all, a)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// OwnRights says what Slurm lets this process do. Slurm trusts root and
+// SlurmUser with everything (conf says who that is); others have the AdminLevel
+// that sacctmgr shows, which needs slurmdbd.
+func (c *Client) OwnRights(ctx context.Context, conf Config) (Rights, error) {
+	return c.rightsOf(ctx, conf, os.Geteuid())
+}
+
+func (c *Client) rightsOf(ctx context.Context, conf Config, uid int) (Rights, error) {
+	r := Rights{User: strconv.Itoa(uid), Level: Administrator}
+	if u, err := user.LookupId(r.User); err == nil {
+		r.User = u.Username
+	}
+	if _, slurmUID, ok := conf.SlurmUser(); ok && uint32(uid) == slurmUID {
+		r.Why = "SlurmUser"
+		return r, nil
+	}
+	if uid == 0 {
+		r.Why = "uid 0"
+		return r, nil
+	}
+	r.Level, r.Why = NoAdmin, "sacctmgr"
+	out, err := c.sacctmgr(ctx, "user", "name="+r.User, "format=User,AdminLevel")
+	if err != nil {
+		return r, err
+	}
+	r.Level, err = parseAdminLevel(out, r.User)
+	return r, err
+}
+
+// parseAdminLevel finds a user in lines "USER|LEVEL"; one that accounting does
+// not know has no rights.
+func parseAdminLevel(out, name string) (AdminLevel, error) {
+	for line := range strings.Lines(out) {
+		who, level, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "|")
+		if !ok {
+			return NoAdmin, doubtful("sacctmgr show user", "%q is not USER|LEVEL", firstLine([]byte(line)))
+		}
+		if who != name {
+			continue
+		}
+		switch l := AdminLevel(level); l {
+		case NoAdmin, Operator, Administrator:
+			return l, nil
+		}
+		return NoAdmin, fmt.Errorf("sacctmgr show user: AdminLevel %q of %q is not known", level, name)
+	}
+	return NoAdmin, nil
+}
