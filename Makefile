@@ -6,7 +6,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 LDFLAGS  = -X main.version=$(VERSION)
 BIN     ?= bin
 
-.PHONY: demo test test-properties test-rest test-race test-race-short roots test-smoke test-versions test-long test-short test-packages fuzz lint bench evidence-sizing build man install install-client install-daemon dist deps help clean
+.PHONY: demo test deps-browser test-properties test-rest test-race test-race-short roots test-smoke test-versions test-long test-short test-packages fuzz lint bench evidence-sizing screenshots build man install install-client install-daemon dist deps help clean
 
 build: ## both programs into bin/
 	$(GO) build -ldflags "$(LDFLAGS)" -o $(BIN)/priod ./priod
@@ -15,10 +15,13 @@ build: ## both programs into bin/
 deps: ## a C compiler and Slurm with its accounting, from Debian's packages
 	@tests/deps.sh
 
+deps-browser: ## these and Chromium
+	@tests/deps.sh browser
+
 demo: deps build ## a small real Slurm, before and after priod
 	@PATH="$(CURDIR)/bin:$(dir $(GO)):$$PATH" tests/lab/lab.sh run -- tests/demo.sh
 
-test: deps lint ## every test tier; a missing Slurm is a failure
+test: deps-browser lint ## every test tier; a missing Slurm is a failure
 	@$(MAKE) --no-print-directory -j2 test-rest roots test-properties test-smoke test-race-short
 
 # Chance hangs on the commit, so that a verdict on it stands; SEED=0 draws anew.
@@ -29,7 +32,7 @@ test-properties: ## the packages with properties of random input
 	SLURMPRIO_REQUIRE_LAB=1 $(GO) test -timeout 15m $$($(PROPERTIES)) -rapid.seed=$(SEED)
 
 test-rest: ## all others, with the real Slurm
-	SLURMPRIO_REQUIRE_LAB=1 $(GO) test -parallel 6 -timeout 25m $$($(GO) list ./... | grep -vxF "$$($(PROPERTIES))")
+	SLURMPRIO_REQUIRE_LAB=1 SLURMPRIO_REQUIRE_BROWSER=1 $(GO) test -parallel 6 -timeout 25m $$($(GO) list ./... | grep -vxF "$$($(PROPERTIES))")
 
 roots: ## as root: a Debian with Slurm 24.11 and one with the newest, in the cache folder
 	@tests/versions.sh roots
@@ -71,6 +74,9 @@ lint: ## gofmt, go vet, staticcheck
 
 bench: deps ## figures, side by side with the bare Slurm command
 	SLURMPRIO_REQUIRE_LAB=1 $(GO) test -run '^$$' -bench . -benchmem -timeout 60m ./...
+
+screenshots: deps-browser ## docs/pages: the pages of a lab, in Chromium
+	SLURMPRIO_SCREENSHOTS=$(CURDIR)/docs/pages SLURMPRIO_REQUIRE_LAB=1 SLURMPRIO_REQUIRE_BROWSER=1 $(GO) test -count=1 ./tests -run '^TestPagesInABrowser$$'
 
 DATA  ?=
 SEEDS ?= 7 8 9

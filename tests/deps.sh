@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs what the lab and the build need, and says what is missing where
-# there is no apt. Nothing is started: the lab brings its own daemons.
+# Installs what the lab and the build need, with the argument "browser" also what the
+# tests of the pages need, and says what is missing where there is no apt. Nothing is
+# started: the lab brings its own daemons.
 set -euo pipefail
 export PATH="$PATH:/usr/sbin:/sbin"
 
@@ -8,6 +9,7 @@ declare -A package=(
   [gcc]=gcc [slurmctld]=slurmctld [slurmd]=slurmd [slurmdbd]=slurmdbd
   [squeue]=slurm-client [munged]=munge [mariadbd]=mariadb-server [git]=git [glpsol]=glpk-utils [python3]=python3
 )
+[ "${1:-}" != browser ] || package[chromium]=chromium
 missing=()
 for binary in "${!package[@]}"; do
   command -v "$binary" >/dev/null || missing+=("${package[$binary]}")

@@ -7,12 +7,19 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
 	"slurmprio/priod/store/db"
 )
 
+// Waiting is a pending job with the last part of its wait.
+type Waiting struct {
+	Queued
+	Now *plan.WaitSpan // nil: no wait of it is stored
+}
+
 // Pending returns some of the waiting jobs of a user, of everybody when it is "", in the
 // order of their last stored priorities, and how many there are.
-func (r *Reader) Pending(ctx context.Context, user string, skip, most int) (page []Queued, all int, err error) {
+func (r *Reader) Pending(ctx context.Context, user string, skip, most int) (page []Waiting, all int, err error) {
 	err = r.view(ctx, func(tx *sql.Tx) error {
 		n, err := r.q.CountPending(ctx, tx, user)
 		if err != nil {
@@ -22,9 +29,12 @@ func (r *Reader) Pending(ctx context.Context, user string, skip, most int) (page
 		if err != nil {
 			return err
 		}
-		page, all = make([]Queued, len(rows)), int(n)
+		page, all = make([]Waiting, len(rows)), int(n)
 		for i := range rows {
 			page[i].Job = showJob(&rows[i])
+			if page[i].Now, err = r.waitsFor(ctx, tx, page[i].Job.ID); err != nil {
+				return err
+			}
 			d, err := r.q.LastDecision(ctx, tx, rows[i].Job)
 			switch {
 			case err == nil:
@@ -36,6 +46,20 @@ func (r *Reader) Pending(ctx context.Context, user string, skip, most int) (page
 		return nil
 	})
 	return page, all, err
+}
+
+// waitsFor is the last part of a job's wait that has no end.
+func (r *Reader) waitsFor(ctx context.Context, tx *sql.Tx, id cluster.JobID) (*plan.WaitSpan, error) {
+	last, err := r.q.WaitsOfJob(ctx, tx, db.WaitsOfJobParams{ID: int64(id.ID), Task: int64(id.Task), Most: 1})
+	if err != nil || len(last) == 0 || last[0].UntilMs != 0 {
+		return nil, err
+	}
+	spans, err := r.q.SpansOfWait(ctx, tx, db.SpansOfWaitParams{ID: last[0].ID, Task: last[0].Task, SubmitMs: last[0].SubmitMs})
+	if err != nil || len(spans) == 0 {
+		return nil, err
+	}
+	now := spanOf(&spans[len(spans)-1])
+	return &now, nil
 }
 
 // Nodes returns the nodes as the last cycle saw them, by name.

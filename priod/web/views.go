@@ -258,18 +258,23 @@ type JobView struct {
 	Steer     string        `json:"steer,omitempty"`
 	Unmoved   string        `json:"unmoved,omitempty"`
 	Reason    string        `json:"slurm_reason"`
+	Cause     string        `json:"cause,omitempty"`      // why it waits now: a cause of priod report waits
+	CauseText string        `json:"cause_text,omitempty"` // what is short, and with what it would start sooner
 }
 
 // WaitSeconds is the wait as templates take it.
 func (v *JobView) WaitSeconds() float64 { return float64(v.WaitS) }
 
-func jobViews(page []store.Queued, skip int) []JobView {
+func jobViews(page []store.Waiting, skip int) []JobView {
 	views := make([]JobView, len(page))
 	for i := range page {
 		j, d := &page[i].Job, page[i].Decision
 		v := JobView{
 			Place: skip + i + 1, Job: j.ID, Tasks: j.Tasks, User: j.User, Account: j.Account, Partition: j.Partition, Class: "-", GPUs: j.GPUs,
 			GPUType: j.GPUType, Features: j.Features, Priority: j.Priority, Reason: j.Reason,
+		}
+		if now := page[i].Now; now != nil {
+			v.Cause, v.CauseText = string(now.Cause), now.Words
 		}
 		since := j.Eligible
 		if d != nil {
@@ -323,7 +328,7 @@ func queue(ctx context.Context, r *store.Reader, asked url.Values) (any, error) 
 type Event struct {
 	From  time.Time `json:"from"`
 	Until time.Time `json:"until,omitzero"` // zero: it took no time
-	Kind  string    `json:"kind"`           // waited, ran, left, wrote
+	Kind  string    `json:"kind"`           // waited, ran, left, room (others left for it), wrote
 	Words string    `json:"words"`
 }
 
@@ -334,6 +339,37 @@ type Explained struct {
 	History []Event `json:"history"` // the latest first
 	Data    any     `json:"data"`    // as priod explain --json has it, without what Slurm says now
 }
+
+// TimeLine is a job's history as bars, 1,000 units from its first event to its last.
+type TimeLine struct {
+	From, Until time.Time
+	Bars        []Bar
+}
+
+// Bar is an event on a line of time.
+type Bar struct {
+	Event
+	X, Width float64 // at least 2 units wide, to be seen
+}
+
+// TimeLine draws the history; it is empty where that is.
+func (v *Explained) TimeLine() (line TimeLine) {
+	for i, e := range v.History {
+		if i == 0 || e.From.Before(line.From) {
+			line.From = e.From
+		}
+		line.Until = latest(line.Until, e.From, e.Until)
+	}
+	units := 1000 / max(line.Until.Sub(line.From).Seconds(), 1)
+	for _, e := range slices.Backward(v.History) {
+		x := min(units*e.From.Sub(line.From).Seconds(), 998)
+		width := max(units*latest(e.From, e.Until).Sub(e.From).Seconds(), 2)
+		line.Bars = append(line.Bars, Bar{e, x, min(width, 1000-x)})
+	}
+	return line
+}
+
+func latest(all ...time.Time) time.Time { return slices.MaxFunc(all, time.Time.Compare) }
 
 func (p *Pages) job(ctx context.Context, r *store.Reader, asked url.Values) (any, error) {
 	name, err := slurmplug.ParseJobName(asked.Get("id"))
@@ -389,11 +425,11 @@ func historyOf(ctx context.Context, r *store.Reader, id cluster.JobID) ([]Event,
 	}
 	for i := range left {
 		x := &left[i]
-		words := fmt.Sprintf("told to leave for %s, %s", x.For, x.State)
+		kind, words := "left", fmt.Sprintf("told to leave for %s, %s", x.For, x.State)
 		if x.Victim != id {
-			words = fmt.Sprintf("%s makes room for it, %s", x.Victim, x.State)
+			kind, words = "room", fmt.Sprintf("%s leaves for it, %s", x.Victim, x.State)
 		}
-		events = append(events, Event{x.Recorded, x.Left, "left", words})
+		events = append(events, Event{x.Recorded, x.Left, kind, words})
 	}
 	slices.SortStableFunc(events, func(a, b Event) int { return b.From.Compare(a.From) })
 	return events[:min(len(events), mostEvents)], nil
