@@ -64,7 +64,7 @@ func TestJobsByEveryName(t *testing.T) {
 
 // asked are the words behind each verb that shows something of the state.
 var asked = map[string][]string{
-	"run": {"--once"}, "check": nil, "queue": nil, "explain": {"JOB"}, "diff": nil, "history": nil, "history JOB": {"JOB"}, "evictions": nil,
+	"run": {"--once"}, "check": nil, "top": nil, "queue": nil, "explain": {"JOB"}, "diff": nil, "history": nil, "history JOB": {"JOB"}, "evictions": nil,
 	"evictions JOB": {"JOB"}, "evict": {"--dry-run", "JOB"}, "defrag": nil, "report preemptions": nil, "report sizing": nil, "report failures": nil, "report nodes": nil, "report usage": nil, "report waits": nil, "pause": nil, "resume": nil, "reset": nil,
 	"advise": {"--gres=gpu:1", "SCRIPT"}, "workloads list": nil, "workloads history": nil, "workloads usage": nil, "config show": nil,
 	"version": nil,

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/urfave/cli/v2"
 
 	"slurmprio/priod/config"
@@ -48,9 +49,11 @@ func checkCommand() *cli.Command {
 	}
 }
 
+var levels = map[live.Level]text.Color{live.Pass: report.Good, live.Warn: report.Note, live.Fail: report.Bad}
+
 func showFindings(w io.Writer, findings []live.Finding) {
 	for _, f := range findings {
-		fmt.Fprintf(w, "%s  %-14s  %s\n", f.Level, f.Name, report.Safe(f.Text))
+		fmt.Fprintf(w, "%s  %-14s  %s\n", report.Mark{Text: fmt.Sprint(f.Level), Meaning: levels[f.Level]}, f.Name, report.Safe(f.Text))
 		if f.Fix != "" && f.Level != live.Pass {
 			fmt.Fprintf(w, "%22s  -> %s\n", "", report.Safe(f.Fix))
 		}

@@ -46,6 +46,7 @@ func Main(version string, args []string, stdout, stderr io.Writer) int {
 		}
 		return exitDone
 	}
+	report.Colours(isTerminal(stdout))
 	app := App(version)
 	app.Writer, app.ErrWriter = stdout, stderr
 	if last := len(args) - 1; last > 0 && args[last] == completeWord {
@@ -77,7 +78,7 @@ func App(version string) *cli.App {
 			&cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "configuration `FILE` (default: " + config.DefaultPath + " if it exists)", EnvVars: []string{"PRIOD_CONFIG"}},
 		},
 		Commands: []*cli.Command{
-			runCommand(), checkCommand(), queueCommand(), explainCommand(), diffCommand(), historyCommand(),
+			runCommand(), checkCommand(), topCommand(), queueCommand(), explainCommand(), diffCommand(), historyCommand(),
 			evictionsCommand(), evictCommand(), defragCommand(), reportCommand(), webCommand(),
 			pauseCommand(), resumeCommand(), resetCommand(), profileCommand(), adviseCommand(), allocateCommand(), simulateCommand(), sweepCommand(), traceCommand(), workloadsCommand(), configCommand(), versionCommand(version),
 		},

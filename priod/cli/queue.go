@@ -21,32 +21,54 @@ func queueCommand() *cli.Command {
 	return &cli.Command{
 		Name: "queue", Usage: "show the pending jobs in the order in which Slurm looks at them, with class and reason",
 		Description: "CLASS is what a job counts as: te, be, or - when it is left alone. WHY is the reason in a word, which\n" +
-			"priod explain JOBID spells out. SLURM SAYS is the reason that squeue shows.",
+			"priod explain JOBID spells out. SLURM SAYS is the reason that squeue shows. --watch asks Slurm anew each time.",
 		Flags: []cli.Flag{
 			&cli.IntFlag{Name: "most", Aliases: []string{"n"}, Usage: "only the first `ROWS`; 0: all"},
 			&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Usage: "only jobs of `USER`"},
-			jsonFlag(),
+			&cli.BoolFlag{Name: "watch", Aliases: []string{"w"}, Usage: "show it again and again, on a terminal, until Ctrl-C"},
+			everyFlag(), jsonFlag(),
 		},
-		Before: checked(noArgs, func(c *cli.Context) error {
+		Before: checked(noArgs, validEvery, func(c *cli.Context) error {
+			if c.Bool("watch") && c.Bool("json") {
+				return usagef("queue: --watch shows a screen, --json an object: give one of them")
+			}
 			if n := c.Int("most"); n < 0 {
 				return usagef("queue: --most %d: want 0 (all) or more", n)
 			}
 			return nil
 		}),
 		Action: reading(func(c *cli.Context, cfg *config.Config, r *store.Reader) error {
-			v, err := readQueue(c, cfg, r)
-			if err != nil {
+			if !c.Bool("watch") {
+				v, err := asQueue(c.Context, c, cfg, r)
+				if err != nil {
+					return err
+				}
+				return answer(c, v, v.show)
+			}
+			return onScreen(c, func(ctx context.Context, w io.Writer, _ int) error {
+				v, err := asQueue(ctx, c, cfg, r)
+				if err == nil {
+					v.show(w)
+				}
 				return err
-			}
-			if u := c.String("user"); u != "" {
-				v.Jobs = slices.DeleteFunc(v.Jobs, func(q queued) bool { return q.User != u })
-			}
-			if n := c.Int("most"); n > 0 && n < len(v.Jobs) {
-				v.Jobs = v.Jobs[:n]
-			}
-			return answer(c, v, v.show)
+			})
 		}),
 	}
+}
+
+// asQueue is what the options ask for.
+func asQueue(ctx context.Context, c *cli.Context, cfg *config.Config, r *store.Reader) (*queueView, error) {
+	v, err := readQueue(ctx, cfg, r)
+	if err != nil {
+		return nil, err
+	}
+	if u := c.String("user"); u != "" {
+		v.Jobs = slices.DeleteFunc(v.Jobs, func(q queued) bool { return q.User != u })
+	}
+	if n := c.Int("most"); n > 0 && n < len(v.Jobs) {
+		v.Jobs = v.Jobs[:n]
+	}
+	return v, nil
 }
 
 // queueView is the queue: Slurm's present order, priod's decisions.
@@ -81,17 +103,17 @@ type queued struct {
 	Reason    string        `json:"slurm_reason"`
 }
 
-func readQueue(c *cli.Context, cfg *config.Config, r *store.Reader) (*queueView, error) {
-	last, err := r.LastCycle(c.Context)
+func readQueue(ctx context.Context, cfg *config.Config, r *store.Reader) (*queueView, error) {
+	last, err := r.LastCycle(ctx)
 	if err != nil {
 		return nil, err
 	}
-	known, err := r.Queue(c.Context)
+	known, err := r.Queue(ctx)
 	if err != nil {
 		return nil, err
 	}
 	v := &queueView{At: last.Until, AgeS: seconds(time.Since(last.Until)), Cycle: last.Number, Hold: store.HoldNow(cfg.State.Dir, last.Hold), Notes: append([]string{}, last.Notes...)}
-	now := liveQueue(c.Context, cfg, v)
+	now := liveQueue(ctx, cfg, v)
 	for i := range known {
 		v.add(&known[i], now)
 	}
@@ -158,9 +180,7 @@ func (v *queueView) add(k *store.Queued, now map[cluster.JobID]*slurmplug.Job) {
 func (v *queueView) show(w io.Writer) {
 	fmt.Fprintf(w, "%s pending, %d of them TE; decided in cycle %d, %s ago\n", plural(v.Pending, "job", "jobs"), v.TE, v.Cycle,
 		report.Ago(time.Duration(v.AgeS)*time.Second))
-	if v.Hold != "" {
-		fmt.Fprintln(w, "nothing is written:", report.Safe(v.Hold))
-	}
+	showHold(w, v.Hold)
 	header := []string{"PLACE", "JOB", "USER", "ACCOUNT", "PARTITION", "CLASS", "GPUS", "WAIT", "PRIORITY", "WHY", "SLURM SAYS"}
 	tabulate(w, header, v.Jobs, func(q *queued) []any {
 		gpus := fmt.Sprint(q.GPUs)
@@ -170,7 +190,7 @@ func (v *queueView) show(w io.Writer) {
 		if q.Steer != "" && q.Features != "" {
 			gpus += " " + q.Features
 		}
-		return []any{q.Place, slurmplug.Update{Job: q.Job, Tasks: q.Tasks}.Target(), q.User, q.Account, q.Partition, q.Class, gpus,
+		return []any{q.Place, slurmplug.Update{Job: q.Job, Tasks: q.Tasks}.Target(), q.User, q.Account, q.Partition, classMark(q.Class), gpus,
 			report.Ago(time.Duration(q.WaitS) * time.Second), q.Priority, q.Why, q.Reason}
 	})
 	for _, n := range v.Notes {

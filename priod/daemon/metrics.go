@@ -26,6 +26,8 @@ type metrics struct {
 	evictions  *prometheus.CounterVec
 	yields     *prometheus.CounterVec
 	stages     *prometheus.HistogramVec
+	waits      *prometheus.HistogramVec
+	seen       time.Time // when the last cycle looked
 	cycles     *prometheus.CounterVec
 	reloads    *prometheus.CounterVec
 	accounting *prometheus.CounterVec
@@ -93,6 +95,10 @@ func newMetrics(version string, h *health) *metrics {
 			Name: "priod_cycle_stage_duration_seconds", Help: "Time that one cycle spent in a stage.",
 			Buckets: prometheus.ExponentialBuckets(0.005, 2, 16), // 5 ms to 164 s
 		}, []string{"stage"}),
+		waits: factory.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "priod_wait_seconds", Help: "Waits of jobs that were seen to start, from their submission or requeue on.",
+			Buckets: []float64{10, 30, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 3 * 24 * 3600, 7 * 24 * 3600},
+		}, []string{"partition", "class"}),
 		cycles:     counter("priod_cycles_total", "Cycles by result.", "result", resultOK, resultFailed),
 		reloads:    counter("priod_reloads_total", "Reloads of the configuration by result.", "result", resultOK, resultFailed),
 		accounting: counter("priod_accounting_reads_total", "Reads of Slurm's accounting by result.", "result", resultOK, resultFailed),
@@ -177,14 +183,18 @@ func (m *metrics) queue(r *cycle.Result, h *cluster.History) {
 		state cluster.State
 	}
 	jobs, reasons := map[kind]int{}, map[string]int{}
-	steered := 0
+	steered, last := 0, m.seen
 	for i := range r.Snapshot.Jobs {
 		j := &r.Snapshot.Jobs[i]
+		if j.State == cluster.Running && !last.IsZero() && j.Start.After(last) && !j.Start.After(r.Snapshot.At) {
+			m.waits.WithLabelValues(j.Partition, h.ClassOf(j).String()).Observe(max(0, j.Start.Sub(j.Submit).Seconds()))
+		}
 		jobs[kind{h.ClassOf(j), j.State}]++
 		if bound, known := h.Requests[j.ID][slurmplug.Features]; known && j.State == cluster.Pending && bound.Ours(slurmplug.Text(j.Features)) {
 			steered++
 		}
 	}
+	m.seen = r.Snapshot.At
 	m.steered.Set(float64(steered))
 	for _, c := range classes {
 		for _, s := range states {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
@@ -116,6 +117,37 @@ func TestMetricsOfACycle(t *testing.T) {
 		priod_jobs{class=te,state=pending} 0
 		priod_jobs{class=be,state=running} 0
 		priod_decisions{reason=te} 0`)
+}
+
+func startedNow() cluster.Job {
+	now := time.Now()
+	return cluster.Job{ID: slurmplug.Plain(3), TaskCount: 1, User: "bob", Partition: "gpu", State: cluster.Running, Submit: now.Add(-40 * time.Second), Start: now}
+}
+
+// A job counts once, in the cycle after its start, and not when it ran before priod looked.
+func TestWaitsOfStartedJobs(t *testing.T) {
+	early := startedNow()
+	early.ID = slurmplug.Plain(2)
+	f := &fake{jobs: []cluster.Job{early}}
+	d, _ := newDaemon(t, f)
+	turn(t, d)
+	f.jobs = append(f.jobs, startedNow(), trial())
+	turn(t, d)
+	turn(t, d)
+	for _, family := range families(t, d) {
+		if family.GetName() != "priod_wait_seconds" {
+			continue
+		}
+		if len(family.GetMetric()) != 1 {
+			t.Fatalf("%v", family)
+		}
+		h := family.GetMetric()[0].GetHistogram()
+		if h.GetSampleCount() != 1 || h.GetSampleSum() != 40 {
+			t.Errorf("%v", h)
+		}
+		return
+	}
+	t.Error("no waits")
 }
 
 func TestPauseShowsInMetrics(t *testing.T) {
@@ -302,7 +334,10 @@ func (c catalogue) check(expr string) (used, problems []string) {
 
 func opened(t *testing.T) (*Daemon, catalogue) {
 	t.Helper()
-	d, _ := newDaemon(t, &fake{})
+	f := &fake{}
+	d, _ := newDaemon(t, f)
+	turn(t, d)
+	f.jobs = []cluster.Job{startedNow()} // waits have no labels before a job starts
 	turn(t, d)
 	return d, catalogueOf(t, d)
 }

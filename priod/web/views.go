@@ -51,22 +51,6 @@ func (p Part) Next() int {
 // Before is the page before this one, 0 on the first.
 func (p Part) Before() int { return p.Page - 1 }
 
-// TypeView is what there is of one GPU type.
-type TypeView struct {
-	GPUType string `json:"gpu_type"` // "" on nodes without a type
-	Nodes   int    `json:"nodes"`
-	GPUs    int    `json:"gpus"`
-	InUse   int    `json:"in_use"`
-	Free    int    `json:"free"`    // of usable nodes, with CPUs and memory beside them
-	Useless int    `json:"useless"` // free, and no job can start there
-}
-
-// Parts are the widths of a bar of 100: in use, free, useless.
-func (t *TypeView) Parts() [3]int {
-	n := max(t.GPUs, 1)
-	return [3]int{100 * t.InUse / n, 100 * t.Free / n, 100 * t.Useless / n}
-}
-
 // NodeView is one node.
 type NodeView struct {
 	Name    string `json:"name"`
@@ -96,59 +80,13 @@ type Held struct {
 	GPUs int           `json:"gpus"` // on all its nodes
 }
 
-// uselessBecause says why free GPUs of a node can start no job; "" where they can, or none is free.
-func uselessBecause(n *cluster.Node) string {
-	switch {
-	case n.GPUs <= n.GPUsUsed:
-		return ""
-	case !n.Usable:
-		return "the node is " + n.State
-	case n.CPUs > 0 && n.CPUsUsed >= n.CPUs:
-		return "no CPU is free beside them"
-	case n.MemMB > 0 && n.MemUsedMB >= n.MemMB:
-		return "no memory is free beside them"
-	}
-	return ""
-}
-
-// byType sums the nodes up.
-func byType(all []cluster.Node) []*TypeView {
-	views := map[string]*TypeView{}
-	for i := range all {
-		n := &all[i]
-		if n.GPUs == 0 {
-			continue
-		}
-		t := views[n.GPUType]
-		if t == nil {
-			t = &TypeView{GPUType: n.GPUType}
-			views[n.GPUType] = t
-		}
-		free := max(n.GPUs-n.GPUsUsed, 0)
-		t.Nodes, t.GPUs, t.InUse = t.Nodes+1, t.GPUs+n.GPUs, t.InUse+min(n.GPUsUsed, n.GPUs)
-		if uselessBecause(n) != "" {
-			t.Useless += free
-		} else {
-			t.Free += free
-		}
-	}
-	types := []*TypeView{}
-	for _, t := range views {
-		types = append(types, t)
-	}
-	slices.SortFunc(types, func(a, b *TypeView) int {
-		return cmp.Or(cmp.Compare(b.GPUs, a.GPUs), cmp.Compare(a.GPUType, b.GPUType))
-	})
-	return types
-}
-
 // Overview is the first page.
 type Overview struct {
-	Types     []*TypeView      `json:"gpu_types"`
-	Evictions []store.Eviction `json:"evictions_under_way"`
-	First     []JobView        `json:"first_of_the_queue"`
-	Writes    []store.Write    `json:"last_writes"`
-	Health    *daemon.State    `json:"health,omitempty"` // nil: served without the daemon
+	Types     []*report.TypeUse `json:"gpu_types"`
+	Evictions []store.Eviction  `json:"evictions_under_way"`
+	First     []JobView         `json:"first_of_the_queue"`
+	Writes    []store.Write     `json:"last_writes"`
+	Health    *daemon.State     `json:"health,omitempty"` // nil: served without the daemon
 }
 
 func (p *Pages) overview(ctx context.Context, r *store.Reader, _ url.Values) (any, error) {
@@ -157,7 +95,7 @@ func (p *Pages) overview(ctx context.Context, r *store.Reader, _ url.Values) (an
 	if err != nil {
 		return nil, err
 	}
-	v.Types = byType(all)
+	v.Types = report.ByType(all)
 	past, err := r.Evictions(ctx, 20) // those under way come first
 	if err != nil {
 		return nil, err
@@ -184,7 +122,7 @@ func (p *Pages) overview(ctx context.Context, r *store.Reader, _ url.Values) (an
 
 // NodesView is the page of nodes.
 type NodesView struct {
-	Types []*TypeView `json:"gpu_types"`
+	Types []*report.TypeUse `json:"gpu_types"`
 	Part
 	Nodes []NodeView `json:"nodes"`
 }
@@ -194,7 +132,7 @@ func nodes(ctx context.Context, r *store.Reader, asked url.Values) (any, error) 
 	if err != nil {
 		return nil, err
 	}
-	v := &NodesView{Types: byType(all), Nodes: []NodeView{}}
+	v := &NodesView{Types: report.ByType(all), Nodes: []NodeView{}}
 	if only := asked.Get("type"); asked.Has("type") {
 		all = slices.DeleteFunc(all, func(n cluster.Node) bool { return n.GPUType != only })
 	}
@@ -210,7 +148,7 @@ func nodes(ctx context.Context, r *store.Reader, asked url.Values) (any, error) 
 		at[n.Name] = i
 		v.Nodes = append(v.Nodes, NodeView{
 			Name: n.Name, State: n.State, GPUType: n.GPUType, GPUs: n.GPUs, InUse: n.GPUsUsed, CPUs: n.CPUs, CPUsUse: n.CPUsUsed,
-			MemMB: n.MemMB, MemUse: n.MemUsedMB, Useless: uselessBecause(n), Holders: []Held{},
+			MemMB: n.MemMB, MemUse: n.MemUsedMB, Useless: report.Useless(n), Holders: []Held{},
 		})
 	}
 	holders, err := r.Holders(ctx)

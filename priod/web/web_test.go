@@ -23,6 +23,7 @@ import (
 	"slurmprio/priod/daemon"
 	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
+	"slurmprio/priod/report"
 	"slurmprio/priod/store"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
@@ -232,7 +233,9 @@ func TestNodes(t *testing.T) {
 		t.Errorf("n3: %+v", n)
 	}
 	for _, x := range v.Nodes.Types {
-		want := map[string]TypeView{"a100": {"a100", 1, 4, 2, 0, 2}, "v100": {"v100", 2, 8, 0, 4, 4}}[x.GPUType]
+		want := map[string]report.TypeUse{
+			"a100": {GPUType: "a100", Nodes: 1, GPUs: 4, InUse: 2, Useless: 2}, "v100": {GPUType: "v100", Nodes: 2, GPUs: 8, Free: 4, Useless: 4},
+		}[x.GPUType]
 		if *x != want {
 			t.Errorf("%+v, want %+v", *x, want)
 		}
