@@ -120,7 +120,7 @@ dist: ## tarballs, .deb and .rpm for amd64 and arm64, checksums and SBOMs into d
 	@GO=$(GO) VERSION=$(VERSION) etc/package/dist.sh
 
 test-packages: dist ## as root: installs, upgrades, removes and purges these in a clean Debian 12 and 13
-	@tests/packages.sh
+	@GO=$(GO) tests/packages.sh
 
 help: ## the targets
 	@awk -F':[^#]*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

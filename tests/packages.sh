@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # The packages of dist/ in a clean Debian 12 and 13, as root (make test-packages): install,
-# upgrade, downgrade of the program, removal, purge; then the .rpm of the same. What runs
-# there changes nothing in the roots, which are kept in the cache folder. SUITES selects.
+# upgrade, downgrade of the program, removal, purge; then the .rpm of the same. At the end, on a
+# Debian 13 with a running Slurm, the commands of docs/install.md, up to the first written
+# priority. What runs there changes nothing in the roots, which are kept in the cache folder.
+# SUITES selects.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-export PATH=$PATH:/usr/sbin:/sbin ROOTS=package-roots ROOT_PACKAGES=systemd,rpm,bash
-cache=${XDG_CACHE_HOME:-$HOME/.cache}/slurmprio/$ROOTS
+export PATH=$PATH:/usr/sbin:/sbin
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/slurmprio
 
 say() { echo "$suite: $*"; }
 die() { echo "packages.sh: $suite: $*" >&2; exit 1; }
@@ -122,17 +124,33 @@ rpms() {
   say "the same by .rpm"
 }
 
-# inside works on a copy of the root in memory.
+# first runs the commands of docs/install.md as they stand there, on a cluster whose GPUs are all in use.
+first() {
+  local count=0 line
+  cd /dist
+  for _ in 1 2 3 4 5 6 7 8; do sbatch --output=/dev/null --gres=gpu:4 --wrap "sleep 600" >/dev/null; done
+  while read -r line; do
+    count=$((count + 1))
+    line=${line//_amd64/} line=${line/ --now/} # no systemd runs here that could start it
+    bash -e -c "$line" </dev/null >/tmp/log 2>&1 || die "$line: $(cat /tmp/log)"
+  done < <(sed -n '/^## From the packages/,/^## /s/^    //p' /install.md)
+  [ $count -ge 5 ] && [ $count -le 8 ] || die "$count commands up to the first written priority, and not 5 to 8"
+  [ "$(sprio --noheader --format=%S | awk '$1 > 0' | wc -l)" -eq 1 ] || die "no priority was written: $(sprio --format='%i %S')"
+  says enabled systemctl is-enabled priod
+  say "the first written priority after $count commands"
+}
+
+# inside works on a copy of a root in memory.
 inside() {
-  local copy=/tmp/packages arch rpm
+  local copy=/tmp/packages arch rpm root=$1 act=$2
   arch=$(dpkg --print-architecture)
   rpm=$(uname -m)
   mount -t tmpfs tmpfs /tmp -o size=1g
   mkdir -p /tmp/up /tmp/work $copy
-  mount -t overlay overlay -o "lowerdir=$cache/$suite,upperdir=/tmp/up,workdir=/tmp/work" $copy
+  mount -t overlay overlay -o "lowerdir=$cache/$root,upperdir=/tmp/up,workdir=/tmp/work" $copy
   mkdir $copy/dist
   cp dist/*_"$arch".deb dist/*."$rpm".rpm $copy/dist/
-  cp "$0" $copy/packages.sh
+  cp "$0" docs/install.md $copy/
   python3 - "$copy/newer.db" <<'PY'
 import sqlite3, sys
 db = sqlite3.connect(sys.argv[1])
@@ -142,14 +160,19 @@ db.commit()
 PY
   rm -f $copy/etc/dpkg/dpkg.cfg.d/* # root.sh leaves man pages out
   mount -t proc proc $copy/proc
+  mount --bind /sys $copy/sys
   mount --rbind /dev $copy/dev
+  { printf '127.0.0.1 localhost\n127.0.1.1 %s\n' "$(hostname)"; cat /etc/hosts; } >$copy/etc/hosts # srun wants this machine's own name
+  cp "$lab" $copy/lab
   export VERSION suite
-  exec chroot $copy bash /packages.sh there
+  exec chroot $copy bash /packages.sh "$act"
 }
 
 case ${1:-} in
-  inside) suite=$2; inside ;;
+  inside) inside "$2" "$3" ;;
   there) umask 022; debs; rpms; exit ;;
+  cluster) umask 022; exec /lab run -- bash /packages.sh first ;;
+  first) first; exit ;;
 esac
 if why=$(tests/root.sh unable); then
   printf '\n*** NOT TESTED: %s ***\n\n' "$why" >&2
@@ -161,7 +184,16 @@ VERSION=${file#dist/slurmprio-}
 VERSION=${VERSION%-linux-*}
 export VERSION
 (cd dist && sha256sum --quiet --check SHA256SUMS)
+mkdir -p "$cache"
+lab=$(mktemp -p "$cache") # not below /tmp, which inside covers
+trap 'rm -f "$lab"' EXIT
+${GO:-go} build -o "$lab" ./tests/lab/cmd/lab
+export lab suite
+enter() { unshare --mount --propagation=private --pid --fork --kill-child -- "$0" inside "$@"; }
 for suite in ${SUITES:-bookworm trixie}; do
-  tests/root.sh build "$suite"
-  unshare --mount --propagation=private --pid --fork --kill-child -- "$0" inside "$suite"
+  ROOTS=package-roots ROOT_PACKAGES=systemd,rpm,bash tests/root.sh build "$suite"
+  enter "package-roots/$suite" there
 done
+suite=trixie
+tests/root.sh build $suite
+enter roots/$suite cluster
