@@ -265,19 +265,19 @@ const (
 )
 
 // Cycles are left out for as long as steering and the order stand, also while jobs wait,
-// and nothing comes out differently: with each feature, and with all of them.
+// and nothing comes out differently: with each feature, and with all of them. That is two of
+// three at least.
 func TestSkippedCyclesWhileJobsWait(t *testing.T) {
 	for _, w := range []struct {
 		name, toml string
-		part       int // one cycle of so many is left out at least
 	}{
-		{"owed", steering + "[ranking]\norder = \"owed\"\n", 2},
-		{"gavel", steering + "[ranking]\norder = \"gavel\"\n", 2},
-		{"slurm", steering + "depth = 3\ncycles = 2\n", 2},
-		{"busy", steering + "busy = true\nchange = 0.0\n", 2},
-		{"preemption", steering + "[ranking]\norder = \"owed\"\n[preemption]\nenabled = true\n", 2},
-		{"rounds", steering + "[ranking]\norder = \"owed\"\n[rounds]\nenabled = true\nlength = \"5m\"\n", 3},
-		{"all", allOn, 8},
+		{"owed", steering + "[ranking]\norder = \"owed\"\n"},
+		{"gavel", steering + "[ranking]\norder = \"gavel\"\n"},
+		{"slurm", steering + "depth = 3\ncycles = 2\n"},
+		{"busy", steering + "busy = true\nchange = 0.0\n"},
+		{"preemption", steering + "[ranking]\norder = \"owed\"\n[preemption]\nenabled = true\n"},
+		{"rounds", steering + "[ranking]\norder = \"owed\"\n[rounds]\nenabled = true\nlength = \"5m\"\n"},
+		{"all", allOn},
 	} {
 		for seed := range uint64(2) {
 			outcomes, cycles := map[bool][]metrics.Outcome{}, map[bool]int{}
@@ -294,7 +294,7 @@ func TestSkippedCyclesWhileJobsWait(t *testing.T) {
 			if !slices.Equal(outcomes[true], outcomes[false]) {
 				t.Errorf("%s, seed %d: another outcome", w.name, seed)
 			}
-			if left := cycles[true] - cycles[false]; left < cycles[true]/w.part {
+			if left := cycles[true] - cycles[false]; 3*left < 2*cycles[true] {
 				t.Errorf("%s, seed %d: %d of %d cycles were left out", w.name, seed, left, cycles[true])
 			}
 			t.Logf("%s, seed %d: %d of %d cycles", w.name, seed, cycles[false], cycles[true])
