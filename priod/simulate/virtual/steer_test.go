@@ -270,19 +270,24 @@ const (
 func TestSkippedCyclesWhileJobsWait(t *testing.T) {
 	for _, w := range []struct {
 		name, toml string
+		longer     float64 // jobs take so many times as long as their steps say; 0: as long
 	}{
-		{"owed", steering + "[ranking]\norder = \"owed\"\n"},
-		{"gavel", steering + "[ranking]\norder = \"gavel\"\n"},
-		{"slurm", steering + "depth = 3\ncycles = 2\n"},
-		{"busy", steering + "busy = true\nchange = 0.0\n"},
-		{"preemption", steering + "[ranking]\norder = \"owed\"\n[preemption]\nenabled = true\n"},
-		{"rounds", steering + "[ranking]\norder = \"owed\"\n[rounds]\nenabled = true\nlength = \"5m\"\n"},
-		{"all", allOn},
+		{"owed", steering + "[ranking]\norder = \"owed\"\n", 0},
+		{"gavel", steering + "[ranking]\norder = \"gavel\"\n", 0},
+		{"slurm", steering + "depth = 3\ncycles = 2\n", 0},
+		{"busy", steering + "busy = true\nchange = 0.0\n", 0},
+		{"preemption", steering + "[ranking]\norder = \"owed\"\n[preemption]\nenabled = true\n", 0},
+		{"rounds", steering + "[ranking]\norder = \"owed\"\n[rounds]\nenabled = true\nlength = \"5m\"\n", 0},
+		{"all", allOn, 0},
+		{"all, jobs run on", allOn, 3},
 	} {
 		for seed := range uint64(2) {
 			outcomes, cycles := map[bool][]metrics.Outcome{}, map[bool]int{}
 			for _, every := range []bool{true, false} {
 				c, opt := busy(t, w.toml)
+				if speed := opt.Speed; w.longer > 0 {
+					opt.Speed = func(j *trace.Job, gpuType string) float64 { return speed(j, gpuType) / w.longer }
+				}
 				opt.MTBF, opt.Repair, opt.Seed, opt.Daemon.every = 400000, 3000, seed, every
 				opt.Daemon.Settings.Stage = func(stage string) {
 					if stage == "observe" {
