@@ -178,6 +178,20 @@ func TestFractionsOfThoseWhoStay(t *testing.T) {
 	check(0, 25./45)
 }
 
+// A job that runs on after all the work that it said has a second left in any case, and it
+// is known how far beyond it is.
+func TestJobThatRunsOn(t *testing.T) {
+	s := newSite(waiting(1, 1, speeds(1, 0.3)))
+	j := &s.Jobs[0]
+	j.State, j.Start, j.GPUType, j.TimeLimit = cluster.Running, start, "a100", 1200*time.Second
+	for _, c := range []struct{ ran, left, beyond float64 }{{0, 1200, 0}, {1190, 10, 0}, {1200, 1, 0}, {1300, 1, 100}} {
+		s.At = start
+		if got := s.allocate(time.Duration(c.ran * 1e9)).Jobs[j.ID]; !close(got.Run[0], c.left) || !close(got.Beyond, c.beyond) {
+			t.Errorf("after %v s: %v s are left, %v beyond", c.ran, got.Run[0], got.Beyond)
+		}
+	}
+}
+
 // A task that is split off its array was promised what the array was, and an
 // account shares as one with policy hierarchical.
 func TestArraysAndAccounts(t *testing.T) {

@@ -94,7 +94,7 @@ func (l *Ledger) updateReceived(s *cluster.Snapshot) {
 			}
 			done = e.workDone(j, l.shares.Types, l.set.Speeds.Today(j.GPUType))
 		}
-		e.left = max(e.work-done, 1)
+		e.left, e.Beyond = max(e.work-done, 1), max(done-e.work, 0)
 		for t, v := range e.Speed {
 			e.Run[t] = math.Inf(1)
 			if v > 0 {

@@ -53,6 +53,9 @@ func (e earlierPlaces) Plan(ctx context.Context, c *plan.Cycle) error {
 		return nil
 	}
 	e.Journal.SetNodes(c.Snapshot.Nodes)
+	e.Journal.Forget(c.Snapshot.At, func(id cluster.JobID) bool {
+		return slices.ContainsFunc(c.Snapshot.Jobs, func(j cluster.Job) bool { return j.ID == id })
+	})
 	err := error(nil)
 	if !c.DryRun {
 		err = e.unpinUnsatisfied(ctx, c.Snapshot, c.Paused != "")

@@ -26,7 +26,7 @@ type Journal struct {
 	LastClaim, LastEviction int64                 // the last numbers given
 
 	nodes []cluster.Node // see SetNodes
-	swept time.Time      // the last time that Forget looked at all rows
+	swept time.Time      // when Forget last looked at all rows, a multiple of sweepEvery
 
 	doneClaims, doneEvictions int // rows at the head that are done
 }
@@ -124,17 +124,18 @@ func (j *Journal) Update(t *Changes) {
 	}
 }
 
-// Forget drops rows that ended longer ago than Memory, and the counts of evictions of
-// jobs without rows that are not in the queue: one that failed may come back. A claim
-// stays as long as one of its evictions is open.
+// Forget drops rows that had ended longer ago than Memory at the last multiple of
+// sweepEvery, whenever it was called before, and the counts of evictions of jobs without
+// rows that are not in the queue: one that failed may come back. A claim stays as long as
+// one of its evictions is open.
 func (j *Journal) Forget(now time.Time, present func(cluster.JobID) bool) {
-	before := now.Add(-Memory)
-	past := func(e Eviction) bool { return !e.Open() && e.Ended.Before(before) }
-	if now.Sub(j.swept).Abs() < sweepEvery && !(len(j.Evictions) > 0 && past(j.Evictions[0])) {
-		return // there is nothing to drop, or little
+	now = now.Truncate(sweepEvery)
+	if now.Equal(j.swept) {
+		return
 	}
+	before := now.Add(-Memory)
 	j.swept, j.doneClaims, j.doneEvictions = now, 0, 0
-	j.Evictions = slices.DeleteFunc(j.Evictions, past)
+	j.Evictions = slices.DeleteFunc(j.Evictions, func(e Eviction) bool { return !e.Open() && e.Ended.Before(before) })
 	known, made := map[cluster.JobID]bool{}, map[int64]bool{}
 	for i := range j.Evictions {
 		e := &j.Evictions[i]

@@ -3,6 +3,7 @@ package evict
 import (
 	"math"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -319,6 +320,23 @@ func TestRoundsVictimWaitsLong(t *testing.T) {
 	h := cluster.NewHistory()
 	if j.MarkHistory(h); len(h.Returning) > 0 || j.Claim(1) == nil || j.Claim(2) != nil || j.Eviction(2) != nil {
 		t.Errorf("%v stand first; %+v", h.Returning, j)
+	}
+}
+
+// Which rows are forgotten does not depend on which cycles were before: simulations leave
+// some out.
+func TestForgottenAlike(t *testing.T) {
+	often, once := NewJournal(), NewJournal()
+	for i := range int64(100) {
+		row := Eviction{Number: i + 1, Claim: i + 1, State: Done, Ended: at.Add(time.Duration(i*37%100) * time.Minute)}
+		often.Evictions, once.Evictions = append(often.Evictions, row), append(once.Evictions, row)
+	}
+	for minutes := range 50 {
+		often.Forget(at.Add(Memory+time.Duration(minutes)*time.Minute), func(cluster.JobID) bool { return true })
+	}
+	once.Forget(at.Add(Memory+49*time.Minute), func(cluster.JobID) bool { return true })
+	if len(once.Evictions) == 100 || !slices.Equal(often.Evictions, once.Evictions) {
+		t.Errorf("%d rows are left by one call, %d by many", len(once.Evictions), len(often.Evictions))
 	}
 }
 

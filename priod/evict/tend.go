@@ -82,7 +82,6 @@ func (e *Feature) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan, p
 	var queue map[cluster.JobID]*cluster.Job
 	if s != nil {
 		queue = addCycle(s, p, &seen)
-		e.Journal.Forget(s.At, func(id cluster.JobID) bool { return queue[id] != nil })
 	}
 	var doubts error
 	first := uint64(e.now().UnixNano()) * 0x9e3779b97f4a7c15 >> 32 // other jobs each time

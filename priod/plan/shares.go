@@ -27,7 +27,8 @@ type Share struct {
 	Received []float64      // its part of the time that all jobs ran there (allocate.Account)
 	Seconds  []float64      // s received in its life
 	Owed     []float64      // s promised in its life and not received; below zero: it has had more
-	Run      []float64      // s that it would still run there, by its steps or its time limit; infinite where it cannot run
+	Run      []float64      // s that it would still run there, by its steps or its time limit, a second of work at least; infinite where it cannot run
+	Beyond   float64        // s of work on its fastest type that it has done beyond its steps or time limit
 
 	// What is promised: Promised s up to Given, and Time since then.
 	Promised []float64

@@ -92,12 +92,25 @@ func (view *nodeView) running(j *cluster.Job, places []int32) (r Running, known 
 	r.Sure = r.End
 	if t, known := slices.BinarySearch(view.types.names, j.GPUType); known {
 		if share := view.in.shares.Jobs[j.ID]; share != nil && !math.IsInf(share.Run[t], 1) {
-			r.End = min(r.End, share.Run[t])
-			r.Sure = min(r.Sure, share.Run[t]-1/share.Speed[t]) // a second of work counts as left in any case
+			left := share.Run[t] + workLeft(share.Beyond)/share.Speed[t]
+			r.End = min(r.End, left)
+			r.Sure = min(r.Sure, left-1/share.Speed[t]) // a second of work counts as left in any case
 		}
 	}
 	if j.Start.After(view.in.snapshot.At) { // it does not get on yet
 		r.Sure = 0
 	}
 	return r, true
+}
+
+// workLeft is the work, s, that is taken to be left, beside the last second, of a job that
+// has done so much beyond what it said: a second, and twice as much each time that it
+// outlives that. Until then it is known when it ends (prediction correction: Tsafrir,
+// Etsion and Feitelson, TPDS 2007).
+func workLeft(beyond float64) float64 {
+	left := -beyond
+	for more := 1.0; left < 0; more *= 2 {
+		left += more
+	}
+	return left
 }

@@ -3,8 +3,12 @@ package steer
 import (
 	"math"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/placement/nodemap"
 )
 
 // Until the time that Decide names, verdicts come out the same, when nothing happens.
@@ -42,5 +46,23 @@ func TestVerdictsStandUntilAnEnd(t *testing.T) {
 	s.Jobs = []Job{pending(100, math.Inf(1))}
 	if v, stands := decide(s, set()); v[0].Why != Waits || stands != 50-soon {
 		t.Errorf("%+v stands for %v s", v, stands)
+	}
+}
+
+// The end of a job that runs on after all that it said stays the same moment until it
+// outlives that: the steps double, and its time limit bounds them.
+func TestEndOfJobThatRunsOn(t *testing.T) {
+	for beyond, want := range map[float64][2]float64{0: {3, 0}, 1: {3, 0}, 2: {6, 3}, 3: {3, 0}, 4: {12, 9}, 100: {84, 81}, 1500: {600, 600}} {
+		p := newTestCluster()
+		p.node("v1", "v100", "v100").GPUsUsed = 4
+		r := p.job(1, "")
+		r.State, r.GPUs, r.GPUType, r.NodeList, r.Start = cluster.Running, 4, "v100", "v1", start.Add(-50*time.Minute)
+		p.shares.Jobs[r.ID].Speed[2], p.shares.Jobs[r.ID].Run[2], p.shares.Jobs[r.ID].Beyond = 1./3, 3, beyond
+		in := inputs{set: &Settings{}, history: p.h, snapshot: &p.Snapshot, shares: &p.shares}
+		types := newGPUTypes(&in)
+		view := newNodeView(&in, &types, nodemap.New(&p.Snapshot))
+		if got := view.snapshot().Running[0]; math.Abs(got.End-want[0]) > 1e-9 || math.Abs(got.Sure-want[1]) > 1e-9 {
+			t.Errorf("%v s beyond: in %v s, surely for %v", beyond, got.End, got.Sure)
+		}
 	}
 }

@@ -217,7 +217,7 @@ func TestEvictionLinesAreCompacted(t *testing.T) {
 		c.State, c.Pin, c.Resv, c.Ended = evict.Started, "", "", long
 		e.State, e.SignalledAt, e.Ended = evict.Done, long, long
 		save(t, d.store, j, turn)
-		j.Forget(now(), func(cluster.JobID) bool { return true })
+		j.Forget(now().Add(time.Duration(i)*time.Hour), func(cluster.JobID) bool { return true })
 	}
 	f, told, err := openEvictions(d.store.dir)
 	if err != nil || f.count > 1100 || told.Times[slurmplug.Plain(18)] != 1200 || told.LastEviction != 1200 {

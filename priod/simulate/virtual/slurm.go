@@ -366,17 +366,10 @@ func (s *slurm) sizesDue() bool {
 }
 
 // unsettled tells whether a job waits for its begin time, which is looked at a while
-// before it comes, or an eviction is not over.
+// before it comes, or an eviction is under way.
 func (s *slurm) unsettled() bool {
-	if slices.ContainsFunc(s.jobs, func(j *job) bool { return j.state == delayed }) {
-		return true
-	}
 	journal := s.e.opt.Daemon.Settings.Evictions.Journal
-	if journal == nil {
-		return false
-	}
-	waiting, pinned := journal.Idle()
-	return len(journal.Urgent())+len(waiting)+len(pinned) > 0
+	return slices.ContainsFunc(s.jobs, func(j *job) bool { return j.state == delayed }) || journal != nil && len(journal.Urgent()) > 0
 }
 
 // evicts tells whether the daemon may have jobs leave.
