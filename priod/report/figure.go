@@ -27,6 +27,7 @@ type Figure struct {
 	LogX           bool
 	Points         bool // mark each point: few of them, each measured
 	Steps          bool // Y holds until the next X
+	Beneath        bool // curves may coincide: earlier ones are wider, to be seen beneath later ones
 	Curves         []Curve
 	Bars           []Bar // instead of curves
 }
@@ -50,6 +51,7 @@ func (f *Figure) SVG() (template.HTML, error) {
 	p.X.Label.Text, p.Y.Label.Text = f.XLabel, f.YLabel
 	legend := plot.NewLegend()
 	legend.Top, legend.Left, legend.ThumbnailWidth = true, true, vg.Points(18)
+	legend.Padding = vg.Points(3)
 	for _, style := range []*draw.TextStyle{&p.Title.TextStyle, &p.X.Label.TextStyle, &p.Y.Label.TextStyle, &p.X.Tick.Label, &p.Y.Tick.Label, &legend.TextStyle} {
 		style.Font.Variant = "Sans"
 	}
@@ -69,6 +71,9 @@ func (f *Figure) SVG() (template.HTML, error) {
 		}
 		line.Color, line.Width = palette[i%len(palette)], vg.Points(1.6)
 		line.Dashes = [][]vg.Length{nil, {vg.Points(6), vg.Points(3)}, {vg.Points(2), vg.Points(2)}}[i/len(palette)%3]
+		if f.Beneath {
+			line.Width += vg.Points(1.4 * float64(len(f.Curves)-1-i))
+		}
 		if f.Steps {
 			line.StepStyle = plotter.PostStep
 		}

@@ -146,3 +146,22 @@ func Recorded(jobs []trace.Job) (outcomes []metrics.Outcome, series []metrics.Po
 	}
 	return outcomes, kept.Points(), missing
 }
+
+// Means are the means over time of the GPUs in use and of the jobs that wait, in so many
+// equal parts of the time from 0 to until, s.
+func Means(series []metrics.Point, until float64, parts int) (gpus, queued []float64) {
+	gpus, queued = make([]float64, parts), make([]float64, parts)
+	each := until / float64(parts)
+	for i, p := range series {
+		end := until
+		if i+1 < len(series) {
+			end = min(series[i+1].At, until)
+		}
+		for k := int(p.At / each); k < parts && float64(k)*each < end; k++ {
+			share := max(min(end, float64(k+1)*each)-max(p.At, float64(k)*each), 0) / each
+			gpus[k] += share * float64(p.GPUs)
+			queued[k] += share * float64(p.Queued)
+		}
+	}
+	return gpus, queued
+}

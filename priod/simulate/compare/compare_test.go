@@ -146,3 +146,26 @@ func TestRecorded(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// No GPU-second and no second of waiting is lost among the parts.
+func TestMeansKeepTheSum(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var series []metrics.Point
+		at, wantGPUs, wantQueued := 0.0, 0.0, 0.0
+		for range rapid.IntRange(1, 50).Draw(t, "points") {
+			p := metrics.Point{At: at, GPUs: rapid.IntRange(0, 100).Draw(t, "gpus"), Queued: rapid.IntRange(0, 100).Draw(t, "queue")}
+			gap := rapid.Float64Range(0.001, 1e5).Draw(t, "gap")
+			at, wantGPUs, wantQueued = at+gap, wantGPUs+gap*float64(p.GPUs), wantQueued+gap*float64(p.Queued)
+			series = append(series, p)
+		}
+		parts := rapid.IntRange(1, 300).Draw(t, "parts")
+		gpus, queued := Means(series, at, parts)
+		var sumGPUs, sumQueued float64
+		for k := range gpus {
+			sumGPUs, sumQueued = sumGPUs+gpus[k]*at/float64(parts), sumQueued+queued[k]*at/float64(parts)
+		}
+		if !cmp.Equal(sumGPUs, wantGPUs, nearly) || !cmp.Equal(sumQueued, wantQueued, nearly) {
+			t.Errorf("%v GPU-seconds and %v s, want %v and %v", sumGPUs, sumQueued, wantGPUs, wantQueued)
+		}
+	})
+}
