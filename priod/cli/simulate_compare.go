@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -236,7 +237,7 @@ func ownPolicy(ctx context.Context, c *cli.Context) (order, backfill string, err
 func (r *compared) show(w io.Writer) {
 	header := []string{"FIGURE"}
 	for i := range r.Runs {
-		header = append(header, r.Runs[i].title)
+		header = append(header, strings.ToUpper(r.Runs[i].title))
 	}
 	report.Table(w, header, r.rows())
 	fmt.Fprintln(w)
