@@ -16,7 +16,9 @@ import (
 	"slurmprio/priod/simulate"
 	"slurmprio/priod/simulate/compare"
 	"slurmprio/priod/simulate/metrics"
+	"slurmprio/priod/simulate/virtual"
 	"slurmprio/priod/trace"
+	"slurmprio/slurmplug"
 )
 
 // compared are runs of the same jobs, side by side.
@@ -80,7 +82,11 @@ func compareRuns(ctx context.Context, c *cli.Context) error {
 
 // comparison runs the jobs through both policies.
 func comparison(ctx context.Context, c *cli.Context) (*compared, error) {
-	alone, with, err := sides(ctx, c)
+	slurm, err := ownPolicy(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	alone, with, err := sides(c, slurm)
 	if err != nil {
 		return nil, err
 	}
@@ -89,6 +95,7 @@ func comparison(ctx context.Context, c *cli.Context) (*compared, error) {
 	if err != nil {
 		return nil, err
 	}
+	in.Weights = slurm.weights
 	var jobs []trace.Job
 	for j, bad := range in.Jobs {
 		if err = bad; err != nil {
@@ -165,8 +172,8 @@ func (r *compared) measure(jobs []trace.Job) {
 }
 
 // sides are the policies of --compare: Slurm alone, and the same with priod beside it, which
-// alone gets what flags say of priod.
-func sides(ctx context.Context, c *cli.Context) (alone, with simulate.Spec, err error) {
+// alone gets what flags say of priod. What flags leave open is as that Slurm has it.
+func sides(c *cli.Context, slurm ownSlurm) (alone, with simulate.Spec, err error) {
 	with, err = flagSpec(c)
 	if err != nil {
 		return alone, with, usageError{err}
@@ -187,16 +194,9 @@ func sides(ctx context.Context, c *cli.Context) (alone, with simulate.Spec, err 
 	if with.Engine == "rounds" {
 		return alone, with, usagef("simulate: --compare belongs to --engine slurm")
 	}
-	if own == "" || with.Backfill == "" {
-		order, backfill, err := ownPolicy(ctx, c)
-		if err != nil {
-			return alone, with, err
-		}
-		own, with.Backfill = cmp.Or(own, order), cmp.Or(with.Backfill, backfill)
-	}
-	with.SlurmOrder = own
+	with.SlurmOrder, with.Backfill = cmp.Or(own, slurm.order), cmp.Or(with.Backfill, slurm.backfill)
 	alone = with
-	alone.Order, alone.SlurmOrder, alone.Allocation, alone.Preemption, alone.Round, alone.Overheads.Hold = own, "", "", "", 0, 0
+	alone.Order, alone.SlurmOrder, alone.Allocation, alone.Preemption, alone.Round, alone.Overheads.Hold = with.SlurmOrder, "", "", "", 0, 0
 	if alone.Sizing != "proportional" {
 		alone.Sizing = ""
 	}
@@ -209,28 +209,62 @@ func sides(ctx context.Context, c *cli.Context) (alone, with simulate.Spec, err 
 	return alone, with, nil
 }
 
-// ownPolicy is how this Slurm orders and backfills jobs, with --from-slurm, else how most
-// Slurms do.
-func ownPolicy(ctx context.Context, c *cli.Context) (order, backfill string, err error) {
-	order, backfill = "multifactor", "easy"
+// ownSlurm is how a Slurm schedules by itself.
+type ownSlurm struct {
+	order, backfill string
+	weights         virtual.Weights
+}
+
+// ownPolicy is how this Slurm schedules, with --from-slurm, else how most Slurms do.
+func ownPolicy(ctx context.Context, c *cli.Context) (own ownSlurm, err error) {
+	own = ownSlurm{order: "multifactor", backfill: "easy"}
 	if !c.Bool("from-slurm") {
-		return order, backfill, nil
+		return own, nil
 	}
 	cfg, err := loadConfig(c)
 	if err != nil {
-		return "", "", err
+		return own, err
 	}
 	conf, err := newClient(cfg).Config(ctx)
+	if err == nil {
+		own, err = ownOf(conf)
+	}
 	if err != nil {
-		return "", "", fmt.Errorf("read Slurm's configuration: %w", err)
+		err = fmt.Errorf("read Slurm's configuration: %w", err)
+	}
+	return own, err
+}
+
+// ownOf is what slurm.conf says (PriorityType, PriorityWeight*, PriorityMaxAge,
+// PriorityDecayHalfLife, PriorityCalcPeriod, SchedulerType) of what a trace has data for.
+func ownOf(conf slurmplug.Config) (own ownSlurm, err error) {
+	own = ownSlurm{order: "multifactor", backfill: "easy"}
+	if conf.Get("SchedulerType") == "sched/builtin" {
+		own.backfill = "none"
 	}
 	if conf.PriorityType() == "priority/basic" {
-		order = "fifo"
+		own.order = "fifo"
+		return own, nil
 	}
-	if conf.Get("SchedulerType") == "sched/builtin" {
-		backfill = "none"
+	weights, err := conf.Weights()
+	if err != nil {
+		return own, err
 	}
-	return order, backfill, nil
+	w := &own.weights
+	if w.Age, w.JobSize, w.FairShare = weights["Age"], weights["JobSize"], weights["FairShare"]; w.Age+w.JobSize+w.FairShare == 0 {
+		*w = virtual.FIFOWeights // equal priorities go by job id
+	}
+	for key, to := range map[string]*float64{"PriorityMaxAge": &w.MaxAge, "PriorityDecayHalfLife": &w.DecayHalfLife, "PriorityCalcPeriod": &w.CalcPeriod} {
+		d, err := slurmplug.ParseTimeLimit(conf.Get(key))
+		if err != nil {
+			return own, fmt.Errorf("%s: %w", key, err)
+		}
+		*to = max(d.Seconds(), 0)
+	}
+	if conf.Get("PriorityDecayHalfLife") != "" && w.DecayHalfLife == 0 { // past use counts in full, for ever
+		w.DecayHalfLife = math.Inf(1)
+	}
+	return own, nil
 }
 
 // show prints the comparison for people.

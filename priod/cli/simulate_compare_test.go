@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,6 +11,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"slurmprio/priod/simulate/virtual"
+	"slurmprio/slurmplug"
 )
 
 // By hand: a TE job comes while a BE job holds all GPUs. In truth it started 10 s after the
@@ -153,6 +158,35 @@ func TestCompareRefuses(t *testing.T) {
 		status, out, errs := run(comparing(t, comparedTrace, c.args...)...)
 		if status != exitUsage || out != "" || !strings.Contains(errs, c.want) || strings.Count(errs, "\n") != 1 {
 			t.Errorf("%q: exit status %d, said %q, want %q", c.args, status, errs, c.want)
+		}
+	}
+}
+
+// says answers each command with the same text.
+type says string
+
+func (s says) Run(context.Context, slurmplug.Command) (slurmplug.Output, error) {
+	return slurmplug.Output{Stdout: []byte(s)}, nil
+}
+
+func TestCompareTakesSlurmAsItIs(t *testing.T) {
+	const day = 86400
+	for conf, want := range map[string]ownSlurm{
+		"PriorityType = priority/basic\nSchedulerType = sched/builtin": {order: "fifo", backfill: "none"},
+		"PriorityType = priority/multifactor\nPriorityWeightAge = 10\nPriorityWeightFairShare = 30\nPriorityMaxAge = 1-00:00:00\nPriorityDecayHalfLife = 14-00:00:00\nPriorityCalcPeriod = 00:05:00": {
+			order: "multifactor", backfill: "easy", weights: virtual.Weights{Age: 10, FairShare: 30, MaxAge: day, DecayHalfLife: 14 * day, CalcPeriod: 300},
+		},
+		"PriorityType = priority/multifactor\nPriorityWeightQOS = 10\nPriorityMaxAge = 1-00:00:00\nPriorityDecayHalfLife = 00:00:00\nSchedulerType = sched/backfill": {
+			order: "multifactor", backfill: "easy", weights: virtual.Weights{Age: virtual.FIFOWeights.Age, MaxAge: day, DecayHalfLife: math.Inf(1)},
+		},
+	} {
+		text := "SLURM_VERSION = 22.05.8\nClusterName = c\n" + conf + "\n\nSlurmctld(primary) at h is UP\n"
+		parsed, err := slurmplug.NewClient(says(text), slurmplug.Options{}).Config(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if own, err := ownOf(parsed); err != nil || own != want {
+			t.Errorf("%q is %+v, %v; want %+v", conf, own, err, want)
 		}
 	}
 }

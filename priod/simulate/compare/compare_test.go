@@ -141,7 +141,7 @@ func TestRecorded(t *testing.T) {
 			t.Errorf("job %s waited %v s, want %v", jobs[i].ID, got, want)
 		}
 	}
-	want := []metrics.Point{{0, 8, 0}, {10, 8, 2}, {100, 4, 1}, {150, 0, 1}, {220, 1, 0}, {260, 0, 0}}
+	want := []metrics.Point{{GPUs: 8}, {At: 10, GPUs: 8, Queued: 2}, {At: 100, GPUs: 4, Queued: 1}, {At: 150, Queued: 1}, {At: 220, GPUs: 1}, {At: 260}}
 	if diff := cmp.Diff(want, series); diff != "" {
 		t.Error(diff)
 	}
