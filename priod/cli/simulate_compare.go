@@ -319,9 +319,9 @@ func (r *compared) words() []string {
 	e := &r.Effect
 	same := func(d *compare.Difference) int { return d.Jobs - d.Less - d.More }
 	words := []string{
-		fmt.Sprintf("With priod jobs complete %s in the mean than with Slurm as it is: %d sooner, %d later, %d at the same time.",
+		fmt.Sprintf("With priod jobs complete in the mean %s than with Slurm as it is: %d sooner, %d later, %d at the same time.",
 			change(&e.Completion, "sooner", "later"), e.Completion.Less, e.Completion.More, same(&e.Completion)),
-		fmt.Sprintf("They wait %s in the mean: %d less, %d more, %d as long.", change(&e.Wait, "less", "more"), e.Wait.Less, e.Wait.More, same(&e.Wait)),
+		fmt.Sprintf("They wait in the mean %s: %d less, %d more, %d as long.", change(&e.Wait, "less", "more"), e.Wait.Less, e.Wait.More, same(&e.Wait)),
 	}
 	if e.Completion.Interval != nil {
 		words = append(words, "The intervals are those of batch means (Law, Simulation Modeling and Analysis): Student's t over batches of jobs in order of arrival, "+
@@ -331,7 +331,7 @@ func (r *compared) words() []string {
 		return append(words, "Nobody can say how far to trust this: "+r.note+".")
 	}
 	wait := &r.Error.Wait
-	words = append(words, fmt.Sprintf("In the simulation of Slurm as it is, jobs wait %s in the mean than they really did. A job's wait is off by %s in the mean, and by %s or less for half of the jobs.",
+	words = append(words, fmt.Sprintf("In the simulation of Slurm as it is, jobs wait in the mean %s than they really did. A job's wait is off by %s in the mean, and by %s or less for half of the jobs.",
 		change(wait, "less", "more"), ago(wait.MeanAbs), ago(wait.MedianAbs)))
 	trust := fmt.Sprintf("priod changes the mean wait by %s; the simulation misses it by %s", ago(math.Abs(e.Wait.Mean)), ago(math.Abs(wait.Mean)))
 	if math.Abs(e.Wait.Mean) <= math.Abs(wait.Mean) {

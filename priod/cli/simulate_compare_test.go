@@ -44,9 +44,9 @@ GPUs in use          99.1 %                     100.0 %                    100.0
 preemptions          not known                  0                          1
 GPU-hours wasted     not known                  0.0                        0.0
 
-With priod jobs complete 5m39s sooner (too few jobs for an interval) in the mean than with Slurm as it is: 1 sooner, 1 later, 0 at the same time.
-They wait 5m54s less (too few jobs for an interval) in the mean: 1 less, 1 more, 0 as long.
-In the simulation of Slurm as it is, jobs wait 5s less (too few jobs for an interval) in the mean than they really did. A job's wait is off by 5s in the mean, and by 5s or less for half of the jobs.
+With priod jobs complete in the mean 5m39s sooner (too few jobs for an interval) than with Slurm as it is: 1 sooner, 1 later, 0 at the same time.
+They wait in the mean 5m54s less (too few jobs for an interval): 1 less, 1 more, 0 as long.
+In the simulation of Slurm as it is, jobs wait in the mean 5s less (too few jobs for an interval) than they really did. A job's wait is off by 5s in the mean, and by 5s or less for half of the jobs.
 priod changes the mean wait by 5m54s; the simulation misses it by 5s.
 
 Users who gain:
