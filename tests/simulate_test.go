@@ -46,6 +46,25 @@ func TestSimulateFromSlurm(t *testing.T) {
 		t.Errorf("mean completion time %v s", live.Mean)
 	}
 
+	var both struct {
+		Runs []struct {
+			Name    string `json:"name"`
+			figures `json:"figures"`
+		} `json:"runs"`
+		Users []struct {
+			Jobs int `json:"jobs"`
+		} `json:"users"`
+	}
+	s.json(&both, "simulate", "--from-slurm", "--since", "1h", "--compare")
+	if len(both.Runs) != 3 || len(both.Users) == 0 {
+		t.Fatalf("want what happened, Slurm and priod: %+v", both)
+	}
+	for _, run := range both.Runs {
+		if run.Jobs < 4 || run.Mean <= 0 {
+			t.Errorf("%+v", run)
+		}
+	}
+
 	cmd := s.lab.Command(context.Background(), "sacct", "-P", "-X", "-D", "-a", "-S", "now-1hours", "-E", "now", "--format="+strings.TrimSuffix(trace.SacctColumns, ",Comment"))
 	cmd.Env = append(cmd.Env, "SLURM_TIME_FORMAT=%s")
 	out, err := cmd.Output()

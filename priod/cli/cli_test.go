@@ -78,6 +78,7 @@ func TestWrongUsage(t *testing.T) {
 		"evict --dry-run 0+1":                    `job id "0+1": want one as squeue prints it`,
 		"allocate --policy frob":                 `--policy "frob": want one of`,
 		"simulate --nodes 1:v100:4 --generate gavel --mtbf -1s": "--mtbf -1s: want 0s or more",
+		"simulate --compare --order las":                        "simulate: --compare puts priod beside Slurm's own order, fifo or multifactor, not --order las",
 		"simulate --nodes 1:v100:4 --generate frob":             `--generate "frob": want gavel, synergy, fitgpp or philly and its flags`,
 	} {
 		var out, errs bytes.Buffer

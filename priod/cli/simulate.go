@@ -41,8 +41,12 @@ func simulateCommand() *cli.Command {
 		Description: "Jobs come from --trace, --generate or --from-slurm, nodes from --cluster, --nodes or --from-slurm. Each\n" +
 			"dimension of policy is one flag. --order priod runs the daemon's own cycles, as --config says.\n" +
 			"    priod simulate --generate 'fitgpp --jobs 2000 --load 0.9' --nodes 84:gpu:8:32:262144 --backfill easy\n" +
-			"    priod simulate --from-slurm --since 30d --order priod --html after.html",
+			"    priod simulate --from-slurm --since 30d --order priod --html after.html\n" +
+			"--compare runs the same jobs twice, through Slurm as it is and with priod beside it, and shows both beside\n" +
+			"what really happened, where the trace has start and end times:\n" +
+			"    priod simulate --from-slurm --since 30d --compare --html compared.html",
 		Flags: append(simulateFlags(),
+			&cli.BoolFlag{Name: "compare", Usage: "what happened, Slurm as it is and with priod, side by side; --order is then Slurm's own (default: as this Slurm's with --from-slurm, else multifactor and easy backfill)"},
 			&cli.StringFlag{Name: "jobs-out", Usage: "write what became of every job to this CSV `FILE`"},
 			&cli.StringFlag{Name: "html", Usage: "write a page with plots, which opens without a network, to `FILE`"},
 			jsonFlag()),
@@ -50,6 +54,9 @@ func simulateCommand() *cli.Command {
 		Action: func(c *cli.Context) error {
 			ctx, stop := signal.NotifyContext(c.Context, syscall.SIGTERM, syscall.SIGINT)
 			defer stop()
+			if c.Bool("compare") {
+				return compareRuns(ctx, c)
+			}
 			r, err := simulation(ctx, c, c.App.ErrWriter)
 			if err != nil {
 				return err
@@ -163,33 +170,41 @@ func simulation(ctx context.Context, c *cli.Context, bar io.Writer) (*simulated,
 	if err != nil {
 		return nil, usageError{err}
 	}
-	debug.SetGCPercent(400) // a simulation keeps little, and makes and drops much
 	s := &simulated{spec: spec}
-	table, err := workload.Load(c.String("workloads"))
-	if err != nil {
-		return nil, usageError{err}
-	}
-	var cfg *config.Config
-	if c.Bool("from-slurm") || spec.Priod() || spec.Speeds != "known" {
-		if cfg, err = loadConfig(c); err != nil {
-			return nil, err
-		}
-	}
-	in := simulate.Input{}
-	if in.Pairs, in.PairWorkloads, err = pairsOf(c.String("pairs"), &spec, table); err != nil {
-		return nil, usageError{err}
-	}
-	if err := s.nodes(ctx, c, cfg, &in); err != nil {
-		return nil, err
-	}
-	jobs, done, err := s.jobs(ctx, c, cfg, table)
+	in, done, err := s.input(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
+	return s, s.run(ctx, in, bar)
+}
+
+// input opens what the flags say that is simulated; done closes it.
+func (s *simulated) input(ctx context.Context, c *cli.Context) (in simulate.Input, done func(), err error) {
+	table, err := workload.Load(c.String("workloads"))
+	if err != nil {
+		return in, nil, usageError{err}
+	}
+	var cfg *config.Config
+	if c.Bool("from-slurm") || s.spec.Priod() || s.spec.Speeds != "known" {
+		if cfg, err = loadConfig(c); err != nil {
+			return in, nil, err
+		}
+	}
+	if in.Pairs, in.PairWorkloads, err = pairsOf(c.String("pairs"), &s.spec, table); err != nil {
+		return in, nil, usageError{err}
+	}
+	if err := s.nodes(ctx, c, cfg, &in); err != nil {
+		return in, nil, err
+	}
+	jobs, done, err := s.jobs(ctx, c, cfg, table)
+	if err != nil {
+		return in, nil, err
+	}
 	if s.spec.RoundModel == "synergy" && !c.IsSet("first-round") {
 		if jobs, err = static(jobs, &s.spec); err != nil {
-			return nil, err
+			done()
+			return in, nil, err
 		}
 	}
 	in.Speed, in.Curve = speeds(table), curves(table)
@@ -198,12 +213,26 @@ func simulation(ctx context.Context, c *cli.Context, bar io.Writer) (*simulated,
 		shorten(c, cfg)
 		in.Within = cfg.Speeds.Within
 	}
-	tick, finish := progress(bar)
 	in.Jobs = func(yield func(trace.Job, error) bool) {
 		for j, err := range jobs {
 			if err == nil {
 				err = runnable(&j, table)
 			}
+			if !yield(j, err) {
+				return
+			}
+		}
+	}
+	return in, done, nil
+}
+
+// run simulates.
+func (s *simulated) run(ctx context.Context, in simulate.Input, bar io.Writer) (err error) {
+	debug.SetGCPercent(400) // a simulation keeps little, and makes and drops much
+	tick, finish := progress(bar)
+	jobs := in.Jobs
+	in.Jobs = func(yield func(trace.Job, error) bool) {
+		for j, err := range jobs {
 			tick()
 			if !yield(j, err) {
 				return
@@ -218,7 +247,7 @@ func simulation(ctx context.Context, c *cli.Context, bar io.Writer) (*simulated,
 	if s.failed > 1 {
 		s.notes = append(s.notes, fmt.Sprintf("%d allocations failed in all", s.failed))
 	}
-	return s, err
+	return err
 }
 
 // trouble keeps the first problem that the optimiser failed on, and counts.
@@ -445,7 +474,20 @@ func generate(words string) (made []trace.Job, err error) {
 // second (slurmctld, job_mgr.c).
 const slurmRequeue = 121
 
+// specOf is the policy that the flags say, checked.
 func specOf(c *cli.Context) (simulate.Spec, error) {
+	spec, err := flagSpec(c)
+	if err != nil {
+		return spec, err
+	}
+	if err := spec.Check(); err != nil {
+		return spec, err
+	}
+	return spec, checkKeyFlags(c, &spec)
+}
+
+// flagSpec is what the flags say, before defaults are filled in.
+func flagSpec(c *cli.Context) (simulate.Spec, error) {
 	s := func(name string) float64 { return c.Duration(name).Seconds() }
 	for _, f := range simulateFlags() {
 		if d, ok := f.(*cli.DurationFlag); ok && c.Duration(d.Name) < 0 {
@@ -480,13 +522,8 @@ func specOf(c *cli.Context) (simulate.Spec, error) {
 	if spec.SpreadCosts, err = numbers("spread-costs", c.String("spread-costs")); err != nil {
 		return spec, err
 	}
-	if spec.Window, err = windowOf(c.String("window")); err != nil {
-		return spec, err
-	}
-	if err := spec.Check(); err != nil {
-		return spec, err
-	}
-	return spec, checkKeyFlags(c, &spec)
+	spec.Window, err = windowOf(c.String("window"))
+	return spec, err
 }
 
 // numbers reads the numbers above 0 of a flag; nil for none.
@@ -538,12 +575,7 @@ func progress(w io.Writer) (tick, finish func()) {
 
 // showSimulation prints the figures and writes the files that were asked for.
 func showSimulation(c *cli.Context, s *simulated) error {
-	for _, n := range s.notes {
-		fmt.Fprintf(c.App.ErrWriter, "priod: note: %s\n", n)
-	}
-	if s.stats.Bad > 0 {
-		fmt.Fprintf(c.App.ErrWriter, "priod: note: %d bad rows were skipped\n", s.stats.Bad)
-	}
+	s.showNotes(c.App.ErrWriter)
 	if path := c.String("jobs-out"); path != "" {
 		if err := writeFile(path, s.writeJobs); err != nil {
 			return err
@@ -560,6 +592,15 @@ func showSimulation(c *cli.Context, s *simulated) error {
 		Bad     int                    `json:"bad_rows"`
 		Skipped map[string]int         `json:"skipped_rows"` // by why
 	}{s.Figures, s.Waited, s.stats.Bad, s.stats.Skipped}, func(w io.Writer) { report.Table(w, []string{"FIGURE", "VALUE"}, s.rows()) })
+}
+
+func (s *simulated) showNotes(w io.Writer) {
+	for _, n := range s.notes {
+		fmt.Fprintf(w, "priod: note: %s\n", n)
+	}
+	if s.stats.Bad > 0 {
+		fmt.Fprintf(w, "priod: note: %d bad rows were skipped\n", s.stats.Bad)
+	}
 }
 
 // rows are the figures for people; those of an empty group are left out.

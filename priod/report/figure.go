@@ -27,6 +27,7 @@ type Figure struct {
 	LogX           bool
 	Points         bool // mark each point: few of them, each measured
 	Steps          bool // Y holds until the next X
+	Beneath        bool // curves may coincide: earlier ones are wider, to be seen beneath later ones
 	Curves         []Curve
 	Bars           []Bar // instead of curves
 }
@@ -48,16 +49,17 @@ func (f *Figure) SVG() (template.HTML, error) {
 	p := plot.New()
 	p.Title.Text = f.Title
 	p.X.Label.Text, p.Y.Label.Text = f.XLabel, f.YLabel
-	p.Legend.Top, p.Legend.Left = true, true
-	p.Legend.ThumbnailWidth = vg.Points(18)
-	for _, style := range []*draw.TextStyle{&p.Title.TextStyle, &p.X.Label.TextStyle, &p.Y.Label.TextStyle, &p.X.Tick.Label, &p.Y.Tick.Label, &p.Legend.TextStyle} {
+	legend := plot.NewLegend()
+	legend.Top, legend.Left, legend.ThumbnailWidth = true, true, vg.Points(18)
+	legend.Padding = vg.Points(3)
+	for _, style := range []*draw.TextStyle{&p.Title.TextStyle, &p.X.Label.TextStyle, &p.Y.Label.TextStyle, &p.X.Tick.Label, &p.Y.Tick.Label, &legend.TextStyle} {
 		style.Font.Variant = "Sans"
 	}
 	p.Title.TextStyle.Font.Size = font.Length(13)
 	grid := plotter.NewGrid()
 	grid.Vertical.Color, grid.Horizontal.Color = color.Gray{225}, color.Gray{225}
 	p.Add(grid)
-	drawn := 0
+	shown := 0
 	for i, c := range f.Curves {
 		xys := f.points(c)
 		if len(xys) == 0 {
@@ -69,6 +71,9 @@ func (f *Figure) SVG() (template.HTML, error) {
 		}
 		line.Color, line.Width = palette[i%len(palette)], vg.Points(1.6)
 		line.Dashes = [][]vg.Length{nil, {vg.Points(6), vg.Points(3)}, {vg.Points(2), vg.Points(2)}}[i/len(palette)%3]
+		if f.Beneath {
+			line.Width += vg.Points(1.4 * float64(len(f.Curves)-1-i))
+		}
 		if f.Steps {
 			line.StepStyle = plotter.PostStep
 		}
@@ -81,8 +86,8 @@ func (f *Figure) SVG() (template.HTML, error) {
 			marks.Color, marks.Shape, marks.Radius = line.Color, draw.CircleGlyph{}, vg.Points(2.5)
 			p.Add(marks)
 		}
-		p.Legend.Add(Safe(c.Name), line)
-		drawn++
+		legend.Add(Safe(c.Name), line)
+		shown++
 	}
 	if len(f.Bars) > 0 {
 		values, names := make(plotter.Values, len(f.Bars)), make([]string, len(f.Bars))
@@ -98,9 +103,9 @@ func (f *Figure) SVG() (template.HTML, error) {
 		p.NominalX(names...)
 		p.X.Tick.Label.Rotation, p.X.Tick.Label.XAlign, p.X.Tick.Label.YAlign = 0.5, draw.XRight, draw.YTop
 		p.Y.Min = min(0, p.Y.Min)
-		drawn++
+		shown++
 	}
-	if drawn == 0 {
+	if shown == 0 {
 		return "", fmt.Errorf("figure %q has nothing to draw", f.Title)
 	}
 	if f.LogX {
@@ -109,16 +114,29 @@ func (f *Figure) SVG() (template.HTML, error) {
 			p.X.Max *= 10
 		}
 	}
-	canvas := vgsvg.New(18*vg.Centimeter, 10*vg.Centimeter)
-	p.Draw(draw.New(canvas))
-	var b bytes.Buffer
-	if _, err := canvas.WriteTo(&b); err != nil {
+	b, err := drawn(p, &legend)
+	if err != nil {
 		return "", err
 	}
 	if at := bytes.Index(b.Bytes(), []byte("<svg")); at > 0 {
 		b.Next(at) // an XML prologue has no place inside a page
 	}
 	return template.HTML(b.String()), nil
+}
+
+// drawn is a plot with its legend below, so that it covers no curve.
+func drawn(p *plot.Plot, legend *plot.Legend) (b bytes.Buffer, err error) {
+	const width, height = 18 * vg.Centimeter, 10 * vg.Centimeter
+	below := vg.Length(0)
+	if size := legend.Rectangle(draw.New(vgsvg.New(width, height))).Size(); size.Y > 0 {
+		below = size.Y + vg.Points(8)
+	}
+	canvas := vgsvg.New(width, height+below)
+	whole := draw.New(canvas)
+	p.Draw(draw.Crop(whole, 0, 0, below, 0))
+	legend.Draw(draw.Crop(whole, vg.Points(8), 0, 0, -height))
+	_, err = canvas.WriteTo(&b)
+	return b, err
 }
 
 func (f *Figure) points(c Curve) plotter.XYs {

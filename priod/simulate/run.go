@@ -1,7 +1,8 @@
 // Package simulate runs traces through policies in virtual time. Its parts:
-// virtual is a Slurm behind plan.Slurm, metrics measures what came out, sweep
-// runs many, and ideal is what only the papers assume: rounds where every job
-// may be moved, their solvers and bounds, pairs of jobs on the same GPUs.
+// virtual is a Slurm behind plan.Slurm, metrics measures what came out, compare
+// says how two runs differ, sweep runs many, and ideal is what only the papers
+// assume: rounds where every job may be moved, their solvers and bounds, pairs of
+// jobs on the same GPUs.
 package simulate
 
 import (
@@ -31,9 +32,11 @@ type Input struct {
 	// where it cannot run.
 	Speed func(job *trace.Job, gpuType string) float64
 	// Curve is how that speed depends on CPUs and memory; nil: nobody knows.
-	Curve  func(job *trace.Job, gpuType string) *workload.Curve
-	Config *config.Config  // of priod, where it runs
-	Table  *workload.Table // what that priod is told of programs
+	Curve func(job *trace.Job, gpuType string) *workload.Curve
+	// Weights are those of Slurm's multifactor priority; the zero value: virtual.DefaultWeights.
+	Weights virtual.Weights
+	Config  *config.Config  // of priod, where it runs
+	Table   *workload.Table // what that priod is told of programs
 
 	// Of engine rounds.
 	Pairs         gavel.Pairs   // of allocations with space sharing
@@ -81,7 +84,7 @@ func slurm(ctx context.Context, spec Spec, in Input) (Result, error) {
 	opt := virtual.Options{
 		Order: virtual.Order(spec.Order), Placement: placementModes[spec.Placement],
 		LASQueues: spec.LASQueues, Depth: spec.Depth,
-		Multifactor: virtual.DefaultWeights, Speed: in.Speed, Window: spec.Window, Seed: spec.Seed,
+		Multifactor: in.Weights, Speed: in.Speed, Window: spec.Window, Seed: spec.Seed,
 		Grace: o.Grace, RequeueDelay: o.Requeue, Prolog: o.Prolog, Epilog: o.Epilog, Checkpoint: o.Checkpoint,
 		RestartCost: o.Restart, Hold: o.Hold, MTBF: o.MTBF, Repair: o.Repair, UserGPUs: spec.UserGPUs, AccountGPUs: spec.AccountGPUs,
 	}

@@ -76,6 +76,9 @@ var columns = []column{
 	numberColumn("weight", math.SmallestNonzeroFloat64, 1e9, "a weight above 0", 1, func(j *Job) *float64 { return &j.Weight }),
 	textColumn("gpu_type", func(j *Job) *string { return &j.GPUType }),
 	numberColumn("deadline_s", 0, maxSeconds, "seconds from 0", NoDeadline, func(j *Job) *float64 { return &j.Deadline }),
+	secondsColumn("start_s", func(j *Job) *float64 { return &j.Start }),
+	secondsColumn("end_s", func(j *Job) *float64 { return &j.End }),
+	secondsColumn("ran_s", func(j *Job) *float64 { return &j.Ran }),
 }
 
 func spoken(c column) column {

@@ -140,7 +140,26 @@ func (s *csvSource) next() (Job, error) {
 	case j.Duration == 0 && j.Steps == 0:
 		return Job{}, s.at("steps", "0", "steps above 0")
 	}
-	return *j, nil
+	return *j, s.happened(j)
+}
+
+// happened checks what the row says of what really became of the job.
+func (s *csvSource) happened(j *Job) error {
+	switch {
+	case j.End == 0 && (j.Start != 0 || j.Ran != 0):
+		return s.bad("start_s or ran_s without end_s")
+	case j.End == 0:
+		return nil
+	case j.Start < j.Submit:
+		return s.at("start_s", string(appendNumber(nil, j.Start)), "a time not before submit_s")
+	case j.End <= j.Start:
+		return s.at("end_s", string(appendNumber(nil, j.End)), "a time after start_s")
+	case j.Ran > j.End-j.Start:
+		return s.at("ran_s", string(appendNumber(nil, j.Ran)), "no more than end_s - start_s")
+	case j.Ran == 0:
+		j.Ran = j.End - j.Start
+	}
+	return nil
 }
 
 // synergySource is Synergy's format: five columns and no header.

@@ -98,6 +98,7 @@ func TestReadCSV(t *testing.T) {
 
 func TestReadErrors(t *testing.T) {
 	const head = "job_id,submit_s,gpus,duration_s\n"
+	const happened = "job_id,submit_s,gpus,duration_s,start_s,end_s,ran_s\n"
 	sacct := strings.ReplaceAll(SacctColumns, ",", "|") + "\n"
 	gavelRow := "A3C\tcmd\tdir\t--n\t0\t100\t1\t1\t-1.0\t0\n"
 	for _, c := range []struct {
@@ -113,6 +114,10 @@ func TestReadErrors(t *testing.T) {
 		{CSV, head + "1,0,1\n", "t:2: 3 columns, want 4"},
 		{CSV, head + "1,0,1,5\n2,0,x,5\n", `t:3:5: gpus = "x": want a whole number from 1`},
 		{CSV, head + "1,0,0,5\n", `gpus = "0"`},
+		{CSV, happened + "1,5,1,5,4,9,\n", `t:2:9: start_s = "4": want a time not before submit_s`},
+		{CSV, happened + "1,5,1,5,9,9,\n", `t:2:11: end_s = "9": want a time after start_s`},
+		{CSV, happened + "1,5,1,5,6,9,4\n", `t:2:13: ran_s = "4": want no more than end_s - start_s`},
+		{CSV, happened + "1,5,1,5,6,,\n", "t:2: start_s or ran_s without end_s"},
 		{CSV, head + "1,0,1.5,5\n", `gpus = "1.5"`},
 		{CSV, head + "1,0,,5\n", `gpus = ""`},
 		{CSV, head + "1,-1,1,5\n", `t:2:3: submit_s = "-1"`},
@@ -239,14 +244,17 @@ prio:type=te&grace=60&ckpt=600&v=1 mine|100|x|2024-03-01T10:00:00|2024-03-01T10:
 	want := []Job{
 		job(func(j *Job) { // both runs of 105: the first submission, the last run
 			j.ID, j.User, j.GPUs, j.Nodes, j.Duration, j.Limit, j.Untagged = "105", "bob", 1, 1, 86410, 86410, true
+			j.Start, j.End, j.Ran = 600, 91510, 4200+86410 // and all of what happened
 		}),
 		job(func(j *Job) {
 			j.ID, j.User, j.GPUs, j.Nodes, j.CPUs, j.Submit, j.Duration = "101_3", "bob", 1, 1, 1, 3600, 1
 			j.Limit, j.GPUType, j.Class = 365*86400, "v100", cluster.TE
+			j.Start, j.End, j.Ran = 3605, 3606, 1
 		}),
 		job(func(j *Job) {
 			j.ID, j.User, j.Account, j.GPUs, j.Nodes, j.CPUs, j.MemMB, j.Submit = "100", "ann", "ml", 2, 1, 16, 20480, 7200
 			j.Duration, j.Limit, j.Class, j.Grace, j.Ckpt = 3600, 7200, cluster.TE, 60, 600
+			j.Start, j.End, j.Ran = 7800, 11400, 3600
 		}),
 	}
 	if diff := cmp.Diff(want, jobs); diff != "" {
@@ -269,6 +277,7 @@ func TestSacctWorkload(t *testing.T) {
 	want := []Job{job(func(j *Job) {
 		j.ID, j.User, j.GPUs, j.CPUs, j.GPUType, j.Workload, j.Steps = "7", "ann", 1, 4, "k80", "a3c", 3600*3.4387678290723933
 		j.Untagged = true
+		j.Start, j.End, j.Ran = 3540, 7140, 3600
 	})}
 	if diff := cmp.Diff(want, jobs); diff != "" || err != nil || stats.Jobs != 1 {
 		t.Error(err, stats, diff)
@@ -343,6 +352,11 @@ func TestCSVRoundTrip(t *testing.T) {
 				j.User, j.Account, j.GPUType = text.Draw(t, "user"), text.Draw(t, "account"), text.Draw(t, "type")
 				j.Class, j.Weight = cluster.TE, rapid.Float64Range(1e-300, 1e9).Draw(t, "weight")
 				j.Deadline = rapid.SampledFrom([]float64{0, 1.5, maxSeconds, NoDeadline}).Draw(t, "deadline")
+			}
+			if rapid.Bool().Draw(t, "happened") && at < maxSeconds/2 {
+				j.Start = at + seconds.Draw(t, "waited")/8
+				j.End = j.Start + 1 + seconds.Draw(t, "to the end")/8
+				j.Ran = (j.End - j.Start) * rapid.Float64Range(0.1, 1).Draw(t, "ran")
 			}
 			jobs[i] = j
 		}

@@ -37,8 +37,10 @@ type past struct {
 	id, user, account, qos string
 	req, alloc             string // TRES asked for and held; alloc is "" when it never started
 	tag                    string
-	ready                  time.Time // submitted and eligible
-	start, end             time.Time // zero when not set
+	ready                  time.Time     // submitted and eligible
+	start, end             time.Time     // zero when not set
+	first                  time.Time     // start of the first run of a requeued job
+	ran                    time.Duration // all runs together
 	elapsed                time.Duration
 	elapsedKnown           bool
 	limit                  time.Duration
@@ -69,6 +71,13 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
 // fold makes jobs of runs: the runs of a requeued job are one job that was
 // submitted when the first one was and runs as long as the last one that ended.
 func fold(all []past, known demands, opts Options, stats *Stats) ([]Job, error) {
@@ -84,6 +93,7 @@ func fold(all []past, known demands, opts Options, stats *Stats) ([]Job, error) 
 			stats.skip(skipRunning)
 			continue
 		}
+		p.first, p.ran = p.start, p.end.Sub(p.start)
 		at, again := last[p.id]
 		if !again {
 			last[p.id] = len(kept)
@@ -91,14 +101,11 @@ func fold(all []past, known demands, opts Options, stats *Stats) ([]Job, error) 
 			continue
 		}
 		stats.skip(skipEarlier)
-		ready := kept[at].ready
-		if p.ready.Before(ready) {
-			ready = p.ready
-		}
+		ready, first, ran := earlier(p.ready, kept[at].ready), earlier(p.first, kept[at].first), p.ran+kept[at].ran
 		if p.start.After(kept[at].start) {
 			kept[at] = *p
 		}
-		kept[at].ready = ready
+		kept[at].ready, kept[at].first, kept[at].ran = ready, first, ran
 	}
 	jobs := make([]Job, 0, len(kept))
 	tags := map[string]jobtag.Tag{}
@@ -130,13 +137,16 @@ func fold(all []past, known demands, opts Options, stats *Stats) ([]Job, error) 
 		jobs = append(jobs, p.job(req, alloc, &tag, opts))
 	}
 	for i := range jobs {
-		jobs[i].Submit -= float64(origin.Unix())
+		j := &jobs[i]
+		j.Submit -= float64(origin.Unix())
+		j.Start -= float64(origin.Unix())
+		j.End -= float64(origin.Unix())
 	}
 	slices.SortStableFunc(jobs, func(a, b Job) int { return cmp.Compare(a.Submit, b.Submit) })
 	return jobs, nil
 }
 
-// job is a run as a job of the trace, its submission in Unix time.
+// job is a run as a job of the trace, its times in Unix time.
 func (p *past) job(req, alloc demand, tag *jobtag.Tag, opts Options) Job {
 	j := newJob()
 	j.ID, j.User, j.Account = p.id, p.user, p.account
@@ -150,6 +160,9 @@ func (p *past) job(req, alloc demand, tag *jobtag.Tag, opts Options) Job {
 		elapsed = p.end.Sub(p.start)
 	}
 	j.Duration = max(elapsed.Seconds(), 1) // accounting has whole seconds
+	j.Start = max(float64(p.first.Unix()), j.Submit)
+	j.End = max(float64(p.end.Unix()), j.Start+1)
+	j.Ran = min(max(p.ran.Seconds(), 1), j.End-j.Start)
 	switch {
 	case p.limit == slurmplug.Unlimited:
 		j.Limit = unlimited.Seconds()

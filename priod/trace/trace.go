@@ -37,6 +37,11 @@ type Job struct {
 	Weight        float64 // of its share: 1 unless the trace says otherwise
 	GPUType       string  // "" when left open
 	Deadline      float64 // s from the trace's start; NoDeadline when there is none
+
+	// What really became of the job, where the trace says so; End is 0 where it does not.
+	Start float64 // of its first run
+	End   float64 // of its last run
+	Ran   float64 // s, all runs together
 }
 
 // NoDeadline is the Deadline of a job without one.

@@ -1,0 +1,456 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"slurmprio/priod/report"
+	"slurmprio/priod/simulate"
+	"slurmprio/priod/simulate/compare"
+	"slurmprio/priod/simulate/metrics"
+	"slurmprio/priod/simulate/virtual"
+	"slurmprio/priod/trace"
+	"slurmprio/slurmplug"
+)
+
+// compared are runs of the same jobs, side by side.
+type compared struct {
+	Runs     []comparedRun   `json:"runs"`   // what happened, where the trace knows it; Slurm; Slurm with priod
+	Error    *differences    `json:"error"`  // of Slurm simulated, beside what happened; null: the trace does not know that
+	Effect   differences     `json:"effect"` // of priod, beside Slurm simulated
+	Users    []compare.Group `json:"users"`  // mean completion times, most gained first
+	Accounts []compare.Group `json:"accounts"`
+	Bad      int             `json:"bad_rows"`
+	Skipped  map[string]int  `json:"skipped_rows"`
+
+	jobs []metrics.Job // that are measured
+	note string        // why what happened is left out
+}
+
+type comparedRun struct {
+	Name    string          `json:"name"` // recorded, slurm, priod
+	Policy  string          `json:"policy,omitempty"`
+	Figures comparedFigures `json:"figures"`
+
+	title            string
+	outcomes         []metrics.Outcome // of the measured jobs
+	completion, wait []float64         // s, of the measured jobs
+	series           []metrics.Point
+}
+
+// comparedFigures are null where what happened does not say them.
+type comparedFigures struct {
+	metrics.Figures
+	Preemptions *int     `json:"preemptions"`
+	Wasted      *float64 `json:"wasted_gpu_s"`
+}
+
+// differences are those of one run to another.
+type differences struct {
+	Completion compare.Difference `json:"completion"`
+	Wait       compare.Difference `json:"wait"`
+}
+
+func between(from, to *comparedRun) differences {
+	return differences{Completion: compare.Paired(from.completion, to.completion), Wait: compare.Paired(from.wait, to.wait)}
+}
+
+// compareRuns is priod simulate --compare.
+func compareRuns(ctx context.Context, c *cli.Context) error {
+	if c.String("jobs-out") != "" {
+		return usagef("simulate: --jobs-out writes the jobs of one run, and --compare makes two: leave one of them out")
+	}
+	r, err := comparison(ctx, c)
+	if err != nil {
+		return err
+	}
+	if path := c.String("html"); path != "" {
+		if err := writeFile(path, r.page().Write); err != nil {
+			return err
+		}
+	}
+	return answer(c, r, r.show)
+}
+
+// comparison runs the jobs through both policies.
+func comparison(ctx context.Context, c *cli.Context) (*compared, error) {
+	slurm, err := ownPolicy(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	alone, with, err := sides(c, slurm)
+	if err != nil {
+		return nil, err
+	}
+	s := &simulated{spec: with}
+	in, done, err := s.input(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	in.Weights = slurm.weights
+	var jobs []trace.Job
+	for j, bad := range in.Jobs {
+		if err = bad; err != nil {
+			break
+		}
+		jobs = append(jobs, j)
+	}
+	done()
+	s.showNotes(c.App.ErrWriter)
+	if err != nil {
+		return nil, err
+	}
+	in.Jobs = trace.Each(jobs)
+	r := &compared{Bad: s.stats.Bad, Skipped: s.stats.Skipped}
+	w := metrics.Window{First: 0, Last: len(jobs) - 1}
+	if s.spec.Window != nil {
+		w = *s.spec.Window
+	}
+	var runs []comparedRun
+	for _, run := range []comparedRun{{Name: "slurm", title: "Slurm, simulated"}, {Name: "priod", title: "with priod"}} {
+		s := simulated{spec: alone}
+		if run.Name == "priod" {
+			s.spec = with
+		}
+		if err := s.run(ctx, in, c.App.ErrWriter); err != nil {
+			return nil, err
+		}
+		run.Policy, run.series, run.outcomes = s.spec.String(), s.Series, s.Outcomes[w.First:w.Last+1]
+		run.Figures = comparedFigures{s.Figures, &s.Figures.Preemptions, &s.Figures.Wasted}
+		r.jobs = s.Jobs[w.First : w.Last+1]
+		runs = append(runs, run)
+	}
+	outcomes, series, missing := compare.Recorded(jobs)
+	if missing > 0 {
+		r.note = fmt.Sprintf("what really happened is left out: %d of %d jobs of the trace have no start and end time", missing, len(jobs))
+		fmt.Fprintf(c.App.ErrWriter, "priod: note: %s\n", r.note)
+	} else {
+		happened := comparedRun{Name: "recorded", title: "as it happened", outcomes: outcomes[w.First : w.Last+1], series: series}
+		all := make([]metrics.Job, len(jobs))
+		for i := range jobs {
+			all[i] = metrics.JobOf(&jobs[i])
+		}
+		if happened.Figures.Figures, err = metrics.Measure(all, outcomes, &w, in.Cluster.TotalGPUs()); err != nil {
+			return nil, err
+		}
+		runs = slices.Insert(runs, 0, happened)
+	}
+	r.Runs = runs
+	r.measure(jobs[w.First : w.Last+1])
+	return r, nil
+}
+
+// measure works out what differs, of the jobs that are measured.
+func (r *compared) measure(jobs []trace.Job) {
+	for i := range r.Runs {
+		run := &r.Runs[i]
+		for k := range r.jobs {
+			j, o := &r.jobs[k], &run.outcomes[k]
+			run.completion, run.wait = append(run.completion, o.End-j.Submit), append(run.wait, metrics.Wait(j, o))
+		}
+	}
+	alone, with := &r.Runs[len(r.Runs)-2], &r.Runs[len(r.Runs)-1]
+	r.Effect = between(alone, with)
+	if len(r.Runs) > 2 {
+		d := between(&r.Runs[0], alone)
+		r.Error = &d
+	}
+	var users, accounts []string
+	for i := range jobs {
+		users, accounts = append(users, jobs[i].User), append(accounts, jobs[i].Account)
+	}
+	r.Users = compare.ByOwner(users, alone.completion, with.completion)
+	r.Accounts = compare.ByOwner(accounts, alone.completion, with.completion)
+}
+
+// sides are the policies of --compare: Slurm alone, and the same with priod beside it, which
+// alone gets what flags say of priod. What flags leave open is as that Slurm has it.
+func sides(c *cli.Context, slurm ownSlurm) (alone, with simulate.Spec, err error) {
+	with, err = flagSpec(c)
+	if err != nil {
+		return alone, with, usageError{err}
+	}
+	own := with.SlurmOrder
+	switch with.Order {
+	case "", "priod":
+		with.Order = "priod"
+	case "owed":
+	case "fifo", "multifactor":
+		if own != "" && own != with.Order {
+			return alone, with, usagef("simulate: --compare: --order %s and --slurm-order %s both say how Slurm orders jobs; give one", with.Order, own)
+		}
+		own, with.Order = with.Order, "priod"
+	default:
+		return alone, with, usagef("simulate: --compare puts priod beside Slurm's own order, fifo or multifactor, not --order %.40s", with.Order)
+	}
+	if with.Engine == "rounds" {
+		return alone, with, usagef("simulate: --compare belongs to --engine slurm")
+	}
+	with.SlurmOrder, with.Backfill = cmp.Or(own, slurm.order), cmp.Or(with.Backfill, slurm.backfill)
+	alone = with
+	alone.Order, alone.SlurmOrder, alone.Allocation, alone.Preemption, alone.Round, alone.Overheads.Hold = with.SlurmOrder, "", "", "", 0, 0
+	if alone.Sizing != "proportional" {
+		alone.Sizing = ""
+	}
+	if err := with.Check(); err != nil {
+		return alone, with, usageError{err}
+	}
+	if err := cmp.Or(alone.Check(), checkKeyFlags(c, &with)); err != nil {
+		return alone, with, usageError{err}
+	}
+	return alone, with, nil
+}
+
+// ownSlurm is how a Slurm schedules by itself.
+type ownSlurm struct {
+	order, backfill string
+	weights         virtual.Weights
+}
+
+// ownPolicy is how this Slurm schedules, with --from-slurm, else how most Slurms do.
+func ownPolicy(ctx context.Context, c *cli.Context) (own ownSlurm, err error) {
+	own = ownSlurm{order: "multifactor", backfill: "easy"}
+	if !c.Bool("from-slurm") {
+		return own, nil
+	}
+	cfg, err := loadConfig(c)
+	if err != nil {
+		return own, err
+	}
+	conf, err := newClient(cfg).Config(ctx)
+	if err == nil {
+		own, err = ownOf(conf)
+	}
+	if err != nil {
+		err = fmt.Errorf("read Slurm's configuration: %w", err)
+	}
+	return own, err
+}
+
+// ownOf is what slurm.conf says (PriorityType, PriorityWeight*, PriorityMaxAge,
+// PriorityDecayHalfLife, PriorityCalcPeriod, SchedulerType) of what a trace has data for.
+func ownOf(conf slurmplug.Config) (own ownSlurm, err error) {
+	own = ownSlurm{order: "multifactor", backfill: "easy"}
+	if conf.Get("SchedulerType") == "sched/builtin" {
+		own.backfill = "none"
+	}
+	if conf.PriorityType() == "priority/basic" {
+		own.order = "fifo"
+		return own, nil
+	}
+	weights, err := conf.Weights()
+	if err != nil {
+		return own, err
+	}
+	w := &own.weights
+	if w.Age, w.JobSize, w.FairShare = weights["Age"], weights["JobSize"], weights["FairShare"]; w.Age+w.JobSize+w.FairShare == 0 {
+		*w = virtual.FIFOWeights // equal priorities go by job id
+	}
+	for key, to := range map[string]*float64{"PriorityMaxAge": &w.MaxAge, "PriorityDecayHalfLife": &w.DecayHalfLife, "PriorityCalcPeriod": &w.CalcPeriod} {
+		d, err := slurmplug.ParseTimeLimit(conf.Get(key))
+		if err != nil {
+			return own, fmt.Errorf("%s: %w", key, err)
+		}
+		*to = max(d.Seconds(), 0)
+	}
+	if conf.Get("PriorityDecayHalfLife") != "" && w.DecayHalfLife == 0 { // past use counts in full, for ever
+		w.DecayHalfLife = math.Inf(1)
+	}
+	return own, nil
+}
+
+// show prints the comparison for people.
+func (r *compared) show(w io.Writer) {
+	header := []string{"FIGURE"}
+	for i := range r.Runs {
+		header = append(header, strings.ToUpper(r.Runs[i].title))
+	}
+	report.Table(w, header, r.rows())
+	fmt.Fprintln(w)
+	for _, words := range r.words() {
+		fmt.Fprintln(w, words)
+	}
+	showTables(w, r.owners(), 5, "--html shows 20, --json all")
+}
+
+// rows are the figures side by side.
+func (r *compared) rows() [][]any {
+	var rows [][]any
+	row := func(name string, cell func(f *comparedFigures) string) {
+		cells := []any{name}
+		for i := range r.Runs {
+			cells = append(cells, cell(&r.Runs[i].Figures))
+		}
+		rows = append(rows, cells)
+	}
+	row("jobs", func(f *comparedFigures) string { return fmt.Sprint(f.Jobs) })
+	row("JCT mean, p50, p95", func(f *comparedFigures) string { return spans(f.MeanJCT, f.P50JCT, f.P95JCT) })
+	row("wait mean, p90, max", func(f *comparedFigures) string { return spans(f.MeanWait, f.P90Wait, f.MaxWait) })
+	if r.Runs[0].Figures.TEWaitP50 != nil {
+		row("TE wait p50, p95", func(f *comparedFigures) string { return spans(*f.TEWaitP50, *f.TEWaitP95) })
+	}
+	row("makespan", func(f *comparedFigures) string { return spans(f.Makespan) })
+	row("GPUs in use", func(f *comparedFigures) string { return fmt.Sprintf("%.1f %%", 100*f.GPUUtilisation) })
+	known := func(known bool, text func() string) string {
+		if !known {
+			return "not known"
+		}
+		return text()
+	}
+	row("preemptions", func(f *comparedFigures) string {
+		return known(f.Preemptions != nil, func() string { return fmt.Sprint(*f.Preemptions) })
+	})
+	row("GPU-hours wasted", func(f *comparedFigures) string {
+		return known(f.Wasted != nil, func() string { return fmt.Sprintf("%.1f", *f.Wasted/3600) })
+	})
+	return rows
+}
+
+// words say what differs, with its doubt, and how far to trust it.
+func (r *compared) words() []string {
+	e := &r.Effect
+	same := func(d *compare.Difference) int { return d.Jobs - d.Less - d.More }
+	words := []string{
+		fmt.Sprintf("With priod jobs complete in the mean %s than with Slurm as it is: %d sooner, %d later, %d at the same time.",
+			change(&e.Completion, "sooner", "later"), e.Completion.Less, e.Completion.More, same(&e.Completion)),
+		fmt.Sprintf("They wait in the mean %s: %d less, %d more, %d as long.", change(&e.Wait, "less", "more"), e.Wait.Less, e.Wait.More, same(&e.Wait)),
+	}
+	if e.Completion.Interval != nil {
+		words = append(words, "The intervals are those of batch means (Law, Simulation Modeling and Analysis): Student's t over batches of jobs in order of arrival, "+
+			"from the differences job by job. They tell chance within these jobs apart; another month has other jobs.")
+	}
+	if r.Error == nil {
+		return append(words, "Nobody can say how far to trust this: "+r.note+".")
+	}
+	wait := &r.Error.Wait
+	words = append(words, fmt.Sprintf("In the simulation of Slurm as it is, jobs wait in the mean %s than they really did. A job's wait is off by %s in the mean, and by %s or less for half of the jobs.",
+		change(wait, "less", "more"), ago(wait.MeanAbs), ago(wait.MedianAbs)))
+	trust := fmt.Sprintf("priod changes the mean wait by %s; the simulation misses it by %s", ago(math.Abs(e.Wait.Mean)), ago(math.Abs(wait.Mean)))
+	if math.Abs(e.Wait.Mean) <= math.Abs(wait.Mean) {
+		trust += ", so do not decide by that difference"
+	}
+	return append(words, trust+".")
+}
+
+// change says a mean difference with its interval; less and more are what a difference below
+// and above 0 is called.
+func change(d *compare.Difference, less, more string) string {
+	if d.Less+d.More == 0 {
+		return "neither " + less + " nor " + more
+	}
+	side := func(s float64) string {
+		if s < 0 {
+			return ago(-s) + " " + less
+		}
+		return ago(s) + " " + more
+	}
+	words := side(d.Mean)
+	switch i := d.Interval; {
+	case i == nil:
+		return words + " (too few jobs for an interval)"
+	case i.Low <= 0 && i.High >= 0:
+		return fmt.Sprintf("%s (95 %% interval: %s to %s, so that it may be chance)", words, side(i.Low), side(i.High))
+	case i.High < 0:
+		return fmt.Sprintf("%s (95 %% interval: %s to %s)", words, ago(-i.High), ago(-i.Low))
+	default:
+		return fmt.Sprintf("%s (95 %% interval: %s to %s)", words, ago(i.Low), ago(i.High))
+	}
+}
+
+func ago(seconds float64) string { return report.Ago(time.Duration(seconds * float64(time.Second))) }
+
+// owners are tables of users and accounts who gain and who lose, largest change first.
+func (r *compared) owners() []report.PageTable {
+	var tables []report.PageTable
+	for _, of := range []struct {
+		one, many string
+		groups    []compare.Group
+	}{{"user", "Users", r.Users}, {"account", "Accounts", r.Accounts}} {
+		if len(of.groups) == 1 && of.groups[0].Name == "" {
+			continue // the trace names nobody
+		}
+		header := []string{of.one, "jobs", "mean JCT", "with priod", "change"}
+		gain, lose := report.PageTable{Title: of.many + " who gain", Header: header}, report.PageTable{Title: of.many + " who lose", Header: header}
+		for i := range of.groups {
+			if g := &of.groups[i]; g.Change < 0 {
+				gain.Rows = append(gain.Rows, []any{cmp.Or(g.Name, "none"), g.Jobs, ago(g.From), ago(g.To), ago(g.Change)})
+			}
+			if g := &of.groups[len(of.groups)-1-i]; g.Change > 0 {
+				lose.Rows = append(lose.Rows, []any{cmp.Or(g.Name, "none"), g.Jobs, ago(g.From), ago(g.To), "+" + ago(g.Change)})
+			}
+		}
+		for _, t := range []report.PageTable{gain, lose} {
+			if len(t.Rows) > 0 {
+				tables = append(tables, t)
+			}
+		}
+	}
+	return tables
+}
+
+// page shows the comparison with its plots.
+func (r *compared) page() *report.Page {
+	p := &report.Page{Title: "priod simulate --compare"}
+	header := []string{"figure"}
+	jct := report.Figure{Title: "Job completion time", XLabel: "hours", YLabel: "share of jobs", LogX: true, Beneath: true}
+	wait := report.Figure{Title: "Wait, of jobs that waited", XLabel: "hours", YLabel: "share of all jobs", LogX: true, Beneath: true}
+	const parts = 200
+	until := 0.0
+	for i := range r.Runs {
+		if series := r.Runs[i].series; len(series) > 0 {
+			until = max(until, series[len(series)-1].At)
+		}
+	}
+	at := make([]float64, parts)
+	for k := range at {
+		at[k] = float64(k) * until / parts / 3600
+	}
+	mean := ", means of " + ago(until/parts)
+	gpus := report.Figure{Title: "GPUs in use" + mean, XLabel: "hours", YLabel: "GPUs", Steps: true, Beneath: true}
+	queue := report.Figure{Title: "Queue" + mean, XLabel: "hours", YLabel: "jobs", Steps: true, Beneath: true}
+	waited := false
+	for i := range r.Runs {
+		run := &r.Runs[i]
+		header = append(header, run.title)
+		if run.Policy != "" {
+			p.Words = append(p.Words, run.title+": "+run.Policy)
+		}
+		jct.Curves = append(jct.Curves, cdf(run.title, hours(run.completion)))
+		wait.Curves = append(wait.Curves, cdf(run.title, hours(run.wait)))
+		waited = waited || run.Figures.MaxWait > 0
+		used, queued := compare.Means(run.series, until, parts)
+		gpus.Curves = append(gpus.Curves, report.Curve{Name: run.title, X: at, Y: used})
+		queue.Curves = append(queue.Curves, report.Curve{Name: run.title, X: at, Y: queued})
+	}
+	p.Words = append(p.Words, r.words()...)
+	p.Tables = []report.PageTable{{Title: "Figures", Header: header, Rows: r.rows()}}
+	for _, t := range r.owners() {
+		const most = 20
+		if n := len(t.Rows); n > most {
+			t.Title, t.Rows = fmt.Sprintf("%s: the first %d of %d", t.Title, most, n), t.Rows[:most]
+		}
+		p.Tables = append(p.Tables, t)
+	}
+	p.Plots = []report.Figure{jct}
+	if waited { // else there is nothing to draw
+		p.Plots = append(p.Plots, wait)
+	}
+	p.Plots = append(p.Plots, gpus, queue)
+	return p
+}
+
+func hours(seconds []float64) []float64 {
+	all := make([]float64, len(seconds))
+	for i, s := range seconds {
+		all[i] = s / 3600
+	}
+	return all
+}

@@ -1,0 +1,192 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"slurmprio/priod/simulate/virtual"
+	"slurmprio/slurmplug"
+)
+
+// By hand: a TE job comes while a BE job holds all GPUs. In truth it started 10 s after the
+// other had ended. With priod the other leaves after its grace of 30 s, keeps the 203 s that
+// it had run, and goes on when the TE job is done.
+const comparedTrace = "job_id,submit_s,gpus,duration_s,type,user,account,grace_s,start_s,end_s\n" +
+	"be,0,2,1000,be,<b>ann</b>,ml,30,0,1000\nte,203,2,60,te,bob,bio,,1010,1070\n"
+
+func comparing(t *testing.T, jobs string, more ...string) []string {
+	t.Helper()
+	return append([]string{"--config", write(t, "priod.toml", "[preemption]\nenabled = true\n"), "simulate", "--trace", write(t, "jobs.csv", jobs),
+		"--nodes", "1:a100:2", "--compare"}, more...)
+}
+
+func TestCompareSaysWhatDiffers(t *testing.T) {
+	status, out, errs := run(comparing(t, comparedTrace)...)
+	if status != exitDone || errs != "" {
+		t.Fatal(status, errs)
+	}
+	const want = `
+FIGURE               AS IT HAPPENED             SLURM, SIMULATED           WITH PRIOD
+jobs                 2                          2                          2
+JCT mean, p50, p95   933.5 s, 933.5 s, 993.4 s  928.5 s, 928.5 s, 992.9 s  590.0 s, 590.0 s, 1040.0 s
+wait mean, p90, max  403.5 s, 726.3 s, 807.0 s  398.5 s, 717.3 s, 797.0 s  45.0 s, 57.0 s, 60.0 s
+TE wait p50, p95     807.0 s, 807.0 s           797.0 s, 797.0 s           30.0 s, 30.0 s
+makespan             1070.0 s                   1060.0 s                   1090.0 s
+GPUs in use          99.1 %                     100.0 %                    100.0 %
+preemptions          not known                  0                          1
+GPU-hours wasted     not known                  0.0                        0.0
+
+With priod jobs complete in the mean 5m39s sooner (too few jobs for an interval) than with Slurm as it is: 1 sooner, 1 later, 0 at the same time.
+They wait in the mean 5m54s less (too few jobs for an interval): 1 less, 1 more, 0 as long.
+In the simulation of Slurm as it is, jobs wait in the mean 5s less (too few jobs for an interval) than they really did. A job's wait is off by 5s in the mean, and by 5s or less for half of the jobs.
+priod changes the mean wait by 5m54s; the simulation misses it by 5s.
+
+Users who gain:
+user  jobs  mean JCT  with priod  change
+bob      1  14m17s    1m30s       -12m47s
+
+Users who lose:
+user        jobs  mean JCT  with priod  change
+<b>ann</b>     1  16m40s    18m10s      +1m30s
+
+Accounts who gain:
+account  jobs  mean JCT  with priod  change
+bio         1  14m17s    1m30s       -12m47s
+
+Accounts who lose:
+account  jobs  mean JCT  with priod  change
+ml          1  16m40s    18m10s      +1m30s
+`
+	if diff := cmp.Diff(strings.TrimPrefix(want, "\n"), out); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestComparePage(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "page.html")
+	if status, _, errs := run(comparing(t, comparedTrace, "--html", path)...); status != exitDone {
+		t.Fatal(errs)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(text)
+	for _, svg := range strings.Split(page, "<svg")[1:] {
+		for _, curve := range []string{"as it happened", "Slurm, simulated", "with priod"} {
+			if !strings.Contains(svg, ">"+curve+"<") {
+				t.Errorf("a plot lacks the curve %q", curve)
+			}
+		}
+	}
+	if n := strings.Count(page, "<svg"); n != 4 || strings.Contains(page, "<b>") || !strings.Contains(page, "&lt;b&gt;ann") {
+		t.Errorf("%d plots, want 4; or a user's name is markup", n)
+	}
+}
+
+func TestCompareJSON(t *testing.T) {
+	type group struct {
+		Name   string  `json:"name"`
+		Jobs   int     `json:"jobs"`
+		Change float64 `json:"change_s"`
+	}
+	var r struct {
+		Runs []struct {
+			Name    string `json:"name"`
+			Figures struct {
+				Wait        float64 `json:"mean_wait_s"`
+				Preemptions *int    `json:"preemptions"`
+			} `json:"figures"`
+		} `json:"runs"`
+		Error *struct {
+			Wait struct {
+				Mean      float64 `json:"mean_s"`
+				MedianAbs float64 `json:"median_absolute_s"`
+			} `json:"wait"`
+		} `json:"error"`
+		Users []group `json:"users"`
+	}
+	ask := func(args []string) (notes string) {
+		status, out, errs := run(append(args, "--json")...)
+		r.Error, r.Runs, r.Users = nil, nil, nil
+		if err := json.Unmarshal([]byte(out), &r); status != exitDone || err != nil {
+			t.Fatal(status, err, errs)
+		}
+		return errs
+	}
+	ask(comparing(t, comparedTrace))
+	if len(r.Runs) != 3 || r.Runs[0].Figures.Preemptions != nil || *r.Runs[2].Figures.Preemptions != 1 || r.Runs[0].Figures.Wait != 807./2 {
+		t.Errorf("%+v", r.Runs)
+	}
+	if r.Error == nil || r.Error.Wait.Mean != -5 || r.Error.Wait.MedianAbs != 5 {
+		t.Errorf("the simulation is off by %+v", r.Error)
+	}
+	if want := []group{{"bob", 1, -767}, {"<b>ann</b>", 1, 90}}; !slices.Equal(r.Users, want) {
+		t.Errorf("%+v, want %+v", r.Users, want)
+	}
+
+	unknown := strings.Replace(comparedTrace, "1010,1070", ",", 1)
+	if notes := ask(comparing(t, unknown)); r.Error != nil || len(r.Runs) != 2 || !strings.Contains(notes, "1 of 2 jobs of the trace have no start and end time") {
+		t.Errorf("%+v, said %q", r, notes)
+	}
+	ask(comparing(t, comparedTrace, "--window", "1:1"))
+	if r.Runs[0].Figures.Wait != 807 || len(r.Users) != 1 {
+		t.Errorf("the second job alone: %+v, %+v", r.Runs, r.Users)
+	}
+}
+
+func TestCompareRefuses(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--order", "srtf"}, "fifo or multifactor, not --order srtf"},
+		{[]string{"--order", "fifo", "--slurm-order", "multifactor"}, "both say how Slurm orders"},
+		{[]string{"--engine", "rounds"}, "--compare belongs to --engine slurm"},
+		{[]string{"--jobs-out", "jobs.csv"}, "--jobs-out writes the jobs of one run"},
+		{[]string{"--backfill", "some"}, `--backfill "some": want one of`},
+		{[]string{"--pool"}, "preemption.enabled"},
+	} {
+		status, out, errs := run(comparing(t, comparedTrace, c.args...)...)
+		if status != exitUsage || out != "" || !strings.Contains(errs, c.want) || strings.Count(errs, "\n") != 1 {
+			t.Errorf("%q: exit status %d, said %q, want %q", c.args, status, errs, c.want)
+		}
+	}
+}
+
+// says answers each command with the same text.
+type says string
+
+func (s says) Run(context.Context, slurmplug.Command) (slurmplug.Output, error) {
+	return slurmplug.Output{Stdout: []byte(s)}, nil
+}
+
+func TestCompareTakesSlurmAsItIs(t *testing.T) {
+	const day = 86400
+	for conf, want := range map[string]ownSlurm{
+		"PriorityType = priority/basic\nSchedulerType = sched/builtin": {order: "fifo", backfill: "none"},
+		"PriorityType = priority/multifactor\nPriorityWeightAge = 10\nPriorityWeightFairShare = 30\nPriorityMaxAge = 1-00:00:00\nPriorityDecayHalfLife = 14-00:00:00\nPriorityCalcPeriod = 00:05:00": {
+			order: "multifactor", backfill: "easy", weights: virtual.Weights{Age: 10, FairShare: 30, MaxAge: day, DecayHalfLife: 14 * day, CalcPeriod: 300},
+		},
+		"PriorityType = priority/multifactor\nPriorityWeightQOS = 10\nPriorityMaxAge = 1-00:00:00\nPriorityDecayHalfLife = 00:00:00\nSchedulerType = sched/backfill": {
+			order: "multifactor", backfill: "easy", weights: virtual.Weights{Age: virtual.FIFOWeights.Age, MaxAge: day, DecayHalfLife: math.Inf(1)},
+		},
+	} {
+		text := "SLURM_VERSION = 22.05.8\nClusterName = c\n" + conf + "\n\nSlurmctld(primary) at h is UP\n"
+		parsed, err := slurmplug.NewClient(says(text), slurmplug.Options{}).Config(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if own, err := ownOf(parsed); err != nil || own != want {
+			t.Errorf("%q is %+v, %v; want %+v", conf, own, err, want)
+		}
+	}
+}
