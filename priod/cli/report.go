@@ -104,6 +104,10 @@ func showPreemptions(w io.Writer, p *report.Preemptions) {
 		fmt.Fprintln(w, "\nAt the end of rounds, for BE jobs that were owed their GPUs:")
 		showSum(w, e)
 	}
+	if e := &p.Gangs; e.Count+e.Underway+e.CalledOff > 0 {
+		fmt.Fprintln(w, "\nTo free nodes for gangs:")
+		showSum(w, e)
+	}
 }
 
 func showVictims(w io.Writer, p *report.Preemptions, number func(*float64, string) string) {
