@@ -21,7 +21,7 @@ func reportUsageCommand() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "since", Value: "7d", Usage: "the last `TIME`: 12h, 30d"},
 			&cli.BoolFlag{Name: "measured", Usage: "read what the steps used, too: a much larger read"},
-			&cli.StringFlag{Name: "html", Usage: "write a page with a plot, which opens without a network, to `FILE`"},
+			htmlFlag(),
 			mostFlag(20, "show `N` rows of each table"),
 			jsonFlag(),
 		},
@@ -44,10 +44,8 @@ func reportUsage(c *cli.Context, cfg *config.Config) error {
 	if err != nil {
 		return fmt.Errorf("read Slurm: %w", err)
 	}
-	if path := c.String("html"); path != "" {
-		if err := writeFile(path, u.Page().Write); err != nil {
-			return err
-		}
+	if err := writePage(c, u.Page); err != nil {
+		return err
 	}
 	return answer(c, u, func(w io.Writer) { showReportUsage(w, u, n, c.Bool("measured")) })
 }
@@ -88,16 +86,7 @@ func showReportUsage(w io.Writer, u *report.Usage, most int, measured bool) {
 	if u.Runs == 0 {
 		return
 	}
-	for _, t := range u.Tables() {
-		fmt.Fprintln(w)
-		if t.Title != t.Header[0] {
-			fmt.Fprintln(w, t.Title+":")
-		}
-		report.Table(w, t.Header, t.Rows[:min(len(t.Rows), most)])
-		if more := len(t.Rows) - most; more > 0 {
-			fmt.Fprintf(w, "and %d more (--most, --json)\n", more)
-		}
-	}
+	showTables(w, u.Tables(), most, "--most, --json")
 	if measured && u.Measured == 0 {
 		fmt.Fprintln(w, "\nAccounting says of no run with GPUs what it used: JobAcctGatherType must not be none.")
 	}

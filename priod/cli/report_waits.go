@@ -25,7 +25,7 @@ func reportWaitsCommand() *cli.Command {
 			"started later than with first come, first served. What each cause means, and what helps: docs/reports.md.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "since", Value: "7d", Usage: "the last `TIME`: 12h, 30d"},
-			&cli.StringFlag{Name: "html", Usage: "write a page with plots, which opens without a network, to `FILE`"},
+			htmlFlag(),
 			jsonFlag(),
 		},
 		Before: noArgs, Action: reportWaits,
@@ -61,10 +61,8 @@ func reportWaits(c *cli.Context) error {
 		return err
 	}
 	w := report.OfWaiting(since, until, waited, waiters, runs)
-	if path := c.String("html"); path != "" {
-		if err := writeFile(path, w.Page().Write); err != nil {
-			return err
-		}
+	if err := writePage(c, w.Page); err != nil {
+		return err
 	}
 	if c.Bool("json") {
 		return report.JSON(c.App.Writer, w)
@@ -79,16 +77,7 @@ func showWaits(w io.Writer, r *report.Waiting) {
 		fmt.Fprintln(w, "\nNo GPU job waited.")
 		return
 	}
-	for _, t := range r.Tables() {
-		fmt.Fprintln(w)
-		if !strings.EqualFold(t.Title, t.Header[0]) {
-			fmt.Fprintln(w, t.Title+":")
-		}
-		report.Table(w, t.Header, t.Rows[:min(len(t.Rows), mostPassed)])
-		if more := len(t.Rows) - mostPassed; more > 0 {
-			fmt.Fprintf(w, "and %d more (--json)\n", more)
-		}
-	}
+	showTables(w, r.Tables(), mostPassed, "--json")
 }
 
 // waitView is a wait as explain shows it.

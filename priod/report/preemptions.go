@@ -61,6 +61,9 @@ type Evictions struct {
 	How       map[string]int `json:"how"` // they left
 }
 
+// Any tells whether there were any.
+func (e *Evictions) Any() bool { return e.Count+e.Underway+e.CalledOff > 0 }
+
 // Victims are the evictions of one user's or one workload's jobs.
 type Victims struct {
 	Name   string   `json:"name"` // "" for jobs that name no workload
