@@ -55,3 +55,29 @@ func TestSmallJobMovesForAGang(t *testing.T) {
 		t.Errorf("the log warns:\n%s", text)
 	}
 }
+
+// Weights, as priod check suggests them, have small jobs fill the same nodes first.
+func TestWeightsPackSmallJobs(t *testing.T) {
+	t.Parallel()
+	nodes := lab.Options{Nodes: []lab.NodeSpec{{Prefix: "n", Count: 4, GPUType: "a100", GPUs: 4}}}
+	e := evictableOn(t, newSiteOn(t, lab.ForTest(t, nodes), quick))
+	const says = "all 4 nodes of GPU type a100 have Weight 1; NodeName=n[3-4] Weight=2"
+	check := func() string {
+		out, _, _ := e.priod("check") // it may FAIL for reasons of the lab
+		return out
+	}
+	if out := check(); !strings.Contains(out, says) {
+		t.Errorf("no %q in\n%s", says, out)
+	}
+	e.slurm("scontrol", "update", "NodeName=n[1-2]", "Weight=2") // the other way round: the order of names alone would do it else
+	if out := check(); strings.Contains(out, "have Weight") {
+		t.Errorf("it suggests again\n%s", out)
+	}
+	for range 8 {
+		e.runs(e.submit("--gres=gpu:a100:1", "--time=60", "--wrap", "sleep 600"))
+	}
+	if used := strings.Fields(e.slurm("squeue", "--noheader", "--format=%N")); strings.Count(strings.Join(used, " "), "n3") != 4 || strings.Count(strings.Join(used, " "), "n4") != 4 {
+		t.Errorf("they run on %v", used)
+	}
+	e.runs(e.submit("--gres=gpu:a100:4", "--nodes=2", "--time=60", "--wrap", "sleep 600"))
+}
