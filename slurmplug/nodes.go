@@ -108,6 +108,8 @@ func (p *nodeParser) node(n *Node, line []byte) error {
 			n.MemAllocMB, err = nodeNumber[int64](value)
 		case "Gres":
 			n.Gres, err = p.gresList(value)
+		case "Weight":
+			n.Weight, err = nodeNumber[int](value)
 		case "RestrictedCoresPerGPU": // "2(gpu/a100:0-7)"
 			count, _, _ := bytes.Cut(value, []byte("("))
 			n.GPUCores, err = nodeNumber[int](count)

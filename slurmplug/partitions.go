@@ -50,6 +50,7 @@ func partition(words map[string]string) (p Partition, err error) {
 			p.SizeLimit = key + "=" + value
 		}
 	}
+	p.LeastLoaded = words["LLN"] == "YES"
 	if p.WholeNodes = wholeNodes(words); p.WholeNodes != "" {
 		p.SizeLimit = p.WholeNodes
 	}

@@ -28,7 +28,7 @@ func testRecordedNodes(t *testing.T, version string) {
 	want := Node{
 		Name: "mix-1", State: []string{"MIXED"}, Features: []string{"a100", "t4"}, Available: []string{"a100", "t4"}, Partitions: []string{"gpu"},
 		CPUs: 8, Threads: 1, MemMB: 65536,
-		Gres: []Gres{{Name: "gpu", Type: "a100", Count: 2}, {Name: "gpu", Type: "t4", Count: 2}},
+		Gres: []Gres{{Name: "gpu", Type: "a100", Count: 2}, {Name: "gpu", Type: "t4", Count: 2}}, Weight: 1,
 	}
 	got := byName["mix-1"]
 	used := got.GresUsed
@@ -95,6 +95,17 @@ func testRecordedPartitions(t *testing.T, version string) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)
+	}
+}
+
+// Partitions whose jobs get the least loaded nodes say so.
+func TestLeastLoadedPartitions(t *testing.T) {
+	recorded := recordingOf(t, "24.11", "partition.out")
+	for shown, want := range map[string]bool{"LLN=NO": false, "LLN=YES": true} {
+		p, err := parsePartitions(strings.Replace(string(recorded), "LLN=NO", shown, 1))
+		if err != nil || p[0].LeastLoaded != want || p[1].LeastLoaded {
+			t.Errorf("%s: %+v, %v", shown, p, err)
+		}
 	}
 }
 

@@ -64,6 +64,7 @@ type Node struct {
 	Gres       []Gres // configured
 	GresUsed   []Gres // in use now
 
+	Weight   int // Slurm takes nodes of the least weight first
 	GPUCores int // cores for each GPU that jobs without GPUs do not get (RestrictedCoresPerGPU, 24.05)
 }
 
@@ -79,6 +80,7 @@ type Partition struct {
 	QOS          string // of the partition itself, "" for none
 	SizeLimit    string // what bounds or rounds the CPUs or memory of its jobs, "MaxCPUsPerNode=8"; "" for nothing
 	WholeNodes   string // the setting that gives its jobs whole nodes, "Exclusive=NODE"; "" for none
+	LeastLoaded  bool   // jobs get the least loaded nodes (LLN=YES)
 	Defaults     string // "DefCpuPerGPU=4,DefMemPerGPU=8192", "" for none
 }
 

@@ -52,6 +52,7 @@ enabled = true
 longest = "1m"
 [preemption]
 enabled = true
+defrag = true
 min_run = "4s"
 restart = "2s"
 min_gain = "3s"
@@ -72,6 +73,9 @@ func chaosOn(t *testing.T) string {
 		if !slices.Contains(strings.Split(only, ","), feature) {
 			settings = strings.Replace(settings, "["+feature+"]\nenabled = true", "["+feature+"]\nenabled = false", 1)
 		}
+	}
+	if !strings.Contains(only, "preemption") {
+		settings = strings.Replace(settings, "defrag = true\n", "", 1)
 	}
 	if !strings.Contains(only, "steering") { // then nothing is allocated, and order by it is refused
 		settings = strings.Replace(strings.Replace(settings, "policy = \"max-min\"", "policy = \"\"", 1), "order = \"owed\"\n", "", 1)

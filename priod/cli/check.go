@@ -28,7 +28,7 @@ func checkCommand() *cli.Command {
 		Action: configured(func(c *cli.Context, cfg *config.Config) error {
 			slurm := live.New(newClient(cfg))
 			findings := slurm.Check(c.Context, cfg.Decide(), live.Uses{
-				Steer: cfg.Steer(), Evicts: cfg.Eviction().Enabled || cfg.Rounds.Enabled, Sizing: cfg.Sizing.Enabled, GivesBack: cfg.Sizing.GiveBack, Switches: cfg.SwitchWait(),
+				Steer: cfg.Steer(), Evicts: cfg.Eviction().Enabled || cfg.Preemption.Defrag || cfg.Rounds.Enabled, Sizing: cfg.Sizing.Enabled, GivesBack: cfg.Sizing.GiveBack, Switches: cfg.SwitchWait(),
 				Retries: cfg.Retry.Enabled, Outputs: cfg.Retry.Output, Root: os.Geteuid() == 0, Untried: cfg.Slurm.Untried,
 			})
 			findings = append(findings, checkController(c.Context, slurm, cfg)...)

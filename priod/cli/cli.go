@@ -206,20 +206,6 @@ func answer(c *cli.Context, v any, show func(w io.Writer)) error {
 	return nil
 }
 
-// showTables prints some rows of each of a report's tables; how says where the others are.
-func showTables(w io.Writer, tables []report.PageTable, most int, how string) {
-	for _, t := range tables {
-		fmt.Fprintln(w)
-		if !strings.EqualFold(t.Title, t.Header[0]) {
-			fmt.Fprintln(w, t.Title+":")
-		}
-		report.Table(w, t.Header, t.Rows[:min(len(t.Rows), most)])
-		if more := len(t.Rows) - most; more > 0 {
-			fmt.Fprintf(w, "and %d more (%s)\n", more, how)
-		}
-	}
-}
-
 // tabulate prints a row for each of some things.
 func tabulate[T any](w io.Writer, header []string, all []T, row func(x *T) []any) {
 	rows := make([][]any, len(all))

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
 	"slurmprio/priod/evict"
 	"slurmprio/priod/report"
@@ -16,9 +18,10 @@ import (
 
 func defragCommand() *cli.Command {
 	return &cli.Command{
-		Name: "defrag", Usage: "show which small jobs would open whole nodes for jobs that wait though enough GPUs are free",
-		Description: "The small jobs are running ones that agreed to evictions (type=be) and hold a part of a node; those leave\n" +
-			"whose leaving loses least work, within the limits of [preemption]. It only shows: nobody leaves for it.",
+		Name: "defrag", Usage: "show which small jobs would move for gangs that wait though enough GPUs are free",
+		Description: "The small jobs are running ones that agreed to evictions (type=be), hold a part of a node and have room elsewhere;\n" +
+			"those move whose moving loses least work, within the limits of [preemption]. This only shows who would:\n" +
+			"preemption.defrag = true has the daemon do it, once the gang's GPUs have waited as long as the work that is lost.",
 		Flags: []cli.Flag{mostFlag(20, "how many waiting `JOBS`"), jsonFlag()}, Before: noArgs,
 		Action: configured(func(c *cli.Context, cfg *config.Config) error {
 			n, err := most(c)
@@ -43,8 +46,31 @@ func defragDryRun(c *cli.Context, cfg *config.Config) ([]evict.Fragmented, error
 	if err != nil {
 		return nil, err
 	}
+	waits, err := waitedFor(c.Context, cfg, result.Snapshot.At)
+	if err != nil {
+		return nil, err
+	}
 	set := cfg.Eviction()
-	return evict.Defragment(&result.Snapshot, &result.Plan, journal, &set), nil
+	return evict.Defragment(&result.Snapshot, &result.Plan, journal, &set, waits, nil).Gangs, nil
+}
+
+// waitedFor is how long jobs have waited for nodes of another shape, as the daemon has seen
+// it; nil without a daemon.
+func waitedFor(ctx context.Context, cfg *config.Config, now time.Time) (func(cluster.JobID) time.Duration, error) {
+	r, err := store.OpenReader(ctx, cfg.State.Dir)
+	if err != nil {
+		return nil, nil // history has said why
+	}
+	defer r.Close()
+	open, err := r.OpenWaits(ctx)
+	if err != nil {
+		return nil, err
+	}
+	waited := map[cluster.JobID]time.Duration{}
+	for _, w := range open {
+		waited[w.Job] = w.Fragmented(now)
+	}
+	return func(id cluster.JobID) time.Duration { return waited[id] }, nil
 }
 
 func showDefrag(w io.Writer, all []evict.Fragmented, most int) {
@@ -54,11 +80,12 @@ func showDefrag(w io.Writer, all []evict.Fragmented, most int) {
 	}
 	left := max(len(all)-most, 0)
 	for _, f := range all[:len(all)-left] {
-		fmt.Fprintf(w, "Job %s of %s, %s (%d are free): %s.\n", f.Job, report.Safe(f.User), plural(f.GPUs, "GPU", "GPUs"), f.Free, evict.ReasonText(f.Why))
+		fmt.Fprintf(w, "Job %s of %s, %s (%d are free): %s.\n", f.Job, report.Safe(f.User), plural(f.GPUs, "GPU", "GPUs"), f.Free, evict.GangReasonText(f.Why))
 		if len(f.Victims) == 0 {
 			continue
 		}
-		fmt.Fprintf(w, "It would lie on %s within %s; %.0f GPU-seconds of work would be lost.\n", strings.Join(f.Nodes, ","), report.Ago(time.Duration(f.WaitS*float64(time.Second))), f.Cost)
+		fmt.Fprintf(w, "It would lie on %s within %s; %.0f GPU-seconds of work would be lost, and its GPUs have waited %.0f for nodes of its shape.\n",
+			strings.Join(f.Nodes, ","), report.Ago(time.Duration(f.WaitS*float64(time.Second))), f.Cost, float64(f.GPUs)*f.Waited)
 		tabulate(w, []string{"LEAVES", "USER", "GPUS", "NODE", "COST"}, f.Victims, func(v *evict.Leaver) []any {
 			return []any{v.Job.String(), v.User, v.GPUs, v.Node, fmt.Sprintf("%.0f", v.Cost)}
 		})

@@ -371,8 +371,11 @@ func (v *explanation) showEvictions(line liner) {
 		}
 		if x.Victim == v.Job.ID || v.Array != nil && x.Victim.ID == v.Job.ID.ID {
 			job := "for TE job"
-			if x.Purpose == string(evict.ForRound) {
+			switch evict.Purpose(x.Purpose) {
+			case evict.ForRound:
 				job = "at the end of a round, for job"
+			case evict.ForGang:
+				job = "to free nodes for gang"
 			}
 			if v.Array != nil {
 				job = fmt.Sprintf("%s %s", x.Victim, job)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -24,6 +25,7 @@ func reportCommand() *cli.Command {
 				"state folder keeps them. Jobs that came and went between two polls are not there.",
 			Flags: []cli.Flag{
 				&cli.StringFlag{Name: "since", Value: "7d", Usage: "the last `TIME`: 12h, 30d"},
+				htmlFlag(),
 				jsonFlag(),
 			},
 			Before: checked(noArgs, validSpan), Action: reading(reportPreemptions),
@@ -34,6 +36,7 @@ func reportCommand() *cli.Command {
 				"the options for their next script. All figures of programs are for each GPU.",
 			Flags: []cli.Flag{
 				&cli.StringFlag{Name: "since", Usage: "how much `TIME` of accounting: 12h, 30d (default: none)"},
+				htmlFlag(),
 				jsonFlag(),
 			},
 			Before: noArgs, Action: configured(reportSizing),
@@ -43,7 +46,8 @@ func reportCommand() *cli.Command {
 				"failure of each with advice, and the nodes on which jobs of several users failed alike.",
 			Flags: []cli.Flag{
 				&cli.StringFlag{Name: "since", Value: "7d", Usage: "the last `TIME`: 12h, 30d"},
-				mostFlag(20, "show `N` jobs"),
+				htmlFlag(),
+				mostFlag(20, "show `N` rows of each table"),
 				jsonFlag(),
 			},
 			Before: checked(noArgs, validSpan, validMost), Action: reading(reportFailures),
@@ -63,54 +67,100 @@ func reportPreemptions(c *cli.Context, _ *config.Config, r *store.Reader) error 
 		return err
 	}
 	p := report.OfPreemptions(since, until, stays, evictions)
+	if err := writePage(c, func() *report.Page { return preemptionPage(p) }); err != nil {
+		return err
+	}
 	return answer(c, p, func(w io.Writer) { showPreemptions(w, p) })
 }
 
 func showPreemptions(w io.Writer, p *report.Preemptions) {
-	number := func(v *float64, format string) string {
-		if v == nil {
-			return ""
-		}
-		return fmt.Sprintf(format, *v)
+	fmt.Fprintf(w, "From %s to %s.\n", clock(p.Since), clock(p.Until))
+	showTables(w, []report.PageTable{delays(p)}, 3, "")
+	if e := &p.Evictions; e.Any() {
+		fmt.Fprintln(w)
+		showSum(w, e)
+		showTables(w, victims(p), math.MaxInt, "")
+	} else {
+		fmt.Fprintln(w, "\nNobody was evicted for a TE job.")
 	}
-	fmt.Fprintf(w, "From %s to %s.\n\n", clock(p.Since), clock(p.Until))
+	for _, of := range otherEvictions(p) {
+		fmt.Fprintln(w, "\n"+of.title+":")
+		showSum(w, of.sum)
+	}
+}
+
+// evictionsFor are those with one purpose.
+type evictionsFor struct {
+	title string
+	sum   *report.Evictions
+}
+
+// otherEvictions are those that were for no TE job.
+func otherEvictions(p *report.Preemptions) (all []evictionsFor) {
+	for _, of := range []evictionsFor{{"At the end of rounds, for BE jobs that were owed their GPUs", &p.Rounds}, {"To free nodes for gangs", &p.Gangs}} {
+		if of.sum.Any() {
+			all = append(all, of)
+		}
+	}
+	return all
+}
+
+// preemptionPage shows the same with a plot.
+func preemptionPage(p *report.Preemptions) *report.Page {
+	page := &report.Page{Title: "What preemption gave and took", Words: []string{fmt.Sprintf("From %s to %s.", clock(p.Since), clock(p.Until))}}
+	var bars []report.Bar
+	for _, of := range append([]evictionsFor{{"For TE jobs", &p.Evictions}}, otherEvictions(p)...) {
+		var text strings.Builder
+		showSum(&text, of.sum)
+		page.Words = append(page.Words, of.title+": "+strings.TrimSpace(text.String()))
+	}
+	for _, v := range p.ByUser[:min(len(p.ByUser), mostBars)] {
+		bars = append(bars, report.Bar{Name: v.Name, Value: v.Lost})
+	}
+	first := delays(p)
+	first.Title = "Waits of TE jobs, slowdowns of BE jobs"
+	page.Tables = append([]report.PageTable{first}, victims(p)...)
+	if len(bars) > 0 {
+		page.Plots = []report.Figure{{Title: "GPU-hours lost for TE jobs, by user", YLabel: "GPU-hours", Bars: bars}}
+	}
+	return page
+}
+
+func formatted(v *float64, format string) string {
+	if v == nil {
+		return ""
+	}
+	return fmt.Sprintf(format, *v)
+}
+
+// delays are how long TE jobs waited, and how much longer BE jobs took.
+func delays(p *report.Preemptions) report.PageTable {
 	waiting := ""
 	if p.TE.Waiting > 0 {
 		waiting = fmt.Sprintf("%d more wait", p.TE.Waiting)
 	}
 	slowdown := func(s *report.Slowdowns, name string) []any {
-		return []any{name, s.Jobs, number(s.P50, "%.2f"), number(s.P95, "%.2f"), number(s.P99, "%.2f"), ""}
+		return []any{name, s.Jobs, formatted(s.P50, "%.2f"), formatted(s.P95, "%.2f"), formatted(s.P99, "%.2f"), ""}
 	}
-	report.Table(w, []string{"", "JOBS", "P50", "P95", "P99", ""}, [][]any{
-		{"TE: wait", p.TE.Jobs, number(p.TE.P50, "%.0fs"), number(p.TE.P95, "%.0fs"), number(p.TE.P99, "%.0fs"), waiting},
+	return report.PageTable{Header: []string{"", "JOBS", "P50", "P95", "P99", ""}, Rows: [][]any{
+		{"TE: wait", p.TE.Jobs, formatted(p.TE.P50, "%.0fs"), formatted(p.TE.P95, "%.0fs"), formatted(p.TE.P99, "%.0fs"), waiting},
 		slowdown(&p.BE, "BE: slowdown"), slowdown(&p.Evicted, "  of the evicted"),
-	})
-	if e := &p.Evictions; e.Count+e.Underway+e.CalledOff == 0 {
-		fmt.Fprintln(w, "\nNobody was evicted for a TE job.")
-	} else {
-		fmt.Fprintln(w)
-		showSum(w, e)
-		showVictims(w, p, number)
-	}
-	if e := &p.Rounds; e.Count+e.Underway+e.CalledOff > 0 {
-		fmt.Fprintln(w, "\nAt the end of rounds, for BE jobs that were owed their GPUs:")
-		showSum(w, e)
-	}
+	}}
 }
 
-func showVictims(w io.Writer, p *report.Preemptions, number func(*float64, string) string) {
-	victims := func(title string, all []report.Victims) {
-		fmt.Fprintln(w)
-		tabulate(w, []string{title, "EVICTIONS", "JOBS", "GPU-HOURS LOST", "KEPT", "BROKEN", "TOOK P50", "P95"}, all, func(v *report.Victims) []any {
-			return []any{cmp.Or(v.Name, "(none)"), v.Count, v.Jobs, fmt.Sprintf("%.2f", v.Lost), v.Kept, v.Broken, number(v.P50, "%.0fs"), number(v.P95, "%.0fs")}
+// victims are who left for TE jobs, and for whom.
+func victims(p *report.Preemptions) []report.PageTable {
+	left := func(title string, all []report.Victims) report.PageTable {
+		return tableOf(title, []string{title, "EVICTIONS", "JOBS", "GPU-HOURS LOST", "KEPT", "BROKEN", "TOOK P50", "P95"}, all, func(v *report.Victims) []any {
+			return []any{cmp.Or(v.Name, "(none)"), v.Count, v.Jobs, fmt.Sprintf("%.2f", v.Lost), v.Kept, v.Broken, formatted(v.P50, "%.0fs"), formatted(v.P95, "%.0fs")}
 		})
 	}
-	victims("LEFT: USER", p.ByUser)
-	victims("LEFT: WORKLOAD", p.ByWorkload)
-	fmt.Fprintln(w)
-	tabulate(w, []string{"FOR: USER", "EVICTIONS", "TE JOBS", "GPU-HOURS LOST"}, p.ForUser, func(b *report.Benefits) []any {
-		return []any{b.User, b.Count, b.Jobs, fmt.Sprintf("%.2f", b.Lost)}
-	})
+	return []report.PageTable{
+		left("LEFT: USER", p.ByUser), left("LEFT: WORKLOAD", p.ByWorkload),
+		tableOf("FOR: USER", []string{"FOR: USER", "EVICTIONS", "TE JOBS", "GPU-HOURS LOST"}, p.ForUser, func(b *report.Benefits) []any {
+			return []any{b.User, b.Count, b.Jobs, fmt.Sprintf("%.2f", b.Lost)}
+		}),
+	}
 }
 
 func showSum(w io.Writer, e *report.Evictions) {

@@ -31,6 +31,9 @@ func reportFailures(c *cli.Context, cfg *config.Config, r *store.Reader) (err er
 		return err
 	}
 	f := report.OfFailures(since, until, &turn, &set, nodes)
+	if err := writePage(c, func() *report.Page { return failurePage(f) }); err != nil {
+		return err
+	}
 	return answer(c, f, func(w io.Writer) {
 		showFailures(w, f, c.Int("most"))
 		if !cfg.Retry.Enabled {
@@ -40,25 +43,53 @@ func reportFailures(c *cli.Context, cfg *config.Config, r *store.Reader) (err er
 }
 
 func showFailures(w io.Writer, f *report.Failures, most int) {
-	fmt.Fprintf(w, "From %s to %s: %s, %.2f GPU-hours; %d requeued, %d of them held.\n", clock(f.Since), clock(f.Until),
+	fmt.Fprintln(w, failureWords(f))
+	showTables(w, failureTables(f), most, "--most, --json")
+	for _, d := range f.Drained {
+		fmt.Fprintln(w, report.Safe(drainedWords(&d)))
+	}
+}
+
+func failureWords(f *report.Failures) string {
+	return fmt.Sprintf("From %s to %s: %s, %.2f GPU-hours; %d requeued, %d of them held.", clock(f.Since), clock(f.Until),
 		plural(f.Count, "failure", "failures"), f.GPUHours, f.Requeued, f.Held)
-	table := func(title string, all []report.FailuresOf) {
-		section(w, "", []string{title, "FAILURES", "JOBS", "USERS", "GPU-HOURS", "RAN P50", "P90", "THE SAME AGAIN", "REQUEUED", ""}, all, len(all), func(x *report.FailuresOf) []any {
+}
+
+func drainedWords(d *retry.Drained) string {
+	return fmt.Sprintf("Drained: %s for %s at %s.", d.Node, d.Class, clock(d.At))
+}
+
+// failurePage shows the same with a plot.
+func failurePage(f *report.Failures) *report.Page {
+	p := &report.Page{Title: "Why jobs failed", Words: []string{failureWords(f)}, Tables: failureTables(f)}
+	for i := range f.Drained {
+		p.Words = append(p.Words, drainedWords(&f.Drained[i]))
+	}
+	var bars []report.Bar
+	for _, c := range f.ByClass[:min(len(f.ByClass), mostBars)] {
+		bars = append(bars, report.Bar{Name: c.Name, Value: c.GPUHours})
+	}
+	if len(bars) > 0 {
+		p.Plots = []report.Figure{{Title: "GPU-hours of the runs that failed, by class", YLabel: "GPU-hours", Bars: bars}}
+	}
+	return p
+}
+
+// failureTables are the same for a page and for a terminal.
+func failureTables(f *report.Failures) []report.PageTable {
+	sums := func(title string, all []report.FailuresOf) report.PageTable {
+		return tableOf(title, []string{title, "FAILURES", "JOBS", "USERS", "GPU-HOURS", "RAN P50", "P90", "THE SAME AGAIN", "REQUEUED", ""}, all, func(x *report.FailuresOf) []any {
 			return []any{x.Name, x.Count, x.Jobs, x.Users, fmt.Sprintf("%.2f", x.GPUHours), seconds50(x.P50), seconds50(x.P90), x.Repeats, x.Requeued, x.Text}
 		})
 	}
-	table("CLASS", f.ByClass)
-	table("USER", f.ByUser)
-	latest := f.Latest[:min(len(f.Latest), most)]
-	section(w, "", []string{"JOB", "USER", "ENDED", "NODES", "CLASS", "THEN", "ADVICE"}, latest, len(latest), func(x *retry.Failure) []any {
-		return []any{x.Job.String(), x.User, clock(x.End), strings.Join(x.Nodes, ","), x.Class, doneAbout(x), x.Advice}
-	})
-	section(w, "\nSuspect nodes: jobs of several users failed there alike, and not as much elsewhere.",
-		[]string{"NODE", "CLASS", "FAILURES", "USERS"}, f.Suspects, len(f.Suspects), func(s *retry.Suspect) []any {
+	return []report.PageTable{
+		sums("CLASS", f.ByClass), sums("USER", f.ByUser),
+		tableOf("JOB", []string{"JOB", "USER", "ENDED", "NODES", "CLASS", "THEN", "ADVICE"}, f.Latest, func(x *retry.Failure) []any {
+			return []any{x.Job.String(), x.User, clock(x.End), strings.Join(x.Nodes, ","), x.Class, doneAbout(x), x.Advice}
+		}),
+		tableOf("Suspect nodes: jobs of several users failed there alike, and not as much elsewhere", []string{"NODE", "CLASS", "FAILURES", "USERS"}, f.Suspects, func(s *retry.Suspect) []any {
 			return []any{s.Node, s.Class, s.Failures, strings.Join(s.Users, ",")}
-		})
-	for _, d := range f.Drained {
-		fmt.Fprintf(w, "Drained: %s for %s at %s.\n", report.Safe(d.Node), report.Safe(d.Class), clock(d.At))
+		}),
 	}
 }
 

@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -79,32 +78,17 @@ func TestReportFailures(t *testing.T) {
 		t.Errorf("an escape sequence in\n%q", out)
 	}
 	var f report.Failures
-	if err := json.Unmarshal([]byte(priod("report", "failures", "--json")), &f); err != nil || f.Count != 4 || len(f.ByClass) != 2 || len(f.Suspects) != 1 || f.Suspects[0].Node != "n1" {
+	page := filepath.Join(dir, "page.html")
+	if err := json.Unmarshal([]byte(priod("report", "failures", "--json", "--html", page)), &f); err != nil || f.Count != 4 || len(f.ByClass) != 2 || len(f.Suspects) != 1 || f.Suspects[0].Node != "n1" {
 		t.Errorf("%v, %+v", err, f)
+	}
+	if text, err := os.ReadFile(page); err != nil || !bytes.Contains(text, []byte("<svg")) || !bytes.Contains(text, []byte("try --mem=12G")) || bytes.ContainsRune(text, 0x1b) {
+		t.Errorf("%v\n%s", err, text)
 	}
 	out = priod("explain", "1")
 	for _, want := range []string{"Failed     ", "words of memory (class memory", "it said: MemoryError", "then: nothing: another run would fail in the same way", "Advice     asked 8 GB, killed at 7.9 GB: try --mem=12G"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
-	}
-}
-
-// On a day's data of 100,000 failures the report takes less than 2 s.
-func BenchmarkReportFailures(b *testing.B) {
-	rules, err := retry.Default()
-	if err != nil {
-		b.Fatal(err)
-	}
-	now := time.Now()
-	var all retry.Changes
-	for i := range 100_000 {
-		all.Failures = append(all.Failures, retry.Failure{
-			Number: int64(i + 1), Job: slurmplug.Plain(uint32(i + 1)), User: fmt.Sprint("u", i%300), Start: now.Add(-time.Hour), End: now, Class: "gpu", Fault: []string{fmt.Sprint("n", i%500)}, Signature: "s",
-		})
-	}
-	set := retry.Settings{Rules: rules, Users: 3, Within: 24 * time.Hour}
-	for b.Loop() {
-		report.OfFailures(now.Add(-24*time.Hour), now, &all, &set, 500)
 	}
 }

@@ -44,6 +44,9 @@ func reportSizing(c *cli.Context, cfg *config.Config) error {
 	s.SetPeaks(holding, peaks)
 	known, _ := recorded(c.Context, cfg.State.Dir) // without a state folder nothing was given back
 	s.SetGivenBack(&snapshot, known)
+	if err := writePage(c, func() *report.Page { return sizingPage(s) }); err != nil {
+		return err
+	}
 	return answer(c, s, func(w io.Writer) {
 		showSizing(w, s)
 		const measured = "JobAcctGatherType must not be none."
@@ -62,54 +65,63 @@ func reportSizing(c *cli.Context, cfg *config.Config) error {
 	})
 }
 
-// mostRows is how many jobs a table names.
-const mostRows = 20
+// sizingRows is how many rows of each table a terminal shows.
+const sizingRows = 20
 
 func showSizing(w io.Writer, s *report.Sizing) {
+	fmt.Fprintln(w, sizingWords(s))
+	showTables(w, sizingTables(s), sizingRows, "--json")
+}
+
+func sizingWords(s *report.Sizing) string {
 	stranded := "each with its share of its node's CPUs and memory"
 	if s.Stranded > 0 {
 		stranded = fmt.Sprintf("%d of them stranded: their nodes lack the CPUs or the memory of their share", s.Stranded)
 	}
-	fmt.Fprintf(w, "%d of %d GPUs are free, %s.\n", s.Free, s.GPUs, stranded)
-	section(w, "", []string{"NODE", "TYPE", "FREE GPUS", "FREE CPUS", "FREE MB", "STRANDED FOR CPUS", "FOR MEMORY", "CPU-ONLY JOBS HOLD CPUS", "MB"}, s.Nodes, len(s.Nodes), func(n *report.StrandedOn) []any {
-		return []any{n.Node, n.GPUType, n.FreeGPUs, n.FreeCPUs, n.FreeMemMB, n.ForCPUs, n.ForMem, n.CPUOnlyCPUs, n.CPUOnlyMemMB}
-	})
-	section(w, "\nThese hold CPUs and memory there, and no GPU:", []string{"JOB", "USER", "NODES", "CPUS", "MB"}, s.CPUOnly, mostRows, func(j *report.CPUOnlyJob) []any {
-		return []any{j.Job.String(), j.User, j.Nodes, j.CPUs, j.MemMB}
-	})
-	section(w, "\nThese hold memory there that their steps have not used so far; a quarter more than they used, at least 1024 MB, is left to them:",
-		[]string{"JOB", "USER", "NODE", "GPUS", "MB", "USED AT MOST", "COULD GIVE BACK", "AGREED"}, s.Idle, mostRows, func(j *report.IdleMemory) []any {
-			agreed := map[bool]string{true: "yes", false: "no"}[j.Agreed]
-			return []any{j.Job.String(), j.User, j.Node, j.GPUs, j.MemMB, j.Peak, j.Idle, agreed}
-		})
+	return fmt.Sprintf("%d of %d GPUs are free, %s.", s.Free, s.GPUs, stranded)
+}
+
+// sizingPage shows the same with a plot.
+func sizingPage(s *report.Sizing) *report.Page {
+	return &report.Page{
+		Title: "CPUs and memory beside GPUs", Words: []string{sizingWords(s)}, Tables: sizingTables(s),
+		Plots: []report.Figure{{Title: "GPUs", YLabel: "GPUs", Bars: []report.Bar{
+			{Name: "in use", Value: float64(s.GPUs - s.Free)}, {Name: "free, with their share", Value: float64(s.Free - s.Stranded)}, {Name: "stranded", Value: float64(s.Stranded)},
+		}}},
+	}
+}
+
+// sizingTables are the same for a page and for a terminal.
+func sizingTables(s *report.Sizing) []report.PageTable {
 	given := int64(0)
 	for _, j := range s.GivenBack {
 		given += j.Asked - j.MemMB
 	}
-	section(w, fmt.Sprintf("\nThese have given back %d MB while they run:", given), []string{"JOB", "USER", "NODE", "ASKED FOR MB", "HOLDS MB", "GAVE BACK"}, s.GivenBack, mostRows,
-		func(j *report.GivenBack) []any {
-			return []any{j.Job.String(), j.User, j.Node, j.Asked, j.MemMB, j.Asked - j.MemMB}
-		})
-	section(w, "\nThese run slower than they could beside idle CPUs:", []string{"JOB", "USER", "NODE", "CPUS", "WANTS", "IDLE THERE", "TIMES FASTER", "BY"}, s.Starving, len(s.Starving),
-		func(j *report.StarvingJob) []any {
-			return []any{j.Job.String(), j.User, j.Node, j.CPUs, j.Wants, j.Idle, fmt.Sprintf("%.2f", j.Gain), j.Why}
-		})
-	section(w, "\nThese had far more for each GPU than they used. What is enough can stand in the next script in place of its -c and --mem, times its GPUs "+
-		"(--cpus-per-gpu and --mem-per-gpu would keep priod from sizing the job):",
-		[]string{"PROGRAM", "TYPE", "RUNS", "HAD CPUS", "USED CPUS", "HAD MB", "USED MB", "ENOUGH"}, s.Programs, len(s.Programs), func(p *report.Overasked) []any {
-			return []any{p.Program, p.GPUType, p.Runs, fmt.Sprintf("%.3g", p.Had), fmt.Sprintf("%.2g", p.Used), megabytes(p.HadMB), megabytes(p.UsedMB), p.Options}
-		})
-}
-
-// section prints a table of at most so many rows below its title; nothing without rows.
-func section[T any](w io.Writer, title string, header []string, all []T, most int, row func(x *T) []any) {
-	if len(all) == 0 {
-		return
-	}
-	fmt.Fprintln(w, title)
-	tabulate(w, header, all[:min(len(all), most)], row)
-	if more := len(all) - most; more > 0 {
-		fmt.Fprintf(w, "and %d more (--json)\n", more)
+	return []report.PageTable{
+		tableOf("NODE", []string{"NODE", "TYPE", "FREE GPUS", "FREE CPUS", "FREE MB", "STRANDED FOR CPUS", "FOR MEMORY", "CPU-ONLY JOBS HOLD CPUS", "MB"}, s.Nodes, func(n *report.StrandedOn) []any {
+			return []any{n.Node, n.GPUType, n.FreeGPUs, n.FreeCPUs, n.FreeMemMB, n.ForCPUs, n.ForMem, n.CPUOnlyCPUs, n.CPUOnlyMemMB}
+		}),
+		tableOf("These hold CPUs and memory there, and no GPU", []string{"JOB", "USER", "NODES", "CPUS", "MB"}, s.CPUOnly, func(j *report.CPUOnlyJob) []any {
+			return []any{j.Job.String(), j.User, j.Nodes, j.CPUs, j.MemMB}
+		}),
+		tableOf("These hold memory there that their steps have not used so far; a quarter more than they used, at least 1024 MB, is left to them",
+			[]string{"JOB", "USER", "NODE", "GPUS", "MB", "USED AT MOST", "COULD GIVE BACK", "AGREED"}, s.Idle, func(j *report.IdleMemory) []any {
+				agreed := map[bool]string{true: "yes", false: "no"}[j.Agreed]
+				return []any{j.Job.String(), j.User, j.Node, j.GPUs, j.MemMB, j.Peak, j.Idle, agreed}
+			}),
+		tableOf(fmt.Sprintf("These have given back %d MB while they run", given), []string{"JOB", "USER", "NODE", "ASKED FOR MB", "HOLDS MB", "GAVE BACK"}, s.GivenBack,
+			func(j *report.GivenBack) []any {
+				return []any{j.Job.String(), j.User, j.Node, j.Asked, j.MemMB, j.Asked - j.MemMB}
+			}),
+		tableOf("These run slower than they could beside idle CPUs", []string{"JOB", "USER", "NODE", "CPUS", "WANTS", "IDLE THERE", "TIMES FASTER", "BY"}, s.Starving,
+			func(j *report.StarvingJob) []any {
+				return []any{j.Job.String(), j.User, j.Node, j.CPUs, j.Wants, j.Idle, fmt.Sprintf("%.2f", j.Gain), j.Why}
+			}),
+		tableOf("These had far more for each GPU than they used. What is enough can stand in the next script in place of its -c and --mem, times its GPUs "+
+			"(--cpus-per-gpu and --mem-per-gpu would keep priod from sizing the job)",
+			[]string{"PROGRAM", "TYPE", "RUNS", "HAD CPUS", "USED CPUS", "HAD MB", "USED MB", "ENOUGH"}, s.Programs, func(p *report.Overasked) []any {
+				return []any{p.Program, p.GPUType, p.Runs, fmt.Sprintf("%.3g", p.Had), fmt.Sprintf("%.2g", p.Used), megabytes(p.HadMB), megabytes(p.UsedMB), p.Options}
+			}),
 	}
 }
 

@@ -16,7 +16,7 @@ func TestShowSizing(t *testing.T) {
 		Starving: []report.StarvingJob{{Job: slurmplug.Plain(7), User: "ann", Node: "n2", CPUs: 3, Wants: 9, Idle: 12, Gain: 2, Why: "its tag's cpu"}},
 		Programs: []report.Overasked{{Program: "bob's x\x1b[2J", GPUType: "v100", Runs: 9, Had: 12, Used: 1, UsedMB: 500, Options: "-c 2 --mem=600M"}},
 	}
-	for i := range mostRows + 2 {
+	for i := range sizingRows + 2 {
 		s.CPUOnly = append(s.CPUOnly, report.CPUOnlyJob{Job: slurmplug.Plain(uint32(100 + i)), User: "eve", Nodes: "n1", CPUs: 1, MemMB: 10})
 	}
 	var out strings.Builder

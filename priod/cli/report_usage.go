@@ -22,7 +22,7 @@ func reportUsageCommand() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "since", Value: "7d", Usage: "the last `TIME`: 12h, 30d"},
 			&cli.BoolFlag{Name: "measured", Usage: "read what the steps used, too: a much larger read"},
-			&cli.StringFlag{Name: "html", Usage: "write a page with a plot, which opens without a network, to `FILE`"},
+			htmlFlag(),
 			mostFlag(20, "show `N` rows of each table"),
 			jsonFlag(),
 		},
@@ -45,10 +45,8 @@ func reportUsage(c *cli.Context, cfg *config.Config) error {
 	if err != nil {
 		return fmt.Errorf("read Slurm: %w", err)
 	}
-	if path := c.String("html"); path != "" {
-		if err := writeFile(path, u.Page().Write); err != nil {
-			return err
-		}
+	if err := writePage(c, u.Page); err != nil {
+		return err
 	}
 	return answer(c, u, func(w io.Writer) { showReportUsage(w, u, n, c.Bool("measured")) })
 }

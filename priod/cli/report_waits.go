@@ -27,7 +27,7 @@ func reportWaitsCommand() *cli.Command {
 			"started later than with first come, first served. What each cause means, and what helps: docs/reports.md.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "since", Value: "7d", Usage: "the last `TIME`: 12h, 30d"},
-			&cli.StringFlag{Name: "html", Usage: "write a page with plots, which opens without a network, to `FILE`"},
+			htmlFlag(),
 			jsonFlag(),
 		},
 		Before: checked(noArgs, validSpan), Action: reading(reportWaits),
@@ -53,10 +53,8 @@ func reportWaits(c *cli.Context, _ *config.Config, r *store.Reader) error {
 		return err
 	}
 	w := report.OfWaiting(since, until, waited, waiters, runs)
-	if path := c.String("html"); path != "" {
-		if err := writeFile(path, w.Page().Write); err != nil {
-			return err
-		}
+	if err := writePage(c, w.Page); err != nil {
+		return err
 	}
 	return answer(c, w, func(out io.Writer) { showWaits(out, w) })
 }

@@ -26,6 +26,7 @@ var keyFlags = []keyFlag{
 	{"steering-busy", "", "steering.busy", func(c *config.Config) any { return &c.Steering.Busy }},
 	{"lead", "TIME", "rounds.lead", func(c *config.Config) any { return &c.Rounds.Lead }},
 	{"round-pay", "TIMES", "rounds.pay", func(c *config.Config) any { return &c.Rounds.Pay }},
+	{"defrag", "", "preemption.defrag", func(c *config.Config) any { return &c.Preemption.Defrag }},
 	{"max-evictions", "TIMES", "preemption.max_evictions", func(c *config.Config) any { return &c.Preemption.MaxEvictions }},
 	{"min-runtime", "TIME", "preemption.min_run", func(c *config.Config) any { return &c.Preemption.MinRun }},
 	{"eviction-rise", "SHARE", "preemption.rise", func(c *config.Config) any { return &c.Preemption.Rise }},

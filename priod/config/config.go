@@ -108,6 +108,7 @@ type Config struct {
 	} `toml:"speeds" json:"speeds"`
 	Preemption struct {
 		Enabled              bool     `toml:"enabled" json:"enabled"`
+		Defrag               bool     `toml:"defrag" json:"defrag"`
 		Policy               string   `toml:"policy" json:"policy"`
 		FitGppS              float64  `toml:"fitgpp_s" json:"fitgpp_s"`
 		FitGppFallback       string   `toml:"fitgpp_fallback" json:"fitgpp_fallback"`

@@ -126,6 +126,7 @@ func (c *Config) Eviction() evict.Settings {
 	p := &c.Preemption
 	return evict.Settings{
 		Enabled: p.Enabled && p.Policy != noEvictions,
+		Defrag:  p.Defrag,
 		Policy: preemption.Settings{
 			Policy: preemption.Policy(p.Policy), S: p.FitGppS, Fallback: preemption.Fallback(p.FitGppFallback),
 			MaxEvictions: p.MaxEvictions, MinRun: time.Duration(p.MinRun).Seconds(),

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"slurmprio/priod/allocate"
 	"slurmprio/priod/cluster"
@@ -46,8 +47,8 @@ type Settings struct {
 // come after the memory that running jobs gave back: what stands in a job is else taken
 // for its user's own.
 func (set *Settings) features() []plan.Feature {
-	earlier, trials, rounds := set.Evictions.Parts()
-	return []plan.Feature{&set.Allocation, earlier, &set.Order, trials, &set.Steering, rounds, &set.Memory, &set.Sizing, &set.Locality, &set.Retries, &set.Waits}
+	earlier, trials, gangs, rounds := set.Evictions.Parts()
+	return []plan.Feature{&set.Allocation, earlier, &set.Order, trials, gangs, &set.Steering, rounds, &set.Memory, &set.Sizing, &set.Locality, &set.Retries, &set.Waits}
 }
 
 // Recorder keeps what was seen, decided and written.
@@ -91,6 +92,9 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	result := Result{Snapshot: snapshot}
 	stays := h.Observe(&result.Snapshot)
 	c := &plan.Cycle{Snapshot: &result.Snapshot, History: h, Stays: stays, Plan: &result.Plan, Paused: set.Hold, DryRun: set.DryRun}
+	if t := set.Waits.Tracker; t != nil {
+		c.Fragmented = func(id cluster.JobID) time.Duration { return t.Fragmented(id, c.Snapshot.At) }
+	}
 	features := set.features()
 	var failed error
 	for _, f := range features {

@@ -43,6 +43,8 @@ func (f *fakeSlurm) Look(_ context.Context, targets []plan.Target) (map[cluster.
 
 func (f *fakeSlurm) Excluded(context.Context, plan.Target) (string, error) { return f.excluded, nil }
 
+func (f *fakeSlurm) AskSwitches(context.Context, []*cluster.Job) error { return nil }
+
 func (f *fakeSlurm) AtOnce(context.Context, plan.Target) (int, error) { return f.atOnce, nil }
 
 func (f *fakeSlurm) Do(_ context.Context, commands []plan.Command) []plan.Result {

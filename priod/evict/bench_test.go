@@ -53,3 +53,26 @@ func BenchmarkEndRound(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkDefragment has 2,000 nodes with two small jobs on each, and 100 gangs for which
+// it does not pay yet, then for which it does.
+func BenchmarkDefragment(b *testing.B) {
+	for name, waited := range map[string]time.Duration{"not-yet": 0, "pays": time.Hour} {
+		b.Run(name, func(b *testing.B) {
+			s := newScene(2000)
+			for i := range 4000 {
+				s.runs(uint32(i+1), i%2000+1, 1, func(j *cluster.Job) { j.Start = at.Add(-time.Duration(i%9000) * time.Second) })
+			}
+			for i := range uint32(100) {
+				s.gang(100_000+i, 1+int(i)%3)
+			}
+			s.set.Policy.Limits = preemption.Limits{MaxPerCycle: 4}
+			s.plan.MakeQueue(&s.Snapshot)
+			for b.Loop() {
+				if r := Defragment(&s.Snapshot, &s.plan, s.journal, &s.set, after(waited), nil); len(r.Gangs) != 100 || (len(r.Changes.Claims) > 0) != (waited > 0) {
+					b.Fatalf("%+v", r.Gangs[0])
+				}
+			}
+		})
+	}
+}

@@ -31,7 +31,7 @@ func (c *Choice) addCandidates(s *cluster.Snapshot, j *Journal, set *Settings, m
 		case len(shares) == 0:
 			continue
 		case !consent:
-		case vetoed[job.ID] != "" && vetoed[job.ID] != Constraint: // a Constraint is about its place as a waiting job
+		case vetoed[job.ID] != "" && vetoed[job.ID] != Constraint && vetoed[job.ID] != Bound: // those are about its place as a waiting job
 			consent, why = false, vetoed[job.ID]
 		case job.Tag.Grace > set.MaxGrace:
 			consent, why = false, LongGrace

@@ -104,7 +104,7 @@ func (v Vetoes) current(at time.Time) map[cluster.JobID]preemption.Why {
 func (v Vetoes) add(vetoed map[cluster.JobID]preemption.Why, at time.Time) {
 	for id, why := range vetoed {
 		switch why {
-		case Vetoed, Expedited, Constraint, ArrayLimit:
+		case Vetoed, Expedited, Constraint, ArrayLimit, Bound:
 			if _, known := v[id]; v != nil && !known {
 				v[id] = veto{why, at}
 			}
@@ -188,6 +188,9 @@ func (e *Feature) check(ctx context.Context, s *cluster.Snapshot, t *Changes, ve
 		if why := x.Vet(statuses[x.Job], &e.Settings); why != "" {
 			vetoed[x.Job] = why
 		}
+	}
+	if err := e.checkGangs(ctx, t, statuses, vetoed); err != nil {
+		return err
 	}
 	return e.checkArrays(ctx, s, t, vetoed)
 }

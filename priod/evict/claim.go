@@ -110,7 +110,7 @@ func (n *transition) whyUnwanted(c *Claim, s *plan.JobStatus) string {
 	case s.Held():
 		return "the job is held"
 	case n.Waiting != nil && s.State == cluster.Pending && !n.stillWants(c):
-		if c.Purpose == ForRound {
+		if c.Purpose != ForTrial {
 			return "the job waits for something else now"
 		}
 		return "the job does not count as TE any more"
@@ -156,7 +156,7 @@ func (n *transition) whetherFree(c *Claim) (why string, complete bool) {
 // stillWants tells whether the waiting job is still of the kind that the claim is for.
 func (n *transition) stillWants(c *Claim) bool {
 	class, ranked := n.Waiting[c.Job]
-	return ranked && (c.Purpose == ForRound || class == cluster.TE)
+	return ranked && (c.Purpose != ForTrial || class == cluster.TE)
 }
 
 // isPinned tells whether the waiting job is pinned to its place, if it has to be: until

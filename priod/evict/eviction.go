@@ -30,6 +30,8 @@
 //   - trials.go: the TE jobs that wait; shadow.go: when they would start without
 //     evictions
 //   - rounds.go: the choice at the end of a round, by package yield
+//   - defrag.go: the choice of small jobs that move for gangs; gangs.go: its part of a
+//     cycle
 //   - check.go: the closer look at the chosen jobs, and what it rules out
 //   - reasons.go: reasons, and their words for explain
 //
@@ -65,6 +67,7 @@ type Purpose string
 const (
 	ForTrial Purpose = "te"    // a TE job starts at once
 	ForRound Purpose = "round" // a BE job gets the GPU type that it is owed
+	ForGang  Purpose = "gang"  // small jobs move elsewhere, so that free GPUs get the shape that a gang asks for
 )
 
 // ClaimShare is what a claim takes of one node.

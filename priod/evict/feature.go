@@ -10,8 +10,8 @@ import (
 	"slurmprio/priod/plan"
 )
 
-// Feature makes room for TE jobs, and at the end of a round for jobs that are owed
-// their GPUs. It takes part in a cycle three times, see Parts. The zero value makes
+// Feature makes room for TE jobs and for gangs, and at the end of a round for jobs that are owed
+// their GPUs. It takes part in a cycle four times, see Parts. The zero value makes
 // none.
 type Feature struct {
 	Settings Settings
@@ -30,14 +30,15 @@ type Feature struct {
 
 	// What the cycle decided.
 	Choice *Choice // who leaves for whom; nil when that was not asked
+	Moves  *Moves  // who moves for gangs; nil when that was not asked
 	Round  *Round  // who yields to whom; nil when no round ended
 	failed bool    // an error occurred: no eviction is begun in this cycle
 }
 
-// Parts returns what evictions do in a cycle: before the order is made, after it, and
-// after jobs were given GPU types.
-func (e *Feature) Parts() (earlier, trials, rounds plan.Feature) {
-	return earlierPlaces{Feature: e}, forTrials{Feature: e}, forRounds{Feature: e}
+// Parts returns what evictions do in a cycle: before the order is made, after it for TE
+// jobs and for gangs, and after jobs were given GPU types.
+func (e *Feature) Parts() (earlier, trials, gangs, rounds plan.Feature) {
+	return earlierPlaces{Feature: e}, forTrials{Feature: e}, forGangs{Feature: e}, forRounds{Feature: e}
 }
 
 // earlierPlaces marks the jobs for which earlier cycles made room: they stand before
@@ -48,7 +49,7 @@ type earlierPlaces struct {
 }
 
 func (e earlierPlaces) Plan(ctx context.Context, c *plan.Cycle) error {
-	e.Choice, e.Round, e.failed = nil, nil, false
+	e.Choice, e.Moves, e.Round, e.failed = nil, nil, nil, false
 	if e.Journal == nil {
 		return nil
 	}

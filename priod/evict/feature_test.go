@@ -23,6 +23,8 @@ type fakeSlurm struct {
 	jobs     map[cluster.JobID]plan.JobStatus
 	odd      map[cluster.JobID]bool // cannot be believed
 	excluded string
+	switches string // that waiting jobs ask for
+	unread   error  // why that is not known
 	atOnce   int
 	log      []string
 	looked   int // jobs, by Look
@@ -46,6 +48,13 @@ func (f *fakeSlurm) Look(_ context.Context, targets []plan.Target) (map[cluster.
 func (f *fakeSlurm) Excluded(context.Context, plan.Target) (string, error) { return f.excluded, nil }
 
 func (f *fakeSlurm) AtOnce(context.Context, plan.Target) (int, error) { return f.atOnce, nil }
+
+func (f *fakeSlurm) AskSwitches(_ context.Context, jobs []*cluster.Job) error {
+	for _, j := range jobs {
+		j.Switches = f.switches
+	}
+	return f.unread
+}
 
 func (f *fakeSlurm) Do(_ context.Context, commands []plan.Command) []plan.Result {
 	var results []plan.Result

@@ -24,6 +24,9 @@ const (
 	LaterTurn  preemption.Why = "later"         // maxTrials stand before it
 	Uncounted  preemption.Why = "not-allocated" // at the end of a round: the allocation does not count it
 	TookOver   preemption.Why = "took-over"     // Settings.Since: another priod's victims may be in their grace
+	NotYet     preemption.Why = "not-yet"       // moving others would cost more GPU time than the gang has waited
+	NoTag      preemption.Why = "no-tag"        // of a gang
+	Bound      preemption.Why = "names-nodes"   // a victim that has to move elsewhere
 	ArrayLimit preemption.Why = "array-limit"   // as many tasks of its array run, or have a claim, as may run at a time
 )
 
@@ -60,6 +63,7 @@ var reasonTexts = map[preemption.Why]string{
 	LongGrace:            "asks for more than preemption.max_grace",
 	Held:                 "is held while it runs: put back into the queue it would not start again",
 	Scattered:            "what it takes of each of its nodes is not known",
+	Bound:                "names or excludes nodes: it may not fit elsewhere",
 	Vetoed:               "cannot be requeued (--no-requeue, or no batch job)",
 	Expedited:            "asked for an expedited requeue (--requeue=expedite): Slurm would hold it, or start it again before all others",
 }
@@ -80,6 +84,21 @@ var roundReasonTexts = map[preemption.Why]string{
 	preemption.Why(yield.Young):  "is within its first round, or started less than preemption.min_run ago",
 	preemption.Why(yield.Ending): "ends before it would pay to leave",
 	Uncounted:                    "the allocation does not count it",
+}
+
+// gangReasonTexts say what became of a gang, where reasonTexts would speak of a TE job.
+var gangReasonTexts = map[preemption.Why]string{
+	preemption.Evicts:     "others move away for it",
+	preemption.Anyway:     "it starts soon enough if nobody moves",
+	preemption.Impossible: "no small jobs that may be evicted, and fit elsewhere, make room for it",
+	NotYet:                "to move others would cost more GPU time than it has waited for nodes of its shape",
+	NoTag:                 "it has no valid tag: nobody moves for it",
+	Constraint:            "it names nodes, few switches or features that leave no choice",
+}
+
+// GangReasonText returns what became of a gang in words.
+func GangReasonText(why preemption.Why) string {
+	return cmp.Or(gangReasonTexts[why], ReasonText(why))
 }
 
 // RoundReasonText returns a reason at the end of a round in words.

@@ -46,8 +46,8 @@ func (r *Rounds) stands(p *plan.Plan) {
 }
 
 // forRounds decides at the end of a round who yields to whom: those that get a place
-// stand before other BE jobs. TE jobs come first: when a cycle makes room for them, the
-// next one ends the round.
+// stand before other BE jobs. TE jobs and gangs come first: when a cycle makes room
+// for them, the next one ends the round.
 type forRounds struct {
 	*Feature
 	plan.PlanOnly
@@ -81,7 +81,7 @@ func (e *Feature) endRound(ctx context.Context, c *plan.Cycle) error {
 		return nil
 	}
 	defer func() { r.explained.annotate(c.Plan, cluster.BE) }() // of jobs that still wait
-	if !ends || e.Choice != nil && !e.Choice.Changes.Empty() {
+	if !ends || e.Choice != nil && !e.Choice.Changes.Empty() || e.Moves != nil && !e.Moves.Changes.Empty() {
 		return nil
 	}
 	var round *Round

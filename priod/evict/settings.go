@@ -11,6 +11,7 @@ import (
 // Settings say whether, for whom and how jobs are evicted.
 type Settings struct {
 	Enabled bool // new evictions are begun; those under way are ended in any case
+	Defrag  bool // small jobs move out of the way of gangs
 	Policy  preemption.Settings
 	Ranking plan.Classes // which partitions are ranked, and which QOS agree to evictions
 

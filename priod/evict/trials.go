@@ -116,7 +116,7 @@ func (c *Choice) addTrials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *S
 }
 
 // spentByUser returns the GPU-hours of work lost within a day, by the user of the TE
-// job.
+// job or gang.
 func (j *Journal) spentByUser(now time.Time) map[string]float64 {
 	hours := map[string]float64{}
 	for i := range j.Evictions {

@@ -90,6 +90,8 @@ func (f *Facts) Findings(set order.Settings) []Finding {
 		{f.ConfigErr, k.rights},
 		{f.PartitionsErr, k.partitions},
 		{f.PartitionsErr, k.wholeNodes},
+		{cmp.Or(f.ConfigErr, f.PartitionsErr), k.leastLoaded},
+		{f.NodesErr, k.weights},
 		{f.ConfigErr, k.accounting},
 		{cmp.Or(f.ConfigErr, f.NodesErr), k.tres},
 		{f.ConfigErr, k.comments},

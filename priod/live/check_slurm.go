@@ -1,6 +1,7 @@
 package live
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -113,6 +114,52 @@ func (k *checker) wholeNodes() {
 	}
 	if len(names) > 0 {
 		k.say(Warn, "partitions", "", "jobs get whole nodes in %s: they hold GPUs that they did not ask for, and their sizes stay", strings.Join(names, ", "))
+	}
+}
+
+// leastLoaded reports what spreads small jobs over all nodes, so that none stays empty for
+// jobs that need whole ones.
+func (k *checker) leastLoaded() {
+	const spreads = ": small jobs take the least loaded node, and none stays empty for jobs that need whole ones"
+	types := k.f.Config.List("SelectTypeParameters")
+	if packs := slices.DeleteFunc(slices.Clone(types), func(p string) bool { return strings.EqualFold(p, "CR_LLN") }); len(packs) < len(types) {
+		k.say(Warn, "packing", "SelectTypeParameters="+strings.Join(packs, ","), "SelectTypeParameters has CR_LLN"+spreads)
+	}
+	for _, p := range k.f.Partitions {
+		if p.LeastLoaded && k.set.Ranking.Ranks(p.Name) {
+			k.say(Warn, "packing", fmt.Sprintf("PartitionName=%s LLN=NO", p.Name), "%s has LLN=YES%s", p.Name, spreads)
+		}
+	}
+}
+
+// weights suggests, for GPU types all of whose nodes have the same weight, weights by which
+// Slurm fills one half of them before the other ("Weight" in slurm.conf's manual: jobs get
+// the nodes with the lowest weight that satisfy them).
+func (k *checker) weights() {
+	alike, mixed := map[string][]slurmplug.Node{}, map[string]bool{}
+	var types []string
+	for i, n := range ConvertNodes(k.f.Nodes) {
+		if n.GPUs < 2 || n.MixedTypes || !slices.ContainsFunc(n.Partitions, k.set.Ranking.Ranks) {
+			continue
+		}
+		of := alike[n.GPUType]
+		if of == nil {
+			types = append(types, n.GPUType)
+		}
+		mixed[n.GPUType] = mixed[n.GPUType] || of != nil && of[0].Weight != k.f.Nodes[i].Weight
+		alike[n.GPUType] = append(of, k.f.Nodes[i])
+	}
+	for _, gpuType := range types {
+		nodes := alike[gpuType]
+		if mixed[gpuType] || len(nodes) < 2 {
+			continue
+		}
+		var last []string
+		for _, n := range nodes[(len(nodes)+1)/2:] {
+			last = append(last, n.Name)
+		}
+		k.say(Pass, "packing", "", "all %d nodes of GPU type %s have Weight %d; NodeName=%s Weight=%d would have small jobs fill the others first, so that these stay empty for jobs that need whole nodes",
+			len(nodes), cmp.Or(gpuType, "(none)"), nodes[0].Weight, slurmplug.CompactHosts(last), nodes[0].Weight+1)
 	}
 }
 

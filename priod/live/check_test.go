@@ -66,6 +66,36 @@ func settings() order.Settings {
 	return order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: plan.Classes{Partitions: []string{"gpu"}, TEQOS: []string{"te"}}}
 }
 
+// sameWeights makes three nodes of one type and weight.
+func sameWeights(f *Facts, _ *order.Settings) {
+	n := f.Nodes[0]
+	n.Partitions, n.Weight, f.Nodes = []string{"gpu"}, 7, nil
+	for _, name := range []string{"a1", "a2", "a3"} {
+		n.Name = name
+		f.Nodes = append(f.Nodes, n)
+	}
+}
+
+// Weights are suggested where they are equal, and in ranked partitions.
+func TestNoWeightIsSuggested(t *testing.T) {
+	for what, change := range map[string]func(*Facts, *order.Settings){
+		"they differ": func(f *Facts, _ *order.Settings) { f.Nodes[2].Weight = 8 },
+		"other partition": func(f *Facts, _ *order.Settings) {
+			f.Nodes[1].Partitions, f.Nodes[2].Partitions = []string{"cpu"}, []string{"cpu"}
+		},
+		"one GPU each": func(f *Facts, _ *order.Settings) { f.Nodes[0].Gres[0].Count = 1 },
+	} {
+		f, set := facts(t), settings()
+		sameWeights(f, &set)
+		change(f, &set)
+		for _, x := range f.Findings(set) {
+			if x.Name == "packing" {
+				t.Errorf("%s: %+v", what, x)
+			}
+		}
+	}
+}
+
 func TestAllIsWell(t *testing.T) {
 	well := facts(t)
 	well.Evicts = true
@@ -91,6 +121,9 @@ func TestFindings(t *testing.T) {
 		{name: "what was tried", level: Pass, fix: "22.05, 24.11, 26.05"},
 		{name: "what the commands can do", level: Pass, fix: "SLUID", change: func(f *Facts, _ *order.Settings) { f.Abilities.SLUID = true }},
 		{name: "whole nodes", level: Warn, fix: "gpu (Exclusive=NODE)", change: func(f *Facts, _ *order.Settings) { f.Partitions[0].WholeNodes = "Exclusive=NODE" }},
+		{name: "least loaded nodes first", conf: []string{"SelectTypeParameters=CR_CORE_MEMORY,CR_LLN"}, level: Warn, fix: "SelectTypeParameters=CR_CORE_MEMORY"},
+		{name: "in a partition", level: Warn, fix: "PartitionName=gpu LLN=NO", change: func(f *Facts, _ *order.Settings) { f.Partitions[0].LeastLoaded = true }},
+		{name: "one weight", level: Pass, fix: "all 3 nodes of GPU type a100 have Weight 7; NodeName=a3 Weight=8", change: sameWeights},
 		{name: "several QOS", level: Pass, fix: "such as te,normal", change: func(f *Facts, _ *order.Settings) {
 			f.Snapshot.Jobs = []cluster.Job{{ID: slurmplug.Plain(1), State: cluster.Pending, Partition: "gpu", QOS: "te,normal"}}
 		}},

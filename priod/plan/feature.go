@@ -47,6 +47,9 @@ type Cycle struct {
 	// Owing says what jobs are owed, for the end of a round; nil, or its result nil: no
 	// job is given a GPU type.
 	Owing func(Lead) *Owing
+	// Fragmented is how long a job has waited because free GPUs lacked the shape that it
+	// asks for (Wait.Fragmented), by the cycles before this one. nil: nobody looked.
+	Fragmented func(cluster.JobID) time.Duration
 	// RuledOut are GPU types on which jobs cannot run, by what they say of their nodes.
 	// The next allocation gives them no time there.
 	RuledOut map[cluster.JobID]placement.Types

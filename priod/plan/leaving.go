@@ -18,6 +18,9 @@ type Leaving interface {
 	Excluded(context.Context, Target) (string, error)
 	// AtOnce is how many tasks of a task's array may run at a time; 0: any number.
 	AtOnce(context.Context, Target) (int, error)
+	// AskSwitches reads what waiting jobs ask of switches, into their Switches. Jobs that
+	// wait no more are left as they are.
+	AskSwitches(context.Context, []*cluster.Job) error
 	// Do sends commands in order and returns one result for each.
 	Do(context.Context, []Command) []Result
 }

@@ -88,6 +88,21 @@ func (w *Wait) RoomSince() time.Time {
 	return since
 }
 
+// Fragmented is how long the job has waited because free GPUs lacked the shape that it
+// asks for, as far as it still does; 0 when it waits for something else now.
+func (w *Wait) Fragmented(now time.Time) (sum time.Duration) {
+	n := len(w.Spans)
+	if w.Ended != StillWaits || n == 0 || w.Spans[n-1].Cause != Fragmentation {
+		return 0
+	}
+	for i := range w.Spans[:n-1] {
+		if w.Spans[i].Cause == Fragmentation {
+			sum += w.Length(i)
+		}
+	}
+	return sum + max(now.Sub(w.Spans[n-1].From), 0)
+}
+
 // By sums the wait by causes.
 func (w *Wait) By() map[Cause]time.Duration {
 	by := map[Cause]time.Duration{}

@@ -23,6 +23,7 @@ type Preemptions struct {
 	Evicted    Slowdowns  `json:"be_evicted"` // those of BE that were evicted
 	Evictions  Evictions  `json:"evictions"`
 	Rounds     Evictions  `json:"rounds"`      // those at the end of rounds; in none of the others
+	Gangs      Evictions  `json:"gangs"`       // those that freed nodes for gangs; in none of the others
 	ByUser     []Victims  `json:"by_user"`     // of the jobs that left
 	ByWorkload []Victims  `json:"by_workload"` // the same, by the workload of their tag
 	ForUser    []Benefits `json:"for_user"`    // of the TE jobs
@@ -59,6 +60,9 @@ type Evictions struct {
 	Broken    int            `json:"promises_broken"`
 	How       map[string]int `json:"how"` // they left
 }
+
+// Any tells whether there were any.
+func (e *Evictions) Any() bool { return e.Count+e.Underway+e.CalledOff > 0 }
 
 // Victims are the evictions of one user's or one workload's jobs.
 type Victims struct {
@@ -148,20 +152,23 @@ func joined(stays []store.JobTimes, victims map[cluster.JobID]float64) []store.J
 // victim lost, and who was evicted for a TE job.
 func (p *Preemptions) evictions(all []store.Eviction) (lost map[cluster.JobID]float64, forTE map[cluster.JobID]bool) {
 	lost, forTE = map[cluster.JobID]float64{}, map[cluster.JobID]bool{}
-	p.Evictions.How, p.Rounds.How = map[string]int{}, map[string]int{}
+	p.Evictions.How, p.Rounds.How, p.Gangs.How = map[string]int{}, map[string]int{}, map[string]int{}
 	users, workloads, benefits := groups{}, groups{}, groups{}
 	for i := range all {
 		x := &all[i]
-		sum, round := &p.Evictions, x.Purpose == string(evict.ForRound)
-		if round {
+		sum := &p.Evictions
+		switch evict.Purpose(x.Purpose) {
+		case evict.ForRound:
 			sum = &p.Rounds
+		case evict.ForGang:
+			sum = &p.Gangs
 		}
 		paid, kept, broken := sum.add(x)
 		if x.Signalled.IsZero() {
 			continue
 		}
 		lost[x.Victim] += paid / float64(max(x.GPUs, 1))
-		if round {
+		if sum != &p.Evictions {
 			continue
 		}
 		forTE[x.Victim] = true

@@ -52,7 +52,9 @@ func TestPreemptions(t *testing.T) {
 	late := left(11, 3, "exited", 31)
 	round := left(4, 9, "exited", 4)
 	round.Purpose = "round"
-	evictions := []store.Eviction{round, left(5, 1, "exited", 4), left(12, 1, "finished", 8), late, other, left(13, 1, "ended", 2), open, off}
+	gang := left(14, 9, "exited", 4)
+	gang.Purpose = "gang"
+	evictions := []store.Eviction{round, gang, left(5, 1, "exited", 4), left(12, 1, "finished", 8), late, other, left(13, 1, "ended", 2), open, off}
 	p := OfPreemptions(at(-1000), at(1000), stays, evictions)
 
 	number := func(v float64) *float64 { return &v }
@@ -65,6 +67,7 @@ func TestPreemptions(t *testing.T) {
 		Evictions: Evictions{Count: 6, Underway: 1, CalledOff: 1, Promised: 6 * 180.0 / 3600, Lost: 5 * 100.0 / 3600, Kept: 2, Broken: 2,
 			How: map[string]int{"exited": 2, "finished": 1, "forced": 1, "ended": 1}},
 		Rounds: Evictions{Count: 1, Promised: 180.0 / 3600, Lost: 100.0 / 3600, Kept: 1, How: map[string]int{"exited": 1}},
+		Gangs:  Evictions{Count: 1, Promised: 180.0 / 3600, Lost: 100.0 / 3600, Kept: 1, How: map[string]int{"exited": 1}},
 		ByUser: []Victims{
 			{Name: "ann", Count: 5, Jobs: 5, Lost: 400.0 / 3600, Kept: 2, Broken: 1, P50: number(8), P95: number(28.7)},
 			{Name: "eve", Count: 1, Jobs: 1, Lost: 100.0 / 3600, Broken: 1, P50: number(33), P95: number(33)},

@@ -55,6 +55,8 @@ func newFake(t testing.TB, nodes int) *fake {
 	return f
 }
 
+func (f *fake) AskSwitches(context.Context, []*cluster.Job) error { return nil }
+
 func (f *fake) submit(id uint32, user, retry string) *fakeJob {
 	j := &fakeJob{Job: cluster.Job{
 		ID: slurmplug.Plain(id), RawID: id, TaskCount: 1, User: user, Partition: "p", State: cluster.Pending, Nodes: 1, GPUs: 1, MemMB: 100,

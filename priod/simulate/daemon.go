@@ -85,8 +85,8 @@ func (s *Spec) shows(c *config.Config, in *Input) error {
 		return virtual.OptionError("locality.enabled wants nodes on switches: --switch-nodes COUNT, or switch in the [[nodes]] tables of --cluster")
 	case (c.Steering.Enabled || c.Sizing.Enabled || c.Locality.Enabled) && s.Backfill == "none":
 		return virtual.OptionError("with steering.enabled, sizing.enabled or locality.enabled --order priod wants backfill: a job that waits for its GPU type, node or switches would block all others; leave --backfill out")
-	case (c.Preemption.Enabled || c.Rounds.Enabled) && s.Placement == "pool":
-		return virtual.OptionError("preemption.enabled and rounds.enabled want jobs placed on nodes: --placement packed or consolidated")
+	case (c.Preemption.Enabled || c.Preemption.Defrag || c.Rounds.Enabled) && s.Placement == "pool":
+		return virtual.OptionError("preemption.enabled, preemption.defrag and rounds.enabled want jobs placed on nodes: --placement packed or consolidated")
 	}
 	return nil
 }

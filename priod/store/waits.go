@@ -108,6 +108,15 @@ func (s *Store) Waits(ctx context.Context) (open []*plan.Wait, at time.Time, err
 		return nil, at, s.explain(err)
 	}
 	s.stored.waits = map[*plan.Wait]bool{}
+	open = openWaits(rows, spans)
+	for _, w := range open {
+		s.stored.waits[w] = true
+	}
+	return open, instant(last), nil
+}
+
+// openWaits joins waits and their spans, which have the same order.
+func openWaits(rows []db.Wait, spans []db.WaitSpan) (open []*plan.Wait) {
 	for i := range rows {
 		w := waitOf(&rows[i])
 		for len(spans) > 0 && spans[0].ID == rows[i].ID && spans[0].Task == rows[i].Task && spans[0].SubmitMs == rows[i].SubmitMs {
@@ -115,9 +124,23 @@ func (s *Store) Waits(ctx context.Context) (open []*plan.Wait, at time.Time, err
 			w.Until, spans = w.Spans[len(w.Spans)-1].From, spans[1:]
 		}
 		open = append(open, w)
-		s.stored.waits[w] = true
 	}
-	return open, instant(last), nil
+	return open
+}
+
+// OpenWaits returns the waits that had no end when the daemon last looked, up to the begin
+// of their last span.
+func (r *Reader) OpenWaits(ctx context.Context) (open []*plan.Wait, err error) {
+	err = r.view(ctx, func(tx *sql.Tx) error {
+		rows, err := r.q.OpenWaits(ctx, tx)
+		if err != nil {
+			return err
+		}
+		spans, err := r.q.SpansOfOpenWaits(ctx, tx)
+		open = openWaits(rows, spans)
+		return err
+	})
+	return open, err
 }
 
 func waitOf(r *db.Wait) *plan.Wait {

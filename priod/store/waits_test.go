@@ -57,6 +57,9 @@ func TestWaitsAreKept(t *testing.T) {
 		if err != nil || len(open) != 1 || !at.Equal(d.snapshot.At) {
 			t.Fatalf("%d waits, the last look at %v, %v", len(open), at, err)
 		}
+		if diff := cmp.Diff(open, must[[]*plan.Wait](t)(reader(t, d.store.dir).OpenWaits(ctx))); diff != "" {
+			t.Errorf("others read them differently: %s", diff)
+		}
 		d.settings.Waits.Tracker = &waits.Tracker{}
 		d.settings.Waits.Tracker.Restore(open, at)
 	}

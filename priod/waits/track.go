@@ -77,6 +77,15 @@ func (t *Tracker) Restore(open []*plan.Wait, at time.Time) {
 	}
 }
 
+// Fragmented is Wait.Fragmented of a job in the queue.
+func (t *Tracker) Fragmented(id cluster.JobID, now time.Time) time.Duration {
+	e := t.entries[id]
+	if e == nil || !e.start.IsZero() {
+		return 0
+	}
+	return e.wait.Fragmented(now)
+}
+
 // observe takes in a cycle.
 func (t *Tracker) observe(l *look) {
 	t.init()
