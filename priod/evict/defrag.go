@@ -150,7 +150,10 @@ func (d *moving) addGangs(r *Moves, s *cluster.Snapshot, p *plan.Plan, j *Journa
 			f.Why = TooSoon
 		default:
 			owner, known := owners[f.User]
-			if !known {
+			switch {
+			case f.User == "": // as in some traces: such jobs share no limit
+				owner = preemption.Nobody
+			case !known:
 				owner = len(owners)
 				owners[f.User] = owner
 				d.snapshot.PastOwner = append(d.snapshot.PastOwner, spent[f.User])

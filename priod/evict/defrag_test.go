@@ -115,9 +115,14 @@ func TestWhoMovesForAGang(t *testing.T) {
 		"long enough":    {nil, 16 * time.Second, preemption.Evicts},
 		"not yet":        {nil, 15 * time.Second, NotYet},
 		"costly restart": {func(s *scene) { s.set.Restart = time.Minute }, 16 * time.Second, NotYet},
-		"no tag":         {func(s *scene) { s.Jobs[2].TagText = "" }, time.Hour, NoTag},
-		"a bad tag":      {func(s *scene) { s.Jobs[2].TagErr = "no v=" }, time.Hour, NoTag},
-		"moved before":   {func(s *scene) { s.journal.Times = map[cluster.JobID]int{slurmplug.Plain(1): 1, slurmplug.Plain(2): 1} }, time.Hour, preemption.Impossible},
+		"nobody's jobs share no limit": {func(s *scene) {
+			s.Jobs[2].User, s.set.Policy.Limits.UserGPUMinutesPerDay = "", 1
+			s.journal.Claims = []Claim{{Number: 1, Purpose: ForGang, State: Started}}
+			s.journal.Evictions = []Eviction{{Number: 1, Claim: 1, Job: slurmplug.Plain(99), State: Done, SignalledAt: at, At: at, Paid: 60}}
+		}, time.Hour, preemption.Evicts},
+		"no tag":       {func(s *scene) { s.Jobs[2].TagText = "" }, time.Hour, NoTag},
+		"a bad tag":    {func(s *scene) { s.Jobs[2].TagErr = "no v=" }, time.Hour, NoTag},
+		"moved before": {func(s *scene) { s.journal.Times = map[cluster.JobID]int{slurmplug.Plain(1): 1, slurmplug.Plain(2): 1} }, time.Hour, preemption.Impossible},
 		"they name nodes": {func(s *scene) {
 			s.vetoed = map[cluster.JobID]preemption.Why{slurmplug.Plain(1): Bound, slurmplug.Plain(2): Bound}
 		}, time.Hour, preemption.Impossible},

@@ -1,6 +1,7 @@
 // Package evict makes room on a real Slurm: for trial-and-error (TE) jobs, an idea of
-// FitGpp (Yabuuchi et al., OpML 2019), and at the end of a round for best-effort (BE)
-// jobs that are owed a GPU type. Only jobs whose owners agreed are evicted.
+// FitGpp (Yabuuchi et al., OpML 2019), for gangs that wait though enough GPUs are free,
+// and at the end of a round for best-effort (BE) jobs that are owed a GPU type. Only jobs
+// whose owners agreed are evicted.
 //
 // A claim is the place that is kept for one waiting job, and an eviction is one run of
 // one victim that leaves for it. Both are rows of a journal, and both are state

@@ -357,7 +357,7 @@ type Eviction struct {
 	Restored    time.Time     `json:"restored,omitzero"`
 	Ended       time.Time     `json:"ended,omitzero"`
 	Claim       int64         `json:"claim"`
-	Purpose     string        `json:"purpose"` // te, round
+	Purpose     string        `json:"purpose"` // te, round, gang
 	ClaimState  string        `json:"claim_state"`
 	ClaimReason string        `json:"claim_reason,omitempty"`
 	Nodes       string        `json:"node_list"`
