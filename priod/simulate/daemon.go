@@ -71,8 +71,10 @@ func (s *Spec) configured(in *Input) (*config.Config, error) {
 // shows refuses, by its key, what the virtual Slurm cannot show.
 func (s *Spec) shows(c *config.Config, in *Input) error {
 	switch {
-	case c.Retry.Enabled:
-		return virtual.OptionError("retry.enabled: a trace does not say why its jobs failed; switch it off for a simulation (docs/failures.md has one of failures)")
+	case c.Retry.Enabled && c.Retry.Output:
+		return virtual.OptionError("retry.output: a trace does not say what its jobs wrote; switch it off for a simulation")
+	case c.Retry.Enabled && c.Retry.Drain:
+		return virtual.OptionError("retry.drain: nobody puts a drained node back in a simulation; switch it off there")
 	case c.Sizing.GiveBack:
 		return virtual.OptionError("sizing.give_back: a trace does not say what memory its jobs use; switch it off for a simulation")
 	case c.Sizing.Enabled && !in.sized():

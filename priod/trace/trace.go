@@ -37,6 +37,10 @@ type Job struct {
 	Weight        float64 // of its share: 1 unless the trace says otherwise
 	GPUType       string  // "" when left open
 	Deadline      float64 // s from the trace's start; NoDeadline when there is none
+
+	Retry  string  // what its tag says of failures: never, infra, always; "": nothing
+	Trials []Trial // its runs before the last one that failed, in order
+	Ending Ending  // of the last one, which Duration or Steps are of
 }
 
 // NoDeadline is the Deadline of a job without one.
@@ -60,4 +64,5 @@ func Each(jobs []Job) iter.Seq2[Job, error] {
 const (
 	maxSeconds = 1e12
 	maxGPUs    = 1 << 20 // and CPUs, nodes
+	maxWork    = 1e18    // steps
 )
