@@ -219,6 +219,49 @@ func TestPALAvoided(t *testing.T) {
 	}
 }
 
+// What the daemon's own cycles make of the slow node: mean completion of four weeks of PAL's
+// jobs, with locality.slow_nodes and without.
+func TestPALRefused(t *testing.T) {
+	p := openPAL(t)
+	c := palCluster(t, p.dir)
+	steps := func(j *trace.Job, _ string) float64 {
+		id, _ := p.table.Lookup(j.Workload)
+		v, _ := p.table.Speed(id, j.GPUs, "any")
+		return v
+	}
+	for _, widest := range []int{16, 64} {
+		product := 1.0
+		const seeds = 5
+		for seed := range uint64(seeds) {
+			jobs, _ := p.month(seed, 0.03, widest)
+			var mean, gangs [2]float64
+			for i, toml := range []string{"", "[locality]\nslow_nodes = true\n"} {
+				spec := Spec{Order: "priod", SlurmOrder: "fifo", Backfill: "easy", Placement: "consolidated"}
+				if err := spec.Check(); err != nil {
+					t.Fatal(err)
+				}
+				r, err := Run(context.Background(), spec, Input{Cluster: c, Jobs: trace.Each(jobs), Speed: steps, Table: p.table, Config: configured(t, "[cycle]\ninterval = \"1m\"\n"+toml)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				mean[i] = r.Figures.MeanJCT
+				n := 0
+				for k, o := range r.Outcomes {
+					if jobs[k].Workload == "resnet50" && jobs[k].GPUs > 4 {
+						gangs[i] += o.End - jobs[k].Submit
+						n++
+					}
+				}
+				gangs[i] /= float64(n)
+			}
+			product *= mean[1] / mean[0]
+			t.Logf("up to %d GPUs, seed %d: mean completion %.0f s, with slow_nodes %.0f s (%+.1f %%); gangs of class A %.0f s, %.0f s (%+.1f %%)", widest, seed,
+				mean[0], mean[1], 100*(mean[1]/mean[0]-1), gangs[0], gangs[1], 100*(gangs[1]/gangs[0]-1))
+		}
+		t.Logf("up to %d GPUs: geometric mean %+.1f %%", widest, 100*(math.Pow(product, 1./seeds)-1))
+	}
+}
+
 // In rounds no job is on a node, so none can be slow.
 func TestNoSlowNodesInRounds(t *testing.T) {
 	spec := Spec{Engine: "rounds"}

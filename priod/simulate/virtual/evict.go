@@ -169,6 +169,7 @@ const maxVain = 1000
 // leave ends the grace period.
 func (e *engine) leave(j *job) {
 	e.outcomes[j.index].Ran += max(e.now-j.start, 0)
+	e.slurm.ran(j, "REQUEUED")
 	if j.returns {
 		j.eligible = max(j.eligible, e.now+e.opt.RequeueDelay)
 	}

@@ -1,6 +1,10 @@
 package virtual
 
-import "slurmprio/priod/placement"
+import (
+	"cmp"
+
+	"slurmprio/priod/placement"
+)
 
 // wait puts a job into the queue.
 func (e *engine) wait(j *job) {
@@ -84,7 +88,9 @@ func (e *engine) end(j *job) {
 	o.Ran += e.now - j.start
 	o.Trials++
 	o.Nodes = e.ranOn(j)
-	if j.ending = e.outcome(j); j.ending.Failed() {
+	j.ending = e.outcome(j)
+	e.slurm.ran(j, cmp.Or(j.ending.State, "COMPLETED"))
+	if j.ending.Failed() {
 		e.endFailed(j)
 		return
 	}

@@ -25,6 +25,8 @@ type slurm struct {
 	known     map[cluster.JobID]*job
 	history   *cluster.History
 	ended     map[cluster.JobID]pastRun // jobs that have left the queue, where priod asks for them
+	stays     []cluster.PastStay        // runs that have ended, where priod learns from them
+	learned   float64                   // when it last did
 	halted    map[cluster.JobID]*halt   // jobs that failed, and of which slurmctld still has the record
 	asked     []*job                    // whose rows say how they ask, since the last look
 	changes   bool                      // since the last cycle
@@ -76,6 +78,7 @@ func newSlurm(e *engine) *slurm {
 	}
 	set := &e.opt.Daemon.Settings
 	set.Sizing.Slurm, set.Memory.Slurm, set.Steering.Slurm, set.Locality.Slurm = s, s, s, s
+	set.Refusals.Slurm = s
 	set.Evictions.Slurm, set.Evictions.Recorder, set.Evictions.Now = s, memory{}, s.now
 	set.Retries.Slurm, set.Retries.Recorder = s, memory{}
 	if s.evicts() || s.classifies() {
@@ -135,7 +138,7 @@ func (s *slurm) apply(a plan.Action) error {
 	if j == nil {
 		return fmt.Errorf("invalid job id %s", a.Job)
 	}
-	write := map[slurmplug.Lever]func(*job, slurmplug.Value) error{slurmplug.Size: s.resize, slurmplug.Features: s.constrain, slurmplug.Switches: s.limitSwitches}[a.Lever]
+	write := map[slurmplug.Lever]func(*job, slurmplug.Value) error{slurmplug.Size: s.resize, slurmplug.Features: s.constrain, slurmplug.Switches: s.limitSwitches, slurmplug.ExcNodeList: s.refuse}[a.Lever]
 	if write != nil {
 		err := write(j, a.After)
 		s.changed(j)
@@ -336,6 +339,7 @@ const soonest = 2
 // step is one cycle, unless it would be as the last one.
 func (e *engine) step() error {
 	s := e.slurm
+	s.learn()
 	if !e.opt.Daemon.every && s.still() {
 		s.left, s.leftAt = true, e.now
 	} else {

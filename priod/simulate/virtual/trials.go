@@ -7,6 +7,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/placement"
 	"slurmprio/priod/trace"
+	"slurmprio/slurmplug"
 )
 
 // trial is what a job's run comes to, unless it has to leave before.
@@ -168,6 +169,9 @@ func (s *slurm) exclude(j *job, list string) error {
 	s.changed(j)
 	return err
 }
+
+// refuse writes a value of the lever ExcNodeList.
+func (s *slurm) refuse(j *job, value slurmplug.Value) error { return s.exclude(j, value.String()) }
 
 // refuses are the nodes that a job refuses, as a host list.
 func (s *slurm) refuses(j *job) string { return s.names(s.e.nodes.Off(j.request)) }
