@@ -104,7 +104,7 @@ type Daemon struct {
 	Learn      func(set *cycle.Settings, past []cluster.PastStay)
 	LearnEvery time.Duration
 	LearnFrom  time.Duration // runs that ended longer ago teach nothing
-	Calls      int // cycles that TE submissions bring forward within a minute, at most
+	Calls      int           // cycles that TE submissions bring forward within a minute, at most
 
 	every bool // tests: also those cycles that would change nothing
 }
