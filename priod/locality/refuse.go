@@ -72,8 +72,10 @@ type refused struct {
 // refuses, and writes that where it has changed. It writes over nothing that a user asked
 // for, or that another feature wrote.
 func (f *Refusals) Plan(ctx context.Context, c *plan.Cycle) error {
-	if f.Memory == nil || f.Slurm == nil || c.Paused != "" || f.Settings.Enabled && !f.Slow.Known ||
-		len(f.Slow.Nodes) == 0 && !anyRequest(c.History, slurmplug.ExcNodeList) || !f.Settings.Enabled && !anyRequest(c.History, slurmplug.ExcNodeList) {
+	if f.Memory == nil || f.Slurm == nil || c.Paused != "" || f.Settings.Enabled && !f.Slow.Known {
+		return nil
+	}
+	if wants := f.Settings.Enabled && len(f.Slow.Nodes) > 0; !wants && !anyRequest(c.History, slurmplug.ExcNodeList) {
 		return nil
 	}
 	w := &work{set: &f.Settings, c: c, memory: f.Memory, lever: slurmplug.ExcNodeList, topology: cluster.Topology{MaxWait: -1}}

@@ -56,6 +56,29 @@ func TestTrials(t *testing.T) {
 	}
 }
 
+// Whatever may go before the head of the queue, each job runs as often as the trace says.
+func TestTrialsUnderEachBackfill(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 9))
+	var jobs []trace.Job
+	for i := range 60 {
+		j := trace.Job{ID: fmt.Sprint(i), GPUs: 1 + r.IntN(4), Duration: float64(50 + r.IntN(400)), Submit: float64(30 * i)}
+		for range r.IntN(4) {
+			j.Trials = append(j.Trials, trace.Trial{Work: float64(1 + r.IntN(500)), Ending: trace.Ending{State: "FAILED"}})
+		}
+		jobs = append(jobs, j)
+	}
+	for _, b := range []Backfill{NoBackfill, EASY, Conservative, Skip} {
+		for _, mode := range []placement.Mode{placement.Pool, placement.Packed} {
+			o := run(t, nodes(2, 4), jobs, Options{Backfill: b, Placement: mode, RequeueDelay: 121}).Outcomes
+			for i := range o {
+				if want := len(jobs[i].Trials); !o[i].Done || o[i].Failed || int(o[i].Failures) != want || int(o[i].Trials) != want+1 {
+					t.Errorf("%s, %v: %+v, want %d failed trials", b, mode, o[i], want)
+				}
+			}
+		}
+	}
+}
+
 // Of two jobs that fail together one is requeued within the hour, as the cap says, and
 // slurmctld has forgotten the other one by then: it ended when it failed.
 func TestRetryKeepsCaps(t *testing.T) {
