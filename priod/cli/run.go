@@ -19,6 +19,7 @@ import (
 	"slurmprio/priod/daemon"
 	"slurmprio/priod/evict"
 	"slurmprio/priod/live"
+	"slurmprio/priod/locality"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
 	"slurmprio/priod/workload"
@@ -112,7 +113,27 @@ func preview(ctx context.Context, cfg *config.Config, log hclog.Logger) (cycle.R
 	if set.Allocation.Ledger, err = ledger(ctx, cfg, slurm, &set.Allocation.Settings); err != nil {
 		return cycle.Result{}, err
 	}
+	if cfg.Locality.SlowNodes {
+		if set.Refusals.Slow, err = slowNodes(ctx, cfg, table); err != nil {
+			return cycle.Result{}, err
+		}
+	}
 	return cycle.Step(ctx, slurm, nil, h, set)
+}
+
+// slowNodes are those that the daemon would find in what it has read of accounting; not
+// known without a state folder.
+func slowNodes(ctx context.Context, cfg *config.Config, table *workload.Table) (slow locality.SlowNodes, err error) {
+	r, err := store.OpenReader(ctx, cfg.State.Dir)
+	if err != nil {
+		return slow, nil // history has said why
+	}
+	defer r.Close()
+	stays, err := r.StaysSince(ctx, time.Now().Add(-time.Duration(cfg.Speeds.History)))
+	if err == nil {
+		slow = cfg.SlowNodes(stays, table)
+	}
+	return slow, err
 }
 
 // ledger is what the daemon knows of allocations, and takes speeds from; an empty

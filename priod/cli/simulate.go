@@ -95,6 +95,7 @@ func simulateFlags() []cli.Flag {
 		&cli.StringFlag{Category: input, Name: "pairs", Usage: "read how fast two workloads run on the same GPUs from CSV `FILE`, for --allocation gandiva or POLICY:packed"},
 		&cli.Float64Flag{Category: input, Name: "pairs-tried", Usage: "plan with estimates: of a new job's pairs with each reference a `PART` such as 0.2 is tried, the rest is estimated as by Gavel; 0: all pairs are known"},
 		&cli.IntFlag{Category: input, Name: "pair-references", Usage: "with --pairs-tried: how many `WORKLOADS` of the file are known in all pairs, drawn by the seed; 0: all"},
+		&cli.StringFlag{Category: input, Name: "retry", Usage: "jobs that do not say count as sent with --prio-retry `WHEN`: " + strings.Join(trace.Retries, ", ")},
 		&cli.StringFlag{Category: input, Name: "window", Usage: "measure jobs `FIRST:LAST` in order of arrival, counted from 0; later ones keep coming until these are done"},
 		&cli.Uint64Flag{Category: input, Name: "seed", Value: 1, Usage: "`NUMBER` that settles what is left to chance"},
 
@@ -496,7 +497,7 @@ func flagSpec(c *cli.Context) (simulate.Spec, error) {
 	}
 	spec := simulate.Spec{
 		Engine: c.String("engine"), Order: c.String("order"), SlurmOrder: c.String("slurm-order"), Backfill: c.String("backfill"), Depth: c.Int("depth"), Placement: c.String("placement"),
-		Allocation: c.String("allocation"), Preemption: c.String("preemption"), Eviction: evictionOf(c), Sizing: c.String("sizing"), Speeds: c.String("speeds"), HistoryJobs: c.Int("history-jobs"), RoundModel: c.String("round-model"),
+		Retry: c.String("retry"), Allocation: c.String("allocation"), Preemption: c.String("preemption"), Eviction: evictionOf(c), Sizing: c.String("sizing"), Speeds: c.String("speeds"), HistoryJobs: c.Int("history-jobs"), RoundModel: c.String("round-model"),
 		Round: s("round"), FirstRound: s("first-round"), Seed: c.Uint64("seed"), PairsTried: c.Float64("pairs-tried"), PairReferences: c.Int("pair-references"), UserGPUs: c.Int("user-gpus"), AccountGPUs: c.Int("account-gpus"),
 		Overheads: simulate.Overheads{
 			Hold: s("hold"), Grace: s("grace"), Requeue: s("requeue-delay"), Prolog: s("prolog"), Epilog: s("epilog"),
@@ -614,6 +615,12 @@ func (s *simulated) rows() [][]any {
 		{"GPUs in use", fmt.Sprintf("%.1f %%", 100*f.GPUUtilisation)},
 		{"preemptions", f.Preemptions},
 		{"GPU-hours wasted", fmt.Sprintf("%.1f", f.Wasted/3600)},
+	}
+	if f.FailedTrials > 0 {
+		rows = append(rows,
+			[]any{"trials, that failed", fmt.Sprintf("%d, %d (%.1f %%)", f.Trials, f.FailedTrials, 100*float64(f.FailedTrials)/float64(f.Trials))},
+			[]any{"GPU-hours lost to failures", fmt.Sprintf("%.1f", f.Lost/3600)},
+			[]any{"jobs that failed, of these held", fmt.Sprintf("%d, %d", f.FailedJobs, f.HeldJobs)})
 	}
 	if words := s.causes(); words != "" {
 		rows = append(rows, []any{"waited for", words})

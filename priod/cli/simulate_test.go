@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -239,6 +240,64 @@ func TestSimulateDaemonsKeys(t *testing.T) {
 		if !slices.Contains(args, "--preemption") {
 			args = append(args, "--order", "priod")
 		}
+		if status, _, errs := run(args...); status != exitUsage || !strings.Contains(errs, c.want) {
+			t.Errorf("%q %q: exit status %d, %s; want %q", c.toml, c.args, status, errs, c.want)
+		}
+	}
+}
+
+// What retry saves on a history, by accounting's own columns: of two jobs that fail for
+// ever, and that somebody requeued, one run is left out each.
+func TestSimulateRetries(t *testing.T) {
+	history := "JobID|Submit|Start|End|State|ExitCode|DerivedExitCode|AllocTRES|TimelimitRaw\n"
+	for id, state := range []string{"OUT_OF_MEMORY", "NODE_FAIL"} {
+		for n := range 3 {
+			end := state
+			if state == "NODE_FAIL" && n == 2 {
+				end = "COMPLETED"
+			}
+			history += fmt.Sprintf("%d|100|%d|%d|%s|1:0|1:0|gres/gpu=2|60\n", id+1, 1000*n+100, 1000*n+1000, end)
+		}
+	}
+	path := write(t, "history", history)
+	type figures struct {
+		Trials int     `json:"trials"`
+		Failed int     `json:"failed_trials"`
+		Lost   float64 `json:"failed_gpu_s"`
+		Jobs   int     `json:"failed_jobs"`
+		Held   int     `json:"held_jobs"`
+	}
+	const retries = "[retry]\nenabled = true\n"
+	for _, c := range []struct {
+		toml string
+		args []string
+		want figures
+	}{
+		{retries, nil, figures{6, 5, 9000, 1, 0}},                                            // nobody agreed: as it was
+		{"", []string{"--retry", "always"}, figures{6, 5, 9000, 1, 0}},                       // priod looks at none
+		{retries, []string{"--retry", "infra"}, figures{4, 3, 5400, 1, 0}},                   // memory: once; the node: as it was
+		{retries + "per_job = 1\n", []string{"--retry", "infra"}, figures{3, 3, 5400, 2, 1}}, // and no more than once
+	} {
+		args := append([]string{"--config", write(t, "priod.toml", c.toml), "simulate", "--trace", path, "--format", "sacct", "--nodes", "4:a100:2", "--order", "priod", "--backfill", "easy"}, c.args...)
+		status, out, errs := run(append(args, "--json")...)
+		var got figures
+		if err := json.Unmarshal([]byte(out), &got); status != exitDone || err != nil {
+			t.Fatal(status, err, errs)
+		}
+		if got != c.want {
+			t.Errorf("%q %q: %+v, want %+v", c.toml, c.args, got, c.want)
+		}
+		if _, out, _ = run(args...); !strings.Contains(out, "GPU-hours lost to failures") {
+			t.Errorf("%s", out)
+		}
+	}
+	for _, c := range []struct{ toml, args, want string }{
+		{retries + "output = true\n", "--order priod", "retry.output"},
+		{retries + "drain = true\n", "--order priod", "retry.drain"},
+		{retries, "--order priod --retry yes", `--retry "yes": want one of never, infra, always`},
+		{retries, "--order fifo --retry infra", "--retry is about priod's requeues"},
+	} {
+		args := append([]string{"--config", write(t, "priod.toml", c.toml), "simulate", "--trace", path, "--format", "sacct", "--nodes", "4:a100:2"}, strings.Fields(c.args)...)
 		if status, _, errs := run(args...); status != exitUsage || !strings.Contains(errs, c.want) {
 			t.Errorf("%q %q: exit status %d, %s; want %q", c.toml, c.args, status, errs, c.want)
 		}

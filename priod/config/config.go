@@ -89,6 +89,7 @@ type Config struct {
 		OfLimit        float64   `toml:"of_limit" json:"of_limit"`
 		Depth          int       `toml:"depth" json:"depth"`
 		WritesPerCycle int       `toml:"writes_per_cycle" json:"writes_per_cycle"`
+		SlowNodes      bool      `toml:"slow_nodes" json:"slow_nodes"`
 	} `toml:"locality" json:"locality"`
 	TEBudget struct {
 		User     Budget            `toml:"user" json:"user"`

@@ -148,6 +148,8 @@ func TestErrorsNameTheKey(t *testing.T) {
 		{"[wake]\nlisten = [\"unix:/a\", \"udp:ctl1:9818\"]", "wake.listen"},
 		{"[wake]\nlisten = \"unix:/a\"", "wake.listen"},
 		{"[wake]\npolls_per_minute = 0", "wake.polls_per_minute: want at least 1"},
+		{"[speeds]\nhistory = \"0s\"\n[locality]\nslow_nodes = true", "locality.slow_nodes: want speeds.history above 0s"},
+		{"[cycle]\nfollow_controller = true\n[locality]\nslow_nodes = true", "cycle.follow_controller"},
 		{"[speeds]\nwithin = 1.0", "speeds.within: want a factor above 1"},
 		{"[speeds]\nworkloads = \"here.toml\"", "speeds.workloads: want an absolute path"},
 		{"[speeds]\nsteps = \"--steps [0-9]+\"", "speeds.steps: want a regular expression with one group"},

@@ -2,18 +2,22 @@ package config
 
 import (
 	"regexp"
+	"slices"
 	"time"
 
 	"slurmprio/priod/allocate"
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict"
 	"slurmprio/priod/evict/preemption"
 	"slurmprio/priod/evict/yield"
 	"slurmprio/priod/locality"
+	"slurmprio/priod/nodespeed"
 	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/retry"
 	"slurmprio/priod/size"
 	"slurmprio/priod/steer"
+	"slurmprio/priod/workload"
 	"slurmprio/priod/workload/speed"
 )
 
@@ -111,6 +115,20 @@ func (c *Config) LocalitySettings() locality.Settings {
 		Enabled: l.Enabled, OfLimit: l.OfLimit, Depth: l.Depth, WritesPerCycle: l.WritesPerCycle,
 		Rule: locality.Rule{Costs: l.Costs, Wait: l.Wait, Others: l.Others, Longest: time.Duration(l.Longest).Seconds()},
 	}
+}
+
+// RefusalSettings returns which jobs refuse slow nodes.
+func (c *Config) RefusalSettings() locality.Settings {
+	set := c.LocalitySettings()
+	set.Enabled = c.Locality.SlowNodes
+	return set
+}
+
+// SlowNodes are those that runs of accounting show to be slow beyond doubt.
+func (c *Config) SlowNodes(stays []cluster.PastStay, table *workload.Table) locality.SlowNodes {
+	set := c.SpeedSettings()
+	nodes := nodespeed.Find(set.Completed(stays, time.Duration(c.Speeds.Shortest), table))
+	return locality.SlowNodes{Known: true, Table: table, Nodes: slices.DeleteFunc(nodes, func(n nodespeed.Node) bool { return !n.Slow })}
 }
 
 // SwitchWait is how long jobs wait for few switches at most; 0: they do not.

@@ -71,7 +71,7 @@ func (c *Config) hostRules() []rule {
 		{"state.dir", filepath.IsAbs(c.State.Dir), "an absolute path"},
 		{"state.retention", c.State.Retention >= Duration(24*time.Hour), "at least 1d"},
 		{"cycle.interval", c.Cycle.Interval >= Duration(2*time.Second), "at least 2s"},
-		{"cycle.follow_controller", !c.Cycle.FollowController || !c.Steering.Enabled && !c.Sizing.Enabled && !c.Sizing.GiveBack && !c.Locality.Enabled && !c.Retry.Enabled,
+		{"cycle.follow_controller", !c.Cycle.FollowController || !c.Steering.Enabled && !c.Sizing.Enabled && !c.Sizing.GiveBack && !c.Locality.Enabled && !c.Locality.SlowNodes && !c.Retry.Enabled,
 			"false beside steering or sizing, and beside locality and retry: what a job's user asked for stands in the state folder of the host that wrote, so let the hosts share that (docs/operators.md)"},
 		{"cycle.controller_host", !strings.ContainsAny(c.Cycle.ControllerHost, " ,()\t\n"), "one name of SlurmctldHost, without its address"},
 	}
@@ -142,6 +142,7 @@ func (c *Config) localityRules() []rule {
 		{"locality.of_limit", l.OfLimit > 0 && l.OfLimit <= 1, "above 0 and up to 1"},
 		{"locality.depth", l.Depth >= 0, "0 (all) or more"},
 		{"locality.writes_per_cycle", l.WritesPerCycle >= 1, "at least 1"},
+		{"locality.slow_nodes", !l.SlowNodes || c.Speeds.History > 0, "speeds.history above 0s beside it: slow nodes are found in the runs of accounting"},
 	}
 }
 

@@ -256,7 +256,7 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 		return err
 	}
 	l, err := d.Store.Lessons(ctx)
-	d.learning.speeds.begin(l, time.Duration(d.Config.Speeds.Every), d.clock.now())
+	d.learning.speeds.begin(l, time.Duration(d.Config.Speeds.Every), d.Config.Locality.SlowNodes, d.clock.now())
 	return err
 }
 
@@ -327,6 +327,7 @@ func (d *Daemon) features() cycle.Settings {
 	d.state.Uses = d.usesKnown()
 	set := d.Config.Features(d.slurm, d.table, d.state)
 	set.Allocation.Settings, set.Evictions = d.allocation(), d.evictions()
+	set.Refusals.Slow = d.learning.speeds.slow
 	d.failures(&set.Retries)
 	return set
 }

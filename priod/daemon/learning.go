@@ -8,6 +8,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
+	"slurmprio/priod/locality"
 	"slurmprio/priod/store"
 	"slurmprio/priod/workload"
 	"slurmprio/priod/workload/speed"
@@ -72,19 +73,21 @@ type speedLearner struct {
 	next    time.Time // reading, by the time that a process keeps
 	running chan lesson
 	last    store.Lessons
+	slow    locality.SlowNodes
 	trouble string // so that it is logged once
 }
 
 type lesson struct {
 	store.Lessons
-	err error
+	slow locality.SlowNodes
+	err  error
 }
 
-// begin takes up what an earlier process learned.
-func (c *speedLearner) begin(l store.Lessons, every time.Duration, now time.Time) {
+// begin takes up what an earlier process learned; anew: not all that is needed of it was kept.
+func (c *speedLearner) begin(l store.Lessons, every time.Duration, anew bool, now time.Time) {
 	c.last = l
 	c.next = time.Now().Add(min(every, firstReading))
-	if since := now.Sub(l.At); since >= 0 && since < every {
+	if since := now.Sub(l.At); since >= 0 && since < every && !anew {
 		c.next = time.Now().Add(max(every-since, min(every, firstReading)))
 	}
 }
@@ -108,8 +111,7 @@ func (d *Daemon) learn(ctx context.Context) {
 	c.running = make(chan lesson, 1)
 	cfg, slurm, table, now, done := d.Config, d.slurm, d.table, d.clock.now(), c.running
 	go func() {
-		l, err := learnSpeeds(ctx, cfg, slurm, d.Store, table, now)
-		done <- lesson{l, err}
+		done <- learnSpeeds(ctx, cfg, slurm, d.Store, table, now)
 	}()
 }
 
@@ -123,7 +125,7 @@ func (d *Daemon) learned(l lesson) {
 		}
 		return
 	}
-	c.trouble, c.last = "", l.Lessons
+	c.trouble, c.last, c.slow = "", l.Lessons, l.slow
 	d.Log.Debug("learned speeds from accounting", "jobs", l.Runs)
 }
 
@@ -136,11 +138,30 @@ func (c *speedLearner) finish() {
 }
 
 // learnSpeeds reads what is new in accounting and learns from all that is not too old.
-func learnSpeeds(ctx context.Context, cfg *config.Config, slurm Slurm, st Store, table *workload.Table, now time.Time) (store.Lessons, error) {
+func learnSpeeds(ctx context.Context, cfg *config.Config, slurm Slurm, st Store, table *workload.Table, now time.Time) (l lesson) {
 	oldest := now.Add(-time.Duration(cfg.Speeds.History))
+	if l.err = readStays(ctx, cfg, slurm, st, oldest, now); l.err != nil {
+		return l
+	}
+	stays, err := st.StaysSince(ctx, oldest)
+	if err != nil {
+		return lesson{err: err}
+	}
+	l.Lessons = Lessons(stays, cfg, table, now)
+	if cfg.Locality.SlowNodes {
+		l.slow = cfg.SlowNodes(stays, table)
+	}
+	if l.err = ctx.Err(); l.err == nil {
+		l.err = st.SaveLessons(ctx, l.Knowledge, l.Runs, l.At)
+	}
+	return l
+}
+
+// readStays takes in what is new in accounting.
+func readStays(ctx context.Context, cfg *config.Config, slurm Slurm, st Store, oldest, now time.Time) error {
 	last, err := st.Lessons(ctx)
 	if err != nil {
-		return last, err
+		return err
 	}
 	from := oldest
 	if since := last.Read.Add(-readTwice); since.After(oldest) && !last.Read.After(now) {
@@ -150,22 +171,14 @@ func learnSpeeds(ctx context.Context, cfg *config.Config, slurm Slurm, st Store,
 		until := cluster.Earlier(from.Add(readAtOnce), now)
 		stays, err := slurm.Stays(ctx, from, until, cfg.Steps())
 		if err != nil {
-			return last, fmt.Errorf("read accounting: %w", err)
+			return fmt.Errorf("read accounting: %w", err)
 		}
 		if err := st.SaveStays(ctx, stays, until); err != nil {
-			return last, err
+			return err
 		}
 		from = until
 	}
-	stays, err := st.StaysSince(ctx, oldest)
-	if err != nil {
-		return last, err
-	}
-	l := Lessons(stays, cfg, table, now)
-	if err := ctx.Err(); err != nil {
-		return last, err
-	}
-	return l, st.SaveLessons(ctx, l.Knowledge, l.Runs, l.At)
+	return nil
 }
 
 // Lessons are what runs teach that accounting knows, read up to now.

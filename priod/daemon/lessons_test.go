@@ -45,6 +45,15 @@ func TestLessons(t *testing.T) {
 		if len(f.spans) != 14 || k == nil || d.learning.speeds.last.Runs != 8 || f.lessons.Knowledge != k {
 			t.Fatalf("%v, %+v", f.spans, d.learning.speeds.last)
 		}
+		if d.features().Refusals.Slow.Known {
+			t.Error("slow nodes are known, and nobody wants to")
+		}
+		d.Config.Locality.SlowNodes = true
+		defer func() {
+			if !d.features().Refusals.Slow.Known {
+				t.Error("nobody has looked for slow nodes")
+			}
+		}()
 		f.spans = nil
 		for range 2 {
 			time.Sleep(time.Hour)
@@ -67,9 +76,13 @@ func TestLessons(t *testing.T) {
 			t.Error("history teaches although it is off")
 		}
 		var c speedLearner // of a process that starts soon after another learned
-		c.begin(store.Lessons{At: time.Now().Add(-10 * time.Minute)}, time.Hour, time.Now())
+		c.begin(store.Lessons{At: time.Now().Add(-10 * time.Minute)}, time.Hour, false, time.Now())
 		if wait := time.Until(c.next); wait != 50*time.Minute {
 			t.Errorf("the next lesson is in %v", wait)
+		}
+		c.begin(store.Lessons{At: time.Now().Add(-10 * time.Minute)}, time.Hour, true, time.Now())
+		if wait := time.Until(c.next); wait != firstReading {
+			t.Errorf("the next lesson is in %v, and nobody knows which nodes are slow", wait)
 		}
 	})
 }

@@ -33,20 +33,21 @@ type work struct {
 	memory   *Memory
 	topology cluster.Topology
 	actions  []plan.Action
+	lever    slurmplug.Lever
 	later    int // writes beyond Settings.WritesPerCycle
 }
 
 // Plan says of each job of several nodes near the head of the queue how many switches it
 // accepts, and writes that where it has changed.
 func (f *Feature) Plan(ctx context.Context, c *plan.Cycle) error {
-	if f.Memory == nil || f.Slurm == nil || c.Paused != "" || !f.Settings.Enabled && !anyWritten(c.History) {
+	if f.Memory == nil || f.Slurm == nil || c.Paused != "" || !f.Settings.Enabled && !anyRequest(c.History, slurmplug.Switches) {
 		return nil
 	}
 	topology, err := f.Slurm.Topology(ctx)
 	if err != nil {
 		return fmt.Errorf("read the switches: %w", err)
 	}
-	w := &work{set: &f.Settings, c: c, memory: f.Memory, topology: topology}
+	w := &work{set: &f.Settings, c: c, memory: f.Memory, topology: topology, lever: slurmplug.Switches}
 	x := newCell(c.Snapshot, topology.Leaves)
 	gangs := w.gangs(x)
 	var ask []*cluster.Job
@@ -70,10 +71,10 @@ func (f *Feature) Plan(ctx context.Context, c *plan.Cycle) error {
 	return nil
 }
 
-// anyWritten tells whether priod's switches may stand in any job.
-func anyWritten(h *cluster.History) bool {
+// anyRequest tells whether what priod wrote by a lever may stand in any job.
+func anyRequest(h *cluster.History, lever slurmplug.Lever) bool {
 	for _, requests := range h.Requests {
-		if _, written := requests[slurmplug.Switches]; written {
+		if _, written := requests[lever]; written {
 			return true
 		}
 	}
@@ -87,7 +88,7 @@ func (w *work) gangs(x *cell) (gangs []*gang) {
 	looked, bound := 0, w.boundNow()
 	for _, q := range w.c.Plan.Queue {
 		j, d := &w.c.Snapshot.Jobs[q.Job], &w.c.Plan.Decisions[q.Decision]
-		_, written := w.c.History.Requests[j.ID][slurmplug.Switches]
+		_, written := w.c.History.Requests[j.ID][w.lever]
 		waits := j.GPUs > 0 && d.Ranked && (j.WantsRoom() || j.Begins(w.c.Snapshot.At))
 		if waits {
 			looked++

@@ -12,11 +12,18 @@
 // where priod is gone, Slurm itself lets it start anywhere then. A job that asks for
 // switches itself, or whose tag is missing or not valid, is left alone.
 //
+// A gang is also as slow as its slowest node. Refusals has it refuse nodes that are slow
+// beyond doubt (nodespeed), by the same rule: as long as its longer run there would be, in
+// such time as it could have started on them. That is the job's ExcNodeList, which retry
+// writes, too: a job that failed refuses the nodes of its failure instead, and what somebody
+// else wrote, retry or its user, is never written over here.
+//
 // # Files
 //
 //	rule.go      the rule: pure
 //	feature.go   how locality takes part in a cycle
 //	gangs.go     which jobs wait for switches, and what the rule is told of them
+//	refuse.go    which slow nodes jobs refuse
 //	memory.go    what is remembered of each job between cycles
 //	settings.go  the settings
 package locality

@@ -149,7 +149,7 @@ func (n *Nodes) holdsOne(r Request, within *Nodes) (holds, known bool) {
 		if g.index == nil {
 			return false, false
 		}
-		v := view{n, within}
+		v := n.viewOf(r, within)
 		if r.GPUs <= g.largest && g.index.first(1, ^uint64(0)<<uint(r.GPUs), n.least(g, r, r.GPUs), func(place int) bool {
 			node := g.nodes[place]
 			return v.free(node).holds(n.need(r, r.GPUs, node))

@@ -72,6 +72,9 @@ func (v *naive) best(r Request, gpus int32, nodes []int32) bool {
 }
 
 func (v *naive) fit(r Request) ([]Share, bool) {
+	for _, node := range v.Off(r) {
+		v.free[node] = Amount{}
+	}
 	for t := range v.byType {
 		nodes := v.byType[t].nodes
 		if v.chosen = nil; r.Types.Has(int32(t)) && v.on(r, nodes, v.byType[t].largest) {
@@ -151,7 +154,7 @@ func drawMixedNodes(t *rapid.T, mode Mode) *Nodes {
 	return New(mode, nodes)
 }
 
-func drawMixedRequest(t *rapid.T) Request {
+func drawMixedRequest(t *rapid.T, n *Nodes) Request {
 	r := Request{Types: Types(rapid.IntRange(1, 7).Draw(t, "types")), Amount: Amount{
 		GPUs: int32(rapid.IntRange(1, 20).Draw(t, "gpus")), CPUs: int32(rapid.IntRange(0, 40).Draw(t, "cpus")),
 		MemMB: int64(max(0, rapid.IntRange(-200, 500).Draw(t, "mem"))),
@@ -160,6 +163,13 @@ func drawMixedRequest(t *rapid.T) Request {
 		r.Nodes = int32(rapid.IntRange(1, min(4, int(r.GPUs))).Draw(t, "nodes"))
 	}
 	r.Whole = rapid.IntRange(0, 3).Draw(t, "whole") == 0
+	var off []int32
+	for node := range int32(n.Len()) {
+		if rapid.IntRange(0, 5).Draw(t, "refused") == 0 {
+			off = append(off, node)
+		}
+	}
+	r.Off = n.Refused(off)
 	return r
 }
 
@@ -169,7 +179,7 @@ func TestFitIsTheNaiveOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := drawMixedNodes(t, rapid.SampledFrom([]Mode{Pool, Packed, Consolidated}).Draw(t, "mode"))
 		beyond := n.Clone()
-		r := drawMixedRequest(t)
+		r := drawMixedRequest(t, n)
 		room := n.Watch(r)
 		type held struct {
 			until  float64
@@ -187,7 +197,7 @@ func TestFitIsTheNaiveOne(t *testing.T) {
 		for range rapid.IntRange(1, 30).Draw(t, "steps") {
 			switch rapid.IntRange(0, 4).Draw(t, "step") {
 			case 0, 1:
-				if shares, fits := compare(nil, drawMixedRequest(t)); fits {
+				if shares, fits := compare(nil, drawMixedRequest(t, n)); fits {
 					n.Take(shares)
 					all = append(all, held{float64(rapid.IntRange(0, 9).Draw(t, "until")), shares})
 				}
@@ -215,10 +225,10 @@ func TestFitIsTheNaiveOne(t *testing.T) {
 			if got, want := n.Clone().Shadow(1, r, ends), newNaive(n, nil).shadow(1, r, ends); got != want {
 				t.Fatalf("%+v: shadow time %v, naive %v", r, got, want)
 			}
-			compare(beyond, drawMixedRequest(t)) // which may have become older than n
+			compare(beyond, drawMixedRequest(t, n)) // which may have become older than n
 			beyond.CopyFree(n)
 			on = nil
-			if shares, fits := compare(nil, drawMixedRequest(t)); fits {
+			if shares, fits := compare(nil, drawMixedRequest(t, n)); fits {
 				on = shares
 				beyond.Take(on)
 			}
@@ -236,7 +246,7 @@ func TestEarliestTakesFitsNode(t *testing.T) {
 		n := drawMixedNodes(t, rapid.SampledFrom([]Mode{Pool, Consolidated}).Draw(t, "mode"))
 		line := NewTimeline(0, n)
 		for range rapid.IntRange(1, 20).Draw(t, "jobs") {
-			r := drawMixedRequest(t)
+			r := drawMixedRequest(t, n)
 			d := float64(rapid.IntRange(1, 6).Draw(t, "d"))
 			start, shares, ok := line.Earliest(r, float64(rapid.IntRange(0, 5).Draw(t, "from")), d)
 			if !ok {

@@ -19,7 +19,7 @@ type Nodes struct {
 	down   []bool
 	rank   []int32 // of each node, in the order of its type
 	byType []group
-	sets   *[][]int32 // of nodes, that requests name; see Among
+	sets   *[][]int32 // of nodes, that requests name; see Among and Refused
 	leaves *leaves    // nil: nobody knows which nodes hang on which switch
 
 	raises  int     // how often there became more of something on a node
@@ -177,7 +177,7 @@ func (n *Nodes) Fit(r Request, within *Nodes) ([]Share, bool) {
 			continue
 		}
 		n.scratch = n.scratch[:0]
-		if n.place(g, r, view{n, within}) {
+		if n.place(g, r, n.viewOf(r, within)) {
 			return n.scratch, true
 		}
 	}
@@ -185,11 +185,17 @@ func (n *Nodes) Fit(r Request, within *Nodes) ([]Share, bool) {
 }
 
 // view is what may be taken of each node.
-type view struct{ now, within *Nodes }
+type view struct {
+	now, within *Nodes
+	off         []int32 // nothing of these
+}
+
+// viewOf is what a request may take, here and, unless within is nil, there too.
+func (n *Nodes) viewOf(r Request, within *Nodes) view { return view{n, within, n.Off(r)} }
 
 func (v view) free(node int32) Amount {
 	switch {
-	case v.now.down[node]:
+	case v.now.down[node], v.off != nil && slices.Contains(v.off, node):
 		return Amount{}
 	case v.within == nil:
 		return v.now.free[node]
@@ -315,12 +321,34 @@ func (n *Nodes) Among(nodes []int32) int32 {
 	if len(nodes) == 1 {
 		return nodes[0] + 1
 	}
+	return -n.numbered(nodes)
+}
+
+// Refused is the Off of requests that may lie on none of these nodes; also for other views
+// of the cluster.
+func (n *Nodes) Refused(nodes []int32) int32 {
+	if len(nodes) == 0 {
+		return 0
+	}
+	return n.numbered(nodes)
+}
+
+// numbered is the number of a set of nodes, from 1.
+func (n *Nodes) numbered(nodes []int32) int32 {
 	at := slices.IndexFunc(*n.sets, func(set []int32) bool { return slices.Equal(set, nodes) })
 	if at < 0 {
 		at = len(*n.sets)
 		*n.sets = append(*n.sets, slices.Clone(nodes))
 	}
-	return -int32(at) - 1
+	return int32(at) + 1
+}
+
+// Off are the nodes on which a request may not lie.
+func (n *Nodes) Off(r Request) []int32 {
+	if r.Off == 0 {
+		return nil
+	}
+	return (*n.sets)[r.Off-1]
 }
 
 // Named are the nodes on which a request has to lie; none: it may lie anywhere.

@@ -54,6 +54,7 @@ type Request struct {
 	Amount         // of the whole job; CPUs or MemMB 0: the proportional share of each node
 	Nodes    int32 // 0: as few as the GPUs need
 	On       int32 // the node that it has to lie on, counted from 1; 0: any; below: several, by Nodes.Among. Not in a pool
+	Off      int32 // nodes that it refuses, by Nodes.Refused; 0: none
 	Switches int32 // leaf switches at most; 0: any number. Where nobody knows them it says nothing
 	Whole    bool  // each of its nodes has to be empty, and is taken with all its GPUs and CPUs. Not in a pool
 }

@@ -42,7 +42,7 @@ func (n *Nodes) Shadow(now float64, r Request, releases iter.Seq2[float64, []Sha
 // shadowOfOne is Shadow for what lies on one node: only nodes on which something
 // is released have to be looked at.
 func (n *Nodes) shadowOfOne(now float64, r Request, releases iter.Seq2[float64, []Share]) float64 {
-	v := view{now: n}
+	v := n.viewOf(r, nil)
 	holds := func(node int32) bool {
 		free := v.free(node)
 		return (r.On == 0 || r.On == node+1) && r.GPUs <= free.GPUs && free.holds(n.need(r, r.GPUs, node))

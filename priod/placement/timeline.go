@@ -150,7 +150,7 @@ func (t *Timeline) alone(r Request, from, d float64) (start float64, shares []Sh
 		}
 		left := int32(math.MaxInt32)
 		for _, node := range t.nodes.byType[g].nodes {
-			if t.nodes.down[node] || r.On > 0 && r.On != node+1 {
+			if t.nodes.down[node] || r.On > 0 && r.On != node+1 || slices.Contains(t.nodes.Off(r), node) {
 				continue
 			}
 			need := Amount{GPUs: r.GPUs}

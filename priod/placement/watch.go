@@ -38,7 +38,7 @@ func (w *Watch) Request() Request { return w.request }
 
 func (w *Watch) recount() {
 	n := w.nodes
-	v := view{now: n}
+	v := n.viewOf(w.request, nil)
 	n.watched = true
 	w.demands = w.demands[:0]
 	for t := range n.byType {
@@ -58,7 +58,7 @@ func (w *Watch) recount() {
 
 func (w *Watch) shift(d []demand, c change) {
 	n := w.nodes
-	if t := n.size[c.node].Type; w.request.Types.Has(t) {
+	if t := n.size[c.node].Type; w.request.Types.Has(t) && !slices.Contains(n.Off(w.request), c.node) {
 		d[t].count(n.most(w.request, c.before, c.node), -1)
 		d[t].count(n.most(w.request, c.after, c.node), 1)
 	}
@@ -98,7 +98,7 @@ func (w *Watch) MayFitWithin(within *Nodes, on []Share) bool {
 		return false
 	}
 	w.follow()
-	least, now := view{w.nodes, within}, view{now: w.nodes}
+	least, now := view{now: w.nodes, within: within}, view{now: w.nodes}
 	demands := append(make([]demand, 0, 8), w.demands...)
 	for _, s := range on {
 		w.shift(demands, change{s.Node, now.free(s.Node), least.free(s.Node)})

@@ -176,6 +176,9 @@ func (f *Feature) exclude(ctx context.Context, c *plan.Cycle, was *cluster.Job, 
 		return // it goes back all the same
 	}
 	row.Own = text
+	if r, written := c.History.Requests[row.Job][slurmplug.ExcNodeList]; written && plan.SameHosts(r.Value.String(), text) {
+		row.Own, own = r.Was.String(), nil // priod's, of slow nodes: a job that failed refuses others
+	}
 	past := f.Memory.Of(row.Job, row.User, row.Restarts)
 	for i := len(past) - 1; i >= 0; i-- {
 		if past[i].Exclude != "" && plan.SameHosts(past[i].Exclude, text) {

@@ -38,6 +38,7 @@ type fake struct {
 	now     time.Time
 	jobs    map[cluster.JobID]*fakeJob
 	nodes   []cluster.Node
+	history *cluster.History
 	saved   map[int64]Failure
 	drained []Drained
 	drains  []string
@@ -48,7 +49,7 @@ type fake struct {
 }
 
 func newFake(t testing.TB, nodes int) *fake {
-	f := &fake{t: t, now: time.Unix(1_700_000_000, 0), jobs: map[cluster.JobID]*fakeJob{}, saved: map[int64]Failure{}}
+	f := &fake{t: t, history: cluster.NewHistory(), now: time.Unix(1_700_000_000, 0), jobs: map[cluster.JobID]*fakeJob{}, saved: map[int64]Failure{}}
 	for i := range nodes {
 		f.nodes = append(f.nodes, cluster.Node{Name: fmt.Sprintf("n%d", i), Usable: true, GPUs: 4, GPUType: "a100", CPUs: 8, MemMB: 1000, Partitions: []string{"p"}})
 	}
@@ -218,7 +219,7 @@ func (f *fake) cycle(x *Feature) {
 	evicted := func(id cluster.JobID, at time.Time) bool {
 		return f.jobs[id] != nil && f.jobs[id].evicted.Equal(at) && !at.IsZero()
 	}
-	if err := x.Act(context.Background(), &plan.Cycle{Snapshot: f.snapshot(), Plan: &plan.Plan{}, Evicted: evicted}); err != nil {
+	if err := x.Act(context.Background(), &plan.Cycle{Snapshot: f.snapshot(), History: f.history, Plan: &plan.Plan{}, Evicted: evicted}); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -444,6 +445,19 @@ func TestExclusionIsTakenBackWhenNothingIsLeft(t *testing.T) {
 	}
 }
 
+// Slow nodes that priod had the job refuse are not its user's: what it refuses after a
+// failure takes their place, and its user's own is nothing.
+func TestExclusionTakesOverFromSlowNodes(t *testing.T) {
+	f := newFake(t, 4)
+	x := f.feature(settings(t))
+	j := f.submit(17, "ann", "infra")
+	j.excluded = "n3"
+	f.history.Asked(j.ID, slurmplug.ExcNodeList, slurmplug.Text(""), slurmplug.Text("n3"), true, f.now)
+	if row := f.run(x, j, 0, time.Hour, "NODE_FAIL", 1, ""); j.excluded != "n0" || row.Own != "" {
+		t.Fatalf("refuses %s: %+v", j.excluded, row)
+	}
+}
+
 func TestNoExclusionWhereTooFewNodesAreLeft(t *testing.T) {
 	f := newFake(t, 1)
 	x := f.feature(settings(t))
@@ -517,7 +531,7 @@ func TestNothingIsSentThatIsNotSaved(t *testing.T) {
 	f.end(j, "NODE_FAIL", 1, "")
 	f.failing = true
 	f.now = f.now.Add(time.Hour)
-	err := x.Act(context.Background(), &plan.Cycle{Snapshot: f.snapshot(), Plan: &plan.Plan{}})
+	err := x.Act(context.Background(), &plan.Cycle{Snapshot: f.snapshot(), History: f.history, Plan: &plan.Plan{}})
 	if err == nil || !strings.Contains(err.Error(), "no command was sent") || j.sent != 0 {
 		t.Fatalf("%v, %d sent", err, j.sent)
 	}
@@ -535,7 +549,7 @@ func TestAPausedPriodSendsNothing(t *testing.T) {
 	f.cycle(x)
 	f.end(j, "NODE_FAIL", 1, "")
 	f.now = f.now.Add(time.Hour)
-	if err := x.Act(context.Background(), &plan.Cycle{Snapshot: f.snapshot(), Plan: &plan.Plan{}, Paused: "paused"}); err != nil || j.sent != 0 || x.last(j.ID).Why != Paused {
+	if err := x.Act(context.Background(), &plan.Cycle{Snapshot: f.snapshot(), History: f.history, Plan: &plan.Plan{}, Paused: "paused"}); err != nil || j.sent != 0 || x.last(j.ID).Why != Paused {
 		t.Errorf("%v, %d sent", err, j.sent)
 	}
 }

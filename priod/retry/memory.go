@@ -267,6 +267,17 @@ func agrees(j *cluster.Job) int {
 // Waiting are the jobs that are to be looked at.
 func (m *Memory) Waiting() []cluster.Job { return m.ended }
 
+// Attends tells whether something is still to be done about a job.
+func (m *Memory) Attends(id cluster.JobID) bool {
+	return slices.ContainsFunc(m.ended, func(j cluster.Job) bool { return j.ID == id }) ||
+		slices.ContainsFunc(m.Failures, func(f Failure) bool { return f.Job == id && f.Open() })
+}
+
+// Busy tells whether something is to be done about a job that is not in the queue.
+func (m *Memory) Busy() bool {
+	return len(m.ended) > 0 || slices.ContainsFunc(m.Failures, func(f Failure) bool { return f.Open() && f.State != Requeued })
+}
+
 // looked drops the first n jobs that were to be looked at, but for those that could not be
 // read: these come last.
 func (m *Memory) looked(n int, unseen map[cluster.JobID]bool) {

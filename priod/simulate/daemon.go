@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/simulate/ideal"
@@ -21,6 +22,12 @@ func daemonOf(c *config.Config, table *workload.Table) virtual.Daemon {
 	d := virtual.Daemon{
 		Settings: everywhere.Features(nil, table, cycle.NewState()),
 		Interval: time.Duration(c.Cycle.Interval), Watch: time.Duration(c.Preemption.Watch),
+	}
+	if c.Locality.SlowNodes {
+		d.LearnEvery, d.LearnFrom = time.Duration(c.Speeds.Every), time.Duration(c.Speeds.History)
+		d.Learn = func(set *cycle.Settings, past []cluster.PastStay) {
+			set.Refusals.Slow = everywhere.SlowNodes(past, table)
+		}
 	}
 	d.Settings.Waits.Gap = 0 // a cycle is left out only where it would see nothing else
 	if len(c.Wake.Listen) > 0 {
@@ -61,7 +68,7 @@ func (s *Spec) configured(in *Input) (*config.Config, error) {
 	}
 	if s.Backfill == "" {
 		s.Backfill = string(virtual.NoBackfill)
-		if c.Steering.Enabled || c.Sizing.Enabled || c.Locality.Enabled {
+		if c.Steering.Enabled || c.Sizing.Enabled || c.Locality.Enabled || c.Locality.SlowNodes {
 			s.Backfill = string(virtual.EASY)
 		}
 	}
@@ -71,20 +78,24 @@ func (s *Spec) configured(in *Input) (*config.Config, error) {
 // shows refuses, by its key, what the virtual Slurm cannot show.
 func (s *Spec) shows(c *config.Config, in *Input) error {
 	switch {
-	case c.Retry.Enabled:
-		return virtual.OptionError("retry.enabled: a trace does not say why its jobs failed; switch it off for a simulation (docs/failures.md has one of failures)")
+	case c.Retry.Enabled && c.Retry.Output:
+		return virtual.OptionError("retry.output: a trace does not say what its jobs wrote; switch it off for a simulation")
+	case c.Retry.Enabled && c.Retry.Drain:
+		return virtual.OptionError("retry.drain: nobody puts a drained node back in a simulation; switch it off there")
 	case c.Sizing.GiveBack:
 		return virtual.OptionError("sizing.give_back: a trace does not say what memory its jobs use; switch it off for a simulation")
 	case c.Sizing.Enabled && !in.sized():
 		return virtual.OptionError("sizing.enabled" + ideal.NeedsNodes)
 	case c.Sizing.Enabled && (s.Placement == "pool" || s.Backfill == "conservative"):
 		return virtual.OptionError("sizing.enabled wants jobs placed on nodes, and no conservative backfill, which fixes sizes when it plans")
+	case c.Locality.SlowNodes && (s.Placement == "pool" || s.Backfill == "conservative"):
+		return virtual.OptionError("locality.slow_nodes wants jobs placed on nodes, and no conservative backfill, which fixes places when it plans")
 	case c.Locality.Enabled && (s.Placement == "pool" || s.Backfill == "conservative"):
 		return virtual.OptionError("locality.enabled wants jobs placed on nodes, and no conservative backfill, which fixes places when it plans")
 	case c.Locality.Enabled && !slices.ContainsFunc(in.Cluster.Nodes, func(g trace.NodeGroup) bool { return g.Switch != "" }):
 		return virtual.OptionError("locality.enabled wants nodes on switches: --switch-nodes COUNT, or switch in the [[nodes]] tables of --cluster")
-	case (c.Steering.Enabled || c.Sizing.Enabled || c.Locality.Enabled) && s.Backfill == "none":
-		return virtual.OptionError("with steering.enabled, sizing.enabled or locality.enabled --order priod wants backfill: a job that waits for its GPU type, node or switches would block all others; leave --backfill out")
+	case (c.Steering.Enabled || c.Sizing.Enabled || c.Locality.Enabled || c.Locality.SlowNodes) && s.Backfill == "none":
+		return virtual.OptionError("with steering.enabled, sizing.enabled, locality.enabled or locality.slow_nodes --order priod wants backfill: a job that waits for its GPU type, node or switches would block all others; leave --backfill out")
 	case (c.Preemption.Enabled || c.Preemption.Defrag || c.Rounds.Enabled) && s.Placement == "pool":
 		return virtual.OptionError("preemption.enabled, preemption.defrag and rounds.enabled want jobs placed on nodes: --placement packed or consolidated")
 	}

@@ -219,6 +219,107 @@ func TestPALAvoided(t *testing.T) {
 	}
 }
 
+// refusing is a run of the daemon's own cycles, with locality.slow_nodes or without.
+func (p *pal) refusing(c trace.Cluster, jobs []trace.Job, refuse bool, window *metrics.Window) Result {
+	p.Helper()
+	steps := func(j *trace.Job, _ string) float64 {
+		id, _ := p.table.Lookup(j.Workload)
+		v, _ := p.table.Speed(id, j.GPUs, "any")
+		return v
+	}
+	spec := Spec{Order: "priod", SlurmOrder: "fifo", Backfill: "easy", Placement: "consolidated", Window: window}
+	if err := spec.Check(); err != nil {
+		p.Fatal(err)
+	}
+	toml := fmt.Sprintf("[cycle]\ninterval = \"1m\"\n[speeds]\nevery = \"6h\"\n[locality]\nslow_nodes = %v\n", refuse)
+	r, err := Run(context.Background(), spec, Input{Cluster: c, Jobs: trace.Each(jobs), Speed: steps, Table: p.table, Config: configured(p.T, toml)})
+	if err != nil {
+		p.Fatal(err)
+	}
+	return r
+}
+
+// What the daemon's own cycles make of the slow node: mean completion of four weeks of PAL's
+// jobs, with locality.slow_nodes and without.
+func TestPALMonthRefused(t *testing.T) {
+	p := openPAL(t)
+	c := palCluster(t, p.dir)
+	const seeds = 5
+	product := 1.0
+	for seed := range uint64(seeds) {
+		jobs, _ := p.month(seed, 0.03, 64)
+		without, with := p.refusing(c, jobs, false, nil).Figures.MeanJCT, p.refusing(c, jobs, true, nil).Figures.MeanJCT
+		product *= with / without
+		t.Logf("seed %d: mean completion %.0f s, with slow_nodes %.0f s (%+.1f %%)", seed, without, with, 100*(with/without-1))
+	}
+	t.Logf("geometric mean %+.1f %%", 100*(math.Pow(product, 1./seeds)-1))
+}
+
+// The same for each trace, after four weeks of smaller jobs that tell of the nodes.
+func TestPALRefused(t *testing.T) {
+	p := openPAL(t)
+	c := palCluster(t, p.dir)
+	const seeds = 3
+	all := 1.0
+	for number := 1; number <= 8; number++ {
+		product, says := 1.0, ""
+		for seed := range uint64(seeds) {
+			before, _ := p.month(seed, 0.03, 16)
+			jobs := append(before, p.jobs(number, 32*86400)...)
+			for i := range jobs {
+				jobs[i].ID = fmt.Sprint(i)
+			}
+			window := &metrics.Window{First: len(before), Last: len(jobs) - 1}
+			without, with := p.refusing(c, jobs, false, window).Figures.MeanJCT, p.refusing(c, jobs, true, window).Figures.MeanJCT
+			product *= with / without
+			says += fmt.Sprintf(" %.0f s, with slow_nodes %.0f s;", without, with)
+		}
+		all *= product
+		t.Logf("trace %d: mean completion%s %+.1f %%", number, says, 100*(math.Pow(product, 1./seeds)-1))
+	}
+	t.Logf("geometric mean %+.1f %%", 100*(math.Pow(all, 1./(8*seeds))-1))
+}
+
+// The daemon's cycles find the slow node in the jobs that ran before, and a gang that would
+// lie on it goes elsewhere; off, and where there is none, it does not.
+func TestSlowNodesAreRefused(t *testing.T) {
+	var jobs []trace.Job
+	for i := range 48 { // one on each node, eight times
+		jobs = append(jobs, trace.Job{Submit: float64(1000 * (i / 6)), GPUs: 2, Workload: "w", Steps: 300})
+	}
+	jobs = append(jobs, trace.Job{Submit: 20000, GPUs: 4, Nodes: 2, Workload: "w", Steps: 20000, Limit: 40000})
+	for i := range jobs {
+		j := &jobs[i]
+		j.ID, j.User, j.Account, j.Weight, j.Deadline = fmt.Sprint(i), "u", "a", 1, trace.NoDeadline
+	}
+	run := func(toml, backfill string) (string, error) {
+		c := trace.Cluster{Nodes: []trace.NodeGroup{{Count: 1, GPUType: "gpu", GPUs: 2, Slowdown: map[string]float64{"w": 2}}, {Count: 5, GPUType: "gpu", GPUs: 2}}}
+		table, err := workload.Load("")
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec := Spec{Order: "priod", SlurmOrder: "fifo", Backfill: backfill, Overheads: Overheads{Hold: 60}}
+		if err := spec.Check(); err != nil {
+			t.Fatal(err)
+		}
+		r, err := Run(context.Background(), spec, Input{Cluster: c, Jobs: trace.Each(jobs), Table: table, Config: configured(t, toml), Speed: func(*trace.Job, string) float64 { return 1 }})
+		if err != nil {
+			return "", err
+		}
+		return r.Outcomes[len(jobs)-1].Nodes, nil
+	}
+	for toml, want := range map[string]string{"[locality]\nslow_nodes = true\n": "n1,n2", "": "n0,n1", "[locality]\nslow_nodes = true\nwait = 1e9\n": "n0,n1"} {
+		if got, err := run(toml, ""); err != nil || got != want {
+			t.Errorf("%q: it runs on %s, want %s; %v", toml, got, want, err)
+		}
+	}
+	for _, backfill := range []string{"none", "conservative"} {
+		if _, err := run("[locality]\nslow_nodes = true\n", backfill); err == nil || !strings.Contains(err.Error(), "locality.slow_nodes") {
+			t.Errorf("backfill %s: %v", backfill, err)
+		}
+	}
+}
+
 // In rounds no job is on a node, so none can be slow.
 func TestNoSlowNodesInRounds(t *testing.T) {
 	spec := Spec{Engine: "rounds"}

@@ -6,6 +6,7 @@
 package simulate
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"slices"
@@ -80,6 +81,9 @@ func slurm(ctx context.Context, spec Spec, in Input) (Result, error) {
 	if spec.Sizing == "proportional" {
 		jobs = proportional(jobs)
 	}
+	if spec.Retry != "" {
+		jobs = agreeing(jobs, spec.Retry)
+	}
 	o := spec.Overheads
 	opt := virtual.Options{
 		Order: virtual.Order(spec.Order), Placement: placementModes[spec.Placement],
@@ -137,6 +141,18 @@ func proportional(jobs iter.Seq2[trace.Job, error]) iter.Seq2[trace.Job, error] 
 	return func(yield func(trace.Job, error) bool) {
 		for j, err := range jobs {
 			j.CPUs, j.MemMB = 0, 0
+			if !yield(j, err) {
+				return
+			}
+		}
+	}
+}
+
+// agreeing has jobs that say nothing of it agree to requeues after failures.
+func agreeing(jobs iter.Seq2[trace.Job, error], retry string) iter.Seq2[trace.Job, error] {
+	return func(yield func(trace.Job, error) bool) {
+		for j, err := range jobs {
+			j.Retry = cmp.Or(j.Retry, retry)
 			if !yield(j, err) {
 				return
 			}

@@ -10,6 +10,7 @@ import (
 	"slurmprio/priod/simulate/ideal/policies"
 	"slurmprio/priod/simulate/ideal/preempt"
 	"slurmprio/priod/simulate/metrics"
+	"slurmprio/priod/trace"
 )
 
 // Spec says which policy runs: one field for each dimension, named as priod
@@ -25,6 +26,7 @@ type Spec struct {
 	Allocation     string    // which share of which GPU type
 	Preemption     string    // who has to leave for whom
 	Eviction       preempt.Settings
+	Retry          string  // what jobs that do not say count as sent with: never, infra, always; "": nothing
 	Speeds         string  // where the allocation has speeds from
 	HistoryJobs    int     // speeds from history: so many completed jobs are learned from; 0: all
 	PairsTried     float64 // chance that a pair of a new job and a reference is tried, which pairs are estimated from; 0: all pairs are known
@@ -116,6 +118,12 @@ func (s *Spec) Check() error {
 		if err := d.choice.check(d.value); err != nil {
 			return err
 		}
+	}
+	if s.Retry != "" && !slices.Contains(trace.Retries, s.Retry) {
+		return fmt.Errorf("--retry %q: want one of %s", s.Retry, strings.Join(trace.Retries, ", "))
+	}
+	if s.Retry != "" && !s.Priod() {
+		return errors.New("--retry is about priod's requeues: it belongs to --order priod")
 	}
 	if s.Backfill != "" || !s.Priod() {
 		if err := Backfills.check(&s.Backfill); err != nil {
@@ -247,7 +255,7 @@ func (s Spec) String() string {
 	words := []string{"engine " + s.Engine}
 	for _, d := range []struct{ flag, value, none string }{
 		{"order", s.Order, ""}, {"backfill", s.Backfill, "none"}, {"placement", s.Placement, ""}, {"allocation", s.Allocation, "none"},
-		{"preemption", s.Preemption, "none"}, {"sizing", s.Sizing, "request"}, {"speeds", s.Speeds, "known"}, {"round-model", s.RoundModel, ""},
+		{"preemption", s.Preemption, "none"}, {"sizing", s.Sizing, "request"}, {"retry", s.Retry, ""}, {"speeds", s.Speeds, "known"}, {"round-model", s.RoundModel, ""},
 	} {
 		if d.value != d.none && d.value != "" {
 			words = append(words, d.flag+" "+d.value)

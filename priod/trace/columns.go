@@ -23,13 +23,13 @@ type column struct {
 }
 
 // columns of our CSV, in the order in which they are written.
-var columns = []column{
+var columns = append([]column{
 	textColumn("job_id", func(j *Job) *string { return &j.ID }),
 	spoken(secondsColumn("submit_s", func(j *Job) *float64 { return &j.Submit })),
 	countColumn("gpus", 1, func(j *Job) *int { return &j.GPUs }),
 	secondsColumn("duration_s", func(j *Job) *float64 { return &j.Duration }),
 	textColumn("workload", func(j *Job) *string { return &j.Workload }),
-	numberColumn("steps", 0, 1e18, "steps from 0", 0, func(j *Job) *float64 { return &j.Steps }),
+	numberColumn("steps", 0, maxWork, "steps from 0", 0, func(j *Job) *float64 { return &j.Steps }),
 	secondsColumn("limit_s", func(j *Job) *float64 { return &j.Limit }),
 	{
 		name: "type", spoken: true,
@@ -79,7 +79,7 @@ var columns = []column{
 	secondsColumn("start_s", func(j *Job) *float64 { return &j.Start }),
 	secondsColumn("end_s", func(j *Job) *float64 { return &j.End }),
 	secondsColumn("ran_s", func(j *Job) *float64 { return &j.Ran }),
-}
+}, trialColumns()...)
 
 func spoken(c column) column {
 	c.spoken = true

@@ -136,6 +136,12 @@ func TestReadErrors(t *testing.T) {
 		{CSV, "job_id,submit_s,gpus,workload,steps,duration_s\n1,0,1,A3C,1,1\n", `want either`},
 		{CSV, "job_id,submit_s,gpus,duration_s,type\n1,0,1,5,TE\n", `type = "TE": want te, be or untagged`},
 		{CSV, "job_id,submit_s,gpus,duration_s,weight\n1,0,1,5,0\n", `weight = "0"`},
+		{CSV, "job_id,submit_s,gpus,duration_s,retry\n1,0,1,5,yes\n", `retry = "yes": want never, infra, always`},
+		{CSV, "job_id,submit_s,gpus,duration_s,ending\n1,0,1,5,COMPLETED 0:0\n", `ending = "COMPLETED 0:0": want FAILED 1:0`},
+		{CSV, "job_id,submit_s,gpus,duration_s,ending\n1,0,1,5,FAILED\n", `ending = "FAILED"`},
+		{CSV, "job_id,submit_s,gpus,duration_s,ending\n1,0,1,5,FAILED 1:0 2:0 3:0\n", `ending = "FAILED 1:0 2:0 3:0"`},
+		{CSV, "job_id,submit_s,gpus,duration_s,failed_runs\n1,0,1,5,0 FAILED 1:0\n", `failed_runs = "0 FAILED 1:0": want runs such as 120 FAILED 1:0`},
+		{CSV, "job_id,submit_s,gpus,duration_s,failed_runs\n1,0,1,5,7 FAILED 1:0;\n", `failed_runs = "7 FAILED 1:0;"`},
 		{"yaml", "", `format "yaml"`},
 		{Gavel, "", "empty"},
 		{Gavel, "A3C\tx\ty\t0\t1\t2\t3\n", "seven columns"},
@@ -153,12 +159,12 @@ func TestReadErrors(t *testing.T) {
 		{Sacct, "", "empty"},
 		{Sacct, "JobID|Submit\n", "t:1: no column Start"},
 		{Sacct, sacct, "no jobs"},
-		{Sacct, sacct + "1|x\n", "t:2: 2 columns, want 15"},
-		{Sacct, sacct + "x|100|100|100|200|100|COMPLETED|60|1|||u|a|q|\n", `t:2:1: JobID = "x"`},
-		{Sacct, sacct + "1|soon|100|100|200|100|COMPLETED|60|1|||u|a|q|\n", `t:2:3: Submit = "soon"`},
-		{Sacct, sacct + "1|100|100|300|200|100|COMPLETED|60|1|||u|a|q|\n", `End = "200": want a time not before`},
-		{Sacct, sacct + "1|100|100|100|200|100|COMPLETED|60|1||gpu|u|a|q|\n", `AllocTRES = "gpu"`},
-		{Sacct, sacct + "1|100|100|100|200|100|COMPLETED|60|1|cpu=1|cpu=1|u|a|q|\n", "1 rows skipped: without gpus (does AccountingStorageTRES"},
+		{Sacct, sacct + "1|x\n", "t:2: 2 columns, want 17"},
+		{Sacct, sacct + "x|100|100|100|200|100|COMPLETED|0:0|0:0|60|1|||u|a|q|\n", `t:2:1: JobID = "x"`},
+		{Sacct, sacct + "1|soon|100|100|200|100|COMPLETED|0:0|0:0|60|1|||u|a|q|\n", `t:2:3: Submit = "soon"`},
+		{Sacct, sacct + "1|100|100|300|200|100|COMPLETED|0:0|0:0|60|1|||u|a|q|\n", `End = "200": want a time not before`},
+		{Sacct, sacct + "1|100|100|100|200|100|COMPLETED|0:0|0:0|60|1||gpu|u|a|q|\n", `AllocTRES = "gpu"`},
+		{Sacct, sacct + "1|100|100|100|200|100|COMPLETED|0:0|0:0|60|1|cpu=1|cpu=1|u|a|q|\n", "1 rows skipped: without gpus (does AccountingStorageTRES"},
 	} {
 		_, _, err := read(c.text, Options{Format: c.format})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -245,10 +251,11 @@ prio:type=te&grace=60&ckpt=600&v=1 mine|100|x|2024-03-01T10:00:00|2024-03-01T10:
 		job(func(j *Job) { // both runs of 105: the first submission, the last run
 			j.ID, j.User, j.GPUs, j.Nodes, j.Duration, j.Limit, j.Untagged = "105", "bob", 1, 1, 86410, 86410, true
 			j.Start, j.End, j.Ran = 600, 91510, 4200+86410 // and all of what happened
+			j.Trials, j.Ending.State = []Trial{{4200, Ending{State: "NODE_FAIL"}}}, "TIMEOUT"
 		}),
 		job(func(j *Job) {
 			j.ID, j.User, j.GPUs, j.Nodes, j.CPUs, j.Submit, j.Duration = "101_3", "bob", 1, 1, 1, 3600, 1
-			j.Limit, j.GPUType, j.Class = 365*86400, "v100", cluster.TE
+			j.Limit, j.GPUType, j.Class, j.Ending.State = 365*86400, "v100", cluster.TE, "FAILED"
 			j.Start, j.End, j.Ran = 3605, 3606, 1
 		}),
 		job(func(j *Job) {
@@ -260,9 +267,46 @@ prio:type=te&grace=60&ckpt=600&v=1 mine|100|x|2024-03-01T10:00:00|2024-03-01T10:
 	if diff := cmp.Diff(want, jobs); diff != "" {
 		t.Error(diff)
 	}
-	skipped := map[string]int{skipStep: 1, skipNotStarted: 1, skipRunning: 1, skipNoGPUs: 1, skipEarlier: 1}
+	skipped := map[string]int{skipStep: 1, skipNotStarted: 1, skipRunning: 1, skipNoGPUs: 1}
 	if diff := cmp.Diff(Stats{Jobs: 3, Skipped: skipped}, stats); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// Of a job's runs those before the last one that failed are its trials, in order, wherever
+// they stand; others are left out, and how the last one ended is told.
+func TestTrials(t *testing.T) {
+	const head = "JobID|Submit|Start|End|State|ExitCode|DerivedExitCode|AllocTRES|Timelimit|Comment\n"
+	row := func(id string, start, end int, state, exit, derived string) string {
+		return fmt.Sprintf("%s|10|%d|%d|%s|%s|%s|gres/gpu=1|00:00:10|prio:retry=infra&v=1\n", id, start, end, state, exit, derived)
+	}
+	jobs, stats, err := read(head+
+		row("1", 300, 320, "NODE_FAIL", "1:0", "")+row("1", 500, 560, "COMPLETED", "0:0", "0:0")+row("1", 100, 130, "FAILED", "2:0", "137:0")+row("1", 400, 450, "REQUEUED", "0:0", "")+
+		row("2", 100, 140, "OUT_OF_MEMORY", "0:125", "0:0")+row("3", 100, 140, "CANCELLED by 7", "0:15", "0:0")+row("4", 100, 140, "PREEMPTED", "0:15", "0:0")+row("5", 100, 140, "FAILED", "x", ""),
+		Options{Format: Sacct, SkipBad: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := func(id string, seconds, limit float64) Job {
+		return job(func(j *Job) {
+			j.ID, j.GPUs, j.Duration, j.Limit, j.Untagged, j.Retry = id, 1, seconds, limit, true, "infra"
+			j.Start, j.End, j.Ran = 90, 130, 40
+		})
+	}
+	want := []Job{all("1", 60, 60), all("2", 40, 40), all("3", 40, 40), all("4", 40, 40)}
+	want[0].End, want[0].Ran = 550, 30+20+50+60
+	want[0].Trials = []Trial{{30, Ending{"FAILED", 2, 0, 137, 0}}, {20, Ending{State: "NODE_FAIL", ExitCode: 1}}}
+	want[1].Ending = Ending{State: "OUT_OF_MEMORY", Signal: 125}
+	if diff := cmp.Diff(want, jobs); diff != "" || stats.Bad != 1 || stats.Skipped[skipEarlier] != 1 {
+		t.Error(diff, stats)
+	}
+	at := time.Unix(1e9, 0)
+	past := slurmplug.Run{ID: slurmplug.Plain(7), Submit: at, Start: at, End: at.Add(time.Hour), State: "FAILED", Signal: 9, AllocTRES: "gres/gpu=1,gres/gpu:k80=1", Comment: "prio:v=1&workload=a3c"}
+	again := past
+	again.Start, again.End, again.State, again.Signal = at.Add(2*time.Hour), at.Add(3*time.Hour), "COMPLETED", 0
+	jobs, _, err = FromRuns([]slurmplug.Run{again, past}, Options{Workloads: workloads(t)})
+	if err != nil || len(jobs) != 1 || jobs[0].Ending.Failed() || len(jobs[0].Trials) != 1 || jobs[0].Trials[0] != (Trial{jobs[0].Steps, Ending{State: "FAILED", Signal: 9}}) {
+		t.Error(jobs, err)
 	}
 }
 
@@ -352,6 +396,17 @@ func TestCSVRoundTrip(t *testing.T) {
 				j.User, j.Account, j.GPUType = text.Draw(t, "user"), text.Draw(t, "account"), text.Draw(t, "type")
 				j.Class, j.Weight = cluster.TE, rapid.Float64Range(1e-300, 1e9).Draw(t, "weight")
 				j.Deadline = rapid.SampledFrom([]float64{0, 1.5, maxSeconds, NoDeadline}).Draw(t, "deadline")
+				j.Retry = rapid.SampledFrom(append(Retries, "")).Draw(t, "retry")
+				drawn := rapid.Custom(func(t *rapid.T) Ending {
+					status := rapid.IntRange(0, math.MaxInt32)
+					return Ending{rapid.SampledFrom(failures).Draw(t, "state"), status.Draw(t, "exit"), status.Draw(t, "signal"), status.Draw(t, "step"), rapid.IntRange(0, 1).Draw(t, "step's signal")}
+				})
+				for range rapid.IntRange(0, 3).Draw(t, "trials") {
+					j.Trials = append(j.Trials, Trial{rapid.Float64Range(1e-9, maxWork).Draw(t, "work"), drawn.Draw(t, "trial")})
+				}
+				if rapid.Bool().Draw(t, "fails") {
+					j.Ending = drawn.Draw(t, "ending")
+				}
 			}
 			if rapid.Bool().Draw(t, "happened") && at < maxSeconds/2 {
 				j.Start = at + seconds.Draw(t, "waited")/8
@@ -403,7 +458,7 @@ func fuzz(f *testing.F, format Format, seeds ...string) {
 }
 
 func FuzzCSV(f *testing.F) {
-	fuzz(f, CSV, "job_id,submit_s,gpus,duration_s\n1,0,1,5\n", "job_id,submit_s,gpus,workload,steps,type,weight,deadline_s\na,1,2,\"A,3C\",5,te,2,9\n")
+	fuzz(f, CSV, "job_id,submit_s,gpus,duration_s\n1,0,1,5\n", "job_id,submit_s,gpus,duration_s,retry,failed_runs,ending\n1,0,1,5,infra,7 FAILED 1:0;8.5 NODE_FAIL 0:9 1:0,TIMEOUT 0:0\n", "job_id,submit_s,gpus,workload,steps,type,weight,deadline_s\na,1,2,\"A,3C\",5,te,2,9\n")
 }
 
 func FuzzGavel(f *testing.F) {
@@ -415,8 +470,8 @@ func FuzzSynergy(f *testing.F) { fuzz(f, Synergy, "0,alexnet,.123,3349,4\n") }
 
 func FuzzSacct(f *testing.F) {
 	head := strings.ReplaceAll(SacctColumns, ",", "|") + "\n"
-	fuzz(f, Sacct, head+"1|100|100|100|200|100|COMPLETED|60|1|cpu=1|cpu=1,gres/gpu:k80=1|u|a|q|prio:v=1&workload=a3c x|y\n"+
-		"1.0|1|1|1|1|1|x|1|1|||||||\n", "Start|End|JobID|Submit|ReqTRES|Timelimit|Elapsed\n2024-03-01T10:00:00|2024-03-01T10:10:00|1_2|2024-03-01T10:00:00|gres/gpu=2|1-00:00:00|10:00\n")
+	fuzz(f, Sacct, head+"1|100|100|100|200|100|COMPLETED|0:0|0:0|60|1|cpu=1|cpu=1,gres/gpu:k80=1|u|a|q|prio:v=1&workload=a3c x|y\n"+
+		"1.0|1|1|1|1|1|x|1:0||1|1|||||||\n", "Start|End|JobID|Submit|ReqTRES|Timelimit|Elapsed\n2024-03-01T10:00:00|2024-03-01T10:10:00|1_2|2024-03-01T10:00:00|gres/gpu=2|1-00:00:00|10:00\n")
 }
 
 // A million rows; bytes/job is what reading takes for each job, not what it keeps.
@@ -462,7 +517,7 @@ func BenchmarkReadSacct(b *testing.B) {
 	text.WriteString(strings.ReplaceAll(SacctColumns, ",", "|") + "\n")
 	for i := range n {
 		at, gpus := 1_700_000_000+7*i, 1<<(i%4)
-		fmt.Fprintf(&text, "%d|%d|%d|%d|%d|3600|COMPLETED|1440|1|cpu=%d,gres/gpu=%d,mem=64G,node=1|billing=4,cpu=%d,gres/gpu:a100=%d,gres/gpu=%d,mem=64G,node=1|user%d|acct|normal|prio:type=te&v=1 x\n",
+		fmt.Fprintf(&text, "%d|%d|%d|%d|%d|3600|COMPLETED|0:0|0:0|1440|1|cpu=%d,gres/gpu=%d,mem=64G,node=1|billing=4,cpu=%d,gres/gpu:a100=%d,gres/gpu=%d,mem=64G,node=1|user%d|acct|normal|prio:type=te&v=1 x\n",
 			i+1, at, at, at+60, at+3660, gpus, gpus, gpus, gpus, gpus, i%500)
 	}
 	b.SetBytes(int64(text.Len()))

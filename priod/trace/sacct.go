@@ -17,7 +17,7 @@ import (
 
 // SacctColumns is what to ask sacct for, the user's own words last: sacct does
 // not quote them.
-const SacctColumns = "JobID,Submit,Eligible,Start,End,ElapsedRaw,State,TimelimitRaw,NNodes,ReqTRES,AllocTRES,User,Account,QOS,Comment"
+const SacctColumns = "JobID,Submit,Eligible,Start,End,ElapsedRaw,State,ExitCode,DerivedExitCode,TimelimitRaw,NNodes,ReqTRES,AllocTRES,User,Account,QOS,Comment"
 
 // Why a row of sacct is no job to replay.
 const (
@@ -25,7 +25,7 @@ const (
 	skipNotStarted = "never_started"
 	skipRunning    = "still_running"
 	skipNoGPUs     = "without_gpus"
-	skipEarlier    = "earlier_runs" // of a requeued job
+	skipEarlier    = "earlier_runs" // of a requeued job, that did not fail
 )
 
 // unlimited is the time limit of a job that has none: what Slurm's backfill
@@ -37,14 +37,13 @@ type past struct {
 	id, user, account, qos string
 	req, alloc             string // TRES asked for and held; alloc is "" when it never started
 	tag                    string
-	ready                  time.Time     // submitted and eligible
-	start, end             time.Time     // zero when not set
-	first                  time.Time     // start of the first run of a requeued job
-	ran                    time.Duration // all runs together
+	ready                  time.Time // submitted and eligible
+	start, end             time.Time // zero when not set
 	elapsed                time.Duration
 	elapsedKnown           bool
 	limit                  time.Duration
 	nodes                  int
+	ending                 Ending
 }
 
 // FromRuns makes a trace of what accounting holds, in order of submission.
@@ -56,7 +55,7 @@ func FromRuns(runs []slurmplug.Run, opts Options) ([]Job, Stats, error) {
 		tag, _ := jobtag.Split(r.Comment)
 		all[i] = past{
 			id: r.ID.String(), user: r.User, account: r.Account, qos: r.QOS, req: r.AllocTRES, alloc: r.AllocTRES, tag: tag,
-			ready: later(r.Submit, r.Eligible), start: r.Start, end: r.End, limit: r.TimeLimit,
+			ready: cluster.Later(r.Submit, r.Eligible), start: r.Start, end: r.End, limit: r.TimeLimit, ending: endedAs(r.State, r.ExitCode, r.Signal),
 		}
 	}
 	jobs, err := fold(all, demands{}, opts, &stats)
@@ -64,49 +63,11 @@ func FromRuns(runs []slurmplug.Run, opts Options) ([]Job, Stats, error) {
 	return jobs, stats, err
 }
 
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
-
 // fold makes jobs of runs: the runs of a requeued job are one job that was
-// submitted when the first one was and runs as long as the last one that ended.
+// submitted when the first one was and runs as long as the last one that ended. Those
+// before it that failed are its trials.
 func fold(all []past, known demands, opts Options, stats *Stats) ([]Job, error) {
-	last := make(map[string]int, len(all))
-	var kept []past
-	for i := range all {
-		p := &all[i]
-		switch {
-		case p.start.IsZero(), p.alloc == "":
-			stats.skip(skipNotStarted)
-			continue
-		case p.end.IsZero():
-			stats.skip(skipRunning)
-			continue
-		}
-		p.first, p.ran = p.start, p.end.Sub(p.start)
-		at, again := last[p.id]
-		if !again {
-			last[p.id] = len(kept)
-			kept = append(kept, *p)
-			continue
-		}
-		stats.skip(skipEarlier)
-		ready, first, ran := earlier(p.ready, kept[at].ready), earlier(p.first, kept[at].first), p.ran+kept[at].ran
-		if p.start.After(kept[at].start) {
-			kept[at] = *p
-		}
-		kept[at].ready, kept[at].first, kept[at].ran = ready, first, ran
-	}
+	kept := foldRuns(all, stats)
 	jobs := make([]Job, 0, len(kept))
 	tags := map[string]jobtag.Tag{}
 	var origin time.Time
@@ -146,8 +107,8 @@ func fold(all []past, known demands, opts Options, stats *Stats) ([]Job, error) 
 	return jobs, nil
 }
 
-// job is a run as a job of the trace, its times in Unix time.
-func (p *past) job(req, alloc demand, tag *jobtag.Tag, opts Options) Job {
+// job is one of the trace, its times in Unix time.
+func (p *runs) job(req, alloc demand, tag *jobtag.Tag, opts Options) Job {
 	j := newJob()
 	j.ID, j.User, j.Account = p.id, p.user, p.account
 	j.Submit = float64(p.ready.Unix())
@@ -155,11 +116,12 @@ func (p *past) job(req, alloc demand, tag *jobtag.Tag, opts Options) Job {
 	if !validText(j.GPUType) {
 		j.GPUType = "" // no node has such a type
 	}
-	elapsed := p.elapsed
-	if !p.elapsedKnown {
-		elapsed = p.end.Sub(p.start)
+	j.Duration, j.Ending, j.Retry = p.seconds(), p.ending, tag.Retry
+	longest := j.Duration
+	for i := range p.earlier {
+		j.Trials = append(j.Trials, Trial{p.earlier[i].seconds(), p.earlier[i].ending})
+		longest = max(longest, j.Trials[i].Work)
 	}
-	j.Duration = max(elapsed.Seconds(), 1) // accounting has whole seconds
 	j.Start = max(float64(p.first.Unix()), j.Submit)
 	j.End = max(float64(p.end.Unix()), j.Start+1)
 	j.Ran = min(max(p.ran.Seconds(), 1), j.End-j.Start)
@@ -167,7 +129,7 @@ func (p *past) job(req, alloc demand, tag *jobtag.Tag, opts Options) Job {
 	case p.limit == slurmplug.Unlimited:
 		j.Limit = unlimited.Seconds()
 	case p.limit > 0:
-		j.Limit = max(p.limit.Seconds(), j.Duration) // Slurm kills some seconds late
+		j.Limit = max(p.limit.Seconds(), longest) // Slurm kills some seconds late
 	}
 	if tag.Type == "te" || tag.Type == "" && slices.Contains(opts.TEQOS, p.qos) {
 		j.Class = cluster.TE
@@ -177,9 +139,21 @@ func (p *past) job(req, alloc demand, tag *jobtag.Tag, opts Options) Job {
 	if opts.Workloads != nil && j.Workload != "" && alloc.gpuType != "" {
 		if speed, ok := speedOf(opts.Workloads, &j, alloc.gpuType); ok {
 			j.Steps, j.Duration = j.Duration*speed, 0 // so that it runs as fast elsewhere as it would
+			for i := range j.Trials {
+				j.Trials[i].Work *= speed
+			}
 		}
 	}
 	return j
+}
+
+// seconds is how long a run took; accounting has whole seconds.
+func (p *past) seconds() float64 {
+	elapsed := p.elapsed
+	if !p.elapsedKnown {
+		elapsed = p.end.Sub(p.start)
+	}
+	return max(elapsed.Seconds(), 1)
 }
 
 type demand struct {
@@ -319,6 +293,9 @@ func (s *sacctSource) row(p *past) (step bool, err error) {
 	if !p.end.IsZero() && !p.start.IsZero() && p.end.Before(p.start) {
 		return false, s.at("End", s.fields[slices.Index(s.columns, "End")], "a time not before Start")
 	}
+	if !p.ending.Failed() {
+		p.ending = Ending{} // a status without a state says nothing
+	}
 	if !slices.Contains(s.columns, "AllocTRES") {
 		p.alloc = p.req
 	} else if !slices.Contains(s.columns, "ReqTRES") {
@@ -362,6 +339,16 @@ func (s *sacctSource) set(p *past, key, value string) (want string) {
 		p.user, want, ok = s.texts.get(value), "printable text", validText(value)
 	case "Account":
 		p.account, want, ok = s.texts.get(value), "printable text", validText(value)
+	case "State":
+		p.ending.State = endedAs(value, 0, 0).State
+	case "ExitCode":
+		p.ending.ExitCode, p.ending.Signal, ok = exitStatus(value)
+		want = "an exit status and a signal, such as 1:0"
+	case "DerivedExitCode":
+		if value != "" {
+			p.ending.StepCode, p.ending.StepSignal, ok = exitStatus(value)
+		}
+		want = "an exit status and a signal, such as 1:0"
 	case "QOS":
 		p.qos = s.texts.get(value)
 	case "Comment":
@@ -380,9 +367,9 @@ func (p *past) setTime(key, value string) (ok bool) {
 	switch key {
 	case "Submit":
 		ok = ok && !t.IsZero()
-		p.ready = later(p.ready, t)
+		p.ready = cluster.Later(p.ready, t)
 	case "Eligible":
-		p.ready = later(p.ready, t)
+		p.ready = cluster.Later(p.ready, t)
 	case "Start":
 		p.start = t
 	case "End":

@@ -39,9 +39,12 @@ type Job struct {
 	Deadline      float64 // s from the trace's start; NoDeadline when there is none
 
 	// What really became of the job, where the trace says so; End is 0 where it does not.
-	Start float64 // of its first run
-	End   float64 // of its last run
-	Ran   float64 // s, all runs together
+	Start  float64 // of its first run
+	End    float64 // of its last run
+	Ran    float64 // s, all runs together
+	Retry  string  // what its tag says of failures: never, infra, always; "": nothing
+	Trials []Trial // its runs before the last one that failed, in order
+	Ending Ending  // of the last one, which Duration or Steps are of
 }
 
 // NoDeadline is the Deadline of a job without one.
@@ -65,4 +68,5 @@ func Each(jobs []Job) iter.Seq2[Job, error] {
 const (
 	maxSeconds = 1e12
 	maxGPUs    = 1 << 20 // and CPUs, nodes
+	maxWork    = 1e18    // steps
 )

@@ -39,7 +39,7 @@ type Unseen struct {
 	Memory   []*cluster.Job // to be read into their AskedMB
 	Switches []*cluster.Job // to be read into their Switches
 	Pinned   []plan.Target  // whose nodes an eviction named
-	Kept     []plan.Target  // that refuse nodes on which they failed
+	Kept     []plan.Target  // that refuse nodes, slow ones or those on which they failed
 }
 
 // Unseen says where to look closer before Plan.
@@ -77,8 +77,8 @@ func (v *Survey) pin(j *cluster.Job) *Change {
 	return nil
 }
 
-// refuses is the line of nodes that a job refuses because it failed there; nil when there is
-// none.
+// refuses is the line of nodes that a job refuses because they are slow, or it failed there;
+// nil when there is none.
 func (v *Survey) refuses(j *cluster.Job) *Change {
 	c := v.journal.find(j.ID, slurmplug.ExcNodeList, j)
 	if c != nil && c.Job == j.ID && !plan.SameHosts(c.To.String(), c.Was.String()) {
@@ -148,6 +148,9 @@ func (p *Plan) request(j *cluster.Job) {
 	p.refused(j)
 	requests := p.survey.history.Requests[j.ID]
 	for _, lever := range slices.Sorted(maps.Keys(requests)) {
+		if lever == slurmplug.ExcNodeList {
+			continue // done by refused
+		}
 		p.field(j, lever, requests[lever], pin)
 	}
 }

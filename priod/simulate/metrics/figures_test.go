@@ -16,9 +16,9 @@ func TestFiguresByHand(t *testing.T) {
 		{ID: "c", Submit: 20, GPUs: 2},
 	}
 	outcomes := []Outcome{
-		{Start: 10, End: 110, Ran: 100, Done: true},                            // no wait
-		{Start: 30, End: 80, Ran: 50, Done: true},                              // waits 20: slowdown 1.4
-		{Start: 20, End: 120, Ran: 80, Wasted: 80, Preemptions: 2, Done: true}, // 40 s of use, 20 s of wait: slowdown 1.5
+		{Start: 10, End: 110, Ran: 100, Trials: 3, Failures: 2, Lost: 50, Done: true},                         // no wait
+		{Start: 30, End: 80, Ran: 50, Trials: 1, Failures: 1, Lost: 50, Failed: true, Held: true, Done: true}, // waits 20: slowdown 1.4, as all of it was in vain
+		{Start: 20, End: 120, Ran: 80, Wasted: 80, Preemptions: 2, Done: true},                                // 40 s of use, 20 s of wait: slowdown 1.5
 	}
 	f, err := Measure(jobs, outcomes, nil, 10)
 	if err != nil {
@@ -44,7 +44,8 @@ func TestFiguresByHand(t *testing.T) {
 	near("ge8", *f.MeanWaitGE8, 20)
 	near("lt8", *f.MeanWaitLT8, 10)
 	near("wasted", f.Wasted, 80)
-	if f.Preemptions != 2 || f.Jobs != 3 {
+	near("lost to failures", f.Lost, 50+8*50)
+	if f.Preemptions != 2 || f.Jobs != 3 || f.Trials != 4 || f.FailedTrials != 3 || f.FailedJobs != 1 || f.HeldJobs != 1 {
 		t.Errorf("%+v", f)
 	}
 
@@ -57,7 +58,7 @@ func TestFiguresByHand(t *testing.T) {
 		t.Fatal(err)
 	}
 	for key := range strings.FieldsSeq(`jobs mean_jct_s p50_jct_s p95_jct_s p99_jct_s mean_wait_s p90_wait_s p95_wait_s max_wait_s makespan_s gpu_utilisation
-		preemptions wasted_gpu_s te_slowdown_p50 te_slowdown_p95 te_slowdown_p99 be_slowdown_p50 be_slowdown_p95 be_slowdown_p99 te_wait_p50_s te_wait_p95_s te_wait_p99_s mean_wait_ge8_s mean_wait_lt8_s`) {
+		preemptions wasted_gpu_s trials failed_trials failed_gpu_s failed_jobs held_jobs te_slowdown_p50 te_slowdown_p95 te_slowdown_p99 be_slowdown_p50 be_slowdown_p95 be_slowdown_p99 te_wait_p50_s te_wait_p95_s te_wait_p99_s mean_wait_ge8_s mean_wait_lt8_s`) {
 		if !strings.Contains(string(text), `"`+key+`":`) {
 			t.Errorf("no %s in %s", key, text)
 		}

@@ -21,9 +21,14 @@ type Outcome struct {
 	Shared      float64 // s of Ran beside another job on the same GPUs
 	Wasted      float64 // GPU-seconds that made no progress: lost work, grace, restarts
 	Preemptions int32
-	Type        int32  // index of the last GPU type in the cluster's list; -1 when GPUs are only counted
-	Nodes       string // of the last run, separated by commas; "" while it runs, and where nodes are not told apart
-	Done        bool   // it ran to its end before the simulation stopped
+	Trials      int32   // runs that came to an end by themselves
+	Failures    int32   // of these, that failed
+	Lost        float64 // s of Ran in trials that failed, but for what they saved
+	Type        int32   // index of the last GPU type in the cluster's list; -1 when GPUs are only counted
+	Nodes       string  // of the last run, separated by commas; "" while it runs, and where nodes are not told apart
+	Failed      bool    // so did its last trial
+	Held        bool    // and priod put it back held
+	Done        bool    // it ran to its end before the simulation stopped
 }
 
 // Job is what measuring needs to know of a trace's job.
@@ -46,10 +51,11 @@ type Window struct{ First, Last int }
 func Wait(j *Job, o *Outcome) float64 { return max(o.End-j.Submit-o.Ran, 0) }
 
 // Slowdown is 1 + wait / run time. Time on GPUs that made no progress is no
-// run time, so that lost work never makes a run look better.
+// run time, so that lost work never makes a run look better. All of a job's counts when
+// all of it was in vain.
 func Slowdown(j *Job, o *Outcome) float64 {
-	useful := o.Ran - o.Wasted/float64(j.GPUs)
-	if !(useful > 0) {
+	useful := o.Ran - o.Wasted/float64(j.GPUs) - o.Lost
+	if !(useful > 1e-9*o.Ran) {
 		useful = o.Ran
 	}
 	return (o.End - j.Submit - o.Ran + useful) / useful
@@ -71,6 +77,12 @@ type Figures struct {
 	GPUUtilisation float64 `json:"gpu_utilisation"` // of all GPUs, from the first submit to the last end, all jobs
 	Preemptions    int     `json:"preemptions"`
 	Wasted         float64 `json:"wasted_gpu_s"`
+
+	Trials       int     `json:"trials"` // runs that came to an end by themselves
+	FailedTrials int     `json:"failed_trials"`
+	Lost         float64 `json:"failed_gpu_s"` // of failed trials
+	FailedJobs   int     `json:"failed_jobs"`  // whose last trial failed
+	HeldJobs     int     `json:"held_jobs"`    // of these, put back held for their users
 
 	TESlowdownP50 *float64 `json:"te_slowdown_p50"`
 	TESlowdownP95 *float64 `json:"te_slowdown_p95"`
@@ -118,6 +130,13 @@ func Measure(jobs []Job, outcomes []Outcome, window *Window, gpus int) (Figures,
 		first, last = min(first, j.Submit), max(last, o.End)
 		f.Preemptions += int(o.Preemptions)
 		f.Wasted += o.Wasted
+		f.Trials, f.FailedTrials, f.Lost = f.Trials+int(o.Trials), f.FailedTrials+int(o.Failures), f.Lost+o.Lost*float64(j.GPUs)
+		if o.Failed {
+			f.FailedJobs++
+		}
+		if o.Held {
+			f.HeldJobs++
+		}
 	}
 	f.Makespan = last - first
 	f.GPUUtilisation = utilisation(jobs, outcomes, gpus)

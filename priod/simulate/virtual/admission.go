@@ -1,6 +1,7 @@
 package virtual
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -38,15 +39,17 @@ func (s *Stuck) add(id, why string) {
 // admit checks a job and makes it ready to arrive. why is not empty when it
 // can never run.
 func (e *engine) admit(t trace.Job) (j *job, why string, err error) {
-	work := t.Duration
-	if work == 0 {
-		work = t.Steps
+	if e.opt.preemptive() {
+		t.Trials, t.Ending = nil, trace.Ending{} // nobody requeues there
 	}
+	work := cmp.Or(t.Duration, t.Steps)
 	switch {
 	case t.GPUs <= 0:
 		return nil, "", fmt.Errorf("job %s asks for %d GPUs", t.ID, t.GPUs)
 	case !(work > 0) || math.IsInf(work, 1):
 		return nil, "", fmt.Errorf("job %s has a run time of %v", t.ID, work)
+	case slices.ContainsFunc(t.Trials, func(x trace.Trial) bool { return !(x.Work > 0) || math.IsInf(x.Work, 1) }):
+		return nil, "", fmt.Errorf("job %s has a failed run of no length", t.ID)
 	case !(t.Submit >= 0) || math.IsInf(t.Submit, 1):
 		return nil, "", fmt.Errorf("job %s is submitted at %v", t.ID, t.Submit)
 	case t.Submit < e.last:
@@ -57,7 +60,8 @@ func (e *engine) admit(t trace.Job) (j *job, why string, err error) {
 		return nil, "", fmt.Errorf("job %s is given by its steps, and no speeds are known", t.ID)
 	}
 	e.last = t.Submit
-	j = &job{Job: t, index: int32(len(e.jobs)), todo: work, switchStart: -1, record: record{direct: -1, row: -1}}
+	j = &job{Job: t, index: int32(len(e.jobs)), switchStart: -1, record: record{direct: -1, row: -1}}
+	j.todo = j.work()
 	j.height = scatter(j.index)
 	j.owners = owners{e.owner(e.users, t.User, e.opt.UserGPUs), e.owner(e.accounts, t.Account, e.opt.AccountGPUs)}
 	j.request = placement.Request{Amount: placement.Amount{GPUs: int32(t.GPUs)}}

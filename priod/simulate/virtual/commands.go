@@ -1,6 +1,7 @@
 package virtual
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -10,19 +11,30 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
+	"slurmprio/priod/trace"
 	"slurmprio/slurmplug"
 )
 
 // pastRun is the last run of a job that has ended, as accounting knows it.
 type pastRun struct {
-	user       string
-	start, end float64
+	user, nodes string
+	start, end  float64
+	restarts    int
+	ending      trace.Ending
+}
+
+func (s *slurm) pastOf(j *job) pastRun {
+	return pastRun{j.User, s.names(j.nodes()), j.start, s.e.now, int(j.runs) - 1, j.ending}
 }
 
 // Look shows single jobs as they are now, ended ones as accounting does.
 func (s *slurm) Look(_ context.Context, targets []plan.Target) (map[cluster.JobID]plan.JobStatus, error) {
 	sights := make(map[cluster.JobID]plan.JobStatus, len(targets))
 	for _, t := range targets {
+		if h := s.record(t.Job); h != nil {
+			sights[t.Job] = plan.JobStatus{Job: h.row, Final: h.job.ending.State, ExitCode: h.job.ending.ExitCode, ExitedBy: h.job.ending.Signal, CanRequeue: true}
+			continue
+		}
 		j := s.known[t.Job]
 		if j == nil {
 			sights[t.Job] = s.past(t.Job)
@@ -44,17 +56,34 @@ func (s *slurm) past(id cluster.JobID) plan.JobStatus {
 		return plan.JobStatus{Gone: true}
 	}
 	return plan.JobStatus{
-		Job:  cluster.Job{ID: id, User: r.user, State: cluster.Other, Start: instant(r.start), NodeList: "n0"},
-		Gone: true, Final: "COMPLETED", End: instant(r.end),
+		Job:  cluster.Job{ID: id, User: r.user, State: cluster.Other, Start: instant(r.start), Restarts: r.restarts, NodeList: r.nodes},
+		Gone: true, Final: cmp.Or(r.ending.State, "COMPLETED"), ExitCode: r.ending.ExitCode, ExitedBy: r.ending.Signal, End: instant(r.end),
 	}
 }
 
-// Excluded are the nodes that a waiting job refuses: none does in a trace.
-func (s *slurm) Excluded(context.Context, plan.Target) (string, error) { return "", nil }
+// Excluded are the nodes that a job refuses: those that priod named.
+func (s *slurm) Excluded(_ context.Context, t plan.Target) (string, error) {
+	j := s.known[t.Job]
+	if h := s.record(t.Job); h != nil {
+		j = h.job
+	}
+	if j == nil {
+		return "", fmt.Errorf("invalid job id %s", t.Job)
+	}
+	return s.refuses(j), nil
+}
 
-// Ends are not asked for: a trace does not say why its jobs end.
-func (s *slurm) Ends(context.Context, map[cluster.JobID]plan.JobStatus, bool, map[cluster.JobID]plan.Mark) map[cluster.JobID]plan.End {
-	return nil
+// Ends are what a trace says of runs that failed beside their states.
+func (s *slurm) Ends(_ context.Context, sights map[cluster.JobID]plan.JobStatus, _ bool, _ map[cluster.JobID]plan.Mark) map[cluster.JobID]plan.End {
+	ends := make(map[cluster.JobID]plan.End, len(sights))
+	for id := range sights {
+		e := s.ended[id].ending
+		if h := s.record(id); h != nil {
+			e = h.job.ending
+		}
+		ends[id] = plan.End{StepCode: e.StepCode, StepSignal: e.StepSignal}
+	}
+	return ends
 }
 
 // MostRestarts: any number.
@@ -89,11 +118,17 @@ func (s *slurm) do(c *plan.Command) error {
 		s.e.unreserve(c.Value.String())
 		return nil
 	}
+	if h := s.record(c.Job); h != nil && (c.Kind == plan.Requeue || c.Kind == plan.HoldBack) {
+		s.putBack(h, c.Value.Delay().Seconds(), c.Kind == plan.HoldBack)
+		return nil
+	}
 	j := s.known[c.Job]
 	if j == nil {
 		return fmt.Errorf("invalid job id %s", c.Job)
 	}
 	switch c.Kind {
+	case plan.Exclude:
+		return s.exclude(j, c.Value.String())
 	case plan.Signal:
 		return s.signal(j)
 	case plan.Requeue:
@@ -162,19 +197,28 @@ func (s *slurm) pin(j *job, list string) error {
 	if err != nil {
 		return err
 	}
+	err = s.ask(j, func() {
+		if j.request.On = 0; len(nodes) > 0 {
+			j.request.On = s.e.nodes.Among(nodes)
+		}
+	})
+	s.changed(j)
+	return err
+}
+
+// ask changes what a pending job asks for.
+func (s *slurm) ask(j *job, change func()) error {
 	if !j.pending() {
 		return fmt.Errorf("job %s is not pending", number(j.index))
 	}
-	if j.state == waiting {
-		s.e.queue.remove(j)
+	if j.state != waiting {
+		change()
+		return nil
 	}
-	if j.request.On = 0; len(nodes) > 0 {
-		j.request.On = s.e.nodes.Among(nodes)
-	}
-	if j.state == waiting {
-		s.e.queue.add(j)
-	}
-	s.changed(j)
+	s.e.queue.remove(j)
+	change()
+	s.e.queue.add(j)
+	s.e.moved = true
 	return nil
 }
 
@@ -197,9 +241,12 @@ func (s *slurm) nodesNamed(list string) ([]int32, error) {
 }
 
 // asks are the nodes that a job names, as a host list.
-func (s *slurm) asks(j *job) string {
+func (s *slurm) asks(j *job) string { return s.names(s.e.nodes.Named(j.request)) }
+
+// names are nodes as a host list.
+func (s *slurm) names(nodes []int32) string {
 	var names []string
-	for _, n := range s.e.nodes.Named(j.request) {
+	for _, n := range nodes {
 		names = append(names, s.snapshot.Nodes[n].Name)
 	}
 	return slurmplug.CompactHosts(names)

@@ -23,6 +23,7 @@ const (
 	leaving       // evicted, in its grace period
 	closing       // in its epilog
 	exited        // it was told to leave and did, and nobody has requeued it yet
+	halted        // it failed, and priod may still put it back
 	gone
 )
 
@@ -44,6 +45,7 @@ type job struct {
 	eligible  float64 // from when on it may run again, once evicted
 	returns   bool    // to the queue, when this run is over
 	peers     int     // jobs in the system at its arrival
+	trial
 
 	shares  []placement.Share
 	one     [1]placement.Share // of jobs on one node
@@ -338,6 +340,9 @@ func (e *engine) idle() error {
 	}
 	stuck := &Stuck{}
 	for _, j := range e.queue.list(maxNamed) {
+		if e.unsatisfied(j) {
+			return nil // priod takes back what it refuses
+		}
 		why := "nothing that runs can make room for it any more"
 		if e.slurm != nil && j.held() {
 			why = "it is held"

@@ -1,6 +1,7 @@
 package virtual
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"math"
@@ -138,18 +139,7 @@ func (e *engine) signal(j *job) {
 func (e *engine) stop(j *job, told bool) {
 	j.epoch++
 	passed := max(e.now-j.start, 0)
-	worked := max(passed-j.lost, 0)
-	every := j.Ckpt
-	if every == 0 {
-		every = e.opt.Checkpoint
-	}
-	kept := 0.0
-	switch {
-	case every > 0:
-		kept = math.Floor(worked/every) * every
-	case told:
-		kept = worked
-	}
+	kept := e.saves(j, passed, told)
 	j.vain++
 	if kept > 0 {
 		j.vain = 0
@@ -161,12 +151,25 @@ func (e *engine) stop(j *job, told bool) {
 	j.todo = max(j.todo-kept*j.speed, math.SmallestNonzeroFloat64)
 }
 
+// saves is how much of so many seconds of its run a job has saved.
+func (e *engine) saves(j *job, passed float64, told bool) float64 {
+	worked := max(passed-j.lost, 0)
+	switch every := cmp.Or(j.Ckpt, e.opt.Checkpoint); {
+	case every > 0:
+		return math.Floor(worked/every) * every
+	case told:
+		return worked
+	}
+	return 0
+}
+
 // maxVain is how often a job may start in vain before it counts as stuck.
 const maxVain = 1000
 
 // leave ends the grace period.
 func (e *engine) leave(j *job) {
 	e.outcomes[j.index].Ran += max(e.now-j.start, 0)
+	e.slurm.ran(j, "REQUEUED")
 	if j.returns {
 		j.eligible = max(j.eligible, e.now+e.opt.RequeueDelay)
 	}

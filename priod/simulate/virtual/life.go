@@ -1,6 +1,10 @@
 package virtual
 
-import "slurmprio/priod/placement"
+import (
+	"cmp"
+
+	"slurmprio/priod/placement"
+)
 
 // wait puts a job into the queue.
 func (e *engine) wait(j *job) {
@@ -49,7 +53,7 @@ func (e *engine) start(j *job) {
 	j.start = e.now + e.opt.Prolog
 	j.state = running
 	seconds := j.lost + j.todo/j.speed
-	if j.Limit > 0 {
+	if j.cut = j.Limit > 0 && seconds > j.Limit; j.Limit > 0 {
 		j.planned = j.start + j.Limit + e.opt.Epilog
 		seconds = min(seconds, j.Limit)
 	} else {
@@ -78,21 +82,28 @@ func (e *engine) hold(j *job, shares []placement.Share) {
 	e.factors.starts(j, e.now)
 }
 
-// end is the end of a job: it is done, or its time limit is reached.
+// end is the end of a run: its work is done, or its time limit is reached.
 func (e *engine) end(j *job) {
 	o := &e.outcomes[j.index]
 	o.Ran += e.now - j.start
-	o.Wasted += float64(j.GPUs) * j.lost
+	o.Trials++
 	o.Nodes = e.ranOn(j)
+	j.ending = e.outcome(j)
+	e.slurm.ran(j, cmp.Or(j.ending.State, "COMPLETED"))
+	if j.ending.Failed() {
+		e.endFailed(j)
+		return
+	}
+	o.Wasted += float64(j.GPUs) * j.lost
 	j.todo = 0
-	e.done(j)
+	e.done(j, e.now)
 	e.close(j)
 }
 
-// done closes a job's account.
-func (e *engine) done(j *job) {
+// done closes the account of a job whose last run ended at this time.
+func (e *engine) done(j *job, at float64) {
 	o := &e.outcomes[j.index]
-	o.End, o.Done = e.now, true
+	o.End, o.Done = at, true
 	e.inSystem--
 	if w := e.opt.Window; w != nil && int(j.index) >= w.First && int(j.index) <= w.Last {
 		e.awaited--
@@ -133,17 +144,21 @@ func (e *engine) free(j *job) {
 		e.slurm.gone(j)
 		return
 	}
-	if !j.returns {
+	switch {
+	case j.returns:
+		e.comeBack(j)
+	case j.ending.Failed():
+		j.state = halted
+		e.slurm.halt(j)
+	default:
 		j.state = exited
 		e.slurm.changed(j)
-		return
 	}
-	e.comeBack(j)
 }
 
 // comeBack puts a requeued job into the queue, for now or for later.
 func (e *engine) comeBack(j *job) {
-	j.returns = false
+	j.returns, j.shares = false, nil
 	e.delay(j)
 }
 

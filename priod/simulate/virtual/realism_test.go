@@ -103,7 +103,7 @@ func TestSpeedsByType(t *testing.T) {
 	speed := func(_ *trace.Job, gpuType string) float64 { return map[string]float64{"k80": 1, "v100": 4}[gpuType] }
 	jobs := []trace.Job{{ID: "a", GPUs: 1, Steps: 100}, {ID: "b", GPUs: 1, Steps: 100}, {ID: "c", GPUs: 1, Steps: 100, GPUType: "v100"}}
 	r := run(t, c, jobs, Options{Speed: speed})
-	for i, want := range []metrics.Outcome{{End: 100, Type: 0, Ran: 100, Done: true}, {End: 25, Type: 1, Ran: 25, Done: true}, {Start: 25, End: 50, Type: 1, Ran: 25, Done: true}} {
+	for i, want := range []metrics.Outcome{{End: 100, Type: 0, Ran: 100, Trials: 1, Done: true}, {End: 25, Type: 1, Ran: 25, Trials: 1, Done: true}, {Start: 25, End: 50, Type: 1, Ran: 25, Trials: 1, Done: true}} {
 		if r.Outcomes[i] != want {
 			t.Errorf("%+v, want %+v", r.Outcomes[i], want)
 		}

@@ -66,13 +66,7 @@ func (s *slurm) resize(j *job, value slurmplug.Value) error {
 		}
 		on = n + 1
 	}
-	if j.state == waiting {
-		s.e.queue.remove(j)
-	}
-	j.request.CPUs, j.request.MemMB, j.request.On = int32(max(size.PerTask, size.PerNode, size.CPUs)), size.Memory, int32(on)
-	if j.state == waiting {
-		s.e.queue.add(j)
-		s.e.moved = true
-	}
-	return nil
+	return s.ask(j, func() {
+		j.request.CPUs, j.request.MemMB, j.request.On = int32(max(size.PerTask, size.PerNode, size.CPUs)), size.Memory, int32(on)
+	})
 }

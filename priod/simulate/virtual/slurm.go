@@ -24,7 +24,10 @@ type slurm struct {
 	jobs      []*job // of the snapshot's rows
 	known     map[cluster.JobID]*job
 	history   *cluster.History
-	ended     map[cluster.JobID]pastRun // jobs that have left the queue, where jobs are evicted
+	ended     map[cluster.JobID]pastRun // jobs that have left the queue, where priod asks for them
+	stays     []cluster.PastStay        // runs that have ended, where priod learns from them
+	learned   float64                   // when it last did
+	halted    map[cluster.JobID]*halt   // jobs that failed, and of which slurmctld still has the record
 	asked     []*job                    // whose rows say how they ask, since the last look
 	changes   bool                      // since the last cycle
 	wrote     bool                      // in the last cycle
@@ -64,7 +67,7 @@ func instant(seconds float64) time.Time {
 }
 
 func newSlurm(e *engine) *slurm {
-	s := &slurm{e: e, history: cluster.NewHistory(), known: map[cluster.JobID]*job{}}
+	s := &slurm{e: e, history: cluster.NewHistory(), known: map[cluster.JobID]*job{}, halted: map[cluster.JobID]*halt{}}
 	s.snapshot = cluster.Snapshot{Cluster: "virtual", Multifactor: cluster.Multifactor{Span: e.factors.span()}}
 	for n := range e.nodes.Len() {
 		size := e.nodes.Size(int32(n))
@@ -75,8 +78,10 @@ func newSlurm(e *engine) *slurm {
 	}
 	set := &e.opt.Daemon.Settings
 	set.Sizing.Slurm, set.Memory.Slurm, set.Steering.Slurm, set.Locality.Slurm = s, s, s, s
+	set.Refusals.Slurm = s
 	set.Evictions.Slurm, set.Evictions.Recorder, set.Evictions.Now = s, memory{}, s.now
-	if s.evicts() {
+	set.Retries.Slurm, set.Retries.Recorder = s, memory{}
+	if s.evicts() || s.classifies() {
 		s.ended = map[cluster.JobID]pastRun{}
 	}
 	return s
@@ -133,7 +138,7 @@ func (s *slurm) apply(a plan.Action) error {
 	if j == nil {
 		return fmt.Errorf("invalid job id %s", a.Job)
 	}
-	write := map[slurmplug.Lever]func(*job, slurmplug.Value) error{slurmplug.Size: s.resize, slurmplug.Features: s.constrain, slurmplug.Switches: s.limitSwitches}[a.Lever]
+	write := map[slurmplug.Lever]func(*job, slurmplug.Value) error{slurmplug.Size: s.resize, slurmplug.Features: s.constrain, slurmplug.Switches: s.limitSwitches, slurmplug.ExcNodeList: s.refuse}[a.Lever]
 	if write != nil {
 		err := write(j, a.After)
 		s.changed(j)
@@ -212,7 +217,9 @@ func (s *slurm) refresh(j *job) {
 	}
 	switch j.state {
 	case waiting:
-		row.State, row.Reason = cluster.Pending, "Priority"
+		if row.State, row.Reason = cluster.Pending, "Priority"; s.e.unsatisfied(j) {
+			row.Reason = "BadConstraints"
+		}
 		row.Eligible = instant(j.since)
 	case delayed:
 		row.State, row.Reason = cluster.Pending, "BeginTime"
@@ -236,7 +243,7 @@ func (s *slurm) describe(j *job) cluster.Job {
 	if limit == 0 {
 		limit = s.e.occupies(j)
 	}
-	o, tag := &s.e.opt, jobtag.Tag{Workload: j.Workload, Steps: j.Steps}
+	o, tag := &s.e.opt, jobtag.Tag{Workload: j.Workload, Steps: j.Steps, Retry: j.Retry}
 	if !j.Untagged {
 		tag.Type = j.Class.String()
 	}
@@ -256,19 +263,24 @@ func (s *slurm) describe(j *job) cluster.Job {
 // number is a job's id in the snapshot: its place in the order of arrival, from 1.
 func number(index int32) cluster.JobID { return slurmplug.Plain(uint32(index) + 1) }
 
-// gone removes a job's row.
+// gone takes a job that is over out of the queue.
 func (s *slurm) gone(j *job) {
 	if s == nil {
 		return
 	}
+	if s.evicts() || s.classifies() && j.ending.Failed() {
+		s.ended[number(j.index)] = s.pastOf(j)
+	}
+	s.remove(j)
+}
+
+// remove removes a job's row.
+func (s *slurm) remove(j *job) {
 	s.change()
 	if watch := &s.e.opt.Daemon.Settings.Waits; watch.Tracker != nil && j.start > s.last && len(j.shares) > 0 { // accounting tells of it
 		watch.Unseen = append(watch.Unseen, cluster.Stay{
 			Job: number(j.index), Start: instant(j.start), End: instant(s.e.now), Closed: true, GPUs: j.GPUs, GPUType: s.e.types[s.e.nodes.Type(j.shares[0].Node)],
 		})
-	}
-	if s.ended != nil {
-		s.ended[number(j.index)] = pastRun{j.User, j.start, s.e.now}
 	}
 	delete(s.known, number(j.index))
 	last := len(s.jobs) - 1
@@ -276,6 +288,7 @@ func (s *slurm) gone(j *job) {
 	s.jobs[j.row].row = j.row
 	s.jobs[last], s.snapshot.Jobs[last] = nil, cluster.Job{}
 	s.jobs, s.snapshot.Jobs = s.jobs[:last], s.snapshot.Jobs[:last]
+	j.row = -1
 }
 
 // reread takes in new priorities.
@@ -326,6 +339,7 @@ const soonest = 2
 // step is one cycle, unless it would be as the last one.
 func (e *engine) step() error {
 	s := e.slurm
+	s.learn()
 	if !e.opt.Daemon.every && s.still() {
 		s.left, s.leftAt = true, e.now
 	} else {
@@ -335,6 +349,7 @@ func (e *engine) step() error {
 			return fmt.Errorf("priod's cycle at %v s: %w", e.now, err)
 		}
 		s.wrote, s.until = len(result.Outcomes) > 0, result.Plan.Until
+		s.settle()
 		s.watch()
 	}
 	s.last = e.now
@@ -346,7 +361,7 @@ func (e *engine) step() error {
 // share or size goes by the clock for a job that waits, before the time until which its
 // plan stands.
 func (s *slurm) still() bool {
-	if s.changes || s.wrote || s.commanded || s.tending || !s.until.IsZero() && !instant(s.e.now).Before(s.until) {
+	if s.changes || s.wrote || s.commanded || s.tending || s.judges() || !s.until.IsZero() && !instant(s.e.now).Before(s.until) {
 		return false
 	}
 	if !slices.ContainsFunc(s.jobs, (*job).pending) {
@@ -395,6 +410,9 @@ type memory struct{}
 
 func (memory) Planned(context.Context, plan.Seen) error   { return nil }
 func (memory) Done(context.Context, []plan.Outcome) error { return nil }
+
+// SaveFailures has nothing to keep: priod's memory of them itself is.
+func (memory) SaveFailures(context.Context, *cycle.Failures) error { return nil }
 
 // SaveEvictions has nothing to keep: the journal itself is.
 func (memory) SaveEvictions(context.Context, *cycle.Evictions) error { return nil }

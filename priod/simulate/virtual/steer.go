@@ -28,7 +28,7 @@ func (s *slurm) featuresOf(node int32) []string {
 // nodeList names the nodes that a job holds, where steering asks for them.
 func (s *slurm) nodeList(j *job) string {
 	set := &s.e.opt.Daemon.Settings
-	if !s.steers() && !s.evicts() && !set.Sizing.Sizes.Enabled() && set.Waits.Tracker == nil || len(j.shares) == 0 {
+	if !s.steers() && !s.evicts() && !s.classifies() && !set.Sizing.Sizes.Enabled() && set.Waits.Tracker == nil || len(j.shares) == 0 {
 		return ""
 	}
 	names := make([]string, len(j.shares))
@@ -38,12 +38,12 @@ func (s *slurm) nodeList(j *job) string {
 	return strings.Join(names, ",")
 }
 
-// Places says which nodes pending jobs name and refuse: none does in a trace.
+// Places says which nodes pending jobs name and refuse: none does in a trace, but by priod.
 func (s *slurm) Places(_ context.Context, jobs map[cluster.JobID]uint32) (map[cluster.JobID]cluster.Place, error) {
 	places := make(map[cluster.JobID]cluster.Place, len(jobs))
 	for id := range jobs {
-		if s.known[id] != nil {
-			places[id] = cluster.Place{}
+		if j := s.known[id]; j != nil {
+			places[id] = cluster.Place{Excluded: s.refuses(j)}
 		}
 	}
 	return places, nil
@@ -69,15 +69,9 @@ func (s *slurm) constrain(j *job, value slurmplug.Value) error {
 		return fmt.Errorf("job %s cannot run on nodes with feature %.80q", number(j.index), feature)
 	}
 	j.features = feature
-	if j.state == waiting {
-		s.e.queue.remove(j)
-	}
-	j.request.Types = types
-	j.occupancy = s.e.occupies(j)
-	j.key = s.e.place(j)
-	if j.state == waiting {
-		s.e.queue.add(j)
-		s.e.moved = true
-	}
-	return nil
+	return s.ask(j, func() {
+		j.request.Types = types
+		j.occupancy = s.e.occupies(j)
+		j.key = s.e.place(j)
+	})
 }

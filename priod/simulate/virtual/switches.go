@@ -2,7 +2,6 @@ package virtual
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 
@@ -105,19 +104,10 @@ func (s *slurm) limitSwitches(j *job, value slurmplug.Value) error {
 	if err != nil {
 		return err
 	}
-	if !j.pending() {
-		return fmt.Errorf("job %s is not pending", number(j.index))
-	}
-	if j.state == waiting {
-		s.e.queue.remove(j)
-	}
-	j.request.Switches, j.switchWait = int32(count), wait.Seconds()
-	j.asksSwitches = slurmplug.SwitchesText(count, wait)
-	if j.state == waiting {
-		s.e.queue.add(j)
-		s.e.moved = true
-	}
-	return nil
+	return s.ask(j, func() {
+		j.request.Switches, j.switchWait = int32(count), wait.Seconds()
+		j.asksSwitches = slurmplug.SwitchesText(count, wait)
+	})
 }
 
 // switches is what a job asks of switches.

@@ -17,6 +17,7 @@ import (
 	"slices"
 	"time"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/placement"
 	"slurmprio/priod/simulate/metrics"
@@ -98,7 +99,12 @@ type Daemon struct {
 	Settings cycle.Settings
 	Interval time.Duration
 	Watch    time.Duration // evictions under way are looked at so often between two cycles
-	Calls    int           // cycles that TE submissions bring forward within a minute, at most
+	// Learn, if set, is given the runs that have ended, every LearnEvery: it teaches the
+	// settings what the daemon would learn from accounting.
+	Learn      func(set *cycle.Settings, past []cluster.PastStay)
+	LearnEvery time.Duration
+	LearnFrom  time.Duration // runs that ended longer ago teach nothing
+	Calls      int           // cycles that TE submissions bring forward within a minute, at most
 
 	every bool // tests: also those cycles that would change nothing
 }

@@ -1,0 +1,272 @@
+package locality
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/nodespeed"
+	"slurmprio/priod/placement"
+	"slurmprio/priod/plan"
+	"slurmprio/priod/workload"
+	"slurmprio/slurmplug"
+)
+
+// SlowNodes are the nodes that run times show to be slow beyond doubt.
+type SlowNodes struct {
+	Known bool // else nobody has looked yet, and what was written stays
+	Nodes []nodespeed.Node
+	Table *workload.Table // of the workloads that tags name
+}
+
+// factor is how many times as long as elsewhere a job runs on a slow node: as its program
+// did there, else as all did; 1: as long.
+func (s *SlowNodes) factor(n *nodespeed.Node, j *cluster.Job) float64 {
+	name := j.Tag.Workload
+	if id, known := s.Table.Lookup(name); known {
+		name = s.Table.Get(id).Name
+	}
+	best := -1
+	for i := range n.Where {
+		p := &n.Where[i]
+		same := p.Workload == name && (name != "" || p.Name != "" && p.Name == j.Name && cluster.SameUser(p.User, j.User))
+		switch {
+		case !same:
+		case best < 0, p.GPUs == j.GPUs, n.Where[best].GPUs != j.GPUs && p.Runs > n.Where[best].Runs:
+			best = i
+		}
+	}
+	switch {
+	case best >= 0:
+		return n.Where[best].Factor
+	case n.Factor != nil:
+		return *n.Factor
+	}
+	return 1
+}
+
+// Refusals has jobs of several nodes refuse slow nodes, for as long as that pays.
+type Refusals struct {
+	Settings Settings
+	Memory   *Memory // nil: no job is looked at
+	Slow     SlowNodes
+	Slurm    interface {
+		// Places reads which nodes pending jobs name and refuse: see steer.Feature.
+		Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]cluster.Place, error)
+	}
+}
+
+// refused is a slow node and what lying there costs a job, in seconds of its waiting.
+type refused struct {
+	name   string
+	factor float64
+	cost   float64
+}
+
+// Plan says of each job of several nodes near the head of the queue which slow nodes it
+// refuses, and writes that where it has changed. It writes over nothing that a user asked
+// for, or that another feature wrote.
+func (f *Refusals) Plan(ctx context.Context, c *plan.Cycle) error {
+	if f.Memory == nil || f.Slurm == nil || c.Paused != "" || f.Settings.Enabled && !f.Slow.Known {
+		return nil
+	}
+	if wants := f.Settings.Enabled && len(f.Slow.Nodes) > 0; !wants && !anyRequest(c.History, slurmplug.ExcNodeList) {
+		return nil
+	}
+	w := &work{set: &f.Settings, c: c, memory: f.Memory, lever: slurmplug.ExcNodeList, topology: cluster.Topology{MaxWait: -1}}
+	x := newCell(c.Snapshot, nil)
+	f.Memory.begin()
+	wanted := map[cluster.JobID][]string{}
+	var gangs []*gang
+	for _, g := range w.gangs(x) {
+		if want, says := f.decide(w, x, g); says {
+			wanted[g.job.ID] = want
+			gangs = append(gangs, g)
+		}
+	}
+	err := f.write(ctx, w, gangs, wanted)
+	for _, q := range c.Plan.Queue { // those left alone are, also while they wait for something else
+		if state := f.Memory.jobs[c.Snapshot.Jobs[q.Job].ID]; state != nil && state.refused != "" {
+			state.cycle = f.Memory.cycle
+		}
+	}
+	f.Memory.end()
+	c.Plan.Ask(w.actions)
+	return err
+}
+
+// decide says which nodes a job is to refuse; says is false where that stays as it is. Jobs
+// come in the order of the queue: those that would start now take their room from those
+// behind.
+func (f *Refusals) decide(w *work, x *cell, g *gang) (nodes []string, says bool) {
+	far, off := g.excluded != "", g.request
+	_, written := w.c.History.Requests[g.job.ID][slurmplug.ExcNodeList]
+	state, _ := f.Memory.of(g.job, w.c.Snapshot.At)
+	g.state = state
+	switch {
+	case written && (g.job.Unsatisfied() || slurmplug.NotAvailable(g.job.Reason)):
+		state.refused = "no node was left for it"
+		return nil, true
+	case far && f.Settings.Enabled:
+		return nil, false // it keeps what it has until it is its turn
+	case f.alone(w, g.job) || state.refused != "":
+		x.take(g.job, g.request)
+		return nil, written
+	}
+	all := f.costs(w, x, g)
+	for len(all) > 0 && all[0].cost <= state.waited { // the mildest first
+		all = all[1:]
+	}
+	for _, r := range all {
+		nodes = append(nodes, r.name)
+	}
+	if off.Off = x.off(g.request.Types, nodes); off.Off != 0 && !x.everFits(off) {
+		nodes, off.Off = nil, 0
+		g.decision.Locality = joined(g.decision.Locality, "slow nodes: too few others are left for it")
+	}
+	if starts := x.take(g.job, off); !starts && off.Off != 0 {
+		if _, state.ticking = x.fit(g.request); state.ticking {
+			w.c.Plan.Stands(all[0].cost - state.waited)
+		}
+	}
+	if len(nodes) > 0 {
+		worst := slices.MaxFunc(all, func(a, b refused) int { return cmp.Compare(a.factor, b.factor) })
+		g.decision.Locality = joined(g.decision.Locality, fmt.Sprintf("slow nodes: it refuses %s, as long as that pays: on %s it would run %.2f times as long",
+			slurmplug.CompactHosts(slices.Clone(nodes)), worst.name, worst.factor))
+	}
+	slices.Sort(nodes)
+	return nodes, true
+}
+
+// alone tells whether a job may not be kept off nodes.
+func (f *Refusals) alone(w *work, j *cluster.Job) bool {
+	return !f.Settings.Enabled || j.TagErr != "" || j.TagText == "" || j.GPUs == 0 || j.HetLeader != 0 || j.Tasks != "" || w.c.History.Claiming[j.ID]
+}
+
+// costs are the slow nodes on which a job could come to lie, and what each costs it, the
+// least first; none for a job of one node, and of one that runs nobody knows how long.
+func (f *Refusals) costs(w *work, x *cell, g *gang) (all []refused) {
+	if x.nodesOf(g.request) < 2 {
+		return nil
+	}
+	run, rule := w.expected(g.job), w.rule()
+	others := 1 + rule.Others*w.delayed(g.job)
+	for i := range f.Slow.Nodes {
+		n := &f.Slow.Nodes[i]
+		factor := f.Slow.factor(n, g.job)
+		if !n.Slow || factor <= 1+nodespeed.Margin || !x.has(g.request.Types, n.Name) {
+			continue
+		}
+		cost := math.Inf(1)
+		if rule.Wait > 0 {
+			cost = run * (factor - 1) * others / rule.Wait
+		}
+		if cost = min(cost, rule.Longest); run > 0 && cost >= Shortest.Seconds() {
+			all = append(all, refused{n.Name, factor, cost})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b refused) int { return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(a.name, b.name)) })
+	return all
+}
+
+// write has jobs refuse what they are to, after a closer look at those that do not yet.
+func (f *Refusals) write(ctx context.Context, w *work, gangs []*gang, wanted map[cluster.JobID][]string) error {
+	look := map[cluster.JobID]uint32{}
+	for _, g := range gangs {
+		r := w.c.History.Requests[g.job.ID][slurmplug.ExcNodeList]
+		if plan.SameHosts(r.Value.String(), strings.Join(wanted[g.job.ID], ",")) {
+			continue
+		}
+		if most := f.Settings.WritesPerCycle; most > 0 && len(look) >= most {
+			break
+		}
+		look[g.job.ID] = g.job.RawID
+	}
+	if len(look) == 0 {
+		return nil
+	}
+	places, err := f.Slurm.Places(ctx, look)
+	if w.c.Pinned != nil {
+		maps.DeleteFunc(places, func(id cluster.JobID, _ cluster.Place) bool { return w.c.Pinned(id) })
+	}
+	for _, g := range gangs {
+		place, seen := places[g.job.ID]
+		if !seen {
+			continue
+		}
+		r := w.c.History.Requests[g.job.ID][slurmplug.ExcNodeList]
+		ours := plan.SameHosts(place.Excluded, r.Value.String()) || place.Excluded == "" && !r.Sure
+		if !ours || place.Required != "" {
+			g.state.refused = "it names or refuses nodes itself, or failed on some"
+			g.decision.Locality = "slow nodes: " + g.state.refused
+			continue
+		}
+		to := slurmplug.CompactHosts(wanted[g.job.ID])
+		w.actions = append(w.actions, plan.Action{
+			Job: g.job.ID, Lever: slurmplug.ExcNodeList, Before: slurmplug.Text(place.Excluded), After: slurmplug.Text(to), Was: slurmplug.Text(""), Reason: cmp.Or(g.decision.Locality, "slow nodes: it may have any"),
+		})
+	}
+	if err != nil {
+		err = fmt.Errorf("which nodes some jobs refuse: %w", err)
+	}
+	return err
+}
+
+// joined are two things that are said of a job.
+func joined(a, b string) string {
+	if a == "" {
+		return b
+	}
+	return a + "; " + b
+}
+
+// Heard remembers what was written, and leaves those alone of which Slurm refused it.
+func (f *Refusals) Heard(c *plan.Cycle) {
+	for id, o := range c.Written(slurmplug.ExcNodeList) {
+		c.Asked(id, o)
+		if f.Memory != nil && f.Memory.jobs[id] != nil && o.Status == slurmplug.Refused {
+			f.Memory.jobs[id].refused = o.Message
+		}
+	}
+}
+
+// Act does nothing beside the plan.
+func (f *Refusals) Act(context.Context, *plan.Cycle) error { return nil }
+
+// off is the Off of requests that refuse these nodes.
+func (x *cell) off(types placement.Types, names []string) int32 {
+	p := x.part(types)
+	var places []int32
+	for at, i := range p.nodes {
+		if slices.Contains(names, x.nodes.Names[i]) {
+			places = append(places, int32(at))
+		}
+	}
+	return p.up.Refused(places)
+}
+
+// has tells whether a request for these types may come to lie on a node.
+func (x *cell) has(types placement.Types, name string) bool {
+	return slices.ContainsFunc(x.part(types).nodes, func(i int32) bool { return x.nodes.Names[i] == name })
+}
+
+// everFits tells whether a request has a place with nothing on the nodes.
+func (x *cell) everFits(r placement.Request) bool {
+	p := x.part(r.Types)
+	r.Types = anyType
+	_, fits := p.up.Fit(r, nil)
+	return fits
+}
+
+// nodesOf is the fewest nodes that a request takes; 0: it has no place.
+func (x *cell) nodesOf(r placement.Request) int {
+	p := x.part(r.Types)
+	r.Types = anyType
+	shares, _ := p.up.Fit(r, nil)
+	return len(shares)
+}

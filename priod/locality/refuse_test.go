@@ -1,0 +1,215 @@
+package locality
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/nodespeed"
+	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
+)
+
+// refuser is a Slurm whose jobs name and refuse nodes.
+type refuser struct {
+	*world
+	places map[cluster.JobID]cluster.Place
+	looks  int
+	says   string // why it refuses a write
+	plan   *plan.Plan
+}
+
+func (r *refuser) Places(_ context.Context, jobs map[cluster.JobID]uint32) (map[cluster.JobID]cluster.Place, error) {
+	r.looks += len(jobs)
+	found := map[cluster.JobID]cluster.Place{}
+	for id := range jobs {
+		found[id] = r.places[id]
+	}
+	return found, nil
+}
+
+// refuses lets some time pass and one cycle come, and returns what jobs refuse then.
+func (r *refuser) refuses(t *testing.T, f *Refusals, pass time.Duration) map[cluster.JobID]string {
+	t.Helper()
+	r.snapshot.At = r.snapshot.At.Add(pass)
+	r.history.Observe(&r.snapshot)
+	r.plan = &plan.Plan{At: r.snapshot.At}
+	for i := range r.snapshot.Jobs {
+		r.plan.Decisions = append(r.plan.Decisions, plan.Decision{Job: r.snapshot.Jobs[i].ID, Ranked: true})
+	}
+	r.plan.MakeQueue(&r.snapshot)
+	c := &plan.Cycle{Snapshot: &r.snapshot, History: r.history, Plan: r.plan}
+	if err := f.Plan(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range r.plan.Actions {
+		place := r.places[a.Job]
+		if a.Lever != slurmplug.ExcNodeList || a.Was.String() != "" || a.Before.String() != place.Excluded {
+			t.Fatalf("%+v, and it refuses %q", a, place.Excluded)
+		}
+		if r.says != "" {
+			c.Outcomes = append(c.Outcomes, plan.Outcome{Action: a, Status: slurmplug.Refused, Message: r.says})
+			continue
+		}
+		place.Excluded = a.After.String()
+		r.places[a.Job] = place
+		c.Outcomes = append(c.Outcomes, plan.Outcome{Action: a, Status: slurmplug.Applied})
+	}
+	f.Heard(c)
+	all := map[cluster.JobID]string{}
+	for id, p := range r.places {
+		if p.Excluded != "" {
+			all[id] = p.Excluded
+		}
+	}
+	return all
+}
+
+// newRefusals are those of a site where n0 and n1 are slow, n1 for one program only.
+func newRefusals() (*refuser, *Refusals) {
+	r := &refuser{world: newWorld(), places: map[cluster.JobID]cluster.Place{}}
+	factor := func(v float64) *float64 { return &v }
+	return r, &Refusals{
+		Settings: Settings{Enabled: true, OfLimit: 0.5, Rule: Rule{Wait: 1, Longest: 86400}}, Memory: &Memory{}, Slurm: r,
+		Slow: SlowNodes{Known: true, Nodes: []nodespeed.Node{
+			{Name: "n0", Slow: true, Factor: factor(1.5)},
+			{Name: "n1", Slow: true, Factor: factor(1), Where: []nodespeed.Program{{Workload: "resnet50", GPUs: 8, Factor: 3}, {User: "ann", Name: "train", GPUs: 8, Factor: 2}}},
+			{Name: "n2", Factor: factor(9)},
+		}},
+	}
+}
+
+// Which jobs refuse which nodes, and which are left alone.
+func TestWhoRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		nodes  int
+		tag    string
+		change func(*cluster.Job, *refuser)
+		want   string
+	}{
+		"a gang":                         {2, tag, nil, "n0"},
+		"its program is slow on another": {2, tag, func(j *cluster.Job, _ *refuser) { j.Tag.Workload = "resnet50" }, "n[0-1]"},
+		"by name":                        {2, tag, func(j *cluster.Job, _ *refuser) { j.Name = "train" }, "n[0-1]"},
+		"another user's":                 {2, tag, func(j *cluster.Job, _ *refuser) { j.Name, j.User = "train", "bob" }, "n0"},
+		"no gang":                        {1, tag, nil, ""},
+		"no tag":                         {2, "", nil, ""},
+		"a tag that is not valid":        {2, tag, func(j *cluster.Job, _ *refuser) { j.TagErr = "no" }, ""},
+		"an array":                       {2, tag, func(j *cluster.Job, _ *refuser) { j.Tasks, j.TaskCount = "1-2", 2 }, ""},
+		"a part of a heterogeneous job":  {2, tag, func(j *cluster.Job, _ *refuser) { j.HetLeader = 1 }, ""},
+		"room is made for it":            {2, tag, func(j *cluster.Job, r *refuser) { r.history.Claiming = map[cluster.JobID]bool{j.ID: true} }, ""},
+		"it runs too briefly":            {2, tag, func(j *cluster.Job, _ *refuser) { j.TimeLimit = 2 * time.Minute }, ""},
+		"no time limit":                  {2, tag, func(j *cluster.Job, _ *refuser) { j.TimeLimit = slurmplug.Unlimited }, ""},
+		"too few others":                 {16, tag, nil, ""},
+		"it names nodes":                 {2, tag, func(j *cluster.Job, r *refuser) { r.places[j.ID] = cluster.Place{Required: "n0"} }, ""},
+		"it refuses nodes":               {2, tag, func(j *cluster.Job, r *refuser) { r.places[j.ID] = cluster.Place{Excluded: "n7"} }, "n7"},
+		"of another partition":           {2, tag, func(_ *cluster.Job, r *refuser) { r.snapshot.Nodes[0].Partitions = []string{"cpu"} }, ""},
+		"nobody has looked yet":          {2, tag, nil, ""},
+		"off":                            {2, tag, nil, ""},
+	} {
+		r, f := newRefusals()
+		f.Slow.Known, f.Settings.Enabled = name != "nobody has looked yet", name != "off"
+		j := r.add(c.nodes, c.tag)
+		id := j.ID
+		if c.change != nil {
+			c.change(j, r)
+		}
+		r.use(0, 1, 2, 3, 4, 5)
+		for range 3 {
+			if got := r.refuses(t, f, time.Minute)[id]; got != c.want {
+				t.Errorf("%s: it refuses %q, want %q", name, got, c.want)
+			}
+		}
+		if r.looks > 1 {
+			t.Errorf("%s: %d looks", name, r.looks)
+		}
+		if says := r.plan.Decisions[0].Locality; strings.HasPrefix(c.want, "n[0") && !strings.Contains(says, "it refuses n[0-1], as long as that pays: on n1 it would run") {
+			t.Errorf("%s: %q", name, says)
+		}
+	}
+}
+
+// A gang that could start on slow nodes waits for others as long as its longer run there
+// would be, the milder node first, and then takes any.
+func TestRefusesAsLongAsItPays(t *testing.T) {
+	r, f := newRefusals()
+	j := r.add(2, tag)
+	j.Tag.Workload = "resnet50"
+	id := j.ID
+	r.use(0, 1)
+	var got []string
+	at := map[string]time.Duration{}
+	for i := range 150 {
+		now := r.refuses(t, f, time.Minute)[id]
+		if len(got) == 0 || got[len(got)-1] != now {
+			got = append(got, now)
+			at[now] = time.Duration(i) * time.Minute
+		}
+	}
+	if want := []string{"n[0-1]", "n1", ""}; !slices.Equal(got, want) || at["n1"] != 30*time.Minute || at[""] != 2*time.Hour {
+		t.Errorf("%v after %v, want %v after half an hour and two", got, at, want)
+	}
+	r, f = newRefusals() // where nothing is free it waits anyway
+	id = r.add(2, tag).ID
+	r.use()
+	for range 150 {
+		if got := r.refuses(t, f, time.Minute)[id]; got != "n0" {
+			t.Fatalf("%q", got)
+		}
+	}
+}
+
+// What was written is taken back when it no longer holds, unless somebody has changed it.
+func TestRefusalsAreTakenBack(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*refuser, *Refusals, *cluster.Job)
+		want   string
+	}{
+		"it stays":           {func(*refuser, *Refusals, *cluster.Job) {}, "n0"},
+		"no longer slow":     {func(_ *refuser, f *Refusals, _ *cluster.Job) { f.Slow.Nodes = nil }, ""},
+		"off":                {func(_ *refuser, f *Refusals, _ *cluster.Job) { f.Settings.Enabled = false }, ""},
+		"not known any more": {func(_ *refuser, f *Refusals, _ *cluster.Job) { f.Slow = SlowNodes{} }, "n0"},
+		"no node is left":    {func(_ *refuser, _ *Refusals, j *cluster.Job) { j.Reason = "BadConstraints" }, ""},
+		"not available":      {func(_ *refuser, _ *Refusals, j *cluster.Job) { j.Reason = "ReqNodeNotAvail, UnavailableNodes:n3" }, ""},
+		"its user has changed": {func(r *refuser, f *Refusals, j *cluster.Job) {
+			r.places[j.ID] = cluster.Place{Excluded: "n5"}
+			f.Slow.Nodes = nil
+		}, "n5"},
+		"its user took it back": {func(r *refuser, f *Refusals, j *cluster.Job) {
+			r.places[j.ID] = cluster.Place{}
+			f.Slow.Nodes = f.Slow.Nodes[1:]
+		}, ""},
+		"it runs": {func(r *refuser, f *Refusals, j *cluster.Job) {
+			j.State, j.Start, f.Slow.Nodes = cluster.Running, r.snapshot.At, nil
+		}, "n0"},
+	} {
+		r, f := newRefusals()
+		r.add(2, tag)
+		r.use(0, 1, 2, 3)
+		id := r.snapshot.Jobs[0].ID
+		if got := r.refuses(t, f, time.Minute)[id]; got != "n0" {
+			t.Fatalf("%s: %q", name, got)
+		}
+		c.change(r, f, &r.snapshot.Jobs[0])
+		for range 2 {
+			if got := r.refuses(t, f, time.Minute)[id]; got != c.want {
+				t.Errorf("%s: it refuses %q, want %q", name, got, c.want)
+			}
+		}
+		if name == "no node is left" {
+			r.snapshot.Jobs[0].Reason = "Resources"
+			if got := r.refuses(t, f, time.Minute)[id]; got != "" {
+				t.Errorf("written again: %q", got)
+			}
+		}
+	}
+	r, f := newRefusals() // Slurm refuses
+	r.add(2, tag)
+	r.says = "no"
+	r.refuses(t, f, time.Minute)
+	if r.refuses(t, f, time.Minute); len(r.plan.Actions) > 0 {
+		t.Error("sent again")
+	}
+}

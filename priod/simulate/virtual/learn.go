@@ -1,0 +1,35 @@
+package virtual
+
+import (
+	"slices"
+
+	"slurmprio/priod/cluster"
+)
+
+// ran keeps a run that ends as accounting has it, where priod learns from that.
+func (s *slurm) ran(j *job, state string) {
+	if s == nil || s.e.opt.Daemon.Learn == nil {
+		return
+	}
+	row := &s.snapshot.Jobs[j.row]
+	s.stays = append(s.stays, cluster.PastStay{
+		Stay: cluster.Stay{
+			Job: row.ID, User: j.User, Start: instant(j.start), End: instant(s.e.now), Closed: true, GPUs: j.GPUs,
+			GPUType: s.e.types[s.e.nodes.Type(j.shares[0].Node)],
+		},
+		RawID: row.RawID, NodeList: s.names(j.nodes()), State: state, Submit: row.Submit, Eligible: row.Eligible, Tag: row.TagText,
+	})
+}
+
+// learn has priod learn from accounting, when it is time for that.
+func (s *slurm) learn() {
+	d := &s.e.opt.Daemon
+	if d.Learn == nil || s.learned > 0 && s.e.now < s.learned+d.LearnEvery.Seconds() {
+		return
+	}
+	s.learned = s.e.now
+	oldest := instant(s.e.now).Add(-d.LearnFrom)
+	s.stays = slices.DeleteFunc(s.stays, func(x cluster.PastStay) bool { return x.End.Before(oldest) })
+	d.Learn(&d.Settings, s.stays)
+	s.changes = true
+}
