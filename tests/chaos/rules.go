@@ -82,6 +82,21 @@ func (r *Run) toldToLeave(p Part, at time.Time) bool {
 	})
 }
 
+// polled is how long a job may be in the queue without a poll that sees it: polls are 2 s
+// apart, and each takes its time.
+const polled = 3 * time.Second
+
+// seenBefore tells whether a job was in the queue at a moment. One that comes and crashes
+// between two polls priod does not see, so nobody runs it again (docs/failures.md).
+func (r *Run) seenBefore(p Part, at time.Time) bool {
+	return slices.ContainsFunc(r.Views, func(v View) bool {
+		return !v.At.After(at) && slices.ContainsFunc(v.Queue, func(s Seen) bool {
+			id, _, _ := strings.Cut(s.Shown, "+")
+			return id == p.ID
+		})
+	})
+}
+
 // Retried: who crashed runs again if its user agreed to that, and else does not.
 func Retried(r *Run) (all []Breach) {
 	states := r.states()
@@ -101,7 +116,7 @@ func Retried(r *Run) (all []Breach) {
 		switch {
 		case again && !agreed:
 			all = append(all, p.breach("runs again who agreed", "crashed at %s and ran again; its tag says %q", at.Format("15:04:05.0"), p.Job.Retry))
-		case !again && agreed && !away:
+		case !again && agreed && !away && r.seenBefore(p, at.Add(-polled)):
 			all = append(all, p.breach("runs again who agreed", "crashed at %s and is %s", at.Format("15:04:05.0"), states[p.ID]))
 		}
 	}

@@ -128,6 +128,15 @@ func TestRulesSeeBreaches(t *testing.T) {
 			r.Jobs[2].Retry, r.Views[40].Queue[2].State = "always", "FAILED"
 			r.Logs["no"] = log("30 start 0 0 a", "31 piece 1", "31 crashed 0")
 		}, "runs again who agreed"},
+		"crashed before a poll saw it": {func(r *Run) {
+			r.Jobs[2].Retry, r.Views[40].Queue[2].State = "always", "FAILED"
+			r.Logs["no"] = log("30 start 0 0 a", "31 piece 1", "31 crashed 0")
+			for i := range r.Views {
+				if r.Views[i].At.Before(sec(29)) {
+					r.Views[i].Queue = r.Views[i].Queue[:min(2, len(r.Views[i].Queue))]
+				}
+			}
+		}, ""},
 		"crashed, and runs again uninvited": {func(r *Run) {
 			r.Logs["no"] = log("30 start 0 0 a", "31 crashed 0", "35 start 0 1 a", "36 piece 1", "36 complete", "36 saved 1")
 		}, "runs again who agreed"},
