@@ -71,13 +71,11 @@ func (n *Nodes) onFewSwitches(g *group, r Request, v view) bool {
 			return true
 		}
 	}
-	most, sum := len(rooms), 0
-	if r.Switches > 0 {
-		most = min(most, int(r.Switches))
-	}
-	for k := range most {
+	sum := 0
+	for k := range rooms {
 		if sum += rooms[k].gpus; k > 0 && sum >= int(r.GPUs) && n.under(g, r, v, rooms[:k+1]) {
-			return true
+			// It may lie on fewer: whole nodes are not always where most GPUs are.
+			return r.Switches == 0 || n.Leaves(n.scratch) <= int(r.Switches)
 		}
 	}
 	return false

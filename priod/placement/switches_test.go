@@ -64,3 +64,25 @@ func TestFewSwitches(t *testing.T) {
 		}
 	})
 }
+
+// A job that wants a whole node and one GPU more fits on two switches, also where the two
+// with most room have no whole node.
+func TestWholeNodeOnAnEmptySwitch(t *testing.T) {
+	var nodes []Node
+	for range 5 {
+		nodes = append(nodes, Node{Amount: Amount{GPUs: 4, CPUs: 16, MemMB: Plenty}})
+	}
+	n := New(Consolidated, nodes)
+	n.SetLeaves([]int32{0, 0, 1, 1, 2})
+	for node := range int32(4) {
+		n.Take([]Share{{node, Amount{GPUs: 1}}})
+	}
+	r := Request{Types: 1, Amount: Amount{GPUs: 5}, Switches: 2}
+	if shares, fits := n.Fit(r, nil); !fits || n.Leaves(shares) != 2 {
+		t.Errorf("%v on %v", fits, shares)
+	}
+	r.Switches = 1
+	if shares, fits := n.Fit(r, nil); fits {
+		t.Errorf("on one switch: %v", shares)
+	}
+}
