@@ -245,7 +245,7 @@ func (b *browser) follows(s *site) {
 	b.Helper()
 	b.open("/queue")
 	eval[bool](b, "window.same = true")
-	late := s.submit("--prio-type=te", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
+	late := s.submit("--begin=now+1hour", "--prio-type=te", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600") // else it may start before a cycle sees it wait
 	b.run(chromedp.WaitVisible(`main a[href="job?id=` + late + `"]`))
 	if !eval[bool](b, "window.same === true") {
 		b.Error("the page was loaded anew")
