@@ -382,11 +382,14 @@ func (s *simulated) nodes(ctx context.Context, c *cli.Context, cfg *config.Confi
 		if err != nil {
 			return fmt.Errorf("read Slurm: %w", err)
 		}
-		var left int
-		if in.Cluster, left = trace.FromSnapshot(&snapshot); left > 0 {
-			s.notes = append(s.notes, fmt.Sprintf("%d GPU nodes are down or drained and left out", left))
+		var left [2]int
+		in.Cluster, left = trace.FromSnapshot(&snapshot)
+		for i, kind := range []string{"GPU nodes", "nodes without GPUs"} {
+			if left[i] > 0 {
+				s.notes = append(s.notes, fmt.Sprintf("%d %s are down or drained and left out", left[i], kind))
+			}
 		}
-		if len(in.Cluster.Nodes) == 0 {
+		if in.Cluster.TotalGPUs() == 0 {
 			return errors.New("this Slurm shows no usable GPU nodes; describe them with --nodes")
 		}
 		return nil

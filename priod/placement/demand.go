@@ -14,6 +14,8 @@ type demand struct {
 func (n *Nodes) demand(g *group, r Request) demand {
 	d := demand{request: r, large: r.GPUs, small: r.GPUs, pieces: 1}
 	switch {
+	case r.GPUs == 0 && n.mode != Pool: // in pieces, of which a node holds one or none
+		d.large, d.small, d.pieces = 1, 1, int(r.pieces())
 	case n.mode == Pool || r.Nodes == 1:
 	case r.Nodes > 1:
 		d.small = r.GPUs / r.Nodes
@@ -47,8 +49,15 @@ func (d *demand) met() bool {
 	return d.holdLarge >= d.larges && d.holdSmall >= d.pieces
 }
 
-// most is how many GPUs of a request a node holds, with what goes with them.
+// most is how many GPUs of a request a node holds, with what goes with them; of a request
+// without GPUs 1 where it holds a piece.
 func (n *Nodes) most(r Request, free Amount, node int32) int32 {
+	if r.GPUs == 0 && n.mode != Pool {
+		if free.holds(n.piece(r, node)) {
+			return 1
+		}
+		return 0
+	}
 	gpus := int64(min(free.GPUs, r.GPUs))
 	if gpus <= 0 || r.Whole && n.mode != Pool && !free.holds(n.all(node)) {
 		return 0

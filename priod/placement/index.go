@@ -92,7 +92,11 @@ func (g *group) forget() { g.index, g.asked = nil, 0 }
 // least is a lower bound of what so many of a request's GPUs take of any node.
 func (n *Nodes) least(g *group, r Request, gpus int32) Amount {
 	if len(g.sizes) > maxSizes {
-		return Amount{GPUs: gpus}
+		least := Amount{GPUs: gpus}
+		if r.GPUs == 0 {
+			least.CPUs = n.piece(r, g.nodes[0]).CPUs
+		}
+		return least
 	}
 	least := n.need(r, gpus, g.sizes[0])
 	for _, node := range g.sizes[1:] {
@@ -173,5 +177,5 @@ func (n *Nodes) onOneNode(r Request) bool {
 
 // oneNode tells whether a request can lie on one node only, of this type.
 func (n *Nodes) oneNode(g *group, r Request) bool {
-	return r.On >= 0 && (r.Nodes == 1 || r.On > 0 || n.mode == Pool || n.mode == Consolidated && r.Nodes == 0 && r.GPUs <= g.largest)
+	return r.On >= 0 && (r.Nodes == 1 || r.Nodes == 0 && r.GPUs == 0 || r.On > 0 || n.mode == Pool || n.mode == Consolidated && r.Nodes == 0 && r.GPUs <= g.largest)
 }

@@ -19,7 +19,7 @@ type Nodes struct {
 	down   []bool
 	rank   []int32 // of each node, in the order of its type
 	byType []group
-	sets   *[][]int32 // of nodes, that requests name; see Among and Refused
+	sets   *[]nodeSet // that requests name; see Among and Refused
 	leaves *leaves    // nil: nobody knows which nodes hang on which switch
 
 	raises  int     // how often there became more of something on a node
@@ -34,6 +34,14 @@ type Nodes struct {
 	log     []change // the last ones, for the watches
 	logged  int      // changes so far
 }
+
+// nodeSet is some nodes of a cluster.
+type nodeSet struct {
+	nodes []int32
+	has   []bool // by node
+}
+
+func (s *nodeSet) holds(node int32) bool { return s != nil && s.has[node] }
 
 // group is the nodes of one GPU type.
 type group struct {
@@ -54,7 +62,7 @@ func New(mode Mode, nodes []Node) *Nodes {
 	if mode == Pool {
 		nodes = pools(nodes)
 	}
-	n := &Nodes{mode: mode, size: nodes, free: make([]Amount, len(nodes)), down: make([]bool, len(nodes)), rank: make([]int32, len(nodes)), sets: &[][]int32{}}
+	n := &Nodes{mode: mode, size: nodes, free: make([]Amount, len(nodes)), down: make([]bool, len(nodes)), rank: make([]int32, len(nodes)), sets: &[]nodeSet{}}
 	for i, node := range nodes {
 		for int(node.Type) >= len(n.byType) {
 			n.byType = append(n.byType, group{})
@@ -187,15 +195,15 @@ func (n *Nodes) Fit(r Request, within *Nodes) ([]Share, bool) {
 // view is what may be taken of each node.
 type view struct {
 	now, within *Nodes
-	off         []int32 // nothing of these
+	off         *nodeSet // nothing of these
 }
 
 // viewOf is what a request may take, here and, unless within is nil, there too.
-func (n *Nodes) viewOf(r Request, within *Nodes) view { return view{n, within, n.Off(r)} }
+func (n *Nodes) viewOf(r Request, within *Nodes) view { return view{n, within, n.off(r)} }
 
 func (v view) free(node int32) Amount {
 	switch {
-	case v.now.down[node], v.off != nil && slices.Contains(v.off, node):
+	case v.now.down[node], v.off.holds(node):
 		return Amount{}
 	case v.within == nil:
 		return v.now.free[node]
@@ -216,10 +224,12 @@ func (n *Nodes) place(g *group, r Request, v view) bool {
 		n.scratch = append(n.scratch, Share{node, need})
 		return g == &n.byType[n.size[node].Type] && v.free(node).holds(need)
 	case r.On < 0:
-		return n.among(g, r, (*n.sets)[-r.On-1], v)
+		return n.among(g, r, (*n.sets)[-r.On-1].nodes, v)
+	case r.GPUs == 0 && r.Nodes > 1:
+		return n.apart(g, r, v)
 	case r.Nodes <= 1 && r.GPUs <= g.largest && n.single(g, r, r.GPUs, v):
 		return true
-	case r.Nodes == 1:
+	case r.Nodes == 1, r.GPUs == 0:
 		return false
 	case n.leaves != nil:
 		return n.onFewSwitches(g, r, v)
@@ -240,6 +250,9 @@ func (n *Nodes) several(g *group, r Request, v view) bool {
 
 // need is what a piece of a job with so many GPUs takes of a node.
 func (n *Nodes) need(r Request, gpus, node int32) Amount {
+	if r.GPUs == 0 {
+		return n.piece(r, node)
+	}
 	size := n.size[node]
 	a := Amount{GPUs: gpus}
 	part := func(asked, has int64) int64 {
@@ -335,10 +348,14 @@ func (n *Nodes) Refused(nodes []int32) int32 {
 
 // numbered is the number of a set of nodes, from 1.
 func (n *Nodes) numbered(nodes []int32) int32 {
-	at := slices.IndexFunc(*n.sets, func(set []int32) bool { return slices.Equal(set, nodes) })
+	at := slices.IndexFunc(*n.sets, func(set nodeSet) bool { return slices.Equal(set.nodes, nodes) })
 	if at < 0 {
 		at = len(*n.sets)
-		*n.sets = append(*n.sets, slices.Clone(nodes))
+		set := nodeSet{slices.Clone(nodes), make([]bool, len(n.size))}
+		for _, node := range nodes {
+			set.has[node] = true
+		}
+		*n.sets = append(*n.sets, set)
 	}
 	return int32(at) + 1
 }
@@ -348,7 +365,14 @@ func (n *Nodes) Off(r Request) []int32 {
 	if r.Off == 0 {
 		return nil
 	}
-	return (*n.sets)[r.Off-1]
+	return (*n.sets)[r.Off-1].nodes
+}
+
+func (n *Nodes) off(r Request) *nodeSet {
+	if r.Off == 0 {
+		return nil
+	}
+	return &(*n.sets)[r.Off-1]
 }
 
 // Named are the nodes on which a request has to lie; none: it may lie anywhere.
@@ -357,7 +381,7 @@ func (n *Nodes) Named(r Request) []int32 {
 	case r.On > 0:
 		return []int32{r.On - 1}
 	case r.On < 0:
-		return (*n.sets)[-r.On-1]
+		return (*n.sets)[-r.On-1].nodes
 	}
 	return nil
 }

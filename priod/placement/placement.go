@@ -4,6 +4,9 @@
 //
 // A pool, in which GPUs are counted and not placed, is a cluster of one large
 // node for each GPU type.
+//
+// A job without GPUs takes CPUs and memory in equal pieces, one on each of its nodes
+// (cpus.go). It has no place in a pool.
 package placement
 
 import "math"
@@ -52,7 +55,7 @@ const MaxTypes = 64
 type Request struct {
 	Types    Types // any one of these; a gang never mixes types
 	Amount         // of the whole job; CPUs or MemMB 0: the proportional share of each node
-	Nodes    int32 // 0: as few as the GPUs need
+	Nodes    int32 // 0: as few as the GPUs need; without GPUs: one
 	On       int32 // the node that it has to lie on, counted from 1; 0: any; below: several, by Nodes.Among. Not in a pool
 	Off      int32 // nodes that it refuses, by Nodes.Refused; 0: none
 	Switches int32 // leaf switches at most; 0: any number. Where nobody knows them it says nothing

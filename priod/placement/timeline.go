@@ -150,13 +150,10 @@ func (t *Timeline) alone(r Request, from, d float64) (start float64, shares []Sh
 		}
 		left := int32(math.MaxInt32)
 		for _, node := range t.nodes.byType[g].nodes {
-			if t.nodes.down[node] || r.On > 0 && r.On != node+1 || slices.Contains(t.nodes.Off(r), node) {
+			if t.nodes.down[node] || r.On > 0 && r.On != node+1 || t.nodes.off(r).holds(node) {
 				continue
 			}
-			need := Amount{GPUs: r.GPUs}
-			if t.nodes.mode != Pool {
-				need = t.nodes.need(r, r.GPUs, node)
-			}
+			need := t.nodes.Need(r, r.GPUs, node)
 			at, free := t.first(node, need, from, d, start)
 			rest := free - r.GPUs
 			switch {

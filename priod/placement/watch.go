@@ -58,7 +58,7 @@ func (w *Watch) recount() {
 
 func (w *Watch) shift(d []demand, c change) {
 	n := w.nodes
-	if t := n.size[c.node].Type; w.request.Types.Has(t) && !slices.Contains(n.Off(w.request), c.node) {
+	if t := n.size[c.node].Type; w.request.Types.Has(t) && !n.off(w.request).holds(c.node) {
 		d[t].count(n.most(w.request, c.before, c.node), -1)
 		d[t].count(n.most(w.request, c.after, c.node), 1)
 	}

@@ -14,14 +14,17 @@ import (
 	"slurmprio/priod/workload"
 )
 
-// daemonOf is priod as its configuration has it, with nothing learned yet. A trace has
-// no partitions; of programs it is told what the table of workloads says.
+// daemonOf is priod as its configuration has it, with nothing learned yet. Partitions count
+// for jobs without GPUs alone; of programs it is told what the table of workloads says.
 func daemonOf(c *config.Config, table *workload.Table) virtual.Daemon {
 	everywhere := *c
-	everywhere.Slurm.Partitions = nil
+	if len(c.Slurm.Partitions) > 0 {
+		everywhere.Slurm.Partitions = []string{virtual.Partition}
+	}
 	d := virtual.Daemon{
-		Settings: everywhere.Features(nil, table, cycle.NewState()),
-		Interval: time.Duration(c.Cycle.Interval), Watch: time.Duration(c.Preemption.Watch),
+		Settings:   everywhere.Features(nil, table, cycle.NewState()),
+		Partitions: c.Slurm.Partitions,
+		Interval:   time.Duration(c.Cycle.Interval), Watch: time.Duration(c.Preemption.Watch),
 	}
 	if c.Locality.SlowNodes {
 		d.LearnEvery, d.LearnFrom = time.Duration(c.Speeds.Every), time.Duration(c.Speeds.History)

@@ -16,7 +16,8 @@ import (
 )
 
 // NodeGroup is Count nodes that are alike. GPUs, CPUs and MemMB are of one
-// node; CPUs and MemMB of 0 are not counted: such a node never runs out.
+// node; CPUs and MemMB of 0 are not counted: such a node never runs out. Nodes without
+// GPUs have no GPUType, and CPUs that count.
 type NodeGroup struct {
 	Count    int      `toml:"count" json:"count"`
 	GPUType  string   `toml:"gpu_type" json:"gpu_type"`
@@ -24,7 +25,10 @@ type NodeGroup struct {
 	CPUs     int      `toml:"cpus" json:"cpus"`
 	MemMB    int64    `toml:"mem_mb" json:"mem_mb"`
 	Features []string `toml:"features" json:"features,omitempty"`
-	Switch   string   `toml:"switch" json:"switch,omitempty"` // the leaf switch that the nodes hang on
+	// Partitions are Slurm's. A job without GPUs whose partition is that of some nodes runs on
+	// these; one of another partition, or of none that is known, runs anywhere.
+	Partitions []string `toml:"partitions" json:"partitions,omitempty"`
+	Switch     string   `toml:"switch" json:"switch,omitempty"` // the leaf switch that the nodes hang on
 	// Slowdown is how many times as long as on other nodes jobs take here, by workload;
 	// AnyWorkload stands for those that it does not name.
 	Slowdown map[string]float64 `toml:"slowdown" json:"slowdown,omitempty"`
@@ -42,7 +46,7 @@ type Cluster struct {
 func (c *Cluster) Types() []string {
 	var types []string
 	for i := range c.Nodes {
-		if t := c.Nodes[i].GPUType; !slices.Contains(types, t) {
+		if t := c.Nodes[i].GPUType; c.Nodes[i].GPUs > 0 && !slices.Contains(types, t) {
 			types = append(types, t)
 		}
 	}
@@ -92,7 +96,7 @@ func ReadCluster(path string) (Cluster, error) {
 		return c, fmt.Errorf("%s: %w", path, err)
 	}
 	if unknown := meta.Undecoded(); len(unknown) > 0 {
-		return c, fmt.Errorf("%s: unknown key %s: a [[nodes]] table has count, gpu_type, gpus, cpus, mem_mb, features, switch and slowdown", path, unknown[0])
+		return c, fmt.Errorf("%s: unknown key %s: a [[nodes]] table has count, gpu_type, gpus, cpus, mem_mb, features, partitions, switch and slowdown", path, unknown[0])
 	}
 	if err := c.check(); err != nil {
 		return c, fmt.Errorf("%s: %w", path, err)
@@ -149,33 +153,48 @@ func (c *Cluster) Hang(each int) error {
 	return nil
 }
 
-// FromSnapshot describes the usable GPU nodes of a cluster as it stands, alike
-// ones together, and counts the GPU nodes that it leaves out because they are
-// down or drained. A snapshot knows no switches.
-func FromSnapshot(s *cluster.Snapshot) (c Cluster, leftOut int) {
-	for i := range s.Nodes {
-		n := &s.Nodes[i]
-		if n.GPUs == 0 {
-			continue
-		}
-		if !n.Usable {
-			leftOut++
-			continue
-		}
-		g := NodeGroup{Count: 1, GPUType: n.GPUType, GPUs: n.GPUs, CPUs: n.CPUs, MemMB: n.MemMB, Features: n.Features}
-		if g.GPUType == "" {
-			g.GPUType = UntypedGPU
-		}
-		if at := slices.IndexFunc(c.Nodes, g.alike); at >= 0 {
-			c.Nodes[at].Count++
-		} else {
-			c.Nodes = append(c.Nodes, g)
+// FromSnapshot describes the usable nodes of a cluster as it stands, alike ones
+// together and those with GPUs first, and counts the nodes with GPUs and without that it
+// leaves out because they are down or drained. A snapshot knows no switches.
+func FromSnapshot(s *cluster.Snapshot) (c Cluster, leftOut [2]int) {
+	for kind, gpus := range []bool{true, false} {
+		for i := range s.Nodes {
+			n := &s.Nodes[i]
+			if gpus != (n.GPUs > 0) || n.CPUs == 0 && !gpus {
+				continue
+			}
+			if !n.Usable {
+				leftOut[kind]++
+				continue
+			}
+			g := NodeGroup{Count: 1, GPUType: n.GPUType, GPUs: n.GPUs, CPUs: n.CPUs, MemMB: n.MemMB, Features: n.Features, Partitions: n.Partitions}
+			if g.GPUType == "" && gpus {
+				g.GPUType = UntypedGPU
+			}
+			c.add(g)
 		}
 	}
 	return c, leftOut
 }
 
-func (g NodeGroup) alike(o NodeGroup) bool {
+// add puts a node to those that are alike, else behind those that differ in partitions alone:
+// these make no difference to jobs with GPUs, and neither does the order of nodes then.
+func (c *Cluster) add(g NodeGroup) {
+	at := len(c.Nodes)
+	for i := range c.Nodes {
+		if o := &c.Nodes[i]; g.alike(o) {
+			if slices.Equal(g.Partitions, o.Partitions) {
+				o.Count++
+				return
+			}
+			at = i + 1
+		}
+	}
+	c.Nodes = slices.Insert(c.Nodes, at, g)
+}
+
+// alike tells of two nodes that they differ in partitions at most.
+func (g *NodeGroup) alike(o *NodeGroup) bool {
 	return g.GPUType == o.GPUType && g.GPUs == o.GPUs && g.CPUs == o.CPUs && g.MemMB == o.MemMB && slices.Equal(g.Features, o.Features)
 }
 
@@ -202,7 +221,7 @@ func (g *NodeGroup) check() error {
 		low, high int64
 	}{
 		{"count", int64(g.Count), 1, maxNodes},
-		{"gpus", int64(g.GPUs), 1, maxAmount},
+		{"gpus", int64(g.GPUs), 0, maxAmount},
 		{"cpus", int64(g.CPUs), 0, maxAmount},
 		{"mem_mb", g.MemMB, 0, maxMemMB},
 	} {
@@ -215,7 +234,14 @@ func (g *NodeGroup) check() error {
 			return fmt.Errorf("slowdown.%.80s = %v: want how many times as long jobs take, 0.01 to 100", workload, times)
 		}
 	}
-	if !jobtag.ValidName(g.GPUType) {
+	switch {
+	case g.GPUs > 0:
+	case g.GPUType != "":
+		return fmt.Errorf("gpus = 0 and gpu_type = %.80q: nodes without GPUs have no type", g.GPUType)
+	case g.CPUs == 0:
+		return errors.New("gpus = 0 and cpus = 0: nodes without GPUs want cpus")
+	}
+	if g.GPUs > 0 && !jobtag.ValidName(g.GPUType) {
 		return fmt.Errorf("gpu_type = %.80q: want a GRES type, 1 to 64 letters, digits, '.', '-' or '_'", g.GPUType)
 	}
 	return nil

@@ -26,7 +26,7 @@ type column struct {
 var columns = append([]column{
 	textColumn("job_id", func(j *Job) *string { return &j.ID }),
 	spoken(secondsColumn("submit_s", func(j *Job) *float64 { return &j.Submit })),
-	countColumn("gpus", 1, func(j *Job) *int { return &j.GPUs }),
+	spoken(countColumn("gpus", 0, func(j *Job) *int { return &j.GPUs })),
 	secondsColumn("duration_s", func(j *Job) *float64 { return &j.Duration }),
 	textColumn("workload", func(j *Job) *string { return &j.Workload }),
 	numberColumn("steps", 0, maxWork, "steps from 0", 0, func(j *Job) *float64 { return &j.Steps }),
@@ -73,6 +73,7 @@ var columns = append([]column{
 	countColumn("nodes", 0, func(j *Job) *int { return &j.Nodes }),
 	textColumn("user", func(j *Job) *string { return &j.User }),
 	textColumn("account", func(j *Job) *string { return &j.Account }),
+	textColumn("partition", func(j *Job) *string { return &j.Partition }),
 	numberColumn("weight", math.SmallestNonzeroFloat64, 1e9, "a weight above 0", 1, func(j *Job) *float64 { return &j.Weight }),
 	textColumn("gpu_type", func(j *Job) *string { return &j.GPUType }),
 	numberColumn("deadline_s", 0, maxSeconds, "seconds from 0", NoDeadline, func(j *Job) *float64 { return &j.Deadline }),

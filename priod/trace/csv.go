@@ -131,6 +131,10 @@ func (s *csvSource) next() (Job, error) {
 	switch {
 	case j.ID == "":
 		return Job{}, s.at("job_id", j.ID, "an id")
+	case j.GPUs == 0 && j.GPUType != "":
+		return Job{}, s.at("gpu_type", j.GPUType, "nothing: the job has no GPUs")
+	case j.GPUs == 0 && j.Steps > 0:
+		return Job{}, s.at("steps", string(appendNumber(nil, j.Steps)), "duration_s instead: how long a step takes is known on GPUs alone")
 	case j.Duration > 0 && j.Steps > 0:
 		return Job{}, s.at("steps", string(appendNumber(nil, j.Steps)), "either duration_s, or workload and steps")
 	case j.Duration == 0 && j.Steps > 0 && j.Workload == "":
@@ -162,6 +166,9 @@ func (s *csvSource) happened(j *Job) error {
 	return nil
 }
 
+// wantGPUs is what a job of the papers' traces asks for.
+const wantGPUs = "a whole number from 1"
+
 // synergySource is Synergy's format: five columns and no header.
 type synergySource struct{ rows }
 
@@ -186,6 +193,8 @@ func (s *synergySource) next() (Job, error) {
 	switch {
 	case j.ID == "":
 		return Job{}, s.at("job_id", "", "an id")
+	case j.GPUs == 0:
+		return Job{}, s.at("gpus", "0", wantGPUs)
 	case j.Workload == "":
 		return Job{}, s.at("workload", "", "a workload")
 	case j.Steps == 0:

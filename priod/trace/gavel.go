@@ -73,6 +73,8 @@ func (s *gavelSource) next() (Job, error) {
 		}
 	}
 	switch {
+	case j.GPUs == 0:
+		return Job{}, s.at("gpus", "0", wantGPUs)
 	case j.Workload == "":
 		return Job{}, s.at("job_type", "", "a job type")
 	case j.Steps == 0:

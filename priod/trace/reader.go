@@ -43,6 +43,8 @@ type Options struct {
 	// JobsPerHour spreads the unit arrivals of a recorded stream of Gavel's
 	// generator; +Inf: all jobs at 0.
 	JobsPerHour float64
+	// GPUsOnly leaves out of accounting the jobs without GPUs: the engine knows GPUs alone.
+	GPUsOnly bool
 	// TEQOS are the QOS whose untagged jobs are trial-and-error.
 	TEQOS []string
 	// BEQOS are those whose untagged jobs have agreed to what BE jobs agree to.

@@ -17,7 +17,7 @@ import (
 
 // SacctColumns is what to ask sacct for, the user's own words last: sacct does
 // not quote them.
-const SacctColumns = "JobID,Submit,Eligible,Start,End,ElapsedRaw,State,ExitCode,DerivedExitCode,TimelimitRaw,NNodes,ReqTRES,AllocTRES,User,Account,QOS,Comment"
+const SacctColumns = "JobID,Submit,Eligible,Start,End,ElapsedRaw,State,ExitCode,DerivedExitCode,TimelimitRaw,NNodes,ReqTRES,AllocTRES,User,Account,Partition,QOS,Comment"
 
 // Why a row of sacct is no job to replay.
 const (
@@ -35,6 +35,7 @@ const unlimited = 365 * 24 * time.Hour
 // past is one run of a job as accounting has it.
 type past struct {
 	id, user, account, qos string
+	partition              string
 	req, alloc             string // TRES asked for and held; alloc is "" when it never started
 	tag                    string
 	ready                  time.Time // submitted and eligible
@@ -54,7 +55,7 @@ func FromRuns(runs []slurmplug.Run, opts Options) ([]Job, Stats, error) {
 		r := &runs[i]
 		tag, _ := jobtag.Split(r.Comment)
 		all[i] = past{
-			id: r.ID.String(), user: r.User, account: r.Account, qos: r.QOS, req: r.AllocTRES, alloc: r.AllocTRES, tag: tag,
+			id: r.ID.String(), user: r.User, account: r.Account, partition: r.Partition, qos: r.QOS, req: r.AllocTRES, alloc: r.AllocTRES, tag: tag,
 			ready: cluster.Later(r.Submit, r.Eligible), start: r.Start, end: r.End, limit: r.TimeLimit, ending: endedAs(r.State, r.ExitCode, r.Signal),
 		}
 	}
@@ -65,12 +66,17 @@ func FromRuns(runs []slurmplug.Run, opts Options) ([]Job, Stats, error) {
 
 // fold makes jobs of runs: the runs of a requeued job are one job that was
 // submitted when the first one was and runs as long as the last one that ended. Those
-// before it that failed are its trials.
+// before it that failed are its trials. Jobs without GPUs come with the others, unless no job
+// has GPUs at all: then accounting does not know them.
 func fold(all []past, known demands, opts Options, stats *Stats) ([]Job, error) {
 	kept := foldRuns(all, stats)
 	jobs := make([]Job, 0, len(kept))
 	tags := map[string]jobtag.Tag{}
 	var origin time.Time
+	without := opts.GPUsOnly || !slices.ContainsFunc(kept, func(p runs) bool {
+		alloc, _ := known.of(p.alloc)
+		return alloc.gpus > 0
+	})
 	for i := range kept {
 		p := &kept[i]
 		alloc, err := known.of(p.alloc)
@@ -81,7 +87,7 @@ func fold(all []past, known demands, opts Options, stats *Stats) ([]Job, error) 
 		if err != nil {
 			return nil, fmt.Errorf("job %s: %w", p.id, err)
 		}
-		if alloc.gpus == 0 {
+		if alloc.gpus == 0 && without {
 			stats.skip(skipNoGPUs)
 			continue
 		}
@@ -110,10 +116,13 @@ func fold(all []past, known demands, opts Options, stats *Stats) ([]Job, error) 
 // job is one of the trace, its times in Unix time.
 func (p *runs) job(req, alloc demand, tag *jobtag.Tag, opts Options) Job {
 	j := newJob()
-	j.ID, j.User, j.Account = p.id, p.user, p.account
+	j.ID, j.User, j.Account, j.Partition = p.id, p.user, p.account, p.partition
 	j.Submit = float64(p.ready.Unix())
 	j.GPUs, j.CPUs, j.MemMB, j.Nodes, j.GPUType = alloc.gpus, alloc.cpus, alloc.memMB, p.nodes, req.gpuType
-	if !validText(j.GPUType) {
+	if j.GPUs == 0 {
+		j.Nodes = cmp.Or(j.Nodes, alloc.nodes)
+	}
+	if !validText(j.GPUType) || j.GPUs == 0 {
 		j.GPUType = "" // no node has such a type
 	}
 	j.Duration, j.Ending, j.Retry = p.seconds(), p.ending, tag.Retry
@@ -136,7 +145,7 @@ func (p *runs) job(req, alloc demand, tag *jobtag.Tag, opts Options) Job {
 	}
 	j.Untagged = tag.Type == "" && j.Class == cluster.BE && !slices.Contains(opts.BEQOS, p.qos)
 	j.Grace, j.Ckpt, j.Workload = tag.Grace.Seconds(), tag.Ckpt.Seconds(), tag.Workload
-	if opts.Workloads != nil && j.Workload != "" && alloc.gpuType != "" {
+	if opts.Workloads != nil && j.GPUs > 0 && j.Workload != "" && alloc.gpuType != "" {
 		if speed, ok := speedOf(opts.Workloads, &j, alloc.gpuType); ok {
 			j.Steps, j.Duration = j.Duration*speed, 0 // so that it runs as fast elsewhere as it would
 			for i := range j.Trials {
@@ -161,6 +170,7 @@ type demand struct {
 	gpus    int
 	cpus    int
 	memMB   int64
+	nodes   int
 }
 
 // demands remembers what lists of TRES say: jobs have few different ones.
@@ -181,6 +191,8 @@ func (known demands) of(list string) (demand, error) {
 	}
 	cpus, _ := t.Get("cpu")
 	mem, _ := t.Get("mem")
+	nodes, _ := t.Get("node")
+	d.nodes = int(min(nodes, maxGPUs))
 	d.gpus, d.cpus, d.memMB = min(d.gpus, maxGPUs), int(min(cpus, maxGPUs)), min(mem, maxMemMB)
 	known[list] = d
 	return d, nil
@@ -339,6 +351,8 @@ func (s *sacctSource) set(p *past, key, value string) (want string) {
 		p.user, want, ok = s.texts.get(value), "printable text", validText(value)
 	case "Account":
 		p.account, want, ok = s.texts.get(value), "printable text", validText(value)
+	case "Partition":
+		p.partition, want, ok = s.texts.get(value), "printable text", validText(value)
 	case "State":
 		p.ending.State = endedAs(value, 0, 0).State
 	case "ExitCode":

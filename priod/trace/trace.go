@@ -17,7 +17,7 @@ import (
 type Job struct {
 	ID     string
 	Submit float64
-	GPUs   int // of the whole job: Gavel's scale factor
+	GPUs   int // of the whole job: Gavel's scale factor; 0: it holds CPUs and memory alone
 
 	Duration float64 // s; 0 when Workload and Steps say it
 	Workload string  // a name or alias in workloads.toml; beside a Duration it only says how CPUs and memory matter
@@ -29,9 +29,11 @@ type Job struct {
 	Grace    float64 // s that it takes to leave when it is told to
 	Ckpt     float64 // s between two checkpoints; 0: it saves its state when told to
 
-	CPUs  int   // of the whole job; 0: the proportional share
-	MemMB int64 // of the whole job; 0: the proportional share
-	Nodes int   // 0: as few as the GPUs need
+	CPUs  int   // of the whole job; 0: the share of its GPUs, without GPUs one for each node
+	MemMB int64 // of the whole job; 0: the share of its GPUs, without GPUs of its CPUs
+	Nodes int   // 0: as few as the GPUs need, or the CPUs without GPUs
+
+	Partition string // Slurm's; "" when the trace does not say
 
 	User, Account string
 	Weight        float64 // of its share: 1 unless the trace says otherwise

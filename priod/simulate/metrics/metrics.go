@@ -35,7 +35,7 @@ type Outcome struct {
 type Job struct {
 	ID     string
 	Submit float64 // s from the trace's start
-	GPUs   int32
+	GPUs   int32   // 0: it held CPUs and memory alone
 	Class  cluster.Class
 }
 
@@ -209,7 +209,8 @@ func Percentile(sorted []float64, p float64) float64 {
 type Point struct {
 	At     float64 `json:"at_s"`
 	GPUs   int     `json:"gpus"`  // in use
-	Queued int     `json:"queue"` // jobs that wait
+	Queued int     `json:"queue"` // jobs with GPUs that wait
+	Others int     `json:"queue_without_gpus,omitempty"`
 }
 
 // maxPoints bounds a series: enough for a plot as wide as a page.

@@ -44,8 +44,12 @@ func (e *engine) admit(t trace.Job) (j *job, why string, err error) {
 	}
 	work := cmp.Or(t.Duration, t.Steps)
 	switch {
-	case t.GPUs <= 0:
-		return nil, "", fmt.Errorf("job %s asks for %d GPUs", t.ID, t.GPUs)
+	case t.GPUs < 0 || t.CPUs < 0 || t.MemMB < 0 || t.Nodes < 0:
+		return nil, "", fmt.Errorf("job %s asks for %d GPUs, %d CPUs, %d MB and %d nodes", t.ID, t.GPUs, t.CPUs, t.MemMB, t.Nodes)
+	case t.GPUs == 0 && e.opt.Placement == placement.Pool:
+		return nil, "", OptionError(fmt.Sprintf("job %s asks for no GPUs, and in a pool GPUs alone are counted: --placement packed or consolidated", t.ID))
+	case t.GPUs == 0 && (t.Duration == 0 || t.GPUType != ""):
+		return nil, "", fmt.Errorf("job %s asks for no GPUs: it wants a duration_s, and no GPU type", t.ID)
 	case !(work > 0) || math.IsInf(work, 1):
 		return nil, "", fmt.Errorf("job %s has a run time of %v", t.ID, work)
 	case slices.ContainsFunc(t.Trials, func(x trace.Trial) bool { return !(x.Work > 0) || math.IsInf(x.Work, 1) }):
@@ -63,14 +67,20 @@ func (e *engine) admit(t trace.Job) (j *job, why string, err error) {
 	j = &job{Job: t, index: int32(len(e.jobs)), switchStart: -1, record: record{direct: -1, row: -1}}
 	j.todo = j.work()
 	j.height = scatter(j.index)
+	j.line = e.lineOf(j)
+	j.bill = e.bill(j)
 	j.owners = owners{e.owner(e.users, t.User, e.opt.UserGPUs), e.owner(e.accounts, t.Account, e.opt.AccountGPUs)}
 	j.request = placement.Request{Amount: placement.Amount{GPUs: int32(t.GPUs)}}
 	if e.opt.Placement != placement.Pool {
 		j.request.CPUs, j.request.MemMB, j.request.Nodes = int32(t.CPUs), t.MemMB, int32(t.Nodes)
 	}
-	for i, name := range e.types {
-		if (t.GPUType == "" || t.GPUType == name) && e.speed(j, int32(i)) > 0 {
-			j.request.Types |= 1 << uint(i)
+	if t.GPUs == 0 {
+		e.withoutGPUs(j)
+	} else {
+		for i, name := range e.types {
+			if name != "" && (t.GPUType == "" || t.GPUType == name) && e.speed(j, int32(i)) > 0 {
+				j.request.Types |= 1 << uint(i)
+			}
 		}
 	}
 	j.own = j.request.Types
@@ -107,10 +117,42 @@ func (e *engine) never(j *job) string {
 			most = max(most, e.empty.FreeGPUs(int32(t)))
 		}
 	}
+	if j.GPUs == 0 {
+		return e.nowhere(j)
+	}
 	if j.GPUs > most {
 		return fmt.Sprintf("%d GPUs of one type are more than the cluster has (%d)", j.GPUs, most)
 	}
 	return "no nodes of the cluster hold its GPUs, CPUs and memory"
+}
+
+// withoutGPUs is what a job without GPUs asks for: where the trace does not say, a CPU on each
+// of its nodes, and as few nodes as hold its CPUs.
+func (e *engine) withoutGPUs(j *job) {
+	r := &j.request
+	r.Types, r.Off = j.line.kinds, e.nodes.Refused(j.line.off)
+	r.CPUs = max(r.CPUs, r.Nodes, 1)
+	if r.Nodes > 0 {
+		return
+	}
+	for r.Nodes = 1; ; r.Nodes = max(r.Nodes+1, r.Nodes+r.Nodes/64) { // a node more, up to as many as it has CPUs
+		if _, fits := e.empty.Fit(*r, nil); fits {
+			return
+		}
+		if r.Nodes >= min(r.CPUs, int32(e.empty.Len())) {
+			r.Nodes = 1
+			return
+		}
+	}
+}
+
+// nowhere says that no nodes hold a job without GPUs.
+func (e *engine) nowhere(j *job) string {
+	where := "the cluster"
+	if j.line != e.lines[""] {
+		where = "partition " + j.Partition
+	}
+	return fmt.Sprintf("no nodes of %s hold its %d CPUs and its memory, in %d equal parts on nodes with and without GPUs apart", where, j.request.CPUs, j.request.Nodes)
 }
 
 func (e *engine) owner(of map[string]*owner, name string, limit int) *owner {

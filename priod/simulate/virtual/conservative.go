@@ -117,7 +117,7 @@ func (r *reservations) open() {
 // those behind it start nothing.
 func (r *reservations) upToLastThatFits() []*job {
 	e := r.e
-	if !e.idleGPUs() {
+	if !e.usable() {
 		return nil
 	}
 	e.queue.pass++
@@ -167,7 +167,7 @@ func (r *reservations) anew() {
 			continue
 		}
 		e.begin(j, shares)
-		if !e.idleGPUs() {
+		if !e.usable() {
 			return
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/placement"
@@ -36,6 +37,7 @@ type job struct {
 	request placement.Request
 	own     placement.Types // that it asks for; request may be bound to one of them
 	owners  owners
+	line    *line
 	class   *class
 	turn    int64 // first come, first served goes by it
 
@@ -45,6 +47,7 @@ type job struct {
 	eligible  float64 // from when on it may run again, once evicted
 	returns   bool    // to the queue, when this run is over
 	peers     int     // jobs in the system at its arrival
+	bill      float64 // GPUs that its owner is billed for
 	trial
 
 	shares  []placement.Share
@@ -70,8 +73,11 @@ type job struct {
 type engine struct {
 	ctx      context.Context
 	opt      Options
-	types    []string
+	cluster  trace.Cluster
+	kinds    kinds
+	types    []string // names of the kinds
 	gpus     int
+	cpus     float64 // of nodes with GPUs, for each GPU; 0: not counted
 	agenda   agenda
 	now      float64
 	together bool // all events of one time before one pass
@@ -79,7 +85,12 @@ type engine struct {
 
 	queue        queue
 	nodes        *placement.Nodes
-	reserved     []placement.Share    // for the head
+	lines        map[string]*line     // by partition
+	heads        []*job               // of the lines that are blocked, in this pass
+	kept         int                  // heads that have a place
+	shadows      []float64            // by GPU type, the time until which a job delays no head there
+	reserved     []placement.Share    // for the heads
+	on           []placement.Share    // of these one for each node
 	beyond       *placement.Nodes     // what that leaves
 	future       *placement.Nodes     // scratch for finding it
 	empty        *placement.Nodes     // the whole cluster
@@ -113,13 +124,18 @@ type engine struct {
 }
 
 func newEngine(ctx context.Context, c trace.Cluster, opt Options) *engine {
+	if opt.Placement == placement.Pool { // of GPUs
+		c.Nodes = slices.DeleteFunc(slices.Clone(c.Nodes), func(g trace.NodeGroup) bool { return g.GPUs == 0 })
+	}
 	e := &engine{
-		ctx: ctx, opt: opt, types: c.Types(), gpus: c.TotalGPUs(), awaited: -1,
+		ctx: ctx, opt: opt, cluster: c, kinds: kindsOf(c), gpus: c.TotalGPUs(), cpus: cpusOf(c), awaited: -1, lines: map[string]*line{},
 		queue: queue{classes: map[classKey]*class{}},
 		users: map[string]*owner{}, accounts: map[string]*owner{},
 		rand: rand.New(rand.NewPCG(opt.Seed, 0x736c75726d)), together: opt.Placement != placement.Pool || opt.preemptive(),
 	}
-	e.nodes = placement.New(opt.Placement, nodesOf(c, e.types))
+	e.types = e.kinds.names
+	e.shadows = make([]float64, len(e.types))
+	e.nodes = placement.New(opt.Placement, nodesOf(c, e.kinds.of))
 	if e.leaves = leavesOf(c); e.leaves != nil {
 		e.nodes.SetLeaves(e.leaves)
 	}
@@ -150,16 +166,10 @@ func newEngine(ctx context.Context, c trace.Cluster, opt Options) *engine {
 
 func (o *Options) preemptive() bool { return o.Order == SRTF || o.Order == LAS }
 
-func nodesOf(c trace.Cluster, types []string) []placement.Node {
-	index := map[string]int32{}
-	for i, t := range types {
-		index[t] = int32(i)
-	}
+// nodesOf are the nodes of a cluster, whose groups are of these kinds.
+func nodesOf(c trace.Cluster, kinds []int32) []placement.Node {
 	var nodes []placement.Node
-	for _, g := range c.Nodes {
-		if g.GPUs == 0 {
-			continue
-		}
+	for i, g := range c.Nodes {
 		a := placement.Amount{GPUs: int32(g.GPUs), CPUs: placement.Plenty, MemMB: placement.Plenty}
 		if g.CPUs > 0 {
 			a.CPUs = int32(g.CPUs)
@@ -168,10 +178,21 @@ func nodesOf(c trace.Cluster, types []string) []placement.Node {
 			a.MemMB = g.MemMB
 		}
 		for range g.Count {
-			nodes = append(nodes, placement.Node{Type: index[g.GPUType], Amount: a})
+			nodes = append(nodes, placement.Node{Type: kinds[i], Amount: a})
 		}
 	}
 	return nodes
+}
+
+// cpusOf is how many CPUs nodes with GPUs have for each of these; 0 where they do not count.
+func cpusOf(c trace.Cluster) float64 {
+	cpus, gpus := 0, 0
+	for i := range c.Nodes {
+		if g := &c.Nodes[i]; g.GPUs > 0 && g.CPUs > 0 {
+			cpus, gpus = cpus+g.Count*g.CPUs, gpus+g.Count*g.GPUs
+		}
+	}
+	return float64(cpus) / float64(max(gpus, 1))
 }
 
 // lookAhead is how many more jobs are read to name those that are stuck: a
@@ -267,7 +288,7 @@ func (e *engine) moment() error {
 		for t := range e.types {
 			used -= e.nodes.FreeGPUs(int32(t))
 		}
-		e.series.Add(metrics.Point{At: e.now, GPUs: used, Queued: e.queue.n})
+		e.series.Add(metrics.Point{At: e.now, GPUs: used, Queued: e.queue.n - e.queue.others, Others: e.queue.others})
 	}
 	return nil
 }
@@ -282,7 +303,7 @@ func (e *engine) handle(v event) error {
 		e.ahead--
 		e.inSystem++
 		j.peers = e.inSystem
-		if e.opt.Hold > 0 && j.Workload != "" && j.GPUType == "" && j.Class != cluster.TE {
+		if e.opt.Hold > 0 && j.GPUs > 0 && j.Workload != "" && j.GPUType == "" && j.Class != cluster.TE {
 			j.eligible = e.now + e.opt.Hold
 			e.delay(j)
 			e.wake()

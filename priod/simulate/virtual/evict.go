@@ -41,13 +41,13 @@ func (s *System) Types() []string { return s.e.types }
 // Nodes is what is free. It must not be changed; Clone it.
 func (s *System) Nodes() *placement.Nodes { return s.e.nodes }
 
-// Trials are the waiting TE jobs in order. It looks at each class of jobs, not
+// Trials are the waiting TE jobs with GPUs in order. It looks at each class of jobs, not
 // at the whole queue.
 func (s *System) Trials() (trials []InSystem) {
 	var all []*job
 	for _, c := range s.e.queue.active {
 		for j := range c.waiting.all {
-			if j.Class == cluster.TE {
+			if j.Class == cluster.TE && j.GPUs > 0 {
 				all = append(all, j)
 			} else if s.e.opt.TEFirst {
 				break
@@ -75,7 +75,7 @@ func (s *System) Running() iter.Seq[InSystem] {
 	return func(yield func(InSystem) bool) {
 		for t := range s.e.running {
 			for j := range s.e.running[t].all {
-				if !yield(InSystem{int(j.index), &j.Job, j.request, j.start, j.planned, j.shares, j.state != running}) {
+				if j.GPUs > 0 && !yield(InSystem{int(j.index), &j.Job, j.request, j.start, j.planned, j.shares, j.state != running}) {
 					return
 				}
 			}

@@ -8,7 +8,7 @@ import (
 
 // ran keeps a run that ends as accounting has it, where priod learns from that.
 func (s *slurm) ran(j *job, state string) {
-	if s == nil || s.e.opt.Daemon.Learn == nil {
+	if s == nil || s.e.opt.Daemon.Learn == nil || j.GPUs == 0 {
 		return
 	}
 	row := &s.snapshot.Jobs[j.row]

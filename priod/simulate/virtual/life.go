@@ -76,7 +76,7 @@ func (e *engine) hold(j *job, shares []placement.Share) {
 	if o.Start < 0 {
 		o.Start = e.now
 	}
-	if e.types[t] != "" {
+	if e.types[t] != "" && j.GPUs > 0 {
 		o.Type = t
 	}
 	e.factors.starts(j, e.now)

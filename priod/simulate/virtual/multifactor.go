@@ -18,7 +18,8 @@ var DefaultWeights = Weights{Age: 1000, JobSize: 1000, FairShare: 10000, MaxAge:
 var FIFOWeights = Weights{Age: 1000}
 
 // multifactor is Slurm's priority of jobs, with fair share by account: all
-// accounts have equal shares, and use is GPU-seconds.
+// accounts have equal shares, and use is GPU-seconds. A job without GPUs is billed for
+// the GPUs whose share of CPUs it holds.
 type multifactor struct {
 	w        Weights
 	accounts map[string]*account
@@ -29,7 +30,7 @@ type multifactor struct {
 // account is the decayed use of one account.
 type account struct {
 	use  float64 // GPU-seconds
-	gpus int     // held now
+	gpus float64 // that are billed now
 }
 
 func newMultifactor(w Weights) *multifactor {
@@ -62,17 +63,17 @@ func (m *multifactor) of(name string) *account {
 	return a
 }
 
-func (m *multifactor) starts(j *job, now float64) { m.holds(j, j.GPUs, now) }
-func (m *multifactor) stops(j *job, now float64)  { m.holds(j, -j.GPUs, now) }
+func (m *multifactor) starts(j *job, now float64) { m.holds(j, j.bill, now) }
+func (m *multifactor) stops(j *job, now float64)  { m.holds(j, -j.bill, now) }
 
 // holds books, ahead of the next decay, that GPUs change hands now.
-func (m *multifactor) holds(j *job, gpus int, now float64) {
+func (m *multifactor) holds(j *job, gpus, now float64) {
 	if m == nil {
 		return
 	}
 	for _, a := range [2]*account{m.of(j.Account), &m.all} {
 		a.gpus += gpus
-		a.use -= float64(gpus) * (now - m.decayed) // decay adds the whole period
+		a.use -= gpus * (now - m.decayed) // decay adds the whole period
 	}
 }
 
@@ -84,9 +85,9 @@ func (m *multifactor) decay(now float64) {
 	passed := now - m.decayed
 	keep := math.Exp2(-passed / m.w.DecayHalfLife)
 	for _, a := range m.accounts {
-		a.use = a.use*keep + float64(a.gpus)*passed
+		a.use = a.use*keep + a.gpus*passed
 	}
-	m.all.use = m.all.use*keep + float64(m.all.gpus)*passed
+	m.all.use = m.all.use*keep + m.all.gpus*passed
 	m.decayed = now
 }
 
@@ -103,12 +104,20 @@ func (m *multifactor) fairShare(name string) float64 {
 // factors is the sum of Slurm's own factors for a job.
 func (m *multifactor) factors(j *job, now float64, gpus int) int64 {
 	age := min(max(now-j.since, 0)/m.w.MaxAge, 1)
-	size := float64(j.GPUs) / float64(gpus)
+	size := min(j.bill/float64(gpus), 1)
 	return int64(float64(m.w.Age)*age + float64(m.w.JobSize)*size + float64(m.w.FairShare)*m.fairShare(j.Account))
 }
 
 // span is the most that the factors can make between two jobs.
 func (m *multifactor) span() int64 { return m.w.Age + m.w.JobSize + m.w.FairShare }
+
+// bill is how many GPUs a job's owner is billed for.
+func (e *engine) bill(j *job) float64 {
+	if j.GPUs > 0 || e.cpus == 0 {
+		return float64(j.GPUs)
+	}
+	return float64(max(j.CPUs, j.Nodes, 1)) / e.cpus
+}
 
 // priority is what Slurm orders a job by.
 func (e *engine) priority(j *job) int64 {

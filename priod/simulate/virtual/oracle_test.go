@@ -41,7 +41,7 @@ type naiveJob struct {
 func (j *naiveJob) limit() float64 { return cmp.Or(j.Limit, j.Duration) }
 
 func (n *naive) simulate(c trace.Cluster, jobs []trace.Job) []float64 {
-	n.nodes = placement.New(n.opt.Placement, nodesOf(c, c.Types()))
+	n.nodes = placement.New(n.opt.Placement, nodesOf(c, kindsOf(c).of))
 	n.promised = map[string]float64{}
 	starts := make([]float64, len(jobs))
 	arrivals := make([]*naiveJob, len(jobs))

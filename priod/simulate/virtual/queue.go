@@ -7,7 +7,7 @@ import (
 	"slurmprio/priod/placement"
 )
 
-// queue holds the waiting jobs. Jobs that ask for the same but memory (and,
+// queue holds the waiting jobs. Jobs that ask for the same but memory (in one line and,
 // where users or accounts have limits, on the same behalf) share a class: they
 // fit together up to some memory. A scheduling pass looks at classes, never at
 // the queue.
@@ -15,12 +15,14 @@ type queue struct {
 	classes map[classKey]*class
 	active  []*class // those with waiting jobs
 	n       int
+	others  int // of these without GPUs
 	pass    uint64
 }
 
 type classKey struct {
 	request placement.Request // MemMB is 1 where the jobs say how much
 	owners  owners
+	line    *line
 }
 
 // class is the waiting jobs with one request but for memory, in order.
@@ -56,7 +58,7 @@ func (o owners) add(gpus int) {
 }
 
 func (q *queue) add(j *job) {
-	k := classKey{j.request, j.owners}
+	k := classKey{j.request, j.owners, j.line}
 	k.request.MemMB = min(k.request.MemMB, 1)
 	c := q.classes[k]
 	if c == nil {
@@ -73,7 +75,13 @@ func (q *queue) add(j *job) {
 		c.head = j
 	}
 	c.n++
-	q.n++
+	q.count(j, 1)
+}
+
+func (q *queue) count(j *job, n int) {
+	if q.n += n; j.GPUs == 0 {
+		q.others += n
+	}
 }
 
 func (q *queue) remove(j *job) {
@@ -83,7 +91,7 @@ func (q *queue) remove(j *job) {
 		c.head = c.waiting.first()
 	}
 	c.n--
-	q.n--
+	q.count(j, -1)
 	if c.n == 0 {
 		last := q.active[len(q.active)-1]
 		q.active[c.place], last.place = last, c.place

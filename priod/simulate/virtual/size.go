@@ -15,7 +15,7 @@ import (
 func (e *engine) runs(j *job) float64 {
 	t := e.nodes.Type(j.shares[0].Node)
 	speed := e.speed(j, t) * e.spreads(j) / e.slowed(j)
-	if e.opt.Speedup == nil {
+	if e.opt.Speedup == nil || j.GPUs == 0 {
 		return speed
 	}
 	slowest := math.Inf(1)

@@ -14,11 +14,9 @@ import (
 func slowdownsOf(c trace.Cluster) (of []map[string]float64) {
 	some := false
 	for _, g := range c.Nodes {
-		if g.GPUs > 0 {
-			some = some || len(g.Slowdown) > 0
-			for range g.Count {
-				of = append(of, g.Slowdown)
-			}
+		some = some || len(g.Slowdown) > 0
+		for range g.Count {
+			of = append(of, g.Slowdown)
 		}
 	}
 	if !some {

@@ -44,9 +44,10 @@ type slurm struct {
 // record is what Slurm holds of a job beside what the scheduler needs.
 type record struct {
 	site, nice int64
-	direct     int64  // a priority set by hand; -1 when there is none, 0 holds
-	features   string // the node feature that it is bound to; "": none
-	row        int    // in slurm.jobs; -1 before the job is known
+	direct     int64   // a priority set by hand; -1 when there is none, 0 holds
+	features   string  // the node feature that it is bound to; "": none
+	excluded   []int32 // nodes that it refuses
+	row        int     // in slurm.jobs; -1 before the job is known
 }
 
 func (r *record) held() bool { return r.direct == 0 }
@@ -56,8 +57,8 @@ func (j *job) holds() bool { return j.state == running || j.state == leaving || 
 
 func (j *job) pending() bool { return j.state == waiting || j.state == delayed }
 
-// partition is the only one.
-const partition = "virtual"
+// Partition is the only one of jobs with GPUs, and has all nodes.
+const Partition = "virtual"
 
 // epoch is second 0 of a trace; any fixed time will do.
 var epoch = time.Unix(1_700_000_000, 0).UTC()
@@ -73,7 +74,7 @@ func newSlurm(e *engine) *slurm {
 		size := e.nodes.Size(int32(n))
 		s.snapshot.Nodes = append(s.snapshot.Nodes, cluster.Node{
 			Name: "n" + strconv.Itoa(n), GPUType: e.types[e.nodes.Type(int32(n))], Features: s.featuresOf(int32(n)),
-			GPUs: int(size.GPUs), CPUs: int(size.CPUs), MemMB: size.MemMB, Partitions: []string{partition},
+			GPUs: int(size.GPUs), CPUs: int(size.CPUs), MemMB: size.MemMB, Partitions: []string{Partition},
 		})
 	}
 	set := &e.opt.Daemon.Settings
@@ -227,7 +228,9 @@ func (s *slurm) refresh(j *job) {
 	case running, leaving:
 		row.State, row.Start = cluster.Running, instant(j.start)
 		row.Restarts--
-		row.GPUType = s.e.types[s.e.nodes.Type(j.shares[0].Node)]
+		if j.GPUs > 0 {
+			row.GPUType = s.e.types[s.e.nodes.Type(j.shares[0].Node)]
+		}
 	case closing:
 		row.State, row.Start = cluster.Completing, instant(j.start)
 		row.Restarts--
@@ -254,10 +257,18 @@ func (s *slurm) describe(j *job) cluster.Job {
 	text, _ := jobtag.Encode(tag)
 	return cluster.Job{
 		ID: number(j.index), RawID: uint32(j.index) + 1, TaskCount: 1,
-		User: j.User, Account: j.Account, Partition: partition,
+		User: j.User, Account: j.Account, Partition: s.partition(j),
 		Nodes: j.Nodes, GPUs: j.GPUs,
 		TimeLimit: time.Duration(limit * float64(time.Second)), Submit: instant(j.Submit), Tag: tag, TagText: text,
 	}
+}
+
+// partition is that of a job's row: another one than Partition where priod does not look.
+func (s *slurm) partition(j *job) string {
+	if only := s.e.opt.Daemon.Partitions; j.GPUs == 0 && j.Partition != "" && len(only) > 0 && !slices.Contains(only, j.Partition) {
+		return j.Partition
+	}
+	return Partition
 }
 
 // number is a job's id in the snapshot: its place in the order of arrival, from 1.
@@ -277,7 +288,7 @@ func (s *slurm) gone(j *job) {
 // remove removes a job's row.
 func (s *slurm) remove(j *job) {
 	s.change()
-	if watch := &s.e.opt.Daemon.Settings.Waits; watch.Tracker != nil && j.start > s.last && len(j.shares) > 0 { // accounting tells of it
+	if watch := &s.e.opt.Daemon.Settings.Waits; watch.Tracker != nil && j.GPUs > 0 && j.start > s.last && len(j.shares) > 0 { // accounting tells of it
 		watch.Unseen = append(watch.Unseen, cluster.Stay{
 			Job: number(j.index), Start: instant(j.start), End: instant(s.e.now), Closed: true, GPUs: j.GPUs, GPUType: s.e.types[s.e.nodes.Type(j.shares[0].Node)],
 		})

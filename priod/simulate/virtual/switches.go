@@ -16,9 +16,6 @@ import (
 func leavesOf(c trace.Cluster) (of []int32) {
 	numbers, named := map[string]int32{}, false
 	for i, g := range c.Nodes {
-		if g.GPUs == 0 {
-			continue
-		}
 		named = named || g.Switch != ""
 		name := g.Switch
 		if name == "" {

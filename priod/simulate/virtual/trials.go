@@ -165,7 +165,10 @@ func (s *slurm) exclude(j *job, list string) error {
 	if err != nil {
 		return err
 	}
-	err = s.ask(j, func() { j.request.Off = s.e.nodes.Refused(nodes) })
+	err = s.ask(j, func() {
+		j.excluded = nodes
+		j.request.Off = s.e.nodes.Refused(slices.Compact(slices.Sorted(slices.Values(slices.Concat(nodes, j.line.off)))))
+	})
 	s.changed(j)
 	return err
 }
@@ -174,11 +177,11 @@ func (s *slurm) exclude(j *job, list string) error {
 func (s *slurm) refuse(j *job, value slurmplug.Value) error { return s.exclude(j, value.String()) }
 
 // refuses are the nodes that a job refuses, as a host list.
-func (s *slurm) refuses(j *job) string { return s.names(s.e.nodes.Off(j.request)) }
+func (s *slurm) refuses(j *job) string { return s.names(j.excluded) }
 
 // unsatisfied tells whether no node is left for a job because of those that it refuses.
 func (e *engine) unsatisfied(j *job) bool {
-	if j.request.Off == 0 {
+	if len(j.excluded) == 0 {
 		return false
 	}
 	_, fits := e.empty.Fit(j.request, nil)

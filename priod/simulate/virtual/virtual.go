@@ -104,7 +104,9 @@ type Daemon struct {
 	Learn      func(set *cycle.Settings, past []cluster.PastStay)
 	LearnEvery time.Duration
 	LearnFrom  time.Duration // runs that ended longer ago teach nothing
-	Calls      int           // cycles that TE submissions bring forward within a minute, at most
+	// Partitions are those of jobs without GPUs that priod looks at, beside Partition; none: all.
+	Partitions []string
+	Calls      int // cycles that TE submissions bring forward within a minute, at most
 
 	every bool // tests: also those cycles that would change nothing
 }
@@ -153,7 +155,7 @@ func check(c trace.Cluster, o *Options) error {
 		say    string
 	}{
 		{c.TotalGPUs() == 0, "the cluster has no GPUs"},
-		{types > placement.MaxTypes, fmt.Sprintf("the cluster has %d GPU types; %d is the most", types, placement.MaxTypes)},
+		{len(kindsOf(c).names) > placement.MaxTypes, fmt.Sprintf("the cluster has %d GPU types; %d is the most, with nodes without GPUs one less", types, placement.MaxTypes)},
 		{!slices.Contains([]Order{FIFO, SJF, SRTF, LAS, FTF, Multifactor, Priod}, o.Order), fmt.Sprintf("no order %q: want fifo, sjf, srtf, las, ftf, multifactor or priod", o.Order)},
 		{!slices.Contains([]Backfill{NoBackfill, EASY, Conservative, Skip}, o.Backfill), fmt.Sprintf("no backfill %q: want none, easy, conservative or skip", o.Backfill)},
 		{!finite(o.Hold, o.Grace, o.RequeueDelay, o.Prolog, o.Epilog, o.Checkpoint, o.RestartCost, o.MTBF, o.Repair), "times are finite and not negative"},
