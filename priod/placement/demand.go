@@ -53,7 +53,7 @@ func (d *demand) met() bool {
 // without GPUs 1 where it holds a piece.
 func (n *Nodes) most(r Request, free Amount, node int32) int32 {
 	if r.GPUs == 0 && n.mode != Pool {
-		if free.holds(n.piece(r, node)) {
+		if free.GPUs = max(free.GPUs, 0); free.holds(n.piece(r, node)) {
 			return 1
 		}
 		return 0

@@ -18,10 +18,7 @@ type sum struct {
 const maxIndexed = 63
 
 func (a Amount) sum() sum {
-	if a.GPUs < 0 {
-		return sum{}
-	}
-	return sum{1 << uint(a.GPUs), a.CPUs, a.MemMB}
+	return sum{1 << uint(max(a.GPUs, 0)), a.CPUs, a.MemMB}
 }
 
 func newIndex(n *Nodes, g *group) *index {
@@ -147,7 +144,7 @@ func (n *Nodes) holdsOne(r Request, within *Nodes) (holds, known bool) {
 	known = true
 	for t := range n.byType {
 		g := &n.byType[t]
-		if !r.Types.Has(int32(t)) || g.free < int(r.GPUs) || within != nil && within.byType[t].free < int(r.GPUs) {
+		if !r.Types.Has(int32(t)) || g.lacks(r) || within != nil && within.byType[t].lacks(r) {
 			continue
 		}
 		if g.index == nil {

@@ -53,6 +53,10 @@ type group struct {
 	asked   int     // searches without one
 }
 
+// lacks tells whether there are too few GPUs for a request. In a view of the future there may
+// be fewer than none.
+func (g *group) lacks(r Request) bool { return r.GPUs > 0 && g.free < int(r.GPUs) }
+
 // maxSizes is up to how many sizes of nodes a search looks at each.
 const maxSizes = 8
 
@@ -181,7 +185,7 @@ func (n *Nodes) Down(node int32) bool { return n.down[node] }
 func (n *Nodes) Fit(r Request, within *Nodes) ([]Share, bool) {
 	for t := range n.byType {
 		g := &n.byType[t]
-		if !r.Types.Has(int32(t)) || g.free < int(r.GPUs) || within != nil && within.byType[t].free < int(r.GPUs) {
+		if !r.Types.Has(int32(t)) || g.lacks(r) || within != nil && within.byType[t].lacks(r) {
 			continue
 		}
 		n.scratch = n.scratch[:0]
@@ -196,21 +200,27 @@ func (n *Nodes) Fit(r Request, within *Nodes) ([]Share, bool) {
 type view struct {
 	now, within *Nodes
 	off         *nodeSet // nothing of these
+	noGPUs      bool     // asked for: fewer than none are none
 }
 
 // viewOf is what a request may take, here and, unless within is nil, there too.
-func (n *Nodes) viewOf(r Request, within *Nodes) view { return view{n, within, n.off(r)} }
+func (n *Nodes) viewOf(r Request, within *Nodes) view { return view{n, within, n.off(r), r.GPUs == 0} }
 
-func (v view) free(node int32) Amount {
+func (v view) free(node int32) (free Amount) {
 	switch {
 	case v.now.down[node], v.off.holds(node):
 		return Amount{}
 	case v.within == nil:
-		return v.now.free[node]
+		free = v.now.free[node]
 	case v.within.down[node]:
 		return Amount{}
+	default:
+		free = v.now.free[node].least(v.within.free[node])
 	}
-	return v.now.free[node].least(v.within.free[node])
+	if v.noGPUs {
+		free.GPUs = max(free.GPUs, 0)
+	}
+	return free
 }
 
 func (n *Nodes) place(g *group, r Request, v view) bool {

@@ -110,7 +110,7 @@ func ParseNodes(groups []string) (Cluster, error) {
 	for _, text := range groups {
 		fields := strings.Split(text, ":")
 		if len(fields) < 3 || len(fields) > 5 {
-			return c, fmt.Errorf("nodes %.80q: want COUNT:TYPE:GPUS[:CPUS[:MEM_MB]], such as 16:v100:8:24:512000", text)
+			return c, fmt.Errorf("nodes %.80q: want COUNT:TYPE:GPUS[:CPUS[:MEM_MB]], such as 16:v100:8:24:512000, or without GPUs 40::0:64:256000", text)
 		}
 		numbers := [5]int64{}
 		for i, f := range fields {

@@ -50,7 +50,8 @@ func TestReadClusterErrors(t *testing.T) {
 		"empty":       {"", "without nodes"},
 		"unknown key": {good + "gpu = 4\n", "unknown key nodes.gpu"},
 		"slowdown":    {good + "slowdown = { lm = 0.0 }\n", "slowdown.lm = 0"},
-		"no gpus":     {"[[nodes]]\ncount = 1\ngpu_type = \"a100\"\n", "table 1: gpus = 0"},
+		"no gpus":     {"[[nodes]]\ncount = 1\ngpu_type = \"a100\"\n", "table 1: gpus = 0 and gpu_type = \"a100\""},
+		"no cpus":     {"[[nodes]]\ncount = 1\n", "table 1: gpus = 0 and cpus = 0"},
 		"negative":    {good + good[:len(good)-len("gpus = 4\n")] + "gpus = -4\n", "table 2: gpus = -4"},
 		"no type":     {"[[nodes]]\ncount = 1\ngpus = 4\n", `gpu_type = ""`},
 		"word":        {"[[nodes]]\ncount = \"two\"\n", "count"},
@@ -99,13 +100,19 @@ func TestFromSnapshot(t *testing.T) {
 	untyped, down, cpu := node, node, node
 	untyped.GPUType = ""
 	down.Usable = false
-	cpu.GPUs = 0
-	c, leftOut := FromSnapshot(&cluster.Snapshot{Nodes: []cluster.Node{node, untyped, down, node, cpu}})
+	cpu.GPUs, cpu.GPUType, cpu.Partitions = 0, "", []string{"cpu"}
+	cpuDown, other, front := cpu, node, cpu
+	cpuDown.Usable = false
+	other.Partitions = []string{"long"}
+	front.CPUs = 0
+	c, leftOut := FromSnapshot(&cluster.Snapshot{Nodes: []cluster.Node{cpu, node, untyped, down, node, cpu, cpuDown, other, front}})
 	want := Cluster{Nodes: []NodeGroup{
 		{Count: 2, GPUType: "a100", GPUs: 4, CPUs: 64, MemMB: 1000, Features: []string{"a100"}},
+		{Count: 1, GPUType: "a100", GPUs: 4, CPUs: 64, MemMB: 1000, Features: []string{"a100"}, Partitions: []string{"long"}},
 		{Count: 1, GPUType: "gpu", GPUs: 4, CPUs: 64, MemMB: 1000, Features: []string{"a100"}},
+		{Count: 2, CPUs: 64, MemMB: 1000, Features: []string{"a100"}, Partitions: []string{"cpu"}},
 	}}
-	if !cmp.Equal(want, c) || leftOut != [2]int{1, 0} {
+	if !cmp.Equal(want, c) || leftOut != [2]int{1, 1} {
 		t.Error(leftOut, cmp.Diff(want, c))
 	}
 }

@@ -112,8 +112,12 @@ func TestReadErrors(t *testing.T) {
 		{CSV, "job_id,gpus,duration_s\n", "t:1: no column submit_s"},
 		{CSV, "job_id,submit_s,gpus,workload\n", "t:1: neither"},
 		{CSV, head + "1,0,1\n", "t:2: 3 columns, want 4"},
-		{CSV, head + "1,0,1,5\n2,0,x,5\n", `t:3:5: gpus = "x": want a whole number from 1`},
-		{CSV, head + "1,0,0,5\n", `gpus = "0"`},
+		{CSV, head + "1,0,1,5\n2,0,x,5\n", `t:3:5: gpus = "x": want a whole number from 0`},
+		{CSV, head + "1,0,-1,5\n", `gpus = "-1"`},
+		{CSV, "job_id,submit_s,gpus,duration_s,gpu_type\n1,0,0,5,k80\n", `gpu_type = "k80": want nothing: the job has no GPUs`},
+		{CSV, "job_id,submit_s,gpus,workload,steps\n1,0,0,A3C,5\n", `steps = "5": want duration_s`},
+		{Synergy, "0,alexnet,0,10,0\n", `t:1:16: gpus = "0": want a whole number from 1`},
+		{Gavel, strings.Replace(gavelRow, "\t1\t1\t", "\t0\t1\t", 1), `scale_factor = "0": want a whole number from 1`},
 		{CSV, happened + "1,5,1,5,4,9,\n", `t:2:9: start_s = "4": want a time not before submit_s`},
 		{CSV, happened + "1,5,1,5,9,9,\n", `t:2:11: end_s = "9": want a time after start_s`},
 		{CSV, happened + "1,5,1,5,6,9,4\n", `t:2:13: ran_s = "4": want no more than end_s - start_s`},
@@ -159,12 +163,12 @@ func TestReadErrors(t *testing.T) {
 		{Sacct, "", "empty"},
 		{Sacct, "JobID|Submit\n", "t:1: no column Start"},
 		{Sacct, sacct, "no jobs"},
-		{Sacct, sacct + "1|x\n", "t:2: 2 columns, want 17"},
-		{Sacct, sacct + "x|100|100|100|200|100|COMPLETED|0:0|0:0|60|1|||u|a|q|\n", `t:2:1: JobID = "x"`},
-		{Sacct, sacct + "1|soon|100|100|200|100|COMPLETED|0:0|0:0|60|1|||u|a|q|\n", `t:2:3: Submit = "soon"`},
-		{Sacct, sacct + "1|100|100|300|200|100|COMPLETED|0:0|0:0|60|1|||u|a|q|\n", `End = "200": want a time not before`},
-		{Sacct, sacct + "1|100|100|100|200|100|COMPLETED|0:0|0:0|60|1||gpu|u|a|q|\n", `AllocTRES = "gpu"`},
-		{Sacct, sacct + "1|100|100|100|200|100|COMPLETED|0:0|0:0|60|1|cpu=1|cpu=1|u|a|q|\n", "1 rows skipped: without gpus (does AccountingStorageTRES"},
+		{Sacct, sacct + "1|x\n", "t:2: 2 columns, want 18"},
+		{Sacct, sacct + "x|100|100|100|200|100|COMPLETED|0:0|0:0|60|1|||u|a|p|q|\n", `t:2:1: JobID = "x"`},
+		{Sacct, sacct + "1|soon|100|100|200|100|COMPLETED|0:0|0:0|60|1|||u|a|p|q|\n", `t:2:3: Submit = "soon"`},
+		{Sacct, sacct + "1|100|100|300|200|100|COMPLETED|0:0|0:0|60|1|||u|a|p|q|\n", `End = "200": want a time not before`},
+		{Sacct, sacct + "1|100|100|100|200|100|COMPLETED|0:0|0:0|60|1||gpu|u|a|p|q|\n", `AllocTRES = "gpu"`},
+		{Sacct, sacct + "1|100|100|100|200|100|COMPLETED|0:0|0:0|60|1|cpu=1|cpu=1|u|a|p|q|\n", "1 rows skipped: without gpus (does AccountingStorageTRES"},
 	} {
 		_, _, err := read(c.text, Options{Format: c.format})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -258,6 +262,10 @@ prio:type=te&grace=60&ckpt=600&v=1 mine|100|x|2024-03-01T10:00:00|2024-03-01T10:
 			j.Limit, j.GPUType, j.Class, j.Ending.State = 365*86400, "v100", cluster.TE, "FAILED"
 			j.Start, j.End, j.Ran = 3605, 3606, 1
 		}),
+		job(func(j *Job) { // without GPUs
+			j.ID, j.User, j.CPUs, j.Nodes, j.Submit, j.Duration, j.Limit, j.Untagged = "104", "bob", 1, 1, 3600, 600, 3600, true
+			j.Start, j.End, j.Ran = 4200, 4800, 600
+		}),
 		job(func(j *Job) {
 			j.ID, j.User, j.Account, j.GPUs, j.Nodes, j.CPUs, j.MemMB, j.Submit = "100", "ann", "ml", 2, 1, 16, 20480, 7200
 			j.Duration, j.Limit, j.Class, j.Grace, j.Ckpt = 3600, 7200, cluster.TE, 60, 600
@@ -267,9 +275,13 @@ prio:type=te&grace=60&ckpt=600&v=1 mine|100|x|2024-03-01T10:00:00|2024-03-01T10:
 	if diff := cmp.Diff(want, jobs); diff != "" {
 		t.Error(diff)
 	}
-	skipped := map[string]int{skipStep: 1, skipNotStarted: 1, skipRunning: 1, skipNoGPUs: 1}
-	if diff := cmp.Diff(Stats{Jobs: 3, Skipped: skipped}, stats); diff != "" {
+	skipped := map[string]int{skipStep: 1, skipNotStarted: 1, skipRunning: 1}
+	if diff := cmp.Diff(Stats{Jobs: 4, Skipped: skipped}, stats); diff != "" {
 		t.Error(diff)
+	}
+	jobs, stats, err = read(text, Options{Format: Sacct, GPUsOnly: true})
+	if err != nil || len(jobs) != 3 || stats.Skipped[skipNoGPUs] != 1 {
+		t.Error("where GPUs alone are known:", err, jobs, stats)
 	}
 }
 
@@ -328,6 +340,30 @@ func TestSacctWorkload(t *testing.T) {
 	}
 	if jobs, _, _ = FromRuns(runs, Options{}); jobs[0].Duration != 3600 || jobs[0].Steps != 0 {
 		t.Error(jobs)
+	}
+}
+
+// Accounting says how many CPUs and nodes a job without GPUs had, and in which partition.
+func TestRunsWithoutGPUs(t *testing.T) {
+	at := time.Unix(1e9, 0)
+	run := slurmplug.Run{
+		ID: slurmplug.Plain(7), User: "ann", Submit: at, Start: at, End: at.Add(time.Hour), Partition: "cpu",
+		AllocTRES: "billing=96,cpu=96,mem=10G,node=3", Comment: "prio:v=1&type=be&workload=a3c",
+	}
+	gpu := run
+	gpu.ID, gpu.AllocTRES, gpu.Comment = slurmplug.Plain(8), "cpu=1,gres/gpu=1,node=1", ""
+	jobs, _, err := FromRuns([]slurmplug.Run{run, gpu}, Options{Workloads: workloads(t)})
+	want := job(func(j *Job) {
+		j.ID, j.User, j.CPUs, j.MemMB, j.Nodes, j.Partition = "7", "ann", 96, 10240, 3, "cpu"
+		j.Duration, j.Workload, j.End, j.Ran = 3600, "a3c", 3600, 3600
+	})
+	if err != nil || len(jobs) != 2 || cmp.Diff(want, jobs[0]) != "" || jobs[1].Nodes != 0 {
+		t.Fatal(err, jobs, cmp.Diff(want, jobs[0]))
+	}
+	// Where no job has any, it is accounting that knows none.
+	jobs, stats, err := FromRuns([]slurmplug.Run{run}, Options{})
+	if err != nil || len(jobs) != 0 || stats.Skipped[skipNoGPUs] != 1 {
+		t.Error(err, jobs, stats)
 	}
 }
 
@@ -470,7 +506,7 @@ func FuzzSynergy(f *testing.F) { fuzz(f, Synergy, "0,alexnet,.123,3349,4\n") }
 
 func FuzzSacct(f *testing.F) {
 	head := strings.ReplaceAll(SacctColumns, ",", "|") + "\n"
-	fuzz(f, Sacct, head+"1|100|100|100|200|100|COMPLETED|0:0|0:0|60|1|cpu=1|cpu=1,gres/gpu:k80=1|u|a|q|prio:v=1&workload=a3c x|y\n"+
+	fuzz(f, Sacct, head+"1|100|100|100|200|100|COMPLETED|0:0|0:0|60|1|cpu=1|cpu=1,gres/gpu:k80=1|u|a|p|q|prio:v=1&workload=a3c x|y\n"+
 		"1.0|1|1|1|1|1|x|1:0||1|1|||||||\n", "Start|End|JobID|Submit|ReqTRES|Timelimit|Elapsed\n2024-03-01T10:00:00|2024-03-01T10:10:00|1_2|2024-03-01T10:00:00|gres/gpu=2|1-00:00:00|10:00\n")
 }
 
@@ -517,7 +553,7 @@ func BenchmarkReadSacct(b *testing.B) {
 	text.WriteString(strings.ReplaceAll(SacctColumns, ",", "|") + "\n")
 	for i := range n {
 		at, gpus := 1_700_000_000+7*i, 1<<(i%4)
-		fmt.Fprintf(&text, "%d|%d|%d|%d|%d|3600|COMPLETED|0:0|0:0|1440|1|cpu=%d,gres/gpu=%d,mem=64G,node=1|billing=4,cpu=%d,gres/gpu:a100=%d,gres/gpu=%d,mem=64G,node=1|user%d|acct|normal|prio:type=te&v=1 x\n",
+		fmt.Fprintf(&text, "%d|%d|%d|%d|%d|3600|COMPLETED|0:0|0:0|1440|1|cpu=%d,gres/gpu=%d,mem=64G,node=1|billing=4,cpu=%d,gres/gpu:a100=%d,gres/gpu=%d,mem=64G,node=1|user%d|acct|gpu|normal|prio:type=te&v=1 x\n",
 			i+1, at, at, at+60, at+3660, gpus, gpus, gpus, gpus, gpus, i%500)
 	}
 	b.SetBytes(int64(text.Len()))

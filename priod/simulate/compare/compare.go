@@ -123,8 +123,8 @@ func ByOwner(owners []string, from, to []float64) []Group {
 // one run before its end. missing is how many jobs of the trace do not say it.
 func Recorded(jobs []trace.Job) (outcomes []metrics.Outcome, series []metrics.Point, missing int) {
 	type event struct {
-		at           float64
-		gpus, queued int
+		at                   float64
+		gpus, queued, others int
 	}
 	var events []event
 	outcomes = make([]metrics.Outcome, len(jobs))
@@ -135,22 +135,26 @@ func Recorded(jobs []trace.Job) (outcomes []metrics.Outcome, series []metrics.Po
 			continue
 		}
 		outcomes[i] = metrics.Outcome{Start: j.Start, End: j.End, Ran: j.Ran, Type: -1, Done: true}
-		events = append(events, event{j.Submit, 0, 1}, event{j.End - j.Ran, j.GPUs, -1}, event{j.End, -j.GPUs, 0})
+		waits := event{at: j.Submit, queued: 1}
+		if j.GPUs == 0 {
+			waits = event{at: j.Submit, others: 1}
+		}
+		events = append(events, waits, event{j.End - j.Ran, j.GPUs, -waits.queued, -waits.others}, event{at: j.End, gpus: -j.GPUs})
 	}
 	slices.SortStableFunc(events, func(a, b event) int { return cmp.Compare(a.at, b.at) })
 	var kept metrics.Series
 	now := metrics.Point{}
 	for _, e := range events {
-		now.At, now.GPUs, now.Queued = e.at, now.GPUs+e.gpus, now.Queued+e.queued
+		now.At, now.GPUs, now.Queued, now.Others = e.at, now.GPUs+e.gpus, now.Queued+e.queued, now.Others+e.others
 		kept.Add(now)
 	}
 	return outcomes, kept.Points(), missing
 }
 
-// Means are the means over time of the GPUs in use and of the jobs that wait, in so many
-// equal parts of the time from 0 to until, s.
-func Means(series []metrics.Point, until float64, parts int) (gpus, queued []float64) {
-	gpus, queued = make([]float64, parts), make([]float64, parts)
+// Means are the means over time of the GPUs in use, of the jobs with GPUs that wait and of
+// those without, in so many equal parts of the time from 0 to until, s.
+func Means(series []metrics.Point, until float64, parts int) (gpus, queued, others []float64) {
+	gpus, queued, others = make([]float64, parts), make([]float64, parts), make([]float64, parts)
 	each := until / float64(parts)
 	for i, p := range series {
 		end := until
@@ -161,7 +165,8 @@ func Means(series []metrics.Point, until float64, parts int) (gpus, queued []flo
 			share := max(min(end, float64(k+1)*each)-max(p.At, float64(k)*each), 0) / each
 			gpus[k] += share * float64(p.GPUs)
 			queued[k] += share * float64(p.Queued)
+			others[k] += share * float64(p.Others)
 		}
 	}
-	return gpus, queued
+	return gpus, queued, others
 }

@@ -1,7 +1,8 @@
 // Package metrics measures a run. JCT (job completion time) is end - submit; wait
 // is the time from submit to end not spent running; slowdown is 1 + wait / run
 // time; makespan is the last end - the first submit. Percentiles are by linear
-// interpolation.
+// interpolation. Jobs without GPUs have figures of their own: their waits and those of jobs
+// with GPUs have little to do with each other, and a mean over both says nothing of either.
 package metrics
 
 import (
@@ -50,7 +51,7 @@ type Window struct{ First, Last int }
 // Wait is the time from submit to end that the job did not spend running, s.
 func Wait(j *Job, o *Outcome) float64 { return max(o.End-j.Submit-o.Ran, 0) }
 
-// Slowdown is 1 + wait / run time. Time on GPUs that made no progress is no
+// Slowdown is 1 + wait / run time, of a job with GPUs. Time on GPUs that made no progress is no
 // run time, so that lost work never makes a run look better. All of a job's counts when
 // all of it was in vain.
 func Slowdown(j *Job, o *Outcome) float64 {
@@ -61,8 +62,8 @@ func Slowdown(j *Job, o *Outcome) float64 {
 	return (o.End - j.Submit - o.Ran + useful) / useful
 }
 
-// Figures are the figures of one run. Those of an empty group are nil: null
-// in JSON.
+// Figures are the figures of one run: of its jobs with GPUs, and apart from them of those
+// without. Those of an empty group are nil: null in JSON.
 type Figures struct {
 	Jobs           int     `json:"jobs"`
 	MeanJCT        float64 `json:"mean_jct_s"`
@@ -97,6 +98,33 @@ type Figures struct {
 
 	MeanWaitGE8 *float64 `json:"mean_wait_ge8_s"` // jobs of 8 GPUs and more
 	MeanWaitLT8 *float64 `json:"mean_wait_lt8_s"`
+
+	*CPUOnly // nil, and not in JSON: all jobs have GPUs
+}
+
+// CPUOnly are the figures of the jobs without GPUs.
+type CPUOnly struct {
+	Jobs       int     `json:"cpu_only_jobs"`
+	MeanJCT    float64 `json:"cpu_only_mean_jct_s"`
+	P50JCT     float64 `json:"cpu_only_p50_jct_s"`
+	P95JCT     float64 `json:"cpu_only_p95_jct_s"`
+	MeanWait   float64 `json:"cpu_only_mean_wait_s"`
+	P90Wait    float64 `json:"cpu_only_p90_wait_s"`
+	MaxWait    float64 `json:"cpu_only_max_wait_s"`
+	FailedJobs int     `json:"cpu_only_failed_jobs"` // whose last trial failed
+}
+
+// cpuOnly measures jobs without GPUs by their completion times and waits, in any order.
+func cpuOnly(jcts, waits []float64, failed int) *CPUOnly {
+	if len(jcts) == 0 {
+		return nil
+	}
+	slices.Sort(jcts)
+	slices.Sort(waits)
+	return &CPUOnly{
+		Jobs: len(jcts), MeanJCT: mean(jcts), P50JCT: Percentile(jcts, 50), P95JCT: Percentile(jcts, 95),
+		MeanWait: mean(waits), P90Wait: Percentile(waits, 90), MaxWait: waits[len(waits)-1], FailedJobs: failed,
+	}
 }
 
 // Measure computes the figures of the jobs in a window, nil for all, that ran
@@ -109,17 +137,24 @@ func Measure(jobs []Job, outcomes []Outcome, window *Window, gpus int) (Figures,
 	if w.First < 0 || w.Last < w.First || w.Last >= len(jobs) {
 		return Figures{}, fmt.Errorf("no jobs %d to %d in a run of %d", w.First, w.Last, len(jobs))
 	}
-	f := Figures{Jobs: w.Last - w.First + 1}
-	n := f.Jobs
+	f, n := Figures{}, w.Last-w.First+1
 	jcts, waits, trials := make([]float64, 0, n), make([]float64, 0, n), []float64(nil)
 	slowdowns, bySize := map[cluster.Class][]float64{}, map[bool][]float64{}
-	first, last := math.Inf(1), math.Inf(-1)
+	var otherJCTs, otherWaits []float64
+	failed, first, last := 0, math.Inf(1), math.Inf(-1)
 	for i := w.First; i <= w.Last; i++ {
 		j, o := &jobs[i], &outcomes[i]
 		if !o.Done {
 			return Figures{}, fmt.Errorf("job %s is not done", j.ID)
 		}
 		wait := Wait(j, o)
+		if j.GPUs == 0 {
+			otherJCTs, otherWaits = append(otherJCTs, o.End-j.Submit), append(otherWaits, wait)
+			if o.Failed {
+				failed++
+			}
+			continue
+		}
 		jcts = append(jcts, o.End-j.Submit)
 		waits = append(waits, wait)
 		slowdowns[j.Class] = append(slowdowns[j.Class], Slowdown(j, o))
@@ -138,6 +173,10 @@ func Measure(jobs []Job, outcomes []Outcome, window *Window, gpus int) (Figures,
 			f.HeldJobs++
 		}
 	}
+	f.CPUOnly = cpuOnly(otherJCTs, otherWaits, failed)
+	if f.Jobs = len(jcts); f.Jobs == 0 {
+		return f, nil
+	}
 	f.Makespan = last - first
 	f.GPUUtilisation = utilisation(jobs, outcomes, gpus)
 	f.MeanWaitGE8, f.MeanWaitLT8 = meanOf(bySize[true]), meanOf(bySize[false])
@@ -145,18 +184,21 @@ func Measure(jobs []Job, outcomes []Outcome, window *Window, gpus int) (Figures,
 	slices.Sort(jcts)
 	slices.Sort(waits)
 	f.MeanJCT, f.P50JCT, f.P95JCT, f.P99JCT = mean(jcts), Percentile(jcts, 50), Percentile(jcts, 95), Percentile(jcts, 99)
-	f.MeanWait, f.P90Wait, f.P95Wait, f.MaxWait = mean(waits), Percentile(waits, 90), Percentile(waits, 95), waits[n-1]
+	f.MeanWait, f.P90Wait, f.P95Wait, f.MaxWait = mean(waits), Percentile(waits, 90), Percentile(waits, 95), waits[f.Jobs-1]
 	f.TESlowdownP50, f.TESlowdownP95, f.TESlowdownP99 = percentiles(slowdowns[cluster.TE])
 	f.BESlowdownP50, f.BESlowdownP95, f.BESlowdownP99 = percentiles(slowdowns[cluster.BE])
 	f.TEWaitP50, f.TEWaitP95, f.TEWaitP99 = percentiles(trials)
 	return f, nil
 }
 
-// utilisation counts all jobs, because those outside the window hold GPUs too.
+// utilisation counts all jobs with GPUs, because those outside the window hold some too.
 // Two that share GPUs hold half of them each.
 func utilisation(jobs []Job, outcomes []Outcome, gpus int) float64 {
 	used, first, last := 0.0, math.Inf(1), math.Inf(-1)
 	for i := range outcomes {
+		if jobs[i].GPUs == 0 {
+			continue
+		}
 		used += (outcomes[i].Ran - outcomes[i].Shared/2) * float64(jobs[i].GPUs)
 		first = min(first, jobs[i].Submit)
 		if outcomes[i].Done {

@@ -78,7 +78,7 @@ func (e *engine) admit(t trace.Job) (j *job, why string, err error) {
 		e.withoutGPUs(j)
 	} else {
 		for i, name := range e.types {
-			if name != "" && (t.GPUType == "" || t.GPUType == name) && e.speed(j, int32(i)) > 0 {
+			if i >= e.kinds.others && (t.GPUType == "" || t.GPUType == name) && e.speed(j, int32(i)) > 0 {
 				j.request.Types |= 1 << uint(i)
 			}
 		}

@@ -11,8 +11,9 @@ import (
 // directly or by way of others, are of one kind, then those of each GPU type. So a job
 // without GPUs that may run anywhere takes nodes without GPUs first.
 type kinds struct {
-	names []string // the GPU types; "" of nodes without GPUs
-	of    []int32  // by group of the cluster's nodes
+	names  []string // "" for nodes without GPUs
+	others int      // how many have no GPUs, the first ones
+	of     []int32  // by group of the cluster's nodes
 }
 
 // kindsOf tells the nodes of a cluster apart. Where that makes too many kinds, nodes without
@@ -37,7 +38,7 @@ func kindsOf(c trace.Cluster) kinds {
 	if len(others) > 1 && len(others)+len(types) > placement.MaxTypes {
 		others = [][]int{slices.Concat(others...)}
 	}
-	k := kinds{names: append(make([]string, len(others)), types...), of: make([]int32, len(c.Nodes))}
+	k := kinds{names: append(make([]string, len(others)), types...), others: len(others), of: make([]int32, len(c.Nodes))}
 	for kind, groups := range others {
 		for _, i := range groups {
 			k.of[i] = int32(kind)

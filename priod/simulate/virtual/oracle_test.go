@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strconv"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -24,15 +25,24 @@ type naive struct {
 	queue   []*naiveJob
 	running []*naiveJob
 	starts  int
-	// promised is the first shadow time of each head under EASY.
+	// promised is the shadow time of each head under EASY, when it first was the first one.
 	promised map[string]float64
 	delayed  string
+	heads    []naiveHead
+}
+
+// naiveHead is the first job of its line that waits, and the place that is kept for it.
+type naiveHead struct {
+	line   string
+	shadow float64
+	shares []placement.Share // nil: none
 }
 
 type naiveJob struct {
 	trace.Job
 	index           int
 	request         placement.Request
+	line            string
 	start, end, due float64
 	order           int // of starts
 	shares          []placement.Share
@@ -46,16 +56,7 @@ func (n *naive) simulate(c trace.Cluster, jobs []trace.Job) []float64 {
 	starts := make([]float64, len(jobs))
 	arrivals := make([]*naiveJob, len(jobs))
 	for i, j := range jobs {
-		a := &naiveJob{Job: j, index: i, request: placement.Request{Amount: placement.Amount{GPUs: int32(j.GPUs)}}}
-		for t, name := range c.Types() {
-			if j.GPUType == "" || j.GPUType == name {
-				a.request.Types |= 1 << uint(t)
-			}
-		}
-		if n.opt.Placement != placement.Pool {
-			a.request.CPUs, a.request.MemMB, a.request.Nodes = int32(j.CPUs), j.MemMB, int32(j.Nodes)
-		}
-		arrivals[i] = a
+		arrivals[i] = n.asks(c, &j, i)
 	}
 	for len(arrivals) > 0 || len(n.running) > 0 {
 		slices.SortFunc(n.running, func(a, b *naiveJob) int { return cmp.Or(cmp.Compare(a.end, b.end), a.order-b.order) })
@@ -87,36 +88,64 @@ func (n *naive) simulate(c trace.Cluster, jobs []trace.Job) []float64 {
 	return starts
 }
 
-func (n *naive) pass(starts []float64) {
-	var left []*naiveJob
-	blocked := false
-	shadow := math.Inf(1)
-	var beyond *placement.Nodes
-	for _, j := range n.queue {
-		shares, fits := n.nodes.Fit(j.request, nil)
-		switch {
-		case blocked && n.opt.Backfill == NoBackfill:
-			fits = false
-		case blocked && n.opt.Backfill == EASY && fits && n.now+j.limit() > shadow:
-			if shares, fits = n.nodes.Fit(j.request, beyond); fits {
-				beyond.Take(shares)
+// asks is what a job asks for. Jobs with GPUs are one line, those without one for each
+// partition that nodes name.
+func (n *naive) asks(c trace.Cluster, j *trace.Job, index int) *naiveJob {
+	a := &naiveJob{Job: *j, index: index, line: "with", request: placement.Request{Amount: placement.Amount{GPUs: int32(j.GPUs)}}}
+	if n.opt.Placement != placement.Pool {
+		a.request.CPUs, a.request.MemMB, a.request.Nodes = int32(j.CPUs), j.MemMB, int32(j.Nodes)
+	}
+	in := func(g *trace.NodeGroup) bool { return slices.Contains(g.Partitions, j.Partition) }
+	known := slices.ContainsFunc(c.Nodes, func(g trace.NodeGroup) bool { return in(&g) })
+	if j.GPUs == 0 {
+		a.line = "without"
+		if known {
+			a.line += " " + j.Partition
+		}
+	}
+	var off []int32
+	for i := range c.Nodes {
+		g := &c.Nodes[i]
+		may := g.GPUs > 0 && (j.GPUType == "" || j.GPUType == g.GPUType)
+		if j.GPUs == 0 {
+			may = !known || in(g)
+		}
+		for range g.Count {
+			if node := int32(len(off)); may {
+				a.request.Types |= 1 << uint(kindsOf(c).of[i])
+				off = append(off, -1)
+			} else {
+				off = append(off, node)
 			}
 		}
+	}
+	if j.GPUs == 0 {
+		a.request.Off = n.nodes.Refused(slices.DeleteFunc(off, func(node int32) bool { return node < 0 }))
+		a.request.CPUs = max(a.request.CPUs, a.request.Nodes, 1)
+		for fits := a.request.Nodes > 0; !fits; {
+			a.request.Nodes++
+			_, fits = n.nodes.Fit(a.request, nil) // nothing is on them yet
+		}
+	}
+	return a
+}
+
+// pass starts the jobs of each line up to the first that does not fit, and then, by the way
+// of backfill, others.
+func (n *naive) pass(starts []float64) {
+	n.heads = nil
+	start := func(j *naiveJob) bool {
+		shares, fits := n.place(j)
 		if !fits {
-			left = append(left, j)
-			if !blocked && n.opt.Backfill == EASY {
-				shadow, beyond = n.shadow(j)
-				if p, known := n.promised[j.ID]; known && shadow > p {
-					n.delayed = j.ID
-				} else if !known {
-					n.promised[j.ID] = shadow
-				}
-			}
-			blocked = true
-			continue
+			return false
 		}
 		j.shares = slices.Clone(shares)
 		n.nodes.Take(j.shares)
+		for _, s := range j.shares {
+			if free := n.nodes.FreeOn(s.Node); free.GPUs < 0 || free.CPUs < 0 || free.MemMB < 0 {
+				panic("more than a node has")
+			}
+		}
 		n.starts++
 		j.start, j.end, j.due, j.order = n.now, n.now+min(j.Duration, j.limit()), n.now+j.limit(), n.starts
 		if p, known := n.promised[j.ID]; known && n.now > p {
@@ -124,12 +153,67 @@ func (n *naive) pass(starts []float64) {
 		}
 		starts[j.index] = n.now
 		n.running = append(n.running, j)
+		return true
 	}
-	n.queue = left
+	n.queue = slices.DeleteFunc(n.queue, func(j *naiveJob) bool {
+		if n.opt.Backfill != Skip && slices.ContainsFunc(n.heads, func(h naiveHead) bool { return h.line == j.line }) {
+			return false
+		}
+		if start(j) {
+			return true
+		}
+		h := naiveHead{line: j.line, shadow: math.Inf(1)}
+		if n.opt.Backfill == EASY {
+			h.shadow, h.shares = n.shadow(j)
+			if p, known := n.promised[j.ID]; len(n.heads) == 0 && known && h.shadow > p {
+				n.delayed = j.ID
+			} else if len(n.heads) == 0 && !known {
+				n.promised[j.ID] = h.shadow
+			}
+		}
+		n.heads = append(n.heads, h)
+		return false
+	})
+	if n.opt.Backfill == EASY {
+		n.queue = slices.DeleteFunc(n.queue, start)
+	}
+}
+
+// place is where a job may start: it delays no head that has a place on one of its GPU
+// types when it ends before the first of these, or fits beside them.
+func (n *naive) place(j *naiveJob) ([]placement.Share, bool) {
+	first := map[int32]float64{}
+	for _, h := range n.heads {
+		for _, s := range h.shares {
+			t := n.nodes.Type(s.Node)
+			if at, some := first[t]; !some || h.shadow < at {
+				first[t] = h.shadow
+			}
+		}
+	}
+	until := math.Inf(1)
+	for t, at := range first {
+		if j.request.Types.Has(t) {
+			until = min(until, at)
+		}
+	}
+	if n.opt.Backfill != EASY || n.now+j.limit() <= until {
+		return n.nodes.Fit(j.request, nil)
+	}
+	beside := n.nodes.Clone()
+	for _, r := range n.running {
+		if at, some := first[n.nodes.Type(r.shares[0].Node)]; some && r.due <= at {
+			beside.Release(r.shares)
+		}
+	}
+	for _, h := range n.heads {
+		beside.Take(h.shares)
+	}
+	return n.nodes.Fit(j.request, beside)
 }
 
 // shadow tries the end of every running job.
-func (n *naive) shadow(head *naiveJob) (float64, *placement.Nodes) {
+func (n *naive) shadow(head *naiveJob) (float64, []placement.Share) {
 	ends := []float64{}
 	for _, j := range n.running {
 		ends = append(ends, j.due)
@@ -142,12 +226,17 @@ func (n *naive) shadow(head *naiveJob) (float64, *placement.Nodes) {
 				then.Release(j.shares)
 			}
 		}
+		for _, h := range n.heads {
+			then.Take(h.shares)
+		}
 		if shares, fits := then.Fit(head.request, nil); fits {
-			then.Take(slices.Clone(shares))
-			return end, then
+			return end, slices.Clone(shares)
 		}
 	}
-	panic("never")
+	if len(n.heads) == 0 {
+		panic("never")
+	}
+	return math.Inf(1), nil
 }
 
 func drawCluster(t *rapid.T) trace.Cluster {
@@ -160,6 +249,24 @@ func drawCluster(t *rapid.T) trace.Cluster {
 		})
 	}
 	return c
+}
+
+// withoutGPUs adds nodes without GPUs to a cluster and names partitions, and has some jobs
+// ask for no GPUs.
+func withoutGPUs(t *rapid.T, c *trace.Cluster, jobs []trace.Job) {
+	partitions := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"x", "y", "z"}), 0, 2, rapid.ID[string])
+	for range rapid.IntRange(0, 3).Draw(t, "groups without GPUs") {
+		c.Nodes = append(c.Nodes, trace.NodeGroup{Count: rapid.IntRange(1, 3).Draw(t, "count"), CPUs: rapid.SampledFrom([]int{4, 8}).Draw(t, "cpus"), MemMB: rapid.SampledFrom([]int64{0, 60}).Draw(t, "mem")})
+	}
+	for i := range c.Nodes {
+		c.Nodes[i].Partitions = partitions.Draw(t, "partitions")
+	}
+	for i := range jobs {
+		if j := &jobs[i]; rapid.Bool().Draw(t, "without GPUs") {
+			j.GPUs, j.GPUType, j.CPUs, j.Nodes = 0, "", rapid.IntRange(0, 12).Draw(t, "cpus"), rapid.IntRange(0, 3).Draw(t, "nodes")
+			j.Partition = rapid.SampledFrom([]string{"", "x", "y", "z"}).Draw(t, "partition")
+		}
+	}
 }
 
 func drawJobs(t *rapid.T, c trace.Cluster, most int) []trace.Job {
@@ -207,30 +314,63 @@ func TestIndexedBackfillIsTheNaiveOne(t *testing.T) {
 			Placement: rapid.SampledFrom([]placement.Mode{placement.Pool, placement.Packed, placement.Consolidated}).Draw(t, "placement"),
 		}
 		c := drawCluster(t)
-		jobs := possible(c, drawJobs(t, c, 40), opt)
-		if len(jobs) == 0 {
-			return
+		jobs := drawJobs(t, c, 40)
+		if opt.Placement != placement.Pool && rapid.Bool().Draw(t, "some without GPUs") {
+			withoutGPUs(t, &c, jobs)
 		}
-		n := &naive{opt: opt}
-		want := n.simulate(c, jobs)
-		r, err := Run(context.Background(), c, trace.Each(jobs), opt)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i, o := range r.Outcomes {
-			if o.Start != want[i] {
-				t.Fatalf("%+v: job %s starts at %v, the naive one at %v", opt, jobs[i].ID, o.Start, want[i])
-			}
-			if !o.Done || o.End-o.Start != min(jobs[i].Duration, cmp.Or(jobs[i].Limit, jobs[i].Duration)) || o.Ran != o.End-o.Start {
-				t.Fatalf("job %s ran %+v", jobs[i].ID, o)
-			}
-		}
-		// Under SJF a shorter job becomes the head, which is no delay by backfill.
-		if n.delayed != "" && opt.Order == FIFO {
-			t.Fatalf("head %s starts after its first shadow time", n.delayed)
-		}
-		checkCapacity(t, c, r, jobs)
+		checkAgainstNaive(t, c, jobs, opt)
 	})
+}
+
+// On few nodes that jobs with GPUs and without share, several heads want one place.
+func TestHeadsThatShareNodes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := trace.Cluster{Nodes: []trace.NodeGroup{{Count: rapid.IntRange(1, 3).Draw(t, "count"), GPUType: "a", GPUs: 4, CPUs: 8, Partitions: []string{"x"}}}}
+		if rapid.Bool().Draw(t, "more nodes") {
+			c.Nodes = append(c.Nodes, trace.NodeGroup{Count: 1, GPUType: "a", GPUs: 2, CPUs: 8, Partitions: []string{"y"}})
+		}
+		var jobs []trace.Job
+		at := 0
+		for i := range rapid.IntRange(20, 60).Draw(t, "jobs") {
+			at += rapid.IntRange(0, 3).Draw(t, "gap")
+			j := trace.Job{ID: strconv.Itoa(i), Submit: float64(at), Duration: float64(rapid.IntRange(1, 40).Draw(t, "duration")), Nodes: rapid.IntRange(1, 3).Draw(t, "nodes")}
+			j.Limit = j.Duration + float64(rapid.IntRange(0, 9).Draw(t, "more"))
+			j.CPUs = rapid.IntRange(1, 8*j.Nodes).Draw(t, "cpus")
+			if rapid.Bool().Draw(t, "with GPUs") {
+				j.GPUs = rapid.IntRange(j.Nodes, 4*j.Nodes).Draw(t, "gpus")
+			} else {
+				j.Partition = rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "partition")
+			}
+			jobs = append(jobs, j)
+		}
+		checkAgainstNaive(t, c, jobs, Options{Backfill: EASY, Placement: placement.Packed})
+	})
+}
+
+// checkAgainstNaive runs those of the jobs that the cluster can hold both ways.
+func checkAgainstNaive(t *rapid.T, c trace.Cluster, jobs []trace.Job, opt Options) {
+	if jobs = possible(c, jobs, opt); len(jobs) == 0 {
+		return
+	}
+	n := &naive{opt: opt}
+	want := n.simulate(c, jobs)
+	r, err := Run(context.Background(), c, trace.Each(jobs), opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, o := range r.Outcomes {
+		if o.Start != want[i] {
+			t.Fatalf("order %s, backfill %s, placement %d: job %s starts at %v, the naive one at %v", opt.Order, opt.Backfill, opt.Placement, jobs[i].ID, o.Start, want[i])
+		}
+		if !o.Done || o.End-o.Start != min(jobs[i].Duration, cmp.Or(jobs[i].Limit, jobs[i].Duration)) || o.Ran != o.End-o.Start {
+			t.Fatalf("job %s ran %+v", jobs[i].ID, o)
+		}
+	}
+	// Under SJF a shorter job becomes the head, which is no delay by backfill.
+	if n.delayed != "" && opt.Order != SJF {
+		t.Fatalf("head %s starts after its first shadow time", n.delayed)
+	}
+	checkCapacity(t, c, r, jobs)
 }
 
 func checkCapacity(t *rapid.T, c trace.Cluster, r Result, jobs []trace.Job) {
@@ -488,7 +628,7 @@ func TestErrors(t *testing.T) {
 		{"type", []trace.Job{{ID: "x", GPUs: 1, Duration: 1, GPUType: "h100"}}, Options{}, "stuck: these jobs can never run because the cluster has no GPUs of type h100 on which it runs: x"},
 		{"user", []trace.Job{{ID: "x", GPUs: 5, Duration: 1, User: "ann"}}, Options{UserGPUs: 4}, "stuck: these jobs can never run because 5 GPUs are more than a user may hold (4): x"},
 		{"zero", []trace.Job{{ID: "x", GPUs: 1}}, Options{}, "job x has a run time of 0"},
-		{"no GPU", []trace.Job{{ID: "x", Duration: 1}}, Options{}, "job x asks for 0 GPUs"},
+		{"no GPU", []trace.Job{{ID: "x", Duration: 1}}, Options{}, "job x asks for no GPUs, and in a pool GPUs alone are counted: --placement packed or consolidated"},
 		{"negative", []trace.Job{{ID: "x", GPUs: 1, Duration: 1, Submit: -1}}, Options{}, "job x is submitted at -1"},
 		{"unsorted", []trace.Job{{ID: "a", GPUs: 1, Duration: 1, Submit: 5}, {ID: "x", GPUs: 1, Duration: 1}}, Options{}, "job x is submitted at 0, before the job that comes before it (5): sort the trace by submit_s"},
 		{"window", []trace.Job{ok}, Options{Window: &metrics.Window{First: 0, Last: 3}}, "the window ends at job 3 and the trace has only 1 jobs, counted from 0"},
