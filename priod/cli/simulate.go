@@ -162,6 +162,7 @@ type simulated struct {
 	notes []string
 
 	failed int // allocations
+	unheld int // jobs without GPUs that are left out
 }
 
 // simulation runs what the flags say. Progress goes to bar when it is a
@@ -224,7 +225,17 @@ func (s *simulated) input(ctx context.Context, c *cli.Context) (in simulate.Inpu
 			}
 		}
 	}
+	if c.Bool("from-slurm") || c.String("format") == string(trace.Sacct) {
+		in.Fitting(&s.spec, s.leaveOut)
+	}
 	return in, done, nil
+}
+
+// leaveOut counts a job of accounting that the nodes do not hold, and names the first.
+func (s *simulated) leaveOut(j *trace.Job, why string) {
+	if s.unheld++; s.unheld == 1 {
+		s.notes = append(s.notes, fmt.Sprintf("job %s has no GPUs and is left out: %s", j.ID, why))
+	}
 }
 
 // run simulates.
@@ -413,7 +424,7 @@ func (s *simulated) jobs(ctx context.Context, c *cli.Context, cfg *config.Config
 	if sources != 1 {
 		return nil, nil, usagef("simulate: which jobs? Give one of --trace FILE, --generate \"KIND FLAGS\" and --from-slurm")
 	}
-	opts := trace.Options{Format: trace.Format(c.String("format")), SkipBad: c.Bool("skip-bad"), Sort: c.Bool("sort"), Workloads: table, JobsPerHour: c.Float64("jobs-per-hour")}
+	opts := trace.Options{Format: trace.Format(c.String("format")), SkipBad: c.Bool("skip-bad"), Sort: c.Bool("sort"), Workloads: table, JobsPerHour: c.Float64("jobs-per-hour"), GPUsOnly: s.spec.GPUsOnly()}
 	if cfg != nil {
 		opts.TEQOS, opts.BEQOS = cfg.Ranking.TEQOS, cfg.Ranking.BEQOS
 	}
@@ -595,23 +606,43 @@ func showSimulation(c *cli.Context, s *simulated) error {
 		Waited  map[plan.Cause]float64 `json:"waited_for_s,omitempty"` // by cause, of all jobs together
 		Bad     int                    `json:"bad_rows"`
 		Skipped map[string]int         `json:"skipped_rows"` // by why
-	}{s.Figures, s.Waited, s.stats.Bad, s.stats.Skipped}, func(w io.Writer) { report.Table(w, []string{"FIGURE", "VALUE"}, s.rows()) })
+	}{s.Figures, s.Waited, s.stats.Bad, s.stats.Skipped}, func(w io.Writer) {
+		report.Table(w, []string{"FIGURE", "VALUE"}, s.rows())
+		for _, words := range s.words() {
+			fmt.Fprintln(w, words)
+		}
+	})
 }
 
 func (s *simulated) showNotes(w io.Writer) {
 	for _, n := range s.notes {
 		fmt.Fprintf(w, "priod: note: %s\n", n)
 	}
+	if s.unheld > 1 {
+		fmt.Fprintf(w, "priod: note: %d jobs without GPUs are left out in all, because no nodes hold them\n", s.unheld)
+	}
 	if s.stats.Bad > 0 {
 		fmt.Fprintf(w, "priod: note: %d bad rows were skipped\n", s.stats.Bad)
 	}
 }
 
+// words say of which jobs the figures are, where that is not plain.
+func (s *simulated) words() []string {
+	if s.Figures.CPUOnly == nil {
+		return nil
+	}
+	return []string{fmt.Sprintf("All figures are of the %d jobs with GPUs, but for those of the %d jobs without, which are counted apart.", s.Figures.Jobs, s.Figures.CPUOnly.Jobs)}
+}
+
 // rows are the figures for people; those of an empty group are left out.
 func (s *simulated) rows() [][]any {
 	f := &s.Figures
+	all := "jobs"
+	if f.CPUOnly != nil {
+		all = "jobs with GPUs"
+	}
 	rows := [][]any{
-		{"jobs", f.Jobs},
+		{all, f.Jobs},
 		{"JCT mean, p50, p95, p99", spans(f.MeanJCT, f.P50JCT, f.P95JCT, f.P99JCT)},
 		{"wait mean, p90, p95, max", spans(f.MeanWait, f.P90Wait, f.P95Wait, f.MaxWait)},
 		{"makespan", spans(f.Makespan)},
@@ -636,6 +667,12 @@ func (s *simulated) rows() [][]any {
 	}
 	if f.BESlowdownP50 != nil {
 		rows = append(rows, []any{"BE slowdown p50, p95, p99", fmt.Sprintf("%.2f, %.2f, %.2f", *f.BESlowdownP50, *f.BESlowdownP95, *f.BESlowdownP99)})
+	}
+	if o := f.CPUOnly; o != nil {
+		rows = append(rows,
+			[]any{"jobs without GPUs, that failed", fmt.Sprintf("%d, %d", o.Jobs, o.FailedJobs)},
+			[]any{"their JCT mean, p50, p95", spans(o.MeanJCT, o.P50JCT, o.P95JCT)},
+			[]any{"their wait mean, p90, max", spans(o.MeanWait, o.P90Wait, o.MaxWait)})
 	}
 	return rows
 }

@@ -23,16 +23,22 @@ import (
 
 // compared are runs of the same jobs, side by side.
 type compared struct {
-	Runs     []comparedRun   `json:"runs"`   // what happened, where the trace knows it; Slurm; Slurm with priod
+	Runs    []comparedRun  `json:"runs"` // what happened, where the trace knows it; Slurm; Slurm with priod
+	effects                // on jobs with GPUs
+	CPUOnly *effects       `json:"cpu_only,omitempty"` // on jobs without; null: there are none
+	Bad     int            `json:"bad_rows"`
+	Skipped map[string]int `json:"skipped_rows"`
+
+	jobs []metrics.Job // that are measured
+	note string        // why what happened is left out
+}
+
+// effects are what differs for jobs with GPUs, or for those without.
+type effects struct {
 	Error    *differences    `json:"error"`  // of Slurm simulated, beside what happened; null: the trace does not know that
 	Effect   differences     `json:"effect"` // of priod, beside Slurm simulated
 	Users    []compare.Group `json:"users"`  // mean completion times, most gained first
 	Accounts []compare.Group `json:"accounts"`
-	Bad      int             `json:"bad_rows"`
-	Skipped  map[string]int  `json:"skipped_rows"`
-
-	jobs []metrics.Job // that are measured
-	note string        // why what happened is left out
 }
 
 type comparedRun struct {
@@ -40,11 +46,15 @@ type comparedRun struct {
 	Policy  string          `json:"policy,omitempty"`
 	Figures comparedFigures `json:"figures"`
 
-	title            string
-	outcomes         []metrics.Outcome // of the measured jobs
-	completion, wait []float64         // s, of the measured jobs
-	series           []metrics.Point
+	title    string
+	outcomes []metrics.Outcome // of the measured jobs
+	measures                   // of those with GPUs
+	cpuOnly  measures
+	series   []metrics.Point
 }
+
+// measures are of jobs in order of arrival, s.
+type measures struct{ completion, wait []float64 }
 
 // comparedFigures are null where what happened does not say them.
 type comparedFigures struct {
@@ -59,7 +69,7 @@ type differences struct {
 	Wait       compare.Difference `json:"wait"`
 }
 
-func between(from, to *comparedRun) differences {
+func between(from, to *measures) differences {
 	return differences{Completion: compare.Paired(from.completion, to.completion), Wait: compare.Paired(from.wait, to.wait)}
 }
 
@@ -153,22 +163,37 @@ func (r *compared) measure(jobs []trace.Job) {
 	for i := range r.Runs {
 		run := &r.Runs[i]
 		for k := range r.jobs {
-			j, o := &r.jobs[k], &run.outcomes[k]
-			run.completion, run.wait = append(run.completion, o.End-j.Submit), append(run.wait, metrics.Wait(j, o))
+			j, o, m := &r.jobs[k], &run.outcomes[k], &run.measures
+			if j.GPUs == 0 {
+				m = &run.cpuOnly
+			}
+			m.completion, m.wait = append(m.completion, o.End-j.Submit), append(m.wait, metrics.Wait(j, o))
 		}
 	}
-	alone, with := &r.Runs[len(r.Runs)-2], &r.Runs[len(r.Runs)-1]
-	r.Effect = between(alone, with)
+	r.effects = r.effectsOn(jobs, true, func(run *comparedRun) *measures { return &run.measures })
+	if len(r.Runs[0].cpuOnly.wait) > 0 {
+		e := r.effectsOn(jobs, false, func(run *comparedRun) *measures { return &run.cpuOnly })
+		r.CPUOnly = &e
+	}
+}
+
+// effectsOn are those on the jobs with GPUs, or without, of which these are the measures.
+func (r *compared) effectsOn(jobs []trace.Job, gpus bool, of func(*comparedRun) *measures) (e effects) {
+	alone, with := of(&r.Runs[len(r.Runs)-2]), of(&r.Runs[len(r.Runs)-1])
+	e.Effect = between(alone, with)
 	if len(r.Runs) > 2 {
-		d := between(&r.Runs[0], alone)
-		r.Error = &d
+		d := between(of(&r.Runs[0]), alone)
+		e.Error = &d
 	}
 	var users, accounts []string
 	for i := range jobs {
-		users, accounts = append(users, jobs[i].User), append(accounts, jobs[i].Account)
+		if gpus == (jobs[i].GPUs > 0) {
+			users, accounts = append(users, jobs[i].User), append(accounts, jobs[i].Account)
+		}
 	}
-	r.Users = compare.ByOwner(users, alone.completion, with.completion)
-	r.Accounts = compare.ByOwner(accounts, alone.completion, with.completion)
+	e.Users = compare.ByOwner(users, alone.completion, with.completion)
+	e.Accounts = compare.ByOwner(accounts, alone.completion, with.completion)
+	return e
 }
 
 // sides are the policies of --compare: Slurm alone, and the same with priod beside it, which
@@ -291,7 +316,11 @@ func (r *compared) rows() [][]any {
 		}
 		rows = append(rows, cells)
 	}
-	row("jobs", func(f *comparedFigures) string { return fmt.Sprint(f.Jobs) })
+	all := "jobs"
+	if r.CPUOnly != nil {
+		all = "jobs with GPUs"
+	}
+	row(all, func(f *comparedFigures) string { return fmt.Sprint(f.Jobs) })
 	row("JCT mean, p50, p95", func(f *comparedFigures) string { return spans(f.MeanJCT, f.P50JCT, f.P95JCT) })
 	row("wait mean, p90, max", func(f *comparedFigures) string { return spans(f.MeanWait, f.P90Wait, f.MaxWait) })
 	if r.Runs[0].Figures.TEWaitP50 != nil {
@@ -311,17 +340,26 @@ func (r *compared) rows() [][]any {
 	row("GPU-hours wasted", func(f *comparedFigures) string {
 		return known(f.Wasted != nil, func() string { return fmt.Sprintf("%.1f", *f.Wasted/3600) })
 	})
+	if r.CPUOnly != nil {
+		row("jobs without GPUs", func(f *comparedFigures) string { return fmt.Sprint(f.CPUOnly.Jobs) })
+		row("their JCT mean, p50, p95", func(f *comparedFigures) string { return spans(f.CPUOnly.MeanJCT, f.CPUOnly.P50JCT, f.CPUOnly.P95JCT) })
+		row("their wait mean, p90, max", func(f *comparedFigures) string {
+			return spans(f.CPUOnly.MeanWait, f.CPUOnly.P90Wait, f.CPUOnly.MaxWait)
+		})
+	}
 	return rows
 }
 
 // words say what differs, with its doubt, and how far to trust it.
-func (r *compared) words() []string {
-	e := &r.Effect
-	same := func(d *compare.Difference) int { return d.Jobs - d.Less - d.More }
-	words := []string{
-		fmt.Sprintf("With priod jobs complete in the mean %s than with Slurm as it is: %d sooner, %d later, %d at the same time.",
-			change(&e.Completion, "sooner", "later"), e.Completion.Less, e.Completion.More, same(&e.Completion)),
-		fmt.Sprintf("They wait in the mean %s: %d less, %d more, %d as long.", change(&e.Wait, "less", "more"), e.Wait.Less, e.Wait.More, same(&e.Wait)),
+func (r *compared) words() (words []string) {
+	e, who := &r.Effect, "jobs"
+	if r.CPUOnly != nil {
+		who = "jobs with GPUs"
+		words = append(words, fmt.Sprintf("The figures and tables are of the %d jobs with GPUs; the %d jobs without are counted apart.", e.Wait.Jobs, r.CPUOnly.Effect.Wait.Jobs))
+	}
+	words = append(words, e.words(who)...)
+	if r.CPUOnly != nil {
+		words = append(words, r.CPUOnly.Effect.words("jobs without GPUs")...)
 	}
 	if e.Completion.Interval != nil {
 		words = append(words, "The intervals are those of batch means (Law, Simulation Modeling and Analysis): Student's t over batches of jobs in order of arrival, "+
@@ -337,7 +375,22 @@ func (r *compared) words() []string {
 	if math.Abs(e.Wait.Mean) <= math.Abs(wait.Mean) {
 		trust += ", so do not decide by that difference"
 	}
-	return append(words, trust+".")
+	words = append(words, trust+".")
+	if r.CPUOnly != nil {
+		wait := &r.CPUOnly.Error.Wait
+		words = append(words, fmt.Sprintf("There jobs without GPUs wait in the mean %s than they really did; a job's wait is off by %s in the mean.", change(wait, "less", "more"), ago(wait.MeanAbs)))
+	}
+	return words
+}
+
+// words say a difference that priod makes.
+func (e *differences) words(who string) []string {
+	same := func(d *compare.Difference) int { return d.Jobs - d.Less - d.More }
+	return []string{
+		fmt.Sprintf("With priod %s complete in the mean %s than with Slurm as it is: %d sooner, %d later, %d at the same time.", who,
+			change(&e.Completion, "sooner", "later"), e.Completion.Less, e.Completion.More, same(&e.Completion)),
+		fmt.Sprintf("They wait in the mean %s: %d less, %d more, %d as long.", change(&e.Wait, "less", "more"), e.Wait.Less, e.Wait.More, same(&e.Wait)),
+	}
 }
 
 // change says a mean difference with its interval; less and more are what a difference below
@@ -369,16 +422,23 @@ func ago(seconds float64) string { return report.Ago(time.Duration(seconds * flo
 
 // owners are tables of users and accounts who gain and who lose, largest change first.
 func (r *compared) owners() []report.PageTable {
-	var tables []report.PageTable
+	tables := r.effects.owners("")
+	if r.CPUOnly != nil {
+		tables = append(tables, r.CPUOnly.owners(", by jobs without GPUs")...)
+	}
+	return tables
+}
+
+func (e *effects) owners(whose string) (tables []report.PageTable) {
 	for _, of := range []struct {
 		one, many string
 		groups    []compare.Group
-	}{{"user", "Users", r.Users}, {"account", "Accounts", r.Accounts}} {
+	}{{"user", "Users", e.Users}, {"account", "Accounts", e.Accounts}} {
 		if len(of.groups) == 1 && of.groups[0].Name == "" {
 			continue // the trace names nobody
 		}
 		header := []string{of.one, "jobs", "mean JCT", "with priod", "change"}
-		gain, lose := report.PageTable{Title: of.many + " who gain", Header: header}, report.PageTable{Title: of.many + " who lose", Header: header}
+		gain, lose := report.PageTable{Title: of.many + " who gain" + whose, Header: header}, report.PageTable{Title: of.many + " who lose" + whose, Header: header}
 		for i := range of.groups {
 			if g := &of.groups[i]; g.Change < 0 {
 				gain.Rows = append(gain.Rows, []any{cmp.Or(g.Name, "none"), g.Jobs, ago(g.From), ago(g.To), ago(g.Change)})
@@ -400,8 +460,28 @@ func (r *compared) owners() []report.PageTable {
 func (r *compared) page() *report.Page {
 	p := &report.Page{Title: "priod simulate --compare"}
 	header := []string{"figure"}
-	jct := report.Figure{Title: "Job completion time", XLabel: "hours", YLabel: "share of jobs", LogX: true, Beneath: true}
-	wait := report.Figure{Title: "Wait, of jobs that waited", XLabel: "hours", YLabel: "share of all jobs", LogX: true, Beneath: true}
+	for i := range r.Runs {
+		run := &r.Runs[i]
+		header = append(header, run.title)
+		if run.Policy != "" {
+			p.Words = append(p.Words, run.title+": "+run.Policy)
+		}
+	}
+	p.Words = append(p.Words, r.words()...)
+	p.Tables = []report.PageTable{{Title: "Figures", Header: header, Rows: r.rows()}}
+	for _, t := range r.owners() {
+		const most = 20
+		if n := len(t.Rows); n > most {
+			t.Title, t.Rows = fmt.Sprintf("%s: the first %d of %d", t.Title, most, n), t.Rows[:most]
+		}
+		p.Tables = append(p.Tables, t)
+	}
+	p.Plots = r.plots()
+	return p
+}
+
+// plots have a curve for each run; those of jobs without GPUs are apart.
+func (r *compared) plots() []report.Figure {
 	const parts = 200
 	until := 0.0
 	for i := range r.Runs {
@@ -414,37 +494,32 @@ func (r *compared) page() *report.Page {
 		at[k] = float64(k) * until / parts / 3600
 	}
 	mean := ", means of " + ago(until/parts)
+	completion := report.Figure{Title: "Job completion time", XLabel: "hours", YLabel: "share of jobs", LogX: true, Beneath: true}
+	wait := report.Figure{Title: "Wait, of jobs that waited", XLabel: "hours", YLabel: "share of all jobs", LogX: true, Beneath: true}
 	gpus := report.Figure{Title: "GPUs in use" + mean, XLabel: "hours", YLabel: "GPUs", Steps: true, Beneath: true}
 	queue := report.Figure{Title: "Queue" + mean, XLabel: "hours", YLabel: "jobs", Steps: true, Beneath: true}
+	others, othersQueue := completion, queue
+	others.Title, othersQueue.Title = "Job completion time, without GPUs", "Queue of jobs without GPUs"+mean
 	waited := false
 	for i := range r.Runs {
 		run := &r.Runs[i]
-		header = append(header, run.title)
-		if run.Policy != "" {
-			p.Words = append(p.Words, run.title+": "+run.Policy)
-		}
-		jct.Curves = append(jct.Curves, cdf(run.title, hours(run.completion)))
+		completion.Curves = append(completion.Curves, cdf(run.title, hours(run.completion)))
+		others.Curves = append(others.Curves, cdf(run.title, hours(run.cpuOnly.completion)))
 		wait.Curves = append(wait.Curves, cdf(run.title, hours(run.wait)))
 		waited = waited || run.Figures.MaxWait > 0
-		used, queued := compare.Means(run.series, until, parts)
+		used, queued, otherQueued := compare.Means(run.series, until, parts)
 		gpus.Curves = append(gpus.Curves, report.Curve{Name: run.title, X: at, Y: used})
 		queue.Curves = append(queue.Curves, report.Curve{Name: run.title, X: at, Y: queued})
+		othersQueue.Curves = append(othersQueue.Curves, report.Curve{Name: run.title, X: at, Y: otherQueued})
 	}
-	p.Words = append(p.Words, r.words()...)
-	p.Tables = []report.PageTable{{Title: "Figures", Header: header, Rows: r.rows()}}
-	for _, t := range r.owners() {
-		const most = 20
-		if n := len(t.Rows); n > most {
-			t.Title, t.Rows = fmt.Sprintf("%s: the first %d of %d", t.Title, most, n), t.Rows[:most]
-		}
-		p.Tables = append(p.Tables, t)
-	}
-	p.Plots = []report.Figure{jct}
+	plots := []report.Figure{completion}
 	if waited { // else there is nothing to draw
-		p.Plots = append(p.Plots, wait)
+		plots = append(plots, wait)
 	}
-	p.Plots = append(p.Plots, gpus, queue)
-	return p
+	if plots = append(plots, gpus, queue); r.CPUOnly != nil {
+		plots = append(plots, others, othersQueue)
+	}
+	return plots
 }
 
 func hours(seconds []float64) []float64 {

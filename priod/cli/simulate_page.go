@@ -12,7 +12,7 @@ import (
 func (s *simulated) page() *report.Page {
 	p := &report.Page{
 		Title:  "priod simulate",
-		Words:  []string{s.spec.String()},
+		Words:  append([]string{s.spec.String()}, s.words()...),
 		Tables: []report.PageTable{{Title: "Figures", Header: []string{"figure", "value"}, Rows: s.rows()}},
 	}
 	p.Plots = []report.Figure{
@@ -22,18 +22,22 @@ func (s *simulated) page() *report.Page {
 		{Title: "Slowdown", XLabel: "1 + wait / run time", YLabel: "share of jobs", LogX: true, Curves: s.cdfs(metrics.Slowdown)},
 	}
 	if len(s.Series) > 1 {
-		var hours, gpus, queue []float64
+		var hours, gpus, queue, others []float64
 		for _, at := range s.Series {
-			hours, gpus, queue = append(hours, at.At/3600), append(gpus, float64(at.GPUs)), append(queue, float64(at.Queued))
+			hours, gpus, queue, others = append(hours, at.At/3600), append(gpus, float64(at.GPUs)), append(queue, float64(at.Queued)), append(others, float64(at.Others))
+		}
+		waiting := []report.Curve{{Name: "waiting", X: hours, Y: queue}}
+		if s.Figures.CPUOnly != nil {
+			waiting = []report.Curve{{Name: "with GPUs", X: hours, Y: queue}, {Name: "without", X: hours, Y: others}}
 		}
 		p.Plots = append(p.Plots,
 			report.Figure{Title: "GPUs in use", XLabel: "hours", YLabel: "GPUs", Steps: true, Curves: []report.Curve{{Name: "in use", X: hours, Y: gpus}}},
-			report.Figure{Title: "Queue", XLabel: "hours", YLabel: "jobs", Steps: true, Curves: []report.Curve{{Name: "waiting", X: hours, Y: queue}}})
+			report.Figure{Title: "Queue", XLabel: "hours", YLabel: "jobs", Steps: true, Curves: waiting})
 	}
 	return p
 }
 
-// cdfs are the distributions of a measure over all measured jobs, and over TE
+// cdfs are the distributions of a measure over all measured jobs with GPUs, and over TE
 // and BE when there are both.
 func (s *simulated) cdfs(measure func(*metrics.Job, *metrics.Outcome) float64) []report.Curve {
 	groups := map[string][]float64{}
@@ -42,7 +46,7 @@ func (s *simulated) cdfs(measure func(*metrics.Job, *metrics.Outcome) float64) [
 		w = *s.spec.Window
 	}
 	for i := w.First; i <= w.Last && i < len(s.Jobs); i++ {
-		if !s.Outcomes[i].Done {
+		if !s.Outcomes[i].Done || s.Jobs[i].GPUs == 0 {
 			continue
 		}
 		v := measure(&s.Jobs[i], &s.Outcomes[i])

@@ -117,11 +117,12 @@ func openStudy(c *cli.Context) (*study, error) {
 }
 
 // figureNames are the figures of a simulation, as --json names them.
-func figureNames() []string {
-	var names []string
-	for f := range reflect.TypeFor[metrics.Figures]().Fields() {
-		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" {
-			names = append(names, name)
+func figureNames() (names []string) {
+	for _, of := range []reflect.Type{reflect.TypeFor[metrics.Figures](), reflect.TypeFor[metrics.CPUOnly]()} {
+		for f := range of.Fields() {
+			if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" {
+				names = append(names, name)
+			}
 		}
 	}
 	return names

@@ -120,6 +120,29 @@ func slurm(ctx context.Context, spec Spec, in Input) (Result, error) {
 	return Result{Types: r.Types, Jobs: r.Jobs, Outcomes: r.Outcomes, Series: r.Series, Waited: waited(&opt.Daemon)}, err
 }
 
+// Fitting leaves out of jobs those without GPUs that no nodes of the cluster hold, and hands
+// each with the reason to leftOut. What accounting tells of a job may name nodes that are down
+// now, or parts that are not equal.
+func (in *Input) Fitting(spec *Spec, leftOut func(j *trace.Job, why string)) {
+	if spec.GPUsOnly() {
+		return
+	}
+	unheld, jobs := virtual.Unheld(in.Cluster, placementModes[spec.Placement]), in.Jobs
+	in.Jobs = func(yield func(trace.Job, error) bool) {
+		for j, err := range jobs {
+			if err == nil && j.GPUs == 0 {
+				if why := unheld(&j); why != "" {
+					leftOut(&j, why)
+					continue
+				}
+			}
+			if !yield(j, err) {
+				return
+			}
+		}
+	}
+}
+
 // waited sums up what priod found out about waits.
 func waited(d *virtual.Daemon) map[plan.Cause]float64 {
 	tracker := d.Settings.Waits.Tracker

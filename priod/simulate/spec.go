@@ -167,6 +167,9 @@ func (s *Spec) sizes() bool {
 	return s.Engine != "rounds" && s.Sizing != "" && s.Sizing != "request" && s.Sizing != "proportional"
 }
 
+// GPUsOnly tells of a Spec that has passed Check whether jobs without GPUs have no place in it.
+func (s *Spec) GPUsOnly() bool { return s.Engine == "rounds" || s.Placement == "pool" }
+
 // Priod tells whether the daemon's own cycles run, of a Spec that has passed Check.
 func (s *Spec) Priod() bool {
 	return s.Engine != "rounds" && (s.Order == "priod" || s.Order == "owed")

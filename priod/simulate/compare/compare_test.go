@@ -159,7 +159,7 @@ func TestMeansKeepTheSum(t *testing.T) {
 			series = append(series, p)
 		}
 		parts := rapid.IntRange(1, 300).Draw(t, "parts")
-		gpus, queued := Means(series, at, parts)
+		gpus, queued, _ := Means(series, at, parts)
 		var sumGPUs, sumQueued float64
 		for k := range gpus {
 			sumGPUs, sumQueued = sumGPUs+gpus[k]*at/float64(parts), sumQueued+queued[k]*at/float64(parts)

@@ -2,6 +2,7 @@ package virtual
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -64,7 +65,18 @@ func (e *engine) admit(t trace.Job) (j *job, why string, err error) {
 		return nil, "", fmt.Errorf("job %s is given by its steps, and no speeds are known", t.ID)
 	}
 	e.last = t.Submit
-	j = &job{Job: t, index: int32(len(e.jobs)), switchStart: -1, record: record{direct: -1, row: -1}}
+	j = e.newJob(t)
+	if why := e.never(j); why != "" {
+		return nil, why, nil
+	}
+	e.jobs = append(e.jobs, metrics.JobOf(&t))
+	e.outcomes = append(e.outcomes, metrics.Outcome{Start: -1, Type: -1})
+	return j, "", nil
+}
+
+// newJob is a job that is about to arrive, with what it asks for in terms of the cluster.
+func (e *engine) newJob(t trace.Job) *job {
+	j := &job{Job: t, index: int32(len(e.jobs)), switchStart: -1, record: record{direct: -1, row: -1}}
 	j.todo = j.work()
 	j.height = scatter(j.index)
 	j.line = e.lineOf(j)
@@ -84,12 +96,13 @@ func (e *engine) admit(t trace.Job) (j *job, why string, err error) {
 		}
 	}
 	j.own = j.request.Types
-	if why := e.never(j); why != "" {
-		return nil, why, nil
-	}
-	e.jobs = append(e.jobs, metrics.JobOf(&t))
-	e.outcomes = append(e.outcomes, metrics.Outcome{Start: -1, Type: -1})
-	return j, "", nil
+	return j
+}
+
+// Unheld says of a job without GPUs why no nodes of the cluster hold it, "" where some do.
+func Unheld(c trace.Cluster, mode placement.Mode) func(*trace.Job) string {
+	e := newEngine(context.Background(), c, Options{Placement: mode})
+	return func(t *trace.Job) string { return e.never(e.newJob(*t)) }
 }
 
 // never says why a job could not even run on the empty cluster.
