@@ -1,16 +1,20 @@
 package tests
 
 import (
+	"bytes"
 	"context"
+	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"slurmprio/priod/trace"
+	"slurmprio/tests/lab"
 )
 
 // An operator's first question: what would have happened here? Jobs that ran
@@ -79,6 +83,87 @@ func TestSimulateFromSlurm(t *testing.T) {
 	s.json(&past, "simulate", "--trace", file, "--format", "sacct", "--nodes", "8:a100:4", "--nodes", "8:v100:4", "--nodes", "8:t4:4") // what ran in this lab, whichever test it came from
 	if past.Jobs < 4 {
 		t.Errorf("%d jobs in sacct's output, want at least 4\n%s", past.Jobs, out)
+	}
+}
+
+// Jobs without GPUs that ran beside others take part in a replay: on the nodes of their
+// partition, and with figures of their own.
+func TestSimulateJobsWithoutGPUs(t *testing.T) {
+	t.Parallel()
+	s := newSiteOn(t, lab.ForTest(t, lab.Options{
+		Nodes:      []lab.NodeSpec{{Count: 1, GPUType: "a100", GPUs: 2, CPUs: 4}, {Count: 2, CPUs: 4, MemoryMB: 2000}},
+		Partitions: []string{"gpu Nodes=a100-1 Default=YES State=UP", "cpu Nodes=cpu-[1-2] State=UP", "all Nodes=ALL State=UP"},
+	}), "")
+	for _, args := range [][]string{
+		{"--prio-type=be", "--gres=gpu:2", "--cpus-per-task=2", "--time=5", "--wrap", "sleep 3"},
+		{"--prio-type=te", "--gres=gpu:1", "--time=5", "--wrap", "sleep 1"},
+		{"--partition=cpu", "--nodes=2", "--ntasks=8", "--mem=500", "--time=5", "--wrap", "sleep 3"}, // all CPUs of both
+		{"--partition=cpu", "--time=5", "--mem=100", "--wrap", "sleep 1"},
+		{"--partition=all", "--cpus-per-task=3", "--mem=100", "--time=5", "--wrap", "sleep 1"},
+		{"--partition=gpu", "--mem=100", "--time=5", "--wrap", "sleep 1"},
+	} {
+		s.submit(args...)
+	}
+	s.wait("the end of all jobs", func() bool { return s.slurm("squeue", "--noheader", "--states=PENDING,RUNNING,COMPLETING") == "" })
+
+	type figures struct {
+		Jobs    int     `json:"jobs"`
+		CPUOnly int     `json:"cpu_only_jobs"`
+		JCT     float64 `json:"cpu_only_mean_jct_s"`
+	}
+	var both struct {
+		Runs []struct {
+			Name    string `json:"name"`
+			figures `json:"figures"`
+		} `json:"runs"`
+		CPUOnly struct {
+			Error struct {
+				Wait struct {
+					Jobs int `json:"jobs"`
+				} `json:"wait"`
+			} `json:"error"`
+			Users []struct {
+				Jobs int `json:"jobs"`
+			} `json:"users"`
+		} `json:"cpu_only"`
+		Skipped map[string]int `json:"skipped_rows"`
+	}
+	s.wait("accounting to know six jobs", func() bool { // slurmdbd hears of ends late
+		out, _, status := s.priod("simulate", "--from-slurm", "--since", "1h", "--compare", "--json")
+		return status == 0 && json.Unmarshal([]byte(out), &both) == nil && both.Runs[0].Jobs == 2 && both.Runs[0].CPUOnly == 4
+	})
+	if len(both.Runs) != 3 || both.CPUOnly.Error.Wait.Jobs != 4 || len(both.CPUOnly.Users) != 1 || both.Skipped["without_gpus"] != 0 {
+		t.Errorf("%+v", both)
+	}
+	for _, run := range both.Runs {
+		if run.Jobs != 2 || run.CPUOnly != 4 || run.JCT <= 0 {
+			t.Errorf("%+v", run)
+		}
+	}
+	out := s.must("simulate", "--from-slurm", "--since", "1h", "--compare", "--html", filepath.Join(s.dir, "page.html"))
+	page, err := os.ReadFile(filepath.Join(s.dir, "page.html"))
+	if err != nil || !strings.Contains(string(page), "Job completion time, without GPUs") || !strings.Contains(out, "jobs without (4) are counted apart") {
+		t.Errorf("%v, said %s", err, out)
+	}
+
+	// Where each ran in the simulation: n0 has the GPUs, n1 and n2 have none.
+	file := filepath.Join(s.dir, "jobs.csv")
+	s.must("simulate", "--from-slurm", "--since", "1h", "--jobs-out", file)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := csv.NewReader(bytes.NewReader(text)).ReadAll()
+	if err != nil || len(rows) != 7 {
+		t.Fatal(err, rows)
+	}
+	var where []string
+	for _, row := range rows[1:] {
+		where = append(where, row[len(row)-1])
+	}
+	slices.Sort(where)
+	if want := []string{"n0", "n0", "n0", "n1", "n1", "n1,n2"}; !slices.Equal(where, want) {
+		t.Errorf("on %q, want %q\n%s", where, want, text)
 	}
 }
 

@@ -631,7 +631,7 @@ func (s *simulated) words() []string {
 	if s.Figures.CPUOnly == nil {
 		return nil
 	}
-	return []string{fmt.Sprintf("All figures are of the %d jobs with GPUs, but for those of the %d jobs without, which are counted apart.", s.Figures.Jobs, s.Figures.CPUOnly.Jobs)}
+	return []string{fmt.Sprintf("Figures are of the jobs with GPUs (%d); jobs without (%d) are counted apart.", s.Figures.Jobs, s.Figures.CPUOnly.Jobs)}
 }
 
 // rows are the figures for people; those of an empty group are left out.

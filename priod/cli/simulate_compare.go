@@ -355,7 +355,7 @@ func (r *compared) words() (words []string) {
 	e, who := &r.Effect, "jobs"
 	if r.CPUOnly != nil {
 		who = "jobs with GPUs"
-		words = append(words, fmt.Sprintf("The figures and tables are of the %d jobs with GPUs; the %d jobs without are counted apart.", e.Wait.Jobs, r.CPUOnly.Effect.Wait.Jobs))
+		words = append(words, fmt.Sprintf("Figures and tables are of the jobs with GPUs (%d); jobs without (%d) are counted apart.", e.Wait.Jobs, r.CPUOnly.Effect.Wait.Jobs))
 	}
 	words = append(words, e.words(who)...)
 	if r.CPUOnly != nil {

@@ -158,12 +158,14 @@ func waited(d *virtual.Daemon) map[plan.Cause]float64 {
 	return sums
 }
 
-// proportional drops what jobs ask for beside GPUs: each then gets its share
+// proportional drops what jobs with GPUs ask for beside these: each then gets its share
 // of the node.
 func proportional(jobs iter.Seq2[trace.Job, error]) iter.Seq2[trace.Job, error] {
 	return func(yield func(trace.Job, error) bool) {
 		for j, err := range jobs {
-			j.CPUs, j.MemMB = 0, 0
+			if j.GPUs > 0 {
+				j.CPUs, j.MemMB = 0, 0
+			}
 			if !yield(j, err) {
 				return
 			}
