@@ -73,3 +73,27 @@ func TestPriodRanksJobsWithoutGPUs(t *testing.T) {
 		}
 	}
 }
+
+// A run that a node ended is requeued by priod where the job's user agreed, with GPUs or without.
+func TestPriodRequeuesJobsWithoutGPUs(t *testing.T) {
+	c := trace.Cluster{Nodes: []trace.NodeGroup{{Count: 1, GPUType: "a100", GPUs: 4, CPUs: 16, MemMB: 160}, {Count: 2, CPUs: 4, MemMB: 40}}}
+	failed := trace.Ending{State: "NODE_FAIL", ExitCode: 1}
+	jobs := []trace.Job{
+		{ID: "agreed", Duration: 100, CPUs: 1, Ending: failed, Retry: "infra"},
+		{ID: "did not", Submit: 1, Duration: 100, CPUs: 1, Ending: failed},
+	}
+	spec := Spec{Order: "priod", SlurmOrder: "fifo", Overheads: Overheads{Requeue: 121}}
+	if err := spec.Check(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Run(context.Background(), spec, Input{Cluster: c, Jobs: trace.Each(jobs), Config: configured(t, "[retry]\nenabled = true\noutput = false\ndrain = false\n")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := r.Outcomes[0]; o.Failed || o.Trials != 2 || o.Nodes != "n2" {
+		t.Errorf("%+v", o)
+	}
+	if o := r.Outcomes[1]; !o.Failed || o.Trials != 1 {
+		t.Errorf("%+v", o)
+	}
+}

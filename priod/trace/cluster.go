@@ -234,6 +234,11 @@ func (g *NodeGroup) check() error {
 			return fmt.Errorf("slowdown.%.80s = %v: want how many times as long jobs take, 0.01 to 100", workload, times)
 		}
 	}
+	for _, p := range g.Partitions {
+		if p == "" || !validText(p) {
+			return fmt.Errorf("partitions: %.80q: want the names of Slurm's partitions", p)
+		}
+	}
 	switch {
 	case g.GPUs > 0:
 	case g.GPUType != "":

@@ -52,6 +52,7 @@ func TestReadClusterErrors(t *testing.T) {
 		"slowdown":    {good + "slowdown = { lm = 0.0 }\n", "slowdown.lm = 0"},
 		"no gpus":     {"[[nodes]]\ncount = 1\ngpu_type = \"a100\"\n", "table 1: gpus = 0 and gpu_type = \"a100\""},
 		"no cpus":     {"[[nodes]]\ncount = 1\n", "table 1: gpus = 0 and cpus = 0"},
+		"partition":   {good + "partitions = [\"a\", \"\\u001b[31m\"]\n", `partitions: "\x1b[31m"`},
 		"negative":    {good + good[:len(good)-len("gpus = 4\n")] + "gpus = -4\n", "table 2: gpus = -4"},
 		"no type":     {"[[nodes]]\ncount = 1\ngpus = 4\n", `gpu_type = ""`},
 		"word":        {"[[nodes]]\ncount = \"two\"\n", "count"},

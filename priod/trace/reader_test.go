@@ -429,7 +429,7 @@ func TestCSVRoundTrip(t *testing.T) {
 			if rapid.Bool().Draw(t, "more") {
 				j.Limit, j.Grace, j.Ckpt = seconds.Draw(t, "limit"), seconds.Draw(t, "grace"), seconds.Draw(t, "ckpt")
 				j.CPUs, j.Nodes, j.MemMB = rapid.IntRange(0, maxGPUs).Draw(t, "cpus"), rapid.IntRange(0, maxGPUs).Draw(t, "nodes"), rapid.Int64Range(0, maxMemMB).Draw(t, "mem")
-				j.User, j.Account, j.GPUType = text.Draw(t, "user"), text.Draw(t, "account"), text.Draw(t, "type")
+				j.User, j.Account, j.Partition, j.GPUType = text.Draw(t, "user"), text.Draw(t, "account"), text.Draw(t, "partition"), text.Draw(t, "type")
 				j.Class, j.Weight = cluster.TE, rapid.Float64Range(1e-300, 1e9).Draw(t, "weight")
 				j.Deadline = rapid.SampledFrom([]float64{0, 1.5, maxSeconds, NoDeadline}).Draw(t, "deadline")
 				j.Retry = rapid.SampledFrom(append(Retries, "")).Draw(t, "retry")
@@ -443,6 +443,9 @@ func TestCSVRoundTrip(t *testing.T) {
 				if rapid.Bool().Draw(t, "fails") {
 					j.Ending = drawn.Draw(t, "ending")
 				}
+			}
+			if j.Steps == 0 && j.GPUType == "" && rapid.Bool().Draw(t, "without GPUs") {
+				j.GPUs = 0
 			}
 			if rapid.Bool().Draw(t, "happened") && at < maxSeconds/2 {
 				j.Start = at + seconds.Draw(t, "waited")/8

@@ -129,6 +129,7 @@ func TestRecorded(t *testing.T) {
 		{ID: "2", Submit: 10, GPUs: 4, Start: 100, End: 150, Ran: 50},
 		{ID: "3", Submit: 10, GPUs: 1, Start: 200, End: 260, Ran: 40},
 		{ID: "4", Submit: 20, GPUs: 1},
+		{ID: "5", Submit: 20, Start: 50, End: 60, Ran: 10}, // without GPUs
 	}
 	outcomes, series, missing := Recorded(jobs)
 	if missing != 1 || outcomes[3].Done {
@@ -141,7 +142,7 @@ func TestRecorded(t *testing.T) {
 			t.Errorf("job %s waited %v s, want %v", jobs[i].ID, got, want)
 		}
 	}
-	want := []metrics.Point{{GPUs: 8}, {At: 10, GPUs: 8, Queued: 2}, {At: 100, GPUs: 4, Queued: 1}, {At: 150, Queued: 1}, {At: 220, GPUs: 1}, {At: 260}}
+	want := []metrics.Point{{GPUs: 8}, {At: 10, GPUs: 8, Queued: 2}, {At: 20, GPUs: 8, Queued: 2, Others: 1}, {At: 50, GPUs: 8, Queued: 2}, {At: 60, GPUs: 8, Queued: 2}, {At: 100, GPUs: 4, Queued: 1}, {At: 150, Queued: 1}, {At: 220, GPUs: 1}, {At: 260}}
 	if diff := cmp.Diff(want, series); diff != "" {
 		t.Error(diff)
 	}
@@ -151,20 +152,22 @@ func TestRecorded(t *testing.T) {
 func TestMeansKeepTheSum(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var series []metrics.Point
-		at, wantGPUs, wantQueued := 0.0, 0.0, 0.0
+		at, wantGPUs, wantQueued, wantOthers := 0.0, 0.0, 0.0, 0.0
 		for range rapid.IntRange(1, 50).Draw(t, "points") {
-			p := metrics.Point{At: at, GPUs: rapid.IntRange(0, 100).Draw(t, "gpus"), Queued: rapid.IntRange(0, 100).Draw(t, "queue")}
+			p := metrics.Point{At: at, GPUs: rapid.IntRange(0, 100).Draw(t, "gpus"), Queued: rapid.IntRange(0, 100).Draw(t, "queue"), Others: rapid.IntRange(0, 9).Draw(t, "others")}
 			gap := rapid.Float64Range(0.001, 1e5).Draw(t, "gap")
 			at, wantGPUs, wantQueued = at+gap, wantGPUs+gap*float64(p.GPUs), wantQueued+gap*float64(p.Queued)
+			wantOthers += gap * float64(p.Others)
 			series = append(series, p)
 		}
 		parts := rapid.IntRange(1, 300).Draw(t, "parts")
-		gpus, queued, _ := Means(series, at, parts)
-		var sumGPUs, sumQueued float64
+		gpus, queued, others := Means(series, at, parts)
+		var sumGPUs, sumQueued, sumOthers float64
 		for k := range gpus {
+			sumOthers += others[k] * at / float64(parts)
 			sumGPUs, sumQueued = sumGPUs+gpus[k]*at/float64(parts), sumQueued+queued[k]*at/float64(parts)
 		}
-		if !cmp.Equal(sumGPUs, wantGPUs, nearly) || !cmp.Equal(sumQueued, wantQueued, nearly) {
+		if !cmp.Equal(sumGPUs, wantGPUs, nearly) || !cmp.Equal(sumQueued, wantQueued, nearly) || !cmp.Equal(sumOthers, wantOthers, nearly) {
 			t.Errorf("%v GPU-seconds and %v s, want %v and %v", sumGPUs, sumQueued, wantGPUs, wantQueued)
 		}
 	})

@@ -65,6 +65,37 @@ func TestFiguresByHand(t *testing.T) {
 	}
 }
 
+// Jobs without GPUs have figures of their own and leave the others as they are.
+func TestFiguresOfJobsWithoutGPUs(t *testing.T) {
+	jobs := []Job{{ID: "a", Submit: 10, GPUs: 1}, {ID: "b", Submit: 10, GPUs: 8, Class: cluster.TE}}
+	outcomes := []Outcome{{Start: 10, End: 110, Ran: 100, Done: true}, {Start: 30, End: 80, Ran: 50, Done: true}}
+	alone, err := Measure(jobs, outcomes, nil, 10)
+	if err != nil || alone.CPUOnly != nil {
+		t.Fatal(err, alone)
+	}
+	jobs = append(jobs, Job{ID: "c", Submit: 0}, Job{ID: "d", Submit: 20, Class: cluster.TE})
+	outcomes = append(outcomes, Outcome{Start: 40, End: 400, Ran: 360, Done: true}, Outcome{Start: 20, End: 30, Ran: 10, Failures: 1, Trials: 1, Failed: true, Done: true})
+	f, err := Measure(jobs, outcomes, nil, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := CPUOnly{Jobs: 2, MeanJCT: 205, P50JCT: 205, P95JCT: 380.5, MeanWait: 20, P90Wait: 36, MaxWait: 40, FailedJobs: 1}
+	if f.CPUOnly == nil || *f.CPUOnly != want {
+		t.Errorf("%+v, want %+v", f.CPUOnly, want)
+	}
+	text, err := json.Marshal(f)
+	before, err2 := json.Marshal(alone)
+	if err != nil || err2 != nil || !strings.HasPrefix(string(text), string(before[:len(before)-1])+`,"cpu_only_jobs":2,`) {
+		t.Errorf("%s\nwithout them %s", text, before)
+	}
+	if f, err = Measure(jobs, outcomes, &Window{2, 3}, 10); err != nil || f.Jobs != 0 || f.MeanWait != 0 || f.CPUOnly.Jobs != 2 {
+		t.Error(f, err)
+	}
+	if _, err := json.Marshal(f); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestMeasureRefuses(t *testing.T) {
 	jobs, outcomes := []Job{{ID: "a", GPUs: 1}}, []Outcome{{}}
 	for _, w := range []*Window{nil, {0, 1}, {1, 0}, {-1, 0}} {

@@ -6,7 +6,8 @@
 // Jobs with equal requests but for memory share a class (queue.go), which watches
 // for room for the job that asks for least. A scheduling pass asks
 // each class for its first job that may start, so the cost of an event does
-// not grow with the length of the queue.
+// not grow with the length of the queue. Jobs with GPUs, and those without in each
+// partition, are lines that do not block each other (kinds.go).
 package virtual
 
 import (
