@@ -214,7 +214,7 @@ func (e *engine) reserveFor(head *job) {
 	at = max(at, e.now)
 	e.lookAt(best, at)
 	then, request := e.beyond, head.request
-	if request.Types = 1 << uint(best); len(e.reserved) > 0 { // it shows another time
+	if request.Types = 1 << uint(best); len(e.reserved) > 0 { // beyond may show the time of another head
 		e.roomAt(head.request, best)
 		then = e.future
 	}
@@ -228,8 +228,8 @@ func (e *engine) reserveFor(head *job) {
 	e.beyond.Take(e.reserved[len(e.reserved)-len(shares):])
 }
 
-// lookAt has beyond show of one GPU type what is free at a time, or where it shows an
-// earlier one already, that.
+// lookAt has beyond show what is free on nodes of one type at a time, unless it shows an
+// earlier time already.
 func (e *engine) lookAt(t int32, at float64) {
 	was := e.shadows[t]
 	e.shadows[t] = min(was, at)
@@ -257,7 +257,7 @@ func (e *engine) lookAt(t int32, at float64) {
 	}
 }
 
-// roomAt is when the request will fit on nodes of one GPU type, beside what is reserved;
+// roomAt is when the request will fit on nodes of one type, beside what is reserved;
 // infinite when the running jobs do not make room. Not in a pool it leaves what is free then
 // in future.
 func (e *engine) roomAt(r placement.Request, t int32) float64 {

@@ -88,7 +88,7 @@ type engine struct {
 	lines        map[string]*line     // by partition
 	heads        []*job               // of the lines that are blocked, in this pass
 	kept         int                  // heads that have a place
-	shadows      []float64            // by GPU type, the time until which a job delays no head there
+	shadows      []float64            // by type, the time until which a job delays no head there
 	reserved     []placement.Share    // for the heads
 	on           []placement.Share    // of these one for each node
 	beyond       *placement.Nodes     // what that leaves
