@@ -84,7 +84,7 @@ func (e *engine) starts(j *job) bool {
 // leftFor is the view that a job has to fit within beside what is free now; nil: none,
 // because it ends before a head could start.
 func (e *engine) leftFor(j *job) *placement.Nodes {
-	if j.occupancy <= e.shadow(j.request)-e.now {
+	if j.occupancy <= e.shadow(j.request.Types)-e.now {
 		return nil
 	}
 	return e.beyond
@@ -143,11 +143,11 @@ func (e *engine) fill(j *job, shares []placement.Share) {
 	e.begin(j, shares)
 }
 
-// shadow is the time until which a job delays no head, wherever it lies.
-func (e *engine) shadow(r placement.Request) float64 {
+// shadow is the time until which a job delays no head, wherever on these types it lies.
+func (e *engine) shadow(types placement.Types) float64 {
 	at := math.Inf(1)
 	for t, s := range e.shadows {
-		if r.Types.Has(int32(t)) {
+		if types.Has(int32(t)) {
 			at = min(at, s)
 		}
 	}
@@ -165,7 +165,7 @@ func (e *engine) offer(c *class) (best *job) {
 		c.ruledOut = e.queue.pass
 		return nil
 	}
-	shadow := e.shadow(c.request)
+	shadow := e.shadow(c.request.Types)
 	if c.passing != e.queue.pass && !math.IsInf(shadow, 1) && room.MayFitWithin(e.beyond, e.on) {
 		best = c.first(math.Inf(1), e.nodes, e.beyond)
 	}
