@@ -75,10 +75,10 @@ func blocks(t *testing.T, path string) (names, texts []string) {
 	}
 }
 
-// The scripts of docs/checkpointing.md, as they stand there: each is stopped in
+// The scripts of docs/users.md and docs/users/checkpointing.md, as they stand there: each is stopped in
 // its midst as priod stops a victim, requeued, and does every step once.
 func TestCheckpointing(t *testing.T) {
-	names, texts := blocks(t, "../docs/checkpointing.md")
+	names, texts := scripts(t, "../docs/users.md", "../docs/users/checkpointing.md")
 	if got := strings.Join(names, " "); got != "train.sh train.py job.sh steps.sh train.py" {
 		t.Fatalf("the document has the scripts %s", got)
 	}
