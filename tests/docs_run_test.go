@@ -17,6 +17,7 @@ import (
 var runBy = []struct{ page, heading, file, has string }{
 	{"docs/install.md", "Install in ten minutes", "packages.sh", `commands docs/install.md "Install in ten minutes"`},
 	{"docs/removal.md", "Taking it out", "packages.sh", `commands docs/removal.md "Taking it out"`},
+	{"docs/removal.md", "sbatch's place", "packages.sh", `commands docs/removal.md "sbatch's place"`},
 	{"docs/removal.md", "The packages", "packages.sh", `commands docs/removal.md "The packages"`},
 	{"docs/features/failures.md", "Output", "packages.sh", `commands docs/features/failures.md Output`},
 	{"docs/features/hold.md", "Jobs that meet a free GPU", "packages.sh", `commands docs/features/hold.md "Jobs that meet a free GPU"`},
