@@ -31,7 +31,7 @@ type block struct {
 var (
 	fenced   = regexp.MustCompile("(?ms)^( *)```(\\w*)\n(.*?)^ *```$")
 	inline   = regexp.MustCompile("`([^`]+)`")
-	indented = regexp.MustCompile(`(?m)^$\n^    \S`)
+	indented = regexp.MustCompile(`(?m)^[^*\s\d].*\n(?:\n)+ {4}(.*)$`) // behind no item of a list
 	typed    = regexp.MustCompile(`(?m)^ *(?:\$ |(?:\w+=\S* )*(?:priod|sbatchwrap|make|go|sbatch|squeue|scancel|scontrol|sacctmgr|sacct|systemctl|curl) )`)
 )
 
@@ -82,8 +82,8 @@ func TestDocsBlocksSayWhatTheyHold(t *testing.T) {
 		if page != "../README.md" && !strings.HasPrefix(page, "../docs/") {
 			continue
 		}
-		if m := indented.FindString(code.ReplaceAllString(texts[page], "")); m != "" && !regexp.MustCompile(`(?m)^(?:\*|\d+\.) `).MatchString(texts[page]) {
-			t.Errorf("%s has an indented block: fence it, and say what it holds", page)
+		for _, m := range indented.FindAllStringSubmatch(fenced.ReplaceAllString(texts[page], ""), -1) {
+			t.Errorf("%s: the block that begins with %q has no fence, which would say what it holds", page, m[1])
 		}
 		for _, b := range blocks(page, texts[page]) {
 			switch b.kind {

@@ -67,6 +67,9 @@ func TestDocsCommandsRun(t *testing.T) {
 		if strings.HasPrefix(b.page, "docs/evidence/") {
 			continue
 		}
+		if b.kind == "conf" {
+			r.configures(b)
+		}
 		name := b.page + "#" + b.heading
 		if _, all := away[b.page+"#"]; all {
 			name = b.page + "#"
@@ -169,6 +172,18 @@ func (r *reader) serve() {
 	})
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		r.Fatal(line, err)
+	}
+}
+
+// configures looks that Slurm knows the keys of a piece of slurm.conf.
+func (r *reader) configures(b block) {
+	r.Helper()
+	known := r.slurm("scontrol", "show", "config")
+	for line := range strings.Lines(b.text) {
+		key, _, _ := strings.Cut(line, "=")
+		if !regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(key) + `\s+= `).MatchString(known) {
+			r.Errorf("%s: slurm.conf has no %q", b.page, line)
+		}
 	}
 }
 
