@@ -97,6 +97,34 @@ func TestPagesNameFilesThatExist(t *testing.T) {
 	}
 }
 
+var pageName = regexp.MustCompile(`\bdocs/[a-zA-Z0-9_/-]+\.(?:md|toml|sh|py)\b`)
+
+// What the code, the configuration and the man pages say of a page of the docs leads there.
+func TestCodeNamesPagesThatExist(t *testing.T) {
+	named := 0
+	for _, folder := range []string{"../etc", "../priod", "../sbatchwrap", "../slurmplug", "../tests"} {
+		err := filepath.WalkDir(folder, func(path string, d os.DirEntry, err error) error {
+			if err != nil || d.IsDir() || strings.HasPrefix(d.Name(), "stray_test") || strings.Contains(path, "/testdata/") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			for _, name := range pageName.FindAllString(string(text), -1) {
+				named++
+				if _, err := os.Stat("../" + name); err != nil {
+					t.Errorf("%s names %s, which is not there", path, name)
+				}
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if named < 20 {
+		t.Errorf("only %d pages are named", named)
+	}
+}
+
 // Every command of priod is shown or explained in the docs.
 func TestDocsKnowEveryCommand(t *testing.T) {
 	_, texts := docPages(t)
