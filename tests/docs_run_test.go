@@ -5,6 +5,7 @@ import (
 	"context"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -80,6 +81,9 @@ func TestDocsCommandsRun(t *testing.T) {
 		}
 		for _, line := range b.commands() {
 			line = comment.ReplaceAllString(line, "")
+			if _, err := exec.LookPath("curl"); err != nil && strings.HasPrefix(line, "curl ") {
+				continue // the roots of other Slurms have none
+			}
 			if !seen[line] && !strings.HasPrefix(line, "make ") {
 				seen[line] = true
 				r.types(b.page, line)
