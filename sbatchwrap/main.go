@@ -1,7 +1,7 @@
 // Sbatchwrap stands in for sbatch: it takes sbatch's own command line plus a
 // few --prio-* options, writes what they say as a tag into the job's comment,
 // and becomes the real sbatch. Where nothing of the kind is said it becomes the
-// real sbatch at once. See docs/sbatchwrap.md.
+// real sbatch at once. See docs/reference/sbatchwrap.md.
 package main
 
 import (

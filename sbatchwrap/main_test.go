@@ -444,7 +444,7 @@ func TestPrintAndHelp(t *testing.T) {
 
 // TestGuide finds every option and variable in the users' guide.
 func TestGuide(t *testing.T) {
-	guide, err := os.ReadFile("../docs/sbatchwrap.md")
+	guide, err := os.ReadFile("../docs/reference/sbatchwrap.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -454,7 +454,7 @@ func TestGuide(t *testing.T) {
 	}
 	for _, name := range names {
 		if !strings.Contains(string(guide), "`"+name+"`") {
-			t.Errorf("docs/sbatchwrap.md does not explain `%s`", name)
+			t.Errorf("docs/reference/sbatchwrap.md does not explain `%s`", name)
 		}
 	}
 }

@@ -49,36 +49,37 @@ def load(path):
     with open(path, "rb") as f: return pickle.load(f)
 `
 
-// blocks are the document's fenced code blocks, each with the file name that
-// the text before it gives last.
-func blocks(t *testing.T, path string) (names, texts []string) {
+// scripts are the pages' blocks of bash and Python, each with the file name that the text
+// before it gives last.
+func scripts(t *testing.T, pages ...string) (names, texts []string) {
 	t.Helper()
-	doc, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
 	name := regexp.MustCompile("`([a-z]+\\.(?:sh|py))`")
-	rest := string(doc)
-	for {
-		before, block, ok := strings.Cut(rest, "\n```")
-		if !ok {
-			return names, texts
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
 		}
-		said := name.FindAllStringSubmatch(before, -1)
-		_, block, _ = strings.Cut(block, "\n") // the language
-		text, after, ended := strings.Cut(block, "\n```\n")
-		if said == nil || !ended {
-			t.Fatalf("a block without a name or an end: %.80s", block)
+		rest := string(text)
+		for _, b := range blocks(page, rest) {
+			before, after, _ := strings.Cut(rest, b.text)
+			rest = after
+			if b.kind != "bash" && b.kind != "python" {
+				continue
+			}
+			said := name.FindAllStringSubmatch(before, -1)
+			if said == nil {
+				t.Fatalf("%s: a block without a name: %.80s", page, b.text)
+			}
+			names, texts = append(names, said[0][1]), append(texts, b.text)
 		}
-		names, texts = append(names, said[0][1]), append(texts, text+"\n")
-		rest = after
 	}
+	return names, texts
 }
 
-// The scripts of docs/checkpointing.md, as they stand there: each is stopped in
+// The scripts of docs/users.md and docs/users/checkpointing.md, as they stand there: each is stopped in
 // its midst as priod stops a victim, requeued, and does every step once.
 func TestCheckpointing(t *testing.T) {
-	names, texts := blocks(t, "../docs/checkpointing.md")
+	names, texts := scripts(t, "../docs/users.md", "../docs/users/checkpointing.md")
 	if got := strings.Join(names, " "); got != "train.sh train.py job.sh steps.sh train.py" {
 		t.Fatalf("the document has the scripts %s", got)
 	}

@@ -43,7 +43,7 @@ func docPages(t *testing.T) (pages []string, texts map[string]string) {
 	return pages, texts
 }
 
-// The README leads to every page of the docs, and no link between them is dead.
+// The README or the index leads to every page of the docs, and no link between them is dead.
 func TestDocsAreLinked(t *testing.T) {
 	pages, texts := docPages(t)
 	anchors := map[string]bool{}
@@ -68,14 +68,14 @@ func TestDocsAreLinked(t *testing.T) {
 			if m[2] != "" && !anchors[to+"#"+m[2]] {
 				t.Errorf("%s links to %s#%s, and no heading there is called so", page, m[1], m[2])
 			}
-			if page == "../README.md" {
+			if page == "../README.md" || page == "../docs/README.md" {
 				from[to] = true
 			}
 		}
 	}
 	for _, page := range pages[1:] {
 		if !from[page] {
-			t.Errorf("README.md does not lead to %s", page)
+			t.Errorf("neither README.md nor docs/README.md leads to %s", page)
 		}
 	}
 }
@@ -94,6 +94,34 @@ func TestPagesNameFilesThatExist(t *testing.T) {
 				t.Errorf("%s names %s, which is not there", page, m[1])
 			}
 		}
+	}
+}
+
+var pageName = regexp.MustCompile(`\bdocs/[a-zA-Z0-9_/-]+\.(?:md|toml|sh|py)\b`)
+
+// What the code, the configuration and the man pages say of a page of the docs leads there.
+func TestCodeNamesPagesThatExist(t *testing.T) {
+	named := 0
+	for _, folder := range []string{"../etc", "../priod", "../sbatchwrap", "../slurmplug", "../tests"} {
+		err := filepath.WalkDir(folder, func(path string, d os.DirEntry, err error) error {
+			if err != nil || d.IsDir() || strings.HasPrefix(d.Name(), "stray_test") || strings.Contains(path, "/testdata/") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			for _, name := range pageName.FindAllString(string(text), -1) {
+				named++
+				if _, err := os.Stat("../" + name); err != nil {
+					t.Errorf("%s names %s, which is not there", path, name)
+				}
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if named < 20 {
+		t.Errorf("only %d pages are named", named)
 	}
 }
 

@@ -2,7 +2,7 @@
 # The packages of dist/ in a clean Debian 12 and 13, as root (make test-packages): install,
 # upgrade, downgrade of the program, removal, purge; then the .rpm of the same. At the end, on a
 # Debian 13 with a running Slurm, the commands of docs/install.md, up to the first written
-# priority, and the unit: under a real systemd, where this machine can boot one beside its own.
+# priority, those of other pages that want a machine of their own, and the unit: under a real systemd, where this machine can boot one beside its own.
 # What runs there changes nothing in the roots, which are kept in the cache folder. SUITES selects.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -124,23 +124,42 @@ rpms() {
   say "the same by .rpm"
 }
 
-# first runs the commands of docs/install.md as they stand there, on a cluster whose GPUs are all in use.
+# commands prints what the blocks of commands below a heading of a page hold.
+commands() {
+  awk -v heading="$2" '/^```/ { block = !block && on && $0 == "```sh"; next } block { print }
+    !block && /^#/ { sub(/^#+ /, ""); on = $0 == heading }' "/$1"
+}
+
+# does runs such commands as they stand there.
+does() {
+  local line count=0
+  while read -r line; do
+    count=$((count + 1)) line=${line//_amd64/}
+    [ -d /run/systemd/system ] || line=${line/ --now/}
+    bash -e -c "$line" </dev/null >/tmp/log 2>&1 || die "$line: $(cat /tmp/log)"
+  done
+  [ $count -ge "$1" ] && [ $count -le "$2" ] || die "$count commands, and not $1 to $2"
+}
+
+# first runs the commands of docs/install.md on a cluster whose GPUs are all in use, and some of other pages.
 first() {
-  local count=0 line
   mkdir -p /etc/slurm
   ln -sf "$SLURM_CONF" /etc/slurm/slurm.conf
   unset SLURM_CONF
   cd /dist
   for _ in 1 2 3 4 5 6 7 8; do sbatch --output=/dev/null --gres=gpu:4 --wrap "sleep 600" >/dev/null; done
-  while read -r line; do
-    count=$((count + 1)) line=${line//_amd64/}
-    [ -d /run/systemd/system ] || line=${line/ --now/}
-    bash -e -c "$line" </dev/null >/tmp/log 2>&1 || die "$line: $(cat /tmp/log)"
-  done < <(sed -n '/^## From the packages/,/^## /s/^    //p' /install.md)
-  [ $count -ge 5 ] && [ $count -le 8 ] || die "$count commands up to the first written priority, and not 5 to 8"
+  does 5 8 < <(commands docs/install.md "Install in ten minutes")
   [ "$(sprio --noheader --format=%S | awk '$1 > 0' | wc -l)" -eq 1 ] || die "no priority was written: $(sprio --format='%i %S')"
   says enabled systemctl is-enabled priod
-  say "the first written priority after $count commands"
+  say "the first written priority after $(commands docs/install.md "Install in ten minutes" | wc -l) commands"
+  does 1 1 < <(commands docs/features/hold.md "Jobs that meet a free GPU")
+  says --begin=now+20 sbatchwrap --prio-print --prio-speed a100:1 --gres=gpu:1 --wrap true
+  rm /etc/slurmprio/hold
+  does 2 5 < <(commands docs/reference/sbatchwrap.md "In sbatch's place")
+  says prio:type=te /usr/bin/sbatch --prio-print --prio-type te --wrap true
+  does 2 3 < <(commands docs/removal.md "sbatch's place")
+  says slurm-wlm /usr/bin/sbatch --version
+  say "sbatchwrap was in the place of sbatch, and is not any more"
   [ ! -d /run/systemd/system ] || unit
 }
 
@@ -169,11 +188,21 @@ unit() {
   dpkg -i /tmp/later-*.deb </dev/null >/tmp/log 2>&1 || die "$(cat /tmp/log)"
   [ "$pid" != "$(systemctl show --value --property=MainPID priod)" ] || die "upgraded, and the old priod runs"
   cycles
-  systemctl stop priod
+  touch /tmp/before
+  does 3 3 < <(commands docs/features/failures.md Output)
+  cycles
+  [ "$(systemctl show --value --property=User priod)" = root ] || die "output.conf does not let priod run as root"
+  rm -r /etc/systemd/system/priod.service.d
+  systemctl daemon-reload
+  touch /tmp/before
+  systemctl restart priod # the state is the user's again
+  cycles
+  does 4 5 < <(commands docs/removal.md "Taking it out")
   says success systemctl show --value --property=Result priod
-  runuser -u priod -- priod reset >/tmp/log 2>&1 || die "priod reset: $(cat /tmp/log)"
   [ "$(sprio --noheader --format=%S | awk '$1 > 0' | wc -l)" -eq 0 ] || die "reset left a priority: $(sprio --format='%i %S')"
-  say "the unit ran under systemd $(systemctl --version | sed -n '1s/^systemd \([0-9]*\).*/\1/p'): reloaded, upgraded, stopped, and its priorities taken back"
+  does 2 2 < <(commands docs/removal.md "The packages")
+  [ ! -e /usr/bin/priod ] && [ ! -e /etc/slurmprio ] || die "purged, and there is $(ls -d /usr/bin/priod /etc/slurmprio/*)"
+  say "the unit ran under systemd $(systemctl --version | sed -n '1s/^systemd \([0-9]*\).*/\1/p'): reloaded, upgraded, stopped, its priorities taken back, and removed"
 }
 
 # boot makes systemd the first process of the copy, which runs what cluster does, and ends.
@@ -223,7 +252,7 @@ inside() {
   mount -t overlay overlay -o "lowerdir=$cache/$root,upperdir=/tmp/up,workdir=/tmp/work" $copy
   mkdir $copy/dist
   cp dist/*_"$arch".deb dist/*."$rpm".rpm $copy/dist/
-  cp "$0" docs/install.md $copy/
+  cp -r "$0" docs $copy/
   python3 - "$copy/newer.db" <<'PY'
 import sqlite3, sys
 db = sqlite3.connect(sys.argv[1])
@@ -275,7 +304,7 @@ enter roots/$suite boot || true # systemd ends the namespace as it would a machi
 unshare --mount --propagation=private sh -c 'mount -t cgroup2 cgroup2 /mnt && [ ! -d "/mnt/$groups" ] || find "/mnt/$groups" -depth -type d -exec rmdir {} +' || true
 if [ -s "$result" ]; then
   grep -v '^ended' "$result" || true
-  tail -n 1 "$result" | grep -qx 'ended 0'
+  grep -qx 'ended 0' "$result"
 else
   printf '\n*** NOT TESTED: no systemd boots on this machine beside its own ***\n\n' >&2
   enter roots/$suite cluster

@@ -19,7 +19,7 @@ func reportNodesCommand() *cli.Command {
 		Name: "nodes", Usage: "how fast nodes are beside others of their GPU type, and which are slow beyond doubt",
 		Description: "Compares the run times of completed jobs that ended within the last TIME, as far as the daemon keeps\n" +
 			"them (speeds.history), with runs of the same program on as many GPUs and nodes. How that is done, and how\n" +
-			"sure it is: docs/reports.md.",
+			"sure it is: docs/features/slow-nodes.md.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "since", Value: "14d", Usage: "the last `TIME`: 12h, 30d"},
 			&cli.StringFlag{Name: "gpu-type", Usage: "only nodes with GPUs of this `TYPE`"},

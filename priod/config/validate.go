@@ -72,7 +72,7 @@ func (c *Config) hostRules() []rule {
 		{"state.retention", c.State.Retention >= Duration(24*time.Hour), "at least 1d"},
 		{"cycle.interval", c.Cycle.Interval >= Duration(2*time.Second), "at least 2s"},
 		{"cycle.follow_controller", !c.Cycle.FollowController || !c.Steering.Enabled && !c.Sizing.Enabled && !c.Sizing.GiveBack && !c.Locality.Enabled && !c.Locality.SlowNodes && !c.Retry.Enabled,
-			"false beside steering or sizing, and beside locality and retry: what a job's user asked for stands in the state folder of the host that wrote, so let the hosts share that (docs/operators.md)"},
+			"false beside steering or sizing, and beside locality and retry: what a job's user asked for stands in the state folder of the host that wrote, so let the hosts share that (docs/reference/high-availability.md)"},
 		{"cycle.controller_host", !strings.ContainsAny(c.Cycle.ControllerHost, " ,()\t\n"), "one name of SlurmctldHost, without its address"},
 	}
 }

@@ -435,11 +435,11 @@ func TestBoardShowsEveryMetric(t *testing.T) {
 	}
 }
 
-// The table in docs/operators.md holds every metric with its labels, and no other.
+// The table in docs/reference/metrics.md holds every metric with its labels, and no other.
 func TestMetricsAreDocumented(t *testing.T) {
 	d, _ := opened(t)
 	rows := map[string]string{}
-	for _, m := range regexp.MustCompile("(?m)^\\| `(priod_\\w+)` \\| (.*?) ?\\|").FindAllStringSubmatch(string(read(t, "../../docs/operators.md")), -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| `(priod_\\w+)` \\| (.*?) ?\\|").FindAllStringSubmatch(string(read(t, "../../docs/reference/metrics.md")), -1) {
 		rows[m[1]] = m[2]
 	}
 	for _, f := range families(t, d) {

@@ -90,7 +90,7 @@ const (
 // al., ATC'19). The paper's: the rate of arrival, the shares of jobs that pass,
 // are killed and fail, how much GPU time killed jobs take, and for failed jobs
 // reason, size, trials and minutes to failure (Tables 6 and 7; its text was not
-// at hand, see docs/traces.md). From the public log: sizes and run times of
+// at hand, see docs/reference/traces.md). From the public log: sizes and run times of
 // jobs that pass. Ours: Poisson arrivals; a logarithmic line between known
 // percentiles, no trial longer than the 95th percentile and none shorter than
 // a tenth of the median; killed jobs as those that pass, all longer by one

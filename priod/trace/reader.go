@@ -20,7 +20,7 @@ import (
 // Format is how a trace is written.
 type Format string
 
-// Formats. CSV is our own; docs/traces.md describes all.
+// Formats. CSV is our own; docs/reference/traces.md describes all.
 const (
 	CSV     Format = "csv"
 	Gavel   Format = "gavel"

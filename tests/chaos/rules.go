@@ -87,7 +87,7 @@ func (r *Run) toldToLeave(p Part, at time.Time) bool {
 const polled = 3 * time.Second
 
 // seenBefore tells whether a job was in the queue at a moment. One that comes and crashes
-// between two polls priod does not see, so nobody runs it again (docs/failures.md).
+// between two polls priod does not see, so nobody runs it again (docs/features/failures.md).
 func (r *Run) seenBefore(p Part, at time.Time) bool {
 	return slices.ContainsFunc(r.Views, func(v View) bool {
 		return !v.At.After(at) && slices.ContainsFunc(v.Queue, func(s Seen) bool {

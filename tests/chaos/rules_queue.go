@@ -311,7 +311,7 @@ func Undone(r *Run) (all []Breach) {
 				continue // refused in one of the two
 			}
 			if set && (r.overwritten(n, key) || r.stood(s.Shown, n, key)) {
-				continue // no Slurm has a name for it: docs/reliability.md
+				continue // no Slurm has a name for it: docs/evidence/reliability.md
 			}
 			if is != want[key] {
 				all = append(all, Breach{"reset leaves nothing", fmt.Sprintf("%s (%s)", r.Jobs[n].Name, s.Shown), fmt.Sprintf("%s is %q and its user's is %q", key, is, want[key])})
