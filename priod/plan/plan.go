@@ -85,6 +85,7 @@ type Decision struct {
 	Size     string        `json:"size,omitempty"`     // which CPUs and memory it gets, and why; "" when that was no question
 	Locality string        `json:"locality,omitempty"` // how many switches it accepts, and why; "" when that was no question
 	Unmoved  string        `json:"unmoved,omitempty"`  // why a wanted value is not written; "" when it is or need not be
+	Choices  Choices       `json:"choices,omitzero"`
 }
 
 // Words are all that is said of the job but its type, in one line.

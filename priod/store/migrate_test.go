@@ -42,6 +42,8 @@ var rowsOf = map[int64]string{
 		INSERT INTO wait_spans VALUES (17, -1, 1000, 1000, 0, 'capacity', '', 'asks for 2 GPUs; 0 are free');`,
 	9:  `INSERT INTO failures VALUES (1, 17, -1, 2000, 'node', '{"failure":1,"job":"17","state":"noted"}'); INSERT INTO drained VALUES ('n1', 2000, 'node');`,
 	10: `UPDATE stays SET node_list = 'n1';`,
+	11: `UPDATE decisions SET choices = '{"gpu_type":{"why":"waits","gpu_type":"a100"}}'; INSERT INTO starts VALUES (3, 2000, 9000);
+		INSERT INTO findings VALUES (1, 2000, 'FAIL', 'rights', 'user priod may not change other users'' jobs', 'sacctmgr ...');`,
 }
 
 // Every schema since the first is brought up to date with what it holds.

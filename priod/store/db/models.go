@@ -62,6 +62,7 @@ type Decision struct {
 	SinceMs     int64
 	Unmoved     string
 	Steer       string
+	Choices     string
 }
 
 type Drained struct {
@@ -111,6 +112,15 @@ type Failure struct {
 	AtMs    int64
 	Class   string
 	Body    string
+}
+
+type Finding struct {
+	Finding int64
+	AtMs    int64
+	Level   string
+	Name    string
+	Words   string
+	Fix     string
 }
 
 type History struct {
@@ -224,6 +234,12 @@ type Share struct {
 	Priority float64
 	Types    string
 	Notes    string
+}
+
+type Start struct {
+	Job     int64
+	AtMs    int64
+	StartMs int64
 }
 
 type Stay struct {
