@@ -13,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"slurmprio/etc"
 	"slurmprio/priod/web"
 )
 
@@ -78,6 +81,24 @@ func TestPagesOfADaemon(t *testing.T) {
 	if text, _ := read(t, asker, "/job?id="+first); !strings.Contains(text, "because its tag says type=te") {
 		t.Errorf("the job's page does not explain it: %s", text)
 	}
+	text, _ := read(t, asker, "/job?format=json&id="+first)
+	checkExplanation(t, "the page", text)
+	checkExplanation(t, "explain", s.must("explain", "--json", first))
+	var many struct {
+		Jobs    []json.RawMessage
+		Unknown []struct{ Job, Error string }
+	}
+	text, _, status := s.priod("explain", "--json", first, "999999", second)
+	if err := json.Unmarshal([]byte(text), &many); err != nil || status != 1 || len(many.Jobs) != 2 || len(many.Unknown) != 1 || many.Unknown[0].Job != "999999" {
+		t.Errorf("several jobs: status %d, %v: %s", status, err, text)
+	}
+	for _, x := range many.Jobs {
+		checkExplanation(t, "one of several", string(x))
+	}
+	s.wait("the daemon's check on its page", func() bool {
+		text, _ := read(t, asker, "/health")
+		return strings.Contains(text, "priority/multifactor") && strings.Contains(text, " failed; looked at ")
+	})
 	d.stop()
 
 	socket = filepath.Join(s.dir, "alone.sock")
@@ -108,6 +129,26 @@ func TestPagesOfADaemon(t *testing.T) {
 	}
 	if _, errs, status := s.priod("web", "--listen", "0.0.0.0:80"); status != 2 || !strings.Contains(errs, "loopback") {
 		t.Errorf("%d: %s", status, errs)
+	}
+}
+
+// checkExplanation checks an explanation against the schema that is handed out.
+func checkExplanation(t *testing.T, name, text string) {
+	t.Helper()
+	var s jsonschema.Schema
+	if err := json.Unmarshal([]byte(etc.ExplainSchema), &s); err != nil {
+		t.Fatal(err)
+	}
+	resolved, err := s.Resolve(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var data any
+	if err := json.Unmarshal([]byte(text), &data); err != nil {
+		t.Fatalf("%s: %v: %s", name, err, text)
+	}
+	if err := resolved.Validate(data); err != nil {
+		t.Errorf("%s: %v: %s", name, err, text)
 	}
 }
 
