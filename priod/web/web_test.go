@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -487,6 +488,13 @@ func TestDayOf(t *testing.T) {
 func BenchmarkPages(b *testing.B) {
 	s := newSite(b, 100_000)
 	s.cycle()
+	starts, found := map[cluster.JobID]time.Time{}, &store.Findings{At: time.Now(), Findings: make([]store.Finding, 30)}
+	for i := range 1000 { // as many as the daemon plans, those of the first pages
+		starts[slurmplug.Plain(uint32(1000+100_000-1-i))] = time.Now().Add(time.Duration(i) * time.Minute)
+	}
+	if err := errors.Join(s.store.SaveStarts(b.Context(), time.Now(), starts), s.store.SaveFindings(b.Context(), found)); err != nil {
+		b.Fatal(err)
+	}
 	for _, address := range []string{"/", "/nodes", "/queue", "/queue?page=500", "/job?id=50000", "/evictions", "/allocation", "/day", "/health"} {
 		b.Run(strings.ReplaceAll(address, "/", "page-"), func(b *testing.B) {
 			for b.Loop() {
