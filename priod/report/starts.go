@@ -7,15 +7,15 @@ import (
 
 // Starts says when a waiting job is expected to start.
 func Starts(at time.Time) string {
-	left := time.Until(at)
+	left := time.Until(at).Round(time.Minute)
 	if left <= time.Minute {
-		return "about to start"
+		return "fits now"
 	}
-	return fmt.Sprintf("in about %s (%s)", Ago(left), at.Local().Format(time.DateTime))
+	return fmt.Sprintf("starts within %s by time limits", Ago(left))
 }
 
 // ByTimeLimits says what such an expectation is worth.
 func ByTimeLimits(planned time.Time) string {
-	return fmt.Sprintf("planned at %s by the time limits of the jobs before it: sooner where they end early, later where others come before it",
+	return fmt.Sprintf("as planned at %s: sooner where jobs end before their time limits, as most do; later where others come before it",
 		planned.Local().Format(time.DateTime))
 }

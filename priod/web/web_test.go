@@ -212,12 +212,12 @@ func TestExpectedStarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, j := range v.Queue.Jobs {
-		want := map[uint32]string{1000: "about to start", 1001: "in about 2h0"}[j.Job.ID]
+		want := map[uint32]string{1000: "fits now", 1001: "starts within 2h0"}[j.Job.ID]
 		if !strings.HasPrefix(j.Starts(), want) || (want == "") != (j.Start == nil) {
 			t.Errorf("job %s: %q, want %q", j.Job, j.Starts(), want)
 		}
 	}
-	if text := s.get("/queue").Body.String(); !strings.Contains(text, "<td>about to start</td>") || !strings.Contains(text, "<td>in about 2h0") {
+	if text := s.get("/queue").Body.String(); !strings.Contains(text, "<br><small>fits now</small></td>") || !strings.Contains(text, "<br><small>starts within 2h0") {
 		t.Error(text)
 	}
 }

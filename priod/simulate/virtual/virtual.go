@@ -103,8 +103,9 @@ type Daemon struct {
 	// settings what the daemon would learn from accounting.
 	Learn      func(set *cycle.Settings, past []cluster.PastStay)
 	LearnEvery time.Duration
-	LearnFrom  time.Duration // runs that ended longer ago teach nothing
-	Calls      int           // cycles that TE submissions bring forward within a minute, at most
+	LearnFrom  time.Duration       // runs that ended longer ago teach nothing
+	Seen       func(*cycle.Result) // if set, is shown each cycle; it keeps nothing of it
+	Calls      int                 // cycles that TE submissions bring forward within a minute, at most
 
 	every bool // tests: also those cycles that would change nothing
 }
