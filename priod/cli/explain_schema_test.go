@@ -60,7 +60,8 @@ func schemaOf(t *testing.T) []byte {
 	return out.Bytes()
 }
 
-// comments are those of the fields of types, by package, type and field.
+// comments are those of the fields of types, by package, type and field; of a type whose
+// constants are words, those.
 type comments map[string]string
 
 // read takes in all packages below a folder.
@@ -77,6 +78,14 @@ func (c comments) read(t *testing.T, root string) {
 				t.Fatal(err)
 			}
 			ast.Inspect(f, func(n ast.Node) bool {
+				if value, is := n.(*ast.ValueSpec); is && value.Type != nil && len(value.Values) == 1 {
+					of, isName := value.Type.(*ast.Ident)
+					word, isWord := value.Values[0].(*ast.BasicLit)
+					if isName && isWord && word.Kind == token.STRING && len(word.Value) > 2 && !strings.HasSuffix(file, "_test.go") {
+						key := "slurmprio/" + dir + "." + of.Name
+						c[key] = strings.TrimPrefix(c[key]+", "+strings.Trim(word.Value, `"`), ", ")
+					}
+				}
 				spec, is := n.(*ast.TypeSpec)
 				if !is {
 					return true
@@ -120,6 +129,9 @@ func (c comments) describe(s *jsonschema.Schema, t reflect.Type) {
 		}
 		if text := c[owner.PkgPath()+"."+owner.Name()+"."+f.Name]; text != "" {
 			p.Description = strings.Join(strings.Fields(text), " ")
+		}
+		if words := c[f.Type.PkgPath()+"."+f.Type.Name()]; words != "" && f.Type.Kind() == reflect.String {
+			p.Description = strings.TrimPrefix(p.Description+"; one of: "+words, "; ")
 		}
 		c.describe(p, f.Type)
 	}

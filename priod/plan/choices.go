@@ -23,20 +23,20 @@ type BudgetLimit struct {
 
 // GPUTypeChoice is the GPU type that a job is given, or none.
 type GPUTypeChoice struct {
-	Why      string   `json:"why"`                   // a word of steer.Why
+	Why      string   `json:"why"`                   // starts, waits, takes-other, not-near, no-consent, one-type, no-room, no-time, not-bound, not-started
 	GPUType  string   `json:"gpu_type,omitempty"`    // it is bound to; "": its type is left open
-	StartS   *float64 `json:"start_s,omitempty"`     // expected there, from the decision on; nil: not known
-	EndS     *float64 `json:"end_s,omitempty"`       // so
+	StartS   *float64 `json:"start_s,omitempty"`     // expected there, from the decision on; left out: not known
+	EndS     *float64 `json:"end_s,omitempty"`       // the same of its end
 	Other    string   `json:"other_type,omitempty"`  // the best of the types not chosen
 	OtherS   *float64 `json:"other_end_s,omitempty"` // when it would end there
 	NotGiven bool     `json:"other_not_allocated,omitempty"`
-	Back     string   `json:"taken_back,omitempty"` // why the type before is taken back
+	Back     string   `json:"taken_back,omitempty"` // why the type before is: allocation-changed, nodes-down, better-type, not-free
 }
 
 // EvictionChoice is what was decided about room for a job.
 type EvictionChoice struct {
 	For string `json:"for"` // te, round, gang
-	Why string `json:"why"` // a word of the rule
+	Why string `json:"why"` // a word: evicts, claimed, fits, starts-anyway, no-victims, limit-at-once, slurm-waits, gets, not-owed, not-yet and so on
 }
 
 // SwitchesChoice is how many switches a job of several nodes accepts.
