@@ -128,7 +128,7 @@ func (c comments) describe(s *jsonschema.Schema, t reflect.Type) {
 			}
 		}
 		if text := c[owner.PkgPath()+"."+owner.Name()+"."+f.Name]; text != "" {
-			p.Description = strings.Join(strings.Fields(text), " ")
+			p.Description = strings.Replace(strings.Join(strings.Fields(text), " "), "nil", "left out", 1)
 		}
 		if words := c[f.Type.PkgPath()+"."+f.Type.Name()]; words != "" && f.Type.Kind() == reflect.String {
 			p.Description = strings.TrimPrefix(p.Description+"; one of: "+words, "; ")
