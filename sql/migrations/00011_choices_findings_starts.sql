@@ -4,6 +4,8 @@
 -- +goose Up
 ALTER TABLE decisions ADD COLUMN choices TEXT NOT NULL DEFAULT ''; -- plan.Choices as JSON; '': none
 
+ALTER TABLE wait_spans ADD COLUMN fits TEXT NOT NULL DEFAULT ''; -- plan.FitsNow as JSON; '': not known
+
 -- What the daemon's last check found.
 CREATE TABLE findings (
   finding INTEGER PRIMARY KEY, -- in the order of check
@@ -24,4 +26,5 @@ CREATE TABLE starts (
 -- +goose Down
 DROP TABLE starts;
 DROP TABLE findings;
+ALTER TABLE wait_spans DROP COLUMN fits;
 ALTER TABLE decisions DROP COLUMN choices;

@@ -283,6 +283,7 @@ type WaitSpan struct {
 	Cause    string
 	What     string
 	Words    string
+	Fits     string
 }
 
 type Write struct {
