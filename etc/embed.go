@@ -9,6 +9,11 @@ import _ "embed"
 //go:embed priod.toml
 var Priod string
 
+// ExplainSchema is the JSON Schema of what priod explain --json prints for one job.
+//
+//go:embed explain.schema.json
+var ExplainSchema string
+
 // Workloads is workloads.toml: the speeds that the papers' authors published.
 //
 //go:embed workloads.toml

@@ -123,17 +123,17 @@ type Usage struct {
 // Factors is a pending job's priority as sprio breaks it down. All weighted.
 // A job in several partitions has one for each; this is its highest.
 type Factors struct {
-	RawID      uint32
-	Priority   int64
-	SiteFactor int64
-	Nice       int64
-	Age        int64
-	Assoc      int64
-	FairShare  int64
-	JobSize    int64
-	Partition  int64
-	QOS        int64
-	TRES       int64 // sum over the TRES terms
+	RawID      uint32 `json:"raw_id"`
+	Priority   int64  `json:"priority"`
+	SiteFactor int64  `json:"site_factor"`
+	Nice       int64  `json:"nice"`
+	Age        int64  `json:"age"`
+	Assoc      int64  `json:"association"`
+	FairShare  int64  `json:"fair_share"`
+	JobSize    int64  `json:"job_size"`
+	Partition  int64  `json:"partition"`
+	QOS        int64  `json:"qos"`
+	TRES       int64  `json:"tres"` // sum over the TRES terms
 }
 
 // Diag is what sdiag says about the controller's load.

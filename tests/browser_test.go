@@ -186,6 +186,7 @@ func TestPagesInABrowser(t *testing.T) {
 		return strings.Contains(out, trial)
 	})
 
+	b.showsTheCheck(s)
 	b.navigates()
 	b.follows(s)
 	for _, scheme := range []string{"light", "dark"} {
@@ -240,6 +241,18 @@ func (b *browser) navigates() {
 	// The browser may not have painted yet.
 	if at := eval[float64](b, "(performance.getEntriesByName('first-contentful-paint')[0] ?? {startTime: 0}).startTime"); at > 0 {
 		b.Logf("first paint %.0f ms after the request", at)
+	}
+}
+
+// showsTheCheck waits until the page of health tells what the daemon's check found.
+func (b *browser) showsTheCheck(s *site) {
+	b.Helper()
+	s.wait("the check on the page of health", func() bool {
+		b.open("/health")
+		return eval[bool](b, "document.querySelector('main tr.f-PASS') !== null")
+	})
+	if text := eval[string](b, "document.querySelector('main').innerText"); !strings.Contains(text, "priority/multifactor") {
+		b.Errorf("the check on the page of health: %s", text)
 	}
 }
 

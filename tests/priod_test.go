@@ -361,7 +361,7 @@ func TestCorruptDatabaseIsSetAside(t *testing.T) {
 func TestWrongUsage(t *testing.T) {
 	s := newSite(t, "")
 	for _, args := range [][]string{
-		{"frobnicate"}, {"explain"}, {"explain", "seventeen"}, {"explain", "1", "2"}, {"run", "--nope"}, {"queue", "extra"},
+		{"frobnicate"}, {"explain"}, {"explain", "seventeen"}, {"explain", "1", "two"}, {"explain", "--schema", "1"}, {"run", "--nope"}, {"queue", "extra"},
 		{"history", "--most", "0"}, {"history", "-n", "many"}, {"config"}, {"run", "--json"}, {"--config", "/nowhere/priod.toml", "check"},
 	} {
 		out, errs, status := s.priod(args...)

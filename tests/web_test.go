@@ -13,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"slurmprio/etc"
 	"slurmprio/priod/web"
 )
 
@@ -78,40 +81,90 @@ func TestPagesOfADaemon(t *testing.T) {
 	if text, _ := read(t, asker, "/job?id="+first); !strings.Contains(text, "because its tag says type=te") {
 		t.Errorf("the job's page does not explain it: %s", text)
 	}
+	s.explainsAsJSON(asker, first, second)
+	s.wait("the daemon's check on its page", func() bool {
+		text, _ := read(t, asker, "/health")
+		return strings.Contains(text, "priority/multifactor") && strings.Contains(text, " failed; looked at ")
+	})
 	d.stop()
 
-	socket = filepath.Join(s.dir, "alone.sock")
-	c := s.command("web", "--listen", "unix:"+socket)
-	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil || !strings.HasPrefix(line, "serving ") {
-		t.Errorf("%q, %v", line, err)
-	}
-	alone := scraper{d, "unix:" + socket}
-	if !pagesHave(t, alone, first, second) {
-		t.Error("priod web does not show what the daemon saw")
-	}
-	if text, _ := read(t, alone, "/health"); !strings.Contains(text, "whether the daemon runs is not known here") {
-		t.Error(text)
-	}
-	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Wait(); err != nil {
-		t.Error(err)
-	}
+	s.servesAlone(d, first, second)
 	if _, errs, status := s.priod("web", "--listen", "0.0.0.0:80"); status != 2 || !strings.Contains(errs, "loopback") {
 		t.Errorf("%d: %s", status, errs)
 	}
 }
 
-func read(t *testing.T, s scraper, path string) (text string, status int) {
+// servesAlone looks at what priod web serves of the state folder.
+func (s *site) servesAlone(d *running, first, second string) {
+	s.Helper()
+	socket := filepath.Join(s.dir, "alone.sock")
+	c := s.command("web", "--listen", "unix:"+socket)
+	out, err := c.StdoutPipe()
+	if err != nil {
+		s.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		s.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil || !strings.HasPrefix(line, "serving ") {
+		s.Errorf("%q, %v", line, err)
+	}
+	alone := scraper{d, "unix:" + socket}
+	if !pagesHave(s, alone, first, second) {
+		s.Error("priod web does not show what the daemon saw")
+	}
+	if text, _ := read(s, alone, "/health"); !strings.Contains(text, "whether the daemon runs is not known here") || !strings.Contains(text, " failed; looked at ") {
+		s.Error(text)
+	}
+	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+		s.Fatal(err)
+	}
+	if err := c.Wait(); err != nil {
+		s.Error(err)
+	}
+}
+
+// explainsAsJSON asks the page and priod explain of jobs that are known, and of one that is not.
+func (s *site) explainsAsJSON(asker scraper, first, second string) {
+	s.Helper()
+	text, _ := read(s, asker, "/job?format=json&id="+first)
+	checkExplanation(s, "the page", text)
+	checkExplanation(s, "explain", s.must("explain", "--json", first))
+	var many struct {
+		Jobs    []json.RawMessage
+		Unknown []struct{ Job, Error string }
+	}
+	text, _, status := s.priod("explain", "--json", first, "999999", second)
+	if err := json.Unmarshal([]byte(text), &many); err != nil || status != 1 || len(many.Jobs) != 2 || len(many.Unknown) != 1 || many.Unknown[0].Job != "999999" {
+		s.Errorf("several jobs: status %d, %v: %s", status, err, text)
+	}
+	for _, x := range many.Jobs {
+		checkExplanation(s, "one of several", string(x))
+	}
+}
+
+// checkExplanation checks an explanation against the schema that is handed out.
+func checkExplanation(t testing.TB, name, text string) {
+	t.Helper()
+	var s jsonschema.Schema
+	if err := json.Unmarshal([]byte(etc.ExplainSchema), &s); err != nil {
+		t.Fatal(err)
+	}
+	resolved, err := s.Resolve(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var data any
+	if err := json.Unmarshal([]byte(text), &data); err != nil {
+		t.Fatalf("%s: %v: %s", name, err, text)
+	}
+	if err := resolved.Validate(data); err != nil {
+		t.Errorf("%s: %v: %s", name, err, text)
+	}
+}
+
+func read(t testing.TB, s scraper, path string) (text string, status int) {
 	t.Helper()
 	r, err := s.get(path)
 	if err != nil {
@@ -126,7 +179,7 @@ func read(t *testing.T, s scraper, path string) (text string, status int) {
 }
 
 // pagesHave tells whether the page of the queue has all of these jobs.
-func pagesHave(t *testing.T, s scraper, jobs ...string) bool {
+func pagesHave(t testing.TB, s scraper, jobs ...string) bool {
 	t.Helper()
 	text, status := read(t, s, "/queue?format=json")
 	var v struct{ Queue web.QueueView }

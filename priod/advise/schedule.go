@@ -62,11 +62,26 @@ type schedule struct {
 	hidden map[string]int // by GPU type, GPUs held by nobody that the user sees
 	behind int            // tasks that wait before the new job
 	delay  []float64      // by kind of nodes, s: of jobs that found no place in time
+
+	left         int               // of effort
+	starts       map[class]float64 // of the last one: a second one fits no sooner
+	requests     map[place]placement.Request
+	reservations int
 }
 
 // newSchedule plans everything that comes before a job of such a class and tier.
 func newSchedule(site *Site, nodes *nodemap.Map, tier int, class cluster.Class) *schedule {
-	s := &schedule{nodes: nodes, line: placement.NewTimeline(0, nodes.Nodes), hidden: map[string]int{}, delay: make([]float64, len(nodes.Kinds))}
+	s := newRunning(site, nodes)
+	for _, j := range site.before(tier, class) {
+		s.behind += j.TaskCount
+		s.plan(j, site.Memory)
+	}
+	return s
+}
+
+// newRunning plans nothing but the ends of the running jobs.
+func newRunning(site *Site, nodes *nodemap.Map) *schedule {
+	s := &schedule{nodes: nodes, line: placement.NewTimeline(0, nodes.Nodes), hidden: map[string]int{}, delay: make([]float64, len(nodes.Kinds)), left: effort, starts: map[class]float64{}, requests: map[place]placement.Request{}}
 	now := site.Snapshot.At
 	for i := range site.Snapshot.Nodes {
 		n := &site.Snapshot.Nodes[i]
@@ -74,7 +89,6 @@ func newSchedule(site *Site, nodes *nodemap.Map, tier int, class cluster.Class) 
 			s.hidden[n.GPUType] += n.GPUsUsed
 		}
 	}
-	reservations := 0
 	for i := range site.Snapshot.Jobs {
 		j := &site.Snapshot.Jobs[i]
 		if j.State != cluster.Running && j.State != cluster.Completing {
@@ -86,10 +100,9 @@ func newSchedule(site *Site, nodes *nodemap.Map, tier int, class cluster.Class) 
 		}
 		if end := j.Remaining(now); !math.IsInf(end, 1) {
 			s.line.Free(shares, max(end, soon), math.Inf(1))
-			reservations++
+			s.reservations++
 		}
 	}
-	s.queue(site, tier, class, reservations)
 	return s
 }
 
@@ -102,7 +115,7 @@ func (s *Site) before(tier int, class cluster.Class) []*cluster.Job {
 	jobs := s.Snapshot.Jobs
 	for i := range jobs {
 		j := &jobs[i]
-		if j.State != cluster.Pending || j.GPUs == 0 || j.Held() || j.Dependency || j.Reservation != "" || !j.WantsRoom() {
+		if !forRoom(j) {
 			continue
 		}
 		own, known := tiers[j.Partition]
@@ -121,52 +134,56 @@ func (s *Site) before(tier int, class cluster.Class) []*cluster.Job {
 	return order
 }
 
+// forRoom tells whether a job with GPUs waits for room alone.
+func forRoom(j *cluster.Job) bool {
+	return j.State == cluster.Pending && j.GPUs > 0 && !j.Held() && !j.Dependency && j.Reservation == "" && j.WantsRoom()
+}
+
 // class is what waiting jobs have in common that fit in the same places.
 type class struct {
 	placement.Request
 	length float64 // s; infinite
 }
 
-// queue plans the waiting jobs in their order, each where it fits first.
-func (s *schedule) queue(site *Site, tier int, asked cluster.Class, reservations int) {
-	left := effort
-	starts := map[class]float64{} // of the last one: a second one fits no sooner
-	requests := map[place]placement.Request{}
-	for _, j := range site.before(tier, asked) {
-		key := place{j.Partition, j.GPUType, j.Features, j.GPUs, j.CPUs, j.Nodes, j.MemMB, j.Node, j.Whole}
-		r, known := requests[key]
-		if !known {
-			r = s.request(j, site.Memory)
-			requests[key] = r
-		}
-		s.behind += j.TaskCount
-		c := class{r, math.Inf(1)}
-		if j.TimeLimit != slurmplug.Unlimited {
-			c.length = max(j.TimeLimit.Seconds(), soon)
-		}
-		for task := range j.TaskCount {
-			last, seen := starts[c]
-			cost := s.nodes.Nodes.Len()
-			switch { // a gang is looked for at each time at which something ends
-			case r.Nodes != 1 && seen:
-				cost *= 1 + min(reservations, 64)
-			case r.Nodes != 1:
-				cost *= 1 + min(reservations, 2048)
-			}
-			if left < cost {
-				s.crowd(r.Types, float64(r.GPUs)*c.length*float64(j.TaskCount-task))
-				break
-			}
-			left -= cost
-			start, shares, ok := s.line.Earliest(r, last, c.length)
-			if !ok {
-				break
-			}
-			starts[c] = start
-			s.line.Reserve(shares, start, start+c.length)
-			reservations++
-		}
+// plan gives a waiting job the first place where it fits, behind all that were planned
+// before it. It returns when its first task starts, s from now, infinite when it never fits;
+// ok is false where the effort did not suffice for all its tasks.
+func (s *schedule) plan(j *cluster.Job, memory bool) (first float64, ok bool) {
+	key := place{j.Partition, j.GPUType, j.Features, j.GPUs, j.CPUs, j.Nodes, j.MemMB, j.Node, j.Whole}
+	r, known := s.requests[key]
+	if !known {
+		r = s.request(j, memory)
+		s.requests[key] = r
 	}
+	c := class{r, math.Inf(1)}
+	if j.TimeLimit != slurmplug.Unlimited {
+		c.length = max(j.TimeLimit.Seconds(), soon)
+	}
+	first = math.Inf(1)
+	for task := range j.TaskCount {
+		last, seen := s.starts[c]
+		cost := s.nodes.Nodes.Len()
+		switch { // a gang is looked for at each time at which something ends
+		case r.Nodes != 1 && seen:
+			cost *= 1 + min(s.reservations, 64)
+		case r.Nodes != 1:
+			cost *= 1 + min(s.reservations, 2048)
+		}
+		if s.left < cost {
+			s.crowd(r.Types, float64(r.GPUs)*c.length*float64(j.TaskCount-task))
+			return first, false
+		}
+		s.left -= cost
+		start, shares, fits := s.line.Earliest(r, last, c.length)
+		if !fits {
+			break
+		}
+		first = min(first, start)
+		s.starts[c] = start
+		s.line.Reserve(shares, start, start+c.length)
+		s.reservations++
+	}
+	return first, true
 }
 
 // place is all that a waiting job's request depends on.

@@ -26,13 +26,7 @@ func checkCommand() *cli.Command {
 			"Exit status 1 when something FAILs. Run it as the daemon's user to see its rights.",
 		Flags: []cli.Flag{jsonFlag()}, Before: noArgs,
 		Action: configured(func(c *cli.Context, cfg *config.Config) error {
-			slurm := live.New(newClient(cfg))
-			findings := slurm.Check(c.Context, cfg.Decide(), live.Uses{
-				Steer: cfg.Steer(), Evicts: cfg.Eviction().Enabled || cfg.Preemption.Defrag || cfg.Rounds.Enabled, Sizing: cfg.Sizing.Enabled, GivesBack: cfg.Sizing.GiveBack, Switches: cfg.SwitchWait(),
-				Retries: cfg.Retry.Enabled, Outputs: cfg.Retry.Output, Root: os.Geteuid() == 0, Untried: cfg.Slurm.Untried,
-			})
-			findings = append(findings, checkController(c.Context, slurm, cfg)...)
-			findings = append(findings, checkState(cfg)...)
+			findings := check(c.Context, cfg)
 			counts := map[live.Level]int{}
 			for _, f := range findings {
 				counts[f.Level]++
@@ -47,6 +41,26 @@ func checkCommand() *cli.Command {
 			return err
 		}),
 	}
+}
+
+// check is all that the verb looks at.
+func check(ctx context.Context, cfg *config.Config) []live.Finding {
+	slurm := live.New(newClient(cfg))
+	findings := slurm.Check(ctx, cfg.Decide(), live.Uses{
+		Steer: cfg.Steer(), Evicts: cfg.Eviction().Enabled || cfg.Preemption.Defrag || cfg.Rounds.Enabled, Sizing: cfg.Sizing.Enabled, GivesBack: cfg.Sizing.GiveBack, Switches: cfg.SwitchWait(),
+		Retries: cfg.Retry.Enabled, Outputs: cfg.Retry.Output, Root: os.Geteuid() == 0, Untried: cfg.Slurm.Untried,
+	})
+	findings = append(findings, checkController(ctx, slurm, cfg)...)
+	return append(findings, checkState(cfg)...)
+}
+
+// findings are the same as the daemon stores them.
+func findings(ctx context.Context, cfg *config.Config) []store.Finding {
+	var out []store.Finding
+	for _, f := range check(ctx, cfg) {
+		out = append(out, store.Finding{Level: string(f.Level), Name: f.Name, Text: f.Text, Fix: f.Fix})
+	}
+	return out
 }
 
 var levels = map[live.Level]text.Color{live.Pass: report.Good, live.Warn: report.Note, live.Fail: report.Bad}

@@ -70,6 +70,8 @@ func TestWrongUsage(t *testing.T) {
 		"trace":                                  "trace: say what to do: trace generate",
 		"explain":                                "explain: name one job, such as 17, 17_4 or 17+0",
 		"explain 17_[1-3":                        `job id "17_[1-3": want one as squeue prints it: 17, 17_4, 17_[1-3], 17+0, or a SLUID`,
+		"explain 17 x":                           `job id "x": want one as squeue prints it`,
+		"explain --schema 17":                    "explain: --schema is the same for all jobs: name none",
 		"explain x":                              `job id "x": want one as squeue prints it`,
 		"history 17_[x]":                         `job id "17_[x]": want one as squeue prints it`,
 		"history 17+":                            `job id "17+": want one as squeue prints it`,

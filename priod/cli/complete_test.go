@@ -19,6 +19,7 @@ func TestComplete(t *testing.T) {
 		"version --":                   "--json --help",
 		"explain 17 ":                  "",
 		"explain 17 --js":              "--json",
+		"explain --s":                  "--schema",
 		"simulate --comp":              "--compare",
 		"advise --":                    "",
 		"profile -- --gres=gpu:1 x.s":  "",

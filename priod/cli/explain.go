@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"slurmprio/etc"
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
 	"slurmprio/priod/evict"
@@ -26,25 +27,90 @@ import (
 
 func explainCommand() *cli.Command {
 	return &cli.Command{
-		Name: "explain", Usage: "say why a job stands where it stands", ArgsUsage: "JOBID",
+		Name: "explain", Usage: "say why jobs stand where they stand", ArgsUsage: "JOBID...",
 		Description: "Answers from what the cycles stored: what was known, decided and written, and why.\n" +
 			"Beside it stands what Slurm says of the job now.\n" +
 			"    priod explain 4711\n" +
 			"    priod explain 4711_3        # a task of an array\n" +
-			"    priod explain 4711+1        # a component of a heterogeneous job",
-		Flags: []cli.Flag{jsonFlag()},
+			"    priod explain 4711+1        # a component of a heterogeneous job\n" +
+			"    priod explain --json 4711 4712\n" +
+			"For programs --json says all of it as fields, which --schema describes as a JSON Schema (draft 2020-12). Several\n" +
+			"jobs cost Slurm no more than one.",
+		Flags: []cli.Flag{jsonFlag(), &cli.BoolFlag{Name: "schema", Usage: "print the JSON Schema of what --json prints for one job"}},
 		Action: func(c *cli.Context) error {
+			if c.Bool("schema") {
+				if c.NArg() > 0 {
+					return usagef("explain: --schema is the same for all jobs: name none")
+				}
+				_, err := io.WriteString(c.App.Writer, etc.ExplainSchema)
+				return err
+			}
+			if c.NArg() > 1 {
+				return explainSeveral(c)
+			}
 			name, err := jobArg(c)
 			if err != nil {
 				return err
 			}
-			v, err := readExplanation(c, name)
+			all, err := readExplanations(c, []slurmplug.JobName{name})
 			if err != nil {
 				return err
 			}
-			return answer(c, v, v.show)
+			if v := all[0]; v.err == nil {
+				return answer(c, v.explanation, v.show)
+			}
+			return all[0].err
 		},
 	}
+}
+
+// several are the explanations of several jobs.
+type several struct {
+	Jobs    []*explanation `json:"jobs"`
+	Unknown []unknownJob   `json:"unknown"`
+}
+
+type unknownJob struct {
+	Job   string `json:"job"` // as it was named
+	Error string `json:"error"`
+}
+
+// explainSeveral explains the jobs that are known, and ends with status 1 when some are not.
+func explainSeveral(c *cli.Context) error {
+	names := make([]slurmplug.JobName, c.NArg())
+	for i, word := range c.Args().Slice() {
+		var err error
+		if names[i], err = slurmplug.ParseJobName(word); err != nil {
+			return usageError{err}
+		}
+	}
+	all, err := readExplanations(c, names)
+	if err != nil {
+		return err
+	}
+	v := several{Jobs: []*explanation{}, Unknown: []unknownJob{}}
+	for i, x := range all {
+		if x.err != nil {
+			v.Unknown = append(v.Unknown, unknownJob{names[i].String(), x.err.Error()})
+			continue
+		}
+		v.Jobs = append(v.Jobs, x.explanation)
+	}
+	err = answer(c, v, func(w io.Writer) {
+		for i, x := range v.Jobs {
+			if i > 0 {
+				fmt.Fprintln(w)
+			}
+			x.show(w)
+		}
+	})
+	for _, x := range v.Unknown {
+		fmt.Fprintf(c.App.ErrWriter, "priod: %s: %s\n", x.Job, report.Safe(x.Error))
+	}
+	if err == nil && len(v.Unknown) > 0 {
+		err = errProblem
+	}
+	return err
 }
 
 // explanation is everything that explains one job's place.
@@ -64,7 +130,8 @@ type explanation struct {
 
 	Own map[slurmplug.Lever]slurmplug.Value `json:"own_request,omitempty"` // what its user asked for where priod has written
 
-	Steering bool `json:"-"` // jobs that agree to it get a GPU type here
+	Steering bool `json:"steering_enabled"` // jobs that agree to it get a GPU type here
+	MaySteer bool `json:"may_be_steered"`   // this one agrees to it
 
 	Speeds *speed.Answers `json:"speeds,omitempty"` // nil for a job without GPUs, or not in Slurm's queue
 }
@@ -74,27 +141,39 @@ type nowView struct {
 	Reason   string             `json:"reason"`
 	Priority uint32             `json:"priority"`
 	Nice     int64              `json:"nice"`
+	Start    time.Time          `json:"expected_start,omitzero"` // by Slurm's backfill, of a job that waits; zero: Slurm does not say
 	Factors  *slurmplug.Factors `json:"factors,omitempty"`
 }
 
-func readExplanation(c *cli.Context, name slurmplug.JobName) (*explanation, error) {
+// explained is a job's explanation, or why there is none.
+type explained struct {
+	*explanation
+	err error
+}
+
+// readExplanations explains jobs from the state folder, and asks Slurm once for all of them.
+func readExplanations(c *cli.Context, names []slurmplug.JobName) ([]explained, error) {
 	cfg, r, err := openReader(c)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
-	id, err := lookUp(c.Context, cfg, r, name)
-	if err != nil {
-		return nil, err
+	all, now := make([]explained, len(names)), queueNow{ctx: c.Context, client: newClient(cfg)}
+	for i, name := range names {
+		v := &all[i]
+		var id cluster.JobID
+		if id, v.err = lookUp(c.Context, cfg, r, name); v.err != nil {
+			continue
+		}
+		if v.explanation, v.err = storedExplanation(c.Context, cfg, r, id); v.err != nil {
+			continue
+		}
+		var program string
+		v.Now, program, v.Note = now.of(v.Job.ID, v.Job.RawID)
+		v.date()
+		v.err = v.jobSpeeds(c.Context, cfg, r, program)
 	}
-	v, err := storedExplanation(c.Context, cfg, r, id)
-	if err != nil {
-		return nil, err
-	}
-	var program string
-	v.Now, program, v.Note = slurmNow(c.Context, cfg, v.Job.ID, v.Job.RawID)
-	v.date()
-	return v, v.jobSpeeds(c.Context, cfg, r, program)
+	return all, nil
 }
 
 // storedExplanation is what the state folder alone explains.
@@ -128,6 +207,7 @@ func storedExplanation(ctx context.Context, cfg *config.Config, r *store.Reader,
 			return nil, err
 		}
 	}
+	v.MaySteer = v.Job.Said.AllowsSteering()
 	v.date()
 	return v, nil
 }
@@ -185,29 +265,54 @@ func (v *explanation) countAhead(ctx context.Context, r *store.Reader, d *store.
 	return nil
 }
 
-func slurmNow(ctx context.Context, cfg *config.Config, id cluster.JobID, raw uint32) (now *nowView, name, note string) {
-	client := newClient(cfg)
-	jobs, err := client.Jobs(ctx)
+// queueNow is Slurm's queue, read when it is first asked for.
+type queueNow struct {
+	ctx    context.Context
+	client *slurmplug.Client
+
+	asked   bool
+	err     error
+	jobs    map[cluster.JobID]*slurmplug.Job
+	factors map[uint32]*slurmplug.Factors // by raw id; nil: not known
+}
+
+func (q *queueNow) read() {
+	q.asked = true
+	jobs, err := q.client.Jobs(q.ctx)
 	if err != nil {
-		return nil, "", "Slurm does not answer: " + err.Error()
+		q.err = err
+		return
 	}
+	q.jobs = make(map[cluster.JobID]*slurmplug.Job, len(jobs))
 	for i := range jobs {
-		j := &jobs[i]
-		if j.ID != id {
-			continue
-		}
-		now = &nowView{State: j.State, Reason: j.Reason, Priority: j.Priority, Nice: j.Nice}
-		if factors, err := client.Factors(ctx); err == nil {
-			for k := range factors {
-				if factors[k].RawID == raw {
-					now.Factors = &factors[k]
-					break
-				}
+		q.jobs[jobs[i].ID] = &jobs[i]
+	}
+}
+
+func (q *queueNow) of(id cluster.JobID, raw uint32) (now *nowView, name, note string) {
+	if !q.asked {
+		q.read()
+	}
+	if q.err != nil {
+		return nil, "", "Slurm does not answer: " + q.err.Error()
+	}
+	j := q.jobs[id]
+	if j == nil {
+		return nil, "", "the job is not in Slurm's queue now"
+	}
+	if q.factors == nil {
+		q.factors = map[uint32]*slurmplug.Factors{}
+		if factors, err := q.client.Factors(q.ctx); err == nil {
+			for i := range factors {
+				q.factors[factors[i].RawID] = &factors[i]
 			}
 		}
-		return now, j.Name, ""
 	}
-	return nil, "", "the job is not in Slurm's queue now"
+	now = &nowView{State: j.State, Reason: j.Reason, Priority: j.Priority, Nice: j.Nice, Factors: q.factors[raw]}
+	if j.State == "PENDING" {
+		now.Start = j.Start
+	}
+	return now, j.Name, ""
 }
 
 var classes = map[cluster.Class]string{cluster.TE: "TE (trial-and-error)", cluster.BE: "BE (best-effort)"}
@@ -261,12 +366,23 @@ func (v *explanation) showJob(line liner) {
 	} else {
 		line("State", "%s (%s) at %s", j.State, j.Reason, clock(v.Cycle.Until))
 	}
+	v.showStart(line)
 	v.showArray(line)
 	if j.Tag != "" {
 		line("Tag", "%s", j.Tag)
 	}
 	if j.TagError != "" {
 		line("Tag", "not valid, so it counts as none: %s", j.TagError)
+	}
+}
+
+// showStart tells when the job is expected to start, and what that is worth.
+func (v *explanation) showStart(line liner) {
+	if s := v.Start; s != nil && v.waits() {
+		line("Starts", "%s, %s", report.Starts(s.At), report.ByTimeLimits(s.Planned))
+	}
+	if v.Now != nil && !v.Now.Start.IsZero() {
+		line("", "Slurm's own backfill expects it at %s", clock(v.Now.Start))
 	}
 }
 
@@ -304,7 +420,7 @@ func (v *explanation) showWanted(line liner, d *store.Decision) {
 	switch {
 	case d.Steer != "":
 		line("GPU type", "%s", d.Steer)
-	case v.Steering && j.GPUs > 0 && j.State == cluster.Pending.String() && !j.Said.AllowsSteering():
+	case v.Steering && j.GPUs > 0 && j.State == cluster.Pending.String() && !v.MaySteer:
 		line("GPU type", "left as it is: no valid tag gives a speed or a workload, so it may not be steered")
 	}
 	if v.Cycle.Mode == slurmplug.Priority {

@@ -40,20 +40,20 @@ func TestExplainGPUTypes(t *testing.T) {
 		v.Decision = &store.Decision{Decision: plan.Decision{Job: v.Job.ID, Ranked: true, Class: cluster.BE, Why: string(plan.Untagged)}}
 		v.Reason = report.Reason(v.Decision.Why)
 		v.Writes = []store.Write{
-			{Outcome: plan.Outcome{Action: plan.Action{Lever: slurmplug.Features, Before: slurmplug.Text("a100")}, Status: slurmplug.Applied}},
-			{Outcome: plan.Outcome{Action: plan.Action{Lever: slurmplug.Features, After: slurmplug.Text("a100")}, Status: slurmplug.Applied}},
+			{Outcome: plan.Outcome{Action: plan.Action{Job: v.Job.ID, Lever: slurmplug.Features, Before: slurmplug.Text("a100")}, Status: slurmplug.Applied}},
+			{Outcome: plan.Outcome{Action: plan.Action{Job: v.Job.ID, Lever: slurmplug.Features, After: slurmplug.Text("a100")}, Status: slurmplug.Applied}},
 		}
 		c.change(v)
-		v.Job.Said, _ = jobtag.Parse(v.Job.Tag)
-		var out bytes.Buffer
-		v.show(&out)
+		tag, _ := jobtag.Parse(v.Job.Tag)
+		v.MaySteer = tag.AllowsSteering()
+		out := printed(t, v)
 		for _, want := range c.want {
-			if !strings.Contains(out.String(), want) {
-				t.Errorf("%s: lacks %q:\n%s", name, want, &out)
+			if !strings.Contains(out, want) {
+				t.Errorf("%s: lacks %q:\n%s", name, want, out)
 			}
 		}
-		if c.lacks != "" && strings.Contains(out.String(), c.lacks) {
-			t.Errorf("%s: says %q:\n%s", name, c.lacks, &out)
+		if c.lacks != "" && strings.Contains(out, c.lacks) {
+			t.Errorf("%s: says %q:\n%s", name, c.lacks, out)
 		}
 	}
 }
@@ -96,15 +96,14 @@ func TestExplainArraysAndTheHeld(t *testing.T) {
 		v.Reason = report.Reason(v.Decision.Why)
 		c.change(v)
 		v.date()
-		var out bytes.Buffer
-		v.show(&out)
+		out := printed(t, v)
 		for _, want := range c.want {
-			if !strings.Contains(out.String(), want) {
-				t.Errorf("%s: lacks %q:\n%s", name, want, &out)
+			if !strings.Contains(out, want) {
+				t.Errorf("%s: lacks %q:\n%s", name, want, out)
 			}
 		}
-		if c.lacks != "" && strings.Contains(out.String(), c.lacks) {
-			t.Errorf("%s: says %q:\n%s", name, c.lacks, &out)
+		if c.lacks != "" && strings.Contains(out, c.lacks) {
+			t.Errorf("%s: says %q:\n%s", name, c.lacks, out)
 		}
 	}
 }

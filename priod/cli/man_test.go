@@ -14,7 +14,7 @@ import (
 	"slurmprio/priod/config"
 )
 
-var update = flag.Bool("update", false, "write etc/man/priod.8 anew")
+var update = flag.Bool("update", false, "write etc/man/priod.8 and etc/explain.schema.json anew")
 
 // manPage is the man page in Markdown, its verbs and options from the command tree.
 func manPage() string {

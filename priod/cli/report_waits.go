@@ -81,7 +81,9 @@ type spanView struct {
 	Wait  float64    `json:"wait_s"`
 	Cause plan.Cause `json:"cause"`
 	What  string     `json:"what,omitempty"`
-	Words string     `json:"words,omitempty"`
+	Words string     `json:"words,omitempty"` // what is short, and with what it would start sooner
+
+	Fits *plan.FitsNow `json:"would_fit,omitempty"` // the latter as data: with any one of these; nil: not known
 }
 
 // mostSpans are those of a wait that explain shows, the last ones.
@@ -92,7 +94,7 @@ func waitViews(all []*plan.Wait) []waitView {
 	for _, w := range all {
 		v := waitView{Submit: w.Submit, Until: w.Until, Ended: string(w.Ended), Spans: []spanView{}}
 		for i, s := range w.Spans {
-			v.Spans = append(v.Spans, spanView{From: s.From, Wait: w.Length(i).Seconds(), Cause: s.Cause, What: s.What, Words: s.Words})
+			v.Spans = append(v.Spans, spanView{From: s.From, Wait: w.Length(i).Seconds(), Cause: s.Cause, What: s.What, Words: s.Words, Fits: s.Fits})
 		}
 		views = append(views, v)
 	}

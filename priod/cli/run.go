@@ -63,6 +63,7 @@ func runCommand() *cli.Command {
 				},
 				Lock:  daemon.NewHostLock,
 				Pages: pages(c, cfg),
+				Check: findings,
 			}
 			if c.Bool("once") {
 				result, err := d.Once(ctx)

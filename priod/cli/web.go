@@ -91,6 +91,9 @@ func pages(c *cli.Context, cfg *config.Config) func(health func() daemon.State) 
 				}
 			}
 			v, err := storedExplanation(ctx, cfg, r, id)
+			if err == nil {
+				err = v.jobSpeeds(ctx, cfg, r, "")
+			}
 			if err != nil {
 				return nil, nil, err
 			}

@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -50,6 +51,19 @@ func (c Class) String() string {
 
 // MarshalText renders the class as String does.
 func (c Class) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (c *Class) UnmarshalText(text []byte) error {
+	switch string(text) {
+	case TE.String():
+		*c = TE
+	case BE.String():
+		*c = BE
+	default:
+		return fmt.Errorf("class %.20q: want te or be", text)
+	}
+	return nil
+}
 
 // Job is one record of the queue. Times that are not set are zero.
 type Job struct {

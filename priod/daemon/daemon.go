@@ -53,6 +53,10 @@ type Store interface {
 	SaveLessons(ctx context.Context, k *speed.Knowledge, runs int, at time.Time) error
 	// Hold says why nothing may be written now, "" when it may.
 	Hold() (string, error)
+	// SaveFindings and SaveStarts are those of store.Store. SaveFindings may be called
+	// beside the cycles.
+	SaveFindings(context.Context, *store.Findings) error
+	SaveStarts(ctx context.Context, at time.Time, starts map[cluster.JobID]time.Time) error
 	// Pause lets the daemon stop its own writing until somebody resumes it.
 	Pause(why string) error
 	// Prune deletes what is older than the retention.
@@ -90,8 +94,9 @@ type Daemon struct {
 	Store   Store
 	Log     hclog.Logger
 	Version string
-	Pages   func(health func() State) http.Handler // what web.listen serves; nil: nothing
-	Now     func() time.Time                       // the system's clock; nil: time.Now
+	Pages   func(health func() State) http.Handler                // what web.listen serves; nil: nothing
+	Check   func(context.Context, *config.Config) []store.Finding // what priod check finds; nil: nobody looks
+	Now     func() time.Time                                      // the system's clock; nil: time.Now
 
 	slurm  Slurm
 	clock  clock
@@ -101,6 +106,8 @@ type Daemon struct {
 	history      *cluster.History
 	state        *cycle.State // of the features
 	learning     learning
+	checks       checks
+	planned      time.Time // when starts were last expected, by the time that a process keeps
 	last         lastCycle
 	availability availability
 	peers        peers
@@ -164,6 +171,7 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan os.Signal) error {
 	defer d.wakes.close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer d.learning.speeds.finish()
+	defer d.checks.finish()
 	defer cancel()
 	defer func() { d.peers.lock.Close() }()
 	d.notify(daemon.SdNotifyReady)
@@ -196,6 +204,8 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan os.Signal) error {
 		d.watching = err == nil && d.availability.standby == ""
 		if d.watching {
 			d.learn(ctx)
+			d.check(ctx)
+			d.expect(ctx, &result)
 		}
 		d.health.cycle(time.Since(begun), pause, err)
 		if now := time.Now(); now.Sub(pruned) >= pruneEvery && d.clock.isSteady() {
@@ -445,6 +455,7 @@ func (d *Daemon) reload() {
 			d.peers.lock = nil // the next cycle locks that cluster
 		}
 		d.Config, d.slurm, d.table = c, d.Connect(c), table
+		d.checks.next = time.Time{}
 		d.wakes.listen(c.WakeAddresses(), c.Wake.PollsPerMinute, d.Log)
 		d.Log.SetLevel(hclog.LevelFromString(c.Log.Level))
 		d.Log.Info("configuration reloaded", "config", c.Path)

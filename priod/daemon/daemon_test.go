@@ -70,6 +70,9 @@ type fake struct {
 	spans   []time.Duration    // that were read of it
 	kept    []cluster.PastStay // in the store
 	lessons store.Lessons
+
+	found  store.Findings
+	starts map[cluster.JobID]time.Time
 }
 
 func (f *fake) Observe(context.Context) (cluster.Snapshot, error) {
@@ -178,6 +181,14 @@ func (f *fake) Identity(context.Context) (string, error) { // no other process's
 }
 func (f *fake) Prune(context.Context, time.Time) error { f.pruned++; return nil }
 func (f *fake) Mended() (int, string)                  { return 0, "" }
+func (f *fake) SaveFindings(_ context.Context, found *store.Findings) error {
+	f.found = *found
+	return nil
+}
+func (f *fake) SaveStarts(_ context.Context, _ time.Time, starts map[cluster.JobID]time.Time) error {
+	f.starts = starts
+	return nil
+}
 
 func newDaemon(t *testing.T, f *fake) (*Daemon, *bytes.Buffer) {
 	t.Helper()

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,8 +14,10 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/evict"
+	"slurmprio/priod/live"
 	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
+	"slurmprio/priod/store"
 	"slurmprio/slurmplug"
 )
 
@@ -42,6 +45,7 @@ type metrics struct {
 	losses     prometheus.Counter
 	early      prometheus.Counter
 	standby    prometheus.Gauge
+	findings   *prometheus.GaugeVec
 	rival      prometheus.Gauge
 }
 
@@ -115,8 +119,10 @@ func newMetrics(version string, h *health) *metrics {
 		early:      single("priod_early_polls_total", "Polls that came before their interval because of a TE submission."),
 		paused:     gauge("priod_paused", "1 while priod is paused and writes nothing.").WithLabelValues(),
 		standby:    gauge("priod_standby", "1 while the acting slurmctld, and so the acting priod, is on another host.").WithLabelValues(),
+		findings:   gauge("priod_check_findings", "What the last check of Slurm and of the configuration found, by level.", "level"),
 		rival:      gauge("priod_rival", "1 while another priod writes to the same cluster.").WithLabelValues(),
 	}
+	m.checked(&store.Findings{})
 	for _, s := range stages {
 		m.stages.WithLabelValues(s)
 	}
@@ -143,6 +149,16 @@ func words[T ~string](values []T) []string {
 		out[i] = string(v)
 	}
 	return out
+}
+
+// levels are those of findings.
+var levels = []live.Level{live.Pass, live.Warn, live.Fail}
+
+// checked takes in what a check found.
+func (m *metrics) checked(f *store.Findings) {
+	for _, l := range levels {
+		m.findings.WithLabelValues(strings.ToLower(string(l))).Set(float64(f.Count(string(l))))
+	}
 }
 
 // staged takes in how long a cycle spent in each stage that it reached.

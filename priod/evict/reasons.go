@@ -113,20 +113,26 @@ func ReasonText(why preemption.Why) string { return cmp.Or(reasonTexts[why], str
 func (c *Choice) Annotate(p *plan.Plan) {
 	said := explanations{}
 	for i := range c.Trials {
-		said.add(c.Trials[i].Job, "preemption: "+ReasonText(c.Trials[i].Why))
+		said.add(c.Trials[i].Job, ForTrial, string(c.Trials[i].Why), "preemption: "+ReasonText(c.Trials[i].Why))
 	}
 	said.annotate(p, cluster.TE)
 }
 
-// explanations are what became of jobs, in words.
-type explanations map[cluster.JobID]string
+// explanations are what became of jobs.
+type explanations map[cluster.JobID]explanation
+
+type explanation struct {
+	plan.EvictionChoice
+	words string
+}
 
 // add takes in what became of a job. Of an array it stands for what became of its first
 // task.
-func (e explanations) add(job cluster.JobID, text string) {
-	e[job] = text
-	if array := slurmplug.Plain(job.ID); e[array] == "" {
-		e[array] = text
+func (e explanations) add(job cluster.JobID, purpose Purpose, why, words string) {
+	x := explanation{plan.EvictionChoice{For: string(purpose), Why: why}, words}
+	e[job] = x
+	if array := slurmplug.Plain(job.ID); e[array].words == "" {
+		e[array] = x
 	}
 }
 
@@ -134,8 +140,8 @@ func (e explanations) add(job cluster.JobID, text string) {
 func (e explanations) annotate(p *plan.Plan, class cluster.Class) {
 	for i := range p.Decisions {
 		d := &p.Decisions[i]
-		if text := e[d.Job]; text != "" && d.Class == class {
-			d.Evict = text
+		if x, said := e[d.Job]; said && d.Class == class {
+			d.Evict, d.Choices.Eviction = x.words, &x.EvictionChoice
 		}
 	}
 }

@@ -43,7 +43,7 @@ func TestWhenRoundsEnd(t *testing.T) {
 // between; what the last one brought is told no more.
 func TestRoundsOffAndOn(t *testing.T) {
 	f, set, _, turn := turning(t)
-	set.Rounds.due, set.Rounds.lastCycle, set.Rounds.explained = false, start.Add(-24*time.Hour), map[cluster.JobID]string{slurmplug.Plain(9): "of yesterday"}
+	set.Rounds.due, set.Rounds.lastCycle, set.Rounds.explained = false, start.Add(-24*time.Hour), explanations{slurmplug.Plain(9): {words: "of yesterday"}}
 	set.Rounds.Settings.Enabled = false
 	if _, err := turn(); err != nil {
 		t.Fatal(err)

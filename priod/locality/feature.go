@@ -3,6 +3,7 @@ package locality
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -156,6 +157,7 @@ func (w *work) decide(x *cell, g *gang) {
 	}
 	if g.excluded != noConsent && g.rule.Most != 1 { // else nobody asks
 		g.decision.Locality = w.words(g)
+		g.decision.Choices.Switches = w.choice(g)
 	}
 }
 
@@ -273,6 +275,22 @@ func (w *work) words(g *gang) string {
 	}
 	return fmt.Sprintf("switches: %d at most, of the %d that it might get; it waits for them as long as that pays, for it would run %s instead of %s on %d",
 		g.accepts, j.Most, span(j.Run+rule.longer(j, j.Most)), span(j.Run), j.Most)
+}
+
+// choice says the same as data; nil where the rule was not asked.
+func (w *work) choice(g *gang) *plan.SwitchesChoice {
+	j, rule := &g.rule, w.rule()
+	if g.excluded != "" || len(w.topology.Leaves) == 0 {
+		return nil
+	}
+	minutes := func(s float64) float64 { return math.Round(s/60) * 60 }
+	c := &plan.SwitchesChoice{
+		Accepts: g.accepts, Fewest: j.Fewest, Most: j.Most, RunS: minutes(j.Run), RunOnMostS: minutes(j.Run + rule.longer(j, j.Most)), WaitsAtMost: minutes(rule.Budget(j)),
+	}
+	if was := g.state.switches; was == nil || was.Accepts != c.Accepts || was.Fewest != c.Fewest || was.Most != c.Most {
+		g.state.switches = c
+	}
+	return g.state.switches
 }
 
 // Heard remembers what was written, and leaves those alone of which Slurm refused it.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
 )
 
 // Memory is what is remembered of jobs from one cycle to the next. The zero value
@@ -22,6 +23,10 @@ type jobState struct {
 	at       time.Time
 	accepts  int    // switches, when it was last looked at: they never become fewer; 0: not known
 	refused  string // Slurm's words when it refused a write
+
+	// As they were first chosen: their figures move with the queue.
+	switches *plan.SwitchesChoice
+	nodes    *plan.RefusedNodes
 }
 
 // anyNumber is jobState.accepts of a job that has waited long enough.

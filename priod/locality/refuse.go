@@ -138,6 +138,14 @@ func (f *Refusals) decide(w *work, x *cell, g *gang) (nodes []string, says bool)
 		worst := slices.MaxFunc(all, func(a, b refused) int { return cmp.Compare(a.factor, b.factor) })
 		g.decision.Locality = joined(g.decision.Locality, fmt.Sprintf("slow nodes: it refuses %s, as long as that pays: on %s it would run %.2f times as long",
 			slurmplug.CompactHosts(slices.Clone(nodes)), worst.name, worst.factor))
+		c := &plan.RefusedNodes{
+			Nodes: slurmplug.CompactHosts(slices.Clone(nodes)), Worst: worst.name, WorstFactor: math.Round(100*worst.factor) / 100,
+			WaitsAtMost: math.Round(all[len(all)-1].cost/60) * 60,
+		}
+		if state.nodes == nil || state.nodes.Nodes != c.Nodes || state.nodes.Worst != c.Worst {
+			state.nodes = c
+		}
+		g.decision.Choices.Refused = state.nodes
 	}
 	slices.Sort(nodes)
 	return nodes, true

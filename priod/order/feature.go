@@ -37,6 +37,9 @@ func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
 		for i := range again.Decisions { // of the same jobs
 			d, was := &again.Decisions[i], &c.Plan.Decisions[i]
 			d.Steer, d.Evict, d.Size, d.Locality = was.Steer, was.Evict, was.Size, was.Locality
+			budget := d.Choices.Budget
+			d.Choices = was.Choices
+			d.Choices.Budget = budget
 		}
 		again.Ask(slices.DeleteFunc(c.Plan.Actions, func(a plan.Action) bool { return a.Lever.Ranks() }))
 		kept := c.Plan.Notes[notes:]

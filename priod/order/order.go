@@ -144,7 +144,7 @@ func (d *decider) newDecision(v *Verdict) plan.Decision {
 	now, _ := d.lever.now(j, d.h)
 	dec := plan.Decision{
 		Job: j.ID, Class: v.Class, Ranked: v.Ranked, Own: d.lever.own(j, now),
-		Why: string(v.Why), Detail: v.Detail, Since: v.Since,
+		Why: string(v.Why), Detail: v.Detail, Since: v.Since, Choices: plan.Choices{Budget: v.Budget},
 	}
 	switch v.Why { // two steps between the other BE jobs and the TE jobs
 	case plan.Evicted:

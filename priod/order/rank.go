@@ -17,7 +17,8 @@ type Verdict struct {
 	Class  cluster.Class
 	Ranked bool // false: priod leaves it alone
 	Why    plan.Reason
-	Detail string // a sentence for people, "" when Why says it all
+	Detail string            // a sentence for people, "" when Why says it all
+	Budget *plan.BudgetLimit // what the job exceeds; nil: nothing
 	Since  time.Time
 	// Tasks is how many tasks of an unsplit array count as TE, when the others exceed
 	// the budget, or for how many tasks of a BE array others yield; 0: all of the record.
@@ -125,8 +126,8 @@ func (r *ranker) admit(s *cluster.Snapshot, verdicts []Verdict, te []int) []int 
 	for _, i := range te {
 		v := &verdicts[i]
 		j := &s.Jobs[v.Job]
-		user := budgetHolder{name: "user " + j.User, budget: set.OfUser(j.User)}
-		acct := budgetHolder{name: "account " + j.Account, budget: set.OfAccount(j.Account)}
+		user := budgetHolder{of: "user", name: j.User, budget: set.OfUser(j.User)}
+		acct := budgetHolder{of: "account", name: j.Account, budget: set.OfAccount(j.Account)}
 		counted := user.budget.Counts() || acct.budget.Counts()
 		if counted {
 			user.use, acct.use = r.use().users[j.User], r.use().accounts[j.Account]
@@ -134,8 +135,8 @@ func (r *ranker) admit(s *cluster.Snapshot, verdicts []Verdict, te []int) []int 
 		tasks := max(j.TaskCount, 1)
 		fit, reason := tasks, ""
 		for _, a := range []budgetHolder{user, acct} {
-			if n, why := a.admits(j); n < fit {
-				fit, reason = n, why
+			if limit, why := a.admits(j); limit != nil && limit.Tasks < fit {
+				fit, reason, v.Budget = limit.Tasks, why, limit
 			}
 		}
 		if fit == 0 {
@@ -158,29 +159,35 @@ func (r *ranker) admit(s *cluster.Snapshot, verdicts []Verdict, te []int) []int 
 
 // budgetHolder is a user or an account, on whose budget a TE job draws.
 type budgetHolder struct {
+	of     string // user, account
 	name   string
 	budget plan.Budget
 	use    cluster.Use
 }
 
-// admits returns how many of the record's tasks fit the budget, and what keeps more
-// from it.
-func (a budgetHolder) admits(j *cluster.Job) (tasks int, why string) {
-	tasks = max(j.TaskCount, 1)
+// admits returns what keeps the record, or some of its tasks, from the budget, also in
+// words; nil when nothing does.
+func (a budgetHolder) admits(j *cluster.Job) (limit *plan.BudgetLimit, why string) {
+	limited := func(by string, allowed float64) *plan.BudgetLimit {
+		return &plan.BudgetLimit{Of: a.of, Name: a.name, Limit: by, Allowed: allowed}
+	}
+	who := a.of + " " + a.name
 	if l := a.budget.TimeLimit; l > 0 && (j.TimeLimit == slurmplug.Unlimited || j.TimeLimit > l) {
-		return 0, fmt.Sprintf("time limit %s is above the %s that TE jobs of %s may ask for", limitText(j.TimeLimit), l, a.name)
+		return limited("time_limit_s", l.Seconds()), fmt.Sprintf("time limit %s is above the %s that TE jobs of %s may ask for", limitText(j.TimeLimit), l, who)
 	}
 	if l := a.budget.GPUHours; l > 0 && a.use.GPUSeconds/3600 >= l {
 		// The hours used are left out: they change with every poll, and the text would be
 		// stored each time.
-		return 0, fmt.Sprintf("%s has used up its %.1f TE GPU-hours within %s", a.name, l, cluster.UsePeriod)
+		return limited("gpu_hours", l), fmt.Sprintf("%s has used up its %.1f TE GPU-hours within %s", who, l, cluster.UsePeriod)
 	}
 	if l := a.budget.GPUs; l > 0 && j.GPUs > 0 {
-		if n := max(l-a.use.GPUs, 0) / j.GPUs; n < tasks {
-			return n, fmt.Sprintf("%s holds or is next for %d TE GPUs of %d, and this job wants %d", a.name, a.use.GPUs, l, j.GPUs)
+		if n := max(l-a.use.GPUs, 0) / j.GPUs; n < max(j.TaskCount, 1) {
+			limit := limited("gpus", float64(l))
+			limit.Used, limit.Tasks = float64(a.use.GPUs), n
+			return limit, fmt.Sprintf("%s holds or is next for %d TE GPUs of %d, and this job wants %d", who, a.use.GPUs, l, j.GPUs)
 		}
 	}
-	return tasks, ""
+	return nil, ""
 }
 
 func limitText(d time.Duration) string {

@@ -77,7 +77,7 @@ type Decision struct {
 	Ranked   bool          `json:"ranked"`             // priod orders this job
 	Value    int64         `json:"value"`              // wanted above Slurm's own priority; in mode priority the priority itself, 0 for Slurm's own
 	Own      int64         `json:"own_priority"`       // Slurm's own part of the priority when this was decided
-	Why      string        `json:"why"`                // one of ranking's reason words: "te", "over-budget", ...
+	Why      string        `json:"why"`                // te, te-qos, be, be-qos, untagged, bad-tag, over-budget, overrun, held, dependency, reservation, partition, not-eligible, het, evicted, round
 	Detail   string        `json:"detail,omitempty"`   // words for a person, of its place in the queue
 	Since    time.Time     `json:"since,omitzero"`     // when the job could first have run
 	Steer    string        `json:"steer,omitempty"`    // which GPU type it gets, or none, and why; "" when that was no question
@@ -85,6 +85,7 @@ type Decision struct {
 	Size     string        `json:"size,omitempty"`     // which CPUs and memory it gets, and why; "" when that was no question
 	Locality string        `json:"locality,omitempty"` // how many switches it accepts, and why; "" when that was no question
 	Unmoved  string        `json:"unmoved,omitempty"`  // why a wanted value is not written; "" when it is or need not be
+	Choices  Choices       `json:"choices,omitzero"`
 }
 
 // Words are all that is said of the job but its type, in one line.

@@ -54,8 +54,22 @@ type Wait struct {
 type WaitSpan struct {
 	From  time.Time
 	Cause Cause
-	What  string // the limit's name, Slurm's reason, what of a node is short
-	Words string // as it was when this began: what is short, and with what it would start sooner
+	What  string   // the limit's name, Slurm's reason, what of a node is short
+	Words string   // as it was when this began: what is short, and with what it would start sooner
+	Fits  *FitsNow // the latter as data; nil: nothing is known that would do
+}
+
+// FitsNow is with what a job would have fit when it began to wait for that cause: with any
+// one of these.
+type FitsNow struct {
+	GPUs        int            `json:"gpus,omitempty"` // so many at most
+	GPUTypes    []string       `json:"gpu_types,omitempty"`
+	Nodes       int            `json:"nodes,omitempty"`
+	CPUs        int64          `json:"cpus,omitempty"`         // of each node, at most
+	MemMB       int64          `json:"mem_mb,omitempty"`       // so
+	Shared      bool           `json:"shared_nodes,omitempty"` // without --exclusive
+	AnySwitches bool           `json:"any_switches,omitempty"`
+	Before      *cluster.JobID `json:"before,omitempty"` // if it stood before this job
 }
 
 // WaitEnd is how a wait ended.

@@ -7,6 +7,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/placement"
+	"slurmprio/priod/plan"
 )
 
 // Memory is what steering remembers of jobs from one cycle to the next. The zero value
@@ -37,8 +38,9 @@ type jobState struct {
 
 	// Of the last cycle:
 	verdict Verdict
-	barred  string // why the types that it could have are not steered to, instead of the verdict's words; "" else
-	words   string // for explain, from the cycle that first said so: figures may have changed since
+	barred  string              // why the types that it could have are not steered to, instead of the verdict's words; "" else
+	words   string              // for explain, from the cycle that first said so: figures may have changed since
+	choice  *plan.GPUTypeChoice // the same as data; nil where no verdict is behind the words
 }
 
 func (m *Memory) beginCycle() {
@@ -92,11 +94,11 @@ func (st *Steered) remember(c *candidate) {
 	barred := st.whyBarred(c)
 	switch {
 	case c.excluded != "":
-		state.words = c.excluded
+		state.words, state.choice = c.excluded, nil
 	case barred != "":
-		state.words = barred
+		state.words, state.choice = barred, v.choice(st.types.names)
 	case state.barred != "" || state.words == "" || v.Type != state.verdict.Type || v.Why != state.verdict.Why || v.Back != state.verdict.Back:
-		state.words = v.Explain(func(t int32) string { return st.types.names[t] })
+		state.words, state.choice = v.Explain(func(t int32) string { return st.types.names[t] }), v.choice(st.types.names)
 	}
 	state.verdict, state.barred = *v, barred
 	switch {
@@ -111,7 +113,7 @@ func (st *Steered) remember(c *candidate) {
 	}
 	decision := &st.in.plan.Decisions[c.at]
 	if decision.Steer == "" && c.excluded != noConsent { // of an array its first task speaks
-		decision.Steer = state.words
+		decision.Steer, decision.Choices.GPUType = state.words, state.choice
 	}
 }
 

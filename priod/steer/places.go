@@ -100,14 +100,14 @@ func (st *Steered) Vet(places map[cluster.JobID]cluster.Place) {
 func (st *Steered) vet(at int, a plan.Action, t int32, place *cluster.Place) (plan.Action, bool) {
 	j, decision := &st.in.jobs[at], &st.in.plan.Decisions[at]
 	if st.namedBySize(place.Required, append(a.Jobs(), a.Job)...) {
-		decision.Steer = sizeNamesNodes
+		decision.Steer, decision.Choices.GPUType = sizeNamesNodes, nil
 		return a, false
 	}
 	why := st.ruledOutBy(place, j, t)
 	if why == "" {
 		return a, true
 	}
-	decision.Steer = why
+	decision.Steer, decision.Choices.GPUType = why, nil
 	if !j.ours {
 		return a, false
 	}

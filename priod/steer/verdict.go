@@ -1,6 +1,11 @@
 package steer
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+
+	"slurmprio/priod/plan"
+)
 
 // Open is the type of a job that is bound to none.
 const Open = int32(-1)
@@ -80,6 +85,25 @@ func (v *Verdict) Explain(name func(int32) string) string {
 		text += "; the type before is taken back: " + back
 	}
 	return text
+}
+
+// choice is the verdict as data; names are those of the types.
+func (v *Verdict) choice(names []string) *plan.GPUTypeChoice {
+	known := func(s float64) *float64 {
+		if s >= boundless {
+			return nil
+		}
+		s = math.Round(s)
+		return &s
+	}
+	c := &plan.GPUTypeChoice{Why: string(v.Why), Back: string(v.Back), NotGiven: v.NotGiven}
+	if v.Type != Open {
+		c.GPUType, c.StartS, c.EndS = names[v.Type], known(v.Start), known(v.End)
+		if v.Other != Open {
+			c.Other, c.OtherS = names[v.Other], known(v.OtherEnd)
+		}
+	}
+	return c
 }
 
 var whyOpen = map[Why]string{

@@ -70,7 +70,7 @@ func (st *Steered) constraintFor(at int, t int32) (text string, ok bool) {
 	switch {
 	case t == Open:
 		if text, err = st.userConstraint(j); err != nil {
-			st.in.plan.Decisions[at].Steer = err.Error()
+			st.in.plan.Decisions[at].Steer, st.in.plan.Decisions[at].Choices.GPUType = err.Error(), nil
 		}
 	case j.bound == t:
 		return "", false

@@ -35,6 +35,9 @@ func (r *Reader) Pending(ctx context.Context, user string, skip, most int) (page
 			if page[i].Now, err = r.waitsFor(ctx, tx, page[i].Job.ID); err != nil {
 				return err
 			}
+			if page[i].Start, err = r.startOf(ctx, tx, &rows[i]); err != nil {
+				return err
+			}
 			d, err := r.q.LastDecision(ctx, tx, rows[i].Job)
 			switch {
 			case err == nil:

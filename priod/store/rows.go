@@ -1,6 +1,7 @@
 package store
 
 import (
+	"encoding/json"
 	"strings"
 	"time"
 
@@ -118,14 +119,30 @@ func decisionParams(d *plan.Decision, row, cycle int64, at time.Time) db.AddDeci
 	return db.AddDecisionParams{
 		Job: row, Cycle: cycle, AtMs: millis(at), Class: d.Class.String(), Ranked: d.Ranked, Value: d.Value,
 		OwnPriority: d.Own, Why: d.Why, Detail: d.Words(), SinceMs: millis(d.Since), Unmoved: d.Unmoved, Steer: d.Steer,
+		Choices: choicesText(&d.Choices),
 	}
 }
 
 func decisionOf(r *db.Decision, id cluster.JobID) plan.Decision {
-	return plan.Decision{
+	d := plan.Decision{
 		Job: id, Class: classOf(r.Class), Ranked: r.Ranked, Value: r.Value, Own: r.OwnPriority, Why: r.Why,
 		Detail: r.Detail, Since: instant(r.SinceMs), Unmoved: r.Unmoved, Steer: r.Steer,
 	}
+	if r.Choices != "" {
+		_ = json.Unmarshal([]byte(r.Choices), &d.Choices) // choicesText wrote it
+	}
+	return d
+}
+
+func choicesText(c *plan.Choices) string {
+	if *c == (plan.Choices{}) {
+		return ""
+	}
+	text, err := json.Marshal(c)
+	if err != nil {
+		return "" // a figure that is no number: the words still say it
+	}
+	return string(text)
 }
 
 func classOf(text string) cluster.Class {

@@ -120,6 +120,8 @@ type Queued struct {
 	Job      Job       `json:"job"`
 	Decision *Decision `json:"decision,omitempty"`
 	Known    *Known    `json:"known,omitempty"`
+
+	Start *ExpectedStart `json:"expected_start,omitempty"` // nil: it waits for more than room, is far behind, or nobody has looked
 }
 
 // Story is all that is stored about one job; lists are latest first.
@@ -308,6 +310,9 @@ func hasTask(tasks string, task int32) bool {
 func (r *Reader) story(ctx context.Context, tx *sql.Tx, row *db.Job, most int) (s Story, err error) {
 	s.Job = showJob(row)
 	id := s.Job.ID
+	if s.Start, err = r.startOf(ctx, tx, row); err != nil {
+		return s, err
+	}
 	if s.Share, err = r.shareOfJob(ctx, tx, row.Job); err != nil {
 		return s, err
 	}

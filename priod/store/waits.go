@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"maps"
 	"time"
 
@@ -67,7 +68,7 @@ func (s *Store) saveWait(ctx context.Context, tx *sql.Tx, w *plan.Wait) error {
 			end = millis(w.Spans[i+1].From)
 		}
 		err := s.q.AddSpan(ctx, tx, db.AddSpanParams{
-			ID: id, Task: task, SubmitMs: submit, FromMs: millis(x.From), UntilMs: end, Cause: string(x.Cause), What: x.What, Words: x.Words,
+			ID: id, Task: task, SubmitMs: submit, FromMs: millis(x.From), UntilMs: end, Cause: string(x.Cause), What: x.What, Words: x.Words, Fits: fitsText(x.Fits),
 		})
 		if err != nil {
 			return err
@@ -155,7 +156,22 @@ func waitOf(r *db.Wait) *plan.Wait {
 }
 
 func spanOf(r *db.WaitSpan) plan.WaitSpan {
-	return plan.WaitSpan{From: instant(r.FromMs), Cause: plan.Cause(r.Cause), What: r.What, Words: r.Words}
+	s := plan.WaitSpan{From: instant(r.FromMs), Cause: plan.Cause(r.Cause), What: r.What, Words: r.Words}
+	if r.Fits != "" {
+		_ = json.Unmarshal([]byte(r.Fits), &s.Fits) // fitsText wrote it
+	}
+	return s
+}
+
+func fitsText(f *plan.FitsNow) string {
+	if f == nil {
+		return ""
+	}
+	text, err := json.Marshal(f)
+	if err != nil {
+		return "" // the words still say it
+	}
+	return string(text)
 }
 
 // WaitsOf returns a job's waits since its submission, the last one first. One without an

@@ -52,7 +52,7 @@ type look struct {
 	snapshot *cluster.Snapshot
 	stays    []cluster.Stay // that began or ended since the last one
 	verdicts []verdict
-	explain  func(*verdict) (what, words string)
+	explain  func(*verdict) (what, words string, fits *plan.FitsNow)
 	pools    func(j *cluster.Job) (pool string, all bool)  // where a running job is; whether it might be on all of it
 	ofType   func(gpuType, partition string) (pool string) // "": there is none such, or are several
 	sizes    map[string]int                                // GPUs of each pool
@@ -138,7 +138,7 @@ func (t *Tracker) waiting(l *look, v *verdict, unseen bool) {
 	if e == nil {
 		e = t.begin(l, j)
 	} else if e.cycle = t.cycle; unseen {
-		e.turn(t.at, plan.NotObserved, "", "")
+		e.turn(t.at, plan.NotObserved, "", "", nil)
 	}
 	w := e.wait
 	w.Until = latest(w.Until, at)
@@ -152,26 +152,26 @@ func (t *Tracker) waiting(l *look, v *verdict, unseen bool) {
 	if n > 0 && w.Spans[n-1].Cause == v.cause && (v.group != nil || w.Spans[n-1].What == what) {
 		return // as before
 	}
-	what, words := l.explain(v)
-	if e.turn(latest(at, w.Submit), v.cause, what, words) {
+	what, words, fits := l.explain(v)
+	if e.turn(latest(at, w.Submit), v.cause, what, words, fits) {
 		t.note(w)
 	}
 }
 
 // turn begins another cause at a time, until which the last one held.
-func (e *entry) turn(at time.Time, cause plan.Cause, what, words string) bool {
+func (e *entry) turn(at time.Time, cause plan.Cause, what, words string, fits *plan.FitsNow) bool {
 	w := e.wait
 	if n := len(w.Spans); n > 0 {
 		if last := &w.Spans[n-1]; last.Cause == cause && last.What == what {
 			return false
 		} else if !last.From.Before(at) {
 			w.Spans = w.Spans[:n-1] // it lasted no time
-			return e.turn(at, cause, what, words)
+			return e.turn(at, cause, what, words, fits)
 		}
 	} else {
 		at = w.Submit
 	}
-	w.Spans = append(w.Spans, plan.WaitSpan{From: at, Cause: cause, What: kept(what), Words: kept(words)})
+	w.Spans = append(w.Spans, plan.WaitSpan{From: at, Cause: cause, What: kept(what), Words: kept(words), Fits: fits})
 	w.Until = latest(w.Until, at)
 	return true
 }
@@ -193,7 +193,7 @@ func (t *Tracker) begin(l *look, j *cluster.Job) *entry {
 	if e == nil {
 		e = newEntry(j, j.Submit)
 		if late := at.Sub(j.Submit); l.gap > 0 && late > l.gap {
-			e.turn(j.Submit, plan.NotObserved, "", "")
+			e.turn(j.Submit, plan.NotObserved, "", "", nil)
 		}
 	}
 	e.cycle = t.cycle
@@ -276,9 +276,9 @@ func (t *Tracker) running(l *look, j *cluster.Job, started map[string][]*run) {
 		if l.gap > 0 && j.Start.Sub(e.wait.Submit) > l.gap {
 			cause = plan.NotObserved
 		}
-		e.turn(e.wait.Submit, cause, "", "")
+		e.turn(e.wait.Submit, cause, "", "", nil)
 	} else if gap := j.Start.Sub(e.wait.Until); l.gap > 0 && gap > l.gap {
-		e.turn(e.wait.Until, plan.NotObserved, "", "")
+		e.turn(e.wait.Until, plan.NotObserved, "", "", nil)
 	}
 	e.cycle, e.start = t.cycle, j.Start
 	e.wait.GPUType = kept(j.GPUType)
@@ -423,7 +423,7 @@ func (e *entry) backlog(since time.Time) bool {
 			until = old[i+1].From
 		}
 		late := s
-		late.From, late.Cause, late.What, late.Words = latest(s.From, since), plan.Fragmentation, Backlog, ""
+		late.From, late.Cause, late.What, late.Words, late.Fits = latest(s.From, since), plan.Fragmentation, Backlog, "", nil
 		if !until.After(since) || s.Cause == plan.Fragmentation || !s.Cause.ForRoom() {
 			w.Spans = append(w.Spans, s)
 			continue

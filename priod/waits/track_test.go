@@ -118,7 +118,7 @@ func TestCausesSumToTheWait(t *testing.T) {
 				tracker.Restore(db.open(), last)
 			}
 			s := &cluster.Snapshot{At: second(now + offset), Jobs: seen(lives, now)}
-			l := &look{snapshot: s, explain: func(v *verdict) (string, string) { return v.what, "" }, gap: 5 * time.Minute, sizes: map[string]int{"a": 3},
+			l := &look{snapshot: s, explain: func(v *verdict) (string, string, *plan.FitsNow) { return v.what, "", nil }, gap: 5 * time.Minute, sizes: map[string]int{"a": 3},
 				pools: func(*cluster.Job) (string, bool) { return "a", true }, ofType: func(string, string) string { return "a" }}
 			for i := range s.Jobs {
 				if s.Jobs[i].State == cluster.Pending {
@@ -173,7 +173,7 @@ func TestTaskWithATimeOfItsOwn(t *testing.T) {
 			{ID: slurmplug.Plain(7), State: cluster.Pending, GPUs: 1, TaskCount: 5, Submit: second(0)},
 			{ID: cluster.JobID{ID: 7, Task: 3}, State: cluster.Pending, GPUs: 1, TaskCount: 1, Submit: second(5)},
 		}}
-		tracker.observe(&look{snapshot: s, explain: func(v *verdict) (string, string) { return "", "" }, verdicts: []verdict{{job: 0, cause: plan.Capacity}, {job: 1, cause: plan.Capacity}}})
+		tracker.observe(&look{snapshot: s, explain: func(v *verdict) (string, string, *plan.FitsNow) { return "", "", nil }, verdicts: []verdict{{job: 0, cause: plan.Capacity}, {job: 1, cause: plan.Capacity}}})
 		return len(tracker.Changed())
 	}
 	if n := look(10); n != 2 {

@@ -60,7 +60,13 @@ type group struct {
 	fits    bool   // on the nodes, whoever is before
 	full    bool   // the jobs before left no place on the nodes
 	what    string // is short, of jobs that wait for fragmentation
-	words   map[plan.Cause]string
+	told    map[plan.Cause]told
+}
+
+// told is what is short, in words, and with what a job would fit.
+type told struct {
+	words string
+	fits  *plan.FitsNow
 }
 
 // hold is the reservation of a job that waits, in the pool.
@@ -145,7 +151,7 @@ func (w *walk) group(j *cluster.Job) *group {
 }
 
 func (w *walk) newGroup(k key, j *cluster.Job) *group {
-	g := &group{key: k, words: map[plan.Cause]string{}}
+	g := &group{key: k, told: map[plan.Cause]told{}}
 	g.kinds, g.parsed = w.nodes.Types(j)
 	for _, kinds := range w.kindsOf {
 		if kinds &= g.kinds; kinds != 0 {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,6 +52,51 @@ func someCluster(t *rapid.T) *cluster.Snapshot {
 		s.Jobs = append(s.Jobs, j)
 	}
 	return s
+}
+
+// checkFits looks whether a job has a place with each change that is told, and whether the
+// words tell the same.
+func checkFits(t *rapid.T, w *walk, v *verdict, words string, fits *plan.FitsNow) {
+	j, g := &w.snapshot.Jobs[v.job], v.group
+	try := func(told any, change func(*placement.Request)) {
+		r := g.request
+		change(&r)
+		if !w.place(r, g.byType) || !strings.Contains(words, fmt.Sprint(told)) {
+			t.Fatalf("job %s: it does not fit with %+v, or the words do not say so: %s", j.ID, *fits, words)
+		}
+	}
+	if n := fits.Nodes; n > 0 {
+		try(n, func(r *placement.Request) { r.Nodes = int32(n) })
+	}
+	if n := fits.MemMB; n > 1 {
+		try(n, func(r *placement.Request) { r.MemMB = n })
+	}
+	if n := fits.CPUs; n > 1 {
+		try(n, func(r *placement.Request) { r.CPUs = int32(n) })
+	}
+	if fits.Shared {
+		try("--exclusive", func(r *placement.Request) { r.Whole = false })
+	}
+	if n := int32(fits.GPUs); n > 0 {
+		try(n, func(r *placement.Request) {
+			r.CPUs, r.MemMB = int32(int64(r.CPUs)*int64(n)/int64(r.GPUs)), r.MemMB*int64(n)/int64(r.GPUs)
+			r.GPUs, r.Nodes = n, min(r.Nodes, n)
+		})
+	}
+	for _, name := range fits.GPUTypes {
+		other := *j
+		other.GPUType, other.Features = name, ""
+		kinds, _ := w.nodes.Types(&other)
+		if !w.place(w.nodes.Request(&other, kinds), []placement.Types{kinds}) || !strings.Contains(words, name) {
+			t.Fatalf("job %s does not fit on %s: %s", j.ID, name, words)
+		}
+	}
+	if b := fits.Before; b != nil && (*b != v.before || !strings.Contains(words, b.String())) {
+		t.Fatalf("job %s: %s stands before it, not %s", j.ID, v.before, b)
+	}
+	if fits.GPUs == 0 && fits.GPUTypes == nil && fits.Nodes == 0 && fits.CPUs == 0 && fits.MemMB == 0 && !fits.Shared && !fits.AnySwitches && fits.Before == nil {
+		t.Fatalf("job %s: nothing is told", j.ID)
+	}
 }
 
 // naive is the definition, for one job after the other, with nothing kept but who took
@@ -236,7 +282,10 @@ func TestWalkIsItsDefinition(t *testing.T) {
 			if !slices.Contains(plan.Causes, v.cause) {
 				t.Fatalf("job %s: no such cause as %q", j.ID, v.cause)
 			}
-			w.explain(v)
+			_, words, fits := w.explain(v)
+			if fits != nil {
+				checkFits(t, w, v, words, fits)
+			}
 		}
 	})
 }

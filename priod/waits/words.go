@@ -10,10 +10,10 @@ import (
 )
 
 // whatShort says what of the nodes a job lacks that waits for fragmentation, and words
-// about it with the placement that would fit now.
-func (w *walk) whatShort(j *cluster.Job, g *group) (what, words string) {
+// about it with the placement that would fit now, and that as data.
+func (w *walk) whatShort(j *cluster.Job, g *group) (what, words string, fits *plan.FitsNow) {
 	if g.fits { // by number; the nodes do not lie together
-		return "switches", "the free nodes do not lie together as Slurm's topology wants it; a smaller --switches count or none would let it start sooner"
+		return "switches", "the free nodes do not lie together as Slurm's topology wants it; a smaller --switches count or none would let it start sooner", &plan.FitsNow{AnySwitches: true}
 	}
 	r := g.request
 	most, nodes := w.mostOnOne(g.kinds)
@@ -25,25 +25,28 @@ func (w *walk) whatShort(j *cluster.Job, g *group) (what, words string) {
 	}
 	switch noCPUs, noMem := func(r *placement.Request) { r.CPUs = 1 }, func(r *placement.Request) { r.MemMB = 1 }; {
 	case without(noCPUs):
-		return "cpus", have + ", without the CPUs that it asks for" + w.enough("CPUs", int64(r.CPUs), func(n int64) bool { return without(func(r *placement.Request) { r.CPUs = int32(n) }) })
+		n, enough := w.enough("CPUs", int64(r.CPUs), func(n int64) bool { return without(func(r *placement.Request) { r.CPUs = int32(n) }) })
+		return "cpus", have + ", without the CPUs that it asks for" + enough, &plan.FitsNow{CPUs: n}
 	case without(noMem):
-		return "memory", have + ", without the memory that it asks for" + w.enough("MB", r.MemMB, func(n int64) bool { return without(func(r *placement.Request) { r.MemMB = n }) })
+		n, enough := w.enough("MB", r.MemMB, func(n int64) bool { return without(func(r *placement.Request) { r.MemMB = n }) })
+		return "memory", have + ", without the memory that it asks for" + enough, &plan.FitsNow{MemMB: n}
 	case without(func(r *placement.Request) { noCPUs(r); noMem(r) }):
-		return "cpus-memory", have + ", without the CPUs and the memory that it asks for"
+		return "cpus-memory", have + ", without the CPUs and the memory that it asks for", nil
 	case r.Whole && without(func(r *placement.Request) { r.Whole = false }):
-		return "whole-node", have + ", no node is empty; it would fit now without --exclusive"
+		return "whole-node", have + ", no node is empty; it would fit now without --exclusive", &plan.FitsNow{Shared: true}
 	}
 	for n := max(r.Nodes, 1) + 1; n <= min(r.GPUs, int32(nodes)); n = max(n+1, n*3/2) {
 		if without(func(r *placement.Request) { r.Nodes = n }) {
-			return "shape", fmt.Sprintf("%s; it would fit now on %d nodes", have, n)
+			return "shape", fmt.Sprintf("%s; it would fit now on %d nodes", have, n), &plan.FitsNow{Nodes: int(n)}
 		}
 	}
 	for n := r.Nodes - 1; n > 0; n = min(n-1, n*2/3) {
 		if without(func(r *placement.Request) { r.Nodes = n }) {
-			return "shape", fmt.Sprintf("%s; it would fit now on %d", have, n)
+			return "shape", fmt.Sprintf("%s; it would fit now on %d", have, n), &plan.FitsNow{Nodes: int(n)}
 		}
 	}
-	return "shape", have + w.fewer(j, g)
+	fits, words = w.fewer(j, g)
+	return "shape", have + words, fits
 }
 
 // shape is what a job asks for, in words.
@@ -70,11 +73,11 @@ func (w *walk) mostOnOne(kinds placement.Types) (most, nodes int) {
 	return most, nodes
 }
 
-// enough says up to how much of something a job could ask for to fit now.
-func (w *walk) enough(of string, asked int64, fits func(int64) bool) string {
+// enough is up to how much of something a job could ask for to fit now, also in words.
+func (w *walk) enough(of string, asked int64, fits func(int64) bool) (most int64, words string) {
 	low, high := int64(1), asked // low fits, high does not
 	if high <= low {
-		return ""
+		return low, ""
 	}
 	for high-low > max(asked/64, 1) {
 		if mid := (low + high) / 2; fits(mid) {
@@ -83,11 +86,12 @@ func (w *walk) enough(of string, asked int64, fits func(int64) bool) string {
 			high = mid
 		}
 	}
-	return fmt.Sprintf("; with %d %s it would fit now", low, of)
+	return low, fmt.Sprintf("; with %d %s it would fit now", low, of)
 }
 
-// fewer says with how many GPUs, or on which other types, a job would fit now.
-func (w *walk) fewer(j *cluster.Job, g *group) string {
+// fewer is with how many GPUs, or on which other types, a job would fit now, also in words;
+// nil: with none.
+func (w *walk) fewer(j *cluster.Job, g *group) (fits *plan.FitsNow, words string) {
 	var parts []string
 	low, high := int32(0), g.request.GPUs
 	for high-low > 1 {
@@ -103,21 +107,21 @@ func (w *walk) fewer(j *cluster.Job, g *group) string {
 	if low > 0 {
 		parts = append(parts, fmt.Sprintf("with %d", low))
 	}
-	if types := w.otherTypes(j, g); types != "" {
-		parts = append(parts, "on "+types)
+	types := w.otherTypes(j, g)
+	if len(types) > 0 {
+		parts = append(parts, "on "+strings.Join(types, " or "))
 	}
 	if len(parts) == 0 {
-		return ""
+		return nil, ""
 	}
-	return "; it would fit now " + strings.Join(parts, " or ")
+	return &plan.FitsNow{GPUs: int(low), GPUTypes: types}, "; it would fit now " + strings.Join(parts, " or ")
 }
 
 // otherTypes are the GPU types on which a job would fit now that its request rules out.
-func (w *walk) otherTypes(j *cluster.Job, g *group) string {
+func (w *walk) otherTypes(j *cluster.Job, g *group) (names []string) {
 	open := *j
 	open.GPUType, open.Features = "", ""
 	kinds, _ := w.nodes.Types(&open)
-	var names []string
 	for _, of := range w.kindsOf {
 		of &= kinds &^ g.kinds
 		name := ""
@@ -130,38 +134,40 @@ func (w *walk) otherTypes(j *cluster.Job, g *group) string {
 			names = append(names, name)
 		}
 	}
-	return strings.Join(names, " or ")
+	return names
 }
 
 // explain gives what of a verdict is to be told: made once for all jobs that ask alike.
-func (w *walk) explain(v *verdict) (what, words string) {
+func (w *walk) explain(v *verdict) (what, words string, fits *plan.FitsNow) {
 	j, g := &w.snapshot.Jobs[v.job], v.group
 	switch v.cause {
 	case plan.AtLimit:
-		return v.what, "the limit " + v.what + " stands in its way"
+		return v.what, "the limit " + v.what + " stands in its way", nil
 	case plan.Precedence:
 		if v.before != (cluster.JobID{}) {
-			return "", fmt.Sprintf("%d GPUs are free for it; job %s stands before it", g.free, v.before)
+			before := v.before // the verdicts are not kept
+			return "", fmt.Sprintf("%d GPUs are free for it; job %s stands before it", g.free, before), &plan.FitsNow{Before: &before}
 		}
-		return "", fmt.Sprintf("%d GPUs are free for it; jobs before it are to have them", g.free)
+		return "", fmt.Sprintf("%d GPUs are free for it; jobs before it are to have them", g.free), nil
 	case plan.NoNode:
 		if g != nil {
-			return "none", "no node has what it asks for"
+			return "none", "no node has what it asks for", nil
 		}
 	case plan.Fragmentation, plan.Capacity:
-		text, known := g.words[v.cause]
+		text, known := g.told[v.cause]
 		switch {
 		case !known && v.cause == plan.Capacity:
-			text = fmt.Sprintf("asks for %s; %d are free", shape(g), g.free) + w.fewer(j, g)
-			g.words[v.cause] = text
+			fits, words := w.fewer(j, g)
+			text = told{fmt.Sprintf("asks for %s; %d are free", shape(g), g.free) + words, fits}
+			g.told[v.cause] = text
 		case !known:
-			g.what, text = w.whatShort(j, g)
-			g.words[v.cause] = text
+			g.what, text.words, text.fits = w.whatShort(j, g)
+			g.told[v.cause] = text
 		}
 		if v.cause == plan.Fragmentation {
-			return g.what, text
+			return g.what, text.words, text.fits
 		}
-		return "", text
+		return "", text.words, text.fits
 	}
-	return v.what, ""
+	return v.what, "", nil
 }

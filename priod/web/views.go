@@ -11,6 +11,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/daemon"
+	"slurmprio/priod/live"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
 	"slurmprio/slurmplug"
@@ -87,10 +88,11 @@ type Overview struct {
 	First     []JobView         `json:"first_of_the_queue"`
 	Writes    []store.Write     `json:"last_writes"`
 	Health    *daemon.State     `json:"health,omitempty"` // nil: served without the daemon
+	Failed    []string          `json:"checks_failed"`    // names of what the daemon's last check found wrong
 }
 
 func (p *Pages) overview(ctx context.Context, r *store.Reader, _ url.Values) (any, error) {
-	v := &Overview{Evictions: []store.Eviction{}}
+	v := &Overview{Evictions: []store.Eviction{}, Failed: []string{}}
 	all, err := r.Nodes(ctx)
 	if err != nil {
 		return nil, err
@@ -117,7 +119,13 @@ func (p *Pages) overview(ctx context.Context, r *store.Reader, _ url.Values) (an
 		state := p.Health()
 		v.Health = &state
 	}
-	return v, nil
+	found, err := r.Findings(ctx)
+	for i := range found.Findings {
+		if f := &found.Findings[i]; f.Level == string(live.Fail) && !slices.Contains(v.Failed, f.Name) {
+			v.Failed = append(v.Failed, f.Name)
+		}
+	}
+	return v, err
 }
 
 // NodesView is the page of nodes.
@@ -198,6 +206,16 @@ type JobView struct {
 	Reason    string        `json:"slurm_reason"`
 	Cause     string        `json:"cause,omitempty"`      // why it waits now: a cause of priod report waits
 	CauseText string        `json:"cause_text,omitempty"` // what is short, and with what it would start sooner
+
+	Start *store.ExpectedStart `json:"expected_start,omitempty"` // nil: not known
+}
+
+// Starts says when it is expected to start; "" when that is not known.
+func (v *JobView) Starts() string {
+	if v.Start == nil {
+		return ""
+	}
+	return report.Starts(v.Start.At)
 }
 
 // WaitSeconds is the wait as templates take it.
@@ -209,7 +227,7 @@ func jobViews(page []store.Waiting, skip int) []JobView {
 		j, d := &page[i].Job, page[i].Decision
 		v := JobView{
 			Place: skip + i + 1, Job: j.ID, Tasks: j.Tasks, User: j.User, Account: j.Account, Partition: j.Partition, Class: "-", GPUs: j.GPUs,
-			GPUType: j.GPUType, Features: j.Features, Priority: j.Priority, Reason: j.Reason,
+			GPUType: j.GPUType, Features: j.Features, Priority: j.Priority, Reason: j.Reason, Start: page[i].Start,
 		}
 		if now := page[i].Now; now != nil {
 			v.Cause, v.CauseText = string(now.Cause), now.Words
@@ -264,18 +282,18 @@ func queue(ctx context.Context, r *store.Reader, asked url.Values) (any, error) 
 
 // Event is one thing in a job's history.
 type Event struct {
-	From  time.Time `json:"from"`
-	Until time.Time `json:"until,omitzero"` // zero: it took no time
-	Kind  string    `json:"kind"`           // waited, ran, left, room (others left for it), wrote
-	Words string    `json:"words"`
+	From  time.Time
+	Until time.Time // zero: it took no time
+	Kind  string    // waited, ran, left, room (others left for it), wrote
+	Words string
 }
 
-// Explained is the page of one job.
+// Explained is the page of one job. Its JSON is Data alone.
 type Explained struct {
-	Name    string  `json:"name"`
-	Lines   []Line  `json:"lines"`
-	History []Event `json:"history"` // the latest first
-	Data    any     `json:"data"`    // as priod explain --json has it, without what Slurm says now
+	Name    string
+	Lines   []Line
+	History []Event // the latest first
+	Data    any     // as priod explain --json has it, without what Slurm says now
 }
 
 // TimeLine is a job's history as bars, 1,000 units from its first event to its last.
@@ -422,8 +440,14 @@ func allocation(ctx context.Context, r *store.Reader, asked url.Values) (any, er
 
 // HealthView is the page of health.
 type HealthView struct {
-	Daemon *daemon.State `json:"daemon"` // nil: served without the daemon
-	Cycles []store.Cycle `json:"cycles"` // the latest first
+	Daemon *daemon.State  `json:"daemon"` // nil: served without the daemon
+	Check  store.Findings `json:"check"`  // what fails first
+	Cycles []store.Cycle  `json:"cycles"` // the latest first
+}
+
+// Counts says how many findings there are of each level.
+func (v *HealthView) Counts() string {
+	return fmt.Sprintf("%d passed, %d warned, %d failed", v.Check.Count(string(live.Pass)), v.Check.Count(string(live.Warn)), v.Check.Count(string(live.Fail)))
 }
 
 func (p *Pages) health(ctx context.Context, r *store.Reader, _ url.Values) (any, error) {
@@ -433,6 +457,13 @@ func (p *Pages) health(ctx context.Context, r *store.Reader, _ url.Values) (any,
 		v.Daemon = &state
 	}
 	var err error
+	if v.Check, err = r.Findings(ctx); err != nil {
+		return nil, err
+	}
+	worst := []string{string(live.Fail), string(live.Warn), string(live.Pass)}
+	slices.SortStableFunc(v.Check.Findings, func(a, b store.Finding) int {
+		return cmp.Compare(slices.Index(worst, a.Level), slices.Index(worst, b.Level))
+	})
 	v.Cycles, err = r.Cycles(ctx, 20)
 	return v, err
 }

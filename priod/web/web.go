@@ -171,6 +171,8 @@ func (p *Pages) answer(w http.ResponseWriter, r *http.Request, name string, make
 		p.fail(w, r, http.StatusNotFound, err)
 	case err != nil:
 		p.fail(w, r, http.StatusServiceUnavailable, err)
+	case wantsJSON(r) && name == "job":
+		p.json(w, http.StatusOK, data.(*Explained).Data) // it has the cycle of its own
 	case wantsJSON(r):
 		p.json(w, http.StatusOK, map[string]any{"cycle": last, name: data})
 	default:

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -143,12 +144,81 @@ func TestPages(t *testing.T) {
 		}
 		w = s.get(address + join + "format=json")
 		var v map[string]any
-		if err := json.Unmarshal(w.Body.Bytes(), &v); err != nil || w.Header().Get("Content-Type") != "application/json" || v["cycle"] == nil {
+		if err := json.Unmarshal(w.Body.Bytes(), &v); err != nil || w.Header().Get("Content-Type") != "application/json" || v["cycle"] == nil && !strings.HasPrefix(address, "/job") {
 			t.Errorf("%s as JSON: %v: %.200s", address, err, w.Body)
 		}
 		if strings.Contains(w.Body.String(), "\x1b") {
 			t.Errorf("%s as JSON: an escape code", address)
 		}
+	}
+}
+
+// The JSON of a job's page is what explains it, and nothing around that.
+func TestJobAsJSON(t *testing.T) {
+	s := newSite(t, 3)
+	s.cycle()
+	var v store.Story
+	if err := json.Unmarshal(s.get("/job?id=1000&format=json").Body.Bytes(), &v); err != nil || v.Job.ID != slurmplug.Plain(1000) || v.Decision == nil {
+		t.Errorf("%v: %+v", err, v)
+	}
+}
+
+// What a check found stands on the page of health, the worst first, with its age and the line
+// to add; the first page names what fails.
+func TestFindings(t *testing.T) {
+	s := newSite(t, 3)
+	s.cycle()
+	if text := s.get("/health").Body.String(); !strings.Contains(text, "The daemon has not looked yet") {
+		t.Error(text)
+	}
+	if text := s.get("/").Body.String(); strings.Contains(text, "Check</a> fails") {
+		t.Error(text)
+	}
+	found := &store.Findings{At: time.Now().Add(-2 * time.Hour), Findings: []store.Finding{
+		{Level: "PASS", Name: "version", Text: "Slurm 24.11", Fix: "not shown"}, {Level: "WARN", Name: "steps", Text: "only 3 places"},
+		{Level: "FAIL", Name: "rights", Text: "user " + hostile + " may not", Fix: "sacctmgr -i add user " + hostile}, {Level: "FAIL", Name: "rights"}, {Level: "FAIL", Name: hostile},
+	}}
+	if err := s.store.SaveFindings(t.Context(), found); err != nil {
+		t.Fatal(err)
+	}
+	for _, address := range []string{"/", "/health"} {
+		checkPage(t, address, s.get(address).Body.String())
+	}
+	if text := s.get("/").Body.String(); !strings.Contains(text, `<a href="health">Check</a> fails: rights, &lt;script`) {
+		t.Error(text)
+	}
+	text := s.get("/health").Body.String()
+	worst, mild, good := strings.Index(text, "may not"), strings.Index(text, "only 3 places"), strings.Index(text, "Slurm 24.11")
+	if !strings.Contains(text, "1 passed, 1 warned, 3 failed") || !strings.Contains(text, ", 2h0") || !strings.Contains(text, "<code>sacctmgr -i add user") ||
+		strings.Contains(text, "not shown") || worst < 0 || worst > mild || mild > good {
+		t.Error(text)
+	}
+	var v struct{ Health HealthView }
+	if err := json.Unmarshal(s.get("/health?format=json").Body.Bytes(), &v); err != nil || len(v.Health.Check.Findings) != 5 || v.Health.Check.Findings[0].Fix == "" {
+		t.Errorf("%v: %+v", err, v.Health.Check)
+	}
+}
+
+// The queue says when a job is expected to start, where that is known.
+func TestExpectedStarts(t *testing.T) {
+	s := newSite(t, 3)
+	s.cycle()
+	now := time.Now()
+	if err := s.store.SaveStarts(t.Context(), now, map[cluster.JobID]time.Time{slurmplug.Plain(1000): now, slurmplug.Plain(1001): now.Add(2*time.Hour + 5*time.Minute)}); err != nil {
+		t.Fatal(err)
+	}
+	var v struct{ Queue QueueView }
+	if err := json.Unmarshal(s.get("/queue?format=json").Body.Bytes(), &v); err != nil {
+		t.Fatal(err)
+	}
+	for _, j := range v.Queue.Jobs {
+		want := map[uint32]string{1000: "fits now", 1001: "starts within 2h0"}[j.Job.ID]
+		if !strings.HasPrefix(j.Starts(), want) || (want == "") != (j.Start == nil) {
+			t.Errorf("job %s: %q, want %q", j.Job, j.Starts(), want)
+		}
+	}
+	if text := s.get("/queue").Body.String(); !strings.Contains(text, "<br><small>fits now</small></td>") || !strings.Contains(text, "<br><small>starts within 2h0") {
+		t.Error(text)
 	}
 }
 
@@ -418,6 +488,13 @@ func TestDayOf(t *testing.T) {
 func BenchmarkPages(b *testing.B) {
 	s := newSite(b, 100_000)
 	s.cycle()
+	starts, found := map[cluster.JobID]time.Time{}, &store.Findings{At: time.Now(), Findings: make([]store.Finding, 30)}
+	for i := range 1000 { // as many as the daemon plans, those of the first pages
+		starts[slurmplug.Plain(uint32(1000+100_000-1-i))] = time.Now().Add(time.Duration(i) * time.Minute)
+	}
+	if err := errors.Join(s.store.SaveStarts(b.Context(), time.Now(), starts), s.store.SaveFindings(b.Context(), found)); err != nil {
+		b.Fatal(err)
+	}
 	for _, address := range []string{"/", "/nodes", "/queue", "/queue?page=500", "/job?id=50000", "/evictions", "/allocation", "/day", "/health"} {
 		b.Run(strings.ReplaceAll(address, "/", "page-"), func(b *testing.B) {
 			for b.Loop() {

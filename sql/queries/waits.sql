@@ -11,7 +11,7 @@ ON CONFLICT (id, task, submit_ms) DO UPDATE SET
 DELETE FROM wait_spans WHERE id = ? AND task = ? AND submit_ms = ?;
 
 -- name: AddSpan :exec
-INSERT INTO wait_spans (id, task, submit_ms, from_ms, until_ms, cause, what, words) VALUES (?, ?, ?, ?, ?, ?, ?, ?);
+INSERT INTO wait_spans (id, task, submit_ms, from_ms, until_ms, cause, what, words, fits) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: OpenWaits :many
 SELECT * FROM waits WHERE until_ms = 0 ORDER BY id, task, submit_ms;

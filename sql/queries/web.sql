@@ -45,3 +45,24 @@ FROM shares AS s JOIN jobs AS j ON j.job = s.job WHERE j.left_ms = 0 ORDER BY s.
 
 -- name: CountShares :one
 SELECT count(*) FROM shares AS s JOIN jobs AS j ON j.job = s.job WHERE j.left_ms = 0;
+
+-- name: DropFindings :exec
+DELETE FROM findings;
+
+-- name: AddFinding :exec
+INSERT INTO findings (finding, at_ms, level, name, words, fix) VALUES (?, ?, ?, ?, ?, ?);
+
+-- name: AllFindings :many
+SELECT * FROM findings ORDER BY finding;
+
+-- name: PutStart :exec
+INSERT OR REPLACE INTO starts (job, at_ms, start_ms) VALUES (?, ?, ?);
+
+-- name: DropStart :exec
+DELETE FROM starts WHERE job = ?;
+
+-- name: AllStarts :many
+SELECT * FROM starts;
+
+-- name: StartOf :one
+SELECT * FROM starts WHERE job = ?;

@@ -359,6 +359,9 @@ func (e *engine) step() error {
 		if err != nil {
 			return fmt.Errorf("priod's cycle at %v s: %w", e.now, err)
 		}
+		if seen := e.opt.Daemon.Seen; seen != nil {
+			seen(&result)
+		}
 		s.wrote, s.until = len(result.Outcomes) > 0, result.Plan.Until
 		s.settle()
 		s.watch()

@@ -107,7 +107,8 @@ type Daemon struct {
 	LearnFrom  time.Duration // runs that ended longer ago teach nothing
 	// Partitions are those of jobs without GPUs that priod looks at, beside Partition; none: all.
 	Partitions []string
-	Calls      int // cycles that TE submissions bring forward within a minute, at most
+	Seen       func(*cycle.Result) // if set, is shown each cycle; it keeps nothing of it
+	Calls      int                 // cycles that TE submissions bring forward within a minute, at most
 
 	every bool // tests: also those cycles that would change nothing
 }

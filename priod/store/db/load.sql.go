@@ -197,7 +197,7 @@ func (q *Queries) ClosedIntervals(ctx context.Context, db DBTX, sinceMs int64) (
 }
 
 const decisionsInQueue = `-- name: DecisionsInQueue :many
-SELECT d.decision, d.job, d.cycle, d.at_ms, d.class, d.ranked, d.value, d.own_priority, d.why, d.detail, d.since_ms, d.unmoved, d.steer FROM jobs AS j
+SELECT d.decision, d.job, d.cycle, d.at_ms, d.class, d.ranked, d.value, d.own_priority, d.why, d.detail, d.since_ms, d.unmoved, d.steer, d.choices FROM jobs AS j
 JOIN decisions AS d ON d.decision = (SELECT max(x.decision) FROM decisions AS x WHERE x.job = j.job)
 WHERE j.left_ms = 0 ORDER BY j.job
 `
@@ -225,6 +225,7 @@ func (q *Queries) DecisionsInQueue(ctx context.Context, db DBTX) ([]Decision, er
 			&i.SinceMs,
 			&i.Unmoved,
 			&i.Steer,
+			&i.Choices,
 		); err != nil {
 			return nil, err
 		}

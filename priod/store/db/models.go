@@ -62,6 +62,7 @@ type Decision struct {
 	SinceMs     int64
 	Unmoved     string
 	Steer       string
+	Choices     string
 }
 
 type Drained struct {
@@ -111,6 +112,15 @@ type Failure struct {
 	AtMs    int64
 	Class   string
 	Body    string
+}
+
+type Finding struct {
+	Finding int64
+	AtMs    int64
+	Level   string
+	Name    string
+	Words   string
+	Fix     string
 }
 
 type History struct {
@@ -226,6 +236,12 @@ type Share struct {
 	Notes    string
 }
 
+type Start struct {
+	Job     int64
+	AtMs    int64
+	StartMs int64
+}
+
 type Stay struct {
 	RawID    int64
 	StartMs  int64
@@ -267,6 +283,7 @@ type WaitSpan struct {
 	Cause    string
 	What     string
 	Words    string
+	Fits     string
 }
 
 type Write struct {

@@ -119,8 +119,8 @@ func (q *Queries) AddCycle(ctx context.Context, db DBTX, arg AddCycleParams) err
 }
 
 const addDecision = `-- name: AddDecision :exec
-INSERT INTO decisions (job, cycle, at_ms, class, ranked, value, own_priority, why, detail, since_ms, unmoved, steer)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO decisions (job, cycle, at_ms, class, ranked, value, own_priority, why, detail, since_ms, unmoved, steer, choices)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 `
 
 type AddDecisionParams struct {
@@ -136,6 +136,7 @@ type AddDecisionParams struct {
 	SinceMs     int64
 	Unmoved     string
 	Steer       string
+	Choices     string
 }
 
 func (q *Queries) AddDecision(ctx context.Context, db DBTX, arg AddDecisionParams) error {
@@ -152,6 +153,7 @@ func (q *Queries) AddDecision(ctx context.Context, db DBTX, arg AddDecisionParam
 		arg.SinceMs,
 		arg.Unmoved,
 		arg.Steer,
+		arg.Choices,
 	)
 	return err
 }

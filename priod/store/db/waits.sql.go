@@ -10,7 +10,7 @@ import (
 )
 
 const addSpan = `-- name: AddSpan :exec
-INSERT INTO wait_spans (id, task, submit_ms, from_ms, until_ms, cause, what, words) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO wait_spans (id, task, submit_ms, from_ms, until_ms, cause, what, words, fits) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 `
 
 type AddSpanParams struct {
@@ -22,6 +22,7 @@ type AddSpanParams struct {
 	Cause    string
 	What     string
 	Words    string
+	Fits     string
 }
 
 func (q *Queries) AddSpan(ctx context.Context, db DBTX, arg AddSpanParams) error {
@@ -34,6 +35,7 @@ func (q *Queries) AddSpan(ctx context.Context, db DBTX, arg AddSpanParams) error
 		arg.Cause,
 		arg.What,
 		arg.Words,
+		arg.Fits,
 	)
 	return err
 }
@@ -230,7 +232,7 @@ func (q *Queries) RunsSince(ctx context.Context, db DBTX, sinceMs int64) ([]Runs
 }
 
 const spansOfOpenWaits = `-- name: SpansOfOpenWaits :many
-SELECT s.id, s.task, s.submit_ms, s.from_ms, s.until_ms, s.cause, s.what, s.words FROM waits AS w JOIN wait_spans AS s ON s.id = w.id AND s.task = w.task AND s.submit_ms = w.submit_ms
+SELECT s.id, s.task, s.submit_ms, s.from_ms, s.until_ms, s.cause, s.what, s.words, s.fits FROM waits AS w JOIN wait_spans AS s ON s.id = w.id AND s.task = w.task AND s.submit_ms = w.submit_ms
 WHERE w.until_ms = 0 ORDER BY s.id, s.task, s.submit_ms, s.from_ms
 `
 
@@ -252,6 +254,7 @@ func (q *Queries) SpansOfOpenWaits(ctx context.Context, db DBTX) ([]WaitSpan, er
 			&i.Cause,
 			&i.What,
 			&i.Words,
+			&i.Fits,
 		); err != nil {
 			return nil, err
 		}
@@ -267,7 +270,7 @@ func (q *Queries) SpansOfOpenWaits(ctx context.Context, db DBTX) ([]WaitSpan, er
 }
 
 const spansOfWait = `-- name: SpansOfWait :many
-SELECT id, task, submit_ms, from_ms, until_ms, cause, what, words FROM wait_spans WHERE id = ? AND task = ? AND submit_ms = ? ORDER BY from_ms
+SELECT id, task, submit_ms, from_ms, until_ms, cause, what, words, fits FROM wait_spans WHERE id = ? AND task = ? AND submit_ms = ? ORDER BY from_ms
 `
 
 type SpansOfWaitParams struct {
@@ -294,6 +297,7 @@ func (q *Queries) SpansOfWait(ctx context.Context, db DBTX, arg SpansOfWaitParam
 			&i.Cause,
 			&i.What,
 			&i.Words,
+			&i.Fits,
 		); err != nil {
 			return nil, err
 		}

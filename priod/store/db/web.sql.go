@@ -9,6 +9,92 @@ import (
 	"context"
 )
 
+const addFinding = `-- name: AddFinding :exec
+INSERT INTO findings (finding, at_ms, level, name, words, fix) VALUES (?, ?, ?, ?, ?, ?)
+`
+
+type AddFindingParams struct {
+	Finding int64
+	AtMs    int64
+	Level   string
+	Name    string
+	Words   string
+	Fix     string
+}
+
+func (q *Queries) AddFinding(ctx context.Context, db DBTX, arg AddFindingParams) error {
+	_, err := db.ExecContext(ctx, addFinding,
+		arg.Finding,
+		arg.AtMs,
+		arg.Level,
+		arg.Name,
+		arg.Words,
+		arg.Fix,
+	)
+	return err
+}
+
+const allFindings = `-- name: AllFindings :many
+SELECT finding, at_ms, level, name, words, fix FROM findings ORDER BY finding
+`
+
+func (q *Queries) AllFindings(ctx context.Context, db DBTX) ([]Finding, error) {
+	rows, err := db.QueryContext(ctx, allFindings)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Finding
+	for rows.Next() {
+		var i Finding
+		if err := rows.Scan(
+			&i.Finding,
+			&i.AtMs,
+			&i.Level,
+			&i.Name,
+			&i.Words,
+			&i.Fix,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const allStarts = `-- name: AllStarts :many
+SELECT job, at_ms, start_ms FROM starts
+`
+
+func (q *Queries) AllStarts(ctx context.Context, db DBTX) ([]Start, error) {
+	rows, err := db.QueryContext(ctx, allStarts)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Start
+	for rows.Next() {
+		var i Start
+		if err := rows.Scan(&i.Job, &i.AtMs, &i.StartMs); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const countPending = `-- name: CountPending :one
 SELECT count(*) FROM jobs
 WHERE left_ms = 0 AND state = 'pending' AND (CAST(?1 AS TEXT) = '' OR user = CAST(?1 AS TEXT))
@@ -30,6 +116,24 @@ func (q *Queries) CountShares(ctx context.Context, db DBTX) (int64, error) {
 	var count int64
 	err := row.Scan(&count)
 	return count, err
+}
+
+const dropFindings = `-- name: DropFindings :exec
+DELETE FROM findings
+`
+
+func (q *Queries) DropFindings(ctx context.Context, db DBTX) error {
+	_, err := db.ExecContext(ctx, dropFindings)
+	return err
+}
+
+const dropStart = `-- name: DropStart :exec
+DELETE FROM starts WHERE job = ?
+`
+
+func (q *Queries) DropStart(ctx context.Context, db DBTX, job int64) error {
+	_, err := db.ExecContext(ctx, dropStart, job)
+	return err
 }
 
 const evictionsByTime = `-- name: EvictionsByTime :many
@@ -153,7 +257,7 @@ func (q *Queries) Holders(ctx context.Context, db DBTX) ([]HoldersRow, error) {
 }
 
 const lastDecision = `-- name: LastDecision :one
-SELECT decision, job, cycle, at_ms, class, ranked, value, own_priority, why, detail, since_ms, unmoved, steer FROM decisions WHERE job = ? ORDER BY decision DESC LIMIT 1
+SELECT decision, job, cycle, at_ms, class, ranked, value, own_priority, why, detail, since_ms, unmoved, steer, choices FROM decisions WHERE job = ? ORDER BY decision DESC LIMIT 1
 `
 
 func (q *Queries) LastDecision(ctx context.Context, db DBTX, job int64) (Decision, error) {
@@ -173,6 +277,7 @@ func (q *Queries) LastDecision(ctx context.Context, db DBTX, job int64) (Decisio
 		&i.SinceMs,
 		&i.Unmoved,
 		&i.Steer,
+		&i.Choices,
 	)
 	return i, err
 }
@@ -257,6 +362,21 @@ func (q *Queries) PendingPage(ctx context.Context, db DBTX, arg PendingPageParam
 	return items, nil
 }
 
+const putStart = `-- name: PutStart :exec
+INSERT OR REPLACE INTO starts (job, at_ms, start_ms) VALUES (?, ?, ?)
+`
+
+type PutStartParams struct {
+	Job     int64
+	AtMs    int64
+	StartMs int64
+}
+
+func (q *Queries) PutStart(ctx context.Context, db DBTX, arg PutStartParams) error {
+	_, err := db.ExecContext(ctx, putStart, arg.Job, arg.AtMs, arg.StartMs)
+	return err
+}
+
 const sharesPage = `-- name: SharesPage :many
 SELECT j.id, j.task, j.user, j.account, s.job, s.cycle, s.at_ms, s.given_ms, s.since_ms, s.priority, s.types, s.notes
 FROM shares AS s JOIN jobs AS j ON j.job = s.job WHERE j.left_ms = 0 ORDER BY s.priority DESC, s.job LIMIT ?2 OFFSET ?1
@@ -310,6 +430,17 @@ func (q *Queries) SharesPage(ctx context.Context, db DBTX, arg SharesPageParams)
 		return nil, err
 	}
 	return items, nil
+}
+
+const startOf = `-- name: StartOf :one
+SELECT job, at_ms, start_ms FROM starts WHERE job = ?
+`
+
+func (q *Queries) StartOf(ctx context.Context, db DBTX, job int64) (Start, error) {
+	row := db.QueryRowContext(ctx, startOf, job)
+	var i Start
+	err := row.Scan(&i.Job, &i.AtMs, &i.StartMs)
+	return i, err
 }
 
 const staysOverlapping = `-- name: StaysOverlapping :many

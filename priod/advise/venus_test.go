@@ -1,0 +1,147 @@
+package advise_test
+
+import (
+	"compress/gzip"
+	"context"
+	"encoding/csv"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"slurmprio/priod/advise"
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/config"
+	"slurmprio/priod/cycle"
+	"slurmprio/priod/placement"
+	"slurmprio/priod/simulate/virtual"
+	"slurmprio/priod/trace"
+	"slurmprio/slurmplug"
+)
+
+// shared holds the traces; the test skips without it.
+var shared = "../../../shared/data/traces"
+
+// columns reads numbers of a CSV file by the names of their columns.
+func columns(t *testing.T, name string, names ...string) [][]float64 {
+	t.Helper()
+	f, err := os.Open(filepath.Join(shared, name))
+	if err != nil {
+		t.Skip("needs ../shared: ", err)
+	}
+	defer f.Close()
+	var text io.Reader = f
+	if filepath.Ext(name) == ".gz" {
+		if text, err = gzip.NewReader(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows, err := csv.NewReader(text).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make([][]float64, len(rows)-1)
+	for i, row := range rows[1:] {
+		for _, n := range names {
+			x, err := strconv.ParseFloat(row[slices.Index(rows[0], n)], 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[i] = append(all[i], x)
+		}
+	}
+	return all
+}
+
+// asked are the jobs of a week of Helios's Venus (SC'21), which has no time limits, with limits
+// that are as many times their run times as those of users of NREL's Eagle.
+func asked(t *testing.T) (jobs []trace.Job) {
+	t.Helper()
+	var times []float64
+	for _, x := range columns(t, "nrel_eagle_1000_slurm_jobs.csv.gz", "run_time", "wallclock_req") {
+		if run, limit := x[0], x[1]; run >= 60 && limit >= run {
+			times = append(times, limit/run)
+		}
+	}
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for i, x := range columns(t, "expected/venus-1w.jobs.csv", "submit_s", "duration_s", "gpus") {
+		jobs = append(jobs, trace.Job{
+			ID: strconv.Itoa(i + 1), Submit: x[0], Duration: x[1], GPUs: int(x[2]), Limit: min(max(x[1], 60)*times[rnd.IntN(len(times))], max(30*86400, x[1])),
+		})
+	}
+	return jobs
+}
+
+// On a busy week, asked each half hour, hardly a job starts later than Starts says, in the order
+// of their submission with EASY backfill; what is to start now does, and most start much sooner.
+func TestStartsComeTrue(t *testing.T) {
+	jobs := asked(t)
+	set, err := config.Load("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type guess struct {
+		job    cluster.JobID
+		waited time.Duration // since its submission
+		after  float64       // s
+	}
+	var guesses []guess
+	var last time.Time
+	opt := virtual.Options{Placement: placement.Consolidated, Backfill: virtual.EASY, Order: virtual.Priod, Multifactor: virtual.FIFOWeights}
+	opt.Daemon = virtual.Daemon{Interval: 30 * time.Second, Settings: set.Features(nil, nil, cycle.NewState())}
+	opt.Daemon.Seen = func(r *cycle.Result) {
+		s := &r.Snapshot
+		if s.At.Sub(last) < 30*time.Minute {
+			return
+		}
+		last = s.At
+		var order []*cluster.Job
+		submitted := map[cluster.JobID]time.Time{}
+		for _, q := range r.Plan.Queue {
+			j := s.Jobs[q.Job]
+			j.Nodes = (j.GPUs + 7) / 8 // a trace does not say
+			order, submitted[j.ID] = append(order, &j), j.Submit
+		}
+		for id, after := range advise.Starts(&advise.Site{Snapshot: s, Memory: true}, order) {
+			guesses = append(guesses, guess{id, s.At.Sub(submitted[id]), after})
+		}
+	}
+	c := trace.Cluster{Nodes: []trace.NodeGroup{{Count: 96, GPUs: 8, GPUType: "v100"}}}
+	r, err := virtual.Run(context.Background(), c, trace.Each(jobs), opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait := map[cluster.JobID]float64{}
+	for i, o := range r.Outcomes {
+		wait[slurmplug.Plain(uint32(i+1))] = o.Start - r.Jobs[i].Submit
+	}
+	from := -1.0
+	for _, to := range []float64{60, 3600, 6 * 3600, 24 * 3600, 1e9} {
+		var parts []float64 // of the time that was said
+		late := 0
+		for _, g := range guesses {
+			if g.after <= from || g.after > to {
+				continue
+			}
+			after := wait[g.job] - g.waited.Seconds()
+			if after > g.after+60 {
+				late++
+			}
+			parts = append(parts, after/max(g.after, 1))
+		}
+		from = to
+		slices.Sort(parts)
+		if len(parts) == 0 {
+			t.Fatalf("nothing is said to start within %.0f s", to)
+		}
+		at := func(q float64) float64 { return parts[int(q*float64(len(parts)-1))] }
+		t.Logf("said to start within %9.0f s: %5d, %d later than that; after %.2f of the time in the median, %.2f in one of ten", to, len(parts), late, at(0.5), at(0.9))
+		if float64(late) > 0.05*float64(len(parts)) || to == 60 && at(1) > 60 || at(0.5) > 0.25 {
+			t.Errorf("within %.0f s: %d of %d were late, the median part is %.2f", to, late, len(parts), at(0.5))
+		}
+	}
+}

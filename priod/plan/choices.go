@@ -1,0 +1,58 @@
+package plan
+
+// Choices are what features chose for a job, as data for other programs; the words for
+// people stand beside them in Decision. Figures are of the cycle that first chose so. nil: that was
+// no question, or no rule was asked. What is chosen of CPUs and memory is a write of the lever Size.
+type Choices struct {
+	Budget   *BudgetLimit    `json:"budget,omitempty"`
+	GPUType  *GPUTypeChoice  `json:"gpu_type,omitempty"`
+	Eviction *EvictionChoice `json:"eviction,omitempty"`
+	Switches *SwitchesChoice `json:"switches,omitempty"`
+	Refused  *RefusedNodes   `json:"refused_nodes,omitempty"`
+}
+
+// BudgetLimit is what keeps a job, or some tasks of an array, from counting as TE.
+type BudgetLimit struct {
+	Of      string  `json:"of"`    // user, account
+	Name    string  `json:"name"`  // of that user or account
+	Limit   string  `json:"limit"` // gpus, gpu_hours, time_limit_s
+	Allowed float64 `json:"allowed"`
+	Used    float64 `json:"used,omitempty"` // GPUs held, or of jobs that are next; hours are not told: they change with every poll
+	Tasks   int     `json:"tasks"`          // of the record that still count as TE
+}
+
+// GPUTypeChoice is the GPU type that a job is given, or none.
+type GPUTypeChoice struct {
+	Why      string   `json:"why"`                   // starts, waits, takes-other, not-near, no-consent, one-type, no-room, no-time, not-bound, not-started
+	GPUType  string   `json:"gpu_type,omitempty"`    // it is bound to; "": its type is left open
+	StartS   *float64 `json:"start_s,omitempty"`     // expected there, from the decision on; left out: not known
+	EndS     *float64 `json:"end_s,omitempty"`       // the same of its end
+	Other    string   `json:"other_type,omitempty"`  // the best of the types not chosen
+	OtherS   *float64 `json:"other_end_s,omitempty"` // when it would end there
+	NotGiven bool     `json:"other_not_allocated,omitempty"`
+	Back     string   `json:"taken_back,omitempty"` // why the type before is: allocation-changed, nodes-down, better-type, not-free
+}
+
+// EvictionChoice is what was decided about room for a job.
+type EvictionChoice struct {
+	For string `json:"for"` // te, round, gang
+	Why string `json:"why"` // a word: evicts, claimed, fits, starts-anyway, no-victims, limit-at-once, slurm-waits, gets, not-owed, not-yet and so on
+}
+
+// SwitchesChoice is how many switches a job of several nodes accepts.
+type SwitchesChoice struct {
+	Accepts     int     `json:"accepts"` // 0: any number
+	Fewest      int     `json:"fewest"`  // that hold it
+	Most        int     `json:"most"`    // that it can come to lie on
+	RunS        float64 `json:"run_s"`   // expected, on the fewest
+	RunOnMostS  float64 `json:"run_on_most_s"`
+	WaitsAtMost float64 `json:"waits_at_most_s"` // until it accepts any number
+}
+
+// RefusedNodes are slow nodes that a job of several nodes refuses.
+type RefusedNodes struct {
+	Nodes       string  `json:"node_list"`
+	Worst       string  `json:"worst_node"`
+	WorstFactor float64 `json:"worst_factor"`    // it would run so many times as long there
+	WaitsAtMost float64 `json:"waits_at_most_s"` // until it refuses none
+}
