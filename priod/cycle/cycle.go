@@ -95,6 +95,7 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	c := &plan.Cycle{Snapshot: &result.Snapshot, History: h, Stays: stays, Plan: &result.Plan, Paused: set.Hold, DryRun: set.DryRun}
 	if t := set.Waits.Tracker; t != nil {
 		c.Fragmented = func(id cluster.JobID) time.Duration { return t.Fragmented(id, c.Snapshot.At) }
+		c.Waited = t.Waited
 	}
 	features := set.features()
 	var failed error

@@ -227,6 +227,7 @@ func (w *work) wait(x *cell, g *gang) {
 		_, g.state.ticking = x.fit(anywhere)
 	}
 	if g.state.ticking {
+		w.c.Keep(g.job.ID, plan.FewSwitches)
 		w.c.Plan.Stands(rule.relaxes(&g.rule))
 	}
 	if !starts || w.ours(g.job) { // Slurm itself takes the fewest that are free
