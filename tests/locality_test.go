@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 	"slurmprio/tests/lab"
 )
@@ -60,6 +61,7 @@ func TestGangWaitsForItsSwitch(t *testing.T) {
 	s.slurm("scancel", silent, own)
 	if long() { // three nodes under two switches come free
 		s.slurm("scancel", blockers["n1"], blockers["n2"], blockers["n4"])
+		s.waitsFor(agreed, plan.Locality, plan.FewSwitches, "it could start now on more switches than it accepts yet")
 		s.patiently("the gang to start on two switches", func() bool { return strings.HasPrefix(asks(agreed), "0@0s RUNNING") })
 		if nodes := strings.TrimSpace(s.slurm("squeue", "--noheader", "--job="+agreed, "--format=%N")); nodes != "n[1-2,4]" {
 			t.Errorf("it runs on %s", nodes)
