@@ -39,6 +39,7 @@ type Settings struct {
 	Memory     size.MemoryFeature
 	Sizing     size.Feature
 	Locality   locality.Feature
+	FewNodes   locality.Feature
 	Refusals   locality.Refusals
 	Retries    retry.Feature
 	Waits      waits.Feature
@@ -49,7 +50,7 @@ type Settings struct {
 // for its user's own.
 func (set *Settings) features() []plan.Feature {
 	earlier, trials, gangs, rounds := set.Evictions.Parts()
-	return []plan.Feature{&set.Allocation, earlier, &set.Order, trials, gangs, &set.Steering, rounds, &set.Memory, &set.Sizing, &set.Locality, &set.Refusals, &set.Retries, &set.Waits}
+	return []plan.Feature{&set.Allocation, earlier, &set.Order, trials, gangs, &set.Steering, rounds, &set.Memory, &set.Sizing, &set.Locality, &set.FewNodes, &set.Refusals, &set.Retries, &set.Waits}
 }
 
 // Recorder keeps what was seen, decided and written.

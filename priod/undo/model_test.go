@@ -173,6 +173,17 @@ func (w *world) AskMemory(_ context.Context, jobs []*cluster.Job) (err error) {
 	return err
 }
 
+func (w *world) AskNodeCounts(_ context.Context, jobs []*cluster.Job) (err error) {
+	for _, j := range jobs {
+		if w.fails("look at nodes") {
+			err = errors.New("no nodes")
+		} else {
+			j.NodeCount = w.find(j.ID).fields[slurmplug.NumNodes].now
+		}
+	}
+	return err
+}
+
 func (w *world) AskSwitches(_ context.Context, jobs []*cluster.Job) (err error) {
 	for _, j := range jobs {
 		if w.fails("look at switches") {

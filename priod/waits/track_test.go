@@ -104,7 +104,7 @@ func (s stored) open() (open []*plan.Wait) {
 // is the start that Slurm tells: over requeues, restarts of priod, times in which it did
 // not look, steps of its clock, and tasks that leave their array.
 func TestCausesSumToTheWait(t *testing.T) {
-	causes := []plan.Cause{plan.Capacity, plan.Fragmentation, plan.Precedence, plan.Starting, plan.HeldBack, plan.AtLimit}
+	causes := []plan.Cause{plan.Capacity, plan.Fragmentation, plan.Locality, plan.Precedence, plan.Starting, plan.HeldBack, plan.AtLimit}
 	rapid.Check(t, func(t *rapid.T) {
 		lives := someLives(t)
 		tracker, db, offset, last := &Tracker{}, stored{}, 0, time.Time{}

@@ -140,6 +140,8 @@ func betterPlace(what string) string {
 		switch w {
 		case plan.FewSwitches:
 			parts = append(parts, "on more switches than it accepts yet")
+		case plan.FewNodes:
+			parts = append(parts, "on more nodes than it accepts yet")
 		case plan.SlowNodes:
 			parts = append(parts, "on slow nodes, which it refuses yet")
 		}
