@@ -38,8 +38,11 @@ func (c Config) OpensNodes() bool { return c.AtLeast(24, 11) }
 
 // Booted is when slurmctld started; zero where it does not say.
 func (c Config) Booted() time.Time {
-	at, _ := time.ParseInLocation("2006-01-02T15:04:05", c.values["BOOT_TIME"], time.Local)
-	return at
+	n, err := parseUint(c.values["BOOT_TIME"], math.MaxInt64)
+	if err != nil || n == 0 {
+		return time.Time{}
+	}
+	return time.Unix(int64(n), 0)
 }
 
 // NodeCount is how many nodes a job asks for.
