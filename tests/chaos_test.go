@@ -50,6 +50,7 @@ quick = "0s"
 [locality]
 enabled = true
 longest = "1m"
+few_nodes = true
 slow_nodes = true
 [speeds]
 shortest = "1s"

@@ -29,7 +29,7 @@ type Cluster struct {
 	conf        slurmplug.Config
 	configAt    time.Time // when the fields above were read
 	sizes       *sizeRules
-	countedFor  map[uint32]string // by job whose number of nodes was asked last, its user's uid; nil unless writes may be in users' names
+	countedFor  map[uint32]string // by job whose number of nodes was asked since the last poll, its user's uid, where writes may be in users' names
 	inNameOf    ownNames
 	owners      map[uint32]string // uids by job, of those whose memory was asked for last; see ownNames
 	users       users

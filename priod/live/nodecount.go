@@ -23,9 +23,11 @@ func (c *Cluster) AskNodeCounts(ctx context.Context, jobs []*cluster.Job) error 
 		return err
 	}
 	c.refreshRights(ctx)
+	if c.countedFor == nil {
+		c.countedFor = map[uint32]string{}
+	}
 	var mu sync.Mutex
 	var doubts []error
-	uids := map[uint32]string{}
 	records := c.recordsOf(idsOf(jobs))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallelReads)
@@ -47,13 +49,12 @@ func (c *Cluster) AskNodeCounts(ctx context.Context, jobs []*cluster.Job) error 
 			}
 			j.NodeCount = n.Text
 			if c.inNameOf.may && isKnown(n.UID) {
-				uids[j.ID.ID] = n.UID
+				c.countedFor[j.ID.ID] = n.UID
 			}
 			return nil
 		})
 	}
 	_ = g.Wait() // none fails
-	c.countedFor = uids
 	return errors.Join(doubts...)
 }
 
