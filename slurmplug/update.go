@@ -42,7 +42,9 @@ func (l Lever) Ranks() bool {
 
 // single tells whether scontrol takes the lever for one job or one task at a time: it
 // does so for whatever names nodes (update_job.c, update_size).
-func (l Lever) single() bool { return l == Size || l == ReqNodeList || l == ExcNodeList }
+func (l Lever) single() bool {
+	return l == Size || l == ReqNodeList || l == ExcNodeList || l == NumNodes
+}
 
 // Update is one change to one record of the queue.
 type Update struct {
@@ -141,6 +143,11 @@ func (u Update) Validate() error {
 		return nil
 	case MinMemoryNode: // 0 would be all memory of the node
 		return u.inRange(1, maxMemoryMB)
+	case NumNodes:
+		if _, _, err := ParseNodes(u.Value.String()); err != nil {
+			return fmt.Errorf("job %s: %w", u.Job, err)
+		}
+		return nil
 	case Switches:
 		if _, _, err := ParseSwitches(u.Value.String()); err != nil {
 			return fmt.Errorf("job %s: %w", u.Job, err)

@@ -50,6 +50,11 @@ quick = "0s"
 [locality]
 enabled = true
 longest = "1m"
+few_nodes = true
+slow_nodes = true
+[speeds]
+shortest = "1s"
+every = "10s"
 [preemption]
 enabled = true
 defrag = true

@@ -5,12 +5,14 @@ import (
 	"strings"
 	"testing"
 
+	"slurmprio/priod/plan"
 	"slurmprio/tests/lab"
 )
 
 // Runs on one of six nodes take longer, as accounting shows: a gang that has agreed refuses
 // that node, explain says why; a priod with other settings takes it back, and so does a reset.
-// Others are left alone.
+// While it could start there, it waits for locality, also as a restart of priod sees it. Others
+// are left alone.
 func TestGangRefusesSlowNode(t *testing.T) {
 	t.Parallel()
 	l := lab.ForTest(t, lab.Options{Nodes: []lab.NodeSpec{{Prefix: "n", Count: 6, GPUType: "a100", GPUs: 4}}})
@@ -26,8 +28,9 @@ func TestGangRefusesSlowNode(t *testing.T) {
 	if os.Geteuid() == 0 {
 		s.become(lab.OperatorUser, settings)
 	}
+	blockers := map[string]string{}
 	for _, node := range []string{"n1", "n2", "n3", "n4", "n5", "n6"} {
-		s.submit("--gres=gpu:4", "--nodelist="+node, "--time=60", "--wrap", "sleep 600")
+		blockers[node] = s.submit("--gres=gpu:4", "--nodelist="+node, "--time=60", "--wrap", "sleep 600")
 	}
 	s.wait("all nodes to be taken", func() bool { return strings.Count(s.slurm("squeue", "--noheader", "--format=%T"), "RUNNING") == 6 })
 	gang := func(args ...string) string {
@@ -56,6 +59,13 @@ func TestGangRefusesSlowNode(t *testing.T) {
 	s.configure(settings)
 	d = s.daemon()
 	s.wait("it to refuse the slow node again", func() bool { return refuses(agreed) == "n3" })
+	s.waitsFor(agreed, plan.Capacity, "", "")
+	s.slurm("scontrol", "hold", silent+","+own+","+named+","+single)
+	s.slurm("scancel", blockers["n1"], blockers["n3"]) // now it could start
+	s.waitsFor(agreed, plan.Locality, plan.SlowNodes, "it could start now on slow nodes, which it refuses yet")
+	d.stop()
+	d = s.daemon()
+	s.waitsFor(agreed, plan.Locality, plan.SlowNodes, "it could start now on slow nodes, which it refuses yet")
 	d.stop()
 	s.must("reset")
 	if got := refuses(agreed); got != "" {

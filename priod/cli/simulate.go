@@ -126,6 +126,7 @@ func simulateFlags() []cli.Flag {
 		seconds("checkpoint", "`TIME` between two checkpoints, for jobs that do not say"),
 		seconds("restart-cost", "`TIME` that each later run takes before it makes progress again"),
 		&cli.StringFlag{Category: costs, Name: "spread-costs", Usage: "`PARTS` of their speed that jobs lose on 2, 4, 8 ... times as many leaf switches as they need, such as 0.146,0.199,0.441"},
+		&cli.StringFlag{Category: costs, Name: "node-costs", Usage: "`PARTS` of their speed that jobs lose on 2, 4, 8 ... times as many nodes as they need"},
 		seconds("mtbf", "mean `TIME` between failures of one node"),
 		seconds("repair", "`TIME` until a failed node is back"),
 	}, flags...)
@@ -535,6 +536,9 @@ func flagSpec(c *cli.Context) (simulate.Spec, error) {
 		return spec, err
 	}
 	if spec.SpreadCosts, err = numbers("spread-costs", c.String("spread-costs")); err != nil {
+		return spec, err
+	}
+	if spec.NodeCosts, err = numbers("node-costs", c.String("node-costs")); err != nil {
 		return spec, err
 	}
 	spec.Window, err = windowOf(c.String("window"))

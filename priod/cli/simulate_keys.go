@@ -33,6 +33,7 @@ var keyFlags = []keyFlag{
 	{"urgency", "GPU-SECONDS", "preemption.urgency", func(c *config.Config) any { return &c.Preemption.Urgency }},
 	{"min-gain", "TIME", "preemption.min_gain", func(c *config.Config) any { return &c.Preemption.MinGain }},
 	{"locality", "", "locality.enabled", func(c *config.Config) any { return &c.Locality.Enabled }},
+	{"few-nodes", "", "locality.few_nodes", func(c *config.Config) any { return &c.Locality.FewNodes }},
 	{"locality-wait", "TIMES", "locality.wait", func(c *config.Config) any { return &c.Locality.Wait }},
 	{"locality-others", "TIMES", "locality.others", func(c *config.Config) any { return &c.Locality.Others }},
 	{"locality-longest", "TIME", "locality.longest", func(c *config.Config) any { return &c.Locality.Longest }},

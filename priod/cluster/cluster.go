@@ -108,7 +108,8 @@ type Job struct {
 	AskedMB int64            // memory of its one node that it asks for by --mem alone; -1: it does not; 0 where nobody looked
 	Asked   *slurmplug.Asked // how it asks for its size; nil where nobody looked
 
-	Switches string // that it accepts, as a value of the lever; "" where nobody looked
+	Switches  string // that it accepts, as a value of the lever; "" where nobody looked
+	NodeCount string // how many nodes it asks for, as a value of the lever NumNodes, or slurmplug.HiddenNodes; "" where nobody looked
 
 	Tag     jobtag.Tag
 	TagText string // what Tag was parsed from; "" when the comment has no tag that counts
@@ -216,6 +217,8 @@ func (j *Job) Request(l slurmplug.Lever) (v slurmplug.Value, shown bool) {
 		}
 	case slurmplug.Switches:
 		return slurmplug.Text(j.Switches), j.Switches != ""
+	case slurmplug.NumNodes:
+		return slurmplug.Text(j.NodeCount), j.NodeCount != "" && j.NodeCount != slurmplug.HiddenNodes
 	}
 	return v, false
 }

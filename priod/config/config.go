@@ -89,6 +89,8 @@ type Config struct {
 		OfLimit        float64   `toml:"of_limit" json:"of_limit"`
 		Depth          int       `toml:"depth" json:"depth"`
 		WritesPerCycle int       `toml:"writes_per_cycle" json:"writes_per_cycle"`
+		FewNodes       bool      `toml:"few_nodes" json:"few_nodes"`
+		NodeCosts      []float64 `toml:"node_costs" json:"node_costs"`
 		SlowNodes      bool      `toml:"slow_nodes" json:"slow_nodes"`
 	} `toml:"locality" json:"locality"`
 	TEBudget struct {

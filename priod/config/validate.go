@@ -71,7 +71,7 @@ func (c *Config) hostRules() []rule {
 		{"state.dir", filepath.IsAbs(c.State.Dir), "an absolute path"},
 		{"state.retention", c.State.Retention >= Duration(24*time.Hour), "at least 1d"},
 		{"cycle.interval", c.Cycle.Interval >= Duration(2*time.Second), "at least 2s"},
-		{"cycle.follow_controller", !c.Cycle.FollowController || !c.Steering.Enabled && !c.Sizing.Enabled && !c.Sizing.GiveBack && !c.Locality.Enabled && !c.Locality.SlowNodes && !c.Retry.Enabled,
+		{"cycle.follow_controller", !c.Cycle.FollowController || !c.Steering.Enabled && !c.Sizing.Enabled && !c.Sizing.GiveBack && !c.Locality.Enabled && !c.Locality.FewNodes && !c.Locality.SlowNodes && !c.Retry.Enabled,
 			"false beside steering or sizing, and beside locality and retry: what a job's user asked for stands in the state folder of the host that wrote, so let the hosts share that (docs/reference/high-availability.md)"},
 		{"cycle.controller_host", !strings.ContainsAny(c.Cycle.ControllerHost, " ,()\t\n"), "one name of SlurmctldHost, without its address"},
 	}
@@ -136,6 +136,7 @@ func (c *Config) localityRules() []rule {
 	share := func(v float64) bool { return v >= 0 && v < 1 }
 	return []rule{
 		{"locality.costs", len(l.Costs) > 0 && slices.IsSorted(l.Costs) && share(l.Costs[0]) && share(l.Costs[len(l.Costs)-1]), "parts of a job's speed from 0 to below 1, rising: on 2, 4, 8 ... switches in the place of one"},
+		{"locality.node_costs", len(l.NodeCosts) > 0 && slices.IsSorted(l.NodeCosts) && share(l.NodeCosts[0]) && share(l.NodeCosts[len(l.NodeCosts)-1]), "parts of a job's speed from 0 to below 1, rising: on 2, 4, 8 ... nodes in the place of one"},
 		{"locality.wait", finite(l.Wait), "a number from 0"},
 		{"locality.others", finite(l.Others), "a number from 0"},
 		{"locality.longest", l.Longest >= Duration(locality.Shortest), "at least 1m"},

@@ -39,6 +39,7 @@ type Settings struct {
 	Memory     size.MemoryFeature
 	Sizing     size.Feature
 	Locality   locality.Feature
+	FewNodes   locality.Feature
 	Refusals   locality.Refusals
 	Retries    retry.Feature
 	Waits      waits.Feature
@@ -49,7 +50,7 @@ type Settings struct {
 // for its user's own.
 func (set *Settings) features() []plan.Feature {
 	earlier, trials, gangs, rounds := set.Evictions.Parts()
-	return []plan.Feature{&set.Allocation, earlier, &set.Order, trials, gangs, &set.Steering, rounds, &set.Memory, &set.Sizing, &set.Locality, &set.Refusals, &set.Retries, &set.Waits}
+	return []plan.Feature{&set.Allocation, earlier, &set.Order, trials, gangs, &set.Steering, rounds, &set.Memory, &set.Sizing, &set.Locality, &set.FewNodes, &set.Refusals, &set.Retries, &set.Waits}
 }
 
 // Recorder keeps what was seen, decided and written.
@@ -95,6 +96,7 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	c := &plan.Cycle{Snapshot: &result.Snapshot, History: h, Stays: stays, Plan: &result.Plan, Paused: set.Hold, DryRun: set.DryRun}
 	if t := set.Waits.Tracker; t != nil {
 		c.Fragmented = func(id cluster.JobID) time.Duration { return t.Fragmented(id, c.Snapshot.At) }
+		c.Waited = t.Waited
 	}
 	features := set.features()
 	var failed error

@@ -38,6 +38,7 @@ type State struct {
 	GiveBack *size.GiveBack
 	Sizes    *size.Sizes
 	Locality *locality.Memory
+	FewNodes *locality.Memory
 	Refusals *locality.Memory
 	Failures *retry.Memory
 	Uses     Uses
@@ -55,7 +56,7 @@ type Uses struct {
 func NewState() *State {
 	return &State{
 		Ledger: &allocate.Ledger{}, Journal: evict.NewJournal(), Rounds: &evict.Rounds{}, Vetoes: evict.Vetoes{}, Steering: &steer.Memory{},
-		GiveBack: &size.GiveBack{}, Sizes: &size.Sizes{}, Locality: &locality.Memory{}, Refusals: &locality.Memory{}, Failures: retry.NewMemory(), Waits: &waits.Tracker{},
+		GiveBack: &size.GiveBack{}, Sizes: &size.Sizes{}, Locality: &locality.Memory{}, FewNodes: &locality.Memory{}, Refusals: &locality.Memory{}, Failures: retry.NewMemory(), Waits: &waits.Tracker{},
 	}
 }
 

@@ -29,6 +29,7 @@ type Cluster struct {
 	conf        slurmplug.Config
 	configAt    time.Time // when the fields above were read
 	sizes       *sizeRules
+	countedFor  map[uint32]string // by job whose number of nodes was asked since the last poll, its user's uid, where writes may be in users' names
 	inNameOf    ownNames
 	owners      map[uint32]string // uids by job, of those whose memory was asked for last; see ownNames
 	users       users
@@ -99,6 +100,8 @@ func (c *Cluster) update(a *plan.Action, value slurmplug.Value) slurmplug.Update
 		u.As = c.inNameOf.uids[a.Job.ID]
 	case slurmplug.MinMemoryNode:
 		u.As = c.owners[a.Job.ID]
+	case slurmplug.NumNodes:
+		u.As = c.countedFor[a.Job.ID]
 	}
 	return u
 }

@@ -39,7 +39,7 @@ func (c *Cluster) Observe(ctx context.Context) (cluster.Snapshot, error) {
 	if err := g.Wait(); err != nil {
 		return cluster.Snapshot{}, err
 	}
-	c.jobs = jobs
+	c.jobs, c.countedFor = jobs, nil
 	c.nodeMB = c.nodeMB[:0]
 	for i := range nodes {
 		if mb := nodes[i].MemMB; !slices.Contains(c.nodeMB, mb) {

@@ -95,6 +95,9 @@ func (c *Cluster) readBack(ctx context.Context, lever slurmplug.Lever, id cluste
 	case slurmplug.Switches:
 		job.err = c.AskSwitches(ctx, []*cluster.Job{&job.Job})
 		job.seen = job.err == nil
+	case slurmplug.NumNodes:
+		job.err = c.AskNodeCounts(ctx, []*cluster.Job{&job.Job})
+		job.seen = job.err == nil
 	}
 	return job
 }

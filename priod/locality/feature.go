@@ -18,10 +18,17 @@ type Slurm interface {
 	// AskSwitches reads what waiting jobs ask of switches, into their Switches. Jobs that
 	// wait no more are left as they are.
 	AskSwitches(context.Context, []*cluster.Job) error
+	// AskNodeCounts reads how many nodes waiting jobs ask for, into their NodeCount, in the
+	// same way.
+	AskNodeCounts(context.Context, []*cluster.Job) error
+	// OpensNodes tells whether an open number of nodes can be given back to a job.
+	OpensNodes(context.Context) (bool, error)
 }
 
-// Feature has jobs of several nodes wait for few switches.
+// Feature has jobs wait for few places: jobs of several nodes for few switches, or such as
+// leave their number of nodes open for few nodes.
 type Feature struct {
+	Places   Places
 	Settings Settings
 	Memory   *Memory // nil: no job is looked at
 	Slurm    Slurm
@@ -34,31 +41,32 @@ type work struct {
 	memory   *Memory
 	topology cluster.Topology
 	actions  []plan.Action
+	places   Places // none for refusals
 	lever    slurmplug.Lever
-	later    int // writes beyond Settings.WritesPerCycle
+	opens    bool // an open number of nodes can be given back
+	later    int  // writes beyond Settings.WritesPerCycle
 }
 
-// Plan says of each job of several nodes near the head of the queue how many switches it
-// accepts, and writes that where it has changed.
+// Plan says of each job that may lie on several places, near the head of the queue, how many
+// it accepts, and writes that where it has changed.
 func (f *Feature) Plan(ctx context.Context, c *plan.Cycle) error {
-	if f.Memory == nil || f.Slurm == nil || c.Paused != "" || !f.Settings.Enabled && !anyRequest(c.History, slurmplug.Switches) {
+	if f.Memory == nil || f.Slurm == nil || c.Paused != "" || !f.Settings.Enabled && !anyRequest(c.History, f.Places.lever()) {
 		return nil
 	}
-	topology, err := f.Slurm.Topology(ctx)
+	w := &work{set: &f.Settings, c: c, memory: f.Memory, places: f.Places, lever: f.Places.lever(), topology: cluster.Topology{MaxWait: -1}}
+	var err error
+	if f.Places == OnNodes {
+		w.opens, err = f.Slurm.OpensNodes(ctx)
+	} else {
+		w.topology, err = f.Slurm.Topology(ctx)
+	}
 	if err != nil {
-		return fmt.Errorf("read the switches: %w", err)
+		return fmt.Errorf("read the %s: %w", f.Places, err)
 	}
-	w := &work{set: &f.Settings, c: c, memory: f.Memory, topology: topology, lever: slurmplug.Switches}
-	x := newCell(c.Snapshot, topology.Leaves)
+	x := newCell(c.Snapshot, w.topology.Leaves)
 	gangs := w.gangs(x)
-	var ask []*cluster.Job
-	for _, g := range gangs {
-		if g.decision != nil && g.request.Nodes != 1 {
-			ask = append(ask, g.job)
-		}
-	}
-	if err := f.Slurm.AskSwitches(ctx, ask); err != nil {
-		c.Plan.Notes = append(c.Plan.Notes, fmt.Sprintf("what some jobs ask of switches could not be read: %.300s", err))
+	if err := f.ask(ctx, w, gangs); err != nil {
+		c.Plan.Notes = append(c.Plan.Notes, fmt.Sprintf("what some jobs ask of %s could not be read: %.300s", f.Places, err))
 	}
 	f.Memory.begin()
 	for _, g := range gangs {
@@ -66,10 +74,30 @@ func (f *Feature) Plan(ctx context.Context, c *plan.Cycle) error {
 	}
 	f.Memory.end()
 	if w.later > 0 {
-		c.Plan.Notes = append(c.Plan.Notes, fmt.Sprintf("%d jobs' switches wait for the next cycle: locality.writes_per_cycle is reached", w.later))
+		c.Plan.Notes = append(c.Plan.Notes, fmt.Sprintf("%d jobs' %s wait for the next cycle: locality.writes_per_cycle is reached", w.later, f.Places))
 	}
 	c.Plan.Ask(w.actions)
 	return nil
+}
+
+// ask reads what jobs ask of places. How many nodes they ask for is read job by job, so only
+// of those that agreed, and of no more than may be written.
+func (f *Feature) ask(ctx context.Context, w *work, gangs []*gang) error {
+	var ask []*cluster.Job
+	for _, g := range gangs {
+		_, written := w.c.History.Requests[g.job.ID][w.lever]
+		most := f.Settings.WritesPerCycle
+		switch {
+		case f.Places != OnNodes && g.request.Nodes != 1, written:
+			ask = append(ask, g.job)
+		case f.Places == OnNodes && g.request.Nodes != 1 && g.excluded == "" && spreads(g.job) && w.refuses(g.job) == "" && (most == 0 || len(ask) < most):
+			ask = append(ask, g.job)
+		}
+	}
+	if f.Places == OnNodes {
+		return f.Slurm.AskNodeCounts(ctx, ask)
+	}
+	return f.Slurm.AskSwitches(ctx, ask)
 }
 
 // anyRequest tells whether what priod wrote by a lever may stand in any job.
@@ -105,6 +133,9 @@ func (w *work) gangs(x *cell) (gangs []*gang) {
 		if !ok && !written {
 			continue
 		}
+		if w.places == OnNodes && spreads(j) {
+			r.Nodes = 0
+		}
 		g := &gang{job: j, decision: d, request: r}
 		if !waits {
 			g.excluded = "it does not wait for room near the head of the queue"
@@ -126,12 +157,12 @@ func (w *work) boundNow() map[cluster.JobID]string {
 	return bound
 }
 
-// decide says how many switches a job accepts. Jobs come in the order of the queue: those
+// decide says how many places a job accepts. Jobs come in the order of the queue: those
 // that would start now take their room from those behind.
 func (w *work) decide(x *cell, g *gang) {
 	far := g.excluded != ""
-	if g.request.Nodes == 1 {
-		if _, written := w.c.History.Requests[g.job.ID][slurmplug.Switches]; !written {
+	if g.request.Nodes == 1 || w.places == OnNodes && !spreads(g.job) {
+		if _, written := w.c.History.Requests[g.job.ID][w.lever]; !written {
 			if !far {
 				x.take(g.job, g.request)
 			}
@@ -156,8 +187,12 @@ func (w *work) decide(x *cell, g *gang) {
 		w.wait(x, g)
 	}
 	if g.excluded != noConsent && g.rule.Most != 1 { // else nobody asks
-		g.decision.Locality = w.words(g)
-		g.decision.Choices.Switches = w.choice(g)
+		g.decision.Locality = joined(g.decision.Locality, w.words(g))
+		if w.places == OnNodes {
+			g.decision.Choices.Nodes = w.choice(g)
+		} else {
+			g.decision.Choices.Switches = w.choice(g)
+		}
 	}
 }
 
@@ -171,14 +206,19 @@ func (w *work) measure(x *cell, g *gang) {
 		g.excluded = "no nodes that are up hold it"
 		return
 	}
+	if w.places == OnNodes {
+		if _, most, err := slurmplug.ParseNodes(w.own(g.job)); err == nil && most > 0 {
+			j.Most = min(j.Most, most)
+		}
+	}
 	j.Run = w.expected(g.job)
 	j.Delayed = w.delayed(g.job)
 	state, known := w.memory.of(g.job, w.c.Snapshot.At)
 	g.state = state
 	rule := w.rule()
-	at := w.c.History.Requests[g.job.ID][slurmplug.Switches].At
+	at := w.c.History.Requests[g.job.ID][w.lever].At
 	again := at.Before(g.job.Submit) || at.Before(g.job.Eligible) // since then it has run
-	if count, _, err := slurmplug.ParseSwitches(g.job.Switches); !known && err == nil && w.ours(g.job) && !again {
+	if count, err := w.count(w.asks(g.job)); !known && err == nil && count > 0 && w.ours(g.job) && !again {
 		// priod was started after it had written this, or a task has left its array.
 		state.waited = rule.waitedFor(j, count) + max(w.c.Snapshot.At.Sub(at).Seconds(), 0)
 		state.accepts = count
@@ -189,8 +229,8 @@ func (w *work) measure(x *cell, g *gang) {
 		g.excluded = fmt.Sprintf("left alone: %.200s", state.refused)
 	case j.Run == 0 && j.Most > j.Fewest:
 		g.excluded = runUnknown
-	case len(w.topology.Leaves) > 0 && j.Most > j.Fewest && rule.Budget(j) < Shortest.Seconds():
-		g.excluded = tooShort
+	case !w.unknown() && j.Most > j.Fewest && rule.Budget(j) < Shortest.Seconds():
+		g.excluded = fmt.Sprintf("it runs too briefly to wait for few %s", w.places)
 	}
 }
 
@@ -208,7 +248,7 @@ func (w *work) wait(x *cell, g *gang) {
 	rule := w.rule()
 	accepts := rule.Accepts(&g.rule)
 	switch was := g.state.accepts; {
-	case len(w.topology.Leaves) == 0:
+	case w.unknown():
 		accepts = 0
 	case was == anyNumber, accepts == 0:
 		accepts, g.state.accepts = 0, anyNumber
@@ -229,33 +269,34 @@ func (w *work) wait(x *cell, g *gang) {
 		_, g.state.ticking = x.fit(anywhere)
 	}
 	if g.state.ticking {
+		w.c.Keep(g.job.ID, w.places.what())
 		w.c.Plan.Stands(rule.relaxes(&g.rule))
 	}
-	if !starts || w.ours(g.job) { // Slurm itself takes the fewest that are free
+	if !starts || w.ours(g.job) { // Slurm itself takes the fewest switches that are free, and one node if that is
 		w.write(g, accepts)
 	}
 }
 
-// write puts the number of switches into a job's request, unless that stands there.
+// write puts the number of places into a job's request, unless that stands there.
 func (w *work) write(g *gang, accepts int) {
 	j, ours := g.job, w.ours(g.job)
-	now, _, err := slurmplug.ParseSwitches(j.Switches)
-	after := slurmplug.NoSwitches
+	now, err := w.count(w.asks(j))
+	after := w.own(j)
 	switch {
 	case accepts == 0 && !ours:
 		return
 	case accepts > 0 && ours && err == nil && now == accepts:
 		return
 	case accepts > 0:
-		after = slurmplug.SwitchesText(accepts, time.Duration(w.rule().Longest)*time.Second/time.Minute*time.Minute)
+		after = w.text(accepts)
 	}
 	if most := w.set.WritesPerCycle; most > 0 && len(w.actions) >= most {
 		w.later++
 		return
 	}
 	w.actions = append(w.actions, plan.Action{
-		Job: j.ID, Tasks: j.Tasks, Lever: slurmplug.Switches, Before: slurmplug.Text(j.Switches), After: slurmplug.Text(after),
-		Was: w.c.History.Own(j, slurmplug.Switches), Reason: w.words(g),
+		Job: j.ID, Tasks: j.Tasks, Lever: w.lever, Before: slurmplug.Text(w.asks(j)), After: slurmplug.Text(after),
+		Was: slurmplug.Text(w.own(j)), Reason: w.words(g),
 	})
 }
 
@@ -265,37 +306,37 @@ func (w *work) words(g *gang) string {
 	span := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)).Round(time.Minute) }
 	switch {
 	case g.excluded != "":
-		return "switches: " + g.excluded
-	case len(w.topology.Leaves) == 0:
+		return fmt.Sprintf("%s: %s", w.places, g.excluded)
+	case w.unknown():
 		return "switches: Slurm knows no tree of them"
 	case j.Most <= j.Fewest:
-		return "switches: it cannot come to lie on more than it needs"
+		return fmt.Sprintf("%s: it cannot come to lie on more than it needs", w.places)
 	case g.accepts == 0:
-		return "switches: any number; it has waited for few as long as that pays"
+		return fmt.Sprintf("%s: any number; it has waited for few as long as that pays", w.places)
 	}
-	return fmt.Sprintf("switches: %d at most, of the %d that it might get; it waits for them as long as that pays, for it would run %s instead of %s on %d",
-		g.accepts, j.Most, span(j.Run+rule.longer(j, j.Most)), span(j.Run), j.Most)
+	return fmt.Sprintf("%s: %d at most, of the %d that it might get; it waits for them as long as that pays, for it would run %s instead of %s on %d",
+		w.places, g.accepts, j.Most, span(j.Run+rule.longer(j, j.Most)), span(j.Run), j.Most)
 }
 
 // choice says the same as data; nil where the rule was not asked.
-func (w *work) choice(g *gang) *plan.SwitchesChoice {
+func (w *work) choice(g *gang) *plan.PlacesChoice {
 	j, rule := &g.rule, w.rule()
-	if g.excluded != "" || len(w.topology.Leaves) == 0 {
+	if g.excluded != "" || w.unknown() {
 		return nil
 	}
 	minutes := func(s float64) float64 { return math.Round(s/60) * 60 }
-	c := &plan.SwitchesChoice{
+	c := &plan.PlacesChoice{
 		Accepts: g.accepts, Fewest: j.Fewest, Most: j.Most, RunS: minutes(j.Run), RunOnMostS: minutes(j.Run + rule.longer(j, j.Most)), WaitsAtMost: minutes(rule.Budget(j)),
 	}
-	if was := g.state.switches; was == nil || was.Accepts != c.Accepts || was.Fewest != c.Fewest || was.Most != c.Most {
-		g.state.switches = c
+	if was := g.state.places; was == nil || was.Accepts != c.Accepts || was.Fewest != c.Fewest || was.Most != c.Most {
+		g.state.places = c
 	}
-	return g.state.switches
+	return g.state.places
 }
 
 // Heard remembers what was written, and leaves those alone of which Slurm refused it.
 func (f *Feature) Heard(c *plan.Cycle) {
-	for id, o := range c.Written(slurmplug.Switches) {
+	for id, o := range c.Written(f.Places.lever()) {
 		c.Asked(id, o)
 		if f.Memory != nil && f.Memory.jobs[id] != nil && o.Status == slurmplug.Refused {
 			f.Memory.jobs[id].refused = o.Message

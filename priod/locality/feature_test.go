@@ -21,12 +21,15 @@ type world struct {
 	history  *cluster.History
 	switches map[cluster.JobID]string
 	topology cluster.Topology
-	deaf     bool          // nobody can read what jobs ask of switches
+	counts   map[cluster.JobID]string // of nodes
+	deaf     bool                     // nobody can read what jobs ask of places
+	old      bool                     // an open number of nodes cannot be given back
+	kept     map[cluster.JobID]string
 	binds    []plan.Action // what steering writes in the next cycle
 }
 
 func newWorld() *world {
-	w := &world{history: cluster.NewHistory(), switches: map[cluster.JobID]string{}, topology: cluster.Topology{Leaves: map[string]string{}, MaxWait: 24 * time.Hour}}
+	w := &world{history: cluster.NewHistory(), switches: map[cluster.JobID]string{}, counts: map[cluster.JobID]string{}, topology: cluster.Topology{Leaves: map[string]string{}, MaxWait: 24 * time.Hour}}
 	w.snapshot.At = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for i := range 16 {
 		n := cluster.Node{Name: fmt.Sprint("n", i), Usable: true, GPUType: "a100", GPUs: 4, CPUs: 64, MemMB: 1 << 20, Partitions: []string{"gpu"}}
@@ -58,6 +61,18 @@ func (w *world) use(but ...int) {
 }
 
 func (w *world) Topology(context.Context) (cluster.Topology, error) { return w.topology, nil }
+
+func (w *world) OpensNodes(context.Context) (bool, error) { return !w.old, nil }
+
+func (w *world) AskNodeCounts(_ context.Context, jobs []*cluster.Job) error {
+	if w.deaf {
+		return errors.New("no answer")
+	}
+	for _, j := range jobs {
+		j.NodeCount = w.counts[j.ID]
+	}
+	return nil
+}
 
 func (w *world) AskSwitches(_ context.Context, jobs []*cluster.Job) error {
 	if w.deaf {
@@ -93,12 +108,17 @@ func (w *world) cycle(t fataler, f *Feature, pass time.Duration) (actions []plan
 	if err := f.Plan(context.Background(), c); err != nil {
 		t.Fatal(err)
 	}
-	p.Actions, w.binds = slices.DeleteFunc(p.Actions, func(a plan.Action) bool { return a.Lever != slurmplug.Switches }), nil
+	w.kept = c.Kept
+	asks := w.switches
+	if f.Places == OnNodes {
+		asks = w.counts
+	}
+	p.Actions, w.binds = slices.DeleteFunc(p.Actions, func(a plan.Action) bool { return a.Lever != f.Places.lever() }), nil
 	for _, a := range p.Actions {
-		if a.Before.String() != w.switches[a.Job] {
-			t.Fatalf("%+v, and it asks for %s", a, w.switches[a.Job])
+		if a.Before.String() != asks[a.Job] && asks[a.Job] != slurmplug.HiddenNodes {
+			t.Fatalf("%+v, and it asks for %s", a, asks[a.Job])
 		}
-		w.switches[a.Job] = a.After.String()
+		asks[a.Job] = a.After.String()
 		c.Outcomes = append(c.Outcomes, plan.Outcome{Action: a, Status: slurmplug.Applied})
 	}
 	f.Heard(c)
@@ -198,12 +218,12 @@ func TestWhatCounts(t *testing.T) {
 // node or runs briefly is left alone, and explain says why.
 func TestLeftAlone(t *testing.T) {
 	for what, prepare := range map[string]func(w *world, f *Feature, j *cluster.Job){
-		noConsent:    func(_ *world, _ *Feature, j *cluster.Job) { j.TagText = "" },
-		itsOwn:       func(w *world, _ *Feature, j *cluster.Job) { w.switches[j.ID] = "2@10" },
-		unread:       func(w *world, _ *Feature, _ *cluster.Job) { w.deaf = true },
-		partOfHet:    func(_ *world, _ *Feature, j *cluster.Job) { j.HetLeader = 1 },
-		hasClaim:     func(w *world, _ *Feature, j *cluster.Job) { w.history.Claiming = map[cluster.JobID]bool{j.ID: true} },
-		tooShort:     func(_ *world, _ *Feature, j *cluster.Job) { j.TimeLimit = time.Minute },
+		noConsent:                     func(_ *world, _ *Feature, j *cluster.Job) { j.TagText = "" },
+		"it asks for switches itself": func(w *world, _ *Feature, j *cluster.Job) { w.switches[j.ID] = "2@10" },
+		unread:                        func(w *world, _ *Feature, _ *cluster.Job) { w.deaf = true },
+		partOfHet:                     func(_ *world, _ *Feature, j *cluster.Job) { j.HetLeader = 1 },
+		hasClaim:                      func(w *world, _ *Feature, j *cluster.Job) { w.history.Claiming = map[cluster.JobID]bool{j.ID: true} },
+		"it runs too briefly to wait for few switches": func(_ *world, _ *Feature, j *cluster.Job) { j.TimeLimit = time.Minute },
 		runUnknown:   func(_ *world, _ *Feature, j *cluster.Job) { j.TimeLimit = slurmplug.Unlimited },
 		"no tree":    func(w *world, _ *Feature, _ *cluster.Job) { w.topology.Leaves = nil },
 		"one node":   func(_ *world, _ *Feature, j *cluster.Job) { j.Nodes, j.GPUs = 1, 4 },

@@ -13,14 +13,12 @@ import (
 
 // Why a job does not wait for switches.
 const (
-	noConsent  = "no valid tag: it may not be kept waiting for few switches"
+	noConsent  = "no valid tag: it may not be kept waiting for few places"
 	partOfHet  = "it is part of a heterogeneous job"
 	hasClaim   = "room is being made for it"
-	itsOwn     = "it asks for switches itself"
-	edited     = "its switches were changed after priod had written them: they stay as they are"
-	unread     = "what it asks of switches could not be read"
+	edited     = "that was changed after priod had written it: it stays as it is"
+	unread     = "what it asks for could not be read"
 	runUnknown = "nobody knows how long it runs: it has no time limit"
-	tooShort   = "it runs too briefly to wait for few switches"
 )
 
 // gang is a waiting job that may come to lie on several switches.
@@ -170,9 +168,29 @@ func (x *cell) take(j *cluster.Job, r placement.Request) bool {
 	return true
 }
 
-// excluded says why a job waits for no switches, whatever the cluster is like.
+// excluded says why a job waits for no places, whatever the cluster is like.
 func (w *work) excluded(j *cluster.Job) string {
-	r, written := w.c.History.Requests[j.ID][slurmplug.Switches]
+	if why := w.refuses(j); why != "" {
+		return why
+	}
+	r, written := w.c.History.Requests[j.ID][w.lever]
+	switch now := w.asks(j); {
+	case now == "":
+		return unread
+	case written && r.Theirs(slurmplug.Text(now)):
+		return edited
+	case w.ours(j):
+		return ""
+	case w.places == OnNodes:
+		return w.fixedNodes(now)
+	case now != slurmplug.NoSwitches:
+		return "it asks for switches itself"
+	}
+	return ""
+}
+
+// refuses says why a job may not be kept waiting for places, whatever it asks for.
+func (w *work) refuses(j *cluster.Job) string {
 	switch {
 	case !w.set.Enabled:
 		return "locality is off"
@@ -184,20 +202,12 @@ func (w *work) excluded(j *cluster.Job) string {
 		return partOfHet
 	case w.c.History.Claiming[j.ID]:
 		return hasClaim
-	case j.Switches == "":
-		return unread
-	case written && r.Theirs(slurmplug.Text(j.Switches)):
-		return edited
-	case !w.ours(j) && j.Switches != slurmplug.NoSwitches:
-		return itsOwn
+	case w.places == OnNodes && j.Tasks != "":
+		return "it is an array: scontrol bounds the nodes of one job at a time"
+	case w.places == OnNodes && w.sized(j):
+		return "its size is set for one node"
 	}
 	return ""
-}
-
-// ours tells whether a job's switches are what priod wrote.
-func (w *work) ours(j *cluster.Job) bool {
-	r, known := w.c.History.Requests[j.ID][slurmplug.Switches]
-	return known && r.Ours(slurmplug.Text(j.Switches))
 }
 
 // expected is how long a job runs, s: by its steps where its speed is known, else by its

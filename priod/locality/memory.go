@@ -8,7 +8,8 @@ import (
 )
 
 // Memory is what is remembered of jobs from one cycle to the next. The zero value
-// remembers nothing. What was written into jobs is in cluster.History.
+// remembers nothing. What was written into jobs is in cluster.History; what jobs waited for
+// is in their waits (plan.Cycle.Waited), which outlive the daemon.
 type Memory struct {
 	jobs  map[cluster.JobID]*jobState
 	cycle uint32
@@ -25,8 +26,8 @@ type jobState struct {
 	refused  string // Slurm's words when it refused a write
 
 	// As they were first chosen: their figures move with the queue.
-	switches *plan.SwitchesChoice
-	nodes    *plan.RefusedNodes
+	places *plan.PlacesChoice
+	nodes  *plan.RefusedNodes
 }
 
 // anyNumber is jobState.accepts of a job that has waited long enough.

@@ -106,8 +106,10 @@ func (f *Refusals) Plan(ctx context.Context, c *plan.Cycle) error {
 func (f *Refusals) decide(w *work, x *cell, g *gang) (nodes []string, says bool) {
 	far, off := g.excluded != "", g.request
 	_, written := w.c.History.Requests[g.job.ID][slurmplug.ExcNodeList]
-	state, _ := f.Memory.of(g.job, w.c.Snapshot.At)
-	g.state = state
+	state, known := f.Memory.of(g.job, w.c.Snapshot.At)
+	if g.state = state; !known && w.c.Waited != nil { // by an earlier priod, or far from the head of the queue since
+		state.waited = w.c.Waited(g.job, plan.Locality, plan.SlowNodes).Seconds()
+	}
 	switch {
 	case written && (g.job.Unsatisfied() || slurmplug.NotAvailable(g.job.Reason)):
 		state.refused = "no node was left for it"
@@ -131,6 +133,7 @@ func (f *Refusals) decide(w *work, x *cell, g *gang) (nodes []string, says bool)
 	}
 	if starts := x.take(g.job, off); !starts && off.Off != 0 {
 		if _, state.ticking = x.fit(g.request); state.ticking {
+			w.c.Keep(g.job.ID, plan.SlowNodes)
 			w.c.Plan.Stands(all[0].cost - state.waited)
 		}
 	}

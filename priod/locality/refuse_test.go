@@ -18,8 +18,10 @@ type refuser struct {
 	*world
 	places map[cluster.JobID]cluster.Place
 	looks  int
-	says   string // why it refuses a write
+	says   string        // why it refuses a write
+	waited time.Duration // for nodes that are not slow, by an earlier priod
 	plan   *plan.Plan
+	kept   map[cluster.JobID]string
 }
 
 func (r *refuser) Places(_ context.Context, jobs map[cluster.JobID]uint32) (map[cluster.JobID]cluster.Place, error) {
@@ -41,10 +43,16 @@ func (r *refuser) refuses(t *testing.T, f *Refusals, pass time.Duration) map[clu
 		r.plan.Decisions = append(r.plan.Decisions, plan.Decision{Job: r.snapshot.Jobs[i].ID, Ranked: true})
 	}
 	r.plan.MakeQueue(&r.snapshot)
-	c := &plan.Cycle{Snapshot: &r.snapshot, History: r.history, Plan: r.plan}
+	c := &plan.Cycle{Snapshot: &r.snapshot, History: r.history, Plan: r.plan, Waited: func(_ *cluster.Job, cause plan.Cause, what string) time.Duration {
+		if cause != plan.Locality || what != plan.SlowNodes {
+			return 0
+		}
+		return r.waited
+	}}
 	if err := f.Plan(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
+	r.kept = c.Kept
 	for _, a := range r.plan.Actions {
 		place := r.places[a.Job]
 		if a.Lever != slurmplug.ExcNodeList || a.Was.String() != "" || a.Before.String() != place.Excluded {
@@ -211,5 +219,26 @@ func TestRefusalsAreTakenBack(t *testing.T) {
 	r.refuses(t, f, time.Minute)
 	if r.refuses(t, f, time.Minute); len(r.plan.Actions) > 0 {
 		t.Error("sent again")
+	}
+}
+
+// What a gang has waited so far is told by its waits, where nobody remembers: after a restart
+// of priod it waits on for what is left of it.
+func TestRefusesOnAfterARestart(t *testing.T) {
+	r, f := newRefusals()
+	id := r.add(2, tag).ID
+	r.use(0, 1)
+	r.waited = 20 * time.Minute // half an hour is what the slow node costs it
+	for i, want := range []string{"n0", "n0", ""} {
+		if got := r.refuses(t, f, 5*time.Minute)[id]; got != want {
+			t.Errorf("after %d minutes it refuses %q, want %q", 5*i, got, want)
+		}
+		if kept := r.kept[id]; (kept == plan.SlowNodes) != (want != "") {
+			t.Errorf("after %d minutes it is kept waiting for %q", 5*i, kept)
+		}
+	}
+	r.use() // now it would wait anyway
+	if r.refuses(t, f, time.Minute); len(r.kept) > 0 {
+		t.Errorf("%v", r.kept)
 	}
 }

@@ -239,13 +239,16 @@ func (n *Nodes) place(g *group, r Request, v view) bool {
 		return n.apart(g, r, v)
 	case r.Nodes <= 1 && r.GPUs <= g.largest && n.single(g, r, r.GPUs, v):
 		return true
-	case r.Nodes == 1, r.GPUs == 0:
+	case r.Nodes == 1, r.GPUs == 0, r.Most == 1:
 		return false
 	case n.leaves != nil:
-		return n.onFewSwitches(g, r, v)
+		return n.onFewSwitches(g, r, v) && n.onFew(r)
 	}
-	return n.several(g, r, v)
+	return n.several(g, r, v) && n.onFew(r)
 }
+
+// onFew tells whether a place is on no more nodes than a request accepts.
+func (n *Nodes) onFew(r Request) bool { return r.Most == 0 || len(n.scratch) <= int(r.Most) }
 
 // several places a job on more than one node, or on as many as it takes.
 func (n *Nodes) several(g *group, r Request, v view) bool {

@@ -7,7 +7,8 @@ type Choices struct {
 	Budget   *BudgetLimit    `json:"budget,omitempty"`
 	GPUType  *GPUTypeChoice  `json:"gpu_type,omitempty"`
 	Eviction *EvictionChoice `json:"eviction,omitempty"`
-	Switches *SwitchesChoice `json:"switches,omitempty"`
+	Switches *PlacesChoice   `json:"switches,omitempty"`
+	Nodes    *PlacesChoice   `json:"nodes,omitempty"`
 	Refused  *RefusedNodes   `json:"refused_nodes,omitempty"`
 }
 
@@ -39,8 +40,8 @@ type EvictionChoice struct {
 	Why string `json:"why"` // a word: evicts, claimed, fits, starts-anyway, no-victims, limit-at-once, slurm-waits, gets, not-owed, not-yet and so on
 }
 
-// SwitchesChoice is how many switches a job of several nodes accepts.
-type SwitchesChoice struct {
+// PlacesChoice is how many switches, or nodes, a job accepts.
+type PlacesChoice struct {
 	Accepts     int     `json:"accepts"` // 0: any number
 	Fewest      int     `json:"fewest"`  // that hold it
 	Most        int     `json:"most"`    // that it can come to lie on

@@ -50,6 +50,12 @@ type Cycle struct {
 	// Fragmented is how long a job has waited because free GPUs lacked the shape that it
 	// asks for (Wait.Fragmented), by the cycles before this one. nil: nobody looked.
 	Fragmented func(cluster.JobID) time.Duration
+	// Waited is how long a job has waited for a cause, and for such a What of it, by the
+	// cycles before this one (Wait.For). nil: nobody looked.
+	Waited func(j *cluster.Job, cause Cause, what string) time.Duration
+	// Kept are the jobs that could start now and that locality keeps waiting, and what for:
+	// see Keep.
+	Kept map[cluster.JobID]string
 	// RuledOut are GPU types on which jobs cannot run, by what they say of their nodes.
 	// The next allocation gives them no time there.
 	RuledOut map[cluster.JobID]placement.Types
@@ -63,6 +69,18 @@ func (c *Cycle) Nodes() *nodemap.Map {
 		c.nodes = nodemap.New(c.Snapshot)
 	}
 	return c.nodes
+}
+
+// Keep notes that a job could start now, and that locality keeps it waiting: for FewSwitches,
+// SlowNodes or both.
+func (c *Cycle) Keep(id cluster.JobID, what string) {
+	if c.Kept == nil {
+		c.Kept = map[cluster.JobID]string{}
+	}
+	if before := c.Kept[id]; before != "" {
+		what = before + "," + what
+	}
+	c.Kept[id] = what
 }
 
 // PlanOnly is embedded by features that have nothing to hear, or nothing to do beside the

@@ -83,7 +83,7 @@ type Decision struct {
 	Steer    string        `json:"steer,omitempty"`    // which GPU type it gets, or none, and why; "" when that was no question
 	Evict    string        `json:"evict,omitempty"`    // who leaves for it, or why nobody does; "" when that was no question
 	Size     string        `json:"size,omitempty"`     // which CPUs and memory it gets, and why; "" when that was no question
-	Locality string        `json:"locality,omitempty"` // how many switches it accepts, and why; "" when that was no question
+	Locality string        `json:"locality,omitempty"` // how many switches or nodes it accepts, which nodes it refuses, and why; "" when that was no question
 	Unmoved  string        `json:"unmoved,omitempty"`  // why a wanted value is not written; "" when it is or need not be
 	Choices  Choices       `json:"choices,omitzero"`
 }

@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -9,7 +11,7 @@ import (
 // Cause is why a job waits. Each moment of a wait has one.
 type Cause string
 
-// The causes of waiting. The last five are of jobs that wait for room.
+// The causes of waiting. The last six are of jobs that wait for room.
 const (
 	NotObserved   Cause = "not-observed"  // priod did not look
 	HeldBack      Cause = "held"          // by its user or an administrator
@@ -21,16 +23,25 @@ const (
 	ByOther       Cause = "other"         // What is Slurm's reason
 	Capacity      Cause = "capacity"      // fewer GPUs are free than it asks for
 	Fragmentation Cause = "fragmentation" // enough are free, and no placement has its shape; or free GPUs were wasted so before
+	Locality      Cause = "locality"      // it could start, and priod keeps it waiting for a better place: What says for which
 	Precedence    Cause = "priority"      // it would fit, but jobs before it have the room
 	Starting      Cause = "starting"      // it fits, and nothing stands before it
 )
 
 // Causes are all of them, in the order in which tables show them.
-var Causes = []Cause{HeldBack, AfterJob, BeforeTime, AtLimit, NoLicence, NoNode, ByOther, Capacity, Fragmentation, Precedence, Starting, NotObserved}
+var Causes = []Cause{HeldBack, AfterJob, BeforeTime, AtLimit, NoLicence, NoNode, ByOther, Capacity, Fragmentation, Locality, Precedence, Starting, NotObserved}
+
+// What a wait for locality is for: a place on few leaf switches, on few nodes, or without slow
+// nodes. Where it is for several they stand beside each other, with a comma.
+const (
+	FewSwitches = "switches"
+	FewNodes    = "nodes"
+	SlowNodes   = "slow-nodes"
+)
 
 // ForRoom tells whether more room alone would end the wait.
 func (c Cause) ForRoom() bool {
-	return c == Capacity || c == Fragmentation || c == Precedence || c == Starting
+	return c == Capacity || c == Fragmentation || c == Locality || c == Precedence || c == Starting
 }
 
 // Wait is one time of waiting of a GPU job, from its submission or requeue on. An unsplit
@@ -115,6 +126,17 @@ func (w *Wait) Fragmented(now time.Time) (sum time.Duration) {
 		}
 	}
 	return sum + max(now.Sub(w.Spans[n-1].From), 0)
+}
+
+// For is how long the job has waited for a cause, and for such a What, alone or beside
+// others.
+func (w *Wait) For(cause Cause, what string) (sum time.Duration) {
+	for i := range w.Spans {
+		if s := &w.Spans[i]; s.Cause == cause && slices.Contains(strings.Split(s.What, ","), what) {
+			sum += w.Length(i)
+		}
+	}
+	return sum
 }
 
 // By sums the wait by causes.

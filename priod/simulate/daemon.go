@@ -71,7 +71,7 @@ func (s *Spec) configured(in *Input) (*config.Config, error) {
 	}
 	if s.Backfill == "" {
 		s.Backfill = string(virtual.NoBackfill)
-		if c.Steering.Enabled || c.Sizing.Enabled || c.Locality.Enabled || c.Locality.SlowNodes {
+		if c.Steering.Enabled || c.Sizing.Enabled || c.Locality.Enabled || c.Locality.FewNodes || c.Locality.SlowNodes {
 			s.Backfill = string(virtual.EASY)
 		}
 	}
@@ -93,12 +93,14 @@ func (s *Spec) shows(c *config.Config, in *Input) error {
 		return virtual.OptionError("sizing.enabled wants jobs placed on nodes, and no conservative backfill, which fixes sizes when it plans")
 	case c.Locality.SlowNodes && (s.Placement == "pool" || s.Backfill == "conservative"):
 		return virtual.OptionError("locality.slow_nodes wants jobs placed on nodes, and no conservative backfill, which fixes places when it plans")
+	case c.Locality.FewNodes && (s.Placement == "pool" || s.Backfill == "conservative"):
+		return virtual.OptionError("locality.few_nodes wants jobs placed on nodes, and no conservative backfill, which fixes places when it plans")
 	case c.Locality.Enabled && (s.Placement == "pool" || s.Backfill == "conservative"):
 		return virtual.OptionError("locality.enabled wants jobs placed on nodes, and no conservative backfill, which fixes places when it plans")
 	case c.Locality.Enabled && !slices.ContainsFunc(in.Cluster.Nodes, func(g trace.NodeGroup) bool { return g.Switch != "" }):
 		return virtual.OptionError("locality.enabled wants nodes on switches: --switch-nodes COUNT, or switch in the [[nodes]] tables of --cluster")
-	case (c.Steering.Enabled || c.Sizing.Enabled || c.Locality.Enabled || c.Locality.SlowNodes) && s.Backfill == "none":
-		return virtual.OptionError("with steering.enabled, sizing.enabled, locality.enabled or locality.slow_nodes --order priod wants backfill: a job that waits for its GPU type, node or switches would block all others; leave --backfill out")
+	case (c.Steering.Enabled || c.Sizing.Enabled || c.Locality.Enabled || c.Locality.FewNodes || c.Locality.SlowNodes) && s.Backfill == "none":
+		return virtual.OptionError("with steering.enabled, sizing.enabled, locality.enabled, locality.few_nodes or locality.slow_nodes --order priod wants backfill: a job that waits for its GPU type, node or switches would block all others; leave --backfill out")
 	case (c.Preemption.Enabled || c.Preemption.Defrag || c.Rounds.Enabled) && s.Placement == "pool":
 		return virtual.OptionError("preemption.enabled, preemption.defrag and rounds.enabled want jobs placed on nodes: --placement packed or consolidated")
 	}

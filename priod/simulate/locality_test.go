@@ -115,3 +115,49 @@ func TestSwitchesAreWaitedFor(t *testing.T) {
 		}
 	}
 }
+
+// Jobs that leave their number of nodes open wait for few of them as long as that pays: better
+// than never to wait and than to wait always, under any load (docs/evidence/locality.md).
+func TestFewNodes(t *testing.T) {
+	const nodes, gpus = 32, 4
+	seeds, jobs, loads := 1, 800, []float64{0.8} // a part of it in each run of all tests
+	if os.Getenv("SLURMPRIO_TABLE") == "1" {
+		seeds, jobs, loads = 4, 2000, []float64{0.6, 0.8, 0.95}
+	}
+	policies := []struct{ name, toml string }{
+		{"never", ""},
+		{"always", "[locality]\nfew_nodes = true\nwait = 0.0\nlongest = \"1000d\"\n"},
+		{"as long as it pays", "[locality]\nfew_nodes = true\n"},
+	}
+	c := trace.Cluster{Nodes: []trace.NodeGroup{{Count: nodes, GPUType: "gpu", GPUs: gpus}}}
+	for _, load := range loads {
+		mean, several := make([]float64, len(policies)), make([]float64, len(policies))
+		for i, p := range policies {
+			n := 0
+			for seed := range uint64(seeds) {
+				all := gangsOf(seed, jobs, c.TotalGPUs(), load)
+				spec := Spec{Order: "priod", SlurmOrder: "fifo", Backfill: "easy", NodeCosts: []float64{0.146, 0.199, 0.441}}
+				if err := spec.Check(); err != nil {
+					t.Fatal(err)
+				}
+				r, err := Run(context.Background(), spec, Input{Cluster: c, Jobs: trace.Each(all), Config: configured(t, "[cycle]\ninterval = \"1m\"\n"+p.toml)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for k, o := range r.Outcomes {
+					jct := o.End - r.Jobs[k].Submit
+					mean[i] += jct / float64(seeds*jobs)
+					if all[k].GPUs > 1 {
+						several[i] += jct
+						n++
+					}
+				}
+			}
+			several[i] /= float64(n)
+			t.Logf("load %v, %-20s mean completion %6.0f s, of jobs of several GPUs %6.0f s", load, p.name, mean[i], several[i])
+		}
+		if mean[2] >= mean[0] || mean[2] >= mean[1] {
+			t.Errorf("load %v: %.0f s, never waiting %.0f, always waiting %.0f", load, mean[2], mean[0], mean[1])
+		}
+	}
+}

@@ -115,6 +115,9 @@ func slurm(ctx context.Context, spec Spec, in Input) (Result, error) {
 	if len(spec.SpreadCosts) > 0 {
 		opt.Spread = func(times float64) float64 { return 1 - workload.SpreadLoss(spec.SpreadCosts, times) }
 	}
+	if len(spec.NodeCosts) > 0 {
+		opt.SpreadNodes = func(times float64) float64 { return 1 - workload.SpreadLoss(spec.NodeCosts, times) }
+	}
 	opt.Daemon.Settings.Waits.Strict = opt.Backfill == virtual.NoBackfill
 	r, err := virtual.Run(ctx, in.Cluster, jobs, opt)
 	return Result{Types: r.Types, Jobs: r.Jobs, Outcomes: r.Outcomes, Series: r.Series, Waited: waited(&opt.Daemon)}, err

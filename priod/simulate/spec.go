@@ -38,6 +38,7 @@ type Spec struct {
 	Window         *metrics.Window
 	Seed           uint64
 	Overheads      Overheads
+	NodeCosts      []float64 // what jobs lose on 2, 4, 8 ... times as many nodes as they need; see workload.SpreadLoss
 	SpreadCosts    []float64 // what jobs lose on 2, 4, 8 ... times as many leaf switches as they need; see workload.SpreadLoss
 	UserGPUs       int       // at once, for each user; 0: no limit
 	AccountGPUs    int       // at once, for each account; 0: no limit
@@ -151,6 +152,8 @@ func (s *Spec) Check() error {
 		return fmt.Errorf("--speeds %s needs --engine rounds", s.Speeds)
 	case !slices.IsSorted(s.SpreadCosts) || len(s.SpreadCosts) > 0 && !(s.SpreadCosts[0] >= 0 && s.SpreadCosts[len(s.SpreadCosts)-1] < 1):
 		return errors.New("--spread-costs: want parts of a job's speed from 0 to below 1, rising")
+	case !slices.IsSorted(s.NodeCosts) || len(s.NodeCosts) > 0 && !(s.NodeCosts[0] >= 0 && s.NodeCosts[len(s.NodeCosts)-1] < 1):
+		return errors.New("--node-costs: want parts of a job's speed from 0 to below 1, rising")
 	case len(s.LASQueues) > 0 && s.Order != "las":
 		return errors.New("--las-queues belongs to --order las")
 	case s.Sizing == "greedy" || s.Sizing == "opt":
@@ -227,7 +230,7 @@ func (s *Spec) checkRounds() error {
 		return errors.New("--las-queues belongs to --engine slurm; rounds order by the GPU time itself")
 	case s.Preemption != "none":
 		return fmt.Errorf("--preemption %s belongs to --engine slurm", s.Preemption)
-	case s.Overheads != Overheads{} || len(s.SpreadCosts) > 0 || s.UserGPUs != 0 || s.AccountGPUs != 0:
+	case s.Overheads != Overheads{} || len(s.SpreadCosts) > 0 || len(s.NodeCosts) > 0 || s.UserGPUs != 0 || s.AccountGPUs != 0:
 		return errors.New("overheads, failures and limits belong to --engine slurm: rounds are the papers' ideal")
 	case s.RoundModel == "synergy" && s.Allocation != "none":
 		return fmt.Errorf("--allocation %s needs --round-model gavel", s.Allocation)

@@ -37,6 +37,13 @@ func (d *decider) isBusy(j *cluster.Job, id cluster.JobID) bool {
 	return d.h.Claiming[j.ID] || d.h.Claiming[id] || d.h.Lowered(j) || d.steered[j.ID]
 }
 
+// bounded tells whether locality has bounded the nodes of a job, which it may take back: a
+// size is for one node.
+func (d *decider) bounded(j *cluster.Job) bool {
+	_, written := d.h.Requests[j.ID][slurmplug.NumNodes]
+	return written
+}
+
 // candidate returns nil and the reason for a job that keeps its size.
 func (d *decider) candidate(w queuedJob, id cluster.JobID, types placement.Types) (*resizable, string) {
 	j, a := w.job, w.job.Asked
@@ -56,6 +63,8 @@ func (d *decider) candidate(w queuedJob, id cluster.JobID, types placement.Types
 		return nil, prefersNodes
 	case d.h.Claiming[j.ID], d.h.Claiming[id]:
 		return nil, "room is being made for it"
+	case d.bounded(j):
+		return nil, "it waits for few nodes"
 	case d.h.Lowered(j):
 		return nil, "it has yet to get back the memory that it asked for before it ran"
 	case d.steered[j.ID]:

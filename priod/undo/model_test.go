@@ -57,6 +57,7 @@ var userWords = map[slurmplug.Lever][]string{
 	slurmplug.ReqNodeList:   {"", "n1", "n2"},
 	slurmplug.MinMemoryNode: {"4000", "8000"},
 	slurmplug.Switches:      {"0@0", "4@10"},
+	slurmplug.NumNodes:      {"1-0", "1-4"},
 	slurmplug.SiteFactor:    {"0", "7", "13"},
 	slurmplug.Nice:          {"0", "50", "-30"},
 }
@@ -67,6 +68,7 @@ var priodsWords = map[slurmplug.Lever][]string{
 	slurmplug.ReqNodeList:   {"n8", "n[8-9]"},
 	slurmplug.MinMemoryNode: {"1000", "2000"},
 	slurmplug.Switches:      {"1@30", "2@30"},
+	slurmplug.NumNodes:      {"1-1", "1-2"},
 	slurmplug.SiteFactor:    {"1000", "2000", "3000"},
 	slurmplug.Nice:          {"-1000", "-2000", "-3000"},
 }
@@ -168,6 +170,17 @@ func (w *world) AskMemory(_ context.Context, jobs []*cluster.Job) (err error) {
 			err = errors.New("no memory")
 		} else {
 			j.AskedMB, _ = strconv.ParseInt(w.find(j.ID).fields[slurmplug.MinMemoryNode].now, 10, 64)
+		}
+	}
+	return err
+}
+
+func (w *world) AskNodeCounts(_ context.Context, jobs []*cluster.Job) (err error) {
+	for _, j := range jobs {
+		if w.fails("look at nodes") {
+			err = errors.New("no nodes")
+		} else {
+			j.NodeCount = w.find(j.ID).fields[slurmplug.NumNodes].now
 		}
 	}
 	return err
@@ -280,7 +293,7 @@ func (w *world) look(u *Journal) {
 // write is one write of priod's: first the line, then, unless priod dies, the value.
 func (w *world) write(u *Journal) {
 	w.look(u)
-	l := rapid.SampledFrom([]slurmplug.Lever{w.lever, slurmplug.Features, slurmplug.Size, slurmplug.MinMemoryNode, slurmplug.Switches}).Draw(w.t, "field")
+	l := rapid.SampledFrom([]slurmplug.Lever{w.lever, slurmplug.Features, slurmplug.Size, slurmplug.MinMemoryNode, slurmplug.Switches, slurmplug.NumNodes}).Draw(w.t, "field")
 	r := w.pick(func(r *record) bool {
 		switch f := r.fields[l]; {
 		case f.changed:
@@ -359,7 +372,7 @@ func (w *world) change() {
 	if r == nil {
 		return
 	}
-	l := rapid.SampledFrom([]slurmplug.Lever{w.lever, slurmplug.Features, slurmplug.Size, slurmplug.ReqNodeList, slurmplug.MinMemoryNode, slurmplug.Switches}).Draw(w.t, "changed")
+	l := rapid.SampledFrom([]slurmplug.Lever{w.lever, slurmplug.Features, slurmplug.Size, slurmplug.ReqNodeList, slurmplug.MinMemoryNode, slurmplug.Switches, slurmplug.NumNodes}).Draw(w.t, "changed")
 	own := func(l slurmplug.Lever, value string) {
 		f := r.fields[l]
 		f.now, f.own, f.priods, f.changed = value, value, false, f.written || l == slurmplug.SiteFactor

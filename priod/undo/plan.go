@@ -38,6 +38,7 @@ type Unseen struct {
 	Sizes    []*cluster.Job // to be read into their Asked
 	Memory   []*cluster.Job // to be read into their AskedMB
 	Switches []*cluster.Job // to be read into their Switches
+	Nodes    []*cluster.Job // to be read into their NodeCount
 	Pinned   []plan.Target  // whose nodes an eviction named
 	Kept     []plan.Target  // that refuse nodes, slow ones or those on which they failed
 }
@@ -57,6 +58,9 @@ func (v *Survey) Unseen() (u Unseen) {
 		}
 		if _, written := v.history.Requests[j.ID][slurmplug.Switches]; written {
 			u.Switches = append(u.Switches, j)
+		}
+		if _, written := v.history.Requests[j.ID][slurmplug.NumNodes]; written {
+			u.Nodes = append(u.Nodes, j)
 		}
 		if v.pin(j) != nil {
 			u.Pinned = append(u.Pinned, plan.Target{Job: j.ID, RawID: j.RawID})
@@ -200,6 +204,9 @@ func (p *Plan) refused(j *cluster.Job) {
 // of a node that is taken back beside it, nil for none.
 func (p *Plan) field(j *cluster.Job, lever slurmplug.Lever, r cluster.Requested, pin *Change) {
 	now, shown := j.Request(lever)
+	if lever == slurmplug.NumNodes && j.NodeCount == slurmplug.HiddenNodes {
+		now, shown = r.Value, true // nobody can see that it was changed since
+	}
 	if size, pinned := unpinned(now, pin); pinned && lever == slurmplug.Size {
 		now = size
 	}

@@ -343,3 +343,22 @@ func TestResetOfRefusedNodes(t *testing.T) {
 		t.Errorf("taken back already, and still %+v", kept)
 	}
 }
+
+// A job gets its own number of nodes back, also where Slurm does not show how many it accepts
+// now; one whose user has changed it since keeps that.
+func TestResetOfNodeCounts(t *testing.T) {
+	for shown, want := range map[string]string{"1-1": "1-4", slurmplug.HiddenNodes: "1-4", "1-3": ""} {
+		u := journal(t, &Change{Job: slurmplug.Plain(1), Lever: slurmplug.NumNodes, Was: slurmplug.Text("1-4"), To: slurmplug.Text("1-1")})
+		j := waits(1, "")
+		j.NodeCount = shown
+		got := ""
+		for _, a := range planAll(u, nil, j).Actions {
+			if a.Lever == slurmplug.NumNodes {
+				got = a.After.String()
+			}
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", shown, got, want)
+		}
+	}
+}

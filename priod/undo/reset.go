@@ -26,6 +26,8 @@ type Slurm interface {
 	AskMemory(context.Context, []*cluster.Job) error
 	// AskSwitches reads what jobs ask of switches, into their Switches, in the same way.
 	AskSwitches(context.Context, []*cluster.Job) error
+	// AskNodeCounts reads how many nodes jobs ask for, into their NodeCount, in the same way.
+	AskNodeCounts(context.Context, []*cluster.Job) error
 	// Look and Do are those of plan.Leaving.
 	Look(context.Context, []plan.Target) (map[cluster.JobID]plan.JobStatus, error)
 	Do(context.Context, []plan.Command) []plan.Result
@@ -229,7 +231,7 @@ func (r *Reset) plan(ctx context.Context) (*Plan, error) {
 	}
 	survey := NewSurvey(r.journal, recorded, &snapshot)
 	unseen, seen := survey.Unseen(), Closer{}
-	seen.NoSize = errors.Join(r.Slurm.Asked(ctx, unseen.Sizes), r.Slurm.AskMemory(ctx, unseen.Memory), r.Slurm.AskSwitches(ctx, unseen.Switches))
+	seen.NoSize = errors.Join(r.Slurm.Asked(ctx, unseen.Sizes), r.Slurm.AskMemory(ctx, unseen.Memory), r.Slurm.AskSwitches(ctx, unseen.Switches), r.Slurm.AskNodeCounts(ctx, unseen.Nodes))
 	seen.Statuses, seen.NoNode = r.Slurm.Look(ctx, unseen.Pinned)
 	seen.Refused = make(map[cluster.JobID]string, len(unseen.Kept))
 	for _, t := range unseen.Kept {

@@ -31,6 +31,7 @@ func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
 	}
 	s := c.Snapshot
 	w := newWalk(s, c.Nodes(), f.Strict)
+	w.kept = c.Kept
 	l := look{snapshot: s, stays: append(f.Unseen, c.Stays...), verdicts: w.all(), explain: w.explain, gap: f.Gap}
 	budgets(c, l.verdicts)
 	names, sizes, used := poolsOf(s)

@@ -86,6 +86,19 @@ func (t *Tracker) Fragmented(id cluster.JobID, now time.Time) time.Duration {
 	return e.wait.Fragmented(now)
 }
 
+// Waited is Wait.For of a job in the queue, or of the array that it has just left, up to
+// the last cycle.
+func (t *Tracker) Waited(j *cluster.Job, cause plan.Cause, what string) time.Duration {
+	e := t.entries[j.ID]
+	if e == nil {
+		e = t.entries[slurmplug.Plain(j.ID.ID)]
+	}
+	if e == nil || e.another(j) || j.Restarts > 0 && e.wait.Job != j.ID {
+		return 0
+	}
+	return e.wait.For(cause, what)
+}
+
 // observe takes in a cycle.
 func (t *Tracker) observe(l *look) {
 	t.init()
@@ -149,7 +162,7 @@ func (t *Tracker) waiting(l *look, v *verdict, unseen bool) {
 	}
 	n := len(w.Spans)
 	what := v.what
-	if n > 0 && w.Spans[n-1].Cause == v.cause && (v.group != nil || w.Spans[n-1].What == what) {
+	if n > 0 && w.Spans[n-1].Cause == v.cause && (v.group != nil && what == "" || w.Spans[n-1].What == what) {
 		return // as before
 	}
 	what, words, fits := l.explain(v)
@@ -411,7 +424,8 @@ func (t *Tracker) relax(l *look, started map[string][]*run) {
 // been placed at once.
 const Backlog = "backlog"
 
-// backlog makes fragmentation of what a job waited for room since a time.
+// backlog makes fragmentation of what a job waited for room since a time, unless priod kept
+// it waiting.
 func (e *entry) backlog(since time.Time) bool {
 	w := e.wait
 	old := w.Spans
@@ -424,7 +438,7 @@ func (e *entry) backlog(since time.Time) bool {
 		}
 		late := s
 		late.From, late.Cause, late.What, late.Words, late.Fits = latest(s.From, since), plan.Fragmentation, Backlog, "", nil
-		if !until.After(since) || s.Cause == plan.Fragmentation || !s.Cause.ForRoom() {
+		if !until.After(since) || s.Cause == plan.Fragmentation || s.Cause == plan.Locality || !s.Cause.ForRoom() {
 			w.Spans = append(w.Spans, s)
 			continue
 		}

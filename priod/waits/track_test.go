@@ -104,7 +104,7 @@ func (s stored) open() (open []*plan.Wait) {
 // is the start that Slurm tells: over requeues, restarts of priod, times in which it did
 // not look, steps of its clock, and tasks that leave their array.
 func TestCausesSumToTheWait(t *testing.T) {
-	causes := []plan.Cause{plan.Capacity, plan.Fragmentation, plan.Precedence, plan.Starting, plan.HeldBack, plan.AtLimit}
+	causes := []plan.Cause{plan.Capacity, plan.Fragmentation, plan.Locality, plan.Precedence, plan.Starting, plan.HeldBack, plan.AtLimit}
 	rapid.Check(t, func(t *rapid.T) {
 		lives := someLives(t)
 		tracker, db, offset, last := &Tracker{}, stored{}, 0, time.Time{}
@@ -181,5 +181,53 @@ func TestTaskWithATimeOfItsOwn(t *testing.T) {
 	}
 	if n := look(20) + look(30); n != 0 || len(tracker.gone) != 0 {
 		t.Errorf("%d changes, %d gone, where nothing changed", n, len(tracker.gone))
+	}
+}
+
+// What a job has waited for locality is known by what, after a restart of priod and to a task
+// that leaves its array, until the job waits anew; it never becomes fragmentation.
+func TestWaitedForLocality(t *testing.T) {
+	j := cluster.Job{ID: slurmplug.Plain(1), State: cluster.Pending, GPUs: 1, GPUType: "a", TaskCount: 2, Tasks: "1-2", Submit: second(0)}
+	tracker, db := &Tracker{}, stored{}
+	s := &cluster.Snapshot{At: second(0), Jobs: []cluster.Job{j}}
+	cycle := func(at int, cause plan.Cause, what string) {
+		s.At = second(at)
+		l := &look{snapshot: s, explain: func(v *verdict) (string, string, *plan.FitsNow) { return v.what, "", nil }, sizes: map[string]int{"a": 3},
+			pools: func(*cluster.Job) (string, bool) { return "a", true }, ofType: func(string, string) string { return "a" }}
+		if s.Jobs[0].State == cluster.Pending {
+			l.verdicts = []verdict{{cause: cause, what: what, group: &group{}}}
+		}
+		tracker.observe(l)
+		db.take(tracker)
+	}
+	waited := func(j *cluster.Job, what string) int { return int(tracker.Waited(j, plan.Locality, what).Seconds()) }
+	cycle(0, plan.Capacity, "")
+	cycle(10, plan.Locality, plan.SlowNodes)
+	cycle(30, plan.Locality, plan.FewSwitches)
+	cycle(70, plan.Locality, plan.FewSwitches+","+plan.SlowNodes)
+	cycle(150, plan.Capacity, "")
+	cycle(310, plan.Capacity, "")
+	for _, when := range []string{"before", "after a restart"} {
+		task := j
+		task.ID, task.Tasks, task.TaskCount = cluster.JobID{ID: 1, Task: 2}, "", 1
+		requeued, again := task, j
+		requeued.Restarts, again.Submit = 1, second(320)
+		for name, c := range map[string]struct {
+			job             *cluster.Job
+			slow, fewSwitch int
+		}{"the array": {&j, 100, 120}, "a task": {&task, 100, 120}, "a task that has run": {&requeued, 0, 0}, "submitted again": {&again, 0, 0}} {
+			if slow, few := waited(c.job, plan.SlowNodes), waited(c.job, plan.FewSwitches); slow != c.slow || few != c.fewSwitch {
+				t.Errorf("%s, %s: %d and %d s, want %d and %d", when, name, slow, few, c.slow, c.fewSwitch)
+			}
+		}
+		open := db.open()
+		tracker = &Tracker{}
+		tracker.Restore(open, second(310))
+	}
+	s.Jobs[0].State, s.Jobs[0].Start, s.Jobs[0].NodeList = cluster.Running, second(320), "n0"
+	cycle(330, "", "")
+	w := db[storedKey{j.ID, noon.Unix()}]
+	if by := w.By(); by[plan.Locality] != 140*time.Second || waited(&s.Jobs[0], plan.SlowNodes) != 0 {
+		t.Errorf("%v, and %d s while it runs", by, waited(&s.Jobs[0], plan.SlowNodes))
 	}
 }

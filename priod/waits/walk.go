@@ -24,12 +24,14 @@ type verdict struct {
 // walk goes through the queue in Slurm's order. Beside the nodes as they are it looks at
 // them as pools, in which GPUs are counted and not placed: a job that would start in the
 // pool and has no place on the nodes waits for fragmentation; one for which the pool has
-// too few GPUs, for capacity or for the jobs before it. The first job that finds too few
+// too few GPUs, for capacity or for the jobs before it; one that locality keeps waiting, for
+// that. The first job that finds too few
 // gets a reservation, which later ones may not delay (EASY's rule, by time limits).
 type walk struct {
 	snapshot *cluster.Snapshot
 	nodes    *nodemap.Map
-	strict   bool // Slurm does no backfill: no job passes one that waits
+	strict   bool                     // Slurm does no backfill: no job passes one that waits
+	kept     map[cluster.JobID]string // plan.Cycle.Kept
 
 	groups  map[key]*group
 	kindsOf []placement.Types // of each GPU type
@@ -241,6 +243,11 @@ func (w *walk) judge(v *verdict) {
 	case g.parsed && g.kinds == 0:
 		v.cause = plan.NoNode
 		return
+	case w.kept[j.ID] != "":
+		v.cause, v.what = plan.Locality, w.kept[j.ID]
+		w.blocked = append(w.blocked, blocked{j.ID, g.kinds})
+		w.takeAll(j, w.room(g, j.GPUs))
+		return
 	case g.free < j.GPUs:
 		v.cause = plan.Capacity
 		w.hold(j, g)
@@ -257,6 +264,11 @@ func (w *walk) judge(v *verdict) {
 		return
 	}
 	v.cause = w.onNodes(j, g, v)
+	w.takeAll(j, kinds)
+}
+
+// takeAll gives GPUs of the pool to the tasks of a record, as far as there are.
+func (w *walk) takeAll(j *cluster.Job, kinds placement.Types) {
 	for n := 0; n < j.TaskCount || n == 0; n++ {
 		if w.leftOf(kinds) < j.GPUs {
 			break

@@ -289,3 +289,39 @@ func TestWalkIsItsDefinition(t *testing.T) {
 		}
 	})
 }
+
+// A job that locality keeps waiting waits for that, and those behind it for it; what Slurm's
+// reason alone tells comes first.
+func TestKeptWaiting(t *testing.T) {
+	node := func(name string) cluster.Node {
+		return cluster.Node{Name: name, Usable: true, GPUType: "a", GPUs: 4, CPUs: 16, MemMB: 64, Partitions: []string{"p"}}
+	}
+	job := func(id uint32, reason string, nodes int) cluster.Job {
+		return cluster.Job{ID: slurmplug.Plain(id), State: cluster.Pending, Partition: "p", Reason: reason, Priority: int64(10 - id), GPUs: 4 * nodes, Nodes: nodes, TaskCount: 1, TimeLimit: time.Hour}
+	}
+	s := &cluster.Snapshot{At: noon, Nodes: []cluster.Node{node("n0"), node("n1")}, Jobs: []cluster.Job{job(1, "Resources", 2), job(2, "Priority", 1), job(3, "QOSMaxGRESPerUser", 1)}}
+	for name, c := range map[string]struct {
+		kept map[cluster.JobID]string
+		want []plan.Cause
+		says string
+	}{
+		"nobody":         {nil, []plan.Cause{plan.Starting, plan.Precedence, plan.AtLimit}, ""},
+		"for switches":   {map[cluster.JobID]string{slurmplug.Plain(1): "switches"}, []plan.Cause{plan.Locality, plan.Precedence, plan.AtLimit}, "it could start now on more switches than it accepts yet"},
+		"for both":       {map[cluster.JobID]string{slurmplug.Plain(1): "switches,slow-nodes"}, []plan.Cause{plan.Locality, plan.Precedence, plan.AtLimit}, "it could start now on more switches than it accepts yet or on slow nodes, which it refuses yet"},
+		"one at a limit": {map[cluster.JobID]string{slurmplug.Plain(3): "slow-nodes"}, []plan.Cause{plan.Starting, plan.Precedence, plan.AtLimit}, ""},
+	} {
+		w := newWalk(s, nodemap.New(s), false)
+		w.kept = c.kept
+		verdicts := w.all()
+		var got []plan.Cause
+		for i := range verdicts {
+			got = append(got, verdicts[i].cause)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+		if what, words, _ := w.explain(&verdicts[0]); c.says != "" && (words != c.says || what != c.kept[slurmplug.Plain(1)]) {
+			t.Errorf("%s: %q, %q", name, what, words)
+		}
+	}
+}

@@ -137,6 +137,22 @@ func (w *walk) otherTypes(j *cluster.Job, g *group) (names []string) {
 	return names
 }
 
+// betterPlace says which place a job waits for that could start now.
+func betterPlace(what string) string {
+	var parts []string
+	for w := range strings.SplitSeq(what, ",") {
+		switch w {
+		case plan.FewSwitches:
+			parts = append(parts, "on more switches than it accepts yet")
+		case plan.FewNodes:
+			parts = append(parts, "on more nodes than it accepts yet")
+		case plan.SlowNodes:
+			parts = append(parts, "on slow nodes, which it refuses yet")
+		}
+	}
+	return "it could start now " + strings.Join(parts, " or ")
+}
+
 // explain gives what of a verdict is to be told: made once for all jobs that ask alike.
 func (w *walk) explain(v *verdict) (what, words string, fits *plan.FitsNow) {
 	j, g := &w.snapshot.Jobs[v.job], v.group
@@ -149,6 +165,8 @@ func (w *walk) explain(v *verdict) (what, words string, fits *plan.FitsNow) {
 			return "", fmt.Sprintf("%d GPUs are free for it; job %s stands before it", g.free, before), &plan.FitsNow{Before: &before}
 		}
 		return "", fmt.Sprintf("%d GPUs are free for it; jobs before it are to have them", g.free), nil
+	case plan.Locality:
+		return v.what, betterPlace(v.what), nil
 	case plan.NoNode:
 		if g != nil {
 			return "none", "no node has what it asks for", nil

@@ -79,7 +79,7 @@ func newSlurm(e *engine) *slurm {
 	}
 	set := &e.opt.Daemon.Settings
 	set.Sizing.Slurm, set.Memory.Slurm, set.Steering.Slurm, set.Locality.Slurm = s, s, s, s
-	set.Refusals.Slurm = s
+	set.FewNodes.Slurm, set.Refusals.Slurm = s, s
 	set.Evictions.Slurm, set.Evictions.Recorder, set.Evictions.Now = s, memory{}, s.now
 	set.Retries.Slurm, set.Retries.Recorder = s, memory{}
 	if s.evicts() || s.classifies() {
@@ -139,7 +139,7 @@ func (s *slurm) apply(a plan.Action) error {
 	if j == nil {
 		return fmt.Errorf("invalid job id %s", a.Job)
 	}
-	write := map[slurmplug.Lever]func(*job, slurmplug.Value) error{slurmplug.Size: s.resize, slurmplug.Features: s.constrain, slurmplug.Switches: s.limitSwitches, slurmplug.ExcNodeList: s.refuse}[a.Lever]
+	write := map[slurmplug.Lever]func(*job, slurmplug.Value) error{slurmplug.Size: s.resize, slurmplug.Features: s.constrain, slurmplug.Switches: s.limitSwitches, slurmplug.NumNodes: s.limitNodes, slurmplug.ExcNodeList: s.refuse}[a.Lever]
 	if write != nil {
 		err := write(j, a.After)
 		s.changed(j)
@@ -207,7 +207,7 @@ func (s *slurm) refresh(j *job) {
 	row.Restarts = int(j.runs)
 	row.Start, row.GPUType, row.Reason = time.Time{}, j.GPUType, ""
 	row.SiteFactorKnown = j.state == waiting
-	row.Switches = s.switches(j)
+	row.Switches, row.NodeCount = s.switches(j), s.nodeCount(j)
 	row.Features, row.NodeList, row.CPUs, row.MemMB = j.features, "", int(j.request.CPUs), j.request.MemMB
 	if j.holds() {
 		row.NodeList = s.nodeList(j)

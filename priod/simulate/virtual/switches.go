@@ -2,6 +2,7 @@ package virtual
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -38,30 +39,44 @@ func leavesOf(c trace.Cluster) (of []int32) {
 
 // slowest is the part of its speed that a job keeps at least, wherever it lies.
 func (e *engine) slowest(j *job) float64 {
-	if e.leaves == nil || e.opt.Spread == nil || j.request.Nodes == 1 {
-		return 1
-	}
-	shares, fits := e.empty.Fit(placement.Request{Types: j.request.Types, Amount: j.request.Amount, Nodes: j.request.Nodes}, nil)
-	if !fits || len(shares) < 2 {
-		return 1
-	}
-	most := min(int(slices.Max(e.leaves))+1, j.GPUs)
-	if j.Nodes > 0 {
-		most = min(most, j.Nodes)
-	}
-	return e.opt.Spread(max(float64(most)/float64(e.empty.Leaves(shares)), 1))
-}
-
-// spreads is the part of its speed that a job keeps on the switches that it has.
-func (e *engine) spreads(j *job) float64 {
-	if e.leaves == nil || e.opt.Spread == nil || len(j.shares) < 2 {
+	if j.request.Nodes == 1 || (e.leaves == nil || e.opt.Spread == nil) && e.opt.SpreadNodes == nil {
 		return 1
 	}
 	shares, fits := e.empty.Fit(placement.Request{Types: j.request.Types, Amount: j.request.Amount, Nodes: j.request.Nodes}, nil)
 	if !fits {
 		return 1
 	}
-	return e.opt.Spread(float64(e.nodes.Leaves(j.shares)) / float64(e.empty.Leaves(shares)))
+	keeps := 1.0
+	if e.opt.SpreadNodes != nil && j.Nodes == 0 {
+		keeps = e.opt.SpreadNodes(max(float64(min(e.nodes.Len(), j.GPUs))/float64(len(shares)), 1))
+	}
+	if e.leaves == nil || e.opt.Spread == nil || len(shares) < 2 {
+		return keeps
+	}
+	most := min(int(slices.Max(e.leaves))+1, j.GPUs)
+	if j.Nodes > 0 {
+		most = min(most, j.Nodes)
+	}
+	return keeps * e.opt.Spread(max(float64(most)/float64(e.empty.Leaves(shares)), 1))
+}
+
+// spreads is the part of its speed that a job keeps on the nodes and switches that it has.
+func (e *engine) spreads(j *job) float64 {
+	if len(j.shares) < 2 || (e.leaves == nil || e.opt.Spread == nil) && e.opt.SpreadNodes == nil {
+		return 1
+	}
+	shares, fits := e.empty.Fit(placement.Request{Types: j.request.Types, Amount: j.request.Amount, Nodes: j.request.Nodes}, nil)
+	if !fits {
+		return 1
+	}
+	keeps := 1.0
+	if e.opt.SpreadNodes != nil {
+		keeps = e.opt.SpreadNodes(float64(len(j.shares)) / float64(len(shares)))
+	}
+	if e.leaves != nil && e.opt.Spread != nil {
+		keeps *= e.opt.Spread(float64(e.nodes.Leaves(j.shares)) / float64(e.empty.Leaves(shares)))
+	}
+	return keeps
 }
 
 // waitForSwitches starts the clock of jobs that wait for few switches and could now start
@@ -130,6 +145,32 @@ func (s *slurm) Topology(context.Context) (cluster.Topology, error) {
 	}
 	return t, nil
 }
+
+// limitNodes writes a value of the lever NumNodes.
+func (s *slurm) limitNodes(j *job, value slurmplug.Value) error {
+	least, most, err := slurmplug.ParseNodes(value.String())
+	if err != nil {
+		return err
+	}
+	if least != max(j.Nodes, 1) {
+		return fmt.Errorf("job %s asks for %d nodes at least", number(j.index), max(j.Nodes, 1))
+	}
+	return s.ask(j, func() { j.request.Most = int32(most) })
+}
+
+// nodeCount is how many nodes a job asks for: a trace says a number, or leaves it open.
+func (s *slurm) nodeCount(j *job) string {
+	if j.Nodes > 0 {
+		return slurmplug.NodesText(j.Nodes, j.Nodes)
+	}
+	return slurmplug.NodesText(1, int(j.request.Most))
+}
+
+// AskNodeCounts has nothing to read: rows say it.
+func (s *slurm) AskNodeCounts(context.Context, []*cluster.Job) error { return nil }
+
+// OpensNodes is true, as of the newest Slurm.
+func (s *slurm) OpensNodes(context.Context) (bool, error) { return true, nil }
 
 // AskSwitches has nothing to read: rows say it.
 func (s *slurm) AskSwitches(context.Context, []*cluster.Job) error { return nil }

@@ -91,6 +91,8 @@ type Options struct {
 	// Spread, if set, is the part of its speed that a job keeps on so many times as many
 	// leaf switches as it needs.
 	Spread func(times float64) float64
+	// SpreadNodes, if set, is the same of nodes.
+	SpreadNodes func(times float64) float64
 	// Evict, if set, is asked after each scheduling pass who has to leave.
 	Evict func(*System) []Eviction
 }

@@ -1,0 +1,67 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/slurmplug"
+)
+
+// AskNodeCounts reads how many nodes waiting jobs ask for, into their NodeCount: each by
+// itself. One that cannot be read stays without, with an error, and holds up no other.
+func (c *Cluster) AskNodeCounts(ctx context.Context, jobs []*cluster.Job) error {
+	if len(jobs) == 0 {
+		return nil
+	}
+	conf, err := c.client.Config(ctx) // when slurmctld started decides what it shows
+	if err != nil {
+		return err
+	}
+	c.refreshRights(ctx)
+	if c.countedFor == nil {
+		c.countedFor = map[uint32]string{}
+	}
+	var mu sync.Mutex
+	var doubts []error
+	records := c.recordsOf(idsOf(jobs))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallelReads)
+	for _, j := range jobs {
+		record := records[j.ID]
+		if record == nil {
+			continue
+		}
+		g.Go(func() error {
+			n, err := c.client.NodeCount(ctx, record, conf.Booted())
+			mu.Lock()
+			defer mu.Unlock()
+			if errors.Is(err, slurmplug.ErrNoJob) {
+				return nil
+			}
+			if err != nil {
+				doubts = append(doubts, err)
+				return nil
+			}
+			j.NodeCount = n.Text
+			if c.inNameOf.may && isKnown(n.UID) {
+				c.countedFor[j.ID.ID] = n.UID
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // none fails
+	return errors.Join(doubts...)
+}
+
+// OpensNodes tells whether an open number of nodes can be given back to a job.
+func (c *Cluster) OpensNodes(ctx context.Context) (bool, error) {
+	if err := c.refreshConfig(ctx, time.Now()); err != nil {
+		return false, err
+	}
+	return c.conf.OpensNodes(), nil
+}

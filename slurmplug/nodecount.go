@@ -1,0 +1,88 @@
+package slurmplug
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+)
+
+// NumNodes is the lever on how many nodes a waiting job may lie on. Its values are those of
+// NodesText.
+const NumNodes Lever = "NumNodes"
+
+// HiddenNodes stands in the place of a value of NumNodes where Slurm does not show the most
+// nodes of a job: slurmctld shows none of those that were in the queue when it started, or
+// have run (_pack_node_cnt in slurmctld/job_mgr.c packs 0 where total_nodes is set).
+const HiddenNodes = "hidden"
+
+// NodesText is a value of the lever: so many nodes at least, and at most; most is 0 for a job
+// that left it open.
+func NodesText(least, most int) string { return fmt.Sprintf("%d-%d", least, most) }
+
+// ParseNodes reads a value of the lever.
+func ParseNodes(text string) (least, most int, err error) {
+	low, high, both := strings.Cut(text, "-")
+	n, err1 := parseUint([]byte(low), math.MaxInt32)
+	m, err2 := parseUint([]byte(high), math.MaxInt32)
+	if !both || err1 != nil || err2 != nil || n == 0 || m > 0 && m < n {
+		return 0, 0, fmt.Errorf("nodes %.40q: want LEAST-MOST, MOST 0 where it is open", text)
+	}
+	return int(n), int(m), nil
+}
+
+// OpensNodes tells whether scontrol takes an open number of nodes, "1-0", so that it can be
+// given back: 24.11.5 and 26.05.5 do, 22.05.8 says "Invalid numeric value".
+func (c Config) OpensNodes() bool { return c.AtLeast(24, 11) }
+
+// Booted is when slurmctld started; zero where it does not say.
+func (c Config) Booted() time.Time {
+	n, err := parseUint(c.values["BOOT_TIME"], math.MaxInt64)
+	if err != nil || n == 0 {
+		return time.Time{}
+	}
+	return time.Unix(int64(n), 0)
+}
+
+// NodeCount is how many nodes a job asks for.
+type NodeCount struct {
+	Text string // a value of NumNodes, or HiddenNodes
+	UID  string // of the job's user; "" when Slurm did not say
+}
+
+// NodeCount reads how many nodes a waiting job asks for, by its record in the queue, from a
+// slurmctld that started at booted.
+func (c *Client) NodeCount(ctx context.Context, record *Job, booted time.Time) (n NodeCount, err error) {
+	out, err := c.showJob(ctx, Plain(record.RawID).String())
+	if err != nil {
+		return n, err
+	}
+	if n, err = parseNodeCount(record, out, booted); err != nil {
+		return n, doubtful("scontrol show job", "job %s: %w", record.ID, err)
+	}
+	return n, nil
+}
+
+// parseNodeCount: of an open number Slurm shows "1", of a bounded one "1-1". The first of both
+// is an estimate; what was asked for stands in the record.
+func parseNodeCount(record *Job, out string, booted time.Time) (n NodeCount, err error) {
+	words, err := askedWords(record, out)
+	if err != nil {
+		return n, err
+	}
+	n.UID, n.Text = uidOf(words), HiddenNodes
+	_, high, bounded := strings.Cut(words["NumNodes"], "-")
+	if !bounded {
+		if record.Restarts == 0 && !booted.IsZero() && record.Submit.After(booted) {
+			n.Text = NodesText(record.NodeCount(), 0)
+		}
+		return n, nil
+	}
+	most, err := parseUint(high, math.MaxInt32)
+	if err != nil {
+		return n, fmt.Errorf("NumNodes: %w", err)
+	}
+	n.Text = NodesText(record.NodeCount(), int(most))
+	return n, nil
+}
