@@ -3,6 +3,7 @@ package slurmplug
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 )
@@ -54,6 +55,11 @@ func ParseConstraint(text string) (Constraint, error) {
 		c.all = append(c.all, words)
 	}
 	return c, nil
+}
+
+// FeaturesIn are the names in a constraint, also in one that ParseConstraint does not read.
+func FeaturesIn(text string) iter.Seq[string] {
+	return strings.FieldsFuncSeq(text, func(c rune) bool { return strings.ContainsRune("&|,()[]*!", c) })
 }
 
 // ValidFeature tells whether s can be written as the name of a node feature.

@@ -22,9 +22,9 @@ func newSeparators() separators {
 
 // each hands on the records of out one by one: each ends with s.end and a newline.
 func (s separators) each(out []byte, do func(record []byte) error) error {
-	end := []byte(s.end)
+	end := s.end
 	for n := 1; len(out) > 0; n++ {
-		at := bytes.Index(out, end)
+		at := index(out, end)
 		if at < 0 || at+len(end) >= len(out) || out[at+len(end)] != '\n' {
 			return fmt.Errorf("record %d is cut off: %q", n, clip(out))
 		}
@@ -62,12 +62,11 @@ func (s separators) rows(out []byte, fields [][]byte, do func() error) error {
 
 // cut splits one record into exactly len(fields) fields.
 func (s separators) cut(record []byte, fields [][]byte) error {
-	sep := []byte(s.field)
-	rest := record
+	sep, rest := s.field, record
 	for i := range fields {
-		at := bytes.Index(rest, sep)
+		at := index(rest, sep)
 		if last := i == len(fields)-1; last != (at < 0) {
-			n := bytes.Count(record, sep) + 1
+			n := bytes.Count(record, []byte(sep)) + 1
 			return fmt.Errorf("%d fields, want %d, in %q", n, len(fields), clip(record))
 		}
 		if at < 0 {
@@ -77,6 +76,20 @@ func (s separators) cut(record []byte, fields [][]byte) error {
 		fields[i], rest = rest[:at], rest[at+len(sep):]
 	}
 	return nil
+}
+
+// index is where a separator first is, as bytes.Index has it: quicker, because nearly no
+// field holds a separator's first byte.
+func index(text []byte, separator string) int {
+	for at := 0; ; at++ {
+		next := bytes.IndexByte(text[at:], separator[0])
+		if next < 0 {
+			return -1
+		}
+		if at += next; len(text)-at >= len(separator) && string(text[at:at+len(separator)]) == separator {
+			return at
+		}
+	}
 }
 
 // clip is the beginning of a record, for an error message.

@@ -97,7 +97,7 @@ func Give(site *Site, r *Request, speeds []speed.Answer, rate func(gpuType strin
 	if _, err := slurmplug.ParseConstraint(r.Features); err != nil {
 		a.Notes = append(a.Notes, fmt.Sprintf("--constraint %.80q is not looked into: %v", r.Features, err))
 	}
-	g := giver{Advice: a, site: site, r: r, nodes: nodemap.New(mark(site, r))}
+	g := giver{Advice: a, site: site, r: r, nodes: nodemap.New(mark(site, r), append(slices.Collect(slurmplug.FeaturesIn(r.Features)), chosen)...)}
 	g.schedule = newSchedule(site, g.nodes, site.tier(strings.Join(a.Partitions, ",")), class)
 	a.Behind, a.LeftOut = g.schedule.behind, len(site.Snapshot.Nodes)-g.nodes.Nodes.Len()
 	requests := make([]placement.Request, len(speeds))
@@ -179,7 +179,7 @@ func mark(site *Site, r *Request) *cluster.Snapshot {
 			return
 		}
 		lists[list] = true
-		for _, f := range strings.FieldsFunc(list, func(c rune) bool { return strings.ContainsRune("&|,()[]*!", c) }) {
+		for f := range slurmplug.FeaturesIn(list) {
 			asked[f] = true
 		}
 	}

@@ -82,6 +82,9 @@ func (l *Ledger) takesPart(j *cluster.Job, h *cluster.History, at time.Time) boo
 // none for jobs that left, and for each where it fits and how fast it is.
 func (l *Ledger) syncJobs(s *cluster.Snapshot, h *cluster.History) {
 	l.poll++
+	known := 0
+	l.queue = slices.Grow(l.queue[:0], len(s.Jobs))[:len(s.Jobs)]
+	clear(l.queue)
 	var empty *nodemap.Map
 	nodes := func() *nodemap.Map {
 		if empty == nil {
@@ -108,12 +111,17 @@ func (l *Ledger) syncJobs(s *cluster.Snapshot, h *cluster.History) {
 			l.shares.Jobs[j.ID] = &e.Share
 			l.dirty = true
 		}
+		l.queue[i] = e
+		known++
 		e.poll, e.submit = l.poll, j.Submit
 		if e.profile == nil || j.State == cluster.Pending {
 			l.updateRequest(e, j, h.Own(j, slurmplug.Features).String(), nodes)
 		}
 	}
 	for id, e := range l.jobs {
+		if known == len(l.jobs) {
+			break // all are there
+		}
 		if e.poll != l.poll {
 			if len(e.runs) > 0 {
 				l.departed[id] = e
@@ -126,6 +134,7 @@ func (l *Ledger) syncJobs(s *cluster.Snapshot, h *cluster.History) {
 	if len(l.profiles) > 2*len(l.jobs)+1024 { // most of them belong to jobs that are gone
 		clear(l.profiles)
 		clear(l.fits)
+		clear(l.speeds)
 	}
 }
 
@@ -164,7 +173,7 @@ func (l *Ledger) updateRequest(e *jobRecord, j *cluster.Job, constraint string, 
 		return
 	}
 	e.request = r
-	e.program = program{workload: j.Tag.Workload, speed: fmt.Sprint(j.Tag.Speed), gpus: j.GPUs}
+	e.program = program{workload: j.Tag.Workload, speed: l.speedText(j), gpus: j.GPUs}
 	if j.Tag.Workload == "" {
 		e.program.user, e.program.name = j.User, j.Name
 	}
@@ -181,6 +190,19 @@ func (l *Ledger) updateRequest(e *jobRecord, j *cluster.Job, constraint string, 
 	}
 	l.dirty = l.dirty || e.profile == nil || !slices.Equal(e.profile.speed, k.speed)
 	e.profile, e.Answers, e.Speed = k, k.answers, k.speed
+}
+
+// speedText is what a job's tag says of its speeds. Many jobs have the same tag.
+func (l *Ledger) speedText(j *cluster.Job) string {
+	if j.TagText == "" {
+		return fmt.Sprint(j.Tag.Speed)
+	}
+	text, known := l.speeds[j.TagText]
+	if !known {
+		text = fmt.Sprint(j.Tag.Speed)
+		l.speeds[j.TagText] = text
+	}
+	return text
 }
 
 // Exclude says on which types, in the order of the last Allocate, jobs cannot run: the

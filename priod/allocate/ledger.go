@@ -39,10 +39,12 @@ type Ledger struct {
 	set      Settings
 	shares   plan.Shares
 	jobs     map[cluster.JobID]*jobRecord
+	queue    []*jobRecord                 // of jobs, in the order of the snapshot; nil: it takes no part
 	departed map[cluster.JobID]*jobRecord // jobs that have left, but whose time still counts in the account
 	profiles map[profileKey]*speedProfile
 	fits     map[request][]bool
-	gpus     []int // by type, of usable nodes
+	speeds   map[string]string // what tags say of speeds, by their texts: see program
+	gpus     []int             // by type, of usable nodes
 
 	account   *Account
 	since     time.Time // the account's fractions count from then
@@ -90,7 +92,7 @@ func (l *Ledger) Restore(id cluster.JobID, r Remembered) {
 // makeMaps prepares a zero Ledger.
 func (l *Ledger) makeMaps() {
 	l.jobs, l.departed, l.account = map[cluster.JobID]*jobRecord{}, map[cluster.JobID]*jobRecord{}, NewAccount()
-	l.profiles, l.fits = map[profileKey]*speedProfile{}, map[request][]bool{}
+	l.profiles, l.fits, l.speeds = map[profileKey]*speedProfile{}, map[request][]bool{}, map[string]string{}
 	l.shares.Jobs = map[cluster.JobID]*plan.Share{}
 }
 

@@ -93,7 +93,7 @@ func (l *Ledger) buildProblem(s *cluster.Snapshot) []*jobRecord {
 	var records []*jobRecord
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
-		e := l.jobs[j.ID]
+		e := l.queue[i]
 		if e == nil || !slices.ContainsFunc(e.Speed, func(v float64) bool { return v > 0 }) {
 			continue
 		}
@@ -177,7 +177,10 @@ func differences(old, now []float64) []float64 {
 // scheduling): the fraction of the allocation over the fraction received since the last
 // reset, the highest over the types; plan.Untouched stands for a division by 0.
 func (l *Ledger) updateOwed(at time.Time) {
-	for _, e := range l.jobs {
+	for _, e := range l.queue {
+		if e == nil {
+			continue
+		}
 		passed := max(at.Sub(e.Given).Seconds(), 0)
 		e.Priority = 0
 		for t := range e.Owed {

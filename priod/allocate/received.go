@@ -71,7 +71,7 @@ func (l *Ledger) updateReceived(s *cluster.Snapshot) {
 	n := len(l.shares.Types)
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
-		e := l.jobs[j.ID]
+		e := l.queue[i]
 		if e == nil {
 			continue
 		}

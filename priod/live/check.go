@@ -289,19 +289,11 @@ func (k *checker) gpuTypes() {
 }
 
 // tooManyKinds reports nodes with GPUs beyond the number of kinds that placement can
-// tell apart.
+// tell apart, whatever features jobs name.
 func (k *checker) tooManyKinds() {
 	s := cluster.Snapshot{Nodes: ConvertNodes(k.f.Nodes)}
-	told := nodemap.New(&s).Index
-	var out []string
-	for i := range s.Nodes {
-		n := &s.Nodes[i]
-		if _, known := told[n.Name]; n.GPUs > 0 && !n.MixedTypes && !known {
-			out = append(out, n.Name)
-		}
-	}
-	if len(out) > 0 {
-		k.say(Warn, "GPU types", "", "nodes with GPUs differ in more than %d ways (GPU type, features, partitions): no job is steered, sized or given room on %.80s",
+	if out := nodemap.New(&s).Out; len(out) > 0 {
+		k.say(Warn, "GPU types", "", "nodes with GPUs differ in more than %d ways (GPU type, partitions): no job is steered, sized or given room on %.80s",
 			placement.MaxTypes, slurmplug.CompactHosts(out))
 	}
 }

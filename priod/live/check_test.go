@@ -170,7 +170,7 @@ func TestFindings(t *testing.T) {
 		{name: "more kinds of nodes than are told apart", level: Warn, fix: "no job is steered, sized or given room on a65", change: func(f *Facts, _ *order.Settings) {
 			for i := range 64 {
 				n := f.Nodes[0]
-				n.Name, n.Features = fmt.Sprint("a", i+2), []string{"a100", fmt.Sprint("rack", i)}
+				n.Name, n.Partitions = fmt.Sprint("a", i+2), []string{"gpu", fmt.Sprint("rack", i)}
 				f.Nodes = append(f.Nodes, n)
 			}
 		}},

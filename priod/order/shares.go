@@ -87,7 +87,9 @@ func (d *decider) jobsByShare(verdicts []Verdict, floor int64) []shareJob {
 		_, p.wrote = d.h.Written[j.ID]
 		jobs = append(jobs, p)
 	}
-	slices.SortStableFunc(jobs, func(a, b shareJob) int { return cmp.Compare(b.precedence, a.precedence) })
+	slices.SortFunc(jobs, func(a, b shareJob) int {
+		return cmp.Or(cmp.Compare(b.precedence, a.precedence), cmp.Compare(a.verdict, b.verdict))
+	})
 	return jobs
 }
 
@@ -134,8 +136,9 @@ func (d *decider) valueByShare(verdicts []Verdict) (order []int, placed []bool) 
 	jobs := d.jobsByShare(verdicts, floor)
 	tiers, tierOf := d.shareTiers(jobs, floor)
 	d.plan.Stands(d.tiersStand(jobs, tierOf, floor))
+	// How many more changes with the time, and the note with each cycle would be a row of its own.
 	if most := int(n+1) / 2; len(tiers) > most {
-		d.plan.Notes = append(d.plan.Notes, fmt.Sprintf("the order by allocation has %d steps and the band holds %d for it: those behind share the lowest (priod check says how to widen it)", len(tiers), most))
+		d.plan.Notes = append(d.plan.Notes, fmt.Sprintf("the order by allocation has more steps than the %d that the band holds for it: those behind share the lowest (priod check says how to widen it)", most))
 		for _, t := range tiers[most:] {
 			tiers[most-1] = append(tiers[most-1], t...)
 		}

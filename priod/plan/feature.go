@@ -2,6 +2,7 @@ package plan
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -64,9 +65,14 @@ type Cycle struct {
 }
 
 // Nodes are the nodes of the snapshot in placement's terms, made once. Nobody changes them.
+// The plan notes those on which nothing can be placed because there are too many kinds.
 func (c *Cycle) Nodes() *nodemap.Map {
 	if c.nodes == nil {
 		c.nodes = nodemap.New(c.Snapshot)
+		if out := c.nodes.Out; len(out) > 0 {
+			c.Plan.Notes = append(c.Plan.Notes, fmt.Sprintf("nodes with GPUs differ in more than %d ways (GPU type, features that jobs name, partitions): no job is steered, sized or given room on %d of them, such as %.80s",
+				placement.MaxTypes, len(out), out[0]))
+		}
 	}
 	return c.nodes
 }

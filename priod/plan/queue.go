@@ -17,7 +17,12 @@ type Queued struct {
 // MakeQueue puts the pending jobs of the decisions, which go by the order of the snapshot,
 // into the order in which Slurm will look at them once the plan is carried out.
 func (p *Plan) MakeQueue(s *cluster.Snapshot) {
-	p.Queue = make([]Queued, 0, len(p.Decisions))
+	type waiting struct {
+		priority int64
+		id       cluster.JobID
+		Queued
+	}
+	all := make([]waiting, 0, len(p.Decisions))
 	next := 0
 	for i := range s.Jobs {
 		if next == len(p.Decisions) {
@@ -27,13 +32,20 @@ func (p *Plan) MakeQueue(s *cluster.Snapshot) {
 			continue
 		}
 		if s.Jobs[i].State == cluster.Pending {
-			p.Queue = append(p.Queue, Queued{Job: i, Decision: next})
+			all = append(all, waiting{p.priority(next), s.Jobs[i].ID, Queued{Job: i, Decision: next}})
 		}
 		next++
 	}
-	slices.SortFunc(p.Queue, func(a, b Queued) int {
-		return cmp.Or(cmp.Compare(p.priority(b.Decision), p.priority(a.Decision)), s.Jobs[a.Job].ID.Compare(s.Jobs[b.Job].ID))
+	slices.SortFunc(all, func(a, b waiting) int {
+		if c := cmp.Compare(b.priority, a.priority); c != 0 {
+			return c
+		}
+		return a.id.Compare(b.id)
 	})
+	p.Queue = make([]Queued, len(all))
+	for i := range all {
+		p.Queue[i] = all[i].Queued
+	}
 }
 
 // priority is what Slurm will order a job by.

@@ -96,9 +96,10 @@ type Memory struct {
 	Drained  []Drained
 	Last     int64 // the last number given
 
-	queue map[cluster.JobID]*cluster.Job // as the last snapshot showed it
-	ended []cluster.Job                  // to be looked at, the oldest first
-	left  map[cluster.JobID]cluster.Job  // the jobs of open rows, as they were
+	queue queue                         // as the last snapshot showed it
+	spare queue                         // the one before, whose memory the next one takes
+	ended []cluster.Job                 // to be looked at, the oldest first
+	left  map[cluster.JobID]cluster.Job // the jobs of open rows, as they were
 }
 
 // NewMemory returns one that knows nothing.
@@ -213,17 +214,40 @@ const maxEnded, maxArray = 20_000, 10_000
 
 // Recall puts back the queue as an earlier process last saw it: what ended meanwhile is
 // looked at.
-func (m *Memory) Recall(jobs []cluster.Job) { m.queue = seen(jobs, nil) }
+func (m *Memory) Recall(jobs []cluster.Job) { m.queue = seen(jobs, nil, queue{}) }
+
+// queue are jobs whose end is to be noticed, by id.
+type queue struct {
+	jobs map[cluster.JobID]*cluster.Job
+	kept []cluster.Job // what jobs point to
+}
 
 // seen are the jobs of a queue whose end is to be noticed: those that run, or did when
-// they were last seen, and those whose users agreed.
-func seen(jobs []cluster.Job, before map[cluster.JobID]*cluster.Job) map[cluster.JobID]*cluster.Job {
-	now := make(map[cluster.JobID]*cluster.Job, len(before))
+// they were last seen, and those whose users agreed; in the memory of now.
+func seen(jobs []cluster.Job, before map[cluster.JobID]*cluster.Job, now queue) queue {
+	if now.jobs == nil {
+		now.jobs = make(map[cluster.JobID]*cluster.Job, len(before))
+	}
+	clear(now.jobs)
+	counts := func(j *cluster.Job) bool {
+		if j.State != cluster.Pending || agrees(j) == 1 {
+			return true
+		}
+		was := before[j.ID]
+		return was != nil && was.State != cluster.Pending
+	}
+	n := 0
 	for i := range jobs {
-		j, was := &jobs[i], before[jobs[i].ID]
-		if j.State != cluster.Pending || agrees(j) == 1 || was != nil && was.State != cluster.Pending {
-			kept := *j // the snapshot changes
-			now[j.ID] = &kept
+		if counts(&jobs[i]) {
+			n++
+		}
+	}
+	clear(now.kept)
+	now.kept = slices.Grow(now.kept[:0], n)
+	for i := range jobs {
+		if counts(&jobs[i]) {
+			now.kept = append(now.kept, jobs[i]) // the snapshot changes
+			now.jobs[jobs[i].ID] = &now.kept[len(now.kept)-1]
 		}
 	}
 	return now
@@ -233,20 +257,20 @@ func seen(jobs []cluster.Job, before map[cluster.JobID]*cluster.Job) map[cluster
 // ended: jobs that are gone, and those that somebody else put back into the queue. What
 // nobody agreed to, and began and ended between two, it does not know.
 func (m *Memory) Observe(s *cluster.Snapshot) (dropped int) {
-	now := seen(s.Jobs, m.queue)
+	now := seen(s.Jobs, m.queue.jobs, m.spare)
 	var ended []cluster.Job
-	for id, was := range m.queue {
-		is, there := now[id]
+	for id, was := range m.queue.jobs {
+		is, there := now.jobs[id]
 		switch {
 		case was.HetLeader != 0:
 		case was.Tasks != "":
-			ended = append(ended, tasksGone(was, is, now)...)
+			ended = append(ended, tasksGone(was, is, now.jobs)...)
 		case !there || inQueueAgain(is) && is.Restarts > was.Restarts:
 			ended = append(ended, *was)
 		}
 	}
 	slices.SortFunc(ended, func(a, b cluster.Job) int { return a.ID.Compare(b.ID) })
-	m.queue, m.ended = now, append(m.ended, ended...)
+	m.queue, m.spare, m.ended = now, m.queue, append(m.ended, ended...)
 	// Jobs whose users agreed come first: slurmctld forgets them soon.
 	slices.SortStableFunc(m.ended, func(a, b cluster.Job) int { return cmp.Compare(agrees(&b), agrees(&a)) })
 	if dropped = len(m.ended) - maxEnded; dropped > 0 {
@@ -307,10 +331,10 @@ func (m *Memory) expect(f *Failure) {
 		j.Tag.Retry = f.Retry
 	}
 	j.State, j.Restarts, j.Start, j.NodeList = cluster.Pending, f.Restarts+1, time.Time{}, ""
-	if m.queue == nil {
-		m.queue = map[cluster.JobID]*cluster.Job{}
+	if m.queue.jobs == nil {
+		m.queue.jobs = map[cluster.JobID]*cluster.Job{}
 	}
-	m.queue[j.ID] = &j
+	m.queue.jobs[j.ID] = &j
 }
 
 // inQueueAgain tells whether a job that Slurm has put back waits, or is still to leave

@@ -12,7 +12,7 @@ import (
 // placeQueue walks the queue, gives each job in its turn a place in what is free, and
 // sizes those that agreed to it.
 func (d *decider) placeQueue() {
-	all := waitingInOrder(d.s, d.h, d.p)
+	all := waitingInOrder(d.s, d.h, d.p, len(d.p.Queue))
 	if !slices.ContainsFunc(all, func(w queuedJob) bool { return consents(w.job) }) {
 		return
 	}

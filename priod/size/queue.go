@@ -12,18 +12,22 @@ import (
 type queuedJob struct {
 	job *cluster.Job
 	dec *plan.Decision
+	at  int // its index in the snapshot
 }
 
-// waitingInOrder returns the waiting jobs that could start, in the order that the plan
-// gives.
-func waitingInOrder(s *cluster.Snapshot, h *cluster.History, p *plan.Plan) []queuedJob {
+// waitingInOrder returns the first so many waiting jobs that could start, in the order that
+// the plan gives.
+func waitingInOrder(s *cluster.Snapshot, h *cluster.History, p *plan.Plan, most int) []queuedJob {
 	var all []queuedJob
 	for _, q := range p.Queue {
+		if len(all) == most {
+			break
+		}
 		j := &s.Jobs[q.Job]
 		if _, eligible := h.FirstEligible[j.ID]; !eligible && !j.Begins(s.At) || j.GPUs == 0 || j.Held() || j.Dependency || j.Reservation != "" || j.HetOffset > 0 {
 			continue
 		}
-		all = append(all, queuedJob{j, &p.Decisions[q.Decision]})
+		all = append(all, queuedJob{j, &p.Decisions[q.Decision], q.Job})
 	}
 	return all
 }

@@ -121,18 +121,13 @@ func (z *Sizes) Heads(s *cluster.Snapshot, h *cluster.History, p *plan.Plan) []i
 	if !z.set.Enabled || !consent {
 		return heads
 	}
-	first := waitingInOrder(s, h, p)
-	first = first[:min(len(first), z.set.Jobs)]
+	first := waitingInOrder(s, h, p, z.set.Jobs)
 	if !slices.ContainsFunc(first, func(w queuedJob) bool { return consents(w.job) }) {
 		return heads
 	}
-	at := make(map[*cluster.Job]int, len(s.Jobs))
-	for i := range s.Jobs {
-		at[&s.Jobs[i]] = i
-	}
 	for _, w := range first {
-		if i := at[w.job]; w.job.HetLeader == 0 && !slices.Contains(heads, i) {
-			heads = append(heads, i)
+		if w.job.HetLeader == 0 && !slices.Contains(heads, w.at) {
+			heads = append(heads, w.at)
 		}
 	}
 	return heads

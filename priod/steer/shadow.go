@@ -3,6 +3,7 @@ package steer
 import (
 	"cmp"
 	"math"
+	"slices"
 
 	"slurmprio/priod/placement"
 )
@@ -32,15 +33,25 @@ func newShadow(s *Snapshot) shadow {
 		sh.nextEnd = append(sh.nextEnd, math.Inf(1))
 	}
 	sh.timeline = placement.NewTimeline(0, placement.New(placement.Pool, pools))
+	type freed struct {
+		end  float64
+		t    int32
+		gpus int32
+	}
+	var ends []freed
 	for _, r := range s.Running {
 		for _, share := range r.Shares {
 			if s.Nodes.Down(share.Node) {
 				continue
 			}
 			t, end := s.Nodes.Type(share.Node), max(r.End, soon)
-			sh.timeline.Free(ofPool(t, share.GPUs), end, math.Inf(1))
+			ends = append(ends, freed{end, t, share.GPUs})
 			sh.nextEnd[t] = min(sh.nextEnd[t], end)
 		}
+	}
+	slices.SortFunc(ends, func(a, b freed) int { return cmp.Compare(a.end, b.end) }) // then each comes behind all others
+	for _, e := range ends {
+		sh.timeline.Free(ofPool(e.t, e.gpus), e.end, math.Inf(1))
 	}
 	unknown, lastEnd := s.unknownUse()
 	for t, gpus := range unknown {

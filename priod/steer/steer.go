@@ -56,8 +56,11 @@
 package steer
 
 import (
+	"strings"
+
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/placement"
+	"slurmprio/priod/placement/nodemap"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 )
@@ -119,7 +122,11 @@ func (m *Memory) Steer(c *plan.Cycle, set Settings) *Steered {
 		st.openAll("nothing is allocated")
 	default:
 		st.types = newGPUTypes(&st.in)
-		st.nodes = newNodeView(&st.in, &st.types, c.Nodes())
+		nodes := c.Nodes()
+		if !nodes.Tells(strings.Join(st.types.features, ",")) {
+			nodes = nodemap.New(c.Snapshot, st.types.features...)
+		}
+		st.nodes = newNodeView(&st.in, &st.types, nodes)
 		st.steer()
 	}
 	st.notePostponed()

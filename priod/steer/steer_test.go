@@ -718,7 +718,8 @@ func BenchmarkSteer(b *testing.B) {
 	}
 }
 
-// Of more kinds of nodes than can be told apart nobody is planned on the last ones.
+// With more kinds of nodes than can be told apart the features of GPU types still are, though
+// no job names them.
 func TestSteerBesideTooManyKinds(t *testing.T) {
 	p := newTestCluster()
 	p.node("a1", "a100", "a100").GPUsUsed = 4

@@ -59,6 +59,7 @@ func (s *Store) openDatabase(ctx context.Context) error {
 		"_busy_timeout":    {"5000"},
 		"_txlock":          {"immediate"},
 		"_stmt_cache_size": {"64"},
+		"_cache_size":      {"-65536"}, // KiB
 	}
 	handle, err := sql.Open("sqlite3", uri(path, params))
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"time"
+	"unsafe"
 
 	"slurmprio/priod/allocate"
 	"slurmprio/priod/cluster"
@@ -50,12 +51,22 @@ func (s *Store) compareShare(e *entry, shares *plan.Shares) {
 	shared := uint64(0)
 	if shares != nil {
 		if share = shares.Jobs[e.id]; share != nil {
-			shared = s.stored.digester.share(share, shares.Types)
+			key := keyOf(share)
+			if e.shared != 0 && e.share == key {
+				return
+			}
+			if shared = s.stored.digester.share(share, shares.Types); shared == e.shared {
+				e.share = key
+			}
 		}
 	}
 	if shared != e.shared {
 		s.changes.shares = append(s.changes.shares, change[entry, plan.Share]{e, share, shared})
 	}
+}
+
+func keyOf(s *plan.Share) shareKey {
+	return shareKey{s.Answers, unsafe.SliceData(s.Speed), unsafe.SliceData(s.Time), s.Given}
 }
 
 func (d *digester) share(s *plan.Share, types []string) uint64 {
@@ -119,7 +130,10 @@ func shareParams(s *plan.Share, all *plan.Shares, row, cycle int64, at time.Time
 	if err != nil {
 		return p, err
 	}
-	notes, err := json.Marshal(append([]string{}, s.Answers.Notes...))
+	notes := []byte("[]")
+	if len(s.Answers.Notes) > 0 {
+		notes, err = json.Marshal(s.Answers.Notes)
+	}
 	return db.PutShareParams{
 		Job: row, Cycle: cycle, AtMs: millis(at), GivenMs: millis(s.Given), SinceMs: millis(all.Since), Priority: s.Priority,
 		Types: string(body), Notes: string(notes),

@@ -9,6 +9,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/store/db"
+	"slurmprio/priod/workload/speed"
 )
 
 // stored is what the database already holds, in digests, so that a cycle writes
@@ -55,9 +56,18 @@ type entry struct {
 	decided uint64 // last row of decisions
 	known   uint64 // row of history
 	shared  uint64 // row of shares
+	share   shareKey
 	poll    uint32 // last compare that saw it
 	at      int    // place in the order of that snapshot
 	open    *openStay
+}
+
+// shareKey is what a share's row is made of, by its places in memory: the allocation
+// replaces them when they change.
+type shareKey struct {
+	answers     *speed.Answers
+	speed, time *float64
+	given       time.Time
 }
 
 // openStay is the stay on GPUs that has not ended, and what its row says.

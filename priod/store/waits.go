@@ -1,10 +1,12 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"maps"
+	"slices"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -38,7 +40,10 @@ func (s *Store) forgetWaits() {
 }
 
 func (s *Store) saveWaits(ctx context.Context, tx *sql.Tx) error {
-	for w := range s.unsaved.waits {
+	// In the order of their keys: what follows each other in a table is quicker to write.
+	for _, w := range slices.SortedFunc(maps.Keys(s.unsaved.waits), func(a, b *plan.Wait) int {
+		return cmp.Or(a.Job.Compare(b.Job), a.Submit.Compare(b.Submit))
+	}) {
 		if err := s.saveWait(ctx, tx, w); err != nil {
 			return err
 		}

@@ -20,17 +20,24 @@ type Map struct {
 	Names []string
 	Index map[string]int32
 	Kinds []*cluster.Node // one node of each kind
+	Out   []string        // nodes with GPUs of more kinds than can be told apart: nothing is placed there
 
+	ignored map[string]bool // features of nodes that make no kinds; nil: all do
 	sizes   []placement.Node
 	largest []placement.Amount // by kind, the most of each that one of its nodes has
 }
 
-// New reads the nodes of a snapshot. Those of more kinds than can be told apart
-// are left out: nothing is placed there. Nodes on which jobs with GPUs are placed come
-// before others.
-func New(s *cluster.Snapshot) *Map {
+// New reads the nodes of a snapshot. Where they are of more kinds than can be told apart
+// (placement.MaxTypes), only the features that a job of the snapshot names, or named holds,
+// make kinds. Nodes of more kinds even so are left out: nothing is placed there. Nodes on
+// which jobs with GPUs are placed come before others.
+func New(s *cluster.Snapshot, named ...string) *Map {
 	m := &Map{Index: make(map[string]int32, len(s.Nodes))}
-	kinds := m.tell(s)
+	kinds, all := m.tell(s)
+	if !all {
+		m.ignore(s, named)
+		kinds, _ = m.tell(s)
+	}
 	m.Names, m.sizes = make([]string, 0, len(s.Nodes)), make([]placement.Node, 0, len(s.Nodes))
 	used := make([]placement.Share, 0, len(s.Nodes))
 	var down []int32
@@ -38,6 +45,9 @@ func New(s *cluster.Snapshot) *Map {
 		n := &s.Nodes[i]
 		kind := kinds[i]
 		if kind < 0 {
+			if n.GPUs > 0 && !n.MixedTypes {
+				m.Out = append(m.Out, n.Name)
+			}
 			continue
 		}
 		at := int32(len(m.sizes))
@@ -59,9 +69,10 @@ func New(s *cluster.Snapshot) *Map {
 	return m
 }
 
-// tell is the kind of each node, -1 beyond MaxTypes of them.
-func (m *Map) tell(s *cluster.Snapshot) (kinds []int32) {
-	kinds = make([]int32, len(s.Nodes))
+// tell is the kind of each node, -1 beyond MaxTypes of them: then not all are told apart.
+func (m *Map) tell(s *cluster.Snapshot) (kinds []int32, told bool) {
+	kinds, told = make([]int32, len(s.Nodes)), true
+	m.Kinds, m.largest = nil, nil
 	all := map[string]int32{}
 	for _, others := range []bool{false, true} {
 		last := -1 // the node before: most often of the same kind
@@ -79,20 +90,71 @@ func (m *Map) tell(s *cluster.Snapshot) (kinds []int32) {
 			if n.MixedTypes {
 				gpuType = "\x00"
 			}
-			key := gpuType + "\x00" + strings.Join(slices.Sorted(slices.Values(n.Features)), ",") + "\x00" + strings.Join(n.Partitions, ",")
+			features := m.counted(n.Features)
+			key := gpuType + "\x00" + strings.Join(slices.Sorted(slices.Values(features)), ",") + "\x00" + strings.Join(n.Partitions, ",")
 			kind, known := all[key]
 			switch {
 			case !known && len(all) == placement.MaxTypes:
-				kind = -1
+				kind, told = -1, false
 			case !known:
 				kind = int32(len(all))
 				all[key] = kind
-				m.Kinds, m.largest = append(m.Kinds, n), append(m.largest, placement.Amount{})
+				one := n
+				if len(features) < len(n.Features) {
+					one = &cluster.Node{}
+					*one = *n
+					one.Features = features
+				}
+				m.Kinds, m.largest = append(m.Kinds, one), append(m.largest, placement.Amount{})
 			}
 			kinds[i] = kind
 		}
 	}
-	return kinds
+	return kinds, told
+}
+
+// counted are those of a node's features that make kinds.
+func (m *Map) counted(features []string) []string {
+	if m.ignored == nil {
+		return features
+	}
+	return slices.DeleteFunc(slices.Clone(features), func(f string) bool { return m.ignored[f] })
+}
+
+// ignore finds the features of nodes that nobody names.
+func (m *Map) ignore(s *cluster.Snapshot, named []string) {
+	names, texts := map[string]bool{}, map[string]bool{"": true}
+	for _, f := range named {
+		names[f] = true
+	}
+	for i := range s.Jobs {
+		for _, text := range []string{s.Jobs[i].Features, s.Jobs[i].Prefer} {
+			if !texts[text] {
+				texts[text] = true
+				for f := range slurmplug.FeaturesIn(text) {
+					names[f] = true
+				}
+			}
+		}
+	}
+	m.ignored = map[string]bool{}
+	for i := range s.Nodes {
+		for _, f := range s.Nodes[i].Features {
+			if !names[f] {
+				m.ignored[f] = true
+			}
+		}
+	}
+}
+
+// Tells tells whether the kinds differ in all that a constraint names.
+func (m *Map) Tells(constraint string) bool {
+	for f := range slurmplug.FeaturesIn(constraint) {
+		if m.ignored[f] {
+			return false
+		}
+	}
+	return true
 }
 
 // Empty is the cluster with nothing on it and no node down.
@@ -131,10 +193,10 @@ func (m *Map) Shares(j *cluster.Job) []placement.Share {
 }
 
 // Types are the kinds of nodes that a waiting job may run on; ok is false when
-// its constraint is not understood.
+// its constraint is not understood, or names features that no job of the snapshot named.
 func (m *Map) Types(j *cluster.Job) (types placement.Types, ok bool) {
 	constraint, err := slurmplug.ParseConstraint(j.Features)
-	if err != nil || strings.Contains(j.GPUType, ",") {
+	if err != nil || strings.Contains(j.GPUType, ",") || m.ignored != nil && !m.Tells(j.Features) {
 		return 0, false
 	}
 	partitions := strings.Split(j.Partition, ",")

@@ -55,7 +55,7 @@ func TestRequest(t *testing.T) {
 func TestKindsOfGPUsComeFirst(t *testing.T) {
 	var s cluster.Snapshot
 	for i := range 2 * placement.MaxTypes {
-		s.Nodes = append(s.Nodes, cluster.Node{Name: fmt.Sprint("c", i), Features: []string{fmt.Sprint("rack", i)}, CPUs: 16, MemMB: 1000, Usable: true, Partitions: []string{"gpu"}})
+		s.Nodes = append(s.Nodes, cluster.Node{Name: fmt.Sprint("c", i), CPUs: 16, MemMB: 1000, Usable: true, Partitions: []string{"gpu", fmt.Sprint("rack", i)}})
 	}
 	s.Nodes = append(s.Nodes, cluster.Node{Name: "g1", GPUType: "a100", GPUs: 4, CPUs: 16, MemMB: 1000, Usable: true, Partitions: []string{"gpu"}})
 	m := New(&s)
@@ -67,5 +67,40 @@ func TestKindsOfGPUsComeFirst(t *testing.T) {
 	}
 	if len(m.Kinds) != placement.MaxTypes || len(m.Names) != placement.MaxTypes {
 		t.Errorf("%d kinds, %d nodes", len(m.Kinds), len(m.Names))
+	}
+}
+
+// Features that no job names make no kinds where there are too many; those that a job
+// names do, and nothing is placed by one that is not told apart.
+func TestFeaturesThatNobodyNames(t *testing.T) {
+	var s cluster.Snapshot
+	const nodes = 3 * placement.MaxTypes
+	for i := range nodes {
+		s.Nodes = append(s.Nodes, cluster.Node{
+			Name: fmt.Sprint("g", i), GPUType: "a100", GPUs: 4, CPUs: 16, MemMB: 1000, Usable: true,
+			Features: []string{"a100", fmt.Sprint("rack", i), []string{"ib", "eth"}[i%2]}, Partitions: []string{"gpu"},
+		})
+	}
+	s.Jobs = []cluster.Job{{Features: "(ib|rack7)&a100"}, {Prefer: "rack9"}}
+	m := New(&s, "rack11")
+	if len(m.Kinds) != 5 || len(m.Names) != nodes || len(m.Out) != 0 { // ib, eth, and three racks
+		t.Fatalf("%d kinds, %d nodes, out %v", len(m.Kinds), len(m.Names), m.Out)
+	}
+	for constraint, want := range map[string]string{"ib": "g0", "rack7": "g7", "rack9": "g9", "rack11": "g11", "eth": "", "ib|rack8": "", "none": ""} {
+		j := cluster.Job{GPUs: 4, CPUs: 4, Nodes: 1, Partition: "gpu", Features: constraint}
+		types, understood := m.Types(&j)
+		got := ""
+		if shares, ok := m.Nodes.Fit(m.Request(&j, types), nil); ok {
+			got = m.Names[shares[0].Node]
+		}
+		if got != want || understood == (constraint == "eth" || constraint == "ib|rack8") {
+			t.Errorf("%s: on %q, understood %v; want %q", constraint, got, understood, want)
+		}
+	}
+	for i := range s.Nodes {
+		s.Jobs = append(s.Jobs, cluster.Job{Features: fmt.Sprint("rack", i)})
+	}
+	if m := New(&s); len(m.Kinds) != placement.MaxTypes || len(m.Out) != nodes-placement.MaxTypes || m.Out[0] != fmt.Sprint("g", placement.MaxTypes) {
+		t.Errorf("%d kinds, out %v", len(m.Kinds), m.Out)
 	}
 }
