@@ -100,7 +100,7 @@ func checkState(cfg *config.Config) []live.Finding {
 		return []live.Finding{{Level: live.Fail, Name: name, Text: dir + " is no folder", Fix: fix}}
 	}
 	var out []live.Finding
-	if p, err := store.Paused(dir); err != nil {
+	if p, err := store.Paused(cfg.Journals()); err != nil {
 		out = append(out, live.Finding{Level: live.Warn, Name: name, Text: err.Error()})
 	} else if p != nil {
 		out = append(out, live.Finding{Level: live.Warn, Name: "pause", Text: p.String(), Fix: "priod resume"})

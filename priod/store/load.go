@@ -266,7 +266,9 @@ func (l *loader) asked(ctx context.Context) error {
 	for id, requests := range told.Requests {
 		journalled := l.journalled(id)
 		for lever, r := range requests {
-			if known, journal := journalled[lever]; journal && r.Was != known.Was && !r.At.After(known.At) {
+			known, journal := journalled[lever]
+			later := millis(known.At) > millis(r.At) // another host's priod wrote it
+			if journal && (later || r.Was != known.Was && !r.At.After(known.At)) {
 				r = known
 			}
 			l.history.SetRequest(id, lever, r)
@@ -319,9 +321,9 @@ func (l *loader) planned(ctx context.Context) error {
 	return nil
 }
 
-// journal stands in for a database that is lost.
+// journal stands in for a database that is lost, or void after a take-over.
 func (l *loader) journal() {
-	if l.stored.cycle != 0 {
+	if l.stored.cycle != 0 && len(l.rows) > 0 {
 		return
 	}
 	l.undo.Recall(l.history, func(id cluster.JobID, c *undo.Change) { l.stored.entry(id).identify(c.User, c.Submit) })

@@ -181,9 +181,10 @@ func list[R, T any](ctx context.Context, r *Reader, query func(tx *sql.Tx) ([]R,
 	})
 }
 
-// History is what the daemon would load, for a dry run beside it.
-func (r *Reader) History(ctx context.Context) (*cluster.History, error) {
-	journal, err := undo.Open(r.dir)
+// History is what the daemon would load, with the undo journal of a folder, for a dry run
+// beside it.
+func (r *Reader) History(ctx context.Context, journals string) (*cluster.History, error) {
+	journal, err := undo.Open(journals)
 	if err != nil {
 		return nil, err
 	}

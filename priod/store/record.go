@@ -54,6 +54,9 @@ func (s *Store) Planned(ctx context.Context, seen plan.Seen) (err error) {
 	s.noteWaits(seen.Waits)
 	s.compare(&seen)
 	defer s.changes.reset() // lets go of the snapshot before the next one is read
+	if err := s.owns(); err != nil {
+		return err
+	}
 	if err := s.refuseOthers(); err != nil {
 		return err
 	}
@@ -205,6 +208,9 @@ func (s *Store) save(ctx context.Context, seen *plan.Seen, acting bool) error {
 	var planned []plannedWrite
 	if acting {
 		if planned, err = s.savePlanned(ctx, tx, number, seen); err != nil {
+			return err
+		}
+		if err := s.owns(); err != nil { // whoever took over may have read the lines
 			return err
 		}
 	}
