@@ -40,7 +40,7 @@ func (s *Store) load(ctx context.Context) error {
 }
 
 func (s *Store) loadFrom(ctx context.Context, tx *sql.Tx) error {
-	l := loader{q: s.q, tx: tx, undo: s.undo, history: cluster.NewHistory()}
+	l := loader{q: s.q, tx: tx, undo: s.undo, void: s.void, history: cluster.NewHistory()}
 	l.stored.reset()
 	if err := l.all(ctx); err != nil {
 		return err
@@ -94,6 +94,7 @@ type loader struct {
 	q       *db.Queries
 	tx      db.DBTX
 	undo    *undo.Journal
+	void    bool // see seenOwner
 	history *cluster.History
 	stored  stored
 	rows    map[int64]*entry // by row of jobs
@@ -323,7 +324,7 @@ func (l *loader) planned(ctx context.Context) error {
 
 // journal stands in for a database that is lost, or void after a take-over.
 func (l *loader) journal() {
-	if l.stored.cycle != 0 && len(l.rows) > 0 {
+	if l.stored.cycle != 0 && !l.void {
 		return
 	}
 	l.undo.Recall(l.history, func(id cluster.JobID, c *undo.Change) { l.stored.entry(id).identify(c.User, c.Submit) })

@@ -34,7 +34,8 @@ type Owner struct {
 // seenOwner is owner.json in the state folder: the owner that this host last saw.
 type seenOwner struct {
 	Owner
-	Mine bool `json:"mine"` // this host's, and the database goes with its journals
+	Mine bool `json:"mine"`           // this host's priod
+	Void bool `json:"void,omitempty"` // the database says nothing of the queue until a cycle is saved
 }
 
 // ErrTakenOver says that another host's priod owns the shared folder: this one writes
@@ -149,24 +150,41 @@ func (s *Store) TakeOver(ctx context.Context, host, cluster string) (from string
 		return "", fmt.Errorf("state.shared: %s is cluster %s's, and this is %s: give each cluster a folder of its own", s.journals, now.Cluster, cluster)
 	}
 	if now != nil && now.Key != "" && seen != nil && seen.Mine && seen.Key == now.Key {
-		s.key = now.Key
+		s.key, s.void = now.Key, seen.Void
 		return "", s.readJournals()
 	}
 	next := Owner{Host: host, Cluster: cluster, Since: time.Now().UTC().Truncate(time.Second), Key: rand.Text()}
 	if err := writeOwner(s.journals, next); err != nil {
 		return "", fmt.Errorf("state.shared: %w", err)
 	}
-	s.key = next.Key
+	s.key, s.void = next.Key, now != nil
 	if err := s.readJournals(); err != nil {
 		return "", err
 	}
-	if now != nil {
+	if s.void {
 		from = cmp.Or(now.Host, "another host")
 		if err := s.sound(ctx, func() error { return s.voidQueue(context.WithoutCancel(ctx)) }); err != nil {
 			return from, err
 		}
 	}
-	return from, writeOwner(s.dir, seenOwner{next, true})
+	return from, writeOwner(s.dir, seenOwner{next, true, s.void})
+}
+
+// valid says that the database tells of the queue again.
+func (s *Store) valid() error {
+	if !s.void {
+		return nil
+	}
+	seen, err := readOwner[seenOwner](s.dir)
+	if err != nil || seen == nil {
+		return err
+	}
+	seen.Void = false
+	if err := writeOwner(s.dir, seen); err != nil {
+		return err
+	}
+	s.void = false
+	return nil
 }
 
 // readJournals reads the journals of the shared folder again, and puts each into a new file:

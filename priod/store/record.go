@@ -96,6 +96,7 @@ func (s *Store) Planned(ctx context.Context, seen plan.Seen) (err error) {
 	}
 	if err == nil {
 		s.catchUp(ctx)
+		err = s.valid()
 	}
 	return s.explain(err)
 }
