@@ -126,6 +126,31 @@ func TestValuesOfTheOtherHost(t *testing.T) {
 	}
 }
 
+// Nor after a restart of it, when a job that was requeued goes on in the row that it had
+// there, with what this host wrote before the other one did.
+func TestOlderWritesOfThisHost(t *testing.T) {
+	requeued := pending(1, "be")
+	requeued.Restarts = 1
+	d := &asks{daemon: newDaemon(t, t.TempDir(), requeued)}
+	hosts := twoHosts{t: t}
+	hosts.begin(d.daemon)
+	j := &d.snapshot.Jobs[0]
+	d.ask(j, "a100", true, slurmplug.Applied)
+	hosts.takeOver(d.daemon)
+	d.ask(j, "v100", true, slurmplug.Applied)
+	hosts.takeOver(d.daemon)
+	if err := d.store.Planned(ctx, plan.Seen{Snapshot: &d.snapshot, Plan: &plan.Plan{At: d.snapshot.At}}); err != nil {
+		t.Fatal(err)
+	}
+	d.restart()
+	if n := count(t, d.store, "SELECT count(*) FROM jobs"); n != 1 {
+		t.Errorf("the job has %d rows", n)
+	}
+	if r := d.history.Requests[j.ID][slurmplug.Features]; !r.Ours(slurmplug.Text("v100")) || r.Was != (slurmplug.Value{}) {
+		t.Errorf("%+v", r)
+	}
+}
+
 // What each host kept for itself before the folder was shared is not lost.
 func TestJournalsMoveIntoTheSharedFolder(t *testing.T) {
 	shared := t.TempDir()
