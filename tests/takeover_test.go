@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -63,7 +64,9 @@ func loseHost(t *testing.T, k killed, backup bool) {
 	acts.blocker("v100:4")
 	own := "v100|a100"
 	waits := acts.submit("--prio-type=be", "--prio-speed=v100:1,a100:3", "--gres=gpu:4", "--time=60", "--constraint="+own, "--wrap", "sleep 1")
-	constraint := func() string { return strings.TrimSpace(stays.slurm("squeue", "--noheader", "--jobs="+waits, "--format=%f")) }
+	constraint := func() string {
+		return strings.TrimSpace(stays.slurm("squeue", "--noheader", "--jobs="+waits, "--format=%f"))
+	}
 	if backup {
 		saved(t, l)
 		if err := l.Kill(t.Context(), "slurmctld"); err != nil {
@@ -73,6 +76,12 @@ func loseHost(t *testing.T, k killed, backup bool) {
 	d := acts.shimmed(sharingOf(acts.site))
 	standby := stays.daemon()
 	standby.waitLog(other)
+	out, _, _ := stays.priod("check", "--deep")
+	for _, want := range []string{other, "PASS  shared folder", "PASS  undo journal", "PASS  evictions", "PASS  cycle"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("check --deep of the host that stands by lacks %q:\n%s", want, out)
+		}
+	}
 	trial := ""
 	acts.patiently("Slurm to take the trial", func() bool {
 		out, err := l.Run(t.Context(), filepath.Join(bin, "sbatchwrap"), "--parsable", "--output=/dev/null", "--prio-type=te", "--gres=gpu:t4:2", "--time=5", "--wrap", "sleep 1")
@@ -110,6 +119,12 @@ func loseHost(t *testing.T, k killed, backup bool) {
 		}
 	}
 	standby.patiently("the other host to take over", func() bool { return strings.Contains(standby.log.String(), "took over") })
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(l.Run(context.Background(), "scontrol", "--oneliner", "show", "job"))
+			t.Log(l.Run(context.Background(), "scontrol", "--oneliner", "show", "node"))
+		}
+	})
 	stays.patiently("the victim to run again", func() bool { return strings.Count(stays.log("w"), "start ") == 2 })
 	stays.completes(victim)
 	place := "started"

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -24,7 +23,11 @@ func checkCommand() *cli.Command {
 		Name: "check", Usage: "say whether this Slurm and this configuration fit together",
 		Description: "Each line is PASS, WARN or FAIL, with the line to add to slurm.conf or the command to run.\n" +
 			"Exit status 1 when something FAILs. Run it as the daemon's user to see its rights.",
-		Flags: []cli.Flag{jsonFlag()}, Before: noArgs,
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "deep", Usage: "also read all that a priod reads which takes over on this host, and decide a cycle; nothing is written"},
+			jsonFlag(),
+		},
+		Before: noArgs,
 		Action: configured(func(c *cli.Context, cfg *config.Config) error {
 			slurm := live.New(newClient(cfg))
 			findings := slurm.Check(c.Context, cfg.Decide(), live.Uses{
@@ -33,6 +36,10 @@ func checkCommand() *cli.Command {
 			})
 			findings = append(findings, checkController(c.Context, slurm, cfg)...)
 			findings = append(findings, checkState(cfg)...)
+			findings = append(findings, checkShared(cfg)...)
+			if c.Bool("deep") {
+				findings = append(findings, rehearse(c.Context, cfg)...)
+			}
 			counts := map[live.Level]int{}
 			for _, f := range findings {
 				counts[f.Level]++
@@ -105,11 +112,8 @@ func checkState(cfg *config.Config) []live.Finding {
 	} else if p != nil {
 		out = append(out, live.Finding{Level: live.Warn, Name: "pause", Text: p.String(), Fix: "priod resume"})
 	}
-	probe, err := os.CreateTemp(dir, "check-*")
-	if err != nil {
-		return append(out, live.Finding{Level: live.Warn, Name: name, Text: "this user cannot write there: " + err.Error(), Fix: fix})
+	if err := writable(dir); err != nil {
+		return append(out, live.Finding{Level: live.Warn, Name: name, Text: err.Error(), Fix: fix})
 	}
-	probe.Close()
-	os.Remove(filepath.Join(dir, filepath.Base(probe.Name())))
 	return append(out, live.Finding{Level: live.Pass, Name: name, Text: dir + " can be written"})
 }

@@ -206,7 +206,11 @@ func TestBadSharedFolders(t *testing.T) {
 		"a file":          {func(t *testing.T, _, shared string) { removeAll(t, shared); write(t, shared, "x") }, "is no folder"},
 		"another cluster": {func(t *testing.T, _, shared string) { write(t, ownerPath(shared), `{"key":"K","cluster":"other"}`) }, "give each cluster a folder of its own"},
 		"spoiled":         {func(t *testing.T, _, shared string) { write(t, ownerPath(shared), "\x00\x01") }, ""},
-		"begun anew":      {func(t *testing.T, dir, shared string) { removeAll(t, shared); mkdir(t, shared); remove(t, ownerPath(dir)) }, ""},
+		"begun anew": {func(t *testing.T, dir, shared string) {
+			removeAll(t, shared)
+			mkdir(t, shared)
+			remove(t, ownerPath(dir))
+		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, shared := t.TempDir(), filepath.Join(t.TempDir(), "shared")
