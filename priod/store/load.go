@@ -94,7 +94,7 @@ type loader struct {
 	q       *db.Queries
 	tx      db.DBTX
 	undo    *undo.Journal
-	void    bool // see seenOwner
+	void    void
 	history *cluster.History
 	stored  stored
 	rows    map[int64]*entry // by row of jobs
@@ -235,6 +235,9 @@ func (l *loader) asked(ctx context.Context) error {
 	for i := range writes {
 		r := &writes[i]
 		a := actionOf(&r.Write, jobID(r.ID, r.JobTask))
+		if r.Write.Cycle <= l.void.After {
+			continue // another host's priod has written since, says the journal
+		}
 		at := instant(r.Write.AtMs)
 		status := slurmplug.Status(r.Write.Status)
 		sure, doubt := status == slurmplug.Applied, status == slurmplug.Unknown || status == Planned
@@ -267,9 +270,7 @@ func (l *loader) asked(ctx context.Context) error {
 	for id, requests := range told.Requests {
 		journalled := l.journalled(id)
 		for lever, r := range requests {
-			known, journal := journalled[lever]
-			later := millis(known.At) > millis(r.At) // another host's priod wrote it
-			if journal && (later || r.Was != known.Was && !r.At.After(known.At)) {
+			if known, journal := journalled[lever]; journal && r.Was != known.Was && !r.At.After(known.At) {
 				r = known
 			}
 			l.history.SetRequest(id, lever, r)
@@ -324,7 +325,7 @@ func (l *loader) planned(ctx context.Context) error {
 
 // journal stands in for a database that is lost, or void after a take-over.
 func (l *loader) journal() {
-	if l.stored.cycle != 0 && !l.void {
+	if l.stored.cycle != 0 && !l.void.Now {
 		return
 	}
 	l.undo.Recall(l.history, func(id cluster.JobID, c *undo.Change) { l.stored.entry(id).identify(c.User, c.Submit) })

@@ -35,7 +35,13 @@ type Owner struct {
 type seenOwner struct {
 	Owner
 	Mine bool `json:"mine"`           // this host's priod
-	Void bool `json:"void,omitempty"` // the database says nothing of the queue until a cycle is saved
+	Void void `json:"void"`
+}
+
+// void is what this host's database does not tell because another host's priod acted.
+type void struct {
+	Now   bool  `json:"now,omitempty"`   // nothing of the queue, until a cycle is saved
+	After int64 `json:"after,omitempty"` // nothing of what jobs ask for by its cycles up to this one
 }
 
 // ErrTakenOver says that another host's priod owns the shared folder: this one writes
@@ -157,11 +163,11 @@ func (s *Store) TakeOver(ctx context.Context, host, cluster string) (from string
 	if err := writeOwner(s.journals, next); err != nil {
 		return "", fmt.Errorf("state.shared: %w", err)
 	}
-	s.key, s.void = next.Key, now != nil
+	s.key = next.Key
 	if err := s.readJournals(); err != nil {
 		return "", err
 	}
-	if s.void {
+	if now != nil {
 		from = cmp.Or(now.Host, "another host")
 		if err := s.sound(ctx, func() error { return s.voidQueue(context.WithoutCancel(ctx)) }); err != nil {
 			return from, err
@@ -172,18 +178,18 @@ func (s *Store) TakeOver(ctx context.Context, host, cluster string) (from string
 
 // valid says that the database tells of the queue again.
 func (s *Store) valid() error {
-	if !s.void {
+	if !s.void.Now {
 		return nil
 	}
 	seen, err := readOwner[seenOwner](s.dir)
 	if err != nil || seen == nil {
 		return err
 	}
-	seen.Void = false
+	seen.Void.Now = false
 	if err := writeOwner(s.dir, seen); err != nil {
 		return err
 	}
-	s.void = false
+	s.void.Now = false
 	return nil
 }
 
@@ -279,6 +285,11 @@ func (s *Store) voidQueue(ctx context.Context) error {
 				return err
 			}
 		}
+		last, err := s.q.LastKeys(ctx, tx)
+		if err != nil {
+			return err
+		}
+		s.void = void{Now: true, After: last.Cycle}
 		return s.q.DoubtWrites(ctx, tx, crashed)
 	})
 }

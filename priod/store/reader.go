@@ -192,9 +192,12 @@ func (r *Reader) History(ctx context.Context, journals string) (*cluster.History
 	if err != nil {
 		return nil, err
 	}
+	if seen == nil {
+		seen = new(seenOwner)
+	}
 	var l loader
 	err = r.view(ctx, func(tx *sql.Tx) error {
-		l = loader{q: r.q, tx: tx, undo: journal, void: seen != nil && seen.Void, history: cluster.NewHistory()}
+		l = loader{q: r.q, tx: tx, undo: journal, void: seen.Void, history: cluster.NewHistory()}
 		l.stored.reset()
 		return l.all(ctx)
 	})

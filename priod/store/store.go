@@ -57,7 +57,7 @@ type Store struct {
 	dir      string
 	journals string // the folder of the journals
 	key      string // of this priod in a shared one: see Owner
-	void     bool   // see seenOwner
+	void     void
 	opts     Options
 	log      hclog.Logger
 	lock     *os.File
