@@ -34,7 +34,7 @@ type Owner struct {
 // seenOwner is owner.json in the state folder: the owner that this host last saw.
 type seenOwner struct {
 	Owner
-	Mine bool `json:"mine"`           // this host's priod
+	Mine bool `json:"mine"` // this host's priod
 	Void void `json:"void"`
 }
 
