@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -24,9 +23,16 @@ func checkCommand() *cli.Command {
 		Name: "check", Usage: "say whether this Slurm and this configuration fit together",
 		Description: "Each line is PASS, WARN or FAIL, with the line to add to slurm.conf or the command to run.\n" +
 			"Exit status 1 when something FAILs. Run it as the daemon's user to see its rights.",
-		Flags: []cli.Flag{jsonFlag()}, Before: noArgs,
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "deep", Usage: "also read all that a priod reads which takes over on this host, and decide a cycle; nothing is written"},
+			jsonFlag(),
+		},
+		Before: noArgs,
 		Action: configured(func(c *cli.Context, cfg *config.Config) error {
 			findings := check(c.Context, cfg)
+			if c.Bool("deep") {
+				findings = append(findings, rehearse(c.Context, cfg)...)
+			}
 			counts := map[live.Level]int{}
 			for _, f := range findings {
 				counts[f.Level]++
@@ -51,7 +57,8 @@ func check(ctx context.Context, cfg *config.Config) []live.Finding {
 		Retries: cfg.Retry.Enabled, Outputs: cfg.Retry.Output, Root: os.Geteuid() == 0, Untried: cfg.Slurm.Untried,
 	})
 	findings = append(findings, checkController(ctx, slurm, cfg)...)
-	return append(findings, checkState(cfg)...)
+	findings = append(findings, checkState(cfg)...)
+	return append(findings, checkShared(cfg)...)
 }
 
 // findings are the same as the daemon stores them.
@@ -114,16 +121,13 @@ func checkState(cfg *config.Config) []live.Finding {
 		return []live.Finding{{Level: live.Fail, Name: name, Text: dir + " is no folder", Fix: fix}}
 	}
 	var out []live.Finding
-	if p, err := store.Paused(dir); err != nil {
+	if p, err := store.Paused(cfg.Journals()); err != nil {
 		out = append(out, live.Finding{Level: live.Warn, Name: name, Text: err.Error()})
 	} else if p != nil {
 		out = append(out, live.Finding{Level: live.Warn, Name: "pause", Text: p.String(), Fix: "priod resume"})
 	}
-	probe, err := os.CreateTemp(dir, "check-*")
-	if err != nil {
-		return append(out, live.Finding{Level: live.Warn, Name: name, Text: "this user cannot write there: " + err.Error(), Fix: fix})
+	if err := writable(dir); err != nil {
+		return append(out, live.Finding{Level: live.Warn, Name: name, Text: err.Error(), Fix: fix})
 	}
-	probe.Close()
-	os.Remove(filepath.Join(dir, filepath.Base(probe.Name())))
 	return append(out, live.Finding{Level: live.Pass, Name: name, Text: dir + " can be written"})
 }

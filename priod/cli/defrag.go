@@ -38,7 +38,7 @@ func defragCommand() *cli.Command {
 }
 
 func defragDryRun(c *cli.Context, cfg *config.Config) ([]evict.Fragmented, error) {
-	journal, err := store.OpenEvictions(c.Context, cfg.State.Dir)
+	journal, err := store.OpenEvictions(c.Context, cfg.State.Dir, cfg.Journals())
 	if err != nil {
 		return nil, err
 	}

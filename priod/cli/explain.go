@@ -182,7 +182,7 @@ func storedExplanation(ctx context.Context, cfg *config.Config, r *store.Reader,
 	if v.Cycle, err = r.LastCycle(ctx); err != nil {
 		return nil, err
 	}
-	v.Cycle.Hold = store.HoldNow(cfg.State.Dir, v.Cycle.Hold)
+	v.Cycle.Hold = store.HoldNow(cfg.Journals(), v.Cycle.Hold)
 	if v.Story, err = r.Job(ctx, id, 10); err != nil {
 		return nil, err
 	}
@@ -198,7 +198,7 @@ func storedExplanation(ctx context.Context, cfg *config.Config, r *store.Reader,
 		return nil, err
 	}
 	v.Failures = ofUser(v.Failures, v.Job.User)
-	if v.Own, err = ownRequest(cfg.State.Dir, &v.Job); err != nil {
+	if v.Own, err = ownRequest(cfg.Journals(), &v.Job); err != nil {
 		return nil, err
 	}
 	if d := v.Decision; d != nil {

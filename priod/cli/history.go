@@ -128,10 +128,10 @@ func history(ctx context.Context, cfg *config.Config, log hclog.Logger) (*cluste
 	r, err := store.OpenReader(ctx, cfg.State.Dir)
 	if err == nil {
 		defer r.Close()
-		return r.History(ctx)
+		return r.History(ctx, cfg.Journals())
 	}
 	h := cluster.NewHistory()
-	journal, unread := undo.Open(cfg.State.Dir)
+	journal, unread := undo.Open(cfg.Journals())
 	if unread != nil {
 		return nil, unread
 	}
@@ -143,12 +143,12 @@ func history(ctx context.Context, cfg *config.Config, log hclog.Logger) (*cluste
 }
 
 // recorded is what the database knows of priod's values; nothing where it cannot be read.
-func recorded(ctx context.Context, dir string) (*cluster.History, error) {
-	r, err := store.OpenReader(ctx, dir)
+func recorded(ctx context.Context, cfg *config.Config) (*cluster.History, error) {
+	r, err := store.OpenReader(ctx, cfg.State.Dir)
 	if err == nil {
 		defer r.Close()
 		var known *cluster.History
-		if known, err = r.History(ctx); err == nil {
+		if known, err = r.History(ctx, cfg.Journals()); err == nil {
 			return known, nil
 		}
 	}

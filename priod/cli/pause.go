@@ -28,7 +28,7 @@ func pauseCommand() *cli.Command {
 		Before: noArgs,
 		Action: configured(func(c *cli.Context, cfg *config.Config) error {
 			p := store.PauseBy(operator(), c.String("why"))
-			release, err := holdWrites(c.Context, cfg.State.Dir, p)
+			release, err := holdWrites(c.Context, cfg, p)
 			if err != nil {
 				return err
 			}
@@ -42,7 +42,7 @@ func resumeCommand() *cli.Command {
 	return &cli.Command{
 		Name: "resume", Usage: "end a pause", Flags: []cli.Flag{jsonFlag()}, Before: noArgs,
 		Action: configured(func(c *cli.Context, cfg *config.Config) error {
-			was, err := store.Resume(cfg.State.Dir)
+			was, err := store.Resume(cfg.Journals())
 			if err != nil {
 				return err
 			}
@@ -56,13 +56,13 @@ func resumeCommand() *cli.Command {
 }
 
 // holdWrites pauses priod and waits until a cycle that is writing has ended.
-func holdWrites(ctx context.Context, dir string, p store.Pause) (release func(), err error) {
-	if err := store.SetPause(dir, p); err != nil {
+func holdWrites(ctx context.Context, cfg *config.Config, p store.Pause) (release func(), err error) {
+	if err := store.SetPause(cfg.Journals(), p); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
-	return store.LockActing(ctx, dir)
+	return store.LockActing(ctx, cfg.State.Dir)
 }
 
 // operator is who runs this command, also behind sudo.

@@ -112,7 +112,7 @@ func readQueue(ctx context.Context, cfg *config.Config, r *store.Reader) (*queue
 	if err != nil {
 		return nil, err
 	}
-	v := &queueView{At: last.Until, AgeS: seconds(time.Since(last.Until)), Cycle: last.Number, Hold: store.HoldNow(cfg.State.Dir, last.Hold), Notes: append([]string{}, last.Notes...)}
+	v := &queueView{At: last.Until, AgeS: seconds(time.Since(last.Until)), Cycle: last.Number, Hold: store.HoldNow(cfg.Journals(), last.Hold), Notes: append([]string{}, last.Notes...)}
 	now := liveQueue(ctx, cfg, v)
 	for i := range known {
 		v.add(&known[i], now)

@@ -42,7 +42,7 @@ func reportSizing(c *cli.Context, cfg *config.Config) error {
 	holding := s.Holding(&snapshot)
 	peaks, unmeasured := slurm.Peaks(c.Context, holding)
 	s.SetPeaks(holding, peaks)
-	known, _ := recorded(c.Context, cfg.State.Dir) // without a state folder nothing was given back
+	known, _ := recorded(c.Context, cfg) // without a state folder nothing was given back
 	s.SetGivenBack(&snapshot, known)
 	if err := writePage(c, func() *report.Page { return sizingPage(s) }); err != nil {
 		return err

@@ -57,10 +57,12 @@ const roundPatience = 20 * time.Second
 func newReset(cfg *config.Config) *undo.Reset {
 	slurm := live.New(newPatientClient(cfg, roundPatience))
 	return &undo.Reset{
-		Dir: cfg.State.Dir, Slurm: slurm, Order: cfg.Decide(), Evict: cfg.Eviction(),
-		Recorded:  func(ctx context.Context) (*cluster.History, error) { return recorded(ctx, cfg.State.Dir) },
-		Evictions: func(ctx context.Context) (*evict.Journal, error) { return store.OpenEvictions(ctx, cfg.State.Dir) },
-		Hold:      func(ctx context.Context) (func(), error) { return holdForReset(ctx, slurm, cfg) },
+		Dir: cfg.Journals(), Slurm: slurm, Order: cfg.Decide(), Evict: cfg.Eviction(),
+		Recorded: func(ctx context.Context) (*cluster.History, error) { return recorded(ctx, cfg) },
+		Evictions: func(ctx context.Context) (*evict.Journal, error) {
+			return store.OpenEvictions(ctx, cfg.State.Dir, cfg.Journals())
+		},
+		Hold: func(ctx context.Context) (func(), error) { return holdForReset(ctx, slurm, cfg) },
 	}
 }
 
@@ -70,7 +72,7 @@ func holdForReset(ctx context.Context, slurm *live.Cluster, cfg *config.Config) 
 	if err != nil {
 		return nil, err
 	}
-	unlock, err := holdWrites(ctx, cfg.State.Dir, store.PauseBy(operator(), "priod reset"))
+	unlock, err := holdWrites(ctx, cfg, store.PauseBy(operator(), "priod reset"))
 	if err != nil {
 		giveBack()
 		return nil, err

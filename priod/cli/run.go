@@ -49,7 +49,7 @@ func runCommand() *cli.Command {
 			if c.Bool("json") && !c.Bool("once") {
 				return usagef("run: --json goes with --once or --dry-run")
 			}
-			st, err := store.Open(ctx, cfg.State.Dir, store.Options{Retention: time.Duration(cfg.State.Retention), Logger: log})
+			st, err := store.Open(ctx, cfg.State.Dir, store.Options{Shared: cfg.State.Shared, Retention: time.Duration(cfg.State.Retention), Logger: log})
 			if err != nil {
 				return err
 			}
@@ -97,7 +97,7 @@ func preview(ctx context.Context, cfg *config.Config, log hclog.Logger) (cycle.R
 	if err != nil {
 		return cycle.Result{}, err
 	}
-	journal, err := store.OpenEvictions(ctx, cfg.State.Dir)
+	journal, err := store.OpenEvictions(ctx, cfg.State.Dir, cfg.Journals())
 	if err != nil {
 		journal = evict.NewJournal() // history has said why
 	}

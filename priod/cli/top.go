@@ -68,7 +68,7 @@ func readTop(ctx context.Context, cfg *config.Config, r *store.Reader, most int)
 	if v.Cycle, err = r.LastCycle(ctx); err != nil {
 		return nil, err
 	}
-	v.Cycle.Hold = store.HoldNow(cfg.State.Dir, v.Cycle.Hold)
+	v.Cycle.Hold = store.HoldNow(cfg.Journals(), v.Cycle.Hold)
 	nodes, err := r.Nodes(ctx)
 	if err != nil {
 		return nil, err

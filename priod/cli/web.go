@@ -76,7 +76,7 @@ func servePages(ctx context.Context, c *cli.Context, cfg *config.Config, address
 // pages are those of a state folder, with the daemon's own word of its health.
 func pages(c *cli.Context, cfg *config.Config) func(health func() daemon.State) http.Handler {
 	return func(health func() daemon.State) http.Handler {
-		p := &web.Pages{Dir: cfg.State.Dir, Version: c.App.Version, Health: health}
+		p := &web.Pages{Dir: cfg.State.Dir, Journals: cfg.Journals(), Version: c.App.Version, Health: health}
 		p.Explain = func(ctx context.Context, r *store.Reader, text string) (any, []web.Line, error) {
 			name, err := slurmplug.ParseJobName(text)
 			if err != nil {

@@ -4,6 +4,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -30,6 +31,7 @@ type Config struct {
 	} `toml:"slurm" json:"slurm"`
 	State struct {
 		Dir       string   `toml:"dir" json:"dir"`
+		Shared    string   `toml:"shared" json:"shared"`
 		Retention Duration `toml:"retention" json:"retention"`
 	} `toml:"state" json:"state"`
 	Cycle struct {
@@ -178,6 +180,9 @@ type Config struct {
 
 	failures *retry.Rules // where retry is enabled
 }
+
+// Journals is the folder of the journals and of the pause.
+func (c *Config) Journals() string { return cmp.Or(c.State.Shared, c.State.Dir) }
 
 // GPUType is one table of gpu_types.
 type GPUType struct {

@@ -150,6 +150,8 @@ func TestErrorsNameTheKey(t *testing.T) {
 		{"[wake]\npolls_per_minute = 0", "wake.polls_per_minute: want at least 1"},
 		{"[speeds]\nhistory = \"0s\"\n[locality]\nslow_nodes = true", "locality.slow_nodes: want speeds.history above 0s"},
 		{"[cycle]\nfollow_controller = true\n[locality]\nslow_nodes = true", "cycle.follow_controller"},
+		{"[state]\nshared = \"priod\"", "state.shared: want empty, or an absolute path"},
+		{"[state]\ndir = \"/var/lib/priod\"\nshared = \"/var/lib/priod/shared\"", "state.shared: want empty, or an absolute path outside of state.dir"},
 		{"[speeds]\nwithin = 1.0", "speeds.within: want a factor above 1"},
 		{"[speeds]\nworkloads = \"here.toml\"", "speeds.workloads: want an absolute path"},
 		{"[speeds]\nsteps = \"--steps [0-9]+\"", "speeds.steps: want a regular expression with one group"},

@@ -69,12 +69,19 @@ func (c *Config) hostRules() []rule {
 		{"slurm.partitions", noneEmpty(c.Slurm.Partitions), "names of partitions"},
 		{"slurm.command_timeout", c.Slurm.CommandTimeout >= Duration(time.Second), "at least 1s"},
 		{"state.dir", filepath.IsAbs(c.State.Dir), "an absolute path"},
+		{"state.shared", c.State.Shared == "" || filepath.IsAbs(c.State.Shared) && !inside(c.State.Shared, c.State.Dir), "empty, or an absolute path outside of state.dir, which is of this host alone"},
 		{"state.retention", c.State.Retention >= Duration(24*time.Hour), "at least 1d"},
 		{"cycle.interval", c.Cycle.Interval >= Duration(2*time.Second), "at least 2s"},
-		{"cycle.follow_controller", !c.Cycle.FollowController || !c.Steering.Enabled && !c.Sizing.Enabled && !c.Sizing.GiveBack && !c.Locality.Enabled && !c.Locality.FewNodes && !c.Locality.SlowNodes && !c.Retry.Enabled,
-			"false beside steering or sizing, and beside locality and retry: what a job's user asked for stands in the state folder of the host that wrote, so let the hosts share that (docs/reference/high-availability.md)"},
+		{"cycle.follow_controller", !c.Cycle.FollowController || c.State.Shared != "" || !c.Steering.Enabled && !c.Sizing.Enabled && !c.Sizing.GiveBack && !c.Locality.Enabled && !c.Locality.FewNodes && !c.Locality.SlowNodes && !c.Retry.Enabled,
+			"false beside steering or sizing, and beside locality and retry, without state.shared: what a job's user asked for would stand only on the host that wrote (docs/reference/high-availability.md)"},
 		{"cycle.controller_host", !strings.ContainsAny(c.Cycle.ControllerHost, " ,()\t\n"), "one name of SlurmctldHost, without its address"},
 	}
+}
+
+// inside tells whether a path is a folder or below it.
+func inside(path, folder string) bool {
+	below, err := filepath.Rel(folder, path)
+	return err == nil && below != ".." && !strings.HasPrefix(below, "../")
 }
 
 // orderRules hold for who goes first and who gets how much.

@@ -32,6 +32,9 @@ import (
 // Store is what the daemon needs beside recording cycles.
 type Store interface {
 	cycle.Recorder
+	// TakeOver and Watch are those of store.Store: of a folder that several hosts share.
+	TakeOver(ctx context.Context, host, cluster string) (from string, err error)
+	Watch() error
 	// Load returns what earlier processes learned.
 	Load(context.Context) (*cluster.History, error)
 	// LoadEvictions returns what they left under way, and SaveEvictions makes
@@ -245,6 +248,25 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 	d.state = cycle.NewState()
 	d.health = &health{begun: time.Now()}
 	d.metrics = newMetrics(d.Version, d.health)
+	if d.table, err = workload.Load(d.Config.Speeds.Workloads); err != nil {
+		return err
+	}
+	l, err := d.Store.Lessons(ctx)
+	if err != nil {
+		return err
+	}
+	d.learning.speeds.begin(l, time.Duration(d.Config.Speeds.Every), d.Config.Locality.SlowNodes, d.clock.now())
+	d.history = cluster.NewHistory()
+	if d.Config.State.Shared != "" {
+		return nil // what other hosts write there counts: it is read when this one takes over
+	}
+	return d.load(ctx)
+}
+
+// load reads what earlier processes knew, on this host or on another one.
+func (d *Daemon) load(ctx context.Context) (err error) {
+	d.state = cycle.NewState()
+	d.learning.filled, d.learning.asked = time.Time{}, time.Time{}
 	if d.history, err = d.Store.Load(ctx); err != nil {
 		return err
 	}
@@ -262,12 +284,8 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 		return err
 	}
 	d.state.Waits.Restore(open, at)
-	if d.table, err = workload.Load(d.Config.Speeds.Workloads); err != nil {
-		return err
-	}
-	l, err := d.Store.Lessons(ctx)
-	d.learning.speeds.begin(l, time.Duration(d.Config.Speeds.Every), d.Config.Locality.SlowNodes, d.clock.now())
-	return err
+	d.availability.loaded = true
+	return nil
 }
 
 // step runs one cycle and tells how long the poll took.
@@ -292,6 +310,10 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 			*d.state.Rounds = evict.Rounds{}
 		}
 		d.peers.rival.reset()
+		d.leave(err)
+		return result, 0, err
+	}
+	if err := d.takeOver(ctx); err != nil {
 		return result, 0, err
 	}
 	if err := d.fit(ctx); err != nil {
@@ -326,6 +348,7 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 	d.metrics.staged(took)
 	if err != nil {
 		d.availability.acting, d.availability.looked = false, false // another host may have acted by the next cycle
+		d.availability.loaded = d.availability.loaded && !errors.Is(err, store.ErrTakenOver)
 	} else {
 		d.rivals(result.PeerValues, result.Snapshot.At)
 	}
@@ -438,8 +461,8 @@ func (d *Daemon) reload() {
 	case err != nil:
 	case c.Path != d.Config.Path:
 		err = fmt.Errorf("%s is gone", d.Config.Path) // the defaults alone are nobody's wish
-	case c.State.Dir != d.Config.State.Dir:
-		err = errors.New("state.dir changes only with a restart")
+	case c.State.Dir != d.Config.State.Dir || c.State.Shared != d.Config.State.Shared:
+		err = errors.New("state.dir and state.shared change only with a restart")
 	}
 	var table *workload.Table
 	if err == nil {

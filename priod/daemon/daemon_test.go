@@ -56,14 +56,15 @@ type fake struct {
 	hold    string
 	version string // of slurmctld and the commands; "" for one that priod writes to
 
-	controllers []slurmplug.Controller
-	pingErr     error
-	away        error // what Answers returns
-	pruned      int   // calls of Prune
-	reads       int   // calls of Observe and Past
-	holdErr     error
-	plannedErr  error
-	useReads    int // calls of Used
+	controllers           []slurmplug.Controller
+	pingErr               error
+	away                  error // what Answers returns
+	pruned                int   // calls of Prune
+	reads                 int   // calls of Observe and Past
+	holdErr               error
+	takeOverErr, watchErr error
+	plannedErr            error
+	useReads              int // calls of Used
 
 	stays   []cluster.PastStay // in accounting
 	asked   int                // calls of AccountShares
@@ -119,8 +120,12 @@ func (f *fake) SaveLessons(_ context.Context, k *speed.Knowledge, runs int, at t
 func (f *fake) Lessons(context.Context) (store.Lessons, error)       { return f.lessons, nil }
 func (f *fake) LoadShares(context.Context) (*allocate.Ledger, error) { return &allocate.Ledger{}, nil }
 
-func (f *fake) Planned(context.Context, plan.Seen) error               { return f.plannedErr }
-func (f *fake) Done(context.Context, []plan.Outcome) error             { return nil }
+func (f *fake) Planned(context.Context, plan.Seen) error   { return f.plannedErr }
+func (f *fake) Done(context.Context, []plan.Outcome) error { return nil }
+func (f *fake) TakeOver(context.Context, string, string) (string, error) {
+	return "", f.takeOverErr
+}
+func (f *fake) Watch() error                                           { return f.watchErr }
 func (f *fake) Load(context.Context) (*cluster.History, error)         { return cluster.NewHistory(), nil }
 func (f *fake) Waits(context.Context) ([]*plan.Wait, time.Time, error) { return nil, time.Time{}, nil }
 

@@ -13,8 +13,12 @@ import (
 // evictions is what a cycle needs to make room.
 func (d *Daemon) evictions() evict.Feature {
 	e := d.Config.Evictions(d.slurm, d.state)
-	if e.Settings.Since, e.Recorder, e.OnChange = d.availability.since, d.Store, d.logEvent; d.Config.Cycle.FollowController {
+	e.Recorder, e.OnChange = d.Store, d.logEvent
+	if d.Config.Cycle.FollowController {
 		e.Slurm = evictor{d.slurm, d}
+	}
+	if d.Config.State.Shared == "" {
+		e.Settings.Since = d.availability.since
 	}
 	return e
 }

@@ -29,6 +29,7 @@ type health struct {
 	trouble   string  // the last cycle's error, "" when it succeeded
 	held      string  // why nothing may be written
 	standby   StandBy // why the last cycle left the cluster to another host, "" when it did not
+	unready   string  // why this host, which stands by, could not take over
 	loss      string  // what was last lost of the state folder and made anew
 }
 
@@ -94,6 +95,8 @@ func (h *health) state() State {
 	switch {
 	case store.ByDaemon(h.held):
 		s.Reason = "another priod writes to the same cluster"
+	case h.unready != "":
+		s.Reason = "this host stands by and could not take over: " + printable(h.unready)
 	case h.succeeded.IsZero():
 		s.Reason = "no cycle has succeeded yet"
 	case h.since(h.read) > h.limit:

@@ -43,6 +43,8 @@ var (
 // availability is, with follow_controller, whether this host's priod is the one that acts.
 type availability struct {
 	acting  bool      // the last cycle could act
+	loaded  bool      // what is known is what the last priod to act knew
+	unready string    // why this host could not take over
 	looked  bool      // the last cycle found that this one may act
 	since   time.Time // no other host's priod has acted since then, as far as this one saw
 	standby StandBy   // of the last cycle without an error, so that it is logged once
@@ -82,26 +84,75 @@ func (a *availability) follow(ctx context.Context, slurm Slurm, c *config.Config
 	return nil
 }
 
+// leave takes note that another host's priod may act from now on.
+func (d *Daemon) leave(why error) {
+	if d.Config.State.Shared == "" || standing(why) == "" {
+		return
+	}
+	d.availability.loaded = false
+	unready := ""
+	if err := d.Store.Watch(); err != nil {
+		unready = err.Error()
+	}
+	if unready != d.availability.unready && unready != "" {
+		d.Log.Error("this host could not take over", "why", unready)
+	}
+	d.availability.unready = unready
+	d.health.note(func(h *health) { h.unready = unready })
+}
+
+// takeOver reads what the last priod to act knew, on whatever host, before this one acts.
+func (d *Daemon) takeOver(ctx context.Context) error {
+	if d.availability.loaded {
+		return nil
+	}
+	hosts, err := thisHost(d.Config)
+	if err != nil {
+		return err
+	}
+	name, err := d.slurm.Identity(ctx)
+	if err != nil {
+		return fmt.Errorf("read Slurm: %w", err)
+	}
+	d.health.note(func(h *health) { h.unready = "" })
+	from, err := d.Store.TakeOver(ctx, hosts[0], name)
+	if err != nil {
+		return err
+	}
+	if from != "" {
+		d.Log.Info("took over", "from", from, "journals", d.Config.State.Shared)
+	}
+	return d.load(ctx)
+}
+
 // Elsewhere returns a StandBy when the configuration says to follow the acting
 // controller and that is on another host.
 func Elsewhere(ctx context.Context, slurm Slurm, c *config.Config) error {
 	if !c.Cycle.FollowController {
 		return nil
 	}
-	names := []string{c.Cycle.ControllerHost}
-	if names[0] == "" {
-		full, err := os.Hostname()
-		if err != nil {
-			return fmt.Errorf("this host's name: %w", err)
-		}
-		short, _, _ := strings.Cut(full, ".")
-		names = []string{full, short}
+	names, err := thisHost(c)
+	if err != nil {
+		return err
 	}
 	all, err := slurm.Controllers(ctx)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUnasked, err)
 	}
 	return standBy(all, names)
+}
+
+// thisHost gives the names that this host may have in SlurmctldHost.
+func thisHost(c *config.Config) ([]string, error) {
+	if c.Cycle.ControllerHost != "" {
+		return []string{c.Cycle.ControllerHost}, nil
+	}
+	full, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("this host's name: %w", err)
+	}
+	short, _, _ := strings.Cut(full, ".")
+	return []string{full, short}, nil
 }
 
 // standBy judges what scontrol ping says. A controller that stands by is up

@@ -33,7 +33,7 @@ func (s *Store) LoadEvictions(ctx context.Context) (*evict.Journal, error) {
 }
 
 func (s *Store) loadEvictions(ctx context.Context, tx *sql.Tx) error {
-	f, told, err := openEvictions(s.dir)
+	f, told, err := openEvictions(s.journals)
 	if err != nil {
 		return err
 	}
@@ -136,6 +136,9 @@ func (s *Store) SaveEvictions(ctx context.Context, t *evict.Changes) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ctx = context.WithoutCancel(ctx)
+	if err := s.owns(); err != nil {
+		return err
+	}
 	pins := s.pins(t)
 	if len(pins) > 0 {
 		if err := s.startActing(); err != nil {
@@ -151,6 +154,9 @@ func (s *Store) SaveEvictions(ctx context.Context, t *evict.Changes) error {
 		s.mended("the journal of evictions was deleted or changed while priod ran: written anew from memory, nothing is lost", "file", f.Path)
 	}
 	if err := f.append(s.journal, t, s.stored.summary.Cluster); err != nil {
+		return err
+	}
+	if err := s.owns(); err != nil { // whoever took over may have read the lines
 		return err
 	}
 	err := s.sound(ctx, func() error { return s.saveEvictions(ctx, t) })
@@ -297,10 +303,10 @@ func evictionOf(r *db.Eviction, id cluster.JobID) evict.Eviction {
 	}
 }
 
-// OpenEvictions returns the journal that the daemon of a state folder would load, also
-// where its database is gone, and changes nothing.
-func OpenEvictions(ctx context.Context, dir string) (*evict.Journal, error) {
-	f, told, err := openEvictions(dir)
+// OpenEvictions returns the journal that the daemon of a state folder, and of a folder of
+// journals, would load, also where its database is gone, and changes nothing.
+func OpenEvictions(ctx context.Context, dir, journals string) (*evict.Journal, error) {
+	f, told, err := openEvictions(journals)
 	if err != nil || !lines.Exists(databasePath(dir)) {
 		return told, err
 	}

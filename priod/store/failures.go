@@ -131,7 +131,7 @@ func (f *failureFile) rewrite(m *retry.Memory) error {
 // LoadFailures returns what earlier processes knew of failures, by the database and, where
 // that lacks some, by failures.jsonl. The store follows it.
 func (s *Store) LoadFailures(ctx context.Context) (*retry.Memory, error) {
-	f, told, err := openFailures(s.dir)
+	f, told, err := openFailures(s.journals)
 	if err != nil {
 		return nil, err
 	}
@@ -206,6 +206,9 @@ func (s *Store) SaveFailures(ctx context.Context, t *retry.Changes) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ctx = context.WithoutCancel(ctx)
+	if err := s.owns(); err != nil {
+		return err
+	}
 	if refused := s.refused(t); len(refused) > 0 {
 		if err := s.startActing(); err != nil {
 			return err
@@ -215,7 +218,7 @@ func (s *Store) SaveFailures(ctx context.Context, t *retry.Changes) error {
 			return err
 		}
 	}
-	if err := s.failures.append(s.failed, t); err != nil {
+	if err := cmp.Or(s.failures.append(s.failed, t), s.owns()); err != nil {
 		return err
 	}
 	return s.sound(ctx, func() error { return s.saveFailures(ctx, t) })

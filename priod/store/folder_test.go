@@ -385,7 +385,7 @@ func TestJournalCutOffBetweenRuns(t *testing.T) {
 				size += bytes.IndexByte(text[size:], '\n') + 1
 			}
 			truncate(t, undo.Path(dir), int64(size))
-			if h := must[*cluster.History](t)(reader(t, dir).History(ctx)); len(h.Written) != 3 {
+			if h := must[*cluster.History](t)(reader(t, dir).History(ctx, dir)); len(h.Written) != 3 {
 				t.Errorf("%d lines left: a reader knows %d values", lines, len(h.Written))
 			}
 			d.store, d.history = openStore(t, dir, Options{})

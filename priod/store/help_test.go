@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -37,11 +38,16 @@ func openStore(t testing.TB, dir string, o Options) (*Store, *cluster.History) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	h, err := s.Load(ctx)
-	if err != nil {
+	return s, takeOver(t, s)
+}
+
+// takeOver lets a host act, and reads what is known.
+func takeOver(t testing.TB, s *Store) *cluster.History {
+	t.Helper()
+	if _, err := s.TakeOver(ctx, filepath.Base(s.dir), "test"); err != nil {
 		t.Fatal(err)
 	}
-	return s, h
+	return must[*cluster.History](t)(s.Load(ctx))
 }
 
 // daemon runs cycles as the real one does: the same Step, the same policies;

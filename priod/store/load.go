@@ -40,7 +40,7 @@ func (s *Store) load(ctx context.Context) error {
 }
 
 func (s *Store) loadFrom(ctx context.Context, tx *sql.Tx) error {
-	l := loader{q: s.q, tx: tx, undo: s.undo, history: cluster.NewHistory()}
+	l := loader{q: s.q, tx: tx, undo: s.undo, void: s.void, history: cluster.NewHistory()}
 	l.stored.reset()
 	if err := l.all(ctx); err != nil {
 		return err
@@ -94,6 +94,7 @@ type loader struct {
 	q       *db.Queries
 	tx      db.DBTX
 	undo    *undo.Journal
+	void    void
 	history *cluster.History
 	stored  stored
 	rows    map[int64]*entry // by row of jobs
@@ -234,6 +235,9 @@ func (l *loader) asked(ctx context.Context) error {
 	for i := range writes {
 		r := &writes[i]
 		a := actionOf(&r.Write, jobID(r.ID, r.JobTask))
+		if r.Write.Cycle <= l.void.After {
+			continue // another host's priod has written since, says the journal
+		}
 		at := instant(r.Write.AtMs)
 		status := slurmplug.Status(r.Write.Status)
 		sure, doubt := status == slurmplug.Applied, status == slurmplug.Unknown || status == Planned
@@ -319,9 +323,9 @@ func (l *loader) planned(ctx context.Context) error {
 	return nil
 }
 
-// journal stands in for a database that is lost.
+// journal stands in for a database that is lost, or void after a take-over.
 func (l *loader) journal() {
-	if l.stored.cycle != 0 {
+	if l.stored.cycle != 0 && !l.void.Now {
 		return
 	}
 	l.undo.Recall(l.history, func(id cluster.JobID, c *undo.Change) { l.stored.entry(id).identify(c.User, c.Submit) })

@@ -270,7 +270,7 @@ func TestRestartsChangeNothing(t *testing.T) {
 			if err != nil {
 				rt.Fatal(err)
 			}
-			shown, err := r.History(ctx)
+			shown, err := r.History(ctx, dir)
 			if err != nil {
 				rt.Fatal(err)
 			}

@@ -85,7 +85,7 @@ func (s *Store) keepLock() error {
 	s.lock = lock
 	s.mended("the state folder, or the lock in it, was deleted or replaced while priod ran: taken again", "file", path)
 	if s.pause != nil {
-		return SetPause(s.dir, *s.pause)
+		return SetPause(s.journals, *s.pause)
 	}
 	return nil
 }
@@ -141,8 +141,8 @@ var ErrGaveWay = errors.New("this cycle writes nothing")
 
 // startActing takes act.lock for this cycle.
 func (s *Store) startActing() error {
-	if s.acting != nil {
-		return nil
+	if err := s.owns(); err != nil || s.acting != nil {
+		return err
 	}
 	f, err := acquire(filepath.Join(s.dir, "act.lock"))
 	if errors.As(err, new(*HeldError)) {

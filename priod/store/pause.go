@@ -119,7 +119,7 @@ func (s *Store) hold() (string, error) {
 	if err := s.keepLock(); err != nil {
 		return "", err
 	}
-	p, err := Paused(s.dir)
+	p, err := Paused(s.journals)
 	if err != nil {
 		return "", err
 	}
@@ -140,4 +140,4 @@ func OwnPause(why string) Pause { return PauseBy(self, why) }
 
 // Pause pauses the daemon by its own decision, over a restart too: somebody has
 // to look first.
-func (s *Store) Pause(why string) error { return SetPause(s.dir, OwnPause(why)) }
+func (s *Store) Pause(why string) error { return SetPause(s.journals, OwnPause(why)) }

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -147,7 +148,15 @@ func (s *Store) tidyUndo() error {
 // pruneAside drops broken databases and damaged journals that were set aside
 // longer ago than the retention.
 func (s *Store) pruneAside(now time.Time) error {
-	files, err := os.ReadDir(s.dir)
+	err := s.pruneAsideIn(s.dir, now)
+	if s.shares() && s.owns() == nil {
+		err = errors.Join(err, s.pruneAsideIn(s.journals, now))
+	}
+	return err
+}
+
+func (s *Store) pruneAsideIn(dir string, now time.Time) error {
+	files, err := os.ReadDir(dir)
 	if err != nil {
 		return err
 	}
@@ -156,7 +165,7 @@ func (s *Store) pruneAside(now time.Time) error {
 		if err != nil || !strings.Contains(f.Name(), ".broken-") || now.Sub(info.ModTime()) < s.opts.Retention {
 			continue
 		}
-		path := filepath.Join(s.dir, f.Name())
+		path := filepath.Join(dir, f.Name())
 		s.log.Info("dropped a file that was set aside", "file", path)
 		if err := os.Remove(path); err != nil {
 			return err

@@ -181,15 +181,23 @@ func list[R, T any](ctx context.Context, r *Reader, query func(tx *sql.Tx) ([]R,
 	})
 }
 
-// History is what the daemon would load, for a dry run beside it.
-func (r *Reader) History(ctx context.Context) (*cluster.History, error) {
-	journal, err := undo.Open(r.dir)
+// History is what the daemon would load, with the undo journal of a folder, for a dry run
+// beside it.
+func (r *Reader) History(ctx context.Context, journals string) (*cluster.History, error) {
+	journal, err := undo.Open(journals)
 	if err != nil {
 		return nil, err
 	}
+	seen, err := readOwner[seenOwner](r.dir)
+	if err != nil {
+		return nil, err
+	}
+	if seen == nil {
+		seen = new(seenOwner)
+	}
 	var l loader
 	err = r.view(ctx, func(tx *sql.Tx) error {
-		l = loader{q: r.q, tx: tx, undo: journal, history: cluster.NewHistory()}
+		l = loader{q: r.q, tx: tx, undo: journal, void: seen.Void, history: cluster.NewHistory()}
 		l.stored.reset()
 		return l.all(ctx)
 	})

@@ -76,7 +76,7 @@ func playReader(dir, n string) int {
 				return 1
 			}
 		}
-		h, err := r.History(ctx)
+		h, err := r.History(ctx, dir)
 		if err != nil {
 			fmt.Println("history:", err)
 			return 1

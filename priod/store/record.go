@@ -54,6 +54,9 @@ func (s *Store) Planned(ctx context.Context, seen plan.Seen) (err error) {
 	s.noteWaits(seen.Waits)
 	s.compare(&seen)
 	defer s.changes.reset() // lets go of the snapshot before the next one is read
+	if err := s.owns(); err != nil {
+		return err
+	}
 	if err := s.refuseOthers(); err != nil {
 		return err
 	}
@@ -93,6 +96,7 @@ func (s *Store) Planned(ctx context.Context, seen plan.Seen) (err error) {
 	}
 	if err == nil {
 		s.catchUp(ctx)
+		err = s.valid()
 	}
 	return s.explain(err)
 }
@@ -205,6 +209,9 @@ func (s *Store) save(ctx context.Context, seen *plan.Seen, acting bool) error {
 	var planned []plannedWrite
 	if acting {
 		if planned, err = s.savePlanned(ctx, tx, number, seen); err != nil {
+			return err
+		}
+		if err := s.owns(); err != nil { // whoever took over may have read the lines
 			return err
 		}
 	}

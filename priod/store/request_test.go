@@ -1,7 +1,9 @@
 package store
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -57,9 +59,22 @@ func (d *asks) ask(j *cluster.Job, value string, taken bool, answer slurmplug.St
 // Whatever is written, lost and edited, and whichever one of the two files is lost:
 // what holds priod's value is known with what its user asked for, and what a user
 // wrote last is nobody else's.
-func TestRequestsAreRemembered(t *testing.T) {
+func TestRequestsAreRemembered(t *testing.T) { remember(t, false) }
+
+// Nor is anything lost when another host takes over, whose database knows of earlier days,
+// and when a host never comes back. The one that is slow to notice writes nothing.
+func TestRequestsAreRememberedByAllHosts(t *testing.T) { remember(t, true) }
+
+func remember(t *testing.T, shared bool) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := &asks{daemon: newDaemon(t, t.TempDir(), pending(1, "be"), pending(2, "be"), pending(3, "be")), own: map[cluster.JobID]string{}}
+		events := []string{"write", "write", "refused", "lost", "late", "crash", "edit", "restart", "no database", "no journal"}
+		hosts := twoHosts{t: t}
+		if shared {
+			events = append(events, "take over", "take over", "host gone")
+			hosts.begin(d.daemon)
+			d.snapshot.Jobs[0].Restarts = 1 // its row goes on when the host acts again
+		}
 		for i := range d.snapshot.Jobs {
 			j := &d.snapshot.Jobs[i]
 			j.Features = rapid.SampledFrom([]string{"", "ssd", "ssd|nvme"}).Draw(rt, "own")
@@ -69,7 +84,7 @@ func TestRequestsAreRemembered(t *testing.T) {
 		for step := range rapid.IntRange(1, 12).Draw(rt, "steps") {
 			j := &d.snapshot.Jobs[rapid.IntRange(0, 2).Draw(rt, "job")]
 			value := rapid.SampledFrom([]string{"a100", "v100", "t4", ""}).Draw(rt, "value")
-			switch rapid.SampledFrom([]string{"write", "write", "refused", "lost", "late", "crash", "edit", "restart", "no database", "no journal"}).Draw(rt, "event") {
+			switch rapid.SampledFrom(events).Draw(rt, "event") {
 			case "write":
 				d.ask(j, value, true, slurmplug.Applied)
 			case "refused":
@@ -92,14 +107,25 @@ func TestRequestsAreRemembered(t *testing.T) {
 				lost = true
 				d.loseDatabase()
 			case "no journal":
-				if lost || openUndo(t, d.store.dir).Missing() {
+				if lost || openUndo(t, d.store.journals).Missing() {
 					continue // what only the journal knew is in no database; there may be none
 				}
-				remove(t, undo.Path(d.store.dir))
+				remove(t, undo.Path(d.store.journals))
 				d.restart()
+			case "take over":
+				lost = true
+				hosts.takeOver(d.daemon)
+			case "host gone":
+				lost = true
+				gone := d.store
+				hosts.takeOver(d.daemon)
+				if err := errors.Join(gone.Close(), os.RemoveAll(gone.dir)); err != nil {
+					rt.Fatal(err)
+				}
+				hosts.other = nil
 			}
 			d.history.Observe(&d.snapshot)
-			told := openUndo(t, d.store.dir).Requests()
+			told := openUndo(t, d.store.journals).Requests()
 			for i := range d.snapshot.Jobs {
 				j := &d.snapshot.Jobs[i]
 				for name, requests := range map[string]map[slurmplug.Lever]cluster.Requested{"history": d.history.Requests[j.ID], "journal": told[j.ID]} {
@@ -113,7 +139,7 @@ func TestRequestsAreRemembered(t *testing.T) {
 				}
 			}
 		}
-		if err := d.store.Close(); err != nil {
+		if err := errors.Join(d.store.Close(), hosts.close()); err != nil {
 			rt.Fatal(err)
 		}
 	})

@@ -10,8 +10,12 @@
 //	failures.jsonl   jobs that failed and may be requeued; see failureFile
 //	reset            when priod reset last took all of it back
 //	paused           who paused priod, when and why; see Pause
+//	owner.json       whose priod writes to a folder that several hosts share; see Owner
 //	lock             held by the one daemon of this folder
 //	act.lock         held while jobs are changed, by the daemon or by priod reset
+//
+// Where several hosts share a folder, the journals, reset and paused stand there, and the
+// rest in a state folder of each host: SQLite is not made for network file systems.
 //
 // Losing the database costs history, never correctness: it is set aside and
 // begun anew from what the daemon knows, and after a restart from undo.jsonl and
@@ -19,6 +23,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -42,16 +47,20 @@ import (
 
 // Options of a Store.
 type Options struct {
+	Shared    string        // the folder of the journals and the pause that all hosts of slurmctld use; "": the state folder
 	Retention time.Duration // age at which Prune drops what is past, at least two days; 0: never
 	Logger    hclog.Logger  // nil: silent
 }
 
 // Store is the daemon's side of a state folder. One process holds it.
 type Store struct {
-	dir  string
-	opts Options
-	log  hclog.Logger
-	lock *os.File
+	dir      string
+	journals string // the folder of the journals
+	key      string // of this priod in a shared one: see Owner
+	void     void
+	opts     Options
+	log      hclog.Logger
+	lock     *os.File
 
 	mu      sync.Mutex // one cycle, or one batch of Prune, at a time
 	db      *sql.DB
@@ -102,9 +111,15 @@ func Open(ctx context.Context, dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, unopened(dir, err)
 	}
-	s := &Store{dir: dir, opts: o, log: o.Logger, lock: lock, q: db.New()}
+	s := &Store{dir: dir, journals: cmp.Or(o.Shared, dir), opts: o, log: o.Logger, lock: lock, q: db.New()}
 	s.stored.reset()
-	if err := s.open(ctx); err != nil {
+	if s.shares() {
+		_, _, err = s.whoOwned()
+	}
+	if err == nil {
+		err = s.open(ctx)
+	}
+	if err != nil {
 		_ = s.Close()
 		return nil, err
 	}
@@ -121,7 +136,7 @@ func (s *Store) open(ctx context.Context) error {
 	if err != nil {
 		return s.explain(err)
 	}
-	if s.undo, err = undo.Open(s.dir); err != nil {
+	if s.undo, err = undo.Open(s.journals); err != nil {
 		return err
 	}
 	if n := s.undo.Damaged(); n > 0 {

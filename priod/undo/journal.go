@@ -298,6 +298,17 @@ func (u *Journal) WasTakenBack(id cluster.JobID, l slurmplug.Lever, at time.Time
 	return u.Find(id, journalled(l)) == nil && !u.missing && u.damaged == 0 && !at.After(u.reset)
 }
 
+// Renew puts the journal into a new file, with those changes of another one that it lacks.
+func (u *Journal) Renew(other *Journal) error {
+	if u.file.Info == nil && other.file.Info == nil {
+		return nil
+	}
+	if err := u.keep(keepAll); err != nil {
+		return err
+	}
+	return u.Append(slices.DeleteFunc(other.Changes(), func(c *Change) bool { return u.Find(c.Job, c.Lever) != nil }))
+}
+
 // Tidy compacts the journal when it has doubled, and a long one once in each
 // process: what earlier ones left may be of jobs long gone. present tells
 // whether any record with a job id is in the queue.

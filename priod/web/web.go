@@ -11,6 +11,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -42,8 +43,9 @@ type Line struct {
 
 // Pages answers requests for pages.
 type Pages struct {
-	Dir     string // the state folder
-	Version string
+	Dir      string // the state folder
+	Journals string // the folder of its journals; "": Dir
+	Version  string
 	// Explain says all that is stored of a job, as data and in words. The name is as squeue
 	// prints it. The error is store.ErrNone for a job that was never seen.
 	Explain func(ctx context.Context, r *store.Reader, name string) (view any, lines []Line, err error)
@@ -161,7 +163,7 @@ func (p *Pages) answer(w http.ResponseWriter, r *http.Request, name string, make
 		p.fail(w, r, http.StatusServiceUnavailable, err)
 		return
 	}
-	last.Hold = store.HoldNow(p.Dir, last.Hold)
+	last.Hold = store.HoldNow(cmp.Or(p.Journals, p.Dir), last.Hold)
 	data, err := make(ctx, reader, asked)
 	var wrong usage
 	switch {

@@ -134,3 +134,33 @@ WHERE eviction = sqlc.arg(eviction);
 
 -- name: PutEvictionTurn :exec
 INSERT INTO eviction_turns (journal, turn) VALUES (?, ?) ON CONFLICT (journal) DO UPDATE SET turn = excluded.turn;
+
+-- What a host's database said of the present ends when it takes over from another host,
+-- whose priod has acted meanwhile.
+
+-- name: VoidJobs :exec
+UPDATE jobs SET left_ms = max((SELECT coalesce(max(until_ms), 1) FROM cycles), start_ms, 1) WHERE left_ms = 0;
+
+-- name: VoidHistory :exec
+DELETE FROM history;
+
+-- name: VoidIntervals :exec
+-- A run that goes on is seen again, one that ended is in accounting.
+DELETE FROM intervals WHERE closed = 0;
+
+-- name: VoidTurns :exec
+DELETE FROM eviction_turns;
+
+-- name: DropEvictionsFrom :exec
+-- Those of claims that the journal tells anew.
+DELETE FROM evictions WHERE claim >= sqlc.arg(claim);
+
+-- name: DropClaimsFrom :exec
+DELETE FROM claims WHERE claim >= sqlc.arg(claim);
+
+-- name: VoidEvictions :exec
+UPDATE evictions SET ended_ms = max(recorded_ms, signalled_ms, left_ms, requeued_ms, restored_ms) WHERE ended_ms = 0;
+
+-- name: VoidClaims :exec
+UPDATE claims SET ended_ms = CASE WHEN ended_ms = 0 THEN max(at_ms, changed_ms) ELSE ended_ms END, pin = '', resv = ''
+WHERE ended_ms = 0 OR pin <> '' OR resv <> '';

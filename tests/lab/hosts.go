@@ -70,9 +70,20 @@ func (l *Lab) withHosts(argv []string) []string {
 }
 
 // WaitSaved waits until slurmctld's folder holds all jobs as they are now: a
-// controller that is killed forgets the last few seconds, in real life too. A
-// job of its own makes sure that there is something to save.
+// controller that is killed forgets the last few seconds, in real life too. It waits for
+// two saves: one that ends after now may have begun before.
 func (l *Lab) WaitSaved(ctx context.Context) error {
+	for range 2 {
+		if err := l.waitSave(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// waitSave waits for the end of a save. A job of its own makes sure that there is something
+// to save.
+func (l *Lab) waitSave(ctx context.Context) error {
 	since := time.Now()
 	id, err := l.Sbatch(ctx, "--hold", "--wrap=true")
 	if err != nil {

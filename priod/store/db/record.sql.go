@@ -273,6 +273,25 @@ func (q *Queries) DoubtWrites(ctx context.Context, db DBTX, message string) erro
 	return err
 }
 
+const dropClaimsFrom = `-- name: DropClaimsFrom :exec
+DELETE FROM claims WHERE claim >= ?1
+`
+
+func (q *Queries) DropClaimsFrom(ctx context.Context, db DBTX, claim int64) error {
+	_, err := db.ExecContext(ctx, dropClaimsFrom, claim)
+	return err
+}
+
+const dropEvictionsFrom = `-- name: DropEvictionsFrom :exec
+DELETE FROM evictions WHERE claim >= ?1
+`
+
+// Those of claims that the journal tells anew.
+func (q *Queries) DropEvictionsFrom(ctx context.Context, db DBTX, claim int64) error {
+	_, err := db.ExecContext(ctx, dropEvictionsFrom, claim)
+	return err
+}
+
 const dropHistory = `-- name: DropHistory :exec
 DELETE FROM history WHERE id = ? AND task = ?
 `
@@ -726,4 +745,63 @@ func (q *Queries) UpdateEviction(ctx context.Context, db DBTX, arg UpdateEvictio
 		return 0, err
 	}
 	return result.RowsAffected()
+}
+
+const voidClaims = `-- name: VoidClaims :exec
+UPDATE claims SET ended_ms = CASE WHEN ended_ms = 0 THEN max(at_ms, changed_ms) ELSE ended_ms END, pin = '', resv = ''
+WHERE ended_ms = 0 OR pin <> '' OR resv <> ''
+`
+
+func (q *Queries) VoidClaims(ctx context.Context, db DBTX) error {
+	_, err := db.ExecContext(ctx, voidClaims)
+	return err
+}
+
+const voidEvictions = `-- name: VoidEvictions :exec
+UPDATE evictions SET ended_ms = max(recorded_ms, signalled_ms, left_ms, requeued_ms, restored_ms) WHERE ended_ms = 0
+`
+
+func (q *Queries) VoidEvictions(ctx context.Context, db DBTX) error {
+	_, err := db.ExecContext(ctx, voidEvictions)
+	return err
+}
+
+const voidHistory = `-- name: VoidHistory :exec
+DELETE FROM history
+`
+
+func (q *Queries) VoidHistory(ctx context.Context, db DBTX) error {
+	_, err := db.ExecContext(ctx, voidHistory)
+	return err
+}
+
+const voidIntervals = `-- name: VoidIntervals :exec
+DELETE FROM intervals WHERE closed = 0
+`
+
+// A run that goes on is seen again, one that ended is in accounting.
+func (q *Queries) VoidIntervals(ctx context.Context, db DBTX) error {
+	_, err := db.ExecContext(ctx, voidIntervals)
+	return err
+}
+
+const voidJobs = `-- name: VoidJobs :exec
+
+UPDATE jobs SET left_ms = max((SELECT coalesce(max(until_ms), 1) FROM cycles), start_ms, 1) WHERE left_ms = 0
+`
+
+// What a host's database said of the present ends when it takes over from another host,
+// whose priod has acted meanwhile.
+func (q *Queries) VoidJobs(ctx context.Context, db DBTX) error {
+	_, err := db.ExecContext(ctx, voidJobs)
+	return err
+}
+
+const voidTurns = `-- name: VoidTurns :exec
+DELETE FROM eviction_turns
+`
+
+func (q *Queries) VoidTurns(ctx context.Context, db DBTX) error {
+	_, err := db.ExecContext(ctx, voidTurns)
+	return err
 }

@@ -83,6 +83,9 @@ func (l *File) Add(text []byte) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+	if err := l.same(f); err != nil {
+		return err
+	}
 	if err := f.Truncate(l.Good); err != nil { // a line that a crash cut off
 		return err
 	}
@@ -102,10 +105,27 @@ func (l *File) Add(text []byte) (err error) {
 	return err
 }
 
+// same makes sure that an open file is the one that was read, not one that another process
+// has put in its place since.
+func (l *File) same(f *os.File) error {
+	now, err := f.Stat()
+	if err == nil && l.Info != nil && !os.SameFile(l.Info, now) {
+		err = fmt.Errorf("%s was replaced by another process", l.Path)
+	}
+	return err
+}
+
 // TakeBack undoes the last Add.
 func (l *File) TakeBack() error {
-	err := os.Truncate(l.Path, l.before)
+	f, err := os.OpenFile(l.Path, os.O_WRONLY, 0)
 	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := l.same(f); err != nil {
+		return err
+	}
+	if err := f.Truncate(l.before); err != nil {
 		return err
 	}
 	l.Good = l.before
