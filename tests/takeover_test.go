@@ -119,6 +119,12 @@ func loseHost(t *testing.T, k killed, backup bool) {
 	first.ends()
 	acts.throw(d)
 	saved(t, l)
+	// A controller that dies while it launches a job leaves that held: "launch failed requeued held".
+	acts.patiently("no launch to be under way", func() bool {
+		f := strings.Fields(acts.slurm("squeue", "--noheader", "--states=all", "--jobs="+victim, "--Format=State:|,RestartCnt:|"))
+		state, restarts, _ := strings.Cut(strings.Trim(strings.Join(f, ""), "|"), "|")
+		return state != "RUNNING" || fmt.Sprint(strings.Count(acts.log("w"), "start ")-1) == restarts
+	})
 	if err := l.Kill(t.Context(), controller); err != nil {
 		t.Fatal(err)
 	}
