@@ -2,6 +2,7 @@ package tests
 
 import (
 	"context"
+	"fmt"
 	"errors"
 	"os"
 	"path/filepath"
@@ -201,12 +202,17 @@ func (r *chaosRun) reset() error {
 	if err != nil {
 		return err
 	}
+	bounded, err := r.bounded(r.Context(), &v)
+	if err != nil {
+		return err
+	}
 	reservations, _ := r.lab.Run(r.Context(), "scontrol", "--oneliner", "show", "reservation") // fails where there is none
 	r.mu.Lock()
 	r.Reset = v
 	if status != 0 {
 		r.Left = append(r.Left, "it fails: "+out+errs)
 	}
+	r.Left = append(r.Left, bounded...)
 	if strings.Contains(reservations, "priod_") {
 		r.Left = append(r.Left, reservations)
 	}
@@ -221,6 +227,26 @@ func (r *chaosRun) reset() error {
 	}
 	r.start()
 	return nil
+}
+
+// bounded are the waiting jobs that left their number of nodes open and ask for another one
+// than their users did. A slurmctld that was started again shows no bound.
+func (r *chaosRun) bounded(ctx context.Context, v *chaos.View) (all []string, err error) {
+	for i := range v.Queue {
+		s := &v.Queue[i]
+		n := slices.Index(r.IDs, s.Shown)
+		if n < 0 || r.Jobs[n].Open == "" || s.State != "PENDING" {
+			continue
+		}
+		out, err := r.lab.Run(ctx, "scontrol", "show", "job", s.Shown)
+		if err != nil {
+			return nil, err
+		}
+		if is := field(out, "NumNodes"); strings.Contains(is, "-") && is != r.Jobs[n].Open {
+			all = append(all, fmt.Sprintf("job %s asks for %s nodes, its user for %s", s.Shown, is, r.Jobs[n].Open))
+		}
+	}
+	return all, nil
 }
 
 // asked asks priod about jobs, by every name that squeue prints, and of what happened.

@@ -53,6 +53,7 @@ type Job struct {
 	Limit     int    // of its tasks that run at a time; 0: none
 	Het       bool   // a heterogeneous job of two components
 	After     int    // the job that has to end before, by number; -1: none
+	Open      string // its number of nodes: 1-3, or "open" without an option; "": Nodes
 	Held      bool   // until its user releases it
 	NoRequeue bool
 	Fails     int    // the piece at which it fails by its own fault; 0: never
@@ -111,6 +112,10 @@ func Workload(seed uint64, size Size) []Job {
 		for i := range all {
 			drawCrash(r, &all[i])
 		}
+		r = rand.New(rand.NewPCG(seed, 18))
+		for i := range all {
+			drawOpen(r, &all[i])
+		}
 	}
 	return all
 }
@@ -123,6 +128,14 @@ func drawCrash(r *rand.Rand, j *Job) {
 	crashes, retry := 1+r.IntN(j.Pieces), one(r, "always", "always", "infra", "never", "")
 	if r.IntN(8) == 0 && j.Tasks == 0 && !j.Het && j.Fails == 0 && !j.NoRequeue {
 		j.Crashes, j.Retry = crashes, retry
+	}
+}
+
+// drawOpen has some jobs leave their number of nodes open.
+func drawOpen(r *rand.Rand, j *Job) {
+	open := one(r, "1-3", "1-2", "open")
+	if r.IntN(2) == 0 && j.Nodes == 1 && j.GPUs > 1 && j.Tasks == 0 && !j.Het && !slices.Contains(j.Options, "--exclusive") {
+		j.Open = open
 	}
 }
 
@@ -247,7 +260,12 @@ func (j *Job) Args(script, after string, size Size) []string {
 	if j.Type != "" {
 		gres = fmt.Sprintf("--gres=gpu:%s:%d", j.Type, j.GPUs)
 	}
-	args := []string{"--parsable", "--output=/dev/null", "--open-mode=append", "--job-name=" + j.Title, fmt.Sprintf("--nodes=%d", j.Nodes), gres}
+	nodes := fmt.Sprintf("--nodes=%d", j.Nodes)
+	if j.Open != "" {
+		nodes, gres = "--nodes="+j.Open, strings.Replace(gres, "--gres=gpu:", "--gpus=", 1)
+	}
+	args := []string{"--parsable", "--output=/dev/null", "--open-mode=append", "--job-name=" + j.Title, nodes, gres}
+	args = slices.DeleteFunc(args, func(a string) bool { return a == "--nodes=open" })
 	if j.Comment != "" {
 		args = append(args, "--comment="+j.Comment)
 	}

@@ -55,14 +55,14 @@ func TestWorkloadHasAllKinds(t *testing.T) {
 		for _, j := range Workload(seed, size) {
 			all := strings.Join(j.Args("script", "17", size), " ")
 			for _, kind := range []string{"--prio-type=te", "--prio-type=be", "--prio-speed", "--prio-cpu", "--prio-mem", "--prio-steps", "--prio-ckpt", "--prio-grace", "--prio-signal", "--prio-retry=always",
-				"--nodes=2", "--array=0-4 ", "%1", " : ", "--hold", "--no-requeue", "gpu:a100:", "--cpus-per-gpu", "--mem-per-gpu", "--mem-per-cpu", "--exclusive", "--constraint", "--prefer", "--comment", "--job-name=x\n999"} {
+				"--nodes=2", "--nodes=1-3", "--gpus=2", "--array=0-4 ", "%1", " : ", "--hold", "--no-requeue", "gpu:a100:", "--cpus-per-gpu", "--mem-per-gpu", "--mem-per-cpu", "--exclusive", "--constraint", "--prefer", "--comment", "--job-name=x\n999"} {
 				if strings.Contains(all, kind) {
 					has[kind+string(rune('0'+seed))]++
 				}
 			}
 		}
 	}
-	if len(has) != 3*25 {
+	if len(has) != 3*27 {
 		t.Errorf("not all kinds of jobs: %v", has)
 	}
 }
