@@ -675,6 +675,7 @@ func TestSizesKeepSharesOverCycles(t *testing.T) {
 			for i := range q.p.Decisions {
 				q.p.Decisions[i].Size = ""
 			}
+			q.p.MakeQueue(&q.s) // without those that have ended, or run
 			before := make([][3]int64, len(nodes))
 			for i := range q.s.Nodes {
 				before[i] = lacks(&q.s.Nodes[i], free(&q.s.Nodes[i]))
