@@ -230,7 +230,8 @@ func (r *chaosRun) reset() error {
 }
 
 // bounded are the waiting jobs that left their number of nodes open and ask for another one
-// than their users did. A slurmctld that was started again shows no bound.
+// than their users did. A slurmctld that was started again shows no bound, and none shows more
+// nodes than the job has GPUs.
 func (r *chaosRun) bounded(ctx context.Context, v *chaos.View) (all []string, err error) {
 	for i := range v.Queue {
 		s := &v.Queue[i]
@@ -242,8 +243,9 @@ func (r *chaosRun) bounded(ctx context.Context, v *chaos.View) (all []string, er
 		if err != nil {
 			return nil, err
 		}
-		if is := field(out, "NumNodes"); strings.Contains(is, "-") && is != r.Jobs[n].Open {
-			all = append(all, fmt.Sprintf("job %s asks for %s nodes, its user for %s", s.Shown, is, r.Jobs[n].Open))
+		own := r.Jobs[n].Open
+		if is := field(out, "NumNodes"); strings.Contains(is, "-") && is != own && (own == "open" || is != fmt.Sprintf("1-%d", r.Jobs[n].GPUs)) {
+			all = append(all, fmt.Sprintf("job %s asks for %s nodes, its user for %s", s.Shown, is, own))
 		}
 	}
 	return all, nil
