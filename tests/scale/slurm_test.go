@@ -366,7 +366,9 @@ func (s *slurm) Look(_ context.Context, targets []plan.Target) (map[cluster.JobI
 	sights := map[cluster.JobID]plan.JobStatus{}
 	for _, t := range targets {
 		if j := s.find(t.Job); j != nil {
-			sights[t.Job] = plan.JobStatus{Job: j.Job, CanRequeue: true, ReqNodes: j.required}
+			row := j.Job
+			row.Priority = s.priority(j) // 0: held
+			sights[t.Job] = plan.JobStatus{Job: row, CanRequeue: true, ReqNodes: j.required}
 		} else if past, known := s.past[t.Job]; known {
 			sights[t.Job] = past
 		} else {
