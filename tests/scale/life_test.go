@@ -195,7 +195,7 @@ func (l *life) touch(j *job) {
 		if l.happens(time.Hour) {
 			j.Reason, j.Dependency, j.SiteFactorKnown = "Priority", false, true
 		}
-	case l.happens(12 * time.Hour):
+	case l.happens(4 * time.Hour):
 		switch l.rnd.IntN(4) {
 		case 0, 1:
 			j.gone = true // cancelled

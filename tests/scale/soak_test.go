@@ -171,15 +171,24 @@ func (s *soak) sample() {
 	t.Add(growth.FileSize(filepath.Join(state, "priod.db")), growth.Quantity{Name: "priod.db, bytes", Judged: true, Margin: 0.1, Slack: 1 << 17})
 	// The store gives a -wal back to the disk beyond 16 MiB.
 	t.Add(growth.FileSize(filepath.Join(state, "priod.db-wal")), growth.Quantity{Name: "priod.db-wal, bytes", Judged: true, Slack: 4 << 20, Most: 32 << 20})
-	for _, journal := range []string{"undo.jsonl", "evictions.jsonl", "failures.jsonl"} {
-		t.Add(growth.FileSize(filepath.Join(state, journal)), growth.Quantity{Name: journal + ", bytes", Judged: true, Margin: 0.2, Slack: 1 << 18})
-	}
+	// The journals are written anew once they have a thousand lines and as many again as they
+	// need, which are some per row.
+	t.Add(growth.FileSize(filepath.Join(state, "undo.jsonl")), growth.Quantity{Name: "undo.jsonl, bytes", Most: 250 * (1024 + 10*float64(s.jobs))})
+	t.Add(growth.FileSize(filepath.Join(state, "evictions.jsonl")), growth.Quantity{Name: "evictions.jsonl, bytes", Most: 1000 * (1024 + 3*float64(s.jobs))})
+	t.Add(growth.FileSize(filepath.Join(state, "failures.jsonl")), growth.Quantity{Name: "failures.jsonl, bytes", Most: 1000 * (1024 + 3*float64(s.jobs))})
 	held := growth.Holdings("Store", s.store) // its history is the cycle's
 	maps.Copy(held, growth.Holdings("State", s.state))
 	maps.Copy(held, growth.Holdings("Slurm", s.slurm.Cluster))
 	for _, path := range slices.Sorted(maps.Keys(held)) {
 		// A slice counts as its memory, which append makes half as large again.
-		t.Add(float64(held[path]), growth.Quantity{Name: path, Judged: true, Margin: 0.5, Slack: 128})
+		kind := growth.Quantity{Name: path, Judged: true, Margin: 0.5, Slack: 128}
+		switch path { // emptied when they are that large
+		case "State.Sizes.curves":
+			kind = growth.Quantity{Name: path, Most: 1 << 14}
+		case "State.Sizes.packer.levels":
+			kind = growth.Quantity{Name: path, Most: 1 << 12}
+		}
+		t.Add(float64(held[path]), kind)
 	}
 	t.Add(float64(growth.OpenFiles(s, "self")), growth.Quantity{Name: "open files", Judged: true, Slack: 1})
 	t.Add(float64(runtime.NumGoroutine()), growth.Quantity{Name: "goroutines", Judged: true, Slack: 1})
