@@ -13,12 +13,13 @@ import (
 	"time"
 
 	"slurmprio/tests/chaos"
+	"slurmprio/tests/growth"
 	"slurmprio/tests/lab"
 )
 
 // start starts priod anew. With faults its end is nobody's surprise: tend sees a crash.
 func (r *chaosRun) start() {
-	r.grown = soakTable{}
+	r.grown = growth.Table{}
 	if r.shim != nil {
 		r.daemon = r.doomed()
 	} else {
@@ -62,11 +63,11 @@ func (r *chaosRun) sample() {
 		return
 	}
 	pid := strconv.Itoa(r.daemon.cmd.Process.Pid)
-	r.grown.add(float64(openFiles(r, pid)), quantity{name: "open files", judged: true, slack: 4})
-	r.grown.add(float64(procField(r, filepath.Join("/proc", pid, "status"), "Threads:")), quantity{name: "threads", judged: true, slack: 6})
-	r.grown.add(float64(procField(r, filepath.Join("/proc", pid, "smaps_rollup"), "Anonymous:")<<10), quantity{name: soakMemory, judged: true, margin: 0.2, slack: 8 << 20})
+	r.grown.Add(float64(growth.OpenFiles(r, pid)), growth.Quantity{Name: "open files", Judged: true, Slack: 4})
+	r.grown.Add(float64(procField(r, filepath.Join("/proc", pid, "status"), "Threads:")), growth.Quantity{Name: "threads", Judged: true, Slack: 6})
+	r.grown.Add(float64(procField(r, filepath.Join("/proc", pid, "smaps_rollup"), "Anonymous:")<<10), growth.Quantity{Name: soakMemory, Judged: true, Margin: 0.2, Slack: 8 << 20})
 	if m := (scraper{r.daemon, "unix:" + filepath.Join(r.dir, "metrics")}); fileExists(filepath.Join(r.dir, "metrics")) {
-		r.grown.add(m.value("go_goroutines"), quantity{name: "goroutines", judged: true, slack: 6})
+		r.grown.Add(m.value("go_goroutines"), growth.Quantity{Name: "goroutines", Judged: true, Slack: 6})
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"slurmprio/priod/store"
 	"slurmprio/tests/chaos"
+	"slurmprio/tests/growth"
 	"slurmprio/tests/lab"
 	"slurmprio/tests/shim"
 )
@@ -103,7 +104,7 @@ type chaosRun struct {
 	settings string
 	daemon   *running // the last one
 	logs     []*lockedBuffer
-	grown    soakTable // of the last one
+	grown    growth.Table // of the last one
 	shim     *shim.Dir
 	faults   []chaos.Fault
 	armed    []shim.Fault
@@ -454,7 +455,7 @@ func chaosPair(t *testing.T, seed uint64, l chaosLength) (rows string) {
 	for _, log := range on.logs {
 		on.Words += log.String()
 	}
-	on.Grown, on.Off = on.grown.growth(), &off.Run
+	on.Grown, on.Off = on.grown.Growth(), &off.Run
 	if dir := os.Getenv("SLURMPRIO_CHAOS_DIR"); dir != "" {
 		on.keep(dir)
 	}

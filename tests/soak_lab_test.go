@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"slurmprio/tests/growth"
 	"slurmprio/tests/lab"
 )
 
@@ -105,27 +106,27 @@ func (t *traffic) submitOne(ctx context.Context) error {
 }
 
 // soakSample takes down what priod's process and its state folder hold.
-func soakSample(t *soakTable, m scraper, users *traffic) {
+func soakSample(t *growth.Table, m scraper, users *traffic) {
 	m.Helper()
 	pid := strconv.Itoa(m.cmd.Process.Pid)
 	proc := filepath.Join("/proc", pid)
 	state := filepath.Join(m.dir, "state")
-	t.add(float64(users.jobs), quantity{name: "jobs submitted so far"})
-	t.add(float64(len(users.queue)), quantity{name: "pending records"})
-	t.add(m.value("priod_cycles_total{result=ok}"), quantity{name: "cycles so far"})
-	t.add(m.value("priod_cycles_total{result=failed}"), quantity{name: "failed cycles so far"}) // commands time out on a busy machine
-	t.add(m.value("priod_writes_total{status=applied}"), quantity{name: "values written so far"})
-	t.add(float64(openFiles(m, pid)), quantity{name: "open files", judged: true, slack: 2})
-	t.add(float64(procField(m, filepath.Join(proc, "status"), "Threads:")), quantity{name: "threads", judged: true, slack: 4})
-	t.add(m.value("go_goroutines"), quantity{name: "goroutines", judged: true, slack: 2})
-	t.add(m.value("go_memstats_next_gc_bytes"), quantity{name: soakHeap, margin: 0.1, slack: 1 << 20})
-	t.add(float64(procField(m, filepath.Join(proc, "smaps_rollup"), "Anonymous:")<<10), quantity{name: soakMemory, margin: 0.1, slack: 4 << 20})
+	t.Add(float64(users.jobs), growth.Quantity{Name: "jobs submitted so far"})
+	t.Add(float64(len(users.queue)), growth.Quantity{Name: "pending records"})
+	t.Add(m.value("priod_cycles_total{result=ok}"), growth.Quantity{Name: "cycles so far"})
+	t.Add(m.value("priod_cycles_total{result=failed}"), growth.Quantity{Name: "failed cycles so far"}) // commands time out on a busy machine
+	t.Add(m.value("priod_writes_total{status=applied}"), growth.Quantity{Name: "values written so far"})
+	t.Add(float64(growth.OpenFiles(m, pid)), growth.Quantity{Name: "open files", Judged: true, Slack: 2})
+	t.Add(float64(procField(m, filepath.Join(proc, "status"), "Threads:")), growth.Quantity{Name: "threads", Judged: true, Slack: 4})
+	t.Add(m.value("go_goroutines"), growth.Quantity{Name: "goroutines", Judged: true, Slack: 2})
+	t.Add(m.value("go_memstats_next_gc_bytes"), growth.Quantity{Name: soakHeap, Margin: 0.1, Slack: 1 << 20})
+	t.Add(float64(procField(m, filepath.Join(proc, "smaps_rollup"), "Anonymous:")<<10), growth.Quantity{Name: soakMemory, Margin: 0.1, Slack: 4 << 20})
 	// The youngest part of the database is in its -wal.
-	db, wal := fileSize(filepath.Join(state, "priod.db")), fileSize(filepath.Join(state, "priod.db-wal"))
-	t.add(db, quantity{name: "priod.db, bytes"})
-	t.add((db+wal)/float64(users.jobs), quantity{name: soakPerJob, margin: 0.1})
-	t.add(wal, quantity{name: "priod.db-wal, bytes", judged: true, slack: 4 << 20, most: 32 << 20})
-	t.add(fileSize(filepath.Join(state, "undo.jsonl")), quantity{name: "undo.jsonl, bytes", judged: true, slack: 1 << 20})
+	db, wal := growth.FileSize(filepath.Join(state, "priod.db")), growth.FileSize(filepath.Join(state, "priod.db-wal"))
+	t.Add(db, growth.Quantity{Name: "priod.db, bytes"})
+	t.Add((db+wal)/float64(users.jobs), growth.Quantity{Name: soakPerJob, Margin: 0.1})
+	t.Add(wal, growth.Quantity{Name: "priod.db-wal, bytes", Judged: true, Slack: 4 << 20, Most: 32 << 20})
+	t.Add(growth.FileSize(filepath.Join(state, "undo.jsonl")), growth.Quantity{Name: "undo.jsonl, bytes", Judged: true, Slack: 1 << 20})
 }
 
 // outlives checks that priod goes on after a slurmctld that crashed by itself:
@@ -175,7 +176,7 @@ func TestSoakLab(t *testing.T) {
 	m := scraper{d, address}
 	m.waitValue("priod_cycles_total{result=ok}", atLeast(1))
 
-	var table soakTable
+	var table growth.Table
 	begun := time.Now()
 	warm, pause := total/6, max(total/100, time.Second)
 	for next := begun.Add(warm); time.Since(begun) < total; {
@@ -193,18 +194,18 @@ func TestSoakLab(t *testing.T) {
 		}
 		s.sleep(100 * time.Millisecond)
 	}
-	jobs := table.quantities[0].values
-	for _, q := range table.quantities {
-		switch q.name {
+	jobs := table.Quantities[0].Values
+	for _, q := range table.Quantities {
+		switch q.Name {
 		case soakPerJob:
-			q.judged = total >= growthJudged
+			q.Judged = total >= growthJudged
 		case soakHeap, soakMemory:
-			q.judged = total >= growthJudged
-			q.slack += (jobs[len(jobs)-1] - jobs[0]) / 2 * bytesPerRun // from the middle third to the last
+			q.Judged = total >= growthJudged
+			q.Slack += (jobs[len(jobs)-1] - jobs[0]) / 2 * bytesPerRun // from the middle third to the last
 		}
 	}
 	t.Logf("%s, %d jobs\n%s", total, users.jobs, &table)
-	for _, why := range table.growth() {
+	for _, why := range table.Growth() {
 		t.Error(why)
 	}
 

@@ -20,6 +20,7 @@ import (
 	"slurmprio/priod/store"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
+	"slurmprio/tests/growth"
 )
 
 // soakOptions are the size of a soak in virtual time.
@@ -50,7 +51,7 @@ type soak struct {
 	dir     string
 	store   *store.Store
 	history *cluster.History
-	table   soakTable
+	table   growth.Table
 	hour    soakHour
 	cycles  int
 	writes  int // most in one cycle
@@ -160,37 +161,37 @@ func median(v []float64) float64 {
 func (s *soak) sample() {
 	s.Helper()
 	t := &s.table
-	t.add(median(s.hour.records), quantity{name: "records in the queue"})
-	t.add(float64(s.slurm.ended), quantity{name: "runs ended so far"})
-	t.add(median(s.hour.wall), quantity{name: "ns per cycle"})
-	t.add(median(s.hour.cpu), quantity{name: "processor ns per cycle", judged: true, margin: 0.5, slack: 5e6})
-	t.add(median(s.hour.mallocs), quantity{name: "allocations per cycle", judged: true, margin: 0.1, slack: 1000})
+	t.Add(median(s.hour.records), growth.Quantity{Name: "records in the queue"})
+	t.Add(float64(s.slurm.ended), growth.Quantity{Name: "runs ended so far"})
+	t.Add(median(s.hour.wall), growth.Quantity{Name: "ns per cycle"})
+	t.Add(median(s.hour.cpu), growth.Quantity{Name: "processor ns per cycle", Judged: true, Margin: 0.5, Slack: 5e6})
+	t.Add(median(s.hour.mallocs), growth.Quantity{Name: "allocations per cycle", Judged: true, Margin: 0.1, Slack: 1000})
 	rows := s.rows()
 	for _, table := range slices.Sorted(maps.Keys(rows)) {
-		t.add(rows[table], quantity{name: "rows of " + table, judged: true, margin: 0.05, slack: 200})
+		t.Add(rows[table], growth.Quantity{Name: "rows of " + table, Judged: true, Margin: 0.05, Slack: 200})
 	}
 	state := filepath.Join(s.dir, "state")
-	t.add(fileSize(filepath.Join(state, "priod.db")), quantity{name: "priod.db, bytes", judged: true, margin: 0.03, slack: 1 << 17})
+	t.Add(growth.FileSize(filepath.Join(state, "priod.db")), growth.Quantity{Name: "priod.db, bytes", Judged: true, Margin: 0.03, Slack: 1 << 17})
 	// The store gives a -wal back to the disk beyond 16 MiB.
-	t.add(fileSize(filepath.Join(state, "priod.db-wal")), quantity{name: "priod.db-wal, bytes", judged: true, slack: 4 << 20, most: 32 << 20})
+	t.Add(growth.FileSize(filepath.Join(state, "priod.db-wal")), growth.Quantity{Name: "priod.db-wal, bytes", Judged: true, Slack: 4 << 20, Most: 32 << 20})
 	// The journal is compacted when it has doubled and has a thousand lines more.
 	lines := 1024 + 3*slices.Max(s.hour.records) + float64(s.writes)
-	t.add(fileSize(filepath.Join(state, "undo.jsonl")), quantity{name: "undo.jsonl, bytes", most: 250 * lines})
-	held := holdings("Store", s.store) // its history is the cycle's
+	t.Add(growth.FileSize(filepath.Join(state, "undo.jsonl")), growth.Quantity{Name: "undo.jsonl, bytes", Most: 250 * lines})
+	held := growth.Holdings("Store", s.store) // its history is the cycle's
 	for _, path := range slices.Sorted(maps.Keys(held)) {
-		kind := quantity{name: path, judged: true, margin: 0.1, slack: 300}
+		kind := growth.Quantity{Name: path, Judged: true, Margin: 0.1, Slack: 300}
 		if path == "Store.undo.changes" {
-			kind = quantity{name: path, most: lines}
+			kind = growth.Quantity{Name: path, Most: lines}
 		}
-		t.add(float64(held[path]), kind)
+		t.Add(float64(held[path]), kind)
 	}
-	t.add(float64(openFiles(s, "self")), quantity{name: "open files", judged: true, slack: 1})
-	t.add(float64(runtime.NumGoroutine()), quantity{name: "goroutines", judged: true, slack: 1})
+	t.Add(float64(growth.OpenFiles(s, "self")), growth.Quantity{Name: "open files", Judged: true, Slack: 1})
+	t.Add(float64(runtime.NumGoroutine()), growth.Quantity{Name: "goroutines", Judged: true, Slack: 1})
 	var m runtime.MemStats
 	runtime.GC()
 	runtime.GC() // what finalizers let go
 	runtime.ReadMemStats(&m)
-	t.add(float64(m.HeapAlloc), quantity{name: soakLive, judged: true, margin: 0.08, slack: 1 << 16})
+	t.Add(float64(m.HeapAlloc), growth.Quantity{Name: soakLive, Judged: true, Margin: 0.08, Slack: 1 << 16})
 }
 
 // soakLive is judged with a margin because Go's maps split as keys come and go:
@@ -230,7 +231,7 @@ func TestSoakVirtual(t *testing.T) {
 	s := newSoak(t, o)
 	s.run()
 	t.Logf("%d cycles, %d runs ended, writes %v\n%s", s.cycles, s.slurm.ended, s.outcome, &s.table)
-	for _, why := range s.table.growth() {
+	for _, why := range s.table.Growth() {
 		t.Error(why)
 	}
 	if s.outcome[slurmplug.Applied] == 0 || s.slurm.ended < 10*o.pending {
@@ -251,7 +252,7 @@ func TestSoakSeesALeak(t *testing.T) {
 	}
 	s := newSoak(t, o)
 	s.run()
-	if all := strings.Join(s.table.growth(), "\n"); !strings.Contains(all, soakLive) {
+	if all := strings.Join(s.table.Growth(), "\n"); !strings.Contains(all, soakLive) {
 		t.Errorf("%d records leaked; the judgement is %q\n%s", len(kept), all, &s.table)
 	}
 	runtime.KeepAlive(kept)
@@ -267,18 +268,18 @@ func BenchmarkSoak(b *testing.B) {
 		s := newSoak(b, fullSoak)
 		s.run()
 		b.Logf("%d cycles, %d runs ended\n%s", s.cycles, s.slurm.ended, &s.table)
-		for _, q := range s.table.quantities {
-			switch q.name {
+		for _, q := range s.table.Quantities {
+			switch q.Name {
 			case "ns per cycle":
-				b.ReportMetric(q.values[0], "first_hour_ns/cycle")
-				b.ReportMetric(q.values[len(q.values)-1], "last_hour_ns/cycle")
+				b.ReportMetric(q.Values[0], "first_hour_ns/cycle")
+				b.ReportMetric(q.Values[len(q.Values)-1], "last_hour_ns/cycle")
 			case "processor ns per cycle":
-				b.ReportMetric(q.values[0], "first_hour_cpu_ns/cycle")
-				b.ReportMetric(q.values[len(q.values)-1], "last_hour_cpu_ns/cycle")
+				b.ReportMetric(q.Values[0], "first_hour_cpu_ns/cycle")
+				b.ReportMetric(q.Values[len(q.Values)-1], "last_hour_cpu_ns/cycle")
 			}
 		}
 		b.ReportMetric(0, "ns/op")
-		for _, why := range s.table.growth() {
+		for _, why := range s.table.Growth() {
 			b.Error(why)
 		}
 	}

@@ -30,6 +30,12 @@ type job struct {
 	required string // nodes that it names, as a host list
 	refused  string // nodes that it refuses
 	accepts  string // switches that it accepts, as a value of the lever
+	most     int    // nodes that it may have; 0: as many as it asks for
+
+	// In a life:
+	run    time.Duration // how long it will run
+	leaves time.Time     // when it ends as it was told to; zero: it was not
+	gone   bool          // from the queue
 }
 
 // generated is a cluster in which everything happens that priod looks at: GPU types,

@@ -45,6 +45,7 @@ enabled = true
 enabled = true
 [locality]
 enabled = true
+few_nodes = true
 slow_nodes = true
 [preemption]
 enabled = true

@@ -94,12 +94,17 @@ func (s *slurm) printJob(queue, factors *bytes.Buffer, j *job) {
 		dependency = "afterok:" + strconv.Itoa(int(j.RawID-1)) + "(unfulfilled)"
 	}
 	priority := s.priority(j)
+	perJob := "N/A"
+	perNode += strconv.Itoa(j.GPUs / j.Nodes)
+	if j.most > 0 { // so many GPUs in all
+		perJob, perNode = perNode, "N/A"
+	}
 	columns := [...]string{
 		strconv.Itoa(int(j.RawID)), strconv.Itoa(int(j.ID.ID)), task, "N/A", "N/A", strconv.Itoa(int(j.RawID)), "1000", j.User, j.Name, j.Account, j.Partition, j.QOS, "(null)",
 		state, j.Reason, dependency, strconv.FormatInt(priority, 10), strconv.FormatInt(j.Nice, 10), strconv.Itoa(j.Restarts),
 		strconv.Itoa(j.Nodes), strconv.Itoa(j.CPUs), "1", "*",
 		fmt.Sprintf("cpu=%d,mem=%dM,node=%d,billing=%d,gres/gpu=%d%s", j.CPUs, j.MemMB, j.Nodes, j.CPUs, j.GPUs, typed),
-		"N/A", perNode + strconv.Itoa(j.GPUs/j.Nodes), "N/A", "N/A", or(j.Features), "(null)", "OK", list, limit(j.TimeLimit.Minutes()),
+		perJob, perNode, "N/A", "N/A", or(j.Features), "(null)", "OK", list, limit(j.TimeLimit.Minutes()),
 		epoch(j.Submit.Unix()), epoch(j.Eligible.Unix()), epoch(j.Start.Unix()), j.TagText,
 	}
 	for i, c := range columns {
@@ -234,6 +239,12 @@ func (s *slurm) write(j *job, a *plan.Action) {
 		j.SiteFactor = a.After.Number()
 	case slurmplug.Features:
 		j.Features = a.After.String()
+	case slurmplug.NumNodes:
+		_, most, err := slurmplug.ParseNodes(a.After.String())
+		if err != nil {
+			panic(err)
+		}
+		j.most = most
 	case slurmplug.Switches:
 		j.accepts = a.After.String()
 	case slurmplug.ExcNodeList:
@@ -337,12 +348,27 @@ func (s *slurm) AskSwitches(_ context.Context, jobs []*cluster.Job) error {
 	return nil
 }
 
+// AskNodeCounts says how many nodes jobs ask for.
+func (s *slurm) AskNodeCounts(_ context.Context, jobs []*cluster.Job) error {
+	for _, row := range jobs {
+		if j := s.find(row.ID); j != nil {
+			row.NodeCount = slurmplug.NodesText(j.Nodes, max(j.Nodes, j.most))
+		}
+	}
+	return nil
+}
+
+// OpensNodes is true, as of the newest Slurm.
+func (s *slurm) OpensNodes(context.Context) (bool, error) { return true, nil }
+
 // Look shows single jobs.
 func (s *slurm) Look(_ context.Context, targets []plan.Target) (map[cluster.JobID]plan.JobStatus, error) {
 	sights := map[cluster.JobID]plan.JobStatus{}
 	for _, t := range targets {
 		if j := s.find(t.Job); j != nil {
-			sights[t.Job] = plan.JobStatus{Job: j.Job, CanRequeue: true, ReqNodes: j.required}
+			row := j.Job
+			row.Priority = s.priority(j) // 0: held
+			sights[t.Job] = plan.JobStatus{Job: row, CanRequeue: true, ReqNodes: j.required}
 		} else if past, known := s.past[t.Job]; known {
 			sights[t.Job] = past
 		} else {
