@@ -54,10 +54,14 @@ func resetCommand() *cli.Command {
 // what users change meanwhile is overwritten.
 const roundPatience = 20 * time.Second
 
+// endsWithin is for how long reset waits for jobs whose runs still end: as long as Slurm's KillWait
+// by default, within which a job that ignores its signals has ended.
+const endsWithin = 30 * time.Second
+
 func newReset(cfg *config.Config) *undo.Reset {
 	slurm := live.New(newPatientClient(cfg, roundPatience))
 	return &undo.Reset{
-		Dir: cfg.Journals(), Slurm: slurm, Order: cfg.Decide(), Evict: cfg.Eviction(),
+		Await: endsWithin, Dir: cfg.Journals(), Slurm: slurm, Order: cfg.Decide(), Evict: cfg.Eviction(),
 		Recorded: func(ctx context.Context) (*cluster.History, error) { return recorded(ctx, cfg) },
 		Evictions: func(ctx context.Context) (*evict.Journal, error) {
 			return store.OpenEvictions(ctx, cfg.State.Dir, cfg.Journals())

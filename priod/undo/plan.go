@@ -104,6 +104,7 @@ type Plan struct {
 	Actions []plan.Action  // requests before all that rank: those could let the jobs start as they are
 	Blocked []plan.Outcome // what cannot be put back now, and why: it is still there
 	Gone    int            // jobs with a place in the order by priod that left the queue
+	Ending  int            // jobs whose run still ends, with a request by priod: those that were requeued come back with it
 
 	survey *Survey
 	seen   Closer
@@ -148,6 +149,7 @@ func (p *Plan) place(j *cluster.Job, gone map[cluster.JobID]cluster.Written) {
 // changed since; of a size that somebody has, the node. A request of a job that runs
 // cannot be changed: its lines stay, should it be requeued.
 func (p *Plan) request(j *cluster.Job) {
+	stay := len(p.stay)
 	pin := p.nodes(j)
 	p.refused(j)
 	requests := p.survey.history.Requests[j.ID]
@@ -156,6 +158,9 @@ func (p *Plan) request(j *cluster.Job) {
 			continue // done by refused
 		}
 		p.field(j, lever, requests[lever], pin)
+	}
+	if j.State == cluster.Completing && len(p.stay) > stay {
+		p.Ending++
 	}
 }
 

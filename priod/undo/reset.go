@@ -45,6 +45,9 @@ type Reset struct {
 	Evict  evict.Settings
 	DryRun bool         // only tells what would be taken back
 	Say    func(string) // is told how far a reset has come that takes long
+	// Await is for how long at most it waits for jobs whose runs still end: a victim that was
+	// just requeued waits then, and is given its own request back.
+	Await time.Duration
 
 	// Hold pauses priod and keeps everybody else from writing, until release is called.
 	Hold func(context.Context) (release func(), err error)
@@ -55,6 +58,7 @@ type Reset struct {
 
 	journal *Journal
 	settled []plan.Outcome // of the rounds until now
+	ending  int            // see Plan.Ending
 	result  Result
 }
 
@@ -172,10 +176,23 @@ func requeues(journal *evict.Journal, statuses map[cluster.JobID]plan.JobStatus,
 
 // rounds takes back what stands in jobs, round by round.
 func (r *Reset) rounds(ctx context.Context) error {
+	said := false
 	for began := time.Now(); ; {
 		before := len(r.settled)
 		left, err := r.round(ctx)
 		done := len(r.settled)
+		if err == nil && len(left) == 0 && r.ending > 0 && time.Since(began) < r.Await {
+			if !said {
+				r.Say(fmt.Sprintf("%d jobs that priod changed still end; those that were requeued get their own back then, %s at most", r.ending, r.Await))
+			}
+			said = true
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(time.Second):
+			}
+			continue
+		}
 		if err != nil || len(left) == 0 || done == before || ctx.Err() != nil {
 			return err
 		}
@@ -194,6 +211,7 @@ func (r *Reset) round(ctx context.Context) (left []plan.Outcome, err error) {
 	if r.settled == nil {
 		v.Gone = p.Gone
 	}
+	r.ending = p.Ending
 	if r.DryRun {
 		for _, a := range p.Actions {
 			v.Writes = append(v.Writes, plan.Outcome{Action: a})
