@@ -88,12 +88,12 @@ func (s *Store) owns() error {
 	if !s.shares() {
 		return nil
 	}
-	now, err := ReadOwner(s.journals)
+	now, err := readOwner[Owner](s.journals)
 	switch {
 	case err != nil:
 		return fmt.Errorf("state.shared: %w", err)
-	case now == nil:
-		return fmt.Errorf("%w: nobody, says the lack of %s", ErrTakenOver, ownerPath(s.journals))
+	case now == nil || now.Key == "":
+		return fmt.Errorf("%w, or nobody: %s is gone or spoiled", ErrTakenOver, ownerPath(s.journals))
 	case now.Key != s.key:
 		return fmt.Errorf("%w: %s, since %s", ErrTakenOver, now.Host, now.Since.Format(time.RFC3339))
 	}
@@ -110,7 +110,7 @@ func (s *Store) Watch() error {
 		return nil
 	}
 	now, seen, err := s.whoOwned()
-	if err == nil && now != nil && (seen == nil || now.Key != seen.Key) {
+	if err == nil && now != nil && now.Key != "" && (seen == nil || now.Key != seen.Key) {
 		err = writeOwner(s.dir, seenOwner{Owner: *now})
 	}
 	return err
@@ -132,6 +132,9 @@ func (s *Store) whoOwned() (now *Owner, seen *seenOwner, err error) {
 		return nil, nil, fmt.Errorf("state.shared: %w", err)
 	}
 	if now == nil && seen != nil && seen.Key != "" {
+		if lines.Exists(undo.Path(s.journals)) {
+			return new(Owner), seen, nil // somebody deleted the one file
+		}
 		return nil, nil, fmt.Errorf("state.shared: %s lacks the files that the priod of %s kept there: is it mounted? If they are gone for good, delete %s, and priod begins anew with what this host's database knows",
 			s.journals, seen.Host, ownerPath(s.dir))
 	}

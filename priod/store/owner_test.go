@@ -252,6 +252,34 @@ func TestStandByNotesTheOwner(t *testing.T) {
 	}
 }
 
+// A priod that acts and whose owner.json somebody deletes or spoils takes over anew, and goes on.
+func TestOwnerIsWrittenAnew(t *testing.T) {
+	for name, harm := range map[string]func(t *testing.T, path string){
+		"deleted": remove,
+		"spoiled": func(t *testing.T, path string) { write(t, path, "\x00") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &asks{daemon: newDaemon(t, t.TempDir(), pending(1, "be")), own: map[cluster.JobID]string{}}
+			hosts := twoHosts{t: t}
+			hosts.begin(d.daemon)
+			j := &d.snapshot.Jobs[0]
+			d.ask(j, "a100", true, slurmplug.Applied)
+			harm(t, ownerPath(d.store.journals))
+			if err := d.store.Planned(ctx, plan.Seen{Snapshot: &d.snapshot, Plan: &plan.Plan{At: d.snapshot.At}}); !errors.Is(err, ErrTakenOver) {
+				t.Fatal(err)
+			}
+			d.history = takeOver(t, d.store)
+			d.ask(j, "v100", true, slurmplug.Applied)
+			if r := d.history.Requests[j.ID][slurmplug.Features]; !r.Ours(slurmplug.Text("v100")) || r.Was != (slurmplug.Value{}) {
+				t.Errorf("%+v", r)
+			}
+			if now, err := ReadOwner(d.store.journals); err != nil || now == nil || now.Key != d.store.key {
+				t.Error(now, err)
+			}
+		})
+	}
+}
+
 // A pause stands for all hosts.
 func TestPauseOfAllHosts(t *testing.T) {
 	shared := t.TempDir()

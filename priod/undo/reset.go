@@ -59,6 +59,7 @@ type Reset struct {
 	journal *Journal
 	settled []plan.Outcome // of the rounds until now
 	ending  int            // see Plan.Ending
+	looked  bool           // a round has been
 	result  Result
 }
 
@@ -208,8 +209,8 @@ func (r *Reset) round(ctx context.Context) (left []plan.Outcome, err error) {
 		return nil, err
 	}
 	v := &r.result
-	if r.settled == nil {
-		v.Gone = p.Gone
+	if !r.looked {
+		v.Gone, r.looked = p.Gone, true
 	}
 	r.ending = p.Ending
 	if r.DryRun {
