@@ -8,7 +8,7 @@ import (
 
 // Account adds up what each job has received of each GPU type.
 type Account struct {
-	jobs     map[cluster.JobID]*jobAccount
+	jobs     cluster.JobMap[*jobAccount]
 	gpuTypes []string  // GPU types, in the order in which they were met: they are few
 	all      []float64 // by type: s that all jobs, also those that are gone, ran since Reset
 }
@@ -33,9 +33,7 @@ type countedRun struct {
 }
 
 // NewAccount returns an account in which no job has anything.
-func NewAccount() *Account {
-	return &Account{jobs: map[cluster.JobID]*jobAccount{}}
-}
+func NewAccount() *Account { return &Account{} }
 
 // findOrAdd returns a job's account and the index of a type in it, both added if they
 // are new.
@@ -45,10 +43,10 @@ func (a *Account) findOrAdd(id cluster.JobID, gpuType string) (*jobAccount, int)
 		t = len(a.gpuTypes)
 		a.gpuTypes, a.all = append(a.gpuTypes, gpuType), append(a.all, 0)
 	}
-	j := a.jobs[id]
+	j := a.jobs.Get(id)
 	if j == nil {
 		j = &jobAccount{}
-		a.jobs[id] = j
+		a.jobs.Set(id, j)
 	}
 	for len(j.types) <= t {
 		j.types = append(j.types, typeAccount{})
@@ -109,7 +107,7 @@ func (a *Account) fraction(had typeAccount, t int) float64 {
 // What was received in a job's life stays.
 func (a *Account) Reset() {
 	clear(a.all)
-	for _, j := range a.jobs {
+	for _, j := range a.jobs.All() {
 		for t := range j.types {
 			j.types[t].fresh = 0
 		}

@@ -22,12 +22,12 @@ func interval(job uint32, gpuType string, gpus, from, to int) cluster.Stay {
 }
 
 func received(a *Account, id cluster.JobID, gpuType string) float64 {
-	had, _ := a.of(a.jobs[id], gpuType)
+	had, _ := a.of(a.jobs.Get(id), gpuType)
 	return had.received
 }
 
 func fraction(a *Account, id cluster.JobID, gpuType string) float64 {
-	return a.fraction(a.of(a.jobs[id], gpuType))
+	return a.fraction(a.of(a.jobs.Get(id), gpuType))
 }
 
 func almost(a, b float64) bool { return math.Abs(a-b) <= 1e-6*max(1, math.Abs(a), math.Abs(b)) }

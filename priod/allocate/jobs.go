@@ -73,7 +73,7 @@ func (l *Ledger) takesPart(j *cluster.Job, h *cluster.History, at time.Time) boo
 	case cluster.Running, cluster.Suspended:
 		return true
 	case cluster.Pending:
-		return l.set.Ranking.Alone(j) == "" && (!h.FirstEligible[j.ID].IsZero() || j.Begins(at))
+		return l.set.Ranking.Alone(j) == "" && (!h.FirstEligible.Get(j.ID).IsZero() || j.Begins(at))
 	}
 	return false
 }
@@ -97,18 +97,19 @@ func (l *Ledger) syncJobs(s *cluster.Snapshot, h *cluster.History) {
 		if !l.takesPart(j, h, s.At) {
 			continue
 		}
-		e := l.jobs[j.ID]
+		e := l.jobs.Get(j.ID)
 		if e != nil && (!cluster.SameUser(e.user, j.User) || j.Restarts == 0 && j.Submit.After(e.submit)) {
 			e = nil // Slurm gave the id to another job
 		}
 		if e == nil {
 			e = l.newRecord(j)
-			l.jobs[j.ID], l.shares.Jobs[j.ID] = e, &e.Share
+			l.jobs.Set(j.ID, e)
+			l.shares.Jobs.Set(j.ID, &e.Share)
 			delete(l.departed, j.ID)
 			l.dirty, l.members = true, true
 		}
 		if e.poll == 0 {
-			l.shares.Jobs[j.ID] = &e.Share
+			l.shares.Jobs.Set(j.ID, &e.Share)
 			l.dirty = true
 		}
 		l.queue[i] = e
@@ -118,20 +119,20 @@ func (l *Ledger) syncJobs(s *cluster.Snapshot, h *cluster.History) {
 			l.updateRequest(e, j, h.Own(j, slurmplug.Features).String(), nodes)
 		}
 	}
-	for id, e := range l.jobs {
-		if known == len(l.jobs) {
+	for id, e := range l.jobs.All() {
+		if known == l.jobs.Len() {
 			break // all are there
 		}
 		if e.poll != l.poll {
 			if len(e.runs) > 0 {
 				l.departed[id] = e
 			}
-			delete(l.jobs, id)
-			delete(l.shares.Jobs, id)
+			l.jobs.Delete(id)
+			l.shares.Jobs.Delete(id)
 			l.dirty, l.members = true, true
 		}
 	}
-	if len(l.profiles) > 2*len(l.jobs)+1024 { // most of them belong to jobs that are gone
+	if len(l.profiles) > 2*l.jobs.Len()+1024 { // most of them belong to jobs that are gone
 		clear(l.profiles)
 		clear(l.fits)
 		clear(l.speeds)
@@ -147,7 +148,7 @@ func (l *Ledger) newRecord(j *cluster.Job) *jobRecord {
 		e.firstSubmit = j.Submit
 	}
 	if j.ID.Task != slurmplug.NoTask {
-		if array := l.jobs[slurmplug.Plain(j.ID.ID)]; array != nil && cluster.SameUser(array.user, j.User) {
+		if array := l.jobs.Get(slurmplug.Plain(j.ID.ID)); array != nil && cluster.SameUser(array.user, j.User) {
 			e.Promised, e.Time, e.Given = slices.Clone(array.Promised), array.Time, array.Given
 			e.request, e.storedFits, e.excluded = array.request, array.storedFits, array.excluded
 		}
@@ -209,7 +210,7 @@ func (l *Ledger) speedText(j *cluster.Job) string {
 // next Allocate gives them no time there.
 func (l *Ledger) Exclude(out map[cluster.JobID]placement.Types) {
 	for id, types := range out {
-		if e := l.jobs[id]; e != nil && e.excluded != types {
+		if e := l.jobs.Get(id); e != nil && e.excluded != types {
 			e.excluded, e.profile = types, nil
 		}
 	}

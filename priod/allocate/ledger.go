@@ -38,7 +38,7 @@ const noTimeLimit = 365 * 24 * 3600
 type Ledger struct {
 	set      Settings
 	shares   plan.Shares
-	jobs     map[cluster.JobID]*jobRecord
+	jobs     cluster.JobMap[*jobRecord]
 	queue    []*jobRecord                 // of jobs, in the order of the snapshot; nil: it takes no part
 	departed map[cluster.JobID]*jobRecord // jobs that have left, but whose time still counts in the account
 	profiles map[profileKey]*speedProfile
@@ -71,7 +71,7 @@ type Remembered struct {
 
 // Restore takes in a job that an earlier process knew.
 func (l *Ledger) Restore(id cluster.JobID, r Remembered) {
-	if l.jobs == nil {
+	if l.profiles == nil {
 		l.makeMaps()
 	}
 	l.setTypes(slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(l.shares.Types), r.Types...)))))
@@ -86,14 +86,13 @@ func (l *Ledger) Restore(id cluster.JobID, r Remembered) {
 	for _, i := range r.Runs {
 		e.runs[i.Start.Unix()] = i
 	}
-	l.jobs[id] = e
+	l.jobs.Set(id, e)
 }
 
 // makeMaps prepares a zero Ledger.
 func (l *Ledger) makeMaps() {
-	l.jobs, l.departed, l.account = map[cluster.JobID]*jobRecord{}, map[cluster.JobID]*jobRecord{}, NewAccount()
+	l.departed, l.account = map[cluster.JobID]*jobRecord{}, NewAccount()
 	l.profiles, l.fits, l.speeds = map[profileKey]*speedProfile{}, map[request][]bool{}, map[string]string{}
-	l.shares.Jobs = map[cluster.JobID]*plan.Share{}
 }
 
 // Allocate brings the ledger up to this snapshot, which h has observed, divides
@@ -104,7 +103,7 @@ func (l *Ledger) Allocate(s *cluster.Snapshot, h *cluster.History, set Settings)
 		*l = Ledger{}
 		return nil
 	}
-	if l.jobs == nil {
+	if l.profiles == nil {
 		l.makeMaps()
 	}
 	l.shares.Notes = nil
@@ -135,7 +134,7 @@ func (l *Ledger) applySettings(set Settings) {
 	if old.Table != set.Table || old.Knowledge != set.Knowledge || old.Speeds.Within != set.Speeds.Within ||
 		!maps.Equal(old.Speeds.Types, set.Speeds.Types) || !maps.Equal(old.Speeds.Formerly, set.Speeds.Formerly) {
 		clear(l.profiles)
-		for _, e := range l.jobs {
+		for _, e := range l.jobs.All() {
 			e.profile = nil
 		}
 		l.members = true // types may have other names

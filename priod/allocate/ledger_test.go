@@ -47,10 +47,10 @@ func TestAllocate(t *testing.T) {
 	set := maxMinSettings()
 	set.Policy.Name = "max-throughput"
 	got := l.Allocate(s, h, set)
-	if len(got.Jobs) != 3 {
-		t.Fatalf("%d jobs", len(got.Jobs))
+	if got.Jobs.Len() != 3 {
+		t.Fatalf("%d jobs", got.Jobs.Len())
 	}
-	one, two, three := got.Jobs[slurmplug.Plain(1)], got.Jobs[slurmplug.Plain(2)], got.Jobs[slurmplug.Plain(3)]
+	one, two, three := got.Jobs.Get(slurmplug.Plain(1)), got.Jobs.Get(slurmplug.Plain(2)), got.Jobs.Get(slurmplug.Plain(3))
 	if one.Time[0] < 0.9 || two.Time[1] < 0.9 {
 		t.Errorf("times %v and %v", one.Time, two.Time)
 	}
@@ -86,7 +86,7 @@ func (s *site) allocate(after time.Duration) *plan.Shares {
 // once, and a note stays until it works again.
 func TestAllocationFails(t *testing.T) {
 	s := newSite(waiting(1, 1, speeds(1, 0.3)), waiting(2, 1, speeds(1, 0.6)))
-	had := slices.Clone(s.allocate(0).Jobs[slurmplug.Plain(1)].Time)
+	had := slices.Clone(s.allocate(0).Jobs.Get(slurmplug.Plain(1)).Time)
 	failed := 0
 	s.set.Policy.Name = "nonsense"
 	s.set.OnFailure = func(p *Problem, err error) string {
@@ -98,7 +98,7 @@ func TestAllocationFails(t *testing.T) {
 	}
 	for range 2 {
 		got := s.allocate(time.Minute)
-		if !slices.Equal(got.Jobs[slurmplug.Plain(1)].Time, had) || failed != 1 || len(got.Notes) != 1 || !strings.Contains(got.Notes[0], "it is in a file") {
+		if !slices.Equal(got.Jobs.Get(slurmplug.Plain(1)).Time, had) || failed != 1 || len(got.Notes) != 1 || !strings.Contains(got.Notes[0], "it is in a file") {
 			t.Errorf("%d failures: %+v", failed, got)
 		}
 	}
@@ -138,7 +138,7 @@ func TestWhenItIsAllocated(t *testing.T) {
 			t.Errorf("%s: allocated anew: %v", c.what, anew)
 		}
 		last = got.At
-		for id, j := range got.Jobs {
+		for id, j := range got.Jobs.All() {
 			for _, row := range [][]float64{j.Speed, j.Time, j.Received, j.Seconds, j.Owed, j.Run, j.Promised} {
 				if row != nil && len(row) != len(got.Types) {
 					t.Errorf("%s: job %s: %+v on %v", c.what, id, j, got.Types)
@@ -157,7 +157,7 @@ func TestFractionsOfThoseWhoStay(t *testing.T) {
 	}
 	check := func(after time.Duration, want float64) {
 		t.Helper()
-		if got := s.allocate(after).Jobs[slurmplug.Plain(2)].Received; !close(got[0], want) || got[1] != 0 {
+		if got := s.allocate(after).Jobs.Get(slurmplug.Plain(2)).Received; !close(got[0], want) || got[1] != 0 {
 			t.Errorf("fraction %v, want %v", got, want)
 		}
 	}
@@ -186,7 +186,7 @@ func TestJobThatRunsOn(t *testing.T) {
 	j.State, j.Start, j.GPUType, j.TimeLimit = cluster.Running, start, "a100", 1200*time.Second
 	for _, c := range []struct{ ran, left, beyond float64 }{{0, 1200, 0}, {1190, 10, 0}, {1200, 1, 0}, {1300, 1, 100}} {
 		s.At = start
-		if got := s.allocate(time.Duration(c.ran * 1e9)).Jobs[j.ID]; !close(got.Run[0], c.left) || !close(got.Beyond, c.beyond) {
+		if got := s.allocate(time.Duration(c.ran * 1e9)).Jobs.Get(j.ID); !close(got.Run[0], c.left) || !close(got.Beyond, c.beyond) {
 			t.Errorf("after %v s: %v s are left, %v beyond", c.ran, got.Run[0], got.Beyond)
 		}
 	}
@@ -199,19 +199,19 @@ func TestArraysAndAccounts(t *testing.T) {
 	array.Tasks, array.TaskCount, array.Account, other.Account = "0-9", 10, "many", "one"
 	s := newSite(array, other)
 	flat := s.allocate(0)
-	if a, o := flat.Jobs[array.ID], flat.Jobs[other.ID]; !close(a.Time[0]+a.Time[1], o.Time[0]+o.Time[1]) {
+	if a, o := flat.Jobs.Get(array.ID), flat.Jobs.Get(other.ID); !close(a.Time[0]+a.Time[1], o.Time[0]+o.Time[1]) {
 		t.Errorf("eleven jobs: %v and %v", a.Time, o.Time)
 	}
 	s.set.Policy.Name, s.set.Accounts = "hierarchical", map[string]float64{"many": 0.5, "one": 0.5}
 	got := s.allocate(time.Hour)
-	if o := got.Jobs[other.ID]; !close(o.Time[0], 1) {
+	if o := got.Jobs.Get(other.ID); !close(o.Time[0], 1) {
 		t.Errorf("an account's only job has %v", o.Time)
 	}
-	owed := got.Jobs[array.ID].Owed[0]
+	owed := got.Jobs.Get(array.ID).Owed[0]
 	task := array
 	task.ID.Task, task.Tasks, task.TaskCount = 3, "", 1
 	s.Jobs = append(s.Jobs, task)
-	if of := s.allocate(0).Jobs[task.ID]; !close(of.Owed[0], owed) || owed == 0 {
+	if of := s.allocate(0).Jobs.Get(task.ID); !close(of.Owed[0], owed) || owed == 0 {
 		t.Errorf("the task is owed %v, its array was owed %v", of.Owed, owed)
 	}
 }
@@ -223,7 +223,7 @@ func TestArrayHasTheMeanOfItsTasks(t *testing.T) {
 	array.Tasks, array.TaskCount = "0-9", 10
 	s := newSite(array)
 	s.set.Policy.Name = "fifo"
-	if of := s.allocate(0).Jobs[array.ID].Time; !close(of[0], 0.2) || !close(of[1], 0.2) {
+	if of := s.allocate(0).Jobs.Get(array.ID).Time; !close(of[0], 0.2) || !close(of[1], 0.2) {
 		t.Errorf("two GPUs of each type for ten tasks: %v", of)
 	}
 }
@@ -317,11 +317,11 @@ func TestExclude(t *testing.T) {
 	one := slurmplug.Plain(1)
 	for i, out := range []placement.Types{0, 1, 3, 0} {
 		l.Exclude(map[cluster.JobID]placement.Types{one: out})
-		share := l.Allocate(s, h, set).Jobs[one]
+		share := l.Allocate(s, h, set).Jobs.Get(one)
 		if on := share.Time[0] > 0.9; on != (out != 1) || (share.Speed[0] > 0) != on {
 			t.Errorf("%d, without %b: %v at speeds %v", i, out, share.Time, share.Speed)
 		}
-		if other := l.shares.Jobs[slurmplug.Plain(2)]; other.Speed[0] != 1 {
+		if other := l.shares.Jobs.Get(slurmplug.Plain(2)); other.Speed[0] != 1 {
 			t.Errorf("the other job: %v", other.Speed)
 		}
 	}

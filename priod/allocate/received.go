@@ -19,7 +19,7 @@ func (l *Ledger) recordRuns(s *cluster.Snapshot, h *cluster.History) {
 	ended := anew || l.members || h.Changes() != l.changes
 	l.since, l.shares.Since, l.members, l.changes = since, since, false, h.Changes()
 	for i := range h.Stays(ended) {
-		e := l.jobs[i.Job]
+		e := l.jobs.Get(i.Job)
 		if e == nil {
 			e = l.departed[i.Job]
 		}
@@ -41,7 +41,7 @@ func (l *Ledger) recordRuns(s *cluster.Snapshot, h *cluster.History) {
 	if anew {
 		l.account = NewAccount()
 		clear(l.departed)
-		for id, e := range l.jobs {
+		for id, e := range l.jobs.All() {
 			for _, i := range e.runs {
 				i.Job = id
 				i.End = cluster.Earlier(i.End, since)
@@ -49,7 +49,7 @@ func (l *Ledger) recordRuns(s *cluster.Snapshot, h *cluster.History) {
 			}
 		}
 		l.account.Reset()
-		for id, e := range l.jobs {
+		for id, e := range l.jobs.All() {
 			for _, i := range e.runs {
 				i.Job = id
 				l.account.Observe(i)
@@ -57,7 +57,7 @@ func (l *Ledger) recordRuns(s *cluster.Snapshot, h *cluster.History) {
 		}
 	}
 	for i := range h.Stays(ended || anew) { // jobs that are gone count in the others' fractions, too
-		if i.End.After(since) && l.jobs[i.Job] == nil && l.departed[i.Job] == nil {
+		if i.End.After(since) && l.jobs.Get(i.Job) == nil && l.departed[i.Job] == nil {
 			i.GPUType = l.set.Speeds.Today(i.GPUType)
 			i.Start = cluster.Later(i.Start, since)
 			l.account.Observe(i)
@@ -87,7 +87,7 @@ func (l *Ledger) updateReceived(s *cluster.Snapshot) {
 		}
 		done := 0.0
 		if len(e.runs) > 0 {
-			its := l.account.jobs[j.ID]
+			its := l.account.jobs.Get(j.ID)
 			for t, name := range l.shares.Types {
 				had, at := l.account.of(its, name)
 				e.Seconds[t], e.Received[t] = had.received, l.account.fraction(had, at)

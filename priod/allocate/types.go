@@ -14,7 +14,7 @@ func (l *Ledger) setTypes(types []string) {
 	}
 	old := l.shares.Types
 	l.shares.Types = types
-	for _, e := range l.jobs {
+	for _, e := range l.jobs.All() {
 		if e.Time != nil {
 			e.Time = reindex(e.Time, old, types)
 		}
@@ -77,7 +77,7 @@ func (l *Ledger) scanNodes(s *cluster.Snapshot) {
 	l.setTypes(types)
 	clear(l.fits)
 	clear(l.profiles)
-	for _, e := range l.jobs {
+	for _, e := range l.jobs.All() {
 		e.profile = nil
 	}
 	gpus := make([]int, len(types))

@@ -56,10 +56,10 @@ func TestEligibleByAClockThatIsBehind(t *testing.T) {
 	}
 	h := NewHistory()
 	see(h, -7200, job(1, true), job(2, false))
-	if _, known := h.FirstEligible[slurmplug.Plain(1)]; !known {
+	if _, known := h.FirstEligible.Find(slurmplug.Plain(1)); !known {
 		t.Error("a job that Slurm ranks does not count as eligible")
 	}
-	if _, known := h.FirstEligible[slurmplug.Plain(2)]; known {
+	if _, known := h.FirstEligible.Find(slurmplug.Plain(2)); known {
 		t.Error("a job that begins later counts as eligible")
 	}
 }

@@ -143,9 +143,9 @@ type SizePast struct {
 type History struct {
 	// FirstEligible is when a job still in the queue could first have run; a
 	// requeue resets Slurm's own times.
-	FirstEligible map[JobID]time.Time
+	FirstEligible JobMap[time.Time]
 	// Counted is the class under which a job in the queue was last ranked.
-	Counted map[JobID]Class
+	Counted JobMap[Class]
 	// Written holds the last write for each job in the queue.
 	Written map[JobID]Written
 	// Requests holds what priod made of the requests of jobs in the queue, until
@@ -163,14 +163,14 @@ type History struct {
 	Reserved map[string]bool
 
 	former  func(*Job) (Written, map[slurmplug.Lever]Requested) // see Remember
-	running map[JobID]*Stay
+	running JobMap[*Stay]
 	recent  map[run]Stay         // closed intervals that still reach into UsePeriod, and some that lately did
 	swept   time.Time            // recent was, of those that do no more
 	changes int                  // of recent, but for those too old
 	ends    []Stay               // of recent those of TE jobs, by their start; nil: to be made anew
 	filled  []Stay               // from accounting, not yet returned by Observe
 	past    map[JobID][]PastStay // from accounting, since the last Observe
-	seen    map[JobID]uint32     // the poll that last showed the job
+	seen    JobMap[uint32]       // the poll that last showed the job
 	poll    uint32               // counts calls of Observe
 	at      time.Time            // of the last snapshot
 }
@@ -184,22 +184,18 @@ type run struct {
 // NewHistory returns a History that knows nothing.
 func NewHistory() *History {
 	return &History{
-		FirstEligible: map[JobID]time.Time{},
-		Counted:       map[JobID]Class{},
-		Written:       map[JobID]Written{},
-		Requests:      map[JobID]map[slurmplug.Lever]Requested{},
-		Sizes:         map[JobID]SizePast{},
-		running:       map[JobID]*Stay{},
-		recent:        map[run]Stay{},
-		past:          map[JobID][]PastStay{},
-		seen:          map[JobID]uint32{},
+		Written:  map[JobID]Written{},
+		Requests: map[JobID]map[slurmplug.Lever]Requested{},
+		Sizes:    map[JobID]SizePast{},
+		recent:   map[run]Stay{},
+		past:     map[JobID][]PastStay{},
 	}
 }
 
 // Restore puts back an stay that an earlier process recorded.
 func (h *History) Restore(i Stay) {
 	if !i.Closed {
-		h.running[i.Job] = &i
+		h.running.Set(i.Job, &i)
 		return
 	}
 	h.keep(i)
@@ -243,7 +239,7 @@ func (h *History) pastTE(since time.Time) iter.Seq[*Stay] {
 
 // Saw says that an earlier process had this job in its last snapshot: a task
 // known by itself inherits nothing more from its array.
-func (h *History) Saw(id JobID) { h.seen[id] = h.poll }
+func (h *History) Saw(id JobID) { h.seen.Set(id, h.poll) }
 
 // Remember sets who is asked what priod wrote into a job that was gone from the queue
 // and was requeued: one that failed is not in squeue until then, and Slurm keeps what
@@ -262,7 +258,7 @@ func (h *History) Fill(past []PastStay) {
 		if !p.Closed || p.GPUs == 0 {
 			continue
 		}
-		if r := h.running[p.Job]; r != nil && r.run() == p.run() {
+		if r := h.running.Get(p.Job); r != nil && r.run() == p.run() {
 			continue // the next poll ends it
 		}
 		known, ok := h.recent[p.run()]
@@ -289,11 +285,11 @@ func (h *History) Observe(s *Snapshot) []Stay {
 	h.poll++
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
-		if _, known := h.seen[j.ID]; !known {
+		if _, known := h.seen.Find(j.ID); !known {
 			h.inherit(j.ID)
 			h.recallWritten(j)
 		}
-		h.seen[j.ID] = h.poll
+		h.seen.Set(j.ID, h.poll)
 		if j.Tasks != "" && len(h.Written)+len(h.Requests) > 0 {
 			h.collect(j)
 		}
@@ -337,7 +333,7 @@ func (h *History) setBack(at time.Time) (changed []Stay) {
 			changed = append(changed, i)
 		}
 	}
-	for _, i := range h.running {
+	for _, i := range h.running.All() {
 		if end := Later(i.Start, at); i.End.After(end) {
 			i.End = end
 		}
@@ -353,9 +349,13 @@ func (h *History) inherit(id JobID) {
 		return
 	}
 	array := slurmplug.Plain(id.ID)
-	inheritFrom(h.FirstEligible, array, id)
-	inheritFrom(h.Counted, array, id)
-	inheritFrom(h.Sizes, array, id)
+	h.FirstEligible.inherit(array, id)
+	h.Counted.inherit(array, id)
+	if past, known := h.Sizes[array]; known {
+		if _, own := h.Sizes[id]; !own {
+			h.Sizes[id] = past
+		}
+	}
 	h.inheritWritten(id)
 	h.inheritRequests(id)
 }
@@ -408,12 +408,13 @@ func (h *History) recallWritten(j *Job) {
 	}
 }
 
-func inheritFrom[V any](m map[JobID]V, array, task JobID) {
-	if _, known := m[task]; known {
+// inherit gives a task without a value that of its array.
+func (m *JobMap[T]) inherit(array, task JobID) {
+	if _, known := m.Find(task); known {
 		return
 	}
-	if v, known := m[array]; known {
-		m[task] = v
+	if v, known := m.Find(array); known {
+		m.Set(task, v)
 	}
 }
 
@@ -450,21 +451,21 @@ func (h *History) recall(j *Job) {
 		if !SameUser(p.User, j.User) || j.Restarts == 0 && !p.Submit.Equal(j.Submit) {
 			continue
 		}
-		if t, known := h.FirstEligible[j.ID]; !known || p.Eligible.Before(t) {
-			h.FirstEligible[j.ID] = p.Eligible
+		if t, known := h.FirstEligible.Find(j.ID); !known || p.Eligible.Before(t) {
+			h.FirstEligible.Set(j.ID, p.Eligible)
 		}
 	}
 }
 
 func (h *History) eligible(j *Job, at time.Time) {
-	if _, known := h.FirstEligible[j.ID]; known || j.Eligible.IsZero() {
+	if _, known := h.FirstEligible.Find(j.ID); known || j.Eligible.IsZero() {
 		return
 	}
 	// What Slurm ranks already can run by Slurm's clock, which is the one that counts.
 	if j.Eligible.After(at) && !j.SiteFactorKnown {
 		return
 	}
-	h.FirstEligible[j.ID] = j.Eligible
+	h.FirstEligible.Set(j.ID, j.Eligible)
 }
 
 // extend lengthens the stay of a running job, or begins one and returns what
@@ -474,7 +475,7 @@ func (h *History) extend(j *Job, at time.Time) (changed []Stay) {
 	if j.GPUs == 0 {
 		return nil
 	}
-	old := h.running[j.ID]
+	old := h.running.Get(j.ID)
 	if old != nil && old.Start.Equal(j.Start) {
 		old.End = Later(old.End, at)
 		return nil
@@ -491,14 +492,14 @@ func (h *History) extend(j *Job, at time.Time) (changed []Stay) {
 		h.changes++
 		h.ends = nil
 	}
-	h.running[j.ID] = now
+	h.running.Set(j.ID, now)
 	return append(changed, *now)
 }
 
 // ClassOf is the class under which a job was last ranked; its tag says when it
 // never was.
 func (h *History) ClassOf(j *Job) Class {
-	class, known := h.Counted[j.ID]
+	class, known := h.Counted.Find(j.ID)
 	if !known && j.Tag.Type == "te" {
 		class = TE
 	}
@@ -523,20 +524,20 @@ func Earlier(a, b time.Time) time.Time {
 
 // end closes the stays of jobs that no longer run.
 func (h *History) end(s *Snapshot) []Stay {
-	if len(h.running) == 0 {
+	if h.running.Len() == 0 {
 		return nil
 	}
 	stopped := map[JobID]bool{}
 	for i := range s.Jobs {
-		if j := &s.Jobs[i]; j.State != Running && j.State != Suspended && h.running[j.ID] != nil {
+		if j := &s.Jobs[i]; j.State != Running && j.State != Suspended && h.running.Get(j.ID) != nil {
 			stopped[j.ID] = true
 		}
 	}
 	var ended []Stay
-	for id, i := range h.running {
+	for id, i := range h.running.All() {
 		if stopped[id] || h.gone(id) {
 			ended = append(ended, h.close(i))
-			delete(h.running, id)
+			h.running.Delete(id)
 		}
 	}
 	slices.SortFunc(ended, func(a, b Stay) int { return a.Job.Compare(b.Job) })
@@ -550,15 +551,15 @@ func (h *History) close(i *Stay) Stay {
 }
 
 // gone tells whether the last poll did not show the job.
-func (h *History) gone(id JobID) bool { return h.seen[id] != h.poll }
+func (h *History) gone(id JobID) bool { return h.seen.Get(id) != h.poll }
 
 func (h *History) forget(at time.Time) {
-	deleteFrom(h.FirstEligible, h.gone)
-	deleteFrom(h.Counted, h.gone)
-	deleteFrom(h.Written, h.gone)
-	deleteFrom(h.Requests, h.gone)
+	h.FirstEligible.DeleteFunc(func(id JobID, _ time.Time) bool { return h.gone(id) })
+	h.Counted.DeleteFunc(func(id JobID, _ Class) bool { return h.gone(id) })
+	maps.DeleteFunc(h.Written, func(id JobID, _ Written) bool { return h.gone(id) })
+	maps.DeleteFunc(h.Requests, func(id JobID, _ map[slurmplug.Lever]Requested) bool { return h.gone(id) })
 	maps.DeleteFunc(h.Sizes, func(id JobID, _ SizePast) bool { return h.gone(id) && h.gone(slurmplug.Plain(id.ID)) }) // tasks still in their array, too
-	maps.DeleteFunc(h.seen, func(_ JobID, poll uint32) bool { return poll != h.poll })
+	h.seen.DeleteFunc(func(_ JobID, poll uint32) bool { return poll != h.poll })
 	if at.Sub(h.swept).Abs() < sweepEvery {
 		return // who reads recent leaves them out
 	}
@@ -579,7 +580,7 @@ func (h *History) Changes() int { return h.changes }
 // within UsePeriod, in no order. Without ended they are only those that are open.
 func (h *History) Stays(ended bool) iter.Seq[Stay] {
 	return func(yield func(Stay) bool) {
-		for _, i := range h.running {
+		for _, i := range h.running.All() {
 			if !yield(*i) {
 				return
 			}
@@ -594,10 +595,6 @@ func (h *History) Stays(ended bool) iter.Seq[Stay] {
 			}
 		}
 	}
-}
-
-func deleteFrom[V any](m map[JobID]V, gone func(JobID) bool) {
-	maps.DeleteFunc(m, func(id JobID, _ V) bool { return gone(id) })
 }
 
 // Use is what trial-and-error jobs of one user or account hold and have had.
@@ -638,7 +635,7 @@ func (h *History) TEUse(at time.Time, limit func(user, account string) time.Dura
 	for i := range h.pastTE(since) {
 		add(i, i.End, 0)
 	}
-	for _, i := range h.running {
+	for _, i := range h.running.All() {
 		if i.Class == TE {
 			add(i, at, i.GPUs)
 		}
@@ -649,7 +646,7 @@ func (h *History) TEUse(at time.Time, limit func(user, account string) time.Dura
 // split gives a task of an array what was written into that, before a write of its own
 // splits it off.
 func (h *History) split(id JobID) {
-	if _, seen := h.seen[id]; !seen && id.Task != slurmplug.NoTask {
+	if _, seen := h.seen.Find(id); !seen && id.Task != slurmplug.NoTask {
 		h.inheritWritten(id)
 		h.inheritRequests(id)
 	}

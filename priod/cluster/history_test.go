@@ -108,7 +108,8 @@ func TestAccountingFillsGaps(t *testing.T) {
 func TestAccountingKeepsTheClassOfTheRanking(t *testing.T) {
 	h := NewHistory()
 	job := slurmplug.Plain(1)
-	h.FirstEligible[job], h.Counted[job] = at(0), BE
+	h.FirstEligible.Set(job, at(0))
+	h.Counted.Set(job, BE)
 	see(h, 10, running(1, 1, 5))
 	see(h, 20)
 	h.Fill([]PastStay{{Stay: Stay{Job: job, Start: at(5), End: at(17), Closed: true, GPUs: 1, User: "ann", Class: TE}}})
@@ -127,8 +128,8 @@ func TestEarlierJobsOfAnIDAreOthers(t *testing.T) {
 		h := NewHistory()
 		h.Fill([]PastStay{p})
 		see(h, 510, Job{ID: id, User: "ann", State: Pending, Submit: at(100), Eligible: at(110)})
-		if !h.FirstEligible[id].Equal(at(110)) {
-			t.Errorf("%s: could first have run at %v", name, h.FirstEligible[id])
+		if !h.FirstEligible.Get(id).Equal(at(110)) {
+			t.Errorf("%s: could first have run at %v", name, h.FirstEligible.Get(id))
 		}
 	}
 }
@@ -138,18 +139,18 @@ func TestFirstEligibleSurvivesRequeueAndLostHistory(t *testing.T) {
 	j := Job{ID: id, State: Pending, Eligible: at(500)}
 	h := NewHistory()
 	see(h, 400, j) // not yet eligible
-	if _, known := h.FirstEligible[id]; known {
+	if _, known := h.FirstEligible.Find(id); known {
 		t.Fatal("eligible in the future")
 	}
 	see(h, 510, j)
 	j.Restarts = 1
 	h.Fill([]PastStay{{Stay: Stay{Job: id}, Submit: at(20), Eligible: at(30)}})
 	see(h, 515, j)
-	if !h.FirstEligible[id].Equal(at(30)) {
-		t.Fatal(h.FirstEligible[id])
+	if !h.FirstEligible.Get(id).Equal(at(30)) {
+		t.Fatal(h.FirstEligible.Get(id))
 	}
 	see(h, 520)
-	if len(h.FirstEligible) != 0 {
+	if h.FirstEligible.Len() != 0 {
 		t.Fatal("a job that left is remembered")
 	}
 }
@@ -158,11 +159,11 @@ func TestTaskInheritsFromItsArray(t *testing.T) {
 	array := slurmplug.Plain(9)
 	h := NewHistory()
 	see(h, 10, Job{ID: array, Tasks: "0-9", TaskCount: 10, State: Pending, Eligible: at(3)})
-	h.Counted[array] = TE
+	h.Counted.Set(array, TE)
 	h.Wrote(array, Written{Lever: slurmplug.SiteFactor, Value: 5}, false)
 	task := JobID{ID: 9, Task: 9}
 	see(h, 20, Job{ID: task, TaskCount: 1, State: Pending, Eligible: at(18)})
-	if !h.FirstEligible[task].Equal(at(3)) || h.Counted[task] != TE || h.Written[task].Value != 5 {
+	if !h.FirstEligible.Get(task).Equal(at(3)) || h.Counted.Get(task) != TE || h.Written[task].Value != 5 {
 		t.Fatalf("%+v", h)
 	}
 }
@@ -181,8 +182,8 @@ func TestTaskInheritsOnlyWhenItSplitsOff(t *testing.T) {
 		t.Errorf("what was written to the array later counts as written to its task: %+v", w)
 	}
 	see(h, 30)
-	if len(h.FirstEligible)+len(h.Written)+len(h.seen) != 0 {
-		t.Errorf("%d jobs are remembered after they left", len(h.seen))
+	if h.FirstEligible.Len()+len(h.Written)+h.seen.Len() != 0 {
+		t.Errorf("%d jobs are remembered after they left", h.seen.Len())
 	}
 }
 

@@ -109,7 +109,7 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	}
 	for i := range result.Plan.Decisions {
 		if d := &result.Plan.Decisions[i]; d.Ranked {
-			h.Counted[d.Job] = d.Class
+			h.Counted.Set(d.Job, d.Class)
 		}
 	}
 

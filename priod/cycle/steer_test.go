@@ -55,9 +55,8 @@ func steerable() (*asked, Settings) {
 		Tag: jobtag.Tag{Speed: map[string]float64{"a100": 3, "v100": 1}, CPU: map[string]jobtag.Curve{"a100": {{Amount: 1, Speed: 1}, {Amount: 4, Speed: 3}}}},
 	}
 	a.snapshot.Jobs = []cluster.Job{j}
-	shares := &plan.Shares{Types: []string{"a100", "v100"}, Jobs: map[cluster.JobID]*plan.Share{
-		j.ID: {Speed: []float64{1, 1. / 3}, Time: []float64{1, 0}, Received: make([]float64, 2), Run: []float64{1200, 3600}},
-	}}
+	shares := &plan.Shares{Types: []string{"a100", "v100"}}
+	shares.Jobs.Set(j.ID, &plan.Share{Speed: []float64{1, 1. / 3}, Time: []float64{1, 0}, Received: make([]float64, 2), Run: []float64{1200, 3600}})
 	sizes := &size.Sizes{}
 	sizes.Set(size.Settings{Enabled: true, Mechanism: size.Waterfill, Jobs: 10})
 	set := Settings{

@@ -119,7 +119,9 @@ func (c *Choice) Annotate(p *plan.Plan) {
 }
 
 // explanations are what became of jobs.
-type explanations map[cluster.JobID]explanation
+type explanations struct {
+	cluster.JobMap[explanation]
+}
 
 type explanation struct {
 	plan.EvictionChoice
@@ -128,19 +130,22 @@ type explanation struct {
 
 // add takes in what became of a job. Of an array it stands for what became of its first
 // task.
-func (e explanations) add(job cluster.JobID, purpose Purpose, why, words string) {
+func (e *explanations) add(job cluster.JobID, purpose Purpose, why, words string) {
 	x := explanation{plan.EvictionChoice{For: string(purpose), Why: why}, words}
-	e[job] = x
-	if array := slurmplug.Plain(job.ID); e[array].words == "" {
-		e[array] = x
+	e.Set(job, x)
+	if array := slurmplug.Plain(job.ID); e.Get(array).words == "" {
+		e.Set(array, x)
 	}
 }
 
 // annotate adds them to the decisions of a class.
-func (e explanations) annotate(p *plan.Plan, class cluster.Class) {
+func (e *explanations) annotate(p *plan.Plan, class cluster.Class) {
 	for i := range p.Decisions {
 		d := &p.Decisions[i]
-		if x, said := e[d.Job]; said && d.Class == class {
+		if d.Class != class {
+			continue
+		}
+		if x, said := e.Find(d.Job); said {
 			d.Evict, d.Choices.Eviction = x.words, &x.EvictionChoice
 		}
 	}

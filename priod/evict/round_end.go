@@ -75,13 +75,16 @@ func (e *Feature) endRound(ctx context.Context, c *plan.Cycle) error {
 	}
 	ends := r.hasEnded(c.Snapshot.At) || c.DryRun // a dry run shows what a round would bring that ended now
 	defer func() { r.stands(c.Plan) }()
-	owing := c.Owing(r.Settings.Policy.Lead)
-	if owing == nil || c.Paused != "" {
-		r.due, r.explained = false, nil
+	if c.Plan.Shares == nil || c.Paused != "" { // nobody is owed anything
+		r.due, r.explained = false, explanations{}
 		return nil
 	}
 	defer func() { r.explained.annotate(c.Plan, cluster.BE) }() // of jobs that still wait
 	if !ends || e.Choice != nil && !e.Choice.Changes.Empty() || e.Moves != nil && !e.Moves.Changes.Empty() {
+		return nil
+	}
+	owing := c.Owing(r.Settings.Policy.Lead)
+	if owing == nil {
 		return nil
 	}
 	var round *Round

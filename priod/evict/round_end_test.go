@@ -43,7 +43,8 @@ func TestWhenRoundsEnd(t *testing.T) {
 // between; what the last one brought is told no more.
 func TestRoundsOffAndOn(t *testing.T) {
 	f, set, _, turn := turning(t)
-	set.Rounds.due, set.Rounds.lastCycle, set.Rounds.explained = false, start.Add(-24*time.Hour), explanations{slurmplug.Plain(9): {words: "of yesterday"}}
+	set.Rounds.due, set.Rounds.lastCycle, set.Rounds.explained = false, start.Add(-24*time.Hour), explanations{}
+	set.Rounds.explained.Set(slurmplug.Plain(9), explanation{words: "of yesterday"})
 	set.Rounds.Settings.Enabled = false
 	if _, err := turn(); err != nil {
 		t.Fatal(err)
@@ -67,7 +68,7 @@ func turning(t *testing.T, more ...uint32) (*fakeSlurm, *atEnd, *cluster.History
 	id := slurmplug.Plain(9)
 	s.Nodes[0].Features, s.Nodes[0].State = []string{"a100"}, "ALLOCATED"
 	h := cluster.NewHistory()
-	shares := &plan.Shares{Types: []string{"a100"}, Jobs: map[cluster.JobID]*plan.Share{}}
+	shares := &plan.Shares{Types: []string{"a100"}}
 	for i := range s.Jobs {
 		j, owed := &s.Jobs[i], -9*3600.0
 		if j.ID == id {
@@ -77,7 +78,7 @@ func turning(t *testing.T, more ...uint32) (*fakeSlurm, *atEnd, *cluster.History
 		} else {
 			j.GPUType = "a100"
 		}
-		shares.Jobs[j.ID] = &plan.Share{Speed: []float64{1}, Time: []float64{.5}, Received: []float64{0}, Owed: []float64{owed}, Run: []float64{8 * 3600}}
+		shares.Jobs.Set(j.ID, &plan.Share{Speed: []float64{1}, Time: []float64{.5}, Received: []float64{0}, Owed: []float64{owed}, Run: []float64{8 * 3600}})
 	}
 	set := &atEnd{Feature: e, steering: steer.Feature{Settings: steer.Settings{Enabled: true, Rule: steer.Defaults}, Memory: &steer.Memory{}}}
 	set.Rounds = &Rounds{Settings: RoundSettings{Enabled: true, Policy: yield.Settings{Round: 1800, Pay: 20}}, due: true}

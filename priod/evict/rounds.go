@@ -50,17 +50,14 @@ func EndRound(s *cluster.Snapshot, o *plan.Owing, j *Journal, set *Settings, rou
 	for _, claim := range j.openClaims() {
 		snap.Nodes.Take(claim.places(m))
 	}
-	queue := make(map[cluster.JobID]*cluster.Job, len(s.Jobs))
-	for i := range s.Jobs {
-		queue[s.Jobs[i].ID] = &s.Jobs[i]
-	}
+	queue := cluster.ByID(s.Jobs)
 	for i := range s.Jobs { // an array counts as its task that starts next
-		if id := s.Jobs[i].FirstTask(); queue[id] == nil {
-			queue[id] = &s.Jobs[i]
+		if id := s.Jobs[i].FirstTask(); queue.Get(id) == nil {
+			queue.Set(id, &s.Jobs[i])
 		}
 	}
-	snap.First = teRequests(o, m, queue)
-	asked, jobs := r.addWaiting(&snap, c, s, o, j, set, m, vetoed, queue)
+	snap.First = teRequests(o, m, &queue)
+	asked, jobs := r.addWaiting(&snap, c, s, o, j, set, m, vetoed, &queue)
 	d := yield.Decide(&snap, round.Policy)
 	for i, why := range d.Running {
 		if r.Running[i].Why == "" {
@@ -114,7 +111,7 @@ func (r *Round) addRunning(snap *yield.Snapshot, c *Choice, o *plan.Owing) {
 	for i, job := range c.running {
 		x := &c.snapshot.Candidates[i]
 		why := cmp.Or(c.ownWhy[i], standing[i])
-		owed, counted := o.Running[job.ID]
+		owed, counted := o.Running.Find(job.ID)
 		switch {
 		case why == preemption.Allowed && !counted:
 			why = Uncounted
@@ -134,9 +131,9 @@ func (r *Round) addRunning(snap *yield.Snapshot, c *Choice, o *plan.Owing) {
 
 // teRequests are the requests of TE jobs to which Slurm would give a place before it
 // gives one to jobs that are owed it.
-func teRequests(o *plan.Owing, m *nodemap.Map, queue map[cluster.JobID]*cluster.Job) (requests []placement.Request) {
+func teRequests(o *plan.Owing, m *nodemap.Map, queue *cluster.JobMap[*cluster.Job]) (requests []placement.Request) {
 	for _, id := range o.First {
-		job := queue[id]
+		job := queue.Get(id)
 		types, understood := m.Types(job)
 		for n := max(job.TaskCount, 1); n > 0 && understood && job.WantsRoom() && len(requests) < maxTrials; n-- {
 			requests = append(requests, m.Request(job, types))
@@ -149,11 +146,11 @@ func teRequests(o *plan.Owing, m *nodemap.Map, queue map[cluster.JobID]*cluster.
 // Waiting, and their records of the queue.
 func (r *Round) addWaiting(
 	snap *yield.Snapshot, c *Choice, s *cluster.Snapshot, o *plan.Owing, j *Journal, set *Settings, m *nodemap.Map, vetoed map[cluster.JobID]preemption.Why,
-	queue map[cluster.JobID]*cluster.Job,
+	queue *cluster.JobMap[*cluster.Job],
 ) (asked []int, jobs []*cluster.Job) {
 	claims, tooSoon := j.openClaims(), j.recentlyReleased(s.At, set.Retry)
 	for i, w := range o.Waiting {
-		t, job := &r.Waiting[i], queue[w.Job]
+		t, job := &r.Waiting[i], queue.Get(w.Job)
 		t.Job = w.Job
 		types, understood := m.Types(job)
 		switch {

@@ -28,7 +28,7 @@ type bout struct {
 
 func newBout(nodes int) *bout {
 	return &bout{
-		scene: newScene(nodes), owing: plan.Owing{Running: map[cluster.JobID]plan.Owed{}},
+		scene: newScene(nodes),
 		round: RoundSettings{Enabled: true, Policy: yield.Settings{Round: 1800, Pay: 20}},
 	}
 }
@@ -36,7 +36,7 @@ func newBout(nodes int) *bout {
 // has adds a job that runs and is owed so many hours.
 func (b *bout) has(id uint32, node, gpus int, owed float64, change ...func(*cluster.Job)) {
 	b.runs(id, node, gpus, change...)
-	b.owing.Running[slurmplug.Plain(id)] = plan.Owed{Job: slurmplug.Plain(id), Owed: owed * hour, Run: 9 * hour}
+	b.owing.Running.Set(slurmplug.Plain(id), plan.Owed{Job: slurmplug.Plain(id), Owed: owed * hour, Run: 9 * hour})
 }
 
 // wants adds a BE job that waits for GPUs of type a100.
@@ -95,7 +95,7 @@ func TestRoundsLeaveAlone(t *testing.T) {
 		"saves nothing":   {func(b *bout) { b.Jobs[0].Tag.Signal = "" }, preemption.Why(yield.NoneLeft), preemption.Why(yield.Ending)},
 		"soon":            {func(b *bout) { b.owing.Waiting[0].Start = 600 }, preemption.Why(yield.Soon), preemption.Why(yield.Stays)},
 		"no consent":      {func(b *bout) { b.Jobs[0].Tag.Type = "" }, preemption.Why(yield.NoneLeft), preemption.NoConsent},
-		"uncounted":       {func(b *bout) { clear(b.owing.Running) }, preemption.Why(yield.NoneLeft), Uncounted},
+		"uncounted":       {func(b *bout) { b.owing.Running = cluster.JobMap[plan.Owed]{} }, preemption.Why(yield.NoneLeft), Uncounted},
 		"first round":     {func(b *bout) { b.Jobs[0].Start = at.Add(-20 * time.Minute) }, preemption.Why(yield.NoneLeft), preemption.Why(yield.Young)},
 		"min_run":         {func(b *bout) { b.set.Policy.MinRun = 2 * hour }, preemption.Why(yield.NoneLeft), preemption.Young},
 		"nearly done":     {func(b *bout) { b.Jobs[0].TimeLimit = 80 * time.Minute }, preemption.Why(yield.NoneLeft), preemption.Why(yield.Ending)},
@@ -250,8 +250,8 @@ func TestRoundsProperties(t *testing.T) {
 			for i := range b.Jobs {
 				if j := &b.Jobs[i]; j.ID == e.Job {
 					left[j.NodeList] += j.GPUs
-					if j.Tag.Type != "be" || b.owing.Running[j.ID].Owed >= owed[e.Claim] {
-						t.Fatalf("%+v yields to one that is owed %v", b.owing.Running[j.ID], owed[e.Claim])
+					if j.Tag.Type != "be" || b.owing.Running.Get(j.ID).Owed >= owed[e.Claim] {
+						t.Fatalf("%+v yields to one that is owed %v", b.owing.Running.Get(j.ID), owed[e.Claim])
 					}
 				}
 			}

@@ -79,7 +79,7 @@ func (e *Feature) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan, p
 		return nil
 	}
 	seen := Observation{Hold: e.Settings.Hold, Consents: e.Settings.Consents, ZeroEnds: e.Settings.ZeroEnds, Paused: paused}
-	var queue map[cluster.JobID]*cluster.Job
+	var queue *cluster.JobMap[*cluster.Job]
 	if s != nil {
 		queue = addCycle(s, p, &seen)
 	}
@@ -137,10 +137,10 @@ func (e *Feature) unpinUnsatisfied(ctx context.Context, s *cluster.Snapshot, pau
 // the queue shows of the others goes into statuses. Slurm may remember for days a pinned
 // job that has ended: of these a few are looked at in each call, beginning with number
 // first.
-func (e *Feature) idleTargets(queue map[cluster.JobID]*cluster.Job, first uint64, statuses map[cluster.JobID]plan.JobStatus) (targets []plan.Target) {
+func (e *Feature) idleTargets(queue *cluster.JobMap[*cluster.Job], first uint64, statuses map[cluster.JobID]plan.JobStatus) (targets []plan.Target) {
 	waiting, pinned := e.Journal.Idle()
 	for _, t := range waiting {
-		if j := queue[t.Job]; j != nil {
+		if j := queue.Get(t.Job); j != nil {
 			statuses[t.Job] = plan.JobStatus{Job: *j}
 		} else {
 			targets = append(targets, t)
@@ -148,7 +148,7 @@ func (e *Feature) idleTargets(queue map[cluster.JobID]*cluster.Job, first uint64
 	}
 	var ended []plan.Target
 	for _, t := range pinned {
-		if j := queue[t.Job]; j == nil {
+		if j := queue.Get(t.Job); j == nil {
 			ended = append(ended, t)
 		} else if j.State == cluster.Pending {
 			targets = append(targets, t)
@@ -161,11 +161,8 @@ func (e *Feature) idleTargets(queue map[cluster.JobID]*cluster.Job, first uint64
 }
 
 // addCycle adds to seen what only a whole cycle knows, and returns the jobs by id.
-func addCycle(s *cluster.Snapshot, p *plan.Plan, seen *Observation) map[cluster.JobID]*cluster.Job {
-	queue := make(map[cluster.JobID]*cluster.Job, len(s.Jobs))
-	for i := range s.Jobs {
-		queue[s.Jobs[i].ID] = &s.Jobs[i]
-	}
+func addCycle(s *cluster.Snapshot, p *plan.Plan, seen *Observation) *cluster.JobMap[*cluster.Job] {
+	queue := cluster.ByID(s.Jobs)
 	seen.Waiting, seen.Unusable = map[cluster.JobID]cluster.Class{}, map[string]bool{}
 	for i := range p.Decisions {
 		d := &p.Decisions[i]
@@ -173,7 +170,7 @@ func addCycle(s *cluster.Snapshot, p *plan.Plan, seen *Observation) map[cluster.
 			continue
 		}
 		seen.Waiting[d.Job] = d.Class
-		if j := queue[d.Job]; j != nil {
+		if j := queue.Get(d.Job); j != nil {
 			seen.Waiting[j.FirstTask()] = d.Class
 		}
 	}
@@ -181,5 +178,5 @@ func addCycle(s *cluster.Snapshot, p *plan.Plan, seen *Observation) map[cluster.
 		n := &s.Nodes[i]
 		seen.Unusable[n.Name] = !n.Usable && !n.Silent
 	}
-	return queue
+	return &queue
 }

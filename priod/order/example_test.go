@@ -29,7 +29,7 @@ func ExampleDecide() {
 	}
 	history := cluster.NewHistory()
 	for id, waited := range map[uint32]time.Duration{1: 3 * time.Hour, 2: 20 * time.Minute, 3: 5 * time.Minute} {
-		history.FirstEligible[slurmplug.Plain(id)] = now.Add(-waited)
+		history.FirstEligible.Set(slurmplug.Plain(id), now.Add(-waited))
 	}
 
 	p := order.Decide(&snapshot, history, order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000})

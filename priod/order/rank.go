@@ -39,7 +39,7 @@ func Rank(s *cluster.Snapshot, h *cluster.History, set plan.Classes) (verdicts [
 		}
 		v := r.classify(&s.Jobs[i])
 		v.Job = i
-		v.Since = h.FirstEligible[s.Jobs[i].ID]
+		v.Since = h.FirstEligible.Get(s.Jobs[i].ID)
 		if v.Ranked && v.Since.IsZero() {
 			v.Ranked, v.Why = false, plan.NotYet
 		}

@@ -20,9 +20,9 @@ var levers = []slurmplug.Lever{slurmplug.SiteFactor, slurmplug.Nice, slurmplug.P
 // sharing is Settings whose order goes by these priorities of jobs.
 func sharing(l slurmplug.Lever, priorities map[uint32]float64) Settings {
 	set := settings(l)
-	set.Order, set.Shares = GavelOrder, &plan.Shares{Jobs: map[cluster.JobID]*plan.Share{}}
+	set.Order, set.Shares = GavelOrder, &plan.Shares{}
 	for id, p := range priorities {
-		set.Shares.Jobs[slurmplug.Plain(id)] = &plan.Share{Priority: p, Owed: []float64{p}, Run: []float64{1}}
+		set.Shares.Jobs.Set(slurmplug.Plain(id), &plan.Share{Priority: p, Owed: []float64{p}, Run: []float64{1}})
 	}
 	return set
 }
@@ -208,10 +208,10 @@ func TestOrderByOwed(t *testing.T) {
 		5: {Owed: []float64{5*hour - 100, 0}, Run: []float64{50 * hour, 100 * hour}},
 	}
 	set := settings(slurmplug.SiteFactor)
-	set.Order, set.Shares = OwedOrder, &plan.Shares{Jobs: map[cluster.JobID]*plan.Share{}}
+	set.Order, set.Shares = OwedOrder, &plan.Shares{}
 	for id, share := range owed {
 		c.add(id, "be", int64(id), 0, start)
-		set.Shares.Jobs[slurmplug.Plain(id)] = share
+		set.Shares.Jobs.Set(slurmplug.Plain(id), share)
 	}
 	order := func(lead float64) (ids []uint32) {
 		set.Lead = plan.Lead{Most: lead * hour, Half: 10 * hour}

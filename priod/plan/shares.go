@@ -11,10 +11,10 @@ import (
 // Shares is what the allocation gives the jobs of one cycle, and what they have
 // had of it. It is valid until the next one.
 type Shares struct {
-	Types []string                 // GPU types of the nodes, sorted: the order of the slices below
-	Jobs  map[cluster.JobID]*Share // GPU jobs of ranked partitions that run, or wait and may start
-	At    time.Time                // of the allocation
-	Since time.Time                // Share.Received counts from here
+	Types []string               // GPU types of the nodes, sorted: the order of the slices below
+	Jobs  cluster.JobMap[*Share] // GPU jobs of ranked partitions that run, or wait and may start
+	At    time.Time              // of the allocation
+	Since time.Time              // Share.Received counts from here
 	Notes []string
 }
 
@@ -60,7 +60,7 @@ const Untouched = 1e9
 // is decided on. Times are in seconds; what is owed is on a job's fastest type.
 type Owing struct {
 	Waiting []Owed // in the order of the queue, jobs that wait for the GPU type that their constraint holds
-	Running map[cluster.JobID]Owed
+	Running cluster.JobMap[Owed]
 	First   []cluster.JobID // in their order, TE jobs without a place: Slurm gives them what comes free before all of Waiting
 }
 

@@ -226,7 +226,7 @@ func (f *Feature) tend(ctx context.Context, c *plan.Cycle) error {
 	for _, number := range f.Memory.open() {
 		row := f.Memory.Failure(number)
 		if row.State == Requeued {
-			if next, changed := waits(*row, f.Memory.queue.jobs[row.Job]); changed {
+			if next, changed := waits(*row, f.Memory.queue.jobs.Get(row.Job)); changed {
 				turn.Failures = append(turn.Failures, next)
 			}
 			continue

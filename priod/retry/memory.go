@@ -214,26 +214,25 @@ const maxEnded, maxArray = 20_000, 10_000
 
 // Recall puts back the queue as an earlier process last saw it: what ended meanwhile is
 // looked at.
-func (m *Memory) Recall(jobs []cluster.Job) { m.queue = seen(jobs, nil, queue{}) }
+func (m *Memory) Recall(jobs []cluster.Job) {
+	m.queue = seen(jobs, &cluster.JobMap[*cluster.Job]{}, queue{})
+}
 
 // queue are jobs whose end is to be noticed, by id.
 type queue struct {
-	jobs map[cluster.JobID]*cluster.Job
+	jobs cluster.JobMap[*cluster.Job]
 	kept []cluster.Job // what jobs point to
 }
 
 // seen are the jobs of a queue whose end is to be noticed: those that run, or did when
 // they were last seen, and those whose users agreed; in the memory of now.
-func seen(jobs []cluster.Job, before map[cluster.JobID]*cluster.Job, now queue) queue {
-	if now.jobs == nil {
-		now.jobs = make(map[cluster.JobID]*cluster.Job, len(before))
-	}
-	clear(now.jobs)
+func seen(jobs []cluster.Job, before *cluster.JobMap[*cluster.Job], now queue) queue {
+	now.jobs = cluster.JobMap[*cluster.Job]{}
 	counts := func(j *cluster.Job) bool {
 		if j.State != cluster.Pending || agrees(j) == 1 {
 			return true
 		}
-		was := before[j.ID]
+		was := before.Get(j.ID)
 		return was != nil && was.State != cluster.Pending
 	}
 	n := 0
@@ -247,7 +246,7 @@ func seen(jobs []cluster.Job, before map[cluster.JobID]*cluster.Job, now queue) 
 	for i := range jobs {
 		if counts(&jobs[i]) {
 			now.kept = append(now.kept, jobs[i]) // the snapshot changes
-			now.jobs[jobs[i].ID] = &now.kept[len(now.kept)-1]
+			now.jobs.Set(jobs[i].ID, &now.kept[len(now.kept)-1])
 		}
 	}
 	return now
@@ -257,14 +256,14 @@ func seen(jobs []cluster.Job, before map[cluster.JobID]*cluster.Job, now queue) 
 // ended: jobs that are gone, and those that somebody else put back into the queue. What
 // nobody agreed to, and began and ended between two, it does not know.
 func (m *Memory) Observe(s *cluster.Snapshot) (dropped int) {
-	now := seen(s.Jobs, m.queue.jobs, m.spare)
+	now := seen(s.Jobs, &m.queue.jobs, m.spare)
 	var ended []cluster.Job
-	for id, was := range m.queue.jobs {
-		is, there := now.jobs[id]
+	for id, was := range m.queue.jobs.All() {
+		is, there := now.jobs.Find(id)
 		switch {
 		case was.HetLeader != 0:
 		case was.Tasks != "":
-			ended = append(ended, tasksGone(was, is, now.jobs)...)
+			ended = append(ended, tasksGone(was, is, &now.jobs)...)
 		case !there || inQueueAgain(is) && is.Restarts > was.Restarts:
 			ended = append(ended, *was)
 		}
@@ -331,10 +330,7 @@ func (m *Memory) expect(f *Failure) {
 		j.Tag.Retry = f.Retry
 	}
 	j.State, j.Restarts, j.Start, j.NodeList = cluster.Pending, f.Restarts+1, time.Time{}, ""
-	if m.queue.jobs == nil {
-		m.queue.jobs = map[cluster.JobID]*cluster.Job{}
-	}
-	m.queue.jobs[j.ID] = &j
+	m.queue.jobs.Set(j.ID, &j)
 }
 
 // inQueueAgain tells whether a job that Slurm has put back waits, or is still to leave
@@ -345,7 +341,7 @@ func inQueueAgain(j *cluster.Job) bool {
 
 // tasksGone are the tasks of an array's record that neither wait in it nor have records
 // of their own any more.
-func tasksGone(was, is *cluster.Job, now map[cluster.JobID]*cluster.Job) (gone []cluster.Job) {
+func tasksGone(was, is *cluster.Job, now *cluster.JobMap[*cluster.Job]) (gone []cluster.Job) {
 	waiting := ""
 	if is != nil {
 		waiting = is.Tasks
@@ -364,7 +360,7 @@ func tasksGone(was, is *cluster.Job, now map[cluster.JobID]*cluster.Job) (gone [
 	}
 	for _, t := range tasks {
 		id := cluster.JobID{ID: was.ID.ID, Task: t}
-		if _, own := now[id]; own || waits[t] {
+		if _, own := now.Find(id); own || waits[t] {
 			continue
 		}
 		task := *was

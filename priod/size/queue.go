@@ -24,7 +24,7 @@ func waitingInOrder(s *cluster.Snapshot, h *cluster.History, p *plan.Plan, most 
 			break
 		}
 		j := &s.Jobs[q.Job]
-		if _, eligible := h.FirstEligible[j.ID]; !eligible && !j.Begins(s.At) || j.GPUs == 0 || j.Held() || j.Dependency || j.Reservation != "" || j.HetOffset > 0 {
+		if _, eligible := h.FirstEligible.Find(j.ID); !eligible && !j.Begins(s.At) || j.GPUs == 0 || j.Held() || j.Dependency || j.Reservation != "" || j.HetOffset > 0 {
 			continue
 		}
 		all = append(all, queuedJob{j, &p.Decisions[q.Decision], q.Job})

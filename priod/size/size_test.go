@@ -82,7 +82,7 @@ func (q *sizeQueue) append(t interface{ Fatal(...any) }, way, cpus int, memMB in
 		ID: id, RawID: id.ID, TaskCount: 1, State: cluster.Pending, Partition: "gpu", GPUs: gpus, CPUs: cpus, MemMB: memMB, Nodes: 1,
 		Priority: 1000 - int64(id.ID), Submit: q.s.At, Eligible: q.s.At, Tag: parsed, TagText: "prio:" + tag, Asked: &asked,
 	})
-	q.h.FirstEligible[id] = q.s.At
+	q.h.FirstEligible.Set(id, q.s.At)
 	q.p.Decisions = append(q.p.Decisions, plan.Decision{Job: id, Ranked: true, Own: 1_000_000 - int64(id.ID)})
 }
 
@@ -591,7 +591,7 @@ func TestSizesBeforeTheyBegin(t *testing.T) {
 		q := newSizeQueue(t, []cluster.Node{sizeNode("n1", 8, 24, 512000)})
 		j := q.add(t, 0, 1, 64000, 1, "cpu=v100:1x1-3x3&v=1")
 		j.Reason, j.Eligible = "BeginTime", q.s.At.Add(begins)
-		delete(q.h.FirstEligible, j.ID)
+		q.h.FirstEligible.Delete(j.ID)
 		q.p.Decisions[0].Ranked, q.p.Decisions[0].Why = false, string(plan.NotYet)
 		q.z.Decide(&q.s, q.h, &q.p)
 		if (len(q.p.Actions) == 1) != sized {
@@ -607,7 +607,8 @@ func TestSizesBeforeTheyBegin(t *testing.T) {
 			back  bool
 		}{{10 * time.Second, false}, {79 * time.Second, false}, {80 * time.Second, true}} {
 			if q.s.At = time.Unix(1_000_000, 0).Add(c.after); c.after > begins {
-				j.Reason, q.h.FirstEligible[j.ID], q.p.Decisions[0].Ranked = "Resources", j.Eligible, true
+				j.Reason, q.p.Decisions[0].Ranked = "Resources", true
+				q.h.FirstEligible.Set(j.ID, j.Eligible)
 			}
 			q.p.Actions = nil
 			if q.z.Decide(&q.s, q.h, &q.p); (len(q.p.Actions) == 1) != c.back {

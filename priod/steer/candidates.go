@@ -97,7 +97,7 @@ func (st *Steered) queue() (queue []int) {
 			waits = waits || (decision.Ranked || decision.Why == string(plan.NotYet)) && j.Begins(st.in.snapshot.At)
 		}
 		switch {
-		case waits && j.GPUs > 0 && st.in.shares.Jobs[j.ID] != nil:
+		case waits && j.GPUs > 0 && st.in.shares.Jobs.Get(j.ID) != nil:
 			queue = append(queue, at)
 		case j.ours:
 			st.openUnqueued(at, why)
@@ -184,7 +184,7 @@ func firstTasks(j *cluster.Job, n int) []cluster.JobID {
 // record are candidates.
 func (st *Steered) candidate(at int, id cluster.JobID, tasks int) candidate {
 	j := &st.in.jobs[at]
-	share, state := st.in.shares.Jobs[j.ID], st.memory.of(id)
+	share, state := st.in.shares.Jobs.Get(j.ID), st.memory.of(id)
 	c := candidate{at: at, id: id, tasks: tasks, state: state, excluded: st.excludedNow(at, id, state)}
 	asks, types := st.typesFor(j, &c)
 	c.Job = Job{

@@ -52,7 +52,7 @@ func TestSteerWritesNothingBack(t *testing.T) {
 				}
 			}
 			for i := range jobs {
-				share := p.shares.Jobs[p.Jobs[i].ID]
+				share := p.shares.Jobs.Get(p.Jobs[i].ID)
 				for k := range share.Time {
 					share.Time[k] = rapid.SampledFrom([]float64{0, 0, 0.3, 1}).Draw(t, "time")
 				}
@@ -115,7 +115,7 @@ func TestSteerBindsNobodyUnknown(t *testing.T) {
 		p := oneOfEach()
 		j := p.job(1, "")
 		j.GPUs, j.Tag = 4, jobtag.Tag{Workload: "nobody-knows"}
-		p.shares.Jobs[j.ID].Answers = answers(source)
+		p.shares.Jobs.Get(j.ID).Answers = answers(source)
 		pl, _ := p.cycle(steerSettings())
 		if told := p.told(&pl, 1); (j.Features == "") != (source == speed.None) || (told == speedUnknown) != (source == speed.None) {
 			t.Errorf("%s: it holds %q: %s", source, j.Features, told)
@@ -123,8 +123,8 @@ func TestSteerBindsNobodyUnknown(t *testing.T) {
 	}
 	p := oneOfEach()
 	j := p.job(1, "")
-	p.shares.Jobs[j.ID].Answers = answers(speed.None)
-	p.shares.Jobs[j.ID].Answers.Speeds[2].Source = speed.Tag // of its types one is known
+	p.shares.Jobs.Get(j.ID).Answers = answers(speed.None)
+	p.shares.Jobs.Get(j.ID).Answers.Speeds[2].Source = speed.Tag // of its types one is known
 	if p.cycle(steerSettings()); j.Features != "a100" {
 		t.Errorf("it holds %q", j.Features)
 	}

@@ -13,7 +13,7 @@ import (
 // Memory is what steering remembers of jobs from one cycle to the next. The zero value
 // remembers nothing. What was written into jobs is in cluster.History.
 type Memory struct {
-	jobs    map[cluster.JobID]*jobState
+	jobs    cluster.JobMap[*jobState]
 	cycle   uint32
 	unknown placement.Types // see Snapshot.Unknown
 }
@@ -44,27 +44,20 @@ type jobState struct {
 }
 
 func (m *Memory) beginCycle() {
-	if m.jobs == nil {
-		m.jobs = map[cluster.JobID]*jobState{}
-	}
 	m.cycle++
 }
 
 // endCycle forgets the jobs that were no candidates.
 func (m *Memory) endCycle() {
-	for id, state := range m.jobs {
-		if state.cycle != m.cycle {
-			delete(m.jobs, id)
-		}
-	}
+	m.jobs.DeleteFunc(func(_ cluster.JobID, state *jobState) bool { return state.cycle != m.cycle })
 }
 
 // of is what is remembered of a job, which is not forgotten in this cycle.
 func (m *Memory) of(id cluster.JobID) *jobState {
-	state := m.jobs[id]
+	state := m.jobs.Get(id)
 	if state == nil {
 		state = &jobState{verdict: Verdict{Type: Open}}
-		m.jobs[id] = state
+		m.jobs.Set(id, state)
 	}
 	state.cycle = m.cycle
 	return state
@@ -73,7 +66,7 @@ func (m *Memory) of(id cluster.JobID) *jobState {
 // Refused hears that Slurm did not take what was written into a job: the job is not
 // steered for so many cycles.
 func (m *Memory) Refused(id cluster.JobID, why string, cycles int) {
-	if state := m.jobs[id]; state != nil {
+	if state := m.jobs.Get(id); state != nil {
 		state.refused(fmt.Sprintf("left alone: %.200s", why), cycles)
 	}
 }

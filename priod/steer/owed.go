@@ -17,7 +17,7 @@ func (st *Steered) Owing(lead plan.Lead) *plan.Owing {
 	if in.shares == nil || !in.set.Enabled {
 		return nil
 	}
-	o := &plan.Owing{Running: map[cluster.JobID]plan.Owed{}}
+	o := &plan.Owing{}
 	for i := range st.candidates {
 		c := &st.candidates[i]
 		if i > 0 && st.candidates[i-1].at == c.at {
@@ -27,18 +27,21 @@ func (st *Steered) Owing(lead plan.Lead) *plan.Owing {
 		if c.excluded != "" || v.Why != Waits || v.Type != c.Steered || j.Begins(in.snapshot.At) || !decision.Ranked || decision.Class != cluster.BE {
 			continue
 		}
-		share := in.shares.Jobs[j.ID]
+		share := in.shares.Jobs.Get(j.ID)
 		o.Waiting = append(o.Waiting, plan.Owed{Job: c.id, Owed: lead.Owed(share.Owed, share.Run), Start: v.Start, Run: v.End - v.Start})
 	}
 	o.First = in.trials()
 	for i := range in.snapshot.Jobs {
 		j := &in.snapshot.Jobs[i]
-		t, known := slices.BinarySearch(in.shares.Types, j.GPUType)
-		share := in.shares.Jobs[j.ID]
-		if j.State != cluster.Running || !known || share == nil || math.IsInf(share.Run[t], 1) {
+		if j.State != cluster.Running {
 			continue
 		}
-		o.Running[j.ID] = plan.Owed{Job: j.ID, Owed: lead.Owed(share.Owed, share.Run), Run: share.Run[t]}
+		t, known := slices.BinarySearch(in.shares.Types, j.GPUType)
+		share := in.shares.Jobs.Get(j.ID)
+		if !known || share == nil || math.IsInf(share.Run[t], 1) {
+			continue
+		}
+		o.Running.Set(j.ID, plan.Owed{Job: j.ID, Owed: lead.Owed(share.Owed, share.Run), Run: share.Run[t]})
 	}
 	return o
 }

@@ -30,13 +30,14 @@ func TestOwing(t *testing.T) {
 		"te": {func(_ *testCluster, j *cluster.Job) { j.Tag.Type = "te" }, nil},
 		"an array": {func(p *testCluster, j *cluster.Job) {
 			j.ID.Task, j.Tasks, j.TaskCount = -1, "0-1", 2
-			p.shares.Jobs[j.ID] = p.shares.Jobs[slurmplug.Plain(1)]
+			p.shares.Jobs.Set(j.ID, p.shares.Jobs.Get(slurmplug.Plain(1)))
 			p.h.Asked(j.ID, slurmplug.Features, slurmplug.Value{}, slurmplug.Text("a100"), true, start)
 		}, []plan.Owed{{Job: cluster.JobID{ID: 1, Task: 0}, Owed: waits[0].Owed, Start: 3600, Run: 1200}}},
 		"has a place": {func(p *testCluster, j *cluster.Job) { p.h.Claiming = map[cluster.JobID]bool{j.ID: true} }, nil},
 		"held":        {func(_ *testCluster, j *cluster.Job) { j.Priority, j.Reason = 0, "JobHeldUser" }, nil},
 		"begins soon": {func(p *testCluster, j *cluster.Job) { // requeued
-			p.h.FirstEligible[j.ID], j.Reason, j.Eligible = start.Add(-time.Hour), "BeginTime", start.Add(30*time.Second)
+			j.Reason, j.Eligible = "BeginTime", start.Add(30*time.Second)
+			p.h.FirstEligible.Set(j.ID, start.Add(-time.Hour))
 		}, nil},
 		"starts": {func(p *testCluster, _ *cluster.Job) { p.Nodes[0].GPUsUsed = 0 }, nil},
 	} {
@@ -47,9 +48,9 @@ func TestOwing(t *testing.T) {
 		p.job(2, "")
 		r := &p.Jobs[1]
 		r.State, r.GPUs, r.GPUType, r.NodeList, r.Start, r.TimeLimit = cluster.Running, 4, "a100", "a1", start.Add(-time.Hour), 2*time.Hour
-		p.shares.Jobs[r.ID].Owed, p.shares.Jobs[r.ID].Run = []float64{-hour, 0, 0}, []float64{7200, math.Inf(1), 10800}
+		p.shares.Jobs.Get(r.ID).Owed, p.shares.Jobs.Get(r.ID).Run = []float64{-hour, 0, 0}, []float64{7200, math.Inf(1), 10800}
 		j := &p.Jobs[0]
-		p.shares.Jobs[j.ID].Owed = []float64{2 * hour, hour, 0} // an hour of t4 is a third of one of a100
+		p.shares.Jobs.Get(j.ID).Owed = []float64{2 * hour, hour, 0} // an hour of t4 is a third of one of a100
 		p.h.Asked(j.ID, slurmplug.Features, slurmplug.Value{}, slurmplug.Text("a100"), true, start)
 		j.Features = "a100"
 		c.change(p, j)
@@ -62,7 +63,7 @@ func TestOwing(t *testing.T) {
 		if te := o.First; len(te) > 0 != (name == "te") || len(te) > 0 && te[0] != j.ID {
 			t.Errorf("%s: %v come first", name, te)
 		}
-		if want := (plan.Owed{Job: r.ID, Owed: -hour, Run: 7200}); len(o.Running) != 1 || o.Running[r.ID] != want {
+		if want := (plan.Owed{Job: r.ID, Owed: -hour, Run: 7200}); o.Running.Len() != 1 || o.Running.Get(r.ID) != want {
 			t.Errorf("%s: %+v", name, o.Running)
 		}
 	}

@@ -75,9 +75,9 @@ func (st *Steered) Vet(places map[cluster.JobID]cluster.Place) {
 			c.state.place, c.state.placeGood = place, st.in.set.Rule.Cycles+1
 		}
 	}
-	byID := map[cluster.JobID]int{}
-	for at := range st.in.jobs {
-		byID[st.in.jobs[at].ID] = at
+	var at cluster.JobMap[int] // of in.jobs
+	for i := range st.in.jobs {
+		at.Set(st.in.jobs[i].ID, i)
 	}
 	kept := st.Actions[:0]
 	for i, a := range st.Actions {
@@ -86,7 +86,7 @@ func (st *Steered) Vet(places map[cluster.JobID]cluster.Place) {
 		case st.bindsTo[i] == Open:
 			kept = append(kept, a)
 		case known:
-			if a, ok := st.vet(byID[a.Job], a, st.bindsTo[i], &place); ok {
+			if a, ok := st.vet(at.Get(a.Job), a, st.bindsTo[i], &place); ok {
 				kept = append(kept, a)
 			}
 		}

@@ -91,7 +91,7 @@ func (view *nodeView) running(j *cluster.Job, places []int32) (r Running, known 
 	}
 	r.Sure = r.End
 	if t, known := slices.BinarySearch(view.types.names, j.GPUType); known {
-		if share := view.in.shares.Jobs[j.ID]; share != nil && !math.IsInf(share.Run[t], 1) {
+		if share := view.in.shares.Jobs.Get(j.ID); share != nil && !math.IsInf(share.Run[t], 1) {
 			left := share.Run[t] + workLeft(share.Beyond)/share.Speed[t]
 			r.End = min(r.End, left)
 			r.Sure = min(r.Sure, left-1/share.Speed[t]) // a second of work counts as left in any case

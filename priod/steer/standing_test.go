@@ -57,7 +57,7 @@ func TestEndOfJobThatRunsOn(t *testing.T) {
 		p.node("v1", "v100", "v100").GPUsUsed = 4
 		r := p.job(1, "")
 		r.State, r.GPUs, r.GPUType, r.NodeList, r.Start = cluster.Running, 4, "v100", "v1", start.Add(-50*time.Minute)
-		p.shares.Jobs[r.ID].Speed[2], p.shares.Jobs[r.ID].Run[2], p.shares.Jobs[r.ID].Beyond = 1./3, 3, beyond
+		p.shares.Jobs.Get(r.ID).Speed[2], p.shares.Jobs.Get(r.ID).Run[2], p.shares.Jobs.Get(r.ID).Beyond = 1./3, 3, beyond
 		in := inputs{set: &Settings{}, history: p.h, snapshot: &p.Snapshot, shares: &p.shares}
 		types := newGPUTypes(&in)
 		view := newNodeView(&in, &types, nodemap.New(&p.Snapshot))

@@ -110,7 +110,7 @@ func (j *pendingJob) ownConstraint() slurmplug.Constraint {
 func (m *Memory) Steer(c *plan.Cycle, set Settings) *Steered {
 	m.beginCycle()
 	if !set.Enabled && len(c.History.Requests) == 0 {
-		clear(m.jobs)
+		m.jobs = cluster.JobMap[*jobState]{}
 		return &Steered{}
 	}
 	st := &Steered{memory: m, lookAgain: map[cluster.JobID]uint32{}}

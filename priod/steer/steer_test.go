@@ -33,7 +33,7 @@ type testCluster struct {
 func newTestCluster() *testCluster {
 	return &testCluster{
 		Snapshot: cluster.Snapshot{At: start}, h: cluster.NewHistory(), own: map[cluster.JobID]string{}, places: map[cluster.JobID]cluster.Place{},
-		shares: plan.Shares{Types: []string{"a100", "t4", "v100"}, Jobs: map[cluster.JobID]*plan.Share{}},
+		shares: plan.Shares{Types: []string{"a100", "t4", "v100"}},
 	}
 }
 
@@ -51,7 +51,7 @@ func (p *testCluster) job(id uint32, own string) *cluster.Job {
 	}
 	p.Jobs = append(p.Jobs, j)
 	p.own[j.ID] = own
-	p.shares.Jobs[j.ID] = &plan.Share{Speed: []float64{1, 1. / 3, 2. / 3}, Time: []float64{1, 0, 0}, Received: make([]float64, 3), Run: []float64{1200, 3600, 1800}}
+	p.shares.Jobs.Set(j.ID, &plan.Share{Speed: []float64{1, 1. / 3, 2. / 3}, Time: []float64{1, 0, 0}, Received: make([]float64, 3), Run: []float64{1200, 3600, 1800}})
 	return &p.Jobs[len(p.Jobs)-1]
 }
 
@@ -169,7 +169,7 @@ func TestSteer(t *testing.T) {
 		}, "", ""},
 		"later": {func(p *testCluster, j *cluster.Job) {
 			j.Reason, j.Eligible = "BeginTime", start.Add(3600e9)
-			delete(p.shares.Jobs, j.ID)
+			p.shares.Jobs.Delete(j.ID)
 		}, "", ""},
 		"held":       {func(_ *testCluster, j *cluster.Job) { j.Priority, j.Reason = 0, "JobHeldUser" }, "", ""},
 		"limited":    {func(_ *testCluster, j *cluster.Job) { j.Reason = "QOSMaxGRESPerUser" }, "", ""},
@@ -284,7 +284,7 @@ func TestSteer(t *testing.T) {
 			j.Features, j.Reason, j.Priority = "a100", "BadConstraints", 0
 		}, "", "no node satisfies it (BadConstraints)"},
 		"refused": {func(p *testCluster, j *cluster.Job) {
-			p.memory.jobs = map[cluster.JobID]*jobState{j.ID: {}}
+			p.memory.jobs.Set(j.ID, &jobState{})
 			p.memory.Refused(j.ID, "Invalid feature specification", 20)
 		}, "", "left alone: Invalid feature specification"},
 		"too large for a node of the type": {func(p *testCluster, j *cluster.Job) {
@@ -445,7 +445,7 @@ func TestSteerSplitsAnArray(t *testing.T) {
 	p.node("v1", "v100", "v100")
 	j := p.job(1, "")
 	j.Tasks, j.TaskCount = "0-99", 100
-	p.shares.Jobs[j.ID].Time = []float64{0.5, 0, 0.5}
+	p.shares.Jobs.Get(j.ID).Time = []float64{0.5, 0, 0.5}
 	_, actions := p.cycle(steerSettings())
 	tasks := map[string]string{}
 	for _, a := range actions {
@@ -476,7 +476,7 @@ func TestSteerNeverWritesARecordAway(t *testing.T) {
 	p.node("v1", "v100", "v100").GPUsUsed = 2
 	j := p.job(1, "")
 	j.Tasks, j.TaskCount = "2-5", 4
-	p.shares.Jobs[j.ID].Time = []float64{0.5, 0, 0.5}
+	p.shares.Jobs.Get(j.ID).Time = []float64{0.5, 0, 0.5}
 	_, actions := p.cycle(steerSettings())
 	left, values := 4, map[string]bool{}
 	for _, a := range actions {
@@ -561,7 +561,7 @@ func TestSteerIsSafe(t *testing.T) {
 			if rapid.IntRange(0, 4).Draw(t, "typed") == 0 {
 				j.GPUType = rapid.SampledFrom(types).Draw(t, "asks for")
 			}
-			share := p.shares.Jobs[j.ID]
+			share := p.shares.Jobs.Get(j.ID)
 			for i := range types {
 				share.Time[i] = rapid.Float64Range(0, 1).Draw(t, "time")
 				share.Run[i] = rapid.SampledFrom([]float64{100, 1000, math.Inf(1)}).Draw(t, "run")
@@ -704,7 +704,7 @@ func BenchmarkSteer(b *testing.B) {
 	p.Jobs = make([]cluster.Job, 0, 100_000)
 	for id := range uint32(100_000) {
 		j := p.job(id+1, []string{"", "a100|v100"}[id%2])
-		p.shares.Jobs[j.ID].Time = []float64{0.4, 0.2, 0.3}
+		p.shares.Jobs.Get(j.ID).Time = []float64{0.4, 0.2, 0.3}
 		if id%10 == 9 {
 			j.Tasks, j.TaskCount = "0-9", 10
 		}
@@ -750,14 +750,14 @@ func BenchmarkSteerLooked(b *testing.B) {
 			for id := range uint32(10_000) {
 				j := p.job(id+1, []string{"", "a100|v100"}[id%2])
 				j.GPUs = 16
-				p.shares.Jobs[j.ID].Time = []float64{0.4, 0.2, 0.3}
+				p.shares.Jobs.Get(j.ID).Time = []float64{0.4, 0.2, 0.3}
 			}
 			p.h.Observe(&p.Snapshot)
 			pl := order.Decide(&p.Snapshot, p.h, order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: plan.Classes{Partitions: []string{"gpu"}}})
 			set := steerSettings()
 			set.WritesPerCycle = 100
 			for b.Loop() {
-				for _, state := range p.memory.jobs {
+				for _, state := range p.memory.jobs.All() {
 					state.place, state.placeGood = cluster.Place{Excluded: excluded, Bounds: slurmplug.Bounds{Tasks: 1, CPUs: 1}}, 20
 				}
 				p.steer(&pl, set)

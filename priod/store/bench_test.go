@@ -55,7 +55,7 @@ func benchSeen(h *cluster.History, s *cluster.Snapshot) plan.Seen {
 	p := order.Decide(s, h, benchSettings)
 	for i := range p.Decisions {
 		if d := &p.Decisions[i]; d.Ranked {
-			h.Counted[d.Job] = d.Class
+			h.Counted.Set(d.Job, d.Class)
 		}
 	}
 	return plan.Seen{Snapshot: s, Stays: intervals, Plan: &p}

@@ -145,8 +145,8 @@ func (s *Store) sighted(j *cluster.Job) *entry {
 	if of.isOther(j) {
 		s.changes.others = append(s.changes.others, of)
 		for _, id := range []cluster.JobID{j.ID, of.id} {
-			delete(s.history.FirstEligible, id)
-			delete(s.history.Counted, id)
+			s.history.FirstEligible.Delete(id)
+			s.history.Counted.Delete(id)
 			delete(s.history.Written, id)
 			delete(s.history.Requests, id)
 			delete(s.history.Sizes, id)

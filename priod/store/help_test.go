@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -199,7 +200,13 @@ func run(j *cluster.Job, at time.Time) {
 // compacted.
 func diffHistory(a, b *cluster.History, but ...cmp.Option) string {
 	return cmp.Diff(a, b, append(but, cmp.AllowUnexported(cluster.History{}), cmpopts.IgnoreFields(cluster.Written{}, "Older"),
+		mapped[time.Time](), mapped[cluster.Class](), mapped[*cluster.Stay](),
 		cmpopts.IgnoreFields(cluster.History{}, "seen", "poll", "at", "former", "swept", "ends", "changes"), cmpopts.EquateEmpty())...)
+}
+
+// mapped compares a JobMap by what it holds.
+func mapped[T any]() cmp.Option {
+	return cmp.Transformer("All", func(m cluster.JobMap[T]) map[cluster.JobID]T { return maps.Collect(m.All()) })
 }
 
 // butTooOld leaves out the stays that no longer reach into cluster.UsePeriod: a History

@@ -181,10 +181,10 @@ func (l *loader) remembered(ctx context.Context) error {
 		e := l.stored.entry(id)
 		e.known = digest(&l.stored.digester, db.PutHistoryParams(*r))
 		if r.FirstEligibleMs != 0 {
-			l.history.FirstEligible[id] = instant(r.FirstEligibleMs)
+			l.history.FirstEligible.Set(id, instant(r.FirstEligibleMs))
 		}
 		if r.Counted != "" {
-			l.history.Counted[id] = classOf(r.Counted)
+			l.history.Counted.Set(id, classOf(r.Counted))
 		}
 		if w := writtenOf(r); w.Lever != "" && !l.undo.WasTakenBack(id, w.Lever, w.At) {
 			w.Older = l.undo.Older(id)

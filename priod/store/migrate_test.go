@@ -74,7 +74,7 @@ func TestMigrateFromEverySchema(t *testing.T) {
 			}
 			d := newDaemon(t, dir, pending(17, "te"))
 			id := slurmplug.Plain(17)
-			if w := d.history.Written[id]; w.Value != 5000 || len(d.history.FirstEligible) != 1 {
+			if w := d.history.Written[id]; w.Value != 5000 || d.history.FirstEligible.Len() != 1 {
 				t.Errorf("%+v", w)
 			}
 			story := must[Story](t)(reader(t, dir).Job(ctx, id, 5))

@@ -289,13 +289,13 @@ func TestIDsUsedAgain(t *testing.T) {
 				t.Errorf("%s, restart %v: %v", name, restart, err)
 			}
 			if !c.other {
-				if !d.history.FirstEligible[old.ID].Equal(old.Eligible) {
+				if !d.history.FirstEligible.Get(old.ID).Equal(old.Eligible) {
 					t.Errorf("%s: the first eligible time is lost", name)
 				}
 				continue
 			}
 			d.cycle()
-			if first := d.history.FirstEligible[old.ID]; c.job.State == cluster.Pending && !first.Equal(c.job.Eligible) || first.Equal(old.Eligible) && c.job.Eligible != old.Eligible {
+			if first := d.history.FirstEligible.Get(old.ID); c.job.State == cluster.Pending && !first.Equal(c.job.Eligible) || first.Equal(old.Eligible) && c.job.Eligible != old.Eligible {
 				t.Errorf("%s, restart %v: first eligible %v", name, restart, first)
 			}
 			story := must[Story](t)(reader(t, dir).Job(ctx, old.ID, 10))
@@ -341,7 +341,7 @@ func TestIDsUsedAgainElsewhere(t *testing.T) {
 			t.Fatal("a task of another array passed")
 		}
 		r := d.cycle()
-		if !d.history.FirstEligible[task(now).ID].Equal(now) || r.Plan.Actions[0].Before.String() != "0" {
+		if !d.history.FirstEligible.Get(task(now).ID).Equal(now) || r.Plan.Actions[0].Before.String() != "0" {
 			t.Errorf("%+v", d.history)
 		}
 	})
@@ -351,7 +351,7 @@ func TestIDsUsedAgainElsewhere(t *testing.T) {
 		d.restart()
 		d.snapshot.Jobs = append(d.snapshot.Jobs, task(old))
 		d.cycle()
-		if !d.history.FirstEligible[task(old).ID].Equal(old) {
+		if !d.history.FirstEligible.Get(task(old).ID).Equal(old) {
 			t.Errorf("the task did not inherit: %+v", d.history)
 		}
 	})

@@ -177,10 +177,10 @@ func intervalOf(r *db.Interval, id cluster.JobID, lastPollMS int64) cluster.Stay
 // nothing.
 func historyParams(h *cluster.History, id cluster.JobID) (row db.PutHistoryParams, stored bool) {
 	row.ID, row.Task = int64(id.ID), int64(id.Task)
-	if t, ok := h.FirstEligible[id]; ok {
+	if t, ok := h.FirstEligible.Find(id); ok {
 		row.FirstEligibleMs, stored = millis(t), true
 	}
-	if c, ok := h.Counted[id]; ok {
+	if c, ok := h.Counted.Find(id); ok {
 		row.Counted, stored = c.String(), true
 	}
 	if w, ok := h.Written[id]; ok {

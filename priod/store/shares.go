@@ -50,7 +50,7 @@ func (s *Store) compareShare(e *entry, shares *plan.Shares) {
 	var share *plan.Share
 	shared := uint64(0)
 	if shares != nil {
-		if share = shares.Jobs[e.id]; share != nil {
+		if share = shares.Jobs.Get(e.id); share != nil {
 			key := keyOf(share)
 			if e.shared != 0 && e.share == key {
 				return

@@ -99,7 +99,7 @@ func TestSharesDoNotDependOnPolls(t *testing.T) {
 			t.Parallel()
 			got := play(t, rand.New(rand.NewPCG(seed, 1)))
 			for id := range runs {
-				s := got.Jobs[slurmplug.Plain(id)]
+				s := got.Jobs.Get(slurmplug.Plain(id))
 				if s == nil || s.Time == nil {
 					t.Fatalf("job %d: %+v", id, s)
 				}

@@ -13,7 +13,7 @@ import (
 
 // Tracker keeps why jobs wait, over the cycles. The zero value has seen nothing.
 type Tracker struct {
-	entries map[cluster.JobID]*entry
+	entries cluster.JobMap[*entry]
 	gone    map[cluster.JobID]*entry // left the queue while they waited, within remember
 	at      time.Time                // last cycle
 	cycle   uint32
@@ -61,8 +61,8 @@ type look struct {
 }
 
 func (t *Tracker) init() {
-	if t.entries == nil {
-		t.entries, t.gone, t.pools, t.runs = map[cluster.JobID]*entry{}, map[cluster.JobID]*entry{}, relaxed{}, map[runKey]*run{}
+	if t.gone == nil {
+		t.gone, t.pools, t.runs = map[cluster.JobID]*entry{}, relaxed{}, map[runKey]*run{}
 	}
 }
 
@@ -73,13 +73,13 @@ func (t *Tracker) Restore(open []*plan.Wait, at time.Time) {
 	t.at = at
 	for _, w := range open {
 		w.Until = latest(w.Until, at)
-		t.entries[w.Job] = &entry{wait: w}
+		t.entries.Set(w.Job, &entry{wait: w})
 	}
 }
 
 // Fragmented is Wait.Fragmented of a job in the queue.
 func (t *Tracker) Fragmented(id cluster.JobID, now time.Time) time.Duration {
-	e := t.entries[id]
+	e := t.entries.Get(id)
 	if e == nil || !e.start.IsZero() {
 		return 0
 	}
@@ -89,9 +89,9 @@ func (t *Tracker) Fragmented(id cluster.JobID, now time.Time) time.Duration {
 // Waited is Wait.For of a job in the queue, or of the array that it has just left, up to
 // the last cycle.
 func (t *Tracker) Waited(j *cluster.Job, cause plan.Cause, what string) time.Duration {
-	e := t.entries[j.ID]
+	e := t.entries.Get(j.ID)
 	if e == nil {
-		e = t.entries[slurmplug.Plain(j.ID.ID)]
+		e = t.entries.Get(slurmplug.Plain(j.ID.ID))
 	}
 	if e == nil || e.another(j) || j.Restarts > 0 && e.wait.Job != j.ID {
 		return 0
@@ -125,7 +125,7 @@ func (t *Tracker) observe(l *look) {
 
 // setBack shortens what was seen up to a time that the clock says is still to come.
 func (t *Tracker) setBack(at time.Time) {
-	for _, e := range t.entries {
+	for _, e := range t.entries.All() {
 		if e.start.IsZero() && e.wait.Until.After(at) {
 			e.cut(latest(at, e.wait.Submit))
 			t.note(e.wait)
@@ -144,7 +144,7 @@ func (t *Tracker) note(w *plan.Wait) {
 // waiting takes in why a job waits.
 func (t *Tracker) waiting(l *look, v *verdict, unseen bool) {
 	j, at := &l.snapshot.Jobs[v.job], l.snapshot.At
-	e := t.entries[j.ID]
+	e := t.entries.Get(j.ID)
 	if e != nil && e.another(j) {
 		e = t.again(l, e, j)
 	}
@@ -210,7 +210,7 @@ func (t *Tracker) begin(l *look, j *cluster.Job) *entry {
 		}
 	}
 	e.cycle = t.cycle
-	t.entries[j.ID] = e
+	t.entries.Set(j.ID, e)
 	t.note(e.wait)
 	return e
 }
@@ -227,7 +227,7 @@ func newEntry(j *cluster.Job, from time.Time) *entry {
 
 // inherit gives a task with a record of its own what was known of its array.
 func (t *Tracker) inherit(j *cluster.Job) *entry {
-	array := t.entries[slurmplug.Plain(j.ID.ID)]
+	array := t.entries.Get(slurmplug.Plain(j.ID.ID))
 	if j.ID.Task == slurmplug.NoTask || array == nil || !array.start.IsZero() || j.Restarts > 0 || j.Submit.Sub(array.wait.Submit).Abs() > time.Second {
 		return nil
 	}
@@ -245,7 +245,7 @@ func (t *Tracker) inherit(j *cluster.Job) *entry {
 // requeued job: when its run ended, as far as Slurm does not say when it was requeued;
 // nil where Slurm says so.
 func (t *Tracker) again(l *look, e *entry, j *cluster.Job) *entry {
-	delete(t.entries, j.ID)
+	t.entries.Delete(j.ID)
 	if e.start.IsZero() {
 		t.close(e, e.wait.Until, plan.LeftQueue)
 		t.gone[j.ID] = e
@@ -262,14 +262,14 @@ func (t *Tracker) again(l *look, e *entry, j *cluster.Job) *entry {
 	}
 	next := newEntry(j, from)
 	next.cycle = t.cycle
-	t.entries[j.ID] = next
+	t.entries.Set(j.ID, next)
 	t.note(next.wait)
 	return next
 }
 
 // running takes in a job that has started.
 func (t *Tracker) running(l *look, j *cluster.Job, started map[string][]*run) {
-	e := t.entries[j.ID]
+	e := t.entries.Get(j.ID)
 	if e != nil && e.start.Equal(j.Start) {
 		e.cycle = t.cycle
 		return
@@ -282,7 +282,7 @@ func (t *Tracker) running(l *look, j *cluster.Job, started map[string][]*run) {
 		if e = t.inherit(j); e == nil {
 			e = newEntry(j, earlier(j.Submit, j.Start))
 		}
-		t.entries[j.ID] = e
+		t.entries.Set(j.ID, e)
 	}
 	if len(e.wait.Spans) == 0 {
 		cause := plan.Starting
@@ -349,7 +349,7 @@ func (t *Tracker) ended(l *look, started map[string][]*run) {
 // missed takes in a run of a job that left the queue while it waited, as it seemed.
 func (t *Tracker) missed(l *look, s *cluster.Stay, started map[string][]*run) {
 	e := t.gone[s.Job]
-	if now := t.entries[s.Job]; now != nil && now.cycle != t.cycle {
+	if now := t.entries.Get(s.Job); now != nil && now.cycle != t.cycle {
 		e = now
 	}
 	if e == nil || !e.start.IsZero() || s.Start.Before(e.wait.Submit) {
@@ -371,11 +371,11 @@ func (t *Tracker) missed(l *look, s *cluster.Stay, started map[string][]*run) {
 
 // leave takes in which jobs are no longer in the queue.
 func (t *Tracker) leave(l *look) {
-	for id, e := range t.entries {
+	for id, e := range t.entries.All() {
 		if e.cycle == t.cycle {
 			continue
 		}
-		delete(t.entries, id)
+		t.entries.Delete(id)
 		if !e.start.IsZero() {
 			continue
 		}

@@ -1,0 +1,117 @@
+package cluster
+
+import (
+	"maps"
+	"strconv"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"slurmprio/slurmplug"
+)
+
+// A JobMap does what a Go map does, wherever ids lie and in whatever order they come and go.
+func TestJobMapIsAMap(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var m JobMap[int]
+		model := map[JobID]int{}
+		base := rapid.Uint32Range(0, 1<<26).Draw(t, "base")
+		id := rapid.Custom(func(t *rapid.T) JobID {
+			id := slurmplug.Plain(base + rapid.Uint32Range(0, 300).Draw(t, "above"))
+			if rapid.IntRange(0, 9).Draw(t, "far") == 0 {
+				id.ID = rapid.Uint32Range(0, 1<<20).Draw(t, "id")
+			}
+			if rapid.Bool().Draw(t, "task") {
+				id.ID, id.Task = id.ID%3, rapid.Int32Range(0, 200).Draw(t, "number")
+			}
+			return id
+		})
+		t.Repeat(map[string]func(*rapid.T){
+			"set": func(t *rapid.T) {
+				k, v := id.Draw(t, "id"), rapid.Int().Draw(t, "value")
+				m.Set(k, v)
+				model[k] = v
+			},
+			"delete": func(t *rapid.T) {
+				k := id.Draw(t, "id")
+				m.Delete(k)
+				delete(model, k)
+			},
+			"delete old ones": func(t *rapid.T) {
+				below := id.Draw(t, "below")
+				gone := func(k JobID, _ int) bool { return k.Compare(below) < 0 }
+				m.DeleteFunc(gone)
+				maps.DeleteFunc(model, gone)
+			},
+			"delete while they are told": func(t *rapid.T) {
+				limit := rapid.IntRange(0, 20).Draw(t, "limit")
+				for k := range m.All() {
+					if limit--; limit < 0 {
+						break
+					}
+					m.Delete(k)
+					delete(model, k)
+				}
+			},
+			"": func(t *rapid.T) {
+				k := id.Draw(t, "id")
+				want, there := model[k]
+				if got, known := m.Find(k); got != want || known != there || m.Get(k) != want {
+					t.Fatalf("%s: %d %t, want %d %t", k, got, known, want, there)
+				}
+				if all := maps.Collect(m.All()); m.Len() != len(model) || !maps.Equal(all, model) {
+					t.Fatalf("%d: %v\nwant %v", m.Len(), all, model)
+				}
+			},
+		})
+	})
+}
+
+// Places of jobs that are gone do not add up as ids rise.
+func TestJobMapKeepsNoOldPlaces(t *testing.T) {
+	var m JobMap[bool]
+	for id := range uint32(1_000_000) {
+		m.Set(slurmplug.Plain(id), true)
+		m.Set(JobID{ID: id / 100, Task: int32(id % 100)}, true)
+		if id >= 1000 {
+			m.Delete(slurmplug.Plain(id - 1000))
+			m.Delete(JobID{ID: (id - 1000) / 100, Task: int32((id - 1000) % 100)})
+		}
+	}
+	if len(m.plain.at) > 1000 || len(m.tasks) > 20 {
+		t.Errorf("%d pages, %d arrays for 2,000 jobs", len(m.plain.at), len(m.tasks))
+	}
+}
+
+// BenchmarkJobMap looks 150,000 jobs up, a tenth of them array tasks, in rising order and in one
+// that jumps; beside it a Go map.
+func BenchmarkJobMap(b *testing.B) {
+	const jobs = 150_000
+	ids := make([]JobID, jobs)
+	var m JobMap[*Job]
+	plain := map[JobID]*Job{}
+	for i := range ids {
+		ids[i] = slurmplug.Plain(uint32(1_000_000 + i))
+		if i%10 == 0 {
+			ids[i] = JobID{ID: uint32(2_000_000 + i/500), Task: int32(i % 500)}
+		}
+		m.Set(ids[i], &Job{})
+		plain[ids[i]] = m.Get(ids[i])
+	}
+	for _, step := range []int{1, 7919} {
+		b.Run("page/"+strconv.Itoa(step), func(b *testing.B) {
+			for i := 0; b.Loop(); i = (i + step) % jobs {
+				if m.Get(ids[i]) == nil {
+					b.Fatal(i)
+				}
+			}
+		})
+		b.Run("map/"+strconv.Itoa(step), func(b *testing.B) {
+			for i := 0; b.Loop(); i = (i + step) % jobs {
+				if plain[ids[i]] == nil {
+					b.Fatal(i)
+				}
+			}
+		})
+	}
+}
