@@ -12,6 +12,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
 	"slurmprio/priod/evict"
+	"slurmprio/priod/placement/nodemap"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
 )
@@ -51,7 +52,7 @@ func defragDryRun(c *cli.Context, cfg *config.Config) ([]evict.Fragmented, error
 		return nil, err
 	}
 	set := cfg.Eviction()
-	return evict.Defragment(&result.Snapshot, &result.Plan, journal, &set, waits, nil).Gangs, nil
+	return evict.Defragment(&result.Snapshot, nodemap.New(&result.Snapshot), &result.Plan, journal, &set, waits, nil).Gangs, nil
 }
 
 // waitedFor is how long jobs have waited for nodes of another shape, as the daemon has seen

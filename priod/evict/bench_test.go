@@ -8,6 +8,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict/preemption"
 	"slurmprio/priod/evict/yield"
+	"slurmprio/priod/placement/nodemap"
 )
 
 // BenchmarkChoose decides on 10,000 full nodes with 50,000 running jobs of equal
@@ -69,7 +70,7 @@ func BenchmarkDefragment(b *testing.B) {
 			s.set.Policy.Limits = preemption.Limits{MaxPerCycle: 4}
 			s.plan.MakeQueue(&s.Snapshot)
 			for b.Loop() {
-				if r := Defragment(&s.Snapshot, &s.plan, s.journal, &s.set, after(waited), nil); len(r.Gangs) != 100 || (len(r.Changes.Claims) > 0) != (waited > 0) {
+				if r := Defragment(&s.Snapshot, nodemap.New(&s.Snapshot), &s.plan, s.journal, &s.set, after(waited), nil); len(r.Gangs) != 100 || (len(r.Changes.Claims) > 0) != (waited > 0) {
 					b.Fatalf("%+v", r.Gangs[0])
 				}
 			}

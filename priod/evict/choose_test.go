@@ -8,6 +8,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict/preemption"
+	"slurmprio/priod/placement/nodemap"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
@@ -70,7 +71,7 @@ func (s *scene) waits(id uint32, gpus int, change ...func(*cluster.Job)) {
 
 func (s *scene) choose() *Choice {
 	s.plan.MakeQueue(&s.Snapshot)
-	return Choose(&s.Snapshot, &s.plan, s.journal, &s.set, s.vetoed)
+	return Choose(&s.Snapshot, nodemap.New(&s.Snapshot), &s.plan, s.journal, &s.set, s.vetoed)
 }
 
 func (s *scene) why(id uint32) (preemption.Why, []cluster.JobID) {

@@ -78,7 +78,7 @@ func (e forTrials) Plan(ctx context.Context, c *plan.Cycle) error {
 	if e.Journal == nil || e.failed || !e.Settings.Enabled || c.Paused != "" || !slices.ContainsFunc(c.Plan.Decisions, waits) {
 		return nil
 	}
-	choice, err := e.chooseVictims(ctx, c.Snapshot, c.Plan)
+	choice, err := e.chooseVictims(ctx, c)
 	if err != nil {
 		e.failed = true
 		return err
@@ -112,10 +112,10 @@ func (e *Feature) begin(t *Changes, c *plan.Cycle) {
 }
 
 // chooseVictims decides who leaves for TE jobs.
-func (e *Feature) chooseVictims(ctx context.Context, s *cluster.Snapshot, p *plan.Plan) (*Choice, error) {
+func (e *Feature) chooseVictims(ctx context.Context, c *plan.Cycle) (*Choice, error) {
 	var choice *Choice
-	_, err := e.withChecks(ctx, s, func(vetoed map[cluster.JobID]preemption.Why) *Changes {
-		choice = Choose(s, p, e.Journal, &e.Settings, vetoed)
+	_, err := e.withChecks(ctx, c.Snapshot, func(vetoed map[cluster.JobID]preemption.Why) *Changes {
+		choice = Choose(c.Snapshot, c.Nodes(), c.Plan, e.Journal, &e.Settings, vetoed)
 		return &choice.Changes
 	})
 	return choice, err

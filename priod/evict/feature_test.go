@@ -134,7 +134,7 @@ func TestVetoes(t *testing.T) {
 		f, e, s, p := newCluster()
 		e.Journal.SetNodes(s.Nodes)
 		c.change(f)
-		choice, err := e.chooseVictims(t.Context(), s, p)
+		choice, err := e.chooseVictims(t.Context(), &plan.Cycle{Snapshot: s, Plan: p})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -192,7 +192,7 @@ func TestArrayLimit(t *testing.T) {
 			e.Journal.Evictions = append(e.Journal.Evictions, Eviction{Number: int64(k + 1), Claim: int64(k + 1), Job: slurmplug.Plain(2), State: Signalled})
 		}
 		p.MakeQueue(s)
-		choice, err := e.chooseVictims(t.Context(), s, p)
+		choice, err := e.chooseVictims(t.Context(), &plan.Cycle{Snapshot: s, Plan: p})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -260,7 +260,7 @@ func TestManyVetoes(t *testing.T) {
 		e.Settings.Policy.Limits.MaxPerCycle = 1
 		cycles, victims := 0, 0
 		for ; victims == 0 && cycles < 5; cycles++ {
-			choice, err := e.chooseVictims(t.Context(), s, p)
+			choice, err := e.chooseVictims(t.Context(), &plan.Cycle{Snapshot: s, Plan: p})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -278,7 +278,7 @@ func TestVetoesPass(t *testing.T) {
 	f, e, s, p := newCluster()
 	f.change(1, norequeue)
 	leaves := func() string {
-		choice, err := e.chooseVictims(t.Context(), s, p)
+		choice, err := e.chooseVictims(t.Context(), &plan.Cycle{Snapshot: s, Plan: p})
 		if err != nil || len(choice.Changes.Evictions) != 1 {
 			t.Fatalf("%+v, %v", choice, err)
 		}
@@ -300,7 +300,7 @@ func TestVetoesForgetPins(t *testing.T) {
 	e.Journal.Claims = []Claim{{Number: 1, Job: slurmplug.Plain(9), RawID: 9, User: "bob", State: Started, Pin: "n1", Ended: start}}
 	f.change(9, func(s *plan.JobStatus) { s.ReqNodes = "n1" })
 	leaves := func() int {
-		choice, err := e.chooseVictims(t.Context(), s, p)
+		choice, err := e.chooseVictims(t.Context(), &plan.Cycle{Snapshot: s, Plan: p})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -321,7 +321,7 @@ func TestVetoesForgetPins(t *testing.T) {
 func begun(t *testing.T) (*fakeSlurm, *Feature, *cluster.Snapshot, *plan.Plan) {
 	t.Helper()
 	f, e, s, p := newCluster()
-	choice, err := e.chooseVictims(t.Context(), s, p)
+	choice, err := e.chooseVictims(t.Context(), &plan.Cycle{Snapshot: s, Plan: p})
 	if err != nil {
 		t.Fatal(err)
 	}

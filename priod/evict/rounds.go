@@ -38,8 +38,7 @@ type Round struct {
 }
 
 // EndRound decides who yields to whom. vetoed are jobs that a closer look ruled out.
-func EndRound(s *cluster.Snapshot, o *plan.Owing, j *Journal, set *Settings, round *RoundSettings, vetoed map[cluster.JobID]preemption.Why) *Round {
-	m := nodemap.New(s)
+func EndRound(s *cluster.Snapshot, m *nodemap.Map, o *plan.Owing, j *Journal, set *Settings, round *RoundSettings, vetoed map[cluster.JobID]preemption.Why) *Round {
 	c := &Choice{set: set.Policy}
 	c.snapshot.Nodes = m.Nodes
 	c.addCandidates(s, j, set, m, vetoed)

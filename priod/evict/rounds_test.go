@@ -12,6 +12,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict/preemption"
 	"slurmprio/priod/evict/yield"
+	"slurmprio/priod/placement/nodemap"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
@@ -47,7 +48,7 @@ func (b *bout) wants(id uint32, gpus int, owed float64, change ...func(*cluster.
 }
 
 func (b *bout) end() *Round {
-	return EndRound(&b.Snapshot, &b.owing, b.journal, &b.set, &b.round, b.vetoed)
+	return EndRound(&b.Snapshot, nodemap.New(&b.Snapshot), &b.owing, b.journal, &b.set, &b.round, b.vetoed)
 }
 
 // The row of a claim and that of its victim say all that the state machine needs.

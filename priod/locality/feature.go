@@ -63,7 +63,7 @@ func (f *Feature) Plan(ctx context.Context, c *plan.Cycle) error {
 	if err != nil {
 		return fmt.Errorf("read the %s: %w", f.Places, err)
 	}
-	x := newCell(c.Snapshot, w.topology.Leaves)
+	x := newCell(c.Nodes(), w.topology.Leaves)
 	gangs := w.gangs(x)
 	if err := f.ask(ctx, w, gangs); err != nil {
 		c.Plan.Notes = append(c.Plan.Notes, fmt.Sprintf("what some jobs ask of %s could not be read: %.300s", f.Places, err))
@@ -110,14 +110,32 @@ func anyRequest(h *cluster.History, lever slurmplug.Lever) bool {
 	return false
 }
 
+// wrote tells of each job of the snapshot whether priod wrote into it by the lever.
+func (w *work) wrote() []bool {
+	var by cluster.JobMap[bool]
+	for id, requests := range w.c.History.Requests {
+		if _, written := requests[w.lever]; written {
+			by.Set(id, true)
+		}
+	}
+	all := make([]bool, len(w.c.Snapshot.Jobs))
+	for i := range all {
+		all[i] = by.Get(w.c.Snapshot.Jobs[i].ID)
+	}
+	return all
+}
+
 // gangs are the jobs at the head of the queue that wait for room, in its order, and all
 // others into which priod wrote. Of those that may lie on one switch only, or of which no
 // more is known, only the request is of use: they take room from the others.
 func (w *work) gangs(x *cell) (gangs []*gang) {
-	looked, bound := 0, w.boundNow()
+	looked, bound, wrote := 0, w.boundNow(), w.wrote()
 	for _, q := range w.c.Plan.Queue {
+		written := wrote[q.Job]
+		if !written && w.set.Depth > 0 && looked >= w.set.Depth {
+			continue
+		}
 		j, d := &w.c.Snapshot.Jobs[q.Job], &w.c.Plan.Decisions[q.Decision]
-		_, written := w.c.History.Requests[j.ID][w.lever]
 		waits := j.GPUs > 0 && d.Ranked && (j.WantsRoom() || j.Begins(w.c.Snapshot.At))
 		if waits {
 			looked++

@@ -49,8 +49,8 @@ type part struct {
 	switches int
 }
 
-func newCell(s *cluster.Snapshot, switches map[string]string) *cell {
-	x := &cell{nodes: nodemap.New(s), parts: map[placement.Types]*part{}}
+func newCell(nodes *nodemap.Map, switches map[string]string) *cell {
+	x := &cell{nodes: nodes, parts: map[placement.Types]*part{}}
 	numbers := map[string]int32{}
 	for _, name := range x.nodes.Names {
 		leaf, known := switches[name]

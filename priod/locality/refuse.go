@@ -79,7 +79,7 @@ func (f *Refusals) Plan(ctx context.Context, c *plan.Cycle) error {
 		return nil
 	}
 	w := &work{set: &f.Settings, c: c, memory: f.Memory, lever: slurmplug.ExcNodeList, topology: cluster.Topology{MaxWait: -1}}
-	x := newCell(c.Snapshot, nil)
+	x := newCell(c.Nodes(), nil)
 	f.Memory.begin()
 	wanted := map[cluster.JobID][]string{}
 	var gangs []*gang

@@ -27,6 +27,16 @@ func consents(j *cluster.Job) bool {
 	return j.TagErr == "" && (len(j.Tag.CPU) > 0 || len(j.Tag.Mem) > 0 || j.Tag.Workload != "")
 }
 
+// anyConsents tells whether any waiting job agreed to another size.
+func anyConsents(s *cluster.Snapshot) bool {
+	for i := range s.Jobs {
+		if j := &s.Jobs[i]; j.State == cluster.Pending && consents(j) {
+			return true
+		}
+	}
+	return false
+}
+
 // prefersNodes is why a job with --prefer is not sized: pinned to a node that lacks
 // what the job prefers, Slurm would never start it.
 const prefersNodes = "it prefers nodes itself (--prefer), and Slurm refuses it others that a size names"

@@ -2,7 +2,6 @@ package size
 
 import (
 	"math"
-	"slices"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/placement"
@@ -12,8 +11,7 @@ import (
 // placeQueue walks the queue, gives each job in its turn a place in what is free, and
 // sizes those that agreed to it.
 func (d *decider) placeQueue() {
-	all := waitingInOrder(d.s, d.h, d.p, len(d.p.Queue))
-	if !slices.ContainsFunc(all, func(w queuedJob) bool { return consents(w.job) }) {
+	if !anyConsents(d.s) {
 		return
 	}
 	if d.nodes == nil {
@@ -28,8 +26,9 @@ func (d *decider) placeQueue() {
 	for t := range d.nodes.Kinds {
 		gpus += free.FreeGPUs(int32(t))
 	}
-	for n, w := range all {
-		if gpus <= 0 && n >= d.set.Jobs && d.ahead[w.job.ID] == nil {
+	n := 0
+	for w := range waitingInOrder(d.s, d.h, d.p) {
+		if n++; gpus <= 0 && n > d.set.Jobs && d.ahead[w.job.ID] == nil {
 			if len(d.ahead) == 0 {
 				break
 			}

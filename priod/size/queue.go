@@ -1,6 +1,7 @@
 package size
 
 import (
+	"iter"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -15,21 +16,19 @@ type queuedJob struct {
 	at  int // its index in the snapshot
 }
 
-// waitingInOrder returns the first so many waiting jobs that could start, in the order that
-// the plan gives.
-func waitingInOrder(s *cluster.Snapshot, h *cluster.History, p *plan.Plan, most int) []queuedJob {
-	var all []queuedJob
-	for _, q := range p.Queue {
-		if len(all) == most {
-			break
+// waitingInOrder are the waiting jobs that could start, in the order that the plan gives.
+func waitingInOrder(s *cluster.Snapshot, h *cluster.History, p *plan.Plan) iter.Seq[queuedJob] {
+	return func(yield func(queuedJob) bool) {
+		for _, q := range p.Queue {
+			j := &s.Jobs[q.Job]
+			if _, eligible := h.FirstEligible.Find(j.ID); !eligible && !j.Begins(s.At) || j.GPUs == 0 || j.Held() || j.Dependency || j.Reservation != "" || j.HetOffset > 0 {
+				continue
+			}
+			if !yield(queuedJob{j, &p.Decisions[q.Decision], q.Job}) {
+				return
+			}
 		}
-		j := &s.Jobs[q.Job]
-		if _, eligible := h.FirstEligible.Find(j.ID); !eligible && !j.Begins(s.At) || j.GPUs == 0 || j.Held() || j.Dependency || j.Reservation != "" || j.HetOffset > 0 {
-			continue
-		}
-		all = append(all, queuedJob{j, &p.Decisions[q.Decision], q.Job})
 	}
-	return all
 }
 
 // isOrdered tells whether priod orders a job. A job that is held back for a while, so

@@ -107,7 +107,6 @@ func (z *Sizes) Heads(s *cluster.Snapshot, h *cluster.History, p *plan.Plan) []i
 		return nil
 	}
 	var heads []int
-	consent := false
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
 		if j.State != cluster.Pending {
@@ -116,12 +115,17 @@ func (z *Sizes) Heads(s *cluster.Snapshot, h *cluster.History, p *plan.Plan) []i
 		if _, written := h.Requests[j.ID][slurmplug.Size]; written {
 			heads = append(heads, i)
 		}
-		consent = consent || consents(j)
 	}
-	if !z.set.Enabled || !consent {
+	if !z.set.Enabled || !anyConsents(s) {
 		return heads
 	}
-	first := waitingInOrder(s, h, p, z.set.Jobs)
+	var first []queuedJob
+	for w := range waitingInOrder(s, h, p) {
+		if len(first) == z.set.Jobs {
+			break
+		}
+		first = append(first, w)
+	}
 	if !slices.ContainsFunc(first, func(w queuedJob) bool { return consents(w.job) }) {
 		return heads
 	}

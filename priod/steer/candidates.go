@@ -59,6 +59,9 @@ func (st *Steered) findCandidates() {
 	st.candidates = make([]candidate, 0, len(queue))
 	for _, at := range queue {
 		j, n := &st.in.jobs[at], 1
+		if !j.ours && rule.Depth > 0 && len(st.candidates) >= rule.Depth {
+			continue
+		}
 		if j.Tasks != "" {
 			n = st.nodes.tasksAtOnce(j.Job)
 		}

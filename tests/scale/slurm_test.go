@@ -2,6 +2,7 @@ package scale
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -56,8 +57,8 @@ const (
 // print makes what the commands of the next poll print.
 func (s *slurm) print() {
 	var queue, factors, nodes bytes.Buffer
-	for i := range s.jobs {
-		s.printJob(&queue, &factors, &s.jobs[i])
+	for _, j := range s.sorted() {
+		s.printJob(&queue, &factors, j)
 	}
 	for i := range s.nodes {
 		n := &s.nodes[i]
@@ -65,6 +66,27 @@ func (s *slurm) print() {
 			n.Name, n.CPUsUsed, n.CPUs, n.CPUs, strings.Join(n.Features, ","), strings.Join(n.Features, ","), n.GPUType, n.GPUs, n.GPUType, n.GPUsUsed, n.Name, n.MemMB, n.MemUsedMB, n.State, strings.Join(n.Partitions, ","))
 	}
 	s.texts = map[string][]byte{"queue": queue.Bytes(), "sprio": factors.Bytes(), "node": nodes.Bytes()}
+}
+
+// sorted are the jobs as squeue sorts them where nobody says how (squeue(1), --sort): by
+// partition, state, and then the highest priority first.
+func (s *slurm) sorted() []*job {
+	type key struct {
+		*job
+		priority int64
+	}
+	keys := make([]key, len(s.jobs))
+	for i := range s.jobs {
+		keys[i] = key{&s.jobs[i], s.priority(&s.jobs[i])}
+	}
+	slices.SortStableFunc(keys, func(a, b key) int {
+		return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.State, b.State), cmp.Compare(b.priority, a.priority))
+	})
+	jobs := make([]*job, len(keys))
+	for i := range keys {
+		jobs[i] = keys[i].job
+	}
+	return jobs
 }
 
 func (s *slurm) priority(j *job) int64 {
