@@ -23,8 +23,8 @@ type jobRecord struct {
 	request     request
 	program     program
 	profile     *speedProfile
-	runs        map[int64]cluster.Stay // by start, Unix s
-	poll        uint32                 // the last cycle in which the job was seen; 0: only a store knew it
+	runs        []cluster.Stay // few: one for each start, in Unix s
+	poll        uint32         // the last cycle in which the job was seen; 0: only a store knew it
 
 	work, left      float64 // s on its fastest type: all of it, and what is still to do
 	isolatedElapsed float64 // s that its work so far would have taken in that reference
@@ -33,6 +33,16 @@ type jobRecord struct {
 	storedFits      []bool  // by type: whether it fitted while it waited, as an earlier process stored it; nil: not known
 
 	excluded placement.Types // types on which it cannot run, see Exclude
+}
+
+// run is the run that began at a time; nil: none is known.
+func (e *jobRecord) run(start time.Time) *cluster.Stay {
+	for k := len(e.runs) - 1; k >= 0; k-- {
+		if e.runs[k].Start.Unix() == start.Unix() {
+			return &e.runs[k]
+		}
+	}
+	return nil
 }
 
 // request is all that decides on which GPU types a job fits.
@@ -61,6 +71,7 @@ type speedProfile struct {
 	answers *speed.Answers
 	speed   []float64 // by type, the fastest 1; 0: the jobs do not fit
 	steps   float64   // steps per second of the fastest; 0: not known
+	slowest float64   // the lowest speed above 0: a time limit has to be enough on that type, too
 }
 
 // takesPart tells whether a job gets a part of the allocation: it wants GPUs in a
@@ -142,7 +153,7 @@ func (l *Ledger) syncJobs(s *cluster.Snapshot, h *cluster.History) {
 // newRecord makes a job's record. A task that has got a record of its own, apart from
 // its array, keeps what was promised to the array.
 func (l *Ledger) newRecord(j *cluster.Job) *jobRecord {
-	e := &jobRecord{id: j.ID.String(), user: j.User, submit: j.Submit, runs: map[int64]cluster.Stay{}}
+	e := &jobRecord{id: j.ID.String(), user: j.User, submit: j.Submit}
 	e.Promised = make([]float64, len(l.shares.Types))
 	if j.Restarts == 0 {
 		e.firstSubmit = j.Submit
@@ -265,7 +276,7 @@ func (l *Ledger) fittingTypes(r request, j *cluster.Job, nodes func() *nodemap.M
 func (l *Ledger) lookUpSpeeds(k *speedProfile, j *cluster.Job, fits []bool) {
 	asked := speed.Job{Tag: j.Tag, User: j.User, Name: j.Name, GPUs: j.GPUs}
 	answers := l.set.Speeds.For(&asked, l.shares.Types, l.set.Table, l.set.Knowledge)
-	k.answers, k.speed = &answers, make([]float64, len(fits))
+	k.answers, k.speed, k.slowest = &answers, make([]float64, len(fits)), 1
 	fastest := 0.0
 	for t, a := range answers.Speeds {
 		if fits[t] {
@@ -276,6 +287,9 @@ func (l *Ledger) lookUpSpeeds(k *speedProfile, j *cluster.Job, fits []bool) {
 	for t := range k.speed {
 		if fastest > 0 {
 			k.speed[t] /= fastest
+		}
+		if k.speed[t] > 0 {
+			k.slowest = min(k.slowest, k.speed[t])
 		}
 		if k.speed[t] == 1 && answers.Speeds[t].Source == speed.Workload {
 			if id, known := l.set.Table.Lookup(j.Tag.Workload); known {

@@ -75,7 +75,7 @@ func (l *Ledger) Restore(id cluster.JobID, r Remembered) {
 		l.makeMaps()
 	}
 	l.setTypes(slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(l.shares.Types), r.Types...)))))
-	e := &jobRecord{id: id.String(), user: r.User, submit: r.Submit, firstSubmit: r.Born, runs: map[int64]cluster.Stay{}}
+	e := &jobRecord{id: id.String(), user: r.User, submit: r.Submit, firstSubmit: r.Born}
 	e.Promised, e.Given = reindex(r.Promised, r.Types, l.shares.Types), r.Given
 	if r.Time != nil {
 		e.Time = reindex(r.Time, r.Types, l.shares.Types)
@@ -84,7 +84,11 @@ func (l *Ledger) Restore(id cluster.JobID, r Remembered) {
 		e.storedFits = append(e.storedFits, v > 0)
 	}
 	for _, i := range r.Runs {
-		e.runs[i.Start.Unix()] = i
+		if known := e.run(i.Start); known != nil {
+			*known = i
+		} else {
+			e.runs = append(e.runs, i)
+		}
 	}
 	l.jobs.Set(id, e)
 }

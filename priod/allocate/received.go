@@ -27,13 +27,16 @@ func (l *Ledger) recordRuns(s *cluster.Snapshot, h *cluster.History) {
 			continue
 		}
 		i.GPUType = l.set.Speeds.Today(i.GPUType)
-		switch r, known := e.runs[i.Start.Unix()]; {
-		case known && r == i:
+		switch r := e.run(i.Start); {
+		case r != nil && *r == i:
 			continue
-		case known && r.End.Before(since), !known && i.Start.Before(since):
-			anew = true // it ran before the fractions began, or was taken to have
+		case r != nil:
+			anew = anew || r.End.Before(since) // it was taken to have run before the fractions began
+			*r = i
+		default:
+			anew = anew || i.Start.Before(since)
+			e.runs = append(e.runs, i)
 		}
-		e.runs[i.Start.Unix()] = i
 		if !anew {
 			l.account.Observe(i)
 		}
@@ -76,14 +79,15 @@ func (l *Ledger) updateReceived(s *cluster.Snapshot) {
 			continue
 		}
 		if len(e.Run) != n {
-			e.Seconds, e.Received, e.Owed, e.Run = make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n)
+			all := make([]float64, 4*n)
+			e.Seconds, e.Received, e.Owed, e.Run = all[:n:n], all[n:2*n:2*n], all[2*n:3*n:3*n], all[3*n:]
 		}
 		e.work = noTimeLimit
 		switch {
 		case j.Tag.Steps > 0 && e.profile.steps > 0:
 			e.work = j.Tag.Steps / e.profile.steps
 		case j.TimeLimit != slurmplug.Unlimited:
-			e.work = j.TimeLimit.Seconds() * slowest(e.Speed)
+			e.work = j.TimeLimit.Seconds() * e.profile.slowest
 		}
 		done := 0.0
 		if len(e.runs) > 0 {
@@ -104,25 +108,13 @@ func (l *Ledger) updateReceived(s *cluster.Snapshot) {
 	}
 }
 
-// slowest returns the lowest speed above 0: a time limit has to be enough on that type,
-// too.
-func slowest(speeds []float64) float64 {
-	least := 1.0
-	for _, v := range speeds {
-		if v > 0 {
-			least = min(least, v)
-		}
-	}
-	return least
-}
-
 // workDone is the work that a job has done and would not have to do again, in seconds
 // on its fastest type: all of it when the job saves its state, else that of its present
 // run.
 func (e *jobRecord) workDone(j *cluster.Job, types []string, now string) (sum float64) {
 	if j.Tag.Ckpt == 0 && j.Tag.Grace == 0 {
-		run, runs := e.runs[j.Start.Unix()]
-		if at, known := slices.BinarySearch(types, now); runs && known && j.State != cluster.Pending {
+		run := e.run(j.Start)
+		if at, known := slices.BinarySearch(types, now); run != nil && known && j.State != cluster.Pending {
 			return run.End.Sub(run.Start).Seconds() * e.Speed[at]
 		}
 		return 0

@@ -18,7 +18,13 @@ func (c *Choice) addCandidates(s *cluster.Snapshot, j *Journal, set *Settings, m
 		}
 	}
 	learned := j.leavingByUser()
-	c.snapshot.Candidates = make([]preemption.Candidate, 0, len(s.Jobs))
+	holders := 0
+	for i := range s.Jobs {
+		if s.Jobs[i].State != cluster.Pending {
+			holders++
+		}
+	}
+	c.snapshot.Candidates, c.running, c.ownWhy = make([]preemption.Candidate, 0, holders), make([]*cluster.Job, 0, holders), make([]preemption.Why, 0, holders)
 	for i := range s.Jobs {
 		job := &s.Jobs[i]
 		running := job.State == cluster.Running

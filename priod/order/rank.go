@@ -63,17 +63,38 @@ func Rank(s *cluster.Snapshot, h *cluster.History, set plan.Classes) (verdicts [
 		}
 		verdicts = append(verdicts, v)
 	}
-	place := func(v *Verdict) int { // those for which room is being made go first
-		if h.Claiming[s.Jobs[v.Job].ID] {
-			return 0
-		}
-		return 1
-	}
-	slices.SortFunc(te, func(a, b int) int {
-		v, w := &verdicts[a], &verdicts[b]
-		return cmp.Or(place(v)-place(w), v.Since.Compare(w.Since), idOrder(&s.Jobs[v.Job]).Compare(idOrder(&s.Jobs[w.Job])))
-	})
+	sortTE(te, verdicts, s, h)
 	return verdicts, r.admit(s, verdicts, te)
+}
+
+// sortTE puts TE jobs, indices of verdicts, in their order: those for which room is being made
+// first, then by the time when they could first have run.
+func sortTE(te []int, verdicts []Verdict, s *cluster.Snapshot, h *cluster.History) {
+	type key struct { // small, because tens of thousands are moved about
+		later   bool
+		since   int64
+		id      cluster.JobID
+		verdict int
+	}
+	keys := make([]key, len(te))
+	for k, i := range te {
+		j := &s.Jobs[verdicts[i].Job]
+		keys[k] = key{!h.Claiming[j.ID], verdicts[i].Since.UnixNano(), idOrder(j), i}
+	}
+	slices.SortFunc(keys, func(a, b key) int {
+		switch {
+		case a.later != b.later && b.later:
+			return -1
+		case a.later != b.later:
+			return 1
+		case a.since != b.since:
+			return cmp.Compare(a.since, b.since)
+		}
+		return a.id.Compare(b.id)
+	})
+	for k := range keys {
+		te[k] = keys[k].verdict
+	}
 }
 
 // idOrder orders jobs that could run from the same time on by their ids. An unsplit

@@ -72,7 +72,11 @@ type shareJob struct {
 // jobsByShare returns the BE jobs that the allocation counts, in the order of their
 // precedence. floor stands for Slurm's own value.
 func (d *decider) jobsByShare(verdicts []Verdict, floor int64) []shareJob {
-	var jobs []shareJob
+	type key struct { // small, because all are moved about
+		precedence float64
+		verdict    int32
+	}
+	keys := make([]key, 0, len(verdicts))
 	for i := range verdicts {
 		v := &verdicts[i]
 		j := &d.s.Jobs[v.Job]
@@ -80,16 +84,24 @@ func (d *decider) jobsByShare(verdicts []Verdict, floor int64) []shareJob {
 		if !v.Ranked || v.Class != cluster.BE || v.Why == plan.Evicted || v.Why == plan.Round || share == nil || d.isForeign(j) {
 			continue
 		}
-		p := shareJob{verdict: i, precedence: d.precedence(share), rises: d.rise(share)}
+		keys = append(keys, key{d.precedence(share), int32(i)})
+	}
+	slices.SortFunc(keys, func(a, b key) int {
+		if c := cmp.Compare(b.precedence, a.precedence); c != 0 {
+			return c
+		}
+		return cmp.Compare(a.verdict, b.verdict)
+	})
+	jobs := make([]shareJob, len(keys))
+	for k, key := range keys {
+		j := &d.s.Jobs[verdicts[key.verdict].Job]
+		p := shareJob{verdict: int(key.verdict), precedence: key.precedence, rises: d.rise(d.set.Shares.Jobs.Get(j.ID))}
 		if p.held, p.known = d.lever.now(j, d.h); p.held == 0 {
 			p.held = floor
 		}
 		_, p.wrote = d.h.Written[j.ID]
-		jobs = append(jobs, p)
+		jobs[k] = p
 	}
-	slices.SortFunc(jobs, func(a, b shareJob) int {
-		return cmp.Or(cmp.Compare(b.precedence, a.precedence), cmp.Compare(a.verdict, b.verdict))
-	})
 	return jobs
 }
 

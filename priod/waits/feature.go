@@ -46,18 +46,21 @@ func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
 // budgets takes what a job waits for others, because it is above a budget of priod's, for
 // a limit.
 func budgets(c *plan.Cycle, verdicts []verdict) {
-	above := map[cluster.JobID]plan.Reason{}
+	var above cluster.JobMap[plan.Reason]
 	for i := range c.Plan.Decisions {
 		if d := &c.Plan.Decisions[i]; d.Why == string(plan.OverBudget) || d.Why == string(plan.Overrun) {
-			above[d.Job] = plan.Reason(d.Why)
+			above.Set(d.Job, plan.Reason(d.Why))
 		}
 	}
-	if len(above) == 0 {
+	if above.Len() == 0 {
 		return
 	}
 	for i := range verdicts {
 		v := &verdicts[i]
-		if why, is := above[c.Snapshot.Jobs[v.job].ID]; is && v.cause == plan.Precedence {
+		if v.cause != plan.Precedence {
+			continue
+		}
+		if why, is := above.Find(c.Snapshot.Jobs[v.job].ID); is {
 			v.cause, v.what, v.group = plan.AtLimit, string(why), nil
 		}
 	}
