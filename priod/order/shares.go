@@ -73,8 +73,8 @@ type shareJob struct {
 // precedence. floor stands for Slurm's own value.
 func (d *decider) jobsByShare(verdicts []Verdict, floor int64) []shareJob {
 	type key struct { // small, because all are moved about
-		precedence float64
-		verdict    int32
+		precedence, rises float64
+		verdict           int
 	}
 	keys := make([]key, 0, len(verdicts))
 	for i := range verdicts {
@@ -84,7 +84,7 @@ func (d *decider) jobsByShare(verdicts []Verdict, floor int64) []shareJob {
 		if !v.Ranked || v.Class != cluster.BE || v.Why == plan.Evicted || v.Why == plan.Round || share == nil || d.isForeign(j) {
 			continue
 		}
-		keys = append(keys, key{d.precedence(share), int32(i)})
+		keys = append(keys, key{d.precedence(share), d.rise(share), i})
 	}
 	slices.SortFunc(keys, func(a, b key) int {
 		if c := cmp.Compare(b.precedence, a.precedence); c != 0 {
@@ -95,7 +95,7 @@ func (d *decider) jobsByShare(verdicts []Verdict, floor int64) []shareJob {
 	jobs := make([]shareJob, len(keys))
 	for k, key := range keys {
 		j := &d.s.Jobs[verdicts[key.verdict].Job]
-		p := shareJob{verdict: int(key.verdict), precedence: key.precedence, rises: d.rise(d.set.Shares.Jobs.Get(j.ID))}
+		p := shareJob{verdict: key.verdict, precedence: key.precedence, rises: key.rises}
 		if p.held, p.known = d.lever.now(j, d.h); p.held == 0 {
 			p.held = floor
 		}
