@@ -280,29 +280,39 @@ func field(tb testing.TB, file, key string) int64 {
 	return n
 }
 
-// A cycle in which nothing changed writes nothing into Slurm, and no row. What steering
-// expects of a job may change with the time alone.
+// A cycle in which nothing changed writes nothing into Slurm, and no row, unless something goes
+// by the clock: what a job is owed, or what steering expects of it.
 func TestQuietCycleWritesNothing(t *testing.T) {
 	s := newSite(t, 1000)
 	if !s.settle(300) {
 		t.Fatal("priod keeps writing although nothing changes")
 	}
-	before, sent := s.rows(), s.slurm.sent
-	const cycles = 3
+	const cycles, least = 12, 6
+	quiet, wrote := 0, false
 	for range cycles {
+		before, sent := s.rows(), s.slurm.sent
 		s.slurm.pass()
-		if r, _ := s.cycle(); len(r.Outcomes) > 0 || s.slurm.sent > sent {
-			t.Errorf("%d writes, %d commands", len(r.Outcomes), s.slurm.sent-sent)
+		r, _ := s.cycle()
+		if s.slurm.sent > sent {
+			t.Errorf("%d commands", s.slurm.sent-sent)
+		}
+		after := wrote // the poll shows something new, then
+		if wrote = len(r.Outcomes) > 0; wrote || after {
+			continue
+		}
+		quiet++
+		tables := written(before, s.rows())
+		if tables["decisions"] > 1 || tables["cycles"] > tables["decisions"] {
+			t.Errorf("rows %v", tables)
+		}
+		delete(tables, "decisions")
+		delete(tables, "cycles")
+		if len(tables) > 0 {
+			t.Errorf("rows %v", tables)
 		}
 	}
-	tables := written(before, s.rows())
-	if tables["decisions"] > cycles || tables["cycles"] > tables["decisions"] {
-		t.Errorf("rows %v", tables)
-	}
-	delete(tables, "decisions")
-	delete(tables, "cycles")
-	if len(tables) > 0 {
-		t.Errorf("rows %v", tables)
+	if quiet < least {
+		t.Errorf("%d of %d cycles wrote nothing, want %d", quiet, cycles, least)
 	}
 }
 
