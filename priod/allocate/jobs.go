@@ -3,6 +3,7 @@ package allocate
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -96,13 +97,10 @@ func (l *Ledger) syncJobs(s *cluster.Snapshot, h *cluster.History) {
 	known := 0
 	l.queue = slices.Grow(l.queue[:0], len(s.Jobs))[:len(s.Jobs)]
 	clear(l.queue)
-	var empty *nodemap.Map
-	nodes := func() *nodemap.Map {
-		if empty == nil {
-			empty = nodemap.New(s)
-		}
-		return empty
-	}
+	nodes := sync.OnceValues(func() (*nodemap.Map, *placement.Nodes) {
+		m := nodemap.New(s)
+		return m, m.Empty()
+	})
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
 		if !l.takesPart(j, h, s.At) {
@@ -170,7 +168,7 @@ func (l *Ledger) newRecord(j *cluster.Job) *jobRecord {
 // updateRequest takes over what a job asks for, and looks up where it fits and how fast
 // it is when that has changed. Of a running job Slurm shows what it got, not what it
 // asked for: the request that was seen while it waited stays.
-func (l *Ledger) updateRequest(e *jobRecord, j *cluster.Job, constraint string, nodes func() *nodemap.Map) {
+func (l *Ledger) updateRequest(e *jobRecord, j *cluster.Job, constraint string, nodes func() (*nodemap.Map, *placement.Nodes)) {
 	r := request{
 		gpuType: j.GPUType, features: constraint, partition: j.Partition, nodes: j.Nodes, gpus: j.GPUs, cpus: j.CPUs, memMB: j.MemMB, node: j.Node,
 	}
@@ -242,12 +240,12 @@ func without(fits []bool, out placement.Types) []bool {
 
 // fittingTypes tells on which types a job would fit if the cluster were empty. A
 // constraint that cannot be parsed is ignored.
-func (l *Ledger) fittingTypes(r request, j *cluster.Job, nodes func() *nodemap.Map) []bool {
+func (l *Ledger) fittingTypes(r request, j *cluster.Job, nodes func() (*nodemap.Map, *placement.Nodes)) []bool {
 	fits, known := l.fits[r]
 	if known {
 		return fits
 	}
-	m := nodes()
+	m, empty := nodes()
 	any := *j
 	any.Features = r.features
 	kinds, understood := m.Types(&any)
@@ -255,7 +253,6 @@ func (l *Ledger) fittingTypes(r request, j *cluster.Job, nodes func() *nodemap.M
 		any.Features = ""
 		kinds, _ = m.Types(&any)
 	}
-	empty := m.Empty()
 	fits = make([]bool, len(l.shares.Types))
 	for t, name := range l.shares.Types {
 		var of placement.Types

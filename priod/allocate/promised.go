@@ -84,13 +84,18 @@ const maxTasks = 1000
 // buildProblem builds the optimiser's problem from the records, an array as one job for
 // each task. It returns the record that each job of the problem belongs to.
 func (l *Ledger) buildProblem(s *cluster.Snapshot) []*jobRecord {
-	p := &l.problem
-	*p = Problem{Types: p.Types[:0], Jobs: p.Jobs[:0], Warm: &l.warm}
+	p, rows := &l.problem, 0
+	for i, e := range l.queue {
+		if e != nil {
+			rows += min(max(s.Jobs[i].TaskCount, 1), maxTasks)
+		}
+	}
+	*p = Problem{Types: p.Types[:0], Jobs: slices.Grow(p.Jobs[:0], rows), Warm: &l.warm}
 	for t, name := range l.shares.Types {
 		p.Types = append(p.Types, GPUType{Name: name, GPUs: l.gpus[t]})
 	}
 	entity := map[string]int{}
-	var records []*jobRecord
+	records := make([]*jobRecord, 0, rows)
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
 		e := l.queue[i]
