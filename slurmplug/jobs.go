@@ -263,20 +263,20 @@ func (j *Job) tasks() []int32 {
 }
 
 // twice finds a job that stands in the queue twice, by its name or by Slurm's
-// own id. Sorting what is nearly in order costs less than a map.
+// own id. To sort numbers costs less than a map.
 func twice(jobs []Job) (JobID, bool) {
-	raw, ids := make([]uint32, len(jobs)), make([]JobID, len(jobs))
+	raw, ids := make([]uint32, len(jobs)), make([]uint64, len(jobs))
 	for i := range jobs {
-		raw[i], ids[i] = jobs[i].RawID, jobs[i].ID
+		raw[i], ids[i] = jobs[i].RawID, uint64(jobs[i].ID.ID)<<32|uint64(uint32(jobs[i].ID.Task))
 	}
 	slices.Sort(raw)
-	slices.SortFunc(ids, JobID.Compare)
+	slices.Sort(ids)
 	for i := 1; i < len(jobs); i++ {
 		switch {
 		case raw[i] == raw[i-1]:
 			return Plain(raw[i]), true
 		case ids[i] == ids[i-1]:
-			return ids[i], true
+			return JobID{ID: uint32(ids[i] >> 32), Task: int32(uint32(ids[i]))}, true
 		}
 	}
 	return JobID{}, false

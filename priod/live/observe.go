@@ -135,18 +135,17 @@ type conversion struct {
 	demands    demandCache
 }
 
+// job fills in o, which is empty. It does so field by field: a literal would be made apart, and
+// copied.
 func (v *conversion) job(o *cluster.Job, j *slurmplug.Job) {
-	*o = cluster.Job{
-		ID: j.ID, RawID: j.RawID, Tasks: j.Tasks, TaskCount: max(j.TaskCount, 1), HetLeader: j.HetID, HetOffset: j.HetOffset,
-		User: j.User, Name: j.Name, Account: j.Account, Partition: j.Partition, QOS: j.QOS, Reservation: j.Reservation,
-		State: state(j.State), Reason: j.Reason, Priority: int64(j.Priority), Nice: j.Nice, Restarts: j.Restarts,
-		CPUs: j.CPUs, Features: j.Features, Prefer: j.Prefer, Whole: j.Whole || v.wholeNodes.all(j.Partition), NodeList: j.NodeList,
-		TimeLimit: j.TimeLimit, Submit: j.Submit, Eligible: j.Eligible, Start: j.Start, Dependency: j.Dependency != "",
-	}
+	o.ID, o.RawID, o.SLUID, o.Tasks, o.TaskCount, o.HetLeader, o.HetOffset = j.ID, j.RawID, sluid(j), j.Tasks, max(j.TaskCount, 1), j.HetID, j.HetOffset
+	o.User, o.Name, o.Account, o.Partition, o.QOS, o.Reservation = j.User, j.Name, j.Account, j.Partition, j.QOS, j.Reservation
+	o.State, o.Reason, o.Priority, o.Nice, o.Restarts = state(j.State), j.Reason, int64(j.Priority), j.Nice, j.Restarts
+	o.CPUs, o.Features, o.Prefer, o.Whole, o.NodeList = j.CPUs, j.Features, j.Prefer, j.Whole || v.wholeNodes.all(j.Partition), j.NodeList
+	o.TimeLimit, o.Submit, o.Eligible, o.Start, o.Dependency = j.TimeLimit, j.Submit, j.Eligible, j.Start, j.Dependency != ""
 	if o.TimeLimit == 0 {
 		o.TimeLimit = v.limits.of(j.Partition)
 	}
-	o.SLUID = sluid(j)
 	d := v.demands.of(j)
 	o.Nodes, o.MemMB, o.GPUType, o.GPUs, o.Node.GPUs = d.nodes, d.memMB, d.gpuType, d.gpus, d.nodeGPUs
 	if o.State == cluster.Running && o.GPUType == "" && o.GPUs > 0 {
