@@ -78,8 +78,32 @@ func TestJobMapKeepsNoOldPlaces(t *testing.T) {
 			m.Delete(JobID{ID: (id - 1000) / 100, Task: int32((id - 1000) % 100)})
 		}
 	}
-	if len(m.plain.at) > 1000 || len(m.tasks) > 20 {
-		t.Errorf("%d pages, %d arrays for 2,000 jobs", len(m.plain.at), len(m.tasks))
+	segments, places := 0, 0
+	for _, in := range m.plain {
+		if in != nil {
+			segments, places = segments+1, places+len(in.at)
+		}
+	}
+	if segments > 2 || places > 1024 || len(m.tasks) > 20 {
+		t.Errorf("%d segments, %d places of pages, %d arrays for 2,000 jobs", segments, places, len(m.tasks))
+	}
+}
+
+// Ids begin anew after some tens of millions: a map then holds jobs from both ends.
+func TestJobMapAfterIdsBeganAnew(t *testing.T) {
+	var m JobMap[bool]
+	for id := range uint32(1000) {
+		m.Set(slurmplug.Plain(67_043_000-id), true)
+		m.Set(slurmplug.Plain(1+id), true)
+	}
+	places := len(m.plain)
+	for _, in := range m.plain {
+		if in != nil {
+			places += len(in.at)
+		}
+	}
+	if m.Len() != 2000 || places > 4096 {
+		t.Errorf("%d places for %d jobs", places, m.Len())
 	}
 }
 
