@@ -55,6 +55,10 @@ func (set *Settings) features() []plan.Feature {
 
 // Recorder keeps what was seen, decided and written.
 type Recorder interface {
+	// Observed may begin to keep what a poll showed, and the stays that began or ended since
+	// the last one, while the cycle decides. It only reads the snapshot. A Planned of the same
+	// snapshot follows.
+	Observed(context.Context, *cluster.Snapshot, []cluster.Stay)
 	// Planned returns once everything in plan.Seen is safe: the actions that follow
 	// can then be explained and undone even after a crash. On error nothing is
 	// written to Slurm.
@@ -97,6 +101,9 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	if t := set.Waits.Tracker; t != nil {
 		c.Fragmented = func(id cluster.JobID) time.Duration { return t.Fragmented(id, c.Snapshot.At) }
 		c.Waited = t.Waited
+	}
+	if !set.DryRun {
+		rec.Observed(ctx, c.Snapshot, stays)
 	}
 	features := set.features()
 	var failed error

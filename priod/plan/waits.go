@@ -139,6 +139,16 @@ func (w *Wait) For(cause Cause, what string) (sum time.Duration) {
 	return sum
 }
 
+// Sum is how long the job has waited for a cause.
+func (w *Wait) Sum(cause Cause) (sum time.Duration) {
+	for i := range w.Spans {
+		if w.Spans[i].Cause == cause {
+			sum += w.Length(i)
+		}
+	}
+	return sum
+}
+
 // By sums the wait by causes.
 func (w *Wait) By() map[Cause]time.Duration {
 	by := map[Cause]time.Duration{}

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
@@ -21,8 +22,17 @@ type changes struct {
 	shares    []change[entry, plan.Share]
 	nodes     []change[nodeEntry, cluster.Node]
 	nodesLeft []string
-	others    []*entry          // whose id another job has now
+	others    []other
 	summary   db.AddCycleParams // of the cycle, but for its number and time
+
+	of  *cluster.Snapshot // what jobs, left, open, nodes and nodesLeft are of
+	saw bool              // that stands in the database, and they are empty again
+}
+
+// other is a job in the snapshot whose id meant another one before.
+type other struct {
+	job cluster.JobID
+	of  *entry // the one before, or its array
 }
 
 // change is a row that has to be written: what it is to hold now, and its digest.
@@ -45,7 +55,12 @@ func (c *changes) reset() {
 }
 
 func (c *changes) none() bool {
-	return len(c.jobs)+len(c.left)+len(c.open)+len(c.history)+len(c.decisions)+len(c.shares)+len(c.nodes)+len(c.nodesLeft) == 0
+	return !c.saw && c.sawNone() && len(c.history)+len(c.decisions)+len(c.shares) == 0
+}
+
+// sawNone tells whether jobs and nodes are as the database holds them.
+func (c *changes) sawNone() bool {
+	return len(c.jobs)+len(c.left)+len(c.open)+len(c.nodes)+len(c.nodesLeft) == 0
 }
 
 // endedStay is a stay that ended and has no row that says so.
@@ -55,9 +70,13 @@ type endedStay struct {
 	cluster.Stay
 }
 
-// noteStays takes in the stays of a cycle. They are told once, so they are kept
-// until a commit succeeds.
-func (s *Store) noteStays(stays []cluster.Stay) {
+// noteStays takes in the stays of a cycle. They count once, and are kept until a commit
+// succeeds.
+func (s *Store) noteStays(of *cluster.Snapshot, stays []cluster.Stay) {
+	if s.noted == of {
+		return
+	}
+	s.noted = of
 	for _, i := range stays {
 		e := s.stored.entry(i.Job)
 		if i.Closed {
@@ -72,15 +91,16 @@ func (s *Store) noteStays(stays []cluster.Stay) {
 	}
 }
 
-// compare fills s.changes. It writes nothing and may be called again.
-func (s *Store) compare(seen *plan.Seen) {
+// compareSeen fills s.changes with what changed of jobs and nodes, and begins it anew. It writes
+// nothing and may be called again, as may compareDecided after it.
+func (s *Store) compareSeen(snap *cluster.Snapshot) {
 	h, c := &s.stored, &s.changes
 	c.reset()
+	c.of = snap
 	h.poll++
-	next := 0
 	h.order.begin()
-	for i := range seen.Snapshot.Jobs {
-		j := &seen.Snapshot.Jobs[i]
+	for i := range snap.Jobs {
+		j := &snap.Jobs[i]
 		e := s.sighted(j)
 		e.poll = h.poll
 		h.order.add(e)
@@ -93,28 +113,15 @@ func (s *Store) compare(seen *plan.Seen) {
 		if d := h.digester.job(j); d != e.seen {
 			c.jobs = append(c.jobs, change[entry, cluster.Job]{e, j, d})
 		}
-		s.compareHistory(e)
-		s.compareShare(e, seen.Plan.Shares)
 		if o := e.open; o != nil {
 			running := j.State == cluster.Running && j.GPUs > 0 && o.Start.Equal(j.Start)
-			if running && seen.Snapshot.At.After(o.End) {
-				o.End = seen.Snapshot.At
+			if running && snap.At.After(o.End) {
+				o.End = snap.At
 			}
 			if running != o.running || !o.saved {
 				o.running, o.saved = running, false
 				c.open = append(c.open, e)
 			}
-		}
-		// Decisions stand in the order of the snapshot.
-		if ds := seen.Plan.Decisions; next < len(ds) && ds[next].Job == j.ID {
-			s.compareDecision(e, &ds[next])
-			next++
-		}
-	}
-	for ; next < len(seen.Plan.Decisions); next++ {
-		d := &seen.Plan.Decisions[next]
-		if e := h.jobs[d.Job]; e != nil && e.poll == h.poll {
-			s.compareDecision(e, d)
 		}
 	}
 	if len(h.order.now) != len(h.jobs) {
@@ -124,12 +131,40 @@ func (s *Store) compare(seen *plan.Seen) {
 			}
 		}
 	}
-	s.compareNodes(seen.Snapshot.Nodes)
+	s.compareNodes(snap.Nodes)
+}
+
+// compareDecided fills in what changed of decisions, shares and History. It follows
+// compareSeen of the same snapshot.
+func (s *Store) compareDecided(seen *plan.Seen) {
+	h, next := &s.stored, 0
+	for i, e := range h.order.now {
+		// Decisions stand in the order of the snapshot.
+		if ds := seen.Plan.Decisions; next < len(ds) && ds[next].Job == e.id {
+			s.compareDecision(e, &ds[next])
+			if _, wrote := s.history.Written[e.id]; wrote || e.known != 0 || !ds[next].Ranked {
+				s.compareHistory(e)
+			}
+			next++
+		} else {
+			if e.decided == 0 {
+				e.since = eligibleSince(&seen.Snapshot.Jobs[i], seen.Snapshot.At)
+			}
+			s.compareHistory(e)
+		}
+		s.compareShare(e, seen.Plan.Shares)
+	}
+	for ; next < len(seen.Plan.Decisions); next++ {
+		d := &seen.Plan.Decisions[next]
+		if e := h.jobs[d.Job]; e != nil && e.poll == h.poll {
+			s.compareDecision(e, d)
+		}
+	}
 	s.summarize(seen)
 }
 
 // sighted returns the entry of a job in the snapshot. When the id means another
-// job than before, the old entry ends and what History knew of it is dropped.
+// job than before, the old entry ends.
 func (s *Store) sighted(j *cluster.Job) *entry {
 	h := &s.stored
 	e := h.order.guess(j.ID)
@@ -143,14 +178,7 @@ func (s *Store) sighted(j *cluster.Job) *entry {
 		}
 	}
 	if of.isOther(j) {
-		s.changes.others = append(s.changes.others, of)
-		for _, id := range []cluster.JobID{j.ID, of.id} {
-			s.history.FirstEligible.Delete(id)
-			s.history.Counted.Delete(id)
-			delete(s.history.Written, id)
-			delete(s.history.Requests, id)
-			delete(s.history.Sizes, id)
-		}
+		s.changes.others = append(s.changes.others, other{j.ID, of})
 		if of == e {
 			s.unsaved.ended = append(s.unsaved.ended, e)
 			delete(h.jobs, j.ID)
@@ -188,9 +216,18 @@ func (s *Store) formerRow(j *cluster.Job) int64 {
 	return row
 }
 
+// eligibleSince is since when a job about which nothing was decided could first run, ms, as
+// cluster.History has it; 0: it could not, or a decision will tell.
+func eligibleSince(j *cluster.Job, at time.Time) int64 {
+	if j.State == cluster.Pending || j.Eligible.After(at) && !j.SiteFactorKnown {
+		return 0
+	}
+	return millis(j.Eligible)
+}
+
 func (s *Store) compareHistory(e *entry) {
 	known := uint64(0)
-	if row, stored := historyParams(s.history, e.id); stored {
+	if row, stored := historyParams(s.history, e); stored {
 		known = digest(&s.stored.digester, row)
 	}
 	if known != e.known {
@@ -199,7 +236,8 @@ func (s *Store) compareHistory(e *entry) {
 }
 
 func (s *Store) compareDecision(e *entry, d *plan.Decision) {
-	if digest := s.stored.digester.decision(d); digest != e.decided {
+	e.since, e.counted = millis(d.Since), counted(s.history, d)
+	if digest := s.stored.digester.decision(d, e.counted); digest != e.decided {
 		s.changes.decisions = append(s.changes.decisions, change[entry, plan.Decision]{e, d, digest})
 	}
 	if d.Ranked {

@@ -27,12 +27,12 @@ func (s *Store) LoadEvictions(ctx context.Context) (*evict.Journal, error) {
 	defer s.mu.Unlock()
 	ctx = context.WithoutCancel(ctx)
 	err := s.sound(ctx, func() error {
-		return s.transact(ctx, func(tx *sql.Tx) error { return s.loadEvictions(ctx, tx) })
+		return s.transact(ctx, func(tx *transaction) error { return s.loadEvictions(ctx, tx) })
 	})
 	return s.journal, err
 }
 
-func (s *Store) loadEvictions(ctx context.Context, tx *sql.Tx) error {
+func (s *Store) loadEvictions(ctx context.Context, tx db.DBTX) error {
 	f, told, err := openEvictions(s.journals)
 	if err != nil {
 		return err
@@ -198,7 +198,7 @@ func (s *Store) saveEvictions(ctx context.Context, t *evict.Changes) error {
 		}
 		turns = []*evict.Changes{all, t}
 	}
-	err := s.transact(ctx, func(tx *sql.Tx) error {
+	err := s.transact(ctx, func(tx *transaction) error {
 		for _, t := range turns {
 			if err := every(t.Claims, func(c *evict.Claim) error { return s.saveClaim(ctx, tx, c) }); err != nil {
 				return err
@@ -213,7 +213,7 @@ func (s *Store) saveEvictions(ctx context.Context, t *evict.Changes) error {
 	return err
 }
 
-func (s *Store) saveClaim(ctx context.Context, tx *sql.Tx, c *evict.Claim) error {
+func (s *Store) saveClaim(ctx context.Context, tx db.DBTX, c *evict.Claim) error {
 	n, err := s.q.UpdateClaim(ctx, tx, db.UpdateClaimParams{
 		Claim: c.Number, State: string(c.State), Reason: c.Reason, ChangedMs: millis(c.Changed), Pin: c.Pin,
 		Resv: c.Resv, ResvMs: millis(c.ResvAt), RoomMs: millis(c.Room), EndedMs: millis(c.Ended),
@@ -237,7 +237,7 @@ func (s *Store) saveClaim(ctx context.Context, tx *sql.Tx, c *evict.Claim) error
 	})
 }
 
-func (s *Store) saveEviction(ctx context.Context, tx *sql.Tx, e *evict.Eviction) error {
+func (s *Store) saveEviction(ctx context.Context, tx db.DBTX, e *evict.Eviction) error {
 	n, err := s.q.UpdateEviction(ctx, tx, db.UpdateEvictionParams{
 		Eviction: e.Number, State: string(e.State), Reason: e.Reason, CostPaid: e.Paid, How: string(e.How),
 		ExitCode: int64(e.ExitCode), ExitSignal: int64(e.ExitSignal), Tries: int64(e.Tries),
@@ -266,7 +266,7 @@ func (s *Store) saveEviction(ctx context.Context, tx *sql.Tx, e *evict.Eviction)
 // jobRow is the row of a job that the last snapshot showed; a task that is still
 // part of its array's record, or a job of which a new database knows nothing,
 // gets a row of what is known.
-func (s *Store) jobRow(ctx context.Context, tx *sql.Tx, j *cluster.Job, at time.Time) (int64, error) {
+func (s *Store) jobRow(ctx context.Context, tx db.DBTX, j *cluster.Job, at time.Time) (int64, error) {
 	if e := s.stored.jobs[j.ID]; e != nil && e.seen != 0 {
 		return e.row, nil
 	}

@@ -140,7 +140,7 @@ func (s *Store) LoadFailures(ctx context.Context) (*retry.Memory, error) {
 	}
 	var stored retry.Changes
 	var queue []cluster.Job
-	err = s.batch(ctx, func(tx *sql.Tx) (err error) {
+	err = s.batch(ctx, func(tx db.DBTX) (err error) {
 		if stored, err = failuresSince(ctx, s.q, tx, time.Now().Add(-retry.Keep)); err != nil {
 			return err
 		}
@@ -225,7 +225,7 @@ func (s *Store) SaveFailures(ctx context.Context, t *retry.Changes) error {
 }
 
 func (s *Store) saveFailures(ctx context.Context, t *retry.Changes) error {
-	return s.transact(ctx, func(tx *sql.Tx) error {
+	return s.transact(ctx, func(tx *transaction) error {
 		for i := range t.Failures {
 			row := &t.Failures[i]
 			body, err := json.Marshal(row)

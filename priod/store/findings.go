@@ -36,7 +36,7 @@ func (f *Findings) Count(level string) (n int) {
 
 // SaveFindings replaces what an earlier check found. It may be called beside the cycles.
 func (s *Store) SaveFindings(ctx context.Context, f *Findings) error {
-	return s.batch(ctx, func(tx *sql.Tx) error {
+	return s.batch(ctx, func(tx db.DBTX) error {
 		if err := s.q.DropFindings(ctx, tx); err != nil {
 			return err
 		}
@@ -68,7 +68,7 @@ type ExpectedStart struct {
 // only where that has moved by a minute, and by a tenth of what was left until then. It may
 // be called beside the cycles.
 func (s *Store) SaveStarts(ctx context.Context, at time.Time, starts map[cluster.JobID]time.Time) error {
-	return s.batch(ctx, func(tx *sql.Tx) error {
+	return s.batch(ctx, func(tx db.DBTX) error {
 		stored, err := s.q.AllStarts(ctx, tx)
 		if err != nil {
 			return err

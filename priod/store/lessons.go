@@ -27,19 +27,19 @@ func (s *Store) SaveStays(ctx context.Context, stays []cluster.PastStay, until t
 	for len(stays) > 0 {
 		now := stays[:min(len(stays), pruneBatch)]
 		stays = stays[len(now):]
-		if err := s.batch(ctx, func(tx *sql.Tx) error {
+		if err := s.batch(ctx, func(tx db.DBTX) error {
 			return every(now, func(x *cluster.PastStay) error { return s.q.PutStay(ctx, tx, stayParams(x)) })
 		}); err != nil {
 			return err
 		}
 	}
-	return s.batch(ctx, func(tx *sql.Tx) error { return s.q.ReadUntil(ctx, tx, millis(until)) })
+	return s.batch(ctx, func(tx db.DBTX) error { return s.q.ReadUntil(ctx, tx, millis(until)) })
 }
 
 // StaysSince returns the runs that ended since a time, and drops the older ones.
 func (s *Store) StaysSince(ctx context.Context, since time.Time) (stays []cluster.PastStay, err error) {
 	for n := int64(1); n > 0; {
-		err = s.batch(ctx, func(tx *sql.Tx) (err error) {
+		err = s.batch(ctx, func(tx db.DBTX) (err error) {
 			n, err = olderThan(ctx, millis(since), s.q.PruneStays)(tx)
 			return err
 		})
@@ -47,7 +47,7 @@ func (s *Store) StaysSince(ctx context.Context, since time.Time) (stays []cluste
 			return nil, err
 		}
 	}
-	err = s.batch(ctx, func(tx *sql.Tx) error {
+	err = s.batch(ctx, func(tx db.DBTX) error {
 		rows, err := s.q.AllStays(ctx, tx, millis(since))
 		stays = each(rows, stayOf)
 		return err
@@ -78,7 +78,7 @@ func (s *Store) SaveLessons(ctx context.Context, k *speed.Knowledge, runs int, a
 			Workload: p.Program.Workload, User: p.Program.User, Name: p.Program.Name, Gpus: int64(p.Program.GPUs), Steps: p.Steps, Body: string(text),
 		}
 	}
-	return s.batch(ctx, func(tx *sql.Tx) error {
+	return s.batch(ctx, func(tx db.DBTX) error {
 		if err := s.q.DropPrograms(ctx, tx); err != nil {
 			return err
 		}
@@ -91,7 +91,7 @@ func (s *Store) SaveLessons(ctx context.Context, k *speed.Knowledge, runs int, a
 
 // Lessons returns what was learned.
 func (s *Store) Lessons(ctx context.Context) (l Lessons, err error) {
-	err = s.batch(ctx, func(tx *sql.Tx) (err error) {
+	err = s.batch(ctx, func(tx db.DBTX) (err error) {
 		l, err = lessonsOf(ctx, s.q, tx, nil)
 		return err
 	})

@@ -32,14 +32,14 @@ func (s *Store) load(ctx context.Context) error {
 		return err
 	}
 	ctx = context.WithoutCancel(ctx)
-	if err := s.transact(ctx, func(tx *sql.Tx) error { return s.loadFrom(ctx, tx) }); err != nil {
+	if err := s.transact(ctx, func(tx *transaction) error { return s.loadFrom(ctx, tx) }); err != nil {
 		return err
 	}
 	s.historySaved()
 	return nil
 }
 
-func (s *Store) loadFrom(ctx context.Context, tx *sql.Tx) error {
+func (s *Store) loadFrom(ctx context.Context, tx db.DBTX) error {
 	l := loader{q: s.q, tx: tx, undo: s.undo, void: s.void, history: cluster.NewHistory()}
 	l.stored.reset()
 	if err := l.all(ctx); err != nil {
@@ -97,6 +97,7 @@ type loader struct {
 	void    void
 	history *cluster.History
 	stored  stored
+	until   time.Time        // the last poll
 	rows    map[int64]*entry // by row of jobs
 	tried   map[cluster.JobID]bool
 }
@@ -115,7 +116,7 @@ func (l *loader) all(ctx context.Context) error {
 
 func (l *loader) cycle(ctx context.Context) error {
 	last, err := l.q.LastKeys(ctx, l.tx)
-	l.stored.row, l.stored.cycle, l.stored.write = last.Job, last.Cycle, last.Write
+	l.stored.row, l.stored.cycle, l.stored.write, l.until = last.Job, last.Cycle, last.Write, instant(last.UntilMs)
 	return err
 }
 
@@ -130,8 +131,10 @@ func (l *loader) jobs(ctx context.Context) error {
 		e := l.stored.entry(j.ID)
 		e.row, e.seen = jobs[i].Job, l.stored.digester.job(&j)
 		e.identify(j.User, j.Submit)
+		e.since = eligibleSince(&j, l.until)
 		l.rows[e.row] = e
 		l.history.Saw(j.ID)
+		l.remember(e)
 		if _, requests := l.undo.Former(&j); requests != nil {
 			l.history.Requests[j.ID] = requests
 		}
@@ -144,10 +147,24 @@ func (l *loader) decisions(ctx context.Context) error {
 	for i := range decisions {
 		if e := l.rows[decisions[i].Job]; e != nil {
 			d := decisionOf(&decisions[i], e.id)
-			e.decided = l.stored.digester.decision(&d)
+			e.decided = l.stored.digester.decision(&d, decisions[i].Counted)
+			e.since, e.counted = decisions[i].SinceMs, decisions[i].Counted
+			l.remember(e)
 		}
 	}
 	return err
+}
+
+// remember restores since when a job could run, and the class under which it was last ranked.
+func (l *loader) remember(e *entry) {
+	l.history.FirstEligible.Delete(e.id)
+	if e.since != 0 {
+		l.history.FirstEligible.Set(e.id, instant(e.since))
+	}
+	l.history.Counted.Delete(e.id)
+	if e.counted != "" {
+		l.history.Counted.Set(e.id, classOf(e.counted))
+	}
 }
 
 // shares that are stored: the first cycle writes them anew.
@@ -180,12 +197,7 @@ func (l *loader) remembered(ctx context.Context) error {
 		r, id := &rows[i], jobID(rows[i].ID, rows[i].Task)
 		e := l.stored.entry(id)
 		e.known = digest(&l.stored.digester, db.PutHistoryParams(*r))
-		if r.FirstEligibleMs != 0 {
-			l.history.FirstEligible.Set(id, instant(r.FirstEligibleMs))
-		}
-		if r.Counted != "" {
-			l.history.Counted.Set(id, classOf(r.Counted))
-		}
+		l.remember(&entry{id: id, since: r.FirstEligibleMs, counted: r.Counted})
 		if w := writtenOf(r); w.Lever != "" && !l.undo.WasTakenBack(id, w.Lever, w.At) {
 			w.Older = l.undo.Older(id)
 			l.history.Written[id] = w

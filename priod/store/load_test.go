@@ -203,8 +203,9 @@ func (r *replay) Apply(_ context.Context, actions []plan.Action) []plan.Outcome 
 // nothing records nothing.
 type nothing struct{}
 
-func (nothing) Planned(context.Context, plan.Seen) error   { return nil }
-func (nothing) Done(context.Context, []plan.Outcome) error { return nil }
+func (nothing) Observed(context.Context, *cluster.Snapshot, []cluster.Stay) {}
+func (nothing) Planned(context.Context, plan.Seen) error                    { return nil }
+func (nothing) Done(context.Context, []plan.Outcome) error                  { return nil }
 
 // Property: whatever the cluster does, however often priod is restarted and
 // wherever it dies, it knows and decides what it would have without.

@@ -9,9 +9,11 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"slurmprio/priod/plan"
 	"slurmprio/priod/undo"
 	"slurmprio/slurmplug"
 )
@@ -44,6 +46,7 @@ var rowsOf = map[int64]string{
 	10: `UPDATE stays SET node_list = 'n1';`,
 	11: `UPDATE wait_spans SET fits = '{"gpus":1}'; UPDATE decisions SET choices = '{"gpu_type":{"why":"waits","gpu_type":"a100"}}'; INSERT INTO starts VALUES (3, 2000, 9000);
 		INSERT INTO findings VALUES (1, 2000, 'FAIL', 'rights', 'user priod may not change other users'' jobs', 'sacctmgr ...');`,
+	12: `UPDATE decisions SET counted = 'te'; UPDATE history SET counted = 'te';`,
 }
 
 // Every schema since the first is brought up to date with what it holds.
@@ -56,10 +59,10 @@ func TestMigrateFromEverySchema(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := p.UpTo(ctx, from); err != nil {
-				t.Fatal(err)
-			}
 			for v := int64(1); v <= from; v++ {
+				if _, err := p.UpTo(ctx, v); err != nil {
+					t.Fatal(err)
+				}
 				if _, err := old.Exec(rowsOf[v]); err != nil {
 					t.Fatal(err)
 				}
@@ -81,6 +84,10 @@ func TestMigrateFromEverySchema(t *testing.T) {
 			if story.Job.User != "alice" || len(story.Writes) != 1 || len(story.Stays) != 1 || len(story.Decisions) != 1 {
 				t.Errorf("%+v", story)
 			}
+			if k := story.Known; k == nil || k.Counted != "te" || k.Value != 5000 || !k.FirstEligible.Equal(time.UnixMilli(1000)) {
+				t.Errorf("%+v", k)
+			}
+			checkMigrated(t, dir, from, &story)
 			d.snapshot.Jobs[0].Submit = story.Job.Submit
 			d.cycle()
 			for _, table := range []string{"claims", "evictions"} {
@@ -118,6 +125,81 @@ func TestMigrateFromEverySchema(t *testing.T) {
 	}
 	if _, err := p.DownTo(ctx, 0); err != nil {
 		t.Errorf("down: %v", err)
+	}
+}
+
+// checkMigrated looks at what migrations made over.
+func checkMigrated(t *testing.T, dir string, from int64, story *Story) {
+	t.Helper()
+	if half := 0.5; from >= 4 {
+		want := []ShareOfType{{GPUType: "a100", Speed: 1, Source: "tag", Factor: 1, Time: &half, PromisedS: 7}}
+		if diff := cmp.Diff(want, story.Share.Types); diff != "" {
+			t.Error(diff)
+		}
+	}
+	if from >= 8 {
+		want := []plan.WaitSpan{{From: instant(1000), Cause: plan.Capacity, Words: "asks for 2 GPUs; 0 are free"}}
+		if from >= 11 {
+			want[0].Fits = &plan.FitsNow{GPUs: 1}
+		}
+		all := must[[]*plan.Wait](t)(reader(t, dir).OpenWaits(ctx))
+		if len(all) != 1 || !all[0].Until.Equal(instant(1000)) {
+			t.Fatalf("%+v", all)
+		}
+		if diff := cmp.Diff(want, all[0].Spans); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+// What the newest migration made over it makes back.
+func TestMigrateBack(t *testing.T) {
+	path := databasePath(t.TempDir())
+	handle := must[*sql.DB](t)(sql.Open("sqlite3", "file:"+path))
+	defer handle.Close()
+	p, err := migrations(handle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dump := func() (all []string) {
+		for _, table := range []string{"history", "waits", "wait_spans", "decisions"} {
+			rows := must[*sql.Rows](t)(handle.Query("SELECT * FROM " + table))
+			columns := must[[]string](t)(rows.Columns())
+			values := make([]any, len(columns))
+			for i := range values {
+				values[i] = new(any)
+			}
+			for rows.Next() {
+				if err := rows.Scan(values...); err != nil {
+					t.Fatal(err)
+				}
+				text := table
+				for i, c := range columns {
+					text += fmt.Sprintf(" %s=%v", c, *values[i].(*any))
+				}
+				all = append(all, text)
+			}
+			rows.Close()
+		}
+		return all
+	}
+	for v := int64(1); v <= 11; v++ {
+		if _, err := p.UpTo(ctx, v); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := handle.Exec(rowsOf[v]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := dump()
+	if _, err := p.UpTo(ctx, 12); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.DownTo(ctx, 11); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, dump()); diff != "" || len(before) != 4 {
+		t.Error(diff)
 	}
 }
 

@@ -57,12 +57,11 @@ func (r *Reader) waitsFor(ctx context.Context, tx *sql.Tx, id cluster.JobID) (*p
 	if err != nil || len(last) == 0 || last[0].UntilMs != 0 {
 		return nil, err
 	}
-	spans, err := r.q.SpansOfWait(ctx, tx, db.SpansOfWaitParams{ID: last[0].ID, Task: last[0].Task, SubmitMs: last[0].SubmitMs})
-	if err != nil || len(spans) == 0 {
-		return nil, err
+	spans := spansOf(last[0].Spans)
+	if len(spans) == 0 {
+		return nil, nil
 	}
-	now := spanOf(&spans[len(spans)-1])
-	return &now, nil
+	return &spans[len(spans)-1], nil
 }
 
 // Nodes returns the nodes as the last cycle saw them, by name.

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -31,7 +30,7 @@ func (s *Store) Prune(ctx context.Context, now time.Time) error {
 		return err
 	}
 	before := millis(now.Add(-max(s.opts.Retention, minRetention)))
-	drops := []func(tx *sql.Tx) (int64, error){
+	drops := []func(tx db.DBTX) (int64, error){
 		olderThan(ctx, before, s.q.PruneJobs), olderThan(ctx, before, s.q.PruneIntervals), olderThan(ctx, before, s.q.PruneWrites),
 		olderThan(ctx, before, s.q.PruneWaits), s.pruneDecisions(ctx, before), olderThan(ctx, before, s.q.PruneCycles),
 		olderThan(ctx, before, s.q.PruneFailures), olderThan(ctx, before, s.q.PruneDrained),
@@ -39,7 +38,7 @@ func (s *Store) Prune(ctx context.Context, now time.Time) error {
 	dropped := int64(0)
 	for _, drop := range drops {
 		for n := int64(pruneBatch); n == pruneBatch; {
-			if err := s.batch(ctx, func(tx *sql.Tx) (err error) { n, err = drop(tx); return err }); err != nil {
+			if err := s.batch(ctx, func(tx db.DBTX) (err error) { n, err = drop(tx); return err }); err != nil {
 				return fmt.Errorf("drop what is older than the retention: %w", err)
 			}
 			dropped += n
@@ -55,14 +54,14 @@ func (s *Store) Prune(ctx context.Context, now time.Time) error {
 }
 
 // olderThan is one batch of a query that drops old rows.
-func olderThan[P ~struct{ BeforeMs, Most int64 }](ctx context.Context, before int64, drop func(context.Context, db.DBTX, P) (int64, error)) func(tx *sql.Tx) (int64, error) {
-	return func(tx *sql.Tx) (int64, error) {
+func olderThan[P ~struct{ BeforeMs, Most int64 }](ctx context.Context, before int64, drop func(context.Context, db.DBTX, P) (int64, error)) func(tx db.DBTX) (int64, error) {
+	return func(tx db.DBTX) (int64, error) {
 		return drop(ctx, tx, P(struct{ BeforeMs, Most int64 }{before, pruneBatch}))
 	}
 }
 
 // batch runs one transaction between two cycles.
-func (s *Store) batch(ctx context.Context, run func(tx *sql.Tx) error) error {
+func (s *Store) batch(ctx context.Context, run func(tx db.DBTX) error) error {
 	err := ctx.Err()
 	if err != nil {
 		return err
@@ -71,7 +70,7 @@ func (s *Store) batch(ctx context.Context, run func(tx *sql.Tx) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err = s.intact(); err == nil {
-		err = s.transact(ctx, run)
+		err = s.transact(ctx, func(tx *transaction) error { return run(tx) })
 	}
 	if isBroken(err) {
 		err = s.startAnew(ctx, err)
@@ -80,9 +79,9 @@ func (s *Store) batch(ctx context.Context, run func(tx *sql.Tx) error) error {
 }
 
 // pruneDecisions walks the old decisions once and keeps those that still hold.
-func (s *Store) pruneDecisions(ctx context.Context, before int64) func(tx *sql.Tx) (int64, error) {
+func (s *Store) pruneDecisions(ctx context.Context, before int64) func(tx db.DBTX) (int64, error) {
 	after := int64(0)
-	return func(tx *sql.Tx) (int64, error) {
+	return func(tx db.DBTX) (int64, error) {
 		rows, err := s.q.OldDecisions(ctx, tx, db.OldDecisionsParams{After: after, BeforeMs: before, Most: pruneBatch})
 		if err != nil {
 			return 0, err

@@ -38,10 +38,37 @@ type plannedWrite struct {
 	action plan.Action
 }
 
+// Observed begins to record what a poll showed, while the cycle decides: jobs, nodes, and stays
+// on GPUs that began or ended. Planned waits for that, and records what was not recorded here.
+// It follows the History that Load returned.
+func (s *Store) Observed(ctx context.Context, snap *cluster.Snapshot, stays []cluster.Stay) {
+	s.mu.Lock()
+	if s.history == nil {
+		s.mu.Unlock()
+		return
+	}
+	s.noteStays(snap, stays)
+	go func() {
+		defer s.mu.Unlock()
+		s.compareSeen(snap)
+		if len(s.changes.others) > 0 { // Planned gives this cycle up
+			return
+		}
+		if s.changes.sawNone() && len(s.unsaved.closed)+len(s.unsaved.ended) == 0 || s.intact() != nil {
+			return
+		}
+		ctx := context.WithoutCancel(ctx)
+		if s.transact(ctx, func(tx *transaction) error { return s.saveSeen(ctx, tx, snap.At) }) == nil {
+			s.savedSeen()
+			s.changes.saw = true
+		} // else Planned fails in the same way, and says so
+	}()
+}
+
 // Planned commits what the cycle saw and decided and the writes that it is
 // about to make, and appends those to the undo journal. It follows the History
-// that Load returned. After an error nothing of it is stored and nothing may be
-// written to Slurm; the next call stores what this one could not.
+// that Load returned. After an error nothing may be written to Slurm; the next call stores
+// what this one could not.
 func (s *Store) Planned(ctx context.Context, seen plan.Seen) (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,10 +77,17 @@ func (s *Store) Planned(ctx context.Context, seen plan.Seen) (err error) {
 	}
 	s.stopActing()
 	s.doubt()
-	s.noteStays(seen.Stays)
+	s.noteStays(seen.Snapshot, seen.Stays)
 	s.noteWaits(seen.Waits)
-	s.compare(&seen)
-	defer s.changes.reset() // lets go of the snapshot before the next one is read
+	if s.changes.of != seen.Snapshot {
+		s.compareSeen(seen.Snapshot)
+	}
+	s.forgetOthers()
+	s.compareDecided(&seen)
+	defer func() { // lets go of the snapshot before the next one is read
+		s.changes.reset()
+		s.noted = nil
+	}()
 	if err := s.owns(); err != nil {
 		return err
 	}
@@ -90,7 +124,8 @@ func (s *Store) Planned(ctx context.Context, seen plan.Seen) (err error) {
 	}
 	if isBroken(err) {
 		if err = s.startAnew(ctx, err); err == nil {
-			s.compare(&seen)
+			s.compareSeen(seen.Snapshot)
+			s.compareDecided(&seen)
 			err = s.save(ctx, &seen, acting)
 		}
 	}
@@ -115,6 +150,19 @@ func (s *Store) doubt() {
 // earlier jobs with the same ids. That is forgotten now: the next cycle is right.
 var ErrIDsInUseAgain = errors.New("job ids are in use again")
 
+// forgetOthers drops what History knew of earlier jobs with the same ids.
+func (s *Store) forgetOthers() {
+	for _, o := range s.changes.others {
+		for _, id := range []cluster.JobID{o.job, o.of.id} {
+			s.history.FirstEligible.Delete(id)
+			s.history.Counted.Delete(id)
+			delete(s.history.Written, id)
+			delete(s.history.Requests, id)
+			delete(s.history.Sizes, id)
+		}
+	}
+}
+
 // refuseOthers gives up a cycle whose decisions rest on what was known of
 // earlier jobs with the same ids.
 func (s *Store) refuseOthers() error {
@@ -123,11 +171,11 @@ func (s *Store) refuseOthers() error {
 		return nil
 	}
 	ids := map[uint32]bool{}
-	for _, e := range others {
-		ids[e.id.ID] = true
+	for _, o := range others {
+		ids[o.of.id.ID] = true
 	}
 	s.undo.Forget(ids)
-	return fmt.Errorf("%w: %d jobs, %s among them, are not the ones known by these ids; what was known is dropped and the next cycle decides anew", ErrIDsInUseAgain, len(others), others[0].id)
+	return fmt.Errorf("%w: %d jobs, %s among them, are not the ones known by these ids; what was known is dropped and the next cycle decides anew", ErrIDsInUseAgain, len(others), others[0].of.id)
 }
 
 // keepUndo writes the journal again when it was deleted or spoiled; also in a
@@ -167,56 +215,40 @@ func (s *Store) save(ctx context.Context, seen *plan.Seen, acting bool) error {
 		return err
 	}
 	ctx = context.WithoutCancel(ctx)
-	tx, err := s.db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback()
-
-	at, number, quiet := seen.Snapshot.At, s.stored.cycle, s.quiet(acting)
-	if quiet {
-		if err := s.q.ExtendCycle(ctx, tx, db.ExtendCycleParams{UntilMs: millis(at), Cycle: number}); err != nil {
-			return err
-		}
-		return tx.Commit()
+	at, number := seen.Snapshot.At, s.stored.cycle
+	if s.quiet(acting) {
+		return s.q.ExtendCycle(ctx, s.db, db.ExtendCycleParams{UntilMs: millis(at), Cycle: number})
 	}
 	number++
-	if err := s.saveSeen(ctx, tx, at); err != nil {
-		return err
-	}
-	if err := s.saveKnown(ctx, tx); err != nil {
-		return err
-	}
-	for _, d := range s.changes.decisions {
-		if err := s.q.AddDecision(ctx, tx, decisionParams(d.now, d.entry.row, number, at)); err != nil {
+	var planned []plannedWrite
+	journalled := false
+	err := s.transact(ctx, func(tx *transaction) error {
+		if err := s.saveSeen(ctx, tx, at); err != nil {
 			return err
 		}
-	}
-	if err := s.saveShares(ctx, tx, number, seen); err != nil {
-		return err
-	}
-	if err := s.saveWaits(ctx, tx); err != nil {
-		return err
-	}
-	row := s.changes.summary
-	row.Cycle, row.AtMs, row.Span = number, millis(at), seen.Snapshot.Multifactor.Span
-	if err := s.q.AddCycle(ctx, tx, row); err != nil {
-		return err
-	}
-	if err := s.endWrites(ctx, tx); err != nil {
-		return err
-	}
-	var planned []plannedWrite
-	if acting {
+		if err := tx.bulk(func(tx db.DBTX) error { return s.saveDecided(ctx, tx, number, seen) }); err != nil {
+			return err
+		}
+		row := s.changes.summary
+		row.Cycle, row.AtMs, row.Span = number, millis(at), seen.Snapshot.Multifactor.Span
+		if err := s.q.AddCycle(ctx, tx, row); err != nil {
+			return err
+		}
+		if err := s.endWrites(ctx, tx); err != nil || !acting {
+			return err
+		}
+		var err error
 		if planned, err = s.savePlanned(ctx, tx, number, seen); err != nil {
 			return err
 		}
 		if err := s.owns(); err != nil { // whoever took over may have read the lines
 			return err
 		}
-	}
-	if err := tx.Commit(); err != nil {
-		if acting {
+		journalled = true
+		return nil
+	})
+	if err != nil {
+		if journalled {
 			err = errors.Join(err, s.undo.Withdraw())
 		}
 		return err
@@ -232,12 +264,28 @@ func (s *Store) quiet(acting bool) bool {
 }
 
 // saveSeen writes jobs, nodes and intervals.
-func (s *Store) saveSeen(ctx context.Context, tx *sql.Tx, at time.Time) error {
+func (s *Store) saveSeen(ctx context.Context, tx *transaction, at time.Time) error {
 	c := &s.changes
-	for _, j := range c.jobs {
-		if err := s.q.PutJob(ctx, tx, jobParams(j.now, j.entry.row, at)); err != nil {
-			return err
+	err := tx.bulk(func(tx db.DBTX) error {
+		for _, j := range c.jobs {
+			if err := s.q.PutJob(ctx, tx, jobParams(j.now, j.entry.row, at)); err != nil {
+				return err
+			}
 		}
+		for _, e := range c.open {
+			if err := s.q.PutInterval(ctx, tx, intervalParams(&e.open.Stay, e.row, e.open.running)); err != nil {
+				return err
+			}
+		}
+		for _, n := range c.nodes {
+			if err := s.q.PutNode(ctx, tx, nodeParams(n.now, at)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	for _, list := range [][]*entry{c.left, s.unsaved.ended} {
 		for _, e := range list {
@@ -249,18 +297,16 @@ func (s *Store) saveSeen(ctx context.Context, tx *sql.Tx, at time.Time) error {
 			}
 		}
 	}
+	for _, e := range c.left {
+		if e.known == 0 {
+			continue
+		}
+		if err := s.dropHistory(ctx, tx, e); err != nil {
+			return err
+		}
+	}
 	for i := range s.unsaved.closed {
 		if err := s.saveClosed(ctx, tx, &s.unsaved.closed[i], at); err != nil {
-			return err
-		}
-	}
-	for _, e := range c.open {
-		if err := s.q.PutInterval(ctx, tx, intervalParams(&e.open.Stay, e.row, e.open.running)); err != nil {
-			return err
-		}
-	}
-	for _, n := range c.nodes {
-		if err := s.q.PutNode(ctx, tx, nodeParams(n.now, at)); err != nil {
 			return err
 		}
 	}
@@ -270,7 +316,7 @@ func (s *Store) saveSeen(ctx context.Context, tx *sql.Tx, at time.Time) error {
 // saveClosed writes an interval that ended. Its job may have left long ago, when
 // accounting tells of the run, or have come and gone while the database could
 // not be written; without a row of its own it gets one of what the interval tells.
-func (s *Store) saveClosed(ctx context.Context, tx *sql.Tx, i *endedStay, at time.Time) error {
+func (s *Store) saveClosed(ctx context.Context, tx db.DBTX, i *endedStay, at time.Time) error {
 	e := i.entry
 	if e.seen != 0 || e.poll == s.stored.poll {
 		return s.q.PutInterval(ctx, tx, intervalParams(&i.Stay, e.row, false))
@@ -297,21 +343,26 @@ func (s *Store) saveClosed(ctx context.Context, tx *sql.Tx, i *endedStay, at tim
 	return s.q.PutInterval(ctx, tx, intervalParams(&i.Stay, row, false))
 }
 
-// saveKnown brings table history to what History holds.
-func (s *Store) saveKnown(ctx context.Context, tx *sql.Tx) error {
-	for _, e := range s.changes.left {
-		if e.known != 0 {
-			if err := s.dropHistory(ctx, tx, e); err != nil {
-				return err
-			}
+// saveDecided writes decisions, shares, waits and what History holds.
+func (s *Store) saveDecided(ctx context.Context, tx db.DBTX, number int64, seen *plan.Seen) error {
+	if err := s.putHistory(ctx, tx); err != nil {
+		return err
+	}
+	for _, d := range s.changes.decisions {
+		if err := s.q.AddDecision(ctx, tx, decisionParams(d.now, d.entry.counted, d.entry.row, number, seen.Snapshot.At)); err != nil {
+			return err
 		}
 	}
-	return s.putHistory(ctx, tx)
+	if err := s.saveShares(ctx, tx, number, seen); err != nil {
+		return err
+	}
+	return s.saveWaits(ctx, tx)
 }
 
-func (s *Store) putHistory(ctx context.Context, tx *sql.Tx) (err error) {
+// putHistory brings table history to what History holds.
+func (s *Store) putHistory(ctx context.Context, tx db.DBTX) (err error) {
 	for _, k := range s.changes.history {
-		if row, known := historyParams(k.now, k.entry.id); known {
+		if row, known := historyParams(k.now, k.entry); known {
 			err = s.q.PutHistory(ctx, tx, row)
 		} else {
 			err = s.dropHistory(ctx, tx, k.entry)
@@ -330,12 +381,12 @@ func (s *Store) historySaved() {
 	}
 }
 
-func (s *Store) dropHistory(ctx context.Context, tx *sql.Tx, e *entry) error {
+func (s *Store) dropHistory(ctx context.Context, tx db.DBTX, e *entry) error {
 	return s.q.DropHistory(ctx, tx, db.DropHistoryParams{ID: int64(e.id.ID), Task: int64(e.id.Task)})
 }
 
 // savePlanned writes the rows of the writes to come and their undo lines.
-func (s *Store) savePlanned(ctx context.Context, tx *sql.Tx, number int64, seen *plan.Seen) ([]plannedWrite, error) {
+func (s *Store) savePlanned(ctx context.Context, tx db.DBTX, number int64, seen *plan.Seen) ([]plannedWrite, error) {
 	at := seen.Snapshot.At
 	planned := make([]plannedWrite, 0, len(seen.Plan.Actions))
 	changes := make([]*undo.Change, 0, len(seen.Plan.Actions))
@@ -363,25 +414,18 @@ func (s *Store) savePlanned(ctx context.Context, tx *sql.Tx, number int64, seen 
 	return planned, s.undo.Append(changes)
 }
 
-func (s *Store) endWrites(ctx context.Context, tx *sql.Tx) error {
+func (s *Store) endWrites(ctx context.Context, tx db.DBTX) error {
 	return every(s.unsaved.results, func(r *db.EndWriteParams) error { return s.q.EndWrite(ctx, tx, *r) })
 }
 
-// committed takes note of what the database holds now.
-func (s *Store) committed(number int64, planned []plannedWrite) {
+// savedSeen takes note that the database holds what saveSeen wrote.
+func (s *Store) savedSeen() {
 	h, c := &s.stored, &s.changes
 	for _, e := range c.left {
 		delete(h.jobs, e.id)
 	}
 	for _, j := range c.jobs {
 		j.entry.seen = j.digest
-	}
-	s.historySaved()
-	for _, d := range c.decisions {
-		d.entry.decided = d.digest
-	}
-	for _, x := range c.shares {
-		x.entry.shared = x.digest
 	}
 	for _, e := range c.open {
 		e.open.saved = true
@@ -391,6 +435,21 @@ func (s *Store) committed(number int64, planned []plannedWrite) {
 	}
 	for _, name := range c.nodesLeft {
 		delete(h.nodes, name)
+	}
+	c.jobs, c.left, c.open, c.nodes, c.nodesLeft = empty(c.jobs), empty(c.left), empty(c.open), empty(c.nodes), empty(c.nodesLeft)
+	s.unsaved.closed, s.unsaved.ended = nil, nil
+}
+
+// committed takes note of what the database holds now.
+func (s *Store) committed(number int64, planned []plannedWrite) {
+	h, c := &s.stored, &s.changes
+	s.savedSeen()
+	s.historySaved()
+	for _, d := range c.decisions {
+		d.entry.decided = d.digest
+	}
+	for _, x := range c.shares {
+		x.entry.shared = x.digest
 	}
 	s.savedWaits()
 	h.cycle, h.summary = number, c.summary
@@ -414,7 +473,7 @@ func (s *Store) Done(ctx context.Context, outcomes []plan.Outcome) error {
 	err := s.intact()
 	if err == nil {
 		ctx := context.WithoutCancel(ctx)
-		err = s.transact(ctx, func(tx *sql.Tx) error {
+		err = s.transact(ctx, func(tx *transaction) error {
 			if err := s.endWrites(ctx, tx); err != nil {
 				return err
 			}

@@ -115,11 +115,12 @@ func nodeOf(r *db.Node) cluster.Node {
 	return n
 }
 
-func decisionParams(d *plan.Decision, row, cycle int64, at time.Time) db.AddDecisionParams {
+// decisionParams takes the class under which the job was last ranked, "" for none.
+func decisionParams(d *plan.Decision, counted string, row, cycle int64, at time.Time) db.AddDecisionParams {
 	return db.AddDecisionParams{
 		Job: row, Cycle: cycle, AtMs: millis(at), Class: d.Class.String(), Ranked: d.Ranked, Value: d.Value,
 		OwnPriority: d.Own, Why: d.Why, Detail: d.Words(), SinceMs: millis(d.Since), Unmoved: d.Unmoved, Steer: d.Steer,
-		Choices: choicesText(&d.Choices),
+		Choices: choicesText(&d.Choices), Counted: counted,
 	}
 }
 
@@ -173,21 +174,30 @@ func intervalOf(r *db.Interval, id cluster.JobID, lastPollMS int64) cluster.Stay
 	}
 }
 
-// historyParams is what History holds of one job; stored is false when that is
-// nothing.
-func historyParams(h *cluster.History, id cluster.JobID) (row db.PutHistoryParams, stored bool) {
-	row.ID, row.Task = int64(id.ID), int64(id.Task)
-	if t, ok := h.FirstEligible.Find(id); ok {
-		row.FirstEligibleMs, stored = millis(t), true
+// counted is the class under which a decision's job was last ranked, "" for none.
+func counted(h *cluster.History, d *plan.Decision) string {
+	if d.Ranked {
+		return d.Class.String()
 	}
+	return lastCounted(h, d.Job)
+}
+
+func lastCounted(h *cluster.History, id cluster.JobID) string {
 	if c, ok := h.Counted.Find(id); ok {
-		row.Counted, stored = c.String(), true
+		return c.String()
 	}
-	if w, ok := h.Written[id]; ok {
+	return ""
+}
+
+// historyParams is what History holds of one job; stored is false when that is nothing, or
+// no more than the job's row and its last decision tell.
+func historyParams(h *cluster.History, e *entry) (row db.PutHistoryParams, stored bool) {
+	row = db.PutHistoryParams{ID: int64(e.id.ID), Task: int64(e.id.Task), FirstEligibleMs: millis(h.FirstEligible.Get(e.id)), Counted: lastCounted(h, e.id)}
+	if w, ok := h.Written[e.id]; ok {
 		row.Lever, row.Value, row.Tried, row.Original = string(w.Lever), w.Value, w.Tried, w.Original
 		row.WrittenMs, row.Reverts, stored = millis(w.At), int64(w.Reverts), true
 	}
-	return row, stored
+	return row, stored || row.FirstEligibleMs != e.since || row.Counted != e.counted
 }
 
 func writtenOf(r *db.History) cluster.Written {

@@ -8,6 +8,7 @@ import (
 	"hash/maphash"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 	"unsafe"
 
@@ -92,17 +93,13 @@ func (d *digester) share(s *plan.Share, types []string) uint64 {
 	return h.Sum64() | 1
 }
 
-func (s *Store) saveShares(ctx context.Context, tx *sql.Tx, number int64, seen *plan.Seen) error {
+func (s *Store) saveShares(ctx context.Context, tx db.DBTX, number int64, seen *plan.Seen) error {
 	for _, c := range s.changes.shares {
+		var err error
 		if c.now == nil { // it has none any more
-			if err := s.q.DropShare(ctx, tx, c.entry.row); err != nil {
-				return err
-			}
-			continue
-		}
-		params, err := shareParams(c.now, seen.Plan.Shares, c.entry.row, number, seen.Snapshot.At)
-		if err == nil {
-			err = s.q.PutShare(ctx, tx, params)
+			err = s.q.DropShare(ctx, tx, c.entry.row)
+		} else {
+			err = s.q.PutShare(ctx, tx, shareParams(c.now, seen.Plan.Shares, c.entry.row, number, seen.Snapshot.At))
 		}
 		if err != nil {
 			return err
@@ -111,38 +108,70 @@ func (s *Store) saveShares(ctx context.Context, tx *sql.Tx, number int64, seen *
 	return nil
 }
 
-func shareParams(s *plan.Share, all *plan.Shares, row, cycle int64, at time.Time) (p db.PutShareParams, err error) {
-	types := make([]ShareOfType, len(all.Types))
-	for t, name := range all.Types {
-		a := &s.Answers.Speeds[t]
-		types[t] = ShareOfType{
-			GPUType: name, Speed: s.Speed[t], Source: a.Source, Factor: a.Factor, Runs: a.Runs, Received: s.Received[t],
-			ReceivedS: s.Seconds[t], PromisedS: s.Promised[t], OwedS: s.Owed[t],
-		}
-		if s.Time != nil {
-			types[t].Time = &s.Time[t]
-		}
-		if !math.IsInf(s.Run[t], 1) {
-			types[t].RunS = &s.Run[t]
-		}
-	}
-	body, err := json.Marshal(types)
-	if err != nil {
-		return p, err
-	}
-	notes := []byte("[]")
+func shareParams(s *plan.Share, all *plan.Shares, row, cycle int64, at time.Time) db.PutShareParams {
+	notes := "[]"
 	if len(s.Answers.Notes) > 0 {
-		notes, err = json.Marshal(s.Answers.Notes)
+		if text, err := json.Marshal(s.Answers.Notes); err == nil {
+			notes = string(text)
+		}
 	}
 	return db.PutShareParams{
 		Job: row, Cycle: cycle, AtMs: millis(at), GivenMs: millis(s.Given), SinceMs: millis(all.Since), Priority: s.Priority,
-		Types: string(body), Notes: string(notes),
-	}, err
+		Types: typesText(s, all.Types), Notes: notes,
+	}
+}
+
+// typesText is a share on each GPU type as its row holds it.
+func typesText(s *plan.Share, types []string) string {
+	text := append(make([]byte, 0, 80*len(types)), '[')
+	for t, name := range types {
+		if t > 0 {
+			text = append(text, ',')
+		}
+		a := &s.Answers.Speeds[t]
+		text = append(appendText(append(text, '['), name), ',')
+		text = append(appendNumber(text, s.Speed[t]), ',')
+		text = append(appendText(text, string(a.Source)), ',')
+		text = append(appendNumber(text, a.Factor), ',')
+		text = append(strconv.AppendInt(text, int64(a.Runs), 10), ',')
+		if s.Time != nil {
+			text = appendNumber(text, s.Time[t])
+		} else {
+			text = append(text, "null"...)
+		}
+		for _, x := range []float64{s.Received[t], s.Seconds[t], s.Promised[t], s.Owed[t], s.Run[t]} {
+			text = appendNumber(append(text, ','), x)
+		}
+		text = append(text, ']')
+	}
+	return string(append(text, ']'))
+}
+
+// appendNumber appends a number in JSON, null for one that JSON has not.
+func appendNumber(to []byte, x float64) []byte {
+	if math.IsInf(x, 0) || math.IsNaN(x) {
+		return append(to, "null"...)
+	}
+	return strconv.AppendFloat(to, x, 'g', -1, 64)
+}
+
+// typeRow is a share on one GPU type in its row.
+type typeRow ShareOfType
+
+// UnmarshalJSON reads what typesText wrote.
+func (t *typeRow) UnmarshalJSON(text []byte) error {
+	return json.Unmarshal(text, &[]any{
+		&t.GPUType, &t.Speed, &t.Source, &t.Factor, &t.Runs, &t.Time, &t.Received, &t.ReceivedS, &t.PromisedS, &t.OwedS, &t.RunS,
+	})
 }
 
 func shareOf(r *db.Share) (*Share, error) {
-	s := &Share{Cycle: r.Cycle, At: instant(r.AtMs), Given: instant(r.GivenMs), Since: instant(r.SinceMs), Priority: r.Priority, Notes: notesOf(r.Notes)}
-	return s, json.Unmarshal([]byte(r.Types), &s.Types)
+	var types []typeRow
+	err := json.Unmarshal([]byte(r.Types), &types)
+	return &Share{
+		Cycle: r.Cycle, At: instant(r.AtMs), Given: instant(r.GivenMs), Since: instant(r.SinceMs), Priority: r.Priority, Notes: notesOf(r.Notes),
+		Types: each(types, func(t *typeRow) ShareOfType { return ShareOfType(*t) }),
+	}, err
 }
 
 // shareOfJob is what the allocation gave a job; nil when it has no share.

@@ -185,22 +185,23 @@ func (r *Reader) Queue(ctx context.Context) (all []Queued, err error) {
 		if err != nil {
 			return err
 		}
-		remembered, err := r.q.AllHistory(ctx, tx)
+		rows, err := r.q.AllHistory(ctx, tx)
 		if err != nil {
 			return err
 		}
-		known := make(map[cluster.JobID]*db.History, len(remembered))
-		for i := range remembered {
-			known[jobID(remembered[i].ID, remembered[i].Task)] = &remembered[i]
+		known := make(map[cluster.JobID]*db.History, len(rows))
+		for i := range rows {
+			known[jobID(rows[i].ID, rows[i].Task)] = &rows[i]
 		}
 		all = make([]Queued, len(jobs))
 		for i := range jobs {
 			q := Queued{Job: showJob(&jobs[i])}
+			var last *db.Decision
 			if len(decisions) > 0 && decisions[0].Job == jobs[i].Job { // both by row
-				q.Decision = showDecision(&decisions[0], q.Job.ID)
-				decisions = decisions[1:]
+				last, decisions = &decisions[0], decisions[1:]
+				q.Decision = showDecision(last, q.Job.ID)
 			}
-			q.Known = showKnown(known[q.Job.ID])
+			q.Known = showKnown(last, known[q.Job.ID])
 			all[i] = q
 		}
 		return nil
@@ -333,11 +334,17 @@ func (r *Reader) story(ctx context.Context, tx *sql.Tx, row *db.Job, most int) (
 		return s, err
 	}
 	if row.LeftMs == 0 {
+		var last *db.Decision
+		if len(decisions) > 0 {
+			last = &decisions[0]
+		}
 		known, err := r.q.HistoryOf(ctx, tx, db.HistoryOfParams{ID: row.ID, Task: row.Task})
 		switch {
 		case err == nil:
-			s.Known = showKnown(&known)
-		case !errors.Is(err, sql.ErrNoRows):
+			s.Known = showKnown(last, &known)
+		case errors.Is(err, sql.ErrNoRows):
+			s.Known = showKnown(last, nil)
+		default:
 			return s, err
 		}
 	}
@@ -434,14 +441,18 @@ func showWrite(r *db.Write, id cluster.JobID, user string) Write {
 	}
 }
 
-func showKnown(r *db.History) *Known {
-	if r == nil {
-		return nil
+// showKnown takes a job's last decision and its row of history, nil for none.
+func showKnown(d *db.Decision, r *db.History) *Known {
+	switch {
+	case r != nil:
+		return &Known{
+			FirstEligible: instant(r.FirstEligibleMs), Counted: r.Counted, Lever: slurmplug.Lever(r.Lever),
+			Value: r.Value, Tried: r.Tried, UserNice: r.Original, Written: instant(r.WrittenMs), Reverts: int(r.Reverts),
+		}
+	case d != nil:
+		return &Known{FirstEligible: instant(d.SinceMs), Counted: d.Counted}
 	}
-	return &Known{
-		FirstEligible: instant(r.FirstEligibleMs), Counted: r.Counted, Lever: slurmplug.Lever(r.Lever),
-		Value: r.Value, Tried: r.Tried, UserNice: r.Original, Written: instant(r.WrittenMs), Reverts: int(r.Reverts),
-	}
+	return nil
 }
 
 // JobTimes are those of a GPU job from its submission to its end, with its runs summed up.

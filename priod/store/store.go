@@ -77,7 +77,8 @@ type Store struct {
 	history *cluster.History // as Load returned it; followed by Planned and Done
 	stored  stored
 	unsaved unsaved
-	changes changes // of the cycle at hand
+	changes changes           // of the cycle at hand
+	noted   *cluster.Snapshot // whose stays are in unsaved
 
 	journal   *evict.Journal // as LoadEvictions returned it
 	evictions *evictionFile

@@ -54,6 +54,8 @@ type entry struct {
 	submit  int64  // SubmitTime as last seen, ms
 	seen    uint64 // row of jobs
 	decided uint64 // last row of decisions
+	since   int64  // ms, from then on it could run, as its last decision or else its row of jobs tells
+	counted string // the class under which it was ranked, as its last decision tells
 	known   uint64 // row of history
 	shared  uint64 // row of shares
 	share   shareKey
@@ -182,8 +184,8 @@ func (d *digester) job(j *cluster.Job) uint64 {
 func (d *digester) node(n *cluster.Node) uint64 { return digest(d, nodeParams(n, time.Time{})) }
 
 // decision leaves out Slurm's own priority, which moves with every poll.
-func (d *digester) decision(p *plan.Decision) uint64 {
-	row := decisionParams(p, 0, 0, time.Time{})
+func (d *digester) decision(p *plan.Decision, counted string) uint64 {
+	row := decisionParams(p, counted, 0, 0, time.Time{})
 	row.OwnPriority = 0
 	return digest(d, row)
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -39,7 +40,7 @@ func (s *Store) forgetWaits() {
 	s.stored.waits = nil
 }
 
-func (s *Store) saveWaits(ctx context.Context, tx *sql.Tx) error {
+func (s *Store) saveWaits(ctx context.Context, tx db.DBTX) error {
 	// In the order of their keys: what follows each other in a table is quicker to write.
 	for _, w := range slices.SortedFunc(maps.Keys(s.unsaved.waits), func(a, b *plan.Wait) int {
 		return cmp.Or(a.Job.Compare(b.Job), a.Submit.Compare(b.Submit))
@@ -51,35 +52,17 @@ func (s *Store) saveWaits(ctx context.Context, tx *sql.Tx) error {
 	return nil
 }
 
-func (s *Store) saveWait(ctx context.Context, tx *sql.Tx, w *plan.Wait) error {
-	id, task, submit, until := int64(w.Job.ID), int64(w.Job.Task), millis(w.Submit), int64(0)
+func (s *Store) saveWait(ctx context.Context, tx db.DBTX, w *plan.Wait) error {
+	until := int64(0)
 	if w.Ended != plan.StillWaits {
 		until = millis(w.Until)
 	}
-	err := s.q.PutWait(ctx, tx, db.PutWaitParams{
-		ID: id, Task: task, SubmitMs: submit, UntilMs: until, Ended: string(w.Ended), User: w.User, Account: w.Account, Partition: w.Partition,
+	return s.q.PutWait(ctx, tx, db.PutWaitParams{
+		ID: int64(w.Job.ID), Task: int64(w.Job.Task), SubmitMs: millis(w.Submit), UntilMs: until, Ended: string(w.Ended),
+		User: w.User, Account: w.Account, Partition: w.Partition,
 		GpuType: w.GPUType, Gpus: int64(w.GPUs), Tasks: int64(w.Tasks), Pool: w.Pool, PoolGpus: int64(w.PoolGPUs),
-		RoomMs: millis(w.RoomSince()), TornMs: w.By()[plan.Fragmentation].Milliseconds(),
+		RoomMs: millis(w.RoomSince()), TornMs: w.Sum(plan.Fragmentation).Milliseconds(), Spans: spansText(w, until),
 	})
-	if err != nil {
-		return err
-	}
-	if err := s.q.DropSpans(ctx, tx, db.DropSpansParams{ID: id, Task: task, SubmitMs: submit}); err != nil {
-		return err
-	}
-	for i, x := range w.Spans {
-		end := until
-		if i+1 < len(w.Spans) {
-			end = millis(w.Spans[i+1].From)
-		}
-		err := s.q.AddSpan(ctx, tx, db.AddSpanParams{
-			ID: id, Task: task, SubmitMs: submit, FromMs: millis(x.From), UntilMs: end, Cause: string(x.Cause), What: x.What, Words: x.Words, Fits: fitsText(x.Fits),
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // savedWaits takes note that the waits have their rows.
@@ -105,48 +88,22 @@ func (s *Store) Waits(ctx context.Context) (open []*plan.Wait, at time.Time, err
 	if err != nil {
 		return nil, at, s.explain(err)
 	}
-	spans, err := s.q.SpansOfOpenWaits(ctx, s.db)
-	if err != nil {
-		return nil, at, s.explain(err)
-	}
 	last, err := s.q.LastLook(ctx, s.db)
 	if err != nil {
 		return nil, at, s.explain(err)
 	}
 	s.stored.waits = map[*plan.Wait]bool{}
-	open = openWaits(rows, spans)
+	open = each(rows, waitOf)
 	for _, w := range open {
 		s.stored.waits[w] = true
 	}
 	return open, instant(last), nil
 }
 
-// openWaits joins waits and their spans, which have the same order.
-func openWaits(rows []db.Wait, spans []db.WaitSpan) (open []*plan.Wait) {
-	for i := range rows {
-		w := waitOf(&rows[i])
-		for len(spans) > 0 && spans[0].ID == rows[i].ID && spans[0].Task == rows[i].Task && spans[0].SubmitMs == rows[i].SubmitMs {
-			w.Spans = append(w.Spans, spanOf(&spans[0]))
-			w.Until, spans = w.Spans[len(w.Spans)-1].From, spans[1:]
-		}
-		open = append(open, w)
-	}
-	return open
-}
-
 // OpenWaits returns the waits that had no end when the daemon last looked, up to the begin
 // of their last span.
 func (r *Reader) OpenWaits(ctx context.Context) (open []*plan.Wait, err error) {
-	err = r.view(ctx, func(tx *sql.Tx) error {
-		rows, err := r.q.OpenWaits(ctx, tx)
-		if err != nil {
-			return err
-		}
-		spans, err := r.q.SpansOfOpenWaits(ctx, tx)
-		open = openWaits(rows, spans)
-		return err
-	})
-	return open, err
+	return list(ctx, r, func(tx *sql.Tx) ([]db.Wait, error) { return r.q.OpenWaits(ctx, tx) }, waitOf)
 }
 
 func waitOf(r *db.Wait) *plan.Wait {
@@ -154,29 +111,79 @@ func waitOf(r *db.Wait) *plan.Wait {
 		Job: jobID(r.ID, r.Task), Submit: instant(r.SubmitMs), Until: instant(r.UntilMs), Ended: plan.WaitEnd(r.Ended), User: r.User, Account: r.Account,
 		Partition: r.Partition, GPUType: r.GpuType, GPUs: int(r.Gpus), Tasks: int(r.Tasks), Pool: r.Pool, PoolGPUs: int(r.PoolGpus),
 	}
+	w.Spans = spansOf(r.Spans)
 	if r.UntilMs == 0 {
-		w.Until = w.Submit
+		if w.Until = w.Submit; len(w.Spans) > 0 {
+			w.Until = w.Spans[len(w.Spans)-1].From
+		}
 	}
 	return w
 }
 
-func spanOf(r *db.WaitSpan) plan.WaitSpan {
-	s := plan.WaitSpan{From: instant(r.FromMs), Cause: plan.Cause(r.Cause), What: r.What, Words: r.Words}
-	if r.Fits != "" {
-		_ = json.Unmarshal([]byte(r.Fits), &s.Fits) // fitsText wrote it
+// spansText is a wait's parts as its row holds them, with until as the end of the last one.
+func spansText(w *plan.Wait, until int64) string {
+	text := append(make([]byte, 0, 128*len(w.Spans)), '[')
+	for i := range w.Spans {
+		x, end := &w.Spans[i], until
+		if i+1 < len(w.Spans) {
+			end = millis(w.Spans[i+1].From)
+		}
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = append(strconv.AppendInt(append(text, '['), millis(x.From), 10), ',')
+		text = append(strconv.AppendInt(text, end, 10), ',')
+		for _, said := range []string{string(x.Cause), x.What, x.Words} {
+			text = append(appendText(text, said), ',')
+		}
+		text = append(appendFits(text, x.Fits), ']')
 	}
-	return s
+	return string(append(text, ']'))
 }
 
-func fitsText(f *plan.FitsNow) string {
-	if f == nil {
-		return ""
+// appendText appends a text in JSON. Most texts are plain and need no more than quotes.
+func appendText(to []byte, text string) []byte {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c == '"' || c == '\\' || c >= 0x7f {
+			quoted, err := json.Marshal(text)
+			if err != nil {
+				return append(to, `""`...) // no text makes it fail
+			}
+			return append(to, quoted...)
+		}
 	}
-	text, err := json.Marshal(f)
-	if err != nil {
-		return "" // the words still say it
+	return append(append(append(to, '"'), text...), '"')
+}
+
+func appendFits(to []byte, f *plan.FitsNow) []byte {
+	if f != nil {
+		if text, err := json.Marshal(f); err == nil { // else the words still say it
+			return append(to, text...)
+		}
 	}
-	return string(text)
+	return append(to, "null"...)
+}
+
+// span is a part of a wait in its row.
+type span struct {
+	from, until        int64
+	cause, what, words string
+	fits               *plan.FitsNow
+}
+
+// UnmarshalJSON reads what spansText wrote.
+func (s *span) UnmarshalJSON(text []byte) error {
+	return json.Unmarshal(text, &[]any{&s.from, &s.until, &s.cause, &s.what, &s.words, &s.fits})
+}
+
+func spansOf(text string) []plan.WaitSpan {
+	var spans []span
+	if err := json.Unmarshal([]byte(text), &spans); err != nil {
+		return nil // spansText, or a migration, wrote it
+	}
+	return each(spans, func(s *span) plan.WaitSpan {
+		return plan.WaitSpan{From: instant(s.from), Cause: plan.Cause(s.cause), What: s.what, Words: s.words, Fits: s.fits}
+	})
 }
 
 // WaitsOf returns a job's waits since its submission, the last one first. One without an
@@ -190,13 +197,6 @@ func (r *Reader) WaitsOf(ctx context.Context, id cluster.JobID, since, now time.
 		}
 		for i := range rows {
 			w := waitOf(&rows[i])
-			spans, err := r.q.SpansOfWait(ctx, tx, db.SpansOfWaitParams{ID: rows[i].ID, Task: rows[i].Task, SubmitMs: rows[i].SubmitMs})
-			if err != nil {
-				return err
-			}
-			for k := range spans {
-				w.Spans = append(w.Spans, spanOf(&spans[k]))
-			}
 			if w.Ended == plan.StillWaits {
 				w.Until = now
 			}

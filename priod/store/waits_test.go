@@ -111,7 +111,7 @@ func TestWaitsAreKept(t *testing.T) {
 		t.Error(err)
 	}
 	d.store.opts.Retention = time.Hour
-	if err := d.store.Prune(ctx, d.snapshot.At.Add(72*time.Hour)); err != nil || count(t, d.store, "SELECT count(*) FROM wait_spans") != 0 {
+	if err := d.store.Prune(ctx, d.snapshot.At.Add(72*time.Hour)); err != nil || count(t, d.store, "SELECT count(*) FROM waits") != 0 {
 		t.Error("what is older than the retention stays: ", err)
 	}
 }

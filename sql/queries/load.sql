@@ -7,7 +7,8 @@ SELECT * FROM cycles ORDER BY cycle DESC LIMIT 1;
 SELECT
   CAST((SELECT coalesce(max(job), 0) FROM jobs) AS INTEGER) AS job,
   CAST((SELECT coalesce(max(cycle), 0) FROM cycles) AS INTEGER) AS cycle,
-  CAST((SELECT coalesce(max(write), 0) FROM writes) AS INTEGER) AS write;
+  CAST((SELECT coalesce(max(write), 0) FROM writes) AS INTEGER) AS write,
+  CAST(coalesce((SELECT c.until_ms FROM cycles AS c ORDER BY c.cycle DESC LIMIT 1), 0) AS INTEGER) AS until_ms;
 
 -- name: JobsInQueue :many
 SELECT * FROM jobs WHERE left_ms = 0 ORDER BY job;

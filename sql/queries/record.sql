@@ -91,8 +91,8 @@ INSERT INTO cycles (
 UPDATE cycles SET until_ms = sqlc.arg(until_ms), polls = polls + 1 WHERE cycle = sqlc.arg(cycle);
 
 -- name: AddDecision :exec
-INSERT INTO decisions (job, cycle, at_ms, class, ranked, value, own_priority, why, detail, since_ms, unmoved, steer, choices)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+INSERT INTO decisions (job, cycle, at_ms, class, ranked, value, own_priority, why, detail, since_ms, unmoved, steer, choices, counted)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: AddWrite :exec
 INSERT INTO writes (write, job, cycle, at_ms, tasks, part, lever, before, after, user_nice, reason, status, message)

@@ -1,24 +1,14 @@
 -- Why jobs waited.
 
 -- name: PutWait :exec
-INSERT INTO waits (id, task, submit_ms, until_ms, ended, user, account, partition, gpu_type, gpus, tasks, pool, pool_gpus, room_ms, torn_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO waits (id, task, submit_ms, until_ms, ended, user, account, partition, gpu_type, gpus, tasks, pool, pool_gpus, room_ms, torn_ms, spans) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id, task, submit_ms) DO UPDATE SET
   until_ms = excluded.until_ms, ended = excluded.ended, user = excluded.user, account = excluded.account,
   partition = excluded.partition, gpu_type = excluded.gpu_type, gpus = excluded.gpus, tasks = excluded.tasks, pool = excluded.pool, pool_gpus = excluded.pool_gpus,
-  room_ms = excluded.room_ms, torn_ms = excluded.torn_ms;
-
--- name: DropSpans :exec
-DELETE FROM wait_spans WHERE id = ? AND task = ? AND submit_ms = ?;
-
--- name: AddSpan :exec
-INSERT INTO wait_spans (id, task, submit_ms, from_ms, until_ms, cause, what, words, fits) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
+  room_ms = excluded.room_ms, torn_ms = excluded.torn_ms, spans = excluded.spans;
 
 -- name: OpenWaits :many
 SELECT * FROM waits WHERE until_ms = 0 ORDER BY id, task, submit_ms;
-
--- name: SpansOfOpenWaits :many
-SELECT s.* FROM waits AS w JOIN wait_spans AS s ON s.id = w.id AND s.task = w.task AND s.submit_ms = w.submit_ms
-WHERE w.until_ms = 0 ORDER BY s.id, s.task, s.submit_ms, s.from_ms;
 
 -- name: LastLook :one
 SELECT CAST(coalesce(max(until_ms), 0) AS INTEGER) AS at_ms FROM cycles;
@@ -26,17 +16,18 @@ SELECT CAST(coalesce(max(until_ms), 0) AS INTEGER) AS at_ms FROM cycles;
 -- name: WaitsOfJob :many
 SELECT * FROM waits WHERE id = ? AND task = ? AND submit_ms >= sqlc.arg(since_ms) ORDER BY submit_ms DESC LIMIT sqlc.arg(most);
 
--- name: SpansOfWait :many
-SELECT * FROM wait_spans WHERE id = ? AND task = ? AND submit_ms = ? ORDER BY from_ms;
-
 -- name: WaitsSince :many
 -- Waits within a time, by who waited and for what; a wait that went on counts up to now.
 -- Lengths are of each task, times tasks.
-SELECT w.user, w.account, w.partition, w.gpu_type, w.gpus, s.cause, s.what,
-  CAST(sum(w.tasks * (CASE WHEN s.until_ms = 0 THEN CAST(sqlc.arg(now_ms) AS INTEGER) ELSE s.until_ms END - max(s.from_ms, CAST(sqlc.arg(since_ms) AS INTEGER)))) AS INTEGER) AS wait_ms
-FROM waits AS w JOIN wait_spans AS s ON s.id = w.id AND s.task = w.task AND s.submit_ms = w.submit_ms
-WHERE (w.until_ms = 0 OR w.until_ms > sqlc.arg(since_ms)) AND (s.until_ms = 0 OR s.until_ms > sqlc.arg(since_ms)) AND w.ended != 'split'
-GROUP BY w.user, w.account, w.partition, w.gpu_type, w.gpus, s.cause, s.what;
+SELECT x.user, x.account, x.partition, x.gpu_type, x.gpus, CAST(x.cause AS TEXT) AS cause, CAST(x.what AS TEXT) AS what,
+  CAST(sum(x.tasks * (CASE WHEN x.until_ms = 0 THEN CAST(sqlc.arg(now_ms) AS INTEGER) ELSE x.until_ms END - max(x.from_ms, CAST(sqlc.arg(since_ms) AS INTEGER)))) AS INTEGER) AS wait_ms
+FROM (
+  SELECT w.user, w.account, w.partition, w.gpu_type, w.gpus, w.tasks, s.value ->> 0 AS from_ms, s.value ->> 1 AS until_ms, s.value ->> 2 AS cause, s.value ->> 3 AS what
+  FROM waits AS w, json_each(w.spans) AS s
+  WHERE (w.until_ms = 0 OR w.until_ms > sqlc.arg(since_ms)) AND w.ended != 'split'
+) AS x
+WHERE x.until_ms = 0 OR x.until_ms > sqlc.arg(since_ms)
+GROUP BY x.user, x.account, x.partition, x.gpu_type, x.gpus, x.cause, x.what;
 
 -- name: WaitersSince :many
 -- How many jobs waited within a time, and how many of them have started.

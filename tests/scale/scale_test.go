@@ -331,14 +331,14 @@ func TestWritesFollowChanges(t *testing.T) {
 		// Each job that ended, started or came has a row in some tables; each write makes a
 		// row, a decision and what is remembered of the job.
 		for table, most := range map[string]int{
-			"jobs": 3 * turned, "nodes": 2 * turned, "intervals": 2 * turned, "failures": turned, "waits": 3 * turned, "wait_spans": 6 * turned,
+			"jobs": 3 * turned, "nodes": 2 * turned, "intervals": 2 * turned, "failures": turned, "waits": 3 * turned,
 			"cycles": 1, "writes": len(r.Outcomes), "history": turned + len(r.Outcomes), "decisions": 3*turned + len(r.Outcomes),
 		} {
 			if tables[table] > most {
 				t.Errorf("%d jobs: %d rows of %s, want no more than %d", jobs, tables[table], table, most)
 			}
 		}
-		if tables["jobs"] < turned || tables["wait_spans"] == 0 {
+		if tables["jobs"] < turned || tables["waits"] == 0 {
 			t.Errorf("%d jobs: rows %v", jobs, tables)
 		}
 	}

@@ -65,7 +65,11 @@ func newSoak(tb testing.TB, o soakOptions) *soak {
 	return s
 }
 
-// Planned and Done are the store's, beside a leak if the test wants one.
+// Observed, Planned and Done are the store's, beside a leak if the test wants one.
+func (s *soak) Observed(ctx context.Context, snap *cluster.Snapshot, stays []cluster.Stay) {
+	s.store.Observed(ctx, snap, stays)
+}
+
 func (s *soak) Planned(ctx context.Context, seen plan.Seen) error {
 	if s.leak != nil {
 		s.leak(&seen)

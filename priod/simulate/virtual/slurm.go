@@ -422,8 +422,9 @@ func (s *slurm) Peaks(context.Context, []*cluster.Job) (map[cluster.JobID]int64,
 // the record.
 type memory struct{}
 
-func (memory) Planned(context.Context, plan.Seen) error   { return nil }
-func (memory) Done(context.Context, []plan.Outcome) error { return nil }
+func (memory) Observed(context.Context, *cluster.Snapshot, []cluster.Stay) {}
+func (memory) Planned(context.Context, plan.Seen) error                    { return nil }
+func (memory) Done(context.Context, []plan.Outcome) error                  { return nil }
 
 // SaveFailures has nothing to keep: priod's memory of them itself is.
 func (memory) SaveFailures(context.Context, *cycle.Failures) error { return nil }

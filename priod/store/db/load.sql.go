@@ -197,7 +197,7 @@ func (q *Queries) ClosedIntervals(ctx context.Context, db DBTX, sinceMs int64) (
 }
 
 const decisionsInQueue = `-- name: DecisionsInQueue :many
-SELECT d.decision, d.job, d.cycle, d.at_ms, d.class, d.ranked, d.value, d.own_priority, d.why, d.detail, d.since_ms, d.unmoved, d.steer, d.choices FROM jobs AS j
+SELECT d.decision, d.job, d.cycle, d.at_ms, d.class, d.ranked, d.value, d.own_priority, d.why, d.detail, d.since_ms, d.unmoved, d.steer, d.choices, d.counted FROM jobs AS j
 JOIN decisions AS d ON d.decision = (SELECT max(x.decision) FROM decisions AS x WHERE x.job = j.job)
 WHERE j.left_ms = 0 ORDER BY j.job
 `
@@ -226,6 +226,7 @@ func (q *Queries) DecisionsInQueue(ctx context.Context, db DBTX) ([]Decision, er
 			&i.Unmoved,
 			&i.Steer,
 			&i.Choices,
+			&i.Counted,
 		); err != nil {
 			return nil, err
 		}
@@ -441,19 +442,26 @@ const lastKeys = `-- name: LastKeys :one
 SELECT
   CAST((SELECT coalesce(max(job), 0) FROM jobs) AS INTEGER) AS job,
   CAST((SELECT coalesce(max(cycle), 0) FROM cycles) AS INTEGER) AS cycle,
-  CAST((SELECT coalesce(max(write), 0) FROM writes) AS INTEGER) AS write
+  CAST((SELECT coalesce(max(write), 0) FROM writes) AS INTEGER) AS write,
+  CAST(coalesce((SELECT c.until_ms FROM cycles AS c ORDER BY c.cycle DESC LIMIT 1), 0) AS INTEGER) AS until_ms
 `
 
 type LastKeysRow struct {
-	Job   int64
-	Cycle int64
-	Write int64
+	Job     int64
+	Cycle   int64
+	Write   int64
+	UntilMs int64
 }
 
 func (q *Queries) LastKeys(ctx context.Context, db DBTX) (LastKeysRow, error) {
 	row := db.QueryRowContext(ctx, lastKeys)
 	var i LastKeysRow
-	err := row.Scan(&i.Job, &i.Cycle, &i.Write)
+	err := row.Scan(
+		&i.Job,
+		&i.Cycle,
+		&i.Write,
+		&i.UntilMs,
+	)
 	return i, err
 }
 

@@ -63,6 +63,7 @@ type Decision struct {
 	Unmoved     string
 	Steer       string
 	Choices     string
+	Counted     string
 }
 
 type Drained struct {
@@ -272,18 +273,7 @@ type Wait struct {
 	PoolGpus  int64
 	RoomMs    int64
 	TornMs    int64
-}
-
-type WaitSpan struct {
-	ID       int64
-	Task     int64
-	SubmitMs int64
-	FromMs   int64
-	UntilMs  int64
-	Cause    string
-	What     string
-	Words    string
-	Fits     string
+	Spans     string
 }
 
 type Write struct {

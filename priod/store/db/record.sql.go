@@ -119,8 +119,8 @@ func (q *Queries) AddCycle(ctx context.Context, db DBTX, arg AddCycleParams) err
 }
 
 const addDecision = `-- name: AddDecision :exec
-INSERT INTO decisions (job, cycle, at_ms, class, ranked, value, own_priority, why, detail, since_ms, unmoved, steer, choices)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO decisions (job, cycle, at_ms, class, ranked, value, own_priority, why, detail, since_ms, unmoved, steer, choices, counted)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 `
 
 type AddDecisionParams struct {
@@ -137,6 +137,7 @@ type AddDecisionParams struct {
 	Unmoved     string
 	Steer       string
 	Choices     string
+	Counted     string
 }
 
 func (q *Queries) AddDecision(ctx context.Context, db DBTX, arg AddDecisionParams) error {
@@ -154,6 +155,7 @@ func (q *Queries) AddDecision(ctx context.Context, db DBTX, arg AddDecisionParam
 		arg.Unmoved,
 		arg.Steer,
 		arg.Choices,
+		arg.Counted,
 	)
 	return err
 }

@@ -32,7 +32,7 @@ func (q *Queries) ComponentOf(ctx context.Context, db DBTX, arg ComponentOfParam
 }
 
 const decisionsOfJob = `-- name: DecisionsOfJob :many
-SELECT decision, job, cycle, at_ms, class, ranked, value, own_priority, why, detail, since_ms, unmoved, steer, choices FROM decisions WHERE job = ?1 ORDER BY decision DESC LIMIT ?2
+SELECT decision, job, cycle, at_ms, class, ranked, value, own_priority, why, detail, since_ms, unmoved, steer, choices, counted FROM decisions WHERE job = ?1 ORDER BY decision DESC LIMIT ?2
 `
 
 type DecisionsOfJobParams struct {
@@ -64,6 +64,7 @@ func (q *Queries) DecisionsOfJob(ctx context.Context, db DBTX, arg DecisionsOfJo
 			&i.Unmoved,
 			&i.Steer,
 			&i.Choices,
+			&i.Counted,
 		); err != nil {
 			return nil, err
 		}

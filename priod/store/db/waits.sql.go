@@ -9,52 +9,6 @@ import (
 	"context"
 )
 
-const addSpan = `-- name: AddSpan :exec
-INSERT INTO wait_spans (id, task, submit_ms, from_ms, until_ms, cause, what, words, fits) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
-`
-
-type AddSpanParams struct {
-	ID       int64
-	Task     int64
-	SubmitMs int64
-	FromMs   int64
-	UntilMs  int64
-	Cause    string
-	What     string
-	Words    string
-	Fits     string
-}
-
-func (q *Queries) AddSpan(ctx context.Context, db DBTX, arg AddSpanParams) error {
-	_, err := db.ExecContext(ctx, addSpan,
-		arg.ID,
-		arg.Task,
-		arg.SubmitMs,
-		arg.FromMs,
-		arg.UntilMs,
-		arg.Cause,
-		arg.What,
-		arg.Words,
-		arg.Fits,
-	)
-	return err
-}
-
-const dropSpans = `-- name: DropSpans :exec
-DELETE FROM wait_spans WHERE id = ? AND task = ? AND submit_ms = ?
-`
-
-type DropSpansParams struct {
-	ID       int64
-	Task     int64
-	SubmitMs int64
-}
-
-func (q *Queries) DropSpans(ctx context.Context, db DBTX, arg DropSpansParams) error {
-	_, err := db.ExecContext(ctx, dropSpans, arg.ID, arg.Task, arg.SubmitMs)
-	return err
-}
-
 const lastLook = `-- name: LastLook :one
 SELECT CAST(coalesce(max(until_ms), 0) AS INTEGER) AS at_ms FROM cycles
 `
@@ -67,7 +21,7 @@ func (q *Queries) LastLook(ctx context.Context, db DBTX) (int64, error) {
 }
 
 const openWaits = `-- name: OpenWaits :many
-SELECT id, task, submit_ms, until_ms, ended, user, account, "partition", gpu_type, gpus, tasks, pool, pool_gpus, room_ms, torn_ms FROM waits WHERE until_ms = 0 ORDER BY id, task, submit_ms
+SELECT id, task, submit_ms, until_ms, ended, user, account, "partition", gpu_type, gpus, tasks, pool, pool_gpus, room_ms, torn_ms, spans FROM waits WHERE until_ms = 0 ORDER BY id, task, submit_ms
 `
 
 func (q *Queries) OpenWaits(ctx context.Context, db DBTX) ([]Wait, error) {
@@ -95,6 +49,7 @@ func (q *Queries) OpenWaits(ctx context.Context, db DBTX) ([]Wait, error) {
 			&i.PoolGpus,
 			&i.RoomMs,
 			&i.TornMs,
+			&i.Spans,
 		); err != nil {
 			return nil, err
 		}
@@ -130,11 +85,11 @@ func (q *Queries) PruneWaits(ctx context.Context, db DBTX, arg PruneWaitsParams)
 
 const putWait = `-- name: PutWait :exec
 
-INSERT INTO waits (id, task, submit_ms, until_ms, ended, user, account, partition, gpu_type, gpus, tasks, pool, pool_gpus, room_ms, torn_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO waits (id, task, submit_ms, until_ms, ended, user, account, partition, gpu_type, gpus, tasks, pool, pool_gpus, room_ms, torn_ms, spans) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id, task, submit_ms) DO UPDATE SET
   until_ms = excluded.until_ms, ended = excluded.ended, user = excluded.user, account = excluded.account,
   partition = excluded.partition, gpu_type = excluded.gpu_type, gpus = excluded.gpus, tasks = excluded.tasks, pool = excluded.pool, pool_gpus = excluded.pool_gpus,
-  room_ms = excluded.room_ms, torn_ms = excluded.torn_ms
+  room_ms = excluded.room_ms, torn_ms = excluded.torn_ms, spans = excluded.spans
 `
 
 type PutWaitParams struct {
@@ -153,6 +108,7 @@ type PutWaitParams struct {
 	PoolGpus  int64
 	RoomMs    int64
 	TornMs    int64
+	Spans     string
 }
 
 // Why jobs waited.
@@ -173,6 +129,7 @@ func (q *Queries) PutWait(ctx context.Context, db DBTX, arg PutWaitParams) error
 		arg.PoolGpus,
 		arg.RoomMs,
 		arg.TornMs,
+		arg.Spans,
 	)
 	return err
 }
@@ -217,87 +174,6 @@ func (q *Queries) RunsSince(ctx context.Context, db DBTX, sinceMs int64) ([]Runs
 			&i.PoolGpus,
 			&i.Gpus,
 			&i.EndMs,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Close(); err != nil {
-		return nil, err
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const spansOfOpenWaits = `-- name: SpansOfOpenWaits :many
-SELECT s.id, s.task, s.submit_ms, s.from_ms, s.until_ms, s.cause, s.what, s.words, s.fits FROM waits AS w JOIN wait_spans AS s ON s.id = w.id AND s.task = w.task AND s.submit_ms = w.submit_ms
-WHERE w.until_ms = 0 ORDER BY s.id, s.task, s.submit_ms, s.from_ms
-`
-
-func (q *Queries) SpansOfOpenWaits(ctx context.Context, db DBTX) ([]WaitSpan, error) {
-	rows, err := db.QueryContext(ctx, spansOfOpenWaits)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []WaitSpan
-	for rows.Next() {
-		var i WaitSpan
-		if err := rows.Scan(
-			&i.ID,
-			&i.Task,
-			&i.SubmitMs,
-			&i.FromMs,
-			&i.UntilMs,
-			&i.Cause,
-			&i.What,
-			&i.Words,
-			&i.Fits,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Close(); err != nil {
-		return nil, err
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const spansOfWait = `-- name: SpansOfWait :many
-SELECT id, task, submit_ms, from_ms, until_ms, cause, what, words, fits FROM wait_spans WHERE id = ? AND task = ? AND submit_ms = ? ORDER BY from_ms
-`
-
-type SpansOfWaitParams struct {
-	ID       int64
-	Task     int64
-	SubmitMs int64
-}
-
-func (q *Queries) SpansOfWait(ctx context.Context, db DBTX, arg SpansOfWaitParams) ([]WaitSpan, error) {
-	rows, err := db.QueryContext(ctx, spansOfWait, arg.ID, arg.Task, arg.SubmitMs)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []WaitSpan
-	for rows.Next() {
-		var i WaitSpan
-		if err := rows.Scan(
-			&i.ID,
-			&i.Task,
-			&i.SubmitMs,
-			&i.FromMs,
-			&i.UntilMs,
-			&i.Cause,
-			&i.What,
-			&i.Words,
-			&i.Fits,
 		); err != nil {
 			return nil, err
 		}
@@ -362,7 +238,7 @@ func (q *Queries) WaitersSince(ctx context.Context, db DBTX, sinceMs int64) ([]W
 }
 
 const waitsOfJob = `-- name: WaitsOfJob :many
-SELECT id, task, submit_ms, until_ms, ended, user, account, "partition", gpu_type, gpus, tasks, pool, pool_gpus, room_ms, torn_ms FROM waits WHERE id = ? AND task = ? AND submit_ms >= ?3 ORDER BY submit_ms DESC LIMIT ?4
+SELECT id, task, submit_ms, until_ms, ended, user, account, "partition", gpu_type, gpus, tasks, pool, pool_gpus, room_ms, torn_ms, spans FROM waits WHERE id = ? AND task = ? AND submit_ms >= ?3 ORDER BY submit_ms DESC LIMIT ?4
 `
 
 type WaitsOfJobParams struct {
@@ -402,6 +278,7 @@ func (q *Queries) WaitsOfJob(ctx context.Context, db DBTX, arg WaitsOfJobParams)
 			&i.PoolGpus,
 			&i.RoomMs,
 			&i.TornMs,
+			&i.Spans,
 		); err != nil {
 			return nil, err
 		}
@@ -417,11 +294,15 @@ func (q *Queries) WaitsOfJob(ctx context.Context, db DBTX, arg WaitsOfJobParams)
 }
 
 const waitsSince = `-- name: WaitsSince :many
-SELECT w.user, w.account, w.partition, w.gpu_type, w.gpus, s.cause, s.what,
-  CAST(sum(w.tasks * (CASE WHEN s.until_ms = 0 THEN CAST(?1 AS INTEGER) ELSE s.until_ms END - max(s.from_ms, CAST(?2 AS INTEGER)))) AS INTEGER) AS wait_ms
-FROM waits AS w JOIN wait_spans AS s ON s.id = w.id AND s.task = w.task AND s.submit_ms = w.submit_ms
-WHERE (w.until_ms = 0 OR w.until_ms > ?2) AND (s.until_ms = 0 OR s.until_ms > ?2) AND w.ended != 'split'
-GROUP BY w.user, w.account, w.partition, w.gpu_type, w.gpus, s.cause, s.what
+SELECT x.user, x.account, x.partition, x.gpu_type, x.gpus, CAST(x.cause AS TEXT) AS cause, CAST(x.what AS TEXT) AS what,
+  CAST(sum(x.tasks * (CASE WHEN x.until_ms = 0 THEN CAST(?1 AS INTEGER) ELSE x.until_ms END - max(x.from_ms, CAST(?2 AS INTEGER)))) AS INTEGER) AS wait_ms
+FROM (
+  SELECT w.user, w.account, w.partition, w.gpu_type, w.gpus, w.tasks, s.value ->> 0 AS from_ms, s.value ->> 1 AS until_ms, s.value ->> 2 AS cause, s.value ->> 3 AS what
+  FROM waits AS w, json_each(w.spans) AS s
+  WHERE (w.until_ms = 0 OR w.until_ms > ?2) AND w.ended != 'split'
+) AS x
+WHERE x.until_ms = 0 OR x.until_ms > ?2
+GROUP BY x.user, x.account, x.partition, x.gpu_type, x.gpus, x.cause, x.what
 `
 
 type WaitsSinceParams struct {

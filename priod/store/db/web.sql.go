@@ -257,7 +257,7 @@ func (q *Queries) Holders(ctx context.Context, db DBTX) ([]HoldersRow, error) {
 }
 
 const lastDecision = `-- name: LastDecision :one
-SELECT decision, job, cycle, at_ms, class, ranked, value, own_priority, why, detail, since_ms, unmoved, steer, choices FROM decisions WHERE job = ? ORDER BY decision DESC LIMIT 1
+SELECT decision, job, cycle, at_ms, class, ranked, value, own_priority, why, detail, since_ms, unmoved, steer, choices, counted FROM decisions WHERE job = ? ORDER BY decision DESC LIMIT 1
 `
 
 func (q *Queries) LastDecision(ctx context.Context, db DBTX, job int64) (Decision, error) {
@@ -278,6 +278,7 @@ func (q *Queries) LastDecision(ctx context.Context, db DBTX, job int64) (Decisio
 		&i.Unmoved,
 		&i.Steer,
 		&i.Choices,
+		&i.Counted,
 	)
 	return i, err
 }
