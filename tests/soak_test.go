@@ -108,6 +108,9 @@ func (s *soak) run() {
 			filled = now
 		}
 		s.cycle()
+		if err := s.store.Checkpoint(); err != nil {
+			s.Fatal(err)
+		}
 		if now.Sub(pruned) >= soakPrune {
 			pruned = now
 			if err := s.store.Prune(s.Context(), now); err != nil {

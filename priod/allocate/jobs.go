@@ -22,7 +22,6 @@ type jobRecord struct {
 	submit      time.Time // Slurm's; a requeue resets it
 	firstSubmit time.Time // runs from before are another job's with the same id; zero: not known
 	request     request
-	program     program
 	profile     *speedProfile
 	runs        []cluster.Stay // few: one for each start, in Unix s
 	poll        uint32         // the last cycle in which the job was seen; 0: only a store knew it
@@ -54,7 +53,8 @@ type request struct {
 	node                         cluster.Least
 }
 
-// program is all that decides how fast a job is.
+// program is all that decides how fast a job is. User and name stand there only where runs
+// are known by these.
 type program struct {
 	workload, speed, user, name string
 	gpus                        int
@@ -183,11 +183,11 @@ func (l *Ledger) updateRequest(e *jobRecord, j *cluster.Job, constraint string, 
 		return
 	}
 	e.request = r
-	e.program = program{workload: j.Tag.Workload, speed: l.speedText(j), gpus: j.GPUs}
-	if j.Tag.Workload == "" {
-		e.program.user, e.program.name = j.User, j.Name
+	p := program{workload: j.Tag.Workload, speed: l.speedText(j), gpus: j.GPUs}
+	if p.workload == "" && l.set.Knowledge.Knows(speed.Program{User: j.User, Name: j.Name, GPUs: j.GPUs}) {
+		p.user, p.name = j.User, j.Name
 	}
-	key := profileKey{r, e.program, e.excluded}
+	key := profileKey{r, p, e.excluded}
 	k := l.profiles[key]
 	if k == nil || e.storedFits != nil {
 		k = &speedProfile{}

@@ -62,6 +62,8 @@ type Store interface {
 	SaveStarts(ctx context.Context, at time.Time, starts map[cluster.JobID]time.Time) error
 	// Pause lets the daemon stop its own writing until somebody resumes it.
 	Pause(why string) error
+	// Checkpoint moves what a cycle wrote to where it stays.
+	Checkpoint() error
 	// Prune deletes what is older than the retention.
 	Prune(context.Context, time.Time) error
 	// Mended tells how often a file of the state was lost and made anew, and
@@ -211,6 +213,9 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan os.Signal) error {
 			d.expect(ctx, &result)
 		}
 		d.health.cycle(time.Since(begun), pause, err)
+		if err := d.Store.Checkpoint(); err != nil {
+			d.Log.Debug("what was written stays in the log of the database", "error", err) // a cycle that cannot write says so
+		}
 		if now := time.Now(); now.Sub(pruned) >= pruneEvery && d.clock.isSteady() {
 			pruned = now
 			if err := d.Store.Prune(ctx, now); err != nil {

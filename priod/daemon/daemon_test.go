@@ -187,6 +187,7 @@ func (f *fake) Versions(context.Context) (string, string, error) {
 func (f *fake) Identity(context.Context) (string, error) { // no other process's either
 	return fmt.Sprintf("%d %p", os.Getpid(), f), nil
 }
+func (f *fake) Checkpoint() error                      { return nil }
 func (f *fake) Prune(context.Context, time.Time) error { f.pruned++; return nil }
 func (f *fake) Mended() (int, string)                  { return 0, "" }
 func (f *fake) SaveFindings(_ context.Context, found *store.Findings) error {

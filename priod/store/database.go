@@ -62,6 +62,7 @@ func (s *Store) openDatabase(ctx context.Context) error {
 		"_txlock":          {"immediate"},
 		"_stmt_cache_size": {"64"},
 		"_cache_size":      {"-65536"}, // KiB
+		"_mutex":           {"no"},     // one goroutine at a time uses the one connection
 	}
 	handle, err := sql.Open("sqlite3", uri(path, params))
 	if err != nil {
@@ -71,8 +72,9 @@ func (s *Store) openDatabase(ctx context.Context) error {
 	handle.SetMaxIdleConns(1)
 	err = migrate(ctx, handle, path)
 	if err == nil {
-		// A first cycle leaves a large -wal behind: give it back to the disk.
-		_, err = handle.ExecContext(ctx, "PRAGMA journal_size_limit = 16777216")
+		// A first cycle leaves a large -wal behind: give it back to the disk. What a cycle wrote
+		// is moved into the database after it, by Checkpoint; else once there are 256 MB.
+		_, err = handle.ExecContext(ctx, "PRAGMA journal_size_limit = 16777216; PRAGMA wal_autocheckpoint = 65536")
 	}
 	if err != nil {
 		_ = handle.Close()
@@ -178,6 +180,21 @@ func (s *Store) reopen(lost string) error {
 	}
 	s.mended("a file of the database was deleted or replaced while priod ran: made anew, nothing is lost", "file", lost)
 	return nil
+}
+
+// checkpointAt is how large, in bytes, the log of the database is when Checkpoint moves it.
+const checkpointAt = 4 << 20
+
+// Checkpoint moves what was written lately from SQLite's log into the database, when that is
+// much. The daemon calls it between cycles: a cycle does not wait for it.
+func (s *Store) Checkpoint() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if info, err := os.Stat(databasePath(s.dir) + "-wal"); s.db == nil || err != nil || info.Size() < checkpointAt {
+		return nil // who writes next says what is wrong with the database
+	}
+	var busy, pages, moved int
+	return s.explain(s.db.QueryRow("PRAGMA wal_checkpoint(PASSIVE)").Scan(&busy, &pages, &moved))
 }
 
 // setAside renames a broken database and what belongs to it.

@@ -162,6 +162,9 @@ func (s *site) step() (cycle.Result, cost) {
 	result, err := cycle.Step(s.Context(), apart{s.slurm, s}, s.store, s.history, set)
 	used := s.cost().since(before).since(s.outside)
 	used.user -= s.slurm.marking
+	if err := s.store.Checkpoint(); err != nil {
+		s.Fatal(err)
+	}
 	if err != nil {
 		s.Fatal(err)
 	}

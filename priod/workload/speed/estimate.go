@@ -14,6 +14,12 @@ type estimate struct {
 	n        int       // columns in all
 }
 
+// Knows tells whether runs of a program are known: of two programs of which none are, For
+// answers alike.
+func (k *Knowledge) Knows(p Program) bool {
+	return k != nil && (k.programs[subject{p, true}] != nil || k.programs[subject{p, false}] != nil)
+}
+
 // program is what history says of a program on these types. Where runs with and without
 // steps are known, those without count only if they answer for more types.
 func (k *Knowledge) program(p Program, types []string, within float64) answers {
