@@ -65,45 +65,46 @@ func (c *Class) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Job is one record of the queue. Times that are not set are zero.
+// Job is one record of the queue. Times that are not set are zero. What most features look at
+// stands first, close together: a cycle goes through a long queue many times.
 type Job struct {
-	ID        JobID
-	RawID     uint32
-	SLUID     string // names this run, where Slurm has such names and it means as many jobs as ID; else ""
-	Tasks     string // tasks of an unsplit array: "1-9,12"; else ""
-	TaskCount int    // tasks that the record stands for, at least 1
-	HetLeader uint32 // leader of a heterogeneous job, 0 otherwise
-	HetOffset int
-
-	User, Account, Partition, QOS, Reservation string
-	Name                                       string // "" where nobody asked for it
-
-	State  State
-	Reason string // Slurm's reason code
-
-	Priority   int64 // what Slurm orders by now
-	Nice       int64
-	SiteFactor int64 // what Slurm holds now; see SiteFactorKnown
+	ID    JobID
+	RawID uint32
+	State State
 	// SiteFactorKnown is false for jobs that sprio does not list: not yet
 	// eligible, requeued, held, running.
 	SiteFactorKnown bool
-	Restarts        int
+	Dependency      bool  // waits for another job
+	Whole           bool  // it gets nodes for itself, by --exclusive or its partition
+	GPUs            int   // whole job, one task
+	Nodes, CPUs     int   // whole job
+	SiteFactor      int64 // what Slurm holds now; see SiteFactorKnown
+	Priority        int64 // what Slurm orders by now
+	TaskCount       int   // tasks that the record stands for, at least 1
 
-	Nodes, CPUs int // whole job
-	MemMB       int64
-	GPUs        int    // whole job, one task
-	GPUType     string // the GRES type asked for, "" when left open
-	Node        Least  // of each node, of a job that waits
-	Features    string
-	Prefer      string
-	Whole       bool   // it gets nodes for itself, by --exclusive or its partition
-	NodeList    string // nodes it holds, as a host list
+	Reason    string // Slurm's reason code
+	Partition string
+	GPUType   string // the GRES type asked for, "" when left open
+	Nice      int64
+	HetLeader uint32 // leader of a heterogeneous job, 0 otherwise
 
-	TimeLimit  time.Duration // slurmplug.Unlimited when there is none
-	Submit     time.Time     // reset by a requeue
-	Eligible   time.Time
-	Start      time.Time
-	Dependency bool // waits for another job
+	User, Account, QOS, Reservation string
+	Name                            string // "" where nobody asked for it
+	SLUID                           string // names this run, where Slurm has such names and it means as many jobs as ID; else ""
+	Tasks                           string // tasks of an unsplit array: "1-9,12"; else ""
+	HetOffset                       int
+	Restarts                        int
+
+	MemMB    int64
+	Node     Least // of each node, of a job that waits
+	Features string
+	Prefer   string
+	NodeList string // nodes it holds, as a host list
+
+	TimeLimit time.Duration // slurmplug.Unlimited when there is none
+	Submit    time.Time     // reset by a requeue
+	Eligible  time.Time
+	Start     time.Time
 
 	AskedMB int64            // memory of its one node that it asks for by --mem alone; -1: it does not; 0 where nobody looked
 	Asked   *slurmplug.Asked // how it asks for its size; nil where nobody looked
