@@ -2,6 +2,7 @@ package allocate
 
 import (
 	"context"
+	"sync"
 
 	"slurmprio/priod/plan"
 )
@@ -13,13 +14,13 @@ type Feature struct {
 	Settings Settings
 }
 
-// Plan sets the plan's Shares: what the allocation gives each job.
+// Plan begins to work out what the allocation gives each job: the cycle's Shares.
 func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
-	if f.Ledger != nil {
-		if c.Plan.Shares = f.Ledger.Allocate(c.Snapshot, c.History, f.Settings); c.Plan.Shares != nil {
-			c.Plan.Until = f.Ledger.NextAt()
-		}
+	if f.Ledger == nil || f.Settings.Policy.Name == "" && f.Ledger.profiles == nil {
+		return nil
 	}
+	c.Shares = sync.OnceValue(func() *plan.Shares { return f.Ledger.allocate(c.Snapshot, c.History, f.Settings, c.Nodes) })
+	go c.Shares()
 	return nil
 }
 

@@ -92,15 +92,12 @@ func (l *Ledger) takesPart(j *cluster.Job, h *cluster.History, at time.Time) boo
 
 // syncJobs brings the records up to the jobs of the snapshot: new ones for new jobs,
 // none for jobs that left, and for each where it fits and how fast it is.
-func (l *Ledger) syncJobs(s *cluster.Snapshot, h *cluster.History) {
+func (l *Ledger) syncJobs(s *cluster.Snapshot, h *cluster.History, nodes func() *nodemap.Map) {
 	l.poll++
 	known := 0
 	l.queue = slices.Grow(l.queue[:0], len(s.Jobs))[:len(s.Jobs)]
 	clear(l.queue)
-	nodes := sync.OnceValues(func() (*nodemap.Map, *placement.Nodes) {
-		m := nodemap.New(s)
-		return m, m.Empty()
-	})
+	empty := sync.OnceValue(func() *placement.Nodes { return nodes().Empty() })
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
 		if !l.takesPart(j, h, s.At) {
@@ -125,7 +122,7 @@ func (l *Ledger) syncJobs(s *cluster.Snapshot, h *cluster.History) {
 		known++
 		e.poll, e.submit = l.poll, j.Submit
 		if e.profile == nil || j.State == cluster.Pending {
-			l.updateRequest(e, j, h.Own(j, slurmplug.Features).String(), nodes)
+			l.updateRequest(e, j, h.Own(j, slurmplug.Features).String(), nodes, empty)
 		}
 	}
 	for id, e := range l.jobs.All() {
@@ -168,7 +165,7 @@ func (l *Ledger) newRecord(j *cluster.Job) *jobRecord {
 // updateRequest takes over what a job asks for, and looks up where it fits and how fast
 // it is when that has changed. Of a running job Slurm shows what it got, not what it
 // asked for: the request that was seen while it waited stays.
-func (l *Ledger) updateRequest(e *jobRecord, j *cluster.Job, constraint string, nodes func() (*nodemap.Map, *placement.Nodes)) {
+func (l *Ledger) updateRequest(e *jobRecord, j *cluster.Job, constraint string, nodes func() *nodemap.Map, empty func() *placement.Nodes) {
 	r := request{
 		gpuType: j.GPUType, features: constraint, partition: j.Partition, nodes: j.Nodes, gpus: j.GPUs, cpus: j.CPUs, memMB: j.MemMB, node: j.Node,
 	}
@@ -193,7 +190,7 @@ func (l *Ledger) updateRequest(e *jobRecord, j *cluster.Job, constraint string, 
 		k = &speedProfile{}
 		fits := e.storedFits
 		if fits == nil {
-			fits = without(l.fittingTypes(r, j, nodes), e.excluded)
+			fits = without(l.fittingTypes(r, j, nodes, empty), e.excluded)
 			l.profiles[key] = k
 		}
 		l.lookUpSpeeds(k, j, fits)
@@ -240,12 +237,12 @@ func without(fits []bool, out placement.Types) []bool {
 
 // fittingTypes tells on which types a job would fit if the cluster were empty. A
 // constraint that cannot be parsed is ignored.
-func (l *Ledger) fittingTypes(r request, j *cluster.Job, nodes func() (*nodemap.Map, *placement.Nodes)) []bool {
+func (l *Ledger) fittingTypes(r request, j *cluster.Job, nodes func() *nodemap.Map, empty func() *placement.Nodes) []bool {
 	fits, known := l.fits[r]
 	if known {
 		return fits
 	}
-	m, empty := nodes()
+	m := nodes()
 	any := *j
 	any.Features = r.features
 	kinds, understood := m.Types(&any)
@@ -262,7 +259,7 @@ func (l *Ledger) fittingTypes(r request, j *cluster.Job, nodes func() (*nodemap.
 			}
 		}
 		if of != 0 {
-			_, fits[t] = empty.Fit(m.Request(&any, of), nil)
+			_, fits[t] = empty().Fit(m.Request(&any, of), nil)
 		}
 	}
 	l.fits[r] = fits

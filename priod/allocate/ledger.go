@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/placement/nodemap"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/workload"
 	"slurmprio/priod/workload/speed"
@@ -103,6 +105,10 @@ func (l *Ledger) makeMaps() {
 // the time anew when jobs or GPUs came or went or the last allocation is old, and
 // returns what each job has of it; nil when nothing is to be allocated.
 func (l *Ledger) Allocate(s *cluster.Snapshot, h *cluster.History, set Settings) *plan.Shares {
+	return l.allocate(s, h, set, sync.OnceValue(func() *nodemap.Map { return nodemap.New(s) }))
+}
+
+func (l *Ledger) allocate(s *cluster.Snapshot, h *cluster.History, set Settings, nodes func() *nodemap.Map) *plan.Shares {
 	if set.Policy.Name == "" {
 		*l = Ledger{}
 		return nil
@@ -116,11 +122,12 @@ func (l *Ledger) Allocate(s *cluster.Snapshot, h *cluster.History, set Settings)
 	if len(l.shares.Types) == 0 {
 		l.note("no node has GPUs of a named type: nothing is allocated")
 	}
-	l.syncJobs(s, h)
+	l.syncJobs(s, h, nodes)
 	l.recordRuns(s, h)
 	l.updateReceived(s)
 	l.allocateWhenDue(s)
 	l.updateOwed(s.At)
+	l.shares.Until = l.NextAt()
 	return &l.shares
 }
 

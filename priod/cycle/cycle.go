@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"slurmprio/priod/allocate"
@@ -50,7 +51,7 @@ type Settings struct {
 // for its user's own.
 func (set *Settings) features() []plan.Feature {
 	earlier, trials, gangs, rounds := set.Evictions.Parts()
-	return []plan.Feature{&set.Allocation, earlier, &set.Order, trials, gangs, &set.Steering, rounds, &set.Memory, &set.Sizing, &set.Locality, &set.FewNodes, &set.Refusals, &set.Retries, &set.Waits}
+	return []plan.Feature{&set.Allocation, earlier, &set.Order, trials, gangs, &set.Steering, rounds, &set.Memory, &set.Sizing, &set.Locality, &set.FewNodes, &set.Refusals, &set.Retries}
 }
 
 // Recorder keeps what was seen, decided and written.
@@ -96,20 +97,26 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 
 	stage("decide")
 	result := Result{Snapshot: snapshot}
-	stays := h.Observe(&result.Snapshot)
-	c := &plan.Cycle{Snapshot: &result.Snapshot, History: h, Stays: stays, Plan: &result.Plan, Paused: set.Hold, DryRun: set.DryRun}
+	c := &plan.Cycle{Snapshot: &result.Snapshot, History: h, Plan: &result.Plan, Paused: set.Hold, DryRun: set.DryRun}
 	if t := set.Waits.Tracker; t != nil {
+		c.ReadNodes()
 		c.Fragmented = func(id cluster.JobID) time.Duration { return t.Fragmented(id, c.Snapshot.At) }
 		c.Waited = t.Waited
 	}
+	c.Stays = h.Observe(c.Snapshot)
 	if !set.DryRun {
-		rec.Observed(ctx, c.Snapshot, stays)
+		rec.Observed(ctx, c.Snapshot, c.Stays)
 	}
 	features := set.features()
 	var failed error
 	for _, f := range features {
 		failed = errors.Join(failed, f.Plan(ctx, c))
 	}
+	c.NoteNodes()
+	// Why jobs wait changes nothing in the plan: the recorder looks at that meanwhile.
+	var looked sync.WaitGroup
+	looked.Go(func() { set.Waits.Look(c) })
+	defer looked.Wait()
 	result.PeerValues, result.Choice, result.Round = set.Order.PeerValues, set.Evictions.Choice, set.Evictions.Round
 	if set.DryRun {
 		return result, failed
@@ -121,13 +128,17 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	}
 
 	stage("record")
-	seen := plan.Seen{Snapshot: &result.Snapshot, Stays: stays, Plan: &result.Plan, Hold: set.Hold}
+	seen := plan.Seen{Snapshot: c.Snapshot, Stays: c.Stays, Plan: c.Plan, Hold: set.Hold}
 	if t := set.Waits.Tracker; t != nil {
-		seen.Waits = t.Changed
+		seen.Waits = func() []*plan.Wait {
+			looked.Wait()
+			return t.Changed()
+		}
 	}
 	if err := rec.Planned(ctx, seen); err != nil {
 		return result, fmt.Errorf("record the plan (nothing was written to Slurm): %w", err)
 	}
+	looked.Wait()
 	result.Hold = set.Hold
 	if set.Hold == "" && len(result.Plan.Actions) > 0 {
 		stage("act")

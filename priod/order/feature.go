@@ -25,12 +25,14 @@ func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
 		Adopt(f.PeerValues, c.Snapshot, c.History)
 	}
 	set := f.Settings
-	if c.Plan.Shares != nil {
-		set.Shares = c.Plan.Shares
+	verdicts, te := Rank(c.Snapshot, c.History, set.Ranking)
+	if c.Shares != nil {
+		set.Shares = c.Shares()
 	}
-	allocated := c.Plan.Until
-	*c.Plan = Decide(c.Snapshot, c.History, set)
-	c.Plan.StandsUntil(allocated)
+	*c.Plan = decide(c.Snapshot, c.History, set, verdicts, te)
+	if set.Shares != nil {
+		c.Plan.StandsUntil(set.Shares.Until)
+	}
 	notes := len(c.Plan.Notes)
 	c.Reorder = func() {
 		again := Decide(c.Snapshot, c.History, set)

@@ -71,6 +71,11 @@ const (
 // Decide makes one cycle's plan. It reads no clock and writes nothing.
 func Decide(s *cluster.Snapshot, h *cluster.History, set Settings) plan.Plan {
 	verdicts, te := Rank(s, h, set.Ranking)
+	return decide(s, h, set, verdicts, te)
+}
+
+// decide makes the plan of what Rank says.
+func decide(s *cluster.Snapshot, h *cluster.History, set Settings, verdicts []Verdict, te []int) plan.Plan {
 	d := decider{s: s, h: h, set: set, lever: leverOf(set.Lever)}
 	d.plan = plan.Plan{At: s.At, Mode: set.Lever, Band: d.lever.band(d.step(), set.Top), Shares: set.Shares}
 	if set.Shares != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -61,20 +62,38 @@ type Cycle struct {
 	// The next allocation gives them no time there.
 	RuledOut map[cluster.JobID]placement.Types
 
-	nodes *nodemap.Map
+	// Shares waits for what the allocation gives each job, which is worked out while the
+	// jobs are ranked. nil: nothing is allocated.
+	Shares func() *Shares
+
+	nodes func() *nodemap.Map
+}
+
+// ReadNodes begins to make Nodes, beside what else is done. After it several goroutines may
+// ask for them.
+func (c *Cycle) ReadNodes() {
+	c.nodes = sync.OnceValue(func() *nodemap.Map { return nodemap.New(c.Snapshot) })
+	go c.nodes()
 }
 
 // Nodes are the nodes of the snapshot in placement's terms, made once. Nobody changes them.
-// The plan notes those on which nothing can be placed because there are too many kinds.
 func (c *Cycle) Nodes() *nodemap.Map {
 	if c.nodes == nil {
-		c.nodes = nodemap.New(c.Snapshot)
-		if out := c.nodes.Out; len(out) > 0 {
-			c.Plan.Notes = append(c.Plan.Notes, fmt.Sprintf("nodes with GPUs differ in more than %d ways (GPU type, features that jobs name, partitions): no job is steered, sized or given room on %d of them, such as %.80s",
-				placement.MaxTypes, len(out), out[0]))
-		}
+		c.nodes = sync.OnceValue(func() *nodemap.Map { return nodemap.New(c.Snapshot) })
 	}
-	return c.nodes
+	return c.nodes()
+}
+
+// NoteNodes notes in the plan on which nodes nothing can be placed because there are too many
+// kinds, if anybody asked for Nodes.
+func (c *Cycle) NoteNodes() {
+	if c.nodes == nil {
+		return
+	}
+	if out := c.nodes().Out; len(out) > 0 {
+		c.Plan.Notes = append(c.Plan.Notes, fmt.Sprintf("nodes with GPUs differ in more than %d ways (GPU type, features that jobs name, partitions): no job is steered, sized or given room on %d of them, such as %.80s",
+			placement.MaxTypes, len(out), out[0]))
+	}
 }
 
 // Keep notes that a job could start now, and that locality keeps it waiting: for FewSwitches,

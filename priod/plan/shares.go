@@ -14,6 +14,7 @@ type Shares struct {
 	Types []string               // GPU types of the nodes, sorted: the order of the slices below
 	Jobs  cluster.JobMap[*Share] // GPU jobs of ranked partitions that run, or wait and may start
 	At    time.Time              // of the allocation
+	Until time.Time              // then it is too old
 	Since time.Time              // Share.Received counts from here
 	Notes []string
 }

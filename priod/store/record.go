@@ -78,12 +78,12 @@ func (s *Store) Planned(ctx context.Context, seen plan.Seen) (err error) {
 	s.stopActing()
 	s.doubt()
 	s.noteStays(seen.Snapshot, seen.Stays)
-	s.noteWaits(seen.Waits)
 	if s.changes.of != seen.Snapshot {
 		s.compareSeen(seen.Snapshot)
 	}
 	s.forgetOthers()
 	s.compareDecided(&seen)
+	s.noteWaits(seen.Waits)
 	defer func() { // lets go of the snapshot before the next one is read
 		s.changes.reset()
 		s.noted = nil

@@ -1,7 +1,6 @@
 package waits
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"time"
@@ -14,7 +13,6 @@ import (
 
 // Feature finds out why jobs wait; the zero value does not.
 type Feature struct {
-	plan.PlanOnly
 	Tracker *Tracker
 	Gap     time.Duration // a longer time between two cycles is not observed; 0: there is none such
 	Strict  bool          // Slurm does no backfill
@@ -24,10 +22,10 @@ type Feature struct {
 	Unseen []cluster.Stay
 }
 
-// Plan looks at each pending job with GPUs. It changes nothing in the plan.
-func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
+// Look looks at each pending job with GPUs, once the plan is made. It changes nothing in it.
+func (f *Feature) Look(c *plan.Cycle) {
 	if f.Tracker == nil {
-		return nil
+		return
 	}
 	s := c.Snapshot
 	w := newWalk(s, c.Nodes(), f.Strict)
@@ -40,7 +38,6 @@ func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
 	l.ofType = func(gpuType, partition string) string { return poolOfType(sizes, gpuType, partition) }
 	f.Tracker.observe(&l)
 	f.Unseen = nil
-	return nil
 }
 
 // budgets takes what a job waits for others, because it is above a budget of priod's, for
