@@ -58,6 +58,9 @@ const (
 // WaitsFor tells what a pending job waits for from the reason that squeue or
 // scontrol, which prints _ for a blank, shows.
 func WaitsFor(reason string) Waits {
+	if reason == "Priority" || reason == "Resources" || reason == "None" { // most of a queue
+		return ForRoom
+	}
 	if w, known := reasons[reason]; known {
 		return w
 	}

@@ -84,14 +84,22 @@ func (a *Account) addRun(j *jobAccount, t int, r countedRun, sign float64) {
 	a.all[t] += sign * r.seconds
 }
 
-// of returns what a job has of a type, zero when nothing is known of it (nil), and the
-// type's index.
-func (a *Account) of(j *jobAccount, gpuType string) (typeAccount, int) {
-	t := slices.Index(a.gpuTypes, gpuType)
-	if j == nil || t < 0 || t >= len(j.types) {
-		return typeAccount{}, t
+// index returns the places of types, below 0 for those that nobody ran on.
+func (a *Account) index(gpuTypes []string) []int {
+	at := make([]int, len(gpuTypes))
+	for i, name := range gpuTypes {
+		at[i] = slices.Index(a.gpuTypes, name)
 	}
-	return j.types[t], t
+	return at
+}
+
+// of returns what a job has of the type with this index, zero when nothing is known of it
+// (nil).
+func (a *Account) of(j *jobAccount, t int) typeAccount {
+	if j == nil || t < 0 || t >= len(j.types) {
+		return typeAccount{}
+	}
+	return j.types[t]
 }
 
 // fraction is a job's part of the time that all jobs ran on the type with this index since

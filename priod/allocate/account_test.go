@@ -22,12 +22,12 @@ func interval(job uint32, gpuType string, gpus, from, to int) cluster.Stay {
 }
 
 func received(a *Account, id cluster.JobID, gpuType string) float64 {
-	had, _ := a.of(a.jobs.Get(id), gpuType)
-	return had.received
+	return a.of(a.jobs.Get(id), a.index([]string{gpuType})[0]).received
 }
 
 func fraction(a *Account, id cluster.JobID, gpuType string) float64 {
-	return a.fraction(a.of(a.jobs.Get(id), gpuType))
+	t := a.index([]string{gpuType})[0]
+	return a.fraction(a.of(a.jobs.Get(id), t), t)
 }
 
 func almost(a, b float64) bool { return math.Abs(a-b) <= 1e-6*max(1, math.Abs(a), math.Abs(b)) }

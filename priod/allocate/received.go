@@ -18,14 +18,20 @@ func (l *Ledger) recordRuns(s *cluster.Snapshot, h *cluster.History) {
 	anew := !since.Equal(l.since)
 	ended := anew || l.members || h.Changes() != l.changes
 	l.since, l.shares.Since, l.members, l.changes = since, since, false, h.Changes()
-	for i := range h.Stays(ended) {
-		e := l.jobs.Get(i.Job)
+	var others []*cluster.Stay // of jobs without a record
+	for stay := range h.Stays(ended) {
+		e := l.jobs.Get(stay.Job)
 		if e == nil {
-			e = l.departed[i.Job]
+			e = l.departed[stay.Job]
 		}
-		if e == nil || !cluster.SameUser(i.User, e.user) || i.Start.Before(e.firstSubmit) {
+		if e == nil {
+			others = append(others, stay)
 			continue
 		}
+		if !cluster.SameUser(stay.User, e.user) || stay.Start.Before(e.firstSubmit) {
+			continue
+		}
+		i := *stay
 		i.GPUType = l.set.Speeds.Today(i.GPUType)
 		switch r := e.run(i.Start); {
 		case r != nil && *r == i:
@@ -59,8 +65,17 @@ func (l *Ledger) recordRuns(s *cluster.Snapshot, h *cluster.History) {
 			}
 		}
 	}
-	for i := range h.Stays(ended || anew) { // jobs that are gone count in the others' fractions, too
-		if i.End.After(since) && l.jobs.Get(i.Job) == nil && l.departed[i.Job] == nil {
+	if anew {
+		others = others[:0]
+		for stay := range h.Stays(true) {
+			if l.jobs.Get(stay.Job) == nil && l.departed[stay.Job] == nil {
+				others = append(others, stay)
+			}
+		}
+	}
+	for _, stay := range others { // they count in the fractions of all, too
+		if stay.End.After(since) {
+			i := *stay
 			i.GPUType = l.set.Speeds.Today(i.GPUType)
 			i.Start = cluster.Later(i.Start, since)
 			l.account.Observe(i)
@@ -71,13 +86,12 @@ func (l *Ledger) recordRuns(s *cluster.Snapshot, h *cluster.History) {
 // updateReceived finds what each job has received of each type, and how long it would
 // still run on each.
 func (l *Ledger) updateReceived(s *cluster.Snapshot) {
-	n := len(l.shares.Types)
-	for i := range s.Jobs {
-		j := &s.Jobs[i]
-		e := l.queue[i]
+	n, index := len(l.shares.Types), l.account.index(l.shares.Types)
+	for i, e := range l.queue {
 		if e == nil {
 			continue
 		}
+		j := &s.Jobs[i]
 		if len(e.Run) != n {
 			all := make([]float64, 4*n)
 			e.Seconds, e.Received, e.Owed, e.Run = all[:n:n], all[n:2*n:2*n], all[2*n:3*n:3*n], all[3*n:]
@@ -92,8 +106,8 @@ func (l *Ledger) updateReceived(s *cluster.Snapshot) {
 		done := 0.0
 		if len(e.runs) > 0 {
 			its := l.account.jobs.Get(j.ID)
-			for t, name := range l.shares.Types {
-				had, at := l.account.of(its, name)
+			for t, at := range index {
+				had := l.account.of(its, at)
 				e.Seconds[t], e.Received[t] = had.received, l.account.fraction(had, at)
 			}
 			done = e.workDone(j, l.shares.Types, l.set.Speeds.Today(j.GPUType))

@@ -577,11 +577,12 @@ const sweepEvery = 15 * time.Minute
 func (h *History) Changes() int { return h.changes }
 
 // Stays are those that are open, up to the last poll, and those that ended
-// within UsePeriod, in no order. Without ended they are only those that are open.
-func (h *History) Stays(ended bool) iter.Seq[Stay] {
-	return func(yield func(Stay) bool) {
+// within UsePeriod, in no order. Without ended they are only those that are open. They are
+// not to be written to.
+func (h *History) Stays(ended bool) iter.Seq[*Stay] {
+	return func(yield func(*Stay) bool) {
 		for _, i := range h.running.All() {
-			if !yield(*i) {
+			if !yield(i) {
 				return
 			}
 		}
@@ -590,7 +591,7 @@ func (h *History) Stays(ended bool) iter.Seq[Stay] {
 		}
 		since := h.at.Add(-UsePeriod)
 		for _, i := range h.recent {
-			if i.End.After(since) && !yield(i) {
+			if i.End.After(since) && !yield(&i) {
 				return
 			}
 		}

@@ -152,6 +152,19 @@ func (j *Journal) Forget(now time.Time, present func(cluster.JobID) bool) {
 	}
 }
 
+// ids are those of the jobs, and of the arrays of tasks, whose rows are not done.
+func (j *Journal) ids() map[uint32]bool {
+	ids := map[uint32]bool{}
+	claims, evictions := j.live()
+	for i := range claims {
+		ids[claims[i].Job.ID] = true
+	}
+	for i := range evictions {
+		ids[evictions[i].Job.ID] = true
+	}
+	return ids
+}
+
 // Urgent returns the jobs of rows that change soon, each once: those to look at between
 // two cycles.
 func (j *Journal) Urgent() (jobs []plan.Target) {

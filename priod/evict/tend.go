@@ -81,7 +81,7 @@ func (e *Feature) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan, p
 	seen := Observation{Hold: e.Settings.Hold, Consents: e.Settings.Consents, ZeroEnds: e.Settings.ZeroEnds, Paused: paused}
 	var queue *cluster.JobMap[*cluster.Job]
 	if s != nil {
-		queue = addCycle(s, p, &seen)
+		queue = e.addCycle(s, p, &seen)
 	}
 	var doubts error
 	first := uint64(e.now().UnixNano()) * 0x9e3779b97f4a7c15 >> 32 // other jobs each time
@@ -160,13 +160,20 @@ func (e *Feature) idleTargets(queue *cluster.JobMap[*cluster.Job], first uint64,
 	return targets
 }
 
-// addCycle adds to seen what only a whole cycle knows, and returns the jobs by id.
-func addCycle(s *cluster.Snapshot, p *plan.Plan, seen *Observation) *cluster.JobMap[*cluster.Job] {
-	queue := cluster.ByID(s.Jobs)
+// addCycle adds to seen what only a whole cycle knows of the journal's jobs, and returns those
+// that are in the queue.
+func (e *Feature) addCycle(s *cluster.Snapshot, p *plan.Plan, seen *Observation) *cluster.JobMap[*cluster.Job] {
+	ours := e.Journal.ids()
+	var queue cluster.JobMap[*cluster.Job]
+	for i := range s.Jobs {
+		if j := &s.Jobs[i]; ours[j.ID.ID] {
+			queue.Set(j.ID, j)
+		}
+	}
 	seen.Waiting, seen.Unusable = map[cluster.JobID]cluster.Class{}, map[string]bool{}
 	for i := range p.Decisions {
 		d := &p.Decisions[i]
-		if !d.Ranked {
+		if !d.Ranked || !ours[d.Job.ID] {
 			continue
 		}
 		seen.Waiting[d.Job] = d.Class
@@ -175,8 +182,9 @@ func addCycle(s *cluster.Snapshot, p *plan.Plan, seen *Observation) *cluster.Job
 		}
 	}
 	for i := range s.Nodes {
-		n := &s.Nodes[i]
-		seen.Unusable[n.Name] = !n.Usable && !n.Silent
+		if n := &s.Nodes[i]; !n.Usable && !n.Silent {
+			seen.Unusable[n.Name] = true
+		}
 	}
 	return &queue
 }

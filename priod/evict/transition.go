@@ -24,7 +24,7 @@ type Observation struct {
 	Consents func(*cluster.Job) bool
 
 	// Known in a whole cycle only; nil between cycles.
-	Waiting  map[cluster.JobID]cluster.Class // the class of each job that priod ranks
+	Waiting  map[cluster.JobID]cluster.Class // the class of each job of the journal that priod ranks
 	Unusable map[string]bool                 // nodes that cannot be used
 }
 
