@@ -97,6 +97,8 @@ func (l *Ledger) syncJobs(s *cluster.Snapshot, h *cluster.History, nodes func() 
 	known := 0
 	l.queue = slices.Grow(l.queue[:0], len(s.Jobs))[:len(s.Jobs)]
 	clear(l.queue)
+	l.shares.Queue = slices.Grow(l.shares.Queue[:0], len(s.Jobs))[:len(s.Jobs)]
+	clear(l.shares.Queue)
 	empty := sync.OnceValue(func() *placement.Nodes { return nodes().Empty() })
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
@@ -118,7 +120,7 @@ func (l *Ledger) syncJobs(s *cluster.Snapshot, h *cluster.History, nodes func() 
 			l.shares.Jobs.Set(j.ID, &e.Share)
 			l.dirty = true
 		}
-		l.queue[i] = e
+		l.queue[i], l.shares.Queue[i] = e, &e.Share
 		known++
 		e.poll, e.submit = l.poll, j.Submit
 		if e.profile == nil || j.State == cluster.Pending {

@@ -80,7 +80,7 @@ func (d *decider) jobsByShare(verdicts []Verdict, floor int64) []shareJob {
 	for i := range verdicts {
 		v := &verdicts[i]
 		j := &d.s.Jobs[v.Job]
-		share := d.set.Shares.Jobs.Get(j.ID)
+		share := d.set.Shares.Of(j, v.Job)
 		if !v.Ranked || v.Class != cluster.BE || v.Why == plan.Evicted || v.Why == plan.Round || share == nil || d.isForeign(j) {
 			continue
 		}

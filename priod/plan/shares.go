@@ -13,10 +13,19 @@ import (
 type Shares struct {
 	Types []string               // GPU types of the nodes, sorted: the order of the slices below
 	Jobs  cluster.JobMap[*Share] // GPU jobs of ranked partitions that run, or wait and may start
+	Queue []*Share               // the same in the order of the snapshot, nil for its other jobs; may be left out
 	At    time.Time              // of the allocation
 	Until time.Time              // then it is too old
 	Since time.Time              // Share.Received counts from here
 	Notes []string
+}
+
+// Of is that of a job, which stands at this place in the snapshot; nil: it has none.
+func (s *Shares) Of(j *cluster.Job, at int) *Share {
+	if at < len(s.Queue) {
+		return s.Queue[at]
+	}
+	return s.Jobs.Get(j.ID)
 }
 
 // Share is one job's. An unsplit array has one, of each of its tasks. All slices

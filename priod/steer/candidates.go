@@ -100,7 +100,7 @@ func (st *Steered) queue() (queue []int) {
 			waits = waits || (decision.Ranked || decision.Why == string(plan.NotYet)) && j.Begins(st.in.snapshot.At)
 		}
 		switch {
-		case waits && j.GPUs > 0 && st.in.shares.Jobs.Get(j.ID) != nil:
+		case waits && j.GPUs > 0 && st.in.shares.Of(&st.in.snapshot.Jobs[q.Job], q.Job) != nil:
 			queue = append(queue, at)
 		case j.ours:
 			st.openUnqueued(at, why)

@@ -52,7 +52,7 @@ func (view *nodeView) snapshot() *Snapshot {
 	}
 	for i := range view.in.snapshot.Jobs {
 		if j := &view.in.snapshot.Jobs[i]; j.GPUs > 0 && (j.State == cluster.Running || j.State == cluster.Completing) {
-			if r, known := view.running(j, places); known {
+			if r, known := view.running(j, i, places); known {
 				snap.Running = append(snap.Running, r)
 			}
 		}
@@ -63,10 +63,10 @@ func (view *nodeView) snapshot() *Snapshot {
 // nowhere is the number of a node that Decide does not see.
 const nowhere = int32(-1)
 
-// running is what a job holds, and until when; places has Decide's numbers of the nodes of
+// running is what a job, the one at this place in the snapshot, holds, and until when; places has Decide's numbers of the nodes of
 // nodeMap. No poll tells how the GPUs of a job lie on several nodes: they are taken to lie
 // evenly.
-func (view *nodeView) running(j *cluster.Job, places []int32) (r Running, known bool) {
+func (view *nodeView) running(j *cluster.Job, at int, places []int32) (r Running, known bool) {
 	hosts := []string{j.NodeList}
 	if _, one := view.nodeMap.Index[j.NodeList]; !one {
 		var err error
@@ -79,19 +79,19 @@ func (view *nodeView) running(j *cluster.Job, places []int32) (r Running, known 
 		r.End = max(j.Start.Add(j.TimeLimit).Sub(view.in.snapshot.At).Seconds(), 0)
 	}
 	for k, h := range hosts {
-		at, known := view.nodeMap.Index[h]
-		if !known || places[at] == nowhere {
+		on, known := view.nodeMap.Index[h]
+		if !known || places[on] == nowhere {
 			continue
 		}
 		gpus := j.GPUs / len(hosts)
 		if k < j.GPUs%len(hosts) {
 			gpus++
 		}
-		r.Shares = append(r.Shares, placement.Share{Node: places[at], Amount: placement.Amount{GPUs: int32(gpus)}})
+		r.Shares = append(r.Shares, placement.Share{Node: places[on], Amount: placement.Amount{GPUs: int32(gpus)}})
 	}
 	r.Sure = r.End
 	if t, known := slices.BinarySearch(view.types.names, j.GPUType); known {
-		if share := view.in.shares.Jobs.Get(j.ID); share != nil && !math.IsInf(share.Run[t], 1) {
+		if share := view.in.shares.Of(j, at); share != nil && !math.IsInf(share.Run[t], 1) {
 			left := share.Run[t] + workLeft(share.Beyond)/share.Speed[t]
 			r.End = min(r.End, left)
 			r.Sure = min(r.Sure, left-1/share.Speed[t]) // a second of work counts as left in any case

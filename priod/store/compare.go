@@ -152,7 +152,11 @@ func (s *Store) compareDecided(seen *plan.Seen) {
 			}
 			s.compareHistory(e)
 		}
-		s.compareShare(e, seen.Plan.Shares)
+		if shares := seen.Plan.Shares; shares != nil {
+			s.compareShare(e, shares.Of(&seen.Snapshot.Jobs[i], i), shares.Types)
+		} else if e.shared != 0 {
+			s.compareShare(e, nil, nil)
+		}
 	}
 	for ; next < len(seen.Plan.Decisions); next++ {
 		d := &seen.Plan.Decisions[next]

@@ -47,18 +47,15 @@ type ShareOfType struct {
 
 // compareShare covers who says how fast the job is, and its times. What grows
 // with the time alone is not written each cycle: it follows from those.
-func (s *Store) compareShare(e *entry, shares *plan.Shares) {
-	var share *plan.Share
+func (s *Store) compareShare(e *entry, share *plan.Share, types []string) {
 	shared := uint64(0)
-	if shares != nil {
-		if share = shares.Jobs.Get(e.id); share != nil {
-			key := keyOf(share)
-			if e.shared != 0 && e.share == key {
-				return
-			}
-			if shared = s.stored.digester.share(share, shares.Types); shared == e.shared {
-				e.share = key
-			}
+	if share != nil {
+		key := keyOf(share)
+		if e.shared != 0 && e.share == key {
+			return
+		}
+		if shared = s.stored.digester.share(share, types); shared == e.shared {
+			e.share = key
 		}
 	}
 	if shared != e.shared {
