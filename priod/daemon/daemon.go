@@ -129,7 +129,7 @@ type Daemon struct {
 type lastCycle struct {
 	trouble   string // its error
 	failed    int    // cycles in a row with that error
-	notes     []string
+	notes     []plan.Note
 	hold      string // why it wrote nothing
 	unfit     string // why priod does not write to this Slurm
 	postponed string // why it left writes to the next

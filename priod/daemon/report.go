@@ -62,7 +62,7 @@ func (d *Daemon) report(r *cycle.Result, err error) error {
 	}
 	for _, n := range r.Plan.Notes {
 		if !slices.Contains(d.last.notes, n) {
-			d.Log.Info("note", "cycle", d.cycles, "text", n)
+			d.Log.Info("note", "cycle", d.cycles, "kind", string(n.Kind), "text", n.Text)
 		}
 	}
 	d.last.notes = r.Plan.Notes

@@ -15,7 +15,7 @@ type Shares struct {
 	Jobs  cluster.JobMap[*Share] // GPU jobs of ranked partitions that run, or wait and may start
 	At    time.Time              // of the allocation
 	Since time.Time              // Share.Received counts from here
-	Notes []string
+	Notes []Note
 }
 
 // Share is one job's. An unsplit array has one, of each of its tasks. All slices

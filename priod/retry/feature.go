@@ -45,7 +45,7 @@ func (f *Feature) Act(ctx context.Context, c *plan.Cycle) error {
 		return nil
 	}
 	if n := f.Memory.Observe(c.Snapshot); n > 0 {
-		c.Plan.Notes = append(c.Plan.Notes, fmt.Sprintf("failures: %d jobs ended that nobody will look at: more than %d waited for that", n, maxEnded))
+		c.Plan.Note(plan.FailuresUnseen, n, "failures: %d jobs ended that nobody will look at: more than %d waited for that", n, maxEnded)
 	}
 	f.Memory.Forget(c.Snapshot.At)
 	if err := f.tend(ctx, c); err != nil {
