@@ -1,8 +1,10 @@
 package daemon
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -44,6 +46,8 @@ const (
 	readShares = "shares"
 )
 
+var accountingReads = []string{readRuns, readSpeeds, readUses, readShares}
+
 // What claims come to.
 const (
 	claimStarted  = "started"
@@ -76,6 +80,8 @@ var evictionLimits = map[string]string{
 
 const retryCaps = "retry-caps"
 
+func limitWords() []string { return slices.AppendSeq([]string{retryCaps}, maps.Values(evictionLimits)) }
+
 func newTroubleMetrics(factory promauto.Factory) *troubleMetrics {
 	gauge := func(name, help, label string, values ...string) *prometheus.GaugeVec {
 		v := factory.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{label})
@@ -94,19 +100,15 @@ func newTroubleMetrics(factory promauto.Factory) *troubleMetrics {
 		}
 		return v
 	}
-	limits := []string{retryCaps}
-	for _, limit := range evictionLimits {
-		limits = append(limits, limit)
-	}
 	return &troubleMetrics{
 		blocked:   gauge("priod_blocked", "1 for why the last cycle wrote nothing, or failed.", "reason", words(allBlocked)...),
 		notes:     gauge("priod_notes", "Jobs, writes, nodes or GPU types that the notes of the last plan are about.", "note", words(plan.NoteKinds)...),
 		postponed: gauge("priod_postponed_writes", "Writes that the last cycle left to the next one.", "cause", words(slurmplug.Causes)...),
-		limited:   gauge("priod_limited_jobs", "Jobs for which a limit on evictions, rounds or retries did nothing in the last cycle.", "limit", limits...),
+		limited:   gauge("priod_limited_jobs", "Jobs for which a limit on evictions, rounds or retries did nothing in the last cycle.", "limit", limitWords()...),
 		overdue:   gauge("priod_eviction_overdue_seconds", "How long the eviction hangs that hangs longest in a step that should have ended.", "step", evict.Steps...),
 		claims:    counter("priod_claims_total", "Places kept for waiting jobs by what they came to.", "result", claimStarted, claimReleased, claimUnused),
 		lost:      counter("priod_lost_jobs_total", "Jobs that should have come back into the queue and did not: their owners have to submit them again.", "of", lostVictim, lostFailure),
-		unread:    gauge("priod_accounting_unread", "1 while the last read of this part of Slurm's accounting failed.", "read", readRuns, readSpeeds, readUses, readShares),
+		unread:    gauge("priod_accounting_unread", "1 while the last read of this part of Slurm's accounting failed.", "read", accountingReads...),
 		period:    single("priod_poll_period_seconds", "Time from the last poll to the next one, unless a submission calls for one sooner."),
 		interval:  single("priod_poll_interval_seconds", "Least pause between two polls, cycle.interval."),
 		size:      gauge("priod_state_bytes", "Size of a file of the state, with what SQLite keeps beside it.", "file", stateFiles...),
@@ -129,28 +131,32 @@ func (m *troubleMetrics) cycle(r *cycle.Result, s *cycle.State) {
 			}
 		}
 	})
-	limited := map[string]float64{retryCaps: 0}
-	for _, limit := range evictionLimits {
-		limited[limit] = 0
-	}
-	for i := range r.Plan.Decisions {
-		if e := r.Plan.Decisions[i].Choices.Eviction; e != nil && evictionLimits[e.Why] != "" {
-			limited[evictionLimits[e.Why]]++
+	set(m.limited, limitWords(), func(count map[string]float64) {
+		for i := range r.Plan.Decisions {
+			if e := r.Plan.Decisions[i].Choices.Eviction; e != nil {
+				count[evictionLimits[e.Why]]++
+			}
 		}
-	}
-	for i := range s.Failures.Failures {
-		if s.Failures.Failures[i].State == retry.Delayed {
-			limited[retryCaps]++
+		for i := range s.Failures.Failures {
+			if s.Failures.Failures[i].State == retry.Delayed {
+				count[retryCaps]++
+			}
 		}
-	}
-	for limit, n := range limited {
-		m.limited.WithLabelValues(limit).Set(n)
-	}
-	if s.Journal != nil {
-		late := s.Journal.Overdue(time.Now())
-		for _, step := range evict.Steps {
-			m.overdue.WithLabelValues(step).Set(late[step].Seconds())
+	})
+	set(m.overdue, evict.Steps, func(count map[string]float64) {
+		if s.Journal != nil {
+			for step, late := range s.Journal.Overdue(time.Now()) {
+				count[step] = late.Seconds()
+			}
 		}
+	})
+}
+
+// standBy takes in that another host's priod acts: what this one left undone is its.
+func (m *troubleMetrics) standBy() {
+	m.cycle(&cycle.Result{}, cycle.NewState())
+	for _, what := range accountingReads {
+		m.read(what, nil)
 	}
 }
 

@@ -51,7 +51,10 @@ func (d *Daemon) report(r *cycle.Result, err error) error {
 		err = nil
 	}
 	d.metrics.cycle(r, d.history, err)
-	if err == nil && standby == "" {
+	switch {
+	case standby != "":
+		d.metrics.trouble.standBy()
+	case err == nil:
 		d.metrics.trouble.cycle(r, d.state)
 	}
 	counts := d.logWrites(r.Outcomes) // also when the outcomes could not be recorded
