@@ -29,7 +29,7 @@ func checkCommand() *cli.Command {
 		},
 		Before: noArgs,
 		Action: configured(func(c *cli.Context, cfg *config.Config) error {
-			findings := check(c.Context, cfg)
+			findings := append(checkDaemon(c.Context, cfg), check(c.Context, cfg)...)
 			if c.Bool("deep") {
 				findings = append(findings, rehearse(c.Context, cfg)...)
 			}

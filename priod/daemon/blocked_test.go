@@ -173,25 +173,30 @@ func TestEveryBlockedStateHasAnAlert(t *testing.T) {
 			of = append(of, r.Alert)
 		}
 	}
-	series, firing := map[string]string{}, []string{}
-	const minutes = 370 // more than PriodPaused wants
+	series, firing := map[string]string{}, map[int][]string{}
+	const soon, late = 30, 370 // later than any alert but PriodPaused wants, and than that
+	show := func(instance string, minutes int, d *Daemon) {
+		now := scraped(t, d)
+		alerts.On(series, instance, alerts.Scraped(t, alerts.Phase{Minutes: minutes + 1, First: now, Last: now}))
+	}
 	for _, why := range allBlocked {
 		d := stateOf(t, why)
 		if s := d.health.state(); s.Blocked != why {
 			t.Errorf("/health says %q, want %q", s.Blocked, why)
 		}
 		has(t, d, fmt.Sprintf("priod_blocked{reason=%s} 1", why))
-		now := scraped(t, d)
-		alert := want[why]
+		alert, minutes := want[why], soon
 		if alert == "" {
 			alert = "PriodCannotRecord"
 		}
-		firing = append(firing, alert+" "+string(why))
-		alerts.On(series, string(why), alerts.Scraped(t, alerts.Phase{Minutes: minutes, First: now, Last: now}))
+		if alert == "PriodPaused" {
+			minutes = late
+		}
+		firing[minutes] = append(firing[minutes], alert+" "+string(why))
+		show(string(why), minutes, d)
 	}
-	well := scraped(t, stateOfNone(t))
-	alerts.On(series, "well", alerts.Scraped(t, alerts.Phase{Minutes: minutes, First: well, Last: well}))
-	alerts.Run(t, alerts.Test{Of: of, Each: true, Series: series, Firing: map[int][]string{minutes - 1: firing}})
+	show("well", late, stateOfNone(t))
+	alerts.Run(t, alerts.Test{Of: of, Each: true, Series: series, Firing: firing})
 }
 
 func stateOfNone(t *testing.T) *Daemon {
