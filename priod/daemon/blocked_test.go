@@ -243,3 +243,22 @@ func TestEveryWordOfTroubleHasAnAlert(t *testing.T) {
 	}
 	alerts.Run(t, alerts.Test{Series: series, Ever: map[int][]string{minutes: instances}})
 }
+
+// Each word of these metrics stands in the page of alerts.
+func TestWordsStandInTheManual(t *testing.T) {
+	text := string(read(t, "../../docs/alerts.md"))
+	now := scraped(t, stateOfNone(t))
+	for _, name := range []string{
+		"priod_blocked", "priod_notes", "priod_postponed_writes", "priod_limited_jobs", "priod_eviction_overdue_seconds", "priod_lost_jobs_total", "priod_accounting_unread",
+	} {
+		for _, m := range now[name].GetMetric() {
+			word := m.GetLabel()[0].GetValue()
+			if slices.Contains([]Blocked{Rival, SlurmVersion, CannotTakeOver}, Blocked(word)) {
+				continue // an alert of its own, without a table
+			}
+			if !strings.Contains(text, "`"+word+"`") {
+				t.Errorf("%s: no word of %s", name, word)
+			}
+		}
+	}
+}

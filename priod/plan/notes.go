@@ -45,7 +45,7 @@ const (
 )
 
 // ForeignValues is noted of jobs that carry a value that somebody else wrote.
-const ForeignValues NoteKind = "foreign-values"
+const ForeignValues NoteKind = "foreign-value"
 
 // NoteKinds are all of them.
 var NoteKinds = []NoteKind{
