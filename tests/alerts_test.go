@@ -242,8 +242,9 @@ func TestAlertOfACap(t *testing.T) {
 	d.waitLog("started")
 	m := scraper{d, address}
 	before := m.scrape()
-	e.trial("t4:4")
-	e.trial("t4:4")
+	for range 2 {
+		e.submit("--prio-type=te", "--gres=gpu:t4:4", "--time=5", "--wrap", "sleep 600")
+	}
 	m.waitValue("priod_claims_total{result=started}", is(1))
 	m.waitValue("priod_limited_jobs{limit=per-hour}", is(1))
 	during := m.scrape()
