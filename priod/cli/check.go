@@ -22,7 +22,8 @@ func checkCommand() *cli.Command {
 	return &cli.Command{
 		Name: "check", Usage: "say whether this Slurm and this configuration fit together",
 		Description: "Each line is PASS, WARN or FAIL, with the line to add to slurm.conf or the command to run.\n" +
-			"Exit status 1 when something FAILs. Run it as the daemon's user to see its rights.",
+			"Exit status 1 when something FAILs. Run it as the daemon's user to see its rights.\n" +
+			"With metrics.listen set it begins with what the daemon says of itself.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "deep", Usage: "also read all that a priod reads which takes over on this host, and decide a cycle; nothing is written"},
 			jsonFlag(),

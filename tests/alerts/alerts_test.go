@@ -56,8 +56,10 @@ var states = map[string][]Test{
 		{Series: held("other-process"), Firing: map[int][]string{300: nil, 410: {"PriodPaused"}, 440: nil}},
 	},
 	"PriodJobLost": {{Series: With(Up, `priod_lost_jobs_total{of="victim"}`, "0x29 1x200"), Firing: map[int][]string{29: nil, 31: {"PriodJobLost"}, 95: nil}}},
-	"PriodEvictionHangs": {{Series: With(Up, `priod_eviction_overdue_seconds{step="signalled"}`, "0x29 0+60x19 0x60"),
-		Firing: map[int][]string{35: nil, 45: {"PriodEvictionHangs"}, 55: nil}}},
+	"PriodEvictionHangs": {
+		{Series: With(Up, `priod_eviction_overdue_seconds{step="signalled"}`, "0x29 0+60x19 0x60"), Firing: map[int][]string{35: nil, 45: {"PriodEvictionHangs"}, 55: nil}},
+		{Series: With(Up, `priod_eviction_overdue_seconds{step="left"}`, "0x29 0+60x19 0x60"), Firing: map[int][]string{31: nil, 35: {"PriodEvictionHangs"}, 55: nil}},
+	},
 	"PriodClaimsUnused": {
 		{Series: With(Up, `priod_claims_total{result="unused"}`, "0x29 6x600", `priod_claims_total{result="started"}`, "0x29 3x600"),
 			Firing: map[int][]string{29: nil, 35: {"PriodClaimsUnused"}, 420: nil}},
