@@ -12,7 +12,7 @@ build: ## both programs into bin/
 	$(GO) build -ldflags "$(LDFLAGS)" -o $(BIN)/priod ./priod
 	CGO_ENABLED=0 $(GO) build -ldflags "$(LDFLAGS)" -o $(BIN)/sbatchwrap ./sbatchwrap
 
-deps: ## a C compiler and Slurm with its accounting, from Debian's packages
+deps: ## a C compiler, Slurm with its accounting, and promtool, from Debian's packages
 	@tests/deps.sh
 
 deps-browser: ## these and Chromium
@@ -103,11 +103,12 @@ install-client: build ## programs, completions and the users' man page: the pack
 	install -m 0644 etc/completion/priod.fish etc/completion/sbatchwrap.fish $(SHARE)/fish/vendor_completions.d/
 	install -D -m 0644 LICENSE $(SHARE)/doc/slurmprio-client/copyright
 
-install-daemon: ## unit, user, example configuration, man page, boards, alerts: the package slurmprio
+install-daemon: ## unit, user, example configuration, man page, boards, alerts, these pages: the package slurmprio
 	install -D -m 0644 etc/priod.toml $(DESTDIR)/etc/slurmprio/priod.toml.example
 	install -D -m 0644 etc/man/priod.8 $(SHARE)/man/man8/priod.8
 	install -D -m 0644 etc/grafana/priod.json $(SHARE)/slurmprio/grafana/priod.json
-	install -D -m 0644 etc/prometheus/priod.rules.yml $(SHARE)/slurmprio/prometheus/priod.rules.yml
+	install -d $(SHARE)/slurmprio/prometheus
+	sed 's|/usr/local|$(PREFIX)|' etc/prometheus/priod.rules.yml | install -m 0644 /dev/stdin $(SHARE)/slurmprio/prometheus/priod.rules.yml
 	install -D -m 0644 etc/systemd/output.conf $(SHARE)/slurmprio/systemd/output.conf
 	install -d $(DESTDIR)/usr/lib/systemd/system
 	sed 's|/usr/local|$(PREFIX)|' etc/systemd/priod.service | install -m 0644 /dev/stdin $(DESTDIR)/usr/lib/systemd/system/priod.service
@@ -115,6 +116,7 @@ install-daemon: ## unit, user, example configuration, man page, boards, alerts: 
 	install -D -m 0644 etc/systemd/priod.tmpfiles $(DESTDIR)/usr/lib/tmpfiles.d/priod.conf
 	install -D -m 0644 LICENSE $(SHARE)/doc/slurmprio/copyright
 	install -m 0644 CHANGELOG.md $(SHARE)/doc/slurmprio/CHANGELOG.md
+	cd docs && find . '(' -name '*.md' -o -name '*.png' ')' -exec install -D -m 0644 '{}' '$(SHARE)/doc/slurmprio/docs/{}' ';'
 
 dist: ## tarballs, .deb and .rpm for amd64 and arm64, checksums and SBOMs into dist/
 	@GO=$(GO) VERSION=$(VERSION) etc/package/dist.sh

@@ -74,9 +74,9 @@ func (c *Client) pressure(ctx context.Context) string {
 	case err != nil:
 		return err.Error()
 	case d.AgentQueue > c.opts.AgentQueue:
-		return fmt.Sprintf("slurmctld's agent queue holds %d messages, more than %d", d.AgentQueue, c.opts.AgentQueue)
+		return fmt.Sprintf("%s holds %d messages, more than %d", agentText, d.AgentQueue, c.opts.AgentQueue)
 	case d.DBDAgentQueue > c.opts.DBDQueue:
-		return fmt.Sprintf("slurmctld's queue to slurmdbd holds %d messages, more than %d", d.DBDAgentQueue, c.opts.DBDQueue)
+		return fmt.Sprintf("%s holds %d messages, more than %d", dbdText, d.DBDAgentQueue, c.opts.DBDQueue)
 	}
 	return ""
 }
@@ -90,13 +90,54 @@ func (c *Client) await(ctx context.Context, s *session, deadline time.Time) stri
 	case slurms > own:
 		return fmt.Sprintf("%s: %s", ErrRate, limit)
 	default:
-		return fmt.Sprintf("no more than %g updates a second", c.opts.WritesPerSecond)
+		return fmt.Sprintf("%s %g updates a second", paceText, c.opts.WritesPerSecond)
 	}
 	if err := sleep(ctx, max(own, slurms)); err != nil {
 		return err.Error()
 	}
 	c.pace.take(n)
 	return ""
+}
+
+// How pressure and await begin to say why.
+const (
+	agentText = "slurmctld's agent queue"
+	dbdText   = "slurmctld's queue to slurmdbd"
+	paceText  = "no more than"
+)
+
+// Cause is what a write was postponed for, in a word.
+type Cause string
+
+// The causes.
+const (
+	ForAgentQueue Cause = "agent-queue"       // Options.AgentQueue
+	ForDBDQueue   Cause = "slurmdbd-queue"    // Options.DBDQueue
+	ForRate       Cause = "rate-limit"        // slurmctld's
+	ForPace       Cause = "writes-per-second" // Options.WritesPerSecond, for Options.MaxWait
+	ForJob        Cause = "job-busy"          // Slurm changes the job itself
+	ForAnswer     Cause = "no-answer"         // of slurmctld, or of one that acts on this host
+)
+
+// Causes are all of them.
+var Causes = []Cause{ForAgentQueue, ForDBDQueue, ForRate, ForPace, ForJob, ForAnswer}
+
+// CauseOf tells from the Message of a postponed write what it was postponed for.
+func CauseOf(message string) Cause {
+	why, unsent := strings.CutPrefix(message, NotSent)
+	switch {
+	case strings.HasPrefix(why, agentText):
+		return ForAgentQueue
+	case strings.HasPrefix(why, dbdText):
+		return ForDBDQueue
+	case strings.HasPrefix(why, paceText):
+		return ForPace
+	case strings.Contains(why, ErrRate.Error()), isRateLimited(why):
+		return ForRate
+	case unsent:
+		return ForAnswer
+	}
+	return ForJob
 }
 
 // target is one job list item of scontrol, one request to slurmctld: "17",

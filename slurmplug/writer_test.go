@@ -501,21 +501,22 @@ func TestWritingStops(t *testing.T) {
 		run     func(call int, cmd Command) (Output, error)
 		applied int
 		message string
+		cause   Cause
 	}{
-		"agent queue": {Options{WritesPerSecond: 1e9}, func(_ int, cmd Command) (Output, error) { return Output{Stdout: []byte(diag(201, 0))}, nil }, 0, "agent queue holds 201"},
+		"agent queue": {Options{WritesPerSecond: 1e9}, func(_ int, cmd Command) (Output, error) { return Output{Stdout: []byte(diag(201, 0))}, nil }, 0, "agent queue holds 201", ForAgentQueue},
 		"queue to slurmdbd grows": {Options{WritesPerSecond: 1e9}, func(call int, cmd Command) (Output, error) {
 			return Output{Stdout: []byte(diag(0, 4000*call))}, nil // the first call is sdiag's, then come sessions
-		}, 2000, "slurmdbd holds"},
+		}, 2000, "slurmdbd holds", ForDBDQueue},
 		"sdiag fails": {Options{}, func(int, Command) (Output, error) {
 			return Output{}, &CommandError{Command: "sdiag", Kind: ErrExit, Status: 255, Message: "slurm_get_statistics: Unable to contact slurm controller (connect failure)"}
-		}, 0, "Unable to contact"},
-		"rate": {Options{WritesPerSecond: 1, Burst: 1000, MaxWait: time.Minute}, nil, 1000, "no more than 1 updates a second"},
+		}, 0, "Unable to contact", ForAnswer},
+		"rate": {Options{WritesPerSecond: 1, Burst: 1000, MaxWait: time.Minute}, nil, 1000, "no more than 1 updates a second", ForPace},
 		"slurmctld dies": {Options{WritesPerSecond: 1e9}, func(call int, cmd Command) (Output, error) {
 			if cmd.Name == "scontrol" && call > 2 {
 				return Output{}, &CommandError{Command: "scontrol", Kind: ErrTimeout}
 			}
 			return Output{Stdout: []byte(quietDiag)}, nil
-		}, 500 * 2, "slurmctld did not answer"},
+		}, 500 * 2, "slurmctld did not answer", ForAnswer},
 	} {
 		call := -1
 		if c.run == nil {
@@ -533,9 +534,12 @@ func TestWritingStops(t *testing.T) {
 				last = r.Message
 			}
 		}
-		if counts[Applied] != c.applied || !strings.Contains(last, c.message) || !strings.HasPrefix(last, "not sent: ") {
-			t.Errorf("%s: %v, %q", name, counts, last)
+		if counts[Applied] != c.applied || !strings.Contains(last, c.message) || !strings.HasPrefix(last, "not sent: ") || CauseOf(last) != c.cause {
+			t.Errorf("%s: %v, %q, %s", name, counts, last, CauseOf(last))
 		}
+	}
+	if cause := CauseOf(laterTexts[0]); cause != ForJob {
+		t.Errorf("Slurm's own word: %s", cause)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -671,7 +675,7 @@ func TestWritesUnderTheRateLimit(t *testing.T) {
 		t.Errorf("%d sent", sent)
 	}
 	for _, r := range results[sent:] {
-		if r.Status != Postponed || !strings.HasPrefix(r.Message, NotSent+"slurmctld's rate limit: an account may make 40 requests at once and 1 more each 1m") {
+		if r.Status != Postponed || !strings.HasPrefix(r.Message, NotSent+"slurmctld's rate limit: an account may make 40 requests at once and 1 more each 1m") || CauseOf(r.Message) != ForRate {
 			t.Fatalf("%s %s", r.Status, r.Message)
 		}
 	}

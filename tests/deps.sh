@@ -7,7 +7,7 @@ export PATH="$PATH:/usr/sbin:/sbin"
 
 declare -A package=(
   [gcc]=gcc [slurmctld]=slurmctld [slurmd]=slurmd [slurmdbd]=slurmdbd
-  [squeue]=slurm-client [munged]=munge [mariadbd]=mariadb-server [git]=git [glpsol]=glpk-utils [python3]=python3
+  [squeue]=slurm-client [munged]=munge [mariadbd]=mariadb-server [git]=git [glpsol]=glpk-utils [python3]=python3 [promtool]=prometheus
 )
 [ "${1:-}" != browser ] || package[chromium]=chromium
 missing=()

@@ -175,8 +175,12 @@ func (h *harmed) overwrite(name string) {
 // newHarmed makes a site whose state lies on a small filesystem of its own.
 func newHarmed(t *testing.T) *harmed {
 	t.Helper()
+	return harmedOn(t, newSite(t, ""))
+}
+
+func harmedOn(t *testing.T, s *site) *harmed {
+	t.Helper()
 	h := &harmed{test: t}
-	s := newSite(t, "")
 	s.dir = t.TempDir()
 	if os.Geteuid() == 0 {
 		if err := syscall.Mount("tmpfs", s.dir, "tmpfs", 0, "size=16m"); err != nil {

@@ -45,6 +45,12 @@ installed() {
     fish/vendor_completions.d/priod.fish slurmprio/grafana/priod.json slurmprio/prometheus/priod.rules.yml; do
     wants "/usr/share/$file" 644 root
   done
+  # The page that an alert names is there, with its section.
+  for page in $(sed -n 's/^ *runbook: \(.*\)#.*/\1/p' /usr/share/slurmprio/prometheus/priod.rules.yml | sort -u); do
+    wants "$page" 644 root
+    says "### PriodAbsent" cat "$page"
+  done
+  says alerts.md sed -n '/runbook/p' /usr/share/slurmprio/prometheus/priod.rules.yml
   says "priod $VERSION" priod version
   says "no sbatch" sbatchwrap --help
   printf '#!/bin/sh\necho an sbatch\n' >/usr/local/bin/sbatch

@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
+
+	"slurmprio/tests/alerts"
 	"slurmprio/tests/lab"
 )
 
@@ -48,9 +51,18 @@ func TestSlurmsRateLimit(t *testing.T) {
 		out := strings.TrimSpace(s.slurm("sprio", "--noheader", "--format=%S"))
 		return strings.Count(" "+strings.Join(strings.Fields(out), " ")+" ", " 0")
 	}
-	s.become(lab.OperatorUser, quick+"[te_budget.user]\ngpus = 0\n")
+	address := freePort(t)
+	s.become(lab.OperatorUser, fmt.Sprintf("%s[te_budget.user]\ngpus = 0\n[metrics]\nlisten = %q\n", quick, address))
 	d := s.daemon()
-	s.within(patience, "all values", func() bool { return zeros() == 0 })
+	d.waitLog("started")
+	m := scraper{d, address}
+	var waited map[string]*dto.MetricFamily // what was scraped while writes waited
+	s.within(patience, "all values", func() bool {
+		if waited == nil && m.value("priod_postponed_writes{cause=rate-limit}") > 0 {
+			waited = m.scrape()
+		}
+		return zeros() == 0
+	})
 	if got := s.order(); fmt.Sprint(got) != fmt.Sprint(ids) {
 		t.Errorf("the order is %v", got)
 	}
@@ -70,6 +82,11 @@ func TestSlurmsRateLimit(t *testing.T) {
 	}
 	if strings.HasPrefix(s.slurm("scontrol", "--version"), "slurm-wlm 22.") {
 		return // has no such limit
+	}
+	if waited == nil {
+		t.Error("the metrics do not say that writes wait")
+	} else {
+		alerts.Run(t, alerts.Test{Of: []string{"PriodBackPressure"}, Series: alerts.Scraped(t, phase(30, waited, waited)), Firing: map[int][]string{5: nil, 29: {"PriodBackPressure"}}})
 	}
 	why := fmt.Sprintf("slurmctld's rate limit: an account may make 30 requests at once and %d more each second", rate)
 	if !strings.Contains(log, "writes wait for later cycles") || !strings.Contains(log, why) {

@@ -14,7 +14,7 @@ checkout=$(dirname "$(dirname "$self")")
 export PATH=$PATH:/usr/sbin:/sbin XDG_CACHE_HOME=${XDG_CACHE_HOME:-$HOME/.cache}
 roots=$XDG_CACHE_HOME/slurmprio/${ROOTS:-roots}
 mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
-packages=${ROOT_PACKAGES:-munge,slurmctld,slurmd,slurmdbd,slurm-client,mariadb-server,procps,python3,glpk-utils,gcc,libc6-dev}
+packages=${ROOT_PACKAGES:-munge,slurmctld,slurmd,slurmdbd,slurm-client,mariadb-server,procps,python3,glpk-utils,prometheus,gcc,libc6-dev}
 
 say() { echo "root.sh: $*" >&2; }
 

@@ -1,7 +1,6 @@
 package allocate
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -120,7 +119,7 @@ func (l *Ledger) allocate(s *cluster.Snapshot, h *cluster.History, set Settings,
 	l.applySettings(set)
 	l.scanNodes(s)
 	if len(l.shares.Types) == 0 {
-		l.note("no node has GPUs of a named type: nothing is allocated")
+		l.note(plan.NoGPUTypes, "no node has GPUs of a named type: nothing is allocated")
 	}
 	l.syncJobs(s, h, nodes)
 	l.recordRuns(s, h)
@@ -132,8 +131,8 @@ func (l *Ledger) allocate(s *cluster.Snapshot, h *cluster.History, set Settings,
 }
 
 // note adds a sentence for the operator to the shares.
-func (l *Ledger) note(format string, args ...any) {
-	l.shares.Notes = append(l.shares.Notes, fmt.Sprintf(format, args...))
+func (l *Ledger) note(kind plan.NoteKind, text string) {
+	l.shares.Notes = append(l.shares.Notes, plan.Note{Kind: kind, Of: 1, Text: text})
 }
 
 // applySettings takes over the settings, and forgets what was worked out by others.

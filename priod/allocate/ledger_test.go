@@ -98,7 +98,7 @@ func TestAllocationFails(t *testing.T) {
 	}
 	for range 2 {
 		got := s.allocate(time.Minute)
-		if !slices.Equal(got.Jobs.Get(slurmplug.Plain(1)).Time, had) || failed != 1 || len(got.Notes) != 1 || !strings.Contains(got.Notes[0], "it is in a file") {
+		if !slices.Equal(got.Jobs.Get(slurmplug.Plain(1)).Time, had) || failed != 1 || len(got.Notes) != 1 || !strings.Contains(got.Notes[0].Text, "it is in a file") {
 			t.Errorf("%d failures: %+v", failed, got)
 		}
 	}

@@ -22,7 +22,7 @@ func (l *Ledger) due(at time.Time) bool { return at.Before(l.shares.At) || !at.B
 func (l *Ledger) allocateWhenDue(s *cluster.Snapshot) {
 	if sum(l.gpus) == 0 || !l.dirty && !l.due(s.At) {
 		if l.failure != "" {
-			l.note("%s", l.failure)
+			l.note(plan.AllocationFailed, l.failure)
 		}
 		return // with every node down, what was allocated stays
 	}
@@ -37,7 +37,7 @@ func (l *Ledger) allocateWhenDue(s *cluster.Snapshot) {
 		if l.set.OnFailure != nil {
 			l.failure += "; " + l.set.OnFailure(&l.problem, err)
 		}
-		l.note("%s", l.failure)
+		l.note(plan.AllocationFailed, l.failure)
 		return
 	}
 	if l.set.Policy.Name == "finish-time-fairness" {

@@ -22,14 +22,15 @@ func checkCommand() *cli.Command {
 	return &cli.Command{
 		Name: "check", Usage: "say whether this Slurm and this configuration fit together",
 		Description: "Each line is PASS, WARN or FAIL, with the line to add to slurm.conf or the command to run.\n" +
-			"Exit status 1 when something FAILs. Run it as the daemon's user to see its rights.",
+			"Exit status 1 when something FAILs. Run it as the daemon's user to see its rights.\n" +
+			"With metrics.listen set it begins with what the daemon says of itself.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "deep", Usage: "also read all that a priod reads which takes over on this host, and decide a cycle; nothing is written"},
 			jsonFlag(),
 		},
 		Before: noArgs,
 		Action: configured(func(c *cli.Context, cfg *config.Config) error {
-			findings := check(c.Context, cfg)
+			findings := append(checkDaemon(c.Context, cfg), check(c.Context, cfg)...)
 			if c.Bool("deep") {
 				findings = append(findings, rehearse(c.Context, cfg)...)
 			}

@@ -204,7 +204,7 @@ func TestPlanNotesAreSafe(t *testing.T) {
 	app := App("test")
 	app.Writer = &out
 	r := &cycle.Result{Hold: "paused\x1b[2J"}
-	r.Plan.Notes = []string{"account \x1b[2J\u202e"}
+	r.Plan.Notes = []plan.Note{{Text: "account \x1b[2J\u202e"}}
 	if err := showPlan(cli.NewContext(app, flag.NewFlagSet("", flag.ContinueOnError), nil), r, false); err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ type planView struct {
 	TE         int             `json:"te"`
 	Renumbered int             `json:"renumbered"`
 	Hold       string          `json:"hold,omitempty"`
-	Notes      []string        `json:"notes"`
+	Notes      []plan.Note     `json:"notes"`
 	Writes     []writeView     `json:"writes"`
 	Evictions  []leaveView     `json:"evictions"` // that this cycle begins
 	Yields     []leaveView     `json:"yields"`    // that this cycle begins, or would were a round to end now
@@ -54,7 +54,7 @@ func viewPlan(r *cycle.Result) planView {
 	v := planView{
 		At: p.At, Cluster: r.Snapshot.Cluster, Lever: p.Mode, Step: p.Band.Step, BandLo: p.Band.Lo, BandHi: p.Band.Hi,
 		Jobs: len(r.Snapshot.Jobs), Renumbered: p.Renumbered, Hold: r.Hold,
-		Notes: append([]string{}, p.Notes...), Writes: make([]writeView, len(p.Actions)), Evictions: []leaveView{}, Yields: []leaveView{},
+		Notes: append([]plan.Note{}, p.Notes...), Writes: make([]writeView, len(p.Actions)), Evictions: []leaveView{}, Yields: []leaveView{},
 	}
 	if r.Choice != nil && !r.Choice.Changes.Empty() {
 		for _, t := range r.Choice.Trials {
@@ -150,7 +150,7 @@ func (v *planView) show(w io.Writer, done bool) {
 		fmt.Fprintf(w, "%s, for job %s %s %s: %v (%.0f GPU-seconds of work).\n", ends, x.For, plural(len(x.Victims), "job", "jobs"), leaves, x.Victims, x.Cost)
 	}
 	for _, n := range v.Notes {
-		fmt.Fprintln(w, "note:", report.Safe(n))
+		fmt.Fprintln(w, "note:", report.Safe(n.Text))
 	}
 }
 

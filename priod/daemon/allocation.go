@@ -40,6 +40,7 @@ func (d *Daemon) readAccounts(ctx context.Context) {
 	}
 	p.asked = time.Now()
 	of, err := d.slurm.AccountShares(ctx)
+	d.metrics.trouble.read(readShares, err)
 	switch {
 	case err == nil:
 		p.of, p.trouble = of, ""

@@ -130,8 +130,9 @@ type Daemon struct {
 // lastCycle is what the last cycle came to, so that what goes on is logged once.
 type lastCycle struct {
 	trouble   string // its error
+	err       error  // the same
 	failed    int    // cycles in a row with that error
-	notes     []string
+	notes     []plan.Note
 	hold      string // why it wrote nothing
 	unfit     string // why priod does not write to this Slurm
 	postponed string // why it left writes to the next
@@ -212,7 +213,13 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan os.Signal) error {
 			d.check(ctx)
 			d.expect(ctx, &result)
 		}
-		d.health.cycle(time.Since(begun), pause, err)
+		took := time.Since(begun)
+		d.health.cycle(took, pause, err)
+		d.metrics.trouble.disk(d.Config.State.Dir, d.Config.State.Shared)
+		if err == nil {
+			d.metrics.trouble.period.Set((took + pause).Seconds())
+			d.metrics.trouble.interval.Set(time.Duration(d.Config.Cycle.Interval).Seconds())
+		}
 		if err := d.Store.Checkpoint(); err != nil {
 			d.Log.Debug("what was written stays in the log of the database", "error", err) // a cycle that cannot write says so
 		}
@@ -325,7 +332,7 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 		return result, 0, fmt.Errorf("read Slurm: %w", err)
 	}
 	hold = cmp.Or(hold, d.last.unfit)
-	d.held(hold)
+	d.health.note(func(h *health) { h.held = hold })
 	d.fill(ctx, now)
 	d.readAccounts(ctx)
 	begun, current, took := time.Now(), "", map[string]time.Duration{}
@@ -393,13 +400,13 @@ func (d *Daemon) mended() {
 	d.health.note(func(h *health) { h.loss = last })
 }
 
-// held takes in why nothing may be written, "" when it may.
-func (d *Daemon) held(why string) {
+// held takes in the pause in force, "" when there is none.
+func (d *Daemon) held(pause string) {
 	d.metrics.paused.Set(0)
-	if why != "" {
+	if pause != "" {
 		d.metrics.paused.Set(1)
 	}
-	d.health.note(func(h *health) { h.held = why })
+	d.health.note(func(h *health) { h.held = pause })
 }
 
 // readClock returns the time and notices when the system's clock was set.
@@ -477,6 +484,7 @@ func (d *Daemon) reload() {
 		err = d.serve(c)
 	}
 	count(d.metrics.reloads, err)
+	d.metrics.trouble.refused.Set(0)
 	if err == nil {
 		if c.Slurm.Conf != d.Config.Slurm.Conf {
 			d.peers.lock.Close()
@@ -489,6 +497,7 @@ func (d *Daemon) reload() {
 		d.Log.Info("configuration reloaded", "config", c.Path)
 		return
 	}
+	d.metrics.trouble.refused.Set(1)
 	d.Log.Error("the new configuration is not used; the old one stays", "error", err)
 }
 

@@ -49,6 +49,7 @@ func (d *Daemon) logEvent(e evict.Event) {
 		if e.Before == string(c.State) {
 			return // the pin alone
 		}
+		d.metrics.trouble.claim(c)
 		d.Log.Info("claim", "cycle", d.cycles+1, "purpose", string(c.Purpose), "job", c.Job.String(), "user", c.User, "state", string(c.State), "nodes", fmt.Sprint(c.Nodes()), "why", c.Reason)
 		return
 	}
@@ -79,6 +80,7 @@ func (d *Daemon) logEvent(e evict.Event) {
 		line = append(line, "why", x.Reason)
 	}
 	if x.How == evict.Forgotten || x.State == evict.CalledOff && !x.SignalledAt.IsZero() {
+		d.metrics.trouble.lost.WithLabelValues(lostVictim).Inc()
 		d.Log.Error("eviction", line...) // a person has to look
 		return
 	}

@@ -26,6 +26,9 @@ func (d *Daemon) failed(x *retry.Failure) {
 	if x.Exclude != "" {
 		line = append(line, "refuses", x.Exclude)
 	}
+	if x.Why == retry.TooLate || x.Message == retry.NotTaken {
+		d.metrics.trouble.lost.WithLabelValues(lostFailure).Inc()
+	}
 	if x.Message != "" {
 		line = append(line, "message", x.Message)
 	}

@@ -28,6 +28,7 @@ type health struct {
 	cycles    int
 	trouble   string  // the last cycle's error, "" when it succeeded
 	held      string  // why nothing may be written
+	blocked   Blocked // why the last cycle wrote nothing, or failed
 	standby   StandBy // why the last cycle left the cluster to another host, "" when it did not
 	unready   string  // why this host, which stands by, could not take over
 	loss      string  // what was last lost of the state folder and made anew
@@ -38,6 +39,7 @@ type State struct {
 	Healthy  bool    `json:"healthy"`
 	Reason   string  `json:"reason,omitempty"`  // why it is not healthy
 	Trouble  string  `json:"trouble,omitempty"` // the last cycle's error
+	Blocked  Blocked `json:"blocked,omitempty"` // why the last cycle wrote nothing, or failed, in a word: docs/alerts.md
 	Hold     string  `json:"hold,omitempty"`    // why nothing is written although cycles succeed
 	StandBy  string  `json:"standby,omitempty"` // why it leaves the cluster to another host's priod
 	Loss     string  `json:"loss,omitempty"`    // what of the state was last lost and made anew, since the start
@@ -89,7 +91,7 @@ func (h *health) state() State {
 	defer h.mu.Unlock()
 	age := h.since(h.succeeded)
 	s := State{
-		Trouble: printable(h.trouble), Hold: printable(h.held), StandBy: printable(string(h.standby)), Loss: printable(h.loss), Cycles: h.cycles,
+		Trouble: printable(h.trouble), Blocked: h.blocked, Hold: printable(h.held), StandBy: printable(string(h.standby)), Loss: printable(h.loss), Cycles: h.cycles,
 		ReadAge: h.since(h.read).Seconds(), CycleAge: age.Seconds(), Limit: h.limit.Seconds(),
 	}
 	switch {

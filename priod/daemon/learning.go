@@ -41,6 +41,7 @@ func (d *Daemon) fill(ctx context.Context, now time.Time) {
 	since := cluster.Later(now.Add(-cluster.UsePeriod), d.learning.filled.Add(-fillOverlap))
 	past, err := d.slurm.Past(ctx, since, now)
 	count(d.metrics.accounting, err)
+	d.metrics.trouble.read(readRuns, err)
 	if err != nil {
 		d.Log.Warn("accounting cannot be read; TE budgets count what the polls see", "error", err)
 		return
@@ -118,6 +119,7 @@ func (d *Daemon) learn(ctx context.Context) {
 func (d *Daemon) learned(l lesson) {
 	c := &d.learning.speeds
 	count(d.metrics.accounting, l.err)
+	d.metrics.trouble.read(readSpeeds, l.err)
 	if l.err != nil {
 		if l.err.Error() != c.trouble {
 			c.trouble = l.err.Error()

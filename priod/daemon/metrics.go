@@ -47,6 +47,7 @@ type metrics struct {
 	standby    prometheus.Gauge
 	findings   *prometheus.GaugeVec
 	rival      prometheus.Gauge
+	trouble    *troubleMetrics
 }
 
 // Values of the label "result".
@@ -122,6 +123,7 @@ func newMetrics(version string, h *health) *metrics {
 		findings:   gauge("priod_check_findings", "What the last check of Slurm and of the configuration found, by level.", "level"),
 		rival:      gauge("priod_rival", "1 while another priod writes to the same cluster.").WithLabelValues(),
 	}
+	m.trouble = newTroubleMetrics(factory)
 	m.checked(&store.Findings{})
 	for _, s := range stages {
 		m.stages.WithLabelValues(s)

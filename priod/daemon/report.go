@@ -20,7 +20,7 @@ func (d *Daemon) report(r *cycle.Result, err error) error {
 	d.cycles++
 	standby := standing(err)
 	if standby == takingOver && d.last.trouble != "" {
-		standby, err = "", errors.New(d.last.trouble) // only a cycle that acts ends it
+		standby, err = "", d.last.err // only a cycle that acts ends it
 	}
 	d.metrics.standby.Set(0)
 	if standby != "" {
@@ -36,16 +36,32 @@ func (d *Daemon) report(r *cycle.Result, err error) error {
 			d.Log.Info("the slurmctld of this host acts, and so does priod", "cycle", d.cycles)
 		}
 	}
+	switch {
+	case err != nil:
+		d.blocked(failedBy(err))
+	case standby != "" && d.availability.unready != "":
+		d.blocked(CannotTakeOver)
+	case standby != "":
+		d.blocked("")
+	default:
+		d.blocked(heldBy(d.last.hold, d.last.unfit))
+	}
 	if errors.Is(err, store.ErrGaveWay) {
 		d.Log.Info("gave way", "cycle", d.cycles, "why", err)
 		err = nil
 	}
 	d.metrics.cycle(r, d.history, err)
+	switch {
+	case standby != "":
+		d.metrics.trouble.standBy()
+	case err == nil:
+		d.metrics.trouble.cycle(r, d.state)
+	}
 	counts := d.logWrites(r.Outcomes) // also when the outcomes could not be recorded
 	if err != nil {
 		d.last.failed++
 		if err.Error() != d.last.trouble {
-			d.last.trouble, d.last.failed = err.Error(), 1
+			d.last.trouble, d.last.err, d.last.failed = err.Error(), err, 1
 			d.Log.Error("cycle failed; nothing is written until one succeeds", "cycle", d.cycles, "error", err)
 		}
 		d.notify(fmt.Sprintf("STATUS=%d cycles in a row failed: %v", d.last.failed, err))
@@ -62,7 +78,7 @@ func (d *Daemon) report(r *cycle.Result, err error) error {
 	}
 	for _, n := range r.Plan.Notes {
 		if !slices.Contains(d.last.notes, n) {
-			d.Log.Info("note", "cycle", d.cycles, "text", n)
+			d.Log.Info("note", "cycle", d.cycles, "kind", string(n.Kind), "text", n.Text)
 		}
 	}
 	d.last.notes = r.Plan.Notes

@@ -57,6 +57,7 @@ func (d *Daemon) learnUse(ctx context.Context, now time.Time) {
 	l := &d.learning.uses
 	select {
 	case a := <-l.answer:
+		d.metrics.trouble.read(readUses, a.err)
 		if l.answer = nil; a.err != nil {
 			d.Log.Warn("accounting teaches nothing of CPUs and memory; what is known stays", "error", a.err)
 		} else {

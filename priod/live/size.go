@@ -22,6 +22,7 @@ type sizeRules struct {
 	partitions map[string]slurmplug.Partition
 	limits     *slurmplug.Limits // nil: Slurm enforces none
 	limitsAt   time.Time         // when they were read
+	unread     error             // why not at the last try
 
 	at   time.Time     // when all this was read, or could not be
 	took time.Duration // how long that took
@@ -181,7 +182,7 @@ func isKnown(uid string) bool {
 // a user's limit from the job, so a job under such a limit keeps its size.
 func (c *Cluster) refreshSizeRules(ctx context.Context, now time.Time) error {
 	if r := c.sizes; r != nil && !now.Before(r.at) && now.Sub(r.at) < rulesPause*r.took {
-		return nil
+		return r.unread
 	}
 	began := time.Now()
 	partitions, err := c.client.Partitions(ctx)
@@ -203,7 +204,7 @@ func (c *Cluster) refreshSizeRules(ctx context.Context, now time.Time) error {
 			r.everywhere = "may be under a limit: those of associations and QOS cannot be read"
 		}
 	}
-	r.took = time.Since(began)
+	r.unread, r.took = err, time.Since(began)
 	r.at = now.Add(r.took)
 	c.sizes = r // also after an error: sacctmgr waits long for a slurmdbd that is down, and is not to do so in each cycle
 	return err

@@ -63,10 +63,13 @@ func (f *Feature) Plan(ctx context.Context, c *plan.Cycle) error {
 	if err != nil {
 		return fmt.Errorf("read the %s: %w", f.Places, err)
 	}
+	if f.Places != OnNodes && f.Settings.Enabled && len(w.topology.Leaves) == 0 {
+		c.Plan.Note(plan.NoSwitches, 1, "no job waits for few switches: Slurm knows no tree of them (priod check)")
+	}
 	x := newCell(c.Nodes(), w.topology.Leaves)
 	gangs := w.gangs(x)
 	if err := f.ask(ctx, w, gangs); err != nil {
-		c.Plan.Notes = append(c.Plan.Notes, fmt.Sprintf("what some jobs ask of %s could not be read: %.300s", f.Places, err))
+		c.Plan.Note(plan.LocalityUnread, len(gangs), "what some jobs ask of %s could not be read: %.300s", f.Places, err)
 	}
 	f.Memory.begin()
 	for _, g := range gangs {
@@ -74,7 +77,7 @@ func (f *Feature) Plan(ctx context.Context, c *plan.Cycle) error {
 	}
 	f.Memory.end()
 	if w.later > 0 {
-		c.Plan.Notes = append(c.Plan.Notes, fmt.Sprintf("%d jobs' %s wait for the next cycle: locality.writes_per_cycle is reached", w.later, f.Places))
+		c.Plan.Note(plan.LocalityWrites, w.later, "%d jobs' %s wait for the next cycle: locality.writes_per_cycle is reached", w.later, f.Places)
 	}
 	c.Plan.Ask(w.actions)
 	return nil

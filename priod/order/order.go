@@ -24,7 +24,6 @@
 package order
 
 import (
-	"fmt"
 	"slices"
 
 	"slurmprio/priod/cluster"
@@ -195,7 +194,7 @@ func (d *decider) valueTE(verdicts []Verdict, te []int) {
 	}
 	d.plan.Renumbered = renumbered
 	if n := len(te); n > limit {
-		d.plan.Notes = append(d.plan.Notes, fmt.Sprintf("%d TE jobs wait and the band holds %d exact places: the others share the lowest step (priod check says how to widen it)", n, limit))
+		d.plan.Note(plan.TESteps, n-limit, "%d TE jobs wait and the band holds %d exact places: the others share the lowest step (priod check says how to widen it)", n, limit)
 	}
 }
 
@@ -286,9 +285,9 @@ func (d *decider) addActions(actions []plan.Action, tasks string, part bool, why
 // addNotes notes what the plan leaves undone.
 func (d *decider) addNotes() {
 	if d.foreign > 0 {
-		d.plan.Notes = append(d.plan.Notes, fmt.Sprintf("%d jobs carry a value that somebody else wrote; they are left alone", d.foreign))
+		d.plan.Note(plan.ForeignValues, d.foreign, "%d jobs carry a value that somebody else wrote; they are left alone", d.foreign)
 	}
 	if d.overLimit > 0 {
-		d.plan.Notes = append(d.plan.Notes, fmt.Sprintf("%d writes wait for the next cycle: limits.writes_per_cycle is reached", d.overLimit))
+		d.plan.Note(plan.WritesPerCycle, d.overLimit, "%d writes wait for the next cycle: limits.writes_per_cycle is reached", d.overLimit)
 	}
 }

@@ -210,7 +210,7 @@ func TestMoreTEJobsThanPlaces(t *testing.T) {
 	if values[50_000] != 15 || len(values) != 6 {
 		t.Fatalf("values %v", values)
 	}
-	if len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "20 TE jobs wait") {
+	if len(p.Notes) != 1 || !strings.Contains(p.Notes[0].Text, "20 TE jobs wait") {
 		t.Fatal(p.Notes)
 	}
 }

@@ -2,7 +2,6 @@ package order
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"slurmprio/priod/cluster"
@@ -150,7 +149,7 @@ func (d *decider) valueByShare(verdicts []Verdict) (order []int, placed []bool) 
 	d.plan.Stands(d.tiersStand(jobs, tierOf, floor))
 	// How many more changes with the time, and the note with each cycle would be a row of its own.
 	if most := int(n+1) / 2; len(tiers) > most {
-		d.plan.Notes = append(d.plan.Notes, fmt.Sprintf("the order by allocation has more steps than the %d that the band holds for it: those behind share the lowest (priod check says how to widen it)", most))
+		d.plan.Note(plan.ShareSteps, 1, "the order by allocation has more steps than the %d that the band holds for it: those behind share the lowest (priod check says how to widen it)", most)
 		for _, t := range tiers[most:] {
 			tiers[most-1] = append(tiers[most-1], t...)
 		}

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -91,8 +90,8 @@ func (c *Cycle) NoteNodes() {
 		return
 	}
 	if out := c.nodes().Out; len(out) > 0 {
-		c.Plan.Notes = append(c.Plan.Notes, fmt.Sprintf("nodes with GPUs differ in more than %d ways (GPU type, features that jobs name, partitions): no job is steered, sized or given room on %d of them, such as %.80s",
-			placement.MaxTypes, len(out), out[0]))
+		c.Plan.Note(NodeKinds, len(out), "nodes with GPUs differ in more than %d ways (GPU type, features that jobs name, partitions): no job is steered, sized or given room on %d of them, such as %.80s",
+			placement.MaxTypes, len(out), out[0])
 	}
 }
 

@@ -107,9 +107,9 @@ type Plan struct {
 	Decisions  []Decision
 	Queue      []Queued // made with the decisions, by MakeQueue
 	Actions    []Action
-	Renumbered int      // writes beyond the fewest possible, because a gap was used up
-	Notes      []string // what an operator should know about the whole plan
-	Shares     *Shares  // what the allocation gives each job; nil: nothing is allocated
+	Renumbered int     // writes beyond the fewest possible, because a gap was used up
+	Notes      []Note  // what an operator should know about the whole plan
+	Shares     *Shares // what the allocation gives each job; nil: nothing is allocated
 
 	// Until is when what was decided may change although nothing happens to a job or a
 	// node, because something goes by the clock; zero: it does not. See Stands.

@@ -17,7 +17,7 @@ type Shares struct {
 	At    time.Time              // of the allocation
 	Until time.Time              // then it is too old
 	Since time.Time              // Share.Received counts from here
-	Notes []string
+	Notes []Note
 }
 
 // Of is that of a job, which stands at this place in the snapshot; nil: it has none.

@@ -45,7 +45,7 @@ func (f *Feature) Act(ctx context.Context, c *plan.Cycle) error {
 		return nil
 	}
 	if n := f.Memory.Observe(c.Snapshot); n > 0 {
-		c.Plan.Notes = append(c.Plan.Notes, fmt.Sprintf("failures: %d jobs ended that nobody will look at: more than %d waited for that", n, maxEnded))
+		c.Plan.Note(plan.FailuresUnseen, n, "failures: %d jobs ended that nobody will look at: more than %d waited for that", n, maxEnded)
 	}
 	f.Memory.Forget(c.Snapshot.At)
 	if err := f.tend(ctx, c); err != nil {
@@ -259,6 +259,9 @@ func (f *Feature) tend(ctx context.Context, c *plan.Cycle) error {
 	return f.carryOut(ctx, c.Snapshot.At, &turn)
 }
 
+// NotTaken is the Message of a failure whose requeue Slurm did not take.
+const NotTaken = "Slurm did not take the requeue"
+
 // maxTries is how often a command without an answer is sent.
 const maxTries = 3
 
@@ -276,7 +279,7 @@ func advance(f Failure, s *plan.JobStatus, room bool) (Failure, bool) {
 	case again && f.State == Delayed:
 		return f, false
 	case again && f.Tries >= maxTries:
-		f.State, f.Message = Noted, "Slurm did not take the requeue"
+		f.State, f.Message = Noted, NotTaken
 	case again && room:
 		// and once more
 	case again:

@@ -2,7 +2,6 @@ package size
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"slurmprio/priod/cluster"
@@ -36,7 +35,7 @@ func (f *Feature) Plan(ctx context.Context, c *plan.Cycle) error {
 		jobs[k] = &c.Snapshot.Jobs[i]
 	}
 	if err := f.Slurm.Ask(ctx, jobs); err != nil {
-		c.Plan.Notes = append(c.Plan.Notes, fmt.Sprintf("sizes: %.300s", err))
+		c.Plan.Note(plan.SizesUnread, len(jobs), "sizes: %.300s", err)
 	}
 	f.Sizes.Decide(c.Snapshot, c.History, c.Plan)
 	return nil
@@ -85,14 +84,14 @@ func (f *MemoryFeature) Plan(ctx context.Context, c *plan.Cycle) error {
 	}
 	note := func(err error) {
 		if err != nil {
-			c.Plan.Notes = append(c.Plan.Notes, fmt.Sprintf("memory of running jobs: %.300s", err))
+			c.Plan.Note(plan.MemoryUnread, 1, "memory of running jobs: %.300s", err)
 		}
 	}
 	var candidates []*cluster.Job
 	lowered := Lowered(c.Snapshot, c.History)
 	if f.GiveBack.Enabled() {
 		if why := f.Slurm.KeepsMemory(); why != "" {
-			c.Plan.Notes = append(c.Plan.Notes, "sizing.give_back does nothing: "+why)
+			c.Plan.Note(plan.MemoryKept, 1, "sizing.give_back does nothing: %s", why)
 		} else {
 			candidates = f.GiveBack.Candidates(c.Snapshot, c.History)
 		}

@@ -2,7 +2,6 @@ package steer
 
 import (
 	"context"
-	"fmt"
 	"maps"
 
 	"slurmprio/priod/cluster"
@@ -32,7 +31,7 @@ func (f *Feature) Plan(ctx context.Context, c *plan.Cycle) error {
 	if unseen := steered.Unseen(); len(unseen) > 0 && f.Slurm != nil && c.Paused == "" {
 		var err error
 		if places, err = f.Slurm.Places(ctx, unseen); err != nil {
-			c.Plan.Notes = append(c.Plan.Notes, fmt.Sprintf("some jobs are not steered in this cycle: %.300s", err))
+			c.Plan.Note(plan.SteeringUnread, len(unseen), "some jobs are not steered in this cycle: %.300s", err)
 		}
 	}
 	if c.Pinned != nil { // their nodes were named by evictions, which will take that back: the next cycle looks

@@ -8,6 +8,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/placement"
+	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 )
 
@@ -126,10 +127,10 @@ func newGPUTypes(in *inputs) gpuTypes {
 		types.features, types.barred = append(types.features, feature), append(types.barred, problem)
 	}
 	if len(barred) > 0 {
-		in.plan.Notes = append(in.plan.Notes, "no job is steered to "+strings.Join(barred, "; ")+" (priod check)")
+		in.plan.Note(plan.TypesBarred, len(barred), "no job is steered to %s (priod check)", strings.Join(barred, "; "))
 	}
 	if len(without) > 0 {
-		in.plan.Notes = append(in.plan.Notes, "steered jobs do not run "+strings.Join(without, "; ")+" (priod check)")
+		in.plan.Note(plan.NodesUnlabelled, len(without), "steered jobs do not run %s (priod check)", strings.Join(without, "; "))
 	}
 	return types
 }

@@ -354,7 +354,7 @@ func TestSteerByFeature(t *testing.T) {
 	if got := p.Jobs[0].Features; got != "(ampere|turing)&ampere" {
 		t.Errorf("it holds %q", got)
 	}
-	if len(pl.Notes) != 1 || !strings.Contains(pl.Notes[0], "no job is steered to v100: none of its nodes has the feature v100") {
+	if len(pl.Notes) != 1 || !strings.Contains(pl.Notes[0].Text, "no job is steered to v100: none of its nodes has the feature v100") {
 		t.Errorf("notes %q", pl.Notes)
 	}
 	set.Features = map[string]string{"a100": "volta", "t4": "turing"} // renamed
@@ -382,7 +382,7 @@ func TestSteerNamesNodesWithoutTheFeature(t *testing.T) {
 		t.Errorf("it holds %q", p.Jobs[0].Features)
 	}
 	want := "steered jobs do not run on a100-[2-5] and 3 more: they have no feature a100; on v2: it has no feature v100 (priod check)"
-	if len(pl.Notes) != 1 || pl.Notes[0] != want {
+	if len(pl.Notes) != 1 || pl.Notes[0].Text != want {
 		t.Errorf("notes %q", pl.Notes)
 	}
 }

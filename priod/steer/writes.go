@@ -3,7 +3,6 @@ package steer
 import (
 	"cmp"
 	"errors"
-	"fmt"
 
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
@@ -125,6 +124,6 @@ func (st *Steered) write(j *pendingJob, tasks string, part bool, g *taskGroup) {
 
 func (st *Steered) notePostponed() {
 	if st.postponed > 0 {
-		st.in.plan.Notes = append(st.in.plan.Notes, fmt.Sprintf("%d constraints wait for the next cycle: steering.writes_per_cycle is reached", st.postponed))
+		st.in.plan.Note(plan.SteeringWrites, st.postponed, "%d constraints wait for the next cycle: steering.writes_per_cycle is reached", st.postponed)
 	}
 }

@@ -211,7 +211,7 @@ func TestBreaksAgain(t *testing.T) {
 	for range 3 {
 		_ = os.Remove(databasePath(dir))
 		_, err := d.step()
-		if err == nil || !strings.Contains(err.Error(), "look at the disk under "+dir) {
+		if err == nil || !strings.Contains(err.Error(), "look at the disk under "+dir) || TroubleOf(err) != DatabaseBroken {
 			t.Fatal(err)
 		}
 	}
@@ -221,7 +221,7 @@ func TestBreaksAgain(t *testing.T) {
 
 // unwritable checks that a cycle fails with words, leaves no trace of what it decided, and
 // that all of it is stored when the cause is gone. What it saw may be stored before.
-func unwritable(t *testing.T, d *daemon, words string, cause, cure func()) {
+func unwritable(t *testing.T, d *daemon, words string, trouble Trouble, cause, cure func()) {
 	t.Helper()
 	dir := d.store.dir
 	run(d.job(3), d.snapshot.At)
@@ -242,6 +242,9 @@ func unwritable(t *testing.T, d *daemon, words string, cause, cure func()) {
 	_, err := d.step()
 	if err == nil || !strings.Contains(err.Error(), words) || !strings.Contains(err.Error(), "nothing was written to Slurm") {
 		t.Fatalf("error %v", err)
+	}
+	if got := TroubleOf(err); got != trouble {
+		t.Errorf("%s is the trouble of %v", got, err)
 	}
 	if d.store.acting != nil {
 		t.Error("act.lock is kept")
@@ -294,7 +297,7 @@ func faultDaemon(t *testing.T, dir string) *daemon {
 
 func TestDatabaseFull(t *testing.T) {
 	d := faultDaemon(t, t.TempDir())
-	unwritable(t, d, "no room for", func() {
+	unwritable(t, d, "no room for", DiskFull, func() {
 		exec(t, d.store, "PRAGMA max_page_count = 45")
 	}, func() {
 		exec(t, d.store, "PRAGMA max_page_count = 1000000")
@@ -307,7 +310,7 @@ func TestLockedByAnother(t *testing.T) {
 	other := must[*sql.DB](t)(sql.Open("sqlite3", "file:"+databasePath(dir)))
 	other.SetMaxOpenConns(1)
 	defer other.Close()
-	unwritable(t, d, "another program keeps", func() {
+	unwritable(t, d, "another program keeps", DatabaseLocked, func() {
 		if _, err := other.Exec("BEGIN IMMEDIATE"); err != nil {
 			t.Fatal(err)
 		}
@@ -343,7 +346,7 @@ func TestDiskFull(t *testing.T) {
 		state := filepath.Join(dir, "state")
 		d := faultDaemon(t, state)
 		ballast := filepath.Join(dir, "ballast")
-		unwritable(t, d, "no", func() { fill(t, dir, ballast, room) }, func() { remove(t, ballast) })
+		unwritable(t, d, "no", DiskFull, func() { fill(t, dir, ballast, room) }, func() { remove(t, ballast) })
 		if err := d.store.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -376,7 +379,7 @@ func TestReadOnlyMount(t *testing.T) {
 		t.Fatal(err)
 	}
 	remount(syscall.MS_RDONLY)
-	if _, err := Open(ctx, dir, Options{}); err == nil || !strings.Contains(err.Error(), "read-only file system") {
+	if _, err := Open(ctx, dir, Options{}); err == nil || !strings.Contains(err.Error(), "read-only file system") || TroubleOf(err) != ReadOnly {
 		t.Errorf("open on a read-only mount: %v", err)
 	}
 	if c := must[Cycle](t)(reader(t, dir).LastCycle(ctx)); c.Number != 1 {
@@ -393,7 +396,7 @@ func TestReadOnlyMount(t *testing.T) {
 // A database that may not be written to is an error at the start and under way.
 func TestReadOnlyDatabase(t *testing.T) {
 	d := faultDaemon(t, t.TempDir())
-	unwritable(t, d, "cannot be written", func() { exec(t, d.store, "PRAGMA query_only = 1") }, func() {
+	unwritable(t, d, "cannot be written", ReadOnly, func() { exec(t, d.store, "PRAGMA query_only = 1") }, func() {
 		exec(t, d.store, "PRAGMA query_only = 0")
 	})
 	if os.Getuid() == 0 {

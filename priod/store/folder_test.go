@@ -90,7 +90,7 @@ func TestFolderGone(t *testing.T) {
 			}
 			d.snapshot.Jobs = append(d.snapshot.Jobs, pending(4, "te"))
 			for range 2 {
-				if _, err := d.step(); err == nil || !strings.Contains(err.Error(), "is gone: put it back") {
+				if _, err := d.step(); err == nil || !strings.Contains(err.Error(), "is gone: put it back") || TroubleOf(err) != FolderGone {
 					t.Fatal(err)
 				}
 			}
@@ -250,7 +250,7 @@ func TestJournalReadOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.snapshot.Jobs = append(d.snapshot.Jobs, pending(4, "te"))
-	if _, err := d.step(); err == nil || !strings.Contains(err.Error(), "undo journal") {
+	if _, err := d.step(); err == nil || !strings.Contains(err.Error(), "undo journal") || TroubleOf(err) != DiskFails {
 		t.Fatal(err)
 	}
 	if len(d.history.Written) != 3 {

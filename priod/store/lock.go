@@ -55,6 +55,9 @@ func acquire(path string) (*os.File, error) {
 // remembers no longer holds, and only a restart reads what stands there now.
 var ErrTaken = errors.New("another priod has been at the state folder while this one ran")
 
+// errFolderGone says so of the state folder.
+var errFolderGone = errors.New("gone")
+
 // keepLock takes the lock again when its file was deleted or the whole folder
 // replaced: the lock held until then keeps nobody out any more.
 func (s *Store) keepLock() error {
@@ -67,7 +70,7 @@ func (s *Store) keepLock() error {
 		return err
 	}
 	if _, err := os.Stat(s.dir); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("the state folder %s is gone: put it back, or make an empty one for priod's user, and priod goes on with what it remembers", s.dir)
+		return fmt.Errorf("the state folder %s is %w: put it back, or make an empty one for priod's user, and priod goes on with what it remembers", s.dir, errFolderGone)
 	}
 	lock, err := acquire(path)
 	if errors.As(err, new(*HeldError)) {

@@ -90,7 +90,7 @@ func newSite(t testing.TB, waiting int) *site {
 	}
 	s.slurm.snapshot = snap
 	s.pages = &Pages{
-		Dir: s.dir, Version: "v0", Health: func() daemon.State { return daemon.State{Healthy: false, Reason: hostile} },
+		Dir: s.dir, Version: "v0", Health: func() daemon.State { return daemon.State{Healthy: false, Reason: hostile, Blocked: daemon.Rival} },
 		Explain: func(ctx context.Context, r *store.Reader, name string) (any, []Line, error) {
 			job, err := slurmplug.ParseJobName(name)
 			if err != nil {
@@ -182,6 +182,9 @@ func TestFindings(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, address := range []string{"/", "/health"} {
+		if text := s.get(address).Body.String(); !strings.Contains(text, "<code>rival</code>") {
+			t.Errorf("%s does not say why nothing is written", address)
+		}
 		checkPage(t, address, s.get(address).Body.String())
 	}
 	if text := s.get("/").Body.String(); !strings.Contains(text, `<a href="health">Check</a> fails: rights, &lt;script`) {

@@ -1,0 +1,60 @@
+package plan
+
+import "fmt"
+
+// Note is what an operator should know about a whole plan. Metrics count by its kind, for
+// its text names jobs, nodes and users' words.
+type Note struct {
+	Kind NoteKind
+	Of   int // how many jobs, writes, nodes or GPU types it is about
+	Text string
+}
+
+// String is the text.
+func (n Note) String() string { return n.Text }
+
+// MarshalText makes JSON hold the text alone.
+func (n Note) MarshalText() ([]byte, error) { return []byte(n.Text), nil }
+
+// NoteKind is what a note is about, in a word.
+type NoteKind string
+
+// What plans note: limits that hold something back.
+const (
+	WritesPerCycle NoteKind = "writes-per-cycle" // limits.writes_per_cycle
+	SteeringWrites NoteKind = "steering-writes"  // steering.writes_per_cycle
+	LocalityWrites NoteKind = "locality-writes"  // locality.writes_per_cycle
+	TESteps        NoteKind = "te-steps"         // the band holds fewer places than TE jobs wait
+	ShareSteps     NoteKind = "share-steps"      // the same of the order by allocation
+	NodeKinds      NoteKind = "node-kinds"       // nodes of more kinds than placement tells apart
+	FailuresUnseen NoteKind = "failures-unseen"  // more jobs ended than failures are looked for in
+)
+
+// What plans note: what a feature lacks.
+const (
+	NoGPUTypes       NoteKind = "no-gpu-types"      // nothing is allocated
+	AllocationFailed NoteKind = "allocation-failed" // the last one stays
+	TypesBarred      NoteKind = "types-barred"      // no job is steered to these GPU types
+	NodesUnlabelled  NoteKind = "nodes-unlabelled"  // steered jobs do not run there
+	SteeringUnread   NoteKind = "steering-unread"
+	SizesUnread      NoteKind = "sizes-unread"
+	MemoryUnread     NoteKind = "memory-unread"
+	MemoryKept       NoteKind = "memory-kept" // sizing.give_back does nothing
+	LocalityUnread   NoteKind = "locality-unread"
+	NoSwitches       NoteKind = "no-switches" // Slurm knows no tree of them
+)
+
+// ForeignValues is noted of jobs that carry a value that somebody else wrote.
+const ForeignValues NoteKind = "foreign-value"
+
+// NoteKinds are all of them.
+var NoteKinds = []NoteKind{
+	WritesPerCycle, SteeringWrites, LocalityWrites, TESteps, ShareSteps, NodeKinds, FailuresUnseen,
+	NoGPUTypes, AllocationFailed, TypesBarred, NodesUnlabelled, SteeringUnread, SizesUnread, MemoryUnread, MemoryKept, LocalityUnread, NoSwitches,
+	ForeignValues,
+}
+
+// Note adds a note about so many jobs, writes, nodes or GPU types.
+func (p *Plan) Note(kind NoteKind, of int, format string, args ...any) {
+	p.Notes = append(p.Notes, Note{kind, of, fmt.Sprintf(format, args...)})
+}
