@@ -109,9 +109,21 @@ func idOrder(j *cluster.Job) cluster.JobID {
 }
 
 type ranker struct {
-	set plan.Classes
-	now time.Time
-	use func() teUse
+	set    plan.Classes
+	now    time.Time
+	use    func() teUse
+	beyond map[demand]refusal // of the jobs so far: many are refused in the same words
+}
+
+// demand is all that decides whether a job's GPUs are within a budget.
+type demand struct {
+	of, name         string
+	held, most, asks int
+}
+
+type refusal struct {
+	limit *plan.BudgetLimit
+	why   string
 }
 
 func (r *ranker) classify(j *cluster.Job) Verdict {
@@ -156,7 +168,7 @@ func (r *ranker) admit(s *cluster.Snapshot, verdicts []Verdict, te []int) []int 
 		tasks := max(j.TaskCount, 1)
 		fit, reason := tasks, ""
 		for _, a := range []budgetHolder{user, acct} {
-			if limit, why := a.admits(j); limit != nil && limit.Tasks < fit {
+			if limit, why := r.admits(&a, j); limit != nil && limit.Tasks < fit {
 				fit, reason, v.Budget = limit.Tasks, why, limit
 			}
 		}
@@ -188,27 +200,38 @@ type budgetHolder struct {
 
 // admits returns what keeps the record, or some of its tasks, from the budget, also in
 // words; nil when nothing does.
-func (a budgetHolder) admits(j *cluster.Job) (limit *plan.BudgetLimit, why string) {
+func (r *ranker) admits(a *budgetHolder, j *cluster.Job) (limit *plan.BudgetLimit, why string) {
 	limited := func(by string, allowed float64) *plan.BudgetLimit {
 		return &plan.BudgetLimit{Of: a.of, Name: a.name, Limit: by, Allowed: allowed}
 	}
-	who := a.of + " " + a.name
 	if l := a.budget.TimeLimit; l > 0 && (j.TimeLimit == slurmplug.Unlimited || j.TimeLimit > l) {
-		return limited("time_limit_s", l.Seconds()), fmt.Sprintf("time limit %s is above the %s that TE jobs of %s may ask for", limitText(j.TimeLimit), l, who)
+		return limited("time_limit_s", l.Seconds()), fmt.Sprintf("time limit %s is above the %s that TE jobs of %s %s may ask for", limitText(j.TimeLimit), l, a.of, a.name)
 	}
 	if l := a.budget.GPUHours; l > 0 && a.use.GPUSeconds/3600 >= l {
 		// The hours used are left out: they change with every poll, and the text would be
 		// stored each time.
-		return limited("gpu_hours", l), fmt.Sprintf("%s has used up its %.1f TE GPU-hours within %s", who, l, cluster.UsePeriod)
+		return limited("gpu_hours", l), fmt.Sprintf("%s %s has used up its %.1f TE GPU-hours within %s", a.of, a.name, l, cluster.UsePeriod)
 	}
-	if l := a.budget.GPUs; l > 0 && j.GPUs > 0 {
-		if n := max(l-a.use.GPUs, 0) / j.GPUs; n < max(j.TaskCount, 1) {
-			limit := limited("gpus", float64(l))
-			limit.Used, limit.Tasks = float64(a.use.GPUs), n
-			return limit, fmt.Sprintf("%s holds or is next for %d TE GPUs of %d, and this job wants %d", who, a.use.GPUs, l, j.GPUs)
+	l := a.budget.GPUs
+	if l == 0 || j.GPUs == 0 {
+		return nil, ""
+	}
+	n := max(l-a.use.GPUs, 0) / j.GPUs
+	if n >= max(j.TaskCount, 1) {
+		return nil, ""
+	}
+	key := demand{a.of, a.name, a.use.GPUs, l, j.GPUs}
+	no, known := r.beyond[key]
+	if !known {
+		no.limit = limited("gpus", float64(l))
+		no.limit.Used, no.limit.Tasks = float64(a.use.GPUs), n
+		no.why = fmt.Sprintf("%s %s holds or is next for %d TE GPUs of %d, and this job wants %d", a.of, a.name, a.use.GPUs, l, j.GPUs)
+		if r.beyond == nil {
+			r.beyond = map[demand]refusal{}
 		}
+		r.beyond[key] = no
 	}
-	return nil, ""
+	return no.limit, no.why
 }
 
 func limitText(d time.Duration) string {

@@ -5,7 +5,6 @@ package plan
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -90,13 +89,17 @@ type Decision struct {
 
 // Words are all that is said of the job but its type, in one line.
 func (d *Decision) Words() string {
-	var parts []string
-	for _, part := range []string{d.Detail, d.Evict, d.Size, d.Locality} {
-		if part != "" {
-			parts = append(parts, part)
+	words := d.Detail
+	for _, part := range [...]string{d.Evict, d.Size, d.Locality} {
+		switch {
+		case part == "":
+		case words == "":
+			words = part
+		default:
+			words += "; " + part
 		}
 	}
-	return strings.Join(parts, "; ")
+	return words
 }
 
 // Plan is one cycle's decisions and the writes that carry them out.

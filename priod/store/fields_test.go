@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
 	"slurmprio/priod/store/db"
 	"slurmprio/slurmplug/jobtag"
 )
@@ -36,6 +37,8 @@ func another(t *testing.T, v reflect.Value) reflect.Value {
 		next.SetInt(v.Int() + 1)
 	case reflect.Uint32:
 		next.SetUint(v.Uint() + 1)
+	case reflect.Float64:
+		next.SetFloat(v.Float() + 1)
 	case reflect.String:
 		next.SetString(v.String() + "x")
 	default:
@@ -140,6 +143,41 @@ func TestEveryFieldOfANode(t *testing.T) {
 			t.Error("a change of it alone is not seen")
 		}
 	})
+}
+
+// A change of any figure of any choice is seen, and after a restart nothing has changed.
+func TestEveryFieldOfAChoice(t *testing.T) {
+	d := digester{seed: testSeed}
+	digest := func(c plan.Choices) uint64 { return d.decision(&plan.Decision{Choices: c}, "") }
+	seen := map[uint64]string{digest(plan.Choices{}): "none"}
+	see := func(name string, c plan.Choices) {
+		if was, known := seen[digest(c)]; known {
+			t.Errorf("%s looks like %s", name, was)
+		}
+		seen[digest(c)] = name
+		if again := decisionOf(&db.Decision{Choices: choicesText(&c)}, cluster.JobID{}).Choices; digest(again) != digest(c) {
+			t.Errorf("%s: another digest after reading", name)
+		}
+	}
+	for i := range reflect.TypeFor[plan.Choices]().NumField() {
+		var c plan.Choices
+		choice := reflect.ValueOf(&c).Elem().Field(i)
+		choice.Set(reflect.New(choice.Type().Elem()))
+		see(choice.Type().String(), c)
+		for k := range choice.Elem().NumField() {
+			field := choice.Elem().Field(k)
+			was := reflect.ValueOf(field.Interface())
+			if field.Kind() == reflect.Pointer {
+				field.Set(reflect.New(field.Type().Elem()))
+				see(choice.Type().String()+"."+choice.Elem().Type().Field(k).Name, c)
+				field.Elem().Set(another(t, field.Elem()))
+			} else {
+				field.Set(another(t, field))
+			}
+			see(choice.Type().String()+"."+choice.Elem().Type().Field(k).Name+" other", c)
+			field.Set(was)
+		}
+	}
 }
 
 // A tag comes back as its text says it.

@@ -349,7 +349,9 @@ func (s *Store) saveDecided(ctx context.Context, tx db.DBTX, number int64, seen 
 		return err
 	}
 	for _, d := range s.changes.decisions {
-		if err := s.q.AddDecision(ctx, tx, decisionParams(d.now, d.entry.counted, d.entry.row, number, seen.Snapshot.At)); err != nil {
+		row := decisionParams(d.now, d.entry.counted, d.entry.row, number, seen.Snapshot.At)
+		row.Choices = choicesText(&d.now.Choices)
+		if err := s.q.AddDecision(ctx, tx, row); err != nil {
 			return err
 		}
 	}

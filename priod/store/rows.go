@@ -115,12 +115,13 @@ func nodeOf(r *db.Node) cluster.Node {
 	return n
 }
 
-// decisionParams takes the class under which the job was last ranked, "" for none.
+// decisionParams are without Choices. It takes the class under which the job was last ranked,
+// "" for none.
 func decisionParams(d *plan.Decision, counted string, row, cycle int64, at time.Time) db.AddDecisionParams {
 	return db.AddDecisionParams{
 		Job: row, Cycle: cycle, AtMs: millis(at), Class: d.Class.String(), Ranked: d.Ranked, Value: d.Value,
 		OwnPriority: d.Own, Why: d.Why, Detail: d.Words(), SinceMs: millis(d.Since), Unmoved: d.Unmoved, Steer: d.Steer,
-		Choices: choicesText(&d.Choices), Counted: counted,
+		Counted: counted,
 	}
 }
 

@@ -187,7 +187,42 @@ func (d *digester) node(n *cluster.Node) uint64 { return digest(d, nodeParams(n,
 func (d *digester) decision(p *plan.Decision, counted string) uint64 {
 	row := decisionParams(p, counted, 0, 0, time.Time{})
 	row.OwnPriority = 0
-	return digest(d, row)
+	if p.Choices == (plan.Choices{}) {
+		return digest(d, row)
+	}
+	h := choicesHash{}
+	h.SetSeed(d.seed)
+	maphash.WriteComparable(&h.Hash, row)
+	h.add(&p.Choices)
+	return h.Sum64() | 1
+}
+
+// choicesHash takes in what Choices point to.
+type choicesHash struct{ maphash.Hash }
+
+func (h *choicesHash) add(c *plan.Choices) {
+	writeTo(h, c.Budget)
+	writeTo(h, c.Eviction)
+	writeTo(h, c.Switches)
+	writeTo(h, c.Nodes)
+	writeTo(h, c.Refused)
+	maphash.WriteComparable(&h.Hash, c.GPUType != nil)
+	if g := c.GPUType; g != nil {
+		own := *g
+		own.StartS, own.EndS, own.OtherS = nil, nil, nil
+		maphash.WriteComparable(&h.Hash, own)
+		writeTo(h, g.StartS)
+		writeTo(h, g.EndS)
+		writeTo(h, g.OtherS)
+	}
+}
+
+// writeTo takes in what p points to, if it does.
+func writeTo[T comparable](h *choicesHash, p *T) {
+	maphash.WriteComparable(&h.Hash, p != nil)
+	if p != nil {
+		maphash.WriteComparable(&h.Hash, *p)
+	}
 }
 
 // millis is a time as the database holds it: UTC milliseconds, 0 for none.
