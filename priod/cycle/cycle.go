@@ -51,7 +51,8 @@ type Settings struct {
 // for its user's own.
 func (set *Settings) features() []plan.Feature {
 	earlier, trials, gangs, rounds := set.Evictions.Parts()
-	return []plan.Feature{&set.Allocation, earlier, &set.Order, trials, gangs, &set.Steering, rounds, &set.Memory, &set.Sizing, &set.Locality, &set.FewNodes, &set.Refusals, &set.Retries}
+	departures, retries := set.Retries.Parts()
+	return []plan.Feature{&set.Allocation, earlier, &set.Order, departures, trials, gangs, &set.Steering, rounds, &set.Memory, &set.Sizing, &set.Locality, &set.FewNodes, &set.Refusals, retries}
 }
 
 // Recorder keeps what was seen, decided and written.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -27,6 +28,28 @@ type Feature struct {
 
 	// Suspects are what the last cycle found.
 	Suspects []Suspect
+
+	observed func() (dropped int) // waits for Memory.Observe; nil: nobody has begun it
+}
+
+// Parts returns what retries do in a cycle: early, to find out who left the queue beside what
+// is decided meanwhile, and late, to act on that.
+func (f *Feature) Parts() (early, late plan.Feature) { return departures{of: f}, f }
+
+// departures finds out who left the queue.
+type departures struct {
+	plan.PlanOnly
+	of *Feature
+}
+
+func (d departures) Plan(_ context.Context, c *plan.Cycle) error {
+	f := d.of
+	if f.observed = nil; f.Memory == nil || f.Settings.Rules == nil || c.DryRun {
+		return nil
+	}
+	f.observed = sync.OnceValue(func() int { return f.Memory.Observe(c.Snapshot) })
+	go f.observed()
+	return nil
 }
 
 // Plan has nothing to add: what failed waits for no place.
@@ -44,7 +67,11 @@ func (f *Feature) Act(ctx context.Context, c *plan.Cycle) error {
 	if f.Memory == nil || f.Settings.Rules == nil {
 		return nil
 	}
-	if n := f.Memory.Observe(c.Snapshot); n > 0 {
+	observed := f.observed
+	if f.observed = nil; observed == nil {
+		observed = func() int { return f.Memory.Observe(c.Snapshot) }
+	}
+	if n := observed(); n > 0 {
 		c.Plan.Note(plan.FailuresUnseen, n, "failures: %d jobs ended that nobody will look at: more than %d waited for that", n, maxEnded)
 	}
 	f.Memory.Forget(c.Snapshot.At)
