@@ -267,10 +267,9 @@ func (s *Store) quiet(acting bool) bool {
 func (s *Store) saveSeen(ctx context.Context, tx *transaction, at time.Time) error {
 	c := &s.changes
 	err := tx.bulk(func(tx db.DBTX) error {
-		for _, j := range c.jobs {
-			if err := s.q.PutJob(ctx, tx, jobParams(j.now, j.entry.row, at)); err != nil {
-				return err
-			}
+		row := func(j *change[entry, cluster.Job]) db.PutJobParams { return jobParams(j.now, j.entry.row, at) }
+		if err := ahead(c.jobs, row, func(r db.PutJobParams) error { return s.q.PutJob(ctx, tx, r) }); err != nil {
+			return err
 		}
 		for _, e := range c.open {
 			if err := s.q.PutInterval(ctx, tx, intervalParams(&e.open.Stay, e.row, e.open.running)); err != nil {
@@ -348,12 +347,13 @@ func (s *Store) saveDecided(ctx context.Context, tx db.DBTX, number int64, seen 
 	if err := s.putHistory(ctx, tx); err != nil {
 		return err
 	}
-	for _, d := range s.changes.decisions {
+	row := func(d *change[entry, plan.Decision]) db.AddDecisionParams {
 		row := decisionParams(d.now, d.entry.counted, d.entry.row, number, seen.Snapshot.At)
 		row.Choices = choicesText(&d.now.Choices)
-		if err := s.q.AddDecision(ctx, tx, row); err != nil {
-			return err
-		}
+		return row
+	}
+	if err := ahead(s.changes.decisions, row, func(r db.AddDecisionParams) error { return s.q.AddDecision(ctx, tx, r) }); err != nil {
+		return err
 	}
 	if err := s.saveShares(ctx, tx, number, seen); err != nil {
 		return err

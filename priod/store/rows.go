@@ -2,6 +2,7 @@ package store
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,6 +28,35 @@ func each[R, T any](rows []R, of func(*R) T) []T {
 func every[T any](all []T, do func(*T) error) error {
 	for i := range all {
 		if err := do(&all[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ahead makes rows of some things, some rows ahead of write, which gets one after the other
+// until it fails.
+func ahead[T, R any](all []T, row func(*T) R, write func(R) error) (err error) {
+	const batch = 256
+	rows, done := make(chan []R, 4), make(chan struct{})
+	go func() {
+		defer close(rows)
+		for some := range slices.Chunk(all, batch) {
+			select {
+			case rows <- each(some, row):
+			case <-done:
+				return
+			}
+		}
+	}()
+	for some := range rows {
+		for i := 0; err == nil && i < len(some); i++ {
+			err = write(some[i])
+		}
+		if err != nil {
+			close(done)
+			for range rows { // until nobody reads all any more
+			}
 			return err
 		}
 	}

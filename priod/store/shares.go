@@ -91,18 +91,18 @@ func (d *digester) share(s *plan.Share, types []string) uint64 {
 }
 
 func (s *Store) saveShares(ctx context.Context, tx db.DBTX, number int64, seen *plan.Seen) error {
-	for _, c := range s.changes.shares {
-		var err error
+	row := func(c *change[entry, plan.Share]) db.PutShareParams {
 		if c.now == nil { // it has none any more
-			err = s.q.DropShare(ctx, tx, c.entry.row)
-		} else {
-			err = s.q.PutShare(ctx, tx, shareParams(c.now, seen.Plan.Shares, c.entry.row, number, seen.Snapshot.At))
+			return db.PutShareParams{Job: c.entry.row}
 		}
-		if err != nil {
-			return err
-		}
+		return shareParams(c.now, seen.Plan.Shares, c.entry.row, number, seen.Snapshot.At)
 	}
-	return nil
+	return ahead(s.changes.shares, row, func(r db.PutShareParams) error {
+		if r.Cycle == 0 {
+			return s.q.DropShare(ctx, tx, r.Job)
+		}
+		return s.q.PutShare(ctx, tx, r)
+	})
 }
 
 func shareParams(s *plan.Share, all *plan.Shares, row, cycle int64, at time.Time) db.PutShareParams {

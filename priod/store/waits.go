@@ -42,27 +42,23 @@ func (s *Store) forgetWaits() {
 
 func (s *Store) saveWaits(ctx context.Context, tx db.DBTX) error {
 	// In the order of their keys: what follows each other in a table is quicker to write.
-	for _, w := range slices.SortedFunc(maps.Keys(s.unsaved.waits), func(a, b *plan.Wait) int {
+	all := slices.SortedFunc(maps.Keys(s.unsaved.waits), func(a, b *plan.Wait) int {
 		return cmp.Or(a.Job.Compare(b.Job), a.Submit.Compare(b.Submit))
-	}) {
-		if err := s.saveWait(ctx, tx, w); err != nil {
-			return err
-		}
-	}
-	return nil
+	})
+	return ahead(all, func(w **plan.Wait) db.PutWaitParams { return waitParams(*w) }, func(r db.PutWaitParams) error { return s.q.PutWait(ctx, tx, r) })
 }
 
-func (s *Store) saveWait(ctx context.Context, tx db.DBTX, w *plan.Wait) error {
+func waitParams(w *plan.Wait) db.PutWaitParams {
 	until := int64(0)
 	if w.Ended != plan.StillWaits {
 		until = millis(w.Until)
 	}
-	return s.q.PutWait(ctx, tx, db.PutWaitParams{
+	return db.PutWaitParams{
 		ID: int64(w.Job.ID), Task: int64(w.Job.Task), SubmitMs: millis(w.Submit), UntilMs: until, Ended: string(w.Ended),
 		User: w.User, Account: w.Account, Partition: w.Partition,
 		GpuType: w.GPUType, Gpus: int64(w.GPUs), Tasks: int64(w.Tasks), Pool: w.Pool, PoolGpus: int64(w.PoolGPUs),
 		RoomMs: millis(w.RoomSince()), TornMs: w.Sum(plan.Fragmentation).Milliseconds(), Spans: spansText(w, until),
-	})
+	}
 }
 
 // savedWaits takes note that the waits have their rows.
