@@ -27,7 +27,7 @@ func checkShared(cfg *config.Config) []live.Finding {
 		return nil
 	}
 	fix := fmt.Sprintf("mount it on each host of SlurmctldHost, and install -d -o priod -g priod -m 0750 %s", dir)
-	owner, err := store.ReadOwner(dir)
+	owner, err := store.CheckShared(cfg.State.Dir, dir)
 	if err == nil {
 		err = writable(dir)
 	}

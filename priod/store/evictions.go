@@ -61,7 +61,28 @@ func (s *Store) keepEvictions(ctx context.Context, cluster string) error {
 		return s.refuseEvictions(ctx, f.head.Cluster, cluster)
 	case f.stale:
 		return f.rewrite(s.journal, cluster)
+	case f.lost():
+		if err := s.spoiledEvictions(); err != nil {
+			return err
+		}
+		return f.rewrite(s.journal, cluster)
 	}
+	return nil
+}
+
+// spoiledEvictions keeps what stands in the place of a journal that somebody deleted or
+// changed while priod ran, and says so.
+func (s *Store) spoiledEvictions() (err error) {
+	if err := s.owns(); err != nil { // it may be the successor who changed it
+		return err
+	}
+	f, aside := s.evictions, ""
+	if lines.Exists(f.Path) {
+		if aside, err = f.SetAside(); err != nil {
+			return inJournal(err)
+		}
+	}
+	s.mended("the journal of evictions was deleted or changed while priod ran: written anew from memory, nothing is lost", "file", f.Path, "aside", aside)
 	return nil
 }
 
@@ -151,7 +172,9 @@ func (s *Store) SaveEvictions(ctx context.Context, t *evict.Changes) error {
 	}
 	f := s.evictions
 	if f.lost() {
-		s.mended("the journal of evictions was deleted or changed while priod ran: written anew from memory, nothing is lost", "file", f.Path)
+		if err := s.spoiledEvictions(); err != nil {
+			return err
+		}
 	}
 	if err := f.append(s.journal, t, s.stored.summary.Cluster); err != nil {
 		return err

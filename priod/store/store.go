@@ -114,7 +114,7 @@ func Open(ctx context.Context, dir string, o Options) (*Store, error) {
 	s := &Store{dir: dir, journals: cmp.Or(o.Shared, dir), opts: o, log: o.Logger, lock: lock, q: db.New()}
 	s.stored.reset()
 	if s.shares() {
-		_, _, err = s.whoOwned()
+		_, _, err = whoOwned(s.dir, s.journals)
 	}
 	if err == nil {
 		err = s.open(ctx)
