@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"slurmprio/priod/config"
 	"slurmprio/priod/store"
 	"slurmprio/tests/lab"
 	"slurmprio/tests/shim"
@@ -267,6 +268,16 @@ func sharingOf(s *site) string {
 	}
 	_, settings, _ := strings.Cut(string(text), filepath.Join(s.dir, "state")+"\"\n")
 	return settings
+}
+
+// sharedBy is the folder that a site shares with the other host.
+func sharedBy(t *testing.T, s *site) string {
+	t.Helper()
+	cfg, err := config.Load(s.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg.State.Shared
 }
 
 func saved(t *testing.T, l *lab.Lab) {
