@@ -37,14 +37,15 @@ func (s *Store) loadEvictions(ctx context.Context, tx *sql.Tx) error {
 	if err != nil {
 		return err
 	}
-	if f.damaged > 0 {
-		s.log.Error("the journal of evictions has unreadable lines; they do not count, and a copy will be kept", "lines", f.damaged, "file", f.Path)
-	}
+	s.unreadable("the journal of evictions", f.damaged, f.Path)
 	j, err := f.with(ctx, s.q, tx, told)
 	if err != nil {
 		return err
 	}
 	s.journal, s.evictions = j, f
+	if f.stale && f.damaged == 0 {
+		s.log.Warn("the journal of evictions lacks what the database knows: written anew", "file", f.Path)
+	}
 	if f.behind && !told.Blank() {
 		s.log.Warn("the database lacks evictions that their journal has: they go on from there", "evictions", len(told.Evictions), "file", f.Path)
 	}

@@ -43,7 +43,7 @@ type failureLine struct {
 }
 
 func (l *failureLine) sound() bool {
-	return !slices.ContainsFunc(l.Failures, func(f retry.Failure) bool { return f.Number <= 0 || f.Job.ID == 0 || f.State == "" })
+	return len(l.Failures)+len(l.Drained) > 0 && !slices.ContainsFunc(l.Failures, func(f retry.Failure) bool { return f.Number <= 0 || f.Job.ID == 0 || f.State == "" })
 }
 
 // agreed is what of a turn outlives the database.
@@ -136,9 +136,7 @@ func (s *Store) LoadFailures(ctx context.Context) (*retry.Memory, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f.damaged > 0 {
-		s.log.Error("the journal of failures has unreadable lines; they do not count, and a copy will be kept", "lines", f.damaged, "file", f.Path)
-	}
+	s.unreadable("the journal of failures", f.damaged, f.Path)
 	var stored retry.Changes
 	var queue []cluster.Job
 	err = s.batch(ctx, func(tx *sql.Tx) (err error) {
@@ -165,6 +163,9 @@ func (s *Store) LoadFailures(ctx context.Context) (*retry.Memory, error) {
 		f.stale = f.stale || there == nil || further(&row, there)
 	}
 	s.failed, s.failures = m, f
+	if f.stale && f.damaged == 0 {
+		s.log.Warn("the journal of failures lacks what the database knows: written anew", "file", f.Path)
+	}
 	return m, nil
 }
 

@@ -119,7 +119,10 @@ func (s *Store) owns() error {
 		return fmt.Errorf("state.shared: %w", err)
 	case now == nil || now.Key == "":
 		return fmt.Errorf("%w: %s is gone or spoiled", ErrUnowned, ownerPath(s.journals))
-	case now.Key != s.key:
+	case s.owner.follows(now.Key): // nobody took over: somebody put an older file in its place
+		s.mended("the shared folder is an older copy than what this host's priod wrote there: its files are written anew from memory, nothing is lost", "folder", s.journals, "owner there", now.Host)
+		return writeOwner(s.journals, s.owner)
+	case now.Key != s.owner.Key:
 		return fmt.Errorf("%w: %s, since %s", ErrTakenOver, now.Host, now.Since.Format(time.RFC3339))
 	}
 	return nil
@@ -246,7 +249,7 @@ func (s *Store) TakeOver(ctx context.Context, host, cluster string) (from string
 	if seen != nil && seen.Mine {
 		s.void = seen.Void
 		if now.Key == seen.Key {
-			s.key = now.Key
+			s.owner = *now
 			return "", s.readJournals()
 		}
 	}
@@ -258,7 +261,7 @@ func (s *Store) TakeOver(ctx context.Context, host, cluster string) (from string
 	if err := writeOwner(s.journals, next); err != nil {
 		return "", fmt.Errorf("state.shared: %w", err)
 	}
-	s.key = next.Key
+	s.owner = next
 	if err := s.readJournals(); err != nil {
 		return "", err
 	}
@@ -331,6 +334,7 @@ func (s *Store) readJournals() (err error) {
 	if s.undo, err = undo.Open(s.journals); err != nil {
 		return err
 	}
+	s.unreadable("the undo journal", s.undo.Damaged(), s.undo.Path())
 	for _, move := range []func() error{s.moveUndo, s.moveEvictions, s.moveFailures} {
 		if err := move(); err != nil {
 			return err
@@ -355,6 +359,7 @@ func (s *Store) moveEvictions() error {
 	if err != nil {
 		return err
 	}
+	s.unreadable("the journal of evictions", f.damaged, f.Path)
 	of, own, err := openEvictions(s.dir)
 	if err != nil || f.Info == nil && of.Info == nil {
 		return err
@@ -373,6 +378,7 @@ func (s *Store) moveFailures() error {
 	if err != nil {
 		return err
 	}
+	s.unreadable("the journal of failures", f.damaged, f.Path)
 	of, own, err := openFailures(s.dir)
 	if err != nil || f.Info == nil && of.Info == nil {
 		return err

@@ -273,7 +273,7 @@ func TestOwnerIsWrittenAnew(t *testing.T) {
 			if r := d.history.Requests[j.ID][slurmplug.Features]; !r.Ours(slurmplug.Text("v100")) || r.Was != (slurmplug.Value{}) {
 				t.Errorf("%+v", r)
 			}
-			if now, err := CheckShared(d.store.dir, d.store.journals); err != nil || now == nil || now.Key != d.store.key {
+			if now, err := CheckShared(d.store.dir, d.store.journals); err != nil || now == nil || now.Key != d.store.owner.Key {
 				t.Error(now, err)
 			}
 		})

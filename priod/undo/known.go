@@ -153,7 +153,7 @@ func (u *Journal) Lacking(h *cluster.History) (lost []*Change) {
 				line.From = c.To
 				line.Sent = append(slices.Clip(r.Older), c.requested().Older...)
 				lost = append(lost, line)
-			case c.Was != r.Was && r.Ours(c.Was): // whoever wrote it took priod's value for the user's
+			case c.Was != r.Was && r.Ours(c.Was) && !c.requested().Ours(r.Was): // whoever wrote it took priod's value for the user's
 				line.Time, line.From, line.To = c.Time, r.Value, c.To
 				lost = append(lost, line)
 			}
