@@ -183,7 +183,11 @@ func (s *site) client() lab.Client {
 }
 
 func (s *site) command(args ...string) *exec.Cmd {
-	cmd := s.client().Command(context.Background(), filepath.Join(bin, "priod"), args...)
+	name := filepath.Join(bin, "priod")
+	if s.host != "" && s.user != "" {
+		name, args = "setpriv", append([]string{"--reuid=" + s.user, "--regid=" + s.user, "--clear-groups", name}, args...)
+	}
+	cmd := s.client().Command(context.Background(), name, args...)
 	cmd.Env = append(cmd.Env, "PRIOD_CONFIG="+s.config, "GORACE=halt_on_error=1")
 	return cmd
 }

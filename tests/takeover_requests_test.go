@@ -3,6 +3,7 @@ package tests
 import (
 	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -50,13 +51,17 @@ func loseAmidAWrite(t *testing.T, lever int, when string, backup bool) {
 		acts.blocker("a100:4")
 	}
 	acts.blocker("v100:4")
-	of := map[slurmplug.Lever]string{
-		slurmplug.Features: acts.submit("--prio-type=be", "--prio-speed=v100:1,a100:3", "--gres=gpu:4", "--time=60", "--constraint=v100|a100", "--wrap", "sleep 600"),
-		slurmplug.Size:     acts.submit("--prio-type=be", "--gres=gpu:a100:1", "-c", "1", "--mem=2000", "--prio-cpu=a100:1x1-8x6", "--time=60", "--wrap", "sleep 600"),
-		slurmplug.Switches: acts.submit("--prio-type=be", "--gres=gpu:a100:4", "--nodes=2", "--time=600", "--wrap", "sleep 600"),
-		slurmplug.NumNodes: acts.submit("--prio-type=be", "--nodes=1-3", "--ntasks=4", "--gpus-per-task=a100:1", "--time=600", "--wrap", "sleep 600"),
+	of, twins := map[slurmplug.Lever]string{}, map[slurmplug.Lever]string{} // which ask for the same and agreed to nothing
+	for lever, args := range map[slurmplug.Lever][]string{
+		slurmplug.Features: {"--prio-type=be", "--prio-speed=v100:1,a100:3", "--gres=gpu:4", "--time=60", "--constraint=v100|a100"},
+		slurmplug.Size:     {"--prio-type=be", "--prio-cpu=a100:1x1-8x6", "--gres=gpu:a100:1", "-c", "1", "--mem=2000", "--time=60"},
+		slurmplug.Switches: {"--prio-type=be", "--gres=gpu:a100:4", "--nodes=2", "--time=600"},
+		slurmplug.NumNodes: {"--prio-type=be", "--nodes=1-3", "--ntasks=4", "--gpus-per-task=a100:1", "--time=600"},
+	} {
+		of[lever] = acts.submit(append(args, "--wrap", "sleep 600")...)
+		own := slices.DeleteFunc(slices.Clone(args), func(a string) bool { return strings.HasPrefix(a, "--prio-") })
+		twins[lever] = acts.submit(append(own, "--wrap", "sleep 600")...)
 	}
-	own := stays.asked(of)
 	d, standby := p.begin(t)
 	acts.throw(d, shim.Fault{Command: "scontrol update", When: when, Has: levers[lever].told, Do: shim.Kill})
 	first := acts.doomed()
@@ -75,7 +80,7 @@ func loseAmidAWrite(t *testing.T, lever int, when string, backup bool) {
 	if u.Find(slurmplug.Plain(uint32(n)), l) == nil {
 		t.Fatalf("the undo journal has no line of %s of job %s: priod wrote first:\n%s", l, id, first.log)
 	}
-	if is := stays.asked(of)[l] != own[l]; is != (when == "after") {
+	if is := stays.asked(of)[l] != stays.asked(twins)[l]; is != (when == "after") {
 		t.Fatalf("the write was carried out: %v", is)
 	}
 	if when == "after" {
@@ -89,9 +94,9 @@ func loseAmidAWrite(t *testing.T, lever int, when string, backup bool) {
 	}
 	p.lose(t, first, standby)
 	if when == "before" {
-		stays.patiently("the write", func() bool { return stays.asked(of)[l] != own[l] })
+		stays.patiently("the write", func() bool { return stays.asked(of)[l] != stays.asked(twins)[l] })
 	} else {
-		stays.patiently("each job to have its own request again", func() bool { return maps.Equal(stays.asked(of), own) })
+		stays.patiently("each job to have its own request again", func() bool { return maps.Equal(stays.asked(of), stays.asked(twins)) })
 	}
 	if when == "after" {
 		standby.patiently("the line about it", func() bool { return len(wroteIn(standby, id, l)) > 0 })
@@ -102,7 +107,7 @@ func loseAmidAWrite(t *testing.T, lever int, when string, backup bool) {
 	actsWithinTwoCycles(t, standby)
 	standby.stop()
 	stays.must("reset")
-	if now := stays.asked(of); !maps.Equal(now, own) {
+	if now, own := stays.asked(of), stays.asked(twins); !maps.Equal(now, own) {
 		t.Errorf("reset leaves %v, and their users asked for %v", now, own)
 	}
 }

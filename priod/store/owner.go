@@ -84,6 +84,37 @@ func CheckShared(dir, shared string) (*Owner, error) {
 	return now, err
 }
 
+// OwnerWritten is when owner.json of a shared folder was written, by the file system's clock.
+func OwnerWritten(shared string) (time.Time, error) {
+	info, err := os.Stat(ownerPath(shared))
+	if err != nil {
+		return time.Time{}, err
+	}
+	return info.ModTime(), nil
+}
+
+// DamagedEvictions tells where the journal of evictions of a folder is, and how many of its
+// lines cannot be read.
+func DamagedEvictions(dir string) (path string, lines int, err error) {
+	f, _, err := openEvictions(dir)
+	if err != nil {
+		return "", 0, err
+	}
+	return f.Path, f.damaged, nil
+}
+
+// OpenFailures returns what the journal of failures of a folder tells, where it is, and how
+// many of its lines cannot be read.
+func OpenFailures(dir string) (m *retry.Memory, path string, damaged int, err error) {
+	f, told, err := openFailures(dir)
+	if err != nil {
+		return nil, "", 0, err
+	}
+	m = retry.NewMemory()
+	m.Update(told)
+	return m, f.Path, f.damaged, nil
+}
+
 func readOwner[T any](dir string) (*T, error) {
 	text, err := os.ReadFile(ownerPath(dir))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -121,6 +152,7 @@ func (s *Store) owns() error {
 		return fmt.Errorf("%w: %s is gone or spoiled", ErrUnowned, ownerPath(s.journals))
 	case s.owner.follows(now.Key): // nobody took over: somebody put an older file in its place
 		s.mended("the shared folder is an older copy than what this host's priod wrote there: its files are written anew from memory, nothing is lost", "folder", s.journals, "owner there", now.Host)
+		s.owner.Since = time.Now().UTC().Truncate(time.Second)
 		return writeOwner(s.journals, s.owner)
 	case now.Key != s.owner.Key:
 		return fmt.Errorf("%w: %s, since %s", ErrTakenOver, now.Host, now.Since.Format(time.RFC3339))
