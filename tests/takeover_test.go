@@ -85,6 +85,10 @@ func (p *hostPair) begin(t *testing.T) (d *shim.Dir, standby *running) {
 	d = p.acts.shimmed(sharingOf(p.acts.site))
 	standby = p.stays.daemon()
 	standby.waitLog("the acting slurmctld is on " + p.acts.host)
+	p.acts.patiently("Slurm to answer", func() bool {
+		_, err := p.Run(t.Context(), "squeue")
+		return err == nil
+	})
 	return d, standby
 }
 
