@@ -93,9 +93,13 @@ func loseAmidAWrite(t *testing.T, lever int, when string, backup bool) {
 		standby.waitLog("configuration reloaded")
 	}
 	p.lose(t, first, standby)
-	if when == "before" {
+	switch hidden := !strings.Contains(field(stays.slurm("scontrol", "show", "job", id), "NumNodes"), "-"); {
+	case when == "before" && l == slurmplug.NumNodes && hidden:
+		// From 24.11 on no slurmctld shows that of jobs which it has read from its state: what was not
+		// known to arrive counts as written, and is given back by reset.
+	case when == "before":
 		stays.patiently("the write", func() bool { return stays.asked(of)[l] != stays.asked(twins)[l] })
-	} else {
+	default:
 		stays.patiently("each job to have its own request again", func() bool { return maps.Equal(stays.asked(of), stays.asked(twins)) })
 	}
 	if when == "after" {
@@ -155,7 +159,10 @@ func (s *site) asked(of map[slurmplug.Lever]string) map[slurmplug.Lever]string {
 	for lever, id := range of {
 		text := s.slurm("scontrol", "show", "job", id)
 		switches := strings.Join(strings.Fields(s.slurm("squeue", "--noheader", "--job="+id, "--Format=ReqSwitch,Wait4Switch")), "@")
-		words := []string{field(text, "Features"), field(text, "NumNodes"), field(text, "NumCPUs"), field(text, "CPUs/Task"), field(text, "MinMemoryNode"), field(text, "ReqNodeList"), field(text, "ExcNodeList"), switches}
+		words := []string{field(text, "Features"), field(text, "NumCPUs"), field(text, "CPUs/Task"), field(text, "MinMemoryNode"), field(text, "ReqNodeList"), field(text, "ExcNodeList"), switches}
+		if lever == slurmplug.NumNodes { // of other jobs Slurm shows another number after any write
+			words = append(words, field(text, "NumNodes"))
+		}
 		all[lever] = strings.Join(words, " ")
 	}
 	return all
