@@ -10,6 +10,7 @@ import (
 
 	"slurmprio/priod/config"
 	"slurmprio/priod/live"
+	"slurmprio/priod/store"
 )
 
 // owned makes a shared folder that a host owns since its own clock said so.
@@ -72,6 +73,12 @@ func TestSharedFolderOfAnotherServer(t *testing.T) {
 		if f := checkClocks(t.TempDir(), nil, by); !strings.Contains(f.Text, want) || (f.Level == live.Pass) != (by == time.Second) {
 			t.Errorf("%v: %+v", by, f)
 		}
+	}
+	dir := filepath.Join(t.TempDir(), "shared") // each clock nearly agrees with the server's, and not with the other one
+	owned(t, dir, time.Now().Add(25*time.Second))
+	owner, err := store.CheckShared(t.TempDir(), dir)
+	if f := checkClocks(dir, owner, -25*time.Second); err != nil || f.Level != live.Warn {
+		t.Errorf("%+v, %v", f, err)
 	}
 	cfg := &config.Config{}
 	cfg.State.Shared = t.TempDir()

@@ -264,6 +264,7 @@ func TestOwnerIsWrittenAnew(t *testing.T) {
 			hosts.begin(d.daemon)
 			j := &d.snapshot.Jobs[0]
 			d.ask(j, "a100", true, slurmplug.Applied)
+			before := d.store.owner.Key
 			harm(t, ownerPath(d.store.journals))
 			if err := d.store.Planned(ctx, plan.Seen{Snapshot: &d.snapshot, Plan: &plan.Plan{At: d.snapshot.At}}); !errors.Is(err, ErrUnowned) {
 				t.Fatal(err)
@@ -273,7 +274,7 @@ func TestOwnerIsWrittenAnew(t *testing.T) {
 			if r := d.history.Requests[j.ID][slurmplug.Features]; !r.Ours(slurmplug.Text("v100")) || r.Was != (slurmplug.Value{}) {
 				t.Errorf("%+v", r)
 			}
-			if now, err := CheckShared(d.store.dir, d.store.journals); err != nil || now == nil || now.Key != d.store.owner.Key {
+			if now, err := CheckShared(d.store.dir, d.store.journals); err != nil || now == nil || now.Key != d.store.owner.Key || !now.follows(before) {
 				t.Error(now, err)
 			}
 		})
