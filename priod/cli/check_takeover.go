@@ -127,6 +127,13 @@ func rehearse(ctx context.Context, cfg *config.Config) (out []live.Finding) {
 		out = append(out, f)
 	}
 	dir := cfg.Journals()
+	if cfg.State.Shared != "" {
+		cluster, err := live.New(newClient(cfg)).Identity(ctx)
+		if err == nil {
+			err = ofCluster(cfg, cluster)
+		}
+		finding("cluster", "the shared folder is "+cluster+"'s, as this Slurm is, or nobody's yet", err)
+	}
 	journal, err := undo.Open(dir)
 	text := ""
 	if err == nil {
@@ -160,6 +167,18 @@ func rehearse(ctx context.Context, cfg *config.Config) (out []live.Finding) {
 	}
 	finding("cycle", text, err)
 	return out
+}
+
+// ofCluster is an error when the shared folder is another cluster's.
+func ofCluster(cfg *config.Config, cluster string) error {
+	owner, err := store.CheckShared(cfg.State.Dir, cfg.State.Shared)
+	if err == nil && owner != nil && owner.Cluster != "" && owner.Cluster != cluster {
+		err = fmt.Errorf("%s is cluster %s's, and this is %s: give each cluster a folder of its own", cfg.State.Shared, owner.Cluster, cluster)
+	}
+	if errors.Is(err, store.ErrUnowned) {
+		err = nil
+	}
+	return err
 }
 
 // rehearseAccounting reads what TE jobs have used lately, as a priod that begins does. Without it

@@ -87,6 +87,21 @@ func TestSharedFolderOfAnotherServer(t *testing.T) {
 	}
 }
 
+func TestSharedFolderOfAnotherCluster(t *testing.T) {
+	cfg := &config.Config{}
+	cfg.State.Dir, cfg.State.Shared = t.TempDir(), t.TempDir()
+	if err := ofCluster(cfg, "one"); err != nil {
+		t.Errorf("a new folder: %v", err)
+	}
+	mustDo(t, os.WriteFile(filepath.Join(cfg.State.Shared, "owner.json"), []byte(`{"host":"ctl1","key":"K","cluster":"one"}`), 0o640))
+	if err := ofCluster(cfg, "one"); err != nil {
+		t.Error(err)
+	}
+	if err := ofCluster(cfg, "two"); err == nil || !strings.Contains(err.Error(), "is cluster one's, and this is two") {
+		t.Error(err)
+	}
+}
+
 func mustDo(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
