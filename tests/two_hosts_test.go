@@ -159,15 +159,15 @@ func TestTwoHostsByThePage(t *testing.T) {
 		t.Skip("two controllers need root; make test as root runs this")
 	}
 	l := lab.ForTest(t, lab.Options{Backup: true, Nodes: []lab.NodeSpec{{Count: 1, GPUType: "t4", GPUs: 4}}})
-	shared, err := os.MkdirTemp("", "slurm-")
+	mount, err := os.MkdirTemp("", "slurm-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(shared) })
-	if err := os.Chmod(shared, 0o755); err != nil {
+	t.Cleanup(func() { os.RemoveAll(mount) })
+	if err := os.Chmod(mount, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	shared = filepath.Join(shared, "priod")
+	shared := filepath.Join(mount, "priod")
 	hosts := map[string]*hostOfPage{}
 	for _, name := range []string{lab.PrimaryHost, lab.BackupHost} {
 		hosts[name] = newHostOfPage(t, l, name, shared)
