@@ -224,6 +224,9 @@ func (c Config) MinJobAge() time.Duration { return c.seconds("MinJobAge") }
 // when scontrol does not say.
 func (c Config) MessageTimeout() time.Duration { return c.seconds("MessageTimeout") }
 
+// StateSaveLocation is the folder that all hosts of slurmctld share.
+func (c Config) StateSaveLocation() string { return c.values["StateSaveLocation"] }
+
 // seconds reads a value such as "300 sec".
 func (c Config) seconds(key string) time.Duration {
 	seconds, _, _ := strings.Cut(c.values[key], " ")

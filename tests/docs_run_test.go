@@ -24,6 +24,7 @@ var runBy = []struct{ page, heading, file, has string }{
 	{"docs/features/hold.md", "Jobs that meet a free GPU", "packages.sh", `commands docs/features/hold.md "Jobs that meet a free GPU"`},
 	{"docs/reference/sbatchwrap.md", "In sbatch's place", "packages.sh", `commands docs/reference/sbatchwrap.md "In sbatch's place"`},
 	{"docs/users/profiling.md", "", "profile_test.go", "func TestProfilePrintsLinesToCopy("},
+	{"docs/two-hosts.md", "", "two_hosts_test.go", "func TestTwoHostsByThePage("},
 }
 
 // ends are the exit statuses of commands that the pages show as wrong.

@@ -2,6 +2,7 @@ package tests
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -73,13 +74,15 @@ func longOnly(t *testing.T) {
 // site is a lab with priod beside it: a state folder and a configuration.
 type site struct {
 	testing.TB
-	lab    *lab.Lab
-	user   string // who runs priod; "" for the lab's own user
-	host   string // where, in a lab with a backup controller
-	dir    string
-	config string
-	binDir string // where priod looks for Slurm's commands; "" for PATH
-	life   life
+	lab     *lab.Lab
+	user    string // who runs priod; "" for the lab's own user
+	host    string // where, in a lab with a backup controller
+	dir     string
+	config  string
+	binDir  string // where priod looks for Slurm's commands; "" for PATH
+	program string // of priod; "" for the one that TestMain built
+	ahead   string // of the machine's clock is that of this program
+	life    life
 }
 
 // newSite clears the shared lab's queue. settings are lines of priod.toml that
@@ -183,8 +186,12 @@ func (s *site) client() lab.Client {
 }
 
 func (s *site) command(args ...string) *exec.Cmd {
-	cmd := s.client().Command(context.Background(), filepath.Join(bin, "priod"), args...)
-	cmd.Env = append(cmd.Env, "PRIOD_CONFIG="+s.config, "GORACE=halt_on_error=1")
+	name := cmp.Or(s.program, filepath.Join(bin, "priod"))
+	if s.host != "" && s.user != "" {
+		name, args = "setpriv", append([]string{"--reuid=" + s.user, "--regid=" + s.user, "--clear-groups", name}, args...)
+	}
+	cmd := s.client().Command(context.Background(), name, args...)
+	cmd.Env = append(cmd.Env, "PRIOD_CONFIG="+s.config, "GORACE=halt_on_error=1", "CLOCK_AHEAD="+s.ahead)
 	return cmd
 }
 

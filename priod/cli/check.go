@@ -59,7 +59,7 @@ func check(ctx context.Context, cfg *config.Config) []live.Finding {
 	})
 	findings = append(findings, checkController(ctx, slurm, cfg)...)
 	findings = append(findings, checkState(cfg)...)
-	return append(findings, checkShared(cfg)...)
+	return append(findings, checkShared(cfg, stateSave(ctx, cfg))...)
 }
 
 // findings are the same as the daemon stores them.
@@ -107,6 +107,18 @@ func checkController(ctx context.Context, slurm *live.Cluster, cfg *config.Confi
 			Text: "with the lever " + cfg.Ranking.Lever + " the owner's own Nice of a job is not known for sure after a take-over"})
 	}
 	return out
+}
+
+// stateSave is where slurmctld keeps its state, "" when that cannot be read.
+func stateSave(ctx context.Context, cfg *config.Config) string {
+	if cfg.State.Shared == "" {
+		return ""
+	}
+	conf, err := newClient(cfg).Config(ctx)
+	if err != nil {
+		return ""
+	}
+	return conf.StateSaveLocation()
 }
 
 // checkState looks at the state folder.

@@ -90,6 +90,11 @@ func alone(ctx context.Context, slurm *live.Cluster, cfg *config.Config) (releas
 	if err := daemon.Elsewhere(ctx, slurm, cfg); err != nil {
 		return nil, fmt.Errorf("reset works where the acting slurmctld is: %w", err)
 	}
+	if cfg.State.Shared != "" {
+		if _, err := store.CheckShared(cfg.State.Dir, cfg.State.Shared); err != nil && !errors.Is(err, store.ErrUnowned) {
+			return nil, err
+		}
+	}
 	name, err := slurm.Identity(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read Slurm: %w", err)

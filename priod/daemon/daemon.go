@@ -34,7 +34,7 @@ type Store interface {
 	cycle.Recorder
 	// TakeOver and Watch are those of store.Store: of a folder that several hosts share.
 	TakeOver(ctx context.Context, host, cluster string) (from string, err error)
-	Watch() error
+	Watch() (owner string, err error)
 	// Load returns what earlier processes learned.
 	Load(context.Context) (*cluster.History, error)
 	// LoadEvictions returns what they left under way, and SaveEvictions makes
@@ -360,7 +360,12 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 	d.metrics.staged(took)
 	if err != nil {
 		d.availability.acting, d.availability.looked = false, false // another host may have acted by the next cycle
-		d.availability.loaded = d.availability.loaded && !errors.Is(err, store.ErrTakenOver)
+		switch {
+		case errors.Is(err, store.ErrTakenOver):
+			d.availability.yield()
+		case errors.Is(err, store.ErrUnowned):
+			d.availability.loaded = false
+		}
 	} else {
 		d.rivals(result.PeerValues, result.Snapshot.At)
 	}

@@ -63,6 +63,7 @@ type fake struct {
 	reads                 int   // calls of Observe and Past
 	holdErr               error
 	takeOverErr, watchErr error
+	owner                 string
 	plannedErr            error
 	useReads              int // calls of Used
 
@@ -126,7 +127,7 @@ func (f *fake) Done(context.Context, []plan.Outcome) error                  { re
 func (f *fake) TakeOver(context.Context, string, string) (string, error) {
 	return "", f.takeOverErr
 }
-func (f *fake) Watch() error                                           { return f.watchErr }
+func (f *fake) Watch() (string, error)                                 { return f.owner, f.watchErr }
 func (f *fake) Load(context.Context) (*cluster.History, error)         { return cluster.NewHistory(), nil }
 func (f *fake) Waits(context.Context) ([]*plan.Wait, time.Time, error) { return nil, time.Time{}, nil }
 

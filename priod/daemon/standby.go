@@ -19,7 +19,16 @@ const (
 	probePatience = 5 * time.Second
 	// watchEvery is how often a write under way is compared with who is in control.
 	watchEvery = 2 * time.Second
+	// patientLooks is how many looks in a row may find that the priod of the acting host does
+	// not own the shared folder: it takes two to take over.
+	patientLooks = 10
+	// maxRest is for how many cycles at most a priod leaves the shared folder to another one
+	// that acts, too.
+	maxRest = 64
 )
+
+// elsewhere begins why a daemon stands by whose host is not the acting one.
+const elsewhere = "the acting slurmctld is on "
 
 // StandBy is why this daemon leaves the cluster to the one on another host.
 type StandBy string
@@ -30,6 +39,7 @@ func (s StandBy) Error() string { return "stand-by: " + string(s) }
 const (
 	notInControl = StandBy("the slurmctld of this host does not act yet")
 	takingOver   = StandBy("the slurmctld of this host acts; priod acts from the next cycle on")
+	contested    = StandBy("each host takes its own slurmctld for the acting one, so that their priods took the shared folder from each other: look at the network between them. This one writes nothing, and tries again after more and more cycles")
 )
 
 var (
@@ -48,6 +58,9 @@ type availability struct {
 	looked  bool      // the last cycle found that this one may act
 	since   time.Time // no other host's priod has acted since then, as far as this one saw
 	standby StandBy   // of the last cycle without an error, so that it is logged once
+	unowned int       // looks in a row that found no word of the acting host's priod
+	lost    int       // how often another host's priod took the folder while this host acted
+	rest    int       // cycles that are left to that one
 }
 
 // follow returns a StandBy when this host's priod must not act. To act after
@@ -72,7 +85,13 @@ func (a *availability) follow(ctx context.Context, slurm Slurm, c *config.Config
 		if standing(err) != "" {
 			a.since = time.Time{}
 		}
+		if strings.HasPrefix(string(standing(err)), elsewhere) {
+			a.lost, a.rest = 0, 0
+		}
 		return err
+	case a.rest > 0:
+		a.rest--
+		return contested
 	case !a.acting && !a.looked:
 		a.looked = true
 		return takingOver
@@ -84,21 +103,50 @@ func (a *availability) follow(ctx context.Context, slurm Slurm, c *config.Config
 	return nil
 }
 
+// yield takes note that another host's priod took the shared folder while this host acted.
+// Once is a host that hung; again and again, each one thinks that its host acts.
+func (a *availability) yield() {
+	a.loaded = false
+	if a.lost++; a.lost > 1 {
+		a.rest = min(1<<(a.lost-1), maxRest)
+	}
+}
+
 // leave takes note that another host's priod may act from now on.
 func (d *Daemon) leave(why error) {
+	a := &d.availability
 	if d.Config.State.Shared == "" || standing(why) == "" {
 		return
 	}
-	d.availability.loaded = false
-	unready := ""
-	if err := d.Store.Watch(); err != nil {
-		unready = err.Error()
+	a.loaded = false
+	owner, err := d.Store.Watch()
+	acts, known := strings.CutPrefix(string(standing(why)), elsewhere)
+	if known && err == nil && !sameHost(owner, acts) {
+		a.unowned++
+	} else {
+		a.unowned = 0
 	}
-	if unready != d.availability.unready && unready != "" {
+	unready := ""
+	switch {
+	case err != nil:
+		unready = err.Error()
+	case standing(why) == contested:
+		unready = string(contested)
+	case a.unowned >= patientLooks:
+		unready = fmt.Sprintf("the priod of %s does not write to %s, although the slurmctld there acts: is priod running on %s, and is this folder mounted there?", acts, d.Config.State.Shared, acts)
+	}
+	if unready != a.unready && unready != "" && unready != string(contested) { // which is in the log as why it stands by
 		d.Log.Error("this host could not take over", "why", unready)
 	}
-	d.availability.unready = unready
+	a.unready = unready
 	d.health.note(func(h *health) { h.unready = unready })
+}
+
+// sameHost tells whether two names are of one host, in full or up to the first dot.
+func sameHost(a, b string) bool {
+	a, _, _ = strings.Cut(a, ".")
+	b, _, _ = strings.Cut(b, ".")
+	return a == b
 }
 
 // takeOver reads what the last priod to act knew, on whatever host, before this one acts.
@@ -114,6 +162,7 @@ func (d *Daemon) takeOver(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read Slurm: %w", err)
 	}
+	d.availability.unowned, d.availability.unready = 0, ""
 	d.health.note(func(h *health) { h.unready = "" })
 	from, err := d.Store.TakeOver(ctx, hosts[0], name)
 	if err != nil {
@@ -175,7 +224,7 @@ func standBy(all []slurmplug.Controller, names []string) error {
 	case first < 0:
 		return fmt.Errorf("%w (%s)", errNobody, strings.Join(hosts, ", "))
 	case !here(all[first]):
-		return StandBy("the acting slurmctld is on " + all[first].Host)
+		return StandBy(elsewhere + all[first].Host)
 	}
 	return nil
 }

@@ -1,14 +1,18 @@
 package daemon
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
@@ -322,4 +326,75 @@ func TestPausedPriodSeesNoRival(t *testing.T) {
 		t.Errorf("hold %q", f.hold)
 	}
 	has(t, d, "priod_rival{} 0")
+}
+
+// sharingFolder is a daemon that shares a folder with another host's.
+func sharingFolder(t *testing.T, f *fake) (*Daemon, *bytes.Buffer) {
+	t.Helper()
+	d, _ := newDaemon(t, f)
+	log := &bytes.Buffer{}
+	d.Log = hclog.New(&hclog.LoggerOptions{Output: log})
+	d.Config.Cycle.FollowController, d.Config.Cycle.ControllerHost, d.Config.State.Shared = true, "ctl2", t.TempDir()
+	return d, log
+}
+
+// Both hosts take their own slurmctld for the acting one, and the other priod takes the folder
+// whenever this one did: it leaves it to that one for longer and longer, is not healthy, and
+// acts at once when Slurm has made up its mind.
+func TestTwoPriodsThatBothAct(t *testing.T) {
+	f := &fake{controllers: controllers(false, true), plannedErr: store.ErrTakenOver}
+	d, log := sharingFolder(t, f)
+	var tried []int // turns in which it acted
+	for n := range 300 {
+		reads := f.reads
+		if turn(t, d); f.reads > reads {
+			tried = append(tried, n)
+		}
+		if d.availability.standby == contested && d.health.state().Healthy {
+			t.Fatalf("turn %d: it leaves the folder to the other one, and is healthy", n)
+		}
+	}
+	if want := []int{1, 3, 7, 13, 23, 41, 75, 141, 207, 273}; !slices.Equal(tried, want) {
+		t.Errorf("it acts in the turns %v, want %v", tried, want)
+	}
+	if n := strings.Count(log.String(), "look at the network between them"); n > len(tried) {
+		t.Errorf("%d lines about it", n)
+	}
+	for range 2 { // one look in between, as when a host hung
+		f.controllers, f.plannedErr = controllers(true, true), nil
+		turn(t, d)
+		f.controllers = controllers(false, true)
+		f.queue()
+		writes := len(f.applied)
+		turn(t, d)
+		turn(t, d)
+		if len(f.applied) == writes {
+			t.Error("it does not act in the second cycle after Slurm's own take-over")
+		}
+		f.plannedErr = store.ErrTakenOver
+		turn(t, d)
+	}
+}
+
+// While the other host's slurmctld acts, and nobody's priod writes to the folder here, this
+// host says that it may not be the same folder.
+func TestStandByMissesTheOtherPriod(t *testing.T) {
+	f := &fake{controllers: controllers(true, true)}
+	d, log := sharingFolder(t, f)
+	for _, c := range []struct {
+		owner   string
+		healthy bool
+	}{{"", false}, {"ctl1.site.org", true}, {"ctl2", false}, {"ctl1", true}} {
+		f.owner = c.owner
+		for range patientLooks {
+			turn(t, d)
+			d.health.cycle(0, time.Minute, nil)
+		}
+		if state := d.health.state(); state.Healthy != c.healthy || !c.healthy && !strings.Contains(state.Reason, "is priod running on ctl1") {
+			t.Errorf("the owner is %q: %+v", c.owner, state)
+		}
+	}
+	if n := strings.Count(log.String(), "this host could not take over"); n != 2 {
+		t.Errorf("%d lines:\n%s", n, log)
+	}
 }

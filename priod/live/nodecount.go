@@ -18,7 +18,7 @@ func (c *Cluster) AskNodeCounts(ctx context.Context, jobs []*cluster.Job) error 
 	if len(jobs) == 0 {
 		return nil
 	}
-	conf, err := c.client.Config(ctx) // when slurmctld started decides what it shows
+	booted, err := c.booted(ctx) // when slurmctld started decides what it shows
 	if err != nil {
 		return err
 	}
@@ -37,7 +37,7 @@ func (c *Cluster) AskNodeCounts(ctx context.Context, jobs []*cluster.Job) error 
 			continue
 		}
 		g.Go(func() error {
-			n, err := c.client.NodeCount(ctx, record, conf.Booted())
+			n, err := c.client.NodeCount(ctx, record, booted)
 			mu.Lock()
 			defer mu.Unlock()
 			if errors.Is(err, slurmplug.ErrNoJob) {
@@ -56,6 +56,20 @@ func (c *Cluster) AskNodeCounts(ctx context.Context, jobs []*cluster.Job) error 
 	}
 	_ = g.Wait() // none fails
 	return errors.Join(doubts...)
+}
+
+// booted is when the slurmctld that acts read its jobs from its state; zero where that is not
+// known: a backup says when it began to stand by.
+func (c *Cluster) booted(ctx context.Context) (time.Time, error) {
+	conf, err := c.client.Config(ctx)
+	if err != nil || conf.Get("SlurmctldHost[1]") == "" {
+		return conf.Booted(), err
+	}
+	all, err := c.client.Ping(ctx)
+	if err != nil || !all[0].Up {
+		return time.Time{}, err
+	}
+	return conf.Booted(), nil
 }
 
 // OpensNodes tells whether an open number of nodes can be given back to a job.

@@ -52,6 +52,8 @@ type evictionFile struct {
 	behind  bool // the database lacks rows
 }
 
+func evictionPath(dir string) string { return filepath.Join(dir, "evictions.jsonl") }
+
 // inJournal says where an error is.
 func inJournal(err error) error {
 	if err != nil {
@@ -62,7 +64,7 @@ func inJournal(err error) error {
 
 // openEvictions reads the file of a state folder, and the journal that it tells.
 func openEvictions(dir string) (*evictionFile, *evict.Journal, error) {
-	f := &evictionFile{File: lines.File{Path: filepath.Join(dir, "evictions.jsonl")}}
+	f := &evictionFile{File: lines.File{Path: evictionPath(dir)}}
 	text, err := f.Load()
 	if err != nil {
 		return nil, nil, inJournal(cmp.Or(lines.Forbidden(f.Path), err))
@@ -207,7 +209,7 @@ func (f *evictionFile) reconcile(told, stored *evict.Journal, turn int64) *evict
 	return stored
 }
 
-// united is what the file tells, with what only the database knows. Where both give a
+// united is what the file tells, with what the database knows beyond it. Where both give a
 // number to different rows, those of the file get others.
 func united(file, base *evict.Journal) *evict.Journal {
 	differ := slices.ContainsFunc(file.Claims, func(c evict.Claim) bool {
@@ -229,19 +231,28 @@ func united(file, base *evict.Journal) *evict.Journal {
 	}
 	all := *file
 	for _, c := range base.Claims {
-		if file.Claim(c.Number) == nil {
+		if told := file.Claim(c.Number); told == nil {
 			all.Claims = append(slices.Clip(all.Claims), c)
+		} else if progress(claimStates, c.State) > progress(claimStates, told.State) {
+			*told = c
 		}
 	}
 	for _, e := range base.Evictions {
-		if file.Eviction(e.Number) == nil {
+		if told := file.Eviction(e.Number); told == nil {
 			all.Evictions = append(slices.Clip(all.Evictions), e)
+		} else if progress(evict.States, e.State) > progress(evict.States, told.State) {
+			*told = e
 		}
 	}
 	inOrder(&all)
 	addCounts(&all, base)
 	return &all
 }
+
+var claimStates = []evict.ClaimState{evict.Planned, evict.Holding, evict.Started, evict.Released}
+
+// progress is how far along a state is.
+func progress[S comparable](states []S, state S) int { return slices.Index(states, state) }
 
 // addCounts takes into j what another journal counted.
 func addCounts(j, other *evict.Journal) {

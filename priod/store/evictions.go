@@ -37,14 +37,15 @@ func (s *Store) loadEvictions(ctx context.Context, tx db.DBTX) error {
 	if err != nil {
 		return err
 	}
-	if f.damaged > 0 {
-		s.log.Error("the journal of evictions has unreadable lines; they do not count, and a copy will be kept", "lines", f.damaged, "file", f.Path)
-	}
+	s.unreadable("the journal of evictions", f.damaged, f.Path)
 	j, err := f.with(ctx, s.q, tx, told)
 	if err != nil {
 		return err
 	}
 	s.journal, s.evictions = j, f
+	if f.stale && f.damaged == 0 {
+		s.log.Warn("the journal of evictions lacks what the database knows: written anew", "file", f.Path)
+	}
 	if f.behind && !told.Blank() {
 		s.log.Warn("the database lacks evictions that their journal has: they go on from there", "evictions", len(told.Evictions), "file", f.Path)
 	}
@@ -61,7 +62,28 @@ func (s *Store) keepEvictions(ctx context.Context, cluster string) error {
 		return s.refuseEvictions(ctx, f.head.Cluster, cluster)
 	case f.stale:
 		return f.rewrite(s.journal, cluster)
+	case f.lost():
+		if err := s.spoiledEvictions(); err != nil {
+			return err
+		}
+		return f.rewrite(s.journal, cluster)
 	}
+	return nil
+}
+
+// spoiledEvictions keeps what stands in the place of a journal that somebody deleted or
+// changed while priod ran, and says so.
+func (s *Store) spoiledEvictions() (err error) {
+	if err := s.owns(); err != nil { // it may be the successor who changed it
+		return err
+	}
+	f, aside := s.evictions, ""
+	if lines.Exists(f.Path) {
+		if aside, err = f.SetAside(); err != nil {
+			return inJournal(err)
+		}
+	}
+	s.mended("the journal of evictions was deleted or changed while priod ran: written anew from memory, nothing is lost", "file", f.Path, "aside", aside)
 	return nil
 }
 
@@ -151,7 +173,9 @@ func (s *Store) SaveEvictions(ctx context.Context, t *evict.Changes) error {
 	}
 	f := s.evictions
 	if f.lost() {
-		s.mended("the journal of evictions was deleted or changed while priod ran: written anew from memory, nothing is lost", "file", f.Path)
+		if err := s.spoiledEvictions(); err != nil {
+			return err
+		}
 	}
 	if err := f.append(s.journal, t, s.stored.summary.Cluster); err != nil {
 		return err

@@ -5,7 +5,9 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,6 +31,7 @@ type failureFile struct {
 	count   int // of lines
 	kept    int // when this process last replaced the file
 	damaged int
+	stale   bool // the database knows more
 }
 
 func failurePath(dir string) string { return filepath.Join(dir, "failures.jsonl") }
@@ -40,7 +43,7 @@ type failureLine struct {
 }
 
 func (l *failureLine) sound() bool {
-	return !slices.ContainsFunc(l.Failures, func(f retry.Failure) bool { return f.Number <= 0 || f.Job.ID == 0 || f.State == "" })
+	return len(l.Failures)+len(l.Drained) > 0 && !slices.ContainsFunc(l.Failures, func(f retry.Failure) bool { return f.Number <= 0 || f.Job.ID == 0 || f.State == "" })
 }
 
 // agreed is what of a turn outlives the database.
@@ -82,9 +85,7 @@ func (f *failureFile) append(m *retry.Memory, t *retry.Changes) error {
 }
 
 func (f *failureFile) add(m *retry.Memory, t *retry.Changes) error {
-	now, err := os.Stat(f.Path)
-	changed := f.Info != nil && (err != nil || !f.Unchanged(now))
-	if changed || f.damaged > 0 || f.count >= 1024+2*f.kept {
+	if f.lost() || f.stale || f.damaged > 0 || f.count >= 1024+2*f.kept {
 		if err := f.rewrite(m); err != nil {
 			return err
 		}
@@ -123,7 +124,7 @@ func (f *failureFile) rewrite(m *retry.Memory) error {
 		err = f.Replace(text)
 	}
 	if err == nil {
-		f.count, f.kept, f.damaged = len(rows), len(rows), 0
+		f.count, f.kept, f.damaged, f.stale = len(rows), len(rows), 0, false
 	}
 	return err
 }
@@ -135,9 +136,7 @@ func (s *Store) LoadFailures(ctx context.Context) (*retry.Memory, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f.damaged > 0 {
-		s.log.Error("the journal of failures has unreadable lines; they do not count, and a copy will be kept", "lines", f.damaged, "file", f.Path)
-	}
+	s.unreadable("the journal of failures", f.damaged, f.Path)
 	var stored retry.Changes
 	var queue []cluster.Job
 	err = s.batch(ctx, func(tx db.DBTX) (err error) {
@@ -153,26 +152,105 @@ func (s *Store) LoadFailures(ctx context.Context) (*retry.Memory, error) {
 	if err != nil {
 		return nil, err
 	}
-	byNumber := map[int64]retry.Failure{}
-	for _, all := range [][]retry.Failure{stored.Failures, told.Failures} { // the file was written first
-		for _, row := range all {
-			byNumber[row.Number] = row
-		}
-	}
-	turn := retry.Changes{Drained: slices.Concat(stored.Drained, told.Drained)}
-	for _, row := range byNumber {
-		turn.Failures = append(turn.Failures, row)
-	}
-	slices.SortFunc(turn.Failures, func(a, b retry.Failure) int { return cmp.Compare(a.Number, b.Number) })
-	slices.SortFunc(turn.Drained, func(a, b retry.Drained) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Node, b.Node)) })
-	turn.Drained = slices.CompactFunc(turn.Drained, func(a, b retry.Drained) bool { return a.Node == b.Node && a.At.Equal(b.At) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m := retry.NewMemory()
-	m.Update(&turn)
+	m, inFile := retry.NewMemory(), retry.NewMemory()
+	inFile.Update(told)
+	m.Update(joined(told, &stored))
 	m.Recall(queue)
+	for _, row := range agreed(&retry.Changes{Failures: m.Failures}).Failures {
+		there := inFile.Failure(row.Number)
+		f.stale = f.stale || there == nil || further(&row, there)
+	}
 	s.failed, s.failures = m, f
+	if f.stale && f.damaged == 0 {
+		s.log.Warn("the journal of failures lacks what the database knows: written anew", "file", f.Path)
+	}
 	return m, nil
+}
+
+// joined are the failures that a file tells and those of a database, or of another file, by
+// run: of each run the row that is further along. The file gives the numbers; those that
+// have none there, or one that another run has, get the next ones.
+func joined(file, other *retry.Changes) *retry.Changes {
+	type run struct {
+		job      cluster.JobID
+		start    int64
+		restarts int
+	}
+	var all retry.Changes
+	at, taken, last := map[run]int{}, map[int64]bool{}, int64(0)
+	for _, rows := range [][]retry.Failure{file.Failures, other.Failures} {
+		for _, row := range rows {
+			key := run{row.Job, millis(row.Start), row.Restarts}
+			if i, known := at[key]; known {
+				if !further(&all.Failures[i], &row) {
+					row.Number = all.Failures[i].Number
+					all.Failures[i] = row
+				}
+				continue
+			}
+			if taken[row.Number] {
+				row.Number = 0 // see below
+			}
+			at[key] = len(all.Failures)
+			all.Failures = append(all.Failures, row)
+			taken[row.Number], last = true, max(last, row.Number)
+		}
+	}
+	for i := range all.Failures {
+		if row := &all.Failures[i]; row.Number == 0 {
+			last++
+			row.Number = last
+		}
+	}
+	slices.SortFunc(all.Failures, func(a, b retry.Failure) int { return cmp.Compare(a.Number, b.Number) })
+	all.Drained = slices.Concat(other.Drained, file.Drained)
+	slices.SortFunc(all.Drained, func(a, b retry.Drained) int {
+		return cmp.Or(cmp.Compare(millis(a.At), millis(b.At)), cmp.Compare(a.Node, b.Node))
+	})
+	all.Drained = slices.CompactFunc(all.Drained, func(a, b retry.Drained) bool { return a.Node == b.Node && millis(a.At) == millis(b.At) })
+	return &all
+}
+
+// further tells whether a row of a run is further along than another one of the same run.
+func further(a, b *retry.Failure) bool {
+	rank := func(f *retry.Failure) int {
+		return slices.Index([]retry.State{retry.Delayed, retry.Recorded, retry.Requeued, retry.Noted}, f.State)
+	}
+	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Tries, b.Tries), a.Requeued.Compare(b.Requeued)) > 0
+}
+
+// keepFailures writes the journal of failures anew when it was deleted or spoiled, or lacks
+// what the database knows: the next process, or another host's, goes by it.
+func (s *Store) keepFailures() error {
+	f := s.failures
+	if f == nil || !f.stale && !f.lost() {
+		return nil
+	}
+	if f.lost() {
+		aside := ""
+		if lines.Exists(f.Path) {
+			var err error
+			if aside, err = f.SetAside(); err != nil {
+				return fmt.Errorf("journal of failures: %w", err)
+			}
+		}
+		s.mended("the journal of failures was deleted or changed while priod ran: written anew from memory, nothing is lost", "file", f.Path, "aside", aside)
+	}
+	if err := f.rewrite(s.failed); err != nil {
+		return fmt.Errorf("journal of failures: %w", err)
+	}
+	return nil
+}
+
+// lost tells whether somebody deleted or changed the file.
+func (f *failureFile) lost() bool {
+	if f.Info == nil {
+		return false
+	}
+	now, err := os.Stat(f.Path)
+	return errors.Is(err, fs.ErrNotExist) || err == nil && !f.Unchanged(now)
 }
 
 func failuresSince(ctx context.Context, q *db.Queries, tx db.DBTX, since time.Time) (t retry.Changes, err error) {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -282,13 +283,36 @@ func (l *loader) asked(ctx context.Context) error {
 	for id, requests := range told.Requests {
 		journalled := l.journalled(id)
 		for lever, r := range requests {
-			if known, journal := journalled[lever]; journal && r.Was != known.Was && !r.At.After(known.At) {
-				r = known
+			if known, journal := journalled[lever]; journal {
+				r = together(r, known)
 			}
 			l.history.SetRequest(id, lever, r)
 		}
 	}
 	return nil
+}
+
+// together is what the database and the journal tell about one field: what was written last,
+// and what was there first, where one of the two took a value of priod's for the user's.
+func together(r, known cluster.Requested) cluster.Requested {
+	if r.Was == known.Was {
+		return r
+	}
+	last, first := r, known
+	if !r.At.After(known.At) {
+		last, first = known, r
+	}
+	was := last.Was
+	switch {
+	case known.Ours(r.Was):
+		was = known.Was
+	case r.Ours(known.Was):
+		was = r.Was
+	}
+	if was != last.Was {
+		last.Was, last.Older = was, slices.Concat(first.Older, []slurmplug.Value{first.Value}, last.Older)
+	}
+	return last
 }
 
 // journalled is what the journal told about the request of a job, or of a task that has no

@@ -8,8 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"time"
 
 	"slurmprio/priod/retry"
@@ -26,15 +29,33 @@ import (
 type Owner struct {
 	Host    string    `json:"host"`
 	Cluster string    `json:"cluster"`
-	Since   time.Time `json:"since"` // for people
-	Key     string    `json:"key"`   // no other take-over has it
+	Since   time.Time `json:"since"`            // for people
+	Key     string    `json:"key"`              // no other take-over has it
+	Before  []string  `json:"before,omitempty"` // the keys of those before it, the latest last
+}
+
+// maxBefore is how many earlier keys are kept. A host that saw none of so many take-overs
+// takes the folder for another one.
+const maxBefore = 100
+
+// follows tells whether the folder was the one of a key before.
+func (o *Owner) follows(key string) bool { return slices.Contains(o.Before, key) }
+
+// keys are those of a folder until now, for whoever takes over next.
+func (o *Owner) keys() []string {
+	if o == nil || o.Key == "" {
+		return nil
+	}
+	all := append(slices.Clip(o.Before), o.Key)
+	return all[max(0, len(all)-maxBefore):]
 }
 
 // seenOwner is owner.json in the state folder: the owner that this host last saw.
 type seenOwner struct {
 	Owner
-	Mine bool `json:"mine"` // this host's priod
-	Void void `json:"void"`
+	Mine  bool                 `json:"mine"` // this host's priod
+	Void  void                 `json:"void"`
+	Files map[string]time.Time `json:"files,omitempty"` // of another host's: when the journals were last changed, by the file system's clock
 }
 
 // void is what this host's database does not tell because another host's priod acted.
@@ -49,13 +70,48 @@ var ErrTakenOver = errors.New("another host's priod owns the shared folder")
 
 func ownerPath(dir string) string { return filepath.Join(dir, "owner.json") }
 
-// ReadOwner returns who owns a shared folder; nil when nobody ever did.
-func ReadOwner(shared string) (*Owner, error) {
-	h, err := readOwner[Owner](shared)
-	if err == nil && h != nil && h.Key == "" {
-		err = fmt.Errorf("%s does not say who owns the folder: delete it, and the priod that acts writes it anew", ownerPath(shared))
+// ErrUnowned says that owner.json was deleted or spoiled: the priod that acts writes it anew.
+var ErrUnowned = errors.New("nobody owns the shared folder")
+
+// CheckShared returns who owns a shared folder, nil when nobody ever did, as the host of a
+// state folder sees it; the error says why that host could not take over.
+func CheckShared(dir, shared string) (*Owner, error) {
+	now, _, err := whoOwned(dir, shared)
+	if err == nil && now != nil && now.Key == "" {
+		err = fmt.Errorf("%w: %s is gone or spoiled, and the priod that acts writes it anew", ErrUnowned, ownerPath(shared))
 	}
-	return h, err
+	return now, err
+}
+
+// OwnerWritten is when owner.json of a shared folder was written, by the file system's clock.
+func OwnerWritten(shared string) (time.Time, error) {
+	info, err := os.Stat(ownerPath(shared))
+	if err != nil {
+		return time.Time{}, err
+	}
+	return info.ModTime(), nil
+}
+
+// DamagedEvictions tells where the journal of evictions of a folder is, and how many of its
+// lines cannot be read.
+func DamagedEvictions(dir string) (path string, lines int, err error) {
+	f, _, err := openEvictions(dir)
+	if err != nil {
+		return "", 0, err
+	}
+	return f.Path, f.damaged, nil
+}
+
+// OpenFailures returns what the journal of failures of a folder tells, where it is, and how
+// many of its lines cannot be read.
+func OpenFailures(dir string) (m *retry.Memory, path string, damaged int, err error) {
+	f, told, err := openFailures(dir)
+	if err != nil {
+		return nil, "", 0, err
+	}
+	m = retry.NewMemory()
+	m.Update(told)
+	return m, f.Path, f.damaged, nil
 }
 
 func readOwner[T any](dir string) (*T, error) {
@@ -92,52 +148,116 @@ func (s *Store) owns() error {
 	case err != nil:
 		return fmt.Errorf("state.shared: %w", err)
 	case now == nil || now.Key == "":
-		return fmt.Errorf("%w, or nobody: %s is gone or spoiled", ErrTakenOver, ownerPath(s.journals))
-	case now.Key != s.key:
+		return fmt.Errorf("%w: %s is gone or spoiled", ErrUnowned, ownerPath(s.journals))
+	case s.owner.follows(now.Key): // nobody took over: somebody put an older file in its place
+		s.mended("the shared folder is an older copy than what this host's priod wrote there: its files are written anew from memory, nothing is lost", "folder", s.journals, "owner there", now.Host)
+		s.owner.Since = time.Now().UTC().Truncate(time.Second)
+		return writeOwner(s.journals, s.owner)
+	case now.Key != s.owner.Key:
 		return fmt.Errorf("%w: %s, since %s", ErrTakenOver, now.Host, now.Since.Format(time.RFC3339))
 	}
 	return nil
 }
 
-// Watch takes note of who owns the shared folder while this host stands by, so that one
-// that is not mounted is never taken for a new one. The error says why this host could
-// not take over.
-func (s *Store) Watch() error {
+// Watch takes note of who owns the shared folder while this host stands by, and how far the
+// journals are, so that one that is not mounted is never taken for a new one, nor an older
+// copy for the one that the other host wrote to. It tells the owner's host, "" when there is
+// none. The error says why this host could not take over.
+func (s *Store) Watch() (owner string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.shares() {
-		return nil
+		return "", nil
 	}
-	now, seen, err := s.whoOwned()
-	if err == nil && now != nil && now.Key != "" && (seen == nil || now.Key != seen.Key) {
-		err = writeOwner(s.dir, seenOwner{Owner: *now})
+	now, seen, err := whoOwned(s.dir, s.journals)
+	if err != nil || now == nil || now.Key == "" {
+		return "", err
 	}
-	return err
+	if seen != nil && seen.Mine && !now.follows(seen.Key) {
+		return now.Host, nil // what this host wrote is still to be told there
+	}
+	next := seenOwner{Owner: *now}
+	if next.Files, err = changed(s.journals); err == nil && !reflect.DeepEqual(seen, &next) {
+		err = writeOwner(s.dir, next)
+	}
+	return now.Host, err
 }
 
-// whoOwned returns who owns the shared folder, and whom this host last saw there.
-func (s *Store) whoOwned() (now *Owner, seen *seenOwner, err error) {
-	if seen, err = readOwner[seenOwner](s.dir); err != nil {
+// changed tells when each of the journals of a folder was last changed.
+func changed(dir string) (map[string]time.Time, error) {
+	files := map[string]time.Time{}
+	for _, path := range journalPaths(dir) {
+		info, err := os.Stat(path)
+		if err == nil {
+			files[filepath.Base(path)] = info.ModTime().UTC()
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("state.shared: %w", err)
+		}
+	}
+	return files, nil
+}
+
+// journalPaths are the journals of a folder.
+func journalPaths(dir string) []string {
+	return []string{undo.Path(dir), evictionPath(dir), failurePath(dir)}
+}
+
+// whoOwned returns who owns a shared folder, and whom the host of a state folder last saw
+// there; an error when the folder cannot be the one that this host saw, as it was left.
+func whoOwned(dir, shared string) (now *Owner, seen *seenOwner, err error) {
+	if seen, err = readOwner[seenOwner](dir); err != nil {
 		return nil, nil, err
 	}
-	info, err := os.Stat(s.journals)
+	if seen != nil && seen.Key == "" {
+		seen = nil // spoiled
+	}
+	info, err := os.Stat(shared)
 	switch {
 	case err != nil:
 		return nil, nil, fmt.Errorf("state.shared: %w: mount it, or make it for priod's user", err)
 	case !info.IsDir():
-		return nil, nil, fmt.Errorf("state.shared: %s is no folder", s.journals)
+		return nil, nil, fmt.Errorf("state.shared: %s is no folder", shared)
 	}
-	if now, err = readOwner[Owner](s.journals); err != nil {
+	if now, err = readOwner[Owner](shared); err != nil {
 		return nil, nil, fmt.Errorf("state.shared: %w", err)
 	}
-	if now == nil && seen != nil && seen.Key != "" {
-		if lines.Exists(undo.Path(s.journals)) {
-			return new(Owner), seen, nil // somebody deleted the one file
-		}
-		return nil, nil, fmt.Errorf("state.shared: %s lacks the files that the priod of %s kept there: is it mounted? If they are gone for good, delete %s, and priod begins anew with what this host's database knows",
-			s.journals, seen.Host, ownerPath(s.dir))
+	if seen == nil {
+		return now, nil, nil
 	}
-	return now, seen, nil
+	if now == nil {
+		if !lines.Exists(undo.Path(shared)) {
+			return nil, nil, fmt.Errorf("state.shared: %s lacks the files that the priod of %s kept there: is it mounted? %s", shared, seen.Host, begin(dir))
+		}
+		now = new(Owner) // somebody deleted the one file
+	}
+	if seen.Mine {
+		return now, seen, nil // what the folder may lack is in this host's database
+	}
+	what, err := behind(shared, now, seen)
+	if err == nil && what != "" {
+		err = fmt.Errorf("state.shared: %s in %s: this host saw it in the hands of the priod of %s as it was later, or in another folder. Is the right one mounted, and not an older copy? %s", what, shared, seen.Host, begin(dir))
+	}
+	return now, seen, err
+}
+
+// begin says what to do when files of a shared folder are gone for good.
+func begin(dir string) string {
+	return fmt.Sprintf("If the other files are gone for good, delete %s, and priod begins with what it finds", ownerPath(dir))
+}
+
+// behind says what of a shared folder is older than what a host saw there that did not own
+// it, "" when nothing is.
+func behind(shared string, now *Owner, seen *seenOwner) (what string, err error) {
+	if now.Key != "" && now.Key != seen.Key && !now.follows(seen.Key) {
+		return "there is another owner", nil
+	}
+	files, err := changed(shared)
+	for _, name := range slices.Sorted(maps.Keys(seen.Files)) {
+		if files[name].Before(seen.Files[name]) {
+			return name + " is older or gone", err
+		}
+	}
+	return "", err
 }
 
 // TakeOver makes this host's priod the one that writes to the shared folder, if there is
@@ -150,24 +270,37 @@ func (s *Store) TakeOver(ctx context.Context, host, cluster string) (from string
 	if !s.shares() {
 		return "", nil
 	}
-	now, seen, err := s.whoOwned()
+	now, seen, err := whoOwned(s.dir, s.journals)
 	if err != nil {
 		return "", err
 	}
 	if now != nil && now.Cluster != "" && now.Cluster != cluster {
 		return "", fmt.Errorf("state.shared: %s is cluster %s's, and this is %s: give each cluster a folder of its own", s.journals, now.Cluster, cluster)
 	}
-	if now != nil && now.Key != "" && seen != nil && seen.Mine && seen.Key == now.Key {
-		s.key, s.void = now.Key, seen.Void
-		return "", s.readJournals()
+	if seen != nil && seen.Mine {
+		s.void = seen.Void
+		if now.Key == seen.Key {
+			s.owner = *now
+			return "", s.readJournals()
+		}
 	}
-	next := Owner{Host: host, Cluster: cluster, Since: time.Now().UTC().Truncate(time.Second), Key: rand.Text()}
+	next := Owner{Host: host, Cluster: cluster, Since: time.Now().UTC().Truncate(time.Second), Key: rand.Text(), Before: now.keys()}
+	astray := seen != nil && seen.Mine && now.Key != "" && !now.follows(seen.Key)
+	if seen != nil && (now.Key == "" || astray) {
+		next.Before = seen.keys()
+	}
 	if err := writeOwner(s.journals, next); err != nil {
 		return "", fmt.Errorf("state.shared: %w", err)
 	}
-	s.key = next.Key
+	s.owner = next
 	if err := s.readJournals(); err != nil {
 		return "", err
+	}
+	if astray {
+		s.mended("the shared folder is an older copy, or another one, than where this host's priod wrote last: its journals are completed from this host's database", "folder", s.journals, "owner there", now.Host)
+		if err := s.complete(ctx, cluster); err != nil {
+			return "", err
+		}
 	}
 	if now != nil {
 		from = cmp.Or(now.Host, "another host")
@@ -175,7 +308,37 @@ func (s *Store) TakeOver(ctx context.Context, host, cluster string) (from string
 			return from, err
 		}
 	}
-	return from, writeOwner(s.dir, seenOwner{next, true, s.void})
+	return from, writeOwner(s.dir, seenOwner{Owner: next, Mine: true, Void: s.void})
+}
+
+// complete adds to the journals what this host's database knows beyond them.
+func (s *Store) complete(ctx context.Context, cluster string) error {
+	if err := s.sound(ctx, func() error { return s.load(ctx) }); err != nil { // adds to the undo journal
+		return err
+	}
+	f, told, err := openEvictions(s.journals)
+	if err != nil {
+		return err
+	}
+	stored, err := journalOf(ctx, s.q, s.db, time.Now())
+	if err != nil {
+		return s.explain(err)
+	}
+	f.head = evictionHead{}
+	if err := f.rewrite(united(told, stored), cluster); err != nil {
+		return err
+	}
+	of, failures, err := openFailures(s.journals)
+	if err != nil {
+		return err
+	}
+	known, err := failuresSince(ctx, s.q, s.db, time.Now().Add(-retry.Keep))
+	if err != nil {
+		return s.explain(err)
+	}
+	m := retry.NewMemory()
+	m.Update(joined(failures, &known))
+	return of.rewrite(m)
 }
 
 // valid says that the database tells of the queue again.
@@ -202,6 +365,7 @@ func (s *Store) readJournals() (err error) {
 	if s.undo, err = undo.Open(s.journals); err != nil {
 		return err
 	}
+	s.unreadable("the undo journal", s.undo.Damaged(), s.undo.Path())
 	for _, move := range []func() error{s.moveUndo, s.moveEvictions, s.moveFailures} {
 		if err := move(); err != nil {
 			return err
@@ -226,6 +390,7 @@ func (s *Store) moveEvictions() error {
 	if err != nil {
 		return err
 	}
+	s.unreadable("the journal of evictions", f.damaged, f.Path)
 	of, own, err := openEvictions(s.dir)
 	if err != nil || f.Info == nil && of.Info == nil {
 		return err
@@ -244,16 +409,13 @@ func (s *Store) moveFailures() error {
 	if err != nil {
 		return err
 	}
+	s.unreadable("the journal of failures", f.damaged, f.Path)
 	of, own, err := openFailures(s.dir)
 	if err != nil || f.Info == nil && of.Info == nil {
 		return err
 	}
 	m := retry.NewMemory()
-	m.Update(told)
-	for i := range own.Failures {
-		own.Failures[i].Number += m.Last
-	}
-	m.Update(own)
+	m.Update(joined(told, own))
 	if err := f.rewrite(m); err != nil || of.Info == nil {
 		return err
 	}

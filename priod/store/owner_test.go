@@ -234,20 +234,20 @@ func TestStandByNotesTheOwner(t *testing.T) {
 	dir := t.TempDir()
 	other := must[*Store](t)(Open(ctx, dir, Options{Shared: shared}))
 	defer other.Close()
-	if err := other.Watch(); err != nil {
+	if _, err := other.Watch(); err != nil {
 		t.Fatal(err)
 	}
 	if err := acts.owns(); err != nil {
 		t.Error(err)
 	}
 	remove(t, ownerPath(shared))
-	if err := other.Watch(); err == nil || !strings.Contains(err.Error(), "is it mounted?") {
+	if _, err := other.Watch(); err == nil || !strings.Contains(err.Error(), "is it mounted?") {
 		t.Error(err)
 	}
 	if _, err := other.TakeOver(ctx, "ctl2", "test"); err == nil {
 		t.Error("it takes over a folder that is not mounted")
 	}
-	if err := acts.owns(); !errors.Is(err, ErrTakenOver) {
+	if err := acts.owns(); !errors.Is(err, ErrUnowned) {
 		t.Error(err)
 	}
 }
@@ -264,8 +264,9 @@ func TestOwnerIsWrittenAnew(t *testing.T) {
 			hosts.begin(d.daemon)
 			j := &d.snapshot.Jobs[0]
 			d.ask(j, "a100", true, slurmplug.Applied)
+			before := d.store.owner.Key
 			harm(t, ownerPath(d.store.journals))
-			if err := d.store.Planned(ctx, plan.Seen{Snapshot: &d.snapshot, Plan: &plan.Plan{At: d.snapshot.At}}); !errors.Is(err, ErrTakenOver) {
+			if err := d.store.Planned(ctx, plan.Seen{Snapshot: &d.snapshot, Plan: &plan.Plan{At: d.snapshot.At}}); !errors.Is(err, ErrUnowned) {
 				t.Fatal(err)
 			}
 			d.history = takeOver(t, d.store)
@@ -273,7 +274,7 @@ func TestOwnerIsWrittenAnew(t *testing.T) {
 			if r := d.history.Requests[j.ID][slurmplug.Features]; !r.Ours(slurmplug.Text("v100")) || r.Was != (slurmplug.Value{}) {
 				t.Errorf("%+v", r)
 			}
-			if now, err := ReadOwner(d.store.journals); err != nil || now == nil || now.Key != d.store.key {
+			if now, err := CheckShared(d.store.dir, d.store.journals); err != nil || now == nil || now.Key != d.store.owner.Key || !now.follows(before) {
 				t.Error(now, err)
 			}
 		})

@@ -100,6 +100,9 @@ func (s *Store) Planned(ctx context.Context, seen plan.Seen) (err error) {
 	if err := s.keepEvictions(ctx, seen.Snapshot.Cluster); err != nil {
 		return err
 	}
+	if err := s.keepFailures(); err != nil {
+		return err
+	}
 	acting := seen.Hold == "" && len(seen.Plan.Actions) > 0
 	if acting {
 		if err := s.startActing(); err != nil {

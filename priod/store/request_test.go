@@ -61,8 +61,9 @@ func (d *asks) ask(j *cluster.Job, value string, taken bool, answer slurmplug.St
 // wrote last is nobody else's.
 func TestRequestsAreRemembered(t *testing.T) { remember(t, false) }
 
-// Nor is anything lost when another host takes over, whose database knows of earlier days,
-// and when a host never comes back. The one that is slow to notice writes nothing.
+// Nor is anything lost when another host takes over, whose database knows of earlier days
+// and whose clock may be wrong, when a host never comes back, and when an older copy of the
+// shared folder is put back. The one that is slow to notice writes nothing.
 func TestRequestsAreRememberedByAllHosts(t *testing.T) { remember(t, true) }
 
 func remember(t *testing.T, shared bool) {
@@ -71,7 +72,7 @@ func remember(t *testing.T, shared bool) {
 		events := []string{"write", "write", "refused", "lost", "late", "crash", "edit", "restart", "no database", "no journal"}
 		hosts := twoHosts{t: t}
 		if shared {
-			events = append(events, "take over", "take over", "host gone")
+			events = append(events, "take over", "take over", "host gone", "copy", "put back", "put back before a start")
 			hosts.begin(d.daemon)
 			d.snapshot.Jobs[0].Restarts = 1 // its row goes on when the host acts again
 		}
@@ -81,6 +82,11 @@ func remember(t *testing.T, shared bool) {
 			d.own[j.ID] = j.Features
 		}
 		lost := false
+		var backup *copied
+		covered := true // the database knows what came after the copy
+		if shared {
+			backup = copyOf(t, d.store.journals)
+		}
 		for step := range rapid.IntRange(1, 12).Draw(rt, "steps") {
 			j := &d.snapshot.Jobs[rapid.IntRange(0, 2).Draw(rt, "job")]
 			value := rapid.SampledFrom([]string{"a100", "v100", "t4", ""}).Draw(rt, "value")
@@ -104,7 +110,7 @@ func remember(t *testing.T, shared bool) {
 			case "restart":
 				d.restart()
 			case "no database":
-				lost = true
+				lost, covered = true, false
 				d.loseDatabase()
 			case "no journal":
 				if lost || openUndo(t, d.store.journals).Missing() {
@@ -112,11 +118,28 @@ func remember(t *testing.T, shared bool) {
 				}
 				remove(t, undo.Path(d.store.journals))
 				d.restart()
+			case "copy":
+				backup, covered = copyOf(t, d.store.journals), true
+			case "put back":
+				backup.restore()
+				if err := d.idle(); err != nil {
+					rt.Fatal(err)
+				}
+			case "put back before a start":
+				if !covered {
+					continue
+				}
+				if err := d.store.Close(); err != nil {
+					rt.Fatal(err)
+				}
+				backup.restore()
+				d.store, d.history = openStore(t, d.store.dir, d.store.opts)
 			case "take over":
-				lost = true
+				lost, covered = true, false
+				d.snapshot.At = d.snapshot.At.Add(time.Duration(rapid.IntRange(-10, 10).Draw(rt, "minutes")) * time.Minute)
 				hosts.takeOver(d.daemon)
 			case "host gone":
-				lost = true
+				lost, covered = true, false
 				gone := d.store
 				hosts.takeOver(d.daemon)
 				if err := errors.Join(gone.Close(), os.RemoveAll(gone.dir)); err != nil {

@@ -56,7 +56,7 @@ type Options struct {
 type Store struct {
 	dir      string
 	journals string // the folder of the journals
-	key      string // of this priod in a shared one: see Owner
+	owner    Owner  // this priod, of a shared one
 	void     void
 	opts     Options
 	log      hclog.Logger
@@ -115,7 +115,7 @@ func Open(ctx context.Context, dir string, o Options) (*Store, error) {
 	s := &Store{dir: dir, journals: cmp.Or(o.Shared, dir), opts: o, log: o.Logger, lock: lock, q: db.New()}
 	s.stored.reset()
 	if s.shares() {
-		_, _, err = s.whoOwned()
+		_, _, err = whoOwned(s.dir, s.journals)
 	}
 	if err == nil {
 		err = s.open(ctx)
@@ -140,10 +140,17 @@ func (s *Store) open(ctx context.Context) error {
 	if s.undo, err = undo.Open(s.journals); err != nil {
 		return err
 	}
-	if n := s.undo.Damaged(); n > 0 {
-		s.log.Error("the undo journal has unreadable lines; they do not count, and a copy will be kept", "lines", n, "file", s.undo.Path())
+	if !s.shares() { // else whoever takes over says so
+		s.unreadable("the undo journal", s.undo.Damaged(), s.undo.Path())
 	}
 	return nil
+}
+
+// unreadable says that lines of a journal do not count.
+func (s *Store) unreadable(journal string, lines int, file string) {
+	if lines > 0 {
+		s.log.Error(journal+" has unreadable lines; they do not count, and a copy will be kept", "lines", lines, "file", file)
+	}
 }
 
 // Mended tells how often since Open a file of the folder was lost or damaged

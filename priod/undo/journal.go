@@ -284,8 +284,13 @@ func (u *Journal) keep(keep func(*Change) bool) error {
 }
 
 // TookBack drops what a reset took back at a time, all but what keep names. The time
-// is noted beside the journal: else one that was cut off would look the same.
+// is noted beside the journal: else one that was cut off would look the same. It is later
+// than that of any earlier reset, also by the clock of another host: else an older copy of
+// both would look the same.
 func (u *Journal) TookBack(at time.Time, keep func(*Change) bool) error {
+	if !at.After(u.reset) {
+		at = u.reset.Add(1)
+	}
 	if err := lines.Replace(resetPath(u.file.Path), []byte(at.UTC().Format(time.RFC3339Nano)+"\n")); err != nil {
 		return wrap(err)
 	}

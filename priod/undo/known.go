@@ -140,27 +140,40 @@ func (u *Journal) Recall(h *cluster.History, whose func(cluster.JobID, *Change))
 }
 
 // Lacking are the lines of what the database knows and the journal does not, because
-// somebody deleted it or cut it off. The caller says whose jobs they are.
+// somebody deleted it, cut it off or put an older copy in its place. The caller says whose
+// jobs they are.
 func (u *Journal) Lacking(h *cluster.History) (lost []*Change) {
 	for id, requests := range h.Requests {
 		for lever, r := range requests {
-			if u.Find(id, lever) == nil {
-				lost = append(lost, requestLine(id, lever, r))
+			line := requestLine(id, lever, r)
+			switch c := u.Find(id, lever); {
+			case c == nil:
+				lost = append(lost, line)
+			case r.At.After(c.Time) && r.Value != c.To:
+				line.From = c.To
+				line.Sent = append(slices.Clip(r.Older), c.requested().Older...)
+				lost = append(lost, line)
+			case c.Was != r.Was && r.Ours(c.Was) && !c.requested().Ours(r.Was): // whoever wrote it took priod's value for the user's
+				line.Time, line.From, line.To = c.Time, r.Value, c.To
+				lost = append(lost, line)
 			}
 		}
 	}
 	for id, w := range h.Written {
-		if u.Find(id, journalled(w.Lever)) != nil {
-			continue
-		}
-		c := &Change{
+		line := &Change{
 			Time: w.At, Job: id, Lever: w.Lever, Was: slurmplug.Number(0),
 			From: slurmplug.Number(w.Value), To: slurmplug.Number(w.Tried), UserNice: slurmplug.Number(w.Original),
 		}
 		if w.Lever == slurmplug.Nice {
-			c.Was = c.UserNice
+			line.Was = line.UserNice
 		}
-		lost = append(lost, c)
+		switch c := u.Find(id, journalled(w.Lever)); {
+		case c == nil:
+			lost = append(lost, line)
+		case w.At.After(c.Time) && line.To != c.To:
+			line.Was = c.Was
+			lost = append(lost, line)
+		}
 	}
 	return lost
 }

@@ -82,18 +82,26 @@ func (l *Lab) WaitSaved(ctx context.Context) error {
 }
 
 // waitSave waits for the end of a save. A job of its own makes sure that there is something
-// to save.
+// to save; another one follows when nothing came of it: a slurmctld that has just begun
+// forgets that it was to save.
 func (l *Lab) waitSave(ctx context.Context) error {
-	since := time.Now()
-	id, err := l.Sbatch(ctx, "--hold", "--wrap=true")
-	if err != nil {
-		return err
-	}
-	if _, err := l.Run(ctx, "scancel", id); err != nil {
-		return err
-	}
+	since, asked := time.Now(), time.Time{}
 	return WaitFor(ctx, "slurmctld to save its jobs", func(context.Context) (bool, error) {
-		info, err := os.Stat(l.path("state/job_state"))
-		return err == nil && info.ModTime().After(since), nil
+		if info, err := os.Stat(l.path("state/job_state")); err == nil && info.ModTime().After(since) {
+			return true, nil
+		}
+		if time.Since(asked) < saveWithin {
+			return false, nil
+		}
+		asked = time.Now()
+		id, err := l.Sbatch(ctx, "--hold", "--wrap=true")
+		if err != nil {
+			return false, err
+		}
+		_, err = l.Run(ctx, "scancel", id)
+		return false, err
 	})
 }
+
+// saveWithin is longer than slurmctld waits until it saves what has changed: 5 s.
+const saveWithin = 10 * time.Second

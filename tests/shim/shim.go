@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -43,7 +44,8 @@ const (
 type Fault struct {
 	Command string        `json:"command"` // "squeue", "scontrol show node", "scontrol update"
 	When    string        `json:"when"`    // before, during, after
-	Call    int           `json:"call"`    // the first is 1
+	Call    int           `json:"call"`    // the first is 1; not with Has
+	Has     string        `json:"has"`     // only the first call in whose arguments or input this expression is found
 	Do      string        `json:"do"`
 	Part    float64       `json:"part,omitempty"` // of the output that Cut leaves, 0 to 1
 	Delay   time.Duration `json:"delay,omitempty"`
@@ -53,6 +55,9 @@ type Fault struct {
 
 func (f Fault) String() string {
 	s := fmt.Sprintf("%s/%s call %d: %s", f.Command, f.When, f.Call, f.Do)
+	if f.Has != "" {
+		s = fmt.Sprintf("%s/%s of %s: %s", f.Command, f.When, f.Has, f.Do)
+	}
 	switch f.Do {
 	case Cut:
 		s += fmt.Sprintf(" at %.6f", f.Part)
@@ -136,6 +141,7 @@ type call struct {
 	dir  string
 	real string
 	args []string
+	in   []byte // what scontrol reads its lines from
 	plan *Plan
 }
 
@@ -156,16 +162,39 @@ func Main() int {
 	if err != nil {
 		return problem(err)
 	}
-	at := slices.IndexFunc(plan.Faults, func(f Fault) bool { return f.Command == command && f.Call == number })
+	at := slices.IndexFunc(plan.Faults, func(f Fault) bool { return f.Command == command && (f.Has != "" || f.Call == number) })
 	if at < 0 {
 		return problem(syscall.Exec(c.real, append([]string{name}, c.args...), os.Environ()))
 	}
 	c.Fault = plan.Faults[at]
-	status, err := c.run()
+	status, err := c.meet()
 	if err != nil {
 		return problem(err)
 	}
 	return status
+}
+
+// meet throws the fault, if this call is the one.
+func (c *call) meet() (int, error) {
+	if len(c.args) == 0 {
+		var err error
+		if c.in, err = io.ReadAll(os.Stdin); err != nil {
+			return 0, err
+		}
+	}
+	if c.Has != "" {
+		there, err := regexp.MatchString(c.Has, strings.Join(c.args, " ")+"\n"+string(c.in))
+		if err == nil && there {
+			var n int
+			n, err = count(filepath.Join(c.dir, "has.calls"))
+			there = n == 1
+		}
+		if err != nil || !there {
+			out, errs, status, failed := c.pass(c.in)
+			return status, errors.Join(err, failed, write(out, errs))
+		}
+	}
+	return c.run(c.in)
 }
 
 func problem(err error) int {
@@ -194,14 +223,7 @@ func count(path string) (int, error) {
 }
 
 // run runs the real command and throws the fault before, during or after it.
-func (c *call) run() (int, error) {
-	var in []byte
-	if len(c.args) == 0 { // scontrol reads its lines
-		var err error
-		if in, err = io.ReadAll(os.Stdin); err != nil {
-			return 0, err
-		}
-	}
+func (c *call) run(in []byte) (int, error) {
 	if c.Do == Late {
 		end := time.Now().Add(-c.Delay).Unix()
 		for i, a := range c.args {
