@@ -42,7 +42,7 @@ var failures = map[Blocked][]error{
 	Blocked(store.ReadOnly):       {&os.PathError{Op: "open", Path: "undo.jsonl", Err: syscall.EROFS}},
 	Blocked(store.DiskFails):      {&os.PathError{Op: "open", Path: "undo.jsonl", Err: syscall.EIO}},
 	Blocked(store.FolderGone):     {&os.PathError{Op: "open", Path: "act.lock", Err: syscall.ENOENT}},
-	Blocked(store.SharedFolder):   {errors.New("state.shared: /slurm/priod lacks the files that the priod of ctl1 kept there: is it mounted?")},
+	Blocked(store.SharedFolder):   {errors.New("state.shared: /slurm/priod lacks the files that the priod of ctl1 kept there: is it mounted?"), store.ErrUnowned},
 	Blocked(store.TakenOver):      {store.ErrTakenOver},
 	Blocked(store.DatabaseLocked): {sqlite3.Error{Code: sqlite3.ErrBusy}},
 	Blocked(store.DatabaseBroken): {sqlite3.Error{Code: sqlite3.ErrCorrupt}},

@@ -19,7 +19,7 @@ const (
 	ReadOnly       Trouble = "read-only"       // by its mode, its owner or its mount
 	DiskFails      Trouble = "disk-fails"      // input and output errors, and all others of files
 	FolderGone     Trouble = "folder-gone"     // or a file in it that priod does not make anew
-	SharedFolder   Trouble = "shared-folder"   // not mounted, or of another cluster: see Owner
+	SharedFolder   Trouble = "shared-folder"   // not mounted, of another cluster, an older copy, or without an owner: see Owner
 	TakenOver      Trouble = "taken-over"      // ErrTakenOver
 	DatabaseLocked Trouble = "database-locked" // by another program
 	DatabaseBroken Trouble = "database-broken" // again, shortly after it was begun anew
@@ -60,7 +60,7 @@ func TroubleOf(err error) Trouble {
 		return DiskFull
 	case is(ErrTakenOver):
 		return TakenOver
-	case err != nil && strings.Contains(err.Error(), inShared):
+	case is(ErrUnowned), err != nil && strings.Contains(err.Error(), inShared):
 		return SharedFolder
 	case is(fs.ErrPermission, syscall.EROFS), failed(sqlite3.ErrReadonly, sqlite3.ErrPerm), errno == syscall.EROFS, errno == syscall.EACCES:
 		return ReadOnly

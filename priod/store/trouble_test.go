@@ -57,14 +57,14 @@ func TestTroubleOfTheSharedFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	removeAll(t, shared)
-	if err := s.Watch(); TroubleOf(err) != SharedFolder {
+	if _, err := s.Watch(); TroubleOf(err) != SharedFolder {
 		t.Errorf("gone: %v", err)
 	}
 	mkdir(t, shared)
 	if _, err := s.TakeOver(ctx, "ctl1", "test"); TroubleOf(err) != SharedFolder {
 		t.Errorf("not mounted: %v", err)
 	}
-	if err := s.owns(); TroubleOf(err) != TakenOver {
+	if err := s.owns(); TroubleOf(err) != SharedFolder {
 		t.Errorf("while it writes: %v", err)
 	}
 }
