@@ -1,8 +1,10 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -99,9 +101,13 @@ func (s *Store) compareSeen(snap *cluster.Snapshot) {
 	c.of = snap
 	h.poll++
 	h.order.begin()
+	var fresh []*entry
 	for i := range snap.Jobs {
 		j := &snap.Jobs[i]
 		e := s.sighted(j)
+		if e.row == 0 {
+			fresh = append(fresh, e)
+		}
 		e.poll = h.poll
 		h.order.add(e)
 		switch j.State {
@@ -124,6 +130,15 @@ func (s *Store) compareSeen(snap *cluster.Snapshot) {
 			}
 		}
 	}
+	// Rows have the order of ids, and are written in it: what follows each other in a table and
+	// its indices is quicker to write.
+	slices.SortFunc(fresh, func(a, b *entry) int { return a.id.Compare(b.id) })
+	for _, e := range fresh {
+		h.row++
+		e.row = h.row
+	}
+	byRow(c.jobs)
+	slices.SortFunc(c.open, func(a, b *entry) int { return cmp.Compare(a.row, b.row) })
 	if len(h.order.now) != len(h.jobs) {
 		for _, e := range h.jobs {
 			if e.poll != h.poll {
@@ -132,6 +147,11 @@ func (s *Store) compareSeen(snap *cluster.Snapshot) {
 		}
 	}
 	s.compareNodes(snap.Nodes)
+}
+
+// byRow sorts changes by the rows of their jobs.
+func byRow[T any](changes []change[entry, T]) {
+	slices.SortFunc(changes, func(a, b change[entry, T]) int { return cmp.Compare(a.entry.row, b.entry.row) })
 }
 
 // compareDecided fills in what changed of decisions, shares and History. It follows
@@ -164,11 +184,13 @@ func (s *Store) compareDecided(seen *plan.Seen) {
 			s.compareDecision(e, d)
 		}
 	}
+	byRow(s.changes.decisions)
+	byRow(s.changes.shares)
 	s.summarize(seen)
 }
 
-// sighted returns the entry of a job in the snapshot. When the id means another
-// job than before, the old entry ends.
+// sighted returns the entry of a job in the snapshot, which has no row yet when the job is new.
+// When the id means another job than before, the old entry ends.
 func (s *Store) sighted(j *cluster.Job) *entry {
 	h := &s.stored
 	e := h.order.guess(j.ID)
@@ -193,10 +215,6 @@ func (s *Store) sighted(j *cluster.Job) *entry {
 	}
 	if e.row == 0 {
 		e.row = s.formerRow(j)
-	}
-	if e.row == 0 {
-		h.row++
-		e.row = h.row
 	}
 	if !e.named() {
 		e.identify(j.User, j.Submit)
