@@ -8,10 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/order"
 	"slurmprio/priod/placement"
 	"slurmprio/priod/plan"
+	"slurmprio/priod/workload/speed"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
 )
@@ -344,4 +348,51 @@ func TestWithout(t *testing.T) {
 			t.Errorf("%v without %b: %v", c.fits, c.out, got)
 		}
 	}
+}
+
+// Jobs share what is known of their speeds where nothing tells them apart: each has what it
+// would have by itself.
+func TestSharedAnswers(t *testing.T) {
+	types := []string{"a100", "v100"}
+	rapid.Check(t, func(t *rapid.T) {
+		names := rapid.SampledFrom([]string{"train", "infer", "test"})
+		program := func() speed.Program {
+			return speed.Program{User: rapid.SampledFrom([]string{"ann", "ben"}).Draw(t, "user"), Name: names.Draw(t, "name"), GPUs: rapid.IntRange(1, 2).Draw(t, "gpus")}
+		}
+		var lessons []speed.Lesson
+		for range rapid.IntRange(0, 4).Draw(t, "lessons") {
+			lessons = append(lessons, speed.Lesson{
+				Program: program(), Steps: rapid.Bool().Draw(t, "steps"), Runs: 9, OnType: []int{5, 4},
+				Mean: []float64{1, rapid.Float64Range(-1, 1).Draw(t, "mean")}, Covariance: []float64{0.01, 0, 0.01},
+			})
+		}
+		known, err := speed.Recall(speed.Usual{Types: types, Linked: []int{0, 0}, Mean: []float64{0, 0}, Doubt: []float64{0.1, 0, 0.1}, Spread: []float64{0.1, 0, 0.1}}, lessons)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &cluster.Snapshot{At: start, Nodes: []cluster.Node{gpuNode("a", "a100", 8), gpuNode("v", "v100", 8)}}
+		for i := range rapid.IntRange(1, 12).Draw(t, "jobs") {
+			p, tag := program(), jobtag.Tag{}
+			if rapid.Bool().Draw(t, "tagged") {
+				tag = speeds(1, rapid.SampledFrom([]float64{0.2, 0.5}).Draw(t, "speed"))
+			}
+			j := waiting(uint32(1+i), p.GPUs, tag)
+			j.User, j.Name = p.User, p.Name
+			s.Jobs = append(s.Jobs, j)
+		}
+		h, set := cluster.NewHistory(), maxMinSettings()
+		h.Observe(s)
+		set.Knowledge, set.Speeds.Within = known, 2
+		shares := (&Ledger{}).Allocate(s, h, set)
+		for i := range s.Jobs {
+			j := &s.Jobs[i]
+			want := set.Speeds.For(&speed.Job{Tag: j.Tag, User: j.User, Name: j.Name, GPUs: j.GPUs}, types, nil, known)
+			if diff := cmp.Diff(want, *shares.Of(j, i).Answers); diff != "" {
+				t.Errorf("job %s: %s", j.ID, diff)
+			}
+			if shares.Of(j, i) != shares.Jobs.Get(j.ID) {
+				t.Errorf("job %s has two shares", j.ID)
+			}
+		}
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -432,4 +433,89 @@ func TestPlannedLetsGoOfTheSnapshot(t *testing.T) {
 		t.Error("the last snapshot or plan is still held")
 	}
 	runtime.KeepAlive(s)
+}
+
+// What a poll showed is recorded while the cycle decides. A plan that never comes loses none
+// of it, and one that comes writes nothing of it again.
+func TestRecordedWhileDeciding(t *testing.T) {
+	dir := t.TempDir()
+	d := newDaemon(t, dir, pending(1, "te"), pending(2, "be"))
+	d.cycle()
+	run(d.job(2), d.snapshot.At)
+	d.snapshot.Jobs = append(d.snapshot.Jobs, pending(3, "te"))
+	d.snapshot.At = d.snapshot.At.Add(15 * time.Second)
+	snapshot := must[cluster.Snapshot](t)(d.Observe(ctx))
+	stays := d.history.Observe(&snapshot)
+	d.store.Observed(ctx, &snapshot, stays)
+	for table, want := range map[string]int64{"jobs": 3, "intervals": 1, "decisions": 2, "cycles": 1} {
+		d.store.mu.Lock() // Observed is done
+		if n := count(t, d.store, "SELECT count(*) FROM "+table); n != want {
+			t.Errorf("%d rows of %s, want %d", n, table, want)
+		}
+		d.store.mu.Unlock()
+	}
+	if story := must[Story](t)(reader(t, dir).Job(ctx, slurmplug.Plain(3), 5)); story.Decision != nil || story.Job.User != "alice" {
+		t.Errorf("%+v", story)
+	}
+	if queue := must[[]Queued](t)(reader(t, dir).Queue(ctx)); len(queue) != 3 {
+		t.Errorf("%d jobs in the queue", len(queue))
+	}
+	exec(t, d.store, "UPDATE jobs SET user = 'nobody else'") // written again, it would be alice's
+	p := order.Decide(&snapshot, d.history, d.settings.Order.Settings)
+	if err := d.store.Planned(ctx, plan.Seen{Snapshot: &snapshot, Stays: stays, Plan: &p, Hold: "a test"}); err != nil {
+		t.Fatal(err)
+	}
+	if n := count(t, d.store, "SELECT count(*) FROM jobs WHERE user = 'alice'"); n != 0 {
+		t.Errorf("%d jobs were written twice", n)
+	}
+	exec(t, d.store, "UPDATE jobs SET user = 'alice'")
+	for table, want := range map[string]int64{"intervals": 1, "decisions": 3, "cycles": 2} {
+		if n := count(t, d.store, "SELECT count(*) FROM "+table); n != want {
+			t.Errorf("after the plan %d rows of %s, want %d", n, table, want)
+		}
+	}
+	d.remove(3)
+	d.snapshot.At = d.snapshot.At.Add(15 * time.Second)
+	gone := must[cluster.Snapshot](t)(d.Observe(ctx))
+	d.store.Observed(ctx, &gone, d.history.Observe(&gone)) // and priod is killed
+	d.restart()
+	if n := count(t, d.store, "SELECT count(*) FROM jobs WHERE left_ms > 0"); n != 1 {
+		t.Errorf("%d jobs have left", n)
+	}
+	d.cycle()
+}
+
+// What cycles wrote is moved out of SQLite's log, while a reader looks at it, too.
+func TestCheckpoint(t *testing.T) {
+	dir := t.TempDir()
+	d := newDaemon(t, dir)
+	for i := range uint32(20_000) {
+		d.snapshot.Jobs = append(d.snapshot.Jobs, pending(1+i, "be"))
+	}
+	d.cycle()
+	size := func(suffix string) int64 { return must[os.FileInfo](t)(os.Stat(databasePath(dir) + suffix)).Size() }
+	if size("-wal") < checkpointAt || size("") > checkpointAt {
+		t.Fatalf("the log has %d bytes, the database %d", size("-wal"), size(""))
+	}
+	r := reader(t, dir)
+	if queue := must[[]Queued](t)(r.Queue(ctx)); len(queue) != len(d.snapshot.Jobs) {
+		t.Errorf("%d jobs before", len(queue))
+	}
+	if err := d.store.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	if size("") < checkpointAt {
+		t.Errorf("the database has %d bytes", size(""))
+	}
+	written := size("-wal")
+	for range 3 { // the log is used again from its beginning
+		d.job(1).Nice++
+		d.cycle()
+	}
+	if size("-wal") > written {
+		t.Errorf("the log grew from %d to %d bytes", written, size("-wal"))
+	}
+	if queue := must[[]Queued](t)(r.Queue(ctx)); len(queue) != len(d.snapshot.Jobs) {
+		t.Errorf("%d jobs after", len(queue))
+	}
 }
