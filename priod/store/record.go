@@ -291,20 +291,16 @@ func (s *Store) saveSeen(ctx context.Context, tx *transaction, at time.Time) err
 	}
 	for _, list := range [][]*entry{c.left, s.unsaved.ended} {
 		for _, e := range list {
-			if e.seen == 0 {
-				continue
+			if e.seen != 0 {
+				if err := s.q.JobLeft(ctx, tx, db.JobLeftParams{AtMs: millis(at), Job: e.row}); err != nil {
+					return err
+				}
 			}
-			if err := s.q.JobLeft(ctx, tx, db.JobLeftParams{AtMs: millis(at), Job: e.row}); err != nil {
-				return err
+			if e.known != 0 {
+				if err := s.dropHistory(ctx, tx, e); err != nil {
+					return err
+				}
 			}
-		}
-	}
-	for _, e := range c.left {
-		if e.known == 0 {
-			continue
-		}
-		if err := s.dropHistory(ctx, tx, e); err != nil {
-			return err
 		}
 	}
 	for i := range s.unsaved.closed {

@@ -267,6 +267,7 @@ func TestIDsUsedAgain(t *testing.T) {
 		"requeued":                        {later(func(j *cluster.Job) { j.Restarts = 1 }), false},
 		"unchanged":                       {old, false},
 		"submitted later":                 {later(func(*cluster.Job) {}), true},
+		"submitted later, another type":   {later(func(j *cluster.Job) { j.Tag.Type = "be" }), true},
 		"another user, runs":              {later(func(j *cluster.Job) { j.User = "mallory"; run(j, j.Submit) }), true},
 		"another user":                    {later(func(j *cluster.Job) { j.User, j.Restarts = "mallory", 1 }), true},
 		"another user, as is":             {func() cluster.Job { j := old; j.User = "mallory"; return j }(), true},
@@ -309,6 +310,9 @@ func TestIDsUsedAgain(t *testing.T) {
 			}
 			if n := count(t, d.store, "SELECT count(*) FROM jobs WHERE id = 1 AND left_ms > 0"); n != 1 {
 				t.Errorf("%s: %d old rows", name, n)
+			}
+			if k := story.Known; k != nil && k.FirstEligible.Equal(old.Eligible) && !c.job.Eligible.Equal(old.Eligible) {
+				t.Errorf("%s: it is shown since when the earlier job could run", name)
 			}
 			if n := count(t, d.store, "SELECT count(*) FROM intervals WHERE closed = 1"); n != 1 {
 				t.Errorf("%s: the old interval is not closed (%d)", name, n)
