@@ -31,6 +31,7 @@ type soakOptions struct {
 	interval time.Duration // from poll to poll
 	judged   time.Duration // virtual time after the warm-up
 	heap     float64       // part by which the live heap may grow from the middle third to the last
+	patient  bool          // nobody cancels a job
 	leak     func(*plan.Seen)
 }
 
@@ -62,6 +63,7 @@ func newSoak(tb testing.TB, o soakOptions) *soak {
 	s := &soak{site: newSite(tb, o.jobs), soakOptions: o, written: map[slurmplug.Lever]int{}}
 	s.store.SetRetention(soakRetention)
 	s.life = newLife(s.slurm, o.jobs, o.minutes)
+	s.life.patient = o.patient
 	return s
 }
 
@@ -265,6 +267,22 @@ func TestSoakEverything(t *testing.T) {
 	if os.Getenv("SLURMPRIO_LONG") == "1" {
 		o = fullSoak
 	}
+	soakEverything(t, o)
+}
+
+// The same where nobody cancels jobs that cannot start, which wait for another cause again and
+// again.
+func TestSoakEverythingNobodyCancels(t *testing.T) {
+	if os.Getenv("SLURMPRIO_LONG") != "1" {
+		t.Skip("takes a minute; SLURMPRIO_LONG=1 runs it")
+	}
+	o := fullSoak
+	o.patient = true
+	soakEverything(t, o)
+}
+
+func soakEverything(t *testing.T, o soakOptions) {
+	t.Helper()
 	s := newSoak(t, o)
 	s.run()
 	s.life.pass(s.interval)
