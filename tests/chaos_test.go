@@ -105,6 +105,7 @@ type chaosRun struct {
 	daemon   *running // the last one
 	logs     []*lockedBuffer
 	grown    growth.Table // of the last one
+	sample   func()       // takes down what that holds
 	shim     *shim.Dir
 	faults   []chaos.Fault
 	armed    []shim.Fault
@@ -142,6 +143,7 @@ func newChaosRun(t *testing.T, seed uint64, l chaosLength, off bool) *chaosRun {
 	l.Users = len(r.users)
 	r.Run = chaos.Run{Seed: seed, Size: l.Size, Jobs: chaos.Workload(seed, l.Size), Logs: map[string][]chaos.Event{}, Cap: chaosCap, Budget: l.budget, Begun: time.Now()}
 	r.IDs = make([]string, len(r.Jobs))
+	r.sample = r.sampleDaemon
 	if err := os.WriteFile(r.work("script"), []byte(chaos.Script), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -164,13 +166,36 @@ func (r *chaosRun) work(name string) string { return filepath.Join(r.lab.Dir, "w
 // play submits the jobs, takes the users' turns and brings the faults about, each at
 // its time, with a reset of priod at two thirds, and waits until the last job has ended.
 func (r *chaosRun) play(patience time.Duration) error {
+	defer r.watched()()
+	steps := r.steps()
+	if !r.off {
+		steps = append(steps, step{r.Size.Length * 2 / 3, r.reset})
+	}
+	if err := r.take(steps); err != nil {
+		return err
+	}
+	if r.shim != nil {
+		r.throw(r.shim)
+	}
+	return r.ended(patience)
+}
+
+// watched looks at the cluster until the function that it returns is called.
+func (r *chaosRun) watched() (end func()) {
 	watching, stop := context.WithCancel(r.Context())
 	var watcher sync.WaitGroup
 	watcher.Go(func() { r.watch(watching) })
-	defer watcher.Wait()
-	defer stop()
+	return func() {
+		stop()
+		watcher.Wait()
+	}
+}
+
+// take takes steps, each at its time, and looks after the daemons meanwhile.
+func (r *chaosRun) take(steps []step) error {
+	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(a.at, b.at) })
 	r.Begun = time.Now()
-	for _, s := range r.steps() {
+	for _, s := range steps {
 		for time.Until(r.Begun.Add(s.at)) > 0 {
 			if err := rest(r.Context(), min(time.Second, time.Until(r.Begun.Add(s.at)))); err != nil {
 				return err
@@ -181,10 +206,7 @@ func (r *chaosRun) play(patience time.Duration) error {
 			return err
 		}
 	}
-	if r.shim != nil {
-		r.throw(r.shim)
-	}
-	return r.ended(patience)
+	return nil
 }
 
 // step is one thing that happens in a run.
@@ -203,10 +225,6 @@ func (r *chaosRun) steps() (all []step) {
 	for _, f := range r.faults {
 		all = append(all, step{f.At, func() error { return r.harm(f) }})
 	}
-	if !r.off {
-		all = append(all, step{r.Size.Length * 2 / 3, r.reset})
-	}
-	slices.SortStableFunc(all, func(a, b step) int { return cmp.Compare(a.at, b.at) })
 	return all
 }
 

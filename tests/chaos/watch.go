@@ -161,13 +161,18 @@ type Run struct {
 	Cap     int           // of evictions of one job
 	Budget  time.Duration // that a job may wait longer than without priod
 	Begun   time.Time
-	Reset   View     // the queue after a reset in the middle of the run
-	Left    []string // what else it left: priorities, reservations
-	Answers []string // of priod's verbs that failed
-	Words   string   // priod's log
-	Grown   []string // what the daemon holds more and more of
-	Off     *Run     // the same without priod
+	Stopped time.Time // priod was, for that reset
+	Reset   View      // the queue after a reset in the middle of the run
+	Left    []string  // what else it left: priorities, reservations
+	Answers []string  // of priod's verbs that failed
+	Words   string    // priod's log
+	Grown   []string  // what the daemon holds more and more of
+	Off     *Run      // the same without priod
 }
+
+// ControllerEnded is a slurmctld that ended by itself: 22.05.8 does so now and then as a job
+// ends, beside priod and without it.
+const ControllerEnded = "slurmctld ended by itself"
 
 // Happened is a fault as it came.
 type Happened struct {
@@ -202,8 +207,8 @@ func (r *Run) Parts() (all []Part) {
 	return all
 }
 
-// byShown is the number of the job that a record is of; -1: none of the run.
-func (r *Run) byShown(shown string) int {
+// Number is the number of the job that a record is of; -1: none of the run.
+func (r *Run) Number(shown string) int {
 	id, _, _ := strings.Cut(shown, "_")
 	id, _, _ = strings.Cut(id, "+")
 	return slices.Index(r.IDs, id)
@@ -216,7 +221,7 @@ func (v *View) Unaccounted(r *Run) int {
 		used += n.Used
 	}
 	for _, s := range v.Queue {
-		if n := r.byShown(s.Shown); n >= 0 && (s.State == "RUNNING" || s.State == "COMPLETING") {
+		if n := r.Number(s.Shown); n >= 0 && (s.State == "RUNNING" || s.State == "COMPLETING") {
 			used -= r.Jobs[n].GPUs * max(r.Jobs[n].Nodes, 1)
 		}
 	}
