@@ -44,17 +44,21 @@ func soakTime(t *testing.T) time.Duration {
 // growthJudged is the shortest run in which growth can be told from a process that warms up.
 const growthJudged = 5 * time.Minute
 
-// soakLength is a run of package chaos of so many minutes without faults but those of slurmctld.
+// soakEvery is the time from one burst of jobs to the next.
+const soakEvery = 10 * time.Minute
+
+// soakLength is a run of package chaos of so many minutes. It goes on with the beginning of
+// another burst, so that jobs wait at its end.
 func soakLength(total time.Duration) chaosLength {
-	const every = 10 * time.Minute // a burst, and then a queue that grows shorter
 	if total < growthJudged {
 		return chaosLength{
 			Size:  chaos.Size{Length: total, Jobs: int(max(30, total.Seconds())), Pieces: 7, Types: []string{"a100", "v100"}},
 			nodes: []lab.NodeSpec{{Count: 2, GPUType: "a100", GPUs: 4}, {Count: 2, GPUType: "v100", GPUs: 4}},
 		}
 	}
+	every := total / max(1, (total+soakEvery/2)/soakEvery)
 	return chaosLength{
-		Size:     chaos.Size{Length: total, Every: total / max(1, (total+every/2)/every), Jobs: int(22 * total.Minutes()), Pieces: 18, Types: []string{"a100", "v100", "t4"}},
+		Size:     chaos.Size{Length: total + every, Every: every, Jobs: int(50 * (total + every).Minutes()), Pieces: 8, Types: []string{"a100", "v100", "t4"}},
 		nodes:    []lab.NodeSpec{{Count: 2, GPUType: "a100", GPUs: 4}, {Count: 2, GPUType: "v100", GPUs: 4}, {Count: 2, GPUType: "t4", GPUs: 4}},
 		patience: 15 * time.Minute, budget: time.Minute,
 	}
@@ -66,7 +70,7 @@ type soakRun struct {
 	next   time.Time // of the next sample
 	pause  time.Duration
 	astray time.Time          // since then Slurm counts GPUs as in use by nobody; zero: it does not
-	base   map[string]float64 // rows by table at the first sample, and jobs
+	base   map[string]float64 // what there was at the first sample; "": jobs
 }
 
 // Jobs of several users come and go for an hour, with everything on. priod holds no more at the
@@ -90,6 +94,7 @@ func TestSoakLab(t *testing.T) {
 	s.next = time.Now().Add(total / 6)
 	steps := s.steps()
 	if total >= growthJudged {
+		steps = slices.DeleteFunc(steps, func(x step) bool { return x.at > total+s.Size.Every/6 })
 		for _, at := range []time.Duration{total * 4 / 10, total * 8 / 10} {
 			steps = append(steps, step{at, func() error { return s.harm(chaos.Fault{What: "kill slurmctld", Lasts: 5 * time.Second}) }})
 		}
@@ -202,7 +207,7 @@ const (
 )
 
 // keptForLong are the tables that hold a row for each job, or more, until the retention drops them.
-var keptForLong = []string{"claims", "cycles", "decisions", "evictions", "failures", "intervals", "jobs", "shares", "starts", "stays", "wait_spans", "waits", "writes"}
+var keptForLong = []string{"claims", "cycles", "decisions", "evictions", "failures", "intervals", "jobs", "lesson_programs", "shares", "starts", "stays", "wait_spans", "waits", "writes"}
 
 // takeDown takes one sample of what priod holds.
 func (s *soakRun) takeDown() {
@@ -245,13 +250,19 @@ func (s *soakRun) takeDown() {
 			t.Add(n, growth.Quantity{Name: "rows of " + table, Judged: true, Margin: 0.25, Slack: 50})
 			continue
 		}
-		if _, known := s.base[table]; !known {
-			s.base[table] = n
-		}
 		t.Add(n, growth.Quantity{Name: "rows of " + table})
-		if more > 0 {
-			t.Add((n-s.base[table])/more, growth.Quantity{Name: "rows of " + table + " for each job", Judged: true, Margin: 0.3, Slack: 0.1})
-		}
+		s.byJob("rows of "+table, n, 50)
+	}
+	s.byJob("bytes of priod.db", db+wal, 200_000)
+}
+
+// byJob judges what comes with jobs by how much of it came with a thousand of them.
+func (s *soakRun) byJob(name string, n, slack float64) {
+	if _, known := s.base[name]; !known {
+		s.base[name] = n
+	}
+	if more := float64(s.submitted()) - s.base[""]; more > 0 {
+		s.grown.Add(1000*(n-s.base[name])/more, growth.Quantity{Name: name + " for a thousand jobs", Judged: true, Margin: 0.3, Slack: slack})
 	}
 }
 

@@ -168,6 +168,8 @@ type Run struct {
 	Words   string    // priod's log
 	Grown   []string  // what the daemon holds more and more of
 	Off     *Run      // the same without priod
+
+	numbers map[string]int // of jobs by Slurm\'s id, as they were asked for
 }
 
 // ControllerEnded is a slurmctld that ended by itself: 22.05.8 does so now and then as a job
@@ -211,7 +213,17 @@ func (r *Run) Parts() (all []Part) {
 func (r *Run) Number(shown string) int {
 	id, _, _ := strings.Cut(shown, "_")
 	id, _, _ = strings.Cut(id, "+")
-	return slices.Index(r.IDs, id)
+	if n, known := r.numbers[id]; known && r.IDs[n] == id {
+		return n
+	}
+	n := slices.Index(r.IDs, id)
+	if n >= 0 {
+		if r.numbers == nil {
+			r.numbers = map[string]int{}
+		}
+		r.numbers[id] = n
+	}
+	return n
 }
 
 // Unaccounted is how many GPUs Slurm counts as in use beyond those of jobs that run or end.
