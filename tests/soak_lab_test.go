@@ -92,9 +92,9 @@ func TestSoakLab(t *testing.T) {
 	s.sample = s.tick
 	s.pause = max(total/100, time.Second)
 	s.next = time.Now().Add(total / 6)
-	steps := s.steps()
+	steps, end := s.steps(), total+s.Size.Every/6
 	if total >= growthJudged {
-		steps = slices.DeleteFunc(steps, func(x step) bool { return x.at > total+s.Size.Every/6 })
+		steps = slices.DeleteFunc(steps, func(x step) bool { return x.at > end })
 		for _, at := range []time.Duration{total * 4 / 10, total * 8 / 10} {
 			steps = append(steps, step{at, func() error { return s.harm(chaos.Fault{What: "kill slurmctld", Lasts: 5 * time.Second}) }})
 		}
@@ -117,6 +117,11 @@ func TestSoakLab(t *testing.T) {
 		s.over()
 		return
 	}
+	for _, u := range chaos.Turns(s.Seed, s.Jobs, s.Size) {
+		if u.At > end && u.Do == "release" {
+			s.turn(u)
+		}
+	}
 	if err := s.ended(length.patience); err != nil {
 		t.Error(err)
 	}
@@ -126,6 +131,9 @@ func TestSoakLab(t *testing.T) {
 	}
 	s.asked()
 	s.over()
+	if dir := os.Getenv("SLURMPRIO_CHAOS_DIR"); dir != "" {
+		s.keep(dir)
+	}
 	for _, b := range chaos.Breaches(&s.Run) {
 		t.Error(b)
 	}

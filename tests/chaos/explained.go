@@ -68,8 +68,9 @@ func (r *Run) Explained(s *Seen, factor *int64, x *Explanation, at time.Time) (a
 	return all
 }
 
-// explainedClass: who counts as TE said so, by his tag or else by his QOS, and who said so
-// counts as that or is above a budget. What keeps a job from being ranked is Slurm's reason.
+// explainedClass: of the jobs that are ranked, who counts as TE said so, by his tag or else by his
+// QOS, and who said so counts as that or is above a budget. A job that is held or waits for another
+// one is decided about as that.
 func (r *Run) explainedClass(s *Seen, x *Explanation, wrong func(string, ...any)) {
 	said := s.QOS
 	word, _, _ := strings.Cut(s.Comment, " ")
@@ -77,7 +78,8 @@ func (r *Run) explainedClass(s *Seen, x *Explanation, wrong func(string, ...any)
 		said = tag.Type
 	}
 	d := x.Decision
-	if te := d.Class == cluster.TE; te != (said == "te") && (te || d.Why != string(plan.OverBudget) && d.Why != string(plan.Overrun)) {
+	above := d.Why == string(plan.OverBudget) || d.Why == string(plan.Overrun)
+	if te := d.Class == cluster.TE; d.Ranked && te != (said == "te") && (te || !above) {
 		wrong("it counts as %s (%s), and its user said %q", d.Class, d.Why, said)
 	}
 	for why, reasons := range map[string][]string{"held": {"JobHeldUser", "JobHeldAdmin"}, "dependency": {"Dependency"}} {

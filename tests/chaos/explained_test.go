@@ -49,6 +49,10 @@ func TestExplained(t *testing.T) {
 		"held, and unnoticed": {func(_ *Run, s *Seen, x *Explanation) {
 			s.Reason, x.Waits[0].Spans[1].Cause = "JobHeldUser", plan.HeldBack
 		}, "it is decided about"},
+		"held, of the class te": {func(_ *Run, s *Seen, x *Explanation) {
+			s.Reason, x.Waits[0].Spans[1].Cause = "JobHeldUser", plan.HeldBack
+			x.Decision.Class, x.Decision.Why, x.Decision.Ranked = cluster.BE, "held", false
+		}, ""},
 		"another value":       {func(_ *Run, _ *Seen, x *Explanation) { x.Decision.Value = 6000 }, "to have the value 6000"},
 		"a value not written": {func(_ *Run, _ *Seen, x *Explanation) { x.Decision.Value, x.Decision.Unmoved = 6000, "limit" }, ""},
 		"another write":       {func(_ *Run, _ *Seen, x *Explanation) { x.Writes[3].After = slurmplug.Text("6000") }, "SiteFactor=6000 was written last"},
