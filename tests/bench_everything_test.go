@@ -29,6 +29,9 @@ const (
 
 var scaleTypes = []string{"a100", "h100", "t4", "v100"}
 
+// scaleSpeeds is what a tag says of them.
+const scaleSpeeds = "speed=a100:1,h100:2,t4:0.3,v100:0.6&"
+
 // scaleSettings switch everything on.
 const scaleSettings = `
 [ranking]
@@ -132,11 +135,12 @@ func (l *scaleLab) addNodes(b *testing.B, each int, topology string) {
 	}
 }
 
-// fillNodes lets jobs take all GPUs, those of two first.
+// fillNodes lets jobs take all GPUs, those of two first. They agree to nothing but to a GPU type:
+// Slurm requeues no job without a script, so that nobody could leave.
 func (l *scaleLab) fillNodes(b *testing.B, each int) {
 	b.Helper()
 	begun := time.Now()
-	tags := []string{"prio:type=be&v=1", "prio:grace=300&type=be&v=1 mine", "prio:speed=a100%3A1%2Ch100%3A2%2Ct4%3A0.3%2Cv100%3A0.6&type=be&v=1", teTag, "my own words"}
+	tags := []string{"prio:" + scaleSpeeds + "v=1", teTag, "my own words", ""}
 	for _, gpus := range []int{2, 1} {
 		var work [][]string
 		for k := range each * len(scaleTypes) * perScaleNode * (3 - gpus) / 3 {
@@ -188,7 +192,6 @@ func (l *scaleLab) parallel(b *testing.B, work [][]string, do func(n int, args [
 // queueUp submits the jobs that wait, of many kinds, each task of an array a record of its own.
 func (l *scaleLab) queueUp(b *testing.B) {
 	b.Helper()
-	const speeds = "speed=a100%3A1%2Ch100%3A2%2Ct4%3A0.3%2Cv100%3A0.6&"
 	for n := range l.waiting / scaleArray {
 		args := []string{"--partition=gpu", fmt.Sprintf("--array=0-%d", scaleArray-1), fmt.Sprintf("--time=%d", 60+n), fmt.Sprintf("--gres=gpu:%d", 1<<(n%4)), "--mem=30000", fmt.Sprintf("--cpus-per-task=%d", 2+n%5)}
 		te := n%scaleTE == 0
@@ -196,9 +199,9 @@ func (l *scaleLab) queueUp(b *testing.B) {
 		case te:
 			args = append(args, "--comment="+teTag)
 		case n%5 == 1:
-			args = append(args, "--comment=prio:"+speeds+"type=be&v=1")
+			args = append(args, "--comment=prio:"+scaleSpeeds+"type=be&v=1")
 		case n%5 == 2:
-			args = append(args, "--comment=prio:cpu=a100%3A1x1-8x2%2Ch100%3A1x1-8x2%2Ct4%3A1x1-4x2%2Cv100%3A1x1-6x2&"+speeds+"type=be&v=1")
+			args = append(args, "--comment=prio:cpu=a100:1x1-8x2,h100:1x1-8x2,t4:1x1-4x2,v100:1x1-6x2&"+scaleSpeeds+"type=be&v=1")
 		case n%5 == 3:
 			args = append(args, "--comment=prio:grace=300&retry=infra&type=be&v=1 of user "+strconv.Itoa(n), "--nodes=2")
 		default:

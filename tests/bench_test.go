@@ -133,7 +133,8 @@ func (l *scaleLab) await(b *testing.B, c *slurmplug.Client) {
 
 // timedRunner takes the time during which at least one of Slurm's commands
 // runs, and what each program was last asked and took. An scontrol that writes
-// counts as "update", one that shows something as "scontrol show node" and the like.
+// counts as "update", one that shows something as "scontrol show node" and the like, a look
+// at single jobs as "squeue --jobs".
 type timedRunner struct {
 	slurmplug.Runner
 	mu      sync.Mutex
@@ -157,6 +158,8 @@ func (r *timedRunner) Run(ctx context.Context, cmd slurmplug.Command) (slurmplug
 		name = "update"
 	} else if at := slices.Index(cmd.Args, "show"); at >= 0 && at+1 < len(cmd.Args) {
 		name += " show " + cmd.Args[at+1]
+	} else if name == "squeue" && slices.ContainsFunc(cmd.Args, func(a string) bool { return strings.HasPrefix(a, "--jobs") }) {
+		name = "squeue --jobs"
 	}
 	r.mu.Lock()
 	if r.running++; r.running == 1 {
