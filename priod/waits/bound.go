@@ -19,9 +19,6 @@ const (
 // 0: over all.
 var sumTimes = []time.Duration{time.Hour, 6 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour, 28 * 24 * time.Hour, 0}
 
-// summedUp are the Words of a sum.
-const summedUp = "summed up"
-
 // bound sums up the older spans of a wait that has many. They still follow each other without
 // a gap, so that all of them together are the wait, each cause has its sum, and the time since
 // which the job wants room alone is the same; only which came when within such a time is lost.
@@ -69,7 +66,7 @@ func sumOf(w *plan.Wait, i, n int) []plan.WaitSpan {
 			at := slices.IndexFunc(all, func(x plan.WaitSpan) bool { return x.Cause == s.Cause && x.What == s.What })
 			if at < 0 {
 				at, lengths = len(all), append(lengths, 0)
-				all = append(all, plan.WaitSpan{Cause: s.Cause, What: s.What, Words: summedUp})
+				all = append(all, plan.WaitSpan{Cause: s.Cause, What: s.What, Words: plan.SummedUp})
 			}
 			lengths[at] += w.Length(k)
 		}
