@@ -215,7 +215,7 @@ const (
 )
 
 // keptForLong are the tables that hold a row for each job, or more, until the retention drops them.
-var keptForLong = []string{"claims", "cycles", "decisions", "evictions", "failures", "intervals", "jobs", "lesson_programs", "shares", "starts", "stays", "wait_spans", "waits", "writes"}
+var keptForLong = []string{"claims", "cycles", "decisions", "evictions", "failures", "intervals", "jobs", "lesson_programs", "shares", "stays", "wait_spans", "waits", "writes"}
 
 // takeDown takes one sample of what priod holds.
 func (s *soakRun) takeDown() {
@@ -279,6 +279,7 @@ func (s *soakRun) byJob(name string, n, slack float64) {
 func (s *soakRun) explained() {
 	s.Helper()
 	const tries, least = 8, 5
+	s.heard()
 	stands := map[string]int{}
 	judged := map[string]bool{}
 	for range tries {
@@ -376,6 +377,7 @@ func (s *soakRun) undone() {
 	if err := s.takeBack(); err != nil {
 		s.Fatal(err)
 	}
+	s.heard()
 	off := s.Run
 	off.IDs, off.Done, off.Views = make([]string, len(s.IDs)), nil, nil
 	for n := range s.Jobs {
@@ -422,6 +424,12 @@ func (s *soakRun) over() {
 	if status := s.daemon.stop(); status != 0 {
 		s.Errorf("exit status %d", status)
 	}
+	s.heard()
+}
+
+// heard takes in what the daemons have said so far.
+func (s *soakRun) heard() {
+	s.Words = ""
 	for _, log := range s.logs {
 		s.Words += log.String()
 	}
