@@ -278,13 +278,15 @@ func (s *soakRun) byJob(name string, n, slack float64) {
 // lies between what Slurm shows and what is explained, so an error counts that stands for several.
 func (s *soakRun) explained() {
 	s.Helper()
-	const tries, least = 8, 5
+	const tries, succeeded = 8, "priod_cycles_total{result=ok}"
+	m := scraper{s.daemon, "unix:" + filepath.Join(s.dir, "metrics")}
 	s.heard()
 	stands := map[string]int{}
 	judged := map[string]bool{}
 	for range tries {
 		s.revive()
-		s.sleep(2500 * time.Millisecond)
+		cycles := m.value(succeeded)
+		s.patiently("a cycle", func() bool { return m.value(succeeded) > cycles })
 		errs, of := s.explainedNow()
 		for job := range of {
 			judged[job] = true
@@ -300,15 +302,15 @@ func (s *soakRun) explained() {
 		}
 	}
 	s.Logf("%d explanations held against Slurm", len(judged))
-	if len(judged) < least {
-		s.Errorf("only %d explanations were held against Slurm", len(judged))
+	if len(judged) == 0 {
+		s.Error("no explanation was held against Slurm")
 	}
 }
 
 // explainedNow explains all jobs that wait, and returns what is wrong with those that Slurm shows
 // unchanged before and after.
 func (s *soakRun) explainedNow() (errs []string, of map[string]bool) {
-	before, err := s.look(s.Context())
+	before, factors, err := s.values()
 	if err != nil {
 		return nil, nil
 	}
@@ -322,7 +324,6 @@ func (s *soakRun) explainedNow() (errs []string, of map[string]bool) {
 	if len(names) < 2 {
 		return nil, nil
 	}
-	factors := s.siteFactors()
 	out, _, _ := s.priod(append([]string{"explain", "--json"}, names...)...)
 	var several struct {
 		Jobs    []chaos.Explanation
@@ -331,15 +332,11 @@ func (s *soakRun) explainedNow() (errs []string, of map[string]bool) {
 	if err := json.Unmarshal([]byte(out), &several); err != nil {
 		return []string{fmt.Sprintf("explain: %v: %s", err, out)}, nil
 	}
-	after, err := s.look(s.Context())
+	after, again, err := s.values()
 	if err != nil {
 		return nil, nil
 	}
-	again := s.siteFactors()
-	still := func(r chaos.Seen) bool {
-		raw, _ := strconv.ParseUint(r.ID, 10, 32)
-		return slices.Contains(after.Queue, r) && factors[uint32(raw)] == again[uint32(raw)]
-	}
+	still := func(r chaos.Seen) bool { return slices.Contains(after.Queue, r) && factors[r.ID] == again[r.ID] }
 	of = map[string]bool{}
 	for _, u := range several.Unknown {
 		if still(records[u.Job]) {
@@ -358,8 +355,7 @@ func (s *soakRun) explainedNow() (errs []string, of map[string]bool) {
 		}
 		of[name] = true
 		var factor *int64
-		raw, _ := strconv.ParseUint(r.ID, 10, 32)
-		if f, listed := factors[uint32(raw)]; listed {
+		if f, listed := factors[r.ID]; listed {
 			factor = &f
 		}
 		for _, b := range s.Explained(&r, factor, x, before.At) {
@@ -367,6 +363,26 @@ func (s *soakRun) explainedNow() (errs []string, of map[string]bool) {
 		}
 	}
 	return errs, of
+}
+
+// values are the queue, but for priorities, which rise with the time, and the SiteFactors that
+// Slurm lists, by raw id.
+func (s *soakRun) values() (v chaos.View, factors map[string]int64, err error) {
+	if v, err = s.look(s.Context()); err != nil {
+		return v, nil, err
+	}
+	for i := range v.Queue {
+		v.Queue[i].Priority = 0
+	}
+	out, err := s.lab.Run(s.Context(), "sprio", "--noheader", "--format=%i|%S")
+	factors = map[string]int64{}
+	for line := range strings.Lines(out) {
+		id, value, _ := strings.Cut(strings.TrimSpace(line), "|")
+		if factors[strings.TrimSpace(id)], err = strconv.ParseInt(strings.TrimSpace(value), 10, 64); err != nil {
+			return v, nil, err
+		}
+	}
+	return v, factors, err
 }
 
 // undone takes back all that priod did and holds each job that waits against the same one
