@@ -22,8 +22,8 @@ import (
 	"slurmprio/tests/shim"
 )
 
-// chaosSettings switches everything on. Times are those of jobs that run for half a
-// minute in the place of hours; all else is as shipped.
+// chaosSettings switches everything on. Times, and what may be within an hour, are those of
+// jobs that run for half a minute in the place of hours; all else is as shipped.
 const chaosSettings = quick + `
 [ranking]
 order = "owed"
@@ -48,6 +48,8 @@ half = "1m"
 [retry]
 enabled = true
 quick = "0s"
+per_user_hour = 1000
+per_hour = 1000
 [locality]
 enabled = true
 longest = "1m"
@@ -65,6 +67,7 @@ min_gain = "3s"
 hold = "15s"
 retry = "10s"
 max_evictions = 2
+max_per_hour = 1000
 `
 
 // chaosOn is chaosSettings with the features that SLURMPRIO_CHAOS_ON names, to compare
@@ -106,6 +109,7 @@ type chaosRun struct {
 	logs     []*lockedBuffer
 	grown    growth.Table // of the last one
 	sample   func()       // takes down what that holds
+	most     int          // records that wait when users submit nothing more; 0: any number
 	shim     *shim.Dir
 	faults   []chaos.Fault
 	armed    []shim.Fault
@@ -229,6 +233,9 @@ func (r *chaosRun) steps() (all []step) {
 }
 
 func (r *chaosRun) submitJob(n int) error {
+	if r.most > 0 && r.pending() >= r.most {
+		return nil
+	}
 	j, after := &r.Jobs[n], ""
 	if j.After >= 0 {
 		after = r.IDs[j.After]
@@ -346,6 +353,21 @@ func (r *chaosRun) unaccounted() int {
 	}
 	v := &r.Views[len(r.Views)-1]
 	return v.Unaccounted(&r.Run)
+}
+
+// pending is how many records the last look shows waiting.
+func (r *chaosRun) pending() (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.Views) == 0 {
+		return 0
+	}
+	for _, s := range r.Views[len(r.Views)-1].Queue {
+		if s.State == "PENDING" {
+			n++
+		}
+	}
+	return n
 }
 
 // quiet tells whether priod has no eviction under way: a victim that exits is in no

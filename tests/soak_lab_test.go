@@ -44,8 +44,10 @@ func soakTime(t *testing.T) time.Duration {
 // growthJudged is the shortest run in which growth can be told from a process that warms up.
 const growthJudged = 5 * time.Minute
 
-// soakEvery is the time from one burst of jobs to the next.
-const soakEvery = 10 * time.Minute
+const (
+	soakEvery = 10 * time.Minute // from one burst of jobs to the next
+	soakQueue = 80               // records that wait, when users submit no more
+)
 
 // soakLength is a run of package chaos of so many minutes. It goes on with the beginning of
 // another burst, so that jobs wait at its end.
@@ -89,7 +91,7 @@ func TestSoakLab(t *testing.T) {
 	}
 	length := soakLength(total)
 	s := &soakRun{chaosRun: newChaosRun(t, seed, length, false)}
-	s.sample = s.tick
+	s.sample, s.most = s.tick, soakQueue
 	s.pause = max(total/100, time.Second)
 	s.next = time.Now().Add(total / 6)
 	steps, end := s.steps(), total+s.Size.Every/6
