@@ -119,6 +119,7 @@ type chaosRun struct {
 type chaosLength struct {
 	chaos.Size
 	nodes    []lab.NodeSpec
+	conf     []string      // lines of slurm.conf
 	patience time.Duration // until the last job has ended
 	budget   time.Duration // that a job may wait longer than without priod
 	commands int           // faults at priod's commands
@@ -140,7 +141,9 @@ func chaosLab(nodes []lab.NodeSpec) lab.Options {
 }
 
 func newChaosRun(t *testing.T, seed uint64, l chaosLength, off bool) *chaosRun {
-	r := &chaosRun{site: bareSite(t, lab.ForTest(t, chaosLab(l.nodes))), users: []string{""}, off: off}
+	o := chaosLab(l.nodes)
+	o.ExtraConf = append(o.ExtraConf, l.conf...)
+	r := &chaosRun{site: bareSite(t, lab.ForTest(t, o)), users: []string{""}, off: off}
 	if os.Geteuid() == 0 {
 		r.users = append(r.users, lab.PlainUser, lab.OtherUser)
 	}

@@ -49,6 +49,11 @@ const (
 	soakQueue = 80               // records that wait, when users submit no more
 )
 
+// soakScheduling is the lab's own line, and that the components of a heterogeneous job follow each
+// other. Without that Slurm plans them for different times where some tens of such jobs wait, and
+// starts no job at all any more: 22.05.8 does so beside no priod, too.
+const soakScheduling = "SchedulerParameters=batch_sched_delay=0,sched_interval=5,sched_min_interval=100000,bf_interval=1,bf_hetjob_prio=min"
+
 // soakLength is a run of package chaos of so many minutes. It goes on with the beginning of
 // another burst, so that jobs wait at its end.
 func soakLength(total time.Duration) chaosLength {
@@ -62,7 +67,7 @@ func soakLength(total time.Duration) chaosLength {
 	return chaosLength{
 		Size:     chaos.Size{Length: total + every, Every: every, Jobs: int(50 * (total + every).Minutes()), Pieces: 8, Types: []string{"a100", "v100", "t4"}},
 		nodes:    []lab.NodeSpec{{Count: 2, GPUType: "a100", GPUs: 4}, {Count: 2, GPUType: "v100", GPUs: 4}, {Count: 2, GPUType: "t4", GPUs: 4}},
-		patience: 15 * time.Minute, budget: time.Minute,
+		patience: 15 * time.Minute, budget: time.Minute, conf: []string{soakScheduling},
 	}
 }
 
