@@ -208,11 +208,14 @@ func (r *Run) overwritten(n int, key string) bool {
 	return false
 }
 
-// startsSoon tells whether a job runs a moment later: the type that it was bound to had room
-// for it, too.
+// startsSoon tells whether a job, or a task of an array, runs a moment later: the type that it
+// was bound to had room for it, too.
 func (r *Run) startsSoon(shown string, at time.Time) bool {
+	array, _, unsplit := strings.Cut(shown, "_[")
 	return slices.ContainsFunc(r.Views, func(v View) bool {
-		return !v.At.Before(at) && v.At.Sub(at) < slack && slices.ContainsFunc(v.Queue, func(s Seen) bool { return s.Shown == shown && s.State == "RUNNING" })
+		return !v.At.Before(at) && v.At.Sub(at) < slack && slices.ContainsFunc(v.Queue, func(s Seen) bool {
+			return s.State == "RUNNING" && (s.Shown == shown || unsplit && strings.HasPrefix(s.Shown, array+"_") && !s.Start.Before(at.Add(-look)))
+		})
 	})
 }
 
