@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -23,6 +22,7 @@ import (
 	"slurmprio/priod/waits"
 	"slurmprio/slurmplug"
 	"slurmprio/tests/lab"
+	"slurmprio/tests/usage"
 )
 
 // The cluster of BenchmarkScale.
@@ -38,10 +38,11 @@ const (
 // shows and priod reads them like any other.
 const realNodes = 2
 
-// scaleLab is a lab whose slurmctld holds scaleJobs separate records.
+// scaleLab is a lab whose slurmctld holds many separate records.
 type scaleLab struct {
 	*lab.Lab
-	te []string // the TE arrays
+	te                      []string // the TE arrays
+	waiting, running, nodes int
 }
 
 // newScaleLab has Slurm's own pace of scheduling, not the quicker one of labs, and
@@ -49,7 +50,7 @@ type scaleLab struct {
 func newScaleLab(b *testing.B) *scaleLab {
 	b.Helper()
 	down := scaleNodes - realNodes
-	l := &scaleLab{Lab: lab.ForTest(b, lab.Options{
+	l := &scaleLab{waiting: scaleJobs - 4*realNodes, running: 4 * realNodes, nodes: scaleNodes, Lab: lab.ForTest(b, lab.Options{
 		Nodes:         []lab.NodeSpec{{Count: realNodes, GPUType: "a100", GPUs: 4}},
 		Partitions:    []string{"gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP"},
 		MaxJobs:       2 * scaleJobs,
@@ -74,12 +75,17 @@ func newScaleLab(b *testing.B) *scaleLab {
 		if n%scaleTE == 0 {
 			l.te = append(l.te, id)
 		}
-		// An update of some of an array's tasks gives each a record of its own.
-		for _, tasks := range []string{fmt.Sprintf("0-%d", scaleArray/2-1), fmt.Sprintf("%d-%d", scaleArray/2, scaleArray-2)} {
-			l.run(b, "scontrol", "update", fmt.Sprintf("JobId=%s_[%s]", id, tasks), "Requeue=0")
-		}
+		l.split(b, id)
 	}
 	return l
+}
+
+// split gives each task of an array a record of its own, as an update of some of them does.
+func (l *scaleLab) split(b *testing.B, id string) {
+	b.Helper()
+	for _, tasks := range []string{fmt.Sprintf("0-%d", scaleArray/2-1), fmt.Sprintf("%d-%d", scaleArray/2, scaleArray-2)} {
+		l.run(b, "scontrol", "update", fmt.Sprintf("JobId=%s_[%s]", id, tasks), "Requeue=0")
+	}
 }
 
 const (
@@ -108,26 +114,27 @@ func (l *scaleLab) run(b *testing.B, name string, args ...string) string {
 // others.
 func (l *scaleLab) await(b *testing.B, c *slurmplug.Client) {
 	b.Helper()
-	err := lab.WaitFor(b.Context(), "100,000 eligible jobs", func(ctx context.Context) (bool, error) {
+	err := lab.WaitFor(b.Context(), fmt.Sprint(l.waiting, " eligible jobs"), func(ctx context.Context) (bool, error) {
 		factors, err := c.Factors(ctx)
-		return len(factors) >= scaleJobs-realNodes*4, err
+		return len(factors) >= l.waiting, err
 	})
 	if err != nil {
 		b.Fatal(err)
 	}
 	jobs, err := c.Jobs(b.Context())
-	if err != nil || len(jobs) != scaleJobs {
-		b.Fatalf("slurmctld holds %d records, want %d: %v", len(jobs), scaleJobs, err)
+	if err != nil || len(jobs) != l.waiting+l.running {
+		b.Fatalf("slurmctld holds %d records, want %d: %v", len(jobs), l.waiting+l.running, err)
 	}
 	nodes, err := c.Nodes(b.Context())
-	if err != nil || len(nodes) != scaleNodes {
-		b.Fatalf("slurmctld shows %d nodes, want %d: %v", len(nodes), scaleNodes, err)
+	if err != nil || len(nodes) != l.nodes {
+		b.Fatalf("slurmctld shows %d nodes, want %d: %v", len(nodes), l.nodes, err)
 	}
 }
 
 // timedRunner takes the time during which at least one of Slurm's commands
 // runs, and what each program was last asked and took. An scontrol that writes
-// counts as "update".
+// counts as "update", one that shows something as "scontrol show node" and the like, a look
+// at single jobs as "squeue --jobs".
 type timedRunner struct {
 	slurmplug.Runner
 	mu      sync.Mutex
@@ -149,6 +156,10 @@ func (r *timedRunner) Run(ctx context.Context, cmd slurmplug.Command) (slurmplug
 	begun, name := time.Now(), cmd.Name
 	if cmd.Merge {
 		name = "update"
+	} else if at := slices.Index(cmd.Args, "show"); at >= 0 && at+1 < len(cmd.Args) {
+		name += " show " + cmd.Args[at+1]
+	} else if name == "squeue" && slices.ContainsFunc(cmd.Args, func(a string) bool { return strings.HasPrefix(a, "--jobs") }) {
+		name = "squeue --jobs"
 	}
 	r.mu.Lock()
 	if r.running++; r.running == 1 {
@@ -175,18 +186,24 @@ type scale struct {
 	cluster *live.Cluster
 	store   *store.Store
 	history *cluster.History
-	waits   waits.Tracker
 	config  *config.Config
+
+	features func() cycle.Settings
+	waits    waits.Tracker
 }
 
-func newScale(b *testing.B) *scale {
+// unlimited are settings without limits on writes: what is measured is the work, not the politeness.
+const unlimited = "[te_budget.user]\ngpus = 0\ntime_limit = \"0s\"\ngpu_hours_per_day = 0.0\n[limits]\nwrites_per_cycle = 1000000\nwrites_per_second = 1e6\n"
+
+func newScale(b *testing.B, l *scaleLab, settings string) *scale {
 	b.Helper()
-	s := &scale{scaleLab: newScaleLab(b), dir: b.TempDir(), runner: &timedRunner{}}
+	s := &scale{scaleLab: l, dir: b.TempDir(), runner: &timedRunner{}}
+	s.features = func() cycle.Settings {
+		return cycle.Settings{Order: order.Feature{Settings: s.config.Decide()}, Waits: waits.Feature{Tracker: &s.waits, Gap: s.config.WaitsGap()}}
+	}
 	s.runner.reset()
 	file := filepath.Join(s.dir, "priod.toml")
-	// No limits: what is measured is the work, not the politeness.
-	text := "[te_budget.user]\ngpus = 0\ntime_limit = \"0s\"\ngpu_hours_per_day = 0.0\n[limits]\nwrites_per_cycle = 100000\nwrites_per_second = 1e6\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(settings+unlimited), 0o600); err != nil {
 		b.Fatal(err)
 	}
 	var err error
@@ -216,14 +233,15 @@ func (s *scale) cycle(b *testing.B) (cycle.Result, figures) {
 	f := figures{}
 	s.runner.reset()
 	stage, begun := "", time.Now()
-	start, cpu, disk, db := begun, cpuTime(b), written(b), s.stateBytes(b)
-	set := cycle.Settings{Order: order.Feature{Settings: s.config.Decide()}, Waits: waits.Feature{Tracker: &s.waits, Gap: s.config.WaitsGap()}, Stage: func(next string) {
+	start, cpu, disk, db := begun, processorTime(b), usage.Self(b).Written(), s.stateBytes(b)
+	set := s.features()
+	set.Stage = func(next string) {
 		now := time.Now()
 		if stage != "" {
 			f[stage+"_s"] += now.Sub(begun).Seconds()
 		}
 		stage, begun = next, now
-	}}
+	}
 	result, err := cycle.Step(b.Context(), s.cluster, s.store, s.history, set)
 	if err != nil {
 		b.Fatal(err)
@@ -232,16 +250,15 @@ func (s *scale) cycle(b *testing.B) (cycle.Result, figures) {
 	f["cycle_s"] = total.Seconds()
 	f["wait_s"] = s.runner.waited.Seconds()
 	f["own_s"] = (total - s.runner.waited).Seconds()
-	f["own_cpu_s"] = (cpuTime(b) - cpu).Seconds()
+	f["own_cpu_s"] = (processorTime(b) - cpu).Seconds()
 	f["in_cycle_squeue_s"] = s.runner.took["squeue"].Seconds()
-	f["written_B"] = float64(written(b) - disk)
+	f["written_B"] = float64(usage.Self(b).Written() - disk)
 	f["db_growth_B"] = float64(s.stateBytes(b) - db)
-	f["writes"] = 0
+	f["writes"] = float64(len(result.Outcomes))
 	for _, o := range result.Outcomes {
 		if o.Status != slurmplug.Applied {
-			b.Fatalf("job %s: %s %s", o.Job, o.Status, o.Message)
+			b.Fatalf("job %s: %s %s: %s %s", o.Job, o.Lever, o.After, o.Status, o.Message)
 		}
-		f["writes"]++
 	}
 	return result, f
 }
@@ -250,7 +267,14 @@ func (s *scale) cycle(b *testing.B) (cycle.Result, figures) {
 // thrown away.
 func (s *scale) bareSqueue(b *testing.B) float64 {
 	b.Helper()
-	cmd := s.As("").Command(b.Context(), "squeue", s.runner.last["squeue"].Args...)
+	return s.bare(b, "squeue")
+}
+
+// bare is what a command of the last cycle takes alone.
+func (s *scale) bare(b *testing.B, name string) float64 {
+	b.Helper()
+	last := s.runner.last[name]
+	cmd := s.As("").Command(b.Context(), last.Name, last.Args...)
 	cmd.Env = append(cmd.Env, "SLURM_TIME_FORMAT=%s", "SLURM_BITSTR_LEN=0")
 	cmd.Stdout = io.Discard
 	begun := time.Now()
@@ -261,55 +285,21 @@ func (s *scale) bareSqueue(b *testing.B) float64 {
 }
 
 func (s *scale) stateBytes(b *testing.B) int64 {
-	entries, err := os.ReadDir(filepath.Join(s.dir, "state"))
-	if err != nil {
-		b.Fatal(err)
-	}
-	total := int64(0)
-	for _, e := range entries {
-		if info, err := e.Info(); err == nil {
-			total += info.Size()
-		}
-	}
-	return total
+	return usage.FolderSize(b, filepath.Join(s.dir, "state"))
 }
 
-func cpuTime(b testing.TB) time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-// written is what this process made the kernel write to a disk, in bytes.
-func written(b *testing.B) int64 { return procField(b, "/proc/self/io", "write_bytes:") }
-
-// peakMemory is the largest resident size that this process had, in bytes.
-func peakMemory(b *testing.B) int64 { return procField(b, "/proc/self/status", "VmHWM:") << 10 }
-
-func procField(b testing.TB, file, key string) int64 {
-	b.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		b.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(text), key)
-	n, err := strconv.ParseInt(strings.Fields(rest + " ?")[0], 10, 64)
-	if err != nil {
-		b.Fatalf("%s: %s %v", file, key, err)
-	}
-	return n
-}
-
-// maxMemory is what priod may take with a queue of this size.
-const maxMemory = 1e9
+// maxMemory is what priod may take with a queue of this size: ranking alone, and with everything on.
+const (
+	maxMemory           = 1e9
+	maxMemoryEverything = 2e9
+)
 
 // report gives the median of each figure.
-func report(b *testing.B, all []figures) {
+func report(b *testing.B, all []figures, most int64) {
 	b.Helper()
-	if peak := peakMemory(b); peak > maxMemory {
-		b.Errorf("%d bytes of memory, want no more than %d", peak, int64(maxMemory))
+	peak := usage.Self(b).Peak()
+	if peak > most {
+		b.Errorf("%d bytes of memory, want no more than %d", peak, most)
 	}
 	b.ReportMetric(0, "ns/op")
 	for name := range all[0] {
@@ -320,7 +310,7 @@ func report(b *testing.B, all []figures) {
 		slices.Sort(values)
 		b.ReportMetric(values[len(values)/2], name)
 	}
-	b.ReportMetric(float64(peakMemory(b))/1e6, "rss_MB")
+	b.ReportMetric(float64(peak)/1e6, "rss_MB")
 }
 
 // quietCycles make up one figure of the benchmark quiet.
@@ -342,7 +332,7 @@ const quietCycles = 7
 // "first" is the first cycle ever, "quiet" one in which nothing changed,
 // "moved" one in which 1,000 jobs change place.
 func BenchmarkScale(b *testing.B) {
-	s := newScale(b)
+	s := newScale(b, newScaleLab(b), "")
 	b.Run("first", func(b *testing.B) {
 		for done := false; b.Loop(); done = true {
 			if done {
@@ -354,7 +344,7 @@ func BenchmarkScale(b *testing.B) {
 			if want := scaleJobs - realNodes*4; len(result.Plan.Decisions) < want {
 				b.Fatalf("%d decisions, want %d", len(result.Plan.Decisions), want)
 			}
-			report(b, []figures{f})
+			report(b, []figures{f}, maxMemory)
 		}
 	})
 	s.settle(b)
@@ -371,14 +361,14 @@ func BenchmarkScale(b *testing.B) {
 				all = append(all, f)
 			}
 		}
-		report(b, all)
+		report(b, all, maxMemory)
 	})
 	b.Run("moved", func(b *testing.B) {
 		var all []figures
 		for b.Loop() {
 			all = append(all, s.move(b))
 		}
-		report(b, all)
+		report(b, all, maxMemory)
 	})
 }
 
@@ -483,5 +473,5 @@ func (l *scaleLab) readQueue(b *testing.B, records int) {
 			all = append(all, figures{"squeue_s": squeue, "read_s": read, "read/squeue": read / squeue})
 		}
 	}
-	report(b, all)
+	report(b, all, maxMemory)
 }

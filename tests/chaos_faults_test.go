@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"slurmprio/tests/chaos"
 	"slurmprio/tests/growth"
 	"slurmprio/tests/lab"
+	"slurmprio/tests/usage"
 )
 
 // start starts priod anew. With faults its end is nobody's surprise: tend sees a crash.
@@ -35,6 +35,7 @@ func (r *chaosRun) revive() {
 		return
 	}
 	r.Logf("seed %d, priod off: %v: slurmctld ended by itself at %s", r.Seed, r.off, time.Now().Format(time.TimeOnly))
+	r.happened(chaos.ControllerEnded)
 	if err := r.lab.StartDaemon(r.Context(), "slurmctld"); err != nil {
 		r.Log(err)
 	}
@@ -58,14 +59,14 @@ func (r *chaosRun) tend() {
 	}
 }
 
-func (r *chaosRun) sample() {
+func (r *chaosRun) sampleDaemon() {
 	if r.shim != nil || r.Size.Length < growthJudged || !strings.Contains(r.daemon.log.String(), "started") {
 		return
 	}
-	pid := strconv.Itoa(r.daemon.cmd.Process.Pid)
-	r.grown.Add(float64(growth.OpenFiles(r, pid)), growth.Quantity{Name: "open files", Judged: true, Slack: 4})
-	r.grown.Add(float64(procField(r, filepath.Join("/proc", pid, "status"), "Threads:")), growth.Quantity{Name: "threads", Judged: true, Slack: 6})
-	r.grown.Add(float64(procField(r, filepath.Join("/proc", pid, "smaps_rollup"), "Anonymous:")<<10), growth.Quantity{Name: soakMemory, Judged: true, Margin: 0.2, Slack: 8 << 20})
+	p := usage.Of(r, r.daemon.cmd.Process.Pid)
+	r.grown.Add(float64(p.OpenFiles()), growth.Quantity{Name: "open files", Judged: true, Slack: 4})
+	r.grown.Add(float64(p.Threads()), growth.Quantity{Name: "threads", Judged: true, Slack: 6})
+	r.grown.Add(float64(p.Anonymous()), growth.Quantity{Name: soakMemory, Judged: true, Margin: 0.2, Slack: 8 << 20})
 	if m := (scraper{r.daemon, "unix:" + filepath.Join(r.dir, "metrics")}); fileExists(filepath.Join(r.dir, "metrics")) {
 		r.grown.Add(m.value("go_goroutines"), growth.Quantity{Name: "goroutines", Judged: true, Slack: 6})
 	}
@@ -88,11 +89,15 @@ func (r *chaosRun) ownDisk() {
 	r.Cleanup(func() { _ = syscall.Unmount(state, syscall.MNT_DETACH) })
 }
 
+func (r *chaosRun) happened(what string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Faults = append(r.Faults, chaos.Happened{At: time.Now(), What: what})
+}
+
 // harm brings a fault about, and its end.
 func (r *chaosRun) harm(f chaos.Fault) error {
-	r.mu.Lock()
-	r.Faults = append(r.Faults, chaos.Happened{At: time.Now(), What: f.String()})
-	r.mu.Unlock()
+	r.happened(f.String())
 	if f.Command != nil {
 		thrown := strings.Join(r.shim.Thrown(), "\n")
 		armed := r.armed
@@ -187,10 +192,20 @@ func (r *chaosRun) saved() bool {
 
 // reset takes back all that priod did, in the middle of it, and lets it go on.
 func (r *chaosRun) reset() error {
+	if err := r.takeBack(); err != nil {
+		return err
+	}
+	r.goOn()
+	return nil
+}
+
+// takeBack ends priod, takes back all that it did, and sees what is left.
+func (r *chaosRun) takeBack() error {
 	if r.shim != nil {
 		r.armed = nil
 		r.throw(r.shim)
 	}
+	r.Stopped = time.Now()
 	r.daemon.await()
 	_ = r.daemon.cmd.Process.Signal(syscall.SIGTERM)
 	r.daemon.ends()
@@ -223,11 +238,15 @@ func (r *chaosRun) reset() error {
 		}
 	}
 	r.mu.Unlock()
+	return nil
+}
+
+// goOn starts priod again after a reset, which pauses it.
+func (r *chaosRun) goOn() {
 	if out, errs, status := r.priod("resume"); status != 0 {
 		r.Left = append(r.Left, "resume fails: "+out+errs)
 	}
 	r.start()
-	return nil
 }
 
 // bounded are the waiting jobs that left their number of nodes open and ask for another one

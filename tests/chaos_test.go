@@ -22,8 +22,8 @@ import (
 	"slurmprio/tests/shim"
 )
 
-// chaosSettings switches everything on. Times are those of jobs that run for half a
-// minute in the place of hours; all else is as shipped.
+// chaosSettings switches everything on. Times, and what may be within an hour, are those of
+// jobs that run for half a minute in the place of hours; all else is as shipped.
 const chaosSettings = quick + `
 [ranking]
 order = "owed"
@@ -48,6 +48,8 @@ half = "1m"
 [retry]
 enabled = true
 quick = "0s"
+per_user_hour = 1000
+per_hour = 1000
 [locality]
 enabled = true
 longest = "1m"
@@ -65,6 +67,7 @@ min_gain = "3s"
 hold = "15s"
 retry = "10s"
 max_evictions = 2
+max_per_hour = 1000
 `
 
 // chaosOn is chaosSettings with the features that SLURMPRIO_CHAOS_ON names, to compare
@@ -105,6 +108,8 @@ type chaosRun struct {
 	daemon   *running // the last one
 	logs     []*lockedBuffer
 	grown    growth.Table // of the last one
+	sample   func()       // takes down what that holds
+	most     int          // records that wait when users submit nothing more; 0: any number
 	shim     *shim.Dir
 	faults   []chaos.Fault
 	armed    []shim.Fault
@@ -114,6 +119,7 @@ type chaosRun struct {
 type chaosLength struct {
 	chaos.Size
 	nodes    []lab.NodeSpec
+	conf     []string      // lines of slurm.conf
 	patience time.Duration // until the last job has ended
 	budget   time.Duration // that a job may wait longer than without priod
 	commands int           // faults at priod's commands
@@ -135,13 +141,16 @@ func chaosLab(nodes []lab.NodeSpec) lab.Options {
 }
 
 func newChaosRun(t *testing.T, seed uint64, l chaosLength, off bool) *chaosRun {
-	r := &chaosRun{site: bareSite(t, lab.ForTest(t, chaosLab(l.nodes))), users: []string{""}, off: off}
+	o := chaosLab(l.nodes)
+	o.ExtraConf = append(o.ExtraConf, l.conf...)
+	r := &chaosRun{site: bareSite(t, lab.ForTest(t, o)), users: []string{""}, off: off}
 	if os.Geteuid() == 0 {
 		r.users = append(r.users, lab.PlainUser, lab.OtherUser)
 	}
 	l.Users = len(r.users)
 	r.Run = chaos.Run{Seed: seed, Size: l.Size, Jobs: chaos.Workload(seed, l.Size), Logs: map[string][]chaos.Event{}, Cap: chaosCap, Budget: l.budget, Begun: time.Now()}
 	r.IDs = make([]string, len(r.Jobs))
+	r.sample = r.sampleDaemon
 	if err := os.WriteFile(r.work("script"), []byte(chaos.Script), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -164,13 +173,36 @@ func (r *chaosRun) work(name string) string { return filepath.Join(r.lab.Dir, "w
 // play submits the jobs, takes the users' turns and brings the faults about, each at
 // its time, with a reset of priod at two thirds, and waits until the last job has ended.
 func (r *chaosRun) play(patience time.Duration) error {
+	defer r.watched()()
+	steps := r.steps()
+	if !r.off {
+		steps = append(steps, step{r.Size.Length * 2 / 3, r.reset})
+	}
+	if err := r.take(steps); err != nil {
+		return err
+	}
+	if r.shim != nil {
+		r.throw(r.shim)
+	}
+	return r.ended(patience)
+}
+
+// watched looks at the cluster until the function that it returns is called.
+func (r *chaosRun) watched() (end func()) {
 	watching, stop := context.WithCancel(r.Context())
 	var watcher sync.WaitGroup
 	watcher.Go(func() { r.watch(watching) })
-	defer watcher.Wait()
-	defer stop()
+	return func() {
+		stop()
+		watcher.Wait()
+	}
+}
+
+// take takes steps, each at its time, and looks after the daemons meanwhile.
+func (r *chaosRun) take(steps []step) error {
+	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(a.at, b.at) })
 	r.Begun = time.Now()
-	for _, s := range r.steps() {
+	for _, s := range steps {
 		for time.Until(r.Begun.Add(s.at)) > 0 {
 			if err := rest(r.Context(), min(time.Second, time.Until(r.Begun.Add(s.at)))); err != nil {
 				return err
@@ -181,10 +213,7 @@ func (r *chaosRun) play(patience time.Duration) error {
 			return err
 		}
 	}
-	if r.shim != nil {
-		r.throw(r.shim)
-	}
-	return r.ended(patience)
+	return nil
 }
 
 // step is one thing that happens in a run.
@@ -203,14 +232,13 @@ func (r *chaosRun) steps() (all []step) {
 	for _, f := range r.faults {
 		all = append(all, step{f.At, func() error { return r.harm(f) }})
 	}
-	if !r.off {
-		all = append(all, step{r.Size.Length * 2 / 3, r.reset})
-	}
-	slices.SortStableFunc(all, func(a, b step) int { return cmp.Compare(a.at, b.at) })
 	return all
 }
 
 func (r *chaosRun) submitJob(n int) error {
+	if r.most > 0 && r.pending() >= r.most {
+		return nil
+	}
 	j, after := &r.Jobs[n], ""
 	if j.After >= 0 {
 		after = r.IDs[j.After]
@@ -328,6 +356,21 @@ func (r *chaosRun) unaccounted() int {
 	}
 	v := &r.Views[len(r.Views)-1]
 	return v.Unaccounted(&r.Run)
+}
+
+// pending is how many records the last look shows waiting.
+func (r *chaosRun) pending() (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.Views) == 0 {
+		return 0
+	}
+	for _, s := range r.Views[len(r.Views)-1].Queue {
+		if s.State == "PENDING" {
+			n++
+		}
+	}
+	return n
 }
 
 // quiet tells whether priod has no eviction under way: a victim that exits is in no

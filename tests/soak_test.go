@@ -2,7 +2,6 @@ package tests
 
 import (
 	"context"
-	"database/sql"
 	"maps"
 	"os"
 	"path/filepath"
@@ -21,6 +20,7 @@ import (
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
 	"slurmprio/tests/growth"
+	"slurmprio/tests/usage"
 )
 
 // soakOptions are the size of a soak in virtual time.
@@ -139,10 +139,10 @@ func (s *soak) cycle() {
 	s.Helper()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	cpu, begun := cpuTime(s), time.Now()
+	cpu, begun := processorTime(s), time.Now()
 	result, err := cycle.Step(s.Context(), s.slurm, s, s.history, cycle.Settings{Order: order.Feature{Settings: s.config.Decide()}})
 	wall := time.Since(begun)
-	cpu = cpuTime(s) - cpu
+	cpu = processorTime(s) - cpu
 	runtime.ReadMemStats(&after)
 	if err != nil {
 		s.Fatalf("%v: %v", s.slurm.now, err)
@@ -159,6 +159,11 @@ func (s *soak) cycle() {
 	h.records = append(h.records, float64(len(result.Snapshot.Jobs)))
 }
 
+func processorTime(tb testing.TB) time.Duration {
+	user, system := usage.CPU(tb)
+	return user + system
+}
+
 func median(v []float64) float64 {
 	v = slices.Sorted(slices.Values(v))
 	return v[len(v)/2]
@@ -173,17 +178,17 @@ func (s *soak) sample() {
 	t.Add(median(s.hour.wall), growth.Quantity{Name: "ns per cycle"})
 	t.Add(median(s.hour.cpu), growth.Quantity{Name: "processor ns per cycle", Judged: true, Margin: 0.5, Slack: 5e6})
 	t.Add(median(s.hour.mallocs), growth.Quantity{Name: "allocations per cycle", Judged: true, Margin: 0.1, Slack: 1000})
-	rows := s.rows()
-	for _, table := range slices.Sorted(maps.Keys(rows)) {
-		t.Add(rows[table], growth.Quantity{Name: "rows of " + table, Judged: true, Margin: 0.05, Slack: 200})
-	}
 	state := filepath.Join(s.dir, "state")
-	t.Add(growth.FileSize(filepath.Join(state, "priod.db")), growth.Quantity{Name: "priod.db, bytes", Judged: true, Margin: 0.03, Slack: 1 << 17})
+	rows := usage.Rows(s, state)
+	for _, table := range slices.Sorted(maps.Keys(rows)) {
+		t.Add(float64(rows[table]), growth.Quantity{Name: "rows of " + table, Judged: true, Margin: 0.05, Slack: 200})
+	}
+	t.Add(float64(usage.FileSize(filepath.Join(state, "priod.db"))), growth.Quantity{Name: "priod.db, bytes", Judged: true, Margin: 0.03, Slack: 1 << 17})
 	// The store gives a -wal back to the disk beyond 16 MiB.
-	t.Add(growth.FileSize(filepath.Join(state, "priod.db-wal")), growth.Quantity{Name: "priod.db-wal, bytes", Judged: true, Slack: 4 << 20, Most: 32 << 20})
+	t.Add(float64(usage.FileSize(filepath.Join(state, "priod.db-wal"))), growth.Quantity{Name: "priod.db-wal, bytes", Judged: true, Slack: 4 << 20, Most: 32 << 20})
 	// The journal is compacted when it has doubled and has a thousand lines more.
 	lines := 1024 + 3*slices.Max(s.hour.records) + float64(s.writes)
-	t.Add(growth.FileSize(filepath.Join(state, "undo.jsonl")), growth.Quantity{Name: "undo.jsonl, bytes", Most: 250 * lines})
+	t.Add(float64(usage.FileSize(filepath.Join(state, "undo.jsonl"))), growth.Quantity{Name: "undo.jsonl, bytes", Most: 250 * lines})
 	held := growth.Holdings("Store", s.store) // its history is the cycle's
 	for _, path := range slices.Sorted(maps.Keys(held)) {
 		kind := growth.Quantity{Name: path, Judged: true, Margin: 0.1, Slack: 300}
@@ -192,7 +197,7 @@ func (s *soak) sample() {
 		}
 		t.Add(float64(held[path]), kind)
 	}
-	t.Add(float64(growth.OpenFiles(s, "self")), growth.Quantity{Name: "open files", Judged: true, Slack: 1})
+	t.Add(float64(usage.Self(s).OpenFiles()), growth.Quantity{Name: "open files", Judged: true, Slack: 1})
 	t.Add(float64(runtime.NumGoroutine()), growth.Quantity{Name: "goroutines", Judged: true, Slack: 1})
 	var m runtime.MemStats
 	runtime.GC()
@@ -204,25 +209,6 @@ func (s *soak) sample() {
 // soakLive is judged with a margin because Go's maps split as keys come and go:
 // at as many entries they take up to a fifth more after some days, and no more.
 const soakLive = "live heap, bytes"
-
-// rows counts the rows of each table.
-func (s *soak) rows() map[string]float64 {
-	s.Helper()
-	db, err := sql.Open("sqlite3", "file:"+filepath.Join(s.dir, "state", "priod.db")+"?mode=ro")
-	if err != nil {
-		s.Fatal(err)
-	}
-	defer db.Close()
-	all := map[string]float64{}
-	for _, table := range []string{"jobs", "nodes", "intervals", "cycles", "decisions", "writes", "history"} {
-		var n float64
-		if err := db.QueryRow("SELECT count(*) FROM " + table).Scan(&n); err != nil {
-			s.Fatal(err)
-		}
-		all[table] = n
-	}
-	return all
-}
 
 // smallSoak fits into make test: polls are far apart, the time is no shorter.
 var smallSoak = soakOptions{nodes: 40, pending: 200, minutes: 25, interval: 20 * time.Minute, judged: 24 * time.Hour}

@@ -70,6 +70,9 @@ type WaitSpan struct {
 	Fits  *FitsNow // the latter as data; nil: nothing is known that would do
 }
 
+// SummedUp are the Words of a part that holds all of its time with that cause: see priod/waits.
+const SummedUp = "summed up"
+
 // FitsNow is with what a job would have fit when it began to wait for that cause: with any
 // one of these.
 type FitsNow struct {

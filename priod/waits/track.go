@@ -186,6 +186,7 @@ func (e *entry) turn(at time.Time, cause plan.Cause, what, words string, fits *p
 	}
 	w.Spans = append(w.Spans, plan.WaitSpan{From: at, Cause: cause, What: kept(what), Words: kept(words), Fits: fits})
 	w.Until = latest(w.Until, at)
+	bound(w)
 	return true
 }
 

@@ -12,6 +12,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/daemon"
 	"slurmprio/priod/live"
+	"slurmprio/priod/plan"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
 	"slurmprio/slurmplug"
@@ -368,7 +369,11 @@ func historyOf(ctx context.Context, r *store.Reader, id cluster.JobID) ([]Event,
 	for _, w := range waits {
 		for i := range w.Spans {
 			s := &w.Spans[i]
-			events = append(events, Event{s.From, s.From.Add(w.Length(i)), "waited", cmp.Or(s.Words, string(s.Cause))})
+			words := cmp.Or(s.Words, string(s.Cause))
+			if s.Words == plan.SummedUp {
+				words = string(s.Cause) + ", " + words
+			}
+			events = append(events, Event{s.From, s.From.Add(w.Length(i)), "waited", words})
 		}
 	}
 	for i := range story.Stays {

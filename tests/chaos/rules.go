@@ -111,8 +111,7 @@ func Retried(r *Run) (all []Breach) {
 		again := slices.ContainsFunc(r.Logs[p.Name], func(e Event) bool { return e.What == "start" && e.At.After(at) })
 		agreed := p.Job.Retry == "always"
 		// Who ends while no priod runs is nobody's: it knows the queue since its start.
-		reset := r.Begun.Add(r.Size.Length * 2 / 3)
-		away := len(r.Faults) > 0 || at.After(reset.Add(-slack)) && at.Before(reset.Add(time.Minute))
+		away := r.troubled(at) || at.After(r.Stopped.Add(-slack)) && at.Before(r.Stopped.Add(time.Minute))
 		switch {
 		case again && !agreed:
 			all = append(all, p.breach("runs again who agreed", "crashed at %s and ran again; its tag says %q", at.Format("15:04:05.0"), p.Job.Retry))
@@ -212,7 +211,7 @@ func Consented(r *Run) (all []Breach) {
 		runs, signals := map[int]bool{}, map[int]int{}
 		for _, e := range told {
 			runs[e.Number(1)] = true
-			if e.More[0] == own {
+			if e.More[0] == own && !r.troubled(e.At) {
 				signals[e.Number(1)]++
 			}
 		}
@@ -220,7 +219,7 @@ func Consented(r *Run) (all []Breach) {
 			all = append(all, p.breach("cap", "was told to leave in %d runs; max_evictions is %d", len(runs), r.Cap))
 		}
 		for run, n := range signals {
-			if n > 1 && len(r.Faults) == 0 {
+			if n > 1 {
 				all = append(all, p.breach("one signal", "got %s %d times in run %d", own, n, run))
 			}
 		}
@@ -269,7 +268,7 @@ func Held(r *Run) (all []Breach) {
 	said := map[string]bool{}
 	for _, v := range r.Views {
 		for _, s := range v.Queue {
-			n := r.byShown(s.Shown)
+			n := r.Number(s.Shown)
 			if n < 0 || s.State != "PENDING" || said[s.Shown] {
 				continue
 			}

@@ -36,7 +36,7 @@ func NotThrashed(r *Run) (all []Breach) {
 	was := map[string][]stay{}
 	for _, v := range r.Views {
 		for _, s := range v.Queue {
-			n := r.byShown(s.Shown)
+			n := r.Number(s.Shown)
 			if n < 0 || strings.Contains(s.Shown, "[") {
 				continue
 			}
@@ -47,7 +47,9 @@ func NotThrashed(r *Run) (all []Breach) {
 			})
 			// A slurmctld that was killed may show an older value, and from then on counts some
 			// GPUs as in use that are not (22.05.8), so that a type has no room for a gang.
-			killed := slices.ContainsFunc(r.Faults, func(f Happened) bool { return f.What == "kill slurmctld" && f.At.Before(v.At) })
+			killed := slices.ContainsFunc(r.Faults, func(f Happened) bool {
+				return (f.What == "kill slurmctld" || f.What == ControllerEnded) && f.At.Before(v.At)
+			})
 			if s.State != "PENDING" || anew || touched || killed || did(r.Done, n, v.At, "Features") {
 				delete(was, s.Shown)
 				continue
@@ -136,7 +138,7 @@ func Free(r *Run) (all []Breach) {
 		if head == nil {
 			continue
 		}
-		n := r.byShown(head.Shown)
+		n := r.Number(head.Shown)
 		if n < 0 || !r.bound(n, head, v.At) || !r.amply(n, v) {
 			delete(since, head.Shown)
 			continue
@@ -158,7 +160,7 @@ func Free(r *Run) (all []Breach) {
 func (r *Run) overtaken(v *View, before map[string]Seen, said map[string]bool) (all []Breach) {
 	for i := range v.Queue {
 		be := &v.Queue[i]
-		b, was := r.byShown(be.Shown), before[be.Shown]
+		b, was := r.Number(be.Shown), before[be.Shown]
 		if v.At.Sub(r.Reset.At).Abs() < slack { // which took back what priod had just written
 			break
 		}
@@ -166,7 +168,7 @@ func (r *Run) overtaken(v *View, before map[string]Seen, said map[string]bool) (
 			continue
 		}
 		for shown, te := range before {
-			n := r.byShown(shown)
+			n := r.Number(shown)
 			if n < 0 || said[shown] || r.Jobs[n].Class != "te" || r.turned(n, v.At) || !te.waitsForRoom() || te.Features == r.constraint(n, v.At) || te.Features == "" || te.ReqNodes != "" || v.At.Sub(te.Submit) < slack {
 				continue
 			}
@@ -193,7 +195,7 @@ func (r *Run) turned(n int, at time.Time) bool {
 func (r *Run) overwritten(n int, key string) bool {
 	for line := range strings.Lines(r.Words) {
 		w := wrote.FindStringSubmatch(line)
-		if w == nil || w[3] != key || r.byShown(w[2]) != n {
+		if w == nil || w[3] != key || r.Number(w[2]) != n {
 			continue
 		}
 		at, err := time.Parse(time.RFC3339, w[1])
@@ -206,11 +208,14 @@ func (r *Run) overwritten(n int, key string) bool {
 	return false
 }
 
-// startsSoon tells whether a job runs a moment later: the type that it was bound to had room
-// for it, too.
+// startsSoon tells whether a job, or a task of an array, runs a moment later: the type that it
+// was bound to had room for it, too.
 func (r *Run) startsSoon(shown string, at time.Time) bool {
+	array, _, unsplit := strings.Cut(shown, "_[")
 	return slices.ContainsFunc(r.Views, func(v View) bool {
-		return !v.At.Before(at) && v.At.Sub(at) < slack && slices.ContainsFunc(v.Queue, func(s Seen) bool { return s.Shown == shown && s.State == "RUNNING" })
+		return !v.At.Before(at) && v.At.Sub(at) < slack && slices.ContainsFunc(v.Queue, func(s Seen) bool {
+			return s.State == "RUNNING" && (s.Shown == shown || unsplit && strings.HasPrefix(s.Shown, array+"_") && !s.Start.Before(at.Add(-look)))
+		})
 	})
 }
 
@@ -219,7 +224,7 @@ func (r *Run) startsSoon(shown string, at time.Time) bool {
 func (r *Run) unanswered(n int, at time.Time) bool {
 	for line := range strings.Lines(r.Words) {
 		w := noAnswer.FindStringSubmatch(line)
-		if w == nil || r.byShown(w[2]) != n {
+		if w == nil || r.Number(w[2]) != n {
 			continue
 		}
 		if until, err := time.Parse(time.RFC3339, w[1]); err == nil && at.After(until.Add(-commandTimeout-slack)) && at.Before(until.Add(slack)) {
@@ -239,11 +244,11 @@ var noAnswer = regexp.MustCompile(`^(\S+) .*priod: not written: cycle=\d+ job=(\
 // of, held already what its user set last, by priod's hand: nothing tells the two apart.
 // Nor can priod for a while after it has written the next value, because a slurmctld that
 // was killed may come back with the one before.
-func (r *Run) stood(shown string, n int, key string) (before bool) {
+func (r *Run) stood(shown string, n int, key string, by time.Time) (before bool) {
 	array, _, _ := strings.Cut(shown, "_")
 	for i := range r.Done {
 		d := &r.Done[i]
-		if d.Job != n || d.Do != key || d.Failed != "" || d.From.After(r.Reset.At) {
+		if d.Job != n || d.Do != key || d.Failed != "" || d.From.After(by) {
 			continue
 		}
 		before = false // what he set last counts
@@ -283,14 +288,14 @@ func Undone(r *Run) (all []Breach) {
 	first := map[int]Seen{}
 	for _, v := range r.Off.Views {
 		for _, s := range v.Queue {
-			n := r.Off.byShown(s.Shown)
+			n := r.Off.Number(s.Shown)
 			if _, known := first[n]; n >= 0 && !known && !strings.HasSuffix(s.Shown, "+1") && s.State == "PENDING" {
 				first[n] = s
 			}
 		}
 	}
 	for _, s := range r.Reset.Queue {
-		n := r.byShown(s.Shown)
+		n := r.Number(s.Shown)
 		own, known := first[n]
 		if n < 0 || !known || s.State != "PENDING" || strings.HasSuffix(s.Shown, "+1") {
 			continue
@@ -310,7 +315,7 @@ func Undone(r *Run) (all []Breach) {
 			case did(r.Done, n, time.Now(), key) || did(r.Off.Done, n, time.Now(), key):
 				continue // refused in one of the two
 			}
-			if set && (r.overwritten(n, key) || r.stood(s.Shown, n, key)) {
+			if set && (r.overwritten(n, key) || r.stood(s.Shown, n, key, r.Reset.At)) {
 				continue // no Slurm has a name for it: docs/evidence/reliability.md
 			}
 			if is != want[key] {
@@ -357,8 +362,13 @@ func (r *Run) faulted(what string, at time.Time) bool {
 
 var digits = regexp.MustCompile(`[0-9]+`)
 
-// Quiet: the daemon holds no more and more, and says no warning again and again. A
-// fault may be said twice: when it comes, and once it is over.
+// troubled tells whether a fault came within the minute before a moment, or just after.
+func (r *Run) troubled(at time.Time) bool {
+	return slices.ContainsFunc(r.Faults, func(f Happened) bool { return at.Sub(f.At) < time.Minute && f.At.Sub(at) < slack })
+}
+
+// Quiet: the daemon holds no more and more, and says no warning again and again: three times
+// in ten minutes. A fault may be said twice: when it comes, and once it is over.
 func Quiet(r *Run) (all []Breach) {
 	for _, g := range r.Grown {
 		all = append(all, Breach{"nothing grows", "daemon", g})
@@ -374,7 +384,7 @@ func Quiet(r *Run) (all []Breach) {
 		example[key] = at + " " + said
 	}
 	for key, n := range lines {
-		if n > 3+2*len(r.Faults) {
+		if n > 3*max(1, int(r.Size.Length/(10*time.Minute)))+2*len(r.Faults) {
 			all = append(all, Breach{"no error repeats", "daemon", fmt.Sprintf("%d times, at last %s", n, example[key])})
 		}
 	}

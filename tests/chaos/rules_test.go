@@ -221,6 +221,20 @@ func TestRulesSeeBreaches(t *testing.T) {
 			teBound(r)
 			r.Views[14].Queue[0].State = "RUNNING"
 		}, ""},
+		"TE bound while BE starts, an array of which a task starts, too": {func(r *Run) {
+			teBound(r)
+			for _, i := range []int{10, 11} {
+				r.Views[i].Queue[1].Shown = "82_[0-1]"
+			}
+			r.Views[11].Queue = append(r.Views[11].Queue, Seen{Shown: "82_0", State: "RUNNING", Nodes: "v100-1", Start: sec(11)})
+		}, ""},
+		"TE bound while BE starts, an array of which a task runs": {func(r *Run) {
+			teBound(r)
+			for _, i := range []int{10, 11} {
+				r.Views[i].Queue[1].Shown = "82_[0-1]"
+			}
+			r.Views[11].Queue = append(r.Views[11].Queue, Seen{Shown: "82_0", State: "RUNNING", Nodes: "v100-1", Start: sec(2)})
+		}, "no TE job bound while a BE job starts"},
 		"TE bound while BE starts, and starts ten seconds later": {func(r *Run) {
 			teBound(r)
 			r.Views[21].Queue[0].State = "RUNNING"

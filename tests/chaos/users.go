@@ -19,6 +19,19 @@ type Turn struct {
 // Turns draws what users do meanwhile to jobs: the same for the same seed. Whoever
 // holds a job releases it later.
 func Turns(seed uint64, jobs []Job, size Size) (all []Turn) {
+	size, runs := size.one()
+	for k := range runs {
+		first := k * size.Jobs
+		for _, t := range turns(seed+uint64(1000*k), jobs[first:first+size.Jobs], size) {
+			t.Job += first
+			all = append(all, t)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Turn) int { return cmp.Compare(a.At, b.At) })
+	return all
+}
+
+func turns(seed uint64, jobs []Job, size Size) (all []Turn) {
 	r := rand.New(rand.NewPCG(seed, 16))
 	for i, j := range jobs {
 		at := j.At + time.Duration(r.Int64N(int64(size.Length)/4))
@@ -56,7 +69,6 @@ func Turns(seed uint64, jobs []Job, size Size) (all []Turn) {
 		}
 		all = append(all, t)
 	}
-	slices.SortStableFunc(all, func(a, b Turn) int { return cmp.Compare(a.At, b.At) })
 	return all
 }
 

@@ -161,13 +161,20 @@ type Run struct {
 	Cap     int           // of evictions of one job
 	Budget  time.Duration // that a job may wait longer than without priod
 	Begun   time.Time
-	Reset   View     // the queue after a reset in the middle of the run
-	Left    []string // what else it left: priorities, reservations
-	Answers []string // of priod's verbs that failed
-	Words   string   // priod's log
-	Grown   []string // what the daemon holds more and more of
-	Off     *Run     // the same without priod
+	Stopped time.Time // priod was, for that reset
+	Reset   View      // the queue after a reset in the middle of the run
+	Left    []string  // what else it left: priorities, reservations
+	Answers []string  // of priod's verbs that failed
+	Words   string    // priod's log
+	Grown   []string  // what the daemon holds more and more of
+	Off     *Run      // the same without priod
+
+	numbers map[string]int // of jobs by Slurm\'s id, as they were asked for
 }
+
+// ControllerEnded is a slurmctld that ended by itself: 22.05.8 does so now and then as a job
+// ends, beside priod and without it.
+const ControllerEnded = "slurmctld ended by itself"
 
 // Happened is a fault as it came.
 type Happened struct {
@@ -202,11 +209,21 @@ func (r *Run) Parts() (all []Part) {
 	return all
 }
 
-// byShown is the number of the job that a record is of; -1: none of the run.
-func (r *Run) byShown(shown string) int {
+// Number is the number of the job that a record is of; -1: none of the run.
+func (r *Run) Number(shown string) int {
 	id, _, _ := strings.Cut(shown, "_")
 	id, _, _ = strings.Cut(id, "+")
-	return slices.Index(r.IDs, id)
+	if n, known := r.numbers[id]; known && r.IDs[n] == id {
+		return n
+	}
+	n := slices.Index(r.IDs, id)
+	if n >= 0 {
+		if r.numbers == nil {
+			r.numbers = map[string]int{}
+		}
+		r.numbers[id] = n
+	}
+	return n
 }
 
 // Unaccounted is how many GPUs Slurm counts as in use beyond those of jobs that run or end.
@@ -216,7 +233,7 @@ func (v *View) Unaccounted(r *Run) int {
 		used += n.Used
 	}
 	for _, s := range v.Queue {
-		if n := r.byShown(s.Shown); n >= 0 && (s.State == "RUNNING" || s.State == "COMPLETING") {
+		if n := r.Number(s.Shown); n >= 0 && (s.State == "RUNNING" || s.State == "COMPLETING") {
 			used -= r.Jobs[n].GPUs * max(r.Jobs[n].Nodes, 1)
 		}
 	}

@@ -17,6 +17,18 @@ type Size struct {
 	Pieces int      // of work that a job has, on average; the fastest type takes PieceMS for each
 	Types  []string // of the GPUs, the fastest first; node names begin with them
 	Users  int
+	Every  time.Duration // the run is as many runs of this length, one after another; 0: one
+}
+
+// one is the size of each of so many runs that follow each other.
+func (s Size) one() (one Size, runs int) {
+	if s.Every == 0 {
+		return s, 1
+	}
+	runs = int(s.Length / s.Every)
+	one = s
+	one.Length, one.Jobs = s.Every, s.Jobs/runs
+	return one, runs
 }
 
 const (
@@ -94,7 +106,23 @@ var titles = []string{
 var comments = []string{"", "", "my own words", "no prio: tag", "a=b&c=d|e;f", "x ReqNodeList=t4-1 Comment=", "\u202eright to left"}
 
 // Workload draws jobs: the same ones for the same seed and size.
-func Workload(seed uint64, size Size) []Job {
+func Workload(seed uint64, size Size) (all []Job) {
+	size, runs := size.one()
+	for k := range runs {
+		first := len(all)
+		for i, j := range workload(seed+uint64(1000*k), size) {
+			j.Name = fmt.Sprintf("c%03d", first+i)
+			j.At += time.Duration(k) * size.Length
+			if j.After >= 0 {
+				j.After += first
+			}
+			all = append(all, j)
+		}
+	}
+	return all
+}
+
+func workload(seed uint64, size Size) []Job {
 	r := rand.New(rand.NewPCG(seed, 15))
 	all := make([]Job, size.Jobs)
 	for i := range all {
@@ -143,7 +171,7 @@ func drawOpen(r *rand.Rand, j *Job) {
 func one[T any](r *rand.Rand, some ...T) T { return some[r.IntN(len(some))] }
 
 func draw(r *rand.Rand, j *Job, i int, size Size) {
-	j.Name, j.After, j.Nodes = fmt.Sprintf("c%03d", i), -1, 1
+	j.After, j.Nodes = -1, 1
 	j.User, j.GPUs = r.IntN(size.Users), one(r, 1, 1, 1, 2, 2, 4)
 	j.Class = one(r, "te", "be", "be", "be", "be", "")
 	j.Title, j.Comment = one(r, titles...), one(r, comments...)

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -18,6 +19,9 @@ func TestWorkloadIsAFunctionOfItsSeed(t *testing.T) {
 		seed, size := rapid.Uint64().Draw(t, "seed"), small
 		size.Jobs = rapid.IntRange(1, 300).Draw(t, "jobs")
 		size.Pieces = rapid.IntRange(3, 60).Draw(t, "pieces")
+		if rapid.Bool().Draw(t, "in three parts") {
+			size.Every, size.Jobs = size.Length/3, 3*size.Jobs
+		}
 		jobs := Workload(seed, size)
 		if again := Workload(seed, size); !reflect.DeepEqual(jobs, again) {
 			t.Fatal("another workload for the same seed")
@@ -27,6 +31,8 @@ func TestWorkloadIsAFunctionOfItsSeed(t *testing.T) {
 		}
 		for i, j := range jobs {
 			switch {
+			case j.Name != fmt.Sprintf("c%03d", i):
+				t.Fatalf("the job of number %d is called %s", i, j.Name)
 			case i > 0 && j.At < jobs[i-1].At, j.At < 0, j.At >= size.Length:
 				t.Fatalf("%s arrives at %s", j.Name, j.At)
 			case j.After >= i, j.User >= size.Users, j.Pieces < 1, j.Fails > j.Pieces, j.GPUs < 1, j.GPUs > perNode, j.Wants > nodeCPUs:

@@ -3,12 +3,9 @@ package growth
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
-	"testing"
 	"text/tabwriter"
 )
 
@@ -123,23 +120,4 @@ func Holdings(name string, v any) map[string]int {
 	}
 	walk(name, reflect.ValueOf(v))
 	return found
-}
-
-// OpenFiles counts the file descriptors of a process; "self" is this one.
-func OpenFiles(tb testing.TB, pid string) int {
-	tb.Helper()
-	fds, err := os.ReadDir(filepath.Join("/proc", pid, "fd"))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return len(fds)
-}
-
-// FileSize is 0 for a file that is not there.
-func FileSize(path string) float64 {
-	info, err := os.Stat(path)
-	if err != nil {
-		return 0
-	}
-	return float64(info.Size())
 }

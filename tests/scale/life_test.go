@@ -22,6 +22,7 @@ type life struct {
 	passed   time.Duration // since the last poll
 	pending  int           // records that wait
 	minutes  int           // mean run time of a job
+	patient  bool          // nobody cancels a job
 	kept     map[cluster.JobID]failedJob
 	reserved map[string]reserved // by the reservation's name
 	stays    []cluster.PastStay  // ended within pastKept
@@ -198,7 +199,7 @@ func (l *life) touch(j *job) {
 	case l.happens(4 * time.Hour):
 		switch l.rnd.IntN(4) {
 		case 0, 1:
-			j.gone = true // cancelled
+			j.gone = !l.patient // cancelled
 		case 2:
 			j.Nice = int64(l.rnd.IntN(500))
 		case 3:

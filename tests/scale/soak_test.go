@@ -2,7 +2,6 @@ package scale
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"maps"
 	"os"
@@ -22,6 +21,7 @@ import (
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
 	"slurmprio/tests/growth"
+	"slurmprio/tests/usage"
 )
 
 // soakOptions are the size of a soak in virtual time.
@@ -31,6 +31,7 @@ type soakOptions struct {
 	interval time.Duration // from poll to poll
 	judged   time.Duration // virtual time after the warm-up
 	heap     float64       // part by which the live heap may grow from the middle third to the last
+	patient  bool          // nobody cancels a job
 	leak     func(*plan.Seen)
 }
 
@@ -62,6 +63,7 @@ func newSoak(tb testing.TB, o soakOptions) *soak {
 	s := &soak{site: newSite(tb, o.jobs), soakOptions: o, written: map[slurmplug.Lever]int{}}
 	s.store.SetRetention(soakRetention)
 	s.life = newLife(s.slurm, o.jobs, o.minutes)
+	s.life.patient = o.patient
 	return s
 }
 
@@ -166,24 +168,24 @@ func (s *soak) sample() {
 	t.Add(float64(len(s.last.Snapshot.Jobs)), growth.Quantity{Name: "records in the queue"})
 	t.Add(float64(s.life.ended), growth.Quantity{Name: "runs ended so far"})
 	t.Add(s.mallocs[len(s.mallocs)/2], growth.Quantity{Name: "allocations per cycle", Judged: true, Margin: 0.15, Slack: 1000})
-	rows := s.count()
-	for _, table := range slices.Sorted(maps.Keys(rows)) {
-		t.Add(rows[table], growth.Quantity{Name: "rows of " + table, Judged: true, Margin: 0.1, Slack: 100})
-	}
 	state := filepath.Join(s.dir, "state")
+	rows := usage.Rows(s, state)
+	for _, table := range slices.Sorted(maps.Keys(rows)) {
+		t.Add(float64(rows[table]), growth.Quantity{Name: "rows of " + table, Judged: true, Margin: 0.1, Slack: 100})
+	}
 	files, err := os.ReadDir(state)
 	if err != nil {
 		s.Fatal(err)
 	}
 	t.Add(float64(len(files)), growth.Quantity{Name: "files", Judged: true, Slack: 1})
-	t.Add(growth.FileSize(filepath.Join(state, "priod.db")), growth.Quantity{Name: "priod.db, bytes", Judged: true, Margin: 0.1, Slack: 1 << 17})
+	t.Add(float64(usage.FileSize(filepath.Join(state, "priod.db"))), growth.Quantity{Name: "priod.db, bytes", Judged: true, Margin: 0.1, Slack: 1 << 17})
 	// The store gives a -wal back to the disk beyond 16 MiB.
-	t.Add(growth.FileSize(filepath.Join(state, "priod.db-wal")), growth.Quantity{Name: "priod.db-wal, bytes", Judged: true, Slack: 4 << 20, Most: 32 << 20})
+	t.Add(float64(usage.FileSize(filepath.Join(state, "priod.db-wal"))), growth.Quantity{Name: "priod.db-wal, bytes", Judged: true, Slack: 4 << 20, Most: 32 << 20})
 	// The journals are written anew once they have a thousand lines and as many again as they
 	// need, which are some per row.
-	t.Add(growth.FileSize(filepath.Join(state, "undo.jsonl")), growth.Quantity{Name: "undo.jsonl, bytes", Most: 250 * (1024 + 10*float64(s.jobs))})
-	t.Add(growth.FileSize(filepath.Join(state, "evictions.jsonl")), growth.Quantity{Name: "evictions.jsonl, bytes", Most: 1000 * (1024 + 3*float64(s.jobs))})
-	t.Add(growth.FileSize(filepath.Join(state, "failures.jsonl")), growth.Quantity{Name: "failures.jsonl, bytes", Most: 1000 * (1024 + 3*float64(s.jobs))})
+	t.Add(float64(usage.FileSize(filepath.Join(state, "undo.jsonl"))), growth.Quantity{Name: "undo.jsonl, bytes", Most: 250 * (1024 + 10*float64(s.jobs))})
+	t.Add(float64(usage.FileSize(filepath.Join(state, "evictions.jsonl"))), growth.Quantity{Name: "evictions.jsonl, bytes", Most: 1000 * (1024 + 3*float64(s.jobs))})
+	t.Add(float64(usage.FileSize(filepath.Join(state, "failures.jsonl"))), growth.Quantity{Name: "failures.jsonl, bytes", Most: 1000 * (1024 + 3*float64(s.jobs))})
 	held := growth.Holdings("Store", s.store) // its history is the cycle's
 	maps.Copy(held, growth.Holdings("State", s.state))
 	maps.Copy(held, growth.Holdings("Slurm", s.slurm.Cluster))
@@ -198,7 +200,7 @@ func (s *soak) sample() {
 		}
 		t.Add(float64(held[path]), kind)
 	}
-	t.Add(float64(growth.OpenFiles(s, "self")), growth.Quantity{Name: "open files", Judged: true, Slack: 1})
+	t.Add(float64(usage.Self(s).OpenFiles()), growth.Quantity{Name: "open files", Judged: true, Slack: 1})
 	t.Add(float64(runtime.NumGoroutine()), growth.Quantity{Name: "goroutines", Judged: true, Slack: 1})
 	s.life.texts, s.last = nil, cycle.Result{}
 	var m runtime.MemStats
@@ -206,25 +208,6 @@ func (s *soak) sample() {
 	runtime.GC() // what finalizers let go
 	runtime.ReadMemStats(&m)
 	t.Add(float64(m.HeapAlloc), growth.Quantity{Name: soakLive, Judged: true, Margin: s.heap, Slack: 1 << 16})
-}
-
-// count counts the rows of each table.
-func (s *soak) count() map[string]float64 {
-	s.Helper()
-	db, err := sql.Open("sqlite3", "file:"+filepath.Join(s.dir, "state", "priod.db")+"?mode=ro")
-	if err != nil {
-		s.Fatal(err)
-	}
-	defer db.Close()
-	all := map[string]float64{}
-	for _, table := range s.strings(db, "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'") {
-		var n float64
-		if err := db.QueryRowContext(s.Context(), `SELECT count(*) FROM "`+table+`"`).Scan(&n); err != nil {
-			s.Fatal(err)
-		}
-		all[table] = n
-	}
-	return all
 }
 
 // soakLive has a margin because Go's maps split as keys come and go.
@@ -272,6 +255,22 @@ func TestSoakEverything(t *testing.T) {
 	if os.Getenv("SLURMPRIO_LONG") == "1" {
 		o = fullSoak
 	}
+	soakEverything(t, o)
+}
+
+// The same where nobody cancels jobs that cannot start, which wait for another cause again and
+// again.
+func TestSoakEverythingNobodyCancels(t *testing.T) {
+	if os.Getenv("SLURMPRIO_LONG") != "1" {
+		t.Skip("takes a minute; SLURMPRIO_LONG=1 runs it")
+	}
+	o := fullSoak
+	o.patient = true
+	soakEverything(t, o)
+}
+
+func soakEverything(t *testing.T, o soakOptions) {
+	t.Helper()
 	s := newSoak(t, o)
 	s.run()
 	s.life.pass(s.interval)
